@@ -1,0 +1,174 @@
+-- zklock 1.0: distributed locks through ZooKeeper
+\echo Use "CREATE EXTENSION zklock" to load this file. \quit
+
+-- Functions with a name argument are not STRICT: a NULL name raises an error,
+-- so that nobody goes on without the lock. None may run in a parallel worker,
+-- as with pg_advisory_lock().
+
+CREATE FUNCTION zk_lock(name text, timeout interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lock(text, interval) IS
+'Takes an exclusive lock of session scope, waiting for it in line. Returns its fencing token, which rises with every grant. timeout and lock_timeout bound the wait, connecting included (error 55P03, nothing left behind). Counted: release as often with zk_unlock(). Ends with the session, DISCARD ALL or zk_unlock_all(); survives ROLLBACK.';
+
+CREATE FUNCTION zk_lock_shared(name text, timeout interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lock_shared(text, interval) IS
+'Like zk_lock(), but shared: held together with other shared holders. While this session holds the lock exclusively it is granted at once, and stays when the exclusive hold is released. Release with zk_unlock_shared().';
+
+CREATE FUNCTION zk_xact_lock(name text, timeout interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_xact_lock(text, interval) IS
+'Like zk_lock(), but of transaction scope: released after the commit is durable and visible, at rollback, or at rollback to a savepoint set before it; cannot be released earlier. PREPARE TRANSACTION is refused while it is held.';
+
+CREATE FUNCTION zk_xact_lock_shared(name text, timeout interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_xact_lock_shared(text, interval) IS
+'Like zk_lock_shared(), but of transaction scope, see zk_xact_lock().';
+
+CREATE FUNCTION zk_try_lock(name text, timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_lock(text, interval) IS
+'Takes an exclusive lock of session scope if that is possible at once, or within timeout: true. Otherwise false, and nothing is left behind. Without a timeout a busy lock costs one read of ZooKeeper. Raises an error if ZooKeeper cannot be reached.';
+
+CREATE FUNCTION zk_try_lock_shared(name text, timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_lock_shared(text, interval) IS
+'Like zk_try_lock(), but shared.';
+
+CREATE FUNCTION zk_try_xact_lock(name text, timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_xact_lock(text, interval) IS
+'Like zk_try_lock(), but of transaction scope, see zk_xact_lock().';
+
+CREATE FUNCTION zk_try_xact_lock_shared(name text, timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_xact_lock_shared(text, interval) IS
+'Like zk_try_lock(), but shared and of transaction scope, see zk_xact_lock().';
+
+CREATE FUNCTION zk_unlock(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_unlock(text) IS
+'Releases one exclusive hold of session scope: true. If there is none, or if the lock had been lost, false and a warning. Does not wait for ZooKeeper.';
+
+CREATE FUNCTION zk_unlock_shared(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_unlock_shared(text) IS
+'Like zk_unlock(), for one shared hold.';
+
+CREATE FUNCTION zk_unlock_all()
+RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_unlock_all() IS
+'Releases all holds of session scope of this session, those of lost locks too. Does not wait for ZooKeeper.';
+
+CREATE FUNCTION zk_disconnect()
+RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_disconnect() IS
+'Releases all holds of session scope and closes the ZooKeeper session of this backend; the next lock opens a new one. Raises 55000 while locks of transaction scope are held.';
+
+CREATE FUNCTION zk_fencing_token(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_fencing_token(text) IS
+'The fencing token of a lock that this session holds, in either mode; NULL if it holds none. A later holder of the lock has a greater one, in every database and in clients in other languages (it is the czxid of the queue node).';
+
+CREATE FUNCTION zk_is_held(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_is_held(text) IS
+'Asks the ensemble whether this session still holds the lock, in either mode: one transaction of the quorum, which a lagging server cannot answer.';
+
+CREATE FUNCTION zk_lock_queue(
+	name text,
+	OUT "position" integer,
+	OUT state text,
+	OUT mode text,
+	OUT style text,
+	OUT node text,
+	OUT session_id text,
+	OUT client text,
+	OUT cluster text,
+	OUT database text,
+	OUT username text,
+	OUT application text,
+	OUT pid integer,
+	OUT host text,
+	OUT since timestamptz,
+	OUT token bigint,
+	OUT data text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+ROWS 10;
+
+COMMENT ON FUNCTION zk_lock_queue(text) IS
+'The queue of a lock: one row for each contender of every client and cluster, in order, with state (held or waiting), mode, style of its node, owning ZooKeeper session, who it says it is, since when (ZooKeeper''s clock) and fencing token. Children of the znode that are not contenders come last, with a NULL position. data is what other clients wrote into their node.';
+
+CREATE FUNCTION zk_locks(
+	OUT name text,
+	OUT mode text,
+	OUT state text,
+	OUT session_holds integer,
+	OUT xact_holds integer,
+	OUT token bigint,
+	OUT node text,
+	OUT granted_at timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+ROWS 10;
+
+COMMENT ON FUNCTION zk_locks() IS
+'The locks of this session, for the view zk_locks.';
+
+CREATE VIEW zk_locks AS SELECT * FROM zk_locks();
+
+COMMENT ON VIEW zk_locks IS
+'The locks that this session holds: mode, state (held or lost, as far as is known here without asking), how many holds of session and of transaction scope, fencing token, znode, since when.';
+
+CREATE FUNCTION zk_session(
+	OUT state text,
+	OUT server text,
+	OUT session_id text,
+	OUT session_timeout_ms integer,
+	OUT pending_requests integer,
+	OUT client_version text)
+RETURNS record
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_session() IS
+'The ZooKeeper session of this backend, for the view zk_session.';
+
+CREATE VIEW zk_session AS SELECT * FROM zk_session();
+
+COMMENT ON VIEW zk_session IS
+'The ZooKeeper session of this backend: state (none, connecting, connected, suspended or lost), server, id, timeout in milliseconds as granted by the ensemble, requests without an answer, version of the client library. Does not open a session.';
+
+GRANT SELECT ON zk_locks, zk_session TO PUBLIC;
+
+-- Who works where on every cluster is for those who monitor.
+REVOKE EXECUTE ON FUNCTION zk_lock_queue(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_lock_queue(text) TO pg_monitor;

@@ -1,0 +1,1721 @@
+/*-------------------------------------------------------------------------
+ *
+ * client.c
+ *	  One ZooKeeper session of this process: open, requests, watch, close.
+ *
+ * The only file that calls the ZooKeeper C client library (libzookeeper_mt),
+ * and it knows nothing of PostgreSQL, so that it runs alone under
+ * ThreadSanitizer and AddressSanitizer (test/unit/test_client.c).
+ *
+ * Three threads meet here.  The process's main thread calls the public
+ * functions.  The library's completion thread runs the callbacks; these may
+ * use the mutex below, malloc(), the library's asynchronous calls and
+ * write(), nothing else.  The library's I/O thread runs only the log callback,
+ * at times with locks of the library held; it uses log_mutex alone.
+ *
+ * Who owns what: requests and clients are malloc'ed, because PostgreSQL's
+ * error exits leave requests behind that the library still knows.  A request
+ * belongs to the main thread once it is done, to the callbacks until then; what
+ * is left is freed with the client, after the library's threads are gone.  The
+ * library is handed numbers, never pointers: a reply to a request that no
+ * longer exists finds nothing.
+ *
+ * Rules R1 to R12 in the comments are the library's traps, found by
+ * experiment with release 3.8.0:
+ *	R1	numeric addresses only, its own name resolution switched off
+ *	R2	an odd number of addresses (ZOOKEEPER-2466)
+ *	R3	no synchronous call: they cannot be interrupted and may never return
+ *	R4	no close with requests outstanding: the server may never see the close
+ *	R5	two threads must be possible before zookeeper_init(), which asserts
+ *	R6	transactions of one operation only: longer ones can crash the client
+ *	R8	a timed-out request has an unknown outcome, like a lost connection
+ *	R10	a nudge when no answer comes (ZOOKEEPER-4537)
+ *	R12	never a NULL completion
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef THREADED
+#define THREADED
+#endif
+
+#include "client.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <zookeeper/zookeeper.h>
+
+/*
+ * Stack of every thread that we cause.  The default of 8 MB counts against
+ * overcommit for each of two threads in each backend; the library needs less
+ * than 64 kB, getaddrinfo() with its plug-ins less than 256.
+ */
+#define THREAD_STACK_SIZE (512 * 1024)
+
+/*
+ * How long a close waits for outstanding requests before it goes ahead (R4).
+ * A server in good health answers within milliseconds.
+ */
+#define DRAIN_MS 400
+
+/*
+ * A session may be granted at most this timeout, or the one asked for if that
+ * is more.  An answer beyond it is not from ZooKeeper: the library takes the
+ * banner of an SSH server for a session of two weeks.
+ */
+#define SANE_SESSION_TIMEOUT_MS (60 * 60 * 1000)
+
+/*
+ * The library logs the end of a connection just before it reports it; the
+ * report comes through another thread, and later log lines may overtake it.
+ */
+#define SILENCE_REPORT_MS 1000
+
+/* What a request wants from the server; some go through several steps. */
+typedef enum RequestKind
+{
+	REQUEST_CREATE,
+	REQUEST_LIST,
+	REQUEST_GET,
+	REQUEST_SYNC,
+	REQUEST_CHECK,
+	REQUEST_NUDGE,				/* an exists whose answer is ignored */
+	REQUEST_DELETE,				/* repeated until confirmed */
+	REQUEST_ERASE,				/* list, then DELETE of the child found */
+	REQUEST_REPLACE_CREATE,		/* first step of a replace, repeated */
+	REQUEST_REPLACE_DELETE		/* second step, repeated */
+} RequestKind;
+
+struct ZkRequest
+{
+	uintptr_t	id;				/* what the library knows it by */
+	ZkClient   *client;
+	RequestKind kind;
+	ZkNodeKind	node_kind;		/* CREATE */
+	bool		watch;			/* GET */
+	bool		done;			/* reply is valid, the main thread owns us */
+	bool		unwanted;		/* nobody waits: free when done */
+	bool		withdrawn;		/* unwanted, and its node is to be removed */
+	int64_t		sent_at;		/* of the last attempt */
+	char	   *path;			/* node, or parent for LIST and ERASE */
+	char	   *other_path;		/* ERASE: prefix of the child; REPLACE: the
+								 * node to go */
+	char	   *data;			/* CREATE and REPLACE: node's data */
+	int			data_length;
+	zoo_op_t	op;				/* CHECK; must outlive the call */
+	zoo_op_result_t op_result;
+	ZkReply		reply;
+	char	   *reply_path;		/* what the reply's pointers point to */
+	char	   *reply_data;
+	char	  **reply_children; /* one block with its strings */
+};
+
+struct ZkClient
+{
+	zhandle_t  *zh;				/* NULL until the names are resolved */
+	pid_t		pid;			/* a forked child must not use zh */
+	int			references;		/* main thread, resolver, closer */
+	ZkClientStatus status;		/* all but npending, which is counted here */
+	int			npending;
+	pthread_cond_t changed;		/* npending fell, or closed was set */
+	bool		closed;			/* the library's part is over */
+	int			asked_timeout_ms;
+	char	   *auth_scheme;	/* NULL: none */
+	char	   *auth_credentials;
+	bool		auth_stored;	/* the library will present it */
+	char	   *watch_path;		/* the one watched node, or NULL */
+	bool		watch_fired;
+	bool		resolved;		/* addresses are valid */
+	ServerList	servers;
+	ServerAddresses addresses;
+};
+
+/* Protects all that follows, every ZkClient and every ZkRequest. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/*
+ * Live requests by slot; a request's id is its generation in the high bits and
+ * its slot in the low ones, so that a stale id finds nothing.
+ */
+#define SLOT_BITS 16
+#define SLOT_MASK (((uintptr_t) 1 << SLOT_BITS) - 1)
+static ZkRequest **slots;
+static uintptr_t nslots;
+static uintptr_t next_slot;		/* where to look for a free one first */
+static uintptr_t generation;
+
+/* The descriptor that wakes the main thread, made once. */
+static int	wake_fd = -1;
+
+/* The last error line; the library's log callback has no context argument. */
+static pthread_mutex_t log_mutex = PTHREAD_MUTEX_INITIALIZER;
+static char last_error[512];
+
+/*
+ * When the library last gave a connection up because of silence; 0: never.
+ * With log_mutex.
+ */
+static int64_t silence_at;
+
+/* The ACL of our nodes when there are credentials; see acl_of(). */
+static struct ACL owner_and_readers[2];
+static struct ACL_vector guarded_acl = {2, owner_and_readers};
+
+static ZkRequest *begin_completion(const void *data, int rc);
+static void end_completion(ZkRequest *request);
+static bool is_followed_by_list(const ZkRequest *request);
+static bool take_next_step(ZkRequest *request);
+static bool undo(ZkRequest *request);
+static bool become_delete_of_child(ZkRequest *request);
+static bool copy_children(ZkRequest *request,
+						  const struct String_vector *strings);
+static void create_done(int rc, const char *value, const struct Stat *stat,
+						const void *data);
+static void list_done(int rc, const struct String_vector *strings,
+					  const void *data);
+static void get_done(int rc, const char *value, int length,
+					 const struct Stat *stat, const void *data);
+static void stat_done(int rc, const struct Stat *stat, const void *data);
+static void string_done(int rc, const char *value, const void *data);
+static void void_done(int rc, const void *data);
+static void session_event(zhandle_t *zh, int type, int state,
+						  const char *path, void *context);
+static void note_connected(ZkClient *client, zhandle_t *zh, int state);
+static void note_disconnected(ZkClient *client);
+static void note_lost(ZkClient *client, ZkClientLoss loss);
+static void node_event(zhandle_t *zh, int type, int state,
+					   const char *path, void *context);
+static void log_line(const char *message);
+static void block_signals(sigset_t *saved);
+static void restore_signals(const sigset_t *saved);
+static void lock_mutex(sigset_t *saved);
+static void unlock_mutex(const sigset_t *saved);
+static void wake(void);
+static void set_error(const char *format,...)
+			__attribute__((format(printf, 1, 2)));
+static void move_to(ZkClient *client, ZkClientState state, ZkClientLoss loss);
+static bool start_thread(void *(*function) (void *), void *argument,
+						 pthread_t *thread);
+static bool can_start_two_threads(void);
+static void *resolve_in_thread(void *argument);
+static void connect_client(ZkClient *client);
+static bool is_auth_stored(ZkClient *client);
+static bool store_auth(ZkClient *client, zhandle_t *zh);
+static void *close_in_thread(void *argument);
+static void close_handle(ZkClient *client);
+static void unreference(ZkClient *client);
+static ZkRequest *any_request_of(ZkClient *client);
+static ZkRequest *new_request(ZkClient *client, RequestKind kind,
+							  const char *path, const char *other_path,
+							  const char *data, int length);
+static bool register_request(ZkRequest *request);
+static void free_request(ZkRequest *request);
+static void submit(ZkRequest *request);
+static void send_request(ZkRequest *request);
+static bool is_transaction(RequestKind kind);
+static const struct ACL_vector *acl_of(ZkClient *client);
+static void prepare_guarded_acl(void);
+static int	flags_of(ZkNodeKind kind);
+static ZkResult result_of_code(int rc);
+
+/* ---------------------------------------------------------------------
+ * Public functions: clock, wake-up, session
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * CLOCK_BOOTTIME, because leases go on running while the machine is suspended.
+ */
+int64_t
+zklock_client_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int
+zklock_client_wake_fd(void)
+{
+	if (wake_fd < 0)
+		wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	return wake_fd;
+}
+
+void
+zklock_client_drain_wake_fd(void)
+{
+	uint64_t	count;
+
+	if (read(wake_fd, &count, sizeof(count)) < 0)
+	{
+		/* nothing to read: as good */
+	}
+}
+
+ZkClient *
+zklock_client_open(const ZkClientOptions *options)
+{
+	ZkClient   *client = calloc(1, sizeof(*client));
+	pthread_t	thread;
+	sigset_t	saved;
+
+	if (client == NULL)
+		return NULL;
+	client->pid = getpid();
+	client->references = 1;
+	client->servers = *options->servers;
+	client->asked_timeout_ms = options->session_timeout_ms;
+	client->status.state = ZK_CLIENT_STARTING;
+	prepare_guarded_acl();
+	pthread_cond_init(&client->changed, NULL);
+	set_error("%s", "");
+	if (options->auth_scheme != NULL)
+	{
+		client->auth_scheme = strdup(options->auth_scheme);
+		client->auth_credentials = strdup(options->auth_credentials);
+		if (client->auth_scheme == NULL || client->auth_credentials == NULL)
+		{
+			unreference(client);
+			return NULL;
+		}
+	}
+
+	if (servers_all_numeric(&client->servers))
+	{
+		servers_resolve(&client->servers, &client->addresses);
+		client->resolved = true;
+		connect_client(client);
+		return client;
+	}
+
+	lock_mutex(&saved);
+	client->references++;
+	unlock_mutex(&saved);
+	if (!start_thread(resolve_in_thread, client, &thread))
+	{
+		set_error("could not create a thread: %s", strerror(errno));
+		lock_mutex(&saved);
+		client->references--;
+		move_to(client, ZK_CLIENT_LOST, ZK_LOSS_RESOURCES);
+		unlock_mutex(&saved);
+	}
+	else
+		pthread_detach(thread);
+	return client;
+}
+
+void
+zklock_client_status(ZkClient *client, ZkClientStatus *status)
+{
+	sigset_t	saved;
+	bool		connect;
+	bool		auth_missing;
+
+	lock_mutex(&saved);
+	connect = client->resolved && client->zh == NULL &&
+		client->status.state == ZK_CLIENT_STARTING;
+	if (client->status.state == ZK_CLIENT_SUSPENDED &&
+		zklock_client_now() >= client->status.lost_deadline)
+		move_to(client, ZK_CLIENT_LOST, ZK_LOSS_SILENCE);
+	auth_missing = client->zh != NULL && !client->auth_stored;
+	unlock_mutex(&saved);
+
+	if (connect)
+		connect_client(client);
+	else if (auth_missing)
+		store_auth(client, client->zh);
+
+	lock_mutex(&saved);
+	*status = client->status;
+	status->npending = client->npending;
+
+	/* requests that overtake the credentials would be refused */
+	if (client->zh != NULL && !client->auth_stored &&
+		status->state != ZK_CLIENT_LOST)
+		status->state = ZK_CLIENT_STARTING;
+	unlock_mutex(&saved);
+}
+
+void
+zklock_client_last_error(ZkClient *client, char *text, size_t size)
+{
+	sigset_t	saved;
+
+	block_signals(&saved);
+	pthread_mutex_lock(&log_mutex);
+	snprintf(text, size, "%s",
+			 client->addresses.error[0] != '\0' && client->resolved ?
+			 client->addresses.error : last_error);
+	pthread_mutex_unlock(&log_mutex);
+	restore_signals(&saved);
+}
+
+void
+zklock_client_close(ZkClient *client, int wait_ms)
+{
+	pthread_t	thread;
+	sigset_t	saved;
+	struct timespec deadline;
+
+	if (client->pid != getpid())
+		return;					/* the parent's session, not ours to close */
+
+	lock_mutex(&saved);
+	client->references++;
+	unlock_mutex(&saved);
+	if (start_thread(close_in_thread, client, &thread))
+	{
+		pthread_detach(thread);
+		clock_gettime(CLOCK_REALTIME, &deadline);
+		deadline.tv_sec += wait_ms / 1000;
+		deadline.tv_nsec += (wait_ms % 1000) * 1000000L;
+		if (deadline.tv_nsec >= 1000000000L)
+		{
+			deadline.tv_sec++;
+			deadline.tv_nsec -= 1000000000L;
+		}
+		lock_mutex(&saved);
+		while (!client->closed &&
+			   pthread_cond_timedwait(&client->changed, &mutex,
+									  &deadline) == 0)
+			;
+		unlock_mutex(&saved);
+	}
+	else
+	{
+		/* no thread to be had: seconds of waiting at worst, if it is silent */
+		block_signals(&saved);
+		close_handle(client);
+		restore_signals(&saved);
+		unreference(client);
+	}
+	unreference(client);
+}
+
+const char *
+zklock_client_library_version(void)
+{
+	return ZOO_VERSION;
+}
+
+const char *
+zklock_client_code_text(int code)
+{
+	return zerror(code);
+}
+
+/* ---------------------------------------------------------------------
+ * Public functions: requests
+ * ---------------------------------------------------------------------
+ */
+
+ZkRequest *
+zklock_client_create(ZkClient *client, const char *path, ZkNodeKind kind,
+					 const char *data, int length)
+{
+	ZkRequest  *request = new_request(client, REQUEST_CREATE, path, NULL,
+									  data, length);
+
+	if (request != NULL)
+	{
+		request->node_kind = kind;
+		submit(request);
+	}
+	return request;
+}
+
+ZkRequest *
+zklock_client_list(ZkClient *client, const char *path)
+{
+	ZkRequest  *request = new_request(client, REQUEST_LIST, path, NULL,
+									  NULL, 0);
+
+	if (request != NULL)
+		submit(request);
+	return request;
+}
+
+ZkRequest *
+zklock_client_get(ZkClient *client, const char *path)
+{
+	ZkRequest  *request = new_request(client, REQUEST_GET, path, NULL,
+									  NULL, 0);
+
+	if (request != NULL)
+		submit(request);
+	return request;
+}
+
+ZkRequest *
+zklock_client_sync(ZkClient *client, const char *path)
+{
+	ZkRequest  *request = new_request(client, REQUEST_SYNC, path, NULL,
+									  NULL, 0);
+
+	if (request != NULL)
+		submit(request);
+	return request;
+}
+
+ZkRequest *
+zklock_client_check(ZkClient *client, const char *path)
+{
+	ZkRequest  *request = new_request(client, REQUEST_CHECK, path, NULL,
+									  NULL, 0);
+
+	if (request != NULL)
+		submit(request);
+	return request;
+}
+
+/*
+ * One watcher function with one context serves every watch of the session: the
+ * library keeps a watch per (function, context), so that contexts of given-up
+ * waits would pile up until their node goes.  Which node is of interest is
+ * kept here; an event of any other node, left over from a wait that was given
+ * up, wakes nobody.
+ */
+ZkRequest *
+zklock_client_get_and_watch(ZkClient *client, const char *path)
+{
+	ZkRequest  *request = new_request(client, REQUEST_GET, path, NULL,
+									  NULL, 0);
+	char	   *watch_path = strdup(path);
+	sigset_t	saved;
+
+	if (request == NULL || watch_path == NULL)
+	{
+		if (request != NULL)
+			free_request(request);
+		free(watch_path);
+		return NULL;
+	}
+	request->watch = true;
+	lock_mutex(&saved);
+	free(client->watch_path);
+	client->watch_path = watch_path;
+	client->watch_fired = false;
+	unlock_mutex(&saved);
+	submit(request);
+	return request;
+}
+
+bool
+zklock_client_watch_fired(ZkClient *client)
+{
+	sigset_t	saved;
+	bool		fired;
+
+	lock_mutex(&saved);
+	fired = client->watch_fired;
+	unlock_mutex(&saved);
+	return fired;
+}
+
+ZkRequest *
+zklock_client_replace(ZkClient *client, const char *from, const char *to,
+					  const char *data, int length)
+{
+	ZkRequest  *request = new_request(client, REQUEST_REPLACE_CREATE, to, from,
+									  data, length);
+
+	if (request != NULL)
+	{
+		request->node_kind = ZK_EPHEMERAL;
+		submit(request);
+	}
+	return request;
+}
+
+const ZkReply *
+zklock_client_reply(ZkRequest *request)
+{
+	sigset_t	saved;
+	bool		done;
+
+	lock_mutex(&saved);
+	done = request->done;
+	unlock_mutex(&saved);
+	return done ? &request->reply : NULL;
+}
+
+void
+zklock_client_free(ZkRequest *request)
+{
+	sigset_t	saved;
+	bool		done;
+
+	if (request == NULL)
+		return;
+	lock_mutex(&saved);
+	done = request->done;
+	request->unwanted = true;
+	unlock_mutex(&saved);
+	if (done)
+		free_request(request);
+}
+
+void
+zklock_client_withdraw(ZkRequest *request)
+{
+	sigset_t	saved;
+	bool		done;
+
+	if (request == NULL)
+		return;
+	lock_mutex(&saved);
+	done = request->done;
+	request->unwanted = true;
+	request->withdrawn = true;
+	unlock_mutex(&saved);
+	if (!done)
+		return;					/* its completion does the rest */
+
+	/*
+	 * The request becomes the delete of what it made, as it would have in its
+	 * completion.
+	 */
+	lock_mutex(&saved);
+	request->done = !undo(request);
+	done = request->done;
+	unlock_mutex(&saved);
+	if (done)
+		free_request(request);
+	else
+		submit(request);
+}
+
+bool
+zklock_client_delete(ZkClient *client, const char *path)
+{
+	ZkRequest  *request = new_request(client, REQUEST_DELETE, path, NULL,
+									  NULL, 0);
+
+	if (request == NULL)
+		return false;
+	request->unwanted = true;
+	submit(request);
+	return true;
+}
+
+bool
+zklock_client_erase(ZkClient *client, const char *parent, const char *prefix)
+{
+	ZkRequest  *request = new_request(client, REQUEST_ERASE, parent, prefix,
+									  NULL, 0);
+
+	if (request == NULL)
+		return false;
+	request->unwanted = true;
+	submit(request);
+	return true;
+}
+
+void
+zklock_client_nudge(ZkClient *client)
+{
+	ZkRequest  *request = new_request(client, REQUEST_NUDGE, "/", NULL,
+									  NULL, 0);
+
+	if (request == NULL)
+		return;
+	request->unwanted = true;
+	submit(request);
+}
+
+/* ---------------------------------------------------------------------
+ * Callbacks of the library
+ *
+ * All but log_line() run in its completion thread, in the order in which the
+ * server's answers came.
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Find the request that an answer is for and note what any answer tells.
+ * NULL if there is none.  Returns with the mutex held, except for NULL.
+ */
+static ZkRequest *
+begin_completion(const void *data, int rc)
+{
+	uintptr_t	id = (uintptr_t) data;
+	uintptr_t	slot = id & SLOT_MASK;
+	ZkRequest  *request;
+	ZkClient   *client;
+
+	pthread_mutex_lock(&mutex);
+	request = slot < nslots ? slots[slot] : NULL;
+	if (request == NULL || request->id != id)
+	{
+		pthread_mutex_unlock(&mutex);
+		return NULL;
+	}
+	client = request->client;
+	request->reply.code = rc;
+	request->reply.result = result_of_code(rc);
+
+	/*
+	 * Writes and checks are transactions: acknowledged, they prove that the
+	 * quorum knew our session after they were sent.  Reads prove nothing, a
+	 * follower that is cut off answers them from memory.
+	 */
+	if (rc == ZOK && is_transaction(request->kind) &&
+		request->sent_at > client->status.proof_at)
+		client->status.proof_at = request->sent_at;
+	return request;
+}
+
+/* Decide what follows from an answer, release the mutex, and do it. */
+static void
+end_completion(ZkRequest *request)
+{
+	bool		again = take_next_step(request);
+	bool		unwanted = request->unwanted;
+	bool		news = !unwanted && !is_followed_by_list(request);
+
+	if (!again)
+	{
+		request->done = true;
+		if (--request->client->npending == 0)
+			news = true;		/* somebody may wait for silence */
+		pthread_cond_broadcast(&request->client->changed);
+	}
+	pthread_mutex_unlock(&mutex);
+
+	/*
+	 * From here on a request that is done and wanted is the main thread's and
+	 * must not be touched.  One to be sent again is still ours.
+	 */
+	if (again)
+		send_request(request);
+	else if (unwanted)
+		free_request(request);
+	if (news)
+		wake();
+}
+
+/* A contender's create wakes nobody: the list behind it will. */
+static bool
+is_followed_by_list(const ZkRequest *request)
+{
+	return request->kind == REQUEST_CREATE &&
+		request->node_kind == ZK_EPHEMERAL_SEQUENTIAL;
+}
+
+/*
+ * With the mutex held: what does the answer in request->reply lead to?  true
+ * if the request, changed as need be, is to be sent once more.
+ */
+static bool
+take_next_step(ZkRequest *request)
+{
+	ZkResult	result = request->reply.result;
+
+	switch (request->kind)
+	{
+		case REQUEST_CREATE:
+			return request->withdrawn && undo(request);
+
+		case REQUEST_LIST:
+		case REQUEST_GET:
+		case REQUEST_SYNC:
+		case REQUEST_CHECK:
+		case REQUEST_NUDGE:
+			return false;
+
+		case REQUEST_DELETE:
+			if (result != ZK_OK && result != ZK_NO_NODE &&
+				result != ZK_SESSION_LOST && result != ZK_UNKNOWN_OUTCOME)
+				set_error("could not delete znode \"%s\": %s", request->path,
+						  zerror(request->reply.code));
+			return result == ZK_UNKNOWN_OUTCOME;
+
+		case REQUEST_ERASE:
+			if (result == ZK_UNKNOWN_OUTCOME)
+				return true;
+			return result == ZK_OK && become_delete_of_child(request);
+
+		case REQUEST_REPLACE_CREATE:
+			if (result == ZK_UNKNOWN_OUTCOME)
+				return true;
+			if (result != ZK_OK && result != ZK_NODE_EXISTS)
+				return false;
+			request->kind = REQUEST_REPLACE_DELETE;
+			return true;
+
+		case REQUEST_REPLACE_DELETE:
+			if (result == ZK_UNKNOWN_OUTCOME)
+				return true;
+			if (result == ZK_NO_NODE)
+				request->reply.result = ZK_OK;
+			return request->withdrawn && undo(request);
+	}
+	return false;
+}
+
+/*
+ * With the mutex held: turn an answered create or replace into the request
+ * that removes what it made.  false if there is nothing to remove.
+ *
+ * After a lost reply the node may exist or not, and we do not know its
+ * number: look for its GUID.  A create that the server executes later still,
+ * when it wakes up, is ahead of our list: both belong to one session, and
+ * reconnecting closed the connection that brought the create.
+ */
+static bool
+undo(ZkRequest *request)
+{
+	ZkResult	result = request->reply.result;
+	char	   *made = request->reply_path;
+	char	   *slash;
+
+	if (request->kind == REQUEST_REPLACE_DELETE)
+	{
+		request->kind = REQUEST_DELETE; /* of request->path, the new node */
+		return true;
+	}
+	if (request->kind != REQUEST_CREATE)
+		return false;
+	if (result == ZK_OK && made != NULL)
+	{
+		free(request->path);
+		request->path = made;
+		request->reply_path = NULL;
+		request->kind = REQUEST_DELETE;
+		return true;
+	}
+	slash = strrchr(request->path, '/');
+	if (result != ZK_UNKNOWN_OUTCOME || slash == NULL || slash == request->path)
+		return false;
+	request->other_path = strdup(slash + 1);
+	if (request->other_path == NULL)
+		return false;			/* the end of the session removes it */
+	*slash = '\0';
+	request->kind = REQUEST_ERASE;
+	return true;
+}
+
+/*
+ * With the mutex held: turn an answered ERASE into the delete of the child
+ * that carries the prefix.  false if there is none.
+ */
+static bool
+become_delete_of_child(ZkRequest *request)
+{
+	const char *child = NULL;
+	char	   *path;
+	size_t		size;
+
+	for (int i = 0; i < request->reply.nchildren && child == NULL; i++)
+		if (strncmp(request->reply.children[i], request->other_path,
+					strlen(request->other_path)) == 0)
+			child = request->reply.children[i];
+	if (child == NULL)
+		return false;
+	size = strlen(request->path) + 1 + strlen(child) + 1;
+	path = malloc(size);
+	if (path == NULL)
+		return false;			/* the end of the session removes it */
+	snprintf(path, size, "%s/%s", request->path, child);
+	free(request->path);
+	request->path = path;
+	request->kind = REQUEST_DELETE;
+	return true;
+}
+
+static void
+copy_stat(ZkReply *reply, const struct Stat *stat)
+{
+	reply->czxid = stat->czxid;
+	reply->ephemeral_owner = stat->ephemeralOwner;
+	reply->ctime_ms = stat->ctime;
+}
+
+static void
+create_done(int rc, const char *value, const struct Stat *stat,
+			const void *data)
+{
+	ZkRequest  *request = begin_completion(data, rc);
+
+	if (request == NULL)
+		return;
+	if (rc == ZOK && value != NULL)
+	{
+		request->reply_path = strdup(value);
+		request->reply.path = request->reply_path;
+		if (request->reply_path == NULL)
+			request->reply.result = ZK_UNKNOWN_OUTCOME; /* found by its GUID */
+	}
+	if (rc == ZOK && stat != NULL)
+		copy_stat(&request->reply, stat);
+	end_completion(request);
+}
+
+static void
+list_done(int rc, const struct String_vector *strings, const void *data)
+{
+	ZkRequest  *request = begin_completion(data, rc);
+
+	if (request == NULL)
+		return;
+	if (rc == ZOK && !copy_children(request, strings))
+		request->reply.result = ZK_NO_MEMORY;
+	end_completion(request);
+}
+
+/* Copy a list into one block: the pointers, then the strings. */
+static bool
+copy_children(ZkRequest *request, const struct String_vector *strings)
+{
+	int			count = strings != NULL ? strings->count : 0;
+	size_t		size = (size_t) count * sizeof(char *) + 1;
+	char	  **children;
+	char	   *next;
+
+	for (int i = 0; i < count; i++)
+		size += strlen(strings->data[i]) + 1;
+	children = malloc(size);
+	if (children == NULL)
+		return false;
+	next = (char *) (children + count);
+	for (int i = 0; i < count; i++)
+	{
+		size_t		length = strlen(strings->data[i]) + 1;
+
+		children[i] = memcpy(next, strings->data[i], length);
+		next += length;
+	}
+	free(request->reply_children);
+	request->reply_children = children;
+	request->reply.children = (const char *const *) children;
+	request->reply.nchildren = count;
+	return true;
+}
+
+static void
+get_done(int rc, const char *value, int length, const struct Stat *stat,
+		 const void *data)
+{
+	ZkRequest  *request = begin_completion(data, rc);
+
+	if (request == NULL)
+		return;
+	if (rc == ZOK && stat != NULL)
+		copy_stat(&request->reply, stat);
+	if (rc == ZOK && value != NULL && length > 0)
+	{
+		request->reply_data = malloc(length);
+		if (request->reply_data != NULL)
+		{
+			memcpy(request->reply_data, value, length);
+			request->reply.data = request->reply_data;
+			request->reply.data_length = length;
+		}
+	}
+	end_completion(request);
+}
+
+/* An exists: only nudges send one, and nobody reads the answer. */
+static void
+stat_done(int rc, const struct Stat *stat, const void *data)
+{
+	(void) stat;
+	void_done(rc, data);
+}
+
+/* A sync; the one that an ERASE sends ahead of its list has the id 0. */
+static void
+string_done(int rc, const char *value, const void *data)
+{
+	(void) value;
+	void_done(rc, data);
+}
+
+static void
+void_done(int rc, const void *data)
+{
+	ZkRequest  *request = begin_completion(data, rc);
+
+	if (request != NULL)
+		end_completion(request);
+}
+
+/*
+ * The session's state changed.  May run before zookeeper_init() has returned,
+ * so the handle is the argument, not client->zh.
+ */
+static void
+session_event(zhandle_t *zh, int type, int state, const char *path,
+			  void *context)
+{
+	ZkClient   *client = context;
+
+	(void) path;
+	if (type != ZOO_SESSION_EVENT)
+		return;
+	if (state == ZOO_CONNECTED_STATE || state == ZOO_READONLY_STATE)
+		note_connected(client, zh, state);
+	else if (state == ZOO_EXPIRED_SESSION_STATE)
+		note_lost(client, ZK_LOSS_EXPIRED);
+	else if (state == ZOO_AUTH_FAILED_STATE)
+		note_lost(client, ZK_LOSS_AUTH);
+	else
+		note_disconnected(client);
+	if (!is_auth_stored(client))
+		store_auth(client, zh);
+	wake();
+}
+
+static void
+note_connected(ZkClient *client, zhandle_t *zh, int state)
+{
+	int			timeout = zoo_recv_timeout(zh);
+	int			most = client->asked_timeout_ms > SANE_SESSION_TIMEOUT_MS ?
+		client->asked_timeout_ms : SANE_SESSION_TIMEOUT_MS;
+	const clientid_t *id = zoo_client_id(zh);
+	const char *server = zoo_get_current_server(zh);
+
+	pthread_mutex_lock(&mutex);
+	if (state != ZOO_CONNECTED_STATE || timeout <= 0 || timeout > most)
+	{
+		set_error("the peer granted a session timeout of %d ms in state %d",
+				  timeout, state);
+		move_to(client, ZK_CLIENT_LOST, ZK_LOSS_PROTOCOL);
+	}
+	else
+	{
+		client->status.session_id = id->client_id;
+		client->status.session_timeout_ms = timeout;
+		snprintf(client->status.server, sizeof(client->status.server), "%s",
+				 server != NULL ? server : "");
+		move_to(client, ZK_CLIENT_CONNECTED, ZK_LOSS_NONE);
+		client->status.was_connected = true;
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+static void
+note_lost(ZkClient *client, ZkClientLoss loss)
+{
+	pthread_mutex_lock(&mutex);
+	move_to(client, ZK_CLIENT_LOST, loss);
+	pthread_mutex_unlock(&mutex);
+}
+
+/*
+ * The connection is gone; how long may the session live?  The ensemble ends it
+ * one session timeout (T) after it last heard of us.  The library gives a
+ * silent connection up after 2/3 T, so T/3 is left.  A connection that was
+ * reset or closed had its last heartbeat at most T/3 ago, so 2/3 T is left.  A
+ * tenth of T, at least 200 ms, goes to clocks and rounding.  The clock decides
+ * only if nobody else does: a server that takes the session back within that
+ * time knows better.
+ */
+static void
+note_disconnected(ZkClient *client)
+{
+	bool		silence;
+	int			timeout;
+
+	pthread_mutex_lock(&log_mutex);
+	silence = silence_at != 0 &&
+		zklock_client_now() - silence_at < SILENCE_REPORT_MS;
+	pthread_mutex_unlock(&log_mutex);
+
+	pthread_mutex_lock(&mutex);
+	if (client->status.state == ZK_CLIENT_CONNECTED)
+	{
+		timeout = client->status.session_timeout_ms;
+		client->status.suspended_at = zklock_client_now();
+		client->status.lost_deadline = client->status.suspended_at +
+			(silence ? timeout / 3 : timeout * 2 / 3) -
+			(timeout / 10 > 200 ? timeout / 10 : 200);
+		move_to(client, ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE);
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+/*
+ * Something happened to a node that is or was watched.  Session events reach
+ * every watcher too, without using up the watch: session_event() has them.
+ */
+static void
+node_event(zhandle_t *zh, int type, int state, const char *path, void *context)
+{
+	ZkClient   *client = context;
+	bool		fired = false;
+
+	(void) zh;
+	(void) state;
+	if (type == ZOO_SESSION_EVENT || path == NULL)
+		return;
+	pthread_mutex_lock(&mutex);
+	if (client->watch_path != NULL && strcmp(client->watch_path, path) == 0)
+		fired = client->watch_fired = true;
+	pthread_mutex_unlock(&mutex);
+	if (fired)
+		wake();
+}
+
+/*
+ * A line of the library's log, from any thread and perhaps with its locks
+ * held: keep what follows "ZOO_ERROR@function@line: ".
+ */
+static void
+log_line(const char *message)
+{
+	const char *text = strstr(message, "ZOO_ERROR@");
+
+	text = text != NULL ? strstr(text, ": ") : NULL;
+	text = text != NULL ? text + 2 : message;
+	pthread_mutex_lock(&log_mutex);
+	snprintf(last_error, sizeof(last_error), "%s", text);
+	last_error[strcspn(last_error, "\r\n")] = '\0';
+	if (strstr(text, "retcode=-7") != NULL)
+		silence_at = zklock_client_now();
+	pthread_mutex_unlock(&log_mutex);
+}
+
+/* ---------------------------------------------------------------------
+ * Helpers: signals, state, threads
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Signals are blocked whenever the main thread is inside the library or holds
+ * the mutex: the default SIGTERM handler of a background worker ends the
+ * process from within, and its exit callbacks come back here.
+ */
+static void
+block_signals(sigset_t *saved)
+{
+	sigset_t	all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, saved);
+}
+
+static void
+restore_signals(const sigset_t *saved)
+{
+	pthread_sigmask(SIG_SETMASK, saved, NULL);
+}
+
+static void
+lock_mutex(sigset_t *saved)
+{
+	block_signals(saved);
+	pthread_mutex_lock(&mutex);
+}
+
+static void
+unlock_mutex(const sigset_t *saved)
+{
+	pthread_mutex_unlock(&mutex);
+	restore_signals(saved);
+}
+
+/* Make the wake-up descriptor readable.  Never blocks: it is a counter. */
+static void
+wake(void)
+{
+	uint64_t	one = 1;
+
+	if (write(wake_fd, &one, sizeof(one)) < 0)
+	{
+		/* the counter is full, so it is readable */
+	}
+}
+
+static void
+set_error(const char *format,...)
+{
+	va_list		args;
+	sigset_t	saved;
+
+	block_signals(&saved);
+	pthread_mutex_lock(&log_mutex);
+	va_start(args, format);
+	vsnprintf(last_error, sizeof(last_error), format, args);
+	va_end(args);
+	pthread_mutex_unlock(&log_mutex);
+	restore_signals(&saved);
+}
+
+/*
+ * With the mutex held: the one place where a session changes its state.  LOST
+ * is final.  A waiter looks at its queue again after every change.
+ */
+static void
+move_to(ZkClient *client, ZkClientState state, ZkClientLoss loss)
+{
+	if (client->status.state == ZK_CLIENT_LOST)
+		return;
+	if (state == ZK_CLIENT_LOST && client->status.suspended_at == 0)
+		client->status.suspended_at = zklock_client_now();
+	if (state == ZK_CLIENT_CONNECTED)
+		client->status.suspended_at = 0;
+	client->status.state = state;
+	client->status.loss = loss;
+	client->watch_fired = true;
+}
+
+/* Start a thread with a small stack and all signals blocked; errno if not. */
+static bool
+start_thread(void *(*function) (void *), void *argument, pthread_t *thread)
+{
+	pthread_attr_t attributes;
+	sigset_t	saved;
+	int			rc;
+
+	block_signals(&saved);
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, THREAD_STACK_SIZE);
+	rc = pthread_create(thread, &attributes, function, argument);
+	pthread_attr_destroy(&attributes);
+	restore_signals(&saved);
+	errno = rc;
+	return rc == 0;
+}
+
+static void *
+wait_for_post(void *argument)
+{
+	while (sem_wait(argument) != 0)
+		;
+	return NULL;
+}
+
+/*
+ * Can the two threads of the library be created (R5)?  It asserts that, and an
+ * abort of one backend restarts the whole cluster.  Both must be alive at
+ * once, or a limit of one more thread would go unnoticed.
+ */
+static bool
+can_start_two_threads(void)
+{
+	pthread_t	threads[2];
+	sem_t		go;
+	int			started = 0;
+	int			error = 0;
+
+	sem_init(&go, 0, 0);
+	while (started < 2 &&
+		   start_thread(wait_for_post, &go, &threads[started]))
+		started++;
+	if (started < 2)
+		error = errno;
+	for (int i = 0; i < started; i++)
+		sem_post(&go);
+	for (int i = 0; i < started; i++)
+		pthread_join(threads[i], NULL);
+	sem_destroy(&go);
+	errno = error;
+	return started == 2;
+}
+
+/* Look the names up; zklock_client_status() takes it from there. */
+static void *
+resolve_in_thread(void *argument)
+{
+	ZkClient   *client = argument;
+	ServerAddresses *addresses = malloc(sizeof(*addresses));
+
+	if (addresses != NULL)
+		servers_resolve(&client->servers, addresses);
+	pthread_mutex_lock(&mutex);
+	if (addresses != NULL)
+		client->addresses = *addresses;
+	else
+		snprintf(client->addresses.error, sizeof(client->addresses.error),
+				 "out of memory");
+	client->resolved = true;
+	pthread_mutex_unlock(&mutex);
+	free(addresses);
+	wake();
+	unreference(client);
+	return NULL;
+}
+
+/*
+ * Give the library the addresses and let it connect: the opening sequence in
+ * which every step has its rule.
+ */
+static void
+connect_client(ZkClient *client)
+{
+	ZkClientLoss loss = ZK_LOSS_NONE;
+	zhandle_t  *zh = NULL;
+	sigset_t	saved;
+
+	if (client->addresses.error[0] != '\0')
+		loss = ZK_LOSS_RESOLVE;
+	else if (!can_start_two_threads())
+	{
+		set_error("could not create a thread: %s", strerror(errno));
+		loss = ZK_LOSS_RESOURCES;
+	}
+	else
+	{
+		pthread_attr_t before;
+		pthread_attr_t small;
+
+		/* the library's threads inherit the signal mask and the default stack */
+		block_signals(&saved);
+		zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
+		pthread_getattr_default_np(&before);
+		pthread_attr_init(&small);
+		pthread_attr_setstacksize(&small, THREAD_STACK_SIZE);
+		pthread_setattr_default_np(&small);
+		zh = zookeeper_init2(client->addresses.connect_string, session_event,
+							 client->asked_timeout_ms, NULL, client,
+							 ZOO_NO_LOG_CLIENTENV, log_line);
+		if (zh == NULL)
+		{
+			set_error("could not start the ZooKeeper client: %s",
+					  strerror(errno));
+			loss = ZK_LOSS_RESOURCES;
+		}
+		else
+			zoo_set_servers_resolution_delay(zh, -1);	/* R1 */
+		pthread_setattr_default_np(&before);
+		pthread_attr_destroy(&small);
+		pthread_attr_destroy(&before);
+		restore_signals(&saved);
+	}
+
+	lock_mutex(&saved);
+	client->zh = zh;
+	if (loss != ZK_LOSS_NONE)
+		move_to(client, ZK_CLIENT_LOST, loss);
+	else if (client->status.state == ZK_CLIENT_STARTING)
+		move_to(client, ZK_CLIENT_CONNECTING, ZK_LOSS_NONE);
+	unlock_mutex(&saved);
+	if (zh != NULL)
+		store_auth(client, zh);
+}
+
+static bool
+is_auth_stored(ZkClient *client)
+{
+	sigset_t	saved;
+	bool		stored;
+
+	lock_mutex(&saved);
+	stored = client->auth_stored || client->auth_scheme == NULL;
+	unlock_mutex(&saved);
+	return stored;
+}
+
+/*
+ * Hand the credentials to the library, which presents them ahead of every
+ * queued request, after reconnects too.  While it is between two attempts to
+ * connect it refuses to take them, and does not say so later: so this is
+ * called again at each session event and status until it is true.  The
+ * completion may be NULL here, and here alone (R12); a refusal by the server
+ * arrives as a session event.
+ */
+static bool
+store_auth(ZkClient *client, zhandle_t *zh)
+{
+	sigset_t	saved;
+	int			rc = ZOK;
+
+	block_signals(&saved);
+	if (client->auth_scheme != NULL)
+		rc = zoo_add_auth(zh, client->auth_scheme, client->auth_credentials,
+						  (int) strlen(client->auth_credentials), NULL, NULL);
+	if (rc == ZOK)
+	{
+		pthread_mutex_lock(&mutex);
+		client->auth_stored = true;
+		pthread_mutex_unlock(&mutex);
+	}
+	restore_signals(&saved);
+	return rc == ZOK;
+}
+
+static void *
+close_in_thread(void *argument)
+{
+	close_handle(argument);
+	unreference(argument);
+	return NULL;
+}
+
+/*
+ * Close the session, with all signals blocked: wait for outstanding requests
+ * (R4), then tell the server, then wait for the library's threads.
+ */
+static void
+close_handle(ZkClient *client)
+{
+	struct timespec deadline;
+	zhandle_t  *zh;
+
+	clock_gettime(CLOCK_REALTIME, &deadline);
+	deadline.tv_nsec += DRAIN_MS * 1000000L;
+	if (deadline.tv_nsec >= 1000000000L)
+	{
+		deadline.tv_sec++;
+		deadline.tv_nsec -= 1000000000L;
+	}
+	pthread_mutex_lock(&mutex);
+	while (client->npending > 0 &&
+		   client->status.state == ZK_CLIENT_CONNECTED &&
+		   pthread_cond_timedwait(&client->changed, &mutex, &deadline) == 0)
+		;
+	zh = client->zh;
+	pthread_mutex_unlock(&mutex);
+
+	if (zh != NULL)
+		zookeeper_close(zh);
+
+	pthread_mutex_lock(&mutex);
+	client->closed = true;
+	pthread_cond_broadcast(&client->changed);
+	pthread_mutex_unlock(&mutex);
+}
+
+/*
+ * Drop one of the references of the main thread, the resolver and the closer;
+ * the last one frees the client and the requests that are left.  The
+ * library's threads are gone by then.
+ */
+static void
+unreference(ZkClient *client)
+{
+	ZkRequest  *request;
+	sigset_t	saved;
+	bool		last;
+
+	lock_mutex(&saved);
+	last = --client->references == 0;
+	unlock_mutex(&saved);
+	if (!last)
+		return;
+	while ((request = any_request_of(client)) != NULL)
+		free_request(request);
+	pthread_cond_destroy(&client->changed);
+	free(client->watch_path);
+	free(client->auth_scheme);
+	if (client->auth_credentials != NULL)
+		explicit_bzero(client->auth_credentials,
+					   strlen(client->auth_credentials));
+	free(client->auth_credentials);
+	free(client);
+}
+
+/* ---------------------------------------------------------------------
+ * Helpers: requests
+ * ---------------------------------------------------------------------
+ */
+
+/* Some request of the client, or NULL. */
+static ZkRequest *
+any_request_of(ZkClient *client)
+{
+	ZkRequest  *request = NULL;
+	sigset_t	saved;
+
+	lock_mutex(&saved);
+	for (uintptr_t i = 0; i < nslots && request == NULL; i++)
+		if (slots[i] != NULL && slots[i]->client == client)
+			request = slots[i];
+	unlock_mutex(&saved);
+	return request;
+}
+
+/* Copy a string unless it is NULL; *failed is set if there is no memory. */
+static char *
+copy_text(const char *text, bool *failed)
+{
+	char	   *copy = text != NULL ? strdup(text) : NULL;
+
+	if (text != NULL && copy == NULL)
+		*failed = true;
+	return copy;
+}
+
+/*
+ * Make a request that is not sent yet and give it a number.  NULL without
+ * memory, or with 2^16 requests under way.
+ */
+static ZkRequest *
+new_request(ZkClient *client, RequestKind kind, const char *path,
+			const char *other_path, const char *data, int length)
+{
+	ZkRequest  *request = calloc(1, sizeof(*request));
+	bool		failed = false;
+
+	if (request == NULL)
+		return NULL;
+	request->client = client;
+	request->kind = kind;
+	request->path = copy_text(path, &failed);
+	request->other_path = copy_text(other_path, &failed);
+	if (length > 0)
+	{
+		request->data = malloc(length);
+		if (request->data != NULL)
+			memcpy(request->data, data, length);
+		else
+			failed = true;
+		request->data_length = length;
+	}
+	if (failed || !register_request(request))
+	{
+		free_request(request);
+		return NULL;
+	}
+	return request;
+}
+
+/* Put the request into a free slot; false if there is none and no memory. */
+static bool
+register_request(ZkRequest *request)
+{
+	sigset_t	saved;
+	uintptr_t	slot;
+	bool		found = false;
+
+	lock_mutex(&saved);
+	for (uintptr_t i = 0; i < nslots && !found; i++)
+	{
+		slot = (next_slot + i) % nslots;
+		found = slots[slot] == NULL;
+	}
+	if (!found && nslots <= SLOT_MASK)
+	{
+		uintptr_t	wider = nslots > 0 ? nslots * 2 : 64;
+		ZkRequest **more = realloc(slots, wider * sizeof(*slots));
+
+		if (more != NULL)
+		{
+			memset(more + nslots, 0, (wider - nslots) * sizeof(*slots));
+			slot = nslots;
+			slots = more;
+			nslots = wider;
+			found = true;
+		}
+	}
+	if (found)
+	{
+		next_slot = (slot + 1) % nslots;
+		generation++;
+		request->id = (generation << SLOT_BITS) | slot;
+		slots[slot] = request;
+	}
+	unlock_mutex(&saved);
+	return found;
+}
+
+/* Free a request that is done or was never sent, and its slot. */
+static void
+free_request(ZkRequest *request)
+{
+	sigset_t	saved;
+
+	lock_mutex(&saved);
+	if (request->id != 0)
+		slots[request->id & SLOT_MASK] = NULL;
+	unlock_mutex(&saved);
+	free(request->path);
+	free(request->other_path);
+	free(request->data);
+	free(request->reply_path);
+	free(request->reply_data);
+	free(request->reply_children);
+	free(request);
+}
+
+/* Send a request for the first time, or a withdrawn one as its undoing. */
+static void
+submit(ZkRequest *request)
+{
+	sigset_t	saved;
+
+	lock_mutex(&saved);
+	request->client->npending++;
+	unlock_mutex(&saved);
+	block_signals(&saved);
+	send_request(request);
+	restore_signals(&saved);
+}
+
+/*
+ * Hand a request to the library.  The mutex is not held: the answer may be
+ * there before this returns, and then the request may be gone.  A refusal by
+ * the library itself is completed here, like an answer.
+ */
+static void
+send_request(ZkRequest *request)
+{
+	zhandle_t  *zh = request->client->zh;
+	const void *id = (const void *) request->id;
+	const char *path = request->path;
+	int			rc = ZINVALIDSTATE;
+
+	request->sent_at = zklock_client_now();
+	if (zh == NULL)
+	{
+		void_done(rc, id);
+		return;
+	}
+	switch (request->kind)
+	{
+		case REQUEST_CREATE:
+		case REQUEST_REPLACE_CREATE:
+			rc = zoo_acreate2(zh, path, request->data, request->data_length,
+							  acl_of(request->client),
+							  flags_of(request->node_kind), create_done, id);
+			break;
+		case REQUEST_LIST:
+			rc = zoo_aget_children(zh, path, 0, list_done, id);
+			break;
+		case REQUEST_GET:
+			rc = zoo_awget(zh, path, request->watch ? node_event : NULL,
+						   request->client, get_done, id);
+			break;
+		case REQUEST_SYNC:
+			rc = zoo_async(zh, path, string_done, id);
+			break;
+		case REQUEST_CHECK:
+			zoo_check_op_init(&request->op, path, -1);
+			rc = zoo_amulti(zh, 1, &request->op, &request->op_result,
+							void_done, id); /* R6 */
+			break;
+		case REQUEST_NUDGE:
+			rc = zoo_aexists(zh, path, 0, stat_done, id);
+			break;
+		case REQUEST_DELETE:
+			rc = zoo_adelete(zh, path, -1, void_done, id);
+			break;
+		case REQUEST_REPLACE_DELETE:
+			rc = zoo_adelete(zh, request->other_path, -1, void_done, id);
+			break;
+		case REQUEST_ERASE:
+
+			/*
+			 * The server that we are connected to now may not have heard of
+			 * the node yet: sync first.  Both go out together.
+			 */
+			zoo_async(zh, path, string_done, NULL);
+			rc = zoo_aget_children(zh, path, 0, list_done, id);
+			break;
+	}
+	if (rc != ZOK)
+		void_done(rc, id);
+}
+
+/* Does an acknowledgement come from the quorum? */
+static bool
+is_transaction(RequestKind kind)
+{
+	switch (kind)
+	{
+		case REQUEST_CREATE:
+		case REQUEST_CHECK:
+		case REQUEST_DELETE:
+		case REQUEST_REPLACE_CREATE:
+		case REQUEST_REPLACE_DELETE:
+			return true;
+		case REQUEST_LIST:
+		case REQUEST_GET:
+		case REQUEST_SYNC:
+		case REQUEST_NUDGE:
+		case REQUEST_ERASE:
+			return false;
+	}
+	return false;
+}
+
+/*
+ * Without credentials the nodes are open to all, as with every other client.
+ * With them only their owner may change the nodes; everybody may read, which
+ * other clients of the recipe need to wait behind us.
+ */
+static const struct ACL_vector *
+acl_of(ZkClient *client)
+{
+	return client->auth_scheme != NULL ? &guarded_acl : &ZOO_OPEN_ACL_UNSAFE;
+}
+
+/* Fill in what cannot be initialised statically, before any thread reads it. */
+static void
+prepare_guarded_acl(void)
+{
+	if (owner_and_readers[0].perms != 0)
+		return;
+	owner_and_readers[0].perms = ZOO_PERM_ALL;
+	owner_and_readers[0].id = ZOO_AUTH_IDS;
+	owner_and_readers[1].perms = ZOO_PERM_READ;
+	owner_and_readers[1].id = ZOO_ANYONE_ID_UNSAFE;
+}
+
+static int
+flags_of(ZkNodeKind kind)
+{
+	switch (kind)
+	{
+		case ZK_PERSISTENT:
+			return 0;
+		case ZK_CONTAINER:
+			return ZOO_CONTAINER;
+		case ZK_EPHEMERAL:
+			return ZOO_EPHEMERAL;
+		case ZK_EPHEMERAL_SEQUENTIAL:
+			return ZOO_EPHEMERAL_SEQUENTIAL;
+	}
+	return 0;
+}
+
+/* The one table from the library's codes to ours. */
+static ZkResult
+result_of_code(int rc)
+{
+	switch (rc)
+	{
+		case ZOK:
+			return ZK_OK;
+		case ZNONODE:
+			return ZK_NO_NODE;
+		case ZNODEEXISTS:
+			return ZK_NODE_EXISTS;
+		case ZNOTEMPTY:
+			return ZK_NOT_EMPTY;
+		case ZNOAUTH:
+		case ZINVALIDACL:
+			return ZK_NO_AUTH;
+		case ZCONNECTIONLOSS:
+		case ZOPERATIONTIMEOUT: /* R8: the server may execute it yet */
+		case ZSYSTEMERROR:		/* no socket for the next attempt */
+		case ZSESSIONMOVED:
+			return ZK_UNKNOWN_OUTCOME;
+		case ZSESSIONEXPIRED:
+		case ZINVALIDSTATE:
+		case ZCLOSING:
+		case ZAUTHFAILED:
+		case ZSESSIONCLOSEDREQUIRESASLAUTH:
+			return ZK_SESSION_LOST;
+		case ZBADARGUMENTS:
+			return ZK_BAD_ARGUMENTS;
+		case ZUNIMPLEMENTED:
+			return ZK_UNIMPLEMENTED;
+		case ZMARSHALLINGERROR: /* before sending: out of memory */
+			return ZK_NO_MEMORY;
+		default:
+			return ZK_FAILED;
+	}
+}

@@ -1,0 +1,552 @@
+/*-------------------------------------------------------------------------
+ *
+ * contend.c
+ *	  One contender's way through the queue of one lock: join, look, watch the
+ *	  one ahead, look again, until granted or out of patience.
+ *
+ * Requests are malloc'ed memory of client.c, which no memory context frees.
+ * So zklock_contend() has the one PG_TRY: whatever raises in between, the
+ * queue node is withdrawn, also if the reply to its create is still to come
+ * or was lost.  A FATAL does not run the PG_CATCH; the end of the session
+ * removes the node then.
+ *
+ * No false grant: only the recipe's verdict over a list that was read after
+ * our node was created grants, never a wake-up, never a timeout.  A list may
+ * come from a server that lags behind, but never behind our own create, and
+ * children with lower numbers only ever disappear: what such a list lacks is
+ * gone.  (Curator 5.5 and our own downgrade do add a child with a lower
+ * number, for a contender that holds the lock, before they delete its old
+ * node.)
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "contend.h"
+
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "utils/timestamp.h"
+
+#include "identity.h"
+
+/*
+ * How often the parents are made anew when they vanish between their creation
+ * and that of our node: the server removes empty containers at any time.
+ */
+#define PARENT_ATTEMPTS 10
+
+/* From this attempt on, parents are created one by one, with their errors. */
+#define CAREFUL_ATTEMPT 2
+
+/* A contender on its way. */
+typedef struct Standing
+{
+	ZkContender *contender;
+	ZkRequest  *create;			/* of our queue node; owns the node until the
+								 * grant; NULL before we joined */
+	ZkRequest  *request;		/* the read under way, or NULL */
+	bool		is_node_known;	/* contender->node holds the full path */
+	char		prefix[RECIPE_NODE_SIZE];	/* its name up to the number */
+	int			attempts;		/* to create the node */
+	int64		started_at;
+	int64		log_at;			/* when log_lock_waits wants a message */
+	bool		is_wait_logged;
+} Standing;
+
+static ZkContendEnd stand_in_queue(Standing *standing);
+static bool is_free_now(Standing *standing);
+static const ZkReply *join(Standing *standing);
+static bool take_node(Standing *standing);
+static bool find_lost_node(Standing *standing);
+static void make_parents(Standing *standing);
+static void make_parent_carefully(Standing *standing, const char *path,
+								  ZkNodeKind kind);
+static ZkWaitEnd watch(Standing *standing, const char *ahead);
+static const ZkReply *ask(Standing *standing, ZkRequest *request);
+static void leave(Standing *standing);
+static void raise_evicted(const Standing *standing) pg_attribute_noreturn();
+static void raise_exhausted(const Standing *standing) pg_attribute_noreturn();
+static void log_wait(Standing *standing);
+static void log_grant(const Standing *standing);
+static void make_guid(char guid[RECIPE_GUID_LEN + 1]);
+
+ZkContendEnd
+zklock_contend(ZkContender *contender)
+{
+	Standing	standing = {.contender = contender};
+	volatile ZkContendEnd end = ZK_CONTEND_BUSY;
+
+	standing.started_at = zklock_client_now();
+	standing.log_at = log_lock_waits ?
+		standing.started_at + DeadlockTimeout : ZK_NO_DEADLINE;
+	PG_TRY();
+	{
+		if (contender->patience != ZK_TRY_ONCE || is_free_now(&standing))
+			end = stand_in_queue(&standing);
+	}
+	PG_CATCH();
+	{
+		leave(&standing);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	if (end != ZK_CONTEND_GRANTED)
+	{
+		leave(&standing);
+		return end;
+	}
+	zklock_client_free(standing.create);
+	if (standing.is_wait_logged)
+		log_grant(&standing);
+	return end;
+}
+
+/* Join the queue and go through it. */
+static ZkContendEnd
+stand_in_queue(Standing *standing)
+{
+	ZkContender *contender = standing->contender;
+
+	for (;;)
+	{
+		const ZkReply *list = join(standing);
+		RecipeVerdict verdict;
+		int			own;
+		int			ahead;
+
+		CHECK_FOR_INTERRUPTS();
+		if (list == NULL)
+			return ZK_CONTEND_BUSY;
+		if (list->result == ZK_SESSION_LOST)
+			return ZK_CONTEND_SESSION_LOST;
+		if (!standing->is_node_known && !take_node(standing))
+			continue;
+		if (list->result == ZK_UNKNOWN_OUTCOME)
+			continue;			/* the connection was lost: look again */
+		if (list->result == ZK_NO_NODE)
+			raise_evicted(standing);
+		if (list->result != ZK_OK)
+			zklock_session_raise(list, "read a lock's queue",
+								 contender->lock_path);
+
+		verdict = recipe_verdict(list->children, list->nchildren,
+								 strrchr(contender->node, '/') + 1,
+								 contender->mode, &own, &ahead);
+		switch (verdict)
+		{
+			case RECIPE_HELD:
+				return ZK_CONTEND_GRANTED;
+			case RECIPE_GONE:
+				raise_evicted(standing);
+			case RECIPE_EXHAUSTED:
+				raise_exhausted(standing);
+			case RECIPE_WAIT:
+				break;
+		}
+		if (contender->patience == ZK_TRY_ONCE)
+			return ZK_CONTEND_BUSY;
+		switch (watch(standing, list->children[ahead]))
+		{
+			case ZK_WAIT_OVER:
+				break;
+			case ZK_WAIT_TIMEOUT:
+				return ZK_CONTEND_BUSY;
+			case ZK_WAIT_LOST:
+				return ZK_CONTEND_SESSION_LOST;
+		}
+	}
+}
+
+/*
+ * A try looks before it writes: a lock that is not free costs one read, and
+ * not a transaction of the ensemble.
+ */
+static bool
+is_free_now(Standing *standing)
+{
+	ZkContender *contender = standing->contender;
+	const ZkReply *list;
+	int			ahead;
+
+	do
+	{
+		list = ask(standing,
+				   zklock_client_list(zklock_session_client(),
+									  contender->lock_path));
+		if (list == NULL)
+			return false;
+	} while (list->result == ZK_UNKNOWN_OUTCOME);
+
+	if (list->result == ZK_NO_NODE)
+		return true;
+	if (list->result != ZK_OK)
+		zklock_session_raise(list, "read a lock's queue",
+							 contender->lock_path);
+	switch (recipe_verdict_newcomer(list->children, list->nchildren,
+									contender->mode, &ahead))
+	{
+		case RECIPE_EXHAUSTED:
+			raise_exhausted(standing);
+		case RECIPE_WAIT:
+		case RECIPE_GONE:
+			return false;
+		case RECIPE_HELD:
+			break;
+	}
+	return true;
+}
+
+/*
+ * Have a node in the queue and a list of the queue that is not older: the
+ * first time both requests go out back to back, and the server answers them
+ * in that order.  NULL if the deadline comes first.
+ */
+static const ZkReply *
+join(Standing *standing)
+{
+	ZkContender *contender = standing->contender;
+	ZkClient   *client = zklock_session_client();
+
+	if (standing->create == NULL)
+	{
+		char		guid[RECIPE_GUID_LEN + 1];
+		char	   *data = zklock_identity_build(0);
+
+		make_guid(guid);
+		recipe_node_prefix(standing->prefix, contender->mode, guid);
+		snprintf(contender->node, RECIPE_PATH_SIZE, "%s/%s",
+				 contender->lock_path, standing->prefix);
+		standing->is_node_known = false;
+		standing->create = zklock_client_create(client, contender->node,
+												ZK_EPHEMERAL_SEQUENTIAL,
+												data, strlen(data));
+		pfree(data);
+		if (standing->create == NULL)
+			zklock_session_raise_memory();
+	}
+	return ask(standing, zklock_client_list(client, contender->lock_path));
+}
+
+/*
+ * Read the reply to our create, which is there when the list's is.  false if
+ * there is no node yet: then join() is to be called again.
+ */
+static bool
+take_node(Standing *standing)
+{
+	ZkContender *contender = standing->contender;
+	const ZkReply *reply = zklock_client_reply(standing->create);
+	ZkClientStatus status;
+
+	if (reply == NULL)
+		return false;			/* the list failed ahead of it: wait for both */
+	switch (reply->result)
+	{
+		case ZK_OK:
+			break;
+		case ZK_NO_NODE:
+			zklock_client_free(standing->create);
+			standing->create = NULL;
+			make_parents(standing);
+			return false;
+		case ZK_UNKNOWN_OUTCOME:
+			return find_lost_node(standing);
+		default:
+			zklock_session_raise(reply, "join a lock's queue",
+								 contender->lock_path);
+	}
+
+	/*
+	 * The node must be of this session; it always is, unless the server mixes
+	 * sessions up, and then nothing that follows is worth anything.
+	 */
+	if (!zklock_session_status(&status) ||
+		reply->ephemeral_owner != status.session_id)
+		raise_evicted(standing);
+	strlcpy(contender->node, reply->path, RECIPE_PATH_SIZE);
+	contender->token = reply->czxid;
+	contender->session_id = reply->ephemeral_owner;
+	standing->is_node_known = true;
+	return true;
+}
+
+/*
+ * The reply to our create was lost.  If the node is there it is found by its
+ * GUID and keeps its place in the queue.  Otherwise the request is withdrawn
+ * (the server may execute it yet) and join() starts again.  Always false: the
+ * list at hand is older than what is found here.
+ */
+static bool
+find_lost_node(Standing *standing)
+{
+	ZkContender *contender = standing->contender;
+	ZkClient   *client = zklock_session_client();
+	ZkClientStatus status;
+	const ZkReply *reply;
+	const char *child = NULL;
+
+	/* our server may lag behind the one that made the node */
+	reply = ask(standing, zklock_client_sync(client, contender->lock_path));
+	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME)
+		return false;
+	reply = ask(standing, zklock_client_list(client, contender->lock_path));
+	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME)
+		return false;
+	for (int i = 0; reply->result == ZK_OK && i < reply->nchildren; i++)
+		if (strncmp(reply->children[i], standing->prefix,
+					strlen(standing->prefix)) == 0)
+			child = reply->children[i];
+	if (child == NULL)
+	{
+		zklock_client_withdraw(standing->create);
+		standing->create = NULL;
+		return false;
+	}
+	snprintf(contender->node, RECIPE_PATH_SIZE, "%s/%s",
+			 contender->lock_path, child);
+	reply = ask(standing, zklock_client_get(client, contender->node));
+	if (reply != NULL && reply->result == ZK_OK &&
+		zklock_session_status(&status) &&
+		reply->ephemeral_owner == status.session_id)
+	{
+		contender->token = reply->czxid;
+		contender->session_id = reply->ephemeral_owner;
+		standing->is_node_known = true;
+	}
+	return false;
+}
+
+/*
+ * Create the parents of our node: the root for good, the rest as containers,
+ * which the server removes when they are empty.  At first nobody waits for
+ * the replies: the next attempt's create is behind them and shows whether
+ * they worked.
+ */
+static void
+make_parents(Standing *standing)
+{
+	ZkContender *contender = standing->contender;
+	ZkClient   *client = zklock_session_client();
+	char	   *path = pstrdup(contender->lock_path);
+	int			length = strlen(path);
+
+	if (++standing->attempts > PARENT_ATTEMPTS)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not create znode \"%s\"", contender->lock_path),
+				 errdetail("It vanished %d times before the lock's queue node was in it.",
+						   PARENT_ATTEMPTS)));
+	for (int i = 1; i <= length; i++)
+	{
+		ZkNodeKind	kind = i <= contender->root_length ?
+			ZK_PERSISTENT : ZK_CONTAINER;
+
+		if (contender->lock_path[i] != '/' && contender->lock_path[i] != '\0')
+			continue;
+		path[i] = '\0';
+		if (standing->attempts < CAREFUL_ATTEMPT)
+			zklock_client_free(zklock_client_create(client, path, kind,
+													NULL, 0));
+		else
+			make_parent_carefully(standing, path, kind);
+		path[i] = '/';
+	}
+	pfree(path);
+}
+
+/* Create one parent and raise what ZooKeeper has against it. */
+static void
+make_parent_carefully(Standing *standing, const char *path, ZkNodeKind kind)
+{
+	const ZkReply *reply;
+
+	reply = ask(standing, zklock_client_create(zklock_session_client(), path,
+											   kind, NULL, 0));
+	if (reply != NULL && reply->result == ZK_UNIMPLEMENTED &&
+		kind == ZK_CONTAINER)
+		make_parent_carefully(standing, path, ZK_PERSISTENT);
+	else if (reply != NULL && reply->result != ZK_OK &&
+			 reply->result != ZK_NODE_EXISTS &&
+			 reply->result != ZK_UNKNOWN_OUTCOME)
+		zklock_session_raise(reply, "create a lock's znode", path);
+}
+
+/*
+ * Watch the contender ahead until the queue has moved, the deadline or the
+ * loss of the session.  The watch is set by reading the node, not by exists:
+ * that would leave a watch for ever behind on a node that is gone already
+ * (CURATOR-107).
+ */
+static ZkWaitEnd
+watch(Standing *standing, const char *ahead)
+{
+	ZkContender *contender = standing->contender;
+	char		path[RECIPE_PATH_SIZE];
+	const ZkReply *reply;
+
+	if (snprintf(path, sizeof(path), "%s/%s", contender->lock_path,
+				 ahead) >= (int) sizeof(path))
+		ereport(ERROR,
+				(errcode(ERRCODE_NAME_TOO_LONG),
+				 errmsg("queue node \"%s\" has too long a name", ahead)));
+	reply = ask(standing,
+				zklock_client_get_and_watch(zklock_session_client(), path));
+	if (reply == NULL)
+		return ZK_WAIT_TIMEOUT;
+	if (reply->result == ZK_SESSION_LOST)
+		return ZK_WAIT_LOST;
+	if (reply->result == ZK_NO_NODE || reply->result == ZK_UNKNOWN_OUTCOME)
+		return ZK_WAIT_OVER;
+	if (reply->result != ZK_OK)
+		zklock_session_raise(reply, "watch a lock's queue", path);
+
+	for (;;)
+	{
+		int64		until = Min(contender->deadline, standing->log_at);
+		ZkWaitEnd	end = zklock_session_await_watch(until);
+
+		if (end != ZK_WAIT_TIMEOUT || until == contender->deadline)
+			return end;
+		standing->log_at = ZK_NO_DEADLINE;
+		log_wait(standing);
+	}
+}
+
+/*
+ * Wait for the reply to a read, which replaces the one before.  NULL at the
+ * deadline.
+ */
+static const ZkReply *
+ask(Standing *standing, ZkRequest *request)
+{
+	zklock_client_free(standing->request);
+	standing->request = request;
+	return zklock_session_await(request, standing->contender->deadline,
+								ZK_WAITING_FOR_REPLY);
+}
+
+/* Give up whatever is under way; our node goes, wherever it is. */
+static void
+leave(Standing *standing)
+{
+	zklock_client_free(standing->request);
+	zklock_client_withdraw(standing->create);
+	standing->request = NULL;
+	standing->create = NULL;
+}
+
+static void
+raise_evicted(const Standing *standing)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OPERATOR_INTERVENTION),
+			 errmsg("queue entry for lock \"%s\" was removed",
+					standing->contender->name),
+			 errdetail("Another client of ZooKeeper deleted the znode below \"%s\".",
+					   standing->contender->lock_path)));
+}
+
+static void
+raise_exhausted(const Standing *standing)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("sequence numbers of lock \"%s\" are used up",
+					standing->contender->name),
+			 errdetail("ZooKeeper counts the queue entries below \"%s\" with 31 bits and cannot order more of them.",
+					   standing->contender->lock_path),
+			 errhint("Let all users of the lock finish and delete the znode; it is created again with a counter of zero.")));
+}
+
+/* Random enough for a name that must be unique; 16 bytes make a UUID. */
+static void
+make_guid(char guid[RECIPE_GUID_LEN + 1])
+{
+	uint8		random[16];
+
+	if (!pg_strong_random(random, sizeof(random)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
+	recipe_format_guid(guid, random);
+}
+
+/* ---------------------------------------------------------------------
+ * log_lock_waits, in the words of PostgreSQL's own messages
+ * ---------------------------------------------------------------------
+ */
+
+/* "%ld.%03d" of PostgreSQL's lock messages. */
+static char *
+milliseconds_waited(const Standing *standing)
+{
+	return psprintf(INT64_FORMAT " ms",
+					zklock_client_now() - standing->started_at);
+}
+
+static const char *
+lock_mode_name(const Standing *standing)
+{
+	return standing->contender->mode == RECIPE_SHARED ?
+		"ShareLock" : "ExclusiveLock";
+}
+
+/*
+ * Say that we wait, and for whom.  Whoever is first in the queue holds the
+ * lock; a failure to find out who that is must not end the wait.
+ */
+static void
+log_wait(Standing *standing)
+{
+	ZkContender *contender = standing->contender;
+	const ZkReply *list;
+	const ZkReply *data = NULL;
+	ZkIdentity	identity = {0};
+	const char *first = NULL;
+	char		path[RECIPE_PATH_SIZE];
+	int			nahead = 0;
+
+	list = ask(standing, zklock_client_list(zklock_session_client(),
+											contender->lock_path));
+	if (list == NULL || list->result != ZK_OK)
+		return;
+	for (int i = 0; i < list->nchildren; i++)
+	{
+		const char *child = list->children[i];
+
+		if (recipe_parse_node(child).style == RECIPE_STYLE_NONE)
+			continue;
+		if (recipe_compare_nodes(child,
+								 strrchr(contender->node, '/') + 1) < 0)
+			nahead++;
+		if (first == NULL || recipe_compare_nodes(child, first) < 0)
+			first = child;
+	}
+	if (nahead == 0)
+		return;
+	if (snprintf(path, sizeof(path), "%s/%s", contender->lock_path,
+				 first) < (int) sizeof(path))
+		data = ask(standing, zklock_client_get(zklock_session_client(), path));
+	if (data != NULL && data->result == ZK_OK)
+		zklock_identity_parse(data->data, data->data_length, &identity);
+	standing->is_wait_logged = true;
+	ereport(LOG,
+			(errmsg("process %d still waiting for %s on ZooKeeper lock \"%s\" after %s",
+					MyProcPid, lock_mode_name(standing), contender->name,
+					milliseconds_waited(standing)),
+			 errdetail_plural("Held by %s. %d contender is ahead.",
+							  "Held by %s. %d contenders are ahead.",
+							  nahead,
+							  zklock_identity_describe(&identity), nahead)));
+}
+
+static void
+log_grant(const Standing *standing)
+{
+	ereport(LOG,
+			(errmsg("process %d acquired %s on ZooKeeper lock \"%s\" after %s",
+					MyProcPid, lock_mode_name(standing),
+					standing->contender->name,
+					milliseconds_waited(standing))));
+}

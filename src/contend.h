@@ -1,0 +1,58 @@
+/*-------------------------------------------------------------------------
+ *
+ * contend.h
+ *	  One contender's way through the queue of one lock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_CONTEND_H
+#define ZKLOCK_CONTEND_H
+
+#include "postgres.h"
+
+#include "recipe.h"
+#include "session.h"
+
+/* How long a contender is ready to stand in the queue. */
+typedef enum ZkPatience
+{
+	ZK_TRY_ONCE,				/* not at all: look before writing */
+	ZK_WAIT_UNTIL_DEADLINE
+} ZkPatience;
+
+/* How it ended. */
+typedef enum ZkContendEnd
+{
+	ZK_CONTEND_GRANTED,
+	ZK_CONTEND_BUSY,			/* others are ahead, and patience is at its end */
+	ZK_CONTEND_SESSION_LOST		/* the session was lost while waiting */
+} ZkContendEnd;
+
+/*
+ * A contender.  The first part is the caller's order; node is a buffer of
+ * RECIPE_PATH_SIZE bytes.
+ */
+typedef struct ZkContender
+{
+	const char *name;			/* of the lock, for messages */
+	const char *lock_path;		/* its znode */
+	int			root_length;	/* how much of lock_path is the root */
+	RecipeMode	mode;
+	ZkPatience	patience;
+	int64		deadline;		/* zklock_client_now() */
+
+	/* The outcome, valid when granted. */
+	char	   *node;			/* path of our queue node */
+	int64		token;			/* its czxid */
+	int64		session_id;		/* whose it is */
+} ZkContender;
+
+/*
+ * Queue up and wait.  When it ends in any other way than GRANTED, by an error
+ * too, nothing of ours stays in the queue.  Needs an open session.  Raises on
+ * interrupts, when ZooKeeper refuses, 57000 when somebody removed our node,
+ * 54000 when the queue's sequence numbers are used up.
+ */
+extern ZkContendEnd zklock_contend(ZkContender *contender);
+
+#endif							/* ZKLOCK_CONTEND_H */

@@ -1,0 +1,49 @@
+/*-------------------------------------------------------------------------
+ *
+ * identity.h
+ *	  Who stands in a queue: the data that we write into our queue nodes, and
+ *	  what can be read out of anybody's.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_IDENTITY_H
+#define ZKLOCK_IDENTITY_H
+
+#include "postgres.h"
+
+/* What a node's data says; strings are palloc'ed, NULL where unknown. */
+typedef struct ZkIdentity
+{
+	char	   *client;			/* "zklock" for our own nodes */
+	char	   *cluster;		/* setting cluster_name */
+	char	   *database;
+	char	   *username;
+	char	   *application;
+	char	   *host;
+	int			pid;			/* 0: unknown */
+	int64		token;			/* 0: the node's own czxid is the token */
+	char	   *text;			/* data of a stranger, as text */
+} ZkIdentity;
+
+/* Define the settings of this room.  For _PG_init(). */
+extern void zklock_identity_init(void);
+
+/*
+ * The data for a node of this backend, JSON in UTF-8, palloc'ed and NUL-
+ * terminated.  A token other than 0 is written too: the node stands in for an
+ * earlier one that had it.
+ */
+extern char *zklock_identity_build(int64 token);
+
+/*
+ * Read a node's data, whoever wrote it.  Never raises save for lack of memory:
+ * what is not ours ends up in text, with bytes that are not printable in this
+ * database replaced by '?'.
+ */
+extern void zklock_identity_parse(const char *data, int length,
+								  ZkIdentity *identity);
+
+/* One line for a log message, palloc'ed. */
+extern char *zklock_identity_describe(const ZkIdentity *identity);
+
+#endif							/* ZKLOCK_IDENTITY_H */

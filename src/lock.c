@@ -1,0 +1,957 @@
+/*-------------------------------------------------------------------------
+ *
+ * lock.c
+ *	  What this backend holds: the table of locks, scopes, counts; acquire and
+ *	  release; reentrancy, downgrade.
+ *
+ * One table entry per lock, one queue node in ZooKeeper per (lock, mode).  A
+ * node lives as long as a count does, session or transaction scope.  The table
+ * and what hangs on it live in LockContext until the backend exits.
+ *
+ * The one rule: between a grant and its count nothing may raise.  So entry,
+ * node buffer and transaction count are allocated before the queue is joined;
+ * an entry without counts is as good as none and is swept away later.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lock.h"
+
+#include <limits.h>
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+
+#include "contend.h"
+#include "identity.h"
+#include "name.h"
+#include "session.h"
+
+/* Holds of one (lock, mode) taken in transaction scope by one subtransaction. */
+typedef struct XactCount
+{
+	SubTransactionId subid;
+	int			count;			/* 0: reserved for a grant under way */
+	struct XactCount *next;
+} XactCount;
+
+/* One mode of a lock.  Held if it has a count of either kind. */
+typedef struct Hold
+{
+	int			session_count;
+	XactCount  *xact_counts;
+
+	/* The rest is valid while held. */
+	char	   *node;			/* path of the queue node; buffer of
+								 * RECIPE_PATH_SIZE, kept for the next time */
+	bool		is_borrowed;	/* SHARED on the EXCLUSIVE hold's node */
+	ZkSessionNumber session;	/* whose the node is */
+	bool		is_evicted;		/* somebody deleted the node */
+	int64		token;
+	TimestampTz granted_at;
+
+	/*
+	 * SHARED after a downgrade: the request that replaces `node`, the former
+	 * EXCLUSIVE node, by next_node; NULL if there is none.  Valid only while
+	 * the session is alive, which frees it when it ends.
+	 */
+	ZkRequest  *replacing;
+	char	   *next_node;		/* buffer like node */
+	char	   *next_data;		/* its data, made when the node was borrowed */
+} Hold;
+
+typedef struct Lock
+{
+	char		path[RECIPE_PATH_SIZE]; /* key: znode of the lock */
+	char	   *name;			/* as the user wrote it; NULL in a new entry */
+	Hold		holds[2];		/* by RecipeMode */
+} Lock;
+
+/* When an order's wait is over, on zklock_client_now()'s clock. */
+typedef struct Bounds
+{
+	int64		timeout_at;		/* by the function's argument */
+	int64		lock_timeout_at;	/* by lock_timeout */
+} Bounds;
+
+/*
+ * zklock.max_locks: how many queue nodes one backend may have.  The end of a
+ * session is one transaction over all its nodes, which too many of them make
+ * too large for the ensemble (ZOOKEEPER-4306).
+ */
+static int	max_locks_setting;
+
+/* zklock.snapshot_warning: warn when a lock comes after the snapshot? */
+static bool snapshot_warning;
+
+/* The table; NULL until the first lock. */
+static HTAB *locks;
+static MemoryContext LockContext;
+
+static Lock *enter_lock(const char *name, const char *path);
+static Lock *find_lock(const char *name);
+static void reserve_count(Hold *hold, ZkScope scope);
+static int64 count_hold(Hold *hold, ZkScope scope);
+static int64 borrow_exclusive(Lock *lock, ZkScope scope);
+static Bounds bounds_of(const ZkLockOrder *order);
+static ZkContendEnd wait_for_lock(const ZkLockOrder *order, Lock *lock,
+								  int root_length, const Bounds *bounds);
+static int64 answer_busy(const ZkLockOrder *order, const Bounds *bounds);
+static void warn_of_snapshot(void);
+static void check_room(void);
+static void refuse_upgrade(const Lock *lock) pg_attribute_noreturn();
+static bool is_held(const Hold *hold);
+static ZkSessionNumber live_session(void);
+static bool is_lost(const Hold *hold, ZkSessionNumber live);
+static int	xact_count(const Hold *hold);
+static void end_hold(Lock *lock, RecipeMode mode);
+static void remove_node(Hold *hold, const char *node);
+static void downgrade(Lock *lock);
+static void settle_downgrade(Hold *hold);
+static void drop_xact_counts(Hold *hold);
+static void forget_if_empty(Lock *lock);
+static void raise_if_any_lost(void);
+static void raise_lost(const Lock *lock, const Hold *hold)
+			pg_attribute_noreturn();
+static void ask_quorum(Hold **holds, int nholds);
+static void await_proofs(Hold **holds, ZkRequest **requests, int nholds);
+static void free_requests(ZkRequest **requests, int nrequests);
+
+/* Loop over the entries of the table, which may be removed as they come. */
+#define foreach_lock(scan, lock) \
+	for (hash_seq_init(&(scan), locks); \
+		 ((lock) = (Lock *) hash_seq_search(&(scan))) != NULL;)
+
+#define foreach_mode(mode) \
+	for (RecipeMode mode = RECIPE_EXCLUSIVE; mode <= RECIPE_SHARED; mode++)
+
+/* ---------------------------------------------------------------------
+ * Public functions
+ * ---------------------------------------------------------------------
+ */
+
+void
+zklock_lock_init(void)
+{
+	DefineCustomIntVariable("zklock.max_locks",
+							"Most locks that one backend may hold.",
+							NULL,
+							&max_locks_setting, 1000, 1, 10000,
+							PGC_SUSET, 0,
+							NULL, NULL, NULL);
+	DefineCustomBoolVariable("zklock.snapshot_warning",
+							 "Warns when a lock is taken in a transaction whose snapshot is already fixed.",
+							 NULL,
+							 &snapshot_warning, true,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+}
+
+int64
+zklock_acquire(const ZkLockOrder *order)
+{
+	Bounds		bounds = bounds_of(order);
+
+	for (;;)
+	{
+		int			root_length;
+		char	   *path;
+		Lock	   *lock;
+		Hold	   *hold;
+
+		raise_if_any_lost();
+		if (!zklock_has_locks())
+			zklock_session_adopt_settings();
+		path = zklock_name_path(order->name, &root_length);
+		lock = enter_lock(order->name, path);
+		hold = &lock->holds[order->mode];
+		reserve_count(hold, order->scope);
+		if (is_held(hold))
+			return count_hold(hold, order->scope);
+		if (is_held(&lock->holds[RECIPE_EXCLUSIVE]))
+			return borrow_exclusive(lock, order->scope);
+		if (is_held(&lock->holds[RECIPE_SHARED]))
+			refuse_upgrade(lock);
+		warn_of_snapshot();
+		check_room();
+		switch (wait_for_lock(order, lock, root_length, &bounds))
+		{
+			case ZK_CONTEND_GRANTED:
+				return count_hold(hold, order->scope);
+			case ZK_CONTEND_BUSY:
+				forget_if_empty(lock);
+				return answer_busy(order, &bounds);
+			case ZK_CONTEND_SESSION_LOST:
+
+				/*
+				 * If nothing else hung on the session, start again with a new
+				 * one, at the end of the queue.
+				 */
+				forget_if_empty(lock);
+				break;
+		}
+	}
+}
+
+bool
+zklock_release(const char *name, RecipeMode mode)
+{
+	Lock	   *lock = find_lock(name);
+	Hold	   *hold = lock != NULL ? &lock->holds[mode] : NULL;
+	bool		was_lost;
+
+	if (hold == NULL || hold->session_count == 0)
+	{
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("lock \"%s\" is not held in %s mode by this session",
+						name, mode == RECIPE_SHARED ? "shared" : "exclusive")));
+		return false;
+	}
+	was_lost = is_lost(hold, live_session());
+	hold->session_count--;
+	if (!is_held(hold))
+		end_hold(lock, mode);
+	forget_if_empty(lock);
+	if (was_lost)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("lock \"%s\" had been lost before it was released",
+						name)));
+	return !was_lost;
+}
+
+void
+zklock_release_session_holds(void)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+
+	if (locks == NULL)
+		return;
+	foreach_lock(scan, lock)
+	{
+		foreach_mode(mode)
+		{
+			Hold	   *hold = &lock->holds[mode];
+
+			if (hold->session_count == 0)
+				continue;
+			hold->session_count = 0;
+			if (!is_held(hold))
+				end_hold(lock, mode);
+		}
+		forget_if_empty(lock);
+	}
+}
+
+int64
+zklock_token(const char *name)
+{
+	Lock	   *lock = find_lock(name);
+	ZkSessionNumber live = live_session();
+
+	if (lock == NULL)
+		return 0;
+	foreach_mode(mode)
+		if (is_held(&lock->holds[mode]) &&
+			!is_lost(&lock->holds[mode], live))
+			return lock->holds[mode].token;
+	return 0;
+}
+
+bool
+zklock_is_held(const char *name)
+{
+	Lock	   *lock = find_lock(name);
+	Hold	   *hold = NULL;
+
+	if (lock == NULL)
+		return false;
+	foreach_mode(mode)
+		if (hold == NULL && is_held(&lock->holds[mode]))
+			hold = &lock->holds[mode];
+	if (hold == NULL || is_lost(hold, live_session()))
+		return false;
+	ask_quorum(&hold, 1);
+	return !is_lost(hold, live_session());
+}
+
+void
+zklock_visit_locks(void (*visit) (const ZkLockInfo *info, void *argument),
+				   void *argument)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	ZkSessionNumber live = live_session();
+
+	if (locks == NULL)
+		return;
+	foreach_lock(scan, lock)
+	{
+		foreach_mode(mode)
+		{
+			Hold	   *hold = &lock->holds[mode];
+			ZkLockInfo	info;
+
+			if (!is_held(hold))
+				continue;
+			settle_downgrade(hold);
+			info.name = lock->name;
+			info.mode = mode;
+			info.is_lost = is_lost(hold, live);
+			info.session_count = hold->session_count;
+			info.xact_count = xact_count(hold);
+			info.token = hold->token;
+			info.node = hold->node;
+			info.granted_at = hold->granted_at;
+			visit(&info, argument);
+		}
+	}
+}
+
+bool
+zklock_has_locks(void)
+{
+	return locks != NULL && hash_get_num_entries(locks) > 0;
+}
+
+bool
+zklock_has_xact_locks(void)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	bool		found = false;
+
+	if (locks == NULL)
+		return false;
+	foreach_lock(scan, lock)
+		foreach_mode(mode)
+			found |= xact_count(&lock->holds[mode]) > 0;
+	return found;
+}
+
+void
+zklock_end_transaction(void)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+
+	zklock_session_reap();
+	if (locks == NULL)
+		return;
+	foreach_lock(scan, lock)
+	{
+		foreach_mode(mode)
+		{
+			Hold	   *hold = &lock->holds[mode];
+			bool		was_held = is_held(hold);
+
+			drop_xact_counts(hold);
+			if (was_held && !is_held(hold))
+				end_hold(lock, mode);
+		}
+		forget_if_empty(lock);
+	}
+}
+
+void
+zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
+						  SubTransactionId parent)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+
+	if (locks == NULL)
+		return;
+	foreach_lock(scan, lock)
+	{
+		foreach_mode(mode)
+		{
+			Hold	   *hold = &lock->holds[mode];
+			XactCount **link = &hold->xact_counts;
+			XactCount  *ending;
+
+			/* inner subtransactions come first in the list */
+			if (*link == NULL || (*link)->subid != mine)
+				continue;
+			ending = *link;
+			if (is_commit && (ending->next == NULL ||
+							  ending->next->subid != parent))
+			{
+				ending->subid = parent;
+				continue;
+			}
+			*link = ending->next;
+			if (is_commit)
+				(*link)->count += ending->count;
+			else if (ending->count > 0 && !is_held(hold))
+				end_hold(lock, mode);
+			pfree(ending);
+		}
+		forget_if_empty(lock);
+	}
+}
+
+void
+zklock_prove_locks(bool always_ask)
+{
+	HASH_SEQ_STATUS scan;
+	ZkClientStatus status;
+	Lock	   *lock;
+	Hold	  **holds;
+	int			nholds = 0;
+
+	raise_if_any_lost();
+	if (!zklock_has_locks() || !zklock_session_status(&status))
+		return;
+
+	/*
+	 * The lease: a third of the session timeout, counted from the sending of
+	 * something that the quorum acknowledged.  The ensemble cannot have ended
+	 * the session in that time, even if the machine was suspended since.
+	 */
+	if (!always_ask && status.proof_at != 0 &&
+		zklock_client_now() - status.proof_at < status.session_timeout_ms / 3)
+		return;
+
+	holds = palloc(2 * hash_get_num_entries(locks) * sizeof(*holds));
+	foreach_lock(scan, lock)
+	{
+		foreach_mode(mode)
+		{
+			Hold	   *hold = &lock->holds[mode];
+
+			if (!is_held(hold))
+				continue;
+			if (hold->is_borrowed && is_held(&lock->holds[RECIPE_EXCLUSIVE]))
+				continue;		/* the same node */
+			holds[nholds++] = hold;
+		}
+	}
+	ask_quorum(holds, nholds);
+	raise_if_any_lost();
+}
+
+/* ---------------------------------------------------------------------
+ * Acquire
+ * ---------------------------------------------------------------------
+ */
+
+/* The table's entry for a lock, made if need be. */
+static Lock *
+enter_lock(const char *name, const char *path)
+{
+	Lock	   *lock;
+	bool		found;
+
+	if (locks == NULL)
+	{
+		HASHCTL		control = {0};
+
+		if (LockContext == NULL)
+			LockContext = AllocSetContextCreate(TopMemoryContext, "zklock",
+												ALLOCSET_DEFAULT_SIZES);
+		control.keysize = RECIPE_PATH_SIZE;
+		control.entrysize = sizeof(Lock);
+		control.hcxt = LockContext;
+		locks = hash_create("zklock locks", 16, &control,
+							HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+	}
+	lock = hash_search(locks, path, HASH_ENTER, &found);
+	if (!found)
+	{
+		lock->name = NULL;
+		memset(lock->holds, 0, sizeof(lock->holds));
+	}
+	if (lock->name == NULL)
+		lock->name = MemoryContextStrdup(LockContext, name);
+	return lock;
+}
+
+/* The entry of a lock, NULL if there is none.  Raises 42602 for a bad name. */
+static Lock *
+find_lock(const char *name)
+{
+	char	   *path = zklock_name_path(name, NULL);
+	Lock	   *lock = NULL;
+
+	if (locks != NULL)
+		lock = hash_search(locks, path, HASH_FIND, NULL);
+	pfree(path);
+	return lock;
+}
+
+/* Allocate all that a grant will need. */
+static void
+reserve_count(Hold *hold, ZkScope scope)
+{
+	SubTransactionId subid = GetCurrentSubTransactionId();
+
+	if (hold->node == NULL)
+		hold->node = MemoryContextAlloc(LockContext, RECIPE_PATH_SIZE);
+	if (hold->next_node == NULL)
+		hold->next_node = MemoryContextAlloc(LockContext, RECIPE_PATH_SIZE);
+	if (scope == ZK_SCOPE_TRANSACTION &&
+		(hold->xact_counts == NULL || hold->xact_counts->subid != subid))
+	{
+		XactCount  *count = MemoryContextAlloc(LockContext, sizeof(*count));
+
+		count->subid = subid;
+		count->count = 0;
+		count->next = hold->xact_counts;
+		hold->xact_counts = count;
+	}
+}
+
+/* Count one more, in what reserve_count() has made.  Result: the token. */
+static int64
+count_hold(Hold *hold, ZkScope scope)
+{
+	if (scope == ZK_SCOPE_SESSION)
+		hold->session_count++;
+	else
+		hold->xact_counts->count++;
+	return hold->token;
+}
+
+/*
+ * Shared while we hold exclusive: granted at once, on the exclusive node.  The
+ * token is the exclusive one for good.  Should the exclusive hold end first,
+ * the shared one gets a node of its own that is younger than those of waiting
+ * writers; its number must not come after theirs all the same.
+ */
+static int64
+borrow_exclusive(Lock *lock, ZkScope scope)
+{
+	Hold	   *exclusive = &lock->holds[RECIPE_EXCLUSIVE];
+	Hold	   *shared = &lock->holds[RECIPE_SHARED];
+	char	   *data;
+
+	/* a downgrade at the end of a transaction must not look up names */
+	data = zklock_identity_build(exclusive->token);
+	if (shared->next_data != NULL)
+		pfree(shared->next_data);
+	shared->next_data = NULL;
+	shared->next_data = MemoryContextStrdup(LockContext, data);
+	pfree(data);
+
+	strlcpy(shared->node, exclusive->node, RECIPE_PATH_SIZE);
+	shared->is_borrowed = true;
+	shared->session = exclusive->session;
+	shared->is_evicted = exclusive->is_evicted;
+	shared->token = exclusive->token;
+	shared->granted_at = GetCurrentTimestamp();
+	shared->replacing = NULL;
+	return count_hold(shared, scope);
+}
+
+/* When to give up. */
+static Bounds
+bounds_of(const ZkLockOrder *order)
+{
+	int64		now = zklock_client_now();
+	Bounds		bounds = {ZK_NO_DEADLINE, ZK_NO_DEADLINE};
+
+	if (order->has_timeout && order->timeout_ms > 0)
+		bounds.timeout_at = now + order->timeout_ms;
+	if (LockTimeout > 0)
+		bounds.lock_timeout_at = now + LockTimeout;
+	return bounds;
+}
+
+/* Contend for a lock that is not held here; granted, all but the count is set. */
+static ZkContendEnd
+wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
+			  const Bounds *bounds)
+{
+	Hold	   *hold = &lock->holds[order->mode];
+	ZkContender contender = {
+		.name = order->name,
+		.lock_path = lock->path,
+		.root_length = root_length,
+		.mode = order->mode,
+		.patience = order->has_timeout && order->timeout_ms == 0 ?
+		ZK_TRY_ONCE : ZK_WAIT_UNTIL_DEADLINE,
+		.deadline = Min(bounds->timeout_at, bounds->lock_timeout_at),
+		.node = hold->node
+	};
+	ZkContendEnd end;
+
+	if (!zklock_session_open(contender.deadline))
+		return ZK_CONTEND_BUSY;
+	end = zklock_contend(&contender);
+	if (end == ZK_CONTEND_GRANTED)
+	{
+		hold->is_borrowed = false;
+		hold->session = zklock_session_number();
+		hold->is_evicted = false;
+		hold->token = contender.token;
+		hold->granted_at = GetCurrentTimestamp();
+		hold->replacing = NULL;
+	}
+	return end;
+}
+
+/*
+ * The lock was not to be had: false for a try, an error for the rest.  If the
+ * time ran out before there was any connection, a try says that the lock need
+ * not be busy.
+ */
+static int64
+answer_busy(const ZkLockOrder *order, const Bounds *bounds)
+{
+	if (order->is_try)
+	{
+		if (!zklock_session_was_connected())
+			ereport(WARNING,
+					(errcode(ERRCODE_WARNING),
+					 errmsg("could not connect to ZooKeeper in the time given for lock \"%s\"",
+							order->name)));
+		return 0;
+	}
+	if (bounds->lock_timeout_at < bounds->timeout_at)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("canceling statement due to lock timeout")));
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("could not obtain lock \"%s\" within " INT64_FORMAT " ms",
+					order->name, order->timeout_ms)));
+	return 0;
+}
+
+/*
+ * In REPEATABLE READ and above the transaction reads what was committed before
+ * the lock was granted: the work of the holder before us is invisible.
+ */
+static void
+warn_of_snapshot(void)
+{
+	if (snapshot_warning && IsolationUsesXactSnapshot())
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("a lock taken in a transaction with a fixed snapshot does not protect what it reads"),
+				 errdetail("The transaction does not see what earlier holders of the lock have committed meanwhile."),
+				 errhint("Take the lock before the transaction, or use READ COMMITTED and read in a later statement.")));
+}
+
+static void
+check_room(void)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	int			nheld = 0;
+
+	foreach_lock(scan, lock)
+		foreach_mode(mode)
+			nheld += is_held(&lock->holds[mode]) ? 1 : 0;
+	if (nheld >= max_locks_setting)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("too many ZooKeeper locks"),
+				 errdetail("This session holds %d.", nheld),
+				 errhint("Release some, or increase \"%s\".",
+						 "zklock.max_locks")));
+}
+
+static void
+refuse_upgrade(const Lock *lock)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot upgrade lock \"%s\" from shared to exclusive",
+					lock->name),
+			 errdetail("Two sessions that upgrade the same lock would wait for each other for ever."),
+			 errhint("Release the shared lock first, or take the exclusive lock from the start.")));
+}
+
+/* ---------------------------------------------------------------------
+ * Release
+ * ---------------------------------------------------------------------
+ */
+
+static int
+xact_count(const Hold *hold)
+{
+	int			sum = 0;
+
+	for (XactCount *count = hold->xact_counts; count != NULL;
+		 count = count->next)
+		sum += count->count;
+	return sum;
+}
+
+static bool
+is_held(const Hold *hold)
+{
+	return hold->session_count > 0 || xact_count(hold) > 0;
+}
+
+/*
+ * The session that is good as far as we know, 0 if none is.  Not to be called
+ * with requests outstanding other than those of downgrades, see Hold.
+ */
+static ZkSessionNumber
+live_session(void)
+{
+	zklock_session_reap();
+	return zklock_session_number();
+}
+
+/* Is a lock that is held in the table no longer ours, as far as we know? */
+static bool
+is_lost(const Hold *hold, ZkSessionNumber live)
+{
+	return hold->is_evicted || hold->session != live;
+}
+
+static void
+drop_xact_counts(Hold *hold)
+{
+	while (hold->xact_counts != NULL)
+	{
+		XactCount  *count = hold->xact_counts;
+
+		hold->xact_counts = count->next;
+		pfree(count);
+	}
+}
+
+/*
+ * The last count of a mode is gone: its node goes too, unless the other mode
+ * stands on it.  Never raises, never waits.
+ */
+static void
+end_hold(Lock *lock, RecipeMode mode)
+{
+	Hold	   *hold = &lock->holds[mode];
+	Hold	   *shared = &lock->holds[RECIPE_SHARED];
+
+	if (mode == RECIPE_EXCLUSIVE && is_held(shared) && shared->is_borrowed)
+	{
+		downgrade(lock);
+		return;
+	}
+	if (mode == RECIPE_SHARED && shared->is_borrowed &&
+		is_held(&lock->holds[RECIPE_EXCLUSIVE]))
+		return;
+	if (hold->session == live_session())
+	{
+		settle_downgrade(hold);
+		if (hold->replacing != NULL)
+			zklock_client_withdraw(hold->replacing);
+		remove_node(hold, hold->node);
+	}
+	hold->replacing = NULL;
+}
+
+/* Send a delete, and complain where that is impossible. */
+static void
+remove_node(Hold *hold, const char *node)
+{
+	if (!zklock_client_delete(zklock_session_client(), node))
+		ereport(WARNING,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("could not delete znode \"%s\": out of memory", node),
+				 errhint("It goes with the end of this session.")));
+}
+
+/*
+ * The exclusive hold ended, a shared one stays: put a shared node with the
+ * same number in the exclusive node's place.  Writers that wait stay behind it,
+ * readers behind it get in.  If that fails the exclusive node stays, which
+ * keeps readers out but nobody in.
+ */
+static void
+downgrade(Lock *lock)
+{
+	Hold	   *shared = &lock->holds[RECIPE_SHARED];
+	char		prefix[RECIPE_NODE_SIZE];
+	char		guid[RECIPE_GUID_LEN + 1];
+	uint8		random[16];
+
+	if (shared->session != live_session() ||
+		!pg_strong_random(random, sizeof(random)))
+		return;
+	recipe_format_guid(guid, random);
+	recipe_node_prefix(prefix, RECIPE_SHARED, guid);
+	snprintf(shared->next_node, RECIPE_PATH_SIZE, "%s/%s%010d", lock->path,
+			 prefix, recipe_parse_node(strrchr(shared->node, '/') + 1).sequence);
+
+	shared->replacing = zklock_client_replace(zklock_session_client(),
+											  shared->node, shared->next_node,
+											  shared->next_data,
+											  strlen(shared->next_data));
+}
+
+/* If a downgrade is over, the hold is on its new node, or stays on the old. */
+static void
+settle_downgrade(Hold *hold)
+{
+	const ZkReply *reply;
+
+	if (hold->replacing == NULL)
+		return;
+	if (hold->session != live_session())
+	{
+		hold->replacing = NULL; /* freed with the session */
+		return;
+	}
+	reply = zklock_client_reply(hold->replacing);
+	if (reply == NULL)
+		return;
+	if (reply->result == ZK_OK)
+		strlcpy(hold->node, hold->next_node, RECIPE_PATH_SIZE);
+	zklock_client_free(hold->replacing);
+	hold->replacing = NULL;
+	hold->is_borrowed = false;
+}
+
+/* Remove an entry that holds nothing. */
+static void
+forget_if_empty(Lock *lock)
+{
+	foreach_mode(mode)
+		if (is_held(&lock->holds[mode]))
+			return;
+	foreach_mode(mode)
+	{
+		drop_xact_counts(&lock->holds[mode]);
+		if (lock->holds[mode].node != NULL)
+			pfree(lock->holds[mode].node);
+		if (lock->holds[mode].next_node != NULL)
+			pfree(lock->holds[mode].next_node);
+		if (lock->holds[mode].next_data != NULL)
+			pfree(lock->holds[mode].next_data);
+	}
+	if (lock->name != NULL)
+		pfree(lock->name);
+	hash_search(locks, lock->path, HASH_REMOVE, NULL);
+}
+
+/* ---------------------------------------------------------------------
+ * Lost locks and proofs
+ * ---------------------------------------------------------------------
+ */
+
+static void
+raise_if_any_lost(void)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	ZkSessionNumber live;
+
+	if (locks == NULL || hash_get_num_entries(locks) == 0)
+		return;
+	live = live_session();
+	foreach_lock(scan, lock)
+		foreach_mode(mode)
+		{
+			Hold	   *hold = &lock->holds[mode];
+
+			if (is_held(hold) && is_lost(hold, live))
+			{
+				hash_seq_term(&scan);
+				raise_lost(lock, hold);
+			}
+		}
+}
+
+/* 40001 makes the retry loops of applications run the transaction again. */
+static void
+raise_lost(const Lock *lock, const Hold *hold)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("lock \"%s\" was lost", lock->name),
+			 hold->is_evicted ?
+			 errdetail("Another client of ZooKeeper deleted its znode.") :
+			 errdetail("Since %s: %s",
+					   timestamptz_to_str(zklock_session_lost_since()),
+					   zklock_session_loss_text()),
+			 hold->session_count > 0 ?
+			 errhint("Release it with zk_unlock() or zk_unlock_all() and run the transaction again.") :
+			 errhint("Run the transaction again.")));
+}
+
+/*
+ * Ask the quorum for each node, in one flush, and mark the holds whose node is
+ * gone.  Waits; raises on interrupts and when ZooKeeper refuses to answer.
+ */
+static void
+ask_quorum(Hold **holds, int nholds)
+{
+	ZkRequest **requests = palloc0(nholds * sizeof(*requests));
+
+	/* on which node a hold stands is known when its downgrade is over */
+	for (int i = 0; i < nholds; i++)
+	{
+		if (holds[i]->replacing != NULL)
+			zklock_session_await(holds[i]->replacing, ZK_NO_DEADLINE,
+								 ZK_WAITING_TO_COMMIT);
+		settle_downgrade(holds[i]);
+	}
+	if (live_session() == 0)
+		return;
+
+	PG_TRY();
+	{
+		for (int i = 0; i < nholds; i++)
+			requests[i] = zklock_client_check(zklock_session_client(),
+											  holds[i]->node);
+		await_proofs(holds, requests, nholds);
+	}
+	PG_CATCH();
+	{
+		free_requests(requests, nholds);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	free_requests(requests, nholds);
+}
+
+/*
+ * Read the answers.  One that was lost with the connection is asked for again:
+ * either the session comes back or it is lost.
+ */
+static void
+await_proofs(Hold **holds, ZkRequest **requests, int nholds)
+{
+	for (int i = 0; i < nholds; i++)
+	{
+		const ZkReply *reply = zklock_session_await(requests[i],
+													ZK_NO_DEADLINE,
+													ZK_WAITING_TO_COMMIT);
+
+		switch (reply->result)
+		{
+			case ZK_OK:
+				break;
+			case ZK_NO_NODE:
+				holds[i]->is_evicted = true;
+				break;
+			case ZK_UNKNOWN_OUTCOME:
+				zklock_client_free(requests[i]);
+				requests[i] = zklock_client_check(zklock_session_client(),
+												  holds[i]->node);
+				i--;
+				break;
+			case ZK_SESSION_LOST:
+				return;			/* is_lost() sees it */
+			default:
+				zklock_session_raise(reply, "check a lock", holds[i]->node);
+		}
+	}
+}
+
+static void
+free_requests(ZkRequest **requests, int nrequests)
+{
+	for (int i = 0; i < nrequests; i++)
+		zklock_client_free(requests[i]);
+	pfree(requests);
+}

@@ -1,0 +1,102 @@
+/*-------------------------------------------------------------------------
+ *
+ * lock.h
+ *	  What this backend holds: locks by name, mode and scope, with counts.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_LOCK_H
+#define ZKLOCK_LOCK_H
+
+#include "postgres.h"
+
+#include "recipe.h"
+#include "utils/timestamp.h"
+
+/* When a hold ends by itself. */
+typedef enum ZkScope
+{
+	ZK_SCOPE_SESSION,			/* with the backend, or DISCARD ALL */
+	ZK_SCOPE_TRANSACTION		/* with the transaction or savepoint */
+} ZkScope;
+
+/* What somebody asks for.  Names are in the database's encoding. */
+typedef struct ZkLockOrder
+{
+	const char *name;
+	RecipeMode	mode;
+	ZkScope		scope;
+	bool		is_try;			/* BUSY is an answer, not an error */
+	bool		has_timeout;
+	int64		timeout_ms;		/* valid if has_timeout; 0 or more */
+} ZkLockOrder;
+
+/* One row of the view zk_locks. */
+typedef struct ZkLockInfo
+{
+	const char *name;
+	RecipeMode	mode;
+	bool		is_lost;
+	int			session_count;
+	int			xact_count;
+	int64		token;
+	const char *node;
+	TimestampTz granted_at;
+} ZkLockInfo;
+
+/* Define the settings of this room.  For _PG_init(). */
+extern void zklock_lock_init(void);
+
+/*
+ * Take a lock, or count one more hold of it.  Result: its fencing token, or 0
+ * if a try found it busy.  Raises 55P03 when a wait is over its bound, 40001
+ * when this backend has a lost lock, 55000 on an upgrade, 53400 past
+ * zklock.max_locks, 42602 for a bad name, and whatever a session or the queue
+ * raises.  On failure nothing is held that was not held before, and nothing is
+ * left in ZooKeeper.
+ */
+extern int64 zklock_acquire(const ZkLockOrder *order);
+
+/*
+ * Let go of one session-scope hold.  false with a WARNING if there is none, or
+ * if the lock had been lost.
+ */
+extern bool zklock_release(const char *name, RecipeMode mode);
+
+/* Let go of all session-scope holds.  Never raises. */
+extern void zklock_release_session_holds(void);
+
+/* Fencing token of a lock held here, in either mode; 0 if it is not held. */
+extern int64 zklock_token(const char *name);
+
+/*
+ * Does the ensemble confirm that this backend holds the lock, in either mode?
+ * Asks the quorum.
+ */
+extern bool zklock_is_held(const char *name);
+
+/* Call visit for each hold; it must not take or release locks. */
+extern void zklock_visit_locks(void (*visit) (const ZkLockInfo *info,
+											  void *argument),
+							   void *argument);
+
+/* ---- for xact.c ---- */
+
+extern bool zklock_has_locks(void);
+extern bool zklock_has_xact_locks(void);
+
+/* The transaction is over: let go of its holds.  Never raises, never waits. */
+extern void zklock_end_transaction(void);
+
+/* A subtransaction is over: its holds pass to the parent, or end. */
+extern void zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
+									  SubTransactionId parent);
+
+/*
+ * Raise 40001 unless every lock held here is good: by the lease, or if there
+ * is none that is fresh, or with always_ask, by a quorum's word for each node.
+ * May wait and be cancelled.
+ */
+extern void zklock_prove_locks(bool always_ask);
+
+#endif							/* ZKLOCK_LOCK_H */

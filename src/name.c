@@ -1,0 +1,160 @@
+/*-------------------------------------------------------------------------
+ *
+ * name.c
+ *	  Lock names as users write them, and the znode paths that they stand for.
+ *
+ * What a name may be is decided in recipe.c; here are the setting, the
+ * encodings and the words of the errors.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "name.h"
+
+#include "mb/pg_wchar.h"
+#include "utils/guc.h"
+
+#include "recipe.h"
+#include "session.h"
+
+/*
+ * zklock.root: znode below which the names live.  Read at each call; a lock
+ * taken under another root before a change is another lock.
+ */
+static char *root_setting;
+
+static char *name_to_utf8(const char *name);
+static void raise_bad_name(const char *name, const char *utf8,
+						   RecipeNameError error, size_t offset,
+						   size_t length) pg_attribute_noreturn();
+static bool check_root(char **newval, void **extra, GucSource source);
+
+void
+zklock_name_init(void)
+{
+	DefineCustomStringVariable("zklock.root",
+							   "Znode below which lock names live.",
+							   "It is created on demand.",
+							   &root_setting, "/zklock",
+							   PGC_SUSET, 0,
+							   check_root, NULL, NULL);
+}
+
+char *
+zklock_name_path(const char *name, int *root_length)
+{
+	char	   *path = palloc(RECIPE_PATH_SIZE);
+	char	   *utf8 = name_to_utf8(name);
+	const char *below = strcmp(root_setting, "/") == 0 ? "" : root_setting;
+	char	   *root = psprintf("%s%s", zklock_session_chroot(), below);
+	RecipeNameError error;
+	size_t		offset;
+	size_t		length;
+
+	error = recipe_check_name(utf8, &offset, &length);
+	if (error != RECIPE_NAME_OK)
+		raise_bad_name(name, utf8, error, offset, length);
+	if (root[0] == '\0' &&
+		(strcmp(utf8, "zookeeper") == 0 || strncmp(utf8, "zookeeper/", 10) == 0))
+		raise_bad_name(name, utf8, RECIPE_NAME_RESERVED, 0, 0);
+	if (strlen(name) > RECIPE_NAME_MAX)
+		raise_bad_name(name, utf8, RECIPE_NAME_TOO_LONG, 0, 0);
+	if (strlen(root) > RECIPE_ROOT_MAX ||
+		!recipe_lock_path(path, root, utf8))
+		ereport(ERROR,
+				(errcode(ERRCODE_NAME_TOO_LONG),
+				 errmsg("root of ZooKeeper locks is too long"),
+				 errdetail("The chroot of \"zklock.servers\" and \"zklock.root\" together have more than %d bytes.",
+						   RECIPE_ROOT_MAX)));
+	if (root_length != NULL)
+		*root_length = strlen(root);
+	pfree(root);
+	if (utf8 != name)
+		pfree(utf8);
+	return path;
+}
+
+/* The name in UTF-8, as ZooKeeper wants it; perhaps the argument itself. */
+static char *
+name_to_utf8(const char *name)
+{
+	if (GetDatabaseEncoding() == PG_SQL_ASCII)
+		return pg_any_to_server(name, strlen(name), PG_SQL_ASCII);
+	return pg_server_to_any(name, strlen(name), PG_UTF8);
+}
+
+static void
+raise_bad_name(const char *name, const char *utf8, RecipeNameError error,
+			   size_t offset, size_t length)
+{
+	const char *detail = "";
+	const char *hint = NULL;
+	char	   *part = pnstrdup(utf8 + offset, length);
+
+	if (error == RECIPE_NAME_LIKE_QUEUE_NODE)
+		part = pg_any_to_server(part, strlen(part), PG_UTF8);
+
+	switch (error)
+	{
+		case RECIPE_NAME_OK:
+			break;
+		case RECIPE_NAME_EMPTY:
+			detail = "The name is empty.";
+			break;
+		case RECIPE_NAME_TOO_LONG:
+			detail = psprintf("The name has more than %d bytes.",
+							  RECIPE_NAME_MAX);
+			break;
+		case RECIPE_NAME_EMPTY_COMPONENT:
+			detail = "The name has an empty component.";
+			hint = "Write components with a single slash in between, for example \"team/nightly\".";
+			break;
+		case RECIPE_NAME_DOTS:
+			detail = "The components \".\" and \"..\" are not allowed.";
+			break;
+		case RECIPE_NAME_CONTROL:
+			detail = psprintf("The name has a control character at byte %zu.",
+							  offset + 1);
+			break;
+		case RECIPE_NAME_ENCODING:
+			detail = psprintf("The name is not valid UTF-8 at byte %zu.",
+							  offset + 1);
+			break;
+		case RECIPE_NAME_BEYOND_BMP:
+			detail = psprintf("ZooKeeper does not allow the character at byte %zu, which is beyond U+FFFF.",
+							  offset + 1);
+			break;
+		case RECIPE_NAME_UNSUPPORTED:
+			detail = psprintf("ZooKeeper does not allow the character at byte %zu.",
+							  offset + 1);
+			break;
+		case RECIPE_NAME_LIKE_QUEUE_NODE:
+			detail = psprintf("The component \"%s\" ends like the entries of a lock's queue, in a sequence number.",
+							  part);
+			hint = "Let no component end in ten digits, for example by a suffix.";
+			break;
+		case RECIPE_NAME_NOT_ABSOLUTE:
+		case RECIPE_NAME_RESERVED:
+			detail = "The znode \"/zookeeper\" is ZooKeeper's own.";
+			break;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_NAME),
+			 error == RECIPE_NAME_ENCODING ?
+			 errmsg("invalid lock name") :
+			 errmsg("invalid lock name \"%s\"", name),
+			 errdetail("%s", detail),
+			 hint != NULL ? errhint("%s", hint) : 0));
+}
+
+static bool
+check_root(char **newval, void **extra, GucSource source)
+{
+	size_t		offset;
+	size_t		length;
+
+	if (recipe_check_root(*newval, &offset, &length) == RECIPE_NAME_OK)
+		return true;
+	GUC_check_errdetail("A root is an absolute path without a slash at its end, of at most %d bytes, not below \"/zookeeper\".",
+						RECIPE_ROOT_MAX);
+	return false;
+}

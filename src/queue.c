@@ -1,0 +1,197 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue.c
+ *	  Views over the ensemble: who stands in the queue of a lock.
+ *
+ * Only reads.  Requests are freed in the PG_CATCH of zklock_read_queue();
+ * results are palloc'ed in the caller's context.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "queue.h"
+
+#include "miscadmin.h"
+#include "storage/proc.h"
+
+#include "name.h"
+#include "session.h"
+
+/*
+ * How many reads are under way at once.  Enough to hide the round trips, few
+ * enough not to fill the server's queue for everybody else.
+ */
+#define READS_AT_ONCE 64
+
+/* Milliseconds between the Unix epoch and PostgreSQL's. */
+#define EPOCH_DIFFERENCE_MS \
+	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * 1000)
+
+/* What is to be freed when an error leaves. */
+typedef struct Reading
+{
+	const char *path;			/* of the lock */
+	int64		deadline;
+	ZkRequest  *list;
+	ZkRequest  *gets[READS_AT_ONCE];
+} Reading;
+
+static ZkQueueEntry *read_entries(Reading *reading, int *nentries);
+static void request_data(Reading *reading, int slot, const char *child);
+static bool take_entry(Reading *reading, int slot, const char *child,
+					   ZkQueueEntry *entry);
+static void mark_holders(ZkQueueEntry *entries, int nentries);
+static void free_reading(Reading *reading);
+static int	compare_children(const void *a, const void *b);
+
+ZkQueueEntry *
+zklock_read_queue(const char *name, int *nentries)
+{
+	Reading		reading = {0};
+	ZkQueueEntry *volatile entries = NULL;
+
+	reading.deadline = LockTimeout > 0 ?
+		zklock_client_now() + LockTimeout : ZK_NO_DEADLINE;
+	reading.path = zklock_name_path(name, NULL);
+	if (!zklock_session_open(reading.deadline))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("canceling statement due to lock timeout")));
+	PG_TRY();
+	{
+		entries = read_entries(&reading, nentries);
+	}
+	PG_CATCH();
+	{
+		free_reading(&reading);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	free_reading(&reading);
+	return entries;
+}
+
+/* List the children, then read the data of each, many at a time. */
+static ZkQueueEntry *
+read_entries(Reading *reading, int *nentries)
+{
+	const ZkReply *list;
+	const char **children;
+	ZkQueueEntry *entries;
+	int			nchildren;
+	int			nread = 0;
+
+	reading->list = zklock_client_list(zklock_session_client(), reading->path);
+	list = zklock_session_await(reading->list, reading->deadline,
+								ZK_WAITING_FOR_REPLY);
+	*nentries = 0;
+	if (list == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("canceling statement due to lock timeout")));
+	if (list->result == ZK_NO_NODE)
+		return NULL;
+	if (list->result != ZK_OK)
+		zklock_session_raise(list, "read a lock's queue", reading->path);
+
+	nchildren = list->nchildren;
+	entries = palloc_extended((nchildren + 1) * sizeof(*entries),
+							  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	children = palloc((nchildren + 1) * sizeof(*children));
+	memcpy(children, list->children, nchildren * sizeof(*children));
+	qsort(children, nchildren, sizeof(*children), compare_children);
+
+	for (int i = 0; i < Min(nchildren, READS_AT_ONCE); i++)
+		request_data(reading, i, children[i]);
+	for (int i = 0; i < nchildren; i++)
+	{
+		int			slot = i % READS_AT_ONCE;
+
+		CHECK_FOR_INTERRUPTS();
+		if (take_entry(reading, slot, children[i], &entries[nread]))
+			nread++;
+		if (i + READS_AT_ONCE < nchildren)
+			request_data(reading, slot, children[i + READS_AT_ONCE]);
+	}
+	mark_holders(entries, nread);
+	*nentries = nread;
+	return entries;
+}
+
+static void
+request_data(Reading *reading, int slot, const char *child)
+{
+	char	   *path = psprintf("%s/%s", reading->path, child);
+
+	zklock_client_free(reading->gets[slot]);
+	reading->gets[slot] = zklock_client_get(zklock_session_client(), path);
+	pfree(path);
+}
+
+/* Read one child's answer; false if it vanished, or may not be read. */
+static bool
+take_entry(Reading *reading, int slot, const char *child, ZkQueueEntry *entry)
+{
+	const ZkReply *reply = zklock_session_await(reading->gets[slot],
+												reading->deadline,
+												ZK_WAITING_FOR_REPLY);
+	RecipeNode	node = recipe_parse_node(child);
+
+	if (reply == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("canceling statement due to lock timeout")));
+	if (reply->result == ZK_NO_NODE)
+		return false;
+	if (reply->result != ZK_OK && reply->result != ZK_NO_AUTH)
+		zklock_session_raise(reply, "read a lock's queue", reading->path);
+	entry->style = node.style;
+	entry->mode = node.mode;
+	entry->node = pstrdup(child);
+	if (reply->result == ZK_NO_AUTH)
+		return true;
+	zklock_identity_parse(reply->data, reply->data_length, &entry->identity);
+	entry->session_id = reply->ephemeral_owner;
+	entry->since = (reply->ctime_ms - EPOCH_DIFFERENCE_MS) * 1000;
+	entry->token = entry->identity.token != 0 ? entry->identity.token :
+		reply->czxid;
+	return true;
+}
+
+/*
+ * Number the contenders and say who holds: the first, and all shared ones
+ * behind a first that is shared, up to the first exclusive one.
+ */
+static void
+mark_holders(ZkQueueEntry *entries, int nentries)
+{
+	int			position = 0;
+	bool		is_exclusive_ahead = false;
+
+	for (int i = 0; i < nentries; i++)
+	{
+		ZkQueueEntry *entry = &entries[i];
+
+		if (entry->style == RECIPE_STYLE_NONE)
+			continue;
+		entry->position = ++position;
+		entry->is_holder = position == 1 ||
+			(entry->mode == RECIPE_SHARED && !is_exclusive_ahead);
+		if (entry->mode == RECIPE_EXCLUSIVE)
+			is_exclusive_ahead = true;
+	}
+}
+
+static void
+free_reading(Reading *reading)
+{
+	zklock_client_free(reading->list);
+	for (int i = 0; i < READS_AT_ONCE; i++)
+		zklock_client_free(reading->gets[i]);
+}
+
+static int
+compare_children(const void *a, const void *b)
+{
+	return recipe_compare_nodes(*(const char *const *) a,
+								*(const char *const *) b);
+}

@@ -1,0 +1,39 @@
+/*-------------------------------------------------------------------------
+ *
+ * queue.h
+ *	  Views over the ensemble: who stands in the queue of a lock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_QUEUE_H
+#define ZKLOCK_QUEUE_H
+
+#include "postgres.h"
+
+#include "identity.h"
+#include "recipe.h"
+#include "utils/timestamp.h"
+
+/* One child of a lock's znode. */
+typedef struct ZkQueueEntry
+{
+	int			position;		/* 1 is first; 0: not a contender */
+	bool		is_holder;
+	RecipeMode	mode;
+	RecipeStyle style;
+	const char *node;			/* name of the child, UTF-8 */
+	int64		session_id;		/* 0: not ephemeral */
+	TimestampTz since;			/* by ZooKeeper's clock */
+	int64		token;
+	ZkIdentity	identity;
+} ZkQueueEntry;
+
+/*
+ * Read the queue of a lock, contenders in order first, then other children.
+ * *nentries is set; the array is palloc'ed.  A snapshot that may be outdated at
+ * once, and not a single one: entries that vanish while it is read are left
+ * out.  Raises as the session does.
+ */
+extern ZkQueueEntry *zklock_read_queue(const char *name, int *nentries);
+
+#endif							/* ZKLOCK_QUEUE_H */

@@ -1,0 +1,170 @@
+/*-------------------------------------------------------------------------
+ *
+ * recipe.h
+ *	  The lock recipe as pure functions: lock names and znode paths, names of
+ *	  queue nodes, their order, and the verdict over a list of children.
+ *
+ * Values in, verdict out: no socket, no clock, no allocation that outlives a
+ * call, no PostgreSQL and no ZooKeeper header.  Everything here may be called
+ * from any thread.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_RECIPE_H
+#define ZKLOCK_RECIPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Longest lock name, in bytes of UTF-8. */
+#define RECIPE_NAME_MAX 512
+
+/* Longest root (chroot of the server list included), in bytes. */
+#define RECIPE_ROOT_MAX 256
+
+/* A GUID as text, without the terminating NUL. */
+#define RECIPE_GUID_LEN 36
+
+/* Longest name of a queue node that we make, with the terminating NUL. */
+#define RECIPE_NODE_SIZE 80
+
+/* Room for any path that we make: root, '/', name, '/', queue node, NUL. */
+#define RECIPE_PATH_SIZE \
+	(RECIPE_ROOT_MAX + 1 + RECIPE_NAME_MAX + 1 + RECIPE_NODE_SIZE)
+
+/*
+ * From this sequence number on a lock is refused.  The server's counter does
+ * not wrap at 2^31-1 but sticks there, and contenders with equal numbers have
+ * no order (ZOOKEEPER-3249, ZOOKEEPER-4706); the margin covers the requests
+ * under way.
+ */
+#define RECIPE_SEQUENCE_LIMIT 2147483000
+
+typedef enum RecipeMode
+{
+	RECIPE_EXCLUSIVE,
+	RECIPE_SHARED
+} RecipeMode;
+
+/* Which client's way of naming a queue node has. */
+typedef enum RecipeStyle
+{
+	RECIPE_STYLE_NONE,			/* not sequenced: not a contender */
+	RECIPE_STYLE_ZKLOCK_SHARED, /* _c_<uuid>-shared-lock-S */
+	RECIPE_STYLE_CURATOR,		/* _c_<guid>-lock-S: Curator mutex, Go, us */
+	RECIPE_STYLE_CURATOR_RW,	/* _c_<uuid>-__READ__S, -__WRIT__S */
+	RECIPE_STYLE_KAZOO,			/* <hex>__lock__S, <hex>__rlock__S */
+	RECIPE_STYLE_ZK_RECIPE,		/* x-<session>-S: ZooKeeper's own recipes */
+	RECIPE_STYLE_HIVE,			/* LOCK-EXCLUSIVE-S, LOCK-SHARED-S, .. */
+	RECIPE_STYLE_DOTNET,		/* lock-S, read-S, write-S, semaphore-S */
+	RECIPE_STYLE_UNKNOWN		/* sequenced by somebody we do not know */
+} RecipeStyle;
+
+/* What the name of one child of a lock's znode says. */
+typedef struct RecipeNode
+{
+	RecipeStyle style;
+	RecipeMode	mode;			/* RECIPE_SHARED only if known to be shared */
+	int32_t		sequence;		/* valid unless style is NONE */
+} RecipeNode;
+
+/* Why a lock name or a root is refused. */
+typedef enum RecipeNameError
+{
+	RECIPE_NAME_OK,
+	RECIPE_NAME_EMPTY,			/* the whole name is empty */
+	RECIPE_NAME_TOO_LONG,
+	RECIPE_NAME_EMPTY_COMPONENT,	/* leading, trailing or double slash */
+	RECIPE_NAME_DOTS,			/* a component is "." or ".." */
+	RECIPE_NAME_CONTROL,		/* control character, U+0000 to U+001F or
+								 * U+007F to U+009F */
+	RECIPE_NAME_ENCODING,		/* not valid UTF-8 */
+	RECIPE_NAME_BEYOND_BMP,		/* a character above U+FFFF */
+	RECIPE_NAME_UNSUPPORTED,	/* surrogate, private use, U+FFF0 to U+FFFF */
+	RECIPE_NAME_LIKE_QUEUE_NODE,	/* a component would be taken for a contender */
+	RECIPE_NAME_RESERVED,		/* first component of the root is "zookeeper" */
+	RECIPE_NAME_NOT_ABSOLUTE	/* a root that does not start with a slash */
+} RecipeNameError;
+
+/* Where a contender stands. */
+typedef enum RecipeVerdict
+{
+	RECIPE_HELD,				/* nobody ahead: the lock is ours */
+	RECIPE_WAIT,				/* watch child *watch, then look again */
+	RECIPE_GONE,				/* our own node is not in the list */
+	RECIPE_EXHAUSTED			/* sequence numbers cannot order this queue */
+} RecipeVerdict;
+
+/*
+ * Check a lock name.  Result: RECIPE_NAME_OK, or the first reason against it;
+ * *offset is then the byte at which the offending component or character
+ * starts, *length how many bytes it has; for RECIPE_NAME_EMPTY, _TOO_LONG and
+ * _NOT_ABSOLUTE that is the whole text.  Both are 0 if the name is good.
+ */
+extern RecipeNameError recipe_check_name(const char *name, size_t *offset,
+										 size_t *length);
+
+/*
+ * Check a root ("/", "/zklock", "/a/b"): absolute, no trailing slash, each
+ * component as in a lock name, not below ZooKeeper's own "/zookeeper".
+ */
+extern RecipeNameError recipe_check_root(const char *root, size_t *offset,
+										 size_t *length);
+
+/*
+ * Write the path of the lock's znode, <root>/<name>, into path (at least
+ * RECIPE_PATH_SIZE bytes); root and name have been checked, root "/" and ""
+ * are the same.  false, with path set to "", if it does not fit and leave room
+ * for a queue node behind it.
+ */
+extern bool recipe_lock_path(char *path, const char *root, const char *name);
+
+/*
+ * Write what a queue node of ours is called before the server appends the
+ * sequence number: "_c_<guid>-lock-" or "_c_<guid>-shared-lock-".
+ */
+extern void recipe_node_prefix(char prefix[RECIPE_NODE_SIZE], RecipeMode mode,
+							   const char *guid);
+
+/* Format 16 random bytes as a version 4 UUID, 36 characters and a NUL. */
+extern void recipe_format_guid(char guid[RECIPE_GUID_LEN + 1],
+							   const uint8_t random[16]);
+
+/* Read the name of one child.  Never fails: a stranger is STYLE_NONE. */
+extern RecipeNode recipe_parse_node(const char *child);
+
+/* The word for a style, as zk_lock_queue() shows it. */
+extern const char *recipe_style_name(RecipeStyle style);
+
+/*
+ * Order two children: by sequence number, then by name so that the order is
+ * total; children that are not contenders come last.  For a qsort() callback
+ * to call.
+ */
+extern int	recipe_compare_nodes(const char *a, const char *b);
+
+/*
+ * Where does the contender whose node is called `mine` stand among the
+ * children of the lock?
+ *
+ * `mine` is the full name, or its prefix up to the sequence number when the
+ * reply to the create was lost: the GUID makes it unique.  *own is then set
+ * to the index of our node (-1 if RECIPE_GONE; the first in order should a
+ * prefix fit several), and for RECIPE_WAIT *watch to the index of the nearest
+ * contender ahead that excludes us: for an exclusive contender any, for a
+ * shared one the nearest that is not known to be shared (else *watch is -1).
+ */
+extern RecipeVerdict recipe_verdict(const char *const *children, int nchildren,
+									const char *mine, RecipeMode mode,
+									int *own, int *watch);
+
+/*
+ * Would a contender that joins now be granted at once?  RECIPE_HELD,
+ * RECIPE_WAIT or RECIPE_EXHAUSTED; *watch as above.
+ */
+extern RecipeVerdict recipe_verdict_newcomer(const char *const *children,
+											 int nchildren, RecipeMode mode,
+											 int *watch);
+
+#endif							/* ZKLOCK_RECIPE_H */

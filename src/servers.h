@@ -1,0 +1,90 @@
+/*-------------------------------------------------------------------------
+ *
+ * servers.h
+ *	  The list of ZooKeeper servers: reading the connect string, and turning
+ *	  host names into numeric addresses.
+ *
+ * The ZooKeeper client library is only ever given numeric addresses, an odd
+ * number of them: it would otherwise call getaddrinfo() from its I/O thread on
+ * every pass, lose healthy sessions in a DNS outage, and skip every second
+ * server of an even list (ZOOKEEPER-1998, ZOOKEEPER-2466).
+ *
+ * libc only: neither PostgreSQL nor ZooKeeper.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_SERVERS_H
+#define ZKLOCK_SERVERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Most servers that a list may name, and most addresses that we use. */
+#define SERVERS_MAX 32
+#define SERVERS_ADDRESSES_MAX 63
+
+/* Longest host name (RFC 1035) without the NUL. */
+#define SERVERS_HOST_MAX 253
+
+/* Longest path behind the list, without the NUL. */
+#define SERVERS_CHROOT_MAX 256
+
+/* Room for one address as text: IPv6, ':', port, and ',' or NUL. */
+#define SERVERS_ADDRESS_SIZE 56
+
+#define SERVERS_DEFAULT_PORT 2181
+
+typedef struct Server
+{
+	char		host[SERVERS_HOST_MAX + 1]; /* name or numeric address, without
+											 * brackets */
+	int			port;			/* 1 to 65535 */
+} Server;
+
+typedef struct ServerList
+{
+	int			nservers;		/* 1 to SERVERS_MAX when parsed */
+	Server		servers[SERVERS_MAX];
+	char		chroot[SERVERS_CHROOT_MAX + 1]; /* "" or "/path", not yet
+												 * checked as a root */
+} ServerList;
+
+/* The outcome of a look-up; the addresses are valid if error is "". */
+typedef struct ServerAddresses
+{
+	/*
+	 * "a.b.c.d:port,v6::addr:port,..." as zookeeper_init() takes it: IPv6
+	 * without brackets, an odd number of addresses, without duplicates save
+	 * for one repeated to make the number odd.
+	 */
+	char		connect_string[SERVERS_ADDRESSES_MAX * SERVERS_ADDRESS_SIZE];
+	char		error[512];		/* why no address at all was found, else "" */
+	char		warning[512];	/* names that were left out, else "" */
+} ServerAddresses;
+
+/*
+ * Read "host:port,host:port[/chroot]".  A port may be left out (2181); IPv6
+ * addresses stand in brackets ("[::1]:2181", "[::1]"); link-local ones are
+ * refused, for they mean nothing without an interface.  Ports are decimal.
+ * Blanks around a server and behind the chroot are ignored; a chroot of "/" is
+ * none.  On failure returns false and writes a sentence without a full stop
+ * for a DETAIL into why (256 bytes are enough for all of it); the list is then
+ * not to be used.
+ */
+extern bool servers_parse(const char *text, ServerList *list,
+						  char *why, size_t why_size);
+
+/* Are all hosts numeric addresses, so that servers_resolve() cannot block? */
+extern bool servers_all_numeric(const ServerList *list);
+
+/*
+ * Resolve every host, with getaddrinfo(): may block for as long as DNS does,
+ * so call it from a thread of its own unless servers_all_numeric().  false,
+ * with result->error set, if not a single address was found; a name that
+ * fails beside others that do not is only a warning.  error and warning are
+ * sentences without a full stop.  Each server that has an address gets at
+ * least one into the list; link-local addresses are left out.
+ */
+extern bool servers_resolve(const ServerList *list, ServerAddresses *result);
+
+#endif							/* ZKLOCK_SERVERS_H */

@@ -1,0 +1,818 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.c
+ *	  This backend's ZooKeeper session, as PostgreSQL sees it: settings, the
+ *	  one wait loop, deadlines, interrupts, and errors.
+ *
+ * The one rule: every wait of zklock for the ensemble goes through wait_for(),
+ * which ends at an interrupt, at a deadline, and when the session is lost.
+ * The session lives in malloc'ed memory of client.c; the wait event set and
+ * the copies kept here live in TopMemoryContext until the backend exits.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "session.h"
+
+#include <limits.h>
+#include <sys/stat.h>
+
+#include "access/parallel.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/autovacuum.h"
+#include "replication/walsender.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/wait_event.h"
+
+#include "recipe.h"
+
+/*
+ * How long a request may stay unanswered before a nudge goes out behind it, and
+ * between two nudges.  See zklock_client_nudge().
+ */
+#define NUDGE_MS 300
+
+/*
+ * How long the end of a backend waits for its session to be closed.  A healthy
+ * server takes a few milliseconds; past this the session timeout has to do it.
+ */
+#define EXIT_CLOSE_MS 500
+
+/* Descriptors of a session: wake-up, socket, both ends of the library's pipe. */
+#define SESSION_FDS 4
+
+/*
+ * zklock.servers: where the ensemble is.  Read when a session is opened; a
+ * change takes effect with the next session.
+ */
+static char *servers_setting;
+
+/* zklock.session_timeout: milliseconds, asked of the ensemble, which clamps it. */
+static int	session_timeout_setting;
+
+/* zklock.connect_timeout: milliseconds until the first connection is given up. */
+static int	connect_timeout_setting;
+
+/*
+ * zklock.auth: "scheme:credentials", or "@/path/of/a/file" that holds that
+ * line.  The file keeps the secret out of the server's log, where a reload
+ * shows every changed setting.
+ */
+static char *auth_setting;
+
+/* Has a setting changed that the current session was opened with? */
+static bool settings_changed;
+
+/* The current session, NULL if there is none. */
+static ZkClient *client;
+
+/*
+ * Is the current session not to be used again?  Set where an error leaves
+ * while requests may be outstanding; zklock_session_reap() closes it.
+ */
+static bool given_up;
+
+/* Its number; of the last one if there is none. */
+static ZkSessionNumber session_number;
+
+/* When a session that has never been connected is given up. */
+static int64 connect_deadline;
+
+/* Chroot part of the servers, valid while there is a session. */
+static char session_chroot[sizeof(((ServerList *) 0)->chroot)];
+
+/* When and why the last lost session was lost; valid once one was. */
+static TimestampTz lost_since;
+static char loss_text[256];
+
+/* The set that every wait uses: latch, client's descriptor, postmaster. */
+static WaitEventSet *wait_set;
+
+/* What a request on a lost session brought. */
+static const ZkReply lost_reply = {.result = ZK_SESSION_LOST};
+
+static ZkWaitEnd wait_for(ZkRequest *request, bool (*is_over) (void),
+						  int64 deadline, ZkWaitReason reason);
+static void refuse_wrong_process(void);
+static void prepare_once(void);
+static void start_session(void);
+static void read_auth(char **scheme, char **credentials);
+static char *read_auth_file(const char *path);
+static void raise_if_lost(const ZkClientStatus *status);
+static void raise_not_connected(void) pg_attribute_noreturn();
+static void note_loss(const ZkClientStatus *status);
+static const char *connection_hint(const char *error);
+static void close_at_exit(int code, Datum arg);
+static bool check_servers(char **newval, void **extra, GucSource source);
+static bool check_auth(char **newval, void **extra, GucSource source);
+static void assign_string(const char *newval, void *extra);
+static void assign_int(int newval, void *extra);
+static const char *show_auth(void);
+static bool is_started(void);
+static bool is_silent(void);
+static bool is_watch_fired(void);
+static int	milliseconds_until(int64 when, int64 now);
+static uint32 wait_event_of(ZkWaitReason reason);
+
+/* ---------------------------------------------------------------------
+ * Public functions
+ * ---------------------------------------------------------------------
+ */
+
+void
+zklock_session_init(void)
+{
+	DefineCustomStringVariable("zklock.servers",
+							   "ZooKeeper servers that zklock uses.",
+							   "host:port,host:port[/chroot]; IPv6 addresses in brackets.",
+							   &servers_setting, "",
+							   PGC_SUSET, 0,
+							   check_servers, assign_string, NULL);
+	DefineCustomIntVariable("zklock.session_timeout",
+							"Session timeout asked of the ensemble.",
+							"Should exceed syncLimit * tickTime of the ensemble.",
+							&session_timeout_setting, 15000, 1000, 3600000,
+							PGC_SUSET, GUC_UNIT_MS,
+							NULL, assign_int, NULL);
+	DefineCustomIntVariable("zklock.connect_timeout",
+							"Longest time to wait for a connection to the ensemble.",
+							NULL,
+							&connect_timeout_setting, 10000, 100, 3600000,
+							PGC_USERSET, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomStringVariable("zklock.auth",
+							   "Credentials for ZooKeeper.",
+							   "scheme:credentials, or @ and the path of a file with that line.",
+							   &auth_setting, "",
+							   PGC_SUSET, GUC_SUPERUSER_ONLY,
+							   check_auth, assign_string, show_auth);
+}
+
+bool
+zklock_session_open(int64 deadline)
+{
+	ZkClientStatus status;
+
+	refuse_wrong_process();
+	prepare_once();
+	zklock_session_reap();
+	if (client == NULL)
+		start_session();
+	connect_deadline = zklock_client_now() + connect_timeout_setting;
+	if (wait_for(NULL, is_started, deadline,
+				 ZK_WAITING_TO_CONNECT) == ZK_WAIT_TIMEOUT)
+		return false;
+	zklock_client_status(client, &status);
+	if (!status.was_connected)
+		raise_if_lost(&status);
+	return true;
+}
+
+void
+zklock_session_adopt_settings(void)
+{
+	if (client != NULL && settings_changed)
+		zklock_session_close(EXIT_CLOSE_MS);
+}
+
+ZkClient *
+zklock_session_client(void)
+{
+	return client;
+}
+
+ZkSessionNumber
+zklock_session_number(void)
+{
+	return client != NULL ? session_number : 0;
+}
+
+/*
+ * A lost session is closed, in the background: should the ensemble take it
+ * back after all, its nodes would block others for nobody's benefit.
+ */
+void
+zklock_session_reap(void)
+{
+	ZkClientStatus status;
+
+	if (client == NULL)
+		return;
+	zklock_client_status(client, &status);
+	if (status.state == ZK_CLIENT_LOST && status.was_connected)
+		note_loss(&status);
+	if (status.state == ZK_CLIENT_LOST || given_up)
+		zklock_session_close(0);
+}
+
+TimestampTz
+zklock_session_lost_since(void)
+{
+	return lost_since;
+}
+
+const char *
+zklock_session_loss_text(void)
+{
+	return loss_text;
+}
+
+const ZkReply *
+zklock_session_await(ZkRequest *request, int64 deadline, ZkWaitReason reason)
+{
+	if (request == NULL)
+		zklock_session_raise_memory();
+	switch (wait_for(request, NULL, deadline, reason))
+	{
+		case ZK_WAIT_OVER:
+			return zklock_client_reply(request);
+		case ZK_WAIT_TIMEOUT:
+			return NULL;
+		case ZK_WAIT_LOST:
+			return &lost_reply;
+	}
+	return NULL;
+}
+
+ZkWaitEnd
+zklock_session_await_watch(int64 deadline)
+{
+	return wait_for(NULL, is_watch_fired, deadline, ZK_WAITING_FOR_LOCK);
+}
+
+bool
+zklock_session_await_silence(int64 deadline)
+{
+	return client == NULL ||
+		wait_for(NULL, is_silent, deadline,
+				 ZK_WAITING_FOR_REPLY) == ZK_WAIT_OVER;
+}
+
+bool
+zklock_session_was_connected(void)
+{
+	ZkClientStatus status;
+
+	return zklock_session_status(&status) && status.was_connected;
+}
+
+void
+zklock_session_raise(const ZkReply *reply, const char *doing,
+					 const char *path)
+{
+	const char *code = zklock_client_code_text(reply->code);
+	ZkClientStatus status;
+
+	CHECK_FOR_INTERRUPTS();
+	switch (reply->result)
+	{
+		case ZK_SESSION_LOST:
+			if (zklock_session_status(&status))
+			{
+				if (!status.was_connected)
+					raise_if_lost(&status);
+				note_loss(&status);
+			}
+			ereport(ERROR,
+					(errcode(ERRCODE_CONNECTION_FAILURE),
+					 errmsg("could not %s: the ZooKeeper session was lost", doing),
+					 errdetail("%s", loss_text),
+					 errhint("Run the statement again; it will use a new session.")));
+			break;
+		case ZK_UNKNOWN_OUTCOME:
+			ereport(ERROR,
+					(errcode(ERRCODE_CONNECTION_FAILURE),
+					 errmsg("could not %s: the connection to ZooKeeper was lost", doing),
+					 errdetail("Znode \"%s\": %s.", path, code)));
+			break;
+		case ZK_NO_AUTH:
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+					 errmsg("could not %s: ZooKeeper denied access", doing),
+					 errdetail("Znode \"%s\": %s.", path, code),
+					 errhint("Check the znode's ACL and the setting \"%s\".",
+							 "zklock.auth")));
+			break;
+		case ZK_NO_MEMORY:
+			zklock_session_raise_memory();
+			break;
+		case ZK_BAD_ARGUMENTS:
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("could not %s: ZooKeeper refused the path", doing),
+					 errdetail("Znode \"%s\": %s.", path, code)));
+			break;
+		default:
+			ereport(ERROR,
+					(errcode(ERRCODE_SYSTEM_ERROR),
+					 errmsg("could not %s: request to ZooKeeper failed", doing),
+					 errdetail("Znode \"%s\": %s.", path, code)));
+	}
+	pg_unreachable();
+}
+
+void
+zklock_session_raise_memory(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("out of memory"),
+			 errdetail("Failed on a request to ZooKeeper.")));
+}
+
+const char *
+zklock_session_chroot(void)
+{
+	ServerList	list;
+	char		why[256];
+
+	if (client == NULL)
+		strlcpy(session_chroot,
+				servers_parse(servers_setting, &list, why, sizeof(why)) ?
+				list.chroot : "", sizeof(session_chroot));
+	return session_chroot;
+}
+
+void
+zklock_session_close(int wait_ms)
+{
+	ZkClient   *closing = client;
+
+	if (closing == NULL)
+		return;
+	client = NULL;
+	given_up = false;
+	zklock_client_close(closing, wait_ms);
+	for (int i = 0; i < SESSION_FDS; i++)
+		ReleaseExternalFD();
+}
+
+bool
+zklock_session_status(ZkClientStatus *status)
+{
+	if (client == NULL)
+		return false;
+	zklock_client_status(client, status);
+	return true;
+}
+
+/* ---------------------------------------------------------------------
+ * The wait loop
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Wait for a request's reply, or with request NULL until is_over() says so.
+ *
+ * The order matters: a reply that is there is taken even if a cancel came at
+ * the same time (the caller's next wait sees it); then interrupts win over our
+ * own reasons to end.
+ */
+static ZkWaitEnd
+wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
+		 ZkWaitReason reason)
+{
+	int64		next_nudge = 0;
+
+	for (;;)
+	{
+		ZkClientStatus status;
+		WaitEvent	event;
+		int64		now;
+		int64		wake_at = deadline;
+
+		zklock_client_drain_wake_fd();
+		if (request != NULL ? zklock_client_reply(request) != NULL : is_over())
+			return ZK_WAIT_OVER;
+		CHECK_FOR_INTERRUPTS();
+
+		zklock_client_status(client, &status);
+		now = zklock_client_now();
+		if (status.state == ZK_CLIENT_LOST)
+		{
+			/* nothing to go back to if there never was a session */
+			if (!status.was_connected)
+				raise_if_lost(&status);
+			return ZK_WAIT_LOST;
+		}
+		if (now >= deadline)
+			return ZK_WAIT_TIMEOUT;
+		if (!status.was_connected)
+		{
+			if (now >= connect_deadline)
+				raise_not_connected();
+			wake_at = Min(wake_at, connect_deadline);
+		}
+		if (status.state == ZK_CLIENT_SUSPENDED)
+			wake_at = Min(wake_at, status.lost_deadline);
+		if (request != NULL && status.state == ZK_CLIENT_CONNECTED)
+		{
+			if (next_nudge == 0)
+				next_nudge = now + NUDGE_MS;
+			else if (now >= next_nudge)
+			{
+				zklock_client_nudge(client);
+				next_nudge = now + NUDGE_MS;
+			}
+			wake_at = Min(wake_at, next_nudge);
+		}
+
+		if (WaitEventSetWait(wait_set, milliseconds_until(wake_at, now),
+							 &event, 1, wait_event_of(reason)) == 1 &&
+			(event.events & WL_LATCH_SET) != 0)
+			ResetLatch(MyLatch);
+	}
+}
+
+/* For WaitEventSetWait(): -1 waits for ever. */
+static int
+milliseconds_until(int64 when, int64 now)
+{
+	if (when == ZK_NO_DEADLINE)
+		return -1;
+	if (when <= now)
+		return 0;
+	return (int) Min(when - now, INT_MAX / 2);
+}
+
+static bool
+is_started(void)
+{
+	ZkClientStatus status;
+
+	zklock_client_status(client, &status);
+	return status.state != ZK_CLIENT_STARTING;
+}
+
+static bool
+is_silent(void)
+{
+	ZkClientStatus status;
+
+	zklock_client_status(client, &status);
+	return status.npending == 0;
+}
+
+static bool
+is_watch_fired(void)
+{
+	return zklock_client_watch_fired(client);
+}
+
+/*
+ * The wait event.  Its name is registered at the first wait: that takes a
+ * lightweight lock, which _PG_init() in the postmaster must not.
+ */
+static uint32
+wait_event_of(ZkWaitReason reason)
+{
+#if PG_VERSION_NUM >= 170000
+	static const char *const names[ZK_NWAIT_REASONS] = {
+		"ZkLockConnect", "ZkLockAcquire", "ZkLockRequest", "ZkLockCommit"
+	};
+	static uint32 events[ZK_NWAIT_REASONS];
+
+	if (events[reason] == 0)
+		events[reason] = WaitEventExtensionNew(names[reason]);
+	return events[reason];
+#else
+	(void) reason;
+	return PG_WAIT_EXTENSION;
+#endif
+}
+
+/* ---------------------------------------------------------------------
+ * Opening
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Locks need a backend that ends through our exit callback and runs whole
+ * transactions.  A parallel worker runs part of its leader's; autovacuum would
+ * meet us in an index expression, and hold up the table; a walsender is in the
+ * way of a shutdown.
+ */
+static void
+refuse_wrong_process(void)
+{
+	const char *process = NULL;
+
+	if (IsParallelWorker())
+		process = "parallel worker";
+	else if (IsAutoVacuumWorkerProcess())
+		process = "autovacuum worker";
+	else if (am_walsender)
+		process = "walsender";
+	if (process != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("ZooKeeper locks cannot be used in a %s", process)));
+}
+
+/* What every session of this backend shares, made before the first. */
+static void
+prepare_once(void)
+{
+	WaitEventSet *set;
+
+	if (wait_set != NULL)
+		return;
+	if (zklock_client_wake_fd() < 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not create an event descriptor: %m")));
+#if PG_VERSION_NUM >= 170000
+	set = CreateWaitEventSet(NULL, 3);
+#else
+	set = CreateWaitEventSet(TopMemoryContext, 3);
+#endif
+	AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(set, WL_SOCKET_READABLE, zklock_client_wake_fd(),
+					  NULL, NULL);
+	if (IsUnderPostmaster)
+		AddWaitEventToSet(set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET,
+						  NULL, NULL);
+	on_proc_exit(close_at_exit, 0);
+	wait_set = set;
+}
+
+/* Start a session; it has a client when this returns. */
+static void
+start_session(void)
+{
+	ZkClientOptions options = {0};
+	ServerList	list;
+	char		why[256];
+	char	   *scheme = NULL;
+	char	   *credentials = NULL;
+
+	if (servers_setting[0] == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("ZooKeeper servers are not configured"),
+				 errdetail("The setting \"%s\" is empty.", "zklock.servers"),
+				 errhint("Set it to the servers of your ensemble, for example: ALTER SYSTEM SET zklock.servers = 'zk1:2181,zk2:2181,zk3:2181'; SELECT pg_reload_conf();")));
+	if (!servers_parse(servers_setting, &list, why, sizeof(why)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid list of ZooKeeper servers"),
+				 errdetail("%s.", why)));
+	read_auth(&scheme, &credentials);
+
+	options.servers = &list;
+	options.session_timeout_ms = session_timeout_setting;
+	options.auth_scheme = scheme;
+	options.auth_credentials = credentials;
+	client = zklock_client_open(&options);
+	if (credentials != NULL)
+		explicit_bzero(credentials, strlen(credentials));
+	if (client == NULL)
+		zklock_session_raise_memory();
+	for (int i = 0; i < SESSION_FDS; i++)
+		ReserveExternalFD();
+	session_number++;
+	settings_changed = false;
+	strlcpy(session_chroot, list.chroot, sizeof(session_chroot));
+}
+
+/* Split the setting, or the file it names, into palloc'ed parts. */
+static void
+read_auth(char **scheme, char **credentials)
+{
+	char	   *line;
+	char	   *colon;
+
+	if (auth_setting[0] == '\0')
+		return;
+	line = auth_setting[0] == '@' ? read_auth_file(auth_setting + 1) :
+		pstrdup(auth_setting);
+	colon = strchr(line, ':');
+	if (colon == NULL || colon == line)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("invalid credentials for ZooKeeper"),
+				 errdetail("The file that \"%s\" names does not hold a line of the form scheme:credentials.",
+						   "zklock.auth")));
+	*colon = '\0';
+	*scheme = line;
+	*credentials = colon + 1;
+}
+
+/* The first line of a file, palloc'ed.  Raises if there is none. */
+static char *
+read_auth_file(const char *path)
+{
+	char		line[1024];
+	FILE	   *file = AllocateFile(path, "r");
+	char	   *result;
+
+	if (file == NULL)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not open file \"%s\": %m", path)));
+	if (fgets(line, sizeof(line), file) == NULL)
+		line[0] = '\0';
+	FreeFile(file);
+	line[strcspn(line, "\r\n")] = '\0';
+	result = pstrdup(line);
+	explicit_bzero(line, sizeof(line));
+	return result;
+}
+
+/* ---------------------------------------------------------------------
+ * Failures
+ * ---------------------------------------------------------------------
+ */
+
+/* Raise for a session that was lost before it was ever granted, and give it up. */
+static void
+raise_if_lost(const ZkClientStatus *status)
+{
+	char		error[512];
+	ZkClientLoss loss = status->loss;
+
+	if (status->state != ZK_CLIENT_LOST)
+		return;
+	zklock_client_last_error(client, error, sizeof(error));
+	given_up = true;
+	switch (loss)
+	{
+		case ZK_LOSS_RESOLVE:
+			ereport(ERROR,
+					(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+					 errmsg("could not resolve the ZooKeeper servers"),
+					 errdetail("%s.", error),
+					 errhint("Check the setting \"%s\".", "zklock.servers")));
+			break;
+		case ZK_LOSS_AUTH:
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
+					 errmsg("ZooKeeper refused the credentials"),
+					 errhint("Check the setting \"%s\": its scheme must be enabled in the ensemble.",
+							 "zklock.auth")));
+			break;
+		case ZK_LOSS_RESOURCES:
+			ereport(ERROR,
+					(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+					 errmsg("could not start a ZooKeeper session"),
+					 errdetail("%s.", error),
+					 errhint("A session needs two threads and four file descriptors.")));
+			break;
+		case ZK_LOSS_PROTOCOL:
+			ereport(ERROR,
+					(errcode(ERRCODE_PROTOCOL_VIOLATION),
+					 errmsg("the server does not answer like ZooKeeper"),
+					 errdetail("%s.", error),
+					 errhint("Check the ports in the setting \"%s\".",
+							 "zklock.servers")));
+			break;
+		case ZK_LOSS_NONE:
+		case ZK_LOSS_EXPIRED:
+		case ZK_LOSS_SILENCE:
+			ereport(ERROR,
+					(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+					 errmsg("could not connect to ZooKeeper"),
+					 errdetail("%s.", error)));
+	}
+}
+
+/* Raise for a first connection that took too long, and give it up. */
+static void
+raise_not_connected(void)
+{
+	char		error[512];
+	const char *hint;
+
+	zklock_client_last_error(client, error, sizeof(error));
+	hint = connection_hint(error);
+	given_up = true;
+	ereport(ERROR,
+			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+			 errmsg("could not connect to ZooKeeper within %d ms",
+					connect_timeout_setting),
+			 error[0] != '\0' ? errdetail("%s.", error) :
+			 errdetail("No server of \"%s\" has answered.", servers_setting),
+			 errhint("%s", hint)));
+}
+
+/* What to do about the library's last words. */
+static const char *
+connection_hint(const char *error)
+{
+	if (strstr(error, "failed while receiving a server response") != NULL ||
+		strstr(error, "Connection reset") != NULL)
+		return "The server closed the connection during the handshake: check that the ensemble has a quorum, and its maxClientCnxns (by default 60 connections from one address; zklock uses one for each backend).";
+	if (strstr(error, "refused") != NULL)
+		return "Check that ZooKeeper is running and that the setting \"zklock.servers\" names its client port.";
+	return "Check that the servers in the setting \"zklock.servers\" can be reached, and see \"zklock.connect_timeout\".";
+}
+
+/* Keep the circumstances of a loss for messages to come. */
+static void
+note_loss(const ZkClientStatus *status)
+{
+	int64		ago = zklock_client_now() - status->suspended_at;
+
+	lost_since = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), -ago);
+	switch (status->loss)
+	{
+		case ZK_LOSS_SILENCE:
+			snprintf(loss_text, sizeof(loss_text),
+					 "No contact with ZooKeeper for the session timeout of %d ms.",
+					 status->session_timeout_ms);
+			break;
+		case ZK_LOSS_AUTH:
+			snprintf(loss_text, sizeof(loss_text),
+					 "ZooKeeper refused the credentials after a reconnect.");
+			break;
+		case ZK_LOSS_PROTOCOL:
+			snprintf(loss_text, sizeof(loss_text),
+					 "What answered after a reconnect is not a usable ZooKeeper server.");
+			break;
+		case ZK_LOSS_NONE:
+		case ZK_LOSS_EXPIRED:
+		case ZK_LOSS_RESOLVE:
+		case ZK_LOSS_RESOURCES:
+			snprintf(loss_text, sizeof(loss_text),
+					 "ZooKeeper ended session 0x%llx.",
+					 (unsigned long long) status->session_id);
+			break;
+	}
+}
+
+/*
+ * End of the backend.  on_proc_exit comes after the transaction was aborted,
+ * so a server that does not answer holds up the process, not its row locks.
+ */
+static void
+close_at_exit(int code, Datum arg)
+{
+	zklock_session_close(EXIT_CLOSE_MS);
+}
+
+/* ---------------------------------------------------------------------
+ * Settings
+ * ---------------------------------------------------------------------
+ */
+
+static bool
+check_servers(char **newval, void **extra, GucSource source)
+{
+	ServerList	list;
+	char		why[256];
+	size_t		offset;
+	size_t		length;
+
+	if ((*newval)[0] == '\0')
+		return true;
+	if (!servers_parse(*newval, &list, why, sizeof(why)))
+	{
+		GUC_check_errdetail("%s.", why);
+		return false;
+	}
+	if (list.chroot[0] != '\0' &&
+		recipe_check_root(list.chroot, &offset, &length) != RECIPE_NAME_OK)
+	{
+		GUC_check_errdetail("\"%s\" is not a valid path for a chroot.",
+							list.chroot);
+		return false;
+	}
+	return true;
+}
+
+/* A bad value is refused without showing it, as the default message would. */
+static bool
+check_auth(char **newval, void **extra, GucSource source)
+{
+	const char *colon = strchr(*newval, ':');
+
+	if ((*newval)[0] == '\0' || (*newval)[0] == '@' ||
+		(colon != NULL && colon != *newval))
+		return true;
+	GUC_check_errmsg("invalid value for parameter \"%s\"", "zklock.auth");
+	GUC_check_errhint("Use scheme:credentials, for example digest:user:password, or @ and the path of a file with that line.");
+	return false;
+}
+
+static const char *
+show_auth(void)
+{
+	return auth_setting[0] == '\0' || auth_setting[0] == '@' ?
+		auth_setting : "********";
+}
+
+static void
+assign_string(const char *newval, void *extra)
+{
+	settings_changed = true;
+}
+
+static void
+assign_int(int newval, void *extra)
+{
+	settings_changed = true;
+}

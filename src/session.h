@@ -1,0 +1,121 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.h
+ *	  This backend's ZooKeeper session, as PostgreSQL sees it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_SESSION_H
+#define ZKLOCK_SESSION_H
+
+#include "postgres.h"
+
+#include "client.h"
+#include "utils/timestamp.h"
+
+/* A deadline on zklock_client_now()'s clock that never comes. */
+#define ZK_NO_DEADLINE INT64_MAX
+
+/*
+ * Number of a session of this backend, counted from 1; a znode belongs to the
+ * session under which it was made and to no later one.
+ */
+typedef uint64 ZkSessionNumber;
+
+/* How a wait ended. */
+typedef enum ZkWaitEnd
+{
+	ZK_WAIT_OVER,				/* what was waited for is there */
+	ZK_WAIT_TIMEOUT,			/* the deadline came first */
+	ZK_WAIT_LOST				/* the session was lost first */
+} ZkWaitEnd;
+
+/* What a wait is for, as pg_stat_activity shows it from PostgreSQL 17 on. */
+typedef enum ZkWaitReason
+{
+	ZK_WAITING_TO_CONNECT,
+	ZK_WAITING_FOR_LOCK,
+	ZK_WAITING_FOR_REPLY,
+	ZK_WAITING_TO_COMMIT
+} ZkWaitReason;
+#define ZK_NWAIT_REASONS 4
+
+/* Define the settings of this room.  For _PG_init(). */
+extern void zklock_session_init(void);
+
+/*
+ * Make sure that there is a session which is not known to be lost, and that it
+ * takes requests; it need not be connected yet.  Returns false if the deadline
+ * came first.  Raises 0A000 in a process that must not hold locks, 55000
+ * without servers, 08001 and others when no session can be had.  A new session
+ * has a new number.
+ */
+extern bool zklock_session_open(int64 deadline);
+
+/*
+ * If settings have changed since the session was opened, close it, so that the
+ * next one follows them.  To be called when no lock hangs on it.
+ */
+extern void zklock_session_adopt_settings(void);
+
+/* The client, valid after zklock_session_open() until control leaves zklock. */
+extern ZkClient *zklock_session_client(void);
+
+/* Number of the current session, 0 if there is none. */
+extern ZkSessionNumber zklock_session_number(void);
+
+/*
+ * Close a session that was lost or that could not be had: until then it may
+ * still be the current one.  Never raises, never waits.  Frees all requests, so
+ * none may be outstanding.
+ */
+extern void zklock_session_reap(void);
+
+/* When and why the session before the current one was lost, in words. */
+extern TimestampTz zklock_session_lost_since(void);
+extern const char *zklock_session_loss_text(void);
+
+/*
+ * Wait for a reply.  NULL if the deadline came first; if the session was lost
+ * first, a reply that says so.  Raises on cancel and termination, and 08001
+ * when the first connection takes longer than zklock.connect_timeout.  The
+ * request stays the caller's in every case.
+ */
+extern const ZkReply *zklock_session_await(ZkRequest *request, int64 deadline,
+										   ZkWaitReason reason);
+
+/* Wait until the watched node calls for another look.  Raises likewise. */
+extern ZkWaitEnd zklock_session_await_watch(int64 deadline);
+
+/* Wait until no request is outstanding; false at the deadline or on loss. */
+extern bool zklock_session_await_silence(int64 deadline);
+
+/* Has this session been connected, so that a time-out is the queue's? */
+extern bool zklock_session_was_connected(void);
+
+/*
+ * Raise what a failed request calls for; doing completes "could not ..." for
+ * the znode at path.
+ */
+extern void zklock_session_raise(const ZkReply *reply, const char *doing,
+								 const char *path) pg_attribute_noreturn();
+
+/* Raise out of memory for a request that could not even be made. */
+extern void zklock_session_raise_memory(void) pg_attribute_noreturn();
+
+/*
+ * The chroot of the server list, "" if none: of the session if there is one, of
+ * the setting otherwise.
+ */
+extern const char *zklock_session_chroot(void);
+
+/*
+ * Close the session if there is one, taking at most about wait_ms.  Never
+ * raises.  The locks that hung on it are gone with it.
+ */
+extern void zklock_session_close(int wait_ms);
+
+/* One moment of the session for the view; false if there is no session. */
+extern bool zklock_session_status(ZkClientStatus *status);
+
+#endif							/* ZKLOCK_SESSION_H */

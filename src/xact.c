@@ -1,0 +1,203 @@
+/*-------------------------------------------------------------------------
+ *
+ * xact.c
+ *	  Where locks follow transactions: commit, abort, savepoints, PREPARE
+ *	  TRANSACTION, DISCARD ALL; and the commit guard.
+ *
+ * The one rule: PRE_COMMIT and PRE_PREPARE may raise, wait and be cancelled;
+ * the other events of the callbacks may do none of that.  What they call only
+ * sends deletes, which nobody waits for, and changes memory of our own.
+ *
+ * Locks of transaction scope are let go at XACT_EVENT_COMMIT, which comes after
+ * the commit is visible to others, and durable: on standbys too if
+ * synchronous_commit asks for that, and at least locally because the guard
+ * makes the commit synchronous.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "xact.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "tcop/utility.h"
+#include "utils/guc.h"
+
+#include "lock.h"
+
+/* Values of zklock.commit_guard. */
+typedef enum CommitGuard
+{
+	GUARD_OFF,					/* commit whatever happened to the locks */
+	GUARD_LEASE,				/* a fresh proof will do */
+	GUARD_QUORUM				/* ask at every commit */
+} CommitGuard;
+
+/*
+ * zklock.commit_guard: how a transaction that wrote, or that took locks of its
+ * own, proves at its commit that this backend still holds all its locks.
+ */
+static int	commit_guard;
+
+static const struct config_enum_entry commit_guard_options[] = {
+	{"off", GUARD_OFF, false},
+	{"lease", GUARD_LEASE, false},
+	{"quorum", GUARD_QUORUM, false},
+	{NULL, 0, false}
+};
+
+/* The next in the chain of hooks, or NULL. */
+static ProcessUtility_hook_type next_ProcessUtility;
+
+static void guard_commit(void);
+static void refuse_prepare(void);
+static void at_transaction_event(XactEvent event, void *arg);
+static void at_subtransaction_event(SubXactEvent event, SubTransactionId mine,
+									SubTransactionId parent, void *arg);
+static void process_utility(PlannedStmt *pstmt, const char *query,
+							bool read_only_tree,
+							ProcessUtilityContext context,
+							ParamListInfo params,
+							QueryEnvironment *environment,
+							DestReceiver *dest, QueryCompletion *completion);
+
+void
+zklock_xact_init(void)
+{
+	DefineCustomEnumVariable("zklock.commit_guard",
+							 "How a commit proves that the locks held are still good.",
+							 "off, lease (a recent proof will do) or quorum (asks ZooKeeper at every commit).",
+							 &commit_guard, GUARD_LEASE, commit_guard_options,
+							 PGC_SUSET, 0,
+							 NULL, NULL, NULL);
+	next_ProcessUtility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+}
+
+void
+zklock_xact_follow(void)
+{
+	static bool is_registered = false;
+
+	if (is_registered)
+		return;
+	RegisterXactCallback(at_transaction_event, NULL);
+	RegisterSubXactCallback(at_subtransaction_event, NULL);
+	is_registered = true;
+}
+
+/* ---------------------------------------------------------------------
+ * Callbacks
+ * ---------------------------------------------------------------------
+ */
+
+static void
+at_transaction_event(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			guard_commit();
+			break;
+		case XACT_EVENT_PRE_PREPARE:
+			refuse_prepare();
+			guard_commit();
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_ABORT:
+			if (!in_error_recursion_trouble())
+				zklock_end_transaction();
+			break;
+		case XACT_EVENT_PREPARE:
+			/* only locks of session scope can be left: they stay */
+			break;
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PARALLEL_ABORT:
+			/* workers hold nothing */
+			break;
+	}
+}
+
+static void
+at_subtransaction_event(SubXactEvent event, SubTransactionId mine,
+						SubTransactionId parent, void *arg)
+{
+	switch (event)
+	{
+		case SUBXACT_EVENT_COMMIT_SUB:
+			zklock_end_subtransaction(true, mine, parent);
+			break;
+		case SUBXACT_EVENT_ABORT_SUB:
+			if (!in_error_recursion_trouble())
+				zklock_end_subtransaction(false, mine, parent);
+			break;
+		case SUBXACT_EVENT_START_SUB:
+		case SUBXACT_EVENT_PRE_COMMIT_SUB:
+			break;
+	}
+}
+
+/*
+ * DISCARD ALL releases session-scope locks, as it does advisory locks; poolers
+ * rely on it.  Only when it has succeeded: it fails in a transaction block, and
+ * then nothing may be released.
+ */
+static void
+process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
+				ProcessUtilityContext context, ParamListInfo params,
+				QueryEnvironment *environment, DestReceiver *dest,
+				QueryCompletion *completion)
+{
+	bool		is_discard_all = IsA(pstmt->utilityStmt, DiscardStmt) &&
+		((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL;
+
+	if (next_ProcessUtility != NULL)
+		next_ProcessUtility(pstmt, query, read_only_tree, context, params,
+							environment, dest, completion);
+	else
+		standard_ProcessUtility(pstmt, query, read_only_tree, context, params,
+								environment, dest, completion);
+	if (is_discard_all)
+		zklock_release_session_holds();
+}
+
+/* ---------------------------------------------------------------------
+ * Helpers
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * The commit guard: the last moment at which a transaction can be refused.  A
+ * transaction that neither wrote nor took locks of its own may commit without:
+ * one looks at zk_locks that way after a loss.
+ *
+ * The commit is made synchronous: with synchronous_commit off the lock would be
+ * passed on before this transaction's WAL is on disk, and after a crash the
+ * next holder has worked on what never happened.
+ */
+static void
+guard_commit(void)
+{
+	if (!zklock_has_locks())
+		return;
+	ForceSyncCommit();
+	if (commit_guard == GUARD_OFF)
+		return;
+	if (TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
+		zklock_has_xact_locks())
+		zklock_prove_locks(commit_guard == GUARD_QUORUM);
+}
+
+/* A prepared transaction outlives this backend; our queue nodes do not. */
+static void
+refuse_prepare(void)
+{
+	if (zklock_has_xact_locks())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot PREPARE a transaction that holds ZooKeeper locks of transaction scope"),
+				 errhint("Use locks of session scope, or commit in one phase.")));
+}

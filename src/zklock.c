@@ -1,0 +1,398 @@
+/*-------------------------------------------------------------------------
+ *
+ * zklock.c
+ *	  Entry points of the extension: _PG_init() and the SQL functions, which
+ *	  read their arguments, check them and delegate.
+ *
+ * What each function promises stands with its COMMENT ON in
+ * sql/zklock--1.0.sql and is not repeated here.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/htup_details.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "identity.h"
+#include "lock.h"
+#include "name.h"
+#include "queue.h"
+#include "session.h"
+#include "xact.h"
+
+PG_MODULE_MAGIC;
+
+/*
+ * How long zk_disconnect() waits until the ensemble has confirmed what was
+ * released; a healthy one does within milliseconds.
+ */
+#define DISCONNECT_MS 2000
+
+void		_PG_init(void);
+
+PG_FUNCTION_INFO_V1(zk_lock);
+PG_FUNCTION_INFO_V1(zk_lock_shared);
+PG_FUNCTION_INFO_V1(zk_xact_lock);
+PG_FUNCTION_INFO_V1(zk_xact_lock_shared);
+PG_FUNCTION_INFO_V1(zk_try_lock);
+PG_FUNCTION_INFO_V1(zk_try_lock_shared);
+PG_FUNCTION_INFO_V1(zk_try_xact_lock);
+PG_FUNCTION_INFO_V1(zk_try_xact_lock_shared);
+PG_FUNCTION_INFO_V1(zk_unlock);
+PG_FUNCTION_INFO_V1(zk_unlock_shared);
+PG_FUNCTION_INFO_V1(zk_unlock_all);
+PG_FUNCTION_INFO_V1(zk_disconnect);
+PG_FUNCTION_INFO_V1(zk_fencing_token);
+PG_FUNCTION_INFO_V1(zk_is_held);
+PG_FUNCTION_INFO_V1(zk_lock_queue);
+PG_FUNCTION_INFO_V1(zk_locks);
+PG_FUNCTION_INFO_V1(zk_session);
+
+static Datum lock_or_raise(FunctionCallInfo fcinfo, RecipeMode mode,
+						   ZkScope scope);
+static Datum try_to_lock(FunctionCallInfo fcinfo, RecipeMode mode,
+						 ZkScope scope);
+static ZkLockOrder read_order(FunctionCallInfo fcinfo, RecipeMode mode,
+							  ZkScope scope);
+static char *read_name(FunctionCallInfo fcinfo);
+static int64 interval_to_ms(const Interval *interval);
+static ReturnSetInfo *begin_rows(FunctionCallInfo fcinfo);
+static Datum text_or_null(const char *text, bool *is_null);
+static char *hex_text(int64 number);
+static const char *mode_name(RecipeMode mode);
+static void put_lock(const ZkLockInfo *info, void *argument);
+
+void
+_PG_init(void)
+{
+	zklock_session_init();
+	zklock_name_init();
+	zklock_identity_init();
+	zklock_lock_init();
+	zklock_xact_init();
+	MarkGUCPrefixReserved("zklock");
+}
+
+/* ---------------------------------------------------------------------
+ * Taking and releasing
+ * ---------------------------------------------------------------------
+ */
+
+Datum
+zk_lock(PG_FUNCTION_ARGS)
+{
+	return lock_or_raise(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_SESSION);
+}
+
+Datum
+zk_lock_shared(PG_FUNCTION_ARGS)
+{
+	return lock_or_raise(fcinfo, RECIPE_SHARED, ZK_SCOPE_SESSION);
+}
+
+Datum
+zk_xact_lock(PG_FUNCTION_ARGS)
+{
+	return lock_or_raise(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_TRANSACTION);
+}
+
+Datum
+zk_xact_lock_shared(PG_FUNCTION_ARGS)
+{
+	return lock_or_raise(fcinfo, RECIPE_SHARED, ZK_SCOPE_TRANSACTION);
+}
+
+Datum
+zk_try_lock(PG_FUNCTION_ARGS)
+{
+	return try_to_lock(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_SESSION);
+}
+
+Datum
+zk_try_lock_shared(PG_FUNCTION_ARGS)
+{
+	return try_to_lock(fcinfo, RECIPE_SHARED, ZK_SCOPE_SESSION);
+}
+
+Datum
+zk_try_xact_lock(PG_FUNCTION_ARGS)
+{
+	return try_to_lock(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_TRANSACTION);
+}
+
+Datum
+zk_try_xact_lock_shared(PG_FUNCTION_ARGS)
+{
+	return try_to_lock(fcinfo, RECIPE_SHARED, ZK_SCOPE_TRANSACTION);
+}
+
+Datum
+zk_unlock(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(zklock_release(read_name(fcinfo), RECIPE_EXCLUSIVE));
+}
+
+Datum
+zk_unlock_shared(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(zklock_release(read_name(fcinfo), RECIPE_SHARED));
+}
+
+Datum
+zk_unlock_all(PG_FUNCTION_ARGS)
+{
+	zklock_release_session_holds();
+	PG_RETURN_VOID();
+}
+
+Datum
+zk_disconnect(PG_FUNCTION_ARGS)
+{
+	if (zklock_has_xact_locks())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot disconnect from ZooKeeper while holding locks of transaction scope"),
+				 errhint("End the transaction first.")));
+	zklock_release_session_holds();
+	zklock_session_await_silence(zklock_client_now() + DISCONNECT_MS);
+	zklock_session_close(DISCONNECT_MS);
+	PG_RETURN_VOID();
+}
+
+/* ---------------------------------------------------------------------
+ * Looking
+ * ---------------------------------------------------------------------
+ */
+
+Datum
+zk_fencing_token(PG_FUNCTION_ARGS)
+{
+	int64		token = zklock_token(read_name(fcinfo));
+
+	if (token == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(token);
+}
+
+Datum
+zk_is_held(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(zklock_is_held(read_name(fcinfo)));
+}
+
+Datum
+zk_lock_queue(PG_FUNCTION_ARGS)
+{
+	char	   *name = read_name(fcinfo);
+	ReturnSetInfo *result = begin_rows(fcinfo);
+	ZkQueueEntry *entries;
+	int			nentries;
+
+	entries = zklock_read_queue(name, &nentries);
+	for (int i = 0; i < nentries; i++)
+	{
+		ZkQueueEntry *entry = &entries[i];
+		ZkIdentity *who = &entry->identity;
+		bool		is_contender = entry->position > 0;
+		Datum		values[16] = {0};
+		bool		nulls[16] = {0};
+
+		values[0] = Int32GetDatum(entry->position);
+		nulls[0] = !is_contender;
+		values[1] = text_or_null(!is_contender ? NULL :
+								 entry->is_holder ? "held" : "waiting",
+								 &nulls[1]);
+		values[2] = text_or_null(is_contender ? mode_name(entry->mode) : NULL,
+								 &nulls[2]);
+		values[3] = text_or_null(recipe_style_name(entry->style), &nulls[3]);
+		values[4] = CStringGetTextDatum(pg_any_to_server(entry->node,
+														 strlen(entry->node),
+														 PG_UTF8));
+		values[5] = text_or_null(entry->session_id == 0 ? NULL :
+								 hex_text(entry->session_id), &nulls[5]);
+		values[6] = text_or_null(who->client, &nulls[6]);
+		values[7] = text_or_null(who->cluster, &nulls[7]);
+		values[8] = text_or_null(who->database, &nulls[8]);
+		values[9] = text_or_null(who->username, &nulls[9]);
+		values[10] = text_or_null(who->application, &nulls[10]);
+		values[11] = Int32GetDatum(who->pid);
+		nulls[11] = who->pid == 0;
+		values[12] = text_or_null(who->host, &nulls[12]);
+		values[13] = TimestampTzGetDatum(entry->since);
+		nulls[13] = entry->token == 0;
+		values[14] = Int64GetDatum(entry->token);
+		nulls[14] = entry->token == 0;
+		values[15] = text_or_null(who->text, &nulls[15]);
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+Datum
+zk_locks(PG_FUNCTION_ARGS)
+{
+	zklock_visit_locks(put_lock, begin_rows(fcinfo));
+	return (Datum) 0;
+}
+
+/* Put one row of zk_locks(); argument is the ReturnSetInfo. */
+static void
+put_lock(const ZkLockInfo *info, void *argument)
+{
+	ReturnSetInfo *result = argument;
+	Datum		values[8] = {0};
+	bool		nulls[8] = {0};
+
+	values[0] = CStringGetTextDatum(info->name);
+	values[1] = CStringGetTextDatum(mode_name(info->mode));
+	values[2] = CStringGetTextDatum(info->is_lost ? "lost" : "held");
+	values[3] = Int32GetDatum(info->session_count);
+	values[4] = Int32GetDatum(info->xact_count);
+	values[5] = Int64GetDatum(info->token);
+	values[6] = CStringGetTextDatum(pg_any_to_server(info->node,
+													 strlen(info->node),
+													 PG_UTF8));
+	values[7] = TimestampTzGetDatum(info->granted_at);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+Datum
+zk_session(PG_FUNCTION_ARGS)
+{
+	static const char *const states[] = {
+		[ZK_CLIENT_STARTING] = "connecting",
+		[ZK_CLIENT_CONNECTING] = "connecting",
+		[ZK_CLIENT_CONNECTED] = "connected",
+		[ZK_CLIENT_SUSPENDED] = "suspended",
+		[ZK_CLIENT_LOST] = "lost"
+	};
+	TupleDesc	desc;
+	ZkClientStatus status;
+	bool		exists = zklock_session_status(&status);
+	bool		is_granted = exists && status.was_connected;
+	Datum		values[6] = {0};
+	bool		nulls[6] = {0};
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	values[0] = CStringGetTextDatum(exists ? states[status.state] : "none");
+	values[1] = text_or_null(is_granted ? status.server : NULL, &nulls[1]);
+	values[2] = text_or_null(is_granted ? hex_text(status.session_id) : NULL,
+							 &nulls[2]);
+	values[3] = Int32GetDatum(is_granted ? status.session_timeout_ms : 0);
+	nulls[3] = !is_granted;
+	values[4] = Int32GetDatum(exists ? status.npending : 0);
+	values[5] = CStringGetTextDatum(zklock_client_library_version());
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc),
+													  values, nulls)));
+}
+
+/* ---------------------------------------------------------------------
+ * Arguments and results
+ * ---------------------------------------------------------------------
+ */
+
+static Datum
+lock_or_raise(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope)
+{
+	ZkLockOrder order = read_order(fcinfo, mode, scope);
+
+	zklock_xact_follow();
+	PG_RETURN_INT64(zklock_acquire(&order));
+}
+
+static Datum
+try_to_lock(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope)
+{
+	ZkLockOrder order = read_order(fcinfo, mode, scope);
+
+	/* NULL must not turn a try into a wait without end */
+	if (!order.has_timeout)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("timeout of a try must not be null"),
+				 errhint("Leave it out, or use zk_lock() to wait without a bound.")));
+	order.is_try = true;
+	zklock_xact_follow();
+	PG_RETURN_BOOL(zklock_acquire(&order) != 0);
+}
+
+/* Read (name, timeout). */
+static ZkLockOrder
+read_order(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope)
+{
+	ZkLockOrder order = {.mode = mode, .scope = scope};
+
+	order.name = read_name(fcinfo);
+	order.has_timeout = !PG_ARGISNULL(1);
+	if (order.has_timeout)
+		order.timeout_ms = interval_to_ms(PG_GETARG_INTERVAL_P(1));
+	return order;
+}
+
+/* A NULL name is an error: a strict function would let the caller go on. */
+static char *
+read_name(FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("lock name must not be null")));
+	return text_to_cstring(PG_GETARG_TEXT_PP(0));
+}
+
+/*
+ * Milliseconds, rounded up so that a bound that is not zero does not become
+ * zero.  A month is 30 days, as in comparisons of intervals.
+ */
+static int64
+interval_to_ms(const Interval *interval)
+{
+	double		ms = ceil(interval->time / 1000.0) +
+		(interval->day + interval->month * (double) DAYS_PER_MONTH) *
+		SECS_PER_DAY * 1000.0;
+
+	if (ms < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("timeout must not be negative")));
+	return ms > (double) (PG_INT64_MAX / 4) ? PG_INT64_MAX / 4 : (int64) ms;
+}
+
+/* Prepare a set-returning function that fills a tuplestore. */
+static ReturnSetInfo *
+begin_rows(FunctionCallInfo fcinfo)
+{
+	InitMaterializedSRF(fcinfo, 0);
+	return (ReturnSetInfo *) fcinfo->resultinfo;
+}
+
+static Datum
+text_or_null(const char *text, bool *is_null)
+{
+	*is_null = text == NULL;
+	return text != NULL ? CStringGetTextDatum(text) : (Datum) 0;
+}
+
+/* A session id as ZooKeeper's own tools write it. */
+static char *
+hex_text(int64 number)
+{
+	return psprintf("0x%llx", (unsigned long long) number);
+}
+
+static const char *
+mode_name(RecipeMode mode)
+{
+	return mode == RECIPE_SHARED ? "shared" : "exclusive";
+}

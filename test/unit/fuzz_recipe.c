@@ -1,0 +1,496 @@
+/*-------------------------------------------------------------------------
+ *
+ * fuzz_recipe.c
+ *	  A libFuzzer target for src/recipe.c and src/servers.c: arbitrary bytes
+ *	  go into every function, and the answers are held against oracles.
+ *
+ * The oracles are written another way than the code under test, plainly and
+ * slowly: regular expressions for the names of nodes, all pairs for the
+ * verdict.  A broken promise aborts.
+ *
+ *	clang -g -O1 -fsanitize=fuzzer,address,undefined -Isrc
+ *		test/unit/fuzz_recipe.c src/recipe.c src/servers.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "recipe.h"
+#include "servers.h"
+
+#include <regex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Like assert(), but never compiled out. */
+#define CHECK(condition) \
+	do { \
+		if (!(condition)) \
+		{ \
+			fprintf(stderr, "%s:%d: broken: %s\n", __FILE__, __LINE__, \
+					#condition); \
+			abort(); \
+		} \
+	} while (0)
+
+/* Longest input that is looked at, and most children made of it. */
+#define INPUT_MAX 4096
+#define CHILDREN_MAX 40
+
+/* What "$" stands for in a child, so that the fuzzer finds whole names. */
+#define GUID "0f8fad5b-d9cb-469f-a165-70867728950e"
+
+#define POSITIVE "[0-9]{10}$"
+#define NEGATIVE "(^|[-_])-([0-9]{9}|[1-9][0-9]{9})$"
+
+/* Style and mode of a child by regular expression; the first match decides. */
+typedef struct Pattern
+{
+	const char *text;
+	RecipeStyle style;
+	RecipeMode	mode;
+	regex_t		compiled;
+} Pattern;
+
+/* Both forms of the number; a sign needs a separator, which the marks end in. */
+#define NUMBER "([0-9]{10}|-[0-9]{9}|-[1-9][0-9]{9})$"
+
+static Pattern patterns[] = {
+	{"^_c_.*-shared-lock-" NUMBER, RECIPE_STYLE_ZKLOCK_SHARED, RECIPE_SHARED, {0}},
+	{"^_c_.*-lock-" NUMBER, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, {0}},
+	{"__READ__" NUMBER, RECIPE_STYLE_CURATOR_RW, RECIPE_SHARED, {0}},
+	{"__WRIT__" NUMBER, RECIPE_STYLE_CURATOR_RW, RECIPE_EXCLUSIVE, {0}},
+	{"(-shared__lock__|__rlock__)" NUMBER, RECIPE_STYLE_KAZOO, RECIPE_SHARED, {0}},
+	{"__lock__" NUMBER, RECIPE_STYLE_KAZOO, RECIPE_EXCLUSIVE, {0}},
+	{"^LOCK-(EXCLUSIVE|SEMI_SHARED)-" NUMBER, RECIPE_STYLE_HIVE, RECIPE_EXCLUSIVE, {0}},
+	{"^LOCK-SHARED-" NUMBER, RECIPE_STYLE_HIVE, RECIPE_SHARED, {0}},
+	{"^(lock|write|semaphore)-" NUMBER, RECIPE_STYLE_DOTNET, RECIPE_EXCLUSIVE, {0}},
+	{"^read-" NUMBER, RECIPE_STYLE_DOTNET, RECIPE_SHARED, {0}},
+	{"^x-([0-9a-fA-F]+|-[0-9]+)-" NUMBER, RECIPE_STYLE_ZK_RECIPE, RECIPE_EXCLUSIVE, {0}},
+	{POSITIVE, RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, {0}},
+	{NEGATIVE, RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, {0}},
+};
+
+#define NPATTERNS (sizeof(patterns) / sizeof(patterns[0]))
+
+static regex_t negative;
+
+static void
+compile(regex_t *compiled, const char *pattern)
+{
+	if (regcomp(compiled, pattern, REG_EXTENDED | REG_NOSUB) != 0)
+		abort();
+}
+
+static bool
+matches(const regex_t *compiled, const char *text)
+{
+	return regexec(compiled, text, 0, NULL, 0) == 0;
+}
+
+/* What recipe_parse_node() ought to say. */
+static RecipeNode
+oracle_node(const char *child)
+{
+	RecipeNode	node = {RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0};
+	const char *minus = strrchr(child, '-');
+	size_t		length = strlen(child);
+	long long	value;
+
+	for (size_t i = 0; i < NPATTERNS; i++)
+	{
+		if (matches(&patterns[i].compiled, child))
+		{
+			node.style = patterns[i].style;
+			node.mode = patterns[i].mode;
+			break;
+		}
+	}
+	if (node.style == RECIPE_STYLE_NONE)
+		return node;
+
+	value = strtoll(matches(&negative, child) ? minus : child + length - 10,
+					NULL, 10);
+	node.sequence = value > INT32_MAX ? INT32_MAX :
+		value < INT32_MIN ? INT32_MIN : (int32_t) value;
+	return node;
+}
+
+/* How much of a contender's name stands before its number. */
+static size_t
+oracle_prefix_length(const char *child)
+{
+	return matches(&negative, child) ?
+		(size_t) (strrchr(child, '-') - child) : strlen(child) - 10;
+}
+
+static void
+check_child(const char *child)
+{
+	RecipeNode	expected = oracle_node(child);
+	RecipeNode	got = recipe_parse_node(child);
+
+	CHECK(got.style == expected.style);
+	CHECK(got.mode == expected.mode);
+	CHECK(got.style == RECIPE_STYLE_NONE || got.sequence == expected.sequence);
+	CHECK(recipe_style_name(got.style)[0] != '\0');
+	CHECK(recipe_compare_nodes(child, child) == 0);
+}
+
+/* A name is either good in every component, or the offence lies within it. */
+static void
+check_name(const char *name)
+{
+	static char path[RECIPE_PATH_SIZE];
+	size_t		offset;
+	size_t		length;
+	RecipeNameError error = recipe_check_name(name, &offset, &length);
+	char		copy[RECIPE_NAME_MAX + 1];
+	char	   *save = NULL;
+
+	CHECK(offset + length <= strlen(name));
+	if (error != RECIPE_NAME_OK)
+	{
+		CHECK(length > 0 || error == RECIPE_NAME_EMPTY ||
+			  error == RECIPE_NAME_EMPTY_COMPONENT);
+		CHECK(error != RECIPE_NAME_RESERVED &&
+			  error != RECIPE_NAME_NOT_ABSOLUTE);
+		return;
+	}
+
+	CHECK(offset == 0 && length == 0);
+	CHECK(strlen(name) >= 1 && strlen(name) <= RECIPE_NAME_MAX);
+	CHECK(name[0] != '/' && name[strlen(name) - 1] != '/' &&
+		  strstr(name, "//") == NULL);
+	strcpy(copy, name);
+	for (char *component = strtok_r(copy, "/", &save); component != NULL;
+		 component = strtok_r(NULL, "/", &save))
+	{
+		CHECK(recipe_parse_node(component).style == RECIPE_STYLE_NONE);
+		CHECK(strcmp(component, ".") != 0 && strcmp(component, "..") != 0);
+	}
+	for (const unsigned char *c = (const unsigned char *) name; *c; c++)
+		CHECK(*c >= 0x20 && *c != 0x7F && *c != 0xC0 && *c != 0xC1 && *c < 0xF0);
+
+	CHECK(recipe_lock_path(path, "/zklock", name));
+	CHECK(strncmp(path, "/zklock/", 8) == 0 && strcmp(path + 8, name) == 0);
+}
+
+/* A root is good exactly if what follows its slash is a good name, or "". */
+static void
+check_root(const char *root)
+{
+	static char path[RECIPE_PATH_SIZE];
+	size_t		offset;
+	size_t		length;
+	size_t		name_offset;
+	size_t		name_length;
+	RecipeNameError error = recipe_check_root(root, &offset, &length);
+	bool		is_good;
+
+	CHECK(offset + length <= strlen(root));
+
+	is_good = strcmp(root, "/") == 0 ||
+		(root[0] == '/' && strlen(root) <= RECIPE_ROOT_MAX &&
+		 strcmp(root, "/zookeeper") != 0 &&
+		 strncmp(root, "/zookeeper/", 11) != 0 &&
+		 recipe_check_name(root + 1, &name_offset, &name_length) == RECIPE_NAME_OK);
+	CHECK((error == RECIPE_NAME_OK) == is_good);
+
+	/* Any two strings: it fits, or says that it does not. */
+	memset(path, 'x', sizeof(path));
+	if (recipe_lock_path(path, root, root))
+	{
+		CHECK(strlen(path) + 1 + RECIPE_NODE_SIZE <= RECIPE_PATH_SIZE);
+		CHECK(strlen(path) >= strlen(root) + 1);
+	}
+	else
+		CHECK(path[0] == '\0' && error != RECIPE_NAME_OK);
+}
+
+/* Is node i ahead of our node, and does it exclude us? */
+static bool
+is_blocker(const RecipeNode *nodes, int i, int own, RecipeMode mode)
+{
+	bool		is_reader = nodes[i].style == RECIPE_STYLE_CURATOR_RW &&
+		nodes[i].mode == RECIPE_SHARED;
+
+	if (i == own || nodes[i].style == RECIPE_STYLE_NONE)
+		return false;
+	if (own >= 0 && nodes[i].sequence > nodes[own].sequence)
+		return false;
+	if (own >= 0 && nodes[i].sequence == nodes[own].sequence && !is_reader)
+		return false;			/* exhausted, anyhow */
+	return mode == RECIPE_EXCLUSIVE || nodes[i].mode != RECIPE_SHARED;
+}
+
+/* Hold a verdict against all pairs of children; own is -1 for a newcomer. */
+static void
+check_verdict(const RecipeNode *nodes, int n, int own, RecipeMode mode,
+			  RecipeVerdict verdict, int watch)
+{
+	bool		is_exhausted = false;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (nodes[i].style == RECIPE_STYLE_NONE)
+			continue;
+		if (nodes[i].sequence < 0 || nodes[i].sequence >= RECIPE_SEQUENCE_LIMIT)
+			is_exhausted = true;
+		if (own >= 0 && i != own &&
+			nodes[i].sequence == nodes[own].sequence &&
+			(nodes[i].style != RECIPE_STYLE_CURATOR_RW ||
+			 nodes[i].mode != RECIPE_SHARED))
+			is_exhausted = true;
+	}
+
+	CHECK((verdict == RECIPE_EXHAUSTED) == is_exhausted);
+	CHECK((verdict == RECIPE_WAIT) == (watch >= 0));
+	CHECK(watch >= -1 && watch < n);
+
+	for (int i = 0; i < n; i++)
+	{
+		bool		is_nearest = is_blocker(nodes, i, own, mode);
+
+		if (is_exhausted)
+			break;
+		CHECK(verdict != RECIPE_HELD || !is_nearest);
+		for (int j = 0; j < n; j++)
+		{
+			if (is_blocker(nodes, j, own, mode) &&
+				nodes[j].sequence > nodes[i].sequence)
+				is_nearest = false;
+		}
+		CHECK(i != watch || is_nearest);
+	}
+}
+
+/* Ask for one contender, whose node is called `mine`, or starts with it. */
+static void
+check_contender(const char *const *children, const RecipeNode *nodes, int n,
+				const char *mine)
+{
+	bool		is_full_name = oracle_node(mine).style != RECIPE_STYLE_NONE;
+	bool		is_there = false;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (is_full_name ? strcmp(children[i], mine) == 0 :
+			nodes[i].style != RECIPE_STYLE_NONE &&
+			oracle_prefix_length(children[i]) == strlen(mine) &&
+			strncmp(children[i], mine, strlen(mine)) == 0)
+			is_there = true;
+	}
+
+	for (int mode = RECIPE_EXCLUSIVE; mode <= RECIPE_SHARED; mode++)
+	{
+		int			own = -4711;
+		int			watch = -4711;
+		RecipeVerdict verdict;
+
+		verdict = recipe_verdict(children, n, mine, mode, &own, &watch);
+		CHECK((verdict != RECIPE_GONE) == is_there);
+		CHECK(own >= -1 && own < n && (own >= 0) == is_there);
+		if (!is_there)
+		{
+			CHECK(watch == -1);
+			continue;
+		}
+
+		CHECK(strncmp(children[own], mine, strlen(mine)) == 0);
+		CHECK(nodes[own].style != RECIPE_STYLE_NONE);
+		if (is_full_name)
+			CHECK(strcmp(children[own], mine) == 0);
+		else
+			CHECK(oracle_prefix_length(children[own]) == strlen(mine));
+		check_verdict(nodes, n, own, mode, verdict, watch);
+	}
+}
+
+/* Is the comparison antisymmetric, transitive, and does it tell all apart? */
+static void
+check_order(const char *const *children, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		for (int j = 0; j < n; j++)
+		{
+			int			ij = recipe_compare_nodes(children[i], children[j]);
+			int			ji = recipe_compare_nodes(children[j], children[i]);
+			int			next = (j + 1) % n;
+
+			CHECK((ij < 0) == (ji > 0) && (ij > 0) == (ji < 0));
+			CHECK((ij == 0) == (strcmp(children[i], children[j]) == 0));
+			if (ij < 0 && recipe_compare_nodes(children[j], children[next]) < 0)
+				CHECK(recipe_compare_nodes(children[i], children[next]) < 0);
+		}
+	}
+}
+
+static void
+check_list(const char *const *children, int n)
+{
+	RecipeNode	nodes[CHILDREN_MAX];
+
+	for (int i = 0; i < n; i++)
+	{
+		check_child(children[i]);
+		nodes[i] = oracle_node(children[i]);
+	}
+
+	for (int i = 0; i < n; i++)
+	{
+		char	   *mine = strdup(children[i]);
+
+		check_contender(children, nodes, n, mine);
+		if (nodes[i].style != RECIPE_STYLE_NONE)
+		{
+			mine[oracle_prefix_length(mine)] = '\0';
+			check_contender(children, nodes, n, mine);
+		}
+		free(mine);
+	}
+	check_contender(children, nodes, n, "_c_" GUID "-lock-");
+
+	for (int mode = RECIPE_EXCLUSIVE; mode <= RECIPE_SHARED; mode++)
+	{
+		int			watch = -4711;
+		RecipeVerdict verdict;
+
+		verdict = recipe_verdict_newcomer(children, n, mode, &watch);
+		CHECK(verdict != RECIPE_GONE);
+		check_verdict(nodes, n, -1, mode, verdict, watch);
+	}
+
+	check_order(children, n);
+}
+
+/* What is accepted is within bounds and, if numeric, resolves without DNS. */
+static void
+check_servers(const char *text)
+{
+	static ServerList list;
+	static ServerAddresses result;
+	char		why[256];
+	int			ncommas = 0;
+
+	if (!servers_parse(text, &list, why, sizeof(why)))
+	{
+		CHECK(why[0] != '\0' && strlen(why) < sizeof(why) - 1);
+		return;
+	}
+
+	CHECK(why[0] == '\0');
+	CHECK(list.nservers >= 1 && list.nservers <= SERVERS_MAX);
+	CHECK(list.chroot[0] == '\0' || list.chroot[0] == '/');
+	CHECK(strcmp(list.chroot, "/") != 0 && strchr(list.chroot, ',') == NULL);
+	for (int i = 0; i < list.nservers; i++)
+	{
+		CHECK(list.servers[i].port >= 1 && list.servers[i].port <= 65535);
+		CHECK(list.servers[i].host[0] != '\0');
+		CHECK(strpbrk(list.servers[i].host, " \t\r\n,/[]%") == NULL);
+	}
+
+	if (!servers_all_numeric(&list))
+		return;
+	CHECK(servers_resolve(&list, &result));
+	CHECK(result.error[0] == '\0' && result.warning[0] == '\0');
+	for (const char *c = result.connect_string; *c != '\0'; c++)
+		ncommas += *c == ',';
+	CHECK(ncommas % 2 == 0 && ncommas <= list.nservers);
+}
+
+/*
+ * Split a text at newlines into at most CHILDREN_MAX children; each "$" becomes
+ * a GUID.  *children are the caller's to free.
+ */
+static int
+split_children(const char *text, char *children[CHILDREN_MAX])
+{
+	int			n = 0;
+
+	while (n < CHILDREN_MAX)
+	{
+		size_t		length = strcspn(text, "\n");
+		char	   *out = malloc(length * strlen(GUID) + 1);
+
+		children[n++] = out;
+		for (size_t i = 0; i < length; i++)
+		{
+			if (text[i] == '$')
+				out = stpcpy(out, GUID);
+			else
+				*out++ = text[i];
+		}
+		*out = '\0';
+
+		if (text[length] == '\0')
+			break;
+		text += length + 1;
+	}
+	return n;
+}
+
+/* Formatting, for any random bytes. */
+static void
+check_guid(const uint8_t *bytes)
+{
+	char		guid[RECIPE_GUID_LEN + 1];
+	char		prefix[RECIPE_NODE_SIZE];
+
+	recipe_format_guid(guid, bytes);
+	CHECK(strlen(guid) == RECIPE_GUID_LEN);
+	CHECK(guid[14] == '4' && strchr("89ab", guid[19]) != NULL);
+	recipe_node_prefix(prefix, RECIPE_SHARED, guid);
+	CHECK(strlen(prefix) + strlen("-2147483648") < RECIPE_NODE_SIZE);
+	CHECK(recipe_parse_node(prefix).style == RECIPE_STYLE_NONE);
+}
+
+int			LLVMFuzzerInitialize(int *argc, char ***argv);
+int			LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int
+LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void) argc;
+	(void) argv;
+	for (size_t i = 0; i < NPATTERNS; i++)
+		compile(&patterns[i].compiled, patterns[i].text);
+	compile(&negative, NEGATIVE);
+	return 0;
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char	   *text;
+	char	   *children[CHILDREN_MAX];
+	int			nchildren;
+
+	if (size > INPUT_MAX)
+		return 0;
+
+	/* On the heap and exactly as long, for reads beyond it to be seen. */
+	text = malloc(size + 1);
+	memcpy(text, data, size);
+	text[size] = '\0';
+
+	check_name(text);
+	check_root(text);
+	check_servers(text);
+	if (size >= 16)
+		check_guid(data);
+
+	/* In a list of children a NUL separates, as a newline does. */
+	for (size_t i = 0; i < size; i++)
+	{
+		if (text[i] == '\0')
+			text[i] = '\n';
+	}
+	nchildren = split_children(text, children);
+	check_list((const char *const *) children, nchildren);
+
+	for (int i = 0; i < nchildren; i++)
+		free(children[i]);
+	free(text);
+	return 0;
+}

@@ -1,0 +1,788 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_recipe.c
+ *	  Unit test of src/recipe.c: tables of cases, the expected value first.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "recipe.h"
+#include "tap.h"
+
+#include <stdlib.h>
+
+#define NELEMS(array) ((int) (sizeof(array) / sizeof((array)[0])))
+
+/* Two GUIDs as Curator and we write them. */
+#define G1 "0f8fad5b-d9cb-469f-a165-70867728950e"
+#define G2 "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+
+/* One as Go and Kazoo write it. */
+#define HEX "8d3dfc2a1b5e4f6f9d2c0a7b6e5d4c3b"
+
+/* A shared lock of ours and an exclusive one, without the number. */
+#define SHARED "_c_" G1 "-shared-lock-"
+#define EXCLUSIVE "_c_" G1 "-lock-"
+
+/* The longest list of the verdict table. */
+#define MAX_CHILDREN 6
+
+static void
+test_styles(void)
+{
+	static const struct
+	{
+		RecipeStyle style;
+		RecipeMode	mode;
+		int32_t		sequence;
+		const char *child;
+	}			cases[] = {
+		/* every style */
+		{RECIPE_STYLE_ZKLOCK_SHARED, RECIPE_SHARED, 7, SHARED "0000000007"},
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 8, EXCLUSIVE "0000000008"},
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 9, "_c_" HEX "-lock-0000000009"},
+		{RECIPE_STYLE_CURATOR_RW, RECIPE_SHARED, 10, "_c_" G1 "-__READ__0000000010"},
+		{RECIPE_STYLE_CURATOR_RW, RECIPE_EXCLUSIVE, 11, "_c_" G1 "-__WRIT__0000000011"},
+		{RECIPE_STYLE_KAZOO, RECIPE_EXCLUSIVE, 12, HEX "__lock__0000000012"},
+		{RECIPE_STYLE_KAZOO, RECIPE_SHARED, 13, HEX "__rlock__0000000013"},
+		{RECIPE_STYLE_KAZOO, RECIPE_SHARED, 14, "_c_" G1 "-shared__lock__0000000014"},
+		{RECIPE_STYLE_KAZOO, RECIPE_EXCLUSIVE, 15, "_c_" G1 "-pg__lock__0000000015"},
+		{RECIPE_STYLE_KAZOO, RECIPE_SHARED, 16, "_c_" G1 "-pg__rlock__0000000016"},
+		{RECIPE_STYLE_ZK_RECIPE, RECIPE_EXCLUSIVE, 17, "x-0100abcdef012345-0000000017"},
+		{RECIPE_STYLE_ZK_RECIPE, RECIPE_EXCLUSIVE, 18, "x-72057594037927936-0000000018"},
+		{RECIPE_STYLE_ZK_RECIPE, RECIPE_EXCLUSIVE, 19, "x--123-0000000019"},
+		{RECIPE_STYLE_ZK_RECIPE, RECIPE_EXCLUSIVE, 19, "x-0-0000000019"},
+		{RECIPE_STYLE_HIVE, RECIPE_EXCLUSIVE, 20, "LOCK-EXCLUSIVE-0000000020"},
+		{RECIPE_STYLE_HIVE, RECIPE_SHARED, 21, "LOCK-SHARED-0000000021"},
+		{RECIPE_STYLE_HIVE, RECIPE_EXCLUSIVE, 22, "LOCK-SEMI_SHARED-0000000022"},
+		{RECIPE_STYLE_DOTNET, RECIPE_EXCLUSIVE, 23, "lock-0000000023"},
+		{RECIPE_STYLE_DOTNET, RECIPE_SHARED, 24, "read-0000000024"},
+		{RECIPE_STYLE_DOTNET, RECIPE_EXCLUSIVE, 25, "write-0000000025"},
+		{RECIPE_STYLE_DOTNET, RECIPE_EXCLUSIVE, 26, "semaphore-0000000026"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 27, "mylock_0000000027"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 28, "0000000028"},
+
+		/* nearly a known mark, above all a shared one */
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, G1 "-shared-lock-0000000001"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "_c-" G1 "-lock-0000000001"},
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1, "_c_" G1 "-Shared-lock-0000000001"},
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1, "_c_shared-lock-0000000001"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, SHARED "x0000000001"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "_c_" G1 "-__READ0000000001"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "_c_" G1 "-__read__0000000001"},
+		{RECIPE_STYLE_KAZOO, RECIPE_EXCLUSIVE, 1, "shared__lock__0000000001"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, HEX "_lock__0000000001"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "xLOCK-SHARED-0000000001"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "LOCK-SHARED-x0000000001"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "a-read-0000000001"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "x-0000000001"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "x--0000000001"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "x---0000000001"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "x--ab-0000000001"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "x-xyz-0000000001"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "y-12-0000000001"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "x-12_0000000001"},
+
+		/* more than ten digits: the rest is not the number's */
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, SHARED "00000000001"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 2, "read--10000000002"},
+
+		/* large numbers */
+		{RECIPE_STYLE_DOTNET, RECIPE_EXCLUSIVE, INT32_MAX - 1, "lock-2147483646"},
+		{RECIPE_STYLE_DOTNET, RECIPE_EXCLUSIVE, INT32_MAX, "lock-2147483647"},
+		{RECIPE_STYLE_DOTNET, RECIPE_EXCLUSIVE, INT32_MAX, "lock-2147483648"},
+		{RECIPE_STYLE_DOTNET, RECIPE_EXCLUSIVE, INT32_MAX, "lock-9999999999"},
+
+		/* negative numbers: the sign is no part of the prefix */
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, -5, EXCLUSIVE "-000000005"},
+		{RECIPE_STYLE_ZKLOCK_SHARED, RECIPE_SHARED, INT32_MIN, SHARED "-2147483648"},
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, INT32_MIN, EXCLUSIVE "-9999999999"},
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, -1000000000, EXCLUSIVE "-1000000000"},
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, -999999999, EXCLUSIVE "-999999999"},
+		{RECIPE_STYLE_KAZOO, RECIPE_EXCLUSIVE, -5, HEX "__lock__-000000005"},
+		{RECIPE_STYLE_KAZOO, RECIPE_EXCLUSIVE, INT32_MIN, HEX "__lock__-2147483648"},
+		{RECIPE_STYLE_CURATOR_RW, RECIPE_SHARED, -7, "_c_" G1 "-__READ__-000000007"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, -5, "x--000000005"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, -5, "-000000005"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, INT32_MIN, "-2147483648"},
+
+		/* a minus that is the prefix's */
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 2147483646, EXCLUSIVE "2147483646"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 5, "job--0000000005"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 5, "-0000000005"},
+
+		/* no contenders */
+		{RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0, ""},
+		{RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0, "nightly"},
+		{RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0, HEX "x"},
+		{RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0, "000000001"},
+		{RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0, "lock-000000001"},
+		{RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0, "lock--00000001"},
+		{RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0, "lock-0000000001x"},
+		{RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0, "lock-0000000001 "},
+		{RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0, "lock-00000.00001"},
+		{RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0, EXCLUSIVE},
+		{RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0, "x-\xC2\xB9\xC2\xB2\xC2\xB3"},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		RecipeNode	node = recipe_parse_node(cases[i].child);
+
+		is_str(recipe_style_name(cases[i].style), recipe_style_name(node.style),
+			   "style of \"%s\"", cases[i].child);
+		is_int(cases[i].mode, node.mode, "mode of \"%s\"", cases[i].child);
+		if (cases[i].style != RECIPE_STYLE_NONE)
+			is_int(cases[i].sequence, node.sequence, "sequence of \"%s\"",
+				   cases[i].child);
+	}
+}
+
+/* The words are part of the SQL interface. */
+static void
+test_style_names(void)
+{
+	is_str("none", recipe_style_name(RECIPE_STYLE_NONE), "name: none");
+	is_str("zklock", recipe_style_name(RECIPE_STYLE_ZKLOCK_SHARED),
+		   "name: zklock");
+	is_str("curator", recipe_style_name(RECIPE_STYLE_CURATOR),
+		   "name: curator");
+	is_str("curator_rw", recipe_style_name(RECIPE_STYLE_CURATOR_RW),
+		   "name: curator_rw");
+	is_str("kazoo", recipe_style_name(RECIPE_STYLE_KAZOO), "name: kazoo");
+	is_str("zookeeper", recipe_style_name(RECIPE_STYLE_ZK_RECIPE),
+		   "name: zookeeper");
+	is_str("hive", recipe_style_name(RECIPE_STYLE_HIVE), "name: hive");
+	is_str("dotnet", recipe_style_name(RECIPE_STYLE_DOTNET), "name: dotnet");
+	is_str("unknown", recipe_style_name(RECIPE_STYLE_UNKNOWN),
+		   "name: unknown");
+	is_str("unknown", recipe_style_name((RecipeStyle) 99),
+		   "name of a style that is none");
+}
+
+/* One case for recipe_check_name() or recipe_check_root(). */
+typedef struct NameCase
+{
+	RecipeNameError error;
+	size_t		offset;
+	size_t		length;
+	const char *name;
+	const char *what;
+} NameCase;
+
+static void
+check_names(const NameCase *cases, int ncases, bool is_root)
+{
+	for (int i = 0; i < ncases; i++)
+	{
+		const NameCase *expected = &cases[i];
+		size_t		offset = 4711;
+		size_t		length = 4711;
+		RecipeNameError error = is_root ?
+			recipe_check_root(expected->name, &offset, &length) :
+			recipe_check_name(expected->name, &offset, &length);
+		const char *kind = is_root ? "root" : "name";
+
+		is_int(expected->error, error, "%s: %s", kind, expected->what);
+		is_int(expected->offset, offset, "%s: %s: offset", kind,
+			   expected->what);
+		is_int(expected->length, length, "%s: %s: length", kind,
+			   expected->what);
+	}
+}
+
+static void
+test_names(void)
+{
+	static const NameCase cases[] = {
+		{RECIPE_NAME_OK, 0, 0, "a", "one letter"},
+		{RECIPE_NAME_OK, 0, 0, "team/nightly", "two components"},
+		{RECIPE_NAME_OK, 0, 0, "a b/%41/x:y;z,?*\\\"'", "ASCII that means nothing"},
+		{RECIPE_NAME_OK, 0, 0, ".a/a./.../..a", "dots beside something else"},
+		{RECIPE_NAME_OK, 0, 0, "zookeeper/quota", "zookeeper below a root"},
+		{RECIPE_NAME_OK, 0, 0, "z\xC3\xBCrich/\xE6\x9D\xB1\xE4\xBA\xAC", "two and three bytes a character"},
+		{RECIPE_NAME_OK, 0, 0, "\x20\x7E", "U+0020, U+007E"},
+		{RECIPE_NAME_OK, 0, 0, "\xC2\xA0", "U+00A0"},
+		{RECIPE_NAME_OK, 0, 0, "\xDF\xBF\xE0\xA0\x80", "U+07FF, U+0800"},
+		{RECIPE_NAME_OK, 0, 0, "\xED\x9F\xBF", "U+D7FF"},
+		{RECIPE_NAME_OK, 0, 0, "\xEF\xA4\x80", "U+F900"},
+		{RECIPE_NAME_OK, 0, 0, "\xEF\xBF\xAF", "U+FFEF"},
+		{RECIPE_NAME_OK, 0, 0, "job-20240131", "a date"},
+		{RECIPE_NAME_OK, 0, 0, "job-123456789", "nine digits"},
+		{RECIPE_NAME_OK, 0, 0, "1234567890x", "ten digits, not at the end"},
+
+		{RECIPE_NAME_EMPTY, 0, 0, "", "empty"},
+
+		{RECIPE_NAME_EMPTY_COMPONENT, 0, 0, "/", "one slash"},
+		{RECIPE_NAME_EMPTY_COMPONENT, 0, 0, "/a", "leading slash"},
+		{RECIPE_NAME_EMPTY_COMPONENT, 2, 0, "a/", "trailing slash"},
+		{RECIPE_NAME_EMPTY_COMPONENT, 3, 0, "ab//c", "double slash"},
+
+		{RECIPE_NAME_DOTS, 0, 1, ".", "dot"},
+		{RECIPE_NAME_DOTS, 0, 2, "..", "two dots"},
+		{RECIPE_NAME_DOTS, 2, 1, "a/./b", "dot in the middle"},
+		{RECIPE_NAME_DOTS, 3, 2, "ab/..", "two dots at the end"},
+
+		{RECIPE_NAME_CONTROL, 0, 1, "\x01", "U+0001"},
+		{RECIPE_NAME_CONTROL, 3, 1, "a/b\x1F", "U+001F"},
+		{RECIPE_NAME_CONTROL, 1, 1, "a\x7F", "U+007F"},
+		{RECIPE_NAME_CONTROL, 1, 2, "a\xC2\x80", "U+0080"},
+		{RECIPE_NAME_CONTROL, 1, 2, "a\xC2\x9F" "b", "U+009F"},
+
+		{RECIPE_NAME_ENCODING, 1, 1, "a\x80", "a continuation byte alone"},
+		{RECIPE_NAME_ENCODING, 1, 1, "a\xBF" "a", "another one"},
+		{RECIPE_NAME_ENCODING, 1, 1, "a\xC3", "two bytes, cut after one"},
+		{RECIPE_NAME_ENCODING, 1, 1, "a\xC3/b", "cut by a slash"},
+		{RECIPE_NAME_ENCODING, 1, 1, "a\xC3\xC3\xBC", "cut by a lead byte"},
+		{RECIPE_NAME_ENCODING, 0, 2, "\xE6\x9D", "three bytes, cut after two"},
+		{RECIPE_NAME_ENCODING, 0, 1, "\xE6/b", "three bytes, cut by a slash"},
+		{RECIPE_NAME_ENCODING, 0, 3, "\xF0\x9F\x98", "four bytes, cut after three"},
+		{RECIPE_NAME_ENCODING, 0, 2, "\xC0\x80", "overlong NUL"},
+		{RECIPE_NAME_ENCODING, 0, 2, "\xC1\xBF", "overlong in two bytes"},
+		{RECIPE_NAME_ENCODING, 0, 2, "\xC0\xAF", "overlong slash"},
+		{RECIPE_NAME_ENCODING, 0, 3, "\xE0\x80\xAF", "overlong slash in three bytes"},
+		{RECIPE_NAME_ENCODING, 0, 3, "\xE0\x9F\xBF", "overlong in three bytes"},
+		{RECIPE_NAME_ENCODING, 0, 4, "\xF0\x8F\xBF\xBF", "overlong in four bytes"},
+		{RECIPE_NAME_ENCODING, 0, 4, "\xF4\x90\x80\x80", "U+110000"},
+		{RECIPE_NAME_ENCODING, 0, 4, "\xF7\xBF\xBF\xBF", "U+1FFFFF"},
+		{RECIPE_NAME_ENCODING, 0, 1, "\xF8\x88\x80\x80\x80", "five bytes"},
+		{RECIPE_NAME_ENCODING, 0, 1, "\xFE", "byte FE"},
+		{RECIPE_NAME_ENCODING, 2, 1, "a/\xFF", "byte FF"},
+		{RECIPE_NAME_ENCODING, 1, 1, "a\xFC/1234567890", "Latin-1, before a worse component"},
+
+		{RECIPE_NAME_BEYOND_BMP, 2, 4, "a/\xF0\x9F\x98\x80", "U+1F600"},
+		{RECIPE_NAME_BEYOND_BMP, 0, 4, "\xF0\x90\x80\x80", "U+10000"},
+		{RECIPE_NAME_BEYOND_BMP, 0, 4, "\xF4\x8F\xBF\xBF", "U+10FFFF"},
+
+		{RECIPE_NAME_UNSUPPORTED, 1, 3, "a\xED\xA0\x80", "U+D800"},
+		{RECIPE_NAME_UNSUPPORTED, 0, 3, "\xED\xBF\xBF", "U+DFFF"},
+		{RECIPE_NAME_UNSUPPORTED, 0, 3, "\xEE\x80\x80", "U+E000"},
+		{RECIPE_NAME_UNSUPPORTED, 0, 3, "\xEF\xA3\xBF", "U+F8FF"},
+		{RECIPE_NAME_UNSUPPORTED, 0, 3, "\xEF\xBF\xB0", "U+FFF0"},
+		{RECIPE_NAME_UNSUPPORTED, 0, 3, "\xEF\xBF\xBF", "U+FFFF"},
+
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 0, 10, "1234567890", "ten digits"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, 15, "a/lock-0000000001/b", "like a contender, in the middle"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, 12, "a/x--000000005", "like a negative contender"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 0, 18, "job_20240131123456", "a date and time"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 0, 10, "1234567890//", "the first reason counts"},
+	};
+	char		name[RECIPE_NAME_MAX + 2];
+	NameCase	longest = {RECIPE_NAME_OK, 0, 0, name, "the longest"};
+	NameCase	too_long = {RECIPE_NAME_TOO_LONG, 0, RECIPE_NAME_MAX + 1, name,
+	"one byte too long"};
+
+	check_names(cases, NELEMS(cases), false);
+
+	memset(name, 'a', sizeof(name));
+	name[RECIPE_NAME_MAX] = '\0';
+	check_names(&longest, 1, false);
+	name[RECIPE_NAME_MAX] = 'a';
+	name[RECIPE_NAME_MAX + 1] = '\0';
+	check_names(&too_long, 1, false);
+}
+
+static void
+test_roots(void)
+{
+	static const NameCase cases[] = {
+		{RECIPE_NAME_OK, 0, 0, "/", "the root itself"},
+		{RECIPE_NAME_OK, 0, 0, "/zklock", "one component"},
+		{RECIPE_NAME_OK, 0, 0, "/a/b", "two components"},
+		{RECIPE_NAME_OK, 0, 0, "/zookeepers", "more than zookeeper"},
+		{RECIPE_NAME_OK, 0, 0, "/zookeepe", "less than zookeeper"},
+		{RECIPE_NAME_OK, 0, 0, "/a/zookeeper", "zookeeper further down"},
+
+		{RECIPE_NAME_EMPTY, 0, 0, "", "empty"},
+		{RECIPE_NAME_NOT_ABSOLUTE, 0, 6, "zklock", "relative"},
+		{RECIPE_NAME_NOT_ABSOLUTE, 0, 3, "a/b", "relative, two components"},
+		{RECIPE_NAME_EMPTY_COMPONENT, 1, 0, "//", "two slashes"},
+		{RECIPE_NAME_EMPTY_COMPONENT, 1, 0, "//a", "two leading slashes"},
+		{RECIPE_NAME_EMPTY_COMPONENT, 3, 0, "/a/", "trailing slash"},
+		{RECIPE_NAME_EMPTY_COMPONENT, 11, 0, "/zookeeper/", "zookeeper and a slash"},
+		{RECIPE_NAME_DOTS, 3, 2, "/a/..", "dots"},
+		{RECIPE_NAME_CONTROL, 2, 1, "/a\n", "control character"},
+		{RECIPE_NAME_ENCODING, 1, 1, "/\xFF", "encoding"},
+		{RECIPE_NAME_BEYOND_BMP, 1, 4, "/\xF0\x9F\x98\x80", "beyond the BMP"},
+		{RECIPE_NAME_UNSUPPORTED, 1, 3, "/\xEE\x80\x80", "private use"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 3, 15, "/a/lock-0000000001", "like a contender"},
+		{RECIPE_NAME_RESERVED, 1, 9, "/zookeeper", "zookeeper's own"},
+		{RECIPE_NAME_RESERVED, 1, 9, "/zookeeper/quota", "below zookeeper's own"},
+	};
+	char		root[RECIPE_ROOT_MAX + 2];
+	NameCase	longest = {RECIPE_NAME_OK, 0, 0, root, "the longest"};
+	NameCase	too_long = {RECIPE_NAME_TOO_LONG, 0, RECIPE_ROOT_MAX + 1, root,
+	"one byte too long"};
+
+	check_names(cases, NELEMS(cases), true);
+
+	memset(root, 'a', sizeof(root));
+	root[0] = '/';
+	root[RECIPE_ROOT_MAX] = '\0';
+	check_names(&longest, 1, true);
+	root[RECIPE_ROOT_MAX] = 'a';
+	root[RECIPE_ROOT_MAX + 1] = '\0';
+	check_names(&too_long, 1, true);
+}
+
+static void
+test_paths(void)
+{
+	char		path[RECIPE_PATH_SIZE];
+	char		root[RECIPE_ROOT_MAX + 1];
+	char		name[RECIPE_NAME_MAX + 2];
+
+	ok(recipe_lock_path(path, "/zklock", "team/nightly"), "a path fits");
+	is_str("/zklock/team/nightly", path, "path below a root");
+	ok(recipe_lock_path(path, "/", "a"), "a path below \"/\" fits");
+	is_str("/a", path, "path below \"/\"");
+	ok(recipe_lock_path(path, "", "a"), "a path below \"\" fits");
+	is_str("/a", path, "path below \"\"");
+
+	memset(root, 'r', sizeof(root));
+	root[0] = '/';
+	root[RECIPE_ROOT_MAX] = '\0';
+	memset(name, 'n', sizeof(name));
+	name[RECIPE_NAME_MAX] = '\0';
+	memset(path, 'x', sizeof(path));
+	ok(recipe_lock_path(path, root, name), "the longest path fits");
+	is_int(RECIPE_ROOT_MAX + 1 + RECIPE_NAME_MAX, strlen(path),
+		   "length of the longest path");
+	ok(memcmp(path, root, RECIPE_ROOT_MAX) == 0, "it starts with the root");
+	is_str(name, path + RECIPE_ROOT_MAX + 1, "it ends with the name");
+
+	name[RECIPE_NAME_MAX] = 'n';
+	name[RECIPE_NAME_MAX + 1] = '\0';
+	ok(!recipe_lock_path(path, root, name),
+	   "a path that is one byte longer leaves no room for a queue node");
+	is_str("", path, "the path is then empty");
+}
+
+static void
+test_prefixes_and_guids(void)
+{
+	static const uint8_t zeros[16] = {0};
+	static const uint8_t counting[16] = {0x00, 0x11, 0x22, 0x33, 0x44, 0x55,
+	0x66, 0x77, 0x88, 0x99, 0xAA, 0xBB, 0xCC, 0xDD, 0xEE, 0xFF};
+	uint8_t		ones[16];
+	char		guid[RECIPE_GUID_LEN + 1];
+	char		prefix[RECIPE_NODE_SIZE];
+	char		node[RECIPE_NODE_SIZE + 16];
+
+	memset(ones, 0xFF, sizeof(ones));
+	recipe_format_guid(guid, zeros);
+	is_str("00000000-0000-4000-8000-000000000000", guid,
+		   "GUID: version and variant are set");
+	recipe_format_guid(guid, ones);
+	is_str("ffffffff-ffff-4fff-bfff-ffffffffffff", guid,
+		   "GUID: version and variant are cleared");
+	recipe_format_guid(guid, counting);
+	is_str("00112233-4455-4677-8899-aabbccddeeff", guid,
+		   "GUID: the rest is as given");
+	is_int(RECIPE_GUID_LEN, strlen(guid), "GUID: length");
+
+	recipe_node_prefix(prefix, RECIPE_EXCLUSIVE, G1);
+	is_str("_c_" G1 "-lock-", prefix, "exclusive prefix");
+	recipe_node_prefix(prefix, RECIPE_SHARED, G1);
+	is_str("_c_" G1 "-shared-lock-", prefix, "shared prefix");
+
+	snprintf(node, sizeof(node), "%s%010d", prefix, INT32_MIN);
+	ok(strlen(node) < RECIPE_NODE_SIZE,
+	   "the longest queue node fits RECIPE_NODE_SIZE");
+	is_int(RECIPE_SHARED, recipe_parse_node(node).mode,
+		   "our own shared prefix is recognized");
+}
+
+/* The verdicts as words, for the table below and for messages. */
+static const char *
+verdict_name(RecipeVerdict verdict)
+{
+	static const char *const names[] = {"held", "wait", "gone", "exhausted"};
+
+	return names[verdict];
+}
+
+static int
+count_children(const char *const *children)
+{
+	int			n = 0;
+
+	while (n < MAX_CHILDREN && children[n] != NULL)
+		n++;
+	return n;
+}
+
+/* Children of the tables: who they are, then the number. */
+#define EX1 "_c_" G1 "-lock-"
+#define EX2 "_c_" G2 "-lock-"
+#define SH1 "_c_" G1 "-shared-lock-"
+#define SH2 "_c_" G2 "-shared-lock-"
+#define READ1 "_c_" G1 "-__READ__"
+#define READ2 "_c_" G2 "-__READ__"
+#define WRIT1 "_c_" G1 "-__WRIT__"
+#define WRIT2 "_c_" G2 "-__WRIT__"
+
+static void
+test_verdicts(void)
+{
+	static const struct
+	{
+		RecipeVerdict verdict;
+		int			own;
+		int			watch;
+		const char *mine;
+		RecipeMode	mode;
+		const char *children[MAX_CHILDREN];
+		const char *what;
+	}			cases[] = {
+		{RECIPE_HELD, 0, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+			{EX1 "0000000005"},
+		"alone"},
+		{RECIPE_HELD, 1, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+			{EX2 "0000000006", EX1 "0000000005", SH2 "0000000007"},
+		"first of three, listed out of order"},
+		{RECIPE_WAIT, 0, 2, EX1 "0000000009", RECIPE_EXCLUSIVE,
+			{EX1 "0000000009", EX2 "0000000003", EX2 "0000000007", EX2 "0000000011", EX2 "0000000005"},
+		"the nearest ahead, not the first"},
+		{RECIPE_WAIT, 1, 0, EX1 "1000000000", RECIPE_EXCLUSIVE,
+			{EX2 "0999999999", EX1 "1000000000"},
+		"numbers are compared as numbers"},
+		{RECIPE_WAIT, 0, 1, "_c_0-lock-0000000009", RECIPE_EXCLUSIVE,
+			{"_c_0-lock-0000000009", "_c_z-lock-0000000008"},
+		"names do not decide"},
+		{RECIPE_WAIT, 1, 0, EX1 "0000000001", RECIPE_EXCLUSIVE,
+			{EX2 "0000000000", EX1 "0000000001"},
+		"number 0 counts"},
+		{RECIPE_WAIT, 1, 0, EX1 "0000000005", RECIPE_EXCLUSIVE,
+			{SH2 "0000000004", EX1 "0000000005"},
+		"exclusive waits for shared"},
+		{RECIPE_WAIT, 2, 1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+			{EX2 "0000000003", SH2 "0000000004", EX1 "0000000005"},
+		"exclusive waits for the nearest, of whatever mode"},
+
+		/* shared contenders */
+		{RECIPE_HELD, 1, -1, SH1 "0000000005", RECIPE_SHARED,
+			{SH2 "0000000004", SH1 "0000000005"},
+		"shared beside shared"},
+		{RECIPE_WAIT, 2, 0, SH1 "0000000005", RECIPE_SHARED,
+			{EX2 "0000000003", SH2 "0000000004", SH1 "0000000005"},
+		"shared behind shared behind exclusive"},
+		{RECIPE_WAIT, 3, 1, SH1 "0000000006", RECIPE_SHARED,
+			{EX2 "0000000002", WRIT2 "0000000004", SH2 "0000000005", SH1 "0000000006"},
+		"shared waits for the nearest exclusive"},
+		{RECIPE_HELD, 0, -1, SH1 "0000000005", RECIPE_SHARED,
+			{SH1 "0000000005", READ2 "0000000001", HEX "__rlock__0000000002", "read-0000000003", "LOCK-SHARED-0000000004"},
+		"shared beside the shared ones of every style"},
+		{RECIPE_WAIT, 1, 0, SH1 "0000000005", RECIPE_SHARED,
+			{"mylock_0000000004", SH1 "0000000005"},
+		"an unknown contender excludes shared"},
+		{RECIPE_WAIT, 1, 0, SH1 "0000000005", RECIPE_SHARED,
+			{"LOCK-SEMI_SHARED-0000000004", SH1 "0000000005"},
+		"semi-shared excludes shared"},
+		{RECIPE_HELD, 0, -1, SH1 "0000000005", RECIPE_SHARED,
+			{SH1 "0000000005", EX2 "0000000006"},
+		"shared before exclusive"},
+
+		/* strangers */
+		{RECIPE_HELD, 2, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+			{"config", "000000001", EX1 "0000000005", "-lock-", ""},
+		"children without a number are ignored"},
+		{RECIPE_WAIT, 1, 0, EX1 "0000000005", RECIPE_EXCLUSIVE,
+			{"mylock_0000000004", EX1 "0000000005"},
+		"an unknown contender counts"},
+		{RECIPE_WAIT, 1, 0, EX1 "0000000005", RECIPE_EXCLUSIVE,
+			{"0000000004", EX1 "0000000005"},
+		"a bare number counts"},
+		{RECIPE_WAIT, 1, 0, HEX "__lock__0000000005", RECIPE_EXCLUSIVE,
+			{EX1 "0000000004", HEX "__lock__0000000005"},
+		"our node may be of another style"},
+
+		/* our node is not there */
+		{RECIPE_GONE, -1, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+			{NULL},
+		"gone: no children"},
+		{RECIPE_GONE, -1, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+			{EX1 "0000000006", EX2 "0000000005", SH1 "0000000005"},
+		"gone: others only resemble ours"},
+		{RECIPE_GONE, -1, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+			{EX1 "00000000050000000005", EX1 "000000005"},
+		"gone: a full name is no prefix"},
+		{RECIPE_GONE, -1, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+			{EX2 "2147483647", EX2 "-000000001"},
+		"gone: takes precedence over exhausted"},
+
+		/* the reply to the create was lost */
+		{RECIPE_HELD, 1, -1, EX1, RECIPE_EXCLUSIVE,
+			{EX2 "0000000006", EX1 "0000000005"},
+		"prefix: held"},
+		{RECIPE_WAIT, 1, 0, EX1, RECIPE_EXCLUSIVE,
+			{EX2 "0000000004", EX1 "0000000005"},
+		"prefix: wait"},
+		{RECIPE_GONE, -1, -1, EX1, RECIPE_EXCLUSIVE,
+			{EX1, SH1 "0000000005", EX1 "x0000000005", EX1 "000000005", EX1 "00000000005"},
+		"prefix: only a sequence number may follow"},
+		{RECIPE_GONE, -1, -1, EX1, RECIPE_EXCLUSIVE,
+			{EX2 "0000000004", "0000000005"},
+		"prefix: gone"},
+		{RECIPE_EXHAUSTED, 0, -1, EX1, RECIPE_EXCLUSIVE,
+			{EX1 "-000000005"},
+		"prefix: the number may be negative"},
+		{RECIPE_EXHAUSTED, 0, -1, EX1, RECIPE_EXCLUSIVE,
+			{EX1 "-2147483648"},
+		"prefix: or very negative"},
+		{RECIPE_HELD, 1, -1, EX1, RECIPE_EXCLUSIVE,
+			{EX1 "0000000008", EX1 "0000000005", EX1 "0000000006"},
+		"prefix: of several the first is ours"},
+
+		/* ties */
+		{RECIPE_EXHAUSTED, 0, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+			{EX1 "0000000005", EX2 "0000000005"},
+		"tie with us"},
+		{RECIPE_EXHAUSTED, 1, -1, SH1 "0000000005", RECIPE_SHARED,
+			{SH2 "0000000005", SH1 "0000000005"},
+		"tie with us, both shared"},
+		{RECIPE_EXHAUSTED, 0, -1, SH1 "0000000005", RECIPE_SHARED,
+			{SH1 "0000000005", WRIT2 "0000000005"},
+		"tie with a writer of Curator"},
+		{RECIPE_EXHAUSTED, 0, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+			{EX1 "0000000005", HEX "__rlock__0000000005"},
+		"tie with a shared one that is not Curator's"},
+		{RECIPE_EXHAUSTED, 2, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+			{EX2 "0000000004", READ2 "0000000005", EX1 "0000000005", "lock-0000000005"},
+		"two ties, one of them bad"},
+		{RECIPE_WAIT, 0, 1, WRIT1 "0000000005", RECIPE_EXCLUSIVE,
+			{WRIT1 "0000000005", READ2 "0000000005"},
+		"a reader of Curator with our number is ahead of us"},
+		{RECIPE_WAIT, 1, 2, EX1 "0000000005", RECIPE_EXCLUSIVE,
+			{EX2 "0000000004", EX1 "0000000005", READ2 "0000000005"},
+		"and the nearest"},
+		{RECIPE_HELD, 0, -1, READ1 "0000000005", RECIPE_SHARED,
+			{READ1 "0000000005", READ2 "0000000005"},
+		"but does not exclude a shared contender"},
+		{RECIPE_WAIT, 0, 1, EX1 "0000000009", RECIPE_EXCLUSIVE,
+			{EX1 "0000000009", EX2 "0000000005", SH2 "0000000005"},
+		"a tie between two others is theirs"},
+		{RECIPE_WAIT, 0, 1, SH1 "0000000009", RECIPE_SHARED,
+			{SH1 "0000000009", WRIT2 "0000000005", READ2 "0000000005"},
+		"a downgraded writer still holds its write lock"},
+
+		/* the end of the counter */
+		{RECIPE_HELD, 0, -1, EX1 "2147482999", RECIPE_EXCLUSIVE,
+			{EX1 "2147482999"},
+		"the last number below the limit"},
+		{RECIPE_EXHAUSTED, 0, -1, EX1 "2147483000", RECIPE_EXCLUSIVE,
+			{EX1 "2147483000"},
+		"our number is at the limit"},
+		{RECIPE_EXHAUSTED, 0, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+			{EX1 "0000000005", EX2 "2147483000"},
+		"a number behind us is at the limit"},
+		{RECIPE_EXHAUSTED, 1, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+			{EX2 "-000000001", EX1 "0000000005"},
+		"a number is negative"},
+		{RECIPE_EXHAUSTED, 0, -1, EX1 "-000000005", RECIPE_EXCLUSIVE,
+			{EX1 "-000000005"},
+		"our number is negative"},
+		{RECIPE_EXHAUSTED, 0, -1, SH1 "0000000005", RECIPE_SHARED,
+			{SH1 "0000000005", SH2 "-2147483648"},
+		"a shared one's number is negative"},
+		{RECIPE_EXHAUSTED, 1, -1, EX1 "2147483647", RECIPE_EXCLUSIVE,
+			{EX2 "2147483647", EX1 "2147483647"},
+		"the counter sticks"},
+		{RECIPE_EXHAUSTED, 1, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+			{EX2 "0000000004", EX1 "0000000005", "mylock_9999999999"},
+		"a stranger's number is beyond the limit"},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		int			own = -4711;
+		int			watch = -4711;
+		RecipeVerdict verdict;
+
+		verdict = recipe_verdict(cases[i].children,
+								 count_children(cases[i].children),
+								 cases[i].mine, cases[i].mode, &own, &watch);
+		is_str(verdict_name(cases[i].verdict), verdict_name(verdict),
+			   "verdict: %s", cases[i].what);
+		is_int(cases[i].own, own, "verdict: %s: own", cases[i].what);
+		is_int(cases[i].watch, watch, "verdict: %s: watch", cases[i].what);
+	}
+}
+
+static void
+test_newcomers(void)
+{
+	static const struct
+	{
+		RecipeVerdict verdict;
+		int			watch;
+		RecipeMode	mode;
+		const char *children[MAX_CHILDREN];
+		const char *what;
+	}			cases[] = {
+		{RECIPE_HELD, -1, RECIPE_EXCLUSIVE, {NULL}, "nobody there"},
+		{RECIPE_HELD, -1, RECIPE_SHARED, {NULL}, "nobody there, shared"},
+		{RECIPE_HELD, -1, RECIPE_EXCLUSIVE, {"config", "nightly"}, "only strangers"},
+		{RECIPE_WAIT, 1, RECIPE_EXCLUSIVE,
+			{EX1 "0000000004", SH2 "0000000009", EX2 "0000000007"},
+		"exclusive waits for the last"},
+		{RECIPE_HELD, -1, RECIPE_SHARED,
+			{SH1 "0000000004", READ2 "0000000009"},
+		"shared joins shared"},
+		{RECIPE_WAIT, 2, RECIPE_SHARED,
+			{EX1 "0000000004", SH2 "0000000009", EX2 "0000000007"},
+		"shared waits for the last exclusive"},
+		{RECIPE_WAIT, 0, RECIPE_SHARED,
+			{"mylock_0000000004", SH2 "0000000009"},
+		"shared waits for an unknown contender"},
+		{RECIPE_WAIT, 0, RECIPE_EXCLUSIVE, {EX1 "0000000000"}, "number 0 counts"},
+		{RECIPE_WAIT, 0, RECIPE_EXCLUSIVE,
+			{EX1 "0000000005", EX2 "0000000005"},
+		"a tie between others is theirs"},
+		{RECIPE_WAIT, 0, RECIPE_EXCLUSIVE, {EX1 "2147482999"}, "the last number below the limit"},
+		{RECIPE_EXHAUSTED, -1, RECIPE_EXCLUSIVE, {EX1 "2147483000"}, "a number at the limit"},
+		{RECIPE_EXHAUSTED, -1, RECIPE_SHARED,
+			{EX1 "0000000005", SH1 "-000000005"},
+		"a negative number"},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		int			watch = -4711;
+		RecipeVerdict verdict;
+
+		verdict = recipe_verdict_newcomer(cases[i].children,
+										  count_children(cases[i].children),
+										  cases[i].mode, &watch);
+		is_str(verdict_name(cases[i].verdict), verdict_name(verdict),
+			   "newcomer: %s", cases[i].what);
+		is_int(cases[i].watch, watch, "newcomer: %s: watch", cases[i].what);
+	}
+}
+
+/* A queue as long as one gets in practice, listed in no order. */
+static void
+test_long_queue(void)
+{
+	enum
+	{
+		N = 10000,
+		STEP = 7919				/* prime to N: visits every number once */
+	};
+	static char names[N][RECIPE_NODE_SIZE];
+	static const char *children[N];
+	int			index_of[N];
+	int			own;
+	int			watch;
+
+	for (int i = 0; i < N; i++)
+	{
+		int			number = (int) ((long) i * STEP % N);
+
+		snprintf(names[i], sizeof(names[i]), "_c_%s%010d",
+				 number == 17 ? "writer-lock-" : "reader-shared-lock-", number);
+		children[i] = names[i];
+		index_of[number] = i;
+	}
+
+	is_int(RECIPE_WAIT,
+		   recipe_verdict(children, N, names[index_of[9999]], RECIPE_EXCLUSIVE,
+						  &own, &watch),
+		   "10,000 children: the last waits");
+	is_int(index_of[9999], own, "10,000 children: own");
+	is_int(index_of[9998], watch, "10,000 children: the nearest");
+
+	is_int(RECIPE_WAIT,
+		   recipe_verdict(children, N, names[index_of[9999]], RECIPE_SHARED,
+						  &own, &watch),
+		   "10,000 children: the last reader waits");
+	is_int(index_of[17], watch, "10,000 children: for the only writer");
+
+	is_int(RECIPE_HELD,
+		   recipe_verdict(children, N, names[index_of[16]], RECIPE_SHARED,
+						  &own, &watch),
+		   "10,000 children: a reader before the writer holds");
+	is_int(RECIPE_WAIT,
+		   recipe_verdict_newcomer(children, N, RECIPE_EXCLUSIVE, &watch),
+		   "10,000 children: a newcomer waits");
+	is_int(index_of[9999], watch, "10,000 children: for the last");
+}
+
+static int
+compare_pointers(const void *a, const void *b)
+{
+	return recipe_compare_nodes(*(const char *const *) a,
+								*(const char *const *) b);
+}
+
+static void
+test_order(void)
+{
+	/* in order */
+	static const char *const ordered[] = {
+		"a--2147483648",
+		"lock--000000002",
+		EX1 "-000000001",
+		"lock-0000000000",
+		SH1 "0000000001",
+		EX1 "0000000002",
+		READ1 "0000000005",
+		WRIT1 "0000000005",
+		EX2 "0000000005",
+		"0999999999",
+		"a1000000000",
+		"lock-2147483647",
+		"lock-9999999999",		/* clamped to the same: the name decides */
+		"",
+		"000000000",
+		"config",
+		"lock-",
+		"\xC3\xBC",
+	};
+	const char *shuffled[NELEMS(ordered)];
+	int			nwrong = 0;
+	unsigned	seed = 1;
+
+	for (int i = 0; i < NELEMS(ordered); i++)
+	{
+		for (int j = 0; j < NELEMS(ordered); j++)
+		{
+			int			order = recipe_compare_nodes(ordered[i], ordered[j]);
+
+			if ((order < 0) != (i < j) || (order > 0) != (i > j))
+				nwrong++;
+		}
+	}
+	is_int(0, nwrong, "every pair compares as it stands in the table");
+
+	memcpy(shuffled, ordered, sizeof(shuffled));
+	for (int i = NELEMS(ordered) - 1; i > 0; i--)
+	{
+		const char *swap = shuffled[i];
+		int			j;
+
+		seed = seed * 1103515245u + 12345u;
+		j = (int) ((seed >> 16) % (unsigned) (i + 1));
+		shuffled[i] = shuffled[j];
+		shuffled[j] = swap;
+	}
+	ok(memcmp(shuffled, ordered, sizeof(shuffled)) != 0, "a shuffled list");
+	qsort(shuffled, NELEMS(shuffled), sizeof(shuffled[0]), compare_pointers);
+	for (int i = 0; i < NELEMS(ordered); i++)
+		is_str(ordered[i], shuffled[i], "sorted: place %d", i);
+}
+
+int
+main(void)
+{
+	test_styles();
+	test_style_names();
+	test_names();
+	test_roots();
+	test_paths();
+	test_prefixes_and_guids();
+	test_verdicts();
+	test_newcomers();
+	test_long_queue();
+	test_order();
+	return done_testing();
+}
