@@ -59,7 +59,11 @@
  * overcommit for each of two threads in each backend; the library needs less
  * than 64 kB, getaddrinfo() with its plug-ins less than 256.
  */
+#ifdef __SANITIZE_THREAD__
+#define THREAD_STACK_SIZE (8 * 1024 * 1024) /* it keeps its state there */
+#else
 #define THREAD_STACK_SIZE (512 * 1024)
+#endif
 
 /*
  * How long a close waits for outstanding requests before it goes ahead (R4).
