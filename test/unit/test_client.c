@@ -33,19 +33,6 @@ __lsan_default_suppressions(void)
 	return "leak:libzookeeper_mt\n";
 }
 
-/*
- * ThreadSanitizer sees the library's calls of libc but not its code, and takes
- * its unlocked flags for races.  A race between two places of client.c has no
- * frame in the library on top, so it is still reported.
- */
-extern const char *__tsan_default_suppressions(void);
-
-const char *
-__tsan_default_suppressions(void)
-{
-	return "called_from_lib:libzookeeper_mt\n";
-}
-
 /* Longest wait for anything a healthy server does. */
 #define PATIENCE_MS 20000
 
