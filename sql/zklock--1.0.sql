@@ -103,6 +103,69 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_is_held(text) IS
 'Asks the ensemble whether this session still holds the lock, in either mode: one transaction of the quorum, which a lagging server cannot answer.';
 
+-- Fencing: the newest token that has claimed each resource of this database.
+CREATE TABLE zk_fence_tokens (
+	name text PRIMARY KEY,
+	token bigint NOT NULL CHECK (token > 0),
+	claimed_by name NOT NULL,
+	claimed_at timestamptz NOT NULL
+);
+
+COMMENT ON TABLE zk_fence_tokens IS
+'For each resource guarded with zk_fence(): the greatest fencing token that has claimed it in this database, by whom and when. Part of a dump. Changed only through zk_fence().';
+
+SELECT pg_catalog.pg_extension_config_dump('zk_fence_tokens', '');
+
+CREATE FUNCTION zk_fence_check(name text, token bigint, newest bigint)
+RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_fence_check(text, bigint, bigint) IS
+'Part of zk_fence(): raises 40001 if newest, the token that has claimed the resource, is greater than token, and 22004 or 22023 for a bad argument.';
+
+CREATE FUNCTION zk_fence_token(name text)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_fence_token(text) IS
+'Part of zk_fence(): zk_fencing_token(), but raises 55000 if the lock is not held here.';
+
+-- The bodies are parsed now, so that no search_path of a caller changes what
+-- they mean. The row is locked by the INSERT whether it is changed or not: until
+-- the end of the transaction no other holder, older or newer, gets past it.
+CREATE FUNCTION zk_fence(name text, token bigint)
+RETURNS void
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+BEGIN ATOMIC
+	SELECT zk_fence_check(zk_fence.name, zk_fence.token, NULL);
+	INSERT INTO zk_fence_tokens AS f (name, token, claimed_by, claimed_at)
+		VALUES (zk_fence.name, zk_fence.token, session_user, clock_timestamp())
+		ON CONFLICT (name) DO UPDATE
+			SET token = excluded.token,
+				claimed_by = excluded.claimed_by,
+				claimed_at = excluded.claimed_at
+			WHERE f.token < excluded.token;
+	SELECT zk_fence_check(zk_fence.name, zk_fence.token,
+						  (SELECT f.token FROM zk_fence_tokens f
+						   WHERE f.name = zk_fence.name));
+END;
+
+COMMENT ON FUNCTION zk_fence(text, bigint) IS
+'Claims the guarded resource of that name in this database for the holder of the fencing token, until the end of the transaction, which waits for another claimant to end its own. Raises 40001 if a holder with a greater token has been here: then this one is no longer the holder. For tokens that come from elsewhere, so not for everybody: whoever may call it can shut out all older holders.';
+
+CREATE FUNCTION zk_fence(name text)
+RETURNS void
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+BEGIN ATOMIC
+	SELECT zk_fence(zk_fence.name, zk_fence_token(zk_fence.name));
+END;
+
+COMMENT ON FUNCTION zk_fence(text) IS
+'zk_fence() with the token of the lock of that name that this session holds; raises 55000 if it holds none. Call it first in each transaction that changes what the lock guards.';
+
+REVOKE EXECUTE ON FUNCTION zk_fence(text, bigint) FROM PUBLIC;
+GRANT SELECT ON zk_fence_tokens TO PUBLIC;
+
 CREATE FUNCTION zk_lock_queue(
 	name text,
 	OUT "position" integer,

@@ -136,6 +136,10 @@ struct ZkClient
 	char	   *auth_scheme;	/* NULL: none */
 	char	   *auth_credentials;
 	bool		auth_stored;	/* the library will present it */
+	pthread_t	main_thread;	/* whom loss_signal is for */
+	int			loss_signal;	/* sent when the session is lost; 0: none */
+	timer_t		loss_timer;		/* sends it at status.lost_deadline */
+	bool		has_loss_timer;
 	char	   *watch_path;		/* the one watched node, or NULL */
 	bool		watch_fired;
 	bool		resolved;		/* addresses are valid */
@@ -207,6 +211,7 @@ static void wake(void);
 static void set_error(const char *format,...)
 			__attribute__((format(printf, 1, 2)));
 static void move_to(ZkClient *client, ZkClientState state, ZkClientLoss loss);
+static void set_loss_timer(ZkClient *client);
 static bool start_thread(void *(*function) (void *), void *argument,
 						 pthread_t *thread);
 static bool can_start_two_threads(void);
@@ -282,6 +287,7 @@ zklock_client_open(const ZkClientOptions *options)
 	client->asked_timeout_ms = options->session_timeout_ms;
 	client->status.state = ZK_CLIENT_STARTING;
 	prepare_guarded_acl();
+	client->main_thread = pthread_self();
 	pthread_cond_init(&client->changed, NULL);
 	set_error("%s", "");
 	if (options->auth_scheme != NULL)
@@ -351,6 +357,27 @@ zklock_client_status(ZkClient *client, ZkClientStatus *status)
 	unlock_mutex(&saved);
 }
 
+bool
+zklock_client_signal_loss(ZkClient *client, int signal)
+{
+	struct sigevent event = {0};
+	sigset_t	saved;
+
+	if (signal != 0 && !client->has_loss_timer)
+	{
+		event.sigev_notify = SIGEV_SIGNAL;
+		event.sigev_signo = signal;
+		if (timer_create(CLOCK_BOOTTIME, &event, &client->loss_timer) != 0)
+			return false;
+		client->has_loss_timer = true;
+	}
+	lock_mutex(&saved);
+	client->loss_signal = signal;
+	set_loss_timer(client);
+	unlock_mutex(&saved);
+	return true;
+}
+
 void
 zklock_client_last_error(ZkClient *client, char *text, size_t size)
 {
@@ -375,6 +402,7 @@ zklock_client_close(ZkClient *client, int wait_ms)
 	if (client->pid != getpid())
 		return;					/* the parent's session, not ours to close */
 
+	zklock_client_signal_loss(client, 0);
 	lock_mutex(&saved);
 	client->references++;
 	unlock_mutex(&saved);
@@ -991,7 +1019,18 @@ note_connected(ZkClient *client, zhandle_t *zh, int state)
 	const char *server = zoo_get_current_server(zh);
 
 	pthread_mutex_lock(&mutex);
-	if (state != ZOO_CONNECTED_STATE || timeout <= 0 || timeout > most)
+	if (client->status.state == ZK_CLIENT_SUSPENDED &&
+		client->loss_signal != 0 &&
+		zklock_client_now() >= client->status.lost_deadline)
+	{
+		/*
+		 * Too late: whoever was to be interrupted by the loss has been.
+		 * Without such a promise the server may take the session back after
+		 * the deadline: it knows better than our clock.
+		 */
+		move_to(client, ZK_CLIENT_LOST, ZK_LOSS_SILENCE);
+	}
+	else if (state != ZOO_CONNECTED_STATE || timeout <= 0 || timeout > most)
 	{
 		set_error("the peer granted a session timeout of %d ms in state %d",
 				  timeout, state);
@@ -1022,9 +1061,7 @@ note_lost(ZkClient *client, ZkClientLoss loss)
  * one session timeout (T) after it last heard of us.  The library gives a
  * silent connection up after 2/3 T, so T/3 is left.  A connection that was
  * reset or closed had its last heartbeat at most T/3 ago, so 2/3 T is left.  A
- * tenth of T, at least 200 ms, goes to clocks and rounding.  The clock decides
- * only if nobody else does: a server that takes the session back within that
- * time knows better.
+ * tenth of T, at least 200 ms, goes to clocks and rounding.
  */
 static void
 note_disconnected(ZkClient *client)
@@ -1173,6 +1210,32 @@ move_to(ZkClient *client, ZkClientState state, ZkClientLoss loss)
 	client->status.state = state;
 	client->status.loss = loss;
 	client->watch_fired = true;
+	set_loss_timer(client);
+	if (state == ZK_CLIENT_LOST && client->loss_signal != 0 &&
+		!pthread_equal(pthread_self(), client->main_thread))
+		pthread_kill(client->main_thread, client->loss_signal);
+}
+
+/*
+ * With the mutex held: let the timer run while the session is suspended and
+ * somebody wants to be interrupted by its loss, and only then.
+ *
+ * The signal is for the process.  All threads but the main one have all
+ * signals blocked, so it gets there.
+ */
+static void
+set_loss_timer(ZkClient *client)
+{
+	struct itimerspec at = {0};
+
+	if (!client->has_loss_timer)
+		return;
+	if (client->status.state == ZK_CLIENT_SUSPENDED && client->loss_signal != 0)
+	{
+		at.it_value.tv_sec = client->status.lost_deadline / 1000;
+		at.it_value.tv_nsec = client->status.lost_deadline % 1000 * 1000000;
+	}
+	timer_settime(client->loss_timer, TIMER_ABSTIME, &at, NULL);
 }
 
 /* Start a thread with a small stack and all signals blocked; errno if not. */
@@ -1411,6 +1474,8 @@ unreference(ZkClient *client)
 		return;
 	while ((request = any_request_of(client)) != NULL)
 		free_request(request);
+	if (client->has_loss_timer)
+		timer_delete(client->loss_timer);
 	pthread_cond_destroy(&client->changed);
 	free(client->watch_path);
 	free(client->auth_scheme);

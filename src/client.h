@@ -137,6 +137,14 @@ extern ZkClient *zklock_client_open(const ZkClientOptions *options);
  */
 extern void zklock_client_status(ZkClient *client, ZkClientStatus *status);
 
+/*
+ * Send the main thread this signal when the session becomes LOST, at the
+ * latest when its clock runs out, even if the thread is busy elsewhere; 0 stops
+ * that.  From then on a session that its clock has ended is not taken back.
+ * false if the system has no timer left.
+ */
+extern bool zklock_client_signal_loss(ZkClient *client, int signal);
+
 /* Copy the library's or our own last error text, one line, "" if none. */
 extern void zklock_client_last_error(ZkClient *client, char *text, size_t size);
 

@@ -113,9 +113,7 @@ static void downgrade(Lock *lock);
 static void settle_downgrade(Hold *hold);
 static void drop_xact_counts(Hold *hold);
 static void forget_if_empty(Lock *lock);
-static void raise_if_any_lost(void);
-static void raise_lost(const Lock *lock, const Hold *hold)
-			pg_attribute_noreturn();
+static Hold *find_lost(Lock **lost_lock);
 static void ask_quorum(Hold **holds, int nholds);
 static void await_proofs(Hold **holds, ZkRequest **requests, int nholds);
 static void free_requests(ZkRequest **requests, int nrequests);
@@ -162,7 +160,7 @@ zklock_acquire(const ZkLockOrder *order)
 		Lock	   *lock;
 		Hold	   *hold;
 
-		raise_if_any_lost();
+		zklock_raise_if_lost();
 		if (!zklock_has_locks())
 			zklock_session_adopt_settings();
 		path = zklock_name_path(order->name, &root_length);
@@ -405,7 +403,7 @@ zklock_prove_locks(bool always_ask)
 	Hold	  **holds;
 	int			nholds = 0;
 
-	raise_if_any_lost();
+	zklock_raise_if_lost();
 	if (!zklock_has_locks() || !zklock_session_status(&status))
 		return;
 
@@ -433,7 +431,7 @@ zklock_prove_locks(bool always_ask)
 		}
 	}
 	ask_quorum(holds, nholds);
-	raise_if_any_lost();
+	zklock_raise_if_lost();
 }
 
 /* ---------------------------------------------------------------------
@@ -592,6 +590,7 @@ wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
 		hold->token = contender.token;
 		hold->granted_at = GetCurrentTimestamp();
 		hold->replacing = NULL;
+		zklock_session_interrupt_on_loss(true);
 	}
 	return end;
 }
@@ -831,6 +830,8 @@ forget_if_empty(Lock *lock)
 	if (lock->name != NULL)
 		pfree(lock->name);
 	hash_search(locks, lock->path, HASH_REMOVE, NULL);
+	if (hash_get_num_entries(locks) == 0)
+		zklock_session_interrupt_on_loss(false);
 }
 
 /* ---------------------------------------------------------------------
@@ -838,44 +839,71 @@ forget_if_empty(Lock *lock)
  * ---------------------------------------------------------------------
  */
 
-static void
-raise_if_any_lost(void)
+/* Some hold that was lost, with its lock, or NULL. */
+static Hold *
+find_lost(Lock **lost_lock)
 {
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
+	Hold	   *lost = NULL;
 	ZkSessionNumber live;
 
-	if (locks == NULL || hash_get_num_entries(locks) == 0)
-		return;
+	if (!zklock_has_locks())
+		return NULL;
 	live = live_session();
 	foreach_lock(scan, lock)
+	{
 		foreach_mode(mode)
 		{
 			Hold	   *hold = &lock->holds[mode];
 
-			if (is_held(hold) && is_lost(hold, live))
+			if (lost == NULL && is_held(hold) && is_lost(hold, live))
 			{
-				hash_seq_term(&scan);
-				raise_lost(lock, hold);
+				lost = hold;
+				*lost_lock = lock;
 			}
 		}
+	}
+	return lost;
+}
+
+bool
+zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
+					 char detail[ZK_LOSS_TEXT_SIZE], const char **hint)
+{
+	Lock	   *lock;
+	Hold	   *hold = find_lost(&lock);
+
+	if (hold == NULL)
+		return false;
+	snprintf(message, ZK_LOSS_TEXT_SIZE, _("lock \"%s\" was lost"), lock->name);
+	if (hold->is_evicted)
+		snprintf(detail, ZK_LOSS_TEXT_SIZE,
+				 _("Another client of ZooKeeper deleted its znode."));
+	else
+		snprintf(detail, ZK_LOSS_TEXT_SIZE, _("Since %s: %s"),
+				 timestamptz_to_str(zklock_session_lost_since()),
+				 zklock_session_loss_text());
+	*hint = hold->session_count > 0 ?
+		_("Release it with zk_unlock() or zk_unlock_all() and run the transaction again.") :
+		_("Run the transaction again.");
+	return true;
 }
 
 /* 40001 makes the retry loops of applications run the transaction again. */
-static void
-raise_lost(const Lock *lock, const Hold *hold)
+void
+zklock_raise_if_lost(void)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("lock \"%s\" was lost", lock->name),
-			 hold->is_evicted ?
-			 errdetail("Another client of ZooKeeper deleted its znode.") :
-			 errdetail("Since %s: %s",
-					   timestamptz_to_str(zklock_session_lost_since()),
-					   zklock_session_loss_text()),
-			 hold->session_count > 0 ?
-			 errhint("Release it with zk_unlock() or zk_unlock_all() and run the transaction again.") :
-			 errhint("Run the transaction again.")));
+	char		message[ZK_LOSS_TEXT_SIZE];
+	char		detail[ZK_LOSS_TEXT_SIZE];
+	const char *hint;
+
+	if (zklock_describe_loss(message, detail, &hint))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg_internal("%s", message),
+				 errdetail_internal("%s", detail),
+				 errhint("%s", hint)));
 }
 
 /*

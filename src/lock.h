@@ -80,7 +80,7 @@ extern void zklock_visit_locks(void (*visit) (const ZkLockInfo *info,
 											  void *argument),
 							   void *argument);
 
-/* ---- for xact.c ---- */
+/* ---- for xact.c and loss.c ---- */
 
 extern bool zklock_has_locks(void);
 extern bool zklock_has_xact_locks(void);
@@ -91,6 +91,18 @@ extern void zklock_end_transaction(void);
 /* A subtransaction is over: its holds pass to the parent, or end. */
 extern void zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 									  SubTransactionId parent);
+
+/*
+ * If a lock held here is known to be lost, say so in words for an error message
+ * and return true.  Never raises.
+ */
+#define ZK_LOSS_TEXT_SIZE 768
+extern bool zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
+								 char detail[ZK_LOSS_TEXT_SIZE],
+								 const char **hint);
+
+/* Raise 40001 if a lock held here is known to be lost. */
+extern void zklock_raise_if_lost(void);
 
 /*
  * Raise 40001 unless every lock held here is good: by the lease, or if there

@@ -14,6 +14,7 @@
 #include "session.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include "access/parallel.h"
@@ -63,6 +64,25 @@ static int	connect_timeout_setting;
  * shows every changed setting.
  */
 static char *auth_setting;
+
+/* Values of zklock.on_lock_loss. */
+typedef enum OnLockLoss
+{
+	LOSS_CANCEL,				/* cancel the running statement */
+	LOSS_WAIT					/* learn of it at the next use or commit */
+} OnLockLoss;
+
+/*
+ * zklock.on_lock_loss: what to do about a statement that runs when a lock of its
+ * session is lost.  A change takes effect with the next lock granted.
+ */
+static int	on_lock_loss;
+
+static const struct config_enum_entry on_lock_loss_options[] = {
+	{"cancel", LOSS_CANCEL, false},
+	{"wait", LOSS_WAIT, false},
+	{NULL, 0, false}
+};
 
 /* Has a setting changed that the current session was opened with? */
 static bool settings_changed;
@@ -150,6 +170,12 @@ zklock_session_init(void)
 							   &auth_setting, "",
 							   PGC_SUSET, GUC_SUPERUSER_ONLY,
 							   check_auth, assign_string, show_auth);
+	DefineCustomEnumVariable("zklock.on_lock_loss",
+							 "What happens to a running statement when a lock is lost.",
+							 "cancel, or wait until the next use of a lock or the commit.",
+							 &on_lock_loss, LOSS_CANCEL, on_lock_loss_options,
+							 PGC_SUSET, 0,
+							 NULL, NULL, NULL);
 }
 
 bool
@@ -170,6 +196,18 @@ zklock_session_open(int64 deadline)
 	if (!status.was_connected)
 		raise_if_lost(&status);
 	return true;
+}
+
+void
+zklock_session_interrupt_on_loss(bool is_wanted)
+{
+	if (client != NULL &&
+		!zklock_client_signal_loss(client, is_wanted &&
+								   on_lock_loss == LOSS_CANCEL ? SIGINT : 0))
+		ereport(WARNING,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("could not create a timer: %m"),
+				 errdetail("Running statements are not canceled if the ZooKeeper session is lost.")));
 }
 
 void

@@ -53,6 +53,13 @@ extern void zklock_session_init(void);
 extern bool zklock_session_open(int64 deadline);
 
 /*
+ * Is there anything that the loss of the session should interrupt a running
+ * statement for?  If so, and if zklock.on_lock_loss is "cancel", it does so as
+ * pg_cancel_backend() would.  Raises nothing, a WARNING at most.
+ */
+extern void zklock_session_interrupt_on_loss(bool is_wanted);
+
+/*
  * If settings have changed since the session was opened, close it, so that the
  * next one follows them.  To be called when no lock hangs on it.
  */

@@ -25,6 +25,7 @@
 
 #include "identity.h"
 #include "lock.h"
+#include "loss.h"
 #include "name.h"
 #include "queue.h"
 #include "session.h"
@@ -54,6 +55,8 @@ PG_FUNCTION_INFO_V1(zk_unlock_all);
 PG_FUNCTION_INFO_V1(zk_disconnect);
 PG_FUNCTION_INFO_V1(zk_fencing_token);
 PG_FUNCTION_INFO_V1(zk_is_held);
+PG_FUNCTION_INFO_V1(zk_fence_token);
+PG_FUNCTION_INFO_V1(zk_fence_check);
 PG_FUNCTION_INFO_V1(zk_lock_queue);
 PG_FUNCTION_INFO_V1(zk_locks);
 PG_FUNCTION_INFO_V1(zk_session);
@@ -80,6 +83,7 @@ _PG_init(void)
 	zklock_identity_init();
 	zklock_lock_init();
 	zklock_xact_init();
+	zklock_loss_init();
 	MarkGUCPrefixReserved("zklock");
 }
 
@@ -188,6 +192,43 @@ Datum
 zk_is_held(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(zklock_is_held(read_name(fcinfo)));
+}
+
+Datum
+zk_fence_token(PG_FUNCTION_ARGS)
+{
+	char	   *name = read_name(fcinfo);
+	int64		token = zklock_token(name);
+
+	if (token == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("lock \"%s\" is not held by this session", name),
+				 errhint("Take it with zk_lock(), or give the token of its holder to zk_fence().")));
+	PG_RETURN_INT64(token);
+}
+
+Datum
+zk_fence_check(PG_FUNCTION_ARGS)
+{
+	char	   *name = read_name(fcinfo);
+
+	if (PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("fencing token must not be null")));
+	if (PG_GETARG_INT64(1) <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("fencing token must be greater than zero")));
+	if (!PG_ARGISNULL(2) && PG_GETARG_INT64(2) > PG_GETARG_INT64(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("a newer holder of lock \"%s\" has been here", name),
+				 errdetail("Fencing token " INT64_FORMAT " is older than " INT64_FORMAT ".",
+						   PG_GETARG_INT64(1), PG_GETARG_INT64(2)),
+				 errhint("Take the lock again and run the transaction again.")));
+	PG_RETURN_VOID();
 }
 
 Datum
