@@ -142,6 +142,8 @@ struct ZkClient
 	bool		has_loss_timer;
 	char	   *watch_path;		/* the one watched node, or NULL */
 	bool		watch_fired;
+	ZkClientTicket ticket;		/* valid if status.was_connected or is_taken_over */
+	bool		is_taken_over;	/* the session was another process's */
 	bool		resolved;		/* addresses are valid */
 	ServerList	servers;
 	ServerAddresses addresses;
@@ -288,6 +290,11 @@ zklock_client_open(const ZkClientOptions *options)
 	client->status.state = ZK_CLIENT_STARTING;
 	prepare_guarded_acl();
 	client->main_thread = pthread_self();
+	if (options->take_over != NULL)
+	{
+		client->ticket = *options->take_over;
+		client->is_taken_over = true;
+	}
 	pthread_cond_init(&client->changed, NULL);
 	set_error("%s", "");
 	if (options->auth_scheme != NULL)
@@ -355,6 +362,19 @@ zklock_client_status(ZkClient *client, ZkClientStatus *status)
 		status->state != ZK_CLIENT_LOST)
 		status->state = ZK_CLIENT_STARTING;
 	unlock_mutex(&saved);
+}
+
+bool
+zklock_client_ticket(ZkClient *client, ZkClientTicket *ticket)
+{
+	sigset_t	saved;
+	bool		is_valid;
+
+	lock_mutex(&saved);
+	is_valid = client->status.was_connected;
+	*ticket = client->ticket;
+	unlock_mutex(&saved);
+	return is_valid;
 }
 
 bool
@@ -1039,6 +1059,8 @@ note_connected(ZkClient *client, zhandle_t *zh, int state)
 	else
 	{
 		client->status.session_id = id->client_id;
+		client->ticket.session_id = id->client_id;
+		memcpy(client->ticket.password, id->passwd, sizeof(id->passwd));
 		client->status.session_timeout_ms = timeout;
 		snprintf(client->status.server, sizeof(client->status.server), "%s",
 				 server != NULL ? server : "");
@@ -1337,6 +1359,9 @@ connect_client(ZkClient *client)
 	{
 		pthread_attr_t before;
 		pthread_attr_t small;
+		clientid_t	id = {.client_id = client->ticket.session_id};
+
+		memcpy(id.passwd, client->ticket.password, sizeof(id.passwd));
 
 		/* the library's threads inherit the signal mask and the default stack */
 		block_signals(&saved);
@@ -1346,7 +1371,8 @@ connect_client(ZkClient *client)
 		pthread_attr_setstacksize(&small, THREAD_STACK_SIZE);
 		pthread_setattr_default_np(&small);
 		zh = zookeeper_init2(client->addresses.connect_string, session_event,
-							 client->asked_timeout_ms, NULL, client,
+							 client->asked_timeout_ms,
+							 client->is_taken_over ? &id : NULL, client,
 							 ZOO_NO_LOG_CLIENTENV, log_line);
 		if (zh == NULL)
 		{

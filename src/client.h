@@ -75,12 +75,21 @@ typedef enum ZkNodeKind
 	ZK_EPHEMERAL_SEQUENTIAL
 } ZkNodeKind;
 
+/* What identifies a session to the ensemble. */
+typedef struct ZkClientTicket
+{
+	int64_t		session_id;
+	char		password[16];
+} ZkClientTicket;
+
 typedef struct ZkClientOptions
 {
 	const ServerList *servers;
 	int			session_timeout_ms; /* asked for; the server clamps it */
 	const char *auth_scheme;	/* NULL for none */
 	const char *auth_credentials;	/* with auth_scheme */
+	const ZkClientTicket *take_over;	/* session to take over, NULL for a new
+										 * one */
 } ZkClientOptions;
 
 /* The client at one moment. */
@@ -136,6 +145,9 @@ extern ZkClient *zklock_client_open(const ZkClientOptions *options);
  * finished look-up leads to connecting, silence past the deadline to LOST.
  */
 extern void zklock_client_status(ZkClient *client, ZkClientStatus *status);
+
+/* The session's ticket; false if it was never granted. */
+extern bool zklock_client_ticket(ZkClient *client, ZkClientTicket *ticket);
 
 /*
  * Send the main thread this signal when the session becomes LOST, at the

@@ -26,6 +26,7 @@
 #include "utils/memutils.h"
 
 #include "contend.h"
+#include "crash.h"
 #include "identity.h"
 #include "name.h"
 #include "session.h"
@@ -591,6 +592,7 @@ wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
 		hold->granted_at = GetCurrentTimestamp();
 		hold->replacing = NULL;
 		zklock_session_interrupt_on_loss(true);
+		zklock_crash_note_session();
 	}
 	return end;
 }

@@ -99,8 +99,13 @@ static bool given_up;
 /* Its number; of the last one if there is none. */
 static ZkSessionNumber session_number;
 
-/* When a session that has never been connected is given up. */
+/* When a session that has never been connected is given up, after how long. */
 static int64 connect_deadline;
+static int	connect_bound_ms;
+
+/* The servers and the timeout that the current session was opened with. */
+static ServerList session_servers;
+static int	session_timeout_asked;
 
 /* Chroot part of the servers, valid while there is a session. */
 static char session_chroot[sizeof(((ServerList *) 0)->chroot)];
@@ -133,6 +138,7 @@ static void assign_string(const char *newval, void *extra);
 static void assign_int(int newval, void *extra);
 static const char *show_auth(void);
 static bool is_started(void);
+static bool is_settled(void);
 static bool is_silent(void);
 static bool is_watch_fired(void);
 static int	milliseconds_until(int64 when, int64 now);
@@ -188,7 +194,8 @@ zklock_session_open(int64 deadline)
 	zklock_session_reap();
 	if (client == NULL)
 		start_session();
-	connect_deadline = zklock_client_now() + connect_timeout_setting;
+	connect_bound_ms = connect_timeout_setting;
+	connect_deadline = zklock_client_now() + connect_bound_ms;
 	if (wait_for(NULL, is_started, deadline,
 				 ZK_WAITING_TO_CONNECT) == ZK_WAIT_TIMEOUT)
 		return false;
@@ -390,6 +397,39 @@ zklock_session_close(int wait_ms)
 }
 
 bool
+zklock_session_ticket(ZkSessionTicket *ticket)
+{
+	ticket->servers = session_servers;
+	ticket->session_timeout_ms = session_timeout_asked;
+	return client != NULL && zklock_client_ticket(client, &ticket->client);
+}
+
+bool
+zklock_session_take_over_and_close(const ZkSessionTicket *ticket,
+								   int timeout_ms)
+{
+	ZkClientOptions options = {
+		.servers = &ticket->servers,
+		.session_timeout_ms = ticket->session_timeout_ms,
+		.take_over = &ticket->client
+	};
+	ZkClientStatus status;
+
+	prepare_once();
+	client = zklock_client_open(&options);
+	if (client == NULL)
+		zklock_session_raise_memory();
+	connect_bound_ms = timeout_ms;
+	connect_deadline = zklock_client_now() + connect_bound_ms;
+	wait_for(NULL, is_settled, ZK_NO_DEADLINE, ZK_WAITING_TO_CONNECT);
+	zklock_client_status(client, &status);
+	zklock_client_close(client, timeout_ms);
+	client = NULL;
+	return status.was_connected &&
+		status.session_id == ticket->client.session_id;
+}
+
+bool
 zklock_session_status(ZkClientStatus *status)
 {
 	if (client == NULL)
@@ -484,6 +524,16 @@ is_started(void)
 
 	zklock_client_status(client, &status);
 	return status.state != ZK_CLIENT_STARTING;
+}
+
+/* Has the ensemble decided about the session, for or against? */
+static bool
+is_settled(void)
+{
+	ZkClientStatus status;
+
+	zklock_client_status(client, &status);
+	return status.was_connected || status.loss == ZK_LOSS_EXPIRED;
 }
 
 static bool
@@ -614,6 +664,8 @@ start_session(void)
 		ReserveExternalFD();
 	session_number++;
 	settings_changed = false;
+	session_servers = list;
+	session_timeout_asked = session_timeout_setting;
 	strlcpy(session_chroot, list.chroot, sizeof(session_chroot));
 }
 
@@ -731,7 +783,7 @@ raise_not_connected(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
 			 errmsg("could not connect to ZooKeeper within %d ms",
-					connect_timeout_setting),
+					connect_bound_ms),
 			 error[0] != '\0' ? errdetail("%s.", error) :
 			 errdetail("No server of \"%s\" has answered.", servers_setting),
 			 errhint("%s", hint)));

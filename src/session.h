@@ -40,6 +40,14 @@ typedef enum ZkWaitReason
 } ZkWaitReason;
 #define ZK_NWAIT_REASONS 4
 
+/* Who knows this can take over the session, from any process. */
+typedef struct ZkSessionTicket
+{
+	ServerList	servers;
+	int			session_timeout_ms;
+	ZkClientTicket client;
+} ZkSessionTicket;
+
 /* Define the settings of this room.  For _PG_init(). */
 extern void zklock_session_init(void);
 
@@ -121,6 +129,17 @@ extern const char *zklock_session_chroot(void);
  * raises.  The locks that hung on it are gone with it.
  */
 extern void zklock_session_close(int wait_ms);
+
+/* The ticket of the current session; false if it has never been connected. */
+extern bool zklock_session_ticket(ZkSessionTicket *ticket);
+
+/*
+ * Take over the session of a process that is dead, and close it.  false if it
+ * was gone already.  Raises when the ensemble cannot be reached in time.  For a
+ * process without a session of its own.
+ */
+extern bool zklock_session_take_over_and_close(const ZkSessionTicket *ticket,
+											   int timeout_ms);
 
 /* One moment of the session for the view; false if there is no session. */
 extern bool zklock_session_status(ZkClientStatus *status);

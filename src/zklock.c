@@ -23,6 +23,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "crash.h"
 #include "identity.h"
 #include "lock.h"
 #include "loss.h"
@@ -84,6 +85,7 @@ _PG_init(void)
 	zklock_lock_init();
 	zklock_xact_init();
 	zklock_loss_init();
+	zklock_crash_init();
 	MarkGUCPrefixReserved("zklock");
 }
 

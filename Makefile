@@ -1,0 +1,106 @@
+# zklock: distributed locks in SQL, through ZooKeeper
+#
+#   make, make install     build and install, as every extension does
+#   make installcheck      regression and isolation tests in a running server
+#                          that has zklock installed and zklock.servers set;
+#                          with TAP_TESTS=1 also the tests of test/t
+#   make check             sets everything up (packages too) and runs all tests
+#   make demo              sets everything up and shows what zklock does
+#
+# The last two need nothing that is not there after git clone, so they must not
+# depend on PGXS; PGXS has a "check" of its own besides, one that refuses.
+
+OUR_GOALS = check demo
+
+# Where this file is: the source tree also in a VPATH build.
+here := $(dir $(lastword $(MAKEFILE_LIST)))
+
+ifneq (,$(filter $(OUR_GOALS),$(MAKECMDGOALS)))
+
+ifneq (,$(filter-out $(OUR_GOALS),$(MAKECMDGOALS)))
+$(error "make $(filter $(OUR_GOALS),$(MAKECMDGOALS))" goes alone, without other goals)
+endif
+
+# The last line of a test run is its result.
+MAKEFLAGS += --no-print-directory
+
+.PHONY: $(OUR_GOALS)
+.NOTPARALLEL:
+
+check demo:
+	@$(here)test/$@
+
+else
+
+EXTENSION = zklock
+DATA = sql/zklock--1.0.sql
+PGFILEDESC = "zklock - distributed locks through ZooKeeper"
+
+MODULE_big = zklock
+OBJS = \
+	src/zklock.o \
+	src/lock.o \
+	src/contend.o \
+	src/xact.o \
+	src/session.o \
+	src/client.o \
+	src/recipe.o \
+	src/servers.o \
+	src/queue.o \
+	src/identity.o \
+	src/name.o \
+	src/loss.o \
+	src/crash.o
+
+# All tests there are, in the order of their names. They lie in test/ and their
+# expected output in expected/, which pg_regress looks for in its output
+# directory; links lead it there (see REGRESS_PREP below).
+REGRESS = $(sort $(patsubst $(here)test/sql/%.sql,%,$(wildcard $(here)test/sql/*.sql)))
+REGRESS_OPTS = --inputdir=$(here)test --load-extension=zklock
+ISOLATION = $(sort $(patsubst $(here)test/specs/%.spec,%,$(wildcard $(here)test/specs/*.spec)))
+ISOLATION_OPTS = --inputdir=$(here)test --load-extension=zklock
+REGRESS_PREP = expected-links
+PROVE_TESTS = test/t/*.pl
+PROVE_FLAGS += -I test/lib
+# The link, never the directory of the source tree.
+EXTRA_CLEAN = $(shell test -L expected && echo expected)
+
+PG_CONFIG ?= pg_config
+ifeq (,$(shell command -v $(PG_CONFIG)))
+$(error $(PG_CONFIG) not found: install postgresql-server-dev-15, or say "make check", which does it for you)
+endif
+PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
+ifeq (,$(wildcard $(PGXS)))
+$(error PostgreSQL's files for building extensions are missing: install postgresql-server-dev-15, or say "make check", which does it for you)
+endif
+
+# PostgreSQL's headers as system headers: our warnings are not meant for them.
+PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server)
+PG_CFLAGS = -std=gnu11 -Wall -Wextra -Wno-unused-parameter $(if $(WERROR),-Werror)
+SHLIB_LINK = -lzookeeper_mt -lpthread
+
+include $(PGXS)
+
+# PGXS knows no dependencies on headers.
+$(OBJS) $(OBJS:.o=.bc): $(wildcard $(here)src/*.h)
+
+# In a VPATH build there is no src/ yet. As an absolute path, or make would be
+# content with the one in the source tree.
+$(OBJS) $(OBJS:.o=.bc): | $(CURDIR)/src
+$(CURDIR)/src:
+	$(MKDIR_P) $@
+
+# Say what is missing before the compiler says it at length.
+src/client.o src/client.bc: | zookeeper-headers
+.PHONY: zookeeper-headers
+zookeeper-headers:
+	@echo '#include <zookeeper/zookeeper.h>' | $(CC) $(CPPFLAGS) -E -o /dev/null -x c - 2>/dev/null || \
+	{ echo 'ZooKeeper'\''s C client is missing: install libzookeeper-mt-dev, or say "make check", which does it for you' >&2; exit 1; }
+
+.PHONY: expected-links
+expected-links:
+	@$(MKDIR_P) output_iso
+	@ln -sfn '$(abspath $(here)expected)' output_iso/expected
+	@test -d expected || ln -sfn '$(abspath $(here)expected)' expected
+
+endif
