@@ -736,7 +736,9 @@ end_completion(ZkRequest *request)
 	bool		unwanted = request->unwanted;
 	bool		news = !unwanted && !is_followed_by_list(request);
 
-	if (!again)
+	if (again)
+		request->sent_at = zklock_client_now();
+	else
 	{
 		request->done = true;
 		if (--request->client->npending == 0)
@@ -1643,6 +1645,7 @@ submit(ZkRequest *request)
 
 	lock_mutex(&saved);
 	request->client->npending++;
+	request->sent_at = zklock_client_now();
 	unlock_mutex(&saved);
 	block_signals(&saved);
 	send_request(request);
@@ -1662,7 +1665,6 @@ send_request(ZkRequest *request)
 	const char *path = request->path;
 	int			rc = ZINVALIDSTATE;
 
-	request->sent_at = zklock_client_now();
 	if (zh == NULL)
 	{
 		void_done(rc, id);

@@ -1,0 +1,285 @@
+
+=pod
+
+=head1 NAME
+
+Proxy - a TCP proxy that can misbehave
+
+=head1 SYNOPSIS
+
+  my $proxy = Proxy->new("127.0.0.1:$port");
+  ... connect to $proxy->address ...
+  $proxy->cut;
+  $proxy->heal;
+
+=head1 DESCRIPTION
+
+Stands between a client and a ZooKeeper server and lets a test take the network
+away. One child process does the forwarding; it ends when its parent does,
+because it reads its commands from a socket that closes then.
+
+=cut
+
+package Proxy;
+
+use strict;
+use warnings;
+
+use Carp;
+use IO::Select;
+use IO::Socket::INET;
+use POSIX ();
+use Socket qw(:DEFAULT IPPROTO_TCP TCP_NODELAY);
+
+# Every proxy of this process, for END.
+my @proxies;
+
+=pod
+
+=head1 METHODS
+
+=head2 new($server)
+
+Forwards a free port on 127.0.0.1 to $server ("host:port").
+
+=cut
+
+sub new
+{
+	my ($class, $server) = @_;
+	my $listener = _listen(0);
+	my $port = $listener->sockport;
+	socketpair(my $ours, my $theirs, AF_UNIX, SOCK_STREAM, PF_UNSPEC)
+	  or croak "could not make a socket pair: $!";
+
+	my $pid = fork // croak "could not fork: $!";
+	if ($pid == 0)
+	{
+		close $ours;
+		# Ctrl-C is for the parent; we go when it goes.
+		$SIG{$_} = 'IGNORE' foreach qw(INT PIPE);
+		$SIG{$_} = 'DEFAULT' foreach qw(TERM HUP);
+		eval { _serve($server, $listener, $theirs); 1 } or warn $@;
+		# Not exit: END and buffers belong to the parent.
+		POSIX::_exit(0);
+	}
+	close $theirs;
+	$listener->close;
+	my $self = bless {
+		port => $port,
+		pid => $pid,
+		commands => $ours,
+		owner => $$ }, $class;
+	push @proxies, $self;
+	return $self;
+}
+
+=pod
+
+=head2 port, address
+
+=cut
+
+sub port { return $_[0]->{port}; }
+sub address { return "127.0.0.1:$_[0]->{port}"; }
+
+=pod
+
+=head2 cut($direction)
+
+Stops forwarding and keeps every connection open: what either side sends is
+swallowed by nobody and answered by nobody, as behind a dead switch. With
+"requests" or "replies" only that direction stops, so that a request can be
+carried out while its reply is lost.
+
+=head2 heal
+
+Undoes cut and refuse. What piled up is delivered.
+
+=head2 reset_connections
+
+Ends every connection with RST, on both sides. What was not forwarded is lost.
+
+=head2 refuse
+
+Closes the port: new connections are refused. Existing ones stay.
+
+=head2 connections
+
+How many connections are open.
+
+=head2 stop
+
+=cut
+
+sub cut
+{
+	my ($self, $direction) = @_;
+	return $self->_command('cut ' . ($direction || 'both'));
+}
+sub heal { return $_[0]->_command('heal'); }
+sub reset_connections { return $_[0]->_command('reset'); }
+sub refuse { return $_[0]->_command('refuse'); }
+sub connections { return $_[0]->_command('connections'); }
+
+sub stop
+{
+	my ($self) = @_;
+	return unless $self->{pid};
+	close $self->{commands};
+	kill 'TERM', $self->{pid};
+	waitpid $self->{pid}, 0;
+	$self->{pid} = undef;
+	return;
+}
+
+# Tell the child and wait until it has done so; returns its answer.
+sub _command
+{
+	my ($self, $command) = @_;
+	syswrite $self->{commands}, "$command\n";
+	my $answer = readline $self->{commands};
+	croak "proxy did not do \"$command\"" unless defined $answer;
+	chomp $answer;
+	croak "proxy: $answer" if $answer =~ /^error/;
+	return $answer;
+}
+
+sub _listen
+{
+	my ($port) = @_;
+	return IO::Socket::INET->new(
+		LocalAddr => '127.0.0.1',
+		LocalPort => $port,
+		Listen => 128,
+		ReuseAddr => 1) || croak "could not listen: $@";
+}
+
+# The child's loop. %pair leads from each socket to its other end.
+sub _serve
+{
+	my ($server, $listener, $commands) = @_;
+	my %state = (
+		server => $server,
+		listener => $listener,
+		port => $listener->sockport,
+		requests => 1,
+		replies => 1,
+		pair => {},
+		from_client => {});
+
+	while (1)
+	{
+		my $select = IO::Select->new($commands, _readable(\%state));
+		foreach my $socket ($select->can_read)
+		{
+			if ($socket == $commands)
+			{
+				return unless sysread $commands, my $line, 1000;
+				my $answer = eval { _obey(\%state, split ' ', $line) };
+				syswrite $commands, ($answer // "error $@") . "\n";
+				# What is open and wanted may have changed.
+				last;
+			}
+			elsif ($state{listener} && $socket == $state{listener})
+			{
+				_accept(\%state);
+			}
+			elsif ($state{pair}{$socket})
+			{
+				_forward(\%state, $socket);
+			}
+		}
+	}
+}
+
+sub _readable
+{
+	my ($state) = @_;
+	my @sockets = map { $_->[0] } values %{ $state->{pair} };
+	@sockets = grep {
+		$state->{from_client}{$_} ? $state->{requests} : $state->{replies}
+	} @sockets;
+	# Behind a dead switch nobody answers a newcomer either.
+	push @sockets, $state->{listener}
+	  if $state->{listener} && $state->{requests} && $state->{replies};
+	return @sockets;
+}
+
+sub _obey
+{
+	my ($state, $command, $argument) = @_;
+	if ($command eq 'cut')
+	{
+		$state->{requests} = 0 if $argument ne 'replies';
+		$state->{replies} = 0 if $argument ne 'requests';
+	}
+	elsif ($command eq 'heal')
+	{
+		$state->{requests} = $state->{replies} = 1;
+		$state->{listener} ||= _listen($state->{port});
+	}
+	elsif ($command eq 'refuse')
+	{
+		$state->{listener}->close if $state->{listener};
+		$state->{listener} = undef;
+	}
+	elsif ($command eq 'reset')
+	{
+		foreach my $entry (values %{ $state->{pair} })
+		{
+			setsockopt $entry->[0], SOL_SOCKET, SO_LINGER, pack('ii', 1, 0);
+			close $entry->[0];
+		}
+		$state->{pair} = {};
+		$state->{from_client} = {};
+	}
+	elsif ($command eq 'connections')
+	{
+		return keys(%{ $state->{pair} }) / 2;
+	}
+	return 'done';
+}
+
+sub _accept
+{
+	my ($state) = @_;
+	my $client = $state->{listener}->accept or return;
+	my $server = IO::Socket::INET->new($state->{server});
+	# Nobody behind us: the client sees its connection end.
+	return unless $server;
+	setsockopt $_, IPPROTO_TCP, TCP_NODELAY, 1
+	  foreach $client, $server;
+	$state->{pair}{$client} = [ $client, $server ];
+	$state->{pair}{$server} = [ $server, $client ];
+	$state->{from_client}{$client} = 1;
+	return;
+}
+
+sub _forward
+{
+	my ($state, $from) = @_;
+	my $to = $state->{pair}{$from}[1];
+	if (sysread $from, my $data, 65_536)
+	{
+		while (length $data)
+		{
+			my $written = syswrite $to, $data or last;
+			substr $data, 0, $written, '';
+		}
+		return if $data eq '';
+	}
+	delete $state->{pair}{$_} foreach $from, $to;
+	delete $state->{from_client}{$_} foreach $from, $to;
+	close $_ foreach $from, $to;
+	return;
+}
+
+END
+{
+	my $status = $?;
+	$_->stop foreach grep { $_->{owner} == $$ } @proxies;
+	$? = $status;
+}
+
+1;

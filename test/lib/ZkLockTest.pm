@@ -1,0 +1,406 @@
+
+=pod
+
+=head1 NAME
+
+ZkLockTest - what the TAP tests of zklock share
+
+=head1 SYNOPSIS
+
+  use ZkLockTest;
+
+  my $zk = ZooKeeper->new->start;
+  my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '2s');
+  my $holder = background($node);
+  my $waiter = background($node);
+
+  $holder->query_safe("SELECT zk_lock('nightly')");
+  $waiter->start_query("SELECT zk_lock('nightly')");
+  wait_for_wait($node, $waiter->pid);
+  $holder->query_safe("SELECT zk_unlock('nightly')");
+  $waiter->wait_result;
+
+  assert_no_nodes($zk, lock_path('other'), 'nothing left behind');
+
+=head1 DESCRIPTION
+
+Exports the functions below, and poll_until of L<ZooKeeper>. The clusters are
+PostgreSQL::Test::Cluster objects with everything that offers. Where zklock is
+installed is not known here: test/check names its private installation in
+TEMP_CONFIG, which every test cluster reads.
+
+=cut
+
+package ZkLockTest;
+
+use strict;
+use warnings;
+
+use Carp;
+use Exporter 'import';
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZooKeeper qw(poll_until);
+
+our @EXPORT = qw(
+  cluster
+  background
+  wait_for_wait
+  wait_for_queue
+  lock_path
+  queue_nodes
+  assert_no_nodes
+  poll_until
+);
+
+# One root for all clusters of a test, so that they meet; another for each
+# test, should several share a ZooKeeper.
+my $root = "/zklock-test-$$";
+
+=pod
+
+=head1 FUNCTIONS
+
+=head2 cluster($name, $zookeeper, setting => value, ...)
+
+A running cluster with zklock created in the database postgres. The settings go
+to postgresql.conf; undef leaves one of the settings below out. Not settings:
+
+=over
+
+=item servers => connect string
+
+Instead of that of $zookeeper, e.g. a proxy's address.
+
+=item init => [ allows_streaming => 1, ... ]
+
+For PostgreSQL::Test::Cluster's init.
+
+=item extension => name
+
+Instead of zklock, or undef for none.
+
+=back
+
+=cut
+
+sub cluster
+{
+	my ($name, $zk, %setting) = @_;
+	my @init = @{ delete $setting{init} || [] };
+	my $extension =
+	  exists $setting{extension} ? delete $setting{extension} : 'zklock';
+	my $servers = delete $setting{servers} || $zk->connect_string;
+
+	%setting = (
+		'zklock.servers' => $servers,
+		'zklock.root' => $root,
+		'zklock.session_timeout' => '4s',
+		'cluster_name' => $name,
+		'max_prepared_transactions' => 5,
+		%setting);
+
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init(@init);
+	foreach my $key (grep { defined $setting{$_} } sort keys %setting)
+	{
+		(my $value = $setting{$key}) =~ s/'/''/g;
+		$node->append_conf('postgresql.conf', "$key = '$value'");
+	}
+	$node->start;
+	$node->safe_psql('postgres', "CREATE EXTENSION $extension")
+	  if $extension;
+	return $node;
+}
+
+=pod
+
+=head2 background($node, database => name, user => name, name => application_name)
+
+A session of its own; see L</SESSIONS>.
+
+=cut
+
+sub background
+{
+	my ($node, %option) = @_;
+	return ZkLockTest::Session->new($node, %option);
+}
+
+=pod
+
+=head2 wait_for_wait($node, $pid)
+
+Until that backend waits for zklock, be it for a lock or for a connection.
+
+=cut
+
+sub wait_for_wait
+{
+	my ($node, $pid) = @_;
+	my $sql = "SELECT count(*) = 1 FROM pg_stat_activity
+		WHERE pid = $pid AND state = 'active'
+		  AND wait_event_type = 'Extension'";
+	poll_until { $node->safe_psql('postgres', $sql) eq 't' }
+	"backend $pid to wait for a lock", 30;
+	return;
+}
+
+=pod
+
+=head2 wait_for_queue($zookeeper, $path, $count)
+
+Until that many contenders' nodes are below the path; returns their names as
+queue_nodes does. Between two waiters whose order matters, use this: a backend
+may wait for its connection before it stands in the queue.
+
+=cut
+
+sub wait_for_queue
+{
+	my ($zk, $path, $count) = @_;
+	my @names;
+	poll_until { @names = queue_nodes($zk, $path); @names == $count }
+	"$count nodes below $path", 30;
+	return @names;
+}
+
+=pod
+
+=head2 lock_path($name)
+
+The znode of a lock.
+
+=cut
+
+sub lock_path
+{
+	my ($name) = @_;
+	return "$root/$name";
+}
+
+=pod
+
+=head2 queue_nodes($zookeeper, $path)
+
+The contenders' nodes below a lock's path in the order of their sequence
+numbers; none if there is no such path. In scalar context how many.
+
+=cut
+
+sub queue_nodes
+{
+	my ($zk, $path) = @_;
+	my $client = $zk->client;
+	my @names = $client->exists($path) ? $client->children($path) : ();
+	$client->close;
+	my $sequence = sub { return $_[0] =~ /(\d{10})$/ ? $1 : -1; };
+	@names =
+	  sort { $sequence->($a) <=> $sequence->($b) || $a cmp $b } @names;
+	return @names;
+}
+
+=pod
+
+=head2 assert_no_nodes($zookeeper, $path, $what)
+
+A test: nothing is left below the path. A release is not awaited by who
+releases, so it may take a moment.
+
+=cut
+
+sub assert_no_nodes
+{
+	my ($zk, $path, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @left;
+	eval {
+		poll_until { @left = queue_nodes($zk, $path); !@left } 'nodes to go',
+		  10;
+	};
+	return is("@left", '', $what || "no nodes below $path");
+}
+
+=pod
+
+=head1 SESSIONS
+
+A psql in the background. Unlike PostgreSQL::Test::BackgroundPsql it can send a
+query without waiting for it, goes on after an error and tells its SQLSTATE, and
+survives, as an object, the end of its backend.
+
+=cut
+
+package ZkLockTest::Session;
+
+use strict;
+use warnings;
+
+use Carp;
+use IPC::Run;
+use PostgreSQL::Test::Utils;
+
+sub new
+{
+	my ($class, $node, %option) = @_;
+	my $self = bless { in => '', out => '', err => '', count => 0 }, $class;
+	my $connection = $node->connstr($option{database} || 'postgres');
+	$connection .= " user=$option{user}" if $option{user};
+	$connection .= " application_name='$option{name}'" if $option{name};
+
+	$self->{timeout} =
+	  IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default);
+	$self->{psql} = IPC::Run::start(
+		[
+			$node->installed_command('psql'), '-X', '-A', '-t', '-q',
+			'-d', $connection, '-f', '-', '-v', 'ON_ERROR_STOP=0'
+		],
+		'<', \$self->{in}, '>', \$self->{out}, '2>', \$self->{err},
+		$self->{timeout});
+	$self->{pid} = $self->query_safe('SELECT pg_backend_pid()');
+	return $self;
+}
+
+=pod
+
+=head2 pid
+
+Of the backend.
+
+=cut
+
+sub pid { return $_[0]->{pid}; }
+
+=pod
+
+=head2 start_query($sql)
+
+Sends it and returns at once. One at a time: wait_result comes before the next.
+
+=cut
+
+sub start_query
+{
+	my ($self, $sql) = @_;
+	croak 'the last query is still under way' if $self->{pending};
+	$self->{pending} = 'end of query ' . ++$self->{count};
+	$self->{out} = $self->{err} = '';
+	# Of several statements a semicolon alone would lose the SQLSTATE.
+	$sql .= "\n;" unless $sql =~ /;\s*$/;
+	$self->{in} .= "$sql\n"
+	  . "\\echo '$self->{pending}' :SQLSTATE\n\\warn '$self->{pending}'\n";
+	$self->{psql}->pump_nb;
+	return;
+}
+
+=pod
+
+=head2 is_done
+
+Whether the query sent has ended; does not wait.
+
+=cut
+
+sub is_done
+{
+	my ($self) = @_;
+	return 1 unless $self->{pending};
+	$self->{psql}->pump_nb if $self->{psql}->pumpable;
+	return $self->_has_ended;
+}
+
+=pod
+
+=head2 wait_result
+
+Waits for the end of the query and returns its output. error and sqlstate then
+tell how it ended: "" and "00000" when all is well. If the connection is gone,
+sqlstate is "08006".
+
+=head2 error, sqlstate
+
+=cut
+
+sub wait_result
+{
+	my ($self) = @_;
+	croak 'no query is under way' unless $self->{pending};
+	$self->{timeout}->start;
+	eval {
+		$self->{psql}->pump until $self->_has_ended;
+		1;
+	  }
+	  or croak "query did not end: $@";
+
+	my $mark = $self->{pending};
+	$self->{pending} = undef;
+	$self->{sqlstate} =
+	  $self->{out} =~ s/\n?^\Q$mark\E (\w{5})\n.*//ms ? $1 : '08006';
+	$self->{err} =~ s/^\Q$mark\E\n//m;
+	chomp(my $result = $self->{out});
+	return $result;
+}
+
+sub error { return $_[0]->{err}; }
+sub sqlstate { return $_[0]->{sqlstate}; }
+
+=pod
+
+=head2 query($sql), query_safe($sql)
+
+start_query and wait_result; query_safe dies if there was an error.
+
+=cut
+
+sub query
+{
+	my ($self, $sql) = @_;
+	$self->start_query($sql);
+	return $self->wait_result;
+}
+
+sub query_safe
+{
+	my ($self, $sql) = @_;
+	my $result = $self->query($sql);
+	croak "\"$sql\" failed: $self->{err}" if $self->{sqlstate} ne '00000';
+	return $result;
+}
+
+=pod
+
+=head2 quit, kill
+
+End psql: in order, or by SIGKILL, as a client that vanishes.
+
+=cut
+
+sub quit
+{
+	my ($self) = @_;
+	if ($self->{psql}->pumpable)
+	{
+		$self->{in} .= "\\q\n";
+	}
+	eval { $self->{psql}->finish; };
+	return;
+}
+
+sub kill
+{
+	my ($self) = @_;
+	$self->{psql}->kill_kill(grace => 0);
+	return;
+}
+
+# Both streams have come to the mark, or psql has ended.
+sub _has_ended
+{
+	my ($self) = @_;
+	my $mark = quotemeta $self->{pending};
+	return 1 if $self->{out} =~ /^$mark/m && $self->{err} =~ /^$mark$/m;
+	return !$self->{psql}->pumpable;
+}
+
+1;

@@ -1,0 +1,682 @@
+
+=pod
+
+=head1 NAME
+
+ZooKeeper - real ZooKeeper servers for tests and the demo
+
+=head1 SYNOPSIS
+
+  my $zk = ZooKeeper->new(servers => 3, tick_time => 500);
+  $zk->start;
+  ... $zk->connect_string ...
+  $zk->pause($zk->leader);
+  $zk->resume;
+  $zk->stop;
+
+=head1 DESCRIPTION
+
+Starts the servers of Debian's package "zookeeper" on free loopback ports, with
+their files in one directory. Members are numbered from 1. Methods that take
+members act on all of them when none is named.
+
+No server outlives the program that started it: END stops them, a signal to
+the program runs END, and should the program be killed outright the kernel
+kills the servers with it (setpriv --pdeathsig).
+
+=cut
+
+package ZooKeeper;
+
+use strict;
+use warnings;
+
+use Carp;
+use Exporter 'import';
+use File::Path qw(mkpath rmtree);
+use File::Temp ();
+use IO::Select;
+use IO::Socket::INET;
+use POSIX qw(:sys_wait_h setsid);
+use Time::HiRes qw(time);
+use ZooKeeper::Client;
+
+our @EXPORT_OK = qw(poll_until free_port);
+
+# Where Debian's package puts the server; overridable for other systems.
+my $classpath = $ENV{ZOOKEEPER_CLASSPATH} || '/usr/share/java/zookeeper.jar';
+# With this jar the servers write a log, without it they are silent.
+my $logging_jar = '/usr/share/java/slf4j-simple.jar';
+
+# Every ensemble of this process, for END.
+my @ensembles;
+
+=pod
+
+=head1 FUNCTIONS
+
+=head2 poll_until { condition } "what", timeout
+
+Evaluates the condition until it is true and returns its value; dies with
+"timed out waiting for what" after the timeout (default 60 seconds). This is
+the one place in the tests that pauses.
+
+=cut
+
+sub poll_until(&$;$)
+{
+	my ($condition, $what, $timeout) = @_;
+	my $deadline = time() + ($timeout || $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60);
+	while (1)
+	{
+		my $value = $condition->();
+		return $value if $value;
+		croak "timed out waiting for $what" if time() > $deadline;
+		Time::HiRes::sleep(0.02);
+	}
+}
+
+=pod
+
+=head2 free_port
+
+A loopback port that nobody listens on. Below the range from which the kernel
+serves outgoing connections, so that it stays free until the server has it.
+
+=cut
+
+# Ports given out by this process, so that none is given twice.
+my %given;
+
+sub free_port
+{
+	while (1)
+	{
+		my $port = 10_200 + int(rand(22_000));
+		next if $given{$port}++;
+		my $socket = IO::Socket::INET->new(
+			LocalAddr => '127.0.0.1',
+			LocalPort => $port,
+			Listen => 1,
+			ReuseAddr => 1) or next;
+		$socket->close;
+		return $port;
+	}
+}
+
+=pod
+
+=head1 METHODS
+
+=head2 new(option => value, ...)
+
+=over
+
+=item servers => 1
+
+Size of the ensemble: 1 is a standalone server.
+
+=item tick_time => 500
+
+In milliseconds. Session timeouts are granted from 2 ticks up.
+
+=item max_session_timeout => 300000
+
+In milliseconds. ZooKeeper's own default is 20 ticks; undef gives that.
+
+=item force_sync => 0
+
+Whether the transaction log is synced to disk before a write is acknowledged.
+
+=item dir => directory
+
+For data and logs; a temporary one below $TESTDIR by default.
+
+=item config => { key => value }
+
+Further lines for zoo.cfg.
+
+=item java_options => [ '-Dname=value', ... ]
+
+=back
+
+=cut
+
+sub new
+{
+	my ($class, %option) = @_;
+	my $self = bless {
+		servers => 1,
+		tick_time => 500,
+		max_session_timeout => 300_000,
+		force_sync => 0,
+		config => {},
+		java_options => [],
+		owner => $$,
+		%option }, $class;
+
+	$self->{dir} //= _temporary_directory();
+	foreach my $id (1 .. $self->{servers})
+	{
+		my $dir = "$self->{dir}/zookeeper-$id";
+		mkpath($dir);
+		$self->{member}{$id} = {
+			dir => $dir,
+			port => free_port(),
+			quorum_port => free_port(),
+			election_port => free_port() };
+	}
+	$self->_write_config($_) foreach $self->members;
+	push @ensembles, $self;
+	return $self;
+}
+
+=pod
+
+=head2 members, running
+
+The numbers of all members; of those that run (paused ones included).
+
+=cut
+
+sub members
+{
+	my ($self) = @_;
+	return 1 .. $self->{servers};
+}
+
+sub running
+{
+	my ($self) = @_;
+	return grep { $self->pid($_) } $self->members;
+}
+
+=pod
+
+=head2 connect_string(members), port($member), pid($member), log_file($member)
+
+=cut
+
+sub connect_string
+{
+	my ($self, @members) = @_;
+	@members = $self->members unless @members;
+	return join ',', map { '127.0.0.1:' . $self->port($_) } @members;
+}
+
+sub port
+{
+	my ($self, $member) = @_;
+	return $self->{member}{ $member || 1 }{port};
+}
+
+sub pid
+{
+	my ($self, $member) = @_;
+	return $self->{member}{ $member || 1 }{pid};
+}
+
+sub log_file
+{
+	my ($self, $member) = @_;
+	return $self->{member}{ $member || 1 }{dir} . '/server.log';
+}
+
+=pod
+
+=head2 start(members)
+
+Starts what does not run yet and waits until it serves.
+
+=cut
+
+sub start
+{
+	my ($self, @members) = @_;
+	@members = $self->members unless @members;
+	$self->_launch($_) foreach grep { !$self->pid($_) } @members;
+	$self->wait_ready;
+	return $self;
+}
+
+=pod
+
+=head2 stop(members), kill9(members)
+
+SIGTERM or SIGKILL, and wait for the end of the processes. Paused ones too.
+
+=cut
+
+sub stop
+{
+	my ($self, @members) = @_;
+	$self->resume(@members);
+	return $self->_end('TERM', @members);
+}
+
+sub kill9
+{
+	my ($self, @members) = @_;
+	return $self->_end('KILL', @members);
+}
+
+=pod
+
+=head2 restart(members)
+
+Stop and start, on the same ports and data. Sessions live on if it takes less
+than their timeout.
+
+=cut
+
+sub restart
+{
+	my ($self, @members) = @_;
+	$self->stop(@members);
+	return $self->start(@members);
+}
+
+=pod
+
+=head2 pause(members), resume(members)
+
+SIGSTOP and SIGCONT: the connections stay, nothing answers. When pause returns,
+every thread of the servers stands still.
+
+=cut
+
+sub pause
+{
+	my ($self, @members) = @_;
+	@members = $self->running unless @members;
+	$self->_signal('STOP', @members);
+	foreach my $pid (grep { $_ } map { $self->pid($_) } @members)
+	{
+		poll_until { _is_stopped($pid) } "process $pid to stop";
+	}
+	return $self;
+}
+
+sub resume
+{
+	my ($self, @members) = @_;
+	return $self->_signal('CONT', @members);
+}
+
+=pod
+
+=head2 wait_ready
+
+Until every running member serves requests: a standalone server, or one leader
+and followers. Dies at once if a server has ended by itself.
+
+=cut
+
+sub wait_ready
+{
+	my ($self) = @_;
+	poll_until
+	{
+		$self->_check_alive;
+		my %count;
+		$count{ $self->mode($_) }++ foreach $self->running;
+		return 0 if $count{''};
+		return $self->{servers} == 1 || ($count{leader} || 0) == 1;
+	}
+	'ZooKeeper to be ready';
+	return $self;
+}
+
+=pod
+
+=head2 mode($member)
+
+"standalone", "leader", "follower", or "" while it does not serve.
+
+=cut
+
+sub mode
+{
+	my ($self, $member) = @_;
+	my $answer = $self->four_letter_word('srvr', $member);
+	return $answer =~ /^Mode: (\w+)/m ? $1 : '';
+}
+
+=pod
+
+=head2 leader, followers, kill_leader
+
+leader waits until there is one. A standalone server is its own leader.
+kill_leader kills it with SIGKILL and returns its number, without waiting for
+the election (wait_ready does).
+
+=cut
+
+sub leader
+{
+	my ($self) = @_;
+	return poll_until
+	{
+		my ($leader) =
+		  grep { $self->mode($_) =~ /leader|standalone/ } $self->running;
+		$leader;
+	}
+	'a leader';
+}
+
+sub followers
+{
+	my ($self) = @_;
+	return grep { $self->mode($_) eq 'follower' } $self->running;
+}
+
+sub kill_leader
+{
+	my ($self) = @_;
+	my $leader = $self->leader;
+	$self->kill9($leader);
+	return $leader;
+}
+
+=pod
+
+=head2 four_letter_word($word, $member)
+
+The answer, or "" if the member does not answer (within a second).
+
+=cut
+
+sub four_letter_word
+{
+	my ($self, $word, $member) = @_;
+	my $socket = IO::Socket::INET->new(
+		PeerAddr => '127.0.0.1',
+		PeerPort => $self->port($member),
+		Timeout => 1) or return '';
+	syswrite $socket, $word;
+	$self->{member}{ $member || 1 }{words}++;
+
+	my $answer = '';
+	my $select = IO::Select->new($socket);
+	while ($select->can_read(1))
+	{
+		last unless sysread $socket, $answer, 65_536, length $answer;
+	}
+	$socket->close;
+	return $answer;
+}
+
+=pod
+
+=head2 monitor($member)
+
+The server's counters ("mntr") as a hash reference, without their zk_ prefix.
+
+=head2 counter($name), watch_count, packets_received
+
+One counter, summed over the running members. packets_received does not count
+our own four-letter words: what it rises by is what the clients sent.
+
+=cut
+
+sub monitor
+{
+	my ($self, $member) = @_;
+	my $answer = $self->four_letter_word('mntr', $member);
+	my %counter = $answer =~ /^zk_(\S+)\t(.*)$/mg;
+	return \%counter;
+}
+
+sub counter
+{
+	my ($self, $name) = @_;
+	my $sum = 0;
+	$sum += $self->monitor($_)->{$name} || 0 foreach $self->running;
+	return $sum;
+}
+
+sub watch_count { return $_[0]->counter('watch_count'); }
+
+sub packets_received
+{
+	my ($self) = @_;
+	my $received = $self->counter('packets_received');
+	$received -= $self->{member}{$_}{words} foreach $self->running;
+	return $received;
+}
+
+=pod
+
+=head2 ephemerals($prefix)
+
+The ephemeral nodes whose path begins with the prefix, as the leader sees them:
+a list of [path, owner session as an integer], sorted by path; in scalar context
+how many.
+
+=cut
+
+sub ephemerals
+{
+	my ($self, $prefix) = @_;
+	$prefix //= '/';
+	my ($list) = $self->four_letter_word('dump', $self->leader) =~
+	  /^Sessions with Ephemerals[^\n]*\n(.*?)(?:^Connections|\z)/ms;
+	my ($owner, @found);
+	foreach my $line (split /\n/, $list // '')
+	{
+		if ($line =~ /^0x([0-9a-f]+):/)
+		{
+			# As a signed number, the way the protocol shows ephemeralOwner.
+			$owner = unpack('q>', pack('H16', sprintf('%016s', $1)));
+		}
+		elsif ($line =~ /^\t(\Q$prefix\E.*)$/)
+		{
+			push @found, [ $1, $owner ];
+		}
+	}
+	@found = sort { $a->[0] cmp $b->[0] } @found;
+	return @found;
+}
+
+=pod
+
+=head2 client(member => $number, timeout => seconds)
+
+A new session of its own: a foreign client. See ZooKeeper::Client.
+
+=cut
+
+sub client
+{
+	my ($self, %option) = @_;
+	my $member = $option{member} || ($self->running)[0];
+	return ZooKeeper::Client->new('127.0.0.1:' . $self->port($member),
+		%option);
+}
+
+# A directory that lives as long as the test's other files, for reading the
+# logs after a failure; outside of a test run one that goes at the end.
+sub _temporary_directory
+{
+	return File::Temp::tempdir('zookeeper_XXXX', DIR => $ENV{TESTDIR})
+	  if $ENV{TESTDIR};
+	return File::Temp::tempdir('zookeeper_XXXX', TMPDIR => 1, CLEANUP => 1);
+}
+
+sub _write_config
+{
+	my ($self, $id) = @_;
+	my $member = $self->{member}{$id};
+	my %config = (
+		tickTime => $self->{tick_time},
+		initLimit => 20,
+		syncLimit => 4,
+		dataDir => "$member->{dir}/data",
+		clientPort => $member->{port},
+		clientPortAddress => '127.0.0.1',
+		maxClientCnxns => 0,
+		'4lw.commands.whitelist' => '*',
+		'admin.enableServer' => 'false',
+		forceSync => $self->{force_sync} ? 'yes' : 'no',
+		# The default makes every server write 64 MB first.
+		preAllocSize => 1024);
+	$config{maxSessionTimeout} = $self->{max_session_timeout}
+	  if $self->{max_session_timeout};
+	if ($self->{servers} > 1)
+	{
+		foreach my $other ($self->members)
+		{
+			my $peer = $self->{member}{$other};
+			$config{"server.$other"} =
+			  "127.0.0.1:$peer->{quorum_port}:$peer->{election_port}";
+		}
+	}
+	%config = (%config, %{ $self->{config} });
+
+	mkpath("$member->{dir}/data");
+	_write_file("$member->{dir}/data/myid", "$id\n");
+	_write_file("$member->{dir}/zoo.cfg",
+		join '', map { "$_=$config{$_}\n" } sort keys %config);
+	return;
+}
+
+sub _write_file
+{
+	my ($path, $text) = @_;
+	open my $file, '>', $path or croak "could not write $path: $!";
+	print $file $text;
+	close $file or croak "could not write $path: $!";
+	return;
+}
+
+sub _launch
+{
+	my ($self, $id) = @_;
+	my $member = $self->{member}{$id};
+	my @command = (
+		'setpriv', '--pdeathsig', 'KILL',
+		'java', '-Xms32m', '-Xmx256m',
+		# A short life: start fast rather than run fast.
+		'-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-XX:-UsePerfData',
+		'-Dzookeeper.admin.enableServer=false',
+		'-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
+		'-Dorg.slf4j.simpleLogger.showDateTime=true',
+		@{ $self->{java_options} },
+		'-cp', "$classpath:$logging_jar",
+		'org.apache.zookeeper.server.quorum.QuorumPeerMain',
+		"$member->{dir}/zoo.cfg");
+
+	my $pid = fork // croak "could not fork: $!";
+	if ($pid == 0)
+	{
+		# In a session of its own: Ctrl-C is for us, we stop the servers.
+		setsid();
+		open STDIN, '<', '/dev/null';
+		open STDOUT, '>>', $self->log_file($id);
+		open STDERR, '>&', \*STDOUT;
+		{ no warnings 'exec'; exec @command; }
+		print STDERR "could not run setpriv: $!\n";
+		POSIX::_exit(127);
+	}
+	$member->{pid} = $pid;
+	$member->{words} = 0;
+	# For the script above us, should we be unable to clean up.
+	_write_file("$member->{dir}/zookeeper.pid", "$pid\n");
+	return;
+}
+
+sub _signal
+{
+	my ($self, $signal, @members) = @_;
+	@members = $self->running unless @members;
+	foreach my $id (grep { $self->pid($_) } @members)
+	{
+		kill $signal, $self->pid($id);
+	}
+	return $self;
+}
+
+sub _end
+{
+	my ($self, $signal, @members) = @_;
+	@members = $self->running unless @members;
+	@members = grep { $self->pid($_) } @members;
+	$self->_signal($signal, @members) if @members;
+	foreach my $id (@members)
+	{
+		my $gone = eval {
+			poll_until { $self->_has_ended($id) } "ZooKeeper $id to end", 15;
+		};
+		next if $gone;
+		kill 'KILL', $self->pid($id);
+		poll_until { $self->_has_ended($id) } "ZooKeeper $id to be killed";
+	}
+	return $self;
+}
+
+# The signal reaches the threads of a process one after the other.
+sub _is_stopped
+{
+	my ($pid) = @_;
+	foreach my $path (glob "/proc/$pid/task/*/stat")
+	{
+		# A thread that is gone by now stands still, too.
+		open my $stat, '<', $path or next;
+		my $line = readline $stat // next;
+		return 0 if $line !~ /\) [TXZ] /;
+	}
+	return 1;
+}
+
+# Collect the process if it has ended.
+sub _has_ended
+{
+	my ($self, $id) = @_;
+	my $member = $self->{member}{$id};
+	return 1 unless $member->{pid};
+	return 0 if waitpid($member->{pid}, WNOHANG) == 0;
+	$member->{pid} = undef;
+	unlink "$member->{dir}/zookeeper.pid";
+	return 1;
+}
+
+sub _check_alive
+{
+	my ($self) = @_;
+	foreach my $id ($self->running)
+	{
+		croak "ZooKeeper $id ended by itself, see " . $self->log_file($id)
+		  if $self->_has_ended($id);
+	}
+	return;
+}
+
+# A signal must run END, but not in a child on its way to become another
+# program: PostgreSQL::Test::Cluster would stop the servers from there, too. A
+# program that has its own handler keeps it.
+my $main = $$;
+
+sub end_by_signal
+{
+	POSIX::_exit(1) if $$ != $main;
+	exit 1;
+}
+
+foreach my $signal (qw(INT TERM HUP))
+{
+	$SIG{$signal} ||= \&end_by_signal;
+}
+
+END
+{
+	my $status = $?;
+	foreach my $ensemble (@ensembles)
+	{
+		# A forked child of the test runs END too, and owns nothing.
+		next if $ensemble->{owner} != $$;
+		eval { $ensemble->kill9; 1 } or warn $@;
+	}
+	$? = $status;
+}
+
+1;

@@ -1,0 +1,381 @@
+
+=pod
+
+=head1 NAME
+
+ZooKeeper::Client - look at znodes, and make them, without going through zklock
+
+=head1 SYNOPSIS
+
+  my $client = ZooKeeper::Client->new('127.0.0.1:2181');
+  my $path = $client->create('/a/_c_6ba7-lock-', 'data',
+	  ephemeral => 1, sequential => 1);
+  my @names = $client->children('/a');
+  $client->close;
+
+=head1 DESCRIPTION
+
+A test that checks a client with the same client checks nothing, so this is a
+second, independent one: ZooKeeper's wire protocol (jute) in core Perl. One
+request at a time, no threads, no reconnect: when the connection breaks, the
+next call dies. A session pings only while a request is under way; it asks for
+a long timeout instead, which ZooKeeper.pm lets the servers grant.
+
+=cut
+
+package ZooKeeper::Client;
+
+use strict;
+use warnings;
+
+use Carp;
+use IO::Select;
+use IO::Socket::INET;
+use Socket qw(SOL_SOCKET SO_LINGER TCP_NODELAY IPPROTO_TCP);
+
+# Request types and error codes of ZooKeeper's protocol that we use.
+my %OP = (
+	create => 1,
+	delete => 2,
+	exists => 3,
+	get_data => 4,
+	set_data => 5,
+	get_children2 => 12,
+	create2 => 15,
+	create_container => 19,
+	close => -11,
+	auth => 100);
+
+my %ERROR = (
+	-4 => 'ConnectionLoss',
+	-8 => 'BadArguments',
+	-101 => 'NoNode',
+	-102 => 'NoAuth',
+	-103 => 'BadVersion',
+	-108 => 'NoChildrenForEphemerals',
+	-110 => 'NodeExists',
+	-111 => 'NotEmpty',
+	-112 => 'SessionExpired',
+	-115 => 'AuthFailed',
+	-118 => 'SessionMoved');
+
+# How long one reply may take, in seconds. Longer than an election.
+my $reply_timeout = 60;
+
+=pod
+
+=head1 METHODS
+
+Each of them dies with "<operation> <path>: <error>" when the server refuses,
+e.g. "delete /a: NotEmpty".
+
+=head2 new($server, timeout => seconds)
+
+Connects to one host:port and starts a session.
+
+=cut
+
+sub new
+{
+	my ($class, $server, %option) = @_;
+	my $socket = IO::Socket::INET->new(PeerAddr => $server, Timeout => 10)
+	  or croak "could not connect to ZooKeeper at $server: $@";
+	$socket->setsockopt(IPPROTO_TCP, TCP_NODELAY, 1);
+	my $self = bless { socket => $socket, xid => 0 }, $class;
+
+	my $timeout = int(1000 * ($option{timeout} || 60));
+	$self->_send(pack('N q> N q>', 0, 0, $timeout, 0)
+		  . _buffer("\0" x 16)
+		  . "\0");
+	my (undef, $granted, $session) = unpack('N N q>', $self->_receive);
+	croak "ZooKeeper at $server refused the session" if $session == 0;
+	$self->{timeout} = $granted / 1000;
+	$self->{session} = $session;
+	return $self;
+}
+
+=pod
+
+=head2 session_id, timeout
+
+The session's id (as ephemeralOwner shows it) and the timeout granted, in
+seconds.
+
+=cut
+
+sub session_id { return $_[0]->{session}; }
+sub timeout { return $_[0]->{timeout}; }
+
+=pod
+
+=head2 add_auth($scheme, $credentials)
+
+=cut
+
+sub add_auth
+{
+	my ($self, $scheme, $credentials) = @_;
+	$self->_request('auth', $scheme, -4,
+		pack('N', 0) . _buffer($scheme) . _buffer($credentials));
+	return;
+}
+
+=pod
+
+=head2 create($path, $data, ephemeral => 1, sequential => 1, container => 1, acl => [[perms, scheme, id], ...])
+
+Returns the path as created, with its sequence number.
+
+=cut
+
+sub create
+{
+	my ($self, $path, $data, %option) = @_;
+	my @acl = @{ $option{acl} || [ [ 31, 'world', 'anyone' ] ] };
+	my $flags =
+		$option{container}
+	  ? 4
+	  : ($option{ephemeral} ? 1 : 0) + ($option{sequential} ? 2 : 0);
+	my $body = _buffer($path) . _buffer($data) . pack('N', scalar @acl);
+	$body .= pack('N', $_->[0]) . _buffer($_->[1]) . _buffer($_->[2])
+	  foreach @acl;
+	my $reply = $self->_call($option{container} ? 'create_container' : 'create',
+		$path, $body . pack('N', $flags));
+	return _read_buffer(\$reply);
+}
+
+=pod
+
+=head2 create_path($path)
+
+Makes the path and its parents as needed, as plain persistent nodes.
+
+=cut
+
+sub create_path
+{
+	my ($self, $path) = @_;
+	my $above = '';
+	foreach my $part (grep { length } split m{/}, $path)
+	{
+		$above .= "/$part";
+		eval { $self->create($above, ''); 1 }
+		  or $@ =~ /NodeExists/
+		  or die $@;
+	}
+	return $path;
+}
+
+=pod
+
+=head2 children($path)
+
+The names below $path, sorted. In scalar context their number.
+
+=cut
+
+sub children
+{
+	my ($self, $path) = @_;
+	my $reply = $self->_call('get_children2', $path, _buffer($path) . "\0");
+	my $count = unpack('l>', substr($reply, 0, 4, ''));
+	my @names = map { _read_buffer(\$reply) } 1 .. $count;
+	@names = sort @names;
+	return @names;
+}
+
+=pod
+
+=head2 exists($path)
+
+The node's stat (a hash reference: czxid, mzxid, version, cversion, owner,
+data_length, num_children, ...), or undef if there is no such node.
+
+=cut
+
+sub exists
+{
+	my ($self, $path) = @_;
+	my $reply = eval { $self->_call('exists', $path, _buffer($path) . "\0") };
+	return _stat($reply) if defined $reply;
+	return undef if $@ =~ /NoNode/;
+	die $@;
+}
+
+=pod
+
+=head2 get($path)
+
+The node's data; in list context data and stat.
+
+=cut
+
+sub get
+{
+	my ($self, $path) = @_;
+	my $reply = $self->_call('get_data', $path, _buffer($path) . "\0");
+	my $data = _read_buffer(\$reply);
+	return wantarray ? ($data, _stat($reply)) : $data;
+}
+
+=pod
+
+=head2 set($path, $data, $version), delete($path, $version)
+
+Any version by default.
+
+=cut
+
+sub set
+{
+	my ($self, $path, $data, $version) = @_;
+	my $reply = $self->_call('set_data', $path,
+		_buffer($path) . _buffer($data) . pack('l>', $version // -1));
+	return _stat($reply);
+}
+
+sub delete
+{
+	my ($self, $path, $version) = @_;
+	$self->_call('delete', $path,
+		_buffer($path) . pack('l>', $version // -1));
+	return;
+}
+
+=pod
+
+=head2 delete_recursive($path)
+
+=cut
+
+sub delete_recursive
+{
+	my ($self, $path) = @_;
+	$self->delete_recursive("$path/$_") foreach $self->children($path);
+	$self->delete($path);
+	return;
+}
+
+=pod
+
+=head2 close
+
+Ends the session; its ephemeral nodes go at once.
+
+=cut
+
+sub close
+{
+	my ($self) = @_;
+	return unless $self->{socket};
+	eval { $self->_call('close', '', ''); };
+	$self->{socket}->close;
+	$self->{socket} = undef;
+	return;
+}
+
+=pod
+
+=head2 abandon
+
+Breaks the connection without a word, as a crashed client does: its ephemeral
+nodes stay until the session times out.
+
+=cut
+
+sub abandon
+{
+	my ($self) = @_;
+	setsockopt($self->{socket}, SOL_SOCKET, SO_LINGER, pack('ii', 1, 0));
+	$self->{socket}->close;
+	$self->{socket} = undef;
+	return;
+}
+
+# Send one request and return the body of its reply.
+sub _call
+{
+	my ($self, $op, $path, $body) = @_;
+	return $self->_request($op, $path, ++$self->{xid}, $body);
+}
+
+sub _request
+{
+	my ($self, $op, $path, $xid, $body) = @_;
+	croak "$op $path: session is closed" unless $self->{socket};
+	$self->_send(pack('l> l>', $xid, $OP{$op}) . $body);
+	my $reply = $self->_receive;
+	my ($reply_xid, undef, $error) = unpack('l> q> l>', $reply);
+	croak "$op $path: reply $reply_xid to request $xid"
+	  if $reply_xid != $xid;
+	croak "$op $path: " . ($ERROR{$error} || "error $error") if $error;
+	return substr($reply, 16);
+}
+
+sub _send
+{
+	my ($self, $message) = @_;
+	$message = pack('N', length $message) . $message;
+	while (length $message)
+	{
+		my $sent = syswrite($self->{socket}, $message);
+		croak "ConnectionLoss: could not send to ZooKeeper: $!"
+		  unless defined $sent;
+		substr($message, 0, $sent, '');
+	}
+	return;
+}
+
+sub _receive
+{
+	my ($self) = @_;
+	my $length = unpack('N', $self->_read(4));
+	return $self->_read($length);
+}
+
+sub _read
+{
+	my ($self, $wanted) = @_;
+	my $data = '';
+	my $select = IO::Select->new($self->{socket});
+	while (length $data < $wanted)
+	{
+		croak 'ConnectionLoss: no reply from ZooKeeper'
+		  unless $select->can_read($reply_timeout);
+		my $got = sysread($self->{socket}, $data, $wanted - length $data,
+			length $data);
+		croak 'ConnectionLoss: ZooKeeper closed the connection'
+		  unless $got;
+	}
+	return $data;
+}
+
+# jute: a buffer or string is its length and its bytes; length -1 is null.
+sub _buffer
+{
+	my ($bytes) = @_;
+	return pack('l>', -1) unless defined $bytes;
+	utf8::encode($bytes) if utf8::is_utf8($bytes);
+	return pack('N', length $bytes) . $bytes;
+}
+
+sub _read_buffer
+{
+	my ($reply) = @_;
+	my $length = unpack('l>', substr($$reply, 0, 4, ''));
+	return undef if $length < 0;
+	return substr($$reply, 0, $length, '');
+}
+
+sub _stat
+{
+	my ($reply) = @_;
+	my %stat;
+	@stat{
+		qw(czxid mzxid ctime mtime version cversion aversion owner
+		  data_length num_children pzxid)
+	} = unpack('q> q> q> q> l> l> l> q> l> l> q>', $reply);
+	return \%stat;
+}
+
+1;

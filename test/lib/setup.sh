@@ -1,0 +1,297 @@
+# shellcheck shell=bash
+# setup.sh: what test/check and test/demo share. Sourced by them.
+#
+# Makes a bare machine ready: packages, a private build and installation of
+# zklock, a user to run servers as, directories; and takes everything down again
+# however the script ends. All files are in .zklock at the top of the
+# repository, save for sockets, whose paths must be short. When we are root and
+# the repository lies where the unprivileged user cannot go, as in /root, what
+# the servers and tests need lies in /tmp until the end instead. (A capability
+# to go there would not do: access(2) ignores it.)
+#
+# After setup_run, these are set:
+#   top work         the repository, .zklock
+#   tree             where test/ and expected/ can be read: top, or a copy
+#   run install      run-time files, the private installation: in work or in /tmp
+#   short            a directory in /tmp, for sockets
+#   bindir pgxs      of PostgreSQL: its programs, its files for extensions
+#   unprivileged     prefix that runs a command as the unprivileged user, in the
+#                    environment of PostgreSQL's test programs; further
+#                    NAME=value may follow it
+
+set -euo pipefail
+
+# One of ours runs make itself; options meant for the outer one stay out.
+unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
+# Messages and sorting alike everywhere, and UTF-8 databases.
+unset "${!LC_@}" LANGUAGE
+export LANG=C.UTF-8
+umask 022
+
+top=$(cd -P "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+tree=$top
+work=$top/.zklock
+run=$work/run
+install=$work/install
+short=
+bindir=
+pgxs=
+unprivileged=()
+pg_version=${PG_VERSION:-15}
+
+# What the two commands need on Debian. PG_CONFIG names another PostgreSQL, and
+# then that one must be complete.
+build_packages=(make gcc libc6-dev libzookeeper-mt-dev)
+server_packages=(zookeeper default-jre-headless libslf4j-java libipc-run-perl)
+if [[ -z ${PG_CONFIG:-} ]]; then
+	build_packages+=("postgresql-server-dev-$pg_version")
+	server_packages+=("postgresql-$pg_version")
+fi
+
+zookeeper_pid=  # the program that serves ZooKeeper, and its address
+zookeeper_servers=
+
+child=          # process group of the running step
+run_user=       # the unprivileged user, if we are root
+runner=()       # prefix that runs a command as the unprivileged user
+as_root=()      # prefix that runs a command as root
+cluster_rule=   # a file in /etc that exists only while packages are installed
+
+say() { printf '%s\n' "$*"; }
+
+# A progress line with the time since the start.
+step() { printf '\n[%d:%02d] %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*"; }
+
+die() {
+	printf '%s: %s\n' "$(basename "$0")" "$*" >&2
+	exit 1
+}
+
+# Directories, one run at a time, and the way out.
+setup_begin() {
+	mkdir -p "$work" 2>/dev/null || die "cannot write to $top"
+	[[ -w $work ]] || die "$work belongs to another user; remove it first"
+	exec 9>>"$work/lock"
+	flock -n 9 || die "another run is under way in $work"
+	trap cleanup EXIT
+	trap 'exit 129' HUP
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+
+	rm -rf "$run" "$work/log"
+	mkdir -p "$run" "$work/log"
+	short=$(mktemp -d /tmp/zklock.XXXXXX)
+}
+
+cleanup() {
+	local status=$?
+	trap '' HUP INT TERM
+	set +e
+	if [[ -n $child ]]; then
+		kill -TERM -- "-$child" 2>/dev/null || kill -TERM "$child" 2>/dev/null
+		wait "$child" 2>/dev/null
+	fi
+	zookeeper_stop
+	stop_leftovers
+	# Logs and data directories are for reading after a failure.
+	if [[ $status -eq 0 && -z ${KEEP:-} ]]; then
+		rm -rf "$run"
+	elif [[ -d $run && $run != "$work/run" ]]; then
+		rm -rf "$work/run"
+		cp -r "$run" "$work/run"
+	fi
+	[[ -n $short ]] && rm -rf "$short"
+	[[ -n $cluster_rule ]] && remove_cluster_rule
+	exit "$status"
+}
+
+# Whatever a step should have stopped and did not. Each server has left its
+# process id in our directories; the command line guards against a reused one.
+stop_leftovers() {
+	local file pid
+	while read -r file; do
+		read -r pid <"$file" || continue
+		[[ -r /proc/$pid/cmdline ]] || continue
+		tr '\0' '\n' <"/proc/$pid/cmdline" | grep -qF "$run" || continue
+		case $file in
+			*/postmaster.pid) kill -QUIT "$pid" ;;
+			*) kill -KILL "$pid" ;;
+		esac
+		timeout 20 tail --pid="$pid" -s 0.1 -f /dev/null || kill -KILL "$pid"
+	done < <(find "$run" \( -name postmaster.pid -o -name zookeeper.pid \) 2>/dev/null)
+}
+
+# run LOG COMMAND...: in a process group of its own, so that a signal to us can
+# end all of it at once; output to the terminal and to LOG.
+run() {
+	local log=$1 status=0
+	shift
+	# shellcheck disable=SC2016
+	setsid bash -c 'set -o pipefail; log=$1; shift; "$@" 2>&1 9>&- | tee "$log"' \
+		run "$log" "$@" 9>&- &
+	child=$!
+	wait "$child" || status=$?
+	child=
+	return "$status"
+}
+
+# The same, silent; the end of LOG is shown if the command fails.
+run_quietly() {
+	local log=$1 status=0
+	shift
+	setsid "$@" >"$log" 2>&1 9>&- &
+	child=$!
+	wait "$child" || status=$?
+	child=
+	[[ $status -eq 0 ]] || tail -n 40 "$log"
+	return "$status"
+}
+
+# Install those of the packages that are missing; needs no root if none is.
+setup_packages() {
+	local missing=() package
+
+	if ! command -v dpkg-query >/dev/null; then
+		say "not a Debian system: taking it that there is: $*"
+		return
+	fi
+	for package; do
+		[[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] ||
+			missing+=("$package")
+	done
+	if [[ ${#missing[@]} -eq 0 ]]; then
+		say 'all installed'
+		return
+	fi
+	say "installing: ${missing[*]}"
+
+	if [[ $(id -u) -ne 0 ]]; then
+		command -v sudo >/dev/null ||
+			die "there is no sudo; as root: apt-get install ${missing[*]}"
+		# Ask for the password here, on the terminal, not in a log.
+		sudo -v || die "sudo was refused; as root: apt-get install ${missing[*]}"
+		as_root=(sudo)
+	fi
+	make_cluster_rule
+	apt_get update || say 'apt-get update failed; trying with what is known'
+	apt_get install -y --no-install-recommends "${missing[@]}" ||
+		die "could not install ${missing[*]}, see $work/log/apt-get.log"
+	remove_cluster_rule
+}
+
+# In the foreground and not by run_quietly: sudo remembers the password for this
+# terminal only.
+apt_get() {
+	local log=$work/log/apt-get.log
+	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+		apt-get -q -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@" \
+		>"$log" 2>&1 </dev/null 9>&- && return
+	tail -n 20 "$log"
+	return 1
+}
+
+# Debian's package makes and starts a cluster as it is installed. Nobody asked
+# for one, so a rule says no, for as long as we install and only where
+# PostgreSQL is not there yet.
+make_cluster_rule() {
+	[[ -d /etc/postgresql-common ]] && return
+	cluster_rule=/etc/postgresql-common/createcluster.d/zklock.conf
+	"${as_root[@]}" mkdir -p "$(dirname "$cluster_rule")"
+	echo 'create_main_cluster = false' |
+		"${as_root[@]}" tee "$cluster_rule" >/dev/null
+}
+
+remove_cluster_rule() {
+	[[ -n $cluster_rule ]] || return 0
+	"${as_root[@]}" rm -f "$cluster_rule"
+	"${as_root[@]}" rmdir --ignore-fail-on-non-empty "$(dirname "$cluster_rule")"
+	cluster_rule=
+}
+
+# Find PostgreSQL, and the user to run it as: it refuses root.
+setup_run() {
+	PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/$pg_version/bin/pg_config}
+	[[ -x $PG_CONFIG ]] || PG_CONFIG=$(command -v pg_config) ||
+		die 'no pg_config: set PG_CONFIG'
+	bindir=$("$PG_CONFIG" --bindir)
+	pgxs=$(cd "$(dirname "$("$PG_CONFIG" --pgxs)")/../.." && pwd)
+	[[ -x $bindir/initdb ]] || die "no PostgreSQL server in $bindir"
+
+	if [[ $(id -u) -eq 0 ]]; then
+		run_user=${ZKLOCK_TEST_USER:-postgres}
+		runner=(setpriv "--reuid=$run_user" "--regid=$(id -gn "$run_user")"
+			--init-groups)
+		say "servers and tests run as user $run_user"
+		"${runner[@]}" test -r "$top/Makefile" -a -r "$work/lock" || use_copy
+		chown -R "$run_user" "$run" "$short"
+	fi
+	set_unprivileged
+	# Where we were called from may be closed to that user.
+	cd "$run"
+}
+
+use_copy() {
+	say "user $run_user cannot read $top, so they use a copy in $short"
+	tree=$short/tree
+	run=$short/run
+	install=$short/install
+	rmdir "$work/run"
+	mkdir "$tree" "$run"
+	cp -r "$top/test" "$top/expected" "$tree/"
+}
+
+set_unprivileged() {
+	local server_conf=$run/server.conf
+	cat >"$server_conf" <<-CONF
+	extension_destdir = '$install'
+	dynamic_library_path = '$install$("$PG_CONFIG" --pkglibdir):\$libdir'
+	CONF
+	unprivileged=("${runner[@]}" env -u LD_LIBRARY_PATH
+		"HOME=$run" "TMPDIR=$short" "PATH=$bindir:$PATH"
+		"PERL5LIB=$tree/test/lib:$pgxs/src/test/perl"
+		"PG_REGRESS=$pgxs/src/test/regress/pg_regress"
+		"TESTDIR=$run" "TEMP_CONFIG=$server_conf")
+}
+
+# A directory that the unprivileged user can write to.
+run_directory() {
+	mkdir -p "$1"
+	[[ -z $run_user ]] || chown "$run_user" "$1"
+}
+
+# Build from a copy and install privately: the source tree stays clean and the
+# system's PostgreSQL untouched. Extra words go to make. DESTDIR is relative:
+# PGXS does not bear a space in it.
+setup_build() {
+	rm -rf "$work/build" "$install"
+	mkdir -p "$work/build/src"
+	cp -r "$top"/{Makefile,zklock.control,sql} "$work/build/"
+	cp "$top"/src/*.[ch] "$work/build/src/"
+	run_quietly "$work/log/build.log" \
+		make -s --no-print-directory -C "$work/build" -j "$(nproc)" "PG_CONFIG=$PG_CONFIG" \
+		"DESTDIR=$(realpath -m --relative-to="$work/build" "$install")" \
+		"$@" install
+}
+
+# One ZooKeeper for several steps. Sets zookeeper_servers. It ends when the
+# pipe to it is closed, so also when we die.
+zookeeper_start() {
+	coproc ZOOKEEPER {
+		exec setsid "${unprivileged[@]}" \
+			perl "$tree/test/lib/serve_zookeeper.pl" "$run/zookeeper" 9>&-
+	}
+	# bash forgets its own variables when the process ends.
+	# shellcheck disable=SC2153
+	zookeeper_pid=$ZOOKEEPER_PID
+	zookeeper_out=${ZOOKEEPER[0]}
+	zookeeper_in=${ZOOKEEPER[1]}
+	# shellcheck disable=SC2034
+	read -r zookeeper_servers <&"$zookeeper_out" || die 'ZooKeeper did not start'
+}
+
+zookeeper_stop() {
+	[[ -n $zookeeper_pid ]] || return 0
+	exec {zookeeper_in}>&- {zookeeper_out}<&-
+	wait "$zookeeper_pid" || true
+	zookeeper_pid=
+}
