@@ -1452,6 +1452,10 @@ close_in_thread(void *argument)
 /*
  * Close the session, with all signals blocked: wait for outstanding requests
  * (R4), then tell the server, then wait for the library's threads.
+ *
+ * Requests that wait for a connection are waited for too.  If it comes about
+ * just when we close, they would go out together with the close, and the nodes
+ * that they make would stay until the session times out.
  */
 static void
 close_handle(ZkClient *client)
@@ -1467,8 +1471,8 @@ close_handle(ZkClient *client)
 		deadline.tv_nsec -= 1000000000L;
 	}
 	pthread_mutex_lock(&mutex);
-	while (client->npending > 0 &&
-		   client->status.state == ZK_CLIENT_CONNECTED &&
+	while (client->npending > 0 && client->zh != NULL &&
+		   client->status.state != ZK_CLIENT_LOST &&
 		   pthread_cond_timedwait(&client->changed, &mutex, &deadline) == 0)
 		;
 	zh = client->zh;

@@ -46,22 +46,26 @@ __tsan_default_suppressions(void)
 	return "race:__sprintf_chk\n";
 }
 
+#define SESSION_TIMEOUT_MS 10000
+
 /* Longest wait for anything a healthy server does. */
 #define PATIENCE_MS 20000
 
 static const char *servers;
 static char top[64];			/* parent of all nodes of this run */
 
-/* Wait for news, at most until the deadline; false when it has passed. */
+/*
+ * Wait for news, or a moment for what comes without; false when the deadline
+ * has passed.
+ */
 static bool
 wait_for_news(int64_t deadline)
 {
 	struct pollfd poll_fd = {zklock_client_wake_fd(), POLLIN, 0};
-	int64_t		left = deadline - zklock_client_now();
 
-	if (left <= 0)
+	if (zklock_client_now() >= deadline)
 		return false;
-	poll(&poll_fd, 1, (int) left);
+	poll(&poll_fd, 1, 50);
 	zklock_client_drain_wake_fd();
 	return true;
 }
@@ -71,7 +75,7 @@ open_client(const char *text)
 {
 	ServerList	list;
 	char		why[256];
-	ZkClientOptions options = {.servers = &list, .session_timeout_ms = 10000};
+	ZkClientOptions options = {.servers = &list, .session_timeout_ms = SESSION_TIMEOUT_MS};
 
 	if (!servers_parse(text, &list, why, sizeof(why)))
 	{
@@ -356,6 +360,7 @@ test_close(ZkClient *client)
 {
 	char		parent[80];
 	char		prefix[128];
+	int64_t		closed_at;
 
 	make_parent(client, parent, sizeof(parent), "close");
 	snprintf(prefix, sizeof(prefix), "%s/q-", parent);
@@ -374,8 +379,11 @@ test_close(ZkClient *client)
 		ok(zklock_client_now() - began < PATIENCE_MS / 2,
 		   "close does not hang, round %d", round);
 	}
+	closed_at = zklock_client_now();
 	is_int(0, await_children(client, parent, 0),
 		   "closed sessions leave no node");
+	ok(zklock_client_now() - closed_at < SESSION_TIMEOUT_MS / 2,
+	   "and not for lack of time");
 	remove_node(client, parent);
 }
 
@@ -501,7 +509,7 @@ test_take_over(ZkClient *client)
 	char		why[256];
 	ZkClientOptions options = {
 		.servers = &list,
-		.session_timeout_ms = 10000,
+		.session_timeout_ms = SESSION_TIMEOUT_MS,
 		.take_over = &ticket
 	};
 	pid_t		owner;
