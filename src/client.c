@@ -232,7 +232,6 @@ static bool register_request(ZkRequest *request);
 static void free_request(ZkRequest *request);
 static void submit(ZkRequest *request);
 static void send_request(ZkRequest *request);
-static bool is_transaction(RequestKind kind);
 static const struct ACL_vector *acl_of(ZkClient *client);
 static void prepare_guarded_acl(void);
 static int	flags_of(ZkNodeKind kind);
@@ -321,7 +320,7 @@ zklock_client_open(const ZkClientOptions *options)
 	unlock_mutex(&saved);
 	if (!start_thread(resolve_in_thread, client, &thread))
 	{
-		set_error("could not create a thread: %s", strerror(errno));
+		set_error("Could not create a thread: %s", strerror(errno));
 		lock_mutex(&saved);
 		client->references--;
 		move_to(client, ZK_CLIENT_LOST, ZK_LOSS_RESOURCES);
@@ -695,7 +694,7 @@ zklock_client_nudge(ZkClient *client)
  */
 
 /*
- * Find the request that an answer is for and note what any answer tells.
+ * Find the request that an answer is for and note what every answer tells.
  * NULL if there is none.  Returns with the mutex held, except for NULL.
  */
 static ZkRequest *
@@ -704,7 +703,6 @@ begin_completion(const void *data, int rc)
 	uintptr_t	id = (uintptr_t) data;
 	uintptr_t	slot = id & SLOT_MASK;
 	ZkRequest  *request;
-	ZkClient   *client;
 
 	pthread_mutex_lock(&mutex);
 	request = slot < nslots ? slots[slot] : NULL;
@@ -713,18 +711,9 @@ begin_completion(const void *data, int rc)
 		pthread_mutex_unlock(&mutex);
 		return NULL;
 	}
-	client = request->client;
 	request->reply.code = rc;
 	request->reply.result = result_of_code(rc);
-
-	/*
-	 * Writes and checks are transactions: acknowledged, they prove that the
-	 * quorum knew our session after they were sent.  Reads prove nothing, a
-	 * follower that is cut off answers them from memory.
-	 */
-	if (rc == ZOK && is_transaction(request->kind) &&
-		request->sent_at > client->status.proof_at)
-		client->status.proof_at = request->sent_at;
+	request->reply.sent_at = request->sent_at;
 	return request;
 }
 
@@ -791,7 +780,7 @@ take_next_step(ZkRequest *request)
 		case REQUEST_DELETE:
 			if (result != ZK_OK && result != ZK_NO_NODE &&
 				result != ZK_SESSION_LOST && result != ZK_UNKNOWN_OUTCOME)
-				set_error("could not delete znode \"%s\": %s", request->path,
+				set_error("Could not delete znode \"%s\": %s", request->path,
 						  zerror(request->reply.code));
 			return result == ZK_UNKNOWN_OUTCOME;
 
@@ -1054,7 +1043,7 @@ note_connected(ZkClient *client, zhandle_t *zh, int state)
 	}
 	else if (state != ZOO_CONNECTED_STATE || timeout <= 0 || timeout > most)
 	{
-		set_error("the peer granted a session timeout of %d ms in state %d",
+		set_error("The peer granted a session timeout of %d ms in state %d",
 				  timeout, state);
 		move_to(client, ZK_CLIENT_LOST, ZK_LOSS_PROTOCOL);
 	}
@@ -1354,7 +1343,7 @@ connect_client(ZkClient *client)
 		loss = ZK_LOSS_RESOLVE;
 	else if (!can_start_two_threads())
 	{
-		set_error("could not create a thread: %s", strerror(errno));
+		set_error("Could not create a thread: %s", strerror(errno));
 		loss = ZK_LOSS_RESOURCES;
 	}
 	else
@@ -1378,7 +1367,7 @@ connect_client(ZkClient *client)
 							 ZOO_NO_LOG_CLIENTENV, log_line);
 		if (zh == NULL)
 		{
-			set_error("could not start the ZooKeeper client: %s",
+			set_error("Could not start the ZooKeeper client: %s",
 					  strerror(errno));
 			loss = ZK_LOSS_RESOURCES;
 		}
@@ -1718,28 +1707,6 @@ send_request(ZkRequest *request)
 	}
 	if (rc != ZOK)
 		void_done(rc, id);
-}
-
-/* Does an acknowledgement come from the quorum? */
-static bool
-is_transaction(RequestKind kind)
-{
-	switch (kind)
-	{
-		case REQUEST_CREATE:
-		case REQUEST_CHECK:
-		case REQUEST_DELETE:
-		case REQUEST_REPLACE_CREATE:
-		case REQUEST_REPLACE_DELETE:
-			return true;
-		case REQUEST_LIST:
-		case REQUEST_GET:
-		case REQUEST_SYNC:
-		case REQUEST_NUDGE:
-		case REQUEST_ERASE:
-			return false;
-	}
-	return false;
 }
 
 /*

@@ -103,8 +103,6 @@ typedef struct ZkClientStatus
 	int64_t		suspended_at;	/* zklock_client_now(); valid if SUSPENDED or
 								 * LOST after having been connected */
 	int64_t		lost_deadline;	/* SUSPENDED: when it becomes LOST by clock */
-	int64_t		proof_at;		/* when the newest request was sent that the
-								 * quorum has acknowledged; 0: none */
 	int			npending;		/* requests without an answer */
 	char		server[80];		/* address connected to last, or "" */
 } ZkClientStatus;
@@ -114,6 +112,7 @@ typedef struct ZkReply
 {
 	ZkResult	result;
 	int			code;			/* the library's own code, for a DETAIL */
+	int64_t		sent_at;		/* zklock_client_now() at the last attempt */
 	const char *path;			/* create: the node made */
 	int64_t		czxid;			/* create, get: the fencing token */
 	int64_t		ephemeral_owner;	/* create, get */

@@ -54,7 +54,7 @@ typedef struct Standing
 } Standing;
 
 static ZkContendEnd stand_in_queue(Standing *standing);
-static bool is_free_now(Standing *standing);
+static ZkContendEnd look(Standing *standing);
 static const ZkReply *join(Standing *standing);
 static bool take_node(Standing *standing);
 static bool find_lost_node(Standing *standing);
@@ -81,7 +81,10 @@ zklock_contend(ZkContender *contender)
 		standing.started_at + DeadlockTimeout : ZK_NO_DEADLINE;
 	PG_TRY();
 	{
-		if (contender->patience != ZK_TRY_ONCE || is_free_now(&standing))
+		end = ZK_CONTEND_GRANTED;
+		if (contender->patience == ZK_TRY_ONCE)
+			end = look(&standing);
+		if (end == ZK_CONTEND_GRANTED)
 			end = stand_in_queue(&standing);
 	}
 	PG_CATCH();
@@ -160,10 +163,10 @@ stand_in_queue(Standing *standing)
 
 /*
  * A try looks before it writes: a lock that is not free costs one read, and
- * not a transaction of the ensemble.
+ * not a transaction of the ensemble.  GRANTED means that it would be, now.
  */
-static bool
-is_free_now(Standing *standing)
+static ZkContendEnd
+look(Standing *standing)
 {
 	ZkContender *contender = standing->contender;
 	const ZkReply *list;
@@ -175,26 +178,28 @@ is_free_now(Standing *standing)
 				   zklock_client_list(zklock_session_client(),
 									  contender->lock_path));
 		if (list == NULL)
-			return false;
+			return ZK_CONTEND_BUSY;
 	} while (list->result == ZK_UNKNOWN_OUTCOME);
 
 	if (list->result == ZK_NO_NODE)
-		return true;
+		return ZK_CONTEND_GRANTED;
+	if (list->result == ZK_SESSION_LOST)
+		return ZK_CONTEND_SESSION_LOST;
 	if (list->result != ZK_OK)
 		zklock_session_raise(list, "read a lock's queue",
 							 contender->lock_path);
 	switch (recipe_verdict_newcomer(list->children, list->nchildren,
 									contender->mode, &ahead))
 	{
+		case RECIPE_HELD:
+			return ZK_CONTEND_GRANTED;
 		case RECIPE_EXHAUSTED:
 			raise_exhausted(standing);
 		case RECIPE_WAIT:
 		case RECIPE_GONE:
-			return false;
-		case RECIPE_HELD:
 			break;
 	}
-	return true;
+	return ZK_CONTEND_BUSY;
 }
 
 /*
@@ -266,7 +271,7 @@ take_node(Standing *standing)
 		raise_evicted(standing);
 	strlcpy(contender->node, reply->path, RECIPE_PATH_SIZE);
 	contender->token = reply->czxid;
-	contender->session_id = reply->ephemeral_owner;
+	contender->proved_at = reply->sent_at;
 	standing->is_node_known = true;
 	return true;
 }
@@ -311,7 +316,7 @@ find_lost_node(Standing *standing)
 		reply->ephemeral_owner == status.session_id)
 	{
 		contender->token = reply->czxid;
-		contender->session_id = reply->ephemeral_owner;
+		contender->proved_at = 0;	/* a read is no proof */
 		standing->is_node_known = true;
 	}
 	return false;

@@ -44,7 +44,8 @@ typedef struct ZkContender
 	/* The outcome, valid when granted. */
 	char	   *node;			/* path of our queue node */
 	int64		token;			/* its czxid */
-	int64		session_id;		/* whose it is */
+	int64		proved_at;		/* zklock_client_now() before the quorum
+								 * acknowledged the node; 0: unknown */
 } ZkContender;
 
 /*

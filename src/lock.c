@@ -51,6 +51,9 @@ typedef struct Hold
 	bool		is_borrowed;	/* SHARED on the EXCLUSIVE hold's node */
 	ZkSessionNumber session;	/* whose the node is */
 	bool		is_evicted;		/* somebody deleted the node */
+	int64		proved_at;		/* zklock_client_now(): from then on for the
+								 * session timeout the quorum will not have
+								 * ended the session; 0: not proved */
 	int64		token;
 	TimestampTz granted_at;
 
@@ -403,6 +406,7 @@ zklock_prove_locks(bool always_ask)
 	Lock	   *lock;
 	Hold	  **holds;
 	int			nholds = 0;
+	int64		fresh_since;
 
 	zklock_raise_if_lost();
 	if (!zklock_has_locks() || !zklock_session_status(&status))
@@ -410,12 +414,12 @@ zklock_prove_locks(bool always_ask)
 
 	/*
 	 * The lease: a third of the session timeout, counted from the sending of
-	 * something that the quorum acknowledged.  The ensemble cannot have ended
-	 * the session in that time, even if the machine was suspended since.
+	 * what the quorum acknowledged, the create of the node or a check of it.
+	 * The ensemble cannot have ended the session in that time, even if the
+	 * machine was suspended since.
 	 */
-	if (!always_ask && status.proof_at != 0 &&
-		zklock_client_now() - status.proof_at < status.session_timeout_ms / 3)
-		return;
+	fresh_since = always_ask ? ZK_NO_DEADLINE :
+		zklock_client_now() - status.session_timeout_ms / 3;
 
 	holds = palloc(2 * hash_get_num_entries(locks) * sizeof(*holds));
 	foreach_lock(scan, lock)
@@ -426,12 +430,16 @@ zklock_prove_locks(bool always_ask)
 
 			if (!is_held(hold))
 				continue;
+			if (hold->proved_at > fresh_since)
+				continue;
 			if (hold->is_borrowed && is_held(&lock->holds[RECIPE_EXCLUSIVE]))
 				continue;		/* the same node */
 			holds[nholds++] = hold;
 		}
 	}
-	ask_quorum(holds, nholds);
+	if (nholds > 0)
+		ask_quorum(holds, nholds);
+	pfree(holds);
 	zklock_raise_if_lost();
 }
 
@@ -542,6 +550,7 @@ borrow_exclusive(Lock *lock, ZkScope scope)
 	shared->is_borrowed = true;
 	shared->session = exclusive->session;
 	shared->is_evicted = exclusive->is_evicted;
+	shared->proved_at = exclusive->proved_at;
 	shared->token = exclusive->token;
 	shared->granted_at = GetCurrentTimestamp();
 	shared->replacing = NULL;
@@ -555,7 +564,7 @@ bounds_of(const ZkLockOrder *order)
 	int64		now = zklock_client_now();
 	Bounds		bounds = {ZK_NO_DEADLINE, ZK_NO_DEADLINE};
 
-	if (order->has_timeout && order->timeout_ms > 0)
+	if (order->has_timeout)
 		bounds.timeout_at = now + order->timeout_ms;
 	if (LockTimeout > 0)
 		bounds.lock_timeout_at = now + LockTimeout;
@@ -573,13 +582,17 @@ wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
 		.lock_path = lock->path,
 		.root_length = root_length,
 		.mode = order->mode,
-		.patience = order->has_timeout && order->timeout_ms == 0 ?
-		ZK_TRY_ONCE : ZK_WAIT_UNTIL_DEADLINE,
-		.deadline = Min(bounds->timeout_at, bounds->lock_timeout_at),
+		.patience = ZK_WAIT_UNTIL_DEADLINE,
+		.deadline = bounds->lock_timeout_at,
 		.node = hold->node
 	};
 	ZkContendEnd end;
 
+	/* not to wait in the queue is not the same as not to wait for a reply */
+	if (order->has_timeout && order->timeout_ms == 0)
+		contender.patience = ZK_TRY_ONCE;
+	else
+		contender.deadline = Min(contender.deadline, bounds->timeout_at);
 	if (!zklock_session_open(contender.deadline))
 		return ZK_CONTEND_BUSY;
 	end = zklock_contend(&contender);
@@ -588,6 +601,7 @@ wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
 		hold->is_borrowed = false;
 		hold->session = zklock_session_number();
 		hold->is_evicted = false;
+		hold->proved_at = contender.proved_at;
 		hold->token = contender.token;
 		hold->granted_at = GetCurrentTimestamp();
 		hold->replacing = NULL;
@@ -806,7 +820,10 @@ settle_downgrade(Hold *hold)
 	if (reply == NULL)
 		return;
 	if (reply->result == ZK_OK)
+	{
 		strlcpy(hold->node, hold->next_node, RECIPE_PATH_SIZE);
+		hold->proved_at = reply->sent_at;
+	}
 	zklock_client_free(hold->replacing);
 	hold->replacing = NULL;
 	hold->is_borrowed = false;
@@ -960,6 +977,7 @@ await_proofs(Hold **holds, ZkRequest **requests, int nholds)
 		switch (reply->result)
 		{
 			case ZK_OK:
+				holds[i]->proved_at = reply->sent_at;
 				break;
 			case ZK_NO_NODE:
 				holds[i]->is_evicted = true;

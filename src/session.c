@@ -134,8 +134,9 @@ static const char *connection_hint(const char *error);
 static void close_at_exit(int code, Datum arg);
 static bool check_servers(char **newval, void **extra, GucSource source);
 static bool check_auth(char **newval, void **extra, GucSource source);
-static void assign_string(const char *newval, void *extra);
-static void assign_int(int newval, void *extra);
+static void assign_servers(const char *newval, void *extra);
+static void assign_auth(const char *newval, void *extra);
+static void assign_session_timeout(int newval, void *extra);
 static const char *show_auth(void);
 static bool is_started(void);
 static bool is_settled(void);
@@ -157,13 +158,13 @@ zklock_session_init(void)
 							   "host:port,host:port[/chroot]; IPv6 addresses in brackets.",
 							   &servers_setting, "",
 							   PGC_SUSET, 0,
-							   check_servers, assign_string, NULL);
+							   check_servers, assign_servers, NULL);
 	DefineCustomIntVariable("zklock.session_timeout",
 							"Session timeout asked of the ensemble.",
 							"Should exceed syncLimit * tickTime of the ensemble.",
 							&session_timeout_setting, 15000, 1000, 3600000,
 							PGC_SUSET, GUC_UNIT_MS,
-							NULL, assign_int, NULL);
+							NULL, assign_session_timeout, NULL);
 	DefineCustomIntVariable("zklock.connect_timeout",
 							"Longest time to wait for a connection to the ensemble.",
 							NULL,
@@ -175,7 +176,7 @@ zklock_session_init(void)
 							   "scheme:credentials, or @ and the path of a file with that line.",
 							   &auth_setting, "",
 							   PGC_SUSET, GUC_SUPERUSER_ONLY,
-							   check_auth, assign_string, show_auth);
+							   check_auth, assign_auth, show_auth);
 	DefineCustomEnumVariable("zklock.on_lock_loss",
 							 "What happens to a running statement when a lock is lost.",
 							 "cancel, or wait until the next use of a lock or the commit.",
@@ -472,8 +473,9 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		now = zklock_client_now();
 		if (status.state == ZK_CLIENT_LOST)
 		{
-			/* nothing to go back to if there never was a session */
-			if (!status.was_connected)
+			/* a new session would not fare better than one that never was */
+			if (!status.was_connected || status.loss == ZK_LOSS_AUTH ||
+				status.loss == ZK_LOSS_PROTOCOL)
 				raise_if_lost(&status);
 			return ZK_WAIT_LOST;
 		}
@@ -643,7 +645,7 @@ start_session(void)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("ZooKeeper servers are not configured"),
 				 errdetail("The setting \"%s\" is empty.", "zklock.servers"),
-				 errhint("Set it to the servers of your ensemble, for example: ALTER SYSTEM SET zklock.servers = 'zk1:2181,zk2:2181,zk3:2181'; SELECT pg_reload_conf();")));
+				 errhint("Set it in postgresql.conf to the servers of your ensemble, for example 'zk1:2181,zk2:2181,zk3:2181', and reload.")));
 	if (!servers_parse(servers_setting, &list, why, sizeof(why)))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -718,7 +720,7 @@ read_auth_file(const char *path)
  * ---------------------------------------------------------------------
  */
 
-/* Raise for a session that was lost before it was ever granted, and give it up. */
+/* Raise for a lost session that there is no point in replacing; give it up. */
 static void
 raise_if_lost(const ZkClientStatus *status)
 {
@@ -895,14 +897,24 @@ show_auth(void)
 		auth_setting : "********";
 }
 
+/* A reload assigns every setting anew, changed or not. */
 static void
-assign_string(const char *newval, void *extra)
+assign_servers(const char *newval, void *extra)
 {
-	settings_changed = true;
+	if (servers_setting == NULL || strcmp(newval, servers_setting) != 0)
+		settings_changed = true;
 }
 
 static void
-assign_int(int newval, void *extra)
+assign_auth(const char *newval, void *extra)
 {
-	settings_changed = true;
+	if (auth_setting == NULL || strcmp(newval, auth_setting) != 0)
+		settings_changed = true;
+}
+
+static void
+assign_session_timeout(int newval, void *extra)
+{
+	if (newval != session_timeout_setting)
+		settings_changed = true;
 }

@@ -207,7 +207,8 @@ test_requests(ZkClient *client)
 	zklock_client_status(client, &status);
 	ok(reply->czxid > 0 && reply->ephemeral_owner == status.session_id,
 	   "token and owner come with the create");
-	ok(status.proof_at > 0, "an acknowledged create is a proof");
+	ok(reply->sent_at > 0 && reply->sent_at <= zklock_client_now(),
+	   "and when it was sent");
 
 	get = zklock_client_get(client, node);
 	reply = await_reply(get);

@@ -1,0 +1,157 @@
+
+# What a running statement hears when its lock is lost: with on_lock_loss =
+# cancel it ends within a second of the loss, with an error that names the lock,
+# which no exception handler in PL/pgSQL can swallow.
+
+use strict;
+use warnings;
+
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLockTest;
+use ZooKeeper;
+
+my $timeout = 4;
+my $zk = ZooKeeper->new(tick_time => 500)->start;
+my $node = cluster('berlin', $zk, 'zklock.session_timeout' => "${timeout}s");
+$node->safe_psql('postgres', 'CREATE TABLE written (what text)');
+
+# Run a statement in a session that holds the lock, stop the server, and see the
+# statement fail before the server could have given the lock to another.
+sub loses
+{
+	my ($what, $setup, $sql) = @_;
+	my $session = background($node);
+	$session->query_safe($setup);
+	$session->start_query($sql);
+	wait_for_queue($zk, lock_path('lost'), 1);
+	my $since = time;
+	$zk->pause;
+	$session->wait_result;
+	my $took = time - $since;
+	is($session->sqlstate, '40001', "$what: SQLSTATE");
+	like($session->error, qr/lock "lost" was lost/, "$what: names the lock");
+	like(
+		$session->error,
+		qr/DETAIL:.*Since .*No contact with ZooKeeper/,
+		"$what: says since when and why");
+	cmp_ok($took, '<', $timeout + 1, "$what: within a second of the loss");
+	$session->query('ROLLBACK');
+	$session->quit;
+	$zk->resume;
+	assert_no_nodes($zk, lock_path('lost'), "$what: nothing left");
+	return;
+}
+
+loses('asleep', "SELECT zk_lock('lost')", 'SELECT pg_sleep(60)');
+loses(
+	'computing',
+	"BEGIN; SELECT zk_xact_lock('lost')",
+	'SELECT count(*) FROM generate_series(1, 100000000000)');
+loses('in the statement that took the lock',
+	'SELECT 1', "SELECT zk_lock('lost'), pg_sleep(60)");
+loses(
+	'in PL/pgSQL that catches everything',
+	'SELECT 1', "DO \$\$ BEGIN
+		PERFORM zk_lock('lost');
+		LOOP
+			BEGIN
+				PERFORM pg_sleep(60);
+			EXCEPTION WHEN OTHERS THEN
+				NULL;
+			END;
+		END LOOP;
+	END \$\$");
+
+# The second lock is held by another session, so this one waits in a queue.
+{
+	my $other = background($node);
+	$other->query_safe(
+		"SET zklock.session_timeout = '30s'; SELECT zk_lock('other')");
+	loses(
+		'waiting for another lock',
+		"SELECT zk_lock('lost')",
+		"SELECT zk_lock('other')");
+	is($other->query_safe("SELECT zk_is_held('other')"),
+		't', 'a session with a longer timeout keeps its lock');
+	$other->quit;
+}
+
+subtest 'a row lock is let go' => sub {
+	$node->safe_psql('postgres', "INSERT INTO written VALUES ('row')");
+	my ($blocker, $session) = (background($node), background($node));
+	$blocker->query_safe(
+		"BEGIN; UPDATE written SET what = 'row' WHERE what = 'row'");
+	$session->query_safe("BEGIN; SELECT zk_xact_lock('lost')");
+	$session->start_query("UPDATE written SET what = 'lost'");
+	poll_until
+	{
+		$node->safe_psql('postgres',
+			'SELECT wait_event_type FROM pg_stat_activity WHERE pid = '
+			  . $session->pid) eq 'Lock';
+	}
+	'the row lock';
+	$zk->pause;
+	$session->wait_result;
+	is($session->sqlstate, '40001', 'the wait for the row ends');
+	$zk->resume;
+	$blocker->query_safe('COMMIT');
+	$session->query('ROLLBACK');
+	$_->quit foreach $blocker, $session;
+	is($node->safe_psql('postgres', 'SELECT what FROM written'),
+		'row', 'and nothing is written');
+};
+
+# The signal must be meant for the lock: no lock, no cancellation.
+subtest 'a session without a lock is left alone' => sub {
+	my $session = background($node);
+	$session->query_safe("SELECT zk_lock('lost'), zk_unlock('lost')");
+	assert_no_nodes($zk, lock_path('lost'), 'released');
+	$session->start_query("SELECT pg_sleep($timeout * 1.5)");
+	$zk->pause;
+	$session->wait_result;
+	is($session->sqlstate, '00000', 'its statement runs to the end');
+	$zk->resume;
+	is($session->query_safe("SELECT zk_lock('lost') > 0"),
+		't', 'and it gets a lock again');
+	$session->quit;
+};
+
+subtest 'on_lock_loss = wait' => sub {
+	my $session = background($node);
+	$session->query_safe(
+		"SET zklock.on_lock_loss = 'wait'; BEGIN; SELECT zk_xact_lock('lost')");
+	$session->query_safe("INSERT INTO written VALUES ('waited')");
+	$session->start_query("SELECT pg_sleep($timeout * 1.5)");
+	$zk->pause;
+	$session->wait_result;
+	is($session->sqlstate, '00000', 'the statement runs to the end');
+	$session->query('COMMIT');
+	is($session->sqlstate, '40001', 'the commit is refused');
+	$zk->resume;
+	is( $node->safe_psql('postgres',
+			"SELECT count(*) FROM written WHERE what = 'waited'"),
+		'0',
+		'and nothing is written');
+	$session->quit;
+};
+
+# While idle in a transaction there is no statement to cancel.
+subtest 'idle in transaction' => sub {
+	my $session = background($node);
+	$session->query_safe("BEGIN; SELECT zk_xact_lock('lost')");
+	$session->query_safe("INSERT INTO written VALUES ('idle')");
+	$zk->pause;
+	poll_until
+	{
+		$session->query_safe('SELECT state FROM zk_locks') eq 'lost';
+	}
+	'the loss', 30;
+	$session->query('COMMIT');
+	is($session->sqlstate, '40001', 'the commit is refused');
+	$zk->resume;
+	$session->quit;
+	assert_no_nodes($zk, lock_path('lost'), 'nothing left');
+};
+
+done_testing();

@@ -1,0 +1,114 @@
+
+# A guarded table in a database that knows of the lock only by its token: an old
+# holder that wakes up late must not write, whichever of the two comes first,
+# and the tokens must survive a dump.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils qw(command_ok slurp_file);
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $berlin = cluster('berlin', $zk, 'zklock.session_timeout' => '2s');
+my $paris = cluster('paris', $zk);
+
+# The third database never talks to ZooKeeper.
+my $guarded = cluster('guarded', $zk, servers => '127.0.0.1:1');
+$guarded->safe_psql('postgres',
+	'CREATE TABLE account (balance int); INSERT INTO account VALUES (0)');
+
+sub balance
+{
+	return $guarded->safe_psql('postgres', 'SELECT balance FROM account');
+}
+
+subtest 'a paused holder writes too late' => sub {
+	my ($old, $new) = (background($berlin), background($paris));
+	my ($old_write, $new_write) = map { background($guarded) } 1 .. 2;
+	# Not interrupted by the loss: it is to be asked for it.
+	$old->query_safe("SET zklock.on_lock_loss = 'wait'");
+	my $old_token = $old->query_safe("SELECT zk_lock('account')");
+	kill 'STOP', $old->pid;
+	my $new_token = $new->query_safe("SELECT zk_lock('account', '30s')");
+	cmp_ok($new_token, '>', $old_token, 'tokens rise');
+
+	$new_write->query_safe("BEGIN; SELECT zk_fence('account', $new_token)");
+	$new_write->query_safe('UPDATE account SET balance = balance + 1');
+	# The old one is behind the new one, which has not committed yet.
+	$old_write->query_safe('BEGIN');
+	$old_write->start_query("SELECT zk_fence('account', $old_token)");
+	poll_until
+	{
+		$guarded->safe_psql('postgres',
+			'SELECT wait_event_type FROM pg_stat_activity WHERE pid = '
+			  . $old_write->pid) eq 'Lock';
+	}
+	'the older holder to wait';
+	$new_write->query_safe('COMMIT');
+	$old_write->wait_result;
+	is($old_write->sqlstate, '40001', 'the older holder is refused');
+	like($old_write->error, qr/a newer holder of lock "account" has been here/,
+		'and told why');
+	$old_write->query('ROLLBACK');
+	is(balance(), 1, 'only the newer has written');
+
+	kill 'CONT', $old->pid;
+	is($old->query_safe("SELECT zk_is_held('account')"),
+		'f', 'the old holder does not hold it');
+	$_->quit foreach $old, $new, $old_write, $new_write;
+};
+
+subtest 'an old holder that was first is waited for' => sub {
+	my ($first, $second) = map { background($guarded) } 1 .. 2;
+	$first->query_safe("BEGIN; SELECT zk_fence('order', 5)");
+	$second->start_query("SELECT zk_fence('order', 9)");
+	poll_until
+	{
+		$guarded->safe_psql('postgres',
+			'SELECT wait_event_type FROM pg_stat_activity WHERE pid = '
+			  . $second->pid) eq 'Lock';
+	}
+	'the newer holder to wait';
+	$first->query_safe('COMMIT');
+	$second->wait_result;
+	is($second->sqlstate, '00000', 'then the newer one passes');
+	$first->query("SELECT zk_fence('order', 5)");
+	is($first->sqlstate, '40001', 'and the old one does not pass again');
+	$_->quit foreach $first, $second;
+};
+
+subtest 'an old snapshot is no way around' => sub {
+	my $session = background($guarded);
+	$session->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+	$guarded->safe_psql('postgres', "SELECT zk_fence('snapshot', 9)");
+	$session->query("SELECT zk_fence('snapshot', 5)");
+	is($session->sqlstate, '40001', 'refused');
+	$session->query('ROLLBACK');
+	$session->quit;
+};
+
+subtest 'the tokens are in a dump' => sub {
+	my $dump = $guarded->basedir . '/dump.sql';
+	command_ok(
+		[
+			'pg_dump', '--file', $dump, '--dbname',
+			$guarded->connstr('postgres')
+		],
+		'pg_dump');
+	$guarded->safe_psql('postgres', 'CREATE DATABASE restored');
+	command_ok(
+		[
+			'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump,
+			$guarded->connstr('restored')
+		],
+		'restore');
+	my $session = background($guarded, database => 'restored');
+	$session->query("SELECT zk_fence('order', 8)");
+	is($session->sqlstate, '40001', 'an old token is refused there too');
+	$session->quit;
+};
+
+done_testing();
