@@ -133,6 +133,7 @@ struct ZkClient
 	pthread_cond_t changed;		/* npending fell, or closed was set */
 	bool		closed;			/* the library's part is over */
 	int			asked_timeout_ms;
+	unsigned	first_server;
 	char	   *auth_scheme;	/* NULL: none */
 	char	   *auth_credentials;
 	bool		auth_stored;	/* the library will present it */
@@ -219,6 +220,7 @@ static bool start_thread(void *(*function) (void *), void *argument,
 static bool can_start_two_threads(void);
 static void *resolve_in_thread(void *argument);
 static void connect_client(ZkClient *client);
+static void rotate_addresses(char *list, unsigned first);
 static bool is_auth_stored(ZkClient *client);
 static bool store_auth(ZkClient *client, zhandle_t *zh);
 static void *close_in_thread(void *argument);
@@ -286,6 +288,7 @@ zklock_client_open(const ZkClientOptions *options)
 	client->references = 1;
 	client->servers = *options->servers;
 	client->asked_timeout_ms = options->session_timeout_ms;
+	client->first_server = options->first_server;
 	client->status.state = ZK_CLIENT_STARTING;
 	prepare_guarded_acl();
 	client->main_thread = pthread_self();
@@ -1357,6 +1360,9 @@ connect_client(ZkClient *client)
 		/* the library's threads inherit the signal mask and the default stack */
 		block_signals(&saved);
 		zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
+		zoo_deterministic_conn_order(1);	/* rotated by us */
+		rotate_addresses(client->addresses.connect_string,
+						 client->first_server);
 		pthread_getattr_default_np(&before);
 		pthread_attr_init(&small);
 		pthread_attr_setstacksize(&small, THREAD_STACK_SIZE);
@@ -1388,6 +1394,26 @@ connect_client(ZkClient *client)
 	unlock_mutex(&saved);
 	if (zh != NULL)
 		store_auth(client, zh);
+}
+
+/* Let the list "a,b,c" begin with another of its members: "b,c,a" for 1. */
+static void
+rotate_addresses(char *list, unsigned first)
+{
+	char		rotated[sizeof(((ServerAddresses *) 0)->connect_string)];
+	unsigned	count = 1;
+	char	   *comma = list;
+
+	for (char *c = list; *c != '\0'; c++)
+		count += *c == ',';
+	first %= count;
+	if (first == 0)
+		return;
+	for (comma = strchr(list, ','); --first > 0;)
+		comma = strchr(comma + 1, ',');
+	snprintf(rotated, sizeof(rotated), "%s,%.*s", comma + 1,
+			 (int) (comma - list), list);
+	strcpy(list, rotated);
 }
 
 static bool

@@ -86,6 +86,8 @@ typedef struct ZkClientOptions
 {
 	const ServerList *servers;
 	int			session_timeout_ms; /* asked for; the server clamps it */
+	unsigned	first_server;	/* begin with this one of the addresses, taken
+								 * modulo their number */
 	const char *auth_scheme;	/* NULL for none */
 	const char *auth_credentials;	/* with auth_scheme */
 	const ZkClientTicket *take_over;	/* session to take over, NULL for a new

@@ -102,7 +102,8 @@ static int64 count_hold(Hold *hold, ZkScope scope);
 static int64 borrow_exclusive(Lock *lock, ZkScope scope);
 static Bounds bounds_of(const ZkLockOrder *order);
 static ZkContendEnd wait_for_lock(const ZkLockOrder *order, Lock *lock,
-								  int root_length, const Bounds *bounds);
+								  int root_length, const Bounds *bounds,
+								  bool is_retry);
 static int64 answer_busy(const ZkLockOrder *order, const Bounds *bounds);
 static void warn_of_snapshot(void);
 static void check_room(void);
@@ -157,7 +158,7 @@ zklock_acquire(const ZkLockOrder *order)
 {
 	Bounds		bounds = bounds_of(order);
 
-	for (;;)
+	for (bool is_retry = false;; is_retry = zklock_session_is_turning())
 	{
 		int			root_length;
 		char	   *path;
@@ -179,7 +180,7 @@ zklock_acquire(const ZkLockOrder *order)
 			refuse_upgrade(lock);
 		warn_of_snapshot();
 		check_room();
-		switch (wait_for_lock(order, lock, root_length, &bounds))
+		switch (wait_for_lock(order, lock, root_length, &bounds, is_retry))
 		{
 			case ZK_CONTEND_GRANTED:
 				return count_hold(hold, order->scope);
@@ -574,7 +575,7 @@ bounds_of(const ZkLockOrder *order)
 /* Contend for a lock that is not held here; granted, all but the count is set. */
 static ZkContendEnd
 wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
-			  const Bounds *bounds)
+			  const Bounds *bounds, bool is_retry)
 {
 	Hold	   *hold = &lock->holds[order->mode];
 	ZkContender contender = {
@@ -593,7 +594,7 @@ wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
 		contender.patience = ZK_TRY_ONCE;
 	else
 		contender.deadline = Min(contender.deadline, bounds->timeout_at);
-	if (!zklock_session_open(contender.deadline))
+	if (!zklock_session_open(contender.deadline, is_retry))
 		return ZK_CONTEND_BUSY;
 	end = zklock_contend(&contender);
 	if (end == ZK_CONTEND_GRANTED)

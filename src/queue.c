@@ -40,6 +40,7 @@ static void request_data(Reading *reading, int slot, const char *child);
 static bool take_entry(Reading *reading, int slot, const char *child,
 					   ZkQueueEntry *entry);
 static void mark_holders(ZkQueueEntry *entries, int nentries);
+static void raise_timeout(void) pg_attribute_noreturn();
 static void free_reading(Reading *reading);
 static int	compare_children(const void *a, const void *b);
 
@@ -52,22 +53,24 @@ zklock_read_queue(const char *name, int *nentries)
 	reading.deadline = LockTimeout > 0 ?
 		zklock_client_now() + LockTimeout : ZK_NO_DEADLINE;
 	reading.path = zklock_name_path(name, NULL);
-	if (!zklock_session_open(reading.deadline))
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("canceling statement due to lock timeout")));
-	PG_TRY();
+	for (volatile bool is_retry = false;; is_retry = true)
 	{
-		entries = read_entries(&reading, nentries);
-	}
-	PG_CATCH();
-	{
+		if (!zklock_session_open(reading.deadline, is_retry))
+			raise_timeout();
+		PG_TRY();
+		{
+			entries = read_entries(&reading, nentries);
+		}
+		PG_CATCH();
+		{
+			free_reading(&reading);
+			PG_RE_THROW();
+		}
+		PG_END_TRY();
 		free_reading(&reading);
-		PG_RE_THROW();
+		if (!zklock_session_is_turning())
+			return entries;
 	}
-	PG_END_TRY();
-	free_reading(&reading);
-	return entries;
 }
 
 /* List the children, then read the data of each, many at a time. */
@@ -80,15 +83,18 @@ read_entries(Reading *reading, int *nentries)
 	int			nchildren;
 	int			nread = 0;
 
-	reading->list = zklock_client_list(zklock_session_client(), reading->path);
-	list = zklock_session_await(reading->list, reading->deadline,
-								ZK_WAITING_FOR_REPLY);
 	*nentries = 0;
-	if (list == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("canceling statement due to lock timeout")));
-	if (list->result == ZK_NO_NODE)
+	do
+	{
+		zklock_client_free(reading->list);
+		reading->list = zklock_client_list(zklock_session_client(),
+										   reading->path);
+		list = zklock_session_await(reading->list, reading->deadline,
+									ZK_WAITING_FOR_REPLY);
+		if (list == NULL)
+			raise_timeout();
+	} while (list->result == ZK_UNKNOWN_OUTCOME);
+	if (list->result == ZK_NO_NODE || zklock_session_is_turning())
 		return NULL;
 	if (list->result != ZK_OK)
 		zklock_session_raise(list, "read a lock's queue", reading->path);
@@ -131,15 +137,19 @@ request_data(Reading *reading, int slot, const char *child)
 static bool
 take_entry(Reading *reading, int slot, const char *child, ZkQueueEntry *entry)
 {
-	const ZkReply *reply = zklock_session_await(reading->gets[slot],
-												reading->deadline,
-												ZK_WAITING_FOR_REPLY);
 	RecipeNode	node = recipe_parse_node(child);
+	const ZkReply *reply;
 
-	if (reply == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("canceling statement due to lock timeout")));
+	for (;;)
+	{
+		reply = zklock_session_await(reading->gets[slot], reading->deadline,
+									 ZK_WAITING_FOR_REPLY);
+		if (reply == NULL)
+			raise_timeout();
+		if (reply->result != ZK_UNKNOWN_OUTCOME)
+			break;
+		request_data(reading, slot, child); /* the connection was lost */
+	}
 	if (reply->result == ZK_NO_NODE)
 		return false;
 	if (reply->result != ZK_OK && reply->result != ZK_NO_AUTH)
@@ -182,11 +192,23 @@ mark_holders(ZkQueueEntry *entries, int nentries)
 }
 
 static void
+raise_timeout(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("canceling statement due to lock timeout")));
+}
+
+static void
 free_reading(Reading *reading)
 {
 	zklock_client_free(reading->list);
+	reading->list = NULL;
 	for (int i = 0; i < READS_AT_ONCE; i++)
+	{
 		zklock_client_free(reading->gets[i]);
+		reading->gets[i] = NULL;
+	}
 }
 
 static int

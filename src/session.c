@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 
 #include "access/parallel.h"
+#include "common/pg_prng.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/autovacuum.h"
@@ -42,6 +43,13 @@
  * server takes a few milliseconds; past this the session timeout has to do it.
  */
 #define EXIT_CLOSE_MS 500
+
+/*
+ * How long a new session gives one server to answer before it turns to the
+ * next one.  The client library would wait two thirds of the session timeout
+ * for a machine that is switched off, as long as zklock.connect_timeout.
+ */
+#define SERVER_ATTEMPT_MS 1500
 
 /* Descriptors of a session: wake-up, socket, both ends of the library's pipe. */
 #define SESSION_FDS 4
@@ -102,6 +110,14 @@ static ZkSessionNumber session_number;
 /* When a session that has never been connected is given up, after how long. */
 static int64 connect_deadline;
 static int	connect_bound_ms;
+
+/*
+ * Which server a new session tries first, and until when; counted on from a
+ * random start, so that the backends spread over the servers.
+ */
+static unsigned first_server;
+static int	nattempts;
+static int64 attempt_until;
 
 /* The servers and the timeout that the current session was opened with. */
 static ServerList session_servers;
@@ -186,17 +202,21 @@ zklock_session_init(void)
 }
 
 bool
-zklock_session_open(int64 deadline)
+zklock_session_open(int64 deadline, bool is_retry)
 {
 	ZkClientStatus status;
 
 	refuse_wrong_process();
 	prepare_once();
 	zklock_session_reap();
+	if (!is_retry)
+	{
+		connect_bound_ms = connect_timeout_setting;
+		connect_deadline = zklock_client_now() + connect_bound_ms;
+		nattempts = 0;
+	}
 	if (client == NULL)
 		start_session();
-	connect_bound_ms = connect_timeout_setting;
-	connect_deadline = zklock_client_now() + connect_bound_ms;
 	if (wait_for(NULL, is_started, deadline,
 				 ZK_WAITING_TO_CONNECT) == ZK_WAIT_TIMEOUT)
 		return false;
@@ -204,6 +224,12 @@ zklock_session_open(int64 deadline)
 	if (!status.was_connected)
 		raise_if_lost(&status);
 	return true;
+}
+
+bool
+zklock_session_is_turning(void)
+{
+	return given_up;
 }
 
 void
@@ -486,6 +512,16 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 			if (now >= connect_deadline)
 				raise_not_connected();
 			wake_at = Min(wake_at, connect_deadline);
+			if (status.state == ZK_CLIENT_CONNECTING &&
+				session_servers.nservers > 1)
+			{
+				if (now >= attempt_until)
+				{
+					given_up = true;
+					return ZK_WAIT_LOST;
+				}
+				wake_at = Min(wake_at, attempt_until);
+			}
 		}
 		if (status.state == ZK_CLIENT_SUSPENDED)
 			wake_at = Min(wake_at, status.lost_deadline);
@@ -653,8 +689,15 @@ start_session(void)
 				 errdetail("%s.", why)));
 	read_auth(&scheme, &credentials);
 
+	if (session_number == 0)
+		first_server = pg_prng_uint32(&pg_global_prng_state);
+	attempt_until = zklock_client_now() +
+		SERVER_ATTEMPT_MS * (1 + nattempts / list.nservers);
+	nattempts++;
+
 	options.servers = &list;
 	options.session_timeout_ms = session_timeout_setting;
+	options.first_server = first_server++;
 	options.auth_scheme = scheme;
 	options.auth_credentials = credentials;
 	client = zklock_client_open(&options);

@@ -58,7 +58,14 @@ extern void zklock_session_init(void);
  * without servers, 08001 and others when no session can be had.  A new session
  * has a new number.
  */
-extern bool zklock_session_open(int64 deadline);
+extern bool zklock_session_open(int64 deadline, bool is_retry);
+
+/*
+ * Was a request reported as lost with its session because the server did not
+ * answer, and another one is to be tried?  Then free all requests and call
+ * zklock_session_open() again, as a retry under the same zklock.connect_timeout.
+ */
+extern bool zklock_session_is_turning(void);
 
 /*
  * Is there anything that the loss of the session should interrupt a running
