@@ -6,11 +6,13 @@
 #                          with TAP_TESTS=1 also the tests of test/t
 #   make check             sets everything up (packages too) and runs all tests
 #   make demo              sets everything up and shows what zklock does
+#   make torture           sets everything up and runs zklock under faults, for
+#                          an hour with: make torture DURATION=3600
 #
-# The last two need nothing that is not there after git clone, so they must not
+# The last three need nothing that is not there after git clone, so they must not
 # depend on PGXS; PGXS has a "check" of its own besides, one that refuses.
 
-OUR_GOALS = check demo
+OUR_GOALS = check demo torture
 
 # Where this file is: the source tree also in a VPATH build.
 here := $(dir $(lastword $(MAKEFILE_LIST)))
@@ -29,6 +31,9 @@ MAKEFLAGS += --no-print-directory
 
 check demo:
 	@$(here)test/$@
+
+torture:
+	@$(here)test/torture/run
 
 else
 

@@ -130,6 +130,7 @@ struct ZkClient
 	int			references;		/* main thread, resolver, closer */
 	ZkClientStatus status;		/* all but npending, which is counted here */
 	int			npending;
+	bool		is_silence_news;	/* wake the main thread when it gets 0 */
 	pthread_cond_t changed;		/* npending fell, or closed was set */
 	bool		closed;			/* the library's part is over */
 	int			asked_timeout_ms;
@@ -332,6 +333,16 @@ zklock_client_open(const ZkClientOptions *options)
 	else
 		pthread_detach(thread);
 	return client;
+}
+
+void
+zklock_client_report_silence(ZkClient *client, bool is_wanted)
+{
+	sigset_t	saved;
+
+	lock_mutex(&saved);
+	client->is_silence_news = is_wanted;
+	unlock_mutex(&saved);
 }
 
 void
@@ -733,8 +744,9 @@ end_completion(ZkRequest *request)
 	else
 	{
 		request->done = true;
-		if (--request->client->npending == 0)
-			news = true;		/* somebody may wait for silence */
+		if (--request->client->npending == 0 &&
+			request->client->is_silence_news)
+			news = true;
 		pthread_cond_broadcast(&request->client->changed);
 	}
 	pthread_mutex_unlock(&mutex);

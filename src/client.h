@@ -147,6 +147,12 @@ extern ZkClient *zklock_client_open(const ZkClientOptions *options);
  */
 extern void zklock_client_status(ZkClient *client, ZkClientStatus *status);
 
+/*
+ * Is it news when no request is outstanding any more?  Otherwise the answer to
+ * a delete that nobody waits for wakes nobody either.
+ */
+extern void zklock_client_report_silence(ZkClient *client, bool is_wanted);
+
 /* The session's ticket; false if it was never granted. */
 extern bool zklock_client_ticket(ZkClient *client, ZkClientTicket *ticket);
 

@@ -319,9 +319,11 @@ zklock_session_await_watch(int64 deadline)
 bool
 zklock_session_await_silence(int64 deadline)
 {
-	return client == NULL ||
-		wait_for(NULL, is_silent, deadline,
-				 ZK_WAITING_FOR_REPLY) == ZK_WAIT_OVER;
+	if (client == NULL)
+		return true;
+	zklock_client_report_silence(client, true);
+	return wait_for(NULL, is_silent, deadline,
+					ZK_WAITING_FOR_REPLY) == ZK_WAIT_OVER;
 }
 
 bool

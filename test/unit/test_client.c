@@ -173,6 +173,7 @@ remove_node(ZkClient *client, const char *path)
 	ZkClientStatus status;
 	int64_t		deadline = zklock_client_now() + PATIENCE_MS;
 
+	zklock_client_report_silence(client, true);
 	zklock_client_delete(client, path);
 	do
 		zklock_client_status(client, &status);

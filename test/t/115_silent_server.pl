@@ -1,0 +1,63 @@
+
+# One machine of the ensemble is switched off or behind a firewall: it takes
+# connections, or packets, and never answers. New sessions must not wait for it
+# any longer than a moment, and must not fail because of it.
+
+use strict;
+use warnings;
+
+use IO::Socket::INET;
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+
+# Connections to it are completed by the kernel and lie in its backlog.
+my $silent = IO::Socket::INET->new(
+	LocalAddr => '127.0.0.1',
+	Listen => 128) or die "could not listen: $!";
+my $silent_address = '127.0.0.1:' . $silent->sockport;
+
+my $node = cluster('berlin', $zk,
+	servers => "$silent_address," . $zk->connect_string,
+	'zklock.session_timeout' => '15s');
+
+# Which server comes first is by chance, so several sessions.
+my $longest = 0;
+foreach my $i (1 .. 8)
+{
+	my $session = background($node);
+	my $since = time;
+	$session->query($i % 2
+		? "SELECT zk_lock('silent'), zk_unlock('silent')"
+		: "SELECT zk_try_lock('silent'), zk_unlock('silent')");
+	my $took = time - $since;
+	is($session->sqlstate, '00000', "session $i gets the lock");
+	$longest = $took if $took > $longest;
+	$session->quit;
+}
+cmp_ok($longest, '<', 8, 'none waits as long as the client library would');
+assert_no_nodes($zk, lock_path('silent'), 'nothing left');
+
+my $session = background($node);
+is($session->query("SELECT count(*) FROM zk_lock_queue('silent')"),
+	'0', 'a queue is read');
+is($session->sqlstate, '00000', 'without an error');
+$session->query_safe("SELECT zk_disconnect()");
+
+# With none that answers, zklock.connect_timeout bounds it all.
+$session->query_safe(
+	"SET zklock.servers = '$silent_address,$silent_address'");
+$session->query_safe("SET zklock.connect_timeout = '4s'");
+my $since = time;
+$session->query("SELECT zk_lock('silent')");
+my $took = time - $since;
+is($session->sqlstate, '08001', 'no server: SQLSTATE');
+like($session->error, qr/within 4000 ms.*HINT/s, 'and what to do');
+cmp_ok($took, '>', 3.5, 'not before its time');
+cmp_ok($took, '<', 6, 'nor long after');
+$session->quit;
+
+done_testing();
