@@ -48,7 +48,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -79,10 +83,13 @@
 #define SANE_SESSION_TIMEOUT_MS (60 * 60 * 1000)
 
 /*
- * The library logs the end of a connection just before it reports it; the
- * report comes through another thread, and later log lines may overtake it.
+ * The library logs the end of a connection just before it reports it through
+ * another thread; this much later the log line was about something else.
  */
-#define SILENCE_REPORT_MS 1000
+#define REPORT_MS 1000
+
+/* Where to look for the library's socket.  PostgreSQL keeps below 1000. */
+#define HIGHEST_FD 1024
 
 /* What a request wants from the server; some go through several steps. */
 typedef enum RequestKind
@@ -96,7 +103,8 @@ typedef enum RequestKind
 	REQUEST_DELETE,				/* repeated until confirmed */
 	REQUEST_ERASE,				/* list, then DELETE of the child found */
 	REQUEST_REPLACE_CREATE,		/* first step of a replace, repeated */
-	REQUEST_REPLACE_DELETE		/* second step, repeated */
+	REQUEST_REPLACE_CHECK,		/* second: is the old node still there? */
+	REQUEST_REPLACE_DELETE		/* third step, repeated */
 } RequestKind;
 
 struct ZkRequest
@@ -109,6 +117,7 @@ struct ZkRequest
 	bool		done;			/* reply is valid, the main thread owns us */
 	bool		unwanted;		/* nobody waits: free when done */
 	bool		withdrawn;		/* unwanted, and its node is to be removed */
+	bool		came_too_late;	/* REPLACE: the old node was gone before */
 	int64_t		sent_at;		/* of the last attempt */
 	char	   *path;			/* node, or parent for LIST and ERASE */
 	char	   *other_path;		/* ERASE: prefix of the child; REPLACE: the
@@ -131,6 +140,7 @@ struct ZkClient
 	ZkClientStatus status;		/* all but npending, which is counted here */
 	int			npending;
 	bool		is_silence_news;	/* wake the main thread when it gets 0 */
+	int			nwithdrawn;		/* of these, how many undo a create */
 	pthread_cond_t changed;		/* npending fell, or closed was set */
 	bool		closed;			/* the library's part is over */
 	int			asked_timeout_ms;
@@ -165,6 +175,13 @@ static uintptr_t nslots;
 static uintptr_t next_slot;		/* where to look for a free one first */
 static uintptr_t generation;
 
+/*
+ * Sessions that are being closed in the background.  No new handle is made
+ * meanwhile: the library has process-wide buffers and was not written for two
+ * handles at a time (ZOOKEEPER-4810).
+ */
+static int	nclosing;
+
 /* The descriptor that wakes the main thread, made once. */
 static int	wake_fd = -1;
 
@@ -173,10 +190,18 @@ static pthread_mutex_t log_mutex = PTHREAD_MUTEX_INITIALIZER;
 static char last_error[512];
 
 /*
- * When the library last gave a connection up because of silence; 0: never.
- * With log_mutex.
+ * The socket of the connection and what is known of its end.  There is one for
+ * the process: no two handles are in use at a time.  With log_mutex.
  */
-static int64_t silence_at;
+static struct
+{
+	int			fd;				/* -1: not known */
+	ino_t		inode;			/* of the socket, for the fd may be reused */
+	int64_t		suspended_ms;	/* how long the machine was suspended before */
+	int64_t		ended_at;		/* when the library gave it up; 0: never */
+	bool		was_silent;		/* and whether for silence */
+	int64_t		contact_at;		/* when it last received; 0: not known */
+}			connection = {.fd = -1};
 
 /* The ACL of our nodes when there are credentials; see acl_of(). */
 static struct ACL owner_and_readers[2];
@@ -207,6 +232,9 @@ static void note_lost(ZkClient *client, ZkClientLoss loss);
 static void node_event(zhandle_t *zh, int type, int state,
 					   const char *path, void *context);
 static void log_line(const char *message);
+static int64_t suspended_ms(void);
+static int64_t last_contact(void);
+static void find_connection(zhandle_t *zh);
 static void block_signals(sigset_t *saved);
 static void restore_signals(const sigset_t *saved);
 static void lock_mutex(sigset_t *saved);
@@ -221,9 +249,11 @@ static bool start_thread(void *(*function) (void *), void *argument,
 static bool can_start_two_threads(void);
 static void *resolve_in_thread(void *argument);
 static void connect_client(ZkClient *client);
+static int	count_addresses(const ZkClient *client);
 static void rotate_addresses(char *list, unsigned first);
 static bool is_auth_stored(ZkClient *client);
 static bool store_auth(ZkClient *client, zhandle_t *zh);
+static struct timespec monotonic_in(int ms);
 static void *close_in_thread(void *argument);
 static void close_handle(ZkClient *client);
 static void unreference(ZkClient *client);
@@ -280,8 +310,10 @@ ZkClient *
 zklock_client_open(const ZkClientOptions *options)
 {
 	ZkClient   *client = calloc(1, sizeof(*client));
+	pthread_condattr_t monotonic;
 	pthread_t	thread;
 	sigset_t	saved;
+	bool		connect;
 
 	if (client == NULL)
 		return NULL;
@@ -298,7 +330,10 @@ zklock_client_open(const ZkClientOptions *options)
 		client->ticket = *options->take_over;
 		client->is_taken_over = true;
 	}
-	pthread_cond_init(&client->changed, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&client->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	set_error("%s", "");
 	if (options->auth_scheme != NULL)
 	{
@@ -314,8 +349,12 @@ zklock_client_open(const ZkClientOptions *options)
 	if (servers_all_numeric(&client->servers))
 	{
 		servers_resolve(&client->servers, &client->addresses);
+		lock_mutex(&saved);
 		client->resolved = true;
-		connect_client(client);
+		connect = nclosing == 0;
+		unlock_mutex(&saved);
+		if (connect)
+			connect_client(client);
 		return client;
 	}
 
@@ -353,7 +392,7 @@ zklock_client_status(ZkClient *client, ZkClientStatus *status)
 	bool		auth_missing;
 
 	lock_mutex(&saved);
-	connect = client->resolved && client->zh == NULL &&
+	connect = client->resolved && client->zh == NULL && nclosing == 0 &&
 		client->status.state == ZK_CLIENT_STARTING;
 	if (client->status.state == ZK_CLIENT_SUSPENDED &&
 		zklock_client_now() >= client->status.lost_deadline)
@@ -369,6 +408,7 @@ zklock_client_status(ZkClient *client, ZkClientStatus *status)
 	lock_mutex(&saved);
 	*status = client->status;
 	status->npending = client->npending;
+	status->nwithdrawn = client->nwithdrawn;
 
 	/* requests that overtake the credentials would be refused */
 	if (client->zh != NULL && !client->auth_stored &&
@@ -395,20 +435,23 @@ zklock_client_signal_loss(ZkClient *client, int signal)
 {
 	struct sigevent event = {0};
 	sigset_t	saved;
+	bool		has_timer;
 
+	lock_mutex(&saved);
 	if (signal != 0 && !client->has_loss_timer)
 	{
 		event.sigev_notify = SIGEV_SIGNAL;
 		event.sigev_signo = signal;
-		if (timer_create(CLOCK_BOOTTIME, &event, &client->loss_timer) != 0)
-			return false;
-		client->has_loss_timer = true;
+		client->has_loss_timer =
+			timer_create(CLOCK_BOOTTIME, &event, &client->loss_timer) == 0;
 	}
-	lock_mutex(&saved);
+	has_timer = client->has_loss_timer;
 	client->loss_signal = signal;
 	set_loss_timer(client);
+	if (signal != 0 && client->status.state == ZK_CLIENT_LOST)
+		pthread_kill(client->main_thread, signal);	/* it came first */
 	unlock_mutex(&saved);
-	return true;
+	return has_timer || signal == 0;
 }
 
 void
@@ -438,18 +481,12 @@ zklock_client_close(ZkClient *client, int wait_ms)
 	zklock_client_signal_loss(client, 0);
 	lock_mutex(&saved);
 	client->references++;
+	nclosing++;
 	unlock_mutex(&saved);
 	if (start_thread(close_in_thread, client, &thread))
 	{
 		pthread_detach(thread);
-		clock_gettime(CLOCK_REALTIME, &deadline);
-		deadline.tv_sec += wait_ms / 1000;
-		deadline.tv_nsec += (wait_ms % 1000) * 1000000L;
-		if (deadline.tv_nsec >= 1000000000L)
-		{
-			deadline.tv_sec++;
-			deadline.tv_nsec -= 1000000000L;
-		}
+		deadline = monotonic_in(wait_ms);
 		lock_mutex(&saved);
 		while (!client->closed &&
 			   pthread_cond_timedwait(&client->changed, &mutex,
@@ -634,18 +671,36 @@ zklock_client_free(ZkRequest *request)
 void
 zklock_client_withdraw(ZkRequest *request)
 {
+	ZkClient   *client;
+	char	   *to = NULL;
 	sigset_t	saved;
 	bool		done;
 
 	if (request == NULL)
 		return;
 	lock_mutex(&saved);
+	client = request->client;
 	done = request->done;
 	request->unwanted = true;
 	request->withdrawn = true;
+	client->nwithdrawn++;
+	if (!done && (request->kind == REQUEST_REPLACE_CREATE ||
+				  request->kind == REQUEST_REPLACE_CHECK ||
+				  request->kind == REQUEST_REPLACE_DELETE))
+		to = strdup(request->path);
 	unlock_mutex(&saved);
 	if (!done)
-		return;					/* its completion does the rest */
+	{
+		/*
+		 * Its completion does the rest.  A replace names its node, so that
+		 * the delete can go out at once: what this session asks next will
+		 * not find the node any more.
+		 */
+		if (to != NULL)
+			zklock_client_delete(client, to);
+		free(to);
+		return;
+	}
 
 	/*
 	 * The request becomes the delete of what it made, as it would have in its
@@ -654,6 +709,8 @@ zklock_client_withdraw(ZkRequest *request)
 	lock_mutex(&saved);
 	request->done = !undo(request);
 	done = request->done;
+	if (done)
+		client->nwithdrawn--;
 	unlock_mutex(&saved);
 	if (done)
 		free_request(request);
@@ -665,19 +722,6 @@ bool
 zklock_client_delete(ZkClient *client, const char *path)
 {
 	ZkRequest  *request = new_request(client, REQUEST_DELETE, path, NULL,
-									  NULL, 0);
-
-	if (request == NULL)
-		return false;
-	request->unwanted = true;
-	submit(request);
-	return true;
-}
-
-bool
-zklock_client_erase(ZkClient *client, const char *parent, const char *prefix)
-{
-	ZkRequest  *request = new_request(client, REQUEST_ERASE, parent, prefix,
 									  NULL, 0);
 
 	if (request == NULL)
@@ -743,6 +787,8 @@ end_completion(ZkRequest *request)
 		request->sent_at = zklock_client_now();
 	else
 	{
+		if (request->withdrawn && --request->client->nwithdrawn == 0)
+			news = true;
 		request->done = true;
 		if (--request->client->npending == 0 &&
 			request->client->is_silence_news)
@@ -797,7 +843,11 @@ take_next_step(ZkRequest *request)
 				result != ZK_SESSION_LOST && result != ZK_UNKNOWN_OUTCOME)
 				set_error("Could not delete znode \"%s\": %s", request->path,
 						  zerror(request->reply.code));
-			return result == ZK_UNKNOWN_OUTCOME;
+			if (result == ZK_UNKNOWN_OUTCOME)
+				return true;
+			if (request->came_too_late)
+				request->reply.result = ZK_NO_NODE;
+			return false;
 
 		case REQUEST_ERASE:
 			if (result == ZK_UNKNOWN_OUTCOME)
@@ -805,11 +855,29 @@ take_next_step(ZkRequest *request)
 			return result == ZK_OK && become_delete_of_child(request);
 
 		case REQUEST_REPLACE_CREATE:
-			if (result == ZK_UNKNOWN_OUTCOME)
+			if (result == ZK_UNKNOWN_OUTCOME && !request->withdrawn)
 				return true;
-			if (result != ZK_OK && result != ZK_NODE_EXISTS)
+			if (result != ZK_OK && result != ZK_NODE_EXISTS &&
+				result != ZK_UNKNOWN_OUTCOME)
 				return false;
-			request->kind = REQUEST_REPLACE_DELETE;
+			request->kind = request->withdrawn ? REQUEST_DELETE :
+				REQUEST_REPLACE_CHECK;
+			return true;
+
+		case REQUEST_REPLACE_CHECK:
+
+			/*
+			 * Both nodes at one time: nobody can have been let in between.  If
+			 * the old one had been deleted before the new one was there, the
+			 * new one must not stand ahead of who was.
+			 */
+			if (result == ZK_UNKNOWN_OUTCOME && !request->withdrawn)
+				return true;
+			if (result == ZK_SESSION_LOST)
+				return false;
+			request->came_too_late = result == ZK_NO_NODE;
+			request->kind = result == ZK_OK && !request->withdrawn ?
+				REQUEST_REPLACE_DELETE : REQUEST_DELETE;
 			return true;
 
 		case REQUEST_REPLACE_DELETE:
@@ -1044,6 +1112,7 @@ note_connected(ZkClient *client, zhandle_t *zh, int state)
 	const clientid_t *id = zoo_client_id(zh);
 	const char *server = zoo_get_current_server(zh);
 
+	find_connection(zh);
 	pthread_mutex_lock(&mutex);
 	if (client->status.state == ZK_CLIENT_SUSPENDED &&
 		client->loss_signal != 0 &&
@@ -1086,30 +1155,41 @@ note_lost(ZkClient *client, ZkClientLoss loss)
 
 /*
  * The connection is gone; how long may the session live?  The ensemble ends it
- * one session timeout (T) after it last heard of us.  The library gives a
- * silent connection up after 2/3 T, so T/3 is left.  A connection that was
- * reset or closed had its last heartbeat at most T/3 ago, so 2/3 T is left.  A
+ * one session timeout (T) after it last heard of us.  We know when we last
+ * heard of the ensemble; if not, the library gives a silent connection up after
+ * 2/3 T, and one that was reset had its last heartbeat at most T/3 ago.  A
  * tenth of T, at least 200 ms, goes to clocks and rounding.
+ *
+ * Where the loss interrupts nobody there is nothing to be early for.  The
+ * library gives a server that does not answer a reconnect 2/3 T, so the full T
+ * leaves room for one more.
  */
 static void
 note_disconnected(ZkClient *client)
 {
-	bool		silence;
+	int64_t		now = zklock_client_now();
+	int64_t		contact_at = 0;
+	bool		was_silent = false;
 	int			timeout;
 
 	pthread_mutex_lock(&log_mutex);
-	silence = silence_at != 0 &&
-		zklock_client_now() - silence_at < SILENCE_REPORT_MS;
+	if (now - connection.ended_at < REPORT_MS)
+	{
+		contact_at = connection.contact_at;
+		was_silent = connection.was_silent;
+	}
 	pthread_mutex_unlock(&log_mutex);
 
 	pthread_mutex_lock(&mutex);
 	if (client->status.state == ZK_CLIENT_CONNECTED)
 	{
 		timeout = client->status.session_timeout_ms;
-		client->status.suspended_at = zklock_client_now();
-		client->status.lost_deadline = client->status.suspended_at +
-			(silence ? timeout / 3 : timeout * 2 / 3) -
-			(timeout / 10 > 200 ? timeout / 10 : 200);
+		if (contact_at == 0)
+			contact_at = now - (was_silent ? timeout * 2 / 3 : timeout / 3);
+		client->status.suspended_at = now;
+		client->status.lost_deadline = client->loss_signal == 0 ?
+			now + timeout :
+			contact_at + timeout - (timeout / 10 > 200 ? timeout / 10 : 200);
 		move_to(client, ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE);
 	}
 	pthread_mutex_unlock(&mutex);
@@ -1151,8 +1231,80 @@ log_line(const char *message)
 	pthread_mutex_lock(&log_mutex);
 	snprintf(last_error, sizeof(last_error), "%s", text);
 	last_error[strcspn(last_error, "\r\n")] = '\0';
-	if (strstr(text, "retcode=-7") != NULL)
-		silence_at = zklock_client_now();
+	if (strstr(text, " zk retcode=") != NULL)
+	{
+		/* the library logs before it closes the socket */
+		connection.ended_at = zklock_client_now();
+		connection.was_silent = strstr(text, "retcode=-7") != NULL;
+		connection.contact_at = last_contact();
+		connection.fd = -1;
+	}
+	pthread_mutex_unlock(&log_mutex);
+}
+
+/* How long the machine has been suspended since it was booted. */
+static int64_t
+suspended_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return zklock_client_now() -
+		((int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000);
+}
+
+/*
+ * With log_mutex: when did the connection last receive anything, 0 if that
+ * cannot be told.  The kernel knows, and counts without suspensions; those
+ * since the connection was made may all have come after the last contact.
+ */
+static int64_t
+last_contact(void)
+{
+	struct tcp_info info;
+	socklen_t	size = sizeof(info);
+	struct stat file;
+
+	if (connection.fd < 0 || fstat(connection.fd, &file) != 0 ||
+		file.st_ino != connection.inode ||
+		getsockopt(connection.fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+		return 0;
+	return zklock_client_now() - info.tcpi_last_data_recv -
+		(suspended_ms() - connection.suspended_ms);
+}
+
+/*
+ * Find the library's socket: the one that is connected to the address that it
+ * says it is connected to.  If there are several, none.
+ */
+static void
+find_connection(zhandle_t *zh)
+{
+	struct sockaddr_storage server;
+	struct sockaddr_storage peer;
+	socklen_t	server_size = sizeof(server);
+	struct stat file;
+	int			found = -1;
+	int			nfound = 0;
+
+	if (zookeeper_get_connected_host(zh, (struct sockaddr *) &server,
+									 &server_size) == NULL)
+		return;
+	for (int fd = 0; fd < HIGHEST_FD; fd++)
+	{
+		socklen_t	size = sizeof(peer);
+
+		if (getpeername(fd, (struct sockaddr *) &peer, &size) == 0 &&
+			size == server_size && memcmp(&peer, &server, size) == 0)
+		{
+			found = fd;
+			nfound++;
+		}
+	}
+	pthread_mutex_lock(&log_mutex);
+	connection.fd = nfound == 1 && fstat(found, &file) == 0 ? found : -1;
+	connection.inode = connection.fd >= 0 ? file.st_ino : 0;
+	connection.suspended_ms = suspended_ms();
 	pthread_mutex_unlock(&log_mutex);
 }
 
@@ -1369,12 +1521,15 @@ connect_client(ZkClient *client)
 
 		memcpy(id.passwd, client->ticket.password, sizeof(id.passwd));
 
+		if (client->addresses.warning[0] != '\0')
+			set_error("%s", client->addresses.warning);
+
 		/* the library's threads inherit the signal mask and the default stack */
 		block_signals(&saved);
 		zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
 		zoo_deterministic_conn_order(1);	/* rotated by us */
 		rotate_addresses(client->addresses.connect_string,
-						 client->first_server);
+						 client->first_server % count_addresses(client));
 		pthread_getattr_default_np(&before);
 		pthread_attr_init(&small);
 		pthread_attr_setstacksize(&small, THREAD_STACK_SIZE);
@@ -1399,6 +1554,7 @@ connect_client(ZkClient *client)
 
 	lock_mutex(&saved);
 	client->zh = zh;
+	client->status.naddresses = count_addresses(client);
 	if (loss != ZK_LOSS_NONE)
 		move_to(client, ZK_CLIENT_LOST, loss);
 	else if (client->status.state == ZK_CLIENT_STARTING)
@@ -1408,17 +1564,23 @@ connect_client(ZkClient *client)
 		store_auth(client, zh);
 }
 
+static int
+count_addresses(const ZkClient *client)
+{
+	int			count = 1;
+
+	for (const char *c = client->addresses.connect_string; *c != '\0'; c++)
+		count += *c == ',';
+	return count;
+}
+
 /* Let the list "a,b,c" begin with another of its members: "b,c,a" for 1. */
 static void
 rotate_addresses(char *list, unsigned first)
 {
 	char		rotated[sizeof(((ServerAddresses *) 0)->connect_string)];
-	unsigned	count = 1;
-	char	   *comma = list;
+	char	   *comma;
 
-	for (char *c = list; *c != '\0'; c++)
-		count += *c == ',';
-	first %= count;
 	if (first == 0)
 		return;
 	for (comma = strchr(list, ','); --first > 0;)
@@ -1468,6 +1630,23 @@ store_auth(ZkClient *client, zhandle_t *zh)
 	return rc == ZOK;
 }
 
+/* The time in so many milliseconds, for the condition variable. */
+static struct timespec
+monotonic_in(int ms)
+{
+	struct timespec when;
+
+	clock_gettime(CLOCK_MONOTONIC, &when);
+	when.tv_sec += ms / 1000;
+	when.tv_nsec += ms % 1000 * 1000000L;
+	if (when.tv_nsec >= 1000000000L)
+	{
+		when.tv_sec++;
+		when.tv_nsec -= 1000000000L;
+	}
+	return when;
+}
+
 static void *
 close_in_thread(void *argument)
 {
@@ -1487,16 +1666,9 @@ close_in_thread(void *argument)
 static void
 close_handle(ZkClient *client)
 {
-	struct timespec deadline;
+	struct timespec deadline = monotonic_in(DRAIN_MS);
 	zhandle_t  *zh;
 
-	clock_gettime(CLOCK_REALTIME, &deadline);
-	deadline.tv_nsec += DRAIN_MS * 1000000L;
-	if (deadline.tv_nsec >= 1000000000L)
-	{
-		deadline.tv_sec++;
-		deadline.tv_nsec -= 1000000000L;
-	}
 	pthread_mutex_lock(&mutex);
 	while (client->npending > 0 && client->zh != NULL &&
 		   client->status.state != ZK_CLIENT_LOST &&
@@ -1510,8 +1682,10 @@ close_handle(ZkClient *client)
 
 	pthread_mutex_lock(&mutex);
 	client->closed = true;
+	nclosing--;
 	pthread_cond_broadcast(&client->changed);
 	pthread_mutex_unlock(&mutex);
+	wake();
 }
 
 /*
@@ -1720,6 +1894,9 @@ send_request(ZkRequest *request)
 			rc = zoo_async(zh, path, string_done, id);
 			break;
 		case REQUEST_CHECK:
+		case REQUEST_REPLACE_CHECK:
+			if (request->kind == REQUEST_REPLACE_CHECK)
+				path = request->other_path;
 			zoo_check_op_init(&request->op, path, -1);
 			rc = zoo_amulti(zh, 1, &request->op, &request->op_result,
 							void_done, id); /* R6 */
@@ -1743,6 +1920,10 @@ send_request(ZkRequest *request)
 			rc = zoo_aget_children(zh, path, 0, list_done, id);
 			break;
 	}
+
+	/* what zoo_amulti() says on a handle that is over */
+	if (rc == ZMARSHALLINGERROR && is_unrecoverable(zh))
+		rc = ZINVALIDSTATE;
 	if (rc != ZOK)
 		void_done(rc, id);
 }
@@ -1799,8 +1980,6 @@ result_of_code(int rc)
 			return ZK_NO_NODE;
 		case ZNODEEXISTS:
 			return ZK_NODE_EXISTS;
-		case ZNOTEMPTY:
-			return ZK_NOT_EMPTY;
 		case ZNOAUTH:
 		case ZINVALIDACL:
 			return ZK_NO_AUTH;
@@ -1808,6 +1987,7 @@ result_of_code(int rc)
 		case ZOPERATIONTIMEOUT: /* R8: the server may execute it yet */
 		case ZSYSTEMERROR:		/* no socket for the next attempt */
 		case ZSESSIONMOVED:
+		case ZRUNTIMEINCONSISTENCY: /* a reply out of order: it hangs up */
 			return ZK_UNKNOWN_OUTCOME;
 		case ZSESSIONEXPIRED:
 		case ZINVALIDSTATE:

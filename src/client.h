@@ -55,7 +55,6 @@ typedef enum ZkResult
 	ZK_OK,
 	ZK_NO_NODE,
 	ZK_NODE_EXISTS,
-	ZK_NOT_EMPTY,
 	ZK_NO_AUTH,					/* the node's ACL forbids it */
 	ZK_UNKNOWN_OUTCOME,			/* connection lost: done, not done, or still
 								 * to be done */
@@ -106,6 +105,8 @@ typedef struct ZkClientStatus
 								 * LOST after having been connected */
 	int64_t		lost_deadline;	/* SUSPENDED: when it becomes LOST by clock */
 	int			npending;		/* requests without an answer */
+	int			nwithdrawn;		/* withdrawn ones that are not undone yet */
+	int			naddresses;		/* servers to choose from; 0: not known yet */
 	char		server[80];		/* address connected to last, or "" */
 } ZkClientStatus;
 
@@ -202,8 +203,9 @@ extern ZkRequest *zklock_client_get_and_watch(ZkClient *client,
 extern bool zklock_client_watch_fired(ZkClient *client);
 
 /*
- * Replace the ephemeral node `from` by the ephemeral node `to`, in this order
- * and until it is done: `from` is deleted only once `to` surely exists.
+ * Replace the ephemeral node `from` by the ephemeral node `to`, until it is
+ * done: `from` is deleted only once `to` surely exists.  ZK_NO_NODE if `from`
+ * was gone before `to` was there; then there is no `to` either.
  */
 extern ZkRequest *zklock_client_replace(ZkClient *client, const char *from,
 										const char *to,
@@ -216,8 +218,9 @@ extern const ZkReply *zklock_client_reply(ZkRequest *request);
 extern void zklock_client_free(ZkRequest *request);
 
 /*
- * Undo a create of an ephemeral node, or a replace: whether its reply is here,
- * still to come or lost, the node will be removed.  Frees the request.
+ * Undo a create of an ephemeral node: whether its reply is here, still to come
+ * or lost, the node will be removed.  Of a replace the new node is removed at
+ * once; the old one is the caller's.  Frees the request.
  */
 extern void zklock_client_withdraw(ZkRequest *request);
 
@@ -227,13 +230,6 @@ extern void zklock_client_withdraw(ZkRequest *request);
  * false, with nothing sent, only without memory.
  */
 extern bool zklock_client_delete(ZkClient *client, const char *path);
-
-/*
- * Delete whatever child of parent has a name starting with prefix, in the same
- * way; for a node whose name we never learnt.
- */
-extern bool zklock_client_erase(ZkClient *client, const char *parent,
-								const char *prefix);
 
 /*
  * Send a cheap request whose answer nobody needs.  A server 3.6.0 to 3.8.0 may

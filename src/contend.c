@@ -81,11 +81,18 @@ zklock_contend(ZkContender *contender)
 		standing.started_at + DeadlockTimeout : ZK_NO_DEADLINE;
 	PG_TRY();
 	{
-		end = ZK_CONTEND_GRANTED;
-		if (contender->patience == ZK_TRY_ONCE)
+		/*
+		 * A create of ours that was cancelled may still be in the queue,
+		 * ahead of us.
+		 */
+		end = zklock_session_await_undone(contender->deadline) ?
+			ZK_CONTEND_GRANTED : ZK_CONTEND_BUSY;
+		if (end == ZK_CONTEND_GRANTED && contender->patience == ZK_TRY_ONCE)
 			end = look(&standing);
 		if (end == ZK_CONTEND_GRANTED)
 			end = stand_in_queue(&standing);
+		if (end == ZK_CONTEND_GRANTED && standing.is_wait_logged)
+			log_grant(&standing);
 	}
 	PG_CATCH();
 	{
@@ -100,8 +107,7 @@ zklock_contend(ZkContender *contender)
 		return end;
 	}
 	zklock_client_free(standing.create);
-	if (standing.is_wait_logged)
-		log_grant(&standing);
+	zklock_client_free(standing.request);
 	return end;
 }
 
@@ -296,8 +302,12 @@ find_lost_node(Standing *standing)
 	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME)
 		return false;
 	reply = ask(standing, zklock_client_list(client, contender->lock_path));
-	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME)
+	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME ||
+		reply->result == ZK_SESSION_LOST)
 		return false;
+	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
+		zklock_session_raise(reply, "read a lock's queue",
+							 contender->lock_path);
 	for (int i = 0; reply->result == ZK_OK && i < reply->nchildren; i++)
 		if (strncmp(reply->children[i], standing->prefix,
 					strlen(standing->prefix)) == 0)
@@ -373,7 +383,8 @@ make_parent_carefully(Standing *standing, const char *path, ZkNodeKind kind)
 		make_parent_carefully(standing, path, ZK_PERSISTENT);
 	else if (reply != NULL && reply->result != ZK_OK &&
 			 reply->result != ZK_NODE_EXISTS &&
-			 reply->result != ZK_UNKNOWN_OUTCOME)
+			 reply->result != ZK_UNKNOWN_OUTCOME &&
+			 reply->result != ZK_SESSION_LOST)
 		zklock_session_raise(reply, "create a lock's znode", path);
 }
 
@@ -482,7 +493,6 @@ make_guid(char guid[RECIPE_GUID_LEN + 1])
  * ---------------------------------------------------------------------
  */
 
-/* "%ld.%03d" of PostgreSQL's lock messages. */
 static char *
 milliseconds_waited(const Standing *standing)
 {

@@ -58,6 +58,13 @@ typedef struct Note
 	ZkSessionTicket ticket;		/* what it takes to take the session over */
 } Note;
 
+typedef enum NoteVerdict
+{
+	NOTE_LEAVE,					/* the process lives, or we cannot tell */
+	NOTE_REMOVE,				/* out of date */
+	NOTE_RELEASE				/* the process is certainly dead */
+} NoteVerdict;
+
 /* Is there a worker that reads notes? */
 static bool is_worker_registered;
 
@@ -66,10 +73,10 @@ static ZkSessionNumber noted_session;
 
 static void note_path(char path[MAXPGPATH], int pid);
 static bool write_note(const char *path, const Note *note);
-static bool read_note(const char *path, Note *note);
+static int	read_file(const char *path, void *buffer, int size);
 static bool fill_in_process(Note *note, int pid);
-static bool is_certainly_dead(const Note *note);
-static unsigned long long process_start(int pid);
+static NoteVerdict judge_note(const Note *note);
+static bool find_process_start(int pid, unsigned long long *started_at);
 static void remove_note(int code, Datum arg);
 static void release_dead_sessions(void);
 static void release_one(const char *path);
@@ -166,21 +173,23 @@ release_dead_sessions(void)
 	FreeDir(directory);
 }
 
-/* Close the session of one note, unless its process lives, and remove it. */
+/* Close the session of one note if its process is dead, and remove the note. */
 static void
 release_one(const char *path)
 {
 	Note		note;
+	NoteVerdict verdict;
 
-	if (read_note(path, &note))
-	{
-		if (!is_certainly_dead(&note))
-			return;
-		if (zklock_session_take_over_and_close(&note.ticket, TAKE_OVER_MS))
-			ereport(LOG,
-					(errmsg("released the ZooKeeper locks of crashed process %d",
-							note.pid)));
-	}
+	if (read_file(path, &note, sizeof(note)) != sizeof(note))
+		return;					/* of another version, perhaps */
+	verdict = judge_note(&note);
+	if (verdict == NOTE_LEAVE)
+		return;
+	if (verdict == NOTE_RELEASE &&
+		zklock_session_take_over_and_close(&note.ticket, TAKE_OVER_MS))
+		ereport(LOG,
+				(errmsg("released the ZooKeeper locks of crashed process %d",
+						note.pid)));
 	explicit_bzero(&note, sizeof(note));
 	if (unlink(path) != 0 && errno != ENOENT)
 		ereport(LOG,
@@ -201,33 +210,42 @@ note_path(char path[MAXPGPATH], int pid)
 
 /*
  * The structure as it is: writer and reader are the same build on the same
- * machine, and a note of another size is ignored.
+ * machine, and a note of another size is ignored.  It gets its name when it is
+ * complete.
  */
 static bool
 write_note(const char *path, const Note *note)
 {
-	int			fd = BasicOpenFilePerm(path, O_CREAT | O_TRUNC | O_WRONLY,
-									   S_IRUSR | S_IWUSR);
+	char		temporary[MAXPGPATH];
+	int			fd;
 	bool		is_written;
 
+	snprintf(temporary, sizeof(temporary), "%s/new-" NOTE_PREFIX "%d",
+			 NOTE_DIRECTORY, MyProcPid);
+	fd = BasicOpenFilePerm(temporary, O_CREAT | O_TRUNC | O_WRONLY,
+						   S_IRUSR | S_IWUSR);
 	if (fd < 0)
 		return false;
 	errno = ENOSPC;
 	is_written = write(fd, note, sizeof(*note)) == sizeof(*note);
-	return close(fd) == 0 && is_written;
+	return close(fd) == 0 && is_written && rename(temporary, path) == 0;
 }
 
-static bool
-read_note(const char *path, Note *note)
+/* Read the head of a file: how many bytes, -1 with errno if it fails. */
+static int
+read_file(const char *path, void *buffer, int size)
 {
 	int			fd = BasicOpenFile(path, O_RDONLY);
-	bool		is_read;
+	int			length;
+	int			error;
 
 	if (fd < 0)
-		return false;
-	is_read = read(fd, note, sizeof(*note)) == sizeof(*note);
+		return -1;
+	length = read(fd, buffer, size);
+	error = errno;
 	close(fd);
-	return is_read;
+	errno = error;
+	return length;
 }
 
 /* What identifies the process, on this machine, at this data directory. */
@@ -235,76 +253,79 @@ static bool
 fill_in_process(Note *note, int pid)
 {
 	struct stat data_directory;
-	FILE	   *boot = AllocateFile("/proc/sys/kernel/random/boot_id", "r");
-	bool		is_complete = boot != NULL;
 
 	memset(note->boot_id, 0, sizeof(note->boot_id));
-	if (boot != NULL)
-	{
-		is_complete = fgets(note->boot_id, sizeof(note->boot_id), boot) != NULL;
-		FreeFile(boot);
-	}
-	if (!is_complete || stat(".", &data_directory) != 0)
+	if (read_file("/proc/sys/kernel/random/boot_id", note->boot_id,
+				  sizeof(note->boot_id) - 1) <= 0 ||
+		stat(".", &data_directory) != 0)
 		return false;
 	note->device = data_directory.st_dev;
 	note->inode = data_directory.st_ino;
 	note->pid = pid;
-	note->started_at = process_start(pid);
-	return note->started_at != 0;
+	return find_process_start(pid, &note->started_at) &&
+		note->started_at != 0;
 }
 
 /*
- * Is the process of the note gone for sure?  Another machine's, another
- * cluster's or an earlier boot's is not ours to judge: such a note is left to
- * the session timeout.
+ * What is to be done about a note?  Another cluster's is not ours to judge, for
+ * example in a copy of the data directory.  One of an earlier boot is about a
+ * process that is gone, but the session has gone with it.
  */
-static bool
-is_certainly_dead(const Note *note)
+static NoteVerdict
+judge_note(const Note *note)
 {
 	Note		here;
+	unsigned long long started_at;
 
 	if (!fill_in_process(&here, MyProcPid) ||
-		strcmp(here.boot_id, note->boot_id) != 0 ||
 		here.device != note->device || here.inode != note->inode)
-		return false;
-	return process_start(note->pid) != note->started_at;
+		return NOTE_LEAVE;
+	if (strcmp(here.boot_id, note->boot_id) != 0)
+		return NOTE_REMOVE;
+	if (!find_process_start(note->pid, &started_at) ||
+		started_at == note->started_at)
+		return NOTE_LEAVE;
+	return NOTE_RELEASE;
 }
 
 /*
  * When a process was started, in clock ticks since boot: the 22nd field of
  * /proc/PID/stat (see proc(5)); the second may hold blanks and parentheses.  0
- * if there is no such process, or it is a zombie.
+ * if there is no such process, or only its zombie.  false if that cannot be
+ * told.
  */
-static unsigned long long
-process_start(int pid)
+static bool
+find_process_start(int pid, unsigned long long *started_at)
 {
 	char		path[64];
 	char		line[1024];
-	FILE	   *file;
+	int			length;
 	const char *field;
-	unsigned long long start = 0;
 
+	*started_at = 0;
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	file = AllocateFile(path, "r");
-	if (file == NULL)
-		return 0;
-	if (fgets(line, sizeof(line), file) != NULL &&
-		(field = strrchr(line, ')')) != NULL && field[1] == ' ' &&
-		field[2] != 'Z')
+	length = read_file(path, line, sizeof(line) - 1);
+	if (length < 0)
+		return errno == ENOENT || errno == ESRCH;
+	line[length] = '\0';
+	field = strrchr(line, ')');
+	if (field == NULL || field[1] != ' ')
+		return false;
+	if (field[2] == 'Z')
+		return true;
+
+	/* the 3rd field follows; the 22nd is 19 further on */
+	field += 2;
+	for (int i = 0; i < 19 && field != NULL; i++)
 	{
-		/* the 3rd field follows; the 22nd is 19 further on */
-		field += 2;
-		for (int i = 0; i < 19 && field != NULL; i++)
-		{
-			field = strchr(field, ' ');
-			if (field != NULL)
-				field++;
-		}
+		field = strchr(field, ' ');
 		if (field != NULL)
-			start = strtoull(field, NULL, 10);
+			field++;
 	}
-	FreeFile(file);
-	return start;
+	if (field == NULL)
+		return false;
+	*started_at = strtoull(field, NULL, 10);
+	return true;
 }
 
 static void

@@ -112,6 +112,12 @@ zklock_identity_describe(const ZkIdentity *identity)
 	return line.data;
 }
 
+char *
+zklock_identity_printable(const char *text)
+{
+	return printable(text, strlen(text));
+}
+
 /* Append ,"key":"value" unless there is no value. */
 static void
 append_member(StringInfo json, const char *key, const char *value)
@@ -233,6 +239,12 @@ parse_json(const char *data, int length, ZkIdentity *identity)
 	IdentityParse	state = {.identity = identity};
 	JsonSemAction actions = {.semstate = &state};
 
+	/*
+	 * In a database that is not UTF-8 the lexer raises on escapes that the
+	 * encoding has no character for.
+	 */
+	if (GetDatabaseEncoding() != PG_UTF8 && memmem(data, length, "\\u", 2) != NULL)
+		return false;
 	if (data[0] != '{' || length > JSON_MAX || !pg_verify_mbstr(PG_UTF8, data, length, true))
 		return false;
 #if PG_VERSION_NUM >= 170000

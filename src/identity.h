@@ -43,6 +43,9 @@ extern char *zklock_identity_build(int64 token);
 extern void zklock_identity_parse(const char *data, int length,
 								  ZkIdentity *identity);
 
+/* A copy of UTF-8 text, with '?' for what this database cannot show. */
+extern char *zklock_identity_printable(const char *text);
+
 /* One line for a log message, palloc'ed. */
 extern char *zklock_identity_describe(const ZkIdentity *identity);
 

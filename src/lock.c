@@ -91,6 +91,12 @@ static int	max_locks_setting;
 /* zklock.snapshot_warning: warn when a lock comes after the snapshot? */
 static bool snapshot_warning;
 
+/*
+ * Has this transaction, after it wrote, let go of a lock that was lost?  Then it
+ * must not commit either: it relied on the lock.
+ */
+static bool has_released_lost;
+
 /* The table; NULL until the first lock. */
 static HTAB *locks;
 static MemoryContext LockContext;
@@ -112,13 +118,16 @@ static bool is_held(const Hold *hold);
 static ZkSessionNumber live_session(void);
 static bool is_lost(const Hold *hold, ZkSessionNumber live);
 static int	xact_count(const Hold *hold);
-static void end_hold(Lock *lock, RecipeMode mode);
+static void end_hold(Lock *lock, RecipeMode mode, ZkSessionNumber live);
 static void remove_node(Hold *hold, const char *node);
-static void downgrade(Lock *lock);
-static void settle_downgrade(Hold *hold);
+static void downgrade(Lock *lock, ZkSessionNumber live);
+static void settle_downgrade(Hold *hold, ZkSessionNumber live);
+static void share_evictions(void);
+static void remember_release(bool was_lost);
 static void drop_xact_counts(Hold *hold);
 static void forget_if_empty(Lock *lock);
 static Hold *find_lost(Lock **lost_lock);
+static int	find_unproved(Hold **holds, int64 fresh_since);
 static void ask_quorum(Hold **holds, int nholds);
 static void await_proofs(Hold **holds, ZkRequest **requests, int nholds);
 static void free_requests(ZkRequest **requests, int nrequests);
@@ -128,8 +137,12 @@ static void free_requests(ZkRequest **requests, int nrequests);
 	for (hash_seq_init(&(scan), locks); \
 		 ((lock) = (Lock *) hash_seq_search(&(scan))) != NULL;)
 
+/*
+ * Shared first: where both modes end, the exclusive hold then ends last, and no
+ * downgrade is begun for nothing.
+ */
 #define foreach_mode(mode) \
-	for (RecipeMode mode = RECIPE_EXCLUSIVE; mode <= RECIPE_SHARED; mode++)
+	for (int mode = RECIPE_SHARED; mode >= RECIPE_EXCLUSIVE; mode--)
 
 /* ---------------------------------------------------------------------
  * Public functions
@@ -166,6 +179,7 @@ zklock_acquire(const ZkLockOrder *order)
 		Hold	   *hold;
 
 		zklock_raise_if_lost();
+		zklock_session_reap();
 		if (!zklock_has_locks())
 			zklock_session_adopt_settings();
 		path = zklock_name_path(order->name, &root_length);
@@ -183,7 +197,12 @@ zklock_acquire(const ZkLockOrder *order)
 		switch (wait_for_lock(order, lock, root_length, &bounds, is_retry))
 		{
 			case ZK_CONTEND_GRANTED:
-				return count_hold(hold, order->scope);
+				count_hold(hold, order->scope);
+
+				/* from here on an error finds the lock held and counted */
+				zklock_session_interrupt_on_loss(true);
+				zklock_crash_note_session();
+				return hold->token;
 			case ZK_CONTEND_BUSY:
 				forget_if_empty(lock);
 				return answer_busy(order, &bounds);
@@ -204,6 +223,7 @@ zklock_release(const char *name, RecipeMode mode)
 {
 	Lock	   *lock = find_lock(name);
 	Hold	   *hold = lock != NULL ? &lock->holds[mode] : NULL;
+	ZkSessionNumber live = live_session();
 	bool		was_lost;
 
 	if (hold == NULL || hold->session_count == 0)
@@ -214,10 +234,11 @@ zklock_release(const char *name, RecipeMode mode)
 						name, mode == RECIPE_SHARED ? "shared" : "exclusive")));
 		return false;
 	}
-	was_lost = is_lost(hold, live_session());
+	was_lost = is_lost(hold, live);
+	remember_release(was_lost);
 	hold->session_count--;
 	if (!is_held(hold))
-		end_hold(lock, mode);
+		end_hold(lock, mode, live);
 	forget_if_empty(lock);
 	if (was_lost)
 		ereport(WARNING,
@@ -232,6 +253,7 @@ zklock_release_session_holds(void)
 {
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
+	ZkSessionNumber live = live_session();
 
 	if (locks == NULL)
 		return;
@@ -243,9 +265,10 @@ zklock_release_session_holds(void)
 
 			if (hold->session_count == 0)
 				continue;
+			remember_release(is_lost(hold, live));
 			hold->session_count = 0;
 			if (!is_held(hold))
-				end_hold(lock, mode);
+				end_hold(lock, mode, live);
 		}
 		forget_if_empty(lock);
 	}
@@ -271,6 +294,7 @@ zklock_is_held(const char *name)
 {
 	Lock	   *lock = find_lock(name);
 	Hold	   *hold = NULL;
+	ZkClientStatus status;
 
 	if (lock == NULL)
 		return false;
@@ -279,8 +303,15 @@ zklock_is_held(const char *name)
 			hold = &lock->holds[mode];
 	if (hold == NULL || is_lost(hold, live_session()))
 		return false;
-	ask_quorum(&hold, 1);
-	return !is_lost(hold, live_session());
+	do
+	{
+		ask_quorum(&hold, 1);
+		share_evictions();
+		if (is_lost(hold, live_session()) || !zklock_session_status(&status))
+			return false;
+	} while (hold->proved_at <=
+			 zklock_client_now() - status.session_timeout_ms / 3);
+	return true;
 }
 
 void
@@ -302,7 +333,7 @@ zklock_visit_locks(void (*visit) (const ZkLockInfo *info, void *argument),
 
 			if (!is_held(hold))
 				continue;
-			settle_downgrade(hold);
+			settle_downgrade(hold, live);
 			info.name = lock->name;
 			info.mode = mode;
 			info.is_lost = is_lost(hold, live);
@@ -314,6 +345,12 @@ zklock_visit_locks(void (*visit) (const ZkLockInfo *info, void *argument),
 			visit(&info, argument);
 		}
 	}
+}
+
+bool
+zklock_has_released_lost(void)
+{
+	return has_released_lost;
 }
 
 bool
@@ -342,8 +379,9 @@ zklock_end_transaction(void)
 {
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
+	ZkSessionNumber live = live_session();
 
-	zklock_session_reap();
+	has_released_lost = false;
 	if (locks == NULL)
 		return;
 	foreach_lock(scan, lock)
@@ -355,10 +393,11 @@ zklock_end_transaction(void)
 
 			drop_xact_counts(hold);
 			if (was_held && !is_held(hold))
-				end_hold(lock, mode);
+				end_hold(lock, mode, live);
 		}
 		forget_if_empty(lock);
 	}
+	zklock_session_interrupt_on_loss(zklock_has_locks());
 }
 
 void
@@ -367,9 +406,11 @@ zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 {
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
+	ZkSessionNumber live;
 
 	if (locks == NULL)
 		return;
+	live = live_session();
 	foreach_lock(scan, lock)
 	{
 		foreach_mode(mode)
@@ -392,7 +433,7 @@ zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 			if (is_commit)
 				(*link)->count += ending->count;
 			else if (ending->count > 0 && !is_held(hold))
-				end_hold(lock, mode);
+				end_hold(lock, mode, live);
 			pfree(ending);
 		}
 		forget_if_empty(lock);
@@ -402,13 +443,18 @@ zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 void
 zklock_prove_locks(bool always_ask)
 {
-	HASH_SEQ_STATUS scan;
 	ZkClientStatus status;
 	Lock	   *lock;
 	Hold	  **holds;
-	int			nholds = 0;
+	int			nholds;
 	int64		fresh_since;
 
+	if (has_released_lost)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("a lock was lost in this transaction"),
+				 errdetail("It was released after the loss."),
+				 errhint("Run the transaction again.")));
 	zklock_raise_if_lost();
 	if (!zklock_has_locks() || !zklock_session_status(&status))
 		return;
@@ -423,23 +469,19 @@ zklock_prove_locks(bool always_ask)
 		zklock_client_now() - status.session_timeout_ms / 3;
 
 	holds = palloc(2 * hash_get_num_entries(locks) * sizeof(*holds));
-	foreach_lock(scan, lock)
-	{
-		foreach_mode(mode)
-		{
-			Hold	   *hold = &lock->holds[mode];
 
-			if (!is_held(hold))
-				continue;
-			if (hold->proved_at > fresh_since)
-				continue;
-			if (hold->is_borrowed && is_held(&lock->holds[RECIPE_EXCLUSIVE]))
-				continue;		/* the same node */
-			holds[nholds++] = hold;
-		}
-	}
-	if (nholds > 0)
+	/*
+	 * An answer that is there may be old: if the process was stopped after it
+	 * asked, it waited for us.  Then ask again.
+	 */
+	while ((nholds = find_unproved(holds, fresh_since)) > 0)
+	{
 		ask_quorum(holds, nholds);
+		share_evictions();
+		if (find_lost(&lock) != NULL)
+			break;
+		fresh_since = zklock_client_now() - status.session_timeout_ms / 3;
+	}
 	pfree(holds);
 	zklock_raise_if_lost();
 }
@@ -606,8 +648,6 @@ wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
 		hold->token = contender.token;
 		hold->granted_at = GetCurrentTimestamp();
 		hold->replacing = NULL;
-		zklock_session_interrupt_on_loss(true);
-		zklock_crash_note_session();
 	}
 	return end;
 }
@@ -632,22 +672,26 @@ answer_busy(const ZkLockOrder *order, const Bounds *bounds)
 	if (bounds->lock_timeout_at < bounds->timeout_at)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("canceling statement due to lock timeout")));
+				 errmsg("canceling statement due to lock timeout"),
+				 zklock_session_was_connected() ? 0 :
+				 errdetail("There was no connection to ZooKeeper.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 errmsg("could not obtain lock \"%s\" within " INT64_FORMAT " ms",
-					order->name, order->timeout_ms)));
+					order->name, order->timeout_ms),
+			 zklock_session_was_connected() ? 0 :
+			 errdetail("There was no connection to ZooKeeper.")));
 	return 0;
 }
 
 /*
- * In REPEATABLE READ and above the transaction reads what was committed before
+ * In REPEATABLE READ and above the transaction block reads what was committed before
  * the lock was granted: the work of the holder before us is invisible.
  */
 static void
 warn_of_snapshot(void)
 {
-	if (snapshot_warning && IsolationUsesXactSnapshot())
+	if (snapshot_warning && IsolationUsesXactSnapshot() && IsTransactionBlock())
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
 				 errmsg("a lock taken in a transaction with a fixed snapshot does not protect what it reads"),
@@ -663,8 +707,8 @@ check_room(void)
 	int			nheld = 0;
 
 	foreach_lock(scan, lock)
-		foreach_mode(mode)
-			nheld += is_held(&lock->holds[mode]) ? 1 : 0;
+		nheld += is_held(&lock->holds[RECIPE_EXCLUSIVE]) ||
+			is_held(&lock->holds[RECIPE_SHARED]) ? 1 : 0;
 	if (nheld >= max_locks_setting)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
@@ -742,27 +786,35 @@ drop_xact_counts(Hold *hold)
  * stands on it.  Never raises, never waits.
  */
 static void
-end_hold(Lock *lock, RecipeMode mode)
+end_hold(Lock *lock, RecipeMode mode, ZkSessionNumber live)
 {
 	Hold	   *hold = &lock->holds[mode];
 	Hold	   *shared = &lock->holds[RECIPE_SHARED];
 
 	if (mode == RECIPE_EXCLUSIVE && is_held(shared) && shared->is_borrowed)
 	{
-		downgrade(lock);
+		downgrade(lock, live);
 		return;
 	}
 	if (mode == RECIPE_SHARED && shared->is_borrowed &&
 		is_held(&lock->holds[RECIPE_EXCLUSIVE]))
 		return;
-	if (hold->session == live_session())
+	if (hold->session == live)
 	{
-		settle_downgrade(hold);
+		settle_downgrade(hold, live);
 		if (hold->replacing != NULL)
 			zklock_client_withdraw(hold->replacing);
 		remove_node(hold, hold->node);
 	}
 	hold->replacing = NULL;
+}
+
+/* Note for the commit that a hold is let go of. */
+static void
+remember_release(bool was_lost)
+{
+	if (was_lost && TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		has_released_lost = true;
 }
 
 /* Send a delete, and complain where that is impossible. */
@@ -783,14 +835,16 @@ remove_node(Hold *hold, const char *node)
  * keeps readers out but nobody in.
  */
 static void
-downgrade(Lock *lock)
+downgrade(Lock *lock, ZkSessionNumber live)
 {
 	Hold	   *shared = &lock->holds[RECIPE_SHARED];
 	char		prefix[RECIPE_NODE_SIZE];
 	char		guid[RECIPE_GUID_LEN + 1];
 	uint8		random[16];
 
-	if (shared->session != live_session() ||
+	if (lock->holds[RECIPE_EXCLUSIVE].is_evicted)
+		shared->is_evicted = true;
+	if (shared->is_evicted || shared->session != live ||
 		!pg_strong_random(random, sizeof(random)))
 		return;
 	recipe_format_guid(guid, random);
@@ -804,15 +858,19 @@ downgrade(Lock *lock)
 											  strlen(shared->next_data));
 }
 
-/* If a downgrade is over, the hold is on its new node, or stays on the old. */
+/*
+ * If a downgrade is over, the hold is on its new node; or it stays on the old
+ * one; or somebody had deleted the old one, and perhaps been granted the lock,
+ * before the new one was there.
+ */
 static void
-settle_downgrade(Hold *hold)
+settle_downgrade(Hold *hold, ZkSessionNumber live)
 {
 	const ZkReply *reply;
 
 	if (hold->replacing == NULL)
 		return;
-	if (hold->session != live_session())
+	if (hold->session != live)
 	{
 		hold->replacing = NULL; /* freed with the session */
 		return;
@@ -824,8 +882,13 @@ settle_downgrade(Hold *hold)
 	{
 		strlcpy(hold->node, hold->next_node, RECIPE_PATH_SIZE);
 		hold->proved_at = reply->sent_at;
+		zklock_client_free(hold->replacing);
 	}
-	zklock_client_free(hold->replacing);
+	else
+	{
+		hold->is_evicted |= reply->result == ZK_NO_NODE;
+		zklock_client_withdraw(hold->replacing);
+	}
 	hold->replacing = NULL;
 	hold->is_borrowed = false;
 }
@@ -889,13 +952,15 @@ find_lost(Lock **lost_lock)
 
 bool
 zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
-					 char detail[ZK_LOSS_TEXT_SIZE], const char **hint)
+					 char detail[ZK_LOSS_TEXT_SIZE], const char **hint,
+					 bool *is_recent)
 {
 	Lock	   *lock;
 	Hold	   *hold = find_lost(&lock);
 
 	if (hold == NULL)
 		return false;
+	*is_recent = !hold->is_evicted && zklock_session_loss_interrupts();
 	snprintf(message, ZK_LOSS_TEXT_SIZE, _("lock \"%s\" was lost"), lock->name);
 	if (hold->is_evicted)
 		snprintf(detail, ZK_LOSS_TEXT_SIZE,
@@ -917,13 +982,39 @@ zklock_raise_if_lost(void)
 	char		message[ZK_LOSS_TEXT_SIZE];
 	char		detail[ZK_LOSS_TEXT_SIZE];
 	const char *hint;
+	bool		is_recent;
 
-	if (zklock_describe_loss(message, detail, &hint))
+	if (zklock_describe_loss(message, detail, &hint, &is_recent))
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg_internal("%s", message),
 				 errdetail_internal("%s", detail),
 				 errhint("%s", hint)));
+}
+
+/*
+ * Collect one hold for each node that has no proof from after that time.
+ * Result: how many.
+ */
+static int
+find_unproved(Hold **holds, int64 fresh_since)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	int			nholds = 0;
+
+	foreach_lock(scan, lock)
+	{
+		Hold	   *exclusive = &lock->holds[RECIPE_EXCLUSIVE];
+		Hold	   *shared = &lock->holds[RECIPE_SHARED];
+
+		if (is_held(exclusive) && exclusive->proved_at <= fresh_since)
+			holds[nholds++] = exclusive;
+		if (is_held(shared) && shared->proved_at <= fresh_since &&
+			!(shared->is_borrowed && is_held(exclusive)))
+			holds[nholds++] = shared;
+	}
+	return nholds;
 }
 
 /*
@@ -935,16 +1026,18 @@ ask_quorum(Hold **holds, int nholds)
 {
 	ZkRequest **requests = palloc0(nholds * sizeof(*requests));
 
-	/* on which node a hold stands is known when its downgrade is over */
+	/*
+	 * On which node a hold stands is known when its downgrade is over.  If the
+	 * session is lost meanwhile, that is all there is to know.
+	 */
 	for (int i = 0; i < nholds; i++)
 	{
-		if (holds[i]->replacing != NULL)
+		if (holds[i]->replacing != NULL &&
 			zklock_session_await(holds[i]->replacing, ZK_NO_DEADLINE,
-								 ZK_WAITING_TO_COMMIT);
-		settle_downgrade(holds[i]);
+								 ZK_WAITING_TO_COMMIT)->result == ZK_SESSION_LOST)
+			return;
+		settle_downgrade(holds[i], zklock_session_number());
 	}
-	if (live_session() == 0)
-		return;
 
 	PG_TRY();
 	{
@@ -994,6 +1087,24 @@ await_proofs(Hold **holds, ZkRequest **requests, int nholds)
 			default:
 				zklock_session_raise(reply, "check a lock", holds[i]->node);
 		}
+	}
+}
+
+/* Two holds on one node are lost together. */
+static void
+share_evictions(void)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+
+	foreach_lock(scan, lock)
+	{
+		Hold	   *exclusive = &lock->holds[RECIPE_EXCLUSIVE];
+		Hold	   *shared = &lock->holds[RECIPE_SHARED];
+
+		if (is_held(exclusive) && is_held(shared) && shared->is_borrowed &&
+			(exclusive->is_evicted || shared->is_evicted))
+			exclusive->is_evicted = shared->is_evicted = true;
 	}
 }
 

@@ -85,6 +85,9 @@ extern void zklock_visit_locks(void (*visit) (const ZkLockInfo *info,
 extern bool zklock_has_locks(void);
 extern bool zklock_has_xact_locks(void);
 
+/* Did this transaction, after it wrote, release a lock that had been lost? */
+extern bool zklock_has_released_lost(void);
+
 /* The transaction is over: let go of its holds.  Never raises, never waits. */
 extern void zklock_end_transaction(void);
 
@@ -94,12 +97,13 @@ extern void zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 
 /*
  * If a lock held here is known to be lost, say so in words for an error message
- * and return true.  Never raises.
+ * and return true; *is_recent tells whether the loss may have interrupted the
+ * current statement.  Never raises.
  */
 #define ZK_LOSS_TEXT_SIZE 768
 extern bool zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
 								 char detail[ZK_LOSS_TEXT_SIZE],
-								 const char **hint);
+								 const char **hint, bool *is_recent);
 
 /* Raise 40001 if a lock held here is known to be lost. */
 extern void zklock_raise_if_lost(void);

@@ -38,8 +38,8 @@ zklock_loss_init(void)
 }
 
 /*
- * A cancellation by the user at the same moment is explained by the loss too:
- * both are true, and this one matters more.
+ * A cancellation by the user in the statement that the loss interrupts is
+ * explained by the loss too: both are true, and this one matters more.
  *
  * PostgreSQL calls the hook only for messages that go to the server's log, so
  * with log_min_messages above "error" the client gets the words of a user's
@@ -51,10 +51,11 @@ rewrite_cancellation(ErrorData *error)
 	char		message[ZK_LOSS_TEXT_SIZE];
 	char		detail[ZK_LOSS_TEXT_SIZE];
 	const char *hint;
+	bool		is_recent;
 
 	if (error->elevel == ERROR &&
 		error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
-		zklock_describe_loss(message, detail, &hint))
+		zklock_describe_loss(message, detail, &hint, &is_recent) && is_recent)
 	{
 		error->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
 		error->message = MemoryContextStrdup(error->assoc_context, message);

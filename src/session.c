@@ -15,9 +15,9 @@
 
 #include <limits.h>
 #include <signal.h>
-#include <sys/stat.h>
 
 #include "access/parallel.h"
+#include "access/xact.h"
 #include "common/pg_prng.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -49,7 +49,7 @@
  * next one.  The client library would wait two thirds of the session timeout
  * for a machine that is switched off, as long as zklock.connect_timeout.
  */
-#define SERVER_ATTEMPT_MS 1500
+#define SERVER_ATTEMPT_MS 3000
 
 /* Descriptors of a session: wake-up, socket, both ends of the library's pipe. */
 #define SESSION_FDS 4
@@ -128,6 +128,7 @@ static char session_chroot[sizeof(((ServerList *) 0)->chroot)];
 
 /* When and why the last lost session was lost; valid once one was. */
 static TimestampTz lost_since;
+static TimestampTz loss_noticed_at;
 static char loss_text[256];
 
 /* The set that every wait uses: latch, client's descriptor, postmaster. */
@@ -157,6 +158,7 @@ static const char *show_auth(void);
 static bool is_started(void);
 static bool is_settled(void);
 static bool is_silent(void);
+static bool is_undone(void);
 static bool is_watch_fired(void);
 static int	milliseconds_until(int64 when, int64 now);
 static uint32 wait_event_of(ZkWaitReason reason);
@@ -191,7 +193,8 @@ zklock_session_init(void)
 							   "Credentials for ZooKeeper.",
 							   "scheme:credentials, or @ and the path of a file with that line.",
 							   &auth_setting, "",
-							   PGC_SUSET, GUC_SUPERUSER_ONLY,
+							   PGC_SUSET,
+							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL,
 							   check_auth, assign_auth, show_auth);
 	DefineCustomEnumVariable("zklock.on_lock_loss",
 							 "What happens to a running statement when a lock is lost.",
@@ -287,6 +290,13 @@ zklock_session_lost_since(void)
 	return lost_since;
 }
 
+bool
+zklock_session_loss_interrupts(void)
+{
+	return on_lock_loss == LOSS_CANCEL &&
+		loss_noticed_at >= GetCurrentStatementStartTimestamp();
+}
+
 const char *
 zklock_session_loss_text(void)
 {
@@ -324,6 +334,13 @@ zklock_session_await_silence(int64 deadline)
 	zklock_client_report_silence(client, true);
 	return wait_for(NULL, is_silent, deadline,
 					ZK_WAITING_FOR_REPLY) == ZK_WAIT_OVER;
+}
+
+bool
+zklock_session_await_undone(int64 deadline)
+{
+	return wait_for(NULL, is_undone, deadline,
+					ZK_WAITING_FOR_REPLY) != ZK_WAIT_TIMEOUT;
 }
 
 bool
@@ -448,12 +465,13 @@ zklock_session_take_over_and_close(const ZkSessionTicket *ticket,
 	client = zklock_client_open(&options);
 	if (client == NULL)
 		zklock_session_raise_memory();
+	for (int i = 0; i < SESSION_FDS; i++)
+		ReserveExternalFD();
 	connect_bound_ms = timeout_ms;
 	connect_deadline = zklock_client_now() + connect_bound_ms;
 	wait_for(NULL, is_settled, ZK_NO_DEADLINE, ZK_WAITING_TO_CONNECT);
 	zklock_client_status(client, &status);
-	zklock_client_close(client, timeout_ms);
-	client = NULL;
+	zklock_session_close(timeout_ms);
 	return status.was_connected &&
 		status.session_id == ticket->client.session_id;
 }
@@ -515,8 +533,12 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 				raise_not_connected();
 			wake_at = Min(wake_at, connect_deadline);
 			if (status.state == ZK_CLIENT_CONNECTING &&
-				session_servers.nservers > 1)
+				status.naddresses > 1)
 			{
+				/* looking up names and closing the last session come first */
+				if (attempt_until == 0)
+					attempt_until = now + SERVER_ATTEMPT_MS *
+						(1 + nattempts++ / status.naddresses);
 				if (now >= attempt_until)
 				{
 					given_up = true;
@@ -585,6 +607,16 @@ is_silent(void)
 	return status.npending == 0;
 }
 
+/* Has everything that was withdrawn been undone? */
+static bool
+is_undone(void)
+{
+	ZkClientStatus status;
+
+	zklock_client_status(client, &status);
+	return status.nwithdrawn == 0;
+}
+
 static bool
 is_watch_fired(void)
 {
@@ -630,15 +662,15 @@ refuse_wrong_process(void)
 	const char *process = NULL;
 
 	if (IsParallelWorker())
-		process = "parallel worker";
+		process = "a parallel worker";
 	else if (IsAutoVacuumWorkerProcess())
-		process = "autovacuum worker";
+		process = "an autovacuum worker";
 	else if (am_walsender)
-		process = "walsender";
+		process = "a walsender";
 	if (process != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("ZooKeeper locks cannot be used in a %s", process)));
+				 errmsg("ZooKeeper locks cannot be used in %s", process)));
 }
 
 /* What every session of this backend shares, made before the first. */
@@ -693,9 +725,7 @@ start_session(void)
 
 	if (session_number == 0)
 		first_server = pg_prng_uint32(&pg_global_prng_state);
-	attempt_until = zklock_client_now() +
-		SERVER_ATTEMPT_MS * (1 + nattempts / list.nservers);
-	nattempts++;
+	attempt_until = 0;
 
 	options.servers = &list;
 	options.session_timeout_ms = session_timeout_setting;
@@ -840,11 +870,12 @@ raise_not_connected(void)
 static const char *
 connection_hint(const char *error)
 {
+	if (strstr(error, "Connection refused") != NULL)
+		return "Check that ZooKeeper is running and that the setting \"zklock.servers\" names its client port.";
 	if (strstr(error, "failed while receiving a server response") != NULL ||
+		strstr(error, "refused to accept the client") != NULL ||
 		strstr(error, "Connection reset") != NULL)
 		return "The server closed the connection during the handshake: check that the ensemble has a quorum, and its maxClientCnxns (by default 60 connections from one address; zklock uses one for each backend).";
-	if (strstr(error, "refused") != NULL)
-		return "Check that ZooKeeper is running and that the setting \"zklock.servers\" names its client port.";
 	return "Check that the servers in the setting \"zklock.servers\" can be reached, and see \"zklock.connect_timeout\".";
 }
 
@@ -854,7 +885,8 @@ note_loss(const ZkClientStatus *status)
 {
 	int64		ago = zklock_client_now() - status->suspended_at;
 
-	lost_since = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), -ago);
+	loss_noticed_at = GetCurrentTimestamp();
+	lost_since = TimestampTzPlusMilliseconds(loss_noticed_at, -ago);
 	switch (status->loss)
 	{
 		case ZK_LOSS_SILENCE:

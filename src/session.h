@@ -97,6 +97,9 @@ extern void zklock_session_reap(void);
 extern TimestampTz zklock_session_lost_since(void);
 extern const char *zklock_session_loss_text(void);
 
+/* Was it noticed in this statement, and are statements to be interrupted? */
+extern bool zklock_session_loss_interrupts(void);
+
 /*
  * Wait for a reply.  NULL if the deadline came first; if the session was lost
  * first, a reply that says so.  Raises on cancel and termination, and 08001
@@ -111,6 +114,12 @@ extern ZkWaitEnd zklock_session_await_watch(int64 deadline);
 
 /* Wait until no request is outstanding; false at the deadline or on loss. */
 extern bool zklock_session_await_silence(int64 deadline);
+
+/*
+ * Wait until nothing is left in any queue of what this session has withdrawn
+ * there; false at the deadline.
+ */
+extern bool zklock_session_await_undone(int64 deadline);
 
 /* Has this session been connected, so that a time-out is the queue's? */
 extern bool zklock_session_was_connected(void);

@@ -26,6 +26,7 @@
 #include "utils/guc.h"
 
 #include "lock.h"
+#include "session.h"
 
 /* Values of zklock.commit_guard. */
 typedef enum CommitGuard
@@ -112,6 +113,7 @@ at_transaction_event(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_PREPARE:
 			/* only locks of session scope can be left: they stay */
+			zklock_end_transaction();
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
@@ -181,14 +183,22 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 static void
 guard_commit(void)
 {
-	if (!zklock_has_locks())
+	if (!zklock_has_locks() && !zklock_has_released_lost())
 		return;
 	ForceSyncCommit();
-	if (commit_guard == GUARD_OFF)
-		return;
-	if (TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
-		zklock_has_xact_locks())
+	if (commit_guard != GUARD_OFF &&
+		(TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
+		 zklock_has_xact_locks()))
 		zklock_prove_locks(commit_guard == GUARD_QUORUM);
+
+	/*
+	 * From here to the end of the transaction a loss must not interrupt us: the
+	 * one thing that can still be cancelled is the wait for a synchronous
+	 * standby, and the client would be told that the commit is done.  A signal
+	 * that was sent already ends the transaction here.
+	 */
+	zklock_session_interrupt_on_loss(false);
+	CHECK_FOR_INTERRUPTS();
 }
 
 /* A prepared transaction outlives this backend; our queue nodes do not. */

@@ -258,9 +258,7 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 		values[2] = text_or_null(is_contender ? mode_name(entry->mode) : NULL,
 								 &nulls[2]);
 		values[3] = text_or_null(recipe_style_name(entry->style), &nulls[3]);
-		values[4] = CStringGetTextDatum(pg_any_to_server(entry->node,
-														 strlen(entry->node),
-														 PG_UTF8));
+		values[4] = CStringGetTextDatum(zklock_identity_printable(entry->node));
 		values[5] = text_or_null(entry->session_id == 0 ? NULL :
 								 hex_text(entry->session_id), &nulls[5]);
 		values[6] = text_or_null(who->client, &nulls[6]);
@@ -401,7 +399,7 @@ read_name(FunctionCallInfo fcinfo)
 static int64
 interval_to_ms(const Interval *interval)
 {
-	double		ms = ceil(interval->time / 1000.0) +
+	double		ms = interval->time / 1000.0 +
 		(interval->day + interval->month * (double) DAYS_PER_MONTH) *
 		SECS_PER_DAY * 1000.0;
 
@@ -409,7 +407,8 @@ interval_to_ms(const Interval *interval)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("timeout must not be negative")));
-	return ms > (double) (PG_INT64_MAX / 4) ? PG_INT64_MAX / 4 : (int64) ms;
+	return ms > (double) (PG_INT64_MAX / 4) ? PG_INT64_MAX / 4 :
+		(int64) ceil(ms);
 }
 
 /* Prepare a set-returning function that fills a tuplestore. */

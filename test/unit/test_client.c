@@ -266,31 +266,6 @@ test_withdraw(ZkClient *client)
 	remove_node(client, parent);
 }
 
-/* A node whose name is not known is found by its prefix; others stay. */
-static void
-test_erase(ZkClient *client)
-{
-	char		parent[80];
-	char		path[128];
-
-	make_parent(client, parent, sizeof(parent), "erase");
-	snprintf(path, sizeof(path), "%s/mine-", parent);
-	is_int(ZK_OK,
-		   result_of(zklock_client_create(client, path, ZK_EPHEMERAL, NULL, 0)),
-		   "a node to be erased");
-	snprintf(path, sizeof(path), "%s/other", parent);
-	is_int(ZK_OK,
-		   result_of(zklock_client_create(client, path, ZK_EPHEMERAL, NULL, 0)),
-		   "a node to stay");
-	ok(zklock_client_erase(client, parent, "mine"), "erase is sent");
-	ok(zklock_client_erase(client, parent, "nobody"), "erase of nothing");
-	is_int(1, await_children(client, parent, 1), "one node is left");
-	is_int(ZK_OK, result_of(zklock_client_check(client, path)),
-		   "it is the other one");
-	remove_node(client, path);
-	remove_node(client, parent);
-}
-
 /* Replace: the new node is there, the old one is not; withdrawn: neither. */
 static void
 test_replace(ZkClient *client)
@@ -298,6 +273,7 @@ test_replace(ZkClient *client)
 	char		parent[80];
 	char		from[128];
 	char		to[128];
+	char		gone[128];
 	ZkRequest  *request;
 
 	make_parent(client, parent, sizeof(parent), "replace");
@@ -313,10 +289,20 @@ test_replace(ZkClient *client)
 	is_int(ZK_OK, result_of(zklock_client_check(client, to)),
 		   "the new node is there");
 
+	snprintf(gone, sizeof(gone), "%s/gone", parent);
+	is_int(ZK_NO_NODE,
+		   result_of(zklock_client_replace(client, gone, from, "x", 1)),
+		   "a node that is gone is not replaced");
+	is_int(ZK_NO_NODE, result_of(zklock_client_check(client, from)),
+		   "no new node is left then");
+
 	request = zklock_client_replace(client, to, from, "x", 1);
 	zklock_client_withdraw(request);
+	is_int(ZK_NO_NODE, result_of(zklock_client_check(client, from)),
+		   "a replace withdrawn under way removes the new node at once");
+	zklock_client_delete(client, to);
 	is_int(0, await_children(client, parent, 0),
-		   "a replace withdrawn under way leaves neither");
+		   "and nothing is left with the old one");
 	remove_node(client, parent);
 }
 
@@ -576,7 +562,6 @@ main(int argc, char **argv)
 												 NULL, 0)), "top is made");
 	test_requests(client);
 	test_withdraw(client);
-	test_erase(client);
 	test_replace(client);
 	test_watch(client);
 	test_close(client);

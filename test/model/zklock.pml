@@ -1,0 +1,416 @@
+/*
+ * zklock.pml: the lock recipe, its faults, and the commit that it guards.
+ *
+ * A model of src/contend.c with those parts of src/client.c (withdraw, undo,
+ * erase, delete), src/lock.c (acquire, commit guard, release) and the SQL
+ * function zk_fence() that safety rests on.  README.md says what is left out;
+ * test/model/run checks it.
+ *
+ * A step is what one party does without the others: the ensemble executes a
+ * request, or the client acts on a reply.  Between two steps anything may
+ * happen, and take any time; so a holder that pauses is one that does not step.
+ */
+
+/*
+ * Bounds: contenders, holds that each asks for, lost connections, faults of
+ * sessions (expired, given up by the client's clock, client crashed), removals
+ * of the lock's znode while it is empty, which restart the sequence numbers.
+ * Any number of contenders may give up.
+ */
+#ifndef N
+#define N 2
+#define ROUNDS 1
+#define LOSSES 1
+#define FAULTS 1
+#define REMOVALS 1
+#endif
+
+/* Creates at most: one for each hold, and each repetition costs a fault. */
+#define NODES (N * ROUNDS + LOSSES + FAULTS)
+#define NONE 255
+
+/* What is checked, by default the properties; then what should be seen to happen. */
+#define ORDER			1		/* commits in the order of grants */
+#define UPDATE			2		/* no commit on a row that changed meanwhile */
+#define REFUSAL			4		/* zk_fence() refuses only older holders */
+#define PROOF			8		/* no commit after a guard without a node */
+#define EXCLUSION		16	/* one holder whose session is alive */
+#define FIFO			32	/* nobody in the queue is overtaken */
+#define PROGRESS		64	/* who does not give up is granted */
+#define NO_ORPHAN		128	/* no node is left when all have finished */
+#define ADOPTED			256	/* a node whose reply was lost was found again */
+#define LATE_CREATE		512	/* a create was executed after its withdrawal */
+#define LATE_GRANT		1024	/* granted by a list older than the session's end */
+#define FENCED_OFF		2048	/* zk_fence() refused */
+#define GUARDED			4096	/* the guard refused */
+#define BEHIND_ITSELF	8192	/* waited for its own old session's node */
+#ifndef CHECKED
+#define CHECKED 255
+#endif
+#define CHECK(what, condition) assert(!((CHECKED) & (what)) || (condition))
+#define SEEN(what) CHECK(what, false)
+
+/* Mutants: what other code does wrong, or what this code would without ... */
+#define NO_GUARD			1	/* commit_guard = off */
+#define NO_FENCE			2	/* zk_fence() is not called */
+#define GUARD_BY_STATE		4	/* the guard believes the client's state */
+#define TOKEN_IS_NUMBER		8	/* token = sequence number */
+#define WAKE_IS_GRANT		16	/* a wake-up is taken for the lock */
+#define WATCH_BY_EXISTS		32	/* a watch on a node that is gone */
+#define WATCH_AGAIN			64	/* NoNode: the watch is tried again */
+#define LEAVE_NODE			128	/* a timeout leaves the node there */
+#define NO_ERASE			256	/* a withdrawn create is not looked for */
+#define AFTER_ERASE			512	/* the ensemble executes it later still */
+#define DELETE_ONCE			1024	/* a delete is not sent again */
+#define BLIND_RETRY			2048	/* a lost create is just sent again */
+#define ADOPT_OLD			4096	/* a new session takes the old one's node */
+#define ORDER_BY_NAME		8192	/* the GUID decides, not the number */
+#ifndef MUTANTS
+#define MUTANTS 0
+#endif
+#define MUTANT(which) ((MUTANTS) & (which))
+
+mtype:answer = { UNSENT, SENT, MADE, KNOWN, LATE, LOST };
+mtype:removal = { IDLE, WITHDRAWN, ERASE, DELETE };
+
+/* A create request of client.c with its GUID, and the queue node it makes. */
+typedef Node
+{
+	byte number;				/* sequence number; 0: does not exist */
+	byte zxid;					/* czxid, while it exists */
+	byte client;				/* who sent the create */
+	byte session;				/* which of the client's sessions did */
+	mtype:answer create;		/* MADE: executed, reply to come; LATE, LOST: no
+								 * reply, not (yet) executed, or executed */
+	mtype:removal job;
+};
+
+Node n[NODES];
+byte used;						/* GUIDs so far */
+byte nnodes;					/* that exist */
+byte counter;					/* for sequence numbers; kept by the parent */
+byte zxid;						/* counts creates only */
+byte session[N];				/* number of the client's session */
+bool is_alive[N];				/* that session, in the ensemble's eyes */
+bool is_zombie[N];				/* an older session of the client lives on */
+bool is_crashed[N];
+bool is_holder[N];				/* granted, and not let go yet */
+byte nfinished;					/* contenders */
+byte losses = LOSSES, faults = FAULTS, removals = REMOVALS;
+bool is_calm;					/* no more faults; who waits, waits for ever */
+
+/* The guarded resource, and its row in zk_fence_tokens. */
+byte last_commit;				/* czxid of the holder whose work it is */
+byte row_lock = NONE;
+byte fence;						/* greatest token that has committed */
+
+#define exists(g) (n[g].number != 0)
+#define has_no_reply(g) (n[g].create == LATE || n[g].create == LOST)
+#define is_current(g) (n[g].session == session[n[g].client])
+#define may_execute(g) (is_current(g) -> is_alive[n[g].client] : is_zombie[n[g].client])
+#define is_reachable(g) \
+	(is_current(g) && is_alive[n[g].client] && !is_crashed[n[g].client])
+
+inline make_node(g, answer) {
+	counter++; zxid++; nnodes++;
+	n[g].number = counter; n[g].zxid = zxid; n[g].create = answer
+}
+
+inline drop_node(g) {
+	nnodes = nnodes - exists(g);
+	n[g].number = 0; n[g].zxid = 0
+}
+
+/* Nothing will come of this request any more.  (Saves states.) */
+inline forget(g) {
+	n[g].create = UNSENT; n[g].job = IDLE; n[g].client = 0; n[g].session = 0
+}
+
+/* ---- A create and its undoing: take_next_step() and undo() in client.c ---- */
+
+/* undo(), where there is a reply or will be none. */
+inline undo(g) {
+	if
+	:: has_no_reply(g) -> n[g].job = (MUTANT(NO_ERASE) -> IDLE : ERASE)
+	:: else -> n[g].create = KNOWN; n[g].job = DELETE
+	fi
+}
+
+/* zklock_client_withdraw() */
+inline withdraw(g) {
+	if
+	:: n[g].create == SENT || n[g].create == MADE -> n[g].job = WITHDRAWN
+	:: else -> undo(g)
+	fi
+}
+
+proctype Request(byte g)
+{
+end:
+	do
+	/* The server executes it, perhaps after its connection has gone. */
+	:: d_step { n[g].create == SENT && may_execute(g) -> make_node(g, MADE) }
+	:: d_step { n[g].create == LATE && may_execute(g) -> make_node(g, LOST);
+		CHECK(LATE_CREATE, n[g].job != ERASE) }
+	/* The connection is lost: ZK_UNKNOWN_OUTCOME. */
+	:: d_step { n[g].create == SENT && losses > 0 -> losses--; n[g].create = LATE }
+	:: d_step { n[g].create == MADE && losses > 0 -> losses--; n[g].create = LOST }
+	/* The reply, or that there is none, reaches a withdrawn request. */
+	:: d_step { n[g].job == WITHDRAWN && (n[g].create == MADE || has_no_reply(g)) -> undo(g) }
+	/* ERASE: sync and list.  What is not executed by now never will be. */
+	:: d_step { n[g].job == ERASE && is_reachable(g) ->
+		if
+		:: exists(g) -> n[g].create = KNOWN; n[g].job = DELETE
+		:: !exists(g) && MUTANT(AFTER_ERASE) -> n[g].job = IDLE
+		:: else -> forget(g)
+		fi }
+	/* DELETE, until confirmed; its reply may be lost, or itself. */
+	:: d_step { n[g].job == DELETE && is_reachable(g) -> drop_node(g); forget(g) }
+	:: d_step { n[g].job == DELETE && is_reachable(g) && losses > 0 -> losses--; drop_node(g) }
+	:: d_step { n[g].job == DELETE && MUTANT(DELETE_ONCE) && losses > 0 ->
+		losses--; n[g].job = IDLE }
+	od
+}
+
+/* ---- The ensemble: sessions, and the container of the queue ---- */
+
+/* A session of client c ends, the current or an old one: its nodes go. */
+inline end_session(is_old) {
+	for (i : 0 .. NODES - 1) {
+		if
+		:: n[i].create != UNSENT && n[i].client == c && is_current(i) == !is_old ->
+			drop_node(i);
+			if
+			:: is_old || n[i].job != IDLE -> forget(i)
+			:: else
+			fi
+		:: else
+		fi
+	}
+	i = 0
+}
+
+/* Any session may end; one that its client has left does so for sure. */
+proctype Session(byte c)
+{
+	byte i;
+end:
+	do
+	:: d_step { is_alive[c] && (is_crashed[c] || faults > 0) ->
+		faults = faults - !is_crashed[c];
+		is_alive[c] = false; end_session(false) }
+	:: d_step { is_zombie[c] -> is_zombie[c] = false; end_session(true) }
+	od
+}
+
+proctype Ensemble()
+{
+	do
+	/* An empty container may be removed. */
+	:: d_step { removals > 0 && counter > 0 && nnodes == 0 -> removals--; counter = 0 }
+	/* From some moment on nothing fails: nothing may depend on faults to come. */
+	:: d_step { !is_calm -> is_calm = true; losses = 0; faults = 0 }
+	/* The end: no other step is possible. */
+	:: timeout -> break
+	od;
+	CHECK(PROGRESS, nfinished == N);
+	CHECK(NO_ORPHAN, nnodes == 0)
+}
+
+/* ---- A backend ---- */
+
+/* A new session.  If the old one lives, the ensemble ends it later. */
+inline open_session() {
+	is_zombie[c] = is_zombie[c] || is_alive[c];
+	session[c]++; is_alive[c] = true
+}
+
+/* recipe_verdict(): `ahead` becomes the nearest node ahead of g, or NONE. */
+#define place(g) (MUTANT(ORDER_BY_NAME) -> g + 1 : n[g].number)
+inline find_place() {
+	ahead = NONE;
+	for (i : 0 .. NODES - 1) {
+		if
+		:: exists(i) && place(i) < place(g) &&
+			(ahead == NONE -> true : place(i) > place(ahead)) -> ahead = i
+		:: else
+		fi
+	}
+	i = 0
+}
+
+inline grant() {
+	CHECK(LATE_GRANT, is_alive[c]);
+	for (i : 0 .. N - 1) {
+		CHECK(EXCLUSION, !is_alive[c] || !is_holder[i] || !is_alive[i])
+	}
+	for (i : 0 .. NODES - 1) {
+		CHECK(FIFO, !exists(g) || !exists(i) || n[i].zxid >= czxid)
+	}
+	is_holder[c] = true; i = 0; ahead = 0
+}
+
+/* PostgreSQL's part of the end, and nothing is remembered. */
+inline let_go() {
+	is_holder[c] = false; row_lock = (row_lock == c -> NONE : row_lock);
+	token = 0; czxid = 0; seen = 0; ahead = 0; is_proved = false
+}
+
+inline finish_round() { round--; nfinished = nfinished + (round == 0) }
+
+/* leave() in contend.c */
+inline leave() {
+	let_go(); finish_round();
+	if
+	:: !MUTANT(LEAVE_NODE) -> withdraw(g)
+	:: else
+	fi
+}
+
+/* ZK_CONTEND_SESSION_LOST: a new session, at the end of the queue */
+inline lose_session() {
+	open_session(); let_go();
+	if
+	:: MUTANT(ADOPT_OLD) -> n[g].create = (n[g].create == SENT -> LATE : LOST); goto look
+	:: !MUTANT(ADOPT_OLD) && !may_execute(g) && !exists(g) -> forget(g)
+	:: else
+	fi
+}
+
+inline crash() { let_go(); is_crashed[c] = true; nfinished++ }
+
+/* What may end any wait. */
+#define INTERRUPTS \
+	:: !is_calm -> leave(); goto next						/* deadline, cancel */ \
+	:: !is_alive[c] -> lose_session(); goto acquire			/* so we are told */ \
+	:: faults > 0 -> faults--; lose_session(); goto acquire	/* so says our clock */ \
+	:: faults > 0 -> faults--; crash(); goto end
+
+proctype Contender(byte c)
+{
+	byte g, ahead, token, czxid, seen, i, round = ROUNDS;
+	bool is_proved;
+
+	used >= c;					/* they are all alike: start them in order */
+
+acquire:						/* zklock_acquire(), join(): create and list */
+	atomic {
+		if
+		:: !is_alive[c] -> open_session()
+		:: else
+		fi;
+		g = used; used++;
+		n[g].client = c; n[g].session = session[c]; n[g].create = SENT
+	}
+
+look:							/* stand_in_queue(): await the list */
+	atomic {
+		if
+		INTERRUPTS
+		/* take_node() */
+		:: (n[g].create == MADE || n[g].create == KNOWN) && is_alive[c] && exists(g) ->
+			n[g].create = KNOWN; czxid = n[g].zxid;
+			token = (MUTANT(TOKEN_IS_NUMBER) -> n[g].number : czxid);
+			find_place()
+		/* raise_evicted(): cannot happen here */
+		:: n[g].create == KNOWN && is_alive[c] && !exists(g) -> SEEN(PROGRESS); leave(); goto next
+		/* find_lost_node(): sync, list, get; adopt it, or withdraw and join again */
+		:: has_no_reply(g) && is_alive[c] && exists(g) && (is_current(g) || MUTANT(ADOPT_OLD)) ->
+			SEEN(ADOPTED); n[g].create = KNOWN; goto look
+		:: has_no_reply(g) && is_alive[c] && !exists(g) -> withdraw(g); goto acquire
+		:: has_no_reply(g) && is_alive[c] && MUTANT(BLIND_RETRY) -> goto acquire
+		fi
+	}
+
+verdict:						/* perhaps long after the list was read */
+	atomic {
+		if
+		INTERRUPTS
+		:: ahead == NONE -> grant(); goto granted
+		/* watch(): get_and_watch */
+		:: ahead != NONE && is_alive[c] ->
+			if
+			:: exists(ahead) -> CHECK(BEHIND_ITSELF, n[ahead].client != c)
+			:: !exists(ahead) && MUTANT(WATCH_BY_EXISTS) -> ahead = NONE
+			:: !exists(ahead) && MUTANT(WATCH_AGAIN) -> goto verdict
+			:: !exists(ahead) && !MUTANT(WATCH_BY_EXISTS | WATCH_AGAIN) -> goto look
+			fi
+		fi
+	}
+	atomic {					/* zklock_session_await_watch() */
+		if
+		INTERRUPTS
+		:: (ahead != NONE -> !exists(ahead) : false)
+		:: losses > 0 -> losses--	/* the connection was lost and is back */
+		fi;
+		if
+		:: MUTANT(WAKE_IS_GRANT) -> ahead = NONE; goto verdict
+		:: else -> goto look
+		fi
+	}
+
+granted:						/* zk_fence(), which waits for the row; a read */
+	atomic {
+		if
+		:: MUTANT(NO_FENCE)
+		:: !MUTANT(NO_FENCE) && row_lock == NONE && token >= fence -> row_lock = c
+		:: !MUTANT(NO_FENCE) && row_lock == NONE && token < fence ->
+			SEEN(FENCED_OFF); CHECK(REFUSAL, czxid < last_commit); goto release
+		fi;
+		seen = last_commit
+	}
+
+	atomic {					/* zklock_prove_locks(): check */
+		if
+		:: is_alive[c] && is_current(g) && exists(g) -> is_proved = true
+		:: !(is_alive[c] && exists(g)) && !MUTANT(NO_GUARD) -> SEEN(GUARDED); goto release
+		:: MUTANT(NO_GUARD) -> is_proved = true
+		:: MUTANT(GUARD_BY_STATE) -> is_proved = exists(g)
+		:: faults > 0 -> faults--; let_go(); open_session(); goto release
+		:: faults > 0 -> faults--; crash(); goto end
+		fi
+	}
+
+	atomic {					/* the window between proof and commit record */
+		if
+		:: faults > 0 -> faults--; crash(); goto end
+		:: true
+		fi;
+		CHECK(PROOF, is_proved);
+		CHECK(ORDER, czxid > last_commit);
+		CHECK(UPDATE, seen == last_commit);
+		last_commit = czxid;
+		fence = (token > fence -> token : fence)
+	}
+
+release:						/* zklock_end_transaction(), end_hold() */
+	atomic {
+		let_go(); finish_round();
+		if
+		:: is_reachable(g) -> n[g].job = DELETE
+		:: !is_reachable(g) && !exists(g) -> forget(g)
+		:: else
+		fi
+	}
+next:
+	if
+	:: round > 0 -> goto acquire
+	:: else
+	fi;
+end:
+	skip
+}
+
+init
+{
+	byte i;
+
+	atomic {
+		for (i : 0 .. NODES - 1) { forget(i); run Request(i) }
+		for (i : 0 .. N - 1) {
+			is_alive[i] = true;
+			run Session(i); run Contender(i)
+		}
+		run Ensemble()
+	}
+}

@@ -1,0 +1,86 @@
+--
+-- What CREATE EXTENSION makes, and that it can be dropped, made elsewhere and
+-- moved.
+--
+
+-- Members
+SELECT pg_describe_object(classid, objid, 0) COLLATE "C" AS member
+FROM pg_depend
+WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
+	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
+	AND classid <> 'pg_type'::regclass
+ORDER BY member;
+
+CREATE VIEW pg_temp.functions AS
+	SELECT p.* FROM pg_depend d JOIN pg_proc p ON d.objid = p.oid
+	WHERE d.classid = 'pg_proc'::regclass AND d.refclassid = 'pg_extension'::regclass
+		AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock');
+
+-- Their arguments and results: what others call from their code.
+SELECT proname AS name, pg_get_function_arguments(oid) COLLATE "C" AS arguments,
+	pg_get_function_result(oid) AS result
+FROM pg_temp.functions WHERE proname NOT IN ('zk_lock_queue', 'zk_locks', 'zk_session')
+ORDER BY name, arguments;
+
+-- None may be moved to a parallel worker, evaluated ahead, or skipped for NULL.
+-- Those that write must not even run in a parallel query's leader.
+SELECT oid::regprocedure::text COLLATE "C" AS exception, provolatile, proparallel, proisstrict, prosecdef
+FROM pg_temp.functions
+WHERE provolatile <> 'v' OR proparallel <> 'r' OR proisstrict OR prosecdef
+ORDER BY exception;
+
+-- Each explains itself.
+SELECT oid::regprocedure AS uncommented FROM pg_temp.functions
+WHERE obj_description(oid, 'pg_proc') IS NULL;
+SELECT c.oid::regclass AS uncommented
+FROM pg_depend d JOIN pg_class c ON d.objid = c.oid
+WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regclass
+	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
+	AND obj_description(c.oid, 'pg_class') IS NULL;
+
+-- Who may not call what
+SELECT oid::regprocedure::text COLLATE "C" AS function,
+	has_function_privilege('pg_monitor', oid, 'EXECUTE') AS pg_monitor
+FROM pg_temp.functions
+WHERE NOT EXISTS (SELECT FROM aclexplode(coalesce(proacl, acldefault('f', proowner)))
+				  WHERE grantee = 0 AND privilege_type = 'EXECUTE')
+ORDER BY function;
+DROP VIEW pg_temp.functions;
+
+-- Dropped while a lock is held, and made again in another schema: the lock is
+-- the session's, not the extension's.
+SELECT zk_lock('extension') AS token \gset
+DROP EXTENSION zklock;
+SELECT zk_lock('extension');
+CREATE SCHEMA zklock_elsewhere;
+CREATE EXTENSION zklock SCHEMA zklock_elsewhere;
+SELECT zk_lock('extension');
+SELECT zklock_elsewhere.zk_is_held('extension'),
+	zklock_elsewhere.zk_fencing_token('extension') = :token AS same_token;
+SELECT name, session_holds FROM zklock_elsewhere.zk_locks;
+SELECT zklock_elsewhere.zk_lock('extension') = :token AS same_token;
+
+-- Moved
+CREATE SCHEMA zklock_moved;
+ALTER EXTENSION zklock SET SCHEMA zklock_moved;
+SELECT name, session_holds FROM zklock_moved.zk_locks;
+-- what calls and writes others of its own finds them, too
+SELECT zklock_moved.zk_fence('extension');
+SELECT name, token = :token AS same_token FROM zklock_moved.zk_fence_tokens;
+SELECT zklock_moved.zk_unlock('extension'), zklock_moved.zk_unlock('extension');
+SELECT count(*) FROM zklock_moved.zk_lock_queue('extension');
+
+-- As it was
+ALTER EXTENSION zklock SET SCHEMA public;
+DROP SCHEMA zklock_elsewhere;
+DROP SCHEMA zklock_moved;
+SELECT zk_try_lock('extension'), zk_unlock('extension');
+
+-- An ordinary user cannot install a library that does network I/O.
+CREATE ROLE regress_zklock_extension;
+DROP EXTENSION zklock;
+SET ROLE regress_zklock_extension;
+CREATE EXTENSION zklock;
+RESET ROLE;
+CREATE EXTENSION zklock;
+DROP ROLE regress_zklock_extension;

@@ -1,0 +1,72 @@
+-- zk_fence(): what it accepts, whom it refuses, and who may call it. That an
+-- older holder cannot get past a newer one is in t/095_fence.pl.
+
+-- Errors without tokens, which differ from run to run.
+CREATE FUNCTION fence_error(statement text) RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+	EXECUTE statement;
+	RETURN 'none';
+EXCEPTION WHEN OTHERS THEN
+	RETURN sqlstate || ' ' || sqlerrm;
+END $$;
+
+-- the holder's own token
+SELECT fence_error($$SELECT zk_fence('fence')$$);
+SELECT zk_lock('fence') > 0 AS locked;
+SELECT zk_fence('fence');
+SELECT token = zk_fencing_token('fence') AS is_mine, claimed_by = session_user AS by_me
+FROM zk_fence_tokens WHERE name = 'fence';
+
+-- the same again is no change
+SELECT xmin AS before FROM zk_fence_tokens WHERE name = 'fence' \gset
+SELECT zk_fence('fence');
+SELECT xmin = :'before' AS unchanged FROM zk_fence_tokens WHERE name = 'fence';
+
+-- a newer holder, then the older one
+SELECT zk_fence('fence', zk_fencing_token('fence') + 1);
+SELECT fence_error($$SELECT zk_fence('fence')$$);
+SELECT zk_unlock('fence');
+
+-- a shared holder has a token too
+SELECT zk_lock_shared('fence/shared') > 0 AS locked;
+SELECT zk_fence('fence/shared');
+SELECT zk_unlock_shared('fence/shared');
+
+-- tokens from elsewhere, and what is none
+SELECT zk_fence('elsewhere', 7);
+SELECT zk_fence('elsewhere', 7), zk_fence('elsewhere', 9223372036854775807);
+SELECT fence_error($$SELECT zk_fence('elsewhere', 8)$$);
+SELECT fence_error($$SELECT zk_fence('elsewhere', 0)$$);
+SELECT fence_error($$SELECT zk_fence('elsewhere', -1)$$);
+SELECT fence_error($$SELECT zk_fence('elsewhere', NULL)$$);
+SELECT fence_error($$SELECT zk_fence(NULL, 7)$$);
+SELECT fence_error($$SELECT zk_fence(NULL)$$);
+
+-- a rollback takes the claim back
+BEGIN;
+SELECT zk_fence('undone', 9);
+ROLLBACK;
+SELECT count(*) FROM zk_fence_tokens WHERE name = 'undone';
+
+-- Everybody may claim with the token of a lock they hold, and look; nobody but
+-- whom the owner trusts may name a token, or change the table.
+CREATE ROLE regress_zklock_fence;
+SET ROLE regress_zklock_fence;
+SELECT zk_lock('fence/role') > 0 AS locked;
+SELECT zk_fence('fence/role');
+SELECT name FROM zk_fence_tokens WHERE name = 'fence/role';
+SELECT zk_fence('fence/role', 7);
+DELETE FROM zk_fence_tokens;
+UPDATE zk_fence_tokens SET token = 1;
+-- the function does not follow the caller's search_path
+CREATE TEMP TABLE zk_fence_tokens (name text, token bigint);
+SELECT zk_fence('fence/role');
+SELECT count(*) FROM pg_temp.zk_fence_tokens;
+DROP TABLE pg_temp.zk_fence_tokens;
+SELECT zk_unlock('fence/role');
+RESET ROLE;
+DROP ROLE regress_zklock_fence;
+
+DROP FUNCTION fence_error;
+TRUNCATE zk_fence_tokens;

@@ -1,0 +1,172 @@
+--
+-- Exclusive and shared holds of one session, how one becomes the other, and
+-- what the session is told about them.
+--
+
+-- Everything that stands in a lock's queue, as the ensemble knows it. What this
+-- session released before is already gone from it: requests keep their order.
+CREATE FUNCTION pg_temp.queue(name text) RETURNS text
+LANGUAGE sql AS $$
+	SELECT coalesce(string_agg(mode || ' ' || state, ', ' ORDER BY "position"), 'empty')
+	FROM zk_lock_queue(name)
+$$;
+
+-- Nothing is held at first, and asking does not need a connection.
+SELECT zk_fencing_token('modes') IS NULL AS no_token, zk_is_held('modes');
+SELECT * FROM zk_locks;
+SELECT state, server, session_id, session_timeout_ms, pending_requests,
+	client_version ~ '^\d+\.\d+\.\d+$' AS has_version
+FROM zk_session;
+
+-- Exclusive
+SELECT zk_lock('modes') AS token1 \gset
+SELECT :token1 > 0 AS positive, zk_fencing_token('modes') = :token1 AS same_token,
+	zk_is_held('modes');
+SELECT name, mode, state, session_holds, xact_holds, token = :token1 AS same_token,
+	node LIKE '/%/modes/\_c\_%-lock-__________' AS node_ok,
+	granted_at BETWEEN now() - interval '1 minute' AND clock_timestamp() AS granted_at_ok
+FROM zk_locks;
+SELECT pg_temp.queue('modes');
+-- A connected session
+SELECT state, server ~ '^\S+:\d+$' AS has_server,
+	session_id ~ '^0x[0-9a-f]+$' AS has_id, session_timeout_ms > 0 AS has_timeout,
+	pending_requests
+FROM zk_session;
+SELECT zk_unlock('modes');
+SELECT zk_fencing_token('modes') IS NULL AS no_token, zk_is_held('modes'),
+	pg_temp.queue('modes');
+
+-- Tokens rise with every grant, in either mode, with the queue empty in between
+SELECT zk_lock('modes') AS token2, zk_unlock('modes') \gset
+SELECT zk_lock_shared('modes') AS token3, zk_unlock_shared('modes') \gset
+SELECT zk_lock('modes') AS token4, zk_unlock('modes') \gset
+SELECT :token1 < :token2 AND :token2 < :token3 AND :token3 < :token4 AS rise;
+
+-- Shared
+SELECT zk_lock_shared('modes') AS token1 \gset
+SELECT name, mode, session_holds, xact_holds, token = :token1 AS same_token,
+	node LIKE '/%/modes/\_c\_%-shared-lock-__________' AS node_ok
+FROM zk_locks;
+SELECT pg_temp.queue('modes');
+-- One mode is not released with the function of the other.
+SELECT zk_unlock('modes');
+SELECT zk_unlock_shared('modes');
+SELECT zk_lock('modes') > 0 AS locked;
+SELECT zk_unlock_shared('modes');
+SELECT zk_unlock('modes');
+
+-- Downgrade: shared while exclusive is held is granted at once, on the same
+-- node, with the same token ...
+SELECT zk_lock('modes') AS token1 \gset
+SELECT zk_lock_shared('modes') = :token1 AS same_token;
+SELECT mode, session_holds, token = :token1 AS same_token,
+	count(*) OVER (PARTITION BY node) AS modes_on_node
+FROM zk_locks ORDER BY mode;
+SELECT pg_temp.queue('modes');
+-- ... and stays when the exclusive hold is released. There was no moment at
+-- which the lock was not held, so the token is still the same.
+SELECT zk_unlock('modes');
+SELECT zk_is_held('modes'), zk_fencing_token('modes') = :token1 AS same_token;
+SELECT mode, session_holds, token = :token1 AS same_token,
+	node LIKE '%-shared-lock-__________' AS node_ok
+FROM zk_locks;
+SELECT mode, state, token = :token1 AS same_token FROM zk_lock_queue('modes');
+-- Now it is a shared lock like any other: no way back up.
+SELECT zk_lock('modes');
+SELECT zk_try_lock('modes');
+SELECT zk_unlock_shared('modes');
+SELECT pg_temp.queue('modes');
+
+-- Shared released first: nothing happens to the exclusive hold.
+SELECT zk_lock('modes') = zk_lock_shared('modes') AS same_token;
+SELECT zk_unlock_shared('modes');
+SELECT zk_is_held('modes'), pg_temp.queue('modes');
+SELECT zk_unlock('modes');
+SELECT pg_temp.queue('modes');
+
+-- Both released at once
+SELECT zk_lock('modes') = zk_lock_shared('modes') AS same_token;
+SELECT zk_unlock_all();
+SELECT pg_temp.queue('modes');
+SELECT * FROM zk_locks;
+
+-- While both are held, exclusive can be counted further.
+SELECT zk_lock('modes') = zk_lock_shared('modes') AS same_token;
+SELECT zk_lock('modes') = zk_fencing_token('modes') AS same_token;
+SELECT mode, session_holds FROM zk_locks ORDER BY mode;
+SELECT zk_unlock('modes'), zk_unlock('modes'), zk_unlock_shared('modes');
+SELECT pg_temp.queue('modes');
+
+-- Released while the downgrade is still on its way to the ensemble: the session
+-- does not meet its own leftovers.
+SELECT count(*) FILTER (WHERE zk_lock('modes') = zk_lock_shared('modes')
+		AND zk_unlock('modes') AND zk_unlock_shared('modes')
+		AND zk_try_lock('modes') AND zk_unlock('modes')) AS of_100
+FROM generate_series(1, 100);
+
+-- Upgrade: refused at once, without harm to the shared hold
+SELECT zk_lock_shared('modes') AS token1 \gset
+SELECT zk_lock('modes');
+\echo :SQLSTATE
+SELECT zk_xact_lock('modes', '1 hour');
+\echo :SQLSTATE
+SELECT zk_try_lock('modes');
+\echo :SQLSTATE
+SELECT zk_try_xact_lock('modes');
+\echo :SQLSTATE
+SELECT zk_is_held('modes'), zk_fencing_token('modes') = :token1 AS same_token;
+SELECT mode, session_holds, xact_holds FROM zk_locks;
+SELECT zk_unlock_shared('modes');
+SELECT pg_temp.queue('modes');
+
+-- Downgrade across scopes. The nodes are exchanged in the background, and
+-- zk_is_held() waits for that: exclusive to the end of the transaction, shared beyond
+BEGIN;
+SELECT zk_xact_lock('modes') AS token1 \gset
+SELECT zk_lock_shared('modes') = :token1 AS same_token;
+COMMIT;
+SELECT mode, session_holds, xact_holds, token = :token1 AS same_token FROM zk_locks;
+SELECT zk_is_held('modes'), pg_temp.queue('modes');
+SELECT zk_unlock_shared('modes');
+-- the same at ROLLBACK, which does not end session-scope holds
+BEGIN;
+SELECT zk_xact_lock('modes') AS token1 \gset
+SELECT zk_lock_shared('modes') = :token1 AS same_token;
+ROLLBACK;
+SELECT mode, session_holds, xact_holds, token = :token1 AS same_token FROM zk_locks;
+SELECT zk_unlock_shared('modes');
+-- exclusive for the session, shared for the transaction
+SELECT zk_lock('modes') AS token1 \gset
+BEGIN;
+SELECT zk_xact_lock_shared('modes') = :token1 AS same_token;
+SELECT zk_unlock('modes');
+SELECT mode, session_holds, xact_holds, token = :token1 AS same_token FROM zk_locks;
+SELECT zk_is_held('modes'), pg_temp.queue('modes');
+COMMIT;
+SELECT * FROM zk_locks;
+SELECT pg_temp.queue('modes');
+
+-- Downgrade by ROLLBACK TO: only the exclusive hold is younger than the
+-- savepoint, but it carries the shared one.
+BEGIN;
+SAVEPOINT a;
+SELECT zk_xact_lock('modes') AS token1 \gset
+SELECT zk_lock_shared('modes') = :token1 AS same_token;
+ROLLBACK TO a;
+SELECT mode, session_holds, xact_holds, token = :token1 AS same_token FROM zk_locks;
+SELECT zk_is_held('modes'), pg_temp.queue('modes');
+COMMIT;
+SELECT zk_unlock_shared('modes');
+SELECT pg_temp.queue('modes');
+
+-- The proof at commit works while a downgrade is under way.
+CREATE TEMP TABLE modes_written (i int);
+SET zklock.commit_guard = 'quorum';
+SELECT zk_lock('modes') = zk_lock_shared('modes') AS same_token;
+BEGIN;
+INSERT INTO modes_written VALUES (1);
+SELECT zk_unlock('modes');
+COMMIT;
+SELECT zk_is_held('modes'), pg_temp.queue('modes');
+SELECT zk_unlock_shared('modes');
+RESET zklock.commit_guard;

@@ -1,0 +1,135 @@
+--
+-- Which names a lock may have. A name becomes a path in ZooKeeper, so what
+-- ZooKeeper cannot take, or would take for something else, must be refused
+-- before anything is sent, and with a reason.
+--
+
+-- What is said against a command, one line each: SQLSTATE and message, detail,
+-- hint. Names that are too long to read are cut, characters that cannot be read
+-- replaced.
+CREATE FUNCTION pg_temp.refusal(command text) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+	state text;
+	message text;
+	detail text;
+	hint text;
+BEGIN
+	EXECUTE command;
+	RETURN 'no error';
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE,
+		message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL,
+		hint = PG_EXCEPTION_HINT;
+	message := regexp_replace(message, '(.)\1{99,}', '\1...');
+	message := regexp_replace(message, '[^ -~é]', '?', 'g');
+	RETURN state || ': ' || message
+		|| coalesce(E'\n' || nullif(detail, ''), '')
+		|| coalesce(E'\n' || nullif(hint, ''), '');
+END $$;
+
+-- Take and release a lock of that name: is it held in between, and is all as
+-- it was afterwards?
+CREATE FUNCTION pg_temp.works(name text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+	token bigint := zk_lock(name);
+BEGIN
+	RETURN token > 0 AND zk_fencing_token(name) = token AND zk_is_held(name)
+		AND (SELECT count(*) FROM zk_locks l WHERE l.name = works.name) = 1
+		AND zk_unlock(name)
+		AND zk_fencing_token(name) IS NULL AND NOT zk_is_held(name);
+END $$;
+
+\pset format unaligned
+\pset tuples_only on
+
+-- Bad names
+SELECT pg_temp.refusal(format('SELECT zk_lock(%L)', name)) || E'\n'
+FROM (VALUES
+	(1, ''),
+	-- slashes
+	(2, '/'), (3, '/absolute'), (4, 'trailing/'), (5, 'double//slash'),
+	-- dots
+	(6, '.'), (7, '..'), (8, 'team/../other'), (9, 'team/./other'),
+	-- control characters, C1 too
+	(10, E'tab\there'), (11, E'two\nlines'), (12, E'delete\x7F'),
+	(13, U&'next line\0085'),
+	-- characters that ZooKeeper refuses
+	(14, U&'private use \E000'), (15, U&'not a character \FFFF'),
+	(16, U&'emoji \+01F600'),
+	-- what a queue entry looks like: as a component anywhere
+	(17, 'order-1234567890'), (18, '1234567890'), (19, 'order-0000000001/part'),
+	(20, 'team/order0000000001'), (21, 'order-12345678901'),
+	(22, 'order--000000001'),
+	-- length: in bytes
+	(23, repeat('x', 513)), (24, repeat('é', 257)),
+	(25, repeat('x', 10000))) AS bad (i, name)
+ORDER BY i;
+
+-- Good names
+SELECT rpad(left(name, 30), 30), pg_temp.works(name)
+FROM (VALUES
+	(1, 'names'), (2, 'names/team/nightly'), (3, 'names/a/b/c/d/e/f/g/h'),
+	-- other alphabets, in one, two and three bytes
+	(4, 'names/é'), (5, 'names/漢字'), (6, 'names/Ж'), (7, 'names/ﬁ'),
+	-- ASCII that means something elsewhere
+	(8, 'names/with space'), (9, 'names/it''s "quoted"'), (10, 'names/100 %s'),
+	(11, 'names/a\b'), (12, 'names/a:b,c;d?e#f&g'), (13, 'names/ '),
+	-- dots, but not only one or two
+	(14, 'names/...'), (15, 'names/.hidden'), (16, 'names/v1.2'), (17, 'names/..x'),
+	-- numbers that are not those of queue entries
+	(18, 'names/order-123456789'), (19, 'names/123456789'),
+	(20, 'names/order-1234567890x'), (21, 'names/999999999/x'),
+	-- ZooKeeper's own name is free below a root
+	(22, 'zookeeper'), (23, 'names/zookeeper'),
+	-- length: in bytes
+	(24, 'names/' || repeat('x', 506)),
+	(25, 'names/' || repeat('é', 253))) AS good (i, name)
+ORDER BY i;
+
+\pset format aligned
+\pset tuples_only off
+
+-- Names are compared byte by byte: these are four locks.
+SELECT zk_lock('names/case') <> zk_lock('names/CASE') AS differ_in_case,
+	zk_lock(U&'names/\00E9') <> zk_lock(U&'names/e\0301') AS differ_in_bytes;
+SELECT count(*) FROM zk_locks;
+SELECT zk_unlock_all();
+
+-- A lock and another one below it have nothing to do with each other, though
+-- the second stands among the first one's queue entries.
+SELECT zk_lock('names/parent') > 0 AS parent, zk_lock('names/parent/child') > 0 AS child;
+SELECT "position", state, style, node = 'child' AS is_child
+FROM zk_lock_queue('names/parent') ORDER BY "position";
+SELECT zk_unlock('names/parent/child');
+SELECT zk_is_held('names/parent') AS parent, zk_is_held('names/parent/child') AS child;
+-- The other way round: a lock is free whose znode exists because of another.
+SELECT zk_try_lock('names/outer/inner') AS inner, zk_try_lock('names/outer') AS outer;
+SELECT zk_unlock_all();
+
+-- With "/" as root a name could lead to what is ZooKeeper's own.
+BEGIN;
+SET LOCAL zklock.root = '/';
+\pset tuples_only on
+\pset format unaligned
+SELECT pg_temp.refusal('SELECT zk_lock(''zookeeper'')');
+SELECT pg_temp.refusal('SELECT zk_lock(''zookeeper/quota'')');
+\pset format aligned
+\pset tuples_only off
+SELECT pg_temp.works('zookeeper_zklock_test');
+ROLLBACK;
+
+-- A NULL name is an error in every function that takes one. A NULL result
+-- would let the caller go on without the lock.
+SELECT p.oid::regprocedure AS function,
+	pg_temp.refusal(format('SELECT * FROM %I(NULL::text%s)', p.proname,
+		repeat(', NULL', p.pronargs - p.pronargdefaults - 1))) AS refusal
+FROM pg_proc p
+	JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+	JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+WHERE e.extname = 'zklock' AND p.proargtypes[0] = 'text'::regtype
+ORDER BY p.oid::regprocedure::text COLLATE "C";
+
+-- Nor did any of the refused names leave something behind.
+SELECT * FROM zk_locks;

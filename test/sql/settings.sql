@@ -1,0 +1,226 @@
+--
+-- The settings of zklock: what they are, which values they refuse, who may set
+-- them; and what happens without a working connection.
+--
+LOAD 'zklock';
+
+SELECT name, boot_val, unit, context, vartype, min_val, max_val, enumvals
+FROM pg_settings WHERE name LIKE 'zklock.%' ORDER BY name;
+-- Each is described.
+SELECT name FROM pg_settings WHERE name LIKE 'zklock.%' AND coalesce(short_desc, '') = '';
+
+-- Units
+SET zklock.session_timeout = '20s';
+SHOW zklock.session_timeout;
+SET zklock.connect_timeout = '1min';
+SHOW zklock.connect_timeout;
+RESET zklock.session_timeout;
+RESET zklock.connect_timeout;
+
+--
+-- Refused values
+--
+SET zklock.session_timeout = '10ms';
+SET zklock.connect_timeout = 0;
+SET zklock.max_locks = 0;
+SET zklock.commit_guard = 'on';
+SET zklock.snapshot_warning = 'perhaps';
+-- a setting that does not exist: most likely a misspelt one
+SET zklock.sessiontimeout = '20s';
+\echo :SQLSTATE
+
+-- Servers
+SET zklock.servers = ',';
+SET zklock.servers = 'zk1:2181,';
+SET zklock.servers = 'nohost:';
+SET zklock.servers = ':2181';
+SET zklock.servers = 'a:0';
+SET zklock.servers = 'a:99999';
+SET zklock.servers = 'a:port';
+SET zklock.servers = 'two words:2181';
+SET zklock.servers = '[::1';
+SET zklock.servers = '::1:2181';
+SET zklock.servers = 'zk1:2181/';
+SET zklock.servers = 'zk1:2181/trailing/';
+SET zklock.servers = 'zk1:2181/double//slash';
+SET zklock.servers = '/only/chroot';
+-- good ones
+SET zklock.servers = 'zk1';
+SET zklock.servers = 'zk1:2181,zk2:2181,zk3.example.org:2182';
+SET zklock.servers = '10.0.0.1:2181,[::1]:2181,[2001:db8::1]:2182/chroot/deeper';
+SHOW zklock.servers;
+RESET zklock.servers;
+
+-- Root
+SET zklock.root = '';
+SET zklock.root = 'relative';
+SET zklock.root = '/trailing/';
+SET zklock.root = '/double//slash';
+SET zklock.root = '/zookeeper';
+SET zklock.root = '/zookeeper/x';
+SET zklock.root = '/up/../x';
+SET zklock.root = '/queue-0000000001';
+SELECT set_config('zklock.root', '/' || repeat('x', 256), false);
+-- good ones
+SET zklock.root = '/';
+SET zklock.root = '/zookeepers';
+SET zklock.root = '/a/b/c';
+SHOW zklock.root;
+SELECT length(set_config('zklock.root', '/' || repeat('x', 255), false));
+RESET zklock.root;
+
+-- Names under different roots are different locks, and one that is held stays
+-- held when the root changes.
+SELECT current_setting('zklock.root') AS root \gset
+SELECT zk_lock('settings/root') > 0 AS token;
+SELECT set_config('zklock.root', rtrim(:'root', '/') || '/elsewhere', false) <> '' AS changed;
+SELECT zk_is_held('settings/root');
+SELECT zk_try_lock('settings/root');
+SELECT name, node LIKE rtrim(:'root', '/') || '/settings/root/%' AS old_root FROM zk_locks ORDER BY 2;
+SELECT zk_unlock('settings/root');
+RESET zklock.root;
+SELECT zk_is_held('settings/root'), zk_unlock('settings/root');
+
+--
+-- Credentials
+--
+
+-- A bad value is refused without being repeated.
+SET zklock.auth = 'secret-without-scheme';
+SET zklock.auth = ':secret';
+-- A good one is not shown.
+SET zklock.auth = 'digest:user:secret';
+SHOW zklock.auth;
+-- Nor is one that came with the session, whose value it goes back to, in any
+-- column to those who monitor.
+\c -reuse-previous=on "options='-c zklock.auth=digest:user:secret'"
+LOAD 'zklock';
+SET ROLE pg_monitor;
+SHOW zklock.auth;
+SELECT count(*) FROM pg_settings s WHERE s::text LIKE '%secret%';
+RESET ROLE;
+\c -reuse-previous=on "options=''"
+LOAD 'zklock';
+-- The name of a file is.
+SET zklock.auth = '@/no/such/file';
+SHOW zklock.auth;
+SELECT zk_disconnect();
+SELECT zk_lock('settings/auth');
+\echo :SQLSTATE
+RESET zklock.auth;
+-- What ZooKeeper refuses is not tried again and again.
+SET zklock.auth = 'nosuchscheme:secret';
+SELECT zk_lock('settings/auth');
+\echo :SQLSTATE
+SELECT zk_try_lock('settings/auth', '1 minute');
+\echo :SQLSTATE
+-- Locks are usable with credentials that nobody else has ever used.
+SET zklock.auth = 'digest:regress:secret';
+SELECT zk_lock('settings/auth') > 0 AS token;
+SELECT zk_is_held('settings/auth'), zk_unlock('settings/auth');
+RESET zklock.auth;
+SELECT zk_disconnect();
+
+--
+-- Without a connection
+--
+
+-- not configured
+SET zklock.servers = '';
+SELECT zk_lock('settings/unconfigured');
+\echo :SQLSTATE
+SELECT zk_try_lock('settings/unconfigured');
+SELECT * FROM zk_lock_queue('settings/unconfigured');
+-- Where no lock is concerned there is nothing to complain about.
+SELECT zk_is_held('settings/unconfigured'), zk_fencing_token('settings/unconfigured'), zk_unlock_all();
+SELECT state FROM zk_session;
+
+-- nobody listens
+SET zklock.servers = '127.0.0.1:1';
+SET zklock.connect_timeout = '300ms';
+SELECT zk_lock('settings/refused');
+\echo :SQLSTATE
+SELECT zk_lock_shared('settings/refused', '1 minute');
+SELECT zk_try_lock('settings/refused', '1 minute');
+\echo :SQLSTATE
+-- A bound that comes before connect_timeout ends the wait too: error for a lock,
+-- false for a try, which says that the lock need not be busy.
+SELECT zk_lock('settings/refused', '100 ms');
+\echo :SQLSTATE
+SELECT zk_try_lock('settings/refused', '100 ms');
+SET lock_timeout = '100ms';
+SELECT zk_lock('settings/refused');
+\echo :SQLSTATE
+SELECT zk_try_lock('settings/refused', '1 minute');
+RESET lock_timeout;
+SET statement_timeout = '100ms';
+SELECT zk_lock('settings/refused');
+\echo :SQLSTATE
+RESET statement_timeout;
+SELECT * FROM zk_locks;
+
+-- An unknown host: the words are the resolver's, so only the SQLSTATE is shown.
+SET zklock.servers = 'no-such-host.invalid:2181';
+SET zklock.connect_timeout = '10s';
+DO $$
+BEGIN
+	PERFORM zk_lock('settings/unresolved');
+EXCEPTION WHEN sqlclient_unable_to_establish_sqlconnection THEN
+	RAISE NOTICE 'no connection: %', SQLSTATE;
+END $$;
+
+-- The right servers again: it works in the same session, without delay.
+RESET zklock.servers;
+RESET zklock.connect_timeout;
+SELECT zk_lock('settings/again') > 0 AS token;
+SELECT zk_unlock('settings/again');
+
+-- New servers take effect when nothing is held any more: a lock must not move.
+SELECT zk_lock('settings/move') > 0 AS token;
+SET zklock.servers = '127.0.0.1:1';
+SET zklock.connect_timeout = '300ms';
+SELECT zk_lock('settings/move2') > 0 AS token;
+SELECT zk_unlock('settings/move'), zk_unlock('settings/move2');
+SELECT zk_lock('settings/move');
+RESET zklock.servers;
+RESET zklock.connect_timeout;
+SELECT zk_lock('settings/move') > 0 AS token, zk_unlock('settings/move');
+
+--
+-- Ordinary users
+--
+CREATE ROLE regress_zklock_user;
+CREATE ROLE regress_zklock_monitor;
+GRANT pg_monitor TO regress_zklock_monitor;
+
+SET ROLE regress_zklock_user;
+SELECT zk_lock('settings/user') > 0 AS token;
+SELECT name FROM zk_locks;
+SELECT state FROM zk_session;
+SELECT zk_is_held('settings/user'), zk_fencing_token('settings/user') > 0 AS token;
+SELECT zk_lock_queue('settings/user');
+\echo :SQLSTATE
+SET zklock.servers = 'elsewhere:2181';
+SET zklock.root = '/elsewhere';
+SET zklock.session_timeout = '1min';
+SET zklock.commit_guard = 'off';
+SET zklock.publish_identity = off;
+SET zklock.max_locks = 10000;
+SET zklock.auth = 'digest:user:secret';
+SHOW zklock.auth;
+SELECT count(*) FROM pg_settings WHERE name = 'zklock.auth';
+SET zklock.connect_timeout = '1s';
+SET zklock.snapshot_warning = off;
+RESET zklock.connect_timeout;
+RESET zklock.snapshot_warning;
+RESET ROLE;
+-- those who monitor
+SET ROLE regress_zklock_monitor;
+SELECT state FROM zk_lock_queue('settings/user');
+SHOW zklock.auth;
+SET zklock.servers = 'elsewhere:2181';
+RESET ROLE;
+SELECT zk_unlock('settings/user');
+
+DROP ROLE regress_zklock_user;
+DROP ROLE regress_zklock_monitor;

@@ -1,0 +1,78 @@
+--
+-- zk_try_*() and timeouts, as far as one session can show them. What happens
+-- when somebody else holds the lock is in the isolation tests.
+--
+
+-- A free lock is granted, whatever the timeout.
+SELECT zk_try_lock('tries/1'), zk_try_lock_shared('tries/2');
+SELECT zk_try_lock('tries/3', '1 second'), zk_try_lock_shared('tries/4', '0');
+BEGIN;
+SELECT zk_try_xact_lock('tries/5'), zk_try_xact_lock_shared('tries/6');
+SELECT zk_try_xact_lock('tries/7', '1 minute'), zk_try_xact_lock_shared('tries/8', '1 day');
+SELECT name, mode, session_holds, xact_holds FROM zk_locks ORDER BY name;
+COMMIT;
+-- The result is boolean, the token is to be had separately.
+SELECT zk_fencing_token('tries/1') > 0 AS token, zk_fencing_token('tries/5') IS NULL AS released;
+-- Tries are counted like the rest.
+SELECT zk_try_lock('tries/1'), zk_try_lock('tries/1', '1 second');
+SELECT session_holds FROM zk_locks WHERE name = 'tries/1';
+SELECT zk_unlock_all();
+
+-- zk_lock() with a timeout on a free lock, also with none to spare
+SELECT zk_lock('tries/1', '0') > 0 AS token, zk_lock('tries/2', '10 seconds') > 0 AS token;
+-- and NULL, which is its default: no bound
+SELECT zk_lock('tries/3', NULL) > 0 AS token, zk_lock_shared('tries/4', NULL) > 0 AS token;
+SELECT zk_unlock_all();
+
+-- Other units, other lengths, mixed signs: what counts is the sum.
+SELECT zk_try_lock('tries/units', '1 month -29 days -23 hours'),
+	zk_try_lock('tries/units', '1000 years'),
+	zk_try_lock('tries/units', '1 microsecond'),
+	zk_try_lock('tries/units', '-1 day +24 hours'),
+	zk_try_lock('tries/units', '178000000 years'),
+	zk_lock('tries/units', '178000000 years') > 0 AS token;
+SELECT session_holds FROM zk_locks;
+SELECT zk_unlock_all();
+
+-- A negative timeout is a mistake of the caller, not "at once".
+SELECT zk_try_lock('tries/negative', '-1 ms');
+\echo :SQLSTATE
+SELECT zk_lock('tries/negative', '-1 microsecond');
+SELECT zk_xact_lock('tries/negative', '1 day -25 hours');
+SELECT zk_lock_shared('tries/negative', '-1 month +29 days');
+SELECT zk_xact_lock_shared('tries/negative', '-178000000 years');
+
+-- NULL must not turn a try into a wait without end.
+SELECT zk_try_lock('tries/null', NULL);
+\echo :SQLSTATE
+SELECT zk_try_lock_shared('tries/null', NULL);
+SELECT zk_try_xact_lock('tries/null', NULL);
+SELECT zk_try_xact_lock_shared('tries/null', NULL);
+
+-- The time bounds the wait, not what comes after it.
+SET lock_timeout = '1s';
+SET statement_timeout = '10s';
+SELECT zk_lock('tries/bounded') > 0 AS token;
+RESET lock_timeout;
+RESET statement_timeout;
+SELECT zk_unlock('tries/bounded');
+
+-- None of the refused calls left a hold behind.
+SELECT * FROM zk_locks;
+
+-- zklock.max_locks bounds how many locks a session may hold, and counts the
+-- locks, not how often each is held.
+SET zklock.max_locks = 2;
+SELECT zk_lock('tries/1') > 0 AS token, zk_lock('tries/1') > 0 AS token, zk_lock('tries/2') > 0 AS token;
+SELECT zk_lock('tries/3');
+\echo :SQLSTATE
+SELECT zk_try_lock('tries/3');
+SELECT zk_lock('tries/2') > 0 AS token;
+SELECT zk_unlock('tries/1'), zk_unlock('tries/1');
+SELECT zk_try_lock('tries/3');
+SELECT zk_unlock_all();
+-- A lock held in both modes stands on one queue entry and counts once.
+SELECT zk_lock('tries/1') = zk_lock_shared('tries/1') AS same_token;
+SELECT zk_try_lock('tries/2');
+RESET zklock.max_locks;
+SELECT zk_unlock_all();

@@ -1,0 +1,86 @@
+
+# ZooKeeper ends a session that is silent for its timeout. A backend that works,
+# sleeps, waits for PostgreSQL or does nothing at all for longer than that must
+# keep its session and its lock all the same. The statements here run for twice
+# the timeout because that is the case to be tested.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $berlin = cluster('berlin', $zk, 'zklock.session_timeout' => '2s');
+my $paris = cluster('paris', $zk);
+my $seconds = 5;
+
+my $blocker = background($berlin);
+$blocker->query_safe('CREATE TABLE work (done boolean);
+	INSERT INTO work VALUES (false); BEGIN; LOCK TABLE work');
+
+my %workload = (
+	sleep => "SELECT pg_sleep($seconds)",
+	busy => "DO \$\$ DECLARE until timestamptz := clock_timestamp() + '$seconds s';
+		BEGIN WHILE clock_timestamp() < until LOOP END LOOP; END \$\$",
+	# One query in C, without a look at the clock in between.
+	query => 'SELECT count(*) FROM generate_series(1, 10000) a,
+		generate_series(1, 1500) b',
+	blocked => 'SELECT * FROM work',
+	idle => undef);
+
+my (%session, %before, %id);
+foreach my $name (sort keys %workload)
+{
+	$session{$name} = background($berlin);
+	$session{$name}->query_safe("SELECT zk_lock('$name')");
+	$id{$name} = $session{$name}->query_safe(
+		'SELECT session_id, session_timeout_ms, state FROM zk_session');
+	like($id{$name}, qr/\|2000\|connected$/, "$name: a session of 2 s");
+	$before{$name} = [ $zk->ephemerals(lock_path($name) . '/') ];
+	is(scalar @{ $before{$name} }, 1, "$name: one node");
+}
+
+# One that stands in a queue for that long, too, and keeps its place.
+my $waiter = background($berlin);
+$waiter->start_query("SELECT zk_lock('sleep')");
+wait_for_queue($zk, lock_path('sleep'), 2);
+$before{sleep} = [ $zk->ephemerals(lock_path('sleep') . '/') ];
+
+foreach my $name (grep { $workload{$_} } sort keys %workload)
+{
+	$session{$name}->start_query($workload{$name});
+}
+my $rival = background($paris);
+is( $rival->query_safe('SELECT ' . join ', ',
+		map { "zk_try_lock('$_')" } sort keys %workload),
+	join('|', ('f') x keys %workload),
+	'nobody else gets the locks at the beginning');
+$session{sleep}->wait_result;
+is( $rival->query_safe('SELECT ' . join ', ',
+		map { "zk_try_lock('$_')" } sort keys %workload),
+	join('|', ('f') x keys %workload),
+	'nor after twice the session timeout');
+$blocker->query_safe('COMMIT');
+
+foreach my $name (sort keys %workload)
+{
+	$session{$name}->wait_result if $workload{$name} && $name ne 'sleep';
+	is_deeply([ $zk->ephemerals(lock_path($name) . '/') ],
+		$before{$name}, "$name: same node, same owner");
+	is( $session{$name}->query_safe(
+			'SELECT session_id, session_timeout_ms, state FROM zk_session'),
+		$id{$name}, "$name: same session");
+	is( $session{$name}->query_safe("SELECT zk_is_held('$name')"),
+		't', "$name: still held");
+	is($session{$name}->query_safe("SELECT zk_unlock('$name')"),
+		't', "$name: released");
+}
+$waiter->wait_result;
+is($waiter->sqlstate, '00000', 'the waiter is granted');
+$waiter->query_safe("SELECT zk_unlock('sleep')");
+assert_no_nodes($zk, lock_path($_), "$_: nothing left")
+  foreach sort keys %workload;
+
+done_testing();

@@ -1,0 +1,265 @@
+
+# Locks follow transactions as advisory locks do, and a lock passes on only when
+# what was done under it is durable and visible. The regression tests look at
+# the first half from inside; here the nodes in ZooKeeper and a rival in another
+# cluster say when a lock is really free.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $berlin = cluster('berlin', $zk,
+	init => [ allows_streaming => 1 ],
+	max_connections => 30);
+my $paris = cluster('paris', $zk);
+my $rival = background($paris);
+
+# The locks below 'tx/' that have a node, as "a b".
+sub held
+{
+	my %held = map { m{/tx/(\w+)/} ? ($1 => 1) : () }
+	  map { $_->[0] } $zk->ephemerals(lock_path('tx') . '/');
+	return join ' ', sort keys %held;
+}
+
+# A release is not awaited.
+sub is_held
+{
+	my ($expected, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $held;
+	eval { poll_until { $held = held(); $held eq $expected } 'it', 5; };
+	return is($held, $expected, $what);
+}
+
+subtest 'DISCARD' => sub {
+	my $session = background($berlin);
+	$session->query_safe("SELECT zk_lock('tx/a'), zk_lock('tx/a'), zk_lock_shared('tx/b')");
+	$session->query_safe('DISCARD PLANS; DISCARD TEMP; DISCARD SEQUENCES');
+	is_held('a b', 'all but DISCARD ALL keep locks');
+	$session->query('BEGIN; DISCARD ALL; ROLLBACK');
+	like($session->error, qr/cannot run inside a transaction block/,
+		'DISCARD ALL fails in a transaction block');
+	is_held('a b', 'and then keeps them too');
+	my $id = $session->query_safe('SELECT session_id FROM zk_session');
+	$session->query_safe('DISCARD ALL');
+	is_held('', 'DISCARD ALL releases them, however often they were taken');
+	is($session->query_safe('SELECT count(*) FROM zk_locks'), 0, 'known here');
+	is($session->query_safe('SELECT session_id FROM zk_session'),
+		$id, 'the session is kept');
+	$session->quit;
+};
+
+subtest 'savepoints' => sub {
+	my $session = background($berlin);
+	$session->query_safe("BEGIN; SELECT zk_xact_lock('tx/a');
+		SAVEPOINT one; SELECT zk_xact_lock('tx/b'), zk_xact_lock('tx/a'), zk_lock('tx/s');
+		SAVEPOINT two; SELECT zk_xact_lock('tx/c')");
+	is_held('a b c s', 'all are held');
+	$session->query_safe('RELEASE two');
+	is_held('a b c s', 'RELEASE keeps them');
+	is($rival->query_safe("SELECT zk_try_lock('tx/c')"), 'f', 'against others');
+	$session->query_safe('ROLLBACK TO one');
+	is_held('a s',
+		'ROLLBACK TO releases what came after, but not what was held before, nor session locks');
+	is($rival->query_safe("SELECT zk_try_lock('tx/b')"), 't', 'for others to take');
+	$rival->query_safe("SELECT zk_unlock('tx/b')");
+	$session->query_safe("SELECT zk_xact_lock('tx/b'); ROLLBACK");
+	is_held('s', 'ROLLBACK releases all but session locks');
+	$session->query_safe("BEGIN; SELECT zk_xact_lock('tx/s'); COMMIT");
+	is_held('s', 'a session lock outlives the same lock in a transaction');
+	$session->query_safe("SELECT zk_unlock('tx/s')");
+	is_held('', 'until it is released');
+	$session->query("SELECT zk_xact_lock('tx/a'), 1 / 0");
+	is($session->sqlstate, '22012', 'an error after the lock');
+	is_held('', 'releases it');
+	$session->quit;
+};
+
+subtest 'a wait is cancelled in a savepoint' => sub {
+	my $session = background($berlin);
+	$rival->query_safe("SELECT zk_lock('tx/busy')");
+	$session->query_safe("BEGIN; SELECT zk_xact_lock('tx/a'); SAVEPOINT one");
+	$session->query("SELECT zk_xact_lock('tx/busy', '100ms')");
+	is($session->sqlstate, '55P03', 'timed out');
+	is_held('a busy', 'the outer lock is kept');
+	is($rival->query_safe("SELECT count(*) FROM zk_lock_queue('tx/busy')"),
+		1, 'nobody waits any more');
+	$session->query_safe('ROLLBACK TO one');
+	$rival->query_safe("SELECT zk_unlock('tx/busy')");
+	$session->query_safe("SELECT zk_xact_lock('tx/busy')");
+	is_held('a busy', 'the transaction can go on');
+	$session->query_safe('COMMIT');
+	is_held('', 'to its end');
+	$session->quit;
+};
+
+subtest 'EXCEPTION' => sub {
+	my $session = background($berlin);
+	$session->query_safe("BEGIN; DO \$\$ BEGIN
+		BEGIN
+			PERFORM zk_xact_lock('tx/failed');
+			PERFORM 1 / 0;
+		EXCEPTION WHEN division_by_zero THEN NULL;
+		END;
+		BEGIN
+			PERFORM zk_xact_lock('tx/done');
+		EXCEPTION WHEN division_by_zero THEN NULL;
+		END;
+		END \$\$");
+	is_held('done', 'a block that fails releases, one that succeeds keeps');
+	$session->query_safe('COMMIT');
+	is_held('', 'till the end');
+	$session->quit;
+};
+
+# The loop that works off a queue: each round holds the lock for its own
+# transaction only, so that others get their turn.
+subtest 'a procedure with COMMIT in a loop' => sub {
+	my ($session, $gate) = map { background($berlin) } 1 .. 2;
+	$session->query_safe(q{CREATE TABLE rounds (round int, token bigint);
+		CREATE PROCEDURE work() LANGUAGE plpgsql AS $$
+		BEGIN
+			FOR i IN 1..2 LOOP
+				INSERT INTO rounds VALUES (i, zk_xact_lock('tx/work'));
+				PERFORM pg_advisory_xact_lock(i);
+				COMMIT;
+			END LOOP;
+		END $$});
+	$gate->query_safe('SELECT pg_advisory_lock(1), pg_advisory_lock(2)');
+	$session->start_query('CALL work()');
+	poll_until { held() eq 'work' } 'the first round', 10;
+	$rival->start_query("SELECT zk_lock('tx/work')");
+	wait_for_queue($zk, lock_path('tx/work'), 2);
+	$gate->query_safe('SELECT pg_advisory_unlock(1)');
+	my $token = $rival->wait_result;
+	wait_for_queue($zk, lock_path('tx/work'), 2);
+	is($gate->query_safe('SELECT count(*) FROM rounds'), 1,
+		'between the rounds the lock is free');
+	ok(!$session->is_done, 'the second round waits for its turn');
+	$rival->query_safe("SELECT zk_unlock('tx/work')");
+	$gate->query_safe('SELECT pg_advisory_unlock(2)');
+	$session->wait_result;
+	is($session->sqlstate, '00000', 'and is done');
+	is( $session->query_safe("SELECT string_agg((token < $token)::text, ' '
+			ORDER BY round) FROM rounds"),
+		'true false', 'a new token each round');
+	is_held('', 'nothing left');
+
+	$session->query_safe(q{DO $$ BEGIN
+		PERFORM zk_lock('tx/session'), zk_xact_lock('tx/transaction');
+		ROLLBACK;
+		IF (SELECT count(*) FROM zk_lock_queue('tx/session')) <> 1
+			OR EXISTS (SELECT FROM zk_lock_queue('tx/transaction')) THEN
+			RAISE 'wrong';
+		END IF; END $$});
+	is_held('session', 'a session lock outlives transactions in a procedure');
+	$session->query_safe('SELECT zk_unlock_all()');
+	is_held('', 'nothing left');
+	$_->quit foreach $session, $gate;
+};
+
+subtest 'PREPARE TRANSACTION' => sub {
+	my $session = background($berlin);
+	$session->query_safe("BEGIN; SELECT zk_xact_lock('tx/a'), zk_lock('tx/s')");
+	$session->query("PREPARE TRANSACTION 'x'");
+	is($session->sqlstate, '0A000', 'refused with a lock of the transaction');
+	is_held('s', 'which is rolled back');
+	$session->query_safe("BEGIN; CREATE TABLE prepared (); PREPARE TRANSACTION 'x'");
+	is_held('s', 'a session lock stays with its session');
+	$session->query_safe("COMMIT PREPARED 'x'; SELECT zk_unlock('tx/s')");
+	is_held('', 'and can be released');
+	$session->quit;
+};
+
+# The WAL writer is stopped, so that an asynchronous commit stays unflushed. A
+# lock that passes on before the flush guards what a crash will undo.
+subtest 'synchronous_commit = off' => sub {
+	my $session = background($berlin);
+	my $observer = background($berlin);
+	$observer->query_safe('CREATE TABLE unsafe (i int)');
+	my $wal_writer = $observer->query_safe(
+		"SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'");
+	my $insert_lsn = 'SELECT pg_current_wal_insert_lsn()';
+	$session->query_safe('SET synchronous_commit = off');
+
+	kill 'STOP', $wal_writer;
+	$session->query_safe('BEGIN; INSERT INTO unsafe VALUES (1)');
+	my $before = $session->query_safe($insert_lsn);
+	$session->query_safe('COMMIT');
+	my $flushed = "SELECT pg_current_wal_flush_lsn() > '%s'";
+	is($observer->query_safe(sprintf $flushed, $before),
+		'f', 'a commit without a lock is not flushed');
+
+	foreach my $function (qw(zk_xact_lock zk_lock))
+	{
+		$session->query_safe("BEGIN; SELECT $function('tx/sync');
+			INSERT INTO unsafe VALUES (2)");
+		$rival->start_query("SELECT zk_lock('tx/sync')");
+		wait_for_queue($zk, lock_path('tx/sync'), 2);
+		$before = $session->query_safe($insert_lsn);
+		$session->start_query('COMMIT');
+		if ($function eq 'zk_lock')
+		{
+			$session->wait_result;
+			$session->start_query("SELECT zk_unlock('tx/sync')");
+		}
+		$rival->wait_result;
+		is($observer->query_safe(sprintf $flushed, $before),
+			't', "$function: it is when the lock passes on");
+		$session->wait_result;
+		$rival->query_safe("SELECT zk_unlock('tx/sync')");
+	}
+	kill 'CONT', $wal_writer;
+	is_held('', 'nothing left');
+	$_->quit foreach $session, $observer;
+};
+
+subtest 'synchronous replication without a standby' => sub {
+	my $session = background($berlin);
+	my $observer = background($berlin);
+	my $waits = 'SELECT wait_event FROM pg_stat_activity WHERE pid = '
+	  . $session->pid;
+	$observer->query_safe('CREATE TABLE synchronous (i int)');
+	$observer->query_safe("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+	$observer->query_safe('SELECT pg_reload_conf()');
+	poll_until
+	{
+		$session->query_safe('SHOW synchronous_standby_names') eq 'nobody';
+	}
+	'the setting', 10;
+
+	$session->query_safe("BEGIN; SELECT zk_xact_lock('tx/sync');
+		INSERT INTO synchronous VALUES (1)");
+	$rival->start_query("SELECT zk_lock('tx/sync')");
+	wait_for_queue($zk, lock_path('tx/sync'), 2);
+	$session->start_query('COMMIT');
+	poll_until { $observer->query_safe($waits) eq 'SyncRep' }
+	'the commit to wait', 10;
+	# Whatever is sent to ZooKeeper now comes after what the commit has sent.
+	is($rival->is_done, '', 'the lock does not pass on while the commit waits');
+	is(scalar(my @nodes = $zk->ephemerals(lock_path('tx/sync') . '/')),
+		2, 'its node is there');
+	is($observer->query_safe('SELECT count(*) FROM synchronous'),
+		0, 'nothing is visible yet');
+
+	$observer->query_safe('SELECT pg_cancel_backend(' . $session->pid . ')');
+	$rival->wait_result;
+	is($rival->sqlstate, '00000', 'it passes on once the commit stops waiting');
+	is($observer->query_safe('SELECT count(*) FROM synchronous'),
+		1, 'and the row is visible');
+	$session->wait_result;
+	like($session->error, qr/committed locally/, 'the commit says so');
+	$rival->query_safe("SELECT zk_unlock('tx/sync')");
+	$observer->query_safe('SET synchronous_commit = local;
+		ALTER SYSTEM RESET synchronous_standby_names');
+	$observer->query_safe('SELECT pg_reload_conf()');
+	is_held('', 'nothing left');
+	$_->quit foreach $session, $observer;
+};
+
+done_testing();

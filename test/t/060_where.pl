@@ -1,0 +1,196 @@
+
+# Locks work wherever a transaction of its own ends in an orderly way: in a
+# background worker, on a hot standby, across a promotion. Elsewhere, in
+# parallel workers, autovacuum and walsenders, they are refused: a lock there
+# would end with somebody else's work, or hold up what must not wait.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $primary = cluster('primary', $zk,
+	init => [ allows_streaming => 'logical' ],
+	max_connections => 30,
+	# Out of the way until its turn comes.
+	autovacuum => 'off',
+	autovacuum_naptime => '1s',
+	autovacuum_analyze_threshold => 0,
+	autovacuum_analyze_scale_factor => 0);
+my $other = cluster('other', $zk);
+my $rival = background($other);
+
+# The ephemeral nodes of a lock.
+sub nodes
+{
+	my ($name) = @_;
+	return [ $zk->ephemerals(lock_path($name) . '/') ];
+}
+
+subtest 'parallel workers' => sub {
+	my $session = background($primary);
+	# A function that lies: C functions of zklock are PARALLEL RESTRICTED.
+	$session->query_safe(q{CREATE TABLE many AS SELECT generate_series(1, 1000) i;
+		ANALYZE many;
+		CREATE FUNCTION lie(i int) RETURNS boolean
+		LANGUAGE plpgsql PARALLEL SAFE AS $$
+		BEGIN RETURN zk_try_lock('parallel'); END $$});
+	my $force = $primary->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
+	$session->query_safe("SET $force = on");
+	$session->query('SELECT count(*) FROM many WHERE lie(i)');
+	is($session->sqlstate, '0A000', 'refused');
+	like($session->error,
+		qr/ZooKeeper locks cannot be used in a parallel worker/, 'message');
+	is_deeply(nodes('parallel'), [], 'no node');
+
+	$session->query_safe("SELECT zk_lock('parallel')");
+	my $before = nodes('parallel');
+	like( $session->query_safe(
+			"SET $force = off; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+			SET min_parallel_table_scan_size = 0;
+			EXPLAIN (ANALYZE, COSTS off) SELECT count(*) FROM many"),
+		qr/Workers Launched: [1-9]/,
+		'a parallel query of a holder');
+	is_deeply(nodes('parallel'), $before, 'leaves the lock alone');
+	is( $session->query_safe(
+			"SELECT count(*) > 0 AND zk_try_lock('parallel') FROM many"),
+		't', 'and the leader may lock');
+	$session->query_safe('SELECT zk_unlock_all()');
+	assert_no_nodes($zk, lock_path('parallel'), 'nothing left');
+	$session->quit;
+};
+
+subtest 'autovacuum' => sub {
+	my $session = background($primary);
+	my $offset = -s $primary->logfile;
+	$session->query_safe(q{CREATE FUNCTION indexed(i int) RETURNS boolean
+		LANGUAGE plpgsql IMMUTABLE AS $$
+		BEGIN RETURN public.zk_try_xact_lock('autovacuum'); END $$;
+		CREATE TABLE vacuumed (i int);
+		CREATE INDEX ON vacuumed (indexed(i));
+		INSERT INTO vacuumed SELECT generate_series(1, 100)});
+	assert_no_nodes($zk, lock_path('autovacuum'), 'a session uses the function');
+	$session->query_safe('ALTER SYSTEM SET autovacuum = on');
+	$session->query_safe('SELECT pg_reload_conf()');
+	$primary->wait_for_log(
+		qr/ERROR:  ZooKeeper locks cannot be used in an? autovacuum worker/,
+		$offset);
+	pass('refused in an autovacuum worker');
+	ok($primary->log_contains(qr/cannot be used in an autovacuum worker/, $offset),
+		'in good English');
+	is_deeply(nodes('autovacuum'), [], 'no node');
+	$session->query_safe('ALTER SYSTEM SET autovacuum = off');
+	$session->query_safe('SELECT pg_reload_conf()');
+	$session->query_safe('DROP TABLE vacuumed');
+	$session->quit;
+};
+
+subtest 'walsender' => sub {
+	my ($code, $out, $error) = $primary->psql('postgres',
+		"SELECT zk_try_lock('walsender')",
+		replication => 'database');
+	isnt($code, 0, 'refused');
+	like($error, qr/ZooKeeper locks cannot be used in a walsender/, 'message');
+	is_deeply(nodes('walsender'), [], 'no node');
+};
+
+# An apply worker of logical replication is a background worker that runs
+# triggers. Its locks order what comes from several publishers.
+subtest 'background worker' => sub {
+	$primary->safe_psql('postgres', 'CREATE TABLE applied (i int, worker text)');
+	$primary->safe_psql('postgres',
+		'CREATE PUBLICATION changes FOR TABLE applied');
+	$other->safe_psql('postgres', q{CREATE TABLE applied (i int, worker text);
+		CREATE FUNCTION lock_it() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			PERFORM public.zk_xact_lock('applied');
+			NEW.worker := (SELECT backend_type FROM pg_stat_activity
+				WHERE pid = pg_backend_pid());
+			RETURN NEW;
+		END $$;
+		CREATE TRIGGER lock_it BEFORE INSERT ON applied
+		FOR EACH ROW EXECUTE FUNCTION lock_it();
+		ALTER TABLE applied ENABLE ALWAYS TRIGGER lock_it});
+	$other->safe_psql('postgres', "CREATE SUBSCRIPTION changes CONNECTION '"
+		  . $primary->connstr
+		  . " dbname=postgres' PUBLICATION changes WITH (copy_data = off)");
+
+	my $holder = background($primary);
+	$holder->query_safe("SELECT zk_lock('applied')");
+	$primary->safe_psql('postgres', 'INSERT INTO applied VALUES (1), (2)');
+	wait_for_queue($zk, lock_path('applied'), 2);
+	is($other->safe_psql('postgres', 'SELECT count(*) FROM applied'),
+		0, 'it waits');
+
+	my $find = "SELECT pid FROM pg_stat_subscription WHERE subname = 'changes'";
+	my $first = $other->safe_psql('postgres', $find);
+	my ($node) = map { $_->[0] } grep { $_->[0] !~ $holder->query_safe(
+		'SELECT node FROM zk_locks') } @{ nodes('applied') };
+	$other->safe_psql('postgres', "SELECT pg_terminate_backend($first)");
+	poll_until { !grep { $_->[0] eq $node } @{ nodes('applied') } }
+	'its node to go', 10;
+	pass('terminated while it waits it leaves no node');
+
+	# The launcher starts another one.
+	wait_for_queue($zk, lock_path('applied'), 2);
+	isnt($other->safe_psql('postgres', $find), $first, 'its successor waits');
+	$holder->query_safe("SELECT zk_unlock('applied')");
+	$other->poll_query_until('postgres', 'SELECT count(*) = 2 FROM applied');
+	is($other->safe_psql('postgres', 'SELECT DISTINCT worker FROM applied'),
+		'logical replication worker', 'is granted and applies the rows');
+	assert_no_nodes($zk, lock_path('applied'), 'nothing left');
+	$other->safe_psql('postgres', 'DROP SUBSCRIPTION changes');
+	$primary->safe_psql('postgres', 'DROP PUBLICATION changes');
+	$holder->quit;
+};
+
+subtest 'hot standby and promotion' => sub {
+	$primary->backup('base');
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	$standby->init_from_backup($primary, 'base', has_streaming => 1);
+	$standby->start;
+	my $here = background($standby);
+	my $there = background($primary);
+
+	is($here->query_safe('SELECT pg_is_in_recovery()'), 't', 'a standby');
+	like($here->query_safe("SELECT zk_lock('standby')"), qr/^\d+$/, 'locks');
+	my $nodes = nodes('standby');
+	is(scalar @$nodes, 1, 'with a node');
+	is($there->query_safe("SELECT zk_try_lock('standby')"),
+		'f', 'it excludes its primary');
+	like($there->query_safe("SELECT cluster FROM zk_lock_queue('standby')"),
+		qr/^standby$/, 'which sees who it is');
+	$here->query_safe("BEGIN; SELECT zk_xact_lock('transaction')");
+	is($there->query_safe("SELECT zk_try_lock('transaction')"),
+		'f', 'a lock of a transaction, too');
+	$here->query_safe('COMMIT');
+	is(scalar @{ nodes('transaction') }, 0, 'until its end');
+	$there->start_query("SELECT zk_lock('standby')");
+	wait_for_queue($zk, lock_path('standby'), 2);
+
+	my $id = $here->query_safe('SELECT session_id FROM zk_session');
+	$standby->promote;
+	$standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
+	is($here->query_safe('SELECT pg_is_in_recovery()'), 'f', 'promoted');
+	is($here->query_safe('SELECT session_id FROM zk_session'),
+		$id, 'the session is the same');
+	is_deeply([ grep { $_->[0] eq $nodes->[0][0] } @{ nodes('standby') } ],
+		$nodes, 'and so is the node');
+	ok(!$there->is_done, 'the old primary still waits');
+	$here->query_safe("BEGIN; CREATE TABLE written ();
+		SELECT zk_xact_lock('transaction'); COMMIT");
+	is($here->query_safe("SELECT zk_unlock('standby')"), 't', 'released');
+	$there->wait_result;
+	is($there->sqlstate, '00000', 'it is granted the lock');
+	$there->query_safe('SELECT zk_unlock_all()');
+	assert_no_nodes($zk, lock_path($_), "$_: nothing left")
+	  foreach qw(standby transaction);
+	$_->quit foreach $here, $there;
+};
+
+done_testing();

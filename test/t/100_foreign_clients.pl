@@ -1,0 +1,186 @@
+
+# Others use the same queues: Curator, Kazoo, go-zookeeper, and administrators
+# with a shell. Whoever is ahead of us holds us up, whoever is not a contender
+# does not; and when somebody deletes a node of ours we must notice, and not
+# work on.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+# Empty znodes of locks stay until a test deletes them.
+my $zk = ZooKeeper->new(
+	java_options => ['-Dznode.container.checkIntervalMs=3600000'])->start;
+my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '4s');
+my $stranger = $zk->client;
+my $session = background($node);
+$stranger->create_path(lock_path('made'));
+my $uuid = '6ba7b810-9dad-11d1-80b4-00c04fd430c8';
+
+# A node of the stranger's in the queue of a lock.
+sub stand_in_queue
+{
+	my ($lock, $prefix, $data) = @_;
+	$stranger->create_path(lock_path($lock));
+	return $stranger->create(lock_path($lock) . "/$prefix", $data // 'me',
+		ephemeral => 1, sequential => 1);
+}
+
+sub nodes
+{
+	my ($lock) = @_;
+	return map { $_->[0] } $zk->ephemerals(lock_path($lock) . '/');
+}
+
+my %style = (
+	'Curator' => "_c_$uuid-lock-",
+	'Curator, writer' => "_c_$uuid-__WRIT__",
+	'Curator, reader' => "_c_$uuid-__READ__",
+	'Kazoo' => '6ba7b8109dad11d180b400c04fd430c8__lock__',
+	'Kazoo, reader' => '6ba7b8109dad11d180b400c04fd430c8__rlock__',
+	'go-zookeeper' => "_c_6ba7b8109dad11d180b400c04fd430c8-lock-",
+	'ZooKeeper\'s recipe' => 'x-72057602912714752-',
+	'nobody we know' => 'whatever-');
+
+foreach my $style (sort keys %style)
+{
+	subtest "a contender of $style ahead" => sub {
+		my $theirs = stand_in_queue('foreign', $style{$style});
+		is($session->query_safe("SELECT zk_try_lock('foreign')"),
+			'f', 'a try fails');
+		$session->start_query("SELECT zk_lock('foreign')");
+		wait_for_wait($node, $session->pid);
+		wait_for_queue($zk, lock_path('foreign'), 2);
+		my ($ours) = grep { $_ ne $theirs } nodes('foreign');
+		ok(!$session->is_done, 'we wait');
+		is($node->safe_psql('postgres', "SELECT string_agg(state, ' ' ORDER BY position)
+			FROM zk_lock_queue('foreign')"), 'held waiting', 'zk_lock_queue shows both');
+		$stranger->delete($theirs);
+		$session->wait_result;
+		is($session->sqlstate, '00000', 'its end lets us in');
+		is_deeply([ nodes('foreign') ], [$ours], 'with the node that we had');
+
+		# And the other way round: it comes after us.
+		$theirs = stand_in_queue('foreign', $style{$style});
+		is($session->query_safe("SELECT zk_is_held('foreign')"), 't',
+			'one behind us changes nothing');
+		$stranger->delete($theirs);
+		$session->query_safe("SELECT zk_unlock('foreign')");
+		assert_no_nodes($zk, lock_path('foreign'), 'nothing left');
+	};
+}
+
+subtest 'children that are no contenders' => sub {
+	$stranger->create_path(lock_path('crowded/leases'));
+	$stranger->create_path(lock_path('crowded/lock-1'));
+	$stranger->create(lock_path('crowded/note'), 'x', ephemeral => 1);
+	is($session->query_safe("SELECT zk_try_lock('crowded')"), 't',
+		'do not count');
+	is( $session->query_safe("SELECT string_agg(coalesce(state, '-'), ' ' ORDER BY position)
+			FROM zk_lock_queue('crowded')"),
+		'held - - -', 'but are shown');
+	$session->query_safe("SELECT zk_unlock('crowded')");
+	$stranger->delete_recursive(lock_path('crowded/leases'));
+	$stranger->delete(lock_path("crowded/$_")) foreach qw(lock-1 note);
+	assert_no_nodes($zk, lock_path('crowded'), 'nothing left');
+};
+
+# Readers hold together whatever they are written in.
+subtest 'a foreign reader' => sub {
+	my $reader = stand_in_queue('read', "_c_$uuid-__READ__");
+	is($session->query_safe("SELECT zk_try_lock_shared('read')"),
+		't', 'lets a reader in');
+	$session->query_safe("SELECT zk_unlock_shared('read')");
+	is($session->query_safe("SELECT zk_try_lock('read')"), 'f', 'and no writer');
+	$stranger->delete($reader);
+	assert_no_nodes($zk, lock_path('read'), 'nothing left');
+};
+
+# Whoever deletes a node that waits takes it out of the queue: as if an
+# administrator had cancelled the wait.
+subtest 'our waiting node is deleted' => sub {
+	my $theirs = stand_in_queue('evicted', "_c_$uuid-lock-");
+	$session->start_query("SELECT zk_lock('evicted')");
+	my @queue = wait_for_queue($zk, lock_path('evicted'), 2);
+	wait_for_wait($node, $session->pid);
+	$stranger->delete(lock_path("evicted/$queue[1]"));
+	# It watches the one ahead, and looks at the queue when that has moved.
+	$stranger->delete($theirs);
+	$session->wait_result;
+	is($session->sqlstate, '57000', 'the waiter is told, not granted');
+	like($session->error, qr/queue entry for lock "evicted" was removed/, 'message');
+	is($session->query_safe("SELECT zk_try_lock('evicted')"), 't',
+		'the session goes on');
+	$session->query_safe("SELECT zk_unlock('evicted')");
+	assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
+};
+
+subtest 'our held node is deleted' => sub {
+	my $holder = background($node);
+	$holder->query_safe("CREATE TABLE stolen (i int); SELECT zk_lock('stolen');
+		SET zklock.commit_guard = quorum");
+	$holder->query_safe('BEGIN; INSERT INTO stolen VALUES (1)');
+	$stranger->delete($_) foreach nodes('stolen');
+	is($session->query_safe("SELECT zk_try_lock('stolen')"), 't',
+		'another one gets the lock');
+	$holder->query('COMMIT');
+	is($holder->sqlstate, '40001', 'quorum: the commit is refused');
+	like($holder->error, qr/lock "stolen" was lost\nDETAIL:  Another client/,
+		'and told why');
+	is($holder->query_safe('SELECT count(*) FROM stolen'), 0,
+		'its row does not exist');
+	is($holder->query_safe("SELECT zk_is_held('stolen')"), 'f',
+		'zk_is_held knows');
+	is($holder->query_safe('SELECT state FROM zk_locks'), 'lost', 'zk_locks, too');
+	is($holder->query_safe("SELECT zk_unlock('stolen')"), 'f', 'let go of');
+
+	$holder->query_safe("SELECT zk_lock('stolen/too')");
+	is($holder->query_safe("SELECT zk_is_held('stolen/too')"), 't', 'held');
+	$stranger->delete($_) foreach nodes('stolen/too');
+	is($holder->query_safe("SELECT zk_is_held('stolen/too')"), 'f',
+		'zk_is_held asks the ensemble');
+	$holder->query('CREATE TABLE stolen_too ()');
+	is($holder->sqlstate, '40001', 'and then nothing may be written');
+	$holder->query('SELECT zk_unlock_all()');
+	is($session->query_safe("SELECT zk_is_held('stolen')"), 't',
+		'its release does not touch the node of the new holder');
+	$session->query_safe("SELECT zk_unlock('stolen')");
+	$holder->quit;
+	poll_until { !nodes('stolen') } 'nodes to go', 10;
+};
+
+# The znode of the lock itself goes when nobody uses it; here under our feet.
+subtest 'the lock\'s znode is deleted' => sub {
+	foreach (1 .. 3)
+	{
+		$session->query_safe("SELECT zk_lock('vanishing/below'), zk_unlock('vanishing/below')");
+		assert_no_nodes($zk, lock_path('vanishing/below'), 'nothing left');
+		$stranger->delete_recursive(lock_path('vanishing'));
+	}
+	like($session->query("SELECT zk_lock('vanishing/below')"), qr/^\d+$/,
+		'it is made anew');
+	$session->query_safe('SELECT zk_unlock_all()');
+};
+
+# The sequence number restarts with a new znode, the token must not.
+subtest 'tokens rise over the life of a znode' => sub {
+	my @tokens;
+	foreach (1 .. 3)
+	{
+		push @tokens, $session->query_safe("SELECT zk_lock('token')");
+		my @queue = queue_nodes($zk, lock_path('token'));
+		like($queue[0], qr/0000000000$/, 'the number restarts');
+		$session->query_safe("SELECT zk_unlock('token')");
+		assert_no_nodes($zk, lock_path('token'), 'nothing left');
+		$stranger->delete(lock_path('token'));
+	}
+	is_deeply(\@tokens, [ sort { $a <=> $b } @tokens ], 'the token rises');
+};
+
+$stranger->close;
+$session->quit;
+
+done_testing();

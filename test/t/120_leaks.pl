@@ -1,0 +1,131 @@
+
+# A backend of a connection pool lives for weeks. Nothing may pile up in it or
+# in the server: descriptors, threads, memory, watches.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk);
+my $holder = background($node);
+my $session = background($node);
+my $path = lock_path('leak');
+
+# What the session's process has open besides PostgreSQL's own files, and how
+# much memory it has for itself.
+sub resources
+{
+	my $pid = $session->pid;
+	my $context = $session->query_safe("SELECT coalesce(sum(total_bytes), 0)
+		FROM pg_backend_memory_contexts WHERE name ~ '^zklock'");
+	my @descriptors = grep { /^(?:socket|pipe|anon_inode)/ }
+	  map { readlink $_ // '' } glob "/proc/$pid/fd/*";
+	my $threads = () = glob "/proc/$pid/task/*";
+	open my $status, '<', "/proc/$pid/status" or die $!;
+	my ($memory) = map { /^RssAnon:\s+(\d+)/ ? $1 : () } <$status>;
+	return {
+		descriptors => scalar @descriptors,
+		threads => $threads,
+		memory => $memory,
+		context => $context };
+}
+
+sub compare
+{
+	my ($before, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $after = resources();
+	is($after->{$_}, $before->{$_}, "$what: $_")
+	  foreach qw(descriptors threads context);
+	cmp_ok($after->{memory} - $before->{memory}, '<', 512, "$what: memory, in kB");
+	cmp_ok($zk->watch_count, '<=', 2, "$what: watches");
+	return;
+}
+
+my $cycles = "DO \$\$ BEGIN FOR i IN 1..%d LOOP
+	PERFORM zk_lock('leak'), zk_unlock('leak'); END LOOP; END \$\$";
+# Each in a subtransaction and with another bound, at another point of the wait.
+my $timeouts = "DO \$\$ BEGIN FOR i IN 1..%d LOOP
+	BEGIN PERFORM zk_lock('leak', i %% 7 * interval '1 ms' + interval '1 ms');
+	EXCEPTION WHEN lock_not_available THEN NULL; END; END LOOP; END \$\$";
+
+my $transactions = "DO \$\$ BEGIN FOR i IN 1..%d LOOP
+	PERFORM zk_xact_lock('leak'), zk_xact_lock_shared('many/' || i %% 10);
+	BEGIN
+		PERFORM zk_xact_lock('many/inner'), 1 / (i %% 2);
+	EXCEPTION WHEN division_by_zero THEN NULL;
+	END;
+	IF i %% 3 = 0 THEN ROLLBACK; ELSE COMMIT; END IF;
+	END LOOP; END \$\$";
+my $sessions = "DO \$\$ BEGIN FOR i IN 1..%d LOOP
+	PERFORM zk_lock('leak'), zk_disconnect(); END LOOP; END \$\$";
+my $again = "SELECT zk_lock('leak'), zk_unlock('leak')";
+
+# The first of each make the session, and whatever PostgreSQL, the C library and
+# we keep for the next time.
+$holder->query_safe("SELECT zk_lock('other')");
+$session->query_safe(sprintf $_, 20) foreach $sessions, $transactions;
+$session->query_safe(sprintf $cycles, 300);
+$holder->query_safe("SELECT zk_lock('leak')");
+$session->query_safe(sprintf $timeouts, 50);
+$session->query("SET statement_timeout = '5ms'; " . "SELECT zk_lock('leak');\n" x 20);
+$session->query_safe('RESET statement_timeout');
+$holder->query_safe("SELECT zk_unlock('leak')");
+assert_no_nodes($zk, $path, 'warm');
+resources();
+my $before = resources();
+cmp_ok($before->{threads}, '<=', 3, 'a session has two threads of its own');
+
+subtest '2000 locks and releases' => sub {
+	$session->query_safe(sprintf $cycles, 2000);
+	assert_no_nodes($zk, $path, 'nothing left');
+	compare($before, 'after');
+	is($session->query_safe('SELECT pending_requests FROM zk_session'), 0,
+		'no request is outstanding');
+};
+
+subtest '300 waits that time out' => sub {
+	$holder->query_safe("SELECT zk_lock('leak')");
+	$session->query_safe(sprintf $timeouts, 300);
+	poll_until { $zk->ephemerals("$path/") == 1 } 'nodes to go', 10;
+	compare($before, 'while the lock is held');
+	$holder->query_safe("SELECT zk_unlock('leak')");
+	assert_no_nodes($zk, $path, 'nothing left');
+};
+
+subtest '300 waits that are cancelled' => sub {
+	$holder->query_safe("SELECT zk_lock('leak')");
+	$session->query_safe("SET statement_timeout = '4ms'");
+	$session->query("SELECT zk_lock('leak');\n" x 300);
+	my $cancelled = () = $session->error =~ /canceling statement/g;
+	is($cancelled, 300, 'all of them');
+	$session->query_safe('RESET statement_timeout');
+	poll_until { $zk->ephemerals("$path/") == 1 } 'nodes to go', 10;
+	compare($before, 'while the lock is held');
+	$holder->query_safe("SELECT zk_unlock('leak')");
+	assert_no_nodes($zk, $path, 'nothing left');
+};
+
+subtest '1000 transactions, and errors in them' => sub {
+	$session->query_safe(sprintf $transactions, 1000);
+	assert_no_nodes($zk, $path, 'nothing left');
+	poll_until { !(my @nodes = $zk->ephemerals(lock_path('many') . '/')) }
+	'nodes to go', 10;
+	compare($before, 'after');
+};
+
+subtest '100 sessions one after the other' => sub {
+	$session->query_safe(sprintf $sessions, 100);
+	$session->query_safe($again);
+	assert_no_nodes($zk, $path, 'nothing left');
+	compare($before, 'after');
+	# The holder's, the session's, and that of the one who asks.
+	cmp_ok($zk->monitor->{num_alive_connections}, '<=', 4, 'connections');
+	cmp_ok($zk->counter('global_sessions'), '<=', 4, 'sessions');
+};
+
+done_testing();

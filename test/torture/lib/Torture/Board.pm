@@ -1,0 +1,93 @@
+
+=pod
+
+=head1 NAME
+
+Torture::Board - what every worker is doing right now
+
+=head1 DESCRIPTION
+
+A small file with one line of fixed width for each worker. The worker overwrites
+its line; the nemesis looks there for victims, the main program for progress
+and for workers that are stuck. A line is written by one system call.
+
+States: connecting, asking (for a lock: the wait), holding, slow (holding, and
+asleep for longer than the session timeout), committing, recovering, parked
+(done, connected), ended.
+
+=cut
+
+package Torture::Board;
+
+use strict;
+use warnings;
+
+use Carp;
+use Torture::History qw(now);
+
+my $width = 120;
+
+sub new
+{
+	my ($class, $path, $workers) = @_;
+	open my $file, '+>', $path or croak "could not write $path: $!";
+	my $self = bless { file => $file, path => $path, workers => $workers },
+	  $class;
+	$self->post($_, state => 'connecting') foreach 1 .. $workers;
+	return $self;
+}
+
+# A file handle of our own after a fork: the position belongs to the handle.
+sub reopen
+{
+	my ($self) = @_;
+	open $self->{file}, '+<', $self->{path}
+	  or croak "could not open $self->{path}: $!";
+	return;
+}
+
+=pod
+
+=head2 post($worker, state => ..., pid => ..., cluster => ..., name => ..., cycle => ...)
+
+Workers are numbered from 1. pid is that of the backend that takes the locks, 0
+if there is none.
+
+=cut
+
+sub post
+{
+	my ($self, $worker, %entry) = @_;
+	my $line = join ' ', $worker, $entry{state}, $entry{pid} || 0,
+	  $entry{cluster} || '-', $entry{name} || '-', $entry{cycle} || 0,
+	  sprintf('%.3f', now());
+	sysseek $self->{file}, ($worker - 1) * $width, 0;
+	syswrite $self->{file}, sprintf('%-*s', $width - 1, $line) . "\n";
+	return;
+}
+
+=pod
+
+=head2 entries
+
+A list of hashes: worker, state, pid, cluster, name, cycle, since.
+
+=cut
+
+sub entries
+{
+	my ($self) = @_;
+	sysseek $self->{file}, 0, 0;
+	sysread $self->{file}, my $text, $self->{workers} * $width;
+	my @entries;
+	foreach my $line (split /\n/, $text)
+	{
+		my %entry;
+		@entry{qw(worker state pid cluster name cycle since)} = split ' ',
+		  $line;
+		push @entries, \%entry;
+	}
+	return @entries;
+}
+
+1;

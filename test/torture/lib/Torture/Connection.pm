@@ -1,0 +1,125 @@
+
+=pod
+
+=head1 NAME
+
+Torture::Connection - one connection of a worker to a database
+
+=head1 DESCRIPTION
+
+A thin coat over DBD::Pg that does one thing: every failure is thrown as a
+Torture::Failure with SQLSTATE, message and whether the connection is gone.
+The SQLSTATE alone does not tell that: zklock reports trouble with ZooKeeper in
+class 08, too. Statements are plain text; BEGIN and COMMIT are the caller's.
+
+=cut
+
+package Torture::Connection;
+
+use strict;
+use warnings;
+
+use DBI;
+
+=pod
+
+=head2 new($connstr, $application_name)
+
+=cut
+
+sub new
+{
+	my ($class, $connstr, $name) = @_;
+	# DBD::Pg passes everything behind "dbi:Pg:" to libpq, with ; for blanks.
+	(my $source = "dbi:Pg:$connstr") =~ s/ /;/g;
+	my $dbh = DBI->connect(
+		"$source;application_name=$name",
+		'', '',
+		{
+			RaiseError => 0,
+			PrintError => 0,
+			PrintWarn => 0,
+			AutoCommit => 1,
+			AutoInactiveDestroy => 1,
+			pg_server_prepare => 0 });
+	die Torture::Failure->new($DBI::state, $DBI::errstr, 1) unless $dbh;
+	my $self = bless { dbh => $dbh }, $class;
+	$self->{pid} = $dbh->{pg_pid};
+	return $self;
+}
+
+# The process id of the backend.
+sub pid { return $_[0]->{pid}; }
+
+=pod
+
+=head2 execute($sql, @values), value($sql, @values)
+
+value returns the first column of the first row.
+
+=cut
+
+sub execute
+{
+	my ($self, $sql, @values) = @_;
+	my $dbh = $self->{dbh};
+	defined $dbh->do($sql, undef, @values) or $self->_fail;
+	return;
+}
+
+sub value
+{
+	my ($self, $sql, @values) = @_;
+	my $dbh = $self->{dbh};
+	my ($value) = $dbh->selectrow_array($sql, undef, @values);
+	$self->_fail if $dbh->err;
+	return $value;
+}
+
+# All rows as arrays.
+sub rows
+{
+	my ($self, $sql, @values) = @_;
+	my $rows = $self->{dbh}->selectall_arrayref($sql, undef, @values);
+	$self->_fail if $self->{dbh}->err;
+	return $rows;
+}
+
+sub close
+{
+	my ($self) = @_;
+	$self->{dbh}->disconnect;
+	return;
+}
+
+# err and state are overwritten by the ping, so they are read before it.
+sub _fail
+{
+	my ($self) = @_;
+	my $dbh = $self->{dbh};
+	my ($state, $message) = ($dbh->state, $dbh->errstr);
+	my $alive = $dbh->ping > 0;
+	die Torture::Failure->new($state, $message, !$alive);
+}
+
+package Torture::Failure;
+
+use strict;
+use warnings;
+
+sub new
+{
+	my ($class, $sqlstate, $message, $is_lost) = @_;
+	$message //= 'no message';
+	$message =~ s/\s+/ /g;
+	return bless {
+		sqlstate => $sqlstate || '?????',
+		message => substr($message, 0, 300),
+		is_lost => $is_lost ? 1 : 0 }, $class;
+}
+
+sub sqlstate { return $_[0]->{sqlstate}; }
+sub message { return $_[0]->{message}; }
+sub is_lost { return $_[0]->{is_lost}; }
+
+1;

@@ -1,0 +1,81 @@
+
+=pod
+
+=head1 NAME
+
+Torture::History - who did what when
+
+=head1 DESCRIPTION
+
+Each process appends to a file of its own, one line an event: time, what, and
+key=value pairs, separated by tabs. The clock is the machine's monotonic one,
+the same for all processes, so that events of different files can be compared.
+What is written before a request was certainly before it, what is written after
+an answer was certainly after it; the checker concludes nothing else from times.
+
+=cut
+
+package Torture::History;
+
+use strict;
+use warnings;
+
+use Carp;
+use Exporter 'import';
+use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
+
+our @EXPORT_OK = qw(now);
+
+# Seconds on the machine's clock.
+sub now { return clock_gettime(CLOCK_MONOTONIC); }
+
+sub new
+{
+	my ($class, $path) = @_;
+	open my $file, '>>', $path or croak "could not write $path: $!";
+	return bless { file => $file }, $class;
+}
+
+=pod
+
+=head2 note($event, key => value, ...)
+
+=cut
+
+sub note
+{
+	my ($self, $event, %detail) = @_;
+	my $line = sprintf "%.6f\t%s", now(), $event;
+	foreach my $key (sort keys %detail)
+	{
+		(my $value = $detail{$key} // '') =~ s/[\t\n]/ /g;
+		$line .= "\t$key=$value";
+	}
+	syswrite $self->{file}, "$line\n";
+	return;
+}
+
+=pod
+
+=head2 read_events($path, $visit)
+
+Calls $visit with a hash for each line of a file: time, event and the details.
+
+=cut
+
+sub read_events
+{
+	my ($path, $visit) = @_;
+	open my $file, '<', $path or croak "could not read $path: $!";
+	while (my $line = readline $file)
+	{
+		chomp $line;
+		my ($time, $event, @details) = split /\t/, $line;
+		my %entry = map { split /=/, $_, 2 } @details;
+		$visit->({ %entry, time => $time, event => $event });
+	}
+	close $file;
+	return;
+}
+
+1;

@@ -1,0 +1,157 @@
+
+=pod
+
+=head1 NAME
+
+Torture::Nemesis - what chooses faults, injects them and heals them again
+
+=head1 DESCRIPTION
+
+The common part: a seeded choice from a menu, faults that are healed after a
+while, a log of both. See Torture::Nemesis::Backends and ::Servers. Each has
+random numbers of its own, so that the same seed gives the same sequence of
+faults; whom they hit depends on what the victims are doing.
+
+=cut
+
+package Torture::Nemesis;
+
+use strict;
+use warnings;
+
+use POSIX qw(floor);
+use Torture::History qw(now);
+
+# Faults come in storms with calm between them, in which what was disturbed must
+# find back, in seconds.
+my $storm = 14;
+my $calm = 6;
+
+=pod
+
+=head2 new(option => value, ...)
+
+history, session_timeout (seconds), pause (seconds between faults, on average),
+and what the kind of nemesis needs.
+
+=cut
+
+sub new
+{
+	my ($class, %option) = @_;
+	my $now = now();
+	return bless {
+		%option,
+		heals => [],
+		begin => $now,
+		next_at => $now + 1 }, $class;
+}
+
+=pod
+
+=head2 step
+
+Heals what is due and injects a fault if it is time. Returns the time of the
+next thing to do.
+
+=head2 heal_all
+
+=cut
+
+sub step
+{
+	my ($self) = @_;
+	my @due = grep { $_->{at} <= now() } @{ $self->{heals} };
+	$self->{heals} = [ grep { $_->{at} > now() } @{ $self->{heals} } ]
+	  if @due;
+	$self->_heal($_) foreach @due;
+	if (now() >= $self->{next_at})
+	{
+		$self->inject($self->_choose);
+		# Exponential, as independent accidents come.
+		$self->{next_at} =
+		  $self->_in_storm(now() - $self->{pause} * log(1 - rand));
+	}
+	my ($next) = sort { $a <=> $b } $self->{next_at},
+	  map { $_->{at} } @{ $self->{heals} };
+	return $next;
+}
+
+sub heal_all
+{
+	my ($self) = @_;
+	$self->_heal($_) foreach splice @{ $self->{heals} };
+	return;
+}
+
+# That time, or if it is calm then, the beginning of the next storm.
+sub _in_storm
+{
+	my ($self, $time) = @_;
+	my $length = $storm + $calm;
+	my $round = floor(($time - $self->{begin}) / $length);
+	my $since = $time - $self->{begin} - $round * $length;
+	return $time if $since < $storm;
+	return $self->{begin} + ($round + 1) * $length;
+}
+
+sub _heal
+{
+	my ($self, $heal) = @_;
+	$heal->{action}->();
+	$self->{history}
+	  ->note('heal', kind => $heal->{kind}, target => $heal->{target});
+	return;
+}
+
+# One of the kinds of fault, by its weight.
+sub _choose
+{
+	my ($self) = @_;
+	my %weight = $self->menu;
+	my $sum = 0;
+	$sum += $_ foreach values %weight;
+	my $dice = rand $sum;
+	foreach my $kind (sort keys %weight)
+	{
+		return $kind if ($dice -= $weight{$kind}) < 0;
+	}
+	return (sort keys %weight)[-1];
+}
+
+# For the kinds of nemesis: log a fault that has been injected ...
+sub fault
+{
+	my ($self, $kind, $target, %detail) = @_;
+	$self->{history}
+	  ->note('fault', kind => $kind, target => $target, %detail);
+	return;
+}
+
+# ... and have it healed in so many seconds.
+sub heal_in
+{
+	my ($self, $seconds, $kind, $target, $action) = @_;
+	push @{ $self->{heals} },
+	  {
+		at => now() + $seconds,
+		kind => $kind,
+		target => $target,
+		action => $action };
+	return;
+}
+
+sub is_healing
+{
+	my ($self, $target) = @_;
+	return scalar grep { $_->{target} eq $target } @{ $self->{heals} };
+}
+
+# Seconds as multiples of the session timeout.
+sub timeouts
+{
+	my ($self, $least, $most) = @_;
+	return $self->{session_timeout} * ($least + rand($most - $least));
+}
+
+1;

@@ -1,0 +1,281 @@
+
+=pod
+
+=head1 NAME
+
+Torture::Nemesis::Backends - faults of backends and of the network
+
+=head1 DESCRIPTION
+
+Needs, besides what every nemesis needs: board (to find victims) and proxies
+(cluster => [ Proxy, ... ], one for each server of the ensemble). Signals are
+sent directly: pg_cancel_backend() and pg_terminate_backend() do nothing else.
+
+=cut
+
+package Torture::Nemesis::Backends;
+
+use strict;
+use warnings;
+
+use parent 'Torture::Nemesis';
+
+use Time::HiRes qw(sleep);
+use Torture::History qw(now);
+
+# The time that a cluster gets between two crashes, in seconds: it restarts all
+# backends, and nothing but restarts would test nothing.
+my $crash_interval = 6;
+
+# Who is preferred as a victim. What takes a lock away goes to those who have
+# one; what can hit anybody goes to waiters, too.
+my %holders_first = (
+	slow => 20,
+	committing => 20,
+	holding => 10,
+	releasing => 5,
+	asking => 0.4);
+my %anybody = (
+	slow => 4,
+	committing => 10,
+	holding => 5,
+	releasing => 5,
+	asking => 1,
+	recovering => 0.3);
+
+# How long an ambush waits for a victim, and how often it looks, in seconds.
+my $ambush = 1;
+my $ambush_interval = 0.0002;
+
+sub menu
+{
+	return (
+		cancel => 34,
+		terminate => 12,
+		crash => 2,
+		stop_long => 14,
+		stop_short => 8,
+		stop_in_commit => 6,
+		stop_and_kill => 2,
+		cut => 2,
+		cut_requests => 1,
+		cut_replies => 2,
+		cut_one_server => 4,
+		reset => 5,
+		refuse => 1);
+}
+
+sub inject
+{
+	my ($self, $kind) = @_;
+	my $method = "_$kind";
+	$self->$method($kind);
+	return;
+}
+
+# An entry of the board, by the weights of the states; undef if nobody is there.
+sub _victim
+{
+	my ($self, $weight) = @_;
+	my $dice = rand;
+	my @entries =
+	  grep { $_->{pid} && $weight->{ $_->{state} } } $self->{board}->entries;
+	my $sum = 0;
+	$sum += $weight->{ $_->{state} } foreach @entries;
+	$dice *= $sum;
+	foreach my $entry (@entries)
+	{
+		next if ($dice -= $weight->{ $entry->{state} }) >= 0;
+		return $self->_is_fair_game($entry) ? $entry : undef;
+	}
+	return undef;
+}
+
+# One that stands still is left alone, so that the log tells how long it did.
+sub _is_fair_game
+{
+	my ($self, $entry) = @_;
+	return !$self->is_healing($entry->{pid}) && _is_backend($entry);
+}
+
+# The board may be out of date: is this still the backend of the worker?
+sub _is_backend
+{
+	my ($entry) = @_;
+	open my $file, '<', "/proc/$entry->{pid}/cmdline" or return 0;
+	my $title = readline $file;
+	return defined $title && $title =~ /^postgres: \Q$entry->{cluster}\E: /;
+}
+
+# Send a signal to a victim and log it; false if there is none.
+sub _signal
+{
+	my ($self, $kind, $signal, $victim) = @_;
+	return 0 unless $victim;
+	$self->fault(
+		$kind, "worker $victim->{worker}",
+		pid => $victim->{pid},
+		cluster => $victim->{cluster},
+		state => $victim->{state});
+	return kill $signal, $victim->{pid};
+}
+
+sub _cancel
+{
+	my ($self) = @_;
+	$self->_signal('cancel', 'INT', $self->_victim(\%anybody));
+	return;
+}
+
+sub _terminate
+{
+	my ($self) = @_;
+	$self->_signal('terminate', 'TERM', $self->_victim(\%holders_first));
+	return;
+}
+
+# kill -9 of one backend makes the postmaster restart all of its cluster.
+sub _crash
+{
+	my ($self) = @_;
+	my $victim = $self->_victim(\%holders_first) or return;
+	my $last = $self->{crashed_at}{ $victim->{cluster} } || 0;
+	return if now() - $last < $crash_interval;
+	$self->{crashed_at}{ $victim->{cluster} } = now();
+	$self->_signal('crash', 'KILL', $victim);
+	return;
+}
+
+sub _stop_long
+{
+	my ($self) = @_;
+	$self->_stop('stop_long', $self->timeouts(1.2, 2),
+		$self->_victim(\%holders_first));
+	return;
+}
+
+sub _stop_short
+{
+	my ($self) = @_;
+	$self->_stop('stop_short', $self->timeouts(0.1, 0.9),
+		$self->_victim(\%anybody));
+	return;
+}
+
+# Lie in wait for one who has just sent COMMIT: there the guard does its work.
+sub _stop_in_commit
+{
+	my ($self) = @_;
+	my $seconds = $self->timeouts(1.2, 2);
+	my $until = now() + $ambush;
+	while (now() < $until)
+	{
+		my ($victim) =
+		  grep { $_->{state} eq 'committing' && $_->{name} =~ /^local/ }
+		  $self->{board}->entries;
+		if ($victim && $self->_is_fair_game($victim))
+		{
+			$self->_stop('stop_in_commit', $seconds, $victim);
+			last;
+		}
+		sleep $ambush_interval;
+	}
+	return;
+}
+
+sub _stop
+{
+	my ($self, $kind, $seconds, $victim) = @_;
+	$self->_signal($kind, 'STOP', $victim) or return;
+	my $pid = $victim->{pid};
+	$self->heal_in($seconds, $kind, $pid, sub { kill 'CONT', $pid; });
+	return;
+}
+
+# Terminated while it stands still: it learns both at once, later.
+sub _stop_and_kill
+{
+	my ($self) = @_;
+	my $victim = $self->_victim(\%holders_first);
+	$self->_stop('stop_and_kill', $self->timeouts(0.1, 1.5), $victim);
+	kill 'TERM', $victim->{pid} if $victim;
+	return;
+}
+
+sub _cut { $_[0]->_cut_cluster('cut', 'both'); return; }
+sub _cut_requests { $_[0]->_cut_cluster('cut_requests', 'requests'); return; }
+sub _cut_replies { $_[0]->_cut_cluster('cut_replies', 'replies'); return; }
+
+# Silence between a cluster and the ensemble; sometimes it ends with RST.
+sub _cut_cluster
+{
+	my ($self, $kind, $direction) = @_;
+	my $cluster = $self->_cluster;
+	return if $self->is_healing($cluster);
+	my @proxies = @{ $self->{proxies}{$cluster} };
+	my $reset = rand(3) < 1;
+	$self->fault($kind, $cluster);
+	$_->cut($direction) foreach @proxies;
+	$self->heal_in(
+		$self->timeouts(0.2, 1.5),
+		$kind, $cluster,
+		sub {
+			foreach my $proxy (@proxies)
+			{
+				$proxy->reset_connections if $reset;
+				$proxy->heal;
+			}
+		});
+	return;
+}
+
+# One server out of reach: the sessions move to another.
+sub _cut_one_server
+{
+	my ($self) = @_;
+	my $cluster = $self->_cluster;
+	return if $self->is_healing($cluster);
+	my $proxies = $self->{proxies}{$cluster};
+	my $proxy = $proxies->[ rand @$proxies ];
+	$self->fault('cut_one_server', $cluster);
+	$proxy->cut;
+	$self->heal_in($self->timeouts(0.5, 2),
+		'cut_one_server', $cluster, sub { $proxy->heal; });
+	return;
+}
+
+sub _reset
+{
+	my ($self) = @_;
+	my $cluster = $self->_cluster;
+	$self->fault('reset', $cluster);
+	$_->reset_connections foreach @{ $self->{proxies}{$cluster} };
+	return;
+}
+
+# Connections end and new ones are refused for a while.
+sub _refuse
+{
+	my ($self) = @_;
+	my $cluster = $self->_cluster;
+	return if $self->is_healing($cluster);
+	my @proxies = @{ $self->{proxies}{$cluster} };
+	$self->fault('refuse', $cluster);
+	foreach my $proxy (@proxies)
+	{
+		$proxy->refuse;
+		$proxy->reset_connections;
+	}
+	$self->heal_in($self->timeouts(0.1, 1.5),
+		'refuse', $cluster, sub { $_->heal foreach @proxies; });
+	return;
+}
+
+sub _cluster
+{
+	my ($self) = @_;
+	my @clusters = sort keys %{ $self->{proxies} };
+	return $clusters[ rand @clusters ];
+}
+
+1;

@@ -1,0 +1,273 @@
+
+=pod
+
+=head1 NAME
+
+Torture::Report - histories merged, and the tables at the end
+
+=head1 DESCRIPTION
+
+Reads what workers and nemeses have written, makes of it what Torture::Checker
+takes, and counts.
+
+=cut
+
+package Torture::Report;
+
+use strict;
+use warnings;
+
+use List::Util qw(max sum0);
+use Torture::History;
+
+# What a worker may run into when others are cancelled, killed or cut off.
+# Anything else is worth a look.
+my %expected_sqlstate = map { $_ => 1 } (
+	'40001',    # lock lost, or a newer holder has been here
+	'57014',    # cancelled
+	'55P03',    # could not get the lock in time
+	'57P01',    # terminated
+	'57P02',    # another backend was killed: crash shutdown
+	'57P03',    # starting up again
+	'08000',    # the connection broke; DBI's own word for it
+	'08006',    # the same; or ZooKeeper's session was lost
+	'08001',    # could not connect, to PostgreSQL or to ZooKeeper
+	'?????');   # the connection broke without a word
+
+=pod
+
+=head2 new(workers => [paths], nemeses => [paths])
+
+=cut
+
+sub new
+{
+	my ($class, %option) = @_;
+	my $self = bless {
+		cycles => [],
+		stops => {},
+		faults => {},
+		killed => [],
+		errors => {},
+		unexpected => [],
+		leftovers => [],
+		timeline => [] }, $class;
+	$self->_read_worker($_) foreach @{ $option{workers} };
+	$self->_read_nemesis($_) foreach @{ $option{nemeses} };
+	return $self;
+}
+
+sub cycles { return $_[0]->{cycles}; }
+sub stops { return $_[0]->{stops}; }
+sub killed { return @{ $_[0]->{killed} }; }
+sub unexpected { return @{ $_[0]->{unexpected} }; }
+sub leftovers { return @{ $_[0]->{leftovers} }; }
+
+sub _read_worker
+{
+	my ($self, $path) = @_;
+	my ($worker) = $path =~ /(\d+)$/;
+	my $cycle;
+	Torture::History::read_events(
+		$path,
+		sub {
+			my ($entry) = @_;
+			my ($event, $time) = @{$entry}{qw(event time)};
+			if ($event eq 'asked')
+			{
+				$cycle = {
+					worker => $worker,
+					asked => $time,
+					map { $_ => $entry->{$_} }
+					  qw(cycle kind name pid scope wait patience) };
+				push @{ $self->{cycles} }, $cycle;
+			}
+			elsif ($event eq 'granted')
+			{
+				$cycle->{granted} = $time;
+				$cycle->{token} = $entry->{token};
+			}
+			elsif ($event eq 'read')
+			{
+				$cycle->{v} = $entry->{v};
+			}
+			elsif ($event eq 'commit_sent')
+			{
+				$cycle->{commit_sent} = $time;
+			}
+			elsif ($event =~ /^(committed|refused|unknown)$/)
+			{
+				$cycle->{outcome} = $event;
+				$cycle->{ended} = $time;
+			}
+			elsif ($event eq 'leftover')
+			{
+				push @{ $self->{leftovers} },
+				  "worker $worker cycle $entry->{cycle}: $entry->{held} held";
+			}
+			elsif ($event eq 'gave_up')
+			{
+				$self->{gave_up}++;
+				$cycle->{gave_up} = $time;
+			}
+			elsif ($event eq 'failed' && $entry->{stage} eq 'asking')
+			{
+				$cycle->{gave_up} = $time;
+			}
+			elsif ($event eq 'released')
+			{
+				$self->{lost_at_release}++ unless $entry->{was_held};
+			}
+			$self->_count_error($worker, $entry) if $entry->{sqlstate};
+		});
+	return;
+}
+
+sub _count_error
+{
+	my ($self, $worker, $entry) = @_;
+	$self->{errors}{ $entry->{stage} }{ $entry->{sqlstate} }++;
+	push @{ $self->{unexpected} },
+	  "worker $worker cycle $entry->{cycle}, $entry->{stage}:"
+	  . " $entry->{sqlstate} $entry->{message}"
+	  unless $expected_sqlstate{ $entry->{sqlstate} };
+	return;
+}
+
+sub _read_nemesis
+{
+	my ($self, $path) = @_;
+	my %stopped;
+	Torture::History::read_events(
+		$path,
+		sub {
+			my ($entry) = @_;
+			push @{ $self->{timeline} }, $entry;
+			my $kind = $entry->{kind};
+			if ($entry->{event} eq 'fault')
+			{
+				$self->{faults}{$kind}++;
+				$stopped{ $entry->{pid} } = $entry->{time}
+				  if $kind =~ /^stop_/;
+				push @{ $self->{killed} }, $entry->{pid}
+				  if $kind eq 'crash';
+			}
+			elsif ($kind =~ /^stop_/)
+			{
+				push @{ $self->{stops}{ $entry->{target} } },
+				  [ delete $stopped{ $entry->{target} }, $entry->{time} ];
+			}
+		});
+	# If the nemesis itself came to grief.
+	push @{ $self->{stops}{$_} }, [ $stopped{$_}, 9**9**9 ]
+	  foreach keys %stopped;
+	return;
+}
+
+=pod
+
+=head2 faults, grants, outcomes
+
+Counts; outcomes by name.
+
+=cut
+
+sub faults { return sum0(values %{ $_[0]->{faults} }); }
+sub grants { return scalar grep { $_->{granted} } @{ $_[0]->{cycles} }; }
+
+sub outcomes
+{
+	my ($self) = @_;
+	my %count = (committed => 0, refused => 0, unknown => 0);
+	$count{ $_->{outcome} }++ foreach grep { $_->{outcome} } @{ $self->{cycles} };
+	return %count;
+}
+
+=pod
+
+=head2 tables(more => count, ...)
+
+The lines of the summary.
+
+=cut
+
+sub tables
+{
+	my ($self, @more) = @_;
+	my %outcome = $self->outcomes;
+	my @lines = _table(
+		'workload',
+		[ 'locks asked for', scalar @{ $self->{cycles} } ],
+		[ 'granted', $self->grants ],
+		[ 'try failed', $self->{gave_up} || 0 ],
+		(map { [ $_, $outcome{$_} ] } qw(committed refused unknown)),
+		[ 'unlocked too late', $self->{lost_at_release} || 0 ],
+		@more);
+	push @lines,
+	  _table('faults',
+		map { [ $_, $self->{faults}{$_} ] } sort keys %{ $self->{faults} });
+	my @errors;
+	foreach my $stage (sort keys %{ $self->{errors} })
+	{
+		my $count = $self->{errors}{$stage};
+		push @errors, map { [ "$stage: $_", $count->{$_} ] } sort keys %$count;
+	}
+	push @lines, _table('errors by stage and SQLSTATE', @errors);
+	return @lines;
+}
+
+sub _table
+{
+	my ($title, @rows) = @_;
+	my $width = max(0, map { length $_->[0] } @rows);
+	return ($title, map { sprintf "  %-*s %7s", $width, @$_ } @rows);
+}
+
+=pod
+
+=head2 around(@cycles)
+
+What these cycles did, and the faults from shortly before the first to the end
+of the last: the lines to read when a violation is to be understood. Times are
+in seconds after the first step of the first cycle.
+
+=cut
+
+sub around
+{
+	my ($self, @cycles) = @_;
+	my @steps;
+	foreach my $cycle (@cycles)
+	{
+		my $who = "worker $cycle->{worker} (pid $cycle->{pid},"
+		  . " $cycle->{scope} scope)";
+		push @steps, [ $cycle->{asked}, "$who asks" ];
+		push @steps, [ $cycle->{granted}, "$who gets token $cycle->{token}" ]
+		  if $cycle->{granted};
+		push @steps, [ $cycle->{commit_sent}, "$who sends COMMIT" ]
+		  if $cycle->{commit_sent};
+		push @steps, [ $cycle->{ended}, "$who: $cycle->{outcome}" ]
+		  if $cycle->{ended};
+	}
+	return unless @steps;
+	@steps = sort { $a->[0] <=> $b->[0] } @steps;
+	my ($from, $to) = ($steps[0][0] - 5, $steps[-1][0]);
+	my %pids = map { $_->{pid} => 1 } @cycles;
+	foreach my $entry (@{ $self->{timeline} })
+	{
+		next if $entry->{time} < $from || $entry->{time} > $to;
+		# Of the faults of single backends only theirs.
+		next if $entry->{pid} && !$pids{ $entry->{pid} };
+		next if $entry->{target} =~ /^\d+$/ && !$pids{ $entry->{target} };
+		push @steps,
+		  [
+			$entry->{time},
+			"-- $entry->{event} $entry->{kind} $entry->{target}"
+			  . ($entry->{pid} ? " pid $entry->{pid}" : '') ];
+	}
+	my $zero = $steps[0][0];
+	return map { sprintf '%8.3f %s', $_->[0] - $zero, $_->[1] }
+	  sort { $a->[0] <=> $b->[0] } @steps;
+}
+
+1;

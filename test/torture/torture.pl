@@ -1,0 +1,370 @@
+
+# The torture test: many workers on two clusters contend for a few locks and
+# increment what the locks guard, while a nemesis cancels, kills and stops
+# backends, cuts the network and takes ZooKeeper servers down. In the end no
+# update may be lost, no token out of order, no node left behind, nobody stuck.
+# See README.md in this directory.
+#
+# Usage: torture.pl [--duration SECONDS] [--seed N] [--guard quorum|lease|off]
+#                   [--workers N] [--sabotage no-lock|ignore-refusal]
+# The same as DURATION, SEED, GUARD, WORKERS, SABOTAGE in the environment.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib", "$FindBin::Bin/../lib";
+
+use Getopt::Long;
+use POSIX qw(:sys_wait_h);
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(sleep);
+use Torture::Board;
+use Torture::Checker;
+use Torture::History qw(now);
+use Torture::Nemesis::Backends;
+use Torture::Nemesis::Servers;
+use Torture::Report;
+use Torture::Stage;
+use Torture::Workload;
+use ZooKeeper qw(poll_until);
+
+# Small, so that a minute sees many sessions expire.
+my $session_timeout = 2.5;
+
+# Seconds between two faults, on average.
+my %pause = (backends => 0.35, servers => 6);
+
+# A worker that has been at the same thing for so long, in seconds, is stuck:
+# while faults go on, and after all is healed. Twelve contenders ahead may each
+# take a session timeout, and elections come on top.
+my $stuck_after = 120;
+my $stuck_after_healing = 60;
+
+# How late a bounded wait may end, on a busy machine.
+my $slack = 3;
+
+my $progress_interval = 5;
+
+my %option = (
+	duration => $ENV{DURATION} || 60,
+	seed => $ENV{SEED} || (time ^ $$) % 100_000,
+	guard => $ENV{GUARD} || 'quorum',
+	workers => $ENV{WORKERS} || 14,
+	sabotage => $ENV{SABOTAGE} || '');
+GetOptions(\%option, 'duration=i', 'seed=i', 'guard=s', 'workers=i',
+	'sabotage=s')
+  or die "see the head of $0\n";
+die "no such guard: $option{guard}\n"
+  unless $option{guard} =~ /^(quorum|lease|off)$/;
+die "no such sabotage: $option{sabotage}\n"
+  unless $option{sabotage} =~ /^(|no-lock|ignore-refusal)$/;
+
+my $dir = "$PostgreSQL::Test::Utils::tmp_check/torture";
+mkdir $dir or die "could not make $dir: $!";
+my @worker_files = map { "$dir/worker-$_" } 1 .. $option{workers};
+my %nemesis_file =
+  map { $_ => "$dir/nemesis-$_" } qw(backends servers);
+# So that each can be read, whatever happens.
+Torture::History->new($_) foreach @worker_files, values %nemesis_file;
+
+note("seed $option{seed}, $option{duration} s, guard $option{guard},"
+	  . " $option{workers} workers"
+	  . ($option{sabotage} && ", sabotage: $option{sabotage}"));
+note("histories and logs: $PostgreSQL::Test::Utils::tmp_check");
+
+my $stage = Torture::Stage->new(
+	guard => $option{guard},
+	session_timeout => $session_timeout);
+my $board = Torture::Board->new("$dir/board", $option{workers});
+my $begin = now();
+my $end = $begin + $option{duration};
+
+# ---------------------------------------------------------------------
+# The run
+# ---------------------------------------------------------------------
+
+# A child process that leaves without END and buffers of ours.
+sub in_child
+{
+	my ($seed, $code) = @_;
+	my $pid = fork // die "could not fork: $!";
+	return $pid if $pid;
+	$SIG{$_} = 'DEFAULT' foreach qw(TERM HUP);
+	$SIG{INT} = 'IGNORE';
+	srand($seed);
+	my $done = eval { $code->(); 1 };
+	print STDERR "process $$: $@" unless $done;
+	POSIX::_exit($done ? 0 : 1);
+}
+
+sub run_worker
+{
+	my ($worker, $quit) = @_;
+	my $home = $Torture::Stage::homes[ $worker % @Torture::Stage::homes ];
+	$board->reopen;
+	Torture::Workload->new(
+		worker => $worker,
+		cluster => $home,
+		home => $stage->connstr($home),
+		vault => $stage->connstr('vault'),
+		history => Torture::History->new($worker_files[ $worker - 1 ]),
+		board => $board,
+		session_timeout => $session_timeout,
+		sabotage => $option{sabotage},
+		until => $end,
+		quit => $quit)->run;
+	return;
+}
+
+# The nemesis of backends and network has a process of its own, and so do its
+# connections to the proxies: nobody else may use them until it has ended.
+sub run_backend_nemesis
+{
+	my $parent = getppid;
+	$board->reopen;
+	my $nemesis = Torture::Nemesis::Backends->new(
+		history => Torture::History->new($nemesis_file{backends}),
+		session_timeout => $session_timeout,
+		pause => $pause{backends},
+		board => $board,
+		proxies => $stage->proxies);
+	my $done = eval {
+		while (now() < $end && getppid == $parent)
+		{
+			my $pause = $nemesis->step - now();
+			sleep($pause < 0 ? 0 : $pause > 0.5 ? 0.5 : $pause);
+		}
+		1;
+	};
+	my $error = $@;
+	$nemesis->heal_all;
+	die $error unless $done;
+	return;
+}
+
+pipe(my $quit, my $stay) or die "could not make a pipe: $!";
+my %worker_pid;
+foreach my $worker (1 .. $option{workers})
+{
+	$worker_pid{$worker} = in_child(
+		1000 * $option{seed} + $worker,
+		sub { close $stay; run_worker($worker, $quit); });
+}
+close $quit;
+my $nemesis_pid = in_child(
+	1000 * $option{seed} + 998,
+	sub { close $stay; run_backend_nemesis(); });
+srand(1000 * $option{seed} + 999);
+my $nemesis = Torture::Nemesis::Servers->new(
+	history => Torture::History->new($nemesis_file{servers}),
+	session_timeout => $session_timeout,
+	pause => $pause{servers},
+	zookeeper => $stage->zookeeper);
+
+my @stuck;      # descriptions of workers that do not come on
+my @problems;   # of the run itself
+
+sub show_progress
+{
+	my (%count, $cycles);
+	foreach my $entry ($board->entries)
+	{
+		$count{ $entry->{state} }++;
+		$cycles += $entry->{cycle};
+	}
+	my $faults = 0;
+	foreach my $path (values %nemesis_file)
+	{
+		Torture::History::read_events($path,
+			sub { $faults++ if $_[0]{event} eq 'fault' });
+	}
+	note(sprintf '%4.0f s: %d cycles, %d faults; %s',
+		now() - $begin, $cycles, $faults,
+		join ', ', map { "$count{$_} $_" } sort keys %count);
+	return;
+}
+
+sub find_stuck
+{
+	my ($bound) = @_;
+	my @found = grep { now() - $_->{since} > $bound
+		  && $_->{state} !~ /^(parked|ended)$/ } $board->entries;
+	push @stuck, map { describe_stuck($_) } @found;
+	return scalar @found;
+}
+
+# All there is to know about a worker that does not come on.
+sub describe_stuck
+{
+	my ($entry) = @_;
+	my $text = "worker $entry->{worker} $entry->{state} $entry->{name}"
+	  . " for " . int(now() - $entry->{since}) . " s in $entry->{cluster},"
+	  . " backend $entry->{pid}\n";
+	eval {
+		my $db =
+		  Torture::Connection->new($stage->connstr($entry->{cluster}),
+			'watchdog');
+		$db->execute("SET statement_timeout = '10s'");
+		foreach my $sql (
+			"SELECT concat_ws(' | ', pid, state, wait_event_type, wait_event, query)
+			 FROM pg_stat_activity WHERE pid = $entry->{pid}",
+			"SELECT concat_ws(' | ', q.*) FROM zk_lock_queue('$entry->{name}') q")
+		{
+			$text .= "    $_->[0]\n" foreach @{ $db->rows($sql) };
+		}
+		$db->close;
+		1;
+	} or $text .= '    ' . (ref $@ ? $@->message : $@) . "\n";
+	$text .= qx(gdb -p $entry->{pid} -batch -ex 'thread apply all bt' 2>&1)
+	  if $entry->{pid} && -x '/usr/bin/gdb';
+	return $text;
+}
+
+my $progress_at = now() + $progress_interval;
+while (now() < $end)
+{
+	eval { $nemesis->step; 1 } or push @problems, "nemesis of servers: $@";
+	if (now() >= $progress_at)
+	{
+		show_progress();
+		$progress_at += $progress_interval;
+		last if find_stuck($stuck_after);
+	}
+	sleep 0.05;
+}
+
+# ---------------------------------------------------------------------
+# Everything is healed: everybody must come to an end
+# ---------------------------------------------------------------------
+
+eval { $nemesis->heal_all; $stage->zookeeper->wait_ready; 1 }
+  or push @problems, "ZooKeeper did not come back: $@";
+waitpid $nemesis_pid, 0;
+push @problems, 'the nemesis of backends failed' if $?;
+note(sprintf '%4.0f s: all healed', now() - $begin);
+
+my $all_parked = !@stuck && eval {
+	poll_until
+	{
+		!grep { $_->{state} ne 'parked' } $board->entries;
+	}
+	'workers to finish', $stuck_after_healing;
+};
+find_stuck(0) unless $all_parked || @stuck;
+note(sprintf '%4.0f s: all parked', now() - $begin);
+ok($all_parked, 'every wait has ended')
+  or diag(join "\n", 'stuck:', @stuck);
+
+# Sessions of killed backends take their timeout to end, all others are alive:
+# a node of theirs has been forgotten.
+my @nodes;
+eval {
+	poll_until { @nodes = $stage->nodes; !@nodes } 'nodes to go',
+	  3 * $session_timeout;
+};
+is("@nodes", '', 'no znode is left while the sessions live');
+
+kill 'KILL', values %worker_pid unless $all_parked;
+close $stay;
+foreach my $worker (sort { $a <=> $b } keys %worker_pid)
+{
+	waitpid $worker_pid{$worker}, 0;
+	push @problems, "worker $worker failed" if $?;
+}
+eval {
+	poll_until { @nodes = $stage->nodes; !@nodes } 'nodes to go',
+	  3 * $session_timeout;
+};
+is("@nodes", '', 'no znode is left when the workers have gone');
+
+# ---------------------------------------------------------------------
+# The verdict
+# ---------------------------------------------------------------------
+
+my @rows = $stage->rows;
+$stage->stop;
+my $report = Torture::Report->new(
+	workers => \@worker_files,
+	nemeses => [ values %nemesis_file ]);
+my $checker = Torture::Checker->new(
+	cycles => $report->cycles,
+	stops => $report->stops);
+my @local = grep { $_->{kind} eq 'local' } @rows;
+my @fenced = grep { $_->{kind} eq 'fenced' } @rows;
+my @bare = grep { $_->{kind} eq 'bare' } @rows;
+my @local_names = @{ $Torture::Workload::locks{local} };
+my @all_names = map { @$_ } values %Torture::Workload::locks;
+my @seen;       # rows of the table of violations
+
+# One promise: a test if it was made, and a line in the table in any case.
+sub judge
+{
+	my ($name, $is_promised, @violations) = @_;
+	my @explained = grep { $_->{is_explained} } @violations;
+	my @others = grep { !$_->{is_explained} } @violations;
+	push @seen, [ $name, scalar @others ];
+	push @seen, [ "  stopped within COMMIT", scalar @explained ]
+	  if @explained;
+	is(scalar @others, 0, $name) if $is_promised;
+	my @told = @violations > 5 ? @violations[ 0 .. 4 ] : @violations;
+	foreach my $violation (@told)
+	{
+		my @lines = (
+			"$violation->{check}: $violation->{text}"
+			  . ($violation->{is_explained} ? ' (stopped within COMMIT)' : ''),
+			map { "    $_" } $report->around(@{ $violation->{cycles} }));
+		if ($is_promised && !$violation->{is_explained})
+		{
+			diag($_) foreach @lines;
+		}
+		else
+		{
+			note($_) foreach @lines;
+		}
+	}
+	return;
+}
+
+my $guarded = $option{guard} eq 'quorum';
+my $stale = 0;
+$stale += $checker->count_stale_attempts($_) foreach @local_names;
+
+judge("guard $option{guard}: no lost update",
+	$guarded, map { $checker->check_lost_updates($_) } @local);
+judge("guard $option{guard}: no commit by a former holder",
+	$guarded, map { $checker->check_stale_commits($_) } @local_names);
+judge("guard $option{guard}: commits in the order of the queue",
+	$guarded, map { $checker->check_order($_) } @local);
+judge('fence: no lost update', 1,
+	map { $checker->check_lost_updates($_) } @fenced);
+judge('fence: commits in the order of the queue',
+	1, map { $checker->check_order($_) } @fenced);
+judge('neither guard nor fence: no lost update',
+	0, map { $checker->check_lost_updates($_) } @bare);
+judge('tokens rise', 1,
+	map { $checker->check_tokens($_) } @all_names);
+judge('answers to COMMIT are true', 1, $checker->check_answers(@rows));
+judge('bounded waits end in time', 1, $checker->check_bounds($slack));
+
+is(join("\n", $stage->crashes($report->killed)),
+	'', 'no process crashed but those that the nemesis killed');
+is(join("\n", $report->unexpected), '', 'no unexpected error');
+is(join("\n", $report->leftovers),
+	'', 'nothing is held after zk_unlock_all()');
+is(join("\n", @problems), '', 'the test itself went well');
+my %outcome = $report->outcomes;
+cmp_ok($outcome{committed}, '>=', $option{duration}, 'much was committed');
+cmp_ok($report->faults, '>=', $option{duration} / 2, 'many faults happened');
+
+my ($unknown_in, $unknown_out) = $checker->count_unknown(@rows);
+diag($_)
+  foreach "seed $option{seed}, $option{duration} s, guard $option{guard}",
+  $report->tables(
+	[ '  of the unknown, committed', $unknown_in ],
+	[ '  of the unknown, not committed', $unknown_out ],
+	[ 'local commits tried too late', $stale ]),
+  'violations seen', map { sprintf '  %-50s %5d', @$_ } @seen;
+
+done_testing();
