@@ -164,7 +164,7 @@ COMMENT ON FUNCTION zk_fence(text) IS
 'zk_fence() with the token of the lock of that name that this session holds; raises 55000 if it holds none. Call it first in each transaction that changes what the lock guards.';
 
 REVOKE EXECUTE ON FUNCTION zk_fence(text, bigint) FROM PUBLIC;
-GRANT SELECT ON zk_fence_tokens TO PUBLIC;
+GRANT SELECT ON zk_fence_tokens TO pg_monitor;
 
 CREATE FUNCTION zk_lock_queue(
 	name text,

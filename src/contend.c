@@ -321,14 +321,17 @@ find_lost_node(Standing *standing)
 	snprintf(contender->node, RECIPE_PATH_SIZE, "%s/%s",
 			 contender->lock_path, child);
 	reply = ask(standing, zklock_client_get(client, contender->node));
-	if (reply != NULL && reply->result == ZK_OK &&
-		zklock_session_status(&status) &&
-		reply->ephemeral_owner == status.session_id)
-	{
-		contender->token = reply->czxid;
-		contender->proved_at = 0;	/* a read is no proof */
-		standing->is_node_known = true;
-	}
+	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME ||
+		reply->result == ZK_NO_NODE || reply->result == ZK_SESSION_LOST)
+		return false;
+	if (reply->result != ZK_OK)
+		zklock_session_raise(reply, "read a lock's queue", contender->node);
+	if (!zklock_session_status(&status) ||
+		reply->ephemeral_owner != status.session_id)
+		raise_evicted(standing);
+	contender->token = reply->czxid;
+	contender->proved_at = 0;	/* a read is no proof */
+	standing->is_node_known = true;
 	return false;
 }
 

@@ -1,0 +1,117 @@
+
+# The last moments of a transaction: what a loss of the lock may do there, and
+# what it must not.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new(tick_time => 500)->start;
+my $foreign = $zk->client;
+# Without walsenders there is no synchronous replication to wait for.
+my $node = cluster('berlin', $zk,
+	init => [ allows_streaming => 1 ],
+	'zklock.session_timeout' => '3s');
+$node->safe_psql('postgres', 'CREATE TABLE written (what text)');
+
+sub written
+{
+	my ($what) = @_;
+	return $node->safe_psql('postgres',
+		"SELECT count(*) FROM written WHERE what = '$what'");
+}
+
+# PostgreSQL answers a cancellation of this wait with a WARNING and "COMMIT":
+# the client would believe in a commit that no standby has. So the loss of the
+# lock must not be one.
+subtest 'the wait for a standby is not cancelled by a loss' => sub {
+	my $session = background($node);
+	$session->query_safe(
+		"SET synchronous_commit = on; BEGIN; SELECT zk_xact_lock('sync')");
+	$session->query_safe("INSERT INTO written VALUES ('sync')");
+	$node->append_conf('postgresql.conf',
+		"synchronous_standby_names = 'nobody'");
+	$node->reload;
+	poll_until
+	{
+		$node->safe_psql('postgres', 'SHOW synchronous_standby_names') eq
+		  'nobody';
+	}
+	'the setting';
+	$session->start_query('COMMIT');
+	my $waits = 'SELECT wait_event FROM pg_stat_activity WHERE pid = '
+	  . $session->pid;
+	$node->poll_query_until('postgres', $waits, 'SyncRep');
+	$zk->pause;
+	# Past the session timeout; the session's clock would have run out.
+	my $bystander = background($node);
+	$bystander->query_safe('SELECT pg_sleep(4.5)');
+	is($node->safe_psql('postgres', $waits), 'SyncRep', 'it still waits');
+	ok(!$session->is_done, 'and the client with it');
+	$node->adjust_conf('postgresql.conf', 'synchronous_standby_names', "''");
+	$node->reload;
+	$session->wait_result;
+	unlike($session->error, qr/canceling wait/, 'no cancellation');
+	is($session->sqlstate, '00000', 'committed');
+	$zk->resume;
+	is(written('sync'), '1', 'the row is there');
+	$_->quit foreach $session, $bystander;
+	assert_no_nodes($zk, lock_path('sync'), 'nothing left');
+};
+
+# Deleted by hand, then granted to another: letting go of the exclusive hold
+# must not bring the shared one back with a number ahead of the new holder.
+subtest 'a downgrade does not bring an evicted lock back' => sub {
+	my ($old, $new) = map { background($node) } 1 .. 2;
+	$old->query_safe("SELECT zk_lock('evicted'), zk_lock_shared('evicted')");
+	my ($path) = map { $_->[0] } $zk->ephemerals(lock_path('evicted') . '/');
+	$foreign->delete($path);
+	$new->query_safe("SELECT zk_lock('evicted')");
+	$old->query_safe("SELECT zk_unlock('evicted')");
+	is($old->query_safe("SELECT zk_is_held('evicted')"),
+		'f', 'the evicted holder holds nothing');
+	is($new->query_safe("SELECT zk_is_held('evicted')"),
+		't', 'the new one does');
+	is(scalar(queue_nodes($zk, lock_path('evicted'))), 1, 'alone');
+	$old->query_safe("BEGIN; INSERT INTO written VALUES ('evicted')");
+	$old->query('COMMIT');
+	is($old->sqlstate, '40001', 'and the evicted one commits nothing');
+	$_->quit foreach $old, $new;
+};
+
+subtest 'to let go of a lost lock does not help the transaction' => sub {
+	my $session = background($node);
+	$session->query_safe("SELECT zk_lock('released')");
+	$session->query_safe("BEGIN; INSERT INTO written VALUES ('released')");
+	my ($path) = map { $_->[0] } $zk->ephemerals(lock_path('released') . '/');
+	$foreign->delete($path);
+	is($session->query_safe("SELECT zk_is_held('released')"),
+		'f', 'it is lost');
+	is($session->query_safe("SELECT zk_unlock('released')"),
+		'f', 'and let go of');
+	$session->query('COMMIT');
+	is($session->sqlstate, '40001', 'the commit is refused');
+	is(written('released'), '0', 'nothing is written');
+	$session->query_safe("INSERT INTO written VALUES ('later')");
+	is(written('later'), '1', 'the next transaction is not refused');
+	$session->quit;
+};
+
+# A lost lock stays in the table until it is let go of. A cancellation that has
+# nothing to do with it must keep its own words.
+subtest 'other cancellations are not rewritten' => sub {
+	my $session = background($node);
+	$session->query_safe("SELECT zk_lock('old')");
+	my ($path) = map { $_->[0] } $zk->ephemerals(lock_path('old') . '/');
+	$foreign->delete($path);
+	is($session->query_safe("SELECT zk_is_held('old')"), 'f', 'it is lost');
+	$session->query_safe("SET statement_timeout = '100ms'");
+	$session->query('SELECT pg_sleep(60)');
+	is($session->sqlstate, '57014', 'a timeout is a timeout');
+	$session->quit;
+};
+
+done_testing();
