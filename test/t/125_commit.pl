@@ -5,6 +5,7 @@
 use strict;
 use warnings;
 
+use Proxy;
 use Test::More;
 use ZkLockTest;
 use ZooKeeper;
@@ -60,6 +61,30 @@ subtest 'the wait for a standby is not cancelled by a loss' => sub {
 	is(written('sync'), '1', 'the row is there');
 	$_->quit foreach $session, $bystander;
 	assert_no_nodes($zk, lock_path('sync'), 'nothing left');
+};
+
+# The process is stopped when it has asked for its proof and has not read the
+# answer. When it goes on, the answer is there, and says what was true then.
+subtest 'the answer to an old question is no proof' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my ($old, $new) = map { background($node) } 1 .. 2;
+	$old->query_safe("SET zklock.servers = '" . $proxy->address . "'");
+	$old->query_safe("SET zklock.commit_guard = 'quorum'");
+	$old->query_safe("BEGIN; SELECT zk_xact_lock('proof');
+		INSERT INTO written VALUES ('proof')");
+	$proxy->cut('replies');
+	my $received = $zk->packets_received;
+	$old->start_query('COMMIT');
+	poll_until { $zk->packets_received > $received } 'the question to arrive';
+	kill 'STOP', $old->pid;
+	$proxy->heal;
+	$new->query_safe("SELECT zk_lock('proof', '30s')");
+	kill 'CONT', $old->pid;
+	$old->wait_result;
+	is($old->sqlstate, '40001', 'the commit is refused');
+	is(written('proof'), '0', 'nothing is written');
+	$_->quit foreach $old, $new;
+	$proxy->stop;
 };
 
 # Deleted by hand, then granted to another: letting go of the exclusive hold
