@@ -399,7 +399,9 @@ sub _has_ended
 {
 	my ($self) = @_;
 	my $mark = quotemeta $self->{pending};
-	return 1 if $self->{out} =~ /^$mark/m && $self->{err} =~ /^$mark$/m;
+	# With the line's end, or that would turn up in the next answer.
+	return 1
+	  if $self->{out} =~ /^$mark \w{5}\n/m && $self->{err} =~ /^$mark\n/m;
 	return !$self->{psql}->pumpable;
 }
 
