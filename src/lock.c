@@ -127,6 +127,7 @@ static void remember_release(bool was_lost);
 static void drop_xact_counts(Hold *hold);
 static void forget_if_empty(Lock *lock);
 static Hold *find_lost(Lock **lost_lock);
+static void raise_if_lost(void);
 static int	find_unproved(Hold **holds, int64 fresh_since);
 static void ask_quorum(Hold **holds, int nholds);
 static void await_proofs(Hold **holds, ZkRequest **requests, int nholds);
@@ -178,7 +179,7 @@ zklock_acquire(const ZkLockOrder *order)
 		Lock	   *lock;
 		Hold	   *hold;
 
-		zklock_raise_if_lost();
+		raise_if_lost();
 		zklock_session_reap();
 		if (!zklock_has_locks())
 			zklock_session_adopt_settings();
@@ -382,7 +383,7 @@ zklock_end_transaction(void)
 	ZkSessionNumber live = live_session();
 
 	has_released_lost = false;
-	if (locks == NULL)
+	if (!zklock_has_locks())
 		return;
 	foreach_lock(scan, lock)
 	{
@@ -397,7 +398,10 @@ zklock_end_transaction(void)
 		}
 		forget_if_empty(lock);
 	}
-	zklock_session_interrupt_on_loss(zklock_has_locks());
+
+	/* the commit guard has stopped it; with no lock left it stays stopped */
+	if (zklock_has_locks())
+		zklock_session_interrupt_on_loss(true);
 }
 
 void
@@ -455,7 +459,7 @@ zklock_prove_locks(bool always_ask)
 				 errmsg("a lock was lost in this transaction"),
 				 errdetail("It was released after the loss."),
 				 errhint("Run the transaction again.")));
-	zklock_raise_if_lost();
+	raise_if_lost();
 	if (!zklock_has_locks() || !zklock_session_status(&status))
 		return;
 
@@ -483,7 +487,7 @@ zklock_prove_locks(bool always_ask)
 		fresh_since = zklock_client_now() - status.session_timeout_ms / 3;
 	}
 	pfree(holds);
-	zklock_raise_if_lost();
+	raise_if_lost();
 }
 
 /* ---------------------------------------------------------------------
@@ -976,8 +980,8 @@ zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
 }
 
 /* 40001 makes the retry loops of applications run the transaction again. */
-void
-zklock_raise_if_lost(void)
+static void
+raise_if_lost(void)
 {
 	char		message[ZK_LOSS_TEXT_SIZE];
 	char		detail[ZK_LOSS_TEXT_SIZE];

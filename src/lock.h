@@ -105,9 +105,6 @@ extern bool zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
 								 char detail[ZK_LOSS_TEXT_SIZE],
 								 const char **hint, bool *is_recent);
 
-/* Raise 40001 if a lock held here is known to be lost. */
-extern void zklock_raise_if_lost(void);
-
 /*
  * Raise 40001 unless every lock held here is good: by the lease, or if there
  * is none that is fresh, or with always_ask, by a quorum's word for each node.
