@@ -85,7 +85,7 @@ subtest 'the leader is killed' => sub {
 	}
 	is_deeply(\@tokens, [ sort { $a <=> $b } @tokens ], 'in order');
 	$holder->quit;
-	is_deeply(nodes('killed'), [], 'nothing left');
+	assert_no_nodes($zk, lock_path('killed'), 'nothing left');
 	$zk->start($leader);
 };
 
