@@ -100,6 +100,7 @@ typedef enum RequestKind
 	REQUEST_SYNC,
 	REQUEST_CHECK,
 	REQUEST_NUDGE,				/* an exists whose answer is ignored */
+	REQUEST_SET,				/* to nothing; whatever the answer */
 	REQUEST_DELETE,				/* repeated until confirmed */
 	REQUEST_ERASE,				/* list, then DELETE of the child found */
 	REQUEST_REPLACE_CREATE,		/* first step of a replace, repeated */
@@ -147,13 +148,14 @@ struct ZkClient
 	unsigned	first_server;
 	char	   *auth_scheme;	/* NULL: none */
 	char	   *auth_credentials;
+	bool		is_auth_private;
 	bool		auth_stored;	/* the library will present it */
 	pthread_t	main_thread;	/* whom loss_signal is for */
 	int			loss_signal;	/* sent when the session is lost; 0: none */
 	timer_t		loss_timer;		/* sends it at status.lost_deadline */
 	bool		has_loss_timer;
 	char	   *watch_path;		/* the one watched node, or NULL */
-	bool		watch_fired;
+	ZkWatchNews watch_news;		/* of it */
 	ZkClientTicket ticket;		/* valid if status.was_connected or is_taken_over */
 	bool		is_taken_over;	/* the session was another process's */
 	bool		resolved;		/* addresses are valid */
@@ -265,7 +267,7 @@ static bool register_request(ZkRequest *request);
 static void free_request(ZkRequest *request);
 static void submit(ZkRequest *request);
 static void send_request(ZkRequest *request);
-static const struct ACL_vector *acl_of(ZkClient *client);
+static const struct ACL_vector *acl_of(const ZkRequest *request);
 static void prepare_guarded_acl(void);
 static int	flags_of(ZkNodeKind kind);
 static ZkResult result_of_code(int rc);
@@ -337,6 +339,7 @@ zklock_client_open(const ZkClientOptions *options)
 	set_error("%s", "");
 	if (options->auth_scheme != NULL)
 	{
+		client->is_auth_private = options->is_auth_private;
 		client->auth_scheme = strdup(options->auth_scheme);
 		client->auth_credentials = strdup(options->auth_credentials);
 		if (client->auth_scheme == NULL || client->auth_credentials == NULL)
@@ -607,22 +610,22 @@ zklock_client_get_and_watch(ZkClient *client, const char *path)
 	lock_mutex(&saved);
 	free(client->watch_path);
 	client->watch_path = watch_path;
-	client->watch_fired = false;
+	client->watch_news = ZK_WATCH_QUIET;
 	unlock_mutex(&saved);
 	submit(request);
 	return request;
 }
 
-bool
-zklock_client_watch_fired(ZkClient *client)
+ZkWatchNews
+zklock_client_watch_news(ZkClient *client)
 {
 	sigset_t	saved;
-	bool		fired;
+	ZkWatchNews news;
 
 	lock_mutex(&saved);
-	fired = client->watch_fired;
+	news = client->watch_news;
 	unlock_mutex(&saved);
-	return fired;
+	return news;
 }
 
 ZkRequest *
@@ -731,6 +734,20 @@ zklock_client_delete(ZkClient *client, const char *path)
 	return true;
 }
 
+bool
+zklock_client_hand_over(ZkClient *client, const char *path)
+{
+	ZkRequest  *request = new_request(client, REQUEST_SET, path, NULL,
+									  NULL, 0);
+
+	if (request != NULL)
+	{
+		request->unwanted = true;
+		submit(request);
+	}
+	return zklock_client_delete(client, path);
+}
+
 void
 zklock_client_nudge(ZkClient *client)
 {
@@ -836,6 +853,7 @@ take_next_step(ZkRequest *request)
 		case REQUEST_SYNC:
 		case REQUEST_CHECK:
 		case REQUEST_NUDGE:
+		case REQUEST_SET:		/* the delete behind it does without */
 			return false;
 
 		case REQUEST_DELETE:
@@ -966,6 +984,7 @@ copy_stat(ZkReply *reply, const struct Stat *stat)
 	reply->czxid = stat->czxid;
 	reply->ephemeral_owner = stat->ephemeralOwner;
 	reply->ctime_ms = stat->ctime;
+	reply->version = stat->version;
 }
 
 static void
@@ -1052,7 +1071,7 @@ get_done(int rc, const char *value, int length, const struct Stat *stat,
 	end_completion(request);
 }
 
-/* An exists: only nudges send one, and nobody reads the answer. */
+/* An exists or a set: nobody reads the answer. */
 static void
 stat_done(int rc, const struct Stat *stat, const void *data)
 {
@@ -1203,7 +1222,7 @@ static void
 node_event(zhandle_t *zh, int type, int state, const char *path, void *context)
 {
 	ZkClient   *client = context;
-	bool		fired = false;
+	bool		is_news = false;
 
 	(void) zh;
 	(void) state;
@@ -1211,9 +1230,14 @@ node_event(zhandle_t *zh, int type, int state, const char *path, void *context)
 		return;
 	pthread_mutex_lock(&mutex);
 	if (client->watch_path != NULL && strcmp(client->watch_path, path) == 0)
-		fired = client->watch_fired = true;
+	{
+		is_news = true;
+		client->watch_news = type == ZOO_CHANGED_EVENT &&
+			client->watch_news != ZK_WATCH_LOOK_AGAIN ?
+			ZK_WATCH_SET : ZK_WATCH_LOOK_AGAIN;
+	}
 	pthread_mutex_unlock(&mutex);
-	if (fired)
+	if (is_news)
 		wake();
 }
 
@@ -1389,7 +1413,7 @@ move_to(ZkClient *client, ZkClientState state, ZkClientLoss loss)
 		client->status.suspended_at = 0;
 	client->status.state = state;
 	client->status.loss = loss;
-	client->watch_fired = true;
+	client->watch_news = ZK_WATCH_LOOK_AGAIN;
 	set_loss_timer(client);
 	if (state == ZK_CLIENT_LOST && client->loss_signal != 0 &&
 		!pthread_equal(pthread_self(), client->main_thread))
@@ -1880,7 +1904,7 @@ send_request(ZkRequest *request)
 		case REQUEST_CREATE:
 		case REQUEST_REPLACE_CREATE:
 			rc = zoo_acreate2(zh, path, request->data, request->data_length,
-							  acl_of(request->client),
+							  acl_of(request),
 							  flags_of(request->node_kind), create_done, id);
 			break;
 		case REQUEST_LIST:
@@ -1903,6 +1927,9 @@ send_request(ZkRequest *request)
 			break;
 		case REQUEST_NUDGE:
 			rc = zoo_aexists(zh, path, 0, stat_done, id);
+			break;
+		case REQUEST_SET:
+			rc = zoo_aset(zh, path, "", 0, -1, stat_done, id);
 			break;
 		case REQUEST_DELETE:
 			rc = zoo_adelete(zh, path, -1, void_done, id);
@@ -1929,14 +1956,21 @@ send_request(ZkRequest *request)
 }
 
 /*
- * Without credentials the nodes are open to all, as with every other client.
- * With them only their owner may change the nodes; everybody may read, which
- * other clients of the recipe need to wait behind us.
+ * With credentials only their owner may change our nodes; everybody may read,
+ * which other clients of the recipe need to wait behind us.  The parents are
+ * everybody's, as with every other client, unless the credentials are the
+ * user's.
  */
 static const struct ACL_vector *
-acl_of(ZkClient *client)
+acl_of(const ZkRequest *request)
 {
-	return client->auth_scheme != NULL ? &guarded_acl : &ZOO_OPEN_ACL_UNSAFE;
+	const ZkClient *client = request->client;
+	bool		is_parent = request->node_kind == ZK_PERSISTENT ||
+		request->node_kind == ZK_CONTAINER;
+
+	return client->auth_scheme == NULL ||
+		(client->is_auth_private && is_parent) ?
+		&ZOO_OPEN_ACL_UNSAFE : &guarded_acl;
 }
 
 /* Fill in what cannot be initialised statically, before any thread reads it. */

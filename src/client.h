@@ -89,6 +89,8 @@ typedef struct ZkClientOptions
 								 * modulo their number */
 	const char *auth_scheme;	/* NULL for none */
 	const char *auth_credentials;	/* with auth_scheme */
+	bool		is_auth_private;	/* they are this session's alone, to guard its
+									 * queue nodes and nothing else */
 	const ZkClientTicket *take_over;	/* session to take over, NULL for a new
 										 * one */
 } ZkClientOptions;
@@ -120,11 +122,21 @@ typedef struct ZkReply
 	int64_t		czxid;			/* create, get: the fencing token */
 	int64_t		ephemeral_owner;	/* create, get */
 	int64_t		ctime_ms;		/* create, get: server's clock, Unix epoch */
+	int			version;		/* get: how often the data was set */
 	const char *const *children;	/* list */
 	int			nchildren;
 	const char *data;			/* get; not NUL-terminated, NULL if none */
 	int			data_length;
 } ZkReply;
+
+/* What has become of the watched node. */
+typedef enum ZkWatchNews
+{
+	ZK_WATCH_QUIET,				/* nothing */
+	ZK_WATCH_SET,				/* its data was set; the session has been
+								 * connected ever since the watch was asked for */
+	ZK_WATCH_LOOK_AGAIN			/* it went, or the state of the session changed */
+} ZkWatchNews;
 
 /* Milliseconds of a clock that goes on while the machine is suspended. */
 extern int64_t zklock_client_now(void);
@@ -195,12 +207,11 @@ extern ZkRequest *zklock_client_check(ZkClient *client, const char *path);
 
 /*
  * zklock_client_get() that also watches the node, as the client's one watch.
- * zklock_client_watch_fired() then tells whether to look again: the node
- * changed or went, or the connection was lost and is back.
+ * zklock_client_watch_news() then tells what has happened since.
  */
 extern ZkRequest *zklock_client_get_and_watch(ZkClient *client,
 											  const char *path);
-extern bool zklock_client_watch_fired(ZkClient *client);
+extern ZkWatchNews zklock_client_watch_news(ZkClient *client);
 
 /*
  * Replace the ephemeral node `from` by the ephemeral node `to`, until it is
@@ -230,6 +241,13 @@ extern void zklock_client_withdraw(ZkRequest *request);
  * false, with nothing sent, only without memory.
  */
 extern bool zklock_client_delete(ZkClient *client, const char *path);
+
+/*
+ * Set the data of a node of ours to nothing, once, and then delete it as
+ * zklock_client_delete() does: who watches it learns that it was its owner who
+ * let go.  If the set is lost or refused, that is all that is lost.
+ */
+extern bool zklock_client_hand_over(ZkClient *client, const char *path);
 
 /*
  * Send a cheap request whose answer nobody needs.  A server 3.6.0 to 3.8.0 may

@@ -10,13 +10,26 @@
  * or was lost.  A FATAL does not run the PG_CATCH; the end of the session
  * removes the node then.
  *
- * No false grant: only the recipe's verdict over a list that was read after
- * our node was created grants, never a wake-up, never a timeout.  A list may
- * come from a server that lags behind, but never behind our own create, and
- * children with lower numbers only ever disappear: what such a list lacks is
- * gone.  (Curator 5.5 and our own downgrade do add a child with a lower
- * number, for a contender that holds the lock, before they delete its old
- * node.)
+ * No false grant: what grants is the recipe's verdict over a list that was read
+ * after our node was created, or the hand-over below; never a mere wake-up,
+ * never a timeout.  A list may come from a server that lags behind, but never
+ * behind our own create, and children with lower numbers only ever disappear:
+ * what such a list lacks is gone.  (Curator 5.5 and our own downgrade do add a
+ * child with a lower number, for a contender that holds the lock, before they
+ * delete its old node.)
+ *
+ * Hand-over, which saves the waiter the second list: a holder that had to wait
+ * for the lock sets the data of its node before it deletes it.  Nobody else can
+ * set it: each session has a random identity, which the node's ACL names and
+ * the node's name tells of (recipe_can_hand_over()).  So the set says that the
+ * lock was held, that nobody was ahead of its holder therefore, and that it is
+ * let go; since we are the next in line according to our own list, it is ours.
+ * This stays true whenever we learn of it.  It takes for granted that our own
+ * node is there, which a list would have shown: if that was not proved lately
+ * we look, see is_still_queued().  The deletion of the node says nothing of
+ * that kind: a waiter deletes its node when it gives up, and a downgrade when
+ * the lock is still held.  Readers always list: several of them go ahead
+ * together.
  *
  *-------------------------------------------------------------------------
  */
@@ -47,6 +60,7 @@ typedef struct Standing
 	ZkRequest  *request;		/* the read under way, or NULL */
 	bool		is_node_known;	/* contender->node holds the full path */
 	char		prefix[RECIPE_NODE_SIZE];	/* its name up to the number */
+	bool		is_handed_over; /* whoever was ahead has let go, to us */
 	int			attempts;		/* to create the node */
 	int64		started_at;
 	int64		log_at;			/* when log_lock_waits wants a message */
@@ -62,6 +76,7 @@ static void make_parents(Standing *standing);
 static void make_parent_carefully(Standing *standing, const char *path,
 								  ZkNodeKind kind);
 static ZkWaitEnd watch(Standing *standing, const char *ahead);
+static bool is_still_queued(Standing *standing);
 static const ZkReply *ask(Standing *standing, ZkRequest *request);
 static void leave(Standing *standing);
 static void raise_evicted(const Standing *standing) pg_attribute_noreturn();
@@ -151,6 +166,8 @@ stand_in_queue(Standing *standing)
 			case RECIPE_EXHAUSTED:
 				raise_exhausted(standing);
 			case RECIPE_WAIT:
+				contender->can_hand_over =
+					recipe_can_hand_over(strrchr(contender->node, '/') + 1);
 				break;
 		}
 		if (contender->patience == ZK_TRY_ONCE)
@@ -158,6 +175,8 @@ stand_in_queue(Standing *standing)
 		switch (watch(standing, list->children[ahead]))
 		{
 			case ZK_WAIT_OVER:
+				if (standing->is_handed_over && is_still_queued(standing))
+					return ZK_CONTEND_GRANTED;
 				break;
 			case ZK_WAIT_TIMEOUT:
 				return ZK_CONTEND_BUSY;
@@ -225,6 +244,9 @@ join(Standing *standing)
 		char	   *data = zklock_identity_build(0);
 
 		make_guid(guid);
+		if (contender->mode == RECIPE_EXCLUSIVE &&
+			zklock_session_can_hand_over())
+			recipe_mark_hand_over(guid);
 		recipe_node_prefix(standing->prefix, contender->mode, guid);
 		snprintf(contender->node, RECIPE_PATH_SIZE, "%s/%s",
 				 contender->lock_path, standing->prefix);
@@ -393,17 +415,20 @@ make_parent_carefully(Standing *standing, const char *path, ZkNodeKind kind)
 
 /*
  * Watch the contender ahead until the queue has moved, the deadline or the
- * loss of the session.  The watch is set by reading the node, not by exists:
- * that would leave a watch for ever behind on a node that is gone already
- * (CURATOR-107).
+ * loss of the session; notes whether the lock was handed over to us.  The watch
+ * is set by reading the node, not by exists: that would leave a watch for ever
+ * behind on a node that is gone already (CURATOR-107).
  */
 static ZkWaitEnd
 watch(Standing *standing, const char *ahead)
 {
 	ZkContender *contender = standing->contender;
+	bool		is_set_news = contender->mode == RECIPE_EXCLUSIVE &&
+		recipe_can_hand_over(ahead);
 	char		path[RECIPE_PATH_SIZE];
 	const ZkReply *reply;
 
+	standing->is_handed_over = false;
 	if (snprintf(path, sizeof(path), "%s/%s", contender->lock_path,
 				 ahead) >= (int) sizeof(path))
 		ereport(ERROR,
@@ -419,17 +444,53 @@ watch(Standing *standing, const char *ahead)
 		return ZK_WAIT_OVER;
 	if (reply->result != ZK_OK)
 		zklock_session_raise(reply, "watch a lock's queue", path);
+	if (is_set_news && reply->version > 0)
+	{
+		standing->is_handed_over = true;
+		return ZK_WAIT_OVER;
+	}
 
 	for (;;)
 	{
 		int64		until = Min(contender->deadline, standing->log_at);
 		ZkWaitEnd	end = zklock_session_await_watch(until);
 
+		standing->is_handed_over = is_set_news && end == ZK_WAIT_OVER &&
+			zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_SET;
 		if (end != ZK_WAIT_TIMEOUT || until == contender->deadline)
 			return end;
 		standing->log_at = ZK_NO_DEADLINE;
 		log_wait(standing);
 	}
+}
+
+/*
+ * The lock was handed over to us, if our node is there to have it.  A fresh
+ * proof of that will do, as it does for a holder at its commit; the clock is
+ * read after the news came, for we may have been stopped meanwhile.  Otherwise
+ * we read our node: our server answers in the order of what it knows, so that
+ * the answer is not older than the news.  false if only a list can tell.
+ */
+static bool
+is_still_queued(Standing *standing)
+{
+	ZkContender *contender = standing->contender;
+	ZkClientStatus status;
+	const ZkReply *reply;
+
+	if (contender->proved_at > zklock_session_fresh_since())
+		return true;
+	reply = ask(standing, zklock_client_get(zklock_session_client(),
+											contender->node));
+	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME ||
+		reply->result == ZK_SESSION_LOST)
+		return false;
+	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
+		zklock_session_raise(reply, "read a lock's queue", contender->node);
+	if (reply->result == ZK_NO_NODE || !zklock_session_status(&status) ||
+		reply->ephemeral_owner != status.session_id)
+		raise_evicted(standing);
+	return true;
 }
 
 /*

@@ -46,6 +46,8 @@ typedef struct ZkContender
 	int64		token;			/* its czxid */
 	int64		proved_at;		/* zklock_client_now() before the quorum
 								 * acknowledged the node; 0: unknown */
+	bool		can_hand_over;	/* whoever waits behind may be one that takes
+								 * it when we hand it over */
 } ZkContender;
 
 /*

@@ -51,6 +51,7 @@ typedef struct Hold
 	bool		is_borrowed;	/* SHARED on the EXCLUSIVE hold's node */
 	ZkSessionNumber session;	/* whose the node is */
 	bool		is_evicted;		/* somebody deleted the node */
+	bool		can_hand_over;	/* see ZkContender */
 	int64		proved_at;		/* zklock_client_now(): from then on for the
 								 * session timeout the quorum will not have
 								 * ended the session; 0: not proved */
@@ -119,7 +120,7 @@ static ZkSessionNumber live_session(void);
 static bool is_lost(const Hold *hold, ZkSessionNumber live);
 static int	xact_count(const Hold *hold);
 static void end_hold(Lock *lock, RecipeMode mode, ZkSessionNumber live);
-static void remove_node(Hold *hold, const char *node);
+static void remove_node(const Hold *hold);
 static void downgrade(Lock *lock, ZkSessionNumber live);
 static void settle_downgrade(Hold *hold, ZkSessionNumber live);
 static void share_evictions(void);
@@ -295,7 +296,6 @@ zklock_is_held(const char *name)
 {
 	Lock	   *lock = find_lock(name);
 	Hold	   *hold = NULL;
-	ZkClientStatus status;
 
 	if (lock == NULL)
 		return false;
@@ -308,10 +308,9 @@ zklock_is_held(const char *name)
 	{
 		ask_quorum(&hold, 1);
 		share_evictions();
-		if (is_lost(hold, live_session()) || !zklock_session_status(&status))
+		if (is_lost(hold, live_session()))
 			return false;
-	} while (hold->proved_at <=
-			 zklock_client_now() - status.session_timeout_ms / 3);
+	} while (hold->proved_at <= zklock_session_fresh_since());
 	return true;
 }
 
@@ -447,7 +446,6 @@ zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 void
 zklock_prove_locks(bool always_ask)
 {
-	ZkClientStatus status;
 	Lock	   *lock;
 	Hold	  **holds;
 	int			nholds;
@@ -460,18 +458,9 @@ zklock_prove_locks(bool always_ask)
 				 errdetail("It was released after the loss."),
 				 errhint("Run the transaction again.")));
 	raise_if_lost();
-	if (!zklock_has_locks() || !zklock_session_status(&status))
+	if (!zklock_has_locks())
 		return;
-
-	/*
-	 * The lease: a third of the session timeout, counted from the sending of
-	 * what the quorum acknowledged, the create of the node or a check of it.
-	 * The ensemble cannot have ended the session in that time, even if the
-	 * machine was suspended since.
-	 */
-	fresh_since = always_ask ? ZK_NO_DEADLINE :
-		zklock_client_now() - status.session_timeout_ms / 3;
-
+	fresh_since = always_ask ? ZK_NO_DEADLINE : zklock_session_fresh_since();
 	holds = palloc(2 * hash_get_num_entries(locks) * sizeof(*holds));
 
 	/*
@@ -484,7 +473,7 @@ zklock_prove_locks(bool always_ask)
 		share_evictions();
 		if (find_lost(&lock) != NULL)
 			break;
-		fresh_since = zklock_client_now() - status.session_timeout_ms / 3;
+		fresh_since = zklock_session_fresh_since();
 	}
 	pfree(holds);
 	raise_if_lost();
@@ -597,6 +586,7 @@ borrow_exclusive(Lock *lock, ZkScope scope)
 	shared->is_borrowed = true;
 	shared->session = exclusive->session;
 	shared->is_evicted = exclusive->is_evicted;
+	shared->can_hand_over = false;	/* readers may hold it with us */
 	shared->proved_at = exclusive->proved_at;
 	shared->token = exclusive->token;
 	shared->granted_at = GetCurrentTimestamp();
@@ -648,6 +638,7 @@ wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
 		hold->is_borrowed = false;
 		hold->session = zklock_session_number();
 		hold->is_evicted = false;
+		hold->can_hand_over = contender.can_hand_over;
 		hold->proved_at = contender.proved_at;
 		hold->token = contender.token;
 		hold->granted_at = GetCurrentTimestamp();
@@ -808,7 +799,7 @@ end_hold(Lock *lock, RecipeMode mode, ZkSessionNumber live)
 		settle_downgrade(hold, live);
 		if (hold->replacing != NULL)
 			zklock_client_withdraw(hold->replacing);
-		remove_node(hold, hold->node);
+		remove_node(hold);
 	}
 	hold->replacing = NULL;
 }
@@ -823,12 +814,16 @@ remember_release(bool was_lost)
 
 /* Send a delete, and complain where that is impossible. */
 static void
-remove_node(Hold *hold, const char *node)
+remove_node(const Hold *hold)
 {
-	if (!zklock_client_delete(zklock_session_client(), node))
+	ZkClient   *client = zklock_session_client();
+
+	if (!(hold->can_hand_over ? zklock_client_hand_over(client, hold->node) :
+		  zklock_client_delete(client, hold->node)))
 		ereport(WARNING,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("could not delete znode \"%s\": out of memory", node),
+				 errmsg("could not delete znode \"%s\": out of memory",
+						hold->node),
 				 errhint("It goes with the end of this session.")));
 }
 

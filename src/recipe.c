@@ -18,6 +18,14 @@
 /* The server appends the sequence number as "%010d". */
 #define SEQUENCE_DIGITS 10
 
+/*
+ * The third group of a GUID that marks a node as one to be handed over: of
+ * version 8 (RFC 9562: for uses of one's own), so that no other client's
+ * random GUID, which is of version 4, has it by chance.
+ */
+#define HAND_OVER_GROUP "8a11"
+#define HAND_OVER_OFFSET 14		/* in the GUID */
+
 /* How the clients we know name a queue node, up to its sequence number. */
 typedef struct StyleMark
 {
@@ -175,6 +183,24 @@ recipe_format_guid(char guid[RECIPE_GUID_LEN + 1], const uint8_t random[16])
 		*out++ = hex[byte & 0x0F];
 	}
 	*out = '\0';
+}
+
+void
+recipe_mark_hand_over(char guid[RECIPE_GUID_LEN + 1])
+{
+	memcpy(guid + HAND_OVER_OFFSET, HAND_OVER_GROUP, strlen(HAND_OVER_GROUP));
+}
+
+bool
+recipe_can_hand_over(const char *child)
+{
+	size_t		start = strlen("_c_");
+
+	return recipe_parse_node(child).style == RECIPE_STYLE_CURATOR &&
+		strlen(child) == start + RECIPE_GUID_LEN + strlen("-lock-") +
+		SEQUENCE_DIGITS &&
+		memcmp(child + start + HAND_OVER_OFFSET, HAND_OVER_GROUP,
+			   strlen(HAND_OVER_GROUP)) == 0;
 }
 
 RecipeNode

@@ -131,6 +131,16 @@ extern void recipe_node_prefix(char prefix[RECIPE_NODE_SIZE], RecipeMode mode,
 extern void recipe_format_guid(char guid[RECIPE_GUID_LEN + 1],
 							   const uint8_t random[16]);
 
+/*
+ * Turn such a GUID into one that marks the queue node as one that can be handed
+ * over: only its owner can set its data, and does so to say that it lets go of
+ * the lock.
+ */
+extern void recipe_mark_hand_over(char guid[RECIPE_GUID_LEN + 1]);
+
+/* Is this child an exclusive contender's with that mark? */
+extern bool recipe_can_hand_over(const char *child);
+
 /* Read the name of one child.  Never fails: a stranger is STYLE_NONE. */
 extern RecipeNode recipe_parse_node(const char *child);
 

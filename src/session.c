@@ -26,6 +26,7 @@
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
@@ -92,6 +93,14 @@ static const struct config_enum_entry on_lock_loss_options[] = {
 	{NULL, 0, false}
 };
 
+/*
+ * Every session without credentials of the user's has an identity of its own,
+ * a random password, so that its queue nodes can be handed over (contend.c).
+ * Has the ensemble refused that?  It may have digest authentication disabled.
+ */
+static bool identity_refused;
+static bool has_private_identity;	/* has the current session one? */
+
 /* Has a setting changed that the current session was opened with? */
 static bool settings_changed;
 
@@ -142,6 +151,7 @@ static ZkWaitEnd wait_for(ZkRequest *request, bool (*is_over) (void),
 static void refuse_wrong_process(void);
 static void prepare_once(void);
 static void start_session(void);
+static char *make_identity(void);
 static void read_auth(char **scheme, char **credentials);
 static char *read_auth_file(const char *path);
 static void raise_if_lost(const ZkClientStatus *status);
@@ -159,7 +169,7 @@ static bool is_started(void);
 static bool is_settled(void);
 static bool is_silent(void);
 static bool is_undone(void);
-static bool is_watch_fired(void);
+static bool has_watch_news(void);
 static int	milliseconds_until(int64 when, int64 now);
 static uint32 wait_event_of(ZkWaitReason reason);
 
@@ -254,6 +264,22 @@ zklock_session_adopt_settings(void)
 		zklock_session_close(EXIT_CLOSE_MS);
 }
 
+bool
+zklock_session_can_hand_over(void)
+{
+	return client != NULL && has_private_identity;
+}
+
+int64
+zklock_session_fresh_since(void)
+{
+	ZkClientStatus status;
+
+	if (!zklock_session_status(&status) || !status.was_connected)
+		return ZK_NO_DEADLINE;
+	return zklock_client_now() - status.session_timeout_ms / 3;
+}
+
 ZkClient *
 zklock_session_client(void)
 {
@@ -323,7 +349,7 @@ zklock_session_await(ZkRequest *request, int64 deadline, ZkWaitReason reason)
 ZkWaitEnd
 zklock_session_await_watch(int64 deadline)
 {
-	return wait_for(NULL, is_watch_fired, deadline, ZK_WAITING_FOR_LOCK);
+	return wait_for(NULL, has_watch_news, deadline, ZK_WAITING_FOR_LOCK);
 }
 
 bool
@@ -519,9 +545,12 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		now = zklock_client_now();
 		if (status.state == ZK_CLIENT_LOST)
 		{
+			if (status.loss == ZK_LOSS_AUTH && has_private_identity)
+				identity_refused = true;	/* the next session does without */
+
 			/* a new session would not fare better than one that never was */
-			if (!status.was_connected || status.loss == ZK_LOSS_AUTH ||
-				status.loss == ZK_LOSS_PROTOCOL)
+			else if (!status.was_connected || status.loss == ZK_LOSS_AUTH ||
+					 status.loss == ZK_LOSS_PROTOCOL)
 				raise_if_lost(&status);
 			return ZK_WAIT_LOST;
 		}
@@ -618,9 +647,9 @@ is_undone(void)
 }
 
 static bool
-is_watch_fired(void)
+has_watch_news(void)
 {
-	return zklock_client_watch_fired(client);
+	return zklock_client_watch_news(client) != ZK_WATCH_QUIET;
 }
 
 /*
@@ -722,6 +751,13 @@ start_session(void)
 				 errmsg("invalid list of ZooKeeper servers"),
 				 errdetail("%s.", why)));
 	read_auth(&scheme, &credentials);
+	has_private_identity = false;
+	if (credentials == NULL && !identity_refused)
+	{
+		scheme = "digest";
+		credentials = make_identity();
+		has_private_identity = credentials != NULL;
+	}
 
 	if (session_number == 0)
 		first_server = pg_prng_uint32(&pg_global_prng_state);
@@ -730,8 +766,9 @@ start_session(void)
 	options.servers = &list;
 	options.session_timeout_ms = session_timeout_setting;
 	options.first_server = first_server++;
-	options.auth_scheme = scheme;
+	options.auth_scheme = credentials != NULL ? scheme : NULL;
 	options.auth_credentials = credentials;
+	options.is_auth_private = has_private_identity;
 	client = zklock_client_open(&options);
 	if (credentials != NULL)
 		explicit_bzero(credentials, strlen(credentials));
@@ -744,6 +781,20 @@ start_session(void)
 	session_servers = list;
 	session_timeout_asked = session_timeout_setting;
 	strlcpy(session_chroot, list.chroot, sizeof(session_chroot));
+}
+
+/* "user:password" that nobody can guess, palloc'ed; NULL without randomness. */
+static char *
+make_identity(void)
+{
+	uint8		random[16];
+	char		hex[2 * sizeof(random) + 1];
+
+	if (!pg_strong_random(random, sizeof(random)))
+		return NULL;
+	hex_encode((const char *) random, sizeof(random), hex);
+	hex[sizeof(hex) - 1] = '\0';
+	return psprintf("zklock:%s", hex);
 }
 
 /* Split the setting, or the file it names, into palloc'ed parts. */

@@ -80,6 +80,21 @@ extern void zklock_session_interrupt_on_loss(bool is_wanted);
  */
 extern void zklock_session_adopt_settings(void);
 
+/*
+ * Has the session an identity of its own, so that nobody else can write to its
+ * queue nodes?
+ */
+extern bool zklock_session_can_hand_over(void);
+
+/*
+ * The lease: what a quorum has acknowledged proves its node for a third of the
+ * session timeout, counted from its sending.  The ensemble cannot have ended
+ * the session in that time, even if the machine was suspended since.  Result:
+ * how old a proof may be now; ZK_NO_DEADLINE (no proof will do) without a
+ * session.
+ */
+extern int64 zklock_session_fresh_since(void);
+
 /* The client, valid after zklock_session_open() until control leaves zklock. */
 extern ZkClient *zklock_session_client(void);
 
@@ -109,7 +124,7 @@ extern bool zklock_session_loss_interrupts(void);
 extern const ZkReply *zklock_session_await(ZkRequest *request, int64 deadline,
 										   ZkWaitReason reason);
 
-/* Wait until the watched node calls for another look.  Raises likewise. */
+/* Wait until there is news of the watched node.  Raises likewise. */
 extern ZkWaitEnd zklock_session_await_watch(int64 deadline);
 
 /* Wait until no request is outstanding; false at the deadline or on loss. */

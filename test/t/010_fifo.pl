@@ -49,6 +49,8 @@ subtest 'six waiters of two clusters' => sub {
 			0, "nobody is granted before the lock is released");
 		$holder->query_safe("SELECT zk_unlock('fifo')");
 		push @tokens, $waiter->wait_result;
+		# the grant may come before the holder's node goes
+		wait_for_queue($zk, lock_path('fifo'), scalar @queue);
 		is_deeply([ contenders('fifo') ],
 			\@queue, "waiter $number follows, no other node went");
 		is( $client->exists(lock_path('fifo') . "/$queue[0]")->{czxid},

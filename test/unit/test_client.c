@@ -306,6 +306,15 @@ test_replace(ZkClient *client)
 	remove_node(client, parent);
 }
 
+static ZkWatchNews
+await_watch(ZkClient *client, int64_t deadline)
+{
+	while (zklock_client_watch_news(client) == ZK_WATCH_QUIET &&
+		   wait_for_news(deadline))
+		;
+	return zklock_client_watch_news(client);
+}
+
 /* A watch of one session fires at another session's delete, and only then. */
 static void
 test_watch(ZkClient *client)
@@ -329,16 +338,74 @@ test_watch(ZkClient *client)
 	}
 	remove_node(other, nodes[0]);
 	is_int(1, await_children(client, parent, 1), "the first node is gone");
-	ok(!zklock_client_watch_fired(client),
+	ok(zklock_client_watch_news(client) == ZK_WATCH_QUIET,
 	   "a watch that was given up does not fire");
 	remove_node(other, nodes[1]);
-	while (!zklock_client_watch_fired(client) && wait_for_news(deadline))
-		;
-	ok(zklock_client_watch_fired(client), "the current watch fires");
+	is_int(ZK_WATCH_LOOK_AGAIN, await_watch(client, deadline),
+		   "the current watch fires");
 	is_int(ZK_NO_NODE,
 		   result_of(zklock_client_get_and_watch(client, nodes[1])),
 		   "a node that is gone cannot be watched");
 	zklock_client_close(other, PATIENCE_MS);
+	remove_node(client, parent);
+}
+
+static ZkClient *
+open_with_identity(const char *credentials)
+{
+	ServerList	list;
+	char		why[256];
+	ZkClientOptions options = {
+		.servers = &list,
+		.session_timeout_ms = SESSION_TIMEOUT_MS,
+		.auth_scheme = "digest",
+		.auth_credentials = credentials,
+		.is_auth_private = true
+	};
+	ZkClient   *client;
+
+	servers_parse(servers, &list, why, sizeof(why));
+	client = zklock_client_open(&options);
+	await_state(client, ZK_CLIENT_CONNECTED);
+	return client;
+}
+
+/*
+ * What the owner hands over is set first.  Somebody else's hand-over is a mere
+ * deletion, because the node is its owner's; its parent is everybody's.
+ */
+static void
+test_hand_over(ZkClient *client)
+{
+	ZkClient   *owner = open_with_identity("zklock:owner");
+	ZkClient   *others[2] = {open_with_identity("zklock:other"), client};
+	char		parent[80];
+	char		node[128];
+
+	make_parent(owner, parent, sizeof(parent), "hand_over");
+	snprintf(node, sizeof(node), "%s/node", parent);
+	for (int i = -1; i < 2; i++)
+	{
+		int64_t		deadline = zklock_client_now() + PATIENCE_MS;
+
+		is_int(ZK_OK,
+			   result_of(zklock_client_create(owner, node, ZK_EPHEMERAL,
+											  "data", 4)), "a node");
+		is_int(ZK_OK, result_of(zklock_client_get_and_watch(client, node)),
+			   "is watched");
+		ok(zklock_client_hand_over(i < 0 ? owner : others[i], node),
+		   "and handed over");
+		is_int(i < 0 ? ZK_WATCH_SET : ZK_WATCH_LOOK_AGAIN,
+			   await_watch(client, deadline),
+			   i < 0 ? "the watcher learns so" : "by one who does not own it");
+		is_int(0, await_children(client, parent, 0), "the node goes");
+	}
+	is_int(ZK_OK,
+		   result_of(zklock_client_create(client, node, ZK_EPHEMERAL, NULL, 0)),
+		   "the parent is open to all");
+	remove_node(client, node);
+	zklock_client_close(owner, PATIENCE_MS);
+	zklock_client_close(others[0], PATIENCE_MS);
 	remove_node(client, parent);
 }
 
@@ -564,6 +631,7 @@ main(int argc, char **argv)
 	test_withdraw(client);
 	test_replace(client);
 	test_watch(client);
+	test_hand_over(client);
 	test_close(client);
 	test_take_over(client);
 	test_signals(client);

@@ -380,6 +380,10 @@ test_prefixes_and_guids(void)
 		   "GUID: the rest is as given");
 	is_int(RECIPE_GUID_LEN, strlen(guid), "GUID: length");
 
+	recipe_mark_hand_over(guid);
+	is_str("00112233-4455-8a11-8899-aabbccddeeff", guid,
+		   "GUID: marked for hand-over");
+
 	recipe_node_prefix(prefix, RECIPE_EXCLUSIVE, G1);
 	is_str("_c_" G1 "-lock-", prefix, "exclusive prefix");
 	recipe_node_prefix(prefix, RECIPE_SHARED, G1);
@@ -390,6 +394,29 @@ test_prefixes_and_guids(void)
 	   "the longest queue node fits RECIPE_NODE_SIZE");
 	is_int(RECIPE_SHARED, recipe_parse_node(node).mode,
 		   "our own shared prefix is recognized");
+}
+
+/* Only an exclusive node of ours with the mark is ever handed over. */
+static void
+test_hand_over(void)
+{
+	static const char *const others[] = {
+		"_c_" G1 "-lock-0000000001",
+		"_c_00112233-4455-8a11-8899-aabbccddeeff-shared-lock-0000000001",
+		"_c_00112233-4455-8a11-8899-aabbccddeeff-__WRIT__0000000001",
+		"_c_00112233-4455-8a11-8899-aabbccddeeff-x-lock-0000000001",
+		"_c_00112233445548a118899aabbccddeeff-lock-0000000001",
+		"_c_-8a11-lock-0000000001",
+		"00112233-4455-8a11-8899-aabbccddeeff__lock__0000000001",
+		"_c_00112233-4455-8a11-8899-aabbccddeeff-lock-",
+		"lock-0000000001",
+		""
+	};
+
+	ok(recipe_can_hand_over("_c_00112233-4455-8a11-8899-aabbccddeeff-lock-0000000001"),
+	   "a marked node can be handed over");
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		ok(!recipe_can_hand_over(others[i]), "\"%s\" cannot", others[i]);
 }
 
 /* The verdicts as words, for the table below and for messages. */
@@ -780,6 +807,7 @@ main(void)
 	test_roots();
 	test_paths();
 	test_prefixes_and_guids();
+	test_hand_over();
 	test_verdicts();
 	test_newcomers();
 	test_long_queue();

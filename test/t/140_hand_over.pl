@@ -1,0 +1,264 @@
+
+# How a lock passes from one to the next: without a read, when that is safe, and
+# with a look at the queue whenever it is not. The server's own counter tells
+# which of the two it was.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $timeout = 12;    # of sessions, seconds: long enough for a proof to be fresh
+my $zk = ZooKeeper->new->start;
+my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => "${timeout}s") }
+  qw(berlin paris);
+my $stranger = $zk->client(timeout => 60);
+
+# Sessions that all have the connection to ZooKeeper, and no heartbeat due.
+my @pool = map { background($node{ $_ % 2 ? 'paris' : 'berlin' }) } 1 .. 4;
+$_->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')") foreach @pool;
+
+sub path
+{
+	my ($lock) = @_;
+	my ($node) = queue_nodes($zk, lock_path($lock));
+	return lock_path($lock) . "/$node";
+}
+
+# The first takes the lock, the others queue up behind it, in this order.
+sub queue_up
+{
+	my ($lock, @sessions) = @_;
+	$sessions[0]->query_safe("SELECT zk_lock('$lock')");
+	foreach my $position (1 .. $#sessions)
+	{
+		$sessions[$position]->start_query("SELECT zk_lock('$lock')");
+		wait_for_queue($zk, lock_path($lock), $position + 1);
+		# create, list, and the watch, which comes last
+		my $ahead = (queue_nodes($zk, lock_path($lock)))[ $position - 1 ];
+		poll_until {
+			$zk->four_letter_word('wchp') =~ /\Q$ahead\E/
+		} 'it to watch the one ahead', 10;
+	}
+	return;
+}
+
+subtest 'three requests for a cycle, one for a try in vain' => sub {
+	my ($one, $two) = @pool;
+	my $before = $zk->packets_received;
+	$one->query_safe("SELECT zk_lock('cycle'), zk_unlock('cycle')") foreach 1 .. 20;
+	assert_no_nodes($zk, lock_path('cycle'));
+	my $mine = 3 * 20;
+	my $received = $zk->packets_received - $before;
+	# queue_nodes() above has cost some, and a lock's first use its parents.
+	cmp_ok($received, '>=', $mine, 'create, list, delete');
+	cmp_ok($received, '<', $mine + 15, 'and no more');
+
+	$one->query_safe("SELECT zk_lock('cycle')");
+	my ($zxid) = $zk->four_letter_word('srvr') =~ /^Zxid: (\S+)/m;
+	$before = $zk->packets_received;
+	is($two->query_safe("SELECT zk_try_lock('cycle')"), 'f', 'busy')
+	  foreach 1 .. 10;
+	cmp_ok($zk->packets_received - $before, '<', 20, 'one request each');
+	like($zk->four_letter_word('srvr'), qr/^Zxid: $zxid$/m, 'and no write');
+	$one->query_safe("SELECT zk_unlock('cycle')");
+};
+
+subtest 'a holder that had to wait hands over' => sub {
+	my ($first, $second, $third) = @pool;
+	my @received;
+	# Heartbeats may be counted too; hardly each time.
+	foreach (1 .. 3)
+	{
+		queue_up('pass', $first, $second, $third);
+		$first->query_safe("SELECT zk_unlock('pass')");
+		$second->wait_result;
+		wait_for_queue($zk, lock_path('pass'), 2);
+		like(path('pass'), qr/-8a11-/, 'its node is marked');
+
+		my $before = $zk->packets_received;
+		$second->query_safe("SELECT zk_unlock('pass')");
+		$third->wait_result;
+		is($third->sqlstate, '00000', 'granted');
+		poll_until { $zk->packets_received - $before >= 2 } 'set and delete', 10;
+		push @received, $zk->packets_received - $before;
+		wait_for_queue($zk, lock_path('pass'), 1);
+		is($third->query_safe("SELECT zk_is_held('pass')"), 't', 'it is held');
+		$third->query_safe("SELECT zk_unlock('pass')");
+		assert_no_nodes($zk, lock_path('pass'));
+	}
+	is((sort { $a <=> $b } @received)[0], 2, 'two requests, both of the holder');
+};
+
+subtest 'nobody else can' => sub {
+	my ($first, $second, $third) = @pool;
+	queue_up('guarded', $first, $second);
+	eval { $stranger->set(path('guarded'), 'unlock'); };
+	like($@, qr/NoAuth|NOAUTH|-102/i, 'a stranger cannot write to the node');
+	isnt(scalar $stranger->get(path('guarded')), undef, 'but read it');
+	ok(!$second->is_done, 'the waiter waits');
+	# A waiter that gives up lets the one behind it in, no sooner than its turn.
+	$third->start_query("SELECT zk_lock('guarded')");
+	wait_for_queue($zk, lock_path('guarded'), 3);
+	$_->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $second->pid . ')')
+	  foreach values %node;
+	$second->wait_result;
+	is($second->sqlstate, '57014', 'it gave up');
+	wait_for_queue($zk, lock_path('guarded'), 2);
+	poll_until {
+		my ($holder) = queue_nodes($zk, lock_path('guarded'));
+		$zk->four_letter_word('wchp') =~ /\Q$holder\E/;
+	} 'the last one to look again', 10;
+	ok(!$third->is_done, 'who waits behind it goes on to wait');
+	$first->query_safe("SELECT zk_unlock('guarded')");
+	$third->wait_result;
+	is($third->sqlstate, '00000', 'until its turn');
+	$third->query_safe("SELECT zk_unlock('guarded')");
+	assert_no_nodes($zk, lock_path('guarded'));
+};
+
+# Curator's Revoker, for example, sets the data of a holder's node.
+subtest 'the data of a foreign node says nothing' => sub {
+	my ($session) = @pool;
+	$stranger->create_path(lock_path('revoked'));
+	foreach my $name ('_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-',
+		'6ba7b8109dad11d180b400c04fd430c8__lock__')
+	{
+		my $theirs = $stranger->create(lock_path('revoked') . "/$name", 'me',
+			ephemeral => 1, sequential => 1);
+		$session->start_query("SELECT zk_lock('revoked')");
+		wait_for_queue($zk, lock_path('revoked'), 2);
+		poll_until { $zk->four_letter_word('wchp') =~ /\Q$theirs\E/ } 'the watch', 10;
+		my $before = $zk->packets_received;
+		$stranger->set($theirs, '__REVOKE__');
+		poll_until { $zk->packets_received - $before >= 3 } 'it to look again', 10;
+		ok(!$session->is_done, 'the waiter goes on to wait');
+		$stranger->delete($theirs);
+		$session->wait_result;
+		is($session->sqlstate, '00000', 'until the node goes');
+		$session->query_safe("SELECT zk_unlock('revoked')");
+		assert_no_nodes($zk, lock_path('revoked'));
+	}
+};
+
+# The holder becomes a reader: the writer behind it must not take that for the
+# end of the lock, in whichever way the holder got it.
+subtest 'a downgrade hands nothing over' => sub {
+	my ($first, $second, $third) = @pool;
+	queue_up('down', $first, $second, $third);
+	foreach my $pair ([ $first, $second ], [ $second, $third ])
+	{
+		my ($holder, $next) = @$pair;
+		my $old = path('down');
+		$holder->query_safe("SELECT zk_lock_shared('down'); SELECT zk_unlock('down')");
+		poll_until { path('down') ne $old } 'the node of a reader', 10;
+		my $reader = path('down');
+		poll_until { $zk->four_letter_word('wchp') =~ /\Q$reader\E/ }
+		'the writer to look again', 10;
+		ok(!$next->is_done, 'the writer waits');
+		$holder->query_safe("SELECT zk_unlock_shared('down')");
+		$next->wait_result;
+		is($next->sqlstate, '00000', 'until the reader goes');
+	}
+	$third->query_safe("SELECT zk_unlock('down')");
+	assert_no_nodes($zk, lock_path('down'));
+};
+
+# Readers look: several may go ahead together, and some may be there.
+subtest 'readers behind a holder that hands over' => sub {
+	my ($first, $second, @readers) = @pool;
+	queue_up('readers', $first, $second);
+	foreach my $number (0 .. $#readers)
+	{
+		$readers[$number]->start_query("SELECT zk_lock_shared('readers')");
+		wait_for_queue($zk, lock_path('readers'), $number + 3);
+	}
+	$first->query_safe("SELECT zk_unlock('readers')");
+	$second->wait_result;
+	ok(!(grep { $_->is_done } @readers), 'they wait');
+	$second->query_safe("SELECT zk_unlock('readers')");
+	foreach my $reader (@readers)
+	{
+		$reader->wait_result;
+		is($reader->sqlstate, '00000', 'granted');
+	}
+	$_->query_safe("SELECT zk_unlock_shared('readers')") foreach @readers;
+	assert_no_nodes($zk, lock_path('readers'));
+};
+
+# A proof older than a third of the session timeout will not do: the waiter
+# reads its own node first.
+subtest 'after a long wait' => sub {
+	my ($first, $second, $third, $fourth) = @pool;
+	queue_up('long', $first, $second, $third, $fourth);
+	my $queued = time;
+	$first->query_safe("SELECT zk_unlock('long')");
+	$second->wait_result;
+	poll_until { time > $queued + $timeout / 3 + 1 } 'the proof to age',
+	  $timeout;
+
+	my @queue = queue_nodes($zk, lock_path('long'));
+	$stranger->delete(lock_path("long/$queue[1]"));
+	$second->query_safe("SELECT zk_unlock('long')");
+	$third->wait_result;
+	is($third->sqlstate, '57000', 'one whose node was deleted is told');
+	$fourth->wait_result;
+	is($fourth->sqlstate, '00000', 'the next one is granted');
+	is($fourth->query_safe("SELECT zk_is_held('long')"), 't', 'and holds it');
+	$fourth->query_safe("SELECT zk_unlock('long')");
+	assert_no_nodes($zk, lock_path('long'));
+};
+
+# The news arrives while the waiter is stopped, and is read when its session is
+# long over and the lock another's.
+subtest 'a waiter that sleeps through it' => sub {
+	my ($first, $second, $sleeper, $fourth) = @pool;
+	queue_up('asleep', $first, $second, $sleeper, $fourth);
+	$first->query_safe("SELECT zk_unlock('asleep')");
+	$second->wait_result;
+	kill 'STOP', $sleeper->pid or die "could not stop it: $!";
+	$second->query_safe("SELECT zk_unlock('asleep')");
+	$fourth->wait_result;
+	is($fourth->sqlstate, '00000', 'the next one is granted when its session ends');
+	kill 'CONT', $sleeper->pid;
+	wait_for_queue($zk, lock_path('asleep'), 2);
+	ok(!$sleeper->is_done, 'the sleeper was not granted, but queues again');
+	my $token = $fourth->query_safe("SELECT zk_fencing_token('asleep')");
+	$fourth->query_safe("SELECT zk_unlock('asleep')");
+	cmp_ok($sleeper->wait_result, '>', $token, 'for a turn of its own');
+	$sleeper->query_safe("SELECT zk_unlock('asleep')");
+	assert_no_nodes($zk, lock_path('asleep'));
+};
+
+$_->quit foreach @pool;
+$stranger->close;
+
+# An ensemble that knows no digest authentication: without an identity nodes are
+# not guarded, so none may be marked, and all works by looking.
+subtest 'without digest authentication' => sub {
+	my $plain = ZooKeeper->new(java_options =>
+		  ['-Dzookeeper.DigestAuthenticationProvider.enabled=false'])->start;
+	my $node = cluster('oslo', $plain);
+	my @sessions = map { background($node) } 1 .. 3;
+	$sessions[0]->query_safe("SELECT zk_lock('plain')");
+	is($sessions[0]->sqlstate, '00000', 'the first use works');
+	foreach my $number (1, 2)
+	{
+		$sessions[$number]->start_query("SELECT zk_lock('plain')");
+		wait_for_queue($plain, lock_path('plain'), $number + 1);
+	}
+	unlike($_, qr/-8a11-/, 'no mark') foreach queue_nodes($plain, lock_path('plain'));
+	foreach my $number (1, 2)
+	{
+		$sessions[ $number - 1 ]->query_safe("SELECT zk_unlock('plain')");
+		$sessions[$number]->wait_result;
+		is($sessions[$number]->sqlstate, '00000', 'granted in turn');
+	}
+	$sessions[2]->query_safe("SELECT zk_unlock('plain')");
+	assert_no_nodes($plain, lock_path('plain'));
+	$_->quit foreach @sessions;
+};
+
+done_testing();
