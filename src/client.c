@@ -97,6 +97,7 @@ typedef enum RequestKind
 	REQUEST_CREATE,
 	REQUEST_LIST,
 	REQUEST_GET,
+	REQUEST_GET_AND_WATCH,
 	REQUEST_SYNC,
 	REQUEST_CHECK,
 	REQUEST_NUDGE,				/* an exists whose answer is ignored */
@@ -114,7 +115,6 @@ struct ZkRequest
 	ZkClient   *client;
 	RequestKind kind;
 	ZkNodeKind	node_kind;		/* CREATE */
-	bool		watch;			/* GET */
 	bool		done;			/* reply is valid, the main thread owns us */
 	bool		unwanted;		/* nobody waits: free when done */
 	bool		withdrawn;		/* unwanted, and its node is to be removed */
@@ -154,6 +154,7 @@ struct ZkClient
 	int			loss_signal;	/* sent when the session is lost; 0: none */
 	timer_t		loss_timer;		/* sends it at status.lost_deadline */
 	bool		has_loss_timer;
+	bool		is_loss_timer_set;
 	char	   *watch_path;		/* the one watched node, or NULL */
 	ZkWatchNews watch_news;		/* of it */
 	ZkClientTicket ticket;		/* valid if status.was_connected or is_taken_over */
@@ -183,6 +184,10 @@ static uintptr_t generation;
  * handles at a time (ZOOKEEPER-4810).
  */
 static int	nclosing;
+
+/* How deep a thread is in block_signals(), and its mask before the first. */
+static __thread int block_depth;
+static __thread sigset_t unblocked;
 
 /* The descriptor that wakes the main thread, made once. */
 static int	wake_fd = -1;
@@ -237,10 +242,10 @@ static void log_line(const char *message);
 static int64_t suspended_ms(void);
 static int64_t last_contact(void);
 static void find_connection(zhandle_t *zh);
-static void block_signals(sigset_t *saved);
-static void restore_signals(const sigset_t *saved);
-static void lock_mutex(sigset_t *saved);
-static void unlock_mutex(const sigset_t *saved);
+static void block_signals(void);
+static void restore_signals(void);
+static void lock_mutex(void);
+static void unlock_mutex(void);
 static void wake(void);
 static void set_error(const char *format,...)
 			__attribute__((format(printf, 1, 2)));
@@ -266,6 +271,14 @@ static ZkRequest *new_request(ZkClient *client, RequestKind kind,
 static bool register_request(ZkRequest *request);
 static void free_request(ZkRequest *request);
 static void submit(ZkRequest *request);
+static ZkRequest *start_request(ZkClient *client, RequestKind kind,
+								ZkNodeKind node_kind, const char *path,
+								const char *other_path,
+								const char *data, int length);
+static ZkRequest *start_read(ZkClient *client, RequestKind kind,
+							 const char *path);
+static bool start_unwanted(ZkClient *client, RequestKind kind,
+						   const char *path);
 static void send_request(ZkRequest *request);
 static const struct ACL_vector *acl_of(const ZkRequest *request);
 static void prepare_guarded_acl(void);
@@ -314,7 +327,6 @@ zklock_client_open(const ZkClientOptions *options)
 	ZkClient   *client = calloc(1, sizeof(*client));
 	pthread_condattr_t monotonic;
 	pthread_t	thread;
-	sigset_t	saved;
 	bool		connect;
 
 	if (client == NULL)
@@ -352,25 +364,25 @@ zklock_client_open(const ZkClientOptions *options)
 	if (servers_all_numeric(&client->servers))
 	{
 		servers_resolve(&client->servers, &client->addresses);
-		lock_mutex(&saved);
+		lock_mutex();
 		client->resolved = true;
 		connect = nclosing == 0;
-		unlock_mutex(&saved);
+		unlock_mutex();
 		if (connect)
 			connect_client(client);
 		return client;
 	}
 
-	lock_mutex(&saved);
+	lock_mutex();
 	client->references++;
-	unlock_mutex(&saved);
+	unlock_mutex();
 	if (!start_thread(resolve_in_thread, client, &thread))
 	{
 		set_error("Could not create a thread: %s", strerror(errno));
-		lock_mutex(&saved);
+		lock_mutex();
 		client->references--;
 		move_to(client, ZK_CLIENT_LOST, ZK_LOSS_RESOURCES);
-		unlock_mutex(&saved);
+		unlock_mutex();
 	}
 	else
 		pthread_detach(thread);
@@ -380,35 +392,34 @@ zklock_client_open(const ZkClientOptions *options)
 void
 zklock_client_report_silence(ZkClient *client, bool is_wanted)
 {
-	sigset_t	saved;
 
-	lock_mutex(&saved);
+	lock_mutex();
 	client->is_silence_news = is_wanted;
-	unlock_mutex(&saved);
+	unlock_mutex();
 }
 
 void
 zklock_client_status(ZkClient *client, ZkClientStatus *status)
 {
-	sigset_t	saved;
 	bool		connect;
 	bool		auth_missing;
 
-	lock_mutex(&saved);
+	lock_mutex();
 	connect = client->resolved && client->zh == NULL && nclosing == 0 &&
 		client->status.state == ZK_CLIENT_STARTING;
 	if (client->status.state == ZK_CLIENT_SUSPENDED &&
 		zklock_client_now() >= client->status.lost_deadline)
 		move_to(client, ZK_CLIENT_LOST, ZK_LOSS_SILENCE);
 	auth_missing = client->zh != NULL && !client->auth_stored;
-	unlock_mutex(&saved);
-
-	if (connect)
-		connect_client(client);
-	else if (auth_missing)
-		store_auth(client, client->zh);
-
-	lock_mutex(&saved);
+	if (connect || auth_missing)
+	{
+		unlock_mutex();
+		if (connect)
+			connect_client(client);
+		else
+			store_auth(client, client->zh);
+		lock_mutex();
+	}
 	*status = client->status;
 	status->npending = client->npending;
 	status->nwithdrawn = client->nwithdrawn;
@@ -417,19 +428,18 @@ zklock_client_status(ZkClient *client, ZkClientStatus *status)
 	if (client->zh != NULL && !client->auth_stored &&
 		status->state != ZK_CLIENT_LOST)
 		status->state = ZK_CLIENT_STARTING;
-	unlock_mutex(&saved);
+	unlock_mutex();
 }
 
 bool
 zklock_client_ticket(ZkClient *client, ZkClientTicket *ticket)
 {
-	sigset_t	saved;
 	bool		is_valid;
 
-	lock_mutex(&saved);
+	lock_mutex();
 	is_valid = client->status.was_connected;
 	*ticket = client->ticket;
-	unlock_mutex(&saved);
+	unlock_mutex();
 	return is_valid;
 }
 
@@ -437,10 +447,9 @@ bool
 zklock_client_signal_loss(ZkClient *client, int signal)
 {
 	struct sigevent event = {0};
-	sigset_t	saved;
 	bool		has_timer;
 
-	lock_mutex(&saved);
+	lock_mutex();
 	if (signal != 0 && !client->has_loss_timer)
 	{
 		event.sigev_notify = SIGEV_SIGNAL;
@@ -453,56 +462,54 @@ zklock_client_signal_loss(ZkClient *client, int signal)
 	set_loss_timer(client);
 	if (signal != 0 && client->status.state == ZK_CLIENT_LOST)
 		pthread_kill(client->main_thread, signal);	/* it came first */
-	unlock_mutex(&saved);
+	unlock_mutex();
 	return has_timer || signal == 0;
 }
 
 void
 zklock_client_last_error(ZkClient *client, char *text, size_t size)
 {
-	sigset_t	saved;
 
-	block_signals(&saved);
+	block_signals();
 	pthread_mutex_lock(&log_mutex);
 	snprintf(text, size, "%s",
 			 client->addresses.error[0] != '\0' && client->resolved ?
 			 client->addresses.error : last_error);
 	pthread_mutex_unlock(&log_mutex);
-	restore_signals(&saved);
+	restore_signals();
 }
 
 void
 zklock_client_close(ZkClient *client, int wait_ms)
 {
 	pthread_t	thread;
-	sigset_t	saved;
 	struct timespec deadline;
 
 	if (client->pid != getpid())
 		return;					/* the parent's session, not ours to close */
 
 	zklock_client_signal_loss(client, 0);
-	lock_mutex(&saved);
+	lock_mutex();
 	client->references++;
 	nclosing++;
-	unlock_mutex(&saved);
+	unlock_mutex();
 	if (start_thread(close_in_thread, client, &thread))
 	{
 		pthread_detach(thread);
 		deadline = monotonic_in(wait_ms);
-		lock_mutex(&saved);
+		lock_mutex();
 		while (!client->closed &&
 			   pthread_cond_timedwait(&client->changed, &mutex,
 									  &deadline) == 0)
 			;
-		unlock_mutex(&saved);
+		unlock_mutex();
 	}
 	else
 	{
 		/* no thread to be had: seconds of waiting at worst, if it is silent */
-		block_signals(&saved);
+		block_signals();
 		close_handle(client);
-		restore_signals(&saved);
+		restore_signals();
 		unreference(client);
 	}
 	unreference(client);
@@ -529,59 +536,32 @@ ZkRequest *
 zklock_client_create(ZkClient *client, const char *path, ZkNodeKind kind,
 					 const char *data, int length)
 {
-	ZkRequest  *request = new_request(client, REQUEST_CREATE, path, NULL,
-									  data, length);
-
-	if (request != NULL)
-	{
-		request->node_kind = kind;
-		submit(request);
-	}
-	return request;
+	return start_request(client, REQUEST_CREATE, kind, path, NULL,
+						 data, length);
 }
 
 ZkRequest *
 zklock_client_list(ZkClient *client, const char *path)
 {
-	ZkRequest  *request = new_request(client, REQUEST_LIST, path, NULL,
-									  NULL, 0);
-
-	if (request != NULL)
-		submit(request);
-	return request;
+	return start_read(client, REQUEST_LIST, path);
 }
 
 ZkRequest *
 zklock_client_get(ZkClient *client, const char *path)
 {
-	ZkRequest  *request = new_request(client, REQUEST_GET, path, NULL,
-									  NULL, 0);
-
-	if (request != NULL)
-		submit(request);
-	return request;
+	return start_read(client, REQUEST_GET, path);
 }
 
 ZkRequest *
 zklock_client_sync(ZkClient *client, const char *path)
 {
-	ZkRequest  *request = new_request(client, REQUEST_SYNC, path, NULL,
-									  NULL, 0);
-
-	if (request != NULL)
-		submit(request);
-	return request;
+	return start_read(client, REQUEST_SYNC, path);
 }
 
 ZkRequest *
 zklock_client_check(ZkClient *client, const char *path)
 {
-	ZkRequest  *request = new_request(client, REQUEST_CHECK, path, NULL,
-									  NULL, 0);
-
-	if (request != NULL)
-		submit(request);
-	return request;
+	return start_read(client, REQUEST_CHECK, path);
 }
 
 /*
@@ -594,37 +574,26 @@ zklock_client_check(ZkClient *client, const char *path)
 ZkRequest *
 zklock_client_get_and_watch(ZkClient *client, const char *path)
 {
-	ZkRequest  *request = new_request(client, REQUEST_GET, path, NULL,
-									  NULL, 0);
 	char	   *watch_path = strdup(path);
-	sigset_t	saved;
 
-	if (request == NULL || watch_path == NULL)
-	{
-		if (request != NULL)
-			free_request(request);
-		free(watch_path);
+	if (watch_path == NULL)
 		return NULL;
-	}
-	request->watch = true;
-	lock_mutex(&saved);
+	lock_mutex();
 	free(client->watch_path);
 	client->watch_path = watch_path;
 	client->watch_news = ZK_WATCH_QUIET;
-	unlock_mutex(&saved);
-	submit(request);
-	return request;
+	unlock_mutex();
+	return start_read(client, REQUEST_GET_AND_WATCH, path);
 }
 
 ZkWatchNews
 zklock_client_watch_news(ZkClient *client)
 {
-	sigset_t	saved;
 	ZkWatchNews news;
 
-	lock_mutex(&saved);
+	lock_mutex();
 	news = client->watch_news;
-	unlock_mutex(&saved);
+	unlock_mutex();
 	return news;
 }
 
@@ -632,43 +601,35 @@ ZkRequest *
 zklock_client_replace(ZkClient *client, const char *from, const char *to,
 					  const char *data, int length)
 {
-	ZkRequest  *request = new_request(client, REQUEST_REPLACE_CREATE, to, from,
-									  data, length);
-
-	if (request != NULL)
-	{
-		request->node_kind = ZK_EPHEMERAL;
-		submit(request);
-	}
-	return request;
+	return start_request(client, REQUEST_REPLACE_CREATE, ZK_EPHEMERAL, to, from,
+						 data, length);
 }
 
 const ZkReply *
 zklock_client_reply(ZkRequest *request)
 {
-	sigset_t	saved;
 	bool		done;
 
-	lock_mutex(&saved);
+	lock_mutex();
 	done = request->done;
-	unlock_mutex(&saved);
+	unlock_mutex();
 	return done ? &request->reply : NULL;
 }
 
 void
 zklock_client_free(ZkRequest *request)
 {
-	sigset_t	saved;
 	bool		done;
 
 	if (request == NULL)
 		return;
-	lock_mutex(&saved);
+	lock_mutex();
 	done = request->done;
 	request->unwanted = true;
-	unlock_mutex(&saved);
+	pthread_mutex_unlock(&mutex);
 	if (done)
 		free_request(request);
+	restore_signals();
 }
 
 void
@@ -676,12 +637,11 @@ zklock_client_withdraw(ZkRequest *request)
 {
 	ZkClient   *client;
 	char	   *to = NULL;
-	sigset_t	saved;
 	bool		done;
 
 	if (request == NULL)
 		return;
-	lock_mutex(&saved);
+	lock_mutex();
 	client = request->client;
 	done = request->done;
 	request->unwanted = true;
@@ -691,7 +651,7 @@ zklock_client_withdraw(ZkRequest *request)
 				  request->kind == REQUEST_REPLACE_CHECK ||
 				  request->kind == REQUEST_REPLACE_DELETE))
 		to = strdup(request->path);
-	unlock_mutex(&saved);
+	unlock_mutex();
 	if (!done)
 	{
 		/*
@@ -709,12 +669,12 @@ zklock_client_withdraw(ZkRequest *request)
 	 * The request becomes the delete of what it made, as it would have in its
 	 * completion.
 	 */
-	lock_mutex(&saved);
+	lock_mutex();
 	request->done = !undo(request);
 	done = request->done;
 	if (done)
 		client->nwithdrawn--;
-	unlock_mutex(&saved);
+	unlock_mutex();
 	if (done)
 		free_request(request);
 	else
@@ -724,40 +684,20 @@ zklock_client_withdraw(ZkRequest *request)
 bool
 zklock_client_delete(ZkClient *client, const char *path)
 {
-	ZkRequest  *request = new_request(client, REQUEST_DELETE, path, NULL,
-									  NULL, 0);
-
-	if (request == NULL)
-		return false;
-	request->unwanted = true;
-	submit(request);
-	return true;
+	return start_unwanted(client, REQUEST_DELETE, path);
 }
 
 bool
 zklock_client_hand_over(ZkClient *client, const char *path)
 {
-	ZkRequest  *request = new_request(client, REQUEST_SET, path, NULL,
-									  NULL, 0);
-
-	if (request != NULL)
-	{
-		request->unwanted = true;
-		submit(request);
-	}
+	start_unwanted(client, REQUEST_SET, path);
 	return zklock_client_delete(client, path);
 }
 
 void
 zklock_client_nudge(ZkClient *client)
 {
-	ZkRequest  *request = new_request(client, REQUEST_NUDGE, "/", NULL,
-									  NULL, 0);
-
-	if (request == NULL)
-		return;
-	request->unwanted = true;
-	submit(request);
+	start_unwanted(client, REQUEST_NUDGE, "/");
 }
 
 /* ---------------------------------------------------------------------
@@ -850,6 +790,7 @@ take_next_step(ZkRequest *request)
 
 		case REQUEST_LIST:
 		case REQUEST_GET:
+		case REQUEST_GET_AND_WATCH:
 		case REQUEST_SYNC:
 		case REQUEST_CHECK:
 		case REQUEST_NUDGE:
@@ -1341,34 +1282,43 @@ find_connection(zhandle_t *zh)
  * Signals are blocked whenever the main thread is inside the library or holds
  * the mutex: the default SIGTERM handler of a background worker ends the
  * process from within, and its exit callbacks come back here.
+ *
+ * Pairs of these nest, and only the outermost costs system calls.  (A signal
+ * before the mask is set finds the depth still 0, so what its handler calls
+ * sets a mask of its own.)
  */
 static void
-block_signals(sigset_t *saved)
+block_signals(void)
 {
 	sigset_t	all;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, saved);
+	if (block_depth == 0)
+	{
+		sigfillset(&all);
+		pthread_sigmask(SIG_SETMASK, &all, &unblocked);
+	}
+	block_depth++;
 }
 
 static void
-restore_signals(const sigset_t *saved)
+restore_signals(void)
 {
-	pthread_sigmask(SIG_SETMASK, saved, NULL);
+	if (--block_depth == 0)
+		pthread_sigmask(SIG_SETMASK, &unblocked, NULL);
 }
 
 static void
-lock_mutex(sigset_t *saved)
+lock_mutex(void)
 {
-	block_signals(saved);
+	block_signals();
 	pthread_mutex_lock(&mutex);
 }
 
 static void
-unlock_mutex(const sigset_t *saved)
+unlock_mutex(void)
 {
 	pthread_mutex_unlock(&mutex);
-	restore_signals(saved);
+	restore_signals();
 }
 
 /* Make the wake-up descriptor readable.  Never blocks: it is a counter. */
@@ -1387,15 +1337,14 @@ static void
 set_error(const char *format,...)
 {
 	va_list		args;
-	sigset_t	saved;
 
-	block_signals(&saved);
+	block_signals();
 	pthread_mutex_lock(&log_mutex);
 	va_start(args, format);
 	vsnprintf(last_error, sizeof(last_error), format, args);
 	va_end(args);
 	pthread_mutex_unlock(&log_mutex);
-	restore_signals(&saved);
+	restore_signals();
 }
 
 /*
@@ -1431,10 +1380,13 @@ static void
 set_loss_timer(ZkClient *client)
 {
 	struct itimerspec at = {0};
+	bool		is_wanted = client->status.state == ZK_CLIENT_SUSPENDED &&
+		client->loss_signal != 0;
 
-	if (!client->has_loss_timer)
+	if (!client->has_loss_timer || (!is_wanted && !client->is_loss_timer_set))
 		return;
-	if (client->status.state == ZK_CLIENT_SUSPENDED && client->loss_signal != 0)
+	client->is_loss_timer_set = is_wanted;
+	if (is_wanted)
 	{
 		at.it_value.tv_sec = client->status.lost_deadline / 1000;
 		at.it_value.tv_nsec = client->status.lost_deadline % 1000 * 1000000;
@@ -1447,15 +1399,14 @@ static bool
 start_thread(void *(*function) (void *), void *argument, pthread_t *thread)
 {
 	pthread_attr_t attributes;
-	sigset_t	saved;
 	int			rc;
 
-	block_signals(&saved);
+	block_signals();
 	pthread_attr_init(&attributes);
 	pthread_attr_setstacksize(&attributes, THREAD_STACK_SIZE);
 	rc = pthread_create(thread, &attributes, function, argument);
 	pthread_attr_destroy(&attributes);
-	restore_signals(&saved);
+	restore_signals();
 	errno = rc;
 	return rc == 0;
 }
@@ -1528,7 +1479,6 @@ connect_client(ZkClient *client)
 {
 	ZkClientLoss loss = ZK_LOSS_NONE;
 	zhandle_t  *zh = NULL;
-	sigset_t	saved;
 
 	if (client->addresses.error[0] != '\0')
 		loss = ZK_LOSS_RESOLVE;
@@ -1549,7 +1499,7 @@ connect_client(ZkClient *client)
 			set_error("%s", client->addresses.warning);
 
 		/* the library's threads inherit the signal mask and the default stack */
-		block_signals(&saved);
+		block_signals();
 		zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
 		zoo_deterministic_conn_order(1);	/* rotated by us */
 		rotate_addresses(client->addresses.connect_string,
@@ -1573,17 +1523,17 @@ connect_client(ZkClient *client)
 		pthread_setattr_default_np(&before);
 		pthread_attr_destroy(&small);
 		pthread_attr_destroy(&before);
-		restore_signals(&saved);
+		restore_signals();
 	}
 
-	lock_mutex(&saved);
+	lock_mutex();
 	client->zh = zh;
 	client->status.naddresses = count_addresses(client);
 	if (loss != ZK_LOSS_NONE)
 		move_to(client, ZK_CLIENT_LOST, loss);
 	else if (client->status.state == ZK_CLIENT_STARTING)
 		move_to(client, ZK_CLIENT_CONNECTING, ZK_LOSS_NONE);
-	unlock_mutex(&saved);
+	unlock_mutex();
 	if (zh != NULL)
 		store_auth(client, zh);
 }
@@ -1617,12 +1567,11 @@ rotate_addresses(char *list, unsigned first)
 static bool
 is_auth_stored(ZkClient *client)
 {
-	sigset_t	saved;
 	bool		stored;
 
-	lock_mutex(&saved);
+	lock_mutex();
 	stored = client->auth_stored || client->auth_scheme == NULL;
-	unlock_mutex(&saved);
+	unlock_mutex();
 	return stored;
 }
 
@@ -1637,10 +1586,9 @@ is_auth_stored(ZkClient *client)
 static bool
 store_auth(ZkClient *client, zhandle_t *zh)
 {
-	sigset_t	saved;
 	int			rc = ZOK;
 
-	block_signals(&saved);
+	block_signals();
 	if (client->auth_scheme != NULL)
 		rc = zoo_add_auth(zh, client->auth_scheme, client->auth_credentials,
 						  (int) strlen(client->auth_credentials), NULL, NULL);
@@ -1650,7 +1598,7 @@ store_auth(ZkClient *client, zhandle_t *zh)
 		client->auth_stored = true;
 		pthread_mutex_unlock(&mutex);
 	}
-	restore_signals(&saved);
+	restore_signals();
 	return rc == ZOK;
 }
 
@@ -1721,12 +1669,11 @@ static void
 unreference(ZkClient *client)
 {
 	ZkRequest  *request;
-	sigset_t	saved;
 	bool		last;
 
-	lock_mutex(&saved);
+	lock_mutex();
 	last = --client->references == 0;
-	unlock_mutex(&saved);
+	unlock_mutex();
 	if (!last)
 		return;
 	while ((request = any_request_of(client)) != NULL)
@@ -1753,13 +1700,12 @@ static ZkRequest *
 any_request_of(ZkClient *client)
 {
 	ZkRequest  *request = NULL;
-	sigset_t	saved;
 
-	lock_mutex(&saved);
+	lock_mutex();
 	for (uintptr_t i = 0; i < nslots && request == NULL; i++)
 		if (slots[i] != NULL && slots[i]->client == client)
 			request = slots[i];
-	unlock_mutex(&saved);
+	unlock_mutex();
 	return request;
 }
 
@@ -1812,11 +1758,10 @@ new_request(ZkClient *client, RequestKind kind, const char *path,
 static bool
 register_request(ZkRequest *request)
 {
-	sigset_t	saved;
 	uintptr_t	slot;
 	bool		found = false;
 
-	lock_mutex(&saved);
+	lock_mutex();
 	for (uintptr_t i = 0; i < nslots && !found; i++)
 	{
 		slot = (next_slot + i) % nslots;
@@ -1843,7 +1788,7 @@ register_request(ZkRequest *request)
 		request->id = (generation << SLOT_BITS) | slot;
 		slots[slot] = request;
 	}
-	unlock_mutex(&saved);
+	unlock_mutex();
 	return found;
 }
 
@@ -1851,12 +1796,11 @@ register_request(ZkRequest *request)
 static void
 free_request(ZkRequest *request)
 {
-	sigset_t	saved;
 
-	lock_mutex(&saved);
+	lock_mutex();
 	if (request->id != 0)
 		slots[request->id & SLOT_MASK] = NULL;
-	unlock_mutex(&saved);
+	unlock_mutex();
 	free(request->path);
 	free(request->other_path);
 	free(request->data);
@@ -1870,15 +1814,56 @@ free_request(ZkRequest *request)
 static void
 submit(ZkRequest *request)
 {
-	sigset_t	saved;
 
-	lock_mutex(&saved);
+	lock_mutex();
 	request->client->npending++;
 	request->sent_at = zklock_client_now();
-	unlock_mutex(&saved);
-	block_signals(&saved);
+	pthread_mutex_unlock(&mutex);
 	send_request(request);
-	restore_signals(&saved);
+	restore_signals();
+}
+
+/* Make a request and send it; NULL without memory. */
+static ZkRequest *
+start_request(ZkClient *client, RequestKind kind, ZkNodeKind node_kind,
+			  const char *path, const char *other_path,
+			  const char *data, int length)
+{
+	ZkRequest  *request;
+
+	block_signals();
+	request = new_request(client, kind, path, other_path, data, length);
+	if (request != NULL)
+	{
+		request->node_kind = node_kind;
+		submit(request);
+	}
+	restore_signals();
+	return request;
+}
+
+/* The same for one that takes nothing but a path. */
+static ZkRequest *
+start_read(ZkClient *client, RequestKind kind, const char *path)
+{
+	return start_request(client, kind, ZK_PERSISTENT, path, NULL, NULL, 0);
+}
+
+/* The same for one whose answer nobody waits for; false without memory. */
+static bool
+start_unwanted(ZkClient *client, RequestKind kind, const char *path)
+{
+	ZkRequest  *request;
+
+	block_signals();
+	request = new_request(client, kind, path, NULL, NULL, 0);
+	if (request != NULL)
+	{
+		request->unwanted = true;
+		submit(request);
+	}
+	restore_signals();
+	return request != NULL;
 }
 
 /*
@@ -1911,8 +1896,10 @@ send_request(ZkRequest *request)
 			rc = zoo_aget_children(zh, path, 0, list_done, id);
 			break;
 		case REQUEST_GET:
-			rc = zoo_awget(zh, path, request->watch ? node_event : NULL,
-						   request->client, get_done, id);
+			rc = zoo_awget(zh, path, NULL, NULL, get_done, id);
+			break;
+		case REQUEST_GET_AND_WATCH:
+			rc = zoo_awget(zh, path, node_event, request->client, get_done, id);
 			break;
 		case REQUEST_SYNC:
 			rc = zoo_async(zh, path, string_done, id);
