@@ -5,12 +5,15 @@
 -- so that nobody goes on without the lock. None may run in a parallel worker,
 -- as with pg_advisory_lock().
 
-CREATE FUNCTION zk_lock(name text, timeout interval DEFAULT NULL)
+CREATE FUNCTION zk_lock(
+	name text,
+	timeout interval DEFAULT NULL,
+	permits integer DEFAULT 1)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION zk_lock(text, interval) IS
-'Takes an exclusive lock of session scope, waiting for it in line. Returns its fencing token, which rises with every grant. timeout and lock_timeout bound the wait, connecting included (error 55P03, nothing left behind). Counted: release as often with zk_unlock(). Ends with the session, DISCARD ALL or zk_unlock_all(); survives ROLLBACK.';
+COMMENT ON FUNCTION zk_lock(text, interval, integer) IS
+'Takes an exclusive lock of session scope, waiting for it in line. Returns its fencing token, which rises with every grant. timeout and lock_timeout bound the wait, connecting included (error 55P03, nothing left behind). With permits greater than 1 the lock is a counting semaphore: the first permits contenders of the queue hold it, and all its users must name the same number (otherwise 55000). Counted: release as often with zk_unlock(). Ends with the session, DISCARD ALL or zk_unlock_all(); survives ROLLBACK.';
 
 CREATE FUNCTION zk_lock_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
@@ -19,11 +22,14 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_lock_shared(text, interval) IS
 'Like zk_lock(), but shared: held together with other shared holders. While this session holds the lock exclusively it is granted at once, and stays when the exclusive hold is released. Release with zk_unlock_shared().';
 
-CREATE FUNCTION zk_xact_lock(name text, timeout interval DEFAULT NULL)
+CREATE FUNCTION zk_xact_lock(
+	name text,
+	timeout interval DEFAULT NULL,
+	permits integer DEFAULT 1)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION zk_xact_lock(text, interval) IS
+COMMENT ON FUNCTION zk_xact_lock(text, interval, integer) IS
 'Like zk_lock(), but of transaction scope: released after the commit is durable and visible, at rollback, or at rollback to a savepoint set before it; cannot be released earlier. PREPARE TRANSACTION is refused while it is held.';
 
 CREATE FUNCTION zk_xact_lock_shared(name text, timeout interval DEFAULT NULL)
@@ -33,11 +39,14 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_xact_lock_shared(text, interval) IS
 'Like zk_lock_shared(), but of transaction scope, see zk_xact_lock().';
 
-CREATE FUNCTION zk_try_lock(name text, timeout interval DEFAULT '0')
+CREATE FUNCTION zk_try_lock(
+	name text,
+	timeout interval DEFAULT '0',
+	permits integer DEFAULT 1)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION zk_try_lock(text, interval) IS
+COMMENT ON FUNCTION zk_try_lock(text, interval, integer) IS
 'Takes an exclusive lock of session scope if that is possible at once, or within timeout: true. Otherwise false, and nothing is left behind. Without a timeout a busy lock costs one read of ZooKeeper. Raises an error if ZooKeeper cannot be reached.';
 
 CREATE FUNCTION zk_try_lock_shared(name text, timeout interval DEFAULT '0')
@@ -47,11 +56,14 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_try_lock_shared(text, interval) IS
 'Like zk_try_lock(), but shared.';
 
-CREATE FUNCTION zk_try_xact_lock(name text, timeout interval DEFAULT '0')
+CREATE FUNCTION zk_try_xact_lock(
+	name text,
+	timeout interval DEFAULT '0',
+	permits integer DEFAULT 1)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION zk_try_xact_lock(text, interval) IS
+COMMENT ON FUNCTION zk_try_xact_lock(text, interval, integer) IS
 'Like zk_try_lock(), but of transaction scope, see zk_xact_lock().';
 
 CREATE FUNCTION zk_try_xact_lock_shared(name text, timeout interval DEFAULT '0')
@@ -183,13 +195,14 @@ CREATE FUNCTION zk_lock_queue(
 	OUT host text,
 	OUT since timestamptz,
 	OUT token bigint,
-	OUT data text)
+	OUT data text,
+	OUT permits integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_lock_queue(text) IS
-'The queue of a lock: one row for each contender of every client and cluster, in order, with state (held or waiting), mode, style of its node, owning ZooKeeper session, who it says it is, since when (ZooKeeper''s clock) and fencing token. Children of the znode that are not contenders come last, with a NULL position. data is what other clients wrote into their node.';
+'The queue of a lock: one row for each contender of every client and cluster, in order, with state (held or waiting), mode, style of its node, owning ZooKeeper session, who it says it is, since when (ZooKeeper''s clock) and fencing token. Children of the znode that are not contenders come last, with a NULL position. data is what other clients wrote into their node; permits is 1, or how many may hold a semaphore.';
 
 CREATE FUNCTION zk_locks(
 	OUT name text,
@@ -199,7 +212,8 @@ CREATE FUNCTION zk_locks(
 	OUT xact_holds integer,
 	OUT token bigint,
 	OUT node text,
-	OUT granted_at timestamptz)
+	OUT granted_at timestamptz,
+	OUT permits integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
@@ -210,7 +224,7 @@ COMMENT ON FUNCTION zk_locks() IS
 CREATE VIEW zk_locks AS SELECT * FROM zk_locks();
 
 COMMENT ON VIEW zk_locks IS
-'The locks that this session holds: mode, state (held or lost, as far as is known here without asking), how many holds of session and of transaction scope, fencing token, znode, since when.';
+'The locks that this session holds: mode, state (held or lost, as far as is known here without asking), how many holds of session and of transaction scope, fencing token, znode, since when, and the number of permits (1, or of a semaphore).';
 
 CREATE FUNCTION zk_session(
 	OUT state text,

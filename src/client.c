@@ -96,12 +96,14 @@ typedef enum RequestKind
 {
 	REQUEST_CREATE,
 	REQUEST_LIST,
+	REQUEST_LIST_AND_WATCH,
 	REQUEST_GET,
 	REQUEST_GET_AND_WATCH,
 	REQUEST_SYNC,
 	REQUEST_CHECK,
 	REQUEST_NUDGE,				/* an exists whose answer is ignored */
-	REQUEST_SET,				/* to nothing; whatever the answer */
+	REQUEST_SET,				/* whatever the answer */
+	REQUEST_ANNOUNCE,			/* a set that is repeated until confirmed */
 	REQUEST_DELETE,				/* repeated until confirmed */
 	REQUEST_ERASE,				/* list, then DELETE of the child found */
 	REQUEST_REPLACE_CREATE,		/* first step of a replace, repeated */
@@ -214,6 +216,7 @@ static struct
 static struct ACL owner_and_readers[2];
 static struct ACL_vector guarded_acl = {2, owner_and_readers};
 
+static bool note_watch(ZkClient *client, const char *path);
 static ZkRequest *begin_completion(const void *data, int rc);
 static void end_completion(ZkRequest *request);
 static bool is_followed_by_list(const ZkRequest *request);
@@ -278,7 +281,7 @@ static ZkRequest *start_request(ZkClient *client, RequestKind kind,
 static ZkRequest *start_read(ZkClient *client, RequestKind kind,
 							 const char *path);
 static bool start_unwanted(ZkClient *client, RequestKind kind,
-						   const char *path);
+						   const char *path, const char *data, int length);
 static void send_request(ZkRequest *request);
 static const struct ACL_vector *acl_of(const ZkRequest *request);
 static void prepare_guarded_acl(void);
@@ -574,16 +577,31 @@ zklock_client_check(ZkClient *client, const char *path)
 ZkRequest *
 zklock_client_get_and_watch(ZkClient *client, const char *path)
 {
+	return note_watch(client, path) ?
+		start_read(client, REQUEST_GET_AND_WATCH, path) : NULL;
+}
+
+ZkRequest *
+zklock_client_list_and_watch(ZkClient *client, const char *path)
+{
+	return note_watch(client, path) ?
+		start_read(client, REQUEST_LIST_AND_WATCH, path) : NULL;
+}
+
+/* From now on only this path's events are news; false without memory. */
+static bool
+note_watch(ZkClient *client, const char *path)
+{
 	char	   *watch_path = strdup(path);
 
 	if (watch_path == NULL)
-		return NULL;
+		return false;
 	lock_mutex();
 	free(client->watch_path);
 	client->watch_path = watch_path;
 	client->watch_news = ZK_WATCH_QUIET;
 	unlock_mutex();
-	return start_read(client, REQUEST_GET_AND_WATCH, path);
+	return true;
 }
 
 ZkWatchNews
@@ -684,20 +702,27 @@ zklock_client_withdraw(ZkRequest *request)
 bool
 zklock_client_delete(ZkClient *client, const char *path)
 {
-	return start_unwanted(client, REQUEST_DELETE, path);
+	return start_unwanted(client, REQUEST_DELETE, path, NULL, 0);
 }
 
 bool
 zklock_client_hand_over(ZkClient *client, const char *path)
 {
-	start_unwanted(client, REQUEST_SET, path);
+	start_unwanted(client, REQUEST_SET, path, NULL, 0);
 	return zklock_client_delete(client, path);
+}
+
+void
+zklock_client_announce(ZkClient *client, const char *path,
+					   const char *data, int length)
+{
+	start_unwanted(client, REQUEST_ANNOUNCE, path, data, length);
 }
 
 void
 zklock_client_nudge(ZkClient *client)
 {
-	start_unwanted(client, REQUEST_NUDGE, "/");
+	start_unwanted(client, REQUEST_NUDGE, "/", NULL, 0);
 }
 
 /* ---------------------------------------------------------------------
@@ -789,6 +814,7 @@ take_next_step(ZkRequest *request)
 			return request->withdrawn && undo(request);
 
 		case REQUEST_LIST:
+		case REQUEST_LIST_AND_WATCH:
 		case REQUEST_GET:
 		case REQUEST_GET_AND_WATCH:
 		case REQUEST_SYNC:
@@ -796,6 +822,9 @@ take_next_step(ZkRequest *request)
 		case REQUEST_NUDGE:
 		case REQUEST_SET:		/* the delete behind it does without */
 			return false;
+
+		case REQUEST_ANNOUNCE:
+			return result == ZK_UNKNOWN_OUTCOME;
 
 		case REQUEST_DELETE:
 			if (result != ZK_OK && result != ZK_NO_NODE &&
@@ -1851,12 +1880,13 @@ start_read(ZkClient *client, RequestKind kind, const char *path)
 
 /* The same for one whose answer nobody waits for; false without memory. */
 static bool
-start_unwanted(ZkClient *client, RequestKind kind, const char *path)
+start_unwanted(ZkClient *client, RequestKind kind, const char *path,
+			   const char *data, int length)
 {
 	ZkRequest  *request;
 
 	block_signals();
-	request = new_request(client, kind, path, NULL, NULL, 0);
+	request = new_request(client, kind, path, NULL, data, length);
 	if (request != NULL)
 	{
 		request->unwanted = true;
@@ -1895,6 +1925,10 @@ send_request(ZkRequest *request)
 		case REQUEST_LIST:
 			rc = zoo_aget_children(zh, path, 0, list_done, id);
 			break;
+		case REQUEST_LIST_AND_WATCH:
+			rc = zoo_awget_children(zh, path, node_event, request->client,
+									list_done, id);
+			break;
 		case REQUEST_GET:
 			rc = zoo_awget(zh, path, NULL, NULL, get_done, id);
 			break;
@@ -1916,7 +1950,9 @@ send_request(ZkRequest *request)
 			rc = zoo_aexists(zh, path, 0, stat_done, id);
 			break;
 		case REQUEST_SET:
-			rc = zoo_aset(zh, path, "", 0, -1, stat_done, id);
+		case REQUEST_ANNOUNCE:
+			rc = zoo_aset(zh, path, request->data != NULL ? request->data : "",
+						  request->data_length, -1, stat_done, id);
 			break;
 		case REQUEST_DELETE:
 			rc = zoo_adelete(zh, path, -1, void_done, id);

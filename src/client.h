@@ -213,6 +213,18 @@ extern ZkRequest *zklock_client_get_and_watch(ZkClient *client,
 											  const char *path);
 extern ZkWatchNews zklock_client_watch_news(ZkClient *client);
 
+/* zklock_client_list() that also watches for a change of the list, likewise. */
+extern ZkRequest *zklock_client_list_and_watch(ZkClient *client,
+											   const char *path);
+
+/*
+ * Set the data of a node of ours, without anybody waiting: sent at once, and
+ * again after every reconnect until the server confirms it, the node is gone or
+ * the session is over.  Who watches the node is woken.
+ */
+extern void zklock_client_announce(ZkClient *client, const char *path,
+								   const char *data, int length);
+
 /*
  * Replace the ephemeral node `from` by the ephemeral node `to`, until it is
  * done: `from` is deleted only once `to` surely exists.  ZK_NO_NODE if `from`

@@ -31,6 +31,11 @@
  * the lock is still held.  Readers always list: several of them go ahead
  * together.
  *
+ * Semaphores: any of the holders may leave first.  So the first of those who
+ * wait watches the whole queue, and whoever is behind it watches the one just
+ * ahead, which sets its node's data when it is granted: then this one is the
+ * first.  A release wakes one backend, and a grant one more.
+ *
  *-------------------------------------------------------------------------
  */
 #include "contend.h"
@@ -61,6 +66,9 @@ typedef struct Standing
 	bool		is_node_known;	/* contender->node holds the full path */
 	char		prefix[RECIPE_NODE_SIZE];	/* its name up to the number */
 	bool		is_handed_over; /* whoever was ahead has let go, to us */
+	bool		has_waited;
+	bool		watches_queue;	/* lists are to be watched */
+	char	   *data;			/* of our node, palloc'ed */
 	int			attempts;		/* to create the node */
 	int64		started_at;
 	int64		log_at;			/* when log_lock_waits wants a message */
@@ -75,12 +83,18 @@ static bool find_lost_node(Standing *standing);
 static void make_parents(Standing *standing);
 static void make_parent_carefully(Standing *standing, const char *path,
 								  ZkNodeKind kind);
+static RecipeVerdict judge(const Standing *standing, const ZkReply *list,
+						   const char *mine, int *ahead);
 static ZkWaitEnd watch(Standing *standing, const char *ahead);
+static ZkWaitEnd watch_queue(Standing *standing);
+static ZkWaitEnd await_watch(Standing *standing);
 static bool is_still_queued(Standing *standing);
 static const ZkReply *ask(Standing *standing, ZkRequest *request);
 static void leave(Standing *standing);
 static void raise_evicted(const Standing *standing) pg_attribute_noreturn();
 static void raise_exhausted(const Standing *standing) pg_attribute_noreturn();
+static void raise_mismatch(const Standing *standing,
+						   const char *child) pg_attribute_noreturn();
 static void log_wait(Standing *standing);
 static void log_grant(const Standing *standing);
 static void make_guid(char guid[RECIPE_GUID_LEN + 1]);
@@ -136,7 +150,6 @@ stand_in_queue(Standing *standing)
 	{
 		const ZkReply *list = join(standing);
 		RecipeVerdict verdict;
-		int			own;
 		int			ahead;
 
 		CHECK_FOR_INTERRUPTS();
@@ -154,13 +167,18 @@ stand_in_queue(Standing *standing)
 			zklock_session_raise(list, "read a lock's queue",
 								 contender->lock_path);
 
-		verdict = recipe_verdict(list->children, list->nchildren,
-								 strrchr(contender->node, '/') + 1,
-								 contender->mode, &own, &ahead);
+		verdict = judge(standing, list, strrchr(contender->node, '/') + 1,
+						&ahead);
 		switch (verdict)
 		{
 			case RECIPE_HELD:
+				if (contender->permits > 1 && standing->has_waited)
+					zklock_client_announce(zklock_session_client(),
+										   contender->node, standing->data,
+										   strlen(standing->data));
 				return ZK_CONTEND_GRANTED;
+			case RECIPE_MISMATCH:
+				raise_mismatch(standing, list->children[ahead]);
 			case RECIPE_GONE:
 				raise_evicted(standing);
 			case RECIPE_EXHAUSTED:
@@ -172,7 +190,9 @@ stand_in_queue(Standing *standing)
 		}
 		if (contender->patience == ZK_TRY_ONCE)
 			return ZK_CONTEND_BUSY;
-		switch (watch(standing, list->children[ahead]))
+		standing->has_waited = true;
+		switch (ahead < 0 ? watch_queue(standing) :
+				watch(standing, list->children[ahead]))
 		{
 			case ZK_WAIT_OVER:
 				if (standing->is_handed_over && is_still_queued(standing))
@@ -184,6 +204,27 @@ stand_in_queue(Standing *standing)
 				return ZK_CONTEND_SESSION_LOST;
 		}
 	}
+}
+
+/*
+ * The recipe's verdict over a list, for our node or, with mine NULL, for one
+ * that is still to be made.
+ */
+static RecipeVerdict
+judge(const Standing *standing, const ZkReply *list, const char *mine,
+	  int *ahead)
+{
+	ZkContender *contender = standing->contender;
+	int			own;
+
+	if (contender->permits > 1)
+		return recipe_permit_verdict(list->children, list->nchildren, mine,
+									 contender->permits, ahead);
+	if (mine == NULL)
+		return recipe_verdict_newcomer(list->children, list->nchildren,
+									   contender->mode, ahead);
+	return recipe_verdict(list->children, list->nchildren, mine,
+						  contender->mode, &own, ahead);
 }
 
 /*
@@ -213,11 +254,12 @@ look(Standing *standing)
 	if (list->result != ZK_OK)
 		zklock_session_raise(list, "read a lock's queue",
 							 contender->lock_path);
-	switch (recipe_verdict_newcomer(list->children, list->nchildren,
-									contender->mode, &ahead))
+	switch (judge(standing, list, NULL, &ahead))
 	{
 		case RECIPE_HELD:
 			return ZK_CONTEND_GRANTED;
+		case RECIPE_MISMATCH:
+			raise_mismatch(standing, list->children[ahead]);
 		case RECIPE_EXHAUSTED:
 			raise_exhausted(standing);
 		case RECIPE_WAIT:
@@ -241,24 +283,28 @@ join(Standing *standing)
 	if (standing->create == NULL)
 	{
 		char		guid[RECIPE_GUID_LEN + 1];
-		char	   *data = zklock_identity_build(0);
 
+		if (standing->data == NULL)
+			standing->data = zklock_identity_build(0);
 		make_guid(guid);
-		if (contender->mode == RECIPE_EXCLUSIVE &&
+		if (contender->mode == RECIPE_EXCLUSIVE && contender->permits == 1 &&
 			zklock_session_can_hand_over())
 			recipe_mark_hand_over(guid);
-		recipe_node_prefix(standing->prefix, contender->mode, guid);
+		recipe_node_prefix(standing->prefix, contender->mode,
+						   contender->permits, guid);
 		snprintf(contender->node, RECIPE_PATH_SIZE, "%s/%s",
 				 contender->lock_path, standing->prefix);
 		standing->is_node_known = false;
 		standing->create = zklock_client_create(client, contender->node,
 												ZK_EPHEMERAL_SEQUENTIAL,
-												data, strlen(data));
-		pfree(data);
+												standing->data,
+												strlen(standing->data));
 		if (standing->create == NULL)
 			zklock_session_raise_memory();
 	}
-	return ask(standing, zklock_client_list(client, contender->lock_path));
+	return ask(standing, standing->watches_queue ?
+			   zklock_client_list_and_watch(client, contender->lock_path) :
+			   zklock_client_list(client, contender->lock_path));
 }
 
 /*
@@ -424,11 +470,13 @@ watch(Standing *standing, const char *ahead)
 {
 	ZkContender *contender = standing->contender;
 	bool		is_set_news = contender->mode == RECIPE_EXCLUSIVE &&
-		recipe_can_hand_over(ahead);
+		contender->permits == 1 && recipe_can_hand_over(ahead);
 	char		path[RECIPE_PATH_SIZE];
 	const ZkReply *reply;
+	ZkWaitEnd	end;
 
 	standing->is_handed_over = false;
+	standing->watches_queue = false;
 	if (snprintf(path, sizeof(path), "%s/%s", contender->lock_path,
 				 ahead) >= (int) sizeof(path))
 		ereport(ERROR,
@@ -450,14 +498,41 @@ watch(Standing *standing, const char *ahead)
 		return ZK_WAIT_OVER;
 	}
 
+	if (contender->permits > 1 && reply->version > 0)
+		return ZK_WAIT_OVER;	/* it was granted before we watched it */
+
+	end = await_watch(standing);
+	standing->is_handed_over = is_set_news && end == ZK_WAIT_OVER &&
+		zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_SET;
+	return end;
+}
+
+/*
+ * The first of those who wait for a permit: from now on its lists are watched.
+ * If the one at hand was not, look at one that is before waiting.
+ */
+static ZkWaitEnd
+watch_queue(Standing *standing)
+{
+	bool		is_watched = standing->watches_queue;
+
+	standing->is_handed_over = false;
+	standing->watches_queue = true;
+	return is_watched ? await_watch(standing) : ZK_WAIT_OVER;
+}
+
+/* Wait for news of what is watched, and write to the log when it takes long. */
+static ZkWaitEnd
+await_watch(Standing *standing)
+{
+	int64		deadline = standing->contender->deadline;
+
 	for (;;)
 	{
-		int64		until = Min(contender->deadline, standing->log_at);
+		int64		until = Min(deadline, standing->log_at);
 		ZkWaitEnd	end = zklock_session_await_watch(until);
 
-		standing->is_handed_over = is_set_news && end == ZK_WAIT_OVER &&
-			zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_SET;
-		if (end != ZK_WAIT_TIMEOUT || until == contender->deadline)
+		if (end != ZK_WAIT_TIMEOUT || until == deadline)
 			return end;
 		standing->log_at = ZK_NO_DEADLINE;
 		log_wait(standing);
@@ -537,6 +612,21 @@ raise_exhausted(const Standing *standing)
 			 errdetail("ZooKeeper counts the queue entries below \"%s\" with 31 bits and cannot order more of them.",
 					   standing->contender->lock_path),
 			 errhint("Let all users of the lock finish and delete the znode; it is created again with a counter of zero.")));
+}
+
+static void
+raise_mismatch(const Standing *standing, const char *child)
+{
+	RecipeNode	node = recipe_parse_node(child);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("number of permits differs from that of other users of lock \"%s\"",
+					standing->contender->name),
+			 errdetail("This call names %d, a contender of style \"%s\" that is ahead of it has %d.",
+					   standing->contender->permits,
+					   recipe_style_name(node.style), node.permits),
+			 errhint("All users of a lock must name the same number of permits. Readers and clients in other languages count as 1.")));
 }
 
 /* Random enough for a name that must be unique; 16 bytes make a UUID. */

@@ -38,6 +38,7 @@ typedef struct ZkContender
 	const char *lock_path;		/* its znode */
 	int			root_length;	/* how much of lock_path is the root */
 	RecipeMode	mode;
+	int			permits;		/* more than 1: a counting semaphore */
 	ZkPatience	patience;
 	int64		deadline;		/* zklock_client_now() */
 
@@ -54,7 +55,8 @@ typedef struct ZkContender
  * Queue up and wait.  When it ends in any other way than GRANTED, by an error
  * too, nothing of ours stays in the queue.  Needs an open session.  Raises on
  * interrupts, when ZooKeeper refuses, 57000 when somebody removed our node,
- * 54000 when the queue's sequence numbers are used up.
+ * 54000 when the queue's sequence numbers are used up, 55000 when somebody ahead
+ * has another number of permits.
  */
 extern ZkContendEnd zklock_contend(ZkContender *contender);
 

@@ -49,6 +49,7 @@ typedef struct Hold
 	char	   *node;			/* path of the queue node; buffer of
 								 * RECIPE_PATH_SIZE, kept for the next time */
 	bool		is_borrowed;	/* SHARED on the EXCLUSIVE hold's node */
+	int			permits;		/* of the node */
 	ZkSessionNumber session;	/* whose the node is */
 	bool		is_evicted;		/* somebody deleted the node */
 	bool		can_hand_over;	/* see ZkContender */
@@ -115,6 +116,8 @@ static int64 answer_busy(const ZkLockOrder *order, const Bounds *bounds);
 static void warn_of_snapshot(void);
 static void check_room(void);
 static void refuse_upgrade(const Lock *lock) pg_attribute_noreturn();
+static void refuse_permits(const Lock *lock,
+						   int permits) pg_attribute_noreturn();
 static bool is_held(const Hold *hold);
 static ZkSessionNumber live_session(void);
 static bool is_lost(const Hold *hold, ZkSessionNumber live);
@@ -188,8 +191,11 @@ zklock_acquire(const ZkLockOrder *order)
 		lock = enter_lock(order->name, path);
 		hold = &lock->holds[order->mode];
 		reserve_count(hold, order->scope);
-		if (is_held(hold))
+		if (is_held(hold) && hold->permits == order->permits)
 			return count_hold(hold, order->scope);
+		if (is_held(&lock->holds[RECIPE_EXCLUSIVE]) &&
+			lock->holds[RECIPE_EXCLUSIVE].permits != order->permits)
+			refuse_permits(lock, order->permits);
 		if (is_held(&lock->holds[RECIPE_EXCLUSIVE]))
 			return borrow_exclusive(lock, order->scope);
 		if (is_held(&lock->holds[RECIPE_SHARED]))
@@ -337,6 +343,7 @@ zklock_visit_locks(void (*visit) (const ZkLockInfo *info, void *argument),
 			info.name = lock->name;
 			info.mode = mode;
 			info.is_lost = is_lost(hold, live);
+			info.permits = hold->permits;
 			info.session_count = hold->session_count;
 			info.xact_count = xact_count(hold);
 			info.token = hold->token;
@@ -584,6 +591,7 @@ borrow_exclusive(Lock *lock, ZkScope scope)
 
 	strlcpy(shared->node, exclusive->node, RECIPE_PATH_SIZE);
 	shared->is_borrowed = true;
+	shared->permits = 1;
 	shared->session = exclusive->session;
 	shared->is_evicted = exclusive->is_evicted;
 	shared->can_hand_over = false;	/* readers may hold it with us */
@@ -619,6 +627,7 @@ wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
 		.lock_path = lock->path,
 		.root_length = root_length,
 		.mode = order->mode,
+		.permits = order->permits,
 		.patience = ZK_WAIT_UNTIL_DEADLINE,
 		.deadline = bounds->lock_timeout_at,
 		.node = hold->node
@@ -636,6 +645,7 @@ wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
 	if (end == ZK_CONTEND_GRANTED)
 	{
 		hold->is_borrowed = false;
+		hold->permits = order->permits;
 		hold->session = zklock_session_number();
 		hold->is_evicted = false;
 		hold->can_hand_over = contender.can_hand_over;
@@ -722,6 +732,18 @@ refuse_upgrade(const Lock *lock)
 					lock->name),
 			 errdetail("Two sessions that upgrade the same lock would wait for each other for ever."),
 			 errhint("Release the shared lock first, or take the exclusive lock from the start.")));
+}
+
+static void
+refuse_permits(const Lock *lock, int permits)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("lock \"%s\" is held here with another number of permits",
+					lock->name),
+			 errdetail("This call names %d, the lock was taken with %d.",
+					   permits, lock->holds[RECIPE_EXCLUSIVE].permits),
+			 errhint("All users of a lock must name the same number of permits; a shared lock has 1.")));
 }
 
 /* ---------------------------------------------------------------------
@@ -847,7 +869,7 @@ downgrade(Lock *lock, ZkSessionNumber live)
 		!pg_strong_random(random, sizeof(random)))
 		return;
 	recipe_format_guid(guid, random);
-	recipe_node_prefix(prefix, RECIPE_SHARED, guid);
+	recipe_node_prefix(prefix, RECIPE_SHARED, 1, guid);
 	snprintf(shared->next_node, RECIPE_PATH_SIZE, "%s/%s%010d", lock->path,
 			 prefix, recipe_parse_node(strrchr(shared->node, '/') + 1).sequence);
 

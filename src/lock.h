@@ -26,6 +26,7 @@ typedef struct ZkLockOrder
 	const char *name;
 	RecipeMode	mode;
 	ZkScope		scope;
+	int			permits;		/* 1, or of a counting semaphore */
 	bool		is_try;			/* BUSY is an answer, not an error */
 	bool		has_timeout;
 	int64		timeout_ms;		/* valid if has_timeout; 0 or more */
@@ -37,6 +38,7 @@ typedef struct ZkLockInfo
 	const char *name;
 	RecipeMode	mode;
 	bool		is_lost;
+	int			permits;
 	int			session_count;
 	int			xact_count;
 	int64		token;
@@ -50,7 +52,8 @@ extern void zklock_lock_init(void);
 /*
  * Take a lock, or count one more hold of it.  Result: its fencing token, or 0
  * if a try found it busy.  Raises 55P03 when a wait is over its bound, 40001
- * when this backend has a lost lock, 55000 on an upgrade, 53400 past
+ * when this backend has a lost lock, 55000 on an upgrade or for another number
+ * of permits than that of the queue, 53400 past
  * zklock.max_locks, 42602 for a bad name, and whatever a session or the queue
  * raises.  On failure nothing is held that was not held before, and nothing is
  * left in ZooKeeper.

@@ -156,6 +156,7 @@ take_entry(Reading *reading, int slot, const char *child, ZkQueueEntry *entry)
 		zklock_session_raise(reply, "read a lock's queue", reading->path);
 	entry->style = node.style;
 	entry->mode = node.mode;
+	entry->permits = node.permits;
 	entry->node = pstrdup(child);
 	if (reply->result == ZK_NO_AUTH)
 		return true;
@@ -168,14 +169,16 @@ take_entry(Reading *reading, int slot, const char *child, ZkQueueEntry *entry)
 }
 
 /*
- * Number the contenders and say who holds: the first, and all shared ones
- * behind a first that is shared, up to the first exclusive one.
+ * Number the contenders and say who holds: the first, all shared ones behind a
+ * first that is shared, up to the first exclusive one, and of a semaphore as
+ * many as it has permits, as long as all agree on that.
  */
 static void
 mark_holders(ZkQueueEntry *entries, int nentries)
 {
 	int			position = 0;
 	bool		is_exclusive_ahead = false;
+	int			permits = 0;
 
 	for (int i = 0; i < nentries; i++)
 	{
@@ -184,7 +187,11 @@ mark_holders(ZkQueueEntry *entries, int nentries)
 		if (entry->style == RECIPE_STYLE_NONE)
 			continue;
 		entry->position = ++position;
-		entry->is_holder = position == 1 ||
+		if (position == 1)
+			permits = entry->permits;
+		else if (entry->permits != permits)
+			permits = 1;
+		entry->is_holder = position <= permits || position == 1 ||
 			(entry->mode == RECIPE_SHARED && !is_exclusive_ahead);
 		if (entry->mode == RECIPE_EXCLUSIVE)
 			is_exclusive_ahead = true;

@@ -21,6 +21,7 @@ typedef struct ZkQueueEntry
 	bool		is_holder;
 	RecipeMode	mode;
 	RecipeStyle style;
+	int			permits;
 	const char *node;			/* name of the child, UTF-8 */
 	int64		session_id;		/* 0: not ephemeral */
 	TimestampTz since;			/* by ZooKeeper's clock */

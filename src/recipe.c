@@ -57,6 +57,9 @@ static const StyleMark style_marks[] = {
 	{NULL, "read-", RECIPE_STYLE_DOTNET, RECIPE_SHARED},
 };
 
+/* What stands before the number of permits, behind the GUID. */
+#define PERMITS_MARK "-permits-"
+
 #define NUM_STYLE_MARKS (sizeof(style_marks) / sizeof(style_marks[0]))
 
 static RecipeNameError check_components(const char *path, size_t start,
@@ -75,6 +78,7 @@ static int32_t read_sequence(const char *digits, size_t ndigits,
 static RecipeNode recognize_prefix(const char *prefix, size_t length);
 static bool fits_mark(const StyleMark *mark, const char *prefix,
 					  size_t length);
+static int	read_permits(const char *prefix, size_t length);
 static bool is_zk_recipe_prefix(const char *prefix, size_t length);
 static int	find_own(const char *const *children, int nchildren,
 					 const char *mine);
@@ -155,11 +159,15 @@ recipe_lock_path(char *path, const char *root, const char *name)
 }
 
 void
-recipe_node_prefix(char prefix[RECIPE_NODE_SIZE], RecipeMode mode,
+recipe_node_prefix(char prefix[RECIPE_NODE_SIZE], RecipeMode mode, int permits,
 				   const char *guid)
 {
-	snprintf(prefix, RECIPE_NODE_SIZE, "_c_%.*s%s", RECIPE_GUID_LEN, guid,
-			 mode == RECIPE_SHARED ? "-shared-lock-" : "-lock-");
+	if (permits > 1)
+		snprintf(prefix, RECIPE_NODE_SIZE, "_c_%.*s" PERMITS_MARK "%d-lock-",
+				 RECIPE_GUID_LEN, guid, permits);
+	else
+		snprintf(prefix, RECIPE_NODE_SIZE, "_c_%.*s%s", RECIPE_GUID_LEN, guid,
+				 mode == RECIPE_SHARED ? "-shared-lock-" : "-lock-");
 }
 
 void
@@ -206,7 +214,7 @@ recipe_can_hand_over(const char *child)
 RecipeNode
 recipe_parse_node(const char *child)
 {
-	RecipeNode	node = {RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0};
+	RecipeNode	node = {RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 1, 0};
 	size_t		prefix_length;
 	int32_t		sequence;
 
@@ -226,6 +234,7 @@ recipe_style_name(RecipeStyle style)
 		case RECIPE_STYLE_NONE:
 			return "none";
 		case RECIPE_STYLE_ZKLOCK_SHARED:
+		case RECIPE_STYLE_ZKLOCK_PERMITS:
 			return "zklock";
 		case RECIPE_STYLE_CURATOR:
 			return "curator";
@@ -269,6 +278,56 @@ recipe_verdict(const char *const *children, int nchildren, const char *mine,
 	if (*own < 0)
 		return RECIPE_GONE;
 	return judge_queue(children, nchildren, mode, *own, watch);
+}
+
+RecipeVerdict
+recipe_permit_verdict(const char *const *children, int nchildren,
+					  const char *mine, int permits, int *watch)
+{
+	int			own = mine != NULL ? find_own(children, nchildren, mine) : -1;
+	int32_t		own_sequence = own < 0 ? RECIPE_SEQUENCE_LIMIT :
+		recipe_parse_node(children[own]).sequence;
+	int32_t		nearest_sequence = -1;
+	int			nearest = -1;
+	int			stranger = -1;
+	int			nahead = 0;
+
+	*watch = -1;
+	if (mine != NULL && own < 0)
+		return RECIPE_GONE;
+
+	for (int i = 0; i < nchildren; i++)
+	{
+		RecipeNode	node = recipe_parse_node(children[i]);
+
+		if (node.style == RECIPE_STYLE_NONE)
+			continue;
+		if (!is_orderly(node.sequence) ||
+			(i != own && node.sequence == own_sequence))
+			return RECIPE_EXHAUSTED;
+		if (i == own || node.sequence > own_sequence)
+			continue;
+
+		nahead++;
+		if (node.permits != permits)
+			stranger = i;
+		if (node.sequence > nearest_sequence)
+		{
+			nearest_sequence = node.sequence;
+			nearest = i;
+		}
+	}
+
+	if (stranger >= 0)
+	{
+		*watch = stranger;
+		return RECIPE_MISMATCH;
+	}
+	if (nahead < permits)
+		return RECIPE_HELD;
+	if (nahead > permits)
+		*watch = nearest;
+	return RECIPE_WAIT;
 }
 
 RecipeVerdict
@@ -496,8 +555,14 @@ read_sequence(const char *digits, size_t ndigits, bool is_negative)
 static RecipeNode
 recognize_prefix(const char *prefix, size_t length)
 {
-	RecipeNode	node = {RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 0};
+	RecipeNode	node = {RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, 0};
 
+	node.permits = read_permits(prefix, length);
+	if (node.permits > 1)
+	{
+		node.style = RECIPE_STYLE_ZKLOCK_PERMITS;
+		return node;
+	}
 	for (size_t i = 0; i < NUM_STYLE_MARKS; i++)
 	{
 		if (fits_mark(&style_marks[i], prefix, length))
@@ -528,6 +593,34 @@ fits_mark(const StyleMark *mark, const char *prefix, size_t length)
 	start_length = strlen(mark->start);
 	return length >= start_length + end_length &&
 		memcmp(prefix, mark->start, start_length) == 0;
+}
+
+/*
+ * The number in "_c_<uuid>-permits-<number>-lock-", 1 for any other prefix: it
+ * then is a plain contender, which only makes us wait or refuse.
+ */
+static int
+read_permits(const char *prefix, size_t length)
+{
+	const char *end = "-lock-";
+	size_t		start = strlen("_c_") + RECIPE_GUID_LEN;
+	size_t		stop = length - strlen(end);
+	int			permits = 0;
+
+	if (length < start + strlen(PERMITS_MARK) + 1 + strlen(end) ||
+		memcmp(prefix, "_c_", strlen("_c_")) != 0 ||
+		memcmp(prefix + start, PERMITS_MARK, strlen(PERMITS_MARK)) != 0 ||
+		memcmp(prefix + stop, end, strlen(end)) != 0)
+		return 1;
+	for (size_t i = start + strlen(PERMITS_MARK); i < stop; i++)
+	{
+		if (!is_digit(prefix[i]))
+			return 1;
+		permits = permits * 10 + (prefix[i] - '0');
+		if (permits == 0 || permits > RECIPE_PERMITS_MAX)
+			return 1;			/* not one of ours */
+	}
+	return permits;
 }
 
 /*
@@ -608,6 +701,7 @@ judge_queue(const char *const *children, int nchildren, RecipeMode mode,
 		recipe_parse_node(children[own]).sequence;
 	int32_t		nearest_sequence = -1;
 	int			nearest = -1;
+	int			semaphore = -1;
 
 	*watch = -1;
 
@@ -625,6 +719,8 @@ judge_queue(const char *const *children, int nchildren, RecipeMode mode,
 			return RECIPE_EXHAUSTED;
 		if (mode == RECIPE_SHARED && node.mode == RECIPE_SHARED)
 			continue;
+		if (node.permits > 1)
+			semaphore = i;
 
 		if (node.sequence > nearest_sequence)
 		{
@@ -633,7 +729,9 @@ judge_queue(const char *const *children, int nchildren, RecipeMode mode,
 		}
 	}
 
-	*watch = nearest;
+	*watch = semaphore >= 0 ? semaphore : nearest;
+	if (semaphore >= 0)
+		return RECIPE_MISMATCH;
 	return nearest < 0 ? RECIPE_HELD : RECIPE_WAIT;
 }
 

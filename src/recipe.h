@@ -41,6 +41,9 @@
  */
 #define RECIPE_SEQUENCE_LIMIT 2147483000
 
+/* Most permits of a semaphore. */
+#define RECIPE_PERMITS_MAX 10000
+
 typedef enum RecipeMode
 {
 	RECIPE_EXCLUSIVE,
@@ -52,6 +55,7 @@ typedef enum RecipeStyle
 {
 	RECIPE_STYLE_NONE,			/* not sequenced: not a contender */
 	RECIPE_STYLE_ZKLOCK_SHARED, /* _c_<uuid>-shared-lock-S */
+	RECIPE_STYLE_ZKLOCK_PERMITS,	/* _c_<uuid>-permits-<N>-lock-S */
 	RECIPE_STYLE_CURATOR,		/* _c_<guid>-lock-S: Curator mutex, Go, us */
 	RECIPE_STYLE_CURATOR_RW,	/* _c_<uuid>-__READ__S, -__WRIT__S */
 	RECIPE_STYLE_KAZOO,			/* <hex>__lock__S, <hex>__rlock__S */
@@ -66,6 +70,8 @@ typedef struct RecipeNode
 {
 	RecipeStyle style;
 	RecipeMode	mode;			/* RECIPE_SHARED only if known to be shared */
+	int			permits;		/* how many contenders may hold the lock, by
+								 * this one's word; 1 save for ..._PERMITS */
 	int32_t		sequence;		/* valid unless style is NONE */
 } RecipeNode;
 
@@ -93,7 +99,8 @@ typedef enum RecipeVerdict
 	RECIPE_HELD,				/* nobody ahead: the lock is ours */
 	RECIPE_WAIT,				/* watch child *watch, then look again */
 	RECIPE_GONE,				/* our own node is not in the list */
-	RECIPE_EXHAUSTED			/* sequence numbers cannot order this queue */
+	RECIPE_EXHAUSTED,			/* sequence numbers cannot order this queue */
+	RECIPE_MISMATCH				/* child *watch has another number of permits */
 } RecipeVerdict;
 
 /*
@@ -122,10 +129,12 @@ extern bool recipe_lock_path(char *path, const char *root, const char *name);
 
 /*
  * Write what a queue node of ours is called before the server appends the
- * sequence number: "_c_<guid>-lock-" or "_c_<guid>-shared-lock-".
+ * sequence number: "_c_<guid>-lock-", "_c_<guid>-shared-lock-", or with more
+ * than one permit "_c_<guid>-permits-<permits>-lock-".  Clients that know
+ * nothing of readers and permits take each of them for a plain lock.
  */
 extern void recipe_node_prefix(char prefix[RECIPE_NODE_SIZE], RecipeMode mode,
-							   const char *guid);
+							   int permits, const char *guid);
 
 /* Format 16 random bytes as a version 4 UUID, 36 characters and a NUL. */
 extern void recipe_format_guid(char guid[RECIPE_GUID_LEN + 1],
@@ -176,5 +185,18 @@ extern RecipeVerdict recipe_verdict(const char *const *children, int nchildren,
 extern RecipeVerdict recipe_verdict_newcomer(const char *const *children,
 											 int nchildren, RecipeMode mode,
 											 int *watch);
+
+/*
+ * Where does a contender stand in the queue of a counting semaphore, which the
+ * first `permits` contenders hold?  mine is its full name, NULL for one that
+ * would join now.  RECIPE_WAIT with *watch set: watch the one just ahead, which
+ * waits too, until it says that it was granted, or goes.  RECIPE_WAIT with
+ * *watch -1: the first of those who wait; any holder may be the first to leave,
+ * so watch the whole queue.  RECIPE_MISMATCH: somebody ahead counts otherwise,
+ * a plain lock among them.
+ */
+extern RecipeVerdict recipe_permit_verdict(const char *const *children,
+										   int nchildren, const char *mine,
+										   int permits, int *watch);
 
 #endif							/* ZKLOCK_RECIPE_H */

@@ -247,8 +247,8 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 		ZkQueueEntry *entry = &entries[i];
 		ZkIdentity *who = &entry->identity;
 		bool		is_contender = entry->position > 0;
-		Datum		values[16] = {0};
-		bool		nulls[16] = {0};
+		Datum		values[17] = {0};
+		bool		nulls[17] = {0};
 
 		values[0] = Int32GetDatum(entry->position);
 		nulls[0] = !is_contender;
@@ -274,6 +274,8 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 		values[14] = Int64GetDatum(entry->token);
 		nulls[14] = entry->token == 0;
 		values[15] = text_or_null(who->text, &nulls[15]);
+		values[16] = Int32GetDatum(entry->permits);
+		nulls[16] = !is_contender;
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;
@@ -291,8 +293,8 @@ static void
 put_lock(const ZkLockInfo *info, void *argument)
 {
 	ReturnSetInfo *result = argument;
-	Datum		values[8] = {0};
-	bool		nulls[8] = {0};
+	Datum		values[9] = {0};
+	bool		nulls[9] = {0};
 
 	values[0] = CStringGetTextDatum(info->name);
 	values[1] = CStringGetTextDatum(mode_name(info->mode));
@@ -304,6 +306,7 @@ put_lock(const ZkLockInfo *info, void *argument)
 													 strlen(info->node),
 													 PG_UTF8));
 	values[7] = TimestampTzGetDatum(info->granted_at);
+	values[8] = Int32GetDatum(info->permits);
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 
@@ -368,16 +371,29 @@ try_to_lock(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope)
 	PG_RETURN_BOOL(zklock_acquire(&order) != 0);
 }
 
-/* Read (name, timeout). */
+/* Read (name, timeout), and permits where the function has them. */
 static ZkLockOrder
 read_order(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope)
 {
-	ZkLockOrder order = {.mode = mode, .scope = scope};
+	ZkLockOrder order = {.mode = mode, .scope = scope, .permits = 1};
 
 	order.name = read_name(fcinfo);
 	order.has_timeout = !PG_ARGISNULL(1);
 	if (order.has_timeout)
 		order.timeout_ms = interval_to_ms(PG_GETARG_INTERVAL_P(1));
+	if (PG_NARGS() > 2)
+	{
+		if (PG_ARGISNULL(2))
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("number of permits must not be null")));
+		order.permits = PG_GETARG_INT32(2);
+		if (order.permits < 1 || order.permits > RECIPE_PERMITS_MAX)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("number of permits must be between 1 and %d",
+							RECIPE_PERMITS_MAX)));
+	}
 	return order;
 }
 

@@ -56,6 +56,8 @@ typedef struct Pattern
 
 static Pattern patterns[] = {
 	{"^_c_.*-shared-lock-" NUMBER, RECIPE_STYLE_ZKLOCK_SHARED, RECIPE_SHARED, {0}},
+	{"^_c_.{36}-permits-([2-9]|[1-9][0-9]{1,3}|10000)-lock-" NUMBER,
+	RECIPE_STYLE_ZKLOCK_PERMITS, RECIPE_EXCLUSIVE, {0}},
 	{"^_c_.*-lock-" NUMBER, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, {0}},
 	{"__READ__" NUMBER, RECIPE_STYLE_CURATOR_RW, RECIPE_SHARED, {0}},
 	{"__WRIT__" NUMBER, RECIPE_STYLE_CURATOR_RW, RECIPE_EXCLUSIVE, {0}},
@@ -91,7 +93,7 @@ matches(const regex_t *compiled, const char *text)
 static RecipeNode
 oracle_node(const char *child)
 {
-	RecipeNode	node = {RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0};
+	RecipeNode	node = {RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 1, 0};
 	const char *minus = strrchr(child, '-');
 	size_t		length = strlen(child);
 	long long	value;
@@ -107,6 +109,8 @@ oracle_node(const char *child)
 	}
 	if (node.style == RECIPE_STYLE_NONE)
 		return node;
+	if (node.style == RECIPE_STYLE_ZKLOCK_PERMITS)
+		node.permits = atoi(child + strlen("_c_" GUID "-permits-"));
 
 	value = strtoll(matches(&negative, child) ? minus : child + length - 10,
 					NULL, 10);
@@ -131,6 +135,7 @@ check_child(const char *child)
 
 	CHECK(got.style == expected.style);
 	CHECK(got.mode == expected.mode);
+	CHECK(got.permits == expected.permits);
 	CHECK(got.style == RECIPE_STYLE_NONE || got.sequence == expected.sequence);
 	CHECK(recipe_style_name(got.style)[0] != '\0');
 	CHECK(recipe_compare_nodes(child, child) == 0);
@@ -229,6 +234,7 @@ check_verdict(const RecipeNode *nodes, int n, int own, RecipeMode mode,
 			  RecipeVerdict verdict, int watch)
 {
 	bool		is_exhausted = false;
+	bool		is_semaphore = false;
 
 	for (int i = 0; i < n; i++)
 	{
@@ -243,16 +249,27 @@ check_verdict(const RecipeNode *nodes, int n, int own, RecipeMode mode,
 			is_exhausted = true;
 	}
 
+	for (int i = 0; i < n; i++)
+		if (is_blocker(nodes, i, own, mode) && nodes[i].permits > 1)
+			is_semaphore = true;
+
 	CHECK((verdict == RECIPE_EXHAUSTED) == is_exhausted);
-	CHECK((verdict == RECIPE_WAIT) == (watch >= 0));
+	CHECK((verdict == RECIPE_WAIT || verdict == RECIPE_MISMATCH) ==
+		  (watch >= 0));
 	CHECK(watch >= -1 && watch < n);
+	if (is_exhausted)
+		return;
+	CHECK((verdict == RECIPE_MISMATCH) == is_semaphore);
+	if (is_semaphore)
+	{
+		CHECK(is_blocker(nodes, watch, own, mode) && nodes[watch].permits > 1);
+		return;
+	}
 
 	for (int i = 0; i < n; i++)
 	{
 		bool		is_nearest = is_blocker(nodes, i, own, mode);
 
-		if (is_exhausted)
-			break;
 		CHECK(verdict != RECIPE_HELD || !is_nearest);
 		for (int j = 0; j < n; j++)
 		{
@@ -262,6 +279,47 @@ check_verdict(const RecipeNode *nodes, int n, int own, RecipeMode mode,
 		}
 		CHECK(i != watch || is_nearest);
 	}
+}
+
+/*
+ * The same for a semaphore: who holds it is a matter of counting; own is -1 for
+ * a newcomer.
+ */
+static void
+check_permits(const char *const *children, const RecipeNode *nodes, int n,
+			  int own, int permits)
+{
+	int			watch = -4711;
+	RecipeVerdict verdict = recipe_permit_verdict(children, n,
+												  own < 0 ? NULL : children[own],
+												  permits, &watch);
+	int			nahead = 0;
+	bool		is_mixed = false;
+
+	CHECK(verdict != RECIPE_GONE && watch >= -1 && watch < n);
+	if (verdict == RECIPE_EXHAUSTED)
+	{
+		CHECK(watch == -1);
+		return;
+	}
+	for (int i = 0; i < n; i++)
+	{
+		if (!is_blocker(nodes, i, own, RECIPE_EXCLUSIVE))
+			continue;
+		nahead++;
+		is_mixed |= nodes[i].permits != permits;
+	}
+	CHECK((verdict == RECIPE_MISMATCH) == is_mixed);
+	if (is_mixed)
+	{
+		CHECK(nodes[watch].permits != permits);
+		return;
+	}
+	CHECK((verdict == RECIPE_HELD) == (nahead < permits));
+	CHECK((watch >= 0) == (nahead > permits));
+	for (int i = 0; i < n && watch >= 0; i++)
+		CHECK(!is_blocker(nodes, i, own, RECIPE_EXCLUSIVE) ||
+			  nodes[i].sequence <= nodes[watch].sequence);
 }
 
 /* Ask for one contender, whose node is called `mine`, or starts with it. */
@@ -303,6 +361,9 @@ check_contender(const char *const *children, const RecipeNode *nodes, int n,
 		else
 			CHECK(oracle_prefix_length(children[own]) == strlen(mine));
 		check_verdict(nodes, n, own, mode, verdict, watch);
+		if (is_full_name)
+			for (int permits = 2; permits < 5; permits++)
+				check_permits(children, nodes, n, own, permits);
 	}
 }
 
@@ -442,7 +503,9 @@ check_guid(const uint8_t *bytes)
 	CHECK(guid[14] == '4' && strchr("89ab", guid[19]) != NULL);
 	recipe_mark_hand_over(guid);
 	CHECK(strlen(guid) == RECIPE_GUID_LEN && guid[14] == '8');
-	recipe_node_prefix(prefix, RECIPE_SHARED, guid);
+	recipe_node_prefix(prefix, RECIPE_EXCLUSIVE, RECIPE_PERMITS_MAX, guid);
+	CHECK(strlen(prefix) + strlen("-2147483648") < RECIPE_NODE_SIZE);
+	recipe_node_prefix(prefix, RECIPE_SHARED, 1, guid);
 	CHECK(strlen(prefix) + strlen("-2147483648") < RECIPE_NODE_SIZE);
 	CHECK(recipe_parse_node(prefix).style == RECIPE_STYLE_NONE);
 }

@@ -40,6 +40,12 @@ test_styles(void)
 		{RECIPE_STYLE_ZKLOCK_SHARED, RECIPE_SHARED, 7, SHARED "0000000007"},
 		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 8, EXCLUSIVE "0000000008"},
 		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 9, "_c_" HEX "-lock-0000000009"},
+		{RECIPE_STYLE_ZKLOCK_PERMITS, RECIPE_EXCLUSIVE, 9, "_c_" G1 "-permits-3-lock-0000000009"},
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 9, "_c_" G1 "-permits-03-lock-0000000009"},
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 9, "_c_" G1 "-permits-1-lock-0000000009"},
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 9, "_c_" G1 "-permits--lock-0000000009"},
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 9, "_c_" G1 "-permits-10001-lock-0000000009"},
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 9, "_c_" HEX "-permits-3-lock-0000000009"},
 		{RECIPE_STYLE_CURATOR_RW, RECIPE_SHARED, 10, "_c_" G1 "-__READ__0000000010"},
 		{RECIPE_STYLE_CURATOR_RW, RECIPE_EXCLUSIVE, 11, "_c_" G1 "-__WRIT__0000000011"},
 		{RECIPE_STYLE_KAZOO, RECIPE_EXCLUSIVE, 12, HEX "__lock__0000000012"},
@@ -384,9 +390,9 @@ test_prefixes_and_guids(void)
 	is_str("00112233-4455-8a11-8899-aabbccddeeff", guid,
 		   "GUID: marked for hand-over");
 
-	recipe_node_prefix(prefix, RECIPE_EXCLUSIVE, G1);
+	recipe_node_prefix(prefix, RECIPE_EXCLUSIVE, 1, G1);
 	is_str("_c_" G1 "-lock-", prefix, "exclusive prefix");
-	recipe_node_prefix(prefix, RECIPE_SHARED, G1);
+	recipe_node_prefix(prefix, RECIPE_SHARED, 1, G1);
 	is_str("_c_" G1 "-shared-lock-", prefix, "shared prefix");
 
 	snprintf(node, sizeof(node), "%s%010d", prefix, INT32_MIN);
@@ -423,7 +429,8 @@ test_hand_over(void)
 static const char *
 verdict_name(RecipeVerdict verdict)
 {
-	static const char *const names[] = {"held", "wait", "gone", "exhausted"};
+	static const char *const names[] = {"held", "wait", "gone", "exhausted",
+	"mismatch"};
 
 	return names[verdict];
 }
@@ -447,6 +454,68 @@ count_children(const char *const *children)
 #define READ2 "_c_" G2 "-__READ__"
 #define WRIT1 "_c_" G1 "-__WRIT__"
 #define WRIT2 "_c_" G2 "-__WRIT__"
+
+#define P3(number) "_c_" G1 "-permits-3-lock-000000000" #number
+#define P2(number) "_c_" G1 "-permits-2-lock-000000000" #number
+
+/* The first three of the queue hold a semaphore with three permits. */
+static void
+test_permits(void)
+{
+	static const struct
+	{
+		RecipeVerdict verdict;
+		int			watch;
+		const char *mine;
+		const char *children[MAX_CHILDREN];
+		const char *what;
+	}			cases[] = {
+		{RECIPE_HELD, -1, P3(1), {P3(1)}, "alone"},
+		{RECIPE_HELD, -1, P3(3), {P3(3), P3(1), P3(2)}, "third of three"},
+		{RECIPE_WAIT, -1, P3(4), {P3(4), P3(1), P3(2), P3(3)},
+		"the first that waits watches all"},
+		{RECIPE_WAIT, 1, P3(5), {P3(5), P3(4), P3(1), P3(2), P3(3)},
+		"the second one watches the first"},
+		{RECIPE_HELD, -1, P3(5), {P3(5), P3(2), P3(6), P3(3)},
+		"holders may leave in any order"},
+		{RECIPE_GONE, -1, P3(5), {P3(1)}, "its node is gone"},
+		{RECIPE_MISMATCH, 0, P3(5), {P2(1), P3(5)}, "another number ahead"},
+		{RECIPE_MISMATCH, 0, P3(5), {EX2 "0000000001", P3(5)}, "a plain lock ahead"},
+		{RECIPE_MISMATCH, 0, P3(5), {SH2 "0000000001", P3(5)}, "a reader ahead"},
+		{RECIPE_HELD, -1, P3(5), {P2(6), EX2 "0000000007", P3(5)},
+		"who comes later has the trouble"},
+		{RECIPE_EXHAUSTED, -1, P3(5), {P3(5), P2(5)}, "the same number twice"},
+		{RECIPE_HELD, -1, NULL, {P3(1), P3(2)}, "a newcomer"},
+		{RECIPE_WAIT, -1, NULL, {P3(1), P3(2), P3(3), "note"}, "one too many"},
+	};
+	int			own;
+	int			watch;
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		const char *const *children = cases[i].children;
+		int			nchildren = 0;
+
+		while (nchildren < MAX_CHILDREN && children[nchildren] != NULL)
+			nchildren++;
+		is_str(verdict_name(cases[i].verdict),
+			   verdict_name(recipe_permit_verdict(children, nchildren,
+												  cases[i].mine, 3, &watch)),
+			   "permits: %s", cases[i].what);
+		is_int(cases[i].watch, watch, "permits: %s, watch", cases[i].what);
+	}
+
+	for (int mode = RECIPE_EXCLUSIVE; mode <= RECIPE_SHARED; mode++)
+	{
+		const char *const children[] = {P3(1), mode == RECIPE_SHARED ? SH1 "0000000005" : EX1 "0000000005"};
+
+		is_str("mismatch",
+			   verdict_name(recipe_verdict(children, 2, children[1], mode, &own,
+										   &watch)),
+			   "a plain contender behind a semaphore's");
+		is_int(0, watch, "knows which");
+	}
+}
 
 static void
 test_verdicts(void)
@@ -808,6 +877,7 @@ main(void)
 	test_paths();
 	test_prefixes_and_guids();
 	test_hand_over();
+	test_permits();
 	test_verdicts();
 	test_newcomers();
 	test_long_queue();

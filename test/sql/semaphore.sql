@@ -1,0 +1,25 @@
+-- Locks with several permits: arguments, counts, views
+SELECT zk_lock('sem', permits => 2) > 0 AS granted;
+SELECT zk_lock('sem', permits => 2) > 0 AS counted;
+SELECT name, mode, state, session_holds, permits FROM zk_locks;
+SELECT "position", state, mode, style, permits FROM zk_lock_queue('sem');
+SELECT zk_try_lock('sem', permits => 3);
+SELECT zk_lock('sem');
+SELECT zk_lock_shared('sem');
+SELECT zk_xact_lock('sem', permits => 2) > 0 AS same_node;
+SELECT zk_unlock('sem');
+SELECT zk_unlock('sem');
+SELECT zk_unlock('sem');
+BEGIN;
+SELECT zk_xact_lock('sem', NULL, 5) > 0 AS granted, zk_try_xact_lock('sem', '1 s', 5) AS counted;
+SELECT xact_holds, permits FROM zk_locks;
+COMMIT;
+SELECT count(*) FROM zk_locks;
+
+-- bad numbers
+SELECT zk_lock('sem', permits => 0);
+SELECT zk_lock('sem', permits => -1);
+SELECT zk_try_lock('sem', permits => 10001);
+SELECT zk_xact_lock('sem', permits => NULL);
+SELECT zk_lock('sem', permits => 10000) > 0 AS granted;
+SELECT zk_unlock('sem');

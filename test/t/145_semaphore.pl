@@ -1,0 +1,159 @@
+
+# A lock with several permits, across clusters: never more holders than permits,
+# in the order of the queue, whoever of them leaves first; and a wait costs one
+# watch, a release wakes one.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => '60s') }
+  qw(berlin paris);
+my @pool = map { background($node{ $_ % 2 ? 'paris' : 'berlin' }) } 1 .. 7;
+my $stranger = $zk->client(timeout => 60);
+my $uuid = '6ba7b810-9dad-41d1-80b4-00c04fd430c8';
+
+sub take
+{
+	my ($session, $lock, $permits) = @_;
+	$session->start_query("SELECT zk_lock('$lock', permits => $permits)");
+	return;
+}
+
+sub granted
+{
+	return join ' ', grep { $pool[$_]->is_done } 0 .. $#pool;
+}
+
+sub states
+{
+	my ($lock) = @_;
+	return $node{paris}->safe_psql('postgres',
+		"SELECT string_agg(left(state, 1), '' ORDER BY position) FROM zk_lock_queue('$lock')");
+}
+
+subtest 'the first of the queue hold it' => sub {
+	foreach my $number (0 .. $#pool)
+	{
+		take($pool[$number], 'three', 3);
+		wait_for_queue($zk, lock_path('three'), $number + 1);
+		wait_for_wait($node{ $number % 2 ? 'berlin' : 'paris' }, $pool[$number]->pid)
+		  if $number >= 3;
+	}
+	$pool[$_]->wait_result foreach 0 .. 2;
+	is(granted(), '0 1 2', 'three of seven');
+	is(states('three'), 'hhhwwww', 'as the queue shows');
+	is( $pool[0]->query_safe("SELECT permits, session_holds FROM zk_locks"),
+		'3|1', 'and zk_locks');
+
+	# One of them leaves, each time another one than the longest holder.
+	my @holders = (0, 1, 2);
+	foreach my $next (3 .. $#pool)
+	{
+		my $leaving = splice @holders, $next % 2 ? 1 : 2, 1;
+		$pool[$leaving]->query_safe("SELECT zk_unlock('three')");
+		$pool[$next]->wait_result;
+		is($pool[$next]->sqlstate, '00000', "$leaving leaves, $next follows");
+		push @holders, $next;
+		is(scalar(grep { !$pool[$_]->is_done } $next + 1 .. $#pool),
+			$#pool - $next, 'nobody else');
+	}
+	$pool[$_]->query_safe("SELECT zk_unlock('three')") foreach @holders;
+	assert_no_nodes($zk, lock_path('three'));
+};
+
+subtest 'those who wait may leave, too' => sub {
+	foreach my $number (0 .. 5)
+	{
+		take($pool[$number], 'two', 2);
+		wait_for_queue($zk, lock_path('two'), $number + 1);
+	}
+	$pool[$_]->wait_result foreach 0, 1;
+	# the first that waits, and one behind it
+	foreach my $number (2, 4)
+	{
+		$_->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $pool[$number]->pid . ')')
+		  foreach values %node;
+		$pool[$number]->wait_result;
+		is($pool[$number]->sqlstate, '57014', "$number gives up");
+	}
+	wait_for_queue($zk, lock_path('two'), 4);
+	ok(!$pool[3]->is_done && !$pool[5]->is_done, 'the others wait');
+	$pool[1]->query_safe("SELECT zk_unlock('two')");
+	$pool[3]->wait_result;
+	is($pool[3]->sqlstate, '00000', 'and follow in turn');
+	ok(!$pool[5]->is_done, 'one by one');
+	$pool[0]->query_safe("SELECT zk_unlock('two')");
+	$pool[5]->wait_result;
+	is($pool[5]->sqlstate, '00000', 'to the last');
+	$pool[$_]->query_safe("SELECT zk_unlock('two')") foreach 3, 5;
+	assert_no_nodes($zk, lock_path('two'));
+};
+
+subtest 'a grant wakes the next in line and nobody else' => sub {
+	foreach my $number (0 .. $#pool)
+	{
+		take($pool[$number], 'quiet', 2);
+		wait_for_queue($zk, lock_path('quiet'), $number + 1);
+	}
+	$pool[$_]->wait_result foreach 0, 1;
+	# Each has its watch, the first one that of the queue.
+	poll_until { $zk->watch_count == 5 } 'five watches of five who wait', 10;
+	my $before = $zk->packets_received;
+	$pool[0]->query_safe("SELECT zk_unlock('quiet')");
+	$pool[2]->wait_result;
+	poll_until { $zk->watch_count == 4 } 'four watches', 10;
+	# delete; list, set; list, list with a watch; and some patience with heartbeats
+	cmp_ok($zk->packets_received - $before, '<=', 9, 'few requests');
+	is(granted(), '0 1 2', 'one more holder');
+	foreach my $number (3 .. $#pool)
+	{
+		$pool[ $number - 2 ]->query_safe("SELECT zk_unlock('quiet')");
+		$pool[$number]->wait_result;
+	}
+	$pool[$_]->query_safe("SELECT zk_unlock('quiet')") foreach 5, 6;
+	assert_no_nodes($zk, lock_path('quiet'));
+};
+
+subtest 'all must count alike' => sub {
+	$pool[0]->query_safe("SELECT zk_lock('mixed', permits => 2)");
+	foreach my $other ("zk_lock('mixed', permits => 3)", "zk_lock('mixed')",
+		"zk_lock_shared('mixed')", "zk_try_lock('mixed', permits => 4)",
+		"zk_xact_lock('mixed', '10 s', 5)")
+	{
+		$pool[1]->query("SELECT $other");
+		is($pool[1]->sqlstate, '55000', "$other is refused");
+	}
+	like($pool[1]->error, qr/This call names 5, .* has 2/, 'and told why');
+	is($pool[1]->query_safe("SELECT zk_try_lock('mixed', permits => 2)"),
+		't', 'the same number is fine');
+	$_->query_safe("SELECT zk_unlock('mixed')") foreach @pool[ 0, 1 ];
+	assert_no_nodes($zk, lock_path('mixed'), 'nothing is left of the refused');
+
+	my $theirs = $stranger->create(lock_path('mixed') . "/_c_$uuid-lock-", '',
+		ephemeral => 1, sequential => 1);
+	$pool[1]->query("SELECT zk_lock('mixed', permits => 2)");
+	is($pool[1]->sqlstate, '55000', 'a plain lock of another client is refused');
+	$stranger->delete($theirs);
+};
+
+subtest 'holders that die make room' => sub {
+	$_->query_safe("SELECT zk_lock('mortal', permits => 2)") foreach @pool[ 0, 1 ];
+	take($pool[2], 'mortal', 2);
+	wait_for_queue($zk, lock_path('mortal'), 3);
+	$_->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $pool[1]->pid . ')')
+	  foreach values %node;
+	$pool[2]->wait_result;
+	is($pool[2]->sqlstate, '00000', 'the next one follows');
+	$pool[$_]->query_safe("SELECT zk_unlock('mortal')") foreach 0, 2;
+	assert_no_nodes($zk, lock_path('mortal'));
+};
+
+$stranger->close;
+$_->quit foreach @pool[ 0, 2 .. $#pool ];
+
+done_testing();
