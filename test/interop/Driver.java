@@ -89,10 +89,16 @@ abstract class Driver
 		for (int i = 0; i < times; i++)
 		{
 			lock();
-			long count = Long.parseLong(Files.readString(file).trim());
-			Thread.sleep(1);
-			Files.writeString(file, count + 1 + "\n");
-			unlock();
+			try
+			{
+				long count = Long.parseLong(Files.readString(file).trim());
+				Thread.sleep(1);
+				Files.writeString(file, count + 1 + "\n");
+			}
+			finally
+			{
+				unlock();
+			}
 		}
 	}
 

@@ -3,6 +3,7 @@
 
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
 import org.apache.zookeeper.Watcher.Event.KeeperState;
 import org.apache.zookeeper.ZooDefs.Ids;
 import org.apache.zookeeper.ZooKeeper;
@@ -39,13 +40,16 @@ class RecipeDriver extends Driver implements LockListener
 		lock = new WriteLock(client, path, Ids.OPEN_ACL_UNSAFE, this);
 	}
 
-	// WriteLock.lock() does not wait: it calls the listener, now or later.
+	// WriteLock.lock() does not wait: it calls the listener, now or later. Or
+	// never, if the one ahead left between its two looks at the queue; so ask
+	// again (a second call does not queue up again).
 	@Override
 	void lock() throws Exception
 	{
 		granted = new Semaphore(0);
-		lock.lock();
-		granted.acquire();
+		do
+			lock.lock();
+		while (!granted.tryAcquire(100, TimeUnit.MILLISECONDS));
 	}
 
 	@Override

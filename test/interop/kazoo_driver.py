@@ -63,13 +63,12 @@ class Driver:
         The pause makes it likely that two at a time lose a count.
         """
         for _ in range(int(times)):
-            self.current.acquire()
-            with open(path) as counter:
-                count = int(counter.read())
-            time.sleep(0.001)
-            with open(path, "w") as counter:
-                counter.write("%d\n" % (count + 1))
-            self.current.release()
+            with self.current:
+                with open(path) as counter:
+                    count = int(counter.read())
+                time.sleep(0.001)
+                with open(path, "w") as counter:
+                    counter.write("%d\n" % (count + 1))
         return "done"
 
     def auth(self, credentials):
