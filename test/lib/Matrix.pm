@@ -66,4 +66,28 @@ sub rows
 	return @rows;
 }
 
+=pod
+
+=head2 set_style($row, sessions)
+
+Lets sessions with zklock name their nodes as the row's section says, whose
+heading ends in the style. Returns the style.
+
+=cut
+
+sub set_style
+{
+	my ($row, @sessions) = @_;
+	my ($style) = $row->{section} =~ /(\w+)$/;
+	foreach my $session (@sessions)
+	{
+		# A version without the setting knows one style only.
+		my $is_setting = $session->query_safe(
+			"SELECT count(*) FROM pg_settings WHERE name = 'zklock.node_style'");
+		$session->query_safe("SET zklock.node_style = $style")
+		  if $is_setting || $style ne 'curator';
+	}
+	return $style;
+}
+
 1;

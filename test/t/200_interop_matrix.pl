@@ -47,8 +47,8 @@ sub new_lock
 	return 'matrix' . ++$locks;
 }
 
-# Ask the client for the lock: "yes" if it waits, "no" if it gets the lock, or
-# its error. Whoever waits watches the one ahead; Kazoo's semaphore watches the
+# Ask the client for the lock: "yes" if it waits, "no" if it gets the lock,
+# "fails" if there is an error. Whoever waits watches the one ahead; Kazoo's semaphore watches the
 # list of children, and such a watch the server does not show but only count.
 sub lock_outcome
 {
@@ -64,7 +64,8 @@ sub lock_outcome
 	'the client to wait or not', 30;
 	return 'yes' unless $peer->is_done;
 	my $answer = $peer->wait_answer;
-	return $answer eq 'locked' ? 'no' : $answer;
+	note("$kind: $answer") if $answer ne 'locked';
+	return $answer eq 'locked' ? 'no' : 'fails';
 }
 
 # zk_lock_queue shows the one that holds the lock as the table says.
@@ -116,7 +117,7 @@ sub test_client_behind
 	$session->query_safe("SELECT zk_unlock$suffix('$lock')");
 	is($peer->wait_answer, 'locked', 'it has the lock after zk_unlock')
 	  if $outcome eq 'yes';
-	$peer->ask('unlock') if $outcome =~ /^(yes|no)$/;
+	$peer->ask('unlock') if $outcome ne 'fails';
 	return;
 }
 
@@ -150,14 +151,22 @@ sub test_zklock_behind
 	return;
 }
 
+# "One lock" promises that each waits for the other, save readers for readers.
+foreach my $row (grep { $_->{'one lock'} eq 'yes' }
+	Matrix::rows('With node style'))
+{
+	my %values;
+	$values{ $row->{$_} }++ foreach grep { /our exclusive lock$/ } keys %$row;
+	$values{ $row->{$_} }++ foreach grep { /our shared lock$/
+		  && $shown{ $row->{client} }{mode} eq 'exclusive' } keys %$row;
+	is(join(' ', keys %values), 'yes', "$row->{client}: one lock with zklock");
+}
+
 foreach my $row (Matrix::rows('With node style'))
 {
-	my ($style) = $row->{section} =~ /(\w+)$/;
+	my $style = Matrix::set_style($row, $session);
 	my $kind = $row->{client};
 	my $peer = $driver{ Peer::library($kind) };
-	# The setting is still to come.
-	$session->query_safe("SET zklock.node_style = $style")
-	  if $style ne 'curator';
 	foreach my $mode (qw(exclusive shared))
 	{
 		my $suffix = $mode eq 'shared' ? '_shared' : '';
@@ -169,6 +178,30 @@ foreach my $row (Matrix::rows('With node style'))
 		subtest "$style: our $mode lock behind $kind" => sub {
 			test_zklock_behind($peer, $kind, $suffix,
 				$row->{"holds up our $mode lock"});
+		};
+	}
+}
+
+# Those that share a lock with zklock do not all share it with each other.
+foreach my $row (Matrix::rows('Among themselves'))
+{
+	my $kind = $row->{'does it wait for'};
+	my $peer = $driver{ Peer::library($kind) };
+	foreach my $holder (grep { $kind{$_} } sort keys %$row)
+	{
+		next if $holder eq $kind;
+		subtest "$kind behind $holder" => sub {
+			my $lock = new_lock();
+			my $other = $driver{ Peer::library($holder) };
+			$other->choose(lock_path($lock), $holder);
+			$other->ask('lock');
+			$peer->choose(lock_path($lock), $kind);
+			my $outcome = lock_outcome($peer, $kind, lock_path($lock));
+			is($outcome, $row->{$holder}, 'does it wait?');
+			$other->ask('unlock');
+			is($peer->wait_answer, 'locked', 'it has the lock afterwards')
+			  if $outcome eq 'yes';
+			$peer->ask('unlock') if $outcome ne 'fails';
 		};
 	}
 }

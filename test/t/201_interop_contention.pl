@@ -17,16 +17,18 @@ plan skip_all => 'there is no ' . Peer::missing() if Peer::missing();
 
 my $times = 25;
 my $zk = ZooKeeper->new->start;
-# Those that exclude zklock and are excluded by it; two processes of each. All
-# are in the default style; a style is a property of the lock's users.
-my @kinds = map { $_->{client} }
-  grep { $_->{'one lock'} eq 'yes' } Matrix::rows('With node style curator');
+# Those that exclude zklock and are excluded by it; two processes of each.
+my @rows =
+  grep { $_->{'one lock'} eq 'yes' } Matrix::rows('With node style');
 my %peers;
-foreach my $kind (@kinds)
+foreach my $kind (map { $_->{client} } @rows)
 {
 	$peers{ Peer::library($kind) } ||=
 	  [ map { Peer->new($kind, $zk) } 1 .. 2 ];
 }
+# Clients that only read share the lock, with each other and with our readers.
+my %is_reader = map { $_->{client} => $_->{mode} eq 'shared' }
+  Matrix::rows('What stands in the queue');
 
 # The counterpart of the drivers' command "increment".
 my $increment = <<'SQL';
@@ -55,37 +57,46 @@ my @sessions = map { background($_) } @nodes, @nodes;
 # Makes the root, which the recipe in Java does not.
 $sessions[0]->query_safe("SELECT zk_try_lock('first'), zk_unlock('first')");
 
-# All of them add at the same time. The last one of zklock's sessions takes the
-# lock shared: it excludes the others, as they do it. Returns what is in the
-# counter and what went wrong.
+# All of them add at the same time, with one reader at most: it excludes the
+# others, as they do it. Ours is the last session. Returns what is in the counter,
+# what should be, and what went wrong.
 sub race
 {
-	my ($lock, $kind, @peers) = @_;
+	my ($lock, $kind) = @_;
 	my $file = "$PostgreSQL::Test::Utils::tmp_check/$lock";
+	my @peers = @{ $peers{ Peer::library($kind) } };
+	my @backends = @sessions;
+	if ($is_reader{$kind})
+	{
+		pop @peers;
+		pop @backends;
+	}
 	append_to_file($file, "0\n");
 	$_->choose(lock_path($lock), $kind) foreach @peers;
 
 	$_->start_command("increment $file $times") foreach @peers;
-	foreach my $i (0 .. $#sessions)
+	foreach my $backend (@backends)
 	{
-		my $shared = $i == $#sessions ? 'true' : 'false';
-		$sessions[$i]->start_query(
-			"CALL increment('$lock', $shared, '$file', $times)");
+		my $shared = $backend == $sessions[-1] ? 'true' : 'false';
+		$backend->start_query("CALL increment('$lock', $shared, '$file', $times)");
 	}
-	$_->wait_result foreach @sessions;
+	$_->wait_result foreach @backends;
 	my @answers = map { $_->wait_answer } @peers;
 
 	chomp(my $count = slurp_file($file));
-	return ($count,
+	return (
+		$count,
+		$times * (@backends + @peers),
 		grep({ $_ ne 'done' } @answers),
-		grep({ $_ } map { $_->error } @sessions));
+		grep({ $_ } map { $_->error } @backends));
 }
 
-# Do they have the lock one after the other, first come, first served? A client
-# of each kind stands between two backends, and another one behind them.
+# Do they have the lock one after the other, first come, first served? One client
+# stands between two backends, and another one behind them.
 sub test_order
 {
-	my ($lock, $kind, @peers) = @_;
+	my ($lock, $kind) = @_;
+	my @peers = @{ $peers{ Peer::library($kind) } };
 	my $path = lock_path($lock);
 	my ($holder, $waiter) = @sessions;
 	my $stands = 1;
@@ -113,31 +124,32 @@ sub test_order
 	return;
 }
 
-foreach my $i (0 .. $#kinds)
+my $number = 0;
+foreach my $row (@rows)
 {
-	my $kind = $kinds[$i];
-	my @peers = @{ $peers{ Peer::library($kind) } };
-	subtest "$kind: order" => sub { test_order("order$i", $kind, @peers); };
-	subtest "$kind: contention" => sub {
-		my ($count, @errors) = race("race$i", $kind, @peers);
+	my $kind = $row->{client};
+	my $style = Matrix::set_style($row, @sessions);
+	$number++;
+	subtest "$style: $kind: order" => sub { test_order("order$number", $kind); };
+	subtest "$style: $kind: contention" => sub {
+		my ($count, $expected, @errors) = race("race$number", $kind);
 		is("@errors", '', 'no errors');
-		is($count, $times * (@sessions + @peers), 'none lost');
-		assert_no_nodes($zk, lock_path("race$i"));
+		is($count, $expected, 'none lost');
+		assert_no_nodes($zk, lock_path("race$number"));
 	};
 }
 
 # The counter tells: where there is no exclusion, counts are lost.
+Matrix::set_style($rows[0], @sessions);
 subtest 'without mutual exclusion' => sub {
-	my @peers = @{ $peers{kazoo} };
 	my $round = 0;
-	my $lost;
-	poll_until
+	my $is_lost = poll_until
 	{
-		my ($count, @errors) = race('none' . ++$round, 'Kazoo Lock', @peers);
-		$lost = @errors || $count < $times * (@sessions + @peers);
+		my ($count, $expected, @errors) = race('none' . ++$round, 'Kazoo Lock');
+		$count < $expected;
 	}
 	'counts to be lost';
-	ok($lost, "in round $round");
+	ok($is_lost, "in round $round");
 };
 
 $_->quit foreach map({ @$_ } values %peers), @sessions;
