@@ -48,7 +48,6 @@ use IPC::Run;
 use PostgreSQL::Test::Utils;
 
 my $source = dirname(dirname(__FILE__)) . '/interop';
-my $build = ($ENV{TESTDIR} || '.') . '/interop';
 my $java = '/usr/share/java';
 my $go_package = 'golang-github-samuel-go-zookeeper-dev';
 
@@ -56,25 +55,25 @@ my $go_package = 'golang-github-samuel-go-zookeeper-dev';
 # is built from and how, and files and their packages without which there is none.
 my %library = (
 	curator => {
-		run => [ java_command('CuratorDriver') ],
+		run => sub { java_command('CuratorDriver') },
 		sources => [qw(Driver.java CuratorDriver.java)],
 		compile => sub { java_compiler('curator-recipes.jar') },
 		product => 'CuratorDriver.class',
 		needs => [ '/usr/bin/javac', "$java/curator-recipes.jar" ],
 		packages => 'libcurator-recipes-java, default-jdk-headless' },
 	recipes => {
-		run => [ java_command('RecipeDriver') ],
+		run => sub { java_command('RecipeDriver') },
 		sources => [qw(Driver.java RecipeDriver.java)],
 		compile => sub { java_compiler('zookeeper-recipes-lock.jar') },
 		product => 'RecipeDriver.class',
 		needs => [ '/usr/bin/javac', "$java/zookeeper-recipes-lock.jar" ],
 		packages => 'libzookeeper-java, default-jdk-headless' },
 	kazoo => {
-		run => [ '/usr/bin/python3', "$source/kazoo_driver.py" ],
+		run => sub { ('/usr/bin/python3', "$source/kazoo_driver.py") },
 		needs => ['/usr/lib/python3/dist-packages/kazoo'],
 		packages => 'python3-kazoo' },
 	go => {
-		run => ["$build/go_driver"],
+		run => sub { build_directory() . '/go_driver' },
 		sources => ['go_driver.go'],
 		compile => \&go_compiler,
 		product => 'go_driver',
@@ -182,7 +181,7 @@ sub new
 	$self->{run} = IPC::Run::start(
 		[
 			'setpriv', '--pdeathsig', 'KILL',
-			@{ $library->{run} }, $zk->connect_string
+			$library->{run}->(), $zk->connect_string
 		],
 		'<', \$self->{in}, '>', \$self->{out}, '2>>', $log, $self->{timeout});
 	push @peers, $self;
@@ -325,6 +324,7 @@ sub _wait_ready
 sub _build
 {
 	my ($library) = @_;
+	my $build = build_directory();
 	my @sources = map { "$source/$_" } @{ $library->{sources} };
 	my $product = "$build/$library->{product}";
 	return if -e $product && !grep { -M $_ < -M $product } @sources;
@@ -340,6 +340,9 @@ sub _build
 	return;
 }
 
+# Known only when the test runs, not yet while this module is read.
+sub build_directory { return "$PostgreSQL::Test::Utils::tmp_check/interop"; }
+
 sub java_command
 {
 	my ($class) = @_;
@@ -349,7 +352,7 @@ sub java_command
 		'-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-XX:-UsePerfData',
 		'-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
 		'-cp',
-		join(':', $build, map { "$java/$_" }
+		join(':', build_directory(), map { "$java/$_" }
 			  qw(curator-recipes.jar zookeeper-recipes-lock.jar slf4j-simple.jar)),
 		$class);
 }
@@ -358,7 +361,8 @@ sub java_command
 sub java_compiler
 {
 	my ($jar) = @_;
-	return ('javac', '-cp', "$java/$jar:$java/zookeeper.jar", '-d', $build);
+	return ('javac', '-cp', "$java/$jar:$java/zookeeper.jar",
+		'-d', build_directory());
 }
 
 sub go_compiler
@@ -366,7 +370,7 @@ sub go_compiler
 	my $version =
 	  qx(dpkg-query -W -f='\${Version}' $go_package 2>/dev/null) || 'unknown';
 	return ('go', 'build', '-ldflags', "-X main.version=$version",
-		'-o', "$build/go_driver");
+		'-o', build_directory() . '/go_driver');
 }
 
 END
