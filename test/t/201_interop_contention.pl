@@ -99,16 +99,17 @@ sub test_order
 	my @peers = @{ $peers{ Peer::library($kind) } };
 	my $path = lock_path($lock);
 	my ($holder, $waiter) = @sessions;
-	my $stands = 1;
 	$_->choose($path, $kind) foreach @peers;
 
 	$holder->query_safe("SELECT zk_lock('$lock')");
+	# Some styles take more than one node.
+	my $ours = queue_nodes($zk, $path);
 	$peers[0]->start_command('lock');
-	wait_for_queue($zk, $path, ++$stands);
+	wait_for_queue($zk, $path, $ours + 1);
 	$waiter->start_query("SELECT zk_lock('$lock')");
-	wait_for_queue($zk, $path, ++$stands);
+	wait_for_queue($zk, $path, 2 * $ours + 1);
 	$peers[1]->start_command('lock');
-	wait_for_queue($zk, $path, ++$stands);
+	wait_for_queue($zk, $path, 2 * $ours + 2);
 
 	my @waiting = ($peers[0], $waiter, $peers[1]);
 	is(scalar(grep { $_->is_done } @waiting), 0, 'all wait');
