@@ -480,6 +480,24 @@ sub ephemerals
 
 =pod
 
+=head2 watched_paths($prefix)
+
+The znodes whose path begins with the prefix and that somebody watches, sorted.
+Whoever waits in line watches the one ahead.
+
+=cut
+
+sub watched_paths
+{
+	my ($self, $prefix) = @_;
+	my @paths = map { $self->four_letter_word('wchp', $_) =~ /^(\Q$prefix\E.*)$/mg }
+	  $self->running;
+	@paths = sort @paths;
+	return @paths;
+}
+
+=pod
+
 =head2 client(member => $number, timeout => seconds)
 
 A new session of its own: a foreign client. See ZooKeeper::Client.

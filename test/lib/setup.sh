@@ -237,7 +237,7 @@ use_copy() {
 	install=$short/install
 	rmdir "$work/run"
 	mkdir "$tree" "$run"
-	cp -r "$top/test" "$top/expected" "$tree/"
+	cp -r "$top/test" "$top/expected" "$top/docs" "$tree/"
 }
 
 set_unprivileged() {

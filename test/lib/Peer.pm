@@ -1,0 +1,387 @@
+
+=pod
+
+=head1 NAME
+
+Peer - other clients of ZooKeeper's lock recipe, the real ones
+
+=head1 SYNOPSIS
+
+  my $peer = Peer->new('Curator InterProcessMutex', $zk);
+  $peer->choose('/zklock/nightly');
+  $peer->start_command('lock');
+  ... $peer->is_done ...
+  is($peer->wait_answer, 'locked');
+  $peer->ask('unlock');
+  $peer->quit;
+
+=head1 DESCRIPTION
+
+Each peer is a small program of test/interop that drives one client library. It
+has one ZooKeeper session, and obeys one command at a time. A line on its
+standard input is a command, a line on its standard output the answer:
+
+  (at the start)          ready NAME VERSION
+  use KIND PATH           ok; the lock that the other commands mean
+  lock                    locked, as soon as it is
+  try                     locked or busy; go-zookeeper has none
+  unlock                  unlocked
+  increment FILE COUNT    done; COUNT times: take the lock, read the number in
+                          FILE, write it back plus one, release the lock
+  auth USER:PASSWORD      ok; digest credentials for ZooKeeper
+  revoke ZNODE            ok; Curator's Revoker on a queue node
+  quit
+
+Instead of any of these answers there may be "error" and its text.
+
+=cut
+
+package Peer;
+
+use strict;
+use warnings;
+
+use Carp;
+use File::Basename qw(dirname);
+use File::Path qw(mkpath);
+use IPC::Run;
+use PostgreSQL::Test::Utils;
+
+my $source = dirname(dirname(__FILE__)) . '/interop';
+my $java = '/usr/share/java';
+my $go_package = 'golang-github-samuel-go-zookeeper-dev';
+
+# Each library: its driver's command line without the servers, what the driver
+# is built from and how, and files and their packages without which there is none.
+my %library = (
+	curator => {
+		run => sub { java_command('CuratorDriver') },
+		sources => [qw(Driver.java CuratorDriver.java)],
+		compile => sub { java_compiler('curator-recipes.jar') },
+		product => 'CuratorDriver.class',
+		needs => [ '/usr/bin/javac', "$java/curator-recipes.jar" ],
+		packages => 'libcurator-recipes-java, default-jdk-headless' },
+	recipes => {
+		run => sub { java_command('RecipeDriver') },
+		sources => [qw(Driver.java RecipeDriver.java)],
+		compile => sub { java_compiler('zookeeper-recipes-lock.jar') },
+		product => 'RecipeDriver.class',
+		needs => [ '/usr/bin/javac', "$java/zookeeper-recipes-lock.jar" ],
+		packages => 'libzookeeper-java, default-jdk-headless' },
+	kazoo => {
+		run => sub { ('/usr/bin/python3', "$source/kazoo_driver.py") },
+		needs => ['/usr/lib/python3/dist-packages/kazoo'],
+		packages => 'python3-kazoo' },
+	go => {
+		run => sub { build_directory() . '/go_driver' },
+		sources => ['go_driver.go'],
+		compile => \&go_compiler,
+		product => 'go_driver',
+		needs => [
+			'/usr/bin/go', '/usr/share/gocode/src/github.com/samuel/go-zookeeper'
+		],
+		packages => "golang-go, $go_package" });
+
+# Each kind of lock: the library that has it, what the driver calls it, and
+# whether it can be tried.
+my %lock = (
+	'Curator InterProcessMutex' => [qw(curator mutex 1)],
+	'Curator InterProcessReadWriteLock, write' => [qw(curator write 1)],
+	'Curator InterProcessReadWriteLock, read' => [qw(curator read 1)],
+	'Curator InterProcessSemaphoreMutex' => [qw(curator semaphore_mutex 1)],
+	'go-zookeeper Lock' => [qw(go lock 0)],
+	'ZooKeeper recipes WriteLock (Java)' => [qw(recipes lock 1)],
+	'Kazoo Lock' => [qw(kazoo lock 1)],
+	'Kazoo WriteLock' => [qw(kazoo write 1)],
+	'Kazoo ReadLock' => [qw(kazoo read 1)],
+	'Kazoo Lock with lock-' => [qw(kazoo lock+ 1)],
+	'Kazoo WriteLock with lock-' => [qw(kazoo write+ 1)],
+	'Kazoo ReadLock with lock-' => [qw(kazoo read+ 1)],
+	'Kazoo Semaphore' => [qw(kazoo semaphore 1)]);
+
+# Every peer of this process, for END.
+my @peers;
+
+=pod
+
+=head1 FUNCTIONS
+
+=head2 missing
+
+Which Debian packages the peers need and this system lacks; "" if none. "make
+check" has installed them, so for it there is nothing to look for.
+
+=cut
+
+sub missing
+{
+	return '' if $ENV{ZKLOCK_TEST_PEERS};
+	my %packages;
+	foreach my $library (values %library)
+	{
+		$packages{ $library->{packages} } = 1
+		  if grep { !-e } @{ $library->{needs} };
+	}
+	return join ', ', sort keys %packages;
+}
+
+=pod
+
+=head2 kinds
+
+The names of the kinds of locks.
+
+=cut
+
+sub kinds
+{
+	my @kinds = sort keys %lock;
+	return @kinds;
+}
+
+=pod
+
+=head2 library($kind)
+
+What a driver is started for: one does for all kinds of its library.
+
+=cut
+
+sub library { return $lock{ $_[0] }[0]; }
+
+=pod
+
+=head1 METHODS
+
+=head2 new($kind, $zookeeper)
+
+Starts a driver with a ZooKeeper session of its own. Does not wait for it: it
+gets ready while the test does something else.
+
+=cut
+
+sub new
+{
+	my ($class, $kind, $zk) = @_;
+	my ($name) = @{ $lock{$kind} || croak "no such kind of lock: $kind" };
+	my $library = $library{$name};
+	_build($library) if $library->{compile};
+
+	my $self = bless {
+		in => '',
+		out => '',
+		pending => 'start',
+		library => $name,
+		kind => $kind,
+		owner => $$ }, $class;
+	$self->{timeout} =
+	  IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default);
+	my $log = "$PostgreSQL::Test::Utils::log_path/peer_$name.log";
+	# Should the test be killed, its peers go too.
+	$self->{run} = IPC::Run::start(
+		[
+			'setpriv', '--pdeathsig', 'KILL',
+			$library->{run}->(), $zk->connect_string
+		],
+		'<', \$self->{in}, '>', \$self->{out}, '2>>', $log, $self->{timeout});
+	push @peers, $self;
+	return $self;
+}
+
+=pod
+
+=head2 version
+
+What the driver has said of itself.
+
+=cut
+
+sub version
+{
+	my ($self) = @_;
+	$self->_wait_ready;
+	return $self->{version};
+}
+
+=pod
+
+=head2 choose($path), choose($path, $kind)
+
+Choose the lock: the znode, and the kind, if it is to be another one than that
+of new or of the last time.
+
+=head2 can_try
+
+Whether this kind of lock can be tried.
+
+=cut
+
+sub choose
+{
+	my ($self, $path, $kind) = @_;
+	$self->{kind} = $kind if $kind;
+	my ($library, $word) = @{ $lock{ $self->{kind} } };
+	croak "not a lock of $self->{library}: $self->{kind}"
+	  if $library ne $self->{library};
+	return $self->ask("use $word $path");
+}
+
+sub can_try { return $lock{ $_[0]->{kind} }[2]; }
+
+=pod
+
+=head2 start_command($command)
+
+Sends it and returns at once; wait_answer comes before the next.
+
+=head2 is_done
+
+Whether the answer is there; does not wait.
+
+=head2 wait_answer
+
+Waits for the answer and returns it.
+
+=head2 ask($command)
+
+start_command and wait_answer; dies if the answer is an error.
+
+=cut
+
+sub start_command
+{
+	my ($self, $command) = @_;
+	$self->_wait_ready;
+	croak "the last command is still under way: $self->{pending}"
+	  if $self->{pending};
+	$self->{pending} = $command;
+	$self->{in} .= "$command\n";
+	$self->{run}->pump_nb;
+	return;
+}
+
+sub is_done
+{
+	my ($self) = @_;
+	$self->{run}->pump_nb if $self->{run}->pumpable;
+	return $self->{out} =~ /\n/ ? 1 : 0;
+}
+
+sub wait_answer
+{
+	my ($self) = @_;
+	croak 'no command is under way' unless $self->{pending};
+	$self->{timeout}->start;
+	eval {
+		$self->{run}->pump until $self->{out} =~ /\n/;
+		1;
+	  }
+	  or croak "$self->{library} did not answer \"$self->{pending}\": $@";
+	$self->{pending} = undef;
+	$self->{out} =~ s/^(.*)\n//;
+	return $1;
+}
+
+sub ask
+{
+	my ($self, $command) = @_;
+	$self->start_command($command);
+	my $answer = $self->wait_answer;
+	croak "$self->{library} answered \"$command\" with $answer"
+	  if $answer =~ /^error/;
+	return $answer;
+}
+
+=pod
+
+=head2 quit
+
+Ends the driver, whose session is then closed.
+
+=cut
+
+sub quit
+{
+	my ($self) = @_;
+	return unless $self->{run};
+	$self->{in} .= "quit\n";
+	eval { $self->{run}->finish; };
+	$self->{run} = undef;
+	return;
+}
+
+sub _wait_ready
+{
+	my ($self) = @_;
+	return if defined $self->{version};
+	my $answer = $self->wait_answer;
+	($self->{version}) = $answer =~ /^ready (.*)/
+	  or croak "$self->{library} did not start: $answer";
+	return;
+}
+
+# Once per run: what is newer than its sources is up to date.
+sub _build
+{
+	my ($library) = @_;
+	my $build = build_directory();
+	my @sources = map { "$source/$_" } @{ $library->{sources} };
+	my $product = "$build/$library->{product}";
+	return if -e $product && !grep { -M $_ < -M $product } @sources;
+	mkpath($build);
+	# Go wants to know where it may keep what it compiles.
+	local $ENV{GOCACHE} = "$build/go-cache";
+	local $ENV{GOPATH} = '/usr/share/gocode';
+	local $ENV{GO111MODULE} = 'off';
+	my ($out, $err) = ('', '');
+	IPC::Run::run([ $library->{compile}->(), @sources ],
+		'>', \$out, '2>', \$err)
+	  or croak "could not compile @sources: $out$err";
+	return;
+}
+
+# Known only when the test runs, not yet while this module is read.
+sub build_directory { return "$PostgreSQL::Test::Utils::tmp_check/interop"; }
+
+sub java_command
+{
+	my ($class) = @_;
+	return (
+		'java', '-Xmx64m',
+		# A short life: start fast rather than run fast.
+		'-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-XX:-UsePerfData',
+		'-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
+		'-cp',
+		join(':', build_directory(), map { "$java/$_" }
+			  qw(curator-recipes.jar zookeeper-recipes-lock.jar slf4j-simple.jar)),
+		$class);
+}
+
+# Debian's jars name those that they need.
+sub java_compiler
+{
+	my ($jar) = @_;
+	return ('javac', '-cp', "$java/$jar:$java/zookeeper.jar",
+		'-d', build_directory());
+}
+
+sub go_compiler
+{
+	my $version =
+	  qx(dpkg-query -W -f='\${Version}' $go_package 2>/dev/null) || 'unknown';
+	return ('go', 'build', '-ldflags', "-X main.version=$version",
+		'-o', build_directory() . '/go_driver');
+}
+
+END
+{
+	my $status = $?;
+	foreach my $peer (@peers)
+	{
+		next if $peer->{owner} != $$ || !$peer->{run};
+		$peer->{run}->kill_kill(grace => 0);
+	}
+	$? = $status;
+}
+
+1;

@@ -1,0 +1,256 @@
+
+# The rules of docs/interop.md for zklock next to other clients, and the places
+# where it hurts: each is shown with the real clients.
+
+use strict;
+use warnings;
+
+use Peer;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+plan skip_all => 'there is no ' . Peer::missing() if Peer::missing();
+
+# Looks for empty containers often, so that one can see which znodes are some.
+my $zk = ZooKeeper->new(
+	java_options => ['-Dznode.container.checkIntervalMs=100'])->start;
+# One client of each library, of those that exclude zklock.
+my @kinds = (
+	'Curator InterProcessMutex',
+	'go-zookeeper Lock',
+	'ZooKeeper recipes WriteLock (Java)',
+	'Kazoo Lock with lock-');
+my %peer = map { $_ => Peer->new($_, $zk) } @kinds;
+my ($curator, $go, $recipe, $kazoo) = @peer{@kinds};
+my $node = cluster('berlin', $zk);
+my $stranger = $zk->client;
+my $session = background($node);
+my $waiter = background($node);
+
+# Makes the root.
+$session->query_safe("SELECT zk_try_lock('first'), zk_unlock('first')");
+
+# Until somebody watches a node below this path, that is, waits in line.
+sub wait_for_watch
+{
+	my ($path) = @_;
+	poll_until { $zk->watched_paths("$path/") } "a waiter below $path", 30;
+	return;
+}
+
+sub answer
+{
+	my ($peer, $command) = @_;
+	$peer->start_command($command);
+	return $peer->wait_answer;
+}
+
+# zklock holds the lock of this name, and the client waits for it on this path.
+sub test_waits
+{
+	my ($peer, $lock, $path) = @_;
+	$session->query_safe("SELECT zk_lock('$lock')");
+	$peer->choose($path);
+	$peer->start_command('lock');
+	wait_for_watch($path);
+	ok(!$peer->is_done, 'it waits');
+	$session->query_safe("SELECT zk_unlock('$lock')");
+	is($peer->wait_answer, 'locked', 'until zklock has released the lock');
+	$peer->ask('unlock');
+	return;
+}
+
+foreach my $kind (@kinds)
+{
+	subtest "$kind: the path of a name" => sub {
+		$session->query_safe("SELECT zk_try_lock('team/first'), zk_unlock_all()");
+		test_waits($peer{$kind}, 'team/nightly', lock_path('team/nightly'));
+	};
+}
+
+subtest 'the path of a name below a chroot' => sub {
+	$waiter->query_safe("SET zklock.servers = '" . $zk->connect_string . "/apps';
+		SET zklock.root = '/locks'; SELECT zk_lock('team/nightly')");
+	$kazoo->choose('/apps/locks/team/nightly');
+	is($kazoo->ask('try'), 'busy', 'has the chroot and the root in front');
+	$waiter->query_safe('SELECT zk_unlock_all(); RESET ALL');
+	is($kazoo->ask('lock'), 'locked', 'and is free afterwards');
+	$kazoo->ask('unlock');
+};
+
+subtest 'a name whose parent nobody has made' => sub {
+	my %outcome;
+	foreach my $kind (@kinds)
+	{
+		(my $parent = lc $kind) =~ s/\W+//g;
+		$peer{$kind}->choose(lock_path("$parent/lock"));
+		$outcome{$kind} = answer($peer{$kind}, 'lock');
+		$peer{$kind}->ask('unlock') if $outcome{$kind} eq 'locked';
+	}
+	like(delete $outcome{ $kinds[2] }, qr/^error .*NoNode/, "$kinds[2] fails");
+	is(join(' ', values %outcome), 'locked locked locked', 'the others make it');
+};
+
+# Whoever comes first makes the lock's znode, as a container, which ZooKeeper
+# removes once it is empty, or as one that stays.
+subtest 'who leaves an empty znode behind' => sub {
+	foreach my $i (0 .. $#kinds)
+	{
+		my $peer = $peer{ $kinds[$i] };
+		$peer->choose(lock_path("made$i"));
+		$peer->ask($_) foreach qw(lock unlock);
+	}
+	$session->query_safe("SELECT zk_lock('made'), zk_unlock('made')");
+	poll_until { !$stranger->exists(lock_path('made')) } 'our znode to go', 30;
+	poll_until { !$stranger->exists(lock_path('made0')) } 'Curator\'s to go', 30;
+	my @left = grep { $stranger->exists(lock_path("made$_")) } 1 .. $#kinds;
+	is("@left", '1 2 3', 'all but Curator and zklock');
+};
+
+# What the number at the end of a child belongs to is not the same for all of
+# them: for Go it follows the last dash, and everybody has one.
+subtest 'Go next to Kazoo' => sub {
+	my $path = lock_path('go_kazoo');
+	$kazoo->choose($path, 'Kazoo Lock');
+	$kazoo->ask('lock');
+	my $other = Peer->new('go-zookeeper Lock', $zk);
+	$other->choose($path);
+	like(answer($other, 'lock'), qr/^error .*parsing/, 'Go fails');
+	$kazoo->ask('unlock');
+	is(scalar(queue_nodes($zk, $path)), 1, 'and leaves its node behind');
+	is($session->query_safe("SELECT zk_try_lock('go_kazoo')"),
+		'f', 'which holds up zklock');
+	$other->quit;
+	is($session->query_safe("SELECT zk_try_lock('go_kazoo', '30 s')"),
+		't', 'until Go\'s session ends');
+	$session->query_safe("SELECT zk_unlock('go_kazoo')");
+};
+
+# A child that is a lock of its own is no contender.
+subtest 'a name and names below it' => sub {
+	$waiter->query_safe("SELECT zk_lock('deep/er')");
+	is($session->query_safe("SELECT zk_try_lock('deep'), zk_unlock('deep')"),
+		't|t', 'no trouble for zklock');
+	foreach my $kind (grep { $peer{$_} != $go } @kinds)
+	{
+		$peer{$kind}->choose(lock_path('deep'), $kind);
+		is(answer($peer{$kind}, 'lock'), 'locked', "nor for $kind");
+		is(answer($peer{$kind}, 'unlock'), 'unlocked', 'which releases it');
+	}
+	my $other = Peer->new('go-zookeeper Lock', $zk);
+	$other->choose(lock_path('deep'));
+	like(answer($other, 'lock'), qr/^error .*parsing/, 'Go fails');
+	$other->quit;
+	is($session->query_safe("SELECT zk_try_lock('deep', '30 s'), zk_unlock('deep')"),
+		't|t', 'and holds up zklock until its session ends');
+	$waiter->query_safe("SELECT zk_unlock('deep/er')");
+};
+
+# Kazoo 2.8 takes any writer for one ahead of its reader.
+subtest 'a writer behind Kazoo\'s ReadLock' => sub {
+	my $path = lock_path('reader');
+	$session->query_safe("SELECT zk_lock('reader')");
+	$kazoo->choose($path, 'Kazoo ReadLock with lock-');
+	$kazoo->start_command('lock');
+	wait_for_watch($path);
+	$waiter->start_query("SELECT zk_lock('reader')");
+	my @queue = wait_for_queue($zk, $path, 3);
+	$session->query_safe("SELECT zk_unlock('reader')");
+	poll_until
+	{
+		my @watched = $zk->watched_paths("$path/");
+		"@watched" eq join ' ', map { "$path/$_" } sort @queue[ 1, 2 ];
+	}
+	'the two to wait for each other', 30;
+	ok(!$kazoo->is_done && !$waiter->is_done, 'neither has the lock');
+	$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $waiter->pid . ')');
+	$waiter->wait_result;
+	is($waiter->sqlstate, '57014', 'the writer gives up');
+	is($kazoo->wait_answer, 'locked', 'and the reader has the lock');
+	$kazoo->ask('unlock');
+};
+
+# Its permits are called by 32 random hexadecimal digits.
+subtest 'a permit of Kazoo\'s Semaphore that ends in ten decimal digits' => sub {
+	my $path = lock_path('permit');
+	$stranger->create_path($path);
+	$stranger->create("$path/6ba7b8109dad11d180b4ff0123456789", '', ephemeral => 1);
+	is($session->query_safe("SELECT zk_try_lock('permit')"),
+		'f', 'is a contender for zklock');
+	is($session->query_safe("SELECT style, mode FROM zk_lock_queue('permit')"),
+		'unknown|exclusive', 'and shown as one');
+};
+
+subtest 'what others say about themselves' => sub {
+	my %expected = (
+		$kinds[0] => qr/^[0-9.:a-f]+$/,
+		$kinds[1] => qr/^$/,
+		$kinds[2] => qr/^\?4$/,
+		$kinds[3] => qr/^kazoo$/);
+	foreach my $i (0 .. $#kinds)
+	{
+		my $peer = $peer{ $kinds[$i] };
+		$peer->choose(lock_path("data$i"), $kinds[$i]);
+		$peer->ask('lock');
+		like($session->query_safe("SELECT data FROM zk_lock_queue('data$i')"),
+			$expected{ $kinds[$i] }, "$kinds[$i]: data");
+		is( $session->query_safe("SELECT num_nulls(client, cluster, database,
+				username, application, pid, host), since IS NOT NULL, token > 0
+				FROM zk_lock_queue('data$i')"), '7|t|t', 'since and token');
+		$peer->ask('unlock');
+	}
+};
+
+# It overwrites the node's data, as a request. zklock does not heed it, and must
+# not take it for anything else.
+subtest 'Curator\'s Revoker' => sub {
+	my $path = lock_path('revoked');
+	my $token = $session->query_safe("SELECT zk_lock('revoked')");
+	my ($ours) = queue_nodes($zk, $path);
+	$waiter->start_query("SELECT zk_lock('revoked')");
+	wait_for_watch($path);
+	$curator->ask("revoke $path/$ours");
+	is( $session->query_safe("SELECT data, num_nulls(client, cluster, pid), state, token = $token
+			FROM zk_lock_queue('revoked') WHERE position = 1"),
+		'__REVOKE__|3|held|t', 'who holds it is not known any more');
+	# The watch has fired; the waiter sets it again once it has looked.
+	wait_for_watch($path);
+	ok(!$waiter->is_done, 'the waiter goes on waiting');
+	is($session->query_safe("SELECT zk_is_held('revoked')"), 't', 'the holder has the lock');
+	$session->query_safe("SELECT zk_unlock('revoked')");
+	like($waiter->wait_result, qr/^\d+$/, 'then it is released');
+	$waiter->query_safe("SELECT zk_unlock('revoked')");
+};
+
+# With credentials. Last, because a client cannot be made to forget them.
+$session->query_safe("SET zklock.auth = 'digest:alice:secret';
+	SET zklock.root = '/guarded'; SELECT zk_try_lock('first'), zk_unlock('first')");
+foreach my $kind (@kinds)
+{
+	my $peer = $peer{$kind};
+	(my $lock = lc $kind) =~ s/\W+//g;
+	subtest "$kind and zklock.auth" => sub {
+		$stranger->create_path("/open/$lock");
+		$session->query_safe("SET zklock.root = '/open'");
+		test_waits($peer, $lock, "/open/$lock");
+
+		$session->query_safe("SET zklock.root = '/guarded';
+			SELECT zk_lock('$lock')");
+		my ($ours) = queue_nodes($zk, "/guarded/$lock");
+		like(answer($curator, "revoke /guarded/$lock/$ours"), qr/^error .*NoAuth/,
+			'our data cannot be overwritten')
+		  if $peer == $curator;
+		$peer->choose("/guarded/$lock");
+		like(answer($peer, 'lock'), qr/^error .*(?:NoAuth|not authenticated)/i,
+			'without credentials it is refused');
+		$session->query_safe("SELECT zk_unlock('$lock')");
+		$peer->ask('auth alice:secret');
+		test_waits($peer, $lock, "/guarded/$lock");
+	};
+}
+
+$_->quit foreach values %peer, $session, $waiter;
+$stranger->close;
+
+done_testing();
