@@ -287,11 +287,12 @@ join(Standing *standing)
 		if (standing->data == NULL)
 			standing->data = zklock_identity_build(0);
 		make_guid(guid);
-		if (contender->mode == RECIPE_EXCLUSIVE && contender->permits == 1 &&
+		if (contender->style == RECIPE_STYLE_CURATOR &&
+			contender->mode == RECIPE_EXCLUSIVE && contender->permits == 1 &&
 			zklock_session_can_hand_over())
 			recipe_mark_hand_over(guid);
-		recipe_node_prefix(standing->prefix, contender->mode,
-						   contender->permits, guid);
+		recipe_node_prefix(standing->prefix, contender->style,
+						   contender->mode, contender->permits, guid);
 		snprintf(contender->node, RECIPE_PATH_SIZE, "%s/%s",
 				 contender->lock_path, standing->prefix);
 		standing->is_node_known = false;

@@ -39,6 +39,7 @@ typedef struct ZkContender
 	int			root_length;	/* how much of lock_path is the root */
 	RecipeMode	mode;
 	int			permits;		/* more than 1: a counting semaphore */
+	RecipeStyle style;			/* of our queue node's name */
 	ZkPatience	patience;
 	int64		deadline;		/* zklock_client_now() */
 

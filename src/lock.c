@@ -628,6 +628,7 @@ wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
 		.root_length = root_length,
 		.mode = order->mode,
 		.permits = order->permits,
+		.style = zklock_name_style(),
 		.patience = ZK_WAIT_UNTIL_DEADLINE,
 		.deadline = bounds->lock_timeout_at,
 		.node = hold->node
@@ -862,6 +863,7 @@ downgrade(Lock *lock, ZkSessionNumber live)
 	char		prefix[RECIPE_NODE_SIZE];
 	char		guid[RECIPE_GUID_LEN + 1];
 	uint8		random[16];
+	RecipeNode	node;
 
 	if (lock->holds[RECIPE_EXCLUSIVE].is_evicted)
 		shared->is_evicted = true;
@@ -869,9 +871,10 @@ downgrade(Lock *lock, ZkSessionNumber live)
 		!pg_strong_random(random, sizeof(random)))
 		return;
 	recipe_format_guid(guid, random);
-	recipe_node_prefix(prefix, RECIPE_SHARED, 1, guid);
+	node = recipe_parse_node(strrchr(shared->node, '/') + 1);
+	recipe_node_prefix(prefix, node.style, RECIPE_SHARED, 1, guid);
 	snprintf(shared->next_node, RECIPE_PATH_SIZE, "%s/%s%010d", lock->path,
-			 prefix, recipe_parse_node(strrchr(shared->node, '/') + 1).sequence);
+			 prefix, node.sequence);
 
 	shared->replacing = zklock_client_replace(zklock_session_client(),
 											  shared->node, shared->next_node,

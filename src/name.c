@@ -13,7 +13,6 @@
 #include "mb/pg_wchar.h"
 #include "utils/guc.h"
 
-#include "recipe.h"
 #include "session.h"
 
 /*
@@ -21,6 +20,19 @@
  * taken under another root before a change is another lock.
  */
 static char *root_setting;
+
+/*
+ * zklock.node_style: which other clients are to wait for our queue nodes.  Read
+ * when a lock is taken; all backends wait for all styles in any case.
+ */
+static int	node_style;
+
+static const struct config_enum_entry node_style_options[] = {
+	{"curator", RECIPE_STYLE_CURATOR, false},
+	{"curator_rw", RECIPE_STYLE_CURATOR_RW, false},
+	{"kazoo", RECIPE_STYLE_KAZOO, false},
+	{NULL, 0, false}
+};
 
 static char *name_to_utf8(const char *name);
 static void raise_bad_name(const char *name, const char *utf8,
@@ -37,6 +49,19 @@ zklock_name_init(void)
 							   &root_setting, "/zklock",
 							   PGC_SUSET, 0,
 							   check_root, NULL, NULL);
+	DefineCustomEnumVariable("zklock.node_style",
+							 "Client whose way of naming queue nodes zklock follows.",
+							 "curator (InterProcessMutex), curator_rw (InterProcessReadWriteLock) or kazoo.",
+							 &node_style, RECIPE_STYLE_CURATOR,
+							 node_style_options,
+							 PGC_SUSET, 0,
+							 NULL, NULL, NULL);
+}
+
+RecipeStyle
+zklock_name_style(void)
+{
+	return node_style;
 }
 
 char *

@@ -10,6 +10,8 @@
 
 #include "postgres.h"
 
+#include "recipe.h"
+
 /* Define the settings of this room.  For _PG_init(). */
 extern void zklock_name_init(void);
 
@@ -20,5 +22,8 @@ extern void zklock_name_init(void);
  * or the recipe does not allow the name.
  */
 extern char *zklock_name_path(const char *name, int *root_length);
+
+/* The style of queue nodes that zklock.node_style asks for. */
+extern RecipeStyle zklock_name_style(void);
 
 #endif							/* ZKLOCK_NAME_H */

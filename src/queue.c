@@ -39,6 +39,7 @@ static ZkQueueEntry *read_entries(Reading *reading, int *nentries);
 static void request_data(Reading *reading, int slot, const char *child);
 static bool take_entry(Reading *reading, int slot, const char *child,
 					   ZkQueueEntry *entry);
+static void warn_of_styles(const ZkQueueEntry *entries, int nentries);
 static void mark_holders(ZkQueueEntry *entries, int nentries);
 static void raise_timeout(void) pg_attribute_noreturn();
 static void free_reading(Reading *reading);
@@ -119,8 +120,33 @@ read_entries(Reading *reading, int *nentries)
 			request_data(reading, slot, children[i + READS_AT_ONCE]);
 	}
 	mark_holders(entries, nread);
+	warn_of_styles(entries, nread);
 	*nentries = nread;
 	return entries;
+}
+
+/*
+ * Say so if somebody in the queue takes no notice of the nodes that this
+ * session makes.  Backends with another style do: zklock counts every style.
+ */
+static void
+warn_of_styles(const ZkQueueEntry *entries, int nentries)
+{
+	for (int i = 0; i < nentries; i++)
+	{
+		const char *client = entries[i].identity.client;
+
+		if ((client != NULL && strcmp(client, "zklock") == 0) ||
+			recipe_waits_for(entries[i].style, zklock_name_style()))
+			continue;
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("a contender of style \"%s\" does not wait for the queue nodes that this session makes",
+						recipe_style_name(entries[i].style)),
+				 errhint("See the setting \"%s\", and the matrix in docs/interop.md.",
+						 "zklock.node_style")));
+		return;
+	}
 }
 
 static void

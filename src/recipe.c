@@ -159,15 +159,51 @@ recipe_lock_path(char *path, const char *root, const char *name)
 }
 
 void
-recipe_node_prefix(char prefix[RECIPE_NODE_SIZE], RecipeMode mode, int permits,
-				   const char *guid)
+recipe_node_prefix(char prefix[RECIPE_NODE_SIZE], RecipeStyle style,
+				   RecipeMode mode, int permits, const char *guid)
 {
+	bool		is_shared = mode == RECIPE_SHARED;
+	const char *mark = is_shared ? "-shared-lock-" : "-lock-";
+
 	if (permits > 1)
+	{
 		snprintf(prefix, RECIPE_NODE_SIZE, "_c_%.*s" PERMITS_MARK "%d-lock-",
 				 RECIPE_GUID_LEN, guid, permits);
-	else
-		snprintf(prefix, RECIPE_NODE_SIZE, "_c_%.*s%s", RECIPE_GUID_LEN, guid,
-				 mode == RECIPE_SHARED ? "-shared-lock-" : "-lock-");
+		return;
+	}
+
+	/*
+	 * Kazoo's own mark of a reader, __rlock__, would not do: its plain Lock
+	 * takes no notice of that.
+	 */
+	if (style == RECIPE_STYLE_CURATOR_RW)
+		mark = is_shared ? "-__READ__" : "-__WRIT__";
+	else if (style == RECIPE_STYLE_KAZOO)
+		mark = is_shared ? "-shared__lock__" : "-pg__lock__";
+	snprintf(prefix, RECIPE_NODE_SIZE, "_c_%.*s%s", RECIPE_GUID_LEN, guid, mark);
+}
+
+bool
+recipe_waits_for(RecipeStyle theirs, RecipeStyle ours)
+{
+	switch (theirs)
+	{
+		case RECIPE_STYLE_NONE: /* is no contender */
+		case RECIPE_STYLE_ZKLOCK_SHARED:	/* count every style */
+		case RECIPE_STYLE_ZKLOCK_PERMITS:
+			return true;
+		case RECIPE_STYLE_CURATOR:
+		case RECIPE_STYLE_ZK_RECIPE:
+			return ours == RECIPE_STYLE_CURATOR;
+		case RECIPE_STYLE_CURATOR_RW:
+		case RECIPE_STYLE_KAZOO:
+			return theirs == ours;
+		case RECIPE_STYLE_HIVE:
+		case RECIPE_STYLE_DOTNET:
+		case RECIPE_STYLE_UNKNOWN:
+			break;
+	}
+	return false;
 }
 
 void

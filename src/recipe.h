@@ -129,12 +129,22 @@ extern bool recipe_lock_path(char *path, const char *root, const char *name);
 
 /*
  * Write what a queue node of ours is called before the server appends the
- * sequence number: "_c_<guid>-lock-", "_c_<guid>-shared-lock-", or with more
- * than one permit "_c_<guid>-permits-<permits>-lock-".  Clients that know
- * nothing of readers and permits take each of them for a plain lock.
+ * sequence number.
+ *
+ * style: the client that is to wait for it, RECIPE_STYLE_CURATOR ("-lock-",
+ * "-shared-lock-" behind "_c_<guid>"), _CURATOR_RW ("-__WRIT__", "-__READ__") or
+ * _KAZOO ("-pg__lock__", "-shared__lock__").  Clients that know no readers take
+ * a shared node for an exclusive one, which costs them time, never safety.
+ * More than one permit: "-permits-<permits>-lock-", whatever the style.
  */
-extern void recipe_node_prefix(char prefix[RECIPE_NODE_SIZE], RecipeMode mode,
-							   int permits, const char *guid);
+extern void recipe_node_prefix(char prefix[RECIPE_NODE_SIZE], RecipeStyle style,
+							   RecipeMode mode, int permits, const char *guid);
+
+/*
+ * Does a contender of the style `theirs`, behind an exclusive node that we have
+ * made in the style `ours`, wait for it?
+ */
+extern bool recipe_waits_for(RecipeStyle theirs, RecipeStyle ours);
 
 /* Format 16 random bytes as a version 4 UUID, 36 characters and a NUL. */
 extern void recipe_format_guid(char guid[RECIPE_GUID_LEN + 1],

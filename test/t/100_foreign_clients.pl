@@ -73,6 +73,20 @@ foreach my $style (sort keys %style)
 	};
 }
 
+# Whoever takes no notice of our nodes is named to who looks.
+subtest 'a style that does not wait for ours' => sub {
+	my $theirs = stand_in_queue('unseen', $style{'Kazoo'});
+	my $look = "SELECT count(*) FROM zk_lock_queue('unseen')";
+	$session->query($look);
+	like($session->error,
+		qr/WARNING:  a contender of style "kazoo" does not wait for the queue nodes/,
+		'a warning');
+	$session->query("SET zklock.node_style = kazoo; $look; RESET zklock.node_style");
+	is($session->error, '', 'none with nodes that it waits for');
+	$stranger->delete($theirs);
+	assert_no_nodes($zk, lock_path('unseen'), 'nothing left');
+};
+
 subtest 'children that are no contenders' => sub {
 	$stranger->create_path(lock_path('crowded/leases'));
 	$stranger->create_path(lock_path('crowded/lock-1'));

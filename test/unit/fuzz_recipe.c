@@ -503,9 +503,9 @@ check_guid(const uint8_t *bytes)
 	CHECK(guid[14] == '4' && strchr("89ab", guid[19]) != NULL);
 	recipe_mark_hand_over(guid);
 	CHECK(strlen(guid) == RECIPE_GUID_LEN && guid[14] == '8');
-	recipe_node_prefix(prefix, RECIPE_EXCLUSIVE, RECIPE_PERMITS_MAX, guid);
+	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, RECIPE_PERMITS_MAX, guid);
 	CHECK(strlen(prefix) + strlen("-2147483648") < RECIPE_NODE_SIZE);
-	recipe_node_prefix(prefix, RECIPE_SHARED, 1, guid);
+	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_SHARED, 1, guid);
 	CHECK(strlen(prefix) + strlen("-2147483648") < RECIPE_NODE_SIZE);
 	CHECK(recipe_parse_node(prefix).style == RECIPE_STYLE_NONE);
 }

@@ -390,10 +390,28 @@ test_prefixes_and_guids(void)
 	is_str("00112233-4455-8a11-8899-aabbccddeeff", guid,
 		   "GUID: marked for hand-over");
 
-	recipe_node_prefix(prefix, RECIPE_EXCLUSIVE, 1, G1);
+	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1, G1);
 	is_str("_c_" G1 "-lock-", prefix, "exclusive prefix");
-	recipe_node_prefix(prefix, RECIPE_SHARED, 1, G1);
+	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_SHARED, 1, G1);
 	is_str("_c_" G1 "-shared-lock-", prefix, "shared prefix");
+	for (int mode = RECIPE_EXCLUSIVE; mode <= RECIPE_SHARED; mode++)
+	{
+		static const RecipeStyle styles[] = {RECIPE_STYLE_CURATOR_RW, RECIPE_STYLE_KAZOO};
+
+		for (int i = 0; i < NELEMS(styles); i++)
+		{
+			RecipeNode	made;
+
+			recipe_node_prefix(prefix, styles[i], mode, 1, G1);
+			snprintf(node, sizeof(node), "%s%010d", prefix, 42);
+			made = recipe_parse_node(node);
+			ok(made.style == styles[i] && made.mode == (RecipeMode) mode &&
+			   made.sequence == 42, "\"%s\" is what it was made for", node);
+		}
+	}
+	recipe_node_prefix(prefix, RECIPE_STYLE_KAZOO, RECIPE_EXCLUSIVE, 7, G1);
+	is_str("_c_" G1 "-permits-7-lock-", prefix, "prefix with permits");
+	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_SHARED, 1, G1);
 
 	snprintf(node, sizeof(node), "%s%010d", prefix, INT32_MIN);
 	ok(strlen(node) < RECIPE_NODE_SIZE,
