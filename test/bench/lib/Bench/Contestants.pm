@@ -1,0 +1,118 @@
+
+=pod
+
+=head1 NAME
+
+Bench::Contestants - who takes part, and in what
+
+=cut
+
+package Bench::Contestants;
+
+use strict;
+use warnings;
+
+use Bench::Block;
+use Bench::Pgbench;
+use Bench::Program;
+use Bench::Stage;
+
+my $jars = '/usr/share/java';
+my @jars = map { "$jars/$_.jar" }
+  qw(curator-recipes curator-framework curator-client guava zookeeper
+  slf4j-api slf4j-nop);
+
+# Through dblink, with a connection that stays open.
+sub dblink
+{
+	my ($stage) = @_;
+	my $central = $stage->central->connstr('postgres');
+	$central =~ s/'/''/g;
+	return [ "SELECT dblink_connect('central', '$central');" ];
+}
+
+=pod
+
+=head2 all($stage, bin => directory of the programs, dir => directory for files)
+
+=cut
+
+sub all
+{
+	my ($stage, %option) = @_;
+	my $bin = $option{bin};
+	my $home = $stage->home->connstr('postgres');
+	my @servers =
+	  ($stage->zookeeper->connect_string, $Bench::Stage::session_timeout_ms);
+	my @dir = (dir => $option{dir});
+	my @loops = qw(uncontended contenders locks);
+	my @peer = (@loops, qw(depth fresh release));
+
+	return (
+		Bench::Pgbench->new(
+			@dir,
+			name => 'zklock',
+			title => 'zklock, SQL',
+			can => [@loops],
+			connstr => $home,
+			script =>
+			  [ 'SELECT zk_lock(LOCK);', 'SELECT zk_unlock(LOCK);' ]),
+		Bench::Block->new(
+			@dir,
+			name => 'block',
+			title => 'zklock, DO block',
+			can => ['uncontended'],
+			command => [ "$bin/sql", $home ]),
+		Bench::Program->new(
+			@dir,
+			name => 'floor',
+			title => 'floor: C client, create + delete',
+			can => [qw(uncontended locks fresh)],
+			command => [ "$bin/floor", @servers ]),
+		Bench::Program->new(
+			@dir,
+			name => 'curator',
+			title => 'Curator InterProcessMutex',
+			can => [ @peer, 'try' ],
+			command => [
+				'java', '-cp', join(':', $bin, @jars), 'Curator', @servers
+			]),
+		Bench::Program->new(
+			@dir,
+			name => 'kazoo',
+			title => 'Kazoo Lock',
+			can => [ @peer, 'try' ],
+			command =>
+			  [ '/usr/bin/python3', "$bin/kazoo_lock.py", @servers ]),
+		Bench::Program->new(
+			@dir,
+			name => 'golock',
+			title => 'go-zookeeper Lock',
+			can => [@peer],
+			command => [ "$bin/golock", @servers ]),
+		Bench::Pgbench->new(
+			@dir,
+			name => 'advisory',
+			title => 'pg_advisory_lock, dblink',
+			can => [@loops],
+			connstr => $home,
+			init => dblink($stage),
+			script => [
+				q{SELECT * FROM dblink('central', format('SELECT pg_advisory_lock(hashtext(%L))', LOCK)) AS t(t text);},
+				q{SELECT * FROM dblink('central', format('SELECT pg_advisory_unlock(hashtext(%L))', LOCK)) AS t(t bool);}
+			]),
+		Bench::Pgbench->new(
+			@dir,
+			name => 'table',
+			title => 'SELECT FOR UPDATE, dblink',
+			can => [@loops],
+			connstr => $home,
+			init => dblink($stage),
+			script => [
+				q{SELECT dblink_exec('central', 'BEGIN');},
+				q{SELECT * FROM dblink('central', format('SELECT name FROM locks WHERE name = %L FOR UPDATE', LOCK)) AS t(t text);},
+				q{SELECT dblink_exec('central', 'COMMIT');}
+			]));
+}
+
+1;
