@@ -17,7 +17,6 @@ use lib "$FindBin::Bin/lib", "$FindBin::Bin/../lib";
 my $screen;
 BEGIN { open $screen, '>&', \*STDOUT or die $!; $screen->autoflush(1); }
 
-use Bench::Contestants;
 use Bench::Machine;
 use Bench::Plan;
 use Bench::Plots;
@@ -67,11 +66,9 @@ sub run
 	{
 		say_line("ZooKeeper: $Bench::Stage::variant_title{$variant}");
 		$stage->set($variant);
-		my @contestants =
-		  Bench::Contestants::all($stage, bin => $option{bin}, dir => $dir);
 		$results->{variants}{$variant} =
-		  $plan->run($variant, $stage, \&say_line, @contestants);
-		$_->stop foreach @contestants;
+		  $plan->run($variant, $stage, \&say_line,
+			bin => $option{bin}, dir => $dir, rounds => $option{rounds});
 	}
 	write_file('results.json', JSON::PP->new->canonical->encode($results));
 	Bench::Plots::draw($option{out}, $results);

@@ -204,6 +204,12 @@ public class Curator {
 		write(file, all);
 	}
 
+	/* All at once: each takes its time. */
+	static void leave() throws Exception {
+		join(start(0, sessions.size(), i -> sessions.get(i).close()));
+		System.exit(0);
+	}
+
 	public static void main(String[] args) throws Exception {
 		servers = args[0];
 		timeoutMs = Integer.parseInt(args[1]);
@@ -230,15 +236,13 @@ public class Curator {
 				say("ok " + now() + " " + ProcessHandle.current().pid());
 				continue;
 			case "leave":
-				for (CuratorFramework session : sessions)
-					session.close();
-				System.exit(0);
+				leave();
 				break;
 			default:
 				throw new IllegalArgumentException(line);
 			}
 			say("ok");
 		}
-		System.exit(0);
+		leave();
 	}
 }

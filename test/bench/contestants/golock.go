@@ -197,6 +197,12 @@ func fresh(count int, path string, file string) {
 	write(file, all)
 }
 
+func leave() {
+	for _, session := range sessions {
+		session.Close()
+	}
+}
+
 func number(word string) int {
 	n, err := strconv.Atoi(word)
 	check(err)
@@ -223,13 +229,12 @@ func main() {
 			say(fmt.Sprint("ok ", now(), " ", os.Getpid()))
 			continue
 		case "leave":
-			for _, session := range sessions {
-				session.Close()
-			}
+			leave()
 			return
 		default:
 			check(fmt.Errorf("no such command: %s", w[0]))
 		}
 		say("ok")
 	}
+	leave()
 }

@@ -26,6 +26,8 @@ servers = sys.argv[1]
 timeout = int(sys.argv[2]) / 1000
 fork = multiprocessing.get_context('fork')
 workers = []
+# How many contenders there are, or might be.
+opened = [0]
 # For "queue", in all processes: so many have been granted the lock; one more
 # than may go has it; all may go.
 grants = fork.Value('i', 0)
@@ -153,6 +155,7 @@ def serve(pipe):
 
 def send(numbers, method, *arguments):
     """Start a command for these contenders; collect() waits for it."""
+    opened[0] = max(opened[0], max(numbers) + 1)
     by_worker = {}
     for n in numbers:
         by_worker.setdefault(n % MAX_PROCESSES, []).append(n)
@@ -173,6 +176,8 @@ def collect(used):
 
 
 def call(numbers, method, *arguments):
+    if not numbers:
+        return {}
     return collect(send(numbers, method, *arguments))
 
 
@@ -243,11 +248,11 @@ def main():
             say('ok %d %d' % call([0], 'take', w[1])[0])
             continue
         elif w[0] == 'leave':
-            call([0], 'leave')
-            return
+            break
         else:
             raise ValueError(line)
         say('ok')
+    call(range(opened[0]), 'leave')
 
 
 main()

@@ -209,15 +209,20 @@ queue(int depth, int free_count, const char *file)
 	close(epoll);
 }
 
-/* New connections, one after the other; only the first lock is timed. */
+/*
+ * New connections, one after the other; only the first lock is timed. It is
+ * released, lest the end of the old session is waited for by the next.
+ */
 static void
 fresh(int count, const char *file)
 {
 	char		lock[LINE_SIZE];
+	char		unlock[LINE_SIZE];
 	FILE	   *out = open_log(file);
 	Cycles		cycles = {0};
 
 	need_line(lock);
+	need_line(unlock);
 	for (int i = 0; i < count; i++)
 	{
 		PGconn	   *connection = connect_now();
@@ -227,6 +232,7 @@ fresh(int count, const char *file)
 		query(connection, lock);
 		cycle.granted = cycle.releasing = cycle.released = now();
 		add_cycle(&cycles, cycle);
+		query(connection, unlock);
 		PQfinish(connection);
 	}
 	write_cycles(out, 0, &cycles);

@@ -12,6 +12,7 @@ package Bench::Contestants;
 use strict;
 use warnings;
 
+use Bench::Backends;
 use Bench::Block;
 use Bench::Pgbench;
 use Bench::Program;
@@ -33,7 +34,9 @@ sub dblink
 
 =pod
 
-=head2 all($stage, bin => directory of the programs, dir => directory for files)
+=head2 all($stage, bin => directory of the programs, dir => directory for files, session_timeout_ms => ...)
+
+The same name may stand for two, who can do different things.
 
 =cut
 
@@ -42,8 +45,11 @@ sub all
 	my ($stage, %option) = @_;
 	my $bin = $option{bin};
 	my $home = $stage->home->connstr('postgres');
-	my @servers =
-	  ($stage->zookeeper->connect_string, $Bench::Stage::session_timeout_ms);
+	my $timeout_ms =
+	  $option{session_timeout_ms} || $Bench::Stage::session_timeout_ms;
+	my @servers = ($stage->zookeeper->connect_string, $timeout_ms);
+	$home .= " options='-c zklock.session_timeout=${timeout_ms}ms'"
+	  if $option{session_timeout_ms};
 	my @dir = (dir => $option{dir});
 	my @loops = qw(uncontended contenders locks);
 	my @peer = (@loops, qw(depth fresh release));
@@ -57,6 +63,12 @@ sub all
 			connstr => $home,
 			script =>
 			  [ 'SELECT zk_lock(LOCK);', 'SELECT zk_unlock(LOCK);' ]),
+		Bench::Backends->new(
+			@dir,
+			name => 'zklock',
+			title => 'zklock, SQL',
+			can => [qw(depth fresh try release)],
+			command => [ "$bin/sql", $home ]),
 		Bench::Block->new(
 			@dir,
 			name => 'block',
@@ -113,6 +125,53 @@ sub all
 				q{SELECT * FROM dblink('central', format('SELECT name FROM locks WHERE name = %L FOR UPDATE', LOCK)) AS t(t text);},
 				q{SELECT dblink_exec('central', 'COMMIT');}
 			]));
+}
+
+=pod
+
+=head2 pairs($stage, options as above)
+
+For the release of a lock whose holder goes: a list of {name, title, holder,
+waiter}. zklock's waiter is in the other cluster: a backend that is killed takes
+its whole cluster down. Only home has zklock preloaded.
+
+=cut
+
+sub pairs
+{
+	my ($stage, %option) = @_;
+	my %made;
+	push @{ $made{ $_->name } }, $_
+	  foreach grep { $_->can_do('release') } all($stage, %option),
+	  all($stage, %option);
+	my ($home) = @{ delete $made{zklock} };
+	my $central = Bench::Backends->new(
+		%$home,
+		can => [],
+		pid => undef,
+		command => [
+			$home->{command}[0],
+			$stage->central->connstr('postgres')
+			  . " options='-c zklock.session_timeout=$option{session_timeout_ms}ms'"
+		]);
+	return (
+		{
+			name => 'zklock',
+			title => 'zklock, preloaded',
+			holder => $home,
+			waiter => $central },
+		{
+			name => 'unloaded',
+			title => 'zklock, not preloaded',
+			holder => $central,
+			waiter => $home },
+		map {
+			{
+				name => $_,
+				title => $made{$_}[0]->title,
+				holder => $made{$_}[0],
+				waiter => $made{$_}[1] }
+		} sort keys %made);
 }
 
 1;

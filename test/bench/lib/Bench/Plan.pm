@@ -17,28 +17,72 @@ package Bench::Plan;
 use strict;
 use warnings;
 
+use Bench::Commits;
+use Bench::Contestants;
+use Bench::Depth;
 use Bench::Loops;
+use Bench::Sessions;
 use Bench::Stage;
+use Bench::Stats qw(percentile);
 
-# The workloads in their order, and how each is run.
-my @workloads = qw(uncontended contenders locks);
+# The workloads in their order, and how each is run. After those that follow one
+# another so closely that the contestants stay warm come those that need a quiet
+# server.
+my @warm = qw(uncontended contenders locks depth);
+my @quiet = qw(fresh try release commit guard memory);
+my @workloads = (@warm, @quiet);
 my %does = (
 	uncontended => \&_uncontended,
 	contenders => \&_contenders,
-	locks => \&_locks);
+	locks => \&_locks,
+	depth => \&_depth,
+	fresh => \&_fresh,
+	try => \&_try,
+	release => \&_release,
+	commit => \&_commit,
+	guard => \&_guard,
+	memory => \&_memory);
 
 # What a quick run and the lesser variants are content with.
 my @main = qw(uncontended contenders);
 
 my %full = (
-	rounds => { uncontended => 7, contenders => 5, locks => 3 },
+	rounds => {
+		uncontended => 7,
+		contenders => 5,
+		locks => 3,
+		depth => { 1 => 20, 10 => 10, 100 => 5, 1000 => 3 },
+		fresh => 5,
+		try => 5,
+		release => 3,
+		commit => 5,
+		guard => 5,
+		memory => 5 },
 	window => 2.0,
-	warm_up => 3.0);
+	warm_up => 3.0,
+	without => {});
 my %quick = (
-	rounds => { uncontended => 5, contenders => 3, locks => 1 },
+	rounds => {
+		uncontended => 5,
+		contenders => 3,
+		locks => 1,
+		depth => { 1 => 10, 10 => 5, 100 => 3, 1000 => 1 },
+		fresh => 2,
+		try => 2,
+		release => 1,
+		commit => 2,
+		guard => 2,
+		memory => 2 },
 	window => 0.5,
 	warm_up => 1.5,
 	without => { advisory => 1, table => 1 });
+
+# Measurements in a round.
+my %count = (fresh => 20, try => 200, commit => 50, guard => 200);
+
+# The shortest that ZooKeeper grants with its usual tick, so that the deaths of
+# holders do not take the whole day.
+my $release_timeout_ms = 4_000;
 
 =pod
 
@@ -54,7 +98,7 @@ sub new
 	my $self = bless { %option, %{ $option{quick} ? \%quick : \%full } },
 	  $class;
 	my @asked = split ' ', $option{only};
-	$self->{only} = @asked ? \@asked : undef;
+	$self->{only} = @asked ? { map { $_ => 1 } @asked } : undef;
 	my @variants = split ' ', $option{variants};
 	@variants = $option{quick} ? 'sync' : @Bench::Stage::variants
 	  unless @variants;
@@ -68,10 +112,6 @@ sub new
 	{
 		die "no such variant: $word (there are: @Bench::Stage::variants)\n"
 		  unless $Bench::Stage::variant_title{$word};
-	}
-	if ($option{rounds})
-	{
-		$_ = $option{rounds} foreach values %{ $self->{rounds} };
 	}
 	return $self;
 }
@@ -91,14 +131,13 @@ sub words
 	my ($self) = @_;
 	return {
 		quick => $self->{quick} ? 1 : 0,
-		only => join(' ', @{ $self->{only} || [] }),
 		window => $self->{window},
-		rounds => { %{ $self->{rounds} } } };
+		release_timeout_ms => $release_timeout_ms };
 }
 
 =pod
 
-=head2 run($variant, $stage, $say, contestants)
+=head2 run($variant, $stage, $say, bin => ..., dir => ...)
 
 All workloads of that variant. The result: {workload}{parameter}{contestant} is
 a list of what was seen, one element a round.
@@ -107,20 +146,27 @@ a list of what was seen, one element a round.
 
 sub run
 {
-	my ($self, $variant, $stage, $say, @contestants) = @_;
-	my @wanted = @workloads;
-	@wanted = @main if $self->{quick} || $variant ne 'sync';
-	@wanted = @{ $self->{only} } if $self->{only};
+	my ($self, $variant, $stage, $say, %option) = @_;
+	my %usual = map { $_ => 1 }
+	  $self->{quick} || $variant ne 'sync' ? @main : @workloads;
+	my $wanted = $self->{only} || \%usual;
 	local $self->{stage} = $stage;
+	local $self->{zookeeper} = $stage->zookeeper;
 	local $self->{say} = $say;
-	local $self->{contestants} =
-	  [ grep { !$self->{without}{ $_->name } } @contestants ];
-	$self->_warm_up;
+	local $self->{option} = \%option;
+	local $self->{contestants} = [ grep { !$self->{without}{ $_->name } }
+		  Bench::Contestants::all($stage, %option) ];
+
 	my %result;
-	foreach my $workload (@wanted)
-	{
-		$result{$workload} = $does{$workload}->($self);
-	}
+	my @now = grep { $wanted->{$_} } @warm;
+	$self->_warm_up if @now;
+	$result{$_} = $does{$_}->($self) foreach @now;
+
+	@now = grep { $wanted->{$_} } @quiet;
+	$_->stop foreach @{ $self->{contestants} };
+	$stage->wait_quiet if @now;
+	$result{$_} = $does{$_}->($self) foreach @now;
+	$_->stop foreach @{ $self->{contestants} };
 	return \%result;
 }
 
@@ -132,10 +178,11 @@ sub _warm_up
 	$self->{say}->('warming up');
 	foreach my $contestant (@{ $self->{contestants} })
 	{
+		next unless $contestant->can_do('uncontended');
 		foreach my $sessions (1, $self->{quick} ? () : 8)
 		{
 			Bench::Loops::measure(
-				$self->{stage}->zookeeper, $contestant,
+				$self->{zookeeper}, $contestant,
 				sessions => $sessions,
 				lock => 'uncontended',
 				window => $self->{warm_up});
@@ -144,37 +191,98 @@ sub _warm_up
 	return;
 }
 
-# Rounds of one measurement each; who begins changes, lest somebody always comes
-# after the same neighbour.
-sub _rounds
+sub _rounds_of
 {
-	my ($self, $workload, $title, %arg) = @_;
+	my ($self, $workload, $parameter) = @_;
+	my $rounds = $self->{rounds}{$workload};
+	$rounds = $rounds->{$parameter} if ref $rounds;
+	return $self->{option}{rounds} || $rounds;
+}
+
+# So many rounds of one measurement each: {name} is a list of what was seen. Who
+# begins changes, lest somebody always comes after the same neighbour. The
+# parties are [name, title, what measures].
+sub _take_turns
+{
+	my ($self, $rounds, $title, @parties) = @_;
 	my %result;
-	my @able =
-	  grep { $_->can_do($workload) } @{ $self->{contestants} };
-	foreach my $round (1 .. $self->{rounds}{$workload})
+	foreach my $round (1 .. $rounds)
 	{
-		foreach my $contestant (@able)
+		foreach my $party (@parties)
 		{
-			my $seen = Bench::Loops::measure($self->{stage}->zookeeper,
-				$contestant, window => $self->{window}, %arg);
-			push @{ $result{ $contestant->name } }, $seen;
+			my ($name, $who, $measure) = @$party;
+			my $seen = $measure->();
+			push @{ $result{$name} }, $seen;
 			$self->{say}->(
-				sprintf '%-16s round %d  %-32s %8.0f us %8.0f /s',
-				$title, $round, $contestant->title,
-				$seen->{p50}, $seen->{rate});
+				sprintf '%-15s round %-2d  %-32s %s',
+				$title, $round, $who, join '  ', _figures($seen));
 		}
-		push @able, shift @able;
+		push @parties, shift @parties;
 	}
 	return \%result;
+}
+
+sub _figures
+{
+	my ($seen) = @_;
+	my @shown = (
+		[ p50 => '%8.0f' ],
+		[ rate => '%7.0f /s' ],
+		[ response_bytes => '%7.0f bytes' ],
+		[ writes => '%.2f writes' ]);
+	return map { sprintf $_->[1], $seen->{ $_->[0] } }
+	  grep { defined $seen->{ $_->[0] } } @shown;
+}
+
+sub _those_who_can
+{
+	my ($self, $workload) = @_;
+	return grep { $_->can_do($workload) } @{ $self->{contestants} };
+}
+
+# Turns of all who can do the workload.
+sub _contest
+{
+	my ($self, $workload, $parameter, $title, $measure) = @_;
+	return $self->_take_turns(
+		$self->_rounds_of($workload, $parameter),
+		$title,
+		map {
+			my $contestant = $_;
+			[
+				$contestant->name, $contestant->title,
+				sub { return $measure->($contestant) }
+			]
+		} $self->_those_who_can($workload));
+}
+
+sub _loops
+{
+	my ($self, $workload, $parameter, $title, %arg) = @_;
+	my $result = $self->_contest($workload, $parameter, $title,
+		sub {
+			return Bench::Loops::measure($self->{zookeeper}, $_[0],
+				window => $self->{window}, %arg);
+		});
+	# Too much to keep, and only the uncontended cycle is drawn as a
+	# distribution.
+	foreach my $name (keys %$result)
+	{
+		my @times = map { @{ delete $_->{times} } } @{ $result->{$name} };
+		@times = sort { $a <=> $b } @times;
+		$result->{$name}[0]{quantiles} =
+		  [ map { $times[ $_ / 200 * $#times ] } 0 .. 200 ]
+		  if $workload eq 'uncontended';
+	}
+	return $result;
 }
 
 sub _uncontended
 {
 	my ($self) = @_;
 	return {
-		1 => $self->_rounds(
-			'uncontended', 'uncontended',
+		1 => $self->_loops(
+			'uncontended', 1, 'uncontended',
 			sessions => 1,
 			lock => 'uncontended') };
 }
@@ -182,29 +290,162 @@ sub _uncontended
 sub _contenders
 {
 	my ($self) = @_;
-	my %result;
-	foreach my $count (2, 8, 32)
-	{
-		$result{$count} = $self->_rounds(
-			'contenders', "$count contenders",
-			sessions => $count,
-			lock => 'contended');
-		# Only the uncontended cycle is drawn as a distribution.
-		delete $_->{times} foreach map { @$_ } values %{ $result{$count} };
-	}
-	return \%result;
+	return {
+		map {
+			$_ => $self->_loops(
+				'contenders', $_, "$_ contenders",
+				sessions => $_,
+				lock => 'contended')
+		} (2, 8, 32) };
 }
 
 sub _locks
 {
 	my ($self) = @_;
-	my $seen = $self->_rounds(
-		'locks', '1,000 locks',
-		sessions => 8,
-		locks => 1000,
-		lock => 'many');
-	delete $_->{times} foreach map { @$_ } values %$seen;
-	return { 1000 => $seen };
+	return {
+		1000 => $self->_loops(
+			'locks', 1000, '1,000 locks',
+			sessions => 8,
+			locks => 1000,
+			lock => 'many') };
+}
+
+sub _depth
+{
+	my ($self) = @_;
+	return {
+		map {
+			my $depth = $_;
+			$depth => $self->_contest(
+				'depth', $depth, "depth $depth",
+				sub {
+					return Bench::Depth::measure($self->{zookeeper}, $_[0],
+						$depth);
+				})
+		} (1, 10, 100, 1000) };
+}
+
+# Once without counting: their programs are new.
+sub _fresh
+{
+	my ($self) = @_;
+	my $measure = sub {
+		return Bench::Sessions::fresh($self->{zookeeper}, $_[0],
+			$count{fresh});
+	};
+	$measure->($_) foreach $self->_those_who_can('fresh');
+	return { 1 =>
+		  $self->_contest('fresh', 1, 'fresh session', $measure) };
+}
+
+sub _try
+{
+	my ($self) = @_;
+	my $measure = sub {
+		my $seen = Bench::Sessions::try($self->{zookeeper}, $_[0],
+			$count{try});
+		# An idle session's pings would be counted with the next one's tries.
+		$_[0]->stop if $_[0]->isa('Bench::Backends');
+		return $seen;
+	};
+	$measure->($_) foreach $self->_those_who_can('try');
+	return { 1 => $self->_contest('try', 1, 'try in vain', $measure) };
+}
+
+sub _release
+{
+	my ($self) = @_;
+	my %result;
+	foreach my $how (qw(leave kill))
+	{
+		$result{$how} = $self->_take_turns(
+			$self->_rounds_of('release', $how),
+			"holder: $how",
+			map {
+				my $pair = $_;
+				[
+					$pair->{name},
+					$pair->{title},
+					sub {
+						my $seen = Bench::Sessions::release(
+							$self->{zookeeper}, @{$pair}{qw(holder waiter)},
+							$how);
+						$self->{stage}->wait_up;
+						return $seen;
+					}
+				]
+			} Bench::Contestants::pairs(
+				$self->{stage}, %{ $self->{option} },
+				session_timeout_ms => $release_timeout_ms));
+	}
+	return \%result;
+}
+
+sub _backends
+{
+	my ($self) = @_;
+	my ($backends) =
+	  grep { $_->isa('Bench::Backends') } @{ $self->{contestants} };
+	return $backends;
+}
+
+# {with or without a write}{number of locks}
+sub _commit
+{
+	my ($self) = @_;
+	my $backends = $self->_backends;
+	my %result;
+	foreach my $writes (0, 1)
+	{
+		my @parties = map {
+			my $locks = $_;
+			[
+				$locks,
+				"$locks locks" . ($writes ? ', 1 row' : ''),
+				sub {
+					return Bench::Commits::commit($backends, $locks, $writes,
+						$count{commit});
+				}
+			]
+		} (1, 10, 100);
+		$_->[2]->() foreach @parties;
+		$result{ $writes ? 'write' : 'read' } =
+		  $self->_take_turns($self->_rounds_of('commit'), 'commit', @parties);
+	}
+	return \%result;
+}
+
+sub _guard
+{
+	my ($self) = @_;
+	my $backends = $self->_backends;
+	my @parties = map {
+		my $level = $_;
+		[
+			$level, $level,
+			sub {
+				return Bench::Commits::guard($backends, $level, $count{guard});
+			}
+		]
+	} ('no lock', qw(off lease quorum));
+	$_->[2]->() foreach @parties;
+	return { 1 =>
+		  $self->_take_turns($self->_rounds_of('guard'), 'guard', @parties) };
+}
+
+sub _memory
+{
+	my ($self) = @_;
+	my $backends = $self->_backends;
+	$backends->close_from(0);
+	return { 1 => $self->_take_turns(
+			$self->_rounds_of('memory'),
+			'memory, kB',
+			[
+				'zklock', 'a ZooKeeper session',
+				sub { return Bench::Commits::memory($backends) }
+			])
+	};
 }
 
 1;

@@ -168,6 +168,111 @@ sub finish_loop
 	return $self->{file};
 }
 
+=pod
+
+=head2 start_queue(depth, free, lock), let_go, drain
+
+The lock is held, and so many wait for it, or are about to. let_go: the holder
+releases it, and so do the first "free" waiters in turn; returns when the next
+one holds it. drain: that one and all others release it; returns the file of
+cycles.
+
+=cut
+
+sub start_queue
+{
+	my ($self, $depth, $free, $lock) = @_;
+	$self->{file} = "$self->{dir}/$self->{name}.cycles";
+	$self->ask(join ' ', 'queue', $depth, $free, $self->lock($lock),
+		$self->{file});
+	return;
+}
+
+sub let_go { $_[0]->ask('go'); return; }
+
+sub drain
+{
+	my ($self) = @_;
+	$self->ask('drain');
+	return $self->{file};
+}
+
+=pod
+
+=head2 fresh(count, lock)
+
+So many new sessions, one after the other; a file of cycles, in which a request
+begins before the session.
+
+=cut
+
+sub fresh
+{
+	my ($self, $count, $lock) = @_;
+	my $file = "$self->{dir}/$self->{name}.cycles";
+	$self->ask(join ' ', 'fresh', $count, $self->lock($lock), $file);
+	return $file;
+}
+
+=pod
+
+=head2 start_try(count, lock), try_in_vain, finish_try
+
+One session holds the lock, another tries so many times; finish_try returns the
+file of cycles.
+
+=cut
+
+sub start_try
+{
+	my ($self, $count, $lock) = @_;
+	$self->{file} = "$self->{dir}/$self->{name}.cycles";
+	$self->ask(join ' ', 'try', $count, $self->lock($lock), $self->{file});
+	return;
+}
+
+sub try_in_vain { $_[0]->ask('go'); return; }
+
+sub finish_try
+{
+	my ($self) = @_;
+	$self->ask('done');
+	return $self->{file};
+}
+
+=pod
+
+=head2 start_take(lock), taken
+
+Takes the lock to keep it. taken waits for it and returns when it was granted,
+in microseconds, and the process whose death releases it.
+
+=cut
+
+sub start_take
+{
+	my ($self, $lock) = @_;
+	$self->order('take ' . $self->lock($lock));
+	return;
+}
+
+sub taken
+{
+	my ($self) = @_;
+	my ($ok, @granted) = split ' ', $self->answer;
+	return @granted;
+}
+
+=pod
+
+=head2 leave
+
+Ends in order, sessions first, and does not wait for it.
+
+=cut
+
+sub leave { $_[0]->order('leave'); return; }
+
 END
 {
 	my $status = $?;

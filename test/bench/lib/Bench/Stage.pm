@@ -79,7 +79,8 @@ sub set
 	{
 		$self->{home} = cluster('home', $self->{zookeeper}, %cluster,
 			shared_preload_libraries => 'zklock');
-		$self->{home}->safe_psql('postgres', 'CREATE EXTENSION dblink');
+		$self->{home}->safe_psql('postgres',
+			'CREATE EXTENSION dblink; CREATE TABLE work (i int)');
 		$self->{central} = cluster('central', $self->{zookeeper}, %cluster);
 		$self->{central}->safe_psql('postgres',
 			q{CREATE TABLE locks AS SELECT 'bench-' || name AS name
@@ -100,6 +101,38 @@ sub set
 				q{LOAD 'zklock'; SHOW zklock.servers}) eq $servers;
 		}
 		'the settings to be read';
+	}
+	return;
+}
+
+=pod
+
+=head2 wait_quiet
+
+Until nobody has a session: everybody's programs have ended, and the sessions of
+those who were killed too.
+
+=head2 wait_up
+
+Until both clusters answer: one whose backend was killed starts anew.
+
+=cut
+
+sub wait_quiet
+{
+	my ($self) = @_;
+	poll_until { !$self->{zookeeper}->counter('global_sessions') }
+	'all sessions to end';
+	return;
+}
+
+sub wait_up
+{
+	my ($self) = @_;
+	foreach my $cluster (@{$self}{qw(home central)})
+	{
+		poll_until { $cluster->psql('postgres', 'SELECT 1') == 0 }
+		'a cluster to be up';
 	}
 	return;
 }
