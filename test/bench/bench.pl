@@ -71,8 +71,8 @@ sub run
 			bin => $option{bin}, dir => $dir, rounds => $option{rounds});
 	}
 	write_file('results.json', JSON::PP->new->canonical->encode($results));
-	Bench::Plots::draw($option{out}, $results);
-	write_file('report.md', Bench::Report::text($results));
+	my @plots = Bench::Plots::draw($option{out}, $results);
+	write_file('report.md', Bench::Report::text($results, @plots));
 	say_line('done');
 	return;
 }

@@ -210,17 +210,20 @@ queue(int depth, int free_count, const char *file)
 }
 
 /*
- * New connections, one after the other; only the first lock is timed. It is
- * released, lest the end of the old session is waited for by the next.
+ * New connections, one after the other, each with SQL before the lock, or none.
+ * Only the first lock is timed. It is released, lest the next one waits for the
+ * end of the old session.
  */
 static void
 fresh(int count, const char *file)
 {
+	char		before[LINE_SIZE];
 	char		lock[LINE_SIZE];
 	char		unlock[LINE_SIZE];
 	FILE	   *out = open_log(file);
 	Cycles		cycles = {0};
 
+	need_line(before);
 	need_line(lock);
 	need_line(unlock);
 	for (int i = 0; i < count; i++)
@@ -228,6 +231,8 @@ fresh(int count, const char *file)
 		PGconn	   *connection = connect_now();
 		Cycle		cycle;
 
+		if (before[0])
+			query(connection, before);
 		cycle.requested = now();
 		query(connection, lock);
 		cycle.granted = cycle.releasing = cycle.released = now();

@@ -37,6 +37,10 @@ sub _lock_and_unlock
 
 =pod
 
+=head2 new(..., before => $sql)
+
+before: what a new backend runs before its first lock; nothing by default.
+
 =head2 query($session, $sql), time_query($session, $count, before, timed, after), close_from($session)
 
 query returns the first value. time_query: the SQL in the middle is timed;
@@ -73,7 +77,7 @@ sub start_queue
 sub fresh
 {
 	my ($self, $count, $lock) = @_;
-	$self->ask("fresh $count " . $self->_file,
+	$self->ask("fresh $count " . $self->_file, $self->{before} // '',
 		$self->_lock_and_unlock($lock));
 	return $self->{file};
 }

@@ -90,20 +90,21 @@ sub _private
 sub memory
 {
 	my ($backends) = @_;
-	my @private;
-	foreach my $session (0, 1)
-	{
-		my $pid = $backends->query($session, 'SELECT pg_backend_pid()');
-		# Both know the function; only one opens a session.
-		$backends->query($session,
-			$session
-			? q{SELECT zk_lock('bench-memory')}
-			: q{SELECT zk_fencing_token('bench-memory')});
-		push @private, _private($pid);
-	}
+	# Both know zklock's functions; only one opens a session.
+	my @does = (
+		q{SELECT zk_fencing_token('bench-memory')},
+		q{SELECT zk_lock('bench-memory')});
+	my @pids =
+	  map { $backends->query($_, 'SELECT pg_backend_pid()') } keys @does;
+	$backends->query($_, $does[$_]) foreach keys @does;
+	# Now that both are there: a page that two have touched is no longer
+	# private.
+	my ($without, $with) = map { _private($_) } @pids;
 	$backends->close_from(0);
-	return { with => $private[1], without => $private[0],
-		p50 => $private[1] - $private[0] };
+	return {
+		with => $with,
+		without => $without,
+		p50 => $with - $without };
 }
 
 1;

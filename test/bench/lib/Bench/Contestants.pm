@@ -69,6 +69,13 @@ sub all
 			title => 'zklock, SQL',
 			can => [qw(depth fresh try release)],
 			command => [ "$bin/sql", $home ]),
+		Bench::Backends->new(
+			@dir,
+			name => 'used',
+			title => 'zklock, used backend',
+			can => ['fresh'],
+			before => q{SELECT zk_fencing_token('none')},
+			command => [ "$bin/sql", $home ]),
 		Bench::Block->new(
 			@dir,
 			name => 'block',
