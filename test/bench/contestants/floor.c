@@ -129,18 +129,15 @@ loop(int count, double seconds, int locks, const char *path, const char *file)
 {
 	Contender	contenders[MAX_SESSIONS] = {0};
 	FILE	   *out = open_log(file);
-	char		one[1100];
 
 	if (count > MAX_SESSIONS)
 		die("open sessions", "too many");
 	for (int i = 0; i < count; i++)
 		if (!sessions[i].handle)
 			open_session(&sessions[i]);
-	for (int k = 0; k < locks; k++)
-	{
-		snprintf(one, sizeof one, "%s-%d", path, k);
-		make_path(sessions[0].handle, locks == 1 ? path : one);
-	}
+	/* Many locks are there already. */
+	if (locks == 1)
+		make_path(sessions[0].handle, path);
 	for (int i = 0; i < count; i++)
 	{
 		contenders[i].number = i;

@@ -17,10 +17,12 @@ package Bench::Backends;
 use strict;
 use warnings;
 
+use Bench::Stage;
+
 use parent 'Bench::Program';
 
 sub lock { return "bench-$_[1]"; }
-sub znode { return "/bench/zklock/bench-$_[1]"; }
+sub znode { return "$Bench::Stage::root/bench-$_[1]"; }
 
 sub _file
 {

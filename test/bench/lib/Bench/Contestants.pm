@@ -61,6 +61,7 @@ sub all
 			title => 'zklock, SQL',
 			can => [@loops],
 			connstr => $home,
+			root => $Bench::Stage::root,
 			script =>
 			  [ 'SELECT zk_lock(LOCK);', 'SELECT zk_unlock(LOCK);' ]),
 		Bench::Backends->new(

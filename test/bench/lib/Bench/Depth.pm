@@ -58,8 +58,8 @@ sub _wait_for_queue
 
 =head2 measure($zookeeper, $contestant, $depth)
 
-Returns p50 and p95 of the hand-over in microseconds, response_bytes and
-packets_received for each hand-over.
+Returns p50 and p95 (of more than one) of the hand-over in microseconds,
+response_bytes and packets_received for each hand-over.
 
 =cut
 
@@ -80,7 +80,7 @@ sub measure
 	my @times = (hand_overs(@$cycles))[ 0 .. $count - 1 ];
 	return {
 		p50 => percentile(50, @times),
-		p95 => percentile(95, @times),
+		p95 => $count > 1 ? percentile(95, @times) : undef,
 		response_bytes => $bytes / $count,
 		packets_received => $packets / $count };
 }

@@ -25,14 +25,20 @@ use parent 'Bench::Program';
 
 =pod
 
-=head2 new(..., connstr => ..., script => [lines], init => [lines])
+=head2 new(..., connstr => ..., script => [lines], init => [lines], root => path)
 
 In the script, LOCK stands for an expression that is the lock's name. init is
-run once by each client.
+run once by each client. root is where the locks are, if they are in ZooKeeper.
 
 =cut
 
 sub lock { return "bench-$_[1]"; }
+
+sub znode
+{
+	my ($self, $name) = @_;
+	return $self->{root} && "$self->{root}/" . $self->lock($name);
+}
 
 sub _script
 {

@@ -46,19 +46,22 @@ my %does = (
 # What a quick run and the lesser variants are content with.
 my @main = qw(uncontended contenders);
 
+# Many short measurements rather than a few long ones: a disturbance that lasts
+# for seconds then spoils a few rounds, which medians forgive. Windows and times
+# in seconds.
 my %full = (
 	rounds => {
-		uncontended => 7,
-		contenders => 5,
-		locks => 3,
-		depth => { 1 => 20, 10 => 10, 100 => 5, 1000 => 3 },
-		fresh => 5,
+		uncontended => 15,
+		contenders => 11,
+		locks => 7,
+		depth => { 1 => 20, 10 => 11, 100 => 7, 1000 => 5 },
+		fresh => 7,
 		try => 5,
 		release => 3,
-		commit => 5,
-		guard => 5,
+		commit => 7,
+		guard => 7,
 		memory => 5 },
-	window => 2.0,
+	window => 0.5,
 	warm_up => 3.0,
 	without => {});
 my %quick = (
@@ -78,7 +81,7 @@ my %quick = (
 	without => { advisory => 1, table => 1 });
 
 # Measurements in a round.
-my %count = (fresh => 20, try => 200, commit => 50, guard => 200);
+my %count = (fresh => 20, try => 200, commit => 30, guard => 200);
 
 # The shortest that ZooKeeper grants with its usual tick, so that the deaths of
 # holders do not take the whole day.
@@ -150,6 +153,7 @@ sub run
 	my %usual = map { $_ => 1 }
 	  $self->{quick} || $variant ne 'sync' ? @main : @workloads;
 	my $wanted = $self->{only} || \%usual;
+	local $self->{variant} = $variant;
 	local $self->{stage} = $stage;
 	local $self->{zookeeper} = $stage->zookeeper;
 	local $self->{say} = $say;
@@ -196,6 +200,8 @@ sub _rounds_of
 	my ($self, $workload, $parameter) = @_;
 	my $rounds = $self->{rounds}{$workload};
 	$rounds = $rounds->{$parameter} if ref $rounds;
+	# Targets are about the first variant.
+	$rounds = int(($rounds + 1) / 2) if $self->{variant} ne 'sync';
 	return $self->{option}{rounds} || $rounds;
 }
 
@@ -302,6 +308,8 @@ sub _contenders
 sub _locks
 {
 	my ($self) = @_;
+	$_->make_locks($self->{zookeeper}, 'many', 1000)
+	  foreach $self->_those_who_can('locks');
 	return {
 		1000 => $self->_loops(
 			'locks', 1000, '1,000 locks',

@@ -65,6 +65,31 @@ sub znode { return $_[0]->lock($_[1]); }
 
 =pod
 
+=head2 make_locks($zookeeper, $name, $count)
+
+The znodes of that many locks, so that the first use of a lock is like any
+other.
+
+=cut
+
+sub make_locks
+{
+	my ($self, $zk, $name, $count) = @_;
+	my $znode = $self->znode($name) or return;
+	my $client = $zk->client;
+	$client->create_path("$znode-0");
+	foreach my $k (1 .. $count - 1)
+	{
+		eval { $client->create("$znode-$k", ''); 1 }
+		  or $@ =~ /NodeExists/
+		  or die $@;
+	}
+	$client->close;
+	return;
+}
+
+=pod
+
 =head2 start, stop
 
 Standard input that ends is the program's order to end.

@@ -243,7 +243,7 @@ sub text
 	my $plan = $results->{plan};
 	my @parts = (
 		'# Benchmark of zklock' . ($plan->{quick} ? ', quick run' : '') . "\n",
-		$how, _markdown([ 'what', 'where' ], @{ $results->{machine} }));
+		$how, join '', map { "- $_->[0]: $_->[1]\n" } @{ $results->{machine} });
 	my $main = $results->{variants}{sync};
 	my @targets = $main ? Bench::Targets::check($main) : ();
 	push @parts, "## Targets\n",

@@ -24,6 +24,9 @@ use ZooKeeper qw(poll_until);
 # As long as zklock's default, for everybody.
 our $session_timeout_ms = 15_000;
 
+# Where zklock's locks are.
+our $root = '/bench/zklock';
+
 our @variants = qw(sync nosync ensemble);
 our %variant_title = (
 	sync => 'standalone, forceSync=yes',
@@ -52,7 +55,7 @@ my %cluster = (
 	max_connections => 1_100,
 	restart_after_crash => 'on',
 	'zklock.session_timeout' => "${session_timeout_ms}ms",
-	'zklock.root' => '/bench/zklock');
+	'zklock.root' => $root);
 
 sub new
 {
