@@ -49,10 +49,10 @@ sub _draw
 		push @plots, "\$$name using 1:2 title '$title' linecolor '$color'";
 	}
 	_gnuplot(
-		"set terminal svg size 760,440 font 'sans-serif,13' background 'white'",
+		"set terminal svg size 760,480 font 'sans-serif,13' background 'white'",
 		"set output '$file'",
 		'set grid linecolor "#dddddd"',
-		'set key outside right',
+		'set key below',
 		'set style data linespoints',
 		'set for [i=1:9] linetype i linewidth 2 pointtype 7 pointsize 0.6',
 		@$settings, @blocks,
@@ -114,6 +114,7 @@ sub draw
 			"$dir/contenders.svg",
 			[
 				'set logscale x 2',
+				'set xtics (2, 8, 32)',
 				'set xlabel "contenders"',
 				'set ylabel "hand-overs per second"',
 				'set yrange [0:*]'
@@ -138,7 +139,8 @@ sub draw
 	{
 		# The tails are another matter; see p95 in the table.
 		my @curves = _distribution($seen->{uncontended}{1});
-		my ($last) = sort { $b <=> $a } map { $_->[ 0.95 * $#$_ ][0] } @curves;
+		my ($slowest) = sort { $b <=> $a } map { $_->[ $#$_ / 2 ][0] } @curves;
+		my $last = 2 * $slowest;
 		_draw(
 			"$dir/uncontended.svg",
 			[
