@@ -77,12 +77,15 @@ sub describe
 		[ CPU => scalar(@cpus) . " x $cpus[0]" ],
 		[ memory => sprintf('%.1f GiB', $memory / 1024**2) ],
 		[ system => $system . ", kernel $kernel" ],
+		[ 'load average at the start' =>
+			  scalar _field('/proc/loadavg', qr/^(\S+)/) ],
 		[ 'write + fsync of 4 kB, median' => sprintf('%.0f us', _fsync($dir)) ],
 		[ PostgreSQL => _first_line('postgres --version') ],
 		[ 'ZooKeeper server' => _package('zookeeper') ],
 		[ 'ZooKeeper C client' => _package('libzookeeper-mt2') ],
 		[ Curator => _package('libcurator-recipes-java') ],
-		[ Kazoo => _package('python3-kazoo') . ', ' . _first_line('/usr/bin/python3 --version') ],
+		[ Kazoo => _package('python3-kazoo') . ', '
+			  . _first_line('/usr/bin/python3 --version') ],
 		[ 'go-zookeeper' => _package('golang-github-samuel-go-zookeeper-dev')
 			  . ', ' . _first_line('go version') ],
 		[ Java => _first_line('java -version') ],
