@@ -15,7 +15,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
-import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
@@ -67,6 +67,13 @@ public class Curator {
 				for (long[] c : cycles.get(i))
 					out.println(i + " " + c[0] + " " + c[1] + " " + c[2] + " " + c[3]);
 		}
+	}
+
+	static List<Integer> numbers(String list) {
+		List<Integer> numbers = new ArrayList<>();
+		for (String one : list.split(","))
+			numbers.add(Integer.parseInt(one));
+		return numbers;
 	}
 
 	static List<List<long[]>> logs(int count) {
@@ -127,14 +134,14 @@ public class Curator {
 		write(file, all);
 	}
 
-	/* See README.md: a queue of that depth, of which so many may go at once. */
-	static void queue(int depth, int free, String path, String file)
+	/* See README.md: a queue of that depth that stops at these grants. */
+	static void queue(int depth, List<Integer> stops, String path, String file)
 			throws Exception {
 		open(depth + 1);
 		List<List<long[]>> all = logs(depth + 1);
 		AtomicInteger grants = new AtomicInteger();
-		CountDownLatch stopped = new CountDownLatch(1);
-		CountDownLatch drain = new CountDownLatch(1);
+		Semaphore stopped = new Semaphore(0);
+		Semaphore go = new Semaphore(0);
 		InterProcessMutex first = new InterProcessMutex(sessions.get(0), path);
 		long asked = now();
 		first.acquire();
@@ -145,9 +152,9 @@ public class Curator {
 			long requested = now();
 			mutex.acquire();
 			long granted = now();
-			if (grants.incrementAndGet() == free + 1) {
-				stopped.countDown();
-				drain.await();
+			if (stops.contains(grants.incrementAndGet())) {
+				stopped.release();
+				go.acquire();
 			}
 			long releasing = now();
 			mutex.release();
@@ -159,10 +166,12 @@ public class Curator {
 		long releasing = now();
 		first.release();
 		all.get(0).add(new long[] {asked, held, releasing, now()});
-		stopped.await();
-		say("stopped");
-		in.readLine();
-		drain.countDown();
+		for (int i = 0; i < stops.size(); i++) {
+			stopped.acquire();
+			say("stopped");
+			in.readLine();
+			go.release();
+		}
 		join(waiters);
 		write(file, all);
 	}
@@ -222,7 +231,7 @@ public class Curator {
 					Integer.parseInt(w[3]), w[4], w[5]);
 				break;
 			case "queue":
-				queue(Integer.parseInt(w[1]), Integer.parseInt(w[2]), w[3], w[4]);
+				queue(Integer.parseInt(w[1]), numbers(w[2]), w[3], w[4]);
 				break;
 			case "fresh":
 				fresh(Integer.parseInt(w[1]), w[2], w[3]);

@@ -136,13 +136,13 @@ func loop(count int, seconds float64, locks int, path string, file string) {
 	write(file, all)
 }
 
-// See README.md: a queue of that depth, of which so many may go at once.
-func queue(depth int, free int, path string, file string) {
+// See README.md: a queue of that depth that stops at these grants.
+func queue(depth int, stops []int, path string, file string) {
 	openAll(depth + 1)
 	all := make([][]cycle, depth+1)
 	var grants int32
-	stopped := make(chan bool, 1)
-	drain := make(chan bool)
+	stopped := make(chan bool)
+	proceed := make(chan bool)
 	var done sync.WaitGroup
 	first := lockAt(sessions[0], path)
 	c := cycle{requested: now()}
@@ -156,9 +156,12 @@ func queue(depth int, free int, path string, file string) {
 			c := cycle{requested: now()}
 			check(lock.Lock())
 			c.granted = now()
-			if atomic.AddInt32(&grants, 1) == int32(free+1) {
-				stopped <- true
-				<-drain
+			count := atomic.AddInt32(&grants, 1)
+			for _, stop := range stops {
+				if int(count) == stop {
+					stopped <- true
+					<-proceed
+				}
 			}
 			c.releasing = now()
 			check(lock.Unlock())
@@ -172,10 +175,12 @@ func queue(depth int, free int, path string, file string) {
 	check(first.Unlock())
 	c.released = now()
 	all[0] = append(all[0], c)
-	<-stopped
-	say("stopped")
-	listen()
-	close(drain)
+	for range stops {
+		<-stopped
+		say("stopped")
+		listen()
+		proceed <- true
+	}
 	done.Wait()
 	write(file, all)
 }
@@ -209,6 +214,14 @@ func number(word string) int {
 	return n
 }
 
+func numbers(list string) []int {
+	all := []int{}
+	for _, word := range strings.Split(list, ",") {
+		all = append(all, number(word))
+	}
+	return all
+}
+
 func main() {
 	servers = strings.Split(os.Args[1], ",")
 	timeout = time.Duration(number(os.Args[2])) * time.Millisecond
@@ -220,7 +233,7 @@ func main() {
 			check(err)
 			loop(number(w[1]), seconds, number(w[3]), w[4], w[5])
 		case "queue":
-			queue(number(w[1]), number(w[2]), w[3], w[4])
+			queue(number(w[1]), numbers(w[2]), w[3], w[4])
 		case "fresh":
 			fresh(number(w[1]), w[2], w[3])
 		case "take":

@@ -28,11 +28,11 @@ fork = multiprocessing.get_context('fork')
 workers = []
 # How many contenders there are, or might be.
 opened = [0]
-# For "queue", in all processes: so many have been granted the lock; one more
-# than may go has it; all may go.
+# For "queue", in all processes: so many have been granted the lock; somebody
+# keeps it; he may go on.
 grants = fork.Value('i', 0)
-stopped = fork.Event()
-drain = fork.Event()
+stopped = fork.Semaphore(0)
+go = fork.Semaphore(0)
 
 
 def now():
@@ -79,17 +79,17 @@ class Contender:
             lock.release()
             cycles.append((requested, granted, granted, now()))
 
-    def queue(self, path, free):
+    def queue(self, path, stops):
         lock = self.client.Lock(path)
         requested = now()
         lock.acquire()
         granted = now()
         with grants.get_lock():
             grants.value += 1
-            stops = grants.value == free + 1
-        if stops:
-            stopped.set()
-            drain.wait()
+            keeps = grants.value in stops
+        if keeps:
+            stopped.release()
+            go.acquire()
         releasing = now()
         lock.release()
         return [(requested, granted, releasing, now())]
@@ -195,26 +195,25 @@ def loop(count, seconds, locks, path, file):
     write(file, call(range(count), 'loop', until, share, path))
 
 
-def queue(depth, free, path, file):
-    """See README.md: a queue of that depth, of which so many may go at once."""
+def queue(depth, stops, path, file):
+    """See README.md: a queue of that depth that stops at these grants."""
     # Worker 0 must stay free to let go, so its other contenders sit out.
     waiters = [n for n in range(1, 2 * depth + 1) if n % MAX_PROCESSES][:depth]
     call([0] + waiters, 'open')
     grants.value = 0
-    stopped.clear()
-    drain.clear()
     asked = now()
     held = call([0], 'take', path)[0][0]
-    used = send(waiters, 'queue', path, free)
+    used = send(waiters, 'queue', path, stops)
     say('held')
     sys.stdin.readline()
     releasing = now()
     call([0], 'give')
     released = now()
-    stopped.wait()
-    say('stopped')
-    sys.stdin.readline()
-    drain.set()
+    for _ in stops:
+        stopped.acquire()
+        say('stopped')
+        sys.stdin.readline()
+        go.release()
     answers = collect(used)
     answers[0] = [(asked, held, releasing, released)]
     write(file, answers)
@@ -238,7 +237,7 @@ def main():
         if w[0] == 'loop':
             loop(int(w[1]), float(w[2]), int(w[3]), w[4], w[5])
         elif w[0] == 'queue':
-            queue(int(w[1]), int(w[2]), w[3], w[4])
+            queue(int(w[1]), [int(n) for n in w[2].split(',')], w[3], w[4])
         elif w[0] == 'fresh':
             write(w[3], call([0], 'fresh', int(w[1]), w[2]))
         elif w[0] == 'try':

@@ -142,9 +142,22 @@ release(Session *session, const char *unlock)
 	send_query(session->connection, unlock);
 }
 
-/* See README.md: a queue of that depth, of which so many may go at once. */
+/* Whether the list "1,10" names the number. */
+static bool
+is_among(int number, const char *list)
+{
+	for (const char *one = list; one; one = strchr(one, ','))
+	{
+		one += *one == ',';
+		if (atoi(one) == number)
+			return true;
+	}
+	return false;
+}
+
+/* See README.md: a queue of that depth that stops at these grants. */
 static void
-queue(int depth, int free_count, const char *file)
+queue(int depth, const char *stops, const char *file)
 {
 	char		lock[LINE_SIZE];
 	char		unlock[LINE_SIZE];
@@ -196,7 +209,7 @@ queue(int depth, int free_count, const char *file)
 		}
 		session->cycle.granted = now();
 		collect(session->connection);
-		if (++grants == free_count + 1)
+		if (is_among(++grants, stops))
 		{
 			say("stopped");
 			need_line(go);
@@ -285,6 +298,7 @@ main(int argc, char **argv)
 	static char line[LINE_SIZE];
 	static char sql[LINE_SIZE];
 	char		file[1024];
+	char		stops[64];
 	int			count;
 	int			number;
 	struct rlimit files;
@@ -303,8 +317,8 @@ main(int argc, char **argv)
 			need_line(sql);
 			run_all(count, sql, file);
 		}
-		else if (sscanf(line, "queue %d %d %1023s", &count, &number, file) == 3)
-			queue(count, number, file);
+		else if (sscanf(line, "queue %d %63s %1023s", &count, stops, file) == 3)
+			queue(count, stops, file);
 		else if (sscanf(line, "fresh %d %1023s", &count, file) == 2)
 			fresh(count, file);
 		else if (sscanf(line, "time %d %d %1023s", &number, &count, file) == 3)

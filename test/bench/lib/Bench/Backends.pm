@@ -70,8 +70,8 @@ sub close_from { $_[0]->ask("close $_[1]"); return; }
 
 sub start_queue
 {
-	my ($self, $depth, $free, $lock) = @_;
-	$self->ask("queue $depth $free " . $self->_file,
+	my ($self, $depth, $stops, $lock) = @_;
+	$self->ask("queue $depth $stops " . $self->_file,
 		$self->_lock_and_unlock($lock));
 	return;
 }

@@ -195,20 +195,20 @@ sub finish_loop
 
 =pod
 
-=head2 start_queue(depth, free, lock), let_go, drain
+=head2 start_queue(depth, stops, lock), let_go, drain
 
 The lock is held, and so many wait for it, or are about to. let_go: the holder
-releases it, and so do the first "free" waiters in turn; returns when the next
-one holds it. drain: that one and all others release it; returns the file of
-cycles.
+releases it, and so does each waiter who is granted it, until the one whose grant
+has a number in the list "1,10" keeps it. drain, after the last of these: all
+release it; returns the file of cycles.
 
 =cut
 
 sub start_queue
 {
-	my ($self, $depth, $free, $lock) = @_;
+	my ($self, $depth, $stops, $lock) = @_;
 	$self->{file} = "$self->{dir}/$self->{name}.cycles";
-	$self->ask(join ' ', 'queue', $depth, $free, $self->lock($lock),
+	$self->ask(join ' ', 'queue', $depth, $stops, $self->lock($lock),
 		$self->{file});
 	return;
 }

@@ -19,6 +19,14 @@ use warnings;
 
 use Bench::Stats qw(median);
 
+# Looking must not make anything.
+sub _seen
+{
+	my ($results, $workload, $parameter) = @_;
+	my $seen = $results->{$workload} || {};
+	return $seen->{$parameter} || {};
+}
+
 # The rounds' ratios of what zklock shows to what another shows; zklock's own
 # figures.
 sub _ratio
@@ -26,7 +34,7 @@ sub _ratio
 	my ($workload, $parameter, $other, $key) = @_;
 	return sub {
 		my ($results) = @_;
-		my $all = $results->{$workload}{$parameter} || {};
+		my $all = _seen($results, $workload, $parameter);
 		my ($ours, $theirs) = @{$all}{ 'zklock', $other };
 		return unless $ours && $theirs;
 		my $last = $#$ours < $#$theirs ? $#$ours : $#$theirs;
@@ -39,8 +47,8 @@ sub _own
 	my ($workload, $parameter, $key) = @_;
 	return sub {
 		my ($results) = @_;
-		my $rounds = $results->{$workload}{$parameter}{zklock} || [];
-		return map { $_->{$key} } @$rounds;
+		my $all = _seen($results, $workload, $parameter);
+		return map { $_->{$key} } @{ $all->{zklock} || [] };
 	};
 }
 
@@ -58,9 +66,9 @@ sub _growth
 	};
 }
 
-my $at_depth = sub { return $_[0]{ $_[1] }{zklock}; };
-my $commit_read = sub { return $_[0]{read}{ $_[1] }; };
-my $commit_write = sub { return $_[0]{write}{ $_[1] }; };
+my $at_depth = sub { return ($_[0]{ $_[1] } || {})->{zklock}; };
+my $commit_read = sub { return ($_[0]{read} || {})->{ $_[1] }; };
+my $commit_write = sub { return ($_[0]{write} || {})->{ $_[1] }; };
 
 # [what, values by round, how to compare, bound, format]
 my @targets = (
