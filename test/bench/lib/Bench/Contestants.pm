@@ -60,7 +60,7 @@ sub all
 			name => 'zklock',
 			title => 'zklock, SQL',
 			can => [@loops],
-			connstr => $home,
+			cluster => $stage->home,
 			root => $Bench::Stage::root,
 			script =>
 			  [ 'SELECT zk_lock(LOCK);', 'SELECT zk_unlock(LOCK);' ]),
@@ -115,7 +115,7 @@ sub all
 			name => 'advisory',
 			title => 'pg_advisory_lock, dblink',
 			can => [@loops],
-			connstr => $home,
+			cluster => $stage->home,
 			init => dblink($stage),
 			script => [
 				q{SELECT * FROM dblink('central', format('SELECT pg_advisory_lock(hashtext(%L))', LOCK)) AS t(t text);},
@@ -126,7 +126,7 @@ sub all
 			name => 'table',
 			title => 'SELECT FOR UPDATE, dblink',
 			can => [@loops],
-			connstr => $home,
+			cluster => $stage->home,
 			init => dblink($stage),
 			script => [
 				q{SELECT dblink_exec('central', 'BEGIN');},

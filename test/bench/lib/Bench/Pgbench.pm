@@ -20,12 +20,19 @@ use warnings;
 
 use Carp;
 use POSIX qw(ceil);
+use Time::HiRes qw(time);
+
+use ZooKeeper qw(poll_until);
 
 use parent 'Bench::Program';
 
+# Connecting may take pgbench a while, and it counts its seconds from then on;
+# we need a moment to notice.
+my $extra_seconds = 0.3;
+
 =pod
 
-=head2 new(..., connstr => ..., script => [lines], init => [lines], root => path)
+=head2 new(..., cluster => ..., script => [lines], init => [lines], root => path)
 
 In the script, LOCK stands for an expression that is the lock's name. init is
 run once by each client. root is where the locks are, if they are in ZooKeeper.
@@ -73,11 +80,12 @@ sub start_loop
 		'setpriv', '--pdeathsig', 'KILL',
 		'pgbench', '-n', '-M', 'prepared', '-j', 1,
 		'-c', $loop{sessions},
-		'-T', ceil($loop{seconds}),
+		'-T', ceil($loop{seconds} + $extra_seconds),
 		'-D', 'opened=0',
 		'-f', "$base.sql",
 		'-l', "--log-prefix=$base.log",
-		$self->{connstr});
+		$self->{cluster}->connstr('postgres'));
+	my $begin = time();
 	$self->{pid} = fork // die "could not fork: $!";
 	if ($self->{pid} == 0)
 	{
@@ -85,6 +93,16 @@ sub start_loop
 		{ no warnings 'exec'; exec @command; }
 		POSIX::_exit(127);
 	}
+	# Those of the last measurement may still be on their way out.
+	my $connected = "SELECT count(*) FROM pg_stat_activity
+		WHERE application_name = 'pgbench'
+		  AND backend_start >= to_timestamp($begin)";
+	poll_until
+	{
+		$self->{cluster}->safe_psql('postgres', $connected) >=
+		  $loop{sessions};
+	}
+	'pgbench to connect';
 	return;
 }
 
