@@ -84,7 +84,7 @@ sub start_loop
 		'-D', 'opened=0',
 		'-f', "$base.sql",
 		'-l', "--log-prefix=$base.log",
-		$self->{cluster}->connstr('postgres'));
+		$self->{cluster}->connstr('postgres') . ' application_name=pgbench');
 	my $begin = time();
 	$self->{pid} = fork // die "could not fork: $!";
 	if ($self->{pid} == 0)
