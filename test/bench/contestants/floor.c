@@ -1,0 +1,222 @@
+/*
+ * floor.c: the floor of the benchmark: what ZooKeeper's C client needs for the
+ * two requests without which nobody holds a lock, create (ephemeral, sequential)
+ * and delete, each awaited. No lock recipe: nobody is waited for.
+ *
+ * Usage: floor SERVERS SESSION-TIMEOUT-MS; commands on standard input, see
+ * README.md. The client is used with its defaults.
+ */
+
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <string.h>
+
+#include <zookeeper/zookeeper.h>
+
+#include "cycles.h"
+
+#define MAX_SESSIONS 64
+
+typedef struct Session
+{
+	zhandle_t  *handle;
+	sem_t		connected;
+} Session;
+
+/* What one thread does in "loop". */
+typedef struct Contender
+{
+	pthread_t	thread;
+	int			number;
+	int64_t		until;
+	const char *path;			/* of the lock, or of the first part of many */
+	int			locks;			/* of this contender; 0: the one at path */
+	Cycles		cycles;
+} Contender;
+
+static const char *servers;
+static int	timeout_ms;
+static Session sessions[MAX_SESSIONS];
+
+static void
+check(int rc, const char *what)
+{
+	if (rc != ZOK)
+		die(what, zerror(rc));
+}
+
+static void
+watch_session(zhandle_t *handle, int type, int state, const char *path,
+			  void *context)
+{
+	Session    *session = context;
+
+	(void) handle;
+	(void) path;
+	if (type == ZOO_SESSION_EVENT && state == ZOO_CONNECTED_STATE)
+		sem_post(&session->connected);
+}
+
+static void
+open_session(Session *session)
+{
+	sem_init(&session->connected, 0, 0);
+	session->handle = zookeeper_init(servers, watch_session, timeout_ms, NULL,
+									 session, 0);
+	if (!session->handle)
+		die("start a session", strerror(errno));
+	while (sem_wait(&session->connected) != 0)
+		;
+}
+
+static void
+make_path(zhandle_t *handle, const char *path)
+{
+	char		part[1024];
+	int			rc;
+
+	for (const char *end = strchr(path + 1, '/');; end = strchr(end + 1, '/'))
+	{
+		snprintf(part, sizeof part, "%.*s",
+				 (int) (end ? end - path : (long) strlen(path)), path);
+		rc = zoo_create(handle, part, "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, NULL, 0);
+		if (rc != ZNODEEXISTS)
+			check(rc, "create a path");
+		if (!end)
+			return;
+	}
+}
+
+/* Create below the lock's path; the node's path goes to made. */
+static void
+take(zhandle_t *handle, const char *path, char *made, int size)
+{
+	char		name[1024];
+
+	snprintf(name, sizeof name, "%s/lock-", path);
+	check(zoo_create(handle, name, "", 0, &ZOO_OPEN_ACL_UNSAFE,
+					 ZOO_EPHEMERAL | ZOO_SEQUENCE, made, size), "create a node");
+}
+
+static void *
+contend(void *argument)
+{
+	Contender  *me = argument;
+	zhandle_t  *handle = sessions[me->number].handle;
+	unsigned int seed = me->number;
+	char		path[1024];
+	char		made[1024];
+	Cycle		cycle;
+
+	while ((cycle.requested = now()) < me->until)
+	{
+		if (me->locks)
+			snprintf(path, sizeof path, "%s-%d", me->path,
+					 me->number * me->locks + (int) (rand_r(&seed) % me->locks));
+		take(handle, me->locks ? path : me->path, made, sizeof made);
+		cycle.granted = cycle.releasing = now();
+		check(zoo_delete(handle, made, -1), "delete a node");
+		cycle.released = now();
+		add_cycle(&me->cycles, cycle);
+	}
+	return NULL;
+}
+
+/* The sessions stay open for the next loop. */
+static void
+loop(int count, double seconds, int locks, const char *path, const char *file)
+{
+	Contender	contenders[MAX_SESSIONS] = {0};
+	FILE	   *out = open_log(file);
+
+	if (count > MAX_SESSIONS)
+		die("open sessions", "too many");
+	for (int i = 0; i < count; i++)
+		if (!sessions[i].handle)
+			open_session(&sessions[i]);
+	/* Many locks are there already. */
+	if (locks == 1)
+		make_path(sessions[0].handle, path);
+	for (int i = 0; i < count; i++)
+	{
+		contenders[i].number = i;
+		contenders[i].until = now() + (int64_t) (seconds * 1e6);
+		contenders[i].path = path;
+		contenders[i].locks = locks > 1 ? locks / count : 0;
+		pthread_create(&contenders[i].thread, NULL, contend, &contenders[i]);
+	}
+	for (int i = 0; i < count; i++)
+	{
+		pthread_join(contenders[i].thread, NULL);
+		write_cycles(out, i, &contenders[i].cycles);
+		free(contenders[i].cycles.cycle);
+	}
+	fclose(out);
+}
+
+/* New sessions, one after the other; ending them is not part of a cycle. */
+static void
+fresh(int count, const char *path, const char *file)
+{
+	FILE	   *out = open_log(file);
+	Cycles		cycles = {0};
+	Session		session;
+	char		made[1024];
+
+	for (int i = 0; i < count; i++)
+	{
+		Cycle		cycle;
+
+		cycle.requested = now();
+		open_session(&session);
+		take(session.handle, path, made, sizeof made);
+		cycle.granted = cycle.releasing = now();
+		check(zoo_delete(session.handle, made, -1), "delete a node");
+		cycle.released = now();
+		add_cycle(&cycles, cycle);
+		zookeeper_close(session.handle);
+	}
+	write_cycles(out, 0, &cycles);
+	free(cycles.cycle);
+	fclose(out);
+}
+
+int
+main(int argc, char **argv)
+{
+	char		line[4096];
+	char		path[1024];
+	char		file[1024];
+	int			count;
+	int			locks;
+	double		seconds;
+
+	if (argc != 3)
+		die("start", "usage: floor SERVERS SESSION-TIMEOUT-MS");
+	servers = argv[1];
+	timeout_ms = atoi(argv[2]);
+	zoo_set_debug_level(0);
+
+	while (fgets(line, sizeof line, stdin))
+	{
+		if (sscanf(line, "loop %d %lf %d %1023s %1023s",
+				   &count, &seconds, &locks, path, file) == 5)
+			loop(count, seconds, locks, path, file);
+		else if (sscanf(line, "fresh %d %1023s %1023s",
+						&count, path, file) == 3)
+		{
+			if (!sessions[0].handle)
+				open_session(&sessions[0]);
+			make_path(sessions[0].handle, path);
+			fresh(count, path, file);
+		}
+		else
+			die("understand", line);
+		say("ok");
+	}
+	for (int i = 0; i < MAX_SESSIONS; i++)
+		if (sessions[i].handle)
+			zookeeper_close(sessions[i].handle);
+	return 0;
+}

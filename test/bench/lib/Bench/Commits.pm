@@ -1,0 +1,110 @@
+
+=pod
+
+=head1 NAME
+
+Bench::Commits - what a commit costs a backend that has locks, and its memory
+
+=cut
+
+package Bench::Commits;
+
+use strict;
+use warnings;
+
+use Bench::Stats qw(percentile read_cycles waits);
+use ZooKeeper qw(poll_until);
+
+my $insert = 'INSERT INTO work VALUES (1)';
+
+sub _times
+{
+	my ($file) = @_;
+	my @times = waits(@{ read_cycles($file) });
+	return { p50 => percentile(50, @times), p95 => percentile(95, @times) };
+}
+
+=pod
+
+=head2 commit($backends, $locks, $writes, $count)
+
+COMMIT alone, in transactions that have taken so many locks and, if they write,
+inserted a row.
+
+=cut
+
+sub commit
+{
+	my ($backends, $locks, $writes, $count) = @_;
+	my $begin = "BEGIN; SELECT count(zk_xact_lock('bench-commit-' || i))"
+	  . " FROM generate_series(1, $locks) AS i";
+	$begin .= "; $insert" if $writes;
+	return _times($backends->time_query(0, $count, $begin, 'COMMIT', ''));
+}
+
+=pod
+
+=head2 guard($backends, $level, $count)
+
+An INSERT that is a transaction of its own, while a lock is held and guarded at
+that level; "no lock" is without a lock.
+
+=cut
+
+sub guard
+{
+	my ($backends, $level, $count) = @_;
+	if ($level ne 'no lock')
+	{
+		$backends->query(0, "SET zklock.commit_guard = $level");
+		$backends->query(0, q{SELECT zk_lock('bench-guard')});
+	}
+	my $seen = _times($backends->time_query(0, $count, '', $insert, ''));
+	$backends->query(0, 'SELECT zk_unlock_all()');
+	$backends->query(0, 'RESET zklock.commit_guard');
+	return $seen;
+}
+
+=pod
+
+=head2 memory($backends)
+
+Private memory, in kB, that a backend has more than one like it, once it has a
+ZooKeeper session and a lock.
+
+=cut
+
+sub _private
+{
+	my ($pid) = @_;
+	open my $in, '<', "/proc/$pid/smaps_rollup"
+	  or die "could not read /proc/$pid/smaps_rollup: $!";
+	my $sum = 0;
+	foreach my $line (readline $in)
+	{
+		$sum += $1 if $line =~ /^Private_\w+:\s+(\d+) kB/;
+	}
+	return $sum;
+}
+
+sub memory
+{
+	my ($backends) = @_;
+	# Both know zklock's functions; only one opens a session.
+	my @does = (
+		q{SELECT zk_fencing_token('bench-memory')},
+		q{SELECT zk_lock('bench-memory')});
+	my @pids =
+	  map { $backends->query($_, 'SELECT pg_backend_pid()') } keys @does;
+	$backends->query($_, $does[$_]) foreach keys @does;
+	# Now that both are there: a page that two have touched is no longer
+	# private.
+	my ($without, $with) = map { _private($_) } @pids;
+	$backends->close_from(0);
+	return {
+		with => $with,
+		without => $without,
+		p50 => $with - $without };
+}
+
+1;

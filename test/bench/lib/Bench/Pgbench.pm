@@ -1,0 +1,137 @@
+
+=pod
+
+=head1 NAME
+
+Bench::Pgbench - a contestant that is a pgbench script
+
+=head1 DESCRIPTION
+
+pgbench logs when a cycle ended and how long it took, not when the lock was
+granted in between. So a cycle counts as granted when it has ended, which makes
+waits look longer than they are by the release.
+
+=cut
+
+package Bench::Pgbench;
+
+use strict;
+use warnings;
+
+use Carp;
+use POSIX qw(ceil);
+use Time::HiRes qw(time);
+
+use ZooKeeper qw(poll_until);
+
+use parent 'Bench::Program';
+
+# Connecting may take pgbench a while, and it counts its seconds from then on;
+# we need a moment to notice.
+my $extra_seconds = 0.3;
+
+=pod
+
+=head2 new(..., cluster => ..., script => [lines], init => [lines], root => path)
+
+In the script, LOCK stands for an expression that is the lock's name. init is
+run once by each client. root is where the locks are, if they are in ZooKeeper.
+
+=cut
+
+sub lock { return "bench-$_[1]"; }
+
+sub znode
+{
+	my ($self, $name) = @_;
+	return $self->{root} && "$self->{root}/" . $self->lock($name);
+}
+
+sub _script
+{
+	my ($self, %loop) = @_;
+	my $lock = $self->lock($loop{lock});
+	my $expression = "'$lock'";
+	my @lines;
+	push @lines, '\if :opened = 0', @{ $self->{init} }, '\set opened 1', '\endif'
+	  if $self->{init};
+	if ($loop{locks} > 1)
+	{
+		my $share = int($loop{locks} / $loop{sessions});
+		push @lines,
+		  "\\set k :client_id * $share + random(0, $share - 1)";
+		$expression = "'$lock-' || :k::text";
+	}
+	push @lines, @{ $self->{script} };
+	s/\bLOCK\b/$expression/g foreach @lines;
+	return @lines;
+}
+
+sub start_loop
+{
+	my ($self, %loop) = @_;
+	my $base = "$self->{dir}/$self->{name}";
+	unlink glob "$base.log.*";
+	open my $script, '>', "$base.sql" or die "could not write $base.sql: $!";
+	print $script map { "$_\n" } $self->_script(%loop);
+	close $script;
+
+	my @command = (
+		'setpriv', '--pdeathsig', 'KILL',
+		'pgbench', '-n', '-M', 'prepared', '-j', 1,
+		'-c', $loop{sessions},
+		'-T', ceil($loop{seconds} + $extra_seconds),
+		'-D', 'opened=0',
+		'-f', "$base.sql",
+		'-l', "--log-prefix=$base.log",
+		$self->{cluster}->connstr('postgres') . ' application_name=pgbench');
+	my $begin = time();
+	$self->{pid} = fork // die "could not fork: $!";
+	if ($self->{pid} == 0)
+	{
+		open STDIN, '<', '/dev/null';
+		{ no warnings 'exec'; exec @command; }
+		POSIX::_exit(127);
+	}
+	# Those of the last measurement may still be on their way out.
+	my $connected = "SELECT count(*) FROM pg_stat_activity
+		WHERE application_name = 'pgbench'
+		  AND backend_start >= to_timestamp($begin)";
+	poll_until
+	{
+		$self->{cluster}->safe_psql('postgres', $connected) >=
+		  $loop{sessions};
+	}
+	'pgbench to connect';
+	return;
+}
+
+sub finish_loop
+{
+	my ($self) = @_;
+	my $base = "$self->{dir}/$self->{name}";
+	waitpid $self->{pid}, 0;
+	$self->{pid} = undef;
+	croak "pgbench failed for $self->{name}; see the log" if $?;
+
+	my @logs = glob "$base.log.*";
+	open my $out, '>', "$base.cycles" or die "could not write a log: $!";
+	foreach my $log (@logs)
+	{
+		open my $in, '<', $log or die "could not read $log: $!";
+		while (my $line = readline $in)
+		{
+			my ($client, undef, $took, undef, $second, $us) = split ' ', $line;
+			my $end = $second * 1_000_000 + $us;
+			print $out join(' ', $client, $end - $took, $end, $end, $end), "\n";
+		}
+	}
+	close $out or die "could not write a log: $!";
+	return "$base.cycles";
+}
+
+# There is no program that stays.
+sub start { return $_[0]; }
+sub stop { return; }
+
+1;

@@ -1,0 +1,459 @@
+
+=pod
+
+=head1 NAME
+
+Bench::Plan - which workloads run, how often and for how long
+
+=head1 DESCRIPTION
+
+Contestants take turns: a round is one measurement of each, and all rounds of a
+workload are over before the next begins.
+
+=cut
+
+package Bench::Plan;
+
+use strict;
+use warnings;
+
+use Bench::Commits;
+use Bench::Contestants;
+use Bench::Depth;
+use Bench::Loops;
+use Bench::Sessions;
+use Bench::Stage;
+use Bench::Stats qw(percentile);
+
+# The workloads in their order, and how each is run. After those that follow one
+# another so closely that the contestants stay warm come those that need a quiet
+# server.
+my @warm = qw(uncontended contenders locks depth);
+my @quiet = qw(fresh try release commit guard memory);
+my @workloads = (@warm, @quiet);
+my %does = (
+	uncontended => \&_uncontended,
+	contenders => \&_contenders,
+	locks => \&_locks,
+	depth => \&_depth,
+	fresh => \&_fresh,
+	try => \&_try,
+	release => \&_release,
+	commit => \&_commit,
+	guard => \&_guard,
+	memory => \&_memory);
+
+# What a quick run and the lesser variants are content with.
+my @main = qw(uncontended contenders);
+
+# Many short measurements rather than a few long ones: a disturbance that lasts
+# for seconds then spoils a few rounds, which medians forgive. Windows and times
+# in seconds.
+my %full = (
+	rounds => {
+		uncontended => 15,
+		contenders => 11,
+		locks => 7,
+		depth => { 1 => 20, 10 => 11, 100 => 7, 1000 => 5 },
+		fresh => 7,
+		try => 5,
+		release => 3,
+		commit => 7,
+		guard => 7,
+		memory => 5 },
+	window => 0.5,
+	warm_up => 3.0,
+	without => {});
+my %quick = (
+	rounds => {
+		uncontended => 5,
+		contenders => 3,
+		locks => 1,
+		depth => { 1 => 10, 10 => 5, 100 => 3, 1000 => 1 },
+		fresh => 2,
+		try => 2,
+		release => 1,
+		commit => 2,
+		guard => 2,
+		memory => 2 },
+	window => 0.5,
+	warm_up => 1.5,
+	without => { advisory => 1, table => 1 });
+
+# Measurements in a round.
+my %count = (fresh => 20, try => 200, commit => 30, guard => 200);
+
+# The shortest that ZooKeeper grants with its usual tick, so that the deaths of
+# holders do not take the whole day.
+my $release_timeout_ms = 4_000;
+
+=pod
+
+=head2 new(quick => 0, only => "workloads", variants => "names", rounds => N)
+
+Empty words and 0 mean what is usual.
+
+=cut
+
+sub new
+{
+	my ($class, %option) = @_;
+	my $self = bless { %option, %{ $option{quick} ? \%quick : \%full } },
+	  $class;
+	my @asked = split ' ', $option{only};
+	$self->{only} = @asked ? { map { $_ => 1 } @asked } : undef;
+	my @variants = split ' ', $option{variants};
+	@variants = $option{quick} ? 'sync' : @Bench::Stage::variants
+	  unless @variants;
+	$self->{variants} = \@variants;
+	foreach my $word (@asked)
+	{
+		die "no such workload: $word (there are: @workloads)\n"
+		  unless $does{$word};
+	}
+	foreach my $word (@variants)
+	{
+		die "no such variant: $word (there are: @Bench::Stage::variants)\n"
+		  unless $Bench::Stage::variant_title{$word};
+	}
+	return $self;
+}
+
+sub variants { return @{ $_[0]->{variants} }; }
+
+=pod
+
+=head2 words
+
+How the run was started, for the report.
+
+=cut
+
+sub words
+{
+	my ($self) = @_;
+	return {
+		quick => $self->{quick} ? 1 : 0,
+		window => $self->{window},
+		release_timeout_ms => $release_timeout_ms };
+}
+
+=pod
+
+=head2 run($variant, $stage, $say, bin => ..., dir => ...)
+
+All workloads of that variant. The result: {workload}{parameter}{contestant} is
+a list of what was seen, one element a round.
+
+=cut
+
+sub run
+{
+	my ($self, $variant, $stage, $say, %option) = @_;
+	my %usual = map { $_ => 1 }
+	  $self->{quick} || $variant ne 'sync' ? @main : @workloads;
+	my $wanted = $self->{only} || \%usual;
+	local $self->{variant} = $variant;
+	local $self->{stage} = $stage;
+	local $self->{zookeeper} = $stage->zookeeper;
+	local $self->{say} = $say;
+	local $self->{option} = \%option;
+	local $self->{contestants} = [ grep { !$self->{without}{ $_->name } }
+		  Bench::Contestants::all($stage, %option) ];
+
+	my %result;
+	my @now = grep { $wanted->{$_} } @warm;
+	$self->_warm_up if @now;
+	$result{$_} = $does{$_}->($self) foreach @now;
+
+	@now = grep { $wanted->{$_} } @quiet;
+	$_->stop foreach @{ $self->{contestants} };
+	$stage->wait_quiet if @now;
+	$result{$_} = $does{$_}->($self) foreach @now;
+	$_->stop foreach @{ $self->{contestants} };
+	return \%result;
+}
+
+# Everything runs once before anything counts: server and contestants compile
+# themselves as they go, and that takes some seconds.
+sub _warm_up
+{
+	my ($self) = @_;
+	$self->{say}->('warming up');
+	foreach my $contestant (@{ $self->{contestants} })
+	{
+		next unless $contestant->can_do('uncontended');
+		foreach my $sessions (1, $self->{quick} ? () : 8)
+		{
+			Bench::Loops::measure(
+				$self->{zookeeper}, $contestant,
+				sessions => $sessions,
+				lock => 'uncontended',
+				window => $self->{warm_up});
+		}
+	}
+	return;
+}
+
+sub _rounds_of
+{
+	my ($self, $workload, $parameter) = @_;
+	my $rounds = $self->{rounds}{$workload};
+	$rounds = $rounds->{$parameter} if ref $rounds;
+	# Targets are about the first variant.
+	$rounds = int(($rounds + 1) / 2) if $self->{variant} ne 'sync';
+	return $self->{option}{rounds} || $rounds;
+}
+
+# So many rounds of one measurement each: {name} is a list of what was seen. Who
+# begins changes, lest somebody always comes after the same neighbour. The
+# parties are [name, title, what measures].
+sub _take_turns
+{
+	my ($self, $rounds, $title, @parties) = @_;
+	my %result;
+	foreach my $round (1 .. $rounds)
+	{
+		foreach my $party (@parties)
+		{
+			my ($name, $who, $measure) = @$party;
+			my $seen = $measure->();
+			push @{ $result{$name} }, $seen;
+			$self->{say}->(
+				sprintf '%-15s round %-2d  %-32s %s',
+				$title, $round, $who, join '  ', _figures($seen));
+		}
+		push @parties, shift @parties;
+	}
+	return \%result;
+}
+
+sub _figures
+{
+	my ($seen) = @_;
+	my @shown = (
+		[ p50 => '%8.0f' ],
+		[ rate => '%7.0f /s' ],
+		[ response_bytes => '%7.0f bytes' ],
+		[ writes => '%.2f writes' ]);
+	return map { sprintf $_->[1], $seen->{ $_->[0] } }
+	  grep { defined $seen->{ $_->[0] } } @shown;
+}
+
+sub _those_who_can
+{
+	my ($self, $workload) = @_;
+	return grep { $_->can_do($workload) } @{ $self->{contestants} };
+}
+
+# Turns of all who can do the workload.
+sub _contest
+{
+	my ($self, $workload, $parameter, $title, $measure) = @_;
+	return $self->_take_turns(
+		$self->_rounds_of($workload, $parameter),
+		$title,
+		map {
+			my $contestant = $_;
+			[
+				$contestant->name, $contestant->title,
+				sub { return $measure->($contestant) }
+			]
+		} $self->_those_who_can($workload));
+}
+
+sub _loops
+{
+	my ($self, $workload, $parameter, $title, %arg) = @_;
+	my $result = $self->_contest($workload, $parameter, $title,
+		sub {
+			return Bench::Loops::measure($self->{zookeeper}, $_[0],
+				window => $self->{window}, %arg);
+		});
+	# Too much to keep, and only the uncontended cycle is drawn as a
+	# distribution.
+	foreach my $name (keys %$result)
+	{
+		my @times = map { @{ delete $_->{times} } } @{ $result->{$name} };
+		@times = sort { $a <=> $b } @times;
+		$result->{$name}[0]{quantiles} =
+		  [ map { $times[ $_ / 200 * $#times ] } 0 .. 200 ]
+		  if $workload eq 'uncontended';
+	}
+	return $result;
+}
+
+sub _uncontended
+{
+	my ($self) = @_;
+	return {
+		1 => $self->_loops(
+			'uncontended', 1, 'uncontended',
+			sessions => 1,
+			lock => 'uncontended') };
+}
+
+sub _contenders
+{
+	my ($self) = @_;
+	return {
+		map {
+			$_ => $self->_loops(
+				'contenders', $_, "$_ contenders",
+				sessions => $_,
+				lock => 'contended')
+		} (2, 8, 32) };
+}
+
+sub _locks
+{
+	my ($self) = @_;
+	$_->make_locks($self->{zookeeper}, 'many', 1000)
+	  foreach $self->_those_who_can('locks');
+	return {
+		1000 => $self->_loops(
+			'locks', 1000, '1,000 locks',
+			sessions => 8,
+			locks => 1000,
+			lock => 'many') };
+}
+
+sub _depth
+{
+	my ($self) = @_;
+	return {
+		map {
+			my $depth = $_;
+			$depth => $self->_contest(
+				'depth', $depth, "depth $depth",
+				sub {
+					return Bench::Depth::measure($self->{zookeeper}, $_[0],
+						$depth);
+				})
+		} (1, 10, 100, 1000) };
+}
+
+# Once without counting: their programs are new.
+sub _fresh
+{
+	my ($self) = @_;
+	my $measure = sub {
+		return Bench::Sessions::fresh($self->{zookeeper}, $_[0],
+			$count{fresh});
+	};
+	$measure->($_) foreach $self->_those_who_can('fresh');
+	return { 1 =>
+		  $self->_contest('fresh', 1, 'fresh session', $measure) };
+}
+
+sub _try
+{
+	my ($self) = @_;
+	my $measure = sub {
+		my $seen = Bench::Sessions::try($self->{zookeeper}, $_[0],
+			$count{try});
+		# An idle session's pings would be counted with the next one's tries.
+		$_[0]->stop if $_[0]->isa('Bench::Backends');
+		return $seen;
+	};
+	$measure->($_) foreach $self->_those_who_can('try');
+	return { 1 => $self->_contest('try', 1, 'try in vain', $measure) };
+}
+
+sub _release
+{
+	my ($self) = @_;
+	my %result;
+	foreach my $how (qw(leave kill))
+	{
+		$result{$how} = $self->_take_turns(
+			$self->_rounds_of('release', $how),
+			"holder: $how",
+			map {
+				my $pair = $_;
+				[
+					$pair->{name},
+					$pair->{title},
+					sub {
+						my $seen = Bench::Sessions::release(
+							$self->{zookeeper}, @{$pair}{qw(holder waiter)},
+							$how);
+						$self->{stage}->wait_up;
+						return $seen;
+					}
+				]
+			} Bench::Contestants::pairs(
+				$self->{stage}, %{ $self->{option} },
+				session_timeout_ms => $release_timeout_ms));
+	}
+	return \%result;
+}
+
+sub _backends
+{
+	my ($self) = @_;
+	my ($backends) =
+	  grep { $_->isa('Bench::Backends') } @{ $self->{contestants} };
+	return $backends;
+}
+
+# {with or without a write}{number of locks}
+sub _commit
+{
+	my ($self) = @_;
+	my $backends = $self->_backends;
+	my %result;
+	foreach my $writes (0, 1)
+	{
+		my @parties = map {
+			my $locks = $_;
+			[
+				$locks,
+				"$locks locks" . ($writes ? ', 1 row' : ''),
+				sub {
+					return Bench::Commits::commit($backends, $locks, $writes,
+						$count{commit});
+				}
+			]
+		} (1, 10, 100);
+		$_->[2]->() foreach @parties;
+		$result{ $writes ? 'write' : 'read' } =
+		  $self->_take_turns($self->_rounds_of('commit'), 'commit', @parties);
+	}
+	return \%result;
+}
+
+sub _guard
+{
+	my ($self) = @_;
+	my $backends = $self->_backends;
+	my @parties = map {
+		my $level = $_;
+		[
+			$level, $level,
+			sub {
+				return Bench::Commits::guard($backends, $level, $count{guard});
+			}
+		]
+	} ('no lock', qw(off lease quorum));
+	$_->[2]->() foreach @parties;
+	return { 1 =>
+		  $self->_take_turns($self->_rounds_of('guard'), 'guard', @parties) };
+}
+
+sub _memory
+{
+	my ($self) = @_;
+	my $backends = $self->_backends;
+	$backends->close_from(0);
+	return { 1 => $self->_take_turns(
+			$self->_rounds_of('memory'),
+			'memory, kB',
+			[
+				'zklock', 'a ZooKeeper session',
+				sub { return Bench::Commits::memory($backends) }
+			])
+	};
+}
+
+1;

@@ -1,0 +1,160 @@
+
+=pod
+
+=head1 NAME
+
+Bench::Plots - the results as curves, drawn by gnuplot
+
+=cut
+
+package Bench::Plots;
+
+use strict;
+use warnings;
+
+use Bench::Stage;
+use Bench::Stats qw(median);
+
+# The same colour for the same contestant everywhere.
+my %line = (
+	zklock => [ 'zklock, SQL', '#c0392b' ],
+	block => [ 'zklock, DO block', '#e67e22' ],
+	floor => [ 'C client, create + delete', '#7f8c8d' ],
+	curator => [ 'Curator', '#2c3e50' ],
+	kazoo => [ 'Kazoo', '#2980b9' ],
+	golock => [ 'go-zookeeper', '#27ae60' ]);
+my @order = qw(zklock block floor curator kazoo golock);
+
+sub _gnuplot
+{
+	my (@commands) = @_;
+	open my $gnuplot, '|-', 'gnuplot' or die "could not run gnuplot: $!";
+	print $gnuplot map { "$_\n" } @commands;
+	close $gnuplot or die "gnuplot failed\n";
+	return;
+}
+
+# Curves are [name, [x, y], ...].
+sub _draw
+{
+	my ($file, $settings, @curves) = @_;
+	return unless @curves;
+	my (@blocks, @plots);
+	foreach my $curve (@curves)
+	{
+		my ($name, @points) = @$curve;
+		my ($title, $color) = @{ $line{$name} };
+		push @blocks, "\$$name << EOD",
+		  (map { join ' ', @$_ } @points), 'EOD';
+		push @plots, "\$$name using 1:2 title '$title' linecolor '$color'";
+	}
+	_gnuplot(
+		"set terminal svg size 760,480 font 'sans-serif,13' background 'white'",
+		"set output '$file'",
+		'set grid linecolor "#dddddd"',
+		'set key below',
+		'set style data linespoints',
+		'set for [i=1:9] linetype i linewidth 2 pointtype 7 pointsize 0.6',
+		@$settings, @blocks,
+		'plot ' . join ', ', @plots);
+	return;
+}
+
+# One curve for each contestant: x is the parameter, y a median.
+sub _curves
+{
+	my ($results, $key, $factor) = @_;
+	my @parameters = sort { $a <=> $b } keys %$results;
+	my @curves;
+	foreach my $name (@order)
+	{
+		my @measured = grep { $results->{$_}{$name} } @parameters;
+		next unless @measured;
+		push @curves, [
+			$name,
+			map {
+				[
+					$_,
+					$factor * median(
+						map { $_->{$key} } @{ $results->{$_}{$name} })
+				]
+			} @measured ];
+	}
+	return @curves;
+}
+
+sub _distribution
+{
+	my ($results) = @_;
+	return map {
+		my $quantiles = $results->{$_}[0]{quantiles};
+		[ $_, map { [ $quantiles->[$_] / 1000, $_ / 2 ] } keys @$quantiles ];
+	} grep { $results->{$_} } @order;
+}
+
+=pod
+
+=head2 draw($directory, $results)
+
+Of the first variant in the results. Returns [file, caption] for each plot
+drawn.
+
+=cut
+
+sub draw
+{
+	my ($dir, $results) = @_;
+	my ($variant) =
+	  grep { $results->{variants}{$_} } @Bench::Stage::variants;
+	my $seen = $results->{variants}{$variant};
+	my @drawn;
+	if ($seen->{contenders})
+	{
+		_draw(
+			"$dir/contenders.svg",
+			[
+				'set logscale x 2',
+				'set xtics (2, 8, 32)',
+				'set xlabel "contenders"',
+				'set ylabel "hand-overs per second"',
+				'set yrange [0:*]'
+			],
+			_curves($seen->{contenders}, 'rate', 1));
+		push @drawn, [ 'contenders.svg', 'Throughput against contenders' ];
+	}
+	if ($seen->{depth})
+	{
+		_draw(
+			"$dir/depth.svg",
+			[
+				'set logscale x 10',
+				'set xlabel "waiters"',
+				'set ylabel "hand-over, ms"',
+				'set yrange [0:*]'
+			],
+			_curves($seen->{depth}, 'p50', 0.001));
+		push @drawn, [ 'depth.svg', 'Hand-over against depth of the queue' ];
+	}
+	if ($seen->{uncontended})
+	{
+		# The tails are another matter; see p95 in the table.
+		my @curves = _distribution($seen->{uncontended}{1});
+		my ($slowest) = sort { $b <=> $a } map { $_->[ $#$_ / 2 ][0] } @curves;
+		my $last = 2 * $slowest;
+		_draw(
+			"$dir/uncontended.svg",
+			[
+				'set style data lines',
+				'set xlabel "cycle, ms"',
+				'set ylabel "cycles that took no longer, %"',
+				"set xrange [0:$last]",
+				'set yrange [0:100]'
+			],
+			@curves);
+		push @drawn,
+		  [ 'uncontended.svg', 'Distribution of the uncontended cycle' ];
+	}
+	return @drawn;
+}
+
+1;

@@ -1,0 +1,263 @@
+
+=pod
+
+=head1 NAME
+
+Bench::Report - the results as Markdown
+
+=cut
+
+package Bench::Report;
+
+use strict;
+use warnings;
+
+use Bench::Stage;
+use Bench::Stats qw(median);
+use Bench::Targets;
+
+my @order =
+  qw(zklock unloaded used block floor curator kazoo golock advisory table);
+my %title = (
+	zklock => 'zklock, SQL',
+	unloaded => 'zklock, not preloaded',
+	used => 'zklock, backend that ran a statement before',
+	block => 'zklock, DO block',
+	floor => 'floor: C client, create + delete',
+	curator => 'Curator InterProcessMutex',
+	kazoo => 'Kazoo Lock',
+	golock => 'go-zookeeper Lock',
+	advisory => 'pg_advisory_lock by dblink',
+	table => 'SELECT FOR UPDATE by dblink');
+
+# Columns: [head, format, value of a contestant's rounds among all]. ----------
+
+sub _middle
+{
+	my ($head, $format, $key, $factor) = @_;
+	return [
+		$head, $format,
+		sub {
+			my ($rounds) = @_;
+			my $middle = median(map { $_->{$key} } @$rounds);
+			return defined $middle ? $middle * ($factor || 1) : undef;
+		} ];
+}
+
+# The median of the rounds' ratios, each to what the other showed in the same
+# round.
+sub _against
+{
+	my ($head, $other, $key) = @_;
+	return [
+		$head, '%.2f',
+		sub {
+			my ($rounds, $all) = @_;
+			my $others = $all->{$other} or return undef;
+			return median(map { $rounds->[$_]{$key} / $others->[$_]{$key} }
+				  grep { $others->[$_] } 0 .. $#$rounds);
+		} ];
+}
+
+my @cost = (
+	_middle('requests', '%.1f', 'packets_received'),
+	_middle('bytes from server', '%.0f', 'response_bytes'));
+
+my @uncontended = (
+	_middle('p50, us', '%.0f', 'p50'),
+	_middle('p95, us', '%.0f', 'p95'),
+	_against('/ floor', 'floor', 'p50'),
+	_against('/ Curator', 'curator', 'p50'),
+	_middle('cycles/s', '%.0f', 'rate'),
+	@cost);
+my @contended = (
+	_middle('hand-overs/s', '%.0f', 'rate'),
+	_against('/ Curator', 'curator', 'rate'),
+	_against('/ Kazoo', 'kazoo', 'rate'),
+	_middle('wait p50, us', '%.0f', 'wait50'),
+	_middle('wait p99, us', '%.0f', 'wait99'),
+	_middle('FIFO, %', '%.1f', 'fifo', 100),
+	@cost);
+my @locks = (
+	_middle('cycles/s', '%.0f', 'rate'),
+	_against('/ floor', 'floor', 'rate'),
+	_against('/ Curator', 'curator', 'rate'),
+	_middle('p50, us', '%.0f', 'p50'),
+	_middle('p95, us', '%.0f', 'p95'),
+	@cost);
+my @depth = (
+	_middle('hand-over p50, us', '%.0f', 'p50'),
+	_middle('p95, us', '%.0f', 'p95'),
+	_against('/ Curator', 'curator', 'p50'),
+	@cost);
+my @fresh = (
+	_middle('p50, us', '%.0f', 'p50'),
+	_middle('p95, us', '%.0f', 'p95'),
+	_against('/ floor', 'floor', 'p50'),
+	_against('/ Curator', 'curator', 'p50'));
+my @try = (
+	_middle('p50, us', '%.0f', 'p50'),
+	_middle('p95, us', '%.0f', 'p95'),
+	_against('/ Curator', 'curator', 'p50'),
+	_middle('requests', '%.2f', 'packets_received'),
+	_middle('writes', '%.2f', 'writes'));
+my @release = (_middle('p50, ms', '%.1f', 'p50', 0.001));
+my @commit = (
+	_middle('p50, us', '%.0f', 'p50'),
+	_middle('p95, us', '%.0f', 'p95'),
+	_against('/ 1 lock', 1, 'p50'));
+my @guard = (
+	_middle('p50, us', '%.0f', 'p50'),
+	_middle('p95, us', '%.0f', 'p95'),
+	_against('/ no lock', 'no lock', 'p50'));
+my @memory = (
+	_middle('with, kB', '%.0f', 'with'),
+	_middle('without, kB', '%.0f', 'without'),
+	_middle('session, kB', '%.0f', 'p50'));
+
+# Tables ------------------------------------------------------------------
+
+sub _markdown
+{
+	my ($heads, @rows) = @_;
+	my $line = sub { return '| ' . join(' | ', @_) . " |\n" };
+	return join '',
+	  $line->(@$heads),
+	  '|---|' . '---:|' x $#$heads . "\n",
+	  map { $line->(@$_) } @rows;
+}
+
+sub _cells
+{
+	my ($all, $name, @columns) = @_;
+	return map {
+		my (undef, $format, $value) = @$_;
+		my $cell = $value->($all->{$name}, $all);
+		defined $cell ? sprintf($format, $cell) : '';
+	} @columns;
+}
+
+# Columns in which nobody has anything are left out.
+sub _table
+{
+	my ($all, $names, @columns) = @_;
+	@columns = grep {
+		my $column = $_;
+		grep { (_cells($all, $_, $column))[0] ne '' } @$names;
+	} @columns;
+	return _markdown(
+		[ '', map { $_->[0] } @columns ],
+		map { [ $title{$_} // $_, _cells($all, $_, @columns) ] } @$names);
+}
+
+# A contest: rows are those contestants that are in the results.
+sub _contest
+{
+	my ($all, @columns) = @_;
+	return _table($all, [ grep { $all->{$_} } @order ], @columns);
+}
+
+sub _by_parameter
+{
+	my ($results, $head, @columns) = @_;
+	return map {
+		sprintf("### $head\n\n", $_ =~ s/(\d)(\d{3})$/$1,$2/r)
+		  . _contest($results->{$_}, @columns)
+	} sort { $a <=> $b } keys %$results;
+}
+
+# Sections ----------------------------------------------------------------
+
+my %section = (
+	uncontended => sub {
+		return "### Uncontended cycle\n\n" . _contest($_[0]{1}, @uncontended);
+	},
+	contenders => sub {
+		return _by_parameter($_[0],
+			'%s contenders on one lock, no hold time', @contended);
+	},
+	locks => sub {
+		return "### 8 clients, 1,000 locks\n\n"
+		  . _contest($_[0]{1000}, @locks);
+	},
+	depth => sub {
+		return _by_parameter($_[0], 'Hand-over with %s waiting', @depth);
+	},
+	fresh => sub {
+		return "### Fresh session to first lock\n\n"
+		  . _contest($_[0]{1}, @fresh);
+	},
+	try => sub {
+		return "### A try that fails\n\n" . _contest($_[0]{1}, @try);
+	},
+	release => sub {
+		my ($results, $plan) = @_;
+		my $timeout = $plan->{release_timeout_ms} / 1000;
+		return (
+			"### The holder leaves in order: next waiter holds after\n\n"
+			  . _contest($results->{leave}, @release),
+			"### The holder is killed (session timeout $timeout s): next waiter holds after\n\n"
+			  . _contest($results->{kill}, @release));
+	},
+	commit => sub {
+		my ($results) = @_;
+		my @locks = (1, 10, 100);
+		my %kind = (read => 'wrote nothing', write => 'inserted a row');
+		return map {
+			"### COMMIT of a transaction that $kind{$_}, by locks held\n\n"
+			  . _table($results->{$_}, \@locks, @commit)
+		} sort keys %kind;
+	},
+	guard => sub {
+		return "### One-row INSERT under a held lock, by commit guard\n\n"
+		  . _table($_[0]{1}, [ 'no lock', qw(off lease quorum) ], @guard);
+	},
+	memory => sub {
+		return "### Private memory of a backend\n\n"
+		  . _contest($_[0]{1}, @memory);
+	});
+my @sections = qw(uncontended contenders locks depth fresh try release commit
+  guard memory);
+
+my $how = <<'END';
+All contestants ran in turns on the same servers, one measurement each a round.
+Figures are medians over the rounds, ratios medians of the rounds' ratios. A
+cycle takes a lock and releases it. Requests and bytes are the server's own
+counters, for each cycle, hand-over or try. FIFO is the share of grants by which
+nobody was passed over who had asked earlier, by the contenders' clocks. Waits of
+what pgbench runs include the release. What exactly is measured, and how the
+contestants are used, is told in test/bench/README.md.
+END
+
+=pod
+
+=head2 text($results, plots)
+
+Plots are [file, caption].
+
+=cut
+
+sub text
+{
+	my ($results, @plots) = @_;
+	my $plan = $results->{plan};
+	my @parts = (
+		'# Benchmark of zklock' . ($plan->{quick} ? ', quick run' : '') . "\n",
+		$how, join '', map { "- $_->[0]: $_->[1]\n" } @{ $results->{machine} });
+	my $main = $results->{variants}{sync};
+	my @targets = $main ? Bench::Targets::check($main) : ();
+	push @parts, "## Targets\n",
+	  _markdown([qw(target bound median rounds result)], @targets)
+	  if @targets;
+	push @parts, map { "![$_->[1]]($_->[0])\n" } @plots;
+	foreach my $variant (@Bench::Stage::variants)
+	{
+		my $seen = $results->{variants}{$variant} or next;
+		push @parts, "## ZooKeeper: $Bench::Stage::variant_title{$variant}\n",
+		  map { $section{$_}->($seen->{$_}, $plan) }
+		  grep { $seen->{$_} } @sections;
+	}
+	return join "\n", @parts;
+}
+
+1;

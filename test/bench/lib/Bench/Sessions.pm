@@ -1,0 +1,106 @@
+
+=pod
+
+=head1 NAME
+
+Bench::Sessions - new sessions, tries in vain, and holders that go
+
+=cut
+
+package Bench::Sessions;
+
+use strict;
+use warnings;
+
+use Bench::Stats qw(percentile read_cycles waits);
+use Time::HiRes qw(time);
+use ZooKeeper qw(poll_until);
+
+=pod
+
+=head2 fresh($zookeeper, $contestant, $count)
+
+From nothing to the first lock held, on a lock that has been there before. Ends
+of sessions are not part of it.
+
+=cut
+
+sub fresh
+{
+	my ($zk, $contestant, $count) = @_;
+	my $file = $contestant->fresh($count, 'fresh');
+	my @times = waits(@{ read_cycles($file) });
+	return { p50 => percentile(50, @times), p95 => percentile(95, @times) };
+}
+
+=pod
+
+=head2 try($zookeeper, $contestant, $count)
+
+What a try costs that finds the lock held: time, requests, and writes, by the
+transaction ids that the server gives out.
+
+=cut
+
+sub _zxid
+{
+	my ($zk) = @_;
+	my ($zxid) =
+	  $zk->four_letter_word('srvr', $zk->leader) =~ /^Zxid: 0x([0-9a-f]+)/m;
+	return hex $zxid;
+}
+
+sub try
+{
+	my ($zk, $contestant, $count) = @_;
+	$contestant->start_try($count, 'tried');
+	my $zxid = _zxid($zk);
+	my $packets = $zk->packets_received;
+	$contestant->try_in_vain;
+	$packets = $zk->packets_received - $packets;
+	$zxid = _zxid($zk) - $zxid;
+	my @times = waits(@{ read_cycles($contestant->finish_try) });
+	return {
+		p50 => percentile(50, @times),
+		p95 => percentile(95, @times),
+		packets_received => $packets / $count,
+		writes => $zxid / $count };
+}
+
+=pod
+
+=head2 release($zookeeper, $holder, $waiter, $how)
+
+How long it takes until the waiter has the lock after the holder has been killed
+("kill") or has left in order ("leave"). Both are stopped afterwards.
+
+=cut
+
+sub release
+{
+	my ($zk, $holder, $waiter, $how) = @_;
+	my $znode = $holder->znode('released');
+	$holder->start_take('released');
+	my (undef, $pid) = $holder->taken;
+	$waiter->start_take('released');
+	my $client = $zk->client;
+	poll_until { $client->exists($znode)->{num_children} == 2 }
+	'a holder and a waiter';
+	$client->close;
+
+	my $begin = time() * 1_000_000;
+	if ($how eq 'kill')
+	{
+		kill 'KILL', $pid;
+	}
+	else
+	{
+		$holder->leave;
+	}
+	my ($granted) = $waiter->taken;
+	$holder->stop;
+	$waiter->stop;
+	return { p50 => $granted - $begin };
+}
+
+1;

@@ -1,0 +1,142 @@
+
+=pod
+
+=head1 NAME
+
+Bench::Targets - how fast zklock has to be
+
+=head1 DESCRIPTION
+
+Each target is about medians with forceSync on. Ratios are those of one round
+after the other, so that both sides had the same weather.
+
+=cut
+
+package Bench::Targets;
+
+use strict;
+use warnings;
+
+use Bench::Stats qw(median);
+
+# Looking must not make anything.
+sub _seen
+{
+	my ($results, $workload, $parameter) = @_;
+	my $seen = $results->{$workload} || {};
+	return $seen->{$parameter} || {};
+}
+
+# The rounds' ratios of what zklock shows to what another shows; zklock's own
+# figures.
+sub _ratio
+{
+	my ($workload, $parameter, $other, $key) = @_;
+	return sub {
+		my ($results) = @_;
+		my $all = _seen($results, $workload, $parameter);
+		my ($ours, $theirs) = @{$all}{ 'zklock', $other };
+		return unless $ours && $theirs;
+		my $last = $#$ours < $#$theirs ? $#$ours : $#$theirs;
+		return map { $ours->[$_]{$key} / $theirs->[$_]{$key} } 0 .. $last;
+	};
+}
+
+sub _own
+{
+	my ($workload, $parameter, $key) = @_;
+	return sub {
+		my ($results) = @_;
+		my $all = _seen($results, $workload, $parameter);
+		return map { $_->{$key} } @{ $all->{zklock} || [] };
+	};
+}
+
+# One ratio of medians: rounds of different parameters are no pairs.
+sub _growth
+{
+	my ($workload, $from, $to, $find) = @_;
+	return sub {
+		my ($results) = @_;
+		my ($less, $more) =
+		  map { $find->($results->{$workload} || {}, $_) } $from, $to;
+		return unless $less && $more;
+		return median(map { $_->{p50} } @$more) /
+		  median(map { $_->{p50} } @$less);
+	};
+}
+
+my $at_depth = sub { return ($_[0]{ $_[1] } || {})->{zklock}; };
+my $commit_read = sub { return ($_[0]{read} || {})->{ $_[1] }; };
+my $commit_write = sub { return ($_[0]{write} || {})->{ $_[1] }; };
+
+# [what, values by round, how to compare, bound, format]
+my @targets = (
+	[ 'uncontended cycle through SQL / Curator',
+		_ratio('uncontended', 1, 'curator', 'p50'), '<=', 0.70, '%.2f' ],
+	[ 'uncontended cycle through SQL / floor',
+		_ratio('uncontended', 1, 'floor', 'p50'), '<=', 0.85, '%.2f' ],
+	[ 'hand-overs per second, 2 contenders / Curator',
+		_ratio('contenders', 2, 'curator', 'rate'), '>=', 1.15, '%.2f' ],
+	[ 'hand-overs per second, 8 contenders / Curator',
+		_ratio('contenders', 8, 'curator', 'rate'), '>=', 1.5, '%.2f' ],
+	[ 'hand-overs per second, 32 contenders / Curator',
+		_ratio('contenders', 32, 'curator', 'rate'), '>=', 1.5, '%.2f' ],
+	[ 'hand-overs per second, 8 contenders / Kazoo',
+		_ratio('contenders', 8, 'kazoo', 'rate'), '>=', 2.4, '%.2f' ],
+	[ 'hand-overs per second, 32 contenders / Kazoo',
+		_ratio('contenders', 32, 'kazoo', 'rate'), '>=', 2.4, '%.2f' ],
+	[ 'hand-over at depth 1,000 / Curator',
+		_ratio('depth', 1000, 'curator', 'p50'), '<=', 0.5, '%.2f' ],
+	[ 'hand-over at depth 1,000 / own at depth 10',
+		_growth('depth', 10, 1000, $at_depth), '<=', 1.2, '%.2f' ],
+	[ 'bytes from the server for a hand-over at depth 1,000',
+		_own('depth', 1000, 'response_bytes'), '<=', 500, '%.0f' ],
+	# A ping of an idle session may come in between.
+	[ 'requests of a try that fails',
+		_own('try', 1, 'packets_received'), '<=', 1.02, '%.2f' ],
+	[ 'writes of a try that fails',
+		_own('try', 1, 'writes'), '<=', 0, '%.2f' ],
+	[ 'fresh session to first lock / C client connect + create',
+		_ratio('fresh', 1, 'floor', 'p50'), '<=', 1.1, '%.2f' ],
+	[ 'COMMIT that wrote, 100 locks / 1 lock',
+		_growth('commit', 1, 100, $commit_write), '<=', 3, '%.2f' ],
+	[ 'COMMIT that wrote nothing, 100 locks / 1 lock',
+		_growth('commit', 1, 100, $commit_read), '<=', 3, '%.2f' ]);
+
+=pod
+
+=head2 check($results)
+
+The results of the variant with forceSync. A list of [what, bound, median,
+range over the rounds, "met" or "missed"]; targets that were not measured are
+left out.
+
+=cut
+
+sub check
+{
+	my ($results) = @_;
+	my @rows;
+	foreach my $target (@targets)
+	{
+		my ($what, $values, $compare, $bound, $format) = @$target;
+		my @values = sort { $a <=> $b } $values->($results);
+		next unless @values;
+		my $middle = median(@values);
+		my $met = $compare eq '<=' ? $middle <= $bound : $middle >= $bound;
+		push @rows,
+		  [
+			$what,
+			"$compare $bound",
+			sprintf($format, $middle),
+			@values > 1
+			? sprintf("$format to $format", @values[ 0, -1 ])
+			: '',
+			$met ? 'met' : '**missed**'
+		  ];
+	}
+	return @rows;
+}
+
+1;
