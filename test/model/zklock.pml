@@ -14,8 +14,9 @@
 /*
  * Bounds: contenders, holds that each asks for, lost connections, faults of
  * sessions (expired, given up by the client's clock, client crashed), removals
- * of the lock's znode while it is empty, which restart the sequence numbers.
- * Any number of contenders may give up.
+ * of the lock's znode while it is empty, which restart the sequence numbers,
+ * acts of strangers (they delete a queue node, or set one whose ACL lets them),
+ * downgrades; and whether contenders may give up, any number of them.
  */
 #ifndef N
 #define N 2
@@ -23,11 +24,19 @@
 #define LOSSES 1
 #define FAULTS 1
 #define REMOVALS 1
+#define STRANGERS 0
+#define DOWNGRADES 0
+#define IMPATIENT 1
 #endif
 
 /* Creates at most: one for each hold, and each repetition costs a fault. */
-#define NODES (N * ROUNDS + LOSSES + FAULTS)
+#define NODES (N * ROUNDS + LOSSES + FAULTS + DOWNGRADES)
 #define NONE 255
+
+/* What a watch, which is a node's number until then, has brought. */
+#define PASSED_ON 254			/* NodeDataChanged, and the node bears the mark */
+#define FOUND_SET 253			/* version > 0 in the reply to get+watch */
+#define OTHER_EVENT 252			/* NodeDeleted, or whatever calls for a list */
 
 /* What is checked, by default the properties; then what should be seen to happen. */
 #define ORDER			1		/* commits in the order of grants */
@@ -44,6 +53,12 @@
 #define FENCED_OFF		2048	/* zk_fence() refused */
 #define GUARDED			4096	/* the guard refused */
 #define BEHIND_ITSELF	8192	/* waited for its own old session's node */
+#define BY_EVENT		16384	/* granted by NodeDataChanged */
+#define BY_VERSION		32768	/* granted by version > 0 */
+#define BY_GET			65536	/* passed on with a stale proof, confirmed */
+#define SET_LOST		131072	/* the set was lost, the delete was not */
+#define DELETE_LATE		262144	/* a commit ahead of the delete behind the set */
+#define EVICTED			524288	/* an evicted waiter was passed the lock */
 #ifndef CHECKED
 #define CHECKED 255
 #endif
@@ -65,13 +80,23 @@
 #define BLIND_RETRY			2048	/* a lost create is just sent again */
 #define ADOPT_OLD			4096	/* a new session takes the old one's node */
 #define ORDER_BY_NAME		8192	/* the GUID decides, not the number */
+#define NO_MARK				16384	/* any node that is set passes the lock on */
+#define NO_ACL				32768	/* strangers may set marked nodes */
+#define LEAVE_SETS			65536	/* who gives up sets, too */
+#define WAITER_SETS			131072	/* who waits sets its node */
+#define EARLY_SET			262144	/* the set comes ahead of the commit */
+#define NO_CLOCK			524288	/* the event is believed whenever it is read */
+#define OLD_EVENT			1048576	/* also if it was for the session before */
+#define SET_AGAIN			2097152	/* a lost set hits the client's next node */
+#define DELETE_IS_GRANT		4194304	/* of the lowest node, when it was next */
+#define DOWNGRADE_SETS		8388608	/* a downgrade sets the old node */
 #ifndef MUTANTS
 #define MUTANTS 0
 #endif
 #define MUTANT(which) ((MUTANTS) & (which))
 
 mtype:answer = { UNSENT, SENT, MADE, KNOWN, LATE, LOST };
-mtype:removal = { IDLE, WITHDRAWN, ERASE, DELETE };
+mtype:removal = { IDLE, WITHDRAWN, ERASE, SET, DELETE };
 
 /* A create request of client.c with its GUID, and the queue node it makes. */
 typedef Node
@@ -80,6 +105,7 @@ typedef Node
 	byte zxid;					/* czxid, while it exists */
 	byte client;				/* who sent the create */
 	byte session;				/* which of the client's sessions did */
+	bool is_set;				/* version > 0 */
 	mtype:answer create;		/* MADE: executed, reply to come; LATE, LOST: no
 								 * reply, not (yet) executed, or executed */
 	mtype:removal job;
@@ -95,8 +121,11 @@ bool is_alive[N];				/* that session, in the ensemble's eyes */
 bool is_zombie[N];				/* an older session of the client lives on */
 bool is_crashed[N];
 bool is_holder[N];				/* granted, and not let go yet */
+bool is_evicted[N];				/* a stranger deleted its node */
+byte watch[N];					/* the node watched by get+watch; then what came */
 byte nfinished;					/* contenders */
 byte losses = LOSSES, faults = FAULTS, removals = REMOVALS;
+byte strangers = STRANGERS, downgrades = DOWNGRADES;
 bool is_calm;					/* no more faults; who waits, waits for ever */
 
 /* The guarded resource, and its row in zk_fence_tokens. */
@@ -111,6 +140,34 @@ byte fence;						/* greatest token that has committed */
 #define is_reachable(g) \
 	(is_current(g) && is_alive[n[g].client] && !is_crashed[n[g].client])
 
+/*
+ * Where there are strangers, contender 0 is one whose nodes anybody may write
+ * and which do not bear the mark; it sets none.
+ */
+#define is_marked(g) (STRANGERS == 0 || n[g].client != 0)
+#define has_passed_on(g) (n[g].is_set && (is_marked(g) || MUTANT(NO_MARK)))
+
+/* The watches on a node fire, for sessions that are alive. */
+inline fire(g, event) {
+	for (k : 0 .. N - 1) {
+		if
+		:: watch[k] == g && is_alive[k] -> watch[k] = event
+		:: else
+		fi
+	}
+	k = 0
+}
+
+/* The owner's set, or a stranger's. */
+inline set_node(g) {
+	if
+	:: exists(g) ->
+		n[g].is_set = true;
+		fire(g, (has_passed_on(g) -> PASSED_ON : OTHER_EVENT))
+	:: else
+	fi
+}
+
 inline make_node(g, answer) {
 	counter++; zxid++; nnodes++;
 	n[g].number = counter; n[g].zxid = zxid; n[g].create = answer
@@ -118,7 +175,8 @@ inline make_node(g, answer) {
 
 inline drop_node(g) {
 	nnodes = nnodes - exists(g);
-	n[g].number = 0; n[g].zxid = 0
+	n[g].number = 0; n[g].zxid = 0; n[g].is_set = false;
+	fire(g, OTHER_EVENT)
 }
 
 /* Nothing will come of this request any more.  (Saves states.) */
@@ -146,6 +204,7 @@ inline withdraw(g) {
 
 proctype Request(byte g)
 {
+	byte i, k;
 end:
 	do
 	/* The server executes it, perhaps after its connection has gone. */
@@ -164,11 +223,31 @@ end:
 		:: !exists(g) && MUTANT(AFTER_ERASE) -> n[g].job = IDLE
 		:: else -> forget(g)
 		fi }
+	/* SET, sent once, ahead of the delete: it is executed, or lost. */
+	:: d_step { n[g].job == SET && may_execute(g) -> set_node(g); n[g].job = DELETE }
+	:: d_step { n[g].job == SET && losses > 0 ->
+		losses--; n[g].job = DELETE; SEEN(SET_LOST) }
+	:: d_step { MUTANT(SET_AGAIN) && n[g].job == SET && losses > 0 ->
+		losses--; n[g].job = DELETE;
+		for (i : g + 1 .. NODES - 1) {
+			if
+			:: n[i].client == n[g].client && is_current(i) -> set_node(i)
+			:: else
+			fi
+		}
+		i = 0 }
 	/* DELETE, until confirmed; its reply may be lost, or itself. */
 	:: d_step { n[g].job == DELETE && is_reachable(g) -> drop_node(g); forget(g) }
 	:: d_step { n[g].job == DELETE && is_reachable(g) && losses > 0 -> losses--; drop_node(g) }
 	:: d_step { n[g].job == DELETE && MUTANT(DELETE_ONCE) && losses > 0 ->
 		losses--; n[g].job = IDLE }
+	/* A stranger sets the node, where the ACL lets it, or deletes it. */
+	:: d_step { strangers > 0 && exists(g) && (!is_marked(g) || MUTANT(NO_ACL)) ->
+		strangers--; set_node(g) }
+	:: d_step { strangers > 0 && exists(g) -> strangers--;
+		is_evicted[n[g].client] = is_evicted[n[g].client] ||
+			(is_current(g) && n[g].job == IDLE);
+		drop_node(g) }
 	od
 }
 
@@ -193,7 +272,7 @@ inline end_session(is_old) {
 /* Any session may end; one that its client has left does so for sure. */
 proctype Session(byte c)
 {
-	byte i;
+	byte i, k;
 end:
 	do
 	:: d_step { is_alive[c] && (is_crashed[c] || faults > 0) ->
@@ -209,7 +288,7 @@ proctype Ensemble()
 	/* An empty container may be removed. */
 	:: d_step { removals > 0 && counter > 0 && nnodes == 0 -> removals--; counter = 0 }
 	/* From some moment on nothing fails: nothing may depend on faults to come. */
-	:: d_step { !is_calm -> is_calm = true; losses = 0; faults = 0 }
+	:: d_step { !is_calm -> is_calm = true; losses = 0; faults = 0; strangers = 0 }
 	/* The end: no other step is possible. */
 	:: timeout -> break
 	od;
@@ -222,48 +301,65 @@ proctype Ensemble()
 /* A new session.  If the old one lives, the ensemble ends it later. */
 inline open_session() {
 	is_zombie[c] = is_zombie[c] || is_alive[c];
-	session[c]++; is_alive[c] = true
+	session[c]++; is_alive[c] = true;
+	watch[c] = (MUTANT(OLD_EVENT) -> watch[c] : NONE)
 }
 
 /* recipe_verdict(): `ahead` becomes the nearest node ahead of g, or NONE. */
 #define place(g) (MUTANT(ORDER_BY_NAME) -> g + 1 : n[g].number)
 inline find_place() {
-	ahead = NONE;
-	for (i : 0 .. NODES - 1) {
-		if
-		:: exists(i) && place(i) < place(g) &&
-			(ahead == NONE -> true : place(i) > place(ahead)) -> ahead = i
-		:: else
-		fi
+	d_step {
+		ahead = NONE; is_next = false;
+		for (i : 0 .. NODES - 1) {
+			if
+			:: exists(i) && place(i) < place(g) ->
+				is_next = MUTANT(DELETE_IS_GRANT) && ahead == NONE;
+				if
+				:: (ahead == NONE -> true : place(i) > place(ahead)) -> ahead = i
+				:: else
+				fi
+			:: else
+			fi
+		}
+		i = 0
 	}
-	i = 0
 }
 
-inline grant() {
-	CHECK(LATE_GRANT, is_alive[c]);
-	for (i : 0 .. N - 1) {
-		CHECK(EXCLUSION, !is_alive[c] || !is_holder[i] || !is_alive[i])
+/*
+ * is_late excuses a grant by a read that was answered while the session lived.
+ * Who was evicted is excused, too: nobody can know, until the next proof.
+ */
+inline grant(is_late) {
+	d_step {
+		CHECK(LATE_GRANT, is_alive[c]);
+		for (i : 0 .. N - 1) {
+			CHECK(EXCLUSION, (is_late) || is_evicted[c] ||
+				!is_holder[i] || !is_alive[i] || is_evicted[i])
+		}
+		for (i : 0 .. NODES - 1) {
+			CHECK(FIFO, !exists(g) || !exists(i) || n[i].zxid >= czxid ||
+				has_passed_on(i))
+		}
+		is_holder[c] = true; i = 0; ahead = 0; watch[c] = NONE
 	}
-	for (i : 0 .. NODES - 1) {
-		CHECK(FIFO, !exists(g) || !exists(i) || n[i].zxid >= czxid)
-	}
-	is_holder[c] = true; i = 0; ahead = 0
 }
 
 /* PostgreSQL's part of the end, and nothing is remembered. */
 inline let_go() {
 	is_holder[c] = false; row_lock = (row_lock == c -> NONE : row_lock);
-	token = 0; czxid = 0; seen = 0; ahead = 0; is_proved = false
+	token = 0; czxid = 0; seen = 0; ahead = 0; is_proved = false;
+	has_waited = false; is_next = false; is_evicted[c] = false
 }
 
 inline finish_round() { round--; nfinished = nfinished + (round == 0) }
 
 /* leave() in contend.c */
 inline leave() {
-	let_go(); finish_round();
+	let_go(); finish_round(); watch[c] = NONE;
 	if
-	:: !MUTANT(LEAVE_NODE) -> withdraw(g)
-	:: else
+	:: MUTANT(LEAVE_SETS) && n[g].create == KNOWN -> n[g].job = SET
+	:: MUTANT(LEAVE_NODE)
+	:: else -> withdraw(g)
 	fi
 }
 
@@ -277,19 +373,19 @@ inline lose_session() {
 	fi
 }
 
-inline crash() { let_go(); is_crashed[c] = true; nfinished++ }
+inline crash() { let_go(); is_crashed[c] = true; watch[c] = NONE; nfinished++ }
 
 /* What may end any wait. */
 #define INTERRUPTS \
-	:: !is_calm -> leave(); goto next						/* deadline, cancel */ \
+	:: IMPATIENT && !is_calm -> leave(); goto next			/* deadline, cancel */ \
 	:: !is_alive[c] -> lose_session(); goto acquire			/* so we are told */ \
 	:: faults > 0 -> faults--; lose_session(); goto acquire	/* so says our clock */ \
 	:: faults > 0 -> faults--; crash(); goto end
 
 proctype Contender(byte c)
 {
-	byte g, ahead, token, czxid, seen, i, round = ROUNDS;
-	bool is_proved;
+	byte g, ahead, token, czxid, seen, i, k, round = ROUNDS;
+	bool has_waited, is_next, is_proved;
 
 	used >= c;					/* they are all alike: start them in order */
 
@@ -299,6 +395,7 @@ acquire:						/* zklock_acquire(), join(): create and list */
 		:: !is_alive[c] -> open_session()
 		:: else
 		fi;
+		is_evicted[c] = false;
 		g = used; used++;
 		n[g].client = c; n[g].session = session[c]; n[g].create = SENT
 	}
@@ -312,8 +409,9 @@ look:							/* stand_in_queue(): await the list */
 			n[g].create = KNOWN; czxid = n[g].zxid;
 			token = (MUTANT(TOKEN_IS_NUMBER) -> n[g].number : czxid);
 			find_place()
-		/* raise_evicted(): cannot happen here */
-		:: n[g].create == KNOWN && is_alive[c] && !exists(g) -> SEEN(PROGRESS); leave(); goto next
+		/* raise_evicted() */
+		:: (n[g].create == MADE || n[g].create == KNOWN) && is_alive[c] && !exists(g) ->
+			CHECK(PROGRESS, is_evicted[c]); leave(); goto next
 		/* find_lost_node(): sync, list, get; adopt it, or withdraw and join again */
 		:: has_no_reply(g) && is_alive[c] && exists(g) && (is_current(g) || MUTANT(ADOPT_OLD)) ->
 			SEEN(ADOPTED); n[g].create = KNOWN; goto look
@@ -326,12 +424,16 @@ verdict:						/* perhaps long after the list was read */
 	atomic {
 		if
 		INTERRUPTS
-		:: ahead == NONE -> grant(); goto granted
+		:: ahead == NONE -> grant(!is_alive[c]); goto granted
 		/* watch(): get_and_watch */
 		:: ahead != NONE && is_alive[c] ->
+			has_waited = true;
 			if
-			:: exists(ahead) -> CHECK(BEHIND_ITSELF, n[ahead].client != c)
-			:: !exists(ahead) && MUTANT(WATCH_BY_EXISTS) -> ahead = NONE
+			:: MUTANT(OLD_EVENT) && watch[c] == PASSED_ON
+			:: exists(ahead) && has_passed_on(ahead) -> watch[c] = FOUND_SET
+			:: exists(ahead) && !has_passed_on(ahead) ->
+				CHECK(BEHIND_ITSELF, n[ahead].client != c); watch[c] = ahead
+			:: !exists(ahead) && MUTANT(WATCH_BY_EXISTS)
 			:: !exists(ahead) && MUTANT(WATCH_AGAIN) -> goto verdict
 			:: !exists(ahead) && !MUTANT(WATCH_BY_EXISTS | WATCH_AGAIN) -> goto look
 			fi
@@ -340,12 +442,30 @@ verdict:						/* perhaps long after the list was read */
 	atomic {					/* zklock_session_await_watch() */
 		if
 		INTERRUPTS
-		:: (ahead != NONE -> !exists(ahead) : false)
-		:: losses > 0 -> losses--	/* the connection was lost and is back */
+		:: watch[c] == PASSED_ON || watch[c] == FOUND_SET || watch[c] == OTHER_EVENT
+		:: losses > 0 -> losses--; watch[c] = OTHER_EVENT /* lost and back */
+		:: MUTANT(WAITER_SETS) && exists(g) && !n[g].is_set ->
+			set_node(g); watch[c] = OTHER_EVENT
 		fi;
 		if
-		:: MUTANT(WAKE_IS_GRANT) -> ahead = NONE; goto verdict
-		:: else -> goto look
+		:: MUTANT(WAKE_IS_GRANT) || (is_next && watch[c] == OTHER_EVENT && !exists(ahead)) ->
+			ahead = NONE; goto verdict
+		:: watch[c] == OTHER_EVENT && !MUTANT(WAKE_IS_GRANT) -> watch[c] = NONE; goto look
+		/* Passed on.  The clock, which is read now, calls our proof fresh ... */
+		:: watch[c] != OTHER_EVENT && (is_alive[c] || MUTANT(NO_CLOCK)) ->
+			CHECK(BY_EVENT, watch[c] != PASSED_ON); CHECK(BY_VERSION, watch[c] != FOUND_SET);
+			CHECK(EVICTED, !is_evicted[c]);
+			grant(false); goto granted
+		/* ... or stale. */
+		:: watch[c] != OTHER_EVENT -> watch[c] = NONE
+		fi
+	}
+	atomic {					/* a get of our own node instead of the list */
+		if
+		INTERRUPTS
+		:: is_alive[c] && exists(g) -> SEEN(BY_GET); ahead = NONE; goto verdict
+		:: is_alive[c] && !exists(g) -> CHECK(PROGRESS, is_evicted[c]); leave(); goto next
+		:: losses > 0 -> losses--; goto look
 		fi
 	}
 
@@ -364,6 +484,7 @@ granted:						/* zk_fence(), which waits for the row; a read */
 		if
 		:: is_alive[c] && is_current(g) && exists(g) -> is_proved = true
 		:: !(is_alive[c] && exists(g)) && !MUTANT(NO_GUARD) -> SEEN(GUARDED); goto release
+		:: MUTANT(EARLY_SET) && has_waited -> is_proved = exists(g); set_node(g)
 		:: MUTANT(NO_GUARD) -> is_proved = true
 		:: MUTANT(GUARD_BY_STATE) -> is_proved = exists(g)
 		:: faults > 0 -> faults--; let_go(); open_session(); goto release
@@ -379,18 +500,35 @@ granted:						/* zk_fence(), which waits for the row; a read */
 		CHECK(PROOF, is_proved);
 		CHECK(ORDER, czxid > last_commit);
 		CHECK(UPDATE, seen == last_commit);
+		d_step {
+			for (i : 0 .. NODES - 1) { CHECK(DELETE_LATE, !n[i].is_set || i == g) }
+			i = 0
+		}
 		last_commit = czxid;
 		fence = (token > fence -> token : fence)
 	}
 
-release:						/* zklock_end_transaction(), end_hold() */
+release:						/* zklock_end_transaction() */
 	atomic {
-		let_go(); finish_round();
 		if
-		:: is_reachable(g) -> n[g].job = DELETE
+		:: true
+		/* downgrade(): a node with the same number, then the old one goes */
+		:: downgrades > 0 && is_reachable(g) && exists(g) ->
+			downgrades--; ahead = used; used++;
+			n[ahead].client = c; n[ahead].session = session[c];
+			make_node(ahead, KNOWN); counter--; n[ahead].number = n[g].number;
+			n[g].job = (MUTANT(DOWNGRADE_SETS) -> SET : DELETE);
+			g = ahead; ahead = 0; has_waited = false;
+			row_lock = (row_lock == c -> NONE : row_lock)
+		fi
+	}
+	atomic {					/* end_hold(): pass the lock on, or just delete */
+		if
+		:: is_reachable(g) -> n[g].job = (has_waited && is_marked(g) -> SET : DELETE)
 		:: !is_reachable(g) && !exists(g) -> forget(g)
 		:: else
-		fi
+		fi;
+		let_go(); finish_round()
 	}
 next:
 	if
@@ -408,7 +546,7 @@ init
 	atomic {
 		for (i : 0 .. NODES - 1) { forget(i); run Request(i) }
 		for (i : 0 .. N - 1) {
-			is_alive[i] = true;
+			is_alive[i] = true; watch[i] = NONE;
 			run Session(i); run Contender(i)
 		}
 		run Ensemble()
