@@ -51,7 +51,7 @@ sub menu
 {
 	return (
 		cancel => 34,
-		cancel_waiter => 12,
+		cancel_waiter => 16,
 		terminate => 12,
 		crash => 2,
 		stop_long => 14,
@@ -172,52 +172,58 @@ sub _stop_in_commit
 {
 	my ($self) = @_;
 	my $seconds = $self->timeouts(1.2, 2);
-	my ($victim) = $self->_ambush(
+	my $victim = $self->_ambush(
 		sub { $_->{state} eq 'committing' && $_->{name} =~ /^local/ });
 	$self->_stop('stop_in_commit', $seconds, $victim)
 	  if $victim && $self->_is_fair_game($victim);
 	return;
 }
 
-# The first entry of the board for which the condition comes true; undef if that
-# takes too long. And all entries as they were then.
+# The first entry of the board for which the condition comes true, given all
+# entries; undef if that takes too long.
 sub _ambush
 {
 	my ($self, $condition) = @_;
 	my $until = now() + $ambush;
+	my $dice = rand;
 	while (now() < $until)
 	{
 		my @entries = $self->{board}->entries;
-		my ($victim) = grep { $_->{pid} && $condition->() } @entries;
-		return ($victim, @entries) if $victim;
+		# Not always the same worker first.
+		push @entries, splice @entries, 0, $dice * @entries;
+		my ($victim) = grep { $_->{pid} && $condition->(@entries) } @entries;
+		return $victim if $victim;
 		sleep $ambush_interval;
 	}
 	return undef;
 }
 
-# Who is about to let go of its lock: the set and the delete of its node are
+# Is somebody about to let go of a lock? The set and the delete of its node are
 # under way in a moment. Within COMMIT for a lock of transaction scope, which
 # cannot be told here from one of session scope.
+sub _is_releasing
+{
+	my ($entry) = @_;
+	return 1 if $entry->{state} eq 'releasing';
+	return $entry->{state} eq 'committing' && $entry->{name} =~ /^local/;
+}
+
 sub _releaser
 {
 	my ($self) = @_;
-	return $self->_ambush(
-		sub {
-			$_->{state} eq 'releasing'
-			  || $_->{state} eq 'committing' && $_->{name} =~ /^local/;
-		});
+	return $self->_ambush(sub { _is_releasing($_) });
 }
 
 # One who waits for a lock that is just let go.
 sub _waiter
 {
 	my ($self) = @_;
-	my ($releaser, @entries) = $self->_releaser;
-	return undef unless $releaser;
-	my @waiters =
-	  grep { $_->{state} eq 'asking' && $_->{name} eq $releaser->{name} }
-	  @entries;
-	my $waiter = $waiters[ rand @waiters ];
+	my $waiter = $self->_ambush(
+		sub {
+			my $name = $_->{name};
+			return $_->{state} eq 'asking'
+			  && grep { $_->{name} eq $name && _is_releasing($_) } @_;
+		});
 	return $waiter && $self->_is_fair_game($waiter) ? $waiter : undef;
 }
 
@@ -273,7 +279,7 @@ sub _cut_replies { $_[0]->_cut_cluster('cut_replies', 'replies'); return; }
 sub _cut_replies_at_release
 {
 	my ($self, $kind) = @_;
-	my ($releaser) = $self->_releaser;
+	my $releaser = $self->_releaser;
 	$self->_cut_cluster($kind, 'replies', $releaser->{cluster})
 	  if $releaser;
 	return;
@@ -322,7 +328,7 @@ sub _reset { $_[0]->_reset_cluster('reset', $_[0]->_cluster); return; }
 sub _reset_at_release
 {
 	my ($self, $kind) = @_;
-	my ($releaser) = $self->_releaser;
+	my $releaser = $self->_releaser;
 	$self->_reset_cluster($kind, $releaser->{cluster}) if $releaser;
 	return;
 }
