@@ -259,14 +259,25 @@ run_directory() {
 	[[ -z $run_user ]] || chown "$run_user" "$1"
 }
 
+# copy_sources DIRECTORY [MUTANT]: all that a build needs; with a mutant's name
+# its patch is applied to the copy, see test/torture.
+copy_sources() {
+	local dir=$1 mutant=${2:-}
+	rm -rf "$dir"
+	mkdir -p "$dir/src"
+	cp -r "$top"/{Makefile,zklock.control,sql} "$dir/"
+	cp "$top"/src/*.[ch] "$dir/src/"
+	[[ -z $mutant ]] || patch --directory="$dir" --strip=1 --quiet --force \
+		--fuzz=0 --input="$top/test/torture/mutants/$mutant.patch"
+}
+
 # Build from a copy and install privately: the source tree stays clean and the
 # system's PostgreSQL untouched. Extra words go to make. DESTDIR is relative:
-# PGXS does not bear a space in it.
+# PGXS does not bear a space in it. With MUTANT=name it is that mutant.
 setup_build() {
-	rm -rf "$work/build" "$install"
-	mkdir -p "$work/build/src"
-	cp -r "$top"/{Makefile,zklock.control,sql} "$work/build/"
-	cp "$top"/src/*.[ch] "$work/build/src/"
+	rm -rf "$install"
+	[[ -z ${MUTANT:-} ]] || say "this is the mutant $MUTANT"
+	copy_sources "$work/build" "${MUTANT:-}" || return
 	run_quietly "$work/log/build.log" \
 		make -s --no-print-directory -C "$work/build" -j "$(nproc)" "PG_CONFIG=$PG_CONFIG" \
 		"DESTDIR=$(realpath -m --relative-to="$work/build" "$install")" \

@@ -25,16 +25,18 @@ use Torture::Checker;
 use Torture::History qw(now);
 use Torture::Nemesis::Backends;
 use Torture::Nemesis::Servers;
+use Torture::Nemesis::Stranger;
 use Torture::Report;
 use Torture::Stage;
 use Torture::Workload;
+use ZkLockTest qw(lock_path);
 use ZooKeeper qw(poll_until);
 
 # Small, so that a minute sees many sessions expire.
 my $session_timeout = 2.5;
 
 # Seconds between two faults, on average.
-my %pause = (backends => 0.35, servers => 6);
+my %pause = (backends => 0.35, servers => 6, stranger => 0.05);
 
 # A worker that has been at the same thing for so long, in seconds, is stuck:
 # while faults go on, and after all is healed. Twelve contenders ahead may each
@@ -65,7 +67,7 @@ my $dir = "$PostgreSQL::Test::Utils::tmp_check/torture";
 mkdir $dir or die "could not make $dir: $!";
 my @worker_files = map { "$dir/worker-$_" } 1 .. $option{workers};
 my %nemesis_file =
-  map { $_ => "$dir/nemesis-$_" } qw(backends servers);
+  map { $_ => "$dir/nemesis-$_" } qw(backends servers stranger);
 # So that each can be read, whatever happens.
 Torture::History->new($_) foreach @worker_files, values %nemesis_file;
 
@@ -78,6 +80,8 @@ my $stage = Torture::Stage->new(
 	guard => $option{guard},
 	session_timeout => $session_timeout);
 my $board = Torture::Board->new("$dir/board", $option{workers});
+my @local_names = @{ $Torture::Workload::locks{local} };
+my @all_names = map { @$_ } values %Torture::Workload::locks;
 my $begin = now();
 my $end = $begin + $option{duration};
 
@@ -118,18 +122,46 @@ sub run_worker
 	return;
 }
 
+# What every nemesis needs.
+sub nemesis_basics
+{
+	my ($name) = @_;
+	return (
+		history => Torture::History->new($nemesis_file{$name}),
+		session_timeout => $session_timeout,
+		pause => $pause{$name});
+}
+
 # The nemesis of backends and network has a process of its own, and so do its
 # connections to the proxies: nobody else may use them until it has ended.
 sub run_backend_nemesis
 {
-	my $parent = getppid;
 	$board->reopen;
-	my $nemesis = Torture::Nemesis::Backends->new(
-		history => Torture::History->new($nemesis_file{backends}),
-		session_timeout => $session_timeout,
-		pause => $pause{backends},
-		board => $board,
-		proxies => $stage->proxies);
+	run_nemesis(
+		Torture::Nemesis::Backends->new(
+			nemesis_basics('backends'),
+			board => $board,
+			proxies => $stage->proxies));
+	return;
+}
+
+sub run_stranger
+{
+	my $zk = $stage->zookeeper;
+	# A server that is killed is the next attempt's concern.
+	$SIG{PIPE} = 'IGNORE';
+	run_nemesis(
+		Torture::Nemesis::Stranger->new(
+			nemesis_basics('stranger'),
+			servers => [ map { '127.0.0.1:' . $zk->port($_) } $zk->members ],
+			paths => [ map { lock_path($_) } @all_names ]));
+	return;
+}
+
+sub run_nemesis
+{
+	my ($nemesis) = @_;
+	my $parent = getppid;
 	my $done = eval {
 		while (now() < $end && getppid == $parent)
 		{
@@ -153,14 +185,16 @@ foreach my $worker (1 .. $option{workers})
 		sub { close $stay; run_worker($worker, $quit); });
 }
 close $quit;
-my $nemesis_pid = in_child(
-	1000 * $option{seed} + 998,
-	sub { close $stay; run_backend_nemesis(); });
+my %nemesis_pid = (
+	backends => in_child(
+		1000 * $option{seed} + 998,
+		sub { close $stay; run_backend_nemesis(); }),
+	stranger => in_child(
+		1000 * $option{seed} + 997,
+		sub { close $stay; run_stranger(); }));
 srand(1000 * $option{seed} + 999);
 my $nemesis = Torture::Nemesis::Servers->new(
-	history => Torture::History->new($nemesis_file{servers}),
-	session_timeout => $session_timeout,
-	pause => $pause{servers},
+	nemesis_basics('servers'),
 	zookeeper => $stage->zookeeper);
 
 my @stuck;      # descriptions of workers that do not come on
@@ -241,8 +275,11 @@ while (now() < $end)
 
 eval { $nemesis->heal_all; $stage->zookeeper->wait_ready; 1 }
   or push @problems, "ZooKeeper did not come back: $@";
-waitpid $nemesis_pid, 0;
-push @problems, 'the nemesis of backends failed' if $?;
+foreach my $name (sort keys %nemesis_pid)
+{
+	waitpid $nemesis_pid{$name}, 0;
+	push @problems, "the nemesis \"$name\" failed" if $?;
+}
 note(sprintf '%4.0f s: all healed', now() - $begin);
 
 my $all_parked = !@stuck && eval {
@@ -284,6 +321,7 @@ is("@nodes", '', 'no znode is left when the workers have gone');
 # ---------------------------------------------------------------------
 
 my @rows = $stage->rows;
+my ($woken_by_set, $woken_by_deletion) = $nemesis->wakeups;
 $stage->stop;
 my $report = Torture::Report->new(
 	workers => \@worker_files,
@@ -294,8 +332,6 @@ my $checker = Torture::Checker->new(
 my @local = grep { $_->{kind} eq 'local' } @rows;
 my @fenced = grep { $_->{kind} eq 'fenced' } @rows;
 my @bare = grep { $_->{kind} eq 'bare' } @rows;
-my @local_names = @{ $Torture::Workload::locks{local} };
-my @all_names = map { @$_ } values %Torture::Workload::locks;
 my @seen;       # rows of the table of violations
 
 # One promise: a test if it was made, and a line in the table in any case.
@@ -353,10 +389,17 @@ is(join("\n", $stage->crashes($report->killed)),
 is(join("\n", $report->unexpected), '', 'no unexpected error');
 is(join("\n", $report->leftovers),
 	'', 'nothing is held after zk_unlock_all()');
+is($report->writes('marked', 'accepted'),
+	0, 'nobody else writes into a node that can hand a lock over');
 is(join("\n", @problems), '', 'the test itself went well');
 my %outcome = $report->outcomes;
 cmp_ok($outcome{committed}, '>=', $option{duration}, 'much was committed');
 cmp_ok($report->faults, '>=', $option{duration} / 2, 'many faults happened');
+cmp_ok($woken_by_set, '>=', $option{duration} / 2,
+	'many locks were handed over');
+cmp_ok(
+	$report->writes('marked', 'refused') + $report->writes('marked', 'accepted'),
+	'>=', $option{duration}, 'a stranger has often tried to hand one over');
 
 my ($unknown_in, $unknown_out) = $checker->count_unknown(@rows);
 diag($_)
@@ -364,7 +407,9 @@ diag($_)
   $report->tables(
 	[ '  of the unknown, committed', $unknown_in ],
 	[ '  of the unknown, not committed', $unknown_out ],
-	[ 'local commits tried too late', $stale ]),
+	[ 'local commits tried too late', $stale ],
+	[ 'waiters woken by a hand-over', $woken_by_set ],
+	[ 'waiters woken by a deletion', $woken_by_deletion ]),
   'violations seen', map { sprintf '  %-50s %5d', @$_ } @seen;
 
 done_testing();

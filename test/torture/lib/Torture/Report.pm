@@ -51,6 +51,7 @@ sub new
 		errors => {},
 		unexpected => [],
 		leftovers => [],
+		writes => {},
 		timeline => [] }, $class;
 	$self->_read_worker($_) foreach @{ $option{workers} };
 	$self->_read_nemesis($_) foreach @{ $option{nemeses} };
@@ -86,6 +87,10 @@ sub _read_worker
 			{
 				$cycle->{granted} = $time;
 				$cycle->{token} = $entry->{token};
+			}
+			elsif ($event eq 'downgraded')
+			{
+				$self->{downgraded}++;
 			}
 			elsif ($event eq 'read')
 			{
@@ -142,6 +147,12 @@ sub _read_nemesis
 		$path,
 		sub {
 			my ($entry) = @_;
+			if ($entry->{event} eq 'write')
+			{
+				my $where = $entry->{is_marked} ? 'marked' : 'other';
+				$self->{writes}{$where}{ $entry->{result} }++;
+				return;
+			}
 			push @{ $self->{timeline} }, $entry;
 			my $kind = $entry->{kind};
 			if ($entry->{event} eq 'fault')
@@ -162,6 +173,21 @@ sub _read_nemesis
 	push @{ $self->{stops}{$_} }, [ $stopped{$_}, 9**9**9 ]
 	  foreach keys %stopped;
 	return;
+}
+
+=pod
+
+=head2 writes($where, $result)
+
+How many attempts of the stranger to write into nodes that are "marked" or
+"other" had that result.
+
+=cut
+
+sub writes
+{
+	my ($self, $where, $result) = @_;
+	return $self->{writes}{$where}{$result} || 0;
 }
 
 =pod
@@ -199,6 +225,7 @@ sub tables
 		'workload',
 		[ 'locks asked for', scalar @{ $self->{cycles} } ],
 		[ 'granted', $self->grants ],
+		[ 'downgraded', $self->{downgraded} || 0 ],
 		[ 'try failed', $self->{gave_up} || 0 ],
 		(map { [ $_, $outcome{$_} ] } qw(committed refused unknown)),
 		[ 'unlocked too late', $self->{lost_at_release} || 0 ],
@@ -206,6 +233,13 @@ sub tables
 	push @lines,
 	  _table('faults',
 		map { [ $_, $self->{faults}{$_} ] } sort keys %{ $self->{faults} });
+	push @lines, _table(
+		"a stranger's writes into queue nodes",
+		map {
+			my ($where, $result) = @$_;
+			[ "$result, $where nodes", $self->writes($where, $result) ]
+		} map { my $where = $_; map { [ $where, $_ ] } qw(refused gone accepted) }
+		  qw(marked other));
 	my @errors;
 	foreach my $stage (sort keys %{ $self->{errors} })
 	{

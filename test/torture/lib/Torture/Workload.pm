@@ -55,6 +55,16 @@ my %wait_weight = (
 # One in so many cycles sleeps through a session timeout with the lock held.
 my $slow_one_in = 20;
 
+# One in so many waits with a bound is ready to wait only about as long as a
+# lock is held, in seconds: it gives up just as the one ahead lets go.
+my $brief_one_in = 3;
+my $brief = 0.1;
+
+# One in so many cycles of session scope keeps the lock as a reader before it
+# changes anything: its node is replaced while writers wait behind it. There are
+# no other readers, so it stays alone.
+my $downgrade_one_in = 5;
+
 # Recovery is tried so often: a late cancel may hit each of its statements.
 my $recovery_attempts = 50;
 
@@ -117,13 +127,19 @@ sub _make_plan
 	my ($self) = @_;
 	my $kind = _choose(%kind_weight);
 	my $names = $locks{$kind};
+	my $scope = rand(2) < 1 ? 'session' : 'transaction';
 	return {
 		cycle => ++$self->{cycle},
 		kind => $kind,
 		name => $names->[ rand @$names ],
-		scope => rand(2) < 1 ? 'session' : 'transaction',
+		scope => $scope,
 		wait => _choose(%wait_weight),
-		patience => 0.1 + rand($self->{session_timeout}),
+		patience => rand($brief_one_in) < 1
+		? 0.005 + rand($brief)
+		: 0.1 + rand($self->{session_timeout}),
+		downgrade => rand($downgrade_one_in) < 1
+		  && $scope eq 'session'
+		  && $self->{sabotage} ne 'no-lock',
 		think => 0.001 + rand(0.015),
 		slow => rand($slow_one_in) < 1
 		? $self->{session_timeout} * (1.2 + rand(1.2))
@@ -163,6 +179,7 @@ sub _attempt
 		map { $_ => $plan->{$_} } qw(kind name scope wait));
 	$home->execute('BEGIN') if $in_transaction;
 	return unless $self->_take_lock;
+	$self->_downgrade if $plan->{downgrade};
 	if ($plan->{kind} eq 'local')
 	{
 		$home->execute('BEGIN') unless $in_transaction;
@@ -196,6 +213,16 @@ sub _take_lock
 	  ->note('granted', cycle => $plan->{cycle}, token => $token);
 	$self->_enter('holding');
 	return 1;
+}
+
+sub _downgrade
+{
+	my ($self) = @_;
+	my ($plan, $home) = @{$self}{qw(plan home_db)};
+	$home->value('SELECT zk_lock_shared(?)', $plan->{name});
+	$home->value('SELECT zk_unlock(?)', $plan->{name});
+	$self->{history}->note('downgraded', cycle => $plan->{cycle});
+	return;
 }
 
 # How long the wait may take, in seconds; "" if for ever. Only those that ask
@@ -308,7 +335,8 @@ sub _release
 	}
 	elsif ($self->{sabotage} ne 'no-lock')
 	{
-		$was_held = $home->value('SELECT zk_unlock(?)', $plan->{name});
+		my $mode = $plan->{downgrade} ? '_shared' : '';
+		$was_held = $home->value("SELECT zk_unlock$mode(?)", $plan->{name});
 	}
 	$self->{history}->note(
 		'released',

@@ -51,17 +51,22 @@ sub menu
 {
 	return (
 		cancel => 34,
+		cancel_waiter => 16,
 		terminate => 12,
 		crash => 2,
 		stop_long => 14,
 		stop_short => 8,
 		stop_in_commit => 6,
 		stop_and_kill => 2,
+		stop_waiter_long => 3,
+		stop_waiter_short => 5,
 		cut => 2,
 		cut_requests => 1,
 		cut_replies => 2,
 		cut_one_server => 4,
+		cut_replies_at_release => 2,
 		reset => 5,
+		reset_at_release => 6,
 		refuse => 1);
 }
 
@@ -167,19 +172,82 @@ sub _stop_in_commit
 {
 	my ($self) = @_;
 	my $seconds = $self->timeouts(1.2, 2);
+	my $victim = $self->_ambush(
+		sub { $_->{state} eq 'committing' && $_->{name} =~ /^local/ });
+	$self->_stop('stop_in_commit', $seconds, $victim)
+	  if $victim && $self->_is_fair_game($victim);
+	return;
+}
+
+# The first entry of the board for which the condition comes true, given all
+# entries; undef if that takes too long.
+sub _ambush
+{
+	my ($self, $condition) = @_;
 	my $until = now() + $ambush;
+	my $dice = rand;
 	while (now() < $until)
 	{
-		my ($victim) =
-		  grep { $_->{state} eq 'committing' && $_->{name} =~ /^local/ }
-		  $self->{board}->entries;
-		if ($victim && $self->_is_fair_game($victim))
-		{
-			$self->_stop('stop_in_commit', $seconds, $victim);
-			last;
-		}
+		my @entries = $self->{board}->entries;
+		# Not always the same worker first.
+		push @entries, splice @entries, 0, $dice * @entries;
+		my ($victim) = grep { $_->{pid} && $condition->(@entries) } @entries;
+		return $victim if $victim;
 		sleep $ambush_interval;
 	}
+	return undef;
+}
+
+# Is somebody about to let go of a lock? The set and the delete of its node are
+# under way in a moment. Within COMMIT for a lock of transaction scope, which
+# cannot be told here from one of session scope.
+sub _is_releasing
+{
+	my ($entry) = @_;
+	return 1 if $entry->{state} eq 'releasing';
+	return $entry->{state} eq 'committing' && $entry->{name} =~ /^local/;
+}
+
+sub _releaser
+{
+	my ($self) = @_;
+	return $self->_ambush(sub { _is_releasing($_) });
+}
+
+# One who waits for a lock that is just let go.
+sub _waiter
+{
+	my ($self) = @_;
+	my $waiter = $self->_ambush(
+		sub {
+			my $name = $_->{name};
+			return $_->{state} eq 'asking'
+			  && grep { $_->{name} eq $name && _is_releasing($_) } @_;
+		});
+	return $waiter && $self->_is_fair_game($waiter) ? $waiter : undef;
+}
+
+sub _cancel_waiter
+{
+	my ($self) = @_;
+	$self->_signal('cancel_waiter', 'INT', $self->_waiter);
+	return;
+}
+
+# The news that it is its turn comes while it stands still: with a session that
+# is over when it wakes up, or with one that lives.
+sub _stop_waiter_long
+{
+	my ($self) = @_;
+	$self->_stop('stop_waiter_long', $self->timeouts(1.2, 2), $self->_waiter);
+	return;
+}
+
+sub _stop_waiter_short
+{
+	my ($self) = @_;
+	$self->_stop('stop_waiter_short', $self->timeouts(0.1, 0.9),
+		$self->_waiter);
 	return;
 }
 
@@ -206,11 +274,22 @@ sub _cut { $_[0]->_cut_cluster('cut', 'both'); return; }
 sub _cut_requests { $_[0]->_cut_cluster('cut_requests', 'requests'); return; }
 sub _cut_replies { $_[0]->_cut_cluster('cut_replies', 'replies'); return; }
 
+# Who lets go does not learn what became of it; and nor does the next one, if it
+# is in the same cluster.
+sub _cut_replies_at_release
+{
+	my ($self, $kind) = @_;
+	my $releaser = $self->_releaser;
+	$self->_cut_cluster($kind, 'replies', $releaser->{cluster})
+	  if $releaser;
+	return;
+}
+
 # Silence between a cluster and the ensemble; sometimes it ends with RST.
 sub _cut_cluster
 {
-	my ($self, $kind, $direction) = @_;
-	my $cluster = $self->_cluster;
+	my ($self, $kind, $direction, $cluster) = @_;
+	$cluster ||= $self->_cluster;
 	return if $self->is_healing($cluster);
 	my @proxies = @{ $self->{proxies}{$cluster} };
 	my $reset = rand(3) < 1;
@@ -244,11 +323,20 @@ sub _cut_one_server
 	return;
 }
 
-sub _reset
+sub _reset { $_[0]->_reset_cluster('reset', $_[0]->_cluster); return; }
+
+sub _reset_at_release
 {
-	my ($self) = @_;
-	my $cluster = $self->_cluster;
-	$self->fault('reset', $cluster);
+	my ($self, $kind) = @_;
+	my $releaser = $self->_releaser;
+	$self->_reset_cluster($kind, $releaser->{cluster}) if $releaser;
+	return;
+}
+
+sub _reset_cluster
+{
+	my ($self, $kind, $cluster) = @_;
+	$self->fault($kind, $cluster);
 	$_->reset_connections foreach @{ $self->{proxies}{$cluster} };
 	return;
 }

@@ -21,6 +21,9 @@ use warnings;
 
 use parent 'Torture::Nemesis';
 
+# Two of the servers' counters: how many watches have told that a node was set,
+# and that it went.
+my @counters = qw(node_changed_watch_count node_deleted_watch_count);
 
 sub menu
 {
@@ -39,6 +42,7 @@ sub inject
 {
 	my ($self, $kind) = @_;
 	return if @{ $self->{heals} };
+	$self->_read_counters;
 	$kind = 'kill_leader' unless $self->{has_begun}++;
 	my $zk = $self->{zookeeper};
 	my ($leader) = grep { $zk->mode($_) eq 'leader' } $zk->running;
@@ -52,6 +56,40 @@ sub inject
 	  : ($leader, @followers);
 	my $method = "_$action";
 	$self->$method($kind, @members);
+	return;
+}
+
+=pod
+
+=head2 wakeups
+
+How many waiters the servers have woken (because the node ahead was set, because
+it went). A server forgets its counters when it ends, so they are read before
+every fault: a few may be missing.
+
+=cut
+
+sub wakeups
+{
+	my ($self) = @_;
+	$self->_read_counters;
+	return map { $self->{count}{$_} || 0 } @counters;
+}
+
+sub _read_counters
+{
+	my ($self) = @_;
+	foreach my $member ($self->{zookeeper}->running)
+	{
+		my $monitor = $self->{zookeeper}->monitor($member);
+		my $seen = $self->{seen}{$member} ||= {};
+		foreach my $counter (@counters)
+		{
+			my $value = $monitor->{"sum_$counter"} // next;
+			$self->{count}{$counter} += $value - ($seen->{$counter} || 0);
+			$seen->{$counter} = $value;
+		}
+	}
 	return;
 }
 
@@ -77,6 +115,7 @@ sub _start_in
 {
 	my ($self, $seconds, $kind, @members) = @_;
 	my $zk = $self->{zookeeper};
+	delete @{ $self->{seen} }{@members};
 	$self->heal_in($seconds, $kind, "server @members",
 		sub { $zk->start(@members); });
 	return;
