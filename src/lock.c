@@ -105,15 +105,14 @@ static MemoryContext LockContext;
 static Lock *enter_lock(const char *name, const char *path);
 static Lock *find_lock(const char *name);
 static void reserve_count(Hold *hold, ZkScope scope);
-static int64 count_hold(Hold *hold, ZkScope scope);
-static int64 borrow_exclusive(Lock *lock, ZkScope scope);
+static int64 count_hold(const ZkLockOrder *order, Lock *lock);
+static int64 borrow_exclusive(const ZkLockOrder *order, Lock *lock);
 static Bounds bounds_of(const ZkLockOrder *order);
 static ZkContendEnd wait_for_lock(const ZkLockOrder *order, Lock *lock,
 								  int root_length, const Bounds *bounds,
 								  bool is_retry);
 static int64 answer_busy(const ZkLockOrder *order, const Bounds *bounds);
 static void warn_of_snapshot(void);
-static void check_room(void);
 static void refuse_upgrade(const Lock *lock) pg_attribute_noreturn();
 static bool is_held(const Hold *hold);
 static ZkSessionNumber live_session(void);
@@ -189,17 +188,17 @@ zklock_acquire(const ZkLockOrder *order)
 		hold = &lock->holds[order->mode];
 		reserve_count(hold, order->scope);
 		if (is_held(hold))
-			return count_hold(hold, order->scope);
+			return count_hold(order, lock);
 		if (is_held(&lock->holds[RECIPE_EXCLUSIVE]))
-			return borrow_exclusive(lock, order->scope);
+			return borrow_exclusive(order, lock);
 		if (is_held(&lock->holds[RECIPE_SHARED]))
 			refuse_upgrade(lock);
-		warn_of_snapshot();
-		check_room();
+		if (!order->is_checked)
+			zklock_check_room(1);
 		switch (wait_for_lock(order, lock, root_length, &bounds, is_retry))
 		{
 			case ZK_CONTEND_GRANTED:
-				count_hold(hold, order->scope);
+				count_hold(order, lock);
 
 				/* from here on an error finds the lock held and counted */
 				zklock_session_interrupt_on_loss(true);
@@ -218,6 +217,66 @@ zklock_acquire(const ZkLockOrder *order)
 				break;
 		}
 	}
+}
+
+bool
+zklock_needs_place(const ZkLockOrder *order)
+{
+	Lock	   *lock;
+
+	raise_if_lost();
+	lock = find_lock(order->name);
+	if (lock == NULL)
+		return true;
+	if (order->mode == RECIPE_EXCLUSIVE &&
+		is_held(&lock->holds[RECIPE_SHARED]) &&
+		!is_held(&lock->holds[RECIPE_EXCLUSIVE]))
+		refuse_upgrade(lock);
+	return !is_held(&lock->holds[RECIPE_EXCLUSIVE]) &&
+		!is_held(&lock->holds[RECIPE_SHARED]);
+}
+
+void
+zklock_check_room(int nmore)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	int			nheld = 0;
+
+	warn_of_snapshot();
+	if (locks != NULL)
+	{
+		foreach_lock(scan, lock)
+			nheld += is_held(&lock->holds[RECIPE_EXCLUSIVE]) ||
+				is_held(&lock->holds[RECIPE_SHARED]) ? 1 : 0;
+	}
+	if (nheld + nmore > max_locks_setting)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("too many ZooKeeper locks"),
+				 nmore == 1 ?
+				 errdetail("This session holds %d.", nheld) :
+				 errdetail("This session holds %d and asks for %d more.",
+						   nheld, nmore),
+				 errhint("Release some, or increase \"%s\".",
+						 "zklock.max_locks")));
+}
+
+void
+zklock_give_back(Lock *lock, RecipeMode mode, ZkScope scope)
+{
+	Hold	   *hold = &lock->holds[mode];
+
+	if (scope == ZK_SCOPE_SESSION)
+		hold->session_count--;
+	else
+	{
+		Assert(hold->xact_counts->subid == GetCurrentSubTransactionId());
+		hold->xact_counts->count--;
+	}
+	if (!is_held(hold))
+		end_hold(lock, mode, live_session());
+	forget_if_empty(lock);
 }
 
 bool
@@ -552,12 +611,16 @@ reserve_count(Hold *hold, ZkScope scope)
 
 /* Count one more, in what reserve_count() has made.  Result: the token. */
 static int64
-count_hold(Hold *hold, ZkScope scope)
+count_hold(const ZkLockOrder *order, Lock *lock)
 {
-	if (scope == ZK_SCOPE_SESSION)
+	Hold	   *hold = &lock->holds[order->mode];
+
+	if (order->scope == ZK_SCOPE_SESSION)
 		hold->session_count++;
 	else
 		hold->xact_counts->count++;
+	if (order->counted != NULL)
+		*order->counted = lock;
 	return hold->token;
 }
 
@@ -568,7 +631,7 @@ count_hold(Hold *hold, ZkScope scope)
  * writers; its number must not come after theirs all the same.
  */
 static int64
-borrow_exclusive(Lock *lock, ZkScope scope)
+borrow_exclusive(const ZkLockOrder *order, Lock *lock)
 {
 	Hold	   *exclusive = &lock->holds[RECIPE_EXCLUSIVE];
 	Hold	   *shared = &lock->holds[RECIPE_SHARED];
@@ -591,14 +654,14 @@ borrow_exclusive(Lock *lock, ZkScope scope)
 	shared->token = exclusive->token;
 	shared->granted_at = GetCurrentTimestamp();
 	shared->replacing = NULL;
-	return count_hold(shared, scope);
+	return count_hold(order, lock);
 }
 
 /* When to give up. */
 static Bounds
 bounds_of(const ZkLockOrder *order)
 {
-	int64		now = zklock_client_now();
+	int64		now = order->asked_at != 0 ? order->asked_at : zklock_client_now();
 	Bounds		bounds = {ZK_NO_DEADLINE, ZK_NO_DEADLINE};
 
 	if (order->has_timeout)
@@ -692,25 +755,6 @@ warn_of_snapshot(void)
 				 errmsg("a lock taken in a transaction with a fixed snapshot does not protect what it reads"),
 				 errdetail("The transaction does not see what earlier holders of the lock have committed meanwhile."),
 				 errhint("Take the lock before the transaction, or use READ COMMITTED and read in a later statement.")));
-}
-
-static void
-check_room(void)
-{
-	HASH_SEQ_STATUS scan;
-	Lock	   *lock;
-	int			nheld = 0;
-
-	foreach_lock(scan, lock)
-		nheld += is_held(&lock->holds[RECIPE_EXCLUSIVE]) ||
-			is_held(&lock->holds[RECIPE_SHARED]) ? 1 : 0;
-	if (nheld >= max_locks_setting)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("too many ZooKeeper locks"),
-				 errdetail("This session holds %d.", nheld),
-				 errhint("Release some, or increase \"%s\".",
-						 "zklock.max_locks")));
 }
 
 static void
