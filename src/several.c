@@ -253,7 +253,7 @@ read_names(FunctionCallInfo fcinfo, int modes_argument)
 			ereport(ERROR,
 					(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
 					 errmsg("there must be as many lock modes as lock names"),
-					 errdetail("There are %d names and %d modes.",
+					 errdetail("Number of names: %d, of modes: %d.",
 							   call.nwanted, nmodes)));
 	}
 	call.wanted = palloc0(call.nwanted * sizeof(*call.wanted));
