@@ -71,7 +71,7 @@ RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zk_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock(text[], interval, text[]) IS
-'Takes several locks of session scope, all or none: exclusive, or as modes says for each name (exclusive or shared). They are taken one after the other in the byte order of the names, whatever order they are asked in, so that two such calls do not wait for each other. timeout and lock_timeout bound all of it together. Returns the fencing tokens in the order of the names. Counted like zk_lock(text), also where a name comes twice. Release with zk_unlock() or zk_unlock_shared(), all at once or one by one.';
+'Takes several locks of session scope, all or none: exclusive, or as modes says for each name (exclusive or shared). They are taken in the byte order of the names, whatever order they are asked in, so that two such calls do not wait for each other. timeout and lock_timeout bound all of it together. Returns the fencing tokens in the order of the names. Counted like zk_lock(text), also where a name comes twice. Release with zk_unlock() or zk_unlock_shared(), all at once or one by one.';
 
 CREATE FUNCTION zk_xact_lock(
 	names text[],

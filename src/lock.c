@@ -108,6 +108,9 @@ static void reserve_count(Hold *hold, ZkScope scope);
 static int64 count_hold(const ZkLockOrder *order, Lock *lock);
 static int64 borrow_exclusive(const ZkLockOrder *order, Lock *lock);
 static Bounds bounds_of(const ZkLockOrder *order);
+static ZkContender contender_for(const ZkLockOrder *order, const Lock *lock,
+								 int root_length, const Bounds *bounds);
+static void note_grant(Hold *hold, const ZkContender *contender);
 static ZkContendEnd wait_for_lock(const ZkLockOrder *order, Lock *lock,
 								  int root_length, const Bounds *bounds,
 								  bool is_retry);
@@ -217,6 +220,56 @@ zklock_acquire(const ZkLockOrder *order)
 				break;
 		}
 	}
+}
+
+int
+zklock_acquire_at_once(const ZkLockOrder *const *orders, int norders,
+					   int64 *tokens, bool *is_busy)
+{
+	Bounds		bounds = bounds_of(orders[0]);
+	ZkContender *contenders = palloc(norders * sizeof(*contenders));
+	Lock	  **entries = palloc(norders * sizeof(*entries));
+	int			ngranted;
+
+	*is_busy = false;
+	raise_if_lost();
+	zklock_session_reap();
+	if (!zklock_has_locks())
+		zklock_session_adopt_settings();
+
+	/* how to get a session is zklock_acquire()'s business */
+	if (!zklock_session_was_connected())
+		return 0;
+	for (int i = 0; i < norders; i++)
+	{
+		int			root_length;
+		char	   *path = zklock_name_path(orders[i]->name, &root_length);
+
+		entries[i] = enter_lock(orders[i]->name, path);
+		reserve_count(&entries[i]->holds[orders[i]->mode], orders[i]->scope);
+		contenders[i] = contender_for(orders[i], entries[i], root_length,
+									  &bounds);
+		pfree(path);
+	}
+	ngranted = !zklock_session_open(contenders[0].deadline, false) ? 0 :
+		zklock_contend_at_once(contenders, norders, is_busy);
+	for (int i = 0; i < ngranted; i++)
+	{
+		note_grant(&entries[i]->holds[orders[i]->mode], &contenders[i]);
+		tokens[i] = count_hold(orders[i], entries[i]);
+	}
+
+	/* from here on an error finds the locks held and counted */
+	for (int i = ngranted; i < norders; i++)
+		forget_if_empty(entries[i]);
+	if (ngranted > 0)
+	{
+		zklock_session_interrupt_on_loss(true);
+		zklock_crash_note_session();
+	}
+	pfree(entries);
+	pfree(contenders);
+	return ngranted;
 }
 
 bool
@@ -671,12 +724,11 @@ bounds_of(const ZkLockOrder *order)
 	return bounds;
 }
 
-/* Contend for a lock that is not held here; granted, all but the count is set. */
-static ZkContendEnd
-wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
-			  const Bounds *bounds, bool is_retry)
+/* The contender for a lock that is not held here. */
+static ZkContender
+contender_for(const ZkLockOrder *order, const Lock *lock, int root_length,
+			  const Bounds *bounds)
 {
-	Hold	   *hold = &lock->holds[order->mode];
 	ZkContender contender = {
 		.name = order->name,
 		.lock_path = lock->path,
@@ -684,29 +736,44 @@ wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
 		.mode = order->mode,
 		.patience = ZK_WAIT_UNTIL_DEADLINE,
 		.deadline = bounds->lock_timeout_at,
-		.node = hold->node
+		.node = lock->holds[order->mode].node
 	};
-	ZkContendEnd end;
 
 	/* not to wait in the queue is not the same as not to wait for a reply */
 	if (order->has_timeout && order->timeout_ms == 0)
 		contender.patience = ZK_TRY_ONCE;
 	else
 		contender.deadline = Min(contender.deadline, bounds->timeout_at);
+	return contender;
+}
+
+/* Granted: set all but the count. */
+static void
+note_grant(Hold *hold, const ZkContender *contender)
+{
+	hold->is_borrowed = false;
+	hold->session = zklock_session_number();
+	hold->is_evicted = false;
+	hold->can_hand_over = contender->can_hand_over;
+	hold->proved_at = contender->proved_at;
+	hold->token = contender->token;
+	hold->granted_at = GetCurrentTimestamp();
+	hold->replacing = NULL;
+}
+
+/* Contend for a lock that is not held here; granted, all but the count is set. */
+static ZkContendEnd
+wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
+			  const Bounds *bounds, bool is_retry)
+{
+	ZkContender contender = contender_for(order, lock, root_length, bounds);
+	ZkContendEnd end;
+
 	if (!zklock_session_open(contender.deadline, is_retry))
 		return ZK_CONTEND_BUSY;
 	end = zklock_contend(&contender);
 	if (end == ZK_CONTEND_GRANTED)
-	{
-		hold->is_borrowed = false;
-		hold->session = zklock_session_number();
-		hold->is_evicted = false;
-		hold->can_hand_over = contender.can_hand_over;
-		hold->proved_at = contender.proved_at;
-		hold->token = contender.token;
-		hold->granted_at = GetCurrentTimestamp();
-		hold->replacing = NULL;
-	}
+		note_grant(&lock->holds[order->mode], &contender);
 	return end;
 }
 

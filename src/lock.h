@@ -78,6 +78,17 @@ extern bool zklock_needs_place(const ZkLockOrder *order);
 extern void zklock_check_room(int nmore);
 
 /*
+ * Take several locks that need a place, ascending in the order that several.c
+ * explains, as far as nobody has to be waited for.  The orders have the same
+ * scope and terms.  Result: how many from the first on are taken; their tokens
+ * are set.  If it is less than all: *is_busy tells whether somebody has one of
+ * the others; if not, zklock_acquire() finds out why.  Raises as
+ * zklock_acquire() does; what is counted then, order->counted tells.
+ */
+extern int	zklock_acquire_at_once(const ZkLockOrder *const *orders,
+								   int norders, int64 *tokens, bool *is_busy);
+
+/*
  * Take one count back, as if its order had never been granted.  In the
  * subtransaction of the order; of several orders of one lock the last comes
  * first.  Never raises if interrupts are held, never waits.

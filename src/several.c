@@ -37,9 +37,17 @@ typedef struct Wanted
 	int			place;			/* among the arguments */
 	char	   *path;			/* of its znode; for the order only: the chroot
 								 * in it may change before the lock is taken */
+	bool		needs_place;	/* in a queue; false too if an order before this
+								 * one sees to that; valid once checked */
 	struct Lock *taken;			/* NULL: this call does not hold it (yet) */
 	int64		token;			/* valid once taken */
 } Wanted;
+
+/*
+ * How many locks are asked for in one flush; it bounds the requests under way,
+ * which are several for each lock.
+ */
+#define FLUSH_LOCKS 100
 
 /* A call. */
 typedef struct Call
@@ -82,6 +90,7 @@ static int	compare_wanted(const void *a, const void *b);
 static bool take_all(Call *call, const ZkLockOrder *terms);
 static void check_call(Call *call, const ZkLockOrder *terms);
 static bool take_in_order(Call *call);
+static bool take_at_once(Call *call, int first, bool *is_hopeless);
 static void give_back(Call *call);
 static void give_back_and_rethrow(Call *call) pg_attribute_noreturn();
 static bool release_all(Call *call);
@@ -448,25 +457,74 @@ check_call(Call *call, const ZkLockOrder *terms)
 		order.is_checked = true;
 		order.counted = &wanted->taken;
 		wanted->order = order;
-		if (!is_again && zklock_needs_place(&order))
-			nmore++;
+		wanted->needs_place = !is_again && zklock_needs_place(&order);
+		nmore += wanted->needs_place ? 1 : 0;
 	}
 	if (nmore > 0)
 		zklock_check_room(nmore);
 }
 
-/* false if one is busy; those before it are taken then. */
+/*
+ * false if one is busy; perhaps some are taken then.  As many as possible are
+ * taken together; from the first on that is not granted at once it goes one by
+ * one.  The first lock of a session goes alone, too: it has to wait for the
+ * connection, which is told of in other errors.
+ */
 static bool
 take_in_order(Call *call)
 {
+	bool		at_once = true;
+	bool		is_hopeless = false;
+
 	for (int i = 0; i < call->nwanted; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
+		if (call->wanted[i].taken != NULL)
+			continue;
+		if (at_once && call->wanted[i].needs_place &&
+			zklock_session_was_connected())
+			at_once = take_at_once(call, i, &is_hopeless);
+		if (is_hopeless)
+			return false;
+		if (call->wanted[i].taken != NULL)
+			continue;
 		call->wanted[i].token = zklock_acquire(&call->wanted[i].order);
 		if (call->wanted[i].token == 0)
 			return false;
 	}
 	return true;
+}
+
+/*
+ * Take the next locks from that one on in one flush, those which are held
+ * already left out.  Result: whether all of them were granted.  *is_hopeless: a
+ * try that must not wait need not go on.
+ */
+static bool
+take_at_once(Call *call, int first, bool *is_hopeless)
+{
+	const ZkLockOrder *orders[FLUSH_LOCKS];
+	int			places[FLUSH_LOCKS];
+	int64		tokens[FLUSH_LOCKS];
+	int			norders = 0;
+	int			ntaken;
+	bool		is_busy;
+
+	for (int i = first; i < call->nwanted && norders < FLUSH_LOCKS; i++)
+	{
+		if (!call->wanted[i].needs_place)
+			continue;
+		orders[norders] = &call->wanted[i].order;
+		places[norders++] = i;
+	}
+	if (norders == 1)
+		return false;
+	ntaken = zklock_acquire_at_once(orders, norders, tokens, &is_busy);
+	for (int i = 0; i < ntaken; i++)
+		call->wanted[places[i]].token = tokens[i];
+	*is_hopeless = is_busy && orders[0]->is_try &&
+		orders[0]->timeout_ms == 0;
+	return ntaken == norders;
 }
 
 /*

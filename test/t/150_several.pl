@@ -6,6 +6,7 @@
 use strict;
 use warnings;
 
+use Proxy;
 use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
@@ -180,12 +181,75 @@ subtest 'tries' => sub {
 	is($session->query_safe($holds), 'a:1+2 aa:0+1', 'counted outside');
 	$session->query_safe('COMMIT; SELECT zk_unlock_all()');
 	nodes_are('b', 'nothing left');
+	# Who does not want to wait looks at all of them before he takes the first.
+	is($session->query_safe('SELECT zk_try_lock(' . names(qw(a/new b)) . ')'), 'f', 'false');
+	my $client = $zk->client;
+	ok(!$client->exists(lock_path('sev/a/new')), 'nothing was written');
+	$client->close;
 	is($session->query_safe('SELECT zk_try_lock_path(\'sev/b/c\')'), 'f', 'path: false');
 	is($session->query_safe($holds), '', 'holds nothing');
 	nodes_are('b', 'nothing left');
 	$session->quit;
 };
 $rival->query_safe("SELECT zk_unlock('sev/b')");
+
+# All were free when the session looked, but before it has joined the queues, one
+# is taken by the rival. It must not wait for that one in the queue of the next.
+subtest 'one is taken between the look and the join' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my $session = background($berlin);
+	$session->query_safe("SET zklock.servers = '" . $proxy->address . "';
+		SELECT zk_lock('connect')");
+	my $before = $zk->packets_received;
+	$proxy->cut('replies');
+	$session->start_query('SELECT zk_lock(' . names(qw(c b a)) . ')');
+	poll_until { $zk->packets_received >= $before + 3 } 'three looks', 3;
+	$rival->query_safe("SELECT zk_lock('sev/b')");
+	$proxy->heal;
+	wait_for_queue($zk, lock_path('sev/b'), 2);
+	nodes_are('a b b', 'it waits for one and holds those before it only');
+	$rival->query_safe("SELECT zk_unlock('sev/b')");
+	$session->wait_result;
+	is($session->sqlstate, '00000', 'granted in the end');
+	nodes_are('a b c', 'all of them, once');
+	is($session->query_safe('SELECT bool_and(zk_is_held(name)) FROM zk_locks'), 't', 'held');
+	$session->quit;
+	nodes_are('', 'nothing left');
+	$proxy->stop;
+};
+
+# Whatever request or reply is lost with a connection: no lock is lost, none is
+# had twice, and none is left.
+subtest 'the connection breaks again and again' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my $session = background($berlin);
+	$session->query_safe("SET zklock.servers = '" . $proxy->address . q{';
+		SET zklock.session_timeout = '60s';
+		CREATE SEQUENCE rounds;
+		CREATE PROCEDURE break(names text[], rounds int) LANGUAGE plpgsql AS $$
+		BEGIN
+			WHILE nextval('rounds') < rounds LOOP
+				PERFORM zk_xact_lock(names);
+				ASSERT (SELECT bool_and(zk_is_held(n)) FROM unnest(names) n);
+				COMMIT;
+			END LOOP;
+		END $$});
+	my $round = 'SELECT last_value FROM rounds';
+	my $watcher = background($berlin);
+	my ($resets, $gap) = (12, 5);
+	$session->start_query('CALL break(' . names(qw(c b a d e f)) . ", $resets * $gap + 1)");
+	foreach my $reset (1 .. $resets)
+	{
+		poll_until { $watcher->query_safe($round) >= $reset * $gap } 'progress', 30;
+		$proxy->reset_connections;
+	}
+	$session->wait_result;
+	is($session->sqlstate, '00000', 'all rounds are done') or diag($session->error);
+	is($session->query_safe($holds), '', 'holds nothing');
+	nodes_are('', 'nothing left');
+	$_->quit foreach $session, $watcher;
+	$proxy->stop;
+};
 
 # Each wait takes most of the time that is given for both.
 subtest 'one deadline for all' => sub {
