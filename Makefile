@@ -47,6 +47,7 @@ MODULE_big = zklock
 OBJS = \
 	src/zklock.o \
 	src/lock.o \
+	src/several.o \
 	src/contend.o \
 	src/xact.o \
 	src/session.o \

@@ -73,6 +73,125 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_try_xact_lock_shared(text, interval) IS
 'Like zk_try_lock(), but shared and of transaction scope, see zk_xact_lock().';
 
+-- Several locks as one call
+
+CREATE FUNCTION zk_lock(
+	names text[],
+	timeout interval DEFAULT NULL,
+	modes text[] DEFAULT NULL)
+RETURNS bigint[]
+AS 'MODULE_PATHNAME', 'zk_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lock(text[], interval, text[]) IS
+'Takes several locks of session scope, all or none: exclusive, or as modes says for each name (exclusive or shared). They are taken in the byte order of the names, whatever order they are asked in, so that two such calls do not wait for each other. timeout and lock_timeout bound all of it together. Returns the fencing tokens in the order of the names. Counted like zk_lock(text), also where a name comes twice. Release with zk_unlock() or zk_unlock_shared(), all at once or one by one.';
+
+CREATE FUNCTION zk_xact_lock(
+	names text[],
+	timeout interval DEFAULT NULL,
+	modes text[] DEFAULT NULL)
+RETURNS bigint[]
+AS 'MODULE_PATHNAME', 'zk_xact_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_xact_lock(text[], interval, text[]) IS
+'Like zk_lock(text[]), but of transaction scope, see zk_xact_lock().';
+
+CREATE FUNCTION zk_try_lock(
+	names text[],
+	timeout interval DEFAULT '0',
+	modes text[] DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_try_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_lock(text[], interval, text[]) IS
+'Takes several locks of session scope, see zk_lock(text[]), if that is possible at once, or within timeout for all of them together: true. Otherwise false, and nothing is left behind.';
+
+CREATE FUNCTION zk_try_xact_lock(
+	names text[],
+	timeout interval DEFAULT '0',
+	modes text[] DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_try_xact_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_xact_lock(text[], interval, text[]) IS
+'Like zk_try_lock(text[]), but of transaction scope, see zk_xact_lock().';
+
+CREATE FUNCTION zk_unlock(names text[], modes text[] DEFAULT NULL)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'zk_unlock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_unlock(text[], text[]) IS
+'Releases one hold of session scope of each lock: exclusive, or as modes says for each name. True if all were held; otherwise false, and a warning for each that was not held or had been lost, while the others are released.';
+
+CREATE FUNCTION zk_lock_path(name text, timeout interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lock_path(text, interval) IS
+'Takes an exclusive lock of session scope and shared locks of its ancestors, all or none: for a/b/c that is a/b/c exclusive, a and a/b shared, ancestors first. Whoever holds an ancestor exclusively excludes all below it; names beside each other do not exclude each other. timeout and lock_timeout bound all of it together. Returns the fencing token of the lock itself. Release with zk_unlock_path().';
+
+CREATE FUNCTION zk_lock_path_shared(name text, timeout interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lock_path_shared(text, interval) IS
+'Like zk_lock_path(), but the lock itself is shared too. Release with zk_unlock_path_shared().';
+
+CREATE FUNCTION zk_xact_lock_path(name text, timeout interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_xact_lock_path(text, interval) IS
+'Like zk_lock_path(), but of transaction scope, see zk_xact_lock().';
+
+CREATE FUNCTION zk_xact_lock_path_shared(name text, timeout interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_xact_lock_path_shared(text, interval) IS
+'Like zk_lock_path_shared(), but of transaction scope, see zk_xact_lock().';
+
+CREATE FUNCTION zk_try_lock_path(name text, timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_lock_path(text, interval) IS
+'Takes the locks of zk_lock_path() if that is possible at once, or within timeout for all of them together: true. Otherwise false, and nothing is left behind.';
+
+CREATE FUNCTION zk_try_lock_path_shared(name text, timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_lock_path_shared(text, interval) IS
+'Like zk_try_lock_path(), but the lock itself is shared too.';
+
+CREATE FUNCTION zk_try_xact_lock_path(name text, timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_xact_lock_path(text, interval) IS
+'Like zk_try_lock_path(), but of transaction scope, see zk_xact_lock().';
+
+CREATE FUNCTION zk_try_xact_lock_path_shared(name text, timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_xact_lock_path_shared(text, interval) IS
+'Like zk_try_lock_path_shared(), but of transaction scope, see zk_xact_lock().';
+
+CREATE FUNCTION zk_unlock_path(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_unlock_path(text) IS
+'Releases one hold of session scope of each lock that zk_lock_path() takes: true. False and a warning for each that was not held or had been lost.';
+
+CREATE FUNCTION zk_unlock_path_shared(name text)
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_unlock_path_shared(text) IS
+'Like zk_unlock_path(), for zk_lock_path_shared().';
+
 CREATE FUNCTION zk_unlock(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;

@@ -5,8 +5,8 @@
  *	  one ahead, look again, until granted or out of patience.
  *
  * Requests are malloc'ed memory of client.c, which no memory context frees.
- * So zklock_contend() has the one PG_TRY: whatever raises in between, the
- * queue node is withdrawn, also if the reply to its create is still to come
+ * So the public functions have a PG_TRY: whatever raises in between, the queue
+ * node is withdrawn, also if the reply to its create is still to come
  * or was lost.  A FATAL does not run the PG_CATCH; the end of the session
  * removes the node then.
  *
@@ -77,7 +77,10 @@ typedef struct Standing
 
 static ZkContendEnd stand_in_queue(Standing *standing);
 static ZkContendEnd look(Standing *standing);
+static bool look_at_all(Standing *standings, int nstandings, bool *is_busy);
+static int	join_all(Standing *standings, int nstandings, bool *is_busy);
 static const ZkReply *join(Standing *standing);
+static void send_create(Standing *standing);
 static bool take_node(Standing *standing);
 static bool find_lost_node(Standing *standing);
 static void make_parents(Standing *standing);
@@ -138,6 +141,42 @@ zklock_contend(ZkContender *contender)
 	zklock_client_free(standing.create);
 	zklock_client_free(standing.request);
 	return end;
+}
+
+int
+zklock_contend_at_once(ZkContender *contenders, int ncontenders,
+					   bool *is_busy)
+{
+	Standing   *standings = palloc0(ncontenders * sizeof(*standings));
+	volatile int ngranted = 0;
+
+	for (int i = 0; i < ncontenders; i++)
+		standings[i].contender = &contenders[i];
+	*is_busy = false;
+	PG_TRY();
+	{
+		if (zklock_session_await_undone(contenders[0].deadline) &&
+			look_at_all(standings, ncontenders, is_busy) &&
+			contenders[0].patience != ZK_TRY_ONCE)
+			ngranted = join_all(standings, ncontenders, is_busy);
+	}
+	PG_CATCH();
+	{
+		for (int i = 0; i < ncontenders; i++)
+			leave(&standings[i]);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+
+	for (int i = 0; i < ncontenders; i++)
+	{
+		if (i >= ngranted)
+			leave(&standings[i]);
+		zklock_client_free(standings[i].create);
+		zklock_client_free(standings[i].request);
+	}
+	pfree(standings);
+	return ngranted;
 }
 
 /* Join the queue and go through it. */
@@ -270,6 +309,88 @@ look(Standing *standing)
 }
 
 /*
+ * Look at all queues in one flush: would each lock be granted now?  This keeps
+ * contenders out of queues that they would only have to leave again, where
+ * others would find them and take the lock for busy.
+ */
+static bool
+look_at_all(Standing *standings, int nstandings, bool *is_busy)
+{
+	ZkClient   *client = zklock_session_client();
+	bool		all_free = true;
+
+	for (int i = 0; i < nstandings; i++)
+		standings[i].request =
+			zklock_client_list(client, standings[i].contender->lock_path);
+	for (int i = 0; i < nstandings && all_free; i++)
+	{
+		ZkContender *contender = standings[i].contender;
+		const ZkReply *list = zklock_session_await(standings[i].request,
+												   contender->deadline,
+												   ZK_WAITING_FOR_REPLY);
+		int			ahead;
+
+		if (list == NULL)
+			return false;
+		if (list->result == ZK_OK &&
+			recipe_verdict_newcomer(list->children, list->nchildren,
+									contender->mode, &ahead) == RECIPE_WAIT)
+			*is_busy = true;
+		all_free = (list->result == ZK_OK && !*is_busy) ||
+			list->result == ZK_NO_NODE;
+	}
+	return all_free;
+}
+
+/*
+ * Join all queues in one flush.  Only those up to the first that is not granted
+ * count.  Nobody may stay in a later queue while he waits for an earlier one: a
+ * contender who was first in the later one and came second in the earlier one
+ * would wait for somebody who waits for him.
+ */
+static int
+join_all(Standing *standings, int nstandings, bool *is_busy)
+{
+	ZkClient   *client = zklock_session_client();
+
+	for (int i = 0; i < nstandings; i++)
+	{
+		Standing   *standing = &standings[i];
+
+		if (zklock_client_reply(standing->request)->result == ZK_NO_NODE)
+			make_parents(standing);
+		send_create(standing);
+		zklock_client_free(standing->request);
+		standing->request =
+			zklock_client_list(client, standing->contender->lock_path);
+	}
+	for (int i = 0; i < nstandings; i++)
+	{
+		Standing   *standing = &standings[i];
+		ZkContender *contender = standing->contender;
+		const ZkReply *list = zklock_session_await(standing->request,
+												   contender->deadline,
+												   ZK_WAITING_FOR_REPLY);
+		const ZkReply *created = zklock_client_reply(standing->create);
+		RecipeVerdict verdict;
+		int			own;
+		int			ahead;
+
+		if (list == NULL || list->result != ZK_OK ||
+			created == NULL || created->result != ZK_OK ||
+			!take_node(standing))
+			return i;
+		verdict = recipe_verdict(list->children, list->nchildren,
+								 strrchr(contender->node, '/') + 1,
+								 contender->mode, &own, &ahead);
+		*is_busy = verdict == RECIPE_WAIT;
+		if (verdict != RECIPE_HELD)
+			return i;
+	}
+	return nstandings;
+}
+
+/*
  * Have a node in the queue and a list of the queue that is not older: the
  * first time both requests go out back to back, and the server answers them
  * in that order.  NULL if the deadline comes first.
@@ -277,35 +398,42 @@ look(Standing *standing)
 static const ZkReply *
 join(Standing *standing)
 {
-	ZkContender *contender = standing->contender;
 	ZkClient   *client = zklock_session_client();
+	const char *lock_path = standing->contender->lock_path;
 
 	if (standing->create == NULL)
-	{
-		char		guid[RECIPE_GUID_LEN + 1];
-
-		if (standing->data == NULL)
-			standing->data = zklock_identity_build(0);
-		make_guid(guid);
-		if (contender->style == RECIPE_STYLE_CURATOR &&
-			contender->mode == RECIPE_EXCLUSIVE && contender->permits == 1 &&
-			zklock_session_can_hand_over())
-			recipe_mark_hand_over(guid);
-		recipe_node_prefix(standing->prefix, contender->style,
-						   contender->mode, contender->permits, guid);
-		snprintf(contender->node, RECIPE_PATH_SIZE, "%s/%s",
-				 contender->lock_path, standing->prefix);
-		standing->is_node_known = false;
-		standing->create = zklock_client_create(client, contender->node,
-												ZK_EPHEMERAL_SEQUENTIAL,
-												standing->data,
-												strlen(standing->data));
-		if (standing->create == NULL)
-			zklock_session_raise_memory();
-	}
+		send_create(standing);
 	return ask(standing, standing->watches_queue ?
-			   zklock_client_list_and_watch(client, contender->lock_path) :
-			   zklock_client_list(client, contender->lock_path));
+			   zklock_client_list_and_watch(client, lock_path) :
+			   zklock_client_list(client, lock_path));
+}
+
+/* Send the create of our node. */
+static void
+send_create(Standing *standing)
+{
+	ZkContender *contender = standing->contender;
+	char		guid[RECIPE_GUID_LEN + 1];
+
+	if (standing->data == NULL)
+		standing->data = zklock_identity_build(0);
+	make_guid(guid);
+	if (contender->style == RECIPE_STYLE_CURATOR &&
+		contender->mode == RECIPE_EXCLUSIVE && contender->permits == 1 &&
+		zklock_session_can_hand_over())
+		recipe_mark_hand_over(guid);
+	recipe_node_prefix(standing->prefix, contender->style,
+					   contender->mode, contender->permits, guid);
+	snprintf(contender->node, RECIPE_PATH_SIZE, "%s/%s",
+			 contender->lock_path, standing->prefix);
+	standing->is_node_known = false;
+	standing->create = zklock_client_create(zklock_session_client(),
+											contender->node,
+											ZK_EPHEMERAL_SEQUENTIAL,
+											standing->data,
+											strlen(standing->data));
+	if (standing->create == NULL)
+		zklock_session_raise_memory();
 }
 
 /*

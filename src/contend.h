@@ -61,4 +61,16 @@ typedef struct ZkContender
  */
 extern ZkContendEnd zklock_contend(ZkContender *contender);
 
+/*
+ * Contend for several locks in two flushes, without waiting in a queue: look at
+ * all of them and, if nobody has any, join all.  Result: how many from the first
+ * on are granted; nothing of the others stays in a queue.  If it is less than
+ * all, *is_busy tells whether that is because somebody has one of them; if not,
+ * zklock_contend() finds out why.  One that is only to be tried is looked at, no
+ * more.  All have the patience and the deadline of the first.  Raises as
+ * zklock_contend() does, and then nothing is granted.
+ */
+extern int	zklock_contend_at_once(ZkContender *contenders, int ncontenders,
+								   bool *is_busy);
+
 #endif							/* ZKLOCK_CONTEND_H */

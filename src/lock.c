@@ -106,15 +106,17 @@ static MemoryContext LockContext;
 static Lock *enter_lock(const char *name, const char *path);
 static Lock *find_lock(const char *name);
 static void reserve_count(Hold *hold, ZkScope scope);
-static int64 count_hold(Hold *hold, ZkScope scope);
-static int64 borrow_exclusive(Lock *lock, ZkScope scope);
+static int64 count_hold(const ZkLockOrder *order, Lock *lock);
+static int64 borrow_exclusive(const ZkLockOrder *order, Lock *lock);
 static Bounds bounds_of(const ZkLockOrder *order);
+static ZkContender contender_for(const ZkLockOrder *order, const Lock *lock,
+								 int root_length, const Bounds *bounds);
+static void note_grant(Hold *hold, const ZkContender *contender);
 static ZkContendEnd wait_for_lock(const ZkLockOrder *order, Lock *lock,
 								  int root_length, const Bounds *bounds,
 								  bool is_retry);
 static int64 answer_busy(const ZkLockOrder *order, const Bounds *bounds);
 static void warn_of_snapshot(void);
-static void check_room(void);
 static void refuse_upgrade(const Lock *lock) pg_attribute_noreturn();
 static void refuse_permits(const Lock *lock,
 						   int permits) pg_attribute_noreturn();
@@ -192,20 +194,20 @@ zklock_acquire(const ZkLockOrder *order)
 		hold = &lock->holds[order->mode];
 		reserve_count(hold, order->scope);
 		if (is_held(hold) && hold->permits == order->permits)
-			return count_hold(hold, order->scope);
+			return count_hold(order, lock);
 		if (is_held(&lock->holds[RECIPE_EXCLUSIVE]) &&
 			lock->holds[RECIPE_EXCLUSIVE].permits != order->permits)
 			refuse_permits(lock, order->permits);
 		if (is_held(&lock->holds[RECIPE_EXCLUSIVE]))
-			return borrow_exclusive(lock, order->scope);
+			return borrow_exclusive(order, lock);
 		if (is_held(&lock->holds[RECIPE_SHARED]))
 			refuse_upgrade(lock);
-		warn_of_snapshot();
-		check_room();
+		if (!order->is_checked)
+			zklock_check_room(1);
 		switch (wait_for_lock(order, lock, root_length, &bounds, is_retry))
 		{
 			case ZK_CONTEND_GRANTED:
-				count_hold(hold, order->scope);
+				count_hold(order, lock);
 
 				/* from here on an error finds the lock held and counted */
 				zklock_session_interrupt_on_loss(true);
@@ -224,6 +226,116 @@ zklock_acquire(const ZkLockOrder *order)
 				break;
 		}
 	}
+}
+
+int
+zklock_acquire_at_once(const ZkLockOrder *const *orders, int norders,
+					   int64 *tokens, bool *is_busy)
+{
+	Bounds		bounds = bounds_of(orders[0]);
+	ZkContender *contenders = palloc(norders * sizeof(*contenders));
+	Lock	  **entries = palloc(norders * sizeof(*entries));
+	int			ngranted;
+
+	*is_busy = false;
+	raise_if_lost();
+	zklock_session_reap();
+	if (!zklock_has_locks())
+		zklock_session_adopt_settings();
+
+	/* how to get a session is zklock_acquire()'s business */
+	if (!zklock_session_was_connected())
+		return 0;
+	for (int i = 0; i < norders; i++)
+	{
+		int			root_length;
+		char	   *path = zklock_name_path(orders[i]->name, &root_length);
+
+		entries[i] = enter_lock(orders[i]->name, path);
+		reserve_count(&entries[i]->holds[orders[i]->mode], orders[i]->scope);
+		contenders[i] = contender_for(orders[i], entries[i], root_length,
+									  &bounds);
+		pfree(path);
+	}
+	ngranted = !zklock_session_open(contenders[0].deadline, false) ? 0 :
+		zklock_contend_at_once(contenders, norders, is_busy);
+	for (int i = 0; i < ngranted; i++)
+	{
+		note_grant(&entries[i]->holds[orders[i]->mode], &contenders[i]);
+		tokens[i] = count_hold(orders[i], entries[i]);
+	}
+
+	/* from here on an error finds the locks held and counted */
+	for (int i = ngranted; i < norders; i++)
+		forget_if_empty(entries[i]);
+	if (ngranted > 0)
+	{
+		zklock_session_interrupt_on_loss(true);
+		zklock_crash_note_session();
+	}
+	pfree(entries);
+	pfree(contenders);
+	return ngranted;
+}
+
+bool
+zklock_needs_place(const ZkLockOrder *order)
+{
+	Lock	   *lock;
+
+	raise_if_lost();
+	lock = find_lock(order->name);
+	if (lock == NULL)
+		return true;
+	if (order->mode == RECIPE_EXCLUSIVE &&
+		is_held(&lock->holds[RECIPE_SHARED]) &&
+		!is_held(&lock->holds[RECIPE_EXCLUSIVE]))
+		refuse_upgrade(lock);
+	return !is_held(&lock->holds[RECIPE_EXCLUSIVE]) &&
+		!is_held(&lock->holds[RECIPE_SHARED]);
+}
+
+void
+zklock_check_room(int nmore)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	int			nheld = 0;
+
+	warn_of_snapshot();
+	if (locks != NULL)
+	{
+		foreach_lock(scan, lock)
+			nheld += is_held(&lock->holds[RECIPE_EXCLUSIVE]) ||
+				is_held(&lock->holds[RECIPE_SHARED]) ? 1 : 0;
+	}
+	if (nheld + nmore > max_locks_setting)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("too many ZooKeeper locks"),
+				 nmore == 1 ?
+				 errdetail("This session holds %d.", nheld) :
+				 errdetail("This session holds %d and asks for %d more.",
+						   nheld, nmore),
+				 errhint("Release some, or increase \"%s\".",
+						 "zklock.max_locks")));
+}
+
+void
+zklock_give_back(Lock *lock, RecipeMode mode, ZkScope scope)
+{
+	Hold	   *hold = &lock->holds[mode];
+
+	if (scope == ZK_SCOPE_SESSION)
+		hold->session_count--;
+	else
+	{
+		Assert(hold->xact_counts->subid == GetCurrentSubTransactionId());
+		hold->xact_counts->count--;
+	}
+	if (!is_held(hold))
+		end_hold(lock, mode, live_session());
+	forget_if_empty(lock);
 }
 
 bool
@@ -559,12 +671,16 @@ reserve_count(Hold *hold, ZkScope scope)
 
 /* Count one more, in what reserve_count() has made.  Result: the token. */
 static int64
-count_hold(Hold *hold, ZkScope scope)
+count_hold(const ZkLockOrder *order, Lock *lock)
 {
-	if (scope == ZK_SCOPE_SESSION)
+	Hold	   *hold = &lock->holds[order->mode];
+
+	if (order->scope == ZK_SCOPE_SESSION)
 		hold->session_count++;
 	else
 		hold->xact_counts->count++;
+	if (order->counted != NULL)
+		*order->counted = lock;
 	return hold->token;
 }
 
@@ -575,7 +691,7 @@ count_hold(Hold *hold, ZkScope scope)
  * writers; its number must not come after theirs all the same.
  */
 static int64
-borrow_exclusive(Lock *lock, ZkScope scope)
+borrow_exclusive(const ZkLockOrder *order, Lock *lock)
 {
 	Hold	   *exclusive = &lock->holds[RECIPE_EXCLUSIVE];
 	Hold	   *shared = &lock->holds[RECIPE_SHARED];
@@ -599,14 +715,14 @@ borrow_exclusive(Lock *lock, ZkScope scope)
 	shared->token = exclusive->token;
 	shared->granted_at = GetCurrentTimestamp();
 	shared->replacing = NULL;
-	return count_hold(shared, scope);
+	return count_hold(order, lock);
 }
 
 /* When to give up. */
 static Bounds
 bounds_of(const ZkLockOrder *order)
 {
-	int64		now = zklock_client_now();
+	int64		now = order->asked_at != 0 ? order->asked_at : zklock_client_now();
 	Bounds		bounds = {ZK_NO_DEADLINE, ZK_NO_DEADLINE};
 
 	if (order->has_timeout)
@@ -616,12 +732,11 @@ bounds_of(const ZkLockOrder *order)
 	return bounds;
 }
 
-/* Contend for a lock that is not held here; granted, all but the count is set. */
-static ZkContendEnd
-wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
-			  const Bounds *bounds, bool is_retry)
+/* The contender for a lock that is not held here. */
+static ZkContender
+contender_for(const ZkLockOrder *order, const Lock *lock, int root_length,
+			  const Bounds *bounds)
 {
-	Hold	   *hold = &lock->holds[order->mode];
 	ZkContender contender = {
 		.name = order->name,
 		.lock_path = lock->path,
@@ -631,30 +746,45 @@ wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
 		.style = zklock_name_style(),
 		.patience = ZK_WAIT_UNTIL_DEADLINE,
 		.deadline = bounds->lock_timeout_at,
-		.node = hold->node
+		.node = lock->holds[order->mode].node
 	};
-	ZkContendEnd end;
 
 	/* not to wait in the queue is not the same as not to wait for a reply */
 	if (order->has_timeout && order->timeout_ms == 0)
 		contender.patience = ZK_TRY_ONCE;
 	else
 		contender.deadline = Min(contender.deadline, bounds->timeout_at);
+	return contender;
+}
+
+/* Granted: set all but the count. */
+static void
+note_grant(Hold *hold, const ZkContender *contender)
+{
+	hold->is_borrowed = false;
+	hold->permits = contender->permits;
+	hold->session = zklock_session_number();
+	hold->is_evicted = false;
+	hold->can_hand_over = contender->can_hand_over;
+	hold->proved_at = contender->proved_at;
+	hold->token = contender->token;
+	hold->granted_at = GetCurrentTimestamp();
+	hold->replacing = NULL;
+}
+
+/* Contend for a lock that is not held here; granted, all but the count is set. */
+static ZkContendEnd
+wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
+			  const Bounds *bounds, bool is_retry)
+{
+	ZkContender contender = contender_for(order, lock, root_length, bounds);
+	ZkContendEnd end;
+
 	if (!zklock_session_open(contender.deadline, is_retry))
 		return ZK_CONTEND_BUSY;
 	end = zklock_contend(&contender);
 	if (end == ZK_CONTEND_GRANTED)
-	{
-		hold->is_borrowed = false;
-		hold->permits = order->permits;
-		hold->session = zklock_session_number();
-		hold->is_evicted = false;
-		hold->can_hand_over = contender.can_hand_over;
-		hold->proved_at = contender.proved_at;
-		hold->token = contender.token;
-		hold->granted_at = GetCurrentTimestamp();
-		hold->replacing = NULL;
-	}
+		note_grant(&lock->holds[order->mode], &contender);
 	return end;
 }
 
@@ -703,25 +833,6 @@ warn_of_snapshot(void)
 				 errmsg("a lock taken in a transaction with a fixed snapshot does not protect what it reads"),
 				 errdetail("The transaction does not see what earlier holders of the lock have committed meanwhile."),
 				 errhint("Take the lock before the transaction, or use READ COMMITTED and read in a later statement.")));
-}
-
-static void
-check_room(void)
-{
-	HASH_SEQ_STATUS scan;
-	Lock	   *lock;
-	int			nheld = 0;
-
-	foreach_lock(scan, lock)
-		nheld += is_held(&lock->holds[RECIPE_EXCLUSIVE]) ||
-			is_held(&lock->holds[RECIPE_SHARED]) ? 1 : 0;
-	if (nheld >= max_locks_setting)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("too many ZooKeeper locks"),
-				 errdetail("This session holds %d.", nheld),
-				 errhint("Release some, or increase \"%s\".",
-						 "zklock.max_locks")));
 }
 
 static void

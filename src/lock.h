@@ -30,6 +30,13 @@ typedef struct ZkLockOrder
 	bool		is_try;			/* BUSY is an answer, not an error */
 	bool		has_timeout;
 	int64		timeout_ms;		/* valid if has_timeout; 0 or more */
+
+	/* The rest is for one of several locks that are taken by one call. */
+	int64		asked_at;		/* zklock_client_now() from which on the bounds
+								 * count; 0: from now on */
+	bool		is_checked;		/* zklock_check_room() has been called for it */
+	struct Lock **counted;		/* unless NULL: is set when the hold counts,
+								 * for zklock_give_back() */
 } ZkLockOrder;
 
 /* One row of the view zk_locks. */
@@ -59,6 +66,38 @@ extern void zklock_lock_init(void);
  * left in ZooKeeper.
  */
 extern int64 zklock_acquire(const ZkLockOrder *order);
+
+/*
+ * Will the order need a place in a queue, since no hold of this backend will
+ * do?  Raises 55000 if it is an upgrade, 40001 when this backend has a lost
+ * lock, 42602 for a bad name.
+ */
+extern bool zklock_needs_place(const ZkLockOrder *order);
+
+/*
+ * Raise 53400 if so many more locks are past zklock.max_locks.  Warns of a
+ * fixed snapshot.
+ */
+extern void zklock_check_room(int nmore);
+
+/*
+ * Take several locks that need a place, ascending in the order that several.c
+ * explains, as far as nobody has to be waited for.  The orders have the same
+ * scope and terms.  Result: how many from the first on are taken; their tokens
+ * are set.  If it is less than all: *is_busy tells whether somebody has one of
+ * the others; if not, zklock_acquire() finds out why.  Raises as
+ * zklock_acquire() does; what is counted then, order->counted tells.
+ */
+extern int	zklock_acquire_at_once(const ZkLockOrder *const *orders,
+								   int norders, int64 *tokens, bool *is_busy);
+
+/*
+ * Take one count back, as if its order had never been granted.  In the
+ * subtransaction of the order; of several orders of one lock the last comes
+ * first.  Never raises if interrupts are held, never waits.
+ */
+extern void zklock_give_back(struct Lock *lock, RecipeMode mode,
+							 ZkScope scope);
 
 /*
  * Let go of one session-scope hold.  false with a WARNING if there is none, or

@@ -31,6 +31,7 @@
 #include "queue.h"
 #include "session.h"
 #include "xact.h"
+#include "zklock.h"
 
 PG_MODULE_MAGIC;
 
@@ -69,7 +70,6 @@ static Datum try_to_lock(FunctionCallInfo fcinfo, RecipeMode mode,
 static ZkLockOrder read_order(FunctionCallInfo fcinfo, RecipeMode mode,
 							  ZkScope scope);
 static char *read_name(FunctionCallInfo fcinfo);
-static int64 interval_to_ms(const Interval *interval);
 static ReturnSetInfo *begin_rows(FunctionCallInfo fcinfo);
 static Datum text_or_null(const char *text, bool *is_null);
 static char *hex_text(int64 number);
@@ -380,7 +380,7 @@ read_order(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope)
 	order.name = read_name(fcinfo);
 	order.has_timeout = !PG_ARGISNULL(1);
 	if (order.has_timeout)
-		order.timeout_ms = interval_to_ms(PG_GETARG_INTERVAL_P(1));
+		order.timeout_ms = zklock_interval_to_ms(PG_GETARG_INTERVAL_P(1));
 	if (PG_NARGS() > 2)
 	{
 		if (PG_ARGISNULL(2))
@@ -408,12 +408,8 @@ read_name(FunctionCallInfo fcinfo)
 	return text_to_cstring(PG_GETARG_TEXT_PP(0));
 }
 
-/*
- * Milliseconds, rounded up so that a bound that is not zero does not become
- * zero.  A month is 30 days, as in comparisons of intervals.
- */
-static int64
-interval_to_ms(const Interval *interval)
+int64
+zklock_interval_to_ms(const Interval *interval)
 {
 	double		ms = interval->time / 1000.0 +
 		(interval->day + interval->month * (double) DAYS_PER_MONTH) *

@@ -1,0 +1,413 @@
+
+# Several locks as one call: all or nothing, whatever comes in between, in an
+# order in which nobody waits for somebody who waits for him. Whether anything is
+# left behind is asked of ZooKeeper, not of those who say so.
+
+use strict;
+use warnings;
+
+use Proxy;
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $berlin = cluster('berlin', $zk);
+my $paris = cluster('paris', $zk);
+my $rival = background($paris);
+
+# The locks below 'sev/' that have a node, each as often as it has one: "a b b".
+# That of 'sev' itself, an ancestor of them all, is ".".
+sub nodes
+{
+	return join ' ', sort map { m{/sev/(?:([\w/]+)/)?_c_} ? $1 // '.' : () }
+	  map { $_->[0] } $zk->ephemerals(lock_path('sev') . '/');
+}
+
+# A release is not awaited.
+sub nodes_are
+{
+	my ($expected, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $nodes;
+	eval { poll_until { $nodes = nodes(); $nodes eq $expected } 'it', 10; };
+	return is($nodes, $expected, $what);
+}
+
+# What a session holds: "a:1+0 b:0+2" is a once in the session, b twice in the
+# transaction.
+my $holds = q{SELECT coalesce(string_agg(format('%s:%s+%s',
+		substr(name, 5), session_holds, xact_holds), ' ' ORDER BY name, mode), '')
+	FROM zk_locks};
+
+sub names
+{
+	return 'ARRAY[' . join(', ', map { "'sev/$_'" } @_) . ']';
+}
+
+subtest 'opposite orders' => sub {
+	my $rounds = 60;
+	$_->safe_psql('postgres', q{CREATE PROCEDURE take(names text[], rounds int)
+		LANGUAGE plpgsql AS $$
+		BEGIN
+			FOR i IN 1..rounds LOOP
+				PERFORM zk_lock(names, '1 minute');
+				ASSERT (SELECT bool_and(zk_is_held(n)) FROM unnest(names) n);
+				PERFORM zk_unlock(names);
+				PERFORM zk_xact_lock(names, '1 minute');
+				COMMIT;
+			END LOOP;
+		END $$}) foreach $berlin, $paris;
+	my @orders = ([qw(a b c)], [qw(c b a)], [qw(b a)], [qw(c a b)]);
+	my @sessions = map { background($_) } $berlin, $paris, $berlin, $paris;
+	$sessions[$_]->start_query('CALL take(' . names(@{ $orders[$_] }) . ", $rounds)")
+	  foreach 0 .. 3;
+	foreach my $number (0 .. 3)
+	{
+		$sessions[$number]->wait_result;
+		is($sessions[$number]->sqlstate, '00000',
+			"@{ $orders[$number] }: $rounds rounds without a deadlock")
+		  or diag($sessions[$number]->error);
+		is($sessions[$number]->query_safe($holds), '', 'holds nothing');
+	}
+	nodes_are('', 'nothing left');
+	$_->quit foreach @sessions;
+};
+
+# The one in the middle is held by the rival: a is taken before, c is not even
+# asked for. Whatever ends the call then, a goes and what was held stays.
+$rival->query_safe("SELECT zk_lock('sev/b')");
+my $cancel = 'pg_cancel_backend()';
+my %ends = (
+	'its timeout' => [ "%s(%s, '400ms')", '55P03', qr/could not obtain lock "sev\/b" within 400 ms/ ],
+	'no time' => [ "%s(%s, '0')", '55P03', qr/could not obtain lock "sev\/b" within 0 ms/ ],
+	'lock_timeout' => [ '%s(%s)', '55P03', qr/due to lock timeout/, "SET lock_timeout = '400ms'" ],
+	'statement_timeout' =>
+	  [ '%s(%s)', '57014', qr/due to statement timeout/, "SET statement_timeout = '400ms'" ],
+	$cancel => [ '%s(%s)', '57014', qr/due to user request/ ]);
+
+foreach my $what (sort keys %ends)
+{
+	foreach my $function (qw(zk_lock zk_xact_lock))
+	{
+		subtest "$what ends $function()" => sub { ends($what, $function); };
+	}
+}
+
+sub ends
+{
+	my ($what, $function) = @_;
+	my ($call, $sqlstate, $message, $setting) = @{ $ends{$what} };
+	my $session = background($berlin);
+	my $run = sub {
+		my ($sql, $meanwhile, @names) = @_;
+		$session->query_safe($setting) if $setting;
+		$session->start_query(sprintf $sql,
+			sprintf $call, $function, names(@names));
+		if ($what eq $cancel)
+		{
+			wait_for_queue($zk, lock_path('sev/b'), 2);
+			nodes_are($meanwhile, 'it waits for one and holds those before it');
+			$berlin->safe_psql('postgres',
+				'SELECT pg_cancel_backend(' . $session->pid . ')');
+		}
+		$session->wait_result;
+		my $ended = [ $session->sqlstate, $session->error ];
+		$session->query_safe('RESET lock_timeout; RESET statement_timeout');
+		return @$ended;
+	};
+
+	# with nothing held before
+	$session->query_safe("SELECT zk_try_lock('connect'), zk_unlock('connect')");
+	my ($state, $error) = $run->('SELECT %s', 'a b b', qw(c b a));
+	is($state, $sqlstate, 'SQLSTATE');
+	like($error, $message, 'message');
+	is($session->query_safe($holds), '', 'holds nothing');
+	nodes_are('b', 'nothing left in ZooKeeper');
+
+	# caught, with some of them held before, in both scopes
+	$session->query_safe("SELECT zk_lock('sev/a'), zk_lock('sev/d'); BEGIN;
+		SELECT zk_xact_lock('sev/a'); SAVEPOINT s; SELECT zk_xact_lock('sev/a')");
+	my $before = 'a:1+2 d:1+0';
+	is($session->query_safe($holds), $before, 'some are held before');
+	($state, $error) = $run->(
+		q{DO $$ BEGIN
+			PERFORM %s;
+		EXCEPTION WHEN lock_not_available OR query_canceled THEN
+			RAISE NOTICE 'caught %%', SQLSTATE;
+		END $$}, 'a aa b b d', qw(d c b a a aa));
+	like($error, qr/caught $sqlstate/, 'caught');
+	is($session->query_safe($holds), $before, 'holds what it held');
+	nodes_are('a b d', 'so does ZooKeeper');
+	$session->query_safe('ROLLBACK TO s');
+	is($session->query_safe($holds), 'a:1+1 d:1+0', 'the counts are in order');
+	$session->query_safe('COMMIT');
+	is($session->query_safe($holds), 'a:1+0 d:1+0', 'to the end');
+	$session->quit;
+	nodes_are('b', 'nothing left in ZooKeeper');
+	return;
+}
+
+subtest 'pg_terminate_backend()' => sub {
+	my $session = background($berlin);
+	$session->start_query('SELECT zk_lock(' . names(qw(c b a)) . ')');
+	wait_for_queue($zk, lock_path('sev/b'), 2);
+	$berlin->safe_psql('postgres',
+		'SELECT pg_terminate_backend(' . $session->pid . ')');
+	$session->wait_result;
+	nodes_are('b', 'nothing left in ZooKeeper');
+	$session->quit;
+};
+
+subtest 'tries' => sub {
+	my $session = background($berlin);
+	$session->query_safe("SELECT zk_lock('sev/a'); BEGIN; SELECT zk_xact_lock('sev/a')");
+	foreach my $function (qw(zk_try_lock zk_try_xact_lock))
+	{
+		foreach my $timeout ('', ", '200ms'")
+		{
+			is($session->query_safe("SELECT $function(" . names(qw(a c b a aa)) . "$timeout)"),
+				'f', "$function$timeout: false");
+			is($session->query_safe($holds), 'a:1+1', 'holds what it held');
+		}
+	}
+	# In transaction scope a try that fails leaves no trace in the counts.
+	$session->query_safe('SAVEPOINT s');
+	is($session->query_safe('SELECT zk_try_xact_lock(' . names(qw(a a b)) . ')'), 'f', 'false');
+	is($session->query_safe('SELECT zk_try_xact_lock(' . names(qw(a aa)) . ')'), 't', 'true');
+	is($session->query_safe($holds), 'a:1+2 aa:0+1', 'counted');
+	$session->query_safe('RELEASE s');
+	is($session->query_safe($holds), 'a:1+2 aa:0+1', 'counted outside');
+	$session->query_safe('COMMIT; SELECT zk_unlock_all()');
+	nodes_are('b', 'nothing left');
+	# Who does not want to wait looks at all of them before he takes the first.
+	is($session->query_safe('SELECT zk_try_lock(' . names(qw(a/new b)) . ')'), 'f', 'false');
+	my $client = $zk->client;
+	ok(!$client->exists(lock_path('sev/a/new')), 'nothing was written');
+	$client->close;
+	is($session->query_safe('SELECT zk_try_lock_path(\'sev/b/c\')'), 'f', 'path: false');
+	is($session->query_safe($holds), '', 'holds nothing');
+	nodes_are('b', 'nothing left');
+	$session->quit;
+};
+$rival->query_safe("SELECT zk_unlock('sev/b')");
+
+# All were free when the session looked, but before it has joined the queues, one
+# is taken by the rival. It must not wait for that one in the queue of the next.
+subtest 'one is taken between the look and the join' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my $session = background($berlin);
+	$session->query_safe("SET zklock.servers = '" . $proxy->address . "';
+		SELECT zk_lock('connect')");
+	my $before = $zk->packets_received;
+	$proxy->cut('replies');
+	$session->start_query('SELECT zk_lock(' . names(qw(c b a)) . ')');
+	poll_until { $zk->packets_received >= $before + 3 } 'three looks', 3;
+	$rival->query_safe("SELECT zk_lock('sev/b')");
+	$proxy->heal;
+	wait_for_queue($zk, lock_path('sev/b'), 2);
+	nodes_are('a b b', 'it waits for one and holds those before it only');
+	$rival->query_safe("SELECT zk_unlock('sev/b')");
+	$session->wait_result;
+	is($session->sqlstate, '00000', 'granted in the end');
+	nodes_are('a b c', 'all of them, once');
+	is($session->query_safe('SELECT bool_and(zk_is_held(name)) FROM zk_locks'), 't', 'held');
+	$session->quit;
+	nodes_are('', 'nothing left');
+	$proxy->stop;
+};
+
+# Whatever request or reply is lost with a connection: no lock is lost, none is
+# had twice, and none is left.
+subtest 'the connection breaks again and again' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my $session = background($berlin);
+	$session->query_safe("SET zklock.servers = '" . $proxy->address . q{';
+		SET zklock.session_timeout = '60s';
+		CREATE SEQUENCE rounds;
+		CREATE PROCEDURE break(names text[], rounds int) LANGUAGE plpgsql AS $$
+		BEGIN
+			WHILE nextval('rounds') < rounds LOOP
+				PERFORM zk_xact_lock(names);
+				ASSERT (SELECT bool_and(zk_is_held(n)) FROM unnest(names) n);
+				COMMIT;
+			END LOOP;
+		END $$});
+	my $round = 'SELECT last_value FROM rounds';
+	my $watcher = background($berlin);
+	my ($resets, $gap) = (12, 5);
+	$session->start_query('CALL break(' . names(qw(c b a d e f)) . ", $resets * $gap + 1)");
+	foreach my $reset (1 .. $resets)
+	{
+		poll_until { $watcher->query_safe($round) >= $reset * $gap } 'progress', 30;
+		$proxy->reset_connections;
+	}
+	$session->wait_result;
+	is($session->sqlstate, '00000', 'all rounds are done') or diag($session->error);
+	is($session->query_safe($holds), '', 'holds nothing');
+	nodes_are('', 'nothing left');
+	$_->quit foreach $session, $watcher;
+	$proxy->stop;
+};
+
+# Each wait takes most of the time that is given for both.
+subtest 'one deadline for all' => sub {
+	my $session = background($berlin);
+	my $second = background($paris);
+	foreach my $bound ([ 'SELECT zk_lock(%s, \'3s\')', 'timeout' ],
+		[ 'SET lock_timeout = \'3s\'; SELECT zk_lock(%s)', 'lock_timeout' ])
+	{
+		my ($sql, $what) = @$bound;
+		$rival->query_safe("SELECT zk_lock('sev/a')");
+		$second->query_safe("SELECT zk_lock('sev/b')");
+		my $start = time;
+		$session->start_query(sprintf $sql, names(qw(a b)));
+		wait_for_queue($zk, lock_path('sev/a'), 2);
+		# two of the three seconds, by the server's clock
+		$second->query_safe('SELECT pg_sleep(2)');
+		$rival->query_safe("SELECT zk_unlock('sev/a')");
+		wait_for_queue($zk, lock_path('sev/b'), 2);
+		$session->wait_result;
+		my $took = time - $start;
+		is($session->sqlstate, '55P03', "$what: SQLSTATE");
+		cmp_ok($took, '>', 2.9, "$what: not before its time");
+		cmp_ok($took, '<', 4.5, "$what: and not for each lock");
+		is($session->query_safe($holds), '', 'holds nothing');
+		$second->query_safe("SELECT zk_unlock('sev/b')");
+		nodes_are('', 'nothing left');
+	}
+	$_->quit foreach $session, $second;
+};
+
+# Rows hold, columns ask; a and a/b/c are above and below a/b, a/d beside it.
+subtest 'a name and its ancestors' => sub {
+	my @forms = (
+		"zk_%slock_path('sev/a')", "zk_%slock_path('sev/a/b')",
+		"zk_%slock_path('sev/a/d')", "zk_%slock_path_shared('sev/a')",
+		"zk_%slock_path_shared('sev/a/b')", "zk_%slock('sev/a')",
+		"zk_%slock_shared('sev/a')", "zk_%slock('sev/a/b')");
+	#                     a  a/b a/d Sa Sa/b Xa Sa' Xa/b
+	my %compatible = (
+		$forms[0] => [qw(f  f   f   f  f    f  f   t)],
+		$forms[1] => [qw(f  f   t   t  f    f  t   f)],
+		$forms[2] => [qw(f  t   f   t  t    f  t   t)],
+		$forms[3] => [qw(f  t   t   t  t    f  t   t)],
+		$forms[4] => [qw(f  f   t   t  t    f  t   f)],
+		$forms[5] => [qw(f  f   f   f  f    f  f   t)],
+		$forms[6] => [qw(f  t   t   t  t    f  t   t)],
+		$forms[7] => [qw(t  f   t   t  f    t  t   f)]);
+	my $session = background($berlin);
+	foreach my $holder (@forms)
+	{
+		$session->query_safe('SELECT ' . sprintf $holder, '');
+		my @granted;
+		foreach my $asker (@forms)
+		{
+			push @granted, $rival->query_safe('SELECT ' . sprintf $asker, 'try_');
+			$rival->query_safe('SELECT zk_unlock_all()');
+		}
+		is("@granted", "@{ $compatible{$holder} }", sprintf $holder, '');
+		$session->query_safe('SELECT zk_unlock_all()');
+		nodes_are('', 'nothing left');
+	}
+
+	# Who wants the whole waits for all below, and keeps newcomers out.
+	$session->query_safe("SELECT zk_lock_path('sev/a/b')");
+	$rival->start_query("SELECT zk_lock_path('sev/a')");
+	nodes_are('. . a a a/b', 'who wants the whole waits for who has a part');
+	my $third = background($berlin);
+	is($third->query_safe("SELECT zk_try_lock_path('sev/a/d')"), 'f',
+		'a newcomer below stays behind the one who waits for the whole');
+	$session->query_safe("SELECT zk_unlock_path('sev/a/b')");
+	$rival->wait_result;
+	is($rival->sqlstate, '00000', 'the whole is had when the last below is released');
+	is($rival->query_safe("SELECT zk_unlock_path('sev/a')"), 't', 'released');
+	nodes_are('', 'nothing left');
+	$_->quit foreach $session, $third;
+};
+
+# The first is granted, then the session is lost. That lock is the call's, not the
+# session's: when the call has failed there is nothing to be released. The rival
+# has a longer timeout and keeps its lock.
+my $patient = background($paris);
+$patient->query_safe("SET zklock.session_timeout = '60s'; SELECT zk_lock('sev/b')");
+
+sub loses
+{
+	my ($session, $sql) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$session->start_query($sql);
+	wait_for_queue($zk, lock_path('sev/b'), 2);
+	$zk->pause;
+	$session->wait_result;
+	$zk->resume;
+	return;
+}
+
+foreach my $setting (qw(cancel wait))
+{
+	foreach my $function (qw(zk_lock zk_xact_lock zk_try_lock))
+	{
+		my $sql = "SELECT $function(" . names(qw(a b)) . ", '1 minute')";
+		subtest "session lost: $sql, on_lock_loss = $setting" => sub {
+			my $session = background($berlin);
+			$session->query_safe("SET zklock.on_lock_loss = '$setting'");
+			loses($session, $sql);
+			is($session->sqlstate, '40001', 'SQLSTATE');
+			like($session->error, qr/lock "sev\/a" was lost/, 'names the lock');
+			like($session->error, qr/DETAIL:.*Since .*No contact with ZooKeeper/,
+				'says since when and why');
+			like($session->error, qr/HINT:  Run the transaction again/,
+				'there is nothing to be released');
+			is($session->query_safe($holds), '', 'holds nothing');
+			is($session->query("SELECT zk_try_lock('sev/a', '20s')"), 't',
+				'can be taken again');
+			$session->quit;
+			nodes_are('b', 'nothing left in ZooKeeper');
+		};
+	}
+}
+
+subtest 'session lost, and the error caught' => sub {
+	my $session = background($berlin);
+	$session->query_safe('BEGIN; CREATE TEMP TABLE caught (sqlstate text)');
+	loses($session, q{DO $$ BEGIN
+			PERFORM zk_lock(} . names(qw(a b)) . q{);
+		EXCEPTION WHEN serialization_failure THEN
+			INSERT INTO caught VALUES (SQLSTATE);
+		END $$});
+	is($session->sqlstate, '00000', 'goes on');
+	# What was lost was never had, so nothing was written under it.
+	$session->query_safe('COMMIT');
+	is($session->query_safe('TABLE caught'), '40001', 'and can commit');
+	is($session->query_safe($holds), '', 'holds nothing');
+	$session->quit;
+	nodes_are('b', 'nothing left in ZooKeeper');
+};
+
+subtest 'session lost, with another lock held before' => sub {
+	my $session = background($berlin);
+	$session->query_safe("SELECT zk_lock('sev/d')");
+	loses($session, 'SELECT zk_lock(' . names(qw(a b)) . ')');
+	is($session->sqlstate, '40001', 'SQLSTATE');
+	like($session->error, qr/lock "sev\/[ad]" was lost/, 'names one of them');
+	like($session->error, qr/HINT:  Release it with zk_unlock\(\)/,
+		'the other one is to be released');
+	is($session->query_safe($holds), 'd:1+0', 'it is the only one');
+	is($session->query_safe("SELECT state FROM zk_locks"), 'lost', 'which is lost');
+	is($session->query_safe("SELECT zk_unlock('sev/d')"), 'f', 'released');
+	is($session->query("SELECT zk_try_lock('sev/a', '20s')"), 't',
+		'the next lock is to be had');
+	$session->quit;
+	nodes_are('b', 'nothing left in ZooKeeper');
+};
+
+$_->quit foreach $patient, $rival;
+foreach my $node ($berlin, $paris)
+{
+	ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal/),
+		$node->name . ' did not crash');
+}
+
+done_testing();
