@@ -565,12 +565,15 @@ give_back_and_rethrow(Call *call)
 	int			code = geterrcode();
 	bool		is_by_loss;
 
+	HOLD_INTERRUPTS();
 	is_by_loss = zklock_describe_loss(message, detail, &hint, &is_recent) &&
 		(code == ERRCODE_T_R_SERIALIZATION_FAILURE ||
 		 (code == ERRCODE_QUERY_CANCELED && is_recent));
 	give_back(call);
-	if (is_by_loss &&
-		!zklock_describe_loss(others_message, others_detail, &hint, &is_recent))
+	is_by_loss &= !zklock_describe_loss(others_message, others_detail, &hint,
+										&is_recent);
+	RESUME_INTERRUPTS();
+	if (is_by_loss)
 	{
 		FlushErrorState();
 		ereport(ERROR,
