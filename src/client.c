@@ -40,6 +40,7 @@
 
 #include "client.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -87,9 +88,6 @@
  * another thread; this much later the log line was about something else.
  */
 #define REPORT_MS 1000
-
-/* Where to look for the library's socket.  PostgreSQL keeps below 1000. */
-#define HIGHEST_FD 1024
 
 /* What a request wants from the server; some go through several steps. */
 typedef enum RequestKind
@@ -705,6 +703,18 @@ zklock_client_delete(ZkClient *client, const char *path)
 	return start_unwanted(client, REQUEST_DELETE, path, NULL, 0);
 }
 
+void
+zklock_client_begin_many(void)
+{
+	block_signals();
+}
+
+void
+zklock_client_end_many(void)
+{
+	restore_signals();
+}
+
 bool
 zklock_client_hand_over(ZkClient *client, const char *path)
 {
@@ -1278,23 +1288,29 @@ find_connection(zhandle_t *zh)
 	struct sockaddr_storage peer;
 	socklen_t	server_size = sizeof(server);
 	struct stat file;
+	struct dirent *entry;
+	DIR		   *descriptors;
 	int			found = -1;
 	int			nfound = 0;
 
 	if (zookeeper_get_connected_host(zh, (struct sockaddr *) &server,
 									 &server_size) == NULL)
 		return;
-	for (int fd = 0; fd < HIGHEST_FD; fd++)
+	descriptors = opendir("/proc/self/fd");
+	while (descriptors != NULL && (entry = readdir(descriptors)) != NULL)
 	{
 		socklen_t	size = sizeof(peer);
+		int			fd = atoi(entry->d_name);	/* 0 for "." and ".." */
 
-		if (getpeername(fd, (struct sockaddr *) &peer, &size) == 0 &&
+		if (fd > 0 && getpeername(fd, (struct sockaddr *) &peer, &size) == 0 &&
 			size == server_size && memcmp(&peer, &server, size) == 0)
 		{
 			found = fd;
 			nfound++;
 		}
 	}
+	if (descriptors != NULL)
+		closedir(descriptors);
 	pthread_mutex_lock(&log_mutex);
 	connection.fd = nfound == 1 && fstat(found, &file) == 0 ? found : -1;
 	connection.inode = connection.fd >= 0 ? file.st_ino : 0;

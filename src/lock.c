@@ -377,6 +377,7 @@ zklock_release_session_holds(void)
 
 	if (locks == NULL)
 		return;
+	zklock_client_begin_many();
 	foreach_lock(scan, lock)
 	{
 		foreach_mode(mode)
@@ -392,6 +393,7 @@ zklock_release_session_holds(void)
 		}
 		forget_if_empty(lock);
 	}
+	zklock_client_end_many();
 }
 
 int64
@@ -503,6 +505,7 @@ zklock_end_transaction(void)
 	has_released_lost = false;
 	if (!zklock_has_locks())
 		return;
+	zklock_client_begin_many();
 	foreach_lock(scan, lock)
 	{
 		foreach_mode(mode)
@@ -516,6 +519,7 @@ zklock_end_transaction(void)
 		}
 		forget_if_empty(lock);
 	}
+	zklock_client_end_many();
 
 	/* the commit guard has stopped it; with no lock left it stays stopped */
 	if (zklock_has_locks())
