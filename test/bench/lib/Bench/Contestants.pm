@@ -81,7 +81,7 @@ sub all
 			@dir,
 			name => 'block',
 			title => 'zklock, DO block',
-			can => ['uncontended'],
+			can => [qw(uncontended contenders)],
 			command => [ "$bin/sql", $home ]),
 		Bench::Program->new(
 			@dir,

@@ -42,8 +42,8 @@ sub counters
 =head2 measure($zookeeper, $contestant, sessions => ..., locks => 1, lock => name, window => seconds)
 
 Returns what was seen: rate (cycles per second), p50, p95 and p99 of the whole
-cycle and wait50, wait99 of the wait (in microseconds), fifo, the server's
-counters per cycle, and the times of all cycles.
+cycle and wait50, wait99 of the wait (in microseconds), fifo (undef if nobody
+knows), the server's counters per cycle, and the times of all cycles.
 
 On a machine that stands still for half a second there is nothing to see in the
 window. Then the measurement is repeated, but not for ever.
@@ -94,7 +94,7 @@ sub _measure_once
 		p99 => percentile(99, @times),
 		wait50 => percentile(50, @waits),
 		wait99 => percentile(99, @waits),
-		fifo => fifo_share(@counted),
+		fifo => $contestant->knows_grants ? fifo_share(@counted) : undef,
 		times => \@times);
 	$seen{$_} = ($after->{$_} - $before->{$_}) / @counted foreach @counters;
 	return \%seen;

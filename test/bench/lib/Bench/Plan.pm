@@ -66,7 +66,7 @@ my %full = (
 	without => {});
 my %quick = (
 	rounds => {
-		uncontended => 5,
+		uncontended => 4,
 		contenders => 3,
 		locks => 1,
 		depth => { 1 => 10, 10 => 5, 100 => 3, 1000 => 1 },

@@ -41,9 +41,7 @@ sub new
 
 =pod
 
-=head2 name, title, can_do($workload), dir, lock($name)
-
-lock: where this contestant's lock of that name is, as its commands want it.
+=head2 name, title, can_do($workload), dir
 
 =cut
 
@@ -51,6 +49,25 @@ sub name { return $_[0]->{name}; }
 sub title { return $_[0]->{title}; }
 sub can_do { return $_[0]->{can}{ $_[1] }; }
 sub dir { return $_[0]->{dir}; }
+
+=pod
+
+=head2 knows_grants
+
+Whether its cycles tell when the lock was granted.
+
+=cut
+
+sub knows_grants { return 1; }
+
+=pod
+
+=head2 lock($name)
+
+Where this contestant's lock of that name is, as its commands want it.
+
+=cut
+
 sub lock { return "/bench/$_[0]->{name}/$_[1]"; }
 
 =pod

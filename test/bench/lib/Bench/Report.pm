@@ -224,8 +224,9 @@ All contestants ran in turns on the same servers, one measurement each a round.
 Figures are medians over the rounds, ratios medians of the rounds' ratios. A
 cycle takes a lock and releases it. Requests and bytes are the server's own
 counters, for each cycle, hand-over or try. FIFO is the share of grants by which
-nobody was passed over who had asked earlier, by the contenders' clocks. Waits of
-what pgbench runs include the release. What exactly is measured, and how the
+nobody was passed over who had asked earlier, by the contenders' clocks; pgbench
+does not log when a lock was granted, so there it is left out, and waits include
+the release. What exactly is measured, and how the
 contestants are used, is told in test/bench/README.md.
 END
 
