@@ -6,6 +6,7 @@
 use strict;
 use warnings;
 
+use Proxy;
 use Test::More;
 use ZkLockTest;
 use ZooKeeper;
@@ -154,6 +155,39 @@ subtest 'holders that die make room' => sub {
 	is($pool[2]->sqlstate, '00000', 'the next one follows');
 	$pool[$_]->query_safe("SELECT zk_unlock('mortal')") foreach 0, 2;
 	assert_no_nodes($zk, lock_path('mortal'));
+};
+
+# Who queues up while the connection of the one ahead of it is down takes that
+# one for a waiter. It may have become a holder when it is back, and must say so.
+subtest 'granted at the first look, with others behind' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my $oslo = cluster('oslo', $zk,
+		servers => $proxy->address, 'zklock.session_timeout' => '60s');
+	my $late = background($oslo);
+	$late->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')");
+	$_->query_safe("SELECT zk_lock('late', permits => 2)") foreach @pool[ 0, 2 ];
+
+	$proxy->cut('replies');
+	take($late, 'late', 2);
+	my $ahead = (wait_for_queue($zk, lock_path('late'), 3))[2];
+	take($pool[3], 'late', 2);
+	poll_until { grep { /\Q$ahead\E/ } $zk->watched_paths(lock_path('late')) }
+	'the one behind to watch it', 10;
+	$pool[0]->query_safe("SELECT zk_unlock('late')");
+	wait_for_queue($zk, lock_path('late'), 3);
+	$proxy->reset_connections;
+	$proxy->heal;
+	$late->wait_result;
+	is($late->sqlstate, '00000', 'granted when it is back');
+
+	$pool[2]->query_safe("SELECT zk_unlock('late')");
+	ok( eval { poll_until { $pool[3]->is_done } 'the one behind', 10 },
+		'the one behind it follows when another holder leaves');
+	$late->query_safe("SELECT zk_unlock('late')");
+	$pool[3]->wait_result;
+	$pool[3]->query_safe("SELECT zk_unlock('late')");
+	assert_no_nodes($zk, lock_path('late'));
+	$late->quit;
 };
 
 $stranger->close;
