@@ -546,7 +546,12 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		if (status.state == ZK_CLIENT_LOST)
 		{
 			if (status.loss == ZK_LOSS_AUTH && has_private_identity)
-				identity_refused = true;	/* the next session does without */
+			{
+				/* the next session does without, and has all its time */
+				identity_refused = true;
+				given_up = true;
+				connect_deadline = now + connect_bound_ms;
+			}
 
 			/* a new session would not fare better than one that never was */
 			else if (!status.was_connected || status.loss == ZK_LOSS_AUTH ||

@@ -241,9 +241,11 @@ subtest 'without digest authentication' => sub {
 	my $plain = ZooKeeper->new(java_options =>
 		  ['-Dzookeeper.DigestAuthenticationProvider.enabled=false'])->start;
 	my $node = cluster('oslo', $plain);
-	my @sessions = map { background($node) } 1 .. 3;
+	my @sessions = map { background($node) } 1 .. 4;
 	$sessions[0]->query_safe("SELECT zk_lock('plain')");
 	is($sessions[0]->sqlstate, '00000', 'the first use works');
+	$sessions[3]->query("SELECT count(*) FROM zk_lock_queue('plain')");
+	is($sessions[3]->sqlstate, '00000', 'also if it is a look at the queue');
 	foreach my $number (1, 2)
 	{
 		$sessions[$number]->start_query("SELECT zk_lock('plain')");
