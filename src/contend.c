@@ -645,7 +645,8 @@ watch(Standing *standing, const char *ahead)
 		return ZK_WAIT_OVER;
 	}
 
-	if (contender->permits > 1 && reply->version > 0)
+	if (contender->permits > 1 && reply->version > 0 &&
+		recipe_parse_node(strrchr(path, '/') + 1).permits == contender->permits)
 		return ZK_WAIT_OVER;	/* it was granted before we watched it */
 
 	end = await_watch(standing);
@@ -770,7 +771,7 @@ raise_mismatch(const Standing *standing, const char *child)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("number of permits differs from that of other users of lock \"%s\"",
 					standing->contender->name),
-			 errdetail("This call names %d, a contender of style \"%s\" that is ahead of it has %d.",
+			 errdetail("This call names %d, the first contender of the queue, of style \"%s\", has %d.",
 					   standing->contender->permits,
 					   recipe_style_name(node.style), node.permits),
 			 errhint("All users of a lock must name the same number of permits. Readers and clients in other languages count as 1.")));

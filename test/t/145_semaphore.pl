@@ -145,6 +145,37 @@ subtest 'all must count alike' => sub {
 	$stranger->delete($theirs);
 };
 
+# Who names another number than the first of the queue leaves again; but that
+# may take long, if its connection is down. It must not be the end of those who
+# are right and come meanwhile.
+subtest 'a wrong number in the middle stops nobody' => sub {
+	foreach my $permits (1, 2)
+	{
+		my $path = lock_path("wrong$permits");
+		$pool[0]->query_safe("SELECT zk_lock('wrong$permits', permits => $permits)");
+		my $theirs = $stranger->create("$path/_c_$uuid-permits-9-lock-", '',
+			ephemeral => 1, sequential => 1);
+		is( $pool[2]->query_safe("SELECT zk_try_lock('wrong$permits', permits => $permits)"),
+			'f', "$permits: a try finds it busy");
+		foreach my $number (2, 3)
+		{
+			take($pool[$number], "wrong$permits", $permits);
+			wait_for_queue($zk, $path, $number + 1);
+		}
+		poll_until { grep { $_ eq $theirs } $zk->watched_paths($path) }
+		'the next one to watch it', 10;
+		$stranger->delete($theirs);
+		$pool[0]->query_safe("SELECT zk_unlock('wrong$permits')");
+		foreach my $number (2, 3)
+		{
+			$pool[$number]->wait_result;
+			is($pool[$number]->sqlstate, '00000', "$permits: it is waited for");
+			$pool[$number]->query_safe("SELECT zk_unlock('wrong$permits')");
+		}
+		assert_no_nodes($zk, $path);
+	}
+};
+
 subtest 'holders that die make room' => sub {
 	$_->query_safe("SELECT zk_lock('mortal', permits => 2)") foreach @pool[ 0, 1 ];
 	take($pool[2], 'mortal', 2);
