@@ -33,8 +33,9 @@
  *
  * Semaphores: any of the holders may leave first.  So the first of those who
  * wait watches the whole queue, and whoever is behind it watches the one just
- * ahead, which sets its node's data when it is granted: then this one is the
- * first.  A release wakes one backend, and a grant one more.
+ * ahead, which sets its node's data when it is granted while others are behind
+ * it: then the next one is the first.  A release wakes one backend, and a grant
+ * one more.
  *
  *-------------------------------------------------------------------------
  */
@@ -66,7 +67,6 @@ typedef struct Standing
 	bool		is_node_known;	/* contender->node holds the full path */
 	char		prefix[RECIPE_NODE_SIZE];	/* its name up to the number */
 	bool		is_handed_over; /* whoever was ahead has let go, to us */
-	bool		has_waited;
 	bool		watches_queue;	/* lists are to be watched */
 	char	   *data;			/* of our node, palloc'ed */
 	int			attempts;		/* to create the node */
@@ -88,6 +88,7 @@ static void make_parent_carefully(Standing *standing, const char *path,
 								  ZkNodeKind kind);
 static RecipeVerdict judge(const Standing *standing, const ZkReply *list,
 						   const char *mine, int *ahead);
+static bool is_anybody_behind(const Standing *standing, const ZkReply *list);
 static ZkWaitEnd watch(Standing *standing, const char *ahead);
 static ZkWaitEnd watch_queue(Standing *standing);
 static ZkWaitEnd await_watch(Standing *standing);
@@ -211,7 +212,7 @@ stand_in_queue(Standing *standing)
 		switch (verdict)
 		{
 			case RECIPE_HELD:
-				if (contender->permits > 1 && standing->has_waited)
+				if (contender->permits > 1 && is_anybody_behind(standing, list))
 					zklock_client_announce(zklock_session_client(),
 										   contender->node, standing->data,
 										   strlen(standing->data));
@@ -229,7 +230,6 @@ stand_in_queue(Standing *standing)
 		}
 		if (contender->patience == ZK_TRY_ONCE)
 			return ZK_CONTEND_BUSY;
-		standing->has_waited = true;
 		switch (ahead < 0 ? watch_queue(standing) :
 				watch(standing, list->children[ahead]))
 		{
@@ -264,6 +264,24 @@ judge(const Standing *standing, const ZkReply *list, const char *mine,
 									   contender->mode, ahead);
 	return recipe_verdict(list->children, list->nchildren, mine,
 						  contender->mode, &own, ahead);
+}
+
+/*
+ * Does anybody stand behind us in the list that grants us a permit?  They may
+ * take us for one who waits, by a list from before, and watch us for that; also
+ * if this is our first list, for its reply may have taken long.  Whoever is not
+ * in it came later, and its own list shows that we are granted.
+ */
+static bool
+is_anybody_behind(const Standing *standing, const ZkReply *list)
+{
+	const char *mine = strrchr(standing->contender->node, '/') + 1;
+
+	for (int i = 0; i < list->nchildren; i++)
+		if (recipe_parse_node(list->children[i]).style != RECIPE_STYLE_NONE &&
+			recipe_compare_nodes(list->children[i], mine) > 0)
+			return true;
+	return false;
 }
 
 /*
@@ -627,7 +645,8 @@ watch(Standing *standing, const char *ahead)
 		return ZK_WAIT_OVER;
 	}
 
-	if (contender->permits > 1 && reply->version > 0)
+	if (contender->permits > 1 && reply->version > 0 &&
+		recipe_parse_node(strrchr(path, '/') + 1).permits == contender->permits)
 		return ZK_WAIT_OVER;	/* it was granted before we watched it */
 
 	end = await_watch(standing);
@@ -752,7 +771,7 @@ raise_mismatch(const Standing *standing, const char *child)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("number of permits differs from that of other users of lock \"%s\"",
 					standing->contender->name),
-			 errdetail("This call names %d, a contender of style \"%s\" that is ahead of it has %d.",
+			 errdetail("This call names %d, the first contender of the queue, of style \"%s\", has %d.",
 					   standing->contender->permits,
 					   recipe_style_name(node.style), node.permits),
 			 errhint("All users of a lock must name the same number of permits. Readers and clients in other languages count as 1.")));

@@ -56,8 +56,8 @@ typedef struct ZkContender
  * Queue up and wait.  When it ends in any other way than GRANTED, by an error
  * too, nothing of ours stays in the queue.  Needs an open session.  Raises on
  * interrupts, when ZooKeeper refuses, 57000 when somebody removed our node,
- * 54000 when the queue's sequence numbers are used up, 55000 when somebody ahead
- * has another number of permits.
+ * 54000 when the queue's sequence numbers are used up, 55000 when the first of
+ * the queue has another number of permits.
  */
 extern ZkContendEnd zklock_contend(ZkContender *contender);
 

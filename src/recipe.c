@@ -323,9 +323,11 @@ recipe_permit_verdict(const char *const *children, int nchildren,
 	int			own = mine != NULL ? find_own(children, nchildren, mine) : -1;
 	int32_t		own_sequence = own < 0 ? RECIPE_SEQUENCE_LIMIT :
 		recipe_parse_node(children[own]).sequence;
+	int32_t		first_sequence = RECIPE_SEQUENCE_LIMIT;
 	int32_t		nearest_sequence = -1;
+	int			first = -1;
 	int			nearest = -1;
-	int			stranger = -1;
+	bool		is_mixed = false;
 	int			nahead = 0;
 
 	*watch = -1;
@@ -345,8 +347,12 @@ recipe_permit_verdict(const char *const *children, int nchildren,
 			continue;
 
 		nahead++;
-		if (node.permits != permits)
-			stranger = i;
+		is_mixed |= node.permits != permits;
+		if (node.sequence < first_sequence)
+		{
+			first_sequence = node.sequence;
+			first = i;
+		}
 		if (node.sequence > nearest_sequence)
 		{
 			nearest_sequence = node.sequence;
@@ -354,14 +360,16 @@ recipe_permit_verdict(const char *const *children, int nchildren,
 		}
 	}
 
-	if (stranger >= 0)
+	if (first >= 0 && recipe_parse_node(children[first]).permits != permits)
 	{
-		*watch = stranger;
+		*watch = first;
 		return RECIPE_MISMATCH;
 	}
-	if (nahead < permits)
+	if (nahead < permits && !is_mixed)
 		return RECIPE_HELD;
-	if (nahead > permits)
+
+	/* one who counts otherwise is waited for: it gives up, or has its turn */
+	if (nahead > permits || is_mixed)
 		*watch = nearest;
 	return RECIPE_WAIT;
 }
@@ -726,7 +734,7 @@ find_own(const char *const *children, int nchildren, const char *mine)
 /*
  * The verdict for a contender of this mode whose node is children[own], or for
  * a newcomer if own is -1.  Never RECIPE_GONE; *watch is -1 save for
- * RECIPE_WAIT.
+ * RECIPE_WAIT and RECIPE_MISMATCH.
  */
 static RecipeVerdict
 judge_queue(const char *const *children, int nchildren, RecipeMode mode,
@@ -735,9 +743,10 @@ judge_queue(const char *const *children, int nchildren, RecipeMode mode,
 	/* A newcomer stands behind every number that we accept. */
 	int32_t		own_sequence = own < 0 ? RECIPE_SEQUENCE_LIMIT :
 		recipe_parse_node(children[own]).sequence;
+	int32_t		first_sequence = RECIPE_SEQUENCE_LIMIT;
 	int32_t		nearest_sequence = -1;
+	int			first = -1;
 	int			nearest = -1;
-	int			semaphore = -1;
 
 	*watch = -1;
 
@@ -753,10 +762,13 @@ judge_queue(const char *const *children, int nchildren, RecipeMode mode,
 			continue;
 		if (node.sequence == own_sequence && !may_share_number(&node))
 			return RECIPE_EXHAUSTED;
+		if (node.sequence < first_sequence)
+		{
+			first_sequence = node.sequence;
+			first = i;
+		}
 		if (mode == RECIPE_SHARED && node.mode == RECIPE_SHARED)
 			continue;
-		if (node.permits > 1)
-			semaphore = i;
 
 		if (node.sequence > nearest_sequence)
 		{
@@ -765,9 +777,12 @@ judge_queue(const char *const *children, int nchildren, RecipeMode mode,
 		}
 	}
 
-	*watch = semaphore >= 0 ? semaphore : nearest;
-	if (semaphore >= 0)
+	if (first >= 0 && recipe_parse_node(children[first]).permits > 1)
+	{
+		*watch = first;
 		return RECIPE_MISMATCH;
+	}
+	*watch = nearest;
 	return nearest < 0 ? RECIPE_HELD : RECIPE_WAIT;
 }
 

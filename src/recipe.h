@@ -100,7 +100,8 @@ typedef enum RecipeVerdict
 	RECIPE_WAIT,				/* watch child *watch, then look again */
 	RECIPE_GONE,				/* our own node is not in the list */
 	RECIPE_EXHAUSTED,			/* sequence numbers cannot order this queue */
-	RECIPE_MISMATCH				/* child *watch has another number of permits */
+	RECIPE_MISMATCH				/* the first one, child *watch, has another number
+								 * of permits */
 } RecipeVerdict;
 
 /*
@@ -202,8 +203,10 @@ extern RecipeVerdict recipe_verdict_newcomer(const char *const *children,
  * would join now.  RECIPE_WAIT with *watch set: watch the one just ahead, which
  * waits too, until it says that it was granted, or goes.  RECIPE_WAIT with
  * *watch -1: the first of those who wait; any holder may be the first to leave,
- * so watch the whole queue.  RECIPE_MISMATCH: somebody ahead counts otherwise,
- * a plain lock among them.
+ * so watch the whole queue.  RECIPE_MISMATCH: the first of the queue counts
+ * otherwise, a plain lock for example.  So it is who comes into a queue with
+ * another number that has the trouble, not those behind it: they wait for it
+ * (in RECIPE_WAIT, *watch is the one just ahead) until it is gone.
  */
 extern RecipeVerdict recipe_permit_verdict(const char *const *children,
 										   int nchildren, const char *mine,

@@ -148,6 +148,7 @@ static const ZkReply lost_reply = {.result = ZK_SESSION_LOST};
 
 static ZkWaitEnd wait_for(ZkRequest *request, bool (*is_over) (void),
 						  int64 deadline, ZkWaitReason reason);
+static void note_refusal(const ZkClientStatus *status);
 static void refuse_wrong_process(void);
 static void prepare_once(void);
 static void start_session(void);
@@ -242,6 +243,10 @@ zklock_session_open(int64 deadline, bool is_retry)
 bool
 zklock_session_is_turning(void)
 {
+	ZkClientStatus status;
+
+	if (zklock_session_status(&status))
+		note_refusal(&status);
 	return given_up;
 }
 
@@ -306,6 +311,7 @@ zklock_session_reap(void)
 	zklock_client_status(client, &status);
 	if (status.state == ZK_CLIENT_LOST && status.was_connected)
 		note_loss(&status);
+	note_refusal(&status);
 	if (status.state == ZK_CLIENT_LOST || given_up)
 		zklock_session_close(0);
 }
@@ -545,12 +551,12 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		now = zklock_client_now();
 		if (status.state == ZK_CLIENT_LOST)
 		{
-			if (status.loss == ZK_LOSS_AUTH && has_private_identity)
-				identity_refused = true;	/* the next session does without */
+			note_refusal(&status);
 
 			/* a new session would not fare better than one that never was */
-			else if (!status.was_connected || status.loss == ZK_LOSS_AUTH ||
-					 status.loss == ZK_LOSS_PROTOCOL)
+			if (!given_up &&
+				(!status.was_connected || status.loss == ZK_LOSS_AUTH ||
+				 status.loss == ZK_LOSS_PROTOCOL))
 				raise_if_lost(&status);
 			return ZK_WAIT_LOST;
 		}
@@ -595,6 +601,22 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 			(event.events & WL_LATCH_SET) != 0)
 			ResetLatch(MyLatch);
 	}
+}
+
+/*
+ * If the ensemble does not take the identity that we chose ourselves, the next
+ * session does without, and has all its time to connect.  To be called wherever
+ * the loss may be seen first: a request's reply can be there ahead of it.
+ */
+static void
+note_refusal(const ZkClientStatus *status)
+{
+	if (status->state != ZK_CLIENT_LOST || status->loss != ZK_LOSS_AUTH ||
+		!has_private_identity || given_up)
+		return;
+	identity_refused = true;
+	given_up = true;
+	connect_deadline = zklock_client_now() + connect_bound_ms;
 }
 
 /* For WaitEventSetWait(): -1 waits for ever. */

@@ -62,8 +62,10 @@ extern bool zklock_session_open(int64 deadline, bool is_retry);
 
 /*
  * Was a request reported as lost with its session because the server did not
- * answer, and another one is to be tried?  Then free all requests and call
- * zklock_session_open() again, as a retry under the same zklock.connect_timeout.
+ * answer, and another one is to be tried, or because the ensemble does not know
+ * the authentication of our own choice, and the next session does without?  Then
+ * free all requests and call zklock_session_open() again, as a retry under the
+ * same zklock.connect_timeout.
  */
 extern bool zklock_session_is_turning(void);
 

@@ -244,6 +244,13 @@ subtest 'without digest authentication' => sub {
 	my @sessions = map { background($node) } 1 .. 3;
 	$sessions[0]->query_safe("SELECT zk_lock('plain')");
 	is($sessions[0]->sqlstate, '00000', 'the first use works');
+	foreach (1 .. 10)
+	{
+		my $looking = background($node);
+		$looking->query("SELECT count(*) FROM zk_lock_queue('plain')");
+		is($looking->sqlstate, '00000', 'also if it is a look at the queue');
+		$looking->quit;
+	}
 	foreach my $number (1, 2)
 	{
 		$sessions[$number]->start_query("SELECT zk_lock('plain')");

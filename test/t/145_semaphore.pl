@@ -6,6 +6,7 @@
 use strict;
 use warnings;
 
+use Proxy;
 use Test::More;
 use ZkLockTest;
 use ZooKeeper;
@@ -106,7 +107,10 @@ subtest 'a grant wakes the next in line and nobody else' => sub {
 	my $before = $zk->packets_received;
 	$pool[0]->query_safe("SELECT zk_unlock('quiet')");
 	$pool[2]->wait_result;
-	poll_until { $zk->watch_count == 4 } 'four watches', 10;
+	# three of nodes, and two of the queue: who was granted has left one behind
+	poll_until {
+		$zk->watched_paths(lock_path('quiet') . '/') == 3 && $zk->watch_count == 5
+	} 'the next one to watch the queue', 10;
 	# delete; list, set; list, list with a watch; and some patience with heartbeats
 	cmp_ok($zk->packets_received - $before, '<=', 9, 'few requests');
 	is(granted(), '0 1 2', 'one more holder');
@@ -141,6 +145,37 @@ subtest 'all must count alike' => sub {
 	$stranger->delete($theirs);
 };
 
+# Who names another number than the first of the queue leaves again; but that
+# may take long, if its connection is down. It must not be the end of those who
+# are right and come meanwhile.
+subtest 'a wrong number in the middle stops nobody' => sub {
+	foreach my $permits (1, 2)
+	{
+		my $path = lock_path("wrong$permits");
+		$pool[0]->query_safe("SELECT zk_lock('wrong$permits', permits => $permits)");
+		my $theirs = $stranger->create("$path/_c_$uuid-permits-9-lock-", '',
+			ephemeral => 1, sequential => 1);
+		is( $pool[2]->query_safe("SELECT zk_try_lock('wrong$permits', permits => $permits)"),
+			'f', "$permits: a try finds it busy");
+		foreach my $number (2, 3)
+		{
+			take($pool[$number], "wrong$permits", $permits);
+			wait_for_queue($zk, $path, $number + 1);
+		}
+		poll_until { grep { $_ eq $theirs } $zk->watched_paths($path) }
+		'the next one to watch it', 10;
+		$stranger->delete($theirs);
+		$pool[0]->query_safe("SELECT zk_unlock('wrong$permits')");
+		foreach my $number (2, 3)
+		{
+			$pool[$number]->wait_result;
+			is($pool[$number]->sqlstate, '00000', "$permits: it is waited for");
+			$pool[$number]->query_safe("SELECT zk_unlock('wrong$permits')");
+		}
+		assert_no_nodes($zk, $path);
+	}
+};
+
 subtest 'holders that die make room' => sub {
 	$_->query_safe("SELECT zk_lock('mortal', permits => 2)") foreach @pool[ 0, 1 ];
 	take($pool[2], 'mortal', 2);
@@ -151,6 +186,39 @@ subtest 'holders that die make room' => sub {
 	is($pool[2]->sqlstate, '00000', 'the next one follows');
 	$pool[$_]->query_safe("SELECT zk_unlock('mortal')") foreach 0, 2;
 	assert_no_nodes($zk, lock_path('mortal'));
+};
+
+# Who queues up while the connection of the one ahead of it is down takes that
+# one for a waiter. It may have become a holder when it is back, and must say so.
+subtest 'granted at the first look, with others behind' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my $oslo = cluster('oslo', $zk,
+		servers => $proxy->address, 'zklock.session_timeout' => '60s');
+	my $late = background($oslo);
+	$late->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')");
+	$_->query_safe("SELECT zk_lock('late', permits => 2)") foreach @pool[ 0, 2 ];
+
+	$proxy->cut('replies');
+	take($late, 'late', 2);
+	my $ahead = (wait_for_queue($zk, lock_path('late'), 3))[2];
+	take($pool[3], 'late', 2);
+	poll_until { grep { /\Q$ahead\E/ } $zk->watched_paths(lock_path('late')) }
+	'the one behind to watch it', 10;
+	$pool[0]->query_safe("SELECT zk_unlock('late')");
+	wait_for_queue($zk, lock_path('late'), 3);
+	$proxy->reset_connections;
+	$proxy->heal;
+	$late->wait_result;
+	is($late->sqlstate, '00000', 'granted when it is back');
+
+	$pool[2]->query_safe("SELECT zk_unlock('late')");
+	ok( eval { poll_until { $pool[3]->is_done } 'the one behind', 10 },
+		'the one behind it follows when another holder leaves');
+	$late->query_safe("SELECT zk_unlock('late')");
+	$pool[3]->wait_result;
+	$pool[3]->query_safe("SELECT zk_unlock('late')");
+	assert_no_nodes($zk, lock_path('late'));
+	$late->quit;
 };
 
 $stranger->close;

@@ -228,13 +228,26 @@ is_blocker(const RecipeNode *nodes, int i, int own, RecipeMode mode)
 	return mode == RECIPE_EXCLUSIVE || nodes[i].mode != RECIPE_SHARED;
 }
 
+/* The first contender of all if it is ahead of own, else -1. */
+static int
+first_ahead(const RecipeNode *nodes, int n, int own)
+{
+	int			first = -1;
+
+	for (int i = 0; i < n; i++)
+		if (is_blocker(nodes, i, own, RECIPE_EXCLUSIVE) &&
+			(first < 0 || nodes[i].sequence < nodes[first].sequence))
+			first = i;
+	return first;
+}
+
 /* Hold a verdict against all pairs of children; own is -1 for a newcomer. */
 static void
 check_verdict(const RecipeNode *nodes, int n, int own, RecipeMode mode,
 			  RecipeVerdict verdict, int watch)
 {
 	bool		is_exhausted = false;
-	bool		is_semaphore = false;
+	int			first;
 
 	for (int i = 0; i < n; i++)
 	{
@@ -249,20 +262,18 @@ check_verdict(const RecipeNode *nodes, int n, int own, RecipeMode mode,
 			is_exhausted = true;
 	}
 
-	for (int i = 0; i < n; i++)
-		if (is_blocker(nodes, i, own, mode) && nodes[i].permits > 1)
-			is_semaphore = true;
-
 	CHECK((verdict == RECIPE_EXHAUSTED) == is_exhausted);
 	CHECK((verdict == RECIPE_WAIT || verdict == RECIPE_MISMATCH) ==
 		  (watch >= 0));
 	CHECK(watch >= -1 && watch < n);
 	if (is_exhausted)
 		return;
-	CHECK((verdict == RECIPE_MISMATCH) == is_semaphore);
-	if (is_semaphore)
+	first = first_ahead(nodes, n, own);
+	CHECK((verdict == RECIPE_MISMATCH) ==
+		  (first >= 0 && nodes[first].permits > 1));
+	if (verdict == RECIPE_MISMATCH)
 	{
-		CHECK(is_blocker(nodes, watch, own, mode) && nodes[watch].permits > 1);
+		CHECK(watch == first);
 		return;
 	}
 
@@ -294,6 +305,7 @@ check_permits(const char *const *children, const RecipeNode *nodes, int n,
 												  own < 0 ? NULL : children[own],
 												  permits, &watch);
 	int			nahead = 0;
+	int			first;
 	bool		is_mixed = false;
 
 	CHECK(verdict != RECIPE_GONE && watch >= -1 && watch < n);
@@ -309,14 +321,17 @@ check_permits(const char *const *children, const RecipeNode *nodes, int n,
 		nahead++;
 		is_mixed |= nodes[i].permits != permits;
 	}
-	CHECK((verdict == RECIPE_MISMATCH) == is_mixed);
-	if (is_mixed)
+	first = first_ahead(nodes, n, own);
+	CHECK((verdict == RECIPE_MISMATCH) ==
+		  (first >= 0 && nodes[first].permits != permits));
+	if (verdict == RECIPE_MISMATCH)
 	{
-		CHECK(nodes[watch].permits != permits);
+		CHECK(nodes[watch].permits != permits &&
+			  nodes[watch].sequence == nodes[first].sequence);
 		return;
 	}
-	CHECK((verdict == RECIPE_HELD) == (nahead < permits));
-	CHECK((watch >= 0) == (nahead > permits));
+	CHECK((verdict == RECIPE_HELD) == (nahead < permits && !is_mixed));
+	CHECK((watch >= 0) == (nahead > permits || is_mixed));
 	for (int i = 0; i < n && watch >= 0; i++)
 		CHECK(!is_blocker(nodes, i, own, RECIPE_EXCLUSIVE) ||
 			  nodes[i].sequence <= nodes[watch].sequence);

@@ -500,6 +500,12 @@ test_permits(void)
 		{RECIPE_MISMATCH, 0, P3(5), {P2(1), P3(5)}, "another number ahead"},
 		{RECIPE_MISMATCH, 0, P3(5), {EX2 "0000000001", P3(5)}, "a plain lock ahead"},
 		{RECIPE_MISMATCH, 0, P3(5), {SH2 "0000000001", P3(5)}, "a reader ahead"},
+		{RECIPE_WAIT, 1, P3(5), {P3(1), P2(2), P3(5)},
+		"another number in between is waited for"},
+		{RECIPE_WAIT, 2, P3(5), {P3(1), EX2 "0000000002", P3(3), P3(5)},
+		"so is who waits for a plain lock in between"},
+		{RECIPE_WAIT, 0, P3(5), {P2(4), P3(1), P3(2), P3(3), P3(5)},
+		"another number that waits"},
 		{RECIPE_HELD, -1, P3(5), {P2(6), EX2 "0000000007", P3(5)},
 		"who comes later has the trouble"},
 		{RECIPE_EXHAUSTED, -1, P3(5), {P3(5), P2(5)}, "the same number twice"},
@@ -532,6 +538,16 @@ test_permits(void)
 										   &watch)),
 			   "a plain contender behind a semaphore's");
 		is_int(0, watch, "knows which");
+	}
+	for (int mode = RECIPE_EXCLUSIVE; mode <= RECIPE_SHARED; mode++)
+	{
+		const char *const children[] = {SH2 "0000000001", P3(2), EX1 "0000000005"};
+
+		is_str("wait",
+			   verdict_name(recipe_verdict(children, 3, children[2], mode, &own,
+										   &watch)),
+			   "a semaphore's that came into a queue of plain ones is waited for");
+		is_int(1, watch, "until it is gone");
 	}
 }
 
