@@ -836,7 +836,7 @@ raise_exhausted(const Standing *standing)
 					standing->contender->name),
 			 errdetail("ZooKeeper counts the queue entries below \"%s\" with 31 bits and cannot order more of them.",
 					   standing->contender->lock_path),
-			 errhint("Let all users of the lock finish and delete the znode; it is created again with a counter of zero.")));
+			 errhint("Let all users of the lock finish and delete the znode with all that is in it; it is created again with a counter of zero.")));
 }
 
 static void
