@@ -103,6 +103,7 @@ typedef enum RequestKind
 	REQUEST_SET,				/* whatever the answer */
 	REQUEST_ANNOUNCE,			/* a set that is repeated until confirmed */
 	REQUEST_DELETE,				/* repeated until confirmed */
+	REQUEST_PRUNE,				/* a delete, once */
 	REQUEST_ERASE,				/* list, then DELETE of the child found */
 	REQUEST_REPLACE_CREATE,		/* first step of a replace, repeated */
 	REQUEST_REPLACE_CHECK,		/* second: is the old node still there? */
@@ -703,6 +704,12 @@ zklock_client_delete(ZkClient *client, const char *path)
 	return start_unwanted(client, REQUEST_DELETE, path, NULL, 0);
 }
 
+ZkRequest *
+zklock_client_prune(ZkClient *client, const char *path)
+{
+	return start_read(client, REQUEST_PRUNE, path);
+}
+
 void
 zklock_client_begin_many(void)
 {
@@ -830,6 +837,7 @@ take_next_step(ZkRequest *request)
 		case REQUEST_SYNC:
 		case REQUEST_CHECK:
 		case REQUEST_NUDGE:
+		case REQUEST_PRUNE:
 		case REQUEST_SET:		/* the delete behind it does without */
 			return false;
 
@@ -1887,7 +1895,7 @@ start_request(ZkClient *client, RequestKind kind, ZkNodeKind node_kind,
 	return request;
 }
 
-/* The same for one that takes nothing but a path. */
+/* The same for one that takes nothing but a path: reads, and a prune. */
 static ZkRequest *
 start_read(ZkClient *client, RequestKind kind, const char *path)
 {
@@ -1971,6 +1979,7 @@ send_request(ZkRequest *request)
 						  request->data_length, -1, stat_done, id);
 			break;
 		case REQUEST_DELETE:
+		case REQUEST_PRUNE:
 			rc = zoo_adelete(zh, path, -1, void_done, id);
 			break;
 		case REQUEST_REPLACE_DELETE:

@@ -255,6 +255,12 @@ extern void zklock_client_withdraw(ZkRequest *request);
 extern bool zklock_client_delete(ZkClient *client, const char *path);
 
 /*
+ * Delete a node that is not ours, once: whatever the answer, it is not asked for
+ * again.  The server refuses, with ZK_FAILED, as long as there are children.
+ */
+extern ZkRequest *zklock_client_prune(ZkClient *client, const char *path);
+
+/*
  * Between these two, signals stay blocked, which makes many requests in a row
  * cheaper.  Nothing may raise in between.
  */

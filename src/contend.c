@@ -37,6 +37,17 @@
  * it: then the next one is the first.  A release wakes one backend, and a grant
  * one more.
  *
+ * The end of the sequence counter: the server numbers queue nodes with 31 bits,
+ * as long as the lock's znode lives.  A contender whose number is near the end
+ * withdraws its node, waits until the queue is empty, deletes the znode, and
+ * joins again, which makes the znode anew.  All of ours do so, so that the queue
+ * drains as fast as those ahead are done.  Why this is safe: the server deletes a
+ * znode only if it has no children, so never while anybody holds the lock or
+ * waits; who wants to join just then is told that there is no znode, and makes
+ * it, as after the removal of an idle container; and nobody is granted the lock
+ * by it, only by a list that has our new node.  Others may know nothing of all
+ * this and fill the queue for ever, so its patience has limits, see drain().
+ *
  *-------------------------------------------------------------------------
  */
 #include "contend.h"
@@ -57,6 +68,28 @@
 /* From this attempt on, parents are created one by one, with their errors. */
 #define CAREFUL_ATTEMPT 2
 
+/* How often one contender tries to delete the lock's znode. */
+#define DRAIN_ATTEMPTS 3
+
+/*
+ * How long to bear with contenders that came after us when nobody is left ahead.
+ * Ours withdraw within two round trips; more patience would let others who know
+ * nothing of draining overtake us for ever.
+ */
+#define DRAIN_GRACE_MS 1000
+
+/* What to do next to drain a queue. */
+typedef enum DrainStep
+{
+	DRAIN_EMPTY,				/* nobody is there: delete the znode */
+	DRAIN_WAIT,					/* somebody is */
+	DRAIN_ANEW,					/* the znode was deleted: join */
+	DRAIN_NEVER,				/* it cannot be: join all the same */
+	DRAIN_LOOK_AGAIN,
+	DRAIN_TIMEOUT,				/* the deadline came first */
+	DRAIN_LOST					/* the session was lost first */
+} DrainStep;
+
 /* A contender on its way. */
 typedef struct Standing
 {
@@ -70,6 +103,7 @@ typedef struct Standing
 	bool		watches_queue;	/* lists are to be watched */
 	char	   *data;			/* of our node, palloc'ed */
 	int			attempts;		/* to create the node */
+	bool		cannot_drain;	/* go on with whatever number we get */
 	int64		started_at;
 	int64		log_at;			/* when log_lock_waits wants a message */
 	bool		is_wait_logged;
@@ -91,7 +125,16 @@ static RecipeVerdict judge(const Standing *standing, const ZkReply *list,
 static bool is_anybody_behind(const Standing *standing, const ZkReply *list);
 static ZkWaitEnd watch(Standing *standing, const char *ahead);
 static ZkWaitEnd watch_queue(Standing *standing);
-static ZkWaitEnd await_watch(Standing *standing);
+static ZkWaitEnd await_watch(Standing *standing, int64 deadline);
+static const ZkReply *set_watch(Standing *standing, const char *child,
+								ZkWaitEnd *end);
+static bool should_drain(const Standing *standing, const ZkReply *list,
+						 RecipeVerdict verdict);
+static ZkContendEnd drain(Standing *standing);
+static DrainStep look_at_drain(Standing *standing,
+							   char last[RECIPE_PATH_SIZE], bool *is_ahead);
+static DrainStep prune(Standing *standing);
+static DrainStep drain_step(const Standing *standing, const ZkReply *reply);
 static bool is_still_queued(Standing *standing);
 static const ZkReply *ask(Standing *standing, ZkRequest *request);
 static void leave(Standing *standing);
@@ -209,6 +252,14 @@ stand_in_queue(Standing *standing)
 
 		verdict = judge(standing, list, strrchr(contender->node, '/') + 1,
 						&ahead);
+		if (should_drain(standing, list, verdict))
+		{
+			ZkContendEnd end = drain(standing);
+
+			if (end != ZK_CONTEND_GRANTED)
+				return end;
+			continue;
+		}
 		switch (verdict)
 		{
 			case RECIPE_HELD:
@@ -608,9 +659,7 @@ make_parent_carefully(Standing *standing, const char *path, ZkNodeKind kind)
 
 /*
  * Watch the contender ahead until the queue has moved, the deadline or the
- * loss of the session; notes whether the lock was handed over to us.  The watch
- * is set by reading the node, not by exists: that would leave a watch for ever
- * behind on a node that is gone already (CURATOR-107).
+ * loss of the session; notes whether the lock was handed over to us.
  */
 static ZkWaitEnd
 watch(Standing *standing, const char *ahead)
@@ -618,41 +667,61 @@ watch(Standing *standing, const char *ahead)
 	ZkContender *contender = standing->contender;
 	bool		is_set_news = contender->mode == RECIPE_EXCLUSIVE &&
 		contender->permits == 1 && recipe_can_hand_over(ahead);
-	char		path[RECIPE_PATH_SIZE];
+	bool		is_grant_news = contender->permits > 1 &&
+		recipe_parse_node(ahead).permits == contender->permits;
 	const ZkReply *reply;
 	ZkWaitEnd	end;
 
 	standing->is_handed_over = false;
 	standing->watches_queue = false;
-	if (snprintf(path, sizeof(path), "%s/%s", contender->lock_path,
-				 ahead) >= (int) sizeof(path))
-		ereport(ERROR,
-				(errcode(ERRCODE_NAME_TOO_LONG),
-				 errmsg("queue node \"%s\" has too long a name", ahead)));
-	reply = ask(standing,
-				zklock_client_get_and_watch(zklock_session_client(), path));
+	reply = set_watch(standing, ahead, &end);
 	if (reply == NULL)
-		return ZK_WAIT_TIMEOUT;
-	if (reply->result == ZK_SESSION_LOST)
-		return ZK_WAIT_LOST;
-	if (reply->result == ZK_NO_NODE || reply->result == ZK_UNKNOWN_OUTCOME)
-		return ZK_WAIT_OVER;
-	if (reply->result != ZK_OK)
-		zklock_session_raise(reply, "watch a lock's queue", path);
+		return end;
 	if (is_set_news && reply->version > 0)
 	{
 		standing->is_handed_over = true;
 		return ZK_WAIT_OVER;
 	}
 
-	if (contender->permits > 1 && reply->version > 0 &&
-		recipe_parse_node(strrchr(path, '/') + 1).permits == contender->permits)
+	if (is_grant_news && reply->version > 0)
 		return ZK_WAIT_OVER;	/* it was granted before we watched it */
 
-	end = await_watch(standing);
+	end = await_watch(standing, contender->deadline);
 	standing->is_handed_over = is_set_news && end == ZK_WAIT_OVER &&
 		zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_SET;
 	return end;
+}
+
+/*
+ * Watch a child of the lock's znode by reading it, not by exists: that would
+ * leave a watch for ever behind on a node that is gone already (CURATOR-107).
+ * NULL if there is nothing to wait for, *end then says why.
+ */
+static const ZkReply *
+set_watch(Standing *standing, const char *child, ZkWaitEnd *end)
+{
+	char		path[RECIPE_PATH_SIZE];
+	const ZkReply *reply;
+
+	if (snprintf(path, sizeof(path), "%s/%s", standing->contender->lock_path,
+				 child) >= (int) sizeof(path))
+		ereport(ERROR,
+				(errcode(ERRCODE_NAME_TOO_LONG),
+				 errmsg("queue node \"%s\" has too long a name", child)));
+	reply = ask(standing,
+				zklock_client_get_and_watch(zklock_session_client(), path));
+	if (reply == NULL)
+		*end = ZK_WAIT_TIMEOUT;
+	else if (reply->result == ZK_SESSION_LOST)
+		*end = ZK_WAIT_LOST;
+	else if (reply->result == ZK_NO_NODE ||
+			 reply->result == ZK_UNKNOWN_OUTCOME)
+		*end = ZK_WAIT_OVER;
+	else if (reply->result != ZK_OK)
+		zklock_session_raise(reply, "watch a lock's queue", path);
+	else
+		return reply;
+	return NULL;
 }
 
 /*
@@ -666,15 +735,14 @@ watch_queue(Standing *standing)
 
 	standing->is_handed_over = false;
 	standing->watches_queue = true;
-	return is_watched ? await_watch(standing) : ZK_WAIT_OVER;
+	return is_watched ?
+		await_watch(standing, standing->contender->deadline) : ZK_WAIT_OVER;
 }
 
 /* Wait for news of what is watched, and write to the log when it takes long. */
 static ZkWaitEnd
-await_watch(Standing *standing)
+await_watch(Standing *standing, int64 deadline)
 {
-	int64		deadline = standing->contender->deadline;
-
 	for (;;)
 	{
 		int64		until = Min(deadline, standing->log_at);
@@ -685,6 +753,163 @@ await_watch(Standing *standing)
 		standing->log_at = ZK_NO_DEADLINE;
 		log_wait(standing);
 	}
+}
+
+/*
+ * Our number is near the end of the counter.  Errors come first, save for that
+ * of a number beyond the end: that one can be helped.
+ */
+static bool
+should_drain(const Standing *standing, const ZkReply *list,
+			 RecipeVerdict verdict)
+{
+	return !standing->cannot_drain &&
+		verdict != RECIPE_GONE && verdict != RECIPE_MISMATCH &&
+		recipe_should_drain(list->children, list->nchildren,
+							strrchr(standing->contender->node, '/') + 1);
+}
+
+/*
+ * Leave the queue, wait until it is empty and delete the lock's znode, so that
+ * whoever joins next starts its counter again.  GRANTED means: join again.  If
+ * the znode stays for good, or others overtake us, we go on with whatever
+ * number we get then.
+ */
+static ZkContendEnd
+drain(Standing *standing)
+{
+	ZkContender *contender = standing->contender;
+	int64		grace_until = ZK_NO_DEADLINE;
+	int			attempts = 0;
+
+	zklock_client_withdraw(standing->create);
+	standing->create = NULL;
+	standing->watches_queue = false;
+	while (attempts < DRAIN_ATTEMPTS && zklock_client_now() < grace_until)
+	{
+		char		last[RECIPE_PATH_SIZE];
+		bool		is_ahead;
+		DrainStep	step = look_at_drain(standing, last, &is_ahead);
+		ZkWaitEnd	end;
+
+		if (step == DRAIN_EMPTY)
+		{
+			attempts++;
+			step = prune(standing);
+		}
+		switch (step)
+		{
+			case DRAIN_ANEW:
+				standing->attempts = 0;
+				return ZK_CONTEND_GRANTED;
+			case DRAIN_NEVER:
+				standing->cannot_drain = true;
+				return ZK_CONTEND_GRANTED;
+			case DRAIN_TIMEOUT:
+				return ZK_CONTEND_BUSY;
+			case DRAIN_LOST:
+				return ZK_CONTEND_SESSION_LOST;
+			case DRAIN_EMPTY:
+			case DRAIN_LOOK_AGAIN:
+				continue;
+			case DRAIN_WAIT:
+				break;
+		}
+		if (contender->patience == ZK_TRY_ONCE)
+			return ZK_CONTEND_BUSY;
+		if (!is_ahead && grace_until == ZK_NO_DEADLINE)
+			grace_until = zklock_client_now() + DRAIN_GRACE_MS;
+		if (set_watch(standing, last, &end) != NULL)
+			end = await_watch(standing, Min(contender->deadline, grace_until));
+		if (end == ZK_WAIT_LOST)
+			return ZK_CONTEND_SESSION_LOST;
+		if (end == ZK_WAIT_TIMEOUT &&
+			zklock_client_now() >= contender->deadline)
+			return ZK_CONTEND_BUSY;
+	}
+	standing->cannot_drain = true;
+	return ZK_CONTEND_GRANTED;
+}
+
+/*
+ * Who is still in the queue?  For DRAIN_WAIT, last is the contender to watch, as
+ * recipe_drain_watch() has it: the last one ahead of the place that we had,
+ * which in a queue goes last.
+ *
+ * A look reads the list, and then the znode: if that is younger than our node
+ * was, somebody else was faster, and the queue is a new one.  The other way
+ * round a new list could be taken for the old queue's, and we would wait for
+ * those in it.
+ */
+static DrainStep
+look_at_drain(Standing *standing, char last[RECIPE_PATH_SIZE], bool *is_ahead)
+{
+	ZkContender *contender = standing->contender;
+	ZkClient   *client = zklock_session_client();
+	const char *mine = strrchr(contender->node, '/') + 1;
+	const ZkReply *reply;
+	DrainStep	step;
+	int			index;
+
+	reply = ask(standing, zklock_client_list(client, contender->lock_path));
+	step = drain_step(standing, reply);
+	if (step != DRAIN_EMPTY)
+		return step;
+	if (!recipe_should_drain(reply->children, reply->nchildren, mine))
+		return DRAIN_NEVER;
+	index = recipe_drain_watch(reply->children, reply->nchildren, mine,
+							   is_ahead);
+	if (index >= 0)
+		strlcpy(last, reply->children[index], RECIPE_PATH_SIZE);
+
+	reply = ask(standing, zklock_client_get(client, contender->lock_path));
+	step = drain_step(standing, reply);
+	if (step != DRAIN_EMPTY)
+		return step;
+	if (reply->czxid > contender->token)
+		return DRAIN_ANEW;
+	return index >= 0 ? DRAIN_WAIT : DRAIN_EMPTY;
+}
+
+/* Delete the lock's znode, which the server does only if it is empty. */
+static DrainStep
+prune(Standing *standing)
+{
+	const char *path = standing->contender->lock_path;
+	const ZkReply *reply = ask(standing,
+							   zklock_client_prune(zklock_session_client(),
+												   path));
+
+	if (reply != NULL && reply->result == ZK_OK)
+		return DRAIN_ANEW;
+	if (reply != NULL && reply->result == ZK_NO_AUTH)
+		return DRAIN_NEVER;
+	if (reply != NULL && reply->result == ZK_FAILED)
+		return DRAIN_LOOK_AGAIN;	/* somebody came */
+	return drain_step(standing, reply);
+}
+
+/* What the reply to any of these requests leads to; DRAIN_EMPTY if it is good. */
+static DrainStep
+drain_step(const Standing *standing, const ZkReply *reply)
+{
+	if (reply == NULL)
+		return DRAIN_TIMEOUT;
+	switch (reply->result)
+	{
+		case ZK_OK:
+			return DRAIN_EMPTY;
+		case ZK_NO_NODE:
+			return DRAIN_ANEW;
+		case ZK_UNKNOWN_OUTCOME:
+			return DRAIN_LOOK_AGAIN;
+		case ZK_SESSION_LOST:
+			return DRAIN_LOST;
+		default:
+			zklock_session_raise(reply, "read a lock's queue",
+								 standing->contender->lock_path);
+	}
+	return DRAIN_LOOK_AGAIN;
 }
 
 /*
@@ -759,7 +984,7 @@ raise_exhausted(const Standing *standing)
 					standing->contender->name),
 			 errdetail("ZooKeeper counts the queue entries below \"%s\" with 31 bits and cannot order more of them.",
 					   standing->contender->lock_path),
-			 errhint("Let all users of the lock finish and delete the znode; it is created again with a counter of zero.")));
+			 errhint("Let all users of the lock finish and delete the znode with all that is in it; it is created again with a counter of zero.")));
 }
 
 static void

@@ -125,7 +125,7 @@ static ZkSessionNumber live_session(void);
 static bool is_lost(const Hold *hold, ZkSessionNumber live);
 static int	xact_count(const Hold *hold);
 static void end_hold(Lock *lock, RecipeMode mode, ZkSessionNumber live);
-static void remove_node(const Hold *hold);
+static void remove_node(const Lock *lock, const Hold *hold);
 static void downgrade(Lock *lock, ZkSessionNumber live);
 static void settle_downgrade(Hold *hold, ZkSessionNumber live);
 static void share_evictions(void);
@@ -937,7 +937,7 @@ end_hold(Lock *lock, RecipeMode mode, ZkSessionNumber live)
 		settle_downgrade(hold, live);
 		if (hold->replacing != NULL)
 			zklock_client_withdraw(hold->replacing);
-		remove_node(hold);
+		remove_node(lock, hold);
 	}
 	hold->replacing = NULL;
 }
@@ -950,9 +950,13 @@ remember_release(bool was_lost)
 		has_released_lost = true;
 }
 
-/* Send a delete, and complain where that is impossible. */
+/*
+ * Send a delete, and complain where that is impossible.  If the sequence
+ * counter has come far, try at times to delete the lock's znode too: it works
+ * if nobody waits, and nobody misses it; see the head of contend.c.
+ */
 static void
-remove_node(const Hold *hold)
+remove_node(const Lock *lock, const Hold *hold)
 {
 	ZkClient   *client = zklock_session_client();
 
@@ -963,6 +967,8 @@ remove_node(const Hold *hold)
 				 errmsg("could not delete znode \"%s\": out of memory",
 						hold->node),
 				 errhint("It goes with the end of this session.")));
+	if (recipe_should_prune(strrchr(hold->node, '/') + 1))
+		zklock_client_free(zklock_client_prune(client, lock->path));
 }
 
 /*

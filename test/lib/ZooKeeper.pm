@@ -33,6 +33,7 @@ use warnings;
 
 use Carp;
 use Exporter 'import';
+use File::Basename qw(dirname);
 use File::Path qw(mkpath rmtree);
 use File::Temp ();
 use IO::Select;
@@ -275,6 +276,38 @@ sub restart
 	$self->stop(@members);
 	return $self->start(@members);
 }
+
+=pod
+
+=head2 set_counters($path => $number, ...)
+
+Stops the server, sets the sequence counters of these znodes in its files, and
+starts it again: the next sequential children get these numbers. A counter can
+only be raised. For a standalone server; needs a JDK.
+
+=head2 can_set_counters
+
+Whether there is one.
+
+=cut
+
+sub set_counters
+{
+	my ($self, @counters) = @_;
+	$self->stop;
+	my $out = "$self->{member}{1}{dir}/counters.log";
+	system(
+		'/bin/sh', '-c', 'exec "$@" >>"$0" 2>&1', $out,
+		'java', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1',
+		'-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
+		'-cp', "$classpath:$logging_jar",
+		dirname(__FILE__) . '/ZooKeeper/SetCounters.java',
+		"$self->{member}{1}{dir}/data", @counters) == 0
+	  or croak "could not set the counters, see $out";
+	return $self->start;
+}
+
+sub can_set_counters { return -e '/usr/bin/javac'; }
 
 =pod
 

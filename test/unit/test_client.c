@@ -306,6 +306,28 @@ test_replace(ZkClient *client)
 	remove_node(client, parent);
 }
 
+/* Prune: an empty node goes, one with children stays, and nothing is repeated. */
+static void
+test_prune(ZkClient *client)
+{
+	char		parent[80];
+	char		node[128];
+
+	make_parent(client, parent, sizeof(parent), "prune");
+	snprintf(node, sizeof(node), "%s/node", parent);
+	is_int(ZK_OK,
+		   result_of(zklock_client_create(client, node, ZK_EPHEMERAL, NULL, 0)),
+		   "a node in it");
+	is_int(ZK_FAILED, result_of(zklock_client_prune(client, parent)),
+		   "a node with children is not pruned");
+	zklock_client_delete(client, node);
+	is_int(ZK_OK, result_of(zklock_client_prune(client, parent)),
+		   "an empty one is");
+	is_int(ZK_NO_NODE, result_of(zklock_client_prune(client, parent)),
+		   "once");
+	is_int(0, await_children(client, top, 0), "it is gone");
+}
+
 static ZkWatchNews
 await_watch(ZkClient *client, int64_t deadline)
 {
@@ -630,6 +652,7 @@ main(int argc, char **argv)
 	test_requests(client);
 	test_withdraw(client);
 	test_replace(client);
+	test_prune(client);
 	test_watch(client);
 	test_hand_over(client);
 	test_close(client);

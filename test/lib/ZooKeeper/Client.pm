@@ -131,6 +131,14 @@ Returns the path as created, with its sequence number.
 sub create
 {
 	my ($self, $path, $data, %option) = @_;
+	my $reply = $self->_call(_create_request($path, $data, %option));
+	return _read_buffer(\$reply);
+}
+
+# The operation, the path and the body.
+sub _create_request
+{
+	my ($path, $data, %option) = @_;
 	my @acl = @{ $option{acl} || [ [ 31, 'world', 'anyone' ] ] };
 	my $flags =
 		$option{container}
@@ -139,9 +147,32 @@ sub create
 	my $body = _buffer($path) . _buffer($data) . pack('N', scalar @acl);
 	$body .= pack('N', $_->[0]) . _buffer($_->[1]) . _buffer($_->[2])
 	  foreach @acl;
-	my $reply = $self->_call($option{container} ? 'create_container' : 'create',
+	return ($option{container} ? 'create_container' : 'create',
 		$path, $body . pack('N', $flags));
-	return _read_buffer(\$reply);
+}
+
+=pod
+
+=head2 create_many($count, $path, $data, option => value, ...)
+
+As many creates, a few hundred of them under way at a time.
+
+=cut
+
+sub create_many
+{
+	my ($self, $count, @create) = @_;
+	my ($op, $path, $body) = _create_request(@create);
+	while ($count > 0)
+	{
+		my $batch = $count < 500 ? $count : 500;
+		$self->_send_request($op, $path, ++$self->{xid}, $body)
+		  foreach 1 .. $batch;
+		$self->_take_reply($op, $path, $_)
+		  foreach $self->{xid} - $batch + 1 .. $self->{xid};
+		$count -= $batch;
+	}
+	return;
 }
 
 =pod
@@ -302,8 +333,21 @@ sub _call
 sub _request
 {
 	my ($self, $op, $path, $xid, $body) = @_;
+	$self->_send_request($op, $path, $xid, $body);
+	return $self->_take_reply($op, $path, $xid);
+}
+
+sub _send_request
+{
+	my ($self, $op, $path, $xid, $body) = @_;
 	croak "$op $path: session is closed" unless $self->{socket};
 	$self->_send(pack('l> l>', $xid, $OP{$op}) . $body);
+	return;
+}
+
+sub _take_reply
+{
+	my ($self, $op, $path, $xid) = @_;
 	my $reply = $self->_receive;
 	my ($reply_xid, undef, $error) = unpack('l> q> l>', $reply);
 	croak "$op $path: reply $reply_xid to request $xid"

@@ -1,0 +1,173 @@
+
+# Queues and names at the far end of what is allowed: ten thousand contenders,
+# children that nobody expects, and locks whose names have every character there
+# is.
+
+use strict;
+use warnings;
+
+use Encode qw(decode_utf8);
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '60s');
+my ($session, $other) = map { background($node) } 1 .. 2;
+my $uuid = '6ba7b810-9dad-41d1-80b4-00c04fd430c8';
+
+# Everybody is connected, so that only requests for locks are counted.
+$_->query_safe("SELECT zk_lock('first'), zk_unlock('first')")
+  foreach $session, $other;
+
+subtest 'ten thousand contenders ahead' => sub {
+	my $crowd = $zk->client(timeout => 120);
+	my $path = lock_path('long');
+	my $count = 10_000;
+	$crowd->create_path($path);
+	$crowd->create_many($count, "$path/_c_$uuid-lock-", 'me',
+		ephemeral => 1, sequential => 1);
+
+	my $before = $zk->packets_received;
+	is($session->query_safe("SELECT zk_try_lock('long')"), 'f', 'a try fails');
+	# list; and some patience with heartbeats
+	cmp_ok($zk->packets_received - $before, '<=', 5, 'having asked once');
+
+	$before = $zk->packets_received;
+	$session->start_query("SELECT zk_lock('long')");
+	my @watched;
+	poll_until { @watched = $zk->watched_paths("$path/") } 'it to wait', 30;
+	is("@watched", sprintf('%s/_c_%s-lock-%010d', $path, $uuid, $count - 1),
+		'who waits watches the last, and nobody else');
+	# create, list, watch
+	cmp_ok($zk->packets_received - $before, '<=', 7, 'after three requests');
+
+	is( $other->query_safe("SELECT count(*), count(DISTINCT node), min(position),
+			max(position), count(*) FILTER (WHERE state = 'held'),
+			max(client) FILTER (WHERE position = $count + 1)
+			FROM zk_lock_queue('long')"),
+		join('|', ($count + 1) x 2, 1, $count + 1, 1, 'zklock'),
+		'zk_lock_queue shows them all');
+
+	$before = $zk->packets_received;
+	my @leaving = (0, $count / 2, $count - 3);
+	$crowd->delete(sprintf('%s/_c_%s-lock-%010d', $path, $uuid, $_))
+	  foreach @leaving;
+	ok(!$session->is_done, 'those who leave the middle do not let it in');
+	$crowd->close;
+	$session->wait_result;
+	is($session->sqlstate, '00000', 'it has the lock when all are gone');
+	# deletes, close; list; and some patience with heartbeats, but not a look for
+	# each who left
+	cmp_ok($zk->packets_received - $before, '<=', @leaving + 5,
+		'having been woken once');
+	$session->query_safe("SELECT zk_unlock('long')");
+	assert_no_nodes($zk, $path);
+};
+
+subtest 'children that are not in the queue' => sub {
+	my $stranger = $zk->client(timeout => 120);
+	my $path = lock_path('crowded');
+	$stranger->create_path($path);
+	my @odd = (
+		'9 digits 123456789', 'lock-', '_c_-lock-', "_c_$uuid-lock-",
+		"_c_$uuid-lock-0000000001x", '0000000001-lock-', 'lock-00000000O1',
+		'-', '%s%n', "\x{440}\x{443}\x{441}\x{441}\x{43a}\x{438}\x{439}",
+		'x' x 4000);
+	foreach my $name (@odd)
+	{
+		utf8::encode(my $bytes = "$path/$name");
+		$stranger->create($bytes, 'x', ephemeral => 1);
+	}
+	is($session->query_safe("SELECT zk_try_lock('crowded')"), 't', 'do not count');
+	is($other->query_safe("SELECT zk_try_lock('crowded')"), 'f', 'but we do');
+	is( $other->query_safe("SELECT count(*) FILTER (WHERE position = 1),
+			count(*) FILTER (WHERE position IS NULL AND state IS NULL)
+			FROM zk_lock_queue('crowded')"),
+		'1|' . @odd, 'and all are shown');
+	$session->query_safe("SELECT zk_unlock('crowded')");
+
+	# One that counts, but whose path is longer than any that we make.
+	my $long = $stranger->create("$path/" . 'x' x 4000 . '-', '',
+		ephemeral => 1, sequential => 1);
+	is($session->query_safe("SELECT zk_try_lock('crowded')"), 'f',
+		'a contender with a long name counts');
+	$session->query("SELECT zk_lock('crowded')");
+	is($session->sqlstate, '42622', 'and cannot be waited for');
+	poll_until { queue_nodes($zk, $path) == @odd + 1 } 'our node to go', 10;
+	$stranger->delete($long);
+	is($session->query_safe("SELECT zk_try_lock('crowded')"), 't',
+		'the session goes on');
+	$session->query_safe("SELECT zk_unlock('crowded')");
+	$stranger->close;
+	assert_no_nodes($zk, $path);
+};
+
+# All characters that the rules of names allow, a hundred and fifty to a lock; the
+# letters around them keep a name from ending in ten digits.
+subtest 'names of every character' => sub {
+	my @names = split /\n/, $session->query_safe(<<'SQL');
+CREATE TABLE characters AS
+	SELECT code,
+		   code BETWEEN 32 AND 126 OR code BETWEEN 160 AND 55295 OR
+		   code BETWEEN 63744 AND 65519 AS is_allowed
+	FROM generate_series(1, 65535) AS code
+	WHERE code <> ascii('/') AND code NOT BETWEEN 55296 AND 57343;
+CREATE TABLE names AS
+	SELECT 'all/a' || string_agg(chr(code), '' ORDER BY code) || 'z' AS name
+	FROM characters WHERE is_allowed GROUP BY code / 150;
+SELECT count(*) FROM names;
+SQL
+	my $count = $names[0];
+	cmp_ok($count, '>', 300, 'some hundred locks');
+	is($session->query_safe('SELECT count(*) FROM names WHERE zk_lock(name) > 0'),
+		$count, 'are taken');
+	is( $session->query_safe('SELECT count(*) FROM zk_locks JOIN names USING (name)'),
+		$count, 'and shown by their names');
+	is($other->query_safe('SELECT count(*) FROM names WHERE zk_try_lock(name)'),
+		0, 'nobody else gets them');
+
+	my $client = $zk->client;
+	my @znodes = sort map { 'all/' . decode_utf8($_, Encode::FB_CROAK) }
+	  $client->children(lock_path('all'));
+	my @expected = sort map { decode_utf8($_, Encode::FB_CROAK) } split /\n/,
+	  $session->query_safe('SELECT name FROM names');
+	is_deeply(\@znodes, \@expected, 'they are the names of the znodes');
+	$client->close;
+
+	is( $session->query_safe('SELECT count(*) FROM names WHERE zk_unlock(name)'),
+		$count, 'all are released');
+	poll_until { !(my @left = $zk->ephemerals(lock_path('all') . '/')) }
+	'nodes to go', 10;
+	is( $other->query_safe('SELECT count(*) FROM names WHERE zk_try_lock(name)'),
+		$count, 'and free');
+	$other->query_safe('SELECT zk_unlock_all()');
+};
+
+subtest 'every other character is refused' => sub {
+	my $refused = $session->query_safe(<<'SQL');
+CREATE FUNCTION refused(name text) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM zk_try_lock(name);
+	RETURN NULL;
+EXCEPTION WHEN OTHERS THEN
+	RETURN SQLSTATE;
+END $$;
+SELECT count(*), count(*) FILTER (WHERE refused('a' || chr(code) || 'z') = '42602')
+FROM characters WHERE NOT is_allowed;
+SQL
+	my ($count, $found) = split /\|/, $refused;
+	cmp_ok($count, '>', 6000, 'thousands of them');
+	is($found, $count, 'with an error about the name');
+	is( $session->query_safe("SELECT count(*) FROM generate_series(65536, 1114111, 4099) AS code
+			WHERE refused('a' || chr(code)) = '42602'"),
+		$session->query_safe('SELECT count(*) FROM generate_series(65536, 1114111, 4099)'),
+		'so are those beyond U+FFFF');
+	is($session->query_safe('SELECT count(*) FROM zk_locks'), 0, 'none was taken');
+};
+
+$_->quit foreach $session, $other;
+ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal/),
+	'the cluster did not crash');
+
+done_testing();
