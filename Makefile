@@ -52,6 +52,8 @@ OBJS = \
 	src/recipe.o \
 	src/servers.o \
 	src/queue.o \
+	src/dialog.o \
+	src/once.o \
 	src/identity.o \
 	src/name.o \
 	src/loss.o \

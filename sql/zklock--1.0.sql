@@ -235,3 +235,39 @@ GRANT SELECT ON zk_locks, zk_session TO PUBLIC;
 -- Who works where on every cluster is for those who monitor.
 REVOKE EXECUTE ON FUNCTION zk_lock_queue(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_lock_queue(text) TO pg_monitor;
+
+-- Jobs that run once: records in ZooKeeper of who ran which slot of a job.
+CREATE FUNCTION zk_run_once(name text, slot text, retain interval DEFAULT '30 days')
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_run_once(text, text, interval) IS
+'True for exactly one caller for each name and slot, in all databases and clusters, also long after that one has finished; false for all others. Not undone by ROLLBACK. At most once: after an error nobody has got a true yet, and the next call of this session gets it if it is for the same slot and the slot was claimed. After a true, some records that are older than retain by ZooKeeper''s clock are deleted; their slots can be claimed anew.';
+
+CREATE FUNCTION zk_forget_run(name text, slot text)
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_forget_run(text, text) IS
+'Deletes the record of a slot, so that zk_run_once() returns true for it once more: for a job that has failed. False if there is no record. Not undone by ROLLBACK.';
+
+CREATE FUNCTION zk_runs(
+	name text,
+	OUT slot text,
+	OUT claimed_at timestamptz,
+	OUT cluster text,
+	OUT database text,
+	OUT username text,
+	OUT application text,
+	OUT pid integer,
+	OUT host text,
+	OUT data text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+ROWS 100;
+
+COMMENT ON FUNCTION zk_runs(text) IS
+'The slots of zk_run_once() that were claimed for this name and whose records were not deleted yet: when (ZooKeeper''s clock), and by whom, as it said itself. data is what another client wrote into a record.';
+
+REVOKE EXECUTE ON FUNCTION zk_forget_run(text, text), zk_runs(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_runs(text) TO pg_monitor;

@@ -103,6 +103,7 @@ typedef enum RequestKind
 	REQUEST_NUDGE,				/* an exists whose answer is ignored */
 	REQUEST_SET,				/* to nothing; whatever the answer */
 	REQUEST_DELETE,				/* repeated until confirmed */
+	REQUEST_REMOVE,				/* a delete that is not repeated */
 	REQUEST_ERASE,				/* list, then DELETE of the child found */
 	REQUEST_REPLACE_CREATE,		/* first step of a replace, repeated */
 	REQUEST_REPLACE_CHECK,		/* second: is the old node still there? */
@@ -605,6 +606,12 @@ zklock_client_replace(ZkClient *client, const char *from, const char *to,
 						 data, length);
 }
 
+ZkRequest *
+zklock_client_remove(ZkClient *client, const char *path)
+{
+	return start_read(client, REQUEST_REMOVE, path);
+}
+
 const ZkReply *
 zklock_client_reply(ZkRequest *request)
 {
@@ -795,6 +802,7 @@ take_next_step(ZkRequest *request)
 		case REQUEST_CHECK:
 		case REQUEST_NUDGE:
 		case REQUEST_SET:		/* the delete behind it does without */
+		case REQUEST_REMOVE:
 			return false;
 
 		case REQUEST_DELETE:
@@ -1919,6 +1927,7 @@ send_request(ZkRequest *request)
 			rc = zoo_aset(zh, path, "", 0, -1, stat_done, id);
 			break;
 		case REQUEST_DELETE:
+		case REQUEST_REMOVE:
 			rc = zoo_adelete(zh, path, -1, void_done, id);
 			break;
 		case REQUEST_REPLACE_DELETE:

@@ -222,6 +222,12 @@ extern ZkRequest *zklock_client_replace(ZkClient *client, const char *from,
 										const char *to,
 										const char *data, int length);
 
+/*
+ * Delete a node, whoever made it, in one attempt whose outcome the caller wants
+ * to know; for zklock_client_delete() see below.
+ */
+extern ZkRequest *zklock_client_remove(ZkClient *client, const char *path);
+
 /* The reply, or NULL as long as there is none. */
 extern const ZkReply *zklock_client_reply(ZkRequest *request);
 

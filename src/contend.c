@@ -83,7 +83,6 @@ static void raise_evicted(const Standing *standing) pg_attribute_noreturn();
 static void raise_exhausted(const Standing *standing) pg_attribute_noreturn();
 static void log_wait(Standing *standing);
 static void log_grant(const Standing *standing);
-static void make_guid(char guid[RECIPE_GUID_LEN + 1]);
 
 ZkContendEnd
 zklock_contend(ZkContender *contender)
@@ -243,7 +242,7 @@ join(Standing *standing)
 		char		guid[RECIPE_GUID_LEN + 1];
 		char	   *data = zklock_identity_build(0);
 
-		make_guid(guid);
+		zklock_identity_make_guid(guid);
 		if (contender->mode == RECIPE_EXCLUSIVE &&
 			zklock_session_can_hand_over())
 			recipe_mark_hand_over(guid);
@@ -537,19 +536,6 @@ raise_exhausted(const Standing *standing)
 			 errdetail("ZooKeeper counts the queue entries below \"%s\" with 31 bits and cannot order more of them.",
 					   standing->contender->lock_path),
 			 errhint("Let all users of the lock finish and delete the znode; it is created again with a counter of zero.")));
-}
-
-/* Random enough for a name that must be unique; 16 bytes make a UUID. */
-static void
-make_guid(char guid[RECIPE_GUID_LEN + 1])
-{
-	uint8		random[16];
-
-	if (!pg_strong_random(random, sizeof(random)))
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate random values")));
-	recipe_format_guid(guid, random);
 }
 
 /* ---------------------------------------------------------------------

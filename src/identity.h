@@ -11,6 +11,8 @@
 
 #include "postgres.h"
 
+#include "recipe.h"
+
 /* What a node's data says; strings are palloc'ed, NULL where unknown. */
 typedef struct ZkIdentity
 {
@@ -34,6 +36,16 @@ extern void zklock_identity_init(void);
  * earlier one that had it.
  */
 extern char *zklock_identity_build(int64 token);
+
+/*
+ * Such data with one more member at its end, palloc'ed; the value is in this
+ * database's encoding.
+ */
+extern char *zklock_identity_add(const char *data, const char *key,
+								 const char *value);
+
+/* Text for what must be unique.  Raises if there is no randomness. */
+extern void zklock_identity_make_guid(char guid[RECIPE_GUID_LEN + 1]);
 
 /*
  * Read a node's data, whoever wrote it.  Never raises save for lack of memory:

@@ -47,12 +47,18 @@ static int	compare_children(const void *a, const void *b);
 ZkQueueEntry *
 zklock_read_queue(const char *name, int *nentries)
 {
+	return zklock_read_children(zklock_name_path(name, NULL), nentries);
+}
+
+ZkQueueEntry *
+zklock_read_children(const char *path, int *nentries)
+{
 	Reading		reading = {0};
 	ZkQueueEntry *volatile entries = NULL;
 
 	reading.deadline = LockTimeout > 0 ?
 		zklock_client_now() + LockTimeout : ZK_NO_DEADLINE;
-	reading.path = zklock_name_path(name, NULL);
+	reading.path = path;
 	for (volatile bool is_retry = false;; is_retry = true)
 	{
 		if (!zklock_session_open(reading.deadline, is_retry))

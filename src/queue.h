@@ -36,4 +36,7 @@ typedef struct ZkQueueEntry
  */
 extern ZkQueueEntry *zklock_read_queue(const char *name, int *nentries);
 
+/* The same for the children of any znode. */
+extern ZkQueueEntry *zklock_read_children(const char *path, int *nentries);
+
 #endif							/* ZKLOCK_QUEUE_H */

@@ -28,6 +28,7 @@
 #include "lock.h"
 #include "loss.h"
 #include "name.h"
+#include "once.h"
 #include "queue.h"
 #include "session.h"
 #include "xact.h"
@@ -61,6 +62,9 @@ PG_FUNCTION_INFO_V1(zk_fence_check);
 PG_FUNCTION_INFO_V1(zk_lock_queue);
 PG_FUNCTION_INFO_V1(zk_locks);
 PG_FUNCTION_INFO_V1(zk_session);
+PG_FUNCTION_INFO_V1(zk_run_once);
+PG_FUNCTION_INFO_V1(zk_forget_run);
+PG_FUNCTION_INFO_V1(zk_runs);
 
 static Datum lock_or_raise(FunctionCallInfo fcinfo, RecipeMode mode,
 						   ZkScope scope);
@@ -69,7 +73,9 @@ static Datum try_to_lock(FunctionCallInfo fcinfo, RecipeMode mode,
 static ZkLockOrder read_order(FunctionCallInfo fcinfo, RecipeMode mode,
 							  ZkScope scope);
 static char *read_name(FunctionCallInfo fcinfo);
+static char *read_text(FunctionCallInfo fcinfo, int number, const char *what);
 static int64 interval_to_ms(const Interval *interval);
+static double milliseconds_of(const Interval *interval);
 static ReturnSetInfo *begin_rows(FunctionCallInfo fcinfo);
 static Datum text_or_null(const char *text, bool *is_null);
 static char *hex_text(int64 number);
@@ -339,6 +345,71 @@ zk_session(PG_FUNCTION_ARGS)
 }
 
 /* ---------------------------------------------------------------------
+ * Jobs that run once
+ * ---------------------------------------------------------------------
+ */
+
+Datum
+zk_run_once(PG_FUNCTION_ARGS)
+{
+	char	   *name = read_name(fcinfo);
+	char	   *slot = read_text(fcinfo, 1, "slot");
+	double		retain_ms;
+
+	if (PG_ARGISNULL(2))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("retention must not be null"),
+				 errhint("To keep all records, give a long interval.")));
+	retain_ms = milliseconds_of(PG_GETARG_INTERVAL_P(2));
+	if (retain_ms < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("retention must not be negative")));
+	PG_RETURN_BOOL(zklock_run_once(name, slot,
+								   (int64) Min(retain_ms,
+											   (double) (PG_INT64_MAX / 4))));
+}
+
+Datum
+zk_forget_run(PG_FUNCTION_ARGS)
+{
+	char	   *name = read_name(fcinfo);
+
+	PG_RETURN_BOOL(zklock_forget_run(name, read_text(fcinfo, 1, "slot")));
+}
+
+Datum
+zk_runs(PG_FUNCTION_ARGS)
+{
+	char	   *name = read_name(fcinfo);
+	ReturnSetInfo *result = begin_rows(fcinfo);
+	int			nruns;
+	ZkQueueEntry *runs = zklock_read_runs(name, &nruns);
+
+	for (int i = 0; i < nruns; i++)
+	{
+		ZkIdentity *who = &runs[i].identity;
+		Datum		values[9] = {0};
+		bool		nulls[9] = {0};
+
+		values[0] = CStringGetTextDatum(zklock_identity_printable(runs[i].node));
+		values[1] = TimestampTzGetDatum(runs[i].since);
+		nulls[1] = runs[i].token == 0;
+		values[2] = text_or_null(who->cluster, &nulls[2]);
+		values[3] = text_or_null(who->database, &nulls[3]);
+		values[4] = text_or_null(who->username, &nulls[4]);
+		values[5] = text_or_null(who->application, &nulls[5]);
+		values[6] = Int32GetDatum(who->pid);
+		nulls[6] = who->pid == 0;
+		values[7] = text_or_null(who->host, &nulls[7]);
+		values[8] = text_or_null(who->text, &nulls[8]);
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+/* ---------------------------------------------------------------------
  * Arguments and results
  * ---------------------------------------------------------------------
  */
@@ -392,6 +463,17 @@ read_name(FunctionCallInfo fcinfo)
 	return text_to_cstring(PG_GETARG_TEXT_PP(0));
 }
 
+/* Likewise for another argument, which what names. */
+static char *
+read_text(FunctionCallInfo fcinfo, int number, const char *what)
+{
+	if (PG_ARGISNULL(number))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", what)));
+	return text_to_cstring(PG_GETARG_TEXT_PP(number));
+}
+
 /*
  * Milliseconds, rounded up so that a bound that is not zero does not become
  * zero.  A month is 30 days, as in comparisons of intervals.
@@ -399,9 +481,7 @@ read_name(FunctionCallInfo fcinfo)
 static int64
 interval_to_ms(const Interval *interval)
 {
-	double		ms = interval->time / 1000.0 +
-		(interval->day + interval->month * (double) DAYS_PER_MONTH) *
-		SECS_PER_DAY * 1000.0;
+	double		ms = milliseconds_of(interval);
 
 	if (ms < 0)
 		ereport(ERROR,
@@ -409,6 +489,14 @@ interval_to_ms(const Interval *interval)
 				 errmsg("timeout must not be negative")));
 	return ms > (double) (PG_INT64_MAX / 4) ? PG_INT64_MAX / 4 :
 		(int64) ceil(ms);
+}
+
+static double
+milliseconds_of(const Interval *interval)
+{
+	return interval->time / 1000.0 +
+		(interval->day + interval->month * (double) DAYS_PER_MONTH) *
+		SECS_PER_DAY * 1000.0;
 }
 
 /* Prepare a set-returning function that fills a tuplestore. */
