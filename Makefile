@@ -54,6 +54,7 @@ OBJS = \
 	src/queue.o \
 	src/dialog.o \
 	src/once.o \
+	src/durable.o \
 	src/identity.o \
 	src/name.o \
 	src/loss.o \

@@ -271,3 +271,13 @@ COMMENT ON FUNCTION zk_runs(text) IS
 
 REVOKE EXECUTE ON FUNCTION zk_forget_run(text, text), zk_runs(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_runs(text) TO pg_monitor;
+
+-- By force
+CREATE FUNCTION zk_evict(name text, token bigint)
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_evict(text, bigint) IS
+'Removes by force whoever stands in the queue of the lock with that fencing token, a holder or a waiter of any client, as zk_lock_queue() shows it, and waits until the ensemble has confirmed it. False if there is nobody. A holder that was evicted learns of it at its next proof: its commit is refused with 40001, with commit_guard = lease up to a third of its session timeout later. Logged.';
+
+REVOKE EXECUTE ON FUNCTION zk_evict(text, bigint) FROM PUBLIC;

@@ -168,6 +168,7 @@ take_entry(Reading *reading, int slot, const char *child, ZkQueueEntry *entry)
 	zklock_identity_parse(reply->data, reply->data_length, &entry->identity);
 	entry->session_id = reply->ephemeral_owner;
 	entry->since = (reply->ctime_ms - EPOCH_DIFFERENCE_MS) * 1000;
+	entry->czxid = reply->czxid;
 	entry->token = entry->identity.token != 0 ? entry->identity.token :
 		reply->czxid;
 	return true;

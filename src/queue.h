@@ -25,6 +25,7 @@ typedef struct ZkQueueEntry
 	int64		session_id;		/* 0: not ephemeral */
 	TimestampTz since;			/* by ZooKeeper's clock */
 	int64		token;
+	int64		czxid;			/* of the znode; 0: it may not be read */
 	ZkIdentity	identity;
 } ZkQueueEntry;
 

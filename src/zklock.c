@@ -24,6 +24,7 @@
 #include "utils/tuplestore.h"
 
 #include "crash.h"
+#include "durable.h"
 #include "identity.h"
 #include "lock.h"
 #include "loss.h"
@@ -65,6 +66,7 @@ PG_FUNCTION_INFO_V1(zk_session);
 PG_FUNCTION_INFO_V1(zk_run_once);
 PG_FUNCTION_INFO_V1(zk_forget_run);
 PG_FUNCTION_INFO_V1(zk_runs);
+PG_FUNCTION_INFO_V1(zk_evict);
 
 static Datum lock_or_raise(FunctionCallInfo fcinfo, RecipeMode mode,
 						   ZkScope scope);
@@ -74,6 +76,7 @@ static ZkLockOrder read_order(FunctionCallInfo fcinfo, RecipeMode mode,
 							  ZkScope scope);
 static char *read_name(FunctionCallInfo fcinfo);
 static char *read_text(FunctionCallInfo fcinfo, int number, const char *what);
+static int64 read_token(FunctionCallInfo fcinfo, int number);
 static int64 interval_to_ms(const Interval *interval);
 static double milliseconds_of(const Interval *interval);
 static ReturnSetInfo *begin_rows(FunctionCallInfo fcinfo);
@@ -220,21 +223,14 @@ Datum
 zk_fence_check(PG_FUNCTION_ARGS)
 {
 	char	   *name = read_name(fcinfo);
+	int64		token = read_token(fcinfo, 1);
 
-	if (PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("fencing token must not be null")));
-	if (PG_GETARG_INT64(1) <= 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("fencing token must be greater than zero")));
-	if (!PG_ARGISNULL(2) && PG_GETARG_INT64(2) > PG_GETARG_INT64(1))
+	if (!PG_ARGISNULL(2) && PG_GETARG_INT64(2) > token)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("a newer holder of lock \"%s\" has been here", name),
 				 errdetail("Fencing token " INT64_FORMAT " is older than " INT64_FORMAT ".",
-						   PG_GETARG_INT64(1), PG_GETARG_INT64(2)),
+						   token, PG_GETARG_INT64(2)),
 				 errhint("Take the lock again and run the transaction again.")));
 	PG_RETURN_VOID();
 }
@@ -410,6 +406,19 @@ zk_runs(PG_FUNCTION_ARGS)
 }
 
 /* ---------------------------------------------------------------------
+ * Other contenders
+ * ---------------------------------------------------------------------
+ */
+
+Datum
+zk_evict(PG_FUNCTION_ARGS)
+{
+	char	   *name = read_name(fcinfo);
+
+	PG_RETURN_BOOL(zklock_evict(name, read_token(fcinfo, 1)));
+}
+
+/* ---------------------------------------------------------------------
  * Arguments and results
  * ---------------------------------------------------------------------
  */
@@ -472,6 +481,20 @@ read_text(FunctionCallInfo fcinfo, int number, const char *what)
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("%s must not be null", what)));
 	return text_to_cstring(PG_GETARG_TEXT_PP(number));
+}
+
+static int64
+read_token(FunctionCallInfo fcinfo, int number)
+{
+	if (PG_ARGISNULL(number))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("fencing token must not be null")));
+	if (PG_GETARG_INT64(number) <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("fencing token must be greater than zero")));
+	return PG_GETARG_INT64(number);
 }
 
 /*
