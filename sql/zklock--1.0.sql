@@ -281,3 +281,21 @@ COMMENT ON FUNCTION zk_evict(text, bigint) IS
 'Removes by force whoever stands in the queue of the lock with that fencing token, a holder or a waiter of any client, as zk_lock_queue() shows it, and waits until the ensemble has confirmed it. False if there is nobody. A holder that was evicted learns of it at its next proof: its commit is refused with 40001, with commit_guard = lease up to a third of its session timeout later. Logged.';
 
 REVOKE EXECUTE ON FUNCTION zk_evict(text, bigint) FROM PUBLIC;
+
+-- Holds that outlive their maker
+CREATE FUNCTION zk_hold(name text, reason text, timeout interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_hold(text, text, interval) IS
+'Takes an exclusive lock, waiting in line like zk_lock(), and keeps it in ZooKeeper until zk_release_hold() is called: it outlives ROLLBACK, this session, the cluster and ZooKeeper''s restarts. It is nobody''s lock: this session does not hold it either. Returns the fencing token, which the release needs; zk_lock_queue() shows the token, the reason, and who made it. Raises 55000 if this session holds the lock.';
+
+CREATE FUNCTION zk_release_hold(name text, token bigint)
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
+'Releases the hold of zk_hold() with that token, in any session of any cluster, and waits until the ensemble has confirmed it: true. If there is none, false and a warning. Not undone by ROLLBACK.';
+
+-- A hold blocks others for ever.
+REVOKE EXECUTE ON FUNCTION zk_hold(text, text, interval), zk_release_hold(text, bigint) FROM PUBLIC;

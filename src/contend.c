@@ -31,6 +31,13 @@
  * the lock is still held.  Readers always list: several of them go ahead
  * together.
  *
+ * A hold (durable.c) is a persistent node, and nobody deletes it but who is asked
+ * to.  One that was begun and not finished would block the queue for ever, so
+ * whoever finds it ahead clears it away: it is void once the node of its maker
+ * that it was to stand in for, its twin, is gone while the hold's own data still
+ * says "pending".  The delete names the version of the data, so that it loses to
+ * a maker who finishes the hold at that moment.
+ *
  *-------------------------------------------------------------------------
  */
 #include "contend.h"
@@ -76,6 +83,9 @@ static void make_parents(Standing *standing);
 static void make_parent_carefully(Standing *standing, const char *path,
 								  ZkNodeKind kind);
 static ZkWaitEnd watch(Standing *standing, const char *ahead);
+static char *pending_twin(const Standing *standing, const ZkReply *reply);
+static bool clear_if_void(Standing *standing, const char *path);
+static void clear_void_hold(Standing *standing, const char *path);
 static bool is_still_queued(Standing *standing);
 static const ZkReply *ask(Standing *standing, ZkRequest *request);
 static void leave(Standing *standing);
@@ -220,6 +230,12 @@ look(Standing *standing)
 		case RECIPE_EXHAUSTED:
 			raise_exhausted(standing);
 		case RECIPE_WAIT:
+			if (recipe_is_hold(list->children[ahead]) &&
+				clear_if_void(standing,
+							  psprintf("%s/%s", contender->lock_path,
+									   list->children[ahead])))
+				return look(standing);
+			break;
 		case RECIPE_GONE:
 			break;
 	}
@@ -424,7 +440,9 @@ watch(Standing *standing, const char *ahead)
 	ZkContender *contender = standing->contender;
 	bool		is_set_news = contender->mode == RECIPE_EXCLUSIVE &&
 		recipe_can_hand_over(ahead);
+	bool		is_hold = recipe_is_hold(ahead);
 	char		path[RECIPE_PATH_SIZE];
+	char	   *twin;
 	const ZkReply *reply;
 
 	standing->is_handed_over = false;
@@ -435,6 +453,18 @@ watch(Standing *standing, const char *ahead)
 				 errmsg("queue node \"%s\" has too long a name", ahead)));
 	reply = ask(standing,
 				zklock_client_get_and_watch(zklock_session_client(), path));
+	if (is_hold && reply != NULL && reply->result == ZK_OK &&
+		(twin = pending_twin(standing, reply)) != NULL)
+	{
+		/* the end of its maker's node is the news: finished, or void */
+		reply = ask(standing,
+					zklock_client_get_and_watch(zklock_session_client(), twin));
+		if (reply != NULL && reply->result == ZK_NO_NODE)
+		{
+			clear_void_hold(standing, path);
+			return ZK_WAIT_OVER;
+		}
+	}
 	if (reply == NULL)
 		return ZK_WAIT_TIMEOUT;
 	if (reply->result == ZK_SESSION_LOST)
@@ -461,6 +491,57 @@ watch(Standing *standing, const char *ahead)
 		standing->log_at = ZK_NO_DEADLINE;
 		log_wait(standing);
 	}
+}
+
+/*
+ * The node that a hold which is not finished is to stand in for, as a path; NULL
+ * if the hold is finished.  The reply is to a get of the hold.
+ */
+static char *
+pending_twin(const Standing *standing, const ZkReply *reply)
+{
+	ZkIdentity	identity;
+
+	if (reply->version > 0)
+		return NULL;
+	zklock_identity_parse(reply->data, reply->data_length, &identity);
+	return identity.twin == NULL ? NULL :
+		psprintf("%s/%s", standing->contender->lock_path, identity.twin);
+}
+
+/* A try clears a void hold too, but waits for nobody; true: look again. */
+static bool
+clear_if_void(Standing *standing, const char *path)
+{
+	const ZkReply *reply;
+	char	   *twin;
+
+	reply = ask(standing, zklock_client_get(zklock_session_client(), path));
+	if (reply == NULL || reply->result != ZK_OK)
+		return reply != NULL && reply->result == ZK_NO_NODE;
+	twin = pending_twin(standing, reply);
+	if (twin == NULL)
+		return false;
+	reply = ask(standing, zklock_client_get(zklock_session_client(), twin));
+	if (reply == NULL || reply->result != ZK_NO_NODE)
+		return false;
+	clear_void_hold(standing, path);
+	return true;
+}
+
+/*
+ * Delete a hold that nobody has finished; one that was finished meanwhile stays.
+ * What became of it the next look at the queue tells.
+ */
+static void
+clear_void_hold(Standing *standing, const char *path)
+{
+	const ZkReply *reply;
+
+	reply = ask(standing,
+				zklock_client_remove(zklock_session_client(), path, 0));
+	if (reply != NULL && reply->result == ZK_NO_AUTH)
+		zklock_session_raise(reply, "remove an unfinished hold", path);
 }
 
 /*

@@ -93,7 +93,8 @@ zklock_dialog_remove(ZkDialog *dialog, ZkRemoval *removal)
 		{
 			removal->is_tried = true;
 			reply = zklock_dialog_ask(dialog,
-									  zklock_client_remove(client, removal->path));
+									  zklock_client_remove(client, removal->path,
+															   ZK_ANY_VERSION));
 			if (reply->result == ZK_SESSION_LOST)
 				return false;
 			if (reply->result == ZK_UNKNOWN_OUTCOME)

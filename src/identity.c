@@ -247,6 +247,10 @@ take_value(void *state, char *token, JsonTokenType type)
 		field = &identity->application;
 	else if (strcmp(key, "host") == 0)
 		field = &identity->host;
+	else if (strcmp(key, "twin") == 0)
+		field = &identity->twin;
+	else if (strcmp(key, "reason") == 0)
+		field = &identity->text;
 	if (field != NULL && type == JSON_TOKEN_STRING)
 		*field = printable(token, strlen(token));
 	if (strcmp(key, "pid") == 0 && type == JSON_TOKEN_NUMBER)

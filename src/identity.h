@@ -24,7 +24,9 @@ typedef struct ZkIdentity
 	char	   *host;
 	int			pid;			/* 0: unknown */
 	int64		token;			/* 0: the node's own czxid is the token */
-	char	   *text;			/* data of a stranger, as text */
+	char	   *twin;			/* of a hold that is not finished: the queue
+								 * node that it is to take the place of */
+	char	   *text;			/* data of a stranger, as text; of a hold, why */
 } ZkIdentity;
 
 /* Define the settings of this room.  For _PG_init(). */

@@ -365,7 +365,8 @@ remove_old_records(Pruning *pruning)
 		if (reply->result == ZK_OK && reply->ephemeral_owner == 0 &&
 			reply->ctime_ms < pruning->older_than_ms)
 			zklock_client_free(zklock_client_remove(zklock_session_client(),
-													pruning->paths[i]));
+													pruning->paths[i],
+													ZK_ANY_VERSION));
 	}
 }
 

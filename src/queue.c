@@ -40,6 +40,7 @@ static void request_data(Reading *reading, int slot, const char *child);
 static bool take_entry(Reading *reading, int slot, const char *child,
 					   ZkQueueEntry *entry);
 static void mark_holders(ZkQueueEntry *entries, int nentries);
+static bool is_twin(const ZkQueueEntry *hold, const ZkQueueEntry *entry);
 static void raise_timeout(void) pg_attribute_noreturn();
 static void free_reading(Reading *reading);
 static int	compare_children(const void *a, const void *b);
@@ -166,6 +167,8 @@ take_entry(Reading *reading, int slot, const char *child, ZkQueueEntry *entry)
 	if (reply->result == ZK_NO_AUTH)
 		return true;
 	zklock_identity_parse(reply->data, reply->data_length, &entry->identity);
+	entry->is_pending = recipe_is_hold(child) && reply->version == 0 &&
+		entry->identity.twin != NULL;
 	entry->session_id = reply->ephemeral_owner;
 	entry->since = (reply->ctime_ms - EPOCH_DIFFERENCE_MS) * 1000;
 	entry->czxid = reply->czxid;
@@ -192,10 +195,18 @@ mark_holders(ZkQueueEntry *entries, int nentries)
 			continue;
 		entry->position = ++position;
 		entry->is_holder = position == 1 ||
+			(position == 2 && is_twin(&entries[i - 1], entry)) ||
 			(entry->mode == RECIPE_SHARED && !is_exclusive_ahead);
 		if (entry->mode == RECIPE_EXCLUSIVE)
 			is_exclusive_ahead = true;
 	}
+}
+
+/* Is the first a hold that is not finished, and the second its maker's node? */
+static bool
+is_twin(const ZkQueueEntry *hold, const ZkQueueEntry *entry)
+{
+	return hold->is_pending && strcmp(hold->identity.twin, entry->node) == 0;
 }
 
 static void

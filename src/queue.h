@@ -19,6 +19,7 @@ typedef struct ZkQueueEntry
 {
 	int			position;		/* 1 is first; 0: not a contender */
 	bool		is_holder;
+	bool		is_pending;		/* a hold that is not finished */
 	RecipeMode	mode;
 	RecipeStyle style;
 	const char *node;			/* name of the child, UTF-8 */

@@ -67,6 +67,8 @@ PG_FUNCTION_INFO_V1(zk_run_once);
 PG_FUNCTION_INFO_V1(zk_forget_run);
 PG_FUNCTION_INFO_V1(zk_runs);
 PG_FUNCTION_INFO_V1(zk_evict);
+PG_FUNCTION_INFO_V1(zk_hold);
+PG_FUNCTION_INFO_V1(zk_release_hold);
 
 static Datum lock_or_raise(FunctionCallInfo fcinfo, RecipeMode mode,
 						   ZkScope scope);
@@ -255,6 +257,7 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 		values[0] = Int32GetDatum(entry->position);
 		nulls[0] = !is_contender;
 		values[1] = text_or_null(!is_contender ? NULL :
+								 entry->is_pending ? "pending" :
 								 entry->is_holder ? "held" : "waiting",
 								 &nulls[1]);
 		values[2] = text_or_null(is_contender ? mode_name(entry->mode) : NULL,
@@ -406,7 +409,7 @@ zk_runs(PG_FUNCTION_ARGS)
 }
 
 /* ---------------------------------------------------------------------
- * Other contenders
+ * Holds and evictions
  * ---------------------------------------------------------------------
  */
 
@@ -416,6 +419,26 @@ zk_evict(PG_FUNCTION_ARGS)
 	char	   *name = read_name(fcinfo);
 
 	PG_RETURN_BOOL(zklock_evict(name, read_token(fcinfo, 1)));
+}
+
+Datum
+zk_hold(PG_FUNCTION_ARGS)
+{
+	ZkHoldOrder order = {.name = read_name(fcinfo)};
+
+	order.reason = read_text(fcinfo, 1, "reason");
+	order.has_timeout = !PG_ARGISNULL(2);
+	if (order.has_timeout)
+		order.timeout_ms = interval_to_ms(PG_GETARG_INTERVAL_P(2));
+	PG_RETURN_INT64(zklock_hold(&order));
+}
+
+Datum
+zk_release_hold(PG_FUNCTION_ARGS)
+{
+	char	   *name = read_name(fcinfo);
+
+	PG_RETURN_BOOL(zklock_release_hold(name, read_token(fcinfo, 1)));
 }
 
 /* ---------------------------------------------------------------------
