@@ -55,6 +55,9 @@ OBJS = \
 	src/recipe.o \
 	src/servers.o \
 	src/queue.o \
+	src/dialog.o \
+	src/once.o \
+	src/durable.o \
 	src/identity.o \
 	src/name.o \
 	src/loss.o \

@@ -368,3 +368,67 @@ GRANT SELECT ON zk_locks, zk_session TO PUBLIC;
 -- Who works where on every cluster is for those who monitor.
 REVOKE EXECUTE ON FUNCTION zk_lock_queue(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION zk_lock_queue(text) TO pg_monitor;
+
+-- Jobs that run once: records in ZooKeeper of who ran which slot of a job.
+CREATE FUNCTION zk_run_once(name text, slot text, retain interval DEFAULT '30 days')
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_run_once(text, text, interval) IS
+'True for exactly one caller for each name and slot, in all databases and clusters, also long after that one has finished; false for all others. Not undone by ROLLBACK. At most once: after an error nobody has got a true yet, and the next call of this session gets it if it is for the same slot and the slot was claimed. After a true, some records that are older than retain by ZooKeeper''s clock are deleted; their slots can be claimed anew.';
+
+CREATE FUNCTION zk_forget_run(name text, slot text)
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_forget_run(text, text) IS
+'Deletes the record of a slot, so that zk_run_once() returns true for it once more: for a job that has failed. False if there is no record. Not undone by ROLLBACK.';
+
+CREATE FUNCTION zk_runs(
+	name text,
+	OUT slot text,
+	OUT claimed_at timestamptz,
+	OUT cluster text,
+	OUT database text,
+	OUT username text,
+	OUT application text,
+	OUT pid integer,
+	OUT host text,
+	OUT data text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+ROWS 100;
+
+COMMENT ON FUNCTION zk_runs(text) IS
+'The slots of zk_run_once() that were claimed for this name and whose records were not deleted yet: when (ZooKeeper''s clock), and by whom, as it said itself. data is what another client wrote into a record.';
+
+REVOKE EXECUTE ON FUNCTION zk_forget_run(text, text), zk_runs(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_runs(text) TO pg_monitor;
+
+-- By force
+CREATE FUNCTION zk_evict(name text, token bigint)
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_evict(text, bigint) IS
+'Removes by force whoever stands in the queue of the lock with that fencing token, a holder or a waiter of any client, as zk_lock_queue() shows it, and waits until the ensemble has confirmed it. False if there is nobody. A holder that was evicted learns of it at its next proof: its commit is refused with 40001, with commit_guard = lease up to a third of its session timeout later. Logged.';
+
+REVOKE EXECUTE ON FUNCTION zk_evict(text, bigint) FROM PUBLIC;
+
+-- Holds that outlive their maker
+CREATE FUNCTION zk_hold(name text, reason text, timeout interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_hold(text, text, interval) IS
+'Takes an exclusive lock, waiting in line like zk_lock(), and keeps it in ZooKeeper until zk_release_hold() is called: it outlives ROLLBACK, this session, the cluster and ZooKeeper''s restarts. It is nobody''s lock: this session does not hold it either. Returns the fencing token, which the release needs; zk_lock_queue() shows the token, the reason, and who made it. Raises 55000 if this session holds the lock.';
+
+CREATE FUNCTION zk_release_hold(name text, token bigint)
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
+'Releases the hold of zk_hold() with that token, in any session of any cluster, and waits until the ensemble has confirmed it: true. If there is none, false and a warning. Not undone by ROLLBACK.';
+
+-- A hold blocks others for ever.
+REVOKE EXECUTE ON FUNCTION zk_hold(text, text, interval), zk_release_hold(text, bigint) FROM PUBLIC;

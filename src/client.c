@@ -100,10 +100,11 @@ typedef enum RequestKind
 	REQUEST_SYNC,
 	REQUEST_CHECK,
 	REQUEST_NUDGE,				/* an exists whose answer is ignored */
-	REQUEST_SET,				/* whatever the answer */
+	REQUEST_SET,				/* not repeated */
 	REQUEST_ANNOUNCE,			/* a set that is repeated until confirmed */
 	REQUEST_DELETE,				/* repeated until confirmed */
-	REQUEST_PRUNE,				/* a delete, once */
+	REQUEST_REMOVE,				/* a delete that is not repeated */
+	REQUEST_PRUNE,				/* the same, of what is not ours */
 	REQUEST_ERASE,				/* list, then DELETE of the child found */
 	REQUEST_REPLACE_CREATE,		/* first step of a replace, repeated */
 	REQUEST_REPLACE_CHECK,		/* second: is the old node still there? */
@@ -116,6 +117,7 @@ struct ZkRequest
 	ZkClient   *client;
 	RequestKind kind;
 	ZkNodeKind	node_kind;		/* CREATE */
+	int			version;		/* SET and REMOVE: that the node must have */
 	bool		done;			/* reply is valid, the main thread owns us */
 	bool		unwanted;		/* nobody waits: free when done */
 	bool		withdrawn;		/* unwanted, and its node is to be removed */
@@ -124,7 +126,7 @@ struct ZkRequest
 	char	   *path;			/* node, or parent for LIST and ERASE */
 	char	   *other_path;		/* ERASE: prefix of the child; REPLACE: the
 								 * node to go */
-	char	   *data;			/* CREATE and REPLACE: node's data */
+	char	   *data;			/* CREATE, REPLACE and SET: node's data */
 	int			data_length;
 	zoo_op_t	op;				/* CHECK; must outlive the call */
 	zoo_op_result_t op_result;
@@ -276,7 +278,7 @@ static void submit(ZkRequest *request);
 static ZkRequest *start_request(ZkClient *client, RequestKind kind,
 								ZkNodeKind node_kind, const char *path,
 								const char *other_path,
-								const char *data, int length);
+								const char *data, int length, int version);
 static ZkRequest *start_read(ZkClient *client, RequestKind kind,
 							 const char *path);
 static bool start_unwanted(ZkClient *client, RequestKind kind,
@@ -539,7 +541,7 @@ zklock_client_create(ZkClient *client, const char *path, ZkNodeKind kind,
 					 const char *data, int length)
 {
 	return start_request(client, REQUEST_CREATE, kind, path, NULL,
-						 data, length);
+						 data, length, ZK_ANY_VERSION);
 }
 
 ZkRequest *
@@ -619,7 +621,22 @@ zklock_client_replace(ZkClient *client, const char *from, const char *to,
 					  const char *data, int length)
 {
 	return start_request(client, REQUEST_REPLACE_CREATE, ZK_EPHEMERAL, to, from,
-						 data, length);
+						 data, length, ZK_ANY_VERSION);
+}
+
+ZkRequest *
+zklock_client_remove(ZkClient *client, const char *path, int version)
+{
+	return start_request(client, REQUEST_REMOVE, ZK_PERSISTENT, path, NULL,
+						 NULL, 0, version);
+}
+
+ZkRequest *
+zklock_client_set(ZkClient *client, const char *path, const char *data,
+				  int length, int version)
+{
+	return start_request(client, REQUEST_SET, ZK_PERSISTENT, path, NULL,
+						 data, length, version);
 }
 
 const ZkReply *
@@ -837,8 +854,9 @@ take_next_step(ZkRequest *request)
 		case REQUEST_SYNC:
 		case REQUEST_CHECK:
 		case REQUEST_NUDGE:
+		case REQUEST_SET:		/* hand-over's delete does without */
+		case REQUEST_REMOVE:
 		case REQUEST_PRUNE:
-		case REQUEST_SET:		/* the delete behind it does without */
 			return false;
 
 		case REQUEST_ANNOUNCE:
@@ -1059,7 +1077,7 @@ get_done(int rc, const char *value, int length, const struct Stat *stat,
 	end_completion(request);
 }
 
-/* An exists or a set: nobody reads the answer. */
+/* An exists or a set: what it says of the node is not of interest. */
 static void
 stat_done(int rc, const struct Stat *stat, const void *data)
 {
@@ -1788,6 +1806,7 @@ new_request(ZkClient *client, RequestKind kind, const char *path,
 		return NULL;
 	request->client = client;
 	request->kind = kind;
+	request->version = ZK_ANY_VERSION;
 	request->path = copy_text(path, &failed);
 	request->other_path = copy_text(other_path, &failed);
 	if (length > 0)
@@ -1880,7 +1899,7 @@ submit(ZkRequest *request)
 static ZkRequest *
 start_request(ZkClient *client, RequestKind kind, ZkNodeKind node_kind,
 			  const char *path, const char *other_path,
-			  const char *data, int length)
+			  const char *data, int length, int version)
 {
 	ZkRequest  *request;
 
@@ -1889,6 +1908,7 @@ start_request(ZkClient *client, RequestKind kind, ZkNodeKind node_kind,
 	if (request != NULL)
 	{
 		request->node_kind = node_kind;
+		request->version = version;
 		submit(request);
 	}
 	restore_signals();
@@ -1899,7 +1919,8 @@ start_request(ZkClient *client, RequestKind kind, ZkNodeKind node_kind,
 static ZkRequest *
 start_read(ZkClient *client, RequestKind kind, const char *path)
 {
-	return start_request(client, kind, ZK_PERSISTENT, path, NULL, NULL, 0);
+	return start_request(client, kind, ZK_PERSISTENT, path, NULL, NULL, 0,
+						 ZK_ANY_VERSION);
 }
 
 /* The same for one whose answer nobody waits for; false without memory. */
@@ -1976,11 +1997,13 @@ send_request(ZkRequest *request)
 		case REQUEST_SET:
 		case REQUEST_ANNOUNCE:
 			rc = zoo_aset(zh, path, request->data != NULL ? request->data : "",
-						  request->data_length, -1, stat_done, id);
+						  request->data_length, request->version,
+						  stat_done, id);
 			break;
 		case REQUEST_DELETE:
+		case REQUEST_REMOVE:
 		case REQUEST_PRUNE:
-			rc = zoo_adelete(zh, path, -1, void_done, id);
+			rc = zoo_adelete(zh, path, request->version, void_done, id);
 			break;
 		case REQUEST_REPLACE_DELETE:
 			rc = zoo_adelete(zh, request->other_path, -1, void_done, id);
@@ -2062,6 +2085,8 @@ result_of_code(int rc)
 			return ZK_NO_NODE;
 		case ZNODEEXISTS:
 			return ZK_NODE_EXISTS;
+		case ZBADVERSION:
+			return ZK_BAD_VERSION;
 		case ZNOAUTH:
 		case ZINVALIDACL:
 			return ZK_NO_AUTH;

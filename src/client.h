@@ -55,6 +55,7 @@ typedef enum ZkResult
 	ZK_OK,
 	ZK_NO_NODE,
 	ZK_NODE_EXISTS,
+	ZK_BAD_VERSION,
 	ZK_NO_AUTH,					/* the node's ACL forbids it */
 	ZK_UNKNOWN_OUTCOME,			/* connection lost: done, not done, or still
 								 * to be done */
@@ -233,6 +234,18 @@ extern void zklock_client_announce(ZkClient *client, const char *path,
 extern ZkRequest *zklock_client_replace(ZkClient *client, const char *from,
 										const char *to,
 										const char *data, int length);
+
+/*
+ * Delete a node, whoever made it, or set its data, in one attempt whose outcome
+ * the caller wants to know; for zklock_client_delete() see below.  With a version
+ * other than ZK_ANY_VERSION: ZK_BAD_VERSION unless the data has been set just
+ * that often.
+ */
+#define ZK_ANY_VERSION (-1)
+extern ZkRequest *zklock_client_remove(ZkClient *client, const char *path,
+									   int version);
+extern ZkRequest *zklock_client_set(ZkClient *client, const char *path,
+									const char *data, int length, int version);
 
 /* The reply, or NULL as long as there is none. */
 extern const ZkReply *zklock_client_reply(ZkRequest *request);

@@ -48,6 +48,13 @@
  * by it, only by a list that has our new node.  Others may know nothing of all
  * this and fill the queue for ever, so its patience has limits, see drain().
  *
+ * A hold (durable.c) is a persistent node, and nobody deletes it but who is asked
+ * to.  One that was begun and not finished would block the queue for ever, so
+ * whoever finds it ahead clears it away: it is void once the node of its maker
+ * that it was to stand in for, its twin, is gone while the hold's own data still
+ * says "pending".  The delete names the version of the data, so that it loses to
+ * a maker who finishes the hold at that moment.
+ *
  *-------------------------------------------------------------------------
  */
 #include "contend.h"
@@ -135,6 +142,9 @@ static DrainStep look_at_drain(Standing *standing,
 							   char last[RECIPE_PATH_SIZE], bool *is_ahead);
 static DrainStep prune(Standing *standing);
 static DrainStep drain_step(const Standing *standing, const ZkReply *reply);
+static char *pending_twin(const Standing *standing, const ZkReply *reply);
+static bool clear_if_void(Standing *standing, const char *path);
+static void clear_void_hold(Standing *standing, const char *path);
 static bool is_still_queued(Standing *standing);
 static const ZkReply *ask(Standing *standing, ZkRequest *request);
 static void leave(Standing *standing);
@@ -144,7 +154,6 @@ static void raise_mismatch(const Standing *standing,
 						   const char *child) pg_attribute_noreturn();
 static void log_wait(Standing *standing);
 static void log_grant(const Standing *standing);
-static void make_guid(char guid[RECIPE_GUID_LEN + 1]);
 
 ZkContendEnd
 zklock_contend(ZkContender *contender)
@@ -371,6 +380,12 @@ look(Standing *standing)
 		case RECIPE_EXHAUSTED:
 			raise_exhausted(standing);
 		case RECIPE_WAIT:
+			if (ahead >= 0 && recipe_is_hold(list->children[ahead]) &&
+				clear_if_void(standing,
+							  psprintf("%s/%s", contender->lock_path,
+									   list->children[ahead])))
+				return look(standing);
+			break;
 		case RECIPE_GONE:
 			break;
 	}
@@ -486,7 +501,7 @@ send_create(Standing *standing)
 
 	if (standing->data == NULL)
 		standing->data = zklock_identity_build(0);
-	make_guid(guid);
+	zklock_identity_make_guid(guid);
 	if (contender->style == RECIPE_STYLE_CURATOR &&
 		contender->mode == RECIPE_EXCLUSIVE && contender->permits == 1 &&
 		zklock_session_can_hand_over())
@@ -669,12 +684,24 @@ watch(Standing *standing, const char *ahead)
 		contender->permits == 1 && recipe_can_hand_over(ahead);
 	bool		is_grant_news = contender->permits > 1 &&
 		recipe_parse_node(ahead).permits == contender->permits;
+	bool		is_hold = recipe_is_hold(ahead);
+	char		path[RECIPE_PATH_SIZE];
+	char	   *twin;
 	const ZkReply *reply;
 	ZkWaitEnd	end;
 
 	standing->is_handed_over = false;
 	standing->watches_queue = false;
+	snprintf(path, sizeof(path), "%s/%s", contender->lock_path, ahead);
 	reply = set_watch(standing, ahead, &end);
+	if (reply != NULL && is_hold &&
+		(twin = pending_twin(standing, reply)) != NULL)
+	{
+		/* the end of its maker's node is the news: finished, or void */
+		reply = set_watch(standing, strrchr(twin, '/') + 1, &end);
+		if (reply == NULL && end == ZK_WAIT_OVER)
+			clear_if_void(standing, path);
+	}
 	if (reply == NULL)
 		return end;
 	if (is_set_news && reply->version > 0)
@@ -913,6 +940,57 @@ drain_step(const Standing *standing, const ZkReply *reply)
 }
 
 /*
+ * The node that a hold which is not finished is to stand in for, as a path; NULL
+ * if the hold is finished.  The reply is to a get of the hold.
+ */
+static char *
+pending_twin(const Standing *standing, const ZkReply *reply)
+{
+	ZkIdentity	identity;
+
+	if (reply->version > 0)
+		return NULL;
+	zklock_identity_parse(reply->data, reply->data_length, &identity);
+	return identity.twin == NULL ? NULL :
+		psprintf("%s/%s", standing->contender->lock_path, identity.twin);
+}
+
+/* A try clears a void hold too, but waits for nobody; true: look again. */
+static bool
+clear_if_void(Standing *standing, const char *path)
+{
+	const ZkReply *reply;
+	char	   *twin;
+
+	reply = ask(standing, zklock_client_get(zklock_session_client(), path));
+	if (reply == NULL || reply->result != ZK_OK)
+		return reply != NULL && reply->result == ZK_NO_NODE;
+	twin = pending_twin(standing, reply);
+	if (twin == NULL)
+		return false;
+	reply = ask(standing, zklock_client_get(zklock_session_client(), twin));
+	if (reply == NULL || reply->result != ZK_NO_NODE)
+		return false;
+	clear_void_hold(standing, path);
+	return true;
+}
+
+/*
+ * Delete a hold that nobody has finished; one that was finished meanwhile stays.
+ * What became of it the next look at the queue tells.
+ */
+static void
+clear_void_hold(Standing *standing, const char *path)
+{
+	const ZkReply *reply;
+
+	reply = ask(standing,
+				zklock_client_remove(zklock_session_client(), path, 0));
+	if (reply != NULL && reply->result == ZK_NO_AUTH)
+		zklock_session_raise(reply, "remove an unfinished hold", path);
+}
+
+/*
  * The lock was handed over to us, if our node is there to have it.  A fresh
  * proof of that will do, as it does for a holder at its commit; the clock is
  * read after the news came, for we may have been stopped meanwhile.  Otherwise
@@ -1000,19 +1078,6 @@ raise_mismatch(const Standing *standing, const char *child)
 					   standing->contender->permits,
 					   recipe_style_name(node.style), node.permits),
 			 errhint("All users of a lock must name the same number of permits. Readers and clients in other languages count as 1.")));
-}
-
-/* Random enough for a name that must be unique; 16 bytes make a UUID. */
-static void
-make_guid(char guid[RECIPE_GUID_LEN + 1])
-{
-	uint8		random[16];
-
-	if (!pg_strong_random(random, sizeof(random)))
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate random values")));
-	recipe_format_guid(guid, random);
 }
 
 /* ---------------------------------------------------------------------

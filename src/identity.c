@@ -78,6 +78,30 @@ zklock_identity_build(int64 token)
 	return json.data;
 }
 
+char *
+zklock_identity_add(const char *data, const char *key, const char *value)
+{
+	StringInfoData json;
+
+	initStringInfo(&json);
+	appendBinaryStringInfo(&json, data, strlen(data) - 1);
+	append_member(&json, key, value);
+	appendStringInfoChar(&json, '}');
+	return json.data;
+}
+
+void
+zklock_identity_make_guid(char guid[RECIPE_GUID_LEN + 1])
+{
+	uint8		random[16];
+
+	if (!pg_strong_random(random, sizeof(random)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
+	recipe_format_guid(guid, random);
+}
+
 void
 zklock_identity_parse(const char *data, int length, ZkIdentity *identity)
 {
@@ -223,6 +247,10 @@ take_value(void *state, char *token, JsonTokenType type)
 		field = &identity->application;
 	else if (strcmp(key, "host") == 0)
 		field = &identity->host;
+	else if (strcmp(key, "twin") == 0)
+		field = &identity->twin;
+	else if (strcmp(key, "reason") == 0)
+		field = &identity->text;
 	if (field != NULL && type == JSON_TOKEN_STRING)
 		*field = printable(token, strlen(token));
 	if (strcmp(key, "pid") == 0 && type == JSON_TOKEN_NUMBER)

@@ -11,6 +11,8 @@
 
 #include "postgres.h"
 
+#include "recipe.h"
+
 /* What a node's data says; strings are palloc'ed, NULL where unknown. */
 typedef struct ZkIdentity
 {
@@ -22,7 +24,9 @@ typedef struct ZkIdentity
 	char	   *host;
 	int			pid;			/* 0: unknown */
 	int64		token;			/* 0: the node's own czxid is the token */
-	char	   *text;			/* data of a stranger, as text */
+	char	   *twin;			/* of a hold that is not finished: the queue
+								 * node that it is to take the place of */
+	char	   *text;			/* data of a stranger, as text; of a hold, why */
 } ZkIdentity;
 
 /* Define the settings of this room.  For _PG_init(). */
@@ -34,6 +38,16 @@ extern void zklock_identity_init(void);
  * earlier one that had it.
  */
 extern char *zklock_identity_build(int64 token);
+
+/*
+ * Such data with one more member at its end, palloc'ed; the value is in this
+ * database's encoding.
+ */
+extern char *zklock_identity_add(const char *data, const char *key,
+								 const char *value);
+
+/* Text for what must be unique.  Raises if there is no randomness. */
+extern void zklock_identity_make_guid(char guid[RECIPE_GUID_LEN + 1]);
 
 /*
  * Read a node's data, whoever wrote it.  Never raises save for lack of memory:

@@ -468,6 +468,12 @@ zklock_visit_locks(void (*visit) (const ZkLockInfo *info, void *argument),
 	}
 }
 
+void
+zklock_refuse_if_lost(void)
+{
+	raise_if_lost();
+}
+
 bool
 zklock_has_released_lost(void)
 {

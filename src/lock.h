@@ -122,6 +122,9 @@ extern void zklock_visit_locks(void (*visit) (const ZkLockInfo *info,
 											  void *argument),
 							   void *argument);
 
+/* Raise 40001 if a lock held here is known to be lost, as zklock_acquire(). */
+extern void zklock_refuse_if_lost(void);
+
 /* ---- for xact.c and loss.c ---- */
 
 extern bool zklock_has_locks(void);

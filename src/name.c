@@ -35,9 +35,10 @@ static const struct config_enum_entry node_style_options[] = {
 };
 
 static char *name_to_utf8(const char *name);
-static void raise_bad_name(const char *name, const char *utf8,
-						   RecipeNameError error, size_t offset,
-						   size_t length) pg_attribute_noreturn();
+static char *slot_to_utf8(const char *slot);
+static void raise_bad_name(const char *what, const char *name,
+						   const char *utf8, RecipeNameError error,
+						   size_t offset, size_t length) pg_attribute_noreturn();
 static bool check_root(char **newval, void **extra, GucSource source);
 
 void
@@ -77,12 +78,12 @@ zklock_name_path(const char *name, int *root_length)
 
 	error = recipe_check_name(utf8, &offset, &length);
 	if (error != RECIPE_NAME_OK)
-		raise_bad_name(name, utf8, error, offset, length);
+		raise_bad_name("lock name", name, utf8, error, offset, length);
 	if (root[0] == '\0' &&
 		(strcmp(utf8, "zookeeper") == 0 || strncmp(utf8, "zookeeper/", 10) == 0))
-		raise_bad_name(name, utf8, RECIPE_NAME_RESERVED, 0, 0);
+		raise_bad_name("lock name", name, utf8, RECIPE_NAME_RESERVED, 0, 0);
 	if (strlen(name) > RECIPE_NAME_MAX)
-		raise_bad_name(name, utf8, RECIPE_NAME_TOO_LONG, 0, 0);
+		raise_bad_name("lock name", name, utf8, RECIPE_NAME_TOO_LONG, 0, 0);
 	if (strlen(root) > RECIPE_ROOT_MAX ||
 		!recipe_lock_path(path, root, utf8))
 		ereport(ERROR,
@@ -98,6 +99,44 @@ zklock_name_path(const char *name, int *root_length)
 	return path;
 }
 
+char *
+zklock_name_runs_path(const char *name, int *root_length)
+{
+	return psprintf("%s" ZK_RUNS_SUFFIX, zklock_name_path(name, root_length));
+}
+
+char *
+zklock_name_run_path(const char *name, const char *slot, int *root_length)
+{
+	return psprintf("%s/%s" ZK_RUNS_SUFFIX,
+					zklock_name_runs_path(name, root_length),
+					slot_to_utf8(slot));
+}
+
+/*
+ * The slot in UTF-8, checked like one component of a name.  It may end in ten
+ * digits, since there is a suffix behind it.
+ */
+static char *
+slot_to_utf8(const char *slot)
+{
+	char	   *utf8 = name_to_utf8(slot);
+	RecipeNameError error;
+	size_t		offset;
+	size_t		length;
+
+	if (strchr(slot, '/') != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_NAME),
+				 errmsg("invalid slot \"%s\"", slot),
+				 errdetail("The slot contains a slash."),
+				 errhint("A slot is one component, for example \"2026-11-20\".")));
+	error = recipe_check_name(utf8, &offset, &length);
+	if (error != RECIPE_NAME_OK && error != RECIPE_NAME_LIKE_QUEUE_NODE)
+		raise_bad_name("slot", slot, utf8, error, offset, length);
+	return utf8;
+}
+
 /* The name in UTF-8, as ZooKeeper wants it; perhaps the argument itself. */
 static char *
 name_to_utf8(const char *name)
@@ -107,10 +146,12 @@ name_to_utf8(const char *name)
 	return pg_server_to_any(name, strlen(name), PG_UTF8);
 }
 
+/* what is "lock name" or "slot". */
 static void
-raise_bad_name(const char *name, const char *utf8, RecipeNameError error,
-			   size_t offset, size_t length)
+raise_bad_name(const char *what, const char *name, const char *utf8,
+			   RecipeNameError error, size_t offset, size_t length)
 {
+	const char *noun = strcmp(what, "slot") == 0 ? "slot" : "name";
 	const char *detail = "";
 	const char *hint = NULL;
 	char	   *part = pnstrdup(utf8 + offset, length);
@@ -123,26 +164,28 @@ raise_bad_name(const char *name, const char *utf8, RecipeNameError error,
 		case RECIPE_NAME_OK:
 			break;
 		case RECIPE_NAME_EMPTY:
-			detail = "The name is empty.";
+			detail = psprintf("The %s is empty.", noun);
 			break;
 		case RECIPE_NAME_TOO_LONG:
-			detail = psprintf("The name has more than %d bytes.",
-							  RECIPE_NAME_MAX);
+			detail = psprintf("The %s has more than %d bytes.",
+							  noun, RECIPE_NAME_MAX);
 			break;
 		case RECIPE_NAME_EMPTY_COMPONENT:
 			detail = "The name has an empty component.";
 			hint = "Write components with a single slash in between, for example \"team/nightly\".";
 			break;
 		case RECIPE_NAME_DOTS:
-			detail = "The components \".\" and \"..\" are not allowed.";
+			detail = strcmp(noun, "slot") == 0 ?
+				"The slots \".\" and \"..\" are not allowed." :
+				"The components \".\" and \"..\" are not allowed.";
 			break;
 		case RECIPE_NAME_CONTROL:
-			detail = psprintf("The name has a control character at byte %zu.",
-							  offset + 1);
+			detail = psprintf("The %s has a control character at byte %zu.",
+							  noun, offset + 1);
 			break;
 		case RECIPE_NAME_ENCODING:
-			detail = psprintf("The name is not valid UTF-8 at byte %zu.",
-							  offset + 1);
+			detail = psprintf("The %s is not valid UTF-8 at byte %zu.",
+							  noun, offset + 1);
 			break;
 		case RECIPE_NAME_BEYOND_BMP:
 			detail = psprintf("ZooKeeper does not allow the character at byte %zu, which is beyond U+FFFF.",
@@ -165,8 +208,8 @@ raise_bad_name(const char *name, const char *utf8, RecipeNameError error,
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_NAME),
 			 error == RECIPE_NAME_ENCODING ?
-			 errmsg("invalid lock name") :
-			 errmsg("invalid lock name \"%s\"", name),
+			 errmsg("invalid %s", what) :
+			 errmsg("invalid %s \"%s\"", what, name),
 			 errdetail("%s", detail),
 			 hint != NULL ? errhint("%s", hint) : 0));
 }

@@ -26,4 +26,15 @@ extern char *zklock_name_path(const char *name, int *root_length);
 /* The style of queue nodes that zklock.node_style asks for. */
 extern RecipeStyle zklock_name_style(void);
 
+/*
+ * Path of the znode that keeps the records of zk_run_once() for a name, palloc'ed,
+ * and of the record of one slot in it.  Raise 42602 likewise.
+ */
+extern char *zklock_name_runs_path(const char *name, int *root_length);
+extern char *zklock_name_run_path(const char *name, const char *slot,
+								  int *root_length);
+
+/* What ends the names of both. */
+#define ZK_RUNS_SUFFIX ".once"
+
 #endif							/* ZKLOCK_NAME_H */

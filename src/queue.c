@@ -41,6 +41,7 @@ static bool take_entry(Reading *reading, int slot, const char *child,
 					   ZkQueueEntry *entry);
 static void warn_of_styles(const ZkQueueEntry *entries, int nentries);
 static void mark_holders(ZkQueueEntry *entries, int nentries);
+static bool is_twin(const ZkQueueEntry *hold, const ZkQueueEntry *entry);
 static void raise_timeout(void) pg_attribute_noreturn();
 static void free_reading(Reading *reading);
 static int	compare_children(const void *a, const void *b);
@@ -48,12 +49,18 @@ static int	compare_children(const void *a, const void *b);
 ZkQueueEntry *
 zklock_read_queue(const char *name, int *nentries)
 {
+	return zklock_read_children(zklock_name_path(name, NULL), nentries);
+}
+
+ZkQueueEntry *
+zklock_read_children(const char *path, int *nentries)
+{
 	Reading		reading = {0};
 	ZkQueueEntry *volatile entries = NULL;
 
 	reading.deadline = LockTimeout > 0 ?
 		zklock_client_now() + LockTimeout : ZK_NO_DEADLINE;
-	reading.path = zklock_name_path(name, NULL);
+	reading.path = path;
 	for (volatile bool is_retry = false;; is_retry = true)
 	{
 		if (!zklock_session_open(reading.deadline, is_retry))
@@ -187,8 +194,11 @@ take_entry(Reading *reading, int slot, const char *child, ZkQueueEntry *entry)
 	if (reply->result == ZK_NO_AUTH)
 		return true;
 	zklock_identity_parse(reply->data, reply->data_length, &entry->identity);
+	entry->is_pending = recipe_is_hold(child) && reply->version == 0 &&
+		entry->identity.twin != NULL;
 	entry->session_id = reply->ephemeral_owner;
 	entry->since = (reply->ctime_ms - EPOCH_DIFFERENCE_MS) * 1000;
+	entry->czxid = reply->czxid;
 	entry->token = entry->identity.token != 0 ? entry->identity.token :
 		reply->czxid;
 	return true;
@@ -218,10 +228,18 @@ mark_holders(ZkQueueEntry *entries, int nentries)
 		else if (entry->permits != permits)
 			permits = 1;
 		entry->is_holder = position <= permits || position == 1 ||
+			(position == 2 && is_twin(&entries[i - 1], entry)) ||
 			(entry->mode == RECIPE_SHARED && !is_exclusive_ahead);
 		if (entry->mode == RECIPE_EXCLUSIVE)
 			is_exclusive_ahead = true;
 	}
+}
+
+/* Is the first a hold that is not finished, and the second its maker's node? */
+static bool
+is_twin(const ZkQueueEntry *hold, const ZkQueueEntry *entry)
+{
+	return hold->is_pending && strcmp(hold->identity.twin, entry->node) == 0;
 }
 
 static void

@@ -19,6 +19,7 @@ typedef struct ZkQueueEntry
 {
 	int			position;		/* 1 is first; 0: not a contender */
 	bool		is_holder;
+	bool		is_pending;		/* a hold that is not finished */
 	RecipeMode	mode;
 	RecipeStyle style;
 	int			permits;
@@ -26,6 +27,7 @@ typedef struct ZkQueueEntry
 	int64		session_id;		/* 0: not ephemeral */
 	TimestampTz since;			/* by ZooKeeper's clock */
 	int64		token;
+	int64		czxid;			/* of the znode; 0: it may not be read */
 	ZkIdentity	identity;
 } ZkQueueEntry;
 
@@ -36,5 +38,8 @@ typedef struct ZkQueueEntry
  * out.  Raises as the session does.
  */
 extern ZkQueueEntry *zklock_read_queue(const char *name, int *nentries);
+
+/* The same for the children of any znode. */
+extern ZkQueueEntry *zklock_read_children(const char *path, int *nentries);
 
 #endif							/* ZKLOCK_QUEUE_H */

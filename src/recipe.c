@@ -26,6 +26,9 @@
 #define HAND_OVER_GROUP "8a11"
 #define HAND_OVER_OFFSET 14		/* in the GUID */
 
+/* The same for a node of zk_hold(). */
+#define HOLD_GROUP "8a12"
+
 /* How the clients we know name a queue node, up to its sequence number. */
 typedef struct StyleMark
 {
@@ -84,6 +87,7 @@ static int	find_own(const char *const *children, int nchildren,
 					 const char *mine);
 static RecipeVerdict judge_queue(const char *const *children, int nchildren,
 								 RecipeMode mode, int own, int *watch);
+static bool has_mark(const char *child, const char *group);
 static bool is_orderly(int32_t sequence);
 static bool may_share_number(const RecipeNode *node);
 static bool is_digit(char c);
@@ -238,13 +242,19 @@ recipe_mark_hand_over(char guid[RECIPE_GUID_LEN + 1])
 bool
 recipe_can_hand_over(const char *child)
 {
-	size_t		start = strlen("_c_");
+	return has_mark(child, HAND_OVER_GROUP);
+}
 
-	return recipe_parse_node(child).style == RECIPE_STYLE_CURATOR &&
-		strlen(child) == start + RECIPE_GUID_LEN + strlen("-lock-") +
-		SEQUENCE_DIGITS &&
-		memcmp(child + start + HAND_OVER_OFFSET, HAND_OVER_GROUP,
-			   strlen(HAND_OVER_GROUP)) == 0;
+void
+recipe_mark_hold(char guid[RECIPE_GUID_LEN + 1])
+{
+	memcpy(guid + HAND_OVER_OFFSET, HOLD_GROUP, strlen(HOLD_GROUP));
+}
+
+bool
+recipe_is_hold(const char *child)
+{
+	return has_mark(child, HOLD_GROUP);
 }
 
 RecipeNode
@@ -431,6 +441,18 @@ recipe_should_prune(const char *mine)
 
 	return sequence >= RECIPE_SEQUENCE_PRUNE &&
 		sequence % RECIPE_PRUNE_INTERVAL == 0;
+}
+
+/* Is this an exclusive node whose GUID has that third group? */
+static bool
+has_mark(const char *child, const char *group)
+{
+	size_t		start = strlen("_c_");
+
+	return recipe_parse_node(child).style == RECIPE_STYLE_CURATOR &&
+		strlen(child) == start + RECIPE_GUID_LEN + strlen("-lock-") +
+		SEQUENCE_DIGITS &&
+		memcmp(child + start + HAND_OVER_OFFSET, group, strlen(group)) == 0;
 }
 
 /*

@@ -176,6 +176,13 @@ extern void recipe_mark_hand_over(char guid[RECIPE_GUID_LEN + 1]);
 /* Is this child an exclusive contender's with that mark? */
 extern bool recipe_can_hand_over(const char *child);
 
+/*
+ * The same for the other mark that an exclusive node can have: it is persistent,
+ * of zk_hold(), and perhaps not finished yet.
+ */
+extern void recipe_mark_hold(char guid[RECIPE_GUID_LEN + 1]);
+extern bool recipe_is_hold(const char *child);
+
 /* Read the name of one child.  Never fails: a stranger is STYLE_NONE. */
 extern RecipeNode recipe_parse_node(const char *child);
 

@@ -1052,7 +1052,10 @@ static void
 assign_servers(const char *newval, void *extra)
 {
 	if (servers_setting == NULL || strcmp(newval, servers_setting) != 0)
+	{
 		settings_changed = true;
+		identity_refused = false;	/* by another ensemble, perhaps */
+	}
 }
 
 static void

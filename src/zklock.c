@@ -24,10 +24,12 @@
 #include "utils/tuplestore.h"
 
 #include "crash.h"
+#include "durable.h"
 #include "identity.h"
 #include "lock.h"
 #include "loss.h"
 #include "name.h"
+#include "once.h"
 #include "queue.h"
 #include "session.h"
 #include "xact.h"
@@ -62,6 +64,12 @@ PG_FUNCTION_INFO_V1(zk_fence_check);
 PG_FUNCTION_INFO_V1(zk_lock_queue);
 PG_FUNCTION_INFO_V1(zk_locks);
 PG_FUNCTION_INFO_V1(zk_session);
+PG_FUNCTION_INFO_V1(zk_run_once);
+PG_FUNCTION_INFO_V1(zk_forget_run);
+PG_FUNCTION_INFO_V1(zk_runs);
+PG_FUNCTION_INFO_V1(zk_evict);
+PG_FUNCTION_INFO_V1(zk_hold);
+PG_FUNCTION_INFO_V1(zk_release_hold);
 
 static Datum lock_or_raise(FunctionCallInfo fcinfo, RecipeMode mode,
 						   ZkScope scope);
@@ -70,6 +78,9 @@ static Datum try_to_lock(FunctionCallInfo fcinfo, RecipeMode mode,
 static ZkLockOrder read_order(FunctionCallInfo fcinfo, RecipeMode mode,
 							  ZkScope scope);
 static char *read_name(FunctionCallInfo fcinfo);
+static char *read_text(FunctionCallInfo fcinfo, int number, const char *what);
+static int64 read_token(FunctionCallInfo fcinfo, int number);
+static double milliseconds_of(const Interval *interval);
 static ReturnSetInfo *begin_rows(FunctionCallInfo fcinfo);
 static Datum text_or_null(const char *text, bool *is_null);
 static char *hex_text(int64 number);
@@ -214,21 +225,14 @@ Datum
 zk_fence_check(PG_FUNCTION_ARGS)
 {
 	char	   *name = read_name(fcinfo);
+	int64		token = read_token(fcinfo, 1);
 
-	if (PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("fencing token must not be null")));
-	if (PG_GETARG_INT64(1) <= 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("fencing token must be greater than zero")));
-	if (!PG_ARGISNULL(2) && PG_GETARG_INT64(2) > PG_GETARG_INT64(1))
+	if (!PG_ARGISNULL(2) && PG_GETARG_INT64(2) > token)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("a newer holder of lock \"%s\" has been here", name),
 				 errdetail("Fencing token " INT64_FORMAT " is older than " INT64_FORMAT ".",
-						   PG_GETARG_INT64(1), PG_GETARG_INT64(2)),
+						   token, PG_GETARG_INT64(2)),
 				 errhint("Take the lock again and run the transaction again.")));
 	PG_RETURN_VOID();
 }
@@ -253,6 +257,7 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 		values[0] = Int32GetDatum(entry->position);
 		nulls[0] = !is_contender;
 		values[1] = text_or_null(!is_contender ? NULL :
+								 entry->is_pending ? "pending" :
 								 entry->is_holder ? "held" : "waiting",
 								 &nulls[1]);
 		values[2] = text_or_null(is_contender ? mode_name(entry->mode) : NULL,
@@ -342,6 +347,104 @@ zk_session(PG_FUNCTION_ARGS)
 }
 
 /* ---------------------------------------------------------------------
+ * Jobs that run once
+ * ---------------------------------------------------------------------
+ */
+
+Datum
+zk_run_once(PG_FUNCTION_ARGS)
+{
+	char	   *name = read_name(fcinfo);
+	char	   *slot = read_text(fcinfo, 1, "slot");
+	double		retain_ms;
+
+	if (PG_ARGISNULL(2))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("retention must not be null"),
+				 errhint("To keep all records, give a long interval.")));
+	retain_ms = milliseconds_of(PG_GETARG_INTERVAL_P(2));
+	if (retain_ms < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("retention must not be negative")));
+	PG_RETURN_BOOL(zklock_run_once(name, slot,
+								   (int64) Min(retain_ms,
+											   (double) (PG_INT64_MAX / 4))));
+}
+
+Datum
+zk_forget_run(PG_FUNCTION_ARGS)
+{
+	char	   *name = read_name(fcinfo);
+
+	PG_RETURN_BOOL(zklock_forget_run(name, read_text(fcinfo, 1, "slot")));
+}
+
+Datum
+zk_runs(PG_FUNCTION_ARGS)
+{
+	char	   *name = read_name(fcinfo);
+	ReturnSetInfo *result = begin_rows(fcinfo);
+	int			nruns;
+	ZkQueueEntry *runs = zklock_read_runs(name, &nruns);
+
+	for (int i = 0; i < nruns; i++)
+	{
+		ZkIdentity *who = &runs[i].identity;
+		Datum		values[9] = {0};
+		bool		nulls[9] = {0};
+
+		values[0] = CStringGetTextDatum(zklock_identity_printable(runs[i].node));
+		values[1] = TimestampTzGetDatum(runs[i].since);
+		nulls[1] = runs[i].token == 0;
+		values[2] = text_or_null(who->cluster, &nulls[2]);
+		values[3] = text_or_null(who->database, &nulls[3]);
+		values[4] = text_or_null(who->username, &nulls[4]);
+		values[5] = text_or_null(who->application, &nulls[5]);
+		values[6] = Int32GetDatum(who->pid);
+		nulls[6] = who->pid == 0;
+		values[7] = text_or_null(who->host, &nulls[7]);
+		values[8] = text_or_null(who->text, &nulls[8]);
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+/* ---------------------------------------------------------------------
+ * Holds and evictions
+ * ---------------------------------------------------------------------
+ */
+
+Datum
+zk_evict(PG_FUNCTION_ARGS)
+{
+	char	   *name = read_name(fcinfo);
+
+	PG_RETURN_BOOL(zklock_evict(name, read_token(fcinfo, 1)));
+}
+
+Datum
+zk_hold(PG_FUNCTION_ARGS)
+{
+	ZkHoldOrder order = {.name = read_name(fcinfo)};
+
+	order.reason = read_text(fcinfo, 1, "reason");
+	order.has_timeout = !PG_ARGISNULL(2);
+	if (order.has_timeout)
+		order.timeout_ms = zklock_interval_to_ms(PG_GETARG_INTERVAL_P(2));
+	PG_RETURN_INT64(zklock_hold(&order));
+}
+
+Datum
+zk_release_hold(PG_FUNCTION_ARGS)
+{
+	char	   *name = read_name(fcinfo);
+
+	PG_RETURN_BOOL(zklock_release_hold(name, read_token(fcinfo, 1)));
+}
+
+/* ---------------------------------------------------------------------
  * Arguments and results
  * ---------------------------------------------------------------------
  */
@@ -408,12 +511,35 @@ read_name(FunctionCallInfo fcinfo)
 	return text_to_cstring(PG_GETARG_TEXT_PP(0));
 }
 
+/* Likewise for another argument, which what names. */
+static char *
+read_text(FunctionCallInfo fcinfo, int number, const char *what)
+{
+	if (PG_ARGISNULL(number))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", what)));
+	return text_to_cstring(PG_GETARG_TEXT_PP(number));
+}
+
+static int64
+read_token(FunctionCallInfo fcinfo, int number)
+{
+	if (PG_ARGISNULL(number))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("fencing token must not be null")));
+	if (PG_GETARG_INT64(number) <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("fencing token must be greater than zero")));
+	return PG_GETARG_INT64(number);
+}
+
 int64
 zklock_interval_to_ms(const Interval *interval)
 {
-	double		ms = interval->time / 1000.0 +
-		(interval->day + interval->month * (double) DAYS_PER_MONTH) *
-		SECS_PER_DAY * 1000.0;
+	double		ms = milliseconds_of(interval);
 
 	if (ms < 0)
 		ereport(ERROR,
@@ -421,6 +547,14 @@ zklock_interval_to_ms(const Interval *interval)
 				 errmsg("timeout must not be negative")));
 	return ms > (double) (PG_INT64_MAX / 4) ? PG_INT64_MAX / 4 :
 		(int64) ceil(ms);
+}
+
+static double
+milliseconds_of(const Interval *interval)
+{
+	return interval->time / 1000.0 +
+		(interval->day + interval->month * (double) DAYS_PER_MONTH) *
+		SECS_PER_DAY * 1000.0;
 }
 
 /* Prepare a set-returning function that fills a tuplestore. */

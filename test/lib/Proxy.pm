@@ -96,6 +96,16 @@ carried out while its reply is lost.
 
 Undoes cut and refuse. What piled up is delivered.
 
+=head2 trap($type, $nth, $direction)
+
+Cuts that direction by itself when the nth request of that type from now on
+arrives, which is a number of ZooKeeper's protocol (15 create2, 2 delete, 5 setData, 14
+multi): "requests" before it is forwarded, "replies" once it is.
+
+=head2 is_sprung
+
+Whether that has happened.
+
 =head2 reset_connections
 
 Ends every connection with RST, on both sides. What was not forwarded is lost.
@@ -117,6 +127,12 @@ sub cut
 	my ($self, $direction) = @_;
 	return $self->_command('cut ' . ($direction || 'both'));
 }
+sub trap
+{
+	my ($self, $type, $nth, $direction) = @_;
+	return $self->_command("trap $type $nth $direction");
+}
+sub is_sprung { return $_[0]->_command('sprung'); }
 sub heal { return $_[0]->_command('heal'); }
 sub reset_connections { return $_[0]->_command('reset'); }
 sub refuse { return $_[0]->_command('refuse'); }
@@ -166,7 +182,8 @@ sub _serve
 		requests => 1,
 		replies => 1,
 		pair => {},
-		from_client => {});
+		from_client => {},
+		reading => {});
 
 	while (1)
 	{
@@ -208,11 +225,19 @@ sub _readable
 
 sub _obey
 {
-	my ($state, $command, $argument) = @_;
+	my ($state, $command, $argument, @more) = @_;
 	if ($command eq 'cut')
 	{
 		$state->{requests} = 0 if $argument ne 'replies';
 		$state->{replies} = 0 if $argument ne 'requests';
+	}
+	elsif ($command eq 'trap')
+	{
+		$state->{trap} = { type => $argument, nth => $more[0], cut => $more[1] };
+	}
+	elsif ($command eq 'sprung')
+	{
+		return $state->{trap} && !$state->{trap}{nth} ? 1 : 0;
 	}
 	elsif ($command eq 'heal')
 	{
@@ -233,6 +258,7 @@ sub _obey
 		}
 		$state->{pair} = {};
 		$state->{from_client} = {};
+		$state->{reading} = {};
 	}
 	elsif ($command eq 'connections')
 	{
@@ -262,6 +288,12 @@ sub _forward
 	my $to = $state->{pair}{$from}[1];
 	if (sysread $from, my $data, 65_536)
 	{
+		if ($state->{from_client}{$from} && _springs($state, $from, $data))
+		{
+			$state->{ $state->{trap}{cut} } = 0;
+			# What has been read is lost, as with the connection later on.
+			return if $state->{trap}{cut} eq 'requests';
+		}
 		while (length $data)
 		{
 			my $written = syswrite $to, $data or last;
@@ -270,9 +302,38 @@ sub _forward
 		return if $data eq '';
 	}
 	delete $state->{pair}{$_} foreach $from, $to;
-	delete $state->{from_client}{$_} foreach $from, $to;
+	delete $state->{$_}{$from}, delete $state->{$_}{$to}
+	  foreach qw(from_client reading);
 	close $_ foreach $from, $to;
 	return;
+}
+
+# Does the trap wait for a request whose head is complete with this data? A
+# request is its length, its number, its type, and the rest; its parts may come
+# one by one.
+sub _springs
+{
+	my ($state, $from, $data) = @_;
+	my $trap = $state->{trap};
+	my $reading = $state->{reading}{$from} ||= { head => '', skip => 0 };
+	my $springs = 0;
+	while (length $data)
+	{
+		my $part = substr $data, 0, $reading->{skip} || 12 - length $reading->{head}, '';
+		if ($reading->{skip})
+		{
+			$reading->{skip} -= length $part;
+			next;
+		}
+		$reading->{head} .= $part;
+		next if length $reading->{head} < 12;
+		my ($length, undef, $type) = unpack 'NNN', $reading->{head};
+		$reading->{head} = '';
+		$reading->{skip} = $length - 8;
+		$springs = 1
+		  if $trap && $trap->{nth} && $type == $trap->{type} && --$trap->{nth} == 0;
+	}
+	return $springs;
 }
 
 END

@@ -233,6 +233,48 @@ test_requests(ZkClient *client)
 	remove_node(client, parent);
 }
 
+/* Sets and removals of one attempt, with and without a version. */
+static void
+test_versions(ZkClient *client)
+{
+	char		parent[80];
+	char		node[160];
+	ZkRequest  *get;
+	const ZkReply *reply;
+
+	make_parent(client, parent, sizeof(parent), "versions");
+	snprintf(node, sizeof(node), "%s/kept", parent);
+	is_int(ZK_NO_NODE,
+		   result_of(zklock_client_set(client, node, "a", 1, 0)),
+		   "what is not there is not set");
+	is_int(ZK_OK,
+		   result_of(zklock_client_create(client, node, ZK_PERSISTENT, "a", 1)),
+		   "a persistent node");
+	is_int(ZK_OK, result_of(zklock_client_set(client, node, "bc", 2, 0)),
+		   "set for the first time");
+	is_int(ZK_BAD_VERSION,
+		   result_of(zklock_client_set(client, node, "d", 1, 0)),
+		   "but not twice");
+	is_int(ZK_BAD_VERSION,
+		   result_of(zklock_client_remove(client, node, 0)),
+		   "nor removed as if it had not been set");
+	get = zklock_client_get(client, node);
+	reply = await_reply(get);
+	ok(reply->version == 1 && reply->ephemeral_owner == 0 &&
+	   reply->data_length == 2 && memcmp(reply->data, "bc", 2) == 0,
+	   "the first set stays");
+	zklock_client_free(get);
+	is_int(ZK_OK,
+		   result_of(zklock_client_set(client, node, "e", 1, ZK_ANY_VERSION)),
+		   "set whatever the version");
+	is_int(ZK_OK, result_of(zklock_client_remove(client, node, 2)),
+		   "removed with the right version");
+	is_int(ZK_NO_NODE,
+		   result_of(zklock_client_remove(client, node, ZK_ANY_VERSION)),
+		   "it is gone");
+	remove_node(client, parent);
+}
+
 /* Withdrawn creates leave nothing, wherever their replies are. */
 static void
 test_withdraw(ZkClient *client)
@@ -650,6 +692,7 @@ main(int argc, char **argv)
 	is_int(ZK_OK, result_of(zklock_client_create(client, top, ZK_PERSISTENT,
 												 NULL, 0)), "top is made");
 	test_requests(client);
+	test_versions(client);
 	test_withdraw(client);
 	test_replace(client);
 	test_prune(client);

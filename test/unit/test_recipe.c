@@ -389,6 +389,9 @@ test_prefixes_and_guids(void)
 	recipe_mark_hand_over(guid);
 	is_str("00112233-4455-8a11-8899-aabbccddeeff", guid,
 		   "GUID: marked for hand-over");
+	recipe_mark_hold(guid);
+	is_str("00112233-4455-8a12-8899-aabbccddeeff", guid,
+		   "GUID: marked as a hold's");
 
 	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1, G1);
 	is_str("_c_" G1 "-lock-", prefix, "exclusive prefix");
@@ -441,6 +444,22 @@ test_hand_over(void)
 	   "a marked node can be handed over");
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		ok(!recipe_can_hand_over(others[i]), "\"%s\" cannot", others[i]);
+}
+
+/* A hold is never handed over, and what can be handed over is no hold. */
+static void
+test_hold(void)
+{
+	const char *hold = "_c_00112233-4455-8a12-8899-aabbccddeeff-lock-0000000001";
+	const char *handed = "_c_00112233-4455-8a11-8899-aabbccddeeff-lock-0000000001";
+
+	ok(recipe_is_hold(hold), "a hold");
+	ok(!recipe_can_hand_over(hold), "it cannot be handed over");
+	ok(!recipe_is_hold(handed), "one that can be is no hold");
+	ok(!recipe_is_hold("_c_" G1 "-lock-0000000001"), "nor is any other");
+	is_int(RECIPE_EXCLUSIVE, recipe_parse_node(hold).mode, "a hold is exclusive");
+	is_int(RECIPE_STYLE_CURATOR, recipe_parse_node(hold).style,
+		   "and looks like Curator's");
 }
 
 /* The verdicts as words, for the table below and for messages. */
@@ -984,6 +1003,7 @@ main(void)
 	test_prefixes_and_guids();
 	test_hand_over();
 	test_permits();
+	test_hold();
 	test_verdicts();
 	test_newcomers();
 	test_drain();

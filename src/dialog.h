@@ -1,0 +1,59 @@
+/*-------------------------------------------------------------------------
+ *
+ * dialog.h
+ *	  Questions to the ensemble that are asked one by one and awaited.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_DIALOG_H
+#define ZKLOCK_DIALOG_H
+
+#include "postgres.h"
+
+#include "session.h"
+
+/* A dialog under way. */
+typedef struct ZkDialog
+{
+	int64		deadline;		/* zklock_client_now() */
+	ZkRequest  *request;		/* the last question; NULL before the first */
+} ZkDialog;
+
+/* A znode to be deleted; the first part is the caller's order. */
+typedef struct ZkRemoval
+{
+	const char *path;
+	const char *doing;			/* completes "could not ..." */
+	int64		czxid;			/* which one at that path; 0: who is there now */
+
+	bool		is_tried;		/* a delete has been sent */
+	bool		is_removed;		/* valid when it is over: by us */
+} ZkRemoval;
+
+/*
+ * Call talk with an open session, and again with a new one as long as it returns
+ * false, which says that the session was lost.  The deadline is lock_timeout's.
+ * Nothing is outstanding when this returns or raises.
+ */
+extern void zklock_dialog_run(bool (*talk) (ZkDialog *dialog, void *argument),
+							  void *argument);
+
+/*
+ * Await the reply to a question, which replaces the one before.  Raises 55P03
+ * at the deadline, and as zklock_session_await() does.
+ */
+extern const ZkReply *zklock_dialog_ask(ZkDialog *dialog, ZkRequest *request);
+
+/*
+ * Delete a znode and await the confirmation, but never a later one at the same
+ * path.  false if the session was lost first: then again with the next one.
+ */
+extern bool zklock_dialog_remove(ZkDialog *dialog, ZkRemoval *removal);
+
+/* Free the question. */
+extern void zklock_dialog_end(ZkDialog *dialog);
+
+/* Raise what lock_timeout raises. */
+extern void zklock_dialog_raise_timeout(void) pg_attribute_noreturn();
+
+#endif							/* ZKLOCK_DIALOG_H */

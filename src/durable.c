@@ -1,0 +1,557 @@
+/*-------------------------------------------------------------------------
+ *
+ * durable.c
+ *	  Holds that outlive their maker, and the eviction of contenders.
+ *
+ * A hold is a persistent queue node with the sequence number of the ephemeral
+ * one, its twin, under which its maker was granted the lock.  It is made so:
+ *
+ *	1.	Take the lock in the ordinary way.
+ *	2.	Create the hold beside the twin.  Its data says "pending", by naming the
+ *		twin.  From here on both stand ahead of everybody else.
+ *	3.	Ask the quorum whether the twin is still there.  If so, nobody can have
+ *		been let in before the hold was there.
+ *	4.	Set the hold's data to the final one, provided that it was not set before.
+ *		This is what decides.
+ *	5.	Delete the twin.
+ *
+ * A hold that is pending while its twin is gone is void, and whoever meets it at
+ * the head of the queue deletes it, provided that its data was not set
+ * (contend.c).  So of the maker's step 4 and such a deletion only one succeeds, and a
+ * maker that dies on the way leaves nothing that blocks zklock: the twin goes
+ * with its session.  Clients of other makes wait for a void hold until one of ours
+ * has come by.
+ *
+ * A maker that lives, but is interrupted, deletes both itself.  What remains is
+ * a backend that is killed, or that loses its session, between the request of
+ * step 4 and its reply.  If only the session was lost, the next one settles it:
+ * it deletes the hold provided that its data was not set.  If there is no next
+ * one, the hold may stand and nobody was told its token; zk_lock_queue()
+ * shows it.  As with a COMMIT whose answer is lost, that cannot be helped.
+ *
+ * An eviction deletes a znode that is somebody else's.  ZooKeeper asks for no
+ * more than the right to delete children of the lock's znode.  Whoever is
+ * evicted learns of it from the ensemble, as of any loss: a holder at its next
+ * proof, a waiter at its next look at the queue.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "durable.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+
+#include "contend.h"
+#include "crash.h"
+#include "dialog.h"
+#include "identity.h"
+#include "lock.h"
+#include "name.h"
+#include "queue.h"
+#include "session.h"
+
+/* How far a hold under way has come. */
+typedef enum HoldStage
+{
+	HOLD_NOTHING,				/* nothing of it is there */
+	HOLD_TWIN,					/* the lock is ours, under the twin */
+	HOLD_CREATED,				/* the hold may be there, pending */
+	HOLD_SET					/* it may be there for good */
+} HoldStage;
+
+/* How a step ended. */
+typedef enum HoldEnd
+{
+	HOLD_STANDS,
+	HOLD_FAILED,				/* there is none: start again */
+	HOLD_SESSION_LOST			/* before the step was over */
+} HoldEnd;
+
+/* A hold under way. */
+typedef struct Holding
+{
+	const ZkHoldOrder *order;
+	int64		deadline;		/* zklock_client_now() */
+	bool		is_lock_timeout;	/* it is lock_timeout's */
+	ZkRequest  *request;		/* the last question */
+	HoldStage	stage;
+	ZkSessionNumber session;	/* from HOLD_TWIN on: whose the twin is */
+	char		twin[RECIPE_PATH_SIZE];
+	char		hold[RECIPE_PATH_SIZE]; /* from HOLD_CREATED on */
+	int64		token;			/* from HOLD_TWIN on */
+} Holding;
+
+static void check_reason(const char *reason);
+static int64 take_and_hold(Holding *holding);
+static bool take_lock(Holding *holding, const char *path, int root_length);
+static HoldEnd make_hold(Holding *holding, const char *path);
+static HoldEnd create_pending(Holding *holding, const char *data);
+static HoldEnd check_twin(Holding *holding);
+static HoldEnd set_final(Holding *holding, const char *data);
+static HoldEnd settle_lost(Holding *holding);
+static void delete_twin(const Holding *holding);
+static void give_up(int code, Datum arg);
+static const ZkReply *ask(Holding *holding, ZkRequest *request);
+static void raise_busy(const Holding *holding) pg_attribute_noreturn();
+static void raise_removed(const Holding *holding) pg_attribute_noreturn();
+static bool remove_contenders(const char *name, int64 token, bool is_eviction);
+static bool catch_up(ZkDialog *dialog, void *argument);
+static bool remove_node(ZkDialog *dialog, void *argument);
+static void log_eviction(const char *name, const ZkQueueEntry *entry);
+
+/* ---------------------------------------------------------------------
+ * Public functions
+ * ---------------------------------------------------------------------
+ */
+
+int64
+zklock_hold(const ZkHoldOrder *order)
+{
+	Holding    *holding = palloc0(sizeof(*holding));
+	int64		now = zklock_client_now();
+	int64		timeout_at = ZK_NO_DEADLINE;
+	volatile int64 token = 0;
+
+	check_reason(order->reason);
+	holding->order = order;
+	holding->deadline = LockTimeout > 0 ? now + LockTimeout : ZK_NO_DEADLINE;
+	holding->is_lock_timeout = true;
+
+	/* not to wait in the queue is not the same as not to wait for a reply */
+	if (order->has_timeout && order->timeout_ms > 0)
+		timeout_at = now + order->timeout_ms;
+	if (timeout_at <= holding->deadline)
+	{
+		holding->deadline = timeout_at;
+		holding->is_lock_timeout = false;
+	}
+
+	/* the end of the backend must not leave a hold either */
+	PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(holding));
+	{
+		token = take_and_hold(holding);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(holding));
+	zklock_client_free(holding->request);
+	pfree(holding);
+	return token;
+}
+
+bool
+zklock_release_hold(const char *name, int64 token)
+{
+	if (remove_contenders(name, token, false))
+		return true;
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("there is no hold of lock \"%s\" with that token", name)));
+	return false;
+}
+
+bool
+zklock_evict(const char *name, int64 token)
+{
+	return remove_contenders(name, token, true);
+}
+
+/* ---------------------------------------------------------------------
+ * Holding
+ * ---------------------------------------------------------------------
+ */
+
+/* Everybody reads it, on one line. */
+static void
+check_reason(const char *reason)
+{
+	const char *detail = NULL;
+
+	if (reason[0] == '\0')
+		detail = "The reason is empty.";
+	else if (strlen(reason) > ZK_REASON_MAX)
+		detail = psprintf("The reason has more than %d bytes.", ZK_REASON_MAX);
+	for (const char *c = reason; *c != '\0' && detail == NULL; c++)
+		if ((unsigned char) *c < 0x20 || *c == 0x7f)
+			detail = "The reason has a control character.";
+	if (detail != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid reason for a hold"),
+				 errdetail("%s", detail),
+				 errhint("Say in one line why the lock is held, for whoever waits for it.")));
+}
+
+/* Go through all steps, with new sessions as need be.  Result: the token. */
+static int64
+take_and_hold(Holding *holding)
+{
+	const ZkHoldOrder *order = holding->order;
+
+	for (bool is_retry = false;; is_retry = zklock_session_is_turning())
+	{
+		char	   *path;
+		int			root_length;
+		HoldEnd		end = HOLD_FAILED;
+
+		zklock_refuse_if_lost();
+		zklock_session_reap();
+		if (!zklock_has_locks())
+			zklock_session_adopt_settings();
+		path = zklock_name_path(order->name, &root_length);
+		if (zklock_token(order->name) != 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("lock \"%s\" is held by this session", order->name),
+					 errdetail("A hold takes the lock anew, and would wait for this session for ever."),
+					 errhint("Release the lock first.")));
+		if (!zklock_session_open(holding->deadline, is_retry))
+			raise_busy(holding);
+
+		if (holding->stage == HOLD_SET)
+			end = settle_lost(holding);
+		if (end == HOLD_FAILED)
+		{
+			holding->stage = HOLD_NOTHING;
+			end = take_lock(holding, path, root_length) ?
+				make_hold(holding, path) : HOLD_SESSION_LOST;
+		}
+		if (end == HOLD_STANDS)
+		{
+			delete_twin(holding);
+			return holding->token;
+		}
+		zklock_client_free(holding->request);
+		holding->request = NULL;
+		pfree(path);
+	}
+}
+
+/* The lock in the ordinary way; false if the session was lost. */
+static bool
+take_lock(Holding *holding, const char *path, int root_length)
+{
+	const ZkHoldOrder *order = holding->order;
+	ZkContender contender = {
+		.name = order->name,
+		.lock_path = path,
+		.root_length = root_length,
+		.mode = RECIPE_EXCLUSIVE,
+		.permits = 1,
+		.style = RECIPE_STYLE_CURATOR,	/* its hold will have that */
+		.patience = order->has_timeout && order->timeout_ms == 0 ?
+		ZK_TRY_ONCE : ZK_WAIT_UNTIL_DEADLINE,
+		.deadline = holding->deadline,
+		.node = holding->twin
+	};
+
+	switch (zklock_contend(&contender))
+	{
+		case ZK_CONTEND_GRANTED:
+			break;
+		case ZK_CONTEND_BUSY:
+			raise_busy(holding);
+		case ZK_CONTEND_SESSION_LOST:
+			return false;
+	}
+	holding->stage = HOLD_TWIN;
+	holding->session = zklock_session_number();
+	holding->token = contender.token;
+	zklock_crash_note_session();
+	return true;
+}
+
+/* Put the hold in the twin's place. */
+static HoldEnd
+make_hold(Holding *holding, const char *path)
+{
+	const char *twin = strrchr(holding->twin, '/') + 1;
+	char		guid[RECIPE_GUID_LEN + 1];
+	char		prefix[RECIPE_NODE_SIZE];
+	char	   *data;
+	HoldEnd		end;
+
+	zklock_identity_make_guid(guid);
+	recipe_mark_hold(guid);
+	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1, guid);
+	snprintf(holding->hold, RECIPE_PATH_SIZE, "%s/%s%010d", path, prefix,
+			 recipe_parse_node(twin).sequence);
+	data = zklock_identity_add(zklock_identity_build(holding->token),
+							   "reason", holding->order->reason);
+
+	end = create_pending(holding, zklock_identity_add(data, "twin", twin));
+	if (end == HOLD_STANDS)
+		end = check_twin(holding);
+	if (end == HOLD_STANDS)
+		end = set_final(holding, data);
+	return end;
+}
+
+static HoldEnd
+create_pending(Holding *holding, const char *data)
+{
+	holding->stage = HOLD_CREATED;
+	for (;;)
+	{
+		const ZkReply *reply;
+
+		reply = ask(holding,
+					zklock_client_create(zklock_session_client(),
+										 holding->hold, ZK_PERSISTENT,
+										 data, strlen(data)));
+		switch (reply->result)
+		{
+			case ZK_OK:
+			case ZK_NODE_EXISTS:	/* by the attempt whose reply was lost */
+				return HOLD_STANDS;
+			case ZK_UNKNOWN_OUTCOME:
+				break;
+			case ZK_SESSION_LOST:
+				return HOLD_SESSION_LOST;
+			case ZK_NO_NODE:
+				raise_removed(holding);
+			default:
+				zklock_session_raise(reply, "make a hold", holding->hold);
+		}
+	}
+}
+
+static HoldEnd
+check_twin(Holding *holding)
+{
+	for (;;)
+	{
+		const ZkReply *reply;
+
+		reply = ask(holding, zklock_client_check(zklock_session_client(),
+												 holding->twin));
+		switch (reply->result)
+		{
+			case ZK_OK:
+				return HOLD_STANDS;
+			case ZK_UNKNOWN_OUTCOME:
+				break;
+			case ZK_SESSION_LOST:
+				return HOLD_SESSION_LOST;
+			case ZK_NO_NODE:
+				raise_removed(holding);
+			default:
+				zklock_session_raise(reply, "make a hold", holding->twin);
+		}
+	}
+}
+
+static HoldEnd
+set_final(Holding *holding, const char *data)
+{
+	holding->stage = HOLD_SET;
+	for (;;)
+	{
+		const ZkReply *reply;
+
+		reply = ask(holding,
+					zklock_client_set(zklock_session_client(), holding->hold,
+									  data, strlen(data), 0));
+		switch (reply->result)
+		{
+			case ZK_OK:
+			case ZK_BAD_VERSION:	/* by the attempt whose reply was lost */
+				return HOLD_STANDS;
+			case ZK_UNKNOWN_OUTCOME:
+				break;
+			case ZK_SESSION_LOST:
+				return HOLD_SESSION_LOST;
+			case ZK_NO_NODE:
+				raise_removed(holding);
+			default:
+				zklock_session_raise(reply, "make a hold", holding->hold);
+		}
+	}
+}
+
+/*
+ * The session was lost before the reply to the last step came.  Delete the hold
+ * unless that was done; then the last session cannot do it any more.
+ */
+static HoldEnd
+settle_lost(Holding *holding)
+{
+	for (;;)
+	{
+		const ZkReply *reply;
+
+		reply = ask(holding, zklock_client_remove(zklock_session_client(),
+												  holding->hold, 0));
+		switch (reply->result)
+		{
+			case ZK_BAD_VERSION:
+				return HOLD_STANDS;
+			case ZK_OK:
+			case ZK_NO_NODE:
+				return HOLD_FAILED;
+			case ZK_UNKNOWN_OUTCOME:
+				break;
+			case ZK_SESSION_LOST:
+				return HOLD_SESSION_LOST;
+			default:
+				zklock_session_raise(reply, "make a hold", holding->hold);
+		}
+	}
+}
+
+/* Nobody waits for it: the hold stands already. */
+static void
+delete_twin(const Holding *holding)
+{
+	if (zklock_session_number() == holding->session &&
+		!zklock_client_delete(zklock_session_client(), holding->twin))
+		ereport(WARNING,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("could not delete znode \"%s\": out of memory",
+						holding->twin),
+				 errhint("It goes with the end of this session.")));
+}
+
+/*
+ * An error, or the end of the backend: delete what is there.  The hold first,
+ * so that it is never void.  With the session gone there is nothing to
+ * delete the hold with, and unless it was set it need not be.
+ */
+static void
+give_up(int code, Datum arg)
+{
+	Holding    *holding = (Holding *) DatumGetPointer(arg);
+	ZkClientStatus status;
+	bool		is_alive;
+
+	zklock_client_free(holding->request);
+	holding->request = NULL;
+	if (holding->stage == HOLD_NOTHING)
+		return;
+	is_alive = zklock_session_number() == holding->session &&
+		zklock_session_status(&status) && status.state != ZK_CLIENT_LOST;
+	if (is_alive)
+	{
+		if (holding->stage != HOLD_TWIN)
+			zklock_client_delete(zklock_session_client(), holding->hold);
+		delete_twin(holding);
+	}
+	if (holding->stage == HOLD_SET &&
+		!(is_alive && status.state == ZK_CLIENT_CONNECTED))
+		ereport(WARNING,
+				(errcode(ERRCODE_CONNECTION_FAILURE),
+				 errmsg("there may be a hold of lock \"%s\" now",
+						holding->order->name),
+				 errdetail("There was no connection to ZooKeeper to undo it. Its token is " INT64_FORMAT ".",
+						   holding->token),
+				 errhint("See zk_lock_queue(), and release it with zk_release_hold().")));
+}
+
+/* Wait for the reply to a question, which replaces the one before. */
+static const ZkReply *
+ask(Holding *holding, ZkRequest *request)
+{
+	const ZkReply *reply;
+
+	zklock_client_free(holding->request);
+	holding->request = request;
+	reply = zklock_session_await(request, holding->deadline,
+								 ZK_WAITING_FOR_REPLY);
+	if (reply == NULL)
+		raise_busy(holding);
+	return reply;
+}
+
+static void
+raise_busy(const Holding *holding)
+{
+	if (holding->is_lock_timeout && holding->deadline != ZK_NO_DEADLINE &&
+		zklock_client_now() >= holding->deadline)
+		zklock_dialog_raise_timeout();
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("could not obtain lock \"%s\" within " INT64_FORMAT " ms",
+					holding->order->name, holding->order->timeout_ms),
+			 zklock_session_was_connected() ? 0 :
+			 errdetail("There was no connection to ZooKeeper.")));
+}
+
+static void
+raise_removed(const Holding *holding)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OPERATOR_INTERVENTION),
+			 errmsg("queue entry for lock \"%s\" was removed",
+					holding->order->name),
+			 errdetail("Another client of ZooKeeper deleted a znode of the hold while it was being made.")));
+}
+
+/* ---------------------------------------------------------------------
+ * Releasing holds, evicting
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Remove the contenders with that token: all, or with is_eviction false only
+ * holds.  false if there is none.
+ */
+static bool
+remove_contenders(const char *name, int64 token, bool is_eviction)
+{
+	ZkQueueEntry *entries;
+	int			nentries;
+	bool		is_removed = false;
+
+	/* the token may come from a server that is ahead of ours */
+	zklock_dialog_run(catch_up, unconstify(char *, name));
+	entries = zklock_read_queue(name, &nentries);
+	for (int i = 0; i < nentries; i++)
+	{
+		ZkRemoval	removal = {0};
+
+		if (entries[i].position == 0 || entries[i].token != token ||
+			!(is_eviction || recipe_is_hold(entries[i].node)))
+			continue;
+		removal.path = psprintf("%s/%s", zklock_name_path(name, NULL),
+								entries[i].node);
+		removal.doing = is_eviction ? "evict a contender" : "release a hold";
+		removal.czxid = entries[i].czxid;
+		if (is_eviction)
+			log_eviction(name, &entries[i]);
+		zklock_dialog_run(remove_node, &removal);
+		is_removed |= removal.is_removed;
+	}
+	return is_removed;
+}
+
+/* Before it is done: it may be interrupted, and be done all the same. */
+static void
+log_eviction(const char *name, const ZkQueueEntry *entry)
+{
+	ereport(LOG,
+			(errmsg("process %d of user \"%s\" evicts %s from ZooKeeper lock \"%s\"",
+					MyProcPid, GetUserNameFromId(GetSessionUserId(), true),
+					zklock_identity_describe(&entry->identity), name),
+			 errdetail("Queue node \"%s\", fencing token " INT64_FORMAT ".",
+					   zklock_identity_printable(entry->node), entry->token)));
+}
+
+/* Let our server learn all that any other has told anybody so far. */
+static bool
+catch_up(ZkDialog *dialog, void *argument)
+{
+	char	   *path = zklock_name_path(argument, NULL);
+	const ZkReply *reply;
+
+	do
+		reply = zklock_dialog_ask(dialog,
+								  zklock_client_sync(zklock_session_client(),
+													 path));
+	while (reply->result == ZK_UNKNOWN_OUTCOME);
+	return reply->result != ZK_SESSION_LOST;
+}
+
+static bool
+remove_node(ZkDialog *dialog, void *argument)
+{
+	return zklock_dialog_remove(dialog, argument);
+}

@@ -1,0 +1,90 @@
+--
+-- What one does to the queue of a lock from outside, and what stays in it:
+-- zk_evict(), zk_hold(), zk_release_hold(). With others in the queue it comes in
+-- the TAP tests.
+--
+
+-- A holder, here this session's own
+SELECT zk_lock('durable/own') AS token \gset
+SELECT zk_evict('durable/own', :token + 1), zk_is_held('durable/own');
+SELECT zk_evict('durable/other', :token), zk_is_held('durable/own');
+SELECT zk_evict('durable/own', :token), zk_is_held('durable/own');
+SELECT zk_evict('durable/own', :token);
+SELECT * FROM zk_lock_queue('durable/own');
+SELECT name, state FROM zk_locks;
+CREATE TABLE durable_refused ();
+SELECT zk_unlock('durable/own');
+
+-- A downgraded hold keeps the token of the exclusive one, on another znode.
+SELECT zk_lock('durable/own') AS token \gset
+SELECT zk_lock_shared('durable/own') = :token AS same_token, zk_unlock('durable/own');
+SELECT zk_is_held('durable/own');
+SELECT zk_evict('durable/own', :token), zk_is_held('durable/own');
+SELECT zk_unlock_shared('durable/own');
+
+-- A hold belongs to nobody.
+SELECT zk_lock('durable/hold') AS earlier, zk_unlock('durable/hold') \gset
+SELECT zk_hold('durable/hold', 'new disks') AS token \gset
+SELECT :token > :earlier AS is_greater;
+SELECT * FROM zk_locks;
+SELECT zk_is_held('durable/hold'), zk_fencing_token('durable/hold'), zk_try_lock('durable/hold'),
+	zk_try_lock_shared('durable/hold');
+SELECT "position", state, mode, style, session_id, client, database = current_database() AS database_ok,
+	pid = pg_backend_pid() AS pid_ok, token = :token AS token_ok, data,
+	since BETWEEN now() - interval '1 minute' AND clock_timestamp() + interval '1 second' AS since_ok
+FROM zk_lock_queue('durable/hold');
+SELECT zk_hold('durable/hold', 'once more', '0');
+SELECT zk_unlock('durable/hold');
+SELECT zk_unlock_all();
+DISCARD ALL;
+SELECT state FROM zk_lock_queue('durable/hold');
+SELECT zk_release_hold('durable/hold', :earlier);
+SELECT zk_release_hold('durable/hold', :token);
+SELECT zk_release_hold('durable/hold', :token);
+SELECT zk_try_lock('durable/hold');
+
+-- Not on top of a lock of this session, nor is such a lock a hold
+SELECT zk_hold('durable/hold', 'held');
+SELECT zk_fencing_token('durable/hold') AS token \gset
+SELECT zk_release_hold('durable/hold', :token), zk_is_held('durable/hold');
+SELECT zk_unlock('durable/hold');
+SELECT zk_lock_shared('durable/hold') > 0 AS token;
+SELECT zk_hold('durable/hold', 'held');
+SELECT zk_unlock_shared('durable/hold');
+
+-- With a lock that is lost it is refused as another lock is.
+SELECT zk_lock('durable/own') AS token \gset
+SELECT zk_evict('durable/own', :token), zk_is_held('durable/own');
+SELECT zk_hold('durable/hold', 'lost');
+SELECT zk_unlock('durable/own');
+
+-- Bad arguments
+SELECT zk_hold(NULL, 'x');
+SELECT zk_hold('durable/hold', NULL);
+SELECT zk_hold('durable/hold', '');
+SELECT zk_hold('durable/hold', E'two\nlines');
+SELECT zk_hold('durable/hold', repeat('x', 513));
+SELECT zk_hold('durable/hold', 'x', '-1 s');
+SELECT zk_hold('durable//hold', 'x');
+SELECT zk_release_hold('durable/hold', NULL);
+SELECT zk_release_hold(NULL, 1);
+SELECT zk_release_hold('durable/hold', 0);
+SELECT zk_evict(NULL, 1);
+SELECT zk_evict('durable/own', NULL);
+SELECT zk_evict('durable/own', 0);
+SELECT zk_evict('durable//own', 1);
+SELECT zk_evict('durable/unknown', 1);
+
+-- Who may
+CREATE ROLE regress_zklock_durable;
+SET ROLE regress_zklock_durable;
+SELECT zk_evict('durable/own', 1);
+SELECT zk_hold('durable/hold', 'x');
+SELECT zk_release_hold('durable/hold', 1);
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION zk_evict(text, bigint) TO regress_zklock_durable;
+SET ROLE regress_zklock_durable;
+SELECT zk_evict('durable/own', 1);
+RESET ROLE;
+DROP OWNED BY regress_zklock_durable;
+DROP ROLE regress_zklock_durable;

@@ -1,0 +1,251 @@
+
+# zk_run_once(): of all who ask for a slot one is told to run it. Also when the
+# connection breaks between the request and its reply, when the ensemble
+# restarts, and when the first one has long finished.
+
+use strict;
+use warnings;
+
+use Proxy;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $proxy = Proxy->new($zk->connect_string);
+my %node = (
+	berlin => cluster('berlin', $zk, servers => $proxy->address),
+	paris => cluster('paris', $zk));
+my $stranger = $zk->client(timeout => 60);
+
+# What is above the records exists, so that one request makes a record.
+$node{paris}->safe_psql('postgres', "SELECT zk_run_once('job', 'parents')");
+
+sub record
+{
+	my ($job, $slot) = @_;
+	return lock_path("$job.once/$slot.once");
+}
+
+# A session that has its connection to ZooKeeper.
+sub connected
+{
+	my ($cluster) = @_;
+	my $session = background($node{$cluster});
+	$session->query_safe("SELECT zk_try_lock('connect/$cluster'), zk_unlock_all()");
+	return $session;
+}
+
+sub run_once
+{
+	my ($session, $slot) = @_;
+	return $session->query("SELECT zk_run_once('job', '$slot')");
+}
+
+sub wait_for_record
+{
+	my ($slot) = @_;
+	poll_until { $stranger->exists(record('job', $slot)) } "the record of $slot", 20;
+	return;
+}
+
+sub break_connections
+{
+	$proxy->reset_connections;
+	$proxy->heal;
+	return;
+}
+
+subtest 'many sessions race for the same slots' => sub {
+	my $slots = 40;
+	my @session = map { background($node{ $_ % 2 ? 'paris' : 'berlin' }) } 1 .. 12;
+	# Each in an order of its own, so that all of them win some.
+	$_->start_query("SELECT slot FROM generate_series(1, $slots) AS slot
+		WHERE zk_run_once('race', 'slot ' || slot)") foreach @session;
+	my (%wins, $winners);
+	foreach my $session (@session)
+	{
+		my @won = split /\n/, $session->wait_result;
+		is($session->sqlstate, '00000', 'no error');
+		$winners++ if @won;
+		$wins{$_}++ foreach @won;
+	}
+	is_deeply(\%wins, { map { $_ => 1 } 1 .. $slots }, 'one true for each slot');
+	cmp_ok($winners, '>', 1, 'more than one session took part');
+	is($session[0]->query_safe("SELECT count(*) FROM zk_runs('race')"),
+		$slots, 'as many records');
+	is_deeply([ $zk->ephemerals(lock_path('race')) ], [], 'which belong to no session');
+	$_->quit foreach @session;
+	is($node{berlin}->safe_psql('postgres', "SELECT bool_or(zk_run_once('race', 'slot ' || slot))
+		FROM generate_series(1, $slots) AS slot"), 'f', 'nor later, when all have gone');
+};
+
+subtest 'the reply is lost' => sub {
+	my $session = connected('berlin');
+	my $rival = connected('paris');
+	$proxy->cut('replies');
+	$session->start_query("SELECT zk_run_once('job', 'reply')");
+	wait_for_record('reply');
+	is(run_once($rival, 'reply'), 'f', 'the record is there: false for others');
+	ok(!$session->is_done, 'its maker does not know it yet');
+	break_connections();
+	is($session->wait_result, 't', 'and recognises it as its own');
+	is($session->sqlstate, '00000', 'without an error');
+	is(run_once($session, 'reply'), 'f', 'but once');
+	$_->quit foreach $session, $rival;
+};
+
+subtest 'the request is lost' => sub {
+	my $session = connected('berlin');
+	my $rival = connected('paris');
+	# One asks while somebody else is faster, one while nobody is.
+	foreach my $wins ('t', 'f')
+	{
+		$proxy->cut('requests');
+		$session->start_query("SELECT zk_run_once('job', 'request $wins')");
+		wait_for_wait($node{berlin}, $session->pid);
+		is(run_once($rival, "request $wins"), 't', 'somebody else is faster')
+		  if $wins eq 'f';
+		break_connections();
+		is($session->wait_result, $wins, "the first one's answer");
+		is(run_once($rival, "request $wins"), 'f', 'nobody else from then on');
+	}
+	$_->quit foreach $session, $rival;
+};
+
+subtest 'the session is lost' => sub {
+	my $session = background($node{berlin});
+	my $rival = connected('paris');
+	$session->query_safe("SET zklock.session_timeout = '2s'");
+	run_once($session, 'before');
+	my $id = $session->query_safe('SELECT session_id FROM zk_session');
+	$proxy->cut('replies');
+	$session->start_query("SELECT zk_run_once('job', 'lost')");
+	wait_for_record('lost');
+	poll_until { $zk->four_letter_word('dump') !~ /\Q$id\E\b/ } 'the session to end', 20;
+	is(run_once($rival, 'lost'), 'f', 'false for others');
+	break_connections();
+	is($session->wait_result, 't', 'found again in the next session');
+	isnt($session->query_safe('SELECT session_id FROM zk_session'), $id, 'which is a new one');
+	$_->quit foreach $session, $rival;
+};
+
+subtest 'canceled, terminated, timed out' => sub {
+	my $session = connected('berlin');
+	my $rival = connected('paris');
+	my %ending = (
+		cancel => '57014',
+		statement_timeout => '57014',
+		lock_timeout => '55P03');
+	foreach my $ending (sort keys %ending)
+	{
+		$session->query_safe("SET $ending = '700ms'") if $ending =~ /timeout/;
+		$proxy->cut('replies');
+		$session->start_query("SELECT zk_run_once('job', '$ending')");
+		wait_for_record($ending);
+		$node{berlin}->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $session->pid . ')')
+		  if $ending eq 'cancel';
+		$session->wait_result;
+		is($session->sqlstate, $ending{$ending}, "$ending: its error");
+		$session->query_safe("RESET $ending") if $ending =~ /timeout/;
+		break_connections();
+		is(run_once($rival, $ending), 'f', 'false for others');
+		is(run_once($session, $ending), 't', 'true for it when it asks again');
+		is(run_once($session, $ending), 'f', 'and once');
+	}
+
+	$proxy->cut('replies');
+	$session->start_query("SELECT zk_run_once('job', 'gone')");
+	wait_for_record('gone');
+	kill 'TERM', $session->pid;
+	$session->wait_result;
+	break_connections();
+	is(run_once($rival, 'gone'), 'f', 'a backend that ends there leaves the slot taken');
+	is($rival->query_safe("SELECT pid FROM zk_runs('job') WHERE slot = 'gone'"),
+		$session->pid, 'its record says by whom');
+	is($rival->query_safe("SELECT zk_forget_run('job', 'gone')"), 't', 'it can be given free');
+	is(run_once($rival, 'gone'), 't', 'and run');
+	$_->quit foreach $session, $rival;
+};
+
+subtest 'the connection is lost in zk_forget_run' => sub {
+	my $session = connected('berlin');
+	my $rival = connected('paris');
+	is(run_once($rival, 'forget'), 't', 'there is a record');
+	$proxy->cut('requests');
+	$session->start_query("SELECT zk_forget_run('job', 'forget')");
+	wait_for_wait($node{berlin}, $session->pid);
+	break_connections();
+	is($session->wait_result, 't', 'deleted after reconnecting');
+	is(run_once($rival, 'forget'), 't', 'free again');
+	is($session->query_safe("SELECT zk_forget_run('job', 'unknown')"), 'f', 'no record');
+	$_->quit foreach $session, $rival;
+};
+
+subtest 'the ensemble restarts' => sub {
+	my $session = connected('berlin');
+	my $rival = connected('paris');
+	is(run_once($session, 'kept'), 't', 'claimed');
+	$zk->stop;
+	$proxy->refuse;
+	$proxy->reset_connections;
+	$session->start_query("SELECT zk_run_once('job', 'restart')");
+	$rival->start_query("SELECT zk_run_once('job', 'kept')");
+	wait_for_wait($node{berlin}, $session->pid);
+	$zk->start;
+	$proxy->heal;
+	is($session->wait_result, 't', 'who asked meanwhile gets its answer');
+	is($rival->wait_result, 'f', 'what was claimed before is known');
+	is(run_once($rival, 'restart'), 'f', 'and what was claimed since');
+	$_->quit foreach $session, $rival;
+};
+
+subtest 'ZooKeeper cannot be reached' => sub {
+	my $session = background($node{berlin});
+	$session->query_safe("SET zklock.connect_timeout = '500ms'");
+	$proxy->refuse;
+	run_once($session, 'away');
+	is($session->sqlstate, '08001', 'an error, not false');
+	$proxy->heal;
+	is(run_once($session, 'away'), 't', 'nothing was claimed');
+	$session->quit;
+};
+
+subtest 'retention' => sub {
+	my $session = connected('paris');
+	my $other = $zk->client(timeout => 60);
+	# More than one call looks at; what is no record stays.
+	$session->query_safe("SELECT zk_run_once('kept', 'old ' || i) FROM generate_series(1, 150) AS i");
+	$other->create(lock_path('kept.once/note'), 'text');
+	is($session->query_safe("SELECT count(*) FROM zk_runs('kept')"), 150, 'many records');
+	my $left = sub {
+		return $session->query_safe("SELECT count(*) FROM zk_runs('kept') WHERE slot LIKE 'old %'");
+	};
+	$session->query_safe("SELECT zk_run_once('kept', 'old 1', '0')");
+	is($left->(), 150, 'a false deletes nothing');
+	$session->query_safe("SELECT pg_sleep(0.01), zk_run_once('kept', 'first', '1 hour')");
+	is($left->(), 150, 'nor does a claim, of what is younger');
+	$session->query_safe("SELECT zk_run_once('kept', 'second', '0')");
+	my $rest;
+	poll_until { ($rest = $left->()) < 150 } 'records to go', 10;
+	cmp_ok($rest, '>=', 150 - 64, 'a claim deletes a bounded number');
+	my $calls = 0;
+	while ($left->() > 0 && $calls < 200)
+	{
+		$calls++;
+		$session->query_safe("SELECT zk_run_once('kept', 'more $calls', '0')");
+	}
+	is($left->(), 0, "they all go, here with $calls more claims");
+	ok($other->exists(lock_path('kept.once/note')), 'what is no record stays');
+	is(run_once($session, 'unharmed'), 't', 'other jobs are unharmed');
+	$other->close;
+	$session->quit;
+};
+
+foreach my $name (sort keys %node)
+{
+	ok(!$node{$name}->log_contains(qr/PANIC|TRAP|terminated by signal/),
+		"$name did not crash");
+}
+
+done_testing();

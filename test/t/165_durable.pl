@@ -1,0 +1,399 @@
+
+# What is done to a queue from outside of it, and what stays in it when its maker
+# has gone: zk_evict(), zk_hold(), zk_release_hold().
+
+use strict;
+use warnings;
+
+use Proxy;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $proxy = Proxy->new($zk->connect_string);
+my @crashing = (restart_after_crash => 'on');
+my %node = (
+	berlin => cluster('berlin', $zk, servers => $proxy->address, @crashing),
+	paris => cluster('paris', $zk, @crashing));
+my $foreign = $zk->client(timeout => 60);
+
+# A session that has its connection to ZooKeeper.
+sub connected
+{
+	my ($cluster) = @_;
+	my $session = background($node{$cluster});
+	$session->query_safe("SELECT zk_try_lock('connect/$cluster'), zk_unlock_all()");
+	return $session;
+}
+
+# The token of the contender at that position.
+sub token_at
+{
+	my ($session, $lock, $position) = @_;
+	return $session->query_safe(
+		"SELECT token FROM zk_lock_queue('$lock') WHERE position = $position");
+}
+
+sub break_connections
+{
+	$proxy->reset_connections;
+	$proxy->heal;
+	return;
+}
+
+foreach my $guard (qw(quorum lease))
+{
+	subtest "a holder is evicted in its transaction, commit_guard = $guard" => sub {
+		my $holder = connected('berlin');
+		my $waiter = connected('paris');
+		my $admin = connected('paris');
+		$holder->query_safe("CREATE TABLE evicted_$guard (i int);
+			SET zklock.commit_guard = $guard");
+		$holder->query_safe("BEGIN; SELECT zk_xact_lock('evict');
+			INSERT INTO evicted_$guard VALUES (1)");
+		my $token = token_at($admin, 'evict', 1);
+		$waiter->start_query("SELECT zk_lock('evict')");
+		wait_for_queue($zk, lock_path('evict'), 2);
+
+		my $offset = -s $node{paris}->logfile;
+		is($admin->query_safe("SELECT zk_evict('evict', $token)"), 't', 'evicted');
+		like($waiter->wait_result, qr/^\d+$/, 'the next in line has the lock');
+		my $line = sprintf 'process %d of user ".*" evicts process %d of user ".*" in database '
+		  . '"postgres" of cluster "berlin" on host ".*" from ZooKeeper lock "evict"',
+		  $admin->pid, $holder->pid;
+		ok($node{paris}->log_contains(qr/LOG:  $line/, $offset), 'logged: who, and whom');
+		ok($node{paris}->log_contains(qr/fencing token $token\./, $offset), 'with the token');
+		is($admin->query_safe("SELECT zk_evict('evict', $token)"), 'f', 'gone is gone');
+
+		# With lease the proof that it made when it took the lock has to grow
+		# old: a third of 4 s.
+		$holder->query_safe('SELECT pg_sleep(1.4)') if $guard eq 'lease';
+		$holder->query('COMMIT');
+		is($holder->sqlstate, '40001', 'the commit of the evicted holder is refused');
+		like($holder->error, qr/lock "evict" was lost\n.*Another client of ZooKeeper deleted/s,
+			'with the reason');
+		is($holder->query_safe("SELECT count(*) FROM evicted_$guard"), 0, 'nothing of it remains');
+
+		$holder->query_safe("SELECT zk_lock('evict-session')");
+		$admin->query_safe("SELECT zk_evict('evict-session', token)
+			FROM zk_lock_queue('evict-session')");
+		is($holder->query_safe("SELECT zk_is_held('evict-session')"), 'f',
+			'zk_is_held knows at once');
+		$_->quit foreach $holder, $waiter, $admin;
+		assert_no_nodes($zk, lock_path('evict'), 'nothing left');
+	};
+}
+
+subtest 'waiters are evicted' => sub {
+	my $holder = connected('berlin');
+	my $admin = connected('paris');
+	my ($first, $second) = map { connected($_) } qw(paris berlin);
+	$holder->query_safe("SELECT zk_lock('line')");
+	foreach ([ $first, 2 ], [ $second, 3 ])
+	{
+		$_->[0]->start_query("SELECT zk_lock('line')");
+		wait_for_queue($zk, lock_path('line'), $_->[1]);
+	}
+	my $token = token_at($admin, 'line', 2);
+	is($admin->query_safe("SELECT zk_evict('line', $token)"), 't', 'the first waiter is evicted');
+	is(scalar(queue_nodes($zk, lock_path('line'))), 2, 'the others stay');
+	$holder->query_safe("SELECT zk_unlock('line')");
+	$second->wait_result;
+	is($second->sqlstate, '00000', 'the one behind it gets the lock');
+	$first->wait_result;
+	is($first->sqlstate, '57000', 'the evicted one does not');
+	$_->quit foreach $holder, $first, $second, $admin;
+	assert_no_nodes($zk, lock_path('line'), 'nothing left');
+};
+
+subtest 'other clients, and children that are no contenders' => sub {
+	my $admin = connected('paris');
+	my $path = lock_path('foreign');
+	$foreign->create_path($path);
+	my $node = $foreign->create("$path/_c_6b29fc40-ca47-4067-b31d-00dd010662da-lock-", 'who',
+		ephemeral => 1, sequential => 1);
+	$foreign->create("$path/note", '{"client":"zklock","token":4711}');
+	my $token = token_at($admin, 'foreign', 1);
+	is($admin->query_safe("SELECT zk_evict('foreign', $token)"), 't', "another client's");
+	is($admin->query_safe("SELECT zk_evict('foreign', 4711)"), 'f', 'what is no contender is not');
+	ok($foreign->exists("$path/note"), 'and stays');
+	$admin->quit;
+};
+
+subtest 'the connection breaks during an eviction' => sub {
+	my $holder = connected('paris');
+	my $admin = connected('berlin');
+	foreach my $direction (qw(requests replies))
+	{
+		$holder->query_safe("SELECT zk_lock('cut')");
+		my $token = token_at($admin, 'cut', 1);
+		$proxy->cut($direction);
+		$admin->start_query("SELECT zk_evict('cut', $token)");
+		wait_for_wait($node{berlin}, $admin->pid);
+		break_connections();
+		is($admin->wait_result, 't', "$direction: known after reconnecting");
+		is($holder->query_safe("SELECT zk_is_held('cut')"), 'f', 'and it is true');
+		$holder->query_safe('SELECT zk_unlock_all()');
+	}
+	$_->quit foreach $holder, $admin;
+	assert_no_nodes($zk, lock_path('cut'), 'nothing left');
+};
+
+sub hold_nodes
+{
+	my ($lock) = @_;
+	return queue_nodes($zk, lock_path($lock));
+}
+
+sub is_free
+{
+	my ($session, $lock, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $free = eval {
+		poll_until {
+			$session->query_safe("SELECT zk_try_lock('$lock')") eq 't';
+		} 'the lock to be free', 20;
+	};
+	ok($free, $what);
+	$session->query_safe("SELECT zk_unlock('$lock')") if $free;
+	return assert_no_nodes($zk, lock_path($lock), "$what: nothing is left");
+}
+
+subtest 'a hold outlives its maker, and everybody' => sub {
+	my $maker = connected('berlin');
+	my $other = connected('paris');
+	my $earlier = $maker->query_safe("SELECT zk_lock('hold')");
+	$other->start_query("SELECT zk_hold('hold', 'moving to new disks')");
+	wait_for_queue($zk, lock_path('hold'), 2);
+	ok(!$other->is_done, 'it waits in line');
+	$maker->query_safe("SELECT zk_unlock('hold')");
+	my $token = $other->wait_result;
+	cmp_ok($token, '>', $earlier, 'the token rises');
+	is_deeply([ $zk->ephemerals(lock_path('hold') . '/') ], [], 'no session owns it');
+	is($other->query_safe('SELECT count(*) FROM zk_locks'), 0, 'nor does this one hold it');
+	is( $maker->query_safe("SELECT state, mode, style, session_id IS NULL, cluster, pid, token, data
+			FROM zk_lock_queue('hold')"),
+		join('|', 'held', 'exclusive', 'curator', 't', 'paris', $other->pid, $token,
+			'moving to new disks'),
+		'zk_lock_queue shows who and why');
+
+	my $waiter = connected('berlin');
+	$waiter->start_query("SELECT zk_lock_shared('hold')");
+	wait_for_queue($zk, lock_path('hold'), 2);
+	is($other->query_safe("SELECT zk_try_lock('hold')"), 'f', 'its maker has to wait too');
+	$other->query_safe('SELECT zk_unlock_all()');
+	$other->query_safe('DISCARD ALL');
+	$other->query_safe('SELECT zk_disconnect()');
+	$other->quit;
+	is(scalar hold_nodes('hold'), 2, 'still there after DISCARD ALL, zk_disconnect and exit');
+	$zk->restart;
+	$node{paris}->restart;
+	$other = connected('paris');
+	is(scalar hold_nodes('hold'), 2, 'and after restarts');
+	ok(!$waiter->is_done, 'the waiter waits');
+
+	is($other->query_safe("SELECT zk_release_hold('hold', $earlier)"), 'f', 'another token');
+	like($other->error, qr/WARNING:  there is no hold of lock "hold" with that token/, 'a warning');
+	is($maker->query_safe("SELECT zk_release_hold('hold', $token)"), 't',
+		'released from another cluster');
+	$waiter->wait_result;
+	is($waiter->sqlstate, '00000', 'the waiter has the lock');
+	$waiter->query_safe("SELECT zk_unlock_shared('hold')");
+	is_free($other, 'hold', 'free again');
+	$_->quit foreach $maker, $other, $waiter;
+};
+
+subtest 'kill -9 of its maker' => sub {
+	my $maker = connected('paris');
+	my $other = connected('berlin');
+	my $token = $maker->query_safe("SELECT zk_hold('killed', 'test')");
+	kill 'KILL', $maker->pid;
+	$maker->quit;
+	$node{paris}->poll_query_until('postgres', 'SELECT true');
+	poll_until { !$zk->ephemerals(lock_path('killed')) } 'the session to end', 20;
+	is($other->query_safe("SELECT zk_try_lock('killed')"), 'f', 'the hold is there');
+	is($other->query_safe("SELECT zk_evict('killed', $token)"), 't', 'zk_evict removes it too');
+	is_free($other, 'killed', 'free again');
+	$other->quit;
+};
+
+subtest 'a transaction under a hold' => sub {
+	my $session = connected('paris');
+	$session->query_safe("BEGIN; CREATE TABLE under_hold (); SELECT zk_lock('under');
+		SELECT zk_hold('over', 'test')");
+	is($session->query('COMMIT'), '', 'a guarded commit does not mind');
+	is($session->sqlstate, '00000', 'committed');
+	$session->query("BEGIN; SELECT zk_hold('rolled back', 'test'); ROLLBACK");
+	is($session->query_safe("SELECT sum(zk_release_hold(name, token)::int)
+		FROM unnest(ARRAY['over', 'rolled back']) AS name, zk_lock_queue(name)"),
+		2, 'not undone by ROLLBACK');
+	$session->quit;
+};
+
+# Where zk_hold() can be interrupted: at which request, as the protocol numbers
+# them, and the how many-th of that kind it is.
+my %step = (
+	'the lock' => [ 15, 1 ],
+	'the hold' => [ 15, 2 ],
+	'the check' => [ 14, 1 ],
+	'the decision' => [ 5, 1 ],
+	'the end' => [ 2, 1 ]);
+my $admin = connected('paris');
+
+# A session that runs into the trap.
+sub spring
+{
+	my ($step, $direction, $lock) = @_;
+	my $maker = background($node{berlin});
+	# Some of these sessions have to time out.
+	$maker->query_safe("SET zklock.session_timeout = '1s'; SELECT zk_lock('$lock'), zk_unlock('$lock')");
+	assert_no_nodes($zk, lock_path($lock), "$step, $direction lost: free at first");
+	$proxy->trap(@{ $step{$step} }, $direction);
+	$maker->start_query("SELECT zk_hold('$lock', 'test')");
+	poll_until { $proxy->is_sprung } 'the trap to spring', 20;
+	return $maker;
+}
+
+foreach my $step (sort keys %step)
+{
+	foreach my $direction (qw(requests replies))
+	{
+		(my $lock = "cut $step $direction") =~ tr/ /-/;
+
+		subtest "$direction cut at $step" => sub {
+			my $maker = spring($step, $direction, $lock);
+			break_connections();
+			my $token = $maker->wait_result;
+			is($maker->sqlstate, '00000', 'the connection comes back: no error');
+			poll_until { hold_nodes($lock) == 1 } 'its other node to go', 10;
+			is($admin->query_safe("SELECT state, token FROM zk_lock_queue('$lock')"),
+				"held|$token", 'the hold stands');
+			is($admin->query_safe("SELECT zk_release_hold('$lock', $token)"), 't', 'released');
+			$maker->quit;
+			is_free($admin, $lock, 'free again');
+
+			# At its end it does not wait for anything.
+			if ($step ne 'the end')
+			{
+				$maker = spring($step, $direction, $lock);
+				$node{berlin}->safe_psql('postgres',
+					'SELECT pg_cancel_backend(' . $maker->pid . ')');
+				$maker->wait_result;
+				is($maker->sqlstate, '57014', 'canceled');
+				break_connections();
+				assert_no_nodes($zk, lock_path($lock), 'canceled: it clears up itself');
+				$maker->quit;
+
+				$maker = spring($step, $direction, $lock);
+				kill 'TERM', $maker->pid;
+				$maker->wait_result;
+				break_connections();
+				is_free($admin, $lock, 'terminated');
+			}
+
+			$maker = spring($step, $direction, $lock);
+			poll_until { !$zk->ephemerals(lock_path($lock)) } 'the session to end', 20;
+			break_connections();
+			$token = $maker->wait_result;
+			is($maker->sqlstate, '00000', 'the session is lost: no error');
+			poll_until { hold_nodes($lock) == 1 } 'other nodes to go', 10;
+			is($admin->query_safe("SELECT state, token FROM zk_lock_queue('$lock')"),
+				"held|$token", 'there is one hold, and it is the one returned');
+			is($admin->query_safe("SELECT zk_release_hold('$lock', $token)"), 't', 'released');
+			$maker->quit;
+			is_free($admin, $lock, 'free again');
+		};
+	}
+}
+
+subtest 'a hold that nobody finishes' => sub {
+	my $maker = spring('the check', 'requests', 'void');
+	my $waiter = connected('paris');
+	$waiter->start_query("SELECT zk_lock('void')");
+	wait_for_queue($zk, lock_path('void'), 3);
+	is($admin->query_safe("SELECT string_agg(state, ' ' ORDER BY state) FROM zk_lock_queue('void')"),
+		'held pending waiting', 'zk_lock_queue shows that it is not finished');
+	is($admin->query_safe("SELECT zk_try_lock('void')"), 'f', 'while its maker lives it counts');
+	kill 'KILL', $maker->pid;
+	$waiter->wait_result;
+	is($waiter->sqlstate, '00000', 'a waiter gets the lock when the session has ended');
+	is(scalar hold_nodes('void'), 1, 'and has cleared it away');
+	$waiter->query_safe("SELECT zk_unlock('void')");
+	break_connections();
+	$maker->quit;
+	$node{berlin}->poll_query_until('postgres', 'SELECT true');
+
+	# Evicted in the middle
+	$maker = spring('the check', 'requests', 'void');
+	my $token = token_at($admin, 'void', 1);
+	is($admin->query_safe("SELECT zk_evict('void', $token)"), 't', 'evicted while it is made');
+	break_connections();
+	$maker->wait_result;
+	is($maker->sqlstate, '57000', 'its maker is told');
+	assert_no_nodes($zk, lock_path('void'), 'nothing left');
+
+	# Its own node alone: somebody else may have the lock before the hold is there.
+	$maker = spring('the hold', 'requests', 'void');
+	$token = token_at($admin, 'void', 1);
+	is($admin->query_safe("SELECT zk_evict('void', $token), zk_try_lock('void')"), 't|t',
+		'evicted before there is a hold, and the lock is taken');
+	break_connections();
+	$maker->wait_result;
+	is($maker->sqlstate, '57000', 'its maker is told');
+	is($admin->query_safe("SELECT zk_is_held('void'), zk_unlock('void')"), 't|t', 'the other is unharmed');
+	assert_no_nodes($zk, lock_path('void'), 'nothing left');
+
+	# Killed where only the one who looks can know
+	$maker = spring('the decision', 'replies', 'void');
+	kill 'KILL', $maker->pid;
+	break_connections();
+	poll_until { !$zk->ephemerals(lock_path('void')) } 'the session to end', 20;
+	is( $admin->query_safe("SELECT state, data, zk_release_hold('void', token)
+			FROM zk_lock_queue('void')"),
+		'held|test|t', 'killed after its decision: it stands, can be seen and released');
+	$maker->quit;
+	$_->quit foreach $waiter;
+	$node{berlin}->poll_query_until('postgres', 'SELECT true');
+};
+
+subtest 'another client waits behind a hold' => sub {
+	my $foreign = $zk->client(timeout => 60);
+	my $token = $admin->query_safe("SELECT zk_hold('foreign-waits', 'test')");
+	my ($hold) = hold_nodes('foreign-waits');
+	my $node = $foreign->create(lock_path('foreign-waits') . '/_c_6b29fc40-ca47-4067-b31d-00dd010662da-lock-',
+		'', ephemeral => 1, sequential => 1);
+	is((hold_nodes('foreign-waits'))[0], $hold, 'it sorts behind the hold');
+	$admin->query_safe("SELECT zk_release_hold('foreign-waits', $token)");
+	is_deeply([ map { lock_path("foreign-waits/$_") } hold_nodes('foreign-waits') ], [$node],
+		'and is the first when that is released');
+	$foreign->close;
+};
+$admin->quit;
+
+subtest 'bounds' => sub {
+	my $holder = connected('paris');
+	my $session = connected('berlin');
+	my %bound = (
+		"SET lock_timeout = '300ms'; SELECT zk_hold('bound', 'x')" => '55P03',
+		"SET statement_timeout = '300ms'; SELECT zk_hold('bound', 'x')" => '57014',
+		"SELECT zk_hold('bound', 'x', '300ms')" => '55P03',
+		"SELECT zk_hold('bound', 'x', '0')" => '55P03');
+	$holder->query_safe("SELECT zk_lock('bound')");
+	foreach my $sql (sort keys %bound)
+	{
+		$session->query($sql);
+		is($session->sqlstate, $bound{$sql}, $sql);
+		$session->query_safe('RESET lock_timeout; RESET statement_timeout');
+		is(scalar hold_nodes('bound'), 1, 'nothing left behind');
+	}
+	$_->quit foreach $holder, $session;
+};
+
+foreach my $name (sort keys %node)
+{
+	ok(!$node{$name}->log_contains(qr/PANIC|TRAP|terminated by signal (?!9:)/),
+		"$name did not crash");
+}
+
+done_testing();
