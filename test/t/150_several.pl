@@ -47,7 +47,7 @@ sub names
 }
 
 subtest 'opposite orders' => sub {
-	my $rounds = 60;
+	my $rounds = 25;
 	$_->safe_psql('postgres', q{CREATE PROCEDURE take(names text[], rounds int)
 		LANGUAGE plpgsql AS $$
 		BEGIN
