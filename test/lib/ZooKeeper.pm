@@ -486,13 +486,26 @@ The ephemeral nodes whose path begins with the prefix, as the leader sees them:
 a list of [path, owner session as an integer], sorted by path; in scalar context
 how many.
 
+The leader of an ensemble may have agreed to a change and not carried it out until
+something else happens to it (ZOOKEEPER-4537, releases 3.6.0 to 3.8.0), for as long
+as one likes to wait. So it is asked something first, in a session of its own.
+
 =cut
 
 sub ephemerals
 {
 	my ($self, $prefix) = @_;
 	$prefix //= '/';
-	my ($list) = $self->four_letter_word('dump', $self->leader) =~
+	my $leader = $self->leader;
+	if ($self->{servers} > 1)
+	{
+		eval {
+			my $client = $self->client(member => $leader);
+			$client->exists('/');
+			$client->close;
+		};
+	}
+	my ($list) = $self->four_letter_word('dump', $leader) =~
 	  /^Sessions with Ephemerals[^\n]*\n(.*?)(?:^Connections|\z)/ms;
 	my ($owner, @found);
 	foreach my $line (split /\n/, $list // '')
