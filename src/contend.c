@@ -417,8 +417,7 @@ look_at_all(Standing *standings, int nstandings, bool *is_busy)
 		if (list == NULL)
 			return false;
 		if (list->result == ZK_OK &&
-			recipe_verdict_newcomer(list->children, list->nchildren,
-									contender->mode, &ahead) == RECIPE_WAIT)
+			judge(&standings[i], list, NULL, &ahead) == RECIPE_WAIT)
 			*is_busy = true;
 		all_free = (list->result == ZK_OK && !*is_busy) ||
 			list->result == ZK_NO_NODE;
@@ -457,16 +456,14 @@ join_all(Standing *standings, int nstandings, bool *is_busy)
 												   ZK_WAITING_FOR_REPLY);
 		const ZkReply *created = zklock_client_reply(standing->create);
 		RecipeVerdict verdict;
-		int			own;
 		int			ahead;
 
 		if (list == NULL || list->result != ZK_OK ||
 			created == NULL || created->result != ZK_OK ||
 			!take_node(standing))
 			return i;
-		verdict = recipe_verdict(list->children, list->nchildren,
-								 strrchr(contender->node, '/') + 1,
-								 contender->mode, &own, &ahead);
+		verdict = judge(standing, list, strrchr(contender->node, '/') + 1,
+						&ahead);
 		*is_busy = verdict == RECIPE_WAIT;
 		if (verdict != RECIPE_HELD)
 			return i;
