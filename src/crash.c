@@ -86,6 +86,7 @@ zklock_crash_init(void)
 {
 	BackgroundWorker worker = {0};
 
+	zklock_session_on_connect(zklock_crash_note_session);
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 	strlcpy(worker.bgw_name, "zklock crash release", BGW_MAXLEN);

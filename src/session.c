@@ -116,6 +116,10 @@ static bool given_up;
 /* Its number; of the last one if there is none. */
 static ZkSessionNumber session_number;
 
+/* What to call when a session has been connected, and for which that was done. */
+static void (*connect_function) (void);
+static ZkSessionNumber connected_session;
+
 /* When a session that has never been connected is given up, after how long. */
 static int64 connect_deadline;
 static int	connect_bound_ms;
@@ -213,6 +217,12 @@ zklock_session_init(void)
 							 &on_lock_loss, LOSS_CANCEL, on_lock_loss_options,
 							 PGC_SUSET, 0,
 							 NULL, NULL, NULL);
+}
+
+void
+zklock_session_on_connect(void (*function) (void))
+{
+	connect_function = function;
 }
 
 bool
@@ -559,6 +569,11 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 				 status.loss == ZK_LOSS_PROTOCOL))
 				raise_if_lost(&status);
 			return ZK_WAIT_LOST;
+		}
+		if (status.was_connected && connected_session != session_number)
+		{
+			connected_session = session_number;
+			connect_function();
 		}
 		if (now >= deadline)
 			return ZK_WAIT_TIMEOUT;

@@ -61,6 +61,14 @@ extern void zklock_session_init(void);
 extern bool zklock_session_open(int64 deadline, bool is_retry);
 
 /*
+ * Have a function called once for each session, as soon as a wait finds that it
+ * has been connected: the first requests are under way then, so that what the
+ * function does costs no time.  It must not raise, nor use the session.  For
+ * _PG_init().
+ */
+extern void zklock_session_on_connect(void (*function) (void));
+
+/*
  * Was a request reported as lost with its session because the server did not
  * answer, and another one is to be tried, or because the ensemble does not know
  * the authentication of our own choice, and the next session does without?  Then
