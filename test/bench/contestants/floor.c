@@ -11,6 +11,8 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <zookeeper/zookeeper.h>
 
@@ -155,28 +157,78 @@ loop(int count, double seconds, int locks, const char *path, const char *file)
 	fclose(out);
 }
 
-/* New sessions, one after the other; ending them is not part of a cycle. */
-static void
-fresh(int count, const char *path, const char *file)
+/* A new session; ending it is not part of the cycle. */
+static Cycle
+take_in_new_session(const char *path)
 {
-	FILE	   *out = open_log(file);
-	Cycles		cycles = {0};
+	Cycle		cycle;
 	Session		session;
 	char		made[1024];
 
-	for (int i = 0; i < count; i++)
-	{
-		Cycle		cycle;
+	cycle.requested = now();
+	open_session(&session);
+	take(session.handle, path, made, sizeof made);
+	cycle.granted = cycle.releasing = now();
+	check(zoo_delete(session.handle, made, -1), "delete a node");
+	cycle.released = now();
+	zookeeper_close(session.handle);
+	return cycle;
+}
 
-		cycle.requested = now();
-		open_session(&session);
-		take(session.handle, path, made, sizeof made);
-		cycle.granted = cycle.releasing = now();
-		check(zoo_delete(session.handle, made, -1), "delete a node");
-		cycle.released = now();
-		add_cycle(&cycles, cycle);
-		zookeeper_close(session.handle);
+/*
+ * What is asked of a child of its own: a process that has not used the library
+ * before, as a backend of PostgreSQL has not.
+ */
+static Cycle
+take_in_new_process(const char *path)
+{
+	Cycle		cycle;
+	int			ends[2];
+	pid_t		child;
+
+	if (pipe(ends) != 0 || (child = fork()) < 0)
+		die("start a process", strerror(errno));
+	if (child == 0)
+	{
+		cycle = take_in_new_session(path);
+		_exit(write(ends[1], &cycle, sizeof cycle) != sizeof cycle);
 	}
+	close(ends[1]);
+	if (read(ends[0], &cycle, sizeof cycle) != sizeof cycle)
+		die("measure", "the child failed");
+	close(ends[0]);
+	waitpid(child, NULL, 0);
+	return cycle;
+}
+
+/* The path of a lock, by a process that is not used for anything else. */
+static void
+make_path_in_new_process(const char *path)
+{
+	pid_t		child = fork();
+	int			status;
+
+	if (child == 0)
+	{
+		open_session(&sessions[0]);
+		make_path(sessions[0].handle, path);
+		zookeeper_close(sessions[0].handle);
+		_exit(0);
+	}
+	if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+		die("create a path", "the child failed");
+}
+
+/* New sessions, one after the other. */
+static void
+fresh(int count, const char *path, const char *file,
+	  Cycle (*take_once) (const char *path))
+{
+	FILE	   *out = open_log(file);
+	Cycles		cycles = {0};
+
+	for (int i = 0; i < count; i++)
+		add_cycle(&cycles, take_once(path));
 	write_cycles(out, 0, &cycles);
 	free(cycles.cycle);
 	fclose(out);
@@ -209,7 +261,15 @@ main(int argc, char **argv)
 			if (!sessions[0].handle)
 				open_session(&sessions[0]);
 			make_path(sessions[0].handle, path);
-			fresh(count, path, file);
+			fresh(count, path, file, take_in_new_session);
+		}
+		else if (sscanf(line, "fork %d %1023s %1023s",
+						&count, path, file) == 3)
+		{
+			if (sessions[0].handle)
+				die("fork", "this process has sessions");
+			make_path_in_new_process(path);
+			fresh(count, path, file, take_in_new_process);
 		}
 		else
 			die("understand", line);

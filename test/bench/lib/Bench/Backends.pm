@@ -39,9 +39,10 @@ sub _lock_and_unlock
 
 =pod
 
-=head2 new(..., before => $sql)
+=head2 new(..., before => $sql, is_reopened => false)
 
 before: what a new backend runs before its first lock; nothing by default.
+is_reopened: a new session is one of a backend that has closed its last one.
 
 =head2 query($session, $sql), time_query($session, $count, before, timed, after), close_from($session)
 
@@ -79,8 +80,12 @@ sub start_queue
 sub fresh
 {
 	my ($self, $count, $lock) = @_;
+	my ($take, $release) = $self->_lock_and_unlock($lock);
+	return $self->time_query(0, $count, '', $take,
+		"$release; SELECT zk_disconnect()")
+	  if $self->{is_reopened};
 	$self->ask("fresh $count " . $self->_file, $self->{before} // '',
-		$self->_lock_and_unlock($lock));
+		$take, $release);
 	return $self->{file};
 }
 

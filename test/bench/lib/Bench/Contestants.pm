@@ -77,6 +77,13 @@ sub all
 			can => ['fresh'],
 			before => q{SELECT zk_fencing_token('none')},
 			command => [ "$bin/sql", $home ]),
+		Bench::Backends->new(
+			@dir,
+			name => 'reopened',
+			title => 'zklock, reopened session',
+			can => ['fresh'],
+			is_reopened => 1,
+			command => [ "$bin/sql", $home ]),
 		Bench::Block->new(
 			@dir,
 			name => 'block',
@@ -88,6 +95,13 @@ sub all
 			name => 'floor',
 			title => 'floor: C client, create + delete',
 			can => [qw(uncontended locks fresh)],
+			command => [ "$bin/floor", @servers ]),
+		Bench::Program->new(
+			@dir,
+			name => 'forked',
+			title => 'C client in a new process',
+			can => ['fresh'],
+			fresh_command => 'fork',
 			command => [ "$bin/floor", @servers ]),
 		Bench::Program->new(
 			@dir,

@@ -34,6 +34,8 @@ sub counters
 	my ($zk) = @_;
 	my %value = map { $_ => $zk->counter($_) } grep { !/^packets_r/ } @counters;
 	$value{packets_received} = $zk->packets_received;
+	# Of the log; each server has its own, and flushes it for every change.
+	$value{flushes} = $zk->counter('cnt_fsynctime') / ($zk->running || 1);
 	return \%value;
 }
 
@@ -96,7 +98,7 @@ sub _measure_once
 		wait99 => percentile(99, @waits),
 		fifo => $contestant->knows_grants ? fifo_share(@counted) : undef,
 		times => \@times);
-	$seen{$_} = ($after->{$_} - $before->{$_}) / @counted foreach @counters;
+	$seen{$_} = ($after->{$_} - $before->{$_}) / @counted foreach keys %$after;
 	return \%seen;
 }
 

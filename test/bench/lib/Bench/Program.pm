@@ -252,7 +252,8 @@ sub fresh
 {
 	my ($self, $count, $lock) = @_;
 	my $file = "$self->{dir}/$self->{name}.cycles";
-	$self->ask(join ' ', 'fresh', $count, $self->lock($lock), $file);
+	$self->ask(join ' ', $self->{fresh_command} || 'fresh',
+		$count, $self->lock($lock), $file);
 	return $file;
 }
 

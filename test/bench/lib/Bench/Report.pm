@@ -17,12 +17,15 @@ use Bench::Stats qw(median);
 use Bench::Targets;
 
 my @order =
-  qw(zklock unloaded used block floor curator kazoo golock advisory table);
+  qw(zklock unloaded used reopened block forked floor curator kazoo golock
+  advisory table);
 my %title = (
 	zklock => 'zklock, SQL',
 	unloaded => 'zklock, not preloaded',
 	used => 'zklock, backend that ran a statement before',
+	reopened => 'zklock, backend that had a session before',
 	block => 'zklock, DO block',
+	forked => 'C client in a new process, connect + create',
 	floor => 'floor: C client, create + delete',
 	curator => 'Curator InterProcessMutex',
 	kazoo => 'Kazoo Lock',
@@ -61,6 +64,7 @@ sub _against
 
 my @cost = (
 	_middle('requests', '%.1f', 'packets_received'),
+	_middle('flushes', '%.2f', 'flushes'),
 	_middle('bytes from server', '%.0f', 'response_bytes'));
 
 my @uncontended = (
@@ -93,6 +97,7 @@ my @depth = (
 my @fresh = (
 	_middle('p50, us', '%.0f', 'p50'),
 	_middle('p95, us', '%.0f', 'p95'),
+	_against('/ new process', 'forked', 'p50'),
 	_against('/ floor', 'floor', 'p50'),
 	_against('/ Curator', 'curator', 'p50'));
 my @try = (
@@ -226,8 +231,8 @@ cycle takes a lock and releases it. Requests and bytes are the server's own
 counters, for each cycle, hand-over or try. FIFO is the share of grants by which
 nobody was passed over who had asked earlier, by the contenders' clocks; pgbench
 does not log when a lock was granted, so there it is left out, and waits include
-the release. What exactly is measured, and how the
-contestants are used, is told in test/bench/README.md.
+the release. Flushes are those of the server's log. What exactly is measured, and
+how the contestants are used, is told in test/bench/README.md.
 END
 
 =pod
