@@ -49,6 +49,7 @@ OBJS = \
 	src/lock.o \
 	src/several.o \
 	src/contend.o \
+	src/neighbor.o \
 	src/xact.o \
 	src/session.o \
 	src/client.o \

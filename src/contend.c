@@ -31,6 +31,18 @@
  * the lock is still held.  Readers always list: several of them go ahead
  * together.
  *
+ * Neighbors, which saves the waiter the ensemble: a holder that lets go tells a
+ * backend of the same cluster that waits for its node through shared memory
+ * (neighbor.c), and deletes its node without setting it.  What was said of the
+ * set is true of this too, and whether the holder's session is still alive does
+ * not matter: it was granted the lock, so nobody was ahead of it, and nobody
+ * can have come in between.  Its node may be there for a while; those who look
+ * at the queue meanwhile wait for it, and those who are handed the lock by us
+ * need not look.  But being told says nothing of what the ensemble has done
+ * since, of which our server may not even know: we may have been evicted, the
+ * lock passed to those behind us, and our own node would still be read from
+ * there.  So only a fresh proof of our node will do; without one we list.
+ *
  * Semaphores: any of the holders may leave first.  So the first of those who
  * wait watches the whole queue, and whoever is behind it watches the one just
  * ahead, which sets its node's data when it is granted while others are behind
@@ -65,6 +77,7 @@
 #include "utils/timestamp.h"
 
 #include "identity.h"
+#include "neighbor.h"
 
 /*
  * How often the parents are made anew when they vanish between their creation
@@ -106,7 +119,8 @@ typedef struct Standing
 	ZkRequest  *request;		/* the read under way, or NULL */
 	bool		is_node_known;	/* contender->node holds the full path */
 	char		prefix[RECIPE_NODE_SIZE];	/* its name up to the number */
-	bool		is_handed_over; /* whoever was ahead has let go, to us */
+	bool		is_handed_over; /* whoever was ahead has let go, to us ... */
+	bool		is_told;		/* ... and we have that from a neighbor */
 	bool		watches_queue;	/* lists are to be watched */
 	char	   *data;			/* of our node, palloc'ed */
 	int			attempts;		/* to create the node */
@@ -688,8 +702,11 @@ watch(Standing *standing, const char *ahead)
 	ZkWaitEnd	end;
 
 	standing->is_handed_over = false;
+	standing->is_told = false;
 	standing->watches_queue = false;
 	snprintf(path, sizeof(path), "%s/%s", contender->lock_path, ahead);
+	if (is_set_news)
+		zklock_neighbor_await(ahead);
 	reply = set_watch(standing, ahead, &end);
 	if (reply != NULL && is_hold &&
 		(twin = pending_twin(standing, reply)) != NULL)
@@ -699,20 +716,25 @@ watch(Standing *standing, const char *ahead)
 		if (reply == NULL && end == ZK_WAIT_OVER)
 			clear_if_void(standing, path);
 	}
-	if (reply == NULL)
-		return end;
-	if (is_set_news && reply->version > 0)
+	if (reply != NULL && reply->version > 0 && (is_set_news || is_grant_news))
 	{
-		standing->is_handed_over = true;
-		return ZK_WAIT_OVER;
+		/* it let go, or was granted a permit, before we watched it */
+		standing->is_handed_over = is_set_news;
+		end = ZK_WAIT_OVER;
 	}
-
-	if (is_grant_news && reply->version > 0)
-		return ZK_WAIT_OVER;	/* it was granted before we watched it */
-
-	end = await_watch(standing, contender->deadline);
-	standing->is_handed_over = is_set_news && end == ZK_WAIT_OVER &&
-		zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_SET;
+	else if (reply != NULL)
+	{
+		end = await_watch(standing, contender->deadline);
+		standing->is_handed_over = is_set_news && end == ZK_WAIT_OVER &&
+			zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_SET;
+	}
+	if (is_set_news && end != ZK_WAIT_LOST && zklock_neighbor_has_told())
+	{
+		standing->is_told = !standing->is_handed_over;
+		standing->is_handed_over = true;
+		end = ZK_WAIT_OVER;
+	}
+	zklock_neighbor_forget();
 	return end;
 }
 
@@ -992,7 +1014,8 @@ clear_void_hold(Standing *standing, const char *path)
  * proof of that will do, as it does for a holder at its commit; the clock is
  * read after the news came, for we may have been stopped meanwhile.  Otherwise
  * we read our node: our server answers in the order of what it knows, so that
- * the answer is not older than the news.  false if only a list can tell.
+ * the answer is not older than the news, if they came from there.  false if only
+ * a list can tell.
  */
 static bool
 is_still_queued(Standing *standing)
@@ -1003,6 +1026,8 @@ is_still_queued(Standing *standing)
 
 	if (contender->proved_at > zklock_session_fresh_since())
 		return true;
+	if (standing->is_told)
+		return false;
 	reply = ask(standing, zklock_client_get(zklock_session_client(),
 											contender->node));
 	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME ||
@@ -1033,6 +1058,7 @@ ask(Standing *standing, ZkRequest *request)
 static void
 leave(Standing *standing)
 {
+	zklock_neighbor_forget();
 	zklock_client_free(standing->request);
 	zklock_client_withdraw(standing->create);
 	standing->request = NULL;

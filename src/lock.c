@@ -29,6 +29,7 @@
 #include "crash.h"
 #include "identity.h"
 #include "name.h"
+#include "neighbor.h"
 #include "session.h"
 
 /* Holds of one (lock, mode) taken in transaction scope by one subtransaction. */
@@ -965,15 +966,20 @@ static void
 remove_node(const Lock *lock, const Hold *hold)
 {
 	ZkClient   *client = zklock_session_client();
+	const char *child = strrchr(hold->node, '/') + 1;
+	bool		is_neighbor_next = hold == &lock->holds[RECIPE_EXCLUSIVE] &&
+		!hold->is_evicted && recipe_can_hand_over(child) &&
+		zklock_neighbor_hand_over(child);
 
-	if (!(hold->can_hand_over ? zklock_client_hand_over(client, hold->node) :
+	if (!(hold->can_hand_over && !is_neighbor_next ?
+		  zklock_client_hand_over(client, hold->node) :
 		  zklock_client_delete(client, hold->node)))
 		ereport(WARNING,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("could not delete znode \"%s\": out of memory",
 						hold->node),
 				 errhint("It goes with the end of this session.")));
-	if (recipe_should_prune(strrchr(hold->node, '/') + 1))
+	if (recipe_should_prune(child))
 		zklock_client_free(zklock_client_prune(client, lock->path));
 }
 

@@ -31,6 +31,7 @@
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
 
+#include "neighbor.h"
 #include "recipe.h"
 
 /*
@@ -686,7 +687,8 @@ is_undone(void)
 static bool
 has_watch_news(void)
 {
-	return zklock_client_watch_news(client) != ZK_WATCH_QUIET;
+	return zklock_client_watch_news(client) != ZK_WATCH_QUIET ||
+		zklock_neighbor_has_told();
 }
 
 /*

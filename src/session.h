@@ -134,7 +134,10 @@ extern bool zklock_session_loss_interrupts(void);
 extern const ZkReply *zklock_session_await(ZkRequest *request, int64 deadline,
 										   ZkWaitReason reason);
 
-/* Wait until there is news of the watched node.  Raises likewise. */
+/*
+ * Wait until there is news of the watched node, or from a neighbor (neighbor.h).
+ * Raises likewise.
+ */
 extern ZkWaitEnd zklock_session_await_watch(int64 deadline);
 
 /* Wait until no request is outstanding; false at the deadline or on loss. */

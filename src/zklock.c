@@ -29,6 +29,7 @@
 #include "lock.h"
 #include "loss.h"
 #include "name.h"
+#include "neighbor.h"
 #include "once.h"
 #include "queue.h"
 #include "session.h"
@@ -97,6 +98,7 @@ _PG_init(void)
 	zklock_xact_init();
 	zklock_loss_init();
 	zklock_crash_init();
+	zklock_neighbor_init();
 	MarkGUCPrefixReserved("zklock");
 }
 

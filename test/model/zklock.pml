@@ -16,7 +16,8 @@
  * sessions (expired, given up by the client's clock, client crashed), removals
  * of the lock's znode while it is empty, which restart the sequence numbers,
  * acts of strangers (they delete a queue node, or set one whose ACL lets them),
- * downgrades; and whether contenders may give up, any number of them.
+ * downgrades; whether contenders may give up, any number of them; and how many
+ * of the contenders, from the first on, are backends of one cluster.
  */
 #ifndef N
 #define N 2
@@ -27,6 +28,7 @@
 #define STRANGERS 0
 #define DOWNGRADES 0
 #define IMPATIENT 1
+#define NEIGHBORS 0
 #endif
 
 /* Creates at most: one for each hold, and each repetition costs a fault. */
@@ -59,6 +61,9 @@
 #define SET_LOST		131072	/* the set was lost, the delete was not */
 #define DELETE_LATE		262144	/* a commit ahead of the delete behind the set */
 #define EVICTED			524288	/* an evicted waiter was passed the lock */
+#define BY_TELLING		1048576	/* granted by what a neighbor said */
+#define TOLD_BY_LOST	2097152	/* by one whose session was over by then */
+#define TOLD_STALE		4194304	/* said to one whose proof was stale */
 #ifndef CHECKED
 #define CHECKED 255
 #endif
@@ -90,6 +95,11 @@
 #define SET_AGAIN			2097152	/* a lost set hits the client's next node */
 #define DELETE_IS_GRANT		4194304	/* of the lowest node, when it was next */
 #define DOWNGRADE_SETS		8388608	/* a downgrade sets the old node */
+#define TOLD_UNPROVED		16777216	/* a neighbor is believed whenever it was read */
+#define LEAVE_TELLS			33554432	/* who gives up tells its neighbor, too */
+#define EARLY_TELL			67108864	/* a neighbor is told ahead of the commit */
+#define DOWNGRADE_TELLS		134217728	/* a downgrade tells, too */
+#define TOLD_AND_LEFT		268435456	/* who tells a neighbor does not delete */
 #ifndef MUTANTS
 #define MUTANTS 0
 #endif
@@ -106,6 +116,9 @@ typedef Node
 	byte client;				/* who sent the create */
 	byte session;				/* which of the client's sessions did */
 	bool is_set;				/* version > 0 */
+#if NEIGHBORS
+	bool is_left;				/* its owner has told a neighbor */
+#endif
 	mtype:answer create;		/* MADE: executed, reply to come; LATE, LOST: no
 								 * reply, not (yet) executed, or executed */
 	mtype:removal job;
@@ -123,6 +136,10 @@ bool is_crashed[N];
 bool is_holder[N];				/* granted, and not let go yet */
 bool is_evicted[N];				/* a stranger deleted its node */
 byte watch[N];					/* the node watched by get+watch; then what came */
+#if NEIGHBORS
+byte waits_for[NEIGHBORS];		/* in shared memory: the node, or NONE ... */
+bool is_told[NEIGHBORS];		/* ... and that its owner has let go */
+#endif
 byte nfinished;					/* contenders */
 byte losses = LOSSES, faults = FAULTS, removals = REMOVALS;
 byte strangers = STRANGERS, downgrades = DOWNGRADES;
@@ -146,6 +163,34 @@ byte fence;						/* greatest token that has committed */
  */
 #define is_marked(g) (STRANGERS == 0 || n[g].client != 0)
 #define has_passed_on(g) (n[g].is_set && (is_marked(g) || MUTANT(NO_MARK)))
+
+/* zklock_neighbor_hand_over(); job is what is left to be done. */
+#if NEIGHBORS
+#define is_told_now(c) (c < NEIGHBORS && is_told[c])
+#define has_left(g) n[g].is_left
+inline tell(g, job_if_told) {
+	for (i : 0 .. NEIGHBORS - 1) {
+		if
+		:: waits_for[i] == g && n[g].client < NEIGHBORS ->
+			is_told[i] = true; n[g].is_left = exists(g); n[g].job = job_if_told
+		:: else
+		fi
+	}
+	i = 0
+}
+/* zklock_neighbor_forget() */
+inline forget_neighbor() {
+	if
+	:: c < NEIGHBORS -> waits_for[c] = NONE; is_told[c] = false
+	:: else
+	fi
+}
+#else
+#define is_told_now(c) false
+#define has_left(g) false
+inline tell(g, job_if_told) { skip }
+inline forget_neighbor() { skip }
+#endif
 
 /* The watches on a node fire, for sessions that are alive. */
 inline fire(g, event) {
@@ -176,6 +221,9 @@ inline make_node(g, answer) {
 inline drop_node(g) {
 	nnodes = nnodes - exists(g);
 	n[g].number = 0; n[g].zxid = 0; n[g].is_set = false;
+#if NEIGHBORS
+	n[g].is_left = false;
+#endif
 	fire(g, OTHER_EVENT)
 }
 
@@ -338,9 +386,10 @@ inline grant(is_late) {
 		}
 		for (i : 0 .. NODES - 1) {
 			CHECK(FIFO, !exists(g) || !exists(i) || n[i].zxid >= czxid ||
-				has_passed_on(i))
+				has_passed_on(i) || has_left(i))
 		}
-		is_holder[c] = true; i = 0; ahead = 0; watch[c] = NONE
+		is_holder[c] = true; i = 0; ahead = 0; watch[c] = NONE;
+		forget_neighbor()
 	}
 }
 
@@ -348,7 +397,8 @@ inline grant(is_late) {
 inline let_go() {
 	is_holder[c] = false; row_lock = (row_lock == c -> NONE : row_lock);
 	token = 0; czxid = 0; seen = 0; ahead = 0; is_proved = false;
-	has_waited = false; is_next = false; is_evicted[c] = false
+	has_waited = false; is_next = false; is_evicted[c] = false;
+	forget_neighbor()
 }
 
 inline finish_round() { round--; nfinished = nfinished + (round == 0) }
@@ -357,6 +407,7 @@ inline finish_round() { round--; nfinished = nfinished + (round == 0) }
 inline leave() {
 	let_go(); finish_round(); watch[c] = NONE;
 	if
+	:: MUTANT(LEAVE_TELLS) && n[g].create == KNOWN -> tell(g, IDLE); withdraw(g)
 	:: MUTANT(LEAVE_SETS) && n[g].create == KNOWN -> n[g].job = SET
 	:: MUTANT(LEAVE_NODE)
 	:: else -> withdraw(g)
@@ -420,6 +471,15 @@ look:							/* stand_in_queue(): await the list */
 		fi
 	}
 
+#if NEIGHBORS
+	atomic {					/* zklock_neighbor_await() */
+		if
+		:: c < NEIGHBORS && ahead != NONE -> waits_for[c] = ahead
+		:: else
+		fi
+	}
+#endif
+
 verdict:						/* perhaps long after the list was read */
 	atomic {
 		if
@@ -435,7 +495,9 @@ verdict:						/* perhaps long after the list was read */
 				CHECK(BEHIND_ITSELF, n[ahead].client != c); watch[c] = ahead
 			:: !exists(ahead) && MUTANT(WATCH_BY_EXISTS)
 			:: !exists(ahead) && MUTANT(WATCH_AGAIN) -> goto verdict
-			:: !exists(ahead) && !MUTANT(WATCH_BY_EXISTS | WATCH_AGAIN) -> goto look
+			:: !exists(ahead) && !MUTANT(WATCH_BY_EXISTS | WATCH_AGAIN) &&
+				!is_told_now(c) -> forget_neighbor(); goto look
+			:: is_told_now(c)
 			fi
 		fi
 	}
@@ -443,6 +505,7 @@ verdict:						/* perhaps long after the list was read */
 		if
 		INTERRUPTS
 		:: watch[c] == PASSED_ON || watch[c] == FOUND_SET || watch[c] == OTHER_EVENT
+		:: is_told_now(c)
 		:: losses > 0 -> losses--; watch[c] = OTHER_EVENT /* lost and back */
 		:: MUTANT(WAITER_SETS) && exists(g) && !n[g].is_set ->
 			set_node(g); watch[c] = OTHER_EVENT
@@ -450,14 +513,24 @@ verdict:						/* perhaps long after the list was read */
 		if
 		:: MUTANT(WAKE_IS_GRANT) || (is_next && watch[c] == OTHER_EVENT && !exists(ahead)) ->
 			ahead = NONE; goto verdict
-		:: watch[c] == OTHER_EVENT && !MUTANT(WAKE_IS_GRANT) -> watch[c] = NONE; goto look
+		:: watch[c] == OTHER_EVENT && !MUTANT(WAKE_IS_GRANT) && !is_told_now(c) ->
+			watch[c] = NONE; forget_neighbor(); goto look
+		/* A neighbor has told us, and our proof is fresh ... */
+		:: is_told_now(c) && (is_alive[c] || MUTANT(TOLD_UNPROVED)) ->
+			SEEN(BY_TELLING); CHECK(TOLD_BY_LOST, is_alive[n[ahead].client]);
+			grant(false); goto granted
+		/* ... or stale: only a list will do. */
+		:: is_told_now(c) -> SEEN(TOLD_STALE);
+			watch[c] = NONE; forget_neighbor(); goto look
 		/* Passed on.  The clock, which is read now, calls our proof fresh ... */
-		:: watch[c] != OTHER_EVENT && (is_alive[c] || MUTANT(NO_CLOCK)) ->
+		:: (watch[c] == PASSED_ON || watch[c] == FOUND_SET) &&
+			(is_alive[c] || MUTANT(NO_CLOCK)) ->
 			CHECK(BY_EVENT, watch[c] != PASSED_ON); CHECK(BY_VERSION, watch[c] != FOUND_SET);
 			CHECK(EVICTED, !is_evicted[c]);
 			grant(false); goto granted
 		/* ... or stale. */
-		:: watch[c] != OTHER_EVENT -> watch[c] = NONE
+		:: watch[c] == PASSED_ON || watch[c] == FOUND_SET ->
+			watch[c] = NONE; forget_neighbor()
 		fi
 	}
 	atomic {					/* a get of our own node instead of the list */
@@ -485,6 +558,7 @@ granted:						/* zk_fence(), which waits for the row; a read */
 		:: is_alive[c] && is_current(g) && exists(g) -> is_proved = true
 		:: !(is_alive[c] && exists(g)) && !MUTANT(NO_GUARD) -> SEEN(GUARDED); goto release
 		:: MUTANT(EARLY_SET) && has_waited -> is_proved = exists(g); set_node(g)
+		:: MUTANT(EARLY_TELL) -> is_proved = exists(g); tell(g, IDLE)
 		:: MUTANT(NO_GUARD) -> is_proved = true
 		:: MUTANT(GUARD_BY_STATE) -> is_proved = exists(g)
 		:: faults > 0 -> faults--; let_go(); open_session(); goto release
@@ -501,7 +575,9 @@ granted:						/* zk_fence(), which waits for the row; a read */
 		CHECK(ORDER, czxid > last_commit);
 		CHECK(UPDATE, seen == last_commit);
 		d_step {
-			for (i : 0 .. NODES - 1) { CHECK(DELETE_LATE, !n[i].is_set || i == g) }
+			for (i : 0 .. NODES - 1) {
+				CHECK(DELETE_LATE, !(n[i].is_set || has_left(i)) || i == g)
+			}
 			i = 0
 		}
 		last_commit = czxid;
@@ -518,6 +594,10 @@ release:						/* zklock_end_transaction() */
 			n[ahead].client = c; n[ahead].session = session[c];
 			make_node(ahead, KNOWN); counter--; n[ahead].number = n[g].number;
 			n[g].job = (MUTANT(DOWNGRADE_SETS) -> SET : DELETE);
+			if
+			:: MUTANT(DOWNGRADE_TELLS) -> tell(g, DELETE)
+			:: else
+			fi;
 			g = ahead; ahead = 0; has_waited = false;
 			row_lock = (row_lock == c -> NONE : row_lock)
 		fi
@@ -525,6 +605,15 @@ release:						/* zklock_end_transaction() */
 	atomic {					/* end_hold(): pass the lock on, or just delete */
 		if
 		:: is_reachable(g) -> n[g].job = (has_waited && is_marked(g) -> SET : DELETE)
+		:: else
+		fi;
+		/* A neighbor is told instead, if there is one, whatever our session is. */
+		if
+		:: is_current(g) && is_marked(g) && n[g].create == KNOWN && is_holder[c] ->
+			tell(g, (!is_reachable(g) || MUTANT(TOLD_AND_LEFT) -> IDLE : DELETE))
+		:: else
+		fi;
+		if
 		:: !is_reachable(g) && !exists(g) -> forget(g)
 		:: else
 		fi;
@@ -545,6 +634,9 @@ init
 
 	atomic {
 		for (i : 0 .. NODES - 1) { forget(i); run Request(i) }
+#if NEIGHBORS
+		for (i : 0 .. NEIGHBORS - 1) { waits_for[i] = NONE }
+#endif
 		for (i : 0 .. N - 1) {
 			is_alive[i] = true; watch[i] = NONE;
 			run Session(i); run Contender(i)

@@ -70,7 +70,9 @@ sub new
 			'zklock.session_timeout' =>
 			  1000 * $option{session_timeout} . 'ms',
 			'zklock.connect_timeout' => '5s',
-			'zklock.commit_guard' => $option{guard});
+			'zklock.commit_guard' => $option{guard},
+			# Where it is preloaded, backends hand locks to each other, too.
+			'shared_preload_libraries' => $home eq $homes[0] ? 'zklock' : '');
 	}
 	$self->_add_cluster(
 		'vault',

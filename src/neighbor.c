@@ -1,0 +1,203 @@
+/*-------------------------------------------------------------------------
+ *
+ * neighbor.c
+ *	  Backends of one cluster hand a lock to each other directly.
+ *
+ * A backend that waits for a lock writes down, in shared memory, the queue node
+ * of the contender just ahead.  A holder that lets go of the lock looks whether
+ * anybody waits for its node, and if so says so there and sets the waiter's
+ * latch, so that the waiter need not wait for the ensemble to agree that the
+ * node is gone.  Why that is a grant: see the head of contend.c.
+ *
+ * The one rule: the ensemble is always told too, by the holder that deletes its
+ * node, and the waiter watches that node before it relies on being told here.
+ * So it does not matter which of both comes first to write or to look: who is
+ * not told here is told there.
+ *
+ * The shared table has an entry for each waiting backend, its own to make and to
+ * remove; it is gone when the backend leaves shared memory.  No error can leave
+ * a section that holds the lock, for there is nothing in it that raises.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "neighbor.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/shmem.h"
+#include "utils/hsearch.h"
+
+#include "recipe.h"
+
+/* A backend that waits. */
+typedef struct Waiter
+{
+	char		child[RECIPE_NODE_SIZE];	/* key: the node it waits for */
+	PGPROC	   *proc;			/* whose latch is to be set */
+	bool		is_told;		/* the node's owner has let go of its lock */
+} Waiter;
+
+/*
+ * The table and its lock, in shared memory; NULL if the library was not
+ * preloaded.  Inherited from the postmaster.
+ */
+static HTAB *waiters;
+static LWLock *waiters_lock;
+
+/* This backend's entry, NULL if it does not wait. */
+static Waiter *own;
+
+/* Is the callback registered that removes it? */
+static bool is_exit_registered;
+
+#if PG_VERSION_NUM >= 150000
+static shmem_request_hook_type previous_request_hook;
+#endif
+static shmem_startup_hook_type previous_startup_hook;
+
+static void request_memory(void);
+static void make_table(void);
+static int	most_backends(void);
+static void forget_at_exit(int code, Datum arg);
+
+void
+zklock_neighbor_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+#if PG_VERSION_NUM >= 150000
+	previous_request_hook = shmem_request_hook;
+	shmem_request_hook = request_memory;
+#else
+	request_memory();
+#endif
+	previous_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = make_table;
+}
+
+void
+zklock_neighbor_await(const char *child)
+{
+	Waiter	   *waiter;
+	bool		found;
+
+	zklock_neighbor_forget();
+	if (waiters == NULL || strlen(child) >= RECIPE_NODE_SIZE)
+		return;
+	if (!is_exit_registered)
+	{
+		before_shmem_exit(forget_at_exit, 0);
+		is_exit_registered = true;
+	}
+	LWLockAcquire(waiters_lock, LW_EXCLUSIVE);
+	waiter = hash_search(waiters, child, HASH_ENTER_NULL, &found);
+
+	/* only one can be next to a node; if it is not us, let it be */
+	if (waiter != NULL && !found)
+	{
+		waiter->proc = MyProc;
+		waiter->is_told = false;
+		own = waiter;
+	}
+	LWLockRelease(waiters_lock);
+}
+
+bool
+zklock_neighbor_has_told(void)
+{
+	bool		is_told;
+
+	if (own == NULL)
+		return false;
+	LWLockAcquire(waiters_lock, LW_SHARED);
+	is_told = own->is_told;
+	LWLockRelease(waiters_lock);
+	return is_told;
+}
+
+void
+zklock_neighbor_forget(void)
+{
+	if (own == NULL)
+		return;
+	LWLockAcquire(waiters_lock, LW_EXCLUSIVE);
+	hash_search(waiters, own->child, HASH_REMOVE, NULL);
+	LWLockRelease(waiters_lock);
+	own = NULL;
+}
+
+/*
+ * Locks that are released by the end of a process are left to the ensemble: by
+ * then there may be no PGPROC left, without which no lock can be waited for.
+ */
+bool
+zklock_neighbor_hand_over(const char *child)
+{
+	Waiter	   *waiter;
+
+	if (waiters == NULL || proc_exit_inprogress || MyProc == NULL ||
+		strlen(child) >= RECIPE_NODE_SIZE)
+		return false;
+	LWLockAcquire(waiters_lock, LW_EXCLUSIVE);
+	waiter = hash_search(waiters, child, HASH_FIND, NULL);
+	if (waiter != NULL)
+	{
+		waiter->is_told = true;
+		SetLatch(&waiter->proc->procLatch);
+	}
+	LWLockRelease(waiters_lock);
+	return waiter != NULL;
+}
+
+/* ---------------------------------------------------------------------
+ * Shared memory
+ * ---------------------------------------------------------------------
+ */
+
+static void
+request_memory(void)
+{
+#if PG_VERSION_NUM >= 150000
+	if (previous_request_hook != NULL)
+		previous_request_hook();
+#endif
+	RequestAddinShmemSpace(hash_estimate_size(most_backends(),
+											  sizeof(Waiter)));
+	RequestNamedLWLockTranche("zklock", 1);
+}
+
+static void
+make_table(void)
+{
+	HASHCTL		control = {0};
+
+	if (previous_startup_hook != NULL)
+		previous_startup_hook();
+	control.keysize = RECIPE_NODE_SIZE;
+	control.entrysize = sizeof(Waiter);
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	waiters = ShmemInitHash("zklock waiters", most_backends(),
+							most_backends(), &control,
+							HASH_ELEM | HASH_STRINGS | HASH_FIXED_SIZE);
+	waiters_lock = &GetNamedLWLockTranche("zklock")->lock;
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/*
+ * How many can wait.  Before release 15 the number is not known yet when
+ * shared memory is asked for; a table that is full costs time, no more.
+ */
+static int
+most_backends(void)
+{
+	return MaxBackends > 0 ? MaxBackends : MaxConnections;
+}
+
+static void
+forget_at_exit(int code, Datum arg)
+{
+	zklock_neighbor_forget();
+}

@@ -1,0 +1,43 @@
+/*-------------------------------------------------------------------------
+ *
+ * neighbor.h
+ *	  Backends of one cluster hand a lock to each other directly.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_NEIGHBOR_H
+#define ZKLOCK_NEIGHBOR_H
+
+#include "postgres.h"
+
+/*
+ * If the library is being preloaded, ask for shared memory.  Without it nobody
+ * is anybody's neighbor.  For _PG_init().
+ */
+extern void zklock_neighbor_init(void);
+
+/*
+ * This backend waits for the contender of that queue node, which must be the one
+ * just ahead, and whose name must be of this cluster's making or unique in the
+ * world: recipe_can_hand_over().  Ends what it waited for before.  Raises
+ * nothing; if there is no room, nobody will tell.
+ */
+extern void zklock_neighbor_await(const char *child);
+
+/*
+ * Has that contender handed its lock over?  It sets our latch when it does.
+ */
+extern bool zklock_neighbor_has_told(void);
+
+/* Wait no longer. */
+extern void zklock_neighbor_forget(void);
+
+/*
+ * The holder of that queue node lets go of the lock: tell the backend that waits
+ * for it, if there is one here.  Result: is there?  It may have given up
+ * since, so the node must be deleted all the same.  Never raises, never waits
+ * but for a lightweight lock.
+ */
+extern bool zklock_neighbor_hand_over(const char *child);
+
+#endif							/* ZKLOCK_NEIGHBOR_H */

@@ -1,0 +1,316 @@
+
+# Backends of a cluster that has zklock preloaded hand locks to each other
+# directly. The ensemble still has the last word: nobody is let in twice, nobody
+# is forgotten, and those who know nothing of it come in their turn.
+
+use strict;
+use warnings;
+
+use Proxy;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $timeout = 12;    # of sessions, seconds: long enough for a proof to be fresh
+my $zk = ZooKeeper->new->start;
+my %setting = (
+	'zklock.session_timeout' => "${timeout}s",
+	'max_connections' => 20,
+	'shared_preload_libraries' => 'zklock');
+my $berlin = cluster('berlin', $zk, %setting);
+my $paris = cluster('paris', $zk, %setting);
+my $stranger = $zk->client(timeout => 60);
+
+# Three neighbors, and one from abroad.
+my @pool = map { background($berlin) } 1 .. 3;
+my $abroad = background($paris);
+$_->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')")
+  foreach @pool, $abroad;
+
+sub nodes { return queue_nodes($zk, lock_path($_[0])); }
+
+# Until somebody watches that node: who waits for it waits here, too.
+sub wait_for_watch
+{
+	my ($node) = @_;
+	poll_until { $zk->four_letter_word('wchp') =~ /\Q$node\E/ } 'a watch', 10;
+	return;
+}
+
+# They come in this order; the first has the lock.
+sub queue_up
+{
+	my ($lock, $first, @others) = @_;
+	$first->query_safe("SELECT zk_lock('$lock')");
+	foreach my $position (1 .. @others)
+	{
+		$others[ $position - 1 ]->start_query("SELECT zk_lock('$lock')");
+		wait_for_queue($zk, lock_path($lock), $position + 1);
+		wait_for_watch((nodes($lock))[ $position - 1 ]);
+	}
+	return;
+}
+
+sub granted
+{
+	my ($session, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$session->wait_result;
+	return is($session->sqlstate, '00000', $what);
+}
+
+sub release_all
+{
+	my ($lock, @sessions) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$_->query_safe("SELECT zk_unlock('$lock')") foreach @sessions;
+	return assert_no_nodes($zk, lock_path($lock));
+}
+
+# The delete is one request and one write, whether or not the holder had to wait
+# itself.
+subtest 'one request for a hand-over' => sub {
+	my @received;
+	foreach (1 .. 3)
+	{
+		queue_up('pass', @pool);
+		foreach my $next (1, 2)
+		{
+			my $before = $zk->packets_received;
+			$pool[ $next - 1 ]->query_safe("SELECT zk_unlock('pass')");
+			granted($pool[$next], 'granted');
+			poll_until { $zk->packets_received - $before >= 1 } 'the delete', 10;
+			push @received, $zk->packets_received - $before;
+			wait_for_queue($zk, lock_path('pass'), 3 - $next);
+			is($pool[$next]->query_safe("SELECT zk_is_held('pass')"),
+				't', 'it is held');
+		}
+		release_all('pass', $pool[2]);
+	}
+	# A heartbeat may be counted too; hardly each time.
+	is((sort { $a <=> $b } @received)[2], 1, 'the delete, no more');
+};
+
+# The server stands still. Nobody needs it to pass the lock on.
+subtest 'while the ensemble is silent' => sub {
+	queue_up('silent', @pool, $abroad);
+	$zk->pause;
+	$pool[0]->query_safe("SELECT zk_unlock('silent')");
+	granted($pool[1], 'the second has it');
+	$pool[1]->query_safe("SELECT zk_unlock('silent')");
+	granted($pool[2], 'the third has it');
+	ok(!$abroad->is_done, 'the one from abroad waits');
+	$zk->resume;
+	wait_for_queue($zk, lock_path('silent'), 2);
+	is($pool[2]->query_safe("SELECT zk_is_held('silent')"),
+		't', 'the ensemble agrees');
+	ok(!$abroad->is_done, 'the one from abroad still waits');
+	$pool[2]->query_safe("SELECT zk_unlock('silent')");
+	granted($abroad, 'until its turn');
+	release_all('silent', $abroad);
+};
+
+# Its delete does not get through, so its node stays in the queue. Those who
+# have a hand-over need not look; those who have to look wait for it.
+subtest 'the node of one who let go stays' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my $cut = background($berlin);
+	$cut->query_safe("SET zklock.servers = '" . $proxy->address . "'");
+	my $theirs = '_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-';
+
+	queue_up('stays', $cut, $pool[0], $abroad);
+	my ($first) = nodes('stays');
+	$stranger->create(lock_path('stays') . "/$theirs",
+		'', ephemeral => 1, sequential => 1);
+	$proxy->cut;
+	$cut->query_safe("SELECT zk_unlock('stays')");
+	granted($pool[0], 'the neighbor has it');
+	is($pool[0]->query_safe("SELECT zk_is_held('stays')"), 't', 'and holds it');
+	is($pool[0]->query_safe("BEGIN; SET LOCAL zklock.commit_guard = quorum;
+		CREATE TEMP TABLE work AS SELECT 1; COMMIT; SELECT 'done'"),
+		'done', 'and may commit');
+	ok(!$abroad->is_done, 'nobody else has it');
+	$pool[0]->query_safe("SELECT zk_unlock('stays')");
+	granted($abroad, 'it is handed over abroad');
+	is((nodes('stays'))[0], $first, 'though the first node is still there');
+	is($pool[1]->query_safe("SELECT zk_try_lock('stays')"),
+		'f', 'which keeps out those who look');
+	$proxy->heal;
+	poll_until { (nodes('stays'))[0] ne $first } 'the node to go', 20;
+	$stranger->delete(lock_path('stays') . "/$_")
+	  foreach grep { /^\Q$theirs\E/ } nodes('stays');
+	release_all('stays', $abroad);
+	$cut->quit;
+	$proxy->stop;
+};
+
+# Whoever gave up is told in vain, or not at all, and the one behind it comes.
+# More often than there is room for backends: each leaves its place.
+subtest 'waiters that give up' => sub {
+	my ($first, $second, $third) = @pool;
+	foreach my $how ('pg_cancel_backend', 'pg_terminate_backend')
+	{
+		my $leaving = background($berlin);
+		queue_up('leave', $first, $leaving, $second);
+		my ($holder) = nodes('leave');
+		$berlin->safe_psql('postgres', "SELECT $how(" . $leaving->pid . ')');
+		$leaving->wait_result;
+		wait_for_queue($zk, lock_path('leave'), 2);
+		poll_until {
+			() = $zk->four_letter_word('wchp') =~ /\Q$holder\E/g;
+		} 'the one behind it to look again', 10;
+		ok(!$second->is_done, "$how: who waits behind it goes on to wait");
+		$first->query_safe("SELECT zk_unlock('leave')");
+		granted($second, "$how: until its turn");
+		release_all('leave', $second);
+		$leaving->quit;
+	}
+	$first->query_safe("SELECT zk_lock('leave')");
+	$second->query_safe(
+		"DO \$\$ BEGIN FOR i IN 1 .. 100 LOOP
+			ASSERT NOT zk_try_lock('leave', '1 ms'); END LOOP; END \$\$");
+	$first->query_safe("SELECT zk_unlock('leave')");
+
+	my $before;
+	my @received;
+	foreach (1 .. 3)
+	{
+		queue_up('leave', $second, $third);
+		$before = $zk->packets_received;
+		$second->query_safe("SELECT zk_unlock('leave')");
+		granted($third, 'after a hundred that gave up');
+		poll_until { $zk->packets_received > $before } 'the delete', 10;
+		push @received, $zk->packets_received - $before;
+		release_all('leave', $third);
+	}
+	is((sort { $a <=> $b } @received)[0], 1, 'it was told');
+};
+
+# What was said once is not said of the next lock.
+subtest 'told once' => sub {
+	my ($first, $second) = @pool;
+	my $theirs = lock_path('foreign') . '/6ba7b8109dad11d180b400c04fd430c8__lock__';
+	$stranger->create_path(lock_path('foreign'));
+	my $made = $stranger->create($theirs, '', ephemeral => 1, sequential => 1);
+	queue_up('told', $first, $second);
+	$first->query_safe("SELECT zk_unlock('told')");
+	granted($second, 'told');
+	$second->start_query("SELECT zk_lock('foreign')");
+	wait_for_queue($zk, lock_path('foreign'), 2);
+	wait_for_watch($made);
+	ok(!$second->is_done, 'a foreign holder is waited for');
+	$stranger->delete($made);
+	granted($second, 'until it goes');
+	release_all('foreign', $second);
+	release_all('told', $second);
+};
+
+# A proof that is older than a third of the session timeout will not do, and a
+# read of the own node would not either: the server may lag behind. Only the
+# queue tells.
+subtest 'after a long wait' => sub {
+	my ($first, $second) = @pool;
+	my $least;
+	foreach (1 .. 2)
+	{
+		queue_up('long', $first, $second);
+		my $queued = time;
+		poll_until { time > $queued + $timeout / 3 + 1 } 'the proof to age',
+		  $timeout;
+		my $before = $zk->packets_received;
+		$first->query_safe("SELECT zk_unlock('long')");
+		granted($second, 'granted');
+		my $received = $zk->packets_received - $before;
+		$least = $received if !defined $least || $received < $least;
+		release_all('long', $second);
+	}
+	cmp_ok($least, '>=', 2, 'by a look');
+};
+
+# Nobody can know of an eviction until the next proof, as a holder cannot, so the
+# guard has to.
+subtest 'a waiter that was evicted' => sub {
+	my ($first, $second, $third) = @pool;
+	$second->query_safe('CREATE TABLE work (i int)');
+	$second->query_safe('SET zklock.commit_guard = quorum');
+	queue_up('evicted', $first, $second, $third);
+	$stranger->delete(lock_path('evicted') . '/' . (nodes('evicted'))[1]);
+	wait_for_watch((nodes('evicted'))[0]);
+	$first->query_safe("SELECT zk_unlock('evicted')");
+	$second->wait_result;
+	granted($third, 'the one behind it is granted');
+	$second->query('INSERT INTO work VALUES (1)');
+	is($second->sqlstate, '40001', 'it may not commit');
+	is($berlin->safe_psql('postgres', 'SELECT count(*) FROM work'),
+		'0', 'it has not written');
+	$second->query_safe('SELECT zk_unlock_all()');
+	$second->query_safe('RESET zklock.commit_guard');
+	release_all('evicted', $third);
+};
+
+subtest 'a commit is visible to the next holder' => sub {
+	my ($first, $second) = @pool;
+	$first->query_safe('CREATE TABLE counted (i int); INSERT INTO counted VALUES (0)');
+	foreach my $round (1 .. 20)
+	{
+		$first->query_safe("BEGIN; SELECT zk_xact_lock('visible');
+			UPDATE counted SET i = i + 1");
+		$second->start_query("BEGIN; SELECT zk_xact_lock('visible'); SELECT i FROM counted");
+		wait_for_queue($zk, lock_path('visible'), 2);
+		$first->query_safe('COMMIT');
+		my ($seen) = $second->wait_result =~ /(\d+)$/;
+		is($seen, $round, "round $round") unless $seen == $round;
+		$second->query_safe('COMMIT');
+	}
+	is($second->query_safe('SELECT i FROM counted'), '20', 'all counted');
+	assert_no_nodes($zk, lock_path('visible'));
+};
+
+# The lock is still held, by a reader.
+subtest 'a downgrade tells nobody' => sub {
+	my ($first, $second, $third) = @pool;
+	queue_up('down', $first, $second);
+	my ($old) = nodes('down');
+	$first->query_safe("SELECT zk_lock_shared('down'); SELECT zk_unlock('down')");
+	poll_until { (nodes('down'))[0] ne $old } 'the node of a reader', 10;
+	wait_for_watch((nodes('down'))[0]);
+	ok(!$second->is_done, 'the writer waits');
+	$first->query_safe("SELECT zk_unlock_shared('down')");
+	granted($second, 'until the reader goes');
+	release_all('down', $second);
+};
+
+# Counting without protection but the lock: none is lost, from two clusters and
+# a dozen backends.
+subtest 'none is lost' => sub {
+	my $count = 60;
+	$berlin->safe_psql('postgres',
+		'CREATE TABLE turns (token bigint PRIMARY KEY); CREATE TABLE busy (who int)');
+	my @many = map { background($berlin) } 1 .. 8;
+	# Whoever is inside writes a row that all see at once, and takes it back.
+	my $sql = "DO \$\$ DECLARE token bigint; BEGIN
+		FOR i IN 1 .. $count LOOP
+			token := zk_lock('counter');
+			COMMIT;
+			ASSERT NOT EXISTS (SELECT FROM busy), 'somebody is inside';
+			INSERT INTO busy VALUES (pg_backend_pid());
+			INSERT INTO turns VALUES (token);
+			COMMIT;
+			DELETE FROM busy WHERE who = pg_backend_pid();
+			COMMIT;
+			PERFORM zk_unlock('counter');
+		END LOOP; END \$\$";
+	my $elsewhere = "DO \$\$ BEGIN FOR i IN 1 .. $count LOOP
+		PERFORM zk_lock('counter'), zk_unlock('counter'); END LOOP; END \$\$";
+	$_->start_query($sql) foreach @many;
+	$abroad->start_query($elsewhere);
+	granted($_, 'done') foreach @many, $abroad;
+	is($berlin->safe_psql('postgres', 'SELECT count(*) FROM turns'),
+		@many * $count, 'all turns, each with a token of its own');
+	assert_no_nodes($zk, lock_path('counter'));
+	$_->quit foreach @many;
+};
+
+$_->quit foreach @pool, $abroad;
+$stranger->close;
+done_testing();
