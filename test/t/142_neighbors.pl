@@ -285,7 +285,7 @@ subtest 'a downgrade tells nobody' => sub {
 subtest 'none is lost' => sub {
 	my $count = 60;
 	$berlin->safe_psql('postgres',
-		'CREATE TABLE turns (token bigint PRIMARY KEY); CREATE TABLE busy (who int)');
+		'CREATE TABLE turns (turn serial, token bigint PRIMARY KEY); CREATE TABLE busy (who int)');
 	my @many = map { background($berlin) } 1 .. 8;
 	# Whoever is inside writes a row that all see at once, and takes it back.
 	my $sql = "DO \$\$ DECLARE token bigint; BEGIN
@@ -294,7 +294,7 @@ subtest 'none is lost' => sub {
 			COMMIT;
 			ASSERT NOT EXISTS (SELECT FROM busy), 'somebody is inside';
 			INSERT INTO busy VALUES (pg_backend_pid());
-			INSERT INTO turns VALUES (token);
+			INSERT INTO turns (token) VALUES (token);
 			COMMIT;
 			DELETE FROM busy WHERE who = pg_backend_pid();
 			COMMIT;
@@ -307,6 +307,10 @@ subtest 'none is lost' => sub {
 	granted($_, 'done') foreach @many, $abroad;
 	is($berlin->safe_psql('postgres', 'SELECT count(*) FROM turns'),
 		@many * $count, 'all turns, each with a token of its own');
+	is($berlin->safe_psql('postgres',
+			'SELECT count(*) FROM (SELECT token < lag(token) OVER (ORDER BY turn)
+				AS is_late FROM turns) AS t WHERE is_late'),
+		'0', 'in the order of the queue');
 	assert_no_nodes($zk, lock_path('counter'));
 	$_->quit foreach @many;
 };

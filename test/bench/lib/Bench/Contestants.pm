@@ -45,6 +45,8 @@ sub all
 	my ($stage, %option) = @_;
 	my $bin = $option{bin};
 	my $home = $stage->home->connstr('postgres');
+	my $central = $stage->central->connstr('postgres');
+	my @cycle = ('SELECT zk_lock(LOCK);', 'SELECT zk_unlock(LOCK);');
 	my $timeout_ms =
 	  $option{session_timeout_ms} || $Bench::Stage::session_timeout_ms;
 	my @servers = ($stage->zookeeper->connect_string, $timeout_ms);
@@ -62,8 +64,21 @@ sub all
 			can => [@loops],
 			cluster => $stage->home,
 			root => $Bench::Stage::root,
-			script =>
-			  [ 'SELECT zk_lock(LOCK);', 'SELECT zk_unlock(LOCK);' ]),
+			script => [@cycle]),
+		Bench::Pgbench->new(
+			@dir,
+			name => 'unloaded',
+			title => 'zklock, not preloaded',
+			can => ['contenders'],
+			cluster => $stage->central,
+			root => $Bench::Stage::root,
+			script => [@cycle]),
+		Bench::Backends->new(
+			@dir,
+			name => 'unloaded',
+			title => 'zklock, not preloaded',
+			can => ['depth'],
+			command => [ "$bin/sql", $central ]),
 		Bench::Backends->new(
 			@dir,
 			name => 'zklock',
