@@ -43,9 +43,12 @@ pg_version=${PG_VERSION:-15}
 # then that one must be complete.
 build_packages=(make gcc libc6-dev libzookeeper-mt-dev)
 server_packages=(zookeeper default-jre-headless libslf4j-java libipc-run-perl)
+# What they can do without if there is no such package for this PostgreSQL.
+optional_packages=()
 if [[ -z ${PG_CONFIG:-} ]]; then
 	build_packages+=("postgresql-server-dev-$pg_version")
 	server_packages+=("postgresql-$pg_version")
+	optional_packages+=("postgresql-$pg_version-cron")
 fi
 
 zookeeper_pid=  # the program that serves ZooKeeper, and its address
@@ -55,7 +58,8 @@ child=          # process group of the running step
 run_user=       # the unprivileged user, if we are root
 runner=()       # prefix that runs a command as the unprivileged user
 as_root=()      # prefix that runs a command as root
-cluster_rule=   # a file in /etc that exists only while packages are installed
+cluster_rule=   # files that exist only while packages are installed
+service_rule=
 
 say() { printf '%s\n' "$*"; }
 
@@ -102,6 +106,7 @@ cleanup() {
 	fi
 	[[ -n $short ]] && rm -rf "$short"
 	[[ -n $cluster_rule ]] && remove_cluster_rule
+	[[ -n $service_rule ]] && remove_service_rule
 	exit "$status"
 }
 
@@ -149,7 +154,7 @@ run_quietly() {
 
 # Install those of the packages that are missing; needs no root if none is.
 setup_packages() {
-	local missing=() package
+	local missing=() package service=
 
 	if ! command -v dpkg-query >/dev/null; then
 		say "not a Debian system: taking it that there is: $*"
@@ -159,6 +164,7 @@ setup_packages() {
 		[[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] ||
 			missing+=("$package")
 	done
+	forgo_optional
 	if [[ ${#missing[@]} -eq 0 ]]; then
 		say 'all installed'
 		return
@@ -173,10 +179,37 @@ setup_packages() {
 		as_root=(sudo)
 	fi
 	make_cluster_rule
+	[[ " ${missing[*]} " != *' pgbouncer '* ]] || service=pgbouncer
+	[[ -z $service ]] || make_service_rule "$service"
 	apt_get update || say 'apt-get update failed; trying with what is known'
+	# apt may know now what it did not know before.
+	forgo_optional
 	apt_get install -y --no-install-recommends "${missing[@]}" ||
 		die "could not install ${missing[*]}, see $work/log/apt-get.log"
 	remove_cluster_rule
+	[[ -z $service ]] || leave_service_off "$service"
+}
+
+# Take out of "missing" what is optional and not to be had, once apt knows any
+# packages at all. Tests that need it are skipped and say so.
+forgo_optional() {
+	local package wanted=()
+	compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null || return 0
+	for package in "${missing[@]}"; do
+		if [[ " ${optional_packages[*]} " == *" $package "* ]] &&
+			! known_to_apt "$package"; then
+			say "there is no package $package: doing without"
+		else
+			wanted+=("$package")
+		fi
+	done
+	missing=("${wanted[@]}")
+}
+
+known_to_apt() {
+	local policy
+	policy=$(LC_ALL=C apt-cache policy "$1" 2>/dev/null)
+	[[ $policy =~ Candidate:\ [0-9] ]]
 }
 
 # In the foreground and not by run_quietly: sudo remembers the password for this
@@ -206,6 +239,34 @@ remove_cluster_rule() {
 	"${as_root[@]}" rm -f "$cluster_rule"
 	"${as_root[@]}" rmdir --ignore-fail-on-non-empty "$(dirname "$cluster_rule")"
 	cluster_rule=
+}
+
+# Debian's packages start their service as they are installed, and with each boot
+# from then on. We want the program only; so a rule says no to this service, and
+# it is disabled. Where there is a rule already, it stays as it is, and the
+# service is stopped if it did start.
+make_service_rule() {
+	[[ -e /usr/sbin/policy-rc.d ]] && return
+	service_rule=/usr/sbin/policy-rc.d
+	printf '#!/bin/sh\ncase $1 in %s | %s.*) exit 101 ;; esac\n' "$1" "$1" |
+		"${as_root[@]}" tee "$service_rule" >/dev/null
+	"${as_root[@]}" chmod 755 "$service_rule"
+}
+
+remove_service_rule() {
+	[[ -n $service_rule ]] || return 0
+	"${as_root[@]}" rm -f "$service_rule"
+	service_rule=
+}
+
+leave_service_off() {
+	"${as_root[@]}" update-rc.d "$1" disable >>"$work/log/apt-get.log" 2>&1 ||
+		say "could not disable the service $1"
+	if [[ -z $service_rule ]]; then
+		"${as_root[@]}" invoke-rc.d "$1" stop >>"$work/log/apt-get.log" 2>&1 ||
+			true
+	fi
+	remove_service_rule
 }
 
 # Find PostgreSQL, and the user to run it as: it refuses root.

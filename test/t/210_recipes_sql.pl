@@ -1,0 +1,298 @@
+
+# The recipes of docs/recipes.md that need nothing but SQL: each block is taken
+# from the document and must do what the text around it says.
+
+use strict;
+use warnings;
+
+use File::Basename qw(dirname);
+use Recipes;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $recipes = Recipes->new('sql');
+my $zk = ZooKeeper->new->start;
+# With quorum an eviction is a loss at once; nothing has to be waited for.
+my ($berlin, $paris) = map {
+	cluster($_, $zk, extension => undef, 'zklock.commit_guard' => 'quorum')
+} qw(berlin paris);
+foreach my $node ($berlin, $paris)
+{
+	Recipes::prepare_database($node);
+	Recipes::prepare_work($node, 'rebuild_work', 'part int');
+	Recipes::prepare_work($node, $_) foreach qw(etl_work order_work maintenance_work);
+}
+
+sub session
+{
+	my ($node) = @_;
+	return background($node, database => 'app');
+}
+
+sub reset_work
+{
+	$_->safe_psql('app', 'TRUNCATE work_done, trouble') foreach $berlin, $paris;
+	return;
+}
+
+sub evict
+{
+	my ($node, $name) = @_;
+	is($node->safe_psql('app', "SELECT zk_evict('$name', token) FROM zk_lock_queue('$name')
+		WHERE position = 1"), 't', "the holder of $name is evicted");
+	return;
+}
+
+sub held
+{
+	my ($session) = @_;
+	return $session->query_safe("SELECT coalesce(string_agg(name || ' ' || state, ' '), '')
+		FROM zk_locks");
+}
+
+subtest 'the document' => sub {
+	foreach my $group (Recipes::groups())
+	{
+		my @files = glob(dirname(__FILE__) . "/*_recipes_$group.pl");
+		is(scalar @files, 1, "a test runs the blocks of $group");
+	}
+	my $block = "```sql\nSELECT 1;\n```\n";
+	my $name = "<!-- recipe: sql/one -->\n";
+	is_deeply({ Recipes::parse("text\n$name$block") }, { 'sql/one' => "SELECT 1;\n" },
+		'a block is found');
+	my %wrong = (
+		'without a name' => $block,
+		'without a name, in a list' => "- item\n\n  ```sql\n  SELECT 1;\n  ```\n",
+		'called like another' => "$name$block$name$block",
+		'away from its name' => "${name}text\n$block",
+		'without an end' => "$name```sql\nSELECT 1;\n");
+	foreach my $what (sort keys %wrong)
+	{
+		ok(!eval { Recipes::parse($wrong{$what}); 1 }, "a block $what is an error");
+	}
+};
+
+subtest 'one caller at a time' => sub {
+	$recipes->install('rebuild', $berlin, $paris);
+	my ($first, $second, $gate) = map { session($_) } $berlin, $paris, $berlin;
+
+	Recipes::close_gate($gate, 'rebuild_work');
+	$first->start_query('CALL rebuild()');
+	Recipes::wait_at_gate($berlin, 1);
+	$second->query_safe('CALL rebuild()');
+	like($second->error, qr/running elsewhere/, 'the second returns at once');
+	$second->query_safe($recipes->code('rebuild-do'));
+	is(Recipes::work_done($paris, 'rebuild_work'), 'nothing', 'and does nothing, nor does DO');
+	Recipes::open_gate($gate, 'rebuild_work');
+	$first->wait_result;
+	is($first->sqlstate, '00000', 'the first ends well');
+	is(Recipes::work_done($berlin, 'rebuild_work'), '1 2 3', 'and has done it all');
+	is($first->query_safe('SELECT count(DISTINCT xmin::text) FROM work_done'), 3,
+		'in three transactions');
+	assert_no_nodes($zk, lock_path('rebuild'), 'nothing left');
+	$second->query_safe('CALL rebuild()');
+	$second->query_safe($recipes->code('rebuild-do'));
+	is(Recipes::work_done($paris, 'rebuild_work'), '1 2 3 1', 'then the others may');
+
+	reset_work();
+	$first->query('BEGIN; CALL rebuild()');
+	is($first->sqlstate, '2D000', 'in a transaction block: refused');
+	$first->query('ROLLBACK');
+	is(held($first), '', 'without a lock left');
+
+	$first->query_safe("INSERT INTO trouble VALUES ('rebuild_work 2')");
+	$first->query('CALL rebuild()');
+	like($first->error, qr/trouble in rebuild_work/, 'the second part fails');
+	is(Recipes::work_done($berlin, 'rebuild_work'), '1', 'the first part stays');
+	is(held($first), '', 'without a lock left');
+
+	reset_work();
+	Recipes::close_gate($gate, 'rebuild_work');
+	$first->start_query('CALL rebuild()');
+	Recipes::wait_at_gate($berlin, 1);
+	evict($paris, 'rebuild');
+	Recipes::open_gate($gate, 'rebuild_work');
+	$first->wait_result;
+	is($first->sqlstate, '40001', 'the lock was lost: the commit is refused');
+	is(Recipes::work_done($berlin, 'rebuild_work'), 'nothing', 'no part stays');
+	is(held($first), 'rebuild lost', 'the session must let go of it');
+	$first->query('CALL rebuild()');
+	is($first->sqlstate, '40001', 'before it can do it again');
+	$first->query_safe("SELECT zk_unlock('rebuild')");
+	$first->query_safe('CALL rebuild()');
+	is(Recipes::work_done($berlin, 'rebuild_work'), '1 2 3', 'as it does then');
+	$_->quit foreach $first, $second, $gate;
+};
+
+subtest 'at most N at once' => sub {
+	reset_work();
+	my @gate = map { session($_) } $berlin, $paris;
+	my @load = map { session($_) } $berlin, $paris, $berlin, $paris;
+	Recipes::close_gate($_, 'etl_work') foreach @gate;
+	foreach my $count (1 .. 3)
+	{
+		$load[ $count - 1 ]->start_query($recipes->code('etl'));
+		wait_for_queue($zk, lock_path('etl'), $count);
+	}
+	Recipes::wait_at_gate($berlin, 2);
+	Recipes::wait_at_gate($paris, 1);
+	$load[3]->start_query($recipes->code('etl'));
+	wait_for_queue($zk, lock_path('etl'), 4);
+	wait_for_wait($paris, $load[3]->pid);
+	Recipes::wait_at_gate($paris, 1);
+
+	my $other = session($berlin);
+	$other->query("SELECT zk_try_lock('etl', permits => 4)");
+	is($other->sqlstate, '55000', 'another number is refused');
+	# Ten minutes are too long here.
+	$other->query_safe("SET lock_timeout = '200ms'");
+	$other->query_safe($recipes->code('etl-try'));
+	is(Recipes::work_done($berlin, 'etl_work'), 'nothing', 'who gives up does nothing');
+
+	# A crash of the client gives the permit back.
+	$load[0]->kill;
+	$berlin->safe_psql('app', 'SELECT pg_terminate_backend(' . $load[0]->pid . ')');
+	Recipes::wait_at_gate($paris, 2);
+	pass('the end of one lets the fourth in');
+	Recipes::open_gate($_, 'etl_work') foreach @gate;
+	$_->wait_result foreach @load[ 1 .. 3 ];
+	is(join(' ', map { $_->sqlstate } @load[ 1 .. 3 ]), '00000 00000 00000', 'all end well');
+	assert_no_nodes($zk, lock_path('etl'), 'nothing left');
+	$other->query_safe('RESET lock_timeout');
+	$other->query_safe($recipes->code('etl-try'));
+	is($berlin->safe_psql('app', 'SELECT count(*) FROM work_done'), 2,
+		'then who tried has its turn');
+	$_->quit foreach @gate, @load, $other;
+};
+
+subtest 'maintenance window' => sub {
+	reset_work();
+	my ($worker, $late, $gate) = map { session($berlin) } 1 .. 3;
+	my $maintenance = session($paris);
+	my $maintenance_gate = session($paris);
+	Recipes::close_gate($gate, 'order_work');
+	Recipes::close_gate($maintenance_gate, 'maintenance_work');
+
+	$worker->start_query($recipes->code('window-worker'));
+	Recipes::wait_at_gate($berlin, 1);
+	$maintenance->start_query($recipes->code('window-maintenance'));
+	wait_for_queue($zk, lock_path('shop/open'), 2);
+	$late->start_query($recipes->code('window-worker'));
+	wait_for_queue($zk, lock_path('shop/open'), 3);
+	Recipes::open_gate($gate, 'order_work');
+	$worker->wait_result;
+	is($worker->sqlstate, '00000', 'who is at work finishes');
+	Recipes::wait_at_gate($paris, 1);
+	ok(!$late->is_done, 'then the window is open, and newcomers wait');
+	is(scalar queue_nodes($zk, lock_path('shop/open')), 2, 'behind it');
+	Recipes::open_gate($maintenance_gate, 'maintenance_work');
+	$_->wait_result foreach $maintenance, $late;
+	is($late->sqlstate, '00000', 'until it is over');
+
+	my $told = $maintenance->query_safe($recipes->code('window-close'));
+	my ($token) = $told =~ /^the token is (\d+)$/ or die "no token in: $told";
+	$maintenance->quit;
+	$maintenance_gate->quit;
+	$late->start_query($recipes->code('window-worker'));
+	wait_for_queue($zk, lock_path('shop/open'), 2);
+	like($worker->query_safe($recipes->code('window-who')),
+		qr/^$token\|moving to new disks, Anna\|.*\|paris\|/, 'who closed it');
+	ok(!$late->is_done, 'a hold needs no session');
+	is($worker->query_safe("\\set token $token\n" . $recipes->code('window-reopen')), 't',
+		'another cluster ends it');
+	$late->wait_result;
+	is($late->sqlstate, '00000', 'and workers go on');
+	is($berlin->safe_psql('app', "SELECT count(*) FROM work_done WHERE what = 'order_work'"),
+		3, 'three have worked');
+	$_->quit foreach $worker, $late, $gate;
+	assert_no_nodes($zk, lock_path('shop/open'), 'nothing left');
+};
+
+subtest 'fenced writes' => sub {
+	$berlin->safe_psql('app', 'CREATE TABLE ledger (balance int); INSERT INTO ledger VALUES (0)');
+	# The store is in a database that knows nothing of zklock.
+	$paris->safe_psql('postgres', $recipes->code('store'));
+	my ($old, $new) = map { session($berlin) } 1 .. 2;
+	my $store = background($paris);
+	my $put = sub {
+		my ($token, $body) = @_;
+		return $store->query_safe(
+			"\\set token $token\n\\set body '$body'\n" . $recipes->code('store-put'));
+	};
+
+	# The guard must not be what refuses.
+	$old->query_safe("SET zklock.commit_guard = off");
+	my $old_token = $old->query_safe("SELECT zk_lock('ledger')");
+	$old->query_safe($recipes->code('fence'));
+	is($put->($old_token, 'old'), 'written', 'the holder writes');
+	is($put->($old_token, 'old again'), 'written', 'more than once');
+	evict($paris, 'ledger');
+	my $new_token = $new->query_safe("SELECT zk_lock('ledger')");
+	$new->query_safe($recipes->code('fence'));
+	is($put->($new_token, 'new'), 'written', 'so does the next one');
+	$old->query($recipes->code('fence'));
+	like($old->error, qr/a newer holder of lock "ledger" has been here/,
+		'the old one is refused by the database');
+	is($put->($old_token, 'late'), '', 'and by the store');
+	is($berlin->safe_psql('app', 'SELECT balance FROM ledger'), 2, 'two writes');
+	is($paris->safe_psql('postgres', 'SELECT body FROM store'), 'new', 'the newest body');
+
+	# The lock is held elsewhere.
+	$old->query("SELECT zk_fence('ledger', $old_token)");
+	is($old->sqlstate, '40001', 'with a token from elsewhere too');
+	$_->quit foreach $old, $new, $store;
+};
+
+subtest 'trying again in PL/pgSQL' => sub {
+	$recipes->install('retry', $berlin);
+	my $session = session($berlin);
+	# The first so many attempts fail.
+	$session->query_safe(<<~'SQL');
+		CREATE TABLE posted (attempt int);
+		CREATE SEQUENCE attempts;
+		CREATE PROCEDURE ledger_work() LANGUAGE plpgsql AS $$
+		DECLARE
+			attempt int := nextval('attempts');
+		BEGIN
+			INSERT INTO posted VALUES (attempt);
+			RAISE NOTICE 'transaction %', pg_current_xact_id();
+			IF attempt > current_setting('test.failures')::int THEN
+				RETURN;
+			ELSIF current_setting('test.sqlstate') <> 'lost' THEN
+				RAISE EXCEPTION 'trouble' USING ERRCODE = current_setting('test.sqlstate');
+			END IF;
+			PERFORM zk_evict('ledger', zk_fencing_token('ledger'));
+			PERFORM zk_is_held('ledger');
+			PERFORM zk_xact_lock('another');
+		END $$;
+		SQL
+	my $post = sub {
+		my ($sqlstate, $failures) = @_;
+		$session->query_safe("TRUNCATE posted; SELECT setval('attempts', 1, false);
+			SET test.sqlstate = '$sqlstate'; SET test.failures = $failures");
+		$session->query('CALL post()');
+		my %transactions = map { $_ => 1 } $session->error =~ /transaction (\d+)/g;
+		my $state = $session->sqlstate;
+		return join ' ', $state, 'attempts', scalar(keys %transactions), 'posted',
+		  $session->query_safe("SELECT coalesce(string_agg(attempt::text, ' '), 'none') FROM posted");
+	};
+	foreach my $sqlstate (qw(40001 40P01 55P03 08001 08006 lost))
+	{
+		is($post->($sqlstate, 2), '00000 attempts 3 posted 3',
+			"$sqlstate is tried again, in another transaction, and nothing is left of what failed");
+	}
+	is($post->('22012', 2), '22012 attempts 1 posted none', 'a mistake is not');
+	is($post->('40001', 9), '40001 attempts 5 posted none', 'it ends');
+
+	my $holder = session($paris);
+	$holder->query_safe("SELECT zk_lock('ledger')");
+	$session->query_safe("SET lock_timeout = '50ms'");
+	is($post->('', 0), '55P03 attempts 0 posted none', 'a lock that does not become free');
+	$holder->quit;
+	assert_no_nodes($zk, lock_path('ledger'), 'nothing left');
+	$session->quit;
+};
+
+$recipes->assert_all_taken;
+done_testing();

@@ -1,0 +1,321 @@
+
+# The recipes of docs/recipes.md for jobs: a job that runs once, and a leader, on
+# two clusters with pg_cron, and from a crontab.
+
+use strict;
+use warnings;
+
+use IPC::Run;
+use Recipes;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+chomp(my $pkglibdir = qx(pg_config --pkglibdir));
+my $has_pg_cron = -e "$pkglibdir/pg_cron.so";
+my ($libfaketime) = glob '/usr/lib/*/faketime/libfaketime.so.1';
+
+my $recipes = Recipes->new('cron');
+my $zk = ZooKeeper->new->start;
+my ($berlin, $paris) = map {
+	cluster($_, $zk, extension => undef, with_cron(), 'zklock.commit_guard' => 'quorum')
+} qw(berlin paris);
+my %node = (berlin => $berlin, paris => $paris);
+foreach my $node ($berlin, $paris)
+{
+	Recipes::prepare_database($node);
+	Recipes::prepare_work($node, $_) foreach qw(nightly_work mailer_work);
+	$recipes->install('nightly', $node);
+	# A minute is too long to see that who stands by goes on doing so.
+	my $leader = $recipes->code('leader');
+	is($leader =~ s/'1 min'/'500 ms'/, 1, 'a leader stands by');
+	$node->safe_psql('app', $leader);
+}
+
+sub with_cron
+{
+	return (shared_preload_libraries => 'zklock') unless $has_pg_cron;
+	return (
+		shared_preload_libraries => 'zklock, pg_cron',
+		'cron.database_name' => 'app',
+		'cron.host' => $PostgreSQL::Test::Cluster::test_pghost);
+}
+
+sub session
+{
+	my ($node) = @_;
+	return background($node, database => 'app');
+}
+
+# Like cron: /bin/sh, with little in the environment but how to reach the
+# cluster. Of the command, cron takes a bare % for the end of the line.
+sub start_shell
+{
+	my ($node, $command, @arguments) = @_;
+	chomp(my $psql = qx(sh -c 'command -v psql'));
+	(my $bin = $psql) =~ s{/psql$}{};
+	my $shell = { in => '', out => '' };
+	$shell->{run} = IPC::Run::start(
+		[
+			'setpriv', '--pdeathsig', 'KILL', 'env', '-i',
+			"PATH=$PostgreSQL::Test::Utils::tmp_check/recipes:$bin:/usr/bin:/bin",
+			'PGHOST=' . $node->host, 'PGPORT=' . $node->port,
+			'/bin/sh', '-c', $command, @arguments
+		],
+		'<', \$shell->{in}, '>', \$shell->{out}, '2>&1',
+		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	return $shell;
+}
+
+sub wait_shell
+{
+	my ($shell) = @_;
+	$shell->{run}->finish;
+	return $shell->{run}->result(0);
+}
+
+sub run_shell
+{
+	my $shell = start_shell(@_);
+	my $status = wait_shell($shell);
+	note $shell->{out} if $shell->{out};
+	return $status;
+}
+
+sub crontab_command
+{
+	my ($name) = @_;
+	my ($command) = $recipes->code($name) =~ /^(?:\S+\s+){5}(.*)\n\z/
+	  or die "$name is not a line of a crontab";
+	$command =~ s/(?<!\\)%.*//;
+	$command =~ s/\\%/%/g;
+	return $command;
+}
+
+sub count_work
+{
+	my ($procedure, @nodes) = @_;
+	my $count = 0;
+	$count += $_->safe_psql('app', "SELECT count(*) FROM work_done WHERE what = '$procedure'")
+	  foreach @nodes;
+	return $count;
+}
+
+sub leaders
+{
+	return split /\n/, $berlin->safe_psql('app',
+		"SELECT cluster FROM zk_lock_queue('mailer') ORDER BY position");
+}
+
+# In a new slot, whatever the day.
+sub forget_nightly
+{
+	$berlin->safe_psql('app',
+		"SELECT zk_forget_run('nightly', slot) FROM zk_runs('nightly')");
+	$_->safe_psql('app', 'TRUNCATE work_done, trouble') foreach $berlin, $paris;
+	return;
+}
+
+# pg_cron 1.4 knows no shorter time than a minute. So let their clocks go before
+# the minute, that of paris two seconds late, and look later. Without libfaketime
+# the real minute has to do.
+sub set_clock
+{
+	my ($node, $real, $second) = @_;
+	local $ENV{LD_PRELOAD} = $libfaketime;
+	local $ENV{FAKETIME} = sprintf '%+d', $second - $real % 60;
+	local $ENV{FAKETIME_DONT_FAKE_MONOTONIC} = 1;
+	local $ENV{FAKETIME_DISABLE_SHM} = 1;
+	# What the postmaster starts out of a signal handler has the real clock, as
+	# pg_cron would at first. If it fails, it is started again, and not from there.
+	$node->safe_psql('postgres', 'ALTER DATABASE app ALLOW_CONNECTIONS false');
+	$node->restart;
+	$node->safe_psql('postgres', 'ALTER DATABASE app ALLOW_CONNECTIONS true');
+	return;
+}
+
+if ($has_pg_cron)
+{
+	foreach my $node ($berlin, $paris)
+	{
+		# Its launcher has failed until there was the database.
+		$node->poll_query_until('app', "SELECT count(*) = 1 FROM pg_stat_activity
+			WHERE application_name = 'pg_cron scheduler'") or die 'no pg_cron';
+		$node->safe_psql('app', 'CREATE EXTENSION pg_cron');
+		$recipes->install($_, $node) foreach qw(schedule leader-schedule);
+		is($node->safe_psql('app', "UPDATE cron.job SET schedule = '* * * * *'
+			WHERE schedule = '*/10 3-4 * * *' RETURNING jobname"),
+			'nightly', $node->name . ': the night comes sooner');
+	}
+	if ($libfaketime)
+	{
+		my $now = time;
+		set_clock($berlin, $now, 51);
+		set_clock($paris, $now, 49);
+	}
+}
+
+subtest 'a program from a crontab' => sub {
+	my $script = $recipes->save('run-once');
+	my $command = crontab_command('crontab-run-once');
+	my $done = "$PostgreSQL::Test::Utils::tmp_check/backups";
+	is($command =~ s{/usr/local/bin/backup}{sh -c 'echo done >>"$done"'}, 1,
+		'the line names the program');
+
+	is(run_shell($berlin, $command), 0, 'the first to come');
+	is(run_shell($paris, $command), 0, 'the second to come');
+	is(slurp_file($done), "done\n", 'one has run it');
+	like($paris->safe_psql('app', "SELECT slot FROM zk_runs('backup')"),
+		qr/^\d{4}-\d\d-\d\d$/, 'its slot is the day');
+
+	my $failing = "run-once failing today sh -c 'echo done >>\"$done\"; exit 9'";
+	is(run_shell($berlin, $failing), 9, 'one that fails: its status');
+	is(run_shell($paris, $failing), 9, 'then another one may try');
+	is(slurp_file($done), "done\n" x 3, 'and does');
+
+	$berlin->safe_psql('app', "ALTER DATABASE app SET zklock.servers = '127.0.0.1:1'");
+	$berlin->safe_psql('app', "ALTER DATABASE app SET zklock.connect_timeout = '200ms'");
+	is(run_shell($berlin, 'run-once away today touch never'), 75, 'without ZooKeeper');
+	$berlin->safe_psql('app', "ALTER DATABASE app RESET ALL");
+	is(run_shell($paris, "PGPORT=1 run-once away today touch never"), 75, 'without a database');
+	ok(!-e 'never', 'nothing was run');
+};
+
+SKIP:
+{
+	skip 'there is no pg_cron for this PostgreSQL', 2 unless $has_pg_cron;
+	my $status = sub {
+		my ($node, $job) = @_;
+		return $node->safe_psql('app', "SELECT coalesce(string_agg(DISTINCT status, ' '), '')
+			FROM cron.job_run_details JOIN cron.job USING (jobid) WHERE jobname = '$job'");
+	};
+
+	# The second one comes when the first has finished: no lock would stop it.
+	subtest 'a job of pg_cron runs once' => sub {
+		poll_until
+		{
+			2 == grep { $status->($_, 'nightly') eq 'succeeded' } $berlin, $paris;
+		}
+		'the next minute', 90;
+		$_->safe_psql('app', "SELECT cron.unschedule('nightly')") foreach $berlin, $paris;
+		my $runs = $berlin->safe_psql('app',
+			"SELECT string_agg(cluster, ' ') FROM zk_runs('nightly')");
+		# Two, should it be midnight. berlin, but on a machine that is too slow.
+		like($runs, qr/^\w+( \w+)?$/, "one has run it: $runs");
+		is(count_work('nightly_work', $berlin, $paris), scalar(split / /, $runs), 'once');
+	};
+
+	subtest 'a leader' => sub {
+		my ($first, $second);
+		poll_until { ($first, $second) = leaders(); $second } 'both to be in the queue', 30;
+		isnt($first, $second, 'each cluster has one');
+		poll_until { count_work('mailer_work', $node{$first}) >= 2 } 'rounds of work', 30;
+		is(count_work('mailer_work', $node{$second}), 0, 'one works, the other stands by');
+
+		$node{$first}->safe_psql('app', 'SELECT pg_terminate_backend(pid)
+			FROM work_done ORDER BY ctid DESC LIMIT 1');
+		poll_until { count_work('mailer_work', $node{$second}) >= 2 } 'the next leader', 30;
+		pass('when the first has gone the other leads');
+		$node{$first}->safe_psql('app', "SELECT cron.unschedule('mailer')");
+
+		# Another one, without pg_cron.
+		my $loop = start_shell($node{$first}, $recipes->code('leader-loop'));
+		poll_until { leaders() == 2 } 'another one', 30;
+		my $before = count_work('mailer_work', $node{$first});
+
+		$node{$second}->safe_psql('app', "INSERT INTO trouble VALUES ('mailer_work')");
+		poll_until { count_work('mailer_work', $node{$first}) >= $before + 2 }
+		'that one to lead', 30;
+		pass('a leader whose work fails steps down');
+
+		my $token = sub {
+			return $berlin->safe_psql('app',
+				"SELECT max(token) FROM zk_lock_queue('mailer') WHERE application = 'psql'");
+		};
+		my $old = $token->();
+		$berlin->safe_psql('app', "SELECT zk_evict('mailer', $old)");
+		poll_until { ($token->() || 0) > $old } 'it to come again', 30;
+		poll_until { $loop->{run}->pump_nb; $loop->{out} =~ /was lost/ } 'its words', 30;
+		like($loop->{out}, qr/lock "mailer" was lost/, 'so does one that lost its lock');
+
+		# A token of the day after tomorrow.
+		$node{$first}->safe_psql('app', "SELECT zk_fence('mailer', 1::bigint << 62)");
+		poll_until { $loop->{run}->pump_nb; $loop->{out} =~ /newer holder/ } 'its words', 30;
+		pass('and one that is late');
+		$loop->{run}->kill_kill(grace => 0);
+		$node{$second}->safe_psql('app', "SELECT cron.unschedule('mailer')");
+	};
+}
+if (!$has_pg_cron)
+{
+	$recipes->code($_) foreach qw(schedule leader-schedule leader-loop);
+}
+
+subtest 'slots' => sub {
+	my $slots = sub {
+		my ($time) = @_;
+		(my $sql = $recipes->code('slots')) =~ s/\bnow\(\)/timestamptz '$time UTC'/g;
+		return [ split /\|/, $berlin->safe_psql('app', $sql) ];
+	};
+	is_deeply($slots->('2026-11-20 03:00:02'),
+		[ '2026-11-20', '2026-11-20', '2026-11-20 03', '2026-11-20 03:00' ], 'of a night');
+	is_deeply($slots->('2026-11-20 02:59:58'), $slots->('2026-11-20 03:00:02'), 'whatever the clock');
+	my ($early, $late) = map { $slots->($_) } '2026-11-20 23:59:58', '2026-11-21 00:00:02';
+	is_deeply([ @{$early}[ 1 .. 3 ] ], [ '2026-11-21', '2026-11-21 00', '2026-11-21 00:00' ],
+		'those of midnight are the next day\'s');
+	is_deeply([ @{$early}[ 1 .. 3 ] ], [ @{$late}[ 1 .. 3 ] ], 'whatever the clock');
+	is($berlin->safe_psql('app', "SELECT bool_and(zk_run_once('slots', slot))
+		FROM (VALUES ('$early->[0]'), ('$early->[2]'), ('$early->[3]')) AS s (slot)"), 't',
+		'they are good slots');
+};
+
+subtest 'a job from a crontab' => sub {
+	my $command = crontab_command('crontab');
+	forget_nightly();
+	is(run_shell($_, $command), 0, 'no error') foreach $berlin, $paris;
+	is(count_work('nightly_work', $berlin), 1, 'the first one runs it');
+	is(count_work('nightly_work', $paris), 0, 'the second one does not');
+
+	forget_nightly();
+	$berlin->safe_psql('app', "INSERT INTO trouble VALUES ('nightly_work')");
+	is(run_shell($berlin, $command), 1, 'the job fails');
+	is(count_work('nightly_work', $berlin), 0, 'without a trace');
+	is(run_shell($paris, $command), 0, 'another cluster');
+	is(count_work('nightly_work', $paris), 1, 'runs it');
+	is(run_shell($berlin, "PGPORT=1 $command"), 2, 'without a database');
+
+	# Without the right to give the slot free a job that fails keeps it.
+	$_->safe_psql('app', 'CREATE ROLE jobs LOGIN; GRANT ALL ON work_done, trouble TO jobs')
+	  foreach $berlin, $paris;
+	foreach my $runs (0, 1)
+	{
+		forget_nightly();
+		$berlin->safe_psql('app', "INSERT INTO trouble VALUES ('nightly_work')");
+		is(run_shell($berlin, "PGUSER=jobs $command"), 1, 'the job of another role fails');
+		is(run_shell($paris, "PGUSER=jobs $command"), 0, 'another cluster');
+		is(count_work('nightly_work', $paris), $runs, $runs ? 'runs it' : 'does not run it');
+		$berlin->safe_psql('app', 'GRANT EXECUTE ON FUNCTION zk_forget_run TO jobs');
+	}
+
+	forget_nightly();
+	my $gate = session($berlin);
+	Recipes::close_gate($gate, 'nightly_work');
+	my $shell = start_shell($berlin, $command);
+	Recipes::wait_at_gate($berlin, 1);
+	is(run_shell($paris, $command), 0, 'while it is at work, the others do not wait');
+	$berlin->safe_psql('app', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE wait_event = 'advisory'");
+	isnt(wait_shell($shell), 0, 'a job that was killed');
+	is(run_shell($paris, $command), 0, 'another cluster');
+	is(count_work('nightly_work', $berlin, $paris), 0, 'nobody runs it then');
+	like($paris->safe_psql('app', "SELECT cluster FROM zk_runs('nightly')"), qr/^berlin$/,
+		'ZooKeeper knows who had it');
+	forget_nightly();
+	is(run_shell($paris, $command), 0, 'until the slot is given free');
+	is(count_work('nightly_work', $paris), 1, 'then it is run');
+	$gate->quit;
+};
+
+$recipes->assert_all_taken;
+done_testing();

@@ -1,0 +1,216 @@
+
+# The recipes of docs/recipes.md behind a real PgBouncer, and its table of what
+# works in transaction mode and what does not.
+
+use strict;
+use warnings;
+
+use IPC::Run;
+use PostgreSQL::Test::Utils;
+use Recipes;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper qw(free_port);
+
+my $pgbouncer = '/usr/sbin/pgbouncer';
+plan skip_all => 'there is no PgBouncer' unless -x $pgbouncer;
+
+my $recipes = Recipes->new('pooler');
+my $zk = ZooKeeper->new->start;
+my $berlin = cluster('berlin', $zk, extension => undef, 'zklock.commit_guard' => 'quorum');
+Recipes::prepare_database($berlin);
+Recipes::prepare_work($berlin, 'invoice_work');
+$berlin->safe_psql('app', 'CREATE ROLE clerk LOGIN; GRANT INSERT, SELECT ON work_done, trouble TO clerk');
+my $direct = background($berlin, database => 'app');
+my $owner = getpwuid $<;
+my @poolers;
+
+# Stands for a cluster where sessions are made: a PgBouncer in front of it.
+package Pooler
+{
+	sub new
+	{
+		my ($class, %setting) = @_;
+		my $self = bless { port => ZooKeeper::free_port() }, $class;
+		my $base = "$PostgreSQL::Test::Utils::tmp_check/pgbouncer_$self->{port}";
+		my $settings = $recipes->code('pgbouncer.ini');
+		$settings =~ s/^app = .*$/'app = host=' . $berlin->host . ' port=' . $berlin->port/me
+		  or die 'the file names no database app';
+		%setting = (
+			listen_addr => '127.0.0.1',
+			listen_port => $self->{port},
+			unix_socket_dir => '',
+			auth_type => 'trust',
+			auth_file => "$base.users",
+			logfile => "$base.log",
+			%setting);
+		$settings =~ s/^$_ =.*\n//m foreach keys %setting;
+		$settings .= join '', map { "$_ = $setting{$_}\n" } sort keys %setting;
+		PostgreSQL::Test::Utils::append_to_file("$base.ini", $settings);
+		PostgreSQL::Test::Utils::append_to_file("$base.users", qq("$owner" ""\n"clerk" ""\n));
+		# Should the test be killed, it goes too.
+		$self->{run} = IPC::Run::start(
+			[ 'setpriv', '--pdeathsig', 'KILL', $pgbouncer, '-q', "$base.ini" ],
+			'<', \undef, '>', \$self->{out}, '2>&1');
+		push @poolers, $self;
+		ZooKeeper::poll_until
+		{
+			IPC::Run::run([ 'psql', '-X', '-q', '-d', $self->connstr('app'), '-c', '' ],
+				'>', \my $out, '2>&1');
+		}
+		'PgBouncer to answer', 20;
+		return $self;
+	}
+
+	sub connstr
+	{
+		my ($self, $database) = @_;
+		return "host=127.0.0.1 port=$self->{port} dbname=$database";
+	}
+
+	sub installed_command { return $berlin->installed_command($_[1]); }
+
+	sub stop
+	{
+		my ($self) = @_;
+		$self->{run}->kill_kill(grace => 0);
+		return;
+	}
+}
+
+END
+{
+	my $status = $?;
+	$_->stop foreach @poolers;
+	$? = $status;
+}
+
+sub session
+{
+	my ($pooler, @option) = @_;
+	return background($pooler, database => 'app', @option);
+}
+
+sub pid { return $_[0]->query_safe('SELECT pg_backend_pid()'); }
+
+subtest 'locks of transaction scope' => sub {
+	my $pooler = Pooler->new;
+	my ($first, $second) = map { session($pooler) } 1 .. 2;
+	Recipes::close_gate($direct, 'invoice_work');
+	$first->start_query($recipes->code('transaction'));
+	Recipes::wait_at_gate($berlin, 1);
+	$second->start_query($recipes->code('transaction'));
+	wait_for_queue($zk, lock_path('invoice'), 2);
+	is($direct->query_safe("SELECT zk_try_xact_lock('invoice')"), 'f', 'others are kept out');
+	Recipes::open_gate($direct, 'invoice_work');
+	$_->wait_result foreach $first, $second;
+	is(join(' ', map { $_->sqlstate } $first, $second), '00000 00000', 'one after the other');
+	assert_no_nodes($zk, lock_path('invoice'), 'nothing left');
+	is($berlin->safe_psql('app', 'SELECT count(*) FROM work_done'), 2, 'both have worked');
+	is($berlin->safe_psql('app', "SELECT count(*) FROM zk_fence_tokens WHERE name = 'invoice'"),
+		1, 'behind the fence');
+
+	$direct->query_safe("SELECT zk_lock('invoice')");
+	$first->query($recipes->code('transaction') =~ s/'5s'/'200ms'/r);
+	like($first->error, qr/due to lock timeout/,
+		'SET LOCAL lock_timeout bounds the wait');
+	is($first->query_safe('SHOW lock_timeout'), '0', 'and ends with the transaction');
+	$direct->query_safe("SELECT zk_unlock('invoice')");
+	is($first->query_safe("SELECT zk_run_once('job', 'today')"), 't', 'zk_run_once');
+	is($second->query_safe("SELECT zk_run_once('job', 'today')"), 'f', 'once');
+	my $token = $first->query_safe("SELECT zk_hold('invoice', 'audit')");
+	is($second->query_safe("SELECT state FROM zk_lock_queue('invoice')"), 'held', 'zk_hold');
+	is($second->query_safe("SELECT zk_release_hold('invoice', $token)"), 't', 'zk_release_hold');
+	$_->quit foreach $first, $second;
+	$pooler->stop;
+};
+
+# With one server connection, everybody gets the same.
+subtest 'a lost lock' => sub {
+	my $pooler = Pooler->new(default_pool_size => 1);
+	my ($first, $second) = map { session($pooler) } 1 .. 2;
+	my $pid = pid($first);
+	Recipes::close_gate($direct, 'invoice_work');
+	$first->start_query($recipes->code('transaction'));
+	Recipes::wait_at_gate($berlin, 1);
+	is($direct->query_safe("SELECT zk_evict('invoice', token) FROM zk_lock_queue('invoice')"),
+		't', 'evicted');
+	Recipes::open_gate($direct, 'invoice_work');
+	$first->wait_result;
+	like($first->error, qr/lock "invoice" was lost/, 'the commit is refused');
+	$second->query_safe($recipes->code('transaction'));
+	is(pid($second), $pid, 'the same server connection is good for the next');
+	$_->quit foreach $first, $second;
+	$pooler->stop;
+};
+
+subtest 'locks of session scope do not work' => sub {
+	my $pooler = Pooler->new(default_pool_size => 1);
+	my ($first, $second) = map { session($pooler) } 1 .. 2;
+	$first->query_safe("SELECT zk_lock('trap')");
+	is($second->query_safe("SELECT zk_try_lock('trap')"), 't', 'two clients have the lock');
+	is($second->query_safe('SELECT name FROM zk_locks'), 'trap', 'zk_locks says so too');
+	$_->quit foreach $first, $second;
+	is($direct->query_safe("SELECT zk_try_lock('trap')"), 'f', 'and it stays when they have gone');
+	$pooler->stop;
+	assert_no_nodes($zk, lock_path('trap'), 'as long as the server connection');
+};
+
+subtest 'server_reset_query_always' => sub {
+	my $pooler = Pooler->new(default_pool_size => 1, server_reset_query_always => 1);
+	my $first = session($pooler);
+	my $pid = pid($first);
+	$first->query_safe("BEGIN; SELECT zk_lock('trap')");
+	is(scalar queue_nodes($zk, lock_path('trap')), 1, 'held in the transaction');
+	$first->query_safe('COMMIT');
+	assert_no_nodes($zk, lock_path('trap'), 'and not after it');
+	is(pid($first), $pid, 'with the same server connection');
+	is($first->query_safe('SELECT count(*) FROM zk_session WHERE state = \'connected\''), 1,
+		'and the same session of ZooKeeper');
+	$first->quit;
+	$pooler->stop;
+};
+
+subtest 'session mode' => sub {
+	my $pooler = Pooler->new(pool_mode => 'session', default_pool_size => 1);
+	my $first = session($pooler);
+	my $pid = pid($first);
+	$first->query_safe("SELECT zk_lock('mine')");
+	$first->query_safe('BEGIN; COMMIT');
+	is($first->query_safe("SELECT zk_is_held('mine')"), 't', 'session scope works');
+	$first->quit;
+	assert_no_nodes($zk, lock_path('mine'), 'it ends with the client');
+	my $second = session($pooler);
+	is(pid($second), $pid, 'and not with the server connection');
+	$second->quit;
+	$pooler->stop;
+};
+
+subtest 'the right to session scope' => sub {
+	my $pooler = Pooler->new;
+	my $clerk = session($pooler, user => 'clerk');
+	$clerk->query_safe("SELECT zk_lock('right'), zk_unlock('right')");
+	$recipes->install('revoke', $berlin);
+	foreach my $call (
+		"zk_lock('right')", "zk_lock_shared('right')",
+		"zk_lock(ARRAY['right'])", "zk_lock_path('right')",
+		"zk_lock_path_shared('right')", "zk_try_lock('right')",
+		"zk_try_lock_shared('right')", "zk_try_lock(ARRAY['right'])",
+		"zk_try_lock_path('right')", "zk_try_lock_path_shared('right')")
+	{
+		$clerk->query("SELECT $call");
+		is($clerk->sqlstate, '42501', "$call is refused");
+	}
+	$clerk->query_safe($recipes->code('transaction'));
+	pass('transaction scope and fence are not');
+	# None is forgotten: what takes a lock has it in its name.
+	is($clerk->query_safe("SELECT count(*) FROM pg_proc
+		WHERE proname ~ '^zk_(try_)?lock' AND proname NOT IN ('zk_locks', 'zk_lock_queue')
+		AND has_function_privilege(oid, 'EXECUTE')"), 0, 'nothing else of session scope is left');
+	$clerk->quit;
+	$pooler->stop;
+};
+
+$direct->quit;
+$recipes->assert_all_taken;
+done_testing();
