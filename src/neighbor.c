@@ -87,9 +87,16 @@ zklock_neighbor_await(const char *child)
 	zklock_neighbor_forget();
 	if (waiters == NULL || strlen(child) >= RECIPE_NODE_SIZE)
 		return;
+
+	/*
+	 * Not before_shmem_exit(): PG_ENSURE_ERROR_CLEANUP, in which zk_hold()
+	 * waits, demands that its own callback be the latest of those at its end.
+	 * This comes after the transaction was aborted, while there is still a
+	 * PGPROC, for whatever was registered last is called first.
+	 */
 	if (!is_exit_registered)
 	{
-		before_shmem_exit(forget_at_exit, 0);
+		on_shmem_exit(forget_at_exit, 0);
 		is_exit_registered = true;
 	}
 	LWLockAcquire(waiters_lock, LW_EXCLUSIVE);

@@ -186,6 +186,40 @@ subtest 'waiters that give up' => sub {
 	is((sort { $a <=> $b } @received)[0], 1, 'it was told');
 };
 
+# Whoever makes a hold waits like others, and its cleanup must not mind that this
+# backend has never waited for a neighbor before.
+subtest 'a hold as the first wait of a backend' => sub {
+	foreach my $how ('granted', 'cancelled')
+	{
+		my $maker = background($berlin);
+		$maker->query_safe("SELECT zk_is_held('warm')");
+		$pool[0]->query_safe("SELECT zk_lock('held')");
+		my ($node) = nodes('held');
+		$maker->start_query("SELECT zk_hold('held', 'maintenance')");
+		wait_for_queue($zk, lock_path('held'), 2);
+		wait_for_watch($node);
+		if ($how eq 'cancelled')
+		{
+			$berlin->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $maker->pid . ')');
+			$maker->wait_result;
+			is($maker->sqlstate, '57014', 'it was cancelled, no more');
+			$pool[0]->query_safe("SELECT zk_unlock('held')");
+		}
+		else
+		{
+			$pool[0]->query_safe("SELECT zk_unlock('held')");
+			my $token = $maker->wait_result;
+			is($maker->sqlstate, '00000', 'it stands');
+			is($pool[0]->query_safe("SELECT zk_try_lock('held')"), 'f', 'for others');
+			is($maker->query_safe("SELECT zk_release_hold('held',
+				(SELECT token FROM zk_lock_queue('held')))"), 't', 'and is released');
+		}
+		$maker->quit;
+		assert_no_nodes($zk, lock_path('held'));
+	}
+	is($berlin->safe_psql('postgres', 'SELECT 1'), '1', 'the cluster lives');
+};
+
 # What was said once is not said of the next lock.
 subtest 'told once' => sub {
 	my ($first, $second) = @pool;
