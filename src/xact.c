@@ -8,10 +8,11 @@
  * the other events of the callbacks may do none of that.  What they call only
  * sends deletes, which nobody waits for, and changes memory of our own.
  *
- * Locks of transaction scope are let go at XACT_EVENT_COMMIT, which comes after
- * the commit is visible to others, and durable: on standbys too if
- * synchronous_commit asks for that, and at least locally because the guard
- * makes the commit synchronous.
+ * Locks of transaction scope are let go when PostgreSQL has let go of its own,
+ * advisory locks among them.  That comes after the commit is visible to others,
+ * in catalogs too (XACT_EVENT_COMMIT is ahead of the invalidation messages), and
+ * durable: on standbys too if synchronous_commit asks for that, and at
+ * least locally because the guard makes the commit synchronous.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,6 +25,7 @@
 #include "nodes/parsenodes.h"
 #include "tcop/utility.h"
 #include "utils/guc.h"
+#include "utils/resowner.h"
 
 #include "lock.h"
 #include "session.h"
@@ -49,6 +51,9 @@ static const struct config_enum_entry commit_guard_options[] = {
 	{NULL, 0, false}
 };
 
+/* Is the transaction over, and its locks still to be let go? */
+static bool is_release_due;
+
 /* The next in the chain of hooks, or NULL. */
 static ProcessUtility_hook_type next_ProcessUtility;
 
@@ -57,6 +62,8 @@ static void refuse_prepare(void);
 static void at_transaction_event(XactEvent event, void *arg);
 static void at_subtransaction_event(SubXactEvent event, SubTransactionId mine,
 									SubTransactionId parent, void *arg);
+static void at_resource_release(ResourceReleasePhase phase, bool is_commit,
+								bool is_top_level, void *arg);
 static void process_utility(PlannedStmt *pstmt, const char *query,
 							bool read_only_tree,
 							ProcessUtilityContext context,
@@ -86,6 +93,7 @@ zklock_xact_follow(void)
 		return;
 	RegisterXactCallback(at_transaction_event, NULL);
 	RegisterSubXactCallback(at_subtransaction_event, NULL);
+	RegisterResourceReleaseCallback(at_resource_release, NULL);
 	is_registered = true;
 }
 
@@ -108,12 +116,11 @@ at_transaction_event(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_ABORT:
-			if (!in_error_recursion_trouble())
-				zklock_end_transaction();
+			is_release_due = !in_error_recursion_trouble();
 			break;
 		case XACT_EVENT_PREPARE:
 			/* only locks of session scope can be left: they stay */
-			zklock_end_transaction();
+			is_release_due = true;
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
@@ -140,6 +147,22 @@ at_subtransaction_event(SubXactEvent event, SubTransactionId mine,
 		case SUBXACT_EVENT_PRE_COMMIT_SUB:
 			break;
 	}
+}
+
+/*
+ * The end of a transaction releases its resources right after its event.  The
+ * last phase comes after its locks; it is called for each owner of resources,
+ * and the first one will do.
+ */
+static void
+at_resource_release(ResourceReleasePhase phase, bool is_commit,
+					bool is_top_level, void *arg)
+{
+	if (phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level ||
+		!is_release_due)
+		return;
+	is_release_due = false;
+	zklock_end_transaction();
 }
 
 /*

@@ -300,6 +300,29 @@ subtest 'a commit is visible to the next holder' => sub {
 	assert_no_nodes($zk, lock_path('visible'));
 };
 
+# The next one comes within microseconds. It must find no lock of PostgreSQL's
+# still held by the transaction before, which takes milliseconds to let go of so
+# many.
+subtest 'a commit is over for the next holder' => sub {
+	my ($first, $second) = @pool;
+	my $nfree = 0;
+	foreach (1 .. 10)
+	{
+		$first->query_safe("BEGIN; SELECT zk_xact_lock('over');
+			SELECT count(pg_advisory_xact_lock(i)) FROM generate_series(1, 1000) i");
+		$second->start_query("DO \$\$ BEGIN PERFORM zk_xact_lock('over');
+			ASSERT (SELECT bool_and(pg_try_advisory_xact_lock(i))
+				FROM generate_series(1, 1000) i); END \$\$");
+		wait_for_queue($zk, lock_path('over'), 2);
+		wait_for_watch((nodes('over'))[0]);
+		$first->query_safe('COMMIT');
+		$second->wait_result;
+		$nfree++ if $second->sqlstate eq '00000';
+	}
+	is($nfree, 10, 'its locks are free');
+	assert_no_nodes($zk, lock_path('over'));
+};
+
 # The lock is still held, by a reader.
 subtest 'a downgrade tells nobody' => sub {
 	my ($first, $second, $third) = @pool;
