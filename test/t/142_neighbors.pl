@@ -8,6 +8,7 @@ use warnings;
 
 use Proxy;
 use Test::More;
+use Time::HiRes qw(sleep);
 use ZkLockTest;
 use ZooKeeper;
 
@@ -35,6 +36,14 @@ sub wait_for_watch
 	my ($node) = @_;
 	poll_until { $zk->four_letter_word('wchp') =~ /\Q$node\E/ } 'a watch', 10;
 	return;
+}
+
+# How many sessions watch that node.
+sub watchers
+{
+	my ($node) = @_;
+	my ($list) = $zk->four_letter_word('wchp') =~ /\Q$node\E\n((?:\t\S+\n?)*)/;
+	return scalar(() = ($list // '') =~ /0x/g);
 }
 
 # They come in this order; the first has the lock.
@@ -150,20 +159,30 @@ subtest 'waiters that give up' => sub {
 	my ($first, $second, $third) = @pool;
 	foreach my $how ('pg_cancel_backend', 'pg_terminate_backend')
 	{
-		my $leaving = background($berlin);
-		queue_up('leave', $first, $leaving, $second);
-		my ($holder) = nodes('leave');
-		$berlin->safe_psql('postgres', "SELECT $how(" . $leaving->pid . ')');
-		$leaving->wait_result;
-		wait_for_queue($zk, lock_path('leave'), 2);
-		poll_until {
-			() = $zk->four_letter_word('wchp') =~ /\Q$holder\E/g;
-		} 'the one behind it to look again', 10;
-		ok(!$second->is_done, "$how: who waits behind it goes on to wait");
-		$first->query_safe("SELECT zk_unlock('leave')");
-		granted($second, "$how: until its turn");
-		release_all('leave', $second);
-		$leaving->quit;
+		my @received;
+		foreach (1 .. 3)
+		{
+			my $leaving = background($berlin);
+			queue_up('leave', $first, $leaving, $second);
+			my ($holder) = nodes('leave');
+			$berlin->safe_psql('postgres', "SELECT $how(" . $leaving->pid . ')');
+			$leaving->wait_result;
+			wait_for_queue($zk, lock_path('leave'), 2);
+			# The watch of a session that goes on to live stays.
+			my $left = $how eq 'pg_cancel_backend' ? 1 : 0;
+			poll_until { watchers($holder) == $left + 1 }
+			'the one behind it to look again', 10;
+			sleep 0.1;
+			ok(!$second->is_done, "$how: who waits behind it goes on to wait");
+			my $before = $zk->packets_received;
+			$first->query_safe("SELECT zk_unlock('leave')");
+			granted($second, "$how: until its turn");
+			poll_until { $zk->packets_received > $before } 'the delete', 10;
+			push @received, $zk->packets_received - $before;
+			release_all('leave', $second);
+			$leaving->quit;
+		}
+		is((sort { $a <=> $b } @received)[0], 1, "$how: it was told");
 	}
 	$first->query_safe("SELECT zk_lock('leave')");
 	$second->query_safe(
@@ -259,6 +278,24 @@ subtest 'after a long wait' => sub {
 		release_all('long', $second);
 	}
 	cmp_ok($least, '>=', 2, 'by a look');
+
+	# at the queue, where the node of the one before may still stand
+	my $proxy = Proxy->new($zk->connect_string);
+	my $cut = background($berlin);
+	$cut->query_safe("SET zklock.servers = '" . $proxy->address . "'");
+	queue_up('long', $cut, $second);
+	sleep $timeout / 3 + 1;
+	$proxy->cut;
+	my $before = $zk->packets_received;
+	$cut->query_safe("SELECT zk_unlock('long')");
+	poll_until { $zk->packets_received >= $before + 2 } 'a look, and a watch', 10;
+	sleep 0.3;
+	ok(!$second->is_done, 'which is waited for');
+	$proxy->heal;
+	granted($second, 'until it goes');
+	release_all('long', $second);
+	$cut->quit;
+	$proxy->stop;
 };
 
 # Nobody can know of an eviction until the next proof, as a holder cannot, so the
