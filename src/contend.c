@@ -41,7 +41,8 @@
  * need not look.  But being told says nothing of what the ensemble has done
  * since, of which our server may not even know: we may have been evicted, the
  * lock passed to those behind us, and our own node would still be read from
- * there.  So only a fresh proof of our node will do; without one we list.
+ * there.  So only a fresh proof of our node will do; without one we list.  While
+ * we know of no connection we are in join(), which is no place to be told.
  *
  * Semaphores: any of the holders may leave first.  So the first of those who
  * wait watches the whole queue, and whoever is behind it watches the one just

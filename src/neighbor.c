@@ -53,14 +53,11 @@ static Waiter *own;
 /* Is the callback registered that removes it? */
 static bool is_exit_registered;
 
-#if PG_VERSION_NUM >= 150000
 static shmem_request_hook_type previous_request_hook;
-#endif
 static shmem_startup_hook_type previous_startup_hook;
 
 static void request_memory(void);
 static void make_table(void);
-static int	most_backends(void);
 static void forget_at_exit(int code, Datum arg);
 
 void
@@ -68,12 +65,8 @@ zklock_neighbor_init(void)
 {
 	if (!process_shared_preload_libraries_in_progress)
 		return;
-#if PG_VERSION_NUM >= 150000
 	previous_request_hook = shmem_request_hook;
 	shmem_request_hook = request_memory;
-#else
-	request_memory();
-#endif
 	previous_startup_hook = shmem_startup_hook;
 	shmem_startup_hook = make_table;
 }
@@ -167,12 +160,9 @@ zklock_neighbor_hand_over(const char *child)
 static void
 request_memory(void)
 {
-#if PG_VERSION_NUM >= 150000
 	if (previous_request_hook != NULL)
 		previous_request_hook();
-#endif
-	RequestAddinShmemSpace(hash_estimate_size(most_backends(),
-											  sizeof(Waiter)));
+	RequestAddinShmemSpace(hash_estimate_size(MaxBackends, sizeof(Waiter)));
 	RequestNamedLWLockTranche("zklock", 1);
 }
 
@@ -186,21 +176,10 @@ make_table(void)
 	control.keysize = RECIPE_NODE_SIZE;
 	control.entrysize = sizeof(Waiter);
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	waiters = ShmemInitHash("zklock waiters", most_backends(),
-							most_backends(), &control,
+	waiters = ShmemInitHash("zklock waiters", MaxBackends, MaxBackends, &control,
 							HASH_ELEM | HASH_STRINGS | HASH_FIXED_SIZE);
 	waiters_lock = &GetNamedLWLockTranche("zklock")->lock;
 	LWLockRelease(AddinShmemInitLock);
-}
-
-/*
- * How many can wait.  Before release 15 the number is not known yet when
- * shared memory is asked for; a table that is full costs time, no more.
- */
-static int
-most_backends(void)
-{
-	return MaxBackends > 0 ? MaxBackends : MaxConnections;
 }
 
 static void
