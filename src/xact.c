@@ -25,6 +25,7 @@
 #include "tcop/utility.h"
 #include "utils/guc.h"
 
+#include "ear.h"
 #include "lock.h"
 #include "session.h"
 
@@ -109,11 +110,15 @@ at_transaction_event(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_ABORT:
 			if (!in_error_recursion_trouble())
+			{
 				zklock_end_transaction();
+				zklock_ear_defer(false);
+			}
 			break;
 		case XACT_EVENT_PREPARE:
 			/* only locks of session scope can be left: they stay */
 			zklock_end_transaction();
+			zklock_ear_defer(false);
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
@@ -192,12 +197,13 @@ guard_commit(void)
 		zklock_prove_locks(commit_guard == GUARD_QUORUM);
 
 	/*
-	 * From here to the end of the transaction a loss must not interrupt us: the
-	 * one thing that can still be cancelled is the wait for a synchronous
+	 * From here to the end of the transaction a loss must not interrupt us, nor a
+	 * request to release a lock: the one thing that can still be cancelled is the wait for a synchronous
 	 * standby, and the client would be told that the commit is done.  A signal
 	 * that was sent already ends the transaction here.
 	 */
 	zklock_session_interrupt_on_loss(false);
+	zklock_ear_defer(true);
 	CHECK_FOR_INTERRUPTS();
 }
 
