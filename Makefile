@@ -59,6 +59,8 @@ OBJS = \
 	src/dialog.o \
 	src/once.o \
 	src/durable.o \
+	src/ear.o \
+	src/release.o \
 	src/identity.o \
 	src/name.o \
 	src/loss.o \

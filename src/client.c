@@ -106,6 +106,10 @@ typedef enum RequestKind
 	REQUEST_REMOVE,				/* a delete that is not repeated */
 	REQUEST_PRUNE,				/* the same, of what is not ours */
 	REQUEST_ERASE,				/* list, then DELETE of the child found */
+	REQUEST_SWEEP,				/* an exists, then DELETE if it does */
+	REQUEST_LISTEN,				/* an exists with a watch, for good */
+	REQUEST_LISTEN_GET,			/* second step, if the node is there */
+	REQUEST_UNLISTEN,			/* remove that watch, repeated */
 	REQUEST_REPLACE_CREATE,		/* first step of a replace, repeated */
 	REQUEST_REPLACE_CHECK,		/* second: is the old node still there? */
 	REQUEST_REPLACE_DELETE		/* third step, repeated */
@@ -122,6 +126,12 @@ struct ZkRequest
 	bool		unwanted;		/* nobody waits: free when done */
 	bool		withdrawn;		/* unwanted, and its node is to be removed */
 	bool		came_too_late;	/* REPLACE: the old node was gone before */
+	bool		is_outdated;	/* LISTEN: news came after it was sent */
+	bool		has_heard;		/* LISTEN: an answer; heard is valid */
+	int			news_signal;	/* LISTEN: for the main thread; 0: none */
+	int64_t		signalled_mzxid;	/* LISTEN: for which it was sent, or need
+									 * not be; 0: none */
+	ZkHeard    *heard;			/* LISTEN: NULL: the node is not there */
 	int64_t		sent_at;		/* of the last attempt */
 	char	   *path;			/* node, or parent for LIST and ERASE */
 	char	   *other_path;		/* ERASE: prefix of the child; REPLACE: the
@@ -158,6 +168,7 @@ struct ZkClient
 	timer_t		loss_timer;		/* sends it at status.lost_deadline */
 	bool		has_loss_timer;
 	bool		is_loss_timer_set;
+	bool		is_signal_deferred; /* that of a node listened for */
 	char	   *watch_path;		/* the one watched node, or NULL */
 	ZkWatchNews watch_news;		/* of it */
 	ZkClientTicket ticket;		/* valid if status.was_connected or is_taken_over */
@@ -224,6 +235,8 @@ static bool is_followed_by_list(const ZkRequest *request);
 static bool take_next_step(ZkRequest *request);
 static bool undo(ZkRequest *request);
 static bool become_delete_of_child(ZkRequest *request);
+static void note_heard(ZkRequest *request);
+static void signal_news(ZkRequest *request);
 static bool copy_children(ZkRequest *request,
 						  const struct String_vector *strings);
 static void create_done(int rc, const char *value, const struct Stat *stat,
@@ -242,6 +255,9 @@ static void note_disconnected(ZkClient *client);
 static void note_lost(ZkClient *client, ZkClientLoss loss);
 static void node_event(zhandle_t *zh, int type, int state,
 					   const char *path, void *context);
+static void heard_event(zhandle_t *zh, int type, int state,
+						const char *path, void *context);
+static ZkRequest *listening_for(const ZkClient *client, const char *path);
 static void log_line(const char *message);
 static int64_t suspended_ms(void);
 static int64_t last_contact(void);
@@ -660,7 +676,17 @@ zklock_client_free(ZkRequest *request)
 	lock_mutex();
 	done = request->done;
 	request->unwanted = true;
-	pthread_mutex_unlock(&mutex);
+	if (done && request->kind == REQUEST_LISTEN &&
+		listening_for(request->client, request->path) == NULL)
+	{
+		request->kind = REQUEST_UNLISTEN;
+		request->done = false;
+		done = false;
+		pthread_mutex_unlock(&mutex);
+		submit(request);
+	}
+	else
+		pthread_mutex_unlock(&mutex);
 	if (done)
 		free_request(request);
 	restore_signals();
@@ -757,6 +783,60 @@ void
 zklock_client_nudge(ZkClient *client)
 {
 	start_unwanted(client, REQUEST_NUDGE, "/", NULL, 0);
+}
+
+/*
+ * One request, which never ends as long as it is wanted: its watch's event
+ * sends it again, see heard_event().
+ */
+ZkRequest *
+zklock_client_listen(ZkClient *client, const char *path, int signal,
+					 int64_t known)
+{
+	ZkRequest  *request;
+
+	block_signals();
+	request = new_request(client, REQUEST_LISTEN, path, NULL, NULL, 0);
+	if (request != NULL)
+	{
+		request->news_signal = signal;
+		request->signalled_mzxid = known;
+		submit(request);
+	}
+	restore_signals();
+	return request;
+}
+
+bool
+zklock_client_heard(ZkRequest *listening, ZkHeard *heard)
+{
+	bool		has_heard;
+
+	lock_mutex();
+	has_heard = listening->has_heard;
+	if (has_heard && listening->heard != NULL)
+		*heard = *listening->heard;
+	else if (has_heard)
+		heard->is_present = false;
+	unlock_mutex();
+	return has_heard;
+}
+
+void
+zklock_client_defer_signals(ZkClient *client, bool is_deferred)
+{
+	lock_mutex();
+	client->is_signal_deferred = is_deferred;
+	for (uintptr_t i = 0; i < nslots && !is_deferred; i++)
+		if (slots[i] != NULL && slots[i]->client == client)
+			signal_news(slots[i]);
+	unlock_mutex();
+}
+
+void
+zklock_client_sweep(ZkClient *client, const char *path)
+{
+	start_unwanted(client, REQUEST_SWEEP, path, NULL, 0);
 }
 
 /* ---------------------------------------------------------------------
@@ -878,6 +958,49 @@ take_next_step(ZkRequest *request)
 				return true;
 			return result == ZK_OK && become_delete_of_child(request);
 
+		case REQUEST_SWEEP:
+			request->kind = result == ZK_OK ? REQUEST_DELETE : REQUEST_SWEEP;
+			return result == ZK_OK || result == ZK_UNKNOWN_OUTCOME;
+
+		case REQUEST_LISTEN:
+		case REQUEST_LISTEN_GET:
+			if (result == ZK_UNKNOWN_OUTCOME)
+			{
+				/* the watch, if there was one, went with the connection */
+				request->kind = REQUEST_LISTEN;
+				return !request->unwanted;
+			}
+			if (result == ZK_SESSION_LOST)
+				return false;
+			if (request->unwanted)
+			{
+				request->kind = REQUEST_UNLISTEN;
+				return listening_for(request->client,
+									 request->path) == NULL;
+			}
+			if (request->kind == REQUEST_LISTEN && result == ZK_OK)
+			{
+				request->kind = REQUEST_LISTEN_GET;
+				return true;
+			}
+
+			/* an event from before this answer: what it told may be old */
+			if ((request->kind == REQUEST_LISTEN_GET &&
+				 result == ZK_NO_NODE) || request->is_outdated)
+			{
+				request->is_outdated = false;
+				request->kind = REQUEST_LISTEN;
+				return true;
+			}
+			request->kind = REQUEST_LISTEN;
+			note_heard(request);
+			signal_news(request);
+			return false;
+
+		case REQUEST_UNLISTEN:	/* if there was no watch, all the better */
+			return result == ZK_UNKNOWN_OUTCOME &&
+				listening_for(request->client, request->path) == NULL;
+
 		case REQUEST_REPLACE_CREATE:
 			if (result == ZK_UNKNOWN_OUTCOME && !request->withdrawn)
 				return true;
@@ -912,6 +1035,56 @@ take_next_step(ZkRequest *request)
 			return request->withdrawn && undo(request);
 	}
 	return false;
+}
+
+/*
+ * With the mutex held: keep what an answered LISTEN tells.  An answer that is no
+ * answer leaves what was known; so does a lack of memory.
+ */
+static void
+note_heard(ZkRequest *request)
+{
+	const ZkReply *reply = &request->reply;
+
+	if (reply->result == ZK_NO_NODE)
+	{
+		free(request->heard);
+		request->heard = NULL;
+		request->has_heard = true;
+	}
+	if (reply->result != ZK_OK)
+		return;
+	if (request->heard == NULL)
+		request->heard = calloc(1, sizeof(*request->heard));
+	if (request->heard == NULL)
+		return;
+	request->heard->is_present = true;
+	request->heard->mzxid = reply->mzxid;
+	request->heard->mtime_ms = reply->mtime_ms;
+	request->heard->data_length = request->reply_data == NULL ? 0 :
+		reply->data_length < ZK_HEARD_SIZE ? reply->data_length : ZK_HEARD_SIZE;
+	if (request->heard->data_length > 0)
+		memcpy(request->heard->data, request->reply_data,
+			   request->heard->data_length);
+	if (request->signalled_mzxid != reply->mzxid)
+		request->heard->signalled_at = 0;
+	request->has_heard = true;
+}
+
+/*
+ * With the mutex held: interrupt the main thread for what a LISTEN has heard,
+ * once for each change.
+ */
+static void
+signal_news(ZkRequest *request)
+{
+	if (request->news_signal == 0 || request->unwanted ||
+		request->client->is_signal_deferred || request->heard == NULL ||
+		request->heard->mzxid == request->signalled_mzxid)
+		return;
+	request->signalled_mzxid = request->heard->mzxid;
+	request->heard->signalled_at = zklock_client_now();
+	pthread_kill(request->client->main_thread, request->news_signal);
 }
 
 /*
@@ -990,6 +1163,8 @@ copy_stat(ZkReply *reply, const struct Stat *stat)
 	reply->czxid = stat->czxid;
 	reply->ephemeral_owner = stat->ephemeralOwner;
 	reply->ctime_ms = stat->ctime;
+	reply->mzxid = stat->mzxid;
+	reply->mtime_ms = stat->mtime;
 	reply->version = stat->version;
 }
 
@@ -1064,6 +1239,8 @@ get_done(int rc, const char *value, int length, const struct Stat *stat,
 		return;
 	if (rc == ZOK && stat != NULL)
 		copy_stat(&request->reply, stat);
+	free(request->reply_data);	/* of a LISTEN's last time */
+	request->reply_data = NULL;
 	if (rc == ZOK && value != NULL && length > 0)
 	{
 		request->reply_data = malloc(length);
@@ -1245,6 +1422,55 @@ node_event(zhandle_t *zh, int type, int state, const char *path, void *context)
 	pthread_mutex_unlock(&mutex);
 	if (is_news)
 		wake();
+}
+
+/*
+ * Something happened to a node that is listened for: look at it again.  Its watch
+ * is used up.
+ */
+static void
+heard_event(zhandle_t *zh, int type, int state, const char *path,
+			void *context)
+{
+	ZkClient   *client = context;
+	ZkRequest  *request;
+	bool		again;
+
+	(void) zh;
+	(void) state;
+	if (type == ZOO_SESSION_EVENT || path == NULL)
+		return;
+	pthread_mutex_lock(&mutex);
+	request = listening_for(client, path);
+	again = request != NULL && request->done;
+	if (again)
+	{
+		request->done = false;
+		request->sent_at = zklock_client_now();
+		client->npending++;
+	}
+	else if (request != NULL)
+		request->is_outdated = true;
+	pthread_mutex_unlock(&mutex);
+	if (again)
+		send_request(request);
+}
+
+/*
+ * With the mutex held: the request that listens for the path and is wanted, or
+ * NULL.  While there is one the watch is its, whoever has set it.
+ */
+static ZkRequest *
+listening_for(const ZkClient *client, const char *path)
+{
+	for (uintptr_t i = 0; i < nslots; i++)
+		if (slots[i] != NULL && slots[i]->client == client &&
+			!slots[i]->unwanted &&
+			(slots[i]->kind == REQUEST_LISTEN ||
+			 slots[i]->kind == REQUEST_LISTEN_GET) &&
+			strcmp(slots[i]->path, path) == 0)
+			return slots[i];
+	return NULL;
 }
 
 /*
@@ -1879,6 +2105,7 @@ free_request(ZkRequest *request)
 	free(request->reply_path);
 	free(request->reply_data);
 	free(request->reply_children);
+	free(request->heard);
 	free(request);
 }
 
@@ -1992,7 +2219,31 @@ send_request(ZkRequest *request)
 							void_done, id); /* R6 */
 			break;
 		case REQUEST_NUDGE:
+		case REQUEST_SWEEP:
 			rc = zoo_aexists(zh, path, 0, stat_done, id);
+			break;
+		case REQUEST_LISTEN:
+
+			/*
+			 * The one exists that leaves a watch: nothing else watches a node
+			 * that is not there.  UNLISTEN removes it.
+			 */
+			rc = zoo_awexists(zh, path, heard_event, request->client,
+							  stat_done, id);
+			break;
+		case REQUEST_LISTEN_GET:
+			rc = zoo_awget(zh, path, heard_event, request->client,
+						   get_done, id);
+			break;
+		case REQUEST_UNLISTEN:
+
+			/*
+			 * Not zoo_aremove_watches(), which only asks the server whether
+			 * there is a watch.  The completion's type is a mistake in the
+			 * library's header: it takes the function itself.
+			 */
+			rc = zoo_aremove_all_watches(zh, path, ZWATCHTYPE_DATA, 0,
+										 (void_completion_t *) void_done, id);
 			break;
 		case REQUEST_SET:
 		case REQUEST_ANNOUNCE:

@@ -123,6 +123,8 @@ typedef struct ZkReply
 	int64_t		czxid;			/* create, get: the fencing token */
 	int64_t		ephemeral_owner;	/* create, get */
 	int64_t		ctime_ms;		/* create, get: server's clock, Unix epoch */
+	int64_t		mzxid;			/* get: of the last change of the data */
+	int64_t		mtime_ms;		/* get: when that was */
 	int			version;		/* get: how often the data was set */
 	const char *const *children;	/* list */
 	int			nchildren;
@@ -138,6 +140,21 @@ typedef enum ZkWatchNews
 								 * connected ever since the watch was asked for */
 	ZK_WATCH_LOOK_AGAIN			/* it went, or the state of the session changed */
 } ZkWatchNews;
+
+/* Longest data of a znode that is listened for; what is beyond is cut. */
+#define ZK_HEARD_SIZE 4096
+
+/* What has been heard of a znode that is listened for. */
+typedef struct ZkHeard
+{
+	bool		is_present;		/* it is there, as far as is known */
+	int64_t		mzxid;			/* this and the rest: valid if it is */
+	int64_t		mtime_ms;		/* server's clock, Unix epoch */
+	int64_t		signalled_at;	/* zklock_client_now() when the main thread
+								 * got a signal for it; 0: it did not */
+	int			data_length;
+	char		data[ZK_HEARD_SIZE];
+} ZkHeard;
 
 /* Milliseconds of a clock that goes on while the machine is suspended. */
 extern int64_t zklock_client_now(void);
@@ -292,6 +309,32 @@ extern bool zklock_client_hand_over(ZkClient *client, const char *path);
  * forget to answer until something else happens (ZOOKEEPER-4537).
  */
 extern void zklock_client_nudge(ZkClient *client);
+
+/*
+ * Listen for a znode that is not ours and need not exist: the request, once
+ * answered, goes on to follow what becomes of the znode until it is freed,
+ * across reconnects too, with one watch on the server and one request for each
+ * change.  It is unanswered while that request is under way.  Unless signal is
+ * 0, the main thread is sent it when the znode appears or its data is set; but
+ * not if known is the mzxid of that.
+ */
+extern ZkRequest *zklock_client_listen(ZkClient *client, const char *path,
+									   int signal, int64_t known);
+
+/* What has been heard last; false, with *heard not set, if nothing yet. */
+extern bool zklock_client_heard(ZkRequest *listening, ZkHeard *heard);
+
+/*
+ * Send none of these signals for the time being; those that were missed come
+ * when they are no longer deferred.
+ */
+extern void zklock_client_defer_signals(ZkClient *client, bool is_deferred);
+
+/*
+ * Delete a znode that is not ours if there is one, without anybody waiting; one
+ * read if there is none.
+ */
+extern void zklock_client_sweep(ZkClient *client, const char *path);
 
 /* The version of the client library, as text. */
 extern const char *zklock_client_library_version(void);

@@ -82,7 +82,6 @@ typedef struct Holding
 	int64		token;			/* from HOLD_TWIN on */
 } Holding;
 
-static void check_reason(const char *reason);
 static int64 take_and_hold(Holding *holding);
 static bool take_lock(Holding *holding, const char *path, int root_length);
 static HoldEnd make_hold(Holding *holding, const char *path);
@@ -113,7 +112,8 @@ zklock_hold(const ZkHoldOrder *order)
 	int64		timeout_at = ZK_NO_DEADLINE;
 	volatile int64 token = 0;
 
-	check_reason(order->reason);
+	zklock_identity_check_reason(order->reason, "a hold",
+								 "Say in one line why the lock is held, for whoever waits for it.");
 	holding->order = order;
 	holding->deadline = LockTimeout > 0 ? now + LockTimeout : ZK_NO_DEADLINE;
 	holding->is_lock_timeout = true;
@@ -159,27 +159,6 @@ zklock_evict(const char *name, int64 token)
  * Holding
  * ---------------------------------------------------------------------
  */
-
-/* Everybody reads it, on one line. */
-static void
-check_reason(const char *reason)
-{
-	const char *detail = NULL;
-
-	if (reason[0] == '\0')
-		detail = "The reason is empty.";
-	else if (strlen(reason) > ZK_REASON_MAX)
-		detail = psprintf("The reason has more than %d bytes.", ZK_REASON_MAX);
-	for (const char *c = reason; *c != '\0' && detail == NULL; c++)
-		if ((unsigned char) *c < 0x20 || *c == 0x7f)
-			detail = "The reason has a control character.";
-	if (detail != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid reason for a hold"),
-				 errdetail("%s", detail),
-				 errhint("Say in one line why the lock is held, for whoever waits for it.")));
-}
 
 /* Go through all steps, with new sessions as need be.  Result: the token. */
 static int64

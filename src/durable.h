@@ -19,9 +19,6 @@ typedef struct ZkHoldOrder
 	int64		timeout_ms;		/* valid if has_timeout; 0 or more */
 } ZkHoldOrder;
 
-/* Longest reason, in bytes. */
-#define ZK_REASON_MAX 512
-
 /*
  * Take a lock exclusively, and leave it to a persistent queue node that belongs
  * to nobody.  Result: its fencing token.  Raises 55000 if this session holds the

@@ -90,6 +90,28 @@ zklock_identity_add(const char *data, const char *key, const char *value)
 	return json.data;
 }
 
+/* Everybody reads it, on one line. */
+void
+zklock_identity_check_reason(const char *reason, const char *what,
+							 const char *hint)
+{
+	const char *detail = NULL;
+
+	if (reason[0] == '\0')
+		detail = "The reason is empty.";
+	else if (strlen(reason) > ZK_REASON_MAX)
+		detail = psprintf("The reason has more than %d bytes.", ZK_REASON_MAX);
+	for (const char *c = reason; *c != '\0' && detail == NULL; c++)
+		if ((unsigned char) *c < 0x20 || *c == 0x7f)
+			detail = "The reason has a control character.";
+	if (detail != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid reason for %s", what),
+				 errdetail("%s", detail),
+				 errhint("%s", hint)));
+}
+
 void
 zklock_identity_make_guid(char guid[RECIPE_GUID_LEN + 1])
 {

@@ -13,6 +13,9 @@
 
 #include "recipe.h"
 
+/* Longest reason that somebody can give for what he does, in bytes. */
+#define ZK_REASON_MAX 512
+
 /* What a node's data says; strings are palloc'ed, NULL where unknown. */
 typedef struct ZkIdentity
 {
@@ -26,7 +29,8 @@ typedef struct ZkIdentity
 	int64		token;			/* 0: the node's own czxid is the token */
 	char	   *twin;			/* of a hold that is not finished: the queue
 								 * node that it is to take the place of */
-	char	   *text;			/* data of a stranger, as text; of a hold, why */
+	char	   *text;			/* data of a stranger, as text; of a hold or of a
+								 * request, why */
 } ZkIdentity;
 
 /* Define the settings of this room.  For _PG_init(). */
@@ -45,6 +49,13 @@ extern char *zklock_identity_build(int64 token);
  */
 extern char *zklock_identity_add(const char *data, const char *key,
 								 const char *value);
+
+/*
+ * Raise 22023 unless the reason, for what, is one line of text of at most
+ * ZK_REASON_MAX bytes.
+ */
+extern void zklock_identity_check_reason(const char *reason, const char *what,
+										 const char *hint);
 
 /* Text for what must be unique.  Raises if there is no randomness. */
 extern void zklock_identity_make_guid(char guid[RECIPE_GUID_LEN + 1]);

@@ -27,6 +27,7 @@
 
 #include "contend.h"
 #include "crash.h"
+#include "ear.h"
 #include "identity.h"
 #include "name.h"
 #include "neighbor.h"
@@ -75,7 +76,14 @@ typedef struct Lock
 	char		path[RECIPE_PATH_SIZE]; /* key: znode of the lock */
 	char	   *name;			/* as the user wrote it; NULL in a new entry */
 	Hold		holds[2];		/* by RecipeMode */
+	ZkEar		ear;			/* for the one queue node of both */
 } Lock;
+
+/*
+ * Who has held a lock for that long looks for a request to release it when it
+ * does.  A shorter hold is hardly ever asked, and then by somebody who sees it go.
+ */
+#define LONG_HOLD_MS 1000
 
 /* When an order's wait is over, on zklock_client_now()'s clock. */
 typedef struct Bounds
@@ -130,6 +138,10 @@ static void remove_node(const Lock *lock, const Hold *hold);
 static void downgrade(Lock *lock, ZkSessionNumber live);
 static void settle_downgrade(Hold *hold, ZkSessionNumber live);
 static void share_evictions(void);
+static void note_grant_to_ear(Lock *lock);
+static void note_use(Lock *lock, bool is_wanted);
+static Hold *any_hold(Lock *lock);
+static const char *node_name(const Lock *lock);
 static void remember_release(bool was_lost);
 static void drop_xact_counts(Hold *hold);
 static void forget_if_empty(Lock *lock);
@@ -195,12 +207,20 @@ zklock_acquire(const ZkLockOrder *order)
 		hold = &lock->holds[order->mode];
 		reserve_count(hold, order->scope);
 		if (is_held(hold) && hold->permits == order->permits)
+		{
+			note_use(lock, false);
+			raise_if_lost();
 			return count_hold(order, lock);
+		}
 		if (is_held(&lock->holds[RECIPE_EXCLUSIVE]) &&
 			lock->holds[RECIPE_EXCLUSIVE].permits != order->permits)
 			refuse_permits(lock, order->permits);
 		if (is_held(&lock->holds[RECIPE_EXCLUSIVE]))
+		{
+			note_use(lock, false);
+			raise_if_lost();
 			return borrow_exclusive(order, lock);
+		}
 		if (is_held(&lock->holds[RECIPE_SHARED]))
 			refuse_upgrade(lock);
 		if (!order->is_checked)
@@ -209,6 +229,7 @@ zklock_acquire(const ZkLockOrder *order)
 		{
 			case ZK_CONTEND_GRANTED:
 				count_hold(order, lock);
+				note_grant_to_ear(lock);
 
 				/* from here on an error finds the lock held and counted */
 				zklock_session_interrupt_on_loss(true);
@@ -264,6 +285,7 @@ zklock_acquire_at_once(const ZkLockOrder *const *orders, int norders,
 	{
 		note_grant(&entries[i]->holds[orders[i]->mode], &contenders[i]);
 		tokens[i] = count_hold(orders[i], entries[i]);
+		note_grant_to_ear(entries[i]);
 	}
 
 	/* from here on an error finds the locks held and counted */
@@ -416,15 +438,11 @@ bool
 zklock_is_held(const char *name)
 {
 	Lock	   *lock = find_lock(name);
-	Hold	   *hold = NULL;
+	Hold	   *hold = lock != NULL ? any_hold(lock) : NULL;
 
-	if (lock == NULL)
-		return false;
-	foreach_mode(mode)
-		if (hold == NULL && is_held(&lock->holds[mode]))
-			hold = &lock->holds[mode];
 	if (hold == NULL || is_lost(hold, live_session()))
 		return false;
+	zklock_ear_open(&lock->ear, lock->path, node_name(lock), false);
 	do
 	{
 		ask_quorum(&hold, 1);
@@ -432,7 +450,28 @@ zklock_is_held(const char *name)
 		if (is_lost(hold, live_session()))
 			return false;
 	} while (hold->proved_at <= zklock_session_fresh_since());
+	zklock_ear_report(&lock->ear, lock->name);
 	return true;
+}
+
+bool
+zklock_is_release_requested(const char *name)
+{
+	Lock	   *lock = find_lock(name);
+
+	if (lock == NULL || any_hold(lock) == NULL)
+		return false;
+	note_use(lock, true);
+	return zklock_ear_is_asked(&lock->ear);
+}
+
+void
+zklock_use(const char *name)
+{
+	Lock	   *lock = find_lock(name);
+
+	if (lock != NULL && any_hold(lock) != NULL)
+		note_use(lock, false);
 }
 
 void
@@ -639,6 +678,7 @@ enter_lock(const char *name, const char *path)
 	{
 		lock->name = NULL;
 		memset(lock->holds, 0, sizeof(lock->holds));
+		memset(&lock->ear, 0, sizeof(lock->ear));
 	}
 	if (lock->name == NULL)
 		lock->name = MemoryContextStrdup(LockContext, name);
@@ -947,6 +987,55 @@ end_hold(Lock *lock, RecipeMode mode, ZkSessionNumber live)
 		remove_node(lock, hold);
 	}
 	hold->replacing = NULL;
+	zklock_ear_close(&lock->ear, lock->name, lock->path,
+					 strrchr(hold->node, '/') + 1,
+					 TimestampDifferenceExceeds(hold->granted_at,
+												GetCurrentTimestamp(),
+												LONG_HOLD_MS));
+}
+
+/* Any mode that is held, or NULL. */
+static Hold *
+any_hold(Lock *lock)
+{
+	foreach_mode(mode)
+		if (is_held(&lock->holds[mode]))
+			return &lock->holds[mode];
+	return NULL;
+}
+
+/* The name of the queue node that a lock stands on, or soon will. */
+static const char *
+node_name(const Lock *lock)
+{
+	const Hold *exclusive = &lock->holds[RECIPE_EXCLUSIVE];
+	const Hold *shared = &lock->holds[RECIPE_SHARED];
+
+	return strrchr(is_held(exclusive) ? exclusive->node :
+				   shared->replacing != NULL ? shared->next_node :
+				   shared->node, '/') + 1;
+}
+
+static void
+note_grant_to_ear(Lock *lock)
+{
+	zklock_ear_note_grant(&lock->ear, lock->path, node_name(lock));
+}
+
+/*
+ * A lock that is held is used: tell the user if its release was requested.
+ * Waits a moment, in which it may be lost; raises on interrupts.
+ */
+static void
+note_use(Lock *lock, bool is_wanted)
+{
+	ZkSessionNumber live = live_session();
+
+	settle_downgrade(&lock->holds[RECIPE_SHARED], live);
+	if (is_lost(any_hold(lock), live))
+		return;
+	zklock_ear_open(&lock->ear, lock->path, node_name(lock), is_wanted);
+	zklock_ear_report(&lock->ear, lock->name);
 }
 
 /* Note for the commit that a hold is let go of. */
@@ -1000,6 +1089,8 @@ downgrade(Lock *lock, ZkSessionNumber live)
 
 	if (lock->holds[RECIPE_EXCLUSIVE].is_evicted)
 		shared->is_evicted = true;
+	zklock_ear_close(&lock->ear, lock->name, lock->path,
+					 strrchr(shared->node, '/') + 1, false);
 	if (shared->is_evicted || shared->session != live ||
 		!pg_strong_random(random, sizeof(random)))
 		return;
@@ -1013,6 +1104,7 @@ downgrade(Lock *lock, ZkSessionNumber live)
 											  shared->node, shared->next_node,
 											  shared->next_data,
 											  strlen(shared->next_data));
+	note_grant_to_ear(lock);
 }
 
 /*
@@ -1130,6 +1222,31 @@ zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
 		_("Release it with zk_unlock() or zk_unlock_all() and run the transaction again.") :
 		_("Run the transaction again.");
 	return true;
+}
+
+bool
+zklock_describe_request(char message[ZK_REQUEST_TEXT_SIZE],
+						char detail[ZK_REQUEST_TEXT_SIZE], const char **hint)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	bool		found = false;
+
+	*hint = _("The lock has been released meanwhile.");
+	if (zklock_has_locks())
+	{
+		foreach_lock(scan, lock)
+		{
+			if (found || any_hold(lock) == NULL ||
+				!zklock_ear_explain(&lock->ear, lock->name, message, detail))
+				continue;
+			found = true;
+			*hint = any_hold(lock)->session_count > 0 ?
+				_("The lock is still held. Release it as soon as the work allows.") :
+				_("The lock is released at the end of the transaction.");
+		}
+	}
+	return found || zklock_ear_explain(NULL, NULL, message, detail);
 }
 
 /* 40001 makes the retry loops of applications run the transaction again. */

@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "ear.h"
 #include "recipe.h"
 #include "utils/timestamp.h"
 
@@ -117,6 +118,19 @@ extern int64 zklock_token(const char *name);
  */
 extern bool zklock_is_held(const char *name);
 
+/*
+ * Has somebody asked this session to release the lock?  false if it is not held
+ * here, in either mode.  The first time asks the ensemble; if that does not
+ * answer soon, false.  Tells the user as zklock_ear_report().
+ */
+extern bool zklock_is_release_requested(const char *name);
+
+/*
+ * The lock is used again, in a way that does not need the ensemble: tell the user
+ * if its release was requested.  Does nothing if it is not held.
+ */
+extern void zklock_use(const char *name);
+
 /* Call visit for each hold; it must not take or release locks. */
 extern void zklock_visit_locks(void (*visit) (const ZkLockInfo *info,
 											  void *argument),
@@ -149,6 +163,14 @@ extern void zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 extern bool zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
 								 char detail[ZK_LOSS_TEXT_SIZE],
 								 const char **hint, bool *is_recent);
+
+/*
+ * If a request to release a lock has just canceled the statement, say so in
+ * words for an error message, once, and return true.  Never raises.
+ */
+extern bool zklock_describe_request(char message[ZK_REQUEST_TEXT_SIZE],
+									char detail[ZK_REQUEST_TEXT_SIZE],
+									const char **hint);
 
 /*
  * Raise 40001 unless every lock held here is good: by the lease, or if there

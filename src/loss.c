@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * loss.c
- *	  What the client is told when the loss of a lock cancels its statement.
+ *	  What the client is told when the loss of a lock, or a request to release
+ *	  it, cancels its statement.
  *
  * client.c interrupts the backend with SIGINT, as pg_cancel_backend() does:
  * the one interruption that every part of PostgreSQL honours and that
@@ -39,7 +40,9 @@ zklock_loss_init(void)
 
 /*
  * A cancellation by the user in the statement that the loss interrupts is
- * explained by the loss too: both are true, and this one matters more.
+ * explained by the loss too: both are true, and this one matters more.  So it is
+ * with a request to release a lock, but for the SQLSTATE: the lock is still
+ * held, and nothing should make an application run the transaction again.
  *
  * PostgreSQL calls the hook only for messages that go to the server's log, so
  * with log_min_messages above "error" the client gets the words of a user's
@@ -50,6 +53,8 @@ rewrite_cancellation(ErrorData *error)
 {
 	char		message[ZK_LOSS_TEXT_SIZE];
 	char		detail[ZK_LOSS_TEXT_SIZE];
+	char		request[ZK_REQUEST_TEXT_SIZE];
+	char		request_detail[ZK_REQUEST_TEXT_SIZE];
 	const char *hint;
 	bool		is_recent;
 
@@ -60,6 +65,15 @@ rewrite_cancellation(ErrorData *error)
 		error->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
 		error->message = MemoryContextStrdup(error->assoc_context, message);
 		error->detail = MemoryContextStrdup(error->assoc_context, detail);
+		error->hint = MemoryContextStrdup(error->assoc_context, hint);
+	}
+	else if (error->elevel == ERROR &&
+			 error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
+			 zklock_describe_request(request, request_detail, &hint))
+	{
+		error->message = MemoryContextStrdup(error->assoc_context, request);
+		error->detail = MemoryContextStrdup(error->assoc_context,
+											request_detail);
 		error->hint = MemoryContextStrdup(error->assoc_context, hint);
 	}
 	if (next_emit_log != NULL)

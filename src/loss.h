@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * loss.h
- *	  What the client is told when the loss of a lock cancels its statement.
+ *	  What the client is told when the loss of a lock, or a request to release
+ *	  it, cancels its statement.
  *
  *-------------------------------------------------------------------------
  */

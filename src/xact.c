@@ -27,6 +27,7 @@
 #include "utils/guc.h"
 #include "utils/resowner.h"
 
+#include "ear.h"
 #include "lock.h"
 #include "session.h"
 
@@ -163,6 +164,7 @@ at_resource_release(ResourceReleasePhase phase, bool is_commit,
 		return;
 	is_release_due = false;
 	zklock_end_transaction();
+	zklock_ear_defer(false);
 }
 
 /*
@@ -215,12 +217,13 @@ guard_commit(void)
 		zklock_prove_locks(commit_guard == GUARD_QUORUM);
 
 	/*
-	 * From here to the end of the transaction a loss must not interrupt us: the
-	 * one thing that can still be cancelled is the wait for a synchronous
-	 * standby, and the client would be told that the commit is done.  A signal
-	 * that was sent already ends the transaction here.
+	 * From here to the end of the transaction a loss must not interrupt us, nor
+	 * a request to release a lock: the one thing that can still be cancelled is
+	 * the wait for a synchronous standby, and the client would be told that the
+	 * commit is done.  A signal that was sent already ends the transaction here.
 	 */
 	zklock_session_interrupt_on_loss(false);
+	zklock_ear_defer(true);
 	CHECK_FOR_INTERRUPTS();
 }
 

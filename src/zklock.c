@@ -25,6 +25,7 @@
 
 #include "crash.h"
 #include "durable.h"
+#include "ear.h"
 #include "identity.h"
 #include "lock.h"
 #include "loss.h"
@@ -32,6 +33,7 @@
 #include "neighbor.h"
 #include "once.h"
 #include "queue.h"
+#include "release.h"
 #include "session.h"
 #include "xact.h"
 #include "zklock.h"
@@ -71,6 +73,8 @@ PG_FUNCTION_INFO_V1(zk_runs);
 PG_FUNCTION_INFO_V1(zk_evict);
 PG_FUNCTION_INFO_V1(zk_hold);
 PG_FUNCTION_INFO_V1(zk_release_hold);
+PG_FUNCTION_INFO_V1(zk_request_release);
+PG_FUNCTION_INFO_V1(zk_release_requested);
 
 static Datum lock_or_raise(FunctionCallInfo fcinfo, RecipeMode mode,
 						   ZkScope scope);
@@ -95,6 +99,7 @@ _PG_init(void)
 	zklock_name_init();
 	zklock_identity_init();
 	zklock_lock_init();
+	zklock_ear_init();
 	zklock_xact_init();
 	zklock_loss_init();
 	zklock_crash_init();
@@ -220,6 +225,7 @@ zk_fence_token(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("lock \"%s\" is not held by this session", name),
 				 errhint("Take it with zk_lock(), or give the token of its holder to zk_fence().")));
+	zklock_use(name);
 	PG_RETURN_INT64(token);
 }
 
@@ -444,6 +450,26 @@ zk_release_hold(PG_FUNCTION_ARGS)
 	char	   *name = read_name(fcinfo);
 
 	PG_RETURN_BOOL(zklock_release_hold(name, read_token(fcinfo, 1)));
+}
+
+/* ---------------------------------------------------------------------
+ * Requests to release
+ * ---------------------------------------------------------------------
+ */
+
+Datum
+zk_request_release(PG_FUNCTION_ARGS)
+{
+	char	   *name = read_name(fcinfo);
+
+	PG_RETURN_INT32(zklock_request_release(name, PG_ARGISNULL(1) ? NULL :
+										   text_to_cstring(PG_GETARG_TEXT_PP(1))));
+}
+
+Datum
+zk_release_requested(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(zklock_is_release_requested(read_name(fcinfo)));
 }
 
 /* ---------------------------------------------------------------------

@@ -1,0 +1,358 @@
+/*-------------------------------------------------------------------------
+ *
+ * ear.c
+ *	  What the holder of a lock hears of requests to release it.
+ *
+ * A request is a znode next to the lock's, named for the queue node of the holder
+ * that is asked (release.c makes it).  An open ear is a request of client.c that
+ * follows this znode with a watch; a closed one costs nothing.  It is open from the
+ * grant on only where a request is to cancel statements.  Otherwise the first use
+ * after the grant opens it, so that who takes a lock and lets go of it again
+ * pays nothing for requests that hardly ever come.
+ *
+ * The watch is on a znode that is not there, as a rule.  Such a watch stays on
+ * the server until it is removed, so closing the ear removes it (client.c).
+ *
+ * Requests are polite: nothing here may keep anybody from his work.  Where the
+ * ensemble does not answer soon nothing was heard, and errors are not reported.
+ *
+ * Canceling is done as for the loss of a lock (loss.c): client.c sends SIGINT, and
+ * the error is rewritten when it is reported.  Unlike a loss, a request leaves
+ * the lock as it is, so the error stays 57014: nobody should run the transaction
+ * again by himself.
+ *
+ * Memory: an ear is part of its lock's entry; listening is client.c's, freed with
+ * the session at the latest.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "ear.h"
+
+#include <signal.h>
+
+#include "access/xact.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+
+#include "identity.h"
+
+/* Values of zklock.on_release_request. */
+typedef enum OnReleaseRequest
+{
+	REQUEST_IGNORE,				/* only zk_release_requested() tells */
+	REQUEST_NOTICE,				/* a NOTICE at the next use of the lock */
+	REQUEST_CANCEL				/* cancel the running statement */
+} OnReleaseRequest;
+
+/*
+ * How long a use of a lock is held up at most to hear whether its release was
+ * requested.  A healthy server takes a millisecond.
+ */
+#define HEAR_MS 1000
+
+/*
+ * Most ears that are open at a time.  After a reconnect the client library renews
+ * all watches in one packet, which a server refuses if it has more than a
+ * megabyte; so many of the longest paths fit (ZOOKEEPER-706).
+ */
+#define EARS_MAX 1000
+
+/* Milliseconds between the Unix epoch and PostgreSQL's. */
+#define EPOCH_DIFFERENCE_MS \
+	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * 1000)
+
+/*
+ * zklock.on_release_request: what a holder does when somebody asks it to release
+ * a lock.  Everybody's own affair, for it harms nobody else to be asked in vain.
+ * Counts for a lock from its next grant or use on.
+ */
+static int	on_release_request;
+
+static const struct config_enum_entry on_release_request_options[] = {
+	{"ignore", REQUEST_IGNORE, false},
+	{"notice", REQUEST_NOTICE, false},
+	{"cancel", REQUEST_CANCEL, false},
+	{NULL, 0, false}
+};
+
+/* How many ears are open, and how many of them cancel. */
+static int	nopen;
+static int	nurgent;
+
+/* Between the commit guard and the end of the transaction? */
+static bool is_cancel_deferred;
+
+/*
+ * A request that canceled something, but whose lock was released before the
+ * cancellation took effect.  Valid while late.signalled_at is not 0.
+ */
+static ZkHeard late;
+static char late_name[RECIPE_NAME_MAX + 1];
+
+static void open_ear(ZkEar *ear, const char *lock_path, const char *node,
+					 bool is_urgent);
+static void close_ear(ZkEar *ear);
+static bool is_open(const ZkEar *ear);
+static bool hear(const ZkEar *ear, ZkHeard *heard);
+static bool has_canceled(const ZkEar *ear, const ZkHeard *heard);
+static bool is_recent(int64 signalled_at);
+static void describe_cancellation(const ZkHeard *heard, const char *name,
+								  char message[ZK_REQUEST_TEXT_SIZE],
+								  char detail[ZK_REQUEST_TEXT_SIZE]);
+static char *describe_request(const ZkHeard *heard);
+
+/* ---------------------------------------------------------------------
+ * Public functions
+ * ---------------------------------------------------------------------
+ */
+
+void
+zklock_ear_init(void)
+{
+	DefineCustomEnumVariable("zklock.on_release_request",
+							 "What happens when the release of a lock held here is requested.",
+							 "ignore, notice (at the next use of the lock) or cancel (the running statement).",
+							 &on_release_request, REQUEST_NOTICE,
+							 on_release_request_options,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+}
+
+bool
+zklock_ear_path(char path[ZK_REQUEST_PATH_SIZE], const char *lock_path,
+				const char *node)
+{
+	return snprintf(path, ZK_REQUEST_PATH_SIZE,
+					"%s" ZK_RELEASE_SUFFIX "/%s" ZK_RELEASE_SUFFIX,
+					lock_path, node) < (int) ZK_REQUEST_PATH_SIZE;
+}
+
+void
+zklock_ear_note_grant(ZkEar *ear, const char *lock_path, const char *node)
+{
+	if (on_release_request == REQUEST_CANCEL)
+		open_ear(ear, lock_path, node, true);
+}
+
+void
+zklock_ear_open(ZkEar *ear, const char *lock_path, const char *node,
+				bool is_wanted)
+{
+	if (on_release_request != REQUEST_IGNORE || is_wanted)
+		open_ear(ear, lock_path, node, on_release_request == REQUEST_CANCEL);
+}
+
+void
+zklock_ear_report(ZkEar *ear, const char *name)
+{
+	ZkClientStatus status;
+	ZkHeard		heard;
+
+	if (!is_open(ear))
+		return;
+
+	/* nobody waits twice for one answer */
+	if (zklock_client_reply(ear->listening) != NULL)
+		ear->is_slow = false;
+	else if (!ear->is_slow && zklock_session_status(&status) &&
+			 status.state == ZK_CLIENT_CONNECTED)
+		ear->is_slow = zklock_session_await(ear->listening,
+											zklock_client_now() + HEAR_MS,
+											ZK_WAITING_FOR_REPLY) == NULL;
+	if (on_release_request == REQUEST_IGNORE ||
+		!hear(ear, &heard) || !heard.is_present || heard.mzxid == ear->told)
+		return;
+	ear->told = heard.mzxid;
+	ereport(NOTICE,
+			(errmsg("release of lock \"%s\" was requested", name),
+			 errdetail("Requested %s.", describe_request(&heard)),
+			 errhint("Release it as soon as the work allows. A job that runs can ask zk_release_requested().")));
+}
+
+bool
+zklock_ear_is_asked(const ZkEar *ear)
+{
+	ZkHeard		heard;
+
+	return hear(ear, &heard) && heard.is_present;
+}
+
+void
+zklock_ear_close(ZkEar *ear, const char *name, const char *lock_path,
+				 const char *node, bool is_long)
+{
+	ZkClient   *client = zklock_session_client();
+	char		path[ZK_REQUEST_PATH_SIZE];
+	ZkHeard		heard;
+	bool		has_heard = hear(ear, &heard);
+	bool		is_there = has_heard && heard.is_present;
+
+	if ((is_there || (!has_heard && is_long)) && client != NULL &&
+		zklock_ear_path(path, lock_path, node))
+	{
+		if (is_there)
+			zklock_client_delete(client, path);
+		else
+			zklock_client_sweep(client, path);
+	}
+	if (has_heard && has_canceled(ear, &heard))
+	{
+		late = heard;
+		strlcpy(late_name, name, sizeof(late_name));
+	}
+	close_ear(ear);
+}
+
+void
+zklock_ear_defer(bool is_deferred)
+{
+	if (is_cancel_deferred == is_deferred || (is_deferred && nurgent == 0))
+		return;
+	is_cancel_deferred = is_deferred;
+	if (zklock_session_client() != NULL)
+		zklock_client_defer_signals(zklock_session_client(), is_deferred);
+}
+
+bool
+zklock_ear_explain(ZkEar *ear, const char *name,
+				   char message[ZK_REQUEST_TEXT_SIZE],
+				   char detail[ZK_REQUEST_TEXT_SIZE])
+{
+	ZkHeard		heard;
+
+	if (ear == NULL)
+	{
+		if (!is_recent(late.signalled_at))
+			return false;
+		describe_cancellation(&late, late_name, message, detail);
+		late.signalled_at = 0;
+		return true;
+	}
+	if (!hear(ear, &heard) || !has_canceled(ear, &heard))
+		return false;
+	ear->told = heard.mzxid;
+	ear->explained = heard.mzxid;
+	describe_cancellation(&heard, name, message, detail);
+	return true;
+}
+
+/* ---------------------------------------------------------------------
+ * Helpers
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Open the ear for that queue node, if it is not, or not in that manner.  Past
+ * EARS_MAX, and without memory, it stays closed.
+ */
+static void
+open_ear(ZkEar *ear, const char *lock_path, const char *node, bool is_urgent)
+{
+	char		path[ZK_REQUEST_PATH_SIZE];
+	int64		told = 0;
+	int64		explained = 0;
+
+	if (is_open(ear) && strcmp(ear->node, node) == 0)
+	{
+		if (ear->is_urgent == is_urgent)
+			return;
+		told = ear->told;
+		explained = ear->explained;
+	}
+	close_ear(ear);
+	if (nopen >= EARS_MAX || zklock_session_client() == NULL ||
+		strlen(node) >= sizeof(ear->node) ||
+		!zklock_ear_path(path, lock_path, node))
+		return;
+	ear->listening = zklock_client_listen(zklock_session_client(), path,
+										  is_urgent ? SIGINT : 0, told);
+	if (ear->listening == NULL)
+		return;
+	ear->session = zklock_session_number();
+	ear->is_urgent = is_urgent;
+	ear->is_slow = false;
+	ear->told = told;
+	ear->explained = explained;
+	strlcpy(ear->node, node, sizeof(ear->node));
+	nopen++;
+	nurgent += is_urgent ? 1 : 0;
+}
+
+/* If its session is over, listening was freed with it. */
+static void
+close_ear(ZkEar *ear)
+{
+	if (ear->listening == NULL)
+		return;
+	if (is_open(ear))
+		zklock_client_free(ear->listening);
+	ear->listening = NULL;
+	nopen--;
+	nurgent -= ear->is_urgent ? 1 : 0;
+}
+
+static bool
+is_open(const ZkEar *ear)
+{
+	return ear->listening != NULL && ear->session == zklock_session_number();
+}
+
+/* What has been heard; false if nothing yet. */
+static bool
+hear(const ZkEar *ear, ZkHeard *heard)
+{
+	return is_open(ear) && zklock_client_heard(ear->listening, heard);
+}
+
+/* Has a request interrupted the current statement, and not been named for it? */
+static bool
+has_canceled(const ZkEar *ear, const ZkHeard *heard)
+{
+	return heard->is_present && heard->mzxid != ear->explained &&
+		is_recent(heard->signalled_at);
+}
+
+/*
+ * Was the signal sent while the current statement ran?  One that found the
+ * session idle had no effect, and a later cancellation is somebody else's.
+ */
+static bool
+is_recent(int64 signalled_at)
+{
+	TimestampTz when = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+												   signalled_at - zklock_client_now());
+
+	/* both clocks were cut to milliseconds */
+	return signalled_at != 0 &&
+		TimestampTzPlusMilliseconds(when, 2) >= GetCurrentStatementStartTimestamp();
+}
+
+static void
+describe_cancellation(const ZkHeard *heard, const char *name,
+					  char message[ZK_REQUEST_TEXT_SIZE],
+					  char detail[ZK_REQUEST_TEXT_SIZE])
+{
+	char	   *request = describe_request(heard);
+
+	snprintf(message, ZK_REQUEST_TEXT_SIZE,
+			 _("canceling statement due to a request to release lock \"%s\""),
+			 name);
+	snprintf(detail, ZK_REQUEST_TEXT_SIZE, _("Requested %s."), request);
+	pfree(request);
+}
+
+/* "at ... by ...", palloc'ed.  Who it was is what he says himself. */
+static char *
+describe_request(const ZkHeard *heard)
+{
+	ZkIdentity	identity;
+	TimestampTz when = (heard->mtime_ms - EPOCH_DIFFERENCE_MS) * 1000;
+	char	   *who;
+	char	   *text;
+
+	zklock_identity_parse(heard->data, heard->data_length, &identity);
+	who = zklock_identity_describe(&identity);
+	text = psprintf("at %s by %s", timestamptz_to_str(when), who);
+	pfree(who);
+	return text;
+}

@@ -1,0 +1,95 @@
+/*-------------------------------------------------------------------------
+ *
+ * ear.h
+ *	  What the holder of a lock hears of requests to release it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_EAR_H
+#define ZKLOCK_EAR_H
+
+#include "postgres.h"
+
+#include "recipe.h"
+#include "session.h"
+
+/* What ends the names of the znodes of requests, and of what they lie in. */
+#define ZK_RELEASE_SUFFIX ".release"
+
+/* Room for the path of a request. */
+#define ZK_REQUEST_PATH_SIZE (RECIPE_PATH_SIZE + 2 * sizeof(ZK_RELEASE_SUFFIX))
+
+/* Room for a text about a request. */
+#define ZK_REQUEST_TEXT_SIZE 2048
+
+/* The ear of one queue node that holds a lock; all zeros: closed. */
+typedef struct ZkEar
+{
+	ZkRequest  *listening;		/* NULL: closed */
+	ZkSessionNumber session;	/* under which listening is valid */
+	bool		is_urgent;		/* a request cancels the statement */
+	bool		is_slow;		/* an answer was waited for in vain */
+	int64		told;			/* the last request that the user knows of, by
+								 * its mzxid */
+	int64		explained;		/* the last one that a cancellation was put
+								 * down to */
+	char		node[RECIPE_NODE_SIZE]; /* name of the queue node */
+} ZkEar;
+
+/* Define the settings of this room.  For _PG_init(). */
+extern void zklock_ear_init(void);
+
+/*
+ * The path of the request to the holder whose queue node is called node:
+ * <lock_path>.release/<node>.release.  false if the node's name is too long.
+ */
+extern bool zklock_ear_path(char path[ZK_REQUEST_PATH_SIZE],
+							const char *lock_path, const char *node);
+
+/* The lock was granted: open the ear if a request is to cancel statements. */
+extern void zklock_ear_note_grant(ZkEar *ear, const char *lock_path,
+								  const char *node);
+
+/*
+ * The holder uses the lock again: open the ear if zklock.on_release_request, or
+ * is_wanted, asks for that.  Needs a session that is not known to be lost.
+ * Sends one request at most and does not wait.
+ */
+extern void zklock_ear_open(ZkEar *ear, const char *lock_path,
+							const char *node, bool is_wanted);
+
+/*
+ * Give what is under way a moment to be answered, and tell the user, with a
+ * NOTICE, of a request that he does not know of.  Raises on interrupts.
+ */
+extern void zklock_ear_report(ZkEar *ear, const char *name);
+
+/* Does a request lie there, as far as has been heard? */
+extern bool zklock_ear_is_asked(const ZkEar *ear);
+
+/*
+ * The lock has been released, or its queue node gives way to that of a
+ * downgrade: close the ear and remove the request, if there is one.  Unless the
+ * ear has heard that there is none, is_long says that it was held for so long
+ * that there may be.  Never raises, never waits.
+ */
+extern void zklock_ear_close(ZkEar *ear, const char *name,
+							 const char *lock_path, const char *node,
+							 bool is_long);
+
+/*
+ * While deferred no request cancels anything; the end of that cancels for those
+ * that came meanwhile.  Never raises.
+ */
+extern void zklock_ear_defer(bool is_deferred);
+
+/*
+ * If a request has just canceled the statement, put that in words, once, and
+ * return true.  Of the lock that is held, or, with ear NULL, of one that was
+ * released just then.  Never raises.
+ */
+extern bool zklock_ear_explain(ZkEar *ear, const char *name,
+							   char message[ZK_REQUEST_TEXT_SIZE],
+							   char detail[ZK_REQUEST_TEXT_SIZE]);
+
+#endif							/* ZKLOCK_EAR_H */

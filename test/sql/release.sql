@@ -1,0 +1,44 @@
+--
+-- Requests to release a lock, as far as one session can show them: what others
+-- see and hear is in test/t/180_release_request.pl.
+--
+
+-- Nobody holds it, or only who asks.
+SELECT zk_request_release('release'), zk_release_requested('release');
+SELECT zk_lock('release') > 0 AS locked;
+SELECT zk_request_release('release', 'oneself'), zk_release_requested('release');
+SELECT zk_lock_shared('release shared') > 0 AS locked;
+SELECT zk_request_release('release shared'), zk_release_requested('release shared');
+SELECT zk_unlock_all();
+
+-- A hold of zk_hold() cannot hear it.
+SELECT zk_hold('release', 'until further notice') AS token \gset
+\set VERBOSITY sqlstate
+SELECT zk_request_release('release');
+SELECT zk_release_hold('release', :token);
+
+-- Bad arguments
+\set VERBOSITY default
+SELECT zk_request_release(NULL);
+SELECT zk_request_release('release//');
+SELECT zk_request_release('release', '');
+SELECT zk_request_release('release', E'two\nlines');
+SELECT zk_request_release('release', repeat('x', 513));
+SELECT zk_request_release('release', repeat('x', 512));
+SELECT zk_request_release('release', NULL);
+SELECT zk_release_requested(NULL);
+SELECT zk_release_requested('release//');
+
+-- What the request is a znode of, is no lock's business: two neighbours.
+SELECT zk_lock('release') > 0 AS locked, zk_lock('release.release') > 0 AS neighbour;
+SELECT zk_unlock_all();
+
+-- Everybody sets it for himself.
+CREATE ROLE regress_zklock_release;
+SET ROLE regress_zklock_release;
+SET zklock.on_release_request = 'cancel';
+SHOW zklock.on_release_request;
+SET zklock.on_release_request = 'obey';
+RESET ROLE;
+RESET zklock.on_release_request;
+DROP ROLE regress_zklock_release;
