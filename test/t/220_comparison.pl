@@ -212,8 +212,18 @@ my %check = (
 		$session->query_safe("SELECT zk_unlock('a')");
 		$rival->wait_result;
 	},
-	# What asks the holder, or evicts it, has tests of its own.
-	'Curator\'s Revoker (ask the holder)' => undef,
+	'Curator\'s Revoker (ask the holder)' => sub {
+		$rival->query_safe("SELECT zk_lock('a')");
+		is($rival->query_safe(statement("zk_release_requested('a')")), 'f', 'not asked');
+		is(run("zk_request_release('a', 'why')"), '1', 'one holder is asked');
+		is($rival->query_safe(statement("zk_release_requested('a')")), 't', 'and hears it');
+		my $evict = statement("zk_evict('a', token)");
+		my $token = $rival->query_safe("SELECT zk_fencing_token('a')");
+		$evict =~ s/\btoken\b/$token/;
+		is($session->query_safe($evict), 't', 'it is evicted');
+		$rival->query('CREATE TABLE unseen ()');
+		is($rival->sqlstate, '40001', 'and may not commit');
+	},
 	'Hive\'s lock manager: shared locks on the parents of what is locked' => sub {
 		run("zk_lock_path('db/table/partition')");
 		ok(!is_free('db') && !is_free('db/table'), 'its ancestors are locked');
