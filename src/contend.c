@@ -283,6 +283,8 @@ stand_in_queue(Standing *standing)
 				raise_evicted(standing);
 			case RECIPE_EXHAUSTED:
 				raise_exhausted(standing);
+			case RECIPE_INTERPOSED:	/* only with several nodes */
+				break;
 			case RECIPE_WAIT:
 				contender->can_hand_over =
 					recipe_can_hand_over(strrchr(contender->node, '/') + 1);
@@ -387,6 +389,7 @@ look(Standing *standing)
 				return look(standing);
 			break;
 		case RECIPE_GONE:
+		case RECIPE_INTERPOSED:
 			break;
 	}
 	return ZK_CONTEND_BUSY;
