@@ -70,7 +70,9 @@ sub new
 			'zklock.session_timeout' =>
 			  1000 * $option{session_timeout} . 'ms',
 			'zklock.connect_timeout' => '5s',
-			'zklock.commit_guard' => $option{guard});
+			'zklock.commit_guard' => $option{guard},
+			'zklock.node_style' => $option{style} ne 'mixed' ? $option{style} :
+			  $home eq $homes[0] ? 'all' : 'curator');
 	}
 	$self->_add_cluster(
 		'vault',
