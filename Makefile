@@ -54,6 +54,7 @@ OBJS = \
 	src/session.o \
 	src/client.o \
 	src/recipe.o \
+	src/alias.o \
 	src/servers.o \
 	src/queue.o \
 	src/dialog.o \

@@ -321,7 +321,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_lock_queue(text) IS
-'The queue of a lock: one row for each contender of every client and cluster, in order, with state (held or waiting), mode, style of its node, owning ZooKeeper session, who it says it is, since when (ZooKeeper''s clock) and fencing token. Children of the znode that are not contenders come last, with a NULL position. data is what other clients wrote into their node; permits is 1, or how many may hold a semaphore.';
+'The queue of a lock: one row for each contender of every client and cluster, in order, with state (held or waiting), mode, style of its node, owning ZooKeeper session, who it says it is, since when (ZooKeeper''s clock) and fencing token. Children of the znode that are not contenders come last, with a NULL position. data is what other clients wrote into their node; permits is 1, or how many may hold a semaphore. A contender with several nodes (style all) has one row, with the first of them.';
 
 CREATE FUNCTION zk_locks(
 	OUT name text,

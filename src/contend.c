@@ -50,6 +50,13 @@
  * it: then the next one is the first.  A release wakes one backend, and a grant
  * one more.
  *
+ * Aliases (node style "all"): a contender may have several queue nodes.  Their
+ * creates and the list go out together; when it is granted the lock, and when
+ * all its nodes are withdrawn and made anew, is explained at the head of
+ * alias.c.  If the reply to one of the creates is lost, all nodes are
+ * withdrawn as well, and lose their place.  Such a contender always lists, and
+ * so does whoever is behind it, for none of its nodes can be handed over.
+ *
  * The end of the sequence counter: the server numbers queue nodes with 31 bits,
  * as long as the lock's znode lives.  A contender whose number is near the end
  * withdraws its node, waits until the queue is empty, deletes the znode, and
@@ -99,6 +106,14 @@
  */
 #define DRAIN_GRACE_MS 1000
 
+/*
+ * How many attempts a contender with aliases makes at once when others come in
+ * between.  Each further one is put off for a random time, of which the limit
+ * doubles up to 64 ms; one that must not wait gives up then.
+ */
+#define PROMPT_ATTEMPTS 3
+#define LONGEST_PAUSE_BITS 6
+
 /* What to do next to drain a queue. */
 typedef enum DrainStep
 {
@@ -117,6 +132,8 @@ typedef struct Standing
 	ZkContender *contender;
 	ZkRequest  *create;			/* of our queue node; owns the node until the
 								 * grant; NULL before we joined */
+	ZkRequest  *aliases[ALIAS_COUNT - 1];	/* the same of our further nodes */
+	int			ninterposed;	/* how often somebody came in between them */
 	ZkRequest  *request;		/* the read under way, or NULL */
 	bool		is_node_known;	/* contender->node holds the full path */
 	char		prefix[RECIPE_NODE_SIZE];	/* its name up to the number */
@@ -137,6 +154,10 @@ static bool look_at_all(Standing *standings, int nstandings, bool *is_busy);
 static int	join_all(Standing *standings, int nstandings, bool *is_busy);
 static const ZkReply *join(Standing *standing);
 static void send_create(Standing *standing);
+static void send_aliases(Standing *standing, const char *guid);
+static const ZkReply *create_reply(const Standing *standing);
+static void note_numbers(Standing *standing);
+static ZkContendEnd join_anew(Standing *standing);
 static bool take_node(Standing *standing);
 static bool find_lost_node(Standing *standing);
 static void make_parents(Standing *standing);
@@ -163,6 +184,8 @@ static void clear_void_hold(Standing *standing, const char *path);
 static bool is_still_queued(Standing *standing);
 static const ZkReply *ask(Standing *standing, ZkRequest *request);
 static void leave(Standing *standing);
+static void withdraw(Standing *standing);
+static void free_creates(Standing *standing);
 static void raise_evicted(const Standing *standing) pg_attribute_noreturn();
 static void raise_exhausted(const Standing *standing) pg_attribute_noreturn();
 static void raise_mismatch(const Standing *standing,
@@ -206,7 +229,7 @@ zklock_contend(ZkContender *contender)
 		leave(&standing);
 		return end;
 	}
-	zklock_client_free(standing.create);
+	free_creates(&standing);
 	zklock_client_free(standing.request);
 	return end;
 }
@@ -240,7 +263,7 @@ zklock_contend_at_once(ZkContender *contenders, int ncontenders,
 	{
 		if (i >= ngranted)
 			leave(&standings[i]);
-		zklock_client_free(standings[i].create);
+		free_creates(&standings[i]);
 		zklock_client_free(standings[i].request);
 	}
 	pfree(standings);
@@ -257,6 +280,7 @@ stand_in_queue(Standing *standing)
 	{
 		const ZkReply *list = join(standing);
 		RecipeVerdict verdict;
+		ZkContendEnd end;
 		int			ahead;
 
 		CHECK_FOR_INTERRUPTS();
@@ -278,8 +302,7 @@ stand_in_queue(Standing *standing)
 						&ahead);
 		if (should_drain(standing, list, verdict))
 		{
-			ZkContendEnd end = drain(standing);
-
+			end = drain(standing);
 			if (end != ZK_CONTEND_GRANTED)
 				return end;
 			continue;
@@ -298,6 +321,11 @@ stand_in_queue(Standing *standing)
 				raise_evicted(standing);
 			case RECIPE_EXHAUSTED:
 				raise_exhausted(standing);
+			case RECIPE_INTERPOSED:
+				end = join_anew(standing);
+				if (end != ZK_CONTEND_GRANTED)
+					return end;
+				continue;
 			case RECIPE_WAIT:
 				contender->can_hand_over =
 					recipe_can_hand_over(strrchr(contender->node, '/') + 1);
@@ -337,6 +365,9 @@ judge(const Standing *standing, const ZkReply *list, const char *mine,
 	if (mine == NULL)
 		return recipe_verdict_newcomer(list->children, list->nchildren,
 									   contender->mode, ahead);
+	if (contender->style == RECIPE_STYLE_ALL)
+		return alias_verdict(list->children, list->nchildren, mine,
+							 contender->mode, ahead);
 	return recipe_verdict(list->children, list->nchildren, mine,
 						  contender->mode, &own, ahead);
 }
@@ -402,6 +433,7 @@ look(Standing *standing)
 				return look(standing);
 			break;
 		case RECIPE_GONE:
+		case RECIPE_INTERPOSED:
 			break;
 	}
 	return ZK_CONTEND_BUSY;
@@ -514,7 +546,9 @@ send_create(Standing *standing)
 	if (standing->data == NULL)
 		standing->data = zklock_identity_build(0);
 	zklock_identity_make_guid(guid);
-	if (contender->style == RECIPE_STYLE_CURATOR &&
+	if (contender->style == RECIPE_STYLE_ALL)
+		alias_mark(guid);
+	else if (contender->style == RECIPE_STYLE_CURATOR &&
 		contender->mode == RECIPE_EXCLUSIVE && contender->permits == 1 &&
 		zklock_session_can_hand_over())
 		recipe_mark_hand_over(guid);
@@ -530,6 +564,84 @@ send_create(Standing *standing)
 											strlen(standing->data));
 	if (standing->create == NULL)
 		zklock_session_raise_memory();
+	if (contender->style == RECIPE_STYLE_ALL)
+		send_aliases(standing, guid);
+}
+
+/* Send the creates of our further nodes behind that of the first. */
+static void
+send_aliases(Standing *standing, const char *guid)
+{
+	ZkContender *contender = standing->contender;
+
+	for (int rank = 1; rank < ALIAS_COUNT; rank++)
+	{
+		char		prefix[RECIPE_NODE_SIZE];
+		char		path[RECIPE_PATH_SIZE];
+
+		alias_prefix(prefix, rank, contender->mode, guid);
+		snprintf(path, sizeof(path), "%s/%s", contender->lock_path, prefix);
+		standing->aliases[rank - 1] =
+			zklock_client_create(zklock_session_client(), path,
+								 ZK_EPHEMERAL_SEQUENTIAL, standing->data,
+								 strlen(standing->data));
+		if (standing->aliases[rank - 1] == NULL)
+			zklock_session_raise_memory();
+	}
+}
+
+/*
+ * The reply to our creates: NULL unless all are there, the first that says
+ * anything else than OK, or that for the first node.
+ */
+static const ZkReply *
+create_reply(const Standing *standing)
+{
+	const ZkReply *reply = zklock_client_reply(standing->create);
+
+	if (standing->contender->style != RECIPE_STYLE_ALL)
+		return reply;
+	for (int i = 0; i < ALIAS_COUNT - 1; i++)
+	{
+		const ZkReply *other = zklock_client_reply(standing->aliases[i]);
+
+		if (reply == NULL || other == NULL)
+			return NULL;
+		if (reply->result == ZK_OK && other->result != ZK_OK)
+			reply = other;
+	}
+	return reply;
+}
+
+/*
+ * Somebody came in between our nodes: withdraw them.  GRANTED means: join
+ * again.  The deletes are ahead of whatever this session asks next.
+ */
+static ZkContendEnd
+join_anew(Standing *standing)
+{
+	ZkContender *contender = standing->contender;
+	uint8		random = 0;
+	int64		pause;
+
+	standing->ninterposed++;
+	ereport(DEBUG1,
+			(errmsg_internal("queue nodes for lock \"%s\" are interleaved with others', attempt %d",
+							 contender->name, standing->ninterposed)));
+	withdraw(standing);
+	if (contender->patience == ZK_TRY_ONCE)
+		return standing->ninterposed < PROMPT_ATTEMPTS ?
+			look(standing) : ZK_CONTEND_BUSY;
+	if (standing->ninterposed < PROMPT_ATTEMPTS)
+		return ZK_CONTEND_GRANTED;
+	pause = 1 << Min(standing->ninterposed, LONGEST_PAUSE_BITS);
+	if (pg_strong_random(&random, sizeof(random)))
+		pause = random % pause;
+	if (zklock_session_pause(Min(contender->deadline,
+								 zklock_client_now() + pause)) == ZK_WAIT_LOST)
+		return ZK_CONTEND_SESSION_LOST;
+	return zklock_client_now() < contender->deadline ?
+		ZK_CONTEND_GRANTED : ZK_CONTEND_BUSY;
 }
 
 /*
@@ -540,7 +652,7 @@ static bool
 take_node(Standing *standing)
 {
 	ZkContender *contender = standing->contender;
-	const ZkReply *reply = zklock_client_reply(standing->create);
+	const ZkReply *reply = create_reply(standing);
 	ZkClientStatus status;
 
 	if (reply == NULL)
@@ -550,12 +662,14 @@ take_node(Standing *standing)
 		case ZK_OK:
 			break;
 		case ZK_NO_NODE:
-			zklock_client_free(standing->create);
-			standing->create = NULL;
+			withdraw(standing); /* the parent may be there by the next alias */
 			make_parents(standing);
 			return false;
 		case ZK_UNKNOWN_OUTCOME:
-			return find_lost_node(standing);
+			if (contender->style != RECIPE_STYLE_ALL)
+				return find_lost_node(standing);
+			withdraw(standing);
+			return false;
 		default:
 			zklock_session_raise(reply, "join a lock's queue",
 								 contender->lock_path);
@@ -572,7 +686,24 @@ take_node(Standing *standing)
 	contender->token = reply->czxid;
 	contender->proved_at = reply->sent_at;
 	standing->is_node_known = true;
+	if (contender->style == RECIPE_STYLE_ALL)
+		note_numbers(standing);
 	return true;
+}
+
+/* All nodes are there: what are their numbers? */
+static void
+note_numbers(Standing *standing)
+{
+	for (int rank = 0; rank < ALIAS_COUNT; rank++)
+	{
+		const ZkReply *reply =
+			zklock_client_reply(rank == 0 ? standing->create :
+								standing->aliases[rank - 1]);
+		RecipeNode	node = recipe_parse_node(strrchr(reply->path, '/') + 1);
+
+		standing->contender->numbers[rank] = node.sequence;
+	}
 }
 
 /*
@@ -693,7 +824,8 @@ watch(Standing *standing, const char *ahead)
 {
 	ZkContender *contender = standing->contender;
 	bool		is_set_news = contender->mode == RECIPE_EXCLUSIVE &&
-		contender->permits == 1 && recipe_can_hand_over(ahead);
+		contender->permits == 1 && contender->style != RECIPE_STYLE_ALL &&
+		recipe_can_hand_over(ahead);
 	bool		is_grant_news = contender->permits > 1 &&
 		recipe_parse_node(ahead).permits == contender->permits;
 	bool		is_hold = recipe_is_hold(ahead);
@@ -829,8 +961,7 @@ drain(Standing *standing)
 	int64		grace_until = ZK_NO_DEADLINE;
 	int			attempts = 0;
 
-	zklock_client_withdraw(standing->create);
-	standing->create = NULL;
+	withdraw(standing);
 	standing->watches_queue = false;
 	while (attempts < DRAIN_ATTEMPTS && zklock_client_now() < grace_until)
 	{
@@ -1061,9 +1192,30 @@ leave(Standing *standing)
 {
 	zklock_neighbor_forget();
 	zklock_client_free(standing->request);
-	zklock_client_withdraw(standing->create);
 	standing->request = NULL;
+	withdraw(standing);
+}
+
+/* Our nodes go, the first one first, and are not ours any more. */
+static void
+withdraw(Standing *standing)
+{
+	zklock_client_withdraw(standing->create);
 	standing->create = NULL;
+	for (int i = 0; i < ALIAS_COUNT - 1; i++)
+	{
+		zklock_client_withdraw(standing->aliases[i]);
+		standing->aliases[i] = NULL;
+	}
+}
+
+/* The nodes were granted the lock: they stay. */
+static void
+free_creates(Standing *standing)
+{
+	zklock_client_free(standing->create);
+	for (int i = 0; i < ALIAS_COUNT - 1; i++)
+		zklock_client_free(standing->aliases[i]);
 }
 
 static void
@@ -1146,7 +1298,8 @@ log_wait(Standing *standing)
 	{
 		const char *child = list->children[i];
 
-		if (recipe_parse_node(child).style == RECIPE_STYLE_NONE)
+		if (recipe_parse_node(child).style == RECIPE_STYLE_NONE ||
+			alias_rank(child) > 0)
 			continue;
 		if (recipe_compare_nodes(child,
 								 strrchr(contender->node, '/') + 1) < 0)

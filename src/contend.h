@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "alias.h"
 #include "recipe.h"
 #include "session.h"
 
@@ -39,7 +40,8 @@ typedef struct ZkContender
 	int			root_length;	/* how much of lock_path is the root */
 	RecipeMode	mode;
 	int			permits;		/* more than 1: a counting semaphore */
-	RecipeStyle style;			/* of our queue node's name */
+	RecipeStyle style;			/* of our queue node's name; _ALL: we have
+								 * several, see alias.h, and one permit */
 	ZkPatience	patience;
 	int64		deadline;		/* zklock_client_now() */
 
@@ -50,6 +52,8 @@ typedef struct ZkContender
 								 * acknowledged the node; 0: unknown */
 	bool		can_hand_over;	/* whoever waits behind may be one that takes
 								 * it when we hand it over */
+	int32		numbers[ALIAS_COUNT];	/* RECIPE_STYLE_ALL: of our nodes, of
+										 * which `node` is the first */
 } ZkContender;
 
 /*

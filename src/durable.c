@@ -95,6 +95,8 @@ static const ZkReply *ask(Holding *holding, ZkRequest *request);
 static void raise_busy(const Holding *holding) pg_attribute_noreturn();
 static void raise_removed(const Holding *holding) pg_attribute_noreturn();
 static bool remove_contenders(const char *name, int64 token, bool is_eviction);
+static bool remove_one(const char *name, const char *node, int64 czxid,
+					   bool is_eviction);
 static bool catch_up(ZkDialog *dialog, void *argument);
 static bool remove_node(ZkDialog *dialog, void *argument);
 static void log_eviction(const char *name, const ZkQueueEntry *entry);
@@ -485,21 +487,35 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 	entries = zklock_read_queue(name, &nentries);
 	for (int i = 0; i < nentries; i++)
 	{
-		ZkRemoval	removal = {0};
+		const ZkQueueEntry *entry = &entries[i];
 
-		if (entries[i].position == 0 || entries[i].token != token ||
-			!(is_eviction || recipe_is_hold(entries[i].node)))
+		if (entry->position == 0 || entry->token != token ||
+			!(is_eviction || recipe_is_hold(entry->node)))
 			continue;
-		removal.path = psprintf("%s/%s", zklock_name_path(name, NULL),
-								entries[i].node);
-		removal.doing = is_eviction ? "evict a contender" : "release a hold";
-		removal.czxid = entries[i].czxid;
 		if (is_eviction)
-			log_eviction(name, &entries[i]);
-		zklock_dialog_run(remove_node, &removal);
-		is_removed |= removal.is_removed;
+			log_eviction(name, entry);
+
+		/* the first node last: the token finds it as long as anything is left */
+		for (int j = ALIAS_COUNT - 2; j >= 0; j--)
+			if (entry->aliases[j] != NULL)
+				is_removed |= remove_one(name, entry->aliases[j],
+										 entry->alias_czxids[j], is_eviction);
+		is_removed |= remove_one(name, entry->node, entry->czxid, is_eviction);
 	}
 	return is_removed;
+}
+
+/* Remove one node of a contender; false if it is gone already. */
+static bool
+remove_one(const char *name, const char *node, int64 czxid, bool is_eviction)
+{
+	ZkRemoval	removal = {0};
+
+	removal.path = psprintf("%s/%s", zklock_name_path(name, NULL), node);
+	removal.doing = is_eviction ? "evict a contender" : "release a hold";
+	removal.czxid = czxid;
+	zklock_dialog_run(remove_node, &removal);
+	return removal.is_removed;
 }
 
 /* Before it is done: it may be interrupted, and be done all the same. */

@@ -51,9 +51,11 @@ typedef struct Hold
 	char	   *node;			/* path of the queue node; buffer of
 								 * RECIPE_PATH_SIZE, kept for the next time */
 	bool		is_borrowed;	/* SHARED on the EXCLUSIVE hold's node */
+	int			nnodes;			/* 1, or ALIAS_COUNT: node is the first */
+	int32		numbers[ALIAS_COUNT];	/* with several nodes: of each */
 	int			permits;		/* of the node */
 	ZkSessionNumber session;	/* whose the node is */
-	bool		is_evicted;		/* somebody deleted the node */
+	bool		is_evicted;		/* somebody deleted a node */
 	bool		can_hand_over;	/* see ZkContender */
 	int64		proved_at;		/* zklock_client_now(): from then on for the
 								 * session timeout the quorum will not have
@@ -62,11 +64,12 @@ typedef struct Hold
 	TimestampTz granted_at;
 
 	/*
-	 * SHARED after a downgrade: the request that replaces `node`, the former
-	 * EXCLUSIVE node, by next_node; NULL if there is none.  Valid only while
-	 * the session is alive, which frees it when it ends.
+	 * SHARED after a downgrade: the requests that replace `node`, the former
+	 * EXCLUSIVE node, by next_node, and so the others if there are several;
+	 * NULL if there are none.  Valid only while the session is alive, which
+	 * frees them when it ends.
 	 */
-	ZkRequest  *replacing;
+	ZkRequest  *replacing[ALIAS_COUNT];
 	char	   *next_node;		/* buffer like node */
 	char	   *next_data;		/* its data, made when the node was borrowed */
 } Hold;
@@ -127,6 +130,7 @@ static ZkContendEnd wait_for_lock(const ZkLockOrder *order, Lock *lock,
 static int64 answer_busy(const ZkLockOrder *order, const Bounds *bounds);
 static void warn_of_snapshot(void);
 static void refuse_upgrade(const Lock *lock) pg_attribute_noreturn();
+static void refuse_semaphore(const char *name) pg_attribute_noreturn();
 static void refuse_permits(const Lock *lock,
 						   int permits) pg_attribute_noreturn();
 static bool is_held(const Hold *hold);
@@ -134,9 +138,15 @@ static ZkSessionNumber live_session(void);
 static bool is_lost(const Hold *hold, ZkSessionNumber live);
 static int	xact_count(const Hold *hold);
 static void end_hold(Lock *lock, RecipeMode mode, ZkSessionNumber live);
-static void remove_node(const Lock *lock, const Hold *hold);
+static int	count_nodes(Lock *lock);
+static void node_path(const Hold *hold, const char *first, int rank,
+					  char path[RECIPE_PATH_SIZE]);
+static void remove_nodes(const Lock *lock, const Hold *hold);
+static void remove_node(const char *path, bool should_set);
 static void downgrade(Lock *lock, ZkSessionNumber live);
+static void send_downgrade(Hold *shared);
 static void settle_downgrade(Hold *hold, ZkSessionNumber live);
+static void withdraw_downgrade(Hold *hold);
 static void share_evictions(void);
 static void note_grant_to_ear(Lock *lock);
 static void note_use(Lock *lock, bool is_wanted);
@@ -149,7 +159,8 @@ static Hold *find_lost(Lock **lost_lock);
 static void raise_if_lost(void);
 static int	find_unproved(Hold **holds, int64 fresh_since);
 static void ask_quorum(Hold **holds, int nholds);
-static void await_proofs(Hold **holds, ZkRequest **requests, int nholds);
+static ZkRequest *check_node(const Hold *hold, int rank);
+static void await_proofs(Hold *hold, ZkRequest **requests);
 static void free_requests(ZkRequest **requests, int nrequests);
 
 /* Loop over the entries of the table, which may be removed as they come. */
@@ -173,7 +184,7 @@ void
 zklock_lock_init(void)
 {
 	DefineCustomIntVariable("zklock.max_locks",
-							"Most locks that one backend may hold.",
+							"Most queue nodes that one backend may have: one for each lock, or three.",
 							NULL,
 							&max_locks_setting, 1000, 1, 10000,
 							PGC_SUSET, 0,
@@ -324,24 +335,32 @@ zklock_check_room(int nmore)
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
 	int			nheld = 0;
+	int			nnodes = 0;
+	bool		is_all = zklock_name_style() == RECIPE_STYLE_ALL;
 
 	warn_of_snapshot();
 	if (locks != NULL)
 	{
 		foreach_lock(scan, lock)
-			nheld += is_held(&lock->holds[RECIPE_EXCLUSIVE]) ||
-				is_held(&lock->holds[RECIPE_SHARED]) ? 1 : 0;
+		{
+			nheld += count_nodes(lock) > 0 ? 1 : 0;
+			nnodes += count_nodes(lock);
+		}
 	}
-	if (nheld + nmore > max_locks_setting)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("too many ZooKeeper locks"),
-				 nmore == 1 ?
-				 errdetail("This session holds %d.", nheld) :
-				 errdetail("This session holds %d and asks for %d more.",
-						   nheld, nmore),
-				 errhint("Release some, or increase \"%s\".",
-						 "zklock.max_locks")));
+	if (nnodes + nmore * (is_all ? ALIAS_COUNT : 1) <= max_locks_setting)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("too many ZooKeeper locks"),
+			 is_all || nnodes > nheld ?
+			 errdetail("This session has %d queue nodes and asks for %d more.",
+					   nnodes, nmore * (is_all ? ALIAS_COUNT : 1)) :
+			 nmore == 1 ?
+			 errdetail("This session holds %d.", nheld) :
+			 errdetail("This session holds %d and asks for %d more.",
+					   nheld, nmore),
+			 errhint("Release some, or increase \"%s\".",
+					 "zklock.max_locks")));
 }
 
 void
@@ -757,6 +776,8 @@ borrow_exclusive(const ZkLockOrder *order, Lock *lock)
 	pfree(data);
 
 	strlcpy(shared->node, exclusive->node, RECIPE_PATH_SIZE);
+	shared->nnodes = exclusive->nnodes;
+	memcpy(shared->numbers, exclusive->numbers, sizeof(shared->numbers));
 	shared->is_borrowed = true;
 	shared->permits = 1;
 	shared->session = exclusive->session;
@@ -765,7 +786,7 @@ borrow_exclusive(const ZkLockOrder *order, Lock *lock)
 	shared->proved_at = exclusive->proved_at;
 	shared->token = exclusive->token;
 	shared->granted_at = GetCurrentTimestamp();
-	shared->replacing = NULL;
+	memset(shared->replacing, 0, sizeof(shared->replacing));
 	return count_hold(order, lock);
 }
 
@@ -800,6 +821,9 @@ contender_for(const ZkLockOrder *order, const Lock *lock, int root_length,
 		.node = lock->holds[order->mode].node
 	};
 
+	if (contender.style == RECIPE_STYLE_ALL && order->permits > 1)
+		refuse_semaphore(order->name);
+
 	/* not to wait in the queue is not the same as not to wait for a reply */
 	if (order->has_timeout && order->timeout_ms == 0)
 		contender.patience = ZK_TRY_ONCE;
@@ -813,6 +837,8 @@ static void
 note_grant(Hold *hold, const ZkContender *contender)
 {
 	hold->is_borrowed = false;
+	hold->nnodes = contender->style == RECIPE_STYLE_ALL ? ALIAS_COUNT : 1;
+	memcpy(hold->numbers, contender->numbers, sizeof(hold->numbers));
 	hold->permits = contender->permits;
 	hold->session = zklock_session_number();
 	hold->is_evicted = false;
@@ -820,7 +846,7 @@ note_grant(Hold *hold, const ZkContender *contender)
 	hold->proved_at = contender->proved_at;
 	hold->token = contender->token;
 	hold->granted_at = GetCurrentTimestamp();
-	hold->replacing = NULL;
+	memset(hold->replacing, 0, sizeof(hold->replacing));
 }
 
 /* Contend for a lock that is not held here; granted, all but the count is set. */
@@ -895,6 +921,19 @@ refuse_upgrade(const Lock *lock)
 					lock->name),
 			 errdetail("Two sessions that upgrade the same lock would wait for each other for ever."),
 			 errhint("Release the shared lock first, or take the exclusive lock from the start.")));
+}
+
+/* Nobody but zklock has such semaphores, so that one node is enough. */
+static void
+refuse_semaphore(const char *name)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot take lock \"%s\" with several permits in node style \"all\"",
+					name),
+			 errdetail("Clients in other languages do not share semaphores with zklock."),
+			 errhint("Set \"%s\" to another style for this call.",
+					 "zklock.node_style")));
 }
 
 static void
@@ -982,11 +1021,10 @@ end_hold(Lock *lock, RecipeMode mode, ZkSessionNumber live)
 	if (hold->session == live)
 	{
 		settle_downgrade(hold, live);
-		if (hold->replacing != NULL)
-			zklock_client_withdraw(hold->replacing);
-		remove_node(lock, hold);
+		withdraw_downgrade(hold);
+		remove_nodes(lock, hold);
 	}
-	hold->replacing = NULL;
+	memset(hold->replacing, 0, sizeof(hold->replacing));
 	zklock_ear_close(&lock->ear, lock->name, lock->path,
 					 strrchr(hold->node, '/') + 1,
 					 TimestampDifferenceExceeds(hold->granted_at,
@@ -1012,7 +1050,7 @@ node_name(const Lock *lock)
 	const Hold *shared = &lock->holds[RECIPE_SHARED];
 
 	return strrchr(is_held(exclusive) ? exclusive->node :
-				   shared->replacing != NULL ? shared->next_node :
+				   shared->replacing[0] != NULL ? shared->next_node :
 				   shared->node, '/') + 1;
 }
 
@@ -1038,6 +1076,37 @@ note_use(Lock *lock, bool is_wanted)
 	zklock_ear_report(&lock->ear, lock->name);
 }
 
+/* How many queue nodes does this backend have for the lock? */
+static int
+count_nodes(Lock *lock)
+{
+	const Hold *hold = any_hold(lock);
+
+	return hold != NULL ? hold->nnodes : 0;
+}
+
+/*
+ * The path of one of the nodes of a hold, counted from 0; first is that of the
+ * first, present or to be.
+ */
+static void
+node_path(const Hold *hold, const char *first, int rank,
+		  char path[RECIPE_PATH_SIZE])
+{
+	const char *name = strrchr(first, '/') + 1;
+	char		alias[RECIPE_NODE_SIZE];
+
+	if (rank == 0)
+	{
+		strlcpy(path, first, RECIPE_PATH_SIZE);
+		return;
+	}
+	alias_name(alias, name, rank, recipe_parse_node(name).mode,
+			   hold->numbers[rank]);
+	snprintf(path, RECIPE_PATH_SIZE, "%.*s%s", (int) (name - first), first,
+			 alias);
+}
+
 /* Note for the commit that a hold is let go of. */
 static void
 remember_release(bool was_lost)
@@ -1047,29 +1116,44 @@ remember_release(bool was_lost)
 }
 
 /*
- * Send a delete, and complain where that is impossible.  If the sequence
- * counter has come far, try at times to delete the lock's znode too: it works
- * if nobody waits, and nobody misses it; see the head of contend.c.
+ * Delete the nodes of a hold, the first one first; alias.c says why.  If the
+ * sequence counter has come far, try at times to delete the lock's znode too:
+ * it works if nobody waits, and nobody misses it; see the head of contend.c.
  */
 static void
-remove_node(const Lock *lock, const Hold *hold)
+remove_nodes(const Lock *lock, const Hold *hold)
 {
-	ZkClient   *client = zklock_session_client();
 	const char *child = strrchr(hold->node, '/') + 1;
 	bool		is_neighbor_next = hold == &lock->holds[RECIPE_EXCLUSIVE] &&
 		!hold->is_evicted && recipe_can_hand_over(child) &&
 		zklock_neighbor_hand_over(child);
+	char		path[RECIPE_PATH_SIZE];
 
-	if (!(hold->can_hand_over && !is_neighbor_next ?
-		  zklock_client_hand_over(client, hold->node) :
-		  zklock_client_delete(client, hold->node)))
+	for (int rank = 0; rank < hold->nnodes; rank++)
+	{
+		node_path(hold, hold->node, rank, path);
+		remove_node(path, hold->can_hand_over && !is_neighbor_next);
+	}
+	if (recipe_should_prune(child))
+		zklock_client_free(zklock_client_prune(zklock_session_client(),
+											   lock->path));
+}
+
+/*
+ * Send a delete, behind a set if that hands the lock over, and complain where
+ * that is impossible.
+ */
+static void
+remove_node(const char *path, bool should_set)
+{
+	ZkClient   *client = zklock_session_client();
+
+	if (!(should_set ? zklock_client_hand_over(client, path) :
+		  zklock_client_delete(client, path)))
 		ereport(WARNING,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("could not delete znode \"%s\": out of memory",
-						hold->node),
+				 errmsg("could not delete znode \"%s\": out of memory", path),
 				 errhint("It goes with the end of this session.")));
-	if (recipe_should_prune(child))
-		zklock_client_free(zklock_client_prune(client, lock->path));
 }
 
 /*
@@ -1082,6 +1166,8 @@ static void
 downgrade(Lock *lock, ZkSessionNumber live)
 {
 	Hold	   *shared = &lock->holds[RECIPE_SHARED];
+	const char *name;
+	char		next[RECIPE_NODE_SIZE];
 	char		prefix[RECIPE_NODE_SIZE];
 	char		guid[RECIPE_GUID_LEN + 1];
 	uint8		random[16];
@@ -1094,52 +1180,105 @@ downgrade(Lock *lock, ZkSessionNumber live)
 	if (shared->is_evicted || shared->session != live ||
 		!pg_strong_random(random, sizeof(random)))
 		return;
-	recipe_format_guid(guid, random);
-	node = recipe_parse_node(strrchr(shared->node, '/') + 1);
-	recipe_node_prefix(prefix, node.style, RECIPE_SHARED, 1, guid);
-	snprintf(shared->next_node, RECIPE_PATH_SIZE, "%s/%s%010d", lock->path,
-			 prefix, node.sequence);
-
-	shared->replacing = zklock_client_replace(zklock_session_client(),
-											  shared->node, shared->next_node,
-											  shared->next_data,
-											  strlen(shared->next_data));
+	name = strrchr(shared->node, '/') + 1;
+	node = recipe_parse_node(name);
+	if (shared->nnodes > 1)
+		alias_name(next, name, 0, RECIPE_SHARED, node.sequence);
+	else
+	{
+		recipe_format_guid(guid, random);
+		recipe_node_prefix(prefix, node.style, RECIPE_SHARED, 1, guid);
+		snprintf(next, sizeof(next), "%.60s%010d", prefix, node.sequence);
+	}
+	snprintf(shared->next_node, RECIPE_PATH_SIZE, "%s/%s", lock->path, next);
+	send_downgrade(shared);
 	note_grant_to_ear(lock);
+}
+
+/*
+ * Replace each node.  Several keep their GUID, by which others know that they
+ * belong together, whichever of them are replaced already.
+ */
+static void
+send_downgrade(Hold *shared)
+{
+	bool		is_complete = true;
+
+	for (int rank = 0; rank < shared->nnodes; rank++)
+	{
+		char		from[RECIPE_PATH_SIZE];
+		char		to[RECIPE_PATH_SIZE];
+
+		node_path(shared, shared->node, rank, from);
+		node_path(shared, shared->next_node, rank, to);
+		shared->replacing[rank] =
+			zklock_client_replace(zklock_session_client(), from, to,
+								  shared->next_data,
+								  strlen(shared->next_data));
+		is_complete &= shared->replacing[rank] != NULL;
+	}
+
+	/* without memory: one exclusive node stays, some of several are no lock */
+	if (is_complete)
+		return;
+	shared->is_evicted |= shared->nnodes > 1;
+	withdraw_downgrade(shared);
 }
 
 /*
  * If a downgrade is over, the hold is on its new node; or it stays on the old
  * one; or somebody had deleted the old one, and perhaps been granted the lock,
- * before the new one was there.
+ * before the new one was there.  Of several nodes all must be new ones: a
+ * hold that has not all of its nodes is lost.
  */
 static void
 settle_downgrade(Hold *hold, ZkSessionNumber live)
 {
-	const ZkReply *reply;
+	bool		is_good = true;
+	int64		proved_at = PG_INT64_MAX;
 
-	if (hold->replacing == NULL)
+	if (hold->replacing[0] == NULL)
 		return;
 	if (hold->session != live)
 	{
-		hold->replacing = NULL; /* freed with the session */
+		/* freed with the session */
+		memset(hold->replacing, 0, sizeof(hold->replacing));
 		return;
 	}
-	reply = zklock_client_reply(hold->replacing);
-	if (reply == NULL)
-		return;
-	if (reply->result == ZK_OK)
+	for (int rank = 0; rank < hold->nnodes; rank++)
+	{
+		const ZkReply *reply = zklock_client_reply(hold->replacing[rank]);
+
+		if (reply == NULL)
+			return;
+		is_good &= reply->result == ZK_OK;
+		if (reply->result != ZK_OK)
+			hold->is_evicted |= reply->result == ZK_NO_NODE ||
+				hold->nnodes > 1;
+		proved_at = Min(proved_at, reply->sent_at);
+	}
+	if (is_good)
 	{
 		strlcpy(hold->node, hold->next_node, RECIPE_PATH_SIZE);
-		hold->proved_at = reply->sent_at;
-		zklock_client_free(hold->replacing);
+		hold->proved_at = proved_at;
+		for (int rank = 0; rank < hold->nnodes; rank++)
+			zklock_client_free(hold->replacing[rank]);
+		memset(hold->replacing, 0, sizeof(hold->replacing));
 	}
 	else
-	{
-		hold->is_evicted |= reply->result == ZK_NO_NODE;
-		zklock_client_withdraw(hold->replacing);
-	}
-	hold->replacing = NULL;
+		withdraw_downgrade(hold);
 	hold->is_borrowed = false;
+}
+
+/* Undo a downgrade: the new nodes go, as far as they are there. */
+static void
+withdraw_downgrade(Hold *hold)
+{
+	for (int rank = 0; rank < ALIAS_COUNT; rank++)
+	{
+		zklock_client_withdraw(hold->replacing[rank]);
+		hold->replacing[rank] = NULL;
+	}
 }
 
 /* Remove an entry that holds nothing. */
@@ -1298,7 +1437,8 @@ find_unproved(Hold **holds, int64 fresh_since)
 static void
 ask_quorum(Hold **holds, int nholds)
 {
-	ZkRequest **requests = palloc0(nholds * sizeof(*requests));
+	int			nrequests = nholds * ALIAS_COUNT;
+	ZkRequest **requests = palloc0(nrequests * sizeof(*requests));
 
 	/*
 	 * On which node a hold stands is known when its downgrade is over.  If the
@@ -1306,37 +1446,52 @@ ask_quorum(Hold **holds, int nholds)
 	 */
 	for (int i = 0; i < nholds; i++)
 	{
-		if (holds[i]->replacing != NULL &&
-			zklock_session_await(holds[i]->replacing, ZK_NO_DEADLINE,
-								 ZK_WAITING_TO_COMMIT)->result == ZK_SESSION_LOST)
-			return;
+		for (int rank = 0; rank < ALIAS_COUNT; rank++)
+			if (holds[i]->replacing[rank] != NULL &&
+				zklock_session_await(holds[i]->replacing[rank], ZK_NO_DEADLINE,
+									 ZK_WAITING_TO_COMMIT)->result == ZK_SESSION_LOST)
+				return;
 		settle_downgrade(holds[i], zklock_session_number());
 	}
 
 	PG_TRY();
 	{
 		for (int i = 0; i < nholds; i++)
-			requests[i] = zklock_client_check(zklock_session_client(),
-											  holds[i]->node);
-		await_proofs(holds, requests, nholds);
+			for (int rank = 0; rank < holds[i]->nnodes; rank++)
+				requests[i * ALIAS_COUNT + rank] = check_node(holds[i], rank);
+		for (int i = 0; i < nholds; i++)
+			await_proofs(holds[i], &requests[i * ALIAS_COUNT]);
 	}
 	PG_CATCH();
 	{
-		free_requests(requests, nholds);
+		free_requests(requests, nrequests);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	free_requests(requests, nholds);
+	free_requests(requests, nrequests);
+}
+
+/* Ask the quorum for one of the nodes of a hold. */
+static ZkRequest *
+check_node(const Hold *hold, int rank)
+{
+	char		path[RECIPE_PATH_SIZE];
+
+	node_path(hold, hold->node, rank, path);
+	return zklock_client_check(zklock_session_client(), path);
 }
 
 /*
- * Read the answers.  One that was lost with the connection is asked for again:
- * either the session comes back or it is lost.
+ * Read the answers for the nodes of one hold, which is proved by all of them
+ * only.  An answer that was lost with the connection is asked for again: either
+ * the session comes back or it is lost.
  */
 static void
-await_proofs(Hold **holds, ZkRequest **requests, int nholds)
+await_proofs(Hold *hold, ZkRequest **requests)
 {
-	for (int i = 0; i < nholds; i++)
+	int64		proved_at = PG_INT64_MAX;
+
+	for (int i = 0; i < hold->nnodes; i++)
 	{
 		const ZkReply *reply = zklock_session_await(requests[i],
 													ZK_NO_DEADLINE,
@@ -1345,23 +1500,23 @@ await_proofs(Hold **holds, ZkRequest **requests, int nholds)
 		switch (reply->result)
 		{
 			case ZK_OK:
-				holds[i]->proved_at = reply->sent_at;
+				proved_at = Min(proved_at, reply->sent_at);
 				break;
 			case ZK_NO_NODE:
-				holds[i]->is_evicted = true;
-				break;
+				hold->is_evicted = true;
+				return;
 			case ZK_UNKNOWN_OUTCOME:
 				zklock_client_free(requests[i]);
-				requests[i] = zklock_client_check(zklock_session_client(),
-												  holds[i]->node);
+				requests[i] = check_node(hold, i);
 				i--;
 				break;
 			case ZK_SESSION_LOST:
 				return;			/* is_lost() sees it */
 			default:
-				zklock_session_raise(reply, "check a lock", holds[i]->node);
+				zklock_session_raise(reply, "check a lock", hold->node);
 		}
 	}
+	hold->proved_at = proved_at;
 }
 
 /* Two holds on one node are lost together. */

@@ -39,6 +39,7 @@ static ZkQueueEntry *read_entries(Reading *reading, int *nentries);
 static void request_data(Reading *reading, int slot, const char *child);
 static bool take_entry(Reading *reading, int slot, const char *child,
 					   ZkQueueEntry *entry);
+static int	merge_aliases(ZkQueueEntry *entries, int nentries);
 static void warn_of_styles(const ZkQueueEntry *entries, int nentries);
 static void mark_holders(ZkQueueEntry *entries, int nentries);
 static bool is_twin(const ZkQueueEntry *hold, const ZkQueueEntry *entry);
@@ -126,10 +127,43 @@ read_entries(Reading *reading, int *nentries)
 		if (i + READS_AT_ONCE < nchildren)
 			request_data(reading, slot, children[i + READS_AT_ONCE]);
 	}
+	nread = merge_aliases(entries, nread);
 	mark_holders(entries, nread);
 	warn_of_styles(entries, nread);
 	*nentries = nread;
 	return entries;
+}
+
+/*
+ * Make one entry of the nodes of a contender with aliases, at the place of the
+ * first.  Result: how many entries are left.  Nodes whose first one is gone
+ * stand for themselves, as they do in the queue.
+ */
+static int
+merge_aliases(ZkQueueEntry *entries, int nentries)
+{
+	int			nleft = 0;
+
+	for (int i = 0; i < nentries; i++)
+	{
+		int			rank = alias_rank(entries[i].node);
+		int			first = -1;
+
+		for (int j = nleft - 1; j >= 0 && rank > 0 && first < 0; j--)
+			if (entries[j].style == RECIPE_STYLE_ALL &&
+				alias_is_same(entries[j].node, entries[i].node))
+				first = j;
+		if (first >= 0)
+		{
+			entries[first].aliases[rank - 1] = entries[i].node;
+			entries[first].alias_czxids[rank - 1] = entries[i].czxid;
+			continue;
+		}
+		if (rank == 0)
+			entries[i].style = RECIPE_STYLE_ALL;
+		entries[nleft++] = entries[i];
+	}
+	return nleft;
 }
 
 /*

@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "alias.h"
 #include "identity.h"
 #include "recipe.h"
 #include "utils/timestamp.h"
@@ -29,6 +30,13 @@ typedef struct ZkQueueEntry
 	int64		token;
 	int64		czxid;			/* of the znode; 0: it may not be read */
 	ZkIdentity	identity;
+
+	/*
+	 * The other nodes of a contender with aliases, whose style is _ALL; NULL as
+	 * far as there are none.
+	 */
+	const char *aliases[ALIAS_COUNT - 1];
+	int64		alias_czxids[ALIAS_COUNT - 1];
 } ZkQueueEntry;
 
 /*

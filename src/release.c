@@ -28,6 +28,7 @@
 #include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
 
+#include "alias.h"
 #include "dialog.h"
 #include "ear.h"
 #include "identity.h"
@@ -202,7 +203,7 @@ is_zklocks(const ZkQueueEntry *entry)
 {
 	return entry->style == RECIPE_STYLE_ZKLOCK_SHARED ||
 		entry->style == RECIPE_STYLE_ZKLOCK_PERMITS ||
-		recipe_can_hand_over(entry->node) ||
+		recipe_can_hand_over(entry->node) || alias_rank(entry->node) >= 0 ||
 		(entry->identity.client != NULL &&
 		 strcmp(entry->identity.client, "zklock") == 0);
 }

@@ -176,6 +176,7 @@ static bool is_settled(void);
 static bool is_silent(void);
 static bool is_undone(void);
 static bool has_watch_news(void);
+static bool is_never_over(void);
 static int	milliseconds_until(int64 when, int64 now);
 static uint32 wait_event_of(ZkWaitReason reason);
 
@@ -367,6 +368,12 @@ ZkWaitEnd
 zklock_session_await_watch(int64 deadline)
 {
 	return wait_for(NULL, has_watch_news, deadline, ZK_WAITING_FOR_LOCK);
+}
+
+ZkWaitEnd
+zklock_session_pause(int64 deadline)
+{
+	return wait_for(NULL, is_never_over, deadline, ZK_WAITING_FOR_LOCK);
 }
 
 bool
@@ -689,6 +696,12 @@ has_watch_news(void)
 {
 	return zklock_client_watch_news(client) != ZK_WATCH_QUIET ||
 		zklock_neighbor_has_told();
+}
+
+static bool
+is_never_over(void)
+{
+	return false;
 }
 
 /*

@@ -84,7 +84,7 @@ sub set_style
 		# A version without the setting knows one style only.
 		my $is_setting = $session->query_safe(
 			"SELECT count(*) FROM pg_settings WHERE name = 'zklock.node_style'");
-		$session->query_safe("SET zklock.node_style = $style")
+		$session->query_safe("SET zklock.node_style = '$style'")
 		  if $is_setting || $style ne 'curator';
 	}
 	return $style;

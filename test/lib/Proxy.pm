@@ -100,7 +100,8 @@ Undoes cut and refuse. What piled up is delivered.
 
 Cuts that direction by itself when the nth request of that type from now on
 arrives, which is a number of ZooKeeper's protocol (15 create2, 2 delete, 5 setData, 14
-multi): "requests" before it is forwarded, "replies" once it is.
+multi): "requests" before it is forwarded, "replies" once it is. With "rest" it
+stops before that request, not a byte of which is lost: heal delivers it.
 
 =head2 is_sprung
 
@@ -183,7 +184,8 @@ sub _serve
 		replies => 1,
 		pair => {},
 		from_client => {},
-		reading => {});
+		reading => {},
+		held => {});
 
 	while (1)
 	{
@@ -243,6 +245,12 @@ sub _obey
 	{
 		$state->{requests} = $state->{replies} = 1;
 		$state->{listener} ||= _listen($state->{port});
+		foreach my $from (keys %{ $state->{held} })
+		{
+			syswrite $state->{pair}{$from}[1], $state->{held}{$from}
+			  if $state->{pair}{$from};
+		}
+		$state->{held} = {};
 	}
 	elsif ($command eq 'refuse')
 	{
@@ -290,7 +298,15 @@ sub _forward
 	{
 		if ($state->{from_client}{$from} && _springs($state, $from, $data))
 		{
-			$state->{ $state->{trap}{cut} } = 0;
+			if ($state->{trap}{cut} eq 'rest')
+			{
+				$state->{requests} = 0;
+				$state->{held}{$from} = substr $data, $state->{trap}{at}, length $data, '';
+			}
+			else
+			{
+				$state->{ $state->{trap}{cut} } = 0;
+			}
 			# What has been read is lost, as with the connection later on.
 			return if $state->{trap}{cut} eq 'requests';
 		}
@@ -317,6 +333,7 @@ sub _springs
 	my $trap = $state->{trap};
 	my $reading = $state->{reading}{$from} ||= { head => '', skip => 0 };
 	my $springs = 0;
+	my $size = length $data;
 	while (length $data)
 	{
 		my $part = substr $data, 0, $reading->{skip} || 12 - length $reading->{head}, '';
@@ -330,8 +347,12 @@ sub _springs
 		my ($length, undef, $type) = unpack 'NNN', $reading->{head};
 		$reading->{head} = '';
 		$reading->{skip} = $length - 8;
-		$springs = 1
-		  if $trap && $trap->{nth} && $type == $trap->{type} && --$trap->{nth} == 0;
+		next
+		  if !$trap || !$trap->{nth} || $type != $trap->{type} || --$trap->{nth} != 0;
+		$springs = 1;
+		# where it begins, if not in what was forwarded before
+		$trap->{at} = $size - length($data) - 12;
+		$trap->{at} = 0 if $trap->{at} < 0;
 	}
 	return $springs;
 }

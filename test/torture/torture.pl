@@ -6,8 +6,9 @@
 # See README.md in this directory.
 #
 # Usage: torture.pl [--duration SECONDS] [--seed N] [--guard quorum|lease|off]
+#                   [--style curator|all|mixed]
 #                   [--workers N] [--sabotage no-lock|ignore-refusal]
-# The same as DURATION, SEED, GUARD, WORKERS, SABOTAGE in the environment.
+# The same as DURATION, SEED, GUARD, STYLE, WORKERS, SABOTAGE in the environment.
 
 use strict;
 use warnings;
@@ -53,13 +54,16 @@ my %option = (
 	duration => $ENV{DURATION} || 60,
 	seed => $ENV{SEED} || (time ^ $$) % 100_000,
 	guard => $ENV{GUARD} || 'quorum',
+	style => $ENV{STYLE} || 'curator',
 	workers => $ENV{WORKERS} || 14,
 	sabotage => $ENV{SABOTAGE} || '');
-GetOptions(\%option, 'duration=i', 'seed=i', 'guard=s', 'workers=i',
+GetOptions(\%option, 'duration=i', 'seed=i', 'guard=s', 'style=s', 'workers=i',
 	'sabotage=s')
   or die "see the head of $0\n";
 die "no such guard: $option{guard}\n"
   unless $option{guard} =~ /^(quorum|lease|off)$/;
+die "no such style: $option{style}\n"
+  unless $option{style} =~ /^(curator|all|mixed)$/;
 die "no such sabotage: $option{sabotage}\n"
   unless $option{sabotage} =~ /^(|no-lock|ignore-refusal)$/;
 
@@ -71,13 +75,14 @@ my %nemesis_file =
 # So that each can be read, whatever happens.
 Torture::History->new($_) foreach @worker_files, values %nemesis_file;
 
-note("seed $option{seed}, $option{duration} s, guard $option{guard},"
+note("seed $option{seed}, $option{duration} s, guard $option{guard}, style $option{style},"
 	  . " $option{workers} workers"
 	  . ($option{sabotage} && ", sabotage: $option{sabotage}"));
 note("histories and logs: $PostgreSQL::Test::Utils::tmp_check");
 
 my $stage = Torture::Stage->new(
 	guard => $option{guard},
+	style => $option{style},
 	session_timeout => $session_timeout);
 my $board = Torture::Board->new("$dir/board", $option{workers});
 my @local_names = @{ $Torture::Workload::locks{local} };
@@ -395,11 +400,16 @@ is(join("\n", @problems), '', 'the test itself went well');
 my %outcome = $report->outcomes;
 cmp_ok($outcome{committed}, '>=', $option{duration}, 'much was committed');
 cmp_ok($report->faults, '>=', $option{duration} / 2, 'many faults happened');
-cmp_ok($woken_by_set, '>=', $option{duration} / 2,
-	'many locks were handed over');
-cmp_ok(
-	$report->writes('marked', 'refused') + $report->writes('marked', 'accepted'),
-	'>=', $option{duration}, 'a stranger has often tried to hand one over');
+SKIP:
+{
+	skip 'contenders with several nodes hand nothing over', 2
+	  if $option{style} eq 'all';
+	cmp_ok($woken_by_set, '>=', $option{duration} / 2,
+		'many locks were handed over');
+	cmp_ok(
+		$report->writes('marked', 'refused') + $report->writes('marked', 'accepted'),
+		'>=', $option{duration}, 'a stranger has often tried to hand one over');
+}
 
 my ($unknown_in, $unknown_out) = $checker->count_unknown(@rows);
 diag($_)

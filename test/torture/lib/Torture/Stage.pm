@@ -72,7 +72,9 @@ sub new
 			'zklock.connect_timeout' => '5s',
 			'zklock.commit_guard' => $option{guard},
 			# Where it is preloaded, backends hand locks to each other, too.
-			'shared_preload_libraries' => $home eq $homes[0] ? 'zklock' : '');
+			'shared_preload_libraries' => $home eq $homes[0] ? 'zklock' : '',
+			'zklock.node_style' => $option{style} ne 'mixed' ? $option{style} :
+			  $home eq $homes[0] ? 'all' : 'curator');
 	}
 	$self->_add_cluster(
 		'vault',
