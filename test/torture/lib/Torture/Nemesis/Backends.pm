@@ -34,13 +34,16 @@ my %holders_first = (
 	committing => 20,
 	holding => 10,
 	releasing => 5,
+	claiming => 2,
 	asking => 0.4);
 my %anybody = (
 	slow => 4,
 	committing => 10,
 	holding => 5,
 	releasing => 5,
+	claiming => 2,
 	asking => 1,
+	evicting => 1,
 	recovering => 0.3);
 
 # How long an ambush waits for a victim, and how often it looks, in seconds.
@@ -173,7 +176,7 @@ sub _stop_in_commit
 	my ($self) = @_;
 	my $seconds = $self->timeouts(1.2, 2);
 	my $victim = $self->_ambush(
-		sub { $_->{state} eq 'committing' && $_->{name} =~ /^local/ });
+		sub { $_->{state} eq 'committing' && _is_local($_) });
 	$self->_stop('stop_in_commit', $seconds, $victim)
 	  if $victim && $self->_is_fair_game($victim);
 	return;
@@ -205,7 +208,14 @@ sub _is_releasing
 {
 	my ($entry) = @_;
 	return 1 if $entry->{state} eq 'releasing';
-	return $entry->{state} eq 'committing' && $entry->{name} =~ /^local/;
+	return $entry->{state} eq 'committing' && _is_local($entry);
+}
+
+# Does the backend that holds the lock change what it guards?
+sub _is_local
+{
+	my ($entry) = @_;
+	return $entry->{name} !~ /^(fenced|bare|hold)/;
 }
 
 sub _releaser
@@ -220,9 +230,9 @@ sub _waiter
 	my ($self) = @_;
 	my $waiter = $self->_ambush(
 		sub {
-			my $name = $_->{name};
-			return $_->{state} eq 'asking'
-			  && grep { $_->{name} eq $name && _is_releasing($_) } @_;
+			return 0 unless $_->{state} eq 'asking';
+			my %wanted = map { $_ => 1 } split /\+/, $_->{name};
+			return grep { _is_releasing($_) && grep { $wanted{$_} } split /\+/, $_->{name} } @_;
 		});
 	return $waiter && $self->_is_fair_game($waiter) ? $waiter : undef;
 }
