@@ -2062,6 +2062,7 @@ flags_of(ZkNodeKind kind)
 	switch (kind)
 	{
 		case ZK_PERSISTENT:
+		case ZK_PERSISTENT_OWN:
 			return 0;
 		case ZK_CONTAINER:
 			return ZOO_CONTAINER;

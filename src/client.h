@@ -69,7 +69,9 @@ typedef enum ZkResult
 /* Kinds of nodes that we create. */
 typedef enum ZkNodeKind
 {
-	ZK_PERSISTENT,
+	ZK_PERSISTENT,				/* a parent: with an identity of the session's
+								 * own it is everybody's */
+	ZK_PERSISTENT_OWN,			/* its data is its maker's alone */
 	ZK_CONTAINER,				/* the server removes it when it is empty */
 	ZK_EPHEMERAL,
 	ZK_EPHEMERAL_SEQUENTIAL
