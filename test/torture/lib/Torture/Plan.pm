@@ -67,7 +67,7 @@ my %kind_weight = (
 	shared => 9,
 	permits => 15,
 	set => 13,
-	path => 8,
+	path => 10,
 	fenced => 13,
 	bare => 5,
 	hold => 5,
@@ -98,6 +98,11 @@ my %can_downgrade = map { $_ => 1 } qw(local fenced bare);
 
 # One in so many local locks is that of the holds.
 my $held_one_in = 8;
+
+# One in so many calls for several locks is ready to wait for no longer than that,
+# in seconds.
+my $set_brief_one_in = 2.5;
+my $set_patience = 0.5;
 
 # How often a lock is shared: of the kind, and of each lock of a set.
 my $reader_share = 0.5;
@@ -229,10 +234,14 @@ sub _choose_permits
 	return;
 }
 
-# Two or three locks in random order.
+# Two or three locks in random order. More of the calls than of others end when
+# some of the locks are taken.
 sub _choose_set
 {
 	my ($plan) = @_;
+	($plan->{wait}, $plan->{patience}) =
+	  (_one_of(qw(timeout try_for lock_timeout)), 0.005 + rand($set_patience))
+	  if rand($set_brief_one_in) < 1;
 	my @left = names_of('set');
 	my @names = map { splice @left, rand @left, 1 } 1 .. 2 + int rand 2;
 	my @modes =

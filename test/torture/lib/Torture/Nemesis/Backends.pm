@@ -50,6 +50,9 @@ my %anybody = (
 my $ambush = 1;
 my $ambush_interval = 0.0002;
 
+# By then, in seconds, a request for a slot is under way whose reply will not come.
+my $claim_delay = 0.03;
+
 sub menu
 {
 	return (
@@ -68,6 +71,7 @@ sub menu
 		cut_replies => 2,
 		cut_one_server => 4,
 		cut_replies_at_release => 2,
+		cut_replies_at_claim => 8,
 		reset => 5,
 		reset_at_release => 6,
 		refuse => 1);
@@ -292,6 +296,21 @@ sub _cut_replies_at_release
 	my $releaser = $self->_releaser;
 	$self->_cut_cluster($kind, 'replies', $releaser->{cluster})
 	  if $releaser;
+	return;
+}
+
+# The slot is taken, but nobody learns whose it is; and one of those who wait for the
+# answer is cancelled meanwhile. It asks again.
+sub _cut_replies_at_claim
+{
+	my ($self, $kind) = @_;
+	my $claimer = $self->_ambush(sub { $_->{state} eq 'claiming' }) or return;
+	$self->_cut_cluster($kind, 'replies', $claimer->{cluster});
+	sleep $claim_delay;
+	my ($still) =
+	  grep { $_->{worker} == $claimer->{worker} } $self->{board}->entries;
+	$self->_signal('cancel_claim', 'INT', $still)
+	  if $still->{state} eq 'claiming' && $self->_is_fair_game($still);
 	return;
 }
 

@@ -44,10 +44,11 @@ sub run
 {
 	my ($worker) = @_;
 	$worker->connect;
-	$worker->enter('claiming');
+	$worker->enter('idle');
 	my $round = int(now() / $round_length) + 1;
 	my $pause = $round * $round_length - now();
 	sleep $pause if $pause > 0;
+	$worker->enter('claiming');
 	_claim($worker, "$round$_") foreach shuffle(0 .. $slots - 1);
 	return;
 }
