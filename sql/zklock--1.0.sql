@@ -259,7 +259,7 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_fence_token(text) IS
-'Part of zk_fence(): zk_fencing_token(), but raises 55000 if the lock is not held here.';
+'Part of zk_fence(): zk_fencing_token(), but raises 55000 if the lock is not held here, or with more than one permit.';
 
 -- The bodies are parsed now, so that no search_path of a caller changes what
 -- they mean. The row is locked by the INSERT whether it is changed or not: until
@@ -292,7 +292,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_fence(text) IS
-'zk_fence() with the token of the lock of that name that this session holds; raises 55000 if it holds none. Call it first in each transaction that changes what the lock guards.';
+'zk_fence() with the token of the lock of that name that this session holds; raises 55000 if it holds none, or with more than one permit, whose holders do not exclude each other. Call it first in each transaction that changes what the lock guards.';
 
 REVOKE EXECUTE ON FUNCTION zk_fence(text, bigint) FROM PUBLIC;
 GRANT SELECT ON zk_fence_tokens TO pg_monitor;

@@ -218,6 +218,12 @@ zk_fence_token(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("lock \"%s\" is not held by this session", name),
 				 errhint("Take it with zk_lock(), or give the token of its holder to zk_fence().")));
+	if (zklock_permits(name) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("lock \"%s\" is held with more than one permit", name),
+				 errdetail("Its holders do not exclude each other: a fence would refuse all but the newest of them."),
+				 errhint("Take a lock with one permit for what must not be changed by two at a time.")));
 	PG_RETURN_INT64(token);
 }
 
