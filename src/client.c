@@ -746,11 +746,11 @@ zklock_client_hand_over(ZkClient *client, const char *path)
 	return zklock_client_delete(client, path);
 }
 
-void
+bool
 zklock_client_announce(ZkClient *client, const char *path,
 					   const char *data, int length)
 {
-	start_unwanted(client, REQUEST_ANNOUNCE, path, data, length);
+	return start_unwanted(client, REQUEST_ANNOUNCE, path, data, length);
 }
 
 void

@@ -223,9 +223,10 @@ extern ZkRequest *zklock_client_list_and_watch(ZkClient *client,
 /*
  * Set the data of a node of ours, without anybody waiting: sent at once, and
  * again after every reconnect until the server confirms it, the node is gone or
- * the session is over.  Who watches the node is woken.
+ * the session is over.  Who watches the node is woken.  false, and nothing is sent,
+ * without memory.
  */
-extern void zklock_client_announce(ZkClient *client, const char *path,
+extern bool zklock_client_announce(ZkClient *client, const char *path,
 								   const char *data, int length);
 
 /*
