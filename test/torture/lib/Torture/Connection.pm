@@ -111,6 +111,8 @@ sub _fail
 	my $dbh = $self->{dbh};
 	my ($state, $message) = ($dbh->state, $dbh->errstr);
 	my $alive = $dbh->ping > 0;
+	# DBD::Pg's word for having none.
+	$state = '?????' if !$alive && $state eq '22000';
 	die Torture::Failure->new($state, $message, !$alive);
 }
 
