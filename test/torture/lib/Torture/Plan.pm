@@ -109,7 +109,7 @@ my $reader_share = 0.5;
 my $set_reader_share = 0.25;
 
 # So much longer is a permit used than a lock.
-my $permits_patience = 5;
+my $permits_patience = 12;
 
 # Where in the tree a path ends: at a leaf, just above, at the root.
 my %depth_weight = (leaf => 70, above => 22, root => 8);
