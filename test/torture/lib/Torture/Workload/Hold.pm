@@ -56,8 +56,6 @@ sub run
 	my $is_done = eval { $worker->increment_in_vault; 1 };
 	my $failure = $@;
 	_release($worker, $token);
-	$worker->{home_db}->execute('RESET lock_timeout')
-	  if $worker->{home_db};
 	die $failure unless $is_done;
 	return;
 }
@@ -102,6 +100,7 @@ sub _part
 	my $is_well = eval {
 		$home->execute('ROLLBACK')
 		  if $worker->{plan}{scope} eq 'transaction';
+		$home->execute('RESET lock_timeout');
 		$home->execute('SELECT zk_disconnect()')
 		  if $parting eq 'disconnect';
 		1;
@@ -157,6 +156,7 @@ sub _through
 	};
 	my $failure = $@;
 	die $failure unless $is_well || blessed $failure;
+	$worker->note_failure($failure) unless $is_well;
 	if ($is_away)
 	{
 		eval { $db->close } if $db;
@@ -188,14 +188,15 @@ sub settle
 	{
 		my $is_last = now() > $until;
 		my $found = _through($worker, 1, sub { _find($worker, $_[0]); });
-		if ($found && $found->{state} ne 'pending')
+		my $state = $found && $found->{state};
+		if (defined $state && $state ne 'pending')
 		{
 			$history->note('hold_found', cycle => $plan->{cycle});
 			_release($worker, $found->{token});
 			return;
 		}
 		$history->note('hold_void', cycle => $plan->{cycle})
-		  if $is_last && $found && $found->{state};
+		  if $is_last && defined $state;
 		$is_over = $is_last && $found;
 		sleep $retry_interval unless $is_over;
 	}
@@ -211,7 +212,7 @@ sub _find
 	$db->value('SELECT zk_try_lock(?)', $name);
 	$db->value('SELECT zk_unlock_all()');
 	my $rows = $db->rows(
-		"SELECT token, coalesce(state, '') FROM zk_lock_queue(?) WHERE data = ?",
+		'SELECT token, state FROM zk_lock_queue(?) WHERE data = ?',
 		$name, _reason($worker));
 	return {} unless @$rows;
 	return { token => $rows->[0][0], state => $rows->[0][1] };
