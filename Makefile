@@ -55,6 +55,7 @@ OBJS = \
 	src/recipe.o \
 	src/servers.o \
 	src/queue.o \
+	src/census.o \
 	src/dialog.o \
 	src/once.o \
 	src/durable.o \

@@ -323,6 +323,18 @@ ROWS 10;
 COMMENT ON FUNCTION zk_lock_queue(text) IS
 'The queue of a lock: one row for each contender of every client and cluster, in order, with state (held or waiting), mode, style of its node, owning ZooKeeper session, who it says it is, since when (ZooKeeper''s clock) and fencing token. Children of the znode that are not contenders come last, with a NULL position. data is what other clients wrote into their node; permits is 1, or how many may hold a semaphore.';
 
+CREATE FUNCTION zk_all_locks(
+	prefix text DEFAULT '',
+	OUT name text,
+	OUT holders integer,
+	OUT waiters integer)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+ROWS 100;
+
+COMMENT ON FUNCTION zk_all_locks(text) IS
+'All locks that somebody of any client and cluster holds or waits for: name, how many hold it and how many wait. With prefix, a lock name, only that one and those below it: team for team and team/nightly, but not teams. One request to ZooKeeper for each znode below the root; each lock is counted at a moment of its own. Bounded by lock_timeout. A warning tells of znodes that ZooKeeper denies to list.';
+
 CREATE FUNCTION zk_locks(
 	OUT name text,
 	OUT mode text,
@@ -366,8 +378,8 @@ COMMENT ON VIEW zk_session IS
 GRANT SELECT ON zk_locks, zk_session TO PUBLIC;
 
 -- Who works where on every cluster is for those who monitor.
-REVOKE EXECUTE ON FUNCTION zk_lock_queue(text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_lock_queue(text) TO pg_monitor;
+REVOKE EXECUTE ON FUNCTION zk_lock_queue(text), zk_all_locks(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_lock_queue(text), zk_all_locks(text) TO pg_monitor;
 
 -- Jobs that run once: records in ZooKeeper of who ran which slot of a job.
 CREATE FUNCTION zk_run_once(name text, slot text, retain interval DEFAULT '30 days')
