@@ -71,7 +71,7 @@ sub menu
 		cut_replies => 2,
 		cut_one_server => 4,
 		cut_replies_at_release => 2,
-		cut_replies_at_claim => 8,
+		cut_replies_at_claim => 14,
 		reset => 5,
 		reset_at_release => 6,
 		refuse => 1);
