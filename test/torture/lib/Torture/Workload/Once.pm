@@ -27,7 +27,7 @@ use Torture::Connection;
 use Torture::History qw(now);
 
 # Seconds from round to round, and how many slots there are in each.
-my $round_length = 1.2;
+my $round_length = 1.6;
 my $slots = 10;
 
 # How often a call is repeated after an error, and after how long.
