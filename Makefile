@@ -57,6 +57,7 @@ OBJS = \
 	src/alias.o \
 	src/servers.o \
 	src/queue.o \
+	src/census.o \
 	src/dialog.o \
 	src/once.o \
 	src/durable.o \

@@ -259,7 +259,7 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_fence_token(text) IS
-'Part of zk_fence(): zk_fencing_token(), but raises 55000 if the lock is not held here.';
+'Part of zk_fence(): zk_fencing_token(), but raises 55000 if the lock is not held here, or with more than one permit.';
 
 -- The bodies are parsed now, so that no search_path of a caller changes what
 -- they mean. The row is locked by the INSERT whether it is changed or not: until
@@ -292,7 +292,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_fence(text) IS
-'zk_fence() with the token of the lock of that name that this session holds; raises 55000 if it holds none. Call it first in each transaction that changes what the lock guards.';
+'zk_fence() with the token of the lock of that name that this session holds; raises 55000 if it holds none, or with more than one permit, whose holders do not exclude each other. Call it first in each transaction that changes what the lock guards.';
 
 REVOKE EXECUTE ON FUNCTION zk_fence(text, bigint) FROM PUBLIC;
 GRANT SELECT ON zk_fence_tokens TO pg_monitor;
@@ -322,6 +322,18 @@ ROWS 10;
 
 COMMENT ON FUNCTION zk_lock_queue(text) IS
 'The queue of a lock: one row for each contender of every client and cluster, in order, with state (held or waiting), mode, style of its node, owning ZooKeeper session, who it says it is, since when (ZooKeeper''s clock) and fencing token. Children of the znode that are not contenders come last, with a NULL position. data is what other clients wrote into their node; permits is 1, or how many may hold a semaphore. A contender with several nodes (style all) has one row, with the first of them.';
+
+CREATE FUNCTION zk_all_locks(
+	prefix text DEFAULT '',
+	OUT name text,
+	OUT holders integer,
+	OUT waiters integer)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+ROWS 100;
+
+COMMENT ON FUNCTION zk_all_locks(text) IS
+'All locks that somebody of any client and cluster holds or waits for: name, how many hold it and how many wait. With prefix, a lock name, only that one and those below it: team for team and team/nightly, but not teams. One request to ZooKeeper for each znode below the root; each lock is counted at a moment of its own. Bounded by lock_timeout. A warning tells of znodes that ZooKeeper denies to list.';
 
 CREATE FUNCTION zk_locks(
 	OUT name text,
@@ -366,8 +378,8 @@ COMMENT ON VIEW zk_session IS
 GRANT SELECT ON zk_locks, zk_session TO PUBLIC;
 
 -- Who works where on every cluster is for those who monitor.
-REVOKE EXECUTE ON FUNCTION zk_lock_queue(text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_lock_queue(text) TO pg_monitor;
+REVOKE EXECUTE ON FUNCTION zk_lock_queue(text), zk_all_locks(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION zk_lock_queue(text), zk_all_locks(text) TO pg_monitor;
 
 -- Jobs that run once: records in ZooKeeper of who ran which slot of a job.
 CREATE FUNCTION zk_run_once(name text, slot text, retain interval DEFAULT '30 days')

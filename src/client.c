@@ -772,11 +772,11 @@ zklock_client_hand_over(ZkClient *client, const char *path)
 	return zklock_client_delete(client, path);
 }
 
-void
+bool
 zklock_client_announce(ZkClient *client, const char *path,
 					   const char *data, int length)
 {
-	start_unwanted(client, REQUEST_ANNOUNCE, path, data, length);
+	return start_unwanted(client, REQUEST_ANNOUNCE, path, data, length);
 }
 
 void
@@ -2313,6 +2313,7 @@ flags_of(ZkNodeKind kind)
 	switch (kind)
 	{
 		case ZK_PERSISTENT:
+		case ZK_PERSISTENT_OWN:
 			return 0;
 		case ZK_CONTAINER:
 			return ZOO_CONTAINER;

@@ -69,7 +69,9 @@ typedef enum ZkResult
 /* Kinds of nodes that we create. */
 typedef enum ZkNodeKind
 {
-	ZK_PERSISTENT,
+	ZK_PERSISTENT,				/* a parent: with an identity of the session's
+								 * own it is everybody's */
+	ZK_PERSISTENT_OWN,			/* its data is its maker's alone */
 	ZK_CONTAINER,				/* the server removes it when it is empty */
 	ZK_EPHEMERAL,
 	ZK_EPHEMERAL_SEQUENTIAL
@@ -238,9 +240,10 @@ extern ZkRequest *zklock_client_list_and_watch(ZkClient *client,
 /*
  * Set the data of a node of ours, without anybody waiting: sent at once, and
  * again after every reconnect until the server confirms it, the node is gone or
- * the session is over.  Who watches the node is woken.
+ * the session is over.  Who watches the node is woken.  false, and nothing is sent,
+ * without memory.
  */
-extern void zklock_client_announce(ZkClient *client, const char *path,
+extern bool zklock_client_announce(ZkClient *client, const char *path,
 								   const char *data, int length);
 
 /*

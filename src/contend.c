@@ -166,6 +166,7 @@ static void make_parent_carefully(Standing *standing, const char *path,
 static RecipeVerdict judge(const Standing *standing, const ZkReply *list,
 						   const char *mine, int *ahead);
 static bool is_anybody_behind(const Standing *standing, const ZkReply *list);
+static void announce(const Standing *standing);
 static ZkWaitEnd watch(Standing *standing, const char *ahead);
 static ZkWaitEnd watch_queue(Standing *standing);
 static ZkWaitEnd await_watch(Standing *standing, int64 deadline);
@@ -311,9 +312,7 @@ stand_in_queue(Standing *standing)
 		{
 			case RECIPE_HELD:
 				if (contender->permits > 1 && is_anybody_behind(standing, list))
-					zklock_client_announce(zklock_session_client(),
-										   contender->node, standing->data,
-										   strlen(standing->data));
+					announce(standing);
 				return ZK_CONTEND_GRANTED;
 			case RECIPE_MISMATCH:
 				raise_mismatch(standing, list->children[ahead]);
@@ -388,6 +387,20 @@ is_anybody_behind(const Standing *standing, const ZkReply *list)
 			recipe_compare_nodes(list->children[i], mine) > 0)
 			return true;
 	return false;
+}
+
+/*
+ * Tell who is behind us that we wait no more.  A permit that cannot be announced
+ * is not taken: whoever watches us would wait for as long as we hold it, be there
+ * ever so many free ones; our node's deletion wakes it.
+ */
+static void
+announce(const Standing *standing)
+{
+	if (!zklock_client_announce(zklock_session_client(),
+								standing->contender->node, standing->data,
+								strlen(standing->data)))
+		zklock_session_raise_memory();
 }
 
 /*

@@ -80,6 +80,7 @@ static bool find_process_start(int pid, unsigned long long *started_at);
 static void remove_note(int code, Datum arg);
 static void release_dead_sessions(void);
 static void release_one(const char *path);
+static void release_session(const Note *note);
 
 void
 zklock_crash_init(void)
@@ -186,16 +187,40 @@ release_one(const char *path)
 	verdict = judge_note(&note);
 	if (verdict == NOTE_LEAVE)
 		return;
-	if (verdict == NOTE_RELEASE &&
-		zklock_session_take_over_and_close(&note.ticket, TAKE_OVER_MS))
-		ereport(LOG,
-				(errmsg("released the ZooKeeper locks of crashed process %d",
-						note.pid)));
+	if (verdict == NOTE_RELEASE)
+		release_session(&note);
 	explicit_bzero(&note, sizeof(note));
 	if (unlink(path) != 0 && errno != ENOENT)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("could not remove file \"%s\": %m", path)));
+}
+
+/*
+ * Close the session of a note.  If the ensemble does not do it there is no second
+ * try: each would keep the session alive.
+ */
+static void
+release_session(const Note *note)
+{
+	switch (zklock_session_take_over_and_close(&note->ticket, TAKE_OVER_MS))
+	{
+		case ZK_TAKE_OVER_CLOSED:
+			ereport(LOG,
+					(errmsg("released the ZooKeeper locks of crashed process %d",
+							note->pid)));
+			break;
+		case ZK_TAKE_OVER_GONE:
+			break;
+		case ZK_TAKE_OVER_REFUSED:
+			ereport(LOG,
+					(errmsg("could not release the ZooKeeper locks of crashed process %d",
+							note->pid),
+					 errdetail("ZooKeeper did not close the session; its locks stay until it times out."),
+					 errhint("If the ensemble enforces authentication, check the setting \"%s\".",
+							 "zklock.auth")));
+			break;
+	}
 }
 
 /* ---------------------------------------------------------------------

@@ -29,6 +29,11 @@
  * one, the hold may stand and nobody was told its token; zk_lock_queue()
  * shows it.  As with a COMMIT whose answer is lost, that cannot be helped.
  *
+ * Nobody but the session that makes it can set a hold's data, as with every queue
+ * node: Curator's Revoker writes into the nodes of holders, and what it writes
+ * would hide the token, or finish a hold that is pending.  To delete it takes the
+ * right to delete children of the lock's znode, which everybody has.
+ *
  * An eviction deletes a znode that is somebody else's.  ZooKeeper asks for no
  * more than the right to delete children of the lock's znode.  Whoever is
  * evicted learns of it from the ensemble, as of any loss: a holder at its next
@@ -198,6 +203,8 @@ take_and_hold(Holding *holding)
 		}
 		if (end == HOLD_STANDS)
 		{
+			/* a cancel that came with the last reply: undo it while we can */
+			CHECK_FOR_INTERRUPTS();
 			delete_twin(holding);
 			return holding->token;
 		}
@@ -277,7 +284,7 @@ create_pending(Holding *holding, const char *data)
 
 		reply = ask(holding,
 					zklock_client_create(zklock_session_client(),
-										 holding->hold, ZK_PERSISTENT,
+										 holding->hold, ZK_PERSISTENT_OWN,
 										 data, strlen(data)));
 		switch (reply->result)
 		{

@@ -10,11 +10,9 @@
 
 #include "postgres.h"
 
+#include "name.h"
 #include "recipe.h"
 #include "session.h"
-
-/* What ends the names of the znodes of requests, and of what they lie in. */
-#define ZK_RELEASE_SUFFIX ".release"
 
 /* Room for the path of a request. */
 #define ZK_REQUEST_PATH_SIZE (RECIPE_PATH_SIZE + 2 * sizeof(ZK_RELEASE_SUFFIX))

@@ -117,6 +117,7 @@ static MemoryContext LockContext;
 
 static Lock *enter_lock(const char *name, const char *path);
 static Lock *find_lock(const char *name);
+static const Hold *find_good_hold(const char *name);
 static void reserve_count(Hold *hold, ZkScope scope);
 static int64 count_hold(const ZkLockOrder *order, Lock *lock);
 static int64 borrow_exclusive(const ZkLockOrder *order, Lock *lock);
@@ -441,16 +442,17 @@ zklock_release_session_holds(void)
 int64
 zklock_token(const char *name)
 {
-	Lock	   *lock = find_lock(name);
-	ZkSessionNumber live = live_session();
+	const Hold *hold = find_good_hold(name);
 
-	if (lock == NULL)
-		return 0;
-	foreach_mode(mode)
-		if (is_held(&lock->holds[mode]) &&
-			!is_lost(&lock->holds[mode], live))
-			return lock->holds[mode].token;
-	return 0;
+	return hold != NULL ? hold->token : 0;
+}
+
+int
+zklock_permits(const char *name)
+{
+	const Hold *hold = find_good_hold(name);
+
+	return hold != NULL ? hold->permits : 0;
 }
 
 bool
@@ -715,6 +717,22 @@ find_lock(const char *name)
 		lock = hash_search(locks, path, HASH_FIND, NULL);
 	pfree(path);
 	return lock;
+}
+
+/* A hold of the lock that is not known to be lost; NULL if there is none. */
+static const Hold *
+find_good_hold(const char *name)
+{
+	Lock	   *lock = find_lock(name);
+	ZkSessionNumber live = live_session();
+
+	if (lock == NULL)
+		return NULL;
+	foreach_mode(mode)
+		if (is_held(&lock->holds[mode]) &&
+			!is_lost(&lock->holds[mode], live))
+			return &lock->holds[mode];
+	return NULL;
 }
 
 /* Allocate all that a grant will need. */

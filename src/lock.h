@@ -112,6 +112,9 @@ extern void zklock_release_session_holds(void);
 /* Fencing token of a lock held here, in either mode; 0 if it is not held. */
 extern int64 zklock_token(const char *name);
 
+/* With how many permits it is held; 0 if it is not held. */
+extern int	zklock_permits(const char *name);
+
 /*
  * Does the ensemble confirm that this backend holds the lock, in either mode?
  * Asks the quorum.

@@ -23,6 +23,12 @@ extern void zklock_name_init(void);
  */
 extern char *zklock_name_path(const char *name, int *root_length);
 
+/*
+ * A name, or a part of one, as read from ZooKeeper, in this database's encoding,
+ * palloc'ed; NULL if it cannot be said there.
+ */
+extern char *zklock_name_from_utf8(const char *utf8);
+
 /* The style of queue nodes that zklock.node_style asks for. */
 extern RecipeStyle zklock_name_style(void);
 
@@ -36,5 +42,11 @@ extern char *zklock_name_run_path(const char *name, const char *slot,
 
 /* What ends the names of both. */
 #define ZK_RUNS_SUFFIX ".once"
+
+/* What ends the names of requests to release a lock, and of what they lie in. */
+#define ZK_RELEASE_SUFFIX ".release"
+
+/* Does this component of a path mean a znode beside a lock's, and no name? */
+extern bool zklock_name_is_reserved(const char *component);
 
 #endif							/* ZKLOCK_NAME_H */

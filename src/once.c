@@ -35,6 +35,7 @@
 #include "once.h"
 
 #include "common/pg_prng.h"
+#include "miscadmin.h"
 #include "utils/memutils.h"
 
 #include "dialog.h"
@@ -102,6 +103,9 @@ zklock_run_once(const char *name, const char *slot, int64 retain_ms)
 	/* a bad argument needs no connection */
 	pfree(zklock_name_run_path(name, slot, NULL));
 	zklock_dialog_run(claim_slot, &claim);
+
+	/* a cancel that came with the last reply: nobody has got the answer yet */
+	CHECK_FOR_INTERRUPTS();
 	settle_claim();
 	return claim.is_ours;
 }
@@ -161,7 +165,7 @@ claim_slot(ZkDialog *dialog, void *argument)
 	for (;;)
 	{
 		reply = zklock_dialog_ask(dialog,
-								  zklock_client_create(client, path, ZK_PERSISTENT,
+								  zklock_client_create(client, path, ZK_PERSISTENT_OWN,
 													   data, strlen(data)));
 		switch (reply->result)
 		{

@@ -82,6 +82,45 @@ zklock_read_children(const char *path, int *nentries)
 	}
 }
 
+/* Only a hold that is being made has a neighbour with its number, its maker's. */
+ZkQueueEntry *
+zklock_order_queue(const char *const *children, int nchildren, int *nentries)
+{
+	ZkQueueEntry *entries = palloc_extended((nchildren + 1) * sizeof(*entries),
+											MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	const char **sorted = palloc_extended((nchildren + 1) * sizeof(*sorted),
+										  MCXT_ALLOC_HUGE);
+	int			count = 0;
+
+	for (int i = 0; i < nchildren; i++)
+		if (recipe_parse_node(children[i]).style != RECIPE_STYLE_NONE)
+			sorted[count++] = children[i];
+	qsort(sorted, count, sizeof(*sorted), compare_children);
+	for (int i = 0; i < count; i++)
+	{
+		RecipeNode	node = recipe_parse_node(sorted[i]);
+
+		entries[i].style = node.style;
+		entries[i].mode = node.mode;
+		entries[i].permits = node.permits;
+		entries[i].node = sorted[i];
+		if (!recipe_is_hold(sorted[i]))
+			continue;
+		if (i > 0 && recipe_parse_node(sorted[i - 1]).sequence == node.sequence)
+			entries[i].is_pending = true;
+		if (i + 1 < count &&
+			recipe_parse_node(sorted[i + 1]).sequence == node.sequence)
+		{
+			entries[i].is_pending = true;
+			entries[i].identity.twin = pstrdup(sorted[i + 1]);
+		}
+	}
+	mark_holders(entries, count);
+	pfree(sorted);
+	*nentries = count;
+	return entries;
+}
+
 /* List the children, then read the data of each, many at a time. */
 static ZkQueueEntry *
 read_entries(Reading *reading, int *nentries)

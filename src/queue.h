@@ -50,4 +50,12 @@ extern ZkQueueEntry *zklock_read_queue(const char *name, int *nentries);
 /* The same for the children of any znode. */
 extern ZkQueueEntry *zklock_read_children(const char *path, int *nentries);
 
+/*
+ * The contenders among the children of a lock's znode in order, as far as their
+ * names tell of them: position, is_holder, is_pending, mode, style, permits, node
+ * (not copied).  Asks nobody.  The array is palloc'ed.
+ */
+extern ZkQueueEntry *zklock_order_queue(const char *const *children,
+										int nchildren, int *nentries);
+
 #endif							/* ZKLOCK_QUEUE_H */

@@ -57,6 +57,12 @@
 #define SESSION_FDS 4
 
 /*
+ * How often a dead process's session is asked for: to close it, and to see that
+ * it is closed; the same again without an identity that the ensemble refuses.
+ */
+#define TAKE_OVER_ATTEMPTS 4
+
+/*
  * zklock.servers: where the ensemble is.  Read when a session is opened; a
  * change takes effect with the next session.
  */
@@ -157,6 +163,10 @@ static void note_refusal(const ZkClientStatus *status);
 static void refuse_wrong_process(void);
 static void prepare_once(void);
 static void start_session(void);
+static void begin_take_over(const ZkSessionTicket *ticket, int timeout_ms);
+static bool is_heard(int64 deadline);
+static void choose_auth(ZkClientOptions *options);
+static void open_client(const ZkClientOptions *options);
 static char *make_identity(void);
 static void read_auth(char **scheme, char **credentials);
 static char *read_auth_file(const char *path);
@@ -500,30 +510,50 @@ zklock_session_ticket(ZkSessionTicket *ticket)
 	return client != NULL && zklock_client_ticket(client, &ticket->client);
 }
 
-bool
+/*
+ * An ensemble that enforces authentication carries out nothing for a connection
+ * that has not presented credentials, not even the end of its session, and does
+ * not tell: it hangs up.  Any identity will do, it need not be the dead process's.
+ * So credentials are presented as for every session, a sync shows that requests
+ * are carried out, and that the close was one of them the ensemble tells when the
+ * session is asked for once more.
+ */
+ZkTakeOver
 zklock_session_take_over_and_close(const ZkSessionTicket *ticket,
 								   int timeout_ms)
 {
-	ZkClientOptions options = {
-		.servers = &ticket->servers,
-		.session_timeout_ms = ticket->session_timeout_ms,
-		.take_over = &ticket->client
-	};
-	ZkClientStatus status;
+	int64		deadline = zklock_client_now() + timeout_ms;
+	bool		was_heard = false;
 
 	prepare_once();
-	client = zklock_client_open(&options);
-	if (client == NULL)
-		zklock_session_raise_memory();
-	for (int i = 0; i < SESSION_FDS; i++)
-		ReserveExternalFD();
-	connect_bound_ms = timeout_ms;
-	connect_deadline = zklock_client_now() + connect_bound_ms;
-	wait_for(NULL, is_settled, ZK_NO_DEADLINE, ZK_WAITING_TO_CONNECT);
-	zklock_client_status(client, &status);
-	zklock_session_close(timeout_ms);
-	return status.was_connected &&
-		status.session_id == ticket->client.session_id;
+	for (int attempt = 0; attempt < TAKE_OVER_ATTEMPTS &&
+		 zklock_client_now() < deadline; attempt++)
+	{
+		ZkClientStatus status;
+
+		begin_take_over(ticket, timeout_ms);
+		wait_for(NULL, is_settled, deadline, ZK_WAITING_TO_CONNECT);
+		zklock_client_status(client, &status);
+		if (!status.was_connected && status.state != ZK_CLIENT_LOST)
+			raise_not_connected();
+		if (status.loss == ZK_LOSS_EXPIRED ||
+			(status.was_connected &&
+			 status.session_id != ticket->client.session_id))
+		{
+			zklock_session_close(timeout_ms);
+			return was_heard ? ZK_TAKE_OVER_CLOSED : ZK_TAKE_OVER_GONE;
+		}
+
+		/* whatever comes now is no reason to raise, and so to try for ever */
+		given_up = true;
+		was_heard |= is_heard(deadline);
+		zklock_client_status(client, &status);
+		zklock_session_close(Max(deadline - zklock_client_now(), 0));
+		if (status.loss == ZK_LOSS_AUTH && !has_private_identity)
+			break;
+		identity_refused |= status.loss == ZK_LOSS_AUTH;
+	}
+	return ZK_TAKE_OVER_REFUSED;
 }
 
 bool
@@ -663,13 +693,15 @@ is_started(void)
 }
 
 /* Has the ensemble decided about the session, for or against? */
+/* Has the ensemble said what it makes of the session that is taken over? */
 static bool
 is_settled(void)
 {
 	ZkClientStatus status;
 
 	zklock_client_status(client, &status);
-	return status.was_connected || status.loss == ZK_LOSS_EXPIRED;
+	return status.state == ZK_CLIENT_CONNECTED ||
+		status.loss == ZK_LOSS_EXPIRED || status.loss == ZK_LOSS_AUTH;
 }
 
 static bool
@@ -788,8 +820,6 @@ start_session(void)
 	ZkClientOptions options = {0};
 	ServerList	list;
 	char		why[256];
-	char	   *scheme = NULL;
-	char	   *credentials = NULL;
 
 	if (servers_setting[0] == '\0')
 		ereport(ERROR,
@@ -802,14 +832,7 @@ start_session(void)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid list of ZooKeeper servers"),
 				 errdetail("%s.", why)));
-	read_auth(&scheme, &credentials);
-	has_private_identity = false;
-	if (credentials == NULL && !identity_refused)
-	{
-		scheme = "digest";
-		credentials = make_identity();
-		has_private_identity = credentials != NULL;
-	}
+	choose_auth(&options);
 
 	if (session_number == 0)
 		first_server = pg_prng_uint32(&pg_global_prng_state);
@@ -818,21 +841,73 @@ start_session(void)
 	options.servers = &list;
 	options.session_timeout_ms = session_timeout_setting;
 	options.first_server = first_server++;
-	options.auth_scheme = credentials != NULL ? scheme : NULL;
-	options.auth_credentials = credentials;
-	options.is_auth_private = has_private_identity;
-	client = zklock_client_open(&options);
-	if (credentials != NULL)
-		explicit_bzero(credentials, strlen(credentials));
-	if (client == NULL)
-		zklock_session_raise_memory();
-	for (int i = 0; i < SESSION_FDS; i++)
-		ReserveExternalFD();
+	open_client(&options);
 	session_number++;
 	settings_changed = false;
 	session_servers = list;
 	session_timeout_asked = session_timeout_setting;
 	strlcpy(session_chroot, list.chroot, sizeof(session_chroot));
+}
+
+/* The session of a ticket, in place of a new one. */
+static void
+begin_take_over(const ZkSessionTicket *ticket, int timeout_ms)
+{
+	ZkClientOptions options = {
+		.servers = &ticket->servers,
+		.session_timeout_ms = ticket->session_timeout_ms,
+		.take_over = &ticket->client
+	};
+
+	choose_auth(&options);
+	open_client(&options);
+	connect_bound_ms = timeout_ms;
+	connect_deadline = zklock_client_now() + connect_bound_ms;
+}
+
+/* Does the ensemble carry out what the current session asks for? */
+static bool
+is_heard(int64 deadline)
+{
+	const ZkReply *reply;
+
+	reply = zklock_session_await(zklock_client_sync(client, "/"), deadline,
+								 ZK_WAITING_FOR_REPLY);
+	return reply != NULL && reply->result == ZK_OK;
+}
+
+/* The credentials of the next session: the user's, or an identity of its own. */
+static void
+choose_auth(ZkClientOptions *options)
+{
+	char	   *scheme = NULL;
+	char	   *credentials = NULL;
+
+	read_auth(&scheme, &credentials);
+	has_private_identity = false;
+	if (credentials == NULL && !identity_refused)
+	{
+		scheme = "digest";
+		credentials = make_identity();
+		has_private_identity = credentials != NULL;
+	}
+	options->auth_scheme = credentials != NULL ? scheme : NULL;
+	options->auth_credentials = credentials;
+	options->is_auth_private = has_private_identity;
+}
+
+/* Open the client, and forget the credentials. */
+static void
+open_client(const ZkClientOptions *options)
+{
+	client = zklock_client_open(options);
+	if (options->auth_credentials != NULL)
+		explicit_bzero(unconstify(char *, options->auth_credentials),
+					   strlen(options->auth_credentials));
+	if (client == NULL)
+		zklock_session_raise_memory();
+	for (int i = 0; i < SESSION_FDS; i++)
+		ReserveExternalFD();
 }
 
 /* "user:password" that nobody can guess, palloc'ed; NULL without randomness. */

@@ -48,6 +48,14 @@ typedef struct ZkSessionTicket
 	ZkClientTicket client;
 } ZkSessionTicket;
 
+/* What became of a session that was to be taken over and closed. */
+typedef enum ZkTakeOver
+{
+	ZK_TAKE_OVER_CLOSED,		/* it was there, and the ensemble knows it no more */
+	ZK_TAKE_OVER_GONE,			/* it was over already */
+	ZK_TAKE_OVER_REFUSED		/* the ensemble did not take the request to close it */
+} ZkTakeOver;
+
 /* Define the settings of this room.  For _PG_init(). */
 extern void zklock_session_init(void);
 
@@ -181,12 +189,12 @@ extern void zklock_session_close(int wait_ms);
 extern bool zklock_session_ticket(ZkSessionTicket *ticket);
 
 /*
- * Take over the session of a process that is dead, and close it.  false if it
- * was gone already.  Raises when the ensemble cannot be reached in time.  For a
- * process without a session of its own.
+ * Take over the session of a process that is dead, and close it.  Raises when
+ * the ensemble cannot be reached in time.  For a process without a session of its
+ * own.  To ask again and again keeps a session alive that cannot be closed.
  */
-extern bool zklock_session_take_over_and_close(const ZkSessionTicket *ticket,
-											   int timeout_ms);
+extern ZkTakeOver zklock_session_take_over_and_close(const ZkSessionTicket *ticket,
+													 int timeout_ms);
 
 /* One moment of the session for the view; false if there is no session. */
 extern bool zklock_session_status(ZkClientStatus *status);

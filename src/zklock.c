@@ -23,6 +23,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "census.h"
 #include "crash.h"
 #include "durable.h"
 #include "ear.h"
@@ -65,6 +66,7 @@ PG_FUNCTION_INFO_V1(zk_is_held);
 PG_FUNCTION_INFO_V1(zk_fence_token);
 PG_FUNCTION_INFO_V1(zk_fence_check);
 PG_FUNCTION_INFO_V1(zk_lock_queue);
+PG_FUNCTION_INFO_V1(zk_all_locks);
 PG_FUNCTION_INFO_V1(zk_locks);
 PG_FUNCTION_INFO_V1(zk_session);
 PG_FUNCTION_INFO_V1(zk_run_once);
@@ -225,6 +227,12 @@ zk_fence_token(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("lock \"%s\" is not held by this session", name),
 				 errhint("Take it with zk_lock(), or give the token of its holder to zk_fence().")));
+	if (zklock_permits(name) > 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("lock \"%s\" is held with more than one permit", name),
+				 errdetail("Its holders do not exclude each other: a fence would refuse all but the newest of them."),
+				 errhint("Take a lock with one permit for what must not be changed by two at a time.")));
 	zklock_use(name);
 	PG_RETURN_INT64(token);
 }
@@ -289,6 +297,30 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 		values[15] = text_or_null(who->text, &nulls[15]);
 		values[16] = Int32GetDatum(entry->permits);
 		nulls[16] = !is_contender;
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+Datum
+zk_all_locks(PG_FUNCTION_ARGS)
+{
+	char	   *name = read_name(fcinfo);
+	ReturnSetInfo *result = begin_rows(fcinfo);
+	int			nlocks;
+	ZkLockCount *locks = zklock_count_locks(name, &nlocks);
+
+	for (int i = 0; i < nlocks; i++)
+	{
+		char	   *shown = zklock_name_from_utf8(locks[i].name);
+		Datum		values[3];
+		bool		nulls[3] = {0};
+
+		if (shown == NULL)
+			shown = zklock_identity_printable(locks[i].name);
+		values[0] = CStringGetTextDatum(shown);
+		values[1] = Int32GetDatum(locks[i].nholders);
+		values[2] = Int32GetDatum(locks[i].nwaiters);
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;

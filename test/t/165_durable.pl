@@ -204,6 +204,23 @@ subtest 'a hold outlives its maker, and everybody' => sub {
 	$_->quit foreach $maker, $other, $waiter;
 };
 
+# As Curator's Revoker does with the node of a holder: the token is in there.
+subtest 'nobody else writes into a hold' => sub {
+	my $maker = connected('paris');
+	my $token = $maker->query_safe("SELECT zk_hold('written', 'test')");
+	my ($hold) = hold_nodes('written');
+	my $foreign = $zk->client;
+	ok(!eval { $foreign->set(lock_path("written/$hold"), '__REVOKE__'); 1 }, 'a write is refused');
+	like($@, qr/NoAuth/, 'with a word why');
+	is($maker->query_safe("SELECT data FROM zk_lock_queue('written')"), 'test', 'nothing is changed');
+	$foreign->close;
+	$maker->quit;
+	my $other = connected('berlin');
+	is($other->query_safe("SELECT zk_release_hold('written', $token)"), 't', 'another session releases it');
+	is_free($other, 'written', 'free again');
+	$other->quit;
+};
+
 subtest 'kill -9 of its maker' => sub {
 	my $maker = connected('paris');
 	my $other = connected('berlin');

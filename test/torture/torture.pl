@@ -6,9 +6,10 @@
 # See README.md in this directory.
 #
 # Usage: torture.pl [--duration SECONDS] [--seed N] [--guard quorum|lease|off]
-#                   [--style curator|all|mixed]
-#                   [--workers N] [--sabotage no-lock|ignore-refusal]
-# The same as DURATION, SEED, GUARD, STYLE, WORKERS, SABOTAGE in the environment.
+#                   [--style curator|all|mixed] [--workers N]
+#                   [--kinds KIND,KIND...] [--sabotage no-lock|ignore-refusal]
+# The same as DURATION, SEED, GUARD, STYLE, WORKERS, KINDS, SABOTAGE in the
+# environment.
 
 use strict;
 use warnings;
@@ -27,6 +28,7 @@ use Torture::History qw(now);
 use Torture::Nemesis::Backends;
 use Torture::Nemesis::Servers;
 use Torture::Nemesis::Stranger;
+use Torture::Plan qw(names_of all_names all_kinds %permits);
 use Torture::Report;
 use Torture::Stage;
 use Torture::Workload;
@@ -55,10 +57,11 @@ my %option = (
 	seed => $ENV{SEED} || (time ^ $$) % 100_000,
 	guard => $ENV{GUARD} || 'quorum',
 	style => $ENV{STYLE} || 'curator',
-	workers => $ENV{WORKERS} || 14,
+	workers => $ENV{WORKERS} || 24,
+	kinds => $ENV{KINDS} || '',
 	sabotage => $ENV{SABOTAGE} || '');
 GetOptions(\%option, 'duration=i', 'seed=i', 'guard=s', 'style=s', 'workers=i',
-	'sabotage=s')
+	'kinds=s', 'sabotage=s')
   or die "see the head of $0\n";
 die "no such guard: $option{guard}\n"
   unless $option{guard} =~ /^(quorum|lease|off)$/;
@@ -66,6 +69,11 @@ die "no such style: $option{style}\n"
   unless $option{style} =~ /^(curator|all|mixed)$/;
 die "no such sabotage: $option{sabotage}\n"
   unless $option{sabotage} =~ /^(|no-lock|ignore-refusal)$/;
+# A semaphore must not have several nodes for each contender.
+my $only_some = $option{kinds} ne '';
+$option{kinds} = join ',', grep { $_ ne 'permits' } all_kinds()
+  if !$only_some && $option{style} ne 'curator';
+$only_some ||= $option{style} ne 'curator';
 
 my $dir = "$PostgreSQL::Test::Utils::tmp_check/torture";
 mkdir $dir or die "could not make $dir: $!";
@@ -85,8 +93,8 @@ my $stage = Torture::Stage->new(
 	style => $option{style},
 	session_timeout => $session_timeout);
 my $board = Torture::Board->new("$dir/board", $option{workers});
-my @local_names = @{ $Torture::Workload::locks{local} };
-my @all_names = map { @$_ } values %Torture::Workload::locks;
+my @guarded_names = map { names_of($_) } qw(local shared set path hold);
+my @all_names = all_names();
 my $begin = now();
 my $end = $begin + $option{duration};
 
@@ -118,9 +126,12 @@ sub run_worker
 		cluster => $home,
 		home => $stage->connstr($home),
 		vault => $stage->connstr('vault'),
+		away => $stage->connstr(
+			(grep { $_ ne $home } @Torture::Stage::homes)[0]),
 		history => Torture::History->new($worker_files[ $worker - 1 ]),
 		board => $board,
 		session_timeout => $session_timeout,
+		kinds => [ split /,/, $option{kinds} ],
 		sabotage => $option{sabotage},
 		until => $end,
 		quit => $quit)->run;
@@ -249,7 +260,8 @@ sub describe_stuck
 		foreach my $sql (
 			"SELECT concat_ws(' | ', pid, state, wait_event_type, wait_event, query)
 			 FROM pg_stat_activity WHERE pid = $entry->{pid}",
-			"SELECT concat_ws(' | ', q.*) FROM zk_lock_queue('$entry->{name}') q")
+			map { "SELECT concat_ws(' | ', q.*) FROM zk_lock_queue('$_') q" }
+			split /\+/, $entry->{name})
 		{
 			$text .= "    $_->[0]\n" foreach @{ $db->rows($sql) };
 		}
@@ -333,10 +345,10 @@ my $report = Torture::Report->new(
 	nemeses => [ values %nemesis_file ]);
 my $checker = Torture::Checker->new(
 	cycles => $report->cycles,
-	stops => $report->stops);
-my @local = grep { $_->{kind} eq 'local' } @rows;
-my @fenced = grep { $_->{kind} eq 'fenced' } @rows;
-my @bare = grep { $_->{kind} eq 'bare' } @rows;
+	stops => $report->stops,
+	evictions => $report->evictions);
+my %counters;   # by who answers for them
+push @{ $counters{ $_->{kind} } }, $_ foreach grep { defined $_->{end} } @rows;
 my @seen;       # rows of the table of violations
 
 # One promise: a test if it was made, and a line in the table in any case.
@@ -345,8 +357,13 @@ sub judge
 	my ($name, $is_promised, @violations) = @_;
 	my @explained = grep { $_->{is_explained} } @violations;
 	my @others = grep { !$_->{is_explained} } @violations;
-	push @seen, [ $name, scalar @others ];
-	push @seen, [ "  stopped within COMMIT", scalar @explained ]
+	my ($first) = sort { $a <=> $b } map { $_->{at} } @others;
+	push @seen,
+	  [
+		$name, scalar @others,
+		$first ? sprintf '  first after %.0f s', $first - $begin : '' ];
+	push @seen,
+	  [ "  stopped or evicted within COMMIT", scalar @explained, '' ]
 	  if @explained;
 	is(scalar @others, 0, $name) if $is_promised;
 	my @told = @violations > 5 ? @violations[ 0 .. 4 ] : @violations;
@@ -354,7 +371,7 @@ sub judge
 	{
 		my @lines = (
 			"$violation->{check}: $violation->{text}"
-			  . ($violation->{is_explained} ? ' (stopped within COMMIT)' : ''),
+			  . ($violation->{is_explained} ? ' (stopped or evicted within COMMIT)' : ''),
 			map { "    $_" } $report->around(@{ $violation->{cycles} }));
 		if ($is_promised && !$violation->{is_explained})
 		{
@@ -369,21 +386,36 @@ sub judge
 }
 
 my $guarded = $option{guard} eq 'quorum';
-my $stale = 0;
-$stale += $checker->count_stale_attempts($_) foreach @local_names;
+my ($stale, $full) = (0, 0);
+$stale += $checker->count_stale_attempts($_) foreach @guarded_names;
+$full += $checker->count_full($_, $permits{$_}) foreach keys %permits;
 
+my @guard_counters = @{ $counters{guard} };
 judge("guard $option{guard}: no lost update",
-	$guarded, map { $checker->check_lost_updates($_) } @local);
+	$guarded, map { $checker->check_lost_updates($_) } @guard_counters);
 judge("guard $option{guard}: no commit by a former holder",
-	$guarded, map { $checker->check_stale_commits($_) } @local_names);
+	$guarded, map { $checker->check_stale_commits($_) } @guarded_names);
 judge("guard $option{guard}: commits in the order of the queue",
-	$guarded, map { $checker->check_order($_) } @local);
+	$guarded, map { $checker->check_order($_) } @guard_counters);
+judge("guard $option{guard}: nothing read moves before the commit",
+	$guarded, map { $checker->check_repeated_reads($_) } @guard_counters);
+judge("guard $option{guard}: never more holders than permits",
+	$guarded,
+	map { $checker->check_permits($_, $permits{$_}) } sort keys %permits);
 judge('fence: no lost update', 1,
-	map { $checker->check_lost_updates($_) } @fenced);
+	map { $checker->check_lost_updates($_) } @{ $counters{fence} });
 judge('fence: commits in the order of the queue',
-	1, map { $checker->check_order($_) } @fenced);
+	1, map { $checker->check_order($_) } @{ $counters{fence} });
+judge('hold: no lost update', 1,
+	map { $checker->check_lost_updates($_) } @{ $counters{hold} });
+judge('hold: nobody else is granted the lock',
+	1, map { $checker->check_holds($_) } names_of('hold'));
+judge('hold: it ends by its release alone', 1,
+	$checker->check_released_holds);
+judge('once: each slot is given to one caller',
+	1, $checker->check_claims(@{ $report->claims }));
 judge('neither guard nor fence: no lost update',
-	0, map { $checker->check_lost_updates($_) } @bare);
+	0, map { $checker->check_lost_updates($_) } @{ $counters{nobody} });
 judge('tokens rise', 1,
 	map { $checker->check_tokens($_) } @all_names);
 judge('answers to COMMIT are true', 1, $checker->check_answers(@rows));
@@ -391,21 +423,40 @@ judge('bounded waits end in time', 1, $checker->check_bounds($slack));
 
 is(join("\n", $stage->crashes($report->killed)),
 	'', 'no process crashed but those that the nemesis killed');
-is(join("\n", $report->unexpected), '', 'no unexpected error');
+my @unexpected = $report->unexpected;
+splice @unexpected, 20 if @unexpected > 20;
+is(join("\n", @unexpected), '', 'no unexpected error');
 is(join("\n", $report->leftovers),
 	'', 'nothing is held after zk_unlock_all()');
-is($report->writes('marked', 'accepted'),
-	0, 'nobody else writes into a node that can hand a lock over');
+is(join("\n", $report->partial),
+	'', 'of several locks all are taken or none');
+is(join("\n", $report->other_tokens),
+	'', 'tokens are those that zk_fencing_token() tells');
+is($report->writes('marked', 'accepted') + $report->writes('other', 'accepted'),
+	0, 'nobody else writes into a node of the queue');
 is(join("\n", @problems), '', 'the test itself went well');
 my %outcome = $report->outcomes;
 cmp_ok($outcome{committed}, '>=', $option{duration}, 'much was committed');
 cmp_ok($report->faults, '>=', $option{duration} / 2, 'many faults happened');
+# Was there anything to see?
+if (!$only_some)
+{
+	my %granted = $report->grants_by_kind;
+	cmp_ok($full, '>=', $option{duration} / 20,
+		'all permits were often in use');
+	is(join(' ', grep { !$granted{$_} }
+			qw(local shared permits set path fenced bare hold)),
+		'', 'every kind of lock was granted');
+	cmp_ok(scalar(grep { $_->{answer} eq 't' } @{ $report->claims }),
+		'>=', $option{duration} / 10, 'many slots were given out');
+}
 SKIP:
 {
 	skip 'contenders with several nodes hand nothing over', 2
 	  if $option{style} eq 'all';
 	cmp_ok($woken_by_set, '>=', $option{duration} / 2,
-		'many locks were handed over');
+		'many locks were handed over')
+	  if !$only_some;
 	cmp_ok(
 		$report->writes('marked', 'refused') + $report->writes('marked', 'accepted'),
 		'>=', $option{duration}, 'a stranger has often tried to hand one over');
@@ -417,9 +468,10 @@ diag($_)
   $report->tables(
 	[ '  of the unknown, committed', $unknown_in ],
 	[ '  of the unknown, not committed', $unknown_out ],
-	[ 'local commits tried too late', $stale ],
+	[ 'guarded commits tried too late', $stale ],
+	[ 'all permits in use', $full ],
 	[ 'waiters woken by a hand-over', $woken_by_set ],
 	[ 'waiters woken by a deletion', $woken_by_deletion ]),
-  'violations seen', map { sprintf '  %-50s %5d', @$_ } @seen;
+  'violations seen', map { sprintf '  %-50s %5d%s', @$_ } @seen;
 
 done_testing();

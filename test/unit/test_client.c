@@ -481,6 +481,28 @@ test_hand_over(ZkClient *client)
 	remove_node(client, parent);
 }
 
+/* With all requests under way that there can be. */
+static void
+test_no_room(ZkClient *client)
+{
+	static ZkRequest *requests[1 << 17];
+	int			nrequests = 0;
+	char		path[128];
+
+	snprintf(path, sizeof(path), "%s/announce", top);
+	result_of(zklock_client_create(client, path, ZK_EPHEMERAL, NULL, 0));
+	while (nrequests < 1 << 17 &&
+		   (requests[nrequests] = zklock_client_get(client, path)) != NULL)
+		nrequests++;
+	ok(nrequests > 0 && nrequests <= 1 << 16, "there is an end to requests");
+	ok(!zklock_client_announce(client, path, "a", 1),
+	   "what cannot be announced is told so");
+	while (nrequests > 0)
+		zklock_client_free(requests[--nrequests]);
+	ok(zklock_client_announce(client, path, "a", 1), "later it can");
+	remove_node(client, path);
+}
+
 /* Closing removes the nodes, with requests outstanding too. */
 static void
 test_close(ZkClient *client)
@@ -817,6 +839,7 @@ main(int argc, char **argv)
 	test_prune(client);
 	test_watch(client);
 	test_hand_over(client);
+	test_no_room(client);
 	test_close(client);
 	test_take_over(client);
 	test_signals(client);

@@ -11,9 +11,10 @@ A small file with one line of fixed width for each worker. The worker overwrites
 its line; the nemesis looks there for victims, the main program for progress
 and for workers that are stuck. A line is written by one system call.
 
-States: connecting, asking (for a lock: the wait), holding, slow (holding, and
-asleep for longer than the session timeout), committing, recovering, parked
-(done, connected), ended.
+States: connecting, asking (for locks: the wait), holding, slow (holding, and
+asleep for longer than the session timeout), committing, releasing, idle
+(until slots are given out), claiming (one), evicting, recovering, settling (a hold that may be there), parked (done,
+connected), ended. The name is that of the lock; of several, all with "+" between.
 
 =cut
 

@@ -10,18 +10,21 @@ Torture::Checker - do history and ledgers tell of a broken promise?
 Pure: values in, violations out; no clock, no database, no file.
 
 A B<cycle> is a hash: worker, cycle, kind, name, pid, patience (seconds, or "")
-and as far as it came asked, gave_up, granted, token, v, commit_sent, ended, outcome ("committed", "refused",
-"unknown"); the times as in L<Torture::History>.
+and as far as it came asked, gave_up, granted, locks (each with name, mode and
+token), commit_sent, ended, outcome ("committed", "refused", "unknown"), and of a
+hold release_sent and was_held; the times as in L<Torture::History>.
 
 A B<row> is one counter with its ledger: name, start, end (the counter's value
-before and after) and entries, each with worker, cycle, token and v, the value
-that it read.
+before and after) and entries, each with worker, cycle, is_reader, v, the value
+that it read, and again, the value when it was about to commit. Without end it is
+a ledger alone.
 
-A B<violation> is a hash: check, text, cycles (those involved), and is_explained.
-The latter is true if a backend among them stood still, stopped by the nemesis,
-while its COMMIT was under way: between the guard's proof and the commit record
-is the one gap that the guard cannot close, which zklock's documentation says
-plainly. A fence has no such gap, so nothing explains its violations.
+A B<violation> is a hash: check, text, cycles (those involved), at (when the last of
+them was granted its lock), and is_explained. The latter is true if one of them lost its lock while its COMMIT was under way,
+for its backend stood still, stopped by the nemesis, or it was evicted: between the
+guard's proof and the commit record is the one gap that the guard cannot close,
+which zklock's documentation says plainly. A fence has no such gap, so nothing
+explains its violations.
 
 =cut
 
@@ -30,9 +33,12 @@ package Torture::Checker;
 use strict;
 use warnings;
 
+use List::Util qw(max);
+
 =pod
 
-=head2 new(cycles => [...], stops => { pid => [ [from, to], ... ] })
+=head2 new(cycles => [...], stops => { pid => [ [from, to], ... ] },
+evictions => { token => [from, to] })
 
 =cut
 
@@ -57,26 +63,26 @@ sub check_lost_updates
 {
 	my ($self, $row) = @_;
 	my (@violations, %by_value);
-	push @{ $by_value{ $_->{v} } }, $_ foreach @{ $row->{entries} };
+	my @entries = grep { !$_->{is_reader} } @{ $row->{entries} };
+	push @{ $by_value{ $_->{v} } }, $_ foreach @entries;
 	foreach my $v (sort { $a <=> $b } keys %by_value)
 	{
-		my @entries = @{ $by_value{$v} };
-		next if @entries == 1;
+		my @same = @{ $by_value{$v} };
+		next if @same == 1;
 		push @violations,
 		  $self->_violation(
 			'lost update', 0,
-			"$row->{name}: " . @entries . " commits have read $v",
-			$self->_cycles(@entries));
+			"$row->{name}: " . @same . " commits have read $v",
+			$self->_cycles(@same));
 	}
-	my $increments = @{ $row->{entries} };
 	my $moved = $row->{end} - $row->{start};
 	# If the values read have told of as many lost ones, nothing is new here.
 	my $lost = 0;
 	$lost += @$_ - 1 foreach values %by_value;
 	push @violations,
 	  $self->_violation('lost update', 1,
-		"$row->{name}: $increments commits moved the counter by $moved")
-	  if $increments - $lost != $moved;
+		"$row->{name}: " . @entries . " commits moved the counter by $moved")
+	  if @entries - $lost != $moved;
 	return @violations;
 }
 
@@ -84,7 +90,8 @@ sub check_lost_updates
 
 =head2 check_order($row)
 
-The order of commits is the order of tokens, which is that of the queue.
+The order of commits is the order of tokens, which is that of the queue. Readers
+stand between the writer of what they have read and the next one.
 
 =cut
 
@@ -92,19 +99,63 @@ sub check_order
 {
 	my ($self, $row) = @_;
 	my @violations;
-	my $last;
-	foreach my $entry (sort { $a->{v} <=> $b->{v} } @{ $row->{entries} })
+	my ($writer, @readers);
+	foreach my $entry (
+		sort { $a->{v} <=> $b->{v} || $b->{is_reader} <=> $a->{is_reader} }
+		@{ $row->{entries} })
 	{
-		push @violations,
-		  $self->_violation(
-			'commit out of order', 0,
-			"$row->{name}: token $entry->{token} read $entry->{v} after"
-			  . " token $last->{token} had read $last->{v}",
-			$self->_cycles($last, $entry))
-		  if $last && $entry->{token} <= $last->{token};
-		$last = $entry;
+		push @violations, map { $self->_compare_order($row, $_, $entry) }
+		  grep { $_ } $writer, $entry->{is_reader} ? () : @readers;
+		if ($entry->{is_reader})
+		{
+			push @readers, $entry;
+		}
+		else
+		{
+			($writer, @readers) = ($entry);
+		}
 	}
 	return @violations;
+}
+
+# The tokens of each lock that both have, and one of them alone.
+sub _compare_order
+{
+	my ($self, $row, $first, $second) = @_;
+	my ($one, $other) = $self->_cycles($first, $second);
+	return () unless $one && $other;
+	my %lock = map { $_->{name} => $_ } @{ $one->{locks} };
+	my @wrong = grep {
+		my $mine = $lock{ $_->{name} };
+		$mine
+		  && !($mine->{mode} eq 'shared' && $_->{mode} eq 'shared')
+		  && $mine->{token} >= $_->{token}
+	} @{ $other->{locks} };
+	return () unless @wrong;
+	return $self->_violation(
+		'commit out of order', 0,
+		"$row->{name}: token $wrong[0]{token} read $second->{v} after"
+		  . " token $lock{ $wrong[0]{name} }{token} had read $first->{v}",
+		$one, $other);
+}
+
+=pod
+
+=head2 check_repeated_reads($row)
+
+What a holder has read does not move before it commits.
+
+=cut
+
+sub check_repeated_reads
+{
+	my ($self, $row) = @_;
+	return map {
+		$self->_violation(
+			'read twice', 0,
+			"$row->{name}: $_->{v}, and then $_->{again}",
+			$self->_cycles($_))
+	} grep { $_->{v} != $_->{again} } @{ $row->{entries} };
 }
 
 =pod
@@ -122,8 +173,7 @@ sub check_tokens
 	my $newest;
 	foreach my $step ($self->_steps($name, qw(asked granted)))
 	{
-		my (undef, $what, $cycle) = @$step;
-		next unless defined $cycle->{token};
+		my (undef, $what, $cycle, $lock) = @$step;
 		if ($what eq 'asked')
 		{
 			$floor{$cycle} = $newest;
@@ -132,12 +182,12 @@ sub check_tokens
 		my $floor = $floor{$cycle};
 		push @violations,
 		  $self->_violation('token does not rise', 0,
-			"$name: token $cycle->{token}, asked for after $floor->{token}"
+			"$name: token $lock->{token}, asked for after $floor->[1]{token}"
 			  . ' was granted',
-			$floor, $cycle)
-		  if $floor && $cycle->{token} <= $floor->{token};
-		$newest = $cycle
-		  if !$newest || $cycle->{token} > $newest->{token};
+			$floor->[0], $cycle)
+		  if $floor && $lock->{token} <= $floor->[1]{token};
+		$newest = [ $cycle, $lock ]
+		  if !$newest || $lock->{token} > $newest->[1]{token};
 	}
 	return @violations;
 }
@@ -147,8 +197,8 @@ sub check_tokens
 =head2 check_stale_commits($name)
 
 Nobody commits with the lock who sent COMMIT after a newer holder had been
-granted it. In list context the violations; count_stale_attempts tells how many
-tried, whatever became of it.
+granted it, unless both share it. In list context the violations;
+count_stale_attempts tells how many tried, whatever became of it.
 
 =cut
 
@@ -157,9 +207,9 @@ sub check_stale_commits
 	my ($self, $name) = @_;
 	return
 	  map {
-		my ($cycle, $newer) = @$_;
+		my ($cycle, $lock, $newer, $newer_lock) = @$_;
 		$self->_violation('commit by a former holder', 0,
-			"$name: token $cycle->{token} committed after $newer->{token}"
+			"$name: token $lock->{token} committed after $newer_lock->{token}"
 			  . ' was granted',
 			$newer, $cycle)
 	  }
@@ -172,25 +222,171 @@ sub count_stale_attempts
 	return scalar(my @attempts = $self->_stale_attempts($name));
 }
 
+# A hold is not among those who commit: it has no COMMIT of its own.
 sub _stale_attempts
 {
 	my ($self, $name) = @_;
 	my @attempts;
-	my $newest;
+	my %newest;     # [cycle, lock] by mode
 	foreach my $step ($self->_steps($name, qw(granted commit_sent)))
 	{
-		my (undef, $what, $cycle) = @$step;
+		my (undef, $what, $cycle, $lock) = @$step;
 		if ($what eq 'granted')
 		{
-			$newest = $cycle
-			  if !$newest || $cycle->{token} > $newest->{token};
+			my $mode = $lock->{mode};
+			$newest{$mode} = [ $cycle, $lock ]
+			  if !$newest{$mode}
+			  || $lock->{token} > $newest{$mode}[1]{token};
+			next;
 		}
-		elsif ($newest->{token} > $cycle->{token} && $cycle->{outcome})
-		{
-			push @attempts, [ $cycle, $newest ];
-		}
+		next unless $cycle->{outcome} && $cycle->{kind} ne 'hold';
+		my ($newer) =
+		  grep { $_ && $_->[1]{token} > $lock->{token} } $newest{exclusive},
+		  $lock->{mode} eq 'exclusive' ? $newest{shared} : undef;
+		push @attempts, [ $cycle, $lock, @$newer ] if $newer;
 	}
 	return @attempts;
+}
+
+=pod
+
+=head2 check_permits($name, $permits)
+
+Nobody is granted a permit while as many older contenders as there are permits
+still have their place, as their commits prove that they sent later. In list
+context the violations; count_full tells how often the last permit was granted
+beside others in use.
+
+=cut
+
+sub check_permits
+{
+	my ($self, $name, $permits) = @_;
+	my @violations;
+	$self->_visit_permits($name, sub {
+		my ($cycle, $lock, @others) = @_;
+		my @older = grep { $_->[1]{token} < $lock->{token} } @others;
+		return if @older < $permits;
+		my @cycles = map { $_->[0] } @older;
+		my $violation = $self->_violation('too many permits', 1,
+			"$name: token $lock->{token} was granted, " . @older
+			  . ' older ones committed later',
+			$cycle, @cycles);
+		$violation->{is_explained} =
+		  $permits > grep { !$self->_was_lost_in_commit($_) } @cycles;
+		push @violations, $violation;
+	});
+	return @violations;
+}
+
+sub count_full
+{
+	my ($self, $name, $permits) = @_;
+	my $full = 0;
+	$self->_visit_permits($name, sub {
+		my ($cycle, $lock, @others) = @_;
+		$full++
+		  if $permits - 1 <= grep { $_->[0]{granted} <= $cycle->{granted} } @others;
+	});
+	return $full;
+}
+
+# At each grant: its cycle, its lock, and [cycle, lock] of those who asked before
+# and sent later a COMMIT that succeeded.
+sub _visit_permits
+{
+	my ($self, $name, $visit) = @_;
+	my %open;
+	foreach my $step ($self->_steps($name, qw(asked granted commit_sent)))
+	{
+		my (undef, $what, $cycle, $lock) = @$step;
+		if ($what eq 'granted')
+		{
+			$visit->($cycle, $lock, grep { $_->[0] != $cycle } values %open);
+		}
+		elsif ($what eq 'commit_sent')
+		{
+			delete $open{$cycle};
+		}
+		elsif (($cycle->{outcome} || '') eq 'committed')
+		{
+			$open{$cycle} = [ $cycle, $lock ];
+		}
+	}
+	return;
+}
+
+=pod
+
+=head2 check_holds($name), check_released_holds
+
+From when a hold was made until its release was asked for nobody newer is granted
+the lock; and there is something to release then.
+
+=cut
+
+sub check_holds
+{
+	my ($self, $name) = @_;
+	my (@violations, %held);
+	foreach my $step ($self->_steps($name, qw(granted release_sent)))
+	{
+		my (undef, $what, $cycle, $lock) = @$step;
+		if ($what eq 'release_sent')
+		{
+			delete $held{$cycle};
+			next;
+		}
+		push @violations, map {
+			$self->_violation('granted beside a hold', 1,
+				"$name: token $lock->{token} was granted while the hold"
+				  . " $_->[1]{token} stood",
+				$_->[0], $cycle)
+		} grep { $_->[1]{token} < $lock->{token} } values %held;
+		$held{$cycle} = [ $cycle, $lock ] if $cycle->{kind} eq 'hold';
+	}
+	return @violations;
+}
+
+sub check_released_holds
+{
+	my ($self) = @_;
+	return map {
+		$self->_violation('hold has vanished', 1,
+			"$_->{name}: there was no hold $_->{locks}[0]{token} to release", $_)
+	} grep { defined $_->{was_held} && !$_->{was_held} } @{ $self->{cycles} };
+}
+
+=pod
+
+=head2 check_claims(@claims)
+
+Each slot is given to one caller, and to nobody only if it is open what became of
+a call. A claim is a hash: worker, slot, answer ("t", "f", "open"), time.
+
+=cut
+
+sub check_claims
+{
+	my ($self, @claims) = @_;
+	my (%by_slot, @violations);
+	push @{ $by_slot{ $_->{slot} } }, $_ foreach @claims;
+	foreach my $slot (sort { $a <=> $b } keys %by_slot)
+	{
+		my @of_slot = @{ $by_slot{$slot} };
+		my @true = grep { $_->{answer} eq 't' } @of_slot;
+		my $workers = join ', ',
+		  map { "worker $_->{worker}: $_->{answer}" } @of_slot;
+		my $what =
+		    @true > 1 ? 'slot is run twice'
+		  : !@true && !grep({ $_->{answer} eq 'open' } @of_slot) ? 'slot is not run'
+		  : next;
+		push @violations,
+		  {
+			%{ $self->_violation($what, 1, "slot $slot: $workers") },
+			at => max(map { $_->{time} } @of_slot) };
+	}
+	return @violations;
 }
 
 =pod
@@ -270,14 +466,16 @@ sub _ledger_of
 	return \%is_in;
 }
 
-# [time, what, cycle] of these steps of all cycles of a lock, in order of time.
+# [time, what, cycle, lock] of these steps of all cycles that were granted a lock,
+# in order of time.
 sub _steps
 {
 	my ($self, $name, @what) = @_;
 	my @steps;
-	foreach my $cycle (grep { $_->{name} eq $name } @{ $self->{cycles} })
+	foreach my $cycle (@{ $self->{cycles} })
 	{
-		push @steps, map { [ $cycle->{$_}, $_, $cycle ] }
+		my ($lock) = grep { $_->{name} eq $name } @{ $cycle->{locks} } or next;
+		push @steps, map { [ $cycle->{$_}, $_, $cycle, $lock ] }
 		  grep { defined $cycle->{$_} } @what;
 	}
 	@steps = sort { $a->[0] <=> $b->[0] } @steps;
@@ -298,16 +496,21 @@ sub _violation
 		check => $check,
 		text => $text,
 		cycles => \@cycles,
+		at => max(0, map { $_->{granted} || 0 } @cycles),
 		is_explained => !$is_inexplicable
-		  && scalar(grep { $self->_was_stopped_in_commit($_) } @cycles) };
+		  && scalar(grep { $self->_was_lost_in_commit($_) } @cycles) };
 }
 
-# Only for those whose COMMIT goes to the backend that holds the lock.
-sub _was_stopped_in_commit
+# Stopped or evicted. Only for those whose COMMIT goes to the backend that holds
+# the lock.
+sub _was_lost_in_commit
 {
 	my ($self, $cycle) = @_;
-	return 0 unless $cycle->{kind} eq 'local' && $cycle->{ended};
-	return $self->_was_stopped(@{$cycle}{qw(pid commit_sent ended)});
+	return 0 if $cycle->{kind} =~ /^(fenced|bare|hold)$/ || !$cycle->{ended};
+	my ($begin, $end) = @{$cycle}{qw(commit_sent ended)};
+	return 1 if $self->_was_stopped($cycle->{pid}, $begin, $end);
+	return scalar grep { $_ && $_->[0] < $end && $_->[1] > $begin }
+	  map { $self->{evictions}{ $_->{token} } } @{ $cycle->{locks} };
 }
 
 sub _was_stopped

@@ -57,6 +57,10 @@ sub pid { return $_[0]->{pid}; }
 
 value returns the first column of the first row.
 
+=head2 value_with_warnings($warnings, $sql, @values)
+
+The same, and adds the server's warnings to that array, also if it fails.
+
 =cut
 
 sub execute
@@ -74,6 +78,14 @@ sub value
 	my ($value) = $dbh->selectrow_array($sql, undef, @values);
 	$self->_fail if $dbh->err;
 	return $value;
+}
+
+sub value_with_warnings
+{
+	my ($self, $warnings, $sql, @values) = @_;
+	local $SIG{__WARN__} = sub { push @$warnings, @_; };
+	local $self->{dbh}{PrintWarn} = 1;
+	return $self->value($sql, @values);
 }
 
 # All rows as arrays.
@@ -99,6 +111,8 @@ sub _fail
 	my $dbh = $self->{dbh};
 	my ($state, $message) = ($dbh->state, $dbh->errstr);
 	my $alive = $dbh->ping > 0;
+	# DBD::Pg's word for having none.
+	$state = '?????' if !$alive && $state eq '22000';
 	die Torture::Failure->new($state, $message, !$alive);
 }
 

@@ -26,6 +26,7 @@ my %expected_sqlstate = map { $_ => 1 } (
 	'40001',    # lock lost, or a newer holder has been here
 	'57014',    # cancelled
 	'55P03',    # could not get the lock in time
+	'57000',    # evicted while it waited
 	'57P01',    # terminated
 	'57P02',    # another backend was killed: crash shutdown
 	'57P03',    # starting up again
@@ -46,6 +47,9 @@ sub new
 	my $self = bless {
 		cycles => [],
 		stops => {},
+		evictions => {},
+		claims => [],
+		holds => [],
 		faults => {},
 		killed => [],
 		errors => {},
@@ -60,9 +64,13 @@ sub new
 
 sub cycles { return $_[0]->{cycles}; }
 sub stops { return $_[0]->{stops}; }
+sub evictions { return $_[0]->{evictions}; }
+sub claims { return $_[0]->{claims}; }
 sub killed { return @{ $_[0]->{killed} }; }
 sub unexpected { return @{ $_[0]->{unexpected} }; }
 sub leftovers { return @{ $_[0]->{leftovers} }; }
+sub partial { return @{ $_[0]->{partial} || [] }; }
+sub other_tokens { return @{ $_[0]->{other_tokens} || [] }; }
 
 sub _read_worker
 {
@@ -79,6 +87,7 @@ sub _read_worker
 				$cycle = {
 					worker => $worker,
 					asked => $time,
+					locks => [],
 					map { $_ => $entry->{$_} }
 					  qw(cycle kind name pid scope wait patience) };
 				push @{ $self->{cycles} }, $cycle;
@@ -86,46 +95,79 @@ sub _read_worker
 			elsif ($event eq 'granted')
 			{
 				$cycle->{granted} = $time;
-				$cycle->{token} = $entry->{token};
+				$cycle->{locks} = _locks($entry->{locks});
 			}
-			elsif ($event eq 'downgraded')
+			elsif ($event =~ /^(commit_sent|release_sent)$/)
 			{
-				$self->{downgraded}++;
-			}
-			elsif ($event eq 'read')
-			{
-				$cycle->{v} = $entry->{v};
-			}
-			elsif ($event eq 'commit_sent')
-			{
-				$cycle->{commit_sent} = $time;
+				$cycle->{$event} = $time;
 			}
 			elsif ($event =~ /^(committed|refused|unknown)$/)
 			{
 				$cycle->{outcome} = $event;
 				$cycle->{ended} = $time;
 			}
+			elsif ($event eq 'hold_released')
+			{
+				$cycle->{was_held} = $entry->{was_held};
+			}
 			elsif ($event eq 'leftover')
 			{
 				push @{ $self->{leftovers} },
 				  "worker $worker cycle $entry->{cycle}: $entry->{held} held";
 			}
+			elsif ($event eq 'partial')
+			{
+				push @{ $self->{partial} },
+				  "worker $worker cycle $entry->{cycle}: $cycle->{name}:"
+				  . " $entry->{taken} taken";
+			}
+			elsif ($event eq 'other_tokens')
+			{
+				push @{ $self->{other_tokens} },
+				  "worker $worker cycle $entry->{cycle}: $cycle->{name}";
+			}
 			elsif ($event eq 'gave_up')
 			{
-				$self->{gave_up}++;
 				$cycle->{gave_up} = $time;
 			}
 			elsif ($event eq 'failed' && $entry->{stage} eq 'asking')
 			{
 				$cycle->{gave_up} = $time;
 			}
-			elsif ($event eq 'released')
+			elsif ($event eq 'claimed')
 			{
-				$self->{lost_at_release}++ unless $entry->{was_held};
+				push @{ $self->{claims} }, { worker => $worker, %$entry };
 			}
+			elsif ($event eq 'evict_sent')
+			{
+				$self->{evictions}{ $entry->{token} } = [ $time, 9**9**9 ];
+			}
+			elsif ($event eq 'evicted')
+			{
+				$self->{evictions}{ $entry->{token} }[1] = $time;
+			}
+			$self->{count}{$event}++;
+			$self->{count}{too_late}++
+			  if $event eq 'released' && !$entry->{was_held};
+			$self->{count}{was_evicted}++
+			  if $event eq 'evicted' && $entry->{answer};
 			$self->_count_error($worker, $entry) if $entry->{sqlstate};
 		});
 	return;
+}
+
+# Of "name:mode:token", several with blanks between.
+sub _locks
+{
+	my ($text) = @_;
+	my @locks;
+	foreach my $lock (split / /, $text)
+	{
+		my %lock;
+		@lock{qw(name mode token)} = split /:/, $lock;
+		push @locks, \%lock;
+	}
+	return \@locks;
 }
 
 sub _count_error
@@ -192,7 +234,7 @@ sub writes
 
 =pod
 
-=head2 faults, grants, outcomes
+=head2 faults, grants, grants_by_kind, outcomes
 
 Counts; outcomes by name.
 
@@ -200,6 +242,14 @@ Counts; outcomes by name.
 
 sub faults { return sum0(values %{ $_[0]->{faults} }); }
 sub grants { return scalar grep { $_->{granted} } @{ $_[0]->{cycles} }; }
+
+sub grants_by_kind
+{
+	my ($self) = @_;
+	my %count;
+	$count{ $_->{kind} }++ foreach grep { $_->{granted} } @{ $self->{cycles} };
+	return %count;
+}
 
 sub outcomes
 {
@@ -225,11 +275,13 @@ sub tables
 		'workload',
 		[ 'locks asked for', scalar @{ $self->{cycles} } ],
 		[ 'granted', $self->grants ],
-		[ 'downgraded', $self->{downgraded} || 0 ],
-		[ 'try failed', $self->{gave_up} || 0 ],
+		[ 'downgraded', $self->{count}{downgraded} || 0 ],
+		[ 'try failed', $self->{count}{gave_up} || 0 ],
 		(map { [ $_, $outcome{$_} ] } qw(committed refused unknown)),
-		[ 'unlocked too late', $self->{lost_at_release} || 0 ],
+		[ 'unlocked too late', $self->{count}{too_late} || 0 ],
+		[ 'evicted', $self->{count}{was_evicted} || 0 ],
 		@more);
+	push @lines, _table('granted, by kind', $self->_rows_by_kind);
 	push @lines,
 	  _table('faults',
 		map { [ $_, $self->{faults}{$_} ] } sort keys %{ $self->{faults} });
@@ -248,6 +300,24 @@ sub tables
 	}
 	push @lines, _table('errors by stage and SQLSTATE', @errors);
 	return @lines;
+}
+
+# With what happened to holds and slots, too.
+sub _rows_by_kind
+{
+	my ($self) = @_;
+	my %grants = $self->grants_by_kind;
+	my %answers;
+	$answers{ $_->{answer} }++ foreach @{ $self->{claims} };
+	my $repeated = grep { $_->{was_repeated} } @{ $self->{claims} };
+	return (
+		(map { [ $_, $grants{$_} ] } sort keys %grants),
+		[ 'once: true', $answers{t} || 0 ],
+		[ 'once: false', $answers{f} || 0 ],
+		[ 'once: error, and repeated', $repeated ],
+		[ 'once: outcome unknown', $answers{open} || 0 ],
+		[ 'hold: outcome unknown, found', $self->{count}{hold_found} || 0 ],
+		[ 'hold: outcome unknown, void', $self->{count}{hold_void} || 0 ]);
 }
 
 sub _table
@@ -276,12 +346,19 @@ sub around
 		my $who = "worker $cycle->{worker} (pid $cycle->{pid},"
 		  . " $cycle->{scope} scope)";
 		push @steps, [ $cycle->{asked}, "$who asks" ];
-		push @steps, [ $cycle->{granted}, "$who gets token $cycle->{token}" ]
+		push @steps,
+		  [
+			$cycle->{granted},
+			"$who gets " . join ', ',
+			map { "token $_->{token}" . (@{ $cycle->{locks} } > 1 || $_->{mode} eq 'shared' ? " ($_->{name}, $_->{mode})" : '') }
+			  @{ $cycle->{locks} } ]
 		  if $cycle->{granted};
 		push @steps, [ $cycle->{commit_sent}, "$who sends COMMIT" ]
 		  if $cycle->{commit_sent};
 		push @steps, [ $cycle->{ended}, "$who: $cycle->{outcome}" ]
 		  if $cycle->{ended};
+		push @steps, [ $cycle->{release_sent}, "$who releases its hold" ]
+		  if $cycle->{release_sent};
 	}
 	return unless @steps;
 	@steps = sort { $a->[0] <=> $b->[0] } @steps;

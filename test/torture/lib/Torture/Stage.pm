@@ -20,7 +20,7 @@ use warnings;
 
 use Proxy;
 use Torture::Connection;
-use Torture::Workload;
+use Torture::Plan qw(all_names home_counters vault_counters);
 use ZkLockTest;
 use ZooKeeper;
 
@@ -28,15 +28,19 @@ our @homes = qw(berlin tokyo);
 
 my $tick_ms = 400;
 
+# Who answers for a counter in the vault.
+my %kind_in_vault = (fenced => 'fence', bare => 'nobody', hold => 'hold');
+
 my $tables = q{
 	CREATE TABLE counter (name text PRIMARY KEY, v bigint NOT NULL);
 	CREATE TABLE ledger (
 		worker int,
 		cycle int,
 		name text NOT NULL,
-		token bigint NOT NULL,
-		v bigint NOT NULL,
-		PRIMARY KEY (worker, cycle));
+		is_reader boolean NOT NULL,
+		v bigint,
+		again bigint,
+		PRIMARY KEY (worker, cycle, name));
 };
 
 # For all clusters: come back after a crash, and a log that can be read.
@@ -65,7 +69,7 @@ sub new
 		$self->{proxies}{$home} = \@proxies;
 		$self->_add_cluster(
 			$home,
-			[ $Torture::Workload::locks{local} ],
+			[ home_counters() ],
 			servers => join(',', map { $_->address } @proxies),
 			'zklock.session_timeout' =>
 			  1000 * $option{session_timeout} . 'ms',
@@ -78,21 +82,18 @@ sub new
 	}
 	$self->_add_cluster(
 		'vault',
-		[ @Torture::Workload::locks{qw(fenced bare)} ],
+		[ vault_counters() ],
 		map { ("zklock.$_" => undef) } qw(servers root session_timeout));
 	return $self;
 }
 
 sub _add_cluster
 {
-	my ($self, $name, $locks, %more) = @_;
+	my ($self, $name, $counters, %more) = @_;
 	my $node = cluster($name, $self->{zookeeper}, %settings, %more);
 	$node->safe_psql('postgres', $tables);
-	foreach my $lock (map { @$_ } @$locks)
-	{
-		$node->safe_psql('postgres',
-			"INSERT INTO counter VALUES ('$lock', 0)");
-	}
+	$node->safe_psql('postgres', join "\n",
+		map { "INSERT INTO counter VALUES ('$_', 0);" } @$counters);
 	$self->{cluster}{$name} = $node;
 	return;
 }
@@ -127,10 +128,12 @@ sub nodes
 	my ($self) = @_;
 	my $zk = $self->{zookeeper};
 	my %found = map { $_->[0] => 1 } $zk->ephemerals(lock_path(''));
-	foreach my $name (map { @$_ } values %Torture::Workload::locks)
+	foreach my $name (all_names())
 	{
 		my $path = lock_path($name);
-		$found{"$path/$_"} = 1 foreach queue_nodes($zk, $path);
+		# Beside the queue there are znodes of names below this one.
+		$found{"$path/$_"} = 1
+		  foreach grep { /\d{10}$/ } queue_nodes($zk, $path);
 	}
 	my @found = sort keys %found;
 	return @found;
@@ -141,7 +144,8 @@ sub nodes
 =head2 rows
 
 The counters of all clusters with their ledgers, as Torture::Checker wants
-them, each with its kind of lock.
+them, each with who answers for it: "guard", "fence", "hold" or "nobody". What is in
+a ledger without a counter comes as a row that has no end.
 
 =cut
 
@@ -152,24 +156,24 @@ sub rows
 	foreach my $where (@homes, 'vault')
 	{
 		my $db = Torture::Connection->new($self->connstr($where), 'checker');
-		my %row;
-		$row{ $_->[0] } = {
-			lock => $_->[0],
-			kind => ($_->[0] =~ m{^(\w+)/})[0],
-			name => "$_->[0] in $where",
-			start => 0,
-			end => $_->[1],
-			entries => [] }
-		  foreach @{ $db->rows('SELECT name, v FROM counter') };
-		foreach my $entry (
-			@{ $db->rows('SELECT name, worker, cycle, token, v FROM ledger') })
+		my %end = map { $_->[0] => $_->[1] }
+		  @{ $db->rows('SELECT name, v FROM counter') };
+		my %entries;
+		foreach my $values (
+			@{ $db->rows('SELECT name, worker, cycle, is_reader, v, again FROM ledger') })
 		{
-			my ($name, @values) = @$entry;
 			my %entry;
-			@entry{qw(worker cycle token v)} = @values;
-			push @{ $row{$name}{entries} }, \%entry;
+			@entry{qw(name worker cycle is_reader v again)} = @$values;
+			push @{ $entries{ $entry{name} } }, \%entry;
 		}
-		push @rows, map { $row{$_} } sort keys %row;
+		push @rows, map {
+			{
+				name => "$_ in $where",
+				kind => $where eq 'vault' ? $kind_in_vault{ (m{^(\w+)/})[0] } : 'guard',
+				start => 0,
+				end => $end{$_},
+				entries => $entries{$_} || [] }
+		} sort keys %{ { %end, %entries } };
 		$db->close;
 	}
 	return @rows;

@@ -9,21 +9,15 @@ Torture::Workload - one worker: takes locks and changes what they guard
 
 A worker has a connection to its home cluster, whose backend takes the locks,
 and one to the vault, a cluster that the nemesis leaves alone. In each cycle it
-takes a lock and increments a counter in the most careless way: it reads the
-value, thinks, and writes the value read plus one. Beside the increment, in the
-same transaction, it writes who did it into a ledger; so it is known for sure in
-the end which transactions have committed, those without an answer included.
+takes a lock, or several, and increments a counter in the most careless way: it
+reads the value, thinks, and writes the value read plus one. Beside the
+increment, in the same transaction, it writes who did it into a ledger; so it is
+known for sure in the end which transactions have committed, those without an
+answer included. Readers write only into the ledger.
 
-There are three kinds of lock:
-
-  local   the counter is in the home cluster and is changed by the very
-          backend that holds the lock. The commit guard answers for it. Both
-          clusters contend for the same locks; each has its own counter.
-  fenced  the counter is in the vault and is changed through the other
-          connection, which knows of the lock by its token alone. zk_fence()
-          answers for it.
-  bare    like fenced, without zk_fence(). Nobody answers for it: it shows what
-          the fence is good for.
+What it asks for is planned by L<Torture::Plan>, which tells of the kinds. Holds,
+jobs that run once, and evictions have courses of their own, in
+Torture::Workload::Hold, ::Once and ::Evict.
 
 =cut
 
@@ -36,37 +30,19 @@ use Scalar::Util qw(blessed);
 use Time::HiRes qw(sleep);
 use Torture::Connection;
 use Torture::History qw(now);
-
-# How often which kind is chosen, and the locks there are of it.
-our %locks = (
-	local => [ 'local/a', 'local/b' ],
-	fenced => [ 'fenced/a', 'fenced/b' ],
-	bare => ['bare/a']);
-my %kind_weight = (local => 55, fenced => 30, bare => 15);
-
-# How to ask; the numbers are weights, too.
-my %wait_weight = (
-	forever => 45,
-	timeout => 20,
-	try_for => 15,
-	try_once => 8,
-	lock_timeout => 12);
-
-# One in so many cycles sleeps through a session timeout with the lock held.
-my $slow_one_in = 20;
-
-# One in so many waits with a bound is ready to wait only about as long as a
-# lock is held, in seconds: it gives up just as the one ahead lets go.
-my $brief_one_in = 3;
-my $brief = 0.1;
-
-# One in so many cycles of session scope keeps the lock as a reader before it
-# changes anything: its node is replaced while writers wait behind it. There are
-# no other readers, so it stays alone.
-my $downgrade_one_in = 5;
+use Torture::Plan qw(plan);
+use Torture::Workload::Evict;
+use Torture::Workload::Hold;
+use Torture::Workload::Once;
 
 # Recovery is tried so often: a late cancel may hit each of its statements.
 my $recovery_attempts = 50;
+
+# Kinds that are more than a lock taken, used and let go.
+my %course = (
+	hold => \&Torture::Workload::Hold::run,
+	once => \&Torture::Workload::Once::run,
+	evict => \&Torture::Workload::Evict::run);
 
 =pod
 
@@ -75,8 +51,9 @@ my $recovery_attempts = 50;
 =head2 new(option => value, ...)
 
 worker (number), cluster (name of the home), home and vault (connection strings),
-history, board, session_timeout (seconds), sabotage (or ""), until (time),
-quit (a file handle that is at its end when the worker shall go).
+away (that of another cluster with zklock), history, board, session_timeout
+(seconds), kinds (those to choose from, or none for all), sabotage (or ""),
+until (time), quit (a file handle that is at its end when the worker shall go).
 
 =cut
 
@@ -109,12 +86,17 @@ sub _has_parent
 sub _cycle
 {
 	my ($self) = @_;
-	my $plan = $self->{plan} = $self->_make_plan;
-	eval { $self->_attempt; 1 } and return;
+	my $plan = $self->{plan} = plan(
+		map { $_ => $self->{$_} } qw(session_timeout kinds sabotage));
+	$plan->{cycle} = ++$self->{cycle};
+	my $course = $course{ $plan->{kind} } || \&_attempt;
+	$self->{is_asking} = 0;
+	eval { $course->($self); 1 } and return;
 	my $failure = $@;
 	die $failure unless blessed $failure && $failure->isa('Torture::Failure');
-	$self->_note_failure($failure);
+	$self->note_failure($failure);
 	$self->_recover;
+	Torture::Workload::Hold::settle($self) if $plan->{is_unsettled};
 	$self->_write_regardless
 	  if $self->{sabotage} eq 'ignore-refusal'
 	  && $failure->sqlstate eq '40001'
@@ -122,97 +104,135 @@ sub _cycle
 	return;
 }
 
-sub _make_plan
-{
-	my ($self) = @_;
-	my $kind = _choose(%kind_weight);
-	my $names = $locks{$kind};
-	my $scope = rand(2) < 1 ? 'session' : 'transaction';
-	return {
-		cycle => ++$self->{cycle},
-		kind => $kind,
-		name => $names->[ rand @$names ],
-		scope => $scope,
-		wait => _choose(%wait_weight),
-		patience => rand($brief_one_in) < 1
-		? 0.005 + rand($brief)
-		: 0.1 + rand($self->{session_timeout}),
-		downgrade => rand($downgrade_one_in) < 1
-		  && $scope eq 'session'
-		  && $self->{sabotage} ne 'no-lock',
-		think => 0.001 + rand(0.015),
-		slow => rand($slow_one_in) < 1
-		? $self->{session_timeout} * (1.2 + rand(1.2))
-		: 0,
-		# Where a slow worker sleeps: before or after it has read.
-		slow_early => rand(2) < 1 };
-}
-
-# One of the keys, by weight.
-sub _choose
-{
-	my (%weight) = @_;
-	my $sum = 0;
-	$sum += $_ foreach values %weight;
-	my $dice = rand $sum;
-	foreach my $key (sort keys %weight)
-	{
-		return $key if ($dice -= $weight{$key}) < 0;
-	}
-	return (sort keys %weight)[-1];
-}
-
 sub _attempt
 {
 	my ($self) = @_;
 	my $plan = $self->{plan};
-	$self->_connect;
+	$self->connect;
 	my $home = $self->{home_db};
 	my $in_transaction = $plan->{scope} eq 'transaction';
 
-	$self->_enter('asking');
-	$self->{history}->note(
-		'asked',
-		cycle => $plan->{cycle},
-		pid => $home->pid,
-		patience => _bound($plan),
-		map { $_ => $plan->{$_} } qw(kind name scope wait));
+	$self->note_asked;
 	$home->execute('BEGIN') if $in_transaction;
 	return unless $self->_take_lock;
 	$self->_downgrade if $plan->{downgrade};
-	if ($plan->{kind} eq 'local')
+	if ($plan->{kind} =~ /^(fenced|bare)$/)
 	{
-		$home->execute('BEGIN') unless $in_transaction;
-		$self->_increment($home);
-		# That was the release of a lock of transaction scope, too.
-		return if $in_transaction;
+		$self->increment_in_vault;
 	}
 	else
 	{
-		$self->_increment_in_vault;
+		$home->execute('BEGIN') unless $in_transaction;
+		$self->_increment($home);
+		# That was the release of locks of transaction scope, too.
+		return if $in_transaction;
 	}
 	$self->_release;
 	return;
 }
 
-# Whether the lock was granted; without it the cycle is over.
+=pod
+
+=head2 note_asked, note_granted(@tokens)
+
+The first and the second step of every cycle that takes locks; the tokens are in
+the order of the plan's names.
+
+=cut
+
+sub note_asked
+{
+	my ($self) = @_;
+	my $plan = $self->{plan};
+	$self->enter('asking');
+	$self->{history}->note(
+		'asked',
+		cycle => $plan->{cycle},
+		pid => $self->{home_db}->pid,
+		patience => _bound($plan),
+		map { $_ => $plan->{$_} } qw(kind name scope wait));
+	return;
+}
+
+sub note_granted
+{
+	my ($self, @tokens) = @_;
+	my $plan = $self->{plan};
+	$plan->{token} = $tokens[-1];
+	$self->{history}->note(
+		'granted',
+		cycle => $plan->{cycle},
+		locks => join ' ',
+		map { "$plan->{names}[$_]:$plan->{modes}[$_]:$tokens[$_]" }
+		  0 .. $#tokens);
+	$self->enter('holding');
+	return;
+}
+
+# Whether all locks were granted; without them the cycle is over.
 sub _take_lock
 {
 	my ($self) = @_;
 	my ($plan, $home) = @{$self}{qw(plan home_db)};
-	my $token =
-	  $self->{sabotage} eq 'no-lock' ? 0 : _ask($home, $plan);
-	if (!defined $token)
+	my @names = @{ $plan->{names} };
+	if ($self->{sabotage} eq 'no-lock')
+	{
+		$self->note_granted(map { 0 } @names);
+		return 1;
+	}
+	my $answer = $self->_ask;
+	if (!$answer)
 	{
 		$self->{history}->note('gave_up', cycle => $plan->{cycle});
+		$self->_check_taken(0);
 		$home->execute('ROLLBACK') if $plan->{scope} eq 'transaction';
 		return 0;
 	}
-	$plan->{token} = $token;
-	$self->{history}
-	  ->note('granted', cycle => $plan->{cycle}, token => $token);
-	$self->_enter('holding');
+	$self->note_granted($self->_tokens($answer));
 	return 1;
+}
+
+# How many of the locks are held must be none or that number.
+sub _check_taken
+{
+	my ($self, $all) = @_;
+	my $taken =
+	  $self->{home_db}->value('SELECT count(DISTINCT name) FROM zk_locks');
+	$self->{history}
+	  ->note('partial', cycle => $self->{plan}{cycle}, taken => $taken)
+	  if $taken && $taken != $all;
+	return;
+}
+
+# The fencing tokens of all locks taken: from the answer, and as zklock tells
+# them when it is asked. A try does not tell any, a path only the last.
+sub _tokens
+{
+	my ($self, $answer) = @_;
+	my $plan = $self->{plan};
+	my $is_try = $plan->{wait} =~ /^try/;
+	return $answer if $plan->{function} eq 'lock' && !$is_try;
+	my @tokens = map { $_->[0] } @{
+		$self->{home_db}->rows(
+			'SELECT zk_fencing_token(name)
+			 FROM unnest(?::text[]) WITH ORDINALITY AS asked(name, place)
+			 ORDER BY place', $plan->{names}) };
+	if (grep { !defined } @tokens)
+	{
+		my $lost = $self->{home_db}->value(
+			"SELECT count(*) FROM zk_locks WHERE state = 'lost'");
+		$self->{history}->note('other_tokens', cycle => $plan->{cycle})
+		  unless $lost;
+		die Torture::Failure->new('40001', 'lost before its token was known', 0);
+	}
+	my @told =
+	    $is_try ? ()
+	  : ref $answer ? @$answer
+	  : $answer;
+	my @expected = @tokens[ @tokens - @told .. $#tokens ];
+	$self->{history}->note('other_tokens', cycle => $plan->{cycle})
+	  if "@told" ne "@expected";
+	return @tokens;
 }
 
 sub _downgrade
@@ -234,34 +254,51 @@ sub _bound
 	return sprintf '%.3f', $plan->{patience};
 }
 
-# The token, or undef if a try failed.
+# What the function returns: the token or the tokens, or whether a try went well.
 sub _ask
 {
-	my ($home, $plan) = @_;
-	my $scope = $plan->{scope} eq 'transaction' ? 'xact_' : '';
-	my $wait = $plan->{wait};
-	my $patience = sprintf '%d ms', 1000 * $plan->{patience};
-
-	if ($wait =~ /^try/)
+	my ($self) = @_;
+	my ($plan, $home) = @{$self}{qw(plan home_db)};
+	my $is_try = $plan->{wait} =~ /^try/;
+	my $patience = _interval($plan->{patience});
+	my $timeout =
+	    $plan->{wait} eq 'try_once' ? '0'
+	  : $plan->{wait} =~ /^(try_for|timeout)$/ ? $patience
+	  : undef;
+	my $function = join '_', 'zk', $is_try ? 'try' : (),
+	  $plan->{scope} eq 'transaction' ? 'xact' : (), 'lock',
+	  $plan->{function} eq 'path' ? 'path' : (),
+	  $self->_is_shared ? 'shared' : ();
+	my ($arguments, @values) = ('?, ?', $plan->{name}, $timeout);
+	if ($plan->{function} eq 'names')
 	{
-		$patience = '0' if $wait eq 'try_once';
-		my $granted =
-		  $home->value("SELECT zk_try_${scope}lock(?, ?)", $plan->{name},
-			$patience);
-		return undef unless $granted;
-		return $home->value('SELECT zk_fencing_token(?)', $plan->{name});
+		$arguments = '?::text[], ?, modes => ?::text[]';
+		@values = ($plan->{names}, $timeout, $plan->{modes});
 	}
-	return $home->value("SELECT zk_${scope}lock(?, ?)", $plan->{name},
-		$patience)
-	  if $wait eq 'timeout';
-	return $home->value("SELECT zk_${scope}lock(?)", $plan->{name})
-	  if $wait eq 'forever';
+	elsif ($plan->{permits} > 1)
+	{
+		$arguments = '?, ?, permits => ?';
+		push @values, $plan->{permits};
+	}
 
 	# With lock_timeout for this one wait; recovery resets it, too.
-	$home->execute("SET lock_timeout = '$patience'");
-	my $token = $home->value("SELECT zk_${scope}lock(?)", $plan->{name});
-	$home->execute('RESET lock_timeout');
-	return $token;
+	$home->execute("SET lock_timeout = '$patience'")
+	  if $plan->{wait} eq 'lock_timeout';
+	$self->{is_asking} = 1;
+	my $answer = $home->value("SELECT $function($arguments)", @values);
+	$self->{is_asking} = 0;
+	$home->execute('RESET lock_timeout') if $plan->{wait} eq 'lock_timeout';
+	return $answer;
+}
+
+sub _interval { return sprintf '%d ms', 1000 * $_[0]; }
+
+# Is the one lock that the function names shared?
+sub _is_shared
+{
+	my ($self) = @_;
+	my $plan = $self->{plan};
+	return $plan->{function} ne 'names' && $plan->{modes}[-1] eq 'shared';
 }
 
 # Read, think, write, commit, in the transaction that is open.
@@ -270,36 +307,68 @@ sub _increment
 	my ($self, $db) = @_;
 	my ($plan, $history) = @{$self}{qw(plan history)};
 	$self->_oversleep if $plan->{slow} && $plan->{slow_early};
-	$plan->{v} =
-	  $db->value('SELECT v FROM counter WHERE name = ?', $plan->{name});
-	$history->note('read', cycle => $plan->{cycle}, v => $plan->{v});
+	$plan->{v} = _read_counters($db, $plan->{read});
+	$history->note('read', cycle => $plan->{cycle});
 	sleep $plan->{think};
 	$self->_oversleep if $plan->{slow} && !$plan->{slow_early};
+	# Readers see to it that nothing moves.
+	$plan->{again} =
+	    @{ $plan->{write} } < @{ $plan->{read} }
+	  ? _read_counters($db, $plan->{read})
+	  : $plan->{v};
 	$self->_write($db);
-	$self->_enter('committing');
+	$self->enter('committing');
 	$history->note('commit_sent', cycle => $plan->{cycle});
 	$db->execute('COMMIT');
 	$history->note('committed', cycle => $plan->{cycle});
-	$self->_enter('releasing');
+	$self->enter('releasing');
 	return;
 }
 
+# Values by name.
+sub _read_counters
+{
+	my ($db, $names) = @_;
+	return {} unless @$names;
+	my $rows =
+	  $db->rows('SELECT name, v FROM counter WHERE name = ANY (?)', $names);
+	return { map { $_->[0] => $_->[1] } @$rows };
+}
+
+# In the order of names, so that those who should not meet do not wait for each
+# other in a circle when they do. What a semaphore guards has no value.
 sub _write
 {
 	my ($self, $db) = @_;
 	my $plan = $self->{plan};
-	$db->execute('UPDATE counter SET v = ? WHERE name = ?',
-		$plan->{v} + 1, $plan->{name});
-	$db->execute(
-		'INSERT INTO ledger (worker, cycle, name, token, v)
-		 VALUES (?, ?, ?, ?, ?)',
-		$self->{worker}, $plan->{cycle}, $plan->{name}, $plan->{token},
-		$plan->{v});
+	my %is_written = map { $_ => 1 } @{ $plan->{write} };
+	foreach my $name (@{ $plan->{write} })
+	{
+		$db->execute('UPDATE counter SET v = ? WHERE name = ?',
+			$plan->{v}{$name} + 1, $name);
+	}
+	foreach my $name (@{ $plan->{read} } ? @{ $plan->{read} } : $plan->{name})
+	{
+		$db->execute(
+			'INSERT INTO ledger (worker, cycle, name, is_reader, v, again)
+			 VALUES (?, ?, ?, ?, ?, ?)',
+			$self->{worker}, $plan->{cycle}, $name,
+			$is_written{$name} ? 0 : 1,
+			$plan->{v}{$name}, $plan->{again}{$name});
+	}
 	return;
 }
 
+=pod
+
+=head2 increment_in_vault
+
+In a transaction of its own.
+
+=cut
+
 # The lock may have been lost long ago: who writes here does not know.
-sub _increment_in_vault
+sub increment_in_vault
 {
 	my ($self) = @_;
 	my ($plan, $vault) = @{$self}{qw(plan vault_db)};
@@ -318,9 +387,9 @@ sub _increment_in_vault
 sub _oversleep
 {
 	my ($self) = @_;
-	$self->_enter('slow');
+	$self->enter('slow');
 	sleep $self->{plan}{slow};
-	$self->_enter('holding');
+	$self->enter('holding');
 	return;
 }
 
@@ -335,8 +404,7 @@ sub _release
 	}
 	elsif ($self->{sabotage} ne 'no-lock')
 	{
-		my $mode = $plan->{downgrade} ? '_shared' : '';
-		$was_held = $home->value("SELECT zk_unlock$mode(?)", $plan->{name});
+		$was_held = $self->_unlock;
 	}
 	$self->{history}->note(
 		'released',
@@ -345,8 +413,28 @@ sub _release
 	return;
 }
 
-# Tell the others where we are, and ourselves where a failure came from.
-sub _enter
+sub _unlock
+{
+	my ($self) = @_;
+	my ($plan, $home) = @{$self}{qw(plan home_db)};
+	return $home->value('SELECT zk_unlock(?::text[], ?::text[])',
+		$plan->{names}, $plan->{modes})
+	  if $plan->{function} eq 'names';
+	my $function = join '_', 'zk_unlock',
+	  $plan->{function} eq 'path' ? 'path' : (),
+	  $plan->{downgrade} || $self->_is_shared ? 'shared' : ();
+	return $home->value("SELECT $function(?)", $plan->{name});
+}
+
+=pod
+
+=head2 enter($state)
+
+Tell the others where we are, and ourselves where a failure came from.
+
+=cut
+
+sub enter
 {
 	my ($self, $state) = @_;
 	$self->{state} = $state;
@@ -369,26 +457,47 @@ sub _post
 	return;
 }
 
-sub _connect
+=pod
+
+=head2 connect, away
+
+The connections, where there are none; one to the other cluster with zklock,
+which is the caller's.
+
+=cut
+
+sub connect
 {
 	my ($self) = @_;
 	return if $self->{home_db} && $self->{vault_db};
-	$self->_enter('connecting');
+	$self->enter('connecting');
 	foreach my $where (qw(home vault))
 	{
 		next if $self->{"${where}_db"};
 		my $db = Torture::Connection->new($self->{$where},
 			"worker-$self->{worker}");
-		$db->execute('SET client_min_messages = error');
+		$db->execute('SET client_min_messages = warning');
 		$self->{"${where}_db"} = $db;
 	}
 	$self->{history}->note('connected', pid => $self->{home_db}->pid);
 	return;
 }
 
+sub away
+{
+	my ($self) = @_;
+	return Torture::Connection->new($self->{away}, "worker-$self->{worker}");
+}
+
+=pod
+
+=head2 note_failure($failure)
+
+=cut
+
 # A commit that failed: refused if the server says so; if it said nothing, only
 # the ledger knows.
-sub _note_failure
+sub note_failure
 {
 	my ($self, $failure) = @_;
 	my $state = $self->{state};
@@ -410,7 +519,7 @@ sub _note_failure
 sub _recover
 {
 	my ($self) = @_;
-	$self->_enter('recovering');
+	$self->enter('recovering');
 	foreach my $where (qw(home vault))
 	{
 		foreach my $attempt (1 .. $recovery_attempts)
@@ -433,6 +542,13 @@ sub _clean
 	my ($self, $db, $where) = @_;
 	$db->execute('ROLLBACK');
 	return if $where eq 'vault';
+	if ($self->{is_asking})
+	{
+		my $plan = $self->{plan};
+		$self->_check_taken(
+			$plan->{scope} eq 'session' ? scalar @{ $plan->{names} } : 0);
+		$self->{is_asking} = 0;
+	}
 	$db->execute('SELECT zk_unlock_all()');
 	$db->execute('RESET lock_timeout');
 	my $held = $db->value('SELECT count(*) FROM zk_locks');
@@ -446,7 +562,8 @@ sub _clean
 sub _write_regardless
 {
 	my ($self) = @_;
-	my $db = $self->{ $self->{plan}{kind} eq 'local' ? 'home_db' : 'vault_db' }
+	my $db = $self->{
+		$self->{plan}{kind} =~ /^(fenced|bare)$/ ? 'vault_db' : 'home_db' }
 	  or return;
 	eval {
 		$db->execute('BEGIN');

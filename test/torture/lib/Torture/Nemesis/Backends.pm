@@ -34,18 +34,24 @@ my %holders_first = (
 	committing => 20,
 	holding => 10,
 	releasing => 5,
+	claiming => 2,
 	asking => 0.4);
 my %anybody = (
 	slow => 4,
 	committing => 10,
 	holding => 5,
 	releasing => 5,
+	claiming => 2,
 	asking => 1,
+	evicting => 1,
 	recovering => 0.3);
 
 # How long an ambush waits for a victim, and how often it looks, in seconds.
 my $ambush = 1;
 my $ambush_interval = 0.0002;
+
+# By then, in seconds, a request for a slot is under way whose reply will not come.
+my $claim_delay = 0.03;
 
 sub menu
 {
@@ -65,6 +71,7 @@ sub menu
 		cut_replies => 2,
 		cut_one_server => 4,
 		cut_replies_at_release => 2,
+		cut_replies_at_claim => 14,
 		reset => 5,
 		reset_at_release => 6,
 		refuse => 1);
@@ -173,7 +180,7 @@ sub _stop_in_commit
 	my ($self) = @_;
 	my $seconds = $self->timeouts(1.2, 2);
 	my $victim = $self->_ambush(
-		sub { $_->{state} eq 'committing' && $_->{name} =~ /^local/ });
+		sub { $_->{state} eq 'committing' && _is_local($_) });
 	$self->_stop('stop_in_commit', $seconds, $victim)
 	  if $victim && $self->_is_fair_game($victim);
 	return;
@@ -205,7 +212,14 @@ sub _is_releasing
 {
 	my ($entry) = @_;
 	return 1 if $entry->{state} eq 'releasing';
-	return $entry->{state} eq 'committing' && $entry->{name} =~ /^local/;
+	return $entry->{state} eq 'committing' && _is_local($entry);
+}
+
+# Does the backend that holds the lock change what it guards?
+sub _is_local
+{
+	my ($entry) = @_;
+	return $entry->{name} !~ /^(fenced|bare|hold)/;
 }
 
 sub _releaser
@@ -220,9 +234,9 @@ sub _waiter
 	my ($self) = @_;
 	my $waiter = $self->_ambush(
 		sub {
-			my $name = $_->{name};
-			return $_->{state} eq 'asking'
-			  && grep { $_->{name} eq $name && _is_releasing($_) } @_;
+			return 0 unless $_->{state} eq 'asking';
+			my %wanted = map { $_ => 1 } split /\+/, $_->{name};
+			return grep { _is_releasing($_) && grep { $wanted{$_} } split /\+/, $_->{name} } @_;
 		});
 	return $waiter && $self->_is_fair_game($waiter) ? $waiter : undef;
 }
@@ -282,6 +296,21 @@ sub _cut_replies_at_release
 	my $releaser = $self->_releaser;
 	$self->_cut_cluster($kind, 'replies', $releaser->{cluster})
 	  if $releaser;
+	return;
+}
+
+# The slot is taken, but nobody learns whose it is; and one of those who wait for the
+# answer is cancelled meanwhile. It asks again.
+sub _cut_replies_at_claim
+{
+	my ($self, $kind) = @_;
+	my $claimer = $self->_ambush(sub { $_->{state} eq 'claiming' }) or return;
+	$self->_cut_cluster($kind, 'replies', $claimer->{cluster});
+	sleep $claim_delay;
+	my ($still) =
+	  grep { $_->{worker} == $claimer->{worker} } $self->{board}->entries;
+	$self->_signal('cancel_claim', 'INT', $still)
+	  if $still->{state} eq 'claiming' && $self->_is_fair_game($still);
 	return;
 }
 

@@ -52,6 +52,7 @@ sub _write
 	my $path = $paths->[ rand @$paths ];
 	my @nodes = eval { $client->children($path) };
 	die $@ if $@ && $@ !~ /NoNode/;
+	@nodes = grep { /\d{10}$/ } @nodes;
 	my $node = $nodes[ rand @nodes ] // return;
 	my $result =
 		eval { $client->set("$path/$node", 'a stranger was here'); 1 }

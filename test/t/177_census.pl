@@ -1,0 +1,146 @@
+
+# zk_all_locks(): what it makes of other clients' nodes, of many locks, and of
+# trouble on the way.
+
+use strict;
+use warnings;
+
+use Proxy;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $proxy = Proxy->new($zk->connect_string);
+my $node = cluster('berlin', $zk, servers => $proxy->address);
+my $session = background($node);
+my $foreign = $zk->client(timeout => 60);
+my $count = 0;
+
+# A lock's znode with children of those names.
+sub make
+{
+	my ($lock, @children) = @_;
+	$foreign->create_path(lock_path($lock));
+	$foreign->create(lock_path("$lock/$_"), '') foreach @children;
+	return;
+}
+
+sub curator
+{
+	my ($sequence, $what, $group) = @_;
+	return sprintf '_c_a4b0c6d2-7813-%s-a1c0-%012d-%slock-%010d', $group || '4a12', ++$count,
+	  $what || '', $sequence;
+}
+
+sub census
+{
+	my ($prefix) = @_;
+	return $session->query_safe("SELECT * FROM zk_all_locks('$prefix')");
+}
+
+subtest 'holders and waiters, of every client' => sub {
+	make('count/exclusive', map { curator($_) } 1 .. 3);
+	make('count/kazoo', map { sprintf '%032x__lock__%010d', ++$count, $_ } 4, 5);
+	make('count/readers',
+		curator(1, 'shared-'), curator(2, 'shared-'), curator(3), curator(4, 'shared-'));
+	make('count/permits', map { curator($_, 'permits-3-') } 1 .. 5);
+	make('count/mixed', curator(1, 'permits-3-'), curator(2), curator(3, 'permits-3-'));
+	make('count/nobody', 'config', 'x');
+	# A hold that is being made has the number of its maker's node.
+	make('count/pending', curator(7, '', '8a12'), curator(7), curator(8));
+	is(census('count'), join("\n",
+			'count/exclusive|1|2', 'count/kazoo|1|1', 'count/mixed|1|2',
+			'count/pending|1|1', 'count/permits|3|2', 'count/readers|2|2'),
+		'as their names tell');
+	is($session->query_safe("SELECT name, holders, waiters
+			FROM zk_all_locks('count') c
+			WHERE holders <> (SELECT count(*) FROM zk_lock_queue(c.name) WHERE state = 'held')
+			  AND name <> 'count/pending'"),
+		'', 'which is what zk_lock_queue says');
+};
+
+subtest 'names' => sub {
+	make("name/\xc3\xa4/b c", curator(1));
+	make('name/job.once', curator(1));
+	make('name', curator(1));
+	is(census('name'), "name|1|0\nname/\xc3\xa4/b c|1|0", 'a name above others, and no records');
+	my $latin = $node->connstr('latin');
+	$node->safe_psql('postgres',
+		"CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'");
+	$node->safe_psql('latin', 'CREATE EXTENSION zklock');
+	make("name/\xe2\x82\xac", curator(1));
+	is($node->safe_psql('latin', "SELECT convert_to(name, 'UTF8') FROM zk_all_locks('name')
+			WHERE name <> 'name'"),
+		join("\n", map { '\\x' . unpack 'H*', $_ } "name/\xc3\xa4/b c", 'name/???'),
+		'in the encoding of the database');
+};
+
+subtest 'many' => sub {
+	foreach my $i (1 .. 40)
+	{
+		make("many/$i", curator(1));
+		make("many/$i/$_", curator(1), curator(2)) foreach 1 .. 10;
+	}
+	is($session->query_safe(
+			"SELECT count(*), sum(holders), sum(waiters), count(DISTINCT name) FROM zk_all_locks('many')"),
+		'440|440|400|440', 'all of them');
+	is($session->query_safe('SELECT count(*) > 440 FROM zk_all_locks()'), 't', 'from the root too');
+	is($session->query_safe('SELECT pending_requests FROM zk_session'), 0, 'nothing is left under way');
+};
+
+subtest 'the connection is lost' => sub {
+	$proxy->cut('replies');
+	$session->start_query("SELECT count(*) FROM zk_all_locks('many')");
+	wait_for_wait($node, $session->pid);
+	$proxy->reset_connections;
+	$proxy->heal;
+	is($session->wait_result, 440, 'all of them all the same');
+	$session->query_safe("SELECT zk_disconnect()");
+	$session->query_safe("SET zklock.session_timeout = '2s'; SELECT zk_all_locks('name')");
+	my $id = $session->query_safe('SELECT session_id FROM zk_session');
+	$proxy->cut;
+	$session->start_query("SELECT count(*) FROM zk_all_locks('many')");
+	wait_for_wait($node, $session->pid);
+	poll_until { $zk->four_letter_word('dump') !~ /\Q$id\E\b/ } 'the session to end', 20;
+	$proxy->reset_connections;
+	$proxy->heal;
+	is($session->wait_result, 440, 'in the next session too');
+};
+
+subtest 'bounds' => sub {
+	$proxy->cut;
+	$session->query("SET lock_timeout = '300ms'; SELECT zk_all_locks('many')");
+	is($session->sqlstate, '55P03', 'lock_timeout');
+	$session->query("RESET lock_timeout; SET statement_timeout = '300ms'; SELECT zk_all_locks('many')");
+	is($session->sqlstate, '57014', 'statement_timeout');
+	$proxy->reset_connections;
+	$proxy->heal;
+	is($session->query_safe("RESET statement_timeout; SELECT count(*) FROM zk_all_locks('many')"),
+		440, 'and on it goes');
+};
+
+subtest 'what ZooKeeper does not show' => sub {
+	my $owner = $zk->client;
+	$owner->add_auth('digest', 'me:secret');
+	$foreign->create_path(lock_path('secret'));
+	$owner->create(lock_path('secret/closed'), '', acl => [ [ 31, 'auth', '' ] ]);
+	make('secret/open', curator(1));
+	is(census('secret'), 'secret/open|1|0', 'is left out');
+	like($session->error, qr/WARNING:  could not list the contenders of 1 znode\n/, 'with a warning');
+	$owner->close;
+};
+
+subtest 'the root of ZooKeeper' => sub {
+	$session->query_safe("SET zklock.root = '/'");
+	is($session->query_safe("SELECT count(*) FROM zk_all_locks() WHERE name LIKE 'zookeeper%'"),
+		0, 'its own znodes are no locks');
+	is($session->query_safe("SELECT count(*) FROM zk_all_locks() WHERE name LIKE '%/count/exclusive'"),
+		1, 'all others are');
+	is($session->query_safe("SET zklock.root = '/unknown'; SELECT count(*) FROM zk_all_locks()"),
+		0, 'no root, no locks');
+};
+
+$session->quit;
+$foreign->close;
+done_testing();

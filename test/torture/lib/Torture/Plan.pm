@@ -1,0 +1,299 @@
+
+=pod
+
+=head1 NAME
+
+Torture::Plan - what a worker is going to do in a cycle, at random
+
+=head1 DESCRIPTION
+
+The locks there are, what they guard, and how often which of them is asked for
+in which way. Pure but for rand(), so that a seed repeats the plans.
+
+=head2 Kinds
+
+  local    one exclusive lock; the counter is in the home cluster and is changed
+           by the very backend that holds the lock. The commit guard answers for
+           it. Both clusters contend for the same locks; each has its own counter.
+  shared   the same, by writers and readers. A reader changes nothing; what it
+           has read is checked.
+  permits  a semaphore. There is no counter, for several hold it together: who
+           has committed with a permit is what counts.
+  set      several locks as one, in any order and mode, of overlapping sets; a
+           counter each.
+  path     zk_lock_path(): a leaf, or what is above it. A leaf has a counter; who
+           locks above it exclusively changes those of all leaves below.
+  fenced   the counter is in the vault and is changed through the other
+           connection, which knows of the lock by its token alone. zk_fence()
+           answers for it.
+  bare     like fenced, without zk_fence(). Nobody answers for it: it shows what
+           the fence is good for.
+  hold     zk_hold(). The counter is in the vault, without a fence: a hold is not
+           lost, so nothing else is needed. Its lock is taken as a local one, too.
+  once     zk_run_once(): who asks for a slot, and who is told to run it.
+  evict    zk_evict() of whoever stands in a queue.
+
+=cut
+
+package Torture::Plan;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+
+our @EXPORT_OK = qw(plan names_of all_names all_kinds home_counters vault_counters %permits);
+
+# The locks of each kind. A local one is now and then that of the holds.
+my %names = (
+	local => [ 'local/a', 'local/b' ],
+	shared => ['shared/a'],
+	permits => [ 'permits/2', 'permits/3' ],
+	set => [ 'set/a', 'set/b', 'set/c', 'set/d' ],
+	path => [ 'path', 'path/a', 'path/b', 'path/a/x', 'path/a/y', 'path/b/z' ],
+	fenced => [ 'fenced/a', 'fenced/b' ],
+	bare => ['bare/a'],
+	hold => ['hold/a']);
+
+# How many hold a semaphore together.
+our %permits = ('permits/2' => 2, 'permits/3' => 3);
+
+# Which locks of a path have a counter.
+my @leaves = ('path/a/x', 'path/a/y', 'path/b/z');
+
+# How often which kind is chosen.
+my %kind_weight = (
+	local => 28,
+	shared => 9,
+	permits => 15,
+	set => 13,
+	path => 10,
+	fenced => 13,
+	bare => 5,
+	hold => 5,
+	once => 4,
+	evict => 2);
+
+# How to ask; the numbers are weights, too.
+my %wait_weight = (
+	forever => 45,
+	timeout => 20,
+	try_for => 15,
+	try_once => 8,
+	lock_timeout => 12);
+
+# One in so many cycles sleeps through a session timeout with the lock held.
+my $slow_one_in = 20;
+
+# One in so many waits with a bound is ready to wait only about as long as a
+# lock is held, in seconds: it gives up just as the one ahead lets go.
+my $brief_one_in = 3;
+my $brief = 0.1;
+
+# One in so many cycles of session scope keeps the lock as a reader before it
+# changes anything: its node is replaced while writers wait behind it. There are
+# no other readers, so it stays alone.
+my $downgrade_one_in = 5;
+my %can_downgrade = map { $_ => 1 } qw(local fenced bare);
+
+# One in so many local locks is that of the holds.
+my $held_one_in = 8;
+
+# One in so many calls for several locks is ready to wait for no longer than that,
+# in seconds.
+my $set_brief_one_in = 2.5;
+my $set_patience = 0.5;
+
+# How often a lock is shared: of the kind, and of each lock of a set.
+my $reader_share = 0.5;
+my $set_reader_share = 0.25;
+
+# So much longer is a permit used than a lock.
+my $permits_patience = 12;
+
+# Where in the tree a path ends: at a leaf, just above, at the root.
+my %depth_weight = (leaf => 70, above => 22, root => 8);
+
+=pod
+
+=head2 plan(session_timeout => seconds, kinds => [...], sabotage => ...)
+
+A hash: kind, function ("lock", "names", "path", or that of the kind alone),
+names and modes (of all locks it takes), name (those that it asks for, joined with "+"; a path says only its end),
+permits, scope, wait, patience, downgrade, think, slow, slow_early, and read and
+write: the counters, in order.
+
+=cut
+
+sub plan
+{
+	my (%option) = @_;
+	my %weight = %kind_weight;
+	if (@{ $option{kinds} || [] })
+	{
+		%weight = map { $_ => $kind_weight{$_} } @{ $option{kinds} };
+	}
+	# Only what is done under locks makes sense without them.
+	delete @weight{qw(hold once evict)} if $option{sabotage} eq 'no-lock';
+	my $kind = _choose(%weight);
+	my $scope = rand(2) < 1 ? 'session' : 'transaction';
+	my $plan = {
+		kind => $kind,
+		permits => 1,
+		scope => $scope,
+		wait => _choose(%wait_weight),
+		patience => rand($brief_one_in) < 1
+		? 0.005 + rand($brief)
+		: 0.1 + rand($option{session_timeout}),
+		downgrade => rand($downgrade_one_in) < 1
+		  && $scope eq 'session'
+		  && $option{sabotage} ne 'no-lock'
+		  && $can_downgrade{$kind},
+		think => 0.001 + rand(0.015),
+		slow => rand($slow_one_in) < 1
+		? $option{session_timeout} * (1.2 + rand(1.2))
+		: 0,
+		# Where a slow worker sleeps: before or after it has read.
+		slow_early => rand(2) < 1 };
+	my $choose = __PACKAGE__->can("_choose_$kind") || \&_choose_one;
+	$choose->($plan);
+	return $plan;
+}
+
+=pod
+
+=head2 names_of($kind), all_names, all_kinds, home_counters, vault_counters
+
+=cut
+
+sub names_of { return @{ $names{ $_[0] } }; }
+sub all_kinds { return sort keys %kind_weight; }
+sub all_names { return map { @$_ } @names{ sort keys %names }; }
+sub home_counters { return (@leaves, map { names_of($_) } qw(local shared set hold)); }
+sub vault_counters { return map { names_of($_) } qw(fenced bare hold); }
+
+# One of the keys, by weight.
+sub _choose
+{
+	my (%weight) = @_;
+	my $sum = 0;
+	$sum += $_ foreach values %weight;
+	my $dice = rand $sum;
+	foreach my $key (sort keys %weight)
+	{
+		return $key if ($dice -= $weight{$key}) < 0;
+	}
+	return (sort keys %weight)[-1];
+}
+
+sub _one_of { return $_[ rand @_ ]; }
+
+# One lock of that name and mode, which guards the counter of its name.
+sub _ask_for
+{
+	my ($plan, $name, $mode) = @_;
+	$plan->{function} = 'lock';
+	$plan->{name} = $name;
+	$plan->{names} = [$name];
+	$plan->{modes} = [$mode];
+	$plan->{read} = [$name];
+	$plan->{write} = $mode eq 'exclusive' ? [$name] : [];
+	return;
+}
+
+sub _choose_one
+{
+	my ($plan) = @_;
+	_ask_for($plan, _one_of(names_of($plan->{kind})), 'exclusive');
+	return;
+}
+
+sub _choose_local
+{
+	my ($plan) = @_;
+	my $kind = rand($held_one_in) < 1 ? 'hold' : 'local';
+	_ask_for($plan, _one_of(names_of($kind)), 'exclusive');
+	return;
+}
+
+sub _choose_shared
+{
+	my ($plan) = @_;
+	_ask_for($plan, _one_of(names_of('shared')),
+		rand() < $reader_share ? 'shared' : 'exclusive');
+	return;
+}
+
+sub _choose_permits
+{
+	my ($plan) = @_;
+	_choose_one($plan);
+	$plan->{permits} = $permits{ $plan->{name} };
+	# So that all of them are in use now and then.
+	$plan->{think} *= $permits_patience;
+	$plan->{read} = $plan->{write} = [];
+	return;
+}
+
+# Two or three locks in random order. More of the calls than of others end when
+# some of the locks are taken.
+sub _choose_set
+{
+	my ($plan) = @_;
+	($plan->{wait}, $plan->{patience}) =
+	  (_one_of(qw(timeout try_for lock_timeout)), 0.005 + rand($set_patience))
+	  if rand($set_brief_one_in) < 1;
+	my @left = names_of('set');
+	my @names = map { splice @left, rand @left, 1 } 1 .. 2 + int rand 2;
+	my @modes =
+	  map { rand() < $set_reader_share ? 'shared' : 'exclusive' } @names;
+	my %mode;
+	@mode{@names} = @modes;
+	$plan->{function} = 'names';
+	$plan->{name} = join '+', @names;
+	$plan->{names} = \@names;
+	$plan->{modes} = \@modes;
+	$plan->{read} = [ sort @names ];
+	$plan->{write} = [ grep { $mode{$_} eq 'exclusive' } sort @names ];
+	return;
+}
+
+sub _choose_path
+{
+	my ($plan) = @_;
+	my $depth = _choose(%depth_weight);
+	my $name =
+		$depth eq 'leaf' ? _one_of(@leaves)
+	  : $depth eq 'above' ? _one_of('path/a', 'path/b')
+	  : 'path';
+	my $mode = $depth eq 'leaf'
+	  && rand() < $set_reader_share ? 'shared' : 'exclusive';
+	my @parts = split m{/}, $name;
+	my @names = map { join '/', @parts[ 0 .. $_ ] } 0 .. $#parts;
+	my @below = grep { $_ eq $name || m{^\Q$name\E/} } @leaves;
+	$plan->{function} = 'path';
+	$plan->{name} = $name;
+	$plan->{names} = \@names;
+	$plan->{modes} = [ ('shared') x $#names, $mode ];
+	$plan->{read} = \@below;
+	$plan->{write} = $mode eq 'exclusive' ? \@below : [];
+	return;
+}
+
+# These have a course of their own; see Torture::Workload.
+sub _choose_once
+{
+	my ($plan) = @_;
+	_ask_for($plan, 'once/a', 'exclusive');
+	return;
+}
+
+# A hold is not evicted: then it would not outlive its maker.
+sub _choose_evict
+{
+	my ($plan) = @_;
+	_ask_for($plan, _one_of(grep { !m{^hold/} } all_names()), 'exclusive');
+	return;
+}
+
+1;

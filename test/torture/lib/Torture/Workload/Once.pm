@@ -1,0 +1,83 @@
+
+=pod
+
+=head1 NAME
+
+Torture::Workload::Once - slots of a job, each of which is to run once
+
+=head1 DESCRIPTION
+
+The course of a worker through zk_run_once(). Every few seconds of the clock that
+all workers have in common there is a round of slots, and all who are here ask for
+all of them at once, each in an order of its own. After an error the call is
+repeated in the same session, as the documentation says; if that has ended it is
+open whether the slot was taken.
+
+=cut
+
+package Torture::Workload::Once;
+
+use strict;
+use warnings;
+
+use List::Util qw(shuffle);
+use Scalar::Util qw(blessed);
+use Time::HiRes qw(sleep);
+use Torture::Connection;
+use Torture::History qw(now);
+
+# Seconds from round to round, and how many slots there are in each.
+my $round_length = 1.6;
+my $slots = 10;
+
+# How often a call is repeated after an error, and after how long.
+my $attempts = 30;
+my $retry_interval = 0.05;
+
+=pod
+
+=head2 run($worker)
+
+=cut
+
+sub run
+{
+	my ($worker) = @_;
+	$worker->connect;
+	$worker->enter('idle');
+	my $round = int(now() / $round_length) + 1;
+	my $pause = $round * $round_length - now();
+	sleep $pause if $pause > 0;
+	$worker->enter('claiming');
+	_claim($worker, "$round$_") foreach shuffle(0 .. $slots - 1);
+	return;
+}
+
+# Notes what came of it: t, f, or open.
+sub _claim
+{
+	my ($worker, $slot) = @_;
+	my ($answer, $failure);
+	foreach my $attempt (1 .. $attempts)
+	{
+		last
+		  if eval {
+			$answer = $worker->{home_db}->value(
+				'SELECT zk_run_once(?, ?)', $worker->{plan}{name}, $slot);
+			1;
+		  };
+		$failure = $@;
+		last if !blessed $failure || $failure->is_lost;
+		$worker->note_failure($failure);
+		sleep $retry_interval;
+	}
+	$worker->{history}->note(
+		'claimed',
+		slot => $slot,
+		answer => !defined $answer ? 'open' : $answer ? 't' : 'f',
+		was_repeated => $failure ? 1 : 0);
+	die $failure unless defined $answer;
+	return;
+}
+
+1;
