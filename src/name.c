@@ -146,7 +146,7 @@ zklock_name_is_reserved(const char *component)
 	static const char *const suffixes[] = {ZK_RUNS_SUFFIX, ZK_RELEASE_SUFFIX};
 	size_t		length = strlen(component);
 
-	for (int i = 0; i < lengthof(suffixes); i++)
+	for (int i = 0; i < (int) lengthof(suffixes); i++)
 	{
 		size_t		suffix_length = strlen(suffixes[i]);
 
