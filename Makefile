@@ -53,6 +53,8 @@ OBJS = \
 	src/xact.o \
 	src/session.o \
 	src/client.o \
+	src/channel.o \
+	src/protocol.o \
 	src/recipe.o \
 	src/alias.o \
 	src/servers.o \
@@ -65,8 +67,18 @@ OBJS = \
 	src/release.o \
 	src/identity.o \
 	src/name.o \
-	src/loss.o \
-	src/crash.o
+	src/loss.o
+
+# The program that holds a backend's ZooKeeper session, and the only one that is
+# linked with ZooKeeper's client.  It is installed beside the library, which
+# looks for it there.
+PROGRAM_FILE = src/zklock-session
+PROGRAM_OBJS = \
+	src/program_main.o \
+	src/program_session.o \
+	src/program_request.o \
+	src/protocol.o \
+	src/servers.o
 
 # All tests there are, in the order of their names. They lie in test/ and their
 # expected output in expected/, which pg_regress looks for in its output
@@ -93,25 +105,39 @@ endif
 # PostgreSQL's headers as system headers: our warnings are not meant for them.
 PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server)
 PG_CFLAGS = -std=gnu11 -Wall -Wextra -Wno-unused-parameter $(if $(WERROR),-Werror)
-SHLIB_LINK = -lzookeeper_mt -lpthread
+EXTRA_CLEAN += $(PROGRAM_FILE) $(PROGRAM_OBJS)
 
 include $(PGXS)
 
+all: $(PROGRAM_FILE)
+install: install-program
+uninstall: uninstall-program
+
+$(PROGRAM_FILE): $(PROGRAM_OBJS)
+	$(CC) $(CFLAGS) $(PROGRAM_OBJS) $(LDFLAGS) $(LDFLAGS_EX) -lzookeeper_st -o $@
+
+.PHONY: install-program uninstall-program
+install-program: $(PROGRAM_FILE) installdirs
+	$(INSTALL_PROGRAM) $(PROGRAM_FILE) '$(DESTDIR)$(pkglibdir)/zklock-session'
+
+uninstall-program:
+	rm -f '$(DESTDIR)$(pkglibdir)/zklock-session'
+
 # PGXS knows no dependencies on headers.
-$(OBJS) $(OBJS:.o=.bc): $(wildcard $(here)src/*.h)
+$(OBJS) $(PROGRAM_OBJS) $(OBJS:.o=.bc): $(wildcard $(here)src/*.h)
 
 # In a VPATH build there is no src/ yet. As an absolute path, or make would be
 # content with the one in the source tree.
-$(OBJS) $(OBJS:.o=.bc): | $(CURDIR)/src
+$(OBJS) $(PROGRAM_OBJS) $(OBJS:.o=.bc): | $(CURDIR)/src
 $(CURDIR)/src:
 	$(MKDIR_P) $@
 
 # Say what is missing before the compiler says it at length.
-src/client.o src/client.bc: | zookeeper-headers
+$(filter src/program_%,$(PROGRAM_OBJS)): | zookeeper-headers
 .PHONY: zookeeper-headers
 zookeeper-headers:
 	@echo '#include <zookeeper/zookeeper.h>' | $(CC) $(CPPFLAGS) -E -o /dev/null -x c - 2>/dev/null || \
-	{ echo 'ZooKeeper'\''s C client is missing: install libzookeeper-mt-dev, or say "make check", which does it for you' >&2; exit 1; }
+	{ echo 'ZooKeeper'\''s C client is missing: install libzookeeper-st-dev, or say "make check", which does it for you' >&2; exit 1; }
 
 .PHONY: expected-links
 expected-links:

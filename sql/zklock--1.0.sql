@@ -363,7 +363,8 @@ CREATE FUNCTION zk_session(
 	OUT session_id text,
 	OUT session_timeout_ms integer,
 	OUT pending_requests integer,
-	OUT client_version text)
+	OUT client_version text,
+	OUT program_pid integer)
 RETURNS record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
@@ -373,7 +374,7 @@ COMMENT ON FUNCTION zk_session() IS
 CREATE VIEW zk_session AS SELECT * FROM zk_session();
 
 COMMENT ON VIEW zk_session IS
-'The ZooKeeper session of this backend: state (none, connecting, connected, suspended or lost), server, id, timeout in milliseconds as granted by the ensemble, requests without an answer, version of the client library. Does not open a session.';
+'The ZooKeeper session of this backend: state (none, connecting, connected, suspended or lost), server, id, timeout in milliseconds as granted by the ensemble, requests that are not over, version of the client library, and the process of the program that holds it (both once the program has answered). Does not open a session.';
 
 GRANT SELECT ON zk_locks, zk_session TO PUBLIC;
 

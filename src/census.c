@@ -88,8 +88,7 @@ zklock_count_locks(const char *name, int *nlocks)
 		zklock_session_reap();
 		if (!zklock_has_locks())
 			zklock_session_adopt_settings();
-		if (!zklock_session_open(walk->deadline, is_retry))
-			zklock_dialog_raise_timeout();
+		zklock_session_open(is_retry);
 		PG_TRY();
 		{
 			is_over = walk_tree(walk);

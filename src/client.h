@@ -1,17 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * client.h
- *	  One ZooKeeper session of this process: open, requests, watch, close.
+ *	  A backend's end of its ZooKeeper session: open, requests, watch, close.
  *
- * ZooKeeper's side of zklock.  No type of the ZooKeeper library and none of
- * PostgreSQL stands here.  Every function is for the process's main thread,
- * returns without waiting for the network (save for the bounded wait that
- * zklock_client_close() is asked for) and never raises: it blocks all signals
- * while it is inside the library, because a signal handler may end the
- * process (background workers) and would find the library's locks taken.
+ * The session itself, with the ZooKeeper library, is in a program of its own (see
+ * program.h), which this room starts and talks to.  No type of the ZooKeeper
+ * library and none of PostgreSQL stands here.  No function raises or waits for
+ * the network, save for the bounded waits of zklock_client_close() and of
+ * sending to a program that does not read.
  *
- * A request is followed by polling its reply: whenever something has
- * happened, zklock_client_wake_fd() becomes readable.
+ * A request is followed by polling its reply: whenever something has happened,
+ * zklock_client_fd() becomes readable, until zklock_client_receive() is called.
+ * Requests that are awaited go out with zklock_client_flush() or with the next one
+ * that nobody waits for.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,71 +23,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "servers.h"
+#include "terms.h"
 
 typedef struct ZkClient ZkClient;
 typedef struct ZkRequest ZkRequest;
 
-/* States of a session; only move_to() in client.c changes them. */
-typedef enum ZkClientState
-{
-	ZK_CLIENT_STARTING,			/* looking up names: not ready for requests */
-	ZK_CLIENT_CONNECTING,		/* no server has granted a session yet */
-	ZK_CLIENT_CONNECTED,		/* a server answers for the session */
-	ZK_CLIENT_SUSPENDED,		/* connection lost, the session may live */
-	ZK_CLIENT_LOST				/* over for good, its nodes are or will be gone */
-} ZkClientState;
-
-/* Why a session is lost. */
-typedef enum ZkClientLoss
-{
-	ZK_LOSS_NONE,				/* it is not */
-	ZK_LOSS_EXPIRED,			/* the ensemble said so */
-	ZK_LOSS_SILENCE,			/* no contact for the session timeout */
-	ZK_LOSS_AUTH,				/* the ensemble refused our credentials */
-	ZK_LOSS_RESOLVE,			/* no server's name could be resolved */
-	ZK_LOSS_PROTOCOL,			/* what answered is not a usable ZooKeeper */
-	ZK_LOSS_RESOURCES			/* no thread, descriptor or memory */
-} ZkClientLoss;
-
-/* Outcome of a request: the library's codes, sorted by what to do next. */
-typedef enum ZkResult
-{
-	ZK_OK,
-	ZK_NO_NODE,
-	ZK_NODE_EXISTS,
-	ZK_BAD_VERSION,
-	ZK_NO_AUTH,					/* the node's ACL forbids it */
-	ZK_UNKNOWN_OUTCOME,			/* connection lost: done, not done, or still
-								 * to be done */
-	ZK_SESSION_LOST,			/* the session is over */
-	ZK_BAD_ARGUMENTS,			/* the server does not like the path */
-	ZK_UNIMPLEMENTED,			/* the server is too old */
-	ZK_NO_MEMORY,				/* malloc() failed: nothing was sent */
-	ZK_FAILED					/* anything else: not done */
-} ZkResult;
-
-/* Kinds of nodes that we create. */
-typedef enum ZkNodeKind
-{
-	ZK_PERSISTENT,				/* a parent: with an identity of the session's
-								 * own it is everybody's */
-	ZK_PERSISTENT_OWN,			/* its data is its maker's alone */
-	ZK_CONTAINER,				/* the server removes it when it is empty */
-	ZK_EPHEMERAL,
-	ZK_EPHEMERAL_SEQUENTIAL
-} ZkNodeKind;
-
-/* What identifies a session to the ensemble. */
-typedef struct ZkClientTicket
-{
-	int64_t		session_id;
-	char		password[16];
-} ZkClientTicket;
-
 typedef struct ZkClientOptions
 {
-	const ServerList *servers;
+	const char *program;		/* path of the session's program */
+	const char *servers;		/* as servers_parse() takes them */
 	int			session_timeout_ms; /* asked for; the server clamps it */
 	unsigned	first_server;	/* begin with this one of the addresses, taken
 								 * modulo their number */
@@ -94,8 +39,6 @@ typedef struct ZkClientOptions
 	const char *auth_credentials;	/* with auth_scheme */
 	bool		is_auth_private;	/* they are this session's alone, to guard its
 									 * queue nodes and nothing else */
-	const ZkClientTicket *take_over;	/* session to take over, NULL for a new
-										 * one */
 } ZkClientOptions;
 
 /* The client at one moment. */
@@ -109,17 +52,20 @@ typedef struct ZkClientStatus
 	int64_t		suspended_at;	/* zklock_client_now(); valid if SUSPENDED or
 								 * LOST after having been connected */
 	int64_t		lost_deadline;	/* SUSPENDED: when it becomes LOST by clock */
-	int			npending;		/* requests without an answer */
+	int			npending;		/* requests that are not over */
 	int			nwithdrawn;		/* withdrawn ones that are not undone yet */
 	int			naddresses;		/* servers to choose from; 0: not known yet */
+	int			program_pid;	/* of the session's program; 0: it is over */
 	char		server[80];		/* address connected to last, or "" */
+	char		library[32];	/* version of the ZooKeeper library, or "" */
 } ZkClientStatus;
 
 /* What a request brought.  Strings live as long as the request. */
 typedef struct ZkReply
 {
 	ZkResult	result;
-	int			code;			/* the library's own code, for a DETAIL */
+	int			code;			/* the library's own code */
+	const char *code_text;		/* and its words for it, for a DETAIL */
 	int64_t		sent_at;		/* zklock_client_now() at the last attempt */
 	const char *path;			/* create: the node made */
 	int64_t		czxid;			/* create, get: the fencing token */
@@ -134,26 +80,14 @@ typedef struct ZkReply
 	int			data_length;
 } ZkReply;
 
-/* What has become of the watched node. */
-typedef enum ZkWatchNews
-{
-	ZK_WATCH_QUIET,				/* nothing */
-	ZK_WATCH_SET,				/* its data was set; the session has been
-								 * connected ever since the watch was asked for */
-	ZK_WATCH_LOOK_AGAIN			/* it went, or the state of the session changed */
-} ZkWatchNews;
-
-/* Longest data of a znode that is listened for; what is beyond is cut. */
-#define ZK_HEARD_SIZE 4096
-
 /* What has been heard of a znode that is listened for. */
 typedef struct ZkHeard
 {
 	bool		is_present;		/* it is there, as far as is known */
 	int64_t		mzxid;			/* this and the rest: valid if it is */
 	int64_t		mtime_ms;		/* server's clock, Unix epoch */
-	int64_t		signalled_at;	/* zklock_client_now() when the main thread
-								 * got a signal for it; 0: it did not */
+	int64_t		signalled_at;	/* zklock_client_now() when the backend was
+								 * interrupted for it; 0: it was not */
 	int			data_length;
 	char		data[ZK_HEARD_SIZE];
 } ZkHeard;
@@ -161,22 +95,28 @@ typedef struct ZkHeard
 /* Milliseconds of a clock that goes on while the machine is suspended. */
 extern int64_t zklock_client_now(void);
 
-/* The descriptor that becomes readable when there is news; -1 if none is left. */
-extern int	zklock_client_wake_fd(void);
-
-/* Make the descriptor unreadable again; call it before looking for news. */
-extern void zklock_client_drain_wake_fd(void);
-
 /*
- * Start a session.  Never NULL save without memory; every other failure shows
- * as ZK_CLIENT_LOST with its reason.  Requests may follow as soon as the
- * state is no longer STARTING: they go out behind the handshake.
+ * Start a session, with a program of its own.  Never NULL save without memory;
+ * every other failure shows as ZK_CLIENT_LOST with its reason.  Requests may
+ * follow at once: they go out behind the handshake.
  */
 extern ZkClient *zklock_client_open(const ZkClientOptions *options);
 
+/* The descriptor that becomes readable when there is news; -1 if none will be. */
+extern int	zklock_client_fd(ZkClient *client);
+
+/* Send what is still to be sent. */
+extern void zklock_client_flush(ZkClient *client);
+
 /*
- * Look at the session, and move it on where that is the main thread's part: a
- * finished look-up leads to connecting, silence past the deadline to LOST.
+ * Take in what the program has said.  The functions below that tell of news do so
+ * too, where the shared page says that there is any: a look costs no system call.
+ */
+extern void zklock_client_receive(ZkClient *client);
+
+/*
+ * Look at the session.  One that is past its deadline, or whose program has not
+ * moved for the session timeout, is LOST from then on.
  */
 extern void zklock_client_status(ZkClient *client, ZkClientStatus *status);
 
@@ -186,24 +126,19 @@ extern void zklock_client_status(ZkClient *client, ZkClientStatus *status);
  */
 extern void zklock_client_report_silence(ZkClient *client, bool is_wanted);
 
-/* The session's ticket; false if it was never granted. */
-extern bool zklock_client_ticket(ZkClient *client, ZkClientTicket *ticket);
-
 /*
- * Send the main thread this signal when the session becomes LOST, at the
- * latest when its clock runs out, even if the thread is busy elsewhere; 0 stops
- * that.  From then on a session that its clock has ended is not taken back.
- * false if the system has no timer left.
+ * Send this process SIGINT when the session becomes LOST, even if it is busy
+ * elsewhere, or do not.  Once refused, none comes any more.
  */
-extern bool zklock_client_signal_loss(ZkClient *client, int signal);
+extern void zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted);
 
 /* Copy the library's or our own last error text, one line, "" if none. */
 extern void zklock_client_last_error(ZkClient *client, char *text, size_t size);
 
 /*
  * Close the session, which removes its nodes, and free the client with all its
- * requests.  Takes at most about wait_ms; what is not done by then goes on in a
- * thread of its own (the library may block for seconds on a silent server).
+ * requests.  Takes at most about wait_ms; what is not done by then the program
+ * goes on with alone.
  */
 extern void zklock_client_close(ZkClient *client, int wait_ms);
 
@@ -257,7 +192,8 @@ extern ZkRequest *zklock_client_replace(ZkClient *client, const char *from,
 
 /*
  * Delete a node, whoever made it, or set its data, in one attempt whose outcome
- * the caller wants to know; for zklock_client_delete() see below.  With a version
+ * the caller may want to know; for zklock_client_delete() see below.  A node with
+ * children is refused, with ZK_FAILED.  With a version
  * other than ZK_ANY_VERSION: ZK_BAD_VERSION unless the data has been set just
  * that often.
  */
@@ -288,17 +224,11 @@ extern void zklock_client_withdraw(ZkRequest *request);
 extern bool zklock_client_delete(ZkClient *client, const char *path);
 
 /*
- * Delete a node that is not ours, once: whatever the answer, it is not asked for
- * again.  The server refuses, with ZK_FAILED, as long as there are children.
+ * Between these two, nothing is sent, so that many requests go out together.
+ * Nothing may raise in between.  A NULL client is fine.
  */
-extern ZkRequest *zklock_client_prune(ZkClient *client, const char *path);
-
-/*
- * Between these two, signals stay blocked, which makes many requests in a row
- * cheaper.  Nothing may raise in between.
- */
-extern void zklock_client_begin_many(void);
-extern void zklock_client_end_many(void);
+extern void zklock_client_begin_many(ZkClient *client);
+extern void zklock_client_end_many(ZkClient *client);
 
 /*
  * Set the data of a node of ours to nothing, once, and then delete it as
@@ -308,21 +238,15 @@ extern void zklock_client_end_many(void);
 extern bool zklock_client_hand_over(ZkClient *client, const char *path);
 
 /*
- * Send a cheap request whose answer nobody needs.  A server 3.6.0 to 3.8.0 may
- * forget to answer until something else happens (ZOOKEEPER-4537).
- */
-extern void zklock_client_nudge(ZkClient *client);
-
-/*
  * Listen for a znode that is not ours and need not exist: the request, once
  * answered, goes on to follow what becomes of the znode until it is freed,
  * across reconnects too, with one watch on the server and one request for each
- * change.  It is unanswered while that request is under way.  Unless signal is
- * 0, the main thread is sent it when the znode appears or its data is set; but
+ * change.  It is unanswered while that request is under way.  If it is urgent,
+ * this process is sent SIGINT when the znode appears or its data is set; but
  * not if known is the mzxid of that.
  */
 extern ZkRequest *zklock_client_listen(ZkClient *client, const char *path,
-									   int signal, int64_t known);
+									   bool is_urgent, int64_t known);
 
 /* What has been heard last; false, with *heard not set, if nothing yet. */
 extern bool zklock_client_heard(ZkRequest *listening, ZkHeard *heard);
@@ -338,11 +262,5 @@ extern void zklock_client_defer_signals(ZkClient *client, bool is_deferred);
  * read if there is none.
  */
 extern void zklock_client_sweep(ZkClient *client, const char *path);
-
-/* The version of the client library, as text. */
-extern const char *zklock_client_library_version(void);
-
-/* The library's text for ZkReply.code. */
-extern const char *zklock_client_code_text(int code);
 
 #endif							/* ZKLOCK_CLIENT_H */

@@ -1068,8 +1068,8 @@ prune(Standing *standing)
 {
 	const char *path = standing->contender->lock_path;
 	const ZkReply *reply = ask(standing,
-							   zklock_client_prune(zklock_session_client(),
-												   path));
+							   zklock_client_remove(zklock_session_client(),
+													path, ZK_ANY_VERSION));
 
 	if (reply != NULL && reply->result == ZK_OK)
 		return DRAIN_ANEW;

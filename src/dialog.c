@@ -30,8 +30,7 @@ zklock_dialog_run(bool (*talk) (ZkDialog *dialog, void *argument),
 		zklock_session_reap();
 		if (!zklock_has_locks())
 			zklock_session_adopt_settings();
-		if (!zklock_session_open(dialog.deadline, is_retry))
-			zklock_dialog_raise_timeout();
+		zklock_session_open(is_retry);
 		PG_TRY();
 		{
 			is_over = talk(&dialog, argument);

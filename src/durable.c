@@ -48,7 +48,6 @@
 #include "storage/proc.h"
 
 #include "contend.h"
-#include "crash.h"
 #include "dialog.h"
 #include "identity.h"
 #include "lock.h"
@@ -190,8 +189,7 @@ take_and_hold(Holding *holding)
 					 errmsg("lock \"%s\" is held by this session", order->name),
 					 errdetail("A hold takes the lock anew, and would wait for this session for ever."),
 					 errhint("Release the lock first.")));
-		if (!zklock_session_open(holding->deadline, is_retry))
-			raise_busy(holding);
+		zklock_session_open(is_retry);
 
 		if (holding->stage == HOLD_SET)
 			end = settle_lost(holding);
@@ -244,7 +242,6 @@ take_lock(Holding *holding, const char *path, int root_length)
 	holding->stage = HOLD_TWIN;
 	holding->session = zklock_session_number();
 	holding->token = contender.token;
-	zklock_crash_note_session();
 	return true;
 }
 

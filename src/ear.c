@@ -11,15 +11,15 @@
  * pays nothing for requests that hardly ever come.
  *
  * The watch is on a znode that is not there, as a rule.  Such a watch stays on
- * the server until it is removed, so closing the ear removes it (client.c).
+ * the server until it is removed, so closing the ear removes it.
  *
  * Requests are polite: nothing here may keep anybody from his work.  Where the
  * ensemble does not answer soon nothing was heard, and errors are not reported.
  *
- * Canceling is done as for the loss of a lock (loss.c): client.c sends SIGINT, and
- * the error is rewritten when it is reported.  Unlike a loss, a request leaves
- * the lock as it is, so the error stays 57014: nobody should run the transaction
- * again by himself.
+ * Canceling is done as for the loss of a lock (loss.c): the session's
+ * program sends SIGINT, and the error is rewritten when it is reported.  Unlike a
+ * loss, a request leaves the lock as it is, so the error stays 57014: nobody
+ * should run the transaction again by himself.
  *
  * Memory: an ear is part of its lock's entry; listening is client.c's, freed with
  * the session at the latest.
@@ -27,8 +27,6 @@
  *-------------------------------------------------------------------------
  */
 #include "ear.h"
-
-#include <signal.h>
 
 #include "access/xact.h"
 #include "utils/guc.h"
@@ -265,7 +263,7 @@ open_ear(ZkEar *ear, const char *lock_path, const char *node, bool is_urgent)
 		!zklock_ear_path(path, lock_path, node))
 		return;
 	ear->listening = zklock_client_listen(zklock_session_client(), path,
-										  is_urgent ? SIGINT : 0, told);
+										  is_urgent, told);
 	if (ear->listening == NULL)
 		return;
 	ear->session = zklock_session_number();

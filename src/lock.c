@@ -26,7 +26,6 @@
 #include "utils/memutils.h"
 
 #include "contend.h"
-#include "crash.h"
 #include "ear.h"
 #include "identity.h"
 #include "name.h"
@@ -245,7 +244,6 @@ zklock_acquire(const ZkLockOrder *order)
 
 				/* from here on an error finds the lock held and counted */
 				zklock_session_interrupt_on_loss(true);
-				zklock_crash_note_session();
 				return hold->token;
 			case ZK_CONTEND_BUSY:
 				forget_if_empty(lock);
@@ -291,8 +289,8 @@ zklock_acquire_at_once(const ZkLockOrder *const *orders, int norders,
 									  &bounds);
 		pfree(path);
 	}
-	ngranted = !zklock_session_open(contenders[0].deadline, false) ? 0 :
-		zklock_contend_at_once(contenders, norders, is_busy);
+	zklock_session_open(false);
+	ngranted = zklock_contend_at_once(contenders, norders, is_busy);
 	for (int i = 0; i < ngranted; i++)
 	{
 		note_grant(&entries[i]->holds[orders[i]->mode], &contenders[i]);
@@ -304,10 +302,7 @@ zklock_acquire_at_once(const ZkLockOrder *const *orders, int norders,
 	for (int i = ngranted; i < norders; i++)
 		forget_if_empty(entries[i]);
 	if (ngranted > 0)
-	{
 		zklock_session_interrupt_on_loss(true);
-		zklock_crash_note_session();
-	}
 	pfree(entries);
 	pfree(contenders);
 	return ngranted;
@@ -420,7 +415,7 @@ zklock_release_session_holds(void)
 
 	if (locks == NULL)
 		return;
-	zklock_client_begin_many();
+	zklock_client_begin_many(zklock_session_client());
 	foreach_lock(scan, lock)
 	{
 		foreach_mode(mode)
@@ -436,7 +431,7 @@ zklock_release_session_holds(void)
 		}
 		forget_if_empty(lock);
 	}
-	zklock_client_end_many();
+	zklock_client_end_many(zklock_session_client());
 }
 
 int64
@@ -572,7 +567,7 @@ zklock_end_transaction(void)
 	has_released_lost = false;
 	if (!zklock_has_locks())
 		return;
-	zklock_client_begin_many();
+	zklock_client_begin_many(zklock_session_client());
 	foreach_lock(scan, lock)
 	{
 		foreach_mode(mode)
@@ -586,7 +581,7 @@ zklock_end_transaction(void)
 		}
 		forget_if_empty(lock);
 	}
-	zklock_client_end_many();
+	zklock_client_end_many(zklock_session_client());
 
 	/* the commit guard has stopped it; with no lock left it stays stopped */
 	if (zklock_has_locks())
@@ -875,8 +870,7 @@ wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
 	ZkContender contender = contender_for(order, lock, root_length, bounds);
 	ZkContendEnd end;
 
-	if (!zklock_session_open(contender.deadline, is_retry))
-		return ZK_CONTEND_BUSY;
+	zklock_session_open(is_retry);
 	end = zklock_contend(&contender);
 	if (end == ZK_CONTEND_GRANTED)
 		note_grant(&lock->holds[order->mode], &contender);
@@ -1153,8 +1147,9 @@ remove_nodes(const Lock *lock, const Hold *hold)
 		remove_node(path, hold->can_hand_over && !is_neighbor_next);
 	}
 	if (recipe_should_prune(child))
-		zklock_client_free(zklock_client_prune(zklock_session_client(),
-											   lock->path));
+		zklock_client_free(zklock_client_remove(zklock_session_client(),
+												lock->path,
+												ZK_ANY_VERSION));
 }
 
 /*

@@ -4,7 +4,7 @@
  *	  What the client is told when the loss of a lock, or a request to release
  *	  it, cancels its statement.
  *
- * client.c interrupts the backend with SIGINT, as pg_cancel_backend() does:
+ * The session's program interrupts the backend with SIGINT, as pg_cancel_backend() does:
  * the one interruption that every part of PostgreSQL honours and that
  * PL/pgSQL's EXCEPTION WHEN OTHERS does not catch.  The error that comes of it
  * says "canceling statement due to user request".  When it has reached the top

@@ -64,8 +64,7 @@ zklock_read_children(const char *path, int *nentries)
 	reading.path = path;
 	for (volatile bool is_retry = false;; is_retry = true)
 	{
-		if (!zklock_session_open(reading.deadline, is_retry))
-			raise_timeout();
+		zklock_session_open(is_retry);
 		PG_TRY();
 		{
 			entries = read_entries(&reading, nentries);

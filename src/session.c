@@ -6,15 +6,15 @@
  *
  * The one rule: every wait of zklock for the ensemble goes through wait_for(),
  * which ends at an interrupt, at a deadline, and when the session is lost.
- * The session lives in malloc'ed memory of client.c; the wait event set and
- * the copies kept here live in TopMemoryContext until the backend exits.
+ * This end of the session lives in malloc'ed memory of client.c; the wait event
+ * set lives in TopMemoryContext as long as the session.
  *
  *-------------------------------------------------------------------------
  */
 #include "session.h"
 
+#include <dlfcn.h>
 #include <limits.h>
-#include <signal.h>
 
 #include "access/parallel.h"
 #include "access/xact.h"
@@ -33,18 +33,19 @@
 
 #include "neighbor.h"
 #include "recipe.h"
+#include "servers.h"
 
-/*
- * How long a request may stay unanswered before a nudge goes out behind it, and
- * between two nudges.  See zklock_client_nudge().
- */
-#define NUDGE_MS 300
+/* The session's program, which is installed beside this library. */
+#define PROGRAM_NAME "zklock-session"
 
 /*
  * How long the end of a backend waits for its session to be closed.  A healthy
- * server takes a few milliseconds; past this the session timeout has to do it.
+ * server takes a few milliseconds; past this the session's program does it alone.
  */
-#define EXIT_CLOSE_MS 500
+#define EXIT_CLOSE_MS 200
+
+/* How long a session is waited for that is closed because settings changed. */
+#define CLOSE_MS 500
 
 /*
  * How long a new session gives one server to answer before it turns to the
@@ -52,15 +53,6 @@
  * for a machine that is switched off, as long as zklock.connect_timeout.
  */
 #define SERVER_ATTEMPT_MS 3000
-
-/* Descriptors of a session: wake-up, socket, both ends of the library's pipe. */
-#define SESSION_FDS 4
-
-/*
- * How often a dead process's session is asked for: to close it, and to see that
- * it is closed; the same again without an identity that the ensemble refuses.
- */
-#define TAKE_OVER_ATTEMPTS 4
 
 /*
  * zklock.servers: where the ensemble is.  Read when a session is opened; a
@@ -123,10 +115,6 @@ static bool given_up;
 /* Its number; of the last one if there is none. */
 static ZkSessionNumber session_number;
 
-/* What to call when a session has been connected, and for which that was done. */
-static void (*connect_function) (void);
-static ZkSessionNumber connected_session;
-
 /* When a session that has never been connected is given up, after how long. */
 static int64 connect_deadline;
 static int	connect_bound_ms;
@@ -139,10 +127,6 @@ static unsigned first_server;
 static int	nattempts;
 static int64 attempt_until;
 
-/* The servers and the timeout that the current session was opened with. */
-static ServerList session_servers;
-static int	session_timeout_asked;
-
 /* Chroot part of the servers, valid while there is a session. */
 static char session_chroot[sizeof(((ServerList *) 0)->chroot)];
 
@@ -151,8 +135,11 @@ static TimestampTz lost_since;
 static TimestampTz loss_noticed_at;
 static char loss_text[256];
 
-/* The set that every wait uses: latch, client's descriptor, postmaster. */
+/* The set that every wait of the session uses: latch, its program, postmaster. */
 static WaitEventSet *wait_set;
+
+/* Path of the session's program. */
+static char program_path[MAXPGPATH];
 
 /* What a request on a lost session brought. */
 static const ZkReply lost_reply = {.result = ZK_SESSION_LOST};
@@ -162,11 +149,11 @@ static ZkWaitEnd wait_for(ZkRequest *request, bool (*is_over) (void),
 static void note_refusal(const ZkClientStatus *status);
 static void refuse_wrong_process(void);
 static void prepare_once(void);
+static void find_program(void);
 static void start_session(void);
-static void begin_take_over(const ZkSessionTicket *ticket, int timeout_ms);
-static bool is_heard(int64 deadline);
 static void choose_auth(ZkClientOptions *options);
 static void open_client(const ZkClientOptions *options);
+static void make_wait_set(void);
 static char *make_identity(void);
 static void read_auth(char **scheme, char **credentials);
 static char *read_auth_file(const char *path);
@@ -181,8 +168,6 @@ static void assign_servers(const char *newval, void *extra);
 static void assign_auth(const char *newval, void *extra);
 static void assign_session_timeout(int newval, void *extra);
 static const char *show_auth(void);
-static bool is_started(void);
-static bool is_settled(void);
 static bool is_silent(void);
 static bool is_undone(void);
 static bool has_watch_news(void);
@@ -232,13 +217,7 @@ zklock_session_init(void)
 }
 
 void
-zklock_session_on_connect(void (*function) (void))
-{
-	connect_function = function;
-}
-
-bool
-zklock_session_open(int64 deadline, bool is_retry)
+zklock_session_open(bool is_retry)
 {
 	ZkClientStatus status;
 
@@ -253,13 +232,9 @@ zklock_session_open(int64 deadline, bool is_retry)
 	}
 	if (client == NULL)
 		start_session();
-	if (wait_for(NULL, is_started, deadline,
-				 ZK_WAITING_TO_CONNECT) == ZK_WAIT_TIMEOUT)
-		return false;
 	zklock_client_status(client, &status);
 	if (!status.was_connected)
 		raise_if_lost(&status);
-	return true;
 }
 
 bool
@@ -275,20 +250,16 @@ zklock_session_is_turning(void)
 void
 zklock_session_interrupt_on_loss(bool is_wanted)
 {
-	if (client != NULL &&
-		!zklock_client_signal_loss(client, is_wanted &&
-								   on_lock_loss == LOSS_CANCEL ? SIGINT : 0))
-		ereport(WARNING,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("could not create a timer: %m"),
-				 errdetail("Running statements are not canceled if the ZooKeeper session is lost.")));
+	if (client != NULL)
+		zklock_client_interrupt_on_loss(client, is_wanted &&
+										on_lock_loss == LOSS_CANCEL);
 }
 
 void
 zklock_session_adopt_settings(void)
 {
 	if (client != NULL && settings_changed)
-		zklock_session_close(EXIT_CLOSE_MS);
+		zklock_session_close(CLOSE_MS);
 }
 
 bool
@@ -415,7 +386,7 @@ void
 zklock_session_raise(const ZkReply *reply, const char *doing,
 					 const char *path)
 {
-	const char *code = zklock_client_code_text(reply->code);
+	const char *code = reply->code_text;
 	ZkClientStatus status;
 
 	CHECK_FOR_INTERRUPTS();
@@ -497,63 +468,13 @@ zklock_session_close(int wait_ms)
 		return;
 	client = NULL;
 	given_up = false;
-	zklock_client_close(closing, wait_ms);
-	for (int i = 0; i < SESSION_FDS; i++)
-		ReleaseExternalFD();
-}
-
-bool
-zklock_session_ticket(ZkSessionTicket *ticket)
-{
-	ticket->servers = session_servers;
-	ticket->session_timeout_ms = session_timeout_asked;
-	return client != NULL && zklock_client_ticket(client, &ticket->client);
-}
-
-/*
- * An ensemble that enforces authentication carries out nothing for a connection
- * that has not presented credentials, not even the end of its session, and does
- * not tell: it hangs up.  Any identity will do, it need not be the dead process's.
- * So credentials are presented as for every session, a sync shows that requests
- * are carried out, and that the close was one of them the ensemble tells when the
- * session is asked for once more.
- */
-ZkTakeOver
-zklock_session_take_over_and_close(const ZkSessionTicket *ticket,
-								   int timeout_ms)
-{
-	int64		deadline = zklock_client_now() + timeout_ms;
-	bool		was_heard = false;
-
-	prepare_once();
-	for (int attempt = 0; attempt < TAKE_OVER_ATTEMPTS &&
-		 zklock_client_now() < deadline; attempt++)
+	if (wait_set != NULL)
 	{
-		ZkClientStatus status;
-
-		begin_take_over(ticket, timeout_ms);
-		wait_for(NULL, is_settled, deadline, ZK_WAITING_TO_CONNECT);
-		zklock_client_status(client, &status);
-		if (!status.was_connected && status.state != ZK_CLIENT_LOST)
-			raise_not_connected();
-		if (status.loss == ZK_LOSS_EXPIRED ||
-			(status.was_connected &&
-			 status.session_id != ticket->client.session_id))
-		{
-			zklock_session_close(timeout_ms);
-			return was_heard ? ZK_TAKE_OVER_CLOSED : ZK_TAKE_OVER_GONE;
-		}
-
-		/* whatever comes now is no reason to raise, and so to try for ever */
-		given_up = true;
-		was_heard |= is_heard(deadline);
-		zklock_client_status(client, &status);
-		zklock_session_close(Max(deadline - zklock_client_now(), 0));
-		if (status.loss == ZK_LOSS_AUTH && !has_private_identity)
-			break;
-		identity_refused |= status.loss == ZK_LOSS_AUTH;
+		FreeWaitEventSet(wait_set);
+		wait_set = NULL;
+		ReleaseExternalFD();
 	}
-	return ZK_TAKE_OVER_REFUSED;
+	zklock_client_close(closing, wait_ms);
 }
 
 bool
@@ -581,8 +502,7 @@ static ZkWaitEnd
 wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		 ZkWaitReason reason)
 {
-	int64		next_nudge = 0;
-
+	zklock_client_flush(client);
 	for (;;)
 	{
 		ZkClientStatus status;
@@ -590,7 +510,6 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		int64		now;
 		int64		wake_at = deadline;
 
-		zklock_client_drain_wake_fd();
 		if (request != NULL ? zklock_client_reply(request) != NULL : is_over())
 			return ZK_WAIT_OVER;
 		CHECK_FOR_INTERRUPTS();
@@ -607,11 +526,6 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 				 status.loss == ZK_LOSS_PROTOCOL))
 				raise_if_lost(&status);
 			return ZK_WAIT_LOST;
-		}
-		if (status.was_connected && connected_session != session_number)
-		{
-			connected_session = session_number;
-			connect_function();
 		}
 		if (now >= deadline)
 			return ZK_WAIT_TIMEOUT;
@@ -635,24 +549,17 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 				wake_at = Min(wake_at, attempt_until);
 			}
 		}
-		if (status.state == ZK_CLIENT_SUSPENDED)
+		if (status.state == ZK_CLIENT_SUSPENDED ||
+			status.state == ZK_CLIENT_CONNECTED)
 			wake_at = Min(wake_at, status.lost_deadline);
-		if (request != NULL && status.state == ZK_CLIENT_CONNECTED)
-		{
-			if (next_nudge == 0)
-				next_nudge = now + NUDGE_MS;
-			else if (now >= next_nudge)
-			{
-				zklock_client_nudge(client);
-				next_nudge = now + NUDGE_MS;
-			}
-			wake_at = Min(wake_at, next_nudge);
-		}
 
 		if (WaitEventSetWait(wait_set, milliseconds_until(wake_at, now),
-							 &event, 1, wait_event_of(reason)) == 1 &&
-			(event.events & WL_LATCH_SET) != 0)
+							 &event, 1, wait_event_of(reason)) != 1)
+			continue;
+		if ((event.events & WL_LATCH_SET) != 0)
 			ResetLatch(MyLatch);
+		else
+			zklock_client_receive(client);
 	}
 }
 
@@ -681,27 +588,6 @@ milliseconds_until(int64 when, int64 now)
 	if (when <= now)
 		return 0;
 	return (int) Min(when - now, INT_MAX / 2);
-}
-
-static bool
-is_started(void)
-{
-	ZkClientStatus status;
-
-	zklock_client_status(client, &status);
-	return status.state != ZK_CLIENT_STARTING;
-}
-
-/* Has the ensemble decided about the session, for or against? */
-/* Has the ensemble said what it makes of the session that is taken over? */
-static bool
-is_settled(void)
-{
-	ZkClientStatus status;
-
-	zklock_client_status(client, &status);
-	return status.state == ZK_CLIENT_CONNECTED ||
-		status.loss == ZK_LOSS_EXPIRED || status.loss == ZK_LOSS_AUTH;
 }
 
 static bool
@@ -790,27 +676,29 @@ refuse_wrong_process(void)
 static void
 prepare_once(void)
 {
-	WaitEventSet *set;
-
-	if (wait_set != NULL)
+	if (program_path[0] != '\0')
 		return;
-	if (zklock_client_wake_fd() < 0)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not create an event descriptor: %m")));
-#if PG_VERSION_NUM >= 170000
-	set = CreateWaitEventSet(NULL, 3);
-#else
-	set = CreateWaitEventSet(TopMemoryContext, 3);
-#endif
-	AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
-	AddWaitEventToSet(set, WL_SOCKET_READABLE, zklock_client_wake_fd(),
-					  NULL, NULL);
-	if (IsUnderPostmaster)
-		AddWaitEventToSet(set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET,
-						  NULL, NULL);
+	find_program();
 	on_proc_exit(close_at_exit, 0);
-	wait_set = set;
+}
+
+/*
+ * The program is beside the library, wherever that was loaded from: another place
+ * than at installation, for all we know.
+ */
+static void
+find_program(void)
+{
+	Dl_info		library;
+
+	if (dladdr((void *) find_program, &library) == 0 ||
+		library.dli_fname == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not find out where the library of zklock is")));
+	strlcpy(program_path, library.dli_fname, sizeof(program_path));
+	get_parent_directory(program_path);
+	join_path_components(program_path, program_path, PROGRAM_NAME);
 }
 
 /* Start a session; it has a client when this returns. */
@@ -838,42 +726,14 @@ start_session(void)
 		first_server = pg_prng_uint32(&pg_global_prng_state);
 	attempt_until = 0;
 
-	options.servers = &list;
+	options.program = program_path;
+	options.servers = servers_setting;
 	options.session_timeout_ms = session_timeout_setting;
 	options.first_server = first_server++;
 	open_client(&options);
 	session_number++;
 	settings_changed = false;
-	session_servers = list;
-	session_timeout_asked = session_timeout_setting;
 	strlcpy(session_chroot, list.chroot, sizeof(session_chroot));
-}
-
-/* The session of a ticket, in place of a new one. */
-static void
-begin_take_over(const ZkSessionTicket *ticket, int timeout_ms)
-{
-	ZkClientOptions options = {
-		.servers = &ticket->servers,
-		.session_timeout_ms = ticket->session_timeout_ms,
-		.take_over = &ticket->client
-	};
-
-	choose_auth(&options);
-	open_client(&options);
-	connect_bound_ms = timeout_ms;
-	connect_deadline = zklock_client_now() + connect_bound_ms;
-}
-
-/* Does the ensemble carry out what the current session asks for? */
-static bool
-is_heard(int64 deadline)
-{
-	const ZkReply *reply;
-
-	reply = zklock_session_await(zklock_client_sync(client, "/"), deadline,
-								 ZK_WAITING_FOR_REPLY);
-	return reply != NULL && reply->result == ZK_OK;
 }
 
 /* The credentials of the next session: the user's, or an identity of its own. */
@@ -906,8 +766,28 @@ open_client(const ZkClientOptions *options)
 					   strlen(options->auth_credentials));
 	if (client == NULL)
 		zklock_session_raise_memory();
-	for (int i = 0; i < SESSION_FDS; i++)
-		ReserveExternalFD();
+	if (zklock_client_fd(client) >= 0)
+		make_wait_set();
+}
+
+static void
+make_wait_set(void)
+{
+	WaitEventSet *set;
+
+#if PG_VERSION_NUM >= 170000
+	set = CreateWaitEventSet(NULL, 3);
+#else
+	set = CreateWaitEventSet(TopMemoryContext, 3);
+#endif
+	AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(set, WL_SOCKET_READABLE, zklock_client_fd(client),
+					  NULL, NULL);
+	if (IsUnderPostmaster)
+		AddWaitEventToSet(set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET,
+						  NULL, NULL);
+	ReserveExternalFD();
+	wait_set = set;
 }
 
 /* "user:password" that nobody can guess, palloc'ed; NULL without randomness. */
@@ -1005,7 +885,7 @@ raise_if_lost(const ZkClientStatus *status)
 					(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
 					 errmsg("could not start a ZooKeeper session"),
 					 errdetail("%s.", error),
-					 errhint("A session needs two threads and four file descriptors.")));
+					 errhint("A session needs a process, three file descriptors and memory.")));
 			break;
 		case ZK_LOSS_PROTOCOL:
 			ereport(ERROR,
@@ -1015,9 +895,16 @@ raise_if_lost(const ZkClientStatus *status)
 					 errhint("Check the ports in the setting \"%s\".",
 							 "zklock.servers")));
 			break;
+		case ZK_LOSS_PROGRAM:
+			ereport(ERROR,
+					(errcode(ERRCODE_CONNECTION_FAILURE),
+					 errmsg("could not start a ZooKeeper session"),
+					 errdetail("%s.", error)));
+			break;
 		case ZK_LOSS_NONE:
 		case ZK_LOSS_EXPIRED:
 		case ZK_LOSS_SILENCE:
+		case ZK_LOSS_STANDSTILL:
 			ereport(ERROR,
 					(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
 					 errmsg("could not connect to ZooKeeper"),
@@ -1079,6 +966,15 @@ note_loss(const ZkClientStatus *status)
 		case ZK_LOSS_PROTOCOL:
 			snprintf(loss_text, sizeof(loss_text),
 					 "What answered after a reconnect is not a usable ZooKeeper server.");
+			break;
+		case ZK_LOSS_PROGRAM:
+			zklock_client_last_error(client, loss_text, sizeof(loss_text) - 1);
+			strlcat(loss_text, ".", sizeof(loss_text));
+			break;
+		case ZK_LOSS_STANDSTILL:
+			snprintf(loss_text, sizeof(loss_text),
+					 "This backend stood still for the session timeout of %d ms.",
+					 status->session_timeout_ms);
 			break;
 		case ZK_LOSS_NONE:
 		case ZK_LOSS_EXPIRED:

@@ -40,41 +40,16 @@ typedef enum ZkWaitReason
 } ZkWaitReason;
 #define ZK_NWAIT_REASONS 4
 
-/* Who knows this can take over the session, from any process. */
-typedef struct ZkSessionTicket
-{
-	ServerList	servers;
-	int			session_timeout_ms;
-	ZkClientTicket client;
-} ZkSessionTicket;
-
-/* What became of a session that was to be taken over and closed. */
-typedef enum ZkTakeOver
-{
-	ZK_TAKE_OVER_CLOSED,		/* it was there, and the ensemble knows it no more */
-	ZK_TAKE_OVER_GONE,			/* it was over already */
-	ZK_TAKE_OVER_REFUSED		/* the ensemble did not take the request to close it */
-} ZkTakeOver;
-
 /* Define the settings of this room.  For _PG_init(). */
 extern void zklock_session_init(void);
 
 /*
- * Make sure that there is a session which is not known to be lost, and that it
- * takes requests; it need not be connected yet.  Returns false if the deadline
- * came first.  Raises 0A000 in a process that must not hold locks, 55000
- * without servers, 08001 and others when no session can be had.  A new session
- * has a new number.
+ * Make sure that there is a session which is not known to be lost; it need not
+ * be connected yet.  Raises 0A000 in a process that must not hold locks, 55000
+ * without servers, 53000 if its program cannot be started.  A new session has a
+ * new number.
  */
-extern bool zklock_session_open(int64 deadline, bool is_retry);
-
-/*
- * Have a function called once for each session, as soon as a wait finds that it
- * has been connected: the first requests are under way then, so that what the
- * function does costs no time.  It must not raise, nor use the session.  For
- * _PG_init().
- */
-extern void zklock_session_on_connect(void (*function) (void));
+extern void zklock_session_open(bool is_retry);
 
 /*
  * Was a request reported as lost with its session because the server did not
@@ -184,17 +159,6 @@ extern const char *zklock_session_chroot(void);
  * raises.  The locks that hung on it are gone with it.
  */
 extern void zklock_session_close(int wait_ms);
-
-/* The ticket of the current session; false if it has never been connected. */
-extern bool zklock_session_ticket(ZkSessionTicket *ticket);
-
-/*
- * Take over the session of a process that is dead, and close it.  Raises when
- * the ensemble cannot be reached in time.  For a process without a session of its
- * own.  To ask again and again keeps a session alive that cannot be closed.
- */
-extern ZkTakeOver zklock_session_take_over_and_close(const ZkSessionTicket *ticket,
-													 int timeout_ms);
 
 /* One moment of the session for the view; false if there is no session. */
 extern bool zklock_session_status(ZkClientStatus *status);

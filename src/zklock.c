@@ -24,7 +24,6 @@
 #include "utils/tuplestore.h"
 
 #include "census.h"
-#include "crash.h"
 #include "durable.h"
 #include "ear.h"
 #include "identity.h"
@@ -104,7 +103,6 @@ _PG_init(void)
 	zklock_ear_init();
 	zklock_xact_init();
 	zklock_loss_init();
-	zklock_crash_init();
 	zklock_neighbor_init();
 	MarkGUCPrefixReserved("zklock");
 }
@@ -369,8 +367,9 @@ zk_session(PG_FUNCTION_ARGS)
 	ZkClientStatus status;
 	bool		exists = zklock_session_status(&status);
 	bool		is_granted = exists && status.was_connected;
-	Datum		values[6] = {0};
-	bool		nulls[6] = {0};
+	bool		has_program = exists && status.program_pid != 0;
+	Datum		values[7] = {0};
+	bool		nulls[7] = {0};
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
@@ -381,7 +380,10 @@ zk_session(PG_FUNCTION_ARGS)
 	values[3] = Int32GetDatum(is_granted ? status.session_timeout_ms : 0);
 	nulls[3] = !is_granted;
 	values[4] = Int32GetDatum(exists ? status.npending : 0);
-	values[5] = CStringGetTextDatum(zklock_client_library_version());
+	values[5] = text_or_null(exists && status.library[0] != '\0' ?
+							 status.library : NULL, &nulls[5]);
+	values[6] = Int32GetDatum(has_program ? status.program_pid : 0);
+	nulls[6] = !has_program;
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc),
 													  values, nulls)));
 }

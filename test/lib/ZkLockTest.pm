@@ -51,6 +51,7 @@ our @EXPORT = qw(
   lock_path
   queue_nodes
   assert_no_nodes
+  session_programs
   poll_until
 );
 
@@ -220,6 +221,34 @@ sub assert_no_nodes
 		  10;
 	};
 	return is("@left", '', $what || "no nodes below $path");
+}
+
+=pod
+
+=head2 session_programs($pid, ...)
+
+The processes of the sessions' programs of these backends, zombies among them,
+also when the backend is gone.
+
+=cut
+
+sub session_programs
+{
+	my %of = map { $_ => 1 } @_;
+	my @programs;
+	foreach my $directory (glob '/proc/[0-9]*')
+	{
+		open my $stat, '<', "$directory/stat" or next;
+		my ($pid, $command, $parent) =
+		  (<$stat> // '') =~ /^(\d+) \((.*)\) \S (\d+)/
+		  or next;
+		next if $command ne 'zklock-session';
+		# A zombie has no title.
+		open my $title, '<', "$directory/cmdline" or next;
+		my ($backend) = (<$title> // '') =~ / of backend (\d+)/;
+		push @programs, $pid if $of{ $backend // $parent };
+	}
+	return @programs;
 }
 
 =pod

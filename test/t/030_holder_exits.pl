@@ -1,8 +1,7 @@
 
-# A holder that ends in any orderly way leaves no node behind; one that is
-# killed keeps the lock for the session timeout, and then it passes on. Without
-# the first a lock would hang for seconds after every disconnect, without the
-# second for ever.
+# A holder that ends in any orderly way leaves no node behind. Without that a lock
+# would hang for seconds after every disconnect. For other ways see
+# 085_crash_release.
 
 use strict;
 use warnings;
@@ -15,11 +14,9 @@ use ZooKeeper;
 my $zk = ZooKeeper->new->start;
 my %node = map {
 	$_ => cluster($_, $zk,
-		restart_after_crash => 'on',
-		'zklock.session_timeout' => '2s')
+		'zklock.session_timeout' => '20s')
 } qw(berlin paris);
 my $path = lock_path('held');
-my $session_timeout = 2;
 
 # Holder in paris, waiter in berlin: the holder ends, its node goes, and the
 # waiter is granted, all within a second.
@@ -36,7 +33,8 @@ sub holder_ends
 		my $start = time;
 		my $began = $end->($holder);
 		$waiter->wait_result;
-		cmp_ok(time - ($began || $start), '<', 1, 'the lock passes on at once');
+		cmp_ok(time - ($began || $start), '<', 10,
+			'the lock passes on long before the session timeout');
 		is($waiter->sqlstate, '00000', 'to the waiter');
 		my @nodes = map { $_->[0] } $zk->ephemerals("$path/");
 		is(scalar @nodes, 1, 'no node is left but the new holder\'s');
@@ -98,55 +96,5 @@ holder_ends(
 holder_ends('fast shutdown',
 	sub { $node{paris}->stop('fast'); return; });
 $node{paris}->start;
-
-# PostgreSQL ends all backends of the cluster then, and none of them gets to
-# close its session.
-foreach my $case (
-	[ 'a backend is killed', sub { kill 'KILL', $_[0]->pid; } ],
-	[ 'immediate shutdown', sub { $node{paris}->stop('immediate'); } ])
-{
-	my ($what, $end) = @$case;
-	subtest $what => sub {
-		my $holder = background($node{paris});
-		my $bystander = background($node{paris});
-		my $waiter = background($node{berlin});
-		my $offset = -s $node{paris}->logfile;
-
-		my $granted = $holder->query_safe(
-			"SELECT zk_lock('held') > 0, session_timeout_ms FROM zk_session");
-		$granted = $holder->query_safe('SELECT session_timeout_ms FROM zk_session');
-		is($granted, 1000 * $session_timeout, 'session timeout as asked for');
-		my ($node) = map { $_->[0] } $zk->ephemerals("$path/");
-		$bystander->query_safe("SELECT zk_lock('bystander')");
-		$waiter->start_query("SELECT zk_lock('held')");
-		wait_for_queue($zk, $path, 2);
-
-		my $start = time;
-		$end->($holder);
-		my ($still) = grep { $_->[0] eq $node } $zk->ephemerals("$path/");
-		ok($still, 'the node is still there');
-		$waiter->wait_result;
-		my $took = time - $start;
-		is($waiter->sqlstate, '00000', 'the waiter gets the lock');
-		cmp_ok($took, '>', $session_timeout / 3, 'not at once');
-		# Two ticks for the rounding.
-		cmp_ok($took, '<', $session_timeout + 1 + 1,
-			'after the session timeout');
-		my @nodes = map { $_->[0] } $zk->ephemerals("$path/");
-		isnt("@nodes", $node, 'the old node is gone');
-		is(scalar @nodes, 1, 'one is left');
-
-		$node{paris}->start if $what =~ /shutdown/;
-		$node{paris}->poll_query_until('postgres', 'SELECT true');
-		is( $node{paris}->safe_psql('postgres',
-				"SELECT zk_try_lock('held'), zk_try_lock('bystander')"),
-			'f|t',
-			'the cluster is back, and zklock works');
-		is($waiter->query_safe("SELECT zk_unlock('held')"), 't', 'released');
-		assert_no_nodes($zk, $path, 'nothing left');
-		assert_no_nodes($zk, lock_path('bystander'), 'nor of the bystander');
-		$waiter->quit;
-	};
-}
 
 done_testing();

@@ -1,148 +1,137 @@
 
-# A backend that is killed leaves its session behind. With zklock preloaded the
-# next in line must not wait for the session timeout, and nobody's session may
-# be closed while its process lives.
+# A backend that ends in whatever way lets go of its locks at once, on every
+# installation: its session's program finds the end of its input. The session
+# timeout has nothing to do with it.
 
 use strict;
 use warnings;
 
-use PostgreSQL::Test::Utils qw(slurp_dir slurp_file);
 use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
 use ZooKeeper;
 
 my $session_timeout = 20;
-my $zk = ZooKeeper->new(tick_time => 1000)->start;
 my %setting = (
 	'zklock.session_timeout' => "${session_timeout}s",
 	'restart_after_crash' => 'on');
-my $crashing = cluster('berlin', $zk, %setting,
-	'shared_preload_libraries' => 'zklock');
-my $other = cluster('paris', $zk, %setting);
 
-sub notes
+# A holder in one cluster and a waiter in another; the holder ends, and the
+# waiter has the lock long before the session timeout. A bystander's lock goes,
+# too, where all backends of the cluster do.
+sub holder_ends
 {
-	return
-	  grep { /^zklock\./ } slurp_dir($crashing->data_dir . '/pg_stat_tmp');
-}
+	my ($crashing, $other, $zk, $end, $what) = @_;
+	my ($holder, $bystander) = (background($crashing), background($crashing));
+	my $waiter = background($other);
+	my $path = lock_path('crash');
 
-# Pid of the worker; it has no database, so pg_stat_activity does not show it.
-sub worker
-{
-	my ($cluster) = @_;
-	my ($postmaster) =
-	  split /\n/, slurp_file($cluster->data_dir . '/postmaster.pid');
-	my ($pid) = `ps -o pid=,args= --ppid $postmaster` =~
-	  /^\s*(\d+) .*zklock crash release/m;
-	return $pid;
-}
-
-# A holder on the crashing cluster and a waiter on the other.
-sub contend
-{
-	my ($holder, $waiter) = (background($crashing), background($other));
 	$holder->query_safe("SELECT zk_lock('crash')");
+	is($holder->query_safe('SELECT session_timeout_ms FROM zk_session'),
+		1000 * $session_timeout, "$what: session timeout as asked for");
+	$bystander->query_safe("SELECT zk_lock('bystander')");
 	$waiter->start_query("SELECT zk_lock('crash')");
-	wait_for_queue($zk, lock_path('crash'), 2);
-	return ($holder, $waiter);
-}
-
-# The waiter has the lock long before the session timeout.
-sub granted_soon
-{
-	my ($waiter, $since, $what) = @_;
+	wait_for_queue($zk, $path, 2);
+	my $start = time;
+	$end->($holder);
 	$waiter->wait_result;
+	my $took = time - $start;
 	is($waiter->sqlstate, '00000', "$what: the waiter gets the lock");
-	cmp_ok(time - $since, '<', $session_timeout / 2,
-		"$what: ahead of the session timeout");
+	cmp_ok($took, '<', $session_timeout / 2, 'long before the session timeout');
+	note sprintf '%s: %.1f ms', $what, 1000 * $took;
+	assert_no_nodes($zk, lock_path('bystander'),
+		"$what: the bystander's lock is released, too");
 	$waiter->query_safe("SELECT zk_unlock('crash')");
-	$waiter->quit;
-	assert_no_nodes($zk, lock_path('crash'), "$what: nothing left");
+	$_->quit foreach $waiter, $bystander, $holder;
+	assert_no_nodes($zk, $path, "$what: nothing left");
+	assert_no_programs("$what: no program is left",
+		map { $_->pid } $holder, $bystander);
 	return;
 }
 
-subtest 'kill -9 of a backend' => sub {
-	my ($holder, $waiter) = contend();
-	my ($note) = notes();
-	ok($note, 'there is a note of the session');
-	my $file = $crashing->data_dir . "/pg_stat_tmp/$note";
-	is((stat $file)[2] & 0777, 0600, 'that only the server can read');
+# Of the sessions of these backends, which have ended.
+sub assert_no_programs
+{
+	my ($what, @backends) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @left;
+	eval {
+		poll_until
+		{
+			@left = session_programs(@backends);
+			!@left
+		}
+		'programs to end', 20;
+	};
+	return is("@left", '', $what);
+}
 
-	my $since = time;
-	kill 'KILL', $holder->pid;
-	granted_soon($waiter, $since, 'killed');
+my $zk = ZooKeeper->new(tick_time => 1000)->start;
+my $crashing = cluster('berlin', $zk, %setting);
+my $other = cluster('paris', $zk, %setting);
+
+foreach my $signal (qw(KILL ABRT SEGV))
+{
+	holder_ends($crashing, $other, $zk, sub { kill $signal, $_[0]->pid; },
+		"SIG$signal");
 	$crashing->poll_query_until('postgres', 'SELECT true');
-	is_deeply([ notes() ], [], 'the note is gone');
-	like(
-		slurp_file($crashing->logfile),
-		qr/released the ZooKeeper locks of crashed process ${\$holder->pid}/,
-		'the log tells');
-};
+}
 
-subtest 'immediate shutdown and start' => sub {
-	my ($holder, $waiter) = contend();
-	my $since = time;
-	$crashing->stop('immediate');
-	$crashing->start;
-	granted_soon($waiter, $since, 'restarted');
-	is_deeply([ notes() ], [], 'the note is gone');
-};
+holder_ends($crashing, $other, $zk, sub { $crashing->stop('immediate'); },
+	'immediate shutdown');
+$crashing->start;
 
-subtest 'a backend in good order takes its note with it' => sub {
-	my $session = background($crashing);
-	$session->query_safe("SELECT zk_lock('orderly')");
-	is(scalar(notes()), 1, 'a note while it lives');
-	$session->quit;
-	poll_until { !notes() } 'the note to go', 10;
-	is(scalar(notes()), 0, 'none after');
-	assert_no_nodes($zk, lock_path('orderly'), 'and no node');
-};
+# Nobody ends the backends then but they themselves.
+holder_ends($crashing, $other, $zk,
+	sub { $crashing->kill9; },
+	'postmaster killed');
+# As long as one of its backends is there it is refused, and the pid file is old.
+poll_until { $crashing->{_pid} = undef; $crashing->start(fail_ok => 1) }
+'the cluster to start', 30;
 
-# The worker starts anew when it is terminated, with all backends alive.
-subtest 'a session of a living process is not touched' => sub {
-	my $session = background($crashing);
-	$session->query_safe("SELECT zk_lock('alive')");
-	my $worker_pid = worker($crashing);
-	kill 'TERM', $worker_pid;
-	poll_until
-	{
-		my $pid = worker($crashing);
-		defined $pid && $pid != $worker_pid;
-	}
-	'another worker', 30;
-	is(scalar(notes()), 1, 'the note stays');
-	is($session->query_safe("SELECT zk_is_held('alive')"),
-		't', 'and the lock is held');
-	$session->quit;
-};
+# In the middle of a statement, and of a transaction.
+holder_ends($crashing, $other, $zk,
+	sub {
+		$_[0]->query_safe("BEGIN; SELECT zk_xact_lock('more')");
+		$_[0]->start_query('SELECT pg_sleep(60)');
+		kill 'KILL', $_[0]->pid;
+	},
+	'killed while it works');
+$crashing->poll_query_until('postgres', 'SELECT true');
+assert_no_nodes($zk, lock_path('more'), 'nor anything of its transaction');
+$_->stop foreach $crashing, $other;
+$zk->stop;
 
-# Somebody else's note: as in a copy of the data directory on this machine.
-subtest 'a note of another data directory is not believed' => sub {
-	my $session = background($crashing);
-	$session->query_safe("SELECT zk_lock('copied')");
-	my ($note) = notes();
-	my $content = slurp_file($crashing->data_dir . "/pg_stat_tmp/$note");
-	# Of a process that is dead, for all that can be seen.
-	my ($pid, $nobody) = map { pack 'i', $_ } $session->pid, 2**22;
-	is($content =~ s/\Q$pid\E/$nobody/g, 1, 'the pid in the note is changed');
-
-	my $copy = PostgreSQL::Test::Cluster->new('copy');
-	$copy->init;
-	$copy->append_conf('postgresql.conf',
-		"shared_preload_libraries = 'zklock'");
-	my $file = $copy->data_dir . "/pg_stat_tmp/$note";
-	open my $fh, '>:raw', $file or die "$file: $!";
-	print $fh $content;
-	close $fh;
-	# It looks at the notes first of all, so it has by the time it is stopped.
-	$copy->start;
-	poll_until { worker($copy) } 'the worker', 30;
-	$copy->stop;
-	is($session->query_safe("SELECT zk_is_held('copied')"),
-		't', 'the lock is held');
-	ok(-e $file, 'the note is left alone');
-	$session->quit;
-};
+# An ensemble that carries out nothing for a connection without credentials, not
+# even the end of its session; and one that knows no digest authentication.
+my @enforced = (config => {
+		'enforce.auth.enabled' => 'true',
+		'enforce.auth.schemes' => 'digest' });
+my @without_digest =
+  (java_options => ['-Dzookeeper.DigestAuthenticationProvider.enabled=false']);
+my %strict = (
+	'authentication is enforced, an identity of its own' => [ '', @enforced ],
+	'authentication is enforced, zklock.auth' =>
+	  [ 'digest:crash:secret', @enforced ],
+	'no digest authentication' => [ '', @without_digest ]);
+foreach my $what (sort keys %strict)
+{
+	my ($auth, @option) = @{ $strict{$what} };
+	my $name = join '_', $what =~ /(\w+)/g;
+	my $ensemble = ZooKeeper->new(tick_time => 1000, @option)->start;
+	my ($holding, $waiting) = map {
+		cluster("${_}_$name", $ensemble, %setting, 'zklock.auth' => $auth)
+	} qw(berlin paris);
+	my ($holder, $waiter) = (background($holding), background($waiting));
+	$holder->query_safe("SELECT zk_lock('crash')");
+	my $start = time;
+	kill 'KILL', $holder->pid;
+	$waiter->query_safe("SELECT zk_lock('crash')");
+	cmp_ok(time - $start, '<', $session_timeout / 2,
+		"$what: long before the session timeout");
+	$_->quit foreach $holder, $waiter;
+	$_->stop foreach $holding, $waiting;
+	$ensemble->stop;
+}
 
 done_testing();

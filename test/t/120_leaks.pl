@@ -1,6 +1,7 @@
 
-# A backend of a connection pool lives for weeks. Nothing may pile up in it or
-# in the server: descriptors, threads, memory, watches.
+# A backend of a connection pool lives for weeks. Nothing may pile up in it, in its
+# session's program or in the server: descriptors, threads, processes, memory,
+# watches.
 
 use strict;
 use warnings;
@@ -25,13 +26,22 @@ sub resources
 	my @descriptors = grep { /^(?:socket|pipe|anon_inode)/ }
 	  map { readlink $_ // '' } glob "/proc/$pid/fd/*";
 	my $threads = () = glob "/proc/$pid/task/*";
-	open my $status, '<', "/proc/$pid/status" or die $!;
-	my ($memory) = map { /^RssAnon:\s+(\d+)/ ? $1 : () } <$status>;
+	my @programs = session_programs($pid);
 	return {
 		descriptors => scalar @descriptors,
 		threads => $threads,
-		memory => $memory,
+		programs => scalar @programs,
+		memory => memory_of($pid),
+		'memory of the program' => memory_of($programs[0]),
 		context => $context };
+}
+
+sub memory_of
+{
+	my ($pid) = @_;
+	open my $status, '<', "/proc/$pid/status" or die $!;
+	my ($memory) = map { /^RssAnon:\s+(\d+)/ ? $1 : () } <$status>;
+	return $memory;
 }
 
 sub compare
@@ -40,8 +50,9 @@ sub compare
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $after = resources();
 	is($after->{$_}, $before->{$_}, "$what: $_")
-	  foreach qw(descriptors threads context);
-	cmp_ok($after->{memory} - $before->{memory}, '<', 512, "$what: memory, in kB");
+	  foreach qw(descriptors threads programs context);
+	cmp_ok($after->{$_} - $before->{$_}, '<', 512, "$what: $_, in kB")
+	  foreach 'memory', 'memory of the program';
 	cmp_ok($zk->watch_count, '<=', 2, "$what: watches");
 	return;
 }
@@ -78,7 +89,8 @@ $holder->query_safe("SELECT zk_unlock('leak')");
 assert_no_nodes($zk, $path, 'warm');
 resources();
 my $before = resources();
-cmp_ok($before->{threads}, '<=', 3, 'a session has two threads of its own');
+is($before->{threads}, 1, 'a session has no thread in the backend');
+is($before->{programs}, 1, 'but a program');
 
 subtest '2000 locks and releases' => sub {
 	$session->query_safe(sprintf $cycles, 2000);

@@ -216,7 +216,9 @@ my %check = (
 		$rival->query_safe("SELECT zk_lock('a')");
 		is($rival->query_safe(statement("zk_release_requested('a')")), 'f', 'not asked');
 		is(run("zk_request_release('a', 'why')"), '1', 'one holder is asked');
-		is($rival->query_safe(statement("zk_release_requested('a')")), 't', 'and hears it');
+		poll_until { $rival->query_safe(statement("zk_release_requested('a')")) eq 't' }
+		'the request to arrive', 30;
+		pass('and hears it');
 		my $evict = statement("zk_evict('a', token)");
 		my $token = $rival->query_safe("SELECT zk_fencing_token('a')");
 		$evict =~ s/\btoken\b/$token/;

@@ -1,50 +1,28 @@
 /*-------------------------------------------------------------------------
  *
  * test_client.c
- *	  client.c alone against a real ZooKeeper server, without PostgreSQL.
+ *	  client.c and the session's program against a real ZooKeeper server, without
+ *	  PostgreSQL.
  *
- * Exists so that the one file in which three threads meet can run under
- * ThreadSanitizer and AddressSanitizer, which a PostgreSQL server cannot.  The
- * server's address is in the environment variable ZKLOCK_TEST_SERVERS.  All
- * znodes are made below a path of this process and removed at the end.
+ * Exists so that both ends of the channel run under AddressSanitizer, which a
+ * PostgreSQL server cannot, and so that the program can be killed and stopped
+ * where a backend would hide what comes of it.  The server's address is in the
+ * environment variable ZKLOCK_TEST_SERVERS; the program, built with the same
+ * sanitizers, lies beside this one.  All znodes are made below a path of this
+ * process and removed at the end.
  *
  *-------------------------------------------------------------------------
  */
+#include <limits.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "client.h"
 #include "tap.h"
-
-/*
- * The library forgets to free requests that it drops when a handle is closed
- * (ZOOKEEPER-3868); leaks of our own are still reported.
- */
-extern const char *__lsan_default_suppressions(void);
-
-const char *
-__lsan_default_suppressions(void)
-{
-	return "leak:libzookeeper_mt\n";
-}
-
-/*
- * Two handles of one process share a buffer that the library writes its log
- * line into with sprintf() (ZOOKEEPER-4810), which we never call.
- */
-extern const char *__tsan_default_suppressions(void);
-
-const char *
-__tsan_default_suppressions(void)
-{
-	return "race:__sprintf_chk\n";
-}
 
 #define SESSION_TIMEOUT_MS 10000
 
@@ -54,6 +32,10 @@ __tsan_default_suppressions(void)
 static const char *servers;
 static char top[64];			/* parent of all nodes of this run */
 
+/* Every client that is open, so that news of any of them is noticed. */
+#define CLIENTS_MAX 32
+static ZkClient *clients[CLIENTS_MAX];
+
 /*
  * Wait for news, or a moment for what comes without; false when the deadline
  * has passed.
@@ -61,29 +43,65 @@ static char top[64];			/* parent of all nodes of this run */
 static bool
 wait_for_news(int64_t deadline)
 {
-	struct pollfd poll_fd = {zklock_client_wake_fd(), POLLIN, 0};
+	struct pollfd polled[CLIENTS_MAX];
 
 	if (zklock_client_now() >= deadline)
 		return false;
-	poll(&poll_fd, 1, 50);
-	zklock_client_drain_wake_fd();
+	for (int i = 0; i < CLIENTS_MAX; i++)
+	{
+		polled[i].fd = -1;
+		if (clients[i] == NULL)
+			continue;
+		zklock_client_flush(clients[i]);
+		polled[i].fd = zklock_client_fd(clients[i]);
+		polled[i].events = POLLIN;
+	}
+	poll(polled, CLIENTS_MAX, 50);
+	for (int i = 0; i < CLIENTS_MAX; i++)
+		if (clients[i] != NULL)
+			zklock_client_receive(clients[i]);
 	return true;
+}
+
+/* The program, beside this one. */
+static const char *
+program_path(void)
+{
+	static char path[PATH_MAX];
+	ssize_t		length = readlink("/proc/self/exe", path,
+								  sizeof(path) - sizeof("zklock-session"));
+
+	path[length > 0 ? length : 0] = '\0';
+	strcpy(strrchr(path, '/') + 1, "zklock-session");
+	return path;
+}
+
+static ZkClient *
+open_with(ZkClientOptions options)
+{
+	int			i = 0;
+
+	options.program = options.program != NULL ? options.program : program_path();
+	options.session_timeout_ms = SESSION_TIMEOUT_MS;
+	while (clients[i] != NULL)
+		i++;
+	clients[i] = zklock_client_open(&options);
+	return clients[i];
+}
+
+static void
+close_client(ZkClient *client)
+{
+	for (int i = 0; i < CLIENTS_MAX; i++)
+		if (clients[i] == client)
+			clients[i] = NULL;
+	zklock_client_close(client, PATIENCE_MS);
 }
 
 static ZkClient *
 open_client(const char *text)
 {
-	ServerList	list;
-	char		why[256];
-	ZkClientOptions options = {.servers = &list, .session_timeout_ms = SESSION_TIMEOUT_MS};
-
-	if (!servers_parse(text, &list, why, sizeof(why)))
-	{
-		note("%s", why);
-		exit(1);
-	}
-	zklock_client_wake_fd();
-	return zklock_client_open(&options);
+	return open_with((ZkClientOptions) {.servers = text});
 }
 
 /* Wait until the client is in the state, or lost. */
@@ -356,9 +374,9 @@ test_replace(ZkClient *client)
 	remove_node(client, parent);
 }
 
-/* Prune: an empty node goes, one with children stays, and nothing is repeated. */
+/* An empty node can be removed, one with children stays. */
 static void
-test_prune(ZkClient *client)
+test_children(ZkClient *client)
 {
 	char		parent[80];
 	char		node[128];
@@ -368,12 +386,12 @@ test_prune(ZkClient *client)
 	is_int(ZK_OK,
 		   result_of(zklock_client_create(client, node, ZK_EPHEMERAL, NULL, 0)),
 		   "a node in it");
-	is_int(ZK_FAILED, result_of(zklock_client_prune(client, parent)),
-		   "a node with children is not pruned");
+	is_int(ZK_FAILED, result_of(zklock_client_remove(client, parent, ZK_ANY_VERSION)),
+		   "a node with children is not removed");
 	zklock_client_delete(client, node);
-	is_int(ZK_OK, result_of(zklock_client_prune(client, parent)),
+	is_int(ZK_OK, result_of(zklock_client_remove(client, parent, ZK_ANY_VERSION)),
 		   "an empty one is");
-	is_int(ZK_NO_NODE, result_of(zklock_client_prune(client, parent)),
+	is_int(ZK_NO_NODE, result_of(zklock_client_remove(client, parent, ZK_ANY_VERSION)),
 		   "once");
 	is_int(0, await_children(client, top, 0), "it is gone");
 }
@@ -418,26 +436,20 @@ test_watch(ZkClient *client)
 	is_int(ZK_NO_NODE,
 		   result_of(zklock_client_get_and_watch(client, nodes[1])),
 		   "a node that is gone cannot be watched");
-	zklock_client_close(other, PATIENCE_MS);
+	close_client(other);
 	remove_node(client, parent);
 }
 
 static ZkClient *
 open_with_identity(const char *credentials)
 {
-	ServerList	list;
-	char		why[256];
-	ZkClientOptions options = {
-		.servers = &list,
-		.session_timeout_ms = SESSION_TIMEOUT_MS,
+	ZkClient   *client = open_with((ZkClientOptions) {
+		.servers = servers,
 		.auth_scheme = "digest",
 		.auth_credentials = credentials,
 		.is_auth_private = true
-	};
-	ZkClient   *client;
+	});
 
-	servers_parse(servers, &list, why, sizeof(why));
-	client = zklock_client_open(&options);
 	await_state(client, ZK_CLIENT_CONNECTED);
 	return client;
 }
@@ -476,8 +488,8 @@ test_hand_over(ZkClient *client)
 		   result_of(zklock_client_create(client, node, ZK_EPHEMERAL, NULL, 0)),
 		   "the parent is open to all");
 	remove_node(client, node);
-	zklock_client_close(owner, PATIENCE_MS);
-	zklock_client_close(others[0], PATIENCE_MS);
+	close_client(owner);
+	close_client(others[0]);
 	remove_node(client, parent);
 }
 
@@ -495,11 +507,11 @@ test_no_room(ZkClient *client)
 		   (requests[nrequests] = zklock_client_get(client, path)) != NULL)
 		nrequests++;
 	ok(nrequests > 0 && nrequests <= 1 << 16, "there is an end to requests");
-	ok(!zklock_client_announce(client, path, "a", 1),
-	   "what cannot be announced is told so");
+	ok(zklock_client_announce(client, path, "a", 1),
+	   "but not to what nobody waits for");
 	while (nrequests > 0)
 		zklock_client_free(requests[--nrequests]);
-	ok(zklock_client_announce(client, path, "a", 1), "later it can");
+	ok(await_silence(client), "all of them are answered");
 	remove_node(client, path);
 }
 
@@ -524,7 +536,7 @@ test_close(ZkClient *client)
 		if (round % 2 == 0)
 			await_state(other, ZK_CLIENT_CONNECTED);
 		began = zklock_client_now();
-		zklock_client_close(other, PATIENCE_MS);
+		close_client(other);
 		ok(zklock_client_now() - began < PATIENCE_MS / 2,
 		   "close does not hang, round %d", round);
 	}
@@ -536,34 +548,13 @@ test_close(ZkClient *client)
 	remove_node(client, parent);
 }
 
-/* Signals of the process never run on a thread of the library. */
-static pthread_t main_thread;
 static volatile sig_atomic_t nsignals;
-static volatile sig_atomic_t nstray;
 
 static void
 count_signal(int number)
 {
 	(void) number;
 	nsignals++;
-	if (!pthread_equal(pthread_self(), main_thread))
-		nstray++;
-}
-
-static void
-test_signals(ZkClient *client)
-{
-	struct sigaction action = {.sa_handler = count_signal};
-
-	main_thread = pthread_self();
-	sigaction(SIGUSR1, &action, NULL);
-	for (int i = 0; i < 300; i++)
-	{
-		kill(getpid(), SIGUSR1);
-		zklock_client_free(zklock_client_list(client, top));
-	}
-	ok(nsignals > 0, "signals arrive");
-	is_int(0, nstray, "none on another thread");
 }
 
 /* Wait until a node is heard of, or no longer; then has it been? */
@@ -605,12 +596,11 @@ test_listen(ZkClient *client)
 	char		parent[80];
 	char		node[128];
 
-	main_thread = pthread_self();
-	sigaction(SIGUSR1, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
 	nsignals = 0;
 	make_parent(client, parent, sizeof(parent), "listen");
 	snprintf(node, sizeof(node), "%s/node", parent);
-	listening = zklock_client_listen(client, node, SIGUSR1, 0);
+	listening = zklock_client_listen(client, node, true, 0);
 	ok(hears(listening, false, &heard), "a node that is not there");
 	is_int(0, nsignals, "is no reason for a signal");
 
@@ -636,7 +626,7 @@ test_listen(ZkClient *client)
 	zklock_client_defer_signals(client, false);
 	is_int(3, await_signals(3), "that for it comes afterwards");
 	zklock_client_free(listening);
-	listening = zklock_client_listen(client, node, SIGUSR1, heard.mzxid);
+	listening = zklock_client_listen(client, node, true, heard.mzxid);
 	ok(hears(listening, true, &heard), "who comes later hears it too");
 	is_int(3, nsignals, "but is not sent a signal for what he knows");
 	zklock_client_free(listening);
@@ -655,7 +645,7 @@ test_listen(ZkClient *client)
 	/* news at any moment of a short life */
 	for (int i = 0; i < 200; i++)
 	{
-		listening = zklock_client_listen(client, node, i % 2 ? SIGUSR1 : 0, 0);
+		listening = zklock_client_listen(client, node, i % 2, 0);
 		zklock_client_free(zklock_client_create(other, node, ZK_PERSISTENT,
 												"x", 1));
 		if (i % 4 == 0 && !hears(listening, true, &heard))
@@ -672,8 +662,8 @@ test_listen(ZkClient *client)
 	ok(await_silence(client), "nothing is outstanding");
 
 	/* one that is still open when its session is closed */
-	zklock_client_listen(other, node, 0, 0);
-	zklock_client_close(other, PATIENCE_MS);
+	zklock_client_listen(other, node, false, 0);
+	close_client(other);
 	remove_node(client, parent);
 }
 
@@ -695,7 +685,7 @@ test_failures(void)
 	   error);
 	zklock_client_status(client, &status);
 	ok(!status.was_connected, "and is no connection");
-	zklock_client_close(client, PATIENCE_MS);
+	close_client(client);
 
 	client = open_client("no-such-host.invalid:2181");
 	status = await_state(client, ZK_CLIENT_CONNECTED);
@@ -704,100 +694,170 @@ test_failures(void)
 	zklock_client_last_error(client, error, sizeof(error));
 	ok(strstr(error, "no-such-host.invalid") != NULL, "and its name: %s",
 	   error);
-	zklock_client_close(client, PATIENCE_MS);
+	close_client(client);
 
 	/* closed before the look-up is over */
 	client = open_client("no-such-host.invalid:2181");
-	zklock_client_close(client, PATIENCE_MS);
+	close_client(client);
 	ok(true, "a client can be closed while it looks up names");
 }
 
-/*
- * Another process with a session and a node, which writes its ticket to stdout
- * and waits to be killed.
- */
-static int
-run_owner(const char *path)
+/* Is there a process of that number that has not ended? */
+static bool
+is_running(int pid)
 {
-	ZkClient   *owner = open_connected();
-	ZkClientTicket ticket;
-
-	if (result_of(zklock_client_create(owner, path, ZK_EPHEMERAL,
-									   NULL, 0)) != ZK_OK ||
-		!zklock_client_ticket(owner, &ticket) ||
-		write(STDOUT_FILENO, &ticket, sizeof(ticket)) != sizeof(ticket))
-		return 1;
-	for (;;)
-		pause();
+	return kill(pid, 0) == 0;
 }
 
-/* Start the owner and read its ticket; its pid. */
-static pid_t
-start_owner(const char *path, ZkClientTicket *ticket)
+/* Wait until the client's session is lost, and why. */
+static ZkClientLoss
+await_loss(ZkClient *client)
 {
-	int			fds[2];
-	pid_t		pid;
-
-	if (pipe(fds) != 0 || (pid = fork()) < 0)
-		return -1;
-	if (pid == 0)
-	{
-		dup2(fds[1], STDOUT_FILENO);
-		execl("/proc/self/exe", "test_client", "owner", path, (char *) NULL);
-		_exit(127);
-	}
-	close(fds[1]);
-	ok(read(fds[0], ticket, sizeof(*ticket)) == sizeof(*ticket),
-	   "another process hands out its ticket");
-	close(fds[0]);
-	return pid;
+	return await_state(client, ZK_CLIENT_LOST).loss;
 }
 
 /*
- * With its ticket the session of a dead process can be taken over and closed,
- * its node with it, long before its timeout.
+ * The program is killed: it is reaped, the loss is known at once and interrupts,
+ * and the session, which the ensemble would keep, is ended by another program.
  */
 static void
-test_take_over(ZkClient *client)
+test_killed_program(ZkClient *client)
 {
+	static const int signals[] = {SIGKILL, SIGABRT};
+	struct sigaction action = {.sa_handler = count_signal};
 	char		parent[80];
 	char		path[128];
-	ZkClient   *heir;
-	ZkClientTicket ticket = {0};
-	ZkClientStatus status;
-	ServerList	list;
-	char		why[256];
-	ZkClientOptions options = {
-		.servers = &list,
-		.session_timeout_ms = SESSION_TIMEOUT_MS,
-		.take_over = &ticket
-	};
-	pid_t		owner;
 
-	servers_parse(servers, &list, why, sizeof(why));
-	make_parent(client, parent, sizeof(parent), "take_over");
+	sigaction(SIGINT, &action, NULL);
+	make_parent(client, parent, sizeof(parent), "killed");
 	snprintf(path, sizeof(path), "%s/node", parent);
-	owner = start_owner(path, &ticket);
-	kill(owner, SIGKILL);
-	waitpid(owner, NULL, 0);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+	{
+		ZkClient   *other = open_connected();
+		ZkClientStatus status;
+		ZkRequest  *get;
+		int64_t		began;
 
-	ticket.password[0] ^= 1;
-	heir = zklock_client_open(&options);
-	status = await_state(heir, ZK_CLIENT_CONNECTED);
-	ok(!status.was_connected || status.session_id != ticket.session_id,
-	   "a wrong password does not open the session");
-	zklock_client_close(heir, PATIENCE_MS);
-	is_int(ZK_OK, result_of(zklock_client_check(client, path)),
-		   "so its node stays");
-
-	ticket.password[0] ^= 1;
-	heir = zklock_client_open(&options);
-	status = await_state(heir, ZK_CLIENT_CONNECTED);
-	ok(status.session_id == ticket.session_id, "the right one does");
-	zklock_client_close(heir, PATIENCE_MS);
-	is_int(ZK_NO_NODE, result_of(zklock_client_check(client, path)),
-		   "and its node goes when the heir closes it");
+		nsignals = 0;
+		is_int(ZK_OK,
+			   result_of(zklock_client_create(other, path, ZK_EPHEMERAL,
+											  NULL, 0)), "a node");
+		zklock_client_status(other, &status);
+		zklock_client_interrupt_on_loss(other, i != 1);
+		began = zklock_client_now();
+		kill(status.program_pid, signals[i]);
+		is_int(ZK_LOSS_PROGRAM, await_loss(other), "its program is killed");
+		is_int(i != 1, await_signals(i != 1), "which interrupts who wants it");
+		ok(!is_running(status.program_pid), "no zombie stays");
+		get = zklock_client_get(other, path);
+		zklock_client_flush(other);
+		ok(zklock_client_reply(get) == NULL, "nothing is answered any more");
+		zklock_client_free(get);
+		close_client(other);
+		is_int(0, await_children(client, parent, 0), "the node goes");
+		ok(zklock_client_now() - began < SESSION_TIMEOUT_MS / 2,
+		   "long before the session timeout");
+	}
 	remove_node(client, parent);
+}
+
+/* A program that stands still is given up after the session timeout. */
+static void
+test_stopped_program(ZkClient *client)
+{
+	ZkClient   *other = open_connected();
+	char		parent[80];
+	char		path[128];
+	ZkClientStatus status;
+	ZkClientStatus lost;
+	int64_t		began = zklock_client_now();
+
+	make_parent(client, parent, sizeof(parent), "stopped");
+	snprintf(path, sizeof(path), "%s/node", parent);
+	is_int(ZK_OK,
+		   result_of(zklock_client_create(other, path, ZK_EPHEMERAL, NULL, 0)),
+		   "a node");
+	zklock_client_status(other, &status);
+	kill(status.program_pid, SIGSTOP);
+	do
+		zklock_client_status(other, &lost);
+	while (lost.state != ZK_CLIENT_LOST && wait_for_news(began + PATIENCE_MS));
+	is_int(ZK_LOSS_PROGRAM, lost.loss, "a program that stands still is lost");
+	ok(zklock_client_now() - began >= SESSION_TIMEOUT_MS * 9 / 10,
+	   "but not early");
+	kill(status.program_pid, SIGCONT);
+	close_client(other);
+	is_int(0, await_children(client, parent, 0), "its node goes");
+	remove_node(client, parent);
+}
+
+/* More than the socket takes: nothing is lost, and a program that never reads is. */
+static void
+test_full_socket(ZkClient *client)
+{
+	enum
+	{
+		COUNT = 20000
+	};
+	ZkClient   *other = open_connected();
+	char		parent[80];
+	char		path[1100];
+	ZkClientStatus status;
+	int64_t		began;
+	int			program;
+
+	make_parent(client, parent, sizeof(parent), "full");
+	zklock_client_status(other, &status);
+	program = status.program_pid;
+	snprintf(path, sizeof(path), "%s/%01000d", parent, 0);
+	kill(program, SIGSTOP);
+	zklock_client_begin_many(other);
+	for (int i = 0; i < 200; i++)
+		zklock_client_delete(other, path);
+	kill(program, SIGCONT);
+	zklock_client_end_many(other);
+	for (int i = 0; i < COUNT; i++)
+		zklock_client_delete(other, path);
+	is_int(ZK_NO_NODE, result_of(zklock_client_get(other, path)),
+		   "%d deletes at once are all sent", COUNT);
+	ok(await_silence(other), "and answered");
+
+	kill(program, SIGSTOP);
+	began = zklock_client_now();
+	for (int i = 0; i < COUNT; i++)
+		zklock_client_delete(other, path);
+	ok(zklock_client_now() - began < 5000,
+	   "a program that does not read is not waited for for long");
+	zklock_client_status(other, &status);
+	is_int(ZK_LOSS_PROGRAM, status.loss, "it is given up");
+	kill(program, SIGCONT);
+	close_client(other);
+	remove_node(client, parent);
+}
+
+/* What is no program of ours, or is none at all, is a loss with its reason. */
+static void
+test_bad_programs(void)
+{
+	static const char *const programs[] = {
+		"/no/such/program", "/", "/bin/true", "/bin/cat", "/bin/echo"
+	};
+
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
+	{
+		ZkClient   *client = open_with((ZkClientOptions) {
+			.servers = servers, .program = programs[i]
+		});
+		ZkRequest  *get = zklock_client_get(client, "/");
+		ZkClientLoss loss = await_loss(client);
+		char		error[512];
+
+		zklock_client_last_error(client, error, sizeof(error));
+		ok(loss == ZK_LOSS_RESOURCES || loss == ZK_LOSS_PROGRAM,
+		   "%s is no session: %s", programs[i], error);
+		zklock_client_free(get);
+		close_client(client);
+	}
 }
 
 /* Names are looked up in the background; then it is a session like any. */
@@ -812,11 +872,11 @@ test_name(void)
 	client = open_client(text);
 	status = await_state(client, ZK_CLIENT_CONNECTED);
 	is_int(ZK_CLIENT_CONNECTED, status.state, "a host name connects");
-	zklock_client_close(client, PATIENCE_MS);
+	close_client(client);
 }
 
 int
-main(int argc, char **argv)
+main(void)
 {
 	ZkClient   *client;
 
@@ -826,8 +886,6 @@ main(int argc, char **argv)
 		printf("Bail out! ZKLOCK_TEST_SERVERS is not set\n");
 		return 1;
 	}
-	if (argc == 3 && strcmp(argv[1], "owner") == 0)
-		return run_owner(argv[2]);
 	client = open_connected();
 	snprintf(top, sizeof(top), "/test_client_%d", (int) getpid());
 	is_int(ZK_OK, result_of(zklock_client_create(client, top, ZK_PERSISTENT,
@@ -836,18 +894,20 @@ main(int argc, char **argv)
 	test_versions(client);
 	test_withdraw(client);
 	test_replace(client);
-	test_prune(client);
+	test_children(client);
 	test_watch(client);
 	test_hand_over(client);
 	test_no_room(client);
 	test_close(client);
-	test_take_over(client);
-	test_signals(client);
+	test_killed_program(client);
+	test_stopped_program(client);
+	test_full_socket(client);
+	test_bad_programs();
 	test_listen(client);
 	test_name();
 	test_failures();
 	is_int(0, await_children(client, top, 0), "nothing is left");
 	remove_node(client, top);
-	zklock_client_close(client, PATIENCE_MS);
+	close_client(client);
 	return done_testing();
 }

@@ -1,0 +1,494 @@
+/*-------------------------------------------------------------------------
+ *
+ * channel.c
+ *	  The program of a session, as its backend sees it: start it, exchange frames
+ *	  with it, learn of its death, end it.
+ *
+ * The one rule: the program is the backend's child, and whatever happens to
+ * either of them, nothing is left behind.  A backend that ends closes its end of
+ * the socket pair, however it ends, and that ends the program and its session.
+ * A program that ends is reaped at once, by the handler of SIGCHLD below.
+ *
+ * PostgreSQL leaves SIGCHLD at its default in backends: it is ignored, and what
+ * COPY PROGRAM, archive commands and procedural languages start is waited for by
+ * pid.  So the handler waits for no other pid than ours.  It uses nothing but
+ * what may be used in a handler.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "channel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* How long zklock_channel_flush() waits for a program that does not read. */
+#define FLUSH_MS 1000
+
+/* How much is read at a time, if no longer frame is known to come. */
+#define READ_SIZE (16 * 1024)
+
+/*
+ * Asked of the kernel for what is on its way to the program: the releases of a
+ * thousand locks.  It grants less, as a rule; flushing then takes a little longer.
+ */
+#define SEND_BUFFER_SIZE (1024 * 1024)
+
+/*
+ * Programs of this process that are not reaped yet: that of the current session,
+ * and some of former ones that are not done.  When there are more, the oldest
+ * is left to whoever inherits it when this process ends.
+ */
+#define CHILDREN_MAX 16
+
+typedef struct Child
+{
+	volatile pid_t pid;			/* 0: none */
+	SharedPage *volatile page;	/* of the current session, NULL otherwise */
+	volatile sig_atomic_t is_dead;	/* valid while page is not NULL */
+} Child;
+
+static Child children[CHILDREN_MAX];
+
+static int	make_page(SharedPage **page);
+static int	raise_descriptor(int fd);
+static int	spawn(const char *program, const char *title, int channel_fd,
+				  int page_fd, pid_t *pid);
+static char **choose_environment(void);
+static void handle_sigchld(int signal);
+static void watch_children(void);
+static Child *adopt(pid_t pid, SharedPage *page);
+static Child *child_of(const ZkChannel *channel);
+static bool await_end(const ZkChannel *channel, int wait_ms);
+
+/* ---------------------------------------------------------------------
+ * Public functions
+ * ---------------------------------------------------------------------
+ */
+
+bool
+zklock_channel_open(ZkChannel *channel, const char *program, const char *title)
+{
+	ZkChannel	opened = {.state = ZK_CHANNEL_OPEN, .owner = getpid()};
+	int			size = SEND_BUFFER_SIZE;
+	int			fds[2] = {-1, -1};
+	int			page_fd;
+	int			error;
+
+	page_fd = make_page(&opened.page);
+	if (page_fd < 0)
+		return false;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+				   fds) != 0)
+		error = errno;
+	else
+	{
+		page_fd = raise_descriptor(page_fd);
+		fds[1] = raise_descriptor(fds[1]);
+		watch_children();
+		error = page_fd < 0 || fds[1] < 0 ? EMFILE :
+			spawn(program, title, fds[1], page_fd, &opened.program);
+	}
+	if (page_fd >= 0)
+		close(page_fd);
+	if (fds[1] >= 0)
+		close(fds[1]);
+	if (error != 0)
+	{
+		if (fds[0] >= 0)
+			close(fds[0]);
+		munmap(opened.page, sizeof(*opened.page));
+		errno = error;
+		return false;
+	}
+	setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	opened.fd = fds[0];
+	opened.out = channel->out;
+	*channel = opened;
+	adopt(channel->program, channel->page);
+	return true;
+}
+
+bool
+zklock_channel_put(ZkChannel *channel, const Frame *frame,
+				   const FrameBlob blobs[FRAME_NBLOBS])
+{
+	return frame_put(&channel->out, frame, blobs);
+}
+
+void
+zklock_channel_flush(ZkChannel *channel)
+{
+	FrameBuffer *out = &channel->out;
+	int64_t		deadline = 0;
+
+	if (channel->page == NULL)
+		return;
+	while (out->start < out->end && channel->state == ZK_CHANNEL_OPEN)
+	{
+		ssize_t		sent = send(channel->fd, out->bytes + out->start,
+								out->end - out->start, MSG_NOSIGNAL);
+		struct pollfd writable = {channel->fd, POLLOUT, 0};
+
+		if (sent > 0)
+		{
+			frame_buffer_consume(out, (size_t) sent);
+			deadline = 0;
+		}
+		else if (errno == EINTR)
+			continue;
+		else if (errno != EAGAIN)
+		{
+			/* what it had to say before it ended is still to be read */
+			zklock_channel_receive(channel, true);
+			zklock_channel_break(channel, ZK_CHANNEL_ENDED);
+		}
+		else
+		{
+			if (deadline == 0)
+				deadline = protocol_now() + FLUSH_MS;
+			if (protocol_now() >= deadline)
+				zklock_channel_break(channel, ZK_CHANNEL_STUCK);
+			else
+				poll(&writable, 1, (int) (deadline - protocol_now()) + 1);
+		}
+	}
+}
+
+void
+zklock_channel_receive(ZkChannel *channel, bool is_forced)
+{
+	FrameBuffer *in = &channel->in;
+	uint64_t	nflushed;
+
+	if (channel->page == NULL || channel->state != ZK_CHANNEL_OPEN)
+		return;
+	nflushed = atomic_load(&channel->page->nflushed);
+	if (!is_forced && nflushed == channel->nflushed)
+	{
+		Child	   *child = child_of(channel);
+
+		if (child != NULL && !child->is_dead)
+			return;
+	}
+	channel->nflushed = nflushed;
+	for (;;)
+	{
+		ssize_t		received;
+		size_t		room;
+
+		if (!frame_buffer_reserve(in, READ_SIZE))
+		{
+			zklock_channel_break(channel, ZK_CHANNEL_NO_MEMORY);
+			return;
+		}
+		room = in->size - in->end;
+		received = recv(channel->fd, in->bytes + in->end, room, MSG_DONTWAIT);
+		if (received > 0)
+			in->end += (size_t) received;
+		else if (received < 0 && errno == EINTR)
+			continue;
+		else if (received == 0 || errno != EAGAIN)
+			zklock_channel_break(channel, ZK_CHANNEL_ENDED);
+		if (received < (ssize_t) room ||
+			in->end - in->start > 2 * FRAME_MAX)
+			return;
+	}
+}
+
+bool
+zklock_channel_take(ZkChannel *channel, FrameTaken *taken)
+{
+	if (channel->in.start == channel->in.end)
+		return false;
+	switch (frame_take(&channel->in, FRAME_FROM_PROGRAM, taken))
+	{
+		case FRAME_COMPLETE:
+			return true;
+		case FRAME_INCOMPLETE:
+			break;
+		case FRAME_WRONG_VERSION:
+			zklock_channel_break(channel, ZK_CHANNEL_WRONG_VERSION);
+			frame_buffer_free(&channel->in);
+			break;
+		case FRAME_INVALID:
+			zklock_channel_break(channel, ZK_CHANNEL_GARBLED);
+			frame_buffer_free(&channel->in);
+			break;
+	}
+	return false;
+}
+
+void
+zklock_channel_break(ZkChannel *channel, ZkChannelState state)
+{
+	if (channel->page == NULL || channel->state != ZK_CHANNEL_OPEN)
+		return;
+	channel->state = state;
+	shutdown(channel->fd, SHUT_WR);
+}
+
+/*
+ * The descriptor is closed in any case, so a program that cannot be waited for
+ * finds the end of its input, too.  After its end of file it is on its way out
+ * of the kernel, where nothing can stop it: waitpid() then takes microseconds.
+ */
+void
+zklock_channel_close(ZkChannel *channel, int wait_ms)
+{
+	Child	   *child = child_of(channel);
+
+	frame_buffer_free(&channel->in);
+	frame_buffer_free(&channel->out);
+	if (channel->page == NULL || channel->owner != getpid())
+		return;
+	shutdown(channel->fd, SHUT_WR);
+	if (child != NULL)
+	{
+		child->page = NULL;		/* no interrupt from now on */
+		if (await_end(channel, wait_ms) && child->pid == channel->program)
+		{
+			while (waitpid(channel->program, NULL, 0) < 0 && errno == EINTR)
+				;
+			child->pid = 0;
+		}
+	}
+	close(channel->fd);
+	munmap(channel->page, sizeof(*channel->page));
+	channel->page = NULL;
+}
+
+/* ---------------------------------------------------------------------
+ * Helpers
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * A page to share, and the descriptor to share it with; -1 with errno.  Sealed:
+ * whoever else has the descriptor cannot take the memory away under our feet.
+ */
+static int
+make_page(SharedPage **page)
+{
+	int			fd = memfd_create("zklock", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	void	   *mapped = MAP_FAILED;
+	int			error;
+
+	if (fd < 0)
+		return -1;
+	if (ftruncate(fd, sizeof(**page)) == 0 &&
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+		mapped = mmap(NULL, sizeof(**page), PROT_READ | PROT_WRITE, MAP_SHARED,
+					  fd, 0);
+	if (mapped == MAP_FAILED)
+	{
+		error = errno;
+		close(fd);
+		errno = error;
+		return -1;
+	}
+	*page = mapped;
+	atomic_store(&(*page)->alive_at, protocol_now());
+	return fd;
+}
+
+/*
+ * A descriptor above those that the program will have, so that none of them is
+ * in the way of another; -1 if there is none.
+ */
+static int
+raise_descriptor(int fd)
+{
+	int			raised;
+
+	if (fd > PROTOCOL_PAGE_FD)
+		return fd;
+	raised = fcntl(fd, F_DUPFD_CLOEXEC, PROTOCOL_PAGE_FD + 1);
+	close(fd);
+	return raised;
+}
+
+/*
+ * Start the program; 0, or an errno.  posix_spawn() does not copy the page
+ * tables of large shared_buffers, as fork() would.  A process group of its own:
+ * pg_cancel_backend() and a terminal's Ctrl-C are sent to the whole group.
+ */
+static int
+spawn(const char *program, const char *title, int channel_fd, int page_fd,
+	  pid_t *pid)
+{
+	char		own_title[ZK_CHANNEL_TITLE_SIZE];
+	char	   *arguments[] = {own_title, NULL};
+	char	  **environment = choose_environment();
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	sigset_t	signals;
+	int			error;
+
+	if (environment == NULL)
+		return ENOMEM;
+	strncpy(own_title, title, sizeof(own_title) - 1);
+	own_title[sizeof(own_title) - 1] = '\0';
+	posix_spawnattr_init(&attributes);
+	posix_spawn_file_actions_init(&actions);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK |
+							 POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+	sigemptyset(&signals);
+	posix_spawnattr_setsigmask(&attributes, &signals);
+	sigfillset(&signals);
+	posix_spawnattr_setsigdefault(&attributes, &signals);
+	posix_spawnattr_setpgroup(&attributes, 0);
+	error = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO,
+											 "/dev/null", O_RDWR, 0);
+	for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO && error == 0; fd++)
+		error = posix_spawn_file_actions_adddup2(&actions, STDIN_FILENO, fd);
+	if (error == 0)
+		error = posix_spawn_file_actions_adddup2(&actions, channel_fd,
+												 PROTOCOL_CHANNEL_FD);
+	if (error == 0)
+		error = posix_spawn_file_actions_adddup2(&actions, page_fd,
+												 PROTOCOL_PAGE_FD);
+	if (error == 0)
+		error = posix_spawn(pid, program, &actions, &attributes, arguments,
+							environment);
+	posix_spawn_file_actions_destroy(&actions);
+	posix_spawnattr_destroy(&attributes);
+	free(environment);
+	return error;
+}
+
+/*
+ * What of the server's environment the program is to have: how it is loaded, how
+ * names are looked up, what time it is, and nothing else.  malloc'ed; the
+ * strings are not copied.
+ */
+static char **
+choose_environment(void)
+{
+	static const char *const prefixes[] = {
+		"LD_", "RES_OPTIONS=", "LOCALDOMAIN=", "HOSTALIASES=", "FAKETIME",
+		"ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="
+	};
+	extern char **environ;
+	char	  **chosen;
+	size_t		count = 0;
+	size_t		nchosen = 0;
+
+	while (environ != NULL && environ[count] != NULL)
+		count++;
+	chosen = calloc(count + 1, sizeof(*chosen));
+	for (size_t i = 0; chosen != NULL && i < count; i++)
+		for (size_t j = 0; j < sizeof(prefixes) / sizeof(prefixes[0]); j++)
+			if (strncmp(environ[i], prefixes[j], strlen(prefixes[j])) == 0)
+			{
+				chosen[nchosen++] = environ[i];
+				break;
+			}
+	return chosen;
+}
+
+/* Our handler of SIGCHLD; see the head of this file. */
+static void
+handle_sigchld(int signal)
+{
+	int			error = errno;
+
+	(void) signal;
+	for (int i = 0; i < CHILDREN_MAX; i++)
+	{
+		Child	   *child = &children[i];
+		SharedPage *page = child->page;
+
+		if (child->pid == 0 ||
+			waitpid(child->pid, NULL, WNOHANG) != child->pid)
+			continue;
+		child->pid = 0;
+		child->is_dead = true;
+		if (page == NULL)
+			continue;
+
+		/*
+		 * It may have died while it sent the signal itself; whether it had sent
+		 * it, it cannot tell any more.  Two are as good as one.
+		 */
+		if (interrupt_begin(&page->loss_interrupt) ||
+			atomic_load(&page->loss_interrupt) == INTERRUPT_UNDER_WAY)
+		{
+			kill(getpid(), SIGINT);
+			interrupt_end(&page->loss_interrupt, true);
+		}
+	}
+	errno = error;
+}
+
+/* Be told of the end of children, unless somebody else wants to be. */
+static void
+watch_children(void)
+{
+	struct sigaction now;
+	struct sigaction ours = {
+		.sa_handler = handle_sigchld,
+		.sa_flags = SA_RESTART | SA_NOCLDSTOP
+	};
+
+	if (sigaction(SIGCHLD, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+		sigaction(SIGCHLD, &ours, NULL);
+	handle_sigchld(SIGCHLD);	/* what was not waited for until now */
+}
+
+/* Remember a program that was started; it may be dead already. */
+static Child *
+adopt(pid_t pid, SharedPage *page)
+{
+	Child	   *child = NULL;
+
+	for (int i = 0; i < CHILDREN_MAX && child == NULL; i++)
+		if (children[i].pid == 0 && children[i].page == NULL)
+			child = &children[i];
+	for (int i = 0; i < CHILDREN_MAX && child == NULL; i++)
+		if (children[i].page == NULL)
+			child = &children[i];
+	if (child == NULL)
+		return NULL;
+	child->is_dead = false;
+	child->page = page;
+	child->pid = pid;
+	handle_sigchld(SIGCHLD);
+	return child;
+}
+
+/* The entry of a channel's program, NULL if there is none. */
+static Child *
+child_of(const ZkChannel *channel)
+{
+	for (int i = 0; i < CHILDREN_MAX; i++)
+		if (channel->page != NULL && children[i].page == channel->page)
+			return &children[i];
+	return NULL;
+}
+
+/* Wait until the program has closed its end; false if that takes too long. */
+static bool
+await_end(const ZkChannel *channel, int wait_ms)
+{
+	int64_t		deadline = protocol_now() + wait_ms;
+	struct pollfd ended = {channel->fd, 0, 0};
+
+	for (;;)
+	{
+		int64_t		left = deadline - protocol_now();
+
+		if (poll(&ended, 1, left > 0 ? (int) left : 0) == 1)
+			return true;
+		if (left <= 0)
+			return false;
+	}
+}

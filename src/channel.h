@@ -1,0 +1,91 @@
+/*-------------------------------------------------------------------------
+ *
+ * channel.h
+ *	  The program of a session, as its backend sees it: start it, exchange frames
+ *	  with it, learn of its death, end it.
+ *
+ * libc only.  Nothing here raises; what waits has a bound and says so.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_CHANNEL_H
+#define ZKLOCK_CHANNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "protocol.h"
+
+typedef enum ZkChannelState
+{
+	ZK_CHANNEL_OPEN,
+	ZK_CHANNEL_ENDED,			/* the program has ended */
+	ZK_CHANNEL_STUCK,			/* it does not read what it is sent */
+	ZK_CHANNEL_WRONG_VERSION,	/* it is of another installation */
+	ZK_CHANNEL_GARBLED,			/* what it says makes no sense */
+	ZK_CHANNEL_NO_MEMORY		/* here */
+} ZkChannelState;
+
+/* Owned by whoever has opened it.  All zero is one that was never opened. */
+typedef struct ZkChannel
+{
+	ZkChannelState state;		/* once it is not OPEN, that is final */
+	int			fd;				/* our end of the socket pair; valid while page
+								 * is not NULL */
+	SharedPage *page;			/* NULL: not opened, or closed */
+	pid_t		program;
+	pid_t		owner;			/* the process that opened it; a child that it
+								 * forks must keep its hands off */
+	FrameBuffer in;
+	FrameBuffer out;
+	uint64_t	nflushed;		/* of the page, as of the last receive */
+} ZkChannel;
+
+/* Longest title of a program, with its NUL. */
+#define ZK_CHANNEL_TITLE_SIZE 128
+
+/*
+ * Start the program.  On failure returns false with errno set and the channel
+ * as it was.  title is what ps shows.
+ *
+ * While a program runs, this process has a handler for SIGCHLD, which reaps this
+ * program and leaves all other children alone, so that no zombie stays behind
+ * an idle backend; and it passes the death on as SIGINT if loss_interrupt is
+ * wanted.
+ */
+extern bool zklock_channel_open(ZkChannel *channel, const char *program,
+								const char *title);
+
+/* Append a frame to what is to be sent; false without memory. */
+extern bool zklock_channel_put(ZkChannel *channel, const Frame *frame,
+							   const FrameBlob blobs[FRAME_NBLOBS]);
+
+/*
+ * Send all of it.  Waits for a program that is slow to read; if it reads nothing
+ * at all for a second the channel is STUCK.
+ */
+extern void zklock_channel_flush(ZkChannel *channel);
+
+/*
+ * Read what the program has sent.  Unless it is forced, only if the page says
+ * that there is any, or the program is dead: without a system call otherwise.
+ */
+extern void zklock_channel_receive(ZkChannel *channel, bool is_forced);
+
+/* Take the next complete frame that was received; false if there is none. */
+extern bool zklock_channel_take(ZkChannel *channel, FrameTaken *taken);
+
+/*
+ * Break off: the program finds the end of its input, and that ends its session.
+ * Frees nothing.
+ */
+extern void zklock_channel_break(ZkChannel *channel, ZkChannelState state);
+
+/*
+ * Let the program end its session, wait for at most so long until it is over,
+ * and free all that belongs to the channel.
+ */
+extern void zklock_channel_close(ZkChannel *channel, int wait_ms);
+
+#endif							/* ZKLOCK_CHANNEL_H */

@@ -1,0 +1,142 @@
+/*-------------------------------------------------------------------------
+ *
+ * program.h
+ *	  What the rooms of the session's program share.
+ *
+ * The program holds one ZooKeeper session for one backend, with the library's
+ * single-threaded client: one loop, one thread, no lock.  It ends with its
+ * backend, and the session with it.
+ *
+ *	program_main.c		the loop: channel, library, clock; signals; the way out
+ *	program_session.c	the handle and the states of the session
+ *	program_request.c	requests: sending, repeating, undoing, listening
+ *
+ * Only here and there is the ZooKeeper library called.  Its traps, found by
+ * experiment with release 3.8.0, have numbers that the comments refer to:
+ *	R1	numeric addresses only, its own name resolution switched off
+ *	R2	an odd number of addresses (ZOOKEEPER-2466)
+ *	R4	no close with requests outstanding: the server may never see the close
+ *	R6	transactions of one operation only: longer ones can crash the client
+ *	R8	a timed-out request has an unknown outcome, like a lost connection
+ *	R10	a nudge when no answer comes (ZOOKEEPER-4537)
+ *	R12	never a NULL completion
+ * Those that have to do with threads do not apply to this client.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_PROGRAM_H
+#define ZKLOCK_PROGRAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <zookeeper/zookeeper.h>
+
+#include "protocol.h"
+
+typedef struct Request Request;
+
+/* The session.  There is one in the process, but it is handed around. */
+typedef struct Session
+{
+	/* the backend's side; program_main.c */
+	FrameBuffer in;
+	FrameBuffer out;
+	bool		is_out_urgent;	/* something in out is news for the backend */
+	SharedPage *page;
+	pid_t		backend;
+	int64_t		orphaned_at;	/* when its end of the channel was closed; 0: it
+								 * is there */
+
+	/* what the library has to do with; program_session.c */
+	zhandle_t  *zh;				/* NULL before the names are resolved */
+	int			fd;				/* of the connection, -1 if there is none */
+	bool		is_up;			/* there is one, and the session is granted */
+	int64_t		up_since;		/* valid if it is */
+	int64_t		suspended_ms;	/* how long the machine had been suspended when
+								 * the connection was made */
+	int64_t		contact_at;		/* last contact of a connection that ended */
+	bool		was_silent;		/* did it end for silence? */
+
+	FrameStatus status;			/* as it is to be reported */
+	char		server[80];
+	char		last_error[512];
+	bool		is_status_news; /* report it at the next flush */
+
+	int			asked_timeout_ms;
+	char	   *auth_scheme;	/* NULL: none */
+	bool		is_auth_private;
+	int64_t		stopped_at;		/* when the backend was first seen to stand
+								 * still; 0: it does not */
+	int64_t		next_check_at;	/* of that */
+
+	/* requests; program_request.c */
+	Request    *requests;		/* all there are, the newest first */
+	Request   **slots;			/* those that the backend may name again */
+	uint64_t	nslots;
+	int			npending;		/* sent, or to be sent, and not answered */
+	int64_t		nudge_at;		/* 0: nothing is pending */
+	bool		reports_silence;
+	char	   *watch_path;		/* the one watched node, or NULL */
+	uint64_t	watch_id;
+} Session;
+
+/* ---- program_main.c ---- */
+
+/* Append a frame for the backend, which wakes it if it is urgent. */
+extern void program_put(Session *session, const Frame *frame,
+						const FrameBlob blobs[FRAME_NBLOBS], bool is_urgent);
+
+/* Send the backend all that there is for it, as far as it reads. */
+extern void program_flush(Session *session);
+
+/* Send the backend the signal for an interrupt that was begun. */
+extern void program_interrupt(Session *session);
+
+/* ---- program_session.c ---- */
+
+/* Look the servers up and connect, as the frame says. */
+extern void session_open(Session *session, const FrameTaken *opening);
+
+/*
+ * Do what is due by now: declare a session lost that was suspended for too long,
+ * or whose backend stands still.
+ */
+extern void session_tick(Session *session, int64_t now);
+
+/* When session_tick() is to be called next; INT64_MAX if that does not matter. */
+extern int64_t session_next_tick(const Session *session);
+
+/*
+ * Over for good, as far as the backend is concerned, or without a backend: it
+ * is to be closed.
+ */
+extern bool session_is_ending(const Session *session);
+
+/* Is there, as far as is known, a session in the ensemble that is to be closed? */
+extern bool session_may_live(const Session *session);
+
+/* Put a changed status among the frames for the backend. */
+extern void session_report(Session *session);
+
+/* Keep an error to be reported. */
+extern void session_set_error(Session *session, const char *format,...)
+			__attribute__((format(printf, 2, 3)));
+
+/* ---- program_request.c ---- */
+
+/* Do what a frame of the backend's asks for.  false if it makes no sense. */
+extern bool request_take(Session *session, const FrameTaken *taken);
+
+/* Send a nudge if it is due (R10). */
+extern void request_tick(Session *session, int64_t now);
+
+/* A node that is watched has changed: watcher function of the library. */
+extern void request_node_event(zhandle_t *zh, int type, int state,
+							   const char *path, void *context);
+
+/* All memory of requests is given back; the library must be closed. */
+extern void request_free_all(Session *session);
+
+#endif							/* ZKLOCK_PROGRAM_H */

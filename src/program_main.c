@@ -1,0 +1,454 @@
+/*-------------------------------------------------------------------------
+ *
+ * program_main.c
+ *	  The session's program: its loop, its signals, its way out.
+ *
+ * The one rule: it lives for its backend and ends by itself.  The end of the
+ * backend, in whatever way, is the end of file of the channel, and that is the
+ * only thing that makes it close the session: its locks are let go then and not
+ * earlier, so a signal from outside does not end it.  A crash does (a hostile
+ * server can make the library fall over), without closing: the backend learns
+ * of it while the ensemble still keeps its nodes.
+ *
+ * PostgreSQL as process 1 of a container inherits programs whose backends were
+ * killed, and takes a child of which it knows nothing for a crashed backend if
+ * it ends by a signal or with a status other than 0 or 1.  So it ends with
+ * 0 or 1, whatever happens.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "program.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/*
+ * How long a close waits for outstanding requests before it goes ahead (R4).
+ * A server in good health answers within milliseconds.
+ */
+#define DRAIN_MS 400
+
+/*
+ * For how many session timeouts it goes on looking for the ensemble once its
+ * backend has gone, in order to close the session.  An ensemble that was away for
+ * longer keeps the session's nodes for one timeout after it is back.
+ */
+#define ORPHAN_TIMEOUTS 2
+
+/*
+ * Most memory that it may have: a server that announces a reply of two
+ * gigabytes costs its session and not the machine.
+ */
+#define MEMORY_MAX (256 * 1024 * 1024)
+
+#define READ_SIZE (64 * 1024)
+
+/* Is it without a backend, so that nobody minds if it is asked to end? */
+static volatile sig_atomic_t is_orphan;
+
+static void prepare_process(void);
+#ifndef __SANITIZE_ADDRESS__
+static void harden(void);
+static void exit_at_once(int signal);
+#endif
+static void close_other_descriptors(void);
+static void set_handler(int signal, void (*handler) (int));
+static void exit_if_orphan(int signal);
+static SharedPage *map_page(void);
+static void serve(Session *session);
+static bool is_done(Session *session, int64_t now);
+static int64_t end_deadline(const Session *session);
+static int	milliseconds_until_next(const Session *session, int64_t now,
+									int library_ms);
+static void read_backend(Session *session);
+static bool take_frame(Session *session, const FrameTaken *taken);
+static void note_orphaned(Session *session);
+static void process_library(Session *session, short revents);
+static void show_session(const Session *session, char *title);
+
+int
+main(int argc, char **argv)
+{
+	Session		session = {.fd = -1};
+
+	if (argc < 1 || fcntl(PROTOCOL_CHANNEL_FD, F_GETFD) < 0)
+	{
+		fprintf(stderr, "This program is started by PostgreSQL's extension zklock and is of no use otherwise.\n");
+		return 1;
+	}
+	prepare_process();
+	session.page = map_page();
+	if (session.page == NULL)
+		return 1;
+	for (int64_t now = protocol_now(); !is_done(&session, now);
+		 now = protocol_now())
+	{
+		serve(&session);
+		if (session.is_up)
+			show_session(&session, argv[0]);
+	}
+	if (session.zh != NULL)
+		zookeeper_close(session.zh);
+	request_free_all(&session);
+	free(session.auth_scheme);
+	frame_buffer_free(&session.in);
+	frame_buffer_free(&session.out);
+	return 0;
+}
+
+/* ---------------------------------------------------------------------
+ * The process
+ * ---------------------------------------------------------------------
+ */
+
+static void
+prepare_process(void)
+{
+	static const int polite[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP};
+
+	close_other_descriptors();
+
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	signal(SIGPIPE, SIG_IGN);
+	for (size_t i = 0; i < sizeof(polite) / sizeof(polite[0]); i++)
+		set_handler(polite[i], exit_if_orphan);
+#ifndef __SANITIZE_ADDRESS__	/* which wants to see and tell */
+	harden();
+#endif
+}
+
+#ifndef __SANITIZE_ADDRESS__
+/*
+ * Nobody looks into its memory, where the password of the session and the
+ * credentials are; it does not eat up the machine's; and what goes wrong in it
+ * ends it with a status that tells PostgreSQL nothing.
+ */
+static void
+harden(void)
+{
+	static const int deadly[] = {
+		SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGSYS, SIGTRAP, SIGXCPU,
+		SIGXFSZ, SIGALRM, SIGVTALRM, SIGPROF, SIGUSR1, SIGUSR2, SIGIO
+	};
+	struct rlimit limit = {MEMORY_MAX, MEMORY_MAX};
+
+	prctl(PR_SET_DUMPABLE, 0);
+	setrlimit(RLIMIT_DATA, &limit);
+	for (size_t i = 0; i < sizeof(deadly) / sizeof(deadly[0]); i++)
+		set_handler(deadly[i], exit_at_once);
+}
+
+static void
+exit_at_once(int signal)
+{
+	(void) signal;
+	_exit(1);
+}
+#endif
+
+/*
+ * What the backend had open is not for us: a file that is deleted would keep its
+ * space, and a pipe would never end for who reads from it.
+ */
+static void
+close_other_descriptors(void)
+{
+	DIR		   *directory;
+	struct dirent *entry;
+
+#ifdef SYS_close_range
+	if (syscall(SYS_close_range, PROTOCOL_PAGE_FD + 1, ~0U, 0) == 0)
+		return;
+#endif
+	directory = opendir("/proc/self/fd");
+	while (directory != NULL && (entry = readdir(directory)) != NULL)
+	{
+		int			fd = atoi(entry->d_name);
+
+		if (fd > PROTOCOL_PAGE_FD && fd != dirfd(directory))
+			close(fd);
+	}
+	if (directory != NULL)
+		closedir(directory);
+}
+
+static void
+set_handler(int signal, void (*handler) (int))
+{
+	struct sigaction action = {.sa_handler = handler};
+
+	sigfillset(&action.sa_mask);
+	sigaction(signal, &action, NULL);
+}
+
+static void
+exit_if_orphan(int signal)
+{
+	(void) signal;
+	if (is_orphan)
+		_exit(1);
+}
+
+static SharedPage *
+map_page(void)
+{
+	void	   *page = mmap(NULL, sizeof(SharedPage), PROT_READ | PROT_WRITE,
+							MAP_SHARED, PROTOCOL_PAGE_FD, 0);
+
+	close(PROTOCOL_PAGE_FD);
+	return page != MAP_FAILED ? page : NULL;
+}
+
+/*
+ * Write the session's number over the dots of the title that ps shows, as
+ * client.c has laid it out.
+ */
+static void
+show_session(const Session *session, char *title)
+{
+	char		number[24];
+	char	   *dots = strstr(title, "..................");
+
+	if (dots == NULL)
+		return;
+	snprintf(number, sizeof(number), "0x%016llx",
+			 (unsigned long long) session->status.ticket.session_id);
+	memcpy(dots, number, 18);
+}
+
+/* ---------------------------------------------------------------------
+ * The loop
+ * ---------------------------------------------------------------------
+ */
+
+/* Once round: what is due, what the backend wants, what the ensemble says. */
+static void
+serve(Session *session)
+{
+	struct pollfd polled[2] = {{PROTOCOL_CHANNEL_FD, POLLIN, 0}, {-1, 0, 0}};
+	int			library_ms = -1;
+	int64_t		now = protocol_now();
+
+	atomic_store(&session->page->alive_at, now);
+	session_tick(session, now);
+	request_tick(session, now);
+	if (session->zh != NULL && !is_unrecoverable(session->zh))
+	{
+		struct timeval timeout = {0};
+		int			interest = 0;
+		int			rc = zookeeper_interest(session->zh, &session->fd,
+											&interest, &timeout);
+
+		library_ms = (int) (timeout.tv_sec * 1000 + timeout.tv_usec / 1000);
+		if (rc != ZOK && library_ms < 10)
+			library_ms = 10;	/* no socket: not again at once */
+		if (session->fd >= 0 && rc == ZOK)
+		{
+			polled[1].fd = session->fd;
+			polled[1].events = (short) ((interest & ZOOKEEPER_READ ? POLLIN : 0) |
+										(interest & ZOOKEEPER_WRITE ? POLLOUT : 0));
+		}
+	}
+	session_report(session);
+	program_flush(session);
+	if (session->orphaned_at != 0)
+		polled[0].fd = -1;
+	else if (session->out.start < session->out.end && session->is_out_urgent)
+		polled[0].events |= POLLOUT;
+
+	if (poll(polled, 2, milliseconds_until_next(session, now, library_ms)) <= 0)
+		return;
+	if (polled[0].revents & (POLLIN | POLLHUP | POLLERR))
+		read_backend(session);
+	if (polled[1].revents != 0)
+		process_library(session, polled[1].revents);
+}
+
+/*
+ * Is all done that is to be done?  A session that is to be closed is closed with
+ * nothing outstanding (R4), or when that takes too long.
+ */
+static bool
+is_done(Session *session, int64_t now)
+{
+	if (!session_is_ending(session))
+		return false;
+
+	/* the backend is to hear why */
+	session_report(session);
+	program_flush(session);
+	if (session->orphaned_at == 0 && session->is_out_urgent)
+		return false;
+	return !session_may_live(session) || now >= end_deadline(session) ||
+		(session->is_up && session->npending == 0);
+}
+
+/* When a session that is ending is not waited for any longer. */
+static int64_t
+end_deadline(const Session *session)
+{
+	int64_t		since = session->orphaned_at;
+	int			timeout = session->status.session_timeout_ms;
+
+	if (!session->is_up)
+		return since == 0 ? INT64_MAX : since + (int64_t) ORPHAN_TIMEOUTS *
+			(timeout > 0 ? timeout : session->asked_timeout_ms);
+	if (session->status.state == ZK_CLIENT_LOST)
+		since = session->status.suspended_at;
+	return (session->up_since > since ? session->up_since : since) + DRAIN_MS;
+}
+
+static int
+milliseconds_until_next(const Session *session, int64_t now, int library_ms)
+{
+	int64_t		next = session_is_ending(session) ? end_deadline(session) :
+		session_next_tick(session);
+
+	if (session->nudge_at != 0 && session->is_up && session->nudge_at < next)
+		next = session->nudge_at;
+	if (library_ms >= 0 && next > now + library_ms)
+		next = now + library_ms;
+	if (next == INT64_MAX)
+		return -1;
+	return next > now ? (int) (next - now) : 0;
+}
+
+/* What the backend has sent; or it has gone. */
+static void
+read_backend(Session *session)
+{
+	FrameBuffer *in = &session->in;
+	FrameTaken	taken;
+	ssize_t		received;
+	FrameVerdict verdict = FRAME_INCOMPLETE;
+
+	if (!frame_buffer_reserve(in, READ_SIZE))
+		exit(1);
+	received = recv(PROTOCOL_CHANNEL_FD, in->bytes + in->end,
+					in->size - in->end, MSG_DONTWAIT);
+	if (received > 0)
+		in->end += (size_t) received;
+	else if (received == 0 || (errno != EAGAIN && errno != EINTR))
+		note_orphaned(session);
+	while (in->start < in->end &&
+		   (verdict = frame_take(in, FRAME_TO_PROGRAM, &taken)) == FRAME_COMPLETE)
+	{
+		if (!take_frame(session, &taken))
+			verdict = FRAME_INVALID;
+		frame_buffer_consume(in, 0);
+		if (verdict == FRAME_INVALID)
+			break;
+	}
+	if (verdict == FRAME_WRONG_VERSION)
+	{
+		/* any frame of ours tells it, too */
+		session->is_status_news = true;
+		session_report(session);
+		program_flush(session);
+	}
+	if (verdict == FRAME_WRONG_VERSION || verdict == FRAME_INVALID)
+		exit(1);
+}
+
+/* The first frame opens the session, all others want something of it. */
+static bool
+take_frame(Session *session, const FrameTaken *taken)
+{
+	bool		is_first = session->backend == 0;
+
+	if (is_first != (taken->frame.kind == FRAME_OPEN))
+		return false;
+	if (!is_first)
+		return request_take(session, taken);
+	session_open(session, taken);
+	return true;
+}
+
+/* Before it was opened there is nothing to do but end. */
+static void
+note_orphaned(Session *session)
+{
+	if (session->orphaned_at == 0)
+		session->orphaned_at = protocol_now();
+	is_orphan = true;
+}
+
+/* Each call reads one message, if it is there as a whole. */
+static void
+process_library(Session *session, short revents)
+{
+	int			events = 0;
+
+	if (revents & (POLLIN | POLLERR | POLLHUP))
+		events |= ZOOKEEPER_READ;
+	if (revents & (POLLOUT | POLLERR | POLLHUP))
+		events |= ZOOKEEPER_WRITE;
+	while (zookeeper_process(session->zh, events) == ZOK &&
+		   (events & ZOOKEEPER_READ) && session->is_up)
+		events = ZOOKEEPER_READ;
+}
+
+/* ---------------------------------------------------------------------
+ * To the backend
+ * ---------------------------------------------------------------------
+ */
+
+void
+program_put(Session *session, const Frame *frame,
+			const FrameBlob blobs[FRAME_NBLOBS], bool is_urgent)
+{
+	if (session->orphaned_at != 0)
+		return;
+	if (!frame_put(&session->out, frame, blobs))
+		exit(1);				/* the backend would wait for it for ever */
+	session->is_out_urgent |= is_urgent;
+}
+
+void
+program_flush(Session *session)
+{
+	FrameBuffer *out = &session->out;
+
+	while (session->is_out_urgent && session->orphaned_at == 0)
+	{
+		ssize_t		sent = send(PROTOCOL_CHANNEL_FD, out->bytes + out->start,
+								out->end - out->start, MSG_NOSIGNAL);
+
+		if (sent > 0)
+		{
+			frame_buffer_consume(out, (size_t) sent);
+			atomic_fetch_add(&session->page->nflushed, 1);
+			session->is_out_urgent = out->start < out->end;
+		}
+		else if (errno == EAGAIN)
+			return;
+		else if (errno != EINTR)
+			note_orphaned(session);
+	}
+}
+
+/*
+ * The backend is the parent as long as it lives; and as long as its end of the
+ * channel is open its number cannot have been given to anybody else.
+ */
+void
+program_interrupt(Session *session)
+{
+	struct pollfd channel = {PROTOCOL_CHANNEL_FD, 0, 0};
+
+	if (getppid() == session->backend &&
+		(poll(&channel, 1, 0) == 0 || !(channel.revents & POLLHUP)))
+		kill(session->backend, SIGINT);
+}

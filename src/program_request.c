@@ -1,0 +1,1289 @@
+/*-------------------------------------------------------------------------
+ *
+ * program_request.c
+ *	  The session's program: requests of the backend, from the frame to the reply.
+ *
+ * A request goes through steps.  For each there is a row in the table of steps:
+ * what to send, and what follows from the answer.  What is to be repeated or
+ * undone is so without the backend, which may be busy or idle for hours.
+ *
+ * Who owns what: a request is in the list of its session and freed with its last
+ * step, save for those that the backend may still undo or listen to: these wait
+ * for its word.  The library has the pointer of a request from the sending to the
+ * answer, and gives exactly one, with the end of the connection at the latest.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "program.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * How long a request may stay unanswered before a nudge goes out behind it, and
+ * between two nudges: a server 3.6.0 to 3.8.0 may forget to answer until
+ * something else happens (R10, ZOOKEEPER-4537).
+ */
+#define NUDGE_MS 300
+
+/* What is asked of the server at one time.  Rows of the table below. */
+typedef enum Step
+{
+	STEP_CREATE,
+	STEP_LIST,
+	STEP_LIST_AND_WATCH,
+	STEP_GET,
+	STEP_GET_AND_WATCH,
+	STEP_SYNC,
+	STEP_CHECK,
+	STEP_SET,
+	STEP_REMOVE,
+	STEP_ANNOUNCE,
+	STEP_DELETE,
+	STEP_SWEEP,					/* is it there?  Then DELETE */
+	STEP_ERASE,					/* list, then DELETE of the child found */
+	STEP_REPLACE_CREATE,		/* first step of a replace */
+	STEP_REPLACE_CHECK,			/* second: is the old node still there? */
+	STEP_REPLACE_DELETE,		/* third */
+	STEP_LISTEN,				/* is it there, with a watch */
+	STEP_LISTEN_GET,			/* it is: what is in it? */
+	STEP_UNLISTEN,				/* remove that watch */
+	STEP_NUDGE					/* whatever the answer */
+} Step;
+
+struct Request
+{
+	uint64_t	id;				/* the backend's number; 0: it has none */
+	Session    *session;
+	Request    *next;			/* in the session's list, and the one before */
+	Request    *previous;
+	Step		step;
+	bool		is_pending;		/* the library has it */
+	bool		is_counted;		/* finished as far as the backend counts */
+	bool		is_unwanted;	/* nobody waits for a reply */
+	bool		is_withdrawn;	/* unwanted, and its node is to be removed */
+	bool		came_too_late;	/* REPLACE: the old node was gone before */
+	bool		is_outdated;	/* LISTEN: news came after it was sent */
+	bool		is_urgent;		/* LISTEN: news interrupt the backend */
+	ZkNodeKind	node_kind;		/* CREATE */
+	int			version;		/* SET and REMOVE: that the node must have */
+	int64_t		sent_at;		/* of the last attempt */
+	int64_t		signalled_mzxid;	/* LISTEN: what the backend knows; 0: nothing */
+	int64_t		signalled_at;	/* LISTEN: when it was interrupted for it */
+	char	   *path;			/* node, or parent for LIST and ERASE */
+	char	   *other_path;		/* ERASE: prefix of the child; REPLACE: the
+								 * node to go */
+	char	   *data;			/* CREATE, REPLACE, SET and ANNOUNCE */
+	int			data_length;
+	zoo_op_t	op;				/* CHECK; must outlive the call */
+	zoo_op_result_t op_result;
+
+	/* the last answer */
+	FrameReply	reply;
+	char	   *reply_path;
+	char	   *reply_data;
+	int			reply_data_length;
+	char	   *reply_children; /* one behind the other, with their NULs */
+	size_t		reply_children_size;
+};
+
+/* The ACL of our nodes when there are credentials; see acl_of(). */
+static struct ACL owner_and_readers[2];
+static struct ACL_vector guarded_acl = {2, owner_and_readers};
+
+static int	send_create(Request *request);
+static int	send_list(Request *request);
+static int	send_list_and_watch(Request *request);
+static int	send_get(Request *request);
+static int	send_get_and_watch(Request *request);
+static int	send_sync(Request *request);
+static int	send_check(Request *request);
+static int	send_check_of_other(Request *request);
+static int	send_set(Request *request);
+static int	send_delete(Request *request);
+static int	send_delete_of_other(Request *request);
+static int	send_exists(Request *request);
+static int	send_erase(Request *request);
+static int	send_listen(Request *request);
+static int	send_listen_get(Request *request);
+static int	send_unlisten(Request *request);
+static bool after_create(Request *request);
+static bool after_last(Request *request);
+static bool after_announce(Request *request);
+static bool after_delete(Request *request);
+static bool after_sweep(Request *request);
+static bool after_erase(Request *request);
+static bool after_replace_create(Request *request);
+static bool after_replace_check(Request *request);
+static bool after_replace_delete(Request *request);
+static bool after_listen(Request *request);
+static bool after_unlisten(Request *request);
+
+/*
+ * How a step is sent, and whether its answer leads to another: then the request
+ * is changed as need be and sent once more.
+ */
+static const struct
+{
+	int			(*send) (Request *request);
+	bool		(*after) (Request *request);
+}			steps[] =
+{
+	[STEP_CREATE] = {send_create, after_create},
+	[STEP_LIST] = {send_list, after_last},
+	[STEP_LIST_AND_WATCH] = {send_list_and_watch, after_last},
+	[STEP_GET] = {send_get, after_last},
+	[STEP_GET_AND_WATCH] = {send_get_and_watch, after_last},
+	[STEP_SYNC] = {send_sync, after_last},
+	[STEP_CHECK] = {send_check, after_last},
+	[STEP_SET] = {send_set, after_last},
+	[STEP_REMOVE] = {send_delete, after_last},
+	[STEP_ANNOUNCE] = {send_set, after_announce},
+	[STEP_DELETE] = {send_delete, after_delete},
+	[STEP_SWEEP] = {send_exists, after_sweep},
+	[STEP_ERASE] = {send_erase, after_erase},
+	[STEP_REPLACE_CREATE] = {send_create, after_replace_create},
+	[STEP_REPLACE_CHECK] = {send_check_of_other, after_replace_check},
+	[STEP_REPLACE_DELETE] = {send_delete_of_other, after_replace_delete},
+	[STEP_LISTEN] = {send_listen, after_listen},
+	[STEP_LISTEN_GET] = {send_listen_get, after_listen},
+	[STEP_UNLISTEN] = {send_unlisten, after_unlisten},
+	[STEP_NUDGE] = {send_exists, after_last},
+};
+
+/* With which step a request begins. */
+static const Step first_steps[] = {
+	[REQUEST_CREATE] = STEP_CREATE,
+	[REQUEST_LIST] = STEP_LIST,
+	[REQUEST_LIST_AND_WATCH] = STEP_LIST_AND_WATCH,
+	[REQUEST_GET] = STEP_GET,
+	[REQUEST_GET_AND_WATCH] = STEP_GET_AND_WATCH,
+	[REQUEST_SYNC] = STEP_SYNC,
+	[REQUEST_CHECK] = STEP_CHECK,
+	[REQUEST_SET] = STEP_SET,
+	[REQUEST_REMOVE] = STEP_REMOVE,
+	[REQUEST_REPLACE] = STEP_REPLACE_CREATE,
+	[REQUEST_LISTEN] = STEP_LISTEN,
+	[REQUEST_DELETE] = STEP_DELETE,
+	[REQUEST_HAND_OVER] = STEP_DELETE,
+	[REQUEST_ANNOUNCE] = STEP_ANNOUNCE,
+	[REQUEST_SWEEP] = STEP_SWEEP
+};
+
+static bool take_request(Session *session, const FrameTaken *taken);
+static void forget(Request *request);
+static void withdraw(Session *session, uint64_t id);
+static void count_undone(Session *session);
+static bool is_kept(const Request *request);
+static Request *new_request(Session *session, Step step, const char *path);
+static char *copy_blob(const FrameTaken *taken, int blob);
+static bool remember(Session *session, Request *request);
+static Request *find_request(const Session *session, uint64_t id);
+static void free_request(Request *request);
+static void submit(Request *request);
+static void note_answer(Request *request, int rc);
+static void complete(Request *request);
+static void put_reply(Request *request);
+static void report_silence(Session *session);
+static bool undo(Request *request);
+static bool become_delete_of_child(Request *request);
+static void put_heard(Request *request, bool is_settled);
+static void tell_heard(Request *request);
+static Request *listening_for(const Session *session, const char *path);
+static void heard_event(zhandle_t *zh, int type, int state, const char *path,
+						void *context);
+static void copy_stat(FrameReply *reply, const struct Stat *stat);
+static void copy_children(Request *request, const struct String_vector *strings);
+static void create_done(int rc, const char *value, const struct Stat *stat,
+						const void *data);
+static void list_done(int rc, const struct String_vector *strings,
+					  const void *data);
+static void get_done(int rc, const char *value, int length,
+					 const struct Stat *stat, const void *data);
+static void stat_done(int rc, const struct Stat *stat, const void *data);
+static void string_done(int rc, const char *value, const void *data);
+static void void_done(int rc, const void *data);
+static const struct ACL_vector *acl_of(const Request *request);
+static int	flags_of(ZkNodeKind kind);
+static ZkResult result_of_code(int rc);
+
+/* ---------------------------------------------------------------------
+ * From the backend
+ * ---------------------------------------------------------------------
+ */
+
+bool
+request_take(Session *session, const FrameTaken *taken)
+{
+	Request    *request;
+
+	switch ((FrameKind) taken->frame.kind)
+	{
+		case FRAME_REQUEST:
+			return take_request(session, taken);
+		case FRAME_FREE:
+			request = find_request(session, taken->frame.id);
+			if (request != NULL)
+				forget(request);
+			return true;
+		case FRAME_WITHDRAW:
+			withdraw(session, taken->frame.id);
+			return true;
+		case FRAME_REPORT_SILENCE:
+			session->reports_silence = true;
+			report_silence(session);
+			return true;
+		case FRAME_RESUME_NEWS:
+			for (request = session->requests; request != NULL;
+				 request = request->next)
+				if (request->step == STEP_LISTEN && !request->is_pending &&
+					!request->is_unwanted)
+					tell_heard(request);
+			return true;
+		case FRAME_OPEN:
+		case FRAME_STATUS:
+		case FRAME_REPLY:
+		case FRAME_WATCH:
+		case FRAME_HEARD:
+		case FRAME_WAKE:
+			break;
+	}
+	return false;
+}
+
+/*
+ * Without memory the program ends: the backend cannot be told of a request that
+ * nobody waits for, and its session goes with it.
+ */
+static bool
+take_request(Session *session, const FrameTaken *taken)
+{
+	const FrameRequest *wanted = &taken->frame.u.request;
+	Request    *request;
+
+	if ((taken->frame.id == 0) != REQUEST_IS_SILENT(wanted->kind))
+		return false;
+	if (wanted->kind == REQUEST_HAND_OVER)
+	{
+		/* a set of nothing, once, right ahead of the delete */
+		request = new_request(session, STEP_SET, taken->blobs[0]);
+		request->is_unwanted = request->is_counted = true;
+		submit(request);
+	}
+	request = new_request(session, first_steps[wanted->kind], taken->blobs[0]);
+	request->id = taken->frame.id;
+	request->is_unwanted = REQUEST_IS_SILENT(wanted->kind);
+	request->node_kind = wanted->node_kind;
+	if (wanted->kind == REQUEST_SET || wanted->kind == REQUEST_REMOVE)
+		request->version = wanted->version;
+	request->is_urgent = wanted->is_urgent != 0;
+	request->signalled_mzxid = wanted->known_mzxid;
+	request->other_path = copy_blob(taken, 1);
+	request->data = copy_blob(taken, 2);
+	request->data_length = (int) taken->frame.blob_lengths[2];
+	if (is_kept(request) && !remember(session, request))
+		exit(1);
+	if (request->step == STEP_LIST_AND_WATCH ||
+		request->step == STEP_GET_AND_WATCH)
+	{
+		free(session->watch_path);
+		session->watch_path = copy_blob(taken, 0);
+		session->watch_id = request->id;
+	}
+	submit(request);
+	return true;
+}
+
+/* The backend is done with a request that is kept for it. */
+static void
+forget(Request *request)
+{
+	request->is_unwanted = true;
+	if (request->is_pending)
+		return;
+	if (request->step == STEP_LISTEN &&
+		listening_for(request->session, request->path) == NULL)
+	{
+		request->step = STEP_UNLISTEN;
+		submit(request);
+	}
+	else
+		free_request(request);
+}
+
+/*
+ * Undo a create or a replace.  If it is not answered yet, its completion does
+ * that.  A replace names its node, so that the delete can go out at once: what
+ * this session asks next will not find the node any more.
+ */
+static void
+withdraw(Session *session, uint64_t id)
+{
+	Request    *request = find_request(session, id);
+
+	if (request == NULL || request->is_withdrawn || !is_kept(request))
+	{
+		count_undone(session);
+		return;
+	}
+	request->is_unwanted = true;
+	request->is_withdrawn = true;
+	if (!request->is_pending)
+	{
+		if (undo(request))
+			submit(request);
+		else
+		{
+			free_request(request);
+			count_undone(session);
+		}
+	}
+	else if (request->step != STEP_CREATE)
+	{
+		Request    *removal = new_request(session, STEP_DELETE, request->path);
+
+		removal->is_unwanted = removal->is_counted = true;
+		submit(removal);
+	}
+}
+
+static void
+count_undone(Session *session)
+{
+	const Frame wake = {.kind = FRAME_WAKE};
+	const FrameBlob none[FRAME_NBLOBS] = {0};
+
+	atomic_fetch_add(&session->page->nundone, 1);
+	program_put(session, &wake, none, true);
+}
+
+/* ---------------------------------------------------------------------
+ * Requests
+ * ---------------------------------------------------------------------
+ */
+
+/* May the backend come back to it after it was answered? */
+static bool
+is_kept(const Request *request)
+{
+	switch (request->step)
+	{
+		case STEP_CREATE:
+		case STEP_REPLACE_CREATE:
+		case STEP_REPLACE_CHECK:
+		case STEP_REPLACE_DELETE:
+		case STEP_LISTEN:
+		case STEP_LISTEN_GET:
+			return request->id != 0;
+		case STEP_DELETE:
+			return request->id != 0 && request->came_too_late;
+		default:
+			return false;
+	}
+}
+
+/* Ends the program without memory, as take_request() explains. */
+static Request *
+new_request(Session *session, Step step, const char *path)
+{
+	Request    *request = calloc(1, sizeof(*request));
+
+	if (request == NULL || (request->path = strdup(path)) == NULL)
+		exit(1);
+	request->session = session;
+	request->step = step;
+	request->version = -1;
+	request->next = session->requests;
+	if (session->requests != NULL)
+		session->requests->previous = request;
+	session->requests = request;
+	return request;
+}
+
+static char *
+copy_blob(const FrameTaken *taken, int blob)
+{
+	uint32_t	length = taken->frame.blob_lengths[blob];
+	char	   *copy;
+
+	if (length == 0)
+		return NULL;
+	copy = malloc(length);
+	if (copy == NULL)
+		exit(1);
+	return memcpy(copy, taken->blobs[blob], length);
+}
+
+/* The backend may name it again: keep it by its slot, the low bits of its id. */
+#define SLOT_MASK ((uint64_t) 0xffff)
+
+static bool
+remember(Session *session, Request *request)
+{
+	uint64_t	slot = request->id & SLOT_MASK;
+
+	if (slot >= session->nslots)
+	{
+		uint64_t	wider = session->nslots > 0 ? session->nslots : 64;
+		Request   **slots;
+
+		while (wider <= slot)
+			wider *= 2;
+		slots = realloc(session->slots, wider * sizeof(*slots));
+		if (slots == NULL)
+			return false;
+		memset(slots + session->nslots, 0,
+			   (wider - session->nslots) * sizeof(*slots));
+		session->slots = slots;
+		session->nslots = wider;
+	}
+	session->slots[slot] = request;
+	return true;
+}
+
+static Request *
+find_request(const Session *session, uint64_t id)
+{
+	uint64_t	slot = id & SLOT_MASK;
+	Request    *request = slot < session->nslots ? session->slots[slot] : NULL;
+
+	return request != NULL && request->id == id ? request : NULL;
+}
+
+static void
+free_request(Request *request)
+{
+	Session    *session = request->session;
+
+	if (find_request(session, request->id) == request)
+		session->slots[request->id & SLOT_MASK] = NULL;
+	if (request->next != NULL)
+		request->next->previous = request->previous;
+	if (request->previous != NULL)
+		request->previous->next = request->next;
+	else
+		session->requests = request->next;
+	free(request->path);
+	free(request->other_path);
+	free(request->data);
+	free(request->reply_path);
+	free(request->reply_data);
+	free(request->reply_children);
+	free(request);
+}
+
+void
+request_free_all(Session *session)
+{
+	while (session->requests != NULL)
+		free_request(session->requests);
+	free(session->slots);
+	free(session->watch_path);
+}
+
+/*
+ * Hand a request to the library.  A refusal by the library itself is completed
+ * here, like an answer.
+ */
+static void
+submit(Request *request)
+{
+	Session    *session = request->session;
+	int			rc = ZINVALIDSTATE;
+
+	request->sent_at = protocol_now();
+	request->is_pending = true;
+	if (session->npending++ == 0)
+		session->nudge_at = request->sent_at + NUDGE_MS;
+	if (session->zh != NULL)
+	{
+		rc = steps[request->step].send(request);
+
+		/* what zoo_amulti() says on a handle that is over */
+		if (rc == ZMARSHALLINGERROR && is_unrecoverable(session->zh))
+			rc = ZINVALIDSTATE;
+	}
+	if (rc != ZOK)
+		void_done(rc, request);
+}
+
+void
+request_tick(Session *session, int64_t now)
+{
+	Request    *nudge;
+
+	if (session->nudge_at == 0 || now < session->nudge_at || !session->is_up)
+		return;
+	nudge = new_request(session, STEP_NUDGE, "/");
+	nudge->is_unwanted = nudge->is_counted = true;
+	submit(nudge);
+	session->nudge_at = now + NUDGE_MS;
+}
+
+/* ---------------------------------------------------------------------
+ * Answers
+ * ---------------------------------------------------------------------
+ */
+
+/* Note what every answer tells. */
+static void
+note_answer(Request *request, int rc)
+{
+	request->reply.code = rc;
+	request->reply.result = result_of_code(rc);
+	request->reply.sent_at = request->sent_at;
+}
+
+/* Decide what follows from an answer, and do it. */
+static void
+complete(Request *request)
+{
+	Session    *session = request->session;
+	bool		again;
+
+	session->npending--;
+	session->nudge_at = session->npending > 0 ? protocol_now() + NUDGE_MS : 0;
+	request->is_pending = false;
+	again = steps[request->step].after(request);
+	if (!again && !request->is_counted)
+	{
+		request->is_counted = true;
+		atomic_fetch_add(&session->page->nfinished, 1);
+	}
+	if (again)
+		submit(request);
+	else
+	{
+		bool		was_withdrawn = request->is_withdrawn;
+
+		/* what becomes of requests of a lost session goes without saying */
+		if (!request->is_unwanted && request->step != STEP_LISTEN &&
+			session->status.state != ZK_CLIENT_LOST)
+			put_reply(request);
+		if (request->is_unwanted || !is_kept(request))
+			free_request(request);
+		if (was_withdrawn)
+			count_undone(session);
+	}
+	report_silence(session);
+}
+
+/* That of a contender's create wakes nobody: the list behind it will. */
+static void
+put_reply(Request *request)
+{
+	Frame		frame = {.kind = FRAME_REPLY, .id = request->id};
+	FrameBlob	blobs[FRAME_NBLOBS] = {
+		frame_text(request->reply.result == ZK_OK ? request->reply_path :
+				   zerror(request->reply.code)),
+		{request->reply_data, (size_t) request->reply_data_length},
+		{request->reply_children, request->reply_children_size}
+	};
+
+	frame.u.reply = request->reply;
+	if (blobs[1].length + blobs[2].length > FRAME_MAX - 64 * 1024)
+	{
+		frame.u.reply.result = ZK_NO_MEMORY;
+		frame.u.reply.nchildren = 0;
+		blobs[1].length = blobs[2].length = 0;
+	}
+	program_put(request->session, &frame, blobs,
+				request->step != STEP_CREATE ||
+				request->node_kind != ZK_EPHEMERAL_SEQUENTIAL);
+}
+
+static void
+report_silence(Session *session)
+{
+	const Frame wake = {.kind = FRAME_WAKE};
+	const FrameBlob none[FRAME_NBLOBS] = {0};
+
+	if (!session->reports_silence || session->npending > 0)
+		return;
+	session->reports_silence = false;
+	program_put(session, &wake, none, true);
+}
+
+static bool
+after_last(Request *request)
+{
+	(void) request;
+	return false;
+}
+
+static bool
+after_create(Request *request)
+{
+	return request->is_withdrawn && undo(request);
+}
+
+static bool
+after_announce(Request *request)
+{
+	return request->reply.result == ZK_UNKNOWN_OUTCOME;
+}
+
+static bool
+after_delete(Request *request)
+{
+	ZkResult	result = request->reply.result;
+
+	if (result == ZK_UNKNOWN_OUTCOME)
+		return true;
+	if (result != ZK_OK && result != ZK_NO_NODE && result != ZK_SESSION_LOST)
+		session_set_error(request->session,
+						  "Could not delete znode \"%s\": %s", request->path,
+						  zerror(request->reply.code));
+	if (request->came_too_late)
+		request->reply.result = ZK_NO_NODE;
+	return false;
+}
+
+static bool
+after_sweep(Request *request)
+{
+	if (request->reply.result == ZK_OK)
+		request->step = STEP_DELETE;
+	return request->reply.result == ZK_OK ||
+		request->reply.result == ZK_UNKNOWN_OUTCOME;
+}
+
+static bool
+after_erase(Request *request)
+{
+	return request->reply.result == ZK_UNKNOWN_OUTCOME ||
+		(request->reply.result == ZK_OK && become_delete_of_child(request));
+}
+
+static bool
+after_replace_create(Request *request)
+{
+	ZkResult	result = request->reply.result;
+
+	if (result == ZK_UNKNOWN_OUTCOME && !request->is_withdrawn)
+		return true;
+	if (result != ZK_OK && result != ZK_NODE_EXISTS &&
+		result != ZK_UNKNOWN_OUTCOME)
+		return false;
+	request->step = request->is_withdrawn ? STEP_DELETE : STEP_REPLACE_CHECK;
+	return true;
+}
+
+/*
+ * Both nodes at one time: nobody can have been let in between.  If the old one
+ * had been deleted before the new one was there, the new one must not stand
+ * ahead of who was.
+ */
+static bool
+after_replace_check(Request *request)
+{
+	ZkResult	result = request->reply.result;
+
+	if (result == ZK_UNKNOWN_OUTCOME && !request->is_withdrawn)
+		return true;
+	if (result == ZK_SESSION_LOST)
+		return false;
+	request->came_too_late = result == ZK_NO_NODE;
+	request->step = result == ZK_OK && !request->is_withdrawn ?
+		STEP_REPLACE_DELETE : STEP_DELETE;
+	return true;
+}
+
+static bool
+after_replace_delete(Request *request)
+{
+	if (request->reply.result == ZK_UNKNOWN_OUTCOME)
+		return true;
+	if (request->reply.result == ZK_NO_NODE)
+		request->reply.result = ZK_OK;
+	return request->is_withdrawn && undo(request);
+}
+
+/* ---------------------------------------------------------------------
+ * Undoing
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Turn an answered create or replace into the request that removes what it made.
+ * false if there is nothing to remove.
+ *
+ * After a lost reply the node may exist or not, and we do not know its
+ * number: look for its GUID.  A create that the server executes later still,
+ * when it wakes up, is ahead of our list: both belong to one session, and
+ * reconnecting closed the connection that brought the create.
+ */
+static bool
+undo(Request *request)
+{
+	ZkResult	result = request->reply.result;
+	char	   *slash;
+
+	if (request->step == STEP_REPLACE_DELETE)
+	{
+		request->step = STEP_DELETE;	/* of request->path, the new node */
+		return true;
+	}
+	if (request->step != STEP_CREATE)
+		return false;
+	if (result == ZK_OK && request->reply_path != NULL)
+	{
+		free(request->path);
+		request->path = request->reply_path;
+		request->reply_path = NULL;
+		request->step = STEP_DELETE;
+		return true;
+	}
+	slash = strrchr(request->path, '/');
+	if (result != ZK_UNKNOWN_OUTCOME || slash == NULL || slash == request->path)
+		return false;
+	request->other_path = strdup(slash + 1);
+	if (request->other_path == NULL)
+		exit(1);				/* the end of the session removes it */
+	*slash = '\0';
+	request->step = STEP_ERASE;
+	return true;
+}
+
+/*
+ * Turn an answered ERASE into the delete of the child that carries the prefix.
+ * false if there is none.
+ */
+static bool
+become_delete_of_child(Request *request)
+{
+	const char *child = request->reply_children;
+	const char *end = child + request->reply_children_size;
+	size_t		prefix_length = strlen(request->other_path);
+	char	   *path;
+	size_t		size;
+
+	while (child < end && strncmp(child, request->other_path, prefix_length) != 0)
+		child += strlen(child) + 1;
+	if (child >= end)
+		return false;
+	size = strlen(request->path) + 1 + strlen(child) + 1;
+	path = malloc(size);
+	if (path == NULL)
+		exit(1);				/* the end of the session removes it */
+	snprintf(path, size, "%s/%s", request->path, child);
+	free(request->path);
+	request->path = path;
+	request->step = STEP_DELETE;
+	return true;
+}
+
+/* ---------------------------------------------------------------------
+ * Watching and listening
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * One watcher function with one context serves every watch of a wait: the
+ * library keeps a watch per (function, context), so that contexts of given-up
+ * waits would pile up until their node goes.  Which node is of interest is
+ * kept in the session; an event of any other node, left over from a wait that
+ * was given up, wakes nobody.  Session events reach every watcher too, without
+ * using up the watch: session_event() has them.
+ */
+void
+request_node_event(zhandle_t *zh, int type, int state, const char *path,
+				   void *context)
+{
+	Session    *session = context;
+	Frame		frame = {.kind = FRAME_WATCH, .id = session->watch_id};
+	const FrameBlob none[FRAME_NBLOBS] = {0};
+
+	(void) zh;
+	(void) state;
+	if (type == ZOO_SESSION_EVENT || path == NULL ||
+		session->watch_path == NULL || strcmp(session->watch_path, path) != 0)
+		return;
+	frame.u.watch.news = type == ZOO_CHANGED_EVENT ?
+		ZK_WATCH_SET : ZK_WATCH_LOOK_AGAIN;
+	program_put(session, &frame, none, true);
+}
+
+/*
+ * One request, which never ends as long as it is wanted: its watch's event sends
+ * it again, see heard_event().
+ */
+static bool
+after_listen(Request *request)
+{
+	ZkResult	result = request->reply.result;
+	bool		is_get = request->step == STEP_LISTEN_GET;
+
+	request->step = STEP_LISTEN;
+	if (result == ZK_UNKNOWN_OUTCOME)
+		return !request->is_unwanted;	/* the watch went with the connection */
+	if (result == ZK_SESSION_LOST)
+		return false;
+	if (request->is_unwanted)
+	{
+		request->step = STEP_UNLISTEN;
+		return listening_for(request->session, request->path) == NULL;
+	}
+	if (!is_get && result == ZK_OK)
+	{
+		request->step = STEP_LISTEN_GET;
+		return true;
+	}
+
+	/* an event from before this answer: what it told may be old */
+	if ((is_get && result == ZK_NO_NODE) || request->is_outdated)
+	{
+		request->is_outdated = false;
+		return true;
+	}
+	if (result == ZK_OK && request->signalled_mzxid != request->reply.mzxid)
+		request->signalled_at = 0;
+	tell_heard(request);
+	return false;
+}
+
+/* If there was no watch, all the better. */
+static bool
+after_unlisten(Request *request)
+{
+	return request->reply.result == ZK_UNKNOWN_OUTCOME &&
+		listening_for(request->session, request->path) == NULL;
+}
+
+/*
+ * Tell what an answered LISTEN says, or that it is being asked again.  An answer
+ * that is none (no right to read it) says that there is nothing.
+ */
+static void
+put_heard(Request *request, bool is_settled)
+{
+	Frame		frame = {.kind = FRAME_HEARD, .id = request->id};
+	FrameBlob	blobs[FRAME_NBLOBS] = {0};
+
+	frame.u.heard.is_settled = is_settled;
+	frame.u.heard.is_present = request->reply.result == ZK_OK;
+	frame.u.heard.mzxid = request->reply.mzxid;
+	frame.u.heard.mtime_ms = request->reply.mtime_ms;
+	frame.u.heard.signalled_at = request->signalled_at;
+	if (is_settled && frame.u.heard.is_present)
+	{
+		blobs[1].bytes = request->reply_data;
+		blobs[1].length = request->reply_data_length < ZK_HEARD_SIZE ?
+			(size_t) request->reply_data_length : ZK_HEARD_SIZE;
+	}
+	program_put(request->session, &frame, blobs, is_settled);
+}
+
+/*
+ * Tell what was heard, and interrupt the backend for it if it is urgent, once
+ * for each change.  The frame goes first: who is interrupted looks for the reason.
+ */
+static void
+tell_heard(Request *request)
+{
+	Session    *session = request->session;
+	_Atomic uint32_t *interrupt = &session->page->news_interrupt;
+	bool		is_news = request->is_urgent && !request->is_unwanted &&
+		request->reply.result == ZK_OK && request->reply.mzxid != 0 &&
+		request->reply.mzxid != request->signalled_mzxid;
+
+	if (!is_news || !interrupt_begin(interrupt))
+	{
+		put_heard(request, true);
+		return;
+	}
+	request->signalled_mzxid = request->reply.mzxid;
+	request->signalled_at = protocol_now();
+	put_heard(request, true);
+	program_flush(session);
+	program_interrupt(session);
+	interrupt_end(interrupt, false);
+}
+
+/*
+ * The request that listens for the path and is wanted, or NULL.  While there is
+ * one the watch is its, whoever has set it.
+ */
+static Request *
+listening_for(const Session *session, const char *path)
+{
+	for (Request *request = session->requests; request != NULL;
+		 request = request->next)
+		if (!request->is_unwanted &&
+			(request->step == STEP_LISTEN || request->step == STEP_LISTEN_GET) &&
+			strcmp(request->path, path) == 0)
+			return request;
+	return NULL;
+}
+
+/*
+ * Something happened to a node that is listened for: look at it again.  Its watch
+ * is used up.
+ */
+static void
+heard_event(zhandle_t *zh, int type, int state, const char *path,
+			void *context)
+{
+	Request    *request;
+
+	(void) zh;
+	(void) state;
+	if (type == ZOO_SESSION_EVENT || path == NULL)
+		return;
+	request = listening_for(context, path);
+	if (request == NULL)
+		return;
+	if (request->is_pending)
+	{
+		request->is_outdated = true;
+		return;
+	}
+	put_heard(request, false);
+	submit(request);
+}
+
+/* ---------------------------------------------------------------------
+ * Sending
+ * ---------------------------------------------------------------------
+ */
+
+static int
+send_create(Request *request)
+{
+	return zoo_acreate2(request->session->zh, request->path, request->data,
+						request->data_length, acl_of(request),
+						flags_of(request->node_kind), create_done, request);
+}
+
+static int
+send_list(Request *request)
+{
+	return zoo_aget_children(request->session->zh, request->path, 0,
+							 list_done, request);
+}
+
+static int
+send_list_and_watch(Request *request)
+{
+	return zoo_awget_children(request->session->zh, request->path,
+							  request_node_event, request->session,
+							  list_done, request);
+}
+
+static int
+send_get(Request *request)
+{
+	return zoo_awget(request->session->zh, request->path, NULL, NULL,
+					 get_done, request);
+}
+
+static int
+send_get_and_watch(Request *request)
+{
+	return zoo_awget(request->session->zh, request->path,
+					 request_node_event, request->session, get_done, request);
+}
+
+static int
+send_sync(Request *request)
+{
+	return zoo_async(request->session->zh, request->path, string_done, request);
+}
+
+static int
+send_check(Request *request)
+{
+	zoo_check_op_init(&request->op, request->path, -1);
+	return zoo_amulti(request->session->zh, 1, &request->op,
+					  &request->op_result, void_done, request);	/* R6 */
+}
+
+static int
+send_check_of_other(Request *request)
+{
+	zoo_check_op_init(&request->op, request->other_path, -1);
+	return zoo_amulti(request->session->zh, 1, &request->op,
+					  &request->op_result, void_done, request);	/* R6 */
+}
+
+static int
+send_set(Request *request)
+{
+	return zoo_aset(request->session->zh, request->path,
+					request->data != NULL ? request->data : "",
+					request->data_length, request->version, stat_done, request);
+}
+
+static int
+send_delete(Request *request)
+{
+	return zoo_adelete(request->session->zh, request->path, request->version,
+					   void_done, request);
+}
+
+static int
+send_delete_of_other(Request *request)
+{
+	return zoo_adelete(request->session->zh, request->other_path, -1,
+					   void_done, request);
+}
+
+static int
+send_exists(Request *request)
+{
+	return zoo_aexists(request->session->zh, request->path, 0, stat_done,
+					   request);
+}
+
+/*
+ * The server that we are connected to now may not have heard of the node yet:
+ * sync first.  Both go out together; nobody waits for the sync.
+ */
+static int
+send_erase(Request *request)
+{
+	zoo_async(request->session->zh, request->path, string_done, NULL);
+	return send_list(request);
+}
+
+/*
+ * The one exists that leaves a watch: nothing else watches a node that is not
+ * there.  UNLISTEN removes it.
+ */
+static int
+send_listen(Request *request)
+{
+	return zoo_awexists(request->session->zh, request->path, heard_event,
+						request->session, stat_done, request);
+}
+
+static int
+send_listen_get(Request *request)
+{
+	return zoo_awget(request->session->zh, request->path, heard_event,
+					 request->session, get_done, request);
+}
+
+/*
+ * Not zoo_aremove_watches(), which only asks the server whether there is a
+ * watch.  The completion's type is a mistake in the library's header: it takes
+ * the function itself.
+ */
+static int
+send_unlisten(Request *request)
+{
+	return zoo_aremove_all_watches(request->session->zh, request->path,
+								   ZWATCHTYPE_DATA, 0,
+								   (void_completion_t *) void_done, request);
+}
+
+/* ---------------------------------------------------------------------
+ * Completions of the library
+ * ---------------------------------------------------------------------
+ */
+
+static void
+copy_stat(FrameReply *reply, const struct Stat *stat)
+{
+	reply->czxid = stat->czxid;
+	reply->ephemeral_owner = stat->ephemeralOwner;
+	reply->ctime_ms = stat->ctime;
+	reply->mzxid = stat->mzxid;
+	reply->mtime_ms = stat->mtime;
+	reply->version = stat->version;
+}
+
+static void
+create_done(int rc, const char *value, const struct Stat *stat,
+			const void *data)
+{
+	Request    *request = (Request *) data;
+
+	note_answer(request, rc);
+	if (rc == ZOK && value != NULL)
+		request->reply_path = strdup(value);
+	if (rc == ZOK && request->reply_path == NULL)
+		request->reply.result = ZK_UNKNOWN_OUTCOME; /* found by its GUID */
+	if (rc == ZOK && stat != NULL)
+		copy_stat(&request->reply, stat);
+	complete(request);
+}
+
+static void
+list_done(int rc, const struct String_vector *strings, const void *data)
+{
+	Request    *request = (Request *) data;
+
+	note_answer(request, rc);
+	if (rc == ZOK)
+		copy_children(request, strings);
+	complete(request);
+}
+
+/*
+ * A server can say that there are strings and send none, or say that one has a
+ * negative length: the library hands on NULL then.
+ */
+static void
+copy_children(Request *request, const struct String_vector *strings)
+{
+	int			count = strings != NULL && strings->data != NULL ?
+		strings->count : 0;
+	size_t		size = 0;
+	char	   *next;
+
+	for (int i = 0; i < count; i++)
+		size += strings->data[i] != NULL ? strlen(strings->data[i]) + 1 : 1;
+	free(request->reply_children);
+	request->reply_children = next = malloc(size + 1);
+	request->reply_children_size = next != NULL ? size : 0;
+	request->reply.nchildren = next != NULL && count > 0 ? count : 0;
+	if (next == NULL)
+		request->reply.result = ZK_NO_MEMORY;
+	for (int i = 0; next != NULL && i < count; i++)
+	{
+		const char *child = strings->data[i] != NULL ? strings->data[i] : "";
+		size_t		length = strlen(child) + 1;
+
+		memcpy(next, child, length);
+		next += length;
+	}
+}
+
+static void
+get_done(int rc, const char *value, int length, const struct Stat *stat,
+		 const void *data)
+{
+	Request    *request = (Request *) data;
+
+	note_answer(request, rc);
+	if (rc == ZOK && stat != NULL)
+		copy_stat(&request->reply, stat);
+	free(request->reply_data);	/* of a LISTEN's last time */
+	request->reply_data = NULL;
+	request->reply_data_length = 0;
+	if (rc == ZOK && value != NULL && length > 0)
+	{
+		request->reply_data = malloc((size_t) length);
+		if (request->reply_data != NULL)
+		{
+			memcpy(request->reply_data, value, (size_t) length);
+			request->reply_data_length = length;
+		}
+		else
+			request->reply.result = ZK_NO_MEMORY;
+	}
+	complete(request);
+}
+
+/* An exists or a set: what it says of the node is not of interest. */
+static void
+stat_done(int rc, const struct Stat *stat, const void *data)
+{
+	(void) stat;
+	void_done(rc, data);
+}
+
+/* A sync; for the one that an ERASE sends ahead of its list nobody waits. */
+static void
+string_done(int rc, const char *value, const void *data)
+{
+	(void) value;
+	if (data != NULL)
+		void_done(rc, data);
+}
+
+static void
+void_done(int rc, const void *data)
+{
+	note_answer((Request *) data, rc);
+	complete((Request *) data);
+}
+
+/* ---------------------------------------------------------------------
+ * The library's terms
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * With credentials only their owner may change our nodes; everybody may read,
+ * which other clients of the recipe need to wait behind us.  The parents are
+ * everybody's, as with every other client, unless the credentials are the
+ * user's.
+ */
+static const struct ACL_vector *
+acl_of(const Request *request)
+{
+	const Session *session = request->session;
+	bool		is_parent = request->node_kind == ZK_PERSISTENT ||
+		request->node_kind == ZK_CONTAINER;
+
+	if (session->auth_scheme == NULL ||
+		(session->is_auth_private && is_parent))
+		return &ZOO_OPEN_ACL_UNSAFE;
+	owner_and_readers[0].perms = ZOO_PERM_ALL;
+	owner_and_readers[0].id = ZOO_AUTH_IDS;
+	owner_and_readers[1].perms = ZOO_PERM_READ;
+	owner_and_readers[1].id = ZOO_ANYONE_ID_UNSAFE;
+	return &guarded_acl;
+}
+
+static int
+flags_of(ZkNodeKind kind)
+{
+	switch (kind)
+	{
+		case ZK_PERSISTENT:
+		case ZK_PERSISTENT_OWN:
+			return 0;
+		case ZK_CONTAINER:
+			return ZOO_CONTAINER;
+		case ZK_EPHEMERAL:
+			return ZOO_EPHEMERAL;
+		case ZK_EPHEMERAL_SEQUENTIAL:
+			return ZOO_EPHEMERAL_SEQUENTIAL;
+	}
+	return 0;
+}
+
+/* The one table from the library's codes to ours. */
+static ZkResult
+result_of_code(int rc)
+{
+	switch (rc)
+	{
+		case ZOK:
+			return ZK_OK;
+		case ZNONODE:
+			return ZK_NO_NODE;
+		case ZNODEEXISTS:
+			return ZK_NODE_EXISTS;
+		case ZBADVERSION:
+			return ZK_BAD_VERSION;
+		case ZNOAUTH:
+		case ZINVALIDACL:
+			return ZK_NO_AUTH;
+		case ZCONNECTIONLOSS:
+		case ZOPERATIONTIMEOUT: /* R8: the server may execute it yet */
+		case ZSYSTEMERROR:		/* no socket for the next attempt */
+		case ZSESSIONMOVED:
+		case ZRUNTIMEINCONSISTENCY: /* a reply out of order: it hangs up */
+			return ZK_UNKNOWN_OUTCOME;
+		case ZSESSIONEXPIRED:
+		case ZINVALIDSTATE:
+		case ZCLOSING:
+		case ZAUTHFAILED:
+		case ZSESSIONCLOSEDREQUIRESASLAUTH:
+			return ZK_SESSION_LOST;
+		case ZBADARGUMENTS:
+			return ZK_BAD_ARGUMENTS;
+		case ZUNIMPLEMENTED:
+			return ZK_UNIMPLEMENTED;
+		case ZMARSHALLINGERROR: /* before sending: out of memory */
+			return ZK_NO_MEMORY;
+		default:
+			return ZK_FAILED;
+	}
+}

@@ -1,0 +1,460 @@
+/*-------------------------------------------------------------------------
+ *
+ * program_session.c
+ *	  The session's program: the handle of the ZooKeeper library and the states
+ *	  of the session.
+ *
+ * The one rule: who declares a session lost also ends it.  The backend is told
+ * first, so that it does not rely on locks that are about to go; then, as soon
+ * as there is a connection, the session is closed (program_main.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "program.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "servers.h"
+
+/*
+ * A session may be granted at most this timeout, or the one asked for if that
+ * is more.  An answer beyond it is not from ZooKeeper: the library takes the
+ * banner of an SSH server for a session of two weeks.
+ */
+#define SANE_SESSION_TIMEOUT_MS (60 * 60 * 1000)
+
+/* The session whose log lines come without a context. */
+static Session *logging_session;
+
+static void connect_session(Session *session, ServerAddresses *addresses,
+							const FrameTaken *opening);
+static int	count_addresses(const char *list);
+static void rotate_addresses(char *list, unsigned first);
+static void session_event(zhandle_t *zh, int type, int state,
+						  const char *path, void *context);
+static void note_connected(Session *session, int state);
+static void note_disconnected(Session *session);
+static void move_to(Session *session, ZkClientState state, ZkClientLoss loss);
+static void log_line(const char *message);
+static int64_t suspended_ms(void);
+static int64_t last_contact(const Session *session);
+static void check_backend(Session *session, int64_t now);
+static bool is_stopped(pid_t pid);
+
+/* ---------------------------------------------------------------------
+ * Opening
+ * ---------------------------------------------------------------------
+ */
+
+void
+session_open(Session *session, const FrameTaken *opening)
+{
+	const FrameOpen *open = &opening->frame.u.open;
+	ServerList	list;
+	ServerAddresses addresses;
+	char		why[256];
+
+	logging_session = session;
+	session->backend = open->backend_pid;
+	session->asked_timeout_ms = open->session_timeout_ms;
+	session->status.ticket = open->ticket;
+	if (opening->blobs[1] != NULL)
+	{
+		session->auth_scheme = strdup(opening->blobs[1]);
+		session->is_auth_private = open->is_auth_private != 0;
+	}
+	if (!servers_parse(opening->blobs[0], &list, why, sizeof(why)))
+	{
+		session_set_error(session, "%s", why);
+		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_RESOLVE);
+	}
+	else if (!servers_resolve(&list, &addresses))
+	{
+		session_set_error(session, "%s", addresses.error);
+		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_RESOLVE);
+	}
+	else
+		connect_session(session, &addresses, opening);
+}
+
+/*
+ * Give the library the addresses and let it connect.  The credentials are
+ * presented ahead of every queued request, after reconnects too; a refusal
+ * arrives as a session event, so that their completion may be NULL, here and
+ * here alone (R12).
+ */
+static void
+connect_session(Session *session, ServerAddresses *addresses,
+				const FrameTaken *opening)
+{
+	const FrameOpen *open = &opening->frame.u.open;
+	clientid_t	id = {.client_id = open->ticket.session_id};
+
+	if (addresses->warning[0] != '\0')
+		session_set_error(session, "%s", addresses->warning);
+	session->status.naddresses = count_addresses(addresses->connect_string);
+	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
+	zoo_deterministic_conn_order(1);	/* rotated by us */
+	rotate_addresses(addresses->connect_string,
+					 open->first_server % (unsigned) session->status.naddresses);
+	memcpy(id.passwd, open->ticket.password, sizeof(id.passwd));
+	session->zh = zookeeper_init2(addresses->connect_string, session_event,
+								  session->asked_timeout_ms,
+								  id.client_id != 0 ? &id : NULL, session,
+								  ZOO_NO_LOG_CLIENTENV, log_line);
+	if (session->zh == NULL)
+	{
+		session_set_error(session, "Could not start the ZooKeeper client: %s",
+						  strerror(errno));
+		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_RESOURCES);
+		return;
+	}
+	zoo_set_servers_resolution_delay(session->zh, -1);	/* R1 */
+	if (session->auth_scheme != NULL)
+		zoo_add_auth(session->zh, session->auth_scheme, opening->blobs[2],
+					 (int) strlen(opening->blobs[2]), NULL, NULL);
+	move_to(session, ZK_CLIENT_CONNECTING, ZK_LOSS_NONE);
+}
+
+static int
+count_addresses(const char *list)
+{
+	int			count = 1;
+
+	for (const char *c = list; *c != '\0'; c++)
+		count += *c == ',';
+	return count;
+}
+
+/* Let the list "a,b,c" begin with another of its members: "b,c,a" for 1. */
+static void
+rotate_addresses(char *list, unsigned first)
+{
+	char		rotated[sizeof(((ServerAddresses *) 0)->connect_string)];
+	char	   *comma;
+
+	if (first == 0)
+		return;
+	for (comma = strchr(list, ','); --first > 0;)
+		comma = strchr(comma + 1, ',');
+	snprintf(rotated, sizeof(rotated), "%s,%.*s", comma + 1,
+			 (int) (comma - list), list);
+	strcpy(list, rotated);
+}
+
+/* ---------------------------------------------------------------------
+ * States
+ * ---------------------------------------------------------------------
+ */
+
+bool
+session_is_ending(const Session *session)
+{
+	return session->orphaned_at != 0 ||
+		session->status.state == ZK_CLIENT_LOST;
+}
+
+bool
+session_may_live(const Session *session)
+{
+	if (session->zh == NULL || is_unrecoverable(session->zh))
+		return false;
+	return session->status.was_connected || session->status.ticket.session_id != 0;
+}
+
+int64_t
+session_next_tick(const Session *session)
+{
+	int64_t		next = INT64_MAX;
+
+	if (session_is_ending(session))
+		return next;
+	if (session->status.state == ZK_CLIENT_SUSPENDED)
+		next = session->status.lost_deadline;
+	if (session->status.was_connected && session->next_check_at < next)
+		next = session->next_check_at;
+	return next;
+}
+
+void
+session_tick(Session *session, int64_t now)
+{
+	if (session_is_ending(session))
+		return;
+	if (session->status.state == ZK_CLIENT_SUSPENDED &&
+		now >= session->status.lost_deadline)
+		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_SILENCE);
+	else if (session->status.was_connected && now >= session->next_check_at)
+		check_backend(session, now);
+}
+
+/* The session's state changed: watcher function of the library. */
+static void
+session_event(zhandle_t *zh, int type, int state, const char *path,
+			  void *context)
+{
+	Session    *session = context;
+
+	(void) zh;
+	(void) path;
+	if (type != ZOO_SESSION_EVENT)
+		return;
+	if (state == ZOO_CONNECTED_STATE || state == ZOO_READONLY_STATE)
+		note_connected(session, state);
+	else if (state == ZOO_EXPIRED_SESSION_STATE)
+		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_EXPIRED);
+	else if (state == ZOO_AUTH_FAILED_STATE)
+		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_AUTH);
+	else
+		note_disconnected(session);
+}
+
+static void
+note_connected(Session *session, int state)
+{
+	int			timeout = zoo_recv_timeout(session->zh);
+	int			most = session->asked_timeout_ms > SANE_SESSION_TIMEOUT_MS ?
+		session->asked_timeout_ms : SANE_SESSION_TIMEOUT_MS;
+	const clientid_t *id = zoo_client_id(session->zh);
+	const char *server = zoo_get_current_server(session->zh);
+	int64_t		now = protocol_now();
+
+	session->is_up = true;
+	session->up_since = now;
+	session->suspended_ms = suspended_ms();
+	session->contact_at = 0;
+	if (session->status.state == ZK_CLIENT_LOST)
+		return;					/* nobody relies on it any more: it is closed */
+	if (session->status.state == ZK_CLIENT_SUSPENDED &&
+		now >= session->status.lost_deadline)
+	{
+		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_SILENCE);
+		return;
+	}
+	if (state != ZOO_CONNECTED_STATE || timeout <= 0 || timeout > most)
+	{
+		session_set_error(session, "The peer granted a session timeout of %d ms in state %d",
+						  timeout, state);
+		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_PROTOCOL);
+		return;
+	}
+	session->status.ticket.session_id = id->client_id;
+	memcpy(session->status.ticket.password, id->passwd,
+		   sizeof(session->status.ticket.password));
+	session->status.session_timeout_ms = timeout;
+	session->status.was_connected = true;
+	snprintf(session->server, sizeof(session->server), "%s",
+			 server != NULL ? server : "");
+	if (session->next_check_at == 0)
+		session->next_check_at = now + timeout / 3;
+	move_to(session, ZK_CLIENT_CONNECTED, ZK_LOSS_NONE);
+}
+
+/*
+ * The connection is gone; how long may the session live?  The ensemble ends it
+ * one session timeout (T) after it last heard of us.  We know when we last
+ * heard of the ensemble; if not, the library gives a silent connection up after
+ * 2/3 T, and one that was reset had its last heartbeat at most T/3 ago.  A
+ * tenth of T, at least 200 ms, goes to clocks and rounding.
+ *
+ * Where the loss interrupts nobody there is nothing to be early for.  The
+ * library gives a server that does not answer a reconnect 2/3 T, so the full T
+ * leaves room for one more.
+ */
+static void
+note_disconnected(Session *session)
+{
+	int64_t		now = protocol_now();
+	int64_t		contact_at = session->contact_at;
+	int			timeout = session->status.session_timeout_ms;
+	bool		is_interrupting =
+		atomic_load(&session->page->loss_interrupt) == INTERRUPT_WANTED;
+
+	session->is_up = false;
+	if (session->status.state != ZK_CLIENT_CONNECTED)
+		return;
+	if (contact_at == 0)
+		contact_at = now - (session->was_silent ? timeout * 2 / 3 : timeout / 3);
+	session->status.suspended_at = now;
+	session->status.lost_deadline = !is_interrupting ? now + timeout :
+		contact_at + timeout - (timeout / 10 > 200 ? timeout / 10 : 200);
+	move_to(session, ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE);
+}
+
+/*
+ * The one place where a session changes its state.  LOST is final.  The backend
+ * reads of it before it is interrupted, and before the session is closed.
+ */
+static void
+move_to(Session *session, ZkClientState state, ZkClientLoss loss)
+{
+	FrameStatus *status = &session->status;
+
+	if (status->state == ZK_CLIENT_LOST)
+		return;
+	if (state == ZK_CLIENT_LOST && status->suspended_at == 0)
+		status->suspended_at = protocol_now();
+	if (state == ZK_CLIENT_CONNECTED)
+		status->suspended_at = 0;
+	status->state = state;
+	status->loss = loss;
+	session->is_status_news = true;
+	session_report(session);
+	if (state != ZK_CLIENT_LOST)
+		return;
+	program_flush(session);
+	atomic_store(&session->page->is_lost, 1);
+	if (interrupt_begin(&session->page->loss_interrupt))
+	{
+		program_interrupt(session);
+		interrupt_end(&session->page->loss_interrupt, true);
+	}
+}
+
+void
+session_report(Session *session)
+{
+	Frame		frame = {.kind = FRAME_STATUS, .u.status = session->status};
+	const FrameBlob blobs[FRAME_NBLOBS] = {
+		frame_text(session->server), frame_text(session->last_error),
+		frame_text(ZOO_VERSION)
+	};
+
+	if (!session->is_status_news)
+		return;
+	session->is_status_news = false;
+	program_put(session, &frame, blobs, true);
+}
+
+/* An error is of interest to who waits for a connection. */
+void
+session_set_error(Session *session, const char *format,...)
+{
+	va_list		args;
+
+	va_start(args, format);
+	vsnprintf(session->last_error, sizeof(session->last_error), format, args);
+	va_end(args);
+	session->is_status_news |= session->status.state != ZK_CLIENT_CONNECTED;
+}
+
+/* ---------------------------------------------------------------------
+ * The connection
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * A line of the library's log: keep what follows "ZOO_ERROR@function@line: ".
+ * The library logs the end of a connection before it closes the socket, and
+ * before it tells us otherwise.
+ */
+static void
+log_line(const char *message)
+{
+	Session    *session = logging_session;
+	const char *text = strstr(message, "ZOO_ERROR@");
+	char		line[sizeof(session->last_error)];
+
+	text = text != NULL ? strstr(text, ": ") : NULL;
+	text = text != NULL ? text + 2 : message;
+	snprintf(line, sizeof(line), "%s", text);
+	line[strcspn(line, "\r\n")] = '\0';
+	session_set_error(session, "%s", line);
+	if (strstr(text, " zk retcode=") != NULL)
+	{
+		session->was_silent = strstr(text, "retcode=-7") != NULL;
+		session->contact_at = last_contact(session);
+		session->fd = -1;
+	}
+}
+
+/* How long the machine has been suspended since it was booted. */
+static int64_t
+suspended_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return protocol_now() -
+		((int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000);
+}
+
+/*
+ * When did the connection last receive anything, 0 if that cannot be told?  The
+ * kernel knows, and counts without suspensions; those since the connection was
+ * made may all have come after the last contact.
+ */
+static int64_t
+last_contact(const Session *session)
+{
+	struct tcp_info info;
+	socklen_t	size = sizeof(info);
+
+	if (session->fd < 0 || !session->is_up ||
+		getsockopt(session->fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+		return 0;
+	return protocol_now() - info.tcpi_last_data_recv -
+		(suspended_ms() - session->suspended_ms);
+}
+
+/* ---------------------------------------------------------------------
+ * The backend
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * A backend that stands still (SIGSTOP, a debugger) is not to keep its locks
+ * for ever, only because its session has a program of its own.  It is looked at
+ * as often as the library pings; seen so for two thirds of the session timeout,
+ * it has stood still for up to a whole one.
+ */
+static void
+check_backend(Session *session, int64_t now)
+{
+	int			timeout = session->status.session_timeout_ms;
+
+	session->next_check_at = now + timeout / 3;
+	if (!is_stopped(session->backend))
+		session->stopped_at = 0;
+	else if (session->stopped_at == 0)
+		session->stopped_at = now;
+	else if (now - session->stopped_at >= timeout * 2 / 3 - timeout / 20)
+	{
+		session_set_error(session, "Process %d stood still for the session timeout of %d ms",
+						  (int) session->backend, timeout);
+		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_STANDSTILL);
+	}
+}
+
+/*
+ * The third field of /proc/PID/stat (see proc(5)); the second may hold blanks
+ * and parentheses.  Where that cannot be read nobody stands still.
+ */
+static bool
+is_stopped(pid_t pid)
+{
+	char		path[64];
+	char		line[512];
+	const char *state;
+	FILE	   *file;
+	size_t		length;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
+	file = fopen(path, "re");
+	if (file == NULL)
+		return false;
+	length = fread(line, 1, sizeof(line) - 1, file);
+	fclose(file);
+	line[length] = '\0';
+	state = strrchr(line, ')');
+	return state != NULL && state[1] == ' ' &&
+		(state[2] == 'T' || state[2] == 't');
+}

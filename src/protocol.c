@@ -1,0 +1,333 @@
+/*-------------------------------------------------------------------------
+ *
+ * protocol.c
+ *	  Frames between a backend and its session's program: writing, reading, and
+ *	  checking them; and the interrupts in their shared page.
+ *
+ * Linked into both.  libc only; the one state is the caller's.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "protocol.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+
+/* How long interrupt_refuse() waits at most for a signal that is under way. */
+#define INTERRUPT_WAIT_MS 1000
+
+/* Smallest allocation of a buffer. */
+#define BUFFER_MIN 4096
+
+/* A buffer that has grown beyond this is given back when it is empty. */
+#define BUFFER_KEEP (256 * 1024)
+
+static FrameVerdict check_head(const Frame *frame, FrameDirection direction);
+static bool are_blobs_good(const FrameTaken *taken);
+static bool is_text(const FrameTaken *taken, int blob);
+static bool are_values_good(const Frame *frame);
+static bool are_children_good(const FrameTaken *taken);
+
+/*
+ * CLOCK_BOOTTIME, because leases go on running while the machine is suspended.
+ */
+int64_t
+protocol_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---------------------------------------------------------------------
+ * Buffers
+ * ---------------------------------------------------------------------
+ */
+
+bool
+frame_buffer_reserve(FrameBuffer *buffer, size_t size)
+{
+	size_t		wanted;
+	char	   *bytes;
+
+	if (buffer->size - buffer->end >= size)
+		return true;
+	if (buffer->start > 0)
+	{
+		memmove(buffer->bytes, buffer->bytes + buffer->start,
+				buffer->end - buffer->start);
+		buffer->end -= buffer->start;
+		buffer->start = 0;
+		if (buffer->size - buffer->end >= size)
+			return true;
+	}
+	wanted = buffer->size > BUFFER_MIN ? buffer->size : BUFFER_MIN;
+	while (wanted - buffer->end < size)
+		wanted *= 2;
+	bytes = realloc(buffer->bytes, wanted);
+	if (bytes == NULL)
+		return false;
+	buffer->bytes = bytes;
+	buffer->size = wanted;
+	return true;
+}
+
+void
+frame_buffer_consume(FrameBuffer *buffer, size_t length)
+{
+	buffer->start += length;
+	if (buffer->start < buffer->end)
+		return;
+	buffer->start = buffer->end = 0;
+	if (buffer->size > BUFFER_KEEP)
+		frame_buffer_free(buffer);
+}
+
+void
+frame_buffer_free(FrameBuffer *buffer)
+{
+	free(buffer->bytes);
+	memset(buffer, 0, sizeof(*buffer));
+}
+
+/* ---------------------------------------------------------------------
+ * Writing and reading
+ * ---------------------------------------------------------------------
+ */
+
+FrameBlob
+frame_text(const char *text)
+{
+	FrameBlob	blob = {text, text != NULL ? strlen(text) + 1 : 0};
+
+	return blob;
+}
+
+bool
+frame_put(FrameBuffer *buffer, const Frame *frame,
+		  const FrameBlob blobs[FRAME_NBLOBS])
+{
+	Frame		head = *frame;
+	size_t		length = sizeof(head);
+
+	for (int i = 0; i < FRAME_NBLOBS; i++)
+	{
+		if (blobs[i].length > FRAME_MAX - length)
+			return false;
+		length += blobs[i].length;
+		head.blob_lengths[i] = (uint32_t) blobs[i].length;
+	}
+	if (!frame_buffer_reserve(buffer, length))
+		return false;
+	head.length = (uint32_t) length;
+	head.version = PROTOCOL_VERSION;
+	memcpy(buffer->bytes + buffer->end, &head, sizeof(head));
+	buffer->end += sizeof(head);
+	for (int i = 0; i < FRAME_NBLOBS; i++)
+	{
+		if (blobs[i].length == 0)
+			continue;
+		memcpy(buffer->bytes + buffer->end, blobs[i].bytes, blobs[i].length);
+		buffer->end += blobs[i].length;
+	}
+	return true;
+}
+
+FrameVerdict
+frame_take(FrameBuffer *buffer, FrameDirection direction, FrameTaken *taken)
+{
+	size_t		available = buffer->end - buffer->start;
+	const char *bytes = buffer->bytes + buffer->start;
+	Frame	   *frame = &taken->frame;
+	FrameVerdict verdict;
+
+	if (available < offsetof(Frame, id))
+		return FRAME_INCOMPLETE;
+	memcpy(frame, bytes, offsetof(Frame, id));
+	if (frame->version != PROTOCOL_VERSION)
+		return FRAME_WRONG_VERSION;
+	if (available < sizeof(*frame))
+		return FRAME_INCOMPLETE;
+	memcpy(frame, bytes, sizeof(*frame));
+	verdict = check_head(frame, direction);
+	if (verdict != FRAME_COMPLETE)
+		return verdict;
+	if (available < frame->length)
+		return FRAME_INCOMPLETE;
+
+	bytes += sizeof(*frame);
+	for (int i = 0; i < FRAME_NBLOBS; i++)
+	{
+		taken->blobs[i] = frame->blob_lengths[i] > 0 ? bytes : NULL;
+		bytes += frame->blob_lengths[i];
+	}
+	if (!are_blobs_good(taken) || !are_values_good(frame))
+		return FRAME_INVALID;
+	buffer->start += frame->length;
+	return FRAME_COMPLETE;
+}
+
+/* What can be told of a frame without its blobs. */
+static FrameVerdict
+check_head(const Frame *frame, FrameDirection direction)
+{
+	uint64_t	length = sizeof(*frame);
+
+	for (int i = 0; i < FRAME_NBLOBS; i++)
+		length += frame->blob_lengths[i];
+	if (length != frame->length || length > FRAME_MAX)
+		return FRAME_INVALID;
+	if (direction == FRAME_TO_PROGRAM ?
+		frame->kind < FRAME_OPEN || frame->kind > FRAME_LAST_TO_PROGRAM :
+		frame->kind <= FRAME_LAST_TO_PROGRAM || frame->kind > FRAME_LAST)
+		return FRAME_INVALID;
+	return FRAME_COMPLETE;
+}
+
+/* Are the blobs those that the kind has? */
+static bool
+are_blobs_good(const FrameTaken *taken)
+{
+	const uint32_t *lengths = taken->frame.blob_lengths;
+
+	switch ((FrameKind) taken->frame.kind)
+	{
+		case FRAME_OPEN:
+			return lengths[0] > 0 && is_text(taken, 0) &&
+				is_text(taken, 1) && is_text(taken, 2) &&
+				(lengths[1] > 0) == (lengths[2] > 0);
+		case FRAME_REQUEST:
+			return lengths[0] > 0 && is_text(taken, 0) && is_text(taken, 1) &&
+				(lengths[1] > 0) ==
+				(taken->frame.u.request.kind == REQUEST_REPLACE);
+		case FRAME_STATUS:
+			return is_text(taken, 0) && is_text(taken, 1) && is_text(taken, 2);
+		case FRAME_REPLY:
+			return is_text(taken, 0) && are_children_good(taken);
+		case FRAME_HEARD:
+			return lengths[0] == 0 && lengths[1] <= ZK_HEARD_SIZE &&
+				lengths[2] == 0;
+		case FRAME_FREE:
+		case FRAME_WITHDRAW:
+		case FRAME_REPORT_SILENCE:
+		case FRAME_RESUME_NEWS:
+		case FRAME_WATCH:
+		case FRAME_WAKE:
+			return lengths[0] == 0 && lengths[1] == 0 && lengths[2] == 0;
+	}
+	return false;
+}
+
+/* Is a blob empty, or a text that ends with its only NUL? */
+static bool
+is_text(const FrameTaken *taken, int blob)
+{
+	uint32_t	length = taken->frame.blob_lengths[blob];
+
+	return length == 0 ||
+		memchr(taken->blobs[blob], '\0', length) ==
+		taken->blobs[blob] + length - 1;
+}
+
+/* As many texts as there should be, one behind the other. */
+static bool
+are_children_good(const FrameTaken *taken)
+{
+	uint32_t	length = taken->frame.blob_lengths[2];
+	int32_t		count = 0;
+
+	if (length > 0 && taken->blobs[2][length - 1] != '\0')
+		return false;
+	for (uint32_t i = 0; i < length; i++)
+		count += taken->blobs[2][i] == '\0';
+	return count == taken->frame.u.reply.nchildren;
+}
+
+/* Are all enumerations in range? */
+static bool
+are_values_good(const Frame *frame)
+{
+	switch ((FrameKind) frame->kind)
+	{
+		case FRAME_REQUEST:
+			return frame->u.request.kind >= 0 &&
+				frame->u.request.kind <= REQUEST_LAST &&
+				frame->u.request.node_kind >= 0 &&
+				frame->u.request.node_kind <= ZK_EPHEMERAL_SEQUENTIAL;
+		case FRAME_STATUS:
+			return frame->u.status.state >= 0 &&
+				frame->u.status.state <= ZK_CLIENT_LOST &&
+				frame->u.status.loss >= 0 &&
+				frame->u.status.loss <= ZK_LOSS_LAST &&
+				frame->u.status.session_timeout_ms >= 0 &&
+				frame->u.status.naddresses >= 0;
+		case FRAME_REPLY:
+			return frame->u.reply.result >= 0 &&
+				frame->u.reply.result <= ZK_FAILED;
+		case FRAME_WATCH:
+			return frame->u.watch.news >= 0 &&
+				frame->u.watch.news <= ZK_WATCH_LOOK_AGAIN;
+		case FRAME_OPEN:
+			return frame->u.open.session_timeout_ms > 0 &&
+				frame->u.open.backend_pid > 1;
+		case FRAME_FREE:
+		case FRAME_WITHDRAW:
+		case FRAME_REPORT_SILENCE:
+		case FRAME_RESUME_NEWS:
+		case FRAME_HEARD:
+		case FRAME_WAKE:
+			return true;
+	}
+	return false;
+}
+
+/* ---------------------------------------------------------------------
+ * Interrupts
+ * ---------------------------------------------------------------------
+ */
+
+void
+interrupt_want(_Atomic uint32_t *interrupt)
+{
+	uint32_t	off = INTERRUPT_OFF;
+
+	atomic_compare_exchange_strong(interrupt, &off, INTERRUPT_WANTED);
+}
+
+void
+interrupt_refuse(_Atomic uint32_t *interrupt)
+{
+	uint32_t	wanted = INTERRUPT_WANTED;
+	int64_t		deadline;
+
+	if (atomic_load(interrupt) == INTERRUPT_OFF ||
+		atomic_compare_exchange_strong(interrupt, &wanted, INTERRUPT_OFF))
+		return;
+	deadline = protocol_now() + INTERRUPT_WAIT_MS;
+	while (atomic_load(interrupt) == INTERRUPT_UNDER_WAY &&
+		   protocol_now() < deadline)
+		sched_yield();
+	atomic_store(interrupt, INTERRUPT_OFF);
+}
+
+bool
+interrupt_begin(_Atomic uint32_t *interrupt)
+{
+	uint32_t	wanted = INTERRUPT_WANTED;
+
+	return atomic_compare_exchange_strong(interrupt, &wanted,
+										  INTERRUPT_UNDER_WAY);
+}
+
+void
+interrupt_end(_Atomic uint32_t *interrupt, bool is_final)
+{
+	uint32_t	under_way = INTERRUPT_UNDER_WAY;
+
+	atomic_compare_exchange_strong(interrupt, &under_way,
+								   is_final ? INTERRUPT_SENT : INTERRUPT_WANTED);
+}

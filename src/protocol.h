@@ -1,0 +1,292 @@
+/*-------------------------------------------------------------------------
+ *
+ * protocol.h
+ *	  What a backend and its session's program say to each other.
+ *
+ * A socket pair carries frames in both directions, and a page of memory that
+ * both have mapped carries what may not cost a system call.  Both ends are
+ * started from one installation on one machine, so numbers are as the machine
+ * has them; but the files may have been replaced meanwhile, so each frame names
+ * the version of this header, and its first eight bytes stay as they are for ever.
+ *
+ * Each side reads the other's bytes like a stranger's: frame_take() checks all
+ * that can be checked without knowing what went before, and its caller the rest.
+ *
+ * libc only: neither PostgreSQL nor ZooKeeper.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_PROTOCOL_H
+#define ZKLOCK_PROTOCOL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "terms.h"
+
+#define PROTOCOL_VERSION 1
+
+/* The descriptors that the program finds when it starts. */
+#define PROTOCOL_CHANNEL_FD 3
+#define PROTOCOL_PAGE_FD 4
+
+/*
+ * Longest frame: a list of 10^6 children with Curator's names has 60 MB.  A
+ * server that sends more than that costs its session.
+ */
+#define FRAME_MAX ((size_t) 64 * 1024 * 1024)
+
+/* Most texts and data blocks behind the fixed part of a frame. */
+#define FRAME_NBLOBS 3
+
+typedef enum FrameKind
+{
+	/* to the program */
+	FRAME_OPEN = 1,				/* the first frame: which session */
+	FRAME_REQUEST,
+	FRAME_FREE,					/* done with a request that the program keeps */
+	FRAME_WITHDRAW,				/* undo a create or replace */
+	FRAME_REPORT_SILENCE,		/* wake me when nothing is outstanding */
+	FRAME_RESUME_NEWS,			/* signals are welcome again: what was missed? */
+
+	/* from the program */
+	FRAME_STATUS,				/* the session changed its state */
+	FRAME_REPLY,				/* to the request with that id */
+	FRAME_WATCH,				/* news of the node that request watches */
+	FRAME_HEARD,				/* what a LISTEN has heard */
+	FRAME_WAKE					/* look at the page again */
+} FrameKind;
+#define FRAME_LAST_TO_PROGRAM FRAME_RESUME_NEWS
+#define FRAME_LAST FRAME_WAKE
+
+/* What a request wants from the server; some go through several steps. */
+typedef enum RequestKind
+{
+	REQUEST_CREATE,
+	REQUEST_LIST,
+	REQUEST_LIST_AND_WATCH,
+	REQUEST_GET,
+	REQUEST_GET_AND_WATCH,
+	REQUEST_SYNC,
+	REQUEST_CHECK,
+	REQUEST_SET,
+	REQUEST_REMOVE,				/* a delete that is not repeated */
+	REQUEST_REPLACE,			/* an ephemeral node by another */
+	REQUEST_LISTEN,				/* follow a node, be it there or not */
+
+	/* those to which nobody waits for a reply */
+	REQUEST_DELETE,				/* repeated until confirmed */
+	REQUEST_HAND_OVER,			/* a set, and then DELETE */
+	REQUEST_ANNOUNCE,			/* a set that is repeated until confirmed */
+	REQUEST_SWEEP				/* an exists, then DELETE if it does */
+} RequestKind;
+#define REQUEST_LAST REQUEST_SWEEP
+#define REQUEST_IS_SILENT(kind) ((kind) >= REQUEST_DELETE)
+
+/* What identifies a session to the ensemble. */
+typedef struct SessionTicket
+{
+	int64_t		session_id;		/* 0: none */
+	char		password[16];
+} SessionTicket;
+
+/* Blobs: servers as in zklock.servers, authentication scheme, credentials. */
+typedef struct FrameOpen
+{
+	SessionTicket ticket;		/* of a session to take over */
+	int32_t		backend_pid;
+	int32_t		session_timeout_ms;
+	uint32_t	first_server;
+	int32_t		is_auth_private;
+} FrameOpen;
+
+/* Blobs: path, other path, data. */
+typedef struct FrameRequest
+{
+	int64_t		known_mzxid;	/* LISTEN */
+	int32_t		kind;			/* RequestKind */
+	int32_t		node_kind;		/* ZkNodeKind: CREATE and REPLACE */
+	int32_t		version;		/* SET and REMOVE */
+	int32_t		is_urgent;		/* LISTEN: news interrupt the backend */
+} FrameRequest;
+
+/* Blobs: server, last error, version of the library; all of them texts. */
+typedef struct FrameStatus
+{
+	SessionTicket ticket;		/* valid if was_connected */
+	int64_t		suspended_at;	/* and the rest: see ZkClientStatus */
+	int64_t		lost_deadline;
+	int32_t		state;			/* ZkClientState */
+	int32_t		loss;			/* ZkClientLoss */
+	int32_t		was_connected;
+	int32_t		session_timeout_ms;
+	int32_t		naddresses;
+} FrameStatus;
+
+/*
+ * Blobs: path, or for a result other than ZK_OK what the library calls it; data;
+ * children, one after the other with a NUL behind each.
+ */
+typedef struct FrameReply
+{
+	int64_t		sent_at;		/* this and the rest: see ZkReply */
+	int64_t		czxid;
+	int64_t		ephemeral_owner;
+	int64_t		ctime_ms;
+	int64_t		mzxid;
+	int64_t		mtime_ms;
+	int32_t		result;			/* ZkResult */
+	int32_t		code;
+	int32_t		version;
+	int32_t		nchildren;
+} FrameReply;
+
+/* No blobs. */
+typedef struct FrameWatch
+{
+	int32_t		news;			/* ZkWatchNews */
+} FrameWatch;
+
+/* Blobs: none, data. */
+typedef struct FrameHeard
+{
+	int64_t		mzxid;			/* this and the rest: see ZkHeard */
+	int64_t		mtime_ms;
+	int64_t		signalled_at;
+	int32_t		is_settled;		/* no: something happened, and is looked at */
+	int32_t		is_present;
+} FrameHeard;
+
+/* The fixed part of every frame. */
+typedef struct Frame
+{
+	uint32_t	length;			/* of the frame with its blobs */
+	uint16_t	kind;			/* FrameKind */
+	uint16_t	version;		/* PROTOCOL_VERSION */
+	uint64_t	id;				/* of the request; 0: none */
+	uint32_t	blob_lengths[FRAME_NBLOBS]; /* texts with their NUL */
+	union
+	{
+		FrameOpen	open;
+		FrameRequest request;
+		FrameStatus status;
+		FrameReply	reply;
+		FrameWatch	watch;
+		FrameHeard	heard;
+	}			u;
+} Frame;
+
+/* A blob to be sent, NULL and 0 for none. */
+typedef struct FrameBlob
+{
+	const void *bytes;
+	size_t		length;
+} FrameBlob;
+
+/* A frame that was taken from a buffer; the blobs are valid as long as that is. */
+typedef struct FrameTaken
+{
+	Frame		frame;
+	const char *blobs[FRAME_NBLOBS];	/* NULL if the length is 0 */
+} FrameTaken;
+
+typedef enum FrameVerdict
+{
+	FRAME_COMPLETE,
+	FRAME_INCOMPLETE,			/* more bytes are needed */
+	FRAME_WRONG_VERSION,
+	FRAME_INVALID
+} FrameVerdict;
+
+/* Who writes a frame: it decides which kinds there may be. */
+typedef enum FrameDirection
+{
+	FRAME_TO_PROGRAM,
+	FRAME_FROM_PROGRAM
+} FrameDirection;
+
+/* Bytes on their way, a malloc'ed buffer.  All zero is an empty one. */
+typedef struct FrameBuffer
+{
+	char	   *bytes;
+	size_t		start;			/* of what is not done with yet */
+	size_t		end;
+	size_t		size;			/* of the allocation */
+} FrameBuffer;
+
+/* May the backend be interrupted?  Who does it, and when that is over. */
+typedef enum InterruptState
+{
+	INTERRUPT_OFF,
+	INTERRUPT_WANTED,
+	INTERRUPT_UNDER_WAY,		/* the program sends the signal now */
+	INTERRUPT_SENT				/* and it has */
+} InterruptState;
+
+/*
+ * The page that both have mapped.  Each member has one writer, save for the
+ * interrupts, which go from WANTED to UNDER_WAY by compare-and-swap, so that a
+ * backend that has turned one OFF is not interrupted any more.
+ */
+typedef struct SharedPage
+{
+	_Atomic int64_t alive_at;	/* program: when its loop was last alive */
+	_Atomic uint64_t nflushed;	/* program: how often it has written frames */
+	_Atomic uint64_t nfinished; /* program: requests that are over */
+	_Atomic uint64_t nundone;	/* program: withdrawn ones that are undone */
+	_Atomic uint32_t is_lost;	/* program: the session is, and was reported */
+	_Atomic uint32_t loss_interrupt;	/* InterruptState: for a loss */
+	_Atomic uint32_t news_interrupt;	/* the same for what is listened for */
+} SharedPage;
+
+/* Milliseconds of a clock that goes on while the machine is suspended. */
+extern int64_t protocol_now(void);
+
+/* The blob of a text, with its NUL; of NULL there is none. */
+extern FrameBlob frame_text(const char *text);
+
+/*
+ * Append a frame, of which kind, id and u are set, with its blobs.  false, with
+ * nothing appended, without memory or beyond FRAME_MAX.
+ */
+extern bool frame_put(FrameBuffer *buffer, const Frame *frame,
+					  const FrameBlob blobs[FRAME_NBLOBS]);
+
+/*
+ * Take the next frame off the buffer.  The blobs stay where they are until the
+ * buffer is changed.  A COMPLETE one has a kind of that direction, blobs of just
+ * its length, texts that end with their only NUL, and enumerations in range.
+ * FRAME_WRONG_VERSION only looks at the first eight bytes.
+ */
+extern FrameVerdict frame_take(FrameBuffer *buffer, FrameDirection direction,
+							   FrameTaken *taken);
+
+/* Make room for so many bytes behind the end; false without memory. */
+extern bool frame_buffer_reserve(FrameBuffer *buffer, size_t size);
+
+/* So many bytes from the start are done with. */
+extern void frame_buffer_consume(FrameBuffer *buffer, size_t length);
+
+extern void frame_buffer_free(FrameBuffer *buffer);
+
+/*
+ * Turn an interrupt on.  One that was sent already stays sent: it is about what
+ * is final.
+ */
+extern void interrupt_want(_Atomic uint32_t *interrupt);
+
+/*
+ * Turn it off.  When this returns no signal is under way any more, save for one
+ * from a program that stands still just there: then it waits for a second.
+ */
+extern void interrupt_refuse(_Atomic uint32_t *interrupt);
+
+/* Was it wanted, and is the caller the one to send it?  Then it does now. */
+extern bool interrupt_begin(_Atomic uint32_t *interrupt);
+
+/* It was sent; once and for all, or it may be sent again. */
+extern void interrupt_end(_Atomic uint32_t *interrupt, bool is_final);
+
+#endif							/* ZKLOCK_PROTOCOL_H */

@@ -1,0 +1,81 @@
+/*-------------------------------------------------------------------------
+ *
+ * terms.h
+ *	  The terms in which backends and their sessions' programs speak of the
+ *	  ensemble: states, losses, outcomes, kinds.
+ *
+ * A change here is one of the protocol: see PROTOCOL_VERSION.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_TERMS_H
+#define ZKLOCK_TERMS_H
+
+/* States of a session; only move_to() of the program changes
+ * them, and the backend when it gives one up. */
+typedef enum ZkClientState
+{
+	ZK_CLIENT_STARTING,			/* the program starts, or looks up names */
+	ZK_CLIENT_CONNECTING,		/* no server has granted a session yet */
+	ZK_CLIENT_CONNECTED,		/* a server answers for the session */
+	ZK_CLIENT_SUSPENDED,		/* connection lost, the session may live */
+	ZK_CLIENT_LOST				/* over for good, its nodes are or will be gone */
+} ZkClientState;
+
+/* Why a session is lost. */
+typedef enum ZkClientLoss
+{
+	ZK_LOSS_NONE,				/* it is not */
+	ZK_LOSS_EXPIRED,			/* the ensemble said so */
+	ZK_LOSS_SILENCE,			/* no contact for the session timeout */
+	ZK_LOSS_AUTH,				/* the ensemble refused our credentials */
+	ZK_LOSS_RESOLVE,			/* no server's name could be resolved */
+	ZK_LOSS_PROTOCOL,			/* what answered is not a usable ZooKeeper */
+	ZK_LOSS_RESOURCES,			/* no process, descriptor or memory */
+	ZK_LOSS_PROGRAM,			/* the session's program died, does not answer,
+								 * or is of another version */
+	ZK_LOSS_STANDSTILL			/* the backend stood still for too long */
+} ZkClientLoss;
+#define ZK_LOSS_LAST ZK_LOSS_STANDSTILL
+
+/* Outcome of a request: the library's codes, sorted by what to do next. */
+typedef enum ZkResult
+{
+	ZK_OK,
+	ZK_NO_NODE,
+	ZK_NODE_EXISTS,
+	ZK_BAD_VERSION,
+	ZK_NO_AUTH,					/* the node's ACL forbids it */
+	ZK_UNKNOWN_OUTCOME,			/* connection lost: done, not done, or still
+								 * to be done */
+	ZK_SESSION_LOST,			/* the session is over */
+	ZK_BAD_ARGUMENTS,			/* the server does not like the path */
+	ZK_UNIMPLEMENTED,			/* the server is too old */
+	ZK_NO_MEMORY,				/* malloc() failed: nothing was sent */
+	ZK_FAILED					/* anything else: not done */
+} ZkResult;
+
+/* Kinds of nodes that we create. */
+typedef enum ZkNodeKind
+{
+	ZK_PERSISTENT,				/* a parent: with an identity of the session's
+								 * own it is everybody's */
+	ZK_PERSISTENT_OWN,			/* its data is its maker's alone */
+	ZK_CONTAINER,				/* the server removes it when it is empty */
+	ZK_EPHEMERAL,
+	ZK_EPHEMERAL_SEQUENTIAL
+} ZkNodeKind;
+
+/* What has become of the watched node. */
+typedef enum ZkWatchNews
+{
+	ZK_WATCH_QUIET,				/* nothing */
+	ZK_WATCH_SET,				/* its data was set; the session has been
+								 * connected ever since the watch was asked for */
+	ZK_WATCH_LOOK_AGAIN			/* it went, or the state of the session changed */
+} ZkWatchNews;
+
+/* Longest data of a znode that is listened for; what is beyond is cut. */
+#define ZK_HEARD_SIZE 4096
+
+#endif							/* ZKLOCK_TERMS_H */

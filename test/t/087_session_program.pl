@@ -1,0 +1,455 @@
+
+# The session's program: whatever happens to it costs its backend the session and
+# nobody else anything, and whatever happens to the backend leaves nothing behind.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLockTest;
+use ZooKeeper;
+
+my $session_timeout = 4;
+my $zk = ZooKeeper->new->start;
+my %setting = (
+	'zklock.session_timeout' => "${session_timeout}s",
+	'restart_after_crash' => 'on');
+my $node = cluster('berlin', $zk, %setting);
+my $other = cluster('paris', $zk, %setting);
+my $path = lock_path('program');
+my $postmaster = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
+
+sub program_of
+{
+	my ($session) = @_;
+	return $session->query_safe('SELECT program_pid FROM zk_session');
+}
+
+sub assert_no_programs
+{
+	my ($what, @sessions) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @left;
+	eval {
+		poll_until
+		{
+			@left = session_programs(map { ref $_ ? $_->pid : $_ } @sessions);
+			!@left
+		}
+		'programs to end', 30;
+	};
+	return is("@left", '', $what);
+}
+
+# Somebody else can have the lock, and has it long before a timeout of a minute.
+sub assert_free
+{
+	my ($name, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is(
+		$other->safe_psql('postgres', "SELECT zk_try_lock('$name', '60s')"), 't', $what);
+}
+
+subtest 'the library has no thread and no line of ZooKeeper\'s client' => sub {
+	my ($directory) = split /:/,
+	  $node->safe_psql('postgres', 'SHOW dynamic_library_path');
+	($directory) = run_command([ 'pg_config', '--pkglibdir' ])
+	  if $directory eq '$libdir';
+	my ($linked) = run_command([ 'ldd', "$directory/zklock.so" ]);
+	unlike($linked, qr/zookeeper|pthread/, 'it is linked with neither');
+	my ($symbols) = run_command([ 'nm', '-D', "$directory/zklock.so" ]);
+	unlike($symbols, qr/ U (?:zoo|pthread_)/, 'nor asks for them otherwise');
+	ok(-x "$directory/zklock-session", 'the program is beside it');
+};
+
+foreach my $signal (qw(KILL SEGV ABRT))
+{
+	subtest "SIG$signal" => sub {
+		my $holder = background($node);
+		$holder->query_safe("SELECT zk_lock('program')");
+		my $token = $holder->query_safe("SELECT zk_fencing_token('program')");
+		kill $signal, program_of($holder);
+		poll_until { !session_programs($holder->pid) } 'it to be reaped', 10;
+		pass('no zombie stays, though the backend is idle');
+		$holder->query("CREATE TABLE never_$signal ()");
+		is($holder->sqlstate, '40001', 'a transaction that writes is refused');
+		like($holder->error,
+			qr/lock "program" was lost\nDETAIL:  Since .*program of the session.*has ended/,
+			'and the reason is named');
+		$holder->query("SELECT zk_unlock('program')");
+		my $again = $holder->query_safe("SELECT zk_lock('program')");
+		cmp_ok($again, '>', $token, 'the same backend locks again');
+		assert_no_nodes($zk, lock_path('other'), 'nothing else is left');
+		$holder->query_safe("SELECT zk_unlock('program')");
+		$holder->quit;
+		assert_no_programs('nothing is left', $holder);
+	};
+}
+
+subtest 'while a statement runs' => sub {
+	my $holder = background($node);
+	$holder->query_safe("SELECT zk_lock('program')");
+	my $start = time;
+	my $program = program_of($holder);
+	$holder->start_query('SELECT pg_sleep(60)');
+	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity
+		WHERE pid = ${\$holder->pid} AND wait_event = 'PgSleep'");
+	kill 'KILL', $program;
+	$holder->wait_result;
+	is($holder->sqlstate, '40001', 'it is canceled');
+	cmp_ok(time - $start, '<', 30, 'at once');
+	$holder->query_safe('SELECT zk_unlock_all()');
+	assert_free('program', 'the lock is free');
+	$holder->query_safe("SELECT zk_lock('program')");
+	$holder->query_safe("SELECT zk_unlock('program')");
+	$program = program_of($holder);
+	$holder->start_query('SELECT pg_sleep(0.5), 17');
+	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity
+		WHERE pid = ${\$holder->pid} AND wait_event = 'PgSleep'");
+	kill 'KILL', $program;
+	is($holder->wait_result, '|17', 'without a lock nothing is canceled');
+	$holder->quit;
+};
+
+subtest 'while it waits' => sub {
+	my ($holder, $waiter) = (background($other), background($node));
+	$holder->query_safe("SELECT zk_lock('program')");
+	$waiter->query_safe("SELECT zk_is_held('program'), zk_try_lock('program')");
+	my $program = program_of($waiter);
+	$waiter->start_query("SELECT zk_lock('program') > 0");
+	wait_for_queue($zk, $path, 2);
+	kill 'KILL', $program;
+	poll_until
+	{
+		my @programs = session_programs($waiter->pid);
+		@programs && !grep { $_ == $program } @programs
+	}
+	'a new program', 30;
+	wait_for_queue($zk, $path, 2);
+	$holder->query_safe("SELECT zk_unlock('program')");
+	is($waiter->wait_result, 't', 'it queues again, with another session');
+	$_->quit foreach $holder, $waiter;
+	assert_no_nodes($zk, $path, 'nothing left');
+};
+
+subtest 'at any moment' => sub {
+	# Whoever is hit fails with an error of its own, or does not notice.
+	my $session = background($node);
+	my %seen;
+	foreach my $round (1 .. 60)
+	{
+		$session->start_query("BEGIN; SELECT zk_xact_lock('program');
+			SELECT zk_xact_lock('more/' || i) FROM generate_series(1, $round) i; COMMIT");
+		my $deadline = time + 30;
+		my @programs;
+		@programs = session_programs($session->pid)
+		  until @programs || $session->is_done || time > $deadline;
+		kill 'KILL', @programs;
+		$session->wait_result;
+		$seen{ $session->sqlstate }++;
+		$session->query('ROLLBACK');
+		$session->query('SELECT zk_unlock_all()');
+	}
+	is_deeply([ grep { !/^(?:00000|40001|08006|08001|25P02)$/ } keys %seen ], [],
+		'with errors that name it: ' . join ', ', map { "$_: $seen{$_}" } sort keys %seen);
+	is($session->query_safe("SELECT zk_try_lock('program', '60s')"), 't', 'then it works');
+	$session->quit;
+	assert_no_nodes($zk, $path, 'nothing left');
+	assert_no_programs('nor a program', $session);
+};
+
+subtest 'a program that stands still' => sub {
+	my $holder = background($node);
+	$holder->query_safe("SELECT zk_lock('program')");
+	my $program = program_of($holder);
+	kill 'STOP', $program;
+	my $start = time;
+	$holder->query("SELECT zk_is_held('program')");
+	cmp_ok(time - $start, '<', 3 * $session_timeout, 'is not waited for for ever');
+	is($holder->query("SELECT zk_is_held('program')"), 'f', 'it has no session any more');
+	$holder->query("SELECT zk_unlock('program')");
+	$holder->query_safe("SELECT zk_lock('program')");
+	isnt(program_of($holder), $program, 'the backend has another');
+	kill 'CONT', $program;
+	poll_until { !grep { $_ == $program } session_programs($holder->pid) }
+	'it to end', 30;
+	is($holder->query_safe("SELECT zk_is_held('program')"), 't', 'which it does not harm');
+	$holder->quit;
+	assert_no_nodes($zk, $path, 'nothing left');
+};
+
+subtest 'a backend that stands still' => sub {
+	my ($holder, $waiter) = (background($node), background($other));
+	$holder->query_safe("SELECT zk_lock('program')");
+	$holder->query_safe('BEGIN; CREATE TABLE never ()');
+	$waiter->start_query("SELECT zk_lock('program')");
+	wait_for_queue($zk, $path, 2);
+	kill 'STOP', $holder->pid;
+	$waiter->wait_result;
+	is($waiter->sqlstate, '00000', 'loses its locks');
+	kill 'CONT', $holder->pid;
+	$holder->query('COMMIT');
+	is($holder->sqlstate, '40001', 'and does not commit');
+	like($holder->error, qr/stood still/, 'for that reason');
+	$_->quit foreach $holder, $waiter;
+	assert_no_nodes($zk, $path, 'nothing left');
+};
+
+# Nobody closes a session that is given up, unless its program does.
+subtest 'an idle backend whose session was given up blocks nobody' => sub {
+	my ($holder, $waiter) = (background($node), background($other));
+	my $second = ZooKeeper->new(tick_time => 2000)->start;
+	$_->query_safe("SET zklock.servers = '" . $second->connect_string . "'")
+	  foreach $holder, $waiter;
+	$holder->query_safe("SELECT zk_lock('program')");
+	my $program = program_of($holder);
+	# A server that comes back gives every session a new timeout.
+	$second->stop;
+	poll_until { $holder->query('SELECT state FROM zk_session') eq 'lost' }
+	'the loss', 30;
+	$second->start;
+	$waiter->query_safe("SELECT zk_lock('program', '60s')");
+	is($waiter->sqlstate, '00000', 'the lock is to be had');
+	poll_until { !grep { $_ == $program } session_programs($holder->pid) }
+	'its program to end', 30;
+	pass('its program has ended the session');
+	$_->quit foreach $holder, $waiter;
+	$second->stop;
+};
+
+subtest 'signals' => sub {
+	my $holder = background($node);
+	$holder->query_safe("SELECT zk_lock('program')");
+	my $program = program_of($holder);
+	kill $_, $program foreach qw(TERM INT HUP QUIT PIPE);
+	# To the whole process group, as PostgreSQL itself and a terminal do.
+	$holder->start_query('SELECT pg_sleep(60)');
+	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity
+		WHERE pid = ${\$holder->pid} AND wait_event = 'PgSleep'");
+	$node->safe_psql('postgres', "SELECT pg_cancel_backend(${\$holder->pid})");
+	$holder->wait_result;
+	is($holder->sqlstate, '57014', 'a cancel is for the backend');
+	is($holder->query_safe("SELECT zk_is_held('program')"), 't', 'the lock stays');
+	is(program_of($holder), $program, 'and the program');
+	$holder->quit;
+	assert_no_programs('which ends with its backend', $holder);
+};
+
+subtest 'COPY PROGRAM' => sub {
+	my $session = background($node);
+	my $file = $node->basedir . '/descriptors';
+	my @inherited;
+	foreach my $statement ('SELECT 1', "SELECT zk_lock('program')")
+	{
+		$session->query_safe($statement);
+		unlink $file;
+		$session->query_safe("COPY (SELECT 1) TO PROGRAM 'cat > /dev/null; ls -l /proc/self/fd > $file'");
+		push @inherited, scalar(() = slurp_file($file) =~ /socket|memfd|anon_inode/g);
+	}
+	is($inherited[1], $inherited[0], 'inherits nothing of ours');
+	$session->query("COPY (SELECT 1) TO PROGRAM 'cat > /dev/null; exit 3'");
+	like($session->error, qr/child process exited with exit code 3/,
+		'its end is PostgreSQL\'s to learn of');
+	is($session->query_safe("SELECT zk_is_held('program')"), 't', 'the lock is held');
+	$session->quit;
+};
+
+subtest 'many descriptors, and none' => sub {
+	my $session = background($node);
+	# Far beyond what the program has.
+	$session->query_safe("SELECT zk_lock('program')");
+	my ($descriptors) = map { scalar @$_ }
+	  [ glob '/proc/' . $session->pid . '/fd/*' ];
+	$session->query_safe('SELECT zk_disconnect()');
+	system_or_bail('prlimit', '--pid', $session->pid, "--nofile=$descriptors:4096");
+	foreach my $round (1 .. 3)
+	{
+		$session->query("SELECT zk_lock('program')");
+		like($session->sqlstate, qr/^(?:00000|53000|53300|XX000|58000|54000)$/,
+			'an error, or it does with what there is: ' . $session->sqlstate);
+		$session->query('SELECT zk_unlock_all(), zk_disconnect()');
+	}
+	system_or_bail('prlimit', '--pid', $session->pid, '--nofile=4096:4096');
+	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/,
+		'with more of them it works again');
+	$session->quit;
+};
+
+subtest 'no more processes' => sub {
+	plan skip_all => 'no limit holds for this user' if $> == 0;
+	my $session = background($node);
+	$session->query_safe("LOAD 'zklock'");
+	system_or_bail('prlimit', '--pid', $session->pid, '--nproc=1:4096');
+	$session->query("SELECT zk_lock('program')");
+	is($session->sqlstate, '53000', 'SQLSTATE');
+	like($session->error,
+		qr/could not start a ZooKeeper session\nDETAIL:  Could not start the program ".*zklock-session": .*\nHINT:  A session needs a process/,
+		'message');
+	system_or_bail('prlimit', '--pid', $session->pid, '--nproc=4096:4096');
+	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/,
+		'the same backend works when there are');
+	$session->quit;
+};
+
+# The library finds its program wherever both are; and what it finds may be
+# something else, after an upgrade of the files.
+subtest 'a relocated installation' => sub {
+	# Debian's own setting.
+	my $installed = $node->safe_psql('postgres',
+		"SELECT coalesce(current_setting('extension_destdir', true), '')");
+	plan skip_all => 'not a private installation' if $installed eq '';
+	my $destination = $node->basedir . '/moved';
+	system_or_bail('cp', '-r', $installed, $destination);
+	my ($moved) = map { s,/zklock\.so$,,r }
+	  split /\n/, (run_command([ 'find', $destination, '-name', 'zklock.so' ]))[0];
+	$other->append_conf('postgresql.conf', "extension_destdir = '$destination'");
+	$other->restart;
+	my $session = background($other);
+	$session->query_safe("SELECT zk_lock('program')");
+	is($session->query_safe("SELECT zk_is_held('program')"), 't', 'works');
+
+	my %bad = (
+		'a program of another version' => [
+			"#!/usr/bin/perl\nopen my \$c, '>&=', 3;\nsyswrite \$c, pack 'LSSx120', 128, 7, 99;\nsleep 1;\n",
+			qr/is of another version of zklock.*connect again/ ],
+		'one that says nothing' => [ "#!/bin/sh\nexit 0\n", qr/has ended/ ],
+		'one that talks nonsense' =>
+		  [ "#!/bin/sh\necho nonsense, and a lot of it, that is no frame at all >&3\n",
+			qr/is of another version|makes no sense/ ]);
+	foreach my $what (sort keys %bad)
+	{
+		my ($text, $message) = @{ $bad{$what} };
+		unlink "$moved/zklock-session";
+		append_to_file("$moved/zklock-session", $text);
+		chmod 0755, "$moved/zklock-session";
+		is($session->query_safe("SELECT zk_is_held('program')"), 't',
+			"$what: sessions that are there go on");
+		my $new = background($other);
+		$new->query("SELECT zk_lock('new')");
+		is($new->sqlstate, '08006', "$what: a new one is refused");
+		like($new->error, $message, "$what: with the reason");
+		$new->quit;
+	}
+	unlink "$moved/zklock-session";
+	my $new = background($other);
+	$new->query("SELECT zk_lock('new')");
+	is($new->sqlstate, '53000', 'none at all');
+	like($new->error, qr/No such file or directory/, 'is named');
+	$_->quit foreach $new, $session;
+	$other->adjust_conf('postgresql.conf', 'extension_destdir', "'$installed'");
+	$other->restart;
+};
+
+subtest 'a thousand locks, and a program that does not read' => sub {
+	my $session = background($node);
+	$session->query_safe("BEGIN; SELECT zk_xact_lock(repeat('x', 200) || i) FROM generate_series(1, 1000) i");
+	my $program = program_of($session);
+	kill 'STOP', $program;
+	my $start = time;
+	$session->query_safe('ROLLBACK');
+	cmp_ok(time - $start, '<', 30, 'an abort does not hang');
+	kill 'CONT', $program;
+	poll_until { !(my @nodes = $zk->ephemerals(lock_path('x' x 200))) }
+	'all nodes to go', 60;
+	pass('and all nodes go');
+	$session->query_safe("SELECT zk_lock('program')");
+	$session->quit;
+	assert_no_nodes($zk, $path, 'nothing left');
+};
+
+subtest 'exit with requests under way' => sub {
+	my @sessions = map { background($node) } 1 .. 5;
+	foreach my $session (@sessions)
+	{
+		$session->query_safe("SELECT zk_lock('many/' || i) FROM generate_series(1, 200) i");
+		$session->start_query("SELECT zk_unlock_all(), zk_lock('many/' || i) FROM generate_series(201, 400) i");
+	}
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($_)")
+	  foreach map { $_->pid } @sessions;
+	$_->wait_result, $_->quit foreach @sessions;
+	assert_no_programs('nothing is left', @sessions);
+	poll_until { !(my @nodes = $zk->ephemerals(lock_path('many') . '/')) }
+	'all nodes to go', 30;
+	pass('nor a node');
+};
+
+subtest 'backends that come and go' => sub {
+	my @pids = map { split /\n/ } map {
+		$node->safe_psql('postgres',
+			"SELECT zk_lock('come/' || $_) > 0; SELECT pg_backend_pid()")
+	} 1 .. 50;
+	assert_no_programs('leave nothing', grep { /^\d+$/ } @pids);
+	poll_until { !(my @nodes = $zk->ephemerals(lock_path('come') . '/')) }
+	'all nodes to go', 30;
+	pass('nor a node');
+};
+
+is($node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'),
+	$postmaster, 'the cluster has been up all the time');
+ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal|all server processes terminated/),
+	'and no backend fell over');
+
+foreach my $mode (qw(smart fast immediate))
+{
+	subtest "pg_ctl stop -m $mode" => sub {
+		my @sessions = map { background($node) } 1 .. 20;
+		$_->query_safe("SELECT zk_lock('stop/' || pg_backend_pid())") foreach @sessions;
+		my @pids = map { $_->pid } @sessions;
+		if ($mode eq 'smart')
+		{
+			$_->quit foreach @sessions;
+		}
+		$node->stop($mode);
+		assert_no_programs('no program is left', @pids);
+		poll_until { !(my @nodes = $zk->ephemerals(lock_path('stop') . '/')) }
+		'all nodes to go', 30;
+		pass('nor a node');
+		$_->quit foreach @sessions;
+		$node->start;
+	};
+}
+
+# The server that is process 1 inherits all orphans, and takes one of which it
+# knows nothing, and that dies badly, for one of its own.
+subtest 'PostgreSQL is process 1 of a container' => sub {
+	my @container = qw(unshare --map-current-user --pid --fork --kill-child --mount-proc);
+	plan skip_all => 'no namespaces here'
+	  if system("@container true >/dev/null 2>&1") != 0;
+	$node->stop;
+	my $log = $node->logfile;
+	my $offset = -s $log;
+	my $pid = fork // die $!;
+	if ($pid == 0)
+	{
+		open STDOUT, '>>', $log or die $!;
+		open STDERR, '>&', \*STDOUT or die $!;
+		exec @container, $node->installed_command('postgres'), '-D', $node->data_dir;
+	}
+	$node->wait_for_log(qr/database system is ready to accept connections/, $offset);
+	my $start = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
+	foreach my $end (
+		'SELECT pg_terminate_backend(pg_backend_pid())',
+		"COPY (SELECT 1) TO PROGRAM 'kill -9 \$PPID'")
+	{
+		my ($session, $waiter) = (background($node), background($other));
+		$session->query_safe("SELECT zk_lock('program')");
+		$waiter->start_query("SELECT zk_lock('program')");
+		wait_for_queue($zk, $path, 2);
+		$session->query($end);
+		$waiter->wait_result;
+		is($waiter->sqlstate, '00000', 'the lock passes on');
+		$_->quit foreach $session, $waiter;
+		$node->poll_query_until('postgres', 'SELECT true');
+	}
+	# After the first end all went on; the second was a crash of a backend,
+	# which PostgreSQL answers by itself, once.
+	my $crashes = () = slurp_file($log, $offset) =~ /terminating any other active server processes/g;
+	is($crashes, 1, 'nothing but the killed backend was a crash');
+	kill 'KILL', $pid;
+	waitpid $pid, 0;
+	assert_no_nodes($zk, $path, 'nothing left');
+};
+
+done_testing();
