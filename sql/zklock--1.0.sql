@@ -374,7 +374,7 @@ COMMENT ON FUNCTION zk_session() IS
 CREATE VIEW zk_session AS SELECT * FROM zk_session();
 
 COMMENT ON VIEW zk_session IS
-'The ZooKeeper session of this backend: state (none, connecting, connected, suspended or lost), server, id, timeout in milliseconds as granted by the ensemble, requests that are not over, version of the client library, and the process of the program that holds it (both once the program has answered). Does not open a session.';
+'The ZooKeeper session of this backend: state (none, connecting, connected, suspended or lost), server, id, timeout in milliseconds as granted by the ensemble, requests that are not over, version of the client library (once its program has answered), and the process of the program that holds it. Does not open a session.';
 
 GRANT SELECT ON zk_locks, zk_session TO PUBLIC;
 

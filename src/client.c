@@ -724,7 +724,7 @@ note_end(ZkClient *client)
 					  (int) client->channel.program);
 			break;
 		case ZK_CHANNEL_WRONG_VERSION:
-			set_error(client, "The program \"%s\" is of another version of zklock than this connection's library; connect again",
+			set_error(client, "The program \"%s\" is of another version of zklock than this connection's library; connect again, or restart the server if it preloads zklock",
 					  client->program);
 			break;
 		case ZK_CHANNEL_GARBLED:

@@ -69,6 +69,7 @@ typedef struct Session
 	bool		is_auth_private;
 	int64_t		stopped_at;		/* when the backend was first seen to stand
 								 * still; 0: it does not */
+	long long	switches;		/* how often it had run by then */
 	int64_t		next_check_at;	/* of that */
 
 	/* requests; program_request.c */

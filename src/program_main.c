@@ -49,9 +49,10 @@
 
 /*
  * Most memory that it may have: a server that announces a reply of two
- * gigabytes costs its session and not the machine.
+ * gigabytes costs its session and not the machine.  The longest frame takes
+ * some 350 MB on its way through the library and our buffers.
  */
-#define MEMORY_MAX (256 * 1024 * 1024)
+#define MEMORY_MAX (512 * 1024 * 1024)
 
 #define READ_SIZE (64 * 1024)
 
@@ -142,8 +143,11 @@ harden(void)
 		SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGSYS, SIGTRAP, SIGXCPU,
 		SIGXFSZ, SIGALRM, SIGVTALRM, SIGPROF, SIGUSR1, SIGUSR2, SIGIO
 	};
+	static char stack[16 * 1024];	/* for when the other is used up */
+	stack_t		alternative = {.ss_sp = stack, .ss_size = sizeof(stack)};
 	struct rlimit limit = {MEMORY_MAX, MEMORY_MAX};
 
+	sigaltstack(&alternative, NULL);
 	prctl(PR_SET_DUMPABLE, 0);
 	setrlimit(RLIMIT_DATA, &limit);
 	for (size_t i = 0; i < sizeof(deadly) / sizeof(deadly[0]); i++)
@@ -187,7 +191,7 @@ close_other_descriptors(void)
 static void
 set_handler(int signal, void (*handler) (int))
 {
-	struct sigaction action = {.sa_handler = handler};
+	struct sigaction action = {.sa_handler = handler, .sa_flags = SA_ONSTACK};
 
 	sigfillset(&action.sa_mask);
 	sigaction(signal, &action, NULL);
@@ -223,7 +227,7 @@ show_session(const Session *session, char *title)
 
 	if (dots == NULL)
 		return;
-	snprintf(number, sizeof(number), "0x%016llx",
+	snprintf(number, sizeof(number), "0x%-16llx",
 			 (unsigned long long) session->status.ticket.session_id);
 	memcpy(dots, number, 18);
 }

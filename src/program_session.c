@@ -47,7 +47,7 @@ static void log_line(const char *message);
 static int64_t suspended_ms(void);
 static int64_t last_contact(const Session *session);
 static void check_backend(Session *session, int64_t now);
-static bool is_stopped(pid_t pid);
+static bool is_stopped(pid_t pid, long long *switches);
 
 /* ---------------------------------------------------------------------
  * Opening
@@ -414,18 +414,22 @@ last_contact(const Session *session)
  * A backend that stands still (SIGSTOP, a debugger) is not to keep its locks
  * for ever, only because its session has a program of its own.  It is looked at
  * as often as the library pings; seen so for two thirds of the session timeout,
- * it has stood still for up to a whole one.
+ * without having run in between, it has stood still for up to a whole one.
  */
 static void
 check_backend(Session *session, int64_t now)
 {
 	int			timeout = session->status.session_timeout_ms;
+	long long	switches;
 
 	session->next_check_at = now + timeout / 3;
-	if (!is_stopped(session->backend))
+	if (!is_stopped(session->backend, &switches))
 		session->stopped_at = 0;
-	else if (session->stopped_at == 0)
+	else if (session->stopped_at == 0 || switches != session->switches)
+	{
 		session->stopped_at = now;
+		session->switches = switches;
+	}
 	else if (now - session->stopped_at >= timeout * 2 / 3 - timeout / 20)
 	{
 		session_set_error(session, "Process %d stood still for the session timeout of %d ms",
@@ -435,26 +439,31 @@ check_backend(Session *session, int64_t now)
 }
 
 /*
- * The third field of /proc/PID/stat (see proc(5)); the second may hold blanks
- * and parentheses.  Where that cannot be read nobody stands still.
+ * Does it stand still, and how often has it been switched to or from until now?
+ * See proc(5), /proc/PID/status.  Where that cannot be read nobody stands still.
  */
 static bool
-is_stopped(pid_t pid)
+is_stopped(pid_t pid, long long *switches)
 {
-	char		path[64];
-	char		line[512];
-	const char *state;
+	char		line[256];
 	FILE	   *file;
-	size_t		length;
+	bool		is_stopped = false;
+	long long	count;
+	char		state;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
-	file = fopen(path, "re");
+	*switches = 0;
+	snprintf(line, sizeof(line), "/proc/%d/status", (int) pid);
+	file = fopen(line, "re");
 	if (file == NULL)
 		return false;
-	length = fread(line, 1, sizeof(line) - 1, file);
+	while (fgets(line, sizeof(line), file) != NULL)
+	{
+		if (sscanf(line, "State: %c", &state) == 1)
+			is_stopped = state == 'T' || state == 't';
+		else if (sscanf(line, "voluntary_ctxt_switches: %lld", &count) == 1 ||
+				 sscanf(line, "nonvoluntary_ctxt_switches: %lld", &count) == 1)
+			*switches += count;
+	}
 	fclose(file);
-	line[length] = '\0';
-	state = strrchr(line, ')');
-	return state != NULL && state[1] == ' ' &&
-		(state[2] == 'T' || state[2] == 't');
+	return is_stopped;
 }
