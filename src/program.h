@@ -118,6 +118,9 @@ extern bool session_is_ending(const Session *session);
 /* Is there, as far as is known, a session in the ensemble that is to be closed? */
 extern bool session_may_live(const Session *session);
 
+/* Notice a connection that the library has dropped while it sent a request. */
+extern void session_check_connection(Session *session);
+
 /* Put a changed status among the frames for the backend. */
 extern void session_report(Session *session);
 

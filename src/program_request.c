@@ -504,6 +504,7 @@ submit(Request *request)
 		/* what zoo_amulti() says on a handle that is over */
 		if (rc == ZMARSHALLINGERROR && is_unrecoverable(session->zh))
 			rc = ZINVALIDSTATE;
+		session_check_connection(session);
 	}
 	if (rc != ZOK)
 		void_done(rc, request);

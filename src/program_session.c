@@ -290,6 +290,20 @@ note_disconnected(Session *session)
 }
 
 /*
+ * Where the library cannot send a request it closes the connection and says so
+ * to nobody; and if no later attempt to connect succeeds, it never does.
+ */
+void
+session_check_connection(Session *session)
+{
+	int			state = zoo_state(session->zh);
+
+	if (session->is_up && state != ZOO_CONNECTED_STATE &&
+		state != ZOO_READONLY_STATE && !is_unrecoverable(session->zh))
+		note_disconnected(session);
+}
+
+/*
  * The one place where a session changes its state.  LOST is final.  The backend
  * reads of it before it is interrupted, and before the session is closed.
  */
