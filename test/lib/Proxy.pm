@@ -38,15 +38,16 @@ my @proxies;
 
 =head1 METHODS
 
-=head2 new($server)
+=head2 new($server, option => value, ...)
 
-Forwards a free port on 127.0.0.1 to $server ("host:port").
+Forwards a free port on 127.0.0.1 to $server ("host:port"). The options are for
+classes that are derived from this one, and have a _serve of their own.
 
 =cut
 
 sub new
 {
-	my ($class, $server) = @_;
+	my ($class, $server, %option) = @_;
 	my $listener = _listen(0);
 	my $port = $listener->sockport;
 	socketpair(my $ours, my $theirs, AF_UNIX, SOCK_STREAM, PF_UNSPEC)
@@ -59,7 +60,8 @@ sub new
 		# Ctrl-C is for the parent; we go when it goes.
 		$SIG{$_} = 'IGNORE' foreach qw(INT PIPE);
 		$SIG{$_} = 'DEFAULT' foreach qw(TERM HUP);
-		eval { _serve($server, $listener, $theirs); 1 } or warn $@;
+		eval { $class->_serve($server, $listener, $theirs, %option); 1 }
+		  or warn $@;
 		# Not exit: END and buffers belong to the parent.
 		POSIX::_exit(0);
 	}
@@ -175,7 +177,7 @@ sub _listen
 # The child's loop. %pair leads from each socket to its other end.
 sub _serve
 {
-	my ($server, $listener, $commands) = @_;
+	my ($class, $server, $listener, $commands) = @_;
 	my %state = (
 		server => $server,
 		listener => $listener,

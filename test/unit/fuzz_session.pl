@@ -1,0 +1,159 @@
+
+# Run fuzz_session, which lies beside zklock-session in the current directory,
+# with a ZooKeeper server that lies (Liar), for FUZZ_SECONDS or, if that is set,
+# until there were FUZZ_LIES lies. FUZZ_SEED repeats a run as far as timing lets
+# it.
+#
+# That the ZooKeeper library falls over in the session's program is what the
+# program is for. A fault in our own code is a failure: the reports of the
+# sanitizers tell which of them it was.
+
+use strict;
+use warnings;
+
+use Cwd qw(getcwd);
+use File::Temp ();
+use IPC::Open2;
+use Liar;
+use Test::More;
+use Time::HiRes qw(time);
+use ZooKeeper;
+
+my $seconds = $ENV{FUZZ_SECONDS} || 20;
+my $wanted = $ENV{FUZZ_LIES} || 0;
+my $seed = $ENV{FUZZ_SEED} || $$ + 100_000 * (time % 10_000);
+my $program = getcwd() . '/zklock-session';
+my $reports = File::Temp->newdir;
+
+# Frames as addresses, for speed: there are thousands of reports. What would need
+# more memory than the program has in earnest is refused as it is there.
+$ENV{ASAN_OPTIONS} = "log_path=$reports/asan:symbolize=0:"
+  . 'max_allocation_size_mb=256:allocator_may_return_null=1';
+$ENV{UBSAN_OPTIONS} = "log_path=$reports/ubsan";
+
+my $zk = ZooKeeper->new(tick_time => 500)->start;
+my $client = $zk->client;
+$client->create_path('/fuzz/queue');
+$client->close;
+my $liar = Liar->new('127.0.0.1:' . $zk->port, seed => $seed,
+	log => $ENV{FUZZ_LOG});
+note("seed $seed");
+
+my %faults;		# by the first frame that is not the sanitizer's
+my @ours;		# reports with one in our own code
+my @broken;		# what fuzz_session complains of
+my $since = time;
+my $summary = '';
+
+my $pid = open2(my $out, my $in, './fuzz_session', $liar->address, $program,
+	$seed);
+while (defined(my $line = readline $out))
+{
+	chomp $line;
+	push @broken, $line if $line =~ /^broken/;
+	$summary = $line if $line =~ /^sessions/;
+	if ($line eq 'lie')
+	{
+		read_reports();
+		$liar->lie(0.3);
+		my $is_over = $wanted ? $liar->lies >= $wanted : time - $since >= $seconds;
+		# Also if there is plenty to tell.
+		$is_over ||= @broken + @ours >= 20;
+		print $in $is_over ? "stop\n" : "go\n";
+	}
+	elsif ($line eq 'honest')
+	{
+		$liar->be_honest;
+		print $in "done\n";
+	}
+	$in->flush;
+}
+waitpid $pid, 0;
+my $status = $?;
+read_reports();
+
+is($status, 0, 'the process with the sessions survives');
+is("@broken[0 .. (@broken > 5 ? 4 : $#broken)]", '',
+	'no call, no request and no program takes too long');
+is(scalar(@ours), 0, 'no fault is in our own code');
+diag($_) foreach @ours > 5 ? @ours[0 .. 4] : @ours;
+my $lies = $liar->lies;
+cmp_ok($lies, '>=', $wanted || $seconds, 'there were lies');
+diag("seed $seed") if @broken || @ours || $status;
+diag(sprintf '%d lies in %d s, %.0f in a second; %s', $lies, time - $since,
+	$lies / (time - $since), $summary);
+my %kinds = $liar->kinds;
+note(join ' ', map { "$_ $kinds{$_}" } sort keys %kinds);
+note(join "\n", 'faults in the library:',
+	map { "$faults{$_} x $_" } sort { $faults{$b} <=> $faults{$a} } keys %faults);
+$liar->stop;
+$zk->stop;
+done_testing();
+
+# Take the reports that are there. One that is being written is left for later:
+# its process is still there.
+sub read_reports
+{
+	foreach my $file (glob "$reports/*")
+	{
+		my ($reporter) = $file =~ /\.(\d+)$/;
+		next if -d "/proc/$reporter" && `ps -o stat= -p $reporter` !~ /^Z/;
+		open my $report, '<', $file or next;
+		my $text = do { local $/; readline $report };
+		close $report;
+		unlink $file;
+		judge($_) foreach split /\n\s*\n(?=\w+ leak of|=+\n)/, $text;
+	}
+	return;
+}
+
+# Whose is the fault, or the leak? That of the first frame that is not the
+# sanitizer's; but of what the library has freed or never had, it has told us
+# otherwise.
+sub judge
+{
+	my ($text) = @_;
+	# The sanitizer of undefined behaviour is compiled into our code alone.
+	return push @ours, $text if $text =~ /runtime error/;
+	my ($kind) = $text =~ /(\w+ leak of|AddressSanitizer: \S+)/ or return;
+	return if $kind =~ /detected/;
+	if ($kind =~ /failed/)
+	{
+		$faults{'memory that was refused'}++;
+		return;
+	}
+	my ($freed) = $text =~ /^freed by .*\n((?: *#.*\n)+)/m;
+	my $frame = first_frame($freed) || '';
+	$frame = first_frame($text) || '' if $frame !~ /libzookeeper/;
+	if ($frame =~ m{/(?:zklock-session|fuzz_session)\+})
+	{
+		my $where = whereabouts($text);
+		# A string, a buffer or a vector that the library did not initialize.
+		return push @ours, $text . $where
+		  unless $kind !~ /leak/
+		  && $text =~ /READ/
+		  && $where =~ /^\s*(?:create_done|get_done|list_done|copy_children) /;
+		($frame) = $where =~ /(\w+_\w+)/;
+	}
+	$frame =~ s/^0x\w+ +//;
+	$faults{"$kind $frame"}++;
+	return;
+}
+
+# The first one that belongs to a program or library that is no run-time's.
+sub first_frame
+{
+	my ($text) = @_;
+	my ($frame) = grep { !m{/lib(?:asan|ubsan|lsan|c|pthread)\.so} }
+	  ($text // '') =~ /^ *#\d+ (.*)$/mg;
+	return $frame;
+}
+
+# Our own lines among the frames.
+sub whereabouts
+{
+	my ($text) = @_;
+	return join '', map { `addr2line -pfe ./$_->[0] $_->[1] 2>&1` }
+	  map { [/(zklock-session|fuzz_session)\+(0x\w+)/] }
+	  grep { m{/(?:zklock-session|fuzz_session)\+} } split /\n/, $text;
+}
