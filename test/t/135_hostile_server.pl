@@ -1,0 +1,125 @@
+
+# A server that lies, or what stands in its place, costs a session and nothing
+# else: not the cluster, not another backend, and not this one, which can lock
+# again as soon as there is an honest server. What it can do to the client library
+# happens in the session's program, which ends.
+
+use strict;
+use warnings;
+
+use Liar;
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLockTest;
+use ZooKeeper;
+
+# For how long it lies, and what the seed is, printed below.
+my $lie_seconds = 16;
+my $seed = $ENV{FUZZ_SEED} || $$ + 100_000 * (time % 10_000);
+
+my $zk = ZooKeeper->new(tick_time => 250)->start;
+my $liar = Liar->new('127.0.0.1:' . $zk->port, seed => $seed);
+my $node = cluster('berlin', $zk,
+	servers => $liar->address,
+	'statement_timeout' => '3s',
+	'zklock.connect_timeout' => '1s',
+	'zklock.session_timeout' => '1s');
+note("seed $seed");
+
+my $bystander = background($node);
+my $started = $bystander->query('SELECT pg_postmaster_start_time()');
+my @sessions = map { background($node) } 1 .. 4;
+my @pids = map { $_->pid } @sessions;
+
+my @statements = (
+	"SELECT zk_lock('a', '200ms')", "SELECT zk_lock('b', '200ms')",
+	"SELECT zk_lock_shared('a', '200ms')",
+	"SELECT zk_try_lock('a'), zk_try_lock('b')",
+	"SELECT zk_unlock('a')", "SELECT zk_unlock('b')", "SELECT zk_unlock_all()",
+	"SELECT zk_is_held('a'), zk_is_held('b')",
+	"SELECT count(*) FROM zk_lock_queue('a')",
+	"BEGIN; SELECT zk_xact_lock('c', '200ms'); COMMIT", 'ROLLBACK',
+	"SELECT zk_disconnect()");
+
+# Each session goes on by itself, so that they meet.
+$liar->lie(0.2);
+srand $seed;
+my %seen;
+my $statements = 0;
+my $until = time + $lie_seconds;
+while (time < $until)
+{
+	foreach my $session (@sessions)
+	{
+		next unless $session->is_done;
+		if ($session->{pending})
+		{
+			$session->wait_result;
+			$seen{ $session->sqlstate }++;
+			$statements++;
+		}
+		$session->start_query($statements[ rand @statements ]);
+	}
+	# one that is idle takes no processor from them
+	$bystander->query_safe("SELECT pg_sleep(0.005)");
+}
+$liar->be_honest;
+foreach my $session (@sessions)
+{
+	$session->wait_result if $session->{pending};
+}
+my $lies = $liar->lies;
+diag("$statements statements, $lies lies; seed $seed; SQLSTATEs: "
+	  . join ', ', map { "$_ $seen{$_}" } sort keys %seen);
+cmp_ok($statements, '>', 200, 'there were statements');
+cmp_ok($lies, '>', 200, 'and lies');
+ok(!$seen{XX000}, 'there was no internal error');
+
+is($bystander->query('SELECT pg_postmaster_start_time()'),
+	$started, 'PostgreSQL has not restarted');
+is($bystander->query('SELECT pg_backend_pid()'),
+	$bystander->pid, 'a bystander is still there');
+
+# Nobody else may hold what a former session has left, for its timeout.
+foreach my $session (@sessions)
+{
+	$session->query('ROLLBACK');
+	$session->query("SELECT zk_unlock_all()");
+}
+foreach my $i (0 .. $#sessions)
+{
+	my $session = $sessions[$i];
+	# Of a session that was lost meanwhile a statement may still hear.
+	poll_until {
+		$session->query("SELECT zk_lock('honest', '20s')");
+		$session->sqlstate eq '00000';
+	} "backend $i to lock", 20;
+	is($session->query("SELECT zk_is_held('honest')"), 't', "backend $i locks again");
+	is($session->query('SELECT pg_backend_pid()'), $pids[$i], 'and is the same');
+	$session->query_safe("SELECT zk_unlock_all()");
+}
+
+$_->quit foreach @sessions;
+assert_no_nodes($zk, lock_path($_), "no node of $_ is left") foreach qw(a b c honest);
+poll_until { !programs() } 'the programs of the sessions to end', 20;
+pass('no program of a session is left');
+$bystander->quit;
+ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal|was terminated|crash of another/),
+	'nothing has crashed');
+
+done_testing();
+
+# The programs of sessions that belong to backends of ours.
+sub programs
+{
+	my %ours = map { $_ => 1 } @pids;
+	my @found;
+	foreach my $file (glob '/proc/[0-9]*/cmdline')
+	{
+		open my $cmdline, '<', $file or next;
+		my $text = readline($cmdline) // '';
+		push @found, $file
+		  if $text =~ /^zklock: session .* of backend (\d+)/ && $ours{$1};
+	}
+	return @found;
+}
