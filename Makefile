@@ -52,6 +52,7 @@ OBJS = \
 	src/neighbor.o \
 	src/xact.o \
 	src/session.o \
+	src/ready.o \
 	src/client.o \
 	src/channel.o \
 	src/protocol.o \
@@ -77,6 +78,7 @@ PROGRAM_OBJS = \
 	src/program_main.o \
 	src/program_session.o \
 	src/program_request.o \
+	src/program_ready.o \
 	src/protocol.o \
 	src/servers.o
 

@@ -27,11 +27,15 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 /* How long zklock_channel_flush() waits for a program that does not read. */
 #define FLUSH_MS 1000
+
+/* How long a ready session is given to answer who takes it. */
+#define ADOPT_MS 250
 
 /* How much is read at a time, if no longer frame is known to come. */
 #define READ_SIZE (16 * 1024)
@@ -51,7 +55,9 @@
 
 typedef struct Child
 {
-	volatile pid_t pid;			/* 0: none */
+	volatile pid_t pid;			/* 0: none, or dead */
+	volatile int hangup_fd;		/* of one that somebody else has started: hangs
+								 * up when it dies; -1 for our own */
 	SharedPage *volatile page;	/* of the current session, NULL otherwise */
 	volatile sig_atomic_t is_dead;	/* valid while page is not NULL */
 } Child;
@@ -65,7 +71,9 @@ static int	spawn(const char *program, const char *title, int channel_fd,
 static char **choose_environment(void);
 static void handle_sigchld(int signal);
 static void watch_children(void);
-static Child *adopt(pid_t pid, SharedPage *page);
+static bool is_over(const Child *child);
+static Child *adopt(pid_t pid, SharedPage *page, int hangup_fd);
+static bool receive_page(ZkChannel *channel, int *hangup_fd);
 static Child *child_of(const ZkChannel *channel);
 static bool await_end(const ZkChannel *channel, int wait_ms);
 
@@ -113,7 +121,99 @@ zklock_channel_open(ZkChannel *channel, const char *program, const char *title)
 	opened.fd = fds[0];
 	opened.out = channel->out;
 	*channel = opened;
-	adopt(channel->program, channel->page);
+	adopt(channel->program, channel->page, -1);
+	return true;
+}
+
+/*
+ * The name is an address of a Unix-domain socket that is no file, so anybody on
+ * this machine may connect, or have taken the name: both sides look whether the
+ * other one is of their user.  The program sends the page first of all, and a pipe
+ * that hangs up when it dies; the kernel then sends us SIGCHLD as for a child.
+ */
+bool
+zklock_channel_adopt(ZkChannel *channel, const char *ready_name)
+{
+	ZkChannel	adopted = {.state = ZK_CHANNEL_OPEN, .owner = getpid()};
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct ucred peer = {0};
+	socklen_t	size = sizeof(peer);
+	size_t		length = strlen(ready_name);
+	struct pollfd answer = {-1, POLLIN, 0};
+	int			send_size = SEND_BUFFER_SIZE;
+	int			hangup_fd = -1;
+
+	memcpy(address.sun_path + 1, ready_name, length);
+	adopted.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (adopted.fd < 0)
+		return false;
+	answer.fd = adopted.fd;
+	if (connect(adopted.fd, (struct sockaddr *) &address,
+				(socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 + length)) != 0 ||
+		getsockopt(adopted.fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+		peer.uid != geteuid() ||
+		poll(&answer, 1, ADOPT_MS) != 1 || !receive_page(&adopted, &hangup_fd))
+	{
+		close(adopted.fd);
+		frame_buffer_free(&adopted.in);
+		return false;
+	}
+	setsockopt(adopted.fd, SOL_SOCKET, SO_SNDBUF, &send_size, sizeof(send_size));
+	watch_children();
+	adopted.program = peer.pid;
+	adopted.out = channel->out;
+	*channel = adopted;
+	adopt(channel->program, channel->page, hangup_fd);
+	fcntl(hangup_fd, F_SETOWN, getpid());
+	fcntl(hangup_fd, F_SETSIG, SIGCHLD);
+	fcntl(hangup_fd, F_SETFL, O_ASYNC | O_NONBLOCK);
+	handle_sigchld(SIGCHLD);	/* it may be dead by now */
+	return true;
+}
+
+/* The first bytes of an adopted program, with the page and the pipe. */
+static bool
+receive_page(ZkChannel *channel, int *hangup_fd)
+{
+	union
+	{
+		struct cmsghdr header;
+		char		space[CMSG_SPACE(2 * sizeof(int))];
+	}			control;
+	struct iovec bytes;
+	struct msghdr message = {
+		.msg_iov = &bytes, .msg_iovlen = 1,
+		.msg_control = &control, .msg_controllen = sizeof(control)
+	};
+	struct cmsghdr *header;
+	ssize_t		received;
+	int			fds[2] = {-1, -1};
+	void	   *page = MAP_FAILED;
+
+	if (!frame_buffer_reserve(&channel->in, READ_SIZE))
+		return false;
+	bytes.iov_base = channel->in.bytes;
+	bytes.iov_len = channel->in.size;
+	received = recvmsg(channel->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	header = received > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+	if (header == NULL || header->cmsg_type != SCM_RIGHTS ||
+		header->cmsg_len != CMSG_LEN(sizeof(fds)))
+		return false;
+	memcpy(fds, CMSG_DATA(header), sizeof(fds));
+	channel->in.end = (size_t) received;
+
+	/* sealed, so that it cannot shrink under our feet */
+	if (fcntl(fds[0], F_GET_SEALS) & F_SEAL_SHRINK)
+		page = mmap(NULL, sizeof(SharedPage), PROT_READ | PROT_WRITE, MAP_SHARED,
+					fds[0], 0);
+	close(fds[0]);
+	if (page == MAP_FAILED)
+	{
+		close(fds[1]);
+		return false;
+	}
+	channel->page = page;
+	*hangup_fd = fds[1];
 	return true;
 }
 
@@ -168,17 +268,16 @@ zklock_channel_receive(ZkChannel *channel, bool is_forced)
 {
 	FrameBuffer *in = &channel->in;
 	uint64_t	nflushed;
+	Child	   *child;
+	bool		is_dead;
 
 	if (channel->page == NULL || channel->state != ZK_CHANNEL_OPEN)
 		return;
 	nflushed = atomic_load(&channel->page->nflushed);
-	if (!is_forced && nflushed == channel->nflushed)
-	{
-		Child	   *child = child_of(channel);
-
-		if (child != NULL && !child->is_dead)
-			return;
-	}
+	child = child_of(channel);
+	is_dead = child != NULL && child->is_dead;
+	if (!is_forced && nflushed == channel->nflushed && child != NULL && !is_dead)
+		return;
 	channel->nflushed = nflushed;
 	for (;;)
 	{
@@ -196,7 +295,7 @@ zklock_channel_receive(ZkChannel *channel, bool is_forced)
 			in->end += (size_t) received;
 		else if (received < 0 && errno == EINTR)
 			continue;
-		else if (received == 0 || errno != EAGAIN)
+		else if (received == 0 || errno != EAGAIN || is_dead)
 			zklock_channel_break(channel, ZK_CHANNEL_ENDED);
 		if (received < (ssize_t) room ||
 			in->end - in->start > 2 * FRAME_MAX)
@@ -254,7 +353,15 @@ zklock_channel_close(ZkChannel *channel, int wait_ms)
 	if (child != NULL)
 	{
 		child->page = NULL;		/* no interrupt from now on */
-		if (await_end(channel, wait_ms) && child->pid == channel->program)
+		if (wait_ms == ZK_CHANNEL_DISOWN)
+			child->pid = 0;
+		else if (child->hangup_fd >= 0)
+		{
+			await_end(channel, wait_ms);
+			child->pid = 0;
+			close(child->hangup_fd);
+		}
+		else if (await_end(channel, wait_ms) && child->pid == channel->program)
 		{
 			while (waitpid(channel->program, NULL, 0) < 0 && errno == EINTR)
 				;
@@ -407,8 +514,7 @@ handle_sigchld(int signal)
 		Child	   *child = &children[i];
 		SharedPage *page = child->page;
 
-		if (child->pid == 0 ||
-			waitpid(child->pid, NULL, WNOHANG) != child->pid)
+		if (child->pid == 0 || !is_over(child))
 			continue;
 		child->pid = 0;
 		child->is_dead = true;
@@ -429,6 +535,16 @@ handle_sigchld(int signal)
 	errno = error;
 }
 
+static bool
+is_over(const Child *child)
+{
+	struct pollfd hangup = {child->hangup_fd, 0, 0};
+
+	if (child->hangup_fd >= 0)
+		return poll(&hangup, 1, 0) == 1;
+	return waitpid(child->pid, NULL, WNOHANG) == child->pid;
+}
+
 /* Be told of the end of children, unless somebody else wants to be. */
 static void
 watch_children(void)
@@ -446,7 +562,7 @@ watch_children(void)
 
 /* Remember a program that was started; it may be dead already. */
 static Child *
-adopt(pid_t pid, SharedPage *page)
+adopt(pid_t pid, SharedPage *page, int hangup_fd)
 {
 	Child	   *child = NULL;
 
@@ -460,6 +576,7 @@ adopt(pid_t pid, SharedPage *page)
 		return NULL;
 	child->is_dead = false;
 	child->page = page;
+	child->hangup_fd = hangup_fd;
 	child->pid = pid;
 	handle_sigchld(SIGCHLD);
 	return child;

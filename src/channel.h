@@ -57,6 +57,14 @@ typedef struct ZkChannel
 extern bool zklock_channel_open(ZkChannel *channel, const char *program,
 								const char *title);
 
+/*
+ * Take a program that somebody else has started, and that waits for a backend at
+ * that name.  false if there is none any more, or it does not answer at once; the
+ * channel is then as it was.  Like one that was opened here otherwise, save that
+ * it is not reaped by this process.
+ */
+extern bool zklock_channel_adopt(ZkChannel *channel, const char *ready_name);
+
 /* Append a frame to what is to be sent; false without memory. */
 extern bool zklock_channel_put(ZkChannel *channel, const Frame *frame,
 							   const FrameBlob blobs[FRAME_NBLOBS]);
@@ -84,8 +92,10 @@ extern void zklock_channel_break(ZkChannel *channel, ZkChannelState state);
 
 /*
  * Let the program end its session, wait for at most so long until it is over,
- * and free all that belongs to the channel.
+ * and free all that belongs to the channel.  ZK_CHANNEL_DISOWN: the program is
+ * another process's by now, and goes on.
  */
+#define ZK_CHANNEL_DISOWN (-1)
 extern void zklock_channel_close(ZkChannel *channel, int wait_ms);
 
 #endif							/* ZKLOCK_CHANNEL_H */

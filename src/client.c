@@ -54,6 +54,7 @@ struct ZkClient
 	char		last_error[512];
 	uint64_t	nrequests;		/* sent, ever; the page has how many are over */
 	uint64_t	nwithdrawn;		/* the same */
+	bool		is_for_others;	/* to be adopted: no lock hangs on it here */
 	int			many_depth;		/* of zklock_client_begin_many() */
 	uint64_t	watch_id;		/* request of the current watch; 0: none */
 	ZkWatchNews watch_news;		/* of it */
@@ -73,6 +74,9 @@ struct ZkClient
 /* No data, paths or texts with a frame. */
 static const FrameBlob no_blobs[FRAME_NBLOBS];
 
+static ZkClient *new_client(const ZkClientOptions *options);
+static const char *make_title(char title[ZK_CHANNEL_TITLE_SIZE],
+							  const char *addition);
 static void put_opening(ZkClient *client, const ZkClientOptions *options);
 static void end_orphan(ZkClient *client);
 static void take_frames(ZkClient *client);
@@ -117,15 +121,12 @@ zklock_client_now(void)
 ZkClient *
 zklock_client_open(const ZkClientOptions *options)
 {
-	ZkClient   *client = calloc(1, sizeof(*client));
+	ZkClient   *client = new_client(options);
 	char		title[ZK_CHANNEL_TITLE_SIZE];
 
 	if (client == NULL)
 		return NULL;
-	client->program = strdup(options->program);
-	put_opening(client, options);
-	if (client->program == NULL || client->opening.end == 0 ||
-		!frame_buffer_reserve(&client->channel.out, client->opening.end))
+	if (!frame_buffer_reserve(&client->channel.out, client->opening.end))
 	{
 		zklock_client_close(client, 0);
 		return NULL;
@@ -133,11 +134,8 @@ zklock_client_open(const ZkClientOptions *options)
 	memcpy(client->channel.out.bytes, client->opening.bytes,
 		   client->opening.end);
 	client->channel.out.end = client->opening.end;
-
-	/* the program writes the session's number over the dots */
-	snprintf(title, sizeof(title), "zklock: session .................. of backend %d",
-			 (int) getpid());
-	if (zklock_channel_open(&client->channel, options->program, title))
+	if (zklock_channel_open(&client->channel, options->program,
+							make_title(title, "")))
 	{
 		client->status.program_pid = client->channel.program;
 		return client;
@@ -145,6 +143,23 @@ zklock_client_open(const ZkClientOptions *options)
 	set_error(client, "Could not start the program \"%s\": %s",
 			  options->program, strerror(errno));
 	move_to_lost(client, ZK_LOSS_RESOURCES);
+	return client;
+}
+
+ZkClient *
+zklock_client_adopt(const ZkClientOptions *options, const char *ready_name)
+{
+	ZkClient   *client = new_client(options);
+
+	if (client == NULL)
+		return NULL;
+	if (!zklock_channel_adopt(&client->channel, ready_name))
+	{
+		zklock_client_close(client, 0);
+		return NULL;
+	}
+	client->status.program_pid = client->channel.program;
+	take_frames(client);
 	return client;
 }
 
@@ -250,8 +265,10 @@ zklock_client_close(ZkClient *client, int wait_ms)
 		interrupt_refuse(&channel->page->news_interrupt);
 		zklock_channel_flush(channel);
 	}
-	zklock_channel_close(channel, wait_ms);
-	if (client->status.loss == ZK_LOSS_PROGRAM && client->status.was_connected)
+	zklock_channel_close(channel, client->status.is_taken ?
+						 ZK_CHANNEL_DISOWN : wait_ms);
+	if (client->status.loss == ZK_LOSS_PROGRAM &&
+		client->status.was_connected && !client->is_for_others)
 		end_orphan(client);
 	for (uint64_t i = 0; i < client->nslots; i++)
 		if (client->slots[i] != NULL)
@@ -470,6 +487,36 @@ zklock_client_sweep(ZkClient *client, const char *path)
  * ---------------------------------------------------------------------
  */
 
+/* A client without a channel; NULL without memory. */
+static ZkClient *
+new_client(const ZkClientOptions *options)
+{
+	ZkClient   *client = calloc(1, sizeof(*client));
+
+	if (client == NULL)
+		return NULL;
+	client->program = strdup(options->program);
+	client->is_for_others = options->ready_name != NULL;
+	put_opening(client, options);
+	if (client->program != NULL && client->opening.end > 0)
+		return client;
+	zklock_client_close(client, 0);
+	return NULL;
+}
+
+/*
+ * What ps shows.  The program writes the session's number over the dots, and
+ * another backend's over that of this one, when it adopts the session.
+ */
+static const char *
+make_title(char title[ZK_CHANNEL_TITLE_SIZE], const char *addition)
+{
+	snprintf(title, ZK_CHANNEL_TITLE_SIZE,
+			 "zklock: session .................. of backend %-10d%s",
+			 (int) getpid(), addition);
+	return title;
+}
+
 /* The frame that opens the session; client->opening stays empty without memory. */
 static void
 put_opening(ZkClient *client, const ZkClientOptions *options)
@@ -485,6 +532,9 @@ put_opening(ZkClient *client, const ZkClientOptions *options)
 	frame.u.open.session_timeout_ms = options->session_timeout_ms;
 	frame.u.open.first_server = options->first_server;
 	frame.u.open.is_auth_private = options->is_auth_private;
+	if (options->ready_name != NULL)
+		snprintf(frame.u.open.ready_name, READY_NAME_SIZE, "%s",
+				 options->ready_name);
 	frame_put(&client->opening, &frame, blobs);
 }
 
@@ -505,9 +555,8 @@ end_orphan(ZkClient *client)
 	memcpy(client->opening.bytes, &frame, sizeof(frame));
 	ending.out = client->opening;
 	memset(&client->opening, 0, sizeof(client->opening));
-	snprintf(title, sizeof(title), "zklock: session .................. of backend %d, ending",
-			 (int) getpid());
-	if (zklock_channel_open(&ending, client->program, title))
+	if (zklock_channel_open(&ending, client->program,
+							make_title(title, ", ending")))
 	{
 		zklock_channel_flush(&ending);
 		zklock_channel_close(&ending, 0);
@@ -554,6 +603,10 @@ take_frames(ZkClient *client)
 				break;
 			case FRAME_HEARD:
 				take_heard(client, &taken);
+				break;
+			case FRAME_TAKEN:
+				client->status.is_taken = true;
+				move_to_lost(client, ZK_LOSS_NONE);
 				break;
 			case FRAME_WAKE:	/* it has woken us: that is all */
 			case FRAME_OPEN:	/* and these are refused by frame_take() */

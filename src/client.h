@@ -39,6 +39,9 @@ typedef struct ZkClientOptions
 	const char *auth_credentials;	/* with auth_scheme */
 	bool		is_auth_private;	/* they are this session's alone, to guard its
 									 * queue nodes and nothing else */
+	const char *ready_name;		/* where the program is to wait for a backend
+								 * that adopts the session, once it is
+								 * connected; NULL: it is not */
 } ZkClientOptions;
 
 /* The client at one moment. */
@@ -47,6 +50,7 @@ typedef struct ZkClientStatus
 	ZkClientState state;
 	ZkClientLoss loss;
 	bool		was_connected;	/* has a session ever been granted? */
+	bool		is_taken;		/* a backend has adopted it: no more ours */
 	int64_t		session_id;		/* valid if was_connected */
 	int			session_timeout_ms; /* granted; valid if was_connected */
 	int64_t		suspended_at;	/* zklock_client_now(); valid if SUSPENDED or
@@ -101,6 +105,13 @@ extern int64_t zklock_client_now(void);
  * follow at once: they go out behind the handshake.
  */
 extern ZkClient *zklock_client_open(const ZkClientOptions *options);
+
+/*
+ * Take over a session that is ready (ready_name); the other options are for the
+ * case that its program dies.  NULL if there is none at that name.
+ */
+extern ZkClient *zklock_client_adopt(const ZkClientOptions *options,
+									 const char *ready_name);
 
 /* The descriptor that becomes readable when there is news; -1 if none will be. */
 extern int	zklock_client_fd(ZkClient *client);

@@ -56,6 +56,9 @@
 
 #define READ_SIZE (64 * 1024)
 
+/* What ps shows, as client.c has laid it out. */
+static char *title;
+
 /* Is it without a backend, so that nobody minds if it is asked to end? */
 static volatile sig_atomic_t is_orphan;
 
@@ -77,18 +80,19 @@ static void read_backend(Session *session);
 static bool take_frame(Session *session, const FrameTaken *taken);
 static void note_orphaned(Session *session);
 static void process_library(Session *session, short revents);
-static void show_session(const Session *session, char *title);
+static void show_session(const Session *session);
 
 int
 main(int argc, char **argv)
 {
-	Session		session = {.fd = -1};
+	Session		session = {.fd = -1, .ready_fd = -1, .is_child = true};
 
 	if (argc < 1 || fcntl(PROTOCOL_CHANNEL_FD, F_GETFD) < 0)
 	{
 		fprintf(stderr, "This program is started by PostgreSQL's extension zklock and is of no use otherwise.\n");
 		return 1;
 	}
+	title = argv[0];
 	prepare_process();
 	session.page = map_page();
 	if (session.page == NULL)
@@ -98,7 +102,7 @@ main(int argc, char **argv)
 	{
 		serve(&session);
 		if (session.is_up)
-			show_session(&session, argv[0]);
+			show_session(&session);
 	}
 	if (session.zh != NULL)
 		zookeeper_close(session.zh);
@@ -211,16 +215,12 @@ map_page(void)
 	void	   *page = mmap(NULL, sizeof(SharedPage), PROT_READ | PROT_WRITE,
 							MAP_SHARED, PROTOCOL_PAGE_FD, 0);
 
-	close(PROTOCOL_PAGE_FD);
 	return page != MAP_FAILED ? page : NULL;
 }
 
-/*
- * Write the session's number over the dots of the title that ps shows, as
- * client.c has laid it out.
- */
+/* Write the session's number over the dots of the title. */
 static void
-show_session(const Session *session, char *title)
+show_session(const Session *session)
 {
 	char		number[24];
 	char	   *dots = strstr(title, "..................");
@@ -232,6 +232,19 @@ show_session(const Session *session, char *title)
 	memcpy(dots, number, 18);
 }
 
+/* The number of a process has at most ten digits. */
+void
+program_show_backend(const Session *session)
+{
+	char		number[16];
+	char	   *place = strstr(title, "of backend ");
+
+	if (place == NULL || strlen(place) < strlen("of backend ") + 10)
+		return;
+	snprintf(number, sizeof(number), "%-10d", (int) session->backend);
+	memcpy(place + strlen("of backend "), number, 10);
+}
+
 /* ---------------------------------------------------------------------
  * The loop
  * ---------------------------------------------------------------------
@@ -241,7 +254,10 @@ show_session(const Session *session, char *title)
 static void
 serve(Session *session)
 {
-	struct pollfd polled[2] = {{PROTOCOL_CHANNEL_FD, POLLIN, 0}, {-1, 0, 0}};
+	struct pollfd polled[3] = {
+		{PROTOCOL_CHANNEL_FD, POLLIN, 0}, {-1, 0, 0},
+		{session->ready_fd, POLLIN, 0}
+	};
 	int			library_ms = -1;
 	int64_t		now = protocol_now();
 
@@ -272,12 +288,14 @@ serve(Session *session)
 	else if (session->out.start < session->out.end && session->is_out_urgent)
 		polled[0].events |= POLLOUT;
 
-	if (poll(polled, 2, milliseconds_until_next(session, now, library_ms)) <= 0)
+	if (poll(polled, 3, milliseconds_until_next(session, now, library_ms)) <= 0)
 		return;
 	if (polled[0].revents & (POLLIN | POLLHUP | POLLERR))
 		read_backend(session);
 	if (polled[1].revents != 0)
 		process_library(session, polled[1].revents);
+	if (polled[2].revents != 0 && !session_is_ending(session))
+		ready_accept(session);
 }
 
 /*
@@ -444,15 +462,16 @@ program_flush(Session *session)
 }
 
 /*
- * The backend is the parent as long as it lives; and as long as its end of the
- * channel is open its number cannot have been given to anybody else.
+ * The backend is the parent as long as it lives, if it has started us; and as
+ * long as its end of the channel is open its number cannot have been given to
+ * anybody else.
  */
 void
 program_interrupt(Session *session)
 {
 	struct pollfd channel = {PROTOCOL_CHANNEL_FD, 0, 0};
 
-	if (getppid() == session->backend &&
+	if ((!session->is_child || getppid() == session->backend) &&
 		(poll(&channel, 1, 0) == 0 || !(channel.revents & POLLHUP)))
 		kill(session->backend, SIGINT);
 }

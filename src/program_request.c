@@ -248,6 +248,7 @@ request_take(Session *session, const FrameTaken *taken)
 		case FRAME_WATCH:
 		case FRAME_HEARD:
 		case FRAME_WAKE:
+		case FRAME_TAKEN:
 			break;
 	}
 	return false;

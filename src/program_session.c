@@ -64,6 +64,7 @@ session_open(Session *session, const FrameTaken *opening)
 
 	logging_session = session;
 	session->backend = open->backend_pid;
+	memcpy(session->ready_name, open->ready_name, sizeof(session->ready_name));
 	session->asked_timeout_ms = open->session_timeout_ms;
 	session->status.ticket = open->ticket;
 	if (opening->blobs[1] != NULL)
@@ -256,6 +257,7 @@ note_connected(Session *session, int state)
 	if (session->next_check_at == 0)
 		session->next_check_at = now + timeout / 3;
 	move_to(session, ZK_CLIENT_CONNECTED, ZK_LOSS_NONE);
+	ready_listen(session);
 }
 
 /*

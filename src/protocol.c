@@ -217,6 +217,7 @@ are_blobs_good(const FrameTaken *taken)
 		case FRAME_RESUME_NEWS:
 		case FRAME_WATCH:
 		case FRAME_WAKE:
+		case FRAME_TAKEN:
 			return lengths[0] == 0 && lengths[1] == 0 && lengths[2] == 0;
 	}
 	return false;
@@ -273,13 +274,15 @@ are_values_good(const Frame *frame)
 				frame->u.watch.news <= ZK_WATCH_LOOK_AGAIN;
 		case FRAME_OPEN:
 			return frame->u.open.session_timeout_ms > 0 &&
-				frame->u.open.backend_pid > 1;
+				frame->u.open.backend_pid > 0 &&
+				memchr(frame->u.open.ready_name, '\0', READY_NAME_SIZE) != NULL;
 		case FRAME_FREE:
 		case FRAME_WITHDRAW:
 		case FRAME_REPORT_SILENCE:
 		case FRAME_RESUME_NEWS:
 		case FRAME_HEARD:
 		case FRAME_WAKE:
+		case FRAME_TAKEN:
 			return true;
 	}
 	return false;

@@ -56,10 +56,11 @@ typedef enum FrameKind
 	FRAME_REPLY,				/* to the request with that id */
 	FRAME_WATCH,				/* news of the node that request watches */
 	FRAME_HEARD,				/* what a LISTEN has heard */
-	FRAME_WAKE					/* look at the page again */
+	FRAME_WAKE,					/* look at the page again */
+	FRAME_TAKEN					/* another backend has the session now */
 } FrameKind;
 #define FRAME_LAST_TO_PROGRAM FRAME_RESUME_NEWS
-#define FRAME_LAST FRAME_WAKE
+#define FRAME_LAST FRAME_TAKEN
 
 /* What a request wants from the server; some go through several steps. */
 typedef enum RequestKind
@@ -92,10 +93,15 @@ typedef struct SessionTicket
 	char		password[16];
 } SessionTicket;
 
+/* Longest name of a ready session, with its NUL. */
+#define READY_NAME_SIZE 64
+
 /* Blobs: servers as in zklock.servers, authentication scheme, credentials. */
 typedef struct FrameOpen
 {
 	SessionTicket ticket;		/* of a session to take over */
+	char		ready_name[READY_NAME_SIZE];	/* once connected, wait for a
+												 * backend at this name; or "" */
 	int32_t		backend_pid;
 	int32_t		session_timeout_ms;
 	uint32_t	first_server;

@@ -18,6 +18,7 @@
 
 #include "access/parallel.h"
 #include "access/xact.h"
+#include "common/hashfn.h"
 #include "common/pg_prng.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -32,6 +33,7 @@
 #include "utils/wait_event.h"
 
 #include "neighbor.h"
+#include "ready.h"
 #include "recipe.h"
 #include "servers.h"
 
@@ -153,6 +155,10 @@ static void find_program(void);
 static void start_session(void);
 static void choose_auth(ZkClientOptions *options);
 static void open_client(const ZkClientOptions *options);
+static void fill_in_options(ZkClientOptions *options);
+static bool adopt_session(const ZkClientOptions *options);
+static void forget_credentials(const ZkClientOptions *options);
+static uint64 hash_of(const char *text);
 static void make_wait_set(void);
 static char *make_identity(void);
 static void read_auth(char **scheme, char **credentials);
@@ -477,6 +483,46 @@ zklock_session_close(int wait_ms)
 	zklock_client_close(closing, wait_ms);
 }
 
+uint64
+zklock_session_settings(void)
+{
+	uint64		hash = hash_combine64(hash_of(servers_setting),
+									  hash_of(auth_setting));
+
+	return hash_combine64(hash, session_timeout_setting);
+}
+
+ZkClient *
+zklock_session_prepare(char name[READY_NAME_SIZE], uint64 *settings,
+					   bool *has_identity)
+{
+	ZkClientOptions options = {0};
+	uint8		random[16];
+	char		hex[2 * sizeof(random) + 1];
+	ZkClient   *prepared;
+
+	if (servers_setting[0] == '\0' || !pg_strong_random(random, sizeof(random)))
+		return NULL;
+	prepare_once();
+	hex_encode((const char *) random, sizeof(random), hex);
+	hex[sizeof(hex) - 1] = '\0';
+	snprintf(name, READY_NAME_SIZE, "zklock/%d/%s", MyProcPid, hex);
+	choose_auth(&options);
+	fill_in_options(&options);
+	options.ready_name = name;
+	*settings = zklock_session_settings();
+	*has_identity = has_private_identity;
+	prepared = zklock_client_open(&options);
+	forget_credentials(&options);
+	return prepared;
+}
+
+void
+zklock_session_note_refusal(const ZkClientStatus *status, bool has_identity)
+{
+	identity_refused |= status->loss == ZK_LOSS_AUTH && has_identity;
+}
+
 bool
 zklock_session_status(ZkClientStatus *status)
 {
@@ -721,19 +767,46 @@ start_session(void)
 				 errmsg("invalid list of ZooKeeper servers"),
 				 errdetail("%s.", why)));
 	choose_auth(&options);
-
-	if (session_number == 0)
-		first_server = pg_prng_uint32(&pg_global_prng_state);
 	attempt_until = 0;
-
-	options.program = program_path;
-	options.servers = servers_setting;
-	options.session_timeout_ms = session_timeout_setting;
-	options.first_server = first_server++;
-	open_client(&options);
+	fill_in_options(&options);
+	if (!adopt_session(&options))
+		open_client(&options);
 	session_number++;
 	settings_changed = false;
 	strlcpy(session_chroot, list.chroot, sizeof(session_chroot));
+}
+
+/* All options but the credentials, by the settings. */
+static void
+fill_in_options(ZkClientOptions *options)
+{
+	static bool has_start = false;
+
+	if (!has_start)
+		first_server = pg_prng_uint32(&pg_global_prng_state);
+	has_start = true;
+	options->program = program_path;
+	options->servers = servers_setting;
+	options->session_timeout_ms = session_timeout_setting;
+	options->first_server = first_server++;
+}
+
+/* Take a session that is ready for us; false if there is none. */
+static bool
+adopt_session(const ZkClientOptions *options)
+{
+	char		name[READY_NAME_SIZE];
+	bool		has_identity;
+
+	if (!zklock_ready_take(zklock_session_settings(), name, &has_identity))
+		return false;
+	client = zklock_client_adopt(options, name);
+	if (client == NULL)
+		return false;
+	forget_credentials(options);
+	has_private_identity = has_identity;
+	make_wait_set();
+	return true;
 }
 
 /* The credentials of the next session: the user's, or an identity of its own. */
@@ -761,13 +834,25 @@ static void
 open_client(const ZkClientOptions *options)
 {
 	client = zklock_client_open(options);
-	if (options->auth_credentials != NULL)
-		explicit_bzero(unconstify(char *, options->auth_credentials),
-					   strlen(options->auth_credentials));
+	forget_credentials(options);
 	if (client == NULL)
 		zklock_session_raise_memory();
 	if (zklock_client_fd(client) >= 0)
 		make_wait_set();
+}
+
+static void
+forget_credentials(const ZkClientOptions *options)
+{
+	if (options->auth_credentials != NULL)
+		explicit_bzero(unconstify(char *, options->auth_credentials),
+					   strlen(options->auth_credentials));
+}
+
+static uint64
+hash_of(const char *text)
+{
+	return hash_bytes_extended((const unsigned char *) text, strlen(text), 0);
 }
 
 static void

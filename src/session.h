@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "client.h"
+#include "protocol.h"
 #include "utils/timestamp.h"
 
 /* A deadline on zklock_client_now()'s clock that never comes. */
@@ -159,6 +160,24 @@ extern const char *zklock_session_chroot(void);
  * raises.  The locks that hung on it are gone with it.
  */
 extern void zklock_session_close(int wait_ms);
+
+/*
+ * What the settings of the moment come to: sessions with the same result are as
+ * good as one another.
+ */
+extern uint64 zklock_session_settings(void);
+
+/*
+ * Start a session that is to wait for another backend, which is told the name
+ * and the rest that are set here.  NULL if no servers are set.  Raises for other
+ * settings that make no sense.  For a process without a session of its own.
+ */
+extern ZkClient *zklock_session_prepare(char name[READY_NAME_SIZE],
+										uint64 *settings, bool *has_identity);
+
+/* If such a session was refused for its identity, the next one has none. */
+extern void zklock_session_note_refusal(const ZkClientStatus *status,
+										bool has_identity);
 
 /* One moment of the session for the view; false if there is no session. */
 extern bool zklock_session_status(ZkClientStatus *status);

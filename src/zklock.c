@@ -33,6 +33,7 @@
 #include "neighbor.h"
 #include "once.h"
 #include "queue.h"
+#include "ready.h"
 #include "release.h"
 #include "session.h"
 #include "xact.h"
@@ -104,6 +105,7 @@ _PG_init(void)
 	zklock_xact_init();
 	zklock_loss_init();
 	zklock_neighbor_init();
+	zklock_ready_init();
 	MarkGUCPrefixReserved("zklock");
 }
 
