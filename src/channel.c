@@ -75,6 +75,7 @@ static bool is_over(const Child *child);
 static Child *adopt(pid_t pid, SharedPage *page, int hangup_fd);
 static bool receive_page(ZkChannel *channel, int *hangup_fd);
 static Child *child_of(const ZkChannel *channel);
+static void reap(Child *child, pid_t program);
 static bool await_end(const ZkChannel *channel, int wait_ms);
 
 /* ---------------------------------------------------------------------
@@ -338,7 +339,8 @@ zklock_channel_break(ZkChannel *channel, ZkChannelState state)
 /*
  * The descriptor is closed in any case, so a program that cannot be waited for
  * finds the end of its input, too.  After its end of file it is on its way out
- * of the kernel, where nothing can stop it: waitpid() then takes microseconds.
+ * of the kernel, where nothing can stop it, or it is none of ours any more, and
+ * is killed: waitpid() then takes microseconds.
  */
 void
 zklock_channel_close(ZkChannel *channel, int wait_ms)
@@ -361,12 +363,8 @@ zklock_channel_close(ZkChannel *channel, int wait_ms)
 			child->pid = 0;
 			close(child->hangup_fd);
 		}
-		else if (await_end(channel, wait_ms) && child->pid == channel->program)
-		{
-			while (waitpid(channel->program, NULL, 0) < 0 && errno == EINTR)
-				;
-			child->pid = 0;
-		}
+		else if (await_end(channel, wait_ms))
+			reap(child, channel->program);
 	}
 	close(channel->fd);
 	munmap(channel->page, sizeof(*channel->page));
@@ -590,6 +588,29 @@ child_of(const ZkChannel *channel)
 		if (channel->page != NULL && children[i].page == channel->page)
 			return &children[i];
 	return NULL;
+}
+
+/*
+ * End a program that has closed its end, unless the handler of SIGCHLD has reaped
+ * it.  It is kept out, or the number could be another process's.
+ */
+static void
+reap(Child *child, pid_t program)
+{
+	sigset_t	sigchld;
+	sigset_t	former;
+
+	sigemptyset(&sigchld);
+	sigaddset(&sigchld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &sigchld, &former);
+	if (child->pid == program)
+	{
+		kill(program, SIGKILL);
+		while (waitpid(program, NULL, 0) < 0 && errno == EINTR)
+			;
+		child->pid = 0;
+	}
+	sigprocmask(SIG_SETMASK, &former, NULL);
 }
 
 /* Wait until the program has closed its end; false if that takes too long. */
