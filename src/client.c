@@ -194,8 +194,13 @@ zklock_client_status(ZkClient *client, ZkClientStatus *status)
 	if (own->state == ZK_CLIENT_SUSPENDED && now >= own->lost_deadline)
 		move_to_lost(client, ZK_LOSS_SILENCE);
 	if (own->state == ZK_CLIENT_CONNECTED)
-		own->lost_deadline = atomic_load(&page->alive_at) +
+	{
+		int64_t		alive_at = atomic_load(&page->alive_at);
+
+		/* the page may say anything, but not that it is from the future */
+		own->lost_deadline = (alive_at < now ? alive_at : now) +
 			own->session_timeout_ms;
+	}
 	if (own->state == ZK_CLIENT_CONNECTED && now >= own->lost_deadline)
 	{
 		set_error(client, "The program of the session, process %d, stands still",
