@@ -1,0 +1,612 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_protocol.c
+ *	  The frames of src/protocol.c: good ones are taken, bad ones are refused, and
+ *	  neither end of the channel falls over any bytes.
+ *
+ * Three parts: a table of frames with what is to become of them; frames that are
+ * changed at random, in a buffer of just their size; and both real ends, each
+ * with a peer that sends such frames: client.c with a program that is this test,
+ * started as hostile_program, and zklock-session, which lies beside it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "protocol.h"
+#include "tap.h"
+
+#define NRANDOM 300000			/* frames that are changed and taken */
+#define NPROGRAMS 100			/* hostile programs */
+#define NBACKENDS 80			/* hostile backends */
+
+/* How long an end may take to see that its peer is no good, or a call. */
+#define PATIENCE_MS 20000
+#define CALL_MS 3000
+
+static uint64_t seed = 1;
+
+static uint32_t
+choose(uint32_t limit)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return (uint32_t) (seed >> 32) % limit;
+}
+
+/* A frame of that kind that is as it should be, appended to the buffer. */
+static void
+put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
+{
+	Frame		frame = {.kind = kind, .id = id};
+	FrameBlob	blobs[FRAME_NBLOBS] = {0};
+
+	switch (kind)
+	{
+		case FRAME_OPEN:
+			frame.u.open.backend_pid = getpid();
+			frame.u.open.session_timeout_ms = 1000;
+			frame.u.open.first_server = choose(4);
+			blobs[0] = frame_text("127.0.0.1:1");
+			break;
+		case FRAME_REQUEST:
+			frame.u.request.kind = (int32_t) choose(REQUEST_LAST + 1);
+			frame.u.request.node_kind = (int32_t) choose(ZK_EPHEMERAL_SEQUENTIAL + 1);
+			frame.id = REQUEST_IS_SILENT(frame.u.request.kind) ? 0 : id;
+			blobs[0] = frame_text("/a/b");
+			if (frame.u.request.kind == REQUEST_REPLACE)
+				blobs[1] = frame_text("/a/c");
+			blobs[2] = (FrameBlob) {"\0data", choose(6)};
+			break;
+		case FRAME_STATUS:
+			frame.u.status.state = (int32_t) choose(ZK_CLIENT_LOST + 1);
+			frame.u.status.loss = (int32_t) choose(ZK_LOSS_LAST + 1);
+			frame.u.status.was_connected = 1;
+			frame.u.status.session_timeout_ms = 1000;
+			blobs[0] = frame_text("127.0.0.1:2181");
+			blobs[1] = frame_text("an error");
+			blobs[2] = frame_text("3.8.0");
+			break;
+		case FRAME_REPLY:
+			frame.u.reply.result = (int32_t) choose(ZK_FAILED + 1);
+			frame.u.reply.nchildren = 3;
+			blobs[0] = frame_text("/a/b");
+			blobs[1] = (FrameBlob) {"\0data", choose(6)};
+			blobs[2] = (FrameBlob) {"x\0\0yz", 6};
+			break;
+		case FRAME_WATCH:
+			frame.u.watch.news = (int32_t) choose(ZK_WATCH_LOOK_AGAIN + 1);
+			break;
+		case FRAME_HEARD:
+			frame.u.heard.is_settled = frame.u.heard.is_present = 1;
+			blobs[1] = (FrameBlob) {"data", 4};
+			break;
+		case FRAME_FREE:
+		case FRAME_WITHDRAW:
+		case FRAME_REPORT_SILENCE:
+		case FRAME_RESUME_NEWS:
+		case FRAME_WAKE:
+			break;
+	}
+	if (!frame_put(buffer, &frame, blobs))
+		abort();
+}
+
+static FrameDirection
+direction_of(FrameKind kind)
+{
+	return kind <= FRAME_LAST_TO_PROGRAM ? FRAME_TO_PROGRAM : FRAME_FROM_PROGRAM;
+}
+
+/* ---------------------------------------------------------------------
+ * The table
+ * ---------------------------------------------------------------------
+ */
+
+/* A good frame in which one number, of so many bytes, is another. */
+typedef struct Case
+{
+	const char *what;
+	FrameKind	kind;
+	size_t		at;
+	size_t		size;
+	int64_t		value;
+	FrameVerdict verdict;
+} Case;
+
+#define FIELD(member) offsetof(Frame, member), sizeof(((Frame *) 0)->member)
+
+static const Case cases[] = {
+	{"another version", FRAME_WAKE, FIELD(version), PROTOCOL_VERSION + 1, FRAME_WRONG_VERSION},
+	{"version 0", FRAME_OPEN, FIELD(version), 0, FRAME_WRONG_VERSION},
+	{"kind 0", FRAME_WAKE, FIELD(kind), 0, FRAME_INVALID},
+	{"a kind beyond the last", FRAME_WAKE, FIELD(kind), FRAME_LAST + 1, FRAME_INVALID},
+	{"a kind of the other direction", FRAME_WAKE, FIELD(kind), FRAME_FREE, FRAME_INVALID},
+	{"a kind of the other direction", FRAME_FREE, FIELD(kind), FRAME_WAKE, FRAME_INVALID},
+	{"length 0", FRAME_WAKE, FIELD(length), 0, FRAME_INVALID},
+	{"one byte less than the head", FRAME_WAKE, FIELD(length), sizeof(Frame) - 1, FRAME_INVALID},
+	{"one byte more than there are", FRAME_WAKE, FIELD(length), sizeof(Frame) + 1, FRAME_INVALID},
+	{"the greatest length", FRAME_WAKE, FIELD(length), UINT32_MAX, FRAME_INVALID},
+	{"a blob that is too long", FRAME_REPLY, FIELD(blob_lengths[1]), UINT32_MAX, FRAME_INVALID},
+	{"a blob where none belongs", FRAME_WAKE, FIELD(blob_lengths[0]), 1, FRAME_INVALID},
+	{"an opening for no process", FRAME_OPEN, FIELD(u.open.backend_pid), 0, FRAME_INVALID},
+	{"an opening for all processes", FRAME_OPEN, FIELD(u.open.backend_pid), -1, FRAME_INVALID},
+	{"an opening for process 1", FRAME_OPEN, FIELD(u.open.backend_pid), 1, FRAME_INVALID},
+	{"session timeout 0", FRAME_OPEN, FIELD(u.open.session_timeout_ms), 0, FRAME_INVALID},
+	{"a negative session timeout", FRAME_OPEN, FIELD(u.open.session_timeout_ms), -1, FRAME_INVALID},
+	{"a text without its end", FRAME_OPEN, sizeof(Frame) + 11, 1, 'x', FRAME_INVALID},
+	{"a text that ends before", FRAME_OPEN, sizeof(Frame) + 3, 1, 0, FRAME_INVALID},
+	{"no such request", FRAME_REQUEST, FIELD(u.request.kind), REQUEST_LAST + 1, FRAME_INVALID},
+	{"a negative request", FRAME_REQUEST, FIELD(u.request.kind), -1, FRAME_INVALID},
+	{"no such node", FRAME_REQUEST, FIELD(u.request.node_kind), ZK_EPHEMERAL_SEQUENTIAL + 1, FRAME_INVALID},
+	{"a negative node", FRAME_REQUEST, FIELD(u.request.node_kind), -1, FRAME_INVALID},
+	{"a path without its end", FRAME_REQUEST, sizeof(Frame) + 4, 1, 'x', FRAME_INVALID},
+	{"no such state", FRAME_STATUS, FIELD(u.status.state), ZK_CLIENT_LOST + 1, FRAME_INVALID},
+	{"a negative state", FRAME_STATUS, FIELD(u.status.state), -1, FRAME_INVALID},
+	{"no such loss", FRAME_STATUS, FIELD(u.status.loss), ZK_LOSS_LAST + 1, FRAME_INVALID},
+	{"a negative timeout", FRAME_STATUS, FIELD(u.status.session_timeout_ms), -1, FRAME_INVALID},
+	{"a negative number of servers", FRAME_STATUS, FIELD(u.status.naddresses), -1, FRAME_INVALID},
+	{"no such result", FRAME_REPLY, FIELD(u.reply.result), ZK_FAILED + 1, FRAME_INVALID},
+	{"a negative result", FRAME_REPLY, FIELD(u.reply.result), -1, FRAME_INVALID},
+	{"a child too many", FRAME_REPLY, FIELD(u.reply.nchildren), 4, FRAME_INVALID},
+	{"a child too few", FRAME_REPLY, FIELD(u.reply.nchildren), 2, FRAME_INVALID},
+	{"a negative number of children", FRAME_REPLY, FIELD(u.reply.nchildren), -1, FRAME_INVALID},
+	{"no such news", FRAME_WATCH, FIELD(u.watch.news), ZK_WATCH_LOOK_AGAIN + 1, FRAME_INVALID},
+	{"any id", FRAME_REPLY, FIELD(id), -1, FRAME_COMPLETE},
+	{"any flag", FRAME_HEARD, FIELD(u.heard.is_present), 77, FRAME_COMPLETE},
+};
+
+static void
+test_table(void)
+{
+	FrameBuffer buffer = {0};
+	FrameTaken	taken;
+
+	for (FrameKind kind = FRAME_OPEN; kind <= FRAME_LAST; kind++)
+	{
+		size_t		length;
+
+		put_good(&buffer, kind, 7);
+		length = buffer.end;
+		for (buffer.end = 0; buffer.end < length; buffer.end++)
+			if (frame_take(&buffer, direction_of(kind), &taken) != FRAME_INCOMPLETE)
+				break;
+		is_int((long long) length, (long long) buffer.end,
+			   "kind %d: no part of it is enough", kind);
+		buffer.end = length;
+		is_int(FRAME_COMPLETE,
+			   frame_take(&buffer, direction_of(kind), &taken), "but the whole");
+		ok(buffer.start == buffer.end && taken.frame.kind == kind,
+		   "which is taken off");
+		frame_buffer_free(&buffer);
+	}
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	{
+		put_good(&buffer, cases[i].kind, 7);
+		memcpy(buffer.bytes + cases[i].at, &cases[i].value, cases[i].size);
+		is_int(cases[i].verdict,
+			   frame_take(&buffer, direction_of(cases[i].kind), &taken),
+			   "kind %d: %s", cases[i].kind, cases[i].what);
+		frame_buffer_free(&buffer);
+	}
+}
+
+/* ---------------------------------------------------------------------
+ * Frames changed at random
+ * ---------------------------------------------------------------------
+ */
+
+/* Let something be otherwise in what is in the buffer, mostly in the heads. */
+static void
+mutate(FrameBuffer *buffer)
+{
+	static const uint32_t numbers[] = {
+		0, 1, 2, 0x7fffffff, 0x80000000, 0xffffffff, 0xfffffffe, 64 * 1024 * 1024,
+		64 * 1024 * 1024 + 1, 4096, 4097, 0xffff, 0x10000
+	};
+
+	for (uint32_t n = choose(3); n-- > 0 && buffer->end >= sizeof(Frame);)
+	{
+		size_t		at = choose(8) > 0 ? 4 * choose(sizeof(Frame) / 4) :
+			choose((uint32_t) buffer->end - 3);
+		uint32_t	number = numbers[choose(sizeof(numbers) / sizeof(numbers[0]))];
+
+		switch (choose(5))
+		{
+			case 0:
+				buffer->bytes[at] ^= (char) (1 << choose(8));
+				break;
+			case 1:
+				memcpy(buffer->bytes + at, &number, sizeof(number));
+				break;
+			case 2:
+				memcpy(&number, buffer->bytes + at, sizeof(number));
+				number += choose(5) - 2;
+				memcpy(buffer->bytes + at, &number, sizeof(number));
+				break;
+			case 3:
+				buffer->bytes[choose((uint32_t) buffer->end)] = (char) choose(256);
+				break;
+			case 4:
+				if (choose(4) == 0)
+					buffer->end = choose((uint32_t) buffer->end + 1);
+				break;
+		}
+	}
+}
+
+/* Whatever was taken is all there, and is what its kind may be. */
+static bool
+is_sound(const FrameTaken *taken)
+{
+	const uint32_t *lengths = taken->frame.blob_lengths;
+	unsigned	sum = 0;
+
+	for (int i = 0; i < FRAME_NBLOBS; i++)
+	{
+		if ((taken->blobs[i] == NULL) != (lengths[i] == 0))
+			return false;
+		for (uint32_t j = 0; j < lengths[i]; j++)
+			sum += (unsigned char) taken->blobs[i][j];
+	}
+	if (taken->blobs[0] != NULL && strlen(taken->blobs[0]) + 1 != lengths[0])
+		return false;
+	return sum < UINT_MAX;
+}
+
+static void
+test_random(void)
+{
+	int			counts[FRAME_INVALID + 1] = {0};
+	bool		is_good = true;
+
+	for (int i = 0; i < NRANDOM && is_good; i++)
+	{
+		FrameKind	kind = 1 + choose(FRAME_LAST);
+		FrameBuffer made = {0};
+		FrameBuffer exact = {0};
+		FrameTaken	taken;
+		FrameVerdict verdict;
+
+		put_good(&made, kind, choose(3));
+		mutate(&made);
+		/* nothing behind it that could be read unnoticed */
+		exact.bytes = malloc(made.end > 0 ? made.end : 1);
+		memcpy(exact.bytes, made.bytes, made.end);
+		exact.end = exact.size = made.end;
+		verdict = frame_take(&exact, choose(2), &taken);
+		counts[verdict]++;
+		is_good = verdict != FRAME_COMPLETE ||
+			(is_sound(&taken) && exact.start == taken.frame.length);
+		frame_buffer_free(&made);
+		frame_buffer_free(&exact);
+	}
+	ok(is_good, "%d frames changed at random are taken whole or not at all",
+	   NRANDOM);
+	note("%d complete, %d incomplete, %d of another version, %d invalid",
+		 counts[FRAME_COMPLETE], counts[FRAME_INCOMPLETE],
+		 counts[FRAME_WRONG_VERSION], counts[FRAME_INVALID]);
+	for (int i = 0; i <= FRAME_INVALID; i++)
+		ok(counts[i] > 0, "there was verdict %d", i);
+}
+
+/* ---------------------------------------------------------------------
+ * A hostile program
+ * ---------------------------------------------------------------------
+ */
+
+/* Write it all, or as much as anybody reads. */
+static void
+write_all(int fd, const FrameBuffer *buffer)
+{
+	size_t		done = 0;
+
+	while (done < buffer->end)
+	{
+		ssize_t		sent = send(fd, buffer->bytes + done, buffer->end - done,
+								MSG_NOSIGNAL);
+		struct pollfd writable = {fd, POLLOUT, 0};
+
+		if (sent > 0)
+			done += (size_t) sent;
+		else if (errno == EAGAIN && poll(&writable, 1, 1000) == 1)
+			continue;
+		else
+			return;
+	}
+}
+
+/*
+ * Send frames, most of them good, none at the right time; write nonsense to the
+ * page; and end, or close the channel without ending, or do neither.
+ */
+static int
+hostile_program(const char *number)
+{
+	SharedPage *page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE,
+							MAP_SHARED, PROTOCOL_PAGE_FD, 0);
+	int			nframes;
+
+	seed = strtoull(number, NULL, 10) * 2654435761U + 1;
+	nframes = (int) choose(40);
+	for (int i = 0; i < nframes; i++)
+	{
+		FrameBuffer buffer = {0};
+		FrameKind	kind = choose(10) == 0 ? 1 + choose(FRAME_LAST) :
+			FRAME_LAST_TO_PROGRAM + 1 + choose(FRAME_LAST - FRAME_LAST_TO_PROGRAM);
+
+		/* as client.c numbers its requests */
+		put_good(&buffer, kind, (uint64_t) (1 + choose(20)) << 16 | choose(20));
+		if (choose(10) == 0)
+			mutate(&buffer);
+		write_all(PROTOCOL_CHANNEL_FD, &buffer);
+		frame_buffer_free(&buffer);
+		if (page != MAP_FAILED && choose(3) == 0)
+		{
+			static const int64_t times[] = {0, -1, INT64_MAX, INT64_MIN, 1};
+
+			atomic_store(&page->alive_at, times[choose(5)]);
+			atomic_store(&page->nfinished, choose(2) ? UINT64_MAX : choose(9));
+			atomic_store(&page->nundone, choose(2) ? UINT64_MAX : choose(9));
+			atomic_store(&page->is_lost, choose(3));
+			atomic_store(&page->loss_interrupt, choose(6));
+			atomic_store(&page->news_interrupt, choose(6));
+		}
+		if (page != MAP_FAILED)
+			atomic_fetch_add(&page->nflushed, 1);
+	}
+	switch (choose(4))
+	{
+		case 0:
+			close(PROTOCOL_CHANNEL_FD);
+			/* FALLTHROUGH */
+		case 1:
+			/* neither reads nor ends, but not for ever */
+			signal(SIGTERM, SIG_IGN);
+			alarm(6);
+			for (;;)
+				pause();
+		case 2:
+			kill(getpid(), SIGKILL);
+	}
+	return (int) choose(3);
+}
+
+static void
+ignore_signal(int number)
+{
+	(void) number;
+}
+
+/* Everything that a client can do, with that program for a session. */
+static int64_t
+use_client(const char *program, int number)
+{
+	static volatile unsigned checksum;
+	ZkRequest  *requests[12];
+	ZkClient   *client;
+	ZkClientStatus status;
+	ZkHeard		heard;
+	char		error[512];
+	int64_t		until;
+	int64_t		began;
+
+	client = zklock_client_open(&(ZkClientOptions) {
+		.program = program, .servers = "127.0.0.1:1", .session_timeout_ms = 1000
+	});
+	requests[0] = zklock_client_create(client, "/a", ZK_EPHEMERAL_SEQUENTIAL, "x", 1);
+	requests[1] = zklock_client_list(client, "/a");
+	requests[2] = zklock_client_get_and_watch(client, "/a");
+	requests[3] = zklock_client_check(client, "/a");
+	requests[4] = zklock_client_replace(client, "/a", "/b", NULL, 0);
+	requests[5] = zklock_client_listen(client, "/a", true, 0);
+	requests[6] = zklock_client_listen(client, "/b", false, 0);
+	for (int i = 7; i < 12; i++)
+		requests[i] = zklock_client_get(client, "/a");
+	zklock_client_hand_over(client, "/a");
+	zklock_client_interrupt_on_loss(client, number % 2);
+	zklock_client_report_silence(client, true);
+	zklock_client_flush(client);
+	until = zklock_client_now() + 100;
+	do
+	{
+		struct pollfd readable = {zklock_client_fd(client), POLLIN, 0};
+
+		poll(&readable, 1, 5);
+		zklock_client_receive(client);
+		zklock_client_status(client, &status);
+		zklock_client_watch_news(client);
+		zklock_client_last_error(client, error, sizeof(error));
+		for (int i = 0; i < 12; i++)
+		{
+			const ZkReply *reply = zklock_client_reply(requests[i]);
+
+			if (zklock_client_heard(requests[i], &heard) && heard.is_present)
+				checksum += (unsigned) heard.data_length;
+			for (int j = 0; reply != NULL && j < reply->nchildren; j++)
+				checksum += (unsigned) strlen(reply->children[j]);
+			if (reply != NULL && reply->path != NULL)
+				checksum += (unsigned) strlen(reply->path);
+		}
+	} while (status.state != ZK_CLIENT_LOST && zklock_client_now() < until);
+	began = zklock_client_now();
+	zklock_client_defer_signals(client, true);
+	zklock_client_withdraw(requests[0]);
+	zklock_client_free(requests[5]);
+	zklock_client_close(client, 50);
+	return zklock_client_now() - began;
+}
+
+static void
+test_hostile_programs(void)
+{
+	struct sigaction action = {.sa_handler = ignore_signal};
+	char		path[PATH_MAX];
+	char		program[PATH_MAX + 20];
+	ssize_t		length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+	int64_t		longest = 0;
+	int64_t		deadline;
+	const char *directory = getenv("TMPDIR");
+
+	path[length > 0 ? length : 0] = '\0';
+	snprintf(program, sizeof(program), "%s/hostile_program.%d",
+			 directory != NULL ? directory : "/tmp", (int) getpid());
+	sigaction(SIGINT, &action, NULL);
+	for (int i = 0; i < NPROGRAMS; i++)
+	{
+		int64_t		took;
+		FILE	   *script = fopen(program, "we");
+
+		/* client.c hands no arguments down */
+		fprintf(script, "#!/bin/sh\nexec '%s' hostile_program %d\n", path, i);
+		fclose(script);
+		chmod(program, 0755);
+		took = use_client(program, i);
+		if (took > longest)
+			longest = took;
+	}
+	unlink(program);
+	ok(true, "%d hostile programs are survived", NPROGRAMS);
+	ok(longest < CALL_MS, "none holds up the end of its session: %d ms",
+	   (int) longest);
+
+	/* those that pause end by their alarm clock; then they are ours to reap */
+	deadline = protocol_now() + 2 * PATIENCE_MS;
+	while (waitpid(-1, NULL, WNOHANG) >= 0 && protocol_now() < deadline)
+		poll(NULL, 0, 20);
+	ok(waitpid(-1, NULL, WNOHANG) < 0, "none is left");
+}
+
+/* ---------------------------------------------------------------------
+ * A hostile backend
+ * ---------------------------------------------------------------------
+ */
+
+/* Start the real program with such a channel; -1 if it cannot be. */
+static pid_t
+start_program(const char *program, int fds[2])
+{
+	int			page = memfd_create("page", MFD_CLOEXEC);
+	pid_t		pid;
+
+	if (page < 0 || ftruncate(page, sizeof(SharedPage)) != 0 ||
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0)
+		return -1;
+	pid = fork();
+	if (pid == 0)
+	{
+		int			channel = fcntl(fds[1], F_DUPFD, 20);
+
+		dup2(fcntl(page, F_DUPFD, 20), PROTOCOL_PAGE_FD);
+		dup2(channel, PROTOCOL_CHANNEL_FD);
+		execl(program, "zklock: session .................. of a test", (char *) NULL);
+		_exit(127);
+	}
+	close(page);
+	close(fds[1]);
+	return pid;
+}
+
+/* What the program ends with, as from wait(); -1 if it does not. */
+static int
+await_program(pid_t pid)
+{
+	int64_t		deadline = protocol_now() + PATIENCE_MS;
+	int			status = -1;
+
+	while (waitpid(pid, &status, WNOHANG) == 0)
+	{
+		if (protocol_now() >= deadline)
+		{
+			kill(pid, SIGKILL);
+			waitpid(pid, &status, 0);
+			return -1;
+		}
+		poll(NULL, 0, 2);
+	}
+	return status;
+}
+
+static void
+test_hostile_backends(void)
+{
+	char		program[PATH_MAX];
+	ssize_t		length = readlink("/proc/self/exe", program, sizeof(program) - 20);
+	int			nbad = 0;
+	int			nrefused = 0;
+
+	program[length > 0 ? length : 0] = '\0';
+	strcpy(strrchr(program, '/') + 1, "zklock-session");
+	for (int i = 0; i < NBACKENDS; i++)
+	{
+		FrameBuffer buffer = {0};
+		int			fds[2];
+		int			status;
+		pid_t		pid;
+
+		seed = (uint64_t) (i + 1) * 2654435761U;
+		pid = start_program(program, fds);
+		for (int j = (int) choose(60); j >= 0; j--)
+		{
+			FrameBuffer one = {0};
+			FrameKind	kind = 1 + choose(FRAME_LAST_TO_PROGRAM);
+
+			if (buffer.end == 0)
+				kind = FRAME_OPEN;	/* there is no more than one */
+			else if (kind == FRAME_OPEN && choose(20) > 0)
+				kind = FRAME_REQUEST;
+			put_good(&one, kind, (uint64_t) choose(choose(4) ? 8 : 0x20000));
+			if (choose(kind == FRAME_OPEN ? 4 : 30) == 0)
+				mutate(&one);
+			if (!frame_buffer_reserve(&buffer, one.end))
+				abort();
+			memcpy(buffer.bytes + buffer.end, one.bytes, one.end);
+			buffer.end += one.end;
+			frame_buffer_free(&one);
+		}
+		write_all(fds[0], &buffer);
+		frame_buffer_free(&buffer);
+		if (choose(2))
+			shutdown(fds[0], SHUT_WR);
+		else
+			close(fds[0]);
+		status = await_program(pid);
+		nrefused += status != 0;
+		if (status == -1 || !WIFEXITED(status) || WEXITSTATUS(status) > 1)
+		{
+			nbad++;
+			note("backend %d: wait status %d", i, status);
+		}
+		close(fds[0]);
+	}
+	is_int(0, nbad, "after %d hostile backends the program ends with 0 or 1",
+		   NBACKENDS);
+	ok(nrefused > 0 && nrefused < NBACKENDS, "with both: %d were refused",
+	   nrefused);
+}
+
+int
+main(int argc, char **argv)
+{
+	if (argc > 2 && strcmp(argv[1], "hostile_program") == 0)
+		return hostile_program(argv[2]);
+	test_table();
+	test_random();
+	test_hostile_backends();
+	test_hostile_programs();
+	return done_testing();
+}
