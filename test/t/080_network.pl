@@ -300,6 +300,38 @@ subtest 'quit while cut off' => sub {
 	pass('its node goes, with the session timeout at the latest');
 };
 
+# The end of the connection is found by a request that cannot be sent, and not by
+# reading: then the client library tells nobody. No server is to be had any more, so
+# nothing else tells it either.
+subtest 'reset just ahead of a request' => sub {
+	my $session = session();
+	$session->query_safe("SELECT zk_lock('reset')");
+	my $pid = $session->pid;
+	my $program;
+	foreach my $file (glob '/proc/[0-9]*/cmdline')
+	{
+		open my $title, '<', $file or next;
+		next
+		  unless (readline($title) // '') =~ /^zklock: session .* of backend $pid\b/;
+		($program) = $file =~ /(\d+)/;
+	}
+	kill 'STOP', $program;
+	$proxy->refuse;
+	$proxy->reset_connections;
+	$session->start_query("SELECT zk_try_lock('other', '3s')");
+	$pid_waits->($session);
+	kill 'CONT', $program;
+	$session->wait_result;
+	my $is_lost = eval {
+		poll_until { $session->query("SELECT zk_is_held('reset')") ne 't' }
+		'the lock to be lost', 15;
+	};
+	ok($is_lost, 'the lock is lost with the session');
+	$proxy->heal;
+	$session->quit;
+	assert_no_nodes($zk, lock_path('reset'), 'its node goes');
+};
+
 ok(!$berlin->log_contains(qr/PANIC|TRAP|terminated by signal/),
 	'the cluster did not crash');
 
