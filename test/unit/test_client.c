@@ -709,6 +709,20 @@ is_running(int pid)
 	return kill(pid, 0) == 0;
 }
 
+/*
+ * Wait until it has ended and was reaped; was it?  Its end of the channel is
+ * closed a moment before.
+ */
+static bool
+await_reaped(int pid)
+{
+	int64_t		deadline = zklock_client_now() + PATIENCE_MS;
+
+	while (is_running(pid) && wait_for_news(deadline))
+		;
+	return !is_running(pid);
+}
+
 /* Wait until the client's session is lost, and why. */
 static ZkClientLoss
 await_loss(ZkClient *client)
@@ -748,7 +762,7 @@ test_killed_program(ZkClient *client)
 		kill(status.program_pid, signals[i]);
 		is_int(ZK_LOSS_PROGRAM, await_loss(other), "its program is killed");
 		is_int(i != 1, await_signals(i != 1), "which interrupts who wants it");
-		ok(!is_running(status.program_pid), "no zombie stays");
+		ok(await_reaped(status.program_pid), "no zombie stays");
 		get = zklock_client_get(other, path);
 		zklock_client_flush(other);
 		ok(zklock_client_reply(get) == NULL, "nothing is answered any more");
