@@ -47,6 +47,9 @@
  */
 #define ORPHAN_TIMEOUTS 2
 
+/* But not for longer than that, whatever timeout a server has granted. */
+#define ORPHAN_MAX_MS (5 * 60 * 1000)
+
 /*
  * Most memory that it may have: a server that announces a reply of two
  * gigabytes costs its session and not the machine.  The longest frame takes
@@ -322,11 +325,13 @@ static int64_t
 end_deadline(const Session *session)
 {
 	int64_t		since = session->orphaned_at;
-	int			timeout = session->status.session_timeout_ms;
+	int64_t		patience = (int64_t) ORPHAN_TIMEOUTS *
+		(session->status.session_timeout_ms > 0 ?
+		 session->status.session_timeout_ms : session->asked_timeout_ms);
 
 	if (!session->is_up)
-		return since == 0 ? INT64_MAX : since + (int64_t) ORPHAN_TIMEOUTS *
-			(timeout > 0 ? timeout : session->asked_timeout_ms);
+		return since == 0 ? INT64_MAX :
+			since + (patience < ORPHAN_MAX_MS ? patience : ORPHAN_MAX_MS);
 	if (session->status.state == ZK_CLIENT_LOST)
 		since = session->status.suspended_at;
 	return (session->up_since > since ? session->up_since : since) + DRAIN_MS;

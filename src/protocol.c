@@ -274,7 +274,7 @@ are_values_good(const Frame *frame)
 				frame->u.watch.news <= ZK_WATCH_LOOK_AGAIN;
 		case FRAME_OPEN:
 			return frame->u.open.session_timeout_ms > 0 &&
-				frame->u.open.backend_pid > 0 &&
+				frame->u.open.backend_pid > 1 &&
 				memchr(frame->u.open.ready_name, '\0', READY_NAME_SIZE) != NULL;
 		case FRAME_FREE:
 		case FRAME_WITHDRAW:

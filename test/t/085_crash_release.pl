@@ -129,6 +129,7 @@ foreach my $what (sort keys %strict)
 	$waiter->query_safe("SELECT zk_lock('crash')");
 	cmp_ok(time - $start, '<', $session_timeout / 2,
 		"$what: long before the session timeout");
+	$holding->poll_query_until('postgres', 'SELECT true');
 	$_->quit foreach $holder, $waiter;
 	$_->stop foreach $holding, $waiting;
 	$ensemble->stop;

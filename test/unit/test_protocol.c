@@ -100,6 +100,7 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 		case FRAME_REPORT_SILENCE:
 		case FRAME_RESUME_NEWS:
 		case FRAME_WAKE:
+		case FRAME_TAKEN:
 			break;
 	}
 	if (!frame_put(buffer, &frame, blobs))
