@@ -64,6 +64,9 @@ typedef struct Child
 
 static Child children[CHILDREN_MAX];
 
+/* Is the handler installed?  Not if somebody else has one. */
+static bool is_watching;
+
 static int	make_page(SharedPage **page);
 static int	raise_descriptor(int fd);
 static int	spawn(const char *program, const char *title, int channel_fd,
@@ -277,7 +280,8 @@ zklock_channel_receive(ZkChannel *channel, bool is_forced)
 	nflushed = atomic_load(&channel->page->nflushed);
 	child = child_of(channel);
 	is_dead = child != NULL && child->is_dead;
-	if (!is_forced && nflushed == channel->nflushed && child != NULL && !is_dead)
+	if (!is_forced && nflushed == channel->nflushed && is_watching &&
+		child != NULL && !is_dead)
 		return;
 	channel->nflushed = nflushed;
 	for (;;)
@@ -543,7 +547,10 @@ is_over(const Child *child)
 	return waitpid(child->pid, NULL, WNOHANG) == child->pid;
 }
 
-/* Be told of the end of children, unless somebody else wants to be. */
+/*
+ * Be told of the end of children, unless somebody else wants to be: then each look
+ * at the channel costs a system call.
+ */
 static void
 watch_children(void)
 {
@@ -555,6 +562,8 @@ watch_children(void)
 
 	if (sigaction(SIGCHLD, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
 		sigaction(SIGCHLD, &ours, NULL);
+	is_watching = sigaction(SIGCHLD, NULL, &now) == 0 &&
+		now.sa_handler == handle_sigchld;
 	handle_sigchld(SIGCHLD);	/* what was not waited for until now */
 }
 

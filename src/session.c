@@ -238,6 +238,8 @@ zklock_session_open(bool is_retry)
 	}
 	if (client == NULL)
 		start_session();
+	if (wait_set == NULL && zklock_client_fd(client) >= 0)
+		make_wait_set();
 	zklock_client_status(client, &status);
 	if (!status.was_connected)
 		raise_if_lost(&status);
@@ -366,7 +368,7 @@ zklock_session_pause(int64 deadline)
 bool
 zklock_session_await_silence(int64 deadline)
 {
-	if (client == NULL)
+	if (client == NULL || wait_set == NULL)
 		return true;
 	zklock_client_report_silence(client, true);
 	return wait_for(NULL, is_silent, deadline,
@@ -805,7 +807,6 @@ adopt_session(const ZkClientOptions *options)
 		return false;
 	forget_credentials(options);
 	has_private_identity = has_identity;
-	make_wait_set();
 	return true;
 }
 
@@ -837,8 +838,6 @@ open_client(const ZkClientOptions *options)
 	forget_credentials(options);
 	if (client == NULL)
 		zklock_session_raise_memory();
-	if (zklock_client_fd(client) >= 0)
-		make_wait_set();
 }
 
 static void
@@ -855,6 +854,7 @@ hash_of(const char *text)
 	return hash_bytes_extended((const unsigned char *) text, strlen(text), 0);
 }
 
+/* Raises without descriptors; then the next attempt to open has to make it. */
 static void
 make_wait_set(void)
 {
