@@ -52,6 +52,7 @@ our @EXPORT = qw(
   queue_nodes
   assert_no_nodes
   session_programs
+  assert_no_programs
   poll_until
 );
 
@@ -249,6 +250,31 @@ sub session_programs
 		push @programs, $pid if $of{ $backend // $parent };
 	}
 	return @programs;
+}
+
+=pod
+
+=head2 assert_no_programs($what, $backend, ...)
+
+A test: no program of these backends is left, each given as a session or by its
+pid. A program ends a little later than its backend.
+
+=cut
+
+sub assert_no_programs
+{
+	my ($what, @backends) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @left;
+	eval {
+		poll_until
+		{
+			@left = session_programs(map { ref $_ ? $_->pid : $_ } @backends);
+			!@left
+		}
+		'programs to end', 30;
+	};
+	return is("@left", '', $what);
 }
 
 =pod

@@ -44,26 +44,8 @@ sub holder_ends
 	$waiter->query_safe("SELECT zk_unlock('crash')");
 	$_->quit foreach $waiter, $bystander, $holder;
 	assert_no_nodes($zk, $path, "$what: nothing left");
-	assert_no_programs("$what: no program is left",
-		map { $_->pid } $holder, $bystander);
+	assert_no_programs("$what: no program is left", $holder, $bystander);
 	return;
-}
-
-# Of the sessions of these backends, which have ended.
-sub assert_no_programs
-{
-	my ($what, @backends) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my @left;
-	eval {
-		poll_until
-		{
-			@left = session_programs(@backends);
-			!@left
-		}
-		'programs to end', 20;
-	};
-	return is("@left", '', $what);
 }
 
 my $zk = ZooKeeper->new(tick_time => 1000)->start;

@@ -27,22 +27,6 @@ sub program_of
 	return $session->query_safe('SELECT program_pid FROM zk_session');
 }
 
-sub assert_no_programs
-{
-	my ($what, @sessions) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my @left;
-	eval {
-		poll_until
-		{
-			@left = session_programs(map { ref $_ ? $_->pid : $_ } @sessions);
-			!@left
-		}
-		'programs to end', 30;
-	};
-	return is("@left", '', $what);
-}
-
 # Somebody else can have the lock, and has it long before a timeout of a minute.
 sub assert_free
 {
@@ -382,12 +366,18 @@ subtest 'exit with requests under way' => sub {
 	pass('nor a node');
 };
 
+# A hundred, ten at a time, each with a session of its own.
 subtest 'backends that come and go' => sub {
-	my @pids = map { split /\n/ } map {
-		$node->safe_psql('postgres',
-			"SELECT zk_lock('come/' || $_) > 0; SELECT pg_backend_pid()")
-	} 1 .. 50;
-	assert_no_programs('leave nothing', grep { /^\d+$/ } @pids);
+	my $script = $node->basedir . '/come.sql';
+	$node->safe_psql('postgres', 'CREATE TABLE come (pid int)');
+	append_to_file($script, "WITH pid AS (INSERT INTO come VALUES (pg_backend_pid()) RETURNING pid)
+		SELECT zk_lock('come/' || pid) FROM pid;\n");
+	$node->command_ok(
+		[ 'pgbench', '-n', '-C', '-c', 10, '-t', 10, '-f', $script, 'postgres' ],
+		'all of them work');
+	my @pids = split /\n/, $node->safe_psql('postgres', 'SELECT pid FROM come');
+	is(scalar @pids, 100, 'so many backends');
+	assert_no_programs('leave nothing', @pids);
 	poll_until { !(my @nodes = $zk->ephemerals(lock_path('come') . '/')) }
 	'all nodes to go', 30;
 	pass('nor a node');

@@ -79,11 +79,9 @@ subtest 'taken and given back' => sub {
 	is($session->query_safe("SELECT zk_is_held('ready')"), 't', 'it works');
 	wait_until_ready();
 	pass('another takes its place');
-	my $pid = $session->pid;
 	$session->quit;
 	assert_no_nodes($zk, $path, 'its end is the end of its session');
-	poll_until { !session_programs($pid) } 'the program to end', 30;
-	pass('and of the program, which the worker reaps');
+	assert_no_programs('and of the program, which the worker reaps', $session);
 };
 
 subtest 'killed backend' => sub {
@@ -173,7 +171,6 @@ subtest 'the ensemble is away' => sub {
 
 my $pid = worker();
 $node->stop;
-poll_until { !session_programs($pid) } 'programs to end', 30;
-pass('with the server they go');
+assert_no_programs('with the server they go', $pid);
 
 done_testing();
