@@ -48,10 +48,10 @@
 
 /*
  * Programs of this process that are not reaped yet: that of the current session,
- * and some of former ones that are not done.  When there are more, the oldest
+ * and some of former ones that are not done.  When there are more, one of these
  * is left to whoever inherits it when this process ends.
  */
-#define CHILDREN_MAX 16
+#define CHILDREN_MAX 64
 
 typedef struct Child
 {
@@ -64,8 +64,9 @@ typedef struct Child
 
 static Child children[CHILDREN_MAX];
 
-/* Is the handler installed?  Not if somebody else has one. */
+/* Is the handler installed, and in which process?  Not if somebody else has one. */
 static bool is_watching;
+static volatile pid_t watcher;
 
 static int	make_page(SharedPage **page);
 static int	raise_descriptor(int fd);
@@ -73,7 +74,6 @@ static int	spawn(const char *program, const char *title, int channel_fd,
 				  int page_fd, pid_t *pid);
 static char **choose_environment(void);
 static void handle_sigchld(int signal);
-static void watch_children(void);
 static bool is_over(const Child *child);
 static Child *adopt(pid_t pid, SharedPage *page, int hangup_fd);
 static bool receive_page(ZkChannel *channel, int *hangup_fd);
@@ -105,7 +105,7 @@ zklock_channel_open(ZkChannel *channel, const char *program, const char *title)
 	{
 		page_fd = raise_descriptor(page_fd);
 		fds[1] = raise_descriptor(fds[1]);
-		watch_children();
+		zklock_channel_watch();
 		error = page_fd < 0 || fds[1] < 0 ? EMFILE :
 			spawn(program, title, fds[1], page_fd, &opened.program);
 	}
@@ -163,7 +163,7 @@ zklock_channel_adopt(ZkChannel *channel, const char *ready_name)
 		return false;
 	}
 	setsockopt(adopted.fd, SOL_SOCKET, SO_SNDBUF, &send_size, sizeof(send_size));
-	watch_children();
+	zklock_channel_watch();
 	adopted.program = peer.pid;
 	adopted.out = channel->out;
 	*channel = adopted;
@@ -302,7 +302,8 @@ zklock_channel_receive(ZkChannel *channel, bool is_forced)
 			continue;
 		else if (received == 0 || errno != EAGAIN || is_dead)
 			zklock_channel_break(channel, ZK_CHANNEL_ENDED);
-		if (received < (ssize_t) room ||
+		if (channel->state != ZK_CHANNEL_OPEN ||
+			(received < (ssize_t) room && !is_dead) ||
 			in->end - in->start > 2 * FRAME_MAX)
 			return;
 	}
@@ -340,6 +341,15 @@ zklock_channel_break(ZkChannel *channel, ZkChannelState state)
 	shutdown(channel->fd, SHUT_WR);
 }
 
+void
+zklock_channel_kill(ZkChannel *channel)
+{
+	Child	   *child = child_of(channel);
+
+	if (child != NULL)
+		reap(child, channel->program);
+}
+
 /*
  * The descriptor is closed in any case, so a program that cannot be waited for
  * finds the end of its input, too.  After its end of file it is on its way out
@@ -361,18 +371,41 @@ zklock_channel_close(ZkChannel *channel, int wait_ms)
 		child->page = NULL;		/* no interrupt from now on */
 		if (wait_ms == ZK_CHANNEL_DISOWN)
 			child->pid = 0;
-		else if (child->hangup_fd >= 0)
+		else if (wait_ms == ZK_CHANNEL_KILL ||
+				 atomic_load(&channel->page->is_looking_up))
+			reap(child, channel->program);
+		else if (await_end(channel, wait_ms) && child->hangup_fd < 0)
+			reap(child, channel->program);
+		if (child->hangup_fd >= 0)
 		{
-			await_end(channel, wait_ms);
 			child->pid = 0;
 			close(child->hangup_fd);
 		}
-		else if (await_end(channel, wait_ms))
-			reap(child, channel->program);
 	}
 	close(channel->fd);
 	munmap(channel->page, sizeof(*channel->page));
 	channel->page = NULL;
+}
+
+/*
+ * Be told of the end of children, unless somebody else wants to be: then each look
+ * at the channel costs a system call.
+ */
+void
+zklock_channel_watch(void)
+{
+	struct sigaction now;
+	struct sigaction ours = {
+		.sa_handler = handle_sigchld,
+		.sa_flags = SA_RESTART | SA_NOCLDSTOP
+	};
+
+	if (sigaction(SIGCHLD, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+		sigaction(SIGCHLD, &ours, NULL);
+	watcher = getpid();
+	is_watching = sigaction(SIGCHLD, NULL, &now) == 0 &&
+		now.sa_handler == handle_sigchld;
+	handle_sigchld(SIGCHLD);	/* what was not waited for until now */
 }
 
 /* ---------------------------------------------------------------------
@@ -511,6 +544,8 @@ handle_sigchld(int signal)
 	int			error = errno;
 
 	(void) signal;
+	if (getpid() != watcher)
+		return;					/* a child that was forked without exec */
 	for (int i = 0; i < CHILDREN_MAX; i++)
 	{
 		Child	   *child = &children[i];
@@ -544,27 +579,7 @@ is_over(const Child *child)
 
 	if (child->hangup_fd >= 0)
 		return poll(&hangup, 1, 0) == 1;
-	return waitpid(child->pid, NULL, WNOHANG) == child->pid;
-}
-
-/*
- * Be told of the end of children, unless somebody else wants to be: then each look
- * at the channel costs a system call.
- */
-static void
-watch_children(void)
-{
-	struct sigaction now;
-	struct sigaction ours = {
-		.sa_handler = handle_sigchld,
-		.sa_flags = SA_RESTART | SA_NOCLDSTOP
-	};
-
-	if (sigaction(SIGCHLD, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
-		sigaction(SIGCHLD, &ours, NULL);
-	is_watching = sigaction(SIGCHLD, NULL, &now) == 0 &&
-		now.sa_handler == handle_sigchld;
-	handle_sigchld(SIGCHLD);	/* what was not waited for until now */
+	return waitpid(child->pid, NULL, WNOHANG) != 0; /* or nobody's child */
 }
 
 /* Remember a program that was started; it may be dead already. */
@@ -578,9 +593,10 @@ adopt(pid_t pid, SharedPage *page, int hangup_fd)
 			child = &children[i];
 	for (int i = 0; i < CHILDREN_MAX && child == NULL; i++)
 		if (children[i].page == NULL)
-			child = &children[i];
-	if (child == NULL)
+			child = &children[(i + (int) pid) % CHILDREN_MAX];
+	if (child == NULL || child->page != NULL)
 		return NULL;
+	child->pid = 0;
 	child->is_dead = false;
 	child->page = page;
 	child->hangup_fd = hangup_fd;
@@ -612,13 +628,15 @@ reap(Child *child, pid_t program)
 	sigemptyset(&sigchld);
 	sigaddset(&sigchld, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &sigchld, &former);
-	if (child->pid == program)
+	if (child->pid == program && child->hangup_fd < 0)
 	{
 		kill(program, SIGKILL);
 		while (waitpid(program, NULL, 0) < 0 && errno == EINTR)
 			;
 		child->pid = 0;
 	}
+	else if (child->pid == program && !is_over(child))
+		kill(program, SIGKILL);	/* whoever started it reaps it */
 	sigprocmask(SIG_SETMASK, &former, NULL);
 }
 

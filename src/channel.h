@@ -96,6 +96,18 @@ extern void zklock_channel_break(ZkChannel *channel, ZkChannelState state);
  * another process's by now, and goes on.
  */
 #define ZK_CHANNEL_DISOWN (-1)
+
+/* Likewise: the program is to go at once, without ending its session. */
+#define ZK_CHANNEL_KILL (-2)
+
+/*
+ * See to it that this process learns of the death of its programs, should somebody
+ * have taken the handler of SIGCHLD away.
+ */
+extern void zklock_channel_watch(void);
+
+/* Kill the program, which leaves its session to the session timeout. */
+extern void zklock_channel_kill(ZkChannel *channel);
 extern void zklock_channel_close(ZkChannel *channel, int wait_ms);
 
 #endif							/* ZKLOCK_CHANNEL_H */

@@ -89,6 +89,7 @@ static void move_to_lost(ZkClient *client, ZkClientLoss loss);
 static void set_error(ZkClient *client, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
 static void look(ZkClient *client);
+static void refuse_interrupt(ZkClient *client, _Atomic uint32_t *interrupt);
 static ZkRequest *find_request(ZkClient *client, uint64_t id);
 static ZkRequest *new_request(ZkClient *client, RequestKind kind);
 static void free_request(ZkRequest *request);
@@ -173,7 +174,7 @@ void
 zklock_client_flush(ZkClient *client)
 {
 	zklock_channel_flush(&client->channel);
-	note_end(client);
+	take_frames(client);
 }
 
 void
@@ -236,13 +237,13 @@ zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted)
 		return;
 	if (!is_wanted)
 	{
-		interrupt_refuse(&page->loss_interrupt);
+		refuse_interrupt(client, &page->loss_interrupt);
 		return;
 	}
 	interrupt_want(&page->loss_interrupt);
+	zklock_channel_watch();
 	look(client);
-	if ((client->status.state == ZK_CLIENT_LOST ||
-		 atomic_load(&page->is_lost)) &&
+	if (client->status.state == ZK_CLIENT_LOST &&
 		interrupt_begin(&page->loss_interrupt))
 	{
 		kill(getpid(), SIGINT);
@@ -266,12 +267,16 @@ zklock_client_close(ZkClient *client, int wait_ms)
 	{
 		if (channel->owner != getpid())
 			return;				/* the parent's session, not ours to close */
-		interrupt_refuse(&channel->page->loss_interrupt);
-		interrupt_refuse(&channel->page->news_interrupt);
+		refuse_interrupt(client, &channel->page->loss_interrupt);
+		refuse_interrupt(client, &channel->page->news_interrupt);
 		zklock_channel_flush(channel);
+		zklock_client_receive(client);	/* it may be over, unnoticed */
 	}
-	zklock_channel_close(channel, client->status.is_taken ?
-						 ZK_CHANNEL_DISOWN : wait_ms);
+	if (client->status.is_taken)
+		wait_ms = ZK_CHANNEL_DISOWN;
+	else if (client->status.loss == ZK_LOSS_PROGRAM)
+		wait_ms = ZK_CHANNEL_KILL;
+	zklock_channel_close(channel, wait_ms);
 	if (client->status.loss == ZK_LOSS_PROGRAM &&
 		client->status.was_connected && !client->is_for_others)
 		end_orphan(client);
@@ -472,7 +477,7 @@ zklock_client_defer_signals(ZkClient *client, bool is_deferred)
 	if (client->channel.page == NULL)
 		return;
 	if (is_deferred)
-		interrupt_refuse(&client->channel.page->news_interrupt);
+		refuse_interrupt(client, &client->channel.page->news_interrupt);
 	else
 	{
 		interrupt_want(&client->channel.page->news_interrupt);
@@ -578,12 +583,37 @@ end_orphan(ZkClient *client)
  * ---------------------------------------------------------------------
  */
 
-/* Take in what the page says is there. */
+/*
+ * Take in what the page says is there.  A loss stands in the page, too: its frame
+ * may be behind a long one that is still on its way.
+ */
 static void
 look(ZkClient *client)
 {
+	SharedPage *page = client->channel.page;
+	uint32_t	lost;
+
 	zklock_channel_receive(&client->channel, false);
 	take_frames(client);
+	lost = page != NULL ? atomic_load(&page->lost) : ZK_LOSS_NONE;
+	if (lost != ZK_LOSS_NONE)
+		move_to_lost(client, lost <= ZK_LOSS_LAST ? (ZkClientLoss) lost :
+					 ZK_LOSS_PROGRAM);
+}
+
+/*
+ * From now on no interrupt comes.  A program that stands still in the middle of
+ * one could send it at any time: it is killed.
+ */
+static void
+refuse_interrupt(ZkClient *client, _Atomic uint32_t *interrupt)
+{
+	if (interrupt_refuse(interrupt))
+		return;
+	set_error(client, "The program of the session, process %d, stands still",
+			  client->status.program_pid);
+	zklock_channel_kill(&client->channel);
+	move_to_lost(client, ZK_LOSS_PROGRAM);
 }
 
 static void

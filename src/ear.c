@@ -207,7 +207,7 @@ zklock_ear_defer(bool is_deferred)
 	if (is_cancel_deferred == is_deferred || (is_deferred && nurgent == 0))
 		return;
 	is_cancel_deferred = is_deferred;
-	if (zklock_session_client() != NULL)
+	if (zklock_session_client() != NULL && nurgent > 0)
 		zklock_client_defer_signals(zklock_session_client(), is_deferred);
 }
 
@@ -287,6 +287,10 @@ close_ear(ZkEar *ear)
 	ear->listening = NULL;
 	nopen--;
 	nurgent -= ear->is_urgent ? 1 : 0;
+
+	/* what was on its way must not meet a backend that nobody asks any more */
+	if (ear->is_urgent && nurgent == 0 && zklock_session_client() != NULL)
+		zklock_client_defer_signals(zklock_session_client(), true);
 }
 
 static bool

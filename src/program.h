@@ -56,6 +56,8 @@ typedef struct Session
 	/* what the library has to do with; program_session.c */
 	zhandle_t  *zh;				/* NULL before the names are resolved */
 	int			fd;				/* of the connection, -1 if there is none */
+	int64_t		pause_until;	/* there is none, and the library is not to try
+								 * again before */
 	bool		is_up;			/* there is one, and the session is granted */
 	int64_t		up_since;		/* valid if it is */
 	int64_t		suspended_ms;	/* how long the machine had been suspended when
@@ -67,6 +69,9 @@ typedef struct Session
 	char		server[80];
 	char		last_error[512];
 	bool		is_status_news; /* report it at the next flush */
+	int64_t		lost_at;		/* when it became LOST; 0: it is not */
+	int64_t		early_deadline; /* SUSPENDED: when it is lost if that is to
+								 * interrupt the backend */
 
 	int			asked_timeout_ms;
 	char	   *auth_scheme;	/* NULL: none */

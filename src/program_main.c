@@ -57,6 +57,9 @@
  */
 #define MEMORY_MAX (512 * 1024 * 1024)
 
+/* How long the library is left alone at least after an attempt that failed. */
+#define RETRY_MS 10
+
 #define READ_SIZE (64 * 1024)
 
 /* What ps shows, as client.c has laid it out. */
@@ -76,7 +79,10 @@ static void exit_if_orphan(int signal);
 static SharedPage *map_page(void);
 static void serve(Session *session);
 static bool is_done(Session *session, int64_t now);
+static bool is_heard_yet(const Session *session, int64_t now);
 static int64_t end_deadline(const Session *session);
+static int	prepare_library(Session *session, int64_t now,
+							struct pollfd *polled);
 static int	milliseconds_until_next(const Session *session, int64_t now,
 									int library_ms);
 static void read_backend(Session *session);
@@ -268,22 +274,7 @@ serve(Session *session)
 	session_tick(session, now);
 	request_tick(session, now);
 	if (session->zh != NULL && !is_unrecoverable(session->zh))
-	{
-		struct timeval timeout = {0};
-		int			interest = 0;
-		int			rc = zookeeper_interest(session->zh, &session->fd,
-											&interest, &timeout);
-
-		library_ms = (int) (timeout.tv_sec * 1000 + timeout.tv_usec / 1000);
-		if (rc != ZOK && library_ms < 10)
-			library_ms = 10;	/* no socket: not again at once */
-		if (session->fd >= 0 && rc == ZOK)
-		{
-			polled[1].fd = session->fd;
-			polled[1].events = (short) ((interest & ZOOKEEPER_READ ? POLLIN : 0) |
-										(interest & ZOOKEEPER_WRITE ? POLLOUT : 0));
-		}
-	}
+		library_ms = prepare_library(session, now, &polled[1]);
 	session_report(session);
 	program_flush(session);
 	if (session->orphaned_at != 0)
@@ -302,6 +293,38 @@ serve(Session *session)
 }
 
 /*
+ * What does the library wait for, and for how many milliseconds?  Between two
+ * attempts to connect it has to be left alone: each time it is asked it takes the
+ * pause for over, and who asks the backend again and again would have it connect
+ * as often.
+ */
+static int
+prepare_library(Session *session, int64_t now, struct pollfd *polled)
+{
+	struct timeval timeout = {0};
+	int			interest = 0;
+	int			rc;
+	int			library_ms;
+
+	if (now < session->pause_until)
+		return (int) (session->pause_until - now);
+	rc = zookeeper_interest(session->zh, &session->fd, &interest, &timeout);
+	library_ms = (int) (timeout.tv_sec * 1000 + timeout.tv_usec / 1000);
+	if (rc != ZOK && library_ms < RETRY_MS)
+		library_ms = RETRY_MS;
+	session->pause_until = 0;
+	if (session->fd < 0 || rc != ZOK)
+		session->pause_until = now + library_ms;
+	else
+	{
+		polled->fd = session->fd;
+		polled->events = (short) ((interest & ZOOKEEPER_READ ? POLLIN : 0) |
+								  (interest & ZOOKEEPER_WRITE ? POLLOUT : 0));
+	}
+	return library_ms;
+}
+
+/*
  * Is all done that is to be done?  A session that is to be closed is closed with
  * nothing outstanding (R4), or when that takes too long.
  */
@@ -311,13 +334,21 @@ is_done(Session *session, int64_t now)
 	if (!session_is_ending(session))
 		return false;
 
-	/* the backend is to hear why */
+	/* the backend is to hear why, if it listens */
 	session_report(session);
 	program_flush(session);
-	if (session->orphaned_at == 0 && session->is_out_urgent)
+	if (is_heard_yet(session, now))
 		return false;
 	return !session_may_live(session) || now >= end_deadline(session) ||
 		(session->is_up && session->npending == 0);
+}
+
+/* Is the backend still taking in why the session was lost? */
+static bool
+is_heard_yet(const Session *session, int64_t now)
+{
+	return session->orphaned_at == 0 && session->is_out_urgent &&
+		now < session->lost_at + DRAIN_MS;
 }
 
 /* When a session that is ending is not waited for any longer. */
@@ -333,7 +364,7 @@ end_deadline(const Session *session)
 		return since == 0 ? INT64_MAX :
 			since + (patience < ORPHAN_MAX_MS ? patience : ORPHAN_MAX_MS);
 	if (session->status.state == ZK_CLIENT_LOST)
-		since = session->status.suspended_at;
+		since = session->lost_at;
 	return (session->up_since > since ? session->up_since : since) + DRAIN_MS;
 }
 
@@ -343,6 +374,8 @@ milliseconds_until_next(const Session *session, int64_t now, int library_ms)
 	int64_t		next = session_is_ending(session) ? end_deadline(session) :
 		session_next_tick(session);
 
+	if (session_is_ending(session) && is_heard_yet(session, now))
+		next = session->lost_at + DRAIN_MS;
 	if (session->nudge_at != 0 && session->is_up && session->nudge_at < next)
 		next = session->nudge_at;
 	if (library_ms >= 0 && next > now + library_ms)

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,8 @@
 /* The session whose log lines come without a context. */
 static Session *logging_session;
 
+static bool look_up(Session *session, const ServerList *list,
+					ServerAddresses *addresses);
 static void connect_session(Session *session, ServerAddresses *addresses,
 							const FrameTaken *opening);
 static int	count_addresses(const char *list);
@@ -41,6 +44,7 @@ static void rotate_addresses(char *list, unsigned first);
 static void session_event(zhandle_t *zh, int type, int state,
 						  const char *path, void *context);
 static void note_connected(Session *session, int state);
+static int64_t lost_deadline(const Session *session);
 static void note_disconnected(Session *session);
 static void move_to(Session *session, ZkClientState state, ZkClientLoss loss);
 static void log_line(const char *message);
@@ -77,13 +81,32 @@ session_open(Session *session, const FrameTaken *opening)
 		session_set_error(session, "%s", why);
 		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_RESOLVE);
 	}
-	else if (!servers_resolve(&list, &addresses))
+	else if (!look_up(session, &list, &addresses))
 	{
 		session_set_error(session, "%s", addresses.error);
 		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_RESOLVE);
 	}
 	else
 		connect_session(session, &addresses, opening);
+}
+
+/*
+ * Resolve the names, which may take as long as DNS does.  A backend that does not
+ * want to wait so long kills us, if it sees in the page that we are at it; so from
+ * the moment that it cannot see that any more nothing may be begun without it.
+ */
+static bool
+look_up(Session *session, const ServerList *list, ServerAddresses *addresses)
+{
+	struct pollfd channel = {PROTOCOL_CHANNEL_FD, POLLRDHUP, 0};
+	bool		is_found;
+
+	atomic_store(&session->page->is_looking_up, 1);
+	is_found = servers_resolve(list, addresses);
+	atomic_store(&session->page->is_looking_up, 0);
+	if (session->status.ticket.session_id == 0 && poll(&channel, 1, 0) == 1)
+		exit(0);
+	return is_found;
 }
 
 /*
@@ -179,7 +202,7 @@ session_next_tick(const Session *session)
 	if (session_is_ending(session))
 		return next;
 	if (session->status.state == ZK_CLIENT_SUSPENDED)
-		next = session->status.lost_deadline;
+		next = lost_deadline(session);
 	if (session->status.was_connected && session->next_check_at < next)
 		next = session->next_check_at;
 	return next;
@@ -191,7 +214,7 @@ session_tick(Session *session, int64_t now)
 	if (session_is_ending(session))
 		return;
 	if (session->status.state == ZK_CLIENT_SUSPENDED &&
-		now >= session->status.lost_deadline)
+		now >= lost_deadline(session))
 		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_SILENCE);
 	else if (session->status.was_connected && now >= session->next_check_at)
 		check_backend(session, now);
@@ -235,7 +258,7 @@ note_connected(Session *session, int state)
 	if (session->status.state == ZK_CLIENT_LOST)
 		return;					/* nobody relies on it any more: it is closed */
 	if (session->status.state == ZK_CLIENT_SUSPENDED &&
-		now >= session->status.lost_deadline)
+		now >= lost_deadline(session))
 	{
 		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_SILENCE);
 		return;
@@ -260,6 +283,15 @@ note_connected(Session *session, int state)
 	ready_listen(session);
 }
 
+/* The interrupt may be wanted only since the connection was lost. */
+static int64_t
+lost_deadline(const Session *session)
+{
+	return session->early_deadline < session->status.lost_deadline &&
+		atomic_load(&session->page->loss_interrupt) == INTERRUPT_WANTED ?
+		session->early_deadline : session->status.lost_deadline;
+}
+
 /*
  * The connection is gone; how long may the session live?  The ensemble ends it
  * one session timeout (T) after it last heard of us.  We know when we last
@@ -277,8 +309,6 @@ note_disconnected(Session *session)
 	int64_t		now = protocol_now();
 	int64_t		contact_at = session->contact_at;
 	int			timeout = session->status.session_timeout_ms;
-	bool		is_interrupting =
-		atomic_load(&session->page->loss_interrupt) == INTERRUPT_WANTED;
 
 	session->is_up = false;
 	if (session->status.state != ZK_CLIENT_CONNECTED)
@@ -286,8 +316,10 @@ note_disconnected(Session *session)
 	if (contact_at == 0)
 		contact_at = now - (session->was_silent ? timeout * 2 / 3 : timeout / 3);
 	session->status.suspended_at = now;
-	session->status.lost_deadline = !is_interrupting ? now + timeout :
-		contact_at + timeout - (timeout / 10 > 200 ? timeout / 10 : 200);
+	session->early_deadline = contact_at + timeout -
+		(timeout / 10 > 200 ? timeout / 10 : 200);
+	session->status.lost_deadline = now + timeout;
+	session->status.lost_deadline = lost_deadline(session);
 	move_to(session, ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE);
 }
 
@@ -326,8 +358,9 @@ move_to(Session *session, ZkClientState state, ZkClientLoss loss)
 	session_report(session);
 	if (state != ZK_CLIENT_LOST)
 		return;
+	session->lost_at = protocol_now();
 	program_flush(session);
-	atomic_store(&session->page->is_lost, 1);
+	atomic_store(&session->page->lost, (uint32_t) loss);
 	if (interrupt_begin(&session->page->loss_interrupt))
 	{
 		program_interrupt(session);

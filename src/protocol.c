@@ -301,7 +301,7 @@ interrupt_want(_Atomic uint32_t *interrupt)
 	atomic_compare_exchange_strong(interrupt, &off, INTERRUPT_WANTED);
 }
 
-void
+bool
 interrupt_refuse(_Atomic uint32_t *interrupt)
 {
 	uint32_t	wanted = INTERRUPT_WANTED;
@@ -309,12 +309,12 @@ interrupt_refuse(_Atomic uint32_t *interrupt)
 
 	if (atomic_load(interrupt) == INTERRUPT_OFF ||
 		atomic_compare_exchange_strong(interrupt, &wanted, INTERRUPT_OFF))
-		return;
+		return true;
 	deadline = protocol_now() + INTERRUPT_WAIT_MS;
 	while (atomic_load(interrupt) == INTERRUPT_UNDER_WAY &&
 		   protocol_now() < deadline)
 		sched_yield();
-	atomic_store(interrupt, INTERRUPT_OFF);
+	return atomic_exchange(interrupt, INTERRUPT_OFF) != INTERRUPT_UNDER_WAY;
 }
 
 bool

@@ -242,7 +242,8 @@ typedef struct SharedPage
 	_Atomic uint64_t nflushed;	/* program: how often it has written frames */
 	_Atomic uint64_t nfinished; /* program: requests that are over */
 	_Atomic uint64_t nundone;	/* program: withdrawn ones that are undone */
-	_Atomic uint32_t is_lost;	/* program: the session is, and was reported */
+	_Atomic uint32_t lost;		/* program: ZkClientLoss, once it has reported it */
+	_Atomic uint32_t is_looking_up; /* program: names; it is not connected yet */
 	_Atomic uint32_t loss_interrupt;	/* InterruptState: for a loss */
 	_Atomic uint32_t news_interrupt;	/* the same for what is listened for */
 } SharedPage;
@@ -284,10 +285,10 @@ extern void frame_buffer_free(FrameBuffer *buffer);
 extern void interrupt_want(_Atomic uint32_t *interrupt);
 
 /*
- * Turn it off.  When this returns no signal is under way any more, save for one
- * from a program that stands still just there: then it waits for a second.
+ * Turn it off.  When this returns true no signal is under way any more.  false,
+ * after a second: one is, from a program that stands still just there.
  */
-extern void interrupt_refuse(_Atomic uint32_t *interrupt);
+extern bool interrupt_refuse(_Atomic uint32_t *interrupt);
 
 /* Was it wanted, and is the caller the one to send it?  Then it does now. */
 extern bool interrupt_begin(_Atomic uint32_t *interrupt);

@@ -238,8 +238,6 @@ zklock_session_open(bool is_retry)
 	}
 	if (client == NULL)
 		start_session();
-	if (wait_set == NULL && zklock_client_fd(client) >= 0)
-		make_wait_set();
 	zklock_client_status(client, &status);
 	if (!status.was_connected)
 		raise_if_lost(&status);
@@ -284,6 +282,13 @@ zklock_session_fresh_since(void)
 	if (!zklock_session_status(&status) || !status.was_connected)
 		return ZK_NO_DEADLINE;
 	return zklock_client_now() - status.session_timeout_ms / 3;
+}
+
+void
+zklock_session_look(void)
+{
+	if (client != NULL)
+		zklock_client_receive(client);
 }
 
 ZkClient *
@@ -368,7 +373,7 @@ zklock_session_pause(int64 deadline)
 bool
 zklock_session_await_silence(int64 deadline)
 {
-	if (client == NULL || wait_set == NULL)
+	if (client == NULL)
 		return true;
 	zklock_client_report_silence(client, true);
 	return wait_for(NULL, is_silent, deadline,
@@ -601,6 +606,8 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 			status.state == ZK_CLIENT_CONNECTED)
 			wake_at = Min(wake_at, status.lost_deadline);
 
+		if (wait_set == NULL)
+			make_wait_set();
 		if (WaitEventSetWait(wait_set, milliseconds_until(wake_at, now),
 							 &event, 1, wait_event_of(reason)) != 1)
 			continue;
@@ -771,11 +778,11 @@ start_session(void)
 	choose_auth(&options);
 	attempt_until = 0;
 	fill_in_options(&options);
-	if (!adopt_session(&options))
-		open_client(&options);
 	session_number++;
 	settings_changed = false;
 	strlcpy(session_chroot, list.chroot, sizeof(session_chroot));
+	if (!adopt_session(&options))
+		open_client(&options);
 }
 
 /* All options but the credentials, by the settings. */
@@ -854,7 +861,7 @@ hash_of(const char *text)
 	return hash_bytes_extended((const unsigned char *) text, strlen(text), 0);
 }
 
-/* Raises without descriptors; then the next attempt to open has to make it. */
+/* Raises without descriptors; the next wait tries again. */
 static void
 make_wait_set(void)
 {

@@ -102,6 +102,12 @@ extern ZkSessionNumber zklock_session_number(void);
  */
 extern void zklock_session_reap(void);
 
+/*
+ * Take in what there is to know of the session, whether or not anything tells
+ * that there is news.  Never raises, never waits.
+ */
+extern void zklock_session_look(void);
+
 /* When and why the session before the current one was lost, in words. */
 extern TimestampTz zklock_session_lost_since(void);
 extern const char *zklock_session_loss_text(void);

@@ -210,6 +210,7 @@ guard_commit(void)
 {
 	if (!zklock_has_locks() && !zklock_has_released_lost())
 		return;
+	zklock_session_look();
 	ForceSyncCommit();
 	if (commit_guard != GUARD_OFF &&
 		(TransactionIdIsValid(GetTopTransactionIdIfAny()) ||

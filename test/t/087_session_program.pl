@@ -97,6 +97,46 @@ subtest 'while a statement runs' => sub {
 	$holder->quit;
 };
 
+# The ensemble would keep the session for a minute.
+foreach my $end (
+	[ 'releases', sub { $_[0]->query('SELECT zk_unlock_all()'); } ],
+	[ 'disconnects', sub { $_[0]->quit; } ])
+{
+	my ($what, $do) = @$end;
+	subtest "killed, and then its backend $what" => sub {
+		my $long = ZooKeeper->new(tick_time => 3000)->start;
+		my ($holder, $next) = (background($node), background($other));
+		foreach my $session ($holder, $next)
+		{
+			$session->query_safe("SET zklock.servers = '" . $long->connect_string . "'");
+			$session->query_safe("SET zklock.session_timeout = '60s'");
+		}
+		$holder->query_safe("SELECT zk_lock('program')");
+		kill 'KILL', program_of($holder);
+		poll_until { !session_programs($holder->pid) } 'it to be reaped', 10;
+		$do->($holder);
+		is($next->query("SELECT zk_try_lock('program', '30s')"), 't',
+			'another program has ended its session');
+		$_->quit foreach $holder, $next;
+		$long->stop;
+	};
+}
+
+# The loss is known although something else is still to be read.
+subtest 'while a statement runs that has left something unread' => sub {
+	my ($holder, $rival) = (background($node), background($other));
+	$holder->query_safe("SELECT zk_lock('program')");
+	$rival->query_safe("SELECT zk_lock('rival')");
+	my $program = program_of($holder);
+	$holder->start_query("SELECT zk_try_lock('rival', '20ms'), pg_sleep(60)");
+	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity
+		WHERE pid = ${\$holder->pid} AND wait_event = 'PgSleep'");
+	kill 'KILL', $program;
+	$holder->wait_result;
+	is($holder->sqlstate, '40001', 'the reason for the cancellation is found');
+	$_->quit foreach $holder, $rival;
+};
+
 subtest 'while it waits' => sub {
 	my ($holder, $waiter) = (background($other), background($node));
 	$holder->query_safe("SELECT zk_lock('program')");
@@ -266,6 +306,76 @@ subtest 'many descriptors, and none' => sub {
 	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/,
 		'with more of them it works again');
 	$session->quit;
+};
+
+# PostgreSQL's own limit, which other extensions use up.
+subtest 'no external descriptors' => sub {
+	plan skip_all => 'there is no dblink'
+	  if $node->safe_psql('postgres',
+		"SELECT count(*) FROM pg_available_extensions WHERE name = 'dblink'") eq '0';
+	$node->append_conf('postgresql.conf', 'max_files_per_process = 64');
+	$node->restart;
+	$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS dblink');
+	my $session = background($node);
+	$session->query_safe("SELECT zk_lock('program')");
+	$session->query_safe('SELECT zk_unlock_all(), zk_disconnect()');
+	my $connection = $node->connstr('postgres') =~ s/'/''/gr;
+	my $count = 0;
+	while ($count < 60)
+	{
+		$session->query("SELECT dblink_connect('c$count', '$connection')");
+		last if $session->sqlstate ne '00000';
+		$count++;
+	}
+	my %seen;
+	foreach my $open (reverse 0 .. $count - 1)
+	{
+		foreach my $function (qw(zk_lock zk_try_lock zk_lock_queue zk_lock))
+		{
+			$session->query("SELECT $function('program')");
+			$seen{ $session->sqlstate }++;
+		}
+		$session->query('SELECT zk_unlock_all()');
+		$session->query("SELECT dblink_disconnect('c$open')");
+		last if $seen{'00000'};
+	}
+	ok($seen{'00000'}, 'with enough of them it works: ' . join ', ',
+		map { "$_: $seen{$_}" } sort keys %seen);
+	$session->quit;
+	$node->adjust_conf('postgresql.conf', 'max_files_per_process', undef, 1);
+	$node->restart;
+	$postmaster = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
+};
+
+# Ticks of a hundredth of a second that a process has used.
+sub ticks
+{
+	my ($pid) = @_;
+	my @field = split ' ', slurp_file("/proc/$pid/stat") =~ s/.*\) //r;
+	return $field[11] + $field[12];
+}
+
+subtest 'nobody spins while an ensemble refuses connections' => sub {
+	my $gone = ZooKeeper->new->start;
+	my ($holder, $waiter) = (background($node), background($other));
+	$_->query_safe("SET zklock.servers = '" . $gone->connect_string . "'"),
+	  $_->query_safe("SET zklock.session_timeout = '10s'")
+	  foreach $holder, $waiter;
+	$holder->query_safe("SELECT zk_lock('program')");
+	$waiter->start_query("SELECT zk_lock('program')");
+	poll_until { session_programs($waiter->pid) } 'the waiter\'s program', 30;
+	my $start = time;
+	$gone->stop;
+	$holder->query("SELECT zk_is_held('program')");
+	my $took = time - $start;
+	cmp_ok($took, '>', 1, 'the question takes its time');
+	my %used = map { $_ => ticks($_) } $holder->pid, $waiter->pid;
+	cmp_ok($used{ $_->pid }, '<', 100 * $took / 4, 'which is not spent on asking again')
+	  foreach $holder, $waiter;
+	$gone->start;
+	$waiter->wait_result;
+	$_->quit foreach $holder, $waiter;
+	$gone->stop;
 };
 
 subtest 'no more processes' => sub {

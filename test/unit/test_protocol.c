@@ -363,7 +363,7 @@ hostile_program(const char *number)
 			atomic_store(&page->alive_at, times[choose(5)]);
 			atomic_store(&page->nfinished, choose(2) ? UINT64_MAX : choose(9));
 			atomic_store(&page->nundone, choose(2) ? UINT64_MAX : choose(9));
-			atomic_store(&page->is_lost, choose(3));
+			atomic_store(&page->lost, choose(3));
 			atomic_store(&page->loss_interrupt, choose(6));
 			atomic_store(&page->news_interrupt, choose(6));
 		}
