@@ -52,6 +52,7 @@ struct ZkClient
 	ZkClientStatus status;		/* as reported last */
 	SessionTicket ticket;		/* valid if status.was_connected */
 	char		last_error[512];
+	uint64_t	nframes;		/* taken in, ever */
 	uint64_t	nrequests;		/* sent, ever; the page has how many are over */
 	uint64_t	nwithdrawn;		/* the same */
 	bool		is_for_others;	/* to be adopted: no lock hangs on it here */
@@ -182,6 +183,12 @@ zklock_client_receive(ZkClient *client)
 {
 	zklock_channel_receive(&client->channel, true);
 	take_frames(client);
+}
+
+uint64_t
+zklock_client_progress(const ZkClient *client)
+{
+	return client->nframes;
 }
 
 void
@@ -623,6 +630,7 @@ take_frames(ZkClient *client)
 
 	while (zklock_channel_take(&client->channel, &taken))
 	{
+		client->nframes++;
 		switch ((FrameKind) taken.frame.kind)
 		{
 			case FRAME_STATUS:

@@ -125,6 +125,9 @@ extern void zklock_client_flush(ZkClient *client);
  */
 extern void zklock_client_receive(ZkClient *client);
 
+/* How much the program has said so far: another number means that there was news. */
+extern uint64_t zklock_client_progress(const ZkClient *client);
+
 /*
  * Look at the session.  One that is past its deadline, or whose program has not
  * moved for the session timeout, is LOST from then on.

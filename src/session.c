@@ -562,6 +562,7 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		WaitEvent	event;
 		int64		now;
 		int64		wake_at = deadline;
+		uint64		progress = zklock_client_progress(client);
 
 		if (request != NULL ? zklock_client_reply(request) != NULL : is_over())
 			return ZK_WAIT_OVER;
@@ -606,6 +607,12 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 			status.state == ZK_CLIENT_CONNECTED)
 			wake_at = Min(wake_at, status.lost_deadline);
 
+		/*
+		 * Each of the looks above may have taken in what the one before it
+		 * was for, and then nothing will wake us for that any more.
+		 */
+		if (zklock_client_progress(client) != progress)
+			continue;
 		if (wait_set == NULL)
 			make_wait_set();
 		if (WaitEventSetWait(wait_set, milliseconds_until(wake_at, now),

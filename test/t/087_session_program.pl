@@ -476,6 +476,31 @@ subtest 'exit with requests under way' => sub {
 	pass('nor a node');
 };
 
+# One that is lost is made up for when the session timeout has passed.
+subtest 'no wake-up is lost' => sub {
+	my $script = $node->basedir . '/wake.sql';
+	append_to_file($script, "SELECT zk_lock('program');\nSELECT zk_unlock('program');\n");
+	my $log = $node->basedir . '/wake';
+	$node->command_ok(
+		[
+			'pgbench', '-n', '-M', 'prepared', '-c', 8, '-T', 10, '-l',
+			"--log-prefix=$log", '-f', $script, 'postgres'
+		],
+		'contenders take turns');
+	my $longest = 0;
+	foreach my $file (glob "'$log'.*")
+	{
+		foreach my $line (split /\n/, slurp_file($file))
+		{
+			my $took = (split ' ', $line)[2];
+			$longest = $took if $took > $longest;
+		}
+	}
+	note sprintf 'longest: %.1f ms', $longest / 1000;
+	cmp_ok($longest, '>', 0, 'it was measured how long they waited');
+	cmp_ok($longest, '<', 1e6 * $session_timeout * 2 / 3, 'and nobody waited in vain');
+};
+
 # A hundred, ten at a time, each with a session of its own.
 subtest 'backends that come and go' => sub {
 	my $script = $node->basedir . '/come.sql';
