@@ -42,7 +42,8 @@ pg_version=${PG_VERSION:-15}
 # What the two commands need on Debian. PG_CONFIG names another PostgreSQL, and
 # then that one must be complete.
 build_packages=(make gcc libc6-dev libzookeeper-st-dev)
-server_packages=(zookeeper default-jre-headless libslf4j-java libipc-run-perl)
+server_packages=(zookeeper default-jre-headless libslf4j-java libipc-run-perl
+	procps)
 # What they can do without if there is no such package for this PostgreSQL.
 optional_packages=()
 if [[ -z ${PG_CONFIG:-} ]]; then
