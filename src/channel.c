@@ -335,10 +335,14 @@ zklock_channel_take(ZkChannel *channel, FrameTaken *taken)
 void
 zklock_channel_break(ZkChannel *channel, ZkChannelState state)
 {
-	if (channel->page == NULL || channel->state != ZK_CHANNEL_OPEN)
+	if (channel->page == NULL)
 		return;
-	channel->state = state;
-	shutdown(channel->fd, SHUT_WR);
+	if (channel->state == ZK_CHANNEL_OPEN)
+		shutdown(channel->fd, SHUT_WR);
+
+	/* what it has said before it ended may tell more */
+	if (channel->state == ZK_CHANNEL_OPEN || channel->state == ZK_CHANNEL_ENDED)
+		channel->state = state;
 }
 
 void
