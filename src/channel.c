@@ -5,14 +5,15 @@
  *	  with it, learn of its death, end it.
  *
  * The one rule: the program is the backend's child, and whatever happens to
- * either of them, nothing is left behind.  A backend that ends closes its end of
- * the socket pair, however it ends, and that ends the program and its session.
- * A program that ends is reaped at once, by the handler of SIGCHLD below.
+ * either of them, nothing is left behind.  A backend that ends closes its end
+ * of the socket pair, however it ends, and that ends the program and its
+ * session. A program that ends is reaped at once, by the handler of SIGCHLD
+ * below.
  *
- * PostgreSQL leaves SIGCHLD at its default in backends: it is ignored, and what
- * COPY PROGRAM, archive commands and procedural languages start is waited for by
- * pid.  So the handler waits for no other pid than ours.  It uses nothing but
- * what may be used in a handler.
+ * PostgreSQL leaves SIGCHLD at its default in backends: it is ignored, and
+ * what COPY PROGRAM, archive commands and procedural languages start is waited
+ * for by pid.  So the handler waits for no other pid than ours.  It uses
+ * nothing but what may be used in a handler.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,14 +43,15 @@
 
 /*
  * Asked of the kernel for what is on its way to the program: the releases of a
- * thousand locks.  It grants less, as a rule; flushing then takes a little longer.
+ * thousand locks.  It grants less, as a rule; flushing then takes a little
+ * longer.
  */
 #define SEND_BUFFER_SIZE (1024 * 1024)
 
 /*
- * Programs of this process that are not reaped yet: that of the current session,
- * and some of former ones that are not done.  When there are more, one of these
- * is left to whoever inherits it when this process ends.
+ * Programs of this process that are not reaped yet: that of the current
+ * session, and some of former ones that are not done.  When there are more,
+ * one of these is left to whoever inherits it when this process ends.
  */
 #define CHILDREN_MAX 64
 
@@ -130,10 +132,11 @@ zklock_channel_open(ZkChannel *channel, const char *program, const char *title)
 }
 
 /*
- * The name is an address of a Unix-domain socket that is no file, so anybody on
- * this machine may connect, or have taken the name: both sides look whether the
- * other one is of their user.  The program sends the page first of all, and a pipe
- * that hangs up when it dies; the kernel then sends us SIGCHLD as for a child.
+ * The name is an address of a Unix-domain socket that is no file, so anybody
+ * on this machine may connect, or have taken the name: both sides look whether
+ * the other one is of their user.  The program sends the page first of all,
+ * and a pipe that hangs up when it dies; the kernel then sends us SIGCHLD as
+ * for a child.
  */
 bool
 zklock_channel_adopt(ZkChannel *channel, const char *ready_name)
@@ -357,8 +360,8 @@ zklock_channel_kill(ZkChannel *channel)
 /*
  * The descriptor is closed in any case, so a program that cannot be waited for
  * finds the end of its input, too.  After its end of file it is on its way out
- * of the kernel, where nothing can stop it, or it is none of ours any more, and
- * is killed: waitpid() then takes microseconds.
+ * of the kernel, where nothing can stop it, or it is none of ours any more,
+ * and is killed: waitpid() then takes microseconds.
  */
 void
 zklock_channel_close(ZkChannel *channel, int wait_ms)
@@ -392,8 +395,8 @@ zklock_channel_close(ZkChannel *channel, int wait_ms)
 }
 
 /*
- * Be told of the end of children, unless somebody else wants to be: then each look
- * at the channel costs a system call.
+ * Be told of the end of children, unless somebody else wants to be: then each
+ * look at the channel costs a system call.
  */
 void
 zklock_channel_watch(void)
@@ -418,8 +421,9 @@ zklock_channel_watch(void)
  */
 
 /*
- * A page to share, and the descriptor to share it with; -1 with errno.  Sealed:
- * whoever else has the descriptor cannot take the memory away under our feet.
+ * A page to share, and the descriptor to share it with; -1 with errno.
+ * Sealed: whoever else has the descriptor cannot take the memory away under
+ * our feet.
  */
 static int
 make_page(SharedPage **page)
@@ -464,8 +468,9 @@ raise_descriptor(int fd)
 
 /*
  * Start the program; 0, or an errno.  posix_spawn() does not copy the page
- * tables of large shared_buffers, as fork() would.  A process group of its own:
- * pg_cancel_backend() and a terminal's Ctrl-C are sent to the whole group.
+ * tables of large shared_buffers, as fork() would.  A process group of its
+ * own: pg_cancel_backend() and a terminal's Ctrl-C are sent to the whole
+ * group.
  */
 static int
 spawn(const char *program, const char *title, int channel_fd, int page_fd,
@@ -512,8 +517,8 @@ spawn(const char *program, const char *title, int channel_fd, int page_fd,
 }
 
 /*
- * What of the server's environment the program is to have: how it is loaded, how
- * names are looked up, what time it is, and nothing else.  malloc'ed; the
+ * What of the server's environment the program is to have: how it is loaded,
+ * how names are looked up, what time it is, and nothing else.  malloc'ed; the
  * strings are not copied.
  */
 static char **
@@ -563,8 +568,8 @@ handle_sigchld(int signal)
 			continue;
 
 		/*
-		 * It may have died while it sent the signal itself; whether it had sent
-		 * it, it cannot tell any more.  Two are as good as one.
+		 * It may have died while it sent the signal itself; whether it had
+		 * sent it, it cannot tell any more.  Two are as good as one.
 		 */
 		if (interrupt_begin(&page->loss_interrupt) ||
 			atomic_load(&page->loss_interrupt) == INTERRUPT_UNDER_WAY)
@@ -620,8 +625,8 @@ child_of(const ZkChannel *channel)
 }
 
 /*
- * End a program that has closed its end, unless the handler of SIGCHLD has reaped
- * it.  It is kept out, or the number could be another process's.
+ * End a program that has closed its end, unless the handler of SIGCHLD has
+ * reaped it.  It is kept out, or the number could be another process's.
  */
 static void
 reap(Child *child, pid_t program)

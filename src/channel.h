@@ -49,19 +49,19 @@ typedef struct ZkChannel
  * Start the program.  On failure returns false with errno set and the channel
  * as it was.  title is what ps shows.
  *
- * While a program runs, this process has a handler for SIGCHLD, which reaps this
- * program and leaves all other children alone, so that no zombie stays behind
- * an idle backend; and it passes the death on as SIGINT if loss_interrupt is
- * wanted.
+ * While a program runs, this process has a handler for SIGCHLD, which reaps
+ * this program and leaves all other children alone, so that no zombie stays
+ * behind an idle backend; and it passes the death on as SIGINT if
+ * loss_interrupt is wanted.
  */
 extern bool zklock_channel_open(ZkChannel *channel, const char *program,
 								const char *title);
 
 /*
- * Take a program that somebody else has started, and that waits for a backend at
- * that name.  false if there is none any more, or it does not answer at once; the
- * channel is then as it was.  Like one that was opened here otherwise, save that
- * it is not reaped by this process.
+ * Take a program that somebody else has started, and that waits for a backend
+ * at that name.  false if there is none any more, or it does not answer at
+ * once; the channel is then as it was.  Like one that was opened here
+ * otherwise, save that it is not reaped by this process.
  */
 extern bool zklock_channel_adopt(ZkChannel *channel, const char *ready_name);
 
@@ -70,8 +70,8 @@ extern bool zklock_channel_put(ZkChannel *channel, const Frame *frame,
 							   const FrameBlob blobs[FRAME_NBLOBS]);
 
 /*
- * Send all of it.  Waits for a program that is slow to read; if it reads nothing
- * at all for a second the channel is STUCK.
+ * Send all of it.  Waits for a program that is slow to read; if it reads
+ * nothing at all for a second the channel is STUCK.
  */
 extern void zklock_channel_flush(ZkChannel *channel);
 
@@ -85,8 +85,8 @@ extern void zklock_channel_receive(ZkChannel *channel, bool is_forced);
 extern bool zklock_channel_take(ZkChannel *channel, FrameTaken *taken);
 
 /*
- * Break off: the program finds the end of its input, and that ends its session.
- * Frees nothing.
+ * Break off: the program finds the end of its input, and that ends its
+ * session. Frees nothing.
  */
 extern void zklock_channel_break(ZkChannel *channel, ZkChannelState state);
 
@@ -101,8 +101,8 @@ extern void zklock_channel_break(ZkChannel *channel, ZkChannelState state);
 #define ZK_CHANNEL_KILL (-2)
 
 /*
- * See to it that this process learns of the death of its programs, should somebody
- * have taken the handler of SIGCHLD away.
+ * See to it that this process learns of the death of its programs, should
+ * somebody have taken the handler of SIGCHLD away.
  */
 extern void zklock_channel_watch(void);
 

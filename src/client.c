@@ -3,19 +3,19 @@
  * client.c
  *	  A backend's end of its ZooKeeper session: open, requests, watch, close.
  *
- * Each request is a frame to the session's program, and its reply one back; what
- * has to go on while the backend is busy or idle (repeating, undoing, listening)
- * is the program's.  It knows nothing of PostgreSQL, so that it runs alone under
- * AddressSanitizer (test/unit/test_client.c).
+ * Each request is a frame to the session's program, and its reply one back;
+ * what has to go on while the backend is busy or idle (repeating, undoing,
+ * listening) is the program's.  It knows nothing of PostgreSQL, so that it
+ * runs alone under AddressSanitizer (test/unit/test_client.c).
  *
  * Who owns what: requests and clients are malloc'ed, because PostgreSQL's
  * error exits leave requests behind.  A request is freed by its caller or with
  * the client.  The program is handed numbers: a reply to a request that no
  * longer exists finds nothing.
  *
- * What the program says is checked like a stranger's words (protocol.c): it may
- * have been fooled by a hostile server.  It can be wrong about the ensemble, but
- * not hurt this process.
+ * What the program says is checked like a stranger's words (protocol.c): it
+ * may have been fooled by a hostile server.  It can be wrong about the
+ * ensemble, but not hurt this process.
  *
  *-------------------------------------------------------------------------
  */
@@ -556,9 +556,9 @@ put_opening(ZkClient *client, const ZkClientOptions *options)
 }
 
 /*
- * The program is dead, its session is not: the ensemble keeps it, and its nodes,
- * for the session timeout.  Another program takes it over and, for want of a
- * backend, ends it.
+ * The program is dead, its session is not: the ensemble keeps it, and its
+ * nodes, for the session timeout.  Another program takes it over and, for want
+ * of a backend, ends it.
  */
 static void
 end_orphan(ZkClient *client)
@@ -591,8 +591,8 @@ end_orphan(ZkClient *client)
  */
 
 /*
- * Take in what the page says is there.  A loss stands in the page, too: its frame
- * may be behind a long one that is still on its way.
+ * Take in what the page says is there.  A loss stands in the page, too: its
+ * frame may be behind a long one that is still on its way.
  */
 static void
 look(ZkClient *client)
@@ -609,8 +609,8 @@ look(ZkClient *client)
 }
 
 /*
- * From now on no interrupt comes.  A program that stands still in the middle of
- * one could send it at any time: it is killed.
+ * From now on no interrupt comes.  A program that stands still in the middle
+ * of one could send it at any time: it is killed.
  */
 static void
 refuse_interrupt(ZkClient *client, _Atomic uint32_t *interrupt)
@@ -1000,8 +1000,8 @@ put_request(ZkClient *client, uint64_t id, FrameRequest request,
 }
 
 /*
- * A frame of its own, without content.  Without memory the session is given up:
- * what is withdrawn and not undone would block others for ever.
+ * A frame of its own, without content.  Without memory the session is given
+ * up: what is withdrawn and not undone would block others for ever.
  */
 static void
 put_note(ZkClient *client, FrameKind kind, uint64_t id)

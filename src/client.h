@@ -3,16 +3,16 @@
  * client.h
  *	  A backend's end of its ZooKeeper session: open, requests, watch, close.
  *
- * The session itself, with the ZooKeeper library, is in a program of its own (see
- * program.h), which this room starts and talks to.  No type of the ZooKeeper
- * library and none of PostgreSQL stands here.  No function raises or waits for
- * the network, save for the bounded waits of zklock_client_close() and of
- * sending to a program that does not read.
+ * The session itself, with the ZooKeeper library, is in a program of its own
+ * (see program.h), which this room starts and talks to.  No type of the
+ * ZooKeeper library and none of PostgreSQL stands here.  No function raises or
+ * waits for the network, save for the bounded waits of zklock_client_close()
+ * and of sending to a program that does not read.
  *
  * A request is followed by polling its reply: whenever something has happened,
- * zklock_client_fd() becomes readable, until zklock_client_receive() is called.
- * Requests that are awaited go out with zklock_client_flush() or with the next one
- * that nobody waits for.
+ * zklock_client_fd() becomes readable, until zklock_client_receive() is
+ * called. Requests that are awaited go out with zklock_client_flush() or with
+ * the next one that nobody waits for.
  *
  *-------------------------------------------------------------------------
  */
@@ -107,8 +107,8 @@ extern int64_t zklock_client_now(void);
 extern ZkClient *zklock_client_open(const ZkClientOptions *options);
 
 /*
- * Take over a session that is ready (ready_name); the other options are for the
- * case that its program dies.  NULL if there is none at that name.
+ * Take over a session that is ready (ready_name); the other options are for
+ * the case that its program dies.  NULL if there is none at that name.
  */
 extern ZkClient *zklock_client_adopt(const ZkClientOptions *options,
 									 const char *ready_name);
@@ -120,8 +120,9 @@ extern int	zklock_client_fd(ZkClient *client);
 extern void zklock_client_flush(ZkClient *client);
 
 /*
- * Take in what the program has said.  The functions below that tell of news do so
- * too, where the shared page says that there is any: a look costs no system call.
+ * Take in what the program has said.  The functions below that tell of news do
+ * so too, where the shared page says that there is any: a look costs no system
+ * call.
  */
 extern void zklock_client_receive(ZkClient *client);
 
@@ -129,8 +130,8 @@ extern void zklock_client_receive(ZkClient *client);
 extern uint64_t zklock_client_progress(const ZkClient *client);
 
 /*
- * Look at the session.  One that is past its deadline, or whose program has not
- * moved for the session timeout, is LOST from then on.
+ * Look at the session.  One that is past its deadline, or whose program has
+ * not moved for the session timeout, is LOST from then on.
  */
 extern void zklock_client_status(ZkClient *client, ZkClientStatus *status);
 
@@ -188,9 +189,9 @@ extern ZkRequest *zklock_client_list_and_watch(ZkClient *client,
 
 /*
  * Set the data of a node of ours, without anybody waiting: sent at once, and
- * again after every reconnect until the server confirms it, the node is gone or
- * the session is over.  Who watches the node is woken.  false, and nothing is sent,
- * without memory.
+ * again after every reconnect until the server confirms it, the node is gone
+ * or the session is over.  Who watches the node is woken.  false, and nothing
+ * is sent, without memory.
  */
 extern bool zklock_client_announce(ZkClient *client, const char *path,
 								   const char *data, int length);
@@ -205,11 +206,10 @@ extern ZkRequest *zklock_client_replace(ZkClient *client, const char *from,
 										const char *data, int length);
 
 /*
- * Delete a node, whoever made it, or set its data, in one attempt whose outcome
- * the caller may want to know; for zklock_client_delete() see below.  A node with
- * children is refused, with ZK_FAILED.  With a version
- * other than ZK_ANY_VERSION: ZK_BAD_VERSION unless the data has been set just
- * that often.
+ * Delete a node, whoever made it, or set its data, in one attempt whose
+ * outcome the caller may want to know; for zklock_client_delete() see below.
+ * A node with children is refused, with ZK_FAILED.  With a version other than
+ * ZK_ANY_VERSION: ZK_BAD_VERSION unless the data has been set just that often.
  */
 #define ZK_ANY_VERSION (-1)
 extern ZkRequest *zklock_client_remove(ZkClient *client, const char *path,
@@ -272,8 +272,8 @@ extern bool zklock_client_heard(ZkRequest *listening, ZkHeard *heard);
 extern void zklock_client_defer_signals(ZkClient *client, bool is_deferred);
 
 /*
- * Delete a znode that is not ours if there is one, without anybody waiting; one
- * read if there is none.
+ * Delete a znode that is not ours if there is one, without anybody waiting;
+ * one read if there is none.
  */
 extern void zklock_client_sweep(ZkClient *client, const char *path);
 

@@ -12,8 +12,8 @@
  *	program_session.c	the handle and the states of the session
  *	program_request.c	requests: sending, repeating, undoing, listening
  *
- * Only here and there is the ZooKeeper library called.  Its traps, found by
- * experiment with release 3.8.0, have numbers that the comments refer to:
+ * No other room calls the ZooKeeper library.  Its traps, found by experiment
+ * with release 3.8.0, have numbers that the comments refer to:
  *	R1	numeric addresses only, its own name resolution switched off
  *	R2	an odd number of addresses (ZOOKEEPER-2466)
  *	R4	no close with requests outstanding: the server may never see the close
@@ -121,8 +121,8 @@ extern void ready_accept(Session *session);
 extern void session_open(Session *session, const FrameTaken *opening);
 
 /*
- * Do what is due by now: declare a session lost that was suspended for too long,
- * or whose backend stands still.
+ * Do what is due by now: declare a session lost that was suspended for too
+ * long, or whose backend stands still.
  */
 extern void session_tick(Session *session, int64_t now);
 

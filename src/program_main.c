@@ -5,10 +5,10 @@
  *
  * The one rule: it lives for its backend and ends by itself.  The end of the
  * backend, in whatever way, is the end of file of the channel, and that is the
- * only thing that makes it close the session: its locks are let go then and not
- * earlier, so a signal from outside does not end it.  A crash does (a hostile
- * server can make the library fall over), without closing: the backend learns
- * of it while the ensemble still keeps its nodes.
+ * only thing that makes it close the session: its locks are let go then and
+ * not earlier, so a signal from outside does not end it.  A crash does (a
+ * hostile server can make the library fall over), without closing: the backend
+ * learns of it while the ensemble still keeps its nodes.
  *
  * PostgreSQL as process 1 of a container inherits programs whose backends were
  * killed, and takes a child of which it knows nothing for a crashed backend if
@@ -42,8 +42,8 @@
 
 /*
  * For how many session timeouts it goes on looking for the ensemble once its
- * backend has gone, in order to close the session.  An ensemble that was away for
- * longer keeps the session's nodes for one timeout after it is back.
+ * backend has gone, in order to close the session.  An ensemble that was away
+ * for longer keeps the session's nodes for one timeout after it is back.
  */
 #define ORPHAN_TIMEOUTS 2
 
@@ -176,8 +176,8 @@ exit_at_once(int signal)
 #endif
 
 /*
- * What the backend had open is not for us: a file that is deleted would keep its
- * space, and a pipe would never end for who reads from it.
+ * What the backend had open is not for us: a file that is deleted would keep
+ * its space, and a pipe would never end for who reads from it.
  */
 static void
 close_other_descriptors(void)
@@ -294,9 +294,9 @@ serve(Session *session)
 
 /*
  * What does the library wait for, and for how many milliseconds?  Between two
- * attempts to connect it has to be left alone: each time it is asked it takes the
- * pause for over, and who asks the backend again and again would have it connect
- * as often.
+ * attempts to connect it has to be left alone: each time it is asked it takes
+ * the pause for over, and who asks the backend again and again would have it
+ * connect as often.
  */
 static int
 prepare_library(Session *session, int64_t now, struct pollfd *polled)
@@ -325,8 +325,8 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 }
 
 /*
- * Is all done that is to be done?  A session that is to be closed is closed with
- * nothing outstanding (R4), or when that takes too long.
+ * Is all done that is to be done?  A session that is to be closed is closed
+ * with nothing outstanding (R4), or when that takes too long.
  */
 static bool
 is_done(Session *session, int64_t now)

@@ -4,11 +4,11 @@
  *	  The session's program: waiting for a backend with the session at hand.
  *
  * A program that the worker for ready sessions has started (ready.c) connects
- * and then listens.  The first backend that comes gets the session, which holds
- * nothing yet, and takes the place of the worker at the channel.
+ * and then listens.  The first backend that comes gets the session, which
+ * holds nothing yet, and takes the place of the worker at the channel.
  *
- * The one rule: the name is no file and has no permissions, so who comes must be
- * of our user, as the kernel tells.
+ * The one rule: the name is no file and has no permissions, so who comes must
+ * be of our user, as the kernel tells.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,8 +45,8 @@ ready_listen(Session *session)
 }
 
 /*
- * The worker is told first, so that it does not take its end of the channel for
- * our death.  What the backend sends may be there already.
+ * The worker is told first, so that it does not take its end of the channel
+ * for our death.  What the backend sends may be there already.
  */
 void
 ready_accept(Session *session)

@@ -3,14 +3,16 @@
  * program_request.c
  *	  The session's program: requests of the backend, from the frame to the reply.
  *
- * A request goes through steps.  For each there is a row in the table of steps:
- * what to send, and what follows from the answer.  What is to be repeated or
- * undone is so without the backend, which may be busy or idle for hours.
+ * A request goes through steps.  For each there is a row in the table of
+ * steps: what to send, and what follows from the answer.  What is to be
+ * repeated or undone is so without the backend, which may be busy or idle for
+ * hours.
  *
- * Who owns what: a request is in the list of its session and freed with its last
- * step, save for those that the backend may still undo or listen to: these wait
- * for its word.  The library has the pointer of a request from the sending to the
- * answer, and gives exactly one, with the end of the connection at the latest.
+ * Who owns what: a request is in the list of its session and freed with its
+ * last step, save for those that the backend may still undo or listen to:
+ * these wait for its word.  The library has the pointer of a request from the
+ * sending to the answer, and gives exactly one, with the end of the connection
+ * at the latest.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,8 +24,8 @@
 #include <string.h>
 
 /*
- * How long a request may stay unanswered before a nudge goes out behind it, and
- * between two nudges: a server 3.6.0 to 3.8.0 may forget to answer until
+ * How long a request may stay unanswered before a nudge goes out behind it,
+ * and between two nudges: a server 3.6.0 to 3.8.0 may forget to answer until
  * something else happens (R10, ZOOKEEPER-4537).
  */
 #define NUDGE_MS 300
@@ -122,8 +124,8 @@ static bool after_listen(Request *request);
 static bool after_unlisten(Request *request);
 
 /*
- * How a step is sent, and whether its answer leads to another: then the request
- * is changed as need be and sent once more.
+ * How a step is sent, and whether its answer leads to another: then the
+ * request is changed as need be and sent once more.
  */
 static const struct
 {
@@ -255,8 +257,8 @@ request_take(Session *session, const FrameTaken *taken)
 }
 
 /*
- * Without memory the program ends: the backend cannot be told of a request that
- * nobody waits for, and its session goes with it.
+ * Without memory the program ends: the backend cannot be told of a request
+ * that nobody waits for, and its session goes with it.
  */
 static bool
 take_request(Session *session, const FrameTaken *taken)
@@ -709,8 +711,8 @@ after_replace_delete(Request *request)
  */
 
 /*
- * Turn an answered create or replace into the request that removes what it made.
- * false if there is nothing to remove.
+ * Turn an answered create or replace into the request that removes what it
+ * made. false if there is nothing to remove.
  *
  * After a lost reply the node may exist or not, and we do not know its
  * number: look for its GUID.  A create that the server executes later still,
@@ -809,8 +811,8 @@ request_node_event(zhandle_t *zh, int type, int state, const char *path,
 }
 
 /*
- * One request, which never ends as long as it is wanted: its watch's event sends
- * it again, see heard_event().
+ * One request, which never ends as long as it is wanted: its watch's event
+ * sends it again, see heard_event().
  */
 static bool
 after_listen(Request *request)
@@ -855,8 +857,8 @@ after_unlisten(Request *request)
 }
 
 /*
- * Tell what an answered LISTEN says, or that it is being asked again.  An answer
- * that is none (no right to read it) says that there is nothing.
+ * Tell what an answered LISTEN says, or that it is being asked again.  An
+ * answer that is none (no right to read it) says that there is nothing.
  */
 static void
 put_heard(Request *request, bool is_settled)
@@ -880,7 +882,8 @@ put_heard(Request *request, bool is_settled)
 
 /*
  * Tell what was heard, and interrupt the backend for it if it is urgent, once
- * for each change.  The frame goes first: who is interrupted looks for the reason.
+ * for each change.  The frame goes first: who is interrupted looks for the
+ * reason.
  */
 static void
 tell_heard(Request *request)
@@ -905,8 +908,8 @@ tell_heard(Request *request)
 }
 
 /*
- * The request that listens for the path and is wanted, or NULL.  While there is
- * one the watch is its, whoever has set it.
+ * The request that listens for the path and is wanted, or NULL.  While there
+ * is one the watch is its, whoever has set it.
  */
 static Request *
 listening_for(const Session *session, const char *path)
@@ -921,8 +924,8 @@ listening_for(const Session *session, const char *path)
 }
 
 /*
- * Something happened to a node that is listened for: look at it again.  Its watch
- * is used up.
+ * Something happened to a node that is listened for: look at it again.  Its
+ * watch is used up.
  */
 static void
 heard_event(zhandle_t *zh, int type, int state, const char *path,

@@ -91,9 +91,10 @@ session_open(Session *session, const FrameTaken *opening)
 }
 
 /*
- * Resolve the names, which may take as long as DNS does.  A backend that does not
- * want to wait so long kills us, if it sees in the page that we are at it; so from
- * the moment that it cannot see that any more nothing may be begun without it.
+ * Resolve the names, which may take as long as DNS does.  A backend that does
+ * not want to wait so long kills us, if it sees in the page that we are at it;
+ * so from the moment that it cannot see that any more nothing may be begun
+ * without it.
  */
 static bool
 look_up(Session *session, const ServerList *list, ServerAddresses *addresses)
@@ -295,9 +296,9 @@ lost_deadline(const Session *session)
 /*
  * The connection is gone; how long may the session live?  The ensemble ends it
  * one session timeout (T) after it last heard of us.  We know when we last
- * heard of the ensemble; if not, the library gives a silent connection up after
- * 2/3 T, and one that was reset had its last heartbeat at most T/3 ago.  A
- * tenth of T, at least 200 ms, goes to clocks and rounding.
+ * heard of the ensemble; if not, the library gives a silent connection up
+ * after 2/3 T, and one that was reset had its last heartbeat at most T/3 ago.
+ * A tenth of T, at least 200 ms, goes to clocks and rounding.
  *
  * Where the loss interrupts nobody there is nothing to be early for.  The
  * library gives a server that does not answer a reconnect 2/3 T, so the full T
@@ -338,8 +339,9 @@ session_check_connection(Session *session)
 }
 
 /*
- * The one place where a session changes its state.  LOST is final.  The backend
- * reads of it before it is interrupted, and before the session is closed.
+ * The one place where a session changes its state.  LOST is final.  The
+ * backend reads of it before it is interrupted, and before the session is
+ * closed.
  */
 static void
 move_to(Session *session, ZkClientState state, ZkClientLoss loss)
@@ -437,9 +439,9 @@ suspended_ms(void)
 }
 
 /*
- * When did the connection last receive anything, 0 if that cannot be told?  The
- * kernel knows, and counts without suspensions; those since the connection was
- * made may all have come after the last contact.
+ * When did the connection last receive anything, 0 if that cannot be told?
+ * The kernel knows, and counts without suspensions; those since the connection
+ * was made may all have come after the last contact.
  */
 static int64_t
 last_contact(const Session *session)
@@ -461,9 +463,10 @@ last_contact(const Session *session)
 
 /*
  * A backend that stands still (SIGSTOP, a debugger) is not to keep its locks
- * for ever, only because its session has a program of its own.  It is looked at
- * as often as the library pings; seen so for two thirds of the session timeout,
- * without having run in between, it has stood still for up to a whole one.
+ * for ever, only because its session has a program of its own.  It is looked
+ * at as often as the library pings; seen so for two thirds of the session
+ * timeout, without having run in between, it has stood still for up to a whole
+ * one.
  */
 static void
 check_backend(Session *session, int64_t now)
@@ -488,8 +491,9 @@ check_backend(Session *session, int64_t now)
 }
 
 /*
- * Does it stand still, and how often has it been switched to or from until now?
- * See proc(5), /proc/PID/status.  Where that cannot be read nobody stands still.
+ * Does it stand still, and how often has it been switched to or from until
+ * now? See proc(5), /proc/PID/status.  Where that cannot be read nobody stands
+ * still.
  */
 static bool
 is_stopped(pid_t pid, long long *switches)

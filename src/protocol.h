@@ -6,11 +6,13 @@
  * A socket pair carries frames in both directions, and a page of memory that
  * both have mapped carries what may not cost a system call.  Both ends are
  * started from one installation on one machine, so numbers are as the machine
- * has them; but the files may have been replaced meanwhile, so each frame names
- * the version of this header, and its first eight bytes stay as they are for ever.
+ * has them; but the files may have been replaced meanwhile, so each frame
+ * names the version of this header, and its first eight bytes stay as they are
+ * for ever.
  *
  * Each side reads the other's bytes like a stranger's: frame_take() checks all
- * that can be checked without knowing what went before, and its caller the rest.
+ * that can be checked without knowing what went before, and its caller the
+ * rest.
  *
  * libc only: neither PostgreSQL nor ZooKeeper.
  *
@@ -132,8 +134,8 @@ typedef struct FrameStatus
 } FrameStatus;
 
 /*
- * Blobs: path, or for a result other than ZK_OK what the library calls it; data;
- * children, one after the other with a NUL behind each.
+ * Blobs: path, or for a result other than ZK_OK what the library calls it;
+ * data; children, one after the other with a NUL behind each.
  */
 typedef struct FrameReply
 {
@@ -255,17 +257,17 @@ extern int64_t protocol_now(void);
 extern FrameBlob frame_text(const char *text);
 
 /*
- * Append a frame, of which kind, id and u are set, with its blobs.  false, with
- * nothing appended, without memory or beyond FRAME_MAX.
+ * Append a frame, of which kind, id and u are set, with its blobs.  false,
+ * with nothing appended, without memory or beyond FRAME_MAX.
  */
 extern bool frame_put(FrameBuffer *buffer, const Frame *frame,
 					  const FrameBlob blobs[FRAME_NBLOBS]);
 
 /*
  * Take the next frame off the buffer.  The blobs stay where they are until the
- * buffer is changed.  A COMPLETE one has a kind of that direction, blobs of just
- * its length, texts that end with their only NUL, and enumerations in range.
- * FRAME_WRONG_VERSION only looks at the first eight bytes.
+ * buffer is changed.  A COMPLETE one has a kind of that direction, blobs of
+ * just its length, texts that end with their only NUL, and enumerations in
+ * range. FRAME_WRONG_VERSION only looks at the first eight bytes.
  */
 extern FrameVerdict frame_take(FrameBuffer *buffer, FrameDirection direction,
 							   FrameTaken *taken);
@@ -279,14 +281,14 @@ extern void frame_buffer_consume(FrameBuffer *buffer, size_t length);
 extern void frame_buffer_free(FrameBuffer *buffer);
 
 /*
- * Turn an interrupt on.  One that was sent already stays sent: it is about what
- * is final.
+ * Turn an interrupt on.  One that was sent already stays sent: it is about
+ * what is final.
  */
 extern void interrupt_want(_Atomic uint32_t *interrupt);
 
 /*
- * Turn it off.  When this returns true no signal is under way any more.  false,
- * after a second: one is, from a program that stands still just there.
+ * Turn it off.  When this returns true no signal is under way any more.
+ * false, after a second: one is, from a program that stands still just there.
  */
 extern bool interrupt_refuse(_Atomic uint32_t *interrupt);
 

@@ -5,15 +5,16 @@
  *
  * A background worker starts programs for sessions as a backend does, with the
  * settings of postgresql.conf.  Once such a session is connected, its program
- * listens at a name that nobody can guess, and the name is in shared memory.  A
- * backend whose settings are the same takes it from there and goes to the
+ * listens at a name that nobody can guess, and the name is in shared memory.
+ * A backend whose settings are the same takes it from there and goes to the
  * program, which is its own from then on (program_ready.c).
  *
- * The one rule: a ready session is a convenience.  Whatever is wrong with it, the
- * backend starts one of its own, as it would have without.
+ * The one rule: a ready session is a convenience.  Whatever is wrong with it,
+ * the backend starts one of its own, as it would have without.
  *
- * The shared list is changed by the worker (all of it) and by backends (which take
- * one off); nothing that raises stands between taking and giving back its lock.
+ * The shared list is changed by the worker (all of it) and by backends (which
+ * take one off); nothing that raises stands between taking and giving back its
+ * lock.
  *
  *-------------------------------------------------------------------------
  */
@@ -69,9 +70,10 @@ typedef struct Prepared
 } Prepared;
 
 /*
- * zklock.ready_sessions: how many connected sessions are kept for backends that
- * need one.  Each costs a process and what a session costs the ensemble.  Without
- * any when the server starts there is no worker to heed a later change.
+ * zklock.ready_sessions: how many connected sessions are kept for backends
+ * that need one.  Each costs a process and what a session costs the ensemble.
+ * Without any when the server starts there is no worker to heed a later
+ * change.
  */
 static int	ready_sessions;
 
@@ -151,8 +153,8 @@ zklock_ready_take(uint64 settings, char name[READY_NAME_SIZE],
  */
 
 /*
- * Its programs are children of the worker, those that backends have taken, too,
- * so it reaps whatever child has ended.
+ * Its programs are children of the worker, those that backends have taken,
+ * too, so it reaps whatever child has ended.
  */
 void
 zklock_ready_worker_main(Datum arg)

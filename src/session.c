@@ -6,8 +6,8 @@
  *
  * The one rule: every wait of zklock for the ensemble goes through wait_for(),
  * which ends at an interrupt, at a deadline, and when the session is lost.
- * This end of the session lives in malloc'ed memory of client.c; the wait event
- * set lives in TopMemoryContext as long as the session.
+ * This end of the session lives in malloc'ed memory of client.c; the wait
+ * event set lives in TopMemoryContext as long as the session.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,7 +42,8 @@
 
 /*
  * How long the end of a backend waits for its session to be closed.  A healthy
- * server takes a few milliseconds; past this the session's program does it alone.
+ * server takes a few milliseconds; past this the session's program does it
+ * alone.
  */
 #define EXIT_CLOSE_MS 200
 
@@ -83,8 +84,8 @@ typedef enum OnLockLoss
 } OnLockLoss;
 
 /*
- * zklock.on_lock_loss: what to do about a statement that runs when a lock of its
- * session is lost.  A change takes effect with the next lock granted.
+ * zklock.on_lock_loss: what to do about a statement that runs when a lock of
+ * its session is lost.  A change takes effect with the next lock granted.
  */
 static int	on_lock_loss;
 
@@ -627,8 +628,9 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 
 /*
  * If the ensemble does not take the identity that we chose ourselves, the next
- * session does without, and has all its time to connect.  To be called wherever
- * the loss may be seen first: a request's reply can be there ahead of it.
+ * session does without, and has all its time to connect.  To be called
+ * wherever the loss may be seen first: a request's reply can be there ahead of
+ * it.
  */
 static void
 note_refusal(const ZkClientStatus *status)
@@ -745,8 +747,8 @@ prepare_once(void)
 }
 
 /*
- * The program is beside the library, wherever that was loaded from: another place
- * than at installation, for all we know.
+ * The program is beside the library, wherever that was loaded from: another
+ * place than at installation, for all we know.
  */
 static void
 find_program(void)

@@ -47,17 +47,17 @@ extern void zklock_session_init(void);
 /*
  * Make sure that there is a session which is not known to be lost; it need not
  * be connected yet.  Raises 0A000 in a process that must not hold locks, 55000
- * without servers, 53000 if its program cannot be started.  A new session has a
- * new number.
+ * without servers, 53000 if its program cannot be started.  A new session has
+ * a new number.
  */
 extern void zklock_session_open(bool is_retry);
 
 /*
  * Was a request reported as lost with its session because the server did not
- * answer, and another one is to be tried, or because the ensemble does not know
- * the authentication of our own choice, and the next session does without?  Then
- * free all requests and call zklock_session_open() again, as a retry under the
- * same zklock.connect_timeout.
+ * answer, and another one is to be tried, or because the ensemble does not
+ * know the authentication of our own choice, and the next session does
+ * without?  Then free all requests and call zklock_session_open() again, as a
+ * retry under the same zklock.connect_timeout.
  */
 extern bool zklock_session_is_turning(void);
 
@@ -97,8 +97,8 @@ extern ZkSessionNumber zklock_session_number(void);
 
 /*
  * Close a session that was lost or that could not be had: until then it may
- * still be the current one.  Never raises, never waits.  Frees all requests, so
- * none may be outstanding.
+ * still be the current one.  Never raises, never waits.  Frees all requests,
+ * so none may be outstanding.
  */
 extern void zklock_session_reap(void);
 
@@ -125,8 +125,8 @@ extern const ZkReply *zklock_session_await(ZkRequest *request, int64 deadline,
 										   ZkWaitReason reason);
 
 /*
- * Wait until there is news of the watched node, or from a neighbor (neighbor.h).
- * Raises likewise.
+ * Wait until there is news of the watched node, or from a neighbor
+ * (neighbor.h). Raises likewise.
  */
 extern ZkWaitEnd zklock_session_await_watch(int64 deadline);
 
@@ -156,8 +156,8 @@ extern void zklock_session_raise(const ZkReply *reply, const char *doing,
 extern void zklock_session_raise_memory(void) pg_attribute_noreturn();
 
 /*
- * The chroot of the server list, "" if none: of the session if there is one, of
- * the setting otherwise.
+ * The chroot of the server list, "" if none: of the session if there is one,
+ * of the setting otherwise.
  */
 extern const char *zklock_session_chroot(void);
 
@@ -168,15 +168,16 @@ extern const char *zklock_session_chroot(void);
 extern void zklock_session_close(int wait_ms);
 
 /*
- * What the settings of the moment come to: sessions with the same result are as
- * good as one another.
+ * What the settings of the moment come to: sessions with the same result are
+ * as good as one another.
  */
 extern uint64 zklock_session_settings(void);
 
 /*
  * Start a session that is to wait for another backend, which is told the name
- * and the rest that are set here.  NULL if no servers are set.  Raises for other
- * settings that make no sense.  For a process without a session of its own.
+ * and the rest that are set here.  NULL if no servers are set.  Raises for
+ * other settings that make no sense.  For a process without a session of its
+ * own.
  */
 extern ZkClient *zklock_session_prepare(char name[READY_NAME_SIZE],
 										uint64 *settings, bool *has_identity);
