@@ -492,9 +492,13 @@ spawn(const char *program, const char *title, int channel_fd, int page_fd,
 	posix_spawn_file_actions_init(&actions);
 	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK |
 							 POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-	sigemptyset(&signals);
-	posix_spawnattr_setsigmask(&attributes, &signals);
+
+	/*
+	 * Until it is in its group it is in ours, and may be sent what is for us:
+	 * that waits until the program is ready for it (prepare_process()).
+	 */
 	sigfillset(&signals);
+	posix_spawnattr_setsigmask(&attributes, &signals);
 	posix_spawnattr_setsigdefault(&attributes, &signals);
 	posix_spawnattr_setpgroup(&attributes, 0);
 	error = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO,

@@ -131,6 +131,7 @@ static void
 prepare_process(void)
 {
 	static const int polite[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP};
+	sigset_t	none;
 
 	close_other_descriptors();
 
@@ -141,6 +142,8 @@ prepare_process(void)
 #ifndef __SANITIZE_ADDRESS__	/* which wants to see and tell */
 	harden();
 #endif
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);	/* all are blocked until now */
 }
 
 #ifndef __SANITIZE_ADDRESS__

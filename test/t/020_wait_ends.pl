@@ -244,6 +244,20 @@ subtest '200 cancels on a lock that another holds' => sub {
 	assert_no_nodes($zk, $path, 'nothing left');
 };
 
+# A cancel goes to the whole process group of the backend, of which its session's
+# program is a member for a moment.
+subtest '100 cancels while the program of a session starts' => sub {
+	my $waiter = background($node{paris});
+	$holder->query_safe("SELECT zk_lock('wait')");
+	my $cancelled = run_under_cancels($waiter, 0.004,
+		("SELECT zk_lock('wait')", 'SELECT zk_disconnect()') x 100);
+	unlike($waiter->error, qr/could not start/, 'which is not hit by them');
+	cmp_ok($cancelled, '>=', 100, 'the backend is');
+	$waiter->quit;
+	$holder->query_safe("SELECT zk_unlock('wait')");
+	assert_no_nodes($zk, $path, 'nothing left');
+};
+
 subtest '200 cancels on free locks' => sub {
 	my $session = background($node{paris});
 	my $below = lock_path('free');

@@ -345,6 +345,8 @@ subtest 'a commit is over for the next holder' => sub {
 	my $nfree = 0;
 	foreach (1 .. 10)
 	{
+		# That of the round before may still be on its way out.
+		assert_no_nodes($zk, lock_path('over'), 'nothing left of the last round');
 		$first->query_safe("BEGIN; SELECT zk_xact_lock('over');
 			SELECT count(pg_advisory_xact_lock(i)) FROM generate_series(1, 1000) i");
 		$second->start_query("DO \$\$ BEGIN PERFORM zk_xact_lock('over');

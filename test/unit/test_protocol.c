@@ -340,8 +340,12 @@ hostile_program(const char *number)
 {
 	SharedPage *page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE,
 							MAP_SHARED, PROTOCOL_PAGE_FD, 0);
+	sigset_t	none;
 	int			nframes;
 
+	/* programs are started with all signals blocked */
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 	seed = strtoull(number, NULL, 10) * 2654435761U + 1;
 	nframes = (int) choose(40);
 	for (int i = 0; i < nframes; i++)
