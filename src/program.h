@@ -156,10 +156,6 @@ extern bool request_take(Session *session, const FrameTaken *taken);
 /* Send a nudge if it is due (R10). */
 extern void request_tick(Session *session, int64_t now);
 
-/* A node that is watched has changed: watcher function of the library. */
-extern void request_node_event(zhandle_t *zh, int type, int state,
-							   const char *path, void *context);
-
 /* All memory of requests is given back; the library must be closed. */
 extern void request_free_all(Session *session);
 

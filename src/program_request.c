@@ -103,6 +103,7 @@ static int	send_get_and_watch(Request *request);
 static int	send_sync(Request *request);
 static int	send_check(Request *request);
 static int	send_check_of_other(Request *request);
+static int	send_check_of_path(Request *request, const char *path);
 static int	send_set(Request *request);
 static int	send_delete(Request *request);
 static int	send_delete_of_other(Request *request);
@@ -194,6 +195,8 @@ static bool become_delete_of_child(Request *request);
 static void put_heard(Request *request, bool is_settled);
 static void tell_heard(Request *request);
 static Request *listening_for(const Session *session, const char *path);
+static void node_event(zhandle_t *zh, int type, int state, const char *path,
+					   void *context);
 static void heard_event(zhandle_t *zh, int type, int state, const char *path,
 						void *context);
 static void copy_stat(FrameReply *reply, const struct Stat *stat);
@@ -792,9 +795,8 @@ become_delete_of_child(Request *request)
  * was given up, wakes nobody.  Session events reach every watcher too, without
  * using up the watch: session_event() has them.
  */
-void
-request_node_event(zhandle_t *zh, int type, int state, const char *path,
-				   void *context)
+static void
+node_event(zhandle_t *zh, int type, int state, const char *path, void *context)
 {
 	Session    *session = context;
 	Frame		frame = {.kind = FRAME_WATCH, .id = session->watch_id};
@@ -973,7 +975,7 @@ static int
 send_list_and_watch(Request *request)
 {
 	return zoo_awget_children(request->session->zh, request->path,
-							  request_node_event, request->session,
+							  node_event, request->session,
 							  list_done, request);
 }
 
@@ -988,7 +990,7 @@ static int
 send_get_and_watch(Request *request)
 {
 	return zoo_awget(request->session->zh, request->path,
-					 request_node_event, request->session, get_done, request);
+					 node_event, request->session, get_done, request);
 }
 
 static int
@@ -1000,15 +1002,19 @@ send_sync(Request *request)
 static int
 send_check(Request *request)
 {
-	zoo_check_op_init(&request->op, request->path, -1);
-	return zoo_amulti(request->session->zh, 1, &request->op,
-					  &request->op_result, void_done, request);	/* R6 */
+	return send_check_of_path(request, request->path);
 }
 
 static int
 send_check_of_other(Request *request)
 {
-	zoo_check_op_init(&request->op, request->other_path, -1);
+	return send_check_of_path(request, request->other_path);
+}
+
+static int
+send_check_of_path(Request *request, const char *path)
+{
+	zoo_check_op_init(&request->op, path, -1);
 	return zoo_amulti(request->session->zh, 1, &request->op,
 					  &request->op_result, void_done, request);	/* R6 */
 }
