@@ -56,6 +56,7 @@ OBJS = \
 	src/client.o \
 	src/channel.o \
 	src/protocol.o \
+	src/contact.o \
 	src/recipe.o \
 	src/alias.o \
 	src/servers.o \
@@ -80,6 +81,7 @@ PROGRAM_OBJS = \
 	src/program_request.o \
 	src/program_ready.o \
 	src/protocol.o \
+	src/contact.o \
 	src/servers.o
 
 # All tests there are, in the order of their names. They lie in test/ and their

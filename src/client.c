@@ -120,6 +120,12 @@ zklock_client_now(void)
 	return protocol_now();
 }
 
+Moment
+zklock_client_moment(void)
+{
+	return protocol_moment();
+}
+
 ZkClient *
 zklock_client_open(const ZkClientOptions *options)
 {
@@ -725,7 +731,7 @@ copy_reply(ZkRequest *request, const FrameTaken *taken)
 		return false;
 	reply->result = from->result;
 	reply->code = from->code;
-	reply->sent_at = from->sent_at;
+	reply->proof = from->proof;
 	reply->czxid = from->czxid;
 	reply->ephemeral_owner = from->ephemeral_owner;
 	reply->ctime_ms = from->ctime_ms;

@@ -23,6 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "contact.h"
 #include "terms.h"
 
 typedef struct ZkClient ZkClient;
@@ -70,7 +71,8 @@ typedef struct ZkReply
 	ZkResult	result;
 	int			code;			/* the library's own code */
 	const char *code_text;		/* and its words for it, for a DETAIL */
-	int64_t		sent_at;		/* zklock_client_now() at the last attempt */
+	Moment		proof;			/* create, check, replace: the date of the proof
+								 * that the session lives, see contact.h */
 	const char *path;			/* create: the node made */
 	int64_t		czxid;			/* create, get: the fencing token */
 	int64_t		ephemeral_owner;	/* create, get */
@@ -98,6 +100,9 @@ typedef struct ZkHeard
 
 /* Milliseconds of a clock that goes on while the machine is suspended. */
 extern int64_t zklock_client_now(void);
+
+/* The same as a date that can be compared with that of a proof. */
+extern Moment zklock_client_moment(void);
 
 /*
  * Start a session, with a program of its own.  Never NULL save without memory;

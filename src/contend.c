@@ -697,7 +697,7 @@ take_node(Standing *standing)
 		raise_evicted(standing);
 	strlcpy(contender->node, reply->path, RECIPE_PATH_SIZE);
 	contender->token = reply->czxid;
-	contender->proved_at = reply->sent_at;
+	contender->proof = reply->proof;
 	standing->is_node_known = true;
 	if (contender->style == RECIPE_STYLE_ALL)
 		note_numbers(standing);
@@ -734,8 +734,11 @@ find_lost_node(Standing *standing)
 	const ZkReply *reply;
 	const char *child = NULL;
 
-	/* our server may lag behind the one that made the node */
-	reply = ask(standing, zklock_client_sync(client, contender->lock_path));
+	/*
+	 * Our server may lag behind the one that made the node: ahead of the list
+	 * goes a write, whatever comes of it; see send_erase() of the program.
+	 */
+	reply = ask(standing, zklock_client_check(client, contender->lock_path));
 	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME)
 		return false;
 	reply = ask(standing, zklock_client_list(client, contender->lock_path));
@@ -767,7 +770,7 @@ find_lost_node(Standing *standing)
 		reply->ephemeral_owner != status.session_id)
 		raise_evicted(standing);
 	contender->token = reply->czxid;
-	contender->proved_at = 0;	/* a read is no proof */
+	contender->proof = (Moment) {0};	/* a read is none */
 	standing->is_node_known = true;
 	return false;
 }
@@ -1158,9 +1161,8 @@ clear_void_hold(Standing *standing, const char *path)
  * The lock was handed over to us, if our node is there to have it.  A fresh
  * proof of that will do, as it does for a holder at its commit; the clock is
  * read after the news came, for we may have been stopped meanwhile.  Otherwise
- * we read our node: our server answers in the order of what it knows, so that
- * the answer is not older than the news, if they came from there.  false if only
- * a list can tell.
+ * the quorum is asked; our server may be behind what has become of our node, also
+ * behind the news, if we have reconnected since.  false if only a list can tell.
  */
 static bool
 is_still_queued(Standing *standing)
@@ -1169,20 +1171,21 @@ is_still_queued(Standing *standing)
 	ZkClientStatus status;
 	const ZkReply *reply;
 
-	if (contender->proved_at > zklock_session_fresh_since())
-		return true;
-	if (standing->is_told)
+	zklock_session_look();
+	if (!zklock_session_status(&status) || status.state == ZK_CLIENT_LOST)
 		return false;
-	reply = ask(standing, zklock_client_get(zklock_session_client(),
-											contender->node));
+	if (contact_is_after(contender->proof, zklock_session_fresh_since()))
+		return true;
+	reply = ask(standing, zklock_client_check(zklock_session_client(),
+											  contender->node));
 	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME ||
 		reply->result == ZK_SESSION_LOST)
 		return false;
-	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
-		zklock_session_raise(reply, "read a lock's queue", contender->node);
-	if (reply->result == ZK_NO_NODE || !zklock_session_status(&status) ||
-		reply->ephemeral_owner != status.session_id)
+	if (reply->result == ZK_NO_NODE)
 		raise_evicted(standing);
+	if (reply->result != ZK_OK)
+		zklock_session_raise(reply, "check a queue node", contender->node);
+	contender->proof = reply->proof;
 	return true;
 }
 

@@ -48,8 +48,8 @@ typedef struct ZkContender
 	/* The outcome, valid when granted. */
 	char	   *node;			/* path of our queue node */
 	int64		token;			/* its czxid */
-	int64		proved_at;		/* zklock_client_now() before the quorum
-								 * acknowledged the node; 0: unknown */
+	Moment		proof;			/* date of the proof of the node; all zero:
+								 * there is none */
 	bool		can_hand_over;	/* whoever waits behind may be one that takes
 								 * it when we hand it over */
 	int32		numbers[ALIAS_COUNT];	/* RECIPE_STYLE_ALL: of our nodes, of

@@ -56,9 +56,7 @@ typedef struct Hold
 	ZkSessionNumber session;	/* whose the node is */
 	bool		is_evicted;		/* somebody deleted a node */
 	bool		can_hand_over;	/* see ZkContender */
-	int64		proved_at;		/* zklock_client_now(): from then on for the
-								 * session timeout the quorum will not have
-								 * ended the session; 0: not proved */
+	Moment		proof;			/* date of the proof of the node, contact.h */
 	int64		token;
 	TimestampTz granted_at;
 
@@ -157,8 +155,8 @@ static void drop_xact_counts(Hold *hold);
 static void forget_if_empty(Lock *lock);
 static Hold *find_lost(Lock **lost_lock);
 static void raise_if_lost(void);
-static int	find_unproved(Hold **holds, int64 fresh_since);
-static void ask_quorum(Hold **holds, int nholds);
+static int	find_unproved(Hold **holds, Moment fresh_since);
+static void ask_quorum(Hold **holds, int nholds, int attempt);
 static ZkRequest *check_node(const Hold *hold, int rank);
 static void await_proofs(Hold *hold, ZkRequest **requests);
 static void free_requests(ZkRequest **requests, int nrequests);
@@ -459,13 +457,14 @@ zklock_is_held(const char *name)
 	if (hold == NULL || is_lost(hold, live_session()))
 		return false;
 	zklock_ear_open(&lock->ear, lock->path, node_name(lock), false);
-	do
+	for (int attempt = 0; attempt == 0 ||
+		 !contact_is_after(hold->proof, zklock_session_fresh_since());
+		 attempt++)
 	{
-		ask_quorum(&hold, 1);
-		share_evictions();
+		ask_quorum(&hold, 1, attempt);
 		if (is_lost(hold, live_session()))
 			return false;
-	} while (hold->proved_at <= zklock_session_fresh_since());
+	}
 	zklock_ear_report(&lock->ear, lock->name);
 	return true;
 }
@@ -634,7 +633,8 @@ zklock_prove_locks(bool always_ask)
 	Lock	   *lock;
 	Hold	  **holds;
 	int			nholds;
-	int64		fresh_since;
+	int			attempt = 0;
+	Moment		fresh_since;
 
 	if (has_released_lost)
 		ereport(ERROR,
@@ -645,17 +645,11 @@ zklock_prove_locks(bool always_ask)
 	raise_if_lost();
 	if (!zklock_has_locks())
 		return;
-	fresh_since = always_ask ? ZK_NO_DEADLINE : zklock_session_fresh_since();
+	fresh_since = always_ask ? ZK_NO_PROOF : zklock_session_fresh_since();
 	holds = palloc(2 * hash_get_num_entries(locks) * sizeof(*holds));
-
-	/*
-	 * An answer that is there may be old: if the process was stopped after it
-	 * asked, it waited for us.  Then ask again.
-	 */
 	while ((nholds = find_unproved(holds, fresh_since)) > 0)
 	{
-		ask_quorum(holds, nholds);
-		share_evictions();
+		ask_quorum(holds, nholds, attempt++);
 		if (find_lost(&lock) != NULL)
 			break;
 		fresh_since = zklock_session_fresh_since();
@@ -796,7 +790,7 @@ borrow_exclusive(const ZkLockOrder *order, Lock *lock)
 	shared->session = exclusive->session;
 	shared->is_evicted = exclusive->is_evicted;
 	shared->can_hand_over = false;	/* readers may hold it with us */
-	shared->proved_at = exclusive->proved_at;
+	shared->proof = exclusive->proof;
 	shared->token = exclusive->token;
 	shared->granted_at = GetCurrentTimestamp();
 	memset(shared->replacing, 0, sizeof(shared->replacing));
@@ -856,7 +850,7 @@ note_grant(Hold *hold, const ZkContender *contender)
 	hold->session = zklock_session_number();
 	hold->is_evicted = false;
 	hold->can_hand_over = contender->can_hand_over;
-	hold->proved_at = contender->proved_at;
+	hold->proof = contender->proof;
 	hold->token = contender->token;
 	hold->granted_at = GetCurrentTimestamp();
 	memset(hold->replacing, 0, sizeof(hold->replacing));
@@ -1248,7 +1242,7 @@ static void
 settle_downgrade(Hold *hold, ZkSessionNumber live)
 {
 	bool		is_good = true;
-	int64		proved_at = PG_INT64_MAX;
+	Moment		proof = ZK_NO_PROOF;
 
 	if (hold->replacing[0] == NULL)
 		return;
@@ -1268,12 +1262,12 @@ settle_downgrade(Hold *hold, ZkSessionNumber live)
 		if (reply->result != ZK_OK)
 			hold->is_evicted |= reply->result == ZK_NO_NODE ||
 				hold->nnodes > 1;
-		proved_at = Min(proved_at, reply->sent_at);
+		proof = contact_earlier(proof, reply->proof);
 	}
 	if (is_good)
 	{
 		strlcpy(hold->node, hold->next_node, RECIPE_PATH_SIZE);
-		hold->proved_at = proved_at;
+		hold->proof = proof;
 		for (int rank = 0; rank < hold->nnodes; rank++)
 			zklock_client_free(hold->replacing[rank]);
 		memset(hold->replacing, 0, sizeof(hold->replacing));
@@ -1423,7 +1417,7 @@ raise_if_lost(void)
  * Result: how many.
  */
 static int
-find_unproved(Hold **holds, int64 fresh_since)
+find_unproved(Hold **holds, Moment fresh_since)
 {
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
@@ -1434,9 +1428,11 @@ find_unproved(Hold **holds, int64 fresh_since)
 		Hold	   *exclusive = &lock->holds[RECIPE_EXCLUSIVE];
 		Hold	   *shared = &lock->holds[RECIPE_SHARED];
 
-		if (is_held(exclusive) && exclusive->proved_at <= fresh_since)
+		if (is_held(exclusive) &&
+			!contact_is_after(exclusive->proof, fresh_since))
 			holds[nholds++] = exclusive;
-		if (is_held(shared) && shared->proved_at <= fresh_since &&
+		if (is_held(shared) &&
+			!contact_is_after(shared->proof, fresh_since) &&
 			!(shared->is_borrowed && is_held(exclusive)))
 			holds[nholds++] = shared;
 	}
@@ -1446,12 +1442,20 @@ find_unproved(Hold **holds, int64 fresh_since)
 /*
  * Ask the quorum for each node, in one flush, and mark the holds whose node is
  * gone.  Waits; raises on interrupts and when ZooKeeper refuses to answer.
+ *
+ * The answer may be no fresh proof.  If this process was stopped after it had
+ * asked, the answer has waited for us: ask again (attempt 1).  If that is not
+ * fresh either there was a pause of the session ahead of it, and what can date
+ * a proof is what is answered now (attempt 2 and later).
  */
 static void
-ask_quorum(Hold **holds, int nholds)
+ask_quorum(Hold **holds, int nholds, int attempt)
 {
 	int			nrequests = nholds * ALIAS_COUNT;
 	ZkRequest **requests = palloc0(nrequests * sizeof(*requests));
+
+	if (attempt >= 2)
+		zklock_session_await_contact();
 
 	/*
 	 * On which node a hold stands is known when its downgrade is over.  If the
@@ -1482,6 +1486,7 @@ ask_quorum(Hold **holds, int nholds)
 	}
 	PG_END_TRY();
 	free_requests(requests, nrequests);
+	share_evictions();
 }
 
 /* Ask the quorum for one of the nodes of a hold. */
@@ -1502,7 +1507,7 @@ check_node(const Hold *hold, int rank)
 static void
 await_proofs(Hold *hold, ZkRequest **requests)
 {
-	int64		proved_at = PG_INT64_MAX;
+	Moment		proof = ZK_NO_PROOF;
 
 	for (int i = 0; i < hold->nnodes; i++)
 	{
@@ -1513,7 +1518,7 @@ await_proofs(Hold *hold, ZkRequest **requests)
 		switch (reply->result)
 		{
 			case ZK_OK:
-				proved_at = Min(proved_at, reply->sent_at);
+				proof = contact_earlier(proof, reply->proof);
 				break;
 			case ZK_NO_NODE:
 				hold->is_evicted = true;
@@ -1529,7 +1534,7 @@ await_proofs(Hold *hold, ZkRequest **requests)
 				zklock_session_raise(reply, "check a lock", hold->node);
 		}
 	}
-	hold->proved_at = proved_at;
+	hold->proof = proof;
 }
 
 /* Two holds on one node are lost together. */

@@ -62,6 +62,9 @@ typedef struct Session
 	int64_t		up_since;		/* valid if it is */
 	int64_t		suspended_ms;	/* how long the machine had been suspended when
 								 * the connection was made */
+	Moment		attempt_at;		/* when connecting was begun, or before */
+	ContactLog	contact;		/* over the current connection */
+	int64_t		sent_at;		/* when anything was sent last */
 	int64_t		contact_at;		/* last contact of a connection that ended */
 	bool		was_silent;		/* did it end for silence? */
 
@@ -153,8 +156,11 @@ extern void session_set_error(Session *session, const char *format,...)
 /* Do what a frame of the backend's asks for.  false if it makes no sense. */
 extern bool request_take(Session *session, const FrameTaken *taken);
 
-/* Send a nudge if it is due (R10). */
+/* Send a heartbeat or a nudge (R10) if one is due. */
 extern void request_tick(Session *session, int64_t now);
+
+/* When request_tick() is to be called next; INT64_MAX if that does not matter. */
+extern int64_t request_next_tick(const Session *session);
 
 /* All memory of requests is given back; the library must be closed. */
 extern void request_free_all(Session *session);

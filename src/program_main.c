@@ -311,6 +311,8 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 
 	if (now < session->pause_until)
 		return (int) (session->pause_until - now);
+	if (session->fd < 0)
+		session->attempt_at = protocol_moment();
 	rc = zookeeper_interest(session->zh, &session->fd, &interest, &timeout);
 	library_ms = (int) (timeout.tv_sec * 1000 + timeout.tv_usec / 1000);
 	if (rc != ZOK && library_ms < RETRY_MS)
@@ -379,8 +381,8 @@ milliseconds_until_next(const Session *session, int64_t now, int library_ms)
 
 	if (session_is_ending(session) && is_heard_yet(session, now))
 		next = session->lost_at + DRAIN_MS;
-	if (session->nudge_at != 0 && session->is_up && session->nudge_at < next)
-		next = session->nudge_at;
+	if (request_next_tick(session) < next)
+		next = request_next_tick(session);
 	if (library_ms >= 0 && next > now + library_ms)
 		next = now + library_ms;
 	if (next == INT64_MAX)

@@ -52,6 +52,7 @@ typedef enum Step
 	STEP_LISTEN,				/* is it there, with a watch */
 	STEP_LISTEN_GET,			/* it is: what is in it? */
 	STEP_UNLISTEN,				/* remove that watch */
+	STEP_HEARTBEAT,
 	STEP_NUDGE					/* whatever the answer */
 } Step;
 
@@ -71,7 +72,7 @@ struct Request
 	bool		is_urgent;		/* LISTEN: news interrupt the backend */
 	ZkNodeKind	node_kind;		/* CREATE */
 	int			version;		/* SET and REMOVE: that the node must have */
-	int64_t		sent_at;		/* of the last attempt */
+	Moment		sent_at;		/* the last attempt */
 	int64_t		signalled_mzxid;	/* LISTEN: what the backend knows; 0: nothing */
 	int64_t		signalled_at;	/* LISTEN: when it was interrupted for it */
 	char	   *path;			/* node, or parent for LIST and ERASE */
@@ -153,6 +154,7 @@ static const struct
 	[STEP_LISTEN] = {send_listen, after_listen},
 	[STEP_LISTEN_GET] = {send_listen_get, after_listen},
 	[STEP_UNLISTEN] = {send_unlisten, after_unlisten},
+	[STEP_HEARTBEAT] = {send_sync, after_last},
 	[STEP_NUDGE] = {send_exists, after_last},
 };
 
@@ -499,10 +501,11 @@ submit(Request *request)
 	Session    *session = request->session;
 	int			rc = ZINVALIDSTATE;
 
-	request->sent_at = protocol_now();
+	request->sent_at = protocol_moment();
+	session->sent_at = request->sent_at.boot_ms;
 	request->is_pending = true;
 	if (session->npending++ == 0)
-		session->nudge_at = request->sent_at + NUDGE_MS;
+		session->nudge_at = session->sent_at + NUDGE_MS;
 	if (session->zh != NULL)
 	{
 		rc = steps[request->step].send(request);
@@ -516,16 +519,36 @@ submit(Request *request)
 		void_done(rc, request);
 }
 
+int64_t
+request_next_tick(const Session *session)
+{
+	if (!session->is_up)
+		return INT64_MAX;
+	if (session->nudge_at != 0)
+		return session->nudge_at;
+	if (session_is_ending(session))
+		return INT64_MAX;
+	return session->sent_at +
+		contact_heartbeat_ms(session->status.session_timeout_ms);
+}
+
+/*
+ * The heartbeat is more frequent than the library's, so that proofs are young,
+ * and the leader answers it (FollowerRequestProcessor, case sync): behind a
+ * follower that has lost its leader the connection falls silent, and the library
+ * gives it up.  It is no proof: a leader that has been deposed answers, too.
+ */
 void
 request_tick(Session *session, int64_t now)
 {
-	Request    *nudge;
+	Request    *request;
 
-	if (session->nudge_at == 0 || now < session->nudge_at || !session->is_up)
+	if (now < request_next_tick(session))
 		return;
-	nudge = new_request(session, STEP_NUDGE, "/");
-	nudge->is_unwanted = nudge->is_counted = true;
-	submit(nudge);
+	request = new_request(session, session->nudge_at != 0 ?
+						  STEP_NUDGE : STEP_HEARTBEAT, "/");
+	request->is_unwanted = request->is_counted = true;
+	submit(request);
 	session->nudge_at = now + NUDGE_MS;
 }
 
@@ -538,9 +561,18 @@ request_tick(Session *session, int64_t now)
 static void
 note_answer(Request *request, int rc)
 {
+	Session    *session = request->session;
+	int			timeout = session->status.session_timeout_ms;
+
 	request->reply.code = rc;
 	request->reply.result = result_of_code(rc);
-	request->reply.sent_at = request->sent_at;
+	if ((rc != ZOK && rc > ZAPIERROR) ||
+		request->reply.result == ZK_SESSION_LOST)
+		return;					/* no server has said that */
+	request->reply.proof = contact_date(&session->contact, request->sent_at,
+										timeout);
+	contact_note(&session->contact, request->sent_at, protocol_moment(),
+				 timeout);
 }
 
 /* Decide what follows from an answer, and do it. */
@@ -1050,12 +1082,17 @@ send_exists(Request *request)
 
 /*
  * The server that we are connected to now may not have heard of the node yet:
- * sync first.  Both go out together; nobody waits for the sync.
+ * a write goes first, whatever comes of it, since the list is not older than
+ * what the quorum agreed on then.  (A sync may be answered by a leader that has
+ * been deposed and does not know it.)  Both go out together; nobody waits for
+ * the write.
  */
 static int
 send_erase(Request *request)
 {
-	zoo_async(request->session->zh, request->path, string_done, NULL);
+	zoo_check_op_init(&request->op, request->path, -1);
+	zoo_amulti(request->session->zh, 1, &request->op, &request->op_result,
+			   void_done, NULL);
 	return send_list(request);
 }
 
@@ -1197,18 +1234,19 @@ stat_done(int rc, const struct Stat *stat, const void *data)
 	void_done(rc, data);
 }
 
-/* A sync; for the one that an ERASE sends ahead of its list nobody waits. */
 static void
 string_done(int rc, const char *value, const void *data)
 {
 	(void) value;
-	if (data != NULL)
-		void_done(rc, data);
+	void_done(rc, data);
 }
 
+/* For the write that an ERASE sends ahead of its list nobody waits. */
 static void
 void_done(int rc, const void *data)
 {
+	if (data == NULL)
+		return;
 	note_answer((Request *) data, rc);
 	complete((Request *) data);
 }

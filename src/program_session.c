@@ -123,6 +123,7 @@ connect_session(Session *session, ServerAddresses *addresses,
 	const FrameOpen *open = &opening->frame.u.open;
 	clientid_t	id = {.client_id = open->ticket.session_id};
 
+	session->attempt_at = protocol_moment();
 	if (addresses->warning[0] != '\0')
 		session_set_error(session, "%s", addresses->warning);
 	session->status.naddresses = count_addresses(addresses->connect_string);
@@ -253,7 +254,8 @@ note_connected(Session *session, int state)
 	int64_t		now = protocol_now();
 
 	session->is_up = true;
-	session->up_since = now;
+	session->up_since = session->sent_at = now;
+	contact_begin(&session->contact, session->attempt_at);
 	session->suspended_ms = suspended_ms();
 	session->contact_at = 0;
 	if (session->status.state == ZK_CLIENT_LOST)
@@ -312,6 +314,7 @@ note_disconnected(Session *session)
 	int			timeout = session->status.session_timeout_ms;
 
 	session->is_up = false;
+	session->attempt_at = protocol_moment();
 	if (session->status.state != ZK_CLIENT_CONNECTED)
 		return;
 	if (contact_at == 0)

@@ -43,6 +43,18 @@ protocol_now(void)
 	return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+Moment
+protocol_moment(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (Moment) {
+		.boot_ms = protocol_now(),
+		.wall_ms = (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000
+	};
+}
+
 /* ---------------------------------------------------------------------
  * Buffers
  * ---------------------------------------------------------------------

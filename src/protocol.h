@@ -26,9 +26,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "contact.h"
 #include "terms.h"
 
-#define PROTOCOL_VERSION 1
+#define PROTOCOL_VERSION 2
 
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
@@ -139,7 +140,7 @@ typedef struct FrameStatus
  */
 typedef struct FrameReply
 {
-	int64_t		sent_at;		/* this and the rest: see ZkReply */
+	Moment		proof;			/* this and the rest: see ZkReply */
 	int64_t		czxid;
 	int64_t		ephemeral_owner;
 	int64_t		ctime_ms;
@@ -252,6 +253,9 @@ typedef struct SharedPage
 
 /* Milliseconds of a clock that goes on while the machine is suspended. */
 extern int64_t protocol_now(void);
+
+/* The same, and the time of day. */
+extern Moment protocol_moment(void);
 
 /* The blob of a text, with its NUL; of NULL there is none. */
 extern FrameBlob frame_text(const char *text);

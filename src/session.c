@@ -275,14 +275,26 @@ zklock_session_can_hand_over(void)
 	return client != NULL && has_private_identity;
 }
 
-int64
+Moment
 zklock_session_fresh_since(void)
 {
 	ZkClientStatus status;
 
 	if (!zklock_session_status(&status) || !status.was_connected)
-		return ZK_NO_DEADLINE;
-	return zklock_client_now() - status.session_timeout_ms / 3;
+		return ZK_NO_PROOF;
+	return contact_fresh_since(zklock_client_moment(),
+							   status.session_timeout_ms);
+}
+
+void
+zklock_session_await_contact(void)
+{
+	ZkClientStatus status;
+
+	if (zklock_session_status(&status))
+		wait_for(NULL, is_never_over, zklock_client_now() + 1 +
+				 contact_delay_ms(status.session_timeout_ms),
+				 ZK_WAITING_TO_COMMIT);
 }
 
 void

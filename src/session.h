@@ -81,13 +81,20 @@ extern void zklock_session_adopt_settings(void);
 extern bool zklock_session_can_hand_over(void);
 
 /*
- * The lease: what a quorum has acknowledged proves its node for a third of the
- * session timeout, counted from its sending.  The ensemble cannot have ended
- * the session in that time, even if the machine was suspended since.  Result:
- * how old a proof may be now; ZK_NO_DEADLINE (no proof will do) without a
- * session.
+ * The lease: a proof (contact.h) is good if its date is after this.  Then the
+ * ensemble will not end the session for another third of its timeout, even if
+ * the machine was suspended since.
  */
-extern int64 zklock_session_fresh_since(void);
+extern Moment zklock_session_fresh_since(void);
+
+/* With this instead, no proof is good. */
+#define ZK_NO_PROOF ((Moment) {INT64_MAX, INT64_MAX})
+
+/*
+ * Wait until what the ensemble has answered by now can date a proof, or the
+ * session is lost.  Raises on cancel and termination.
+ */
+extern void zklock_session_await_contact(void);
 
 /* The client, valid after zklock_session_open() until control leaves zklock. */
 extern ZkClient *zklock_session_client(void);

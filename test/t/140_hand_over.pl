@@ -188,8 +188,8 @@ subtest 'readers behind a holder that hands over' => sub {
 	assert_no_nodes($zk, lock_path('readers'));
 };
 
-# A proof older than a third of the session timeout will not do: the waiter
-# reads its own node first.
+# A proof older than a third of the session timeout will not do: the waiter asks
+# the quorum for its own node first.
 subtest 'after a long wait' => sub {
 	my ($first, $second, $third, $fourth) = @pool;
 	queue_up('long', $first, $second, $third, $fourth);

@@ -234,8 +234,9 @@ test_requests(ZkClient *client)
 	zklock_client_status(client, &status);
 	ok(reply->czxid > 0 && reply->ephemeral_owner == status.session_id,
 	   "token and owner come with the create");
-	ok(reply->sent_at > 0 && reply->sent_at <= zklock_client_now(),
-	   "and when it was sent");
+	ok(reply->proof.boot_ms > 0 && reply->proof.wall_ms > 0 &&
+	   reply->proof.boot_ms <= zklock_client_now(),
+	   "and the date of the proof");
 
 	get = zklock_client_get(client, node);
 	reply = await_reply(get);

@@ -1,0 +1,180 @@
+
+# What an acknowledged write proves, and what it does not. Only the leader ends
+# sessions, and of a session at a follower it hears by that follower's answers to
+# its pings alone. So after a pause of the client a write may be acknowledged for a
+# session that has a moment left, or, if the follower goes at once, for one of
+# which the leader will never hear again. See src/contact.h.
+
+use strict;
+use warnings;
+
+use Test::More;
+use Time::HiRes qw(sleep time);
+use ZkLockTest;
+use ZooKeeper;
+
+my $timeout = 6;    # of sessions, seconds
+my $reserve = $timeout / 3;    # what a proof leaves at least
+# Followers bear with a leader that stands still for longer than a session.
+my $zk = ZooKeeper->new(servers => 3, config => { syncLimit => 40 })->start;
+my %setting = (
+	'zklock.session_timeout' => "${timeout}s",
+	'zklock.on_lock_loss' => 'wait',
+	'shared_preload_libraries' => 'zklock');
+my %node = map { $_ => cluster($_, $zk, %setting) } qw(berlin paris);
+my $follower = ($zk->followers)[0];
+my @others = grep { $_ != $follower } $zk->members;
+$node{berlin}->safe_psql('postgres', 'CREATE TABLE work (i int)');
+
+# A session of berlin's at the follower, one of paris' at any other server.
+sub session_of
+{
+	my ($cluster) = @_;
+	my $session = background($node{$cluster});
+	my $servers =
+	  $zk->connect_string($cluster eq 'berlin' ? $follower : @others);
+	$session->query_safe("SET zklock.servers = '$servers'");
+	$session->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')");
+	return $session;
+}
+
+# The sessions have just been busy, and the leader has heard of that, which takes
+# half a tick; then backends and programs stand still, almost for the session
+# timeout. When they wake up an answer waits for them. So the connections are good.
+sub stand_still
+{
+	my (@sessions) = @_;
+	my @processes = map { ($_->pid, session_programs($_->pid)) } @sessions;
+	$zk->pause($follower);
+	$_->start_query("SELECT count(*) FROM zk_lock_queue('warm')")
+	  foreach @sessions;
+	wait_for_wait($node{berlin}, $_->pid) foreach @sessions;
+	kill 'STOP', @processes;
+	$zk->resume($follower);
+	sleep 0.85 * $timeout;
+	kill 'CONT', @processes;
+	$_->wait_result foreach @sessions;
+	return;
+}
+
+sub restart_follower
+{
+	$zk->start($follower);
+	return;
+}
+
+# Nothing was paused: a question that was answered with yes leaves the reserve.
+subtest 'the follower goes at once' => sub {
+	my $holder = session_of('berlin');
+	my $next = session_of('paris');
+	$holder->query_safe("SELECT zk_lock('gone')");
+	$next->start_query("SELECT zk_lock('gone')");
+	wait_for_queue($zk, lock_path('gone'), 2);
+	# Long enough for the last heartbeat to be as old as it gets.
+	sleep 0.15 * $timeout;
+	is($holder->query_safe("SELECT zk_is_held('gone')"), 't', 'it is held');
+	my $asked = time;
+	$zk->kill9($follower);
+	poll_until { $next->is_done } 'the next one to be granted the lock',
+	  3 * $timeout;
+	cmp_ok(time - $asked, '>', $reserve, 'after the reserve');
+	$next->wait_result;
+	is($next->sqlstate, '00000', 'granted');
+	$holder->query('INSERT INTO work VALUES (1)');
+	is($holder->sqlstate, '40001', 'the former holder does not commit');
+	restart_follower();
+	$_->quit foreach $holder, $next;
+	assert_no_nodes($zk, lock_path('gone'));
+};
+
+# The question is answered a moment before the session ends: that it is alive says
+# nothing of how long it will be.
+subtest 'after a pause' => sub {
+	my $holder = session_of('berlin');
+	my $next = session_of('paris');
+	$holder->query_safe("SELECT zk_lock('pause')");
+	$next->start_query("SELECT zk_lock('pause')");
+	wait_for_queue($zk, lock_path('pause'), 2);
+	stand_still($holder);
+	is($holder->query_safe("SELECT zk_is_held('pause')"), 't', 'it is held');
+	my $asked = time;
+	$zk->kill9($follower);
+	poll_until { $next->is_done } 'the next one to be granted the lock',
+	  3 * $timeout;
+	cmp_ok(time - $asked, '>', $reserve, 'after the reserve');
+	$next->wait_result;
+	is($next->sqlstate, '00000', 'granted');
+	$holder->query('INSERT INTO work VALUES (2)');
+	is($holder->sqlstate, '40001', 'the former holder does not commit');
+	restart_follower();
+	$_->quit foreach $holder, $next;
+	assert_no_nodes($zk, lock_path('pause'));
+};
+
+# The same with a commit in place of the question.
+subtest 'a commit after a pause' => sub {
+	foreach my $guard (qw(lease quorum))
+	{
+		my $holder = session_of('berlin');
+		my $next = session_of('paris');
+		$holder->query_safe("SET zklock.commit_guard = $guard");
+		$holder->query_safe("SELECT zk_lock('commit')");
+		$next->start_query("SELECT zk_lock('commit')");
+		wait_for_queue($zk, lock_path('commit'), 2);
+		stand_still($holder);
+		$holder->query_safe('INSERT INTO work VALUES (3)');
+		my $committed = time;
+		$zk->kill9($follower);
+		poll_until { $next->is_done } 'the next one to be granted the lock',
+		  3 * $timeout;
+		cmp_ok(time - $committed, '>', $reserve, "$guard: after the reserve");
+		restart_follower();
+		$_->quit foreach $holder, $next;
+		assert_no_nodes($zk, lock_path('commit'));
+	}
+};
+
+# Holder and waiter are neighbors at one follower. The leader ends the sessions of
+# both, and somebody elsewhere is granted the lock, before the one tells the other
+# that it lets go.
+subtest 'neighbors after a pause' => sub {
+	my ($holder, $waiter) = map { session_of('berlin') } 1 .. 2;
+	my $third = session_of('paris');
+	$holder->query_safe("SELECT zk_lock('told')");
+	my ($first) = wait_for_queue($zk, lock_path('told'), 1);
+	stand_still($holder, $waiter);
+	$waiter->start_query("SELECT zk_lock('told')");
+	poll_until { $zk->four_letter_word('wchp', $follower) =~ /\Q$first\E/ }
+	'the waiter to watch', 5;
+	$zk->pause($follower);
+	my $theirs = $third->query_safe("SELECT zk_lock('told')");
+	$holder->query("SELECT zk_unlock('told')");
+	wait_for_wait($node{berlin}, $waiter->pid);
+	ok(!$waiter->is_done, 'the waiter is not granted what a third one holds');
+	$third->query_safe("SELECT zk_unlock('told')");
+	$zk->resume($follower);
+	my $ours = $waiter->wait_result;
+	is($waiter->sqlstate, '00000', 'later it is');
+	cmp_ok($ours, '>', $theirs, 'by a younger node');
+	$_->quit foreach $holder, $waiter, $third;
+	assert_no_nodes($zk, lock_path('told'));
+};
+
+# A follower that has lost its leader answers a read; the heartbeat is none.
+subtest 'a follower without a leader' => sub {
+	my $holder = session_of('berlin');
+	$holder->query_safe("SELECT zk_lock('cut')");
+	my $leader = $zk->leader;
+	$zk->pause($leader);
+	my $start = time;
+	poll_until {
+		$holder->query_safe('SELECT state FROM zk_session') ne 'connected'
+	} 'the session to notice', 2 * $timeout;
+	cmp_ok(time - $start, '<', $timeout, 'before the leader could end it');
+	$zk->resume($leader);
+	$zk->wait_ready;
+	$holder->quit;
+	assert_no_nodes($zk, lock_path('cut'));
+};
+
+done_testing();

@@ -1,0 +1,134 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_contact.c
+ *	  Unit test of src/contact.c: tables of cases, the expected value first.
+ *
+ * The session timeout is 12,000 ms throughout, so that what was answered 3,000
+ * ms before a request was sent can date the proof that it is.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "contact.h"
+#include "tap.h"
+
+#define NELEMS(array) ((int) (sizeof(array) / sizeof((array)[0])))
+
+#define TIMEOUT_MS 12000
+
+/* The time of day runs a million ahead of the other clock. */
+#define WALL_AHEAD 1000000
+
+static Moment
+at(int64_t ms)
+{
+	return (Moment) {ms, ms + WALL_AHEAD};
+}
+
+static void
+test_date(void)
+{
+	static const struct
+	{
+		int			expected;
+		int			begun;
+		int			sent[4];	/* and answered; 0: no more */
+		int			answered[4];
+		int			asked;		/* when the proof was sent */
+		const char *what;
+	}			cases[] = {
+		{10000, 10000, {0}, {0}, 20000, "a connection"},
+		{6010, 10000, {0}, {0}, 10010, "not later than a third of the timeout before"},
+		{10000, 10000, {20000}, {21500}, 24499, "what was answered may be unreported"},
+		{20000, 10000, {20000}, {21500}, 24500, "when it was answered long enough ago, its sending counts"},
+		{22000, 10000, {20000, 22000, 24000}, {20001, 22001, 24001}, 26000, "the latest of several"},
+		{24000, 10000, {20000, 22000, 24000}, {20001, 22001, 24001}, 60000, "a pause after it makes it old, not new"},
+		{10000, 10000, {9000}, {9001}, 30000, "the connection, if it was made after that"},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		ContactLog	contact = {0};
+		Moment		date;
+
+		contact_begin(&contact, at(cases[i].begun));
+		for (int j = 0; j < 4 && cases[i].sent[j] != 0; j++)
+			contact_note(&contact, at(cases[i].sent[j]),
+						 at(cases[i].answered[j]), TIMEOUT_MS);
+		date = contact_date(&contact, at(cases[i].asked), TIMEOUT_MS);
+		is_int(cases[i].expected, date.boot_ms, cases[i].what);
+		ok(date.wall_ms == date.boot_ms + WALL_AHEAD,
+		   "%s, on both clocks", cases[i].what);
+	}
+}
+
+/* However much is sent, the log reaches back far enough, and is no older. */
+static void
+test_log(void)
+{
+	for (int step = 1; step <= 4000; step += 37)
+	{
+		ContactLog	contact = {0};
+		int			worst = 0;
+
+		contact_begin(&contact, at(1));
+		for (int now = 1; now <= 60000; now += step)
+		{
+			Moment		date = contact_date(&contact, at(now), TIMEOUT_MS);
+
+			if (now > 2 * TIMEOUT_MS && now - date.boot_ms > worst)
+				worst = (int) (now - date.boot_ms);
+			contact_note(&contact, at(now), at(now), TIMEOUT_MS);
+		}
+		ok(worst >= 4000 && worst <= 4000 + 2 * step + TIMEOUT_MS / 32,
+		   "one request each %d ms: proofs are %d ms old at worst",
+		   step, worst);
+	}
+}
+
+static void
+test_new_connection(void)
+{
+	ContactLog	contact = {0};
+	Moment		date;
+
+	contact_begin(&contact, at(1000));
+	contact_note(&contact, at(5000), at(5001), TIMEOUT_MS);
+	contact_begin(&contact, at(2000));
+	date = contact_date(&contact, at(20000), TIMEOUT_MS);
+	is_int(2000, date.boot_ms, "what went over another connection is forgotten");
+}
+
+static void
+test_fresh(void)
+{
+	static const struct
+	{
+		bool		expected;
+		Moment		date;
+		Moment		now;
+		const char *what;
+	}			cases[] = {
+		{true, {1000, 5000}, {8999, 12999}, "less than two thirds of the timeout"},
+		{false, {1000, 5000}, {9000, 13000}, "two thirds"},
+		{false, {1000, 5000}, {9000, 5000}, "by the first clock alone"},
+		{false, {1000, 5000}, {1000, 13000}, "by the time of day alone: a hypervisor stopped the machine"},
+		{true, {1000, 5000}, {8999, 100}, "the time of day was set back"},
+		{false, {0, 0}, {20000, 5000000}, "no proof"},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+		ok(cases[i].expected ==
+		   contact_is_after(cases[i].date,
+							contact_fresh_since(cases[i].now, TIMEOUT_MS)),
+		   "%s", cases[i].what);
+}
+
+int
+main(void)
+{
+	test_date();
+	test_log();
+	test_new_connection();
+	test_fresh();
+	return done_testing();
+}
