@@ -78,7 +78,7 @@ contact_is_after(Moment date, Moment since)
 int
 contact_delay_ms(int timeout_ms)
 {
-	return timeout_ms / 4;
+	return (int) ((int64_t) timeout_ms * 3 / 10);
 }
 
 int

@@ -12,19 +12,24 @@
  *	  which name the sessions that were active since the last one
  *	  (Learner.ping(), LearnerHandler, case PING).
  * A request that a follower hands on, a write for example, is no such telling:
- * PrepRequestProcessor only looks whether the session is there.  So an answered
- * write says that the session was alive, and nothing of how long it will be.
+ * PrepRequestProcessor only looks whether the session is there.  So an
+ * answered write says that the session was alive, and nothing of how long it
+ * will be.
  *
- * But the follower's answers to pings and the requests that it hands on go to the
- * leader in one stream.  What it had answered half a tick before a write came
- * was reported ahead of that write.  Hence the date of a proof: the latest
- * moment at which something was sent that was answered a quarter of T before the
- * write was sent.  The session ends at the date plus T at the earliest.  (It is
- * set to a third of T before the sending if it is later than that: then nobody
- * relies on a node for longer that has been deleted meanwhile.)
- * (A tick is at most half of T, see minSessionTimeout, so half of one is at
- * most T/4.  A leader or follower that stands still between the two for longer
- * than T/4 less half a tick breaks this.)
+ * But the follower's answers to pings and the requests that it hands on go to
+ * the leader in one stream.  What it had answered half a tick before a write
+ * came was reported ahead of that write.  Hence the date of a proof: the
+ * latest moment at which something was sent that was answered three tenths of
+ * T before the write was sent.  The session ends at the date plus T at the
+ * earliest.
+ *
+ * A tick is at most half of T, see minSessionTimeout, so half of one is at most
+ * T/4; the rest is for threads that come late.  A leader or follower that
+ * stands still between the two for longer than the three tenths less half a
+ * tick breaks this.
+ *
+ * A date that is later than a third of T before the write is put there: then
+ * nobody relies for longer on a node that has been deleted meanwhile.
  *
  * Pure: values in, values out; libc only, no clock.
  *
@@ -37,10 +42,10 @@
 #include <stdint.h>
 
 /*
- * A moment on two clocks.  The first one goes on while the machine is suspended
- * (CLOCK_BOOTTIME), but not while a hypervisor stops it; the second one, the
- * time of day, is set right after that, on a machine that looks after it.  All
- * zero: never.
+ * A moment on two clocks.  The first one goes on while the machine is
+ * suspended (CLOCK_BOOTTIME), but not while a hypervisor stops it; the second
+ * one, the time of day, is set right after that, on a machine that looks after
+ * it.  All zero: never.
  */
 typedef struct Moment
 {
@@ -72,8 +77,8 @@ extern Moment contact_date(const ContactLog *contact, Moment sent,
 						   int timeout_ms);
 
 /*
- * A proof is fresh if its date is after this moment: no more than two thirds of
- * T have passed, so that a third is left to act on it.
+ * A proof is fresh if its date is after this moment: no more than two thirds
+ * of T have passed, so that a third is left to act on it.
  */
 extern Moment contact_fresh_since(Moment now, int timeout_ms);
 

@@ -25,8 +25,8 @@
  * lock was held, that nobody was ahead of its holder therefore, and that it is
  * let go; since we are the next in line according to our own list, it is ours.
  * This stays true whenever we learn of it.  It takes for granted that our own
- * node is there, which a list would have shown: if that was not proved lately
- * we look, see is_still_queued().  The deletion of the node says nothing of
+ * node is there, which a list would have shown: without a fresh proof of that
+ * we ask the quorum, see is_still_queued().  The deletion of the node says nothing of
  * that kind: a waiter deletes its node when it gives up, and a downgrade when
  * the lock is still held.  Readers always list: several of them go ahead
  * together.
@@ -41,8 +41,8 @@
  * need not look.  But being told says nothing of what the ensemble has done
  * since, of which our server may not even know: we may have been evicted, the
  * lock passed to those behind us, and our own node would still be read from
- * there.  So only a fresh proof of our node will do; without one we list.  While
- * we know of no connection we are in join(), which is no place to be told.
+ * there.  So a read of it will not do.  While we know of no connection we are in
+ * join(), which is no place to be told.
  *
  * Semaphores: any of the holders may leave first.  So the first of those who
  * wait watches the whole queue, and whoever is behind it watches the one just
@@ -137,8 +137,7 @@ typedef struct Standing
 	ZkRequest  *request;		/* the read under way, or NULL */
 	bool		is_node_known;	/* contender->node holds the full path */
 	char		prefix[RECIPE_NODE_SIZE];	/* its name up to the number */
-	bool		is_handed_over; /* whoever was ahead has let go, to us ... */
-	bool		is_told;		/* ... and we have that from a neighbor */
+	bool		is_handed_over; /* whoever was ahead has let go, to us */
 	bool		watches_queue;	/* lists are to be watched */
 	char	   *data;			/* of our node, palloc'ed */
 	int			attempts;		/* to create the node */
@@ -851,7 +850,6 @@ watch(Standing *standing, const char *ahead)
 	ZkWaitEnd	end;
 
 	standing->is_handed_over = false;
-	standing->is_told = false;
 	standing->watches_queue = false;
 	snprintf(path, sizeof(path), "%s/%s", contender->lock_path, ahead);
 	if (is_set_news)
@@ -879,7 +877,6 @@ watch(Standing *standing, const char *ahead)
 	}
 	if (is_set_news && end != ZK_WAIT_LOST && zklock_neighbor_has_told())
 	{
-		standing->is_told = !standing->is_handed_over;
 		standing->is_handed_over = true;
 		end = ZK_WAIT_OVER;
 	}

@@ -81,7 +81,8 @@ typedef struct Lock
 
 /*
  * Who has held a lock for that long looks for a request to release it when it
- * does.  A shorter hold is hardly ever asked, and then by somebody who sees it go.
+ * does.  A shorter hold is hardly ever asked, and then by somebody who sees it
+ * go.
  */
 #define LONG_HOLD_MS 1000
 
@@ -103,8 +104,8 @@ static int	max_locks_setting;
 static bool snapshot_warning;
 
 /*
- * Has this transaction, after it wrote, let go of a lock that was lost?  Then it
- * must not commit either: it relied on the lock.
+ * Has this transaction, after it wrote, let go of a lock that was lost?  Then
+ * it must not commit either: it relied on the lock.
  */
 static bool has_released_lost;
 
@@ -167,8 +168,8 @@ static void free_requests(ZkRequest **requests, int nrequests);
 		 ((lock) = (Lock *) hash_seq_search(&(scan))) != NULL;)
 
 /*
- * Shared first: where both modes end, the exclusive hold then ends last, and no
- * downgrade is begun for nothing.
+ * Shared first: where both modes end, the exclusive hold then ends last, and
+ * no downgrade is begun for nothing.
  */
 #define foreach_mode(mode) \
 	for (int mode = RECIPE_SHARED; mode >= RECIPE_EXCLUSIVE; mode--)
@@ -904,8 +905,8 @@ answer_busy(const ZkLockOrder *order, const Bounds *bounds)
 }
 
 /*
- * In REPEATABLE READ and above the transaction block reads what was committed before
- * the lock was granted: the work of the holder before us is invisible.
+ * In REPEATABLE READ and above the transaction block reads what was committed
+ * before the lock was granted: the work of the holder before us is invisible.
  */
 static void
 warn_of_snapshot(void)
@@ -1165,8 +1166,8 @@ remove_node(const char *path, bool should_set)
 
 /*
  * The exclusive hold ended, a shared one stays: put a shared node with the
- * same number in the exclusive node's place.  Writers that wait stay behind it,
- * readers behind it get in.  If that fails the exclusive node stays, which
+ * same number in the exclusive node's place.  Writers that wait stay behind
+ * it, readers behind it get in.  If that fails the exclusive node stays, which
  * keeps readers out but nobody in.
  */
 static void
@@ -1501,8 +1502,8 @@ check_node(const Hold *hold, int rank)
 
 /*
  * Read the answers for the nodes of one hold, which is proved by all of them
- * only.  An answer that was lost with the connection is asked for again: either
- * the session comes back or it is lost.
+ * only.  An answer that was lost with the connection is asked for again:
+ * either the session comes back or it is lost.
  */
 static void
 await_proofs(Hold *hold, ZkRequest **requests)

@@ -535,8 +535,9 @@ request_next_tick(const Session *session)
 /*
  * The heartbeat is more frequent than the library's, so that proofs are young,
  * and the leader answers it (FollowerRequestProcessor, case sync): behind a
- * follower that has lost its leader the connection falls silent, and the library
- * gives it up.  It is no proof: a leader that has been deposed answers, too.
+ * follower that has lost its leader the connection falls silent, and the
+ * library gives it up.  It is no proof: a leader that has been deposed
+ * answers, too.
  */
 void
 request_tick(Session *session, int64_t now)
@@ -1083,9 +1084,9 @@ send_exists(Request *request)
 /*
  * The server that we are connected to now may not have heard of the node yet:
  * a write goes first, whatever comes of it, since the list is not older than
- * what the quorum agreed on then.  (A sync may be answered by a leader that has
- * been deposed and does not know it.)  Both go out together; nobody waits for
- * the write.
+ * what the quorum agreed on then.  (A sync may be answered by a leader that
+ * has been deposed and does not know it.)  Both go out together; nobody waits
+ * for the write.
  */
 static int
 send_erase(Request *request)

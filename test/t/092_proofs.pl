@@ -26,13 +26,14 @@ my $follower = ($zk->followers)[0];
 my @others = grep { $_ != $follower } $zk->members;
 $node{berlin}->safe_psql('postgres', 'CREATE TABLE work (i int)');
 
-# A session of berlin's at the follower, one of paris' at any other server.
+# A session at one of these servers: of berlin's at the follower, of paris' at
+# another one, unless others are named.
 sub session_of
 {
-	my ($cluster) = @_;
+	my ($cluster, @members) = @_;
 	my $session = background($node{$cluster});
-	my $servers =
-	  $zk->connect_string($cluster eq 'berlin' ? $follower : @others);
+	@members = $cluster eq 'berlin' ? $follower : @others unless @members;
+	my $servers = $zk->connect_string(@members);
 	$session->query_safe("SET zklock.servers = '$servers'");
 	$session->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')");
 	return $session;
@@ -132,6 +133,26 @@ subtest 'a commit after a pause' => sub {
 		$_->quit foreach $holder, $next;
 		assert_no_nodes($zk, lock_path('commit'));
 	}
+};
+
+# The leader hears all that its own clients send.
+subtest 'at the leader' => sub {
+	my $holder = session_of('berlin', $zk->leader);
+	my $next = session_of('paris');
+	$holder->query_safe("SET zklock.commit_guard = quorum;
+		SELECT zk_lock('leader')");
+	$next->start_query("SELECT zk_lock('leader')");
+	wait_for_queue($zk, lock_path('leader'), 2);
+	$holder->query_safe('INSERT INTO work VALUES (4)');
+	my $committed = time;
+	my @processes = ($holder->pid, session_programs($holder->pid));
+	kill 'STOP', @processes;
+	poll_until { $next->is_done } 'the next one to be granted the lock',
+	  3 * $timeout;
+	cmp_ok(time - $committed, '>', 0.9 * $timeout, 'after the whole timeout');
+	kill 'CONT', @processes;
+	$_->quit foreach $holder, $next;
+	assert_no_nodes($zk, lock_path('leader'));
 };
 
 # Holder and waiter are neighbors at one follower. The leader ends the sessions of

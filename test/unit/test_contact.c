@@ -3,7 +3,7 @@
  * test_contact.c
  *	  Unit test of src/contact.c: tables of cases, the expected value first.
  *
- * The session timeout is 12,000 ms throughout, so that what was answered 3,000
+ * The session timeout is 12,000 ms throughout, so that what was answered 3,600
  * ms before a request was sent can date the proof that it is.
  *
  *-------------------------------------------------------------------------
@@ -38,9 +38,9 @@ test_date(void)
 	}			cases[] = {
 		{10000, 10000, {0}, {0}, 20000, "a connection"},
 		{6010, 10000, {0}, {0}, 10010, "not later than a third of the timeout before"},
-		{10000, 10000, {20000}, {21500}, 24499, "what was answered may be unreported"},
-		{20000, 10000, {20000}, {21500}, 24500, "when it was answered long enough ago, its sending counts"},
-		{22000, 10000, {20000, 22000, 24000}, {20001, 22001, 24001}, 26000, "the latest of several"},
+		{10000, 10000, {20000}, {21500}, 25099, "what was answered may be unreported"},
+		{20000, 10000, {20000}, {21500}, 25100, "when it was answered long enough ago, its sending counts"},
+		{22000, 10000, {20000, 22000, 24000}, {20001, 22001, 24001}, 26001, "the latest of several"},
 		{24000, 10000, {20000, 22000, 24000}, {20001, 22001, 24001}, 60000, "a pause after it makes it old, not new"},
 		{10000, 10000, {9000}, {9001}, 30000, "the connection, if it was made after that"},
 	};
