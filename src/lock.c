@@ -31,6 +31,7 @@
 #include "name.h"
 #include "neighbor.h"
 #include "session.h"
+#include "xact.h"
 
 /* Holds of one (lock, mode) taken in transaction scope by one subtransaction. */
 typedef struct XactCount
@@ -1118,7 +1119,7 @@ node_path(const Hold *hold, const char *first, int rank,
 static void
 remember_release(bool was_lost)
 {
-	if (was_lost && TransactionIdIsValid(GetTopTransactionIdIfAny()))
+	if (was_lost && zklock_xact_has_written())
 		has_released_lost = true;
 }
 

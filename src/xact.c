@@ -21,8 +21,12 @@
 #include "xact.h"
 
 #include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_database.h"
+#include "commands/async.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "storage/lmgr.h"
 #include "tcop/utility.h"
 #include "utils/guc.h"
 #include "utils/resowner.h"
@@ -59,6 +63,8 @@ static bool is_release_due;
 static ProcessUtility_hook_type next_ProcessUtility;
 
 static void guard_commit(void);
+static bool has_notified(void);
+static void lock_notify_queue(void);
 static void refuse_prepare(void);
 static void at_transaction_event(XactEvent event, void *arg);
 static void at_subtransaction_event(SubXactEvent event, SubTransactionId mine,
@@ -96,6 +102,12 @@ zklock_xact_follow(void)
 	RegisterSubXactCallback(at_subtransaction_event, NULL);
 	RegisterResourceReleaseCallback(at_resource_release, NULL);
 	is_registered = true;
+}
+
+bool
+zklock_xact_has_written(void)
+{
+	return TransactionIdIsValid(GetTopTransactionIdIfAny()) || has_notified();
 }
 
 /* ---------------------------------------------------------------------
@@ -198,8 +210,8 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 
 /*
  * The commit guard: the last moment at which a transaction can be refused.  A
- * transaction that neither wrote nor took locks of its own may commit without:
- * one looks at zk_locks that way after a loss.
+ * transaction that neither wrote nor notified nor took locks of its own may
+ * commit without: one looks at zk_locks that way after a loss.
  *
  * The commit is made synchronous: with synchronous_commit off the lock would be
  * passed on before this transaction's WAL is on disk, and after a crash the
@@ -213,9 +225,11 @@ guard_commit(void)
 	zklock_session_look();
 	ForceSyncCommit();
 	if (commit_guard != GUARD_OFF &&
-		(TransactionIdIsValid(GetTopTransactionIdIfAny()) ||
-		 zklock_has_xact_locks()))
+		(zklock_xact_has_written() || zklock_has_xact_locks()))
+	{
+		lock_notify_queue();
 		zklock_prove_locks(commit_guard == GUARD_QUORUM);
+	}
 
 	/*
 	 * From here to the end of the transaction a loss must not interrupt us, nor
@@ -226,6 +240,51 @@ guard_commit(void)
 	zklock_session_interrupt_on_loss(false);
 	zklock_ear_defer(true);
 	CHECK_FOR_INTERRUPTS();
+}
+
+/*
+ * Has the current transaction notified, in whatever way?  PostgreSQL tells nobody,
+ * but refuses to prepare such a transaction: the function that does so does
+ * nothing but raise, and may be called at any time.  It takes LISTEN and
+ * UNLISTEN for the same.
+ */
+static bool
+has_notified(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	uint32		interrupt_holdoff = InterruptHoldoffCount;
+	uint32		cancel_holdoff = QueryCancelHoldoffCount;
+	volatile bool found = false;
+
+	PG_TRY();
+	{
+		error_context_stack = NULL; /* nobody reads the error */
+		AtPrepare_Notify();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		InterruptHoldoffCount = interrupt_holdoff;
+		QueryCancelHoldoffCount = cancel_holdoff;
+		found = true;
+	}
+	PG_END_TRY();
+	return found;
+}
+
+/*
+ * A transaction that notifies takes this lock of the whole cluster later in its
+ * commit, and keeps it to the end (PreCommit_Notify()).  Whoever has it may be
+ * waiting for a standby, for as long as it likes: a proof from before that wait
+ * would be none.  So we wait here.
+ */
+static void
+lock_notify_queue(void)
+{
+	if (!RecoveryInProgress() && has_notified())
+		LockSharedObject(DatabaseRelationId, InvalidOid, 0,
+						 AccessExclusiveLock);
 }
 
 /* A prepared transaction outlives this backend; our queue nodes do not. */

@@ -14,4 +14,7 @@ extern void zklock_xact_init(void);
 /* Register the transaction callbacks, once; before the first lock. */
 extern void zklock_xact_follow(void);
 
+/* Has the current transaction anything to commit: changes, or notifications? */
+extern bool zklock_xact_has_written(void);
+
 #endif							/* ZKLOCK_XACT_H */

@@ -25,6 +25,39 @@ sub written
 		"SELECT count(*) FROM written WHERE what = '$what'");
 }
 
+# Name the standbys that a commit waits for; '' for none.
+sub set_standbys
+{
+	my ($names) = @_;
+	$node->append_conf('postgresql.conf',
+		"synchronous_standby_names = '$names'");
+	$node->reload;
+	poll_until
+	{
+		$node->safe_psql('postgres', 'SHOW synchronous_standby_names') eq
+		  $names;
+	}
+	'the setting';
+	return;
+}
+
+sub wait_event
+{
+	my ($session) = @_;
+	return $node->safe_psql('postgres',
+		'SELECT wait_event FROM pg_stat_activity WHERE pid = '
+		  . $session->pid);
+}
+
+# Take a lock away by hand.
+sub evict
+{
+	my ($lock) = @_;
+	my ($path) = map { $_->[0] } $zk->ephemerals(lock_path($lock) . '/');
+	$foreign->delete($path);
+	return;
+}
+
 # PostgreSQL answers a cancellation of this wait with a WARNING and "COMMIT":
 # the client would believe in a commit that no standby has. So the loss of the
 # lock must not be one.
@@ -33,27 +66,16 @@ subtest 'the wait for a standby is not cancelled by a loss' => sub {
 	$session->query_safe(
 		"SET synchronous_commit = on; BEGIN; SELECT zk_xact_lock('sync')");
 	$session->query_safe("INSERT INTO written VALUES ('sync')");
-	$node->append_conf('postgresql.conf',
-		"synchronous_standby_names = 'nobody'");
-	$node->reload;
-	poll_until
-	{
-		$node->safe_psql('postgres', 'SHOW synchronous_standby_names') eq
-		  'nobody';
-	}
-	'the setting';
+	set_standbys('nobody');
 	$session->start_query('COMMIT');
-	my $waits = 'SELECT wait_event FROM pg_stat_activity WHERE pid = '
-	  . $session->pid;
-	$node->poll_query_until('postgres', $waits, 'SyncRep');
+	poll_until { wait_event($session) eq 'SyncRep' } 'it to wait';
 	$zk->pause;
 	# Past the session timeout; the session's clock would have run out.
 	my $bystander = background($node);
 	$bystander->query_safe('SELECT pg_sleep(4.5)');
-	is($node->safe_psql('postgres', $waits), 'SyncRep', 'it still waits');
+	is(wait_event($session), 'SyncRep', 'it still waits');
 	ok(!$session->is_done, 'and the client with it');
-	$node->adjust_conf('postgresql.conf', 'synchronous_standby_names', "''");
-	$node->reload;
+	set_standbys('');
 	$session->wait_result;
 	unlike($session->error, qr/canceling wait/, 'no cancellation');
 	is($session->sqlstate, '00000', 'committed');
@@ -136,6 +158,54 @@ subtest 'other cancellations are not rewritten' => sub {
 	$session->query_safe("SET statement_timeout = '100ms'");
 	$session->query('SELECT pg_sleep(60)');
 	is($session->sqlstate, '57014', 'a timeout is a timeout');
+	$session->quit;
+};
+
+# A transaction that notifies takes a lock of the whole cluster when it commits,
+# and keeps it while it waits for a standby. Others that notify wait for it there:
+# what they proved before says nothing any more.
+subtest 'the wait for other notifiers comes before the proof' => sub {
+	$node->safe_psql('postgres', 'CREATE EXTENSION tcn; CREATE TABLE told (i int PRIMARY KEY);
+		CREATE TRIGGER tell AFTER INSERT ON told
+		FOR EACH ROW EXECUTE FUNCTION triggered_change_notification()');
+	foreach my $way ('NOTIFY news', q{SELECT pg_notify('news', '')},
+		'INSERT INTO told VALUES (1)')
+	{
+		my ($first, $session, $next) = map { background($node) } 1 .. 3;
+		$session->query_safe("SET zklock.commit_guard = 'quorum';
+			SET synchronous_commit = local;
+			BEGIN; SELECT zk_xact_lock('news');
+			INSERT INTO written VALUES ('news'); $way");
+		$first->query_safe('SET synchronous_commit = on');
+		set_standbys('nobody');
+		$first->start_query("INSERT INTO written SELECT pg_notify('news', '')");
+		poll_until { wait_event($first) eq 'SyncRep' } 'the first to wait';
+		$session->start_query('COMMIT');
+		poll_until { wait_event($session) eq 'object' } 'the second to wait';
+		evict('news');
+		$next->query_safe("SELECT zk_lock('news', '10 s')");
+		set_standbys('');
+		$first->wait_result;
+		$session->wait_result;
+		is($session->sqlstate, '40001', "$way: the commit is refused");
+		is(written('news'), '0', 'nothing is written');
+		$_->quit foreach $first, $session, $next;
+	}
+};
+
+subtest 'to notify is to write' => sub {
+	my $session = background($node);
+	$session->query_safe("SELECT zk_lock('only')");
+	evict('only');
+	is($session->query_safe("SELECT zk_is_held('only')"), 'f', 'it is lost');
+	$session->query('NOTIFY news');
+	is($session->sqlstate, '40001', 'the notification is refused');
+	$session->query_safe('BEGIN; SAVEPOINT s; NOTIFY news; ROLLBACK TO s; COMMIT');
+	$session->query_safe('BEGIN; NOTIFY news');
+	is($session->query_safe("SELECT zk_unlock('only')"), 'f', 'let go of');
+	$session->query('COMMIT');
+	is($session->sqlstate, '40001', 'which does not help the transaction');
+	$session->query_safe('NOTIFY news');
 	$session->quit;
 };
 
