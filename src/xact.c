@@ -63,8 +63,11 @@ static bool is_release_due;
 static ProcessUtility_hook_type next_ProcessUtility;
 
 static void guard_commit(void);
+static void guard_prepared(void);
+static bool is_commit_prepared(const Node *statement);
 static bool has_notified(void);
 static void lock_notify_queue(void);
+static void stop_interruptions(void);
 static void refuse_prepare(void);
 static void at_transaction_event(XactEvent event, void *arg);
 static void at_subtransaction_event(SubXactEvent event, SubTransactionId mine,
@@ -180,6 +183,9 @@ at_resource_release(ResourceReleasePhase phase, bool is_commit,
 }
 
 /*
+ * COMMIT PREPARED writes its commit record in here, and not where other commits
+ * do, so it is guarded here.
+ *
  * DISCARD ALL releases session-scope locks, as it does advisory locks; poolers
  * rely on it.  Only when it has succeeded: it fails in a transaction block, and
  * then nothing may be released.
@@ -193,6 +199,8 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	bool		is_discard_all = IsA(pstmt->utilityStmt, DiscardStmt) &&
 		((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL;
 
+	if (is_commit_prepared(pstmt->utilityStmt))
+		guard_prepared();
 	if (next_ProcessUtility != NULL)
 		next_ProcessUtility(pstmt, query, read_only_tree, context, params,
 							environment, dest, completion);
@@ -230,13 +238,40 @@ guard_commit(void)
 		lock_notify_queue();
 		zklock_prove_locks(commit_guard == GUARD_QUORUM);
 	}
+	stop_interruptions();
+}
 
-	/*
-	 * From here to the end of the transaction a loss must not interrupt us, nor
-	 * a request to release a lock: the one thing that can still be cancelled is
-	 * the wait for a synchronous standby, and the client would be told that the
-	 * commit is done.  A signal that was sent already ends the transaction here.
-	 */
+/*
+ * The same for the transaction that COMMIT PREPARED commits: it wrote, and its
+ * commit is synchronous anyway.
+ */
+static void
+guard_prepared(void)
+{
+	if (!zklock_has_locks())
+		return;
+	zklock_session_look();
+	if (commit_guard != GUARD_OFF)
+		zklock_prove_locks(commit_guard == GUARD_QUORUM);
+	stop_interruptions();
+}
+
+static bool
+is_commit_prepared(const Node *statement)
+{
+	return IsA(statement, TransactionStmt) &&
+		((const TransactionStmt *) statement)->kind == TRANS_STMT_COMMIT_PREPARED;
+}
+
+/*
+ * From here to the end of the transaction a loss must not interrupt us, nor a
+ * request to release a lock: the one thing that can still be cancelled is the
+ * wait for a synchronous standby, and the client would be told that the commit is
+ * done.  A signal that was sent already ends the transaction here.
+ */
+static void
+stop_interruptions(void)
+{
 	zklock_session_interrupt_on_loss(false);
 	zklock_ear_defer(true);
 	CHECK_FOR_INTERRUPTS();

@@ -209,4 +209,63 @@ subtest 'to notify is to write' => sub {
 	$session->quit;
 };
 
+subtest 'COMMIT PREPARED is a commit' => sub {
+	my $session = background($node);
+	my $prepared = "SELECT count(*) FROM pg_prepared_xacts";
+	$session->query_safe("SET zklock.commit_guard = 'quorum'");
+	foreach my $is_known (0, 1)
+	{
+		$session->query_safe("SELECT zk_lock('two'); BEGIN;
+			INSERT INTO written VALUES ('two'); PREPARE TRANSACTION 'two'");
+		evict('two');
+		is($session->query_safe("SELECT zk_is_held('two')"), 'f', 'it is lost')
+		  if $is_known;
+		$session->query("COMMIT PREPARED 'two'");
+		is($session->sqlstate, '40001', 'refused');
+		is($session->query_safe($prepared), '1', 'still prepared');
+		$session->query_safe("ROLLBACK PREPARED 'two'");
+		is($session->query_safe($prepared), '0', 'to roll it back is not refused');
+		is(written('two'), '0', 'nothing is written');
+		$session->query_safe('SELECT zk_unlock_all()');
+	}
+	$session->query_safe("SELECT zk_lock('two'); BEGIN;
+		INSERT INTO written VALUES ('two'); PREPARE TRANSACTION 'two'");
+	$session->query("COMMIT PREPARED 'other'");
+	is($session->sqlstate, '42704', 'no such transaction: as ever');
+	$session->query_safe("COMMIT PREPARED 'two'");
+	is(written('two'), '1', 'committed while the lock is held');
+	$session->quit;
+};
+
+subtest 'nor is its wait for a standby cancelled by a loss' => sub {
+	my ($session, $bystander) = map { background($node) } 1 .. 2;
+	$session->query_safe("SELECT zk_lock('wait'); BEGIN;
+		INSERT INTO written VALUES ('wait'); PREPARE TRANSACTION 'wait'");
+	set_standbys('nobody');
+	$session->start_query("COMMIT PREPARED 'wait'");
+	poll_until { wait_event($session) eq 'SyncRep' } 'it to wait';
+	$zk->pause;
+	# Past the session timeout, as above.
+	$bystander->query_safe('SELECT pg_sleep(4.5)');
+	is(wait_event($session), 'SyncRep', 'it still waits');
+	set_standbys('');
+	$session->wait_result;
+	unlike($session->error, qr/canceling wait/, 'no cancellation');
+	is($session->sqlstate, '00000', 'committed');
+	$zk->resume;
+	# The news that was held back may meet the next statement.
+	$session->query('SELECT');
+	is($session->query_safe('SELECT state FROM zk_locks'), 'lost', 'the lock is lost');
+
+	# From now on a loss interrupts again.
+	$session->query_safe("SELECT zk_unlock_all(), zk_lock('wait')");
+	$session->start_query('SELECT pg_sleep(60)');
+	poll_until { wait_event($session) eq 'PgSleep' } 'it to sleep';
+	$zk->pause;
+	$session->wait_result;
+	is($session->sqlstate, '40001', 'the next statement is interrupted');
+	$zk->resume;
+	$_->quit foreach $session, $bystander;
+};
+
 done_testing();
