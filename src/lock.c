@@ -152,7 +152,7 @@ static void note_grant_to_ear(Lock *lock);
 static void note_use(Lock *lock, bool is_wanted);
 static Hold *any_hold(Lock *lock);
 static const char *node_name(const Lock *lock);
-static void remember_release(bool was_lost);
+static void remember_release(bool was_lost, bool has_written);
 static void drop_xact_counts(Hold *hold);
 static void forget_if_empty(Lock *lock);
 static Hold *find_lost(Lock **lost_lock);
@@ -393,7 +393,7 @@ zklock_release(const char *name, RecipeMode mode)
 		return false;
 	}
 	was_lost = is_lost(hold, live);
-	remember_release(was_lost);
+	remember_release(was_lost, zklock_xact_has_written());
 	hold->session_count--;
 	if (!is_held(hold))
 		end_hold(lock, mode, live);
@@ -407,7 +407,7 @@ zklock_release(const char *name, RecipeMode mode)
 }
 
 void
-zklock_release_session_holds(void)
+zklock_release_session_holds(bool has_written)
 {
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
@@ -424,7 +424,7 @@ zklock_release_session_holds(void)
 
 			if (hold->session_count == 0)
 				continue;
-			remember_release(is_lost(hold, live));
+			remember_release(is_lost(hold, live), has_written);
 			hold->session_count = 0;
 			if (!is_held(hold))
 				end_hold(lock, mode, live);
@@ -1115,11 +1115,14 @@ node_path(const Hold *hold, const char *first, int rank,
 			 alias);
 }
 
-/* Note for the commit that a hold is let go of. */
+/*
+ * Note for the commit that a hold is let go of.  What was written before may rely
+ * on it.
+ */
 static void
-remember_release(bool was_lost)
+remember_release(bool was_lost, bool has_written)
 {
-	if (was_lost && zklock_xact_has_written())
+	if (was_lost && has_written)
 		has_released_lost = true;
 }
 

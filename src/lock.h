@@ -106,8 +106,11 @@ extern void zklock_give_back(struct Lock *lock, RecipeMode mode,
  */
 extern bool zklock_release(const char *name, RecipeMode mode);
 
-/* Let go of all session-scope holds.  Never raises. */
-extern void zklock_release_session_holds(void);
+/*
+ * Let go of all session-scope holds.  If one had been lost and the transaction
+ * has_written, it must not commit.  Never raises.
+ */
+extern void zklock_release_session_holds(bool has_written);
 
 /* Fencing token of a lock held here, in either mode; 0 if it is not held. */
 extern int64 zklock_token(const char *name);

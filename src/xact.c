@@ -188,7 +188,8 @@ at_resource_release(ResourceReleasePhase phase, bool is_commit,
  *
  * DISCARD ALL releases session-scope locks, as it does advisory locks; poolers
  * rely on it.  Only when it has succeeded: it fails in a transaction block, and
- * then nothing may be released.
+ * then nothing may be released.  That it drops temporary tables is a change, but
+ * none that relied on a lock.
  */
 static void
 process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
@@ -198,6 +199,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 {
 	bool		is_discard_all = IsA(pstmt->utilityStmt, DiscardStmt) &&
 		((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL;
+	bool		had_written = is_discard_all && zklock_xact_has_written();
 
 	if (is_commit_prepared(pstmt->utilityStmt))
 		guard_prepared();
@@ -208,7 +210,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 		standard_ProcessUtility(pstmt, query, read_only_tree, context, params,
 								environment, dest, completion);
 	if (is_discard_all)
-		zklock_release_session_holds();
+		zklock_release_session_holds(had_written);
 }
 
 /* ---------------------------------------------------------------------

@@ -177,7 +177,7 @@ zk_unlock_shared(PG_FUNCTION_ARGS)
 Datum
 zk_unlock_all(PG_FUNCTION_ARGS)
 {
-	zklock_release_session_holds();
+	zklock_release_session_holds(zklock_xact_has_written());
 	PG_RETURN_VOID();
 }
 
@@ -189,7 +189,7 @@ zk_disconnect(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("cannot disconnect from ZooKeeper while holding locks of transaction scope"),
 				 errhint("End the transaction first.")));
-	zklock_release_session_holds();
+	zklock_release_session_holds(zklock_xact_has_written());
 	zklock_session_await_silence(zklock_client_now() + DISCONNECT_MS);
 	zklock_session_close(DISCONNECT_MS);
 	PG_RETURN_VOID();

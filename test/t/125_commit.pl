@@ -268,4 +268,20 @@ subtest 'nor is its wait for a standby cancelled by a loss' => sub {
 	$_->quit foreach $session, $bystander;
 };
 
+# It drops the temporary tables, which is a change; but not one that relied on
+# the lock.
+subtest 'DISCARD ALL lets go of a lost lock' => sub {
+	my $session = background($node);
+	$session->query_safe("CREATE TEMP TABLE scratch (i int); SELECT zk_lock('discard')");
+	evict('discard');
+	is($session->query_safe("SELECT zk_is_held('discard')"), 'f', 'it is lost');
+	$session->query('DISCARD ALL');
+	is($session->sqlstate, '00000', 'temporary tables or not');
+	is($session->query_safe('SELECT count(*) FROM zk_locks'), '0', 'let go of');
+	is($session->query_safe("SELECT to_regclass('scratch') IS NULL"), 't',
+		'with the tables');
+	$session->query_safe("INSERT INTO written VALUES ('discard')");
+	$session->quit;
+};
+
 done_testing();
