@@ -62,7 +62,8 @@ typedef struct Session
 	int64_t		up_since;		/* valid if it is */
 	int64_t		suspended_ms;	/* how long the machine had been suspended when
 								 * the connection was made */
-	Moment		attempt_at;		/* when connecting was begun, or before */
+	ino_t		socket;			/* of the last attempt to connect */
+	Moment		attempt_at;		/* when that was begun, or before */
 	ContactLog	contact;		/* over the current connection */
 	int64_t		sent_at;		/* when anything was sent last */
 	int64_t		contact_at;		/* last contact of a connection that ended */

@@ -31,6 +31,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -78,6 +79,7 @@ static void set_handler(int signal, void (*handler) (int));
 static void exit_if_orphan(int signal);
 static SharedPage *map_page(void);
 static void serve(Session *session);
+static void note_attempt(Session *session, Moment before);
 static bool is_done(Session *session, int64_t now);
 static bool is_heard_yet(const Session *session, int64_t now);
 static int64_t end_deadline(const Session *session);
@@ -305,15 +307,18 @@ static int
 prepare_library(Session *session, int64_t now, struct pollfd *polled)
 {
 	struct timeval timeout = {0};
+	Moment		before = {0};
 	int			interest = 0;
 	int			rc;
 	int			library_ms;
 
 	if (now < session->pause_until)
 		return (int) (session->pause_until - now);
-	if (session->fd < 0)
-		session->attempt_at = protocol_moment();
+	if (zoo_state(session->zh) != ZOO_CONNECTED_STATE)
+		before = protocol_moment();
 	rc = zookeeper_interest(session->zh, &session->fd, &interest, &timeout);
+	if (before.boot_ms != 0)
+		note_attempt(session, before);
 	library_ms = (int) (timeout.tv_sec * 1000 + timeout.tv_usec / 1000);
 	if (rc != ZOK && library_ms < RETRY_MS)
 		library_ms = RETRY_MS;
@@ -327,6 +332,23 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 								  (interest & ZOOKEEPER_WRITE ? POLLOUT : 0));
 	}
 	return library_ms;
+}
+
+/*
+ * If the library has just made another socket, that was the beginning of an
+ * attempt to connect.  Its word that the connection before is gone may come much
+ * later, when this process was stopped meanwhile, so that is no sign.
+ */
+static void
+note_attempt(Session *session, Moment before)
+{
+	struct stat socket;
+
+	if (session->fd < 0 || fstat(session->fd, &socket) != 0 ||
+		socket.st_ino == session->socket)
+		return;
+	session->socket = socket.st_ino;
+	session->attempt_at = before;
 }
 
 /*

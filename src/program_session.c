@@ -123,7 +123,6 @@ connect_session(Session *session, ServerAddresses *addresses,
 	const FrameOpen *open = &opening->frame.u.open;
 	clientid_t	id = {.client_id = open->ticket.session_id};
 
-	session->attempt_at = protocol_moment();
 	if (addresses->warning[0] != '\0')
 		session_set_error(session, "%s", addresses->warning);
 	session->status.naddresses = count_addresses(addresses->connect_string);
@@ -314,7 +313,6 @@ note_disconnected(Session *session)
 	int			timeout = session->status.session_timeout_ms;
 
 	session->is_up = false;
-	session->attempt_at = protocol_moment();
 	if (session->status.state != ZK_CLIENT_CONNECTED)
 		return;
 	if (contact_at == 0)
