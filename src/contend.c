@@ -70,16 +70,18 @@
  *
  * A hold (durable.c) is a persistent node, and nobody deletes it but who is asked
  * to.  One that was begun and not finished would block the queue for ever, so
- * whoever finds it ahead clears it away: it is void once the node of its maker
- * that it was to stand in for, its twin, is gone while the hold's own data still
- * says "pending".  The delete names the version of the data, so that it loses to
- * a maker who finishes the hold at that moment.
+ * whoever finds it ahead, just ahead or anywhere, clears it away: clients of other
+ * makes that stand in between wait for it like for any other node.  It is void once
+ * the node of its maker that it was to stand in for, its twin, is gone while the
+ * hold's own data still says "pending".  The delete names the version of the data,
+ * so that it loses to a maker who finishes the hold at that moment.
  *
  *-------------------------------------------------------------------------
  */
 #include "contend.h"
 
 #include "miscadmin.h"
+#include "nodes/pg_list.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/timestamp.h"
@@ -126,6 +128,14 @@ typedef enum DrainStep
 	DRAIN_LOST					/* the session was lost first */
 } DrainStep;
 
+/* What has become of a hold that stands ahead. */
+typedef enum HoldState
+{
+	HOLD_STANDS,				/* finished, or not to be read */
+	HOLD_PENDING,				/* its maker is at work on it */
+	HOLD_GONE					/* or it was void, and is: look again */
+} HoldState;
+
 /* A contender on its way. */
 typedef struct Standing
 {
@@ -139,6 +149,7 @@ typedef struct Standing
 	char		prefix[RECIPE_NODE_SIZE];	/* its name up to the number */
 	bool		is_handed_over; /* whoever was ahead has let go, to us */
 	bool		watches_queue;	/* lists are to be watched */
+	char		hold[RECIPE_NODE_SIZE]; /* one that stands, "" if none is known */
 	char	   *data;			/* of our node, palloc'ed */
 	int			attempts;		/* to create the node */
 	bool		cannot_drain;	/* go on with whatever number we get */
@@ -167,6 +178,7 @@ static RecipeVerdict judge(const Standing *standing, const ZkReply *list,
 static bool is_anybody_behind(const Standing *standing, const ZkReply *list);
 static void announce(const Standing *standing);
 static ZkWaitEnd watch(Standing *standing, const char *ahead);
+static ZkWaitEnd watch_twin(Standing *standing, const char *twin);
 static ZkWaitEnd watch_queue(Standing *standing);
 static ZkWaitEnd await_watch(Standing *standing, int64 deadline);
 static const ZkReply *set_watch(Standing *standing, const char *child,
@@ -178,8 +190,11 @@ static DrainStep look_at_drain(Standing *standing,
 							   char last[RECIPE_PATH_SIZE], bool *is_ahead);
 static DrainStep prune(Standing *standing);
 static DrainStep drain_step(const Standing *standing, const ZkReply *reply);
-static char *pending_twin(const Standing *standing, const ZkReply *reply);
-static bool clear_if_void(Standing *standing, const char *path);
+static bool is_hold_among(const ZkReply *list);
+static HoldState look_at_holds(Standing *standing, const ZkReply *list,
+							   const char *mine, char twin[RECIPE_PATH_SIZE]);
+static HoldState look_at_hold(Standing *standing, const char *hold,
+							  char twin[RECIPE_PATH_SIZE]);
 static void clear_void_hold(Standing *standing, const char *path);
 static bool is_still_queued(Standing *standing);
 static const ZkReply *ask(Standing *standing, ZkRequest *request);
@@ -282,6 +297,9 @@ stand_in_queue(Standing *standing)
 		RecipeVerdict verdict;
 		ZkContendEnd end;
 		int			ahead;
+		char	   *next;
+		HoldState	hold = HOLD_STANDS;
+		char		twin[RECIPE_PATH_SIZE];
 
 		CHECK_FOR_INTERRUPTS();
 		if (list == NULL)
@@ -307,6 +325,14 @@ stand_in_queue(Standing *standing)
 				return end;
 			continue;
 		}
+
+		/* the list goes with the next question */
+		next = ahead >= 0 ? pstrdup(list->children[ahead]) : NULL;
+		if (verdict == RECIPE_WAIT || verdict == RECIPE_MISMATCH)
+			hold = look_at_holds(standing, list,
+								 strrchr(contender->node, '/') + 1, twin);
+		if (hold == HOLD_GONE)
+			continue;
 		switch (verdict)
 		{
 			case RECIPE_HELD:
@@ -314,7 +340,7 @@ stand_in_queue(Standing *standing)
 					announce(standing);
 				return ZK_CONTEND_GRANTED;
 			case RECIPE_MISMATCH:
-				raise_mismatch(standing, list->children[ahead]);
+				raise_mismatch(standing, next);
 			case RECIPE_GONE:
 				raise_evicted(standing);
 			case RECIPE_EXHAUSTED:
@@ -331,8 +357,8 @@ stand_in_queue(Standing *standing)
 		}
 		if (contender->patience == ZK_TRY_ONCE)
 			return ZK_CONTEND_BUSY;
-		switch (ahead < 0 ? watch_queue(standing) :
-				watch(standing, list->children[ahead]))
+		switch (hold == HOLD_PENDING ? watch_twin(standing, twin) :
+				next == NULL ? watch_queue(standing) : watch(standing, next))
 		{
 			case ZK_WAIT_OVER:
 				if (standing->is_handed_over && is_still_queued(standing))
@@ -411,7 +437,10 @@ look(Standing *standing)
 {
 	ZkContender *contender = standing->contender;
 	const ZkReply *list;
+	RecipeVerdict verdict;
 	int			ahead;
+	char	   *next;
+	char		twin[RECIPE_PATH_SIZE];
 
 	do
 	{
@@ -429,21 +458,20 @@ look(Standing *standing)
 	if (list->result != ZK_OK)
 		zklock_session_raise(list, "read a lock's queue",
 							 contender->lock_path);
-	switch (judge(standing, list, NULL, &ahead))
+	verdict = judge(standing, list, NULL, &ahead);
+	next = ahead >= 0 ? pstrdup(list->children[ahead]) : NULL;
+	if ((verdict == RECIPE_WAIT || verdict == RECIPE_MISMATCH) &&
+		look_at_holds(standing, list, NULL, twin) == HOLD_GONE)
+		return look(standing);
+	switch (verdict)
 	{
 		case RECIPE_HELD:
 			return ZK_CONTEND_GRANTED;
 		case RECIPE_MISMATCH:
-			raise_mismatch(standing, list->children[ahead]);
+			raise_mismatch(standing, next);
 		case RECIPE_EXHAUSTED:
 			raise_exhausted(standing);
 		case RECIPE_WAIT:
-			if (ahead >= 0 && recipe_is_hold(list->children[ahead]) &&
-				clear_if_void(standing,
-							  psprintf("%s/%s", contender->lock_path,
-									   list->children[ahead])))
-				return look(standing);
-			break;
 		case RECIPE_GONE:
 		case RECIPE_INTERPOSED:
 			break;
@@ -477,9 +505,14 @@ look_at_all(Standing *standings, int nstandings, bool *is_busy)
 			return false;
 		if (list->result == ZK_OK &&
 			judge(&standings[i], list, NULL, &ahead) == RECIPE_WAIT)
-			*is_busy = true;
-		all_free = (list->result == ZK_OK && !*is_busy) ||
-			list->result == ZK_NO_NODE;
+		{
+			all_free = false;
+
+			/* a hold may be void: zklock_contend() finds out */
+			*is_busy = !is_hold_among(list);
+			continue;
+		}
+		all_free = list->result == ZK_OK || list->result == ZK_NO_NODE;
 	}
 	return all_free;
 }
@@ -843,26 +876,14 @@ watch(Standing *standing, const char *ahead)
 		recipe_can_hand_over(ahead);
 	bool		is_grant_news = contender->permits > 1 &&
 		recipe_parse_node(ahead).permits == contender->permits;
-	bool		is_hold = recipe_is_hold(ahead);
-	char		path[RECIPE_PATH_SIZE];
-	char	   *twin;
 	const ZkReply *reply;
 	ZkWaitEnd	end;
 
 	standing->is_handed_over = false;
 	standing->watches_queue = false;
-	snprintf(path, sizeof(path), "%s/%s", contender->lock_path, ahead);
 	if (is_set_news)
 		zklock_neighbor_await(ahead);
 	reply = set_watch(standing, ahead, &end);
-	if (reply != NULL && is_hold &&
-		(twin = pending_twin(standing, reply)) != NULL)
-	{
-		/* the end of its maker's node is the news: finished, or void */
-		reply = set_watch(standing, strrchr(twin, '/') + 1, &end);
-		if (reply == NULL && end == ZK_WAIT_OVER)
-			clear_if_void(standing, path);
-	}
 	if (reply != NULL && reply->version > 0 && (is_set_news || is_grant_news))
 	{
 		/* it let go, or was granted a permit, before we watched it */
@@ -882,6 +903,22 @@ watch(Standing *standing, const char *ahead)
 	}
 	zklock_neighbor_forget();
 	return end;
+}
+
+/*
+ * Watch the node that a pending hold is to stand in for.  Its end is the news:
+ * then the hold is finished, or void.  Until then it does not matter who else
+ * ahead of us goes.
+ */
+static ZkWaitEnd
+watch_twin(Standing *standing, const char *twin)
+{
+	ZkWaitEnd	end;
+
+	standing->is_handed_over = false;
+	standing->watches_queue = false;
+	return set_watch(standing, twin, &end) == NULL ? end :
+		await_watch(standing, standing->contender->deadline);
 }
 
 /*
@@ -1041,6 +1078,8 @@ look_at_drain(Standing *standing, char last[RECIPE_PATH_SIZE], bool *is_ahead)
 	const ZkReply *reply;
 	DrainStep	step;
 	int			index;
+	HoldState	hold;
+	char		twin[RECIPE_PATH_SIZE];
 
 	reply = ask(standing, zklock_client_list(client, contender->lock_path));
 	step = drain_step(standing, reply);
@@ -1052,6 +1091,11 @@ look_at_drain(Standing *standing, char last[RECIPE_PATH_SIZE], bool *is_ahead)
 							   is_ahead);
 	if (index >= 0)
 		strlcpy(last, reply->children[index], RECIPE_PATH_SIZE);
+	hold = look_at_holds(standing, reply, NULL, twin);
+	if (hold == HOLD_GONE)
+		return DRAIN_LOOK_AGAIN;
+	if (hold == HOLD_PENDING)
+		strlcpy(last, twin, RECIPE_PATH_SIZE);
 
 	reply = ask(standing, zklock_client_get(client, contender->lock_path));
 	step = drain_step(standing, reply);
@@ -1103,40 +1147,74 @@ drain_step(const Standing *standing, const ZkReply *reply)
 	return DRAIN_LOOK_AGAIN;
 }
 
-/*
- * The node that a hold which is not finished is to stand in for, as a path; NULL
- * if the hold is finished.  The reply is to a get of the hold.
- */
-static char *
-pending_twin(const Standing *standing, const ZkReply *reply)
+static bool
+is_hold_among(const ZkReply *list)
 {
-	ZkIdentity	identity;
-
-	if (reply->version > 0)
-		return NULL;
-	zklock_identity_parse(reply->data, reply->data_length, &identity);
-	return identity.twin == NULL ? NULL :
-		psprintf("%s/%s", standing->contender->lock_path, identity.twin);
+	for (int i = 0; i < list->nchildren; i++)
+		if (recipe_is_hold(list->children[i]))
+			return true;
+	return false;
 }
 
-/* A try clears a void hold too, but waits for nobody; true: look again. */
-static bool
-clear_if_void(Standing *standing, const char *path)
+/*
+ * What has become of the holds that stand ahead of `mine` in the list, or with
+ * NULL anywhere in it?  All must stand; the first that does not is the answer.
+ * Void ones are cleared away.  The list is gone after that.
+ */
+static HoldState
+look_at_holds(Standing *standing, const ZkReply *list, const char *mine,
+			  char twin[RECIPE_PATH_SIZE])
 {
+	List	   *holds = NIL;
+	ListCell   *cell;
+	HoldState	state = HOLD_STANDS;
+
+	for (int i = 0; i < list->nchildren; i++)
+	{
+		const char *child = list->children[i];
+
+		if (recipe_is_hold(child) && strcmp(child, standing->hold) != 0 &&
+			(mine == NULL || recipe_compare_nodes(child, mine) < 0))
+			holds = lappend(holds, pstrdup(child));
+	}
+	foreach(cell, holds)
+	{
+		if (state == HOLD_STANDS)
+			state = look_at_hold(standing, lfirst(cell), twin);
+	}
+	list_free_deep(holds);
+	return state;
+}
+
+/*
+ * What has become of one hold?  PENDING: twin is set to the name of its maker's
+ * node.
+ */
+static HoldState
+look_at_hold(Standing *standing, const char *hold, char twin[RECIPE_PATH_SIZE])
+{
+	const char *lock_path = standing->contender->lock_path;
+	char	   *path = psprintf("%s/%s", lock_path, hold);
 	const ZkReply *reply;
-	char	   *twin;
+	ZkIdentity	identity;
 
 	reply = ask(standing, zklock_client_get(zklock_session_client(), path));
 	if (reply == NULL || reply->result != ZK_OK)
-		return reply != NULL && reply->result == ZK_NO_NODE;
-	twin = pending_twin(standing, reply);
-	if (twin == NULL)
-		return false;
-	reply = ask(standing, zklock_client_get(zklock_session_client(), twin));
+		return reply != NULL && reply->result == ZK_NO_NODE ?
+			HOLD_GONE : HOLD_STANDS;
+	zklock_identity_parse(reply->data, reply->data_length, &identity);
+	if (reply->version > 0 || identity.twin == NULL)
+	{
+		strlcpy(standing->hold, hold, sizeof(standing->hold));
+		return HOLD_STANDS;
+	}
+	strlcpy(twin, identity.twin, RECIPE_PATH_SIZE);
+	reply = ask(standing, zklock_client_get(zklock_session_client(),
+											psprintf("%s/%s", lock_path, twin)));
 	if (reply == NULL || reply->result != ZK_NO_NODE)
-		return false;
+		return HOLD_PENDING;
 	clear_void_hold(standing, path);
-	return true;
+	return HOLD_GONE;
 }
 
 /*
@@ -1150,8 +1228,19 @@ clear_void_hold(Standing *standing, const char *path)
 
 	reply = ask(standing,
 				zklock_client_remove(zklock_session_client(), path, 0));
-	if (reply != NULL && reply->result == ZK_NO_AUTH)
-		zklock_session_raise(reply, "remove an unfinished hold", path);
+	if (reply == NULL)
+		return;
+	switch (reply->result)
+	{
+		case ZK_OK:
+		case ZK_NO_NODE:
+		case ZK_BAD_VERSION:
+		case ZK_UNKNOWN_OUTCOME:
+		case ZK_SESSION_LOST:
+			break;
+		default:
+			zklock_session_raise(reply, "remove an unfinished hold", path);
+	}
 }
 
 /*

@@ -15,8 +15,8 @@
  *		This is what decides.
  *	5.	Delete the twin.
  *
- * A hold that is pending while its twin is gone is void, and whoever meets it at
- * the head of the queue deletes it, provided that its data was not set
+ * A hold that is pending while its twin is gone is void, and whoever meets it
+ * ahead in the queue deletes it, provided that its data was not set
  * (contend.c).  So of the maker's step 4 and such a deletion only one succeeds, and a
  * maker that dies on the way leaves nothing that blocks zklock: the twin goes
  * with its session.  Clients of other makes wait for a void hold until one of ours

@@ -374,6 +374,65 @@ subtest 'a hold that nobody finishes' => sub {
 	$node{berlin}->poll_query_until('postgres', 'SELECT true');
 };
 
+# Clients of other makes do not know what a void hold is, and wait for it. Whoever
+# of ours stands behind them must see past them.
+subtest 'a hold that nobody finishes, with another client right behind it' => sub {
+	my $foreign = $zk->client(timeout => 60);
+	my $path = lock_path('blocked');
+	my $their_node = sub {
+		return $foreign->create("$path/_c_6b29fc40-ca47-4067-b31d-00dd010662da-lock-",
+			'', ephemeral => 1, sequential => 1);
+	};
+	my $orphan = sub {
+		my $maker = spring('the check', 'requests', 'blocked');
+		my $theirs = $their_node->();
+		my @waiting = @_;
+		$waiting[$_]->start_query("SELECT zk_lock('blocked')"),
+		  wait_for_queue($zk, $path, 4 + $_)
+		  foreach 0 .. $#waiting;
+		kill 'KILL', $maker->pid;
+		$maker->quit;
+		$node{berlin}->poll_query_until('postgres', 'SELECT true');
+		poll_until { !grep { $_->[0] =~ /_c_/ && $_->[0] ne $theirs } $zk->ephemerals("$path/") }
+		'its other node to go', 20
+		  unless @waiting;
+		break_connections();
+		return $theirs;
+	};
+	my $is_cleared = sub {
+		my ($left, $what) = @_;
+		ok(eval { poll_until { hold_nodes('blocked') == $left } 'the hold to go', 10 }, $what);
+		return;
+	};
+
+	my $session = connected('paris');
+	my $theirs = $orphan->($session);
+	$is_cleared->(2, 'a waiter that was there clears it away');
+	$foreign->delete($theirs);
+	$session->wait_result;
+	is($session->sqlstate, '00000', 'and gets the lock when the other client is done');
+	$session->query_safe("SELECT zk_unlock('blocked')");
+
+	my %later = (
+		"zk_try_lock('blocked')" => '00000',
+		"zk_try_lock_shared('blocked')" => '00000',
+		"zk_try_lock(ARRAY['a', 'blocked'])" => '00000',
+		"zk_lock('blocked', '1 s')" => '55P03',
+		"zk_try_lock('blocked', permits => 2)" => '55000');
+	foreach my $sql (sort keys %later)
+	{
+		$theirs = $orphan->();
+		is(scalar hold_nodes('blocked'), 2, "$sql finds it");
+		$session->query("SELECT $sql");
+		is($session->sqlstate, $later{$sql}, 'is answered as without it');
+		$is_cleared->(1, 'and clears it away');
+		$foreign->delete($theirs);
+		is_free($session, 'blocked', 'free');
+	}
+	$foreign->close;
+	$session->quit;
+};
+
 subtest 'another client waits behind a hold' => sub {
 	my $foreign = $zk->client(timeout => 60);
 	my $token = $admin->query_safe("SELECT zk_hold('foreign-waits', 'test')");
