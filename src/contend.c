@@ -196,6 +196,10 @@ static HoldState look_at_holds(Standing *standing, const ZkReply *list,
 static HoldState look_at_hold(Standing *standing, const char *hold,
 							  char twin[RECIPE_PATH_SIZE]);
 static void clear_void_hold(Standing *standing, const char *path);
+static bool is_left_over(const Standing *standing, const char *child,
+						 const ZkReply *reply);
+static void remove_node(Standing *standing, const char *path, int version,
+						const char *doing);
 static bool is_still_queued(Standing *standing);
 static const ZkReply *ask(Standing *standing, ZkRequest *request);
 static void leave(Standing *standing);
@@ -924,7 +928,8 @@ watch_twin(Standing *standing, const char *twin)
 /*
  * Watch a child of the lock's znode by reading it, not by exists: that would
  * leave a watch for ever behind on a node that is gone already (CURATOR-107).
- * NULL if there is nothing to wait for, *end then says why.
+ * NULL if there is nothing to wait for, *end then says why.  We would wait for ever
+ * behind a node of our own: that goes.
  */
 static const ZkReply *
 set_watch(Standing *standing, const char *child, ZkWaitEnd *end)
@@ -948,6 +953,14 @@ set_watch(Standing *standing, const char *child, ZkWaitEnd *end)
 		*end = ZK_WAIT_OVER;
 	else if (reply->result != ZK_OK)
 		zklock_session_raise(reply, "watch a lock's queue", path);
+	else if (is_left_over(standing, child, reply))
+	{
+		ereport(DEBUG1,
+				(errmsg_internal("queue node \"%s\" of this session is left over",
+								 path)));
+		remove_node(standing, path, ZK_ANY_VERSION, "leave a lock's queue");
+		*end = ZK_WAIT_OVER;
+	}
 	else
 		return reply;
 	return NULL;
@@ -1217,17 +1230,42 @@ look_at_hold(Standing *standing, const char *hold, char twin[RECIPE_PATH_SIZE])
 	return HOLD_GONE;
 }
 
-/*
- * Delete a hold that nobody has finished; one that was finished meanwhile stays.
- * What became of it the next look at the queue tells.
- */
+/* One that was finished meanwhile stays. */
 static void
 clear_void_hold(Standing *standing, const char *path)
+{
+	remove_node(standing, path, 0, "remove an unfinished hold");
+}
+
+/*
+ * Is this a node of our own session, of which we know nothing?  We hold nothing
+ * of this lock while we contend for it, so it is left over from an attempt that was
+ * taken for undone, and nobody else will remove it.
+ */
+static bool
+is_left_over(const Standing *standing, const char *child,
+			 const ZkReply *reply)
+{
+	const char *mine = strrchr(standing->contender->node, '/') + 1;
+	ZkClientStatus status;
+
+	return reply->ephemeral_owner != 0 && zklock_session_status(&status) &&
+		reply->ephemeral_owner == status.session_id &&
+		strcmp(child, mine) != 0 && !alias_is_same(child, mine);
+}
+
+/*
+ * Delete a node that stands ahead, of that version.  What became of it the next
+ * look at the queue tells.
+ */
+static void
+remove_node(Standing *standing, const char *path, int version,
+			const char *doing)
 {
 	const ZkReply *reply;
 
 	reply = ask(standing,
-				zklock_client_remove(zklock_session_client(), path, 0));
+				zklock_client_remove(zklock_session_client(), path, version));
 	if (reply == NULL)
 		return;
 	switch (reply->result)
@@ -1239,7 +1277,7 @@ clear_void_hold(Standing *standing, const char *path)
 		case ZK_SESSION_LOST:
 			break;
 		default:
-			zklock_session_raise(reply, "remove an unfinished hold", path);
+			zklock_session_raise(reply, doing, path);
 	}
 }
 

@@ -69,9 +69,11 @@ my $reply_timeout = 60;
 Each of them dies with "<operation> <path>: <error>" when the server refuses,
 e.g. "delete /a: NotEmpty".
 
-=head2 new($server, timeout => seconds)
+=head2 new($server, timeout => seconds, session => id)
 
-Connects to one host:port and starts a session.
+Connects to one host:port and starts a session, or goes on with one that is
+somebody else's: what this client makes then is the other's, who gets its session
+back when it connects again.
 
 =cut
 
@@ -84,8 +86,9 @@ sub new
 	my $self = bless { socket => $socket, xid => 0 }, $class;
 
 	my $timeout = int(1000 * ($option{timeout} || 60));
-	$self->_send(pack('N q> N q>', 0, 0, $timeout, 0)
-		  . _buffer("\0" x 16)
+	my $id = $option{session} || 0;
+	$self->_send(pack('N q> N q>', 0, 0, $timeout, $id)
+		  . _buffer($id ? _password($id) : "\0" x 16)
 		  . "\0");
 	my (undef, $granted, $session) = unpack('N N q>', $self->_receive);
 	croak "ZooKeeper at $server refused the session" if $session == 0;
@@ -321,6 +324,27 @@ sub abandon
 	$self->{socket}->close;
 	$self->{socket} = undef;
 	return;
+}
+
+# The password of a session: the server makes it from the session's number and a
+# constant, by java.util.Random.
+sub _password
+{
+	my ($id) = @_;
+	my $mask = (1 << 48) - 1;
+	my $factor = 5 << 32 | 0xdeece66d;
+	my $seed = ($id ^ 0xb3415c00 ^ $factor) & $mask;
+	my $password = '';
+	foreach (1 .. 4)
+	{
+		{
+			use integer;	# which wraps
+			$seed = $seed * $factor + 11;
+		}
+		$seed &= $mask;
+		$password .= pack 'V', ($seed >> 16) & 0xffffffff;
+	}
+	return $password;
 }
 
 # Send one request and return the body of its reply.
