@@ -149,6 +149,9 @@ typedef struct Standing
 	char		prefix[RECIPE_NODE_SIZE];	/* its name up to the number */
 	bool		is_handed_over; /* whoever was ahead has let go, to us */
 	bool		watches_queue;	/* lists are to be watched */
+	char	   *seen;			/* the one ahead whose data was set when we last
+								 * looked at it, palloc'ed; NULL if none was */
+	int			seen_version;	/* with seen: how often */
 	char		hold[RECIPE_NODE_SIZE]; /* one that stands, "" if none is known */
 	char	   *data;			/* of our node, palloc'ed */
 	int			attempts;		/* to create the node */
@@ -178,6 +181,8 @@ static RecipeVerdict judge(const Standing *standing, const ZkReply *list,
 static bool is_anybody_behind(const Standing *standing, const ZkReply *list);
 static void announce(const Standing *standing);
 static ZkWaitEnd watch(Standing *standing, const char *ahead);
+static bool note_version(Standing *standing, const char *ahead,
+						 const ZkReply *reply);
 static ZkWaitEnd watch_twin(Standing *standing, const char *twin);
 static ZkWaitEnd watch_queue(Standing *standing);
 static ZkWaitEnd await_watch(Standing *standing, int64 deadline);
@@ -888,7 +893,8 @@ watch(Standing *standing, const char *ahead)
 	if (is_set_news)
 		zklock_neighbor_await(ahead);
 	reply = set_watch(standing, ahead, &end);
-	if (reply != NULL && reply->version > 0 && (is_set_news || is_grant_news))
+	if (reply != NULL && reply->version > 0 &&
+		(is_set_news || (is_grant_news && note_version(standing, ahead, reply))))
 	{
 		/* it let go, or was granted a permit, before we watched it */
 		standing->is_handed_over = is_set_news;
@@ -907,6 +913,24 @@ watch(Standing *standing, const char *ahead)
 	}
 	zklock_neighbor_forget();
 	return end;
+}
+
+/*
+ * Has the data of the one ahead been set since we last looked at it?  Anybody may
+ * do so who may write to it: the list tells whether it was granted a permit, once
+ * for each time.
+ */
+static bool
+note_version(Standing *standing, const char *ahead, const ZkReply *reply)
+{
+	if (standing->seen != NULL && strcmp(standing->seen, ahead) == 0 &&
+		standing->seen_version == reply->version)
+		return false;
+	if (standing->seen != NULL)
+		pfree(standing->seen);
+	standing->seen = pstrdup(ahead);
+	standing->seen_version = reply->version;
+	return true;
 }
 
 /*

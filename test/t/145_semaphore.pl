@@ -176,6 +176,31 @@ subtest 'a wrong number in the middle stops nobody' => sub {
 	}
 };
 
+# Data that was set may say that the one ahead was granted. If the list says that it
+# was not, there is nothing to be had from looking again.
+subtest 'somebody sets the data of the one ahead' => sub {
+	my $path = lock_path('set');
+	$_->query_safe("SELECT zk_lock('set', permits => 2)") foreach @pool[ 0, 2 ];
+	my $theirs = $stranger->create("$path/_c_$uuid-permits-2-lock-", '',
+		ephemeral => 1, sequential => 1);
+	$stranger->set($theirs, 'before');
+	take($pool[3], 'set', 2);
+	foreach my $when ('before it came', 'once', 'and again')
+	{
+		$stranger->set($theirs, $when) unless $when =~ /before/;
+		poll_until { grep { $_ eq $theirs } $zk->watched_paths($path) } 'it to watch', 10;
+		my $before = $zk->packets_received;
+		$pool[4]->query_safe('SELECT pg_sleep(0.5)');
+		cmp_ok($zk->packets_received - $before, '<=', 10, "$when: it waits quietly");
+	}
+	$stranger->delete($theirs);
+	$pool[0]->query_safe("SELECT zk_unlock('set')");
+	$pool[3]->wait_result;
+	is($pool[3]->sqlstate, '00000', 'and is granted in turn');
+	$pool[$_]->query_safe("SELECT zk_unlock('set')") foreach 2, 3;
+	assert_no_nodes($zk, $path);
+};
+
 subtest 'holders that die make room' => sub {
 	$_->query_safe("SELECT zk_lock('mortal', permits => 2)") foreach @pool[ 0, 1 ];
 	take($pool[2], 'mortal', 2);
