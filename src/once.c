@@ -26,9 +26,16 @@
  * where this one stopped.  If the backend ends before, the slot is taken and was
  * not run; its record says by whom, and zk_forget_run() gives it free.
  *
- * When a record is deleted its slot can be claimed anew.  So old ones are
- * deleted with one attempt each (see dialog.c about zk_forget_run()): a delete
- * that is lost does not matter, somebody will try again.
+ * When a record is deleted its slot can be claimed anew, and a delete names a path
+ * and nothing that tells the old record from the new one.  So records of a name
+ * are deleted by one session at a time, which has queued up for that in the records'
+ * own directory: of what it has read then nobody else deletes anything, so its
+ * deletes hit what it read.  They cannot come too late, when it is somebody else's
+ * turn: the ensemble carries out a session's requests in order, the removal of its
+ * queue node behind the deletes, and none of a session that has ended, or has moved
+ * to another connection.  Old records are deleted with one attempt each, and only
+ * if nobody else is about it: a delete that is lost does not matter, somebody will
+ * try again.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,6 +45,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
+#include "contend.h"
 #include "dialog.h"
 #include "identity.h"
 #include "name.h"
@@ -71,11 +79,20 @@ typedef struct Pruning
 	int64		deadline;
 	int64		older_than_ms;	/* ctime, Unix epoch */
 	const char *claimed;		/* path of the new record, which stays */
+	ZkRequest  *turn;			/* create of our queue node; owns the node */
 	ZkRequest  *list;
 	ZkRequest  *gets[RECORDS_LOOKED_AT];
 	char	   *paths[RECORDS_LOOKED_AT];
 	int			ngets;
 } Pruning;
+
+/* What zk_forget_run() asks. */
+typedef struct Forgetting
+{
+	const char *name;
+	const char *slot;
+	ZkRemoval	removal;
+} Forgetting;
 
 /*
  * The claim whose outcome is not known yet: its path, in TopMemoryContext, and
@@ -91,8 +108,14 @@ static bool take_record(const ZkReply *reply);
 static void make_parents(ZkDialog *dialog, const char *path, int root_length);
 static void prune(const char *claimed, int64 older_than_ms);
 static void ask_for_records(Pruning *pruning);
+static void keep_old_records(Pruning *pruning);
+static bool take_turn(Pruning *pruning);
+static bool is_old(Pruning *pruning, int index);
 static void remove_old_records(Pruning *pruning);
 static bool forget_slot(ZkDialog *dialog, void *argument);
+static bool read_record(ZkDialog *dialog, ZkRemoval *removal);
+static bool remove_in_turn(ZkDialog *dialog, ZkRemoval *removal, char *node);
+static char *directory_of(const char *record);
 static bool is_record(const char *child);
 
 bool
@@ -113,12 +136,12 @@ zklock_run_once(const char *name, const char *slot, int64 retain_ms)
 bool
 zklock_forget_run(const char *name, const char *slot)
 {
-	ZkRemoval	removal = {0};
+	Forgetting	forgetting = {.name = name, .slot = slot};
 
-	removal.path = zklock_name_run_path(name, slot, NULL);
-	removal.doing = "delete the record of a run";
-	zklock_dialog_run(forget_slot, &removal);
-	return removal.is_removed;
+	/* a bad argument needs no connection */
+	pfree(zklock_name_run_path(name, slot, NULL));
+	zklock_dialog_run(forget_slot, &forgetting);
+	return forgetting.removal.is_removed;
 }
 
 ZkQueueEntry *
@@ -309,10 +332,13 @@ prune(const char *claimed, int64 older_than_ms)
 	PG_TRY();
 	{
 		ask_for_records(pruning);
-		remove_old_records(pruning);
+		keep_old_records(pruning);
+		if (pruning->ngets > 0 && take_turn(pruning))
+			remove_old_records(pruning);
 	}
 	PG_FINALLY();
 	{
+		zklock_client_withdraw(pruning->turn);
 		zklock_client_free(pruning->list);
 		for (int i = 0; i < pruning->ngets; i++)
 			zklock_client_free(pruning->gets[i]);
@@ -326,8 +352,7 @@ static void
 ask_for_records(Pruning *pruning)
 {
 	ZkClient   *client = zklock_session_client();
-	char	   *parent = pnstrdup(pruning->claimed,
-								  strrchr(pruning->claimed, '/') - pruning->claimed);
+	char	   *parent = directory_of(pruning->claimed);
 	const ZkReply *list;
 	int			first = 0;
 
@@ -354,24 +379,170 @@ ask_for_records(Pruning *pruning)
 	}
 }
 
-/* Read the answers; nobody waits for the deletes. */
+/* Read the answers, and ask for the old ones once more, behind our turn. */
+static void
+keep_old_records(Pruning *pruning)
+{
+	int			nkept = 0;
+
+	for (int i = 0; i < pruning->ngets; i++)
+	{
+		if (is_old(pruning, i))
+			pruning->paths[nkept++] = pruning->paths[i];
+		zklock_client_free(pruning->gets[i]);
+		pruning->gets[i] = NULL;
+	}
+	pruning->ngets = nkept;
+}
+
+/* Is it our turn to delete records of that name?  Does not wait for it. */
+static bool
+take_turn(Pruning *pruning)
+{
+	ZkClient   *client = zklock_session_client();
+	char	   *parent = directory_of(pruning->claimed);
+	char	   *data = zklock_identity_build(0);
+	char		guid[RECIPE_GUID_LEN + 1];
+	char		prefix[RECIPE_NODE_SIZE];
+	const ZkReply *created;
+	const ZkReply *list;
+	int			own;
+	int			ahead;
+
+	zklock_identity_make_guid(guid);
+	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1, guid);
+	pruning->turn = zklock_client_create(client,
+										 psprintf("%s/%s", parent, prefix),
+										 ZK_EPHEMERAL_SEQUENTIAL,
+										 data, strlen(data));
+	zklock_client_free(pruning->list);
+	pruning->list = zklock_client_list(client, parent);
+	list = zklock_session_await(pruning->list, pruning->deadline,
+								ZK_WAITING_FOR_REPLY);
+	created = pruning->turn != NULL ? zklock_client_reply(pruning->turn) : NULL;
+	return list != NULL && list->result == ZK_OK &&
+		created != NULL && created->result == ZK_OK &&
+		recipe_verdict(list->children, list->nchildren,
+					   strrchr(created->path, '/') + 1, RECIPE_EXCLUSIVE,
+					   &own, &ahead) == RECIPE_HELD;
+}
+
+/* Read the old records again and delete them; nobody waits for the deletes. */
 static void
 remove_old_records(Pruning *pruning)
 {
-	for (int i = 0; i < pruning->ngets; i++)
-	{
-		const ZkReply *reply;
+	ZkClient   *client = zklock_session_client();
 
-		reply = zklock_session_await(pruning->gets[i], pruning->deadline,
-									 ZK_WAITING_FOR_REPLY);
-		if (reply == NULL || reply->result == ZK_SESSION_LOST)
-			return;
-		if (reply->result == ZK_OK && reply->ephemeral_owner == 0 &&
-			reply->ctime_ms < pruning->older_than_ms)
-			zklock_client_free(zklock_client_remove(zklock_session_client(),
-													pruning->paths[i],
+	for (int i = 0; i < pruning->ngets; i++)
+		pruning->gets[i] = zklock_client_get(client, pruning->paths[i]);
+	for (int i = 0; i < pruning->ngets; i++)
+		if (is_old(pruning, i))
+			zklock_client_free(zklock_client_remove(client, pruning->paths[i],
 													ZK_ANY_VERSION));
+}
+
+/* Await one of the answers: is it a record that is to go? */
+static bool
+is_old(Pruning *pruning, int index)
+{
+	const ZkReply *reply = zklock_session_await(pruning->gets[index],
+												pruning->deadline,
+												ZK_WAITING_FOR_REPLY);
+
+	return reply != NULL && reply->result == ZK_OK &&
+		reply->ephemeral_owner == 0 &&
+		reply->ctime_ms < pruning->older_than_ms;
+}
+
+/* ---------------------------------------------------------------------
+ * Forgetting
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Delete the record that is there at the first look, and no later one, when it is
+ * our turn.
+ */
+static bool
+forget_slot(ZkDialog *dialog, void *argument)
+{
+	Forgetting *forgetting = argument;
+	ZkRemoval  *removal = &forgetting->removal;
+	char		node[RECIPE_PATH_SIZE];
+	ZkContender contender = {
+		.name = forgetting->name,
+		.root_length = 0,
+		.mode = RECIPE_EXCLUSIVE,
+		.permits = 1,
+		.style = RECIPE_STYLE_CURATOR,
+		.patience = ZK_WAIT_UNTIL_DEADLINE,
+		.deadline = dialog->deadline,
+		.node = node
+	};
+
+	removal->path = zklock_name_run_path(forgetting->name, forgetting->slot,
+										 &contender.root_length);
+	removal->doing = "delete the record of a run";
+	if (removal->czxid == 0 && !read_record(dialog, removal))
+		return false;
+	if (removal->czxid == 0)
+		return true;
+	contender.lock_path = directory_of(removal->path);
+	switch (zklock_contend(&contender))
+	{
+		case ZK_CONTEND_GRANTED:
+			break;
+		case ZK_CONTEND_BUSY:
+			zklock_dialog_raise_timeout();
+		case ZK_CONTEND_SESSION_LOST:
+			return false;
 	}
+	return remove_in_turn(dialog, removal, node);
+}
+
+/* Which record is there?  Leaves czxid 0 if there is none; false: session lost. */
+static bool
+read_record(ZkDialog *dialog, ZkRemoval *removal)
+{
+	ZkClient   *client = zklock_session_client();
+	const ZkReply *reply;
+
+	do
+	{
+		/* our server may lag behind */
+		reply = zklock_dialog_ask(dialog,
+								  zklock_client_sync(client, removal->path));
+		if (reply->result == ZK_OK || reply->result == ZK_NO_NODE)
+			reply = zklock_dialog_ask(dialog,
+									  zklock_client_get(client, removal->path));
+	} while (reply->result == ZK_UNKNOWN_OUTCOME);
+	if (reply->result == ZK_SESSION_LOST)
+		return false;
+	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
+		zklock_session_raise(reply, removal->doing, removal->path);
+	if (reply->result == ZK_OK)
+		removal->czxid = reply->czxid;
+	return true;
+}
+
+/* Delete the record, and then, in whatever way that ends, our queue node. */
+static bool
+remove_in_turn(ZkDialog *dialog, ZkRemoval *removal, char *node)
+{
+	ZkSessionNumber session = zklock_session_number();
+	volatile bool is_over = false;
+
+	PG_TRY();
+	{
+		is_over = zklock_dialog_remove(dialog, removal);
+	}
+	PG_FINALLY();
+	{
+		if (zklock_session_number() == session)
+			zklock_client_delete(zklock_session_client(), node);
+	}
+	PG_END_TRY();
+	return is_over;
 }
 
 /* ---------------------------------------------------------------------
@@ -379,10 +550,11 @@ remove_old_records(Pruning *pruning)
  * ---------------------------------------------------------------------
  */
 
-static bool
-forget_slot(ZkDialog *dialog, void *argument)
+/* The znode that a record is in. */
+static char *
+directory_of(const char *record)
 {
-	return zklock_dialog_remove(dialog, argument);
+	return pnstrdup(record, strrchr(record, '/') - record);
 }
 
 /* Is this child of the directory the record of a slot? */

@@ -242,6 +242,44 @@ subtest 'retention' => sub {
 	$session->quit;
 };
 
+# A delete names a path, and the slot may have been claimed anew meanwhile. Each of
+# these deletes is stopped on its way until somebody else has, or could have.
+subtest 'two delete the same record' => sub {
+	my @late = ("zk_run_once('racy', 'new %d', '0')", "zk_forget_run('racy', 'old %d')");
+	my @other = ("zk_run_once('racy', 'newer %d', '0')", "zk_forget_run('racy', 'old %d')");
+	my ($late, $other, $claimer) = map { connected($_) } qw(berlin paris paris);
+	my $number = 0;
+	foreach my $first (@late)
+	{
+		foreach my $second (@other)
+		{
+			$number++;
+			my ($sql, $faster) = map { sprintf "SELECT $_", $number } $first, $second;
+			my $claim = "SELECT zk_run_once('racy', 'old $number')";
+			my @answers;
+			$claimer->query_safe("$claim; SELECT pg_sleep(0.01)");
+			$proxy->trap(2, 1, 'rest');
+			$late->start_query($sql);
+			poll_until { $proxy->is_sprung } 'the delete to be sent', 20;
+			$other->start_query($faster);
+			poll_until {
+				$other->is_done || 2 == grep { /-lock-/ } queue_nodes($zk, lock_path('racy.once'))
+			} 'the other one to delete it, or to wait', 20;
+			push @answers, $claimer->query_safe($claim) if $other->is_done;
+			$proxy->heal;
+			$late->wait_result;
+			# behind the delete
+			$late->query_safe("SELECT count(*) FROM zk_runs('racy')");
+			$other->wait_result;
+			push @answers, $claimer->query_safe($claim) foreach 1 .. 2;
+			is(scalar(grep { $_ eq 't' } @answers), 1, "$sql; $faster: one has the slot");
+		}
+	}
+	$claimer->query_safe("SELECT zk_forget_run('racy', slot) FROM zk_runs('racy')");
+	assert_no_nodes($zk, lock_path('racy.once'), 'nothing left');
+	$_->quit foreach $late, $other, $claimer;
+};
+
 foreach my $name (sort keys %node)
 {
 	ok(!$node{$name}->log_contains(qr/PANIC|TRAP|terminated by signal/),
