@@ -26,7 +26,9 @@
  * A tick is at most half of T, see minSessionTimeout, so half of one is at most
  * T/4; the rest is for threads that come late.  A leader or follower that
  * stands still between the two for longer than the three tenths less half a
- * tick breaks this.
+ * tick breaks this.  So does one race in the server, some microseconds wide: a
+ * sign of life that comes just as a report is taken is lost
+ * (LearnerSessionTracker.touchSession() and snapshot()).
  *
  * A date that is later than a third of T before the write is put there: then
  * nobody relies for longer on a node that has been deleted meanwhile.
