@@ -86,6 +86,14 @@ typedef struct Holding
 	int64		token;			/* from HOLD_TWIN on */
 } Holding;
 
+/* The removal of one node of a contender. */
+typedef struct Removing
+{
+	const char *name;			/* of the lock */
+	const char *node;
+	ZkRemoval	removal;
+} Removing;
+
 static int64 take_and_hold(Holding *holding);
 static bool take_lock(Holding *holding, const char *path, int root_length);
 static HoldEnd make_hold(Holding *holding, const char *path);
@@ -513,13 +521,13 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 static bool
 remove_one(const char *name, const char *node, int64 czxid, bool is_eviction)
 {
-	ZkRemoval	removal = {0};
+	Removing	removing = {.name = name, .node = node};
 
-	removal.path = psprintf("%s/%s", zklock_name_path(name, NULL), node);
-	removal.doing = is_eviction ? "evict a contender" : "release a hold";
-	removal.czxid = czxid;
-	zklock_dialog_run(remove_node, &removal);
-	return removal.is_removed;
+	removing.removal.doing = is_eviction ? "evict a contender" :
+		"release a hold";
+	removing.removal.czxid = czxid;
+	zklock_dialog_run(remove_node, &removing);
+	return removing.removal.is_removed;
 }
 
 /* Before it is done: it may be interrupted, and be done all the same. */
@@ -552,5 +560,10 @@ catch_up(ZkDialog *dialog, void *argument)
 static bool
 remove_node(ZkDialog *dialog, void *argument)
 {
-	return zklock_dialog_remove(dialog, argument);
+	Removing   *removing = argument;
+
+	removing->removal.path = psprintf("%s/%s",
+									  zklock_name_path(removing->name, NULL),
+									  removing->node);
+	return zklock_dialog_remove(dialog, &removing->removal);
 }

@@ -278,6 +278,7 @@ zklock_acquire_at_once(const ZkLockOrder *const *orders, int norders,
 	/* how to get a session is zklock_acquire()'s business */
 	if (!zklock_session_was_connected())
 		return 0;
+	zklock_session_open(false);
 	for (int i = 0; i < norders; i++)
 	{
 		int			root_length;
@@ -289,7 +290,6 @@ zklock_acquire_at_once(const ZkLockOrder *const *orders, int norders,
 									  &bounds);
 		pfree(path);
 	}
-	zklock_session_open(false);
 	ngranted = zklock_contend_at_once(contenders, norders, is_busy);
 	for (int i = 0; i < ngranted; i++)
 	{

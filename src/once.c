@@ -150,8 +150,7 @@ zklock_read_runs(const char *name, int *nruns)
 	int			nentries;
 	ZkQueueEntry *entries;
 
-	entries = zklock_read_children(zklock_name_runs_path(name, NULL),
-								   &nentries);
+	entries = zklock_read_children(zklock_name_runs_path, name, &nentries);
 	*nruns = 0;
 	for (int i = 0; i < nentries; i++)
 	{

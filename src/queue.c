@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 #include "storage/proc.h"
 
+#include "lock.h"
 #include "name.h"
 #include "session.h"
 
@@ -29,7 +30,7 @@
 /* What is to be freed when an error leaves. */
 typedef struct Reading
 {
-	const char *path;			/* of the lock */
+	const char *path;			/* of the znode */
 	int64		deadline;
 	ZkRequest  *list;
 	ZkRequest  *gets[READS_AT_ONCE];
@@ -50,21 +51,29 @@ static int	compare_children(const void *a, const void *b);
 ZkQueueEntry *
 zklock_read_queue(const char *name, int *nentries)
 {
-	return zklock_read_children(zklock_name_path(name, NULL), nentries);
+	return zklock_read_children(zklock_name_path, name, nentries);
 }
 
 ZkQueueEntry *
-zklock_read_children(const char *path, int *nentries)
+zklock_read_children(ZkPathOf path_of, const char *name, int *nentries)
 {
 	Reading		reading = {0};
 	ZkQueueEntry *volatile entries = NULL;
 
 	reading.deadline = LockTimeout > 0 ?
 		zklock_client_now() + LockTimeout : ZK_NO_DEADLINE;
-	reading.path = path;
+
+	/* a bad name needs no connection */
+	pfree(path_of(name, NULL));
 	for (volatile bool is_retry = false;; is_retry = true)
 	{
+		zklock_session_reap();
+		if (!zklock_has_locks())
+			zklock_session_adopt_settings();
 		zklock_session_open(is_retry);
+
+		/* the chroot, and so the path, belongs to the session */
+		reading.path = path_of(name, NULL);
 		PG_TRY();
 		{
 			entries = read_entries(&reading, nentries);

@@ -47,8 +47,10 @@ typedef struct ZkQueueEntry
  */
 extern ZkQueueEntry *zklock_read_queue(const char *name, int *nentries);
 
-/* The same for the children of any znode. */
-extern ZkQueueEntry *zklock_read_children(const char *path, int *nentries);
+/* The same for the children of the znode that path_of makes of the name. */
+typedef char *(*ZkPathOf) (const char *name, int *root_length);
+extern ZkQueueEntry *zklock_read_children(ZkPathOf path_of, const char *name,
+										  int *nentries);
 
 /*
  * The contenders among the children of a lock's znode in order, as far as their

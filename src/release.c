@@ -57,7 +57,8 @@ typedef enum AskEnd
 /* The question under way. */
 typedef struct Asking
 {
-	const char *path;			/* of the lock */
+	const char *name;			/* of the lock */
+	const char *path;			/* its znode, in the session of the moment */
 	const char *data;			/* of the requests */
 	List	   *requests;		/* names of those that lie there */
 	const ZkQueueEntry *entry;	/* the holder who is asked now */
@@ -82,7 +83,7 @@ static void warn_of_unasked(const char *name, List *unasked);
 int
 zklock_request_release(const char *name, const char *reason)
 {
-	Asking		asking = {.path = zklock_name_path(name, NULL)};
+	Asking		asking = {.name = name};
 	List	   *unasked = NIL;
 	char	   *data = zklock_identity_build(0);
 	ZkQueueEntry *entries;
@@ -96,6 +97,9 @@ zklock_request_release(const char *name, const char *reason)
 		data = zklock_identity_add(data, "reason", reason);
 	}
 	asking.data = data;
+
+	/* a bad name needs no connection */
+	pfree(zklock_name_path(name, NULL));
 
 	/* the requests first: one that is there then has a holder, or had one */
 	zklock_dialog_run(list_requests, &asking);
@@ -230,10 +234,12 @@ list_requests(ZkDialog *dialog, void *argument)
 {
 	Asking	   *asking = argument;
 	ZkClient   *client = zklock_session_client();
-	char	   *parent = psprintf("%s" ZK_RELEASE_SUFFIX, asking->path);
+	char	   *parent;
 	const ZkReply *reply;
 
+	asking->path = zklock_name_path(asking->name, NULL);
 	asking->requests = NIL;
+	parent = psprintf("%s" ZK_RELEASE_SUFFIX, asking->path);
 	do
 	{
 		reply = zklock_dialog_ask(dialog,
@@ -265,6 +271,7 @@ make_request(ZkDialog *dialog, void *argument)
 	bool		is_tried = false;
 	char		path[ZK_REQUEST_PATH_SIZE];
 
+	asking->path = zklock_name_path(asking->name, NULL);
 	if (!zklock_ear_path(path, asking->path, asking->entry->node))
 		return true;			/* none of ours is called that */
 	for (;;)
@@ -345,6 +352,7 @@ keep_if_held(ZkDialog *dialog, void *argument)
 	char		path[ZK_REQUEST_PATH_SIZE];
 	const ZkReply *reply;
 
+	asking->path = zklock_name_path(asking->name, NULL);
 	do
 		reply = zklock_dialog_ask(dialog,
 								  zklock_client_get(client,
@@ -366,7 +374,9 @@ static bool
 set_revoke(ZkDialog *dialog, void *argument)
 {
 	Asking	   *asking = argument;
-	char	   *path = psprintf("%s/%s", asking->path, asking->entry->node);
+	char	   *path = psprintf("%s/%s",
+								zklock_name_path(asking->name, NULL),
+								asking->entry->node);
 	const ZkReply *reply;
 
 	do
