@@ -117,7 +117,7 @@ static MemoryContext LockContext;
 static Lock *enter_lock(const char *name, const char *path);
 static Lock *find_lock(const char *name);
 static const Hold *find_good_hold(const char *name);
-static void reserve_count(Hold *hold, ZkScope scope);
+static void reserve_count(Lock *lock, RecipeMode mode, ZkScope scope);
 static int64 count_hold(const ZkLockOrder *order, Lock *lock);
 static int64 borrow_exclusive(const ZkLockOrder *order, Lock *lock);
 static Bounds bounds_of(const ZkLockOrder *order);
@@ -129,6 +129,7 @@ static ZkContendEnd wait_for_lock(const ZkLockOrder *order, Lock *lock,
 								  bool is_retry);
 static int64 answer_busy(const ZkLockOrder *order, const Bounds *bounds);
 static void warn_of_snapshot(void);
+static void refuse_count(const Lock *lock) pg_attribute_noreturn();
 static void refuse_upgrade(const Lock *lock) pg_attribute_noreturn();
 static void refuse_semaphore(const char *name) pg_attribute_noreturn();
 static void refuse_permits(const Lock *lock,
@@ -216,7 +217,7 @@ zklock_acquire(const ZkLockOrder *order)
 		path = zklock_name_path(order->name, &root_length);
 		lock = enter_lock(order->name, path);
 		hold = &lock->holds[order->mode];
-		reserve_count(hold, order->scope);
+		reserve_count(lock, order->mode, order->scope);
 		if (is_held(hold) && hold->permits == order->permits)
 		{
 			note_use(lock, false);
@@ -285,7 +286,7 @@ zklock_acquire_at_once(const ZkLockOrder *const *orders, int norders,
 		char	   *path = zklock_name_path(orders[i]->name, &root_length);
 
 		entries[i] = enter_lock(orders[i]->name, path);
-		reserve_count(&entries[i]->holds[orders[i]->mode], orders[i]->scope);
+		reserve_count(entries[i], orders[i]->mode, orders[i]->scope);
 		contenders[i] = contender_for(orders[i], entries[i], root_length,
 									  &bounds);
 		pfree(path);
@@ -726,12 +727,19 @@ find_good_hold(const char *name)
 	return NULL;
 }
 
-/* Allocate all that a grant will need. */
+/*
+ * Allocate all that a grant will need.  Raises 54000 if there cannot be one more
+ * count: all of a scope, in whatever subtransactions, fit into one int.
+ */
 static void
-reserve_count(Hold *hold, ZkScope scope)
+reserve_count(Lock *lock, RecipeMode mode, ZkScope scope)
 {
+	Hold	   *hold = &lock->holds[mode];
 	SubTransactionId subid = GetCurrentSubTransactionId();
 
+	if ((scope == ZK_SCOPE_SESSION ? hold->session_count :
+		 xact_count(hold)) == INT_MAX)
+		refuse_count(lock);
 	if (hold->node == NULL)
 		hold->node = MemoryContextAlloc(LockContext, RECIPE_PATH_SIZE);
 	if (hold->next_node == NULL)
@@ -929,6 +937,16 @@ refuse_upgrade(const Lock *lock)
 					lock->name),
 			 errdetail("Two sessions that upgrade the same lock would wait for each other for ever."),
 			 errhint("Release the shared lock first, or take the exclusive lock from the start.")));
+}
+
+static void
+refuse_count(const Lock *lock)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("too many holds of lock \"%s\"", lock->name),
+			 errdetail("This session holds it %d times.", INT_MAX),
+			 errhint("Release it as often as it is taken. A lock of session scope is not released by the end of a transaction.")));
 }
 
 /* Nobody but zklock has such semaphores, so that one node is enough. */

@@ -62,8 +62,8 @@ extern void zklock_lock_init(void);
  * if a try found it busy.  Raises 55P03 when a wait is over its bound, 40001
  * when this backend has a lost lock, 55000 on an upgrade or for another number
  * of permits than that of the queue, 53400 past
- * zklock.max_locks, 42602 for a bad name, and whatever a session or the queue
- * raises.  On failure nothing is held that was not held before, and nothing is
+ * zklock.max_locks, 54000 past what a count can hold, 42602 for a bad name, and
+ * whatever a session or the queue raises.  On failure nothing is held that was not held before, and nothing is
  * left in ZooKeeper.
  */
 extern int64 zklock_acquire(const ZkLockOrder *order);
