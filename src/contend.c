@@ -57,24 +57,26 @@
  * withdrawn as well, and lose their place.  Such a contender always lists, and
  * so does whoever is behind it, for none of its nodes can be handed over.
  *
- * The end of the sequence counter: the server numbers queue nodes with 31 bits,
- * as long as the lock's znode lives.  A contender whose number is near the end
- * withdraws its node, waits until the queue is empty, deletes the znode, and
- * joins again, which makes the znode anew.  All of ours do so, so that the queue
- * drains as fast as those ahead are done.  Why this is safe: the server deletes a
- * znode only if it has no children, so never while anybody holds the lock or
- * waits; who wants to join just then is told that there is no znode, and makes
- * it, as after the removal of an idle container; and nobody is granted the lock
- * by it, only by a list that has our new node.  Others may know nothing of all
- * this and fill the queue for ever, so its patience has limits, see drain().
+ * The end of the sequence counter: the server numbers queue nodes with 31
+ * bits, as long as the lock's znode lives.  A contender whose number is near
+ * the end withdraws its node, waits until the queue is empty, deletes the
+ * znode, and joins again, which makes the znode anew.  All of ours do so, so
+ * that the queue drains as fast as those ahead are done.  Why this is safe:
+ * the server deletes a znode only if it has no children, so never while
+ * anybody holds the lock or waits; who wants to join just then is told that
+ * there is no znode, and makes it, as after the removal of an idle container;
+ * and nobody is granted the lock by it, only by a list that has our new node.
+ * Others may know nothing of all this and fill the queue for ever, so its
+ * patience has limits, see drain().
  *
- * A hold (durable.c) is a persistent node, and nobody deletes it but who is asked
- * to.  One that was begun and not finished would block the queue for ever, so
- * whoever finds it ahead, just ahead or anywhere, clears it away: clients of other
- * makes that stand in between wait for it like for any other node.  It is void once
- * the node of its maker that it was to stand in for, its twin, is gone while the
- * hold's own data still says "pending".  The delete names the version of the data,
- * so that it loses to a maker who finishes the hold at that moment.
+ * A hold (durable.c) is a persistent node, and nobody deletes it but who is
+ * asked to.  One that was begun and not finished would block the queue for
+ * ever, so whoever finds it ahead, just ahead or anywhere, clears it away:
+ * clients of other makes that stand in between wait for it like for any other
+ * node.  It is void once the node of its maker that it was to stand in for,
+ * its twin, is gone while the hold's own data still says "pending".  The
+ * delete names the version of the data, so that it loses to a maker who
+ * finishes the hold at that moment.
  *
  *-------------------------------------------------------------------------
  */
@@ -102,9 +104,9 @@
 #define DRAIN_ATTEMPTS 3
 
 /*
- * How long to bear with contenders that came after us when nobody is left ahead.
- * Ours withdraw within two round trips; more patience would let others who know
- * nothing of draining overtake us for ever.
+ * How long to bear with contenders that came after us when nobody is left
+ * ahead.  Ours withdraw within two round trips; more patience would let others
+ * who know nothing of draining overtake us for ever.
  */
 #define DRAIN_GRACE_MS 1000
 
@@ -424,9 +426,9 @@ is_anybody_behind(const Standing *standing, const ZkReply *list)
 }
 
 /*
- * Tell who is behind us that we wait no more.  A permit that cannot be announced
- * is not taken: whoever watches us would wait for as long as we hold it, be there
- * ever so many free ones; our node's deletion wakes it.
+ * Tell who is behind us that we wait no more.  A permit that cannot be
+ * announced is not taken: whoever watches us would wait for as long as we hold
+ * it, be there ever so many free ones; our node's deletion wakes it.
  */
 static void
 announce(const Standing *standing)
@@ -894,7 +896,8 @@ watch(Standing *standing, const char *ahead)
 		zklock_neighbor_await(ahead);
 	reply = set_watch(standing, ahead, &end);
 	if (reply != NULL && reply->version > 0 &&
-		(is_set_news || (is_grant_news && note_version(standing, ahead, reply))))
+		(is_set_news ||
+		 (is_grant_news && note_version(standing, ahead, reply))))
 	{
 		/* it let go, or was granted a permit, before we watched it */
 		standing->is_handed_over = is_set_news;
@@ -916,9 +919,9 @@ watch(Standing *standing, const char *ahead)
 }
 
 /*
- * Has the data of the one ahead been set since we last looked at it?  Anybody may
- * do so who may write to it: the list tells whether it was granted a permit, once
- * for each time.
+ * Has the data of the one ahead been set since we last looked at it?  Anybody
+ * may do so who may write to it: the list tells whether it was granted a
+ * permit, once for each time.
  */
 static bool
 note_version(Standing *standing, const char *ahead, const ZkReply *reply)
@@ -952,8 +955,8 @@ watch_twin(Standing *standing, const char *twin)
 /*
  * Watch a child of the lock's znode by reading it, not by exists: that would
  * leave a watch for ever behind on a node that is gone already (CURATOR-107).
- * NULL if there is nothing to wait for, *end then says why.  We would wait for ever
- * behind a node of our own: that goes.
+ * NULL if there is nothing to wait for, *end then says why.  We would wait for
+ * ever behind a node of our own: that goes.
  */
 static const ZkReply *
 set_watch(Standing *standing, const char *child, ZkWaitEnd *end)
@@ -1097,8 +1100,8 @@ drain(Standing *standing)
 }
 
 /*
- * Who is still in the queue?  For DRAIN_WAIT, last is the contender to watch, as
- * recipe_drain_watch() has it: the last one ahead of the place that we had,
+ * Who is still in the queue?  For DRAIN_WAIT, last is the contender to watch,
+ * as recipe_drain_watch() has it: the last one ahead of the place that we had,
  * which in a queue goes last.
  *
  * A look reads the list, and then the znode: if that is younger than our node
@@ -1262,9 +1265,9 @@ clear_void_hold(Standing *standing, const char *path)
 }
 
 /*
- * Is this a node of our own session, of which we know nothing?  We hold nothing
- * of this lock while we contend for it, so it is left over from an attempt that was
- * taken for undone, and nobody else will remove it.
+ * Is this a node of our own session, of which we know nothing?  We hold
+ * nothing of this lock while we contend for it, so it is left over from an
+ * attempt that was taken for undone, and nobody else will remove it.
  */
 static bool
 is_left_over(const Standing *standing, const char *child,

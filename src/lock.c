@@ -728,8 +728,8 @@ find_good_hold(const char *name)
 }
 
 /*
- * Allocate all that a grant will need.  Raises 54000 if there cannot be one more
- * count: all of a scope, in whatever subtransactions, fit into one int.
+ * Allocate all that a grant will need.  Raises 54000 if there cannot be one
+ * more count: all of a scope, in whatever subtransactions, fit into one int.
  */
 static void
 reserve_count(Lock *lock, RecipeMode mode, ZkScope scope)
@@ -1134,8 +1134,8 @@ node_path(const Hold *hold, const char *first, int rank,
 }
 
 /*
- * Note for the commit that a hold is let go of.  What was written before may rely
- * on it.
+ * Note for the commit that a hold is let go of.  What was written before may
+ * rely on it.
  */
 static void
 remember_release(bool was_lost, bool has_written)

@@ -5,16 +5,16 @@
  *
  * A lock keeps two from running a job at the same time.  It does not keep the
  * second from running it again when the first has finished: a cluster whose
- * clock is late, or that had to wait for its connection.  So each run of the job
- * has a slot, a text that all clusters derive in the same way (the minute that
- * it was due, a file's name), and the first to create the record of the slot, a
- * persistent znode, runs it.
+ * clock is late, or that had to wait for its connection.  So each run of the
+ * job has a slot, a text that all clusters derive in the same way (the minute
+ * that it was due, a file's name), and the first to create the record of the
+ * slot, a persistent znode, runs it.
  *
  * Why never two get true for one record.  The server creates a path once.
- * Each record carries a GUID that its creator made up, and true is returned only
- * for a record with the caller's own GUID; hence to its creator only.  A create
- * is repeated, with the same GUID, until its outcome is known: when the reply
- * was lost the record is found and read, whichever attempt made it, in
+ * Each record carries a GUID that its creator made up, and true is returned
+ * only for a record with the caller's own GUID; hence to its creator only.  A
+ * create is repeated, with the same GUID, until its outcome is known: when the
+ * reply was lost the record is found and read, whichever attempt made it, in
  * this session or in the next.  Should the server carry out an attempt later
  * still, it finds the path taken.
  *
@@ -23,19 +23,19 @@
  * no connection).  Deleting the record then would not do: the delete, or its
  * repetition, could hit the record of somebody who got true meanwhile.  So the
  * GUID is kept, and the next call of this backend for the same slot goes on
- * where this one stopped.  If the backend ends before, the slot is taken and was
- * not run; its record says by whom, and zk_forget_run() gives it free.
+ * where this one stopped.  If the backend ends before, the slot is taken and
+ * was not run; its record says by whom, and zk_forget_run() gives it free.
  *
- * When a record is deleted its slot can be claimed anew, and a delete names a path
- * and nothing that tells the old record from the new one.  So records of a name
- * are deleted by one session at a time, which has queued up for that in the records'
- * own directory: of what it has read then nobody else deletes anything, so its
- * deletes hit what it read.  They cannot come too late, when it is somebody else's
- * turn: the ensemble carries out a session's requests in order, the removal of its
- * queue node behind the deletes, and none of a session that has ended, or has moved
- * to another connection.  Old records are deleted with one attempt each, and only
- * if nobody else is about it: a delete that is lost does not matter, somebody will
- * try again.
+ * When a record is deleted its slot can be claimed anew, and a delete names a
+ * path and nothing that tells the old record from the new one.  So records of
+ * a name are deleted by one session at a time, which has queued up for that in
+ * the records' own directory: of what it has read then nobody else deletes
+ * anything, so its deletes hit what it read.  They cannot come too late, when
+ * it is somebody else's turn: the ensemble carries out a session's requests in
+ * order, the removal of its queue node behind the deletes, and none of a
+ * session that has ended, or has moved to another connection.  Old records are
+ * deleted with one attempt each, and only if nobody else is about it: a delete
+ * that is lost does not matter, somebody will try again.
  *
  *-------------------------------------------------------------------------
  */
@@ -459,8 +459,8 @@ is_old(Pruning *pruning, int index)
  */
 
 /*
- * Delete the record that is there at the first look, and no later one, when it is
- * our turn.
+ * Delete the record that is there at the first look, and no later one, when it
+ * is our turn.
  */
 static bool
 forget_slot(ZkDialog *dialog, void *argument)
@@ -499,7 +499,7 @@ forget_slot(ZkDialog *dialog, void *argument)
 	return remove_in_turn(dialog, removal, node);
 }
 
-/* Which record is there?  Leaves czxid 0 if there is none; false: session lost. */
+/* Which record is there?  czxid stays 0 if there is none; false: session lost. */
 static bool
 read_record(ZkDialog *dialog, ZkRemoval *removal)
 {

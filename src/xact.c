@@ -9,10 +9,10 @@
  * sends deletes, which nobody waits for, and changes memory of our own.
  *
  * Locks of transaction scope are let go when PostgreSQL has let go of its own,
- * advisory locks among them.  That comes after the commit is visible to others,
- * in catalogs too (XACT_EVENT_COMMIT is ahead of the invalidation messages), and
- * durable: on standbys too if synchronous_commit asks for that, and at
- * least locally because the guard makes the commit synchronous.
+ * advisory locks among them.  That comes after the commit is visible to
+ * others, in catalogs too (XACT_EVENT_COMMIT is ahead of the invalidation
+ * messages), and durable: on standbys too if synchronous_commit asks for that,
+ * and at least locally because the guard makes the commit synchronous.
  *
  *-------------------------------------------------------------------------
  */
@@ -187,9 +187,9 @@ at_resource_release(ResourceReleasePhase phase, bool is_commit,
  * do, so it is guarded here.
  *
  * DISCARD ALL releases session-scope locks, as it does advisory locks; poolers
- * rely on it.  Only when it has succeeded: it fails in a transaction block, and
- * then nothing may be released.  That it drops temporary tables is a change, but
- * none that relied on a lock.
+ * rely on it.  Only when it has succeeded: it fails in a transaction block,
+ * and then nothing may be released.  That it drops temporary tables is a
+ * change, but none that relied on a lock.
  */
 static void
 process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
@@ -262,14 +262,15 @@ static bool
 is_commit_prepared(const Node *statement)
 {
 	return IsA(statement, TransactionStmt) &&
-		((const TransactionStmt *) statement)->kind == TRANS_STMT_COMMIT_PREPARED;
+		((const TransactionStmt *) statement)->kind ==
+		TRANS_STMT_COMMIT_PREPARED;
 }
 
 /*
  * From here to the end of the transaction a loss must not interrupt us, nor a
  * request to release a lock: the one thing that can still be cancelled is the
- * wait for a synchronous standby, and the client would be told that the commit is
- * done.  A signal that was sent already ends the transaction here.
+ * wait for a synchronous standby, and the client would be told that the commit
+ * is done.  A signal that was sent already ends the transaction here.
  */
 static void
 stop_interruptions(void)
@@ -280,9 +281,9 @@ stop_interruptions(void)
 }
 
 /*
- * Has the current transaction notified, in whatever way?  PostgreSQL tells nobody,
- * but refuses to prepare such a transaction: the function that does so does
- * nothing but raise, and may be called at any time.  It takes LISTEN and
+ * Has the current transaction notified, in whatever way?  PostgreSQL tells
+ * nobody, but refuses to prepare such a transaction: the function that does so
+ * does nothing but raise, and may be called at any time.  It takes LISTEN and
  * UNLISTEN for the same.
  */
 static bool
