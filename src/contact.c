@@ -90,5 +90,8 @@ contact_heartbeat_ms(int timeout_ms)
 Moment
 contact_earlier(Moment a, Moment b)
 {
-	return a.boot_ms < b.boot_ms ? a : b;
+	return (Moment) {
+		a.boot_ms < b.boot_ms ? a.boot_ms : b.boot_ms,
+		a.wall_ms < b.wall_ms ? a.wall_ms : b.wall_ms
+	};
 }

@@ -93,7 +93,7 @@ extern int	contact_delay_ms(int timeout_ms);
 /* How long nothing may have been sent until a heartbeat is due. */
 extern int	contact_heartbeat_ms(int timeout_ms);
 
-/* Of two proofs that are needed both: when the first of them ends. */
+/* The date of two proofs that are needed both: the earlier one, by each clock. */
 extern Moment contact_earlier(Moment a, Moment b);
 
 #endif							/* ZKLOCK_CONTACT_H */

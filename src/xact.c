@@ -184,7 +184,8 @@ at_resource_release(ResourceReleasePhase phase, bool is_commit,
 
 /*
  * COMMIT PREPARED writes its commit record in here, and not where other commits
- * do, so it is guarded here.
+ * do, so it is guarded here; but not where it will be refused, for that
+ * transaction may go on.
  *
  * DISCARD ALL releases session-scope locks, as it does advisory locks; poolers
  * rely on it.  Only when it has succeeded: it fails in a transaction block,
@@ -201,7 +202,8 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 		((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL;
 	bool		had_written = is_discard_all && zklock_xact_has_written();
 
-	if (is_commit_prepared(pstmt->utilityStmt))
+	if (is_commit_prepared(pstmt->utilityStmt) &&
+		context == PROCESS_UTILITY_TOPLEVEL && !IsTransactionBlock())
 		guard_prepared();
 	if (next_ProcessUtility != NULL)
 		next_ProcessUtility(pstmt, query, read_only_tree, context, params,
@@ -292,11 +294,13 @@ has_notified(void)
 	MemoryContext context = CurrentMemoryContext;
 	uint32		interrupt_holdoff = InterruptHoldoffCount;
 	uint32		cancel_holdoff = QueryCancelHoldoffCount;
+	bool		exit_on_error = ExitOnAnyError;
 	volatile bool found = false;
 
 	PG_TRY();
 	{
 		error_context_stack = NULL; /* nobody reads the error */
+		ExitOnAnyError = false;
 		AtPrepare_Notify();
 	}
 	PG_CATCH();
@@ -308,6 +312,7 @@ has_notified(void)
 		found = true;
 	}
 	PG_END_TRY();
+	ExitOnAnyError = exit_on_error;
 	return found;
 }
 

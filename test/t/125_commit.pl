@@ -268,6 +268,31 @@ subtest 'nor is its wait for a standby cancelled by a loss' => sub {
 	$_->quit foreach $session, $bystander;
 };
 
+# Whether a transaction has notified is found out by an error that nobody sees.
+subtest 'to notify with exit_on_error' => sub {
+	my $session = background($node);
+	$session->query_safe("SET exit_on_error = on; SELECT zk_lock('careful')");
+	$session->query_safe('BEGIN; NOTIFY news; COMMIT');
+	is($session->query_safe('SHOW exit_on_error'), 'on', 'nobody is thrown out');
+	$session->quit;
+};
+
+# In a transaction block COMMIT PREPARED is refused, and the transaction may go on.
+subtest 'COMMIT PREPARED after a savepoint' => sub {
+	my $session = background($node);
+	$session->query_safe("SELECT zk_lock('block'); BEGIN; SAVEPOINT s");
+	$session->query("COMMIT PREPARED 'nothing'");
+	is($session->sqlstate, '25001', 'refused');
+	$session->query_safe('ROLLBACK TO s');
+	my ($program) = session_programs($session->pid);
+	$session->start_query('SELECT pg_sleep(60)');
+	poll_until { wait_event($session) eq 'PgSleep' } 'it to sleep';
+	kill 'KILL', $program;
+	$session->wait_result;
+	is($session->sqlstate, '40001', 'a loss still interrupts');
+	$session->quit;
+};
+
 # It drops the temporary tables, which is a change; but not one that relied on
 # the lock.
 subtest 'DISCARD ALL lets go of a lost lock' => sub {

@@ -98,6 +98,29 @@ test_new_connection(void)
 	is_int(2000, date.boot_ms, "what went over another connection is forgotten");
 }
 
+/*
+ * A hypervisor stops the machine right after an answer.  Whenever the proof is
+ * sent after that, it is from before the pause, by the time of day.
+ */
+static void
+test_pause(void)
+{
+	const int	pause_ms = 9000;
+
+	for (int sent = 3600; sent <= 4400; sent += 50)
+	{
+		ContactLog	contact = {0};
+		Moment		asked = {20000 + sent, at(20000 + sent + pause_ms).wall_ms};
+		Moment		date;
+
+		contact_begin(&contact, at(10000));
+		contact_note(&contact, at(20000), at(20000), TIMEOUT_MS);
+		date = contact_date(&contact, asked, TIMEOUT_MS);
+		ok(date.wall_ms <= at(20000).wall_ms,
+		   "%d ms after an answer and a pause: the pause is seen", sent);
+	}
+}
+
 static void
 test_fresh(void)
 {
@@ -129,6 +152,7 @@ main(void)
 	test_date();
 	test_log();
 	test_new_connection();
+	test_pause();
 	test_fresh();
 	return done_testing();
 }
