@@ -70,6 +70,7 @@ static void lock_notify_queue(void);
 static void stop_interruptions(void);
 static void refuse_prepare(void);
 static void at_transaction_event(XactEvent event, void *arg);
+static void refuse_known_loss(XactEvent event, void *arg);
 static void at_subtransaction_event(SubXactEvent event, SubTransactionId mine,
 									SubTransactionId parent, void *arg);
 static void at_resource_release(ResourceReleasePhase phase, bool is_commit,
@@ -92,6 +93,9 @@ zklock_xact_init(void)
 							 NULL, NULL, NULL);
 	next_ProcessUtility = ProcessUtility_hook;
 	ProcessUtility_hook = process_utility;
+
+	/* who is registered first is called last, see guard_commit() */
+	RegisterXactCallback(at_transaction_event, NULL);
 }
 
 void
@@ -101,7 +105,7 @@ zklock_xact_follow(void)
 
 	if (is_registered)
 		return;
-	RegisterXactCallback(at_transaction_event, NULL);
+	RegisterXactCallback(refuse_known_loss, NULL);
 	RegisterSubXactCallback(at_subtransaction_event, NULL);
 	RegisterResourceReleaseCallback(at_resource_release, NULL);
 	is_registered = true;
@@ -144,6 +148,21 @@ at_transaction_event(XactEvent event, void *arg)
 			/* workers hold nothing */
 			break;
 	}
+}
+
+/*
+ * A transaction that is known to have lost a lock is refused before other
+ * callbacks commit something elsewhere; the guard comes behind them.
+ */
+static void
+refuse_known_loss(XactEvent event, void *arg)
+{
+	if (event != XACT_EVENT_PRE_COMMIT || commit_guard == GUARD_OFF ||
+		!zklock_has_locks())
+		return;
+	zklock_session_look();
+	if (zklock_xact_has_written() || zklock_has_xact_locks())
+		zklock_refuse_if_lost();
 }
 
 static void
@@ -224,6 +243,11 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
  * The commit guard: the last moment at which a transaction can be refused.  A
  * transaction that neither wrote nor notified nor took locks of its own may
  * commit without: one looks at zk_locks that way after a loss.
+ *
+ * It comes behind the callbacks of others as far as possible, namely of those
+ * that were registered after this library was loaded: postgres_fdw's waits
+ * for commits elsewhere, which takes time, and which may notify on this very
+ * cluster and wait for the lock of lock_notify_queue().
  *
  * The commit is made synchronous: with synchronous_commit off the lock would be
  * passed on before this transaction's WAL is on disk, and after a crash the

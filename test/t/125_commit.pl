@@ -193,6 +193,50 @@ subtest 'the wait for other notifiers comes before the proof' => sub {
 	}
 };
 
+# postgres_fdw commits on its other connection while this one commits. That is to
+# be over when we take the lock, or the two wait for each other; and it must not be
+# done at all for a transaction that is known to have lost its lock.
+subtest 'postgres_fdw notifies on the same cluster' => sub {
+	my $preloaded = cluster('paris', $zk, shared_preload_libraries => 'zklock');
+	my ($host, $port) = ($preloaded->host, $preloaded->port);
+	$preloaded->safe_psql('postgres', "CREATE EXTENSION postgres_fdw;
+		CREATE SERVER here FOREIGN DATA WRAPPER postgres_fdw
+		OPTIONS (host '$host', port '$port', dbname 'postgres', options '-c lock_timeout=5s');
+		CREATE USER MAPPING FOR CURRENT_USER SERVER here;
+		CREATE EXTENSION tcn; CREATE TABLE told (i serial PRIMARY KEY, what text);
+		CREATE TRIGGER tell AFTER INSERT ON told
+		FOR EACH ROW EXECUTE FUNCTION triggered_change_notification();
+		CREATE FOREIGN TABLE far (what text) SERVER here OPTIONS (table_name 'told')");
+	my $told = sub {
+		return $preloaded->safe_psql('postgres',
+			"SELECT count(*) FROM told WHERE what = '$_[0]'");
+	};
+	my %order = (
+		'the lock first' => [ "SELECT zk_lock('far')", 'SELECT FROM far' ],
+		'the other connection first' => [ 'SELECT FROM far', "SELECT zk_lock('far')" ]);
+	foreach my $order (sort keys %order)
+	{
+		my $session = background($preloaded);
+		$session->query_safe($_) foreach @{ $order{$order} };
+		$session->query_safe("BEGIN; INSERT INTO far VALUES ('$order'); NOTIFY news");
+		$session->query('COMMIT');
+		is($session->sqlstate, '00000', "$order: committed");
+		is($told->($order), '1', 'there too');
+
+		if ($order eq 'the other connection first')
+		{
+			evict('far');
+			is($session->query_safe("SELECT zk_is_held('far')"), 'f', 'the lock is lost');
+			$session->query_safe("BEGIN; INSERT INTO far VALUES ('late'); NOTIFY news");
+			$session->query('COMMIT');
+			is($session->sqlstate, '40001', 'refused');
+			is($told->('late'), '0', 'there too');
+		}
+		$session->quit;
+	}
+	$preloaded->stop;
+};
+
 subtest 'to notify is to write' => sub {
 	my $session = background($node);
 	$session->query_safe("SELECT zk_lock('only')");
