@@ -56,6 +56,19 @@ static const struct config_enum_entry commit_guard_options[] = {
 	{NULL, 0, false}
 };
 
+/*
+ * A commit is guarded ahead of the callbacks of others, and behind them.  The
+ * second time the quorum is asked again if that much time has passed, or if it
+ * had to wait for other notifiers.
+ */
+#define ASK_AGAIN_MS 10
+
+/* When it was guarded the first time; 0: it has not been, or is over. */
+static int64 guarded_at;
+
+/* Has this backend had a lock, so that all callbacks are registered? */
+static bool is_following;
+
 /* Is the transaction over, and its locks still to be let go? */
 static bool is_release_due;
 
@@ -63,14 +76,15 @@ static bool is_release_due;
 static ProcessUtility_hook_type next_ProcessUtility;
 
 static void guard_commit(void);
+static bool is_to_be_guarded(void);
 static void guard_prepared(void);
 static bool is_commit_prepared(const Node *statement);
 static bool has_notified(void);
-static void lock_notify_queue(void);
+static bool lock_notify_queue(void);
 static void stop_interruptions(void);
 static void refuse_prepare(void);
 static void at_transaction_event(XactEvent event, void *arg);
-static void refuse_known_loss(XactEvent event, void *arg);
+static void guard_ahead(XactEvent event, void *arg);
 static void at_subtransaction_event(SubXactEvent event, SubTransactionId mine,
 									SubTransactionId parent, void *arg);
 static void at_resource_release(ResourceReleasePhase phase, bool is_commit,
@@ -101,14 +115,12 @@ zklock_xact_init(void)
 void
 zklock_xact_follow(void)
 {
-	static bool is_registered = false;
-
-	if (is_registered)
+	if (is_following)
 		return;
-	RegisterXactCallback(refuse_known_loss, NULL);
+	RegisterXactCallback(guard_ahead, NULL);
 	RegisterSubXactCallback(at_subtransaction_event, NULL);
 	RegisterResourceReleaseCallback(at_resource_release, NULL);
-	is_registered = true;
+	is_following = true;
 }
 
 bool
@@ -136,11 +148,12 @@ at_transaction_event(XactEvent event, void *arg)
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_ABORT:
-			is_release_due = !in_error_recursion_trouble();
+			guarded_at = 0;
+			is_release_due = is_following && !in_error_recursion_trouble();
 			break;
 		case XACT_EVENT_PREPARE:
 			/* only locks of session scope can be left: they stay */
-			is_release_due = true;
+			is_release_due = is_following;
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
@@ -151,18 +164,17 @@ at_transaction_event(XactEvent event, void *arg)
 }
 
 /*
- * A transaction that is known to have lost a lock is refused before other
- * callbacks commit something elsewhere; the guard comes behind them.
+ * Other callbacks may commit something elsewhere, and the guard comes behind
+ * them. So it comes ahead of them, too, as far as it can.
  */
 static void
-refuse_known_loss(XactEvent event, void *arg)
+guard_ahead(XactEvent event, void *arg)
 {
-	if (event != XACT_EVENT_PRE_COMMIT || commit_guard == GUARD_OFF ||
-		!zklock_has_locks())
+	if (event != XACT_EVENT_PRE_COMMIT || !is_to_be_guarded())
 		return;
 	zklock_session_look();
-	if (zklock_xact_has_written() || zklock_has_xact_locks())
-		zklock_refuse_if_lost();
+	zklock_prove_locks(commit_guard == GUARD_QUORUM);
+	guarded_at = zklock_client_now();
 }
 
 static void
@@ -260,13 +272,23 @@ guard_commit(void)
 		return;
 	zklock_session_look();
 	ForceSyncCommit();
-	if (commit_guard != GUARD_OFF &&
-		(zklock_xact_has_written() || zklock_has_xact_locks()))
+	if (is_to_be_guarded())
 	{
-		lock_notify_queue();
-		zklock_prove_locks(commit_guard == GUARD_QUORUM);
+		bool		has_waited = lock_notify_queue() ||
+			zklock_client_now() - guarded_at >= ASK_AGAIN_MS;
+
+		zklock_prove_locks(commit_guard == GUARD_QUORUM && has_waited);
 	}
 	stop_interruptions();
+}
+
+/* Is there anything to refuse, and anything to refuse it for? */
+static bool
+is_to_be_guarded(void)
+{
+	return commit_guard != GUARD_OFF &&
+		(zklock_has_locks() || zklock_has_released_lost()) &&
+		(zklock_xact_has_written() || zklock_has_xact_locks());
 }
 
 /*
@@ -344,14 +366,15 @@ has_notified(void)
  * A transaction that notifies takes this lock of the whole cluster later in its
  * commit, and keeps it to the end (PreCommit_Notify()).  Whoever has it may be
  * waiting for a standby, for as long as it likes: a proof from before that wait
- * would be none.  So we wait here.
+ * would be none.  So we wait here.  Result: did we?
  */
-static void
+static bool
 lock_notify_queue(void)
 {
-	if (!RecoveryInProgress() && has_notified())
-		LockSharedObject(DatabaseRelationId, InvalidOid, 0,
-						 AccessExclusiveLock);
+	if (RecoveryInProgress() || !has_notified())
+		return false;
+	LockSharedObject(DatabaseRelationId, InvalidOid, 0, AccessExclusiveLock);
+	return true;
 }
 
 /* A prepared transaction outlives this backend; our queue nodes do not. */

@@ -231,6 +231,13 @@ subtest 'postgres_fdw notifies on the same cluster' => sub {
 			$session->query('COMMIT');
 			is($session->sqlstate, '40001', 'refused');
 			is($told->('late'), '0', 'there too');
+			$session->query_safe("SELECT zk_unlock_all(), zk_lock('far');
+				SET zklock.commit_guard = quorum");
+			evict('far');
+			$session->query_safe("BEGIN; INSERT INTO far VALUES ('unaware'); NOTIFY news");
+			$session->query('COMMIT');
+			is($session->sqlstate, '40001', 'refused, though nobody knew');
+			is($told->('unaware'), '0', 'there too');
 		}
 		$session->quit;
 	}
