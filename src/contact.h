@@ -58,7 +58,10 @@ typedef struct Moment
 /* How many of the latest answered requests are kept, at most. */
 #define CONTACT_SIZE 16
 
-/* What was sent over one connection and answered.  All zero: nothing. */
+/*
+ * What was sent over one connection and answered by the leader.  All zero:
+ * nothing.
+ */
 typedef struct ContactLog
 {
 	Moment		begun;			/* no later than the request to connect */
@@ -90,7 +93,7 @@ extern bool contact_is_after(Moment date, Moment since);
 /* How long after an answer what it answered can date a proof. */
 extern int	contact_delay_ms(int timeout_ms);
 
-/* How long nothing may have been sent until a heartbeat is due. */
+/* How long the leader may not have been asked until a heartbeat is due. */
 extern int	contact_heartbeat_ms(int timeout_ms);
 
 /* The date of two proofs that are needed both: the earlier one, by each clock. */

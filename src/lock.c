@@ -87,6 +87,12 @@ typedef struct Lock
  */
 #define LONG_HOLD_MS 1000
 
+/*
+ * How often the quorum is asked for a fresh proof.  All but the first two take a
+ * third of the session timeout, so the answers of such an ensemble take too long.
+ */
+#define PROOF_ATTEMPTS 6
+
 /* When an order's wait is over, on zklock_client_now()'s clock. */
 typedef struct Bounds
 {
@@ -1464,7 +1470,8 @@ find_unproved(Hold **holds, Moment fresh_since)
 
 /*
  * Ask the quorum for each node, in one flush, and mark the holds whose node is
- * gone.  Waits; raises on interrupts and when ZooKeeper refuses to answer.
+ * gone.  Waits; raises on interrupts and when ZooKeeper refuses to answer, 08006
+ * when its answers come too late.
  *
  * The answer may be no fresh proof.  If this process was stopped after it had
  * asked, the answer has waited for us: ask again (attempt 1).  If that is not
@@ -1477,6 +1484,13 @@ ask_quorum(Hold **holds, int nholds, int attempt)
 	int			nrequests = nholds * ALIAS_COUNT;
 	ZkRequest **requests = palloc0(nrequests * sizeof(*requests));
 
+	if (attempt == PROOF_ATTEMPTS)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONNECTION_FAILURE),
+				 errmsg("could not prove that the ZooKeeper locks of this session are held"),
+				 errdetail("ZooKeeper answers, but too late for what it says to be still certain."),
+				 errhint("Increase \"%s\", or look into what slows the ensemble down.",
+						 "zklock.session_timeout")));
 	if (attempt >= 2)
 		zklock_session_await_contact();
 

@@ -65,7 +65,8 @@ typedef struct Session
 	ino_t		socket;			/* of the last attempt to connect */
 	Moment		attempt_at;		/* when that was begun, or before */
 	ContactLog	contact;		/* over the current connection */
-	int64_t		sent_at;		/* when anything was sent last */
+	int64_t		asked_leader_at;	/* when anything was sent last that the
+									 * leader answers */
 	int64_t		contact_at;		/* last contact of a connection that ended */
 	bool		was_silent;		/* did it end for silence? */
 

@@ -127,35 +127,38 @@ static bool after_unlisten(Request *request);
 
 /*
  * How a step is sent, and whether its answer leads to another: then the
- * request is changed as need be and sent once more.
+ * request is changed as need be and sent once more.  What the leader has to
+ * answer, and not our server from what it remembers, tells that both are in
+ * touch.
  */
 static const struct
 {
 	int			(*send) (Request *request);
 	bool		(*after) (Request *request);
+	bool		is_led;
 }			steps[] =
 {
-	[STEP_CREATE] = {send_create, after_create},
-	[STEP_LIST] = {send_list, after_last},
-	[STEP_LIST_AND_WATCH] = {send_list_and_watch, after_last},
-	[STEP_GET] = {send_get, after_last},
-	[STEP_GET_AND_WATCH] = {send_get_and_watch, after_last},
-	[STEP_SYNC] = {send_sync, after_last},
-	[STEP_CHECK] = {send_check, after_last},
-	[STEP_SET] = {send_set, after_last},
-	[STEP_REMOVE] = {send_delete, after_last},
-	[STEP_ANNOUNCE] = {send_set, after_announce},
-	[STEP_DELETE] = {send_delete, after_delete},
-	[STEP_SWEEP] = {send_exists, after_sweep},
-	[STEP_ERASE] = {send_erase, after_erase},
-	[STEP_REPLACE_CREATE] = {send_create, after_replace_create},
-	[STEP_REPLACE_CHECK] = {send_check_of_other, after_replace_check},
-	[STEP_REPLACE_DELETE] = {send_delete_of_other, after_replace_delete},
-	[STEP_LISTEN] = {send_listen, after_listen},
-	[STEP_LISTEN_GET] = {send_listen_get, after_listen},
-	[STEP_UNLISTEN] = {send_unlisten, after_unlisten},
-	[STEP_HEARTBEAT] = {send_sync, after_last},
-	[STEP_NUDGE] = {send_exists, after_last},
+	[STEP_CREATE] = {send_create, after_create, true},
+	[STEP_LIST] = {send_list, after_last, false},
+	[STEP_LIST_AND_WATCH] = {send_list_and_watch, after_last, false},
+	[STEP_GET] = {send_get, after_last, false},
+	[STEP_GET_AND_WATCH] = {send_get_and_watch, after_last, false},
+	[STEP_SYNC] = {send_sync, after_last, true},
+	[STEP_CHECK] = {send_check, after_last, true},
+	[STEP_SET] = {send_set, after_last, true},
+	[STEP_REMOVE] = {send_delete, after_last, true},
+	[STEP_ANNOUNCE] = {send_set, after_announce, true},
+	[STEP_DELETE] = {send_delete, after_delete, true},
+	[STEP_SWEEP] = {send_exists, after_sweep, false},
+	[STEP_ERASE] = {send_erase, after_erase, false},
+	[STEP_REPLACE_CREATE] = {send_create, after_replace_create, true},
+	[STEP_REPLACE_CHECK] = {send_check_of_other, after_replace_check, true},
+	[STEP_REPLACE_DELETE] = {send_delete_of_other, after_replace_delete, true},
+	[STEP_LISTEN] = {send_listen, after_listen, false},
+	[STEP_LISTEN_GET] = {send_listen_get, after_listen, false},
+	[STEP_UNLISTEN] = {send_unlisten, after_unlisten, false},
+	[STEP_HEARTBEAT] = {send_sync, after_last, true},
+	[STEP_NUDGE] = {send_exists, after_last, false},
 };
 
 /* With which step a request begins. */
@@ -188,6 +191,7 @@ static bool remember(Session *session, Request *request);
 static Request *find_request(const Session *session, uint64_t id);
 static void free_request(Request *request);
 static void submit(Request *request);
+static int64_t next_heartbeat(const Session *session);
 static void note_answer(Request *request, int rc);
 static void complete(Request *request);
 static void put_reply(Request *request);
@@ -502,10 +506,11 @@ submit(Request *request)
 	int			rc = ZINVALIDSTATE;
 
 	request->sent_at = protocol_moment();
-	session->sent_at = request->sent_at.boot_ms;
+	if (steps[request->step].is_led)
+		session->asked_leader_at = request->sent_at.boot_ms;
 	request->is_pending = true;
 	if (session->npending++ == 0)
-		session->nudge_at = session->sent_at + NUDGE_MS;
+		session->nudge_at = request->sent_at.boot_ms + NUDGE_MS;
 	if (session->zh != NULL)
 	{
 		rc = steps[request->step].send(request);
@@ -522,35 +527,44 @@ submit(Request *request)
 int64_t
 request_next_tick(const Session *session)
 {
-	if (!session->is_up)
+	int64_t		heartbeat_at = next_heartbeat(session);
+
+	if (!session->is_up || session->nudge_at == 0)
+		return heartbeat_at;
+	return session->nudge_at < heartbeat_at ? session->nudge_at : heartbeat_at;
+}
+
+/* When the next heartbeat is due. */
+static int64_t
+next_heartbeat(const Session *session)
+{
+	if (!session->is_up || session_is_ending(session))
 		return INT64_MAX;
-	if (session->nudge_at != 0)
-		return session->nudge_at;
-	if (session_is_ending(session))
-		return INT64_MAX;
-	return session->sent_at +
+	return session->asked_leader_at +
 		contact_heartbeat_ms(session->status.session_timeout_ms);
 }
 
 /*
  * The heartbeat is more frequent than the library's, so that proofs are young,
  * and the leader answers it (FollowerRequestProcessor, case sync): behind a
- * follower that has lost its leader the connection falls silent, and the
- * library gives it up.  It is no proof: a leader that has been deposed
- * answers, too.
+ * follower that has lost its leader the connection falls silent, and the library
+ * gives it up; reads do not keep it alive, for they wait behind the heartbeat.
+ * It is no proof: a leader that has been deposed answers, too.
  */
 void
 request_tick(Session *session, int64_t now)
 {
+	Step		step = now >= next_heartbeat(session) ?
+		STEP_HEARTBEAT : STEP_NUDGE;
 	Request    *request;
 
 	if (now < request_next_tick(session))
 		return;
-	request = new_request(session, session->nudge_at != 0 ?
-						  STEP_NUDGE : STEP_HEARTBEAT, "/");
+	request = new_request(session, step, "/");
 	request->is_unwanted = request->is_counted = true;
 	submit(request);
-	session->nudge_at = now + NUDGE_MS;
+	if (step == STEP_NUDGE)
+		session->nudge_at = now + NUDGE_MS;
 }
 
 /* ---------------------------------------------------------------------
@@ -572,8 +586,9 @@ note_answer(Request *request, int rc)
 		return;					/* no server has said that */
 	request->reply.proof = contact_date(&session->contact, request->sent_at,
 										timeout);
-	contact_note(&session->contact, request->sent_at, protocol_moment(),
-				 timeout);
+	if (steps[request->step].is_led)
+		contact_note(&session->contact, request->sent_at, protocol_moment(),
+					 timeout);
 }
 
 /* Decide what follows from an answer, and do it. */

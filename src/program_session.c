@@ -253,7 +253,7 @@ note_connected(Session *session, int state)
 	int64_t		now = protocol_now();
 
 	session->is_up = true;
-	session->up_since = session->sent_at = now;
+	session->up_since = session->asked_leader_at = now;
 	contact_begin(&session->contact, session->attempt_at);
 	session->suspended_ms = suspended_ms();
 	session->contact_at = 0;

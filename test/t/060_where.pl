@@ -169,7 +169,7 @@ subtest 'hot standby and promotion' => sub {
 	is($there->query_safe("SELECT zk_try_lock('transaction')"),
 		'f', 'a lock of a transaction, too');
 	$here->query_safe('COMMIT');
-	is(scalar @{ nodes('transaction') }, 0, 'until its end');
+	assert_no_nodes($zk, lock_path('transaction'), 'until its end');
 	$there->start_query("SELECT zk_lock('standby')");
 	wait_for_queue($zk, lock_path('standby'), 2);
 

@@ -181,10 +181,15 @@ subtest 'neighbors after a pause' => sub {
 	assert_no_nodes($zk, lock_path('told'));
 };
 
-# A follower that has lost its leader answers a read; the heartbeat is none.
+# A follower that has lost its leader answers reads; the heartbeat is none, and
+# comes also between reads.
 subtest 'a follower without a leader' => sub {
 	my $holder = session_of('berlin');
 	$holder->query_safe("SELECT zk_lock('cut')");
+	my $reader = session_of('berlin');
+	$reader->query_safe("SET zklock.on_lock_loss = cancel; SELECT zk_lock('busy')");
+	$reader->start_query("DO \$\$ BEGIN LOOP PERFORM count(*) FROM zk_lock_queue('warm');
+		PERFORM pg_sleep(0.05); END LOOP; END \$\$");
 	my $leader = $zk->leader;
 	$zk->pause($leader);
 	my $start = time;
@@ -192,10 +197,14 @@ subtest 'a follower without a leader' => sub {
 		$holder->query_safe('SELECT state FROM zk_session') ne 'connected'
 	} 'the session to notice', 2 * $timeout;
 	cmp_ok(time - $start, '<', $timeout, 'before the leader could end it');
+	poll_until { $reader->is_done } 'the other session to notice', 2 * $timeout;
+	cmp_ok(time - $start, '<', 1.2 * $timeout, 'not much later, if it reads all the time');
+	$reader->wait_result;
+	is($reader->sqlstate, '40001', 'its statement is canceled');
 	$zk->resume($leader);
 	$zk->wait_ready;
-	$holder->quit;
-	assert_no_nodes($zk, lock_path('cut'));
+	$_->quit foreach $holder, $reader;
+	assert_no_nodes($zk, lock_path($_)) foreach qw(cut busy);
 };
 
 done_testing();
