@@ -197,7 +197,6 @@ static DrainStep look_at_drain(Standing *standing,
 							   char last[RECIPE_PATH_SIZE], bool *is_ahead);
 static DrainStep prune(Standing *standing);
 static DrainStep drain_step(const Standing *standing, const ZkReply *reply);
-static bool is_hold_among(const ZkReply *list);
 static HoldState look_at_holds(Standing *standing, const ZkReply *list,
 							   const char *mine, char twin[RECIPE_PATH_SIZE]);
 static HoldState look_at_hold(Standing *standing, const char *hold,
@@ -511,17 +510,16 @@ look_at_all(Standing *standings, int nstandings, bool *is_busy)
 												   contender->deadline,
 												   ZK_WAITING_FOR_REPLY);
 		int			ahead;
+		char		twin[RECIPE_PATH_SIZE];
 
 		if (list == NULL)
 			return false;
 		if (list->result == ZK_OK &&
 			judge(&standings[i], list, NULL, &ahead) == RECIPE_WAIT)
 		{
-			all_free = false;
-
-			/* a hold may be void: zklock_contend() finds out */
-			*is_busy = !is_hold_among(list);
-			continue;
+			/* without a void hold it may be free: zklock_contend() looks again */
+			*is_busy = look_at_holds(&standings[i], list, NULL, twin) != HOLD_GONE;
+			return false;
 		}
 		all_free = list->result == ZK_OK || list->result == ZK_NO_NODE;
 	}
@@ -1185,15 +1183,6 @@ drain_step(const Standing *standing, const ZkReply *reply)
 								 standing->contender->lock_path);
 	}
 	return DRAIN_LOOK_AGAIN;
-}
-
-static bool
-is_hold_among(const ZkReply *list)
-{
-	for (int i = 0; i < list->nchildren; i++)
-		if (recipe_is_hold(list->children[i]))
-			return true;
-	return false;
 }
 
 /*

@@ -182,6 +182,9 @@ subtest 'a hold outlives its maker, and everybody' => sub {
 	$waiter->start_query("SELECT zk_lock_shared('hold')");
 	wait_for_queue($zk, lock_path('hold'), 2);
 	is($other->query_safe("SELECT zk_try_lock('hold')"), 'f', 'its maker has to wait too');
+	is($other->query_safe("SELECT zk_try_lock(ARRAY['a new one', 'hold'])"), 'f',
+		'also for one of several');
+	ok(!$foreign->exists(lock_path('a new one')), 'which it sees before it takes another');
 	$other->query_safe('SELECT zk_unlock_all()');
 	$other->query_safe('DISCARD ALL');
 	$other->query_safe('SELECT zk_disconnect()');
