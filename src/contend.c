@@ -118,6 +118,12 @@
 #define PROMPT_ATTEMPTS 3
 #define LONGEST_PAUSE_BITS 6
 
+/*
+ * At how many holds one list makes us look.  There are more only if somebody
+ * makes names that look like holds.
+ */
+#define HOLDS_LOOKED_AT 64
+
 /* What to do next to drain a queue. */
 typedef enum DrainStep
 {
@@ -154,7 +160,7 @@ typedef struct Standing
 	char	   *seen;			/* the one ahead whose data was set when we last
 								 * looked at it, palloc'ed; NULL if none was */
 	int			seen_version;	/* with seen: how often */
-	char		hold[RECIPE_NODE_SIZE]; /* one that stands, "" if none is known */
+	List	   *holds;			/* of the names of those that stand for sure */
 	char	   *data;			/* of our node, palloc'ed */
 	int			attempts;		/* to create the node */
 	bool		cannot_drain;	/* go on with whatever number we get */
@@ -201,11 +207,11 @@ static HoldState look_at_holds(Standing *standing, const ZkReply *list,
 							   const char *mine, char twin[RECIPE_PATH_SIZE]);
 static HoldState look_at_hold(Standing *standing, const char *hold,
 							  char twin[RECIPE_PATH_SIZE]);
-static void clear_void_hold(Standing *standing, const char *path);
+static bool is_known_to_stand(const Standing *standing, const char *hold);
+static bool clear_void_hold(Standing *standing, const char *path);
 static bool is_left_over(const Standing *standing, const char *child,
 						 const ZkReply *reply);
-static void remove_node(Standing *standing, const char *path, int version,
-						const char *doing);
+static bool remove_node(Standing *standing, const char *path, int version);
 static bool is_still_queued(Standing *standing);
 static const ZkReply *ask(Standing *standing, ZkRequest *request);
 static void leave(Standing *standing);
@@ -983,8 +989,11 @@ set_watch(Standing *standing, const char *child, ZkWaitEnd *end)
 		ereport(DEBUG1,
 				(errmsg_internal("queue node \"%s\" of this session is left over",
 								 path)));
-		remove_node(standing, path, ZK_ANY_VERSION, "leave a lock's queue");
-		*end = ZK_WAIT_OVER;
+		if (remove_node(standing, path, ZK_ANY_VERSION))
+			*end = ZK_WAIT_OVER;
+		else
+			zklock_session_raise(zklock_client_reply(standing->request),
+								 "leave a lock's queue", path);
 	}
 	else
 		return reply;
@@ -1198,11 +1207,12 @@ look_at_holds(Standing *standing, const ZkReply *list, const char *mine,
 	ListCell   *cell;
 	HoldState	state = HOLD_STANDS;
 
-	for (int i = 0; i < list->nchildren; i++)
+	for (int i = 0; i < list->nchildren &&
+		 list_length(holds) < HOLDS_LOOKED_AT; i++)
 	{
 		const char *child = list->children[i];
 
-		if (recipe_is_hold(child) && strcmp(child, standing->hold) != 0 &&
+		if (recipe_is_hold(child) && !is_known_to_stand(standing, child) &&
 			(mine == NULL || recipe_compare_nodes(child, mine) < 0))
 			holds = lappend(holds, pstrdup(child));
 	}
@@ -1232,9 +1242,10 @@ look_at_hold(Standing *standing, const char *hold, char twin[RECIPE_PATH_SIZE])
 		return reply != NULL && reply->result == ZK_NO_NODE ?
 			HOLD_GONE : HOLD_STANDS;
 	zklock_identity_parse(reply->data, reply->data_length, &identity);
-	if (reply->version > 0 || identity.twin == NULL)
+	if (reply->version > 0 || identity.twin == NULL ||
+		!recipe_is_twin(hold, identity.twin))
 	{
-		strlcpy(standing->hold, hold, sizeof(standing->hold));
+		standing->holds = lappend(standing->holds, pstrdup(hold));
 		return HOLD_STANDS;
 	}
 	strlcpy(twin, identity.twin, RECIPE_PATH_SIZE);
@@ -1242,15 +1253,25 @@ look_at_hold(Standing *standing, const char *hold, char twin[RECIPE_PATH_SIZE])
 											psprintf("%s/%s", lock_path, twin)));
 	if (reply == NULL || reply->result != ZK_NO_NODE)
 		return HOLD_PENDING;
-	clear_void_hold(standing, path);
-	return HOLD_GONE;
+	return clear_void_hold(standing, path) ? HOLD_GONE : HOLD_STANDS;
 }
 
-/* One that was finished meanwhile stays. */
-static void
+static bool
+is_known_to_stand(const Standing *standing, const char *hold)
+{
+	ListCell   *cell;
+
+	foreach(cell, standing->holds)
+		if (strcmp(lfirst(cell), hold) == 0)
+			return true;
+	return false;
+}
+
+/* One that was finished meanwhile stays.  false if it cannot be deleted. */
+static bool
 clear_void_hold(Standing *standing, const char *path)
 {
-	remove_node(standing, path, 0, "remove an unfinished hold");
+	return remove_node(standing, path, 0);
 }
 
 /*
@@ -1265,36 +1286,25 @@ is_left_over(const Standing *standing, const char *child,
 	const char *mine = strrchr(standing->contender->node, '/') + 1;
 	ZkClientStatus status;
 
-	return reply->ephemeral_owner != 0 && zklock_session_status(&status) &&
+	return !standing->contender->may_be_there &&
+		reply->ephemeral_owner != 0 && zklock_session_status(&status) &&
 		reply->ephemeral_owner == status.session_id &&
 		strcmp(child, mine) != 0 && !alias_is_same(child, mine);
 }
 
 /*
  * Delete a node that stands ahead, of that version.  What became of it the next
- * look at the queue tells.
+ * look at the queue tells; false if the server refuses.
  */
-static void
-remove_node(Standing *standing, const char *path, int version,
-			const char *doing)
+static bool
+remove_node(Standing *standing, const char *path, int version)
 {
 	const ZkReply *reply;
 
 	reply = ask(standing,
 				zklock_client_remove(zklock_session_client(), path, version));
-	if (reply == NULL)
-		return;
-	switch (reply->result)
-	{
-		case ZK_OK:
-		case ZK_NO_NODE:
-		case ZK_BAD_VERSION:
-		case ZK_UNKNOWN_OUTCOME:
-		case ZK_SESSION_LOST:
-			break;
-		default:
-			zklock_session_raise(reply, doing, path);
-	}
+	return reply == NULL ||
+		(reply->result != ZK_FAILED && reply->result != ZK_NO_AUTH);
 }
 
 /*

@@ -42,6 +42,8 @@ typedef struct ZkContender
 	int			permits;		/* more than 1: a counting semaphore */
 	RecipeStyle style;			/* of our queue node's name; _ALL: we have
 								 * several, see alias.h, and one permit */
+	bool		may_be_there;	/* this session may have other nodes in that
+								 * queue: none is left over from an attempt */
 	ZkPatience	patience;
 	int64		deadline;		/* zklock_client_now() */
 

@@ -474,6 +474,7 @@ forget_slot(ZkDialog *dialog, void *argument)
 		.mode = RECIPE_EXCLUSIVE,
 		.permits = 1,
 		.style = RECIPE_STYLE_CURATOR,
+		.may_be_there = true,
 		.patience = ZK_WAIT_UNTIL_DEADLINE,
 		.deadline = dialog->deadline,
 		.node = node

@@ -258,6 +258,16 @@ recipe_is_hold(const char *child)
 	return has_mark(child, HOLD_GROUP);
 }
 
+bool
+recipe_is_twin(const char *hold, const char *twin)
+{
+	RecipeNode	node = recipe_parse_node(twin);
+
+	return node.style != RECIPE_STYLE_NONE && strchr(twin, '/') == NULL &&
+		!recipe_is_hold(twin) &&
+		node.sequence == recipe_parse_node(hold).sequence;
+}
+
 RecipeNode
 recipe_parse_node(const char *child)
 {

@@ -186,6 +186,12 @@ extern bool recipe_can_hand_over(const char *child);
 extern void recipe_mark_hold(char guid[RECIPE_GUID_LEN + 1]);
 extern bool recipe_is_hold(const char *child);
 
+/*
+ * Can that be the name of the queue node that the hold stands in for?  It has the
+ * hold's number.  What a hold says of its twin anybody may have written.
+ */
+extern bool recipe_is_twin(const char *hold, const char *twin);
+
 /* Read the name of one child.  Never fails: a stranger is STYLE_NONE. */
 extern RecipeNode recipe_parse_node(const char *child);
 

@@ -500,6 +500,12 @@ test_hold(void)
 	ok(!recipe_can_hand_over(hold), "it cannot be handed over");
 	ok(!recipe_is_hold(handed), "one that can be is no hold");
 	ok(!recipe_is_hold("_c_" G1 "-lock-0000000001"), "nor is any other");
+	ok(recipe_is_twin(hold, "_c_" G1 "-lock-0000000001"), "its twin has its number");
+	ok(!recipe_is_twin(hold, "_c_" G1 "-lock-0000000002"), "no other one");
+	ok(!recipe_is_twin(hold, "x/_c_" G1 "-lock-0000000001"), "is in the same queue");
+	ok(!recipe_is_twin(hold, hold), "is no hold");
+	ok(!recipe_is_twin(hold, "stays"), "stands in a queue");
+	ok(!recipe_is_twin(hold, ""), "and has a name");
 	is_int(RECIPE_EXCLUSIVE, recipe_parse_node(hold).mode, "a hold is exclusive");
 	is_int(RECIPE_STYLE_CURATOR, recipe_parse_node(hold).style,
 		   "and looks like Curator's");
