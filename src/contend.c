@@ -189,6 +189,7 @@ static RecipeVerdict judge(const Standing *standing, const ZkReply *list,
 static bool is_anybody_behind(const Standing *standing, const ZkReply *list);
 static void announce(const Standing *standing);
 static ZkWaitEnd watch(Standing *standing, const char *ahead);
+static int64 look_again_at(const Standing *standing, const char *ahead);
 static bool note_version(Standing *standing, const char *ahead,
 						 const ZkReply *reply);
 static ZkWaitEnd watch_twin(Standing *standing, const char *twin);
@@ -460,25 +461,26 @@ look(Standing *standing)
 
 	do
 	{
-		list = ask(standing,
-				   zklock_client_list(zklock_session_client(),
-									  contender->lock_path));
-		if (list == NULL)
-			return ZK_CONTEND_BUSY;
-	} while (list->result == ZK_UNKNOWN_OUTCOME);
+		do
+		{
+			list = ask(standing,
+					   zklock_client_list(zklock_session_client(),
+										  contender->lock_path));
+			if (list == NULL)
+				return ZK_CONTEND_BUSY;
+		} while (list->result == ZK_UNKNOWN_OUTCOME);
 
-	if (list->result == ZK_NO_NODE)
-		return ZK_CONTEND_GRANTED;
-	if (list->result == ZK_SESSION_LOST)
-		return ZK_CONTEND_SESSION_LOST;
-	if (list->result != ZK_OK)
-		zklock_session_raise(list, "read a lock's queue",
-							 contender->lock_path);
-	verdict = judge(standing, list, NULL, &ahead);
-	next = ahead >= 0 ? pstrdup(list->children[ahead]) : NULL;
-	if ((verdict == RECIPE_WAIT || verdict == RECIPE_MISMATCH) &&
-		look_at_holds(standing, list, NULL, twin) == HOLD_GONE)
-		return look(standing);
+		if (list->result == ZK_NO_NODE)
+			return ZK_CONTEND_GRANTED;
+		if (list->result == ZK_SESSION_LOST)
+			return ZK_CONTEND_SESSION_LOST;
+		if (list->result != ZK_OK)
+			zklock_session_raise(list, "read a lock's queue",
+								 contender->lock_path);
+		verdict = judge(standing, list, NULL, &ahead);
+		next = ahead >= 0 ? pstrdup(list->children[ahead]) : NULL;
+	} while ((verdict == RECIPE_WAIT || verdict == RECIPE_MISMATCH) &&
+			 look_at_holds(standing, list, NULL, twin) == HOLD_GONE);
 	switch (verdict)
 	{
 		case RECIPE_HELD:
@@ -891,6 +893,7 @@ watch(Standing *standing, const char *ahead)
 		recipe_can_hand_over(ahead);
 	bool		is_grant_news = contender->permits > 1 &&
 		recipe_parse_node(ahead).permits == contender->permits;
+	int64		until = look_again_at(standing, ahead);
 	const ZkReply *reply;
 	ZkWaitEnd	end;
 
@@ -909,7 +912,9 @@ watch(Standing *standing, const char *ahead)
 	}
 	else if (reply != NULL)
 	{
-		end = await_watch(standing, contender->deadline);
+		end = await_watch(standing, until);
+		if (end == ZK_WAIT_TIMEOUT && until < contender->deadline)
+			end = ZK_WAIT_OVER;
 		standing->is_handed_over = is_set_news && end == ZK_WAIT_OVER &&
 			zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_SET;
 	}
@@ -920,6 +925,23 @@ watch(Standing *standing, const char *ahead)
 	}
 	zklock_neighbor_forget();
 	return end;
+}
+
+/*
+ * Until when to watch the one ahead.  A client of another make does not clear away
+ * a hold that somebody ahead of it has begun, after our list, and not finished: it
+ * waits for it, and we would wait for both.  So behind one of these the queue is
+ * read again at times.
+ */
+static int64
+look_again_at(const Standing *standing, const char *ahead)
+{
+	ZkClientStatus status;
+
+	if (recipe_can_hand_over(ahead) || !zklock_session_status(&status))
+		return standing->contender->deadline;
+	return Min(standing->contender->deadline,
+			   zklock_client_now() + status.session_timeout_ms);
 }
 
 /*
@@ -1196,8 +1218,8 @@ drain_step(const Standing *standing, const ZkReply *reply)
 
 /*
  * What has become of the holds that stand ahead of `mine` in the list, or with
- * NULL anywhere in it?  All must stand; the first that does not is the answer.
- * Void ones are cleared away.  The list is gone after that.
+ * NULL anywhere in it?  Void ones are cleared away, and GONE is the answer if
+ * there was one; otherwise PENDING if there was one.  The list is gone after that.
  */
 static HoldState
 look_at_holds(Standing *standing, const ZkReply *list, const char *mine,
@@ -1218,8 +1240,10 @@ look_at_holds(Standing *standing, const ZkReply *list, const char *mine,
 	}
 	foreach(cell, holds)
 	{
-		if (state == HOLD_STANDS)
-			state = look_at_hold(standing, lfirst(cell), twin);
+		HoldState	found = look_at_hold(standing, lfirst(cell), twin);
+
+		if (found != HOLD_STANDS && state != HOLD_GONE)
+			state = found;
 	}
 	list_free_deep(holds);
 	return state;

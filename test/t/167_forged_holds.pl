@@ -87,6 +87,40 @@ subtest 'a void hold that cannot be deleted' => sub {
 	assert_stands('d', 'one with a child');
 };
 
+subtest 'void ones' => sub {
+	my $session = background($node);
+	my $path = lock_path('void');
+	forge($path, sprintf '_c_6ba7b810-9dad-11d1-80b4-00c04fd430c8-lock-%010d', $_)
+	  foreach 0 .. 99;
+	is($session->query_safe("SELECT zk_try_lock('void')"), 't', 'a try clears all of them away');
+	is(scalar queue_nodes($zk, $path), 1, 'and has the lock');
+	$session->quit;
+};
+
+# The maker of the hold, a client of another make, and the waiter have all read the
+# queue before there is a hold; then its maker dies. Only the other client is woken.
+subtest 'a hold that was made behind our back' => sub {
+	my $waiter = background($node);
+	my $path = lock_path('late');
+	$waiter->query_safe("SET zklock.session_timeout = '2s'");
+	$stranger->create_path($path);
+	my $guid = '6ba7b810-9dad-11d1-80b4-00c04fd430c8';
+	my ($maker, $other) = map {
+		$stranger->create("$path/_c_$guid-lock-", '', ephemeral => 1, sequential => 1)
+	} 1 .. 2;
+	$waiter->start_query("SELECT zk_lock('late')");
+	poll_until { grep { $_ eq $other } $zk->watched_paths("$path/") } 'the waiter to watch', 10;
+	my ($twin) = $maker =~ m{/([^/]+)$};
+	$stranger->create("$path/${marked}0000000000", qq({"client":"zklock","twin":"$twin"}));
+	$stranger->delete($maker);
+	wait_for_queue($zk, $path, 2);
+	pass('the waiter looks again, and clears it away');
+	$stranger->delete($other);
+	$waiter->wait_result;
+	is($waiter->sqlstate, '00000', 'granted');
+	$waiter->quit;
+};
+
 subtest 'many of them' => sub {
 	my $crowd = $zk->client(timeout => 120);
 	my $path = lock_path('many');
