@@ -194,7 +194,8 @@ sub running
 
 =pod
 
-=head2 connect_string(members), port($member), pid($member), log_file($member)
+=head2 connect_string(members), port($member), pid($member), log_file($member),
+data_dir($member)
 
 =cut
 
@@ -221,6 +222,12 @@ sub log_file
 {
 	my ($self, $member) = @_;
 	return $self->{member}{ $member || 1 }{dir} . '/server.log';
+}
+
+sub data_dir
+{
+	my ($self, $member) = @_;
+	return $self->{member}{ $member || 1 }{dir} . '/data';
 }
 
 =pod

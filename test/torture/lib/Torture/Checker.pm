@@ -20,11 +20,8 @@ that it read, and again, the value when it was about to commit. Without end it i
 a ledger alone.
 
 A B<violation> is a hash: check, text, cycles (those involved), at (when the last of
-them was granted its lock), and is_explained. The latter is true if one of them lost its lock while its COMMIT was under way,
-for its backend stood still, stopped by the nemesis, or it was evicted: between the
-guard's proof and the commit record is the one gap that the guard cannot close,
-which zklock's documentation says plainly. A fence has no such gap, so nothing
-explains its violations.
+them was granted its lock), and is_explained, which is true if one of them has an
+excuse (L<Torture::Excuses>). A fence has no gap, so nothing excuses its violations.
 
 =cut
 
@@ -37,8 +34,7 @@ use List::Util qw(max);
 
 =pod
 
-=head2 new(cycles => [...], stops => { pid => [ [from, to], ... ] },
-evictions => { token => [from, to] })
+=head2 new(cycles => [...], excuses => L<Torture::Excuses>)
 
 =cut
 
@@ -273,7 +269,7 @@ sub check_permits
 			  . ' older ones committed later',
 			$cycle, @cycles);
 		$violation->{is_explained} =
-		  $permits > grep { !$self->_was_lost_in_commit($_) } @cycles;
+		  $permits > grep { !$self->{excuses}->excuses($_) } @cycles;
 		push @violations, $violation;
 	});
 	return @violations;
@@ -410,7 +406,7 @@ sub check_bounds
 		  $self->_violation('wait beyond its bound', 1,
 			sprintf('%s: %.1f s late', $cycle->{name}, $late), $cycle)
 		  if $late > $slack
-		  && !$self->_was_stopped($cycle->{pid}, $cycle->{asked}, $end);
+		  && !$self->{excuses}->stood_still($cycle->{pid}, $cycle->{asked}, $end);
 	}
 	return @violations;
 }
@@ -498,30 +494,7 @@ sub _violation
 		cycles => \@cycles,
 		at => max(0, map { $_->{granted} || 0 } @cycles),
 		is_explained => !$is_inexplicable
-		  && scalar(grep { $self->_was_lost_in_commit($_) } @cycles) };
-}
-
-# Stopped or evicted. Only for those whose COMMIT goes to the backend that holds
-# the lock.
-sub _was_lost_in_commit
-{
-	my ($self, $cycle) = @_;
-	return 0 if $cycle->{kind} =~ /^(fenced|bare|hold)$/ || !$cycle->{ended};
-	my ($begin, $end) = @{$cycle}{qw(commit_sent ended)};
-	return 1 if $self->_was_stopped($cycle->{pid}, $begin, $end);
-	return scalar grep { $_ && $_->[0] < $end && $_->[1] > $begin }
-	  map { $self->{evictions}{ $_->{token} } } @{ $cycle->{locks} };
-}
-
-sub _was_stopped
-{
-	my ($self, $pid, $begin, $end) = @_;
-	foreach my $stop (@{ $self->{stops}{$pid} || [] })
-	{
-		my ($from, $to) = @$stop;
-		return 1 if $from < $end && $to > $begin;
-	}
-	return 0;
+		  && scalar(grep { $self->{excuses}->excuses($_) } @cycles) };
 }
 
 1;

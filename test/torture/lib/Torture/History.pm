@@ -22,12 +22,21 @@ use warnings;
 
 use Carp;
 use Exporter 'import';
-use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
+use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC CLOCK_REALTIME);
 
-our @EXPORT_OK = qw(now);
+our @EXPORT_OK = qw(now time_of_day_at_zero);
 
 # Seconds on the machine's clock.
 sub now { return clock_gettime(CLOCK_MONOTONIC); }
+
+# The time of day when that clock was 0: what others have written down with the
+# time of day is compared with histories by this. It moves if the clock is set.
+sub time_of_day_at_zero
+{
+	my $before = now();
+	my $time_of_day = clock_gettime(CLOCK_REALTIME);
+	return $time_of_day - ($before + now()) / 2;
+}
 
 sub new
 {

@@ -130,9 +130,10 @@ sub _read_worker
 			{
 				$cycle->{gave_up} = $time;
 			}
-			elsif ($event eq 'failed' && $entry->{stage} eq 'asking')
+			elsif ($event eq 'failed')
 			{
-				$cycle->{gave_up} = $time;
+				$cycle->{gave_up} = $time if $entry->{stage} eq 'asking';
+				$cycle->{has_failed} = 1 if $cycle;
 			}
 			elsif ($event eq 'claimed')
 			{
@@ -261,6 +262,27 @@ sub outcomes
 
 =pod
 
+=head2 note_records($zero, @rows)
+
+Adds to each cycle that has committed the time of its commit record, given the
+rows of L<Torture::Stage> and the time of day when the machine's clock was 0.
+
+=cut
+
+sub note_records
+{
+	my ($self, $zero, @rows) = @_;
+	my %cycle = map { ("$_->{worker} $_->{cycle}" => $_) } @{ $self->{cycles} };
+	foreach my $entry (map { @{ $_->{entries} } } @rows)
+	{
+		my $cycle = $cycle{"$entry->{worker} $entry->{cycle}"} or next;
+		$cycle->{recorded} = $entry->{recorded} - $zero;
+	}
+	return;
+}
+
+=pod
+
 =head2 tables(more => count, ...)
 
 The lines of the summary.
@@ -355,9 +377,11 @@ sub around
 		  if $cycle->{granted};
 		push @steps, [ $cycle->{commit_sent}, "$who sends COMMIT" ]
 		  if $cycle->{commit_sent};
+		push @steps, [ $cycle->{recorded}, "$who: its commit record" ]
+		  if $cycle->{recorded};
 		push @steps, [ $cycle->{ended}, "$who: $cycle->{outcome}" ]
 		  if $cycle->{ended};
-		push @steps, [ $cycle->{release_sent}, "$who releases its hold" ]
+		push @steps, [ $cycle->{release_sent}, "$who asks to release" ]
 		  if $cycle->{release_sent};
 	}
 	return unless @steps;

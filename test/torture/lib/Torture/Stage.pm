@@ -21,6 +21,7 @@ use warnings;
 use Proxy;
 use Torture::Connection;
 use Torture::Plan qw(all_names home_counters vault_counters);
+use Torture::TransactionLog;
 use ZkLockTest;
 use ZooKeeper;
 
@@ -49,6 +50,8 @@ my %settings = (
 	log_statement => 'none',
 	log_lock_waits => 'on',
 	log_min_error_statement => 'panic',
+	# For the witness: when was each transaction's commit record written?
+	track_commit_timestamp => 'on',
 	max_connections => 60);
 
 =pod
@@ -145,7 +148,8 @@ sub nodes
 
 The counters of all clusters with their ledgers, as Torture::Checker wants
 them, each with who answers for it: "guard", "fence", "hold" or "nobody". What is in
-a ledger without a counter comes as a row that has no end.
+a ledger without a counter comes as a row that has no end. Each entry also has
+recorded, the time of day of its commit record.
 
 =cut
 
@@ -160,10 +164,11 @@ sub rows
 		  @{ $db->rows('SELECT name, v FROM counter') };
 		my %entries;
 		foreach my $values (
-			@{ $db->rows('SELECT name, worker, cycle, is_reader, v, again FROM ledger') })
+			@{ $db->rows('SELECT name, worker, cycle, is_reader, v, again,
+				extract(epoch FROM pg_xact_commit_timestamp(xmin)) FROM ledger') })
 		{
 			my %entry;
-			@entry{qw(name worker cycle is_reader v again)} = @$values;
+			@entry{qw(name worker cycle is_reader v again recorded)} = @$values;
 			push @{ $entries{ $entry{name} } }, \%entry;
 		}
 		push @rows, map {
@@ -219,6 +224,27 @@ sub _tells_of_crash
 	return $line =~
 	  /PANIC: |TRAP: |Assertion|stack smashing|free\(\)|malloc\(\)|corrupt/;
 }
+
+=pod
+
+=head2 transactions
+
+What the ensemble has agreed on; see L<Torture::TransactionLog>. When it has stopped.
+
+=head2 paths
+
+The znode of each lock, by name.
+
+=cut
+
+sub transactions
+{
+	my ($self) = @_;
+	my $zk = $self->{zookeeper};
+	return Torture::TransactionLog::committed(map { $zk->data_dir($_) } $zk->members);
+}
+
+sub paths { return map { $_ => lock_path($_) } all_names(); }
 
 sub stop
 {

@@ -404,6 +404,7 @@ sub _release
 	}
 	elsif ($self->{sabotage} ne 'no-lock')
 	{
+		$self->{history}->note('release_sent', cycle => $plan->{cycle});
 		$was_held = $self->_unlock;
 	}
 	$self->{history}->note(

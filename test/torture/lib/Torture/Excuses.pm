@@ -1,0 +1,83 @@
+
+=pod
+
+=head1 NAME
+
+Torture::Excuses - what the commit guard cannot help
+
+=head1 DESCRIPTION
+
+Between the guard's proof and the commit record there is a gap that no guard can
+close; docs/safety.md says how long it may be, and for what else it may be too
+long. Who lost its lock there, and only there, is excused:
+
+  stopped    its backend stood still, by the nemesis' log, from when COMMIT was sent
+             to when it ended, for as long as what is left of the session timeout
+             when a proof is used up
+  evicted    somebody else deleted its node: within COMMIT, or, where the guard does
+             not ask each time, while a proof is good
+
+=cut
+
+package Torture::Excuses;
+
+use strict;
+use warnings;
+
+use List::Util qw(max min sum0);
+
+=pod
+
+=head2 new(stops => { pid => [ [from, to], ... ] }, evictions => { token => [from, to] },
+reserve => seconds, unasked_for => seconds)
+
+unasked_for: for how long a proof may be used without another.
+
+=cut
+
+sub new
+{
+	my ($class, %option) = @_;
+	return bless {%option}, $class;
+}
+
+=pod
+
+=head2 excuses($cycle)
+
+Which of them is the excuse of this cycle; false if there is none. Only for
+those whose COMMIT goes to the backend that holds the lock.
+
+=cut
+
+sub excuses
+{
+	my ($self, $cycle) = @_;
+	return '' if $cycle->{kind} =~ /^(fenced|bare|hold|foreign)$/;
+	my ($begin, $end) = @{$cycle}{qw(commit_sent ended)};
+	return '' unless defined $begin && defined $end;
+	return 'stopped'
+	  if $self->stood_still($cycle->{pid}, $begin, $end) >= $self->{reserve};
+	my $since = $begin - $self->{unasked_for};
+	return 'evicted'
+	  if grep { $_ && $_->[0] < $end && $_->[1] > $since }
+	  map { $self->{evictions}{ $_->{token} } } @{ $cycle->{locks} };
+	return '';
+}
+
+=pod
+
+=head2 stood_still($pid, $begin, $end)
+
+For how many seconds of that time.
+
+=cut
+
+sub stood_still
+{
+	my ($self, $pid, $begin, $end) = @_;
+	return sum0 map { max(0, min($_->[1], $end) - max($_->[0], $begin)) }
+	  @{ $self->{stops}{$pid} || [] };
+}
+
+1;

@@ -1,0 +1,279 @@
+
+=pod
+
+=head1 NAME
+
+Torture::Forgery - can the witness find anything?
+
+=head1 DESCRIPTION
+
+Histories that are made up: one in which all is well, and for each thing that
+the witness is to find one in which just that is not. The same for the files that it
+reads. A judge that acquits the former and convicts all of the latter is awake.
+
+=cut
+
+package Torture::Forgery;
+
+use strict;
+use warnings;
+
+use Compress::Raw::Zlib qw(adler32);
+use File::Temp ();
+use Torture::Excuses;
+use Torture::TransactionLog;
+use Torture::Witness;
+
+# All that it can find.
+my @checks = qw(late_commits ended proofs reserve turns tokens);
+
+# The session timeout and how long a proof is good for, so 0.7 s are in reserve.
+my ($timeout, $fresh_for) = (3, 2);
+
+# What is changed in the history, and which checks must find it.
+my @forgeries = (
+	[ 'nothing', sub { }, '' ],
+	[
+		'the next one is granted the lock too early',
+		sub { $_->{second}{granted} = 1.5; }, 'late_commits turns'
+	],
+	[
+		'the same, and the first one commits nothing',
+		sub { _refuse($_); $_->{second}{granted} = 1.1; }, 'turns'
+	],
+	[
+		'a commit after the next one was granted the lock',
+		sub { $_->{first}{recorded} = $_->{first}{ended} = 2.6; }, 'late_commits ended'
+	],
+	[
+		'the same, while it stood still for long enough',
+		sub { $_->{first}{recorded} = $_->{first}{ended} = 2.6; $_->{stops} = { 1 => [ [ 1.85, 2.6 ] ] }; }, ''
+	],
+	[
+		'the same, while it stood still for a moment',
+		sub { $_->{first}{recorded} = $_->{first}{ended} = 2.6; $_->{stops} = { 1 => [ [ 2.4, 2.6 ] ] }; },
+		'late_commits ended'
+	],
+	[
+		'a commit of who is evicted meanwhile',
+		sub { $_->{log}[4]{session} = 7; $_->{log}[4]{time} = 2; $_->{evictions} = { 11 => [ 1.95, 2.05 ] }; },
+		''
+	],
+	[
+		'a commit of who was evicted by nobody we know',
+		sub { $_->{log}[4]{session} = 7; $_->{log}[4]{time} = 2; }, 'ended'
+	],
+	[
+		'the session was expired before the commit',
+		sub { _expire($_, 2.05); }, 'ended reserve'
+	],
+	[
+		'the session was expired just after the commit',
+		sub { _expire($_, 2.3); }, 'reserve'
+	],
+	[
+		'the session was closed just after the commit',
+		sub { _expire($_, 2.3); $_->{log}[4]{cxid} = 5; }, ''
+	],
+	[
+		'nobody was asked before the commit',
+		sub { splice @{ $_->{log} }, 3, 1; }, 'proofs'
+	],
+	[
+		'another session was asked',
+		sub { $_->{log}[3]{session} = 2; }, 'proofs'
+	],
+	[
+		'nobody was asked, and need not be',
+		sub { splice @{ $_->{log} }, 3, 1; $_->{is_lease} = 1; }, ''
+	],
+	[
+		'nobody was asked for too long',
+		sub { splice @{ $_->{log} }, 3, 1; $_->{log}[1]{time} = -0.5; $_->{is_lease} = 1; }, 'proofs'
+	],
+	[
+		'a token that is none',
+		sub { $_->{second}{locks}[0]{token} = 99; }, 'tokens'
+	],
+	[
+		'two readers',
+		sub { _share($_); $_->{second}{granted} = 1.5; }, ''
+	],
+	[
+		'a reader beside a writer',
+		sub { _share($_, 'second'); $_->{second}{granted} = 1.5; }, 'late_commits turns'
+	],
+	[
+		'two of two permits',
+		sub { $_->{permits} = { a => 2 }; $_->{second}{granted} = 1.5; }, ''
+	]);
+
+=pod
+
+=head2 verdicts
+
+[what was forged, what should be found, what was found], each; the latter two are
+names with blanks between.
+
+=cut
+
+sub verdicts { return ((map { _judge(@$_) } @forgeries), _judge_files()); }
+
+sub _judge
+{
+	my ($name, $forge, $expected) = @_;
+	my $history = _history();
+	$forge->() foreach $history;
+	my $witness = Torture::Witness->new(
+		transactions => $history->{log},
+		cycles => [ @{$history}{qw(first second)} ],
+		paths => { a => '/root/a' },
+		permits => $history->{permits} || {},
+		session_timeout => $timeout,
+		fresh_for => $fresh_for,
+		is_asked_always => !$history->{is_lease},
+		excuses => Torture::Excuses->new(
+			stops => $history->{stops} || {},
+			evictions => $history->{evictions} || {},
+			reserve => 0.9 * $timeout - $fresh_for,
+			unasked_for => $history->{is_lease} ? $fresh_for : 0));
+	my @found = grep {
+		my $check = "check_$_";
+		grep { !$_->{is_explained} } $witness->$check
+	} @checks;
+	return [ $name, $expected, "@found" ];
+}
+
+# One after the other has the lock, and all is well.
+sub _history
+{
+	return {
+		first => _cycle(1, 11, asked => 0.9, granted => 1.2,
+			commit_sent => 1.9, recorded => 2.1, ended => 2.2),
+		second => _cycle(2, 12, asked => 1, granted => 2.4,
+			commit_sent => 2.5, recorded => 2.6, ended => 2.7),
+		log => [
+			_transaction(0, 0.1, 10, 'create', '/root/a'),
+			_transaction(1, 1, 11, 'create', _node(1), 1),
+			_transaction(2, 1.1, 12, 'create', _node(2), 1),
+			_transaction(1, 2, 13, 'check', _node(1)),
+			_transaction(1, 2.3, 14, 'delete', _node(1)),
+			_transaction(2, 2.55, 15, 'check', _node(2)),
+			_transaction(2, 2.8, 16, 'delete', _node(2)) ] };
+}
+
+sub _cycle
+{
+	my ($number, $token, %times) = @_;
+	return {
+		worker => $number,
+		cycle => 1,
+		kind => 'local',
+		name => 'a',
+		pid => $number,
+		scope => 'transaction',
+		outcome => 'committed',
+		locks => [ { name => 'a', mode => 'exclusive', token => $token } ],
+		%times };
+}
+
+sub _transaction
+{
+	my ($session, $time, $zxid, $kind, $path, $is_ephemeral) = @_;
+	return {
+		session => $session,
+		cxid => 1,
+		zxid => $zxid,
+		time => $time,
+		changes => [ { kind => $kind, path => $path, is_ephemeral => $is_ephemeral } ] };
+}
+
+sub _node
+{
+	my ($number, $mark) = @_;
+	return sprintf '/root/a/_c_0000000%d-0000-4000-8000-000000000000%s-lock-%010d',
+	  $number, $mark || '', $number;
+}
+
+sub _expire
+{
+	my ($history, $time) = @_;
+	my $transaction = $history->{log}[4];
+	@{$transaction}{qw(time cxid changes)} = ($time, 0, [ { kind => 'close' } ]);
+	return;
+}
+
+# After an error it may let go as soon as it was granted the lock.
+sub _refuse
+{
+	my ($history) = @_;
+	my $cycle = $history->{first};
+	$cycle->{outcome} = 'refused';
+	delete $cycle->{recorded};
+	return;
+}
+
+# Both are readers, or one of them.
+sub _share
+{
+	my ($history, @who) = @_;
+	@who = qw(first second) unless @who;
+	$history->{$_}{locks}[0]{mode} = 'shared' foreach @who;
+	foreach my $change (map { @{ $_->{changes} } } @{ $history->{log} })
+	{
+		foreach my $number (map { $_ eq 'first' ? 1 : 2 } @who)
+		{
+			$change->{path} = _node($number, '-shared') if $change->{path} eq _node($number);
+		}
+	}
+	return;
+}
+
+# Three servers' logs, and what is wrong with them.
+my @files = (
+	[ 'nothing', sub { }, '1 2 3' ],
+	[ 'a transaction that one server alone has', sub { pop @$_ foreach @_[ 1, 2 ]; }, '1 2' ],
+	[ 'the end of a log is torn off', sub { $_[0][2] = substr $_[0][2], 0, 40; }, '1 2 3' ],
+	[ 'two logs are torn off', sub { $_->[2] = substr $_->[2], 0, 40 foreach @_[ 0, 1 ]; }, '1 2' ],
+	[ 'a byte is wrong', sub { substr($_[0][1], 30, 1) ^= "\1"; }, 'wrong checksum' ],
+	[ 'two servers disagree', sub { $_[0][1] = _bytes(2, 9); }, 'not the same' ]);
+
+sub _judge_files
+{
+	my @verdicts;
+	foreach my $case (@files)
+	{
+		my ($name, $forge, $expected) = @$case;
+		my @logs = map { [ map { _bytes($_, 1) } 1 .. 3 ] } 1 .. 3;
+		$forge->(@logs);
+		my $dir = File::Temp::tempdir(CLEANUP => 1);
+		_write_log("$dir/$_", @{ $logs[$_] }) foreach 0 .. 2;
+		my $found = eval {
+			join ' ', map { $_->{zxid} }
+			  Torture::TransactionLog::committed(map { "$dir/$_" } 0 .. 2);
+		} // ($@ =~ /(wrong checksum|not the same)/ ? $1 : $@);
+		push @verdicts, [ "logs: $name", $expected, $found ];
+	}
+	return @verdicts;
+}
+
+# A transaction in a file: a session is closed.
+sub _bytes
+{
+	my ($zxid, $session) = @_;
+	my $bytes = pack 'q> l> q> q> l>', $session, 0, $zxid, 1000, -11;
+	return pack('q> N', adler32($bytes), length $bytes) . $bytes . 'B';
+}
+
+sub _write_log
+{
+	my ($dir, @transactions) = @_;
+	mkdir $dir or die "could not make $dir: $!";
+	mkdir "$dir/version-2" or die "could not make $dir: $!";
+	open my $file, '>:raw', "$dir/version-2/log.1" or die "could not write: $!";
+	print $file 'ZKLG', pack('N q>', 2, 0), @transactions, "\0" x 100;
+	close $file or die "could not write: $!";
+	return;
+}
+
+1;

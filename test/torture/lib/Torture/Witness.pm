@@ -1,0 +1,517 @@
+
+=pod
+
+=head1 NAME
+
+Torture::Witness - what ZooKeeper and PostgreSQL have written down themselves
+
+=head1 DESCRIPTION
+
+The second judge. It takes nobody's word for who had a lock: the ensemble's
+transaction logs tell which queue node was there from when to when, whose it was,
+and when the leader was asked whether it was still there; the databases tell when
+each transaction wrote its commit record. Of the workers it takes when they sent a
+COMMIT and when they were told that a lock is theirs. Tokens are those of the log:
+the token of a node is the number of the transaction that has made it.
+
+Pure, like L<Torture::Checker>: values in, violations out, with the same hashes. A
+cycle has one thing more here: B<recorded>, the time of its commit record, if it has
+committed. All times are seconds of one clock.
+
+What a leader writes down is the time at which it put a change into its place,
+before a quorum has agreed: nothing follows from a change before that time.
+
+=cut
+
+package Torture::Witness;
+
+use strict;
+use warnings;
+
+use List::Util qw(max min);
+
+# The leader writes milliseconds.
+my $rounding = 0.002;
+
+my $infinity = 9**9**9;
+
+=pod
+
+=head2 new(option => value, ...)
+
+transactions (of L<Torture::TransactionLog>, but with the times of that one clock),
+cycles, paths (name => the znode of that lock), permits (name => number), excuses
+(L<Torture::Excuses>), and what is promised, in seconds: fresh_for (a proof is good
+for so long), session_timeout; is_asked_always (whether that is the guard "quorum").
+
+=cut
+
+sub new
+{
+	my ($class, %option) = @_;
+	my $self = bless { permits => {}, %option }, $class;
+	my %name_of = reverse %{ $self->{paths} };
+	$self->{name_of} = \%name_of;
+	$self->{node} = {};       # by path, those that are there
+	$self->{queue} = {};      # by name of the lock and path, likewise
+	$self->{by_token} = {};
+	$self->_follow($_) foreach @{ $self->{transactions} };
+	$self->_find_owners;
+	return $self;
+}
+
+=pod
+
+=head2 nodes
+
+How many queue nodes there were.
+
+=cut
+
+sub nodes { return scalar keys %{ $_[0]->{by_token} }; }
+
+# One transaction: its changes, in order.
+sub _follow
+{
+	my ($self, $transaction) = @_;
+	foreach my $change (@{ $transaction->{changes} })
+	{
+		my $path = $change->{path};
+		my $node = defined $path ? $self->{node}{$path} : undef;
+		if ($change->{kind} eq 'create')
+		{
+			$self->_begin($transaction, $change);
+		}
+		elsif ($change->{kind} eq 'close')
+		{
+			$self->_end($_, $transaction, $transaction->{cxid} ? 'closed' : 'expired')
+			  foreach grep { $_->{is_ephemeral} && $_->{session} == $transaction->{session} }
+			  values %{ $self->{node} };
+		}
+		elsif ($node && $change->{kind} eq 'delete')
+		{
+			$self->_end($node, $transaction,
+				$transaction->{session} == $node->{session} ? 'deleted' : 'evicted');
+		}
+		elsif ($node && $change->{kind} eq 'check'
+			&& $transaction->{session} == $node->{session})
+		{
+			push @{ $node->{proofs} }, $transaction->{time};
+		}
+	}
+	return;
+}
+
+# A queue node, unless it is something else. What its name says is all that the
+# recipe goes by.
+sub _begin
+{
+	my ($self, $transaction, $change) = @_;
+	my ($parent, $leaf, $number) = $change->{path} =~ m{^(.*)/([^/]*?)(\d{10})$} or return;
+	my $name = $self->{name_of}{$parent} // return;
+	my ($guid) = $leaf =~ /^_c_([0-9a-f-]{36})/;
+	my $node = {
+		name => $name,
+		path => $change->{path},
+		guid => $guid // $change->{path},
+		number => $number,
+		token => $transaction->{zxid},
+		session => $transaction->{session},
+		is_ephemeral => $change->{is_ephemeral},
+		begin => $transaction->{time},
+		end => $infinity,
+		proofs => [ $transaction->{time} ],
+		is_shared => $leaf =~ /(-shared-lock-|__READ__|-shared__lock__|__rlock__)$/ ? 1 : 0,
+		# One of three; the first of them decides.
+		is_alias => $guid && $guid =~ /^.{14}8a13/ ? 1 : 0,
+		is_first => $leaf =~ /-lock-$/ ? 1 : 0 };
+	$self->_stand_beside($node);
+	$self->{node}{ $change->{path} } = $node;
+	$self->{by_token}{ $node->{token} } = $node;
+	return;
+}
+
+# The others in its queue, of which some may be ahead: those that are there, and
+# whoever comes later with a smaller number.
+sub _stand_beside
+{
+	my ($self, $node) = @_;
+	my $queue = $self->{queue}{ $node->{name} } ||= {};
+	$node->{beside} = [ values %$queue ];
+	push @{ $_->{beside} }, $node
+	  foreach grep { $_->{number} > $node->{number} } values %$queue;
+	$queue->{ $node->{path} } = $node;
+	return;
+}
+
+sub _end
+{
+	my ($self, $node, $transaction, $how) = @_;
+	@{$node}{qw(end how)} = ($transaction->{time}, $how);
+	delete $self->{node}{ $node->{path} };
+	delete $self->{queue}{ $node->{name} }{ $node->{path} };
+	return;
+}
+
+# Which cycle a node stood for: that which was told its token; and the other nodes
+# of the same contender, which have its number (a downgrade, a hold) or its GUID.
+sub _find_owners
+{
+	my ($self) = @_;
+	my %cycle;
+	foreach my $cycle (@{ $self->{cycles} })
+	{
+		foreach my $lock (@{ $cycle->{locks} })
+		{
+			my $node = $self->{by_token}{ $lock->{token} } or next;
+			$node->{cycle} = $cycle;
+			$cycle{$_} = $cycle foreach _marks($node);
+		}
+	}
+	foreach my $node (values %{ $self->{by_token} })
+	{
+		my ($cycle) = grep { $_ } map { $cycle{$_} } _marks($node);
+		$node->{cycle} ||= $cycle;
+		push @{ $self->{nodes_of}{$cycle}{ $node->{name} } }, $node if $cycle;
+	}
+	return;
+}
+
+sub _marks
+{
+	my ($node) = @_;
+	my $where = "$node->{session} $node->{name}";
+	return ("$where $node->{guid}", "$where $node->{number}");
+}
+
+=pod
+
+=head2 check_tokens
+
+Each token that somebody was told is that of a queue node of that lock.
+
+=cut
+
+sub check_tokens
+{
+	my ($self) = @_;
+	my @violations;
+	foreach my $cycle (@{ $self->{cycles} })
+	{
+		foreach my $lock (@{ $cycle->{locks} })
+		{
+			my $node = $self->{by_token}{ $lock->{token} };
+			next if $node && $node->{name} eq $lock->{name};
+			push @violations,
+			  $self->_violation('token of no node', 0,
+				"$lock->{name}: token $lock->{token}", $cycle);
+		}
+	}
+	return @violations;
+}
+
+=pod
+
+=head2 check_turns
+
+Nobody is told that a lock is his before his turn has come: before all who stand
+ahead and exclude him have gone, by the log, or have let go and may have said so.
+With permits, before all but so many have.
+
+=cut
+
+sub check_turns
+{
+	my ($self) = @_;
+	my @violations;
+	foreach my $node (sort { $a->{token} <=> $b->{token} }
+		grep { _is_granted($_) } values %{ $self->{by_token} })
+	{
+		my $early = $self->_turn($node) - $node->{cycle}{granted};
+		next if $early <= $rounding;
+		my @ahead = map { $_->{cycle} || () }
+		  grep { $self->_gone_at($_) > $node->{cycle}{granted} } $self->_ahead($node);
+		push @violations,
+		  $self->_violation(
+			'granted before its turn', 0,
+			sprintf('%s: token %d was granted %.3f s before its turn',
+				@{$node}{qw(name token)}, $early),
+			$node->{cycle}, @ahead);
+	}
+	return @violations;
+}
+
+# Is this the node whose token the cycle was told?
+sub _is_granted
+{
+	my ($node) = @_;
+	my $cycle = $node->{cycle} or return 0;
+	return defined $cycle->{granted}
+	  && scalar grep { $_->{token} == $node->{token} } @{ $cycle->{locks} };
+}
+
+# When it can have been granted the lock at the earliest.
+sub _turn
+{
+	my ($self, $node) = @_;
+	return $node->{turn} if defined $node->{turn};
+	my @gone = sort { $b <=> $a } map { $self->_gone_at($_) } $self->_ahead($node);
+	my $others = ($self->{permits}{ $node->{name} } || 1) - 1;
+	return $node->{turn} = $gone[$others] // $node->{begin};
+}
+
+# When it no longer stood in the way: it was not there, or it may have handed the
+# lock over.
+sub _gone_at
+{
+	my ($self, $node) = @_;
+	return min($node->{end}, $self->_let_go_at($node));
+}
+
+# At the earliest. Who was granted the lock without telling the worker, because the
+# statement was canceled or the connection lost, may let go as soon as it has it.
+sub _let_go_at
+{
+	my ($self, $node) = @_;
+	my $cycle = $node->{cycle};
+	return $self->_turn($node) if !$cycle || !defined $cycle->{granted};
+	# A foreign client says nothing, a hold asks to be released.
+	return $cycle->{release_sent} // $infinity if $cycle->{kind} eq 'hold';
+	return $infinity if $cycle->{kind} eq 'foreign';
+	# After an error, or an end of the backend, it lets go by itself.
+	return $cycle->{granted}
+	  if ($cycle->{outcome} || '') ne 'committed' || $cycle->{has_failed};
+	return $cycle->{scope} eq 'transaction' ? $cycle->{commit_sent}
+	  : $cycle->{release_sent} // $cycle->{commit_sent};
+}
+
+# The nodes that it has to wait for. They came before it, or have the number of one
+# that did; a contender with three nodes has its place where the first one is.
+sub _ahead
+{
+	my ($self, $node) = @_;
+	return grep {
+		$_->{number} < $node->{number}
+		  && $_->{guid} ne $node->{guid}
+		  && !($_->{is_shared} && $node->{is_shared})
+		  && ($_->{is_first} || !$_->{is_alias} || !$node->{is_alias})
+		  && !($_->{cycle} && $node->{cycle} && $_->{cycle} == $node->{cycle})
+	} @{ $node->{beside} };
+}
+
+=pod
+
+=head2 check_late_commits
+
+Nobody writes a commit record when another, whom it excludes, has already been told
+that the lock is his.
+
+=cut
+
+sub check_late_commits
+{
+	my ($self) = @_;
+	return map { $self->_late_commits($_) } sort keys %{ $self->{paths} };
+}
+
+sub _late_commits
+{
+	my ($self, $name) = @_;
+	my $permits = $self->{permits}{$name} || 1;
+	my (@violations, %open);
+	foreach my $step ($self->_steps($name))
+	{
+		my (undef, $what, $newer, $lock) = @$step;
+		if ($what eq 'asked')
+		{
+			$open{$newer} = [ $newer, $lock ]
+			  if _is_guarded($newer) && defined $newer->{recorded};
+			next;
+		}
+		delete $open{ $_->[0] }
+		  foreach grep { $_->[0]{recorded} <= $newer->{granted} } values %open;
+		my @late = sort { $a->[1]{token} <=> $b->[1]{token} }
+		  grep { _excludes(@$_, $lock) } values %open;
+		next if @late < $permits;
+		my @cycles = map { $_->[0] } @late;
+		my $unexcused = grep { !$self->{excuses}->excuses($_) } @cycles;
+		push @violations,
+		  $self->_violation('late commit', $unexcused < $permits,
+			"$name: after token $lock->{token} was granted, "
+			  . join(', ', map { sprintf 'token %d committed %.3f s',
+				$_->[1]{token}, $_->[0]{recorded} - $newer->{granted} } @late)
+			  . ' later', $newer, @cycles);
+	}
+	return @violations;
+}
+
+# Is the other lock newer, and not shared with it?
+sub _excludes
+{
+	my (undef, $lock, $other) = @_;
+	return $lock->{token} < $other->{token}
+	  && !($lock->{mode} eq 'shared' && $other->{mode} eq 'shared');
+}
+
+# [time, "asked" or "granted", cycle, lock], in order, of all that were granted it.
+sub _steps
+{
+	my ($self, $name) = @_;
+	my @steps;
+	foreach my $cycle (grep { defined $_->{granted} } @{ $self->{cycles} })
+	{
+		foreach my $lock (grep { $_->{name} eq $name } @{ $cycle->{locks} })
+		{
+			push @steps, map { [ $cycle->{$_}, $_, $cycle, $lock ] } qw(asked granted);
+		}
+	}
+	@steps = sort { $a->[0] <=> $b->[0] } @steps;
+	return @steps;
+}
+
+# Does the commit guard answer for it?
+sub _is_guarded
+{
+	my ($cycle) = @_;
+	return $cycle->{kind} !~ /^(fenced|bare|hold|foreign)$/;
+}
+
+=pod
+
+=head2 check_ended
+
+Nobody writes a commit record whose node is gone.
+
+=cut
+
+sub check_ended
+{
+	my ($self) = @_;
+	return $self->_check_commits(
+		'commit without a node',
+		sub {
+			my ($cycle, @nodes) = @_;
+			my $last = _last_to_go(@nodes);
+			return if $cycle->{recorded} - $last->{end} <= $rounding;
+			return sprintf 'its node was %s %.3f s before', $last->{how},
+			  $cycle->{recorded} - $last->{end};
+		});
+}
+
+=pod
+
+=head2 check_proofs
+
+Before each commit the leader was asked in time whether the node was there, and it
+was. There is no excuse: the guard looks at the clock after COMMIT was sent.
+
+=cut
+
+sub check_proofs
+{
+	my ($self) = @_;
+	return $self->_check_commits(
+		'commit without a proof',
+		sub {
+			my ($cycle, @nodes) = @_;
+			# A node that a downgrade replaces goes meanwhile.
+			my @left = grep { $_->{end} > $cycle->{recorded} } @nodes;
+			my $proof = min map { $self->_proof($cycle, $_) }
+			  @left ? @left : _last_to_go(@nodes);
+			my $age = $cycle->{commit_sent} - $proof;
+			return if $age <= $self->_proof_may_be + $rounding;
+			return sprintf 'the leader was asked %.3f s before COMMIT was sent', $age;
+		},
+		1);
+}
+
+# The age at which a proof may be used when COMMIT is sent.
+sub _proof_may_be
+{
+	my ($self) = @_;
+	return $self->{is_asked_always} ? 0 : $self->{fresh_for};
+}
+
+# The last answer of the leader's before the commit.
+sub _proof
+{
+	my ($self, $cycle, $node) = @_;
+	return max map { $_ <= $cycle->{recorded} ? $_ : $node->{begin} } @{ $node->{proofs} };
+}
+
+=pod
+
+=head2 check_reserve
+
+The ensemble does not expire the session of somebody who has just committed: after
+COMMIT was sent, at least what a proof leaves of the session timeout goes by, less a
+tenth of the timeout for clocks. No excuse here either.
+
+=cut
+
+sub check_reserve
+{
+	my ($self) = @_;
+	my $reserve = $self->reserve;
+	return $self->_check_commits(
+		'session expired too soon',
+		sub {
+			my ($cycle, @nodes) = @_;
+			my $last = _last_to_go(@nodes);
+			return if $last->{end} == $infinity || $last->{how} ne 'expired';
+			my $left = $last->{end} - $cycle->{commit_sent};
+			return if $left >= $reserve - $rounding;
+			return sprintf 'its session was expired %.3f s after COMMIT was sent', $left;
+		},
+		1);
+}
+
+sub reserve
+{
+	my ($self) = @_;
+	return 0.9 * $self->{session_timeout} - $self->{fresh_for};
+}
+
+# A violation for each guarded commit of which the code has something to say, given
+# the cycle and its nodes of one lock.
+sub _check_commits
+{
+	my ($self, $check, $code, $is_inexcusable) = @_;
+	my @violations;
+	foreach my $cycle (grep { defined $_->{recorded} && _is_guarded($_) }
+		@{ $self->{cycles} })
+	{
+		foreach my $lock (@{ $cycle->{locks} })
+		{
+			my @nodes = grep { $_->{begin} <= $cycle->{recorded} }
+			  @{ $self->{nodes_of}{$cycle}{ $lock->{name} } || [] }
+			  or next;
+			my $text = $code->($cycle, @nodes) // next;
+			push @violations,
+			  $self->_violation(
+				$check,
+				!$is_inexcusable && $self->{excuses}->excuses($cycle),
+				"$lock->{name}: token $lock->{token} committed: $text", $cycle);
+		}
+	}
+	return @violations;
+}
+
+sub _last_to_go
+{
+	my (@nodes) = @_;
+	return (sort { $b->{end} <=> $a->{end} } @nodes)[0];
+}
+
+sub _violation
+{
+	my ($self, $check, $is_explained, $text, @cycles) = @_;
+	return {
+		check => $check,
+		text => $text,
+		cycles => \@cycles,
+		at => max(0, map { $_->{granted} || 0 } @cycles),
+		is_explained => $is_explained ? 1 : 0 };
+}
+
+1;
