@@ -30,6 +30,10 @@ use IO::Select;
 use IO::Socket::INET;
 use POSIX ();
 use Socket qw(:DEFAULT IPPROTO_TCP TCP_NODELAY);
+use Time::HiRes qw(time);
+
+# How often a server is tried that is not there, in seconds.
+my $retry_interval = 0.05;
 
 # Every proxy of this process, for END.
 my @proxies;
@@ -40,8 +44,13 @@ my @proxies;
 
 =head2 new($server, option => value, ...)
 
-Forwards a free port on 127.0.0.1 to $server ("host:port"). The options are for
-classes that are derived from this one, and have a _serve of their own.
+Forwards a free port on 127.0.0.1 to $server ("host:port"). With greeting => sub,
+the first that each client sends goes through that function: it is given all that
+has come so far, and returns what is to be sent instead, or undef if it needs more.
+With patience => seconds, who comes while there is no server is kept waiting for one
+for so long; otherwise its connection ends at once.
+Other options are for classes that are derived from this one, and have a _serve of
+their own.
 
 =cut
 
@@ -177,7 +186,7 @@ sub _listen
 # The child's loop. %pair leads from each socket to its other end.
 sub _serve
 {
-	my ($class, $server, $listener, $commands) = @_;
+	my ($class, $server, $listener, $commands, %option) = @_;
 	my %state = (
 		server => $server,
 		listener => $listener,
@@ -187,12 +196,18 @@ sub _serve
 		pair => {},
 		from_client => {},
 		reading => {},
-		held => {});
+		held => {},
+		greeting => $option{greeting},
+		greeted => {},
+		patience => $option{patience} || 0,
+		waiting => []);
 
 	while (1)
 	{
 		my $select = IO::Select->new($commands, _readable(\%state));
-		foreach my $socket ($select->can_read)
+		my @ready = $select->can_read(@{ $state{waiting} } ? $retry_interval : undef);
+		_connect(\%state, @$_) foreach splice @{ $state{waiting} };
+		foreach my $socket (@ready)
 		{
 			if ($socket == $commands)
 			{
@@ -267,8 +282,8 @@ sub _obey
 			close $entry->[0];
 		}
 		$state->{pair} = {};
-		$state->{from_client} = {};
-		$state->{reading} = {};
+		$state->{$_} = {} foreach qw(from_client reading greeted);
+		$state->{waiting} = [];
 	}
 	elsif ($command eq 'connections')
 	{
@@ -281,14 +296,27 @@ sub _accept
 {
 	my ($state) = @_;
 	my $client = $state->{listener}->accept or return;
+	_connect($state, $client, time + $state->{patience});
+	return;
+}
+
+# To the server, until that time.
+sub _connect
+{
+	my ($state, $client, $until) = @_;
 	my $server = IO::Socket::INET->new($state->{server});
-	# Nobody behind us: the client sees its connection end.
-	return unless $server;
+	if (!$server)
+	{
+		# Nobody behind us: in the end the client sees its connection end.
+		push @{ $state->{waiting} }, [ $client, $until ] if time < $until;
+		return;
+	}
 	setsockopt $_, IPPROTO_TCP, TCP_NODELAY, 1
 	  foreach $client, $server;
 	$state->{pair}{$client} = [ $client, $server ];
 	$state->{pair}{$server} = [ $server, $client ];
 	$state->{from_client}{$client} = 1;
+	$state->{greeted}{$client} = '' if $state->{greeting};
 	return;
 }
 
@@ -298,6 +326,12 @@ sub _forward
 	my $to = $state->{pair}{$from}[1];
 	if (sysread $from, my $data, 65_536)
 	{
+		if (defined $state->{greeted}{$from})
+		{
+			my $greeting = $state->{greeted}{$from} .= $data;
+			$data = $state->{greeting}->($greeting) // return;
+			delete $state->{greeted}{$from};
+		}
 		if ($state->{from_client}{$from} && _springs($state, $from, $data))
 		{
 			if ($state->{trap}{cut} eq 'rest')
@@ -321,7 +355,7 @@ sub _forward
 	}
 	delete $state->{pair}{$_} foreach $from, $to;
 	delete $state->{$_}{$from}, delete $state->{$_}{$to}
-	  foreach qw(from_client reading);
+	  foreach qw(from_client reading greeted);
 	close $_ foreach $from, $to;
 	return;
 }

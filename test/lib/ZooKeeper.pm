@@ -129,6 +129,11 @@ In milliseconds. ZooKeeper's own default is 20 ticks; undef gives that.
 
 Whether the transaction log is synced to disk before a write is acknowledged.
 
+=item link => sub { my ($from, $to, $what, $address) = @_; ... }
+
+By which port of 127.0.0.1 member $from reaches member $to, whose address that is,
+for $what: "quorum" or "election". Its own port if there is no such function.
+
 =item dir => directory
 
 For data and logs; a temporary one below $TESTDIR by default.
@@ -597,9 +602,8 @@ sub _write_config
 	{
 		foreach my $other ($self->members)
 		{
-			my $peer = $self->{member}{$other};
-			$config{"server.$other"} =
-			  "127.0.0.1:$peer->{quorum_port}:$peer->{election_port}";
+			$config{"server.$other"} = join ':', '127.0.0.1',
+			  map { $self->_peer_port($id, $other, $_) } qw(quorum election);
 		}
 	}
 	%config = (%config, %{ $self->{config} });
@@ -609,6 +613,14 @@ sub _write_config
 	_write_file("$member->{dir}/zoo.cfg",
 		join '', map { "$_=$config{$_}\n" } sort keys %config);
 	return;
+}
+
+sub _peer_port
+{
+	my ($self, $from, $to, $what) = @_;
+	my $port = $self->{member}{$to}{"${what}_port"};
+	return $port if $from == $to || !$self->{link};
+	return $self->{link}->($from, $to, $what, "127.0.0.1:$port");
 }
 
 sub _write_file

@@ -12,7 +12,7 @@ its line; the nemesis looks there for victims, the main program for progress
 and for workers that are stuck. A line is written by one system call.
 
 States: connecting, asking (for locks: the wait), holding, slow (holding, and
-asleep for longer than the session timeout), committing, releasing, idle
+asleep in a transaction), resting (holding, and asleep without one), committing, releasing, idle
 (until slots are given out), claiming (one), evicting, recovering, settling (a hold that may be there), parked (done,
 connected), ended. The name is that of the lock; of several, all with "+" between.
 
@@ -49,10 +49,11 @@ sub reopen
 
 =pod
 
-=head2 post($worker, state => ..., pid => ..., cluster => ..., name => ..., cycle => ...)
+=head2 post($worker, state => ..., pid => ..., cluster => ..., name => ..., cycle => ...,
+until => ...)
 
 Workers are numbered from 1. pid is that of the backend that takes the locks, 0
-if there is none.
+if there is none; until is when it is going to wake up, 0 if it is awake.
 
 =cut
 
@@ -61,7 +62,7 @@ sub post
 	my ($self, $worker, %entry) = @_;
 	my $line = join ' ', $worker, $entry{state}, $entry{pid} || 0,
 	  $entry{cluster} || '-', $entry{name} || '-', $entry{cycle} || 0,
-	  sprintf('%.3f', now());
+	  sprintf('%.3f %.3f', now(), $entry{until} || 0);
 	sysseek $self->{file}, ($worker - 1) * $width, 0;
 	syswrite $self->{file}, sprintf('%-*s', $width - 1, $line) . "\n";
 	return;
@@ -71,7 +72,7 @@ sub post
 
 =head2 entries
 
-A list of hashes: worker, state, pid, cluster, name, cycle, since.
+A list of hashes: worker, state, pid, cluster, name, cycle, since, until.
 
 =cut
 
@@ -84,7 +85,7 @@ sub entries
 	foreach my $line (split /\n/, $text)
 	{
 		my %entry;
-		@entry{qw(worker state pid cluster name cycle since)} = split ' ',
+		@entry{qw(worker state pid cluster name cycle since until)} = split ' ',
 		  $line;
 		push @entries, \%entry;
 	}

@@ -355,10 +355,12 @@ sub check_released_holds
 
 =pod
 
-=head2 check_claims(@claims)
+=head2 check_claims(@claims), check_fleeting_claims($retention, @claims)
 
 Each slot is given to one caller, and to nobody only if it is open what became of
-a call. A claim is a hash: worker, slot, answer ("t", "f", "open"), time.
+a call. A slot whose records are kept for so many seconds only is not given to
+another before they have passed. A claim is a hash: worker, slot, answer ("t", "f",
+"open"), sent and time, when it was answered.
 
 =cut
 
@@ -381,6 +383,25 @@ sub check_claims
 		  {
 			%{ $self->_violation($what, 1, "slot $slot: $workers") },
 			at => max(map { $_->{time} } @of_slot) };
+	}
+	return @violations;
+}
+
+sub check_fleeting_claims
+{
+	my ($self, $retention, @claims) = @_;
+	my (%last, @violations);
+	foreach my $claim (sort { $a->{time} <=> $b->{time} }
+		grep { $_->{answer} eq 't' } @claims)
+	{
+		my $last = $last{ $claim->{slot} };
+		$last{ $claim->{slot} } = $claim;
+		next if !$last || $claim->{time} - $last->{sent} >= $retention;
+		push @violations,
+		  {
+			%{ $self->_violation('slot is run again too soon', 1,
+				"slot $claim->{slot}: workers $last->{worker} and $claim->{worker}") },
+			at => $claim->{time} };
 	}
 	return @violations;
 }

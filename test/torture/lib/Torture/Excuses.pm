@@ -14,6 +14,8 @@ long. Who lost its lock there, and only there, is excused:
   stopped    its backend stood still, by the nemesis' log, from when COMMIT was sent
              to when it ended, for as long as what is left of the session timeout
              when a proof is used up
+  standby    it waited for the standby, which was held up for as long: the commit
+             record was written, but others did not see it yet
   evicted    somebody else deleted its node: within COMMIT, or, where the guard does
              not ask each time, while a proof is good
 
@@ -29,9 +31,10 @@ use List::Util qw(max min sum0);
 =pod
 
 =head2 new(stops => { pid => [ [from, to], ... ] }, evictions => { token => [from, to] },
-reserve => seconds, unasked_for => seconds)
+frozen_programs => likewise, standby => [ [from, to], ... ], reserve => seconds,
+asked_within => seconds)
 
-unasked_for: for how long a proof may be used without another.
+standby: when it was held up; the last two as for L<Torture::Witness>.
 
 =cut
 
@@ -58,7 +61,10 @@ sub excuses
 	return '' unless defined $begin && defined $end;
 	return 'stopped'
 	  if $self->stood_still($cycle->{pid}, $begin, $end) >= $self->{reserve};
-	my $since = $begin - $self->{unasked_for};
+	return 'standby'
+	  if $cycle->{is_synchronous}
+	  && _overlap($begin, $end, $self->{standby}) >= $self->{reserve};
+	my $since = $begin - $self->{asked_within};
 	return 'evicted'
 	  if grep { $_ && $_->[0] < $end && $_->[1] > $since }
 	  map { $self->{evictions}{ $_->{token} } } @{ $cycle->{locks} };
@@ -67,17 +73,29 @@ sub excuses
 
 =pod
 
-=head2 stood_still($pid, $begin, $end)
+=head2 stood_still($pid, $begin, $end), program_stood_still($pid, $begin, $end)
 
-For how many seconds of that time.
+For how many seconds of that time; of the backend, and of the program that has its
+session.
 
 =cut
 
 sub stood_still
 {
 	my ($self, $pid, $begin, $end) = @_;
-	return sum0 map { max(0, min($_->[1], $end) - max($_->[0], $begin)) }
-	  @{ $self->{stops}{$pid} || [] };
+	return _overlap($begin, $end, $self->{stops}{$pid});
+}
+
+sub program_stood_still
+{
+	my ($self, $pid, $begin, $end) = @_;
+	return _overlap($begin, $end, $self->{frozen_programs}{$pid});
+}
+
+sub _overlap
+{
+	my ($begin, $end, $times) = @_;
+	return sum0 map { max(0, min($_->[1], $end) - max($_->[0], $begin)) } @{ $times || [] };
 }
 
 1;

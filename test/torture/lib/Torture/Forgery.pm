@@ -25,10 +25,10 @@ use Torture::TransactionLog;
 use Torture::Witness;
 
 # All that it can find.
-my @checks = qw(late_commits ended proofs reserve turns tokens);
+my @checks = qw(late_commits ended proofs reserve turns tokens lost_sessions);
 
-# The session timeout and how long a proof is good for, so 0.7 s are in reserve.
-my ($timeout, $fresh_for) = (3, 2);
+# What is promised, with a session timeout of three seconds.
+my ($reserve, $asked_within) = (0.7, 1);
 
 # What is changed in the history, and which checks must find it.
 my @forgeries = (
@@ -96,6 +96,18 @@ my @forgeries = (
 		sub { $_->{second}{locks}[0]{token} = 99; }, 'tokens'
 	],
 	[
+		'granted a lock when the node was gone before its turn',
+		sub { $_->{log}[6]{time} = 1.5; $_->{second}{kind} = 'bare'; $_->{log}[5]{time} = 1.4; }, 'turns'
+	],
+	[
+		'a session goes on after a silence',
+		sub { _be_silent($_); }, 'lost_sessions'
+	],
+	[
+		'the same, and its program was stopped',
+		sub { _be_silent($_); $_->{frozen_programs} = { 1 => [ [ 1.3, 1.8 ] ] }; }, ''
+	],
+	[
 		'two readers',
 		sub { _share($_); $_->{second}{granted} = 1.5; }, ''
 	],
@@ -124,22 +136,24 @@ sub _judge
 	my ($name, $forge, $expected) = @_;
 	my $history = _history();
 	$forge->() foreach $history;
+	my %promise = (
+		reserve => $reserve,
+		asked_within => $history->{is_lease} ? $asked_within : 0);
 	my $witness = Torture::Witness->new(
 		transactions => $history->{log},
 		cycles => [ @{$history}{qw(first second)} ],
 		paths => { a => '/root/a' },
 		permits => $history->{permits} || {},
-		session_timeout => $timeout,
-		fresh_for => $fresh_for,
-		is_asked_always => !$history->{is_lease},
+		%promise,
 		excuses => Torture::Excuses->new(
 			stops => $history->{stops} || {},
 			evictions => $history->{evictions} || {},
-			reserve => 0.9 * $timeout - $fresh_for,
-			unasked_for => $history->{is_lease} ? $fresh_for : 0));
+			frozen_programs => $history->{frozen_programs} || {},
+			%promise));
 	my @found = grep {
 		my $check = "check_$_";
-		grep { !$_->{is_explained} } $witness->$check
+		grep { !$_->{is_explained} } $witness->$check(
+			$_ eq 'lost_sessions' ? @{ $history->{silences} || [] } : ())
 	} @checks;
 	return [ $name, $expected, "@found" ];
 }
@@ -169,6 +183,7 @@ sub _cycle
 		worker => $number,
 		cycle => 1,
 		kind => 'local',
+		cluster => 'berlin',
 		name => 'a',
 		pid => $number,
 		scope => 'transaction',
@@ -203,6 +218,15 @@ sub _expire
 	return;
 }
 
+# The first one hears nothing for too long, and nobody ends its session.
+sub _be_silent
+{
+	my ($history) = @_;
+	$history->{silences} = [ [ 1.3, 1.5, 'berlin' ] ];
+	$history->{log}[4]{time} = 3.5;
+	return;
+}
+
 # After an error it may let go as soon as it was granted the lock.
 sub _refuse
 {
@@ -229,28 +253,33 @@ sub _share
 	return;
 }
 
-# Three servers' logs, and what is wrong with them.
+# Three servers' logs, which of them led the second epoch, and what is wrong.
 my @files = (
-	[ 'nothing', sub { }, '1 2 3' ],
-	[ 'a transaction that one server alone has', sub { pop @$_ foreach @_[ 1, 2 ]; }, '1 2' ],
-	[ 'the end of a log is torn off', sub { $_[0][2] = substr $_[0][2], 0, 40; }, '1 2 3' ],
-	[ 'two logs are torn off', sub { $_->[2] = substr $_->[2], 0, 40 foreach @_[ 0, 1 ]; }, '1 2' ],
-	[ 'a byte is wrong', sub { substr($_[0][1], 30, 1) ^= "\1"; }, 'wrong checksum' ],
-	[ 'two servers disagree', sub { $_[0][1] = _bytes(2, 9); }, 'not the same' ]);
+	[ 'nothing', 0, sub { }, '1 2 3' ],
+	[ 'a transaction that one server alone has', 0, sub { pop @$_ foreach @_[ 1, 2 ]; }, '1 2 3' ],
+	[ 'the same, and another leads on', 1, sub { pop @$_ foreach @_[ 1, 2 ]; }, '1 2' ],
+	[ 'the end of a log is torn off', 1, sub { $_[0][2] = substr $_[0][2], 0, 40; }, '1 2 3' ],
+	[ 'two logs are torn off', 1, sub { $_->[2] = substr $_->[2], 0, 40 foreach @_[ 0, 1 ]; }, '1 2' ],
+	[ 'a transaction is missing', 0, sub { splice @$_, 1, 1 foreach @_; }, '1 3 without 2' ],
+	[ 'a byte is wrong', 0, sub { substr($_[0][1], 30, 1) ^= "\1"; }, 'wrong checksum' ],
+	[ 'two servers disagree', 0, sub { $_[0][1] = _bytes(2, 9); }, 'not the same' ]);
 
 sub _judge_files
 {
 	my @verdicts;
 	foreach my $case (@files)
 	{
-		my ($name, $forge, $expected) = @$case;
+		my ($name, $leader, $forge, $expected) = @$case;
 		my @logs = map { [ map { _bytes($_, 1) } 1 .. 3 ] } 1 .. 3;
 		$forge->(@logs);
 		my $dir = File::Temp::tempdir(CLEANUP => 1);
 		_write_log("$dir/$_", @{ $logs[$_] }) foreach 0 .. 2;
 		my $found = eval {
-			join ' ', map { $_->{zxid} }
-			  Torture::TransactionLog::committed(map { "$dir/$_" } 0 .. 2);
+			my @transactions = grep { !$_->{is_void} }
+			  Torture::TransactionLog::all({ 1 => "$dir/$leader" }, map { "$dir/$_" } 0 .. 2);
+			my @missing = Torture::TransactionLog::missing(@transactions);
+			join(' ', map { $_->{zxid} } @transactions)
+			  . (@missing ? " without @missing" : '');
 		} // ($@ =~ /(wrong checksum|not the same)/ ? $1 : $@);
 		push @verdicts, [ "logs: $name", $expected, $found ];
 	}

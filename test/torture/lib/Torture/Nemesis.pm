@@ -22,6 +22,9 @@ use warnings;
 use POSIX qw(floor);
 use Torture::History qw(now);
 
+# Those that excuse something: a backend stands still, a standby is held up.
+my $excusing = qr/^(stop_|wake_|freeze_standby)/;
+
 # Faults come in storms with calm between them, in which what was disturbed must
 # find back, in seconds.
 my $storm = 14;
@@ -32,7 +35,8 @@ my $calm = 6;
 =head2 new(option => value, ...)
 
 history, session_timeout (seconds), pause (seconds between faults, on average),
-and what the kind of nemesis needs.
+is_control (no fault that excuses anything, see L<Torture::Excuses>), only (a regular
+expression: no other faults), and what the kind of nemesis needs.
 
 =cut
 
@@ -67,7 +71,8 @@ sub step
 	$self->_heal($_) foreach @due;
 	if (now() >= $self->{next_at})
 	{
-		$self->inject($self->_choose);
+		my $kind = $self->_choose;
+		$self->inject($kind) if defined $kind;
 		# Exponential, as independent accidents come.
 		$self->{next_at} =
 		  $self->_in_storm(now() - $self->{pause} * log(1 - rand));
@@ -104,11 +109,14 @@ sub _heal
 	return;
 }
 
-# One of the kinds of fault, by its weight.
+# One of the kinds of fault, by its weight; undef if there is none.
 sub _choose
 {
 	my ($self) = @_;
 	my %weight = $self->menu;
+	delete @weight{ grep { /$excusing/ } keys %weight } if $self->{is_control};
+	delete @weight{ grep { !/(?:$self->{only})/ } keys %weight };
+	return undef unless %weight;
 	my $sum = 0;
 	$sum += $_ foreach values %weight;
 	my $dice = rand $sum;

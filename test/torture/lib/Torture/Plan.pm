@@ -82,8 +82,18 @@ my %wait_weight = (
 	try_once => 8,
 	lock_timeout => 12);
 
-# One in so many cycles sleeps through a session timeout with the lock held.
+# One in so many cycles sleeps with the lock held and a transaction open, for up to
+# more than two session timeouts.
 my $slow_one_in = 20;
+
+# One in so many holders of session scope rests before it begins a transaction: for up
+# to so many session timeouts, in which its backend does nothing at all.
+my $rest_one_in = 12;
+my $rest = 5.5;
+
+# One in so many transactions notifies somebody, and one waits for a standby.
+my $notify_one_in = 5;
+my $synchronous_one_in = 12;
 
 # One in so many waits with a bound is ready to wait only about as long as a
 # lock is held, in seconds: it gives up just as the one ahead lets go.
@@ -120,8 +130,8 @@ my %depth_weight = (leaf => 70, above => 22, root => 8);
 
 A hash: kind, function ("lock", "names", "path", or that of the kind alone),
 names and modes (of all locks it takes), name (those that it asks for, joined with "+"; a path says only its end),
-permits, scope, wait, patience, downgrade, think, slow, slow_early, and read and
-write: the counters, in order.
+permits, scope, wait, patience, downgrade, think, slow, slow_early, rest, notifies,
+is_synchronous, and read and write: the counters, in order.
 
 =cut
 
@@ -151,8 +161,13 @@ sub plan
 		  && $can_downgrade{$kind},
 		think => 0.001 + rand(0.015),
 		slow => rand($slow_one_in) < 1
-		? $option{session_timeout} * (1.2 + rand(1.2))
+		? $option{session_timeout} * (0.2 + rand(2.2))
 		: 0,
+		rest => $scope eq 'session' && rand($rest_one_in) < 1
+		? $option{session_timeout} * rand $rest
+		: 0,
+		notifies => rand($notify_one_in) < 1,
+		is_synchronous => rand($synchronous_one_in) < 1,
 		# Where a slow worker sleeps: before or after it has read.
 		slow_early => rand(2) < 1 };
 	my $choose = __PACKAGE__->can("_choose_$kind") || \&_choose_one;

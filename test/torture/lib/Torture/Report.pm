@@ -64,6 +64,8 @@ sub new
 
 sub cycles { return $_[0]->{cycles}; }
 sub stops { return $_[0]->{stops}; }
+sub frozen_programs { return $_[0]->{frozen_programs} || {}; }
+sub standby { return $_[0]->{standby} || []; }
 sub evictions { return $_[0]->{evictions}; }
 sub claims { return $_[0]->{claims}; }
 sub killed { return @{ $_[0]->{killed} }; }
@@ -89,7 +91,7 @@ sub _read_worker
 					asked => $time,
 					locks => [],
 					map { $_ => $entry->{$_} }
-					  qw(cycle kind name pid scope wait patience) };
+					  qw(cycle kind name pid scope wait patience cluster is_synchronous) };
 				push @{ $self->{cycles} }, $cycle;
 			}
 			elsif ($event eq 'granted')
@@ -185,7 +187,7 @@ sub _count_error
 sub _read_nemesis
 {
 	my ($self, $path) = @_;
-	my %stopped;
+	my (%stopped, %frozen);
 	Torture::History::read_events(
 		$path,
 		sub {
@@ -205,6 +207,18 @@ sub _read_nemesis
 				  if $kind =~ /^stop_/;
 				push @{ $self->{killed} }, $entry->{pid}
 				  if $kind eq 'crash';
+				$frozen{ $entry->{target} } = $entry->{time}
+				  if $kind =~ /^freeze_/;
+			}
+			elsif ($kind eq 'freeze_program')
+			{
+				my ($pid) = $entry->{target} =~ /(\d+)$/;
+				push @{ $self->{frozen_programs}{$pid} },
+				  [ delete $frozen{ $entry->{target} }, $entry->{time} ];
+			}
+			elsif ($kind eq 'freeze_standby')
+			{
+				push @{ $self->{standby} }, [ delete $frozen{standby}, $entry->{time} ];
 			}
 			elsif ($kind =~ /^stop_/)
 			{
@@ -216,6 +230,47 @@ sub _read_nemesis
 	push @{ $self->{stops}{$_} }, [ $stopped{$_}, 9**9**9 ]
 	  foreach keys %stopped;
 	return;
+}
+
+=pod
+
+=head2 silences(@clusters)
+
+When the ensemble was away for longer than a session lives, for the sake of those who
+do nothing: [from, to, cluster], as long as nothing was wrong with the network of that
+cluster, then and shortly afterwards.
+
+=cut
+
+# In seconds.
+my $shortly = 2;
+
+sub silences
+{
+	my ($self, @clusters) = @_;
+	my (%begin, @silences, @cuts);
+	foreach my $entry (sort { $a->{time} <=> $b->{time} } @{ $self->{timeline} })
+	{
+		my ($kind, $target, $time) = @{$entry}{qw(kind target time)};
+		if ($entry->{event} eq 'fault')
+		{
+			$begin{"$kind $target"} = $time;
+			next;
+		}
+		my $span = [ $begin{"$kind $target"} // 0, $time, $target ];
+		push @silences, $span if $kind eq 'kill_all_idle';
+		push @cuts, $span if $kind =~ /^(cut|refuse|part_)/;
+	}
+	my @quiet;
+	foreach my $cluster (@clusters)
+	{
+		push @quiet, map { [ @{$_}[ 0, 1 ], $cluster ] } grep {
+			my ($from, $to) = @$_;
+			!grep { $_->[0] < $to + $shortly && $_->[1] > $from
+				  && $_->[2] =~ /^(server|\Q$cluster\E$)/ } @cuts
+		} @silences;
+	}
+	return @quiet;
 }
 
 =pod
@@ -393,7 +448,7 @@ sub around
 		next if $entry->{time} < $from || $entry->{time} > $to;
 		# Of the faults of single backends only theirs.
 		next if $entry->{pid} && !$pids{ $entry->{pid} };
-		next if $entry->{target} =~ /^\d+$/ && !$pids{ $entry->{target} };
+		next if $entry->{target} =~ /^(?:program of )?(\d+)$/ && !$pids{$1};
 		push @steps,
 		  [
 			$entry->{time},

@@ -7,9 +7,10 @@ Torture::Stage - the servers of the torture test
 
 =head1 DESCRIPTION
 
-An ensemble of three, the clusters berlin and tokyo with zklock, each with its
-own way to each server through a proxy, and the vault, in which zklock.servers
-is not even set: a fence needs no ZooKeeper.
+An ensemble of three, whose servers reach each other through proxies, the clusters
+berlin and tokyo with zklock, each with its own way to each server through a proxy,
+and the vault, in which zklock.servers is not even set: a fence needs no ZooKeeper.
+Tokyo has a synchronous standby, for which only those wait who ask for it.
 
 =cut
 
@@ -20,6 +21,7 @@ use warnings;
 
 use Proxy;
 use Torture::Connection;
+use Torture::Links;
 use Torture::Plan qw(all_names home_counters vault_counters);
 use Torture::TransactionLog;
 use ZkLockTest;
@@ -28,6 +30,10 @@ use ZooKeeper;
 our @homes = qw(berlin tokyo);
 
 my $tick_ms = 400;
+
+# It logs which epoch it leads from now on.
+my $leader_class = 'org.apache.zookeeper.server.quorum.Leader';
+my $leader_message = qr/Have quorum of supporters, .* last processed zxid: 0x([0-9a-f]+)00000000$/m;
 
 # Who answers for a counter in the vault.
 my %kind_in_vault = (fenced => 'fence', bare => 'nobody', hold => 'hold');
@@ -56,15 +62,21 @@ my %settings = (
 
 =pod
 
-=head2 new(guard => ..., session_timeout => seconds)
+=head2 new(guard => ..., style => ..., preload => ..., session_timeout => seconds)
 
 =cut
 
 sub new
 {
 	my ($class, %option) = @_;
-	my $zk = ZooKeeper->new(servers => 3, tick_time => $tick_ms)->start;
-	my $self = bless { zookeeper => $zk }, $class;
+	my $links = Torture::Links->new;
+	my $zk = ZooKeeper->new(
+		servers => 3,
+		tick_time => $tick_ms,
+		java_options =>
+		  ["-Dorg.slf4j.simpleLogger.log.$leader_class=info"],
+		link => sub { $links->port(@_); })->start;
+	my $self = bless { zookeeper => $zk, links => $links }, $class;
 	foreach my $home (@homes)
 	{
 		my @proxies =
@@ -79,7 +91,10 @@ sub new
 			'zklock.connect_timeout' => '5s',
 			'zklock.commit_guard' => $option{guard},
 			# Where it is preloaded, backends hand locks to each other, too.
-			'shared_preload_libraries' => $home eq $homes[0] ? 'zklock' : '',
+			'shared_preload_libraries' => $option{preload} eq 'both'
+			  || $home eq $homes[0] ? 'zklock' : '',
+			'synchronous_commit' => 'local',
+			init => [ allows_streaming => 1 ],
 			'zklock.node_style' => $option{style} ne 'mixed' ? $option{style} :
 			  $home eq $homes[0] ? 'all' : 'curator');
 	}
@@ -87,7 +102,25 @@ sub new
 		'vault',
 		[ vault_counters() ],
 		map { ("zklock.$_" => undef) } qw(servers root session_timeout));
+	$self->_add_standby($self->{cluster}{ $homes[-1] });
 	return $self;
+}
+
+sub _add_standby
+{
+	my ($self, $primary) = @_;
+	my $name = $primary->name . '_standby';
+	$primary->backup('standby');
+	my $node = PostgreSQL::Test::Cluster->new($name);
+	$node->init_from_backup($primary, 'standby', has_streaming => 1);
+	$node->append_conf('postgresql.conf',
+		"cluster_name = '$name'\nwal_retrieve_retry_interval = '100ms'\n"
+		  . "synchronous_standby_names = ''");
+	$node->start;
+	$primary->append_conf('postgresql.conf', "synchronous_standby_names = '*'");
+	$primary->reload;
+	$self->{standby} = $node;
+	return;
 }
 
 sub _add_cluster
@@ -103,13 +136,14 @@ sub _add_cluster
 
 =pod
 
-=head2 zookeeper, proxies (by cluster), cluster($name), connstr($name)
+=head2 zookeeper, links, proxies (by cluster), standby (its name), connstr($name)
 
 =cut
 
 sub zookeeper { return $_[0]->{zookeeper}; }
 sub proxies { return $_[0]->{proxies}; }
-sub cluster_of { return $_[0]->{cluster}{ $_[1] }; }
+sub links { return $_[0]->{links}; }
+sub standby { return $_[0]->{standby}->name; }
 
 sub connstr
 {
@@ -229,7 +263,8 @@ sub _tells_of_crash
 
 =head2 transactions
 
-What the ensemble has agreed on; see L<Torture::TransactionLog>. When it has stopped.
+All that are in the logs of the servers; see L<Torture::TransactionLog>. When they have
+stopped.
 
 =head2 paths
 
@@ -241,7 +276,15 @@ sub transactions
 {
 	my ($self) = @_;
 	my $zk = $self->{zookeeper};
-	return Torture::TransactionLog::committed(map { $zk->data_dir($_) } $zk->members);
+	my %leader;     # data directory by epoch
+	foreach my $member ($zk->members)
+	{
+		open my $log, '<', $zk->log_file($member) or die "could not read log: $!";
+		my $text = do { local $/; readline $log };
+		$leader{ hex $1 } = $zk->data_dir($member) while $text =~ /$leader_message/g;
+	}
+	return Torture::TransactionLog::all(\%leader,
+		map { $zk->data_dir($_) } $zk->members);
 }
 
 sub paths { return map { $_ => lock_path($_) } all_names(); }
@@ -249,7 +292,7 @@ sub paths { return map { $_ => lock_path($_) } all_names(); }
 sub stop
 {
 	my ($self) = @_;
-	$_->stop('fast') foreach values %{ $self->{cluster} };
+	$_->stop('fast') foreach values %{ $self->{cluster} }, $self->{standby};
 	$self->{zookeeper}->stop;
 	return;
 }

@@ -26,6 +26,7 @@ use warnings;
 
 use Carp;
 use Compress::Raw::Zlib qw(adler32);
+use List::Util qw(max);
 
 # Types of transactions, and what we call the change.
 my %kind = (
@@ -55,7 +56,7 @@ leader's clock) and changes, each a hash with kind ("create", "create_other",
 path; of a create also is_ephemeral. What was done by one request, a "multi", is
 one transaction of several changes; one that was refused is an "error".
 
-Dies if the file is none, or a checksum is wrong. A file that ends within a
+Dies if the file is none, or a transaction in it is damaged. A file that ends within a
 transaction was being written when its server was killed: the rest is no
 transaction yet.
 
@@ -74,11 +75,11 @@ sub read_file
 		my ($checksum, $length) = unpack 'q> N', substr $text, $at, 12;
 		# What was allocated in advance and is not written yet.
 		last if $length == 0;
-		last if $at + 13 + $length > length $text;
 		my $bytes = substr $text, $at + 12, $length;
-		last if substr($text, $at + 12 + $length, 1) ne 'B';
+		my $is_whole = substr($text, $at + 12 + $length, 1) eq 'B';
+		last if !$is_whole && substr($text, $at + 12 + $length) =~ /^\0*$/;
 		croak sprintf '%s: wrong checksum at byte %d', $path, $at
-		  if adler32($bytes) != $checksum;
+		  if !$is_whole || adler32($bytes) != $checksum;
 		$visit->(_transaction($bytes));
 		$at += 13 + $length;
 	}
@@ -87,21 +88,27 @@ sub read_file
 
 =pod
 
-=head2 committed(directory, ...)
+=head2 all($leaders, directory, ...)
 
-The transactions that the ensemble has agreed on, in their order, given the data
-directory of each server. What a majority of the servers has in its log is
-agreed on: nothing else can have been acknowledged, and no election can have lost
-it since. What is in fewer logs was proposed by a leader that failed.
+All transactions in their order, each with is_void as well: whether the ensemble has
+agreed on it in the end. Given are the data
+directory of each server, and for each epoch that of the server that led it. Who leads
+decides what became of the epoch before: whatever it had itself, up to the last one, in
+its log or its snapshots, it has brought to its followers. (Those that were sent a
+snapshot have nothing of it in their logs; and what they had beyond stays there, though
+it is void.) Of the last epoch it is what a majority has. Dies if two servers tell
+different things of one transaction.
 
-Dies if two servers tell different things of one transaction.
+=head2 missing(transactions)
+
+The numbers of those that must have been there, for there is a later one of that epoch.
 
 =cut
 
-sub committed
+sub all
 {
-	my (@directories) = @_;
-	my (%transaction, %count);
+	my ($leaders, @directories) = @_;
+	my (%transaction, %count, %last);
 	foreach my $directory (@directories)
 	{
 		my %seen;
@@ -118,10 +125,38 @@ sub committed
 					$count{$zxid}++ unless $seen{$zxid}++;
 				});
 		}
+		$seen{$_}++
+		  foreach map { /([0-9a-f]+)$/ ? hex $1 : () } glob "$directory/version-2/snapshot.*";
+		foreach my $zxid (keys %seen)
+		{
+			my $epoch = $zxid >> 32;
+			$last{$directory}{$epoch} = max $last{$directory}{$epoch} || 0, $zxid;
+		}
 	}
-	return map { $transaction{$_} }
-	  grep { 2 * $count{$_} > @directories }
-	  sort { $a <=> $b } keys %transaction;
+	my @epochs = sort { $a <=> $b } keys %$leaders;
+	foreach my $zxid (keys %transaction)
+	{
+		my $epoch = $zxid >> 32;
+		my ($next) = grep { $_ > $epoch } @epochs;
+		$transaction{$zxid}{is_void} =
+		  defined $next
+		  ? $zxid > ($last{ $leaders->{$next} }{$epoch} || 0)
+		  : 2 * $count{$zxid} <= @directories;
+	}
+	return map { $transaction{$_} } sort { $a <=> $b } keys %transaction;
+}
+
+sub missing
+{
+	my (@transactions) = @_;
+	my (%last, @missing);
+	foreach my $zxid (map { $_->{zxid} } @transactions)
+	{
+		my ($epoch, $number) = ($zxid >> 32, $zxid & 0xffff_ffff);
+		push @missing, map { ($epoch << 32) + $_ } ($last{$epoch} || 0) + 1 .. $number - 1;
+		$last{$epoch} = $number;
+	}
+	return @missing;
 }
 
 sub _transaction

@@ -35,14 +35,21 @@ my $rounding = 0.002;
 
 my $infinity = 9**9**9;
 
+# Between a request and its answer, in seconds.
+my $losing = 0.5;
+
+# So long, in seconds, it may take until a session that was lost is closed.
+my $closing = 1.5;
+
 =pod
 
 =head2 new(option => value, ...)
 
-transactions (of L<Torture::TransactionLog>, but with the times of that one clock),
+transactions (of L<Torture::TransactionLog>, but with the times of that one clock; those
+that are void count for nothing),
 cycles, paths (name => the znode of that lock), permits (name => number), excuses
-(L<Torture::Excuses>), and what is promised, in seconds: fresh_for (a proof is good
-for so long), session_timeout; is_asked_always (whether that is the guard "quorum").
+(L<Torture::Excuses>), and what is promised, in seconds: asked_within (before COMMIT was
+sent, at most; 0 if only after that) and reserve (until the session can be expired).
 
 =cut
 
@@ -55,7 +62,9 @@ sub new
 	$self->{node} = {};       # by path, those that are there
 	$self->{queue} = {};      # by name of the lock and path, likewise
 	$self->{by_token} = {};
-	$self->_follow($_) foreach @{ $self->{transactions} };
+	$self->{expired} = {};    # when, by session
+	$self->_follow($_) foreach grep { !$_->{is_void} } @{ $self->{transactions} };
+	$self->{void} = { map { ($_->{zxid} => $_) } grep { $_->{is_void} } @{ $self->{transactions} } };
 	$self->_find_owners;
 	return $self;
 }
@@ -87,6 +96,8 @@ sub _follow
 			$self->_end($_, $transaction, $transaction->{cxid} ? 'closed' : 'expired')
 			  foreach grep { $_->{is_ephemeral} && $_->{session} == $transaction->{session} }
 			  values %{ $self->{node} };
+			$self->{expired}{ $transaction->{session} } = $transaction->{time}
+			  if !$transaction->{cxid};
 		}
 		elsif ($node && $change->{kind} eq 'delete')
 		{
@@ -137,11 +148,22 @@ sub _stand_beside
 {
 	my ($self, $node) = @_;
 	my $queue = $self->{queue}{ $node->{name} } ||= {};
+	my ($other) = grep { _is_same_contender($_, $node) } values %$queue;
+	$node->{contender} = $other ? $other->{contender} : $node->{token};
 	$node->{beside} = [ values %$queue ];
 	push @{ $_->{beside} }, $node
 	  foreach grep { $_->{number} > $node->{number} } values %$queue;
 	$queue->{ $node->{path} } = $node;
 	return;
+}
+
+# Several nodes of one have its GUID, and one that replaces another its number. (Both
+# may come again when all of them are gone.)
+sub _is_same_contender
+{
+	my ($node, $other) = @_;
+	return $node->{session} == $other->{session}
+	  && ($node->{guid} eq $other->{guid} || $node->{number} == $other->{number});
 }
 
 sub _end
@@ -153,42 +175,38 @@ sub _end
 	return;
 }
 
-# Which cycle a node stood for: that which was told its token; and the other nodes
-# of the same contender, which have its number (a downgrade, a hold) or its GUID.
+# Which cycle a node stood for: that which was told its token, or that of another node of
+# the same contender.
 sub _find_owners
 {
 	my ($self) = @_;
 	my %cycle;
 	foreach my $cycle (@{ $self->{cycles} })
 	{
-		foreach my $lock (@{ $cycle->{locks} })
+		foreach my $node (grep { $_ } map { $self->{by_token}{ $_->{token} } } @{ $cycle->{locks} })
 		{
-			my $node = $self->{by_token}{ $lock->{token} } or next;
-			$node->{cycle} = $cycle;
-			$cycle{$_} = $cycle foreach _marks($node);
+			$cycle{ $node->{contender} } = $cycle;
 		}
 	}
 	foreach my $node (values %{ $self->{by_token} })
 	{
-		my ($cycle) = grep { $_ } map { $cycle{$_} } _marks($node);
-		$node->{cycle} ||= $cycle;
+		my $cycle = $node->{cycle} = $cycle{ $node->{contender} };
 		push @{ $self->{nodes_of}{$cycle}{ $node->{name} } }, $node if $cycle;
 	}
 	return;
-}
-
-sub _marks
-{
-	my ($node) = @_;
-	my $where = "$node->{session} $node->{name}";
-	return ("$where $node->{guid}", "$where $node->{number}");
 }
 
 =pod
 
 =head2 check_tokens
 
-Each token that somebody was told is that of a queue node of that lock.
+Each token that somebody was told is that of a queue node of that lock. Or it was
+once: then the ensemble has lost what it had acknowledged, which zklock cannot help
+(release 3.8.0 does, when followers are killed or cut off while they catch up).
+
+=head2 was_lost($cycle)
+
+Was this cycle granted its lock by what the ensemble has lost?
 
 =cut
 
@@ -203,11 +221,17 @@ sub check_tokens
 			my $node = $self->{by_token}{ $lock->{token} };
 			next if $node && $node->{name} eq $lock->{name};
 			push @violations,
-			  $self->_violation('token of no node', 0,
+			  $self->_violation('token of no node', $self->{void}{ $lock->{token} },
 				"$lock->{name}: token $lock->{token}", $cycle);
 		}
 	}
 	return @violations;
+}
+
+sub was_lost
+{
+	my ($self, $cycle) = @_;
+	return scalar grep { abs($_->{time} - $cycle->{granted}) < $losing } values %{ $self->{void} };
 }
 
 =pod
@@ -216,7 +240,8 @@ sub check_tokens
 
 Nobody is told that a lock is his before his turn has come: before all who stand
 ahead and exclude him have gone, by the log, or have let go and may have said so.
-With permits, before all but so many have.
+With permits, before all but so many have. Nor when his node was gone before his turn
+could come: unless he was evicted, of which he may not know while he has a proof.
 
 =cut
 
@@ -227,7 +252,15 @@ sub check_turns
 	foreach my $node (sort { $a->{token} <=> $b->{token} }
 		grep { _is_granted($_) } values %{ $self->{by_token} })
 	{
-		my $early = $self->_turn($node) - $node->{cycle}{granted};
+		my $turn = $self->_turn($node);
+		push @violations,
+		  $self->_violation(
+			'granted without a node', $node->{how} eq 'evicted',
+			sprintf('%s: token %d was granted, but its node was %s %.3f s before its turn',
+				@{$node}{qw(name token how)}, $turn - $node->{end}),
+			$node->{cycle})
+		  if $turn - $node->{end} > $rounding;
+		my $early = $turn - $node->{cycle}{granted};
 		next if $early <= $rounding;
 		my @ahead = map { $_->{cycle} || () }
 		  grep { $self->_gone_at($_) > $node->{cycle}{granted} } $self->_ahead($node);
@@ -419,17 +452,10 @@ sub check_proofs
 			my $proof = min map { $self->_proof($cycle, $_) }
 			  @left ? @left : _last_to_go(@nodes);
 			my $age = $cycle->{commit_sent} - $proof;
-			return if $age <= $self->_proof_may_be + $rounding;
+			return if $age <= $self->{asked_within} + $rounding;
 			return sprintf 'the leader was asked %.3f s before COMMIT was sent', $age;
 		},
 		1);
-}
-
-# The age at which a proof may be used when COMMIT is sent.
-sub _proof_may_be
-{
-	my ($self) = @_;
-	return $self->{is_asked_always} ? 0 : $self->{fresh_for};
 }
 
 # The last answer of the leader's before the commit.
@@ -443,33 +469,67 @@ sub _proof
 
 =head2 check_reserve
 
-The ensemble does not expire the session of somebody who has just committed: after
-COMMIT was sent, at least what a proof leaves of the session timeout goes by, less a
-tenth of the timeout for clocks. No excuse here either.
+The ensemble does not expire the session of somebody who has just passed the guard:
+at least what a proof leaves of the session timeout goes by, less a tenth of the
+timeout for clocks, after COMMIT was sent, and after the leader was asked within COMMIT;
+whether the node is still there by then or has been released. No excuse here either.
 
 =cut
 
 sub check_reserve
 {
 	my ($self) = @_;
-	my $reserve = $self->reserve;
 	return $self->_check_commits(
 		'session expired too soon',
 		sub {
 			my ($cycle, @nodes) = @_;
 			my $last = _last_to_go(@nodes);
-			return if $last->{end} == $infinity || $last->{how} ne 'expired';
-			my $left = $last->{end} - $cycle->{commit_sent};
-			return if $left >= $reserve - $rounding;
-			return sprintf 'its session was expired %.3f s after COMMIT was sent', $left;
+			my $expired = $self->{expired}{ $last->{session} } // return;
+			my $passed = max $cycle->{commit_sent}, $self->_proof($cycle, $last);
+			my $left = $expired - $passed;
+			return if $left >= $self->{reserve} - $rounding;
+			return sprintf 'its session was expired %.3f s after it can have passed the guard', $left;
 		},
 		1);
 }
 
-sub reserve
+=pod
+
+=head2 check_lost_sessions(@silences)
+
+A session that has heard nothing for its timeout is lost, so it ends when there is
+contact again, whatever its backend is doing. Each silence is [from, to, cluster] and
+longer than that. Only for those who had been granted a lock and did not stand still.
+
+=cut
+
+sub check_lost_sessions
 {
-	my ($self) = @_;
-	return 0.9 * $self->{session_timeout} - $self->{fresh_for};
+	my ($self, @silences) = @_;
+	my @violations;
+	foreach my $silence (@silences)
+	{
+		my ($from, $to, $cluster) = @$silence;
+		foreach my $node (values %{ $self->{by_token} })
+		{
+			next unless _is_granted($node) && $node->{is_ephemeral};
+			my $cycle = $node->{cycle};
+			my $pid = $cycle->{pid};
+			next
+			  if ($cycle->{cluster} || '') ne $cluster
+			  || $cycle->{granted} >= $from
+			  || $node->{end} <= $to + $closing;
+			next
+			  if $self->{excuses}->stood_still($pid, $from, $to + $closing)
+			  || $self->{excuses}->program_stood_still($pid, $from, $to + $closing);
+			push @violations,
+			  $self->_violation('lost session goes on', 0,
+				sprintf('%s: token %d stayed %.1f s after a silence of %.1f s',
+					@{$node}{qw(name token)}, $node->{end} - $to, $to - $from),
+				$cycle);
+		}
+	}
+	return @violations;
 }
 
 # A violation for each guarded commit of which the code has something to say, given

@@ -122,7 +122,11 @@ sub _attempt
 	}
 	else
 	{
+		$self->_rest if $plan->{rest};
 		$home->execute('BEGIN') unless $in_transaction;
+		$home->execute('SET LOCAL synchronous_commit = on')
+		  if $plan->{is_synchronous};
+		$home->execute('NOTIFY torture') if $plan->{notifies};
 		$self->_increment($home);
 		# That was the release of locks of transaction scope, too.
 		return if $in_transaction;
@@ -150,6 +154,8 @@ sub note_asked
 		cycle => $plan->{cycle},
 		pid => $self->{home_db}->pid,
 		patience => _bound($plan),
+		cluster => $self->{cluster},
+		is_synchronous => $plan->{is_synchronous} ? 1 : 0,
 		map { $_ => $plan->{$_} } qw(kind name scope wait));
 	return;
 }
@@ -387,8 +393,18 @@ sub increment_in_vault
 sub _oversleep
 {
 	my ($self) = @_;
-	$self->enter('slow');
+	$self->enter('slow', until => now() + $self->{plan}{slow});
 	sleep $self->{plan}{slow};
+	$self->enter('holding');
+	return;
+}
+
+# An idle holder.
+sub _rest
+{
+	my ($self) = @_;
+	$self->enter('resting', until => now() + $self->{plan}{rest});
+	sleep $self->{plan}{rest};
 	$self->enter('holding');
 	return;
 }
@@ -429,7 +445,7 @@ sub _unlock
 
 =pod
 
-=head2 enter($state)
+=head2 enter($state, more => ...)
 
 Tell the others where we are, and ourselves where a failure came from.
 
@@ -437,9 +453,9 @@ Tell the others where we are, and ourselves where a failure came from.
 
 sub enter
 {
-	my ($self, $state) = @_;
+	my ($self, $state, %more) = @_;
 	$self->{state} = $state;
-	$self->_post($state);
+	$self->_post($state, %more);
 	return;
 }
 

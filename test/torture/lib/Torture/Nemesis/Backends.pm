@@ -7,8 +7,9 @@ Torture::Nemesis::Backends - faults of backends and of the network
 
 =head1 DESCRIPTION
 
-Needs, besides what every nemesis needs: board (to find victims) and proxies
-(cluster => [ Proxy, ... ], one for each server of the ensemble). Signals are
+Needs, besides what every nemesis needs: board (to find victims), proxies
+(cluster => [ Proxy, ... ], one for each server of the ensemble) and standby (the
+cluster_name of one). Signals are
 sent directly: pg_cancel_backend() and pg_terminate_backend() do nothing else.
 
 =cut
@@ -22,6 +23,7 @@ use parent 'Torture::Nemesis';
 
 use Time::HiRes qw(sleep);
 use Torture::History qw(now);
+use Torture::Programs qw(programs_of);
 
 # The time that a cluster gets between two crashes, in seconds: it restarts all
 # backends, and nothing but restarts would test nothing.
@@ -34,6 +36,7 @@ my %holders_first = (
 	committing => 20,
 	holding => 10,
 	releasing => 5,
+	resting => 5,
 	claiming => 2,
 	asking => 0.4);
 my %anybody = (
@@ -41,6 +44,7 @@ my %anybody = (
 	committing => 10,
 	holding => 5,
 	releasing => 5,
+	resting => 2,
 	claiming => 2,
 	asking => 1,
 	evicting => 1,
@@ -66,6 +70,11 @@ sub menu
 		stop_and_kill => 2,
 		stop_waiter_long => 3,
 		stop_waiter_short => 5,
+		stop_session => 6,
+		stop_machine => 2,
+		freeze_program => 5,
+		kill_program => 4,
+		freeze_standby => 4,
 		cut => 2,
 		cut_requests => 1,
 		cut_replies => 2,
@@ -114,9 +123,14 @@ sub _is_fair_game
 sub _is_backend
 {
 	my ($entry) = @_;
-	open my $file, '<', "/proc/$entry->{pid}/cmdline" or return 0;
-	my $title = readline $file;
-	return defined $title && $title =~ /^postgres: \Q$entry->{cluster}\E: /;
+	return _title($entry->{pid}) =~ /^postgres: \Q$entry->{cluster}\E: /;
+}
+
+sub _title
+{
+	my ($pid) = @_;
+	open my $file, '<', "/proc/$pid/cmdline" or return '';
+	return readline($file) // '';
 }
 
 # Send a signal to a victim and log it; false if there is none.
@@ -274,6 +288,77 @@ sub _stop
 	return;
 }
 
+# A backend and the program that has its session: as if their machine slept.
+sub _stop_session
+{
+	my ($self, $kind) = @_;
+	$self->_stop_both($kind, $self->timeouts(0.2, 1.5),
+		$self->_victim(\%holders_first));
+	return;
+}
+
+# All of a cluster that may have locks, and their programs.
+sub _stop_machine
+{
+	my ($self, $kind) = @_;
+	my $cluster = $self->_cluster;
+	my $seconds = $self->timeouts(0.2, 1.2);
+	$self->_stop_both($kind, $seconds, $_)
+	  foreach grep { $_->{pid} && $_->{cluster} eq $cluster && $self->_is_fair_game($_) }
+	  $self->{board}->entries;
+	return;
+}
+
+sub _stop_both
+{
+	my ($self, $kind, $seconds, $victim) = @_;
+	my @programs = $victim ? programs_of($victim->{pid}) : ();
+	return unless @programs;
+	kill 'STOP', @programs;
+	$self->_stop($kind, $seconds, $victim);
+	$self->heal_in($seconds, 'frozen_program', "@programs", sub { kill 'CONT', @programs; });
+	return;
+}
+
+# Not the backend: it goes on in the belief that all is well.
+sub _freeze_program
+{
+	my ($self, $kind) = @_;
+	my $victim = $self->_victim(\%holders_first) or return;
+	my @programs = programs_of($victim->{pid}) or return;
+	my $who = "program of $victim->{pid}";
+	$self->fault($kind, $who);
+	kill 'STOP', @programs;
+	$self->heal_in($self->timeouts(0.2, 1.8),
+		$kind, $who, sub { kill 'CONT', @programs; });
+	return;
+}
+
+sub _kill_program
+{
+	my ($self, $kind) = @_;
+	my $victim = $self->_victim(\%anybody) or return;
+	my @programs = programs_of($victim->{pid}) or return;
+	$self->fault($kind, "program of $victim->{pid}");
+	kill 'KILL', @programs;
+	return;
+}
+
+# Who waits for the standby has written his commit record, and has the lock still.
+sub _freeze_standby
+{
+	my ($self, $kind) = @_;
+	return if $self->is_healing('standby');
+	my ($pid) = grep { _title($_) =~ /^postgres: \Q$self->{standby}\E: walreceiver/ }
+	  map { m{(\d+)$} } glob '/proc/[0-9]*';
+	return unless $pid;
+	$self->fault($kind, 'standby');
+	kill 'STOP', $pid;
+	$self->heal_in($self->timeouts(0.2, 1.2),
+		$kind, 'standby', sub { kill 'CONT', $pid; });
+	return;
+}
+
 # Terminated while it stands still: it learns both at once, later.
 sub _stop_and_kill
 {
@@ -319,13 +404,13 @@ sub _cut_cluster
 {
 	my ($self, $kind, $direction, $cluster) = @_;
 	$cluster ||= $self->_cluster;
-	return if $self->is_healing($cluster);
+	return if $self->_is_cut($cluster);
 	my @proxies = @{ $self->{proxies}{$cluster} };
 	my $reset = rand(3) < 1;
 	$self->fault($kind, $cluster);
 	$_->cut($direction) foreach @proxies;
 	$self->heal_in(
-		$self->timeouts(0.2, 1.5),
+		$self->timeouts(0.2, 1.8),
 		$kind, $cluster,
 		sub {
 			foreach my $proxy (@proxies)
@@ -342,7 +427,7 @@ sub _cut_one_server
 {
 	my ($self) = @_;
 	my $cluster = $self->_cluster;
-	return if $self->is_healing($cluster);
+	return if $self->_is_cut($cluster);
 	my $proxies = $self->{proxies}{$cluster};
 	my $proxy = $proxies->[ rand @$proxies ];
 	$self->fault('cut_one_server', $cluster);
@@ -375,7 +460,7 @@ sub _refuse
 {
 	my ($self) = @_;
 	my $cluster = $self->_cluster;
-	return if $self->is_healing($cluster);
+	return if $self->_is_cut($cluster);
 	my @proxies = @{ $self->{proxies}{$cluster} };
 	$self->fault('refuse', $cluster);
 	foreach my $proxy (@proxies)
@@ -393,6 +478,13 @@ sub _cluster
 	my ($self) = @_;
 	my @clusters = sort keys %{ $self->{proxies} };
 	return $clusters[ rand @clusters ];
+}
+
+# Here or, by somebody else with whom we share the proxies, there.
+sub _is_cut
+{
+	my ($self, $cluster) = @_;
+	return $self->is_healing($cluster) || $self->{is_busy}->($cluster);
 }
 
 1;

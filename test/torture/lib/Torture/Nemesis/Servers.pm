@@ -7,10 +7,10 @@ Torture::Nemesis::Servers - faults of ZooKeeper servers
 
 =head1 DESCRIPTION
 
-Needs, besides what every nemesis needs, zookeeper. It runs in the process that
-has started the servers, for they are its children; starting one takes a few
-seconds, in which nothing else happens here. The leader is hit more often than
-others, and first.
+Needs, besides what every nemesis needs, zookeeper, board (to find victims) and
+flag (see L<Torture::Nemesis::Partitions>). It runs in the process that has
+started the servers, for they are its children; starting one takes a few seconds, in
+which nothing else happens here. The leader is hit more often than others, and first.
 
 =cut
 
@@ -20,6 +20,17 @@ use strict;
 use warnings;
 
 use parent 'Torture::Nemesis';
+
+use Time::HiRes qw(sleep);
+use Torture::History qw(now);
+use Torture::Programs qw(programs_of servers_of_holders);
+
+# For so long, in seconds, who wakes up may be at work before its server dies.
+my $last_words = 0.05;
+
+# So long, in seconds, it takes until an ensemble is there again, sessions are closed,
+# and that was seen.
+my $come_back = 6;
 
 # Two of the servers' counters: how many watches have told that a node was set,
 # and that it went.
@@ -34,19 +45,25 @@ sub menu
 		kill_follower => 3,
 		pause_follower => 4,
 		pause_majority => 2,
-		pause_all => 2);
+		pause_all => 2,
+		restart_all => 2,
+		kill_all => 2,
+		kill_all_idle => 5,
+		wake_and_kill => 8);
 }
 
 # One fault at a time: with two members down nothing would go on for long.
 sub inject
 {
 	my ($self, $kind) = @_;
-	return if @{ $self->{heals} };
+	return if @{ $self->{heals} } || -e $self->{flag};
 	$self->_read_counters;
 	$kind = 'kill_leader' unless $self->{has_begun}++;
 	my $zk = $self->{zookeeper};
 	my ($leader) = grep { $zk->mode($_) eq 'leader' } $zk->running;
 	return unless $leader;
+	return $self->_wake_and_kill($leader) if $kind eq 'wake_and_kill';
+	return $self->_kill_all_idle($kind, $zk->members) if $kind eq 'kill_all_idle';
 	my @followers = grep { $_ != $leader } $zk->members;
 	my ($action, $who) = $kind =~ /^([a-z]+)_([a-z]+)$/;
 	my @members =
@@ -93,12 +110,59 @@ sub _read_counters
 	return;
 }
 
-sub _kill
+# Somebody sleeps with a lock, wakes up in time, is told by its server that all is
+# well, and then that server dies: a follower that had nothing to report of that
+# session to the leader for long. A follower stands for all: who is connected to
+# the leader is let sleep in peace.
+sub _wake_and_kill
+{
+	my ($self, $leader) = @_;
+	my ($victim) = sort { $a->{since} <=> $b->{since} }
+	  grep { $_->{pid} && $_->{state} =~ /^(holding|slow|resting)$/ } $self->{board}->entries
+	  or return;
+	my ($program) = programs_of($victim->{pid}) or return;
+	my $member = servers_of_holders($self->{zookeeper})->{ (split /\+/, $victim->{name})[0] };
+	return if !$member || $member == $leader;
+	$self->fault(
+		'stop_before_kill', "worker $victim->{worker}",
+		pid => $victim->{pid},
+		cluster => $victim->{cluster},
+		state => $victim->{state});
+	kill 'STOP', $program, $victim->{pid};
+	$self->heal_in(
+		$self->timeouts(0.4, 0.95),
+		'stop_before_kill',
+		$victim->{pid},
+		sub {
+			kill 'CONT', $program, $victim->{pid};
+			sleep rand $last_words;
+			$self->_kill('kill_follower_awake', $member);
+		});
+	return;
+}
+
+# The ensemble is away for so long that sessions are lost, while somebody who holds a
+# lock does nothing at all, and goes on so. When it comes back it gives each session its
+# whole timeout again.
+sub _kill_all_idle
 {
 	my ($self, $kind, @members) = @_;
+	my $away = $self->timeouts(1.2, 1.6);
+	my $late = now() + $away + $come_back;
+	return
+	  unless grep { $_->{state} eq 'resting' && $_->{until} > $late } $self->{board}->entries;
+	$self->_kill_for($away, $kind, @members);
+	return;
+}
+
+sub _kill { $_[0]->_kill_for($_[0]->timeouts(0.2, 1.5), @_[ 1 .. $#_ ]); return; }
+
+sub _kill_for
+{
+	my ($self, $seconds, $kind, @members) = @_;
 	$self->fault($kind, "server @members");
 	$self->{zookeeper}->kill9(@members);
-	$self->_start_in($self->timeouts(0.2, 1.5), $kind, @members);
+	$self->_start_in($seconds, $kind, @members);
 	return;
 }
 

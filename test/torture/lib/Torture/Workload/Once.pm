@@ -9,7 +9,9 @@ Torture::Workload::Once - slots of a job, each of which is to run once
 
 The course of a worker through zk_run_once(). Every few seconds of the clock that
 all workers have in common there is a round of slots, and all who are here ask for
-all of them at once, each in an order of its own. After an error the call is
+all of them at once, each in an order of its own. Those of every second round come
+again a few rounds later, and their records are kept for a moment only: then each
+can be claimed anew, by one. After an error the call is
 repeated in the same session, as the documentation says; if that has ended it is
 open whether the slot was taken.
 
@@ -30,6 +32,10 @@ use Torture::History qw(now);
 my $round_length = 1.6;
 my $slots = 10;
 
+# In how many rounds a slot comes again, and how long its record is kept, in seconds.
+my $again_after = 4;
+our $retention = 2;
+
 # How often a call is repeated after an error, and after how long.
 my $attempts = 30;
 my $retry_interval = 0.05;
@@ -49,21 +55,28 @@ sub run
 	my $pause = $round * $round_length - now();
 	sleep $pause if $pause > 0;
 	$worker->enter('claiming');
-	_claim($worker, "$round$_") foreach shuffle(0 .. $slots - 1);
+	my $is_fleeting = $round % 2;
+	foreach my $slot (shuffle(0 .. $slots - 1))
+	{
+		$is_fleeting
+		  ? _claim($worker, $round % $again_after . $slot, 'once/b', "$retention s")
+		  : _claim($worker, "$round$slot", 'once/a', '1 day');
+	}
 	return;
 }
 
 # Notes what came of it: t, f, or open.
 sub _claim
 {
-	my ($worker, $slot) = @_;
+	my ($worker, $slot, $name, $kept_for) = @_;
 	my ($answer, $failure);
+	my $sent = now();
 	foreach my $attempt (1 .. $attempts)
 	{
 		last
 		  if eval {
 			$answer = $worker->{home_db}->value(
-				'SELECT zk_run_once(?, ?)', $worker->{plan}{name}, $slot);
+				'SELECT zk_run_once(?, ?, ?)', $name, $slot, $kept_for);
 			1;
 		  };
 		$failure = $@;
@@ -74,6 +87,8 @@ sub _claim
 	$worker->{history}->note(
 		'claimed',
 		slot => $slot,
+		name => $name,
+		sent => sprintf('%.6f', $sent),
 		answer => !defined $answer ? 'open' : $answer ? 't' : 'f',
 		was_repeated => $failure ? 1 : 0);
 	die $failure unless defined $answer;

@@ -1,0 +1,190 @@
+
+=pod
+
+=head1 NAME
+
+Torture::Nemesis::Partitions - faults of the network between the servers
+
+=head1 DESCRIPTION
+
+One server is cut off from the others, in both directions or in one, alone or
+together with the clients of one cluster. So there are leaders that others have
+deposed, and followers that go on to serve. The worst of it: somebody sleeps with a
+lock, wakes up in time, is told by a follower that all is well, and then both are cut
+off before the follower can report to the leader that the session is alive. Needs, besides what every nemesis
+needs: links (L<Torture::Links>), zookeeper, proxies (cluster => [ Proxy, ... ]),
+is_busy, which says whether somebody else has to do with the proxies of a cluster or
+with a backend, board (to find victims), and flag, a file that is there while the network is parted: then the servers are left
+alone. In turn nothing is parted while one of them is away.
+
+=cut
+
+package Torture::Nemesis::Partitions;
+
+use strict;
+use warnings;
+
+use parent 'Torture::Nemesis';
+
+use Time::HiRes qw(sleep);
+use Torture::History qw(now);
+use Torture::Programs qw(programs_of servers_of_holders);
+
+# For so long, in seconds, who wakes up may be at work before it is cut off, and how
+# often we look whether it is done.
+my $last_words = 0.2;
+my $look_interval = 0.0005;
+
+# Mostly there is nobody to be woken.
+sub menu
+{
+	return (
+		leader => 4,
+		follower => 3,
+		leader_with_clients => 5,
+		follower_with_clients => 6,
+		deaf_leader => 2,
+		mute_leader => 2,
+		deaf_follower => 2,
+		mute_follower => 2,
+		wake_one => 400,
+		wake_all => 160);
+}
+
+# One at a time.
+sub inject
+{
+	my ($self, $kind) = @_;
+	return if @{ $self->{heals} };
+	my @sleepers = $self->_sleepers;
+	return if $kind =~ /^wake/ && !@sleepers;
+	my $zk = $self->{zookeeper};
+	my %mode = map { $_ => $zk->mode($_) } $zk->members;
+	my ($leader) = grep { $mode{$_} eq 'leader' } $zk->members;
+	my @followers = grep { $mode{$_} eq 'follower' } $zk->members;
+	return if !$leader || @followers < $zk->members - 1;
+	return $self->_wake($kind, \@sleepers, @followers) if $kind =~ /^wake/;
+	my $member = $kind =~ /leader/ ? $leader : $followers[ rand @followers ];
+	my @others = grep { $_ != $member } $zk->members;
+	$self->_isolate("part_$kind", [$member], \@others);
+	$self->_take_clients($member) if $kind =~ /clients/;
+	return;
+}
+
+# One holder, or all of its cluster: its neighbors may be told that the lock is theirs.
+# The worker wakes up while its backend and its program sleep.
+sub _wake
+{
+	my ($self, $kind, $sleepers, @followers) = @_;
+	my $member_of = servers_of_holders($self->{zookeeper});
+	my ($holder) = grep {
+		my $member = $member_of->{ _first_name($_) } || 0;
+		grep { $_ == $member } @followers
+	} @$sleepers;
+	return unless $holder;
+	my $cluster = $holder->{cluster};
+	my @victims = $kind eq 'wake_one' ? $holder
+	  : grep { $_->{pid} && $_->{cluster} eq $cluster && !$self->{is_busy}->($_->{pid}) }
+	  $self->{board}->entries;
+	my @pids = map { $_->{pid} } @victims;
+	my @programs = programs_of(@pids);
+	foreach my $victim (@victims)
+	{
+		$self->fault(
+			'stop_before_part', "worker $victim->{worker}",
+			map { $_ => $victim->{$_} } qw(pid cluster state));
+	}
+	kill 'STOP', @programs, @pids;
+	my $seconds = $holder->{until} - now() + $self->timeouts(0.01, 0.05);
+	$self->heal_in($seconds, 'stop_before_part', $_, sub { }) foreach @pids;
+	$self->heal_in(
+		$seconds, $kind, $cluster,
+		sub {
+			kill 'CONT', @programs, @pids;
+			$self->_part_from($holder, $member_of->{ _first_name($holder) });
+		});
+	return;
+}
+
+# Workers that hold a lock and are going to wake up in less than a session timeout.
+sub _sleepers
+{
+	my ($self) = @_;
+	my $soon = now() + $self->timeouts(0.4, 0.5);
+	my $late = now() + $self->timeouts(0.9, 0.94);
+	return grep {
+		     $_->{pid}
+		  && $_->{until} > $soon
+		  && $_->{until} < $late
+		  && $_->{name} !~ /^(fenced|bare|hold)/
+		  && !$self->{is_busy}->($_->{pid})
+	} $self->{board}->entries;
+}
+
+# As soon as it has committed: cut it off, with its follower. Nothing is cut if it does not
+# come to that.
+sub _part_from
+{
+	my ($self, $holder, $member) = @_;
+	my $until = now() + $last_words;
+	my ($state, $was_committing) = ('', 0);
+	while (now() < $until && !($was_committing && $state ne 'committing'))
+	{
+		sleep $look_interval;
+		($state) = map { $_->{state} }
+		  grep { $_->{worker} == $holder->{worker} } $self->{board}->entries;
+		$was_committing ||= $state eq 'committing';
+	}
+	return unless $was_committing;
+	my @others = grep { $_ != $member } $self->{zookeeper}->members;
+	$self->_isolate('part_follower_awake', [$member], \@others, $self->timeouts(1, 2.2));
+	$self->_take_clients($member, $holder->{cluster});
+	return;
+}
+
+# Of several locks the first: its session is that of all.
+sub _first_name { return (split /\+/, $_[0]{name})[0]; }
+
+sub _isolate
+{
+	my ($self, $kind, $one, $others, $seconds) = @_;
+	my $links = $self->{links};
+	my $is_reset = rand(2) < 1;
+	open my $flag, '>', $self->{flag} or die "could not write $self->{flag}: $!";
+	$self->fault($kind, "server @$one");
+	$links->cut($others, $one) unless $kind =~ /mute/;
+	$links->cut($one, $others) unless $kind =~ /deaf/;
+	$self->heal_in(
+		$seconds || $self->timeouts(0.3, 2.4),
+		$kind,
+		"server @$one",
+		sub {
+			$links->reset($one, $others) if $is_reset;
+			$links->heal($one, $others);
+			unlink $self->{flag};
+		});
+	return;
+}
+
+# A cluster that reaches that server alone, for as long as the server is alone.
+sub _take_clients
+{
+	my ($self, $member, $cluster) = @_;
+	my @clusters = sort keys %{ $self->{proxies} };
+	$cluster ||= $clusters[ rand @clusters ];
+	return if $self->{is_busy}->($cluster);
+	my @proxies = @{ $self->{proxies}{$cluster} };
+	splice @proxies, $member - 1, 1;
+	$self->fault('part_clients', $cluster);
+	foreach my $proxy (@proxies)
+	{
+		$proxy->refuse;
+		$proxy->reset_connections;
+	}
+	my $seconds = $self->{heals}[-1]{at} - now();
+	$self->heal_in($seconds, 'part_clients', $cluster,
+		sub { $_->heal foreach @proxies; });
+	return;
+}
+
+1;
