@@ -124,6 +124,9 @@
  */
 #define HOLDS_LOOKED_AT 64
 
+/* How often a try reads a queue in which it has found void holds. */
+#define LOOKS_OF_A_TRY 10
+
 /* What to do next to drain a queue. */
 typedef enum DrainStep
 {
@@ -457,6 +460,7 @@ look(Standing *standing)
 	RecipeVerdict verdict;
 	int			ahead;
 	char	   *next;
+	int			nlooks = 0;
 	char		twin[RECIPE_PATH_SIZE];
 
 	do
@@ -480,7 +484,8 @@ look(Standing *standing)
 		verdict = judge(standing, list, NULL, &ahead);
 		next = ahead >= 0 ? pstrdup(list->children[ahead]) : NULL;
 	} while ((verdict == RECIPE_WAIT || verdict == RECIPE_MISMATCH) &&
-			 look_at_holds(standing, list, NULL, twin) == HOLD_GONE);
+			 look_at_holds(standing, list, NULL, twin) == HOLD_GONE &&
+			 ++nlooks < LOOKS_OF_A_TRY);
 	switch (verdict)
 	{
 		case RECIPE_HELD:
