@@ -126,7 +126,7 @@ sub all
 				});
 		}
 		$seen{$_}++
-		  foreach map { /([0-9a-f]+)$/ ? hex $1 : () } glob "$directory/version-2/snapshot.*";
+		  foreach map { /([0-9a-f]+)$/ ? _zxid($1) : () } glob "$directory/version-2/snapshot.*";
 		foreach my $zxid (keys %seen)
 		{
 			my $epoch = $zxid >> 32;
@@ -145,6 +145,9 @@ sub all
 	}
 	return map { $transaction{$_} } sort { $a <=> $b } keys %transaction;
 }
+
+# Hexadecimal, of up to 16 digits.
+sub _zxid { return unpack 'q>', pack 'H16', sprintf '%016s', $_[0]; }
 
 sub missing
 {

@@ -46,7 +46,7 @@ my $closing = 1.5;
 =head2 new(option => value, ...)
 
 transactions (of L<Torture::TransactionLog>, but with the times of that one clock; those
-that are void count for nothing),
+that are void change nothing),
 cycles, paths (name => the znode of that lock), permits (name => number), excuses
 (L<Torture::Excuses>), and what is promised, in seconds: asked_within (before COMMIT was
 sent, at most; 0 if only after that) and reserve (until the session can be expired).
@@ -63,7 +63,7 @@ sub new
 	$self->{queue} = {};      # by name of the lock and path, likewise
 	$self->{by_token} = {};
 	$self->{expired} = {};    # when, by session
-	$self->_follow($_) foreach grep { !$_->{is_void} } @{ $self->{transactions} };
+	$self->_follow($_) foreach @{ $self->{transactions} };
 	$self->{void} = { map { ($_->{zxid} => $_) } grep { $_->{is_void} } @{ $self->{transactions} } };
 	$self->_find_owners;
 	return $self;
@@ -71,11 +71,14 @@ sub new
 
 =pod
 
-=head2 nodes
+=head2 nodes, lost
 
-How many queue nodes there were.
+How many queue nodes there were; how many of them the ensemble has lost, though the logs
+tell nothing of that.
 
 =cut
+
+sub lost { return $_[0]->{lost} || 0; }
 
 sub nodes { return scalar keys %{ $_[0]->{by_token} }; }
 
@@ -85,6 +88,8 @@ sub _follow
 	my ($self, $transaction) = @_;
 	foreach my $change (@{ $transaction->{changes} })
 	{
+		# The leader was asked all the same.
+		next if $transaction->{is_void} && $change->{kind} ne 'check';
 		my $path = $change->{path};
 		my $node = defined $path ? $self->{node}{$path} : undef;
 		if ($change->{kind} eq 'create')
@@ -150,6 +155,7 @@ sub _stand_beside
 	my $queue = $self->{queue}{ $node->{name} } ||= {};
 	my ($other) = grep { _is_same_contender($_, $node) } values %$queue;
 	$node->{contender} = $other ? $other->{contender} : $node->{token};
+	$self->_forget_lost($node) unless $other;
 	$node->{beside} = [ values %$queue ];
 	push @{ $_->{beside} }, $node
 	  foreach grep { $_->{number} > $node->{number} } values %$queue;
@@ -157,13 +163,30 @@ sub _stand_beside
 	return;
 }
 
-# Several nodes of one have its GUID, and one that replaces another its number. (Both
-# may come again when all of them are gone.)
+# A number is greater than that of all who are there. If it is not, they are there in the
+# logs only: the ensemble has lost them.
+sub _forget_lost
+{
+	my ($self, $node) = @_;
+	my $queue = $self->{queue}{ $node->{name} };
+	foreach my $lost (grep { $_->{number} >= $node->{number} } values %$queue)
+	{
+		$self->{lost}++;
+		$self->_end($lost, { time => $node->{begin} }, 'lost');
+	}
+	return;
+}
+
+# Several nodes of one have its GUID; a reader's that replaces a writer's, and a hold, its
+# number. (Numbers may come again when all of them are gone, or lost.)
 sub _is_same_contender
 {
 	my ($node, $other) = @_;
 	return $node->{session} == $other->{session}
-	  && ($node->{guid} eq $other->{guid} || $node->{number} == $other->{number});
+	  && ($node->{guid} eq $other->{guid}
+		|| $node->{number} == $other->{number}
+		&& ($node->{is_shared} != $other->{is_shared}
+			|| $node->{is_ephemeral} != $other->{is_ephemeral}));
 }
 
 sub _end
