@@ -16,8 +16,9 @@
  * sessions (expired, given up by the client's clock, client crashed), removals
  * of the lock's znode while it is empty, which restart the sequence numbers,
  * acts of strangers (they delete a queue node, or set one whose ACL lets them),
- * downgrades; whether contenders may give up, any number of them; and how many
- * of the contenders, from the first on, are backends of one cluster.
+ * downgrades; whether contenders may give up, any number of them; how many of the
+ * contenders, from the first on, are backends of one cluster; and how often a
+ * leader is deposed that goes on answering reads and syncs for a while.
  */
 #ifndef N
 #define N 2
@@ -29,6 +30,7 @@
 #define DOWNGRADES 0
 #define IMPATIENT 1
 #define NEIGHBORS 0
+#define DEPOSALS 0
 #endif
 
 /* Creates at most: one for each hold, and each repetition costs a fault. */
@@ -39,6 +41,7 @@
 #define PASSED_ON 254			/* NodeDataChanged, and the node bears the mark */
 #define FOUND_SET 253			/* version > 0 in the reply to get+watch */
 #define OTHER_EVENT 252			/* NodeDeleted, or whatever calls for a list */
+#define NO_NEWS 251				/* a deposed leader has the watch */
 
 /* What is checked, by default the properties; then what should be seen to happen. */
 #define ORDER			1		/* commits in the order of grants */
@@ -57,13 +60,16 @@
 #define BEHIND_ITSELF	8192	/* waited for its own old session's node */
 #define BY_EVENT		16384	/* granted by NodeDataChanged */
 #define BY_VERSION		32768	/* granted by version > 0 */
-#define BY_GET			65536	/* passed on with a stale proof, confirmed */
+#define BY_CHECK		65536	/* passed on with a stale proof, confirmed */
 #define SET_LOST		131072	/* the set was lost, the delete was not */
 #define DELETE_LATE		262144	/* a commit ahead of the delete behind the set */
 #define EVICTED			524288	/* an evicted waiter was passed the lock */
 #define BY_TELLING		1048576	/* granted by what a neighbor said */
 #define TOLD_BY_LOST	2097152	/* by one whose session was over by then */
 #define TOLD_STALE		4194304	/* said to one whose proof was stale */
+#define UNHEARD_OF		8388608	/* the deposed leader knows nothing of a node */
+#define OLD_LIST		16777216	/* granted by what the deposed leader lists */
+#define OLD_WATCH		33554432	/* a watch that the deposed leader has */
 #ifndef CHECKED
 #define CHECKED 255
 #endif
@@ -100,6 +106,9 @@
 #define EARLY_TELL			67108864	/* a neighbor is told ahead of the commit */
 #define DOWNGRADE_TELLS		134217728	/* a downgrade tells, too */
 #define TOLD_AND_LEFT		268435456	/* who tells a neighbor does not delete */
+#define SYNC				536870912	/* a sync, not a write, ahead of such a list */
+#define ASK_SERVER			1073741824	/* a read of one's own node, not a check */
+#define KEEP_OWN			2147483648	/* one's own node ahead is waited for */
 #ifndef MUTANTS
 #define MUTANTS 0
 #endif
@@ -118,6 +127,9 @@ typedef Node
 	bool is_set;				/* version > 0 */
 #if NEIGHBORS
 	bool is_left;				/* its owner has told a neighbor */
+#endif
+#if DEPOSALS
+	byte old_number;			/* what the deposed leader lists; 0: nothing */
 #endif
 	mtype:answer create;		/* MADE: executed, reply to come; LATE, LOST: no
 								 * reply, not (yet) executed, or executed */
@@ -142,7 +154,8 @@ bool is_told[NEIGHBORS];		/* ... and that its owner has let go */
 #endif
 byte nfinished;					/* contenders */
 byte losses = LOSSES, faults = FAULTS, removals = REMOVALS;
-byte strangers = STRANGERS, downgrades = DOWNGRADES;
+byte strangers = STRANGERS, downgrades = DOWNGRADES, deposals = DEPOSALS;
+bool is_split;					/* the deposed leader still answers */
 bool is_calm;					/* no more faults; who waits, waits for ever */
 
 /* The guarded resource, and its row in zk_fence_tokens. */
@@ -192,6 +205,24 @@ inline tell(g, job_if_told) { skip }
 inline forget_neighbor() { skip }
 #endif
 
+/* What the deposed leader says, as long as it says anything. */
+#if DEPOSALS
+#define old_number(g) n[g].old_number
+inline depose() {
+	for (i : 0 .. NODES - 1) { n[i].old_number = n[i].number }
+	i = 0; is_split = true
+}
+inline step_down() {
+	for (i : 0 .. NODES - 1) { n[i].old_number = 0 }
+	for (i : 0 .. N - 1) { watch[i] = (watch[i] == NO_NEWS -> OTHER_EVENT : watch[i]) }
+	i = 0; is_split = false
+}
+#else
+#define old_number(g) 0
+inline depose() { skip }
+inline step_down() { skip }
+#endif
+
 /* The watches on a node fire, for sessions that are alive. */
 inline fire(g, event) {
 	for (k : 0 .. N - 1) {
@@ -232,6 +263,9 @@ inline forget(g) {
 	n[g].create = UNSENT; n[g].job = IDLE; n[g].client = 0; n[g].session = 0
 }
 
+#define is_left_over(g) \
+	(n[g].client == c && is_current(g) && n[g].job == IDLE && !MUTANT(KEEP_OWN))
+
 /* ---- A create and its undoing: after_create() and undo() in program_request.c ---- */
 
 /* undo(), where there is a reply or will be none. */
@@ -264,13 +298,16 @@ end:
 	:: d_step { n[g].create == MADE && losses > 0 -> losses--; n[g].create = LOST }
 	/* The reply, or that there is none, reaches a withdrawn request. */
 	:: d_step { n[g].job == WITHDRAWN && (n[g].create == MADE || has_no_reply(g)) -> undo(g) }
-	/* ERASE: sync and list.  What is not executed by now never will be. */
+	/* ERASE: a write and a list.  What is not executed by now never will be. */
 	:: d_step { n[g].job == ERASE && is_reachable(g) ->
 		if
 		:: exists(g) -> n[g].create = KNOWN; n[g].job = DELETE
 		:: !exists(g) && MUTANT(AFTER_ERASE) -> n[g].job = IDLE
 		:: else -> forget(g)
 		fi }
+	:: d_step { MUTANT(SYNC) && n[g].job == ERASE && is_reachable(g) &&
+		is_split && old_number(g) == 0 ->
+		n[g].job = IDLE }
 	/* SET, sent once, ahead of the delete: it is executed, or lost. */
 	:: d_step { n[g].job == SET && may_execute(g) -> set_node(g); n[g].job = DELETE }
 	:: d_step { n[g].job == SET && losses > 0 ->
@@ -332,11 +369,17 @@ end:
 
 proctype Ensemble()
 {
+	byte i;
+
 	do
 	/* An empty container may be removed. */
 	:: d_step { removals > 0 && counter > 0 && nnodes == 0 -> removals--; counter = 0 }
+	/* A leader is deposed, and does not know it yet. */
+	:: d_step { deposals > 0 -> deposals--; depose() }
+	:: d_step { is_split -> step_down() }
 	/* From some moment on nothing fails: nothing may depend on faults to come. */
-	:: d_step { !is_calm -> is_calm = true; losses = 0; faults = 0; strangers = 0 }
+	:: d_step { !is_calm -> is_calm = true; losses = 0; faults = 0; strangers = 0;
+		deposals = 0 }
 	/* The end: no other step is possible. */
 	:: timeout -> break
 	od;
@@ -353,17 +396,21 @@ inline open_session() {
 	watch[c] = (MUTANT(OLD_EVENT) -> watch[c] : NONE)
 }
 
-/* recipe_verdict(): `ahead` becomes the nearest node ahead of g, or NONE. */
-#define place(g) (MUTANT(ORDER_BY_NAME) -> g + 1 : n[g].number)
-inline find_place() {
+/*
+ * recipe_verdict(): `ahead` becomes the nearest node ahead of g, or NONE, in the
+ * list of a leader that is deposed or of one that is not.
+ */
+#define number(g, is_old) (is_old -> old_number(g) : n[g].number)
+#define place(g, is_old) (MUTANT(ORDER_BY_NAME) -> g + 1 : number(g, is_old))
+inline find_place(is_old) {
 	d_step {
 		ahead = NONE; is_next = false;
 		for (i : 0 .. NODES - 1) {
 			if
-			:: exists(i) && place(i) < place(g) ->
+			:: number(i, is_old) != 0 && place(i, is_old) < place(g, is_old) ->
 				is_next = MUTANT(DELETE_IS_GRANT) && ahead == NONE;
 				if
-				:: (ahead == NONE -> true : place(i) > place(ahead)) -> ahead = i
+				:: (ahead == NONE -> true : place(i, is_old) > place(ahead, is_old)) -> ahead = i
 				:: else
 				fi
 			:: else
@@ -459,15 +506,21 @@ look:							/* stand_in_queue(): await the list */
 		:: (n[g].create == MADE || n[g].create == KNOWN) && is_alive[c] && exists(g) ->
 			n[g].create = KNOWN; czxid = n[g].zxid;
 			token = (MUTANT(TOKEN_IS_NUMBER) -> n[g].number : czxid);
-			find_place()
+			find_place(false)
+		/* the same from a server of the deposed leader: its list is an older one */
+		:: n[g].create == KNOWN && czxid != 0 && is_split && old_number(g) != 0 ->
+			find_place(true); CHECK(OLD_LIST, ahead != NONE)
 		/* raise_evicted() */
 		:: (n[g].create == MADE || n[g].create == KNOWN) && is_alive[c] && !exists(g) ->
 			CHECK(PROGRESS, is_evicted[c]); leave(); goto next
-		/* find_lost_node(): sync, list, get; adopt it, or withdraw and join again */
+		/* find_lost_node(): write, list, get; adopt it, or withdraw and join again */
 		:: has_no_reply(g) && is_alive[c] && exists(g) && (is_current(g) || MUTANT(ADOPT_OLD)) ->
-			SEEN(ADOPTED); n[g].create = KNOWN; goto look
+			SEEN(ADOPTED); CHECK(UNHEARD_OF, !is_split || old_number(g) != 0);
+			n[g].create = KNOWN; goto look
 		:: has_no_reply(g) && is_alive[c] && !exists(g) -> withdraw(g); goto acquire
 		:: has_no_reply(g) && is_alive[c] && MUTANT(BLIND_RETRY) -> goto acquire
+		:: has_no_reply(g) && is_alive[c] && MUTANT(SYNC) && is_split && old_number(g) == 0 ->
+			withdraw(g); goto acquire
 		fi
 	}
 
@@ -489,6 +542,9 @@ verdict:						/* perhaps long after the list was read */
 		:: ahead != NONE && is_alive[c] ->
 			has_waited = true;
 			if
+			/* is_left_over(): a node of our own, of which we know nothing */
+			:: is_left_over(ahead) -> n[ahead].job = DELETE; goto look
+			:: is_split && old_number(ahead) != 0 -> SEEN(OLD_WATCH); watch[c] = NO_NEWS
 			:: MUTANT(OLD_EVENT) && watch[c] == PASSED_ON
 			:: exists(ahead) && has_passed_on(ahead) -> watch[c] = FOUND_SET
 			:: exists(ahead) && !has_passed_on(ahead) ->
@@ -519,9 +575,8 @@ verdict:						/* perhaps long after the list was read */
 		:: is_told_now(c) && (is_alive[c] || MUTANT(TOLD_UNPROVED)) ->
 			SEEN(BY_TELLING); CHECK(TOLD_BY_LOST, is_alive[n[ahead].client]);
 			grant(false); goto granted
-		/* ... or stale: only a list will do. */
-		:: is_told_now(c) -> SEEN(TOLD_STALE);
-			watch[c] = NONE; forget_neighbor(); goto look
+		/* ... or stale. */
+		:: is_told_now(c) -> SEEN(TOLD_STALE); watch[c] = NONE; forget_neighbor()
 		/* Passed on.  The clock, which is read now, calls our proof fresh ... */
 		:: (watch[c] == PASSED_ON || watch[c] == FOUND_SET) &&
 			(is_alive[c] || MUTANT(NO_CLOCK)) ->
@@ -533,10 +588,11 @@ verdict:						/* perhaps long after the list was read */
 			watch[c] = NONE; forget_neighbor()
 		fi
 	}
-	atomic {					/* a get of our own node instead of the list */
+	atomic {					/* is_still_queued(): a check of our own node */
 		if
 		INTERRUPTS
-		:: is_alive[c] && exists(g) -> SEEN(BY_GET); ahead = NONE; goto verdict
+		:: is_alive[c] && exists(g) -> SEEN(BY_CHECK); ahead = NONE; goto verdict
+		:: MUTANT(ASK_SERVER) && is_split && old_number(g) != 0 -> grant(false); goto granted
 		:: is_alive[c] && !exists(g) -> CHECK(PROGRESS, is_evicted[c]); leave(); goto next
 		:: losses > 0 -> losses--; goto look
 		fi
