@@ -332,12 +332,6 @@ zklock_client_get(ZkClient *client, const char *path)
 }
 
 ZkRequest *
-zklock_client_sync(ZkClient *client, const char *path)
-{
-	return start_plain(client, REQUEST_SYNC, path);
-}
-
-ZkRequest *
 zklock_client_check(ZkClient *client, const char *path)
 {
 	return start_plain(client, REQUEST_CHECK, path);

@@ -174,10 +174,10 @@ extern ZkRequest *zklock_client_create(ZkClient *client, const char *path,
 extern ZkRequest *zklock_client_list(ZkClient *client, const char *path);
 extern ZkRequest *zklock_client_get(ZkClient *client, const char *path);
 
-/* Wait until our server has caught up with the leader. */
-extern ZkRequest *zklock_client_sync(ZkClient *client, const char *path);
-
-/* Prove through the quorum that the node exists (a single-op transaction). */
+/*
+ * Prove through the quorum that the node exists (a single-op transaction).
+ * Whatever the answer, what is read behind it is not older.
+ */
 extern ZkRequest *zklock_client_check(ZkClient *client, const char *path);
 
 /*

@@ -62,8 +62,9 @@ zklock_dialog_ask(ZkDialog *dialog, ZkRequest *request)
 /*
  * A delete whose reply was lost is sent again only if the very same znode is
  * still there: at a path that can be used again, as that of a record of
- * zk_run_once(), a later one is somebody else's.  The sync is for a server that
- * lags behind.
+ * zk_run_once(), a later one is somebody else's.  The check, whatever comes of
+ * it, is for a server that lags behind, or leads no more and does not know: a write
+ * is not answered by that one, and a read behind it is not older.
  */
 bool
 zklock_dialog_remove(ZkDialog *dialog, ZkRemoval *removal)
@@ -75,9 +76,8 @@ zklock_dialog_remove(ZkDialog *dialog, ZkRemoval *removal)
 		bool		was_tried = removal->is_tried;
 
 		reply = zklock_dialog_ask(dialog,
-								  zklock_client_sync(client, removal->path));
-		if (reply->result != ZK_SESSION_LOST &&
-			reply->result != ZK_UNKNOWN_OUTCOME)
+								  zklock_client_check(client, removal->path));
+		if (reply->result == ZK_OK || reply->result == ZK_NO_NODE)
 			reply = zklock_dialog_ask(dialog,
 									  zklock_client_get(client, removal->path));
 		if (reply->result == ZK_SESSION_LOST)

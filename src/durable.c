@@ -542,7 +542,10 @@ log_eviction(const char *name, const ZkQueueEntry *entry)
 					   zklock_identity_printable(entry->node), entry->token)));
 }
 
-/* Let our server learn all that any other has told anybody so far. */
+/*
+ * Let our server learn all that any other has told anybody so far: see dialog.c
+ * about the check.
+ */
 static bool
 catch_up(ZkDialog *dialog, void *argument)
 {
@@ -551,7 +554,7 @@ catch_up(ZkDialog *dialog, void *argument)
 
 	do
 		reply = zklock_dialog_ask(dialog,
-								  zklock_client_sync(zklock_session_client(),
+								  zklock_client_check(zklock_session_client(),
 													 path));
 	while (reply->result == ZK_UNKNOWN_OUTCOME);
 	return reply->result != ZK_SESSION_LOST;

@@ -509,9 +509,9 @@ read_record(ZkDialog *dialog, ZkRemoval *removal)
 
 	do
 	{
-		/* our server may lag behind */
+		/* our server may lag behind: see dialog.c about the check */
 		reply = zklock_dialog_ask(dialog,
-								  zklock_client_sync(client, removal->path));
+								  zklock_client_check(client, removal->path));
 		if (reply->result == ZK_OK || reply->result == ZK_NO_NODE)
 			reply = zklock_dialog_ask(dialog,
 									  zklock_client_get(client, removal->path));

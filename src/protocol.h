@@ -73,7 +73,6 @@ typedef enum RequestKind
 	REQUEST_LIST_AND_WATCH,
 	REQUEST_GET,
 	REQUEST_GET_AND_WATCH,
-	REQUEST_SYNC,
 	REQUEST_CHECK,
 	REQUEST_SET,
 	REQUEST_REMOVE,				/* a delete that is not repeated */

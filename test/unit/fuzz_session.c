@@ -212,7 +212,7 @@ do_something(Player *player)
 			request = zklock_client_get_and_watch(client, some_node());
 			break;
 		case 10:
-			request = zklock_client_sync(client, "/fuzz");
+			request = zklock_client_check(client, "/fuzz/queue");
 			break;
 		case 11:
 			request = zklock_client_check(client, choose(2) ? "/fuzz" : some_node());

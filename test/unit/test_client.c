@@ -245,7 +245,6 @@ test_requests(ZkClient *client)
 	zklock_client_free(get);
 	is_int(ZK_OK, result_of(zklock_client_check(client, node)),
 		   "check finds the node");
-	is_int(ZK_OK, result_of(zklock_client_sync(client, node)), "sync");
 	is_int(ZK_NODE_EXISTS,
 		   result_of(zklock_client_create(client, node, ZK_EPHEMERAL,
 										  NULL, 0)),
