@@ -435,7 +435,7 @@ inline grant(is_late) {
 			CHECK(FIFO, !exists(g) || !exists(i) || n[i].zxid >= czxid ||
 				has_passed_on(i) || has_left(i))
 		}
-		is_holder[c] = true; i = 0; ahead = 0; watch[c] = NONE;
+		is_holder[c] = true; is_behind = false; i = 0; ahead = 0; watch[c] = NONE;
 		forget_neighbor()
 	}
 }
@@ -444,7 +444,7 @@ inline grant(is_late) {
 inline let_go() {
 	is_holder[c] = false; row_lock = (row_lock == c -> NONE : row_lock);
 	token = 0; czxid = 0; seen = 0; ahead = 0; is_proved = false;
-	has_waited = false; is_next = false; is_evicted[c] = false;
+	has_waited = false; is_next = false; is_behind = false; is_evicted[c] = false;
 	forget_neighbor()
 }
 
@@ -483,7 +483,7 @@ inline crash() { let_go(); is_crashed[c] = true; watch[c] = NONE; nfinished++ }
 proctype Contender(byte c)
 {
 	byte g, ahead, token, czxid, seen, i, k, round = ROUNDS;
-	bool has_waited, is_next, is_proved;
+	bool has_waited, is_next, is_proved, is_behind;
 
 	used >= c;					/* they are all alike: start them in order */
 
@@ -509,7 +509,7 @@ look:							/* stand_in_queue(): await the list */
 			find_place(false)
 		/* the same from a server of the deposed leader: its list is an older one */
 		:: n[g].create == KNOWN && czxid != 0 && is_split && old_number(g) != 0 ->
-			find_place(true); CHECK(OLD_LIST, ahead != NONE)
+			is_behind = true; find_place(true); CHECK(OLD_LIST, ahead != NONE)
 		/* raise_evicted() */
 		:: (n[g].create == MADE || n[g].create == KNOWN) && is_alive[c] && !exists(g) ->
 			CHECK(PROGRESS, is_evicted[c]); leave(); goto next
@@ -538,13 +538,19 @@ verdict:						/* perhaps long after the list was read */
 		if
 		INTERRUPTS
 		:: ahead == NONE -> grant(!is_alive[c]); goto granted
+		/* at a deposed leader, as long as it answers */
+		:: ahead != NONE && is_behind ->
+			is_behind = false;
+			if
+			:: is_split -> SEEN(OLD_WATCH); has_waited = true; watch[c] = NO_NEWS
+			:: else -> forget_neighbor(); goto look
+			fi
 		/* watch(): get_and_watch */
-		:: ahead != NONE && is_alive[c] ->
+		:: ahead != NONE && is_alive[c] && !is_behind ->
 			has_waited = true;
 			if
 			/* is_left_over(): a node of our own, of which we know nothing */
 			:: is_left_over(ahead) -> n[ahead].job = DELETE; goto look
-			:: is_split && old_number(ahead) != 0 -> SEEN(OLD_WATCH); watch[c] = NO_NEWS
 			:: MUTANT(OLD_EVENT) && watch[c] == PASSED_ON
 			:: exists(ahead) && has_passed_on(ahead) -> watch[c] = FOUND_SET
 			:: exists(ahead) && !has_passed_on(ahead) ->
