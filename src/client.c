@@ -231,10 +231,9 @@ zklock_client_status(ZkClient *client, ZkClientStatus *status)
 }
 
 void
-zklock_client_report_silence(ZkClient *client, bool is_wanted)
+zklock_client_report_silence(ZkClient *client)
 {
-	if (is_wanted)
-		put_note(client, FRAME_REPORT_SILENCE, 0);
+	put_note(client, FRAME_REPORT_SILENCE, 0);
 }
 
 /*

@@ -141,10 +141,10 @@ extern uint64_t zklock_client_progress(const ZkClient *client);
 extern void zklock_client_status(ZkClient *client, ZkClientStatus *status);
 
 /*
- * Is it news when no request is outstanding any more?  Otherwise the answer to
- * a delete that nobody waits for wakes nobody either.
+ * Let it be news when no request is outstanding any more, once.  Otherwise the
+ * answer to a delete that nobody waits for wakes nobody either.
  */
-extern void zklock_client_report_silence(ZkClient *client, bool is_wanted);
+extern void zklock_client_report_silence(ZkClient *client);
 
 /*
  * Send this process SIGINT when the session becomes LOST, even if it is busy

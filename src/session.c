@@ -388,7 +388,7 @@ zklock_session_await_silence(int64 deadline)
 {
 	if (client == NULL)
 		return true;
-	zklock_client_report_silence(client, true);
+	zklock_client_report_silence(client);
 	return wait_for(NULL, is_silent, deadline,
 					ZK_WAITING_FOR_REPLY) == ZK_WAIT_OVER;
 }

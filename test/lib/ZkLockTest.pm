@@ -47,6 +47,7 @@ our @EXPORT = qw(
   cluster
   background
   wait_for_wait
+  wait_for_sleep
   wait_for_queue
   lock_path
   queue_nodes
@@ -141,11 +142,33 @@ Until that backend waits for zklock, be it for a lock or for a connection.
 sub wait_for_wait
 {
 	my ($node, $pid) = @_;
-	my $sql = "SELECT count(*) = 1 FROM pg_stat_activity
-		WHERE pid = $pid AND state = 'active'
-		  AND wait_event_type = 'Extension'";
-	poll_until { $node->safe_psql('postgres', $sql) eq 't' }
-	"backend $pid to wait for a lock", 30;
+	_wait_for_activity($node, $pid,
+		"state = 'active' AND wait_event_type = 'Extension'", 'to wait for a lock');
+	return;
+}
+
+=pod
+
+=head2 wait_for_sleep($node, $pid)
+
+Until that backend is in pg_sleep().
+
+=cut
+
+sub wait_for_sleep
+{
+	my ($node, $pid) = @_;
+	_wait_for_activity($node, $pid, "wait_event = 'PgSleep'", 'to sleep');
+	return;
+}
+
+# Until the row of that backend in pg_stat_activity is like that.
+sub _wait_for_activity
+{
+	my ($node, $pid, $condition, $what) = @_;
+	my $sql =
+	  "SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = $pid AND $condition";
+	poll_until { $node->safe_psql('postgres', $sql) eq 't' } "backend $pid $what", 30;
 	return;
 }
 

@@ -78,8 +78,7 @@ subtest 'while a statement runs' => sub {
 	my $start = time;
 	my $program = program_of($holder);
 	$holder->start_query('SELECT pg_sleep(60)');
-	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity
-		WHERE pid = ${\$holder->pid} AND wait_event = 'PgSleep'");
+	wait_for_sleep($node, $holder->pid);
 	kill 'KILL', $program;
 	$holder->wait_result;
 	is($holder->sqlstate, '40001', 'it is canceled');
@@ -90,8 +89,7 @@ subtest 'while a statement runs' => sub {
 	$holder->query_safe("SELECT zk_unlock('program')");
 	$program = program_of($holder);
 	$holder->start_query('SELECT pg_sleep(0.5), 17');
-	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity
-		WHERE pid = ${\$holder->pid} AND wait_event = 'PgSleep'");
+	wait_for_sleep($node, $holder->pid);
 	kill 'KILL', $program;
 	is($holder->wait_result, '|17', 'without a lock nothing is canceled');
 	$holder->quit;
@@ -129,8 +127,7 @@ subtest 'while a statement runs that has left something unread' => sub {
 	$rival->query_safe("SELECT zk_lock('rival')");
 	my $program = program_of($holder);
 	$holder->start_query("SELECT zk_try_lock('rival', '20ms'), pg_sleep(60)");
-	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity
-		WHERE pid = ${\$holder->pid} AND wait_event = 'PgSleep'");
+	wait_for_sleep($node, $holder->pid);
 	kill 'KILL', $program;
 	$holder->wait_result;
 	is($holder->sqlstate, '40001', 'the reason for the cancellation is found');
@@ -250,8 +247,7 @@ subtest 'signals' => sub {
 	kill $_, $program foreach qw(TERM INT HUP QUIT PIPE);
 	# To the whole process group, as PostgreSQL itself and a terminal do.
 	$holder->start_query('SELECT pg_sleep(60)');
-	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity
-		WHERE pid = ${\$holder->pid} AND wait_event = 'PgSleep'");
+	wait_for_sleep($node, $holder->pid);
 	$node->safe_psql('postgres', "SELECT pg_cancel_backend(${\$holder->pid})");
 	$holder->wait_result;
 	is($holder->sqlstate, '57014', 'a cancel is for the backend');

@@ -103,8 +103,7 @@ subtest 'killed program' => sub {
 	my $session = taker();
 	my $program = $session->query_safe('SELECT program_pid FROM zk_session');
 	$session->start_query('SELECT pg_sleep(60)');
-	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity
-		WHERE pid = ${\$session->pid} AND wait_event = 'PgSleep'");
+	wait_for_sleep($node, $session->pid);
 	kill 'KILL', $program;
 	$session->wait_result;
 	is($session->sqlstate, '40001', 'cancels the statement');

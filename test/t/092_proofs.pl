@@ -58,9 +58,25 @@ sub stand_still
 	return;
 }
 
-sub restart_follower
+# The follower goes right after it has told the holder that it holds the lock. The
+# next one is not granted it before the reserve is over, and then the holder has
+# lost it.
+sub follower_goes
 {
+	my ($holder, $next, $lock) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $asked = time;
+	$zk->kill9($follower);
+	poll_until { $next->is_done } 'the next one to be granted the lock',
+	  3 * $timeout;
+	cmp_ok(time - $asked, '>', $reserve, 'after the reserve');
+	$next->wait_result;
+	is($next->sqlstate, '00000', 'granted');
+	$holder->query('INSERT INTO work VALUES (1)');
+	is($holder->sqlstate, '40001', 'the former holder does not commit');
 	$zk->start($follower);
+	$_->quit foreach $holder, $next;
+	assert_no_nodes($zk, lock_path($lock));
 	return;
 }
 
@@ -74,18 +90,7 @@ subtest 'the follower goes at once' => sub {
 	# Long enough for the last heartbeat to be as old as it gets.
 	sleep 0.15 * $timeout;
 	is($holder->query_safe("SELECT zk_is_held('gone')"), 't', 'it is held');
-	my $asked = time;
-	$zk->kill9($follower);
-	poll_until { $next->is_done } 'the next one to be granted the lock',
-	  3 * $timeout;
-	cmp_ok(time - $asked, '>', $reserve, 'after the reserve');
-	$next->wait_result;
-	is($next->sqlstate, '00000', 'granted');
-	$holder->query('INSERT INTO work VALUES (1)');
-	is($holder->sqlstate, '40001', 'the former holder does not commit');
-	restart_follower();
-	$_->quit foreach $holder, $next;
-	assert_no_nodes($zk, lock_path('gone'));
+	follower_goes($holder, $next, 'gone');
 };
 
 # The question is answered a moment before the session ends: that it is alive says
@@ -98,18 +103,7 @@ subtest 'after a pause' => sub {
 	wait_for_queue($zk, lock_path('pause'), 2);
 	stand_still($holder);
 	is($holder->query_safe("SELECT zk_is_held('pause')"), 't', 'it is held');
-	my $asked = time;
-	$zk->kill9($follower);
-	poll_until { $next->is_done } 'the next one to be granted the lock',
-	  3 * $timeout;
-	cmp_ok(time - $asked, '>', $reserve, 'after the reserve');
-	$next->wait_result;
-	is($next->sqlstate, '00000', 'granted');
-	$holder->query('INSERT INTO work VALUES (2)');
-	is($holder->sqlstate, '40001', 'the former holder does not commit');
-	restart_follower();
-	$_->quit foreach $holder, $next;
-	assert_no_nodes($zk, lock_path('pause'));
+	follower_goes($holder, $next, 'pause');
 };
 
 # The same with a commit in place of the question.
@@ -129,7 +123,7 @@ subtest 'a commit after a pause' => sub {
 		poll_until { $next->is_done } 'the next one to be granted the lock',
 		  3 * $timeout;
 		cmp_ok(time - $committed, '>', $reserve, "$guard: after the reserve");
-		restart_follower();
+		$zk->start($follower);
 		$_->quit foreach $holder, $next;
 		assert_no_nodes($zk, lock_path('commit'));
 	}

@@ -192,7 +192,7 @@ await_silence(ZkClient *client)
 	int64_t		deadline = zklock_client_now() + PATIENCE_MS;
 	ZkClientStatus status;
 
-	zklock_client_report_silence(client, true);
+	zklock_client_report_silence(client);
 	do
 		zklock_client_status(client, &status);
 	while (status.npending > 0 && wait_for_news(deadline));

@@ -424,7 +424,7 @@ use_client(const char *program, int number)
 		requests[i] = zklock_client_get(client, "/a");
 	zklock_client_hand_over(client, "/a");
 	zklock_client_interrupt_on_loss(client, number % 2);
-	zklock_client_report_silence(client, true);
+	zklock_client_report_silence(client);
 	zklock_client_flush(client);
 	until = zklock_client_now() + 100;
 	do
