@@ -31,6 +31,13 @@
  * downgrade when the lock is still held.  Readers always list: several of them
  * go ahead together.
  *
+ * Who may create nodes in the queue can give one the mark, and set it, and never
+ * have held the lock.  So the word of the one ahead is beyond doubt only if it was
+ * the first of our own list: then the lock was its, whoever made it.  Otherwise it
+ * is believed where nothing depends on strangers, which the contender says
+ * (wants_list), and what was granted so is looked at again before more depends on
+ * it: zklock_contend_confirm().
+ *
  * Neighbors, which saves the waiter the ensemble: a holder that lets go tells a
  * backend of the same cluster that waits for its node through shared memory
  * (neighbor.c), and deletes its node without setting it.  What was said of the
@@ -158,6 +165,7 @@ typedef struct Standing
 	ZkRequest  *request;		/* the read under way, or NULL */
 	bool		is_node_known;	/* contender->node holds the full path */
 	char		prefix[RECIPE_NODE_SIZE];	/* its name up to the number */
+	bool		is_next_first;	/* nobody is ahead of the one just ahead of us */
 	bool		is_handed_over; /* whoever was ahead has let go, to us */
 	bool		watches_queue;	/* lists are to be watched */
 	char	   *seen;			/* the one ahead whose data was set when we last
@@ -173,6 +181,7 @@ typedef struct Standing
 } Standing;
 
 static ZkContendEnd stand_in_queue(Standing *standing);
+static bool await_first_place(Standing *standing);
 static ZkContendEnd look(Standing *standing);
 static bool look_at_all(Standing *standings, int nstandings, bool *is_busy);
 static int	join_all(Standing *standings, int nstandings, bool *is_busy);
@@ -189,13 +198,17 @@ static void make_parent_carefully(Standing *standing, const char *path,
 								  ZkNodeKind kind);
 static RecipeVerdict judge(const Standing *standing, const ZkReply *list,
 						   const char *mine, int *ahead);
+static bool is_first(const ZkReply *list, const char *child);
 static bool is_anybody_behind(const Standing *standing, const ZkReply *list);
 static void announce(const Standing *standing);
 static ZkWaitEnd watch(Standing *standing, const char *ahead);
+static bool can_be_handed_over(const Standing *standing, const char *ahead);
 static int64 look_again_at(const Standing *standing, const char *ahead);
 static bool note_version(Standing *standing, const char *ahead,
 						 const ZkReply *reply);
 static ZkWaitEnd watch_twin(Standing *standing, const char *twin);
+static const char *child_path(const Standing *standing, const char *child,
+							  char path[RECIPE_PATH_SIZE]);
 static ZkWaitEnd watch_queue(Standing *standing);
 static ZkWaitEnd await_watch(Standing *standing, int64 deadline);
 static const ZkReply *set_watch(Standing *standing, const char *child,
@@ -305,6 +318,30 @@ zklock_contend_at_once(ZkContender *contenders, int ncontenders,
 	return ngranted;
 }
 
+bool
+zklock_contend_confirm(ZkContender *contender)
+{
+	Standing	standing = {
+		.contender = contender,
+		.is_node_known = true,
+		.log_at = ZK_NO_DEADLINE
+	};
+	volatile bool is_first = false;
+
+	PG_TRY();
+	{
+		is_first = await_first_place(&standing);
+	}
+	PG_CATCH();
+	{
+		zklock_client_free(standing.request);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	zklock_client_free(standing.request);
+	return is_first;
+}
+
 /* Join the queue and go through it. */
 static ZkContendEnd
 stand_in_queue(Standing *standing)
@@ -348,6 +385,7 @@ stand_in_queue(Standing *standing)
 
 		/* the list goes with the next question */
 		next = ahead >= 0 ? pstrdup(list->children[ahead]) : NULL;
+		standing->is_next_first = next != NULL && is_first(list, next);
 		if (verdict == RECIPE_WAIT || verdict == RECIPE_MISMATCH)
 			hold = look_at_holds(standing, list,
 								 strrchr(contender->node, '/') + 1, twin);
@@ -381,14 +419,53 @@ stand_in_queue(Standing *standing)
 				next == NULL ? watch_queue(standing) : watch(standing, next))
 		{
 			case ZK_WAIT_OVER:
-				if (standing->is_handed_over && is_still_queued(standing))
-					return ZK_CONTEND_GRANTED;
-				break;
+				if (!standing->is_handed_over || !is_still_queued(standing))
+					break;
+				contender->is_on_word = !standing->is_next_first;
+				return ZK_CONTEND_GRANTED;
 			case ZK_WAIT_TIMEOUT:
 				return ZK_CONTEND_BUSY;
 			case ZK_WAIT_LOST:
 				return ZK_CONTEND_SESSION_LOST;
 		}
+	}
+}
+
+/*
+ * Wait until our node is the first, by lists alone.  A list may be old, but who is
+ * not in it any more has gone for good.
+ */
+static bool
+await_first_place(Standing *standing)
+{
+	ZkContender *contender = standing->contender;
+
+	for (;;)
+	{
+		ZkWaitEnd	end = ZK_WAIT_OVER;
+		int			ahead;
+		RecipeVerdict verdict;
+		const ZkReply *list;
+
+		list = ask(standing, zklock_client_list(zklock_session_client(),
+												contender->lock_path));
+		if (list == NULL || list->result == ZK_NO_NODE)
+			return false;
+		if (list->result == ZK_SESSION_LOST)
+			return true;
+		if (list->result == ZK_UNKNOWN_OUTCOME)
+			continue;
+		if (list->result != ZK_OK)
+			zklock_session_raise(list, "read a lock's queue",
+								 contender->lock_path);
+		verdict = judge(standing, list, strrchr(contender->node, '/') + 1,
+						&ahead);
+		if (verdict != RECIPE_WAIT || ahead < 0)
+			return verdict == RECIPE_HELD;
+		if (set_watch(standing, pstrdup(list->children[ahead]), &end) != NULL)
+			end = await_watch(standing, contender->deadline);
+		if (end != ZK_WAIT_OVER)
+			return end == ZK_WAIT_LOST;
 	}
 }
 
@@ -414,6 +491,17 @@ judge(const Standing *standing, const ZkReply *list, const char *mine,
 							 contender->mode, ahead);
 	return recipe_verdict(list->children, list->nchildren, mine,
 						  contender->mode, &own, ahead);
+}
+
+/* Is nobody ahead of that child in the list? */
+static bool
+is_first(const ZkReply *list, const char *child)
+{
+	int			own;
+	int			ahead;
+
+	return recipe_verdict(list->children, list->nchildren, child,
+						  RECIPE_EXCLUSIVE, &own, &ahead) == RECIPE_HELD;
 }
 
 /*
@@ -893,19 +981,19 @@ static ZkWaitEnd
 watch(Standing *standing, const char *ahead)
 {
 	ZkContender *contender = standing->contender;
-	bool		is_set_news = contender->mode == RECIPE_EXCLUSIVE &&
-		contender->permits == 1 && contender->style != RECIPE_STYLE_ALL &&
-		recipe_can_hand_over(ahead);
+	bool		is_set_news = can_be_handed_over(standing, ahead);
 	bool		is_grant_news = contender->permits > 1 &&
 		recipe_parse_node(ahead).permits == contender->permits;
 	int64		until = look_again_at(standing, ahead);
+	char		path[RECIPE_PATH_SIZE];
 	const ZkReply *reply;
 	ZkWaitEnd	end;
 
 	standing->is_handed_over = false;
 	standing->watches_queue = false;
 	if (is_set_news)
-		zklock_neighbor_await(ahead);
+		zklock_neighbor_await(zklock_session_ensemble(),
+							  child_path(standing, ahead, path));
 	reply = set_watch(standing, ahead, &end);
 	if (reply != NULL && reply->version > 0 &&
 		(is_set_news ||
@@ -930,6 +1018,22 @@ watch(Standing *standing, const char *ahead)
 	}
 	zklock_neighbor_forget();
 	return end;
+}
+
+/*
+ * Will the word of the one ahead do, that it lets go of the lock?  Not if it cannot
+ * hand over, or we cannot take.  And whoever may create a node here may have made
+ * one that says so and never held the lock.  That harms nobody if that node was
+ * the first of our list: then the lock was its, whoever made it.
+ */
+static bool
+can_be_handed_over(const Standing *standing, const char *ahead)
+{
+	const ZkContender *contender = standing->contender;
+
+	return contender->mode == RECIPE_EXCLUSIVE && contender->permits == 1 &&
+		contender->style != RECIPE_STYLE_ALL && recipe_can_hand_over(ahead) &&
+		(standing->is_next_first || !contender->wants_list);
 }
 
 /*
@@ -995,13 +1099,9 @@ set_watch(Standing *standing, const char *child, ZkWaitEnd *end)
 	char		path[RECIPE_PATH_SIZE];
 	const ZkReply *reply;
 
-	if (snprintf(path, sizeof(path), "%s/%s", standing->contender->lock_path,
-				 child) >= (int) sizeof(path))
-		ereport(ERROR,
-				(errcode(ERRCODE_NAME_TOO_LONG),
-				 errmsg("queue node \"%s\" has too long a name", child)));
 	reply = ask(standing,
-				zklock_client_get_and_watch(zklock_session_client(), path));
+				zklock_client_get_and_watch(zklock_session_client(),
+											child_path(standing, child, path)));
 	if (reply == NULL)
 		*end = ZK_WAIT_TIMEOUT;
 	else if (reply->result == ZK_SESSION_LOST)
@@ -1025,6 +1125,19 @@ set_watch(Standing *standing, const char *child, ZkWaitEnd *end)
 	else
 		return reply;
 	return NULL;
+}
+
+/* Write the path of a child of the lock's znode; raises if it is too long. */
+static const char *
+child_path(const Standing *standing, const char *child,
+		   char path[RECIPE_PATH_SIZE])
+{
+	if (snprintf(path, RECIPE_PATH_SIZE, "%s/%s",
+				 standing->contender->lock_path, child) >= RECIPE_PATH_SIZE)
+		ereport(ERROR,
+				(errcode(ERRCODE_NAME_TOO_LONG),
+				 errmsg("queue node \"%s\" has too long a name", child)));
+	return path;
 }
 
 /*

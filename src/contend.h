@@ -40,6 +40,8 @@ typedef struct ZkContender
 	int			root_length;	/* how much of lock_path is the root */
 	RecipeMode	mode;
 	int			permits;		/* more than 1: a counting semaphore */
+	bool		wants_list;		/* the word of a holder that it lets go will not
+								 * do, unless it was the first of our list */
 	RecipeStyle style;			/* of our queue node's name; _ALL: we have
 								 * several, see alias.h, and one permit */
 	bool		may_be_there;	/* this session may have other nodes in that
@@ -54,6 +56,8 @@ typedef struct ZkContender
 								 * there is none */
 	bool		can_hand_over;	/* whoever waits behind may be one that takes
 								 * it when we hand it over */
+	bool		is_on_word;		/* granted on the word of the one ahead, which
+								 * was not the first of our list */
 	int32		numbers[ALIAS_COUNT];	/* RECIPE_STYLE_ALL: of our nodes, of
 										 * which `node` is the first */
 } ZkContender;
@@ -78,5 +82,13 @@ extern ZkContendEnd zklock_contend(ZkContender *contender);
  */
 extern int	zklock_contend_at_once(ZkContender *contenders, int ncontenders,
 								   bool *is_busy);
+
+/*
+ * Is nobody ahead of a contender that was granted the lock on somebody's word? If
+ * there is, the node of one that lets go may be on its way out: waits for it until
+ * contender->deadline.  True also if the session was lost: others notice that.
+ * Raises on interrupts, and when ZooKeeper refuses to answer.
+ */
+extern bool zklock_contend_confirm(ZkContender *contender);
 
 #endif							/* ZKLOCK_CONTEND_H */

@@ -231,6 +231,7 @@ take_lock(Holding *holding, const char *path, int root_length)
 		.root_length = root_length,
 		.mode = RECIPE_EXCLUSIVE,
 		.permits = 1,
+		.wants_list = true,
 		.style = RECIPE_STYLE_CURATOR,	/* its hold will have that */
 		.patience = order->has_timeout && order->timeout_ms == 0 ?
 		ZK_TRY_ONCE : ZK_WAIT_UNTIL_DEADLINE,

@@ -56,7 +56,10 @@ typedef struct Hold
 	int			permits;		/* of the node */
 	ZkSessionNumber session;	/* whose the node is */
 	bool		is_evicted;		/* somebody deleted a node */
-	bool		can_hand_over;	/* see ZkContender */
+	bool		is_mistaken;	/* evicted, for the word it was granted on was
+								 * false */
+	bool		is_on_word;		/* see ZkContender; not confirmed since */
+	bool		can_hand_over;	/* the same */
 	Moment		proof;			/* date of the proof of the node, contact.h */
 	int64		token;
 	TimestampTz granted_at;
@@ -166,8 +169,12 @@ static Hold *find_lost(Lock **lost_lock);
 static void raise_if_lost(void);
 static int	find_unproved(Hold **holds, Moment fresh_since);
 static void ask_quorum(Hold **holds, int nholds, int attempt);
+static bool await_downgrade(Hold *hold);
 static ZkRequest *check_node(const Hold *hold, int rank);
 static void await_proofs(Hold *hold, ZkRequest **requests);
+static void confirm_grants(void);
+static Hold *find_on_word(Lock **on_word_lock);
+static void confirm_grant(Lock *lock, Hold *hold);
 static void free_requests(ZkRequest **requests, int nrequests);
 
 /* Loop over the entries of the table, which may be removed as they come. */
@@ -466,6 +473,7 @@ zklock_is_held(const char *name)
 	if (hold == NULL || is_lost(hold, live_session()))
 		return false;
 	zklock_ear_open(&lock->ear, lock->path, node_name(lock), false);
+	confirm_grant(lock, hold);
 	for (int attempt = 0; attempt == 0 ||
 		 !contact_is_after(hold->proof, zklock_session_fresh_since());
 		 attempt++)
@@ -654,6 +662,8 @@ zklock_prove_locks(bool always_ask)
 	raise_if_lost();
 	if (!zklock_has_locks())
 		return;
+	if (always_ask)
+		confirm_grants();
 	fresh_since = always_ask ? ZK_NO_PROOF : zklock_session_fresh_since();
 	holds = palloc(2 * hash_get_num_entries(locks) * sizeof(*holds));
 	while ((nholds = find_unproved(holds, fresh_since)) > 0)
@@ -805,6 +815,8 @@ borrow_exclusive(const ZkLockOrder *order, Lock *lock)
 	shared->permits = 1;
 	shared->session = exclusive->session;
 	shared->is_evicted = exclusive->is_evicted;
+	shared->is_mistaken = exclusive->is_mistaken;
+	shared->is_on_word = exclusive->is_on_word;
 	shared->can_hand_over = false;	/* readers may hold it with us */
 	shared->proof = exclusive->proof;
 	shared->token = exclusive->token;
@@ -838,6 +850,7 @@ contender_for(const ZkLockOrder *order, const Lock *lock, int root_length,
 		.root_length = root_length,
 		.mode = order->mode,
 		.permits = order->permits,
+		.wants_list = zklock_xact_asks_quorum(),
 		.style = zklock_name_style(),
 		.patience = ZK_WAIT_UNTIL_DEADLINE,
 		.deadline = bounds->lock_timeout_at,
@@ -865,6 +878,8 @@ note_grant(Hold *hold, const ZkContender *contender)
 	hold->permits = contender->permits;
 	hold->session = zklock_session_number();
 	hold->is_evicted = false;
+	hold->is_mistaken = false;
+	hold->is_on_word = contender->is_on_word;
 	hold->can_hand_over = contender->can_hand_over;
 	hold->proof = contender->proof;
 	hold->token = contender->token;
@@ -1161,13 +1176,14 @@ remove_nodes(const Lock *lock, const Hold *hold)
 	const char *child = strrchr(hold->node, '/') + 1;
 	bool		is_neighbor_next = hold == &lock->holds[RECIPE_EXCLUSIVE] &&
 		!hold->is_evicted && recipe_can_hand_over(child) &&
-		zklock_neighbor_hand_over(child);
+		zklock_neighbor_hand_over(zklock_session_ensemble(), hold->node);
 	char		path[RECIPE_PATH_SIZE];
 
 	for (int rank = 0; rank < hold->nnodes; rank++)
 	{
 		node_path(hold, hold->node, rank, path);
-		remove_node(path, hold->can_hand_over && !is_neighbor_next);
+		remove_node(path, hold->can_hand_over && !hold->is_evicted &&
+					!is_neighbor_next);
 	}
 	if (recipe_should_prune(child))
 		zklock_client_free(zklock_client_remove(zklock_session_client(),
@@ -1387,7 +1403,8 @@ zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
 	*is_recent = !hold->is_evicted && zklock_session_loss_interrupts();
 	snprintf(message, ZK_LOSS_TEXT_SIZE, _("lock \"%s\" was lost"), lock->name);
 	if (hold->is_evicted)
-		snprintf(detail, ZK_LOSS_TEXT_SIZE,
+		snprintf(detail, ZK_LOSS_TEXT_SIZE, "%s", hold->is_mistaken ?
+				 _("It had been granted on the word of another client of ZooKeeper, while somebody else ahead in the queue held it.") :
 				 _("Another client of ZooKeeper deleted its znode."));
 	else
 		snprintf(detail, ZK_LOSS_TEXT_SIZE, _("Since %s: %s"),
@@ -1494,19 +1511,9 @@ ask_quorum(Hold **holds, int nholds, int attempt)
 	if (attempt >= 2)
 		zklock_session_await_contact();
 
-	/*
-	 * On which node a hold stands is known when its downgrade is over.  If the
-	 * session is lost meanwhile, that is all there is to know.
-	 */
 	for (int i = 0; i < nholds; i++)
-	{
-		for (int rank = 0; rank < ALIAS_COUNT; rank++)
-			if (holds[i]->replacing[rank] != NULL &&
-				zklock_session_await(holds[i]->replacing[rank], ZK_NO_DEADLINE,
-									 ZK_WAITING_TO_COMMIT)->result == ZK_SESSION_LOST)
-				return;
-		settle_downgrade(holds[i], zklock_session_number());
-	}
+		if (!await_downgrade(holds[i]))
+			return;
 
 	PG_TRY();
 	{
@@ -1524,6 +1531,22 @@ ask_quorum(Hold **holds, int nholds, int attempt)
 	PG_END_TRY();
 	free_requests(requests, nrequests);
 	share_evictions();
+}
+
+/*
+ * On which node a hold stands is known when its downgrade is over.  false if the
+ * session is lost meanwhile: that is all there is to know then.
+ */
+static bool
+await_downgrade(Hold *hold)
+{
+	for (int rank = 0; rank < ALIAS_COUNT; rank++)
+		if (hold->replacing[rank] != NULL &&
+			zklock_session_await(hold->replacing[rank], ZK_NO_DEADLINE,
+								 ZK_WAITING_TO_COMMIT)->result == ZK_SESSION_LOST)
+			return false;
+	settle_downgrade(hold, zklock_session_number());
+	return true;
 }
 
 /* Ask the quorum for one of the nodes of a hold. */
@@ -1572,6 +1595,73 @@ await_proofs(Hold *hold, ZkRequest **requests)
 		}
 	}
 	hold->proof = proof;
+}
+
+/*
+ * Confirm every grant on somebody's word alone.  There are some only if the quorum
+ * was not to be asked yet when they were granted.
+ */
+static void
+confirm_grants(void)
+{
+	Lock	   *lock;
+	Hold	   *hold;
+
+	while ((hold = find_on_word(&lock)) != NULL)
+		confirm_grant(lock, hold);
+}
+
+/* Some hold that was granted on somebody's word, with its lock, or NULL. */
+static Hold *
+find_on_word(Lock **on_word_lock)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	Hold	   *found = NULL;
+	ZkSessionNumber live = live_session();
+
+	foreach_lock(scan, lock)
+	{
+		foreach_mode(mode)
+		{
+			Hold	   *hold = &lock->holds[mode];
+
+			if (is_held(hold) && hold->is_on_word && !is_lost(hold, live))
+			{
+				found = hold;
+				*on_word_lock = lock;
+			}
+		}
+	}
+	return found;
+}
+
+/*
+ * Look whether whoever was ahead of a hold has really let go.  If not, the hold is
+ * lost.  Waits, for a session timeout at most; raises on interrupts.
+ */
+static void
+confirm_grant(Lock *lock, Hold *hold)
+{
+	ZkClientStatus status;
+	ZkContender contender = {
+		.name = lock->name,
+		.lock_path = lock->path,
+		.mode = hold - lock->holds,
+		.permits = hold->permits,
+		.may_be_there = true,
+		.node = hold->node
+	};
+
+	if (!hold->is_on_word || !zklock_session_status(&status))
+		return;
+	contender.deadline = zklock_client_now() + status.session_timeout_ms;
+	if (!await_downgrade(hold))
+		return;
+	if (!zklock_contend_confirm(&contender))
+		hold->is_mistaken = hold->is_evicted = true;
+	hold->is_on_word = false;
+	share_evictions();
 }
 
 /* Two holds on one node are lost together. */

@@ -32,10 +32,20 @@
 
 #include "recipe.h"
 
+/*
+ * The node that somebody waits for.  Not its name alone: that can be copied into
+ * another queue, or that of another ensemble, by anybody who may create there.
+ */
+typedef struct WaiterKey
+{
+	uint64		ensemble;
+	char		node[RECIPE_PATH_SIZE];
+} WaiterKey;
+
 /* A backend that waits. */
 typedef struct Waiter
 {
-	char		child[RECIPE_NODE_SIZE];	/* key: the node it waits for */
+	WaiterKey	key;
 	PGPROC	   *proc;			/* whose latch is to be set */
 	bool		is_told;		/* the node's owner has let go of its lock */
 } Waiter;
@@ -56,6 +66,7 @@ static bool is_exit_registered;
 static shmem_request_hook_type previous_request_hook;
 static shmem_startup_hook_type previous_startup_hook;
 
+static bool make_key(WaiterKey *key, uint64 ensemble, const char *node);
 static void request_memory(void);
 static void make_table(void);
 static void forget_at_exit(int code, Datum arg);
@@ -72,13 +83,14 @@ zklock_neighbor_init(void)
 }
 
 void
-zklock_neighbor_await(const char *child)
+zklock_neighbor_await(uint64 ensemble, const char *node)
 {
+	WaiterKey	key;
 	Waiter	   *waiter;
 	bool		found;
 
 	zklock_neighbor_forget();
-	if (waiters == NULL || strlen(child) >= RECIPE_NODE_SIZE)
+	if (waiters == NULL || !make_key(&key, ensemble, node))
 		return;
 
 	/*
@@ -93,7 +105,7 @@ zklock_neighbor_await(const char *child)
 		is_exit_registered = true;
 	}
 	LWLockAcquire(waiters_lock, LW_EXCLUSIVE);
-	waiter = hash_search(waiters, child, HASH_ENTER_NULL, &found);
+	waiter = hash_search(waiters, &key, HASH_ENTER_NULL, &found);
 
 	/* only one can be next to a node; if it is not us, let it be */
 	if (waiter != NULL && !found)
@@ -124,7 +136,7 @@ zklock_neighbor_forget(void)
 	if (own == NULL)
 		return;
 	LWLockAcquire(waiters_lock, LW_EXCLUSIVE);
-	hash_search(waiters, own->child, HASH_REMOVE, NULL);
+	hash_search(waiters, &own->key, HASH_REMOVE, NULL);
 	LWLockRelease(waiters_lock);
 	own = NULL;
 }
@@ -134,15 +146,16 @@ zklock_neighbor_forget(void)
  * then there may be no PGPROC left, without which no lock can be waited for.
  */
 bool
-zklock_neighbor_hand_over(const char *child)
+zklock_neighbor_hand_over(uint64 ensemble, const char *node)
 {
+	WaiterKey	key;
 	Waiter	   *waiter;
 
 	if (waiters == NULL || proc_exit_inprogress || MyProc == NULL ||
-		strlen(child) >= RECIPE_NODE_SIZE)
+		!make_key(&key, ensemble, node))
 		return false;
 	LWLockAcquire(waiters_lock, LW_EXCLUSIVE);
-	waiter = hash_search(waiters, child, HASH_FIND, NULL);
+	waiter = hash_search(waiters, &key, HASH_FIND, NULL);
 	if (waiter != NULL)
 	{
 		waiter->is_told = true;
@@ -150,6 +163,15 @@ zklock_neighbor_hand_over(const char *child)
 	}
 	LWLockRelease(waiters_lock);
 	return waiter != NULL;
+}
+
+/* All bytes of it count; false for a path that is too long. */
+static bool
+make_key(WaiterKey *key, uint64 ensemble, const char *node)
+{
+	memset(key, 0, sizeof(*key));
+	key->ensemble = ensemble;
+	return strlcpy(key->node, node, sizeof(key->node)) < sizeof(key->node);
 }
 
 /* ---------------------------------------------------------------------
@@ -173,11 +195,11 @@ make_table(void)
 
 	if (previous_startup_hook != NULL)
 		previous_startup_hook();
-	control.keysize = RECIPE_NODE_SIZE;
+	control.keysize = sizeof(WaiterKey);
 	control.entrysize = sizeof(Waiter);
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	waiters = ShmemInitHash("zklock waiters", MaxBackends, MaxBackends, &control,
-							HASH_ELEM | HASH_STRINGS | HASH_FIXED_SIZE);
+							HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
 	waiters_lock = &GetNamedLWLockTranche("zklock")->lock;
 	LWLockRelease(AddinShmemInitLock);
 }

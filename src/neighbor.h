@@ -17,12 +17,12 @@
 extern void zklock_neighbor_init(void);
 
 /*
- * This backend waits for the contender of that queue node, which must be the one
- * just ahead, and whose name must be of this cluster's making or unique in the
- * world: recipe_can_hand_over().  Ends what it waited for before.  Raises
- * nothing; if there is no room, nobody will tell.
+ * This backend waits for the contender of the queue node with that path in that
+ * ensemble (zklock_session_ensemble()), which must be the one just ahead.  Ends
+ * what it waited for before.  Raises nothing; if there is no room, nobody will
+ * tell.
  */
-extern void zklock_neighbor_await(const char *child);
+extern void zklock_neighbor_await(uint64 ensemble, const char *node);
 
 /*
  * Has that contender handed its lock over?  It sets our latch when it does.
@@ -38,6 +38,6 @@ extern void zklock_neighbor_forget(void);
  * since, so the node must be deleted all the same.  Never raises, never waits
  * but for a lightweight lock.
  */
-extern bool zklock_neighbor_hand_over(const char *child);
+extern bool zklock_neighbor_hand_over(uint64 ensemble, const char *node);
 
 #endif							/* ZKLOCK_NEIGHBOR_H */

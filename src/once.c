@@ -473,6 +473,7 @@ forget_slot(ZkDialog *dialog, void *argument)
 		.root_length = 0,
 		.mode = RECIPE_EXCLUSIVE,
 		.permits = 1,
+		.wants_list = true,
 		.style = RECIPE_STYLE_CURATOR,
 		.may_be_there = true,
 		.patience = ZK_WAIT_UNTIL_DEADLINE,

@@ -133,6 +133,9 @@ static int64 attempt_until;
 /* Chroot part of the servers, valid while there is a session. */
 static char session_chroot[sizeof(((ServerList *) 0)->chroot)];
 
+/* zklock_session_ensemble(), set with session_chroot. */
+static uint64 session_ensemble;
+
 /* When and why the last lost session was lost; valid once one was. */
 static TimestampTz lost_since;
 static TimestampTz loss_noticed_at;
@@ -273,6 +276,12 @@ bool
 zklock_session_can_hand_over(void)
 {
 	return client != NULL && has_private_identity;
+}
+
+uint64
+zklock_session_ensemble(void)
+{
+	return session_ensemble;
 }
 
 Moment
@@ -802,6 +811,7 @@ start_session(void)
 	session_number++;
 	settings_changed = false;
 	strlcpy(session_chroot, list.chroot, sizeof(session_chroot));
+	session_ensemble = hash_of(servers_setting);
 	if (!adopt_session(&options))
 		open_client(&options);
 }

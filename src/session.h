@@ -81,6 +81,12 @@ extern void zklock_session_adopt_settings(void);
 extern bool zklock_session_can_hand_over(void);
 
 /*
+ * Tells the ensemble of the current session from others: by the list of servers,
+ * so the same one may have several.  Undefined without a session.
+ */
+extern uint64 zklock_session_ensemble(void);
+
+/*
  * The lease: a proof (contact.h) is good if its date is after this.  Then the
  * ensemble will not end the session for another third of its timeout, even if
  * the machine was suspended since.

@@ -129,6 +129,12 @@ zklock_xact_has_written(void)
 	return TransactionIdIsValid(GetTopTransactionIdIfAny()) || has_notified();
 }
 
+bool
+zklock_xact_asks_quorum(void)
+{
+	return commit_guard == GUARD_QUORUM;
+}
+
 /* ---------------------------------------------------------------------
  * Callbacks
  * ---------------------------------------------------------------------
@@ -173,7 +179,7 @@ guard_ahead(XactEvent event, void *arg)
 	if (event != XACT_EVENT_PRE_COMMIT || !is_to_be_guarded())
 		return;
 	zklock_session_look();
-	zklock_prove_locks(commit_guard == GUARD_QUORUM);
+	zklock_prove_locks(zklock_xact_asks_quorum());
 	guarded_at = zklock_client_now();
 }
 
@@ -277,7 +283,7 @@ guard_commit(void)
 		bool		has_waited = lock_notify_queue() ||
 			zklock_client_now() - guarded_at >= ASK_AGAIN_MS;
 
-		zklock_prove_locks(commit_guard == GUARD_QUORUM && has_waited);
+		zklock_prove_locks(zklock_xact_asks_quorum() && has_waited);
 	}
 	stop_interruptions();
 }
@@ -302,7 +308,7 @@ guard_prepared(void)
 		return;
 	zklock_session_look();
 	if (commit_guard != GUARD_OFF)
-		zklock_prove_locks(commit_guard == GUARD_QUORUM);
+		zklock_prove_locks(zklock_xact_asks_quorum());
 	stop_interruptions();
 }
 

@@ -17,4 +17,7 @@ extern void zklock_xact_follow(void);
 /* Has the current transaction anything to commit: changes, or notifications? */
 extern bool zklock_xact_has_written(void);
 
+/* Is zklock.commit_guard quorum? */
+extern bool zklock_xact_asks_quorum(void);
+
 #endif							/* ZKLOCK_XACT_H */

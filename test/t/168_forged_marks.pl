@@ -1,0 +1,186 @@
+
+# Whoever may create a node in a queue may give it the name of one that is handed
+# over, and set its data: it need not have held the lock for that. Under lease one
+# who waits behind it may believe that. Nobody commits by it under quorum, and
+# nobody who asks is told that the lock is held.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $other_zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk,
+	'zklock.session_timeout' => '20s',
+	'shared_preload_libraries' => 'zklock');
+my $stranger = $zk->client(timeout => 60);
+my $forged_name = '_c_6ba7b810-9dad-8a11-80b4-00c04fd430c8-lock-';
+
+$node->safe_psql('postgres', 'CREATE TABLE written (what text)');
+
+# A holder, a forged node behind it, and one who waits for that.
+sub queue_up
+{
+	my ($lock, $settings) = @_;
+	my ($holder, $waiter) = map { background($node) } 1 .. 2;
+	my $path = lock_path($lock);
+	$holder->query_safe("SELECT zk_lock('$lock')");
+	my $forged = $stranger->create("$path/$forged_name", '',
+		ephemeral => 1, sequential => 1);
+	$waiter->query_safe($settings) if $settings;
+	start_waiting($waiter, "SELECT zk_lock('$lock')", $forged);
+	return ($holder, $waiter, $forged);
+}
+
+sub start_waiting
+{
+	my ($waiter, $query, $ahead) = @_;
+	$waiter->start_query($query);
+	poll_until { grep { $_ eq $ahead } $zk->watched_paths('/') } 'it to watch';
+	return;
+}
+
+# Until the set has reached the one who waits: it has looked at the queue, and
+# watches again.
+sub set_and_be_seen
+{
+	my ($forged) = @_;
+	my $received = $zk->packets_received;
+	$stranger->set($forged, '');
+	poll_until { $zk->packets_received > $received + 1 } 'it to look';
+	poll_until { grep { $_ eq $forged } $zk->watched_paths('/') } 'it to watch';
+	return;
+}
+
+subtest 'under quorum it is not believed' => sub {
+	my ($holder, $waiter, $forged) = queue_up('quorum', "SET zklock.commit_guard = 'quorum'");
+	set_and_be_seen($forged) foreach 1 .. 3;
+	ok(!$waiter->is_done, 'the one who waits goes on waiting');
+	is($holder->query_safe("SELECT zk_is_held('quorum')"), 't', 'for the holder');
+	$stranger->delete($forged);
+	$holder->query_safe("SELECT zk_unlock('quorum')");
+	$waiter->wait_result;
+	is($waiter->sqlstate, '00000', 'and has the lock in its turn');
+	$_->quit foreach $holder, $waiter;
+};
+
+subtest 'nor for a hold, which is for ever' => sub {
+	my ($holder, $waiter) = map { background($node) } 1 .. 2;
+	$holder->query_safe("SELECT zk_lock('hold')");
+	my $forged = $stranger->create(lock_path('hold') . "/$forged_name", '',
+		ephemeral => 1, sequential => 1);
+	start_waiting($waiter, "SELECT zk_hold('hold', 'works')", $forged);
+	set_and_be_seen($forged);
+	ok(!$waiter->is_done, 'it waits');
+	$holder->quit;
+	$stranger->delete($forged);
+	like($waiter->wait_result, qr/^\d+$/, 'until it is its turn');
+	$waiter->quit;
+};
+
+# The guard is asked for more only afterwards.
+subtest 'what was granted on such a word is looked at again' => sub {
+	foreach my $way (
+		"SELECT zk_is_held('again')",
+		"SET zklock.commit_guard = 'quorum'; INSERT INTO written VALUES ('false')",
+		"BEGIN; INSERT INTO written VALUES ('false'); SET zklock.commit_guard = 'quorum'")
+	{
+		my ($holder, $waiter, $forged) = queue_up('again', "SET zklock.session_timeout = '2s'");
+		$stranger->set($forged, '');
+		$waiter->wait_result;
+		is($waiter->sqlstate, '00000', 'the one who waited believes it');
+		my $answer = $waiter->query($way);
+		if ($way =~ /is_held/)
+		{
+			is($answer, 'f', 'but is told better, if it asks');
+		}
+		else
+		{
+			$waiter->query('COMMIT') if $way =~ /BEGIN/;
+			is($waiter->sqlstate, '40001', 'its commit is refused');
+			like($waiter->error, qr/somebody else ahead in the queue/, 'with the reason');
+		}
+		is($holder->query_safe("SELECT zk_is_held('again')"), 't', 'the holder holds it');
+		$holder->query_safe("SET zklock.commit_guard = 'quorum';
+			INSERT INTO written VALUES ('true')");
+		is($waiter->query_safe('SELECT state FROM zk_locks'), 'lost', 'the other has lost it');
+
+		# The former believer does not pass its error on.
+		my $next = background($node);
+		$next->query_safe("SET zklock.commit_guard = 'quorum'");
+		$next->start_query("SELECT zk_lock('again')");
+		wait_for_queue($zk, lock_path('again'), 4);
+		$waiter->query_safe('SELECT zk_unlock_all()');
+		wait_for_queue($zk, lock_path('again'), 3);
+		ok(!$next->is_done, 'and hands nothing over');
+		$stranger->delete($forged);
+		$holder->query_safe('SELECT zk_unlock_all()');
+		$next->wait_result;
+		is($next->sqlstate, '00000', 'until the holder lets go');
+		$_->quit foreach $holder, $waiter, $next;
+	}
+	is($node->safe_psql('postgres', "SELECT count(*) FROM written WHERE what = 'false'"),
+		'0', 'nothing was written by a false word');
+};
+
+# An honest word that is looked at again holds, be there one ahead or several.
+subtest 'a true word stays one' => sub {
+	my @sessions = map { background($node) } 1 .. 4;
+	$sessions[0]->query_safe("SELECT zk_lock('true')");
+	foreach my $position (1 .. $#sessions)
+	{
+		$sessions[$position]->start_query("SELECT zk_lock('true')");
+		wait_for_queue($zk, lock_path('true'), $position + 1);
+	}
+	foreach my $position (1 .. $#sessions)
+	{
+		$sessions[ $position - 1 ]->query_safe("SELECT zk_unlock('true')");
+		$sessions[$position]->wait_result;
+		is($sessions[$position]->sqlstate, '00000', 'granted');
+		is($sessions[$position]->query_safe("SELECT zk_is_held('true')"), 't', 'and held');
+		$sessions[$position]->query_safe("SET zklock.commit_guard = 'quorum';
+			INSERT INTO written VALUES ('handed over')");
+	}
+	$_->quit foreach @sessions;
+};
+
+# Backends of one cluster tell each other. The name of a node can be copied to
+# where it says nothing: into another queue, or into that of another ensemble.
+subtest 'a copied name' => sub {
+	foreach my $way ([ $zk, 'told', 'here' ], [ $other_zk, 'there', 'there' ])
+	{
+		my ($ensemble, $lock, $copied) = @$way;
+		my ($holder, $teller, $waiter) = map { background($node) } 1 .. 3;
+		$teller->query_safe("SET zklock.servers = '" . $ensemble->connect_string . "'");
+		# The second number, so that the copy comes behind the holder.
+		$teller->query_safe("SELECT zk_lock('$lock'), zk_unlock('$lock')");
+		$teller->query_safe("SELECT zk_lock('$lock')");
+		my ($name) = queue_nodes($ensemble, lock_path($lock));
+
+		$holder->query_safe("SELECT zk_lock('$copied')");
+		my $copy = lock_path($copied) . "/$name";
+		$stranger->create($copy, '', ephemeral => 1);
+		$stranger->delete($stranger->create(lock_path($copied) . '/x-', '',
+				ephemeral => 1, sequential => 1))
+		  foreach 1 .. 2;
+		start_waiting($waiter, "SELECT zk_lock('$copied')", $copy);
+		$teller->query_safe("SELECT zk_unlock('$lock')");
+		$teller->quit;
+		# What must not happen has no condition to wait for.
+		eval { poll_until { $waiter->is_done } 'a false grant', 1 };
+		ok(!$waiter->is_done, 'who waits for the copy is not told');
+		is($holder->query_safe("SELECT zk_is_held('$copied')"), 't', 'its holder holds it');
+		$stranger->delete($copy);
+		$holder->quit;
+		$waiter->wait_result;
+		is($waiter->sqlstate, '00000', 'granted in its turn');
+		$waiter->quit;
+		assert_no_nodes($zk, lock_path($copied), 'nothing left');
+	}
+};
+
+$_->stop foreach $zk, $other_zk;
+done_testing();
