@@ -337,6 +337,12 @@ zklock_client_check(ZkClient *client, const char *path)
 }
 
 ZkRequest *
+zklock_client_ask_closed(ZkClient *client, const char *path)
+{
+	return start_plain(client, REQUEST_IS_CLOSED, path);
+}
+
+ZkRequest *
 zklock_client_get_and_watch(ZkClient *client, const char *path)
 {
 	return start_watching(client, REQUEST_GET_AND_WATCH, path);
@@ -548,10 +554,13 @@ put_opening(ZkClient *client, const ZkClientOptions *options)
 	frame.u.open.session_timeout_ms = options->session_timeout_ms;
 	frame.u.open.first_server = options->first_server;
 	frame.u.open.is_auth_private = options->is_auth_private;
+	if (options->identity != NULL)
+		snprintf(frame.u.open.identity, IDENTITY_SIZE, "%s", options->identity);
 	if (options->ready_name != NULL)
 		snprintf(frame.u.open.ready_name, READY_NAME_SIZE, "%s",
 				 options->ready_name);
 	frame_put(&client->opening, &frame, blobs);
+	explicit_bzero(&frame, sizeof(frame));
 }
 
 /*
@@ -685,6 +694,7 @@ take_status(ZkClient *client, const FrameTaken *taken)
 	status->suspended_at = news->suspended_at;
 	status->lost_deadline = news->lost_deadline;
 	status->naddresses = news->naddresses;
+	status->can_hand_over = news->can_hand_over != 0;
 	snprintf(status->server, sizeof(status->server), "%s",
 			 taken->blobs[0] != NULL ? taken->blobs[0] : "");
 	snprintf(status->library, sizeof(status->library), "%s",
@@ -731,6 +741,7 @@ copy_reply(ZkRequest *request, const FrameTaken *taken)
 	reply->mzxid = from->mzxid;
 	reply->mtime_ms = from->mtime_ms;
 	reply->version = from->version;
+	reply->is_closed = from->is_closed != 0;
 
 	children = (char **) request->texts;
 	next = request->texts + pointers;

@@ -40,6 +40,9 @@ typedef struct ZkClientOptions
 	const char *auth_credentials;	/* with auth_scheme */
 	bool		is_auth_private;	/* they are this session's alone, to guard its
 									 * queue nodes and nothing else */
+	const char *identity;		/* such credentials of scheme digest beside
+								 * those; shorter than IDENTITY_SIZE, NULL for
+								 * none */
 	const char *ready_name;		/* where the program is to wait for a backend
 								 * that adopts the session, once it is
 								 * connected; NULL: it is not */
@@ -60,6 +63,8 @@ typedef struct ZkClientStatus
 	int			npending;		/* requests that are not over */
 	int			nwithdrawn;		/* withdrawn ones that are not undone yet */
 	int			naddresses;		/* servers to choose from; 0: not known yet */
+	bool		can_hand_over;	/* with an identity: nobody else can set queue
+								 * nodes that are made from now on */
 	int			program_pid;	/* of the session's program; 0: it is over */
 	char		server[80];		/* address connected to last, or "" */
 	char		library[32];	/* version of the ZooKeeper library, or "" */
@@ -80,6 +85,7 @@ typedef struct ZkReply
 	int64_t		mzxid;			/* get: of the last change of the data */
 	int64_t		mtime_ms;		/* get: when that was */
 	int			version;		/* get: how often the data was set */
+	bool		is_closed;		/* ask_closed: everybody had them */
 	const char *const *children;	/* list */
 	int			nchildren;
 	const char *data;			/* get; not NUL-terminated, NULL if none */
@@ -179,6 +185,12 @@ extern ZkRequest *zklock_client_get(ZkClient *client, const char *path);
  * Whatever the answer, what is read behind it is not older.
  */
 extern ZkRequest *zklock_client_check(ZkClient *client, const char *path);
+
+/*
+ * Ask whether whoever has created anything below that node had this session's
+ * credentials (auth_scheme; not the identity): reply's is_closed.
+ */
+extern ZkRequest *zklock_client_ask_closed(ZkClient *client, const char *path);
 
 /*
  * zklock_client_get() that also watches the node, as the client's one watch.

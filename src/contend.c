@@ -36,7 +36,9 @@
  * the first of our own list: then the lock was its, whoever made it.  Otherwise it
  * is believed where nothing depends on strangers, which the contender says
  * (wants_list), and what was granted so is looked at again before more depends on
- * it: zklock_contend_confirm().
+ * it: zklock_contend_confirm().  With credentials (zklock.auth) it is believed if
+ * nobody without them can have created anything in the queue, by the ACL of the
+ * lock's znode, which cannot be another one as long as our node is in it.
  *
  * Neighbors, which saves the waiter the ensemble: a holder that lets go tells a
  * backend of the same cluster that waits for its node through shared memory
@@ -165,6 +167,8 @@ typedef struct Standing
 	ZkRequest  *request;		/* the read under way, or NULL */
 	bool		is_node_known;	/* contender->node holds the full path */
 	char		prefix[RECIPE_NODE_SIZE];	/* its name up to the number */
+	ZkRequest  *closed;			/* may others create in the queue?  NULL: that
+								 * was not asked; of the lock's present znode */
 	bool		is_next_first;	/* nobody is ahead of the one just ahead of us */
 	bool		is_handed_over; /* whoever was ahead has let go, to us */
 	bool		watches_queue;	/* lists are to be watched */
@@ -202,7 +206,8 @@ static bool is_first(const ZkReply *list, const char *child);
 static bool is_anybody_behind(const Standing *standing, const ZkReply *list);
 static void announce(const Standing *standing);
 static ZkWaitEnd watch(Standing *standing, const char *ahead);
-static bool can_be_handed_over(const Standing *standing, const char *ahead);
+static bool can_be_handed_over(const ZkContender *contender, const char *ahead);
+static bool is_word_good(const Standing *standing);
 static int64 look_again_at(const Standing *standing, const char *ahead);
 static bool note_version(Standing *standing, const char *ahead,
 						 const ZkReply *reply);
@@ -232,6 +237,7 @@ static bool remove_node(Standing *standing, const char *path, int version);
 static bool is_still_queued(Standing *standing);
 static const ZkReply *ask(Standing *standing, ZkRequest *request);
 static void leave(Standing *standing);
+static void forget_closed(Standing *standing);
 static void withdraw(Standing *standing);
 static void free_creates(Standing *standing);
 static void raise_evicted(const Standing *standing) pg_attribute_noreturn();
@@ -278,6 +284,7 @@ zklock_contend(ZkContender *contender)
 		return end;
 	}
 	free_creates(&standing);
+	forget_closed(&standing);
 	zklock_client_free(standing.request);
 	return end;
 }
@@ -421,7 +428,8 @@ stand_in_queue(Standing *standing)
 			case ZK_WAIT_OVER:
 				if (!standing->is_handed_over || !is_still_queued(standing))
 					break;
-				contender->is_on_word = !standing->is_next_first;
+				contender->is_on_word = !standing->is_next_first &&
+					!zklock_session_has_credentials();
 				return ZK_CONTEND_GRANTED;
 			case ZK_WAIT_TIMEOUT:
 				return ZK_CONTEND_BUSY;
@@ -712,6 +720,7 @@ send_create(Standing *standing)
 	snprintf(contender->node, RECIPE_PATH_SIZE, "%s/%s",
 			 contender->lock_path, standing->prefix);
 	standing->is_node_known = false;
+	forget_closed(standing);
 	standing->create = zklock_client_create(zklock_session_client(),
 											contender->node,
 											ZK_EPHEMERAL_SEQUENTIAL,
@@ -981,7 +990,7 @@ static ZkWaitEnd
 watch(Standing *standing, const char *ahead)
 {
 	ZkContender *contender = standing->contender;
-	bool		is_set_news = can_be_handed_over(standing, ahead);
+	bool		is_set_news = can_be_handed_over(contender, ahead);
 	bool		is_grant_news = contender->permits > 1 &&
 		recipe_parse_node(ahead).permits == contender->permits;
 	int64		until = look_again_at(standing, ahead);
@@ -991,10 +1000,14 @@ watch(Standing *standing, const char *ahead)
 
 	standing->is_handed_over = false;
 	standing->watches_queue = false;
-	if (is_set_news)
-		zklock_neighbor_await(zklock_session_ensemble(),
-							  child_path(standing, ahead, path));
+	if (is_set_news && standing->closed == NULL &&
+		zklock_session_has_credentials())
+		standing->closed = zklock_client_ask_closed(zklock_session_client(),
+													contender->lock_path);
 	reply = set_watch(standing, ahead, &end);
+	is_set_news &= is_word_good(standing);
+	if (reply != NULL && is_set_news)
+		zklock_neighbor_await(child_path(standing, ahead, path), reply->czxid);
 	if (reply != NULL && reply->version > 0 &&
 		(is_set_news ||
 		 (is_grant_news && note_version(standing, ahead, reply))))
@@ -1020,20 +1033,31 @@ watch(Standing *standing, const char *ahead)
 	return end;
 }
 
+/* Can the one ahead hand the lock over, and we take it so? */
+static bool
+can_be_handed_over(const ZkContender *contender, const char *ahead)
+{
+	return contender->mode == RECIPE_EXCLUSIVE && contender->permits == 1 &&
+		contender->style != RECIPE_STYLE_ALL && recipe_can_hand_over(ahead);
+}
+
 /*
- * Will the word of the one ahead do, that it lets go of the lock?  Not if it cannot
- * hand over, or we cannot take.  And whoever may create a node here may have made
- * one that says so and never held the lock.  That harms nobody if that node was
- * the first of our list: then the lock was its, whoever made it.
+ * Will the word of the one ahead do, that it lets go of the lock?  Whoever may
+ * create a node here may have made one that says so and never held the lock.  That
+ * harms nobody if that node was the first of our list: then the lock was its,
+ * whoever made it.  With credentials it is those without that must not have made
+ * it; the answer to that was ahead of what the node was.
  */
 static bool
-can_be_handed_over(const Standing *standing, const char *ahead)
+is_word_good(const Standing *standing)
 {
-	const ZkContender *contender = standing->contender;
+	const ZkReply *reply;
 
-	return contender->mode == RECIPE_EXCLUSIVE && contender->permits == 1 &&
-		contender->style != RECIPE_STYLE_ALL && recipe_can_hand_over(ahead) &&
-		(standing->is_next_first || !contender->wants_list);
+	if (!zklock_session_has_credentials())
+		return standing->is_next_first || !standing->contender->wants_list;
+	reply = standing->closed != NULL ?
+		zklock_client_reply(standing->closed) : NULL;
+	return reply != NULL && reply->result == ZK_OK && reply->is_closed;
 }
 
 /*
@@ -1501,7 +1525,15 @@ leave(Standing *standing)
 	zklock_neighbor_forget();
 	zklock_client_free(standing->request);
 	standing->request = NULL;
+	forget_closed(standing);
 	withdraw(standing);
+}
+
+static void
+forget_closed(Standing *standing)
+{
+	zklock_client_free(standing->closed);
+	standing->closed = NULL;
 }
 
 /* Our nodes go, the first one first, and are not ours any more. */

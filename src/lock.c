@@ -1176,7 +1176,7 @@ remove_nodes(const Lock *lock, const Hold *hold)
 	const char *child = strrchr(hold->node, '/') + 1;
 	bool		is_neighbor_next = hold == &lock->holds[RECIPE_EXCLUSIVE] &&
 		!hold->is_evicted && recipe_can_hand_over(child) &&
-		zklock_neighbor_hand_over(zklock_session_ensemble(), hold->node);
+		zklock_neighbor_hand_over(hold->node, hold->token);
 	char		path[RECIPE_PATH_SIZE];
 
 	for (int rank = 0; rank < hold->nnodes; rank++)

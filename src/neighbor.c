@@ -10,8 +10,7 @@
  * node is gone.  Why that is a grant: see the head of contend.c.
  *
  * The one rule: the ensemble is always told too, by the holder that deletes its
- * node, and the waiter watches that node before it relies on being told here.
- * So it does not matter which of both comes first to write or to look: who is
+ * node, and the waiter watches that node before it writes it down here.  So who is
  * not told here is told there.
  *
  * The shared table has an entry for each waiting backend, its own to make and to
@@ -34,11 +33,12 @@
 
 /*
  * The node that somebody waits for.  Not its name alone: that can be copied into
- * another queue, or that of another ensemble, by anybody who may create there.
+ * another queue, or into that of another ensemble, by anybody who may create there.
+ * The czxid he cannot choose.
  */
 typedef struct WaiterKey
 {
-	uint64		ensemble;
+	int64		czxid;
 	char		node[RECIPE_PATH_SIZE];
 } WaiterKey;
 
@@ -66,7 +66,7 @@ static bool is_exit_registered;
 static shmem_request_hook_type previous_request_hook;
 static shmem_startup_hook_type previous_startup_hook;
 
-static bool make_key(WaiterKey *key, uint64 ensemble, const char *node);
+static bool make_key(WaiterKey *key, const char *node, int64 czxid);
 static void request_memory(void);
 static void make_table(void);
 static void forget_at_exit(int code, Datum arg);
@@ -83,14 +83,14 @@ zklock_neighbor_init(void)
 }
 
 void
-zklock_neighbor_await(uint64 ensemble, const char *node)
+zklock_neighbor_await(const char *node, int64 czxid)
 {
 	WaiterKey	key;
 	Waiter	   *waiter;
 	bool		found;
 
 	zklock_neighbor_forget();
-	if (waiters == NULL || !make_key(&key, ensemble, node))
+	if (waiters == NULL || !make_key(&key, node, czxid))
 		return;
 
 	/*
@@ -146,13 +146,13 @@ zklock_neighbor_forget(void)
  * then there may be no PGPROC left, without which no lock can be waited for.
  */
 bool
-zklock_neighbor_hand_over(uint64 ensemble, const char *node)
+zklock_neighbor_hand_over(const char *node, int64 czxid)
 {
 	WaiterKey	key;
 	Waiter	   *waiter;
 
 	if (waiters == NULL || proc_exit_inprogress || MyProc == NULL ||
-		!make_key(&key, ensemble, node))
+		!make_key(&key, node, czxid))
 		return false;
 	LWLockAcquire(waiters_lock, LW_EXCLUSIVE);
 	waiter = hash_search(waiters, &key, HASH_FIND, NULL);
@@ -167,10 +167,10 @@ zklock_neighbor_hand_over(uint64 ensemble, const char *node)
 
 /* All bytes of it count; false for a path that is too long. */
 static bool
-make_key(WaiterKey *key, uint64 ensemble, const char *node)
+make_key(WaiterKey *key, const char *node, int64 czxid)
 {
 	memset(key, 0, sizeof(*key));
-	key->ensemble = ensemble;
+	key->czxid = czxid;
 	return strlcpy(key->node, node, sizeof(key->node)) < sizeof(key->node);
 }
 

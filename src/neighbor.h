@@ -17,12 +17,11 @@
 extern void zklock_neighbor_init(void);
 
 /*
- * This backend waits for the contender of the queue node with that path in that
- * ensemble (zklock_session_ensemble()), which must be the one just ahead.  Ends
- * what it waited for before.  Raises nothing; if there is no room, nobody will
- * tell.
+ * This backend waits for the contender of the queue node with that path and czxid,
+ * which must be the one just ahead.  Ends what it waited for before.  Raises
+ * nothing; if there is no room, nobody will tell.
  */
-extern void zklock_neighbor_await(uint64 ensemble, const char *node);
+extern void zklock_neighbor_await(const char *node, int64 czxid);
 
 /*
  * Has that contender handed its lock over?  It sets our latch when it does.
@@ -38,6 +37,6 @@ extern void zklock_neighbor_forget(void);
  * since, so the node must be deleted all the same.  Never raises, never waits
  * but for a lightweight lock.
  */
-extern bool zklock_neighbor_hand_over(uint64 ensemble, const char *node);
+extern bool zklock_neighbor_hand_over(const char *node, int64 czxid);
 
 #endif							/* ZKLOCK_NEIGHBOR_H */

@@ -38,6 +38,18 @@
 
 typedef struct Request Request;
 
+/* What is known of the names that credentials have in ACLs. */
+typedef enum AclStage
+{
+	ACL_BY_AUTH,				/* nothing, nor does it matter */
+	ACL_LEARNING_OWNERS,		/* only the user's credentials are presented */
+	ACL_LEARNING_IDENTITY,		/* the identity, too; the owners are known */
+	ACL_KNOWN
+} AclStage;
+
+/* Names of more owners are not kept: such a session hands nothing over. */
+#define ACL_OWNERS_MAX 6
+
 /* The session.  There is one in the process, but it is handed around. */
 typedef struct Session
 {
@@ -81,6 +93,11 @@ typedef struct Session
 	int			asked_timeout_ms;
 	char	   *auth_scheme;	/* NULL: none */
 	bool		is_auth_private;
+	char		identity[IDENTITY_SIZE];	/* of this session alone, "": none */
+	AclStage	acl_stage;		/* what is known; program_acl.c */
+	struct Id	owners[ACL_OWNERS_MAX]; /* whom the credentials stand for */
+	int			nowners;
+	struct Id	identity_name;	/* how the server calls the identity */
 	int64_t		stopped_at;		/* when the backend was first seen to stand
 								 * still; 0: it does not */
 	long long	switches;		/* how often it had run by then */
@@ -152,6 +169,25 @@ extern void session_report(Session *session);
 /* Keep an error to be reported. */
 extern void session_set_error(Session *session, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
+
+/* ---- program_acl.c ---- */
+
+/* The ACL of a node that is to be created; valid until the next call. */
+extern const struct ACL_vector *acl_for(const Session *session, ZkNodeKind kind);
+
+/* Should the ACL of such a node, which has just been made, be read and learnt? */
+extern bool acl_wants_to_learn(const Session *session, ZkNodeKind kind);
+extern void acl_learn(Session *session, const struct ACL_vector *learnt);
+
+/*
+ * Is a node with that ACL one in which nobody without the credentials can ever
+ * have created anything?  Arguments may be what a hostile server has sent.
+ */
+extern bool acl_is_closed(const Session *session,
+						  const struct ACL_vector *asked,
+						  const struct Stat *stat);
+
+extern void acl_free(Session *session);
 
 /* ---- program_request.c ---- */
 

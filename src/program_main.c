@@ -119,6 +119,7 @@ main(int argc, char **argv)
 		zookeeper_close(session.zh);
 	request_free_all(&session);
 	free(session.auth_scheme);
+	acl_free(&session);
 	frame_buffer_free(&session.in);
 	frame_buffer_free(&session.out);
 	return 0;

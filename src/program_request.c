@@ -48,6 +48,8 @@ typedef enum Step
 	STEP_REPLACE_CREATE,		/* first step of a replace */
 	STEP_REPLACE_CHECK,			/* second: is the old node still there? */
 	STEP_REPLACE_DELETE,		/* third */
+	STEP_IS_CLOSED,
+	STEP_LEARN_ACL,				/* of a node of ours */
 	STEP_LISTEN,				/* is it there, with a watch */
 	STEP_LISTEN_GET,			/* it is: what is in it? */
 	STEP_UNLISTEN,				/* remove that watch */
@@ -91,10 +93,6 @@ struct Request
 	size_t		reply_children_size;
 };
 
-/* The ACL of our nodes when there are credentials; see acl_of(). */
-static struct ACL owner_and_readers[2];
-static struct ACL_vector guarded_acl = {2, owner_and_readers};
-
 static int	send_create(Request *request);
 static int	send_list(Request *request);
 static int	send_list_and_watch(Request *request);
@@ -109,6 +107,7 @@ static int	send_delete(Request *request);
 static int	send_delete_of_other(Request *request);
 static int	send_exists(Request *request);
 static int	send_erase(Request *request);
+static int	send_get_acl(Request *request);
 static int	send_listen(Request *request);
 static int	send_listen_get(Request *request);
 static int	send_unlisten(Request *request);
@@ -152,6 +151,8 @@ static const struct
 	[STEP_REPLACE_CREATE] = {send_create, after_replace_create, true},
 	[STEP_REPLACE_CHECK] = {send_check_of_other, after_replace_check, true},
 	[STEP_REPLACE_DELETE] = {send_delete_of_other, after_replace_delete, true},
+	[STEP_IS_CLOSED] = {send_get_acl, after_last, false},
+	[STEP_LEARN_ACL] = {send_get_acl, after_last, false},
 	[STEP_LISTEN] = {send_listen, after_listen, false},
 	[STEP_LISTEN_GET] = {send_listen_get, after_listen, false},
 	[STEP_UNLISTEN] = {send_unlisten, after_unlisten, false},
@@ -171,6 +172,7 @@ static const Step first_steps[] = {
 	[REQUEST_REMOVE] = STEP_REMOVE,
 	[REQUEST_REPLACE] = STEP_REPLACE_CREATE,
 	[REQUEST_LISTEN] = STEP_LISTEN,
+	[REQUEST_IS_CLOSED] = STEP_IS_CLOSED,
 	[REQUEST_DELETE] = STEP_DELETE,
 	[REQUEST_HAND_OVER] = STEP_DELETE,
 	[REQUEST_ANNOUNCE] = STEP_ANNOUNCE,
@@ -210,10 +212,12 @@ static void list_done(int rc, const struct String_vector *strings,
 					  const void *data);
 static void get_done(int rc, const char *value, int length,
 					 const struct Stat *stat, const void *data);
+static void acl_done(int rc, struct ACL_vector *acl, struct Stat *stat,
+					 const void *data);
+static void learn_acl(Session *session, const char *path);
 static void stat_done(int rc, const struct Stat *stat, const void *data);
 static void string_done(int rc, const char *value, const void *data);
 static void void_done(int rc, const void *data);
-static const struct ACL_vector *acl_of(const Request *request);
 static int	flags_of(ZkNodeKind kind);
 static ZkResult result_of_code(int rc);
 
@@ -1005,7 +1009,8 @@ static int
 send_create(Request *request)
 {
 	return zoo_acreate2(request->session->zh, request->path, request->data,
-						request->data_length, acl_of(request),
+						request->data_length,
+						acl_for(request->session, request->node_kind),
 						flags_of(request->node_kind), create_done, request);
 }
 
@@ -1109,6 +1114,12 @@ send_erase(Request *request)
 	return send_list(request);
 }
 
+static int
+send_get_acl(Request *request)
+{
+	return zoo_aget_acl(request->session->zh, request->path, acl_done, request);
+}
+
 /*
  * The one exists that leaves a watch: nothing else watches a node that is not
  * there.  UNLISTEN removes it.
@@ -1169,7 +1180,20 @@ create_done(int rc, const char *value, const struct Stat *stat,
 		request->reply.result = ZK_UNKNOWN_OUTCOME; /* found by its GUID */
 	if (rc == ZOK && stat != NULL)
 		copy_stat(&request->reply, stat);
+	if (request->reply_path != NULL &&
+		acl_wants_to_learn(request->session, request->node_kind))
+		learn_acl(request->session, request->reply_path);
 	complete(request);
+}
+
+/* Nobody waits for it. */
+static void
+learn_acl(Session *session, const char *path)
+{
+	Request    *request = new_request(session, STEP_LEARN_ACL, path);
+
+	request->is_unwanted = request->is_counted = true;
+	submit(request);
 }
 
 static void
@@ -1239,6 +1263,19 @@ get_done(int rc, const char *value, int length, const struct Stat *stat,
 	complete(request);
 }
 
+static void
+acl_done(int rc, struct ACL_vector *acl, struct Stat *stat, const void *data)
+{
+	Request    *request = (Request *) data;
+
+	note_answer(request, rc);
+	if (rc == ZOK && acl != NULL && request->step == STEP_LEARN_ACL)
+		acl_learn(request->session, acl);
+	request->reply.is_closed = rc == ZOK &&
+		acl_is_closed(request->session, acl, stat);
+	complete(request);
+}
+
 /* An exists or a set: what it says of the node is not of interest. */
 static void
 stat_done(int rc, const struct Stat *stat, const void *data)
@@ -1268,29 +1305,6 @@ void_done(int rc, const void *data)
  * The library's terms
  * ---------------------------------------------------------------------
  */
-
-/*
- * With credentials only their owner may change our nodes; everybody may read,
- * which other clients of the recipe need to wait behind us.  The parents are
- * everybody's, as with every other client, unless the credentials are the
- * user's.
- */
-static const struct ACL_vector *
-acl_of(const Request *request)
-{
-	const Session *session = request->session;
-	bool		is_parent = request->node_kind == ZK_PERSISTENT ||
-		request->node_kind == ZK_CONTAINER;
-
-	if (session->auth_scheme == NULL ||
-		(session->is_auth_private && is_parent))
-		return &ZOO_OPEN_ACL_UNSAFE;
-	owner_and_readers[0].perms = ZOO_PERM_ALL;
-	owner_and_readers[0].id = ZOO_AUTH_IDS;
-	owner_and_readers[1].perms = ZOO_PERM_READ;
-	owner_and_readers[1].id = ZOO_ANYONE_ID_UNSAFE;
-	return &guarded_acl;
-}
 
 static int
 flags_of(ZkNodeKind kind)

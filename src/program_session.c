@@ -75,6 +75,9 @@ session_open(Session *session, const FrameTaken *opening)
 	{
 		session->auth_scheme = strdup(opening->blobs[1]);
 		session->is_auth_private = open->is_auth_private != 0;
+		memcpy(session->identity, open->identity, sizeof(session->identity));
+		if (session->identity[0] != '\0')
+			session->acl_stage = ACL_LEARNING_OWNERS;
 	}
 	if (!servers_parse(opening->blobs[0], &list, why, sizeof(why)))
 	{

@@ -287,7 +287,8 @@ are_values_good(const Frame *frame)
 		case FRAME_OPEN:
 			return frame->u.open.session_timeout_ms > 0 &&
 				frame->u.open.backend_pid > 1 &&
-				memchr(frame->u.open.ready_name, '\0', READY_NAME_SIZE) != NULL;
+				memchr(frame->u.open.ready_name, '\0', READY_NAME_SIZE) != NULL &&
+				memchr(frame->u.open.identity, '\0', IDENTITY_SIZE) != NULL;
 		case FRAME_FREE:
 		case FRAME_WITHDRAW:
 		case FRAME_REPORT_SILENCE:

@@ -29,7 +29,7 @@
 #include "contact.h"
 #include "terms.h"
 
-#define PROTOCOL_VERSION 2
+#define PROTOCOL_VERSION 3
 
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
@@ -78,6 +78,7 @@ typedef enum RequestKind
 	REQUEST_REMOVE,				/* a delete that is not repeated */
 	REQUEST_REPLACE,			/* an ephemeral node by another */
 	REQUEST_LISTEN,				/* follow a node, be it there or not */
+	REQUEST_IS_CLOSED,			/* look at a node's ACL */
 
 	/* those to which nobody waits for a reply */
 	REQUEST_DELETE,				/* repeated until confirmed */
@@ -98,6 +99,9 @@ typedef struct SessionTicket
 /* Longest name of a ready session, with its NUL. */
 #define READY_NAME_SIZE 64
 
+/* Longest identity of a session, with its NUL. */
+#define IDENTITY_SIZE 48
+
 /* Blobs: servers as in zklock.servers, authentication scheme, credentials. */
 typedef struct FrameOpen
 {
@@ -108,6 +112,8 @@ typedef struct FrameOpen
 	int32_t		session_timeout_ms;
 	uint32_t	first_server;
 	int32_t		is_auth_private;
+	char		identity[IDENTITY_SIZE];	/* digest credentials of this session's
+											 * alone, beside others; or "" */
 } FrameOpen;
 
 /* Blobs: path, other path, data. */
@@ -131,6 +137,7 @@ typedef struct FrameStatus
 	int32_t		was_connected;
 	int32_t		session_timeout_ms;
 	int32_t		naddresses;
+	int32_t		can_hand_over;
 } FrameStatus;
 
 /*
@@ -149,6 +156,7 @@ typedef struct FrameReply
 	int32_t		code;
 	int32_t		version;
 	int32_t		nchildren;
+	int32_t		is_closed;
 } FrameReply;
 
 /* No blobs. */

@@ -96,12 +96,14 @@ static const struct config_enum_entry on_lock_loss_options[] = {
 };
 
 /*
- * Every session without credentials of the user's has an identity of its own,
- * a random password, so that its queue nodes can be handed over (contend.c).
- * Has the ensemble refused that?  It may have digest authentication disabled.
+ * Every session has an identity of its own, a random password, so that its queue
+ * nodes can be handed over (contend.c); save for those with credentials of another
+ * scheme.  Has the ensemble refused that?  It may have digest authentication
+ * disabled.
  */
 static bool identity_refused;
 static bool has_private_identity;	/* has the current session one? */
+static bool has_credentials;	/* and those of zklock.auth? */
 
 /* Has a setting changed that the current session was opened with? */
 static bool settings_changed;
@@ -132,9 +134,6 @@ static int64 attempt_until;
 
 /* Chroot part of the servers, valid while there is a session. */
 static char session_chroot[sizeof(((ServerList *) 0)->chroot)];
-
-/* zklock_session_ensemble(), set with session_chroot. */
-static uint64 session_ensemble;
 
 /* When and why the last lost session was lost; valid once one was. */
 static TimestampTz lost_since;
@@ -275,13 +274,16 @@ zklock_session_adopt_settings(void)
 bool
 zklock_session_can_hand_over(void)
 {
-	return client != NULL && has_private_identity;
+	ZkClientStatus status;
+
+	return has_private_identity && zklock_session_status(&status) &&
+		(!has_credentials || status.can_hand_over);
 }
 
-uint64
-zklock_session_ensemble(void)
+bool
+zklock_session_has_credentials(void)
 {
-	return session_ensemble;
+	return client != NULL && has_credentials;
 }
 
 Moment
@@ -811,7 +813,6 @@ start_session(void)
 	session_number++;
 	settings_changed = false;
 	strlcpy(session_chroot, list.chroot, sizeof(session_chroot));
-	session_ensemble = hash_of(servers_setting);
 	if (!adopt_session(&options))
 		open_client(&options);
 }
@@ -848,24 +849,29 @@ adopt_session(const ZkClientOptions *options)
 	return true;
 }
 
-/* The credentials of the next session: the user's, or an identity of its own. */
+/* The credentials of the next session: the user's, an identity of its own, or both. */
 static void
 choose_auth(ZkClientOptions *options)
 {
 	char	   *scheme = NULL;
 	char	   *credentials = NULL;
+	char	   *identity = NULL;
 
 	read_auth(&scheme, &credentials);
-	has_private_identity = false;
-	if (credentials == NULL && !identity_refused)
+	has_credentials = credentials != NULL;
+	if (!identity_refused && (!has_credentials || strcmp(scheme, "digest") == 0))
+		identity = make_identity();
+	has_private_identity = identity != NULL;
+	if (has_credentials)
+		options->identity = identity;
+	else if (has_private_identity)
 	{
 		scheme = "digest";
-		credentials = make_identity();
-		has_private_identity = credentials != NULL;
+		credentials = identity;
+		options->is_auth_private = true;
 	}
-	options->auth_scheme = credentials != NULL ? scheme : NULL;
+	options->auth_scheme = scheme;
 	options->auth_credentials = credentials;
-	options->is_auth_private = has_private_identity;
 }
 
 /* Open the client, and forget the credentials. */
@@ -881,9 +887,11 @@ open_client(const ZkClientOptions *options)
 static void
 forget_credentials(const ZkClientOptions *options)
 {
-	if (options->auth_credentials != NULL)
-		explicit_bzero(unconstify(char *, options->auth_credentials),
-					   strlen(options->auth_credentials));
+	const char *const secrets[] = {options->auth_credentials, options->identity};
+
+	for (int i = 0; i < (int) lengthof(secrets); i++)
+		if (secrets[i] != NULL)
+			explicit_bzero(unconstify(char *, secrets[i]), strlen(secrets[i]));
 }
 
 static uint64

@@ -75,16 +75,13 @@ extern void zklock_session_interrupt_on_loss(bool is_wanted);
 extern void zklock_session_adopt_settings(void);
 
 /*
- * Has the session an identity of its own, so that nobody else can write to its
- * queue nodes?
+ * Has the session an identity of its own, so that nobody else can write to the
+ * queue nodes that it makes from now on?
  */
 extern bool zklock_session_can_hand_over(void);
 
-/*
- * Tells the ensemble of the current session from others: by the list of servers,
- * so the same one may have several.  Undefined without a session.
- */
-extern uint64 zklock_session_ensemble(void);
+/* Has it the user's credentials (zklock.auth)? */
+extern bool zklock_session_has_credentials(void);
 
 /*
  * The lease: a proof (contact.h) is good if its date is after this.  Then the

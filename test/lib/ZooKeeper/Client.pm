@@ -40,6 +40,8 @@ my %OP = (
 	exists => 3,
 	get_data => 4,
 	set_data => 5,
+	get_acl => 6,
+	set_acl => 7,
 	get_children2 => 12,
 	create2 => 15,
 	create_container => 19,
@@ -142,14 +144,12 @@ sub create
 sub _create_request
 {
 	my ($path, $data, %option) = @_;
-	my @acl = @{ $option{acl} || [ [ 31, 'world', 'anyone' ] ] };
+	my $acl = _acl($option{acl} || [ [ 31, 'world', 'anyone' ] ]);
 	my $flags =
 		$option{container}
 	  ? 4
 	  : ($option{ephemeral} ? 1 : 0) + ($option{sequential} ? 2 : 0);
-	my $body = _buffer($path) . _buffer($data) . pack('N', scalar @acl);
-	$body .= pack('N', $_->[0]) . _buffer($_->[1]) . _buffer($_->[2])
-	  foreach @acl;
+	my $body = _buffer($path) . _buffer($data) . $acl;
 	return ($option{container} ? 'create_container' : 'create',
 		$path, $body . pack('N', $flags));
 }
@@ -274,6 +274,41 @@ sub delete
 	$self->_call('delete', $path,
 		_buffer($path) . pack('l>', $version // -1));
 	return;
+}
+
+=pod
+
+=head2 get_acl($path), set_acl($path, [[perms, scheme, id], ...])
+
+=cut
+
+sub get_acl
+{
+	my ($self, $path) = @_;
+	my $reply = $self->_call('get_acl', $path, _buffer($path));
+	my $count = unpack('l>', substr($reply, 0, 4, ''));
+	my @acl;
+	foreach (1 .. $count)
+	{
+		my $perms = unpack('N', substr($reply, 0, 4, ''));
+		my $scheme = _read_buffer(\$reply);
+		push @acl, [ $perms, $scheme, _read_buffer(\$reply) ];
+	}
+	return @acl;
+}
+
+sub set_acl
+{
+	my ($self, $path, $acl) = @_;
+	$self->_call('set_acl', $path, _buffer($path) . _acl($acl) . pack('l>', -1));
+	return;
+}
+
+sub _acl
+{
+	my ($acl) = @_;
+	return join('', pack('N', scalar @$acl),
+		map { pack('N', $_->[0]) . _buffer($_->[1]) . _buffer($_->[2]) } @$acl);
 }
 
 =pod
