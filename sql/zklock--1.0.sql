@@ -4,6 +4,13 @@
 -- Functions with a name argument are not STRICT: a NULL name raises an error,
 -- so that nobody goes on without the lock. None may run in a parallel worker,
 -- as with pg_advisory_lock().
+--
+-- Others may have made objects in the schema that this is created in. What one
+-- of ours calls is therefore called with just the types that it is declared
+-- with: such a function is preferred to all that would fit, and CREATE FUNCTION
+-- fails if somebody else's is there already. Types, operators and functions of
+-- PostgreSQL's are qualified; bodies are parsed now, so that no search_path of a
+-- caller's changes what they mean.
 
 CREATE FUNCTION zk_lock(
 	name text,
@@ -236,10 +243,10 @@ COMMENT ON FUNCTION zk_is_held(text) IS
 
 -- Fencing: the newest token that has claimed each resource of this database.
 CREATE TABLE zk_fence_tokens (
-	name text PRIMARY KEY,
-	token bigint NOT NULL CHECK (token > 0),
-	claimed_by name NOT NULL,
-	claimed_at timestamptz NOT NULL
+	name pg_catalog.text PRIMARY KEY,
+	token bigint NOT NULL CHECK (token OPERATOR(pg_catalog.>) 0::bigint),
+	claimed_by pg_catalog.name NOT NULL,
+	claimed_at pg_catalog.timestamptz NOT NULL
 );
 
 COMMENT ON TABLE zk_fence_tokens IS
@@ -261,24 +268,24 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_fence_token(text) IS
 'Part of zk_fence(): zk_fencing_token(), but raises 55000 if the lock is not held here, or with more than one permit.';
 
--- The bodies are parsed now, so that no search_path of a caller changes what
--- they mean. The row is locked by the INSERT whether it is changed or not: until
+-- The row is locked by the INSERT whether it is changed or not: until
 -- the end of the transaction no other holder, older or newer, gets past it.
 CREATE FUNCTION zk_fence(name text, token bigint)
 RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
-	SELECT zk_fence_check(zk_fence.name, zk_fence.token, NULL);
+	SELECT zk_fence_check(zk_fence.name, zk_fence.token, NULL::bigint);
 	INSERT INTO zk_fence_tokens AS f (name, token, claimed_by, claimed_at)
-		VALUES (zk_fence.name, zk_fence.token, session_user, clock_timestamp())
+		VALUES (zk_fence.name, zk_fence.token, session_user,
+				pg_catalog.clock_timestamp())
 		ON CONFLICT (name) DO UPDATE
 			SET token = excluded.token,
 				claimed_by = excluded.claimed_by,
 				claimed_at = excluded.claimed_at
-			WHERE f.token < excluded.token;
+			WHERE f.token OPERATOR(pg_catalog.<) excluded.token;
 	SELECT zk_fence_check(zk_fence.name, zk_fence.token,
 						  (SELECT f.token FROM zk_fence_tokens f
-						   WHERE f.name = zk_fence.name));
+						   WHERE f.name OPERATOR(pg_catalog.=) zk_fence.name));
 END;
 
 COMMENT ON FUNCTION zk_fence(text, bigint) IS
@@ -295,7 +302,9 @@ COMMENT ON FUNCTION zk_fence(text) IS
 'zk_fence() with the token of the lock of that name that this session holds; raises 55000 if it holds none, or with more than one permit, whose holders do not exclude each other. Call it first in each transaction that changes what the lock guards.';
 
 REVOKE EXECUTE ON FUNCTION zk_fence(text, bigint) FROM PUBLIC;
-GRANT SELECT ON zk_fence_tokens TO pg_monitor;
+
+-- The database's owner reads it for a dump, of which it is part.
+GRANT SELECT ON zk_fence_tokens TO pg_monitor, pg_database_owner;
 
 CREATE FUNCTION zk_lock_queue(
 	name text,

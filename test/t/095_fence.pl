@@ -111,4 +111,27 @@ subtest 'the tokens are in a dump' => sub {
 	$session->quit;
 };
 
+# Who owns a database can dump it without being a superuser.
+subtest 'a dump by the owner of the database' => sub {
+	my $dump = $guarded->basedir . '/owner.sql';
+	$guarded->safe_psql('postgres', $_)
+	  foreach 'CREATE ROLE keeper LOGIN', 'CREATE DATABASE kept OWNER keeper',
+	  'CREATE DATABASE kept_again OWNER keeper';
+	$guarded->safe_psql('kept', $_)
+	  foreach 'CREATE EXTENSION zklock', "SELECT zk_fence('order', 9)",
+	  'SET ROLE keeper; CREATE TABLE orders AS SELECT 1 AS n';
+	command_ok([ 'pg_dump', '-f', $dump, '-d', $guarded->connstr('kept') . ' user=keeper' ],
+		'pg_dump');
+	command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump,
+			'-d', $guarded->connstr('kept_again') ], 'restore');
+	my $session = background($guarded, database => 'kept_again');
+	$session->query("SELECT zk_fence('order', 8)");
+	is($session->sqlstate, '40001', 'an old token is refused there');
+	is($session->query_safe('SELECT n FROM orders'), 1, 'the rest is there, too');
+	$session->query_safe('SET ROLE keeper');
+	$session->query("UPDATE zk_fence_tokens SET token = 1");
+	is($session->sqlstate, '42501', 'the owner of the database may not change tokens');
+	$session->quit;
+};
+
 done_testing();
