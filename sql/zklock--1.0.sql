@@ -301,11 +301,6 @@ END;
 COMMENT ON FUNCTION zk_fence(text) IS
 'zk_fence() with the token of the lock of that name that this session holds; raises 55000 if it holds none, or with more than one permit, whose holders do not exclude each other. Call it first in each transaction that changes what the lock guards.';
 
-REVOKE EXECUTE ON FUNCTION zk_fence(text, bigint) FROM PUBLIC;
-
--- The database's owner reads it for a dump, of which it is part.
-GRANT SELECT ON zk_fence_tokens TO pg_monitor, pg_database_owner;
-
 CREATE FUNCTION zk_lock_queue(
 	name text,
 	OUT "position" integer,
@@ -385,12 +380,6 @@ CREATE VIEW zk_session AS SELECT * FROM zk_session();
 COMMENT ON VIEW zk_session IS
 'The ZooKeeper session of this backend: state (none, connecting, connected, suspended or lost), server, id, timeout in milliseconds as granted by the ensemble, requests that are not over, version of the client library (once its program has answered), and the process of the program that holds it. Does not open a session.';
 
-GRANT SELECT ON zk_locks, zk_session TO PUBLIC;
-
--- Who works where on every cluster is for those who monitor.
-REVOKE EXECUTE ON FUNCTION zk_lock_queue(text), zk_all_locks(text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_lock_queue(text), zk_all_locks(text) TO pg_monitor;
-
 -- Jobs that run once: records in ZooKeeper of who ran which slot of a job.
 CREATE FUNCTION zk_run_once(name text, slot text, retain interval DEFAULT '30 days')
 RETURNS boolean
@@ -424,9 +413,6 @@ ROWS 100;
 COMMENT ON FUNCTION zk_runs(text) IS
 'The slots of zk_run_once() that were claimed for this name and whose records were not deleted yet: when (ZooKeeper''s clock), and by whom, as it said itself. data is what another client wrote into a record.';
 
-REVOKE EXECUTE ON FUNCTION zk_forget_run(text, text), zk_runs(text) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION zk_runs(text) TO pg_monitor;
-
 -- Politely
 CREATE FUNCTION zk_request_release(name text, reason text DEFAULT NULL)
 RETURNS integer
@@ -450,8 +436,6 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_evict(text, bigint) IS
 'Removes by force whoever stands in the queue of the lock with that fencing token, a holder or a waiter of any client, as zk_lock_queue() shows it, and waits until the ensemble has confirmed it. False if there is nobody. A holder that was evicted learns of it at its next proof: its commit is refused with 40001, with commit_guard = lease up to a third of its session timeout later. Logged.';
 
-REVOKE EXECUTE ON FUNCTION zk_evict(text, bigint) FROM PUBLIC;
-
 -- Holds that outlive their maker
 CREATE FUNCTION zk_hold(name text, reason text, timeout interval DEFAULT NULL)
 RETURNS bigint
@@ -467,5 +451,71 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
 'Releases the hold of zk_hold() with that token, in any session of any cluster, and waits until the ensemble has confirmed it: true. If there is none, false and a warning. Not undone by ROLLBACK.';
 
--- A hold blocks others for ever.
-REVOKE EXECUTE ON FUNCTION zk_hold(text, text, interval), zk_release_hold(text, bigint) FROM PUBLIC;
+-- Privileges. docs/privileges.md has the reason for each.
+
+-- The roles are the cluster's, so they may be there, from another database. But
+-- somebody may have made them who must not have what they are given here.
+DO LANGUAGE plpgsql $$
+DECLARE
+	role_name pg_catalog.text;
+	fault pg_catalog.text;
+BEGIN
+	FOREACH role_name IN ARRAY ARRAY['zklock_job', 'zklock_operator']::pg_catalog.text[]
+	LOOP
+		IF NOT EXISTS (
+			SELECT FROM pg_catalog.pg_roles r
+			WHERE r.rolname OPERATOR(pg_catalog.=) role_name::pg_catalog.name)
+		THEN
+			EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', role_name);
+			CONTINUE;
+		END IF;
+		SELECT CASE WHEN r.rolcanlogin THEN 'It may log in.'
+				ELSE pg_catalog.format('Role "%s", which is no superuser, may grant it.',
+									   a.rolname) END
+		INTO fault
+		FROM pg_catalog.pg_roles r
+			LEFT JOIN pg_catalog.pg_auth_members m
+				ON m.roleid OPERATOR(pg_catalog.=) r.oid AND m.admin_option
+			LEFT JOIN pg_catalog.pg_roles a
+				ON m.member OPERATOR(pg_catalog.=) a.oid AND NOT a.rolsuper
+		WHERE r.rolname OPERATOR(pg_catalog.=) role_name::pg_catalog.name
+			AND (r.rolcanlogin OR a.oid IS NOT NULL)
+		LIMIT 1;
+		IF fault IS NOT NULL
+		THEN
+			RAISE EXCEPTION USING
+				ERRCODE = 'object_not_in_prerequisite_state',
+				MESSAGE = pg_catalog.format('role "%s" cannot be trusted with privileges of zklock', role_name),
+				DETAIL = fault,
+				HINT = 'Whoever made it may not be meant to have them. Drop it, and CREATE EXTENSION makes it anew, or alter it so that it may not log in and none but superusers may grant it.';
+		END IF;
+	END LOOP;
+END $$;
+
+GRANT zklock_job TO zklock_operator;
+
+REVOKE EXECUTE ON FUNCTION
+	zk_fence_check(text, bigint, bigint), zk_fence_token(text),
+	zk_fence(text, bigint),
+	zk_lock_queue(text), zk_all_locks(text), zk_runs(text),
+	zk_run_once(text, text, interval), zk_forget_run(text, text),
+	zk_request_release(text, text), zk_evict(text, bigint),
+	zk_hold(text, text, interval), zk_release_hold(text, bigint)
+FROM PUBLIC;
+
+GRANT EXECUTE ON FUNCTION
+	zk_run_once(text, text, interval), zk_request_release(text, text)
+TO zklock_job;
+
+GRANT EXECUTE ON FUNCTION
+	zk_fence(text, bigint), zk_forget_run(text, text), zk_evict(text, bigint),
+	zk_hold(text, text, interval), zk_release_hold(text, bigint)
+TO zklock_operator;
+
+GRANT EXECUTE ON FUNCTION
+	zk_lock_queue(text), zk_all_locks(text), zk_runs(text)
+TO pg_monitor, zklock_operator;
+
+-- The database's owner reads it for a dump, of which it is part.
+GRANT SELECT ON zk_fence_tokens TO pg_monitor, pg_database_owner;
+GRANT SELECT ON zk_locks, zk_session TO PUBLIC;

@@ -40,7 +40,9 @@ WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regcla
 
 -- Who may not call what
 SELECT oid::regprocedure::text COLLATE "C" AS function,
-	has_function_privilege('pg_monitor', oid, 'EXECUTE') AS pg_monitor
+	has_function_privilege('pg_monitor', oid, 'EXECUTE') AS pg_monitor,
+	has_function_privilege('zklock_job', oid, 'EXECUTE') AS zklock_job,
+	has_function_privilege('zklock_operator', oid, 'EXECUTE') AS zklock_operator
 FROM pg_temp.functions
 WHERE NOT EXISTS (SELECT FROM aclexplode(coalesce(proacl, acldefault('f', proowner)))
 				  WHERE grantee = 0 AND privilege_type = 'EXECUTE')

@@ -78,8 +78,17 @@ SELECT zk_runs(NULL);
 CREATE ROLE regress_zklock_once;
 SET ROLE regress_zklock_once;
 SELECT zk_run_once('once/job', 'by anybody');
-SELECT zk_forget_run('once/job', 'by anybody');
+RESET ROLE;
+GRANT zklock_job TO regress_zklock_once;
+SET ROLE regress_zklock_once;
+SELECT zk_run_once('once/job', 'by a job');
+SELECT zk_forget_run('once/job', 'by a job');
 SELECT zk_runs('once/job');
+RESET ROLE;
+GRANT zklock_operator TO regress_zklock_once;
+SET ROLE regress_zklock_once;
+SELECT slot, username = session_user AS by_me FROM zk_runs('once/job') WHERE slot LIKE 'by a%';
+SELECT zk_forget_run('once/job', 'by a job');
 RESET ROLE;
 DROP ROLE regress_zklock_once;
 

@@ -286,7 +286,7 @@ subtest 'a job from a crontab' => sub {
 	is(run_shell($berlin, "PGPORT=1 $command"), 2, 'without a database');
 
 	# Without the right to give the slot free a job that fails keeps it.
-	$_->safe_psql('app', 'CREATE ROLE jobs LOGIN; GRANT ALL ON work_done, trouble TO jobs')
+	$_->safe_psql('app', 'CREATE ROLE jobs LOGIN; GRANT ALL ON work_done, trouble TO jobs; GRANT zklock_job TO jobs')
 	  foreach $berlin, $paris;
 	foreach my $runs (0, 1)
 	{

@@ -1,0 +1,123 @@
+
+# Who may call what: what docs/privileges.md says is so, for each function, and the
+# roles that CREATE EXTENSION makes are not taken from somebody who made them first.
+
+use strict;
+use warnings;
+
+use FindBin;
+use PostgreSQL::Test::Utils qw(slurp_file);
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk);
+
+sub sql { return $node->safe_psql('postgres', $_[0]); }
+
+# Each function or relation, by its name or that with its arguments, and who the
+# table of the page says may use it.
+sub documented
+{
+	my %users;
+	foreach my $row (split /\n/, slurp_file("$FindBin::Bin/../../docs/privileges.md"))
+	{
+		my ($what, $who) = $row =~ /^\| (`zk_.*?) \| (.*?) \|/ or next;
+		my @names = $what =~ /`(zk_[^`]+)`/g;
+		my @suffixes = $what =~ /`(_[^`]+)`/g;
+		@names = map { my $name = $_; map { $name . $_ } '', @suffixes, '_path_shared' } @names
+		  if @suffixes;
+		$users{$_} = $who foreach @names;
+	}
+	return \%users;
+}
+
+sub may
+{
+	my ($role, $function) = @_;
+	return sql("SELECT has_function_privilege('$role', '$function', 'EXECUTE')") eq 't';
+}
+
+subtest 'the page says who may call what' => sub {
+	my $documented = documented();
+	my %missing = %$documented;
+	sql('CREATE ROLE anybody');
+	foreach my $function (split /\n/, sql(<<'SQL'))
+SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid
+WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e' AND p.proname LIKE 'zk\_%'
+SQL
+	{
+		my ($name) = $function =~ /^(\w+)/;
+		my $key = { 'zk_fence(text)' => 'zk_fence(name)',
+			'zk_fence(text,bigint)' => 'zk_fence(name, token)' }->{$function} || $name;
+		my $users = $documented->{$key};
+		ok($users, "$function is there") or next;
+		delete $missing{$key};
+		is(may('anybody', $function), $users eq 'everybody', "$function: everybody?");
+		foreach my $role (qw(pg_monitor zklock_job zklock_operator))
+		{
+			my $may = $users eq 'everybody' || $users =~ /`$role`/
+			  || ($role eq 'zklock_operator' && $users =~ /`zklock_job`/);
+			is(may($role, $function), !!$may, "$function: $role?");
+		}
+	}
+	is_deeply([ sort keys %missing ], ['zk_fence_tokens'], 'and nothing that there is not');
+	foreach my $role (qw(anybody zklock_job zklock_operator pg_monitor))
+	{
+		is(sql("SELECT has_table_privilege('$role', 'zk_fence_tokens', 'SELECT')"),
+			$role eq 'pg_monitor' ? 't' : 'f', "$role reads zk_fence_tokens?");
+		is(sql("SELECT has_table_privilege('$role', 'zk_fence_tokens', 'INSERT, UPDATE, DELETE, TRUNCATE')"),
+			'f', "$role does not change them");
+	}
+};
+
+sub roles
+{
+	return sql(<<'SQL');
+SELECT string_agg(rolname || ' ' || rolcanlogin || ' ' || rolsuper, ', ' ORDER BY rolname)
+FROM pg_roles WHERE rolname LIKE 'zklock%'
+SQL
+}
+
+my $as_made = 'zklock_job false false, zklock_operator false false';
+
+subtest 'roles that are there' => sub {
+	is(roles(), $as_made, 'they are made');
+	sql('DROP EXTENSION zklock');
+	is(roles(), $as_made, 'they stay');
+	sql('GRANT zklock_operator TO anybody; CREATE EXTENSION zklock');
+	is(roles(), $as_made, 'they are taken');
+	ok(may('anybody', 'zk_evict(text,bigint)'), 'with their members');
+	sql('CREATE ROLE super SUPERUSER; GRANT zklock_job TO super WITH ADMIN OPTION');
+	sql('CREATE DATABASE other');
+	$node->safe_psql('other', 'CREATE EXTENSION zklock');
+	pass('also for another database, and if a superuser may grant them');
+	$node->safe_psql('other', 'DROP EXTENSION zklock');
+	sql('DROP EXTENSION zklock; DROP ROLE zklock_job, zklock_operator');
+};
+
+subtest 'roles that somebody may have planted' => sub {
+	sql('CREATE ROLE planter CREATEROLE');
+	my %planted = (
+		'a login' => 'CREATE ROLE zklock_job LOGIN',
+		'one that its maker may grant' =>
+		  'CREATE ROLE zklock_operator ADMIN planter');
+	foreach my $what (sort keys %planted)
+	{
+		sql("SET ROLE planter; $planted{$what}");
+		my $before = roles();
+		my ($rc, $out, $err) = $node->psql('postgres', '\set VERBOSITY verbose
+CREATE EXTENSION zklock');
+		like($err, qr/ERROR:  55000: role "zklock_\w+" cannot be trusted/, "$what is refused");
+		like($err, qr/DETAIL:  (It may log in|Role "planter")/, 'with the reason');
+		like($err, qr/HINT/, 'and what to do');
+		is(roles(), $before, 'no role was made');
+		is(sql("SELECT count(*) FROM pg_proc WHERE proname LIKE 'zk\\_%'"), 0, 'nor anything else');
+		sql("DROP ROLE $1") if $planted{$what} =~ /(zklock_\w+)/;
+	}
+	sql('CREATE EXTENSION zklock');
+	is(roles(), $as_made, 'without them it works');
+};
+
+done_testing();
