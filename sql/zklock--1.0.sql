@@ -254,12 +254,17 @@ COMMENT ON TABLE zk_fence_tokens IS
 
 SELECT pg_catalog.pg_extension_config_dump('zk_fence_tokens', '');
 
-CREATE FUNCTION zk_fence_check(name text, token bigint, newest bigint)
+CREATE FUNCTION zk_fence_check(
+	name text,
+	token bigint,
+	newest bigint,
+	claimed_at pg_catalog.timestamptz,
+	now pg_catalog.timestamptz)
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION zk_fence_check(text, bigint, bigint) IS
-'Part of zk_fence(): raises 40001 if newest, the token that has claimed the resource, is greater than token, and 22004 or 22023 for a bad argument.';
+COMMENT ON FUNCTION zk_fence_check(text, bigint, bigint, timestamptz, timestamptz) IS
+'Part of zk_fence(): raises 40001 if newest, the token that claimed the resource at that time, is greater than token; 22004 or 22023 for a bad argument, and for a token that is greater than the ensemble can have come to until now.';
 
 CREATE FUNCTION zk_fence_token(name text)
 RETURNS bigint
@@ -268,13 +273,18 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_fence_token(text) IS
 'Part of zk_fence(): zk_fencing_token(), but raises 55000 if the lock is not held here, or with more than one permit.';
 
--- The row is locked by the INSERT whether it is changed or not: until
--- the end of the transaction no other holder, older or newer, gets past it.
+-- A token that cannot be must not get in, so it is looked at first. The row is
+-- locked by the INSERT whether it is changed or not: until the end of the
+-- transaction no other holder, older or newer, gets past it.
 CREATE FUNCTION zk_fence(name text, token bigint)
 RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
-	SELECT zk_fence_check(zk_fence.name, zk_fence.token, NULL::bigint);
+	SELECT zk_fence_check(zk_fence.name, zk_fence.token, f.token, f.claimed_at,
+						  pg_catalog.clock_timestamp())
+		FROM (VALUES (true)) AS one
+			LEFT JOIN zk_fence_tokens AS f
+				ON f.name OPERATOR(pg_catalog.=) zk_fence.name;
 	INSERT INTO zk_fence_tokens AS f (name, token, claimed_by, claimed_at)
 		VALUES (zk_fence.name, zk_fence.token, session_user,
 				pg_catalog.clock_timestamp())
@@ -283,9 +293,10 @@ BEGIN ATOMIC
 				claimed_by = excluded.claimed_by,
 				claimed_at = excluded.claimed_at
 			WHERE f.token OPERATOR(pg_catalog.<) excluded.token;
-	SELECT zk_fence_check(zk_fence.name, zk_fence.token,
-						  (SELECT f.token FROM zk_fence_tokens f
-						   WHERE f.name OPERATOR(pg_catalog.=) zk_fence.name));
+	SELECT zk_fence_check(zk_fence.name, zk_fence.token, f.token, f.claimed_at,
+						  pg_catalog.clock_timestamp())
+		FROM zk_fence_tokens AS f
+		WHERE f.name OPERATOR(pg_catalog.=) zk_fence.name;
 END;
 
 COMMENT ON FUNCTION zk_fence(text, bigint) IS
@@ -495,7 +506,8 @@ END $$;
 GRANT zklock_job TO zklock_operator;
 
 REVOKE EXECUTE ON FUNCTION
-	zk_fence_check(text, bigint, bigint), zk_fence_token(text),
+	zk_fence_check(text, bigint, bigint, timestamptz, timestamptz),
+	zk_fence_token(text),
 	zk_fence(text, bigint),
 	zk_lock_queue(text), zk_all_locks(text), zk_runs(text),
 	zk_run_once(text, text, interval), zk_forget_run(text, text),

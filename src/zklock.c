@@ -47,6 +47,16 @@ PG_MODULE_MAGIC;
  */
 #define DISCONNECT_MS 2000
 
+/*
+ * How much the upper half of a fencing token, the number of the ensemble's
+ * election, can have grown: by one a second, for years, is more than any
+ * ensemble does.  Elections that fail count too, so it may be ahead by some.
+ */
+#define ELECTIONS_AHEAD 1000
+
+/* Days from PostgreSQL's epoch to 2008-01-01; there was no ZooKeeper before. */
+#define FIRST_ELECTION_DAYS 2922
+
 void		_PG_init(void);
 
 PG_FUNCTION_INFO_V1(zk_lock);
@@ -87,6 +97,10 @@ static ZkLockOrder read_order(FunctionCallInfo fcinfo, RecipeMode mode,
 static char *read_name(FunctionCallInfo fcinfo);
 static char *read_text(FunctionCallInfo fcinfo, int number, const char *what);
 static int64 read_token(FunctionCallInfo fcinfo, int number);
+static void check_first_token(const char *name, int64 token, TimestampTz now);
+static void check_next_token(const char *name, int64 token, int64 newest,
+							 int64 seconds);
+static void raise_implausible(const char *name, char *detail) pg_attribute_noreturn();
 static double milliseconds_of(const Interval *interval);
 static ReturnSetInfo *begin_rows(FunctionCallInfo fcinfo);
 static Datum text_or_null(const char *text, bool *is_null);
@@ -242,14 +256,30 @@ zk_fence_check(PG_FUNCTION_ARGS)
 {
 	char	   *name = read_name(fcinfo);
 	int64		token = read_token(fcinfo, 1);
+	int64		newest;
+	TimestampTz now;
 
-	if (!PG_ARGISNULL(2) && PG_GETARG_INT64(2) > token)
+	if (PG_ARGISNULL(4) || PG_ARGISNULL(2) != PG_ARGISNULL(3))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("time of a claim must not be null")));
+	now = PG_GETARG_TIMESTAMPTZ(4);
+	if (PG_ARGISNULL(2))
+	{
+		check_first_token(name, token, now);
+		PG_RETURN_VOID();
+	}
+	newest = PG_GETARG_INT64(2);
+	if (newest > token)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("a newer holder of lock \"%s\" has been here", name),
 				 errdetail("Fencing token " INT64_FORMAT " is older than " INT64_FORMAT ".",
-						   token, PG_GETARG_INT64(2)),
+						   token, newest),
 				 errhint("Take the lock again and run the transaction again.")));
+	check_next_token(name, token, newest,
+					 Max(0, now / USECS_PER_SEC -
+						 PG_GETARG_TIMESTAMPTZ(3) / USECS_PER_SEC));
 	PG_RETURN_VOID();
 }
 
@@ -598,6 +628,41 @@ read_token(FunctionCallInfo fcinfo, int number)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("fencing token must be greater than zero")));
 	return PG_GETARG_INT64(number);
+}
+
+/* Can an ensemble have come to that token by now?  Raises 22023 if not. */
+static void
+check_first_token(const char *name, int64 token, TimestampTz now)
+{
+	int64		elections = now / USECS_PER_SEC -
+		(int64) FIRST_ELECTION_DAYS * SECS_PER_DAY;
+
+	if (token >> 32 > elections)
+		raise_implausible(name,
+						  psprintf("Its ensemble would have elected " INT64_FORMAT " leaders, more than one a second since 2008.",
+								   token >> 32));
+}
+
+/* Likewise, if it was at the newest token so many seconds ago. */
+static void
+check_next_token(const char *name, int64 token, int64 newest, int64 seconds)
+{
+	int64		elections = (token >> 32) - (newest >> 32);
+
+	if (elections > ELECTIONS_AHEAD && elections - ELECTIONS_AHEAD > seconds)
+		raise_implausible(name,
+						  psprintf("Fencing token " INT64_FORMAT " is " INT64_FORMAT " elections of a leader ahead of " INT64_FORMAT ", which claimed the lock " INT64_FORMAT " seconds ago.",
+								   token, elections, newest, seconds));
+}
+
+static void
+raise_implausible(const char *name, char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("implausible fencing token for lock \"%s\"", name),
+			 errdetail("%s", detail),
+			 errhint("A greater token than there can be would refuse all holders for ever. If it is right, delete the lock's row of zk_fence_tokens first, as a superuser.")));
 }
 
 int64

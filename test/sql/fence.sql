@@ -35,13 +35,39 @@ SELECT zk_unlock_shared('fence/shared');
 
 -- tokens from elsewhere, and what is none
 SELECT zk_fence('elsewhere', 7);
-SELECT zk_fence('elsewhere', 7), zk_fence('elsewhere', 9223372036854775807);
+SELECT zk_fence('elsewhere', 7), zk_fence('elsewhere', 9);
 SELECT fence_error($$SELECT zk_fence('elsewhere', 8)$$);
 SELECT fence_error($$SELECT zk_fence('elsewhere', 0)$$);
 SELECT fence_error($$SELECT zk_fence('elsewhere', -1)$$);
 SELECT fence_error($$SELECT zk_fence('elsewhere', NULL)$$);
 SELECT fence_error($$SELECT zk_fence(NULL, 7)$$);
 SELECT fence_error($$SELECT zk_fence(NULL)$$);
+
+-- Tokens that no ensemble has come to: the upper half counts its elections. What
+-- the errors say differs with the time, but for the second claim.
+SELECT fence_error($$SELECT zk_fence('forged', 9223372036854775807)$$);
+SELECT fence_error($$SELECT zk_fence('forged', extract(epoch FROM now() - '2007-12-31')::bigint << 32)$$);
+SELECT fence_error($$SELECT zk_fence('forged', extract(epoch FROM now() - '2008-01-02')::bigint << 32)$$);
+SELECT fence_error($$SELECT zk_fence('elsewhere', 9223372036854775807)$$);
+SELECT fence_error($$SELECT zk_fence('elsewhere', 1100::bigint << 32)$$);
+SELECT fence_error($$SELECT zk_fence('elsewhere', 1000::bigint << 32)$$);
+SELECT fence_error($$SELECT zk_fence('elsewhere', 2100::bigint << 32)$$);
+UPDATE zk_fence_tokens SET claimed_at = claimed_at - interval '1000 s' WHERE name = 'elsewhere';
+SELECT fence_error($$SELECT zk_fence('elsewhere', 3000::bigint << 32)$$);
+-- the same as a function of its arguments
+SELECT zk_fence_check('pure', 5, 4, '2026-01-01', '2026-01-01'),
+	zk_fence_check('pure', 1005::bigint << 32, 5::bigint << 32, '2026-01-01', '2026-01-01'),
+	zk_fence_check('pure', 1015::bigint << 32, 5::bigint << 32, '2026-01-01', '2026-01-01 00:00:10');
+SELECT zk_fence_check('pure', 1016::bigint << 32, 5::bigint << 32, '2026-01-01', '2026-01-01 00:00:10');
+-- a clock that was set back
+SELECT zk_fence_check('pure', 1006::bigint << 32, 5::bigint << 32, '2026-01-01', '2025-01-01');
+SELECT zk_fence_check('pure', 9223372036854775807, 1, '-infinity', 'infinity');
+SELECT zk_fence_check('pure', 1, NULL, NULL, '2008-01-01 UTC'),
+	zk_fence_check('pure', 1::bigint << 32, NULL, NULL, '2008-01-01 00:00:01 UTC');
+SELECT zk_fence_check('pure', 2::bigint << 32, NULL, NULL, '2008-01-01 00:00:01 UTC');
+SELECT fence_error($$SELECT zk_fence_check('pure', 1, NULL, '2026-01-01', '2026-01-01')$$);
+SELECT fence_error($$SELECT zk_fence_check('pure', 1, 1, NULL, '2026-01-01')$$);
+SELECT fence_error($$SELECT zk_fence_check('pure', 1, NULL, NULL, NULL)$$);
 
 -- a rollback takes the claim back
 BEGIN;

@@ -240,7 +240,7 @@ SKIP:
 		like($loop->{out}, qr/lock "mailer" was lost/, 'so does one that lost its lock');
 
 		# A token of the day after tomorrow.
-		$node{$first}->safe_psql('app', "SELECT zk_fence('mailer', 1::bigint << 62)");
+		$node{$first}->safe_psql('app', "SELECT zk_fence('mailer', 1::bigint << 40)");
 		poll_until { $loop->{run}->pump_nb; $loop->{out} =~ /newer holder/ } 'its words', 30;
 		pass('and one that is late');
 		$loop->{run}->kill_kill(grace => 0);

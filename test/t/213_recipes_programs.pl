@@ -227,7 +227,7 @@ SKIP:
 		is($lock->query_safe("SELECT zk_lock('report') > 0"), 't', 'then SQL has it');
 		$lock->query_safe('SELECT zk_unlock_all()');
 
-		$control->query_safe("SELECT zk_fence('report', 1::bigint << 62)");
+		$control->query_safe("SELECT zk_fence('report', 1::bigint << 40)");
 		isnt(run(@report), 0, 'a newer holder has been here');
 		like($programs[-1]{out}, qr/a newer holder of lock "report"/, 'so it is refused');
 		is($done->(), 1, 'without having worked');
