@@ -110,11 +110,14 @@ endif
 # PostgreSQL's headers as system headers: our warnings are not meant for them.
 PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server)
 PG_CFLAGS = -std=gnu11 -Wall -Wextra -Wno-unused-parameter $(if $(WERROR),-Werror)
+# Not by -fvisibility: before PostgreSQL 16 its macros mark nothing as visible.
+SHLIB_LINK += -Wl,--version-script=$(here)src/zklock.map
 EXTRA_CLEAN += $(PROGRAM_FILE) $(PROGRAM_OBJS)
 
 include $(PGXS)
 
 all: $(PROGRAM_FILE)
+$(MODULE_big).so: $(here)src/zklock.map
 install: install-program
 uninstall: uninstall-program
 

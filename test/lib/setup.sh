@@ -328,7 +328,7 @@ copy_sources() {
 	rm -rf "$dir"
 	mkdir -p "$dir/src"
 	cp -r "$top"/{Makefile,zklock.control,sql} "$dir/"
-	cp "$top"/src/*.[ch] "$dir/src/"
+	cp "$top"/src/*.{c,h,map} "$dir/src/"
 	[[ -z $mutant ]] || patch --directory="$dir" --strip=1 --quiet --force \
 		--fuzz=0 --input="$top/test/torture/mutants/$mutant.patch"
 }
