@@ -188,7 +188,7 @@ take_list(Walk *walk)
 											   ZK_WAITING_FOR_REPLY);
 
 	if (list == NULL)
-		zklock_dialog_raise_timeout();
+		zklock_dialog_raise_timeout(false);
 	switch (list->result)
 	{
 		case ZK_OK:

@@ -172,6 +172,7 @@ typedef struct Standing
 	bool		is_next_first;	/* nobody is ahead of the one just ahead of us */
 	bool		is_handed_over; /* whoever was ahead has let go, to us */
 	bool		watches_queue;	/* lists are to be watched */
+	bool		is_told_busy;	/* the last list has shown somebody ahead */
 	char	   *seen;			/* the one ahead whose data was set when we last
 								 * looked at it, palloc'ed; NULL if none was */
 	int			seen_version;	/* with seen: how often */
@@ -184,6 +185,7 @@ typedef struct Standing
 	bool		is_wait_logged;
 } Standing;
 
+static bool is_known_busy(const Standing *standing);
 static ZkContendEnd stand_in_queue(Standing *standing);
 static bool await_first_place(Standing *standing);
 static ZkContendEnd look(Standing *standing);
@@ -270,6 +272,8 @@ zklock_contend(ZkContender *contender)
 			end = stand_in_queue(&standing);
 		if (end == ZK_CONTEND_GRANTED && standing.is_wait_logged)
 			log_grant(&standing);
+		if (end == ZK_CONTEND_BUSY && !is_known_busy(&standing))
+			end = ZK_CONTEND_UNANSWERED;
 	}
 	PG_CATCH();
 	{
@@ -349,6 +353,21 @@ zklock_contend_confirm(ZkContender *contender)
 	return is_first;
 }
 
+/*
+ * Has the ensemble said that others are ahead?  If the wait ended at its deadline
+ * without a connection that may be long ago: the lock may be free by now.
+ */
+static bool
+is_known_busy(const Standing *standing)
+{
+	ZkClientStatus status;
+
+	return standing->is_told_busy &&
+		(zklock_client_now() < standing->contender->deadline ||
+		 (zklock_session_status(&status) &&
+		  status.state == ZK_CLIENT_CONNECTED));
+}
+
 /* Join the queue and go through it. */
 static ZkContendEnd
 stand_in_queue(Standing *standing)
@@ -382,6 +401,8 @@ stand_in_queue(Standing *standing)
 
 		verdict = judge(standing, list, strrchr(contender->node, '/') + 1,
 						&ahead);
+		standing->is_told_busy = verdict == RECIPE_WAIT ||
+			verdict == RECIPE_INTERPOSED;
 		if (should_drain(standing, list, verdict))
 		{
 			end = drain(standing);
@@ -578,6 +599,7 @@ look(Standing *standing)
 			zklock_session_raise(list, "read a lock's queue",
 								 contender->lock_path);
 		verdict = judge(standing, list, NULL, &ahead);
+		standing->is_told_busy = verdict == RECIPE_WAIT;
 		next = ahead >= 0 ? pstrdup(list->children[ahead]) : NULL;
 	} while ((verdict == RECIPE_WAIT || verdict == RECIPE_MISMATCH) &&
 			 look_at_holds(standing, list, NULL, twin) == HOLD_GONE &&
@@ -1252,6 +1274,7 @@ drain(Standing *standing)
 			case DRAIN_LOOK_AGAIN:
 				continue;
 			case DRAIN_WAIT:
+				standing->is_told_busy = true;
 				break;
 		}
 		if (contender->patience == ZK_TRY_ONCE)

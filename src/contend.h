@@ -26,6 +26,8 @@ typedef enum ZkContendEnd
 {
 	ZK_CONTEND_GRANTED,
 	ZK_CONTEND_BUSY,			/* others are ahead, and patience is at its end */
+	ZK_CONTEND_UNANSWERED,		/* it is at its end, and the ensemble has not
+								 * said that anybody is */
 	ZK_CONTEND_SESSION_LOST		/* the session was lost while waiting */
 } ZkContendEnd;
 

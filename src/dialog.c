@@ -55,7 +55,7 @@ zklock_dialog_ask(ZkDialog *dialog, ZkRequest *request)
 	reply = zklock_session_await(request, dialog->deadline,
 								 ZK_WAITING_FOR_REPLY);
 	if (reply == NULL)
-		zklock_dialog_raise_timeout();
+		zklock_dialog_raise_timeout(false);
 	return reply;
 }
 
@@ -116,9 +116,10 @@ zklock_dialog_end(ZkDialog *dialog)
 }
 
 void
-zklock_dialog_raise_timeout(void)
+zklock_dialog_raise_timeout(bool is_answered)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 errmsg("canceling statement due to lock timeout")));
+			 errmsg("canceling statement due to lock timeout"),
+			 is_answered ? 0 : zklock_session_errdetail_silence()));
 }

@@ -53,7 +53,10 @@ extern bool zklock_dialog_remove(ZkDialog *dialog, ZkRemoval *removal);
 /* Free the question. */
 extern void zklock_dialog_end(ZkDialog *dialog);
 
-/* Raise what lock_timeout raises. */
-extern void zklock_dialog_raise_timeout(void) pg_attribute_noreturn();
+/*
+ * Raise what lock_timeout raises, and unless the ensemble has answered, why it has
+ * not.
+ */
+extern void zklock_dialog_raise_timeout(bool is_answered) pg_attribute_noreturn();
 
 #endif							/* ZKLOCK_DIALOG_H */

@@ -104,7 +104,8 @@ static HoldEnd settle_lost(Holding *holding);
 static void delete_twin(const Holding *holding);
 static void give_up(int code, Datum arg);
 static const ZkReply *ask(Holding *holding, ZkRequest *request);
-static void raise_busy(const Holding *holding) pg_attribute_noreturn();
+static void raise_busy(const Holding *holding,
+					   bool is_known) pg_attribute_noreturn();
 static void raise_removed(const Holding *holding) pg_attribute_noreturn();
 static bool remove_contenders(const char *name, int64 token, bool is_eviction);
 static bool remove_one(const char *name, const char *node, int64 czxid,
@@ -244,7 +245,9 @@ take_lock(Holding *holding, const char *path, int root_length)
 		case ZK_CONTEND_GRANTED:
 			break;
 		case ZK_CONTEND_BUSY:
-			raise_busy(holding);
+			raise_busy(holding, true);
+		case ZK_CONTEND_UNANSWERED:
+			raise_busy(holding, false);
 		case ZK_CONTEND_SESSION_LOST:
 			return false;
 	}
@@ -451,22 +454,22 @@ ask(Holding *holding, ZkRequest *request)
 	reply = zklock_session_await(request, holding->deadline,
 								 ZK_WAITING_FOR_REPLY);
 	if (reply == NULL)
-		raise_busy(holding);
+		raise_busy(holding, false);
 	return reply;
 }
 
+/* The time is over; has the ensemble said that the lock is busy? */
 static void
-raise_busy(const Holding *holding)
+raise_busy(const Holding *holding, bool is_known)
 {
 	if (holding->is_lock_timeout && holding->deadline != ZK_NO_DEADLINE &&
 		zklock_client_now() >= holding->deadline)
-		zklock_dialog_raise_timeout();
+		zklock_dialog_raise_timeout(is_known);
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 errmsg("could not obtain lock \"%s\" within " INT64_FORMAT " ms",
 					holding->order->name, holding->order->timeout_ms),
-			 zklock_session_was_connected() ? 0 :
-			 errdetail("There was no connection to ZooKeeper.")));
+			 is_known ? 0 : zklock_session_errdetail_silence()));
 }
 
 static void

@@ -136,7 +136,8 @@ static void note_grant(Hold *hold, const ZkContender *contender);
 static ZkContendEnd wait_for_lock(const ZkLockOrder *order, Lock *lock,
 								  int root_length, const Bounds *bounds,
 								  bool is_retry);
-static int64 answer_busy(const ZkLockOrder *order, const Bounds *bounds);
+static int64 answer_busy(const ZkLockOrder *order, const Bounds *bounds,
+						 bool is_known);
 static void warn_of_snapshot(void);
 static void refuse_count(const Lock *lock) pg_attribute_noreturn();
 static void refuse_upgrade(const Lock *lock) pg_attribute_noreturn();
@@ -261,7 +262,10 @@ zklock_acquire(const ZkLockOrder *order)
 				return hold->token;
 			case ZK_CONTEND_BUSY:
 				forget_if_empty(lock);
-				return answer_busy(order, &bounds);
+				return answer_busy(order, &bounds, true);
+			case ZK_CONTEND_UNANSWERED:
+				forget_if_empty(lock);
+				return answer_busy(order, &bounds, order->is_known_busy);
 			case ZK_CONTEND_SESSION_LOST:
 
 				/*
@@ -862,7 +866,11 @@ contender_for(const ZkLockOrder *order, const Lock *lock, int root_length,
 
 	/* not to wait in the queue is not the same as not to wait for a reply */
 	if (order->has_timeout && order->timeout_ms == 0)
+	{
 		contender.patience = ZK_TRY_ONCE;
+		contender.deadline = Min(contender.deadline,
+								 zklock_session_reply_deadline());
+	}
 	else
 		contender.deadline = Min(contender.deadline, bounds->timeout_at);
 	return contender;
@@ -903,34 +911,27 @@ wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
 }
 
 /*
- * The lock was not to be had: false for a try, an error for the rest.  If the
- * time ran out before there was any connection, a try says that the lock need
- * not be busy.
+ * The lock was not to be had in time: false for a try, an error for the rest.
+ * Who tries takes false for "somebody else has it", so if the ensemble has not
+ * said that, a try raises.
  */
 static int64
-answer_busy(const ZkLockOrder *order, const Bounds *bounds)
+answer_busy(const ZkLockOrder *order, const Bounds *bounds, bool is_known)
 {
-	if (order->is_try)
-	{
-		if (!zklock_session_was_connected())
-			ereport(WARNING,
-					(errcode(ERRCODE_WARNING),
-					 errmsg("could not connect to ZooKeeper in the time given for lock \"%s\"",
-							order->name)));
+	if (order->is_try && is_known)
 		return 0;
-	}
+	if (order->is_try)
+		zklock_session_raise_silence(order->name);
 	if (bounds->lock_timeout_at < bounds->timeout_at)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("canceling statement due to lock timeout"),
-				 zklock_session_was_connected() ? 0 :
-				 errdetail("There was no connection to ZooKeeper.")));
+				 is_known ? 0 : zklock_session_errdetail_silence()));
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 errmsg("could not obtain lock \"%s\" within " INT64_FORMAT " ms",
 					order->name, order->timeout_ms),
-			 zklock_session_was_connected() ? 0 :
-			 errdetail("There was no connection to ZooKeeper.")));
+			 is_known ? 0 : zklock_session_errdetail_silence()));
 	return 0;
 }
 

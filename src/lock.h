@@ -28,7 +28,7 @@ typedef struct ZkLockOrder
 	RecipeMode	mode;
 	ZkScope		scope;
 	int			permits;		/* 1, or of a counting semaphore */
-	bool		is_try;			/* BUSY is an answer, not an error */
+	bool		is_try;			/* busy is an answer, not an error */
 	bool		has_timeout;
 	int64		timeout_ms;		/* valid if has_timeout; 0 or more */
 
@@ -36,6 +36,8 @@ typedef struct ZkLockOrder
 	int64		asked_at;		/* zklock_client_now() from which on the bounds
 								 * count; 0: from now on */
 	bool		is_checked;		/* zklock_check_room() has been called for it */
+	bool		is_known_busy;	/* the ensemble has said in this call that one of
+								 * the locks is */
 	struct Lock **counted;		/* unless NULL: is set when the hold counts,
 								 * for zklock_give_back() */
 } ZkLockOrder;
@@ -59,8 +61,8 @@ extern void zklock_lock_init(void);
 
 /*
  * Take a lock, or count one more hold of it.  Result: its fencing token, or 0
- * if a try found it busy.  Raises 55P03 when a wait is over its bound, 40001
- * when this backend has a lost lock, 55000 on an upgrade or for another number
+ * if a try found it busy.  Raises 55P03 when a wait is over its bound, 08001
+ * when a try is and the ensemble has not said that the lock is busy, 40001 when this backend has a lost lock, 55000 on an upgrade or for another number
  * of permits than that of the queue, 53400 past
  * zklock.max_locks, 54000 past what a count can hold, 42602 for a bad name, and
  * whatever a session or the queue raises.  On failure nothing is held that was not held before, and nothing is

@@ -494,7 +494,9 @@ forget_slot(ZkDialog *dialog, void *argument)
 		case ZK_CONTEND_GRANTED:
 			break;
 		case ZK_CONTEND_BUSY:
-			zklock_dialog_raise_timeout();
+			zklock_dialog_raise_timeout(true);
+		case ZK_CONTEND_UNANSWERED:
+			zklock_dialog_raise_timeout(false);
 		case ZK_CONTEND_SESSION_LOST:
 			return false;
 	}

@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 #include "storage/proc.h"
 
+#include "dialog.h"
 #include "lock.h"
 #include "name.h"
 #include "session.h"
@@ -44,7 +45,6 @@ static int	merge_aliases(ZkQueueEntry *entries, int nentries);
 static void warn_of_styles(const ZkQueueEntry *entries, int nentries);
 static void mark_holders(ZkQueueEntry *entries, int nentries);
 static bool is_twin(const ZkQueueEntry *hold, const ZkQueueEntry *entry);
-static void raise_timeout(void) pg_attribute_noreturn();
 static void free_reading(Reading *reading);
 static int	compare_children(const void *a, const void *b);
 
@@ -148,7 +148,7 @@ read_entries(Reading *reading, int *nentries)
 		list = zklock_session_await(reading->list, reading->deadline,
 									ZK_WAITING_FOR_REPLY);
 		if (list == NULL)
-			raise_timeout();
+			zklock_dialog_raise_timeout(false);
 	} while (list->result == ZK_UNKNOWN_OUTCOME);
 	if (list->result == ZK_NO_NODE || zklock_session_is_turning())
 		return NULL;
@@ -259,7 +259,7 @@ take_entry(Reading *reading, int slot, const char *child, ZkQueueEntry *entry)
 		reply = zklock_session_await(reading->gets[slot], reading->deadline,
 									 ZK_WAITING_FOR_REPLY);
 		if (reply == NULL)
-			raise_timeout();
+			zklock_dialog_raise_timeout(false);
 		if (reply->result != ZK_UNKNOWN_OUTCOME)
 			break;
 		request_data(reading, slot, child); /* the connection was lost */
@@ -321,14 +321,6 @@ static bool
 is_twin(const ZkQueueEntry *hold, const ZkQueueEntry *entry)
 {
 	return hold->is_pending && strcmp(hold->identity.twin, entry->node) == 0;
-}
-
-static void
-raise_timeout(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 errmsg("canceling statement due to lock timeout")));
 }
 
 static void

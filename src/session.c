@@ -419,6 +419,43 @@ zklock_session_was_connected(void)
 	return zklock_session_status(&status) && status.was_connected;
 }
 
+int64
+zklock_session_reply_deadline(void)
+{
+	return zklock_session_was_connected() ?
+		zklock_client_now() + connect_timeout_setting : ZK_NO_DEADLINE;
+}
+
+/* The session stays: it may be connected by the next try. */
+void
+zklock_session_raise_silence(const char *name)
+{
+	char		error[512] = "";
+
+	if (client != NULL && !zklock_session_was_connected())
+		zklock_client_last_error(client, error, sizeof(error));
+	ereport(ERROR,
+			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+			 errmsg("could not ask ZooKeeper for lock \"%s\" in the time given",
+					name),
+			 error[0] != '\0' ? errdetail("%s.", error) :
+			 zklock_session_errdetail_silence(),
+			 errhint("Whether somebody holds it is not known. %s",
+					 connection_hint(error))));
+}
+
+int
+zklock_session_errdetail_silence(void)
+{
+	ZkClientStatus status;
+
+	if (!zklock_session_status(&status) || !status.was_connected)
+		return errdetail("There was no connection to ZooKeeper.");
+	if (status.state != ZK_CLIENT_CONNECTED)
+		return errdetail("The connection to ZooKeeper is down.");
+	return errdetail("ZooKeeper has not answered.");
+}
+
 void
 zklock_session_raise(const ZkReply *reply, const char *doing,
 					 const char *path)

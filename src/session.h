@@ -156,6 +156,22 @@ extern bool zklock_session_await_undone(int64 deadline);
 extern bool zklock_session_was_connected(void);
 
 /*
+ * Until when a question is to be answered that does not wait for anybody else:
+ * a session that has been connected is given zklock.connect_timeout, a new one
+ * has its own bound.
+ */
+extern int64 zklock_session_reply_deadline(void);
+
+/*
+ * Raise 08001 for a try of that lock whose time is over before the ensemble has
+ * answered.
+ */
+extern void zklock_session_raise_silence(const char *name) pg_attribute_noreturn();
+
+/* Inside ereport(): the errdetail() that says how it is that nobody answered. */
+extern int	zklock_session_errdetail_silence(void);
+
+/*
  * Raise what a failed request calls for; doing completes "could not ..." for
  * the znode at path.
  */

@@ -91,6 +91,7 @@ static bool take_all(Call *call, const ZkLockOrder *terms);
 static void check_call(Call *call, const ZkLockOrder *terms);
 static bool take_in_order(Call *call);
 static bool take_at_once(Call *call, int first, bool *is_hopeless);
+static void note_busy(Call *call, int first);
 static void give_back(Call *call);
 static void give_back_and_rethrow(Call *call) pg_attribute_noreturn();
 static bool release_all(Call *call);
@@ -522,9 +523,19 @@ take_at_once(Call *call, int first, bool *is_hopeless)
 	ntaken = zklock_acquire_at_once(orders, norders, tokens, &is_busy);
 	for (int i = 0; i < ntaken; i++)
 		call->wanted[places[i]].token = tokens[i];
+	if (is_busy)
+		note_busy(call, first);
 	*is_hopeless = is_busy && orders[0]->is_try &&
 		orders[0]->timeout_ms == 0;
 	return ntaken == norders;
+}
+
+/* The ensemble has said that one is busy: that is an answer to the whole call. */
+static void
+note_busy(Call *call, int first)
+{
+	for (int i = first; i < call->nwanted; i++)
+		call->wanted[i].order.is_known_busy = true;
 }
 
 /*

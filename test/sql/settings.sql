@@ -143,16 +143,20 @@ SELECT zk_lock('settings/refused');
 SELECT zk_lock_shared('settings/refused', '1 minute');
 SELECT zk_try_lock('settings/refused', '1 minute');
 \echo :SQLSTATE
--- A bound that comes before connect_timeout ends the wait too: error for a lock,
--- false for a try, which says that the lock need not be busy.
+-- A bound that comes before connect_timeout ends the wait too. A try raises: that it
+-- has asked nobody must not look like a busy lock. Its DETAIL is a matter of time.
 SELECT zk_lock('settings/refused', '100 ms');
 \echo :SQLSTATE
-SELECT zk_try_lock('settings/refused', '100 ms');
 SET lock_timeout = '100ms';
 SELECT zk_lock('settings/refused');
 \echo :SQLSTATE
+\set VERBOSITY terse
 SELECT zk_try_lock('settings/refused', '1 minute');
+\echo :SQLSTATE
 RESET lock_timeout;
+SELECT zk_try_lock('settings/refused', '100 ms');
+\echo :SQLSTATE
+\set VERBOSITY default
 SET statement_timeout = '100ms';
 SELECT zk_lock('settings/refused');
 \echo :SQLSTATE

@@ -126,7 +126,7 @@ subtest 'while a statement runs that has left something unread' => sub {
 	$holder->query_safe("SELECT zk_lock('program')");
 	$rival->query_safe("SELECT zk_lock('rival')");
 	my $program = program_of($holder);
-	$holder->start_query("SELECT zk_try_lock('rival', '20ms'), pg_sleep(60)");
+	$holder->start_query("SELECT zk_try_lock('rival', '500ms'), pg_sleep(60)");
 	wait_for_sleep($node, $holder->pid);
 	kill 'KILL', $program;
 	$holder->wait_result;

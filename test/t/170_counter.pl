@@ -254,7 +254,7 @@ subtest 'waits that end while the queue drains' => sub {
 	$holder->query_safe("SELECT zk_lock('patience')");
 	$waiter->query("SELECT zk_lock('patience', '200 ms')");
 	is($waiter->sqlstate, '55P03', 'timeout');
-	is($waiter->query_safe("SELECT zk_try_lock('patience', '100 ms')"),
+	is($waiter->query_safe("SELECT zk_try_lock('patience', '500 ms')"),
 		'f', 'of a try');
 	foreach my $end ('pg_cancel_backend', 'pg_terminate_backend')
 	{
