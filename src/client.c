@@ -39,6 +39,7 @@ struct ZkRequest
 	bool		done;			/* reply is valid */
 	ZkReply		reply;
 	char	   *texts;			/* what its pointers point to, one block */
+	size_t		watch_size;		/* LISTEN: its part of client->watches_size */
 	bool		has_heard;		/* LISTEN: heard is valid */
 	ZkHeard    *heard;			/* LISTEN: NULL: the node is not there */
 };
@@ -58,6 +59,8 @@ struct ZkClient
 	bool		is_for_others;	/* to be adopted: no lock hangs on it here */
 	int			many_depth;		/* of zklock_client_begin_many() */
 	uint64_t	watch_id;		/* request of the current watch; 0: none */
+	bool		is_watch_used;	/* its event was here */
+	size_t		watches_size;	/* what all LISTENs need of WATCHES_MAX */
 	ZkWatchNews watch_news;		/* of it */
 
 	/*
@@ -70,6 +73,14 @@ struct ZkClient
 	uint64_t	generation;
 };
 #define SLOT_BITS 16
+
+/*
+ * How many bytes the paths of all that is listened for may have.  After a
+ * reconnect the library names all that is watched in one packet, and a server
+ * does not read one of more than a megabyte (ZOOKEEPER-706).  Half of that is
+ * left for the one watch of a wait and for those that are just being removed.
+ */
+#define WATCHES_MAX ((size_t) 512 * 1024)
 #define SLOT_MASK (((uint64_t) 1 << SLOT_BITS) - 1)
 
 /* No data, paths or texts with a frame. */
@@ -83,6 +94,7 @@ static void end_orphan(ZkClient *client);
 static void take_frames(ZkClient *client);
 static void take_status(ZkClient *client, const FrameTaken *taken);
 static void take_reply(ZkClient *client, const FrameTaken *taken);
+static void take_watch(ZkClient *client, const FrameTaken *taken);
 static bool copy_reply(ZkRequest *request, const FrameTaken *taken);
 static void take_heard(ZkClient *client, const FrameTaken *taken);
 static void note_end(ZkClient *client);
@@ -361,6 +373,17 @@ zklock_client_watch_news(ZkClient *client)
 	return client->watch_news;
 }
 
+void
+zklock_client_unwatch(ZkClient *client)
+{
+	if (client == NULL || client->watch_id == 0)
+		return;
+	look(client);
+	if (!client->is_watch_used)
+		put_note(client, FRAME_UNWATCH, client->watch_id);
+	client->watch_id = 0;
+}
+
 ZkRequest *
 zklock_client_replace(ZkClient *client, const char *from, const char *to,
 					  const char *data, int length)
@@ -460,13 +483,18 @@ ZkRequest *
 zklock_client_listen(ZkClient *client, const char *path, bool is_urgent,
 					 int64_t known)
 {
+	size_t		size = sizeof(int32_t) + strlen(path);
 	ZkRequest  *request;
 
+	if (client->watches_size + size > WATCHES_MAX)
+		return NULL;
 	if (is_urgent && client->channel.page != NULL)
 		interrupt_want(&client->channel.page->news_interrupt);
 	request = start_request(client, (FrameRequest) {
 		.kind = REQUEST_LISTEN, .is_urgent = is_urgent, .known_mzxid = known
 	}, path, NULL, NULL, 0);
+	if (request != NULL)
+		client->watches_size += request->watch_size = size;
 	if (is_urgent)
 		flush_unless_many(client);
 	return request;
@@ -648,9 +676,7 @@ take_frames(ZkClient *client)
 				take_reply(client, &taken);
 				break;
 			case FRAME_WATCH:
-				if (taken.frame.id == client->watch_id &&
-					client->watch_news != ZK_WATCH_LOOK_AGAIN)
-					client->watch_news = taken.frame.u.watch.news;
+				take_watch(client, &taken);
 				break;
 			case FRAME_HEARD:
 				take_heard(client, &taken);
@@ -666,6 +692,7 @@ take_frames(ZkClient *client)
 			case FRAME_WITHDRAW:
 			case FRAME_REPORT_SILENCE:
 			case FRAME_RESUME_NEWS:
+			case FRAME_UNWATCH:
 				break;
 		}
 		frame_buffer_consume(&client->channel.in, 0);
@@ -771,6 +798,20 @@ copy_reply(ZkRequest *request, const FrameTaken *taken)
 	if (reply->code_text == NULL)
 		reply->code_text = "no reply";
 	return true;
+}
+
+static void
+take_watch(ZkClient *client, const FrameTaken *taken)
+{
+	ZkRequest  *request = find_request(client, taken->frame.id);
+
+	if (taken->frame.id == 0 || taken->frame.id != client->watch_id)
+		return;
+
+	/* ahead of the answer it is the event of an earlier watch of the node */
+	client->is_watch_used = request == NULL || request->done;
+	if (client->watch_news != ZK_WATCH_LOOK_AGAIN)
+		client->watch_news = taken->frame.u.watch.news;
 }
 
 /* What a LISTEN has heard; without memory, what was known stays. */
@@ -934,6 +975,7 @@ static void
 free_request(ZkRequest *request)
 {
 	request->client->slots[request->id & SLOT_MASK] = NULL;
+	request->client->watches_size -= request->watch_size;
 	free(request->texts);
 	free(request->heard);
 	free(request);
@@ -973,6 +1015,7 @@ start_watching(ZkClient *client, RequestKind kind, const char *path)
 		return NULL;
 	client->watch_id = request->id;
 	client->watch_news = ZK_WATCH_QUIET;
+	client->is_watch_used = false;
 	return request;
 }
 

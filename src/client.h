@@ -200,6 +200,12 @@ extern ZkRequest *zklock_client_get_and_watch(ZkClient *client,
 											  const char *path);
 extern ZkWatchNews zklock_client_watch_news(ZkClient *client);
 
+/*
+ * Nobody waits for that news any more: the watch goes, with the next request
+ * that is sent.  A NULL client is fine.
+ */
+extern void zklock_client_unwatch(ZkClient *client);
+
 /* zklock_client_list() that also watches for a change of the list, likewise. */
 extern ZkRequest *zklock_client_list_and_watch(ZkClient *client,
 											   const char *path);
@@ -274,7 +280,8 @@ extern bool zklock_client_hand_over(ZkClient *client, const char *path);
  * across reconnects too, with one watch on the server and one request for each
  * change.  It is unanswered while that request is under way.  If it is urgent,
  * this process is sent SIGINT when the znode appears or its data is set; but
- * not if known is the mzxid of that.
+ * not if known is the mzxid of that.  NULL, too, if so much is listened for that
+ * the watches would be too long for a server.
  */
 extern ZkRequest *zklock_client_listen(ZkClient *client, const char *path,
 									   bool is_urgent, int64_t known);

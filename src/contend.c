@@ -290,6 +290,10 @@ zklock_contend(ZkContender *contender)
 	free_creates(&standing);
 	forget_closed(&standing);
 	zklock_client_free(standing.request);
+
+	/* who handed it over deletes the node that we watch */
+	if (!standing.is_handed_over)
+		zklock_client_unwatch(zklock_session_client());
 	return end;
 }
 
@@ -345,11 +349,11 @@ zklock_contend_confirm(ZkContender *contender)
 	}
 	PG_CATCH();
 	{
-		zklock_client_free(standing.request);
+		leave(&standing);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	zklock_client_free(standing.request);
+	leave(&standing);
 	return is_first;
 }
 
@@ -1549,6 +1553,7 @@ leave(Standing *standing)
 	zklock_client_free(standing->request);
 	standing->request = NULL;
 	forget_closed(standing);
+	zklock_client_unwatch(zklock_session_client());
 	withdraw(standing);
 }
 

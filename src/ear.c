@@ -48,13 +48,6 @@ typedef enum OnReleaseRequest
  */
 #define HEAR_MS 1000
 
-/*
- * Most ears that are open at a time.  After a reconnect the client library renews
- * all watches in one packet, which a server refuses if it has more than a
- * megabyte; so many of the longest paths fit (ZOOKEEPER-706).
- */
-#define EARS_MAX 1000
-
 /* Milliseconds between the Unix epoch and PostgreSQL's. */
 #define EPOCH_DIFFERENCE_MS \
 	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * 1000)
@@ -73,8 +66,7 @@ static const struct config_enum_entry on_release_request_options[] = {
 	{NULL, 0, false}
 };
 
-/* How many ears are open, and how many of them cancel. */
-static int	nopen;
+/* How many ears are open that cancel. */
 static int	nurgent;
 
 /* Between the commit guard and the end of the transaction? */
@@ -240,8 +232,8 @@ zklock_ear_explain(ZkEar *ear, const char *name,
  */
 
 /*
- * Open the ear for that queue node, if it is not, or not in that manner.  Past
- * EARS_MAX, and without memory, it stays closed.
+ * Open the ear for that queue node, if it is not, or not in that manner.  Where
+ * there are too many, and without memory, it stays closed.
  */
 static void
 open_ear(ZkEar *ear, const char *lock_path, const char *node, bool is_urgent)
@@ -258,7 +250,7 @@ open_ear(ZkEar *ear, const char *lock_path, const char *node, bool is_urgent)
 		explained = ear->explained;
 	}
 	close_ear(ear);
-	if (nopen >= EARS_MAX || zklock_session_client() == NULL ||
+	if (zklock_session_client() == NULL ||
 		strlen(node) >= sizeof(ear->node) ||
 		!zklock_ear_path(path, lock_path, node))
 		return;
@@ -272,7 +264,6 @@ open_ear(ZkEar *ear, const char *lock_path, const char *node, bool is_urgent)
 	ear->told = told;
 	ear->explained = explained;
 	strlcpy(ear->node, node, sizeof(ear->node));
-	nopen++;
 	nurgent += is_urgent ? 1 : 0;
 }
 
@@ -285,7 +276,6 @@ close_ear(ZkEar *ear)
 	if (is_open(ear))
 		zklock_client_free(ear->listening);
 	ear->listening = NULL;
-	nopen--;
 	nurgent -= ear->is_urgent ? 1 : 0;
 
 	/* what was on its way must not meet a backend that nobody asks any more */

@@ -81,6 +81,9 @@ typedef struct Session
 									 * leader answers */
 	int64_t		contact_at;		/* last contact of a connection that ended */
 	bool		was_silent;		/* did it end for silence? */
+	int			nunanswered;	/* connections since the last answer */
+	int64_t		unanswered_at;	/* when the first of them was made; valid if
+								 * there are any */
 
 	FrameStatus status;			/* as it is to be reported */
 	char		server[80];
@@ -108,10 +111,14 @@ typedef struct Session
 	Request   **slots;			/* those that the backend may name again */
 	uint64_t	nslots;
 	int			npending;		/* sent, or to be sent, and not answered */
+	int64_t		pending_since;	/* the first of them, or the last answer; valid
+								 * if there are any */
 	int64_t		nudge_at;		/* 0: nothing is pending */
 	bool		reports_silence;
-	char	   *watch_path;		/* the one watched node, or NULL */
-	uint64_t	watch_id;
+	char	   *watch_path;		/* the one node that may be watched, or NULL */
+	uint64_t	watch_id;		/* and the rest: valid if there is one */
+	bool		is_watch_of_list;	/* its children are, not its data */
+	bool		is_watch_set;	/* it surely is, until the event */
 } Session;
 
 /* ---- program_main.c ---- */
@@ -196,6 +203,9 @@ extern bool request_take(Session *session, const FrameTaken *taken);
 
 /* Send a heartbeat or a nudge (R10) if one is due. */
 extern void request_tick(Session *session, int64_t now);
+
+/* Repeat nothing any more, and have nothing watched after the next connect. */
+extern void request_give_up(Session *session);
 
 /* When request_tick() is to be called next; INT64_MAX if that does not matter. */
 extern int64_t request_next_tick(const Session *session);

@@ -52,7 +52,7 @@ typedef enum Step
 	STEP_LEARN_ACL,				/* of a node of ours */
 	STEP_LISTEN,				/* is it there, with a watch */
 	STEP_LISTEN_GET,			/* it is: what is in it? */
-	STEP_UNLISTEN,				/* remove that watch */
+	STEP_UNWATCH,				/* remove a watch */
 	STEP_HEARTBEAT,
 	STEP_NUDGE					/* whatever the answer */
 } Step;
@@ -71,6 +71,7 @@ struct Request
 	bool		came_too_late;	/* REPLACE: the old node was gone before */
 	bool		is_outdated;	/* LISTEN: news came after it was sent */
 	bool		is_urgent;		/* LISTEN: news interrupt the backend */
+	bool		is_of_list;		/* UNWATCH: of children, not of data */
 	ZkNodeKind	node_kind;		/* CREATE */
 	int			version;		/* SET and REMOVE: that the node must have */
 	Moment		sent_at;		/* the last attempt */
@@ -110,9 +111,10 @@ static int	send_erase(Request *request);
 static int	send_get_acl(Request *request);
 static int	send_listen(Request *request);
 static int	send_listen_get(Request *request);
-static int	send_unlisten(Request *request);
+static int	send_unwatch(Request *request);
 static bool after_create(Request *request);
 static bool after_last(Request *request);
+static bool after_watch(Request *request);
 static bool after_announce(Request *request);
 static bool after_delete(Request *request);
 static bool after_sweep(Request *request);
@@ -121,7 +123,7 @@ static bool after_replace_create(Request *request);
 static bool after_replace_check(Request *request);
 static bool after_replace_delete(Request *request);
 static bool after_listen(Request *request);
-static bool after_unlisten(Request *request);
+static bool after_unwatch(Request *request);
 
 /*
  * How a step is sent, and whether its answer leads to another: then the
@@ -138,9 +140,9 @@ static const struct
 {
 	[STEP_CREATE] = {send_create, after_create, true},
 	[STEP_LIST] = {send_list, after_last, false},
-	[STEP_LIST_AND_WATCH] = {send_list_and_watch, after_last, false},
+	[STEP_LIST_AND_WATCH] = {send_list_and_watch, after_watch, false},
 	[STEP_GET] = {send_get, after_last, false},
-	[STEP_GET_AND_WATCH] = {send_get_and_watch, after_last, false},
+	[STEP_GET_AND_WATCH] = {send_get_and_watch, after_watch, false},
 	[STEP_CHECK] = {send_check, after_last, true},
 	[STEP_SET] = {send_set, after_last, true},
 	[STEP_REMOVE] = {send_delete, after_last, true},
@@ -155,7 +157,7 @@ static const struct
 	[STEP_LEARN_ACL] = {send_get_acl, after_last, false},
 	[STEP_LISTEN] = {send_listen, after_listen, false},
 	[STEP_LISTEN_GET] = {send_listen_get, after_listen, false},
-	[STEP_UNLISTEN] = {send_unlisten, after_unlisten, false},
+	[STEP_UNWATCH] = {send_unwatch, after_unwatch, false},
 	[STEP_HEARTBEAT] = {send_sync, after_last, true},
 	[STEP_NUDGE] = {send_exists, after_last, false},
 };
@@ -182,6 +184,9 @@ static const Step first_steps[] = {
 static bool take_request(Session *session, const FrameTaken *taken);
 static void forget(Request *request);
 static void withdraw(Session *session, uint64_t id);
+static void begin_watch(Session *session, const Request *request);
+static void end_watch(Session *session);
+static void forget_watch(Session *session);
 static void count_undone(Session *session);
 static bool is_kept(const Request *request);
 static Request *new_request(Session *session, Step step, const char *path);
@@ -200,6 +205,9 @@ static bool become_delete_of_child(Request *request);
 static void put_heard(Request *request, bool is_settled);
 static void tell_heard(Request *request);
 static Request *listening_for(const Session *session, const char *path);
+static bool is_watched(const Session *session, const char *path,
+					   bool is_of_list);
+static void remove_watches_here(const Request *request);
 static void node_event(zhandle_t *zh, int type, int state, const char *path,
 					   void *context);
 static void heard_event(zhandle_t *zh, int type, int state, const char *path,
@@ -254,6 +262,11 @@ request_take(Session *session, const FrameTaken *taken)
 					!request->is_unwanted)
 					tell_heard(request);
 			return true;
+		case FRAME_UNWATCH:
+			if (session->watch_path != NULL &&
+				session->watch_id == taken->frame.id)
+				end_watch(session);
+			return true;
 		case FRAME_OPEN:
 		case FRAME_STATUS:
 		case FRAME_REPLY:
@@ -300,11 +313,7 @@ take_request(Session *session, const FrameTaken *taken)
 		exit(1);
 	if (request->step == STEP_LIST_AND_WATCH ||
 		request->step == STEP_GET_AND_WATCH)
-	{
-		free(session->watch_path);
-		session->watch_path = copy_blob(taken, 0);
-		session->watch_id = request->id;
-	}
+		begin_watch(session, request);
 	submit(request);
 	return true;
 }
@@ -317,9 +326,9 @@ forget(Request *request)
 	if (request->is_pending)
 		return;
 	if (request->step == STEP_LISTEN &&
-		listening_for(request->session, request->path) == NULL)
+		!is_watched(request->session, request->path, false))
 	{
-		request->step = STEP_UNLISTEN;
+		request->step = STEP_UNWATCH;
 		submit(request);
 	}
 	else
@@ -511,7 +520,10 @@ submit(Request *request)
 		session->asked_leader_at = request->sent_at.boot_ms;
 	request->is_pending = true;
 	if (session->npending++ == 0)
+	{
+		session->pending_since = request->sent_at.boot_ms;
 		session->nudge_at = request->sent_at.boot_ms + NUDGE_MS;
+	}
 	if (session->zh != NULL)
 	{
 		rc = steps[request->step].send(request);
@@ -590,6 +602,7 @@ note_answer(Request *request, int rc)
 	if (steps[request->step].is_led)
 		contact_note(&session->contact, request->sent_at, protocol_moment(),
 					 timeout);
+	session->nunanswered = 0;
 }
 
 /* Decide what follows from an answer, and do it. */
@@ -600,9 +613,15 @@ complete(Request *request)
 	bool		again;
 
 	session->npending--;
-	session->nudge_at = session->npending > 0 ? protocol_now() + NUDGE_MS : 0;
+	session->nudge_at = 0;
+	if (session->npending > 0)
+	{
+		session->pending_since = protocol_now();
+		session->nudge_at = session->pending_since + NUDGE_MS;
+	}
 	request->is_pending = false;
-	again = steps[request->step].after(request);
+	again = steps[request->step].after(request) &&
+		session->status.loss != ZK_LOSS_UNANSWERED;
 	if (!again && !request->is_counted)
 	{
 		request->is_counted = true;
@@ -666,6 +685,20 @@ static bool
 after_last(Request *request)
 {
 	(void) request;
+	return false;
+}
+
+/* Without an answer, or a node, there is no watch. */
+static bool
+after_watch(Request *request)
+{
+	Session    *session = request->session;
+
+	if (session->watch_path == NULL || session->watch_id != request->id)
+		return false;
+	session->is_watch_set = request->reply.result == ZK_OK;
+	if (!session->is_watch_set)
+		forget_watch(session);
 	return false;
 }
 
@@ -859,6 +892,58 @@ node_event(zhandle_t *zh, int type, int state, const char *path, void *context)
 	frame.u.watch.news = type == ZOO_CHANGED_EVENT ?
 		ZK_WATCH_SET : ZK_WATCH_LOOK_AGAIN;
 	program_put(session, &frame, none, true);
+	if (session->is_watch_set)
+		forget_watch(session);	/* it is used up */
+}
+
+/* From now on that request's node is the one that is watched. */
+static void
+begin_watch(Session *session, const Request *request)
+{
+	bool		is_of_list = request->step == STEP_LIST_AND_WATCH;
+
+	if (session->watch_path == NULL ||
+		session->is_watch_of_list != is_of_list ||
+		strcmp(session->watch_path, request->path) != 0)
+	{
+		end_watch(session);
+		session->watch_path = strdup(request->path);
+		if (session->watch_path == NULL)
+			exit(1);
+	}
+	session->watch_id = request->id;
+	session->is_watch_of_list = is_of_list;
+	session->is_watch_set = false;
+}
+
+/*
+ * Nobody waits for its event any more.  If there was none the watch would stay
+ * on the server until its node goes, and in all that is said again after a
+ * reconnect (ZOOKEEPER-706).
+ */
+static void
+end_watch(Session *session)
+{
+	Request    *removal;
+	char	   *path = session->watch_path;
+
+	session->watch_path = NULL;
+	if (path != NULL && !is_watched(session, path, session->is_watch_of_list))
+	{
+		removal = new_request(session, STEP_UNWATCH, path);
+		removal->is_unwanted = removal->is_counted = true;
+		removal->is_of_list = session->is_watch_of_list;
+		submit(removal);
+	}
+	free(path);
+}
+
+/* There is none any more. */
+static void
+forget_watch(Session *session)
+{
+	free(session->watch_path);
+	session->watch_path = NULL;
 }
 
 /*
@@ -878,8 +963,8 @@ after_listen(Request *request)
 		return false;
 	if (request->is_unwanted)
 	{
-		request->step = STEP_UNLISTEN;
-		return listening_for(request->session, request->path) == NULL;
+		request->step = STEP_UNWATCH;
+		return !is_watched(request->session, request->path, false);
 	}
 	if (!is_get && result == ZK_OK)
 	{
@@ -899,12 +984,36 @@ after_listen(Request *request)
 	return false;
 }
 
-/* If there was no watch, all the better. */
+/*
+ * A server that knows of no watch, or a connection that has gone, has none; but
+ * the library would ask for it again after the next reconnect.  Whoever has
+ * begun to watch the node since has no answer yet.
+ */
 static bool
-after_unlisten(Request *request)
+after_unwatch(Request *request)
 {
-	return request->reply.result == ZK_UNKNOWN_OUTCOME &&
-		listening_for(request->session, request->path) == NULL;
+	if (request->reply.result != ZK_OK)
+		remove_watches_here(request);
+	return false;
+}
+
+void
+request_give_up(Session *session)
+{
+	for (Request *request = session->requests; request != NULL;
+		 request = request->next)
+		if (request->step == STEP_LISTEN || request->step == STEP_LISTEN_GET)
+			remove_watches_here(request);
+	end_watch(session);
+}
+
+/* In the library's memory alone. */
+static void
+remove_watches_here(const Request *request)
+{
+	zoo_aremove_all_watches(request->session->zh, request->path,
+							request->is_of_list ? ZWATCHTYPE_CHILD :
+							ZWATCHTYPE_DATA, 1, NULL, NULL);
 }
 
 /*
@@ -972,6 +1081,16 @@ listening_for(const Session *session, const char *path)
 			strcmp(request->path, path) == 0)
 			return request;
 	return NULL;
+}
+
+/* Does anybody want to know what becomes of that node's list, or of its data? */
+static bool
+is_watched(const Session *session, const char *path, bool is_of_list)
+{
+	return (session->watch_path != NULL &&
+			session->is_watch_of_list == is_of_list &&
+			strcmp(session->watch_path, path) == 0) ||
+		(!is_of_list && listening_for(session, path) != NULL);
 }
 
 /*
@@ -1122,7 +1241,7 @@ send_get_acl(Request *request)
 
 /*
  * The one exists that leaves a watch: nothing else watches a node that is not
- * there.  UNLISTEN removes it.
+ * there.  UNWATCH removes it.
  */
 static int
 send_listen(Request *request)
@@ -1142,11 +1261,17 @@ send_listen_get(Request *request)
  * Not zoo_aremove_watches(), which only asks the server whether there is a
  * watch.  The completion's type is a mistake in the library's header: it takes
  * the function itself.
+ *
+ * Without a connection the watch must not be among those that the library asks
+ * for after the next one; but the request that sets it may be in its queue.
  */
 static int
-send_unlisten(Request *request)
+send_unwatch(Request *request)
 {
+	if (!request->session->is_up)
+		remove_watches_here(request);
 	return zoo_aremove_all_watches(request->session->zh, request->path,
+								   request->is_of_list ? ZWATCHTYPE_CHILD :
 								   ZWATCHTYPE_DATA, 0,
 								   (void_completion_t *) void_done, request);
 }

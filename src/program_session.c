@@ -32,6 +32,13 @@
  */
 #define SANE_SESSION_TIMEOUT_MS (60 * 60 * 1000)
 
+/*
+ * So many connections in a row may end before anything has been answered.  A
+ * server that hangs up on the first that it hears of a resumed session, the
+ * watches or a request that is too long for it, does so for ever.
+ */
+#define UNANSWERED_MAX 3
+
 /* The session whose log lines come without a context. */
 static Session *logging_session;
 
@@ -44,6 +51,9 @@ static void rotate_addresses(char *list, unsigned first);
 static void session_event(zhandle_t *zh, int type, int state,
 						  const char *path, void *context);
 static void note_connected(Session *session, int state);
+static void note_unanswered(Session *session, int64_t now);
+static bool is_unanswered(const Session *session, int64_t now);
+static void give_up(Session *session);
 static int64_t lost_deadline(const Session *session);
 static void note_disconnected(Session *session);
 static void move_to(Session *session, ZkClientState state, ZkClientLoss loss);
@@ -209,6 +219,9 @@ session_next_tick(const Session *session)
 		next = lost_deadline(session);
 	if (session->status.was_connected && session->next_check_at < next)
 		next = session->next_check_at;
+	if (session->is_up && session->npending > 0 &&
+		session->pending_since + session->status.session_timeout_ms < next)
+		next = session->pending_since + session->status.session_timeout_ms;
 	return next;
 }
 
@@ -220,6 +233,8 @@ session_tick(Session *session, int64_t now)
 	if (session->status.state == ZK_CLIENT_SUSPENDED &&
 		now >= lost_deadline(session))
 		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_SILENCE);
+	else if (is_unanswered(session, now))
+		give_up(session);
 	else if (session->status.was_connected && now >= session->next_check_at)
 		check_backend(session, now);
 }
@@ -256,7 +271,8 @@ note_connected(Session *session, int state)
 	int64_t		now = protocol_now();
 
 	session->is_up = true;
-	session->up_since = session->asked_leader_at = now;
+	session->up_since = now;
+	note_unanswered(session, now);
 	contact_begin(&session->contact, session->attempt_at);
 	session->suspended_ms = suspended_ms();
 	session->contact_at = 0;
@@ -285,7 +301,52 @@ note_connected(Session *session, int state)
 	if (session->next_check_at == 0)
 		session->next_check_at = now + timeout / 3;
 	move_to(session, ZK_CLIENT_CONNECTED, ZK_LOSS_NONE);
+	if (is_unanswered(session, now))
+		give_up(session);
 	ready_listen(session);
+}
+
+/*
+ * There is another connection.  If nothing was answered over the one before,
+ * this one is asked at once, for else it might have had no time to answer.
+ */
+static void
+note_unanswered(Session *session, int64_t now)
+{
+	if (session->nunanswered++ == 0)
+		session->unanswered_at = now;
+	session->pending_since = now;
+	session->asked_leader_at = session->nunanswered > 1 ? 0 : now;
+}
+
+/*
+ * Has nothing been answered for the session timeout, though there are
+ * connections?  Over one of them a real server cannot do that: the answers to
+ * the library's pings wait behind the others.
+ */
+static bool
+is_unanswered(const Session *session, int64_t now)
+{
+	int			timeout = session->status.session_timeout_ms;
+
+	if (!session->is_up)
+		return false;
+	return (session->nunanswered > UNANSWERED_MAX &&
+			now - session->unanswered_at >= timeout) ||
+		(session->npending > 0 && now - session->pending_since >= timeout);
+}
+
+/*
+ * The session will never be of use again.  What is to be repeated or watched
+ * may be the reason, and must not be in the way of the close.
+ */
+static void
+give_up(Session *session)
+{
+	session_set_error(session, "The ensemble kept the session and answered none of its requests for %d ms",
+					  session->status.session_timeout_ms);
+	move_to(session, ZK_CLIENT_LOST, ZK_LOSS_UNANSWERED);
+	request_give_up(session);
 }
 
 /* The interrupt may be wanted only since the connection was lost. */

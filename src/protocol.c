@@ -227,6 +227,7 @@ are_blobs_good(const FrameTaken *taken)
 		case FRAME_WITHDRAW:
 		case FRAME_REPORT_SILENCE:
 		case FRAME_RESUME_NEWS:
+		case FRAME_UNWATCH:
 		case FRAME_WATCH:
 		case FRAME_WAKE:
 		case FRAME_TAKEN:
@@ -293,6 +294,7 @@ are_values_good(const Frame *frame)
 		case FRAME_WITHDRAW:
 		case FRAME_REPORT_SILENCE:
 		case FRAME_RESUME_NEWS:
+		case FRAME_UNWATCH:
 		case FRAME_HEARD:
 		case FRAME_WAKE:
 		case FRAME_TAKEN:

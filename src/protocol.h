@@ -53,6 +53,7 @@ typedef enum FrameKind
 	FRAME_WITHDRAW,				/* undo a create or replace */
 	FRAME_REPORT_SILENCE,		/* wake me when nothing is outstanding */
 	FRAME_RESUME_NEWS,			/* signals are welcome again: what was missed? */
+	FRAME_UNWATCH,				/* done with what that request watches */
 
 	/* from the program */
 	FRAME_STATUS,				/* the session changed its state */
@@ -62,7 +63,7 @@ typedef enum FrameKind
 	FRAME_WAKE,					/* look at the page again */
 	FRAME_TAKEN					/* another backend has the session now */
 } FrameKind;
-#define FRAME_LAST_TO_PROGRAM FRAME_RESUME_NEWS
+#define FRAME_LAST_TO_PROGRAM FRAME_UNWATCH
 #define FRAME_LAST FRAME_TAKEN
 
 /* What a request wants from the server; some go through several steps. */

@@ -1073,6 +1073,7 @@ raise_if_lost(const ZkClientStatus *status)
 		case ZK_LOSS_EXPIRED:
 		case ZK_LOSS_SILENCE:
 		case ZK_LOSS_STANDSTILL:
+		case ZK_LOSS_UNANSWERED:
 			ereport(ERROR,
 					(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
 					 errmsg("could not connect to ZooKeeper"),
@@ -1142,6 +1143,11 @@ note_loss(const ZkClientStatus *status)
 		case ZK_LOSS_STANDSTILL:
 			snprintf(loss_text, sizeof(loss_text),
 					 "This backend stood still for the session timeout of %d ms.",
+					 status->session_timeout_ms);
+			break;
+		case ZK_LOSS_UNANSWERED:
+			snprintf(loss_text, sizeof(loss_text),
+					 "ZooKeeper kept the session, and answered none of its requests for the session timeout of %d ms.",
 					 status->session_timeout_ms);
 			break;
 		case ZK_LOSS_NONE:

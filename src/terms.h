@@ -34,9 +34,10 @@ typedef enum ZkClientLoss
 	ZK_LOSS_RESOURCES,			/* no process, descriptor or memory */
 	ZK_LOSS_PROGRAM,			/* the session's program died, does not answer,
 								 * or is of another version */
-	ZK_LOSS_STANDSTILL			/* the backend stood still for too long */
+	ZK_LOSS_STANDSTILL,			/* the backend stood still for too long */
+	ZK_LOSS_UNANSWERED			/* there are connections, but no answers */
 } ZkClientLoss;
-#define ZK_LOSS_LAST ZK_LOSS_STANDSTILL
+#define ZK_LOSS_LAST ZK_LOSS_UNANSWERED
 
 /* Outcome of a request: the library's codes, sorted by what to do next. */
 typedef enum ZkResult

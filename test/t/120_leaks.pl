@@ -122,6 +122,19 @@ subtest '300 waits that are cancelled' => sub {
 	assert_no_nodes($zk, $path, 'nothing left');
 };
 
+subtest 'waits for 300 locks, one after the other' => sub {
+	$holder->query_safe("SELECT zk_lock(array_agg('many/' || i)) FROM generate_series(1, 300) i");
+	$session->query_safe("DO \$\$ BEGIN FOR i IN 1..300 LOOP
+		PERFORM zk_try_lock('many/' || i, '2 ms'); END LOOP; END \$\$");
+	$session->query_safe("SET statement_timeout = '8ms'");
+	$session->query(join '', map { "SELECT zk_lock('many/$_');\n" } 1 .. 300);
+	$session->query_safe('RESET statement_timeout');
+	eval { poll_until { $zk->watch_count <= 2 } 'watches to go', 10 };
+	compare($before, 'while the locks are held');
+	$holder->query_safe('SELECT zk_unlock_all()');
+	$holder->query_safe("SELECT zk_lock('other')");
+};
+
 subtest '1000 transactions, and errors in them' => sub {
 	$session->query_safe(sprintf $transactions, 1000);
 	assert_no_nodes($zk, $path, 'nothing left');

@@ -168,9 +168,7 @@ subtest 'waiters that give up' => sub {
 			$berlin->safe_psql('postgres', "SELECT $how(" . $leaving->pid . ')');
 			$leaving->wait_result;
 			wait_for_queue($zk, lock_path('leave'), 2);
-			# The watch of a session that goes on to live stays.
-			my $left = $how eq 'pg_cancel_backend' ? 1 : 0;
-			poll_until { watchers($holder) == $left + 1 }
+			poll_until { watchers($holder) == 1 && $zk->watch_count == 1 }
 			'the one behind it to look again', 10;
 			sleep 0.1;
 			ok(!$second->is_done, "$how: who waits behind it goes on to wait");
@@ -278,6 +276,8 @@ subtest 'after a long wait' => sub {
 		my $before = $zk->packets_received;
 		$first->query_safe("SELECT zk_unlock('long')");
 		granted($second, 'granted');
+		poll_until { $zk->ephemerals(lock_path('long') . '/') == 1 }
+		'the delete', 10;
 		my $received = $zk->packets_received - $before;
 		$least = $received if !defined $least || $received < $least;
 		release_all('long', $second);

@@ -557,6 +557,48 @@ count_signal(int number)
 	nsignals++;
 }
 
+/*
+ * What is listened for is bounded by what a server can be told of in one packet
+ * after a reconnect.
+ */
+static void
+test_listen_much(ZkClient *client, const char *parent)
+{
+	enum
+	{
+		MOST = 4000
+	};
+	static ZkRequest *listening[MOST];
+	char		path[1000];
+	int			length = snprintf(path, sizeof(path), "%s/", parent);
+	size_t		total = 0;
+	int			count = 0;
+
+	memset(path + length, 'x', sizeof(path) - 1 - (size_t) length);
+	path[sizeof(path) - 1] = '\0';
+	while (count < MOST)
+	{
+		path[sizeof(path) - 2] = (char) ('a' + count % 16);
+		path[sizeof(path) - 3] = (char) ('a' + count / 16 % 16);
+		path[sizeof(path) - 4] = (char) ('a' + count / 256);
+		listening[count] = zklock_client_listen(client, path, false, 0);
+		if (listening[count] == NULL)
+			break;
+		total += strlen(path);
+		count++;
+	}
+	ok(total > 400 * 1024 && total < 600 * 1024,
+	   "%d long paths are listened for, no more", count);
+	snprintf(path, sizeof(path), "%s/y", parent);
+	zklock_client_free(listening[--count]);
+	listening[count] = zklock_client_listen(client, path, false, 0);
+	ok(listening[count] != NULL, "one more where one was given up");
+	ok(await_reply(listening[count]) != NULL, "which is answered");
+	for (int i = 0; i <= count; i++)
+		zklock_client_free(listening[i]);
+	ok(await_silence(client), "and given up with the others");
+}
+
 /* Wait until a node is heard of, or no longer; then has it been? */
 static bool
 hears(ZkRequest *listening, bool is_present, ZkHeard *heard)
@@ -660,6 +702,8 @@ test_listen(ZkClient *client)
 	}
 	remove_node(other, node);
 	ok(await_silence(client), "nothing is outstanding");
+
+	test_listen_much(other, parent);
 
 	/* one that is still open when its session is closed */
 	zklock_client_listen(other, node, false, 0);

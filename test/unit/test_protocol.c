@@ -99,6 +99,7 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 		case FRAME_WITHDRAW:
 		case FRAME_REPORT_SILENCE:
 		case FRAME_RESUME_NEWS:
+		case FRAME_UNWATCH:
 		case FRAME_WAKE:
 		case FRAME_TAKEN:
 			break;

@@ -1,0 +1,123 @@
+
+# A wait that ends without the lock takes its watch with it. Otherwise it stays on the
+# server as long as the node that was watched, and after a reconnect the library names
+# all of them in one packet: beyond the server's jute.maxbuffer the connection is
+# ended at once, again and again. Nobody piles up as many; and a session that cannot
+# be resumed for another reason of the kind ends, and says so.
+
+use strict;
+use warnings;
+
+use Proxy;
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLockTest;
+use ZooKeeper;
+
+# Long enough for a server that reads 20 kB.
+my $nlocks = 200;
+my $long = 'x' x 150;
+my $zk = ZooKeeper->new(java_options => ['-Djute.maxbuffer=20000'])->start;
+my $proxy = Proxy->new('127.0.0.1:' . $zk->port);
+my $node = cluster('berlin', $zk, 'zklock.max_locks' => 1000);
+my $holder = background($node);
+my $session = background($node);
+$session->query_safe("SET zklock.servers = '" . $proxy->address . q{'});
+
+# One by one: the reply to so long a request may be too long, too.
+$holder->query_safe(
+	"DO \$\$ BEGIN FOR i IN 1..$nlocks LOOP
+		PERFORM zk_lock('held/' || i || '$long'); END LOOP; END \$\$");
+$session->query_safe("SELECT zk_lock('mine')");
+
+# Wait for each of the locks in vain, with that call.
+sub wait_in_vain
+{
+	my ($call) = @_;
+	$session->query_safe(
+		"DO \$\$ BEGIN FOR i IN 1..$nlocks LOOP
+			BEGIN PERFORM $call; EXCEPTION WHEN lock_not_available THEN NULL; END;
+		END LOOP; END \$\$");
+	return;
+}
+
+# The watches whose znode is below that path are as many, in the end.
+sub await_watches
+{
+	my ($count, $what, $below) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @watched;
+	eval {
+		poll_until {
+			@watched = $zk->watched_paths(lock_path($below // 'held'));
+			@watched == $count
+		} 'watches to go', 10;
+	};
+	is(@watched, $count, $what);
+	return;
+}
+
+my $name = "'held/' || i || '$long'";
+my %calls = (
+	'with a timeout' => "zk_lock($name, '5ms')",
+	'shared' => "zk_lock_shared($name, '5ms')",
+	'as a try' => "zk_try_lock($name, '5ms')");
+foreach my $how (sort keys %calls)
+{
+	wait_in_vain($calls{$how});
+	await_watches(0, "$nlocks waits in vain, $how");
+	is($zk->watch_count, 0, 'not of a list either');
+}
+
+$session->query_safe("SET statement_timeout = '15ms'");
+$session->query(join '', map { "SELECT zk_lock('held/$_$long');\n" } 1 .. $nlocks);
+my $canceled = () = $session->error =~ /canceling statement/g;
+is($canceled, $nlocks, 'as many are canceled');
+await_watches(0, 'and leave no watch');
+$session->query_safe('RESET statement_timeout');
+
+# For the first of a semaphore's waiters the watch is one of the list.
+$holder->query_safe("SELECT zk_lock('permits/' || i, permits => 2) FROM generate_series(1, 20) i");
+my $second = background($node);
+$second->query_safe("SELECT zk_lock('permits/' || i, permits => 2) FROM generate_series(1, 20) i");
+$session->query_safe("SELECT zk_try_lock('permits/' || i, '5ms', permits => 2)
+	FROM generate_series(1, 20) i");
+eval { poll_until { $zk->watch_count == 0 } 'watches to go', 10 };
+is($zk->watch_count, 0, 'waits for a permit leave none');
+
+# One wait that is still under way, with the watch of the one before gone.
+$session->query_safe("SELECT zk_try_lock('held/1$long', '5ms')");
+$session->start_query("SELECT zk_lock('held/2$long')");
+wait_for_queue($zk, lock_path("held/2$long"), 2);
+await_watches(1, 'who waits watches one node');
+
+# The connection is reset in the middle of it all.
+my $since = time;
+$proxy->reset_connections;
+$holder->query_safe("SELECT zk_unlock('held/2$long')");
+like($session->wait_result(30), qr/^\d+$/, 'the wait goes on after a reset');
+is($session->query_safe("SELECT zk_is_held('mine')"), 't', 'and the session');
+cmp_ok(time - $since, '<', 10, 'at once');
+await_watches(0, 'the watch of a wait that ended with the lock is gone');
+
+# What a server cannot be told of again: requests that are listened for, here more
+# of them than it reads.
+$session->query_safe("SET zklock.on_release_request = 'cancel'");
+$session->query_safe("DO \$\$ BEGIN FOR i IN 1..100 LOOP
+	PERFORM zk_lock('ear/' || i || '$long'); END LOOP; END \$\$");
+await_watches(100, 'a hundred ears', 'ear');
+$since = time;
+$proxy->reset_connections;
+$session->query("SELECT zk_is_held('mine')");
+cmp_ok(time - $since, '<', 20, 'a session that cannot be resumed is noticed');
+is($session->sqlstate, '40001', 'it is lost');
+like($session->error, qr/kept the session, and answered none/, 'which says why');
+poll_until { !$zk->ephemerals(lock_path('ear') . '/') }
+'the session to be ended', 10;
+pass('its nodes go');
+$session->query_safe('RESET zklock.on_release_request');
+$session->query_safe('SELECT zk_unlock_all()');
+like($session->query_safe("SELECT zk_lock('mine')"),
+	qr/^\d+$/, 'the next lock opens another session');
+
+done_testing();
