@@ -80,6 +80,7 @@ PROGRAM_OBJS = \
 	src/program_session.o \
 	src/program_request.o \
 	src/program_acl.o \
+	src/program_parents.o \
 	src/program_ready.o \
 	src/protocol.o \
 	src/contact.o \

@@ -214,6 +214,10 @@ raise_bad_name(const char *what, const char *name, const char *utf8,
 			detail = psprintf("The %s has more than %d bytes.",
 							  noun, RECIPE_NAME_MAX);
 			break;
+		case RECIPE_NAME_TOO_DEEP:
+			detail = psprintf("The name has more than %d components.",
+							  RECIPE_DEPTH_MAX);
+			break;
 		case RECIPE_NAME_EMPTY_COMPONENT:
 			detail = "The name has an empty component.";
 			hint = "Write components with a single slash in between, for example \"team/nightly\".";
@@ -266,7 +270,7 @@ check_root(char **newval, void **extra, GucSource source)
 
 	if (recipe_check_root(*newval, &offset, &length) == RECIPE_NAME_OK)
 		return true;
-	GUC_check_errdetail("A root is an absolute path without a slash at its end, of at most %d bytes, not below \"/zookeeper\".",
-						RECIPE_ROOT_MAX);
+	GUC_check_errdetail("A root is an absolute path without a slash at its end, of at most %d bytes and %d components, not below \"/zookeeper\".",
+						RECIPE_ROOT_MAX, RECIPE_DEPTH_MAX);
 	return false;
 }

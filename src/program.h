@@ -37,6 +37,7 @@
 #include "protocol.h"
 
 typedef struct Request Request;
+typedef struct Parent Parent;
 
 /* What is known of the names that credentials have in ACLs. */
 typedef enum AclStage
@@ -110,6 +111,9 @@ typedef struct Session
 	Request    *requests;		/* all there are, the newest first */
 	Request   **slots;			/* those that the backend may name again */
 	uint64_t	nslots;
+	Parent	   *parents;		/* containers that it has made; program_parents.c */
+	int			nidle;			/* those that nothing of ours is in */
+	bool		has_ended_parents;	/* they are being removed, for it ends */
 	int			npending;		/* sent, or to be sent, and not answered */
 	int64_t		pending_since;	/* the first of them, or the last answer; valid
 								 * if there are any */
@@ -196,6 +200,21 @@ extern bool acl_is_closed(const Session *session,
 
 extern void acl_free(Session *session);
 
+/* ---- program_parents.c ---- */
+
+/* This session has made that container; or a queue node; or one has gone. */
+extern void parents_note_made(Session *session, const char *path);
+extern void parents_note_node(Session *session, const char *path);
+extern void parents_note_gone(Session *session, const char *path);
+
+/*
+ * Remove what there is in containers of ours, and these where there are many,
+ * before the session is closed.
+ */
+extern void parents_end(Session *session);
+
+extern void parents_free(Session *session);
+
 /* ---- program_request.c ---- */
 
 /* Do what a frame of the backend's asks for.  false if it makes no sense. */
@@ -203,6 +222,12 @@ extern bool request_take(Session *session, const FrameTaken *taken);
 
 /* Send a heartbeat or a nudge (R10) if one is due. */
 extern void request_tick(Session *session, int64_t now);
+
+/* Try once to delete a node, or with a name its child; nobody hears of it. */
+extern void request_remove(Session *session, const char *path, const char *name);
+
+/* The same for a node that has many others beside it. */
+extern void request_remove_if_crowded(Session *session, const char *path);
 
 /* Repeat nothing any more, and have nothing watched after the next connect. */
 extern void request_give_up(Session *session);

@@ -120,6 +120,7 @@ main(int argc, char **argv)
 	request_free_all(&session);
 	free(session.auth_scheme);
 	acl_free(&session);
+	parents_free(&session);
 	frame_buffer_free(&session.in);
 	frame_buffer_free(&session.out);
 	return 0;
@@ -367,8 +368,14 @@ is_done(Session *session, int64_t now)
 	program_flush(session);
 	if (is_heard_yet(session, now))
 		return false;
-	return !session_may_live(session) || now >= end_deadline(session) ||
-		(session->is_up && session->npending == 0);
+	if (!session_may_live(session) || now >= end_deadline(session))
+		return true;
+	if (!session->is_up || session->npending > 0)
+		return false;
+	if (!session->has_ended_parents && session->lost_at == 0)
+		parents_end(session);
+	session->has_ended_parents = true;
+	return session->npending == 0;
 }
 
 /* Is the backend still taking in why the session was lost? */

@@ -30,6 +30,12 @@
  */
 #define NUDGE_MS 300
 
+/*
+ * From how many children of a node on one of them is probably used once, and not
+ * by many sessions after each other.
+ */
+#define CROWD 500
+
 /* What is asked of the server at one time.  Rows of the table below. */
 typedef enum Step
 {
@@ -43,6 +49,7 @@ typedef enum Step
 	STEP_REMOVE,
 	STEP_ANNOUNCE,
 	STEP_DELETE,
+	STEP_LOOK_AROUND,			/* are there many beside it?  Then REMOVE */
 	STEP_SWEEP,					/* is it there?  Then DELETE */
 	STEP_ERASE,					/* list, then DELETE of the child found */
 	STEP_REPLACE_CREATE,		/* first step of a replace */
@@ -71,6 +78,7 @@ struct Request
 	bool		came_too_late;	/* REPLACE: the old node was gone before */
 	bool		is_outdated;	/* LISTEN: news came after it was sent */
 	bool		is_urgent;		/* LISTEN: news interrupt the backend */
+	bool		is_crowded;		/* LOOK_AROUND: there are many beside it */
 	bool		is_of_list;		/* UNWATCH: of children, not of data */
 	ZkNodeKind	node_kind;		/* CREATE */
 	int			version;		/* SET and REMOVE: that the node must have */
@@ -107,6 +115,7 @@ static int	send_set(Request *request);
 static int	send_delete(Request *request);
 static int	send_delete_of_other(Request *request);
 static int	send_exists(Request *request);
+static int	send_look_around(Request *request);
 static int	send_erase(Request *request);
 static int	send_get_acl(Request *request);
 static int	send_listen(Request *request);
@@ -117,6 +126,7 @@ static bool after_last(Request *request);
 static bool after_watch(Request *request);
 static bool after_announce(Request *request);
 static bool after_delete(Request *request);
+static bool after_look_around(Request *request);
 static bool after_sweep(Request *request);
 static bool after_erase(Request *request);
 static bool after_replace_create(Request *request);
@@ -148,6 +158,7 @@ static const struct
 	[STEP_REMOVE] = {send_delete, after_last, true},
 	[STEP_ANNOUNCE] = {send_set, after_announce, true},
 	[STEP_DELETE] = {send_delete, after_delete, true},
+	[STEP_LOOK_AROUND] = {send_look_around, after_look_around, false},
 	[STEP_SWEEP] = {send_exists, after_sweep, false},
 	[STEP_ERASE] = {send_erase, after_erase, false},
 	[STEP_REPLACE_CREATE] = {send_create, after_replace_create, true},
@@ -223,6 +234,7 @@ static void get_done(int rc, const char *value, int length,
 static void acl_done(int rc, struct ACL_vector *acl, struct Stat *stat,
 					 const void *data);
 static void learn_acl(Session *session, const char *path);
+static void around_done(int rc, const struct Stat *stat, const void *data);
 static void stat_done(int rc, const struct Stat *stat, const void *data);
 static void string_done(int rc, const char *value, const void *data);
 static void void_done(int rc, const void *data);
@@ -605,6 +617,29 @@ note_answer(Request *request, int rc)
 	session->nunanswered = 0;
 }
 
+void
+request_remove(Session *session, const char *path, const char *name)
+{
+	char	   *child = NULL;
+	Request    *request;
+
+	if (name != NULL && asprintf(&child, "%s/%s", path, name) < 0)
+		return;
+	request = new_request(session, STEP_REMOVE, child != NULL ? child : path);
+	free(child);
+	request->is_unwanted = request->is_counted = true;
+	submit(request);
+}
+
+void
+request_remove_if_crowded(Session *session, const char *path)
+{
+	Request    *request = new_request(session, STEP_LOOK_AROUND, path);
+
+	request->is_unwanted = request->is_counted = true;
+	submit(request);
+}
+
 /* Decide what follows from an answer, and do it. */
 static void
 complete(Request *request)
@@ -725,9 +760,18 @@ after_delete(Request *request)
 		session_set_error(request->session,
 						  "Could not delete znode \"%s\": %s", request->path,
 						  zerror(request->reply.code));
+	else
+		parents_note_gone(request->session, request->path);
 	if (request->came_too_late)
 		request->reply.result = ZK_NO_NODE;
 	return false;
+}
+
+static bool
+after_look_around(Request *request)
+{
+	request->step = STEP_REMOVE;
+	return request->is_crowded;
 }
 
 static bool
@@ -787,6 +831,7 @@ after_replace_delete(Request *request)
 		return true;
 	if (request->reply.result == ZK_NO_NODE)
 		request->reply.result = ZK_OK;
+	parents_note_gone(request->session, request->other_path);
 	return request->is_withdrawn && undo(request);
 }
 
@@ -1217,6 +1262,21 @@ send_exists(Request *request)
 					   request);
 }
 
+/* The number of children is in the stat of the node above. */
+static int
+send_look_around(Request *request)
+{
+	char	   *slash = strrchr(request->path, '/');
+	int			rc;
+
+	*slash = '\0';
+	rc = zoo_aexists(request->session->zh,
+					 slash != request->path ? request->path : "/", 0,
+					 around_done, request);
+	*slash = '/';
+	return rc;
+}
+
 /*
  * The server that we are connected to now may not have heard of the node yet:
  * a write goes first, whatever comes of it, since the list is not older than
@@ -1305,6 +1365,10 @@ create_done(int rc, const char *value, const struct Stat *stat,
 		request->reply.result = ZK_UNKNOWN_OUTCOME; /* found by its GUID */
 	if (rc == ZOK && stat != NULL)
 		copy_stat(&request->reply, stat);
+	if (rc == ZOK && request->node_kind == ZK_CONTAINER)
+		parents_note_made(request->session, request->path);
+	if (request->reply_path != NULL && request->node_kind >= ZK_EPHEMERAL)
+		parents_note_node(request->session, request->reply_path);
 	if (request->reply_path != NULL &&
 		acl_wants_to_learn(request->session, request->node_kind))
 		learn_acl(request->session, request->reply_path);
@@ -1399,6 +1463,14 @@ acl_done(int rc, struct ACL_vector *acl, struct Stat *stat, const void *data)
 	request->reply.is_closed = rc == ZOK &&
 		acl_is_closed(request->session, acl, stat);
 	complete(request);
+}
+
+static void
+around_done(int rc, const struct Stat *stat, const void *data)
+{
+	((Request *) data)->is_crowded = rc == ZOK && stat != NULL &&
+		stat->numChildren > CROWD;
+	void_done(rc, data);
 }
 
 /* An exists or a set: what it says of the node is not of interest. */

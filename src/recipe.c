@@ -470,18 +470,25 @@ has_mark(const char *child, const char *group)
 
 /*
  * Check the components of a path from byte `start` on.  *offset and *length
- * are set as in recipe_check_name(), relative to the whole path.
+ * are set as in recipe_check_name(), relative to the whole path: of one that is too
+ * deep, to the first component that is.
  */
 static RecipeNameError
 check_components(const char *path, size_t start, size_t *offset,
 				 size_t *length)
 {
-	for (;;)
+	for (int depth = 1;; depth++)
 	{
 		size_t		size = strcspn(path + start, "/");
 		RecipeNameError error = check_component(path + start, size,
 												offset, length);
 
+		if (error == RECIPE_NAME_OK && depth > RECIPE_DEPTH_MAX)
+		{
+			*offset = 0;
+			*length = size;
+			error = RECIPE_NAME_TOO_DEEP;
+		}
 		if (error != RECIPE_NAME_OK)
 		{
 			*offset += start;

@@ -23,6 +23,12 @@
 /* Longest root (chroot of the server list included), in bytes. */
 #define RECIPE_ROOT_MAX 256
 
+/*
+ * Most components of a name, and of a root.  Each is a znode, so a deep name costs
+ * the ensemble as much as many flat ones.
+ */
+#define RECIPE_DEPTH_MAX 16
+
 /* A GUID as text, without the terminating NUL. */
 #define RECIPE_GUID_LEN 36
 
@@ -97,6 +103,7 @@ typedef enum RecipeNameError
 	RECIPE_NAME_OK,
 	RECIPE_NAME_EMPTY,			/* the whole name is empty */
 	RECIPE_NAME_TOO_LONG,
+	RECIPE_NAME_TOO_DEEP,
 	RECIPE_NAME_EMPTY_COMPONENT,	/* leading, trailing or double slash */
 	RECIPE_NAME_DOTS,			/* a component is "." or ".." */
 	RECIPE_NAME_CONTROL,		/* control character, U+0000 to U+001F or

@@ -314,6 +314,10 @@ test_names(void)
 		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, 12, "a/x--000000005", "like a negative contender"},
 		{RECIPE_NAME_LIKE_QUEUE_NODE, 0, 18, "job_20240131123456", "a date and time"},
 		{RECIPE_NAME_LIKE_QUEUE_NODE, 0, 10, "1234567890//", "the first reason counts"},
+
+		{RECIPE_NAME_OK, 0, 0, "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a", "the deepest"},
+		{RECIPE_NAME_TOO_DEEP, 32, 2, "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/bc/d", "too deep"},
+		{RECIPE_NAME_EMPTY_COMPONENT, 32, 0, "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/", "empty, though too deep"},
 	};
 	char		name[RECIPE_NAME_MAX + 2];
 	NameCase	longest = {RECIPE_NAME_OK, 0, 0, name, "the longest"};

@@ -1,0 +1,226 @@
+/*-------------------------------------------------------------------------
+ *
+ * program_parents.c
+ *	  The session's program: the containers that this session has made.
+ *
+ * A lock's znode, and what is above it up to the root, are containers, which the
+ * server removes when they are empty: some 10,000 a minute, no more
+ * (ContainerManager, maxPerMinute).  Who locks many names, each of them once,
+ * makes them faster than that.  So who has made a container takes it away again.
+ * But not at once: a name that is used again must not cost a flush more.  The
+ * latest KEPT_MAX that nothing of ours is in are kept; each one beyond sends the
+ * one before last away, in whatever flush comes next.
+ *
+ * The one rule: nothing depends on it.  A server refuses to remove what others are
+ * in; who finds no container makes one; and what is forgotten here is the
+ * server's to remove.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How many containers that nothing of ours is in are kept for the next time. */
+#define KEPT_MAX 32
+
+/* A queue node of ours. */
+typedef struct Node
+{
+	struct Node *next;
+	char		name[];
+} Node;
+
+/* A container.  In a list, that which was used last first. */
+struct Parent
+{
+	Parent	   *next;
+	int			nparents;		/* containers of ours in it */
+	Node	   *nodes;			/* queue nodes of ours in it */
+	size_t		length;			/* of the path */
+	char		path[];
+};
+
+static Parent *find(Session *session, const char *path, size_t length);
+static size_t length_above(const char *path);
+static bool is_idle(const Parent *parent);
+static void remove_surplus(Session *session);
+static void forget(Session *session, Parent **link);
+
+void
+parents_note_made(Session *session, const char *path)
+{
+	size_t		length = strlen(path);
+	Parent	   *above;
+	Parent	   *parent;
+
+	if (find(session, path, length) != NULL)
+		return;					/* it had gone meanwhile */
+	above = find(session, path, length_above(path));
+	parent = calloc(1, sizeof(*parent) + length + 1);
+	if (parent == NULL)
+		return;
+	if (above != NULL)
+	{
+		session->nidle -= is_idle(above);
+		above->nparents++;
+	}
+	memcpy(parent->path, path, length);
+	parent->length = length;
+	parent->next = session->parents;
+	session->parents = parent;
+	session->nidle++;
+	remove_surplus(session);
+}
+
+void
+parents_note_node(Session *session, const char *path)
+{
+	size_t		length = length_above(path);
+	Parent	   *parent = find(session, path, length);
+	const char *name = path + length + 1;
+	Node	   *node;
+
+	if (parent == NULL)
+		return;
+	node = malloc(sizeof(*node) + strlen(name) + 1);
+	if (node == NULL)
+		return;
+	strcpy(node->name, name);
+	session->nidle -= is_idle(parent);
+	node->next = parent->nodes;
+	parent->nodes = node;
+}
+
+void
+parents_note_gone(Session *session, const char *path)
+{
+	size_t		length = length_above(path);
+	Parent	   *parent = find(session, path, length);
+
+	if (parent == NULL)
+		return;
+	for (Node **link = &parent->nodes; *link != NULL; link = &(*link)->next)
+	{
+		Node	   *node = *link;
+
+		if (strcmp(node->name, path + length + 1) != 0)
+			continue;
+		*link = node->next;
+		free(node);
+		session->nidle += is_idle(parent);
+		remove_surplus(session);
+		return;
+	}
+}
+
+/*
+ * The session is about to end, and with it the memory of what is to be removed.
+ * But the next session may use the same names; only where there are many beside
+ * them they are probably used once.  Those in others come first.
+ */
+void
+parents_end(Session *session)
+{
+	while (session->parents != NULL)
+	{
+		Parent	  **link = &session->parents;
+		Parent	   *parent;
+
+		while ((*link)->nparents > 0)
+			link = &(*link)->next;
+		parent = *link;
+		for (Node *node = parent->nodes; node != NULL; node = node->next)
+			request_remove(session, parent->path, node->name);
+		request_remove_if_crowded(session, parent->path);
+		forget(session, link);
+	}
+}
+
+void
+parents_free(Session *session)
+{
+	while (session->parents != NULL)
+		forget(session, &session->parents);
+}
+
+/* The container with that path, which comes to the front of the list; or NULL. */
+static Parent *
+find(Session *session, const char *path, size_t length)
+{
+	for (Parent **link = &session->parents; *link != NULL;
+		 link = &(*link)->next)
+	{
+		Parent	   *parent = *link;
+
+		if (parent->length != length ||
+			memcmp(parent->path, path, length) != 0)
+			continue;
+		*link = parent->next;
+		parent->next = session->parents;
+		session->parents = parent;
+		return parent;
+	}
+	return NULL;
+}
+
+/* How much of a path is that of the node above. */
+static size_t
+length_above(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash != NULL ? (size_t) (slash - path) : 0;
+}
+
+static bool
+is_idle(const Parent *parent)
+{
+	return parent->nodes == NULL && parent->nparents == 0;
+}
+
+/* Remove the idle one that was used first, if there are too many. */
+static void
+remove_surplus(Session *session)
+{
+	while (session->nidle > KEPT_MAX)
+	{
+		Parent	  **oldest = NULL;
+
+		for (Parent **link = &session->parents; *link != NULL;
+			 link = &(*link)->next)
+			if (is_idle(*link))
+				oldest = link;
+		if (oldest == NULL)
+			return;
+		request_remove(session, (*oldest)->path, NULL);
+		forget(session, oldest);
+	}
+}
+
+/* Take a container out of the list; the one that it is in may be idle then. */
+static void
+forget(Session *session, Parent **link)
+{
+	Parent	   *parent = *link;
+	size_t		above = length_above(parent->path);
+
+	*link = parent->next;
+	session->nidle -= is_idle(parent);
+	for (Parent *other = session->parents; other != NULL; other = other->next)
+		if (other->length == above &&
+			memcmp(other->path, parent->path, above) == 0)
+		{
+			other->nparents--;
+			session->nidle += is_idle(other);
+		}
+	while (parent->nodes != NULL)
+	{
+		Node	   *node = parent->nodes;
+
+		parent->nodes = node->next;
+		free(node);
+	}
+	free(parent);
+}

@@ -1,0 +1,115 @@
+
+# Locks with names that are used once leave nothing behind: who makes a lock's znode
+# takes it away again, faster than the server removes empty containers, and without
+# a request more for a name that is used again.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk);
+my $stranger = $zk->client(timeout => 60);
+my $kept = 32;    # containers that a session keeps for the next time
+
+sub znodes { return $zk->counter('znode_count'); }
+
+subtest 'many names, one session' => sub {
+	my $session = background($node);
+	$session->query_safe("SELECT zk_lock('first'), zk_unlock('first')");
+	my $before = znodes();
+	$session->start_query("DO \$\$ BEGIN FOR i IN 1 .. 1000 LOOP
+		PERFORM zk_lock('order/' || i || '/item'); PERFORM zk_unlock('order/' || i || '/item');
+		END LOOP; END \$\$");
+	my $most = 0;
+	until ($session->is_done)
+	{
+		my $now = znodes() - $before;
+		$most = $now if $now > $most;
+	}
+	$session->wait_result;
+	is($session->sqlstate, '00000', 'locked and unlocked');
+	cmp_ok($most, '<', 2 * $kept + 50, "$most znodes at most meanwhile");
+	poll_until { znodes() - $before <= $kept + 1 } 'the rest to go';
+
+	# Beside many others they are removed with the session, held or not.
+	$stranger->create_many(600, lock_path('order') . '/x', '', sequential => 1);
+	$before = znodes();
+	$session->query_safe("SELECT zk_lock('order/held')");
+	$session->quit;
+	poll_until { znodes() <= $before - $kept + 2 } 'the kept ones to go';
+	is($stranger->exists(lock_path('order/held')), undef, 'and that of a held lock');
+	my ($first) = $stranger->children(lock_path('order'));
+	ok($first, 'what others are in stays');
+	$stranger->delete_recursive(lock_path('order'));
+};
+
+subtest 'many sessions, one name each' => sub {
+	$stranger->create_path(lock_path('job'));
+	$stranger->create_many(600, lock_path('job') . '/x', '', sequential => 1);
+	my $before = znodes();
+	foreach my $number (1 .. 40)
+	{
+		$node->safe_psql('postgres', "SELECT zk_lock('job/name-$number')");
+	}
+	poll_until { znodes() <= $before + 1 } 'nothing of them to be left';
+	$stranger->delete_recursive(lock_path('job'));
+	pass('nothing is left');
+};
+
+subtest 'a name that is used again' => sub {
+	my $session = background($node);
+	my $cycle = "SELECT zk_lock('hot'), zk_unlock('hot')";
+	$session->query_safe($cycle);
+	my $czxid = $stranger->exists(lock_path('hot'))->{czxid};
+	my @received;
+	foreach (1 .. 3)
+	{
+		my $before = $zk->packets_received;
+		$session->query_safe($cycle) foreach 1 .. 20;
+		assert_no_nodes($zk, lock_path('hot'));
+		push @received, $zk->packets_received - $before;
+	}
+	cmp_ok((sort { $a <=> $b } @received)[0], '<', 3 * 20 + 15, 'create, list, delete');
+	is($stranger->exists(lock_path('hot'))->{czxid}, $czxid, 'the znode stays');
+
+	# Also with others in between, as long as they are few.
+	$session->query_safe("DO \$\$ BEGIN FOR i IN 1 .. 100 LOOP
+		PERFORM zk_lock('few-' || i % 30); PERFORM zk_unlock('few-' || i % 30);
+		PERFORM zk_lock('hot'); PERFORM zk_unlock('hot'); END LOOP; END \$\$");
+	is($stranger->exists(lock_path('hot'))->{czxid}, $czxid, 'it stays');
+	$session->quit;
+	$node->safe_psql('postgres', $cycle);
+	is($stranger->exists(lock_path('hot'))->{czxid}, $czxid,
+		'for sessions to come, too');
+};
+
+# Whoever is in it, or comes into it, keeps it or makes it anew.
+subtest 'a name that others use' => sub {
+	my ($maker, $other) = map { background($node) } 1 .. 2;
+	$maker->query_safe("SELECT zk_lock('shared')");
+	$other->start_query("SELECT zk_lock('shared')");
+	wait_for_queue($zk, lock_path('shared'), 2);
+	$maker->query_safe("SELECT zk_unlock('shared')");
+	$other->wait_result;
+	$maker->query_safe("DO \$\$ BEGIN FOR i IN 1 .. 100 LOOP
+		PERFORM zk_lock('else-' || i); PERFORM zk_unlock('else-' || i); END LOOP; END \$\$");
+	is($other->query_safe("SELECT zk_is_held('shared')"), 't', 'held');
+	$other->query_safe("SELECT zk_unlock('shared')");
+
+	# Both for the same names, each removing what the other is about to use.
+	my @loop = map { "DO \$\$ BEGIN FOR i IN 1 .. 600 LOOP
+		PERFORM zk_lock('both-' || i * $_ % 97); PERFORM zk_unlock('both-' || i * $_ % 97);
+		END LOOP; END \$\$" } 5, 7;
+	$maker->start_query($loop[0]);
+	$other->start_query($loop[1]);
+	$_->wait_result foreach $maker, $other;
+	is($_->sqlstate, '00000', 'no error') foreach $maker, $other;
+	$_->quit foreach $maker, $other;
+};
+
+$node->stop;
+done_testing();
