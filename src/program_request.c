@@ -36,6 +36,9 @@
  */
 #define CROWD 500
 
+/* QUOTAEXCEEDED of the server's KeeperException; no release of the library has it. */
+#define QUOTA_EXCEEDED (-125)
+
 /* What is asked of the server at one time.  Rows of the table below. */
 typedef enum Step
 {
@@ -1554,6 +1557,8 @@ result_of_code(int rc)
 			return ZK_BAD_ARGUMENTS;
 		case ZUNIMPLEMENTED:
 			return ZK_UNIMPLEMENTED;
+		case QUOTA_EXCEEDED:
+			return ZK_QUOTA_EXCEEDED;
 		case ZMARSHALLINGERROR: /* before sending: out of memory */
 			return ZK_NO_MEMORY;
 		default:

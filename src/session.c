@@ -493,6 +493,13 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 					 errhint("Check the znode's ACL and the setting \"%s\".",
 							 "zklock.auth")));
 			break;
+		case ZK_QUOTA_EXCEEDED:
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("could not %s: a quota of ZooKeeper is exceeded", doing),
+					 errdetail("Znode \"%s\".", path),
+					 errhint("See what \"listquota\" in ZooKeeper's shell says of the znodes above it.")));
+			break;
 		case ZK_NO_MEMORY:
 			zklock_session_raise_memory();
 			break;

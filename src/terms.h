@@ -52,6 +52,7 @@ typedef enum ZkResult
 	ZK_SESSION_LOST,			/* the session is over */
 	ZK_BAD_ARGUMENTS,			/* the server does not like the path */
 	ZK_UNIMPLEMENTED,			/* the server is too old */
+	ZK_QUOTA_EXCEEDED,			/* a quota of the server's forbids it */
 	ZK_NO_MEMORY,				/* malloc() failed: nothing was sent */
 	ZK_FAILED					/* anything else: not done */
 } ZkResult;

@@ -21,7 +21,7 @@ subtest 'many names, one session' => sub {
 	my $session = background($node);
 	$session->query_safe("SELECT zk_lock('first'), zk_unlock('first')");
 	my $before = znodes();
-	$session->start_query("DO \$\$ BEGIN FOR i IN 1 .. 1000 LOOP
+	$session->start_query("DO \$\$ BEGIN FOR i IN 1 .. 500 LOOP
 		PERFORM zk_lock('order/' || i || '/item'); PERFORM zk_unlock('order/' || i || '/item');
 		END LOOP; END \$\$");
 	my $most = 0;
@@ -51,7 +51,7 @@ subtest 'many sessions, one name each' => sub {
 	$stranger->create_path(lock_path('job'));
 	$stranger->create_many(600, lock_path('job') . '/x', '', sequential => 1);
 	my $before = znodes();
-	foreach my $number (1 .. 40)
+	foreach my $number (1 .. 20)
 	{
 		$node->safe_psql('postgres', "SELECT zk_lock('job/name-$number')");
 	}
@@ -101,7 +101,7 @@ subtest 'a name that others use' => sub {
 	$other->query_safe("SELECT zk_unlock('shared')");
 
 	# Both for the same names, each removing what the other is about to use.
-	my @loop = map { "DO \$\$ BEGIN FOR i IN 1 .. 600 LOOP
+	my @loop = map { "DO \$\$ BEGIN FOR i IN 1 .. 400 LOOP
 		PERFORM zk_lock('both-' || i * $_ % 97); PERFORM zk_unlock('both-' || i * $_ % 97);
 		END LOOP; END \$\$" } 5, 7;
 	$maker->start_query($loop[0]);
@@ -112,4 +112,29 @@ subtest 'a name that others use' => sub {
 };
 
 $node->stop;
+
+subtest 'a quota' => sub {
+	my $strict = ZooKeeper->new(java_options => ['-Dzookeeper.enforceQuota=true'])->start;
+	my $tenant = cluster('paris', $strict, 'zklock.root' => '/tenant');
+	my $client = $strict->client;
+	$client->create_path('/tenant');
+	# What setquota -N makes (org.apache.zookeeper.StatsTrack).
+	$client->create_path('/zookeeper/quota/tenant');
+	$client->create('/zookeeper/quota/tenant/zookeeper_limits',
+		'count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=20');
+	$client->create('/zookeeper/quota/tenant/zookeeper_stats', 'count=1,bytes=0');
+	my $session = background($tenant);
+	foreach my $number (1 .. 20)
+	{
+		$session->query("SELECT zk_lock('name-$number')");
+		last if $session->sqlstate ne '00000';
+	}
+	is($session->sqlstate, '53400', 'the lock is refused');
+	like($session->error, qr/a quota of ZooKeeper is exceeded/, 'with the reason');
+	is($session->query_safe("SELECT count(*) BETWEEN 5 AND 15 FROM zk_locks"), 't', 'others are held');
+	$session->query_safe('SELECT zk_unlock_all()');
+	$session->quit;
+	$tenant->stop;
+};
+
 done_testing();
