@@ -64,6 +64,7 @@ OBJS = \
 	src/census.o \
 	src/dialog.o \
 	src/once.o \
+	src/retention.o \
 	src/durable.o \
 	src/ear.o \
 	src/release.o \

@@ -402,6 +402,29 @@ zklock_client_remove(ZkClient *client, const char *path, int version)
 }
 
 ZkRequest *
+zklock_client_remove_guarded(ZkClient *client, const char *guard, int version,
+							 const char *const *paths, int npaths)
+{
+	size_t		length = 0;
+	char	   *data;
+	char	   *next;
+	ZkRequest  *request;
+
+	for (int i = 0; i < npaths; i++)
+		length += strlen(paths[i]) + 1;
+	data = next = malloc(length);
+	if (data == NULL)
+		return NULL;
+	for (int i = 0; i < npaths; i++)
+		next = stpcpy(next, paths[i]) + 1;
+	request = start_request(client, (FrameRequest) {
+		.kind = REQUEST_REMOVE_GUARDED, .version = version
+	}, guard, NULL, data, (int) length);
+	free(data);
+	return request;
+}
+
+ZkRequest *
 zklock_client_set(ZkClient *client, const char *path, const char *data,
 				  int length, int version)
 {
@@ -769,6 +792,7 @@ copy_reply(ZkRequest *request, const FrameTaken *taken)
 	reply->mtime_ms = from->mtime_ms;
 	reply->version = from->version;
 	reply->is_closed = from->is_closed != 0;
+	reply->nbelow = from->nbelow < 0 ? 0 : from->nbelow;
 
 	children = (char **) request->texts;
 	next = request->texts + pointers;

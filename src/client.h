@@ -86,6 +86,7 @@ typedef struct ZkReply
 	int64_t		mtime_ms;		/* get: when that was */
 	int			version;		/* get: how often the data was set */
 	bool		is_closed;		/* ask_closed: everybody had them */
+	int			nbelow;			/* get: how many children the node has */
 	const char *const *children;	/* list */
 	int			nchildren;
 	const char *data;			/* get; not NUL-terminated, NULL if none */
@@ -237,6 +238,18 @@ extern ZkRequest *zklock_client_replace(ZkClient *client, const char *from,
 #define ZK_ANY_VERSION (-1)
 extern ZkRequest *zklock_client_remove(ZkClient *client, const char *path,
 									   int version);
+
+/*
+ * Delete nodes, all or none, if the data of the guard, another node, has been
+ * set just that often; and set it once more, in the same transaction.  So of two
+ * who have read the same version only one deletes anything, and an attempt that
+ * comes late deletes nothing.  At most ZK_REMOVE_MAX nodes.
+ */
+extern ZkRequest *zklock_client_remove_guarded(ZkClient *client,
+											   const char *guard, int version,
+											   const char *const *paths,
+											   int npaths);
+
 extern ZkRequest *zklock_client_set(ZkClient *client, const char *path,
 									const char *data, int length, int version);
 

@@ -59,6 +59,19 @@ zklock_dialog_ask(ZkDialog *dialog, ZkRequest *request)
 	return reply;
 }
 
+void
+zklock_dialog_send_ahead(ZkDialog *dialog, ZkRequest *request)
+{
+	zklock_client_free(dialog->ahead);
+	dialog->ahead = request;
+}
+
+const ZkReply *
+zklock_dialog_reply_ahead(ZkDialog *dialog)
+{
+	return dialog->ahead != NULL ? zklock_client_reply(dialog->ahead) : NULL;
+}
+
 /*
  * A delete whose reply was lost is sent again only if the very same znode is
  * still there: at a path that can be used again, as that of a record of
@@ -111,6 +124,8 @@ zklock_dialog_remove(ZkDialog *dialog, ZkRemoval *removal)
 void
 zklock_dialog_end(ZkDialog *dialog)
 {
+	zklock_client_free(dialog->ahead);
+	dialog->ahead = NULL;
 	zklock_client_free(dialog->request);
 	dialog->request = NULL;
 }

@@ -16,6 +16,7 @@
 typedef struct ZkDialog
 {
 	int64		deadline;		/* zklock_client_now() */
+	ZkRequest  *ahead;			/* sent ahead of the next question; or NULL */
 	ZkRequest  *request;		/* the last question; NULL before the first */
 } ZkDialog;
 
@@ -45,12 +46,21 @@ extern void zklock_dialog_run(bool (*talk) (ZkDialog *dialog, void *argument),
 extern const ZkReply *zklock_dialog_ask(ZkDialog *dialog, ZkRequest *request);
 
 /*
+ * Send a question ahead of the next one, with which it goes out; its reply is
+ * there when that of the next one is ZK_OK, or anything that a server said.
+ */
+extern void zklock_dialog_send_ahead(ZkDialog *dialog, ZkRequest *request);
+
+/* The reply to it, until another one is sent ahead; NULL if there is none. */
+extern const ZkReply *zklock_dialog_reply_ahead(ZkDialog *dialog);
+
+/*
  * Delete a znode and await the confirmation, but never a later one at the same
  * path.  false if the session was lost first: then again with the next one.
  */
 extern bool zklock_dialog_remove(ZkDialog *dialog, ZkRemoval *removal);
 
-/* Free the question. */
+/* Free the questions. */
 extern void zklock_dialog_end(ZkDialog *dialog);
 
 /*

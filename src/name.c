@@ -37,6 +37,7 @@ static const struct config_enum_entry node_style_options[] = {
 };
 
 static char *name_to_utf8(const char *name);
+static void refuse_reserved(const char *name);
 static char *slot_to_utf8(const char *slot);
 static void raise_bad_name(const char *what, const char *name,
 						   const char *utf8, RecipeNameError error,
@@ -86,6 +87,7 @@ zklock_name_path(const char *name, int *root_length)
 		raise_bad_name("lock name", name, utf8, RECIPE_NAME_RESERVED, 0, 0);
 	if (strlen(name) > RECIPE_NAME_MAX)
 		raise_bad_name("lock name", name, utf8, RECIPE_NAME_TOO_LONG, 0, 0);
+	refuse_reserved(name);
 	if (strlen(root) > RECIPE_ROOT_MAX ||
 		!recipe_lock_path(path, root, utf8))
 		ereport(ERROR,
@@ -104,7 +106,13 @@ zklock_name_path(const char *name, int *root_length)
 char *
 zklock_name_runs_path(const char *name, int *root_length)
 {
-	return psprintf("%s" ZK_RUNS_SUFFIX, zklock_name_path(name, root_length));
+	int			length;
+	char	   *path = zklock_name_path(name, &length);
+
+	if (root_length != NULL)
+		*root_length = length + 1 + strlen(ZK_RUNS_SUFFIX);
+	return psprintf("%.*s/" ZK_RUNS_SUFFIX "%s" ZK_RUNS_SUFFIX,
+					length, path, path + length);
 }
 
 char *
@@ -150,11 +158,35 @@ zklock_name_is_reserved(const char *component)
 	{
 		size_t		suffix_length = strlen(suffixes[i]);
 
-		if (length > suffix_length &&
+		if (length >= suffix_length &&
 			strcmp(component + length - suffix_length, suffixes[i]) == 0)
 			return true;
 	}
 	return false;
+}
+
+/* What lies beside locks must not be taken for one, nor the other way round. */
+static void
+refuse_reserved(const char *name)
+{
+	const char *rest = name;
+
+	while (rest != NULL)
+	{
+		size_t		length = strcspn(rest, "/");
+		char	   *component = pnstrdup(rest, length);
+
+		if (zklock_name_is_reserved(component))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_NAME),
+					 errmsg("invalid lock name \"%s\"", name),
+					 errdetail("The component \"%s\" ends like znodes of zklock's own.",
+							   component),
+					 errhint("Let no component end in \"%s\" or \"%s\".",
+							 ZK_RUNS_SUFFIX, ZK_RELEASE_SUFFIX)));
+		pfree(component);
+		rest = rest[length] == '/' ? rest + length + 1 : NULL;
+	}
 }
 
 /*

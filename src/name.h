@@ -34,13 +34,15 @@ extern RecipeStyle zklock_name_style(void);
 
 /*
  * Path of the znode that keeps the records of zk_run_once() for a name, palloc'ed,
- * and of the record of one slot in it.  Raise 42602 likewise.
+ * and of the record of one slot in it.  They are below a znode of the root that
+ * keeps all records, whose path they begin with: *root_length, unless NULL, is
+ * set to its length.  No lock's queue is there.  Raise 42602 likewise.
  */
 extern char *zklock_name_runs_path(const char *name, int *root_length);
 extern char *zklock_name_run_path(const char *name, const char *slot,
 								  int *root_length);
 
-/* What ends the names of both. */
+/* What ends the names of both; alone it is the name of the one above. */
 #define ZK_RUNS_SUFFIX ".once"
 
 /* What ends the names of requests to release a lock, and of what they lie in. */

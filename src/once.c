@@ -27,15 +27,18 @@
  * was not run; its record says by whom, and zk_forget_run() gives it free.
  *
  * When a record is deleted its slot can be claimed anew, and a delete names a
- * path and nothing that tells the old record from the new one.  So records of
- * a name are deleted by one session at a time, which has queued up for that in
- * the records' own directory: of what it has read then nobody else deletes
- * anything, so its deletes hit what it read.  They cannot come too late, when
- * it is somebody else's turn: the ensemble carries out a session's requests in
- * order, the removal of its queue node behind the deletes, and none of a
- * session that has ended, or has moved to another connection.  Old records are
- * deleted with one attempt each, and only if nobody else is about it: a delete
- * that is lost does not matter, somebody will try again.
+ * path and nothing that tells the old record from the new one.  So all records
+ * of a root have a guard, the znode that they are below, and records are deleted
+ * in one transaction with a set of the guard's data, for which it must have the
+ * version that it had before the record was read.  If anybody has deleted a
+ * record since, ours goes nowhere, however late it comes; and if nobody has, the
+ * record is the one that was read.  The guard is never deleted, so its version
+ * does not begin anew.  Nobody waits for anybody, whatever strangers put beside
+ * the records.
+ *
+ * Old records are deleted with one attempt, by those who claim others: one that
+ * is lost does not matter, somebody will try again.  How long a record is kept it
+ * says itself, so that nobody prunes what others rely on.
  *
  *-------------------------------------------------------------------------
  */
@@ -45,20 +48,13 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "contend.h"
 #include "dialog.h"
 #include "identity.h"
 #include "name.h"
+#include "retention.h"
 #include "session.h"
 
-/*
- * How many records a call looks at to find old ones.  They are chosen at
- * random, so that with each claim the part of the old ones shrinks, until there
- * is about one among that many; however the slots are named.
- */
-#define RECORDS_LOOKED_AT 64
-
-/* How long a claim may be held up by that. */
+/* How long a claim may be held up by deleting old records. */
 #define PRUNE_MS 2000
 
 /* How often parents that vanish are made anew; see contend.c. */
@@ -77,12 +73,13 @@ typedef struct Claim
 typedef struct Pruning
 {
 	int64		deadline;
-	int64		older_than_ms;	/* ctime, Unix epoch */
+	int64		now_ms;			/* the servers' clock */
+	const char *guard;
 	const char *claimed;		/* path of the new record, which stays */
-	ZkRequest  *turn;			/* create of our queue node; owns the node */
 	ZkRequest  *list;
-	ZkRequest  *gets[RECORDS_LOOKED_AT];
-	char	   *paths[RECORDS_LOOKED_AT];
+	ZkRequest  *guarded;		/* get of the guard, ahead of the records' */
+	ZkRequest **gets;
+	char	  **paths;
 	int			ngets;
 } Pruning;
 
@@ -104,17 +101,25 @@ static char unsettled_guid[RECIPE_GUID_LEN + 1];
 static bool claim_slot(ZkDialog *dialog, void *argument);
 static void begin_claim(const char *path);
 static void settle_claim(void);
+static char *record_data(int64 retain_ms);
 static bool take_record(const ZkReply *reply);
-static void make_parents(ZkDialog *dialog, const char *path, int root_length);
-static void prune(const char *claimed, int64 older_than_ms);
+static int	count_records(ZkDialog *dialog);
+static bool finish_claim(ZkDialog *dialog, const Claim *claim,
+						 const char *path, const char *guard,
+						 const ZkReply *record, int nothers);
+static void make_parents(ZkDialog *dialog, const char *path, int guard_length);
+static void prune(const char *guard, const char *claimed, int64 now_ms,
+				  int nrecords);
 static void ask_for_records(Pruning *pruning);
-static void keep_old_records(Pruning *pruning);
-static bool take_turn(Pruning *pruning);
-static bool is_old(Pruning *pruning, int index);
 static void remove_old_records(Pruning *pruning);
+static bool is_old(Pruning *pruning, int index);
+static void remove_some(Pruning *pruning, int version, char **paths,
+						int npaths);
 static bool forget_slot(ZkDialog *dialog, void *argument);
 static bool read_record(ZkDialog *dialog, ZkRemoval *removal);
-static bool remove_in_turn(ZkDialog *dialog, ZkRemoval *removal, char *node);
+static bool remove_record(ZkDialog *dialog, const char *guard,
+						  ZkRemoval *removal);
+static bool is_usable(const char *guard, int version);
 static char *directory_of(const char *record);
 static bool is_record(const char *child);
 
@@ -174,18 +179,20 @@ claim_slot(ZkDialog *dialog, void *argument)
 {
 	Claim	   *claim = argument;
 	ZkClient   *client = zklock_session_client();
-	int			root_length;
+	int			guard_length;
 	char	   *path = zklock_name_run_path(claim->name, claim->slot,
-											&root_length);
+											&guard_length);
+	char	   *guard = pnstrdup(path, guard_length);
+	char	   *directory = directory_of(path);
 	char	   *data;
 	const ZkReply *reply;
 	int			attempts = 0;
 
 	begin_claim(path);
-	data = zklock_identity_add(zklock_identity_build(0), "run",
-							   unsettled_guid);
+	data = record_data(claim->retain_ms);
 	for (;;)
 	{
+		zklock_dialog_send_ahead(dialog, zklock_client_get(client, directory));
 		reply = zklock_dialog_ask(dialog,
 								  zklock_client_create(client, path, ZK_PERSISTENT_OWN,
 													   data, strlen(data)));
@@ -193,14 +200,14 @@ claim_slot(ZkDialog *dialog, void *argument)
 		{
 			case ZK_OK:
 				claim->is_ours = true;
-				prune(path, reply->ctime_ms - claim->retain_ms);
-				return true;
+				return finish_claim(dialog, claim, path, guard, reply,
+									count_records(dialog));
 			case ZK_NODE_EXISTS:
 				break;
 			case ZK_NO_NODE:
 				if (++attempts > PARENT_ATTEMPTS)
 					zklock_session_raise(reply, "record a run", path);
-				make_parents(dialog, path, root_length);
+				make_parents(dialog, path, guard_length);
 				continue;
 			case ZK_UNKNOWN_OUTCOME:
 				continue;
@@ -216,9 +223,10 @@ claim_slot(ZkDialog *dialog, void *argument)
 		{
 			case ZK_OK:
 				claim->is_ours = take_record(reply);
-				if (claim->is_ours)
-					prune(path, reply->ctime_ms - claim->retain_ms);
-				return true;
+				if (!claim->is_ours)
+					return true;
+				return finish_claim(dialog, claim, path, guard, reply,
+									count_records(dialog) - 1);
 			case ZK_NO_AUTH:	/* ours we could read */
 				claim->is_ours = false;
 				return true;
@@ -261,6 +269,17 @@ settle_claim(void)
 	unsettled_path = NULL;
 }
 
+/* Who claims, the GUID, and at the end, where it is looked for, the retention. */
+static char *
+record_data(int64 retain_ms)
+{
+	char	   *data = zklock_identity_add(zklock_identity_build(0), "run",
+										   unsettled_guid);
+
+	return zklock_identity_add(data, RETENTION_KEY,
+							   psprintf(INT64_FORMAT, retain_ms));
+}
+
 /* Is the record that was read the one of this claim? */
 static bool
 take_record(const ZkReply *reply)
@@ -270,19 +289,57 @@ take_record(const ZkReply *reply)
 			   RECIPE_GUID_LEN) != NULL;
 }
 
+/* How many records there are, by what was asked ahead of the last question. */
+static int
+count_records(ZkDialog *dialog)
+{
+	const ZkReply *directory = zklock_dialog_reply_ahead(dialog);
+
+	return directory != NULL && directory->result == ZK_OK ?
+		directory->nbelow : 0;
+}
+
 /*
- * Create what is above a record: the root for good, the rest as containers, of
- * which the server removes those that are empty.
+ * The record is ours.  Delete old ones; if there are too many others, also
+ * ours again, and raise 54000: nobody has got a true for it.  false if the
+ * session was lost on the way.
+ */
+static bool
+finish_claim(ZkDialog *dialog, const Claim *claim, const char *path,
+			 const char *guard, const ZkReply *record, int nothers)
+{
+	ZkRemoval	removal = {
+		.path = path,
+		.doing = "delete the record of a run",
+		.czxid = record->czxid
+	};
+
+	prune(guard, path, record->ctime_ms, nothers + 1);
+	if (nothers < RETENTION_RECORDS_MAX)
+		return true;
+	if (!remove_record(dialog, guard, &removal))
+		return false;
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("too many records of runs of \"%s\"", claim->name),
+			 errdetail("There are %d records, and %d may be kept.",
+					   nothers, RETENTION_RECORDS_MAX),
+			 errhint("Each is kept for as long as its run asked for. Ask for less, spread slots over several names, or delete records with zk_forget_run().")));
+}
+
+/*
+ * Create what is above a record: the guard and the root for good, the rest as
+ * containers, of which the server removes those that are empty.
  */
 static void
-make_parents(ZkDialog *dialog, const char *path, int root_length)
+make_parents(ZkDialog *dialog, const char *path, int guard_length)
 {
 	const char *end = path;
 
 	while ((end = strchr(end + 1, '/')) != NULL)
 	{
 		char	   *parent = pnstrdup(path, end - path);
-		ZkNodeKind	kind = end - path <= root_length ?
+		ZkNodeKind	kind = end - path <= guard_length ?
 			ZK_PERSISTENT : ZK_CONTAINER;
 		const ZkReply *reply;
 
@@ -316,29 +373,32 @@ make_parents(ZkDialog *dialog, const char *path, int root_length)
  */
 
 /*
- * Delete some records that are older than that.  Whatever ZooKeeper has against
- * it must not cost the caller the claim.  An interrupt does raise: the claim is
- * not settled yet.
+ * Delete some records whose time is over.  Whatever ZooKeeper has against it
+ * must not cost the caller the claim.  An interrupt does raise: the claim is not
+ * settled yet.
  */
 static void
-prune(const char *claimed, int64 older_than_ms)
+prune(const char *guard, const char *claimed, int64 now_ms, int nrecords)
 {
-	Pruning    *pruning = palloc0(sizeof(*pruning));
+	Pruning    *pruning;
 
+	if (!retention_should_list(nrecords, pg_prng_double(&pg_global_prng_state)))
+		return;
+	pruning = palloc0(sizeof(*pruning));
+	pruning->guard = guard;
 	pruning->claimed = claimed;
-	pruning->older_than_ms = older_than_ms;
+	pruning->now_ms = now_ms;
 	pruning->deadline = zklock_client_now() + PRUNE_MS;
 	PG_TRY();
 	{
 		ask_for_records(pruning);
-		keep_old_records(pruning);
-		if (pruning->ngets > 0 && take_turn(pruning))
+		if (pruning->ngets > 0)
 			remove_old_records(pruning);
 	}
 	PG_FINALLY();
 	{
-		zklock_client_withdraw(pruning->turn);
 		zklock_client_free(pruning->list);
+		zklock_client_free(pruning->guarded);
 		for (int i = 0; i < pruning->ngets; i++)
 			zklock_client_free(pruning->gets[i]);
 	}
@@ -346,98 +406,64 @@ prune(const char *claimed, int64 older_than_ms)
 	pfree(pruning);
 }
 
-/* List the records, and ask for some of them. */
+/*
+ * List the records, and ask for the guard and then for some of them, chosen at
+ * random, so that none stays however the slots are named.
+ */
 static void
 ask_for_records(Pruning *pruning)
 {
 	ZkClient   *client = zklock_session_client();
 	char	   *parent = directory_of(pruning->claimed);
 	const ZkReply *list;
-	int			first = 0;
+	int			first;
+	int			nsample;
 
 	pruning->list = zklock_client_list(client, parent);
 	list = zklock_session_await(pruning->list, pruning->deadline,
 								ZK_WAITING_FOR_REPLY);
-	if (list == NULL || list->result != ZK_OK)
+	if (list == NULL || list->result != ZK_OK || list->nchildren == 0)
 		return;
-	if (list->nchildren > RECORDS_LOOKED_AT)
-		first = pg_prng_uint64_range(&pg_global_prng_state, 0,
-									 list->nchildren - 1);
-	for (int i = 0; i < Min(list->nchildren, RECORDS_LOOKED_AT); i++)
+	nsample = Min(list->nchildren, retention_sample(list->nchildren));
+	pruning->gets = palloc(nsample * sizeof(*pruning->gets));
+	pruning->paths = palloc(nsample * sizeof(*pruning->paths));
+	pruning->guarded = zklock_client_get(client, pruning->guard);
+	first = pg_prng_uint64_range(&pg_global_prng_state, 0, list->nchildren - 1);
+	for (int i = 0; i < nsample; i++)
 	{
 		const char *child = list->children[(first + i) % list->nchildren];
-		char	   *path;
+		char	   *path = psprintf("%s/%s", parent, child);
 
-		if (!is_record(child))
-			continue;
-		path = psprintf("%s/%s", parent, child);
-		if (strcmp(path, pruning->claimed) == 0)
+		if (!is_record(child) || strcmp(path, pruning->claimed) == 0)
 			continue;
 		pruning->paths[pruning->ngets] = path;
 		pruning->gets[pruning->ngets++] = zklock_client_get(client, path);
 	}
 }
 
-/* Read the answers, and ask for the old ones once more, behind our turn. */
-static void
-keep_old_records(Pruning *pruning)
-{
-	int			nkept = 0;
-
-	for (int i = 0; i < pruning->ngets; i++)
-	{
-		if (is_old(pruning, i))
-			pruning->paths[nkept++] = pruning->paths[i];
-		zklock_client_free(pruning->gets[i]);
-		pruning->gets[i] = NULL;
-	}
-	pruning->ngets = nkept;
-}
-
-/* Is it our turn to delete records of that name?  Does not wait for it. */
-static bool
-take_turn(Pruning *pruning)
-{
-	ZkClient   *client = zklock_session_client();
-	char	   *parent = directory_of(pruning->claimed);
-	char	   *data = zklock_identity_build(0);
-	char		guid[RECIPE_GUID_LEN + 1];
-	char		prefix[RECIPE_NODE_SIZE];
-	const ZkReply *created;
-	const ZkReply *list;
-	int			own;
-	int			ahead;
-
-	zklock_identity_make_guid(guid);
-	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1, guid);
-	pruning->turn = zklock_client_create(client,
-										 psprintf("%s/%s", parent, prefix),
-										 ZK_EPHEMERAL_SEQUENTIAL,
-										 data, strlen(data));
-	zklock_client_free(pruning->list);
-	pruning->list = zklock_client_list(client, parent);
-	list = zklock_session_await(pruning->list, pruning->deadline,
-								ZK_WAITING_FOR_REPLY);
-	created = pruning->turn != NULL ? zklock_client_reply(pruning->turn) : NULL;
-	return list != NULL && list->result == ZK_OK &&
-		created != NULL && created->result == ZK_OK &&
-		recipe_verdict(list->children, list->nchildren,
-					   strrchr(created->path, '/') + 1, RECIPE_EXCLUSIVE,
-					   &own, &ahead) == RECIPE_HELD;
-}
-
-/* Read the old records again and delete them; nobody waits for the deletes. */
+/*
+ * Read the answers, and delete those that are over, as many in a transaction as
+ * it may have; each expects the guard as the one before leaves it.
+ */
 static void
 remove_old_records(Pruning *pruning)
 {
-	ZkClient   *client = zklock_session_client();
+	const ZkReply *guard = zklock_session_await(pruning->guarded,
+												pruning->deadline,
+												ZK_WAITING_FOR_REPLY);
+	uint32		version;
+	int			nold = 0;
 
-	for (int i = 0; i < pruning->ngets; i++)
-		pruning->gets[i] = zklock_client_get(client, pruning->paths[i]);
+	if (guard == NULL || guard->result != ZK_OK)
+		return;
+	version = guard->version;
 	for (int i = 0; i < pruning->ngets; i++)
 		if (is_old(pruning, i))
-			zklock_client_free(zklock_client_remove(client, pruning->paths[i],
-													ZK_ANY_VERSION));
+			pruning->paths[nold++] = pruning->paths[i];
+	for (int i = 0; i < nold && is_usable(pruning->guard, version);
+		 i += ZK_REMOVE_MAX)
+		remove_some(pruning, version++, pruning->paths + i,
+					Min(nold - i, ZK_REMOVE_MAX));
 }
 
 /* Await one of the answers: is it a record that is to go? */
@@ -448,9 +474,21 @@ is_old(Pruning *pruning, int index)
 												pruning->deadline,
 												ZK_WAITING_FOR_REPLY);
 
+	/* one with children would spoil the transaction for all */
 	return reply != NULL && reply->result == ZK_OK &&
-		reply->ephemeral_owner == 0 &&
-		reply->ctime_ms < pruning->older_than_ms;
+		reply->ephemeral_owner == 0 && reply->nbelow == 0 &&
+		retention_is_over(retention_read(reply->data, reply->data_length),
+						  reply->ctime_ms, pruning->now_ms);
+}
+
+/* Nobody waits for the answer. */
+static void
+remove_some(Pruning *pruning, int version, char **paths, int npaths)
+{
+	zklock_client_free(zklock_client_remove_guarded(zklock_session_client(),
+													pruning->guard, version,
+													(const char *const *) paths,
+													npaths));
 }
 
 /* ---------------------------------------------------------------------
@@ -458,49 +496,22 @@ is_old(Pruning *pruning, int index)
  * ---------------------------------------------------------------------
  */
 
-/*
- * Delete the record that is there at the first look, and no later one, when it
- * is our turn.
- */
+/* Delete the record that is there at the first look, and no later one. */
 static bool
 forget_slot(ZkDialog *dialog, void *argument)
 {
 	Forgetting *forgetting = argument;
 	ZkRemoval  *removal = &forgetting->removal;
-	char		node[RECIPE_PATH_SIZE];
-	ZkContender contender = {
-		.name = forgetting->name,
-		.root_length = 0,
-		.mode = RECIPE_EXCLUSIVE,
-		.permits = 1,
-		.wants_list = true,
-		.style = RECIPE_STYLE_CURATOR,
-		.may_be_there = true,
-		.patience = ZK_WAIT_UNTIL_DEADLINE,
-		.deadline = dialog->deadline,
-		.node = node
-	};
+	int			guard_length;
 
 	removal->path = zklock_name_run_path(forgetting->name, forgetting->slot,
-										 &contender.root_length);
+										 &guard_length);
 	removal->doing = "delete the record of a run";
 	if (removal->czxid == 0 && !read_record(dialog, removal))
 		return false;
 	if (removal->czxid == 0)
 		return true;
-	contender.lock_path = directory_of(removal->path);
-	switch (zklock_contend(&contender))
-	{
-		case ZK_CONTEND_GRANTED:
-			break;
-		case ZK_CONTEND_BUSY:
-			zklock_dialog_raise_timeout(true);
-		case ZK_CONTEND_UNANSWERED:
-			zklock_dialog_raise_timeout(false);
-		case ZK_CONTEND_SESSION_LOST:
-			return false;
-	}
-	return remove_in_turn(dialog, removal, node);
+	return remove_record(dialog, pnstrdup(removal->path, guard_length), removal);
 }
 
 /* Which record is there?  czxid stays 0 if there is none; false: session lost. */
@@ -528,30 +539,85 @@ read_record(ZkDialog *dialog, ZkRemoval *removal)
 	return true;
 }
 
-/* Delete the record, and then, in whatever way that ends, our queue node. */
+/*
+ * Delete the record with that czxid, if it is still there, as often as others
+ * are faster with theirs.  false if the session was lost.
+ */
 static bool
-remove_in_turn(ZkDialog *dialog, ZkRemoval *removal, char *node)
+remove_record(ZkDialog *dialog, const char *guard, ZkRemoval *removal)
 {
-	ZkSessionNumber session = zklock_session_number();
-	volatile bool is_over = false;
+	ZkClient   *client = zklock_session_client();
 
-	PG_TRY();
+	for (;;)
 	{
-		is_over = zklock_dialog_remove(dialog, removal);
+		bool		was_tried = removal->is_tried;
+		const ZkReply *reply;
+		const ZkReply *guarded;
+		int			version;
+
+		zklock_dialog_send_ahead(dialog, zklock_client_get(client, guard));
+		reply = zklock_dialog_ask(dialog, zklock_client_get(client, removal->path));
+		guarded = zklock_dialog_reply_ahead(dialog);
+		if (reply->result == ZK_SESSION_LOST)
+			return false;
+		if (reply->result == ZK_UNKNOWN_OUTCOME || guarded == NULL ||
+			guarded->result == ZK_UNKNOWN_OUTCOME)
+			continue;
+		if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
+			zklock_session_raise(reply, removal->doing, removal->path);
+		if (reply->result == ZK_NO_NODE || reply->czxid != removal->czxid ||
+			guarded->result == ZK_NO_NODE)
+		{
+			removal->is_removed = was_tried;
+			return true;
+		}
+		if (guarded->result != ZK_OK)
+			zklock_session_raise(guarded, removal->doing, guard);
+
+		version = guarded->version;
+		if (!is_usable(guard, version))
+			continue;
+		removal->is_tried = true;
+		reply = zklock_dialog_ask(dialog,
+								  zklock_client_remove_guarded(client, guard, version,
+															   &removal->path, 1));
+		switch (reply->result)
+		{
+			case ZK_OK:
+				removal->is_removed = true;
+				return true;
+			case ZK_NO_NODE:
+			case ZK_BAD_VERSION:
+				removal->is_tried = was_tried;
+				continue;
+			case ZK_UNKNOWN_OUTCOME:
+				continue;
+			case ZK_SESSION_LOST:
+				return false;
+			default:
+				zklock_session_raise(reply, removal->doing, removal->path);
+		}
 	}
-	PG_FINALLY();
-	{
-		if (zklock_session_number() == session)
-			zklock_client_delete(zklock_session_client(), node);
-	}
-	PG_END_TRY();
-	return is_over;
 }
 
 /* ---------------------------------------------------------------------
  * Helpers
  * ---------------------------------------------------------------------
  */
+
+/*
+ * Versions have 32 bits and wrap.  One of them means any version to the server:
+ * go past it.
+ */
+static bool
+is_usable(const char *guard, int version)
+{
+	if (version != ZK_ANY_VERSION)
+		return true;
+	zklock_client_free(zklock_client_set(zklock_session_client(), guard,
+										 "", 0, ZK_ANY_VERSION));
+	return false;
+}
 
 /* The znode that a record is in. */
 static char *

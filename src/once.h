@@ -14,10 +14,11 @@
 
 /*
  * Claim a slot of a job: true for exactly one caller for as long as the record
- * exists.  After a true, some records that are older than retain_ms by the
- * servers' clock are deleted.  If this raises, the slot may have been claimed; then
- * nobody has got a true for it, and the next call in this session for the same
- * slot will.  Raises 42602 for a bad name or slot, 55P03 at lock_timeout, and
+ * exists, for retain_ms at least.  After a true, some records of the same name
+ * whose time is over by the servers' clock are deleted; with too many that are
+ * not, 54000 and nothing is left.  If this raises, the slot may have been
+ * claimed; then nobody has got a true for it, and the next call in this session
+ * for the same slot will.  Raises 42602 for a bad name or slot, 55P03 at lock_timeout, and
  * as the session does.
  */
 extern bool zklock_run_once(const char *name, const char *slot,

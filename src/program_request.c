@@ -50,6 +50,7 @@ typedef enum Step
 	STEP_CHECK,
 	STEP_SET,
 	STEP_REMOVE,
+	STEP_REMOVE_GUARDED,
 	STEP_ANNOUNCE,
 	STEP_DELETE,
 	STEP_LOOK_AROUND,			/* are there many beside it?  Then REMOVE */
@@ -84,17 +85,20 @@ struct Request
 	bool		is_crowded;		/* LOOK_AROUND: there are many beside it */
 	bool		is_of_list;		/* UNWATCH: of children, not of data */
 	ZkNodeKind	node_kind;		/* CREATE */
-	int			version;		/* SET and REMOVE: that the node must have */
+	int			version;		/* SET and REMOVE: that the node must have;
+								 * REMOVE_GUARDED: the guard */
 	Moment		sent_at;		/* the last attempt */
 	int64_t		signalled_mzxid;	/* LISTEN: what the backend knows; 0: nothing */
 	int64_t		signalled_at;	/* LISTEN: when it was interrupted for it */
 	char	   *path;			/* node, or parent for LIST and ERASE */
 	char	   *other_path;		/* ERASE: prefix of the child; REPLACE: the
 								 * node to go */
-	char	   *data;			/* CREATE, REPLACE, SET and ANNOUNCE */
+	char	   *data;			/* CREATE, REPLACE, SET and ANNOUNCE;
+								 * REMOVE_GUARDED: the nodes' paths */
 	int			data_length;
 	zoo_op_t	op;				/* CHECK; must outlive the call */
 	zoo_op_result_t op_result;
+	zoo_op_result_t *op_results;	/* the same for REMOVE_GUARDED */
 
 	/* the last answer */
 	FrameReply	reply;
@@ -117,6 +121,7 @@ static int	send_check_of_path(Request *request, const char *path);
 static int	send_set(Request *request);
 static int	send_delete(Request *request);
 static int	send_delete_of_other(Request *request);
+static int	send_remove_guarded(Request *request);
 static int	send_exists(Request *request);
 static int	send_look_around(Request *request);
 static int	send_erase(Request *request);
@@ -159,6 +164,7 @@ static const struct
 	[STEP_CHECK] = {send_check, after_last, true},
 	[STEP_SET] = {send_set, after_last, true},
 	[STEP_REMOVE] = {send_delete, after_last, true},
+	[STEP_REMOVE_GUARDED] = {send_remove_guarded, after_last, true},
 	[STEP_ANNOUNCE] = {send_set, after_announce, true},
 	[STEP_DELETE] = {send_delete, after_delete, true},
 	[STEP_LOOK_AROUND] = {send_look_around, after_look_around, false},
@@ -186,6 +192,7 @@ static const Step first_steps[] = {
 	[REQUEST_CHECK] = STEP_CHECK,
 	[REQUEST_SET] = STEP_SET,
 	[REQUEST_REMOVE] = STEP_REMOVE,
+	[REQUEST_REMOVE_GUARDED] = STEP_REMOVE_GUARDED,
 	[REQUEST_REPLACE] = STEP_REPLACE_CREATE,
 	[REQUEST_LISTEN] = STEP_LISTEN,
 	[REQUEST_IS_CLOSED] = STEP_IS_CLOSED,
@@ -205,6 +212,7 @@ static void count_undone(Session *session);
 static bool is_kept(const Request *request);
 static Request *new_request(Session *session, Step step, const char *path);
 static char *copy_blob(const FrameTaken *taken, int blob);
+static bool has_paths(const FrameTaken *taken);
 static bool remember(Session *session, Request *request);
 static Request *find_request(const Session *session, uint64_t id);
 static void free_request(Request *request);
@@ -306,6 +314,8 @@ take_request(Session *session, const FrameTaken *taken)
 
 	if ((taken->frame.id == 0) != REQUEST_IS_SILENT(wanted->kind))
 		return false;
+	if (wanted->kind == REQUEST_REMOVE_GUARDED && !has_paths(taken))
+		return false;
 	if (wanted->kind == REQUEST_HAND_OVER)
 	{
 		/* a set of nothing, once, right ahead of the delete */
@@ -317,7 +327,8 @@ take_request(Session *session, const FrameTaken *taken)
 	request->id = taken->frame.id;
 	request->is_unwanted = REQUEST_IS_SILENT(wanted->kind);
 	request->node_kind = wanted->node_kind;
-	if (wanted->kind == REQUEST_SET || wanted->kind == REQUEST_REMOVE)
+	if (wanted->kind == REQUEST_SET || wanted->kind == REQUEST_REMOVE ||
+		wanted->kind == REQUEST_REMOVE_GUARDED)
 		request->version = wanted->version;
 	request->is_urgent = wanted->is_urgent != 0;
 	request->signalled_mzxid = wanted->known_mzxid;
@@ -453,6 +464,20 @@ copy_blob(const FrameTaken *taken, int blob)
 	return memcpy(copy, taken->blobs[blob], length);
 }
 
+/* Is the data of a REMOVE_GUARDED as many paths as there may be? */
+static bool
+has_paths(const FrameTaken *taken)
+{
+	uint32_t	length = taken->frame.blob_lengths[2];
+	int			count = 0;
+
+	if (length == 0 || taken->blobs[2][length - 1] != '\0')
+		return false;
+	for (uint32_t i = 0; i < length; i++)
+		count += taken->blobs[2][i] == '\0';
+	return count <= ZK_REMOVE_MAX;
+}
+
 /* The backend may name it again: keep it by its slot, the low bits of its id. */
 #define SLOT_MASK ((uint64_t) 0xffff)
 
@@ -505,6 +530,7 @@ free_request(Request *request)
 	free(request->path);
 	free(request->other_path);
 	free(request->data);
+	free(request->op_results);
 	free(request->reply_path);
 	free(request->reply_data);
 	free(request->reply_children);
@@ -1258,6 +1284,26 @@ send_delete_of_other(Request *request)
 					   void_done, request);
 }
 
+/* The guard goes first: if that is refused, nothing else is looked at. */
+static int
+send_remove_guarded(Request *request)
+{
+	const char *path = request->data;
+	zoo_op_t	ops[1 + ZK_REMOVE_MAX];
+	int			count = 0;
+
+	request->op_results = calloc(1 + ZK_REMOVE_MAX,
+								 sizeof(*request->op_results));
+	if (request->op_results == NULL)
+		return ZMARSHALLINGERROR;
+	zoo_set_op_init(&ops[count++], request->path, "", 0, request->version, NULL);
+	for (; path < request->data + request->data_length;
+		 path += strlen(path) + 1)
+		zoo_delete_op_init(&ops[count++], path, -1);
+	return zoo_amulti(request->session->zh, count, ops, request->op_results,
+					  void_done, request);
+}
+
 static int
 send_exists(Request *request)
 {
@@ -1353,6 +1399,7 @@ copy_stat(FrameReply *reply, const struct Stat *stat)
 	reply->mzxid = stat->mzxid;
 	reply->mtime_ms = stat->mtime;
 	reply->version = stat->version;
+	reply->nbelow = stat->numChildren;
 }
 
 static void

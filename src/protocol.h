@@ -77,6 +77,7 @@ typedef enum RequestKind
 	REQUEST_CHECK,
 	REQUEST_SET,
 	REQUEST_REMOVE,				/* a delete that is not repeated */
+	REQUEST_REMOVE_GUARDED,		/* several, if a guard has that version */
 	REQUEST_REPLACE,			/* an ephemeral node by another */
 	REQUEST_LISTEN,				/* follow a node, be it there or not */
 	REQUEST_IS_CLOSED,			/* look at a node's ACL */
@@ -117,13 +118,16 @@ typedef struct FrameOpen
 											 * alone, beside others; or "" */
 } FrameOpen;
 
-/* Blobs: path, other path, data. */
+/*
+ * Blobs: path, other path, data; for REMOVE_GUARDED these are that of the
+ * guard, none, and the paths of the nodes, with a NUL behind each.
+ */
 typedef struct FrameRequest
 {
 	int64_t		known_mzxid;	/* LISTEN */
 	int32_t		kind;			/* RequestKind */
 	int32_t		node_kind;		/* ZkNodeKind: CREATE and REPLACE */
-	int32_t		version;		/* SET and REMOVE */
+	int32_t		version;		/* SET and both REMOVEs */
 	int32_t		is_urgent;		/* LISTEN: news interrupt the backend */
 } FrameRequest;
 
@@ -158,6 +162,7 @@ typedef struct FrameReply
 	int32_t		version;
 	int32_t		nchildren;
 	int32_t		is_closed;
+	int32_t		nbelow;
 } FrameReply;
 
 /* No blobs. */

@@ -68,6 +68,9 @@ typedef enum ZkNodeKind
 	ZK_EPHEMERAL_SEQUENTIAL
 } ZkNodeKind;
 
+/* Most nodes that are deleted in one transaction. */
+#define ZK_REMOVE_MAX 64
+
 /* What has become of the watched node. */
 typedef enum ZkWatchNews
 {

@@ -64,7 +64,10 @@ FROM (VALUES
 	(22, 'order--000000001'),
 	-- length: in bytes
 	(23, repeat('x', 513)), (24, repeat('é', 257)),
-	(25, repeat('x', 10000))) AS bad (i, name)
+	(25, repeat('x', 10000)),
+	-- what lies beside locks
+	(26, '.once'), (27, 'job.once'), (28, '.once/job.once'), (29, 'team.once/job'),
+	(30, 'job.release'), (31, '.release/x'), (32, 'a/b.release/c')) AS bad (i, name)
 ORDER BY i;
 
 -- Good names
@@ -78,6 +81,7 @@ FROM (VALUES
 	(11, 'names/a\b'), (12, 'names/a:b,c;d?e#f&g'), (13, 'names/ '),
 	-- dots, but not only one or two
 	(14, 'names/...'), (15, 'names/.hidden'), (16, 'names/v1.2'), (17, 'names/..x'),
+	(26, 'names/once'), (27, 'names/.once.x'), (28, 'names/x.Once'),
 	-- numbers that are not those of queue entries
 	(18, 'names/order-123456789'), (19, 'names/123456789'),
 	(20, 'names/order-1234567890x'), (21, 'names/999999999/x'),

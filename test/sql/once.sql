@@ -45,16 +45,16 @@ SELECT zk_forget_run('once/job', '2026-11-20'), zk_forget_run('once/job', '2026-
 SELECT zk_run_once('once/job', '2026-11-20'), zk_run_once('once/job', '2026-11-20');
 SELECT zk_forget_run('once/unknown', '2026-11-20');
 
--- Retention
-SELECT zk_run_once('once/old', 'a'), zk_run_once('once/old', 'b');
+-- Retention: a record goes when its own time is over, and only with a claim
+SELECT zk_run_once('once/old', 'a', '0'), zk_run_once('once/old', 'b', '1 day');
 SELECT pg_sleep(0.01);
 -- not after a false
-SELECT zk_run_once('once/old', 'a', '0');
+SELECT zk_run_once('once/old', 'b', '0');
 SELECT slot FROM zk_runs('once/old');
-SELECT zk_run_once('once/old', 'c', '1 day');
+SELECT zk_run_once('once/old', 'c', '0');
 SELECT slot FROM zk_runs('once/old');
 SELECT pg_sleep(0.01);
-SELECT zk_run_once('once/old', 'd', '0');
+SELECT zk_run_once('once/old', 'd');
 SELECT slot FROM zk_runs('once/old');
 
 -- Bad arguments

@@ -70,10 +70,10 @@ foreach ([ qw(here there) ], [ qw(there here) ])
 
 		move($from, $to);
 		is($session->query_safe("SELECT zk_forget_run('job', '1')"), 't', 'zk_forget_run');
-		ok(!$client->exists(at($to, 'job.once/1.once')), 'deletes the one');
+		ok(!$client->exists(at($to, '.once/job.once/1.once')), 'deletes the one');
 		move($from, $to);
 		is($session->query_safe("SELECT zk_run_once('job', '1')"), 't', 'zk_run_once');
-		is(scalar(grep { $client->exists(at($_, 'job.once/1.once')) } qw(here there)),
+		is(scalar(grep { $client->exists(at($_, '.once/job.once/1.once')) } qw(here there)),
 			2, 'and not the other');
 
 		move($from, $to);

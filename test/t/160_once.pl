@@ -24,7 +24,7 @@ $node{paris}->safe_psql('postgres', "SELECT zk_run_once('job', 'parents')");
 sub record
 {
 	my ($job, $slot) = @_;
-	return lock_path("$job.once/$slot.once");
+	return lock_path(".once/$job.once/$slot.once");
 }
 
 # A session that has its connection to ZooKeeper.
@@ -211,42 +211,56 @@ subtest 'ZooKeeper cannot be reached' => sub {
 	$session->quit;
 };
 
+# A record is deleted when its own time is over, whatever others ask for theirs.
 subtest 'retention' => sub {
 	my $session = connected('paris');
 	my $other = $zk->client(timeout => 60);
-	# More than one call looks at; what is no record stays.
-	$session->query_safe("SELECT zk_run_once('kept', 'old ' || i) FROM generate_series(1, 150) AS i");
-	$other->create(lock_path('kept.once/note'), 'text');
-	is($session->query_safe("SELECT count(*) FROM zk_runs('kept')"), 150, 'many records');
+	my %strange = (
+		note => 'no record',
+		'other.once' => 'a record of another client, which does not say for how long',
+		'lies.once' => '{"client":"zklock","retain":"0","retain":"-1"}',
+		'x-0000000000' => '',
+		'_c_6ba7b810-9dad-4a12-80b4-00c04fd430c8-permits-5-lock-0000000000' => '',
+		'_c_6ba7b810-9dad-8a12-80b4-00c04fd430c8-lock-0000000000' => '{"client":"zklock","twin":""}');
+	$session->query_safe("SELECT zk_run_once('kept', 'long', '1 hour'), zk_run_once('kept', 'short', '0')");
+	$other->create(lock_path(".once/kept.once/$_"), $strange{$_}) foreach sort keys %strange;
+	$other->create(lock_path(".once/kept.once/$_"), '{"retain":"0"}') foreach 'parent.once', 'parent.once/child';
+	$session->query_safe("SELECT zk_run_once('kept', 'old ' || i, '1 ms') FROM generate_series(1, 150) AS i");
 	my $left = sub {
 		return $session->query_safe("SELECT count(*) FROM zk_runs('kept') WHERE slot LIKE 'old %'");
 	};
-	$session->query_safe("SELECT zk_run_once('kept', 'old 1', '0')");
-	is($left->(), 150, 'a false deletes nothing');
-	$session->query_safe("SELECT pg_sleep(0.01), zk_run_once('kept', 'first', '1 hour')");
-	is($left->(), 150, 'nor does a claim, of what is younger');
-	$session->query_safe("SELECT zk_run_once('kept', 'second', '0')");
-	my $rest;
-	poll_until { ($rest = $left->()) < 150 } 'records to go', 10;
-	cmp_ok($rest, '>=', 150 - 64, 'a claim deletes a bounded number');
 	my $calls = 0;
 	while ($left->() > 0 && $calls < 200)
 	{
 		$calls++;
-		$session->query_safe("SELECT zk_run_once('kept', 'more $calls', '0')");
+		$session->query_safe("SELECT pg_sleep(0.01), zk_run_once('kept', 'more $calls', '0')");
 	}
-	is($left->(), 0, "they all go, here with $calls more claims");
-	ok($other->exists(lock_path('kept.once/note')), 'what is no record stays');
+	is($left->(), 0, "old records go, here with $calls more claims");
+	ok($other->exists(lock_path(".once/kept.once/$_")), "$_ stays")
+	  foreach sort(keys %strange), 'parent.once/child';
+	is($session->query_safe("SELECT zk_run_once('kept', 'long')"), 'f',
+		'one that is to be kept stays, whatever others ask for theirs');
+	is($session->query_safe("SELECT zk_run_once('kept', 'short')"), 't', 'another one went');
 	is(run_once($session, 'unharmed'), 't', 'other jobs are unharmed');
+
+	# Nobody waits for strangers.
+	$session->query_safe("SET lock_timeout = '4s'");
+	is($session->query_safe("SELECT zk_forget_run('kept', 'long')"), 't', 'a record is deleted');
+	is($session->query_safe("SELECT zk_forget_run('kept', 'other')"), 't', 'also one of another client');
+	$other->delete(lock_path(".once/kept.once/$_"))
+	  foreach 'parent.once/child', 'parent.once', grep { $_ ne 'other.once' } keys %strange;
 	$other->close;
 	$session->quit;
 };
 
 # A delete names a path, and the slot may have been claimed anew meanwhile. Each of
-# these deletes is stopped on its way until somebody else has, or could have.
+# these deletes is stopped on its way until somebody else has deleted the record,
+# and claimed the slot.
 subtest 'two delete the same record' => sub {
-	my @late = ("zk_run_once('racy', 'new %d', '0')", "zk_forget_run('racy', 'old %d')");
+	# zk_forget_run() has a check ahead of its delete, a multi as well.
+	my @late = ([ "zk_run_once('racy', 'new %d', '0')", 1 ], [ "zk_forget_run('racy', 'old %d')", 2 ]);
 	my @other = ("zk_run_once('racy', 'newer %d', '0')", "zk_forget_run('racy', 'old %d')");
+	my $watcher = $zk->client(timeout => 60);
 	my ($late, $other, $claimer) = map { connected($_) } qw(berlin paris paris);
 	my $number = 0;
 	foreach my $first (@late)
@@ -254,30 +268,45 @@ subtest 'two delete the same record' => sub {
 		foreach my $second (@other)
 		{
 			$number++;
-			my ($sql, $faster) = map { sprintf "SELECT $_", $number } $first, $second;
-			my $claim = "SELECT zk_run_once('racy', 'old $number')";
-			my @answers;
-			$claimer->query_safe("$claim; SELECT pg_sleep(0.01)");
-			$proxy->trap(2, 1, 'rest');
+			my ($sql, $faster) = map { sprintf "SELECT $_", $number } $first->[0], $second;
+			my $old = record('racy', "old $number");
+			$claimer->query_safe("SELECT zk_run_once('racy', 'old $number', '0'); SELECT pg_sleep(0.01)");
+			$proxy->trap(14, $first->[1], 'rest');
 			$late->start_query($sql);
 			poll_until { $proxy->is_sprung } 'the delete to be sent', 20;
-			$other->start_query($faster);
-			poll_until {
-				$other->is_done || 2 == grep { /-lock-/ } queue_nodes($zk, lock_path('racy.once'))
-			} 'the other one to delete it, or to wait', 20;
-			push @answers, $claimer->query_safe($claim) if $other->is_done;
+			$other->query_safe($faster);
+			poll_until { !$watcher->exists($old) } 'the other one to delete it', 20;
+			is($claimer->query_safe("SELECT zk_run_once('racy', 'old $number', '1 hour')"), 't',
+				"$sql; $faster: the slot is claimed anew");
 			$proxy->heal;
 			$late->wait_result;
+			is($late->sqlstate, '00000', 'who was late sees no error');
 			# behind the delete
 			$late->query_safe("SELECT count(*) FROM zk_runs('racy')");
-			$other->wait_result;
-			push @answers, $claimer->query_safe($claim) foreach 1 .. 2;
-			is(scalar(grep { $_ eq 't' } @answers), 1, "$sql; $faster: one has the slot");
+			is($claimer->query_safe("SELECT zk_run_once('racy', 'old $number')"), 'f',
+				'and nobody else has the slot');
 		}
 	}
 	$claimer->query_safe("SELECT zk_forget_run('racy', slot) FROM zk_runs('racy')");
-	assert_no_nodes($zk, lock_path('racy.once'), 'nothing left');
+	assert_no_nodes($zk, lock_path('.once/racy.once'), 'nothing left');
+	$watcher->close;
 	$_->quit foreach $late, $other, $claimer;
+};
+
+# The version of the guard is a counter of 32 bits, and one of its values means any
+# version to the server.
+subtest 'the version of the guard' => sub {
+	my $session = connected('paris');
+	my $watcher = $zk->client;
+	my $version = sub { return $watcher->exists(lock_path('.once'))->{version}; };
+	my $before = $version->();
+	is($session->query_safe("SELECT zk_run_once('counted', 'a'), zk_forget_run('counted', 'a')"),
+		't|t', 'a record is deleted');
+	is($version->(), $before + 1, 'which the version counts');
+	is($session->query_safe("SELECT zk_forget_run('counted', 'a')"), 'f', 'there is none');
+	is($version->(), $before + 1, 'which does not');
+	$watcher->close;
+	$session->quit;
 };
 
 foreach my $name (sort keys %node)

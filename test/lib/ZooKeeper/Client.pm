@@ -158,19 +158,25 @@ sub _create_request
 
 =head2 create_many($count, $path, $data, option => value, ...)
 
-As many creates, a few hundred of them under way at a time.
+As many creates, a few hundred of them under way at a time. The path may be a sub
+that is given their numbers, from 1 on.
 
 =cut
 
 sub create_many
 {
-	my ($self, $count, @create) = @_;
-	my ($op, $path, $body) = _create_request(@create);
+	my ($self, $count, $path_of, @create) = @_;
+	my ($op, $path, $body) = _create_request(ref $path_of ? '' : $path_of, @create);
+	my $number = 0;
 	while ($count > 0)
 	{
 		my $batch = $count < 500 ? $count : 500;
-		$self->_send_request($op, $path, ++$self->{xid}, $body)
-		  foreach 1 .. $batch;
+		foreach (1 .. $batch)
+		{
+			($op, $path, $body) = _create_request($path_of->(++$number), @create)
+			  if ref $path_of;
+			$self->_send_request($op, $path, ++$self->{xid}, $body);
+		}
 		$self->_take_reply($op, $path, $_)
 		  foreach $self->{xid} - $batch + 1 .. $self->{xid};
 		$count -= $batch;

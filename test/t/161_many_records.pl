@@ -1,0 +1,70 @@
+
+# The records of one name are bounded, and a claim costs the same however many there
+# are.
+
+use strict;
+use warnings;
+
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLockTest;
+use ZooKeeper;
+
+my $most = 100_000;
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '20s');
+my $stranger = $zk->client(timeout => 120);
+my $session = background($node);
+my $directory = lock_path('.once/job.once');
+
+sub records { return $stranger->exists($directory)->{num_children}; }
+
+# Claims of so many slots, all of which must be granted.
+sub claim
+{
+	my ($slots, $count) = @_;
+	my $start = time;
+	my $won = $session->query_safe("SELECT count(*) FROM generate_series(1, $count) AS i
+		WHERE zk_run_once('job', '$slots ' || i, '1 day')");
+	is($won, $count, "$slots: all claimed");
+	note(sprintf '%s: %.2f ms for a claim', $slots, 1000 * (time - $start) / $count);
+	return;
+}
+
+# Records whose time is over, or is not.
+sub add_records
+{
+	my ($slots, $count, $retain) = @_;
+	$stranger->create_many($count, sub { "$directory/$slots $_[0].once" },
+		qq({"client":"zklock","retain":"$retain"}));
+	return;
+}
+
+subtest 'old records go faster than new ones come' => sub {
+	my $claims = 600;
+	claim('first', 200);
+	add_records('old', 5000, 0);
+	my $before = records();
+	claim('second', $claims);
+	note('old ones left: ' . (records() - 200 - $claims));
+	cmp_ok(records(), '<', $before - $claims, 'twice as fast');
+};
+
+subtest 'so many and no more' => sub {
+	add_records('kept', $most - records(), 1 << 40);
+	is(records(), $most, 'as many as there may be');
+	foreach (1 .. 2)
+	{
+		$session->query("SELECT zk_run_once('job', 'one too many')");
+		is($session->sqlstate, '54000', 'one more is refused');
+		like($session->error, qr/too many records of runs of "job".*DETAIL:.*HINT:/s,
+			'with the reason and what to do');
+	}
+	ok(!$stranger->exists("$directory/one too many.once"), 'it is taken back');
+	is($session->query_safe("SELECT zk_run_once('job', 'first 1')"), 'f', 'what was claimed is known');
+	is($session->query_safe("SELECT zk_run_once('other', 'first 1')"), 't', 'other jobs are unharmed');
+	$session->query_safe("SELECT zk_forget_run('job', slot) FROM unnest(ARRAY['first 2', 'first 3']) AS slot");
+	is($session->query_safe("SELECT zk_run_once('job', 'one too many')"), 't', 'then there is room again');
+};
+
+done_testing();
