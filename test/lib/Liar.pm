@@ -44,6 +44,7 @@ my %layout = (
 	3 => 'stat',
 	4 => 'text stat',
 	5 => 'stat',
+	6 => 'acls stat',
 	8 => 'texts',
 	9 => 'text',
 	12 => 'texts stat',
@@ -73,6 +74,9 @@ my @timeouts = (
 	0, -1, 0x7fffffff, -0x80000000, 3_600_001, 86_400_000, 1, 2, 10, 200, -1000);
 my $longest_timeout = 3_600_000;
 
+# Replies of which fewer have been changed are rare.
+my $rare = 50;
+
 # What other servers would say to a stranger.
 my @banners = (
 	"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n",
@@ -86,7 +90,7 @@ my @banners = (
 # The lies, each with its weight. Those that end the session at once weigh less,
 # so that others come to be told as well.
 my %weight = (
-	field => 30, header => 10, error => 14, bits => 10, bytes => 8,
+	field => 30, turn => 30, header => 10, error => 14, bits => 10, bytes => 8,
 	cut => 8, cut_short => 4, longer => 8, length => 3, noise => 3,
 	twice => 2, drop => 3, swap => 4, event => 6, reply => 2, ping => 3,
 	auth => 1, banner => 1, empty => 2, hang_up => 2);
@@ -139,6 +143,8 @@ sub _serve
 		kinds => {},
 		by_fd => {},
 		cut_at => {},
+		turns => {},
+		told => {},
 		nconnections => 0 }, $class;
 	if ($option{log})
 	{
@@ -304,8 +310,11 @@ sub _reply
 	my $held = $connection->{held};
 	$connection->{held} = '';
 
-	# One that ends it all at the very beginning is rare.
-	my $rate = $kind eq 'connect' ? $self->{rate} / 3 : $self->{rate};
+	# One that ends it all at the very beginning is rare; replies that are rare
+	# themselves are all the more welcome.
+	my $rate = $self->{rate};
+	if ($kind eq 'connect') { $rate /= 3; }
+	elsif (($self->{told}{$kind} || 0) < $rare) { $rate *= 2; }
 	return _framed($body) . $held
 	  if _random($connection, 10_000) >= 10_000 * $rate;
 
@@ -314,6 +323,7 @@ sub _reply
 	  if $kind eq 'connect' && $lie !~ /^(?:bits|length|noise|longer|empty|twice)$/;
 	$self->{lies}++;
 	$self->{kinds}{"$kind:$lie"}++;
+	$self->{told}{$kind}++;
 	$connection->{has_lied} = 1;
 	my $sent = $self->can("_lie_$lie")->($self, $connection, $kind, $body);
 	$sent = _with_bearable_timeout($sent, $body)
@@ -367,6 +377,16 @@ sub _fields
 				$at += $number->(4);
 			}
 		}
+		elsif ($part eq 'acls')
+		{
+			# rights, scheme, who
+			my $count = $number->(4);
+			for (my $i = 0; $i < $count && $at + 12 <= length $body; $i++)
+			{
+				$number->(4);
+				$at += $number->(4) foreach 1 .. 2;
+			}
+		}
 		elsif ($part eq 'stat')
 		{
 			push @fields, map { [ $at + $_->[0], $_->[1] ] } @stat_fields;
@@ -401,6 +421,21 @@ sub _lie_field
 		  $size == 8 ? 'q>' : $size == 4 ? 'L>' : 'C',
 		  $size == 4 ? $new & 0xffffffff : $size == 1 ? $new & 0xff : $new;
 	}
+	return _framed($body);
+}
+
+# Every number of each kind of reply has its turn to be each of those that
+# programs stumble over.
+sub _lie_turn
+{
+	my ($self, $connection, $kind, $body) = @_;
+	my @fields = _fields($kind, $body);
+	my $turn = $self->{turns}{$kind}++;
+	my ($at, $size) = @{ $fields[ $turn % @fields ] };
+	my @choice = $kind eq 'connect' && $at == 4 ? @timeouts : @numbers;
+	my $new = $choice[ $turn / @fields % @choice ];
+	substr($body, $at, $size) =
+	  $size == 8 ? pack('q>', $new) : $size == 4 ? pack('L>', $new & 0xffffffff) : chr($new & 0xff);
 	return _framed($body);
 }
 

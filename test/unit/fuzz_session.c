@@ -127,7 +127,8 @@ static void
 open_session(Player *player)
 {
 	static const char *const credentials[] = {"zklock:a", "zklock:b"};
-	bool		has_auth = choose(3) == 0;
+	bool		has_auth = choose(2) == 0;
+	bool		is_private = choose(2) == 0;
 	int64_t		since = zklock_client_now();
 
 	memset(player, 0, sizeof(*player));
@@ -138,7 +139,8 @@ open_session(Player *player)
 		.first_server = choose(4),
 		.auth_scheme = has_auth ? "digest" : NULL,
 		.auth_credentials = has_auth ? credentials[choose(2)] : NULL,
-		.is_auth_private = has_auth && choose(2)
+		.is_auth_private = has_auth && is_private,
+		.identity = has_auth && !is_private ? "zklock:c" : NULL
 	});
 	if (player->client == NULL)
 		abort();
@@ -179,7 +181,7 @@ do_something(Player *player)
 			zklock_client_free(player->requests[place]);
 		player->requests[place] = NULL;
 	}
-	switch (choose(22))
+	switch (choose(23))
 	{
 		case 0:
 		case 1:
@@ -204,12 +206,16 @@ do_something(Player *player)
 			break;
 		case 7:
 			request = zklock_client_list_and_watch(client, "/fuzz");
+			if (choose(4) == 0)
+				zklock_client_unwatch(client);
 			break;
 		case 8:
 			request = zklock_client_get(client, some_node());
 			break;
 		case 9:
 			request = zklock_client_get_and_watch(client, some_node());
+			if (choose(2))
+				zklock_client_unwatch(client);
 			break;
 		case 10:
 			request = zklock_client_check(client, "/fuzz/queue");
@@ -250,6 +256,10 @@ do_something(Player *player)
 				zklock_client_interrupt_on_loss(client, choose(2));
 			else
 				zklock_client_defer_signals(client, choose(2));
+			break;
+		case 22:
+			request = zklock_client_ask_closed(client, choose(2) ? "/fuzz/queue" :
+											   some_node());
 			break;
 	}
 	player->requests[place] = request;
@@ -356,9 +366,13 @@ play(int64_t until)
 			if (player->nleft == 0 ||
 				(read_replies(player) > 0 && now < player->next_at))
 				continue;
+			zklock_client_begin_many(player->client);
 			for (uint32_t burst = 1 + choose(12); burst > 0 && player->nleft > 0;
 				 burst--, player->nleft--)
 				do_something(player);
+			zklock_client_end_many(player->client);
+			if (choose(4) == 0)
+				zklock_client_report_silence(player->client);
 			player->next_at = now + 30;
 			check_time(now, CALL_MS, "a burst of requests");
 		}

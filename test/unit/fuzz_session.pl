@@ -4,6 +4,9 @@
 # until there were FUZZ_LIES lies. FUZZ_SEED repeats a run as far as timing lets
 # it.
 #
+# Every request that our sources can send is answered with lies; one that is not,
+# because it is new, is a failure.
+#
 # That the ZooKeeper library falls over in the session's program is what the
 # program is for. A fault in our own code is a failure: the reports of the
 # sanitizers tell which of them it was.
@@ -12,6 +15,7 @@ use strict;
 use warnings;
 
 use Cwd qw(getcwd);
+use File::Basename qw(dirname);
 use File::Temp ();
 use IPC::Open2;
 use Liar;
@@ -38,6 +42,23 @@ $client->close;
 my $liar = Liar->new('127.0.0.1:' . $zk->port, seed => $seed,
 	log => $ENV{FUZZ_LOG});
 note("seed $seed");
+
+my $source = dirname(__FILE__) . '/../../src';
+# The numbers of the requests behind the library's functions.
+my %operations = (
+	acreate2 => [ 15, 19 ],
+	add_auth => [100],
+	adelete => [2],
+	aexists => [3],
+	aget_acl => [6],
+	aget_children => [8],
+	amulti => [14],
+	aremove_all_watches => [18],
+	aset => [5],
+	async => [9],
+	awexists => [3],
+	awget => [4],
+	awget_children => [8]);
 
 my %faults;		# by the first frame that is not the sanitizer's
 my @ours;		# reports with one in our own code
@@ -83,12 +104,54 @@ diag("seed $seed") if @broken || @ours || $status;
 diag(sprintf '%d lies in %d s, %.0f in a second; %s', $lies, time - $since,
 	$lies / (time - $since), $summary);
 my %kinds = $liar->kinds;
+check_coverage();
 note(join ' ', map { "$_ $kinds{$_}" } sort keys %kinds);
 note(join "\n", 'faults in the library:',
 	map { "$faults{$_} x $_" } sort { $faults{$b} <=> $faults{$a} } keys %faults);
 $liar->stop;
 $zk->stop;
 done_testing();
+
+sub check_coverage
+{
+	# what the library does by itself: watches again, events, the handshake
+	my %wanted = (101 => 'SetWatches', event => 'an event', connect => 'the handshake');
+	foreach my $function (calls('program_*.c', qr/\bzoo_(a\w+)\(/))
+	{
+		ok($operations{$function}, "zoo_$function() is known here");
+		$wanted{$_} = "zoo_$function()" foreach @{ $operations{$function} || [] };
+	}
+	foreach my $kind (sort keys %wanted)
+	{
+		my @told = grep { /^\Q$kind\E:/ } keys %kinds;
+		cmp_ok(scalar @told, '>=', 4, "several kinds of lies about $wanted{$kind}");
+	}
+	my ($fuzzer) = text_of(__FILE__ =~ s/\.pl$/.c/r);
+	ok($fuzzer =~ /\bzklock_client_$_\(/, "zklock_client_$_() is called")
+	  foreach calls('client.h',
+		qr/\bzklock_client_(\w+)\(ZkClient \*client,\s*const char \*(?:path|from)\b/);
+	return;
+}
+
+# What the pattern finds in these of our files, comments aside.
+sub calls
+{
+	my ($files, $pattern) = @_;
+	my %found = map { $_ => 1 } map { $_ =~ /$pattern/g } text_of(glob "$source/$files");
+	return sort keys %found;
+}
+
+sub text_of
+{
+	my @texts;
+	foreach my $path (@_)
+	{
+		open my $file, '<', $path or die "could not read $path: $!";
+		push @texts, (do { local $/; readline $file }) =~ s{/\*.*?\*/}{}gsr;
+		close $file;
+	}
+	return @texts;
+}
 
 # Take the reports that are there. One that is being written is left for later:
 # its process is still there.
@@ -132,7 +195,7 @@ sub judge
 		return push @ours, $text . $where
 		  unless $kind !~ /leak/
 		  && $text =~ /READ/
-		  && $where =~ /^\s*(?:create_done|get_done|list_done|copy_children) /;
+		  && $where =~ /^\s*(?:create_done|get_done|list_done|copy_children|acl_done|acl_is_closed|learn_owners|learn_identity|is_same|copy_id) /;
 		($frame) = $where =~ /(\w+_\w+)/;
 	}
 	$frame =~ s/^0x\w+ +//;
