@@ -16,10 +16,12 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -107,18 +109,25 @@ session_open(Session *session, const FrameTaken *opening)
  * Resolve the names, which may take as long as DNS does.  A backend that does
  * not want to wait so long kills us, if it sees in the page that we are at it;
  * so from the moment that it cannot see that any more nothing may be begun
- * without it.
+ * without it.  One that ends without a last look (SIGQUIT, SIGKILL) cannot: the
+ * kernel ends us then, by a signal that ends this process in an orderly manner
+ * (program_main.c); but not if there is a session that somebody has to end.
  */
 static bool
 look_up(Session *session, const ServerList *list, ServerAddresses *addresses)
 {
 	struct pollfd channel = {PROTOCOL_CHANNEL_FD, POLLRDHUP, 0};
-	bool		is_found;
+	bool		can_end = session->status.ticket.session_id == 0;
+	bool		is_found = true;
 
 	atomic_store(&session->page->is_looking_up, 1);
-	is_found = servers_resolve(list, addresses);
+	if (can_end)
+		prctl(PR_SET_PDEATHSIG, SIGALRM, 0, 0, 0);
+	if (!can_end || poll(&channel, 1, 0) == 0)
+		is_found = servers_resolve(list, addresses);
+	prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
 	atomic_store(&session->page->is_looking_up, 0);
-	if (session->status.ticket.session_id == 0 && poll(&channel, 1, 0) == 1)
+	if (can_end && poll(&channel, 1, 0) == 1)
 		exit(0);
 	return is_found;
 }

@@ -1,0 +1,148 @@
+
+# An ensemble that answers nothing any more, be it stopped or behind a network that
+# swallows everything, holds up no end of a backend: in no state of its session, by
+# no signal. What its program still tries to tell the ensemble, it does alone.
+
+use strict;
+use warnings;
+
+use Proxy;
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLockTest;
+use ZooKeeper;
+
+# What an end may take on a busy machine, in seconds. Of that a backend gives its
+# program 0.2 s to close the session.
+my $at_once = 3;
+
+my $zk = ZooKeeper->new->start;
+my $proxy = Proxy->new('127.0.0.1:' . $zk->port);
+my %silence = (
+	'stopped' => [ sub { $zk->pause }, sub { $zk->resume } ],
+	'cut off' => [ sub { $proxy->cut }, sub { $proxy->heal } ]);
+
+# The program of this cluster's sessions looks up names for as long as it likes, if
+# they are of the kind that takes long.
+my $preload = PostgreSQL::Test::Utils::tempdir() . '/slow_names.so';
+my $source = "$preload.c";
+open my $file, '>', $source or die "could not write $source: $!";
+print $file <<'C';
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <netdb.h>
+#include <string.h>
+#include <unistd.h>
+
+int
+getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
+			struct addrinfo **result)
+{
+	int			(*libc) (const char *, const char *, const struct addrinfo *,
+						 struct addrinfo **) = dlsym(RTLD_NEXT, "getaddrinfo");
+
+	while (host != NULL && strstr(host, ".silent") != NULL)
+		sleep(60);
+	return libc(host, service, hints, result);
+}
+C
+close $file;
+system('cc', '-shared', '-fPIC', '-o', $preload, $source, '-ldl') == 0
+  or plan skip_all => 'there is no compiler';
+
+my $node;
+{
+	local $ENV{LD_PRELOAD} = $preload;
+	$node = cluster('berlin', $zk,
+		servers => $proxy->address,
+		'zklock.connect_timeout' => '1min',
+		'zklock.session_timeout' => '20s',
+		'zklock.commit_guard' => 'quorum');
+	$node->safe_psql('postgres', 'CREATE TABLE work (n int)');
+}
+
+# A session in each of the states in which it has to do with the ensemble, which
+# falls silent on the way.
+sub sessions_in_silence
+{
+	my ($fall_silent) = @_;
+	my %session = map { $_ => background($node) } (
+		'idle with a lock', 'in a wait', 'asking for a lock it holds',
+		'releasing', 'in the commit guard', 'connecting', 'looking up names');
+	$session{'idle with a lock'}->query_safe("SELECT zk_lock('busy')");
+	$session{'in a wait'}->start_query("SELECT zk_lock('busy')");
+	wait_for_queue($zk, lock_path('busy'), 2);
+	$session{'asking for a lock it holds'}->query_safe("SELECT zk_lock('held')");
+	$session{'releasing'}->query_safe("SELECT zk_lock('let go')");
+	$session{'in the commit guard'}->query_safe(
+		"BEGIN; SELECT zk_xact_lock('commit'); INSERT INTO work VALUES (1)");
+	$session{'looking up names'}
+	  ->query_safe("SET zklock.servers = 'zookeeper.silent:2181'");
+
+	$fall_silent->();
+	$session{'asking for a lock it holds'}->start_query("SELECT zk_is_held('held')");
+	$session{'releasing'}->query_safe("SELECT zk_unlock('let go')");
+	$session{'in the commit guard'}->start_query('COMMIT');
+	$session{$_}->start_query("SELECT zk_lock('new')")
+	  foreach 'connecting', 'looking up names';
+	wait_for_wait($node, $session{$_}->pid)
+	  foreach grep { !/idle|releasing/ } sort keys %session;
+	return %session;
+}
+
+# Seconds until none of these processes is there.
+sub seconds_until_gone
+{
+	my @pids = @_;
+	my $since = time;
+	poll_until { !grep { -d "/proc/$_" } @pids } 'backends to end', 60;
+	return time - $since;
+}
+
+foreach my $how (sort keys %silence)
+{
+	my ($fall_silent, $speak) = @{ $silence{$how} };
+
+	subtest "one by one, ensemble $how" => sub {
+		my %session = sessions_in_silence($fall_silent);
+		foreach my $state (sort keys %session)
+		{
+			my $pid = $session{$state}->pid;
+			$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
+			my $took = seconds_until_gone($pid);
+			cmp_ok($took, '<', $at_once, $state);
+			note(sprintf '%.2f s', $took);
+		}
+		is($node->safe_psql('postgres', 'SELECT count(*) FROM work'),
+			'0', 'what could not be proved is not committed');
+		$speak->();
+		poll_until { !$zk->ephemerals(lock_path('')) } 'all nodes to go', 30;
+		pass('their programs end the sessions when they can');
+	};
+
+	foreach my $mode (qw(fast immediate))
+	{
+		subtest "$mode shutdown, ensemble $how" => sub {
+			my %session = sessions_in_silence($fall_silent);
+			my @pids = map { $_->pid } values %session;
+			my @programs = session_programs(@pids);
+			cmp_ok(scalar @programs, '>=', 6, 'sessions have programs');
+			my ($looking) = session_programs($session{'looking up names'}->pid);
+			my $since = time;
+			$node->stop($mode);
+			my $took = time - $since;
+			cmp_ok($took, '<', $at_once, 'the server stops');
+			note(sprintf '%.2f s', $took);
+			cmp_ok(seconds_until_gone($looking), '<', $at_once,
+				'and who is still looking up names');
+			$speak->();
+			poll_until { !grep { -d "/proc/$_" } @programs } 'programs to end', 50;
+			pass('no program is left');
+			is(scalar(() = $zk->ephemerals(lock_path(''))), 0, 'nor a node');
+			local $ENV{LD_PRELOAD} = $preload;
+			$node->start;
+		};
+	}
+}
+
+done_testing();
