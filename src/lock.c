@@ -153,7 +153,7 @@ static int	count_nodes(Lock *lock);
 static void node_path(const Hold *hold, const char *first, int rank,
 					  char path[RECIPE_PATH_SIZE]);
 static void remove_nodes(const Lock *lock, const Hold *hold);
-static void remove_node(const char *path, bool should_set);
+static void remove_node(const Lock *lock, const char *path, bool should_set);
 static void downgrade(Lock *lock, ZkSessionNumber live);
 static void send_downgrade(Hold *shared);
 static void settle_downgrade(Hold *hold, ZkSessionNumber live);
@@ -433,6 +433,9 @@ zklock_release_session_holds(bool has_written)
 
 	if (locks == NULL)
 		return;
+
+	/* a WARNING would look for interrupts, too */
+	HOLD_INTERRUPTS();
 	zklock_client_begin_many(zklock_session_client());
 	foreach_lock(scan, lock)
 	{
@@ -450,6 +453,7 @@ zklock_release_session_holds(bool has_written)
 		forget_if_empty(lock);
 	}
 	zklock_client_end_many(zklock_session_client());
+	RESUME_INTERRUPTS();
 }
 
 int64
@@ -1183,8 +1187,8 @@ remove_nodes(const Lock *lock, const Hold *hold)
 	for (int rank = 0; rank < hold->nnodes; rank++)
 	{
 		node_path(hold, hold->node, rank, path);
-		remove_node(path, hold->can_hand_over && !hold->is_evicted &&
-					!is_neighbor_next);
+		remove_node(lock, path, hold->can_hand_over &&
+					!hold->is_evicted && !is_neighbor_next);
 	}
 	if (recipe_should_prune(child))
 		zklock_client_free(zklock_client_remove(zklock_session_client(),
@@ -1194,10 +1198,11 @@ remove_nodes(const Lock *lock, const Hold *hold)
 
 /*
  * Send a delete, behind a set if that hands the lock over, and complain where
- * that is impossible.
+ * that is impossible; without the path, which may have characters that cannot be
+ * shown here, and this is no place for an error.
  */
 static void
-remove_node(const char *path, bool should_set)
+remove_node(const Lock *lock, const char *path, bool should_set)
 {
 	ZkClient   *client = zklock_session_client();
 
@@ -1205,7 +1210,8 @@ remove_node(const char *path, bool should_set)
 		  zklock_client_delete(client, path)))
 		ereport(WARNING,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("could not delete znode \"%s\": out of memory", path),
+				 errmsg("could not delete a queue node of lock \"%s\": out of memory",
+						lock->name),
 				 errhint("It goes with the end of this session.")));
 }
 
