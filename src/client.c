@@ -535,6 +535,13 @@ zklock_client_heard(ZkRequest *listening, ZkHeard *heard)
 }
 
 void
+zklock_client_space_signals(ZkClient *client, int pause_ms)
+{
+	if (client->channel.page != NULL)
+		atomic_store(&client->channel.page->news_pause_ms, (uint32_t) pause_ms);
+}
+
+void
 zklock_client_defer_signals(ZkClient *client, bool is_deferred)
 {
 	if (client->channel.page == NULL)

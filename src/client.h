@@ -302,6 +302,9 @@ extern ZkRequest *zklock_client_listen(ZkClient *client, const char *path,
 /* What has been heard last; false, with *heard not set, if nothing yet. */
 extern bool zklock_client_heard(ZkRequest *listening, ZkHeard *heard);
 
+/* From now on let so much time pass, at least, between two of these signals. */
+extern void zklock_client_space_signals(ZkClient *client, int pause_ms);
+
 /*
  * Send none of these signals for the time being; those that were missed come
  * when they are no longer deferred.

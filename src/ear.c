@@ -59,6 +59,14 @@ typedef enum OnReleaseRequest
  */
 static int	on_release_request;
 
+/*
+ * zklock.release_cancel_interval: least milliseconds between two cancellations.
+ * Anybody may ask, from other clusters too, as often as he likes, and who is asked
+ * has to have a chance to get his work done.  A request that comes sooner waits.
+ * Counts from the next grant or use on.
+ */
+static int	release_cancel_interval;
+
 static const struct config_enum_entry on_release_request_options[] = {
 	{"ignore", REQUEST_IGNORE, false},
 	{"notice", REQUEST_NOTICE, false},
@@ -106,6 +114,12 @@ zklock_ear_init(void)
 							 on_release_request_options,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.release_cancel_interval",
+							"Least time between two statements that requests to release a lock cancel.",
+							NULL,
+							&release_cancel_interval, 60000, 0, 86400000,
+							PGC_USERSET, GUC_UNIT_MS,
+							NULL, NULL, NULL);
 }
 
 bool
@@ -241,6 +255,10 @@ open_ear(ZkEar *ear, const char *lock_path, const char *node, bool is_urgent)
 	char		path[ZK_REQUEST_PATH_SIZE];
 	int64		told = 0;
 	int64		explained = 0;
+
+	if (is_urgent && zklock_session_client() != NULL)
+		zklock_client_space_signals(zklock_session_client(),
+									release_cancel_interval);
 
 	if (is_open(ear) && strcmp(ear->node, node) == 0)
 	{

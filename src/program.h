@@ -119,6 +119,10 @@ typedef struct Session
 								 * if there are any */
 	int64_t		nudge_at;		/* 0: nothing is pending */
 	bool		reports_silence;
+	int64_t		interrupted_at; /* when the backend was interrupted last for what
+								 * is listened for; 0: it was not */
+	int64_t		resume_news_at; /* when what has come since is to interrupt it; 0:
+								 * nothing has */
 	char	   *watch_path;		/* the one node that may be watched, or NULL */
 	uint64_t	watch_id;		/* and the rest: valid if there is one */
 	bool		is_watch_of_list;	/* its children are, not its data */

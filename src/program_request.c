@@ -217,6 +217,7 @@ static bool remember(Session *session, Request *request);
 static Request *find_request(const Session *session, uint64_t id);
 static void free_request(Request *request);
 static void submit(Request *request);
+static int64_t next_ask(const Session *session);
 static int64_t next_heartbeat(const Session *session);
 static void note_answer(Request *request, int rc);
 static void complete(Request *request);
@@ -224,6 +225,8 @@ static void put_reply(Request *request);
 static void report_silence(Session *session);
 static bool undo(Request *request);
 static bool become_delete_of_child(Request *request);
+static void resume_news(Session *session);
+static int64_t next_interrupt(const Session *session);
 static void put_heard(Request *request, bool is_settled);
 static void tell_heard(Request *request);
 static Request *listening_for(const Session *session, const char *path);
@@ -279,11 +282,7 @@ request_take(Session *session, const FrameTaken *taken)
 			report_silence(session);
 			return true;
 		case FRAME_RESUME_NEWS:
-			for (request = session->requests; request != NULL;
-				 request = request->next)
-				if (request->step == STEP_LISTEN && !request->is_pending &&
-					!request->is_unwanted)
-					tell_heard(request);
+			resume_news(session);
 			return true;
 		case FRAME_UNWATCH:
 			if (session->watch_path != NULL &&
@@ -581,6 +580,16 @@ submit(Request *request)
 int64_t
 request_next_tick(const Session *session)
 {
+	int64_t		next = next_ask(session);
+
+	return session->resume_news_at != 0 && session->resume_news_at < next ?
+		session->resume_news_at : next;
+}
+
+/* When the ensemble is to be asked something of our own. */
+static int64_t
+next_ask(const Session *session)
+{
 	int64_t		heartbeat_at = next_heartbeat(session);
 
 	if (!session->is_up || session->nudge_at == 0)
@@ -612,7 +621,9 @@ request_tick(Session *session, int64_t now)
 		STEP_HEARTBEAT : STEP_NUDGE;
 	Request    *request;
 
-	if (now < request_next_tick(session))
+	if (session->resume_news_at != 0 && now >= session->resume_news_at)
+		resume_news(session);
+	if (now < next_ask(session))
 		return;
 	request = new_request(session, step, "/");
 	request->is_unwanted = request->is_counted = true;
@@ -1114,10 +1125,30 @@ put_heard(Request *request, bool is_settled)
 	program_put(request->session, &frame, blobs, is_settled);
 }
 
+/* Look again at all that is listened for: it may have to interrupt the backend. */
+static void
+resume_news(Session *session)
+{
+	session->resume_news_at = 0;
+	for (Request *request = session->requests; request != NULL;
+		 request = request->next)
+		if (request->step == STEP_LISTEN && !request->is_pending &&
+			!request->is_unwanted)
+			tell_heard(request);
+}
+
+/* From when on the backend may be interrupted again. */
+static int64_t
+next_interrupt(const Session *session)
+{
+	return session->interrupted_at == 0 ? 0 : session->interrupted_at +
+		atomic_load(&session->page->news_pause_ms);
+}
+
 /*
  * Tell what was heard, and interrupt the backend for it if it is urgent, once
- * for each change.  The frame goes first: who is interrupted looks for the
- * reason.
+ * for each change, and not too soon after the last time.  The frame goes first:
+ * who is interrupted looks for the reason.
  */
 static void
 tell_heard(Request *request)
@@ -1128,13 +1159,18 @@ tell_heard(Request *request)
 		request->reply.result == ZK_OK && request->reply.mzxid != 0 &&
 		request->reply.mzxid != request->signalled_mzxid;
 
+	if (is_news && protocol_now() < next_interrupt(session))
+	{
+		session->resume_news_at = next_interrupt(session);
+		is_news = false;
+	}
 	if (!is_news || !interrupt_begin(interrupt))
 	{
 		put_heard(request, true);
 		return;
 	}
 	request->signalled_mzxid = request->reply.mzxid;
-	request->signalled_at = protocol_now();
+	request->signalled_at = session->interrupted_at = protocol_now();
 	put_heard(request, true);
 	program_flush(session);
 	program_interrupt(session);

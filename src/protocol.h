@@ -262,6 +262,7 @@ typedef struct SharedPage
 	_Atomic uint32_t is_looking_up; /* program: names; it is not connected yet */
 	_Atomic uint32_t loss_interrupt;	/* InterruptState: for a loss */
 	_Atomic uint32_t news_interrupt;	/* the same for what is listened for */
+	_Atomic uint32_t news_pause_ms; /* backend: least time between two of these */
 } SharedPage;
 
 /* Milliseconds of a clock that goes on while the machine is suspended. */

@@ -15,7 +15,7 @@ use ZooKeeper;
 # Looks for empty containers often, so that one can see them go.
 my $zk = ZooKeeper->new(
 	java_options => ['-Dznode.container.checkIntervalMs=100'])->start;
-my %node = map { $_ => cluster($_, $zk) } qw(berlin paris);
+my %node = map { $_ => cluster($_, $zk, 'zklock.release_cancel_interval' => 0) } qw(berlin paris);
 my $stranger = $zk->client(timeout => 60);
 my $holder = background($node{berlin}, name => 'nightly job');
 my $other = background($node{paris});
