@@ -69,6 +69,7 @@ OBJS = \
 	src/ear.o \
 	src/release.o \
 	src/identity.o \
+	src/foreign.o \
 	src/name.o \
 	src/loss.o
 

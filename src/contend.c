@@ -1186,7 +1186,8 @@ child_path(const Standing *standing, const char *child,
 				 standing->contender->lock_path, child) >= RECIPE_PATH_SIZE)
 		ereport(ERROR,
 				(errcode(ERRCODE_NAME_TOO_LONG),
-				 errmsg("queue node \"%s\" has too long a name", child)));
+				 errmsg("queue node \"%s\" has too long a name",
+						zklock_identity_quotable(child))));
 	return path;
 }
 
@@ -1687,10 +1688,11 @@ log_wait(Standing *standing)
 			(errmsg("process %d still waiting for %s on ZooKeeper lock \"%s\" after %s",
 					MyProcPid, lock_mode_name(standing), contender->name,
 					milliseconds_waited(standing)),
-			 errdetail_plural("Held by %s. %d contender is ahead.",
-							  "Held by %s. %d contenders are ahead.",
-							  nahead,
-							  zklock_identity_describe(&identity), nahead)));
+			 errdetail_log_plural("Held by %s. %d contender is ahead.",
+								  "Held by %s. %d contenders are ahead.",
+								  nahead,
+								  zklock_identity_describe(&identity),
+								  nahead)));
 }
 
 static void

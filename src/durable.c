@@ -539,11 +539,12 @@ static void
 log_eviction(const char *name, const ZkQueueEntry *entry)
 {
 	ereport(LOG,
-			(errmsg("process %d of user \"%s\" evicts %s from ZooKeeper lock \"%s\"",
-					MyProcPid, GetUserNameFromId(GetSessionUserId(), true),
-					zklock_identity_describe(&entry->identity), name),
-			 errdetail("Queue node \"%s\", fencing token " INT64_FORMAT ".",
-					   zklock_identity_printable(entry->node), entry->token)));
+			(errmsg("process %d of user \"%s\" evicts a contender from ZooKeeper lock \"%s\"",
+					MyProcPid, GetUserNameFromId(GetSessionUserId(), true), name),
+			 errdetail_log("It is %s, queue node \"%s\", fencing token " INT64_FORMAT ".",
+						   zklock_identity_describe(&entry->identity),
+						   zklock_identity_quotable(entry->node),
+						   entry->token)));
 }
 
 /*

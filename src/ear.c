@@ -81,6 +81,12 @@ static int	nurgent;
 static bool is_cancel_deferred;
 
 /*
+ * May the client be told who asks?  Looked up before a lock is asked for, and at
+ * its uses: neither a grant nor an error that is being reported is the place.
+ */
+static bool is_who_shown;
+
+/*
  * A request that canceled something, but whose lock was released before the
  * cancellation took effect.  Valid while late.signalled_at is not 0.
  */
@@ -95,9 +101,8 @@ static bool hear(const ZkEar *ear, ZkHeard *heard);
 static bool has_canceled(const ZkEar *ear, const ZkHeard *heard);
 static bool is_recent(int64 signalled_at);
 static void describe_cancellation(const ZkHeard *heard, const char *name,
-								  char message[ZK_REQUEST_TEXT_SIZE],
-								  char detail[ZK_REQUEST_TEXT_SIZE]);
-static char *describe_request(const ZkHeard *heard);
+								  ZkRequestText *text);
+static char *describe_request(const ZkHeard *heard, bool with_who);
 
 /* ---------------------------------------------------------------------
  * Public functions
@@ -132,6 +137,13 @@ zklock_ear_path(char path[ZK_REQUEST_PATH_SIZE], const char *lock_path,
 }
 
 void
+zklock_ear_prepare(void)
+{
+	if (on_release_request == REQUEST_CANCEL)
+		is_who_shown = zklock_identity_may_be_shown();
+}
+
+void
 zklock_ear_note_grant(ZkEar *ear, const char *lock_path, const char *node)
 {
 	if (on_release_request == REQUEST_CANCEL)
@@ -142,6 +154,7 @@ void
 zklock_ear_open(ZkEar *ear, const char *lock_path, const char *node,
 				bool is_wanted)
 {
+	zklock_ear_prepare();
 	if (on_release_request != REQUEST_IGNORE || is_wanted)
 		open_ear(ear, lock_path, node, on_release_request == REQUEST_CANCEL);
 }
@@ -167,9 +180,13 @@ zklock_ear_report(ZkEar *ear, const char *name)
 		!hear(ear, &heard) || !heard.is_present || heard.mzxid == ear->told)
 		return;
 	ear->told = heard.mzxid;
+	ereport(LOG_SERVER_ONLY,
+			(errmsg("release of ZooKeeper lock \"%s\" was requested", name),
+			 errdetail("Requested %s.", describe_request(&heard, true))));
 	ereport(NOTICE,
 			(errmsg("release of lock \"%s\" was requested", name),
-			 errdetail("Requested %s.", describe_request(&heard)),
+			 errdetail("Requested %s.",
+					   describe_request(&heard, zklock_identity_may_be_shown())),
 			 errhint("Release it as soon as the work allows. A job that runs can ask zk_release_requested().")));
 }
 
@@ -218,9 +235,7 @@ zklock_ear_defer(bool is_deferred)
 }
 
 bool
-zklock_ear_explain(ZkEar *ear, const char *name,
-				   char message[ZK_REQUEST_TEXT_SIZE],
-				   char detail[ZK_REQUEST_TEXT_SIZE])
+zklock_ear_explain(ZkEar *ear, const char *name, ZkRequestText *text)
 {
 	ZkHeard		heard;
 
@@ -228,7 +243,7 @@ zklock_ear_explain(ZkEar *ear, const char *name,
 	{
 		if (!is_recent(late.signalled_at))
 			return false;
-		describe_cancellation(&late, late_name, message, detail);
+		describe_cancellation(&late, late_name, text);
 		late.signalled_at = 0;
 		return true;
 	}
@@ -236,7 +251,7 @@ zklock_ear_explain(ZkEar *ear, const char *name,
 		return false;
 	ear->told = heard.mzxid;
 	ear->explained = heard.mzxid;
-	describe_cancellation(&heard, name, message, detail);
+	describe_cancellation(&heard, name, text);
 	return true;
 }
 
@@ -339,30 +354,36 @@ is_recent(int64 signalled_at)
 
 static void
 describe_cancellation(const ZkHeard *heard, const char *name,
-					  char message[ZK_REQUEST_TEXT_SIZE],
-					  char detail[ZK_REQUEST_TEXT_SIZE])
+					  ZkRequestText *text)
 {
-	char	   *request = describe_request(heard);
+	char	   *who = describe_request(heard, true);
+	char	   *shown = describe_request(heard, is_who_shown);
 
-	snprintf(message, ZK_REQUEST_TEXT_SIZE,
-			 _("canceling statement due to a request to release lock \"%s\""),
-			 name);
-	snprintf(detail, ZK_REQUEST_TEXT_SIZE, _("Requested %s."), request);
-	pfree(request);
+	zklock_identity_clip(text->message, sizeof(text->message),
+						 psprintf(_("canceling statement due to a request to release lock \"%s\""),
+								  name));
+	zklock_identity_clip(text->detail, sizeof(text->detail),
+						 psprintf(_("Requested %s."), shown));
+	zklock_identity_clip(text->detail_log, sizeof(text->detail_log),
+						 psprintf(_("Requested %s."), who));
 }
 
-/* "at ... by ...", palloc'ed.  Who it was is what he says himself. */
+/*
+ * "at ... by ...", or why instead of by whom, palloc'ed.  Both are what he says
+ * himself.
+ */
 static char *
-describe_request(const ZkHeard *heard)
+describe_request(const ZkHeard *heard, bool with_who)
 {
 	ZkIdentity	identity;
 	TimestampTz when = (heard->mtime_ms - EPOCH_DIFFERENCE_MS) * 1000;
-	char	   *who;
-	char	   *text;
 
 	zklock_identity_parse(heard->data, heard->data_length, &identity);
-	who = zklock_identity_describe(&identity);
-	text = psprintf("at %s by %s", timestamptz_to_str(when), who);
-	pfree(who);
-	return text;
+	if (with_who)
+		return psprintf("at %s by %s", timestamptz_to_str(when),
+						zklock_identity_describe(&identity));
+	if (identity.text == NULL)
+		return psprintf("at %s", timestamptz_to_str(when));
+	return psprintf("at %s (%s)", timestamptz_to_str(when),
+					zklock_identity_reason(&identity));
 }

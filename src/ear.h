@@ -17,8 +17,13 @@
 /* Room for the path of a request. */
 #define ZK_REQUEST_PATH_SIZE (RECIPE_PATH_SIZE + 2 * sizeof(ZK_RELEASE_SUFFIX))
 
-/* Room for a text about a request. */
-#define ZK_REQUEST_TEXT_SIZE 2048
+/* What is said of a request that canceled a statement. */
+typedef struct ZkRequestText
+{
+	char		message[1024];
+	char		detail[4096];	/* for the client */
+	char		detail_log[4096];	/* and who it was, for the server's log */
+} ZkRequestText;
 
 /* The ear of one queue node that holds a lock; all zeros: closed. */
 typedef struct ZkEar
@@ -43,6 +48,9 @@ extern void zklock_ear_init(void);
  */
 extern bool zklock_ear_path(char path[ZK_REQUEST_PATH_SIZE],
 							const char *lock_path, const char *node);
+
+/* Look up what must be known at a grant.  To be called before; may raise. */
+extern void zklock_ear_prepare(void);
 
 /* The lock was granted: open the ear if a request is to cancel statements. */
 extern void zklock_ear_note_grant(ZkEar *ear, const char *lock_path,
@@ -87,7 +95,6 @@ extern void zklock_ear_defer(bool is_deferred);
  * released just then.  Never raises.
  */
 extern bool zklock_ear_explain(ZkEar *ear, const char *name,
-							   char message[ZK_REQUEST_TEXT_SIZE],
-							   char detail[ZK_REQUEST_TEXT_SIZE]);
+							   ZkRequestText *text);
 
 #endif							/* ZKLOCK_EAR_H */

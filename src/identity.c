@@ -5,8 +5,10 @@
  *	  what can be read out of anybody's.
  *
  * Nodes are written by other programs and other databases too, so reading must
- * cope with any bytes, and must not raise.  Everything is palloc'ed in the
- * caller's memory context.
+ * cope with any bytes, and must not raise.  What comes out of here can be shown:
+ * it has no character that does anything but be seen (foreign.c), and none that
+ * either this database or its client cannot have, so that the message in which it
+ * stands arrives.  Everything is palloc'ed in the caller's memory context.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,21 +16,43 @@
 
 #include <unistd.h>
 
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_authid.h"
 #include "commands/dbcommands.h"
 #include "common/jsonapi.h"
+#include "common/string.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/guc.h"
 #include "utils/json.h"
+#include "utils/memutils.h"
+
+#include "foreign.h"
 
 /* How much of a stranger's data is shown, in bytes. */
 #define TEXT_SHOWN_MAX 256
 
 /*
- * Longest data that is tried as JSON.  Ours is shorter; more could nest deeper
- * than the parser's check of the stack allows without raising.
+ * Longest and deepest data that is tried as JSON.  Ours is flat, and shorter; in
+ * more the parser's check of the stack might raise.
  */
 #define JSON_MAX 4096
+#define JSON_NESTING_MAX 8
+
+/*
+ * How text in UTF-8 gets to this database and from there to its client.  What
+ * cannot be converted is shown as an escape.
+ */
+typedef struct Display
+{
+	bool		is_utf8;		/* as it is; the rest is for other cases */
+	Oid			to_server;		/* valid unless the database is in UTF-8 */
+	Oid			to_client;		/* InvalidOid: ASCII only, unless it has the same
+								 * encoding */
+	bool		is_client_same;
+} Display;
 
 /*
  * zklock.publish_identity: may our nodes say who we are?  Everybody who can read
@@ -36,8 +60,16 @@
  */
 static bool publish_identity;
 
+static void append_quoted(StringInfo line, const char *introduction,
+						  const char *text);
+static void append_escaped(StringInfo line, const char *text);
 static void append_member(StringInfo json, const char *key, const char *value);
 static char *to_utf8(const char *text);
+static Display find_display(void);
+static int	convert(Oid conversion, int from, int to, const char *text,
+					int length, char *result);
+static int	encode(const Display *display, const char *character, int length,
+				   char *result);
 static char *printable(const char *data, int length);
 static bool parse_json(const char *data, int length, ZkIdentity *identity);
 
@@ -145,23 +177,78 @@ zklock_identity_describe(const ZkIdentity *identity)
 	else
 		appendStringInfo(&line, "%s client",
 						 identity->client != NULL ? identity->client : "another");
-	if (identity->username != NULL)
-		appendStringInfo(&line, " of user \"%s\"", identity->username);
-	if (identity->database != NULL)
-		appendStringInfo(&line, " in database \"%s\"", identity->database);
-	if (identity->cluster != NULL)
-		appendStringInfo(&line, " of cluster \"%s\"", identity->cluster);
-	if (identity->host != NULL)
-		appendStringInfo(&line, " on host \"%s\"", identity->host);
+	append_quoted(&line, " of user ", identity->username);
+	append_quoted(&line, " in database ", identity->database);
+	append_quoted(&line, " of cluster ", identity->cluster);
+	append_quoted(&line, " on host ", identity->host);
 	if (identity->text != NULL)
-		appendStringInfo(&line, " (\"%s\")", identity->text);
+		appendStringInfo(&line, " (%s)", zklock_identity_reason(identity));
 	return line.data;
+}
+
+char *
+zklock_identity_reason(const ZkIdentity *identity)
+{
+	StringInfoData reason;
+
+	initStringInfo(&reason);
+	append_quoted(&reason, "", identity->text);
+	return reason.data;
 }
 
 char *
 zklock_identity_printable(const char *text)
 {
 	return printable(text, strlen(text));
+}
+
+char *
+zklock_identity_quotable(const char *text)
+{
+	StringInfoData quoted;
+
+	initStringInfo(&quoted);
+	append_escaped(&quoted, zklock_identity_printable(text));
+	return quoted.data;
+}
+
+void
+zklock_identity_clip(char *copy, int size, const char *text)
+{
+	int			length = strlen(text);
+
+	if (length >= size)
+		length = pg_mbcliplen(text, length, size - 1);
+	memcpy(copy, text, length);
+	copy[length] = '\0';
+}
+
+bool
+zklock_identity_may_be_shown(void)
+{
+	return has_privs_of_role(GetSessionUserId(), ROLE_PG_MONITOR);
+}
+
+/* Append what is fit to be shown, in quotes that it cannot end, if there is any. */
+static void
+append_quoted(StringInfo line, const char *introduction, const char *text)
+{
+	if (text == NULL)
+		return;
+	appendStringInfo(line, "%s\"", introduction);
+	append_escaped(line, text);
+	appendStringInfoChar(line, '"');
+}
+
+static void
+append_escaped(StringInfo line, const char *text)
+{
+	for (; *text != '\0'; text++)
+	{
+		if (*text == '"' || *text == '\\')
+			appendStringInfoChar(line, '\\');
+		appendStringInfoChar(line, *text);
+	}
 }
 
 /* Append ,"key":"value" unless there is no value. */
@@ -174,45 +261,159 @@ append_member(StringInfo json, const char *key, const char *value)
 	escape_json(json, to_utf8(value));
 }
 
+/* ---------------------------------------------------------------------
+ * Encodings
+ * ---------------------------------------------------------------------
+ */
+
+/* Room for one character in any encoding, and its NUL. */
+#define CHARACTER_SIZE (MAX_MULTIBYTE_CHAR_LEN * MAX_CONVERSION_GROWTH + 1)
+
 /*
- * Text of this database in UTF-8.  In an SQL_ASCII database the bytes may be
- * anything: keep them if they happen to be UTF-8.
+ * Text of this database in UTF-8.  The names of roles and databases are those of
+ * whichever database they were made in, so that the bytes may be anything: what
+ * is no character here becomes an escape.
  */
 static char *
 to_utf8(const char *text)
 {
+	int			encoding = GetDatabaseEncoding();
 	int			length = strlen(text);
+	int			nbytes;
+	StringInfoData utf8;
+	Oid			conversion = InvalidOid;
 
-	if (GetDatabaseEncoding() == PG_SQL_ASCII)
-		return pg_verify_mbstr(PG_UTF8, text, length, true) ?
-			pstrdup(text) : printable(text, length);
-	return pg_server_to_any(text, length, PG_UTF8);
+	if (encoding == PG_SQL_ASCII)
+		encoding = PG_UTF8;
+	if (pg_verify_mbstr(PG_UTF8, text, length, true) &&
+		(encoding == PG_UTF8 || pg_is_ascii(text)))
+		return pstrdup(text);
+	if (encoding != PG_UTF8)
+		conversion = FindDefaultConversionProc(encoding, PG_UTF8);
+	initStringInfo(&utf8);
+	for (; length > 0; text += nbytes, length -= nbytes)
+	{
+		char		character[CHARACTER_SIZE];
+		char		escape[FOREIGN_ESCAPE_SIZE];
+
+		nbytes = pg_encoding_mblen(encoding, text);
+		if (nbytes > length || !pg_verify_mbstr(encoding, text, nbytes, true))
+			nbytes = 0;
+		else if (convert(conversion, encoding, PG_UTF8, text, nbytes,
+						 character) > 0)
+			appendStringInfoString(&utf8, character);
+		else
+			nbytes = 0;
+		if (nbytes > 0)
+			continue;
+		nbytes = 1;
+		foreign_escape(escape, FOREIGN_NO_CHARACTER, (unsigned char) *text);
+		appendStringInfoString(&utf8, escape);
+	}
+	return utf8.data;
 }
 
 /*
- * A copy that may be shown in this database: control characters become '?',
- * and so do characters beyond ASCII unless data and database are UTF-8.
+ * While an error is being reported, which PostgreSQL does in ErrorContext, no
+ * catalog may be read, so that no conversion is known.
  */
+static Display
+find_display(void)
+{
+	int			server = GetDatabaseEncoding();
+	int			client = pg_get_client_encoding();
+	bool		can_look = IsTransactionState() &&
+		CurrentMemoryContext != ErrorContext;
+	Display		display = {0};
+
+	display.is_client_same = client == server || client == PG_SQL_ASCII;
+	display.is_utf8 = server == PG_UTF8 && display.is_client_same;
+	if (can_look && server != PG_UTF8 && server != PG_SQL_ASCII)
+		display.to_server = FindDefaultConversionProc(PG_UTF8, server);
+	if (can_look && !display.is_client_same && server != PG_SQL_ASCII)
+		display.to_client = FindDefaultConversionProc(server, client);
+	return display;
+}
+
+/*
+ * Convert one character, or more, to a buffer of CHARACTER_SIZE: how many bytes it
+ * has there, 0 if there is none.  Never raises.
+ */
+static int
+convert(Oid conversion, int from, int to, const char *text, int length,
+		char *result)
+{
+	if (from == to)
+	{
+		memcpy(result, text, length);
+		result[length] = '\0';
+		return length;
+	}
+	if (!OidIsValid(conversion) || length > MAX_MULTIBYTE_CHAR_LEN ||
+		pg_do_encoding_conversion_buf(conversion, from, to,
+									  (unsigned char *) unconstify(char *, text),
+									  length, (unsigned char *) result,
+									  CHARACTER_SIZE, true) != length)
+		return 0;
+	return strlen(result);
+}
+
+/* A character of UTF-8 in this database's encoding, likewise. */
+static int
+encode(const Display *display, const char *character, int length, char *result)
+{
+	int			server = GetDatabaseEncoding();
+	char		shown[CHARACTER_SIZE];
+	int			nbytes = 0;
+
+	if (server != PG_SQL_ASCII)
+		nbytes = convert(display->to_server, PG_UTF8, server, character, length,
+						 result);
+	if (nbytes > 0 && !display->is_client_same &&
+		convert(display->to_client, server, pg_get_client_encoding(), result,
+				nbytes, shown) == 0)
+		return 0;
+	return nbytes;
+}
+
+/* A copy of what is said to be UTF-8 that may be shown. */
 static char *
 printable(const char *data, int length)
 {
-	char	   *copy;
-	bool		is_utf8;
+	Display		display = {0};
+	bool		has_display = false;
+	StringInfoData copy;
+	size_t		nbytes;
 
-	if (GetDatabaseEncoding() == PG_UTF8)
-		length = pg_encoding_mbcliplen(PG_UTF8, data, length, length);
-	is_utf8 = GetDatabaseEncoding() == PG_UTF8 &&
-		pg_verify_mbstr(PG_UTF8, data, length, true);
-	copy = palloc(length + 1);
-	for (int i = 0; i < length; i++)
+	initStringInfo(&copy);
+	for (; length > 0; data += nbytes, length -= nbytes)
 	{
-		unsigned char byte = (unsigned char) data[i];
+		char		character[CHARACTER_SIZE];
+		char		escape[FOREIGN_ESCAPE_SIZE];
+		uint32		number;
+		int			nshown = 0;
 
-		copy[i] = byte < 0x20 || byte == 0x7f || (byte > 0x7f && !is_utf8) ?
-			'?' : data[i];
+		nbytes = foreign_take(data, length, &number);
+		if (number < 0x80 && foreign_is_plain(number))
+		{
+			appendStringInfoChar(&copy, *data);
+			continue;
+		}
+		if (!has_display)
+			display = find_display();
+		has_display = true;
+		if (foreign_is_plain(number) && display.is_utf8)
+			appendBinaryStringInfo(&copy, data, nbytes);
+		else if (foreign_is_plain(number) &&
+				 (nshown = encode(&display, data, nbytes, character)) > 0)
+			appendBinaryStringInfo(&copy, character, nshown);
+		else
+		{
+			foreign_escape(escape, number, (unsigned char) *data);
+			appendStringInfoString(&copy, escape);
+		}
 	}
-	copy[length] = '\0';
-	return copy;
+	return copy.data;
 }
 
 /* ---------------------------------------------------------------------
@@ -295,7 +496,9 @@ parse_json(const char *data, int length, ZkIdentity *identity)
 	 */
 	if (GetDatabaseEncoding() != PG_UTF8 && memmem(data, length, "\\u", 2) != NULL)
 		return false;
-	if (data[0] != '{' || length > JSON_MAX || !pg_verify_mbstr(PG_UTF8, data, length, true))
+	if (data[0] != '{' || length > JSON_MAX ||
+		foreign_nesting(data, length) > JSON_NESTING_MAX ||
+		!pg_verify_mbstr(PG_UTF8, data, length, true))
 		return false;
 #if PG_VERSION_NUM >= 170000
 	state.lex = makeJsonLexContextCstringLen(NULL, data, length, PG_UTF8, true);

@@ -62,16 +62,36 @@ extern void zklock_identity_make_guid(char guid[RECIPE_GUID_LEN + 1]);
 
 /*
  * Read a node's data, whoever wrote it.  Never raises save for lack of memory:
- * what is not ours ends up in text, with bytes that are not printable in this
- * database replaced by '?'.
+ * what is not ours ends up in text.  All is as zklock_identity_printable() has it.
  */
 extern void zklock_identity_parse(const char *data, int length,
 								  ZkIdentity *identity);
 
-/* A copy of UTF-8 text, with '?' for what this database cannot show. */
+/*
+ * A copy of what others have written, in UTF-8 for all we know, that may be shown
+ * in this database and to its client: what could not be read as what it is
+ * stands there as "<U+202E>", or "<FF>" for a byte.  May be called while an
+ * error is reported; then nothing but ASCII is shown unless all is in UTF-8.
+ */
 extern char *zklock_identity_printable(const char *text);
 
-/* One line for a log message, palloc'ed. */
+/* The same, to be put between the quotes of a message, which it does not end. */
+extern char *zklock_identity_quotable(const char *text);
+
+/*
+ * One line for the server's log, palloc'ed.  Who is at work elsewhere is the
+ * business of pg_monitor's members only: other clients are not told (see
+ * errdetail_log()).
+ */
 extern char *zklock_identity_describe(const ZkIdentity *identity);
+
+/* Is this session's user a member? */
+extern bool zklock_identity_may_be_shown(void);
+
+/* Copy text of this database as far as it fits, and no part of a character. */
+extern void zklock_identity_clip(char *copy, int size, const char *text);
+
+/* Its text, which must not be NULL, in quotes. */
+extern char *zklock_identity_reason(const ZkIdentity *identity);
 
 #endif							/* ZKLOCK_IDENTITY_H */

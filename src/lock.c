@@ -308,6 +308,7 @@ zklock_acquire_at_once(const ZkLockOrder *const *orders, int norders,
 									  &bounds);
 		pfree(path);
 	}
+	zklock_ear_prepare();
 	ngranted = zklock_contend_at_once(contenders, norders, is_busy);
 	for (int i = 0; i < ngranted; i++)
 	{
@@ -908,6 +909,7 @@ wait_for_lock(const ZkLockOrder *order, Lock *lock, int root_length,
 	ZkContendEnd end;
 
 	zklock_session_open(is_retry);
+	zklock_ear_prepare();
 	end = zklock_contend(&contender);
 	if (end == ZK_CONTEND_GRANTED)
 		note_grant(&lock->holds[order->mode], &contender);
@@ -1424,8 +1426,7 @@ zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
 }
 
 bool
-zklock_describe_request(char message[ZK_REQUEST_TEXT_SIZE],
-						char detail[ZK_REQUEST_TEXT_SIZE], const char **hint)
+zklock_describe_request(ZkRequestText *text, const char **hint)
 {
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
@@ -1437,7 +1438,7 @@ zklock_describe_request(char message[ZK_REQUEST_TEXT_SIZE],
 		foreach_lock(scan, lock)
 		{
 			if (found || any_hold(lock) == NULL ||
-				!zklock_ear_explain(&lock->ear, lock->name, message, detail))
+				!zklock_ear_explain(&lock->ear, lock->name, text))
 				continue;
 			found = true;
 			*hint = any_hold(lock)->session_count > 0 ?
@@ -1445,7 +1446,7 @@ zklock_describe_request(char message[ZK_REQUEST_TEXT_SIZE],
 				_("The lock is released at the end of the transaction.");
 		}
 	}
-	return found || zklock_ear_explain(NULL, NULL, message, detail);
+	return found || zklock_ear_explain(NULL, NULL, text);
 }
 
 /* 40001 makes the retry loops of applications run the transaction again. */

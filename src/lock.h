@@ -176,8 +176,7 @@ extern bool zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
  * If a request to release a lock has just canceled the statement, say so in
  * words for an error message, once, and return true.  Never raises.
  */
-extern bool zklock_describe_request(char message[ZK_REQUEST_TEXT_SIZE],
-									char detail[ZK_REQUEST_TEXT_SIZE],
+extern bool zklock_describe_request(ZkRequestText *text,
 									const char **hint);
 
 /*

@@ -53,8 +53,7 @@ rewrite_cancellation(ErrorData *error)
 {
 	char		message[ZK_LOSS_TEXT_SIZE];
 	char		detail[ZK_LOSS_TEXT_SIZE];
-	char		request[ZK_REQUEST_TEXT_SIZE];
-	char		request_detail[ZK_REQUEST_TEXT_SIZE];
+	ZkRequestText request;
 	const char *hint;
 	bool		is_recent;
 
@@ -69,11 +68,14 @@ rewrite_cancellation(ErrorData *error)
 	}
 	else if (error->elevel == ERROR &&
 			 error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
-			 zklock_describe_request(request, request_detail, &hint))
+			 zklock_describe_request(&request, &hint))
 	{
-		error->message = MemoryContextStrdup(error->assoc_context, request);
+		error->message = MemoryContextStrdup(error->assoc_context,
+											 request.message);
 		error->detail = MemoryContextStrdup(error->assoc_context,
-											request_detail);
+											request.detail);
+		error->detail_log = MemoryContextStrdup(error->assoc_context,
+												request.detail_log);
 		error->hint = MemoryContextStrdup(error->assoc_context, hint);
 	}
 	if (next_emit_log != NULL)

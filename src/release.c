@@ -79,6 +79,7 @@ static bool keep_if_held(ZkDialog *dialog, void *argument);
 static bool set_revoke(ZkDialog *dialog, void *argument);
 static char *describe_holder(const ZkQueueEntry *entry);
 static void warn_of_unasked(const char *name, List *unasked);
+static char *name_unasked(List *unasked);
 
 int
 zklock_request_release(const char *name, const char *reason)
@@ -421,14 +422,32 @@ describe_holder(const ZkQueueEntry *entry)
 					(unsigned long long) entry->session_id);
 }
 
+/* Who they are is in the log, and the client is told if he may know. */
 static void
 warn_of_unasked(const char *name, List *unasked)
+{
+	char	   *names;
+
+	if (unasked == NIL)
+		return;
+	names = name_unasked(unasked);
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg_plural("could not ask %d holder of lock \"%s\" to release it",
+						   "could not ask %d holders of lock \"%s\" to release it",
+						   list_length(unasked), list_length(unasked), name),
+			 zklock_identity_may_be_shown() ?
+			 errdetail("Not asked: %s.", names) :
+			 errdetail_log("Not asked: %s.", names),
+			 errhint("A hold of zk_hold() ends with zk_release_hold(). Of other clients only Curator's can be asked, where its node may be written to. zk_evict() removes a holder by force.")));
+}
+
+static char *
+name_unasked(List *unasked)
 {
 	StringInfoData names;
 	ListCell   *cell;
 
-	if (unasked == NIL)
-		return;
 	initStringInfo(&names);
 	foreach(cell, unasked)
 	{
@@ -440,11 +459,5 @@ warn_of_unasked(const char *name, List *unasked)
 		appendStringInfo(&names, "%s%s", names.len > 0 ? "; " : "",
 						 (char *) lfirst(cell));
 	}
-	ereport(WARNING,
-			(errcode(ERRCODE_WARNING),
-			 errmsg_plural("could not ask %d holder of lock \"%s\" to release it",
-						   "could not ask %d holders of lock \"%s\" to release it",
-						   list_length(unasked), list_length(unasked), name),
-			 errdetail("Not asked: %s.", names.data),
-			 errhint("A hold of zk_hold() ends with zk_release_hold(). Of other clients only Curator's can be asked, where its node may be written to. zk_evict() removes a holder by force.")));
+	return names.data;
 }

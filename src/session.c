@@ -32,6 +32,7 @@
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
 
+#include "identity.h"
 #include "neighbor.h"
 #include "ready.h"
 #include "recipe.h"
@@ -461,6 +462,7 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 					 const char *path)
 {
 	const char *code = reply->code_text;
+	char	   *znode = zklock_identity_quotable(path);
 	ZkClientStatus status;
 
 	CHECK_FOR_INTERRUPTS();
@@ -483,13 +485,13 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 			ereport(ERROR,
 					(errcode(ERRCODE_CONNECTION_FAILURE),
 					 errmsg("could not %s: the connection to ZooKeeper was lost", doing),
-					 errdetail("Znode \"%s\": %s.", path, code)));
+					 errdetail("Znode \"%s\": %s.", znode, code)));
 			break;
 		case ZK_NO_AUTH:
 			ereport(ERROR,
 					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 					 errmsg("could not %s: ZooKeeper denied access", doing),
-					 errdetail("Znode \"%s\": %s.", path, code),
+					 errdetail("Znode \"%s\": %s.", znode, code),
 					 errhint("Check the znode's ACL and the setting \"%s\".",
 							 "zklock.auth")));
 			break;
@@ -507,13 +509,13 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("could not %s: ZooKeeper refused the path", doing),
-					 errdetail("Znode \"%s\": %s.", path, code)));
+					 errdetail("Znode \"%s\": %s.", znode, code)));
 			break;
 		default:
 			ereport(ERROR,
 					(errcode(ERRCODE_SYSTEM_ERROR),
 					 errmsg("could not %s: request to ZooKeeper failed", doing),
-					 errdetail("Znode \"%s\": %s.", path, code)));
+					 errdetail("Znode \"%s\": %s.", znode, code)));
 	}
 	pg_unreachable();
 }

@@ -368,18 +368,20 @@ static void
 put_lock(const ZkLockInfo *info, void *argument)
 {
 	ReturnSetInfo *result = argument;
+	char	   *node = zklock_name_from_utf8(info->node);
 	Datum		values[9] = {0};
 	bool		nulls[9] = {0};
 
+	/* the root in it may be of another encoding */
+	if (node == NULL)
+		node = zklock_identity_printable(info->node);
 	values[0] = CStringGetTextDatum(info->name);
 	values[1] = CStringGetTextDatum(mode_name(info->mode));
 	values[2] = CStringGetTextDatum(info->is_lost ? "lost" : "held");
 	values[3] = Int32GetDatum(info->session_count);
 	values[4] = Int32GetDatum(info->xact_count);
 	values[5] = Int64GetDatum(info->token);
-	values[6] = CStringGetTextDatum(pg_any_to_server(info->node,
-													 strlen(info->node),
-													 PG_UTF8));
+	values[6] = CStringGetTextDatum(node);
 	values[7] = TimestampTzGetDatum(info->granted_at);
 	values[8] = Int32GetDatum(info->permits);
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);

@@ -59,10 +59,12 @@ foreach my $guard (qw(quorum lease))
 		my $offset = -s $node{paris}->logfile;
 		is($admin->query_safe("SELECT zk_evict('evict', $token)"), 't', 'evicted');
 		like($waiter->wait_result, qr/^\d+$/, 'the next in line has the lock');
-		my $line = sprintf 'process %d of user ".*" evicts process %d of user ".*" in database '
-		  . '"postgres" of cluster "berlin" on host ".*" from ZooKeeper lock "evict"',
-		  $admin->pid, $holder->pid;
-		ok($node{paris}->log_contains(qr/LOG:  $line/, $offset), 'logged: who, and whom');
+		my $who = sprintf 'process %d of user ".*" evicts a contender from ZooKeeper lock "evict"',
+		  $admin->pid;
+		my $whom = sprintf 'It is process %d of user ".*" in database "postgres" of cluster "berlin" on host ".*"',
+		  $holder->pid;
+		ok($node{paris}->log_contains(qr/LOG:  $who\n.*DETAIL:  $whom/, $offset),
+			'logged: who, and whom');
 		ok($node{paris}->log_contains(qr/fencing token $token\./, $offset), 'with the token');
 		is($admin->query_safe("SELECT zk_evict('evict', $token)"), 'f', 'gone is gone');
 

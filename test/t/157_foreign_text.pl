@@ -1,0 +1,169 @@
+
+# What others have written into a queue, and the names in other encodings, are shown
+# so that they cannot be taken for anything else, and no message is lost for them.
+
+use strict;
+use warnings;
+use utf8;
+
+use Encode qw(encode_utf8 decode_utf8);
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk,
+	log_lock_waits => 'on',
+	deadlock_timeout => '10ms',
+	max_stack_depth => '100kB');
+my $stranger = $zk->client;
+
+# Every database with its encoding.
+my %encoding = (
+	utf8 => 'UTF8', latin1 => 'LATIN1', euc_jp => 'EUC_JP', sql_ascii => 'SQL_ASCII');
+$node->safe_psql('postgres',
+	"CREATE DATABASE $_ TEMPLATE template0 ENCODING '$encoding{$_}' LOCALE 'C'")
+  foreach sort keys %encoding;
+$node->safe_psql($_, 'CREATE EXTENSION zklock') foreach sort keys %encoding;
+
+# What nobody may see as it is: controls, C1, bidi, what is no character. With quotes
+# in between that end nothing.
+my $hostile = "\e[2Ja\r\n\x{9b}31m\x{202e}txt\x{2066}\x{200b}\" of user \"root\\ \x{feff}";
+my $bytes = "\xff\xfe\x80\xc3(";
+my $forbidden = qr/[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf|\xff|\xfe/;
+my $letters = "Zoë 日本 \x{1f600}";
+
+# Everything that a stranger can write into one queue, in front.
+sub write_hostile
+{
+	my ($name) = @_;
+	my $path = lock_path($name);
+	my $json = sub {
+		my ($text) = @_;
+		$text =~ s/(["\\])/\\$1/g;
+		$text =~ s/([\x00-\x1f])/sprintf '\\u%04x', ord $1/ge;
+		return encode_utf8(qq({"client":"zklock","user":"$text","host":"$text",)
+			. qq("database":"$text","cluster":"$text","pid":7,"reason":"$text"}));
+	};
+	$stranger->create_path($path);
+	# Kazoo's, for who asks one of Curator's overwrites what it says.
+	$stranger->create("$path/6ba7b8109dad41d180b400c04fd430c8__lock__", $_, ephemeral => 1, sequential => 1)
+	  foreach encode_utf8($hostile), $bytes, encode_utf8($letters), $json->($letters),
+	  $json->($hostile), "{\"client\":\"zklock\",\"a\":" . '[' x 3500,
+	  '{"client":"zklock","x":' . '{"x":' x 600 . '1' . '}' x 601, 'x' x 5000;
+	$stranger->create("$path/" . encode_utf8("\x{e9}\x{65e5}\"\\-lock-"), $bytes,
+		ephemeral => 1, sequential => 1);
+	return;
+}
+
+write_hostile('hostile');
+foreach my $database (sort keys %encoding)
+{
+	foreach my $client ('same', 'UTF8', 'LATIN1', 'EUC_JP', 'SQL_ASCII', 'WIN1251')
+	{
+		subtest "$database, client encoding $client" => sub {
+			my $session = background($node, database => $database);
+			my $set = $client eq 'same' ? 'SELECT 1' :
+			  "SET client_encoding = '$client'";
+			$session->query($set);
+			plan(skip_all => 'no such conversion') if $session->sqlstate ne '00000';
+
+			my $queue = $session->query("SELECT * FROM zk_lock_queue('hostile')");
+			is($session->sqlstate, '00000', 'the queue is shown') or diag $session->error;
+			unlike($queue, $forbidden, 'and nothing that hides');
+			like($queue, qr/<U\+001B>\[2Ja/, 'but what is there instead');
+			like($queue, qr/<U\+202E>txt/, 'also of what turns text round');
+			like($queue, qr/<FF><FE><80><C3>\(/, 'and of bytes that are no characters');
+			like($queue, qr/<U\+65E5>/, 'escaped where there is none such')
+			  if $database eq 'latin1' || $client eq 'LATIN1' || $database eq 'sql_ascii';
+			like(decode_utf8($queue), qr/日本/, 'as they are where there is')
+			  if $database =~ /utf8|euc/ && $client eq 'UTF8';
+
+			# A wait that is logged names the first of them, and goes on.
+			$session->query_safe("SET client_min_messages = log");
+			my $offset = -s $node->logfile;
+			$session->query("SELECT zk_lock('hostile', '300ms')");
+			is($session->sqlstate, '55P03', 'a wait ends as it should')
+			  or diag $session->error;
+			unlike($session->error, $forbidden, 'without a word of a stranger');
+			ok($node->log_contains(qr/still waiting for ExclusiveLock on ZooKeeper lock "hostile"/, $offset),
+				'and is logged');
+			my $log = PostgreSQL::Test::Utils::slurp_file($node->logfile, $offset);
+			unlike($log, $forbidden, 'with nothing that hides');
+			like($log, qr/\\" of user \\"root\\\\ <U\+FEFF>"\)/, 'and quotes that end nothing');
+			unlike($log, qr/2202[0-9]|has no equivalent|invalid byte/, 'nor another error');
+
+			$session->query("SELECT zk_request_release('hostile')");
+			is($session->sqlstate, '00000', 'so does a request');
+			unlike($session->error, $forbidden, 'which names whom it could not ask');
+			$session->quit;
+		};
+	}
+}
+
+# Roles and databases have the bytes of the encoding in which they were made.
+subtest 'names of another encoding' => sub {
+	$node->safe_psql('latin1', "SELECT set_config('client_encoding', 'LATIN1', false);
+		CREATE ROLE \"J\xf6rg\" LOGIN SUPERUSER");
+	foreach my $database (sort keys %encoding)
+	{
+		my $session = background($node, database => $database, user => "J\xf6rg");
+		$session->query("SELECT zk_lock('own'), zk_run_once('own', '$database')");
+		is($session->sqlstate, '00000', "a lock in $database") or diag $session->error;
+		my $shown = $session->query("SELECT username FROM zk_lock_queue('own')");
+		is($session->sqlstate, '00000', 'who holds it');
+		like($shown, qr/^J(?:\xf6|\xc3\xb6|<F6>|<U\+00F6>)rg$/, 'is shown');
+		$session->quit;
+		assert_no_nodes($zk, lock_path('own'));
+	}
+};
+
+# The root is one for all databases, in the bytes of postgresql.conf.
+subtest 'a root of another encoding' => sub {
+	my $root = encode_utf8("/w\x{f6}rter/\x{65e5}");
+	$node->append_conf('postgresql.conf', "zklock.root = '$root'");
+	$node->reload;
+	foreach my $database (sort keys %encoding)
+	{
+		my $session = background($node, database => $database);
+		$session->query_safe("SELECT zk_lock('root')");
+		like($session->query('SELECT node FROM zk_locks'),
+			$database eq 'latin1' ? qr{^/w\xf6rter/<U\+65E5>/root/} : qr{^/w.+rter/.+/root/},
+			"where a lock is, in $database");
+		is($session->sqlstate, '00000', 'without an error') or diag $session->error;
+		$session->quit;
+	}
+	$node->append_conf('postgresql.conf', "zklock.root = '" . lock_path('') =~ s{/$}{}r . "'");
+	$node->reload;
+};
+
+# The reason of a request arrives at who is interrupted by it.
+subtest 'reasons' => sub {
+	foreach my $database (sort keys %encoding)
+	{
+		my $holder = background($node, database => $database);
+		my $lock = "reason_$database";
+		$holder->query_safe("SET zklock.on_release_request = 'cancel'");
+		$holder->query_safe("SELECT zk_lock('$lock')");
+		my ($mine) = queue_nodes($zk, lock_path($lock));
+		$holder->start_query('SELECT pg_sleep(60)');
+		wait_for_sleep($node, $holder->pid);
+		my $offset = -s $node->logfile;
+		$stranger->create_path(lock_path("$lock.release"));
+		$stranger->create(lock_path("$lock.release/$mine.release"),
+			encode_utf8('x' x 200 . "日" x 500 . $hostile));
+		$holder->wait_result;
+		is($holder->sqlstate, '57014', "$database: canceled") or diag $holder->error;
+		like($holder->error, qr/request to release lock "$lock"/, 'for that reason');
+		unlike($holder->error, $forbidden, 'and nothing hides in it');
+		unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile, $offset),
+			$forbidden, 'nor in the log');
+		$holder->query_safe("SELECT zk_lock('$lock')");
+		unlike($holder->error, $forbidden, 'nor in a notice');
+		$holder->quit;
+	}
+};
+
+ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal/), 'the cluster did not crash');
+$stranger->close;
+done_testing();

@@ -1,0 +1,101 @@
+
+# Who is at work in another cluster is the business of the server's log and of
+# pg_monitor's members.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $berlin = cluster('berlin', $zk,
+	log_lock_waits => 'on',
+	deadlock_timeout => '10ms');
+my $paris = cluster('paris', $zk);
+$berlin->safe_psql('postgres',
+	'CREATE ROLE ordinary LOGIN; CREATE ROLE monitor LOGIN IN ROLE pg_monitor;
+	CREATE ROLE wrapper LOGIN SUPERUSER;
+	CREATE FUNCTION take(name text) RETURNS bigint LANGUAGE sql SECURITY DEFINER
+		AS $$ SELECT zk_lock($1) $$;
+	ALTER FUNCTION take(text) OWNER TO wrapper;
+	GRANT EXECUTE ON FUNCTION zk_request_release(text, text) TO PUBLIC');
+my $other = background($paris);
+
+# What only those may know who are named here.
+my $identity = qr/process \d+|"paris"|in database|on host|session 0x/;
+my %knows = (ordinary => 0, monitor => 1);
+
+sub log_since { return PostgreSQL::Test::Utils::slurp_file($berlin->logfile, $_[0]); }
+
+# Ask for the lock from the other cluster.
+sub request
+{
+	my ($lock) = @_;
+	return $other->query_safe("SELECT zk_request_release('$lock', 'why not')");
+}
+
+foreach my $role (sort keys %knows)
+{
+	my $session = background($berlin, user => $role);
+	my $offset;
+
+	# As all that follows does it: what is shown is what is told.
+	my $told = sub {
+		my ($what, $is_told) = @_;
+		local $Test::Builder::Level = $Test::Builder::Level + 1;
+		is($session->error =~ $identity ? 1 : 0, $is_told, "$role: $what")
+		  or diag $session->error;
+		like(log_since($offset), qr/process \d+ of user .* of cluster "paris" on host/,
+			'it is in the log');
+	};
+
+	$other->query_safe("SELECT zk_lock('wait')");
+	$session->query_safe('SET client_min_messages = log');
+	$offset = -s $berlin->logfile;
+	$session->query("SELECT zk_lock('wait', '500ms')");
+	is($session->sqlstate, '55P03', 'a wait');
+	like($session->error, qr/LOG:  process \d+ still waiting for ExclusiveLock on ZooKeeper lock "wait"/,
+		'that is logged, to the client too');
+	$session->{err} =~ s/LOG:  process \d+ still//;
+	$told->('for whom it waits', 0);
+
+	my $token = $other->query_safe("SELECT zk_hold('held', 'for good')");
+	$offset = -s $berlin->logfile;
+	is($session->query_safe("SELECT zk_request_release('held')"), 0, 'nobody can be asked');
+	like($session->error, qr/WARNING:  could not ask 1 holder/, 'with a warning');
+	$told->('whom it could not ask', $knows{$role});
+	$other->query_safe("SELECT zk_release_hold('held', $token), zk_unlock_all()");
+
+	$session->query_safe("SET zklock.release_cancel_interval = 0");
+	foreach my $take ('zk_lock', 'take')
+	{
+		$session->query_safe("SET zklock.on_release_request = 'notice'");
+		$session->query_safe("SELECT $take('asked')");
+		is(request('asked'), 1, 'asked');
+		$offset = -s $berlin->logfile;
+		$session->query_safe("SELECT zk_is_held('asked')");
+		like($session->error,
+			qr/NOTICE:  release of lock "asked" was requested\n.*DETAIL:  Requested at .*"why not"/,
+			'when, and why');
+		$told->('who asks', $knows{$role});
+
+		$session->query_safe("SET zklock.on_release_request = 'cancel'");
+		$session->query_safe("SELECT $take('asked')");
+		$session->start_query('SELECT pg_sleep(60)');
+		wait_for_sleep($berlin, $session->pid);
+		$offset = -s $berlin->logfile;
+		is(request('asked'), 1, 'asked');
+		$session->wait_result;
+		is($session->sqlstate, '57014', "canceled, taken by $take");
+		like($session->error, qr/DETAIL:  Requested at .*"why not"/, 'when, and why');
+		$told->('who has it canceled', $knows{$role});
+		$session->query_safe('SELECT zk_unlock_all()');
+		assert_no_nodes($zk, lock_path('asked'));
+	}
+	$session->quit;
+}
+
+$other->quit;
+done_testing();
