@@ -14,7 +14,10 @@
 #include "session.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "access/parallel.h"
 #include "access/xact.h"
@@ -167,6 +170,7 @@ static void make_wait_set(void);
 static char *make_identity(void);
 static void read_auth(char **scheme, char **credentials);
 static char *read_auth_file(const char *path);
+static void warn_of_readers(const char *path, int file);
 static void raise_if_lost(const ZkClientStatus *status);
 static void raise_not_connected(void) pg_attribute_noreturn();
 static void note_loss(const ZkClientStatus *status);
@@ -174,6 +178,7 @@ static const char *connection_hint(const char *error);
 static void close_at_exit(int code, Datum arg);
 static bool check_servers(char **newval, void **extra, GucSource source);
 static bool check_auth(char **newval, void **extra, GucSource source);
+static bool is_stored_in_catalog(GucSource source);
 static void assign_servers(const char *newval, void *extra);
 static void assign_auth(const char *newval, void *extra);
 static void assign_session_timeout(int newval, void *extra);
@@ -994,35 +999,77 @@ read_auth(char **scheme, char **credentials)
 		pstrdup(auth_setting);
 	colon = strchr(line, ':');
 	if (colon == NULL || colon == line)
+	{
+		explicit_bzero(line, strlen(line));
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIG_FILE_ERROR),
 				 errmsg("invalid credentials for ZooKeeper"),
 				 errdetail("The file that \"%s\" names does not hold a line of the form scheme:credentials.",
 						   "zklock.auth")));
+	}
 	*colon = '\0';
 	*scheme = line;
 	*credentials = colon + 1;
 }
 
-/* The first line of a file, palloc'ed.  Raises if there is none. */
+/*
+ * The first line of a file, palloc'ed.  Raises if there is none.  Not by stdio,
+ * which leaves what it has read in memory.
+ */
 static char *
 read_auth_file(const char *path)
 {
 	char		line[1024];
-	FILE	   *file = AllocateFile(path, "r");
+	int			file = OpenTransientFile(path, O_RDONLY | PG_BINARY);
+	ssize_t		length;
 	char	   *result;
 
-	if (file == NULL)
+	if (file < 0)
 		ereport(ERROR,
 				(errcode_for_file_access(),
 				 errmsg("could not open file \"%s\": %m", path)));
-	if (fgets(line, sizeof(line), file) == NULL)
-		line[0] = '\0';
-	FreeFile(file);
+	warn_of_readers(path, file);
+	length = read(file, line, sizeof(line) - 1);
+	if (length < 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not read file \"%s\": %m", path)));
+	CloseTransientFile(file);
+	line[length] = '\0';
 	line[strcspn(line, "\r\n")] = '\0';
 	result = pstrdup(line);
 	explicit_bzero(line, sizeof(line));
 	return result;
+}
+
+/*
+ * A file of credentials is for the server's user alone, or belongs to root, and
+ * then its group may read it, as PostgreSQL has it with the keys of ssl_key_file.
+ * Otherwise warn, once, and use it: to refuse it would take the locks away from a
+ * cluster that has run so far, and would not take the secret back.  Where the file
+ * is, is for the log, and for superusers, whose setting it is.
+ */
+static void
+warn_of_readers(const char *path, int file)
+{
+	static bool has_warned = false;
+	struct stat status;
+	mode_t		others;
+	bool		is_ours = IsTransactionState() &&
+		superuser_arg(GetSessionUserId());
+
+	if (has_warned || fstat(file, &status) != 0)
+		return;
+	others = status.st_uid == 0 ? S_IWGRP | S_IXGRP | S_IRWXO :
+		S_IRWXG | S_IRWXO;
+	if (!S_ISREG(status.st_mode) || (status.st_mode & others) == 0)
+		return;
+	has_warned = true;
+	ereport(is_ours ? WARNING : LOG_SERVER_ONLY,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("file \"%s\" with the credentials for ZooKeeper has group or world access",
+					path),
+			 errdetail("File must have permissions u=rw (0600) or less if owned by the server's user, or permissions u=rw,g=r (0640) or less if owned by root.")));
 }
 
 /* ---------------------------------------------------------------------
@@ -1210,18 +1257,42 @@ check_servers(char **newval, void **extra, GucSource source)
 	return true;
 }
 
-/* A bad value is refused without showing it, as the default message would. */
+/*
+ * A bad value is refused without showing it, as the default message would.  So are
+ * credentials where everybody can read them: pg_db_role_setting and pg_proc.  What
+ * was stored there while this library was not loaded is not applied, with a
+ * WARNING, as PostgreSQL does with every stored setting that has become invalid;
+ * but that of a function comes as that of a SET.
+ */
 static bool
 check_auth(char **newval, void **extra, GucSource source)
 {
 	const char *colon = strchr(*newval, ':');
 
-	if ((*newval)[0] == '\0' || (*newval)[0] == '@' ||
-		(colon != NULL && colon != *newval))
+	if ((*newval)[0] == '\0' || (*newval)[0] == '@')
+		return true;
+	if (is_stored_in_catalog(source))
+	{
+		GUC_check_errmsg("parameter \"%s\" of a database, role or function must not hold credentials",
+						 "zklock.auth");
+		GUC_check_errdetail("Everybody can read them there.");
+		GUC_check_errhint("Write them to a file, and give @ and its path instead.");
+		return false;
+	}
+	if (colon != NULL && colon != *newval)
 		return true;
 	GUC_check_errmsg("invalid value for parameter \"%s\"", "zklock.auth");
 	GUC_check_errhint("Use scheme:credentials, for example digest:user:password, or @ and the path of a file with that line.");
 	return false;
+}
+
+/* PGC_S_TEST is that of ALTER ROLE, ALTER DATABASE and CREATE FUNCTION. */
+static bool
+is_stored_in_catalog(GucSource source)
+{
+	return source == PGC_S_TEST || source == PGC_S_GLOBAL ||
+		source == PGC_S_DATABASE || source == PGC_S_USER ||
+		source == PGC_S_DATABASE_USER;
 }
 
 static const char *

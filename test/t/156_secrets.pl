@@ -1,0 +1,136 @@
+
+# Credentials for ZooKeeper do not get to where others can read them, or somebody
+# is told.
+
+use strict;
+use warnings;
+
+use File::Temp ();
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $secret = 'digest:alice:nobody-may-read-this';
+my $directory = File::Temp->newdir;
+
+sub credentials_file
+{
+	my ($mode) = @_;
+	my $file = "$directory/auth";
+	unlink $file;
+	open my $handle, '>', $file or die "could not write $file: $!";
+	print $handle "$secret\n";
+	close $handle;
+	chmod $mode, $file or die "could not chmod $file: $!";
+	return $file;
+}
+
+# Where a setting can be stored that everybody reads, and how it is taken away.
+my @stores = (
+	[ 'ALTER ROLE postgres SET %s', 'ALTER ROLE postgres RESET %s' ],
+	[ 'ALTER ROLE ALL SET %s', 'ALTER ROLE ALL RESET %s' ],
+	[ 'ALTER DATABASE postgres SET %s', 'ALTER DATABASE postgres RESET %s' ],
+	[
+		'ALTER ROLE postgres IN DATABASE postgres SET %s',
+		'ALTER ROLE postgres IN DATABASE postgres RESET %s'
+	]);
+my @functions = (
+	'CREATE OR REPLACE FUNCTION keeper() RETURNS int LANGUAGE sql SET %s AS $$ SELECT 1 $$',
+	'ALTER FUNCTION keeper() SET %s');
+
+# With one superuser of that name, whoever runs the tests.
+my @of_superuser = map { [ map { s/ROLE postgres/ROLE CURRENT_USER/r } @$_ ] } @stores;
+
+foreach my $preload ('zklock', '')
+{
+	my $node = cluster($preload ? 'preloaded' : 'plain', $zk,
+		shared_preload_libraries => $preload);
+	my $session = background($node);
+	$session->query_safe("LOAD 'zklock'; CREATE FUNCTION keeper() RETURNS int
+		LANGUAGE sql AS 'SELECT 1'");
+
+	subtest "stored settings, library preloaded: '$preload'" => sub {
+		my @refused = map { $_->[0] } @of_superuser;
+		foreach my $command (@refused, @functions)
+		{
+			$session->query(sprintf $command, "zklock.auth = '$secret'");
+			is($session->sqlstate, '22023', $command);
+			unlike($session->error, qr/nobody-may/, 'and is not shown again');
+			like($session->error, qr/DETAIL:.*\nHINT:  .*file/, 'with the way out');
+		}
+		foreach my $command (@refused, @functions)
+		{
+			$session->query(sprintf $command, "zklock.auth = '\@/a/file'");
+			is($session->sqlstate, '00000', "a file: $command");
+		}
+		$session->query_safe(sprintf $_->[1], 'zklock.auth') foreach @of_superuser;
+		is($session->query_safe("SET zklock.auth = '$secret'; SHOW zklock.auth"),
+			'********', 'in a session it may be set');
+		$session->query(sprintf $of_superuser[0][0], 'zklock.auth FROM CURRENT');
+		is($session->sqlstate, '22023', 'but not be stored from there');
+		is( $session->query_safe(
+				"SELECT count(*) FROM pg_db_role_setting WHERE setconfig::text ~ 'nobody-may'"),
+			0, 'nothing is stored');
+	};
+
+	# Where the library was not loaded nobody has looked at the value.
+	subtest "stored before, library preloaded: '$preload'" => sub {
+		foreach my $store (@of_superuser)
+		{
+			my $command = $store->[0];
+			$session->query_safe(
+				(sprintf $command, "zklock.auth = '\@/a/file'") . '; '
+				  . "SET allow_system_table_mods = on; "
+				  . "UPDATE pg_db_role_setting SET setconfig = ARRAY['zklock.auth=$secret']");
+			my $offset = -s $node->logfile;
+			my $next = background($node);
+			$next->query_safe("LOAD 'zklock'");
+			is($next->query_safe('SHOW zklock.auth'), '', "not applied: $command");
+			ok($node->log_contains(
+					qr/WARNING:  parameter "zklock.auth" of a database, role or function must not hold/,
+					$offset),
+				'with a warning');
+			like($next->query("SELECT zk_lock('works')"), qr/^\d+$/, 'the rest works');
+			$next->quit;
+			$session->query_safe(sprintf $store->[1], 'zklock.auth');
+		}
+		unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile) =~ s/^.*STATEMENT:.*\n//mgr,
+			qr/(?:WARNING|ERROR|DETAIL).*nobody-may/, 'the log does not show it either');
+	};
+	$session->quit;
+	$node->stop;
+}
+
+my $node = cluster('files', $zk);
+$node->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
+foreach my $case (
+	[ 0600, '' ], [ 0400, '' ], [ 0640, 'group' ], [ 0644, 'others' ], [ 0604, 'others' ],
+	[ 0660, 'group' ])
+{
+	my ($mode, $who) = @$case;
+	my $file = credentials_file($mode);
+	subtest sprintf('a file of mode %04o', $mode) => sub {
+		$node->append_conf('postgresql.conf', "zklock.auth = '\@$file'");
+		$node->reload;
+		foreach my $user (undef, 'ordinary')
+		{
+			my $session = background($node, user => $user);
+			$session->query_safe("LOAD 'zklock'") unless $user;
+			my $offset = -s $node->logfile;
+			$session->query_safe("SELECT zk_lock('file'), zk_unlock('file')");
+			is($session->error =~ /WARNING:  file ".*auth" with the credentials.* has group or world access/ ? 1 : 0,
+				$who && !$user ? 1 : 0, 'the superuser is warned, if there is a reason');
+			is($session->error =~ /auth/ ? 1 : 0, 0, 'others are not told') if $user;
+			is($node->log_contains(qr/group or world access/, $offset) ? 1 : 0,
+				$who ? 1 : 0, 'it is in the log');
+			$session->query_safe("SELECT zk_disconnect(), zk_lock('file')");
+			unlike($session->error, qr/world access/, 'once');
+			$session->quit;
+		}
+		unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile), qr/nobody-may/,
+			'its content is nowhere');
+	};
+}
+
+done_testing();
