@@ -204,7 +204,6 @@ static void make_parent_carefully(Standing *standing, const char *path,
 								  ZkNodeKind kind);
 static RecipeVerdict judge(const Standing *standing, const ZkReply *list,
 						   const char *mine, int *ahead);
-static bool is_first(const ZkReply *list, const char *child);
 static bool is_anybody_behind(const Standing *standing, const ZkReply *list);
 static void announce(const Standing *standing);
 static ZkWaitEnd watch(Standing *standing, const char *ahead);
@@ -417,7 +416,8 @@ stand_in_queue(Standing *standing)
 
 		/* the list goes with the next question */
 		next = ahead >= 0 ? pstrdup(list->children[ahead]) : NULL;
-		standing->is_next_first = next != NULL && is_first(list, next);
+		standing->is_next_first = next != NULL &&
+			recipe_is_first(list->children, list->nchildren, next);
 		if (verdict == RECIPE_WAIT || verdict == RECIPE_MISMATCH)
 			hold = look_at_holds(standing, list,
 								 strrchr(contender->node, '/') + 1, twin);
@@ -524,17 +524,6 @@ judge(const Standing *standing, const ZkReply *list, const char *mine,
 							 contender->mode, ahead);
 	return recipe_verdict(list->children, list->nchildren, mine,
 						  contender->mode, &own, ahead);
-}
-
-/* Is nobody ahead of that child in the list? */
-static bool
-is_first(const ZkReply *list, const char *child)
-{
-	int			own;
-	int			ahead;
-
-	return recipe_verdict(list->children, list->nchildren, child,
-						  RECIPE_EXCLUSIVE, &own, &ahead) == RECIPE_HELD;
 }
 
 /*

@@ -339,6 +339,22 @@ recipe_verdict(const char *const *children, int nchildren, const char *mine,
 	return judge_queue(children, nchildren, mode, *own, watch);
 }
 
+bool
+recipe_is_first(const char *const *children, int nchildren, const char *child)
+{
+	int32_t		sequence = recipe_parse_node(child).sequence;
+
+	for (int i = 0; i < nchildren; i++)
+	{
+		RecipeNode	node = recipe_parse_node(children[i]);
+
+		if (node.style != RECIPE_STYLE_NONE && node.sequence <= sequence &&
+			strcmp(children[i], child) != 0)
+			return false;
+	}
+	return true;
+}
+
 RecipeVerdict
 recipe_permit_verdict(const char *const *children, int nchildren,
 					  const char *mine, int permits, int *watch)

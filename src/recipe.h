@@ -228,6 +228,13 @@ extern RecipeVerdict recipe_verdict(const char *const *children, int nchildren,
 									int *own, int *watch);
 
 /*
+ * Is no other contender of the list ahead of this one, or level with it?  Done as
+ * soon as one is found.
+ */
+extern bool recipe_is_first(const char *const *children, int nchildren,
+							const char *child);
+
+/*
  * Would a contender that joins now be granted at once?  RECIPE_HELD,
  * RECIPE_WAIT or RECIPE_EXHAUSTED; *watch as above.
  */

@@ -933,6 +933,33 @@ test_drain(void)
 	ok(!recipe_should_prune("note"), "prune: not a stranger");
 }
 
+/* The child looked for is the first of the row. */
+static void
+test_first(void)
+{
+	static const struct
+	{
+		bool		is_first;
+		const char *children[4];
+		const char *what;
+	}			cases[] = {
+		{true, {EX1 "0000000005"}, "alone"},
+		{true, {EX1 "0000000005", EX2 "0000000006", SH1 "0000000007"}, "others behind it"},
+		{false, {EX1 "0000000005", EX2 "0000000006", SH1 "0000000004"}, "a reader ahead"},
+		{false, {EX1 "0000000005", EX2 "0000000005"}, "another with its number"},
+		{false, {EX1 "0000000005", "who-knows-0000000001"}, "somebody unknown ahead"},
+		{false, {EX1 "0000000005", EX2 "-000000006"}, "a number beyond the end"},
+		{true, {EX1 "0000000005", "note", "a"}, "strangers that are no contenders"},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+		is_int(cases[i].is_first,
+			   recipe_is_first(cases[i].children,
+							   count_children(cases[i].children),
+							   cases[i].children[0]),
+			   "first: %s", cases[i].what);
+}
+
 /* A queue as long as one gets in practice, listed in no order. */
 static void
 test_long_queue(void)
@@ -1060,6 +1087,7 @@ main(void)
 	test_hold();
 	test_verdicts();
 	test_newcomers();
+	test_first();
 	test_drain();
 	test_long_queue();
 	test_order();
