@@ -22,6 +22,7 @@
 #include "client.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,6 +40,7 @@ struct ZkRequest
 	bool		done;			/* reply is valid */
 	ZkReply		reply;
 	char	   *texts;			/* what its pointers point to, one block */
+	char	   *path;			/* CREATE: what is to be made */
 	size_t		watch_size;		/* LISTEN: its part of client->watches_size */
 	bool		has_heard;		/* LISTEN: heard is valid */
 	ZkHeard    *heard;			/* LISTEN: NULL: the node is not there */
@@ -92,7 +94,9 @@ static const char *make_title(char title[ZK_CHANNEL_TITLE_SIZE],
 static void put_opening(ZkClient *client, const ZkClientOptions *options);
 static void end_orphan(ZkClient *client);
 static void take_frames(ZkClient *client);
+static int	still_open(uint64_t count, uint64_t nover);
 static void take_status(ZkClient *client, const FrameTaken *taken);
+static void copy_text(char *to, size_t size, const char *text);
 static void take_reply(ZkClient *client, const FrameTaken *taken);
 static void take_watch(ZkClient *client, const FrameTaken *taken);
 static bool copy_reply(ZkRequest *request, const FrameTaken *taken);
@@ -236,10 +240,10 @@ zklock_client_status(ZkClient *client, ZkClientStatus *status)
 	*status = *own;
 	if (page == NULL)
 		return;
-	status->npending = (int) (client->nrequests -
-							  atomic_load(&page->nfinished));
-	status->nwithdrawn = (int) (client->nwithdrawn -
-								atomic_load(&page->nundone));
+	status->npending = still_open(client->nrequests,
+								  atomic_load(&page->nfinished));
+	status->nwithdrawn = still_open(client->nwithdrawn,
+									atomic_load(&page->nundone));
 }
 
 void
@@ -674,6 +678,15 @@ look(ZkClient *client)
 					 ZK_LOSS_PROGRAM);
 }
 
+/* The page may say that more are over than there ever were. */
+static int
+still_open(uint64_t count, uint64_t nover)
+{
+	if (nover >= count)
+		return 0;
+	return count - nover < INT_MAX ? (int) (count - nover) : INT_MAX;
+}
+
 /*
  * From now on no interrupt comes.  A program that stands still in the middle
  * of one could send it at any time: it is killed.
@@ -735,10 +748,11 @@ take_status(ZkClient *client, const FrameTaken *taken)
 {
 	const FrameStatus *news = &taken->frame.u.status;
 	ZkClientStatus *status = &client->status;
+	int64_t		now = zklock_client_now();
 
 	if (taken->blobs[1] != NULL)
-		snprintf(client->last_error, sizeof(client->last_error), "%s",
-				 taken->blobs[1]);
+		copy_text(client->last_error, sizeof(client->last_error),
+				  taken->blobs[1]);
 	if (status->state == ZK_CLIENT_LOST)
 		return;
 	if (status->state != (ZkClientState) news->state)
@@ -748,15 +762,28 @@ take_status(ZkClient *client, const FrameTaken *taken)
 	status->was_connected = news->was_connected != 0;
 	status->session_id = news->ticket.session_id;
 	status->session_timeout_ms = news->session_timeout_ms;
-	status->suspended_at = news->suspended_at;
-	status->lost_deadline = news->lost_deadline;
+	status->suspended_at = news->suspended_at < now ? news->suspended_at : now;
+	status->lost_deadline = now + news->session_timeout_ms;
+	if (news->lost_deadline < status->lost_deadline)
+		status->lost_deadline = news->lost_deadline;
 	status->naddresses = news->naddresses;
 	status->can_hand_over = news->can_hand_over != 0;
-	snprintf(status->server, sizeof(status->server), "%s",
-			 taken->blobs[0] != NULL ? taken->blobs[0] : "");
-	snprintf(status->library, sizeof(status->library), "%s",
-			 taken->blobs[2] != NULL ? taken->blobs[2] : "");
+	copy_text(status->server, sizeof(status->server), taken->blobs[0]);
+	copy_text(status->library, sizeof(status->library), taken->blobs[2]);
 	client->ticket = news->ticket;
+}
+
+/*
+ * What is said here goes to users and into the log: printable ASCII, as much of it
+ * as there is room for, and a question mark for everything else.
+ */
+static void
+copy_text(char *to, size_t size, const char *text)
+{
+	snprintf(to, size, "%s", text != NULL ? text : "");
+	for (char *c = to; *c != '\0'; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
 }
 
 static void
@@ -766,6 +793,13 @@ take_reply(ZkClient *client, const FrameTaken *taken)
 
 	if (request == NULL || request->done || request->kind == REQUEST_LISTEN)
 		return;
+	if (request->kind == REQUEST_CREATE &&
+		taken->frame.u.reply.result == ZK_OK &&
+		!protocol_is_made(request->path, taken->blobs[0]))
+	{
+		zklock_channel_break(&client->channel, ZK_CHANNEL_GARBLED);
+		return;
+	}
 	if (!copy_reply(request, taken))
 	{
 		memset(&request->reply, 0, sizeof(request->reply));
@@ -791,7 +825,7 @@ copy_reply(ZkRequest *request, const FrameTaken *taken)
 		return false;
 	reply->result = from->result;
 	reply->code = from->code;
-	reply->proof = from->proof;
+	reply->proof = contact_earlier(from->proof, protocol_moment());
 	reply->czxid = from->czxid;
 	reply->ephemeral_owner = from->ephemeral_owner;
 	reply->ctime_ms = from->ctime_ms;
@@ -1007,6 +1041,7 @@ free_request(ZkRequest *request)
 {
 	request->client->slots[request->id & SLOT_MASK] = NULL;
 	request->client->watches_size -= request->watch_size;
+	free(request->path);
 	free(request->texts);
 	free(request->heard);
 	free(request);
@@ -1021,7 +1056,10 @@ start_request(ZkClient *client, FrameRequest parameters, const char *path,
 
 	if (request == NULL)
 		return NULL;
-	if (put_request(client, request->id, parameters, path, other_path,
+	if (parameters.kind == REQUEST_CREATE)
+		request->path = strdup(path);
+	if ((parameters.kind != REQUEST_CREATE || request->path != NULL) &&
+		put_request(client, request->id, parameters, path, other_path,
 					data, length))
 		return request;
 	free_request(request);

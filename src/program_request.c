@@ -1445,7 +1445,7 @@ create_done(int rc, const char *value, const struct Stat *stat,
 	Request    *request = (Request *) data;
 
 	note_answer(request, rc);
-	if (rc == ZOK && value != NULL)
+	if (rc == ZOK && protocol_is_made(request->path, value))
 		request->reply_path = strdup(value);
 	if (rc == ZOK && request->reply_path == NULL)
 		request->reply.result = ZK_UNKNOWN_OUTCOME; /* found by its GUID */

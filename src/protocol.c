@@ -16,6 +16,9 @@
 #include <time.h>
 
 
+/* Most digits of a sequence number: 32 bits, ten digits at least. */
+#define NUMBER_MAX 11
+
 /* How long interrupt_refuse() waits at most for a signal that is under way. */
 #define INTERRUPT_WAIT_MS 1000
 
@@ -53,6 +56,18 @@ protocol_moment(void)
 		.boot_ms = protocol_now(),
 		.wall_ms = (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000
 	};
+}
+
+bool
+protocol_is_made(const char *path, const char *node)
+{
+	size_t		length = strlen(path);
+
+	if (node == NULL || strncmp(path, node, length) != 0)
+		return false;
+	node += length;
+	return strlen(node) <= NUMBER_MAX &&
+		strspn(node, "-0123456789") == strlen(node);
 }
 
 /* ---------------------------------------------------------------------

@@ -271,6 +271,12 @@ extern int64_t protocol_now(void);
 /* The same, and the time of day. */
 extern Moment protocol_moment(void);
 
+/*
+ * Can a create of the path have made that node?  It has the path's name, with the
+ * number of a sequential one behind it.  NULL is no node.
+ */
+extern bool protocol_is_made(const char *path, const char *node);
+
 /* The blob of a text, with its NUL; of NULL there is none. */
 extern FrameBlob frame_text(const char *text);
 

@@ -90,7 +90,7 @@ my @banners = (
 # The lies, each with its weight. Those that end the session at once weigh less,
 # so that others come to be told as well.
 my %weight = (
-	field => 30, turn => 30, header => 10, error => 14, bits => 10, bytes => 8,
+	field => 30, turn => 30, text => 20, header => 10, error => 14, bits => 10, bytes => 8,
 	cut => 8, cut_short => 4, longer => 8, length => 3, noise => 3,
 	twice => 2, drop => 3, swap => 4, event => 6, reply => 2, ping => 3,
 	auth => 1, banner => 1, empty => 2, hang_up => 2);
@@ -346,10 +346,10 @@ sub _with_bearable_timeout
 }
 
 # Where the numbers of a reply are: [offset, size] of each; lengths and counts
-# are among them.
+# are among them. With a list, where the texts are is added to it.
 sub _fields
 {
-	my ($kind, $body) = @_;
+	my ($kind, $body, $texts) = @_;
 	return ([ 0, 4 ], [ 4, 4 ], [ 4, 4 ], [ 8, 8 ], [ 16, 4 ], [ 36, 1 ])
 	  if $kind eq 'connect';
 	my @fields = ([ 4, 8 ]);
@@ -366,6 +366,7 @@ sub _fields
 		if ($part eq 'int') { $number->(4); }
 		elsif ($part eq 'text')
 		{
+			push @$texts, $at;
 			my $length = $number->(4);
 			$at += $length if $length > 0;
 		}
@@ -374,6 +375,7 @@ sub _fields
 			my $count = $number->(4);
 			for (my $i = 0; $i < $count && $at + 4 <= length $body; $i++)
 			{
+				push @$texts, $at;
 				$at += $number->(4);
 			}
 		}
@@ -436,6 +438,23 @@ sub _lie_turn
 	my $new = $choice[ $turn / @fields % @choice ];
 	substr($body, $at, $size) =
 	  $size == 8 ? pack('q>', $new) : $size == 4 ? pack('L>', $new & 0xffffffff) : chr($new & 0xff);
+	return _framed($body);
+}
+
+# A path, a name or data is another, and all the rest is right.
+sub _lie_text
+{
+	my ($self, $connection, $kind, $body) = @_;
+	_fields($kind, $body, \my @texts);
+	return $self->_lie_turn($connection, $kind, $body) unless @texts;
+	my $at = _one_of($connection, @texts);
+	my $length = unpack 'l>', substr $body, $at, 4;
+	my $old = substr $body, $at + 4, $length > 0 ? $length : 0;
+	my $new = _one_of($connection, '', '/', '//', 'x', '/x', 'no/root', "/\0/\0",
+		"/\xff\xfe", 'x' x length $old, '/' x length $old, '/' . 'x' x 5000,
+		$old . '0', "$old/x", $old =~ s/^.//sr, $old =~ s/.\z//sr, uc $old,
+		$old =~ tr{/}{_}r, _noise($connection, length $old));
+	substr($body, $at, 4 + length $old) = _framed($new);
 	return _framed($body);
 }
 

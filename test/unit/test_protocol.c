@@ -84,7 +84,7 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 		case FRAME_REPLY:
 			frame.u.reply.result = (int32_t) choose(ZK_FAILED + 1);
 			frame.u.reply.nchildren = 3;
-			blobs[0] = frame_text("/a/b");
+			blobs[0] = frame_text(choose(8) ? "/a0000000001" : "/a/b");
 			blobs[1] = (FrameBlob) {"\0data", choose(6)};
 			blobs[2] = (FrameBlob) {"x\0\0yz", 6};
 			break;
@@ -205,6 +205,38 @@ test_table(void)
 			   "kind %d: %s", cases[i].kind, cases[i].what);
 		frame_buffer_free(&buffer);
 	}
+}
+
+/* What a create of "/a/b-" can have made, and what not. */
+static const struct
+{
+	const char *node;
+	bool		is_made;
+}			nodes[] =
+{
+	{"/a/b-", true},
+	{"/a/b-0000000000", true},
+	{"/a/b-2147483647", true},
+	{"/a/b--2147483648", true},
+	{"/a/b-00000000000", true},
+	{"/a/b-000000000000", false},
+	{"/a/b-x", false},
+	{"/a/b-0/0", false},
+	{"/a/b", false},
+	{"/a/c-0000000000", false},
+	{"a/b-0000000000", false},
+	{"b-0000000000", false},
+	{"", false},
+	{NULL, false}
+};
+
+static void
+test_made(void)
+{
+	for (size_t i = 0; i < sizeof(nodes) / sizeof(nodes[0]); i++)
+		ok(protocol_is_made("/a/b-", nodes[i].node) == nodes[i].is_made,
+		   "a node \"%s\" %s", nodes[i].node != NULL ? nodes[i].node : "(none)",
+		   nodes[i].is_made ? "may be what was made" : "is not");
 }
 
 /* ---------------------------------------------------------------------
@@ -611,6 +643,7 @@ main(int argc, char **argv)
 	if (argc > 2 && strcmp(argv[1], "hostile_program") == 0)
 		return hostile_program(argv[2]);
 	test_table();
+	test_made();
 	test_random();
 	test_hostile_backends();
 	test_hostile_programs();
