@@ -150,6 +150,11 @@ zklock_hold(const ZkHoldOrder *order)
 	PG_END_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(holding));
 	zklock_client_free(holding->request);
 	pfree(holding);
+	ereport(LOG,
+			(errmsg("%s made a hold of ZooKeeper lock \"%s\"",
+					zklock_identity_caller(), order->name),
+			 errdetail("Fencing token " INT64_FORMAT ", reason \"%s\".",
+					   token, order->reason)));
 	return token;
 }
 
@@ -157,7 +162,13 @@ bool
 zklock_release_hold(const char *name, int64 token)
 {
 	if (remove_contenders(name, token, false))
+	{
+		ereport(LOG,
+				(errmsg("%s released a hold of ZooKeeper lock \"%s\"",
+						zklock_identity_caller(), name),
+				 errdetail("Fencing token " INT64_FORMAT ".", token)));
 		return true;
+	}
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
 			 errmsg("there is no hold of lock \"%s\" with that token", name)));
@@ -539,8 +550,8 @@ static void
 log_eviction(const char *name, const ZkQueueEntry *entry)
 {
 	ereport(LOG,
-			(errmsg("process %d of user \"%s\" evicts a contender from ZooKeeper lock \"%s\"",
-					MyProcPid, GetUserNameFromId(GetSessionUserId(), true), name),
+			(errmsg("%s evicts a contender from ZooKeeper lock \"%s\"",
+					zklock_identity_caller(), name),
 			 errdetail_log("It is %s, queue node \"%s\", fencing token " INT64_FORMAT ".",
 						   zklock_identity_describe(&entry->identity),
 						   zklock_identity_quotable(entry->node),

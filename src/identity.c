@@ -20,11 +20,13 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_authid.h"
 #include "commands/dbcommands.h"
+#include "common/ip.h"
 #include "common/jsonapi.h"
 #include "common/string.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
+#include "utils/backend_status.h"
 #include "utils/guc.h"
 #include "utils/json.h"
 #include "utils/memutils.h"
@@ -63,6 +65,7 @@ static bool publish_identity;
 static void append_quoted(StringInfo line, const char *introduction,
 						  const char *text);
 static void append_escaped(StringInfo line, const char *text);
+static char *client_host(void);
 static void append_member(StringInfo json, const char *key, const char *value);
 static char *to_utf8(const char *text);
 static Display find_display(void);
@@ -120,6 +123,35 @@ zklock_identity_add(const char *data, const char *key, const char *value)
 	append_member(&json, key, value);
 	appendStringInfoChar(&json, '}');
 	return json.data;
+}
+
+char *
+zklock_identity_caller(void)
+{
+	const char *user = GetUserNameFromId(GetSessionUserId(), true);
+	const char *database = get_database_name(MyDatabaseId);
+	char	   *host = client_host();
+
+	return psprintf("process %d of user \"%s\" in database \"%s\"%s%s",
+					MyProcPid,
+					zklock_identity_quotable(to_utf8(user != NULL ? user : "")),
+					zklock_identity_quotable(to_utf8(database != NULL ? database : "")),
+					host != NULL ? " from " : "",
+					host != NULL ? host : "");
+}
+
+/* The address of the client, or NULL: a background worker has none. */
+static char *
+client_host(void)
+{
+	SockAddr	address = MyBEEntry->st_clientaddr;
+	char		host[NI_MAXHOST];
+
+	if (address.salen == 0)
+		return NULL;
+	pg_getnameinfo_all(&address.addr, address.salen, host, sizeof(host),
+					   NULL, 0, NI_NUMERICHOST | NI_NUMERICSERV);
+	return pstrdup(host);
 }
 
 /* Everybody reads it, on one line. */

@@ -57,6 +57,12 @@ extern char *zklock_identity_add(const char *data, const char *key,
 extern void zklock_identity_check_reason(const char *reason, const char *what,
 										 const char *hint);
 
+/*
+ * Who calls, for the server's log, palloc'ed: the subject of what he does to
+ * others, or leaves behind.
+ */
+extern char *zklock_identity_caller(void);
+
 /* Text for what must be unique.  Raises if there is no randomness. */
 extern void zklock_identity_make_guid(char guid[RECIPE_GUID_LEN + 1]);
 

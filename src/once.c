@@ -135,6 +135,11 @@ zklock_run_once(const char *name, const char *slot, int64 retain_ms)
 	/* a cancel that came with the last reply: nobody has got the answer yet */
 	CHECK_FOR_INTERRUPTS();
 	settle_claim();
+	if (claim.is_ours)
+		ereport(LOG,
+				(errmsg("%s recorded a run of slot \"%s\" of ZooKeeper job \"%s\"",
+						zklock_identity_caller(), slot, name),
+				 errdetail("The record is kept for " INT64_FORMAT " ms.", retain_ms)));
 	return claim.is_ours;
 }
 
@@ -146,6 +151,10 @@ zklock_forget_run(const char *name, const char *slot)
 	/* a bad argument needs no connection */
 	pfree(zklock_name_run_path(name, slot, NULL));
 	zklock_dialog_run(forget_slot, &forgetting);
+	if (forgetting.removal.is_removed)
+		ereport(LOG,
+				(errmsg("%s deleted the record of a run of slot \"%s\" of ZooKeeper job \"%s\"",
+						zklock_identity_caller(), slot, name)));
 	return forgetting.removal.is_removed;
 }
 

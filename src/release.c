@@ -126,6 +126,12 @@ zklock_request_release(const char *name, const char *reason)
 				break;
 		}
 	}
+	if (nasked > 0)
+		ereport(LOG,
+				(errmsg("%s requested the release of ZooKeeper lock \"%s\"",
+						zklock_identity_caller(), name),
+				 errdetail_log_plural("%d holder was asked.", "%d holders were asked.",
+									  nasked, nasked)));
 	warn_of_unasked(name, unasked);
 	return nasked;
 }

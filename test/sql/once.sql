@@ -46,7 +46,7 @@ SELECT zk_run_once('once/job', '2026-11-20'), zk_run_once('once/job', '2026-11-2
 SELECT zk_forget_run('once/unknown', '2026-11-20');
 
 -- Retention: a record goes when its own time is over, and only with a claim
-SELECT zk_run_once('once/old', 'a', '0'), zk_run_once('once/old', 'b', '1 day');
+SELECT zk_run_once('once/old', 'b', '1 day'), zk_run_once('once/old', 'a', '0');
 SELECT pg_sleep(0.01);
 -- not after a false
 SELECT zk_run_once('once/old', 'b', '0');

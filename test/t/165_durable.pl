@@ -59,7 +59,7 @@ foreach my $guard (qw(quorum lease))
 		my $offset = -s $node{paris}->logfile;
 		is($admin->query_safe("SELECT zk_evict('evict', $token)"), 't', 'evicted');
 		like($waiter->wait_result, qr/^\d+$/, 'the next in line has the lock');
-		my $who = sprintf 'process %d of user ".*" evicts a contender from ZooKeeper lock "evict"',
+		my $who = sprintf 'process %d of user ".*" in database ".*" from \S+ evicts a contender from ZooKeeper lock "evict"',
 		  $admin->pid;
 		my $whom = sprintf 'It is process %d of user ".*" in database "postgres" of cluster "berlin" on host ".*"',
 		  $holder->pid;
