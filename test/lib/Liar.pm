@@ -110,6 +110,11 @@ It begins honestly. Each lie becomes a line in the log, if there is one.
 
 From now on that part of all replies, from 0 to 1, is changed.
 
+=head2 answer_pings_only
+
+From now on the answer to everything is that to a ping, so that everybody seems to
+be connected.
+
 =head2 be_honest
 
 No more of that; and connections on which there was a lie are ended, so that
@@ -126,6 +131,7 @@ A hash: how often, by the kind of lie.
 =cut
 
 sub lie { return $_[0]->_command("lie $_[1]"); }
+sub answer_pings_only { return $_[0]->_command('pings'); }
 sub be_honest { return $_[0]->_command('honest'); }
 sub lies { return $_[0]->_command('lies'); }
 sub kinds { return split ' ', $_[0]->_command('kinds'); }
@@ -185,6 +191,7 @@ sub _obey
 	return $self->{lies} if $command eq 'lies';
 	return join ' ', %{ $self->{kinds} } if $command eq 'kinds';
 	$self->{rate} = $command eq 'lie' ? $argument : 0;
+	$self->{pings_only} = $command eq 'pings';
 	if ($command eq 'honest')
 	{
 		my %connections = map { $_ => $_ } values %{ $self->{by_fd} };
@@ -305,6 +312,11 @@ sub _reply
 		my $xid = unpack 'l>', $body;
 		$kind = $xid == -1 ? 'event' : delete $connection->{operation}{$xid};
 		$kind = 'other' unless defined $kind;
+	}
+	if ($self->{pings_only} && $kind ne 'connect' && $kind ne '11')
+	{
+		$connection->{has_lied} = 1;
+		return _framed(pack 'l> q> l>', -2, 0, 0);
 	}
 	$connection->{is_granted} = 1;
 	my $held = $connection->{held};

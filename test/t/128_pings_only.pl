@@ -1,0 +1,59 @@
+
+# A server that grants sessions and answers everything as if it were a ping looks
+# like one that is there. No real one is like that, for the answer to a ping waits
+# behind that to what was asked before. A session that gets no answer for its timeout is lost all the same: nobody
+# hangs, nothing commits, and once there is an honest server nothing is left.
+
+use strict;
+use warnings;
+
+use Liar;
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLockTest;
+use ZooKeeper;
+
+my $timeout = 4;
+my $zk = ZooKeeper->new->start;
+my $liar = Liar->new('127.0.0.1:' . $zk->port);
+my $node = cluster('berlin', $zk,
+	servers => $liar->address,
+	'zklock.session_timeout' => "${timeout}s");
+$node->safe_psql('postgres', 'CREATE TABLE work (n int)');
+
+my %session = map { $_ => background($node) } qw(asks waits commits idles);
+$session{idles}->query_safe("SELECT zk_lock('busy')");
+$session{asks}->query_safe("SELECT zk_lock('asked')");
+$session{commits}->query_safe("SET zklock.commit_guard = 'quorum';
+	BEGIN; SELECT zk_xact_lock('commit'); INSERT INTO work VALUES (1)");
+$session{waits}->start_query("SELECT zk_lock('busy')");
+wait_for_queue($zk, lock_path('busy'), 2);
+
+$liar->answer_pings_only;
+my $since = time;
+$session{asks}->start_query("SELECT zk_is_held('asked')");
+$session{commits}->start_query('COMMIT');
+foreach my $who (qw(asks commits))
+{
+	$session{$who}->wait_result;
+	is($session{$who}->sqlstate, '40001', "who $who is told of the loss");
+	cmp_ok(time - $since, '<', $timeout + 4, 'within the session timeout');
+}
+like(
+	$session{asks}->error,
+	qr/kept the session, and answered none of its requests/, 'and why');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM work'),
+	'0', 'nothing is committed');
+
+$liar->be_honest;
+$session{idles}->query("SELECT zk_unlock_all()");
+like($session{waits}->wait_result, qr/^\d+$/, 'who waits has the lock in the end');
+$session{waits}->query_safe("SELECT zk_unlock_all()");
+foreach my $who (qw(asks commits))
+{
+	$session{$who}->query("ROLLBACK");
+	$session{$who}->query("SELECT zk_unlock_all()");
+}
+assert_no_nodes($zk, lock_path($_), "no node of $_ is left") foreach qw(asked commit busy);
+
+done_testing();
