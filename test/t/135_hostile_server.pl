@@ -39,7 +39,23 @@ my @statements = (
 	"SELECT zk_is_held('a'), zk_is_held('b')",
 	"SELECT count(*) FROM zk_lock_queue('a')",
 	"BEGIN; SELECT zk_xact_lock('c', '200ms'); COMMIT", 'ROLLBACK',
-	"SELECT zk_disconnect()");
+	"SELECT zk_disconnect()",
+	"SELECT zk_lock('d', '200ms', 2)", "SELECT zk_try_lock('d', permits => 2)",
+	"SELECT zk_lock('{a,b,e/f}'::text[], '200ms')",
+	"SELECT zk_lock_path('e/f', '200ms')", "SELECT zk_unlock_path('e/f')",
+	"SELECT zk_fencing_token('a'), zk_release_requested('b')",
+	"SELECT zk_request_release('a', 'please'), zk_request_release('d')",
+	"SELECT zk_evict('a', token) FROM zk_lock_queue('a')",
+	"SELECT count(*) FROM zk_all_locks()", "TABLE zk_locks", "TABLE zk_session",
+	"SELECT zk_hold('h', 'a note', '200ms')",
+	"SELECT zk_release_hold('h', token) FROM zk_lock_queue('h')",
+	"SELECT zk_run_once('r', (random() * 9)::int::text, '1 second')",
+	"SELECT count(*) FROM zk_runs('r')", "SELECT zk_forget_run('r', '1')",
+	"SET zklock.node_style = 'all'", "SET zklock.node_style = 'curator'",
+	"SET zklock.commit_guard = 'quorum'", "SET zklock.commit_guard = 'lease'",
+	"SET zklock.on_release_request = 'cancel'",
+	"SET zklock.on_release_request = 'notice'",
+	"SET zklock.auth = 'digest:user:secret'", "SET zklock.auth = ''");
 
 # Each session goes on by itself, so that they meet.
 $liar->lie(0.2);
@@ -100,7 +116,8 @@ foreach my $i (0 .. $#sessions)
 }
 
 $_->quit foreach @sessions;
-assert_no_nodes($zk, lock_path($_), "no node of $_ is left") foreach qw(a b c honest);
+assert_no_nodes($zk, lock_path($_), "no node of $_ is left")
+  foreach qw(a b c d e/f honest);
 poll_until { !programs() } 'the programs of the sessions to end', 20;
 pass('no program of a session is left');
 $bystander->quit;
