@@ -49,10 +49,10 @@
  */
 typedef struct Display
 {
-	bool		is_utf8;		/* as it is; the rest is for other cases */
-	Oid			to_server;		/* valid unless the database is in UTF-8 */
-	Oid			to_client;		/* InvalidOid: ASCII only, unless it has the same
-								 * encoding */
+	bool		is_utf8;		/* as it is, also in a database that has no
+								 * encoding; the rest is for other cases */
+	Oid			to_server;		/* InvalidOid: ASCII only */
+	Oid			to_client;		/* the same, unless it has the same encoding */
 	bool		is_client_same;
 } Display;
 
@@ -359,7 +359,8 @@ find_display(void)
 	Display		display = {0};
 
 	display.is_client_same = client == server || client == PG_SQL_ASCII;
-	display.is_utf8 = server == PG_UTF8 && display.is_client_same;
+	display.is_utf8 = (server == PG_UTF8 || server == PG_SQL_ASCII) &&
+		(display.is_client_same || client == PG_UTF8);
 	if (can_look && server != PG_UTF8 && server != PG_SQL_ASCII)
 		display.to_server = FindDefaultConversionProc(PG_UTF8, server);
 	if (can_look && !display.is_client_same && server != PG_SQL_ASCII)

@@ -10,7 +10,6 @@
  */
 #include "name.h"
 
-#include "catalog/namespace.h"
 #include "mb/pg_wchar.h"
 #include "utils/guc.h"
 
@@ -121,31 +120,6 @@ zklock_name_run_path(const char *name, const char *slot, int *root_length)
 	return psprintf("%s/%s" ZK_RUNS_SUFFIX,
 					zklock_name_runs_path(name, root_length),
 					slot_to_utf8(slot));
-}
-
-char *
-zklock_name_from_utf8(const char *utf8)
-{
-	int			encoding = GetDatabaseEncoding();
-	int			length = strlen(utf8);
-	int			room = length * MAX_CONVERSION_GROWTH + 1;
-	Oid			conversion;
-	char	   *name;
-
-	if (encoding == PG_UTF8 || encoding == PG_SQL_ASCII)
-		return pg_verify_mbstr(encoding, utf8, length, true) ?
-			pstrdup(utf8) : NULL;
-	conversion = FindDefaultConversionProc(PG_UTF8, encoding);
-	if (!OidIsValid(conversion))
-		return NULL;
-	name = palloc(room);
-	if (pg_do_encoding_conversion_buf(conversion, PG_UTF8, encoding,
-									  (unsigned char *) unconstify(char *, utf8),
-									  length, (unsigned char *) name, room,
-									  true) == length)
-		return name;
-	pfree(name);
-	return NULL;
 }
 
 bool

@@ -23,12 +23,6 @@ extern void zklock_name_init(void);
  */
 extern char *zklock_name_path(const char *name, int *root_length);
 
-/*
- * A name, or a part of one, as read from ZooKeeper, in this database's encoding,
- * palloc'ed; NULL if it cannot be said there.
- */
-extern char *zklock_name_from_utf8(const char *utf8);
-
 /* The style of queue nodes that zklock.node_style asks for. */
 extern RecipeStyle zklock_name_style(void);
 

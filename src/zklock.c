@@ -342,13 +342,10 @@ zk_all_locks(PG_FUNCTION_ARGS)
 
 	for (int i = 0; i < nlocks; i++)
 	{
-		char	   *shown = zklock_name_from_utf8(locks[i].name);
 		Datum		values[3];
 		bool		nulls[3] = {0};
 
-		if (shown == NULL)
-			shown = zklock_identity_printable(locks[i].name);
-		values[0] = CStringGetTextDatum(shown);
+		values[0] = CStringGetTextDatum(zklock_identity_printable(locks[i].name));
 		values[1] = Int32GetDatum(locks[i].nholders);
 		values[2] = Int32GetDatum(locks[i].nwaiters);
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
@@ -368,20 +365,17 @@ static void
 put_lock(const ZkLockInfo *info, void *argument)
 {
 	ReturnSetInfo *result = argument;
-	char	   *node = zklock_name_from_utf8(info->node);
 	Datum		values[9] = {0};
 	bool		nulls[9] = {0};
 
-	/* the root in it may be of another encoding */
-	if (node == NULL)
-		node = zklock_identity_printable(info->node);
 	values[0] = CStringGetTextDatum(info->name);
 	values[1] = CStringGetTextDatum(mode_name(info->mode));
 	values[2] = CStringGetTextDatum(info->is_lost ? "lost" : "held");
 	values[3] = Int32GetDatum(info->session_count);
 	values[4] = Int32GetDatum(info->xact_count);
 	values[5] = Int64GetDatum(info->token);
-	values[6] = CStringGetTextDatum(node);
+	/* the root in it may be of another encoding than the name */
+	values[6] = CStringGetTextDatum(zklock_identity_printable(info->node));
 	values[7] = TimestampTzGetDatum(info->granted_at);
 	values[8] = Int32GetDatum(info->permits);
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);

@@ -57,6 +57,9 @@ sub write_hostile
 }
 
 write_hostile('hostile');
+$stranger->create_path(lock_path(encode_utf8("odd\x{202e}name")));
+$stranger->create(lock_path(encode_utf8("odd\x{202e}name/x-lock-0000000001")), '',
+	ephemeral => 1);
 foreach my $database (sort keys %encoding)
 {
 	foreach my $client ('same', 'UTF8', 'LATIN1', 'EUC_JP', 'SQL_ASCII', 'WIN1251')
@@ -75,9 +78,13 @@ foreach my $database (sort keys %encoding)
 			like($queue, qr/<U\+202E>txt/, 'also of what turns text round');
 			like($queue, qr/<FF><FE><80><C3>\(/, 'and of bytes that are no characters');
 			like($queue, qr/<U\+65E5>/, 'escaped where there is none such')
-			  if $database eq 'latin1' || $client eq 'LATIN1' || $database eq 'sql_ascii';
+			  if $database eq 'latin1' || $client eq 'LATIN1';
 			like(decode_utf8($queue), qr/日本/, 'as they are where there is')
-			  if $database =~ /utf8|euc/ && $client eq 'UTF8';
+			  if $database ne 'latin1' && $client eq 'UTF8';
+			my $locks = $session->query("SELECT name FROM zk_all_locks()");
+			is($session->sqlstate, '00000', 'so are the names of locks');
+			unlike($locks, $forbidden, 'which hide nothing');
+			like($locks, qr/^odd<U\+202E>name$/m, 'either');
 
 			# A wait that is logged names the first of them, and goes on.
 			$session->query_safe("SET client_min_messages = log");

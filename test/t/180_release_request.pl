@@ -76,19 +76,12 @@ sub assert_nothing_left
 
 subtest 'asked by somebody who has gone' => sub {
 	$holder->query_safe("SELECT zk_lock('ask')");
-	# A name that had better not be used; see the README.
-	$other->query_safe("SELECT zk_lock('ask.release'), zk_lock('ask.release/below')");
 	is(request('ask', 'new disks'), 1, 'one holder is asked');
-	is($other->query_safe("SELECT zk_is_held('ask.release'), zk_is_held('ask.release/below')"),
-		't|t', 'which takes nobody\'s lock away');
-	is($holder->query_safe("SELECT zk_try_lock('ask.release')"), 'f', 'nor shares it');
-	$other->query_safe('SELECT zk_unlock_all()');
-	wait_for_queue($zk, lock_path('ask.release'), 1);
 	my ($mine) = queue_nodes($zk, lock_path('ask'));
 	is((requests('ask'))[-1], "$mine.release", 'by a znode next to the lock\'s');
 	is(scalar(queue_nodes($zk, lock_path('ask'))), 1, 'nothing is in the lock\'s own');
-	is($other->query_safe("SELECT zk_try_lock('ask.release'), zk_unlock('ask.release')"),
-		't|t', 'it is in nobody\'s way, not even below a lock of that name');
+	$other->query("SELECT zk_lock('ask.release')");
+	isnt($other->sqlstate, '00000', 'in which nobody can queue');
 
 	$holder->query_safe("SELECT zk_lock('ask')");
 	like($holder->error, qr/NOTICE:  release of lock "ask" was requested$/m,
@@ -494,8 +487,9 @@ subtest 'arguments and privileges' => sub {
 	is($user->sqlstate, '22004', 'no name');
 	is($user->query_safe("SELECT zk_request_release('asked', NULL)"), 1, 'no reason');
 	$user->query_safe("SELECT zk_request_release('asked', 'é \"quoted\" \\')");
+	my $shown = '("é \\"quoted\\" \\\\")';
 	poll_until { notices($holder, "SELECT zk_is_held('asked')") &&
-		  $holder->error =~ /\Q("é "quoted" \")\E/ } 'an odd reason', 10;
+		  index($holder->error, $shown) >= 0 } 'an odd reason', 10;
 	$holder->query_safe("SELECT zk_unlock('asked')");
 	assert_nothing_left('asked');
 	$user->quit;
