@@ -413,10 +413,14 @@ zklock_release(const char *name, RecipeMode mode)
 	}
 	was_lost = is_lost(hold, live);
 	remember_release(was_lost, zklock_xact_has_written());
+
+	/* all or none of its nodes: a WARNING would look for interrupts, too */
+	HOLD_INTERRUPTS();
 	hold->session_count--;
 	if (!is_held(hold))
 		end_hold(lock, mode, live);
 	forget_if_empty(lock);
+	RESUME_INTERRUPTS();
 	if (was_lost)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
