@@ -150,11 +150,15 @@ zklock_hold(const ZkHoldOrder *order)
 	PG_END_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(holding));
 	zklock_client_free(holding->request);
 	pfree(holding);
+
+	/* which would look for interrupts, and the token would be told to nobody */
+	HOLD_INTERRUPTS();
 	ereport(LOG,
 			(errmsg("%s made a hold of ZooKeeper lock \"%s\"",
 					zklock_identity_caller(), order->name),
 			 errdetail("Fencing token " INT64_FORMAT ", reason \"%s\".",
 					   token, order->reason)));
+	RESUME_INTERRUPTS();
 	return token;
 }
 

@@ -132,14 +132,16 @@ zklock_run_once(const char *name, const char *slot, int64 retain_ms)
 	pfree(zklock_name_run_path(name, slot, NULL));
 	zklock_dialog_run(claim_slot, &claim);
 
-	/* a cancel that came with the last reply: nobody has got the answer yet */
-	CHECK_FOR_INTERRUPTS();
-	settle_claim();
+	/* which looks for interrupts, too */
 	if (claim.is_ours)
 		ereport(LOG,
 				(errmsg("%s recorded a run of slot \"%s\" of ZooKeeper job \"%s\"",
 						zklock_identity_caller(), slot, name),
 				 errdetail("The record is kept for " INT64_FORMAT " ms.", retain_ms)));
+
+	/* a cancel that came with the last reply: nobody has got the answer yet */
+	CHECK_FOR_INTERRUPTS();
+	settle_claim();
 	return claim.is_ours;
 }
 
