@@ -181,7 +181,7 @@ do_something(Player *player)
 			zklock_client_free(player->requests[place]);
 		player->requests[place] = NULL;
 	}
-	switch (choose(23))
+	switch (choose(24))
 	{
 		case 0:
 		case 1:
@@ -261,6 +261,15 @@ do_something(Player *player)
 			request = zklock_client_ask_closed(client, choose(2) ? "/fuzz/queue" :
 											   some_node());
 			break;
+		case 23:
+			{
+				const char *paths[] = {some_node(), some_node(), "/fuzz/queue"};
+
+				request = zklock_client_remove_guarded(client, "/fuzz",
+													   choose(100), paths,
+													   1 + choose(3));
+				break;
+			}
 	}
 	player->requests[place] = request;
 	player->can_be_withdrawn[place] = can_be_withdrawn;

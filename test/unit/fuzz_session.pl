@@ -129,7 +129,7 @@ sub check_coverage
 	my ($fuzzer) = text_of(__FILE__ =~ s/\.pl$/.c/r);
 	ok($fuzzer =~ /\bzklock_client_$_\(/, "zklock_client_$_() is called")
 	  foreach calls('client.h',
-		qr/\bzklock_client_(\w+)\(ZkClient \*client,\s*const char \*(?:path|from)\b/);
+		qr/\bzklock_client_(\w+)\(ZkClient \*client,\s*const char \*(?:path|from|guard)\b/);
 	return;
 }
 
