@@ -36,7 +36,8 @@ sub wait_in_vain
 	my ($call) = @_;
 	$session->query_safe(
 		"DO \$\$ BEGIN FOR i IN 1..$nlocks LOOP
-			BEGIN PERFORM $call; EXCEPTION WHEN lock_not_available THEN NULL; END;
+			BEGIN PERFORM $call; EXCEPTION WHEN lock_not_available OR
+				sqlclient_unable_to_establish_sqlconnection THEN NULL; END;
 		END LOOP; END \$\$");
 	return;
 }
@@ -80,13 +81,13 @@ $session->query_safe('RESET statement_timeout');
 $holder->query_safe("SELECT zk_lock('permits/' || i, permits => 2) FROM generate_series(1, 20) i");
 my $second = background($node);
 $second->query_safe("SELECT zk_lock('permits/' || i, permits => 2) FROM generate_series(1, 20) i");
-$session->query_safe("SELECT zk_try_lock('permits/' || i, '5ms', permits => 2)
+$session->query_safe("SELECT zk_try_lock('permits/' || i, '100ms', permits => 2)
 	FROM generate_series(1, 20) i");
 eval { poll_until { $zk->watch_count == 0 } 'watches to go', 10 };
 is($zk->watch_count, 0, 'waits for a permit leave none');
 
 # One wait that is still under way, with the watch of the one before gone.
-$session->query_safe("SELECT zk_try_lock('held/1$long', '5ms')");
+$session->query_safe("SELECT zk_try_lock('held/1$long', '100ms')");
 $session->start_query("SELECT zk_lock('held/2$long')");
 wait_for_queue($zk, lock_path("held/2$long"), 2);
 await_watches(1, 'who waits watches one node');

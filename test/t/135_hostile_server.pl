@@ -100,7 +100,9 @@ is($bystander->query('SELECT pg_backend_pid()'),
 foreach my $session (@sessions)
 {
 	$session->query('ROLLBACK');
-	$session->query("SELECT zk_unlock_all()");
+	# Credentials keep out those who have none.
+	$session->query('RESET ALL');
+	$session->query('SELECT zk_unlock_all(), zk_disconnect()');
 }
 foreach my $i (0 .. $#sessions)
 {
