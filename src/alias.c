@@ -18,7 +18,7 @@
  *	  behind.
  *	- In between, another contender with aliases is ahead or behind as its
  *	  first alias is.  It is known by a mark in its GUID, and its first alias
- *	  by the name.
+ *	  by the name; of several that somebody has made up, by the lowest.
  *	- Anybody else in between who excludes us is interposed, and so is an
  *	  alias whose first one is gone.  Then all our aliases are withdrawn and
  *	  made anew, at the end of the queue: we neither wait for whoever is
@@ -96,18 +96,14 @@ static const struct
 	{RECIPE_STYLE_CURATOR_RW, RECIPE_STYLE_CURATOR_RW}
 };
 
-/* Our own aliases, as they stand in a list. */
-typedef struct Span
-{
-	int32_t		numbers[ALIAS_COUNT];	/* by rank; -1: not there */
-} Span;
-
 static bool is_orderly(const char *const *children, int nchildren);
-static bool find_span(const char *const *children, int nchildren,
-					  const char *mine, Span *span);
+static bool is_own(const char *child, const char *mine,
+				   const int32_t numbers[ALIAS_COUNT]);
+static bool are_all_there(const char *const *children, int nchildren,
+						  const char *mine, const int32_t numbers[ALIAS_COUNT]);
 static bool is_ahead(const char *const *children, int nchildren,
-					 const char *child, int32_t sequence, const Span *span,
-					 bool *is_interposed);
+					 const char *child, const char *mine,
+					 const int32_t numbers[ALIAS_COUNT], bool *is_interposed);
 
 void
 alias_mark(char guid[RECIPE_GUID_LEN + 1])
@@ -169,9 +165,8 @@ alias_name(char name[RECIPE_NODE_SIZE], const char *any, int rank,
 
 RecipeVerdict
 alias_verdict(const char *const *children, int nchildren, const char *mine,
-			  RecipeMode mode, int *watch)
+			  const int32_t numbers[ALIAS_COUNT], RecipeMode mode, int *watch)
 {
-	Span		span;
 	int32_t		first_sequence = RECIPE_SEQUENCE_LIMIT;
 	int32_t		nearest_sequence = -1;
 	int			first = -1;
@@ -181,25 +176,25 @@ alias_verdict(const char *const *children, int nchildren, const char *mine,
 	*watch = -1;
 	if (!is_orderly(children, nchildren))
 		return RECIPE_EXHAUSTED;
-	if (!find_span(children, nchildren, mine, &span))
+	if (!are_all_there(children, nchildren, mine, numbers))
 		return RECIPE_GONE;
 	for (int i = 0; i < nchildren; i++)
 	{
 		RecipeNode	node = recipe_parse_node(children[i]);
 
 		if (node.style == RECIPE_STYLE_NONE ||
-			alias_is_same(children[i], mine))
+			is_own(children[i], mine, numbers))
 			continue;
 		for (int rank = 0; rank < ALIAS_COUNT; rank++)
-			if (node.sequence == span.numbers[rank])
+			if (node.sequence == numbers[rank])
 				return RECIPE_EXHAUSTED;
-		if (node.sequence < span.numbers[0] && node.sequence < first_sequence)
+		if (node.sequence < numbers[0] && node.sequence < first_sequence)
 		{
 			first_sequence = node.sequence;
 			first = i;
 		}
 		if ((mode == RECIPE_SHARED && node.mode == RECIPE_SHARED) ||
-			!is_ahead(children, nchildren, children[i], node.sequence, &span,
+			!is_ahead(children, nchildren, children[i], mine, numbers,
 					  &is_interposed))
 			continue;
 		if (node.sequence > nearest_sequence)
@@ -235,25 +230,27 @@ is_orderly(const char *const *children, int nchildren)
 	return true;
 }
 
-/*
- * Find our own aliases.  false if one is missing, or if they are not in the
- * order in which they were made, which cannot be.
- */
+/* Is it one of ours, and not one that somebody has made up with our GUID? */
 static bool
-find_span(const char *const *children, int nchildren, const char *mine,
-		  Span *span)
+is_own(const char *child, const char *mine, const int32_t numbers[ALIAS_COUNT])
 {
-	for (int rank = 0; rank < ALIAS_COUNT; rank++)
-		span->numbers[rank] = -1;
-	for (int i = 0; i < nchildren; i++)
-		if (alias_is_same(children[i], mine))
-			span->numbers[alias_rank(children[i])] =
-				recipe_parse_node(children[i]).sequence;
-	for (int rank = 0; rank < ALIAS_COUNT; rank++)
-		if (span->numbers[rank] < 0 ||
-			(rank > 0 && span->numbers[rank] <= span->numbers[rank - 1]))
+	return alias_is_same(child, mine) &&
+		recipe_parse_node(child).sequence == numbers[alias_rank(child)];
+}
+
+/* Are all of ours there, in the order in which they were made? */
+static bool
+are_all_there(const char *const *children, int nchildren, const char *mine,
+			  const int32_t numbers[ALIAS_COUNT])
+{
+	int			nfound = 0;
+
+	for (int rank = 1; rank < ALIAS_COUNT; rank++)
+		if (numbers[rank] <= numbers[rank - 1])
 			return false;
-	return true;
+	for (int i = 0; i < nchildren; i++)
+		nfound += is_own(children[i], mine, numbers);
+	return nfound == ALIAS_COUNT;
 }
 
 /*
@@ -262,15 +259,21 @@ find_span(const char *const *children, int nchildren, const char *mine,
  */
 static bool
 is_ahead(const char *const *children, int nchildren, const char *child,
-		 int32_t sequence, const Span *span, bool *is_interposed)
+		 const char *mine, const int32_t numbers[ALIAS_COUNT],
+		 bool *is_interposed)
 {
-	if (sequence < span->numbers[0])
+	int32_t		sequence = recipe_parse_node(child).sequence;
+	int32_t		first = RECIPE_SEQUENCE_LIMIT;
+
+	if (sequence < numbers[0])
 		return true;
-	if (sequence > span->numbers[ALIAS_COUNT - 1])
+	if (sequence > numbers[ALIAS_COUNT - 1])
 		return false;
-	for (int i = 0; i < nchildren; i++)
-		if (alias_rank(children[i]) == 0 && alias_is_same(children[i], child))
-			return recipe_parse_node(children[i]).sequence < span->numbers[0];
-	*is_interposed = true;
-	return false;
+	for (int i = 0; i < nchildren && !alias_is_same(child, mine); i++)
+		if (alias_rank(children[i]) == 0 &&
+			alias_is_same(children[i], child) &&
+			recipe_parse_node(children[i]).sequence < first)
+			first = recipe_parse_node(children[i]).sequence;
+	*is_interposed |= first == RECIPE_SEQUENCE_LIMIT;
+	return first < numbers[0];
 }

@@ -44,11 +44,13 @@ extern void alias_name(char name[RECIPE_NODE_SIZE], const char *any, int rank,
 
 /*
  * recipe_verdict() for a contender one of whose aliases has the full name
- * `mine`; see the head of alias.c.  RECIPE_GONE: an alias is missing.
- * RECIPE_INTERPOSED: withdraw all aliases and join again.
+ * `mine`, and whose numbers these are, by rank; see the head of alias.c. Aliases
+ * with our GUID and another number are a stranger's.  RECIPE_GONE: one of ours is
+ * missing.  RECIPE_INTERPOSED: withdraw all aliases and join again.
  */
 extern RecipeVerdict alias_verdict(const char *const *children, int nchildren,
-								   const char *mine, RecipeMode mode,
-								   int *watch);
+								   const char *mine,
+								   const int32_t numbers[ALIAS_COUNT],
+								   RecipeMode mode, int *watch);
 
 #endif							/* ZKLOCK_ALIAS_H */

@@ -347,9 +347,11 @@ zklock_client_get(ZkClient *client, const char *path)
 }
 
 ZkRequest *
-zklock_client_check(ZkClient *client, const char *path)
+zklock_client_check(ZkClient *client, const char *path, int64_t czxid)
 {
-	return start_plain(client, REQUEST_CHECK, path);
+	return start_request(client, (FrameRequest) {
+		.kind = REQUEST_CHECK, .czxid = czxid
+	}, path, NULL, NULL, 0);
 }
 
 ZkRequest *
@@ -389,11 +391,11 @@ zklock_client_unwatch(ZkClient *client)
 }
 
 ZkRequest *
-zklock_client_replace(ZkClient *client, const char *from, const char *to,
-					  const char *data, int length)
+zklock_client_replace(ZkClient *client, const char *from, int64_t czxid,
+					  const char *to, const char *data, int length)
 {
 	return start_request(client, (FrameRequest) {
-		.kind = REQUEST_REPLACE, .node_kind = ZK_EPHEMERAL
+		.kind = REQUEST_REPLACE, .node_kind = ZK_EPHEMERAL, .czxid = czxid
 	}, to, from, data, length);
 }
 

@@ -79,7 +79,7 @@ typedef struct ZkReply
 	Moment		proof;			/* create, check, replace: the date of the proof
 								 * that the session lives, see contact.h */
 	const char *path;			/* create: the node made */
-	int64_t		czxid;			/* create, get: the fencing token */
+	int64_t		czxid;			/* create, get, replace: the fencing token */
 	int64_t		ephemeral_owner;	/* create, get */
 	int64_t		ctime_ms;		/* create, get: server's clock, Unix epoch */
 	int64_t		mzxid;			/* get: of the last change of the data */
@@ -182,10 +182,13 @@ extern ZkRequest *zklock_client_list(ZkClient *client, const char *path);
 extern ZkRequest *zklock_client_get(ZkClient *client, const char *path);
 
 /*
- * Prove through the quorum that the node exists (a single-op transaction).
- * Whatever the answer, what is read behind it is not older.
+ * Prove through the quorum that the node exists (a single-op transaction), and,
+ * unless czxid is 0, that it is the one with that czxid: ZK_NO_NODE if somebody has
+ * deleted it and made another.  Whatever the answer, what is read behind it is not
+ * older.
  */
-extern ZkRequest *zklock_client_check(ZkClient *client, const char *path);
+extern ZkRequest *zklock_client_check(ZkClient *client, const char *path,
+									  int64_t czxid);
 
 /*
  * Ask whether whoever has created anything below that node had this session's
@@ -222,11 +225,12 @@ extern bool zklock_client_announce(ZkClient *client, const char *path,
 
 /*
  * Replace the ephemeral node `from` by the ephemeral node `to`, until it is
- * done: `from` is deleted only once `to` surely exists.  ZK_NO_NODE if `from`
- * was gone before `to` was there; then there is no `to` either.
+ * done: `from` is deleted only once `to` surely exists.  ZK_NO_NODE if `from`, the
+ * node with that czxid (0: any), was gone before `to` was there, or somebody else
+ * has made `to`; then there is no `to` either.
  */
 extern ZkRequest *zklock_client_replace(ZkClient *client, const char *from,
-										const char *to,
+										int64_t czxid, const char *to,
 										const char *data, int length);
 
 /*

@@ -521,7 +521,7 @@ judge(const Standing *standing, const ZkReply *list, const char *mine,
 									   contender->mode, ahead);
 	if (contender->style == RECIPE_STYLE_ALL)
 		return alias_verdict(list->children, list->nchildren, mine,
-							 contender->mode, ahead);
+							 contender->numbers, contender->mode, ahead);
 	return recipe_verdict(list->children, list->nchildren, mine,
 						  contender->mode, &own, ahead);
 }
@@ -862,7 +862,7 @@ take_node(Standing *standing)
 		reply->ephemeral_owner != status.session_id)
 		raise_evicted(standing);
 	strlcpy(contender->node, reply->path, RECIPE_PATH_SIZE);
-	contender->token = reply->czxid;
+	contender->token = contender->czxids[0] = reply->czxid;
 	contender->proof = reply->proof;
 	standing->is_node_known = true;
 	if (contender->style == RECIPE_STYLE_ALL)
@@ -870,7 +870,7 @@ take_node(Standing *standing)
 	return true;
 }
 
-/* All nodes are there: what are their numbers? */
+/* All nodes are there: what tells them from others? */
 static void
 note_numbers(Standing *standing)
 {
@@ -882,6 +882,7 @@ note_numbers(Standing *standing)
 		RecipeNode	node = recipe_parse_node(strrchr(reply->path, '/') + 1);
 
 		standing->contender->numbers[rank] = node.sequence;
+		standing->contender->czxids[rank] = reply->czxid;
 	}
 }
 
@@ -904,7 +905,7 @@ find_lost_node(Standing *standing)
 	 * Our server may lag behind the one that made the node: ahead of the list
 	 * goes a write, whatever comes of it; see send_erase() of the program.
 	 */
-	reply = ask(standing, zklock_client_check(client, contender->lock_path));
+	reply = ask(standing, zklock_client_check(client, contender->lock_path, 0));
 	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME)
 		return false;
 	reply = ask(standing, zklock_client_list(client, contender->lock_path));
@@ -935,7 +936,7 @@ find_lost_node(Standing *standing)
 	if (!zklock_session_status(&status) ||
 		reply->ephemeral_owner != status.session_id)
 		raise_evicted(standing);
-	contender->token = reply->czxid;
+	contender->token = contender->czxids[0] = reply->czxid;
 	contender->proof = (Moment) {0};	/* a read is none */
 	standing->is_node_known = true;
 	return false;
@@ -1510,7 +1511,8 @@ is_still_queued(Standing *standing)
 	if (contact_is_after(contender->proof, zklock_session_fresh_since()))
 		return true;
 	reply = ask(standing, zklock_client_check(zklock_session_client(),
-											  contender->node));
+											  contender->node,
+											  contender->token));
 	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME ||
 		reply->result == ZK_SESSION_LOST)
 		return false;

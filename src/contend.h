@@ -60,6 +60,7 @@ typedef struct ZkContender
 								 * it when we hand it over */
 	bool		is_on_word;		/* granted on the word of the one ahead, which
 								 * was not the first of our list */
+	int64		czxids[ALIAS_COUNT];	/* of our nodes */
 	int32		numbers[ALIAS_COUNT];	/* RECIPE_STYLE_ALL: of our nodes, of
 										 * which `node` is the first */
 } ZkContender;

@@ -89,7 +89,7 @@ zklock_dialog_remove(ZkDialog *dialog, ZkRemoval *removal)
 		bool		was_tried = removal->is_tried;
 
 		reply = zklock_dialog_ask(dialog,
-								  zklock_client_check(client, removal->path));
+								  zklock_client_check(client, removal->path, 0));
 		if (reply->result == ZK_OK || reply->result == ZK_NO_NODE)
 			reply = zklock_dialog_ask(dialog,
 									  zklock_client_get(client, removal->path));

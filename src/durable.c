@@ -335,7 +335,8 @@ check_twin(Holding *holding)
 		const ZkReply *reply;
 
 		reply = ask(holding, zklock_client_check(zklock_session_client(),
-												 holding->twin));
+												 holding->twin,
+												 holding->token));
 		switch (reply->result)
 		{
 			case ZK_OK:
@@ -575,7 +576,7 @@ catch_up(ZkDialog *dialog, void *argument)
 	do
 		reply = zklock_dialog_ask(dialog,
 								  zklock_client_check(zklock_session_client(),
-													 path));
+													 path, 0));
 	while (reply->result == ZK_UNKNOWN_OUTCOME);
 	return reply->result != ZK_SESSION_LOST;
 }

@@ -52,6 +52,7 @@ typedef struct Hold
 								 * RECIPE_PATH_SIZE, kept for the next time */
 	bool		is_borrowed;	/* SHARED on the EXCLUSIVE hold's node */
 	int			nnodes;			/* 1, or ALIAS_COUNT: node is the first */
+	int64		czxids[ALIAS_COUNT];	/* of each; 0: not known */
 	int32		numbers[ALIAS_COUNT];	/* with several nodes: of each */
 	int			permits;		/* of the node */
 	ZkSessionNumber session;	/* whose the node is */
@@ -823,6 +824,7 @@ borrow_exclusive(const ZkLockOrder *order, Lock *lock)
 
 	strlcpy(shared->node, exclusive->node, RECIPE_PATH_SIZE);
 	shared->nnodes = exclusive->nnodes;
+	memcpy(shared->czxids, exclusive->czxids, sizeof(shared->czxids));
 	memcpy(shared->numbers, exclusive->numbers, sizeof(shared->numbers));
 	shared->is_borrowed = true;
 	shared->permits = 1;
@@ -891,6 +893,7 @@ note_grant(Hold *hold, const ZkContender *contender)
 {
 	hold->is_borrowed = false;
 	hold->nnodes = contender->style == RECIPE_STYLE_ALL ? ALIAS_COUNT : 1;
+	memcpy(hold->czxids, contender->czxids, sizeof(hold->czxids));
 	memcpy(hold->numbers, contender->numbers, sizeof(hold->numbers));
 	hold->permits = contender->permits;
 	hold->session = zklock_session_number();
@@ -1277,7 +1280,8 @@ send_downgrade(Hold *shared)
 		node_path(shared, shared->node, rank, from);
 		node_path(shared, shared->next_node, rank, to);
 		shared->replacing[rank] =
-			zklock_client_replace(zklock_session_client(), from, to,
+			zklock_client_replace(zklock_session_client(), from,
+								  shared->czxids[rank], to,
 								  shared->next_data,
 								  strlen(shared->next_data));
 		is_complete &= shared->replacing[rank] != NULL;
@@ -1327,7 +1331,10 @@ settle_downgrade(Hold *hold, ZkSessionNumber live)
 		strlcpy(hold->node, hold->next_node, RECIPE_PATH_SIZE);
 		hold->proof = proof;
 		for (int rank = 0; rank < hold->nnodes; rank++)
+		{
+			hold->czxids[rank] = zklock_client_reply(hold->replacing[rank])->czxid;
 			zklock_client_free(hold->replacing[rank]);
+		}
 		memset(hold->replacing, 0, sizeof(hold->replacing));
 	}
 	else
@@ -1568,7 +1575,8 @@ check_node(const Hold *hold, int rank)
 	char		path[RECIPE_PATH_SIZE];
 
 	node_path(hold, hold->node, rank, path);
-	return zklock_client_check(zklock_session_client(), path);
+	return zklock_client_check(zklock_session_client(), path,
+							   hold->czxids[rank]);
 }
 
 /*

@@ -536,7 +536,7 @@ read_record(ZkDialog *dialog, ZkRemoval *removal)
 	{
 		/* our server may lag behind: see dialog.c about the check */
 		reply = zklock_dialog_ask(dialog,
-								  zklock_client_check(client, removal->path));
+								  zklock_client_check(client, removal->path, 0));
 		if (reply->result == ZK_OK || reply->result == ZK_NO_NODE)
 			reply = zklock_dialog_ask(dialog,
 									  zklock_client_get(client, removal->path));

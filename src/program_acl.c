@@ -94,6 +94,8 @@ acl_wants_to_learn(const Session *session, ZkNodeKind kind)
 void
 acl_learn(Session *session, const struct ACL_vector *learnt)
 {
+	if (learnt->data == NULL)
+		return;					/* a server can say so */
 	if (session->acl_stage == ACL_LEARNING_OWNERS &&
 		learn_owners(session, learnt))
 	{

@@ -57,6 +57,7 @@ typedef enum Step
 	STEP_SWEEP,					/* is it there?  Then DELETE */
 	STEP_ERASE,					/* list, then DELETE of the child found */
 	STEP_REPLACE_CREATE,		/* first step of a replace */
+	STEP_REPLACE_FIND,			/* it was there already: by us? */
 	STEP_REPLACE_CHECK,			/* second: is the old node still there? */
 	STEP_REPLACE_DELETE,		/* third */
 	STEP_IS_CLOSED,
@@ -98,6 +99,8 @@ struct Request
 	int			data_length;
 	zoo_op_t	op;				/* CHECK; must outlive the call */
 	zoo_op_result_t op_result;
+	int64_t		czxid;			/* CHECK: that the node must have; 0: any */
+	bool		is_looked_at;	/* CHECK: a look at the node is under way, too */
 	zoo_op_result_t *op_results;	/* the same for REMOVE_GUARDED */
 
 	/* the last answer */
@@ -117,6 +120,7 @@ static int	send_get_and_watch(Request *request);
 static int	send_sync(Request *request);
 static int	send_check(Request *request);
 static int	send_check_of_other(Request *request);
+static int	send_find(Request *request);
 static int	send_check_of_path(Request *request, const char *path);
 static int	send_set(Request *request);
 static int	send_delete(Request *request);
@@ -138,6 +142,7 @@ static bool after_look_around(Request *request);
 static bool after_sweep(Request *request);
 static bool after_erase(Request *request);
 static bool after_replace_create(Request *request);
+static bool after_replace_find(Request *request);
 static bool after_replace_check(Request *request);
 static bool after_replace_delete(Request *request);
 static bool after_listen(Request *request);
@@ -171,6 +176,7 @@ static const struct
 	[STEP_SWEEP] = {send_exists, after_sweep, false},
 	[STEP_ERASE] = {send_erase, after_erase, false},
 	[STEP_REPLACE_CREATE] = {send_create, after_replace_create, true},
+	[STEP_REPLACE_FIND] = {send_find, after_replace_find, false},
 	[STEP_REPLACE_CHECK] = {send_check_of_other, after_replace_check, true},
 	[STEP_REPLACE_DELETE] = {send_delete_of_other, after_replace_delete, true},
 	[STEP_IS_CLOSED] = {send_get_acl, after_last, false},
@@ -248,6 +254,9 @@ static void get_done(int rc, const char *value, int length,
 static void acl_done(int rc, struct ACL_vector *acl, struct Stat *stat,
 					 const void *data);
 static void learn_acl(Session *session, const char *path);
+static void check_done(int rc, const void *data);
+static void look_done(int rc, const struct Stat *stat, const void *data);
+static void find_done(int rc, const struct Stat *stat, const void *data);
 static void around_done(int rc, const struct Stat *stat, const void *data);
 static void stat_done(int rc, const struct Stat *stat, const void *data);
 static void string_done(int rc, const char *value, const void *data);
@@ -329,6 +338,7 @@ take_request(Session *session, const FrameTaken *taken)
 	if (wanted->kind == REQUEST_SET || wanted->kind == REQUEST_REMOVE ||
 		wanted->kind == REQUEST_REMOVE_GUARDED)
 		request->version = wanted->version;
+	request->czxid = wanted->czxid;
 	request->is_urgent = wanted->is_urgent != 0;
 	request->signalled_mzxid = wanted->known_mzxid;
 	request->other_path = copy_blob(taken, 1);
@@ -419,6 +429,7 @@ is_kept(const Request *request)
 	{
 		case STEP_CREATE:
 		case STEP_REPLACE_CREATE:
+		case STEP_REPLACE_FIND:
 		case STEP_REPLACE_CHECK:
 		case STEP_REPLACE_DELETE:
 		case STEP_LISTEN:
@@ -840,7 +851,25 @@ after_replace_create(Request *request)
 	if (result != ZK_OK && result != ZK_NODE_EXISTS &&
 		result != ZK_UNKNOWN_OUTCOME)
 		return false;
-	request->step = request->is_withdrawn ? STEP_DELETE : STEP_REPLACE_CHECK;
+	request->step = request->is_withdrawn ? STEP_DELETE :
+		result == ZK_OK ? STEP_REPLACE_CHECK : STEP_REPLACE_FIND;
+	return true;
+}
+
+/* The reply to our create was lost, so what it has made is not known; or it was not us. */
+static bool
+after_replace_find(Request *request)
+{
+	FrameReply *reply = &request->reply;
+
+	if (reply->result == ZK_UNKNOWN_OUTCOME && !request->is_withdrawn)
+		return true;
+	if (reply->result == ZK_SESSION_LOST)
+		return false;
+	request->came_too_late = reply->result != ZK_OK ||
+		reply->ephemeral_owner != request->session->status.ticket.session_id;
+	request->step = request->came_too_late || request->is_withdrawn ?
+		STEP_DELETE : STEP_REPLACE_CHECK;
 	return true;
 }
 
@@ -1290,12 +1319,33 @@ send_check_of_other(Request *request)
 	return send_check_of_path(request, request->other_path);
 }
 
+/*
+ * The check tells that there is a node of that name, and whose it is a look right
+ * behind it: our server knows by then what the check has met.  A node that somebody
+ * has deleted and made anew has another czxid, and he cannot choose it.
+ */
 static int
 send_check_of_path(Request *request, const char *path)
 {
+	zhandle_t  *zh = request->session->zh;
+	int			rc;
+
+	request->is_looked_at = false;
 	zoo_check_op_init(&request->op, path, -1);
-	return zoo_amulti(request->session->zh, 1, &request->op,
-					  &request->op_result, void_done, request);	/* R6 */
+	rc = zoo_amulti(zh, 1, &request->op, &request->op_result, check_done,
+					request);	/* R6 */
+	if (rc == ZOK && request->czxid != 0)
+		request->is_looked_at = zoo_aexists(zh, path, 0, look_done,
+											request) == ZOK;
+	return rc;
+}
+
+/* Who has made the new node of a REPLACE. */
+static int
+send_find(Request *request)
+{
+	return zoo_aexists(request->session->zh, request->path, 0, find_done,
+					   request);
 }
 
 static int
@@ -1548,6 +1598,44 @@ acl_done(int rc, struct ACL_vector *acl, struct Stat *stat, const void *data)
 		acl_learn(request->session, acl);
 	request->reply.is_closed = rc == ZOK &&
 		acl_is_closed(request->session, acl, stat);
+	complete(request);
+}
+
+/* The answer of the quorum, which dates the proof; look_done() is to come. */
+static void
+check_done(int rc, const void *data)
+{
+	Request    *request = (Request *) data;
+
+	note_answer(request, rc);
+	if (request->is_looked_at)
+		return;
+	if (rc == ZOK && request->czxid != 0)
+		request->reply.result = ZK_UNKNOWN_OUTCOME;	/* it could not be sent */
+	complete(request);
+}
+
+static void
+look_done(int rc, const struct Stat *stat, const void *data)
+{
+	Request    *request = (Request *) data;
+
+	if (request->reply.result == ZK_OK && rc != ZOK)
+		request->reply.result = result_of_code(rc);
+	else if (request->reply.result == ZK_OK &&
+			 (stat == NULL || stat->czxid != request->czxid))
+		request->reply.result = ZK_NO_NODE;
+	complete(request);
+}
+
+static void
+find_done(int rc, const struct Stat *stat, const void *data)
+{
+	Request    *request = (Request *) data;
+
+	note_answer(request, rc);
+	if (rc == ZOK && stat != NULL)
+		copy_stat(&request->reply, stat);
 	complete(request);
 }
 

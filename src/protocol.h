@@ -125,6 +125,8 @@ typedef struct FrameOpen
 typedef struct FrameRequest
 {
 	int64_t		known_mzxid;	/* LISTEN */
+	int64_t		czxid;			/* CHECK and REPLACE: that the node must have; 0:
+								 * any */
 	int32_t		kind;			/* RequestKind */
 	int32_t		node_kind;		/* ZkNodeKind: CREATE and REPLACE */
 	int32_t		version;		/* SET and both REMOVEs */

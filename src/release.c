@@ -250,7 +250,7 @@ list_requests(ZkDialog *dialog, void *argument)
 	do
 	{
 		reply = zklock_dialog_ask(dialog,
-								  zklock_client_check(client, asking->path));
+								  zklock_client_check(client, asking->path, 0));
 		if (reply->result == ZK_OK || reply->result == ZK_NO_NODE)
 			reply = zklock_dialog_ask(dialog, zklock_client_list(client, parent));
 	} while (reply->result == ZK_UNKNOWN_OUTCOME);

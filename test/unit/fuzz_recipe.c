@@ -589,7 +589,7 @@ check_aliases(const uint8_t *data, size_t size)
 	const char *children[QUEUE_MAX];
 	int			kind[QUEUE_MAX];
 	int			number[QUEUE_MAX];
-	int			numbers[3][ALIAS_COUNT];
+	int32_t		numbers[3][ALIAS_COUNT];
 	const char *mine = NULL;
 	bool		is_shared = data[0] & 1;
 	int			n = 0;
@@ -620,8 +620,8 @@ check_aliases(const uint8_t *data, size_t size)
 	if (mine == NULL)
 		return;
 
-	verdict = alias_verdict(children, n, mine, is_shared ? RECIPE_SHARED :
-							RECIPE_EXCLUSIVE, &watch);
+	verdict = alias_verdict(children, n, mine, numbers[0], is_shared ?
+							RECIPE_SHARED : RECIPE_EXCLUSIVE, &watch);
 	if (numbers[0][0] < 0 || numbers[0][1] <= numbers[0][0] ||
 		numbers[0][2] <= numbers[0][1])
 	{

@@ -218,10 +218,10 @@ do_something(Player *player)
 				zklock_client_unwatch(client);
 			break;
 		case 10:
-			request = zklock_client_check(client, "/fuzz/queue");
+			request = zklock_client_check(client, "/fuzz/queue", choose(3));
 			break;
 		case 11:
-			request = zklock_client_check(client, choose(2) ? "/fuzz" : some_node());
+			request = zklock_client_check(client, choose(2) ? "/fuzz" : some_node(), choose(3));
 			break;
 		case 12:
 			request = zklock_client_set(client, some_node(), data, length,
@@ -231,7 +231,7 @@ do_something(Player *player)
 			request = zklock_client_remove(client, some_node(), ZK_ANY_VERSION);
 			break;
 		case 14:
-			request = zklock_client_replace(client, some_node(), some_node(),
+			request = zklock_client_replace(client, some_node(), choose(3), some_node(),
 											data, length);
 			can_be_withdrawn = true;
 			break;

@@ -117,6 +117,18 @@ count_children(const char *const *children)
 	return n;
 }
 
+/* The numbers of our aliases in a list, the first of each rank; -1: not there. */
+static void
+find_numbers(const char *const *children, int nchildren, const char *mine,
+			 int32_t numbers[ALIAS_COUNT])
+{
+	memset(numbers, -1, ALIAS_COUNT * sizeof(*numbers));
+	for (int i = nchildren - 1; i >= 0; i--)
+		if (alias_is_same(children[i], mine))
+			numbers[alias_rank(children[i])] =
+				recipe_parse_node(children[i]).sequence;
+}
+
 static void
 test_verdicts(void)
 {
@@ -211,6 +223,23 @@ test_verdicts(void)
 			{A3(1, 2, 3), SINGLE "2147483647"}, "somebody else at its end"},
 		{RECIPE_EXHAUSTED, -1, RECIPE_EXCLUSIVE,
 			{A3(1, 2, 3), SINGLE "0000000002"}, "a number of ours twice"},
+		/* the first of each rank is ours, more of our GUID somebody has made up */
+		{RECIPE_WAIT, 3, RECIPE_EXCLUSIVE,
+			{A3(7, 8, 9), A "-lock-0000000001", SINGLE "0000000000"},
+		"one like ours below"},
+		{RECIPE_WAIT, 4, RECIPE_EXCLUSIVE,
+			{A3(7, 8, 9), SINGLE "0000000004", A "-lock-0000000005", A "-pg__lock__0000000002", A "-__WRIT__0000000003"},
+		"a forged span below a holder"},
+		{RECIPE_INTERPOSED, -1, RECIPE_EXCLUSIVE,
+			{A3(5, 7, 9), A "-pg__lock__0000000006"},
+		"one like ours in between"},
+		{RECIPE_HELD, -1, RECIPE_EXCLUSIVE,
+			{A3(5, 7, 9), A "-__WRIT__0000000011"},
+		"one like ours behind"},
+		{RECIPE_WAIT, 3, RECIPE_EXCLUSIVE,
+			{A3(5, 7, 9), B "-lock-0000000008", B "-pg__lock__0000000006", B "-lock-0000000004"},
+		"somebody else with two first aliases: the lower one counts"},
+
 		{RECIPE_MISMATCH, 3, RECIPE_EXCLUSIVE,
 			{A3(4, 5, 6), "_c_7c9e6679-7425-40de-944b-e07fc1f90ae7-permits-3-lock-0000000001"},
 		"a semaphore"},
@@ -221,11 +250,14 @@ test_verdicts(void)
 		const char *mine = cases[i].mode == RECIPE_SHARED ?
 			A "-shared-lock-0000000001" : A "-lock-0000000001";
 		int			watch = -4711;
+		int32_t		numbers[ALIAS_COUNT];
 		RecipeVerdict verdict;
 
+		find_numbers(cases[i].children, count_children(cases[i].children), mine,
+					 numbers);
 		verdict = alias_verdict(cases[i].children,
 								count_children(cases[i].children), mine,
-								cases[i].mode, &watch);
+								numbers, cases[i].mode, &watch);
 		is_str(verdict_name(cases[i].verdict), verdict_name(verdict),
 			   "verdict: %s", cases[i].what);
 		is_int(cases[i].watch, watch, "verdict: %s: watch", cases[i].what);
@@ -526,6 +558,7 @@ real_verdict(const Search *search, const State *state, int actor, int *watch)
 	char		names[MAX_NODES][RECIPE_NODE_SIZE];
 	const char *children[MAX_NODES];
 	const char *mine = NULL;
+	int32_t		numbers[ALIAS_COUNT];
 	Kind		kind = search->actors[actor];
 	RecipeMode	mode = kinds[kind].is_reader ? RECIPE_SHARED : RECIPE_EXCLUSIVE;
 	int			own;
@@ -540,7 +573,11 @@ real_verdict(const Search *search, const State *state, int actor, int *watch)
 	if (mine == NULL)
 		return RECIPE_GONE;
 	if (is_group(kind))
-		return alias_verdict(children, state->nnodes, mine, mode, watch);
+	{
+		find_numbers(children, state->nnodes, mine, numbers);
+		return alias_verdict(children, state->nnodes, mine, numbers, mode,
+							 watch);
+	}
 	return recipe_verdict(children, state->nnodes, mine, mode, &own, watch);
 }
 

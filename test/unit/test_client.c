@@ -243,7 +243,7 @@ test_requests(ZkClient *client)
 	ok(reply->data_length == 3 && memcmp(reply->data, "who", 3) == 0,
 	   "get brings the data");
 	zklock_client_free(get);
-	is_int(ZK_OK, result_of(zklock_client_check(client, node)),
+	is_int(ZK_OK, result_of(zklock_client_check(client, node, 0)),
 		   "check finds the node");
 	is_int(ZK_NODE_EXISTS,
 		   result_of(zklock_client_create(client, node, ZK_EPHEMERAL,
@@ -252,7 +252,7 @@ test_requests(ZkClient *client)
 	zklock_client_free(create);
 	zklock_client_free(list);
 	remove_node(client, node);
-	is_int(ZK_NO_NODE, result_of(zklock_client_check(client, node)),
+	is_int(ZK_NO_NODE, result_of(zklock_client_check(client, node, 0)),
 		   "check does not find a deleted node");
 	is_int(ZK_NO_NODE, result_of(zklock_client_get(client, node)),
 		   "nor does get");
@@ -350,23 +350,23 @@ test_replace(ZkClient *client)
 	is_int(ZK_OK,
 		   result_of(zklock_client_create(client, from, ZK_EPHEMERAL, NULL, 0)),
 		   "a node to be replaced");
-	is_int(ZK_OK, result_of(zklock_client_replace(client, from, to, "x", 1)),
+	is_int(ZK_OK, result_of(zklock_client_replace(client, from, 0, to, "x", 1)),
 		   "replace");
-	is_int(ZK_NO_NODE, result_of(zklock_client_check(client, from)),
+	is_int(ZK_NO_NODE, result_of(zklock_client_check(client, from, 0)),
 		   "the old node is gone");
-	is_int(ZK_OK, result_of(zklock_client_check(client, to)),
+	is_int(ZK_OK, result_of(zklock_client_check(client, to, 0)),
 		   "the new node is there");
 
 	snprintf(gone, sizeof(gone), "%s/gone", parent);
 	is_int(ZK_NO_NODE,
-		   result_of(zklock_client_replace(client, gone, from, "x", 1)),
+		   result_of(zklock_client_replace(client, gone, 0, from, "x", 1)),
 		   "a node that is gone is not replaced");
-	is_int(ZK_NO_NODE, result_of(zklock_client_check(client, from)),
+	is_int(ZK_NO_NODE, result_of(zklock_client_check(client, from, 0)),
 		   "no new node is left then");
 
-	request = zklock_client_replace(client, to, from, "x", 1);
+	request = zklock_client_replace(client, to, 0, from, "x", 1);
 	zklock_client_withdraw(request);
-	is_int(ZK_NO_NODE, result_of(zklock_client_check(client, from)),
+	is_int(ZK_NO_NODE, result_of(zklock_client_check(client, from, 0)),
 		   "a replace withdrawn under way removes the new node at once");
 	zklock_client_delete(client, to);
 	is_int(0, await_children(client, parent, 0),

@@ -449,8 +449,8 @@ use_client(const char *program, int number)
 	requests[0] = zklock_client_create(client, "/a", ZK_EPHEMERAL_SEQUENTIAL, "x", 1);
 	requests[1] = zklock_client_list(client, "/a");
 	requests[2] = zklock_client_get_and_watch(client, "/a");
-	requests[3] = zklock_client_check(client, "/a");
-	requests[4] = zklock_client_replace(client, "/a", "/b", NULL, 0);
+	requests[3] = zklock_client_check(client, "/a", 0);
+	requests[4] = zklock_client_replace(client, "/a", 0, "/b", NULL, 0);
 	requests[5] = zklock_client_listen(client, "/a", true, 0);
 	requests[6] = zklock_client_listen(client, "/b", false, 0);
 	for (int i = 7; i < 12; i++)

@@ -1,0 +1,92 @@
+
+# Whoever may delete a queue node may make another one with its name. That one is
+# nobody's lock: nobody who held the first one commits under quorum, or is told that
+# he holds it, and nothing that takes its place stands for him.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my %setting = ('zklock.commit_guard' => 'quorum', 'zklock.session_timeout' => '20s');
+my $node = cluster('berlin', $zk, %setting);
+my $stranger = $zk->client(timeout => 60);
+$node->safe_psql('postgres', 'CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)');
+
+# Delete the nodes of a lock, and make them anew.
+sub remake
+{
+	my ($lock, $in_between) = @_;
+	my @names = queue_nodes($zk, lock_path($lock));
+	$stranger->delete(lock_path($lock) . "/$_") foreach @names;
+	$in_between->();
+	$stranger->create_path(lock_path($lock));
+	$stranger->create(lock_path($lock) . "/$_", '', ephemeral => 1) foreach @names;
+	return @names;
+}
+
+# Unless who had the first ones has deleted these, too, when it let go.
+sub remove
+{
+	my ($lock, @names) = @_;
+	foreach my $name (@names)
+	{
+		eval { $stranger->delete(lock_path($lock) . "/$name"); 1 }
+		  or $@ =~ /NoNode/
+		  or die $@;
+	}
+	return;
+}
+
+foreach my $style (qw(curator all))
+{
+	foreach my $function (qw(zk_lock zk_xact_lock))
+	{
+		subtest "$function, style $style" => sub {
+			my ($old, $next) = map { background($node) } 1 .. 2;
+			$_->query_safe("SET zklock.node_style = '$style'") foreach $old, $next;
+			$old->query_safe("BEGIN; SELECT $function('lock')");
+			my $n = $old->query_safe('SELECT n FROM counter');
+			my @names = remake('lock', sub {
+				$next->query_safe("BEGIN; SELECT zk_xact_lock('lock');
+					UPDATE counter SET n = n + 1; COMMIT");
+				assert_no_nodes($zk, lock_path('lock'), 'the next one has come and gone');
+			});
+			is($old->query_safe("SELECT zk_is_held('lock')"), 'f', 'it is lost')
+			  if $function eq 'zk_lock';
+			$old->query("UPDATE counter SET n = $n + 1; COMMIT");
+			is($old->sqlstate, '40001', 'the commit is refused');
+			is($node->safe_psql('postgres', 'SELECT n FROM counter'), $n + 1,
+				'no update is lost');
+			$_->quit foreach $old, $next;
+			remove('lock', @names);
+		};
+	}
+}
+
+# A reader that was a writer has a node of its own, by then or never.
+subtest 'a downgrade' => sub {
+	my ($old, $next) = map { background($node) } 1 .. 2;
+	$old->query_safe("SELECT zk_lock('down'), zk_lock_shared('down')");
+	my @names = remake('down', sub { });
+	$old->query_safe("SELECT zk_unlock('down')");
+	is($old->query_safe("SELECT zk_is_held('down')"), 'f', 'no downgrade of a lost lock');
+	$old->query('BEGIN; UPDATE counter SET n = n + 1; COMMIT');
+	is($old->sqlstate, '40001', 'the commit is refused');
+	$old->query_safe('SELECT zk_unlock_all()');
+	remove('down', @names);
+
+	# And of one that is over, the new node is the one that counts.
+	$old->query_safe("SELECT zk_lock('down'), zk_lock_shared('down'); SELECT zk_unlock('down')");
+	is($old->query_safe("SELECT zk_is_held('down')"), 't', 'a reader');
+	@names = remake('down', sub { });
+	is($old->query_safe("SELECT zk_is_held('down')"), 'f', 'no more');
+	remove('down', @names);
+	$_->quit foreach $old, $next;
+};
+
+$node->stop;
+done_testing();
