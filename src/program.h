@@ -112,7 +112,8 @@ typedef struct Session
 	Request   **slots;			/* those that the backend may name again */
 	uint64_t	nslots;
 	Parent	   *parents;		/* containers that it has made; program_parents.c */
-	int			nidle;			/* those that nothing of ours is in */
+	int			nkept;			/* those without a queue node of ours */
+	int			nnodes;			/* queue nodes of ours, as far as is known */
 	bool		has_ended_parents;	/* they are being removed, for it ends */
 	int			npending;		/* sent, or to be sent, and not answered */
 	int64_t		pending_since;	/* the first of them, or the last answer; valid
@@ -211,10 +212,7 @@ extern void parents_note_made(Session *session, const char *path);
 extern void parents_note_node(Session *session, const char *path);
 extern void parents_note_gone(Session *session, const char *path);
 
-/*
- * Remove what there is in containers of ours, and these where there are many,
- * before the session is closed.
- */
+/* Remove them before the session is closed, unless that would delay its end. */
 extern void parents_end(Session *session);
 
 extern void parents_free(Session *session);
@@ -229,9 +227,6 @@ extern void request_tick(Session *session, int64_t now);
 
 /* Try once to delete a node, or with a name its child; nobody hears of it. */
 extern void request_remove(Session *session, const char *path, const char *name);
-
-/* The same for a node that has many others beside it. */
-extern void request_remove_if_crowded(Session *session, const char *path);
 
 /* Repeat nothing any more, and have nothing watched after the next connect. */
 extern void request_give_up(Session *session);

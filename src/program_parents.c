@@ -6,10 +6,11 @@
  * A lock's znode, and what is above it up to the root, are containers, which the
  * server removes when they are empty: some 10,000 a minute, no more
  * (ContainerManager, maxPerMinute).  Who locks many names, each of them once,
- * makes them faster than that.  So who has made a container takes it away again.
- * But not at once: a name that is used again must not cost a flush more.  The
- * latest KEPT_MAX that nothing of ours is in are kept; each one beyond sends the
- * one before last away, in whatever flush comes next.
+ * makes them faster than that.  So who has made a container takes it away again,
+ * at the end of the session at the latest.  But not at once: a name that is used
+ * again must not cost a flush more.  Up to KEPT_MAX in which no queue node of ours is
+ * are kept; beyond, the one that was used longest ago goes, in whatever flush comes
+ * next.
  *
  * The one rule: nothing depends on it.  A server refuses to remove what others are
  * in; who finds no container makes one; and what is forgotten here is the
@@ -22,8 +23,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many containers that nothing of ours is in are kept for the next time. */
+/* How many containers without a queue node of ours are kept for the next time. */
 #define KEPT_MAX 32
+
+/* How many queue nodes the end of a session deletes one by one. */
+#define END_NODES_MAX 4
 
 /* A queue node of ours. */
 typedef struct Node
@@ -44,7 +48,6 @@ struct Parent
 
 static Parent *find(Session *session, const char *path, size_t length);
 static size_t length_above(const char *path);
-static bool is_idle(const Parent *parent);
 static void remove_surplus(Session *session);
 static void forget(Session *session, Parent **link);
 
@@ -62,15 +65,12 @@ parents_note_made(Session *session, const char *path)
 	if (parent == NULL)
 		return;
 	if (above != NULL)
-	{
-		session->nidle -= is_idle(above);
 		above->nparents++;
-	}
 	memcpy(parent->path, path, length);
 	parent->length = length;
 	parent->next = session->parents;
 	session->parents = parent;
-	session->nidle++;
+	session->nkept++;
 	remove_surplus(session);
 }
 
@@ -82,13 +82,14 @@ parents_note_node(Session *session, const char *path)
 	const char *name = path + length + 1;
 	Node	   *node;
 
+	session->nnodes++;
 	if (parent == NULL)
 		return;
 	node = malloc(sizeof(*node) + strlen(name) + 1);
 	if (node == NULL)
 		return;
 	strcpy(node->name, name);
-	session->nidle -= is_idle(parent);
+	session->nkept -= parent->nodes == NULL;
 	node->next = parent->nodes;
 	parent->nodes = node;
 }
@@ -99,6 +100,8 @@ parents_note_gone(Session *session, const char *path)
 	size_t		length = length_above(path);
 	Parent	   *parent = find(session, path, length);
 
+	if (session->nnodes > 0)
+		session->nnodes--;
 	if (parent == NULL)
 		return;
 	for (Node **link = &parent->nodes; *link != NULL; link = &(*link)->next)
@@ -109,31 +112,43 @@ parents_note_gone(Session *session, const char *path)
 			continue;
 		*link = node->next;
 		free(node);
-		session->nidle += is_idle(parent);
+		session->nkept += parent->nodes == NULL;
 		remove_surplus(session);
 		return;
 	}
 }
 
 /*
- * The session is about to end, and with it the memory of what is to be removed.
- * But the next session may use the same names; only where there are many beside
- * them they are probably used once.  Those in others come first.
+ * The next session may use the same names, and will make their containers anew.
+ * Those in others come first.
+ *
+ * Locks are more important than empty containers, and a close that is sent while
+ * requests are unanswered may be lost (R4).  So where there are more nodes than a
+ * few, or nodes in what others have made, the close is all that is sent.  Otherwise
+ * the deletes that go first let go of the locks, should it be lost.
  */
 void
 parents_end(Session *session)
 {
+	int			nnodes = 0;
+
+	for (Parent *parent = session->parents; parent != NULL;
+		 parent = parent->next)
+		for (Node *node = parent->nodes; node != NULL; node = node->next)
+			nnodes++;
+	if (nnodes != session->nnodes || nnodes > END_NODES_MAX)
+		return;
+	for (Parent *parent = session->parents; parent != NULL;
+		 parent = parent->next)
+		for (Node *node = parent->nodes; node != NULL; node = node->next)
+			request_remove(session, parent->path, node->name);
 	while (session->parents != NULL)
 	{
 		Parent	  **link = &session->parents;
-		Parent	   *parent;
 
 		while ((*link)->nparents > 0)
 			link = &(*link)->next;
-		parent = *link;
-		for (Node *node = parent->nodes; node != NULL; node = node->next)
-			request_remove(session, parent->path, node->name);
-		request_remove_if_crowded(session, parent->path);
+		request_remove(session, (*link)->path, NULL);
 		forget(session, link);
 	}
 }
@@ -174,23 +189,17 @@ length_above(const char *path)
 	return slash != NULL ? (size_t) (slash - path) : 0;
 }
 
-static bool
-is_idle(const Parent *parent)
-{
-	return parent->nodes == NULL && parent->nparents == 0;
-}
-
-/* Remove the idle one that was used first, if there are too many. */
+/* If there are too many, remove the one without anything of ours that was used first. */
 static void
 remove_surplus(Session *session)
 {
-	while (session->nidle > KEPT_MAX)
+	while (session->nkept > KEPT_MAX)
 	{
 		Parent	  **oldest = NULL;
 
 		for (Parent **link = &session->parents; *link != NULL;
 			 link = &(*link)->next)
-			if (is_idle(*link))
+			if ((*link)->nodes == NULL && (*link)->nparents == 0)
 				oldest = link;
 		if (oldest == NULL)
 			return;
@@ -199,7 +208,7 @@ remove_surplus(Session *session)
 	}
 }
 
-/* Take a container out of the list; the one that it is in may be idle then. */
+/* Take a container out of the list. */
 static void
 forget(Session *session, Parent **link)
 {
@@ -207,14 +216,11 @@ forget(Session *session, Parent **link)
 	size_t		above = length_above(parent->path);
 
 	*link = parent->next;
-	session->nidle -= is_idle(parent);
+	session->nkept -= parent->nodes == NULL;
 	for (Parent *other = session->parents; other != NULL; other = other->next)
 		if (other->length == above &&
 			memcmp(other->path, parent->path, above) == 0)
-		{
 			other->nparents--;
-			session->nidle += is_idle(other);
-		}
 	while (parent->nodes != NULL)
 	{
 		Node	   *node = parent->nodes;

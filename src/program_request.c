@@ -30,12 +30,6 @@
  */
 #define NUDGE_MS 300
 
-/*
- * From how many children of a node on one of them is probably used once, and not
- * by many sessions after each other.
- */
-#define CROWD 500
-
 /* QUOTAEXCEEDED of the server's KeeperException; no release of the library has it. */
 #define QUOTA_EXCEEDED (-125)
 
@@ -53,7 +47,6 @@ typedef enum Step
 	STEP_REMOVE_GUARDED,
 	STEP_ANNOUNCE,
 	STEP_DELETE,
-	STEP_LOOK_AROUND,			/* are there many beside it?  Then REMOVE */
 	STEP_SWEEP,					/* is it there?  Then DELETE */
 	STEP_ERASE,					/* list, then DELETE of the child found */
 	STEP_REPLACE_CREATE,		/* first step of a replace */
@@ -83,7 +76,6 @@ struct Request
 	bool		came_too_late;	/* REPLACE: the old node was gone before */
 	bool		is_outdated;	/* LISTEN: news came after it was sent */
 	bool		is_urgent;		/* LISTEN: news interrupt the backend */
-	bool		is_crowded;		/* LOOK_AROUND: there are many beside it */
 	bool		is_of_list;		/* UNWATCH: of children, not of data */
 	ZkNodeKind	node_kind;		/* CREATE */
 	int			version;		/* SET and REMOVE: that the node must have;
@@ -127,7 +119,6 @@ static int	send_delete(Request *request);
 static int	send_delete_of_other(Request *request);
 static int	send_remove_guarded(Request *request);
 static int	send_exists(Request *request);
-static int	send_look_around(Request *request);
 static int	send_erase(Request *request);
 static int	send_get_acl(Request *request);
 static int	send_listen(Request *request);
@@ -138,7 +129,6 @@ static bool after_last(Request *request);
 static bool after_watch(Request *request);
 static bool after_announce(Request *request);
 static bool after_delete(Request *request);
-static bool after_look_around(Request *request);
 static bool after_sweep(Request *request);
 static bool after_erase(Request *request);
 static bool after_replace_create(Request *request);
@@ -172,7 +162,6 @@ static const struct
 	[STEP_REMOVE_GUARDED] = {send_remove_guarded, after_last, true},
 	[STEP_ANNOUNCE] = {send_set, after_announce, true},
 	[STEP_DELETE] = {send_delete, after_delete, true},
-	[STEP_LOOK_AROUND] = {send_look_around, after_look_around, false},
 	[STEP_SWEEP] = {send_exists, after_sweep, false},
 	[STEP_ERASE] = {send_erase, after_erase, false},
 	[STEP_REPLACE_CREATE] = {send_create, after_replace_create, true},
@@ -253,11 +242,10 @@ static void get_done(int rc, const char *value, int length,
 					 const struct Stat *stat, const void *data);
 static void acl_done(int rc, struct ACL_vector *acl, struct Stat *stat,
 					 const void *data);
-static void learn_acl(Session *session, const char *path);
+static void learn_acl(Session *session, const char *path, int64_t czxid);
 static void check_done(int rc, const void *data);
 static void look_done(int rc, const struct Stat *stat, const void *data);
 static void find_done(int rc, const struct Stat *stat, const void *data);
-static void around_done(int rc, const struct Stat *stat, const void *data);
 static void stat_done(int rc, const struct Stat *stat, const void *data);
 static void string_done(int rc, const char *value, const void *data);
 static void void_done(int rc, const void *data);
@@ -682,15 +670,6 @@ request_remove(Session *session, const char *path, const char *name)
 	submit(request);
 }
 
-void
-request_remove_if_crowded(Session *session, const char *path)
-{
-	Request    *request = new_request(session, STEP_LOOK_AROUND, path);
-
-	request->is_unwanted = request->is_counted = true;
-	submit(request);
-}
-
 /* Decide what follows from an answer, and do it. */
 static void
 complete(Request *request)
@@ -816,13 +795,6 @@ after_delete(Request *request)
 	if (request->came_too_late)
 		request->reply.result = ZK_NO_NODE;
 	return false;
-}
-
-static bool
-after_look_around(Request *request)
-{
-	request->step = STEP_REMOVE;
-	return request->is_crowded;
 }
 
 static bool
@@ -1397,21 +1369,6 @@ send_exists(Request *request)
 					   request);
 }
 
-/* The number of children is in the stat of the node above. */
-static int
-send_look_around(Request *request)
-{
-	char	   *slash = strrchr(request->path, '/');
-	int			rc;
-
-	*slash = '\0';
-	rc = zoo_aexists(request->session->zh,
-					 slash != request->path ? request->path : "/", 0,
-					 around_done, request);
-	*slash = '/';
-	return rc;
-}
-
 /*
  * The server that we are connected to now may not have heard of the node yet:
  * a write goes first, whatever comes of it, since the list is not older than
@@ -1507,16 +1464,17 @@ create_done(int rc, const char *value, const struct Stat *stat,
 		parents_note_node(request->session, request->reply_path);
 	if (request->reply_path != NULL &&
 		acl_wants_to_learn(request->session, request->node_kind))
-		learn_acl(request->session, request->reply_path);
+		learn_acl(request->session, request->reply_path, request->reply.czxid);
 	complete(request);
 }
 
 /* Nobody waits for it. */
 static void
-learn_acl(Session *session, const char *path)
+learn_acl(Session *session, const char *path, int64_t czxid)
 {
 	Request    *request = new_request(session, STEP_LEARN_ACL, path);
 
+	request->czxid = czxid;
 	request->is_unwanted = request->is_counted = true;
 	submit(request);
 }
@@ -1588,13 +1546,15 @@ get_done(int rc, const char *value, int length, const struct Stat *stat,
 	complete(request);
 }
 
+/* Names are learnt from the node that we have made, as we have made it. */
 static void
 acl_done(int rc, struct ACL_vector *acl, struct Stat *stat, const void *data)
 {
 	Request    *request = (Request *) data;
 
 	note_answer(request, rc);
-	if (rc == ZOK && acl != NULL && request->step == STEP_LEARN_ACL)
+	if (rc == ZOK && acl != NULL && request->step == STEP_LEARN_ACL &&
+		stat != NULL && stat->czxid == request->czxid && stat->aversion == 0)
 		acl_learn(request->session, acl);
 	request->reply.is_closed = rc == ZOK &&
 		acl_is_closed(request->session, acl, stat);
@@ -1637,14 +1597,6 @@ find_done(int rc, const struct Stat *stat, const void *data)
 	if (rc == ZOK && stat != NULL)
 		copy_stat(&request->reply, stat);
 	complete(request);
-}
-
-static void
-around_done(int rc, const struct Stat *stat, const void *data)
-{
-	((Request *) data)->is_crowded = rc == ZOK && stat != NULL &&
-		stat->numChildren > CROWD;
-	void_done(rc, data);
 }
 
 /* An exists or a set: what it says of the node is not of interest. */

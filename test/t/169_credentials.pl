@@ -6,6 +6,7 @@
 use strict;
 use warnings;
 
+use Proxy;
 use Test::More;
 use ZkLockTest;
 use ZooKeeper;
@@ -147,6 +148,43 @@ subtest 'a word in an open queue is not believed' => sub {
 		$last->query_safe("SELECT zk_unlock('$lock')");
 		assert_no_nodes($zk, $path, 'nothing left');
 	}
+};
+
+# Between the create and the question for its ACL somebody may make another node of
+# that name, with an ACL of his own. Nothing is learnt from that.
+subtest 'names are learnt from nodes of our own' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my ($ours) = grep { $_->[0] == 31 } $friend->get_acl(lock_path('warm'));
+	my $other = $zk->client(timeout => 60);
+	$other->add_auth('digest', 'other:secret');
+	$other->create(lock_path('name'), '', acl => [ [ 31, 'auth', '' ] ]);
+	my ($theirs) = $other->get_acl(lock_path('name'));
+	foreach my $nlocks (0, 1)
+	{
+		my $victim = background($node);
+		$victim->query_safe("SET zklock.servers = '" . $proxy->address . "'");
+		$victim->query_safe("SELECT zk_lock('first'), zk_unlock('first')") foreach 1 .. $nlocks;
+		$other->create(lock_path('bait'), '');
+		$victim->query_safe('SELECT zk_session()');
+		$proxy->trap(15, 1, 'replies');    # create2
+		$victim->start_query("SELECT zk_lock('bait')");
+		poll_until { $proxy->is_sprung } 'the reply to the create';
+		my ($name) = wait_for_queue($zk, lock_path('bait'), 1);
+		$other->delete(lock_path("bait/$name"));
+		$other->create(lock_path("bait/$name"), '', ephemeral => 1, acl => [ $theirs, $ours ]);
+		$proxy->heal;
+		$victim->wait_result;
+		$victim->query('SELECT zk_unlock_all()');
+		eval { $other->delete(lock_path("bait/$name")) };
+		$other->delete(lock_path('bait'));
+		$victim->query_safe("SELECT zk_lock('after-$nlocks-$_-')") foreach 1 .. 3;
+		my @acl = map { $friend->get_acl($_), $friend->get_acl((lock_path("after-$nlocks-3-") . '/' .
+			(queue_nodes($zk, lock_path("after-$nlocks-3-")))[0])) } lock_path("after-$nlocks-3-");
+		ok(!(grep { $_->[2] eq $theirs->[2] } @acl), "after $nlocks: the other is in no ACL of ours");
+		$victim->quit;
+	}
+	$proxy->stop;
+	$other->close;
 };
 
 $_->quit foreach @pool;
