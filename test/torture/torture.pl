@@ -32,6 +32,7 @@ use Torture::Foreign;
 use Torture::Forgery;
 use Torture::History qw(now time_of_day_at_zero);
 use Torture::Nemesis::Backends;
+use Torture::Nemesis::Impostor;
 use Torture::Nemesis::Partitions;
 use Torture::Nemesis::Servers;
 use Torture::Nemesis::Stranger;
@@ -56,11 +57,19 @@ my $asked_within = 1 / 3 * $session_timeout;
 my $clock_tolerance = 0.02;
 
 # Seconds between two faults, on average.
-my %pause = (backends => 0.35, servers => 7, partitions => 0.5, stranger => 0.05);
+my %pause = (
+	backends => 0.35,
+	servers => 7,
+	partitions => 0.5,
+	stranger => 0.05,
+	impostor => 0.1);
 
 # How many contenders are not zklock, and of which locks.
 my $foreigners = 2;
 my @foreign_kinds = qw(local shared set fenced hold);
+
+# In whose queues impostors stand. Not among permits: other nodes there are an error.
+my @impostors_kinds = qw(local shared set path fenced bare hold);
 
 # A worker that has been at the same thing for so long, in seconds, is stuck:
 # while faults go on, and after all is healed. Twelve contenders ahead may each
@@ -111,7 +120,7 @@ my $dir = "$PostgreSQL::Test::Utils::tmp_check/torture";
 mkdir $dir or die "could not make $dir: $!";
 my @worker_files = map { "$dir/worker-$_" } 1 .. $option{workers};
 my %nemesis_file =
-  map { $_ => "$dir/nemesis-$_" } qw(backends servers partitions stranger);
+  map { $_ => "$dir/nemesis-$_" } qw(backends servers partitions stranger impostor);
 my $parted_flag = "$dir/parted";
 my @foreign_files = map { "$dir/foreign-" . (100 + $_) } 1 .. $foreigners;
 # So that each can be read, whatever happens.
@@ -188,7 +197,7 @@ sub nemesis_basics
 		history => Torture::History->new($nemesis_file{$name}),
 		session_timeout => $session_timeout,
 		is_control => $option{control},
-		only => $name eq 'stranger' ? '' : $option{faults},
+		only => $name =~ /^(stranger|impostor)$/ ? '' : $option{faults},
 		pause => $pause{$name});
 }
 
@@ -244,6 +253,19 @@ sub run_stranger
 	return;
 }
 
+sub run_impostor
+{
+	# A server that is killed is the next attempt's concern.
+	$SIG{PIPE} = 'IGNORE';
+	my $impostor = Torture::Nemesis::Impostor->new(
+		nemesis_basics('impostor'),
+		zookeeper => $stage->zookeeper,
+		paths => [ map { lock_path($_) } map { names_of($_) } @impostors_kinds ]);
+	run_nemeses($impostor);
+	$impostor->leave;
+	return;
+}
+
 sub run_nemeses
 {
 	my @nemeses = @_;
@@ -278,6 +300,11 @@ my %nemesis_pid = (
 	stranger => in_child(
 		1000 * $option{seed} + 997,
 		sub { close $stay; run_stranger(); }),
+	# Only this guard promises anything against them.
+	$option{guard} ne 'quorum' ? () : (
+		impostor => in_child(
+			1000 * $option{seed} + 996,
+			sub { close $stay; run_impostor(); })),
 	map {
 		my $number = $_;
 		"foreign $number" => in_child(1000 * $option{seed} + 900 + $number,
@@ -463,6 +490,7 @@ sub make_witness
 	$report->note_records($zero, @rows);
 	return Torture::Witness->new(
 		transactions => \@transactions,
+		strangers => [ $report->strangers ],
 		cycles => $report->cycles,
 		paths => { $stage->paths },
 		permits => \%permits,
@@ -606,6 +634,9 @@ SKIP:
 	cmp_ok(
 		$report->writes('marked', 'refused') + $report->writes('marked', 'accepted'),
 		'>=', $option{duration} / 3, 'a stranger has often tried to hand one over');
+	cmp_ok($report->words_heard, '>=', $option{duration} / 10,
+		'some have heard an impostor')
+	  if $option{guard} eq 'quorum' && !$only_some;
 }
 
 my ($unknown_in, $unknown_out) = $checker->count_unknown(@rows);

@@ -118,6 +118,19 @@ my @forgeries = (
 	[
 		'two of two permits',
 		sub { $_->{permits} = { a => 2 }; $_->{second}{granted} = 1.5; }, ''
+	],
+	[
+		'the number of a new node tells that the ensemble has lost the first one',
+		sub { _start_again($_); }, 'ended proofs'
+	],
+	[
+		'the same, but it is that of a stranger, which tells nothing',
+		sub { _start_again($_); $_->{strangers} = [7]; }, ''
+	],
+	[
+		'and the next one is granted the lock by his word',
+		sub { _start_again($_); $_->{strangers} = [7]; $_->{second}{granted} = 1.5; },
+		'late_commits turns'
 	]);
 
 =pod
@@ -144,6 +157,7 @@ sub _judge
 		cycles => [ @{$history}{qw(first second)} ],
 		paths => { a => '/root/a' },
 		permits => $history->{permits} || {},
+		strangers => $history->{strangers},
 		%promise,
 		excuses => Torture::Excuses->new(
 			stops => $history->{stops} || {},
@@ -215,6 +229,14 @@ sub _expire
 	my ($history, $time) = @_;
 	my $transaction = $history->{log}[4];
 	@{$transaction}{qw(time cxid changes)} = ($time, 0, [ { kind => 'close' } ]);
+	return;
+}
+
+# A session comes late and has a small number.
+sub _start_again
+{
+	my ($history) = @_;
+	splice @{ $history->{log} }, 3, 0, _transaction(7, 1.95, 17, 'create', _node(0), 1);
 	return;
 }
 

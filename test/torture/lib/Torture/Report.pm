@@ -198,6 +198,7 @@ sub _read_nemesis
 				$self->{writes}{$where}{ $entry->{result} }++;
 				return;
 			}
+			return if $self->_note_impostor($entry);
 			push @{ $self->{timeline} }, $entry;
 			my $kind = $entry->{kind};
 			if ($entry->{event} eq 'fault')
@@ -231,6 +232,28 @@ sub _read_nemesis
 	  foreach keys %stopped;
 	return;
 }
+
+# What the impostor has written, or false.
+sub _note_impostor
+{
+	my ($self, $entry) = @_;
+	my $event = $entry->{event};
+	push @{ $self->{strangers} }, $entry->{id} if $event eq 'session';
+	$self->{forged}{ $entry->{kind} }++ if $event eq 'forged';
+	$self->{said}{ $entry->{is_watched} ? 'heard' : 'unheard' }++ if $event eq 'said';
+	return $event =~ /^(session|forged|said)$/ || $entry->{kind} eq 'forged';
+}
+
+=pod
+
+=head2 strangers, words_heard
+
+The sessions of the impostor; how many of its words somebody waited for.
+
+=cut
+
+sub strangers { return @{ $_[0]->{strangers} || [] }; }
+sub words_heard { return $_[0]->{said}{heard} || 0; }
 
 =pod
 
@@ -369,6 +392,11 @@ sub tables
 			[ "$result, $where nodes", $self->writes($where, $result) ]
 		} map { my $where = $_; map { [ $where, $_ ] } qw(refused gone accepted) }
 		  qw(marked other));
+	push @lines, _table(
+		"an impostor's nodes and words",
+		(map { [ "made: $_", $self->{forged}{$_} ] } sort keys %{ $self->{forged} }),
+		(map { [ $_, $self->{said}{$_} ] } sort keys %{ $self->{said} }))
+	  if $self->{forged};
 	my @errors;
 	foreach my $stage (sort keys %{ $self->{errors} })
 	{

@@ -47,7 +47,8 @@ my $closing = 1.5;
 
 transactions (of L<Torture::TransactionLog>, but with the times of that one clock; those
 that are void change nothing),
-cycles, paths (name => the znode of that lock), permits (name => number), excuses
+cycles, paths (name => the znode of that lock), permits (name => number), strangers
+(sessions whose nodes count for nothing), excuses
 (L<Torture::Excuses>), and what is promised, in seconds: asked_within (before COMMIT was
 sent, at most; 0 if only after that) and reserve (until the session can be expired).
 
@@ -62,6 +63,7 @@ sub new
 	$self->{node} = {};       # by path, those that are there
 	$self->{queue} = {};      # by name of the lock and path, likewise
 	$self->{by_token} = {};
+	$self->{is_stranger} = { map { $_ => 1 } @{ $self->{strangers} || [] } };
 	$self->{expired} = {};    # when, by session
 	$self->_follow($_) foreach @{ $self->{transactions} };
 	$self->{void} = { map { ($_->{zxid} => $_) } grep { $_->{is_void} } @{ $self->{transactions} } };
@@ -123,6 +125,7 @@ sub _follow
 sub _begin
 {
 	my ($self, $transaction, $change) = @_;
+	return if $self->{is_stranger}{ $transaction->{session} };
 	my ($parent, $leaf, $number) = $change->{path} =~ m{^(.*)/([^/]*?)(\d{10})$} or return;
 	my $name = $self->{name_of}{$parent} // return;
 	my ($guid) = $leaf =~ /^_c_([0-9a-f-]{36})/;
