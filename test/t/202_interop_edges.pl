@@ -186,7 +186,7 @@ subtest 'what others say about themselves' => sub {
 	my %expected = (
 		$kinds[0] => qr/^[0-9.:a-f]+$/,
 		$kinds[1] => qr/^$/,
-		$kinds[2] => qr/^\?4$/,
+		$kinds[2] => qr/^<U\+0012>4$/,
 		$kinds[3] => qr/^kazoo$/);
 	foreach my $i (0 .. $#kinds)
 	{
