@@ -889,8 +889,10 @@ note_numbers(Standing *standing)
 /*
  * The reply to our create was lost.  If the node is there it is found by its
  * GUID and keeps its place in the queue.  Otherwise the request is withdrawn
- * (the server may execute it yet) and join() starts again.  Always false: the
- * list at hand is older than what is found here.
+ * (the server may execute it yet) and join() starts again.  So it is where nothing
+ * may depend on strangers: the GUID can be read by now, and who goes on with our
+ * session can make nodes in its name.  Always false: the list at hand is older than
+ * what is found here.
  */
 static bool
 find_lost_node(Standing *standing)
@@ -900,6 +902,13 @@ find_lost_node(Standing *standing)
 	ZkClientStatus status;
 	const ZkReply *reply;
 	const char *child = NULL;
+
+	if (contender->wants_list && !zklock_session_has_credentials())
+	{
+		zklock_client_withdraw(standing->create);
+		standing->create = NULL;
+		return false;
+	}
 
 	/*
 	 * Our server may lag behind the one that made the node: ahead of the list

@@ -7,6 +7,7 @@
 use strict;
 use warnings;
 
+use Proxy;
 use Test::More;
 use ZkLockTest;
 use ZooKeeper;
@@ -180,6 +181,37 @@ subtest 'a copied name' => sub {
 		$waiter->quit;
 		assert_no_nodes($zk, lock_path($copied), 'nothing left');
 	}
+};
+
+# Who knows the number of a session can go on with it, and make nodes in its name. If
+# the reply to a create was lost these look like the one that it has made.
+subtest 'nodes in the name of a session' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my ($holder, $waiter) = map { background($node) } 1 .. 2;
+	my $path = lock_path('name');
+	$holder->query_safe("SELECT zk_lock('name'), zk_unlock('name')") foreach 0 .. 20;
+	$holder->query_safe("SELECT zk_lock('name')");
+	$waiter->query_safe("SET zklock.servers = '" . $proxy->address . "';
+		SET zklock.commit_guard = 'quorum'; SELECT zk_lock('other')");
+	$proxy->trap(15, 1, 'replies');    # create2
+	$waiter->start_query("SELECT zk_lock('name')");
+	my @names = wait_for_queue($zk, $path, 2);
+	my $owner = $stranger->exists("$path/$names[1]")->{owner};
+	my $thief = $zk->client(session => $owner, timeout => 20);
+	$thief->create(sprintf('%s/%s%010d', $path, $names[1] =~ s/\d{10}$//r, $_), '', ephemeral => 1)
+	  foreach 0 .. 19;
+	$stranger->delete("$path/$names[1]");
+	$proxy->reset_connections;
+	$proxy->heal;
+	poll_until { $waiter->is_done || grep { /\Q$names[0]\E$/ } $zk->watched_paths('/') }
+	'it to wait for the holder', 30;
+	ok(!$waiter->is_done, 'who waits goes on to wait');
+	is($holder->query_safe("SELECT zk_is_held('name')"), 't', 'for the holder');
+	$holder->query_safe("SELECT zk_unlock('name')");
+	$waiter->wait_result;
+	is($waiter->sqlstate, '00000', 'until its turn');
+	$_->quit foreach $holder, $waiter;
+	$proxy->stop;
 };
 
 $_->stop foreach $zk, $other_zk;
