@@ -23,8 +23,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many containers without a queue node of ours are kept for the next time. */
-#define KEPT_MAX 32
+/*
+ * How many containers without a queue node of ours are kept for the next time.  Who
+ * goes round more names than that makes each of them anew.
+ */
+#define KEPT_MAX 256
 
 /* How many queue nodes the end of a session deletes one by one. */
 #define END_NODES_MAX 4

@@ -203,6 +203,7 @@ static void withdraw(Session *session, uint64_t id);
 static void begin_watch(Session *session, const Request *request);
 static void end_watch(Session *session);
 static void forget_watch(Session *session);
+static void submit_delete(Session *session, const char *path);
 static void count_undone(Session *session);
 static bool is_kept(const Request *request);
 static Request *new_request(Session *session, Step step, const char *path);
@@ -386,12 +387,17 @@ withdraw(Session *session, uint64_t id)
 		}
 	}
 	else if (request->step != STEP_CREATE)
-	{
-		Request    *removal = new_request(session, STEP_DELETE, request->path);
+		submit_delete(session, request->path);
+}
 
-		removal->is_unwanted = removal->is_counted = true;
-		submit(removal);
-	}
+/* Delete a node, until it is confirmed; nobody hears of it. */
+static void
+submit_delete(Session *session, const char *path)
+{
+	Request    *request = new_request(session, STEP_DELETE, path);
+
+	request->is_unwanted = request->is_counted = true;
+	submit(request);
 }
 
 static void
@@ -924,7 +930,8 @@ undo(Request *request)
 
 /*
  * Turn an answered ERASE into the delete of the child that carries the prefix.
- * false if there is none.
+ * false if there is none.  If there are several, somebody has made the others up:
+ * they go, too, for there is no telling which one is ours.
  */
 static bool
 become_delete_of_child(Request *request)
@@ -932,20 +939,25 @@ become_delete_of_child(Request *request)
 	const char *child = request->reply_children;
 	const char *end = child + request->reply_children_size;
 	size_t		prefix_length = strlen(request->other_path);
-	char	   *path;
-	size_t		size;
+	char	   *found = NULL;
 
-	while (child < end && strncmp(child, request->other_path, prefix_length) != 0)
-		child += strlen(child) + 1;
-	if (child >= end)
+	for (; child < end; child += strlen(child) + 1)
+	{
+		char	   *path;
+
+		if (strncmp(child, request->other_path, prefix_length) != 0)
+			continue;
+		if (asprintf(&path, "%s/%s", request->path, child) < 0)
+			exit(1);			/* the end of the session removes it */
+		if (found != NULL)
+			submit_delete(request->session, found);
+		free(found);
+		found = path;
+	}
+	if (found == NULL)
 		return false;
-	size = strlen(request->path) + 1 + strlen(child) + 1;
-	path = malloc(size);
-	if (path == NULL)
-		exit(1);				/* the end of the session removes it */
-	snprintf(path, size, "%s/%s", request->path, child);
 	free(request->path);
-	request->path = path;
+	request->path = found;
 	request->step = STEP_DELETE;
 	return true;
 }

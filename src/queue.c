@@ -184,7 +184,8 @@ read_entries(Reading *reading, int *nentries)
 /*
  * Make one entry of the nodes of a contender with aliases, at the place of the
  * first.  Result: how many entries are left.  Nodes whose first one is gone
- * stand for themselves, as they do in the queue.
+ * stand for themselves, as they do in the queue, and so do those of others that
+ * bear the same GUID.
  */
 static int
 merge_aliases(ZkQueueEntry *entries, int nentries)
@@ -198,6 +199,7 @@ merge_aliases(ZkQueueEntry *entries, int nentries)
 
 		for (int j = nleft - 1; j >= 0 && rank > 0 && first < 0; j--)
 			if (entries[j].style == RECIPE_STYLE_ALL &&
+				entries[j].session_id == entries[i].session_id &&
 				alias_is_same(entries[j].node, entries[i].node))
 				first = j;
 		if (first >= 0)

@@ -13,7 +13,7 @@ use ZooKeeper;
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk);
 my $stranger = $zk->client(timeout => 60);
-my $kept = 32;    # containers that a session keeps for the next time
+my $kept = 256;    # containers that a session keeps for the next time
 
 sub znodes { return $zk->counter('znode_count'); }
 
@@ -21,7 +21,7 @@ subtest 'many names, one session' => sub {
 	my $session = background($node);
 	$session->query_safe("SELECT zk_lock('first'), zk_unlock('first')");
 	my $before = znodes();
-	$session->start_query("DO \$\$ BEGIN FOR i IN 1 .. 500 LOOP
+	$session->start_query("DO \$\$ BEGIN FOR i IN 1 .. 1000 LOOP
 		PERFORM zk_lock('order/' || i || '/item'); PERFORM zk_unlock('order/' || i || '/item');
 		END LOOP; END \$\$");
 	my $most = 0;
@@ -103,9 +103,17 @@ subtest 'a name that is used again' => sub {
 
 	# Also with others in between, as long as they are few.
 	$session->query_safe("DO \$\$ BEGIN FOR i IN 1 .. 100 LOOP
-		PERFORM zk_lock('few-' || i % 30); PERFORM zk_unlock('few-' || i % 30);
+		PERFORM zk_lock('few-' || i % 50); PERFORM zk_unlock('few-' || i % 50);
 		PERFORM zk_lock('hot'); PERFORM zk_unlock('hot'); END LOOP; END \$\$");
 	is($stranger->exists(lock_path('hot'))->{czxid}, $czxid, 'it stays');
+
+	# And names that come in turn.
+	my $turn = "DO \$\$ BEGIN FOR i IN 1 .. 100 LOOP
+		PERFORM zk_lock('turn-' || i); PERFORM zk_unlock('turn-' || i); END LOOP; END \$\$";
+	$session->query_safe($turn);
+	my $before = $zk->packets_received;
+	$session->query_safe($turn);
+	cmp_ok($zk->packets_received - $before, '<', 3 * 100 + 25, 'three requests for each');
 	$session->quit;
 };
 
@@ -117,14 +125,14 @@ subtest 'a name that others use' => sub {
 	wait_for_queue($zk, lock_path('shared'), 2);
 	$maker->query_safe("SELECT zk_unlock('shared')");
 	$other->wait_result;
-	$maker->query_safe("DO \$\$ BEGIN FOR i IN 1 .. 100 LOOP
+	$maker->query_safe("DO \$\$ BEGIN FOR i IN 1 .. 300 LOOP
 		PERFORM zk_lock('else-' || i); PERFORM zk_unlock('else-' || i); END LOOP; END \$\$");
 	is($other->query_safe("SELECT zk_is_held('shared')"), 't', 'held');
 	$other->query_safe("SELECT zk_unlock('shared')");
 
 	# Both for the same names, each removing what the other is about to use.
-	my @loop = map { "DO \$\$ BEGIN FOR i IN 1 .. 400 LOOP
-		PERFORM zk_lock('both-' || i * $_ % 97); PERFORM zk_unlock('both-' || i * $_ % 97);
+	my @loop = map { "DO \$\$ BEGIN FOR i IN 1 .. 800 LOOP
+		PERFORM zk_lock('both-' || i * $_ % 397); PERFORM zk_unlock('both-' || i * $_ % 397);
 		END LOOP; END \$\$" } 5, 7;
 	$maker->start_query($loop[0]);
 	$other->start_query($loop[1]);

@@ -214,5 +214,30 @@ subtest 'nodes in the name of a session' => sub {
 	$proxy->stop;
 };
 
+# A create whose reply was lost is undone, whoever else has used its GUID by then.
+subtest 'nodes with the GUID of one that is taken back' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my ($session, $other) = map { background($node) } 1 .. 2;
+	my $path = lock_path('back');
+	$other->query_safe("SELECT zk_lock('back'), zk_unlock('back')");
+	$session->query_safe("SET zklock.servers = '" . $proxy->address . "';
+		SET lock_timeout = '2s'; SELECT zk_lock('other')");
+	$proxy->trap(15, 1, 'replies');    # create2
+	$session->start_query("SELECT zk_lock('back')");
+	my ($name) = wait_for_queue($zk, $path, 1);
+	my $prefix = $name =~ s/\d{10}$//r;
+	$stranger->create(sprintf('%s/%s%010d', $path, $prefix, $_), '', ephemeral => 1)
+	  foreach 1000 .. 1029;
+	$session->wait_result;
+	is($session->sqlstate, '55P03', 'the statement gives up');
+	$proxy->reset_connections;
+	$proxy->heal;
+	assert_no_nodes($zk, $path, 'all are gone');
+	is($session->query_safe("SELECT zk_is_held('other')"), 't', 'the session is the same');
+	$other->query_safe("SELECT zk_lock('back', '5s')");
+	$_->quit foreach $session, $other;
+	$proxy->stop;
+};
+
 $_->stop foreach $zk, $other_zk;
 done_testing();

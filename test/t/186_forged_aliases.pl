@@ -53,5 +53,16 @@ foreach my $attempt (1 .. 3)
 	$_->quit foreach $holder, $waiter;
 }
 
+# Nor are they taken for its nodes where somebody looks at the queue, and evicts them.
+my $holder = background($node);
+$holder->query_safe("SELECT zk_lock('evicted')");
+my ($guid) = (queue_nodes($zk, lock_path('evicted')))[0] =~ /^_c_([0-9a-f-]{36})/;
+my $forged = $stranger->create(lock_path('evicted') . "/_c_$guid-lock-0000000001", '', ephemeral => 1);
+my $token = $stranger->exists($forged)->{czxid};
+is($node->safe_psql('postgres', "SELECT zk_evict('evicted', $token)"), 't', 'a forged one is evicted');
+is($stranger->exists($forged), undef, 'and gone');
+is($holder->query_safe("SELECT zk_is_held('evicted')"), 't', 'the holder holds the lock');
+$holder->quit;
+
 $node->stop;
 done_testing();
