@@ -221,7 +221,8 @@ subtest 'nodes with the GUID of one that is taken back' => sub {
 	my $path = lock_path('back');
 	$other->query_safe("SELECT zk_lock('back'), zk_unlock('back')");
 	$session->query_safe("SET zklock.servers = '" . $proxy->address . "';
-		SET lock_timeout = '2s'; SELECT zk_lock('other')");
+		SELECT zk_lock('other')");
+	$session->query_safe("SET lock_timeout = '2s'");
 	$proxy->trap(15, 1, 'replies');    # create2
 	$session->start_query("SELECT zk_lock('back')");
 	my ($name) = wait_for_queue($zk, $path, 1);
