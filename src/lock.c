@@ -1619,7 +1619,8 @@ await_proofs(Hold *hold, ZkRequest **requests)
 
 /*
  * Confirm every grant on somebody's word alone.  There are some only if the quorum
- * was not to be asked yet when they were granted.
+ * was not to be asked yet when they were granted.  Raises 40001 if a lock is lost:
+ * the session may be, meanwhile.
  */
 static void
 confirm_grants(void)
@@ -1629,6 +1630,7 @@ confirm_grants(void)
 
 	while ((hold = find_on_word(&lock)) != NULL)
 		confirm_grant(lock, hold);
+	raise_if_lost();
 }
 
 /* Some hold that was granted on somebody's word, with its lock, or NULL. */
