@@ -488,6 +488,8 @@ zklock_is_held(const char *name)
 		return false;
 	zklock_ear_open(&lock->ear, lock->path, node_name(lock), false);
 	confirm_grant(lock, hold);
+	if (is_lost(hold, live_session()))
+		return false;
 	for (int attempt = 0; attempt == 0 ||
 		 !contact_is_after(hold->proof, zklock_session_fresh_since());
 		 attempt++)
