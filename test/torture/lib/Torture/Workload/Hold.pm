@@ -82,7 +82,8 @@ sub _hold
 		1;
 	  };
 	my $failure = $@;
-	$plan->{is_unsettled} = $failure->is_lost || grep { /may be a hold/ } @warnings;
+	$plan->{may_be_undone} = grep { /may be a hold/ } @warnings;
+	$plan->{is_unsettled} = $failure->is_lost || $plan->{may_be_undone};
 	die $failure;
 }
 
@@ -112,7 +113,8 @@ sub _part
 }
 
 # Until there is an answer. One that is false is no surprise when the reply to an
-# earlier attempt was lost.
+# earlier attempt was lost, or when its maker warned of it: that one undoes it as soon as
+# it has contact again.
 sub _release
 {
 	my ($worker, $token) = @_;
@@ -130,7 +132,7 @@ sub _release
 	$history->note(
 		'hold_released',
 		cycle => $plan->{cycle},
-		was_held => $answer || $attempts > 1 ? 1 : 0);
+		was_held => $answer || $attempts > 1 || $plan->{may_be_undone} ? 1 : 0);
 	return;
 }
 
