@@ -1605,7 +1605,7 @@ raise_exhausted(const Standing *standing)
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 			 errmsg("sequence numbers of lock \"%s\" are used up",
 					standing->contender->name),
-			 errdetail("ZooKeeper counts the queue entries below \"%s\" with 31 bits and cannot order more of them.",
+			 errdetail("ZooKeeper counts the queue entries below \"%s\" with 31 bits and cannot order more of them, or somebody has made one with a number that another one has.",
 					   standing->contender->lock_path),
 			 errhint("Let all users of the lock finish and delete the znode with all that is in it; it is created again with a counter of zero.")));
 }

@@ -112,6 +112,7 @@ typedef struct Session
 	Request   **slots;			/* those that the backend may name again */
 	uint64_t	nslots;
 	Parent	   *parents;		/* containers that it has made; program_parents.c */
+	int			nparents;		/* how many */
 	int			nkept;			/* those without a queue node of ours */
 	int			nnodes;			/* queue nodes of ours, as far as is known */
 	bool		has_ended_parents;	/* they are being removed, for it ends */

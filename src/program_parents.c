@@ -29,6 +29,12 @@
  */
 #define KEPT_MAX 256
 
+/*
+ * How many containers are in the list at most, those in use included: each request
+ * walks through it.  More are left to the server.
+ */
+#define PARENTS_MAX 512
+
 /* How many queue nodes the end of a session deletes one by one. */
 #define END_NODES_MAX 4
 
@@ -61,8 +67,9 @@ parents_note_made(Session *session, const char *path)
 	Parent	   *above;
 	Parent	   *parent;
 
-	if (find(session, path, length) != NULL)
-		return;					/* it had gone meanwhile */
+	if (find(session, path, length) != NULL ||	/* it had gone meanwhile */
+		session->nparents == PARENTS_MAX)
+		return;
 	above = find(session, path, length_above(path));
 	parent = calloc(1, sizeof(*parent) + length + 1);
 	if (parent == NULL)
@@ -73,6 +80,7 @@ parents_note_made(Session *session, const char *path)
 	parent->length = length;
 	parent->next = session->parents;
 	session->parents = parent;
+	session->nparents++;
 	session->nkept++;
 	remove_surplus(session);
 }
@@ -219,6 +227,7 @@ forget(Session *session, Parent **link)
 	size_t		above = length_above(parent->path);
 
 	*link = parent->next;
+	session->nparents--;
 	session->nkept -= parent->nodes == NULL;
 	for (Parent *other = session->parents; other != NULL; other = other->next)
 		if (other->length == above &&

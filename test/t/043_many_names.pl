@@ -85,6 +85,30 @@ subtest 'the end of a session with many locks' => sub {
 	$stranger->delete_recursive(lock_path('many'));
 };
 
+# What the program of a session does for each of its containers must not keep it from
+# anything else.
+subtest 'many locks with deep names' => sub {
+	my ($session, $next) = map { background($node) } 1 .. 2;
+	$session->query_safe("SELECT zk_lock('warm')");
+	$session->query_safe("SELECT count(zk_lock('deep/' || i || '/y/y/y/y/y/y/y/y/y/y/y/y'))
+		FROM generate_series(1, 999) i");
+	$next->start_query("SELECT zk_lock('warm')");
+	wait_for_queue($zk, lock_path('warm'), 2);
+	my ($program) = session_programs($session->pid);
+	my $ticks = sub {
+		open my $stat, '<', "/proc/$program/stat" or return 0;
+		return (split ' ', <$stat> =~ s/.*\) //r)[11];
+	};
+	my $before = $ticks->();
+	$session->query_safe('SELECT zk_unlock_all()');
+	$next->wait_result(10);
+	is($next->sqlstate, '00000', 'all are let go of');
+	# In hundredths of a second, 1,000 deletes and as many removals included.
+	cmp_ok($ticks->() - $before, '<', 100, 'with little work');
+	$_->quit foreach $session, $next;
+	eval { $stranger->delete_recursive(lock_path('deep')) };
+};
+
 subtest 'a name that is used again' => sub {
 	my $session = background($node);
 	my $cycle = "SELECT zk_lock('hot'), zk_unlock('hot')";
