@@ -3,8 +3,8 @@
  * ear.c
  *	  What the holder of a lock hears of requests to release it.
  *
- * A request is a znode next to the lock's, named for the queue node of the holder
- * that is asked (release.c makes it).  An open ear is a request of client.c that
+ * A request is a znode below the root, named for the queue node of the holder that
+ * is asked (release.c makes it).  An open ear is a request of client.c that
  * follows this znode with a watch; a closed one costs nothing.  It is open from the
  * grant on only where a request is to cancel statements.  Otherwise the first use
  * after the grant opens it, so that who takes a lock and lets go of it again
@@ -93,8 +93,8 @@ static bool is_who_shown;
 static ZkHeard late;
 static char late_name[RECIPE_NAME_MAX + 1];
 
-static void open_ear(ZkEar *ear, const char *lock_path, const char *node,
-					 bool is_urgent);
+static void open_ear(ZkEar *ear, const char *lock_path, int root_length,
+					 const char *node, bool is_urgent);
 static void close_ear(ZkEar *ear);
 static bool is_open(const ZkEar *ear);
 static bool hear(const ZkEar *ear, ZkHeard *heard);
@@ -129,11 +129,12 @@ zklock_ear_init(void)
 
 bool
 zklock_ear_path(char path[ZK_REQUEST_PATH_SIZE], const char *lock_path,
-				const char *node)
+				int root_length, const char *node)
 {
 	return snprintf(path, ZK_REQUEST_PATH_SIZE,
-					"%s" ZK_RELEASE_SUFFIX "/%s" ZK_RELEASE_SUFFIX,
-					lock_path, node) < (int) ZK_REQUEST_PATH_SIZE;
+					"%.*s/" ZK_RELEASE_SUFFIX "/%s" ZK_RELEASE_SUFFIX,
+					root_length, lock_path,
+					node) < (int) ZK_REQUEST_PATH_SIZE;
 }
 
 void
@@ -144,19 +145,21 @@ zklock_ear_prepare(void)
 }
 
 void
-zklock_ear_note_grant(ZkEar *ear, const char *lock_path, const char *node)
+zklock_ear_note_grant(ZkEar *ear, const char *lock_path, int root_length,
+					  const char *node)
 {
 	if (on_release_request == REQUEST_CANCEL)
-		open_ear(ear, lock_path, node, true);
+		open_ear(ear, lock_path, root_length, node, true);
 }
 
 void
-zklock_ear_open(ZkEar *ear, const char *lock_path, const char *node,
-				bool is_wanted)
+zklock_ear_open(ZkEar *ear, const char *lock_path, int root_length,
+				const char *node, bool is_wanted)
 {
 	zklock_ear_prepare();
 	if (on_release_request != REQUEST_IGNORE || is_wanted)
-		open_ear(ear, lock_path, node, on_release_request == REQUEST_CANCEL);
+		open_ear(ear, lock_path, root_length, node,
+				 on_release_request == REQUEST_CANCEL);
 }
 
 void
@@ -200,7 +203,7 @@ zklock_ear_is_asked(const ZkEar *ear)
 
 void
 zklock_ear_close(ZkEar *ear, const char *name, const char *lock_path,
-				 const char *node, bool is_long)
+				 int root_length, const char *node, bool is_long)
 {
 	ZkClient   *client = zklock_session_client();
 	char		path[ZK_REQUEST_PATH_SIZE];
@@ -209,7 +212,7 @@ zklock_ear_close(ZkEar *ear, const char *name, const char *lock_path,
 	bool		is_there = has_heard && heard.is_present;
 
 	if ((is_there || (!has_heard && is_long)) && client != NULL &&
-		zklock_ear_path(path, lock_path, node))
+		zklock_ear_path(path, lock_path, root_length, node))
 	{
 		if (is_there)
 			zklock_client_delete(client, path);
@@ -265,7 +268,8 @@ zklock_ear_explain(ZkEar *ear, const char *name, ZkRequestText *text)
  * there are too many, and without memory, it stays closed.
  */
 static void
-open_ear(ZkEar *ear, const char *lock_path, const char *node, bool is_urgent)
+open_ear(ZkEar *ear, const char *lock_path, int root_length, const char *node,
+		 bool is_urgent)
 {
 	char		path[ZK_REQUEST_PATH_SIZE];
 	int64		told = 0;
@@ -285,7 +289,7 @@ open_ear(ZkEar *ear, const char *lock_path, const char *node, bool is_urgent)
 	close_ear(ear);
 	if (zklock_session_client() == NULL ||
 		strlen(node) >= sizeof(ear->node) ||
-		!zklock_ear_path(path, lock_path, node))
+		!zklock_ear_path(path, lock_path, root_length, node))
 		return;
 	ear->listening = zklock_client_listen(zklock_session_client(), path,
 										  is_urgent, told);

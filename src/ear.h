@@ -44,24 +44,26 @@ extern void zklock_ear_init(void);
 
 /*
  * The path of the request to the holder whose queue node is called node:
- * <lock_path>.release/<node>.release.  false if the node's name is too long.
+ * <root>/.release/<node>.release, with the first root_length bytes of the lock's
+ * path.  false if the node's name is too long.
  */
 extern bool zklock_ear_path(char path[ZK_REQUEST_PATH_SIZE],
-							const char *lock_path, const char *node);
+							const char *lock_path, int root_length,
+							const char *node);
 
 /* Look up what must be known at a grant.  To be called before; may raise. */
 extern void zklock_ear_prepare(void);
 
 /* The lock was granted: open the ear if a request is to cancel statements. */
 extern void zklock_ear_note_grant(ZkEar *ear, const char *lock_path,
-								  const char *node);
+								  int root_length, const char *node);
 
 /*
  * The holder uses the lock again: open the ear if zklock.on_release_request, or
  * is_wanted, asks for that.  Needs a session that is not known to be lost.
  * Sends one request at most and does not wait.
  */
-extern void zklock_ear_open(ZkEar *ear, const char *lock_path,
+extern void zklock_ear_open(ZkEar *ear, const char *lock_path, int root_length,
 							const char *node, bool is_wanted);
 
 /*
@@ -80,8 +82,8 @@ extern bool zklock_ear_is_asked(const ZkEar *ear);
  * that there may be.  Never raises, never waits.
  */
 extern void zklock_ear_close(ZkEar *ear, const char *name,
-							 const char *lock_path, const char *node,
-							 bool is_long);
+							 const char *lock_path, int root_length,
+							 const char *node, bool is_long);
 
 /*
  * While deferred no request cancels anything; the end of that cancels for those

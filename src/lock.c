@@ -79,6 +79,7 @@ typedef struct Hold
 typedef struct Lock
 {
 	char		path[RECIPE_PATH_SIZE]; /* key: znode of the lock */
+	int			root_length;	/* how much of it is the root */
 	char	   *name;			/* as the user wrote it; NULL in a new entry */
 	Hold		holds[2];		/* by RecipeMode */
 	ZkEar		ear;			/* for the one queue node of both */
@@ -124,7 +125,7 @@ static bool has_released_lost;
 static HTAB *locks;
 static MemoryContext LockContext;
 
-static Lock *enter_lock(const char *name, const char *path);
+static Lock *enter_lock(const char *name, const char *path, int root_length);
 static Lock *find_lock(const char *name);
 static const Hold *find_good_hold(const char *name);
 static void reserve_count(Lock *lock, RecipeMode mode, ZkScope scope);
@@ -230,7 +231,7 @@ zklock_acquire(const ZkLockOrder *order)
 		if (!zklock_has_locks())
 			zklock_session_adopt_settings();
 		path = zklock_name_path(order->name, &root_length);
-		lock = enter_lock(order->name, path);
+		lock = enter_lock(order->name, path, root_length);
 		hold = &lock->holds[order->mode];
 		reserve_count(lock, order->mode, order->scope);
 		if (is_held(hold) && hold->permits == order->permits)
@@ -303,7 +304,7 @@ zklock_acquire_at_once(const ZkLockOrder *const *orders, int norders,
 		int			root_length;
 		char	   *path = zklock_name_path(orders[i]->name, &root_length);
 
-		entries[i] = enter_lock(orders[i]->name, path);
+		entries[i] = enter_lock(orders[i]->name, path, root_length);
 		reserve_count(entries[i], orders[i]->mode, orders[i]->scope);
 		contenders[i] = contender_for(orders[i], entries[i], root_length,
 									  &bounds);
@@ -486,7 +487,8 @@ zklock_is_held(const char *name)
 
 	if (hold == NULL || is_lost(hold, live_session()))
 		return false;
-	zklock_ear_open(&lock->ear, lock->path, node_name(lock), false);
+	zklock_ear_open(&lock->ear, lock->path, lock->root_length, node_name(lock),
+					false);
 	confirm_grant(lock, hold);
 	if (is_lost(hold, live_session()))
 		return false;
@@ -700,7 +702,7 @@ zklock_prove_locks(bool always_ask)
 
 /* The table's entry for a lock, made if need be. */
 static Lock *
-enter_lock(const char *name, const char *path)
+enter_lock(const char *name, const char *path, int root_length)
 {
 	Lock	   *lock;
 	bool		found;
@@ -721,6 +723,7 @@ enter_lock(const char *name, const char *path)
 	lock = hash_search(locks, path, HASH_ENTER, &found);
 	if (!found)
 	{
+		lock->root_length = root_length;
 		lock->name = NULL;
 		memset(lock->holds, 0, sizeof(lock->holds));
 		memset(&lock->ear, 0, sizeof(lock->ear));
@@ -1088,7 +1091,7 @@ end_hold(Lock *lock, RecipeMode mode, ZkSessionNumber live)
 		remove_nodes(lock, hold);
 	}
 	memset(hold->replacing, 0, sizeof(hold->replacing));
-	zklock_ear_close(&lock->ear, lock->name, lock->path,
+	zklock_ear_close(&lock->ear, lock->name, lock->path, lock->root_length,
 					 strrchr(hold->node, '/') + 1,
 					 TimestampDifferenceExceeds(hold->granted_at,
 												GetCurrentTimestamp(),
@@ -1120,7 +1123,8 @@ node_name(const Lock *lock)
 static void
 note_grant_to_ear(Lock *lock)
 {
-	zklock_ear_note_grant(&lock->ear, lock->path, node_name(lock));
+	zklock_ear_note_grant(&lock->ear, lock->path, lock->root_length,
+						  node_name(lock));
 }
 
 /*
@@ -1135,7 +1139,8 @@ note_use(Lock *lock, bool is_wanted)
 	settle_downgrade(&lock->holds[RECIPE_SHARED], live);
 	if (is_lost(any_hold(lock), live))
 		return;
-	zklock_ear_open(&lock->ear, lock->path, node_name(lock), is_wanted);
+	zklock_ear_open(&lock->ear, lock->path, lock->root_length, node_name(lock),
+					is_wanted);
 	zklock_ear_report(&lock->ear, lock->name);
 }
 
@@ -1245,7 +1250,7 @@ downgrade(Lock *lock, ZkSessionNumber live)
 
 	if (lock->holds[RECIPE_EXCLUSIVE].is_evicted)
 		shared->is_evicted = true;
-	zklock_ear_close(&lock->ear, lock->name, lock->path,
+	zklock_ear_close(&lock->ear, lock->name, lock->path, lock->root_length,
 					 strrchr(shared->node, '/') + 1, false);
 	if (shared->is_evicted || shared->session != live ||
 		!pg_strong_random(random, sizeof(random)))

@@ -39,7 +39,7 @@ extern char *zklock_name_run_path(const char *name, const char *slot,
 /* What ends the names of both; alone it is the name of the one above. */
 #define ZK_RUNS_SUFFIX ".once"
 
-/* What ends the names of requests to release a lock, and of what they lie in. */
+/* What ends the names of requests to release a lock; alone it is their parent's. */
 #define ZK_RELEASE_SUFFIX ".release"
 
 /* Does this component of a path mean a znode beside a lock's, and no name? */

@@ -3,13 +3,13 @@
  * release.c
  *	  Requests to release a lock: asking whoever holds it.
  *
- * A request to a holder of zklock's is a persistent znode next to that of the
- * lock, <lock>.release/<its queue node>.release, with who asks, and why, as its
- * data.  Not in the holder's queue node: nobody may write to that, for its being
- * set is a hand-over (contend.c).  Not in the lock's znode either: clients that
- * cannot read the name of a child fail there.  Persistent, because who asks may
- * be gone long before the holder looks.  The suffix keeps requests from being
- * contenders, should somebody lock the name <lock>.release.
+ * A request to a holder of zklock's is a persistent znode below the root,
+ * <root>/.release/<its queue node>.release, with who asks, why, and for which
+ * lock, as its data.  Not in the holder's queue node: nobody may write to that, for
+ * its being set is a hand-over (contend.c).  Not in the lock's znode either, nor
+ * anywhere that may be one: clients that cannot read the name of a child fail there,
+ * or wait for it.  Persistent, because who asks may be gone long before the holder
+ * looks.
  *
  * A holder of Curator's is asked in Curator's way: its node's data is set to
  * __REVOKE__, which its Revocable listens for.  To be sure that this is never
@@ -18,13 +18,16 @@
  *
  * What is left of a request when the holder has gone: the holder removes it if
  * it knows of it, or if it held the lock for long (ear.c); a request whose holder
- * left meanwhile is removed by who made it; and the rest by the next one to ask
- * for the same lock.  The server removes the empty container.
+ * left meanwhile is removed by who made it; and the rest, bit by bit, by those who
+ * ask others, as old records of runs are (retention.h).  The names of queue nodes
+ * do not come again, so that whose node is not there any more never hears anything.
+ * With REQUESTS_MAX of them nobody is asked.
  *
  *-------------------------------------------------------------------------
  */
 #include "release.h"
 
+#include "common/pg_prng.h"
 #include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
 
@@ -35,6 +38,7 @@
 #include "name.h"
 #include "queue.h"
 #include "recipe.h"
+#include "retention.h"
 #include "session.h"
 
 /* What Curator's Revoker writes into the node of a holder. */
@@ -42,6 +46,15 @@
 
 /* How often parents that vanish are made anew; see contend.c. */
 #define PARENT_ATTEMPTS 10
+
+/* Most requests of one root.  Clients in Java read a list of so many yet. */
+#define REQUESTS_MAX 10000
+
+/* How long a question may be held up by deleting requests that are outdated. */
+#define SWEEP_MS 2000
+
+/* The member of a request's data that says for which lock it is. */
+#define LOCK_KEY "lock"
 
 /* Most holders that a WARNING names. */
 #define NAMED_MAX 10
@@ -59,24 +72,44 @@ typedef struct Asking
 {
 	const char *name;			/* of the lock */
 	const char *path;			/* its znode, in the session of the moment */
+	int			root_length;	/* how much of it is the root */
 	const char *data;			/* of the requests */
-	List	   *requests;		/* names of those that lie there */
+	int			nrequests;		/* those that lie below the root */
 	const ZkQueueEntry *entry;	/* the holder who is asked now */
 	AskEnd		end;			/* the result */
 } Asking;
 
-static void remove_outdated(Asking *asking, const ZkQueueEntry *entries,
-							int nentries);
-static char *requested_node(const char *request);
+/* Requests that are looked at, whether anybody hears them. */
+typedef struct Sweep
+{
+	const char *root;
+	int64		deadline;
+	ZkRequest  *list;
+	ZkRequest **gets;			/* of the request, then of the queue node */
+	char	  **paths;			/* of the requests */
+	int			ngets;
+} Sweep;
+
 static AskEnd ask_holder(Asking *asking);
 static bool is_curators(const ZkQueueEntry *entry);
 static bool is_zklocks(const ZkQueueEntry *entry);
 static bool is_own(const ZkQueueEntry *entry);
-static bool list_requests(ZkDialog *dialog, void *argument);
+static bool count_requests(ZkDialog *dialog, void *argument);
 static bool make_request(ZkDialog *dialog, void *argument);
-static bool make_container(ZkDialog *dialog, Asking *asking, ZkNodeKind kind);
+static bool make_container(ZkDialog *dialog, const Asking *asking,
+						   ZkNodeKind kind);
 static bool keep_if_held(ZkDialog *dialog, void *argument);
 static bool set_revoke(ZkDialog *dialog, void *argument);
+static void raise_too_many(const Asking *asking) pg_attribute_noreturn();
+static void find_paths(Asking *asking);
+static char *parent_of_requests(const Asking *asking);
+static int	sweep_requests(const Asking *asking);
+static void ask_for_requests(Sweep *sweep, const char *parent);
+static void ask_for_holder(Sweep *sweep, int index);
+static bool remove_unheard(Sweep *sweep, int index);
+static char *holder_path(const Sweep *sweep, const char *request,
+						 const ZkReply *reply);
+static char *lock_of_request(const char *data, int length);
 static char *describe_holder(const ZkQueueEntry *entry);
 static void warn_of_unasked(const char *name, List *unasked);
 static char *name_unasked(List *unasked);
@@ -97,15 +130,13 @@ zklock_request_release(const char *name, const char *reason)
 									 "Say in one line why the lock is wanted, for whoever holds it.");
 		data = zklock_identity_add(data, "reason", reason);
 	}
-	asking.data = data;
+	asking.data = zklock_identity_add(data, LOCK_KEY, name);
 
 	/* a bad name needs no connection */
 	pfree(zklock_name_path(name, NULL));
 
-	/* the requests first: one that is there then has a holder, or had one */
-	zklock_dialog_run(list_requests, &asking);
+	zklock_dialog_run(count_requests, &asking);
 	entries = zklock_read_queue(name, &nentries);
-	remove_outdated(&asking, entries, nentries);
 
 	for (int i = 0; i < nentries; i++)
 	{
@@ -118,6 +149,7 @@ zklock_request_release(const char *name, const char *reason)
 		{
 			case HOLDER_ASKED:
 				nasked++;
+				asking.nrequests++;
 				break;
 			case HOLDER_GONE:
 				break;
@@ -134,42 +166,6 @@ zklock_request_release(const char *name, const char *reason)
 									  nasked, nasked)));
 	warn_of_unasked(name, unasked);
 	return nasked;
-}
-
-/*
- * Delete requests to holders that are gone; nobody waits for that.  What is not
- * called like a request is not ours to delete: somebody may lock <lock>.release.
- */
-static void
-remove_outdated(Asking *asking, const ZkQueueEntry *entries, int nentries)
-{
-	ListCell   *cell;
-
-	foreach(cell, asking->requests)
-	{
-		char	   *node = requested_node(lfirst(cell));
-		bool		is_there = node == NULL;
-		char		path[ZK_REQUEST_PATH_SIZE];
-
-		for (int i = 0; i < nentries && !is_there; i++)
-			is_there = strcmp(node, entries[i].node) == 0;
-		if (!is_there && zklock_ear_path(path, asking->path, node))
-			zklock_client_free(zklock_client_remove(zklock_session_client(),
-													path, ZK_ANY_VERSION));
-	}
-}
-
-/* The queue node whose holder a request of that name asks, or NULL. */
-static char *
-requested_node(const char *request)
-{
-	int			length = strlen(request) - strlen(ZK_RELEASE_SUFFIX);
-	char	   *node;
-
-	if (length <= 0 || strcmp(request + length, ZK_RELEASE_SUFFIX) != 0)
-		return NULL;
-	node = pnstrdup(request, length);
-	return recipe_parse_node(node).style != RECIPE_STYLE_NONE ? node : NULL;
 }
 
 /* Ask one holder in its own way. */
@@ -235,32 +231,37 @@ is_own(const ZkQueueEntry *entry)
  * ---------------------------------------------------------------------
  */
 
-/* Catch up with the leader, and note what requests there are. */
+/*
+ * Catch up with the leader, and count the requests that lie there, of which some
+ * that are outdated go.
+ */
 static bool
-list_requests(ZkDialog *dialog, void *argument)
+count_requests(ZkDialog *dialog, void *argument)
 {
 	Asking	   *asking = argument;
 	ZkClient   *client = zklock_session_client();
 	char	   *parent;
 	const ZkReply *reply;
 
-	asking->path = zklock_name_path(asking->name, NULL);
-	asking->requests = NIL;
-	parent = psprintf("%s" ZK_RELEASE_SUFFIX, asking->path);
+	find_paths(asking);
+	parent = parent_of_requests(asking);
 	do
 	{
 		reply = zklock_dialog_ask(dialog,
 								  zklock_client_check(client, asking->path, 0));
 		if (reply->result == ZK_OK || reply->result == ZK_NO_NODE)
-			reply = zklock_dialog_ask(dialog, zklock_client_list(client, parent));
+			reply = zklock_dialog_ask(dialog, zklock_client_get(client, parent));
 	} while (reply->result == ZK_UNKNOWN_OUTCOME);
 	if (reply->result == ZK_SESSION_LOST)
 		return false;
 	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
 		zklock_session_raise(reply, "read requests to release a lock", parent);
-	for (int i = 0; reply->result == ZK_OK && i < reply->nchildren; i++)
-		asking->requests = lappend(asking->requests,
-								   pstrdup(reply->children[i]));
+	asking->nrequests = reply->result == ZK_OK ? reply->nbelow : 0;
+	if (asking->nrequests >= REQUESTS_MAX ||
+		(asking->nrequests > 0 &&
+		 retention_should_list(asking->nrequests,
+							   pg_prng_double(&pg_global_prng_state))))
+		asking->nrequests -= sweep_requests(asking);
 	return true;
 }
 
@@ -278,9 +279,12 @@ make_request(ZkDialog *dialog, void *argument)
 	bool		is_tried = false;
 	char		path[ZK_REQUEST_PATH_SIZE];
 
-	asking->path = zklock_name_path(asking->name, NULL);
-	if (!zklock_ear_path(path, asking->path, asking->entry->node))
+	find_paths(asking);
+	if (!zklock_ear_path(path, asking->path, asking->root_length,
+						 asking->entry->node))
 		return true;			/* none of ours is called that */
+	if (asking->nrequests >= REQUESTS_MAX)
+		raise_too_many(asking);
 	for (;;)
 	{
 		const ZkReply *reply;
@@ -323,9 +327,9 @@ make_request(ZkDialog *dialog, void *argument)
  * those that are empty.  false if what is above is gone, and the lock with it.
  */
 static bool
-make_container(ZkDialog *dialog, Asking *asking, ZkNodeKind kind)
+make_container(ZkDialog *dialog, const Asking *asking, ZkNodeKind kind)
 {
-	char	   *parent = psprintf("%s" ZK_RELEASE_SUFFIX, asking->path);
+	char	   *parent = parent_of_requests(asking);
 	const ZkReply *reply;
 
 	reply = zklock_dialog_ask(dialog,
@@ -359,7 +363,7 @@ keep_if_held(ZkDialog *dialog, void *argument)
 	char		path[ZK_REQUEST_PATH_SIZE];
 	const ZkReply *reply;
 
-	asking->path = zklock_name_path(asking->name, NULL);
+	find_paths(asking);
 	do
 		reply = zklock_dialog_ask(dialog,
 								  zklock_client_get(client,
@@ -371,7 +375,8 @@ keep_if_held(ZkDialog *dialog, void *argument)
 	if (reply->result != ZK_NO_NODE)
 		return true;
 	asking->end = HOLDER_GONE;
-	if (zklock_ear_path(path, asking->path, asking->entry->node))
+	if (zklock_ear_path(path, asking->path, asking->root_length,
+						asking->entry->node))
 		zklock_client_delete(client, path);
 	return true;
 }
@@ -409,6 +414,184 @@ set_revoke(ZkDialog *dialog, void *argument)
 		default:
 			zklock_session_raise(reply, "request the release of a lock", path);
 	}
+}
+
+static void
+raise_too_many(const Asking *asking)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("too many requests to release locks"),
+			 errdetail("There are %d requests in znode \"%s\".",
+					   asking->nrequests, parent_of_requests(asking)),
+			 errhint("Each goes with its holder, at the latest when others are asked. Ask again.")));
+}
+
+/* The chroot, and so the paths, belong to the session. */
+static void
+find_paths(Asking *asking)
+{
+	asking->path = zklock_name_path(asking->name, &asking->root_length);
+}
+
+static char *
+parent_of_requests(const Asking *asking)
+{
+	return psprintf("%.*s/" ZK_RELEASE_SUFFIX, asking->root_length, asking->path);
+}
+
+/* ---------------------------------------------------------------------
+ * Requests that nobody hears any more
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Delete some of them.  Result: how many.  Whatever ZooKeeper has against it must
+ * not keep the caller from asking; an interrupt does raise.
+ */
+static int
+sweep_requests(const Asking *asking)
+{
+	Sweep	   *sweep = palloc0(sizeof(*sweep));
+	volatile int nremoved = 0;
+
+	sweep->root = pnstrdup(asking->path, asking->root_length);
+	sweep->deadline = zklock_client_now() + SWEEP_MS;
+	PG_TRY();
+	{
+		ask_for_requests(sweep, parent_of_requests(asking));
+		for (int i = 0; i < sweep->ngets; i++)
+			ask_for_holder(sweep, i);
+		for (int i = 0; i < sweep->ngets; i++)
+			nremoved += remove_unheard(sweep, i);
+	}
+	PG_FINALLY();
+	{
+		zklock_client_free(sweep->list);
+		for (int i = 0; i < sweep->ngets; i++)
+			zklock_client_free(sweep->gets[i]);
+	}
+	PG_END_TRY();
+	pfree(sweep);
+	return nremoved;
+}
+
+/* List them and ask for some, chosen at random. */
+static void
+ask_for_requests(Sweep *sweep, const char *parent)
+{
+	ZkClient   *client = zklock_session_client();
+	const ZkReply *list;
+	int			first;
+	int			nsample;
+
+	sweep->list = zklock_client_list(client, parent);
+	list = zklock_session_await(sweep->list, sweep->deadline,
+								ZK_WAITING_FOR_REPLY);
+	if (list == NULL || list->result != ZK_OK || list->nchildren == 0)
+		return;
+	nsample = Min(list->nchildren, retention_sample(list->nchildren));
+	sweep->gets = palloc(nsample * sizeof(*sweep->gets));
+	sweep->paths = palloc(nsample * sizeof(*sweep->paths));
+	first = pg_prng_uint64_range(&pg_global_prng_state, 0, list->nchildren - 1);
+	for (int i = 0; i < nsample; i++)
+	{
+		const char *child = list->children[(first + i) % list->nchildren];
+		char	   *path = psprintf("%s/%s", parent, child);
+
+		sweep->paths[sweep->ngets] = path;
+		sweep->gets[sweep->ngets++] = zklock_client_get(client, path);
+	}
+}
+
+/* Put the question for the queue node in the place of that for the request. */
+static void
+ask_for_holder(Sweep *sweep, int index)
+{
+	const ZkReply *reply = zklock_session_await(sweep->gets[index],
+												sweep->deadline,
+												ZK_WAITING_FOR_REPLY);
+	char	   *path = reply != NULL && reply->result == ZK_OK ?
+		holder_path(sweep, sweep->paths[index], reply) : NULL;
+
+	zklock_client_free(sweep->gets[index]);
+	sweep->gets[index] = path != NULL ?
+		zklock_client_get(zklock_session_client(), path) : NULL;
+}
+
+/*
+ * A request that is there was made when its queue node was, or later; so a server
+ * that knows of the one and has not the other has seen it go.  Nobody waits for
+ * the delete.
+ */
+static bool
+remove_unheard(Sweep *sweep, int index)
+{
+	const ZkReply *reply;
+
+	if (sweep->gets[index] == NULL)
+		return false;
+	reply = zklock_session_await(sweep->gets[index], sweep->deadline,
+								 ZK_WAITING_FOR_REPLY);
+	if (reply == NULL || reply->result != ZK_NO_NODE)
+		return false;
+	zklock_client_free(zklock_client_remove(zklock_session_client(),
+											sweep->paths[index],
+											ZK_ANY_VERSION));
+	return true;
+}
+
+/*
+ * The path of the queue node that a request is for; NULL if it does not say, so
+ * that nobody can tell whether it is heard.
+ */
+static char *
+holder_path(const Sweep *sweep, const char *request, const ZkReply *reply)
+{
+	const char *name = strrchr(request, '/') + 1;
+	int			length = strlen(name) - strlen(ZK_RELEASE_SUFFIX);
+	char	   *lock = lock_of_request(reply->data, reply->data_length);
+	char		path[RECIPE_PATH_SIZE];
+	char	   *node;
+	size_t		from;
+	size_t		size;
+
+	if (lock == NULL || length <= 0 ||
+		strcmp(name + length, ZK_RELEASE_SUFFIX) != 0 ||
+		recipe_check_name(lock, &from, &size) != RECIPE_NAME_OK ||
+		!recipe_lock_path(path, sweep->root, lock))
+		return NULL;
+	node = pnstrdup(name, length);
+	return recipe_parse_node(node).style == RECIPE_STYLE_NONE ? NULL :
+		psprintf("%s/%s", path, node);
+}
+
+/*
+ * The lock that the data of a request says, in UTF-8, or NULL.  It is the last
+ * member; in a JSON text a quote inside a string is escaped, so the last such key
+ * is one.  Names have no characters that are escaped otherwise.
+ */
+static char *
+lock_of_request(const char *data, int length)
+{
+	static const char key[] = ",\"" LOCK_KEY "\":\"";
+	const int	key_length = sizeof(key) - 1;
+	StringInfoData lock;
+	int			i;
+
+	for (i = length - key_length; i >= 0; i--)
+		if (memcmp(data + i, key, key_length) == 0)
+			break;
+	if (data == NULL || i < 0)
+		return NULL;
+	initStringInfo(&lock);
+	for (i += key_length; i < length && data[i] != '"'; i++)
+	{
+		if (data[i] == '\\' && ++i >= length)
+			return NULL;
+		appendStringInfoChar(&lock, data[i]);
+	}
+	return length - i == 2 && data[i + 1] == '}' ? lock.data : NULL;
 }
 
 /* ---------------------------------------------------------------------

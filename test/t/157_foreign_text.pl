@@ -156,8 +156,8 @@ subtest 'reasons' => sub {
 		$holder->start_query('SELECT pg_sleep(60)');
 		wait_for_sleep($node, $holder->pid);
 		my $offset = -s $node->logfile;
-		$stranger->create_path(lock_path("$lock.release"));
-		$stranger->create(lock_path("$lock.release/$mine.release"),
+		$stranger->create_path(lock_path('.release'));
+		$stranger->create(lock_path(".release/$mine.release"),
 			encode_utf8('x' x 200 . "日" x 500 . $hostile));
 		$holder->wait_result;
 		is($holder->sqlstate, '57014', "$database: canceled") or diag $holder->error;

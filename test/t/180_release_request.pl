@@ -31,7 +31,22 @@ sub request
 }
 
 # The requests that lie there for a lock.
-sub requests { return queue_nodes($zk, lock_path("$_[0].release")); }
+sub requests
+{
+	my ($lock) = @_;
+	my $parent = lock_path('.release');
+	my @all = $stranger->exists($parent) ? $stranger->children($parent) : ();
+	return grep { (eval { $stranger->get("$parent/$_") } // '') =~ /"lock":"\Q$lock\E"/ } @all;
+}
+
+sub assert_no_requests
+{
+	my ($lock) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	eval { poll_until { !requests($lock) } 'requests to go', 10 };
+	is($@, '', 'no request is left');
+	return;
+}
 
 sub is_requested
 {
@@ -60,17 +75,11 @@ sub notices
 	return $count;
 }
 
-# Requests and what they lie in are gone.
-sub assert_nothing_left
+# Those that sessions left at their end, too.
+sub delete_requests
 {
-	my ($lock) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	assert_no_nodes($zk, lock_path("$lock.release"), 'no request is left');
-	eval {
-		poll_until { !$stranger->exists(lock_path("$lock.release")) }
-		'the container to go', 30;
-	};
-	is($@, '', 'nor its container');
+	my $parent = lock_path('.release');
+	eval { $stranger->delete("$parent/$_") foreach $stranger->children($parent) };
 	return;
 }
 
@@ -78,7 +87,7 @@ subtest 'asked by somebody who has gone' => sub {
 	$holder->query_safe("SELECT zk_lock('ask')");
 	is(request('ask', 'new disks'), 1, 'one holder is asked');
 	my ($mine) = queue_nodes($zk, lock_path('ask'));
-	is((requests('ask'))[-1], "$mine.release", 'by a znode next to the lock\'s');
+	is((requests('ask'))[-1], "$mine.release", 'by a znode that is named for its own');
 	is(scalar(queue_nodes($zk, lock_path('ask'))), 1, 'nothing is in the lock\'s own');
 	$other->query("SELECT zk_lock('ask.release')");
 	isnt($other->sqlstate, '00000', 'in which nobody can queue');
@@ -105,7 +114,9 @@ subtest 'asked by somebody who has gone' => sub {
 	$holder->query_safe('SELECT zk_unlock_all()');
 	is(is_requested($holder, 'ask'), 'f', 'false when it is released');
 	assert_no_nodes($zk, lock_path('ask'));
-	assert_nothing_left('ask');
+	assert_no_requests('ask');
+	eval { poll_until { !$stranger->exists(lock_path('.release')) } 'it to go', 30 };
+	is($@, '', 'nor what it was in');
 };
 
 subtest 'a later holder is not asked' => sub {
@@ -135,7 +146,7 @@ subtest 'what counts as use' => sub {
 		is(notices($holder, $use{$what}), 1, "$what tells");
 		is(notices($holder, $use{$what}), 0, "$what tells once");
 		$holder->query_safe('SELECT zk_unlock_all()');
-		assert_no_nodes($zk, lock_path('use.release'));
+		assert_no_requests('use');
 	}
 	$holder->query_safe("SET zklock.on_release_request = 'ignore'; SELECT zk_lock('use')");
 	request('use');
@@ -159,7 +170,7 @@ subtest 'nobody to ask' => sub {
 	$holder->wait_result;
 	is(is_requested($holder, 'nobody'), 'f', 'it is not asked');
 	$holder->query_safe("SELECT zk_unlock('nobody')");
-	ok(!$stranger->exists(lock_path('nobody.release')), 'nothing was made');
+	is(scalar(requests('nobody')), 0, 'nothing was made');
 };
 
 subtest 'several holders' => sub {
@@ -181,7 +192,7 @@ subtest 'several holders' => sub {
 		$other->wait_result;
 		is(is_requested($other, $lock), 'f', 'who waited is not asked');
 		$other->query_safe('SELECT zk_unlock_all()');
-		assert_nothing_left($lock);
+		assert_no_requests($lock);
 	}
 	$_->quit foreach @readers;
 };
@@ -202,7 +213,7 @@ subtest 'node style all' => sub {
 	is(is_requested($holder, 'aliases'), 't', 'and hears of it');
 	$holder->query_safe("SELECT zk_unlock_all(); RESET zklock.node_style");
 	assert_no_nodes($zk, lock_path('aliases'));
-	assert_nothing_left('aliases');
+	assert_no_requests('aliases');
 };
 
 subtest 'a downgrade' => sub {
@@ -217,7 +228,7 @@ subtest 'a downgrade' => sub {
 	is(request('down'), 1, 'asked for the shared one');
 	poll_until { is_requested($holder, 'down') eq 't' } 'that too', 10;
 	$holder->query_safe("SELECT zk_unlock_shared('down')");
-	assert_nothing_left('down');
+	assert_no_requests('down');
 };
 
 # ---------------------------------------------------------------------------
@@ -234,8 +245,9 @@ sub sleep_and_be_asked
 	$session->query_safe($setup);
 	start_long($session, $sql);
 	wait_for_queue($zk, lock_path('cancel'), 1);
+	my ($mine) = queue_nodes($zk, lock_path('cancel'));
 	poll_until {
-		$zk->watched_paths(lock_path('cancel.release/'))
+		$zk->watched_paths(lock_path(".release/$mine.release"))
 	} 'it to listen', 10;
 	is(request('cancel', 'maintenance'), 1, "$what: asked");
 	$session->wait_result;
@@ -277,7 +289,7 @@ subtest 'a statement is canceled, once for each request' => sub {
 	$session->wait_result;
 	like($session->error, qr/due to user request/, 'a user\'s cancellation is that');
 	$session->query_safe("SELECT zk_unlock('cancel')");
-	assert_nothing_left('cancel');
+	assert_no_requests('cancel');
 	$session->quit;
 };
 
@@ -288,7 +300,7 @@ subtest 'in PL/pgSQL that catches everything' => sub {
 			BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN OTHERS THEN NULL; END;
 		END LOOP; END \$\$", 'end of the transaction');
 	assert_no_nodes($zk, lock_path('cancel'), 'its lock is released');
-	assert_nothing_left('cancel');
+	assert_no_requests('cancel');
 	$session->quit;
 };
 
@@ -411,7 +423,7 @@ SKIP:
 			poll_until { $curator->ask('revoked') eq 'yes' } 'it to hear', 10;
 			pass('its listener is called');
 			is(scalar(queue_nodes($zk, lock_path('curator'))), 1, 'it keeps the lock');
-			ok(!$stranger->exists(lock_path('curator.release')), 'no znode is made');
+			is(scalar(requests('curator')), 0, 'no znode is made');
 			$curator->ask('unlock');
 		};
 	}
@@ -423,13 +435,13 @@ SKIP:
 		like($curator->wait_answer, qr/^error .*NoAuth/, 'is refused');
 		is(is_requested($holder, 'ours'), 'f', 'and not heard');
 		# What works from any client: the znode that zklock makes.
-		$stranger->create_path(lock_path('ours.release'));
-		$stranger->create(lock_path("ours.release/$ours.release"), 'from afar');
+		$stranger->create_path(lock_path('.release'));
+		$stranger->create(lock_path(".release/$ours.release"), 'from afar');
 		poll_until { is_requested($holder, 'ours') eq 't' } 'it to hear', 10;
 		like($holder->error, qr/by another client \("from afar"\)/,
 			'any client can make the znode of a request');
 		$holder->query_safe("SELECT zk_unlock('ours')");
-		assert_no_nodes($zk, lock_path('ours.release'), 'it is removed');
+		poll_until { !$stranger->exists(lock_path(".release/$ours.release")) } 'it to be removed', 10;
 	};
 
 	foreach my $kind ('Kazoo Lock', 'go-zookeeper Lock')
@@ -491,7 +503,7 @@ subtest 'arguments and privileges' => sub {
 	poll_until { notices($holder, "SELECT zk_is_held('asked')") &&
 		  index($holder->error, $shown) >= 0 } 'an odd reason', 10;
 	$holder->query_safe("SELECT zk_unlock('asked')");
-	assert_nothing_left('asked');
+	assert_no_requests('asked');
 	$user->quit;
 };
 
@@ -514,13 +526,13 @@ subtest 'a request to a holder that is gone' => sub {
 	pass('removes it, and asks the new holder');
 	is(is_requested($holder, 'gone'), 't', 'who hears it');
 	$holder->query_safe("SELECT zk_unlock('gone')");
-	assert_nothing_left('gone');
+	assert_no_requests('gone');
 
 	# Somebody who holds it for long and never looks.
 	$holder->query_safe("SELECT zk_lock('gone'); SELECT pg_sleep(1.1)");
 	is(request('gone'), 1, 'asked');
 	$holder->query_safe("SELECT zk_unlock('gone')");
-	assert_nothing_left('gone');
+	assert_no_requests('gone');
 };
 
 subtest 'what it costs' => sub {
@@ -555,10 +567,12 @@ subtest 'what it costs' => sub {
 	cmp_ok($zk->packets_received - $before, '<', 20, 'is the last that is asked');
 
 	# Heartbeats may be counted too; hardly each time. The child keeps ZooKeeper
-	# from removing the container that the first request has made.
+	# from removing what requests are in, and is listed and read itself.
 	my (@first, @next);
 	foreach my $lock (map { "cost $_" } 1 .. 5)
 	{
+		delete_requests();
+		eval { $stranger->delete(lock_path('.release')) };
 		$other->query_safe("SELECT zk_lock('$lock')");
 		foreach my $received (\@first, \@next)
 		{
@@ -566,16 +580,17 @@ subtest 'what it costs' => sub {
 			is($holder->query_safe("SELECT zk_request_release('$lock')"), 1, 'asked');
 			push @$received, $zk->packets_received - $before;
 			is(is_requested($other, $lock), 't', 'heard');
-			$stranger->create_path(lock_path("$lock.release/stays"));
+			$stranger->create_path(lock_path('.release/stays'));
 			$other->query_safe("SELECT zk_unlock('$lock')");
 			assert_no_nodes($zk, lock_path($lock));
-			wait_for_queue($zk, lock_path("$lock.release"), 1);
+			wait_for_queue($zk, lock_path('.release'), 1);
 			$other->query_safe("SELECT zk_lock('$lock')");
 		}
+		$stranger->delete(lock_path('.release/stays'));
 		$other->query_safe("SELECT zk_unlock('$lock')");
 	}
-	is((sort { $a <=> $b } @next)[0], 6, 'six requests to ask one holder');
-	is((sort { $a <=> $b } @first)[0], 8, 'eight the first time');
+	is((sort { $a <=> $b } @first)[0], 8, 'eight requests to ask the first holder');
+	is((sort { $a <=> $b } @next)[0], 8, 'and to ask another, and look at an old request');
 	$other->query_safe("SELECT zk_unlock('cost')");
 };
 
@@ -613,7 +628,7 @@ subtest 'a connection that breaks' => sub {
 	like($session->error, $canceled, 'until it is made again');
 	like($session->error, qr/the second/, 'then it is');
 	is($session->query_safe("SELECT zk_unlock('cancel')"), 't', 'the lock was kept');
-	assert_nothing_left('cancel');
+	assert_no_requests('cancel');
 	$session->quit;
 	$proxy->stop;
 };

@@ -1,0 +1,123 @@
+
+# Requests to holders that end before they hear them are persistent: they are in no
+# lock's queue, and those who ask others take them away.
+
+use strict;
+use warnings;
+
+use Peer;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk);
+$node->safe_psql('postgres', 'CREATE ROLE mallory LOGIN; GRANT zklock_job TO mallory');
+my $stranger = $zk->client(timeout => 100);
+my $asking = background($node, user => 'mallory');
+my $parent = lock_path('.release');
+
+sub requests { return $stranger->exists($parent)->{num_children}; }
+
+# A session of the same role that holds locks, has them asked for, and is ended.
+sub leave_requests
+{
+	my (@locks) = @_;
+	my $holder = background($node, user => 'mallory');
+	my $names = join ', ', map { "'$_'" } @locks;
+	$holder->query_safe('SET zklock.on_release_request = ignore');
+	$holder->query_safe("SELECT zk_lock(ARRAY[$names])");
+	is($asking->query_safe("SELECT sum(zk_request_release(name)) FROM unnest(ARRAY[$names]) AS name"),
+		scalar(@locks), 'asked: ' . @locks);
+	$holder->kill;
+	poll_until { !queue_nodes($zk, lock_path($locks[-1])) } 'it to go', 30;
+	return;
+}
+
+SKIP:
+{
+	skip 'there is no ' . Peer::missing() if Peer::missing();
+
+	my $curator = Peer->new('Curator InterProcessMutex', $zk);
+	$stranger->create_path(lock_path('payments'));
+	foreach my $below ('!x', 'x')
+	{
+		leave_requests("payments/$below");
+		eval { $stranger->delete(lock_path("payments/$below")) };
+		is(join(' ', $stranger->children(lock_path('payments'))), '',
+			"payments/$below: nothing is left in the queue above");
+		$curator->choose(lock_path('payments'));
+		is($curator->ask('try'), 'locked', 'Curator gets the lock that nobody holds');
+		$curator->ask('unlock');
+	}
+	$curator->quit;
+}
+
+subtest 'those who ask take outdated ones away' => sub {
+	my @named = map { "$_ \"quoted\" \\ \x{c3}\x{a4}" } 1 .. 5;
+	leave_requests(@named);
+	cmp_ok(requests(), '>=', 5, 'left at first');
+	leave_requests('one more');
+	is(requests(), 1, 'of any name');
+
+	foreach my $round (1 .. 12)
+	{
+		leave_requests(map { "r$round $_" } 1 .. 250);
+	}
+	note(requests() . ' requests are left of 3000');
+	cmp_ok(requests(), '<', 600, 'hardly more than there were holders at a time');
+};
+
+subtest 'those that are heard stay' => sub {
+	my $holder = background($node);
+	$holder->query_safe("SELECT zk_lock('heard')");
+	$asking->query_safe("SELECT zk_request_release('heard', 'why')");
+	my ($mine) = queue_nodes($zk, lock_path('heard'));
+	leave_requests(map { "other $_" } 1 .. 20) foreach 1 .. 5;
+	ok($stranger->exists("$parent/$mine.release"), 'a holder is there');
+	is($holder->query_safe("SELECT zk_release_requested('heard')"), 't', 'and hears it');
+
+	my %strange = (
+		"$mine.release.release" => '{"client":"zklock","lock":"gone"}',
+		'x' => '{"client":"zklock","lock":"gone"}',
+		'a-lock-0000000001.release' => 'from afar',
+		'b-lock-0000000001.release' => '{"client":"zklock","lock":"',
+		'c-lock-0000000001.release' => '{"client":"zklock","lock":"\\',
+		'd-lock-0000000001.release' => '{"client":"zklock","lock":"a//b"}',
+		'e-lock-0000000001.release' => '{"client":"zklock","lock":"gone","more":""}',
+		'_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-0000000001.release' =>
+		  '{"client":"zklock","lock":"heard\\/../x"}');
+	$stranger->create("$parent/$_", $strange{$_}) foreach sort keys %strange;
+	leave_requests(map { "more $_" } 1 .. 20) foreach 1 .. 5;
+	ok($stranger->exists("$parent/$_"), "who is asked cannot be told: $_")
+	  foreach sort keys %strange;
+	$stranger->delete("$parent/$_") foreach sort keys %strange;
+	$holder->quit;
+};
+
+subtest 'so many and no more' => sub {
+	my $holder = background($node);
+	$holder->query_safe("SELECT zk_lock('full')");
+	$stranger->delete("$parent/$_") foreach $stranger->children($parent);
+	$stranger->create_path($parent);
+	$stranger->create_many(10_000, sub { "$parent/strange $_[0].release" }, 'kept');
+	$asking->query("SELECT zk_request_release('full')");
+	is($asking->sqlstate, '54000', 'one more is refused');
+	like($asking->error, qr/too many requests to release locks.*DETAIL:.*HINT:/s,
+		'with the reason and what to do');
+	is($asking->query_safe("SELECT zk_request_release('free')"), 0,
+		'where nobody is to be asked nothing is said');
+	my @outdated = grep { /strange 1\d\d\d\./ } $stranger->children($parent);
+	$stranger->delete("$parent/$_") foreach @outdated;
+	$stranger->create_many(scalar @outdated, sub { "$parent/lock-" . (1e9 + $_[0]) . '.release' },
+		'{"client":"zklock","lock":"gone"}');
+	poll_until {
+		$asking->query("SELECT zk_request_release('full')");
+		$asking->sqlstate eq '00000';
+	} 'one to be answered', 60;
+	pass('until some are found that nobody hears');
+	$holder->quit;
+};
+
+$asking->quit;
+done_testing();
