@@ -37,7 +37,9 @@
  * the records.
  *
  * Old records are deleted with one attempt, by those who claim others: one that
- * is lost does not matter, somebody will try again.  How long a record is kept it
+ * is lost does not matter, somebody will try again.  Who has more of them than one
+ * transaction takes must see each done before the next: the version that it would
+ * have left may be somebody else's doing.  How long a record is kept it
  * says itself, so that nobody prunes what others rely on.
  *
  *-------------------------------------------------------------------------
@@ -79,6 +81,7 @@ typedef struct Pruning
 	ZkRequest  *list;
 	ZkRequest  *guarded;		/* get of the guard, ahead of the records' */
 	ZkRequest **gets;
+	ZkRequest  *removal;		/* of some records, the last that was sent */
 	char	  **paths;
 	int			ngets;
 } Pruning;
@@ -113,8 +116,8 @@ static void prune(const char *guard, const char *claimed, int64 now_ms,
 static void ask_for_records(Pruning *pruning);
 static void remove_old_records(Pruning *pruning);
 static bool is_old(Pruning *pruning, int index);
-static void remove_some(Pruning *pruning, int version, char **paths,
-						int npaths);
+static bool remove_some(Pruning *pruning, int version, char **paths,
+						int npaths, bool is_last);
 static bool forget_slot(ZkDialog *dialog, void *argument);
 static bool read_record(ZkDialog *dialog, ZkRemoval *removal);
 static bool remove_record(ZkDialog *dialog, const char *guard,
@@ -410,6 +413,7 @@ prune(const char *guard, const char *claimed, int64 now_ms, int nrecords)
 	{
 		zklock_client_free(pruning->list);
 		zklock_client_free(pruning->guarded);
+		zklock_client_free(pruning->removal);
 		for (int i = 0; i < pruning->ngets; i++)
 			zklock_client_free(pruning->gets[i]);
 	}
@@ -454,7 +458,7 @@ ask_for_records(Pruning *pruning)
 
 /*
  * Read the answers, and delete those that are over, as many in a transaction as
- * it may have; each expects the guard as the one before leaves it.
+ * it may have, one after the other.
  */
 static void
 remove_old_records(Pruning *pruning)
@@ -473,8 +477,10 @@ remove_old_records(Pruning *pruning)
 			pruning->paths[nold++] = pruning->paths[i];
 	for (int i = 0; i < nold && is_usable(pruning->guard, version);
 		 i += ZK_REMOVE_MAX)
-		remove_some(pruning, version++, pruning->paths + i,
-					Min(nold - i, ZK_REMOVE_MAX));
+		if (!remove_some(pruning, version++, pruning->paths + i,
+						 Min(nold - i, ZK_REMOVE_MAX),
+						 nold - i <= ZK_REMOVE_MAX))
+			return;
 }
 
 /* Await one of the answers: is it a record that is to go? */
@@ -492,14 +498,26 @@ is_old(Pruning *pruning, int index)
 						  reply->ctime_ms, pruning->now_ms);
 }
 
-/* Nobody waits for the answer. */
-static void
-remove_some(Pruning *pruning, int version, char **paths, int npaths)
+/*
+ * Delete them if the guard has that version.  true if it has surely the next one
+ * now by that; nobody waits for the last answer.
+ */
+static bool
+remove_some(Pruning *pruning, int version, char **paths, int npaths,
+			bool is_last)
 {
-	zklock_client_free(zklock_client_remove_guarded(zklock_session_client(),
+	const ZkReply *reply;
+
+	zklock_client_free(pruning->removal);
+	pruning->removal = zklock_client_remove_guarded(zklock_session_client(),
 													pruning->guard, version,
 													(const char *const *) paths,
-													npaths));
+													npaths);
+	if (is_last)
+		return true;
+	reply = zklock_session_await(pruning->removal, pruning->deadline,
+								 ZK_WAITING_FOR_REPLY);
+	return reply != NULL && reply->result == ZK_OK;
 }
 
 /* ---------------------------------------------------------------------
