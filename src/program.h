@@ -113,7 +113,7 @@ typedef struct Session
 	uint64_t	nslots;
 	Parent	   *parents;		/* containers that it has made; program_parents.c */
 	int			nparents;		/* how many */
-	int			nkept;			/* those without a queue node of ours */
+	int			nidle;			/* those that nothing of ours is in any more */
 	int			nnodes;			/* queue nodes of ours, as far as is known */
 	bool		has_ended_parents;	/* they are being removed, for it ends */
 	int			npending;		/* sent, or to be sent, and not answered */

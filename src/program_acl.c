@@ -41,6 +41,7 @@ static const struct ACL_vector *name_owners(const Session *session,
 static void add_entry(int32_t perms, struct Id id);
 static bool learn_owners(Session *session, const struct ACL_vector *learnt);
 static bool learn_identity(Session *session, const struct ACL_vector *learnt);
+static void forget_owners(Session *session);
 static bool is_owner(const Session *session, const struct Id *id);
 static bool is_everybody(const struct Id *id);
 static bool is_same(const struct Id *a, const struct Id *b);
@@ -134,11 +135,7 @@ acl_is_closed(const Session *session, const struct ACL_vector *asked,
 void
 acl_free(Session *session)
 {
-	for (int i = 0; i < session->nowners; i++)
-	{
-		free(session->owners[i].scheme);
-		free(session->owners[i].id);
-	}
+	forget_owners(session);
 	free(session->identity_name.scheme);
 	free(session->identity_name.id);
 	explicit_bzero(session->identity, sizeof(session->identity));
@@ -198,6 +195,7 @@ learn_owners(Session *session, const struct ACL_vector *learnt)
 			!copy_id(&session->owners[session->nowners], id))
 		{
 			session->acl_stage = ACL_BY_AUTH;
+			forget_owners(session);
 			return false;
 		}
 		session->nowners++;
@@ -222,6 +220,17 @@ learn_identity(Session *session, const struct ACL_vector *learnt)
 		found = id;
 	}
 	return found != NULL && copy_id(&session->identity_name, found);
+}
+
+static void
+forget_owners(Session *session)
+{
+	while (session->nowners > 0)
+	{
+		session->nowners--;
+		free(session->owners[session->nowners].scheme);
+		free(session->owners[session->nowners].id);
+	}
 }
 
 static bool

@@ -8,9 +8,9 @@
  * (ContainerManager, maxPerMinute).  Who locks many names, each of them once,
  * makes them faster than that.  So who has made a container takes it away again,
  * at the end of the session at the latest.  But not at once: a name that is used
- * again must not cost a flush more.  Up to KEPT_MAX in which no queue node of ours is
- * are kept; beyond, the one that was used longest ago goes, in whatever flush comes
- * next.
+ * again must not cost a flush more.  Up to KEPT_MAX that nothing of ours is in any
+ * more are kept; beyond, the one that was used longest ago goes, in whatever flush
+ * comes next.  One that was not used yet is about to be.
  *
  * The one rule: nothing depends on it.  A server refuses to remove what others are
  * in; who finds no container makes one; and what is forgotten here is the
@@ -24,10 +24,10 @@
 #include <string.h>
 
 /*
- * How many containers without a queue node of ours are kept for the next time.  Who
- * goes round more names than that makes each of them anew.
+ * How many containers that nothing of ours is in are kept for the next time.  Who goes
+ * round more names than that makes each of them anew.
  */
-#define KEPT_MAX 256
+#define KEPT_MAX 128
 
 /*
  * How many containers are in the list at most, those in use included: each request
@@ -51,12 +51,14 @@ struct Parent
 	Parent	   *next;
 	int			nparents;		/* containers of ours in it */
 	Node	   *nodes;			/* queue nodes of ours in it */
+	bool		was_used;		/* has anything of ours been in it? */
 	size_t		length;			/* of the path */
 	char		path[];
 };
 
 static Parent *find(Session *session, const char *path, size_t length);
 static size_t length_above(const char *path);
+static bool is_idle(const Parent *parent);
 static void remove_surplus(Session *session);
 static void forget(Session *session, Parent **link);
 
@@ -75,14 +77,16 @@ parents_note_made(Session *session, const char *path)
 	if (parent == NULL)
 		return;
 	if (above != NULL)
+	{
+		session->nidle -= is_idle(above);
 		above->nparents++;
+		above->was_used = true;
+	}
 	memcpy(parent->path, path, length);
 	parent->length = length;
 	parent->next = session->parents;
 	session->parents = parent;
 	session->nparents++;
-	session->nkept++;
-	remove_surplus(session);
 }
 
 void
@@ -100,7 +104,8 @@ parents_note_node(Session *session, const char *path)
 	if (node == NULL)
 		return;
 	strcpy(node->name, name);
-	session->nkept -= parent->nodes == NULL;
+	session->nidle -= is_idle(parent);
+	parent->was_used = true;
 	node->next = parent->nodes;
 	parent->nodes = node;
 }
@@ -123,7 +128,7 @@ parents_note_gone(Session *session, const char *path)
 			continue;
 		*link = node->next;
 		free(node);
-		session->nkept += parent->nodes == NULL;
+		session->nidle += is_idle(parent);
 		remove_surplus(session);
 		return;
 	}
@@ -200,17 +205,23 @@ length_above(const char *path)
 	return slash != NULL ? (size_t) (slash - path) : 0;
 }
 
+static bool
+is_idle(const Parent *parent)
+{
+	return parent->was_used && parent->nodes == NULL && parent->nparents == 0;
+}
+
 /* If there are too many, remove the one without anything of ours that was used first. */
 static void
 remove_surplus(Session *session)
 {
-	while (session->nkept > KEPT_MAX)
+	while (session->nidle > KEPT_MAX)
 	{
 		Parent	  **oldest = NULL;
 
 		for (Parent **link = &session->parents; *link != NULL;
 			 link = &(*link)->next)
-			if ((*link)->nodes == NULL && (*link)->nparents == 0)
+			if (is_idle(*link))
 				oldest = link;
 		if (oldest == NULL)
 			return;
@@ -228,11 +239,14 @@ forget(Session *session, Parent **link)
 
 	*link = parent->next;
 	session->nparents--;
-	session->nkept -= parent->nodes == NULL;
+	session->nidle -= is_idle(parent);
 	for (Parent *other = session->parents; other != NULL; other = other->next)
 		if (other->length == above &&
 			memcmp(other->path, parent->path, above) == 0)
+		{
 			other->nparents--;
+			session->nidle += is_idle(other);
+		}
 	while (parent->nodes != NULL)
 	{
 		Node	   *node = parent->nodes;
