@@ -112,7 +112,8 @@ static bool remove_one(const char *name, const char *node, int64 czxid,
 					   bool is_eviction);
 static bool catch_up(ZkDialog *dialog, void *argument);
 static bool remove_node(ZkDialog *dialog, void *argument);
-static void log_eviction(const char *name, const ZkQueueEntry *entry);
+static void log_removal(const char *name, const ZkQueueEntry *entry,
+						bool is_eviction);
 
 /* ---------------------------------------------------------------------
  * Public functions
@@ -126,6 +127,9 @@ zklock_hold(const ZkHoldOrder *order)
 	int64		now = zklock_client_now();
 	int64		timeout_at = ZK_NO_DEADLINE;
 	volatile int64 token = 0;
+	const char *caller;
+	const char *quoted;
+	const char *reason;
 
 	zklock_identity_check_reason(order->reason, "a hold",
 								 "Say in one line why the lock is held, for whoever waits for it.");
@@ -153,11 +157,14 @@ zklock_hold(const ZkHoldOrder *order)
 
 	/* which would look for interrupts, and the token would be told to nobody */
 	HOLD_INTERRUPTS();
+	caller = zklock_identity_caller();
+	quoted = zklock_identity_quotable_own(order->name);
+	reason = zklock_identity_quotable_own(order->reason);
 	ereport(LOG,
 			(errmsg("%s made a hold of ZooKeeper lock \"%s\"",
-					zklock_identity_caller(), order->name),
+					caller, quoted),
 			 errdetail("Fencing token " INT64_FORMAT ", reason \"%s\".",
-					   token, order->reason)));
+					   token, reason)));
 	RESUME_INTERRUPTS();
 	return token;
 }
@@ -166,13 +173,7 @@ bool
 zklock_release_hold(const char *name, int64 token)
 {
 	if (remove_contenders(name, token, false))
-	{
-		ereport(LOG,
-				(errmsg("%s released a hold of ZooKeeper lock \"%s\"",
-						zklock_identity_caller(), name),
-				 errdetail("Fencing token " INT64_FORMAT ".", token)));
 		return true;
-	}
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
 			 errmsg("there is no hold of lock \"%s\" with that token", name)));
@@ -524,8 +525,7 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 		if (entry->position == 0 || entry->token != token ||
 			!(is_eviction || recipe_is_hold(entry->node)))
 			continue;
-		if (is_eviction)
-			log_eviction(name, entry);
+		log_removal(name, entry, is_eviction);
 
 		/* the first node last: the token finds it as long as anything is left */
 		for (int j = ALIAS_COUNT - 2; j >= 0; j--)
@@ -552,11 +552,17 @@ remove_one(const char *name, const char *node, int64 czxid, bool is_eviction)
 
 /* Before it is done: it may be interrupted, and be done all the same. */
 static void
-log_eviction(const char *name, const ZkQueueEntry *entry)
+log_removal(const char *name, const ZkQueueEntry *entry, bool is_eviction)
 {
+	const char *caller = zklock_identity_caller();
+	const char *quoted = zklock_identity_quotable_own(name);
+
 	ereport(LOG,
-			(errmsg("%s evicts a contender from ZooKeeper lock \"%s\"",
-					zklock_identity_caller(), name),
+			(is_eviction ?
+			 errmsg("%s evicts a contender from ZooKeeper lock \"%s\"",
+					caller, quoted) :
+			 errmsg("%s releases a hold of ZooKeeper lock \"%s\"",
+					caller, quoted),
 			 errdetail_log("It is %s, queue node \"%s\", fencing token " INT64_FORMAT ".",
 						   zklock_identity_describe(&entry->identity),
 						   zklock_identity_quotable(entry->node),

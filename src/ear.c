@@ -184,7 +184,8 @@ zklock_ear_report(ZkEar *ear, const char *name)
 		return;
 	ear->told = heard.mzxid;
 	ereport(LOG_SERVER_ONLY,
-			(errmsg("release of ZooKeeper lock \"%s\" was requested", name),
+			(errmsg("release of ZooKeeper lock \"%s\" was requested",
+					zklock_identity_quotable_own(name)),
 			 errdetail("Requested %s.", describe_request(&heard, true))));
 	ereport(NOTICE,
 			(errmsg("release of lock \"%s\" was requested", name),

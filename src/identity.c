@@ -134,8 +134,8 @@ zklock_identity_caller(void)
 
 	return psprintf("process %d of user \"%s\" in database \"%s\"%s%s",
 					MyProcPid,
-					zklock_identity_quotable(to_utf8(user != NULL ? user : "")),
-					zklock_identity_quotable(to_utf8(database != NULL ? database : "")),
+					zklock_identity_quotable_own(user != NULL ? user : ""),
+					zklock_identity_quotable_own(database != NULL ? database : ""),
 					host != NULL ? " from " : "",
 					host != NULL ? host : "");
 }
@@ -242,6 +242,12 @@ zklock_identity_quotable(const char *text)
 	initStringInfo(&quoted);
 	append_escaped(&quoted, zklock_identity_printable(text));
 	return quoted.data;
+}
+
+char *
+zklock_identity_quotable_own(const char *text)
+{
+	return zklock_identity_quotable(to_utf8(text));
 }
 
 void

@@ -84,6 +84,9 @@ extern char *zklock_identity_printable(const char *text);
 /* The same, to be put between the quotes of a message, which it does not end. */
 extern char *zklock_identity_quotable(const char *text);
 
+/* The same of text that our own client gave, in this database's encoding. */
+extern char *zklock_identity_quotable_own(const char *text);
+
 /*
  * One line for the server's log, palloc'ed.  Who is at work elsewhere is the
  * business of pg_monitor's members only: other clients are not told (see

@@ -48,6 +48,7 @@
 
 #include "common/pg_prng.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
 #include "utils/memutils.h"
 
 #include "dialog.h"
@@ -68,6 +69,10 @@ typedef struct Claim
 	const char *name;
 	const char *slot;
 	int64		retain_ms;
+	const char *caller;			/* and what he claims, for the log */
+	const char *run;
+	bool		may_be_there;	/* a create was sent, and what came of it is not
+								 * known, or not told to anybody */
 	bool		is_ours;		/* the result, valid when it is over */
 } Claim;
 
@@ -101,13 +106,15 @@ typedef struct Forgetting
 static char *unsettled_path;
 static char unsettled_guid[RECIPE_GUID_LEN + 1];
 
+static void log_unsettled(int code, Datum arg);
+static char *describe_run(const char *name, const char *slot);
 static bool claim_slot(ZkDialog *dialog, void *argument);
 static void begin_claim(const char *path);
 static void settle_claim(void);
 static char *record_data(int64 retain_ms);
 static bool take_record(const ZkReply *reply);
 static int	count_records(ZkDialog *dialog);
-static bool finish_claim(ZkDialog *dialog, const Claim *claim,
+static bool finish_claim(ZkDialog *dialog, Claim *claim,
 						 const char *path, const char *guard,
 						 const ZkReply *record, int nothers);
 static void make_parents(ZkDialog *dialog, const char *path, int guard_length);
@@ -129,23 +136,33 @@ static bool is_record(const char *child);
 bool
 zklock_run_once(const char *name, const char *slot, int64 retain_ms)
 {
-	Claim		claim = {.name = name, .slot = slot, .retain_ms = retain_ms};
+	Claim	   *claim = palloc0(sizeof(*claim));
 
 	/* a bad argument needs no connection */
 	pfree(zklock_name_run_path(name, slot, NULL));
-	zklock_dialog_run(claim_slot, &claim);
+	claim->name = name;
+	claim->slot = slot;
+	claim->retain_ms = retain_ms;
+	claim->caller = zklock_identity_caller();
+	claim->run = describe_run(name, slot);
+
+	/* the end of the backend, too, may leave a record that nobody knows of */
+	PG_ENSURE_ERROR_CLEANUP(log_unsettled, PointerGetDatum(claim));
+	{
+		zklock_dialog_run(claim_slot, claim);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(log_unsettled, PointerGetDatum(claim));
 
 	/* which looks for interrupts, too */
-	if (claim.is_ours)
+	if (claim->is_ours)
 		ereport(LOG,
-				(errmsg("%s recorded a run of slot \"%s\" of ZooKeeper job \"%s\"",
-						zklock_identity_caller(), slot, name),
+				(errmsg("%s recorded a %s", claim->caller, claim->run),
 				 errdetail("The record is kept for " INT64_FORMAT " ms.", retain_ms)));
 
 	/* a cancel that came with the last reply: nobody has got the answer yet */
 	CHECK_FOR_INTERRUPTS();
 	settle_claim();
-	return claim.is_ours;
+	return claim->is_ours;
 }
 
 bool
@@ -156,10 +173,6 @@ zklock_forget_run(const char *name, const char *slot)
 	/* a bad argument needs no connection */
 	pfree(zklock_name_run_path(name, slot, NULL));
 	zklock_dialog_run(forget_slot, &forgetting);
-	if (forgetting.removal.is_removed)
-		ereport(LOG,
-				(errmsg("%s deleted the record of a run of slot \"%s\" of ZooKeeper job \"%s\"",
-						zklock_identity_caller(), slot, name)));
 	return forgetting.removal.is_removed;
 }
 
@@ -188,6 +201,27 @@ zklock_read_runs(const char *name, int *nruns)
  * ---------------------------------------------------------------------
  */
 
+/* An error, or the end of the backend, while a record may be there. */
+static void
+log_unsettled(int code, Datum arg)
+{
+	const Claim *claim = (const Claim *) DatumGetPointer(arg);
+
+	if (claim->may_be_there)
+		ereport(LOG,
+				(errmsg("%s may have recorded a %s", claim->caller, claim->run),
+				 errdetail("The call ended before it was known.")));
+}
+
+/* For the log, palloc'ed. */
+static char *
+describe_run(const char *name, const char *slot)
+{
+	return psprintf("run of slot \"%s\" of ZooKeeper job \"%s\"",
+					zklock_identity_quotable_own(slot),
+					zklock_identity_quotable_own(name));
+}
+
 static bool
 claim_slot(ZkDialog *dialog, void *argument)
 {
@@ -204,6 +238,7 @@ claim_slot(ZkDialog *dialog, void *argument)
 
 	begin_claim(path);
 	data = record_data(claim->retain_ms);
+	claim->may_be_there = true;
 	for (;;)
 	{
 		zklock_dialog_send_ahead(dialog, zklock_client_get(client, directory));
@@ -319,7 +354,7 @@ count_records(ZkDialog *dialog)
  * session was lost on the way.
  */
 static bool
-finish_claim(ZkDialog *dialog, const Claim *claim, const char *path,
+finish_claim(ZkDialog *dialog, Claim *claim, const char *path,
 			 const char *guard, const ZkReply *record, int nothers)
 {
 	ZkRemoval	removal = {
@@ -333,6 +368,7 @@ finish_claim(ZkDialog *dialog, const Claim *claim, const char *path,
 		return true;
 	if (!remove_record(dialog, guard, &removal))
 		return false;
+	claim->may_be_there = false;
 	ereport(ERROR,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 			 errmsg("too many records of runs of \"%s\"", claim->name),
@@ -536,10 +572,18 @@ forget_slot(ZkDialog *dialog, void *argument)
 	removal->path = zklock_name_run_path(forgetting->name, forgetting->slot,
 										 &guard_length);
 	removal->doing = "delete the record of a run";
-	if (removal->czxid == 0 && !read_record(dialog, removal))
-		return false;
 	if (removal->czxid == 0)
-		return true;
+	{
+		if (!read_record(dialog, removal))
+			return false;
+		if (removal->czxid == 0)
+			return true;
+
+		/* before it is done: it may be interrupted, and be done all the same */
+		ereport(LOG,
+				(errmsg("%s deletes the record of a %s", zklock_identity_caller(),
+						describe_run(forgetting->name, forgetting->slot))));
+	}
 	return remove_record(dialog, pnstrdup(removal->path, guard_length), removal);
 }
 

@@ -90,6 +90,10 @@ typedef struct Sweep
 	int			ngets;
 } Sweep;
 
+static void log_questions(const char *name, const ZkQueueEntry *entries,
+						  int nentries);
+static bool is_meant(const ZkQueueEntry *entry);
+static bool can_hear(const ZkQueueEntry *entry);
 static AskEnd ask_holder(Asking *asking);
 static bool is_curators(const ZkQueueEntry *entry);
 static bool is_zklocks(const ZkQueueEntry *entry);
@@ -137,12 +141,13 @@ zklock_request_release(const char *name, const char *reason)
 
 	zklock_dialog_run(count_requests, &asking);
 	entries = zklock_read_queue(name, &nentries);
+	log_questions(name, entries, nentries);
 
 	for (int i = 0; i < nentries; i++)
 	{
 		ZkQueueEntry *entry = &entries[i];
 
-		if (!entry->is_holder || is_own(entry))
+		if (!is_meant(entry))
 			continue;
 		asking.entry = entry;
 		switch (ask_holder(&asking))
@@ -158,14 +163,39 @@ zklock_request_release(const char *name, const char *reason)
 				break;
 		}
 	}
-	if (nasked > 0)
-		ereport(LOG,
-				(errmsg("%s requested the release of ZooKeeper lock \"%s\"",
-						zklock_identity_caller(), name),
-				 errdetail_log_plural("%d holder was asked.", "%d holders were asked.",
-									  nasked, nasked)));
 	warn_of_unasked(name, unasked);
 	return nasked;
+}
+
+/* Before it is done: it may be interrupted, and be done all the same. */
+static void
+log_questions(const char *name, const ZkQueueEntry *entries, int nentries)
+{
+	int			nholders = 0;
+
+	for (int i = 0; i < nentries; i++)
+		nholders += is_meant(&entries[i]) && can_hear(&entries[i]);
+	if (nholders > 0)
+		ereport(LOG,
+				(errmsg("%s requests the release of ZooKeeper lock \"%s\"",
+						zklock_identity_caller(),
+						zklock_identity_quotable_own(name)),
+				 errdetail_log_plural("%d holder is asked.", "%d holders are asked.",
+									  nholders, nholders)));
+}
+
+static bool
+is_meant(const ZkQueueEntry *entry)
+{
+	return entry->is_holder && !is_own(entry);
+}
+
+/* Nobody is there to hear it for a hold. */
+static bool
+can_hear(const ZkQueueEntry *entry)
+{
+	return !recipe_is_hold(entry->node) &&
+		(is_zklocks(entry) || is_curators(entry));
 }
 
 /* Ask one holder in its own way. */
@@ -173,15 +203,15 @@ static AskEnd
 ask_holder(Asking *asking)
 {
 	asking->end = HOLDER_DEAF;
-	if (recipe_is_hold(asking->entry->node))
-		return HOLDER_DEAF;		/* nobody is there to hear it */
+	if (!can_hear(asking->entry))
+		return HOLDER_DEAF;
 	if (is_zklocks(asking->entry))
 	{
 		zklock_dialog_run(make_request, asking);
 		if (asking->end == HOLDER_ASKED)
 			zklock_dialog_run(keep_if_held, asking);
 	}
-	else if (is_curators(asking->entry))
+	else
 		zklock_dialog_run(set_revoke, asking);
 	return asking->end;
 }

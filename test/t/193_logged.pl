@@ -6,6 +6,7 @@ use strict;
 use warnings;
 
 use PostgreSQL::Test::Utils qw(slurp_file);
+use Proxy;
 use Test::More;
 use ZkLockTest;
 use ZooKeeper;
@@ -47,19 +48,68 @@ logged("SELECT zk_run_once('job', 'slot', '1 minute')",
 	qr/recorded a run of slot "slot" of ZooKeeper job "job"/, qr/The record is kept for 60000 ms\./);
 not_logged("SELECT zk_run_once('job', 'slot', '1 minute')");
 logged("SELECT zk_forget_run('job', 'slot')",
-	qr/deleted the record of a run of slot "slot" of ZooKeeper job "job"/);
+	qr/deletes the record of a run of slot "slot" of ZooKeeper job "job"/);
 not_logged("SELECT zk_forget_run('job', 'slot')");
 logged("SELECT zk_request_release('busy')",
-	qr/requested the release of ZooKeeper lock "busy"/, qr/1 holder was asked\./);
+	qr/requests the release of ZooKeeper lock "busy"/, qr/1 holder is asked\./);
 not_logged("SELECT zk_request_release('free')");
 my $hold = logged("SELECT zk_hold('door', 'new locks')",
 	qr/made a hold of ZooKeeper lock "door"/, qr/Fencing token \d+, reason "new locks"\./);
 logged("SELECT zk_release_hold('door', $hold)",
-	qr/released a hold of ZooKeeper lock "door"/, qr/Fencing token $hold\./);
+	qr/releases a hold of ZooKeeper lock "door"/, qr/It is .*token $hold\./);
 not_logged("SET client_min_messages = error; SELECT zk_release_hold('door', $hold)");
 logged("SELECT zk_evict('busy', $token)", qr/evicts .* from ZooKeeper lock "busy"/,
 	qr/.*token $token\./);
 not_logged("SELECT zk_evict('busy', $token)");
-$_->quit foreach $holder, $anna;
+
+# What the names say is not what the log says.
+my $hostile = q{U&'x\202E" \2028 y'};
+my $shown = qr/x<U\+202E>\\" <U\+2028> y/;
+logged("SELECT zk_run_once($hostile, $hostile)",
+	qr/recorded a run of slot "$shown" of ZooKeeper job "$shown"/);
+logged("SELECT zk_forget_run($hostile, $hostile)",
+	qr/deletes the record of a run of slot "$shown" of ZooKeeper job "$shown"/);
+$hold = logged("SELECT zk_hold($hostile, $hostile)",
+	qr/made a hold of ZooKeeper lock "$shown"/, qr/Fencing token \d+, reason "$shown"\./);
+logged("SELECT zk_release_hold($hostile, $hold)", qr/releases a hold of ZooKeeper lock "$shown"/);
+$token = $holder->query_safe("SELECT zk_lock($hostile)");
+logged("SELECT zk_request_release($hostile)", qr/requests the release of ZooKeeper lock "$shown"/);
+logged("SELECT zk_evict($hostile, $token)", qr/evicts .* from ZooKeeper lock "$shown"/);
+$holder->quit;
+
+# Who is cancelled has perhaps done it all the same.
+my $proxy = Proxy->new('127.0.0.1:' . $zk->port);
+$anna->query_safe("RESET SESSION AUTHORIZATION; SET zklock.servers = '" . $proxy->address . "'");
+$anna->query_safe("SET SESSION AUTHORIZATION \"an\nna\"");
+sub logged_of_cancelled
+{
+	my ($type, $nth, $sql, $act) = @_;
+	my $from = -s $node->logfile;
+	$anna->query_safe("SELECT zk_try_lock('warm'), zk_unlock_all()");
+	$proxy->trap($type, $nth, 'replies');
+	$anna->start_query($sql);
+	poll_until { $proxy->is_sprung } 'it to be sent';
+	$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $anna->pid . ')');
+	$anna->wait_result;
+	is($anna->sqlstate, '57014', "cancelled: $act");
+	$proxy->heal;
+	my @lines = substr(slurp_file($node->logfile), $from) =~ /^.*?LOG:  ($who $act)/mg;
+	is(scalar @lines, 1, 'one line');
+	return;
+}
+
+# With a record there its container is there, too.
+$anna->query_safe("SELECT zk_run_once('job', 'early')");
+logged_of_cancelled(15, 1, "SELECT zk_run_once('job', 'late')", qr/may have recorded a run of slot "late"/);
+is($anna->query_safe("SELECT zk_forget_run('job', 'late')"), 't', 'it was');
+$anna->query_safe("SELECT zk_run_once('job', 'late')");
+logged_of_cancelled(14, 2, "SELECT zk_forget_run('job', 'late')", qr/deletes the record of a run of slot "late"/);
+$hold = $anna->query_safe("SELECT zk_hold('door', 'new locks')");
+logged_of_cancelled(2, 1, "SELECT zk_release_hold('door', $hold)", qr/releases a hold/);
+my $second = background($node);
+$second->query_safe("SELECT zk_lock('busy')");
+logged_of_cancelled(15, 1, "SELECT zk_request_release('busy')", qr/requests the release of ZooKeeper lock "busy"/);
+$_->quit foreach $second, $anna;
+$proxy->stop;
 
 done_testing();
