@@ -470,6 +470,7 @@ DO LANGUAGE plpgsql $$
 DECLARE
 	role_name pg_catalog.text;
 	fault pg_catalog.text;
+	members pg_catalog.text;
 BEGIN
 	FOREACH role_name IN ARRAY ARRAY['zklock_job', 'zklock_operator']::pg_catalog.text[]
 	LOOP
@@ -480,17 +481,28 @@ BEGIN
 			EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', role_name);
 			CONTINUE;
 		END IF;
-		SELECT CASE WHEN r.rolcanlogin THEN 'It may log in.'
+		SELECT CASE
+				WHEN r.rolcanlogin THEN 'It may log in.'
+				WHEN r.rolsuper OR r.rolcreaterole OR r.rolcreatedb OR r.rolreplication
+					OR r.rolbypassrls THEN 'It may do what has nothing to do with zklock.'
+				WHEN g.oid IS NOT NULL
+				THEN pg_catalog.format('It is a member of role "%s".', g.rolname)
 				ELSE pg_catalog.format('Role "%s", which is no superuser, may grant it.',
 									   a.rolname) END
 		INTO fault
 		FROM pg_catalog.pg_roles r
-			LEFT JOIN pg_catalog.pg_auth_members m
-				ON m.roleid OPERATOR(pg_catalog.=) r.oid AND m.admin_option
-			LEFT JOIN pg_catalog.pg_roles a
-				ON m.member OPERATOR(pg_catalog.=) a.oid AND NOT a.rolsuper
+			LEFT JOIN (pg_catalog.pg_auth_members gm JOIN pg_catalog.pg_roles g
+					ON gm.roleid OPERATOR(pg_catalog.=) g.oid
+					AND g.rolname OPERATOR(pg_catalog.<>) 'zklock_job'::pg_catalog.name)
+				ON gm.member OPERATOR(pg_catalog.=) r.oid
+			LEFT JOIN (pg_catalog.pg_auth_members am JOIN pg_catalog.pg_roles a
+					ON am.member OPERATOR(pg_catalog.=) a.oid
+					AND am.admin_option AND NOT a.rolsuper)
+				ON am.roleid OPERATOR(pg_catalog.=) r.oid
 		WHERE r.rolname OPERATOR(pg_catalog.=) role_name::pg_catalog.name
-			AND (r.rolcanlogin OR a.oid IS NOT NULL)
+			AND (r.rolcanlogin OR r.rolsuper OR r.rolcreaterole OR r.rolcreatedb
+				OR r.rolreplication OR r.rolbypassrls
+				OR g.oid IS NOT NULL OR a.oid IS NOT NULL)
 		LIMIT 1;
 		IF fault IS NOT NULL
 		THEN
@@ -498,7 +510,27 @@ BEGIN
 				ERRCODE = 'object_not_in_prerequisite_state',
 				MESSAGE = pg_catalog.format('role "%s" cannot be trusted with privileges of zklock', role_name),
 				DETAIL = fault,
-				HINT = 'Whoever made it may not be meant to have them. Drop it, and CREATE EXTENSION makes it anew, or alter it so that it may not log in and none but superusers may grant it.';
+				HINT = 'Whoever made it may not be meant to have them. Drop it, and CREATE EXTENSION makes it anew, or alter it so that it may do nothing, is a member of nothing, and none but superusers may grant it.';
+		END IF;
+
+		-- They may have been made members for another database.
+		SELECT pg_catalog.string_agg(
+				DISTINCT pg_catalog.format('"%s"', m.rolname), ', '::pg_catalog.text)
+		INTO members
+		FROM pg_catalog.pg_roles r
+			JOIN pg_catalog.pg_auth_members rm
+				ON rm.roleid OPERATOR(pg_catalog.=) r.oid
+			JOIN pg_catalog.pg_roles m
+				ON rm.member OPERATOR(pg_catalog.=) m.oid
+				AND NOT m.rolsuper
+				AND m.rolname OPERATOR(pg_catalog.<>) 'zklock_operator'::pg_catalog.name
+		WHERE r.rolname OPERATOR(pg_catalog.=) role_name::pg_catalog.name;
+		IF members IS NOT NULL
+		THEN
+			RAISE WARNING USING
+				MESSAGE = pg_catalog.format('role "%s" was there already and has members', role_name),
+				DETAIL = pg_catalog.format('They get the privileges of zklock that it is given: %s.', members),
+				HINT = 'REVOKE it from those who are not meant to have them.';
 		END IF;
 	END LOOP;
 END $$;

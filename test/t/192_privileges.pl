@@ -86,8 +86,14 @@ subtest 'roles that are there' => sub {
 	is(roles(), $as_made, 'they are made');
 	sql('DROP EXTENSION zklock');
 	is(roles(), $as_made, 'they stay');
-	sql('GRANT zklock_operator TO anybody; CREATE EXTENSION zklock');
+	sql('GRANT zklock_operator TO anybody, pg_monitor');
+	my ($rc, $out, $err) = $node->psql('postgres', 'CREATE EXTENSION zklock');
 	is(roles(), $as_made, 'they are taken');
+	like($err, qr/WARNING:  role "zklock_operator" was there already and has members
+DETAIL:  .*: "anybody", "pg_monitor"\.
+HINT:  /, 'who gets something by that is said');
+	unlike($err, qr/zklock_job/, 'and nothing where nobody does');
+	sql('REVOKE zklock_operator FROM pg_monitor');
 	ok(may('anybody', 'zk_evict(text,bigint)'), 'with their members');
 	sql('CREATE ROLE super SUPERUSER; GRANT zklock_job TO super WITH ADMIN OPTION');
 	sql('CREATE DATABASE other');
@@ -102,7 +108,14 @@ subtest 'roles that somebody may have planted' => sub {
 	my %planted = (
 		'a login' => 'CREATE ROLE zklock_job LOGIN',
 		'one that its maker may grant' =>
-		  'CREATE ROLE zklock_operator ADMIN planter');
+		  'CREATE ROLE zklock_operator ADMIN planter',
+		'one that may create roles' => 'CREATE ROLE zklock_job CREATEROLE',
+		'one that is another, too' =>
+		  'CREATE ROLE zklock_operator; GRANT pg_read_server_files TO zklock_operator',
+		'the one in the other' =>
+		  'CREATE ROLE zklock_operator; CREATE ROLE zklock_job IN ROLE zklock_operator',
+		map { ("one with $_" => "RESET ROLE; CREATE ROLE zklock_operator $_") }
+		  qw(SUPERUSER CREATEDB REPLICATION BYPASSRLS));
 	foreach my $what (sort keys %planted)
 	{
 		sql("SET ROLE planter; $planted{$what}");
@@ -110,11 +123,11 @@ subtest 'roles that somebody may have planted' => sub {
 		my ($rc, $out, $err) = $node->psql('postgres', '\set VERBOSITY verbose
 CREATE EXTENSION zklock');
 		like($err, qr/ERROR:  55000: role "zklock_\w+" cannot be trusted/, "$what is refused");
-		like($err, qr/DETAIL:  (It may log in|Role "planter")/, 'with the reason');
+		like($err, qr/DETAIL:  (It (may log in|may do what|is a member of)|Role "planter")/, 'with the reason');
 		like($err, qr/HINT/, 'and what to do');
 		is(roles(), $before, 'no role was made');
 		is(sql("SELECT count(*) FROM pg_proc WHERE proname LIKE 'zk\\_%'"), 0, 'nor anything else');
-		sql("DROP ROLE $1") if $planted{$what} =~ /(zklock_\w+)/;
+		sql('DROP ROLE IF EXISTS zklock_job, zklock_operator');
 	}
 	sql('CREATE EXTENSION zklock');
 	is(roles(), $as_made, 'without them it works');
