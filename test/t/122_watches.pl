@@ -104,9 +104,9 @@ await_watches(0, 'the watch of a wait that ended with the lock is gone');
 # What a server cannot be told of again: requests that are listened for, here more
 # of them than it reads.
 $session->query_safe("SET zklock.on_release_request = 'cancel'");
-$session->query_safe("DO \$\$ BEGIN FOR i IN 1..100 LOOP
-	PERFORM zk_lock('ear/' || i || '$long'); END LOOP; END \$\$");
-await_watches(100, 'a hundred ears', 'ear');
+$session->query_safe("DO \$\$ BEGIN FOR i IN 1..299 LOOP
+	PERFORM zk_lock('ear/' || i); END LOOP; END \$\$");
+await_watches(300, 'three hundred ears, with that of zk_is_held()', '.release');
 $since = time;
 $proxy->reset_connections;
 $session->query("SELECT zk_is_held('mine')");
