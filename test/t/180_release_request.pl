@@ -35,7 +35,8 @@ sub requests
 {
 	my ($lock) = @_;
 	my $parent = lock_path('.release');
-	my @all = $stranger->exists($parent) ? $stranger->children($parent) : ();
+	# It goes when it is empty.
+	my @all = eval { $stranger->children($parent) };
 	return grep { (eval { $stranger->get("$parent/$_") } // '') =~ /"lock":"\Q$lock\E"/ } @all;
 }
 

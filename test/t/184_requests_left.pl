@@ -17,7 +17,7 @@ my $stranger = $zk->client(timeout => 100);
 my $asking = background($node, user => 'mallory');
 my $parent = lock_path('.release');
 
-sub requests { return $stranger->exists($parent)->{num_children}; }
+sub requests { return ($stranger->exists($parent) || {})->{num_children} || 0; }
 
 # A session of the same role that holds locks, has them asked for, and is ended.
 sub leave_requests
