@@ -207,6 +207,7 @@ static void submit_delete(Session *session, const char *path);
 static void count_undone(Session *session);
 static bool is_kept(const Request *request);
 static Request *new_request(Session *session, Step step, const char *path);
+static Request *new_silent(Session *session, Step step, const char *path);
 static char *copy_blob(const FrameTaken *taken, int blob);
 static bool has_paths(const FrameTaken *taken);
 static bool remember(Session *session, Request *request);
@@ -316,8 +317,7 @@ take_request(Session *session, const FrameTaken *taken)
 	if (wanted->kind == REQUEST_HAND_OVER)
 	{
 		/* a set of nothing, once, right ahead of the delete */
-		request = new_request(session, STEP_SET, taken->blobs[0]);
-		request->is_unwanted = request->is_counted = true;
+		request = new_silent(session, STEP_SET, taken->blobs[0]);
 		submit(request);
 	}
 	request = new_request(session, first_steps[wanted->kind], taken->blobs[0]);
@@ -394,9 +394,8 @@ withdraw(Session *session, uint64_t id)
 static void
 submit_delete(Session *session, const char *path)
 {
-	Request    *request = new_request(session, STEP_DELETE, path);
+	Request    *request = new_silent(session, STEP_DELETE, path);
 
-	request->is_unwanted = request->is_counted = true;
 	submit(request);
 }
 
@@ -451,6 +450,16 @@ new_request(Session *session, Step step, const char *path)
 	if (session->requests != NULL)
 		session->requests->previous = request;
 	session->requests = request;
+	return request;
+}
+
+/* One of our own, of which the backend knows nothing and hears nothing. */
+static Request *
+new_silent(Session *session, Step step, const char *path)
+{
+	Request    *request = new_request(session, step, path);
+
+	request->is_unwanted = request->is_counted = true;
 	return request;
 }
 
@@ -630,8 +639,7 @@ request_tick(Session *session, int64_t now)
 		resume_news(session);
 	if (now < next_ask(session))
 		return;
-	request = new_request(session, step, "/");
-	request->is_unwanted = request->is_counted = true;
+	request = new_silent(session, step, "/");
 	submit(request);
 	if (step == STEP_NUDGE)
 		session->nudge_at = now + NUDGE_MS;
@@ -670,9 +678,8 @@ request_remove(Session *session, const char *path, const char *name)
 
 	if (name != NULL && asprintf(&child, "%s/%s", path, name) < 0)
 		return;
-	request = new_request(session, STEP_REMOVE, child != NULL ? child : path);
+	request = new_silent(session, STEP_REMOVE, child != NULL ? child : path);
 	free(child);
-	request->is_unwanted = request->is_counted = true;
 	submit(request);
 }
 
@@ -1028,8 +1035,7 @@ end_watch(Session *session)
 	session->watch_path = NULL;
 	if (path != NULL && !is_watched(session, path, session->is_watch_of_list))
 	{
-		removal = new_request(session, STEP_UNWATCH, path);
-		removal->is_unwanted = removal->is_counted = true;
+		removal = new_silent(session, STEP_UNWATCH, path);
 		removal->is_of_list = session->is_watch_of_list;
 		submit(removal);
 	}
@@ -1484,10 +1490,9 @@ create_done(int rc, const char *value, const struct Stat *stat,
 static void
 learn_acl(Session *session, const char *path, int64_t czxid)
 {
-	Request    *request = new_request(session, STEP_LEARN_ACL, path);
+	Request    *request = new_silent(session, STEP_LEARN_ACL, path);
 
 	request->czxid = czxid;
-	request->is_unwanted = request->is_counted = true;
 	submit(request);
 }
 
