@@ -241,10 +241,10 @@ static void leave(Standing *standing);
 static void forget_closed(Standing *standing);
 static void withdraw(Standing *standing);
 static void free_creates(Standing *standing);
-static void raise_evicted(const Standing *standing) pg_attribute_noreturn();
-static void raise_exhausted(const Standing *standing) pg_attribute_noreturn();
-static void raise_mismatch(const Standing *standing,
-						   const char *child) pg_attribute_noreturn();
+pg_noreturn static void raise_evicted(const Standing *standing);
+pg_noreturn static void raise_exhausted(const Standing *standing);
+pg_noreturn static void raise_mismatch(const Standing *standing,
+						   const char *child);
 static void log_wait(Standing *standing);
 static void log_grant(const Standing *standing);
 

@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "compat.h"
 #include "session.h"
 
 /* A dialog under way. */
@@ -67,6 +68,6 @@ extern void zklock_dialog_end(ZkDialog *dialog);
  * Raise what lock_timeout raises, and unless the ensemble has answered, why it has
  * not.
  */
-extern void zklock_dialog_raise_timeout(bool is_answered) pg_attribute_noreturn();
+pg_noreturn extern void zklock_dialog_raise_timeout(bool is_answered);
 
 #endif							/* ZKLOCK_DIALOG_H */

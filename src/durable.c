@@ -104,9 +104,9 @@ static HoldEnd settle_lost(Holding *holding);
 static void delete_twin(const Holding *holding);
 static void give_up(int code, Datum arg);
 static const ZkReply *ask(Holding *holding, ZkRequest *request);
-static void raise_busy(const Holding *holding,
-					   bool is_known) pg_attribute_noreturn();
-static void raise_removed(const Holding *holding) pg_attribute_noreturn();
+pg_noreturn static void raise_busy(const Holding *holding,
+					   bool is_known);
+pg_noreturn static void raise_removed(const Holding *holding);
 static bool remove_contenders(const char *name, int64 token, bool is_eviction);
 static bool remove_one(const char *name, const char *node, int64 czxid,
 					   bool is_eviction);

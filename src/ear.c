@@ -57,7 +57,7 @@ typedef enum OnReleaseRequest
  * a lock.  Everybody's own affair, for it harms nobody else to be asked in vain.
  * Counts for a lock from its next grant or use on.
  */
-static int	on_release_request;
+static int	on_release_request = REQUEST_NOTICE;
 
 /*
  * zklock.release_cancel_interval: least milliseconds between two cancellations.

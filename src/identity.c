@@ -19,9 +19,7 @@
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_authid.h"
-#include "commands/dbcommands.h"
 #include "common/ip.h"
-#include "common/jsonapi.h"
 #include "common/string.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -31,6 +29,7 @@
 #include "utils/json.h"
 #include "utils/memutils.h"
 
+#include "compat.h"
 #include "foreign.h"
 
 /* How much of a stranger's data is shown, in bytes. */
@@ -468,26 +467,17 @@ typedef struct IdentityParse
 	const char *key;			/* of the member being read at depth 1 */
 } IdentityParse;
 
-/* Semantic actions return nothing before PostgreSQL 16. */
-#if PG_VERSION_NUM >= 160000
-#define ACTION_RESULT JsonParseErrorType
-#define ACTION_RETURN return JSON_SUCCESS
-#else
-#define ACTION_RESULT void
-#define ACTION_RETURN return
-#endif
-
-static ACTION_RESULT
+static JSON_ACTION_RESULT
 take_key(void *state, char *name, bool is_null)
 {
 	IdentityParse *parse = state;
 
 	if (parse->lex->lex_level == 1)
 		parse->key = name;
-	ACTION_RETURN;
+	JSON_ACTION_RETURN;
 }
 
-static ACTION_RESULT
+static JSON_ACTION_RESULT
 take_value(void *state, char *token, JsonTokenType type)
 {
 	IdentityParse *parse = state;
@@ -496,7 +486,7 @@ take_value(void *state, char *token, JsonTokenType type)
 	char	  **field = NULL;
 
 	if (key == NULL || parse->lex->lex_level != 1)
-		ACTION_RETURN;
+		JSON_ACTION_RETURN;
 	if (strcmp(key, "client") == 0)
 		field = &identity->client;
 	else if (strcmp(key, "cluster") == 0)
@@ -519,7 +509,7 @@ take_value(void *state, char *token, JsonTokenType type)
 		identity->pid = atoi(token);
 	if (strcmp(key, "token") == 0 && type == JSON_TOKEN_NUMBER)
 		identity->token = strtoll(token, NULL, 10);
-	ACTION_RETURN;
+	JSON_ACTION_RETURN;
 }
 
 /* Read our own kind of data; false if this is something else. */
@@ -539,12 +529,7 @@ parse_json(const char *data, int length, ZkIdentity *identity)
 		foreign_nesting(data, length) > JSON_NESTING_MAX ||
 		!pg_verify_mbstr(PG_UTF8, data, length, true))
 		return false;
-#if PG_VERSION_NUM >= 170000
-	state.lex = makeJsonLexContextCstringLen(NULL, data, length, PG_UTF8, true);
-#else
-	state.lex = makeJsonLexContextCstringLen(unconstify(char *, data), length,
-											 PG_UTF8, true);
-#endif
+	state.lex = make_json_lexer_compat(data, length, PG_UTF8);
 	actions.object_field_start = take_key;
 	actions.scalar = take_value;
 	return pg_parse_json(state.lex, &actions) == JSON_SUCCESS &&

@@ -141,11 +141,11 @@ static ZkContendEnd wait_for_lock(const ZkLockOrder *order, Lock *lock,
 static int64 answer_busy(const ZkLockOrder *order, const Bounds *bounds,
 						 bool is_known);
 static void warn_of_snapshot(void);
-static void refuse_count(const Lock *lock) pg_attribute_noreturn();
-static void refuse_upgrade(const Lock *lock) pg_attribute_noreturn();
-static void refuse_semaphore(const char *name) pg_attribute_noreturn();
-static void refuse_permits(const Lock *lock,
-						   int permits) pg_attribute_noreturn();
+pg_noreturn static void refuse_count(const Lock *lock);
+pg_noreturn static void refuse_upgrade(const Lock *lock);
+pg_noreturn static void refuse_semaphore(const char *name);
+pg_noreturn static void refuse_permits(const Lock *lock,
+						   int permits);
 static bool is_held(const Hold *hold);
 static ZkSessionNumber live_session(void);
 static bool is_lost(const Hold *hold, ZkSessionNumber live);

@@ -25,7 +25,7 @@ static char *root_setting;
  * zklock.node_style: which other clients are to wait for our queue nodes.  Read
  * when a lock is taken; all backends wait for all styles in any case.
  */
-static int	node_style;
+static int	node_style = RECIPE_STYLE_CURATOR;
 
 static const struct config_enum_entry node_style_options[] = {
 	{"curator", RECIPE_STYLE_CURATOR, false},
@@ -38,9 +38,9 @@ static const struct config_enum_entry node_style_options[] = {
 static char *name_to_utf8(const char *name);
 static void refuse_reserved(const char *name);
 static char *slot_to_utf8(const char *slot);
-static void raise_bad_name(const char *what, const char *name,
+pg_noreturn static void raise_bad_name(const char *what, const char *name,
 						   const char *utf8, RecipeNameError error,
-						   size_t offset, size_t length) pg_attribute_noreturn();
+						   size_t offset, size_t length);
 static bool check_root(char **newval, void **extra, GucSource source);
 
 void

@@ -29,6 +29,7 @@
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
 
+#include "compat.h"
 #include "recipe.h"
 
 /*
@@ -198,7 +199,7 @@ make_table(void)
 	control.keysize = sizeof(WaiterKey);
 	control.entrysize = sizeof(Waiter);
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	waiters = ShmemInitHash("zklock waiters", MaxBackends, MaxBackends, &control,
+	waiters = ShmemInitHash_compat("zklock waiters", MaxBackends, &control,
 							HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
 	waiters_lock = &GetNamedLWLockTranche("zklock")->lock;
 	LWLockRelease(AddinShmemInitLock);

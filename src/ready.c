@@ -274,11 +274,7 @@ wait_for_news(Prepared *prepared, bool is_trouble)
 	WaitEventSet *set;
 	WaitEvent	event;
 
-#if PG_VERSION_NUM >= 170000
-	set = CreateWaitEventSet(NULL, ready_sessions + 2);
-#else
-	set = CreateWaitEventSet(CurrentMemoryContext, ready_sessions + 2);
-#endif
+	set = CreateWaitEventSet_compat(ready_sessions + 2);
 	AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
 	for (int i = 0; i < ready_sessions; i++)

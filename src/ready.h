@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "compat.h"
 #include "protocol.h"
 
 /* Name of the function that runs the background worker. */
@@ -30,7 +31,6 @@ extern bool zklock_ready_take(uint64 settings, char name[READY_NAME_SIZE],
 							  bool *has_identity);
 
 /* The worker. */
-extern PGDLLEXPORT void zklock_ready_worker_main(Datum arg)
-			pg_attribute_noreturn();
+pg_noreturn extern PGDLLEXPORT void zklock_ready_worker_main(Datum arg);
 
 #endif							/* ZKLOCK_READY_H */

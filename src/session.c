@@ -25,7 +25,6 @@
 #include "common/pg_prng.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "postmaster/autovacuum.h"
 #include "replication/walsender.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
@@ -91,7 +90,7 @@ typedef enum OnLockLoss
  * zklock.on_lock_loss: what to do about a statement that runs when a lock of
  * its session is lost.  A change takes effect with the next lock granted.
  */
-static int	on_lock_loss;
+static int	on_lock_loss = LOSS_CANCEL;
 
 static const struct config_enum_entry on_lock_loss_options[] = {
 	{"cancel", LOSS_CANCEL, false},
@@ -172,7 +171,7 @@ static void read_auth(char **scheme, char **credentials);
 static char *read_auth_file(const char *path);
 static void warn_of_readers(const char *path, int file);
 static void raise_if_lost(const ZkClientStatus *status);
-static void raise_not_connected(void) pg_attribute_noreturn();
+pg_noreturn static void raise_not_connected(void);
 static void note_loss(const ZkClientStatus *status);
 static const char *connection_hint(const char *error);
 static void close_at_exit(int code, Datum arg);
@@ -221,7 +220,8 @@ zklock_session_init(void)
 							   "scheme:credentials, or @ and the path of a file with that line.",
 							   &auth_setting, "",
 							   PGC_SUSET,
-							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL,
+							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
+							   GUC_NOT_IN_SAMPLE,
 							   check_auth, assign_auth, show_auth);
 	DefineCustomEnumVariable("zklock.on_lock_loss",
 							 "What happens to a running statement when a lock is lost.",
@@ -767,19 +767,14 @@ is_never_over(void)
 static uint32
 wait_event_of(ZkWaitReason reason)
 {
-#if PG_VERSION_NUM >= 170000
 	static const char *const names[ZK_NWAIT_REASONS] = {
 		"ZkLockConnect", "ZkLockAcquire", "ZkLockRequest", "ZkLockCommit"
 	};
 	static uint32 events[ZK_NWAIT_REASONS];
 
 	if (events[reason] == 0)
-		events[reason] = WaitEventExtensionNew(names[reason]);
+		events[reason] = WaitEventExtensionNew_compat(names[reason]);
 	return events[reason];
-#else
-	(void) reason;
-	return PG_WAIT_EXTENSION;
-#endif
 }
 
 /* ---------------------------------------------------------------------
@@ -800,7 +795,7 @@ refuse_wrong_process(void)
 
 	if (IsParallelWorker())
 		process = "a parallel worker";
-	else if (IsAutoVacuumWorkerProcess())
+	else if (AmAutoVacuumWorkerProcess())
 		process = "an autovacuum worker";
 	else if (am_walsender)
 		process = "a walsender";
@@ -957,11 +952,7 @@ make_wait_set(void)
 {
 	WaitEventSet *set;
 
-#if PG_VERSION_NUM >= 170000
-	set = CreateWaitEventSet(NULL, 3);
-#else
-	set = CreateWaitEventSet(TopMemoryContext, 3);
-#endif
+	set = CreateWaitEventSet_compat(3);
 	AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(set, WL_SOCKET_READABLE, zklock_client_fd(client),
 					  NULL, NULL);

@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "client.h"
+#include "compat.h"
 #include "protocol.h"
 #include "utils/timestamp.h"
 
@@ -166,7 +167,7 @@ extern int64 zklock_session_reply_deadline(void);
  * Raise 08001 for a try of that lock whose time is over before the ensemble has
  * answered.
  */
-extern void zklock_session_raise_silence(const char *name) pg_attribute_noreturn();
+pg_noreturn extern void zklock_session_raise_silence(const char *name);
 
 /* Inside ereport(): the errdetail() that says how it is that nobody answered. */
 extern int	zklock_session_errdetail_silence(void);
@@ -175,11 +176,11 @@ extern int	zklock_session_errdetail_silence(void);
  * Raise what a failed request calls for; doing completes "could not ..." for
  * the znode at path.
  */
-extern void zklock_session_raise(const ZkReply *reply, const char *doing,
-								 const char *path) pg_attribute_noreturn();
+pg_noreturn extern void zklock_session_raise(const ZkReply *reply, const char *doing,
+								 const char *path);
 
 /* Raise out of memory for a request that could not even be made. */
-extern void zklock_session_raise_memory(void) pg_attribute_noreturn();
+pg_noreturn extern void zklock_session_raise_memory(void);
 
 /*
  * The chroot of the server list, "" if none: of the session if there is one,

@@ -93,7 +93,7 @@ static bool take_in_order(Call *call);
 static bool take_at_once(Call *call, int first, bool *is_hopeless);
 static void note_busy(Call *call, int first);
 static void give_back(Call *call);
-static void give_back_and_rethrow(Call *call) pg_attribute_noreturn();
+pg_noreturn static void give_back_and_rethrow(Call *call);
 static bool release_all(Call *call);
 
 /* ---------------------------------------------------------------------

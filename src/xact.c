@@ -47,7 +47,7 @@ typedef enum CommitGuard
  * zklock.commit_guard: how a transaction that wrote, or that took locks of its
  * own, proves at its commit that this backend still holds all its locks.
  */
-static int	commit_guard;
+static int	commit_guard = GUARD_LEASE;
 
 static const struct config_enum_entry commit_guard_options[] = {
 	{"off", GUARD_OFF, false},

@@ -100,7 +100,7 @@ static int64 read_token(FunctionCallInfo fcinfo, int number);
 static void check_first_token(const char *name, int64 token, TimestampTz now);
 static void check_next_token(const char *name, int64 token, int64 newest,
 							 int64 seconds);
-static void raise_implausible(const char *name, char *detail) pg_attribute_noreturn();
+pg_noreturn static void raise_implausible(const char *name, char *detail);
 static double milliseconds_of(const Interval *interval);
 static ReturnSetInfo *begin_rows(FunctionCallInfo fcinfo);
 static Datum text_or_null(const char *text, bool *is_null);

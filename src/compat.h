@@ -1,0 +1,99 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.h
+ *	  What differs between the releases of PostgreSQL, in one place: functions and
+ *	  macros named for the newer API, as far as older ones lack it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_COMPAT_H
+#define ZKLOCK_COMPAT_H
+
+#include "postgres.h"
+
+#include "common/jsonapi.h"
+#include "storage/latch.h"
+#include "storage/shmem.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/wait_event.h"
+#if PG_VERSION_NUM >= 180000
+#include "storage/waiteventset.h"
+#endif
+#if PG_VERSION_NUM >= 190000
+#include "utils/lsyscache.h"	/* get_database_name() */
+#else
+#include "commands/dbcommands.h"
+#endif
+
+#if PG_VERSION_NUM < 150000
+#error "zklock needs PostgreSQL 15 or a later release"
+#endif
+
+/* 16: the semantic actions of a JSON parser return whether they succeeded. */
+#if PG_VERSION_NUM >= 160000
+#define JSON_ACTION_RESULT JsonParseErrorType
+#define JSON_ACTION_RETURN return JSON_SUCCESS
+#else
+#define JSON_ACTION_RESULT void
+#define JSON_ACTION_RETURN return
+#endif
+
+/* 17 */
+#if PG_VERSION_NUM < 170000
+#include "postmaster/autovacuum.h"
+#define AmAutoVacuumWorkerProcess() IsAutoVacuumWorkerProcess()
+#endif
+
+/* 18: in front of a declaration, not behind it. */
+#if PG_VERSION_NUM < 180000
+#define pg_noreturn pg_attribute_noreturn()
+#endif
+
+/* 17: the context is allocated if there is none, and the text is const. */
+static inline JsonLexContext *
+make_json_lexer_compat(const char *json, int length, int encoding)
+{
+#if PG_VERSION_NUM >= 170000
+	return makeJsonLexContextCstringLen(NULL, json, length, encoding, true);
+#else
+	return makeJsonLexContextCstringLen(unconstify(char *, json), length,
+										encoding, true);
+#endif
+}
+
+/* 17: a set is a resource owner's, not a memory context's; of no one's here. */
+static inline WaitEventSet *
+CreateWaitEventSet_compat(int nevents)
+{
+#if PG_VERSION_NUM >= 170000
+	return CreateWaitEventSet(NULL, nevents);
+#else
+	return CreateWaitEventSet(TopMemoryContext, nevents);
+#endif
+}
+
+/* 17: waits of extensions have names. */
+static inline uint32
+WaitEventExtensionNew_compat(const char *name)
+{
+#if PG_VERSION_NUM >= 170000
+	return WaitEventExtensionNew(name);
+#else
+	(void) name;
+	return PG_WAIT_EXTENSION;
+#endif
+}
+
+/* 19: a table has one size. */
+static inline HTAB *
+ShmemInitHash_compat(const char *name, int64 nelems, HASHCTL *info, int flags)
+{
+#if PG_VERSION_NUM >= 190000
+	return ShmemInitHash(name, nelems, info, flags);
+#else
+	return ShmemInitHash(name, nelems, nelems, info, flags);
+#endif
+}
+
+#endif							/* ZKLOCK_COMPAT_H */
