@@ -14,7 +14,8 @@
 #   tree             where test/ and expected/ can be read: top, or a copy
 #   run install      run-time files, the private installation: in work or in /tmp
 #   short            a directory in /tmp, for sockets
-#   bindir pgxs      of PostgreSQL: its programs, its files for extensions
+#   PG_CONFIG        of the PostgreSQL that is tested; pg_major is its release
+#   bindir pgxs      of that: its programs, its files for extensions
 #   unprivileged     prefix that runs a command as the unprivileged user, in the
 #                    environment of PostgreSQL's test programs; further
 #                    NAME=value may follow it
@@ -37,20 +38,16 @@ short=
 bindir=
 pgxs=
 unprivileged=()
-pg_version=${PG_VERSION:-15}
+pg_major=
+destdir=        # where zklock is installed below, if PostgreSQL bears that
 
-# What the two commands need on Debian. PG_CONFIG names another PostgreSQL, and
-# then that one must be complete.
-build_packages=(make gcc libc6-dev libzookeeper-st-dev)
-server_packages=(zookeeper default-jre-headless libslf4j-java libipc-run-perl
+# What the two commands need on Debian; MAJOR is the release of PostgreSQL.
+build_packages=(make gcc libc6-dev libzookeeper-st-dev
+	postgresql-server-dev-MAJOR)
+server_packages=(postgresql-MAJOR zookeeper default-jre-headless libslf4j-java libipc-run-perl
 	procps)
-# What they can do without if there is no such package for this PostgreSQL.
-optional_packages=()
-if [[ -z ${PG_CONFIG:-} ]]; then
-	build_packages+=("postgresql-server-dev-$pg_version")
-	server_packages+=("postgresql-$pg_version")
-	optional_packages+=("postgresql-$pg_version-cron")
-fi
+# What they can do without if there is no such package.
+optional_packages=(postgresql-MAJOR-cron)
 
 zookeeper_pid=  # the program that serves ZooKeeper, and its address
 zookeeper_servers=
@@ -61,6 +58,7 @@ runner=()       # prefix that runs a command as the unprivileged user
 as_root=()      # prefix that runs a command as root
 cluster_rule=   # files that exist only while packages are installed
 service_rule=
+lists_are_new=
 
 say() { printf '%s\n' "$*"; }
 
@@ -153,17 +151,21 @@ run_quietly() {
 	return "$status"
 }
 
-# Install those of the packages that are missing; needs no root if none is.
+# Install those of the packages that are missing, PostgreSQL's only if PG_CONFIG names
+# no other; needs no root if nothing is missing.
 setup_packages() {
 	local missing=() package service=
 
-	if ! command -v dpkg-query >/dev/null; then
-		say "not a Debian system: taking it that there is: $*"
+	if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+		setup_elsewhere "$@"
 		return
 	fi
+	[[ -n ${PG_CONFIG:-} ]] || choose_postgresql
+	optional_packages=("${optional_packages[@]//MAJOR/$pg_major}")
 	for package; do
-		[[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] ||
-			missing+=("$package")
+		[[ $package != *MAJOR* || -n $pg_major ]] || continue
+		package=${package//MAJOR/$pg_major}
+		is_installed "$package" || missing+=("$package")
 	done
 	forgo_optional
 	if [[ ${#missing[@]} -eq 0 ]]; then
@@ -172,23 +174,78 @@ setup_packages() {
 	fi
 	say "installing: ${missing[*]}"
 
-	if [[ $(id -u) -ne 0 ]]; then
-		command -v sudo >/dev/null ||
-			die "there is no sudo; as root: apt-get install ${missing[*]}"
-		# Ask for the password here, on the terminal, not in a log.
-		sudo -v || die "sudo was refused; as root: apt-get install ${missing[*]}"
-		as_root=(sudo)
-	fi
+	become_root "${missing[*]}"
 	make_cluster_rule
 	[[ " ${missing[*]} " != *' pgbouncer '* ]] || service=pgbouncer
 	[[ -z $service ]] || make_service_rule "$service"
-	apt_get update || say 'apt-get update failed; trying with what is known'
+	update_lists
 	# apt may know now what it did not know before.
 	forgo_optional
 	apt_get install -y --no-install-recommends "${missing[@]}" ||
 		die "could not install ${missing[*]}, see $work/log/apt-get.log"
 	remove_cluster_rule
 	[[ -z $service ]] || leave_service_off "$service"
+}
+
+is_installed() {
+	[[ $(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null) == installed ]]
+}
+
+# The release of PostgreSQL: the one asked for, the newest that is installed with
+# all we need, or the distribution's own. Sets pg_major.
+choose_postgresql() {
+	local package
+	pg_major=${PG_VERSION:-}
+	[[ -z $pg_major ]] || return 0
+	while read -r package; do
+		if is_installed "$package" && is_installed "postgresql-server-dev-${package#*-}"; then
+			pg_major=${package#*-}
+			return
+		fi
+	done < <(dpkg-query -W -f='${Package}\n' 'postgresql-[1-9][0-9]' 2>/dev/null | sort -rV)
+	pg_major=$(default_postgresql)
+	[[ -n $pg_major ]] || {
+		become_root 'postgresql and others'
+		update_lists
+		pg_major=$(default_postgresql)
+	}
+	[[ -n $pg_major ]] ||
+		die 'apt knows no package postgresql: set PG_VERSION or PG_CONFIG'
+}
+
+# What the package without a number leads to.
+default_postgresql() {
+	LC_ALL=C apt-cache show --no-all-versions postgresql 2>/dev/null |
+		sed -n 's/^Depends:.*\bpostgresql-\([0-9][0-9]*\)\b.*/\1/p'
+}
+
+# What needs root goes by "${as_root[@]}" from now on.
+become_root() {
+	[[ $(id -u) -ne 0 && ${#as_root[@]} -eq 0 ]] || return 0
+	command -v sudo >/dev/null ||
+		die "there is no sudo; as root: apt-get install $1"
+	# Ask for the password here, on the terminal, not in a log.
+	sudo -v || die "sudo was refused; as root: apt-get install $1"
+	as_root=(sudo)
+}
+
+# Once in a run.
+update_lists() {
+	[[ -z $lists_are_new ]] || return 0
+	apt_get update || say 'apt-get update failed; trying with what is known'
+	lists_are_new=1
+}
+
+# Where there is no apt, all we can do is to say what is needed.
+setup_elsewhere() {
+	say "not a Debian system, so nothing is installed here. As Debian calls it, this is
+needed: ${*//MAJOR/15 (or later)}. PostgreSQL is
+found as pg_config, or by PG_CONFIG=/path/to/pg_config."
+	PG_CONFIG=${PG_CONFIG:-$(command -v pg_config)} || die 'there is no pg_config'
+	command -v java >/dev/null || die 'there is no java'
+	perl -MIPC::Run -e 1 2>/dev/null || die 'there is no IPC::Run for Perl'
+	[[ -r ${ZOOKEEPER_CLASSPATH:-/usr/share/java/zookeeper.jar} ]] ||
+		die 'there is no ZooKeeper server: set ZOOKEEPER_CLASSPATH to its jars'
 }
 
 # Take out of "missing" what is optional and not to be had, once apt knows any
@@ -272,12 +329,13 @@ leave_service_off() {
 
 # Find PostgreSQL, and the user to run it as: it refuses root.
 setup_run() {
-	PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/$pg_version/bin/pg_config}
-	[[ -x $PG_CONFIG ]] || PG_CONFIG=$(command -v pg_config) ||
-		die 'no pg_config: set PG_CONFIG'
-	bindir=$("$PG_CONFIG" --bindir)
-	pgxs=$(cd "$(dirname "$("$PG_CONFIG" --pgxs)")/../.." && pwd)
-	[[ -x $bindir/initdb ]] || die "no PostgreSQL server in $bindir"
+	PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/$pg_major/bin/pg_config}
+	[[ -x $PG_CONFIG ]] || die "there is no program $PG_CONFIG"
+	pg_major=$("$PG_CONFIG" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
+	[[ -x $("$PG_CONFIG" --bindir)/initdb ]] ||
+		die "no PostgreSQL server in $("$PG_CONFIG" --bindir)"
+	[[ -f $("$PG_CONFIG" --pgxs) ]] ||
+		die "no files for building extensions beside $PG_CONFIG"
 
 	if [[ $(id -u) -eq 0 ]]; then
 		run_user=${ZKLOCK_TEST_USER:-postgres}
@@ -287,6 +345,9 @@ setup_run() {
 		"${runner[@]}" test -r "$top/Makefile" -a -r "$work/lock" || use_copy
 		chown -R "$run_user" "$run" "$short"
 	fi
+	setup_destination
+	bindir=$("$PG_CONFIG" --bindir)
+	pgxs=$(cd "$(dirname "$("$PG_CONFIG" --pgxs)")/../.." && pwd)
 	set_unprivileged
 	# Where we were called from may be closed to that user.
 	cd "$run"
@@ -302,17 +363,61 @@ use_copy() {
 	cp -r "$top/test" "$top/expected" "$top/docs" "$tree/"
 }
 
+# zklock is installed where this PostgreSQL alone finds it, and the installation that
+# it comes from is left as it is. Debian's releases up to 17 have a setting for
+# that, and every other one from 18 on; of an older one that was built from source
+# there is a copy.
+setup_destination() {
+	local settings
+	settings=$("$("$PG_CONFIG" --bindir)/postgres" --describe-config | cut -f 1)
+	destdir=$install
+	if grep -qx extension_destdir <<<"$settings"; then
+		cat >"$run/server.conf" <<-CONF
+		extension_destdir = '$install'
+		dynamic_library_path = '$install$("$PG_CONFIG" --pkglibdir):\$libdir'
+		CONF
+	elif grep -qx extension_control_path <<<"$settings"; then
+		cat >"$run/server.conf" <<-CONF
+		extension_control_path = '$install$("$PG_CONFIG" --sharedir):\$system'
+		dynamic_library_path = '$install$("$PG_CONFIG" --pkglibdir):\$libdir'
+		CONF
+	else
+		copy_postgresql
+		destdir=
+		: >"$run/server.conf"
+	fi
+}
+
+# The programs of PostgreSQL find everything else by where they are themselves.
+copy_postgresql() {
+	local prefix copy=$(dirname "$install")/postgresql
+	prefix=$(cd "$("$PG_CONFIG" --bindir)/.." && pwd)
+	[[ $prefix != / && $prefix != /usr && $("$PG_CONFIG" --sharedir) == "$prefix"/* &&
+		$("$PG_CONFIG" --pkglibdir) == "$prefix"/* ]] ||
+		die "$("$PG_CONFIG" --version) has no setting for extensions elsewhere, and is not in one directory"
+	say "zklock is installed in a copy of $prefix"
+	rm -rf "$copy"
+	cp -al "$prefix" "$copy" 2>/dev/null || {
+		rm -rf "$copy"
+		cp -a "$prefix" "$copy"
+	}
+	PG_CONFIG=$copy/bin/pg_config
+}
+
 set_unprivileged() {
-	local server_conf=$run/server.conf
-	cat >"$server_conf" <<-CONF
-	extension_destdir = '$install'
-	dynamic_library_path = '$install$("$PG_CONFIG" --pkglibdir):\$libdir'
-	CONF
 	unprivileged=("${runner[@]}" env -u LD_LIBRARY_PATH
 		"HOME=$run" "TMPDIR=$short" "PATH=$bindir:$PATH"
 		"PERL5LIB=$tree/test/lib:$pgxs/src/test/perl"
 		"PG_REGRESS=$pgxs/src/test/regress/pg_regress"
-		"TESTDIR=$run" "TEMP_CONFIG=$server_conf")
+		"TEMP_CONFIG=$run/server.conf")
+}
+
+# A directory for the files of a test program, in the array "test_files" as the words
+# that tell it: TESTDIR up to PostgreSQL 15, the others from 16 on.
+test_directory() {
+	run_directory "$1"
+	test_files=("TESTDIR=$1" "TESTDATADIR=$1/tmp_check"
+		"TESTLOGDIR=$1/tmp_check/log")
 }
 
 # A directory that the unprivileged user can write to.
@@ -337,13 +442,15 @@ copy_sources() {
 # system's PostgreSQL untouched. Extra words go to make. DESTDIR is relative:
 # PGXS does not bear a space in it. With MUTANT=name it is that mutant.
 setup_build() {
+	local words=()
 	rm -rf "$install"
+	[[ -z $destdir ]] ||
+		words=("DESTDIR=$(realpath -m --relative-to="$work/build" "$destdir")")
 	[[ -z ${MUTANT:-} ]] || say "this is the mutant $MUTANT"
 	copy_sources "$work/build" "${MUTANT:-}" || return
 	run_quietly "$work/log/build.log" \
 		make -s --no-print-directory -C "$work/build" -j "$(nproc)" "PG_CONFIG=$PG_CONFIG" \
-		"DESTDIR=$(realpath -m --relative-to="$work/build" "$install")" \
-		"$@" install
+		"${words[@]}" "$@" install
 }
 
 # One ZooKeeper for several steps. Sets zookeeper_servers. It ends when the
