@@ -395,11 +395,11 @@ subtest 'no more processes' => sub {
 subtest 'a relocated installation' => sub {
 	my $here = background($node);
 	$here->query_safe("SELECT zk_lock('here')");
-	my ($program) = map { readlink "/proc/$_/exe" } session_programs($here->pid);
+	my ($library) = slurp_file('/proc/' . $here->pid . '/maps') =~ m,\s(/\S*/zklock\.so),;
 	$here->quit;
 	my $moved = $node->basedir . '/moved';
 	mkdir $moved;
-	system_or_bail('cp', $program, $program =~ s/-session$/.so/r, $moved);
+	system_or_bail('cp', $library, $library =~ s/\.so$/-session/r, $moved);
 	my $from = $other->safe_psql('postgres',
 		"SELECT DISTINCT probin FROM pg_proc WHERE probin LIKE '%zklock'");
 	my $set_library = sub {
