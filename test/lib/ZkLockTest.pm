@@ -105,7 +105,7 @@ sub cluster
 		%setting);
 
 	my $node = PostgreSQL::Test::Cluster->new($name);
-	$node->init(@init);
+	_init($node, @init);
 	foreach my $key (grep { defined $setting{$_} } sort keys %setting)
 	{
 		(my $value = $setting{$key}) =~ s/'/''/g;
@@ -115,6 +115,22 @@ sub cluster
 	$node->safe_psql('postgres', "CREATE EXTENSION $extension")
 	  if $extension;
 	return $node;
+}
+
+# PostgreSQL 17 and later copy INITDB_TEMPLATE by themselves.
+sub _init
+{
+	my ($node, @option) = @_;
+	my $template = $ENV{INITDB_TEMPLATE};
+	my $system_or_bail = \&PostgreSQL::Test::Utils::system_or_bail;
+	no warnings 'redefine';
+	local *PostgreSQL::Test::Utils::system_or_bail = sub {
+		@_ = ('cp', '-RPp', $template, $_[2])
+		  if $template && "@_[0, 1, 3 .. $#_]" eq 'initdb -D -A trust -N';
+		goto &$system_or_bail;
+	};
+	$node->init(@option);
+	return;
 }
 
 =pod

@@ -1,75 +1,146 @@
 
-# Run test programs that print TAP, show how they do, and count. prove would do
-# but for the count: test/check adds up the assertions of all suites.
-# Usage: run_tap.pl COUNTS FILE...
-# A file that ends in .pl runs under perl, any other is a program of its own.
-# Into COUNTS go the lines "passed N" and "failed N", and "FAILED what" for
-# each failure.
+# Run test programs that print TAP, several at a time, show how they do, and
+# count: test/check adds up the assertions of all suites.
+# Usage: run_tap.pl COUNTS JOB...
+# A job is a file of shell code; it is called like its file. They begin in the order
+# given. What a job prints goes to files beside it, and is shown if it fails, or
+# always with VERBOSE=1. JOBS tells how many may run at a time.
+# Into COUNTS go the lines "passed N" and "failed N", "FAILED what" for each
+# failure, and "took SECONDS what" for each job.
 
 use strict;
 use warnings;
 
-use TAP::Harness;
-use TAP::Parser::Aggregator;
+use File::Basename qw(basename);
+use POSIX qw(setpgid :sys_wait_h);
+use TAP::Parser;
+use Time::HiRes qw(time);
 
-my ($counts, @files) = @ARGV;
-my @perl = grep { /\.pl$/ } @files;
-my @programs = grep { !/\.pl$/ } @files;
-my ($passed, $failed, @failures) = (0, 0);
+my ($counts, @queue) = @ARGV;
+my $at_a_time = $ENV{JOBS};
+# What has not ended by then hangs.
+my $limit = 900;
 
-sub run_all
+# Servers of the tests listen on ports of this range; so that no two tests that run
+# at the same time try the same, each of them has a part of it.
+my ($first_port, $end_port) = (10_200, 32_200);
+my @parts = (1 .. $at_a_time);
+
+my ($passed, $failed, @failures, @took) = (0, 0);
+my %running;    # by process id
+
+$| = 1;
+$SIG{$_} = sub { kill $_[0], map { -$_ } keys %running; exit 1; }
+  foreach qw(INT TERM HUP);
+
+while (@queue || %running)
 {
-	my ($exec, @tests) = @_;
-	return unless @tests;
-	my $harness = TAP::Harness->new({
-		timer => 1,
-		failures => 1,
-		verbosity => $ENV{VERBOSE} ? 1 : 0,
-		exec => $exec });
-	my $result = TAP::Parser::Aggregator->new;
-	$result->start;
-	foreach my $test (@tests)
+	start_job(shift @queue) while @queue && keys %running < $at_a_time;
+	my $pid = waitpid(-1, WNOHANG);
+	if ($pid > 0)
 	{
-		# One that bails out must not keep the others from running.
-		next if eval { $harness->aggregate_tests($result, $test); 1 };
-		$failed++;
-		push @failures, "$test: $@";
-		print "\n$test: $@";
+		finish_job(delete $running{$pid}, $?) if $running{$pid};
+		next;
 	}
-	$result->stop;
-	# It learns here how wide the names are.
-	$harness->formatter->prepare(@tests);
-	$harness->summary($result);
-	$passed += $result->passed;
-	$failed += $result->failed;
-	foreach my $file ($result->descriptions)
+	end_what_hangs();
+	Time::HiRes::sleep(0.05);
+}
+
+sub start_job
+{
+	my ($file) = @_;
+	my %job = (
+		file => $file,
+		name => basename($file) =~ s/%/\//gr,
+		part => shift @parts,
+		start => time);
+	my $width = int(($end_port - $first_port) / $at_a_time);
+	my $from = $first_port + ($job{part} - 1) * $width;
+	my $pid = fork // die "could not fork: $!";
+	if ($pid == 0)
 	{
-		my ($parser) = $result->parsers($file);
-		push @failures, map { "$file: test $_" } $parser->failed;
-		# Skipping is allowed and never silent.
-		print "$file: skipped: ", $parser->skip_all, "\n"
-		  if $parser->skip_all;
-		print "$file: ", scalar($parser->skipped), " skipped\n"
-		  if $parser->skipped;
-		# A program can fail without a failed assertion: crash, sanitizer
-		# report, wrong plan. It counts as one.
-		next if $parser->failed || !$parser->has_problems;
-		$failed++;
-		push @failures,
-		  "$file: wait status " . $parser->wait . ' '
-		  . join(' ', $parser->parse_errors);
+		# A group of its own, to end all of it at once.
+		setpgid(0, 0);
+		$ENV{ZKLOCK_TEST_PORTS} = $from . '-' . ($from + $width - 1);
+		open STDIN, '<', '/dev/null';
+		open STDOUT, '>', "$file.out" or die "could not write $file.out: $!";
+		open STDERR, '>', "$file.err" or die "could not write $file.err: $!";
+		exec 'setpriv', '--pdeathsig', 'TERM', 'bash', $file;
+	}
+	$running{$pid} = \%job;
+	return;
+}
+
+sub end_what_hangs
+{
+	while (my ($pid, $job) = each %running)
+	{
+		my $over = time - $job->{start} - $limit;
+		next if $over < 0;
+		$job->{hung} = 1;
+		kill $over < 20 ? 'TERM' : 'KILL', -$pid;
 	}
 	return;
 }
 
-# Under "setarch -R" ThreadSanitizer finds its shadow memory free; some
-# containers forbid it, and mostly do not need it.
-run_all(system('setarch -R true 2>/dev/null') == 0 ? [ 'setarch', '-R' ] : [],
-	@programs);
-run_all([$^X], @perl);
+sub finish_job
+{
+	my ($job, $status) = @_;
+	push @parts, $job->{part};
+	my $took = time - $job->{start};
+	push @took, sprintf 'took %.1f %s', $took, $job->{name};
+
+	my $parser = TAP::Parser->new({ tap => contents("$job->{file}.out") });
+	my @notes;
+	while (my $result = $parser->next)
+	{
+		push @notes, $result->as_string
+		  if $result->is_test && $result->has_skip || $result->is_bailout;
+	}
+	my @bad = map { "test $_" } $parser->failed;
+	# A program can fail without a failed assertion: crash, sanitizer report, wrong
+	# plan, or because it hung. It counts as one.
+	if ($job->{hung} || !@bad && ($status || $parser->has_problems))
+	{
+		push @bad, ($job->{hung} ? "not done after $limit s" : "wait status $status")
+		  . join ' ', '', $parser->parse_errors;
+	}
+	$passed += $parser->passed;
+	$failed += @bad;
+	push @failures, map { "$job->{name}: $_" } @bad;
+
+	# Skipping is allowed and never silent.
+	push @notes, 'skipped: ' . $parser->skip_all if $parser->skip_all;
+	printf "%-28s %s %7.1f s, %d passed\n", $job->{name}, @bad ? 'FAILED' : 'ok    ',
+	  $took, scalar $parser->passed;
+	print "    $_\n" foreach @notes, @bad;
+	show($job->{file}) if @bad || $ENV{VERBOSE};
+	return;
+}
+
+sub contents
+{
+	my ($file) = @_;
+	open my $in, '<', $file or die "could not read $file: $!";
+	local $/;
+	return readline($in) // '';
+}
+
+# Without what passed, unless it is to be seen.
+sub show
+{
+	my ($file) = @_;
+	foreach my $line (map { split /\n/, contents("$file.$_") } qw(out err))
+	{
+		print "    | $line\n"
+		  if $ENV{VERBOSE} || $line !~ /^\s*(?:ok \d|\d+\.\.\d|# Subtest)/;
+	}
+	return;
+}
 
 open my $out, '>', $counts or die "could not write $counts: $!";
 print $out "passed $passed\nfailed $failed\n";
 s/\s+/ /g, print $out "FAILED $_\n" foreach @failures;
+print $out "$_\n" foreach @took;
 close $out or die "could not write $counts: $!";
 exit($failed ? 1 : 0);

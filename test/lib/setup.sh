@@ -38,6 +38,7 @@ short=
 bindir=
 pgxs=
 unprivileged=()
+test_files=()   # see test_directory
 pg_major=
 destdir=        # where zklock is installed below, if PostgreSQL bears that
 

@@ -1,0 +1,58 @@
+
+# Run pg_regress or its like and print TAP, which it does by itself from PostgreSQL 16
+# on. What differs from what was expected follows as comments.
+# Usage: run_regress.pl OUTPUT-DIRECTORY COMMAND...
+
+use strict;
+use warnings;
+
+my ($directory, @command) = @ARGV;
+my $count = 0;
+my $bad;
+
+$| = 1;
+open my $in, '-|', @command or die "could not run $command[0]: $!";
+while (my $line = readline $in)
+{
+	if ($line =~ /^test (\S+) +\.\.\. (ok|FAILED)(.*)/)
+	{
+		report($2 eq 'ok', $1, $3);
+	}
+	elsif ($line =~ /^(not )?ok \d+ +[-+] (\S+)(.*)/)
+	{
+		report(!$1, $2, $3);
+	}
+	else
+	{
+		print "# $line";
+	}
+}
+close $in;
+my $status = $?;
+print "1..$count\n";
+show("$directory/regression.diffs", 1_000);
+if ($status && !$bad)
+{
+	show("$directory/log/$_.log", 50) foreach qw(initdb postmaster);
+}
+exit($status ? 1 : 0);
+
+sub report
+{
+	my ($ok, $name, $took) = @_;
+	$count++;
+	$bad ||= !$ok;
+	print $ok ? 'ok' : 'not ok', " $count - $name", $took =~ s/ +/ /r, "\n";
+	return;
+}
+
+# The last lines of a file.
+sub show
+{
+	my ($file, $limit) = @_;
+	open my $text, '<', $file or return;
+	my @lines = readline $text;
+	splice @lines, 0, @lines - $limit if @lines > $limit;
+	print "# $file:\n", map { "# $_" } @lines;
+	return;
+}
