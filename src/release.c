@@ -104,7 +104,7 @@ static bool make_container(ZkDialog *dialog, const Asking *asking,
 						   ZkNodeKind kind);
 static bool keep_if_held(ZkDialog *dialog, void *argument);
 static bool set_revoke(ZkDialog *dialog, void *argument);
-static void raise_too_many(const Asking *asking) pg_attribute_noreturn();
+pg_noreturn static void raise_too_many(const Asking *asking);
 static void find_paths(Asking *asking);
 static char *parent_of_requests(const Asking *asking);
 static int	sweep_requests(const Asking *asking);
