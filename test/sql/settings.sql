@@ -20,8 +20,11 @@ RESET zklock.connect_timeout;
 --
 -- Refused values
 --
+-- PostgreSQL's own words for these two and for that of SHOW below have changed.
+\set VERBOSITY sqlstate
 SET zklock.session_timeout = '10ms';
 SET zklock.connect_timeout = 0;
+\set VERBOSITY default
 SET zklock.max_locks = 0;
 SET zklock.commit_guard = 'on';
 SET zklock.snapshot_warning = 'perhaps';
@@ -97,7 +100,7 @@ SHOW zklock.auth;
 LOAD 'zklock';
 SET ROLE pg_monitor;
 SHOW zklock.auth;
-SELECT count(*) FROM pg_settings s WHERE s::text LIKE '%secret%';
+SELECT count(*) FROM pg_settings s WHERE s::text LIKE '%user:secret%';
 RESET ROLE;
 \c -reuse-previous=on "options=''"
 LOAD 'zklock';
@@ -211,7 +214,9 @@ SET zklock.commit_guard = 'off';
 SET zklock.publish_identity = off;
 SET zklock.max_locks = 10000;
 SET zklock.auth = 'digest:user:secret';
+\set VERBOSITY sqlstate
 SHOW zklock.auth;
+\set VERBOSITY default
 SELECT count(*) FROM pg_settings WHERE name = 'zklock.auth';
 SET zklock.connect_timeout = '1s';
 SET zklock.snapshot_warning = off;
