@@ -691,7 +691,9 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		if (wait_set == NULL)
 			make_wait_set();
 		if (WaitEventSetWait(wait_set, milliseconds_until(wake_at, now),
-							 &event, 1, wait_event_of(reason)) != 1)
+							 &event, 1,
+							 wait_event_of(status.state == ZK_CLIENT_CONNECTED ?
+										   reason : ZK_WAITING_TO_CONNECT)) != 1)
 			continue;
 		if ((event.events & WL_LATCH_SET) != 0)
 			ResetLatch(MyLatch);

@@ -46,8 +46,10 @@ use ZooKeeper qw(poll_until);
 our @EXPORT = qw(
   cluster
   background
+  pg_major
   wait_for_wait
   wait_for_sleep
+  wait_for_event
   wait_for_queue
   lock_path
   queue_nodes
@@ -149,6 +151,20 @@ sub background
 
 =pod
 
+=head2 pg_major($node)
+
+Its release of PostgreSQL, 17 or the like, whatever comes behind that.
+
+=cut
+
+sub pg_major
+{
+	my ($node) = @_;
+	return int($node->safe_psql('postgres', 'SHOW server_version_num') / 10000);
+}
+
+=pod
+
 =head2 wait_for_wait($node, $pid)
 
 Until that backend waits for zklock, be it for a lock or for a connection.
@@ -175,6 +191,23 @@ sub wait_for_sleep
 {
 	my ($node, $pid) = @_;
 	_wait_for_activity($node, $pid, "wait_event = 'PgSleep'", 'to sleep');
+	return;
+}
+
+=pod
+
+=head2 wait_for_event($node, $pid, $event)
+
+Until that backend waits for that event of zklock. Up to PostgreSQL 16 these have
+no names.
+
+=cut
+
+sub wait_for_event
+{
+	my ($node, $pid, $event) = @_;
+	_wait_for_activity($node, $pid,
+		"wait_event_type = 'Extension' AND wait_event = '$event'", "to wait for $event");
 	return;
 }
 
