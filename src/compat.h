@@ -50,6 +50,11 @@
 #define pg_noreturn pg_attribute_noreturn()
 #endif
 
+/* 18 */
+#if PG_VERSION_NUM < 180000
+#define log_lock_failures false
+#endif
+
 /* 17: the context is allocated if there is none, and the text is const. */
 static inline JsonLexContext *
 make_json_lexer_compat(const char *json, int length, int encoding)

@@ -173,6 +173,9 @@ typedef struct Standing
 	bool		is_handed_over; /* whoever was ahead has let go, to us */
 	bool		watches_queue;	/* lists are to be watched */
 	bool		is_told_busy;	/* the last list has shown somebody ahead */
+	int			nahead;			/* how many those are; valid if the log may ask */
+	char	   *first;			/* and the path of the first, palloc'ed or NULL */
+	bool		is_ahead_read;	/* request is the read of the one just ahead */
 	char	   *seen;			/* the one ahead whose data was set when we last
 								 * looked at it, palloc'ed; NULL if none was */
 	int			seen_version;	/* with seen: how often */
@@ -205,6 +208,8 @@ static void make_parent_carefully(Standing *standing, const char *path,
 static RecipeVerdict judge(const Standing *standing, const ZkReply *list,
 						   const char *mine, int *ahead);
 static bool is_anybody_behind(const Standing *standing, const ZkReply *list);
+static void note_ahead(Standing *standing, const ZkReply *list,
+					   const char *mine);
 static void announce(const Standing *standing);
 static ZkWaitEnd watch(Standing *standing, const char *ahead);
 static bool can_be_handed_over(const ZkContender *contender, const char *ahead);
@@ -246,6 +251,8 @@ pg_noreturn static void raise_exhausted(const Standing *standing);
 pg_noreturn static void raise_mismatch(const Standing *standing,
 						   const char *child);
 static void log_wait(Standing *standing);
+static void log_failure(Standing *standing);
+static char *describe_ahead(Standing *standing);
 static void log_grant(const Standing *standing);
 
 ZkContendEnd
@@ -273,6 +280,8 @@ zklock_contend(ZkContender *contender)
 			log_grant(&standing);
 		if (end == ZK_CONTEND_BUSY && !is_known_busy(&standing))
 			end = ZK_CONTEND_UNANSWERED;
+		if (end == ZK_CONTEND_BUSY && log_lock_failures)
+			log_failure(&standing);
 	}
 	PG_CATCH();
 	{
@@ -406,6 +415,7 @@ stand_in_queue(Standing *standing)
 						&ahead);
 		standing->is_told_busy = verdict == RECIPE_WAIT ||
 			verdict == RECIPE_INTERPOSED;
+		note_ahead(standing, list, strrchr(contender->node, '/') + 1);
 		if (should_drain(standing, list, verdict))
 		{
 			end = drain(standing);
@@ -545,6 +555,36 @@ is_anybody_behind(const Standing *standing, const ZkReply *list)
 }
 
 /*
+ * Keep of a list what the log may want to know of those who are ahead of `mine`,
+ * or with NULL of all that are in it.  They can only become fewer.
+ */
+static void
+note_ahead(Standing *standing, const ZkReply *list, const char *mine)
+{
+	const char *first = NULL;
+
+	if (standing->log_at == ZK_NO_DEADLINE && !log_lock_failures)
+		return;
+	standing->nahead = 0;
+	for (int i = 0; i < list->nchildren; i++)
+	{
+		const char *child = list->children[i];
+
+		if (recipe_parse_node(child).style == RECIPE_STYLE_NONE ||
+			alias_rank(child) > 0 ||
+			(mine != NULL && recipe_compare_nodes(child, mine) >= 0))
+			continue;
+		standing->nahead++;
+		if (first == NULL || recipe_compare_nodes(child, first) < 0)
+			first = child;
+	}
+	if (standing->first != NULL)
+		pfree(standing->first);
+	standing->first = first == NULL ? NULL :
+		psprintf("%s/%s", standing->contender->lock_path, first);
+}
+
+/*
  * Tell who is behind us that we wait no more.  A permit that cannot be
  * announced is not taken: whoever watches us would wait for as long as we hold
  * it, be there ever so many free ones; our node's deletion wakes it.
@@ -593,6 +633,7 @@ look(Standing *standing)
 								 contender->lock_path);
 		verdict = judge(standing, list, NULL, &ahead);
 		standing->is_told_busy = verdict == RECIPE_WAIT;
+		note_ahead(standing, list, NULL);
 		next = ahead >= 0 ? pstrdup(list->children[ahead]) : NULL;
 	} while ((verdict == RECIPE_WAIT || verdict == RECIPE_MISMATCH) &&
 			 look_at_holds(standing, list, NULL, twin) == HOLD_GONE &&
@@ -642,7 +683,11 @@ look_at_all(Standing *standings, int nstandings, bool *is_busy)
 			judge(&standings[i], list, NULL, &ahead) == RECIPE_WAIT)
 		{
 			/* without a void hold it may be free: zklock_contend() looks again */
+			note_ahead(&standings[i], list, NULL);
 			*is_busy = look_at_holds(&standings[i], list, NULL, twin) != HOLD_GONE;
+			if (*is_busy && contender->patience == ZK_TRY_ONCE &&
+				log_lock_failures)
+				log_failure(&standings[i]);
 			return false;
 		}
 		all_free = list->result == ZK_OK || list->result == ZK_NO_NODE;
@@ -1172,7 +1217,10 @@ set_watch(Standing *standing, const char *child, ZkWaitEnd *end)
 								 "leave a lock's queue", path);
 	}
 	else
+	{
+		standing->is_ahead_read = true;
 		return reply;
+	}
 	return NULL;
 }
 
@@ -1329,6 +1377,9 @@ look_at_drain(Standing *standing, char last[RECIPE_PATH_SIZE], bool *is_ahead)
 							   is_ahead);
 	if (index >= 0)
 		strlcpy(last, reply->children[index], RECIPE_PATH_SIZE);
+	standing->is_next_first = index >= 0 &&
+		recipe_is_first(reply->children, reply->nchildren, last);
+	note_ahead(standing, reply, mine);
 	hold = look_at_holds(standing, reply, NULL, twin);
 	if (hold == HOLD_GONE)
 		return DRAIN_LOOK_AGAIN;
@@ -1542,6 +1593,7 @@ ask(Standing *standing, ZkRequest *request)
 {
 	zklock_client_free(standing->request);
 	standing->request = request;
+	standing->is_ahead_read = false;
 	return zklock_session_await(request, standing->contender->deadline,
 								ZK_WAITING_FOR_REPLY);
 }
@@ -1626,7 +1678,7 @@ raise_mismatch(const Standing *standing, const char *child)
 }
 
 /* ---------------------------------------------------------------------
- * log_lock_waits, in the words of PostgreSQL's own messages
+ * log_lock_waits and log_lock_failures, in the words of PostgreSQL's own messages
  * ---------------------------------------------------------------------
  */
 
@@ -1644,55 +1696,67 @@ lock_mode_name(const Standing *standing)
 		"ShareLock" : "ExclusiveLock";
 }
 
-/*
- * Say that we wait, and for whom.  Whoever is first in the queue holds the
- * lock; a failure to find out who that is must not end the wait.
- */
+/* Say that we wait, and for whom. */
 static void
 log_wait(Standing *standing)
 {
-	ZkContender *contender = standing->contender;
-	const ZkReply *list;
-	const ZkReply *data = NULL;
-	ZkIdentity	identity = {0};
-	const char *first = NULL;
-	char		path[RECIPE_PATH_SIZE];
-	int			nahead = 0;
+	char	   *ahead = describe_ahead(standing);
 
-	list = ask(standing, zklock_client_list(zklock_session_client(),
-											contender->lock_path));
-	if (list == NULL || list->result != ZK_OK)
+	if (ahead == NULL)
 		return;
-	for (int i = 0; i < list->nchildren; i++)
-	{
-		const char *child = list->children[i];
-
-		if (recipe_parse_node(child).style == RECIPE_STYLE_NONE ||
-			alias_rank(child) > 0)
-			continue;
-		if (recipe_compare_nodes(child,
-								 strrchr(contender->node, '/') + 1) < 0)
-			nahead++;
-		if (first == NULL || recipe_compare_nodes(child, first) < 0)
-			first = child;
-	}
-	if (nahead == 0)
-		return;
-	if (snprintf(path, sizeof(path), "%s/%s", contender->lock_path,
-				 first) < (int) sizeof(path))
-		data = ask(standing, zklock_client_get(zklock_session_client(), path));
-	if (data != NULL && data->result == ZK_OK)
-		zklock_identity_parse(data->data, data->data_length, &identity);
 	standing->is_wait_logged = true;
 	ereport(LOG,
 			(errmsg("process %d still waiting for %s on ZooKeeper lock \"%s\" after %s",
-					MyProcPid, lock_mode_name(standing), contender->name,
-					milliseconds_waited(standing)),
-			 errdetail_log_plural("Held by %s. %d contender is ahead.",
-								  "Held by %s. %d contenders are ahead.",
-								  nahead,
-								  zklock_identity_describe(&identity),
-								  nahead)));
+					MyProcPid, lock_mode_name(standing),
+					standing->contender->name, milliseconds_waited(standing)),
+			 errdetail_log("%s", ahead)));
+}
+
+/* Say that patience is at its end, and who was in the way. */
+static void
+log_failure(Standing *standing)
+{
+	char	   *ahead = describe_ahead(standing);
+
+	ereport(LOG,
+			(errmsg("process %d could not obtain %s on ZooKeeper lock \"%s\"",
+					MyProcPid, lock_mode_name(standing),
+					standing->contender->name),
+			 ahead != NULL ? errdetail_log("%s", ahead) : 0));
+}
+
+/*
+ * Who is ahead, as far as it is known, palloc'ed; NULL if nobody was.  With
+ * log_lock_waits, which is on by default from PostgreSQL 19 on, each long wait
+ * comes here, so this reads no list, and mostly nothing: the one just ahead has
+ * been read, and if it is the first, it holds the lock.  Otherwise the first of
+ * the last list is read, which holds the lock if it is still there.
+ */
+static char *
+describe_ahead(Standing *standing)
+{
+	const ZkReply *first = NULL;
+	ZkIdentity	identity = {0};
+	StringInfoData line;
+
+	if (standing->first == NULL)
+		return NULL;
+	if (standing->is_ahead_read && standing->is_next_first)
+		first = zklock_client_reply(standing->request);
+	else if (zklock_client_now() < standing->contender->deadline)
+		first = ask(standing, zklock_client_get(zklock_session_client(),
+												standing->first));
+	initStringInfo(&line);
+	if (first != NULL && first->result == ZK_OK)
+	{
+		zklock_identity_parse(first->data, first->data_length, &identity);
+		appendStringInfo(&line, "Held by %s. ",
+						 zklock_identity_describe(&identity));
+	}
+	appendStringInfo(&line, standing->nahead == 1 ?
+					 "%d contender is ahead." :
+					 "Up to %d contenders are ahead.", standing->nahead);
+	return line.data;
 }
 
 static void
