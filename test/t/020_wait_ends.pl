@@ -135,6 +135,30 @@ subtest 'pg_terminate_backend' => sub {
 	queue_moves_on($start);
 };
 
+# PostgreSQL 17 and later.  It ends the session, so no error handler of a wait runs.
+subtest 'transaction_timeout' => sub {
+	plan skip_all => 'there is no transaction_timeout before PostgreSQL 17'
+	  if pg_major($node{paris}) < 17;
+	my $start = time;
+	my $waiter = queue_up("SELECT zk_lock('wait')", "SET transaction_timeout = '1500ms'");
+	$waiter->wait_result;
+	cmp_ok(time - $start, '>', 1.4, 'not before its time');
+	cmp_ok(time - $start, '<', 1.5 + $at_once, 'and not much later');
+	is($waiter->sqlstate, '08006', 'the connection is gone');
+	like($waiter->error, qr/terminating connection due to transaction timeout/, 'message');
+	assert_no_programs('so is the program of its session', $waiter);
+	queue_moves_on();
+
+	my $idle = background($node{paris});
+	$idle->query_safe("SET transaction_timeout = '1500ms'");
+	$idle->query_safe("BEGIN; SELECT zk_xact_lock('wait')");
+	$successor->start_query("SELECT zk_lock('wait')");
+	$successor->wait_result;
+	is($successor->sqlstate, '00000', 'what an idle transaction has locked is free again');
+	$successor->query_safe("SELECT zk_unlock('wait')");
+	assert_no_nodes($zk, $path, 'nothing left');
+};
+
 # Without client_connection_check_interval a backend notices the loss of its
 # client only when it has something to say, as in every wait of PostgreSQL.
 subtest 'the client vanishes' => sub {
