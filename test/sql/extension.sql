@@ -53,10 +53,12 @@ DROP VIEW pg_temp.functions;
 -- the session's, not the extension's.
 SELECT zk_lock('extension') AS token \gset
 DROP EXTENSION zklock;
+\set VERBOSITY terse
 SELECT zk_lock('extension');
 CREATE SCHEMA zklock_elsewhere;
 CREATE EXTENSION zklock SCHEMA zklock_elsewhere;
 SELECT zk_lock('extension');
+\set VERBOSITY default
 SELECT zklock_elsewhere.zk_is_held('extension'),
 	zklock_elsewhere.zk_fencing_token('extension') = :token AS same_token;
 SELECT name, session_holds FROM zklock_elsewhere.zk_locks;
