@@ -47,9 +47,11 @@ our @EXPORT = qw(
   cluster
   background
   pg_major
+  missing_extensions
   wait_for_wait
   wait_for_sleep
   wait_for_event
+  wait_for_demand
   wait_for_queue
   lock_path
   queue_nodes
@@ -165,6 +167,23 @@ sub pg_major
 
 =pod
 
+=head2 missing_extensions($node, $name, ...)
+
+Those that are not to be had there; a PostgreSQL may be installed without its
+contrib modules.
+
+=cut
+
+sub missing_extensions
+{
+	my ($node, @names) = @_;
+	my %has = map { $_ => 1 } split /\n/,
+	  $node->safe_psql('postgres', 'SELECT name FROM pg_available_extensions');
+	return grep { !$has{$_} } @names;
+}
+
+=pod
+
 =head2 wait_for_wait($node, $pid)
 
 Until that backend waits for zklock, be it for a lock or for a connection.
@@ -218,6 +237,39 @@ sub _wait_for_activity
 	my $sql =
 	  "SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = $pid AND $condition";
 	poll_until { $node->safe_psql('postgres', $sql) eq 't' } "backend $pid $what", 30;
+	return;
+}
+
+=pod
+
+=head2 wait_for_demand($node)
+
+Until commits wait for the standby that synchronous_standby_names demands: the
+checkpointer says when, and it may take the setting later than the sessions.
+
+=cut
+
+sub wait_for_demand
+{
+	my ($node) = @_;
+	my $session = ZkLockTest::Session->new($node);
+	my $pid = $session->pid;
+	$session->query_safe('SET synchronous_commit = on');
+	poll_until
+	{
+		$session->start_query("SELECT pg_logical_emit_message(true, '', '')");
+		poll_until
+		{
+			$session->is_done || $node->safe_psql('postgres',
+				"SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+				 WHERE pid = $pid AND wait_event = 'SyncRep'");
+		}
+		'the commit, or its wait', 30;
+		$session->wait_result;
+		$session->error =~ /canceling wait for synchronous replication/;
+	}
+	'commits to wait for a standby', 30;
+	$session->quit;
 	return;
 }
 

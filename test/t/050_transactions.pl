@@ -232,6 +232,7 @@ subtest 'synchronous replication without a standby' => sub {
 		$session->query_safe('SHOW synchronous_standby_names') eq 'nobody';
 	}
 	'the setting', 10;
+	wait_for_demand($berlin);
 
 	$session->query_safe("BEGIN; SELECT zk_xact_lock('tx/sync');
 		INSERT INTO synchronous VALUES (1)");

@@ -306,9 +306,7 @@ subtest 'many descriptors, and none' => sub {
 
 # PostgreSQL's own limit, which other extensions use up.
 subtest 'no external descriptors' => sub {
-	plan skip_all => 'there is no dblink'
-	  if $node->safe_psql('postgres',
-		"SELECT count(*) FROM pg_available_extensions WHERE name = 'dblink'") eq '0';
+	plan skip_all => 'there is no dblink' if missing_extensions($node, 'dblink');
 	$node->append_conf('postgresql.conf', 'max_files_per_process = 64');
 	$node->restart;
 	$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS dblink');
