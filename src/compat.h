@@ -11,6 +11,10 @@
 
 #include "postgres.h"
 
+#if PG_VERSION_NUM < 150000
+#error "zklock needs PostgreSQL 15 or a later release"
+#endif
+
 #include "common/jsonapi.h"
 #include "storage/latch.h"
 #include "storage/shmem.h"
@@ -24,10 +28,6 @@
 #include "utils/lsyscache.h"	/* get_database_name() */
 #else
 #include "commands/dbcommands.h"
-#endif
-
-#if PG_VERSION_NUM < 150000
-#error "zklock needs PostgreSQL 15 or a later release"
 #endif
 
 /* 16: the semantic actions of a JSON parser return whether they succeeded. */

@@ -40,7 +40,7 @@ subtest 'parallel workers' => sub {
 		CREATE FUNCTION lie(i int) RETURNS boolean
 		LANGUAGE plpgsql PARALLEL SAFE AS $$
 		BEGIN RETURN zk_try_lock('parallel'); END $$});
-	my $force = $primary->pg_version >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
+	my $force = pg_major($primary) >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
 	$session->query_safe("SET $force = on");
 	$session->query('SELECT count(*) FROM many WHERE lie(i)');
 	is($session->sqlstate, '0A000', 'refused');
@@ -97,6 +97,29 @@ subtest 'walsender' => sub {
 	isnt($code, 0, 'refused');
 	like($error, qr/ZooKeeper locks cannot be used in a walsender/, 'message');
 	is_deeply(nodes('walsender'), [], 'no node');
+};
+
+# PostgreSQL 17 and later.
+subtest 'login trigger' => sub {
+	plan skip_all => 'there are no triggers of logins before PostgreSQL 17'
+	  if pg_major($other) < 17;
+	$other->safe_psql('postgres', 'CREATE DATABASE guarded');
+	$other->safe_psql('guarded', q{CREATE EXTENSION zklock;
+		CREATE FUNCTION lock_it() RETURNS event_trigger LANGUAGE plpgsql AS $$
+		BEGIN PERFORM public.zk_lock('login', '500ms'); END $$;
+		CREATE EVENT TRIGGER lock_it ON login EXECUTE FUNCTION lock_it()});
+
+	my $session = background($other, database => 'guarded');
+	is($session->query_safe("SELECT zk_is_held('login')"), 't', 'takes a lock');
+	my ($code, undef, $error) = $other->psql('guarded', 'SELECT 1');
+	isnt($code, 0, 'nobody else can log in meanwhile');
+	like($error, qr/FATAL:  could not obtain lock "login" within 500 ms/, 'message');
+	wait_for_queue($zk, lock_path('login'), 1);
+	$session->quit;
+	assert_no_nodes($zk, lock_path('login'), 'nothing left');
+	is($other->safe_psql('guarded', "SELECT zk_is_held('login')"), 't', 'the next one can');
+	assert_no_nodes($zk, lock_path('login'), 'nothing left');
+	$other->safe_psql('postgres', 'DROP DATABASE guarded');
 };
 
 # An apply worker of logical replication is a background worker that runs
