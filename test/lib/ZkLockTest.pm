@@ -38,6 +38,7 @@ use warnings;
 
 use Carp;
 use Exporter 'import';
+use File::Basename qw(basename);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -60,6 +61,10 @@ our @EXPORT = qw(
   assert_no_programs
   poll_until
 );
+
+# Every cluster of this test, for END.
+my @clusters;
+my $main = $$;
 
 # One root for all clusters of a test, so that they meet; another for each
 # test, should several share a ZooKeeper.
@@ -115,6 +120,7 @@ sub cluster
 		(my $value = $setting{$key}) =~ s/'/''/g;
 		$node->append_conf('postgresql.conf', "$key = '$value'");
 	}
+	push @clusters, $node;
 	$node->start;
 	$node->safe_psql('postgres', "CREATE EXTENSION $extension")
 	  if $extension;
@@ -399,6 +405,30 @@ sub assert_no_programs
 		'programs to end', 30;
 	};
 	return is("@left", '', $what);
+}
+
+# What is needed to understand a failure, while the servers run.
+END
+{
+	my $status = $?;
+	if ($$ == $main && ($status || !Test::More->builder->is_passing))
+	{
+		my $test = basename($0) =~ s/\.\w+$//r;
+		_show_end("$PostgreSQL::Test::Utils::log_path/regress_log_$test", 15);
+		_show_end($_->logfile, 40) foreach @clusters;
+		diag(ZooKeeper::report());
+	}
+	$? = $status;
+}
+
+# The last lines of a log.
+sub _show_end
+{
+	my ($file, $count) = @_;
+	my @lines = split /\n/, eval { slurp_file($file) } // '';
+	splice @lines, 0, @lines - $count if @lines > $count;
+	diag("the end of $file:\n", join "\n", @lines);
+	return;
 }
 
 =pod

@@ -560,6 +560,45 @@ sub watched_paths
 
 =pod
 
+=head2 report
+
+What helps to understand a failed test, as text, of all ensembles: how each running
+server sees itself, all sessions with their ephemeral nodes, all watches, and the
+last lines of each log.
+
+=cut
+
+sub report
+{
+	my $text = '';
+	foreach my $ensemble (grep { $_->{owner} == $$ } @ensembles)
+	{
+		foreach my $id ($ensemble->members)
+		{
+			$text .= $ensemble->pid($id)
+			  ? join "\n", "ZooKeeper server $id:",
+			  (map { _lines($ensemble->four_letter_word($_, $id), 60) } qw(srvr dump wchp)), ''
+			  : "ZooKeeper server $id does not run\n";
+			open my $log, '<', $ensemble->log_file($id) or next;
+			my @lines = readline $log;
+			$text .= join '', 'the end of ' . $ensemble->log_file($id) . ":\n",
+			  @lines > 15 ? @lines[-15 .. -1] : @lines;
+		}
+	}
+	return $text;
+}
+
+# At most so many lines of a text.
+sub _lines
+{
+	my ($text, $limit) = @_;
+	my @lines = split /\n/, $text;
+	splice @lines, $limit, @lines - $limit, '...' if @lines > $limit;
+	return join "\n", @lines;
+}
+
+=pod
+
 =head2 client(member => $number, timeout => seconds)
 
 A new session of its own: a foreign client. See ZooKeeper::Client.
