@@ -147,8 +147,9 @@ subtest 'a name and names below it' => sub {
 	$waiter->query_safe("SELECT zk_unlock('deep/er')");
 };
 
-# Kazoo 2.8 takes any writer for one ahead of its reader.
+# Kazoo 2.8 takes any writer for one ahead of its reader, later ones do not.
 subtest 'a writer behind Kazoo\'s ReadLock' => sub {
+	my ($release) = $kazoo->version =~ /^Kazoo (\d+\.\d+)/ or die $kazoo->version;
 	my $path = lock_path('reader');
 	$session->query_safe("SELECT zk_lock('reader')");
 	$kazoo->choose($path, 'Kazoo ReadLock with lock-');
@@ -157,18 +158,28 @@ subtest 'a writer behind Kazoo\'s ReadLock' => sub {
 	$waiter->start_query("SELECT zk_lock('reader')");
 	my @queue = wait_for_queue($zk, $path, 3);
 	$session->query_safe("SELECT zk_unlock('reader')");
-	poll_until
+	if (version->parse("v$release") < v2.9)
 	{
-		my @watched = $zk->watched_paths("$path/");
-		"@watched" eq join ' ', map { "$path/$_" } sort @queue[ 1, 2 ];
+		poll_until
+		{
+			my @watched = $zk->watched_paths("$path/");
+			"@watched" eq join ' ', map { "$path/$_" } sort @queue[ 1, 2 ];
+		}
+		'the two to wait for each other', 30;
+		ok(!$kazoo->is_done && !$waiter->is_done, 'neither has the lock');
+		$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $waiter->pid . ')');
+		$waiter->wait_result;
+		is($waiter->sqlstate, '57014', 'the writer gives up');
+		is($kazoo->wait_answer, 'locked', 'and the reader has the lock');
+		$kazoo->ask('unlock');
+		return;
 	}
-	'the two to wait for each other', 30;
-	ok(!$kazoo->is_done && !$waiter->is_done, 'neither has the lock');
-	$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $waiter->pid . ')');
-	$waiter->wait_result;
-	is($waiter->sqlstate, '57014', 'the writer gives up');
-	is($kazoo->wait_answer, 'locked', 'and the reader has the lock');
+	is($kazoo->wait_answer, 'locked', 'the reader has its turn');
+	ok(!$waiter->is_done, 'and the writer waits for it');
 	$kazoo->ask('unlock');
+	$waiter->wait_result;
+	is($waiter->sqlstate, '00000', 'and then has its own');
+	$waiter->query_safe("SELECT zk_unlock('reader')");
 };
 
 # Its permits are called by 32 random hexadecimal digits.
@@ -184,7 +195,8 @@ subtest 'a permit of Kazoo\'s Semaphore that ends in ten decimal digits' => sub 
 
 subtest 'what others say about themselves' => sub {
 	my %expected = (
-		$kinds[0] => qr/^[0-9.:a-f]+$/,
+		# its address, if the machine's name leads to one
+		$kinds[0] => qr/^[0-9.:a-f]*$/,
 		$kinds[1] => qr/^$/,
 		$kinds[2] => qr/^<U\+0012>4$/,
 		$kinds[3] => qr/^kazoo$/);
