@@ -1,0 +1,36 @@
+
+# From releases 3.8.4 and 3.9.2 on, ZooKeeper tells nobody what becomes of a node
+# that he may not read. The one ahead can take that right away when the waiter
+# watches already: then nothing wakes him, and he must look by himself.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk);
+my $waiter = background($node);
+my $stranger = $zk->client;
+
+$waiter->query_safe("SELECT zk_try_lock('hidden'), zk_unlock('hidden')");
+$stranger->add_auth('digest', 'stranger:secret');
+$stranger->create_path(lock_path('hidden'));
+my $theirs = $stranger->create(
+	lock_path('hidden') . '/_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-', '',
+	ephemeral => 1, sequential => 1);
+$waiter->start_query("SELECT zk_lock('hidden')");
+poll_until { $zk->watched_paths($theirs) } 'the waiter to watch', 30;
+$stranger->set_acl($theirs, [ [ 31, 'auth', '' ] ]);
+ok(!$waiter->is_done, 'who may not see the one ahead any more waits on');
+$stranger->delete($theirs);
+$waiter->wait_result;
+is($waiter->sqlstate, '00000', 'and has its turn');
+$waiter->query_safe("SELECT zk_unlock('hidden')");
+assert_no_nodes($zk, lock_path('hidden'), 'nothing left');
+$stranger->close;
+$waiter->quit;
+
+done_testing();
