@@ -393,6 +393,23 @@ sub mode
 
 =pod
 
+=head2 version
+
+The release of the servers, to be compared: $zk->version < v3.7.
+
+=cut
+
+sub version
+{
+	my ($self) = @_;
+	my ($version) =
+	  $self->four_letter_word('srvr', $self->leader) =~ /^Zookeeper version: (\d+\.\d+\.\d+)/
+	  or croak 'no version of ZooKeeper';
+	return version->parse("v$version");
+}
+
+=pod
+
 =head2 leader, followers, kill_leader
 
 leader waits until there is one. A standalone server is its own leader.
