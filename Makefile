@@ -5,16 +5,17 @@
 #                          that has zklock installed and zklock.servers set;
 #                          with TAP_TESTS=1 also the tests of test/t
 #   make check             sets everything up (packages too) and runs all tests
+#   make check-versions    the same on each current release of Debian
 #   make demo              sets everything up and shows what zklock does
 #   make torture           sets everything up and runs zklock under faults, for
 #                          an hour with: make torture DURATION=3600
 #   make bench             sets everything up and measures zklock next to other
 #                          locks; in two minutes with: make bench QUICK=1
 #
-# The last four need nothing that is not there after git clone, so they must not
+# The last five need nothing that is not there after git clone, so they must not
 # depend on PGXS; PGXS has a "check" of its own besides, one that refuses.
 
-OUR_GOALS = check demo torture bench
+OUR_GOALS = check check-versions demo torture bench
 
 # Where this file is: the source tree also in a VPATH build.
 here := $(dir $(lastword $(MAKEFILE_LIST)))
@@ -33,6 +34,9 @@ MAKEFLAGS += --no-print-directory
 
 check demo:
 	@$(here)test/$@
+
+check-versions:
+	@$(here)test/versions
 
 torture bench:
 	@$(here)test/$@/run
