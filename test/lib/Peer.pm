@@ -44,6 +44,7 @@ use strict;
 use warnings;
 
 use Carp;
+use Fcntl qw(:flock);
 use File::Basename qw(dirname);
 use File::Path qw(mkpath);
 use IPC::Run;
@@ -57,17 +58,17 @@ my $go_package = 'golang-github-samuel-go-zookeeper-dev';
 # is built from and how, and files and their packages without which there is none.
 my %library = (
 	curator => {
-		run => sub { java_command('CuratorDriver') },
+		run => sub { java_command('CuratorDriver', 'curator') },
 		sources => [qw(Driver.java CuratorDriver.java)],
-		compile => sub { java_compiler('curator-recipes.jar') },
-		product => 'CuratorDriver.class',
+		compile => sub { java_compiler('curator-recipes.jar', 'curator') },
+		product => 'curator/CuratorDriver.class',
 		needs => [ '/usr/bin/javac', "$java/curator-recipes.jar" ],
 		packages => 'libcurator-recipes-java, default-jdk-headless' },
 	recipes => {
-		run => sub { java_command('RecipeDriver') },
+		run => sub { java_command('RecipeDriver', 'recipes') },
 		sources => [qw(Driver.java RecipeDriver.java)],
-		compile => sub { java_compiler('zookeeper-recipes-lock.jar') },
-		product => 'RecipeDriver.class',
+		compile => sub { java_compiler('zookeeper-recipes-lock.jar', 'recipes') },
+		product => 'recipes/RecipeDriver.class',
 		needs => [ '/usr/bin/javac', "$java/zookeeper-recipes-lock.jar" ],
 		packages => 'libzookeeper-java, default-jdk-headless' },
 	kazoo => {
@@ -322,15 +323,18 @@ sub _wait_ready
 	return;
 }
 
-# Once per run: what is newer than its sources is up to date.
+# Once per run: what is newer than its sources is up to date. Tests that run at the
+# same time wait for the one that compiles.
 sub _build
 {
 	my ($library) = @_;
 	my $build = build_directory();
 	my @sources = map { "$source/$_" } @{ $library->{sources} };
 	my $product = "$build/$library->{product}";
+	mkpath([ map { "$build/$_" } qw(. curator recipes) ]);
+	open my $lock, '>>', "$build/lock" or croak "could not write $build/lock: $!";
+	flock $lock, LOCK_EX or croak "could not lock $build/lock: $!";
 	return if -e $product && !grep { -M $_ < -M $product } @sources;
-	mkpath($build);
 	# Go wants to know where it may keep what it compiles.
 	local $ENV{GOCACHE} = "$build/go-cache";
 	local $ENV{GOPATH} = '/usr/share/gocode';
@@ -345,16 +349,17 @@ sub _build
 # Known only when the test runs, not yet while this module is read.
 sub build_directory { return "$PostgreSQL::Test::Utils::tmp_check/interop"; }
 
+# A class of a directory below build_directory.
 sub java_command
 {
-	my ($class) = @_;
+	my ($class, $directory) = @_;
 	return (
 		'java', '-Xmx64m',
 		# A short life: start fast rather than run fast.
 		'-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-XX:-UsePerfData',
 		'-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
 		'-cp',
-		join(':', build_directory(), map { "$java/$_" }
+		join(':', build_directory() . "/$directory", map { "$java/$_" }
 			  qw(curator-recipes.jar zookeeper-recipes-lock.jar slf4j-simple.jar)),
 		$class);
 }
@@ -362,9 +367,9 @@ sub java_command
 # Debian's jars name those that they need.
 sub java_compiler
 {
-	my ($jar) = @_;
+	my ($jar, $directory) = @_;
 	return ('javac', '-cp', "$java/$jar:$java/zookeeper.jar",
-		'-d', build_directory());
+		'-d', build_directory() . "/$directory");
 }
 
 sub go_compiler

@@ -164,11 +164,11 @@ SKIP:
 	}
 	subtest 'a service in Java' => sub {
 		my $source = $recipes->save('WithLock.java');
-		mkpath(Peer::build_directory());
-		is(run(Peer::java_compiler('curator-recipes.jar'), $source), 0, 'it compiles');
+		mkpath(Peer::build_directory() . '/service');
+		is(run(Peer::java_compiler('curator-recipes.jar', 'service'), $source), 0, 'it compiles');
 		my $proxy = Proxy->new($zk->connect_string);
 		my @with_lock =
-		  (Peer::java_command('WithLock'), $proxy->address, '/zklock/report', 'sh', '-c');
+		  (Peer::java_command('WithLock', 'service'), $proxy->address, '/zklock/report', 'sh', '-c');
 		my $lock = background($paris, database => 'app');
 
 		$lock->query_safe("SELECT zk_lock('report')");
