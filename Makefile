@@ -2,20 +2,22 @@
 #
 #   make, make install     build and install, as every extension does
 #   make installcheck      regression and isolation tests in a running server
-#                          that has zklock installed and zklock.servers set;
-#                          with TAP_TESTS=1 also the tests of test/t
+#                          that has zklock installed and zklock.servers set, as
+#                          a superuser; with TAP_TESTS=1 also the tests of test/t
 #   make check             sets everything up (packages too) and runs all tests
 #   make check-versions    the same on each current release of Debian
+#   make soak              make check ten times on a busy machine, and a table of
+#                          what failed how often; RUNS=10
 #   make demo              sets everything up and shows what zklock does
 #   make torture           sets everything up and runs zklock under faults, for
 #                          an hour with: make torture DURATION=3600
 #   make bench             sets everything up and measures zklock next to other
 #                          locks; in two minutes with: make bench QUICK=1
 #
-# The last five need nothing that is not there after git clone, so they must not
+# The last six need nothing that is not there after git clone, so they must not
 # depend on PGXS; PGXS has a "check" of its own besides, one that refuses.
 
-OUR_GOALS = check check-versions demo torture bench
+OUR_GOALS = check check-versions soak demo torture bench
 
 # Where this file is: the source tree also in a VPATH build.
 here := $(dir $(lastword $(MAKEFILE_LIST)))
@@ -32,7 +34,7 @@ MAKEFLAGS += --no-print-directory
 .PHONY: $(OUR_GOALS)
 .NOTPARALLEL:
 
-check demo:
+check demo soak:
 	@$(here)test/$@
 
 check-versions:
@@ -101,7 +103,6 @@ ISOLATION = $(sort $(patsubst $(here)test/specs/%.spec,%,$(wildcard $(here)test/
 ISOLATION_OPTS = --inputdir=$(here)test --load-extension=zklock
 REGRESS_PREP = expected-links
 PROVE_TESTS = test/t/*.pl
-PROVE_FLAGS += -I test/lib
 # The link, never the directory of the source tree.
 EXTRA_CLEAN = $(shell test -L expected && echo expected)
 
@@ -122,6 +123,9 @@ SHLIB_LINK += -Wl,--version-script=$(here)src/zklock.map
 EXTRA_CLEAN += $(PROGRAM_FILE) $(PROGRAM_OBJS)
 
 include $(PGXS)
+
+# Behind it, for it sets them itself.
+PROVE_FLAGS += -I $(here)test/lib
 
 all: $(PROGRAM_FILE)
 $(MODULE_big).so: $(here)src/zklock.map

@@ -1,8 +1,6 @@
 --
 -- When a lock ends: session scope and transaction scope, counts, savepoints,
--- procedures, PREPARE TRANSACTION, DISCARD. All of it as with advisory locks.
---
--- PREPARE TRANSACTION needs max_prepared_transactions > 0 on the server.
+-- procedures, DISCARD. All of it as with advisory locks.
 --
 
 -- What this session holds
@@ -326,38 +324,6 @@ TABLE holds;
 COMMIT;
 TABLE holds;
 CLOSE c;
-
---
--- PREPARE TRANSACTION
---
-
--- Refused: a queue entry cannot outlive its session.
-BEGIN;
-SELECT zk_xact_lock('scopes') > 0 AS token;
-PREPARE TRANSACTION 'zklock_scopes';
-\echo :SQLSTATE
-TABLE holds;
-SELECT pg_temp.queued('scopes');
-BEGIN;
-SELECT zk_lock('scopes') > 0 AS token, zk_xact_lock_shared('scopes') > 0 AS token;
-PREPARE TRANSACTION 'zklock_scopes';
-TABLE holds;
--- Session scope stays with the session.
-BEGIN;
-SELECT zk_lock('scopes') > 0 AS token;
-PREPARE TRANSACTION 'zklock_scopes';
-TABLE holds;
-SELECT zk_is_held('scopes');
-COMMIT PREPARED 'zklock_scopes';
-TABLE holds;
-SELECT zk_unlock('scopes'), zk_unlock('scopes');
--- A hold that a savepoint has given back does not matter.
-BEGIN;
-SAVEPOINT a;
-SELECT zk_xact_lock('scopes') > 0 AS token;
-ROLLBACK TO a;
-PREPARE TRANSACTION 'zklock_scopes';
-ROLLBACK PREPARED 'zklock_scopes';
 
 --
 -- DISCARD
