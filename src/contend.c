@@ -136,6 +136,9 @@
 /* How often a try reads a queue in which it has found void holds. */
 #define LOOKS_OF_A_TRY 10
 
+/* Behind one of our own make, see look_again_at(): rarely, for nobody needs it. */
+#define OWN_LOOKS 10
+
 /* What to do next to drain a queue. */
 typedef enum DrainStep
 {
@@ -214,7 +217,9 @@ static void announce(const Standing *standing);
 static ZkWaitEnd watch(Standing *standing, const char *ahead);
 static bool can_be_handed_over(const ZkContender *contender, const char *ahead);
 static bool is_word_good(const Standing *standing);
-static int64 look_again_at(const Standing *standing, const char *ahead);
+static int64 look_again_at(const Standing *standing, int timeouts);
+static ZkWaitEnd end_of_look(const Standing *standing, ZkWaitEnd end,
+							 int64 until);
 static bool note_version(Standing *standing, const char *ahead,
 						 const ZkReply *reply);
 static ZkWaitEnd watch_twin(Standing *standing, const char *twin);
@@ -1063,7 +1068,8 @@ watch(Standing *standing, const char *ahead)
 	bool		is_set_news = can_be_handed_over(contender, ahead);
 	bool		is_grant_news = contender->permits > 1 &&
 		recipe_parse_node(ahead).permits == contender->permits;
-	int64		until = look_again_at(standing, ahead);
+	int64		until = look_again_at(standing,
+									  recipe_can_hand_over(ahead) ? OWN_LOOKS : 1);
 	char		path[RECIPE_PATH_SIZE];
 	const ZkReply *reply;
 	ZkWaitEnd	end;
@@ -1089,10 +1095,9 @@ watch(Standing *standing, const char *ahead)
 	else if (reply != NULL)
 	{
 		end = await_watch(standing, until);
-		if (end == ZK_WAIT_TIMEOUT && until < contender->deadline)
-			end = ZK_WAIT_OVER;
 		standing->is_handed_over = is_set_news && end == ZK_WAIT_OVER &&
 			zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_SET;
+		end = end_of_look(standing, end, until);
 	}
 	if (is_set_news && end != ZK_WAIT_LOST && zklock_neighbor_has_told())
 	{
@@ -1131,20 +1136,30 @@ is_word_good(const Standing *standing)
 }
 
 /*
- * Until when to watch the one ahead.  A client of another make does not clear away
- * a hold that somebody ahead of it has begun, after our list, and not finished: it
- * waits for it, and we would wait for both.  So behind one of these the queue is
- * read again at times.
+ * Until when to wait for news before the queue is read again, in session timeouts.
+ * A client of another make does not clear away a hold that somebody ahead of it has
+ * begun, after our list, and not finished: it waits for it, and we would wait for
+ * both.  And servers tell what becomes of a node only to those who may read it then
+ * (NIOServerCnxn.process, 3.8.4 and 3.9.2 on): whoever owns the one ahead can hide
+ * it from us, and our mark is in a name that anybody can forge.
  */
 static int64
-look_again_at(const Standing *standing, const char *ahead)
+look_again_at(const Standing *standing, int timeouts)
 {
 	ZkClientStatus status;
 
-	if (recipe_can_hand_over(ahead) || !zklock_session_status(&status))
+	if (!zklock_session_status(&status))
 		return standing->contender->deadline;
 	return Min(standing->contender->deadline,
-			   zklock_client_now() + status.session_timeout_ms);
+			   zklock_client_now() + timeouts * (int64) status.session_timeout_ms);
+}
+
+/* How a wait has ended that was to go on until then: with time to look again? */
+static ZkWaitEnd
+end_of_look(const Standing *standing, ZkWaitEnd end, int64 until)
+{
+	return end == ZK_WAIT_TIMEOUT && until < standing->contender->deadline ?
+		ZK_WAIT_OVER : end;
 }
 
 /*
@@ -1246,11 +1261,13 @@ static ZkWaitEnd
 watch_queue(Standing *standing)
 {
 	bool		is_watched = standing->watches_queue;
+	int64		until = look_again_at(standing, OWN_LOOKS);
 
 	standing->is_handed_over = false;
 	standing->watches_queue = true;
-	return is_watched ?
-		await_watch(standing, standing->contender->deadline) : ZK_WAIT_OVER;
+	if (!is_watched)
+		return ZK_WAIT_OVER;
+	return end_of_look(standing, await_watch(standing, until), until);
 }
 
 /* Wait for news of what is watched, and write to the log when it takes long. */

@@ -11,25 +11,31 @@ use ZkLockTest;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
-my $node = cluster('berlin', $zk);
+my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '1s');
 my $waiter = background($node);
 my $stranger = $zk->client;
 
 $waiter->query_safe("SELECT zk_try_lock('hidden'), zk_unlock('hidden')");
 $stranger->add_auth('digest', 'stranger:secret');
 $stranger->create_path(lock_path('hidden'));
-my $theirs = $stranger->create(
-	lock_path('hidden') . '/_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-', '',
-	ephemeral => 1, sequential => 1);
-$waiter->start_query("SELECT zk_lock('hidden')");
-poll_until { $zk->watched_paths($theirs) } 'the waiter to watch', 30;
-$stranger->set_acl($theirs, [ [ 31, 'auth', '' ] ]);
-ok(!$waiter->is_done, 'who may not see the one ahead any more waits on');
-$stranger->delete($theirs);
-$waiter->wait_result;
-is($waiter->sqlstate, '00000', 'and has its turn');
-$waiter->query_safe("SELECT zk_unlock('hidden')");
-assert_no_nodes($zk, lock_path('hidden'), 'nothing left');
+
+# The third group of its GUID says who has made a node, or who wants to have.
+my %mark = ('a client of another make' => '41d1', 'one with our mark' => '8a11');
+foreach my $who (sort keys %mark)
+{
+	my $theirs = $stranger->create(
+		lock_path('hidden') . "/_c_6ba7b810-9dad-$mark{$who}-80b4-00c04fd430c8-lock-",
+		'', ephemeral => 1, sequential => 1);
+	$waiter->start_query("SELECT zk_lock('hidden')");
+	poll_until { $zk->watched_paths($theirs) } 'the waiter to watch', 30;
+	$stranger->set_acl($theirs, [ [ 31, 'auth', '' ] ]);
+	ok(!$waiter->is_done, "$who: who may not see the one ahead any more waits on");
+	$stranger->delete($theirs);
+	$waiter->wait_result;
+	is($waiter->sqlstate, '00000', "$who: and has its turn");
+	$waiter->query_safe("SELECT zk_unlock('hidden')");
+	assert_no_nodes($zk, lock_path('hidden'), "$who: nothing left");
+}
 $stranger->close;
 $waiter->quit;
 
