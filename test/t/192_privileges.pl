@@ -108,10 +108,10 @@ subtest 'roles that somebody may have planted' => sub {
 	my %planted = (
 		'a login' => 'CREATE ROLE zklock_job LOGIN',
 		'one that its maker may grant' =>
-		  'CREATE ROLE zklock_operator ADMIN planter',
+		  'CREATE ROLE zklock_operator; RESET ROLE; GRANT zklock_operator TO planter WITH ADMIN OPTION',
 		'one that may create roles' => 'CREATE ROLE zklock_job CREATEROLE',
 		'one that is another, too' =>
-		  'CREATE ROLE zklock_operator; GRANT pg_read_server_files TO zklock_operator',
+		  'CREATE ROLE zklock_operator; RESET ROLE; GRANT pg_read_server_files TO zklock_operator',
 		'the one in the other' =>
 		  'CREATE ROLE zklock_operator; CREATE ROLE zklock_job IN ROLE zklock_operator',
 		map { ("one with $_" => "RESET ROLE; CREATE ROLE zklock_operator $_") }
