@@ -39,6 +39,9 @@
 
 static uint64_t seed = 1;
 
+/* Sum of what was read of replies, so that the sanitizer sees it read. */
+static volatile unsigned checksum;
+
 static uint32_t
 choose(uint32_t limit)
 {
@@ -434,7 +437,6 @@ ignore_signal(int number)
 static int64_t
 use_client(const char *program, int number)
 {
-	static volatile unsigned checksum;
 	ZkRequest  *requests[12];
 	ZkClient   *client;
 	ZkClientStatus status;
