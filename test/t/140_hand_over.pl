@@ -238,6 +238,7 @@ $stranger->close;
 # An ensemble that knows no digest authentication: without an identity nodes are
 # not guarded, so none may be marked, and all works by looking.
 subtest 'without digest authentication' => sub {
+	plan skip_all => 'ZooKeeper 3.6 always has it' if $zk->version < v3.7;
 	my $plain = ZooKeeper->new(java_options =>
 		  ['-Dzookeeper.DigestAuthenticationProvider.enabled=false'])->start;
 	my $node = cluster('oslo', $plain);

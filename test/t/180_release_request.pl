@@ -652,6 +652,7 @@ subtest 'a server that does not answer holds nobody up' => sub {
 $_->quit foreach $holder, $other;
 
 subtest 'without digest authentication' => sub {
+	plan skip_all => 'ZooKeeper 3.6 always has it' if $zk->version < v3.7;
 	my $plain = ZooKeeper->new(java_options =>
 		  ['-Dzookeeper.DigestAuthenticationProvider.enabled=false'])->start;
 	my $node = cluster('oslo', $plain);
