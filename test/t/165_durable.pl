@@ -468,7 +468,7 @@ subtest 'bounds' => sub {
 		$session->query($sql);
 		is($session->sqlstate, $bound{$sql}, $sql);
 		$session->query_safe('RESET lock_timeout; RESET statement_timeout');
-		is(scalar hold_nodes('bound'), 1, 'nothing left behind');
+		is(scalar(wait_for_queue($zk, lock_path('bound'), 1)), 1, 'nothing left behind');
 	}
 	$_->quit foreach $holder, $session;
 };
