@@ -12,7 +12,7 @@ use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk);
-my $stranger = $zk->client(timeout => 60);
+my $stranger = $zk->client;
 my $kept = 128;    # containers that a session keeps for the next time
 
 sub znodes { return $zk->counter('znode_count'); }

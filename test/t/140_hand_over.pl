@@ -14,7 +14,7 @@ my $timeout = 12;    # of sessions, seconds: long enough for a proof to be fresh
 my $zk = ZooKeeper->new->start;
 my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => "${timeout}s") }
   qw(berlin paris);
-my $stranger = $zk->client(timeout => 60);
+my $stranger = $zk->client;
 
 # Sessions that all have the connection to ZooKeeper, and no heartbeat due.
 my @pool = map { background($node{ $_ % 2 ? 'paris' : 'berlin' }) } 1 .. 4;

@@ -20,7 +20,7 @@ my %setting = (
 	'shared_preload_libraries' => 'zklock');
 my $berlin = cluster('berlin', $zk, %setting);
 my $paris = cluster('paris', $zk, %setting);
-my $stranger = $zk->client(timeout => 60);
+my $stranger = $zk->client;
 
 # Three neighbors, and one from abroad.
 my @pool = map { background($berlin) } 1 .. 3;

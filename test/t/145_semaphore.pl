@@ -15,7 +15,7 @@ my $zk = ZooKeeper->new->start;
 my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => '60s') }
   qw(berlin paris);
 my @pool = map { background($node{ $_ % 2 ? 'paris' : 'berlin' }) } 1 .. 7;
-my $stranger = $zk->client(timeout => 60);
+my $stranger = $zk->client;
 my $uuid = '6ba7b810-9dad-41d1-80b4-00c04fd430c8';
 
 sub take

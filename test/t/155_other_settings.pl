@@ -11,7 +11,7 @@ use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk, 'zklock.root' => '/locks');
-my $client = $zk->client(timeout => 60);
+my $client = $zk->client;
 my $session = background($node);
 
 sub go_to

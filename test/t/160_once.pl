@@ -16,7 +16,7 @@ my $proxy = Proxy->new($zk->connect_string);
 my %node = (
 	berlin => cluster('berlin', $zk, servers => $proxy->address),
 	paris => cluster('paris', $zk));
-my $stranger = $zk->client(timeout => 60);
+my $stranger = $zk->client;
 
 # What is above the records exists, so that one request makes a record.
 $node{paris}->safe_psql('postgres', "SELECT zk_run_once('job', 'parents')");
@@ -214,7 +214,7 @@ subtest 'ZooKeeper cannot be reached' => sub {
 # A record is deleted when its own time is over, whatever others ask for theirs.
 subtest 'retention' => sub {
 	my $session = connected('paris');
-	my $other = $zk->client(timeout => 60);
+	my $other = $zk->client;
 	my %strange = (
 		note => 'no record',
 		'other.once' => 'a record of another client, which does not say for how long',
@@ -260,7 +260,7 @@ subtest 'two delete the same record' => sub {
 	# zk_forget_run() has a check ahead of its delete, a multi as well.
 	my @late = ([ "zk_run_once('racy', 'new %d', '0')", 1 ], [ "zk_forget_run('racy', 'old %d')", 2 ]);
 	my @other = ("zk_run_once('racy', 'newer %d', '0')", "zk_forget_run('racy', 'old %d')");
-	my $watcher = $zk->client(timeout => 60);
+	my $watcher = $zk->client;
 	my ($late, $other, $claimer) = map { connected($_) } qw(berlin paris paris);
 	my $number = 0;
 	foreach my $first (@late)

@@ -14,7 +14,7 @@ use ZooKeeper;
 my $most = 100_000;
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '20s');
-my $stranger = $zk->client(timeout => 120);
+my $stranger = $zk->client;
 my $session = background($node);
 my $directory = lock_path('.once/job.once');
 

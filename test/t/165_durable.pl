@@ -16,7 +16,7 @@ my @crashing = (restart_after_crash => 'on');
 my %node = (
 	berlin => cluster('berlin', $zk, servers => $proxy->address, @crashing),
 	paris => cluster('paris', $zk, @crashing));
-my $foreign = $zk->client(timeout => 60);
+my $foreign = $zk->client;
 
 # A session that has its connection to ZooKeeper.
 sub connected
@@ -384,7 +384,7 @@ subtest 'a hold that nobody finishes' => sub {
 # Clients of other makes do not know what a void hold is, and wait for it. Whoever
 # of ours stands behind them must see past them.
 subtest 'a hold that nobody finishes, with another client right behind it' => sub {
-	my $foreign = $zk->client(timeout => 60);
+	my $foreign = $zk->client;
 	my $path = lock_path('blocked');
 	my $their_node = sub {
 		return $foreign->create("$path/_c_6b29fc40-ca47-4067-b31d-00dd010662da-lock-",
@@ -441,7 +441,7 @@ subtest 'a hold that nobody finishes, with another client right behind it' => su
 };
 
 subtest 'another client waits behind a hold' => sub {
-	my $foreign = $zk->client(timeout => 60);
+	my $foreign = $zk->client;
 	my $token = $admin->query_safe("SELECT zk_hold('foreign-waits', 'test')");
 	my ($hold) = hold_nodes('foreign-waits');
 	my $node = $foreign->create(lock_path('foreign-waits') . '/_c_6b29fc40-ca47-4067-b31d-00dd010662da-lock-',

@@ -13,7 +13,7 @@ use ZooKeeper;
 my $zk = ZooKeeper->new->start;
 my %setting = ('zklock.commit_guard' => 'quorum', 'zklock.session_timeout' => '20s');
 my $node = cluster('berlin', $zk, %setting);
-my $stranger = $zk->client(timeout => 60);
+my $stranger = $zk->client;
 $node->safe_psql('postgres', 'CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)');
 
 # Delete the nodes of a lock, and make them anew.

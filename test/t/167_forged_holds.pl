@@ -12,7 +12,7 @@ use ZooKeeper;
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '20s');
 my $marked = '_c_6ba7b810-9dad-8a12-80b4-00c04fd430c8-lock-';
-my $stranger = $zk->client(timeout => 120);
+my $stranger = $zk->client;
 
 # Make what looks like an unfinished hold, whose maker's node is that one.
 sub forge
@@ -122,7 +122,7 @@ subtest 'a hold that was made behind our back' => sub {
 };
 
 subtest 'many of them' => sub {
-	my $crowd = $zk->client(timeout => 120);
+	my $crowd = $zk->client;
 	my $path = lock_path('many');
 	my $session = background($node);
 	$session->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')");

@@ -17,7 +17,7 @@ my $other_zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk,
 	'zklock.session_timeout' => '20s',
 	'shared_preload_libraries' => 'zklock');
-my $stranger = $zk->client(timeout => 60);
+my $stranger = $zk->client;
 my $forged_name = '_c_6ba7b810-9dad-8a11-80b4-00c04fd430c8-lock-';
 
 $node->safe_psql('postgres', 'CREATE TABLE written (what text)');

@@ -15,8 +15,8 @@ my $zk = ZooKeeper->new->start;
 my $secret = 'zklock:s3cr3t-of-this-test';
 my $node = cluster('berlin', $zk,
 	'zklock.auth' => "digest:$secret", 'zklock.session_timeout' => '20s');
-my $stranger = $zk->client(timeout => 60);
-my $friend = $zk->client(timeout => 60);
+my $stranger = $zk->client;
+my $friend = $zk->client;
 $friend->add_auth('digest', $secret);
 my $mark = '_c_6ba7b810-9dad-8a11-80b4-00c04fd430c8-lock-';
 
@@ -155,7 +155,7 @@ subtest 'a word in an open queue is not believed' => sub {
 subtest 'names are learnt from nodes of our own' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
 	my ($ours) = grep { $_->[0] == 31 } $friend->get_acl(lock_path('warm'));
-	my $other = $zk->client(timeout => 60);
+	my $other = $zk->client;
 	$other->add_auth('digest', 'other:secret');
 	$other->create(lock_path('name'), '', acl => [ [ 31, 'auth', '' ] ]);
 	my ($theirs) = $other->get_acl(lock_path('name'));

@@ -52,7 +52,7 @@ my %counter = (
 	pruned => $prune,
 	kept => $prune + 1,
 	passed_on => $prune);
-my $stranger = $zk->client(timeout => 120);
+my $stranger = $zk->client;
 $stranger->create_path(lock_path('foreign'));
 # all but the right to delete children
 $stranger->create(lock_path('shut'), '', acl => [ [ 23, 'world', 'anyone' ] ]);
@@ -60,7 +60,7 @@ $stranger->create_path(lock_path($_)) foreach keys %counter;
 $stranger->create(lock_path("$_/note"), '') foreach qw(blocked refused aliases_refused);
 $stranger->close;
 $zk->set_counters(map { (lock_path($_), $counter{$_}) } keys %counter);
-$stranger = $zk->client(timeout => 120);
+$stranger = $zk->client;
 
 my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => '60s') }
   qw(berlin paris);

@@ -22,7 +22,7 @@ $_->query_safe("SELECT zk_lock('first'), zk_unlock('first')")
   foreach $session, $other;
 
 subtest 'ten thousand contenders ahead' => sub {
-	my $crowd = $zk->client(timeout => 120);
+	my $crowd = $zk->client;
 	my $path = lock_path('long');
 	my $count = 10_000;
 	$crowd->create_path($path);
@@ -106,7 +106,7 @@ subtest 'its own node is ahead' => sub {
 };
 
 subtest 'children that are not in the queue' => sub {
-	my $stranger = $zk->client(timeout => 120);
+	my $stranger = $zk->client;
 	my $path = lock_path('crowded');
 	$stranger->create_path($path);
 	my @odd = (

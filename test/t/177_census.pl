@@ -14,7 +14,7 @@ my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->connect_string);
 my $node = cluster('berlin', $zk, servers => $proxy->address);
 my $session = background($node);
-my $foreign = $zk->client(timeout => 60);
+my $foreign = $zk->client;
 my $count = 0;
 
 # A lock's znode with children of those names.

@@ -16,7 +16,7 @@ use ZooKeeper;
 my $zk = ZooKeeper->new(
 	java_options => ['-Dznode.container.checkIntervalMs=100'])->start;
 my %node = map { $_ => cluster($_, $zk, 'zklock.release_cancel_interval' => 0) } qw(berlin paris);
-my $stranger = $zk->client(timeout => 60);
+my $stranger = $zk->client;
 my $holder = background($node{berlin}, name => 'nightly job');
 my $other = background($node{paris});
 $_->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')") foreach $holder, $other;

@@ -13,7 +13,7 @@ use ZooKeeper;
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk);
 $node->safe_psql('postgres', 'CREATE ROLE mallory LOGIN; GRANT zklock_job TO mallory');
-my $stranger = $zk->client(timeout => 100);
+my $stranger = $zk->client;
 my $asking = background($node, user => 'mallory');
 my $parent = lock_path('.release');
 

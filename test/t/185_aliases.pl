@@ -25,7 +25,7 @@ my $berlin = cluster('berlin', $zk,
 	'zklock.session_timeout' => '8s',
 	'zklock.node_style' => 'all');
 my $paris = cluster('paris', $zk, 'zklock.node_style' => 'all');
-my $stranger = $zk->client(timeout => 120);
+my $stranger = $zk->client;
 my $uuid = '6ba7b810-9dad-41d1-80b4-00c04fd430c8';
 my %foreign = (
 	Curator => "_c_$uuid-lock-",

@@ -15,7 +15,7 @@ my $node = cluster('berlin', $zk,
 	'zklock.commit_guard' => 'quorum',
 	'zklock.node_style' => 'all',
 	'zklock.session_timeout' => '20s');
-my $stranger = $zk->client(timeout => 60);
+my $stranger = $zk->client;
 my $rounds = 60;
 
 # The order in which a server lists children is as good as random; so there are many.

@@ -75,7 +75,8 @@ e.g. "delete /a: NotEmpty".
 
 Connects to one host:port and starts a session, or goes on with one that is
 somebody else's: what this client makes then is the other's, who gets its session
-back when it connects again.
+back when it connects again. It sends nothing but requests, so the session ends
+when there were none for so long, by default for five minutes.
 
 =cut
 
@@ -87,7 +88,7 @@ sub new
 	$socket->setsockopt(IPPROTO_TCP, TCP_NODELAY, 1);
 	my $self = bless { socket => $socket, xid => 0 }, $class;
 
-	my $timeout = int(1000 * ($option{timeout} || 60));
+	my $timeout = int(1000 * ($option{timeout} || 300));
 	my $id = $option{session} || 0;
 	$self->_send(pack('N q> N q>', 0, 0, $timeout, $id)
 		  . _buffer($id ? _password($id) : "\0" x 16)
