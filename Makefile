@@ -108,11 +108,11 @@ EXTRA_CLEAN = $(shell test -L expected && echo expected)
 
 PG_CONFIG ?= pg_config
 ifeq (,$(shell command -v $(PG_CONFIG)))
-$(error $(PG_CONFIG) not found: install postgresql-server-dev-15, or say "make check", which does it for you)
+$(error $(PG_CONFIG) not found: install the package postgresql-server-dev-N, N being its release, or say "make check", which does it for you)
 endif
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>/dev/null)
 ifeq (,$(wildcard $(PGXS)))
-$(error PostgreSQL's files for building extensions are missing: install postgresql-server-dev-15, or say "make check", which does it for you)
+$(error PostgreSQL's files for building extensions are missing: install the package postgresql-server-dev-N, N being its release, or say "make check", which does it for you)
 endif
 
 # PostgreSQL's headers as system headers: our warnings are not meant for them.
