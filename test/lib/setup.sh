@@ -11,7 +11,7 @@
 #
 # After setup_run, these are set:
 #   top work         the repository, .zklock
-#   tree             where test/ and expected/ can be read: top, or a copy
+#   tree             where they can be read: top, or a copy
 #   run install      run-time files, the private installation: in work or in /tmp
 #   short            a directory in /tmp, for sockets
 #   PG_CONFIG        of the PostgreSQL that is tested; pg_major is its release
@@ -361,7 +361,7 @@ use_copy() {
 	install=$short/install
 	rmdir "$work/run"
 	mkdir "$tree" "$run"
-	cp -r "$top/test" "$top/expected" "$top/docs" "$tree/"
+	cp -r "$top"/{Makefile,zklock.control,sql,src,test,expected,docs} "$tree/"
 }
 
 # zklock is installed where this PostgreSQL alone finds it, and the installation that
