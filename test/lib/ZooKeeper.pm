@@ -609,7 +609,7 @@ sub report
 sub _lines
 {
 	my ($text, $limit) = @_;
-	my @lines = split /\n/, $text;
+	my @lines = grep { !/^0 expire at/ } split /\n/, $text;
 	splice @lines, $limit, @lines - $limit, '...' if @lines > $limit;
 	return join "\n", @lines;
 }

@@ -96,8 +96,8 @@ subtest 'one request for a hand-over' => sub {
 		}
 		release_all('pass', $pool[2]);
 	}
-	# A heartbeat may be counted too; hardly each time.
-	is((sort { $a <=> $b } @received)[2], 1, 'the delete, no more');
+	# Heartbeats may be counted too, on a busy machine most times.
+	is((sort { $a <=> $b } @received)[0], 1, 'the delete, no more');
 };
 
 # The server stands still. Nobody needs it to pass the lock on.
