@@ -499,6 +499,8 @@ sub start_query
 	$sql .= "\n;" unless $sql =~ /;\s*$/;
 	$self->{in} .= "$sql\n"
 	  . "\\echo '$self->{pending}' :SQLSTATE\n\\warn '$self->{pending}'\n";
+	# It may have stood idle for longer than any query may take.
+	$self->{timeout}->start;
 	$self->{psql}->pump_nb;
 	return;
 }
