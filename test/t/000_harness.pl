@@ -22,7 +22,7 @@ subtest 'a server runs' => sub {
 
 subtest 'the protocol client' => sub {
 	my $client = $zk->client;
-	is($client->timeout, 60, 'gets the long timeout it asks for');
+	is($client->timeout, 300, 'gets the long timeout it asks for');
 	$client->create_path('/locks/nightly');
 	is_deeply([ $client->children('/locks') ], ['nightly'], 'children');
 
