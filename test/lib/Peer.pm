@@ -258,6 +258,8 @@ sub start_command
 	croak "the last command is still under way: $self->{pending}"
 	  if $self->{pending};
 	$self->{pending} = $command;
+	# It may have stood idle for longer than any command may take.
+	$self->{timeout}->start;
 	$self->{in} .= "$command\n";
 	$self->{run}->pump_nb;
 	return;
