@@ -250,7 +250,8 @@ sub sleep_and_be_asked
 	poll_until {
 		$zk->watched_paths(lock_path(".release/$mine.release"))
 	} 'it to listen', 10;
-	is(request('cancel', 'maintenance'), 1, "$what: asked");
+	# None, if it has let go before the asker looks at it again.
+	like(request('cancel', 'maintenance'), qr/^[01]$/, "$what: asked");
 	$session->wait_result;
 	is($session->sqlstate, '57014', "$what: SQLSTATE");
 	like($session->error, $canceled, "$what: says so");
