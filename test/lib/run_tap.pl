@@ -19,7 +19,7 @@ use Time::HiRes qw(time);
 my ($counts, @queue) = @ARGV;
 my $at_a_time = $ENV{JOBS};
 # What has not ended by then hangs.
-my $limit = 900;
+my $limit = 1800;
 
 # Servers of the tests listen on ports of this range; so that no two tests that run
 # at the same time try the same, each of them has a part of it.
