@@ -4,7 +4,8 @@
 # Usage: run_tap.pl COUNTS JOB...
 # A job is a file of shell code; it is called like its file. They begin in the order
 # given. What a job prints goes to files beside it, and is shown if it fails, or
-# always with VERBOSE=1. JOBS tells how many may run at a time.
+# always with VERBOSE=1. JOBS tells how many may run at a time. What a job leaves
+# running in its process group is killed, and does not outlive us either.
 # Into COUNTS go the lines "passed N" and "failed N", "FAILED what" for each
 # failure, and "took SECONDS what" for each job.
 
@@ -20,6 +21,8 @@ my ($counts, @queue) = @ARGV;
 my $at_a_time = $ENV{JOBS};
 # What has not ended by then hangs.
 my $limit = 1800;
+# Of a longer output the middle is left out.
+my $most_lines = 1_000;
 
 # Servers of the tests listen on ports of this range; so that no two tests that run
 # at the same time try the same, each of them has a part of it.
@@ -30,8 +33,7 @@ my ($passed, $failed, @failures, @took) = (0, 0);
 my %running;    # by process id
 
 $| = 1;
-$SIG{$_} = sub { kill $_[0], map { -$_ } keys %running; exit 1; }
-  foreach qw(INT TERM HUP);
+$SIG{$_} = \&end_all foreach qw(INT TERM HUP);
 
 while (@queue || %running)
 {
@@ -44,6 +46,26 @@ while (@queue || %running)
 	}
 	end_what_hangs();
 	Time::HiRes::sleep(0.05);
+}
+
+# Pass the signal on, and go when all have gone. By SIGKILL who does not: a second
+# signal of the other kind would disturb the tests as they clear up.
+sub end_all
+{
+	my ($signal) = @_;
+	my $deadline = time + 20;
+	$SIG{$_} = 'IGNORE' foreach qw(INT TERM HUP PIPE);
+	kill $signal, map { -$_ } keys %running;
+	while (%running)
+	{
+		kill 'KILL', map { -$_ } keys %running if time > $deadline;
+		while ((my $pid = waitpid(-1, WNOHANG)) > 0)
+		{
+			kill 'KILL', -$pid if delete $running{$pid};
+		}
+		Time::HiRes::sleep(0.05);
+	}
+	exit 1;
 }
 
 sub start_job
@@ -67,6 +89,7 @@ sub start_job
 		open STDERR, '>', "$file.err" or die "could not write $file.err: $!";
 		exec 'setpriv', '--pdeathsig', 'TERM', 'bash', $file;
 	}
+	$job{pid} = $pid;
 	$running{$pid} = \%job;
 	return;
 }
@@ -77,8 +100,9 @@ sub end_what_hangs
 	{
 		my $over = time - $job->{start} - $limit;
 		next if $over < 0;
-		$job->{hung} = 1;
-		kill $over < 20 ? 'TERM' : 'KILL', -$pid;
+		# Once, for the second one would disturb it as it clears up.
+		kill 'TERM', -$pid unless $job->{hung}++;
+		kill 'KILL', -$pid if $over > 20;
 	}
 	return;
 }
@@ -86,21 +110,24 @@ sub end_what_hangs
 sub finish_job
 {
 	my ($job, $status) = @_;
+	kill 'KILL', -$job->{pid};
 	push @parts, $job->{part};
 	my $took = time - $job->{start};
 	push @took, sprintf 'took %.1f %s', $took, $job->{name};
 
-	my $parser = TAP::Parser->new({ tap => contents("$job->{file}.out") });
-	my @notes;
+	# The parser does not bear an empty text.
+	my $parser = TAP::Parser->new({ tap => contents("$job->{file}.out") . "\n" });
+	my ($bailed_out, @notes);
 	while (my $result = $parser->next)
 	{
+		$bailed_out ||= $result->is_bailout;
 		push @notes, $result->as_string
 		  if $result->is_test && $result->has_skip || $result->is_bailout;
 	}
 	my @bad = map { "test $_" } $parser->failed;
 	# A program can fail without a failed assertion: crash, sanitizer report, wrong
 	# plan, or because it hung. It counts as one.
-	if ($job->{hung} || !@bad && ($status || $parser->has_problems))
+	if ($job->{hung} || $bailed_out || $parser->parse_errors || !@bad && $status)
 	{
 		push @bad, ($job->{hung} ? "not done after $limit s" : "wait status $status")
 		  . join ' ', '', $parser->parse_errors;
@@ -130,12 +157,24 @@ sub contents
 sub show
 {
 	my ($file) = @_;
-	foreach my $line (map { split /\n/, contents("$file.$_") } qw(out err))
+	foreach my $part (map { "$file.$_" } qw(out err))
 	{
-		print "    | $line\n"
-		  if $ENV{VERBOSE} || $line !~ /^\s*(?:ok \d|\d+\.\.\d|# Subtest)/;
+		my @lines = split /\n/, contents($part);
+		@lines = grep { !/^\s*(?:ok \d|\d+\.\.\d|# Subtest)/ } @lines
+		  unless $ENV{VERBOSE};
+		splice @lines, $most_lines / 2, @lines - $most_lines, "... see $part"
+		  if @lines > $most_lines;
+		print map { "    | $_\n" } map { printable($_) } @lines;
 	}
 	return;
+}
+
+# It goes to a terminal.
+sub printable
+{
+	my ($line) = @_;
+	$line =~ s/([\x00-\x08\x0b-\x1f\x7f])/sprintf '\x%02x', ord $1/ge;
+	return length $line > 4_000 ? substr($line, 0, 4_000) . '...' : $line;
 }
 
 open my $out, '>', $counts or die "could not write $counts: $!";

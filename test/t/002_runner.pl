@@ -1,0 +1,95 @@
+
+# The runner of the tests tells what has failed, however a test program fails, and
+# leaves nothing running.
+
+use strict;
+use warnings;
+
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZooKeeper qw(poll_until);
+
+my $runner = abs_path(dirname(__FILE__) . '/../lib/run_tap.pl');
+my $dir = PostgreSQL::Test::Utils::tempdir();
+
+# Make a job of that name.
+sub job
+{
+	my ($name, $code) = @_;
+	append_to_file("$dir/$name", "$code\n");
+	return "$dir/$name";
+}
+
+# Run jobs; returns what the runner counts and what it prints.
+sub run_jobs
+{
+	my @files = @_;
+	local $ENV{JOBS} = 2;
+	local $ENV{VERBOSE};
+	delete $ENV{VERBOSE};
+	unlink "$dir/counts";
+	my ($out, $err) = run_command([ $^X, $runner, "$dir/counts", @files ]);
+	my $counts = -e "$dir/counts" ? slurp_file("$dir/counts") : "none: $err";
+	return ($counts =~ s/^took .*\n//mgr, $out);
+}
+
+# What a program prints, and what it counts as.
+my @cases = (
+	[ 'one that passes', 'echo "1..1\nok 1"', 1, 0 ],
+	[ 'one that skips all', 'echo "1..0 # SKIP no time"', 0, 0 ],
+	[ 'one to be done later', 'echo "1..1\nnot ok 1 # TODO"', 1, 0 ],
+	[ 'an assertion without an end of line', 'printf "1..1\nnot ok 1"', 0, 1 ],
+	[ 'a program that prints nothing', 'exit 0', 0, 1 ],
+	[ 'a program that is not there', 'exec /no/such/program', 0, 1 ],
+	[ 'a program that is killed', 'echo "1..1\nok 1"; kill -SEGV $$', 1, 1 ],
+	[ 'an exit status', 'echo "1..1\nok 1"; exit 3', 1, 1 ],
+	[ 'too few assertions', 'echo "1..3\nok 1"', 1, 1 ],
+	[ 'too few, and a failed one', 'echo "1..3\nok 1\nnot ok 2"; exit 1', 1, 2 ],
+	[ 'no plan', 'echo "ok 1"', 1, 1 ],
+	[ 'who bails out', 'echo "1..1\nok 1\nBail out! no"', 1, 1 ]);
+foreach my $i (0 .. $#cases)
+{
+	my ($what, $code, $passed, $failed) = @{ $cases[$i] };
+	$code =~ s/echo "/printf "%b\\n" "/;
+	my ($counts) = run_jobs(job("case_$i", $code));
+	like($counts, qr/\Apassed $passed\nfailed $failed\n(FAILED .*\n){$failed}\z/, $what);
+}
+
+# What is shown can be read.
+my ($counts, $out) = run_jobs(job('much',
+	'echo 1..1; seq -f "# %.0f" 30000; printf "\033[2J\n"; echo not ok 1; exit 1'));
+like($out, qr/# 1\n.*\.\.\. see \Q$dir\E\/much\.out\n.*# 30000\n.*not ok 1/s,
+	'the middle of a long output is left out');
+cmp_ok(scalar(my @lines = split /\n/, $out), '<', 1_010, 'so it is short');
+unlike($out, qr/\033/, 'and nothing that a terminal obeys');
+
+# Is it there, and no zombie?
+sub lives
+{
+	my ($pid) = @_;
+	open my $stat, '<', "/proc/$pid/stat" or return 0;
+	return (readline($stat) // ') Z') !~ /\) [ZX] /;
+}
+
+run_jobs(job('parent', "sleep 600 & echo \$! >$dir/child; printf '1..1\\nok 1\\n'"));
+chomp(my $child = slurp_file("$dir/child"));
+poll_until { !lives($child) } 'the child to end';
+pass('a child does not outlive its job');
+
+# Ended by a signal it waits for the jobs, which have things to take down.
+my $waits = job('waits', "trap 'sleep 1; echo >$dir/down; exit 1' TERM
+	echo >$dir/up; sleep 600 & wait");
+my $pid = fork // die $!;
+if ($pid == 0)
+{
+	$ENV{JOBS} = 1;
+	exec $^X, $runner, "$dir/counts", $waits;
+}
+poll_until { -e "$dir/up" } 'the job to run';
+kill 'TERM', $pid;
+waitpid $pid, 0;
+ok(-e "$dir/down", 'a signal goes to the jobs, and is waited for');
+
+done_testing();
