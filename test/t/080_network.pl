@@ -264,6 +264,7 @@ foreach my $case ([ 'refuses', sub { $proxy->refuse; } ],
 		cmp_ok(time - $start, '<', 1, 'in its time');
 		$session->query("SELECT zk_try_lock('unreachable', '300ms')");
 		is($session->sqlstate, '08001', 'a try does not take that for busy');
+		$session->query_safe("SET zklock.connect_timeout = '1min'");
 		$session->start_query("SELECT zk_lock('unreachable')");
 		$pid_waits->($session);
 		$berlin->safe_psql('postgres',

@@ -50,10 +50,10 @@
  * How long a session may take to settle or to be lost with an honest server, and
  * a program to end: some session timeouts, and a busy machine.
  */
-#define PATIENCE_MS (4 * SESSION_TIMEOUT_MS + 10000)
+#define PATIENCE_MS (4 * SESSION_TIMEOUT_MS + 60000)
 
 /* How long a call may take that does not wait, on a busy machine. */
-#define CALL_MS 1500
+#define CALL_MS 5000
 
 typedef struct Player
 {
