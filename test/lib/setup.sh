@@ -55,7 +55,8 @@ zookeeper_servers=
 
 child=          # process group of the running step
 run_user=       # the unprivileged user, if we are root
-runner=()       # prefix that runs a command as the unprivileged user
+# Prefix that runs a command as the unprivileged user; it ends with its parent.
+runner=(setpriv --pdeathsig TERM)
 as_root=()      # prefix that runs a command as root
 cluster_rule=   # files that exist only while packages are installed
 service_rule=
@@ -82,9 +83,22 @@ setup_begin() {
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
 
+	clear_last_run
 	rm -rf "$run" "$work/log"
 	mkdir -p "$run" "$work/log"
 	short=$(mktemp -d /tmp/zklock.XXXXXX)
+	ln -sfn "$short" "$work/short"
+}
+
+# What a run has left that was killed before it could take it down.
+clear_last_run() {
+	local old this=$run
+	old=$(readlink "$work/short") || return 0
+	for run in "$old/run" "$this"; do
+		stop_leftovers
+	done
+	[[ $old != /tmp/zklock.?????? ]] || rm -rf "$old"
+	rm -f "$work/short"
 }
 
 cleanup() {
@@ -94,6 +108,7 @@ cleanup() {
 	if [[ -n $child ]]; then
 		kill -TERM -- "-$child" 2>/dev/null || kill -TERM "$child" 2>/dev/null
 		wait "$child" 2>/dev/null
+		wait_for_group "$child"
 	fi
 	zookeeper_stop
 	stop_leftovers
@@ -104,10 +119,19 @@ cleanup() {
 		rm -rf "$work/run"
 		cp -r "$run" "$work/run"
 	fi
-	[[ -n $short ]] && rm -rf "$short"
+	[[ -n $short ]] && rm -rf "$short" "$work/short"
 	[[ -n $cluster_rule ]] && remove_cluster_rule
 	[[ -n $service_rule ]] && remove_service_rule
 	exit "$status"
+}
+
+# A group may outlive its first process: tests take their servers down. Not for ever.
+wait_for_group() {
+	local end=$((SECONDS + 30))
+	while kill -0 -- "-$1" 2>/dev/null; do
+		[[ $SECONDS -lt $end ]] || kill -KILL -- "-$1"
+		sleep 0.1
+	done
 }
 
 # Whatever a step should have stopped and did not. Each server has left its
@@ -127,12 +151,13 @@ stop_leftovers() {
 }
 
 # run LOG COMMAND...: in a process group of its own, so that a signal to us can
-# end all of it at once; output to the terminal and to LOG.
+# end all of it at once, and it ends if we are killed; output to the terminal and
+# to LOG.
 run() {
 	local log=$1 status=0
 	shift
 	# shellcheck disable=SC2016
-	setsid bash -c 'set -o pipefail; log=$1; shift; "$@" 2>&1 9>&- | tee "$log"' \
+	setsid setpriv --pdeathsig TERM bash -c 'set -o pipefail; log=$1; shift; "$@" 2>&1 9>&- | tee "$log"' \
 		run "$log" "$@" 9>&- &
 	child=$!
 	wait "$child" || status=$?
@@ -144,7 +169,7 @@ run() {
 run_quietly() {
 	local log=$1 status=0
 	shift
-	setsid "$@" >"$log" 2>&1 9>&- &
+	setsid setpriv --pdeathsig TERM "$@" >"$log" 2>&1 9>&- &
 	child=$!
 	wait "$child" || status=$?
 	child=
@@ -340,7 +365,7 @@ setup_run() {
 
 	if [[ $(id -u) -eq 0 ]]; then
 		run_user=${ZKLOCK_TEST_USER:-postgres}
-		runner=(setpriv "--reuid=$run_user" "--regid=$(id -gn "$run_user")"
+		runner+=("--reuid=$run_user" "--regid=$(id -gn "$run_user")"
 			--init-groups)
 		say "servers and tests run as user $run_user"
 		"${runner[@]}" test -r "$top/Makefile" -a -r "$work/lock" || use_copy

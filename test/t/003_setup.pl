@@ -1,0 +1,68 @@
+
+# However a command that sets everything up is ended, nothing of it stays: by a
+# signal at once, and by SIGKILL at the latest with the next one.
+
+use strict;
+use warnings;
+
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZooKeeper qw(poll_until);
+
+my $setup = abs_path(dirname(__FILE__) . '/../lib/setup.sh');
+my $dir = PostgreSQL::Test::Utils::tempdir();
+
+# Begin, tell the directory in /tmp, and run something that has a thing to take down.
+append_to_file("$dir/command", <<"SH");
+source $setup
+work=$dir/work
+run=\$work/run
+setup_begin
+echo "\$short" >$dir/short
+run \$work/log/job "\${runner[@]}" bash -c '
+	trap "kill \\\$!; sleep 1; echo >$dir/down; exit" TERM
+	echo \$\$ >$dir/job.new && mv $dir/job.new $dir/job
+	sleep 600 & wait'
+SH
+
+# Start that, end it by the signal, and return the process and the directory.
+sub end_by
+{
+	my ($signal) = @_;
+	unlink "$dir/job", "$dir/down";
+	my $pid = fork // die $!;
+	exec 'bash', "$dir/command" if $pid == 0;
+	poll_until { -e "$dir/job" } 'the job to run';
+	kill $signal, $pid;
+	waitpid $pid, 0;
+	chomp(my @found = map { slurp_file("$dir/$_") } qw(job short));
+	return @found;
+}
+
+# The job's processes: it is in the group of the shell that runs it.
+sub lives
+{
+	my ($pid) = @_;
+	open my $stat, '<', "/proc/$pid/stat" or return 0;
+	return (readline($stat) // ') Z') !~ /\) [ZX] /;
+}
+
+foreach my $signal (qw(TERM INT HUP))
+{
+	my ($job, $short) = end_by($signal);
+	ok(-e "$dir/down", "SIG$signal: the job has taken down its things");
+	ok(!lives($job), "SIG$signal: it has ended");
+	ok(!-e $short, "SIG$signal: the directory in /tmp is gone");
+}
+
+my ($job, $first) = end_by('KILL');
+ok(-d $first, 'SIGKILL: the directory in /tmp stays');
+my (undef, $second) = end_by('TERM');
+isnt($second, $first, 'another one is made');
+ok(!-e $first && !-e $second, 'and the old one goes with it');
+poll_until { !lives($job) } 'the job to end';
+pass('SIGKILL: the job has ended');
+
+done_testing();
