@@ -125,11 +125,15 @@ cleanup() {
 	exit "$status"
 }
 
-# A group may outlive its first process: tests take their servers down. Not for ever.
+# A group may outlive its first process: tests take their servers down. Not for ever,
+# and what is left then may be zombies that nobody collects, as in some containers.
 wait_for_group() {
 	local end=$((SECONDS + 30))
 	while kill -0 -- "-$1" 2>/dev/null; do
-		[[ $SECONDS -lt $end ]] || kill -KILL -- "-$1"
+		if [[ $SECONDS -ge $end ]]; then
+			kill -KILL -- "-$1"
+			break
+		fi
 		sleep 0.1
 	done
 }
