@@ -37,6 +37,7 @@ use File::Basename qw(dirname);
 use File::Path qw(mkpath rmtree);
 use File::Temp ();
 use IO::Select;
+use List::Util qw(max min);
 use IO::Socket::INET;
 use POSIX qw(:sys_wait_h setsid);
 use Time::HiRes qw(time);
@@ -60,20 +61,22 @@ my @ensembles;
 
 Evaluates the condition until it is true and returns its value; dies with
 "timed out waiting for what" after the timeout (default 60 seconds). This is
-the one place in the tests that pauses.
+the one place in the tests that pauses, the longer the longer it has waited: many
+conditions cost a process.
 
 =cut
 
 sub poll_until(&$;$)
 {
 	my ($condition, $what, $timeout) = @_;
-	my $deadline = time() + ($timeout || $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60);
+	my $start = time();
+	my $deadline = $start + ($timeout || $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60);
 	while (1)
 	{
 		my $value = $condition->();
 		return $value if $value;
 		croak "timed out waiting for $what" if time() > $deadline;
-		Time::HiRes::sleep(0.02);
+		Time::HiRes::sleep(min(0.25, max(0.01, (time() - $start) / 20)));
 	}
 }
 
