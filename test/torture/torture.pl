@@ -616,8 +616,9 @@ cmp_ok($report->faults, '>=', $option{duration} / ($option{faults} ? 20 : 2),
 if (!$only_some)
 {
 	my %granted = $report->grants_by_kind;
-	cmp_ok($full, '>=', $option{duration} / 20,
-		'all permits were often in use');
+	# On a busy machine seldom.
+	cmp_ok($full, '>=', $option{duration} / 60,
+		'all permits were in use');
 	is(join(' ', grep { !$granted{$_} }
 			qw(local shared permits set path fenced bare hold)),
 		'', 'every kind of lock was granted');
