@@ -71,13 +71,16 @@ sub watches
 }
 
 # Sends a query of the far session and holds back its requests from the nth
-# create on, as if the network were slow just then.
+# create on, as if the network were slow just then. The creates ahead are done.
 sub start_and_hold
 {
 	my ($nth, $sql) = @_;
+	my ($lock) = $sql =~ /'([^']+)'/;
+	my $before = queue_nodes($zk, lock_path($lock));
 	$proxy->trap($create, $nth, 'rest');
 	$far->start_query($sql);
 	poll_until { $proxy->is_sprung } 'the create', 30;
+	wait_for_queue($zk, lock_path($lock), $before + $nth - 1);
 	return;
 }
 
