@@ -28,6 +28,13 @@ unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
 unset "${!LC_@}" LANGUAGE
 export LANG=C.UTF-8
 umask 022
+# Programs of the administrator, which "su" without "-" leaves out and dpkg wants.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+unset CDPATH
+# Of libpq's settings none is for our servers; PG_CONFIG and the like are.
+for name in "${!PG@}"; do
+	[[ $name == PG_* ]] || unset "$name"
+done
 
 top=$(cd -P "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 tree=$top
@@ -57,6 +64,7 @@ child=          # process group of the running step
 run_user=       # the unprivileged user, if we are root
 # Prefix that runs a command as the unprivileged user; it ends with its parent.
 runner=(setpriv --pdeathsig TERM)
+system_path=    # where packages have their programs, if we install packages
 as_root=()      # prefix that runs a command as root
 cluster_rule=   # files that exist only while packages are installed
 service_rule=
@@ -190,6 +198,8 @@ setup_packages() {
 		setup_elsewhere "$@"
 		return
 	fi
+	# Another perl, java or go in PATH knows nothing of Debian's libraries.
+	system_path=/usr/bin:/bin:
 	[[ -n ${PG_CONFIG:-} ]] || choose_postgresql
 	optional_packages=("${optional_packages[@]//MAJOR/$pg_major}")
 	for package; do
@@ -360,19 +370,25 @@ leave_service_off() {
 # Find PostgreSQL, and the user to run it as: it refuses root.
 setup_run() {
 	PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/$pg_major/bin/pg_config}
-	[[ -x $PG_CONFIG ]] || die "there is no program $PG_CONFIG"
-	pg_major=$("$PG_CONFIG" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
+	# A name, or a path from where we are; we shall go elsewhere.
+	type -P -- "$PG_CONFIG" >/dev/null || die "there is no program $PG_CONFIG"
+	PG_CONFIG=$(realpath -s -- "$(type -P -- "$PG_CONFIG")")
+	pg_major=$("$PG_CONFIG" --version | sed -n 's/^PostgreSQL \([0-9]\+\).*/\1/p') || true
+	[[ -n $pg_major ]] || die "$PG_CONFIG is no pg_config"
+	[[ $pg_major -ge 15 ]] || die "zklock needs PostgreSQL 15 or later; $PG_CONFIG is $pg_major"
 	[[ -x $("$PG_CONFIG" --bindir)/initdb ]] ||
 		die "no PostgreSQL server in $("$PG_CONFIG" --bindir)"
 	[[ -f $("$PG_CONFIG" --pgxs) ]] ||
 		die "no files for building extensions beside $PG_CONFIG"
 
 	if [[ $(id -u) -eq 0 ]]; then
-		run_user=${ZKLOCK_TEST_USER:-postgres}
+		# Without a package of PostgreSQL there need not be its user.
+		run_user=${ZKLOCK_TEST_USER:-$(id -un postgres 2>/dev/null || echo nobody)}
+		id "$run_user" >/dev/null || die "set ZKLOCK_TEST_USER to a user that is no administrator"
 		runner+=("--reuid=$run_user" "--regid=$(id -gn "$run_user")"
 			--init-groups)
 		say "servers and tests run as user $run_user"
-		"${runner[@]}" test -r "$top/Makefile" -a -r "$work/lock" || use_copy
+		is_readable || use_copy
 		chown -R "$run_user" "$run" "$short"
 	fi
 	setup_destination
@@ -381,6 +397,14 @@ setup_run() {
 	set_unprivileged
 	# Where we were called from may be closed to that user.
 	cd "$run"
+}
+
+# Can that user read all that the tests read? Some of it may have come by another
+# umask.
+is_readable() {
+	"${runner[@]}" test -r "$work/lock" &&
+		[[ -z $("${runner[@]}" find "$top"/{Makefile,zklock.control,sql,src,test,expected,docs} \
+			! -readable -print -quit 2>&1) ]]
 }
 
 use_copy() {
@@ -436,7 +460,7 @@ copy_postgresql() {
 
 set_unprivileged() {
 	unprivileged=("${runner[@]}" env -u LD_LIBRARY_PATH
-		"HOME=$run" "TMPDIR=$short" "PATH=$bindir:$PATH"
+		"HOME=$run" "TMPDIR=$short" "PATH=$bindir:$system_path$PATH"
 		"PERL5LIB=$tree/test/lib:$pgxs/src/test/perl"
 		"PG_REGRESS=$pgxs/src/test/regress/pg_regress"
 		"TEMP_CONFIG=$run/server.conf")

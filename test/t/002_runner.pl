@@ -12,7 +12,7 @@ use Test::More;
 use ZooKeeper qw(poll_until);
 
 my $runner = abs_path(dirname(__FILE__) . '/../lib/run_tap.pl');
-my $dir = PostgreSQL::Test::Utils::tempdir();
+my $dir = PostgreSQL::Test::Utils::tempdir_short();
 
 # Make a job of that name.
 sub job

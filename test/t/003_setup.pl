@@ -12,11 +12,11 @@ use Test::More;
 use ZooKeeper qw(poll_until);
 
 my $setup = abs_path(dirname(__FILE__) . '/../lib/setup.sh');
-my $dir = PostgreSQL::Test::Utils::tempdir();
+my $dir = PostgreSQL::Test::Utils::tempdir_short();
 
 # Begin, tell the directory in /tmp, and run something that has a thing to take down.
 append_to_file("$dir/command", <<"SH");
-source $setup
+source "\$1"
 work=$dir/work
 run=\$work/run
 setup_begin
@@ -33,7 +33,7 @@ sub end_by
 	my ($signal) = @_;
 	unlink "$dir/job", "$dir/down";
 	my $pid = fork // die $!;
-	exec 'bash', "$dir/command" if $pid == 0;
+	exec 'bash', "$dir/command", $setup if $pid == 0;
 	poll_until { -e "$dir/job" } 'the job to run';
 	kill $signal, $pid;
 	waitpid $pid, 0;
