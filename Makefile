@@ -98,9 +98,11 @@ PROGRAM_OBJS = \
 # expected output in expected/, which pg_regress looks for in its output
 # directory; links lead it there (see REGRESS_PREP below).
 REGRESS = $(sort $(patsubst $(here)test/sql/%.sql,%,$(wildcard $(here)test/sql/*.sql)))
-REGRESS_OPTS = --inputdir=$(here)test --load-extension=zklock
+REGRESS_OPTS = --inputdir=$(here)test --load-extension=zklock --no-locale --encoding=UTF8
 ISOLATION = $(sort $(patsubst $(here)test/specs/%.spec,%,$(wildcard $(here)test/specs/*.spec)))
-ISOLATION_OPTS = --inputdir=$(here)test --load-extension=zklock
+ISOLATION_OPTS = --inputdir=$(here)test --load-extension=zklock --no-locale --encoding=UTF8
+# What the server or its roles are set to otherwise.
+installcheck: export PGOPTIONS := $(PGOPTIONS) -c default_transaction_isolation=read\ committed
 REGRESS_PREP = expected-links
 PROVE_TESTS = test/t/*.pl
 # The link, never the directory of the source tree.
