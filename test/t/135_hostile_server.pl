@@ -26,6 +26,12 @@ my $node = cluster('berlin', $zk,
 	'zklock.session_timeout' => '1s');
 note("seed $seed");
 
+# Or a session with credentials makes the root, if the lies keep the others from it,
+# and nobody without them gets in any more.
+my $stranger = $zk->client;
+$stranger->create_path(lock_path('honest'));
+$stranger->close;
+
 my $bystander = background($node);
 my $started = $bystander->query('SELECT pg_postmaster_start_time()');
 my @sessions = map { background($node) } 1 .. 4;
