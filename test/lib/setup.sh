@@ -408,6 +408,9 @@ is_readable() {
 }
 
 use_copy() {
+	cp "$(type -P true)" "$short/"
+	"$short/true" 2>/dev/null ||
+		die "user $run_user cannot read $top, and no program runs in /tmp: move it elsewhere"
 	say "user $run_user cannot read $top, so they use a copy in $short"
 	tree=$short/tree
 	run=$short/run
