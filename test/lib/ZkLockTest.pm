@@ -56,6 +56,7 @@ our @EXPORT = qw(
   wait_for_queue
   lock_path
   queue_nodes
+  assert_nodes
   assert_no_nodes
   session_programs
   assert_no_programs
@@ -331,6 +332,23 @@ sub queue_nodes
 	@names =
 	  sort { $sequence->($a) <=> $sequence->($b) || $a cmp $b } @names;
 	return @names;
+}
+
+=pod
+
+=head2 assert_nodes($zookeeper, $path, $count, $what)
+
+A test: so many contenders' nodes are below the path, or will be in a moment, for
+who leaves does not wait until he has left.
+
+=cut
+
+sub assert_nodes
+{
+	my ($zk, $path, $count, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	eval { wait_for_queue($zk, $path, $count) };
+	return is(scalar queue_nodes($zk, $path), $count, $what);
 }
 
 =pod

@@ -123,7 +123,7 @@ subtest 'a downgrade does not bring an evicted lock back' => sub {
 		'f', 'the evicted holder holds nothing');
 	is($new->query_safe("SELECT zk_is_held('evicted')"),
 		't', 'the new one does');
-	is(scalar(queue_nodes($zk, lock_path('evicted'))), 1, 'alone');
+	assert_nodes($zk, lock_path('evicted'), 1, 'alone');
 	$old->query_safe("BEGIN; INSERT INTO written VALUES ('evicted')");
 	$old->query('COMMIT');
 	is($old->sqlstate, '40001', 'and the evicted one commits nothing');

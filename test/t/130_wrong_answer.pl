@@ -62,7 +62,7 @@ spoil('create2');
 $session->query("SELECT zk_lock('answer')");
 is_spoilt('create2');
 is($session->sqlstate, '00000', 'the lock is granted all the same');
-is(scalar(queue_nodes($zk, lock_path('answer'))), 1, 'with one node');
+assert_nodes($zk, lock_path('answer'), 1, 'with one node');
 $session->query_safe("SELECT zk_unlock('answer')");
 assert_no_nodes($zk, lock_path('answer'), 'which goes');
 

@@ -94,7 +94,7 @@ foreach ([ qw(here there) ], [ qw(there here) ])
 		move($from, $to);
 		is($session->query_safe("SELECT zk_evict('lock1', $token->{lock1})"), 't', 'zk_evict');
 		is($keeper{$to}->query_safe("SELECT zk_is_held('lock1')"), 'f', 'the one');
-		is(scalar queue_nodes($zk, at($to, 'hold2')), 1, 'others stay');
+		assert_nodes($zk, at($to, 'hold2'), 1, 'others stay');
 		$keeper{$to}->query('SELECT zk_unlock_all()');
 	};
 }

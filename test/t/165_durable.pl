@@ -99,7 +99,7 @@ subtest 'waiters are evicted' => sub {
 	}
 	my $token = token_at($admin, 'line', 2);
 	is($admin->query_safe("SELECT zk_evict('line', $token)"), 't', 'the first waiter is evicted');
-	is(scalar(queue_nodes($zk, lock_path('line'))), 2, 'the others stay');
+	assert_nodes($zk, lock_path('line'), 2, 'the others stay');
 	$holder->query_safe("SELECT zk_unlock('line')");
 	$second->wait_result;
 	is($second->sqlstate, '00000', 'the one behind it gets the lock');

@@ -93,7 +93,7 @@ subtest 'void ones' => sub {
 	forge($path, sprintf '_c_6ba7b810-9dad-11d1-80b4-00c04fd430c8-lock-%010d', $_)
 	  foreach 0 .. 99;
 	is($session->query_safe("SELECT zk_try_lock('void')"), 't', 'a try clears all of them away');
-	is(scalar queue_nodes($zk, $path), 1, 'and has the lock');
+	assert_nodes($zk, $path, 1, 'and has the lock');
 	$session->quit;
 };
 

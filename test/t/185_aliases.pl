@@ -43,6 +43,7 @@ sub prepare
 	my ($lock, @sessions) = @_;
 	$_->query_safe("SELECT zk_lock('$lock'), zk_unlock('$lock')")
 	  foreach $one, @sessions;
+	wait_for_queue($zk, lock_path($lock), 0);
 	return lock_path($lock);
 }
 

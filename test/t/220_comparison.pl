@@ -129,7 +129,7 @@ my %check = (
 		}
 		$session->query(statement("zk_lock('a', '5 s')"));
 		is($session->sqlstate, '55P03', 'its own timeout');
-		is(scalar queue_nodes($zk, lock_path('a')), 1, 'nothing is left');
+		assert_nodes($zk, lock_path('a'), 1, 'nothing is left');
 	},
 	'Read/write lock' => sub {
 		run("zk_lock_shared('a')");
