@@ -32,12 +32,17 @@ my @parts = (1 .. $at_a_time);
 my ($passed, $failed, @failures, @took) = (0, 0);
 my %running;    # by process id
 
+# Set by a signal, which is looked at where each job that was begun is known.
+my $ended_by;
+
 $| = 1;
-$SIG{$_} = \&end_all foreach qw(INT TERM HUP);
+$SIG{$_} = sub { $ended_by = shift } foreach qw(INT TERM HUP);
 
 while (@queue || %running)
 {
-	start_job(shift @queue) while @queue && keys %running < $at_a_time;
+	start_job(shift @queue)
+	  while !$ended_by && @queue && keys %running < $at_a_time;
+	end_all($ended_by) if $ended_by;
 	my $pid = waitpid(-1, WNOHANG);
 	if ($pid > 0)
 	{

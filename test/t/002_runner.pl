@@ -78,9 +78,11 @@ chomp(my $child = slurp_file("$dir/child"));
 poll_until { !lives($child) } 'the child to end';
 pass('a child does not outlive its job');
 
-# Ended by a signal it waits for the jobs, which have things to take down.
+# Ended by a signal it waits for the jobs, which have things to take down.  The job
+# waits in the foreground: a child that bash has just forked may take a signal for the
+# trap's and sleep on, and "wait" with it.
 my $waits = job('waits', "trap 'sleep 1; echo >$dir/down; exit 1' TERM
-	echo >$dir/up; sleep 600 & wait");
+	echo >$dir/up; while :; do sleep 0.1; done");
 my $pid = fork // die $!;
 if ($pid == 0)
 {
