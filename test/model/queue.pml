@@ -19,7 +19,9 @@
 #define DOWNGRADES 0
 #define IMPATIENT 1
 #endif
+#ifndef NODES
 #define NODES (N + DOWNGRADES)
+#endif
 #define NONE 255
 #define QUEUE 254				/* the list itself is watched */
 #define NEWS 253

@@ -21,7 +21,9 @@
 #define REPLACES 0
 #define LOOKS 1
 #endif
+#ifndef NODES
 #define NODES (N + FORGED)
+#endif
 #define NONE 255
 #define WAS_SET 254				/* what a watch has brought */
 #define HAS_GONE 253

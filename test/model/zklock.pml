@@ -34,7 +34,9 @@
 #endif
 
 /* Creates at most: one for each hold, and each repetition costs a fault. */
+#ifndef NODES
 #define NODES (N * ROUNDS + LOSSES + FAULTS + DOWNGRADES)
+#endif
 #define NONE 255
 
 /* What a watch, which is a node's number until then, has brought. */
