@@ -326,7 +326,9 @@ sub queue_nodes
 {
 	my ($zk, $path) = @_;
 	my $client = $zk->client;
-	my @names = $client->exists($path) ? $client->children($path) : ();
+	# A container goes when it is empty, also between two questions.
+	my @names = eval { $client->children($path) };
+	die $@ if $@ && $@ !~ /NoNode/;
 	$client->close;
 	my $sequence = sub { return $_[0] =~ /(\d{10})$/ ? $1 : -1; };
 	@names =
