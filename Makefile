@@ -13,11 +13,12 @@
 #                          an hour with: make torture DURATION=3600
 #   make bench             sets everything up and measures zklock next to other
 #                          locks; in two minutes with: make bench QUICK=1
+#   make indent            lays out the C code as PostgreSQL's is, with pgindent
 #
-# The last six need nothing that is not there after git clone, so they must not
+# The last seven need nothing that is not there after git clone, so they must not
 # depend on PGXS; PGXS has a "check" of its own besides, one that refuses.
 
-OUR_GOALS = check check-versions soak demo torture bench
+OUR_GOALS = check check-versions soak demo torture bench indent
 
 # Where this file is: the source tree also in a VPATH build.
 here := $(dir $(lastword $(MAKEFILE_LIST)))
@@ -43,6 +44,18 @@ check-versions:
 torture bench:
 	@$(here)test/$@/run
 
+# No package has them: they are in PostgreSQL's sources, src/tools/pgindent and
+# src/tools/pg_bsd_indent (from release 16 on).  It leaves client_request.c as it is,
+# whose compound literals it cannot read.
+PGINDENT ?= pgindent
+indent:
+	@for tool in $(PGINDENT) pg_bsd_indent; do \
+		command -v $$tool >/dev/null || { \
+			echo "make indent: there is no $$tool in PATH, which comes with PostgreSQL's sources, src/tools" >&2; \
+			exit 1; }; \
+	done
+	@$(PGINDENT) --typedefs=$(here)src/typedefs.list $(here)src
+
 else
 
 EXTENSION = zklock
@@ -50,34 +63,51 @@ DATA = sql/zklock--1.0.sql
 PGFILEDESC = "zklock - distributed locks through ZooKeeper"
 
 MODULE_big = zklock
+# The map: from the roof down.  A room includes only what stands below it, which
+# "make check" holds it to.  src/README.md says what is in each.
 OBJS = \
 	src/zklock.o \
+	src/lock_set.o \
+	src/inspect.o \
+	src/run_once.o \
+	src/hold.o \
+	src/recall_ask.o \
+	src/ready_worker.o \
+	src/hooks.o \
 	src/lock.o \
-	src/several.o \
-	src/contend.o \
-	src/neighbor.o \
-	src/xact.o \
+	src/lock_proof.o \
+	src/contender.o \
+	src/contender_node.o \
+	src/contender_watch.o \
+	src/contender_drain.o \
+	src/contender_clear.o \
+	src/contender_log.o \
+	src/place.o \
+	src/tree.o \
+	src/queue.o \
+	src/recall.o \
+	src/roundtrip.o \
+	src/name.o \
+	src/args.o \
 	src/session.o \
+	src/session_wait.o \
+	src/handover.o \
 	src/ready.o \
+	src/errors.o \
+	src/auth.o \
+	src/nodedata.o \
 	src/client.o \
+	src/client_request.o \
 	src/channel.o \
 	src/protocol.o \
 	src/contact.o \
+	src/recipe_alias.o \
 	src/recipe.o \
-	src/alias.o \
-	src/servers.o \
-	src/queue.o \
-	src/census.o \
-	src/dialog.o \
-	src/once.o \
+	src/recipe_node.o \
+	src/recipe_name.o \
 	src/retention.o \
-	src/durable.o \
-	src/ear.o \
-	src/release.o \
-	src/identity.o \
-	src/foreign.o \
-	src/name.o \
-	src/loss.o
+	src/servers.o \
+	src/foreign.o
 
 # The program that holds a backend's ZooKeeper session, and the only one that is
 # linked with ZooKeeper's client.  It is installed beside the library, which
@@ -87,6 +117,8 @@ PROGRAM_OBJS = \
 	src/program_main.o \
 	src/program_session.o \
 	src/program_request.o \
+	src/program_step.o \
+	src/program_watch.o \
 	src/program_acl.o \
 	src/program_parents.o \
 	src/program_ready.o \

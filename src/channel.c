@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * channel.c
- *	  The program of a session, as its backend sees it: start it, exchange frames
- *	  with it, learn of its death, end it.
+ *	  The program of a session, as its backend sees it: start it, exchange
+ *	  frames with it, learn of its death, end it.
  *
  * The one rule: the program is the backend's child, and whatever happens to
  * either of them, nothing is left behind.  A backend that ends closes its end
@@ -11,9 +11,9 @@
  * below.
  *
  * PostgreSQL leaves SIGCHLD at its default in backends: it is ignored, and
- * what COPY PROGRAM, archive commands and procedural languages start is waited
- * for by pid.  So the handler waits for no other pid than ours.  It uses
- * nothing but what may be used in a handler.
+ * what COPY PROGRAM, archive commands and procedural languages start is
+ * waited for by pid.  So the handler waits for no other pid than ours.  It
+ * uses nothing but what may be used in a handler.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,8 +42,8 @@
 #define READ_SIZE (16 * 1024)
 
 /*
- * Asked of the kernel for what is on its way to the program: the releases of a
- * thousand locks.  It grants less, as a rule; flushing then takes a little
+ * Asked of the kernel for what is on its way to the program: the releases of
+ * a thousand locks.  It grants less, as a rule; flushing then takes a little
  * longer.
  */
 #define SEND_BUFFER_SIZE (1024 * 1024)
@@ -58,15 +58,18 @@
 typedef struct Child
 {
 	volatile pid_t pid;			/* 0: none, or dead */
-	volatile int hangup_fd;		/* of one that somebody else has started: hangs
-								 * up when it dies; -1 for our own */
+	volatile int hangup_fd;		/* of one that somebody else has started:
+								 * hangs up when it dies; -1 for our own */
 	SharedPage *volatile page;	/* of the current session, NULL otherwise */
 	volatile sig_atomic_t is_dead;	/* valid while page is not NULL */
 } Child;
 
 static Child children[CHILDREN_MAX];
 
-/* Is the handler installed, and in which process?  Not if somebody else has one. */
+/*
+ * Is the handler installed, and in which process?  Not if somebody else has
+ * one.
+ */
 static bool is_watching;
 static volatile pid_t watcher;
 
@@ -91,7 +94,7 @@ static bool await_end(const ZkChannel *channel, int wait_ms);
 bool
 zklock_channel_open(ZkChannel *channel, const char *program, const char *title)
 {
-	ZkChannel	opened = {.state = ZK_CHANNEL_OPEN, .owner = getpid()};
+	ZkChannel	opened = {.state = ZK_CHANNEL_OPEN,.owner = getpid()};
 	int			size = SEND_BUFFER_SIZE;
 	int			fds[2] = {-1, -1};
 	int			page_fd;
@@ -133,15 +136,15 @@ zklock_channel_open(ZkChannel *channel, const char *program, const char *title)
 
 /*
  * The name is an address of a Unix-domain socket that is no file, so anybody
- * on this machine may connect, or have taken the name: both sides look whether
- * the other one is of their user.  The program sends the page first of all,
- * and a pipe that hangs up when it dies; the kernel then sends us SIGCHLD as
- * for a child.
+ * on this machine may connect, or have taken the name: both sides look
+ * whether the other one is of their user.  The program sends the page first
+ * of all, and a pipe that hangs up when it dies; the kernel then sends us
+ * SIGCHLD as for a child.
  */
 bool
 zklock_channel_adopt(ZkChannel *channel, const char *ready_name)
 {
-	ZkChannel	adopted = {.state = ZK_CHANNEL_OPEN, .owner = getpid()};
+	ZkChannel	adopted = {.state = ZK_CHANNEL_OPEN,.owner = getpid()};
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	struct ucred peer = {0};
 	socklen_t	size = sizeof(peer);
@@ -156,7 +159,8 @@ zklock_channel_adopt(ZkChannel *channel, const char *ready_name)
 		return false;
 	answer.fd = adopted.fd;
 	if (connect(adopted.fd, (struct sockaddr *) &address,
-				(socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 + length)) != 0 ||
+				(socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 +
+							 length)) != 0 ||
 		getsockopt(adopted.fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
 		peer.uid != geteuid() ||
 		poll(&answer, 1, ADOPT_MS) != 1 || !receive_page(&adopted, &hangup_fd))
@@ -165,7 +169,8 @@ zklock_channel_adopt(ZkChannel *channel, const char *ready_name)
 		frame_buffer_free(&adopted.in);
 		return false;
 	}
-	setsockopt(adopted.fd, SOL_SOCKET, SO_SNDBUF, &send_size, sizeof(send_size));
+	setsockopt(adopted.fd, SOL_SOCKET, SO_SNDBUF, &send_size,
+			   sizeof(send_size));
 	zklock_channel_watch();
 	adopted.program = peer.pid;
 	adopted.out = channel->out;
@@ -189,8 +194,8 @@ receive_page(ZkChannel *channel, int *hangup_fd)
 	}			control;
 	struct iovec bytes;
 	struct msghdr message = {
-		.msg_iov = &bytes, .msg_iovlen = 1,
-		.msg_control = &control, .msg_controllen = sizeof(control)
+		.msg_iov = &bytes,.msg_iovlen = 1,
+		.msg_control = &control,.msg_controllen = sizeof(control)
 	};
 	struct cmsghdr *header;
 	ssize_t		received;
@@ -211,7 +216,8 @@ receive_page(ZkChannel *channel, int *hangup_fd)
 
 	/* sealed, so that it cannot shrink under our feet */
 	if (fcntl(fds[0], F_GET_SEALS) & F_SEAL_SHRINK)
-		page = mmap(NULL, sizeof(SharedPage), PROT_READ | PROT_WRITE, MAP_SHARED,
+		page = mmap(NULL, sizeof(SharedPage), PROT_READ | PROT_WRITE,
+					MAP_SHARED,
 					fds[0], 0);
 	close(fds[0]);
 	if (page == MAP_FAILED)
@@ -358,10 +364,10 @@ zklock_channel_kill(ZkChannel *channel)
 }
 
 /*
- * The descriptor is closed in any case, so a program that cannot be waited for
- * finds the end of its input, too.  After its end of file it is on its way out
- * of the kernel, where nothing can stop it, or it is none of ours any more,
- * and is killed: waitpid() then takes microseconds.
+ * The descriptor is closed in any case, so a program that cannot be waited
+ * for finds the end of its input, too.  After its end of file it is on its
+ * way out of the kernel, where nothing can stop it, or it is none of ours any
+ * more, and is killed: waitpid() then takes microseconds.
  */
 void
 zklock_channel_close(ZkChannel *channel, int wait_ms)
@@ -451,8 +457,8 @@ make_page(SharedPage **page)
 }
 
 /*
- * A descriptor above those that the program will have, so that none of them is
- * in the way of another; -1 if there is none.
+ * A descriptor above those that the program will have, so that none of them
+ * is in the way of another; -1 if there is none.
  */
 static int
 raise_descriptor(int fd)
@@ -649,7 +655,7 @@ reap(Child *child, pid_t program)
 		child->pid = 0;
 	}
 	else if (child->pid == program && !is_over(child))
-		kill(program, SIGKILL);	/* whoever started it reaps it */
+		kill(program, SIGKILL); /* whoever started it reaps it */
 	sigprocmask(SIG_SETMASK, &former, NULL);
 }
 

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * channel.h
- *	  The program of a session, as its backend sees it: start it, exchange frames
- *	  with it, learn of its death, end it.
+ *	  The program of a session, as its backend sees it: start it, exchange
+ *	  frames with it, learn of its death, end it.
  *
  * libc only.  Nothing here raises; what waits has a bound and says so.
  *
@@ -31,8 +31,8 @@ typedef enum ZkChannelState
 typedef struct ZkChannel
 {
 	ZkChannelState state;		/* once it is not OPEN, that is final */
-	int			fd;				/* our end of the socket pair; valid while page
-								 * is not NULL */
+	int			fd;				/* our end of the socket pair; valid while
+								 * page is not NULL */
 	SharedPage *page;			/* NULL: not opened, or closed */
 	pid_t		program;
 	pid_t		owner;			/* the process that opened it; a child that it
@@ -92,8 +92,8 @@ extern void zklock_channel_break(ZkChannel *channel, ZkChannelState state);
 
 /*
  * Let the program end its session, wait for at most so long until it is over,
- * and free all that belongs to the channel.  ZK_CHANNEL_DISOWN: the program is
- * another process's by now, and goes on.
+ * and free all that belongs to the channel.  ZK_CHANNEL_DISOWN: the program
+ * is another process's by now, and goes on.
  */
 #define ZK_CHANNEL_DISOWN (-1)
 

@@ -1,17 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * client.c
- *	  A backend's end of its ZooKeeper session: open, requests, watch, close.
+ *	  A backend's end of its ZooKeeper session: open, news, close.
  *
- * Each request is a frame to the session's program, and its reply one back;
- * what has to go on while the backend is busy or idle (repeating, undoing,
- * listening) is the program's.  It knows nothing of PostgreSQL, so that it
- * runs alone under AddressSanitizer (test/unit/test_client.c).
+ * It knows nothing of PostgreSQL, so that it runs alone under
+ * AddressSanitizer (test/unit/test_client.c).
  *
  * Who owns what: requests and clients are malloc'ed, because PostgreSQL's
- * error exits leave requests behind.  A request is freed by its caller or with
- * the client.  The program is handed numbers: a reply to a request that no
- * longer exists finds nothing.
+ * error exits leave requests behind.  A request is freed by its caller or
+ * with the client.
  *
  * What the program says is checked like a stranger's words (protocol.c): it
  * may have been fooled by a hostile server.  It can be wrong about the
@@ -19,7 +16,7 @@
  *
  *-------------------------------------------------------------------------
  */
-#include "client.h"
+#include "client_private.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -29,64 +26,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "channel.h"
-
-struct ZkRequest
-{
-	uint64_t	id;				/* its slot in the low bits */
-	ZkClient   *client;
-	RequestKind kind;
-	bool		done;			/* reply is valid */
-	ZkReply		reply;
-	char	   *texts;			/* what its pointers point to, one block */
-	char	   *path;			/* CREATE: what is to be made */
-	size_t		watch_size;		/* LISTEN: its part of client->watches_size */
-	bool		has_heard;		/* LISTEN: heard is valid */
-	ZkHeard    *heard;			/* LISTEN: NULL: the node is not there */
-};
-
-struct ZkClient
-{
-	ZkChannel	channel;
-	char	   *program;		/* its path */
-	FrameBuffer opening;		/* the frame that opened the session, to end it
-								 * with should its program die */
-	ZkClientStatus status;		/* as reported last */
-	SessionTicket ticket;		/* valid if status.was_connected */
-	char		last_error[512];
-	uint64_t	nframes;		/* taken in, ever */
-	uint64_t	nrequests;		/* sent, ever; the page has how many are over */
-	uint64_t	nwithdrawn;		/* the same */
-	bool		is_for_others;	/* to be adopted: no lock hangs on it here */
-	int			many_depth;		/* of zklock_client_begin_many() */
-	uint64_t	watch_id;		/* request of the current watch; 0: none */
-	bool		is_watch_used;	/* its event was here */
-	size_t		watches_size;	/* what all LISTENs need of WATCHES_MAX */
-	ZkWatchNews watch_news;		/* of it */
-
-	/*
-	 * Live requests by slot; a request's id is its generation in the high bits
-	 * and its slot in the low ones, so that a stale id finds nothing.
-	 */
-	ZkRequest **slots;
-	uint64_t	nslots;
-	uint64_t	next_slot;		/* where to look for a free one first */
-	uint64_t	generation;
-};
-#define SLOT_BITS 16
-
-/*
- * How many bytes the paths of all that is listened for may have.  After a
- * reconnect the library names all that is watched in one packet, and a server
- * does not read one of more than a megabyte (ZOOKEEPER-706).  Half of that is
- * left for the one watch of a wait and for those that are just being removed.
- */
-#define WATCHES_MAX ((size_t) 512 * 1024)
-#define SLOT_MASK (((uint64_t) 1 << SLOT_BITS) - 1)
-
-/* No data, paths or texts with a frame. */
-static const FrameBlob no_blobs[FRAME_NBLOBS];
 
 static ZkClient *new_client(const ZkClientOptions *options);
 static const char *make_title(char title[ZK_CHANNEL_TITLE_SIZE],
@@ -101,29 +40,9 @@ static void take_reply(ZkClient *client, const FrameTaken *taken);
 static void take_watch(ZkClient *client, const FrameTaken *taken);
 static bool copy_reply(ZkRequest *request, const FrameTaken *taken);
 static void take_heard(ZkClient *client, const FrameTaken *taken);
-static void note_end(ZkClient *client);
 static void move_to_lost(ZkClient *client, ZkClientLoss loss);
 static void set_error(ZkClient *client, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
-static void look(ZkClient *client);
-static void refuse_interrupt(ZkClient *client, _Atomic uint32_t *interrupt);
-static ZkRequest *find_request(ZkClient *client, uint64_t id);
-static ZkRequest *new_request(ZkClient *client, RequestKind kind);
-static void free_request(ZkRequest *request);
-static ZkRequest *start_request(ZkClient *client, FrameRequest request,
-								const char *path, const char *other_path,
-								const char *data, int length);
-static ZkRequest *start_plain(ZkClient *client, RequestKind kind,
-							  const char *path);
-static ZkRequest *start_watching(ZkClient *client, RequestKind kind,
-								 const char *path);
-static bool start_silent(ZkClient *client, RequestKind kind, const char *path,
-						 const char *data, int length);
-static bool put_request(ZkClient *client, uint64_t id, FrameRequest request,
-						const char *path, const char *other_path,
-						const char *data, int length);
-static void put_note(ZkClient *client, FrameKind kind, uint64_t id);
-static void flush_unless_many(ZkClient *client);
 
 /* ---------------------------------------------------------------------
  * Public functions: clock, session
@@ -220,7 +139,7 @@ zklock_client_status(ZkClient *client, ZkClientStatus *status)
 	ZkClientStatus *own = &client->status;
 	int64_t		now = zklock_client_now();
 
-	look(client);
+	client_look(client);
 	if (own->state == ZK_CLIENT_SUSPENDED && now >= own->lost_deadline)
 		move_to_lost(client, ZK_LOSS_SILENCE);
 	if (own->state == ZK_CLIENT_CONNECTED)
@@ -249,12 +168,13 @@ zklock_client_status(ZkClient *client, ZkClientStatus *status)
 void
 zklock_client_report_silence(ZkClient *client)
 {
-	put_note(client, FRAME_REPORT_SILENCE, 0);
+	client_put_note(client, FRAME_REPORT_SILENCE, 0);
 }
 
 /*
- * The program marks the page when it declares the loss, and then looks whether
- * an interrupt is wanted; we do so the other way round.  So one of us sees it.
+ * The program marks the page when it declares the loss, and then looks
+ * whether an interrupt is wanted; we do so the other way round.  So one of us
+ * sees it.
  */
 void
 zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted)
@@ -265,12 +185,12 @@ zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted)
 		return;
 	if (!is_wanted)
 	{
-		refuse_interrupt(client, &page->loss_interrupt);
+		client_refuse_interrupt(client, &page->loss_interrupt);
 		return;
 	}
 	interrupt_want(&page->loss_interrupt);
 	zklock_channel_watch();
-	look(client);
+	client_look(client);
 	if (client->status.state == ZK_CLIENT_LOST &&
 		interrupt_begin(&page->loss_interrupt))
 	{
@@ -282,7 +202,7 @@ zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted)
 void
 zklock_client_last_error(ZkClient *client, char *text, size_t size)
 {
-	look(client);
+	client_look(client);
 	snprintf(text, size, "%s", client->last_error);
 }
 
@@ -295,8 +215,8 @@ zklock_client_close(ZkClient *client, int wait_ms)
 	{
 		if (channel->owner != getpid())
 			return;				/* the parent's session, not ours to close */
-		refuse_interrupt(client, &channel->page->loss_interrupt);
-		refuse_interrupt(client, &channel->page->news_interrupt);
+		client_refuse_interrupt(client, &channel->page->loss_interrupt);
+		client_refuse_interrupt(client, &channel->page->news_interrupt);
 		zklock_channel_flush(channel);
 		zklock_client_receive(client);	/* it may be over, unnoticed */
 	}
@@ -310,7 +230,7 @@ zklock_client_close(ZkClient *client, int wait_ms)
 		end_orphan(client);
 	for (uint64_t i = 0; i < client->nslots; i++)
 		if (client->slots[i] != NULL)
-			free_request(client->slots[i]);
+			client_free_request(client->slots[i]);
 	free(client->slots);
 	free(client->program);
 	if (client->opening.bytes != NULL)
@@ -318,254 +238,6 @@ zklock_client_close(ZkClient *client, int wait_ms)
 	frame_buffer_free(&client->opening);
 	explicit_bzero(client, sizeof(*client));
 	free(client);
-}
-
-/* ---------------------------------------------------------------------
- * Public functions: requests
- * ---------------------------------------------------------------------
- */
-
-ZkRequest *
-zklock_client_create(ZkClient *client, const char *path, ZkNodeKind kind,
-					 const char *data, int length)
-{
-	return start_request(client, (FrameRequest) {
-		.kind = REQUEST_CREATE, .node_kind = kind
-	}, path, NULL, data, length);
-}
-
-ZkRequest *
-zklock_client_list(ZkClient *client, const char *path)
-{
-	return start_plain(client, REQUEST_LIST, path);
-}
-
-ZkRequest *
-zklock_client_get(ZkClient *client, const char *path)
-{
-	return start_plain(client, REQUEST_GET, path);
-}
-
-ZkRequest *
-zklock_client_check(ZkClient *client, const char *path, int64_t czxid)
-{
-	return start_request(client, (FrameRequest) {
-		.kind = REQUEST_CHECK, .czxid = czxid
-	}, path, NULL, NULL, 0);
-}
-
-ZkRequest *
-zklock_client_ask_closed(ZkClient *client, const char *path)
-{
-	return start_plain(client, REQUEST_IS_CLOSED, path);
-}
-
-ZkRequest *
-zklock_client_get_and_watch(ZkClient *client, const char *path)
-{
-	return start_watching(client, REQUEST_GET_AND_WATCH, path);
-}
-
-ZkRequest *
-zklock_client_list_and_watch(ZkClient *client, const char *path)
-{
-	return start_watching(client, REQUEST_LIST_AND_WATCH, path);
-}
-
-ZkWatchNews
-zklock_client_watch_news(ZkClient *client)
-{
-	look(client);
-	return client->watch_news;
-}
-
-void
-zklock_client_unwatch(ZkClient *client)
-{
-	if (client == NULL || client->watch_id == 0)
-		return;
-	look(client);
-	if (!client->is_watch_used)
-		put_note(client, FRAME_UNWATCH, client->watch_id);
-	client->watch_id = 0;
-}
-
-ZkRequest *
-zklock_client_replace(ZkClient *client, const char *from, int64_t czxid,
-					  const char *to, const char *data, int length)
-{
-	return start_request(client, (FrameRequest) {
-		.kind = REQUEST_REPLACE, .node_kind = ZK_EPHEMERAL, .czxid = czxid
-	}, to, from, data, length);
-}
-
-ZkRequest *
-zklock_client_remove(ZkClient *client, const char *path, int version)
-{
-	return start_request(client, (FrameRequest) {
-		.kind = REQUEST_REMOVE, .version = version
-	}, path, NULL, NULL, 0);
-}
-
-ZkRequest *
-zklock_client_remove_guarded(ZkClient *client, const char *guard, int version,
-							 const char *const *paths, int npaths)
-{
-	size_t		length = 0;
-	char	   *data;
-	char	   *next;
-	ZkRequest  *request;
-
-	for (int i = 0; i < npaths; i++)
-		length += strlen(paths[i]) + 1;
-	data = next = malloc(length);
-	if (data == NULL)
-		return NULL;
-	for (int i = 0; i < npaths; i++)
-		next = stpcpy(next, paths[i]) + 1;
-	request = start_request(client, (FrameRequest) {
-		.kind = REQUEST_REMOVE_GUARDED, .version = version
-	}, guard, NULL, data, (int) length);
-	free(data);
-	return request;
-}
-
-ZkRequest *
-zklock_client_set(ZkClient *client, const char *path, const char *data,
-				  int length, int version)
-{
-	return start_request(client, (FrameRequest) {
-		.kind = REQUEST_SET, .version = version
-	}, path, NULL, data, length);
-}
-
-const ZkReply *
-zklock_client_reply(ZkRequest *request)
-{
-	if (!request->done || request->kind == REQUEST_LISTEN)
-		look(request->client);
-	return request->done ? &request->reply : NULL;
-}
-
-/*
- * Of a request without an answer, at least the request must be sent: what it
- * asks for is done all the same.
- */
-void
-zklock_client_free(ZkRequest *request)
-{
-	if (request == NULL)
-		return;
-	if (request->kind == REQUEST_CREATE || request->kind == REQUEST_REPLACE ||
-		request->kind == REQUEST_LISTEN)
-		put_note(request->client, FRAME_FREE, request->id);
-	if (!request->done || request->kind == REQUEST_LISTEN)
-		flush_unless_many(request->client);
-	free_request(request);
-}
-
-void
-zklock_client_withdraw(ZkRequest *request)
-{
-	if (request == NULL)
-		return;
-	put_note(request->client, FRAME_WITHDRAW, request->id);
-	request->client->nwithdrawn++;
-	flush_unless_many(request->client);
-	free_request(request);
-}
-
-bool
-zklock_client_delete(ZkClient *client, const char *path)
-{
-	return start_silent(client, REQUEST_DELETE, path, NULL, 0);
-}
-
-void
-zklock_client_begin_many(ZkClient *client)
-{
-	if (client != NULL)
-		client->many_depth++;
-}
-
-void
-zklock_client_end_many(ZkClient *client)
-{
-	if (client != NULL && --client->many_depth == 0)
-		zklock_client_flush(client);
-}
-
-bool
-zklock_client_hand_over(ZkClient *client, const char *path)
-{
-	return start_silent(client, REQUEST_HAND_OVER, path, NULL, 0);
-}
-
-bool
-zklock_client_announce(ZkClient *client, const char *path,
-					   const char *data, int length)
-{
-	return start_silent(client, REQUEST_ANNOUNCE, path, data, length);
-}
-
-ZkRequest *
-zklock_client_listen(ZkClient *client, const char *path, bool is_urgent,
-					 int64_t known)
-{
-	size_t		size = sizeof(int32_t) + strlen(path);
-	ZkRequest  *request;
-
-	if (client->watches_size + size > WATCHES_MAX)
-		return NULL;
-	if (is_urgent && client->channel.page != NULL)
-		interrupt_want(&client->channel.page->news_interrupt);
-	request = start_request(client, (FrameRequest) {
-		.kind = REQUEST_LISTEN, .is_urgent = is_urgent, .known_mzxid = known
-	}, path, NULL, NULL, 0);
-	if (request != NULL)
-		client->watches_size += request->watch_size = size;
-	if (is_urgent)
-		flush_unless_many(client);
-	return request;
-}
-
-bool
-zklock_client_heard(ZkRequest *listening, ZkHeard *heard)
-{
-	look(listening->client);
-	if (listening->has_heard && listening->heard != NULL)
-		*heard = *listening->heard;
-	else if (listening->has_heard)
-		heard->is_present = false;
-	return listening->has_heard;
-}
-
-void
-zklock_client_space_signals(ZkClient *client, int pause_ms)
-{
-	if (client->channel.page != NULL)
-		atomic_store(&client->channel.page->news_pause_ms, (uint32_t) pause_ms);
-}
-
-void
-zklock_client_defer_signals(ZkClient *client, bool is_deferred)
-{
-	if (client->channel.page == NULL)
-		return;
-	if (is_deferred)
-		refuse_interrupt(client, &client->channel.page->news_interrupt);
-	else
-	{
-		interrupt_want(&client->channel.page->news_interrupt);
-		put_note(client, FRAME_RESUME_NEWS, 0);
-		flush_unless_many(client);
-	}
-}
-
-void
-zklock_client_sweep(ZkClient *client, const char *path)
-{
-	start_silent(client, REQUEST_SWEEP, path, NULL, 0);
 }
 
 /* ---------------------------------------------------------------------
@@ -603,7 +275,10 @@ make_title(char title[ZK_CHANNEL_TITLE_SIZE], const char *addition)
 	return title;
 }
 
-/* The frame that opens the session; client->opening stays empty without memory. */
+/*
+ * The frame that opens the session; client->opening stays empty without
+ * memory.
+ */
 static void
 put_opening(ZkClient *client, const ZkClientOptions *options)
 {
@@ -629,8 +304,8 @@ put_opening(ZkClient *client, const ZkClientOptions *options)
 
 /*
  * The program is dead, its session is not: the ensemble keeps it, and its
- * nodes, for the session timeout.  Another program takes it over and, for want
- * of a backend, ends it.
+ * nodes, for the session timeout.  Another program takes it over and, for
+ * want of a backend, ends it.
  */
 static void
 end_orphan(ZkClient *client)
@@ -666,8 +341,8 @@ end_orphan(ZkClient *client)
  * Take in what the page says is there.  A loss stands in the page, too: its
  * frame may be behind a long one that is still on its way.
  */
-static void
-look(ZkClient *client)
+void
+client_look(ZkClient *client)
 {
 	SharedPage *page = client->channel.page;
 	uint32_t	lost;
@@ -693,8 +368,8 @@ still_open(uint64_t count, uint64_t nover)
  * From now on no interrupt comes.  A program that stands still in the middle
  * of one could send it at any time: it is killed.
  */
-static void
-refuse_interrupt(ZkClient *client, _Atomic uint32_t *interrupt)
+void
+client_refuse_interrupt(ZkClient *client, _Atomic uint32_t *interrupt)
 {
 	if (interrupt_refuse(interrupt))
 		return;
@@ -742,7 +417,7 @@ take_frames(ZkClient *client)
 		}
 		frame_buffer_consume(&client->channel.in, 0);
 	}
-	note_end(client);
+	client_note_end(client);
 }
 
 static void
@@ -776,8 +451,8 @@ take_status(ZkClient *client, const FrameTaken *taken)
 }
 
 /*
- * What is said here goes to users and into the log: printable ASCII, as much of it
- * as there is room for, and a question mark for everything else.
+ * What is said here goes to users and into the log: printable ASCII, as much
+ * of it as there is room for, and a question mark for everything else.
  */
 static void
 copy_text(char *to, size_t size, const char *text)
@@ -791,7 +466,7 @@ copy_text(char *to, size_t size, const char *text)
 static void
 take_reply(ZkClient *client, const FrameTaken *taken)
 {
-	ZkRequest  *request = find_request(client, taken->frame.id);
+	ZkRequest  *request = client_find_request(client, taken->frame.id);
 
 	if (request == NULL || request->done || request->kind == REQUEST_LISTEN)
 		return;
@@ -811,7 +486,10 @@ take_reply(ZkClient *client, const FrameTaken *taken)
 	request->done = true;
 }
 
-/* Copy a reply with all that hangs on it into one block; false without memory. */
+/*
+ * Copy a reply with all that hangs on it into one block; false without
+ * memory.
+ */
 static bool
 copy_reply(ZkRequest *request, const FrameTaken *taken)
 {
@@ -822,7 +500,8 @@ copy_reply(ZkRequest *request, const FrameTaken *taken)
 	char	  **children;
 	char	   *next;
 
-	request->texts = malloc(pointers + lengths[0] + lengths[1] + lengths[2] + 1);
+	request->texts = malloc(pointers + lengths[0] + lengths[1] + lengths[2] +
+							1);
 	if (request->texts == NULL)
 		return false;
 	reply->result = from->result;
@@ -870,7 +549,7 @@ copy_reply(ZkRequest *request, const FrameTaken *taken)
 static void
 take_watch(ZkClient *client, const FrameTaken *taken)
 {
-	ZkRequest  *request = find_request(client, taken->frame.id);
+	ZkRequest  *request = client_find_request(client, taken->frame.id);
 
 	if (taken->frame.id == 0 || taken->frame.id != client->watch_id)
 		return;
@@ -886,7 +565,7 @@ static void
 take_heard(ZkClient *client, const FrameTaken *taken)
 {
 	const FrameHeard *news = &taken->frame.u.heard;
-	ZkRequest  *request = find_request(client, taken->frame.id);
+	ZkRequest  *request = client_find_request(client, taken->frame.id);
 
 	if (request == NULL || request->kind != REQUEST_LISTEN)
 		return;
@@ -916,9 +595,8 @@ take_heard(ZkClient *client, const FrameTaken *taken)
 			   taken->frame.blob_lengths[1]);
 }
 
-/* If the channel is over and the session was not, it is now. */
-static void
-note_end(ZkClient *client)
+void
+client_note_end(ZkClient *client)
 {
 	if (client->channel.state == ZK_CHANNEL_OPEN)
 		return;
@@ -974,175 +652,4 @@ set_error(ZkClient *client, const char *format,...)
 	va_start(args, format);
 	vsnprintf(client->last_error, sizeof(client->last_error), format, args);
 	va_end(args);
-}
-
-/* ---------------------------------------------------------------------
- * Helpers: requests
- * ---------------------------------------------------------------------
- */
-
-/* The live request of that number, or NULL. */
-static ZkRequest *
-find_request(ZkClient *client, uint64_t id)
-{
-	uint64_t	slot = id & SLOT_MASK;
-	ZkRequest  *request = slot < client->nslots ? client->slots[slot] : NULL;
-
-	return request != NULL && request->id == id ? request : NULL;
-}
-
-/*
- * Make a request and give it a number.  NULL without memory, or with 2^16
- * requests under way.
- */
-static ZkRequest *
-new_request(ZkClient *client, RequestKind kind)
-{
-	ZkRequest  *request = calloc(1, sizeof(*request));
-	uint64_t	slot = 0;
-	bool		found = false;
-
-	if (request == NULL)
-		return NULL;
-	for (uint64_t i = 0; i < client->nslots && !found; i++)
-	{
-		slot = (client->next_slot + i) % client->nslots;
-		found = client->slots[slot] == NULL;
-	}
-	if (!found && client->nslots <= SLOT_MASK)
-	{
-		uint64_t	wider = client->nslots > 0 ? client->nslots * 2 : 64;
-		ZkRequest **more = realloc(client->slots, wider * sizeof(*more));
-
-		if (more != NULL)
-		{
-			memset(more + client->nslots, 0,
-				   (wider - client->nslots) * sizeof(*more));
-			slot = client->nslots;
-			client->slots = more;
-			client->nslots = wider;
-			found = true;
-		}
-	}
-	if (!found)
-	{
-		free(request);
-		return NULL;
-	}
-	client->next_slot = (slot + 1) % client->nslots;
-	client->generation++;
-	request->id = (client->generation << SLOT_BITS) | slot;
-	request->client = client;
-	request->kind = kind;
-	client->slots[slot] = request;
-	return request;
-}
-
-static void
-free_request(ZkRequest *request)
-{
-	request->client->slots[request->id & SLOT_MASK] = NULL;
-	request->client->watches_size -= request->watch_size;
-	free(request->path);
-	free(request->texts);
-	free(request->heard);
-	free(request);
-}
-
-/* Make a request and have it sent; NULL without memory. */
-static ZkRequest *
-start_request(ZkClient *client, FrameRequest parameters, const char *path,
-			  const char *other_path, const char *data, int length)
-{
-	ZkRequest  *request = new_request(client, parameters.kind);
-
-	if (request == NULL)
-		return NULL;
-	if (parameters.kind == REQUEST_CREATE)
-		request->path = strdup(path);
-	if ((parameters.kind != REQUEST_CREATE || request->path != NULL) &&
-		put_request(client, request->id, parameters, path, other_path,
-					data, length))
-		return request;
-	free_request(request);
-	return NULL;
-}
-
-/* The same for one that takes nothing but a path. */
-static ZkRequest *
-start_plain(ZkClient *client, RequestKind kind, const char *path)
-{
-	return start_request(client, (FrameRequest) {.kind = kind}, path,
-						 NULL, NULL, 0);
-}
-
-/* The same for a read whose node, or list, is watched from then on. */
-static ZkRequest *
-start_watching(ZkClient *client, RequestKind kind, const char *path)
-{
-	ZkRequest  *request = start_plain(client, kind, path);
-
-	if (request == NULL)
-		return NULL;
-	client->watch_id = request->id;
-	client->watch_news = ZK_WATCH_QUIET;
-	client->is_watch_used = false;
-	return request;
-}
-
-/* The same for one whose answer nobody waits for; false without memory. */
-static bool
-start_silent(ZkClient *client, RequestKind kind, const char *path,
-			 const char *data, int length)
-{
-	if (!put_request(client, 0, (FrameRequest) {
-			.kind = kind, .version = ZK_ANY_VERSION
-		}, path, NULL, data, length))
-		return false;
-	flush_unless_many(client);
-	return true;
-}
-
-/* Nothing is kept for a session that is over: nobody would send it. */
-static bool
-put_request(ZkClient *client, uint64_t id, FrameRequest request,
-			const char *path, const char *other_path,
-			const char *data, int length)
-{
-	Frame		frame = {.kind = FRAME_REQUEST, .id = id};
-	const FrameBlob blobs[FRAME_NBLOBS] = {
-		frame_text(path), frame_text(other_path), {data, (size_t) length}
-	};
-
-	if (client->status.state == ZK_CLIENT_LOST)
-		return true;
-	frame.u.request = request;
-	if (!zklock_channel_put(&client->channel, &frame, blobs))
-		return false;
-	client->nrequests++;
-	return true;
-}
-
-/*
- * A frame of its own, without content.  Without memory the session is given
- * up: what is withdrawn and not undone would block others for ever.
- */
-static void
-put_note(ZkClient *client, FrameKind kind, uint64_t id)
-{
-	Frame		frame = {.kind = kind, .id = id};
-
-	if (client->status.state != ZK_CLIENT_LOST &&
-		!zklock_channel_put(&client->channel, &frame, no_blobs))
-	{
-		zklock_channel_break(&client->channel, ZK_CHANNEL_NO_MEMORY);
-		note_end(client);
-	}
-}
-
-static void
-flush_unless_many(ZkClient *client)
-{
-	if (client->many_depth == 0)
-		zklock_client_flush(client);
 }

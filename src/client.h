@@ -1,18 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * client.h
- *	  A backend's end of its ZooKeeper session: open, requests, watch, close.
+ *	  A backend's end of its ZooKeeper session: open, news, close.  For
+ *	  session.c and those that do as it does; what all others ask is in
+ *	  client_request.h.
  *
  * The session itself, with the ZooKeeper library, is in a program of its own
  * (see program.h), which this room starts and talks to.  No type of the
- * ZooKeeper library and none of PostgreSQL stands here.  No function raises or
- * waits for the network, save for the bounded waits of zklock_client_close()
- * and of sending to a program that does not read.
- *
- * A request is followed by polling its reply: whenever something has happened,
- * zklock_client_fd() becomes readable, until zklock_client_receive() is
- * called. Requests that are awaited go out with zklock_client_flush() or with
- * the next one that nobody waits for.
+ * ZooKeeper library and none of PostgreSQL stands here.  No function raises
+ * or waits for the network, save for the bounded waits of
+ * zklock_client_close() and of sending to a program that does not read.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,11 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "contact.h"
-#include "terms.h"
+#include "client_request.h"
 
-typedef struct ZkClient ZkClient;
-typedef struct ZkRequest ZkRequest;
 
 typedef struct ZkClientOptions
 {
@@ -38,8 +32,8 @@ typedef struct ZkClientOptions
 								 * modulo their number */
 	const char *auth_scheme;	/* NULL for none */
 	const char *auth_credentials;	/* with auth_scheme */
-	bool		is_auth_private;	/* they are this session's alone, to guard its
-									 * queue nodes and nothing else */
+	bool		is_auth_private;	/* they are this session's alone, to guard
+									 * its queue nodes and nothing else */
 	const char *identity;		/* such credentials of scheme digest beside
 								 * those; shorter than IDENTITY_SIZE, NULL for
 								 * none */
@@ -48,73 +42,10 @@ typedef struct ZkClientOptions
 								 * connected; NULL: it is not */
 } ZkClientOptions;
 
-/* The client at one moment. */
-typedef struct ZkClientStatus
-{
-	ZkClientState state;
-	ZkClientLoss loss;
-	bool		was_connected;	/* has a session ever been granted? */
-	bool		is_taken;		/* a backend has adopted it: no more ours */
-	int64_t		session_id;		/* valid if was_connected */
-	int			session_timeout_ms; /* granted; valid if was_connected */
-	int64_t		suspended_at;	/* zklock_client_now(); valid if SUSPENDED or
-								 * LOST after having been connected */
-	int64_t		lost_deadline;	/* SUSPENDED: when it becomes LOST by clock */
-	int			npending;		/* requests that are not over */
-	int			nwithdrawn;		/* withdrawn ones that are not undone yet */
-	int			naddresses;		/* servers to choose from; 0: not known yet */
-	bool		can_hand_over;	/* with an identity: nobody else can set queue
-								 * nodes that are made from now on */
-	int			program_pid;	/* of the session's program; 0: it is over */
-	char		server[80];		/* address connected to last, or "" */
-	char		library[32];	/* version of the ZooKeeper library, or "" */
-} ZkClientStatus;
-
-/* What a request brought.  Strings live as long as the request. */
-typedef struct ZkReply
-{
-	ZkResult	result;
-	int			code;			/* the library's own code */
-	const char *code_text;		/* and its words for it, for a DETAIL */
-	Moment		proof;			/* create, check, replace: the date of the proof
-								 * that the session lives, see contact.h */
-	const char *path;			/* create: the node made */
-	int64_t		czxid;			/* create, get, replace: the fencing token */
-	int64_t		ephemeral_owner;	/* create, get */
-	int64_t		ctime_ms;		/* create, get: server's clock, Unix epoch */
-	int64_t		mzxid;			/* get: of the last change of the data */
-	int64_t		mtime_ms;		/* get: when that was */
-	int			version;		/* get: how often the data was set */
-	bool		is_closed;		/* ask_closed: everybody had them */
-	int			nbelow;			/* get: how many children the node has */
-	const char *const *children;	/* list */
-	int			nchildren;
-	const char *data;			/* get; not NUL-terminated, NULL if none */
-	int			data_length;
-} ZkReply;
-
-/* What has been heard of a znode that is listened for. */
-typedef struct ZkHeard
-{
-	bool		is_present;		/* it is there, as far as is known */
-	int64_t		mzxid;			/* this and the rest: valid if it is */
-	int64_t		mtime_ms;		/* server's clock, Unix epoch */
-	int64_t		signalled_at;	/* zklock_client_now() when the backend was
-								 * interrupted for it; 0: it was not */
-	int			data_length;
-	char		data[ZK_HEARD_SIZE];
-} ZkHeard;
-
-/* Milliseconds of a clock that goes on while the machine is suspended. */
-extern int64_t zklock_client_now(void);
-
-/* The same as a date that can be compared with that of a proof. */
-extern Moment zklock_client_moment(void);
-
 /*
- * Start a session, with a program of its own.  Never NULL save without memory;
- * every other failure shows as ZK_CLIENT_LOST with its reason.  Requests may
- * follow at once: they go out behind the handshake.
+ * Start a session, with a program of its own.  Never NULL save without
+ * memory; every other failure shows as ZK_CLIENT_LOST with its reason.
+ * Requests may follow at once: they go out behind the handshake.
  */
 extern ZkClient *zklock_client_open(const ZkClientOptions *options);
 
@@ -125,20 +56,26 @@ extern ZkClient *zklock_client_open(const ZkClientOptions *options);
 extern ZkClient *zklock_client_adopt(const ZkClientOptions *options,
 									 const char *ready_name);
 
-/* The descriptor that becomes readable when there is news; -1 if none will be. */
+/*
+ * The descriptor that becomes readable when there is news; -1 if none will
+ * be.
+ */
 extern int	zklock_client_fd(ZkClient *client);
 
 /* Send what is still to be sent. */
 extern void zklock_client_flush(ZkClient *client);
 
 /*
- * Take in what the program has said.  The functions below that tell of news do
- * so too, where the shared page says that there is any: a look costs no system
- * call.
+ * Take in what the program has said.  The functions below that tell of news
+ * do so too, where the shared page says that there is any: a look costs no
+ * system call.
  */
 extern void zklock_client_receive(ZkClient *client);
 
-/* How much the program has said so far: another number means that there was news. */
+/*
+ * How much the program has said so far: another number means that there was
+ * news.
+ */
 extern uint64_t zklock_client_progress(const ZkClient *client);
 
 /*
@@ -148,8 +85,8 @@ extern uint64_t zklock_client_progress(const ZkClient *client);
 extern void zklock_client_status(ZkClient *client, ZkClientStatus *status);
 
 /*
- * Let it be news when no request is outstanding any more, once.  Otherwise the
- * answer to a delete that nobody waits for wakes nobody either.
+ * Let it be news when no request is outstanding any more, once.  Otherwise
+ * the answer to a delete that nobody waits for wakes nobody either.
  */
 extern void zklock_client_report_silence(ZkClient *client);
 
@@ -163,162 +100,10 @@ extern void zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted);
 extern void zklock_client_last_error(ZkClient *client, char *text, size_t size);
 
 /*
- * Close the session, which removes its nodes, and free the client with all its
- * requests.  Takes at most about wait_ms; what is not done by then the program
- * goes on with alone.
+ * Close the session, which removes its nodes, and free the client with all
+ * its requests.  Takes at most about wait_ms; what is not done by then the
+ * program goes on with alone.
  */
 extern void zklock_client_close(ZkClient *client, int wait_ms);
-
-/*
- * Requests.  NULL only without memory.  The caller ends each with
- * zklock_client_free() or zklock_client_withdraw(), at any time.  Answers come
- * in the order of the requests.  That of the create of a sequential node does
- * not wake anybody: it is there when the list behind it is answered.
- */
-extern ZkRequest *zklock_client_create(ZkClient *client, const char *path,
-									   ZkNodeKind kind,
-									   const char *data, int length);
-extern ZkRequest *zklock_client_list(ZkClient *client, const char *path);
-extern ZkRequest *zklock_client_get(ZkClient *client, const char *path);
-
-/*
- * Prove through the quorum that the node exists (a single-op transaction), and,
- * unless czxid is 0, that it is the one with that czxid: ZK_NO_NODE if somebody has
- * deleted it and made another.  Whatever the answer, what is read behind it is not
- * older.
- */
-extern ZkRequest *zklock_client_check(ZkClient *client, const char *path,
-									  int64_t czxid);
-
-/*
- * Ask whether whoever has created anything below that node had this session's
- * credentials (auth_scheme; not the identity): reply's is_closed.
- */
-extern ZkRequest *zklock_client_ask_closed(ZkClient *client, const char *path);
-
-/*
- * zklock_client_get() that also watches the node, as the client's one watch.
- * zklock_client_watch_news() then tells what has happened since.
- */
-extern ZkRequest *zklock_client_get_and_watch(ZkClient *client,
-											  const char *path);
-extern ZkWatchNews zklock_client_watch_news(ZkClient *client);
-
-/*
- * Nobody waits for that news any more: the watch goes, with the next request
- * that is sent.  A NULL client is fine.
- */
-extern void zklock_client_unwatch(ZkClient *client);
-
-/* zklock_client_list() that also watches for a change of the list, likewise. */
-extern ZkRequest *zklock_client_list_and_watch(ZkClient *client,
-											   const char *path);
-
-/*
- * Set the data of a node of ours, without anybody waiting: sent at once, and
- * again after every reconnect until the server confirms it, the node is gone
- * or the session is over.  Who watches the node is woken.  false, and nothing
- * is sent, without memory.
- */
-extern bool zklock_client_announce(ZkClient *client, const char *path,
-								   const char *data, int length);
-
-/*
- * Replace the ephemeral node `from` by the ephemeral node `to`, until it is
- * done: `from` is deleted only once `to` surely exists.  ZK_NO_NODE if `from`, the
- * node with that czxid (0: any), was gone before `to` was there, or somebody else
- * has made `to`; then there is no `to` either.
- */
-extern ZkRequest *zklock_client_replace(ZkClient *client, const char *from,
-										int64_t czxid, const char *to,
-										const char *data, int length);
-
-/*
- * Delete a node, whoever made it, or set its data, in one attempt whose
- * outcome the caller may want to know; for zklock_client_delete() see below.
- * A node with children is refused, with ZK_FAILED.  With a version other than
- * ZK_ANY_VERSION: ZK_BAD_VERSION unless the data has been set just that often.
- */
-#define ZK_ANY_VERSION (-1)
-extern ZkRequest *zklock_client_remove(ZkClient *client, const char *path,
-									   int version);
-
-/*
- * Delete nodes, all or none, if the data of the guard, another node, has been
- * set just that often; and set it once more, in the same transaction.  So of two
- * who have read the same version only one deletes anything, and an attempt that
- * comes late deletes nothing.  At most ZK_REMOVE_MAX nodes.
- */
-extern ZkRequest *zklock_client_remove_guarded(ZkClient *client,
-											   const char *guard, int version,
-											   const char *const *paths,
-											   int npaths);
-
-extern ZkRequest *zklock_client_set(ZkClient *client, const char *path,
-									const char *data, int length, int version);
-
-/* The reply, or NULL as long as there is none. */
-extern const ZkReply *zklock_client_reply(ZkRequest *request);
-
-/* Done with a request; an outstanding reply will be ignored.  NULL is fine. */
-extern void zklock_client_free(ZkRequest *request);
-
-/*
- * Undo a create of an ephemeral node: whether its reply is here, still to come
- * or lost, the node will be removed.  Of a replace the new node is removed at
- * once; the old one is the caller's.  Frees the request.
- */
-extern void zklock_client_withdraw(ZkRequest *request);
-
-/*
- * Delete a node of ours, without anybody waiting: sent at once, and again
- * after every reconnect until the server confirms it or the session is over.
- * false, with nothing sent, only without memory.
- */
-extern bool zklock_client_delete(ZkClient *client, const char *path);
-
-/*
- * Between these two, nothing is sent, so that many requests go out together.
- * Nothing may raise in between.  A NULL client is fine.
- */
-extern void zklock_client_begin_many(ZkClient *client);
-extern void zklock_client_end_many(ZkClient *client);
-
-/*
- * Set the data of a node of ours to nothing, once, and then delete it as
- * zklock_client_delete() does: who watches it learns that it was its owner who
- * let go.  If the set is lost or refused, that is all that is lost.
- */
-extern bool zklock_client_hand_over(ZkClient *client, const char *path);
-
-/*
- * Listen for a znode that is not ours and need not exist: the request, once
- * answered, goes on to follow what becomes of the znode until it is freed,
- * across reconnects too, with one watch on the server and one request for each
- * change.  It is unanswered while that request is under way.  If it is urgent,
- * this process is sent SIGINT when the znode appears or its data is set; but
- * not if known is the mzxid of that.  NULL, too, if so much is listened for that
- * the watches would be too long for a server.
- */
-extern ZkRequest *zklock_client_listen(ZkClient *client, const char *path,
-									   bool is_urgent, int64_t known);
-
-/* What has been heard last; false, with *heard not set, if nothing yet. */
-extern bool zklock_client_heard(ZkRequest *listening, ZkHeard *heard);
-
-/* From now on let so much time pass, at least, between two of these signals. */
-extern void zklock_client_space_signals(ZkClient *client, int pause_ms);
-
-/*
- * Send none of these signals for the time being; those that were missed come
- * when they are no longer deferred.
- */
-extern void zklock_client_defer_signals(ZkClient *client, bool is_deferred);
-
-/*
- * Delete a znode that is not ours if there is one, without anybody waiting;
- * one read if there is none.
- */
-extern void zklock_client_sweep(ZkClient *client, const char *path);
 
 #endif							/* ZKLOCK_CLIENT_H */

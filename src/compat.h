@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *	  What differs between the releases of PostgreSQL, in one place: functions and
- *	  macros named for the newer API, as far as older ones lack it.
+ *	  What differs between the releases of PostgreSQL, in one place: functions
+ *	  and macros named for the newer API, as far as older ones lack it.
  *
  *-------------------------------------------------------------------------
  */
@@ -67,7 +67,9 @@ make_json_lexer_compat(const char *json, int length, int encoding)
 #endif
 }
 
-/* 17: a set is a resource owner's, not a memory context's; of no one's here. */
+/*
+ * 17: a set is a resource owner's, not a memory context's; of no one's here.
+ */
 static inline WaitEventSet *
 CreateWaitEventSet_compat(int nevents)
 {

@@ -12,8 +12,8 @@
 #include <string.h>
 
 /*
- * Entries are at least that part of T apart, so that as many as are kept reach
- * back further than contact_delay_ms().
+ * Entries are at least that part of T apart, so that as many as are kept
+ * reach back further than contact_delay_ms().
  */
 #define SPACING(timeout_ms) ((timeout_ms) / 32)
 
@@ -66,7 +66,10 @@ contact_fresh_since(Moment now, int timeout_ms)
 {
 	int64_t		most = (int64_t) timeout_ms * 2 / 3;
 
-	return (Moment) {now.boot_ms - most, now.wall_ms - most};
+	return (Moment)
+	{
+		now.boot_ms - most, now.wall_ms - most
+	};
 }
 
 bool
@@ -90,8 +93,9 @@ contact_heartbeat_ms(int timeout_ms)
 Moment
 contact_earlier(Moment a, Moment b)
 {
-	return (Moment) {
+	return (Moment)
+	{
 		a.boot_ms < b.boot_ms ? a.boot_ms : b.boot_ms,
-		a.wall_ms < b.wall_ms ? a.wall_ms : b.wall_ms
+			a.wall_ms < b.wall_ms ? a.wall_ms : b.wall_ms
 	};
 }

@@ -7,14 +7,14 @@
  * told that the session is active.  It is told
  *	- by a client that is connected to it, with everything that it sends;
  *	- of a client that is connected to a follower: when the connection is made
- *	  (Leader.revalidateSession(), or the request that creates the session); and
- *	  then by the follower's answers to the leader's pings, one each half tick,
- *	  which name the sessions that were active since the last one
+ *	  (Leader.revalidateSession(), or the request that creates the session);
+ *	  and then by the follower's answers to the leader's pings, one each half
+ *	  tick, which name the sessions that were active since the last one
  *	  (Learner.ping(), LearnerHandler, case PING).
- * A request that a follower hands on, a write for example, is no such telling:
- * PrepRequestProcessor only looks whether the session is there.  So an
- * answered write says that the session was alive, and nothing of how long it
- * will be.
+ * A request that a follower hands on, a write for example, is no such
+ * telling: PrepRequestProcessor only looks whether the session is there.  So
+ * an answered write says that the session was alive, and nothing of how long
+ * it will be.
  *
  * But the follower's answers to pings and the requests that it hands on go to
  * the leader in one stream.  What it had answered half a tick before a write
@@ -23,11 +23,11 @@
  * T before the write was sent.  The session ends at the date plus T at the
  * earliest.
  *
- * A tick is at most half of T, see minSessionTimeout, so half of one is at most
- * T/4; the rest is for threads that come late.  A leader or follower that
- * stands still between the two for longer than the three tenths less half a
- * tick breaks this.  So does one race in the server, some microseconds wide: a
- * sign of life that comes just as a report is taken is lost
+ * A tick is at most half of T, see minSessionTimeout, so half of one is at
+ * most T/4; the rest is for threads that come late.  A leader or follower
+ * that stands still between the two for longer than the three tenths less
+ * half a tick breaks this.  So does one race in the server, some microseconds
+ * wide: a sign of life that comes just as a report is taken is lost
  * (LearnerSessionTracker.touchSession() and snapshot()).
  *
  * A date that is later than a third of T before the write is put there: then
@@ -46,8 +46,8 @@
 /*
  * A moment on two clocks.  The first one goes on while the machine is
  * suspended (CLOCK_BOOTTIME), but not while a hypervisor stops it; the second
- * one, the time of day, is set right after that, on a machine that looks after
- * it.  All zero: never.
+ * one, the time of day, is set right after that, on a machine that looks
+ * after it.  All zero: never.
  */
 typedef struct Moment
 {
@@ -96,7 +96,10 @@ extern int	contact_delay_ms(int timeout_ms);
 /* How long the leader may not have been asked until a heartbeat is due. */
 extern int	contact_heartbeat_ms(int timeout_ms);
 
-/* The date of two proofs that are needed both: the earlier one, by each clock. */
+/*
+ * The date of two proofs that are needed both: the earlier one, by each
+ * clock.
+ */
 extern Moment contact_earlier(Moment a, Moment b);
 
 #endif							/* ZKLOCK_CONTACT_H */

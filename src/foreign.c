@@ -4,8 +4,8 @@
  *	  What others wrote: may it be printed as it is, may it be parsed.
  *
  * Znodes' names and data, the reasons of requests and the names of other
- * clusters' users go to logs, terminals and web pages.  Whoever writes them may
- * want the reader to see something else than what is there.
+ * clusters' users go to logs, terminals and web pages.  Whoever writes them
+ * may want the reader to see something else than what is there.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,7 +43,9 @@ static const struct
 };
 #define NHIDDEN (sizeof(hidden) / sizeof(hidden[0]))
 
-/* How many bytes a character has that begins with this one; 0: none begins. */
+/*
+ * How many bytes a character has that begins with this one; 0: none begins.
+ */
 static size_t
 length_by_first(unsigned char byte)
 {

@@ -21,26 +21,29 @@
 #define FOREIGN_ESCAPE_SIZE 16
 
 /*
- * Take the first character off text in UTF-8: its number is set, its length in
- * bytes is the result.  If there is none, FOREIGN_NO_CHARACTER and 1.  length is
- * greater than 0.
+ * Take the first character off text in UTF-8: its number is set, its length
+ * in bytes is the result.  If there is none, FOREIGN_NO_CHARACTER and 1.
+ * length is greater than 0.
  */
 extern size_t foreign_take(const char *text, size_t length, uint32_t *number);
 
 /*
  * Does the character show itself, and nothing else?  Those that control a
- * terminal, the direction of what stands around them, or lines, or that cannot be
- * seen, do not.
+ * terminal, the direction of what stands around them, or lines, or that
+ * cannot be seen, do not.
  */
 extern bool foreign_is_plain(uint32_t number);
 
-/* What is printed instead: "<U+202E>", or of a byte that is no character "<FF>". */
+/*
+ * What is printed instead: "<U+202E>", or of a byte that is no character
+ * "<FF>".
+ */
 extern void foreign_escape(char escape[FOREIGN_ESCAPE_SIZE], uint32_t number,
 						   unsigned char first_byte);
 
 /*
- * How deep brackets and braces are nested in a text, at most; those in strings
- * are taken for real ones.
+ * How deep brackets and braces are nested in a text, at most; those in
+ * strings are taken for real ones.
  */
 extern int	foreign_nesting(const char *text, size_t length);
 

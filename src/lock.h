@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-#include "ear.h"
+#include "recall.h"
 #include "recipe.h"
 #include "utils/timestamp.h"
 
@@ -31,13 +31,14 @@ typedef struct ZkLockOrder
 	bool		is_try;			/* busy is an answer, not an error */
 	bool		has_timeout;
 	int64		timeout_ms;		/* valid if has_timeout; 0 or more */
+	bool		wants_list;		/* see ZkContender */
 
 	/* The rest is for one of several locks that are taken by one call. */
-	int64		asked_at;		/* zklock_client_now() from which on the bounds
-								 * count; 0: from now on */
+	int64		asked_at;		/* zklock_client_now() from which on the
+								 * bounds count; 0: from now on */
 	bool		is_checked;		/* zklock_check_room() has been called for it */
-	bool		is_known_busy;	/* the ensemble has said in this call that one of
-								 * the locks is */
+	bool		is_known_busy;	/* the ensemble has said in this call that one
+								 * of the locks is */
 	struct Lock **counted;		/* unless NULL: is set when the hold counts,
 								 * for zklock_give_back() */
 } ZkLockOrder;
@@ -62,11 +63,12 @@ extern void zklock_lock_init(void);
 /*
  * Take a lock, or count one more hold of it.  Result: its fencing token, or 0
  * if a try found it busy.  Raises 55P03 when a wait is over its bound, 08001
- * when a try is and the ensemble has not said that the lock is busy, 40001 when this backend has a lost lock, 55000 on an upgrade or for another number
- * of permits than that of the queue, 53400 past
- * zklock.max_locks, 54000 past what a count can hold, 42602 for a bad name, and
- * whatever a session or the queue raises.  On failure nothing is held that was not held before, and nothing is
- * left in ZooKeeper.
+ * when a try is and the ensemble has not said that the lock is busy, 40001
+ * when this backend has a lost lock, 55000 on an upgrade or for another
+ * number of permits than that of the queue, 53400 past zklock.max_locks,
+ * 54000 past what a count can hold, 42602 for a bad name, and whatever a
+ * session or the queue raises.  On failure nothing is held that was not held
+ * before, and nothing is left in ZooKeeper.
  */
 extern int64 zklock_acquire(const ZkLockOrder *order);
 
@@ -84,12 +86,13 @@ extern bool zklock_needs_place(const ZkLockOrder *order);
 extern void zklock_check_room(int nmore);
 
 /*
- * Take several locks that need a place, ascending in the order that several.c
- * explains, as far as nobody has to be waited for.  The orders have the same
- * scope and terms.  Result: how many from the first on are taken; their tokens
- * are set.  If it is less than all: *is_busy tells whether somebody has one of
- * the others; if not, zklock_acquire() finds out why.  Raises as
- * zklock_acquire() does; what is counted then, order->counted tells.
+ * Take several locks that need a place, ascending in the order that
+ * lock_set.c explains, as far as nobody has to be waited for.  The orders
+ * have the same scope and terms.  Result: how many from the first on are
+ * taken; their tokens are set.  If it is less than all: *is_busy tells
+ * whether somebody has one of the others; if not, zklock_acquire() finds out
+ * why.  Raises as zklock_acquire() does; what is counted then, order->counted
+ * tells.
  */
 extern int	zklock_acquire_at_once(const ZkLockOrder *const *orders,
 								   int norders, int64 *tokens, bool *is_busy);
@@ -103,16 +106,18 @@ extern void zklock_give_back(struct Lock *lock, RecipeMode mode,
 							 ZkScope scope);
 
 /*
- * Let go of one session-scope hold.  false with a WARNING if there is none, or
- * if the lock had been lost.
+ * Let go of one session-scope hold.  false with a WARNING if there is none,
+ * or if the lock had been lost; then the transaction, if it has_written, must
+ * not commit.
  */
-extern bool zklock_release(const char *name, RecipeMode mode);
+extern bool zklock_release(const char *name, RecipeMode mode,
+						   bool has_written);
 
 /*
- * Let go of all session-scope holds.  If one had been lost and the transaction
- * has_written, it must not commit.  Never raises.
+ * Let go of all session-scope holds.  If one had been lost and the
+ * transaction has_written, it must not commit.  Never raises.
  */
-extern void zklock_release_session_holds(bool has_written);
+extern void zklock_release_session_scope(bool has_written);
 
 /* Fencing token of a lock held here, in either mode; 0 if it is not held. */
 extern int64 zklock_token(const char *name);
@@ -127,15 +132,15 @@ extern int	zklock_permits(const char *name);
 extern bool zklock_is_held(const char *name);
 
 /*
- * Has somebody asked this session to release the lock?  false if it is not held
- * here, in either mode.  The first time asks the ensemble; if that does not
- * answer soon, false.  Tells the user as zklock_ear_report().
+ * Has somebody asked this session to release the lock?  false if it is not
+ * held here, in either mode.  The first time asks the ensemble; if that does
+ * not answer soon, false.  Tells the user as zklock_recall_report().
  */
-extern bool zklock_is_release_requested(const char *name);
+extern bool zklock_is_recalled(const char *name);
 
 /*
- * The lock is used again, in a way that does not need the ensemble: tell the user
- * if its release was requested.  Does nothing if it is not held.
+ * The lock is used again, in a way that does not need the ensemble: tell the
+ * user if its release was requested.  Does nothing if it is not held.
  */
 extern void zklock_use(const char *name);
 
@@ -144,10 +149,12 @@ extern void zklock_visit_locks(void (*visit) (const ZkLockInfo *info,
 											  void *argument),
 							   void *argument);
 
-/* Raise 40001 if a lock held here is known to be lost, as zklock_acquire(). */
+/*
+ * Raise 40001 if a lock held here is known to be lost, as zklock_acquire().
+ */
 extern void zklock_refuse_if_lost(void);
 
-/* ---- for xact.c and loss.c ---- */
+/* ---- for hooks.c and hooks.c ---- */
 
 extern bool zklock_has_locks(void);
 extern bool zklock_has_xact_locks(void);
@@ -155,7 +162,9 @@ extern bool zklock_has_xact_locks(void);
 /* Did this transaction, after it wrote, release a lock that had been lost? */
 extern bool zklock_has_released_lost(void);
 
-/* The transaction is over: let go of its holds.  Never raises, never waits. */
+/*
+ * The transaction is over: let go of its holds.  Never raises, never waits.
+ */
 extern void zklock_end_transaction(void);
 
 /* A subtransaction is over: its holds pass to the parent, or end. */
@@ -163,9 +172,9 @@ extern void zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 									  SubTransactionId parent);
 
 /*
- * If a lock held here is known to be lost, say so in words for an error message
- * and return true; *is_recent tells whether the loss may have interrupted the
- * current statement.  Never raises.
+ * If a lock held here is known to be lost, say so in words for an error
+ * message and return true; *is_recent tells whether the loss may have
+ * interrupted the current statement.  Never raises.
  */
 #define ZK_LOSS_TEXT_SIZE 768
 extern bool zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
@@ -176,13 +185,13 @@ extern bool zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
  * If a request to release a lock has just canceled the statement, say so in
  * words for an error message, once, and return true.  Never raises.
  */
-extern bool zklock_describe_request(ZkRequestText *text,
-									const char **hint);
+extern bool zklock_describe_recall(ZkRecallText *text,
+								   const char **hint);
 
 /*
  * Raise 40001 unless every lock held here is good: by the lease, or if there
- * is none that is fresh, or with always_ask, by a quorum's word for each node.
- * May wait and be cancelled.
+ * is none that is fresh, or with always_ask, by a quorum's word for each
+ * node.  May wait and be cancelled.
  */
 extern void zklock_prove_locks(bool always_ask);
 

@@ -22,8 +22,8 @@
 static char *root_setting;
 
 /*
- * zklock.node_style: which other clients are to wait for our queue nodes.  Read
- * when a lock is taken; all backends wait for all styles in any case.
+ * zklock.node_style: which other clients are to wait for our queue nodes.
+ * Read when a lock is taken; all backends wait for all styles in any case.
  */
 static int	node_style = RECIPE_STYLE_CURATOR;
 
@@ -39,8 +39,8 @@ static char *name_to_utf8(const char *name);
 static void refuse_reserved(const char *name);
 static char *slot_to_utf8(const char *slot);
 pg_noreturn static void raise_bad_name(const char *what, const char *name,
-						   const char *utf8, RecipeNameError error,
-						   size_t offset, size_t length);
+									   const char *utf8, RecipeNameError error,
+									   size_t offset, size_t length);
 static bool check_root(char **newval, void **extra, GucSource source);
 
 void
@@ -139,7 +139,9 @@ zklock_name_is_reserved(const char *component)
 	return false;
 }
 
-/* What lies beside locks must not be taken for one, nor the other way round. */
+/*
+ * What lies beside locks must not be taken for one, nor the other way round.
+ */
 static void
 refuse_reserved(const char *name)
 {

@@ -16,10 +16,10 @@
 extern void zklock_name_init(void);
 
 /*
- * Path of the znode of a lock, palloc'ed, RECIPE_PATH_SIZE bytes: chroot of the
- * server list, zklock.root, name in UTF-8.  *root_length, unless NULL, is set
- * to the length of the first two.  Raises 42602 with the reason if ZooKeeper
- * or the recipe does not allow the name.
+ * Path of the znode of a lock, palloc'ed, RECIPE_PATH_SIZE bytes: chroot of
+ * the server list, zklock.root, name in UTF-8.  *root_length, unless NULL, is
+ * set to the length of the first two.  Raises 42602 with the reason if
+ * ZooKeeper or the recipe does not allow the name.
  */
 extern char *zklock_name_path(const char *name, int *root_length);
 
@@ -27,10 +27,11 @@ extern char *zklock_name_path(const char *name, int *root_length);
 extern RecipeStyle zklock_name_style(void);
 
 /*
- * Path of the znode that keeps the records of zk_run_once() for a name, palloc'ed,
- * and of the record of one slot in it.  They are below a znode of the root that
- * keeps all records, whose path they begin with: *root_length, unless NULL, is
- * set to its length.  No lock's queue is there.  Raise 42602 likewise.
+ * Path of the znode that keeps the records of zk_run_once() for a name,
+ * palloc'ed, and of the record of one slot in it.  They are below a znode of
+ * the root that keeps all records, whose path they begin with: *root_length,
+ * unless NULL, is set to its length.  No lock's queue is there.  Raise 42602
+ * likewise.
  */
 extern char *zklock_name_runs_path(const char *name, int *root_length);
 extern char *zklock_name_run_path(const char *name, const char *slot,
@@ -39,7 +40,10 @@ extern char *zklock_name_run_path(const char *name, const char *slot,
 /* What ends the names of both; alone it is the name of the one above. */
 #define ZK_RUNS_SUFFIX ".once"
 
-/* What ends the names of requests to release a lock; alone it is their parent's. */
+/*
+ * What ends the names of requests to release a lock; alone it is their
+ * parent's.
+ */
 #define ZK_RELEASE_SUFFIX ".release"
 
 /* Does this component of a path mean a znode beside a lock's, and no name? */

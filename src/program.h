@@ -10,10 +10,14 @@
  *	program_main.c		the loop: channel, library, clock; signals; the way out
  *	program_ready.c		waiting for a backend with the session at hand
  *	program_session.c	the handle and the states of the session
- *	program_request.c	requests: sending, repeating, undoing, listening
+ *	program_request.c	requests: sending, answers, undoing
+ *	program_step.c		the steps of requests
+ *	program_watch.c		watching and listening
+ *	program_acl.c		who may do what with what it makes
+ *	program_parents.c	containers that it has made, and takes away
  *
- * No other room calls the ZooKeeper library.  Its traps, found by experiment
- * with release 3.8.0, have numbers that the comments refer to:
+ * No room of another family calls the ZooKeeper library.  Its traps, found by
+ * experiment with release 3.8.0, have numbers that the comments refer to:
  *	R1	numeric addresses only, its own name resolution switched off
  *	R2	an odd number of addresses (ZOOKEEPER-2466)
  *	R4	no close with requests outstanding: the server may never see the close
@@ -60,21 +64,22 @@ typedef struct Session
 	bool		is_out_urgent;	/* something in out is news for the backend */
 	SharedPage *page;
 	pid_t		backend;
-	int64_t		orphaned_at;	/* when its end of the channel was closed; 0: it
-								 * is there */
+	int64_t		orphaned_at;	/* when its end of the channel was closed; 0:
+								 * it is there */
 	bool		is_child;		/* was it the backend that started us? */
-	char		ready_name[READY_NAME_SIZE];	/* to wait at once connected; "" */
+	char		ready_name[READY_NAME_SIZE];	/* to wait at once connected;
+												 * "" */
 	int			ready_fd;		/* where a backend may come; -1: nowhere */
 
 	/* what the library has to do with; program_session.c */
 	zhandle_t  *zh;				/* NULL before the names are resolved */
 	int			fd;				/* of the connection, -1 if there is none */
-	int64_t		pause_until;	/* there is none, and the library is not to try
-								 * again before */
+	int64_t		pause_until;	/* there is none, and the library is not to
+								 * try again before */
 	bool		is_up;			/* there is one, and the session is granted */
 	int64_t		up_since;		/* valid if it is */
-	int64_t		suspended_ms;	/* how long the machine had been suspended when
-								 * the connection was made */
+	int64_t		suspended_ms;	/* how long the machine had been suspended
+								 * when the connection was made */
 	ino_t		socket;			/* of the last attempt to connect */
 	Moment		attempt_at;		/* when that was begun, or before */
 	ContactLog	contact;		/* over the current connection */
@@ -107,24 +112,25 @@ typedef struct Session
 	long long	switches;		/* how often it had run by then */
 	int64_t		next_check_at;	/* of that */
 
-	/* requests; program_request.c */
+	/* requests; program_request.h */
 	Request    *requests;		/* all there are, the newest first */
 	Request   **slots;			/* those that the backend may name again */
 	uint64_t	nslots;
-	Parent	   *parents;		/* containers that it has made; program_parents.c */
+	Parent	   *parents;		/* containers that it has made;
+								 * program_parents.c */
 	int			nparents;		/* how many */
 	int			nidle;			/* those that nothing of ours is in any more */
 	int			nnodes;			/* queue nodes of ours, as far as is known */
 	bool		has_ended_parents;	/* they are being removed, for it ends */
 	int			npending;		/* sent, or to be sent, and not answered */
-	int64_t		pending_since;	/* the first of them, or the last answer; valid
-								 * if there are any */
+	int64_t		pending_since;	/* the first of them, or the last answer;
+								 * valid if there are any */
 	int64_t		nudge_at;		/* 0: nothing is pending */
 	bool		reports_silence;
-	int64_t		interrupted_at; /* when the backend was interrupted last for what
-								 * is listened for; 0: it was not */
-	int64_t		resume_news_at; /* when what has come since is to interrupt it; 0:
-								 * nothing has */
+	int64_t		interrupted_at; /* when the backend was interrupted last for
+								 * what is listened for; 0: it was not */
+	int64_t		resume_news_at; /* when what has come since is to interrupt
+								 * it; 0: nothing has */
 	char	   *watch_path;		/* the one node that may be watched, or NULL */
 	uint64_t	watch_id;		/* and the rest: valid if there is one */
 	bool		is_watch_of_list;	/* its children are, not its data */
@@ -165,7 +171,10 @@ extern void session_open(Session *session, const FrameTaken *opening);
  */
 extern void session_tick(Session *session, int64_t now);
 
-/* When session_tick() is to be called next; INT64_MAX if that does not matter. */
+/*
+ * When session_tick() is to be called next; INT64_MAX if that does not
+ * matter.
+ */
 extern int64_t session_next_tick(const Session *session);
 
 /*
@@ -174,10 +183,15 @@ extern int64_t session_next_tick(const Session *session);
  */
 extern bool session_is_ending(const Session *session);
 
-/* Is there, as far as is known, a session in the ensemble that is to be closed? */
+/*
+ * Is there, as far as is known, a session in the ensemble that is to be
+ * closed?
+ */
 extern bool session_may_live(const Session *session);
 
-/* Notice a connection that the library has dropped while it sent a request. */
+/*
+ * Notice a connection that the library has dropped while it sent a request.
+ */
 extern void session_check_connection(Session *session);
 
 /* Put a changed status among the frames for the backend. */
@@ -190,15 +204,20 @@ extern void session_set_error(Session *session, const char *format,...)
 /* ---- program_acl.c ---- */
 
 /* The ACL of a node that is to be created; valid until the next call. */
-extern const struct ACL_vector *acl_for(const Session *session, ZkNodeKind kind);
+extern const struct ACL_vector *acl_for(const Session *session,
+										ZkNodeKind kind);
 
-/* Should the ACL of such a node, which has just been made, be read and learnt? */
+/*
+ * Should the ACL of such a node, which has just been made, be read and
+ * learnt?
+ */
 extern bool acl_wants_to_learn(const Session *session, ZkNodeKind kind);
 extern void acl_learn(Session *session, const struct ACL_vector *learnt);
 
 /*
- * Is a node with that ACL one in which nobody without the credentials can ever
- * have created anything?  Arguments may be what a hostile server has sent.
+ * Is a node with that ACL one in which nobody without the credentials can
+ * ever have created anything?  Arguments may be what a hostile server has
+ * sent.
  */
 extern bool acl_is_closed(const Session *session,
 						  const struct ACL_vector *asked,
@@ -213,7 +232,9 @@ extern void parents_note_made(Session *session, const char *path);
 extern void parents_note_node(Session *session, const char *path);
 extern void parents_note_gone(Session *session, const char *path);
 
-/* Remove them before the session is closed, unless that would delay its end. */
+/*
+ * Remove them before the session is closed, unless that would delay its end.
+ */
 extern void parents_end(Session *session);
 
 extern void parents_free(Session *session);
@@ -227,15 +248,23 @@ extern bool request_take(Session *session, const FrameTaken *taken);
 extern void request_tick(Session *session, int64_t now);
 
 /* Try once to delete a node, or with a name its child; nobody hears of it. */
-extern void request_remove(Session *session, const char *path, const char *name);
+extern void request_remove(Session *session, const char *path,
+						   const char *name);
 
-/* Repeat nothing any more, and have nothing watched after the next connect. */
-extern void request_give_up(Session *session);
-
-/* When request_tick() is to be called next; INT64_MAX if that does not matter. */
+/*
+ * When request_tick() is to be called next; INT64_MAX if that does not
+ * matter.
+ */
 extern int64_t request_next_tick(const Session *session);
 
 /* All memory of requests is given back; the library must be closed. */
 extern void request_free_all(Session *session);
+
+/* ---- program_watch.c ---- */
+
+/*
+ * Repeat nothing any more, and have nothing watched after the next connect.
+ */
+extern void watch_give_up(Session *session);
 
 #endif							/* ZKLOCK_PROGRAM_H */

@@ -3,19 +3,20 @@
  * program_acl.c
  *	  The session's program: who may do what with the znodes that it makes.
  *
- * Queue nodes can be handed over (contend.c) if nobody but this session can set
- * their data, so each session has an identity of its own, a random password.
- * Without credentials of the user's that is all: "auth" in an ACL stands for it.
+ * Queue nodes can be handed over (contender.c) if nobody but this session can
+ * set their data, so each session has an identity of its own, a random
+ * password.  Without credentials of the user's that is all: "auth" in an ACL
+ * stands for it.
  *
- * With credentials there are two, and "auth" would stand for both.  Others who
- * have the credentials may be other programs, Curator's Revoker for one, which
- * writes into queue nodes; so they may do everything but that.  For such an ACL
- * both have to be named.  How a server names who has presented a password is its
- * affair (DigestAuthenticationProvider, digestAlg), so it is not computed here but
- * read from nodes that "auth" has been resolved in: at first the credentials
- * alone are presented, and the ACL of the first queue node says what they are
- * called, the owners.  Then the identity is presented too, and the ACL of the next
- * queue node has its name.
+ * With credentials there are two, and "auth" would stand for both.  Others
+ * who have the credentials may be other programs, Curator's Revoker for one,
+ * which writes into queue nodes; so they may do everything but that.  For
+ * such an ACL both have to be named.  How a server names who has presented a
+ * password is its affair (DigestAuthenticationProvider, digestAlg), so it is
+ * not computed here but read from nodes that "auth" has been resolved in: at
+ * first the credentials alone are presented, and the ACL of the first queue
+ * node says what they are called, the owners.  Then the identity is presented
+ * too, and the ACL of the next queue node has its name.
  *
  * The owners also tell whether a lock's znode is closed: nobody else can have
  * created anything in it.
@@ -88,9 +89,9 @@ acl_wants_to_learn(const Session *session, ZkNodeKind kind)
 }
 
 /*
- * The identity is presented behind all that has been sent, save for what is still
- * in the library's queue: a parent made so would name the identity among its
- * owners, and be taken for open.
+ * The identity is presented behind all that has been sent, save for what is
+ * still in the library's queue: a parent made so would name the identity
+ * among its owners, and be taken for open.
  */
 void
 acl_learn(Session *session, const struct ACL_vector *learnt)
@@ -115,8 +116,8 @@ acl_learn(Session *session, const struct ACL_vector *learnt)
 }
 
 /*
- * An ACL that was changed says nothing of who could create before; the number of
- * changes is kept with it.
+ * An ACL that was changed says nothing of who could create before; the number
+ * of changes is kept with it.
  */
 bool
 acl_is_closed(const Session *session, const struct ACL_vector *asked,

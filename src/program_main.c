@@ -4,16 +4,16 @@
  *	  The session's program: its loop, its signals, its way out.
  *
  * The one rule: it lives for its backend and ends by itself.  The end of the
- * backend, in whatever way, is the end of file of the channel, and that is the
- * only thing that makes it close the session: its locks are let go then and
- * not earlier, so a signal from outside does not end it.  A crash does (a
- * hostile server can make the library fall over), without closing: the backend
- * learns of it while the ensemble still keeps its nodes.
+ * backend, in whatever way, is the end of file of the channel, and that is
+ * the only thing that makes it close the session: its locks are let go then
+ * and not earlier, so a signal from outside does not end it.  A crash does (a
+ * hostile server can make the library fall over), without closing: the
+ * backend learns of it while the ensemble still keeps its nodes.
  *
- * PostgreSQL as process 1 of a container inherits programs whose backends were
- * killed, and takes a child of which it knows nothing for a crashed backend if
- * it ends by a signal or with a status other than 0 or 1.  So it ends with
- * 0 or 1, whatever happens.
+ * PostgreSQL as process 1 of a container inherits programs whose backends
+ * were killed, and takes a child of which it knows nothing for a crashed
+ * backend if it ends by a signal or with a status other than 0 or 1.  So it
+ * ends with 0 or 1, whatever happens.
  *
  *-------------------------------------------------------------------------
  */
@@ -58,7 +58,9 @@
  */
 #define MEMORY_MAX (512 * 1024 * 1024)
 
-/* How long the library is left alone at least after an attempt that failed. */
+/*
+ * How long the library is left alone at least after an attempt that failed.
+ */
 #define RETRY_MS 10
 
 #define READ_SIZE (64 * 1024)
@@ -96,7 +98,7 @@ static void show_session(const Session *session);
 int
 main(int argc, char **argv)
 {
-	Session		session = {.fd = -1, .ready_fd = -1, .is_child = true};
+	Session		session = {.fd = -1,.ready_fd = -1,.is_child = true};
 
 	if (argc < 1 || fcntl(PROTOCOL_CHANNEL_FD, F_GETFD) < 0)
 	{
@@ -153,8 +155,8 @@ prepare_process(void)
 #ifndef __SANITIZE_ADDRESS__
 /*
  * Nobody looks into its memory, where the password of the session and the
- * credentials are; it does not eat up the machine's; and what goes wrong in it
- * ends it with a status that tells PostgreSQL nothing.
+ * credentials are; it does not eat up the machine's; and what goes wrong in
+ * it ends it with a status that tells PostgreSQL nothing.
  */
 static void
 harden(void)
@@ -164,7 +166,7 @@ harden(void)
 		SIGXFSZ, SIGALRM, SIGVTALRM, SIGPROF, SIGUSR1, SIGUSR2, SIGIO
 	};
 	static char stack[16 * 1024];	/* for when the other is used up */
-	stack_t		alternative = {.ss_sp = stack, .ss_size = sizeof(stack)};
+	stack_t		alternative = {.ss_sp = stack,.ss_size = sizeof(stack)};
 	struct rlimit limit = {MEMORY_MAX, MEMORY_MAX};
 
 	sigaltstack(&alternative, NULL);
@@ -211,7 +213,7 @@ close_other_descriptors(void)
 static void
 set_handler(int signal, void (*handler) (int))
 {
-	struct sigaction action = {.sa_handler = handler, .sa_flags = SA_ONSTACK};
+	struct sigaction action = {.sa_handler = handler,.sa_flags = SA_ONSTACK};
 
 	sigfillset(&action.sa_mask);
 	sigaction(signal, &action, NULL);
@@ -338,8 +340,8 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 
 /*
  * If the library has just made another socket, that was the beginning of an
- * attempt to connect.  Its word that the connection before is gone may come much
- * later, when this process was stopped meanwhile, so that is no sign.
+ * attempt to connect.  Its word that the connection before is gone may come
+ * much later, when this process was stopped meanwhile, so that is no sign.
  */
 static void
 note_attempt(Session *session, Moment before)
@@ -438,7 +440,8 @@ read_backend(Session *session)
 	else if (received == 0 || (errno != EAGAIN && errno != EINTR))
 		note_orphaned(session);
 	while (in->start < in->end &&
-		   (verdict = frame_take(in, FRAME_TO_PROGRAM, &taken)) == FRAME_COMPLETE)
+		   (verdict = frame_take(in, FRAME_TO_PROGRAM, &taken)) ==
+		   FRAME_COMPLETE)
 	{
 		if (!take_frame(session, &taken))
 			verdict = FRAME_INVALID;

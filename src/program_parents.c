@@ -3,18 +3,19 @@
  * program_parents.c
  *	  The session's program: the containers that this session has made.
  *
- * A lock's znode, and what is above it up to the root, are containers, which the
- * server removes when they are empty: some 10,000 a minute, no more
+ * A lock's znode, and what is above it up to the root, are containers, which
+ * the server removes when they are empty: some 10,000 a minute, no more
  * (ContainerManager, maxPerMinute).  Who locks many names, each of them once,
- * makes them faster than that.  So who has made a container takes it away again,
- * at the end of the session at the latest.  But not at once: a name that is used
- * again must not cost a flush more.  Up to KEPT_MAX that nothing of ours is in any
- * more are kept; beyond, the one that was used longest ago goes, in whatever flush
- * comes next.  One that was not used yet is about to be.
+ * makes them faster than that.  So who has made a container takes it away
+ * again, at the end of the session at the latest.  But not at once: a name
+ * that is used again must not cost a flush more.  Up to KEPT_MAX that nothing
+ * of ours is in any more are kept; beyond, the one that was used longest ago
+ * goes, in whatever flush comes next.  One that was not used yet is about to
+ * be.
  *
- * The one rule: nothing depends on it.  A server refuses to remove what others are
- * in; who finds no container makes one; and what is forgotten here is the
- * server's to remove.
+ * The one rule: nothing depends on it.  A server refuses to remove what
+ * others are in; who finds no container makes one; and what is forgotten here
+ * is the server's to remove.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,14 +25,14 @@
 #include <string.h>
 
 /*
- * How many containers that nothing of ours is in are kept for the next time.  Who goes
- * round more names than that makes each of them anew.
+ * How many containers that nothing of ours is in are kept for the next time.
+ * Who goes round more names than that makes each of them anew.
  */
 #define KEPT_MAX 128
 
 /*
- * How many containers are in the list at most, those in use included: each request
- * walks through it.  More are left to the server.
+ * How many containers are in the list at most, those in use included: each
+ * request walks through it.  More are left to the server.
  */
 #define PARENTS_MAX 512
 
@@ -135,13 +136,14 @@ parents_note_gone(Session *session, const char *path)
 }
 
 /*
- * The next session may use the same names, and will make their containers anew.
- * Those in others come first.
+ * The next session may use the same names, and will make their containers
+ * anew.  Those in others come first.
  *
- * Locks are more important than empty containers, and a close that is sent while
- * requests are unanswered may be lost (R4).  So where there are more nodes than a
- * few, or nodes in what others have made, the close is all that is sent.  Otherwise
- * the deletes that go first let go of the locks, should it be lost.
+ * Locks are more important than empty containers, and a close that is sent
+ * while requests are unanswered may be lost (R4).  So where there are more
+ * nodes than a few, or nodes in what others have made, the close is all that
+ * is sent.  Otherwise the deletes that go first let go of the locks, should
+ * it be lost.
  */
 void
 parents_end(Session *session)
@@ -176,7 +178,10 @@ parents_free(Session *session)
 		forget(session, &session->parents);
 }
 
-/* The container with that path, which comes to the front of the list; or NULL. */
+/*
+ * The container with that path, which comes to the front of the list; or
+ * NULL.
+ */
 static Parent *
 find(Session *session, const char *path, size_t length)
 {
@@ -211,7 +216,10 @@ is_idle(const Parent *parent)
 	return parent->was_used && parent->nodes == NULL && parent->nparents == 0;
 }
 
-/* If there are too many, remove the one without anything of ours that was used first. */
+/*
+ * If there are too many, remove the one without anything of ours that was
+ * used first.
+ */
 static void
 remove_surplus(Session *session)
 {

@@ -36,7 +36,8 @@ ready_listen(Session *session)
 	memcpy(address.sun_path + 1, session->ready_name, length);
 	if (session->ready_fd >= 0 &&
 		(bind(session->ready_fd, (struct sockaddr *) &address,
-			  (socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 + length)) != 0 ||
+			  (socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 +
+						   length)) != 0 ||
 		 listen(session->ready_fd, 1) != 0))
 	{
 		close(session->ready_fd);
@@ -105,8 +106,8 @@ send_page(Session *session, int hangup_fd)
 		session->out.end - session->out.start
 	};
 	struct msghdr message = {
-		.msg_iov = &bytes, .msg_iovlen = 1,
-		.msg_control = &control, .msg_controllen = sizeof(control)
+		.msg_iov = &bytes,.msg_iovlen = 1,
+		.msg_control = &control,.msg_controllen = sizeof(control)
 	};
 	int			fds[2] = {PROTOCOL_PAGE_FD, hangup_fd};
 	struct cmsghdr *header;
@@ -117,7 +118,8 @@ send_page(Session *session, int hangup_fd)
 	header->cmsg_type = SCM_RIGHTS;
 	header->cmsg_len = CMSG_LEN(sizeof(fds));
 	memcpy(CMSG_DATA(header), fds, sizeof(fds));
-	if (sendmsg(PROTOCOL_CHANNEL_FD, &message, MSG_NOSIGNAL) != (ssize_t) bytes.iov_len)
+	if (sendmsg(PROTOCOL_CHANNEL_FD, &message, MSG_NOSIGNAL) !=
+		(ssize_t) bytes.iov_len)
 		return false;
 	frame_buffer_consume(&session->out, bytes.iov_len);
 	session->is_out_urgent = false;

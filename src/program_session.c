@@ -4,9 +4,9 @@
  *	  The session's program: the handle of the ZooKeeper library and the states
  *	  of the session.
  *
- * The one rule: who declares a session lost also ends it.  The backend is told
- * first, so that it does not rely on locks that are about to go; then, as soon
- * as there is a connection, the session is closed (program_main.c).
+ * The one rule: who declares a session lost also ends it.  The backend is
+ * told first, so that it does not rely on locks that are about to go; then,
+ * as soon as there is a connection, the session is closed (program_main.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -107,11 +107,12 @@ session_open(Session *session, const FrameTaken *opening)
 
 /*
  * Resolve the names, which may take as long as DNS does.  A backend that does
- * not want to wait so long kills us, if it sees in the page that we are at it;
- * so from the moment that it cannot see that any more nothing may be begun
- * without it.  One that ends without a last look (SIGQUIT, SIGKILL) cannot: the
- * kernel ends us then, by a signal that ends this process in an orderly manner
- * (program_main.c); but not if there is a session that somebody has to end.
+ * not want to wait so long kills us, if it sees in the page that we are at
+ * it; so from the moment that it cannot see that any more nothing may be
+ * begun without it.  One that ends without a last look (SIGQUIT, SIGKILL)
+ * cannot: the kernel ends us then, by a signal that ends this process in an
+ * orderly manner (program_main.c); but not if there is a session that
+ * somebody has to end.
  */
 static bool
 look_up(Session *session, const ServerList *list, ServerAddresses *addresses)
@@ -214,7 +215,8 @@ session_may_live(const Session *session)
 {
 	if (session->zh == NULL || is_unrecoverable(session->zh))
 		return false;
-	return session->status.was_connected || session->status.ticket.session_id != 0;
+	return session->status.was_connected ||
+		session->status.ticket.session_id != 0;
 }
 
 int64_t
@@ -275,7 +277,7 @@ note_connected(Session *session, int state)
 	int			timeout = zoo_recv_timeout(session->zh);
 	int			most = session->asked_timeout_ms > SANE_SESSION_TIMEOUT_MS ?
 		session->asked_timeout_ms : SANE_SESSION_TIMEOUT_MS;
-	const clientid_t *id = zoo_client_id(session->zh);
+	const		clientid_t *id = zoo_client_id(session->zh);
 	const char *server = zoo_get_current_server(session->zh);
 	int64_t		now = protocol_now();
 
@@ -355,7 +357,7 @@ give_up(Session *session)
 	session_set_error(session, "The ensemble kept the session and answered none of its requests for %d ms",
 					  session->status.session_timeout_ms);
 	move_to(session, ZK_CLIENT_LOST, ZK_LOSS_UNANSWERED);
-	request_give_up(session);
+	watch_give_up(session);
 }
 
 /* The interrupt may be wanted only since the connection was lost. */
@@ -368,15 +370,15 @@ lost_deadline(const Session *session)
 }
 
 /*
- * The connection is gone; how long may the session live?  The ensemble ends it
- * one session timeout (T) after it last heard of us.  We know when we last
+ * The connection is gone; how long may the session live?  The ensemble ends
+ * it one session timeout (T) after it last heard of us.  We know when we last
  * heard of the ensemble; if not, the library gives a silent connection up
- * after 2/3 T, and one that was reset had its last heartbeat at most T/3 ago.
- * A tenth of T, at least 200 ms, goes to clocks and rounding.
+ * after 2/3 T, and one that was reset had its last heartbeat at most T/3
+ * ago.  A tenth of T, at least 200 ms, goes to clocks and rounding.
  *
  * Where the loss interrupts nobody there is nothing to be early for.  The
- * library gives a server that does not answer a reconnect 2/3 T, so the full T
- * leaves room for one more.
+ * library gives a server that does not answer a reconnect 2/3 T, so the full
+ * T leaves room for one more.
  */
 static void
 note_disconnected(Session *session)
@@ -389,7 +391,8 @@ note_disconnected(Session *session)
 	if (session->status.state != ZK_CLIENT_CONNECTED)
 		return;
 	if (contact_at == 0)
-		contact_at = now - (session->was_silent ? timeout * 2 / 3 : timeout / 3);
+		contact_at = now - (session->was_silent ?
+							timeout * 2 / 3 : timeout / 3);
 	session->status.suspended_at = now;
 	session->early_deadline = contact_at + timeout -
 		(timeout / 10 > 200 ? timeout / 10 : 200);
@@ -399,8 +402,8 @@ note_disconnected(Session *session)
 }
 
 /*
- * Where the library cannot send a request it closes the connection and says so
- * to nobody; and if no later attempt to connect succeeds, it never does.
+ * Where the library cannot send a request it closes the connection and says
+ * so to nobody; and if no later attempt to connect succeeds, it never does.
  */
 void
 session_check_connection(Session *session)
@@ -447,7 +450,7 @@ move_to(Session *session, ZkClientState state, ZkClientLoss loss)
 void
 session_report(Session *session)
 {
-	Frame		frame = {.kind = FRAME_STATUS, .u.status = session->status};
+	Frame		frame = {.kind = FRAME_STATUS,.u.status = session->status};
 	const FrameBlob blobs[FRAME_NBLOBS] = {
 		frame_text(session->server), frame_text(session->last_error),
 		frame_text(ZOO_VERSION)
@@ -490,6 +493,7 @@ log_line(const char *message)
 
 	text = text != NULL ? strstr(text, ": ") : NULL;
 	text = text != NULL ? text + 2 : message;
+
 	snprintf(line, sizeof(line), "%s", text);
 	line[strcspn(line, "\r\n")] = '\0';
 	session_set_error(session, "%s", line);
@@ -514,8 +518,8 @@ suspended_ms(void)
 
 /*
  * When did the connection last receive anything, 0 if that cannot be told?
- * The kernel knows, and counts without suspensions; those since the connection
- * was made may all have come after the last contact.
+ * The kernel knows, and counts without suspensions; those since the
+ * connection was made may all have come after the last contact.
  */
 static int64_t
 last_contact(const Session *session)
@@ -539,8 +543,8 @@ last_contact(const Session *session)
  * A backend that stands still (SIGSTOP, a debugger) is not to keep its locks
  * for ever, only because its session has a program of its own.  It is looked
  * at as often as the library pings; seen so for two thirds of the session
- * timeout, without having run in between, it has stood still for up to a whole
- * one.
+ * timeout, without having run in between, it has stood still for up to a
+ * whole one.
  */
 static void
 check_backend(Session *session, int64_t now)
@@ -566,8 +570,8 @@ check_backend(Session *session, int64_t now)
 
 /*
  * Does it stand still, and how often has it been switched to or from until
- * now? See proc(5), /proc/PID/status.  Where that cannot be read nobody stands
- * still.
+ * now? See proc(5), /proc/PID/status.  Where that cannot be read nobody
+ * stands still.
  */
 static bool
 is_stopped(pid_t pid, long long *switches)

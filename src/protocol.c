@@ -19,7 +19,9 @@
 /* Most digits of a sequence number: 32 bits, ten digits at least. */
 #define NUMBER_MAX 11
 
-/* How long interrupt_refuse() waits at most for a signal that is under way. */
+/*
+ * How long interrupt_refuse() waits at most for a signal that is under way.
+ */
 #define INTERRUPT_WAIT_MS 1000
 
 /* Smallest allocation of a buffer. */
@@ -35,7 +37,8 @@ static bool are_values_good(const Frame *frame);
 static bool are_children_good(const FrameTaken *taken);
 
 /*
- * CLOCK_BOOTTIME, because leases go on running while the machine is suspended.
+ * CLOCK_BOOTTIME, because leases go on running while the machine is
+ * suspended.
  */
 int64_t
 protocol_now(void)
@@ -52,9 +55,10 @@ protocol_moment(void)
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	return (Moment) {
+	return (Moment)
+	{
 		.boot_ms = protocol_now(),
-		.wall_ms = (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000
+			.wall_ms = (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000
 	};
 }
 
@@ -103,7 +107,9 @@ frame_buffer_reserve(FrameBuffer *buffer, size_t size)
 	return true;
 }
 
-/* There are credentials among what it holds, which must not stay in memory. */
+/*
+ * There are credentials among what it holds, which must not stay in memory.
+ */
 static void
 wipe(FrameBuffer *buffer)
 {
@@ -313,7 +319,8 @@ are_values_good(const Frame *frame)
 		case FRAME_OPEN:
 			return frame->u.open.session_timeout_ms > 0 &&
 				frame->u.open.backend_pid > 1 &&
-				memchr(frame->u.open.ready_name, '\0', READY_NAME_SIZE) != NULL &&
+				memchr(frame->u.open.ready_name, '\0', READY_NAME_SIZE) !=
+				NULL &&
 				memchr(frame->u.open.identity, '\0', IDENTITY_SIZE) != NULL;
 		case FRAME_FREE:
 		case FRAME_WITHDRAW:
@@ -372,5 +379,6 @@ interrupt_end(_Atomic uint32_t *interrupt, bool is_final)
 	uint32_t	under_way = INTERRUPT_UNDER_WAY;
 
 	atomic_compare_exchange_strong(interrupt, &under_way,
-								   is_final ? INTERRUPT_SENT : INTERRUPT_WANTED);
+								   is_final ?
+								   INTERRUPT_SENT : INTERRUPT_WANTED);
 }

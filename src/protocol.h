@@ -7,12 +7,12 @@
  * both have mapped carries what may not cost a system call.  Both ends are
  * started from one installation on one machine, so numbers are as the machine
  * has them; but the files may have been replaced meanwhile, so each frame
- * names the version of this header, and its first eight bytes stay as they are
- * for ever.
+ * names the version of this header, and its first eight bytes stay as they
+ * are for ever.
  *
- * Each side reads the other's bytes like a stranger's: frame_take() checks all
- * that can be checked without knowing what went before, and its caller the
- * rest.
+ * Each side reads the other's bytes like a stranger's: frame_take() checks
+ * all that can be checked without knowing what went before, and its caller
+ * the rest.
  *
  * libc only: neither PostgreSQL nor ZooKeeper.
  *
@@ -52,7 +52,7 @@ typedef enum FrameKind
 	FRAME_FREE,					/* done with a request that the program keeps */
 	FRAME_WITHDRAW,				/* undo a create or replace */
 	FRAME_REPORT_SILENCE,		/* wake me when nothing is outstanding */
-	FRAME_RESUME_NEWS,			/* signals are welcome again: what was missed? */
+	FRAME_RESUME_NEWS,			/* signals are welcome: what was missed? */
 	FRAME_UNWATCH,				/* done with what that request watches */
 
 	/* from the program */
@@ -114,8 +114,9 @@ typedef struct FrameOpen
 	int32_t		session_timeout_ms;
 	uint32_t	first_server;
 	int32_t		is_auth_private;
-	char		identity[IDENTITY_SIZE];	/* digest credentials of this session's
-											 * alone, beside others; or "" */
+	char		identity[IDENTITY_SIZE];	/* digest credentials of this
+											 * session's alone, beside others;
+											 * or "" */
 } FrameOpen;
 
 /*
@@ -125,8 +126,8 @@ typedef struct FrameOpen
 typedef struct FrameRequest
 {
 	int64_t		known_mzxid;	/* LISTEN */
-	int64_t		czxid;			/* CHECK and REPLACE: that the node must have; 0:
-								 * any */
+	int64_t		czxid;			/* CHECK and REPLACE: that the node must have;
+								 * 0: any */
 	int32_t		kind;			/* RequestKind */
 	int32_t		node_kind;		/* ZkNodeKind: CREATE and REPLACE */
 	int32_t		version;		/* SET and both REMOVEs */
@@ -209,7 +210,10 @@ typedef struct FrameBlob
 	size_t		length;
 } FrameBlob;
 
-/* A frame that was taken from a buffer; the blobs are valid as long as that is. */
+/*
+ * A frame that was taken from a buffer; the blobs are valid as long as that
+ * is.
+ */
 typedef struct FrameTaken
 {
 	Frame		frame;
@@ -251,8 +255,8 @@ typedef enum InterruptState
 
 /*
  * The page that both have mapped.  Each member has one writer, save for the
- * interrupts, which go from WANTED to UNDER_WAY by compare-and-swap, so that a
- * backend that has turned one OFF is not interrupted any more.
+ * interrupts, which go from WANTED to UNDER_WAY by compare-and-swap, so that
+ * a backend that has turned one OFF is not interrupted any more.
  */
 typedef struct SharedPage
 {
@@ -260,11 +264,13 @@ typedef struct SharedPage
 	_Atomic uint64_t nflushed;	/* program: how often it has written frames */
 	_Atomic uint64_t nfinished; /* program: requests that are over */
 	_Atomic uint64_t nundone;	/* program: withdrawn ones that are undone */
-	_Atomic uint32_t lost;		/* program: ZkClientLoss, once it has reported it */
-	_Atomic uint32_t is_looking_up; /* program: names; it is not connected yet */
+	_Atomic uint32_t lost;		/* program: ZkClientLoss, once it has reported
+								 * it */
+	_Atomic uint32_t is_looking_up; /* program: names, ahead of connecting */
 	_Atomic uint32_t loss_interrupt;	/* InterruptState: for a loss */
 	_Atomic uint32_t news_interrupt;	/* the same for what is listened for */
-	_Atomic uint32_t news_pause_ms; /* backend: least time between two of these */
+	_Atomic uint32_t news_pause_ms; /* backend: least time between two of
+									 * these */
 } SharedPage;
 
 /* Milliseconds of a clock that goes on while the machine is suspended. */
@@ -274,8 +280,8 @@ extern int64_t protocol_now(void);
 extern Moment protocol_moment(void);
 
 /*
- * Can a create of the path have made that node?  It has the path's name, with the
- * number of a sequential one behind it.  NULL is no node.
+ * Can a create of the path have made that node?  It has the path's name, with
+ * the number of a sequential one behind it.  NULL is no node.
  */
 extern bool protocol_is_made(const char *path, const char *node);
 
@@ -290,9 +296,9 @@ extern bool frame_put(FrameBuffer *buffer, const Frame *frame,
 					  const FrameBlob blobs[FRAME_NBLOBS]);
 
 /*
- * Take the next frame off the buffer.  The blobs stay where they are until the
- * buffer is changed.  A COMPLETE one has a kind of that direction, blobs of
- * just its length, texts that end with their only NUL, and enumerations in
+ * Take the next frame off the buffer.  The blobs stay where they are until
+ * the buffer is changed.  A COMPLETE one has a kind of that direction, blobs
+ * of just its length, texts that end with their only NUL, and enumerations in
  * range. FRAME_WRONG_VERSION only looks at the first eight bytes.
  */
 extern FrameVerdict frame_take(FrameBuffer *buffer, FrameDirection direction,

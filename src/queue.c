@@ -3,19 +3,17 @@
  * queue.c
  *	  Views over the ensemble: who stands in the queue of a lock.
  *
- * Only reads.  Requests are freed in the PG_CATCH of zklock_read_queue();
- * results are palloc'ed in the caller's context.
+ * Only reads.  Requests are freed by free_reading(); results are palloc'ed in
+ * the caller's context.
  *
  *-------------------------------------------------------------------------
  */
 #include "queue.h"
 
 #include "miscadmin.h"
-#include "storage/proc.h"
 
-#include "dialog.h"
-#include "lock.h"
 #include "name.h"
+#include "roundtrip.h"
 #include "session.h"
 
 /*
@@ -28,24 +26,28 @@
 #define EPOCH_DIFFERENCE_MS \
 	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * 1000)
 
-/* What is to be freed when an error leaves. */
+/* A queue that is being read. */
 typedef struct Reading
 {
-	const char *path;			/* of the znode */
-	int64		deadline;
-	ZkRequest  *list;
+	ZkPathOf	path_of;		/* what the name stands for */
+	const char *name;
+	const char *path;			/* of the znode, in the session of the moment */
 	ZkRequest  *gets[READS_AT_ONCE];
+	ZkQueueEntry *entries;		/* the result */
+	int			nentries;
 } Reading;
 
-static ZkQueueEntry *read_entries(Reading *reading, int *nentries);
+static bool read_entries(ZkRoundTrip *trip, void *argument);
 static void request_data(Reading *reading, int slot, const char *child);
-static bool take_entry(Reading *reading, int slot, const char *child,
-					   ZkQueueEntry *entry);
+static const ZkReply *await_data(const ZkRoundTrip *trip, Reading *reading,
+								 int slot, const char *child);
+static bool take_entry(const Reading *reading, const ZkReply *reply,
+					   const char *child, ZkQueueEntry *entry);
 static int	merge_aliases(ZkQueueEntry *entries, int nentries);
 static void warn_of_styles(const ZkQueueEntry *entries, int nentries);
 static void mark_holders(ZkQueueEntry *entries, int nentries);
 static bool is_twin(const ZkQueueEntry *hold, const ZkQueueEntry *entry);
-static void free_reading(Reading *reading);
+static void free_reading(void *argument);
 static int	compare_children(const void *a, const void *b);
 
 ZkQueueEntry *
@@ -57,40 +59,19 @@ zklock_read_queue(const char *name, int *nentries)
 ZkQueueEntry *
 zklock_read_children(ZkPathOf path_of, const char *name, int *nentries)
 {
-	Reading		reading = {0};
-	ZkQueueEntry *volatile entries = NULL;
-
-	reading.deadline = LockTimeout > 0 ?
-		zklock_client_now() + LockTimeout : ZK_NO_DEADLINE;
+	Reading		reading = {.path_of = path_of,.name = name};
 
 	/* a bad name needs no connection */
 	pfree(path_of(name, NULL));
-	for (volatile bool is_retry = false;; is_retry = true)
-	{
-		zklock_session_reap();
-		if (!zklock_has_locks())
-			zklock_session_adopt_settings();
-		zklock_session_open(is_retry);
-
-		/* the chroot, and so the path, belongs to the session */
-		reading.path = path_of(name, NULL);
-		PG_TRY();
-		{
-			entries = read_entries(&reading, nentries);
-		}
-		PG_CATCH();
-		{
-			free_reading(&reading);
-			PG_RE_THROW();
-		}
-		PG_END_TRY();
-		free_reading(&reading);
-		if (!zklock_session_is_turning())
-			return entries;
-	}
+	zklock_roundtrip_run(read_entries, free_reading, &reading);
+	*nentries = reading.nentries;
+	return reading.entries;
 }
 
-/* Only a hold that is being made has a neighbour with its number, its maker's. */
+/*
+ * Only a hold that is being made has a neighbour with its number, its
+ * maker's.
+ */
 ZkQueueEntry *
 zklock_order_queue(const char *const *children, int nchildren, int *nentries)
 {
@@ -120,7 +101,7 @@ zklock_order_queue(const char *const *children, int nchildren, int *nentries)
 			recipe_parse_node(sorted[i + 1]).sequence == node.sequence)
 		{
 			entries[i].is_pending = true;
-			entries[i].identity.twin = pstrdup(sorted[i + 1]);
+			entries[i].who.twin = pstrdup(sorted[i + 1]);
 		}
 	}
 	mark_holders(entries, count);
@@ -129,63 +110,65 @@ zklock_order_queue(const char *const *children, int nchildren, int *nentries)
 	return entries;
 }
 
-/* List the children, then read the data of each, many at a time. */
-static ZkQueueEntry *
-read_entries(Reading *reading, int *nentries)
+/*
+ * List the children, then read the data of each, many at a time.  false if
+ * the session was lost.
+ */
+static bool
+read_entries(ZkRoundTrip *trip, void *argument)
 {
+	Reading    *reading = argument;
 	const ZkReply *list;
 	const char **children;
 	ZkQueueEntry *entries;
-	int			nchildren;
 	int			nread = 0;
 
-	*nentries = 0;
-	do
-	{
-		zklock_client_free(reading->list);
-		reading->list = zklock_client_list(zklock_session_client(),
-										   reading->path);
-		list = zklock_session_await(reading->list, reading->deadline,
-									ZK_WAITING_FOR_REPLY);
-		if (list == NULL)
-			zklock_dialog_raise_timeout(false);
-	} while (list->result == ZK_UNKNOWN_OUTCOME);
-	if (list->result == ZK_NO_NODE || zklock_session_is_turning())
-		return NULL;
+	/* the chroot, and so the path, belongs to the session */
+	reading->path = reading->path_of(reading->name, NULL);
+	reading->nentries = 0;
+	list = zklock_roundtrip_read(trip, zklock_client_list, reading->path);
+	if (list->result == ZK_SESSION_LOST)
+		return false;
+	if (list->result == ZK_NO_NODE)
+		return true;
 	if (list->result != ZK_OK)
 		zklock_session_raise(list, "read a lock's queue", reading->path);
 
-	nchildren = list->nchildren;
-	entries = palloc_extended((nchildren + 1) * sizeof(*entries),
+	entries = palloc_extended((list->nchildren + 1) * sizeof(*entries),
 							  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	children = palloc((nchildren + 1) * sizeof(*children));
-	memcpy(children, list->children, nchildren * sizeof(*children));
-	qsort(children, nchildren, sizeof(*children), compare_children);
+	children = palloc((list->nchildren + 1) * sizeof(*children));
+	memcpy(children, list->children, list->nchildren * sizeof(*children));
+	qsort(children, list->nchildren, sizeof(*children), compare_children);
 
-	for (int i = 0; i < Min(nchildren, READS_AT_ONCE); i++)
+	for (int i = 0; i < Min(list->nchildren, READS_AT_ONCE); i++)
 		request_data(reading, i, children[i]);
-	for (int i = 0; i < nchildren; i++)
+	for (int i = 0; i < list->nchildren; i++)
 	{
 		int			slot = i % READS_AT_ONCE;
+		const ZkReply *reply;
 
 		CHECK_FOR_INTERRUPTS();
-		if (take_entry(reading, slot, children[i], &entries[nread]))
+		reply = await_data(trip, reading, slot, children[i]);
+		if (reply->result == ZK_SESSION_LOST)
+			return false;
+		if (take_entry(reading, reply, children[i], &entries[nread]))
 			nread++;
-		if (i + READS_AT_ONCE < nchildren)
+		if (i + READS_AT_ONCE < list->nchildren)
 			request_data(reading, slot, children[i + READS_AT_ONCE]);
 	}
 	nread = merge_aliases(entries, nread);
 	mark_holders(entries, nread);
 	warn_of_styles(entries, nread);
-	*nentries = nread;
-	return entries;
+	reading->entries = entries;
+	reading->nentries = nread;
+	return true;
 }
 
 /*
- * Make one entry of the nodes of a contender with aliases, at the place of the
- * first.  Result: how many entries are left.  Nodes whose first one is gone
- * stand for themselves, as they do in the queue, and so do those of others that
- * bear the same GUID.
+ * Make one entry of the nodes of a contender with aliases, at the place of
+ * the first.  Result: how many entries are left.  Nodes whose first one is
+ * gone stand for themselves, as they do in the queue, and so do those of
+ * others that bear the same GUID.
  */
 static int
 merge_aliases(ZkQueueEntry *entries, int nentries)
@@ -224,7 +207,7 @@ warn_of_styles(const ZkQueueEntry *entries, int nentries)
 {
 	for (int i = 0; i < nentries; i++)
 	{
-		const char *client = entries[i].identity.client;
+		const char *client = entries[i].who.client;
 
 		if ((client != NULL && strcmp(client, "zklock") == 0) ||
 			recipe_waits_for(entries[i].style, zklock_name_style()))
@@ -249,23 +232,29 @@ request_data(Reading *reading, int slot, const char *child)
 	pfree(path);
 }
 
-/* Read one child's answer; false if it vanished, or may not be read. */
-static bool
-take_entry(Reading *reading, int slot, const char *child, ZkQueueEntry *entry)
+/* What a child's data is; asked again if the connection was lost. */
+static const ZkReply *
+await_data(const ZkRoundTrip *trip, Reading *reading, int slot,
+		   const char *child)
 {
-	RecipeNode	node = recipe_parse_node(child);
-	const ZkReply *reply;
-
 	for (;;)
 	{
-		reply = zklock_session_await(reading->gets[slot], reading->deadline,
-									 ZK_WAITING_FOR_REPLY);
-		if (reply == NULL)
-			zklock_dialog_raise_timeout(false);
+		const ZkReply *reply = zklock_roundtrip_await(trip,
+													  reading->gets[slot]);
+
 		if (reply->result != ZK_UNKNOWN_OUTCOME)
-			break;
-		request_data(reading, slot, child); /* the connection was lost */
+			return reply;
+		request_data(reading, slot, child);
 	}
+}
+
+/* Read one child's answer; false if it vanished. */
+static bool
+take_entry(const Reading *reading, const ZkReply *reply, const char *child,
+		   ZkQueueEntry *entry)
+{
+	RecipeNode	node = recipe_parse_node(child);
+
 	if (reply->result == ZK_NO_NODE)
 		return false;
 	if (reply->result != ZK_OK && reply->result != ZK_NO_AUTH)
@@ -276,21 +265,21 @@ take_entry(Reading *reading, int slot, const char *child, ZkQueueEntry *entry)
 	entry->node = pstrdup(child);
 	if (reply->result == ZK_NO_AUTH)
 		return true;
-	zklock_identity_parse(reply->data, reply->data_length, &entry->identity);
+	zklock_nodedata_parse(reply->data, reply->data_length, &entry->who);
 	entry->is_pending = recipe_is_hold(child) && reply->version == 0 &&
-		entry->identity.twin != NULL;
+		entry->who.twin != NULL;
 	entry->session_id = reply->ephemeral_owner;
 	entry->since = (reply->ctime_ms - EPOCH_DIFFERENCE_MS) * 1000;
 	entry->czxid = reply->czxid;
-	entry->token = entry->identity.token != 0 ? entry->identity.token :
+	entry->token = entry->who.token != 0 ? entry->who.token :
 		reply->czxid;
 	return true;
 }
 
 /*
- * Number the contenders and say who holds: the first, all shared ones behind a
- * first that is shared, up to the first exclusive one, and of a semaphore as
- * many as it has permits, as long as all agree on that.
+ * Number the contenders and say who holds: the first, all shared ones behind
+ * a first that is shared, up to the first exclusive one, and of a semaphore
+ * as many as it has permits, as long as all agree on that.
  */
 static void
 mark_holders(ZkQueueEntry *entries, int nentries)
@@ -318,18 +307,20 @@ mark_holders(ZkQueueEntry *entries, int nentries)
 	}
 }
 
-/* Is the first a hold that is not finished, and the second its maker's node? */
+/*
+ * Is the first a hold that is not finished, and the second its maker's node?
+ */
 static bool
 is_twin(const ZkQueueEntry *hold, const ZkQueueEntry *entry)
 {
-	return hold->is_pending && strcmp(hold->identity.twin, entry->node) == 0;
+	return hold->is_pending && strcmp(hold->who.twin, entry->node) == 0;
 }
 
 static void
-free_reading(Reading *reading)
+free_reading(void *argument)
 {
-	zklock_client_free(reading->list);
-	reading->list = NULL;
+	Reading    *reading = argument;
+
 	for (int i = 0; i < READS_AT_ONCE; i++)
 	{
 		zklock_client_free(reading->gets[i]);

@@ -10,9 +10,9 @@
 
 #include "postgres.h"
 
-#include "alias.h"
-#include "identity.h"
+#include "nodedata.h"
 #include "recipe.h"
+#include "recipe_alias.h"
 #include "utils/timestamp.h"
 
 /* One child of a lock's znode. */
@@ -29,11 +29,11 @@ typedef struct ZkQueueEntry
 	TimestampTz since;			/* by ZooKeeper's clock */
 	int64		token;
 	int64		czxid;			/* of the znode; 0: it may not be read */
-	ZkIdentity	identity;
+	ZkNodeData	who;
 
 	/*
-	 * The other nodes of a contender with aliases, whose style is _ALL; NULL as
-	 * far as there are none.
+	 * The other nodes of a contender with aliases, whose style is _ALL; NULL
+	 * as far as there are none.
 	 */
 	const char *aliases[ALIAS_COUNT - 1];
 	int64		alias_czxids[ALIAS_COUNT - 1];
@@ -41,9 +41,9 @@ typedef struct ZkQueueEntry
 
 /*
  * Read the queue of a lock, contenders in order first, then other children.
- * *nentries is set; the array is palloc'ed.  A snapshot that may be outdated at
- * once, and not a single one: entries that vanish while it is read are left
- * out.  Raises as the session does.
+ * *nentries is set; the array is palloc'ed.  A snapshot that may be outdated
+ * at once, and not a single one: entries that vanish while it is read are
+ * left out.  Raises as the session does.
  */
 extern ZkQueueEntry *zklock_read_queue(const char *name, int *nentries);
 
@@ -53,9 +53,9 @@ extern ZkQueueEntry *zklock_read_children(ZkPathOf path_of, const char *name,
 										  int *nentries);
 
 /*
- * The contenders among the children of a lock's znode in order, as far as their
- * names tell of them: position, is_holder, is_pending, mode, style, permits, node
- * (not copied).  Asks nobody.  The array is palloc'ed.
+ * The contenders among the children of a lock's znode in order, as far as
+ * their names tell of them: position, is_holder, is_pending, mode, style,
+ * permits, node (not copied).  Asks nobody.  The array is palloc'ed.
  */
 extern ZkQueueEntry *zklock_order_queue(const char *const *children,
 										int nchildren, int *nentries);

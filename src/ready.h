@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ready.h
- *	  Sessions that are connected before a backend needs one.
+ *	  The list of sessions that are connected before a backend needs one.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,27 +10,32 @@
 
 #include "postgres.h"
 
-#include "compat.h"
 #include "protocol.h"
 
-/* Name of the function that runs the background worker. */
-#define ZK_READY_WORKER "zklock_ready_worker_main"
+/* Most of them. */
+#define ZK_READY_MAX 100
 
-/*
- * Define zklock.ready_sessions; if the library is being preloaded and sessions
- * are wanted, ask for shared memory and register the worker.  For _PG_init().
- */
+/* A session that waits for a backend. */
+typedef struct ZkReady
+{
+	char		name[READY_NAME_SIZE];	/* where its program listens */
+	uint64		settings;		/* zklock_session_settings() it was opened
+								 * with */
+	bool		has_identity;	/* of its own */
+} ZkReady;
+
+/* Ask for shared memory, as the library is being preloaded. */
 extern void zklock_ready_init(void);
 
 /*
- * A ready session of these settings (zklock_session_settings()): its name, and
- * whether it has an identity of its own.  false if there is none.  Nobody else
- * is given it.
+ * Take a session of these settings off the list: nobody else is given it.
+ * false if there is none.
  */
-extern bool zklock_ready_take(uint64 settings, char name[READY_NAME_SIZE],
-							  bool *has_identity);
+extern bool zklock_ready_take(uint64 settings, ZkReady *taken);
 
-/* The worker. */
-pg_noreturn extern PGDLLEXPORT void zklock_ready_worker_main(Datum arg);
+/* For the worker: put a session on the list, take it back, or all of them. */
+extern void zklock_ready_put(const ZkReady *ready);
+extern void zklock_ready_withdraw(const char *name);
+extern void zklock_ready_clear(void);
 
 #endif							/* ZKLOCK_READY_H */

@@ -24,8 +24,8 @@
 #define RECIPE_ROOT_MAX 256
 
 /*
- * Most components of a name, and of a root.  Each is a znode, so a deep name costs
- * the ensemble as much as many flat ones.
+ * Most components of a name, and of a root.  Each is a znode, so a deep name
+ * costs the ensemble as much as many flat ones.
  */
 #define RECIPE_DEPTH_MAX 16
 
@@ -48,9 +48,9 @@
 #define RECIPE_SEQUENCE_LIMIT 2147483000
 
 /*
- * From this one on contenders let the queue drain, so that the lock's znode can
- * be deleted and its counter starts again.  Nobody takes more than two numbers
- * for that, so that the rest will do for many that fail.
+ * From this one on contenders let the queue drain, so that the lock's znode
+ * can be deleted and its counter starts again.  Nobody takes more than two
+ * numbers for that, so that the rest will do for many that fail.
  */
 #define RECIPE_SEQUENCE_DRAIN 2147000000
 
@@ -84,7 +84,8 @@ typedef enum RecipeStyle
 	RECIPE_STYLE_HIVE,			/* LOCK-EXCLUSIVE-S, LOCK-SHARED-S, .. */
 	RECIPE_STYLE_DOTNET,		/* lock-S, read-S, write-S, semaphore-S */
 	RECIPE_STYLE_UNKNOWN,		/* sequenced by somebody we do not know */
-	RECIPE_STYLE_ALL			/* no name's: several nodes, see alias.h */
+	RECIPE_STYLE_ALL			/* no name's: several nodes, see
+								 * recipe_alias.h */
 } RecipeStyle;
 
 /* What the name of one child of a lock's znode says. */
@@ -111,7 +112,8 @@ typedef enum RecipeNameError
 	RECIPE_NAME_ENCODING,		/* not valid UTF-8 */
 	RECIPE_NAME_BEYOND_BMP,		/* a character above U+FFFF */
 	RECIPE_NAME_UNSUPPORTED,	/* surrogate, private use, U+FFF0 to U+FFFF */
-	RECIPE_NAME_LIKE_QUEUE_NODE,	/* a component would be taken for a contender */
+	RECIPE_NAME_LIKE_QUEUE_NODE,	/* a component would be taken for a
+									 * contender */
 	RECIPE_NAME_RESERVED,		/* first component of the root is "zookeeper" */
 	RECIPE_NAME_NOT_ABSOLUTE	/* a root that does not start with a slash */
 } RecipeNameError;
@@ -123,9 +125,10 @@ typedef enum RecipeVerdict
 	RECIPE_WAIT,				/* watch child *watch, then look again */
 	RECIPE_GONE,				/* our own node is not in the list */
 	RECIPE_EXHAUSTED,			/* sequence numbers cannot order this queue */
-	RECIPE_MISMATCH,			/* the first one, child *watch, has another number
-								 * of permits */
-	RECIPE_INTERPOSED			/* somebody stands between our nodes; alias.h */
+	RECIPE_MISMATCH,			/* the first one, child *watch, has another
+								 * number of permits */
+	RECIPE_INTERPOSED			/* somebody stands between our nodes;
+								 * recipe_alias.h */
 } RecipeVerdict;
 
 /*
@@ -147,8 +150,8 @@ extern RecipeNameError recipe_check_root(const char *root, size_t *offset,
 /*
  * Write the path of the lock's znode, <root>/<name>, into path (at least
  * RECIPE_PATH_SIZE bytes); root and name have been checked, root "/" and ""
- * are the same.  false, with path set to "", if it does not fit and leave room
- * for a queue node behind it.
+ * are the same.  false, with path set to "", if it does not fit and leave
+ * room for a queue node behind it.
  */
 extern bool recipe_lock_path(char *path, const char *root, const char *name);
 
@@ -157,18 +160,18 @@ extern bool recipe_lock_path(char *path, const char *root, const char *name);
  * sequence number.
  *
  * style: the client that is to wait for it, RECIPE_STYLE_CURATOR ("-lock-",
- * "-shared-lock-" behind "_c_<guid>"), _CURATOR_RW ("-__WRIT__", "-__READ__") or
- * _KAZOO ("-pg__lock__", "-shared__lock__"); _ALL as _CURATOR, for the first of
- * several nodes.  Clients that know no readers take
- * a shared node for an exclusive one, which costs them time, never safety.
- * More than one permit: "-permits-<permits>-lock-", whatever the style.
+ * "-shared-lock-" behind "_c_<guid>"), _CURATOR_RW ("-__WRIT__", "-__READ__")
+ * or _KAZOO ("-pg__lock__", "-shared__lock__"); _ALL as _CURATOR, for the
+ * first of several nodes.  Clients that know no readers take a shared node
+ * for an exclusive one, which costs them time, never safety.  More than one
+ * permit: "-permits-<permits>-lock-", whatever the style.
  */
 extern void recipe_node_prefix(char prefix[RECIPE_NODE_SIZE], RecipeStyle style,
 							   RecipeMode mode, int permits, const char *guid);
 
 /*
- * Does a contender of the style `theirs`, behind an exclusive node that we have
- * made in the style `ours`, wait for it?  _ALL: as theirs or ours.
+ * Does a contender of the style `theirs`, behind an exclusive node that we
+ * have made in the style `ours`, wait for it?  _ALL: as theirs or ours.
  */
 extern bool recipe_waits_for(RecipeStyle theirs, RecipeStyle ours);
 
@@ -177,9 +180,9 @@ extern void recipe_format_guid(char guid[RECIPE_GUID_LEN + 1],
 							   const uint8_t random[16]);
 
 /*
- * Turn such a GUID into one that marks the queue node as one that can be handed
- * over: only its owner can set its data, and does so to say that it lets go of
- * the lock.
+ * Turn such a GUID into one that marks the queue node as one that can be
+ * handed over: only its owner can set its data, and does so to say that it
+ * lets go of the lock.
  */
 extern void recipe_mark_hand_over(char guid[RECIPE_GUID_LEN + 1]);
 
@@ -187,17 +190,25 @@ extern void recipe_mark_hand_over(char guid[RECIPE_GUID_LEN + 1]);
 extern bool recipe_can_hand_over(const char *child);
 
 /*
- * The same for the other mark that an exclusive node can have: it is persistent,
- * of zk_hold(), and perhaps not finished yet.
+ * The same for the other mark that an exclusive node can have: it is
+ * persistent, of zk_hold(), and perhaps not finished yet.
  */
 extern void recipe_mark_hold(char guid[RECIPE_GUID_LEN + 1]);
 extern bool recipe_is_hold(const char *child);
 
 /*
- * Can that be the name of the queue node that the hold stands in for?  It has the
- * hold's number.  What a hold says of its twin anybody may have written.
+ * Can that be the name of the queue node that the hold stands in for?  It has
+ * the hold's number.  What a hold says of its twin anybody may have written.
  */
 extern bool recipe_is_twin(const char *hold, const char *twin);
+
+/*
+ * Find the sequence number at the end of a name of `length` bytes.  false if
+ * there is none: the name is not a contender's.  Otherwise *prefix_length is
+ * how much stands before the number, of which a minus sign is part.
+ */
+extern bool recipe_split_node(const char *child, size_t length,
+							  size_t *prefix_length, int32_t *sequence);
 
 /* Read the name of one child.  Never fails: a stranger is STYLE_NONE. */
 extern RecipeNode recipe_parse_node(const char *child);
@@ -228,8 +239,8 @@ extern RecipeVerdict recipe_verdict(const char *const *children, int nchildren,
 									int *own, int *watch);
 
 /*
- * Is no other contender of the list ahead of this one, or level with it?  Done as
- * soon as one is found.
+ * Is no other contender of the list ahead of this one, or level with it?
+ * Done as soon as one is found.
  */
 extern bool recipe_is_first(const char *const *children, int nchildren,
 							const char *child);
@@ -243,23 +254,24 @@ extern RecipeVerdict recipe_verdict_newcomer(const char *const *children,
 											 int *watch);
 
 /*
- * Where does a contender stand in the queue of a counting semaphore, which the
- * first `permits` contenders hold?  mine is its full name, NULL for one that
- * would join now.  RECIPE_WAIT with *watch set: watch the one just ahead, which
- * waits too, until it says that it was granted, or goes.  RECIPE_WAIT with
- * *watch -1: the first of those who wait; any holder may be the first to leave,
- * so watch the whole queue.  RECIPE_MISMATCH: the first of the queue counts
- * otherwise, a plain lock for example.  So it is who comes into a queue with
- * another number that has the trouble, not those behind it: they wait for it
- * (in RECIPE_WAIT, *watch is the one just ahead) until it is gone.
+ * Where does a contender stand in the queue of a counting semaphore, which
+ * the first `permits` contenders hold?  mine is its full name, NULL for one
+ * that would join now.  RECIPE_WAIT with *watch set: watch the one just
+ * ahead, which waits too, until it says that it was granted, or goes.
+ * RECIPE_WAIT with *watch -1: the first of those who wait; any holder may be
+ * the first to leave, so watch the whole queue.  RECIPE_MISMATCH: the first
+ * of the queue counts otherwise, a plain lock for example.  So it is who
+ * comes into a queue with another number that has the trouble, not those
+ * behind it: they wait for it (in RECIPE_WAIT, *watch is the one just ahead)
+ * until it is gone.
  */
 extern RecipeVerdict recipe_permit_verdict(const char *const *children,
 										   int nchildren, const char *mine,
 										   int permits, int *watch);
 
 /*
- * Is `mine`, the full name of a contender's node, numbered so near to the end of
- * the counter that the queue is to drain, and can it?  A child that is no
+ * Is `mine`, the full name of a contender's node, numbered so near to the end
+ * of the counter that the queue is to drain, and can it?  A child that is no
  * contender keeps the lock's znode in being, however long one waits.
  */
 extern bool recipe_should_drain(const char *const *children, int nchildren,
@@ -267,8 +279,8 @@ extern bool recipe_should_drain(const char *const *children, int nchildren,
 
 /*
  * The contender to wait for until the queue is drained, for one who has
- * withdrawn the node called `mine`: the index of the last one ahead of it, then
- * *is_ahead is true, else of the last one of all; -1 if there is none.
+ * withdrawn the node called `mine`: the index of the last one ahead of it,
+ * then *is_ahead is true, else of the last one of all; -1 if there is none.
  */
 extern int	recipe_drain_watch(const char *const *children, int nchildren,
 							   const char *mine, bool *is_ahead);

@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * retention.c
- *	  How long records of runs are kept, and how old ones are found (and requests
- *	  to release a lock that nobody hears any more), as pure functions.
+ *	  How long records of runs are kept, and how old ones are found (and
+ *	  requests to release a lock that nobody hears any more), as pure
+ *	  functions.
  *
  * Values in, verdict out; libc only.
  *

@@ -5,9 +5,9 @@
  *	  host names into numeric addresses.
  *
  * What passes here is read by the ZooKeeper client library without another
- * look, and its own reader takes ports for octal and half a number for a whole
- * one: so anything unusual is refused.  Only servers_resolve() may block.  All
- * functions may be called from any thread.
+ * look, and its own reader takes ports for octal and half a number for a
+ * whole one: so anything unusual is refused.  Only servers_resolve() may
+ * block.  All functions may be called from any thread.
  *
  *-------------------------------------------------------------------------
  */
@@ -343,7 +343,9 @@ read_port(Piece text, Piece rest, Server *server, const Refusal *refusal)
 	return true;
 }
 
-/* The same in every locale; the underscore is common in container networks. */
+/*
+ * The same in every locale; the underscore is common in container networks.
+ */
 static bool
 is_host_character(char c)
 {

@@ -5,8 +5,8 @@
  *	  host names into numeric addresses.
  *
  * The ZooKeeper client library is only ever given numeric addresses, an odd
- * number of them: it would otherwise call getaddrinfo() from its I/O thread on
- * every pass, lose healthy sessions in a DNS outage, and skip every second
+ * number of them: it would otherwise call getaddrinfo() from its I/O thread
+ * on every pass, lose healthy sessions in a DNS outage, and skip every second
  * server of an even list (ZOOKEEPER-1998, ZOOKEEPER-2466).
  *
  * libc only: neither PostgreSQL nor ZooKeeper.
@@ -36,8 +36,8 @@
 
 typedef struct Server
 {
-	char		host[SERVERS_HOST_MAX + 1]; /* name or numeric address, without
-											 * brackets */
+	char		host[SERVERS_HOST_MAX + 1]; /* name or numeric address,
+											 * without brackets */
 	int			port;			/* 1 to 65535 */
 } Server;
 
@@ -66,10 +66,10 @@ typedef struct ServerAddresses
  * Read "host:port,host:port[/chroot]".  A port may be left out (2181); IPv6
  * addresses stand in brackets ("[::1]:2181", "[::1]"); link-local ones are
  * refused, for they mean nothing without an interface.  Ports are decimal.
- * Blanks around a server and behind the chroot are ignored; a chroot of "/" is
- * none.  On failure returns false and writes a sentence without a full stop
- * for a DETAIL into why (256 bytes are enough for all of it); the list is then
- * not to be used.
+ * Blanks around a server and behind the chroot are ignored; a chroot of "/"
+ * is none.  On failure returns false and writes a sentence without a full
+ * stop for a DETAIL into why (256 bytes are enough for all of it); the list
+ * is then not to be used.
  */
 extern bool servers_parse(const char *text, ServerList *list,
 						  char *why, size_t why_size);

@@ -1,22 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * session.c
- *	  This backend's ZooKeeper session, as PostgreSQL sees it: settings, the
- *	  one wait loop, deadlines, interrupts, and errors.
+ *	  This backend's ZooKeeper session, as PostgreSQL sees it: settings,
+ *	  beginning, loss and end.
  *
- * The one rule: every wait of zklock for the ensemble goes through wait_for(),
- * which ends at an interrupt, at a deadline, and when the session is lost.
- * This end of the session lives in malloc'ed memory of client.c; the wait
- * event set lives in TopMemoryContext as long as the session.
+ * This end of the session lives in malloc'ed memory of client.c.
  *
  *-------------------------------------------------------------------------
  */
-#include "session.h"
+#include "session_private.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "access/parallel.h"
@@ -34,8 +29,10 @@
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
 
-#include "identity.h"
-#include "neighbor.h"
+#include "auth.h"
+#include "errors.h"
+#include "handover.h"
+#include "nodedata.h"
 #include "ready.h"
 #include "recipe.h"
 #include "servers.h"
@@ -44,21 +41,16 @@
 #define PROGRAM_NAME "zklock-session"
 
 /*
- * How long the end of a backend waits for its session to be closed.  A healthy
- * server takes a few milliseconds; past this the session's program does it
- * alone.
+ * How long the end of a backend waits for its session to be closed.  A
+ * healthy server takes a few milliseconds; past this the session's program
+ * does it alone.
  */
 #define EXIT_CLOSE_MS 200
 
-/* How long a session is waited for that is closed because settings changed. */
-#define CLOSE_MS 500
-
 /*
- * How long a new session gives one server to answer before it turns to the
- * next one.  The client library would wait two thirds of the session timeout
- * for a machine that is switched off, as long as zklock.connect_timeout.
+ * How long a session is waited for that is closed because settings changed.
  */
-#define SERVER_ATTEMPT_MS 3000
+#define CLOSE_MS 500
 
 /*
  * zklock.servers: where the ensemble is.  Read when a session is opened; a
@@ -66,18 +58,17 @@
  */
 static char *servers_setting;
 
-/* zklock.session_timeout: milliseconds, asked of the ensemble, which clamps it. */
+/*
+ * zklock.session_timeout: milliseconds, asked of the ensemble, which clamps
+ * it.
+ */
 static int	session_timeout_setting;
 
-/* zklock.connect_timeout: milliseconds until the first connection is given up. */
-static int	connect_timeout_setting;
-
 /*
- * zklock.auth: "scheme:credentials", or "@/path/of/a/file" that holds that
- * line.  The file keeps the secret out of the server's log, where a reload
- * shows every changed setting.
+ * zklock.connect_timeout: milliseconds until the first connection is given
+ * up.
  */
-static char *auth_setting;
+static int	connect_timeout_setting;
 
 /* Values of zklock.on_lock_loss. */
 typedef enum OnLockLoss
@@ -99,62 +90,33 @@ static const struct config_enum_entry on_lock_loss_options[] = {
 };
 
 /*
- * Every session has an identity of its own, a random password, so that its queue
- * nodes can be handed over (contend.c); save for those with credentials of another
- * scheme.  Has the ensemble refused that?  It may have digest authentication
- * disabled.
+ * Every session has an identity of its own, a random password, so that its
+ * queue nodes can be handed over (contender_watch.c); save for those with
+ * credentials of another scheme.  Has an ensemble refused that?  It may have
+ * digest authentication disabled.  0, or the hash of its servers.
  */
-static bool identity_refused;
-static bool has_private_identity;	/* has the current session one? */
-static bool has_credentials;	/* and those of zklock.auth? */
-
-/* Has a setting changed that the current session was opened with? */
-static bool settings_changed;
-
-/* The current session, NULL if there is none. */
-static ZkClient *client;
+static uint64 identity_refused_by;
 
 /*
- * Is the current session not to be used again?  Set where an error leaves
- * while requests may be outstanding; zklock_session_reap() closes it.
- */
-static bool given_up;
-
-/* Its number; of the last one if there is none. */
-static ZkSessionNumber session_number;
-
-/* When a session that has never been connected is given up, after how long. */
-static int64 connect_deadline;
-static int	connect_bound_ms;
-
-/*
- * Which server a new session tries first, and until when; counted on from a
- * random start, so that the backends spread over the servers.
+ * Which server a new session tries first; counted on from a random start, so
+ * that the backends spread over the servers.
  */
 static unsigned first_server;
-static int	nattempts;
-static int64 attempt_until;
 
-/* Chroot part of the servers, valid while there is a session. */
-static char session_chroot[sizeof(((ServerList *) 0)->chroot)];
+CurrentSession MySession;
 
-/* When and why the last lost session was lost; valid once one was. */
-static TimestampTz lost_since;
-static TimestampTz loss_noticed_at;
-static char loss_text[256];
-
-/* The set that every wait of the session uses: latch, its program, postmaster. */
-static WaitEventSet *wait_set;
+/* The session that was lost last. */
+static struct
+{
+	ZkSessionNumber number;		/* 0: none was; the rest is valid if one was */
+	TimestampTz since;
+	TimestampTz noticed_at;
+	char		text[256];		/* why, in words */
+}			LastLoss;
 
 /* Path of the session's program. */
 static char program_path[MAXPGPATH];
 
-/* What a request on a lost session brought. */
-static const ZkReply lost_reply = {.result = ZK_SESSION_LOST};
-
-static ZkWaitEnd wait_for(ZkRequest *request, bool (*is_over) (void),
-						  int64 deadline, ZkWaitReason reason);
-static void note_refusal(const ZkClientStatus *status);
 static void refuse_wrong_process(void);
 static void prepare_once(void);
 static void find_program(void);
@@ -165,29 +127,10 @@ static void fill_in_options(ZkClientOptions *options);
 static bool adopt_session(const ZkClientOptions *options);
 static void forget_credentials(const ZkClientOptions *options);
 static uint64 hash_of(const char *text);
-static void make_wait_set(void);
-static char *make_identity(void);
-static void read_auth(char **scheme, char **credentials);
-static char *read_auth_file(const char *path);
-static void warn_of_readers(const char *path, int file);
-static void raise_if_lost(const ZkClientStatus *status);
-pg_noreturn static void raise_not_connected(void);
 static void note_loss(const ZkClientStatus *status);
-static const char *connection_hint(const char *error);
 static void close_at_exit(int code, Datum arg);
 static bool check_servers(char **newval, void **extra, GucSource source);
-static bool check_auth(char **newval, void **extra, GucSource source);
-static bool is_stored_in_catalog(GucSource source);
-static void assign_servers(const char *newval, void *extra);
-static void assign_auth(const char *newval, void *extra);
-static void assign_session_timeout(int newval, void *extra);
-static const char *show_auth(void);
-static bool is_silent(void);
-static bool is_undone(void);
-static bool has_watch_news(void);
-static bool is_never_over(void);
-static int	milliseconds_until(int64 when, int64 now);
-static uint32 wait_event_of(ZkWaitReason reason);
+static const char *silence_text(void);
 
 /* ---------------------------------------------------------------------
  * Public functions
@@ -202,27 +145,19 @@ zklock_session_init(void)
 							   "host:port,host:port[/chroot]; IPv6 addresses in brackets.",
 							   &servers_setting, "",
 							   PGC_SUSET, 0,
-							   check_servers, assign_servers, NULL);
+							   check_servers, NULL, NULL);
 	DefineCustomIntVariable("zklock.session_timeout",
 							"Session timeout asked of the ensemble.",
 							"Should exceed syncLimit * tickTime of the ensemble.",
 							&session_timeout_setting, 15000, 1000, 3600000,
 							PGC_SUSET, GUC_UNIT_MS,
-							NULL, assign_session_timeout, NULL);
+							NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.connect_timeout",
 							"Longest time to wait for a connection to the ensemble.",
 							NULL,
 							&connect_timeout_setting, 10000, 100, 3600000,
 							PGC_USERSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);
-	DefineCustomStringVariable("zklock.auth",
-							   "Credentials for ZooKeeper.",
-							   "scheme:credentials, or @ and the path of a file with that line.",
-							   &auth_setting, "",
-							   PGC_SUSET,
-							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
-							   GUC_NOT_IN_SAMPLE,
-							   check_auth, assign_auth, show_auth);
 	DefineCustomEnumVariable("zklock.on_lock_loss",
 							 "What happens to a running statement when a lock is lost.",
 							 "cancel, or wait until the next use of a lock or the commit.",
@@ -239,17 +174,19 @@ zklock_session_open(bool is_retry)
 	refuse_wrong_process();
 	prepare_once();
 	zklock_session_reap();
+	MySession.needs_look = true;
 	if (!is_retry)
 	{
-		connect_bound_ms = connect_timeout_setting;
-		connect_deadline = zklock_client_now() + connect_bound_ms;
-		nattempts = 0;
+		MySession.connect_bound_ms = connect_timeout_setting;
+		MySession.connect_deadline = zklock_client_now() +
+			MySession.connect_bound_ms;
+		MySession.nattempts = 0;
 	}
-	if (client == NULL)
+	if (MySession.client == NULL)
 		start_session();
-	zklock_client_status(client, &status);
+	zklock_client_status(MySession.client, &status);
 	if (!status.was_connected)
-		raise_if_lost(&status);
+		session_raise_if_lost(&status);
 }
 
 bool
@@ -258,23 +195,49 @@ zklock_session_is_turning(void)
 	ZkClientStatus status;
 
 	if (zklock_session_status(&status))
-		note_refusal(&status);
-	return given_up;
+		session_note_refusal(&status);
+	return MySession.is_given_up;
 }
 
 void
 zklock_session_interrupt_on_loss(bool is_wanted)
 {
-	if (client != NULL)
-		zklock_client_interrupt_on_loss(client, is_wanted &&
+	if (MySession.client != NULL)
+		zklock_client_interrupt_on_loss(MySession.client, is_wanted &&
 										on_lock_loss == LOSS_CANCEL);
 }
 
 void
-zklock_session_adopt_settings(void)
+zklock_session_renew(void)
 {
-	if (client != NULL && settings_changed)
+	zklock_session_reap();
+	if (MySession.client != NULL && !MySession.is_in_use &&
+		MySession.opened_with != zklock_session_settings())
 		zklock_session_close(CLOSE_MS);
+}
+
+void
+zklock_session_note_use(bool now_in_use)
+{
+	MySession.is_in_use = now_in_use;
+	MySession.needs_look = true;
+}
+
+/*
+ * What was sent last, the deletes of a release for example, may be lost with
+ * the program of the session, whose nodes only zklock_client_close() removes
+ * then: it is looked at until all is answered.
+ */
+void
+zklock_session_rest(void)
+{
+	ZkClientStatus status;
+
+	if (!MySession.needs_look)
+		return;
+	zklock_session_reap();
+	MySession.needs_look = zklock_session_status(&status) &&
+		status.npending > 0;
 }
 
 bool
@@ -282,14 +245,14 @@ zklock_session_can_hand_over(void)
 {
 	ZkClientStatus status;
 
-	return has_private_identity && zklock_session_status(&status) &&
-		(!has_credentials || status.can_hand_over);
+	return MySession.has_identity && zklock_session_status(&status) &&
+		(!MySession.has_credentials || status.can_hand_over);
 }
 
 bool
 zklock_session_has_credentials(void)
 {
-	return client != NULL && has_credentials;
+	return MySession.client != NULL && MySession.has_credentials;
 }
 
 Moment
@@ -304,33 +267,36 @@ zklock_session_fresh_since(void)
 }
 
 void
-zklock_session_await_contact(void)
-{
-	ZkClientStatus status;
-
-	if (zklock_session_status(&status))
-		wait_for(NULL, is_never_over, zklock_client_now() + 1 +
-				 contact_delay_ms(status.session_timeout_ms),
-				 ZK_WAITING_TO_COMMIT);
-}
-
-void
 zklock_session_look(void)
 {
-	if (client != NULL)
-		zklock_client_receive(client);
+	if (MySession.client != NULL)
+		zklock_client_receive(MySession.client);
 }
 
 ZkClient *
 zklock_session_client(void)
 {
-	return client;
+	return MySession.client;
 }
 
 ZkSessionNumber
 zklock_session_number(void)
 {
-	return client != NULL ? session_number : 0;
+	return MySession.client != NULL ? MySession.number : 0;
+}
+
+ZkSessionNumber
+zklock_session_live(void)
+{
+	ZkClientStatus status;
+
+	if (MySession.client == NULL)
+		return 0;
+	zklock_client_status(MySession.client, &status);
+	if (status.state == ZK_CLIENT_LOST && status.was_connected)
+		note_loss(&status);
+	return status.state == ZK_CLIENT_LOST || MySession.is_given_up ? 0 :
+		MySession.number;
 }
 
 /*
@@ -342,79 +308,34 @@ zklock_session_reap(void)
 {
 	ZkClientStatus status;
 
-	if (client == NULL)
+	if (MySession.client == NULL)
 		return;
-	zklock_client_status(client, &status);
+	zklock_client_status(MySession.client, &status);
 	if (status.state == ZK_CLIENT_LOST && status.was_connected)
 		note_loss(&status);
-	note_refusal(&status);
-	if (status.state == ZK_CLIENT_LOST || given_up)
+	session_note_state(&status);
+	session_note_refusal(&status);
+	if (status.state == ZK_CLIENT_LOST || MySession.is_given_up)
 		zklock_session_close(0);
 }
 
 TimestampTz
 zklock_session_lost_since(void)
 {
-	return lost_since;
+	return LastLoss.since;
 }
 
 bool
 zklock_session_loss_interrupts(void)
 {
 	return on_lock_loss == LOSS_CANCEL &&
-		loss_noticed_at >= GetCurrentStatementStartTimestamp();
+		LastLoss.noticed_at >= GetCurrentStatementStartTimestamp();
 }
 
 const char *
 zklock_session_loss_text(void)
 {
-	return loss_text;
-}
-
-const ZkReply *
-zklock_session_await(ZkRequest *request, int64 deadline, ZkWaitReason reason)
-{
-	if (request == NULL)
-		zklock_session_raise_memory();
-	switch (wait_for(request, NULL, deadline, reason))
-	{
-		case ZK_WAIT_OVER:
-			return zklock_client_reply(request);
-		case ZK_WAIT_TIMEOUT:
-			return NULL;
-		case ZK_WAIT_LOST:
-			return &lost_reply;
-	}
-	return NULL;
-}
-
-ZkWaitEnd
-zklock_session_await_watch(int64 deadline)
-{
-	return wait_for(NULL, has_watch_news, deadline, ZK_WAITING_FOR_LOCK);
-}
-
-ZkWaitEnd
-zklock_session_pause(int64 deadline)
-{
-	return wait_for(NULL, is_never_over, deadline, ZK_WAITING_FOR_LOCK);
-}
-
-bool
-zklock_session_await_silence(int64 deadline)
-{
-	if (client == NULL)
-		return true;
-	zklock_client_report_silence(client);
-	return wait_for(NULL, is_silent, deadline,
-					ZK_WAITING_FOR_REPLY) == ZK_WAIT_OVER;
-}
-
-bool
-zklock_session_await_undone(int64 deadline)
-{
-	return wait_for(NULL, is_undone, deadline,
-					ZK_WAITING_FOR_REPLY) != ZK_WAIT_TIMEOUT;
+	return LastLoss.text;
 }
 
 bool
@@ -432,106 +353,71 @@ zklock_session_reply_deadline(void)
 		zklock_client_now() + connect_timeout_setting : ZK_NO_DEADLINE;
 }
 
+void
+zklock_session_raise(const ZkReply *reply, const char *doing,
+					 const char *path)
+{
+	ZkClientStatus status;
+
+	CHECK_FOR_INTERRUPTS();
+	if (reply->result == ZK_SESSION_LOST && zklock_session_status(&status))
+	{
+		if (!status.was_connected)
+			session_raise_if_lost(&status);
+		note_loss(&status);
+	}
+	zklock_errors_raise(reply, doing, path, LastLoss.text);
+}
+
 /* The session stays: it may be connected by the next try. */
 void
 zklock_session_raise_silence(const char *name)
 {
 	char		error[512] = "";
 
-	if (client != NULL && !zklock_session_was_connected())
-		zklock_client_last_error(client, error, sizeof(error));
-	ereport(ERROR,
-			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
-			 errmsg("could not ask ZooKeeper for lock \"%s\" in the time given",
-					name),
-			 error[0] != '\0' ? errdetail("%s.", error) :
-			 zklock_session_errdetail_silence(),
-			 errhint("Whether somebody holds it is not known. %s",
-					 connection_hint(error))));
+	if (MySession.client != NULL && !zklock_session_was_connected())
+		zklock_client_last_error(MySession.client, error, sizeof(error));
+	zklock_errors_raise_silence(name, error, silence_text());
 }
 
 int
 zklock_session_errdetail_silence(void)
 {
-	ZkClientStatus status;
-
-	if (!zklock_session_status(&status) || !status.was_connected)
-		return errdetail("There was no connection to ZooKeeper.");
-	if (status.state != ZK_CLIENT_CONNECTED)
-		return errdetail("The connection to ZooKeeper is down.");
-	return errdetail("ZooKeeper has not answered.");
+	return errdetail("%s", silence_text());
 }
 
+/* The message would look for interrupts, and not all who come here may raise. */
 void
-zklock_session_raise(const ZkReply *reply, const char *doing,
-					 const char *path)
+session_note_state(const ZkClientStatus *status)
 {
-	const char *code = reply->code_text;
-	char	   *znode = zklock_identity_quotable(path);
-	ZkClientStatus status;
+	static const char *const states[] = {
+		[ZK_CLIENT_STARTING] = "starts",
+		[ZK_CLIENT_CONNECTING] = "connects",
+		[ZK_CLIENT_CONNECTED] = "is connected",
+		[ZK_CLIENT_SUSPENDED] = "has lost its connection",
+		[ZK_CLIENT_LOST] = "is over"
+	};
 
-	CHECK_FOR_INTERRUPTS();
-	switch (reply->result)
-	{
-		case ZK_SESSION_LOST:
-			if (zklock_session_status(&status))
-			{
-				if (!status.was_connected)
-					raise_if_lost(&status);
-				note_loss(&status);
-			}
-			ereport(ERROR,
-					(errcode(ERRCODE_CONNECTION_FAILURE),
-					 errmsg("could not %s: the ZooKeeper session was lost", doing),
-					 errdetail("%s", loss_text),
-					 errhint("Run the statement again; it will use a new session.")));
-			break;
-		case ZK_UNKNOWN_OUTCOME:
-			ereport(ERROR,
-					(errcode(ERRCODE_CONNECTION_FAILURE),
-					 errmsg("could not %s: the connection to ZooKeeper was lost", doing),
-					 errdetail("Znode \"%s\": %s.", znode, code)));
-			break;
-		case ZK_NO_AUTH:
-			ereport(ERROR,
-					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-					 errmsg("could not %s: ZooKeeper denied access", doing),
-					 errdetail("Znode \"%s\": %s.", znode, code),
-					 errhint("Check the znode's ACL and the setting \"%s\".",
-							 "zklock.auth")));
-			break;
-		case ZK_QUOTA_EXCEEDED:
-			ereport(ERROR,
-					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("could not %s: a quota of ZooKeeper is exceeded", doing),
-					 errdetail("Znode \"%s\".", path),
-					 errhint("See what \"listquota\" in ZooKeeper's shell says of the znodes above it.")));
-			break;
-		case ZK_NO_MEMORY:
-			zklock_session_raise_memory();
-			break;
-		case ZK_BAD_ARGUMENTS:
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("could not %s: ZooKeeper refused the path", doing),
-					 errdetail("Znode \"%s\": %s.", znode, code)));
-			break;
-		default:
-			ereport(ERROR,
-					(errcode(ERRCODE_SYSTEM_ERROR),
-					 errmsg("could not %s: request to ZooKeeper failed", doing),
-					 errdetail("Znode \"%s\": %s.", znode, code)));
-	}
-	pg_unreachable();
+	if (MySession.noted_number == MySession.number &&
+		MySession.noted_state == status->state)
+		return;
+	MySession.noted_number = MySession.number;
+	MySession.noted_state = status->state;
+	HOLD_INTERRUPTS();
+	ereport(DEBUG1,
+			(errmsg_internal("ZooKeeper session " UINT64_FORMAT " of this backend (0x%llx) %s",
+							 MySession.number,
+							 (unsigned long long) status->session_id,
+							 states[status->state]),
+			 status->server[0] != '\0' ?
+			 errdetail_internal("Server %s.", status->server) : 0));
+	RESUME_INTERRUPTS();
 }
 
-void
-zklock_session_raise_memory(void)
+const char *
+session_servers(void)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_OUT_OF_MEMORY),
-			 errmsg("out of memory"),
-			 errdetail("Failed on a request to ZooKeeper.")));
+	return servers_setting;
 }
 
 const char *
@@ -540,26 +426,26 @@ zklock_session_chroot(void)
 	ServerList	list;
 	char		why[256];
 
-	if (client == NULL)
-		strlcpy(session_chroot,
+	if (MySession.client == NULL)
+		strlcpy(MySession.chroot,
 				servers_parse(servers_setting, &list, why, sizeof(why)) ?
-				list.chroot : "", sizeof(session_chroot));
-	return session_chroot;
+				list.chroot : "", sizeof(MySession.chroot));
+	return MySession.chroot;
 }
 
 void
 zklock_session_close(int wait_ms)
 {
-	ZkClient   *closing = client;
+	ZkClient   *closing = MySession.client;
 
 	if (closing == NULL)
 		return;
-	client = NULL;
-	given_up = false;
-	if (wait_set != NULL)
+	MySession.client = NULL;
+	MySession.is_given_up = false;
+	if (MySession.wait_set != NULL)
 	{
-		FreeWaitEventSet(wait_set);
-		wait_set = NULL;
+		FreeWaitEventSet(MySession.wait_set);
+		MySession.wait_set = NULL;
 		ReleaseExternalFD();
 	}
 	zklock_client_close(closing, wait_ms);
@@ -569,7 +455,7 @@ uint64
 zklock_session_settings(void)
 {
 	uint64		hash = hash_combine64(hash_of(servers_setting),
-									  hash_of(auth_setting));
+									  zklock_auth_hash());
 
 	return hash_combine64(hash, session_timeout_setting);
 }
@@ -593,7 +479,7 @@ zklock_session_prepare(char name[READY_NAME_SIZE], uint64 *settings,
 	fill_in_options(&options);
 	options.ready_name = name;
 	*settings = zklock_session_settings();
-	*has_identity = has_private_identity;
+	*has_identity = MySession.has_identity;
 	prepared = zklock_client_open(&options);
 	forget_credentials(&options);
 	return prepared;
@@ -602,181 +488,42 @@ zklock_session_prepare(char name[READY_NAME_SIZE], uint64 *settings,
 void
 zklock_session_note_refusal(const ZkClientStatus *status, bool has_identity)
 {
-	identity_refused |= status->loss == ZK_LOSS_AUTH && has_identity;
+	if (status->loss == ZK_LOSS_AUTH && has_identity)
+		identity_refused_by = hash_of(servers_setting);
 }
 
 bool
 zklock_session_status(ZkClientStatus *status)
 {
-	if (client == NULL)
+	if (MySession.client == NULL)
 		return false;
-	zklock_client_status(client, status);
+	zklock_client_status(MySession.client, status);
 	return true;
 }
 
-/* ---------------------------------------------------------------------
- * The wait loop
- * ---------------------------------------------------------------------
- */
-
-/*
- * Wait for a request's reply, or with request NULL until is_over() says so.
- *
- * The order matters: a reply that is there is taken even if a cancel came at
- * the same time (the caller's next wait sees it); then interrupts win over our
- * own reasons to end.
- */
-static ZkWaitEnd
-wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
-		 ZkWaitReason reason)
-{
-	zklock_client_flush(client);
-	for (;;)
-	{
-		ZkClientStatus status;
-		WaitEvent	event;
-		int64		now;
-		int64		wake_at = deadline;
-		uint64		progress = zklock_client_progress(client);
-
-		if (request != NULL ? zklock_client_reply(request) != NULL : is_over())
-			return ZK_WAIT_OVER;
-		CHECK_FOR_INTERRUPTS();
-
-		zklock_client_status(client, &status);
-		now = zklock_client_now();
-		if (status.state == ZK_CLIENT_LOST)
-		{
-			note_refusal(&status);
-
-			/* a new session would not fare better than one that never was */
-			if (!given_up &&
-				(!status.was_connected || status.loss == ZK_LOSS_AUTH ||
-				 status.loss == ZK_LOSS_PROTOCOL))
-				raise_if_lost(&status);
-			return ZK_WAIT_LOST;
-		}
-		if (now >= deadline)
-			return ZK_WAIT_TIMEOUT;
-		if (!status.was_connected)
-		{
-			if (now >= connect_deadline)
-				raise_not_connected();
-			wake_at = Min(wake_at, connect_deadline);
-			if (status.state == ZK_CLIENT_CONNECTING &&
-				status.naddresses > 1)
-			{
-				/* looking up names and closing the last session come first */
-				if (attempt_until == 0)
-					attempt_until = now + SERVER_ATTEMPT_MS *
-						(1 + nattempts++ / status.naddresses);
-				if (now >= attempt_until)
-				{
-					given_up = true;
-					return ZK_WAIT_LOST;
-				}
-				wake_at = Min(wake_at, attempt_until);
-			}
-		}
-		if (status.state == ZK_CLIENT_SUSPENDED ||
-			status.state == ZK_CLIENT_CONNECTED)
-			wake_at = Min(wake_at, status.lost_deadline);
-
-		/*
-		 * Each of the looks above may have taken in what the one before it
-		 * was for, and then nothing will wake us for that any more.
-		 */
-		if (zklock_client_progress(client) != progress)
-			continue;
-		if (wait_set == NULL)
-			make_wait_set();
-		if (WaitEventSetWait(wait_set, milliseconds_until(wake_at, now),
-							 &event, 1,
-							 wait_event_of(status.state == ZK_CLIENT_CONNECTED ?
-										   reason : ZK_WAITING_TO_CONNECT)) != 1)
-			continue;
-		if ((event.events & WL_LATCH_SET) != 0)
-			ResetLatch(MyLatch);
-		else
-			zklock_client_receive(client);
-	}
-}
-
-/*
- * If the ensemble does not take the identity that we chose ourselves, the next
- * session does without, and has all its time to connect.  To be called
- * wherever the loss may be seen first: a request's reply can be there ahead of
- * it.
- */
-static void
-note_refusal(const ZkClientStatus *status)
+void
+session_note_refusal(const ZkClientStatus *status)
 {
 	if (status->state != ZK_CLIENT_LOST || status->loss != ZK_LOSS_AUTH ||
-		!has_private_identity || given_up)
+		!MySession.has_identity || MySession.is_given_up)
 		return;
-	identity_refused = true;
-	given_up = true;
-	connect_deadline = zklock_client_now() + connect_bound_ms;
+	identity_refused_by = hash_of(servers_setting);
+	MySession.is_given_up = true;
+	MySession.connect_deadline = zklock_client_now() +
+		MySession.connect_bound_ms;
 }
 
-/* For WaitEventSetWait(): -1 waits for ever. */
-static int
-milliseconds_until(int64 when, int64 now)
-{
-	if (when == ZK_NO_DEADLINE)
-		return -1;
-	if (when <= now)
-		return 0;
-	return (int) Min(when - now, INT_MAX / 2);
-}
-
-static bool
-is_silent(void)
+/* Why there has been no answer. */
+static const char *
+silence_text(void)
 {
 	ZkClientStatus status;
 
-	zklock_client_status(client, &status);
-	return status.npending == 0;
-}
-
-/* Has everything that was withdrawn been undone? */
-static bool
-is_undone(void)
-{
-	ZkClientStatus status;
-
-	zklock_client_status(client, &status);
-	return status.nwithdrawn == 0;
-}
-
-static bool
-has_watch_news(void)
-{
-	return zklock_client_watch_news(client) != ZK_WATCH_QUIET ||
-		zklock_neighbor_has_told();
-}
-
-static bool
-is_never_over(void)
-{
-	return false;
-}
-
-/*
- * The wait event.  Its name is registered at the first wait: that takes a
- * lightweight lock, which _PG_init() in the postmaster must not.
- */
-static uint32
-wait_event_of(ZkWaitReason reason)
-{
-	static const char *const names[ZK_NWAIT_REASONS] = {
-		"ZkLockConnect", "ZkLockAcquire", "ZkLockRequest", "ZkLockCommit"
-	};
-	static uint32 events[ZK_NWAIT_REASONS];
-
-	if (events[reason] == 0)
-		events[reason] = WaitEventExtensionNew_compat(names[reason]);
-	return events[reason];
+	if (!zklock_session_status(&status) || !status.was_connected)
+		return _("There was no connection to ZooKeeper.");
+	if (status.state != ZK_CLIENT_CONNECTED)
+		return _("The connection to ZooKeeper is down.");
+	return _("ZooKeeper has not answered.");
 }
 
 /* ---------------------------------------------------------------------
@@ -786,9 +533,9 @@ wait_event_of(ZkWaitReason reason)
 
 /*
  * Locks need a backend that ends through our exit callback and runs whole
- * transactions.  A parallel worker runs part of its leader's; autovacuum would
- * meet us in an index expression, and hold up the table; a walsender is in the
- * way of a shutdown.
+ * transactions.  A parallel worker runs part of its leader's; autovacuum
+ * would meet us in an index expression, and hold up the table; a walsender is
+ * in the way of a shutdown.
  */
 static void
 refuse_wrong_process(void)
@@ -856,11 +603,11 @@ start_session(void)
 				 errmsg("invalid list of ZooKeeper servers"),
 				 errdetail("%s.", why)));
 	choose_auth(&options);
-	attempt_until = 0;
+	MySession.attempt_until = 0;
 	fill_in_options(&options);
-	session_number++;
-	settings_changed = false;
-	strlcpy(session_chroot, list.chroot, sizeof(session_chroot));
+	MySession.number++;
+	MySession.opened_with = zklock_session_settings();
+	strlcpy(MySession.chroot, list.chroot, sizeof(MySession.chroot));
 	if (!adopt_session(&options))
 		open_client(&options);
 }
@@ -884,20 +631,22 @@ fill_in_options(ZkClientOptions *options)
 static bool
 adopt_session(const ZkClientOptions *options)
 {
-	char		name[READY_NAME_SIZE];
-	bool		has_identity;
+	ZkReady		ready;
 
-	if (!zklock_ready_take(zklock_session_settings(), name, &has_identity))
+	if (!zklock_ready_take(zklock_session_settings(), &ready))
 		return false;
-	client = zklock_client_adopt(options, name);
-	if (client == NULL)
+	MySession.client = zklock_client_adopt(options, ready.name);
+	if (MySession.client == NULL)
 		return false;
 	forget_credentials(options);
-	has_private_identity = has_identity;
+	MySession.has_identity = ready.has_identity;
 	return true;
 }
 
-/* The credentials of the next session: the user's, an identity of its own, or both. */
+/*
+ * The credentials of the next session: the user's, an identity of its own, or
+ * both.
+ */
 static void
 choose_auth(ZkClientOptions *options)
 {
@@ -905,14 +654,14 @@ choose_auth(ZkClientOptions *options)
 	char	   *credentials = NULL;
 	char	   *identity = NULL;
 
-	read_auth(&scheme, &credentials);
-	has_credentials = credentials != NULL;
-	if (!identity_refused && (!has_credentials || strcmp(scheme, "digest") == 0))
-		identity = make_identity();
-	has_private_identity = identity != NULL;
-	if (has_credentials)
+	zklock_auth_read(&scheme, &credentials);
+	MySession.has_credentials = credentials != NULL;
+	if (identity_refused_by != hash_of(servers_setting) && (!MySession.has_credentials || strcmp(scheme, "digest") == 0))
+		identity = zklock_auth_make_identity();
+	MySession.has_identity = identity != NULL;
+	if (MySession.has_credentials)
 		options->identity = identity;
-	else if (has_private_identity)
+	else if (MySession.has_identity)
 	{
 		scheme = "digest";
 		credentials = identity;
@@ -926,16 +675,17 @@ choose_auth(ZkClientOptions *options)
 static void
 open_client(const ZkClientOptions *options)
 {
-	client = zklock_client_open(options);
+	MySession.client = zklock_client_open(options);
 	forget_credentials(options);
-	if (client == NULL)
-		zklock_session_raise_memory();
+	if (MySession.client == NULL)
+		zklock_errors_raise_memory();
 }
 
 static void
 forget_credentials(const ZkClientOptions *options)
 {
-	const char *const secrets[] = {options->auth_credentials, options->identity};
+	const char *const secrets[] = {options->auth_credentials,
+	options->identity};
 
 	for (int i = 0; i < (int) lengthof(secrets); i++)
 		if (secrets[i] != NULL)
@@ -948,266 +698,41 @@ hash_of(const char *text)
 	return hash_bytes_extended((const unsigned char *) text, strlen(text), 0);
 }
 
-/* Raises without descriptors; the next wait tries again. */
-static void
-make_wait_set(void)
-{
-	WaitEventSet *set;
-
-	set = CreateWaitEventSet_compat(3);
-	AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
-	AddWaitEventToSet(set, WL_SOCKET_READABLE, zklock_client_fd(client),
-					  NULL, NULL);
-	if (IsUnderPostmaster)
-		AddWaitEventToSet(set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET,
-						  NULL, NULL);
-	ReserveExternalFD();
-	wait_set = set;
-}
-
-/* "user:password" that nobody can guess, palloc'ed; NULL without randomness. */
-static char *
-make_identity(void)
-{
-	uint8		random[16];
-	char		hex[2 * sizeof(random) + 1];
-
-	if (!pg_strong_random(random, sizeof(random)))
-		return NULL;
-	hex_encode((const char *) random, sizeof(random), hex);
-	hex[sizeof(hex) - 1] = '\0';
-	return psprintf("zklock:%s", hex);
-}
-
-/* Split the setting, or the file it names, into palloc'ed parts. */
-static void
-read_auth(char **scheme, char **credentials)
-{
-	char	   *line;
-	char	   *colon;
-
-	if (auth_setting[0] == '\0')
-		return;
-	line = auth_setting[0] == '@' ? read_auth_file(auth_setting + 1) :
-		pstrdup(auth_setting);
-	colon = strchr(line, ':');
-	if (colon == NULL || colon == line)
-	{
-		explicit_bzero(line, strlen(line));
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIG_FILE_ERROR),
-				 errmsg("invalid credentials for ZooKeeper"),
-				 errdetail("The file that \"%s\" names does not hold a line of the form scheme:credentials.",
-						   "zklock.auth")));
-	}
-	*colon = '\0';
-	*scheme = line;
-	*credentials = colon + 1;
-}
-
-/*
- * The first line of a file, palloc'ed.  Raises if there is none.  Not by stdio,
- * which leaves what it has read in memory.
- */
-static char *
-read_auth_file(const char *path)
-{
-	char		line[1024];
-	int			file = OpenTransientFile(path, O_RDONLY | PG_BINARY);
-	ssize_t		length;
-	char	   *result;
-
-	if (file < 0)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not open file \"%s\": %m", path)));
-	warn_of_readers(path, file);
-	length = read(file, line, sizeof(line) - 1);
-	if (length < 0)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not read file \"%s\": %m", path)));
-	CloseTransientFile(file);
-	line[length] = '\0';
-	line[strcspn(line, "\r\n")] = '\0';
-	result = pstrdup(line);
-	explicit_bzero(line, sizeof(line));
-	return result;
-}
-
-/*
- * A file of credentials is for the server's user alone, or belongs to root, and
- * then its group may read it, as PostgreSQL has it with the keys of ssl_key_file.
- * Otherwise warn, once, and use it: to refuse it would take the locks away from a
- * cluster that has run so far, and would not take the secret back.  Where the file
- * is, is for the log, and for superusers, whose setting it is.
- */
-static void
-warn_of_readers(const char *path, int file)
-{
-	static bool has_warned = false;
-	struct stat status;
-	mode_t		others;
-	bool		is_ours = IsTransactionState() &&
-		superuser_arg(GetSessionUserId());
-
-	if (has_warned || fstat(file, &status) != 0)
-		return;
-	others = status.st_uid == 0 ? S_IWGRP | S_IXGRP | S_IRWXO :
-		S_IRWXG | S_IRWXO;
-	if (!S_ISREG(status.st_mode) || (status.st_mode & others) == 0)
-		return;
-	has_warned = true;
-	ereport(is_ours ? WARNING : LOG_SERVER_ONLY,
-			(errcode(ERRCODE_WARNING),
-			 errmsg("file \"%s\" with the credentials for ZooKeeper has group or world access",
-					path),
-			 errdetail("File must have permissions u=rw (0600) or less if owned by the server's user, or permissions u=rw,g=r (0640) or less if owned by root.")));
-}
-
 /* ---------------------------------------------------------------------
  * Failures
  * ---------------------------------------------------------------------
  */
 
-/* Raise for a lost session that there is no point in replacing; give it up. */
-static void
-raise_if_lost(const ZkClientStatus *status)
+void
+session_raise_if_lost(const ZkClientStatus *status)
 {
 	char		error[512];
-	ZkClientLoss loss = status->loss;
 
 	if (status->state != ZK_CLIENT_LOST)
 		return;
-	zklock_client_last_error(client, error, sizeof(error));
-	given_up = true;
-	switch (loss)
-	{
-		case ZK_LOSS_RESOLVE:
-			ereport(ERROR,
-					(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
-					 errmsg("could not resolve the ZooKeeper servers"),
-					 errdetail("%s.", error),
-					 errhint("Check the setting \"%s\".", "zklock.servers")));
-			break;
-		case ZK_LOSS_AUTH:
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
-					 errmsg("ZooKeeper refused the credentials"),
-					 errhint("Check the setting \"%s\": its scheme must be enabled in the ensemble.",
-							 "zklock.auth")));
-			break;
-		case ZK_LOSS_RESOURCES:
-			ereport(ERROR,
-					(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-					 errmsg("could not start a ZooKeeper session"),
-					 errdetail("%s.", error),
-					 errhint("A session needs a process, three file descriptors and memory.")));
-			break;
-		case ZK_LOSS_PROTOCOL:
-			ereport(ERROR,
-					(errcode(ERRCODE_PROTOCOL_VIOLATION),
-					 errmsg("the server does not answer like ZooKeeper"),
-					 errdetail("%s.", error),
-					 errhint("Check the ports in the setting \"%s\".",
-							 "zklock.servers")));
-			break;
-		case ZK_LOSS_PROGRAM:
-			ereport(ERROR,
-					(errcode(ERRCODE_CONNECTION_FAILURE),
-					 errmsg("could not start a ZooKeeper session"),
-					 errdetail("%s.", error)));
-			break;
-		case ZK_LOSS_NONE:
-		case ZK_LOSS_EXPIRED:
-		case ZK_LOSS_SILENCE:
-		case ZK_LOSS_STANDSTILL:
-		case ZK_LOSS_UNANSWERED:
-			ereport(ERROR,
-					(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
-					 errmsg("could not connect to ZooKeeper"),
-					 errdetail("%s.", error)));
-	}
+	zklock_client_last_error(MySession.client, error, sizeof(error));
+	MySession.is_given_up = true;
+	zklock_errors_raise_no_session(status->loss, error);
 }
 
-/* Raise for a first connection that took too long, and give it up. */
-static void
-raise_not_connected(void)
-{
-	char		error[512];
-	const char *hint;
-
-	zklock_client_last_error(client, error, sizeof(error));
-	hint = connection_hint(error);
-	given_up = true;
-	ereport(ERROR,
-			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
-			 errmsg("could not connect to ZooKeeper within %d ms",
-					connect_bound_ms),
-			 error[0] != '\0' ? errdetail("%s.", error) :
-			 errdetail("No server of \"%s\" has answered.", servers_setting),
-			 errhint("%s", hint)));
-}
-
-/* What to do about the library's last words. */
-static const char *
-connection_hint(const char *error)
-{
-	if (strstr(error, "Connection refused") != NULL)
-		return "Check that ZooKeeper is running and that the setting \"zklock.servers\" names its client port.";
-	if (strstr(error, "failed while receiving a server response") != NULL ||
-		strstr(error, "refused to accept the client") != NULL ||
-		strstr(error, "Connection reset") != NULL)
-		return "The server closed the connection during the handshake: check that the ensemble has a quorum, and its maxClientCnxns (by default 60 connections from one address; zklock uses one for each backend).";
-	return "Check that the servers in the setting \"zklock.servers\" can be reached, and see \"zklock.connect_timeout\".";
-}
-
-/* Keep the circumstances of a loss for messages to come. */
+/* Keep the circumstances of a loss, once, for messages to come. */
 static void
 note_loss(const ZkClientStatus *status)
 {
 	int64		ago = zklock_client_now() - status->suspended_at;
+	char		error[512];
 
-	loss_noticed_at = GetCurrentTimestamp();
-	lost_since = TimestampTzPlusMilliseconds(loss_noticed_at, -ago);
-	switch (status->loss)
-	{
-		case ZK_LOSS_SILENCE:
-			snprintf(loss_text, sizeof(loss_text),
-					 "No contact with ZooKeeper for the session timeout of %d ms.",
-					 status->session_timeout_ms);
-			break;
-		case ZK_LOSS_AUTH:
-			snprintf(loss_text, sizeof(loss_text),
-					 "ZooKeeper refused the credentials after a reconnect.");
-			break;
-		case ZK_LOSS_PROTOCOL:
-			snprintf(loss_text, sizeof(loss_text),
-					 "What answered after a reconnect is not a usable ZooKeeper server.");
-			break;
-		case ZK_LOSS_PROGRAM:
-			zklock_client_last_error(client, loss_text, sizeof(loss_text) - 1);
-			strlcat(loss_text, ".", sizeof(loss_text));
-			break;
-		case ZK_LOSS_STANDSTILL:
-			snprintf(loss_text, sizeof(loss_text),
-					 "This backend stood still for the session timeout of %d ms.",
-					 status->session_timeout_ms);
-			break;
-		case ZK_LOSS_UNANSWERED:
-			snprintf(loss_text, sizeof(loss_text),
-					 "ZooKeeper kept the session, and answered none of its requests for the session timeout of %d ms.",
-					 status->session_timeout_ms);
-			break;
-		case ZK_LOSS_NONE:
-		case ZK_LOSS_EXPIRED:
-		case ZK_LOSS_RESOLVE:
-		case ZK_LOSS_RESOURCES:
-			snprintf(loss_text, sizeof(loss_text),
-					 "ZooKeeper ended session 0x%llx.",
-					 (unsigned long long) status->session_id);
-			break;
-	}
+	if (LastLoss.number == MySession.number)
+		return;
+
+	/* a reply can be there ahead of the loss: then it is noted again */
+	if (status->state == ZK_CLIENT_LOST)
+		LastLoss.number = MySession.number;
+	LastLoss.noticed_at = GetCurrentTimestamp();
+	LastLoss.since = TimestampTzPlusMilliseconds(LastLoss.noticed_at, -ago);
+	zklock_client_last_error(MySession.client, error, sizeof(error));
+	zklock_errors_describe_loss(status, error, LastLoss.text,
+								sizeof(LastLoss.text));
 }
 
 /*
@@ -1248,74 +773,4 @@ check_servers(char **newval, void **extra, GucSource source)
 		return false;
 	}
 	return true;
-}
-
-/*
- * A bad value is refused without showing it, as the default message would.  So are
- * credentials where everybody can read them: pg_db_role_setting and pg_proc.  What
- * was stored there while this library was not loaded is not applied, with a
- * WARNING, as PostgreSQL does with every stored setting that has become invalid;
- * but that of a function comes as that of a SET.
- */
-static bool
-check_auth(char **newval, void **extra, GucSource source)
-{
-	const char *colon = strchr(*newval, ':');
-
-	if ((*newval)[0] == '\0' || (*newval)[0] == '@')
-		return true;
-	if (is_stored_in_catalog(source))
-	{
-		GUC_check_errmsg("parameter \"%s\" of a database, role or function must not hold credentials",
-						 "zklock.auth");
-		GUC_check_errdetail("Everybody can read them there.");
-		GUC_check_errhint("Write them to a file, and give @ and its path instead.");
-		return false;
-	}
-	if (colon != NULL && colon != *newval)
-		return true;
-	GUC_check_errmsg("invalid value for parameter \"%s\"", "zklock.auth");
-	GUC_check_errhint("Use scheme:credentials, for example digest:user:password, or @ and the path of a file with that line.");
-	return false;
-}
-
-/* PGC_S_TEST is that of ALTER ROLE, ALTER DATABASE and CREATE FUNCTION. */
-static bool
-is_stored_in_catalog(GucSource source)
-{
-	return source == PGC_S_TEST || source == PGC_S_GLOBAL ||
-		source == PGC_S_DATABASE || source == PGC_S_USER ||
-		source == PGC_S_DATABASE_USER;
-}
-
-static const char *
-show_auth(void)
-{
-	return auth_setting[0] == '\0' || auth_setting[0] == '@' ?
-		auth_setting : "********";
-}
-
-/* A reload assigns every setting anew, changed or not. */
-static void
-assign_servers(const char *newval, void *extra)
-{
-	if (servers_setting == NULL || strcmp(newval, servers_setting) != 0)
-	{
-		settings_changed = true;
-		identity_refused = false;	/* by another ensemble, perhaps */
-	}
-}
-
-static void
-assign_auth(const char *newval, void *extra)
-{
-	if (auth_setting == NULL || strcmp(newval, auth_setting) != 0)
-		settings_changed = true;
-}
-
-static void
-assign_session_timeout(int newval, void *extra)
-{
-	if (newval != session_timeout_setting)
-		settings_changed = true;
 }

@@ -10,7 +10,7 @@
 
 #include "postgres.h"
 
-#include "client.h"
+#include "client_request.h"
 #include "compat.h"
 #include "protocol.h"
 #include "utils/timestamp.h"
@@ -46,10 +46,10 @@ typedef enum ZkWaitReason
 extern void zklock_session_init(void);
 
 /*
- * Make sure that there is a session which is not known to be lost; it need not
- * be connected yet.  Raises 0A000 in a process that must not hold locks, 55000
- * without servers, 53000 if its program cannot be started.  A new session has
- * a new number.
+ * Make sure that there is a session which is not known to be lost; it need
+ * not be connected yet.  Raises 0A000 in a process that must not hold locks,
+ * 55000 without servers, 53000 if its program cannot be started.  A new
+ * session has a new number.
  */
 extern void zklock_session_open(bool is_retry);
 
@@ -64,20 +64,29 @@ extern bool zklock_session_is_turning(void);
 
 /*
  * Is there anything that the loss of the session should interrupt a running
- * statement for?  If so, and if zklock.on_lock_loss is "cancel", it does so as
- * pg_cancel_backend() would.  Raises nothing, a WARNING at most.
+ * statement for?  If so, and if zklock.on_lock_loss is "cancel", it does so
+ * as pg_cancel_backend() would.  Raises nothing, a WARNING at most.
  */
 extern void zklock_session_interrupt_on_loss(bool is_wanted);
 
 /*
- * If settings have changed since the session was opened, close it, so that the
- * next one follows them.  To be called when no lock hangs on it.
+ * Before the ensemble is asked: close a session that is over, and one that
+ * was opened with other settings unless it is in use.  Never raises.
  */
-extern void zklock_session_adopt_settings(void);
+extern void zklock_session_renew(void);
+
+/* Do locks hang on it?  Not at first. */
+extern void zklock_session_note_use(bool is_in_use);
 
 /*
- * Has the session an identity of its own, so that nobody else can write to the
- * queue nodes that it makes from now on?
+ * At the end of a transaction: zklock_session_reap() if the session was used
+ * since the last time, or has not answered all yet; else a comparison.
+ */
+extern void zklock_session_rest(void);
+
+/*
+ * Has the session an identity of its own, so that nobody else can write to
+ * the queue nodes that it makes from now on?
  */
 extern bool zklock_session_can_hand_over(void);
 
@@ -100,11 +109,16 @@ extern Moment zklock_session_fresh_since(void);
  */
 extern void zklock_session_await_contact(void);
 
-/* The client, valid after zklock_session_open() until control leaves zklock. */
+/*
+ * The client, valid after zklock_session_open() until control leaves zklock.
+ */
 extern ZkClient *zklock_session_client(void);
 
-/* Number of the current session, 0 if there is none. */
+/* Number of the current session, good or not; 0 if there is none. */
 extern ZkSessionNumber zklock_session_number(void);
+
+/* The same if it is good as far as we know, else 0. */
+extern ZkSessionNumber zklock_session_live(void);
 
 /*
  * Close a session that was lost or that could not be had: until then it may
@@ -137,11 +151,13 @@ extern const ZkReply *zklock_session_await(ZkRequest *request, int64 deadline,
 
 /*
  * Wait until there is news of the watched node, or from a neighbor
- * (neighbor.h). Raises likewise.
+ * (handover.h). Raises likewise.
  */
 extern ZkWaitEnd zklock_session_await_watch(int64 deadline);
 
-/* Wait for the sake of waiting; ZK_WAIT_TIMEOUT, or lost.  Raises likewise. */
+/*
+ * Wait for the sake of waiting; ZK_WAIT_TIMEOUT, or lost.  Raises likewise.
+ */
 extern ZkWaitEnd zklock_session_pause(int64 deadline);
 
 /* Wait until no request is outstanding; false at the deadline or on loss. */
@@ -157,30 +173,30 @@ extern bool zklock_session_await_undone(int64 deadline);
 extern bool zklock_session_was_connected(void);
 
 /*
- * Until when a question is to be answered that does not wait for anybody else:
- * a session that has been connected is given zklock.connect_timeout, a new one
- * has its own bound.
+ * Until when a question is to be answered that does not wait for anybody
+ * else: a session that has been connected is given zklock.connect_timeout, a
+ * new one has its own bound.
  */
 extern int64 zklock_session_reply_deadline(void);
 
 /*
- * Raise 08001 for a try of that lock whose time is over before the ensemble has
- * answered.
+ * Raise 08001 for a try of that lock whose time is over before the ensemble
+ * has answered.
  */
 pg_noreturn extern void zklock_session_raise_silence(const char *name);
 
-/* Inside ereport(): the errdetail() that says how it is that nobody answered. */
+/*
+ * Inside ereport(): the errdetail() that says how it is that nobody answered.
+ */
 extern int	zklock_session_errdetail_silence(void);
 
 /*
  * Raise what a failed request calls for; doing completes "could not ..." for
  * the znode at path.
  */
-pg_noreturn extern void zklock_session_raise(const ZkReply *reply, const char *doing,
-								 const char *path);
-
-/* Raise out of memory for a request that could not even be made. */
-pg_noreturn extern void zklock_session_raise_memory(void);
+pg_noreturn extern void zklock_session_raise(const ZkReply *reply,
+											 const char *doing,
+											 const char *path);
 
 /*
  * The chroot of the server list, "" if none: of the session if there is one,

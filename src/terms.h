@@ -11,6 +11,9 @@
 #ifndef ZKLOCK_TERMS_H
 #define ZKLOCK_TERMS_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 /* States of a session; only move_to() of the program changes
  * them, and the backend when it gives one up. */
 typedef enum ZkClientState
@@ -19,7 +22,8 @@ typedef enum ZkClientState
 	ZK_CLIENT_CONNECTING,		/* no server has granted a session yet */
 	ZK_CLIENT_CONNECTED,		/* a server answers for the session */
 	ZK_CLIENT_SUSPENDED,		/* connection lost, the session may live */
-	ZK_CLIENT_LOST				/* over for good, its nodes are or will be gone */
+	ZK_CLIENT_LOST				/* over for good, its nodes are or will be
+								 * gone */
 } ZkClientState;
 
 /* Why a session is lost. */
@@ -32,12 +36,34 @@ typedef enum ZkClientLoss
 	ZK_LOSS_RESOLVE,			/* no server's name could be resolved */
 	ZK_LOSS_PROTOCOL,			/* what answered is not a usable ZooKeeper */
 	ZK_LOSS_RESOURCES,			/* no process, descriptor or memory */
-	ZK_LOSS_PROGRAM,			/* the session's program died, does not answer,
-								 * or is of another version */
+	ZK_LOSS_PROGRAM,			/* the session's program died, does not
+								 * answer, or is of another version */
 	ZK_LOSS_STANDSTILL,			/* the backend stood still for too long */
 	ZK_LOSS_UNANSWERED			/* there are connections, but no answers */
 } ZkClientLoss;
 #define ZK_LOSS_LAST ZK_LOSS_UNANSWERED
+
+/* The client at one moment. */
+typedef struct ZkClientStatus
+{
+	ZkClientState state;
+	ZkClientLoss loss;
+	bool		was_connected;	/* has a session ever been granted? */
+	bool		is_taken;		/* a backend has adopted it: no more ours */
+	int64_t		session_id;		/* valid if was_connected */
+	int			session_timeout_ms; /* granted; valid if was_connected */
+	int64_t		suspended_at;	/* zklock_client_now(); valid if SUSPENDED or
+								 * LOST after having been connected */
+	int64_t		lost_deadline;	/* SUSPENDED: when it becomes LOST by clock */
+	int			npending;		/* requests that are not over */
+	int			nwithdrawn;		/* withdrawn ones that are not undone yet */
+	int			naddresses;		/* servers to choose from; 0: not known yet */
+	bool		can_hand_over;	/* with an identity: nobody else can set queue
+								 * nodes that are made from now on */
+	int			program_pid;	/* of the session's program; 0: it is over */
+	char		server[80];		/* address connected to last, or "" */
+	char		library[32];	/* version of the ZooKeeper library, or "" */
+} ZkClientStatus;
 
 /* Outcome of a request: the library's codes, sorted by what to do next. */
 typedef enum ZkResult
@@ -76,8 +102,10 @@ typedef enum ZkWatchNews
 {
 	ZK_WATCH_QUIET,				/* nothing */
 	ZK_WATCH_SET,				/* its data was set; the session has been
-								 * connected ever since the watch was asked for */
-	ZK_WATCH_LOOK_AGAIN			/* it went, or the state of the session changed */
+								 * connected ever since the watch was asked
+								 * for */
+	ZK_WATCH_LOOK_AGAIN			/* it went, or the state of the session
+								 * changed */
 } ZkWatchNews;
 
 /* Longest data of a znode that is listened for; what is beyond is cut. */

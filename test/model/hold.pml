@@ -1,6 +1,6 @@
 /*
- * hold.pml: a hold that is being made (src/durable.c), another client right behind
- * it, and contenders of zklock behind that one (look_at_holds() in src/contend.c).
+ * hold.pml: a hold that is being made (src/hold.c), another client right behind
+ * it, and contenders of zklock behind that one (src/contender_clear.c).
  *
  * The maker stands first in the queue.  Each step is one request.  README.md says
  * what is left out.

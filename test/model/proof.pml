@@ -326,7 +326,7 @@ proctype Backend()
 	byte clock = STALE;			/* what it has said of the proof's age */
 end:
 	do
-	/* join(), await_watch(), is_still_queued() in contend.c */
+	/* contender_join(), await_watch(), is_still_queued() */
 	:: d_step { phase == JOIN && can_ask -> ask_quorum(WAIT) }
 	:: d_step { phase == WAIT && !is_told -> is_told = true }
 	:: d_step { phase == WAIT && is_told && !is_given_up && (is_fresh(date) || MUTANT(UNPROVED)) ->
@@ -334,7 +334,7 @@ end:
 	:: d_step { phase == WAIT && is_told && !is_fresh(date) && can_ask ->
 		SEEN(HANDED_STALE); is_told = false; ask_quorum(HOLD) }
 
-	/* zklock_prove_locks() in lock.c, at each commit */
+	/* zklock_prove_locks() in lock_proof.c, at each commit */
 	:: atomic { phase == HOLD ->
 		attempts = 0; guarding = 0;
 		if

@@ -1,8 +1,8 @@
 /*
  * queue.pml: readers and writers, permits, and a downgrade in its steps.
  *
- * The verdicts of src/recipe.c, what is watched by src/contend.c, and the replace
- * of src/program_request.c; requests are executed at once and none is lost:
+ * The verdicts of src/recipe.c, what is watched by src/contender_watch.c, and the replace
+ * of src/program_step.c; requests are executed at once and none is lost:
  * zklock.pml has that.  README.md says what is left out.
  */
 

@@ -1,6 +1,6 @@
 /*
- * several.pml: contenders that want two locks (src/several.c, join_all() in
- * src/contend.c): in the order of their names, and in no later queue while they
+ * several.pml: contenders that want two locks (src/lock_set.c, join_all() in
+ * src/contender.c): in the order of their names, and in no later queue while they
  * wait in an earlier one.
  */
 

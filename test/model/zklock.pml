@@ -1,7 +1,7 @@
 /*
  * zklock.pml: the lock recipe, its faults, and the commit that it guards.
  *
- * A model of src/contend.c with those parts of src/program_request.c (withdraw, undo,
+ * A model of src/contender*.c with those parts of src/program_request.c (withdraw, undo,
  * erase, delete), src/lock.c (acquire, commit guard, release) and the SQL
  * function zk_fence() that safety rests on.  README.md says what is left out;
  * test/model/run checks it.
@@ -452,7 +452,7 @@ inline let_go() {
 
 inline finish_round() { round--; nfinished = nfinished + (round == 0) }
 
-/* leave() in contend.c */
+/* leave() in contender.c */
 inline leave() {
 	let_go(); finish_round(); watch[c] = NONE;
 	if

@@ -1,6 +1,6 @@
 --
 -- zk_all_locks(): which locks are in use, and by how many. What other clients and
--- lost connections do to it is in t/177_census.pl.
+-- lost connections do to it is in t/350_all_locks.pl.
 --
 
 SELECT * FROM zk_all_locks('census');

@@ -1,6 +1,6 @@
 --
 -- Requests to release a lock, as far as one session can show them: what others
--- see and hear is in test/t/180_release_request.pl.
+-- see and hear is in test/t/330_recall.pl.
 --
 
 -- Nobody holds it, or only who asks.

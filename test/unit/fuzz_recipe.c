@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_recipe.c
- *	  A libFuzzer target for src/recipe.c, src/alias.c and src/servers.c:
+ *	  A libFuzzer target for src/recipe.c, src/recipe_alias.c and src/servers.c:
  *	  arbitrary bytes go into every function, and the answers are held against
  *	  oracles.
  *
@@ -10,11 +10,11 @@
  * verdict.  A broken promise aborts.
  *
  *	clang -g -O1 -fsanitize=fuzzer,address,undefined -Isrc
- *		test/unit/fuzz_recipe.c src/recipe.c src/alias.c src/servers.c
+ *		test/unit/fuzz_recipe.c src/recipe.c src/recipe_alias.c src/servers.c
  *
  *-------------------------------------------------------------------------
  */
-#include "alias.h"
+#include "recipe_alias.h"
 #include "recipe.h"
 #include "servers.h"
 

@@ -1,0 +1,93 @@
+/*-------------------------------------------------------------------------
+ *
+ * args.c
+ *	  How SQL functions read their arguments and put their rows.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "args.h"
+
+#include <math.h>
+
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+char *
+zklock_args_name(FunctionCallInfo fcinfo)
+{
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("lock name must not be null")));
+	return text_to_cstring(PG_GETARG_TEXT_PP(0));
+}
+
+char *
+zklock_args_text(FunctionCallInfo fcinfo, int number, const char *what)
+{
+	if (PG_ARGISNULL(number))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", what)));
+	return text_to_cstring(PG_GETARG_TEXT_PP(number));
+}
+
+int64
+zklock_args_token(FunctionCallInfo fcinfo, int number)
+{
+	if (PG_ARGISNULL(number))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("fencing token must not be null")));
+	if (PG_GETARG_INT64(number) <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("fencing token must be greater than zero")));
+	return PG_GETARG_INT64(number);
+}
+
+bool
+zklock_args_timeout(FunctionCallInfo fcinfo, int number, bool is_try,
+					int64 *timeout_ms)
+{
+	double		ms;
+
+	if (PG_ARGISNULL(number) && is_try)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("timeout of a try must not be null"),
+				 errhint("Leave it out, or use zk_lock() to wait without a bound.")));
+	if (PG_ARGISNULL(number))
+		return false;
+	ms = zklock_args_milliseconds(PG_GETARG_INTERVAL_P(number));
+	if (ms < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("timeout must not be negative")));
+	*timeout_ms = ms > (double) (PG_INT64_MAX / 4) ? PG_INT64_MAX / 4 :
+		(int64) ceil(ms);
+	return true;
+}
+
+double
+zklock_args_milliseconds(const Interval *interval)
+{
+	return interval->time / 1000.0 +
+		(interval->day + interval->month * (double) DAYS_PER_MONTH) *
+		SECS_PER_DAY * 1000.0;
+}
+
+ReturnSetInfo *
+zklock_args_begin_rows(FunctionCallInfo fcinfo)
+{
+	InitMaterializedSRF(fcinfo, 0);
+	return (ReturnSetInfo *) fcinfo->resultinfo;
+}
+
+Datum
+zklock_args_text_or_null(const char *text, bool *is_null)
+{
+	*is_null = text == NULL;
+	return text != NULL ? CStringGetTextDatum(text) : (Datum) 0;
+}

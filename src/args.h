@@ -1,0 +1,46 @@
+/*-------------------------------------------------------------------------
+ *
+ * args.h
+ *	  How SQL functions read their arguments and put their rows.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_ARGS_H
+#define ZKLOCK_ARGS_H
+
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "nodes/execnodes.h"
+
+/*
+ * The name of a lock, argument 0.  A NULL raises 22004: a strict function
+ * would let the caller go on.
+ */
+extern char *zklock_args_name(FunctionCallInfo fcinfo);
+
+/* Likewise another text, which what names. */
+extern char *zklock_args_text(FunctionCallInfo fcinfo, int number,
+							  const char *what);
+
+/* Likewise a fencing token; raises 22023 unless it is greater than zero. */
+extern int64 zklock_args_token(FunctionCallInfo fcinfo, int number);
+
+/*
+ * Milliseconds of a timeout, rounded up so that a bound that is not zero does
+ * not become zero.  false for NULL, no bound, which of a try raises 22004: it
+ * would turn it into a wait without end.  Raises 22023 if it is negative.
+ */
+extern bool zklock_args_timeout(FunctionCallInfo fcinfo, int number,
+								bool is_try, int64 *timeout_ms);
+
+/* A month is 30 days, as in comparisons of intervals. */
+extern double zklock_args_milliseconds(const Interval *interval);
+
+/* Prepare a set-returning function that fills a tuplestore. */
+extern ReturnSetInfo *zklock_args_begin_rows(FunctionCallInfo fcinfo);
+
+/* A column of a row that may be NULL. */
+extern Datum zklock_args_text_or_null(const char *text, bool *is_null);
+
+#endif							/* ZKLOCK_ARGS_H */

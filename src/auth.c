@@ -1,0 +1,200 @@
+/*-------------------------------------------------------------------------
+ *
+ * auth.c
+ *	  Credentials for ZooKeeper: the user's, and those that a session makes up
+ *	  for itself.
+ *
+ * Secrets are palloc'ed for as long as it takes to hand them to the session's
+ * program, and wiped then.  They are in no message.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "auth.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "access/xact.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "storage/fd.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+
+/*
+ * zklock.auth: "scheme:credentials", or "@/path/of/a/file" that holds that
+ * line.  The file keeps the secret out of the server's log, where a reload
+ * shows every changed setting.
+ */
+static char *auth_setting;
+
+static char *read_auth_file(const char *path);
+static void warn_of_readers(const char *path, int file);
+static bool check_auth(char **newval, void **extra, GucSource source);
+static bool is_stored_in_catalog(GucSource source);
+static const char *show_auth(void);
+
+void
+zklock_auth_init(void)
+{
+	DefineCustomStringVariable("zklock.auth",
+							   "Credentials for ZooKeeper.",
+							   "scheme:credentials, or @ and the path of a file with that line.",
+							   &auth_setting, "",
+							   PGC_SUSET,
+							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
+							   GUC_NOT_IN_SAMPLE,
+							   check_auth, NULL, show_auth);
+}
+
+uint64
+zklock_auth_hash(void)
+{
+	return hash_bytes_extended((const unsigned char *) auth_setting,
+							   strlen(auth_setting), 0);
+}
+
+void
+zklock_auth_read(char **scheme, char **credentials)
+{
+	char	   *line;
+	char	   *colon;
+
+	if (auth_setting[0] == '\0')
+		return;
+	line = auth_setting[0] == '@' ? read_auth_file(auth_setting + 1) :
+		pstrdup(auth_setting);
+	colon = strchr(line, ':');
+	if (colon == NULL || colon == line)
+	{
+		explicit_bzero(line, strlen(line));
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("invalid credentials for ZooKeeper"),
+				 errdetail("The file that \"%s\" names does not hold a line of the form scheme:credentials.",
+						   "zklock.auth")));
+	}
+	*colon = '\0';
+	*scheme = line;
+	*credentials = colon + 1;
+}
+
+char *
+zklock_auth_make_identity(void)
+{
+	uint8		random[16];
+	char		hex[2 * sizeof(random) + 1];
+
+	if (!pg_strong_random(random, sizeof(random)))
+		return NULL;
+	hex_encode((const char *) random, sizeof(random), hex);
+	hex[sizeof(hex) - 1] = '\0';
+	return psprintf("zklock:%s", hex);
+}
+
+/*
+ * The first line of a file, palloc'ed.  Raises if there is none.  Not by
+ * stdio, which leaves what it has read in memory.
+ */
+static char *
+read_auth_file(const char *path)
+{
+	char		line[1024];
+	int			file = OpenTransientFile(path, O_RDONLY | PG_BINARY);
+	ssize_t		length;
+	char	   *result;
+
+	if (file < 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not open file \"%s\": %m", path)));
+	warn_of_readers(path, file);
+	length = read(file, line, sizeof(line) - 1);
+	if (length < 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not read file \"%s\": %m", path)));
+	CloseTransientFile(file);
+	line[length] = '\0';
+	line[strcspn(line, "\r\n")] = '\0';
+	result = pstrdup(line);
+	explicit_bzero(line, sizeof(line));
+	return result;
+}
+
+/*
+ * A file of credentials is for the server's user alone, or belongs to root,
+ * and then its group may read it, as PostgreSQL has it with the keys of
+ * ssl_key_file.  Otherwise warn, once, and use it: to refuse it would take
+ * the locks away from a cluster that has run so far, and would not take the
+ * secret back.  Where the file is, is for the log, and for superusers, whose
+ * setting it is.
+ */
+static void
+warn_of_readers(const char *path, int file)
+{
+	static bool has_warned = false;
+	struct stat status;
+	mode_t		others;
+	bool		is_ours = IsTransactionState() &&
+		superuser_arg(GetSessionUserId());
+
+	if (has_warned || fstat(file, &status) != 0)
+		return;
+	others = status.st_uid == 0 ? S_IWGRP | S_IXGRP | S_IRWXO :
+		S_IRWXG | S_IRWXO;
+	if (!S_ISREG(status.st_mode) || (status.st_mode & others) == 0)
+		return;
+	has_warned = true;
+	ereport(is_ours ? WARNING : LOG_SERVER_ONLY,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("file \"%s\" with the credentials for ZooKeeper has group or world access",
+					path),
+			 errdetail("File must have permissions u=rw (0600) or less if owned by the server's user, or permissions u=rw,g=r (0640) or less if owned by root.")));
+}
+
+/*
+ * A bad value is refused without showing it, as the default message would.
+ * So are credentials where everybody can read them: pg_db_role_setting and
+ * pg_proc.  What was stored there while this library was not loaded is not
+ * applied, with a WARNING, as PostgreSQL does with every stored setting that
+ * has become invalid; but that of a function comes as that of a SET.
+ */
+static bool
+check_auth(char **newval, void **extra, GucSource source)
+{
+	const char *colon = strchr(*newval, ':');
+
+	if ((*newval)[0] == '\0' || (*newval)[0] == '@')
+		return true;
+	if (is_stored_in_catalog(source))
+	{
+		GUC_check_errmsg("parameter \"%s\" of a database, role or function must not hold credentials",
+						 "zklock.auth");
+		GUC_check_errdetail("Everybody can read them there.");
+		GUC_check_errhint("Write them to a file, and give @ and its path instead.");
+		return false;
+	}
+	if (colon != NULL && colon != *newval)
+		return true;
+	GUC_check_errmsg("invalid value for parameter \"%s\"", "zklock.auth");
+	GUC_check_errhint("Use scheme:credentials, for example digest:user:password, or @ and the path of a file with that line.");
+	return false;
+}
+
+/* PGC_S_TEST is that of ALTER ROLE, ALTER DATABASE and CREATE FUNCTION. */
+static bool
+is_stored_in_catalog(GucSource source)
+{
+	return source == PGC_S_TEST || source == PGC_S_GLOBAL ||
+		source == PGC_S_DATABASE || source == PGC_S_USER ||
+		source == PGC_S_DATABASE_USER;
+}
+
+static const char *
+show_auth(void)
+{
+	return auth_setting[0] == '\0' || auth_setting[0] == '@' ?
+		auth_setting : "********";
+}

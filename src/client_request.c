@@ -1,0 +1,456 @@
+/*-------------------------------------------------------------------------
+ *
+ * client_request.c
+ *	  Requests of a backend: made, followed, freed.
+ *
+ * Each request is a frame to the session's program, and its reply one back;
+ * what has to go on while the backend is busy or idle (repeating, undoing,
+ * listening) is the program's.  The program is handed numbers: a reply to a
+ * request that no longer exists finds nothing.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "client_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * How many bytes the paths of all that is listened for may have.  After a
+ * reconnect the library names all that is watched in one packet, and a server
+ * does not read one of more than a megabyte (ZOOKEEPER-706).  Half of that is
+ * left for the one watch of a wait and for those that are just being removed.
+ */
+#define WATCHES_MAX ((size_t) 512 * 1024)
+
+/* No data, paths or texts with a frame. */
+static const FrameBlob no_blobs[FRAME_NBLOBS];
+
+static ZkRequest *new_request(ZkClient *client, RequestKind kind);
+static ZkRequest *start_request(ZkClient *client, FrameRequest request,
+								const char *path, const char *other_path,
+								const char *data, int length);
+static ZkRequest *start_plain(ZkClient *client, RequestKind kind,
+							  const char *path);
+static ZkRequest *start_watching(ZkClient *client, RequestKind kind,
+								 const char *path);
+static bool start_silent(ZkClient *client, RequestKind kind, const char *path,
+						 const char *data, int length);
+static bool put_request(ZkClient *client, uint64_t id, FrameRequest request,
+						const char *path, const char *other_path,
+						const char *data, int length);
+static void flush_unless_many(ZkClient *client);
+
+ZkRequest *
+zklock_client_create(ZkClient *client, const char *path, ZkNodeKind kind,
+					 const char *data, int length)
+{
+	return start_request(client, (FrameRequest) {
+		.kind = REQUEST_CREATE, .node_kind = kind
+	}, path, NULL, data, length);
+}
+
+ZkRequest *
+zklock_client_list(ZkClient *client, const char *path)
+{
+	return start_plain(client, REQUEST_LIST, path);
+}
+
+ZkRequest *
+zklock_client_get(ZkClient *client, const char *path)
+{
+	return start_plain(client, REQUEST_GET, path);
+}
+
+ZkRequest *
+zklock_client_check(ZkClient *client, const char *path, int64_t czxid)
+{
+	return start_request(client, (FrameRequest) {
+		.kind = REQUEST_CHECK, .czxid = czxid
+	}, path, NULL, NULL, 0);
+}
+
+ZkRequest *
+zklock_client_ask_closed(ZkClient *client, const char *path)
+{
+	return start_plain(client, REQUEST_IS_CLOSED, path);
+}
+
+ZkRequest *
+zklock_client_get_and_watch(ZkClient *client, const char *path)
+{
+	return start_watching(client, REQUEST_GET_AND_WATCH, path);
+}
+
+ZkRequest *
+zklock_client_list_and_watch(ZkClient *client, const char *path)
+{
+	return start_watching(client, REQUEST_LIST_AND_WATCH, path);
+}
+
+ZkWatchNews
+zklock_client_watch_news(ZkClient *client)
+{
+	client_look(client);
+	return client->watch_news;
+}
+
+void
+zklock_client_unwatch(ZkClient *client)
+{
+	if (client == NULL || client->watch_id == 0)
+		return;
+	client_look(client);
+	if (!client->is_watch_used)
+		client_put_note(client, FRAME_UNWATCH, client->watch_id);
+	client->watch_id = 0;
+}
+
+ZkRequest *
+zklock_client_replace(ZkClient *client, const char *from, int64_t czxid,
+					  const char *to, const char *data, int length)
+{
+	return start_request(client, (FrameRequest) {
+		.kind = REQUEST_REPLACE, .node_kind = ZK_EPHEMERAL, .czxid = czxid
+	}, to, from, data, length);
+}
+
+ZkRequest *
+zklock_client_remove(ZkClient *client, const char *path, int version)
+{
+	return start_request(client, (FrameRequest) {
+		.kind = REQUEST_REMOVE, .version = version
+	}, path, NULL, NULL, 0);
+}
+
+ZkRequest *
+zklock_client_remove_guarded(ZkClient *client, const char *guard, int version,
+							 const char *const *paths, int npaths)
+{
+	size_t		length = 0;
+	char	   *data;
+	char	   *next;
+	ZkRequest  *request;
+
+	for (int i = 0; i < npaths; i++)
+		length += strlen(paths[i]) + 1;
+	data = next = malloc(length);
+	if (data == NULL)
+		return NULL;
+	for (int i = 0; i < npaths; i++)
+		next = stpcpy(next, paths[i]) + 1;
+	request = start_request(client, (FrameRequest) {
+		.kind = REQUEST_REMOVE_GUARDED, .version = version
+	}, guard, NULL, data, (int) length);
+	free(data);
+	return request;
+}
+
+ZkRequest *
+zklock_client_set(ZkClient *client, const char *path, const char *data,
+				  int length, int version)
+{
+	return start_request(client, (FrameRequest) {
+		.kind = REQUEST_SET, .version = version
+	}, path, NULL, data, length);
+}
+
+const ZkReply *
+zklock_client_reply(ZkRequest *request)
+{
+	if (!request->done || request->kind == REQUEST_LISTEN)
+		client_look(request->client);
+	return request->done ? &request->reply : NULL;
+}
+
+/*
+ * Of a request without an answer, at least the request must be sent: what it
+ * asks for is done all the same.
+ */
+void
+zklock_client_free(ZkRequest *request)
+{
+	if (request == NULL)
+		return;
+	if (request->kind == REQUEST_CREATE || request->kind == REQUEST_REPLACE ||
+		request->kind == REQUEST_LISTEN)
+		client_put_note(request->client, FRAME_FREE, request->id);
+	if (!request->done || request->kind == REQUEST_LISTEN)
+		flush_unless_many(request->client);
+	client_free_request(request);
+}
+
+void
+zklock_client_withdraw(ZkRequest *request)
+{
+	if (request == NULL)
+		return;
+	client_put_note(request->client, FRAME_WITHDRAW, request->id);
+	request->client->nwithdrawn++;
+	flush_unless_many(request->client);
+	client_free_request(request);
+}
+
+bool
+zklock_client_delete(ZkClient *client, const char *path)
+{
+	return start_silent(client, REQUEST_DELETE, path, NULL, 0);
+}
+
+void
+zklock_client_begin_many(ZkClient *client)
+{
+	if (client != NULL)
+		client->many_depth++;
+}
+
+void
+zklock_client_end_many(ZkClient *client)
+{
+	if (client != NULL && --client->many_depth == 0)
+		zklock_client_flush(client);
+}
+
+bool
+zklock_client_hand_over(ZkClient *client, const char *path)
+{
+	return start_silent(client, REQUEST_HAND_OVER, path, NULL, 0);
+}
+
+bool
+zklock_client_announce(ZkClient *client, const char *path,
+					   const char *data, int length)
+{
+	return start_silent(client, REQUEST_ANNOUNCE, path, data, length);
+}
+
+ZkRequest *
+zklock_client_listen(ZkClient *client, const char *path, bool is_urgent,
+					 int64_t known)
+{
+	size_t		size = sizeof(int32_t) + strlen(path);
+	ZkRequest  *request;
+
+	if (client->watches_size + size > WATCHES_MAX)
+		return NULL;
+	if (is_urgent && client->channel.page != NULL)
+		interrupt_want(&client->channel.page->news_interrupt);
+	request = start_request(client, (FrameRequest) {
+		.kind = REQUEST_LISTEN, .is_urgent = is_urgent, .known_mzxid = known
+	}, path, NULL, NULL, 0);
+	if (request != NULL)
+		client->watches_size += request->watch_size = size;
+	if (is_urgent)
+		flush_unless_many(client);
+	return request;
+}
+
+bool
+zklock_client_heard(ZkRequest *listening, ZkHeard *heard)
+{
+	client_look(listening->client);
+	if (listening->has_heard && listening->heard != NULL)
+		*heard = *listening->heard;
+	else if (listening->has_heard)
+		heard->is_present = false;
+	return listening->has_heard;
+}
+
+void
+zklock_client_space_signals(ZkClient *client, int pause_ms)
+{
+	if (client->channel.page != NULL)
+		atomic_store(&client->channel.page->news_pause_ms, (uint32_t) pause_ms);
+}
+
+void
+zklock_client_defer_signals(ZkClient *client, bool is_deferred)
+{
+	if (client->channel.page == NULL)
+		return;
+	if (is_deferred)
+		client_refuse_interrupt(client, &client->channel.page->news_interrupt);
+	else
+	{
+		interrupt_want(&client->channel.page->news_interrupt);
+		client_put_note(client, FRAME_RESUME_NEWS, 0);
+		flush_unless_many(client);
+	}
+}
+
+void
+zklock_client_sweep(ZkClient *client, const char *path)
+{
+	start_silent(client, REQUEST_SWEEP, path, NULL, 0);
+}
+
+/* ---------------------------------------------------------------------
+ * For the family
+ * ---------------------------------------------------------------------
+ */
+
+ZkRequest *
+client_find_request(ZkClient *client, uint64_t id)
+{
+	uint64_t	slot = id & SLOT_MASK;
+	ZkRequest  *request = slot < client->nslots ? client->slots[slot] : NULL;
+
+	return request != NULL && request->id == id ? request : NULL;
+}
+
+void
+client_free_request(ZkRequest *request)
+{
+	request->client->slots[request->id & SLOT_MASK] = NULL;
+	request->client->watches_size -= request->watch_size;
+	free(request->path);
+	free(request->texts);
+	free(request->heard);
+	free(request);
+}
+
+void
+client_put_note(ZkClient *client, FrameKind kind, uint64_t id)
+{
+	Frame		frame = {.kind = kind, .id = id};
+
+	if (client->status.state != ZK_CLIENT_LOST &&
+		!zklock_channel_put(&client->channel, &frame, no_blobs))
+	{
+		zklock_channel_break(&client->channel, ZK_CHANNEL_NO_MEMORY);
+		client_note_end(client);
+	}
+}
+
+/* ---------------------------------------------------------------------
+ * Helpers
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Make a request and give it a number.  NULL without memory, or with 2^16
+ * requests under way.
+ */
+static ZkRequest *
+new_request(ZkClient *client, RequestKind kind)
+{
+	ZkRequest  *request = calloc(1, sizeof(*request));
+	uint64_t	slot = 0;
+	bool		found = false;
+
+	if (request == NULL)
+		return NULL;
+	for (uint64_t i = 0; i < client->nslots && !found; i++)
+	{
+		slot = (client->next_slot + i) % client->nslots;
+		found = client->slots[slot] == NULL;
+	}
+	if (!found && client->nslots <= SLOT_MASK)
+	{
+		uint64_t	wider = client->nslots > 0 ? client->nslots * 2 : 64;
+		ZkRequest **more = realloc(client->slots, wider * sizeof(*more));
+
+		if (more != NULL)
+		{
+			memset(more + client->nslots, 0,
+				   (wider - client->nslots) * sizeof(*more));
+			slot = client->nslots;
+			client->slots = more;
+			client->nslots = wider;
+			found = true;
+		}
+	}
+	if (!found)
+	{
+		free(request);
+		return NULL;
+	}
+	client->next_slot = (slot + 1) % client->nslots;
+	client->generation++;
+	request->id = (client->generation << SLOT_BITS) | slot;
+	request->client = client;
+	request->kind = kind;
+	client->slots[slot] = request;
+	return request;
+}
+
+/* Make a request and have it sent; NULL without memory. */
+static ZkRequest *
+start_request(ZkClient *client, FrameRequest parameters, const char *path,
+			  const char *other_path, const char *data, int length)
+{
+	ZkRequest  *request = new_request(client, parameters.kind);
+
+	if (request == NULL)
+		return NULL;
+	if (parameters.kind == REQUEST_CREATE)
+		request->path = strdup(path);
+	if ((parameters.kind != REQUEST_CREATE || request->path != NULL) &&
+		put_request(client, request->id, parameters, path, other_path,
+					data, length))
+		return request;
+	client_free_request(request);
+	return NULL;
+}
+
+/* The same for one that takes nothing but a path. */
+static ZkRequest *
+start_plain(ZkClient *client, RequestKind kind, const char *path)
+{
+	return start_request(client, (FrameRequest) {.kind = kind}, path,
+						 NULL, NULL, 0);
+}
+
+/* The same for a read whose node, or list, is watched from then on. */
+static ZkRequest *
+start_watching(ZkClient *client, RequestKind kind, const char *path)
+{
+	ZkRequest  *request = start_plain(client, kind, path);
+
+	if (request == NULL)
+		return NULL;
+	client->watch_id = request->id;
+	client->watch_news = ZK_WATCH_QUIET;
+	client->is_watch_used = false;
+	return request;
+}
+
+/* The same for one whose answer nobody waits for; false without memory. */
+static bool
+start_silent(ZkClient *client, RequestKind kind, const char *path,
+			 const char *data, int length)
+{
+	if (!put_request(client, 0, (FrameRequest) {
+			.kind = kind, .version = ZK_ANY_VERSION
+		}, path, NULL, data, length))
+		return false;
+	flush_unless_many(client);
+	return true;
+}
+
+/* Nothing is kept for a session that is over: nobody would send it. */
+static bool
+put_request(ZkClient *client, uint64_t id, FrameRequest request,
+			const char *path, const char *other_path,
+			const char *data, int length)
+{
+	Frame		frame = {.kind = FRAME_REQUEST, .id = id};
+	const FrameBlob blobs[FRAME_NBLOBS] = {
+		frame_text(path), frame_text(other_path), {data, (size_t) length}
+	};
+
+	if (client->status.state == ZK_CLIENT_LOST)
+		return true;
+	frame.u.request = request;
+	if (!zklock_channel_put(&client->channel, &frame, blobs))
+		return false;
+	client->nrequests++;
+	return true;
+}
+
+static void
+flush_unless_many(ZkClient *client)
+{
+	if (client->many_depth == 0)
+		zklock_client_flush(client);
+}

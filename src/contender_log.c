@@ -1,0 +1,202 @@
+/*-------------------------------------------------------------------------
+ *
+ * contender_log.c
+ *	  What a contender says: its errors, and log_lock_waits and
+ *	  log_lock_failures in the words of PostgreSQL's own messages.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "contender_private.h"
+
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+
+#include "nodedata.h"
+
+static char *milliseconds_waited(const Standing *standing);
+static const char *lock_mode_name(const Standing *standing);
+static char *describe_ahead(Standing *standing);
+
+void
+contender_raise_evicted(const Standing *standing)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OPERATOR_INTERVENTION),
+			 errmsg("queue entry for lock \"%s\" was removed",
+					standing->contender->place->name),
+			 errdetail("Another client of ZooKeeper deleted the znode below \"%s\".",
+					   standing->contender->place->lock_path)));
+}
+
+void
+contender_raise_exhausted(const Standing *standing)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("sequence numbers of lock \"%s\" are used up",
+					standing->contender->place->name),
+			 errdetail("ZooKeeper counts the queue entries below \"%s\" with 31 bits and cannot order more of them, or somebody has made one with a number that another one has.",
+					   standing->contender->place->lock_path),
+			 errhint("Let all users of the lock finish and delete the znode with all that is in it; it is created again with a counter of zero.")));
+}
+
+void
+contender_raise_mismatch(const Standing *standing, const char *child)
+{
+	RecipeNode	node = recipe_parse_node(child);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("number of permits differs from that of other users of lock \"%s\"",
+					standing->contender->place->name),
+			 errdetail("This call names %d, the first contender of the queue, of style \"%s\", has %d.",
+					   standing->contender->place->permits,
+					   recipe_style_name(node.style), node.permits),
+			 errhint("All users of a lock must name the same number of permits. Readers and clients in other languages count as 1.")));
+}
+
+void
+contender_note_ahead(Standing *standing, const ZkReply *list, const char *mine)
+{
+	const char *first = NULL;
+
+	if (standing->log_at == ZK_NO_DEADLINE && !log_lock_failures)
+		return;
+	standing->nahead = 0;
+	for (int i = 0; i < list->nchildren; i++)
+	{
+		const char *child = list->children[i];
+
+		if (recipe_parse_node(child).style == RECIPE_STYLE_NONE ||
+			alias_rank(child) > 0 ||
+			(mine != NULL && recipe_compare_nodes(child, mine) >= 0))
+			continue;
+		standing->nahead++;
+		if (first == NULL || recipe_compare_nodes(child, first) < 0)
+			first = child;
+	}
+	if (standing->first != NULL)
+		pfree(standing->first);
+	standing->first = first == NULL ? NULL :
+		psprintf("%s/%s", standing->contender->place->lock_path, first);
+}
+
+void
+contender_log_wait(Standing *standing)
+{
+	char	   *ahead = describe_ahead(standing);
+
+	if (ahead == NULL)
+		return;
+	standing->is_wait_logged = true;
+	ereport(LOG,
+			(errmsg("process %d still waiting for %s on ZooKeeper lock \"%s\" after %s",
+					MyProcPid, lock_mode_name(standing),
+					standing->contender->place->name,
+					milliseconds_waited(standing)),
+			 errdetail_log("%s", ahead)));
+}
+
+void
+contender_log_failure(Standing *standing)
+{
+	char	   *ahead = describe_ahead(standing);
+
+	ereport(LOG,
+			(errmsg("process %d could not obtain %s on ZooKeeper lock \"%s\"",
+					MyProcPid, lock_mode_name(standing),
+					standing->contender->place->name),
+			 ahead != NULL ? errdetail_log("%s", ahead) : 0));
+}
+
+void
+contender_log_grant(const Standing *standing)
+{
+	ereport(DEBUG2,
+			(errmsg_internal("lock \"%s\": granted %s, token " INT64_FORMAT,
+							 standing->contender->place->name,
+							 standing->is_handed_over ? "by hand-over" : "by the list",
+							 standing->contender->place->token)));
+	if (!standing->is_wait_logged)
+		return;
+	ereport(LOG,
+			(errmsg("process %d acquired %s on ZooKeeper lock \"%s\" after %s",
+					MyProcPid, lock_mode_name(standing),
+					standing->contender->place->name,
+					milliseconds_waited(standing))));
+}
+
+void
+contender_log_verdict(const Standing *standing, RecipeVerdict verdict,
+					  const char *next)
+{
+	static const char *const verdicts[] = {
+		[RECIPE_HELD] = "nobody is ahead",
+		[RECIPE_WAIT] = "somebody is ahead",
+		[RECIPE_GONE] = "our node is gone",
+		[RECIPE_EXHAUSTED] = "no order",
+		[RECIPE_MISMATCH] = "another number of permits",
+		[RECIPE_INTERPOSED] = "somebody stands between our nodes"
+	};
+	const char *mine = contender_node_name(standing);
+
+	ereport(DEBUG2,
+			(errmsg_internal("lock \"%s\", queue node \"%s\": %s",
+							 standing->contender->place->name,
+							 zklock_nodedata_quotable(mine),
+							 verdicts[verdict]),
+			 next != NULL ?
+			 errdetail_internal("Node \"%s\".",
+								zklock_nodedata_quotable(next)) : 0));
+}
+
+static char *
+milliseconds_waited(const Standing *standing)
+{
+	return psprintf(INT64_FORMAT " ms",
+					zklock_client_now() - standing->started_at);
+}
+
+static const char *
+lock_mode_name(const Standing *standing)
+{
+	return standing->contender->place->mode == RECIPE_SHARED ?
+		"ShareLock" : "ExclusiveLock";
+}
+
+/*
+ * Who is ahead, as far as it is known, palloc'ed; NULL if nobody was.  With
+ * log_lock_waits, which is on by default from PostgreSQL 19 on, each long
+ * wait comes here, so this reads no list, and mostly nothing: the one just
+ * ahead has been read, and if it is the first, it holds the lock.  Otherwise
+ * the first of the last list is read, which holds the lock if it is still
+ * there.
+ */
+static char *
+describe_ahead(Standing *standing)
+{
+	const ZkReply *first = NULL;
+	ZkNodeData	who = {0};
+	StringInfoData line;
+
+	if (standing->first == NULL)
+		return NULL;
+	if (standing->is_ahead_read && standing->is_next_first)
+		first = zklock_client_reply(standing->trip.request);
+	else if (zklock_client_now() < standing->contender->deadline)
+		first = zklock_roundtrip_read(&standing->trip, zklock_client_get,
+									  standing->first);
+	initStringInfo(&line);
+	if (first != NULL && first->result == ZK_OK)
+	{
+		zklock_nodedata_parse(first->data, first->data_length, &who);
+		appendStringInfo(&line, "Held by %s. ",
+						 zklock_nodedata_describe(&who));
+	}
+	appendStringInfo(&line, standing->nahead == 1 ?
+					 "%d contender is ahead." :
+					 "Up to %d contenders are ahead.", standing->nahead);
+	return line.data;
+}

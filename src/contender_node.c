@@ -1,0 +1,319 @@
+/*-------------------------------------------------------------------------
+ *
+ * contender_node.c
+ *	  A contender's queue nodes: made, found again when a reply was lost,
+ *	  withdrawn.
+ *
+ * Aliases (node style "all"): a contender may have several queue nodes.
+ * Their creates and the list go out together; when it is granted the lock,
+ * and when all its nodes are withdrawn and made anew, is explained at the
+ * head of recipe_alias.c.  If the reply to one of the creates is lost, all
+ * nodes are withdrawn as well, and lose their place.  Such a contender always
+ * lists, and so does whoever is behind it, for none of its nodes can be
+ * handed over.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "contender_private.h"
+
+#include "errors.h"
+#include "nodedata.h"
+
+/*
+ * How often the parents are made anew when they vanish between their creation
+ * and that of our node: the server removes empty containers at any time.
+ */
+#define PARENT_ATTEMPTS 10
+
+/* From this attempt on, parents are created one by one, with their errors. */
+#define CAREFUL_ATTEMPT 2
+
+static void send_aliases(Standing *standing, const char *guid);
+static const ZkReply *create_reply(const Standing *standing);
+static void note_node(Standing *standing, const char *path,
+					  const ZkReply *reply);
+static void note_numbers(Standing *standing);
+static bool find_lost_node(Standing *standing);
+
+const ZkReply *
+contender_join(Standing *standing)
+{
+	if (standing->create == NULL)
+		contender_send_create(standing);
+	standing->is_ahead_read = false;
+	return zklock_roundtrip_read(&standing->trip, standing->watches_queue ?
+								 zklock_client_list_and_watch :
+								 zklock_client_list,
+								 standing->contender->place->lock_path);
+}
+
+void
+contender_send_create(Standing *standing)
+{
+	ZkContender *contender = standing->contender;
+	ZkPlace    *place = contender->place;
+	char		guid[RECIPE_GUID_LEN + 1];
+
+	if (standing->data == NULL)
+		standing->data = zklock_nodedata_build(0);
+	zklock_nodedata_make_guid(guid);
+	if (contender->style == RECIPE_STYLE_ALL)
+		alias_mark(guid);
+	else if (contender->style == RECIPE_STYLE_CURATOR &&
+			 place->mode == RECIPE_EXCLUSIVE && place->permits == 1 &&
+			 zklock_session_can_hand_over())
+		recipe_mark_hand_over(guid);
+	recipe_node_prefix(standing->prefix, contender->style,
+					   place->mode, place->permits, guid);
+	snprintf(place->node, RECIPE_PATH_SIZE, "%s/%s",
+			 place->lock_path, standing->prefix);
+	standing->is_node_known = false;
+	contender_forget_closed(standing);
+	standing->create = zklock_client_create(zklock_session_client(),
+											place->node,
+											ZK_EPHEMERAL_SEQUENTIAL,
+											standing->data,
+											strlen(standing->data));
+	if (standing->create == NULL)
+		zklock_errors_raise_memory();
+	if (contender->style == RECIPE_STYLE_ALL)
+		send_aliases(standing, guid);
+}
+
+bool
+contender_take_node(Standing *standing)
+{
+	ZkContender *contender = standing->contender;
+	const ZkReply *reply = create_reply(standing);
+
+	if (reply == NULL)
+		return false;			/* the list failed ahead of it: wait for both */
+	switch (reply->result)
+	{
+		case ZK_OK:
+			break;
+		case ZK_NO_NODE:
+			contender_withdraw(standing);	/* the parent may be there by the
+											 * next alias */
+			contender_make_parents(standing);
+			return false;
+		case ZK_UNKNOWN_OUTCOME:
+			if (contender->style != RECIPE_STYLE_ALL)
+				return find_lost_node(standing);
+			contender_withdraw(standing);
+			return false;
+		default:
+			zklock_session_raise(reply, "join a lock's queue",
+								 contender->place->lock_path);
+	}
+
+	note_node(standing, reply->path, reply);
+	contender->place->proof = reply->proof;
+	if (contender->style == RECIPE_STYLE_ALL)
+		note_numbers(standing);
+	return true;
+}
+
+/*
+ * At first nobody waits for the replies: the next attempt's create is behind
+ * them and shows whether they worked.
+ */
+void
+contender_make_parents(Standing *standing)
+{
+	const ZkPlace *place = standing->contender->place;
+	ZkClient   *client = zklock_session_client();
+	char	   *path = pstrdup(place->lock_path);
+	int			length = strlen(path);
+
+	if (++standing->attempts > PARENT_ATTEMPTS)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not create znode \"%s\"", place->lock_path),
+				 errdetail("It vanished %d times before the lock's queue node was in it.",
+						   PARENT_ATTEMPTS)));
+	if (standing->attempts >= CAREFUL_ATTEMPT)
+		zklock_roundtrip_make_parents(&standing->trip, place->node,
+									  place->root_length);
+	for (int i = 1; i <= length && standing->attempts < CAREFUL_ATTEMPT; i++)
+	{
+		if (place->lock_path[i] != '/' && place->lock_path[i] != '\0')
+			continue;
+		path[i] = '\0';
+		zklock_client_free(zklock_client_create(client, path,
+												i <= place->root_length ?
+												ZK_PERSISTENT : ZK_CONTAINER,
+												NULL, 0));
+		path[i] = '/';
+	}
+	pfree(path);
+}
+
+void
+contender_withdraw(Standing *standing)
+{
+	zklock_client_withdraw(standing->create);
+	standing->create = NULL;
+	for (int i = 0; i < ALIAS_COUNT - 1; i++)
+	{
+		zklock_client_withdraw(standing->aliases[i]);
+		standing->aliases[i] = NULL;
+	}
+}
+
+void
+contender_free_creates(Standing *standing)
+{
+	zklock_client_free(standing->create);
+	for (int i = 0; i < ALIAS_COUNT - 1; i++)
+		zklock_client_free(standing->aliases[i]);
+}
+
+/*
+ * A permit that cannot be announced is not taken: whoever watches us would
+ * wait for as long as we hold it, be there ever so many free ones; our node's
+ * deletion wakes it.
+ */
+void
+contender_announce(const Standing *standing)
+{
+	if (!zklock_client_announce(zklock_session_client(),
+								standing->contender->place->node,
+								standing->data,
+								strlen(standing->data)))
+		zklock_errors_raise_memory();
+}
+
+/* Send the creates of our further nodes behind that of the first. */
+static void
+send_aliases(Standing *standing, const char *guid)
+{
+	ZkContender *contender = standing->contender;
+
+	for (int rank = 1; rank < ALIAS_COUNT; rank++)
+	{
+		char		prefix[RECIPE_NODE_SIZE];
+		char		path[RECIPE_PATH_SIZE];
+
+		alias_prefix(prefix, rank, contender->place->mode, guid);
+		snprintf(path, sizeof(path), "%s/%s", contender->place->lock_path, prefix);
+		standing->aliases[rank - 1] =
+			zklock_client_create(zklock_session_client(), path,
+								 ZK_EPHEMERAL_SEQUENTIAL, standing->data,
+								 strlen(standing->data));
+		if (standing->aliases[rank - 1] == NULL)
+			zklock_errors_raise_memory();
+	}
+}
+
+/*
+ * The reply to our creates: NULL unless all are there, the first that says
+ * anything else than OK, or that for the first node.
+ */
+static const ZkReply *
+create_reply(const Standing *standing)
+{
+	const ZkReply *reply = zklock_client_reply(standing->create);
+
+	if (standing->contender->style != RECIPE_STYLE_ALL)
+		return reply;
+	for (int i = 0; i < ALIAS_COUNT - 1; i++)
+	{
+		const ZkReply *other = zklock_client_reply(standing->aliases[i]);
+
+		if (reply == NULL || other == NULL)
+			return NULL;
+		if (reply->result == ZK_OK && other->result != ZK_OK)
+			reply = other;
+	}
+	return reply;
+}
+
+/*
+ * Our node is there: keep where, and which.  It must be of this session; it
+ * always is, unless the server mixes sessions up, and then nothing that
+ * follows is worth anything.
+ */
+static void
+note_node(Standing *standing, const char *path, const ZkReply *reply)
+{
+	ZkPlace    *place = standing->contender->place;
+	ZkClientStatus status;
+
+	if (!zklock_session_status(&status) ||
+		reply->ephemeral_owner != status.session_id)
+		contender_raise_evicted(standing);
+	strlcpy(place->node, path, RECIPE_PATH_SIZE);
+	place->token = place->czxids[0] = reply->czxid;
+	standing->is_node_known = true;
+}
+
+/* All nodes are there: what tells them from others? */
+static void
+note_numbers(Standing *standing)
+{
+	for (int rank = 0; rank < ALIAS_COUNT; rank++)
+	{
+		const ZkReply *reply =
+			zklock_client_reply(rank == 0 ? standing->create :
+								standing->aliases[rank - 1]);
+		RecipeNode	node = recipe_parse_node(strrchr(reply->path, '/') + 1);
+
+		standing->contender->place->numbers[rank] = node.sequence;
+		standing->contender->place->czxids[rank] = reply->czxid;
+	}
+}
+
+/*
+ * The reply to our create was lost.  If the node is there it is found by its
+ * GUID and keeps its place in the queue.  Otherwise the request is withdrawn
+ * (the server may execute it yet) and contender_contender_join() starts
+ * again.  So it is where nothing may depend on strangers: the GUID can be
+ * read by now, and who goes on with our session can make nodes in its name.
+ * Always false: the list at hand is older than what is found here.
+ */
+static bool
+find_lost_node(Standing *standing)
+{
+	ZkPlace    *place = standing->contender->place;
+	char		path[RECIPE_PATH_SIZE];
+	const ZkReply *reply;
+	const char *child = NULL;
+	Step		step;
+
+	if (standing->contender->wants_list && !zklock_session_has_credentials())
+	{
+		contender_withdraw(standing);
+		return false;
+	}
+
+	/*
+	 * Our server may lag behind the one that made the node: ahead of the list
+	 * goes a write; see send_erase() of the program.
+	 */
+	reply = zklock_roundtrip_read_newest(&standing->trip, zklock_client_list,
+										 place->lock_path);
+	step = contender_step(standing, reply);
+	if (step == STEP_OUT_OF_PATIENCE || step == STEP_SESSION_LOST)
+		return false;
+	for (int i = 0; step == STEP_GO_ON && i < reply->nchildren; i++)
+		if (strncmp(reply->children[i], standing->prefix,
+					strlen(standing->prefix)) == 0)
+			child = reply->children[i];
+	if (child == NULL)
+	{
+		contender_withdraw(standing);
+		return false;
+	}
+	snprintf(path, sizeof(path), "%s/%s", place->lock_path, child);
+	reply = zklock_roundtrip_read(&standing->trip, zklock_client_get, path);
+	if (contender_step(standing, reply) == STEP_GO_ON)
+	{
+		note_node(standing, path, reply);
+		place->proof = (Moment)
+		{
+			0
+		};						/* a read is none */
+	}
+	return false;
+}

@@ -1,0 +1,222 @@
+/*-------------------------------------------------------------------------
+ *
+ * contender_private.h
+ *	  A contender on its way, for the rooms of the family contender_*.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_CONTENDER_PRIVATE_H
+#define ZKLOCK_CONTENDER_PRIVATE_H
+
+#include "postgres.h"
+
+#include "contender.h"
+#include "nodes/pg_list.h"
+#include "roundtrip.h"
+
+/* How a step on the way ended.  None of them is a grant. */
+typedef enum Step
+{
+	STEP_GO_ON,
+	STEP_NO_NODE,				/* there is no such znode */
+	STEP_OUT_OF_PATIENCE,		/* others are ahead, or the deadline came
+								 * first */
+	STEP_SESSION_LOST
+} Step;
+
+/* What has become of a hold (hold.c) that stands ahead. */
+typedef enum HoldState
+{
+	HOLD_STANDS,				/* finished, or not to be read */
+	HOLD_PENDING,				/* its maker is at work on it */
+	HOLD_GONE					/* or it was void, and is: look again */
+} HoldState;
+
+/* A contender on its way. */
+typedef struct Standing
+{
+	ZkContender *contender;
+	ZkRoundTrip trip;			/* the question under way */
+
+	/* our nodes; contender_node.c */
+	ZkRequest  *create;			/* of our queue node; owns the node until the
+								 * grant; NULL before we joined */
+	ZkRequest  *aliases[ALIAS_COUNT - 1];	/* the same of our further nodes */
+	int			ninterposed;	/* how often somebody came in between them */
+	bool		is_node_known;	/* place->node holds the full path */
+	char		prefix[RECIPE_NODE_SIZE];	/* its name up to the number */
+	char	   *data;			/* of our node, palloc'ed */
+	int			attempts;		/* to create the node */
+
+	/* who is ahead; contender_watch.c */
+	ZkRequest  *closed;			/* may others create in the queue?  NULL: that
+								 * was not asked; of the lock's present znode */
+	bool		is_next_first;	/* nobody is ahead of the one just ahead */
+	bool		is_handed_over; /* whoever was ahead has let go, to us */
+	bool		watches_queue;	/* lists are to be watched */
+	bool		is_told_busy;	/* the last list has shown somebody ahead */
+	bool		is_ahead_read;	/* the last reply is the read of the one just
+								 * ahead */
+	char	   *seen;			/* the one ahead whose data was set when we
+								 * last looked at it, palloc'ed; NULL if none
+								 * was */
+	int			seen_version;	/* with seen: how often */
+	List	   *holds;			/* of the names of those that stand for sure */
+	bool		cannot_drain;	/* go on with whatever number we get */
+
+	/* for the log; contender_log.c */
+	int			nahead;			/* how many those are; valid if the log may
+								 * ask */
+	char	   *first;			/* and the path of the first, palloc'ed or
+								 * NULL */
+	int64		started_at;
+	int64		log_at;			/* when log_lock_waits wants a message */
+	bool		is_wait_logged;
+} Standing;
+
+/* ---- contender.c ---- */
+
+/*
+ * How the answer to a question about a lock's queue lets a contender go on;
+ * NULL: there was none in time.  Raises what ZooKeeper has against it.
+ */
+extern Step contender_step(const Standing *standing, const ZkReply *reply);
+
+/* The name of our queue node, or of the first. */
+extern const char *contender_node_name(const Standing *standing);
+
+/* ---- contender_node.c ---- */
+
+/*
+ * Have a node in the queue and a list of the queue that is not older: the
+ * first time both requests go out back to back, and the server answers them
+ * in that order.  NULL if the deadline comes first.
+ */
+extern const ZkReply *contender_join(Standing *standing);
+
+/* Send the create of our node. */
+extern void contender_send_create(Standing *standing);
+
+/*
+ * Read the reply to our create, which is there when the list's is.  false if
+ * there is no node yet: then contender_join() is to be called again.
+ */
+extern bool contender_take_node(Standing *standing);
+
+/*
+ * Create the parents of our node: the root for good, the rest as containers,
+ * which the server removes when they are empty.
+ */
+extern void contender_make_parents(Standing *standing);
+
+/* Our nodes go, the first one first, and are not ours any more. */
+extern void contender_withdraw(Standing *standing);
+
+/* The nodes were granted the lock: they stay. */
+extern void contender_free_creates(Standing *standing);
+
+/* Tell who is behind us that we wait no more. */
+extern void contender_announce(const Standing *standing);
+
+/* ---- contender_watch.c ---- */
+
+/*
+ * Watch the contender ahead, or with NULL the whole queue, until the queue
+ * has moved, the deadline or the loss of the session; notes whether the lock
+ * was handed over to us.
+ */
+extern ZkWaitEnd contender_watch(Standing *standing, const char *ahead);
+
+/*
+ * Watch the node that a pending hold is to stand in for.  Its end is the
+ * news: then the hold is finished, or void.  Until then it does not matter
+ * who else ahead of us goes.
+ */
+extern ZkWaitEnd contender_watch_twin(Standing *standing, const char *twin);
+
+/*
+ * Watch a child of the lock's znode, and wait until something becomes of it,
+ * the deadline or the loss of the session.
+ */
+extern ZkWaitEnd contender_watch_child(Standing *standing, const char *child,
+									   int64 deadline);
+
+/* Whether others may create in the queue is of no interest any more. */
+extern void contender_forget_closed(Standing *standing);
+
+/* ---- contender_drain.c ---- */
+
+/*
+ * Our number is near the end of the counter.  Errors come first, save for
+ * that of a number beyond the end: that one can be helped.
+ */
+extern bool contender_should_drain(const Standing *standing,
+								   const ZkReply *list,
+								   RecipeVerdict verdict);
+
+/*
+ * Leave the queue, wait until it is empty and delete the lock's znode, so
+ * that whoever joins next starts its counter again.  STEP_GO_ON: join again.
+ */
+extern Step contender_drain(Standing *standing);
+
+/* ---- contender_clear.c ---- */
+
+/*
+ * What has become of the holds that stand ahead of `mine` in the list, or
+ * with NULL anywhere in it?  Void ones are cleared away, and GONE is the
+ * answer if there was one; otherwise PENDING if there was one, and twin is
+ * set to the name of its maker's node.  The list is gone after that.
+ */
+extern HoldState contender_look_at_holds(Standing *standing,
+										 const ZkReply *list,
+										 const char *mine,
+										 char twin[RECIPE_PATH_SIZE]);
+
+/*
+ * Is this a node of our own session, of which we know nothing?  Then nobody
+ * else will remove it.
+ */
+extern bool contender_is_left_over(const Standing *standing, const char *child,
+								   const ZkReply *reply);
+
+/*
+ * Delete a node that stands ahead, of that version.  What became of it the
+ * next look at the queue tells; false if the server refuses.
+ */
+extern bool contender_remove_node(Standing *standing, const char *path,
+								  int version);
+
+/* ---- contender_log.c ---- */
+
+pg_noreturn extern void contender_raise_evicted(const Standing *standing);
+pg_noreturn extern void contender_raise_exhausted(const Standing *standing);
+pg_noreturn extern void contender_raise_mismatch(const Standing *standing,
+												 const char *child);
+
+/*
+ * Keep of a list what the log may want to know of those who are ahead of
+ * `mine`, or with NULL of all that are in it.  They can only become fewer.
+ */
+extern void contender_note_ahead(Standing *standing, const ZkReply *list,
+								 const char *mine);
+
+/* Say that we wait, and for whom. */
+extern void contender_log_wait(Standing *standing);
+
+/* Say that patience is at its end, and who was in the way. */
+extern void contender_log_failure(Standing *standing);
+
+/*
+ * What a look at the queue has brought, at DEBUG2; next: the node it names.
+ */
+extern void contender_log_verdict(const Standing *standing,
+								  RecipeVerdict verdict, const char *next);
+
+/*
+ * Say that the lock is granted: at DEBUG2, and if the wait was logged, its
+ * end.
+ */
+extern void contender_log_grant(const Standing *standing);
+
+#endif							/* ZKLOCK_CONTENDER_PRIVATE_H */

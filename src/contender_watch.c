@@ -1,0 +1,323 @@
+/*-------------------------------------------------------------------------
+ *
+ * contender_watch.c
+ *	  A contender's wait behind the one just ahead: the watch, and the lock
+ *	  that is handed over.
+ *
+ * Hand-over, which saves the waiter the second list: a holder that had to
+ * wait for the lock sets the data of its node before it deletes it.  Nobody
+ * else can set it: each session has a random identity, which the node's ACL
+ * names and the node's name tells of (recipe_can_hand_over()).  So the set
+ * says that the lock was held, that nobody was ahead of its holder therefore,
+ * and that it is let go; since we are the next in line according to our own
+ * list, it is ours.  This stays true whenever we learn of it.  It takes for
+ * granted that our own node is there, which a list would have shown: without
+ * a fresh proof of that we ask the quorum, see is_still_queued().  The
+ * deletion of the node says nothing of that kind: a waiter deletes its node
+ * when it gives up, and a downgrade when the lock is still held.  Readers
+ * always list: several of them go ahead together.
+ *
+ * Who may create nodes in the queue can give one the mark, and set it, and
+ * never have held the lock.  So the word of the one ahead is beyond doubt
+ * only if it was the first of our own list: then the lock was its, whoever
+ * made it.  Otherwise it is believed where nothing depends on strangers,
+ * which the contender says (wants_list), and what was granted so is looked at
+ * again before more depends on it: zklock_contend_confirm().  With
+ * credentials (zklock.auth) it is believed if nobody without them can have
+ * created anything in the queue, by the ACL of the lock's znode, which cannot
+ * be another one as long as our node is in it.
+ *
+ * Neighbors, which saves the waiter the ensemble: a holder that lets go tells
+ * a backend of the same cluster that waits for its node through shared memory
+ * (handover.c), and deletes its node without setting it.  What was said of
+ * the set is true of this too, and whether the holder's session is still
+ * alive does not matter: it was granted the lock, so nobody was ahead of it,
+ * and nobody can have come in between.  Its node may be there for a while;
+ * those who look at the queue meanwhile wait for it, and those who are handed
+ * the lock by us need not look.  But being told says nothing of what the
+ * ensemble has done since, of which our server may not even know: we may have
+ * been evicted, the lock passed to those behind us, and our own node would
+ * still be read from there.  So a read of it will not do.  While we know of
+ * no connection we are in contender_join(), which is no place to be told.
+ *
+ * Semaphores: any of the holders may leave first.  So the first of those who
+ * wait watches the whole queue, and whoever is behind it watches the one just
+ * ahead, which sets its node's data when it is granted while others are
+ * behind it: then the next one is the first.  A release wakes one backend,
+ * and a grant one more.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "contender_private.h"
+
+#include "handover.h"
+#include "nodedata.h"
+
+/*
+ * Behind one of our own make, see look_again_at(): rarely, for nobody needs
+ * it.
+ */
+#define OWN_LOOKS 10
+
+static ZkWaitEnd watch_next(Standing *standing, const char *ahead);
+static ZkWaitEnd watch_queue(Standing *standing);
+static bool can_be_handed_over(const ZkContender *contender, const char *ahead);
+static bool is_word_good(const Standing *standing);
+static int64 look_again_at(const Standing *standing, int timeouts);
+static ZkWaitEnd end_of_look(const Standing *standing, ZkWaitEnd end,
+							 int64 until);
+static bool note_version(Standing *standing, const char *ahead,
+						 const ZkReply *reply);
+static const char *child_path(const Standing *standing, const char *child,
+							  char path[RECIPE_PATH_SIZE]);
+static ZkWaitEnd await_watch(Standing *standing, int64 deadline);
+static const ZkReply *set_watch(Standing *standing, const char *child,
+								ZkWaitEnd *end);
+
+ZkWaitEnd
+contender_watch(Standing *standing, const char *ahead)
+{
+	standing->is_handed_over = false;
+	return ahead == NULL ? watch_queue(standing) : watch_next(standing, ahead);
+}
+
+ZkWaitEnd
+contender_watch_twin(Standing *standing, const char *twin)
+{
+	standing->is_handed_over = false;
+	standing->watches_queue = false;
+	return contender_watch_child(standing, twin,
+								 standing->contender->deadline);
+}
+
+ZkWaitEnd
+contender_watch_child(Standing *standing, const char *child, int64 deadline)
+{
+	ZkWaitEnd	end;
+
+	return set_watch(standing, child, &end) == NULL ? end :
+		await_watch(standing, deadline);
+}
+
+void
+contender_forget_closed(Standing *standing)
+{
+	zklock_client_free(standing->closed);
+	standing->closed = NULL;
+}
+
+/* Watch the contender just ahead. */
+static ZkWaitEnd
+watch_next(Standing *standing, const char *ahead)
+{
+	ZkContender *contender = standing->contender;
+	bool		is_set_news = can_be_handed_over(contender, ahead);
+	bool		is_grant_news = contender->place->permits > 1 &&
+		recipe_parse_node(ahead).permits == contender->place->permits;
+	int64		until = look_again_at(standing,
+									  recipe_can_hand_over(ahead) ?
+									  OWN_LOOKS : 1);
+	char		path[RECIPE_PATH_SIZE];
+	const ZkReply *reply;
+	ZkWaitEnd	end;
+
+	standing->watches_queue = false;
+	if (is_set_news && standing->closed == NULL &&
+		zklock_session_has_credentials())
+		standing->closed = zklock_client_ask_closed(zklock_session_client(),
+													contender->place->lock_path);
+	reply = set_watch(standing, ahead, &end);
+	is_set_news &= is_word_good(standing);
+	if (reply != NULL && is_set_news)
+		zklock_handover_await(child_path(standing, ahead, path), reply->czxid);
+	if (reply != NULL && reply->version > 0 &&
+		(is_set_news ||
+		 (is_grant_news && note_version(standing, ahead, reply))))
+	{
+		/* it let go, or was granted a permit, before we watched it */
+		standing->is_handed_over = is_set_news;
+		end = ZK_WAIT_OVER;
+	}
+	else if (reply != NULL)
+	{
+		end = await_watch(standing, until);
+		standing->is_handed_over = is_set_news && end == ZK_WAIT_OVER &&
+			zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_SET;
+		end = end_of_look(standing, end, until);
+	}
+	if (is_set_news && end != ZK_WAIT_LOST && zklock_handover_has_told())
+	{
+		standing->is_handed_over = true;
+		end = ZK_WAIT_OVER;
+	}
+	zklock_handover_forget();
+	return end;
+}
+
+/*
+ * The first of those who wait for a permit: from now on its lists are
+ * watched.  If the one at hand was not, look at one that is before waiting.
+ */
+static ZkWaitEnd
+watch_queue(Standing *standing)
+{
+	bool		is_watched = standing->watches_queue;
+	int64		until = look_again_at(standing, OWN_LOOKS);
+
+	standing->watches_queue = true;
+	if (!is_watched)
+		return ZK_WAIT_OVER;
+	return end_of_look(standing, await_watch(standing, until), until);
+}
+
+/* Can the one ahead hand the lock over, and we take it so? */
+static bool
+can_be_handed_over(const ZkContender *contender, const char *ahead)
+{
+	return contender->place->mode == RECIPE_EXCLUSIVE &&
+		contender->place->permits == 1 &&
+		contender->style != RECIPE_STYLE_ALL && recipe_can_hand_over(ahead);
+}
+
+/*
+ * Will the word of the one ahead do, that it lets go of the lock?  Whoever
+ * may create a node here may have made one that says so and never held the
+ * lock.  That harms nobody if that node was the first of our list: then the
+ * lock was its, whoever made it.  With credentials it is those without that
+ * must not have made it; the answer to that was ahead of what the node was.
+ */
+static bool
+is_word_good(const Standing *standing)
+{
+	const ZkReply *reply;
+
+	if (!zklock_session_has_credentials())
+		return standing->is_next_first || !standing->contender->wants_list;
+	reply = standing->closed != NULL ?
+		zklock_client_reply(standing->closed) : NULL;
+	return reply != NULL && reply->result == ZK_OK && reply->is_closed;
+}
+
+/*
+ * Until when to wait for news before the queue is read again, in session
+ * timeouts.  A client of another make does not clear away a hold that
+ * somebody ahead of it has begun, after our list, and not finished: it waits
+ * for it, and we would wait for both.  And servers tell what becomes of a
+ * node only to those who may read it then (NIOServerCnxn.process, 3.8.4 and
+ * 3.9.2 on): whoever owns the one ahead can hide it from us, and our mark is
+ * in a name that anybody can forge.
+ */
+static int64
+look_again_at(const Standing *standing, int timeouts)
+{
+	ZkClientStatus status;
+
+	if (!zklock_session_status(&status))
+		return standing->contender->deadline;
+	return Min(standing->contender->deadline,
+			   zklock_client_now() +
+			   timeouts * (int64) status.session_timeout_ms);
+}
+
+/*
+ * How a wait has ended that was to go on until then: with time to look again?
+ */
+static ZkWaitEnd
+end_of_look(const Standing *standing, ZkWaitEnd end, int64 until)
+{
+	return end == ZK_WAIT_TIMEOUT && until < standing->contender->deadline ?
+		ZK_WAIT_OVER : end;
+}
+
+/*
+ * Has the data of the one ahead been set since we last looked at it?  Anybody
+ * may do so who may write to it: the list tells whether it was granted a
+ * permit, once for each time.
+ */
+static bool
+note_version(Standing *standing, const char *ahead, const ZkReply *reply)
+{
+	if (standing->seen != NULL && strcmp(standing->seen, ahead) == 0 &&
+		standing->seen_version == reply->version)
+		return false;
+	if (standing->seen != NULL)
+		pfree(standing->seen);
+	standing->seen = pstrdup(ahead);
+	standing->seen_version = reply->version;
+	return true;
+}
+
+/*
+ * Watch a child of the lock's znode by reading it, not by exists: that would
+ * leave a watch for ever behind on a node that is gone already
+ * (CURATOR-107).  NULL if there is nothing to wait for, *end then says why.
+ * We would wait for ever behind a node of our own: that goes.
+ */
+static const ZkReply *
+set_watch(Standing *standing, const char *child, ZkWaitEnd *end)
+{
+	char		path[RECIPE_PATH_SIZE];
+	const ZkReply *reply;
+
+	standing->is_ahead_read = false;
+	reply = zklock_roundtrip_read(&standing->trip, zklock_client_get_and_watch,
+								  child_path(standing, child, path));
+	if (reply == NULL)
+		*end = ZK_WAIT_TIMEOUT;
+	else if (reply->result == ZK_SESSION_LOST)
+		*end = ZK_WAIT_LOST;
+	else if (reply->result == ZK_NO_NODE)
+		*end = ZK_WAIT_OVER;
+	else if (reply->result != ZK_OK)
+		zklock_session_raise(reply, "watch a lock's queue", path);
+	else if (contender_is_left_over(standing, child, reply))
+	{
+		ereport(DEBUG1,
+				(errmsg_internal("queue node \"%s\" of this session is left over",
+								 path)));
+		if (contender_remove_node(standing, path, ZK_ANY_VERSION))
+			*end = ZK_WAIT_OVER;
+		else
+			zklock_session_raise(zklock_client_reply(standing->trip.request),
+								 "leave a lock's queue", path);
+	}
+	else
+	{
+		standing->is_ahead_read = true;
+		return reply;
+	}
+	return NULL;
+}
+
+/* Write the path of a child of the lock's znode; raises if it is too long. */
+static const char *
+child_path(const Standing *standing, const char *child,
+		   char path[RECIPE_PATH_SIZE])
+{
+	if (snprintf(path, RECIPE_PATH_SIZE, "%s/%s",
+				 standing->contender->place->lock_path, child) >=
+		RECIPE_PATH_SIZE)
+		ereport(ERROR,
+				(errcode(ERRCODE_NAME_TOO_LONG),
+				 errmsg("queue node \"%s\" has too long a name",
+						zklock_nodedata_quotable(child))));
+	return path;
+}
+
+/*
+ * Wait for news of what is watched, and write to the log when it takes long.
+ */
+static ZkWaitEnd
+await_watch(Standing *standing, int64 deadline)
+{
+	for (;;)
+	{
+		int64		until = Min(deadline, standing->log_at);
+		ZkWaitEnd	end = zklock_session_await_watch(until);
+
+		if (end != ZK_WAIT_TIMEOUT || until == deadline)
+			return end;
+		standing->log_at = ZK_NO_DEADLINE;
+		contender_log_wait(standing);
+	}
+}

@@ -1,0 +1,214 @@
+/*-------------------------------------------------------------------------
+ *
+ * handover.c
+ *	  Backends of one cluster hand a lock to each other directly.
+ *
+ * A backend that waits for a lock writes down, in shared memory, the queue
+ * node of the contender just ahead.  A holder that lets go of the lock looks
+ * whether anybody waits for its node, and if so says so there and sets the
+ * waiter's latch, so that the waiter need not wait for the ensemble to agree
+ * that the node is gone.  Why that is a grant: see the head of contender.c.
+ *
+ * The one rule: the ensemble is always told too, by the holder that deletes
+ * its node, and the waiter watches that node before it writes it down here.
+ * So who is not told here is told there.
+ *
+ * The shared table has an entry for each waiting backend, its own to make and
+ * to remove; it is gone when the backend leaves shared memory.  No error can
+ * leave a section that holds the lock, for there is nothing in it that
+ * raises.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "handover.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/shmem.h"
+#include "utils/hsearch.h"
+
+#include "compat.h"
+#include "recipe.h"
+
+/*
+ * The node that somebody waits for.  Not its name alone: that can be copied
+ * into another queue, or into that of another ensemble, by anybody who may
+ * create there.  The czxid he cannot choose.
+ */
+typedef struct WaiterKey
+{
+	int64		czxid;
+	char		node[RECIPE_PATH_SIZE];
+} WaiterKey;
+
+/* A backend that waits. */
+typedef struct Waiter
+{
+	WaiterKey	key;
+	PGPROC	   *proc;			/* whose latch is to be set */
+	bool		is_told;		/* the node's owner has let go of its lock */
+} Waiter;
+
+/*
+ * The table and its lock, in shared memory; NULL if the library was not
+ * preloaded.  Inherited from the postmaster.
+ */
+static HTAB *waiters;
+static LWLock *waiters_lock;
+
+/* This backend's entry, NULL if it does not wait. */
+static Waiter *own;
+
+/* Is the callback registered that removes it? */
+static bool is_exit_registered;
+
+static shmem_request_hook_type previous_request_hook;
+static shmem_startup_hook_type previous_startup_hook;
+
+static bool make_key(WaiterKey *key, const char *node, int64 czxid);
+static void request_memory(void);
+static void make_table(void);
+static void forget_at_exit(int code, Datum arg);
+
+void
+zklock_handover_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	previous_request_hook = shmem_request_hook;
+	shmem_request_hook = request_memory;
+	previous_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = make_table;
+}
+
+void
+zklock_handover_await(const char *node, int64 czxid)
+{
+	WaiterKey	key;
+	Waiter	   *waiter;
+	bool		found;
+
+	zklock_handover_forget();
+	if (waiters == NULL || !make_key(&key, node, czxid))
+		return;
+
+	/*
+	 * Not before_shmem_exit(): PG_ENSURE_ERROR_CLEANUP, in which zk_hold()
+	 * waits, demands that its own callback be the latest of those at its end.
+	 * This comes after the transaction was aborted, while there is still a
+	 * PGPROC, for whatever was registered last is called first.
+	 */
+	if (!is_exit_registered)
+	{
+		on_shmem_exit(forget_at_exit, 0);
+		is_exit_registered = true;
+	}
+	LWLockAcquire(waiters_lock, LW_EXCLUSIVE);
+	waiter = hash_search(waiters, &key, HASH_ENTER_NULL, &found);
+
+	/* only one can be next to a node; if it is not us, let it be */
+	if (waiter != NULL && !found)
+	{
+		waiter->proc = MyProc;
+		waiter->is_told = false;
+		own = waiter;
+	}
+	LWLockRelease(waiters_lock);
+}
+
+bool
+zklock_handover_has_told(void)
+{
+	bool		is_told;
+
+	if (own == NULL)
+		return false;
+	LWLockAcquire(waiters_lock, LW_SHARED);
+	is_told = own->is_told;
+	LWLockRelease(waiters_lock);
+	return is_told;
+}
+
+void
+zklock_handover_forget(void)
+{
+	if (own == NULL)
+		return;
+	LWLockAcquire(waiters_lock, LW_EXCLUSIVE);
+	hash_search(waiters, &own->key, HASH_REMOVE, NULL);
+	LWLockRelease(waiters_lock);
+	own = NULL;
+}
+
+/*
+ * Locks that are released by the end of a process are left to the ensemble:
+ * by then there may be no PGPROC left, without which no lock can be waited
+ * for.
+ */
+bool
+zklock_handover_tell(const char *node, int64 czxid)
+{
+	WaiterKey	key;
+	Waiter	   *waiter;
+
+	if (waiters == NULL || proc_exit_inprogress || MyProc == NULL ||
+		!make_key(&key, node, czxid))
+		return false;
+	LWLockAcquire(waiters_lock, LW_EXCLUSIVE);
+	waiter = hash_search(waiters, &key, HASH_FIND, NULL);
+	if (waiter != NULL)
+	{
+		waiter->is_told = true;
+		SetLatch(&waiter->proc->procLatch);
+	}
+	LWLockRelease(waiters_lock);
+	return waiter != NULL;
+}
+
+/* All bytes of it count; false for a path that is too long. */
+static bool
+make_key(WaiterKey *key, const char *node, int64 czxid)
+{
+	memset(key, 0, sizeof(*key));
+	key->czxid = czxid;
+	return strlcpy(key->node, node, sizeof(key->node)) < sizeof(key->node);
+}
+
+/* ---------------------------------------------------------------------
+ * Shared memory
+ * ---------------------------------------------------------------------
+ */
+
+static void
+request_memory(void)
+{
+	if (previous_request_hook != NULL)
+		previous_request_hook();
+	RequestAddinShmemSpace(hash_estimate_size(MaxBackends, sizeof(Waiter)));
+	RequestNamedLWLockTranche("zklock", 1);
+}
+
+static void
+make_table(void)
+{
+	HASHCTL		control = {0};
+
+	if (previous_startup_hook != NULL)
+		previous_startup_hook();
+	control.keysize = sizeof(WaiterKey);
+	control.entrysize = sizeof(Waiter);
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	waiters = ShmemInitHash_compat("zklock waiters", MaxBackends, &control,
+								   HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
+	waiters_lock = &GetNamedLWLockTranche("zklock")->lock;
+	LWLockRelease(AddinShmemInitLock);
+}
+
+static void
+forget_at_exit(int code, Datum arg)
+{
+	zklock_handover_forget();
+}

@@ -1,0 +1,42 @@
+/*-------------------------------------------------------------------------
+ *
+ * handover.h
+ *	  Backends of one cluster hand a lock to each other directly.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_HANDOVER_H
+#define ZKLOCK_HANDOVER_H
+
+#include "postgres.h"
+
+/*
+ * If the library is being preloaded, ask for shared memory.  Without it
+ * nobody is anybody's neighbor.  For _PG_init().
+ */
+extern void zklock_handover_init(void);
+
+/*
+ * This backend waits for the contender of the queue node with that path and
+ * czxid, which must be the one just ahead.  Ends what it waited for before.
+ * Raises nothing; if there is no room, nobody will tell.
+ */
+extern void zklock_handover_await(const char *node, int64 czxid);
+
+/*
+ * Has that contender handed its lock over?  It sets our latch when it does.
+ */
+extern bool zklock_handover_has_told(void);
+
+/* Wait no longer. */
+extern void zklock_handover_forget(void);
+
+/*
+ * The holder of that queue node lets go of the lock: tell the backend that
+ * waits for it, if there is one here.  Result: is there?  It may have given
+ * up since, so the node must be deleted all the same.  Never raises, never
+ * waits but for a lightweight lock.
+ */
+extern bool zklock_handover_tell(const char *node, int64 czxid);
+
+#endif							/* ZKLOCK_HANDOVER_H */

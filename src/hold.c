@@ -1,0 +1,621 @@
+/*-------------------------------------------------------------------------
+ *
+ * hold.c
+ *	  Holds that outlive their maker, and the eviction of contenders.
+ *
+ * A hold is a persistent queue node with the sequence number of the ephemeral
+ * one, its twin, under which its maker was granted the lock.  It is made so:
+ *
+ *	1.	Take the lock in the ordinary way.
+ *	2.	Create the hold beside the twin.  Its data says "pending", by naming the
+ *		twin.  From here on both stand ahead of everybody else.
+ *	3.	Ask the quorum whether the twin is still there.  If so, nobody can have
+ *		been let in before the hold was there.
+ *	4.	Set the hold's data to the final one, provided that it was not set yet.
+ *		This is what decides.
+ *	5.	Delete the twin.
+ *
+ * A hold that is pending while its twin is gone is void, and whoever meets it
+ * ahead in the queue deletes it, provided that its data was not set
+ * (contender.c).  So of the maker's step 4 and such a deletion only one
+ * succeeds, and a maker that dies on the way leaves nothing that blocks
+ * zklock: the twin goes with its session.  Clients of other makes wait for a
+ * void hold until one of ours has come by.
+ *
+ * A maker that lives, but is interrupted, deletes both itself.  What remains
+ * is a backend that is killed, or that loses its session, between the request
+ * of step 4 and its reply.  If only the session was lost, the next one
+ * settles it: it deletes the hold provided that its data was not set.  If
+ * there is no next one, the hold may stand and nobody was told its token;
+ * zk_lock_queue() shows it.  As with a COMMIT whose answer is lost, that
+ * cannot be helped.
+ *
+ * Nobody but the session that makes it can set a hold's data, as with every
+ * queue node: Curator's Revoker writes into the nodes of holders, and what it
+ * writes would hide the token, or finish a hold that is pending.  To delete
+ * it takes the right to delete children of the lock's znode, which everybody
+ * has.
+ *
+ * An eviction deletes a znode that is somebody else's.  ZooKeeper asks for no
+ * more than the right to delete children of the lock's znode.  Whoever is
+ * evicted learns of it from the ensemble, as of any loss: a holder at its
+ * next proof, a waiter at its next look at the queue.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+
+#include "args.h"
+#include "contender.h"
+#include "lock.h"
+#include "name.h"
+#include "nodedata.h"
+#include "queue.h"
+#include "roundtrip.h"
+#include "session.h"
+
+/* What somebody asks for.  In the database's encoding. */
+typedef struct HoldOrder
+{
+	const char *name;
+	const char *reason;			/* why, for zk_lock_queue() */
+	bool		has_timeout;
+	int64		timeout_ms;		/* valid if has_timeout; 0 or more */
+} HoldOrder;
+
+/* How far a hold under way has come. */
+typedef enum HoldStage
+{
+	HOLD_NOTHING,				/* nothing of it is there */
+	HOLD_TWIN,					/* the lock is ours, under the twin */
+	HOLD_CREATED,				/* the hold may be there, pending */
+	HOLD_SET					/* it may be there for good */
+} HoldStage;
+
+/* How a step ended. */
+typedef enum HoldEnd
+{
+	HOLD_STANDS,
+	HOLD_FAILED,				/* there is none: start again */
+	HOLD_SESSION_LOST			/* before the step was over */
+} HoldEnd;
+
+/* A hold under way. */
+typedef struct Holding
+{
+	const HoldOrder *order;
+	ZkRoundTrip trip;			/* the question under way */
+	bool		is_lock_timeout;	/* its deadline is lock_timeout's */
+	HoldStage	stage;
+	ZkPlace		twin;			/* from HOLD_TWIN on: ours */
+	char		hold[RECIPE_PATH_SIZE]; /* from HOLD_CREATED on */
+} Holding;
+
+/* The removal of one node of a contender. */
+typedef struct Removing
+{
+	const char *name;			/* of the lock */
+	const char *node;
+	ZkRemoval	removal;
+} Removing;
+
+PG_FUNCTION_INFO_V1(zk_evict);
+PG_FUNCTION_INFO_V1(zk_hold);
+PG_FUNCTION_INFO_V1(zk_release_hold);
+
+static int64 make(const HoldOrder *order);
+static int64 take_and_hold(Holding *holding);
+static bool take_lock(Holding *holding, const char *path, int root_length);
+static HoldEnd make_hold(Holding *holding, const char *path);
+static HoldEnd create_pending(Holding *holding, const char *data);
+static HoldEnd check_twin(Holding *holding);
+static HoldEnd set_final(Holding *holding, const char *data);
+static HoldEnd settle_lost(Holding *holding);
+static void delete_twin(const Holding *holding);
+static void give_up(int code, Datum arg);
+static const ZkReply *ask(Holding *holding, ZkRequest *request);
+pg_noreturn static void raise_busy(const Holding *holding,
+								   bool is_known);
+pg_noreturn static void raise_removed(const Holding *holding);
+static bool remove_contenders(const char *name, int64 token, bool is_eviction);
+static bool remove_one(const char *name, const char *node, int64 czxid,
+					   bool is_eviction);
+static bool catch_up(ZkRoundTrip *trip, void *argument);
+static bool remove_node(ZkRoundTrip *trip, void *argument);
+static void log_removal(const char *name, const ZkQueueEntry *entry,
+						bool is_eviction);
+
+/* ---------------------------------------------------------------------
+ * SQL functions
+ * ---------------------------------------------------------------------
+ */
+
+Datum
+zk_hold(PG_FUNCTION_ARGS)
+{
+	HoldOrder	order = {.name = zklock_args_name(fcinfo)};
+
+	order.reason = zklock_args_text(fcinfo, 1, "reason");
+	order.has_timeout = zklock_args_timeout(fcinfo, 2, false,
+											&order.timeout_ms);
+	PG_RETURN_INT64(make(&order));
+}
+
+Datum
+zk_release_hold(PG_FUNCTION_ARGS)
+{
+	char	   *name = zklock_args_name(fcinfo);
+
+	if (remove_contenders(name, zklock_args_token(fcinfo, 1), false))
+		PG_RETURN_BOOL(true);
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("there is no hold of lock \"%s\" with that token", name)));
+	PG_RETURN_BOOL(false);
+}
+
+Datum
+zk_evict(PG_FUNCTION_ARGS)
+{
+	char	   *name = zklock_args_name(fcinfo);
+
+	PG_RETURN_BOOL(remove_contenders(name, zklock_args_token(fcinfo, 1), true));
+}
+
+/* ---------------------------------------------------------------------
+ * Holding
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Take a lock exclusively, and leave it to a persistent queue node that
+ * belongs to nobody.  Result: its fencing token.  Raises 55000 if this
+ * session holds the lock, 22023 for a bad reason, 57000 if somebody removed
+ * one of the nodes meanwhile, and as zklock_acquire().  If it raises there is
+ * no hold, or a WARNING says that there may be one.
+ */
+static int64
+make(const HoldOrder *order)
+{
+	Holding    *holding = palloc0(sizeof(*holding));
+	int64		timeout_at = ZK_NO_DEADLINE;
+	volatile int64 token = 0;
+	const char *caller;
+	const char *quoted;
+	const char *reason;
+
+	zklock_nodedata_check_reason(order->reason, "a hold",
+								 "Say in one line why the lock is held, for whoever waits for it.");
+	holding->order = order;
+
+	/* not to wait in the queue is not the same as not to wait for a reply */
+	if (order->has_timeout && order->timeout_ms > 0)
+		timeout_at = zklock_client_now() + order->timeout_ms;
+	holding->trip.deadline = zklock_roundtrip_lock_deadline();
+	holding->is_lock_timeout = true;
+	if (timeout_at <= holding->trip.deadline)
+	{
+		holding->trip.deadline = timeout_at;
+		holding->is_lock_timeout = false;
+	}
+
+	/* the end of the backend must not leave a hold either */
+	PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(holding));
+	{
+		token = take_and_hold(holding);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(holding));
+	zklock_roundtrip_end(&holding->trip);
+	pfree(holding);
+
+	/* which would look for interrupts, and the token would be told to nobody */
+	HOLD_INTERRUPTS();
+	caller = zklock_nodedata_caller();
+	quoted = zklock_nodedata_quotable_own(order->name);
+	reason = zklock_nodedata_quotable_own(order->reason);
+	ereport(LOG,
+			(errmsg("%s made a hold of ZooKeeper lock \"%s\"",
+					caller, quoted),
+			 errdetail("Fencing token " INT64_FORMAT ", reason \"%s\".",
+					   token, reason)));
+	RESUME_INTERRUPTS();
+	return token;
+}
+
+/* Go through all steps, with new sessions as need be.  Result: the token. */
+static int64
+take_and_hold(Holding *holding)
+{
+	const HoldOrder *order = holding->order;
+
+	for (bool is_retry = false;; is_retry = zklock_session_is_turning())
+	{
+		char	   *path;
+		int			root_length;
+		HoldEnd		end = HOLD_FAILED;
+
+		zklock_refuse_if_lost();
+		zklock_session_renew();
+		path = zklock_name_path(order->name, &root_length);
+		if (zklock_token(order->name) != 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("lock \"%s\" is held by this session", order->name),
+					 errdetail("A hold takes the lock anew, and would wait for this session for ever."),
+					 errhint("Release the lock first.")));
+		zklock_session_open(is_retry);
+
+		if (holding->stage == HOLD_SET)
+			end = settle_lost(holding);
+		if (end == HOLD_FAILED)
+		{
+			holding->stage = HOLD_NOTHING;
+			end = take_lock(holding, path, root_length) ?
+				make_hold(holding, path) : HOLD_SESSION_LOST;
+		}
+		if (end == HOLD_STANDS)
+		{
+			/* a cancel that came with the last reply: undo it while we can */
+			CHECK_FOR_INTERRUPTS();
+			delete_twin(holding);
+			return holding->twin.token;
+		}
+		zklock_roundtrip_end(&holding->trip);
+		pfree(path);
+	}
+}
+
+/* The lock in the ordinary way; false if the session was lost. */
+static bool
+take_lock(Holding *holding, const char *path, int root_length)
+{
+	const HoldOrder *order = holding->order;
+	ZkContender contender = {
+		.place = &holding->twin,
+		.wants_list = true,
+		.style = RECIPE_STYLE_CURATOR,	/* its hold will have that */
+		.patience = order->has_timeout && order->timeout_ms == 0 ?
+		ZK_TRY_ONCE : ZK_WAIT_UNTIL_DEADLINE,
+		.deadline = holding->trip.deadline
+	};
+
+	holding->twin = (ZkPlace)
+	{
+		.name = order->name,
+			.lock_path = path,
+			.root_length = root_length,
+			.mode = RECIPE_EXCLUSIVE,
+			.permits = 1
+	};
+	switch (zklock_contend(&contender))
+	{
+		case ZK_CONTEND_GRANTED:
+			break;
+		case ZK_CONTEND_BUSY:
+			raise_busy(holding, true);
+		case ZK_CONTEND_UNANSWERED:
+			raise_busy(holding, false);
+		case ZK_CONTEND_SESSION_LOST:
+			return false;
+	}
+	holding->stage = HOLD_TWIN;
+	return true;
+}
+
+/* Put the hold in the twin's place. */
+static HoldEnd
+make_hold(Holding *holding, const char *path)
+{
+	const char *twin = strrchr(holding->twin.node, '/') + 1;
+	char		guid[RECIPE_GUID_LEN + 1];
+	char		prefix[RECIPE_NODE_SIZE];
+	char	   *data;
+	HoldEnd		end;
+
+	zklock_nodedata_make_guid(guid);
+	recipe_mark_hold(guid);
+	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1, guid);
+	snprintf(holding->hold, RECIPE_PATH_SIZE, "%s/%s%010d", path, prefix,
+			 recipe_parse_node(twin).sequence);
+	data = zklock_nodedata_add(zklock_nodedata_build(holding->twin.token),
+							   "reason", holding->order->reason);
+
+	end = create_pending(holding, zklock_nodedata_add(data, "twin", twin));
+	if (end == HOLD_STANDS)
+		end = check_twin(holding);
+	if (end == HOLD_STANDS)
+		end = set_final(holding, data);
+	return end;
+}
+
+static HoldEnd
+create_pending(Holding *holding, const char *data)
+{
+	holding->stage = HOLD_CREATED;
+	for (;;)
+	{
+		const ZkReply *reply;
+
+		reply = ask(holding,
+					zklock_client_create(zklock_session_client(),
+										 holding->hold, ZK_PERSISTENT_OWN,
+										 data, strlen(data)));
+		switch (reply->result)
+		{
+			case ZK_OK:
+			case ZK_NODE_EXISTS:	/* by the attempt whose reply was lost */
+				return HOLD_STANDS;
+			case ZK_UNKNOWN_OUTCOME:
+				break;
+			case ZK_SESSION_LOST:
+				return HOLD_SESSION_LOST;
+			case ZK_NO_NODE:
+				raise_removed(holding);
+			default:
+				zklock_session_raise(reply, "make a hold", holding->hold);
+		}
+	}
+}
+
+static HoldEnd
+check_twin(Holding *holding)
+{
+	const ZkReply *reply = zklock_roundtrip_check(&holding->trip,
+												  holding->twin.node,
+												  holding->twin.token);
+
+	if (reply == NULL)
+		raise_busy(holding, false);
+	switch (reply->result)
+	{
+		case ZK_OK:
+			return HOLD_STANDS;
+		case ZK_SESSION_LOST:
+			return HOLD_SESSION_LOST;
+		case ZK_NO_NODE:
+			raise_removed(holding);
+		default:
+			zklock_session_raise(reply, "make a hold", holding->twin.node);
+	}
+}
+
+static HoldEnd
+set_final(Holding *holding, const char *data)
+{
+	holding->stage = HOLD_SET;
+	for (;;)
+	{
+		const ZkReply *reply;
+
+		reply = ask(holding,
+					zklock_client_set(zklock_session_client(), holding->hold,
+									  data, strlen(data), 0));
+		switch (reply->result)
+		{
+			case ZK_OK:
+			case ZK_BAD_VERSION:	/* by the attempt whose reply was lost */
+				return HOLD_STANDS;
+			case ZK_UNKNOWN_OUTCOME:
+				break;
+			case ZK_SESSION_LOST:
+				return HOLD_SESSION_LOST;
+			case ZK_NO_NODE:
+				raise_removed(holding);
+			default:
+				zklock_session_raise(reply, "make a hold", holding->hold);
+		}
+	}
+}
+
+/*
+ * The session was lost before the reply to the last step came.  Delete the
+ * hold unless that was done; then the last session cannot do it any more.
+ */
+static HoldEnd
+settle_lost(Holding *holding)
+{
+	for (;;)
+	{
+		const ZkReply *reply;
+
+		reply = ask(holding, zklock_client_remove(zklock_session_client(),
+												  holding->hold, 0));
+		switch (reply->result)
+		{
+			case ZK_BAD_VERSION:
+				return HOLD_STANDS;
+			case ZK_OK:
+			case ZK_NO_NODE:
+				return HOLD_FAILED;
+			case ZK_UNKNOWN_OUTCOME:
+				break;
+			case ZK_SESSION_LOST:
+				return HOLD_SESSION_LOST;
+			default:
+				zklock_session_raise(reply, "make a hold", holding->hold);
+		}
+	}
+}
+
+/* Nobody waits for it: the hold stands already. */
+static void
+delete_twin(const Holding *holding)
+{
+	if (zklock_session_number() == holding->twin.session &&
+		!zklock_client_delete(zklock_session_client(), holding->twin.node))
+		ereport(WARNING,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("could not delete znode \"%s\": out of memory",
+						holding->twin.node),
+				 errhint("It goes with the end of this session.")));
+}
+
+/*
+ * An error, or the end of the backend: delete what is there.  The hold first,
+ * so that it is never void.  With the session gone there is nothing to
+ * delete the hold with, and unless it was set it need not be.
+ */
+static void
+give_up(int code, Datum arg)
+{
+	Holding    *holding = (Holding *) DatumGetPointer(arg);
+	ZkClientStatus status;
+	bool		is_alive;
+
+	zklock_roundtrip_end(&holding->trip);
+	if (holding->stage == HOLD_NOTHING)
+		return;
+	is_alive = zklock_session_number() == holding->twin.session &&
+		zklock_session_status(&status) && status.state != ZK_CLIENT_LOST;
+	if (is_alive)
+	{
+		if (holding->stage != HOLD_TWIN)
+			zklock_client_delete(zklock_session_client(), holding->hold);
+		delete_twin(holding);
+	}
+	if (holding->stage == HOLD_SET &&
+		!(is_alive && status.state == ZK_CLIENT_CONNECTED))
+		ereport(WARNING,
+				(errcode(ERRCODE_CONNECTION_FAILURE),
+				 errmsg("there may be a hold of lock \"%s\" now",
+						holding->order->name),
+				 errdetail("There was no connection to ZooKeeper to undo it. Its token is " INT64_FORMAT ".",
+						   holding->twin.token),
+				 errhint("See zk_lock_queue(), and release it with zk_release_hold().")));
+}
+
+/* Wait for the reply to a question, which replaces the one before. */
+static const ZkReply *
+ask(Holding *holding, ZkRequest *request)
+{
+	const ZkReply *reply = zklock_roundtrip_ask(&holding->trip, request);
+
+	if (reply == NULL)
+		raise_busy(holding, false);
+	return reply;
+}
+
+/* The time is over; has the ensemble said that the lock is busy? */
+static void
+raise_busy(const Holding *holding, bool is_known)
+{
+	if (holding->is_lock_timeout && holding->trip.deadline != ZK_NO_DEADLINE &&
+		zklock_client_now() >= holding->trip.deadline)
+		zklock_roundtrip_raise_timeout(is_known);
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("could not obtain lock \"%s\" within " INT64_FORMAT " ms",
+					holding->order->name, holding->order->timeout_ms),
+			 is_known ? 0 : zklock_session_errdetail_silence()));
+}
+
+static void
+raise_removed(const Holding *holding)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OPERATOR_INTERVENTION),
+			 errmsg("queue entry for lock \"%s\" was removed",
+					holding->order->name),
+			 errdetail("Another client of ZooKeeper deleted a znode of the hold while it was being made.")));
+}
+
+/* ---------------------------------------------------------------------
+ * Releasing holds, evicting
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Remove the contenders with that token, whoever made them, and await the
+ * confirmation: all, or with is_eviction false only holds.  false if there is
+ * none.  Says so in the server's log beforehand.  Raises 42602 for a bad
+ * name, 55P03 at lock_timeout, 42501 if ZooKeeper refuses, and as the session
+ * does.
+ */
+static bool
+remove_contenders(const char *name, int64 token, bool is_eviction)
+{
+	ZkQueueEntry *entries;
+	int			nentries;
+	bool		is_removed = false;
+
+	/* the token may come from a server that is ahead of ours */
+	zklock_roundtrip_run(catch_up, NULL, unconstify(char *, name));
+	entries = zklock_read_queue(name, &nentries);
+	for (int i = 0; i < nentries; i++)
+	{
+		const ZkQueueEntry *entry = &entries[i];
+
+		if (entry->position == 0 || entry->token != token ||
+			!(is_eviction || recipe_is_hold(entry->node)))
+			continue;
+		log_removal(name, entry, is_eviction);
+
+		/* the first one last: the token finds it as long as any is left */
+		for (int j = ALIAS_COUNT - 2; j >= 0; j--)
+			if (entry->aliases[j] != NULL)
+				is_removed |= remove_one(name, entry->aliases[j],
+										 entry->alias_czxids[j], is_eviction);
+		is_removed |= remove_one(name, entry->node, entry->czxid, is_eviction);
+	}
+	return is_removed;
+}
+
+/* Remove one node of a contender; false if it is gone already. */
+static bool
+remove_one(const char *name, const char *node, int64 czxid, bool is_eviction)
+{
+	Removing	removing = {.name = name,.node = node};
+
+	removing.removal.doing = is_eviction ? "evict a contender" :
+		"release a hold";
+	removing.removal.czxid = czxid;
+	zklock_roundtrip_run(remove_node, NULL, &removing);
+	return removing.removal.is_removed;
+}
+
+/* Before it is done: it may be interrupted, and be done all the same. */
+static void
+log_removal(const char *name, const ZkQueueEntry *entry, bool is_eviction)
+{
+	const char *caller = zklock_nodedata_caller();
+	const char *quoted = zklock_nodedata_quotable_own(name);
+
+	ereport(LOG,
+			(is_eviction ?
+			 errmsg("%s evicts a contender from ZooKeeper lock \"%s\"",
+					caller, quoted) :
+			 errmsg("%s releases a hold of ZooKeeper lock \"%s\"",
+					caller, quoted),
+			 errdetail_log("It is %s, queue node \"%s\", fencing token " INT64_FORMAT ".",
+						   zklock_nodedata_describe(&entry->who),
+						   zklock_nodedata_quotable(entry->node),
+						   entry->token)));
+}
+
+/*
+ * Let our server learn all that any other has told anybody so far: see
+ * zklock_roundtrip_read_newest() about the check.
+ */
+static bool
+catch_up(ZkRoundTrip *trip, void *argument)
+{
+	char	   *path = zklock_name_path(argument, NULL);
+
+	return zklock_roundtrip_check(trip, path, 0)->result != ZK_SESSION_LOST;
+}
+
+static bool
+remove_node(ZkRoundTrip *trip, void *argument)
+{
+	Removing   *removing = argument;
+
+	removing->removal.path = psprintf("%s/%s",
+									  zklock_name_path(removing->name, NULL),
+									  removing->node);
+	return zklock_roundtrip_remove(trip, &removing->removal);
+}

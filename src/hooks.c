@@ -1,0 +1,457 @@
+/*-------------------------------------------------------------------------
+ *
+ * hooks.c
+ *	  Where PostgreSQL calls us: commit, abort, savepoints, PREPARE
+ *	  TRANSACTION, DISCARD ALL, an error that is reported; and the commit
+ *	  guard.
+ *
+ * The one rule: PRE_COMMIT and PRE_PREPARE may raise, wait and be cancelled;
+ * the other events of the callbacks may do none of that.  What they call only
+ * sends deletes, which nobody waits for, and changes memory of our own.
+ *
+ * Locks of transaction scope are let go when PostgreSQL has let go of its
+ * own, advisory locks among them.  That comes after the commit is visible to
+ * others, in catalogs too (XACT_EVENT_COMMIT is ahead of the invalidation
+ * messages), and durable: on standbys too if synchronous_commit asks for
+ * that, and at least locally because the guard makes the commit synchronous.
+ *
+ * A loss cancels the running statement, if it is to: the session's program
+ * sends SIGINT, as pg_cancel_backend() does, the one interruption that every
+ * part of PostgreSQL honours and that PL/pgSQL's EXCEPTION WHEN OTHERS does
+ * not catch.  The error that comes of it says "canceling statement due to
+ * user request".  When it has reached the top and is about to be reported, it
+ * is rewritten to name the lock.  Raising another error further down would
+ * not do: it could be caught, and the statement would go on without its
+ * lock.  The hook runs while an error is reported: it must not raise and
+ * allocates only in the error's own memory context.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "hooks.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_database.h"
+#include "commands/async.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "storage/lmgr.h"
+#include "tcop/utility.h"
+#include "utils/elog.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+
+#include "lock.h"
+#include "recall.h"
+#include "session.h"
+
+/* Values of zklock.commit_guard. */
+typedef enum CommitGuard
+{
+	GUARD_OFF,					/* commit whatever happened to the locks */
+	GUARD_LEASE,				/* a fresh proof will do */
+	GUARD_QUORUM				/* ask at every commit */
+} CommitGuard;
+
+/*
+ * zklock.commit_guard: how a transaction that wrote, or that took locks of
+ * its own, proves at its commit that this backend still holds all its locks.
+ */
+static int	commit_guard = GUARD_LEASE;
+
+static const struct config_enum_entry commit_guard_options[] = {
+	{"off", GUARD_OFF, false},
+	{"lease", GUARD_LEASE, false},
+	{"quorum", GUARD_QUORUM, false},
+	{NULL, 0, false}
+};
+
+/*
+ * A commit is guarded ahead of the callbacks of others, and behind them.  The
+ * second time the quorum is asked again if that much time has passed, or if
+ * it had to wait for other notifiers.
+ */
+#define ASK_AGAIN_MS 10
+
+/* When it was guarded the first time; 0: it has not been, or is over. */
+static int64 guarded_at;
+
+/* Has this backend had a lock, so that all callbacks are registered? */
+static bool is_following;
+
+/* Is the transaction over, and its locks still to be let go? */
+static bool is_release_due;
+
+/* The next in each chain of hooks, or NULL. */
+static ProcessUtility_hook_type next_ProcessUtility;
+static emit_log_hook_type next_emit_log;
+
+static void guard_commit(void);
+static bool is_to_be_guarded(void);
+static void guard_prepared(void);
+static bool is_commit_prepared(const Node *statement);
+static bool has_notified(void);
+static bool lock_notify_queue(void);
+static void stop_interruptions(void);
+static void refuse_prepare(void);
+static void at_transaction_event(XactEvent event, void *arg);
+static void guard_ahead(XactEvent event, void *arg);
+static void at_subtransaction_event(SubXactEvent event, SubTransactionId mine,
+									SubTransactionId parent, void *arg);
+static void at_resource_release(ResourceReleasePhase phase, bool is_commit,
+								bool is_top_level, void *arg);
+static void process_utility(PlannedStmt *pstmt, const char *query,
+							bool read_only_tree,
+							ProcessUtilityContext context,
+							ParamListInfo params,
+							QueryEnvironment *environment,
+							DestReceiver *dest, QueryCompletion *completion);
+static void rewrite_cancellation(ErrorData *error);
+
+void
+zklock_hooks_init(void)
+{
+	DefineCustomEnumVariable("zklock.commit_guard",
+							 "How a commit proves that the locks held are still good.",
+							 "off, lease (a recent proof will do) or quorum (asks ZooKeeper at every commit).",
+							 &commit_guard, GUARD_LEASE, commit_guard_options,
+							 PGC_SUSET, 0,
+							 NULL, NULL, NULL);
+	next_ProcessUtility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+	next_emit_log = emit_log_hook;
+	emit_log_hook = rewrite_cancellation;
+
+	/* who is registered first is called last, see guard_commit() */
+	RegisterXactCallback(at_transaction_event, NULL);
+}
+
+void
+zklock_hooks_follow(void)
+{
+	if (is_following)
+		return;
+	RegisterXactCallback(guard_ahead, NULL);
+	RegisterSubXactCallback(at_subtransaction_event, NULL);
+	RegisterResourceReleaseCallback(at_resource_release, NULL);
+	is_following = true;
+}
+
+bool
+zklock_hooks_has_written(void)
+{
+	return TransactionIdIsValid(GetTopTransactionIdIfAny()) || has_notified();
+}
+
+bool
+zklock_hooks_asks_quorum(void)
+{
+	return commit_guard == GUARD_QUORUM;
+}
+
+/* ---------------------------------------------------------------------
+ * Callbacks
+ * ---------------------------------------------------------------------
+ */
+
+static void
+at_transaction_event(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			guard_commit();
+			break;
+		case XACT_EVENT_PRE_PREPARE:
+			refuse_prepare();
+			guard_commit();
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_ABORT:
+			guarded_at = 0;
+			is_release_due = is_following && !in_error_recursion_trouble();
+			break;
+		case XACT_EVENT_PREPARE:
+			/* only locks of session scope can be left: they stay */
+			is_release_due = is_following;
+			break;
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PARALLEL_ABORT:
+			/* workers hold nothing */
+			break;
+	}
+}
+
+/*
+ * Other callbacks may commit something elsewhere, and the guard comes behind
+ * them. So it comes ahead of them, too, as far as it can.
+ */
+static void
+guard_ahead(XactEvent event, void *arg)
+{
+	if (event != XACT_EVENT_PRE_COMMIT || !is_to_be_guarded())
+		return;
+	zklock_session_look();
+	zklock_prove_locks(zklock_hooks_asks_quorum());
+	guarded_at = zklock_client_now();
+}
+
+static void
+at_subtransaction_event(SubXactEvent event, SubTransactionId mine,
+						SubTransactionId parent, void *arg)
+{
+	switch (event)
+	{
+		case SUBXACT_EVENT_COMMIT_SUB:
+			zklock_end_subtransaction(true, mine, parent);
+			break;
+		case SUBXACT_EVENT_ABORT_SUB:
+			if (!in_error_recursion_trouble())
+				zklock_end_subtransaction(false, mine, parent);
+			break;
+		case SUBXACT_EVENT_START_SUB:
+		case SUBXACT_EVENT_PRE_COMMIT_SUB:
+			break;
+	}
+}
+
+/*
+ * The end of a transaction releases its resources right after its event.  The
+ * last phase comes after its locks; it is called for each owner of resources,
+ * and the first one will do.
+ */
+static void
+at_resource_release(ResourceReleasePhase phase, bool is_commit,
+					bool is_top_level, void *arg)
+{
+	if (phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level ||
+		!is_release_due)
+		return;
+	is_release_due = false;
+	zklock_end_transaction();
+	zklock_recall_defer(false);
+}
+
+/*
+ * COMMIT PREPARED writes its commit record in here, and not where other
+ * commits do, so it is guarded here; but not where it will be refused, for
+ * that transaction may go on.
+ *
+ * DISCARD ALL releases session-scope locks, as it does advisory locks;
+ * poolers rely on it.  Only when it has succeeded: it fails in a transaction
+ * block, and then nothing may be released.  That it drops temporary tables is
+ * a change, but none that relied on a lock.
+ */
+static void
+process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
+				ProcessUtilityContext context, ParamListInfo params,
+				QueryEnvironment *environment, DestReceiver *dest,
+				QueryCompletion *completion)
+{
+	bool		is_discard_all = IsA(pstmt->utilityStmt, DiscardStmt) &&
+		((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL;
+	bool		had_written = is_discard_all && zklock_hooks_has_written();
+
+	if (is_commit_prepared(pstmt->utilityStmt) &&
+		context == PROCESS_UTILITY_TOPLEVEL && !IsTransactionBlock())
+		guard_prepared();
+	if (next_ProcessUtility != NULL)
+		next_ProcessUtility(pstmt, query, read_only_tree, context, params,
+							environment, dest, completion);
+	else
+		standard_ProcessUtility(pstmt, query, read_only_tree, context, params,
+								environment, dest, completion);
+	if (is_discard_all)
+		zklock_release_session_scope(had_written);
+}
+
+/*
+ * A cancellation by the user in the statement that the loss interrupts is
+ * explained by the loss too: both are true, and this one matters more.  So it
+ * is with a request to release a lock, but for the SQLSTATE: the lock is
+ * still held, and nothing should make an application run the transaction
+ * again.
+ *
+ * PostgreSQL calls the hook only for messages that go to the server's log, so
+ * with log_min_messages above "error" the client gets the words of a user's
+ * cancellation.
+ */
+static void
+rewrite_cancellation(ErrorData *error)
+{
+	char		message[ZK_LOSS_TEXT_SIZE];
+	char		detail[ZK_LOSS_TEXT_SIZE];
+	ZkRecallText request;
+	const char *hint;
+	bool		is_recent;
+
+	if (error->elevel == ERROR &&
+		error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
+		zklock_describe_loss(message, detail, &hint, &is_recent) && is_recent)
+	{
+		error->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
+		error->message = MemoryContextStrdup(error->assoc_context, message);
+		error->detail = MemoryContextStrdup(error->assoc_context, detail);
+		error->hint = MemoryContextStrdup(error->assoc_context, hint);
+	}
+	else if (error->elevel == ERROR &&
+			 error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
+			 zklock_describe_recall(&request, &hint))
+	{
+		error->message = MemoryContextStrdup(error->assoc_context,
+											 request.message);
+		error->detail = MemoryContextStrdup(error->assoc_context,
+											request.detail);
+		error->detail_log = MemoryContextStrdup(error->assoc_context,
+												request.detail_log);
+		error->hint = MemoryContextStrdup(error->assoc_context, hint);
+	}
+	if (next_emit_log != NULL)
+		next_emit_log(error);
+}
+
+/* ---------------------------------------------------------------------
+ * Helpers
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * The commit guard: the last moment at which a transaction can be refused.  A
+ * transaction that neither wrote nor notified nor took locks of its own may
+ * commit without: one looks at zk_locks that way after a loss.
+ *
+ * It comes behind the callbacks of others as far as possible, namely of those
+ * that were registered after this library was loaded: postgres_fdw's waits
+ * for commits elsewhere, which takes time, and which may notify on this very
+ * cluster and wait for the lock of lock_notify_queue().
+ *
+ * The commit is made synchronous: with synchronous_commit off the lock would
+ * be passed on before this transaction's WAL is on disk, and after a crash
+ * the next holder has worked on what never happened.
+ */
+static void
+guard_commit(void)
+{
+	if (!zklock_has_locks() && !zklock_has_released_lost())
+		return;
+	zklock_session_look();
+	ForceSyncCommit();
+	if (is_to_be_guarded())
+	{
+		bool		has_waited = lock_notify_queue() ||
+			zklock_client_now() - guarded_at >= ASK_AGAIN_MS;
+
+		zklock_prove_locks(zklock_hooks_asks_quorum() && has_waited);
+	}
+	stop_interruptions();
+}
+
+/* Is there anything to refuse, and anything to refuse it for? */
+static bool
+is_to_be_guarded(void)
+{
+	return commit_guard != GUARD_OFF &&
+		(zklock_has_locks() || zklock_has_released_lost()) &&
+		(zklock_hooks_has_written() || zklock_has_xact_locks());
+}
+
+/*
+ * The same for the transaction that COMMIT PREPARED commits: it wrote, and
+ * its commit is synchronous anyway.
+ */
+static void
+guard_prepared(void)
+{
+	if (!zklock_has_locks())
+		return;
+	zklock_session_look();
+	if (commit_guard != GUARD_OFF)
+		zklock_prove_locks(zklock_hooks_asks_quorum());
+	stop_interruptions();
+}
+
+static bool
+is_commit_prepared(const Node *statement)
+{
+	return IsA(statement, TransactionStmt) &&
+		((const TransactionStmt *) statement)->kind ==
+		TRANS_STMT_COMMIT_PREPARED;
+}
+
+/*
+ * From here to the end of the transaction a loss must not interrupt us, nor a
+ * request to release a lock: the one thing that can still be cancelled is the
+ * wait for a synchronous standby, and the client would be told that the
+ * commit is done.  A signal that was sent already ends the transaction here.
+ */
+static void
+stop_interruptions(void)
+{
+	zklock_session_interrupt_on_loss(false);
+	zklock_recall_defer(true);
+	CHECK_FOR_INTERRUPTS();
+}
+
+/*
+ * Has the current transaction notified, in whatever way?  PostgreSQL tells
+ * nobody, but refuses to prepare such a transaction: the function that does
+ * so does nothing but raise, and may be called at any time.  It takes LISTEN
+ * and UNLISTEN for the same.
+ */
+static bool
+has_notified(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+	uint32		interrupt_holdoff = InterruptHoldoffCount;
+	uint32		cancel_holdoff = QueryCancelHoldoffCount;
+	bool		exit_on_error = ExitOnAnyError;
+	volatile bool found = false;
+
+	PG_TRY();
+	{
+		error_context_stack = NULL; /* nobody reads the error */
+		ExitOnAnyError = false;
+		AtPrepare_Notify();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		InterruptHoldoffCount = interrupt_holdoff;
+		QueryCancelHoldoffCount = cancel_holdoff;
+		found = true;
+	}
+	PG_END_TRY();
+	ExitOnAnyError = exit_on_error;
+	return found;
+}
+
+/*
+ * A transaction that notifies takes this lock of the whole cluster later in
+ * its commit, and keeps it to the end (PreCommit_Notify()).  Whoever has it
+ * may be waiting for a standby, for as long as it likes: a proof from before
+ * that wait would be none.  So we wait here.  Result: did we?
+ */
+static bool
+lock_notify_queue(void)
+{
+	if (RecoveryInProgress() || !has_notified())
+		return false;
+	LockSharedObject(DatabaseRelationId, InvalidOid, 0, AccessExclusiveLock);
+	return true;
+}
+
+/* A prepared transaction outlives this backend; our queue nodes do not. */
+static void
+refuse_prepare(void)
+{
+	if (zklock_has_xact_locks())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot PREPARE a transaction that holds ZooKeeper locks of transaction scope"),
+				 errhint("Use locks of session scope, or commit in one phase.")));
+}

@@ -1,0 +1,25 @@
+/*-------------------------------------------------------------------------
+ *
+ * hooks.h
+ *	  Where PostgreSQL calls us, as far as others must know of it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_HOOKS_H
+#define ZKLOCK_HOOKS_H
+
+/* Define the settings of this room and install its hooks.  For _PG_init(). */
+extern void zklock_hooks_init(void);
+
+/* Register the transaction callbacks, once; before the first lock. */
+extern void zklock_hooks_follow(void);
+
+/*
+ * Has the current transaction anything to commit: changes, or notifications?
+ */
+extern bool zklock_hooks_has_written(void);
+
+/* Is zklock.commit_guard quorum? */
+extern bool zklock_hooks_asks_quorum(void);
+
+#endif							/* ZKLOCK_HOOKS_H */

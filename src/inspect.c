@@ -1,0 +1,185 @@
+/*-------------------------------------------------------------------------
+ *
+ * inspect.c
+ *	  SQL functions that look: the queue of a lock, all locks, what this
+ *	  session holds, the session itself.
+ *
+ * What each promises stands with its COMMENT ON in sql/zklock--1.0.sql.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+#include "utils/tuplestore.h"
+
+#include "args.h"
+#include "lock.h"
+#include "nodedata.h"
+#include "queue.h"
+#include "session.h"
+#include "tree.h"
+
+PG_FUNCTION_INFO_V1(zk_lock_queue);
+PG_FUNCTION_INFO_V1(zk_all_locks);
+PG_FUNCTION_INFO_V1(zk_locks);
+PG_FUNCTION_INFO_V1(zk_session);
+
+static void put_lock(const ZkLockInfo *info, void *argument);
+static char *hex_text(int64 number);
+static const char *mode_name(RecipeMode mode);
+
+Datum
+zk_lock_queue(PG_FUNCTION_ARGS)
+{
+	char	   *name = zklock_args_name(fcinfo);
+	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
+	ZkQueueEntry *entries;
+	int			nentries;
+
+	entries = zklock_read_queue(name, &nentries);
+	for (int i = 0; i < nentries; i++)
+	{
+		ZkQueueEntry *entry = &entries[i];
+		ZkNodeData *who = &entry->who;
+		bool		is_contender = entry->position > 0;
+		Datum		values[17] = {0};
+		bool		nulls[17] = {0};
+
+		values[0] = Int32GetDatum(entry->position);
+		nulls[0] = !is_contender;
+		values[1] = zklock_args_text_or_null(!is_contender ? NULL :
+											 entry->is_pending ? "pending" :
+											 entry->is_holder ? "held" : "waiting",
+											 &nulls[1]);
+		values[2] = zklock_args_text_or_null(is_contender ?
+											 mode_name(entry->mode) : NULL,
+											 &nulls[2]);
+		values[3] = zklock_args_text_or_null(recipe_style_name(entry->style),
+											 &nulls[3]);
+		values[4] = CStringGetTextDatum(zklock_nodedata_printable(entry->node));
+		values[5] = zklock_args_text_or_null(entry->session_id == 0 ? NULL :
+											 hex_text(entry->session_id),
+											 &nulls[5]);
+		values[6] = zklock_args_text_or_null(who->client, &nulls[6]);
+		values[7] = zklock_args_text_or_null(who->cluster, &nulls[7]);
+		values[8] = zklock_args_text_or_null(who->database, &nulls[8]);
+		values[9] = zklock_args_text_or_null(who->username, &nulls[9]);
+		values[10] = zklock_args_text_or_null(who->application, &nulls[10]);
+		values[11] = Int32GetDatum(who->pid);
+		nulls[11] = who->pid == 0;
+		values[12] = zklock_args_text_or_null(who->host, &nulls[12]);
+		values[13] = TimestampTzGetDatum(entry->since);
+		nulls[13] = entry->token == 0;
+		values[14] = Int64GetDatum(entry->token);
+		nulls[14] = entry->token == 0;
+		values[15] = zklock_args_text_or_null(who->text, &nulls[15]);
+		values[16] = Int32GetDatum(entry->permits);
+		nulls[16] = !is_contender;
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+Datum
+zk_all_locks(PG_FUNCTION_ARGS)
+{
+	char	   *name = zklock_args_name(fcinfo);
+	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
+	int			nlocks;
+	ZkLockCount *locks = zklock_count_locks(name, &nlocks);
+
+	for (int i = 0; i < nlocks; i++)
+	{
+		Datum		values[3];
+		bool		nulls[3] = {0};
+
+		values[0] = CStringGetTextDatum(zklock_nodedata_printable(locks[i].name));
+		values[1] = Int32GetDatum(locks[i].nholders);
+		values[2] = Int32GetDatum(locks[i].nwaiters);
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+Datum
+zk_locks(PG_FUNCTION_ARGS)
+{
+	zklock_visit_locks(put_lock, zklock_args_begin_rows(fcinfo));
+	return (Datum) 0;
+}
+
+/* Put one row of zk_locks(); argument is the ReturnSetInfo. */
+static void
+put_lock(const ZkLockInfo *info, void *argument)
+{
+	ReturnSetInfo *result = argument;
+	Datum		values[9] = {0};
+	bool		nulls[9] = {0};
+
+	values[0] = CStringGetTextDatum(info->name);
+	values[1] = CStringGetTextDatum(mode_name(info->mode));
+	values[2] = CStringGetTextDatum(info->is_lost ? "lost" : "held");
+	values[3] = Int32GetDatum(info->session_count);
+	values[4] = Int32GetDatum(info->xact_count);
+	values[5] = Int64GetDatum(info->token);
+	/* the root in it may be of another encoding than the name */
+	values[6] = CStringGetTextDatum(zklock_nodedata_printable(info->node));
+	values[7] = TimestampTzGetDatum(info->granted_at);
+	values[8] = Int32GetDatum(info->permits);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+Datum
+zk_session(PG_FUNCTION_ARGS)
+{
+	static const char *const states[] = {
+		[ZK_CLIENT_STARTING] = "connecting",
+		[ZK_CLIENT_CONNECTING] = "connecting",
+		[ZK_CLIENT_CONNECTED] = "connected",
+		[ZK_CLIENT_SUSPENDED] = "suspended",
+		[ZK_CLIENT_LOST] = "lost"
+	};
+	TupleDesc	desc;
+	ZkClientStatus status;
+	bool		exists = zklock_session_status(&status);
+	bool		is_granted = exists && status.was_connected;
+	bool		has_program = exists && status.program_pid != 0;
+	Datum		values[7] = {0};
+	bool		nulls[7] = {0};
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	values[0] = CStringGetTextDatum(exists ? states[status.state] : "none");
+	values[1] = zklock_args_text_or_null(is_granted ? status.server : NULL,
+										 &nulls[1]);
+	values[2] = zklock_args_text_or_null(is_granted ?
+										 hex_text(status.session_id) : NULL,
+										 &nulls[2]);
+	values[3] = Int32GetDatum(is_granted ? status.session_timeout_ms : 0);
+	nulls[3] = !is_granted;
+	values[4] = Int32GetDatum(exists ? status.npending : 0);
+	values[5] = zklock_args_text_or_null(exists && status.library[0] != '\0' ?
+										 status.library : NULL, &nulls[5]);
+	values[6] = Int32GetDatum(has_program ? status.program_pid : 0);
+	nulls[6] = !has_program;
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc),
+													  values, nulls)));
+}
+
+/* A session id as ZooKeeper's own tools write it. */
+static char *
+hex_text(int64 number)
+{
+	return psprintf("0x%llx", (unsigned long long) number);
+}
+
+static const char *
+mode_name(RecipeMode mode)
+{
+	return mode == RECIPE_SHARED ? "shared" : "exclusive";
+}

@@ -1,0 +1,66 @@
+/*-------------------------------------------------------------------------
+ *
+ * lock_private.h
+ *	  The table of locks, for the rooms of the family lock_*.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_LOCK_PRIVATE_H
+#define ZKLOCK_LOCK_PRIVATE_H
+
+#include "postgres.h"
+
+#include "lock.h"
+#include "place.h"
+#include "utils/hsearch.h"
+
+/* How often a mode was taken in transaction scope by one subtransaction. */
+typedef struct XactCount
+{
+	SubTransactionId subid;
+	int			count;			/* 0: reserved for a grant under way */
+	struct XactCount *next;
+} XactCount;
+
+/* How often a lock is taken in one mode. */
+typedef struct ModeCount
+{
+	int			session;		/* in session scope */
+	XactCount  *xact;			/* in transaction scope; innermost first */
+	TimestampTz since;			/* when the first was; valid if there are any */
+} ModeCount;
+
+typedef struct Lock
+{
+	char		path[RECIPE_PATH_SIZE]; /* key: znode of the lock */
+	char	   *name;			/* as the user wrote it */
+	ModeCount	counts[2];		/* by RecipeMode */
+	ZkPlace		place;			/* of both modes; ours while there are counts */
+} Lock;
+
+/* The table; NULL until the first lock. */
+extern HTAB *zklock_locks;
+
+/*
+ * The entry of a lock, NULL if there is none.  Raises 42602 for a bad name.
+ */
+extern Lock *zklock_lock_find(const char *name);
+
+/*
+ * The place that a lock is held on and that is not known to be lost, or NULL.
+ */
+extern const ZkPlace *zklock_lock_good_place(const char *name);
+
+/* Is the lock held here, in that mode, or in any? */
+extern bool zklock_lock_has_mode(const Lock *lock, RecipeMode mode);
+extern bool zklock_lock_is_held(const Lock *lock);
+
+/* In session scope, so that the user has to release it? */
+extern bool zklock_lock_is_of_session(const Lock *lock);
+
+/* Loop over the entries of the table, which may be removed as they come. */
+#define foreach_lock(scan, lock) \
+	for (hash_seq_init(&(scan), zklock_locks); \
+		 ((lock) = (Lock *) hash_seq_search(&(scan))) != NULL;)
+
+#endif							/* ZKLOCK_LOCK_PRIVATE_H */

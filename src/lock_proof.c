@@ -1,0 +1,259 @@
+/*-------------------------------------------------------------------------
+ *
+ * lock_proof.c
+ *	  Are the locks of this backend still held?  Losses in words, and proofs
+ *	  for the commit guard.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lock_private.h"
+
+#include "miscadmin.h"
+
+#include "contender.h"
+
+static Lock *find_lost(void);
+static int	find_unproved(ZkPlace **places, Moment fresh_since);
+static void confirm_grants(void);
+static Lock *find_on_word(void);
+static void confirm_grant(ZkPlace *place);
+
+/* ---------------------------------------------------------------------
+ * Public functions
+ * ---------------------------------------------------------------------
+ */
+
+bool
+zklock_is_held(const char *name)
+{
+	Lock	   *lock = zklock_lock_find(name);
+	ZkPlace    *place = lock != NULL ? &lock->place : NULL;
+
+	if (lock == NULL || !zklock_lock_is_held(lock) ||
+		zklock_place_is_lost(place, zklock_session_live()))
+		return false;
+	zklock_place_hear(place, false);
+	confirm_grant(place);
+	if (zklock_place_is_lost(place, zklock_session_live()))
+		return false;
+	for (int attempt = 0; attempt == 0 ||
+		 !contact_is_after(place->proof, zklock_session_fresh_since());
+		 attempt++)
+	{
+		zklock_place_prove(&place, 1, attempt);
+		if (zklock_place_is_lost(place, zklock_session_live()))
+			return false;
+	}
+	zklock_recall_report(&place->listener, place->name);
+	return true;
+}
+
+const ZkPlace *
+zklock_lock_good_place(const char *name)
+{
+	Lock	   *lock = zklock_lock_find(name);
+
+	return lock != NULL && zklock_lock_is_held(lock) &&
+		!zklock_place_is_lost(&lock->place, zklock_session_live()) ?
+		&lock->place : NULL;
+}
+
+/* 40001 makes the retry loops of applications run the transaction again. */
+void
+zklock_refuse_if_lost(void)
+{
+	char		message[ZK_LOSS_TEXT_SIZE];
+	char		detail[ZK_LOSS_TEXT_SIZE];
+	const char *hint;
+	bool		is_recent;
+
+	if (!zklock_describe_loss(message, detail, &hint, &is_recent))
+		return;
+
+	/*
+	 * The interrupt for the loss may be on its way: we may have seen first
+	 * what the session's program has written down.  It must not come to who
+	 * has caught this error and goes on.
+	 */
+	zklock_session_interrupt_on_loss(false);
+	CHECK_FOR_INTERRUPTS();
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg_internal("%s", message),
+			 errdetail_internal("%s", detail),
+			 errhint("%s", hint)));
+}
+
+bool
+zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
+					 char detail[ZK_LOSS_TEXT_SIZE], const char **hint,
+					 bool *is_recent)
+{
+	Lock	   *lock = find_lost();
+
+	if (lock == NULL)
+		return false;
+	*is_recent = !lock->place.is_evicted && zklock_session_loss_interrupts();
+	snprintf(message, ZK_LOSS_TEXT_SIZE, _("lock \"%s\" was lost"), lock->name);
+	if (lock->place.is_evicted)
+		snprintf(detail, ZK_LOSS_TEXT_SIZE, "%s", lock->place.is_mistaken ?
+				 _("It had been granted on the word of another client of ZooKeeper, while somebody else ahead in the queue held it.") :
+				 _("Another client of ZooKeeper deleted its znode."));
+	else
+		snprintf(detail, ZK_LOSS_TEXT_SIZE, _("Since %s: %s"),
+				 timestamptz_to_str(zklock_session_lost_since()),
+				 zklock_session_loss_text());
+	*hint = zklock_lock_is_of_session(lock) ?
+		_("Release it with zk_unlock() or zk_unlock_all() and run the transaction again.") :
+		_("Run the transaction again.");
+	return true;
+}
+
+bool
+zklock_describe_recall(ZkRecallText *text, const char **hint)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	bool		found = false;
+
+	*hint = _("The lock has been released meanwhile.");
+	if (zklock_has_locks())
+	{
+		foreach_lock(scan, lock)
+		{
+			if (found || !zklock_lock_is_held(lock) ||
+				!zklock_recall_explain(&lock->place.listener, lock->name, text))
+				continue;
+			found = true;
+			*hint = zklock_lock_is_of_session(lock) ?
+				_("The lock is still held. Release it as soon as the work allows.") :
+				_("The lock is released at the end of the transaction.");
+		}
+	}
+	return found || zklock_recall_explain(NULL, NULL, text);
+}
+
+void
+zklock_prove_locks(bool always_ask)
+{
+	ZkPlace   **places;
+	int			nplaces;
+	int			attempt = 0;
+	Moment		fresh_since;
+
+	if (zklock_has_released_lost())
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("a lock was lost in this transaction"),
+				 errdetail("It was released after the loss."),
+				 errhint("Run the transaction again.")));
+	zklock_refuse_if_lost();
+	if (!zklock_has_locks())
+		return;
+	if (always_ask)
+		confirm_grants();
+	fresh_since = always_ask ? ZK_NO_PROOF : zklock_session_fresh_since();
+	places = palloc(hash_get_num_entries(zklock_locks) * sizeof(*places));
+	while ((nplaces = find_unproved(places, fresh_since)) > 0)
+	{
+		zklock_place_prove(places, nplaces, attempt++);
+		if (find_lost() != NULL)
+			break;
+		fresh_since = zklock_session_fresh_since();
+	}
+	pfree(places);
+	zklock_refuse_if_lost();
+}
+
+/* ---------------------------------------------------------------------
+ * Helpers
+ * ---------------------------------------------------------------------
+ */
+
+/* Some lock that is lost, or NULL. */
+static Lock *
+find_lost(void)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	Lock	   *lost = NULL;
+	ZkSessionNumber live;
+
+	if (!zklock_has_locks())
+		return NULL;
+	live = zklock_session_live();
+	foreach_lock(scan, lock)
+		if (lost == NULL && zklock_lock_is_held(lock) &&
+			zklock_place_is_lost(&lock->place, live))
+		lost = lock;
+	return lost;
+}
+
+/*
+ * Collect the places that have no proof from after that time.  Result: how
+ * many.
+ */
+static int
+find_unproved(ZkPlace **places, Moment fresh_since)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	int			nplaces = 0;
+
+	foreach_lock(scan, lock)
+		if (zklock_lock_is_held(lock) &&
+			!contact_is_after(lock->place.proof, fresh_since))
+		places[nplaces++] = &lock->place;
+	return nplaces;
+}
+
+/*
+ * Confirm every grant on somebody's word alone.  There are some only if the
+ * quorum was not to be asked yet when they were granted.  Raises 40001 if a
+ * lock is lost: the session may be, meanwhile.
+ */
+static void
+confirm_grants(void)
+{
+	Lock	   *lock;
+
+	while ((lock = find_on_word()) != NULL)
+		confirm_grant(&lock->place);
+	zklock_refuse_if_lost();
+}
+
+/* Some lock that was granted on somebody's word, or NULL. */
+static Lock *
+find_on_word(void)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	Lock	   *found = NULL;
+	ZkSessionNumber live = zklock_session_live();
+
+	foreach_lock(scan, lock)
+		if (zklock_lock_is_held(lock) && lock->place.is_on_word &&
+			!zklock_place_is_lost(&lock->place, live))
+		found = lock;
+	return found;
+}
+
+/*
+ * Look whether whoever was ahead of a place has really let go.  If not, it is
+ * lost.  Waits, for a session timeout at most; raises on interrupts.
+ */
+static void
+confirm_grant(ZkPlace *place)
+{
+	ZkClientStatus status;
+	ZkContender contender = {.place = place,.may_be_there = true};
+
+	if (!place->is_on_word || !zklock_session_status(&status))
+		return;
+	contender.deadline = zklock_client_now() + status.session_timeout_ms;
+	if (!zklock_place_await_downgrade(place))
+		return;
+	if (!zklock_contend_confirm(&contender))
+		place->is_mistaken = place->is_evicted = true;
+	place->is_on_word = false;
+}

@@ -1,0 +1,542 @@
+/*-------------------------------------------------------------------------
+ *
+ * nodedata.c
+ *	  Who stands in a queue: the data that we write into our queue nodes, and
+ *	  what can be read out of anybody's.
+ *
+ * Nodes are written by other programs and other databases too, so reading
+ * must cope with any bytes, and must not raise.  What comes out of here can
+ * be shown: it has no character that does anything but be seen (foreign.c),
+ * and none that either this database or its client cannot have, so that the
+ * message in which it stands arrives.  Everything is palloc'ed in the
+ * caller's memory context.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "nodedata.h"
+
+#include <unistd.h>
+
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_authid.h"
+#include "common/ip.h"
+#include "common/string.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/backend_status.h"
+#include "utils/guc.h"
+#include "utils/json.h"
+#include "utils/memutils.h"
+
+#include "compat.h"
+#include "foreign.h"
+
+/* How much of a stranger's data is shown, in bytes. */
+#define TEXT_SHOWN_MAX 256
+
+/*
+ * Longest and deepest data that is tried as JSON.  Ours is flat, and shorter;
+ * in more the parser's check of the stack might raise.
+ */
+#define JSON_MAX 4096
+#define JSON_NESTING_MAX 8
+
+/*
+ * How text in UTF-8 gets to this database and from there to its client.  What
+ * cannot be converted is shown as an escape.
+ */
+typedef struct Display
+{
+	bool		is_utf8;		/* as it is, also in a database that has no
+								 * encoding; the rest is for other cases */
+	Oid			to_server;		/* InvalidOid: ASCII only */
+	Oid			to_client;		/* the same, unless it has the same encoding */
+	bool		is_client_same;
+} Display;
+
+/*
+ * zklock.publish_identity: may our nodes say who we are?  Everybody who can
+ * read the ensemble reads it.
+ */
+static bool publish_identity;
+
+static void append_quoted(StringInfo line, const char *introduction,
+						  const char *text);
+static void append_escaped(StringInfo line, const char *text);
+static char *client_host(void);
+static void append_member(StringInfo json, const char *key, const char *value);
+static char *to_utf8(const char *text);
+static Display find_display(void);
+static int	convert(Oid conversion, int from, int to, const char *text,
+					int length, char *result);
+static int	encode(const Display *display, const char *character, int length,
+				   char *result);
+static char *printable(const char *data, int length);
+static bool parse_json(const char *data, int length, ZkNodeData *who);
+
+void
+zklock_nodedata_init(void)
+{
+	DefineCustomBoolVariable("zklock.publish_identity",
+							 "Writes who and where this backend is into its queue nodes.",
+							 NULL,
+							 &publish_identity, true,
+							 PGC_SUSET, 0,
+							 NULL, NULL, NULL);
+}
+
+char *
+zklock_nodedata_build(int64 token)
+{
+	StringInfoData json;
+	char		host[256];
+
+	initStringInfo(&json);
+	appendStringInfoString(&json, "{\"client\":\"zklock\"");
+	if (token != 0)
+		appendStringInfo(&json, ",\"token\":" INT64_FORMAT, token);
+	if (publish_identity)
+	{
+		if (gethostname(host, sizeof(host)) != 0)
+			host[0] = '\0';
+		host[sizeof(host) - 1] = '\0';
+		append_member(&json, "cluster", cluster_name);
+		append_member(&json, "database", get_database_name(MyDatabaseId));
+		append_member(&json, "user", GetUserNameFromId(GetSessionUserId(), true));
+		append_member(&json, "application", application_name);
+		append_member(&json, "host", host);
+		appendStringInfo(&json, ",\"pid\":%d", MyProcPid);
+	}
+	appendStringInfoChar(&json, '}');
+	return json.data;
+}
+
+char *
+zklock_nodedata_add(const char *data, const char *key, const char *value)
+{
+	StringInfoData json;
+
+	initStringInfo(&json);
+	appendBinaryStringInfo(&json, data, strlen(data) - 1);
+	append_member(&json, key, value);
+	appendStringInfoChar(&json, '}');
+	return json.data;
+}
+
+char *
+zklock_nodedata_caller(void)
+{
+	const char *user = GetUserNameFromId(GetSessionUserId(), true);
+	const char *database = get_database_name(MyDatabaseId);
+	char	   *host = client_host();
+
+	return psprintf("process %d of user \"%s\" in database \"%s\"%s%s",
+					MyProcPid,
+					zklock_nodedata_quotable_own(user != NULL ? user : ""),
+					zklock_nodedata_quotable_own(database != NULL ? database : ""),
+					host != NULL ? " from " : "",
+					host != NULL ? host : "");
+}
+
+/* The address of the client, or NULL: a background worker has none. */
+static char *
+client_host(void)
+{
+	SockAddr	address = MyBEEntry->st_clientaddr;
+	char		host[NI_MAXHOST];
+
+	if (address.salen == 0)
+		return NULL;
+	pg_getnameinfo_all(&address.addr, address.salen, host, sizeof(host),
+					   NULL, 0, NI_NUMERICHOST | NI_NUMERICSERV);
+	return pstrdup(host);
+}
+
+/* Everybody reads it, on one line. */
+void
+zklock_nodedata_check_reason(const char *reason, const char *what,
+							 const char *hint)
+{
+	const char *detail = NULL;
+
+	if (reason[0] == '\0')
+		detail = "The reason is empty.";
+	else if (strlen(reason) > ZK_REASON_MAX)
+		detail = psprintf("The reason has more than %d bytes.", ZK_REASON_MAX);
+	for (const char *c = reason; *c != '\0' && detail == NULL; c++)
+		if ((unsigned char) *c < 0x20 || *c == 0x7f)
+			detail = "The reason has a control character.";
+	if (detail != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid reason for %s", what),
+				 errdetail("%s", detail),
+				 errhint("%s", hint)));
+}
+
+void
+zklock_nodedata_make_guid(char guid[RECIPE_GUID_LEN + 1])
+{
+	uint8		random[16];
+
+	if (!pg_strong_random(random, sizeof(random)))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values")));
+	recipe_format_guid(guid, random);
+}
+
+void
+zklock_nodedata_parse(const char *data, int length, ZkNodeData *who)
+{
+	memset(who, 0, sizeof(*who));
+	if (length <= 0 || parse_json(data, length, who))
+		return;
+	memset(who, 0, sizeof(*who));
+	who->text = printable(data, Min(length, TEXT_SHOWN_MAX));
+}
+
+char *
+zklock_nodedata_describe(const ZkNodeData *who)
+{
+	StringInfoData line;
+
+	initStringInfo(&line);
+	if (who->pid != 0)
+		appendStringInfo(&line, "process %d", who->pid);
+	else
+		appendStringInfo(&line, "%s client",
+						 who->client != NULL ? who->client : "another");
+	append_quoted(&line, " of user ", who->username);
+	append_quoted(&line, " in database ", who->database);
+	append_quoted(&line, " of cluster ", who->cluster);
+	append_quoted(&line, " on host ", who->host);
+	if (who->text != NULL)
+		appendStringInfo(&line, " (%s)", zklock_nodedata_reason(who));
+	return line.data;
+}
+
+char *
+zklock_nodedata_reason(const ZkNodeData *who)
+{
+	StringInfoData reason;
+
+	initStringInfo(&reason);
+	append_quoted(&reason, "", who->text);
+	return reason.data;
+}
+
+char *
+zklock_nodedata_printable(const char *text)
+{
+	return printable(text, strlen(text));
+}
+
+char *
+zklock_nodedata_quotable(const char *text)
+{
+	StringInfoData quoted;
+
+	initStringInfo(&quoted);
+	append_escaped(&quoted, zklock_nodedata_printable(text));
+	return quoted.data;
+}
+
+char *
+zklock_nodedata_quotable_own(const char *text)
+{
+	return zklock_nodedata_quotable(to_utf8(text));
+}
+
+void
+zklock_nodedata_clip(char *copy, int size, const char *text)
+{
+	int			length = strlen(text);
+
+	if (length >= size)
+		length = pg_mbcliplen(text, length, size - 1);
+	memcpy(copy, text, length);
+	copy[length] = '\0';
+}
+
+bool
+zklock_nodedata_may_be_shown(void)
+{
+	return has_privs_of_role(GetSessionUserId(), ROLE_PG_MONITOR);
+}
+
+/*
+ * Append what is fit to be shown, in quotes that it cannot end, if there is
+ * any.
+ */
+static void
+append_quoted(StringInfo line, const char *introduction, const char *text)
+{
+	if (text == NULL)
+		return;
+	appendStringInfo(line, "%s\"", introduction);
+	append_escaped(line, text);
+	appendStringInfoChar(line, '"');
+}
+
+static void
+append_escaped(StringInfo line, const char *text)
+{
+	for (; *text != '\0'; text++)
+	{
+		if (*text == '"' || *text == '\\')
+			appendStringInfoChar(line, '\\');
+		appendStringInfoChar(line, *text);
+	}
+}
+
+/* Append ,"key":"value" unless there is no value. */
+static void
+append_member(StringInfo json, const char *key, const char *value)
+{
+	if (value == NULL || value[0] == '\0')
+		return;
+	appendStringInfo(json, ",\"%s\":", key);
+	escape_json(json, to_utf8(value));
+}
+
+/* ---------------------------------------------------------------------
+ * Encodings
+ * ---------------------------------------------------------------------
+ */
+
+/* Room for one character in any encoding, and its NUL. */
+#define CHARACTER_SIZE (MAX_MULTIBYTE_CHAR_LEN * MAX_CONVERSION_GROWTH + 1)
+
+/*
+ * Text of this database in UTF-8.  The names of roles and databases are those
+ * of whichever database they were made in, so that the bytes may be anything:
+ * what is no character here becomes an escape.
+ */
+static char *
+to_utf8(const char *text)
+{
+	int			encoding = GetDatabaseEncoding();
+	int			length = strlen(text);
+	int			nbytes;
+	StringInfoData utf8;
+	Oid			conversion = InvalidOid;
+
+	if (encoding == PG_SQL_ASCII)
+		encoding = PG_UTF8;
+	if (pg_verify_mbstr(PG_UTF8, text, length, true) &&
+		(encoding == PG_UTF8 || pg_is_ascii(text)))
+		return pstrdup(text);
+	if (encoding != PG_UTF8)
+		conversion = FindDefaultConversionProc(encoding, PG_UTF8);
+	initStringInfo(&utf8);
+	for (; length > 0; text += nbytes, length -= nbytes)
+	{
+		char		character[CHARACTER_SIZE];
+		char		escape[FOREIGN_ESCAPE_SIZE];
+
+		nbytes = pg_encoding_mblen(encoding, text);
+		if (nbytes > length || !pg_verify_mbstr(encoding, text, nbytes, true))
+			nbytes = 0;
+		else if (convert(conversion, encoding, PG_UTF8, text, nbytes,
+						 character) > 0)
+			appendStringInfoString(&utf8, character);
+		else
+			nbytes = 0;
+		if (nbytes > 0)
+			continue;
+		nbytes = 1;
+		foreign_escape(escape, FOREIGN_NO_CHARACTER, (unsigned char) *text);
+		appendStringInfoString(&utf8, escape);
+	}
+	return utf8.data;
+}
+
+/*
+ * While an error is being reported, which PostgreSQL does in ErrorContext, no
+ * catalog may be read, so that no conversion is known.
+ */
+static Display
+find_display(void)
+{
+	int			server = GetDatabaseEncoding();
+	int			client = pg_get_client_encoding();
+	bool		can_look = IsTransactionState() &&
+		CurrentMemoryContext != ErrorContext;
+	Display		display = {0};
+
+	display.is_client_same = client == server || client == PG_SQL_ASCII;
+	display.is_utf8 = (server == PG_UTF8 || server == PG_SQL_ASCII) &&
+		(display.is_client_same || client == PG_UTF8);
+	if (can_look && server != PG_UTF8 && server != PG_SQL_ASCII)
+		display.to_server = FindDefaultConversionProc(PG_UTF8, server);
+	if (can_look && !display.is_client_same && server != PG_SQL_ASCII)
+		display.to_client = FindDefaultConversionProc(server, client);
+	return display;
+}
+
+/*
+ * Convert one character, or more, to a buffer of CHARACTER_SIZE: how many
+ * bytes it has there, 0 if there is none.  Never raises.
+ */
+static int
+convert(Oid conversion, int from, int to, const char *text, int length,
+		char *result)
+{
+	if (from == to)
+	{
+		memcpy(result, text, length);
+		result[length] = '\0';
+		return length;
+	}
+	if (!OidIsValid(conversion) || length > MAX_MULTIBYTE_CHAR_LEN ||
+		pg_do_encoding_conversion_buf(conversion, from, to,
+									  (unsigned char *) unconstify(char *,
+																   text),
+									  length, (unsigned char *) result,
+									  CHARACTER_SIZE, true) != length)
+		return 0;
+	return strlen(result);
+}
+
+/* A character of UTF-8 in this database's encoding, likewise. */
+static int
+encode(const Display *display, const char *character, int length, char *result)
+{
+	int			server = GetDatabaseEncoding();
+	char		shown[CHARACTER_SIZE];
+	int			nbytes = 0;
+
+	if (server != PG_SQL_ASCII)
+		nbytes = convert(display->to_server, PG_UTF8, server, character, length,
+						 result);
+	if (nbytes > 0 && !display->is_client_same &&
+		convert(display->to_client, server, pg_get_client_encoding(), result,
+				nbytes, shown) == 0)
+		return 0;
+	return nbytes;
+}
+
+/* A copy of what is said to be UTF-8 that may be shown. */
+static char *
+printable(const char *data, int length)
+{
+	Display		display = {0};
+	bool		has_display = false;
+	StringInfoData copy;
+	size_t		nbytes;
+
+	initStringInfo(&copy);
+	for (; length > 0; data += nbytes, length -= nbytes)
+	{
+		char		character[CHARACTER_SIZE];
+		char		escape[FOREIGN_ESCAPE_SIZE];
+		uint32		number;
+		int			nshown = 0;
+
+		nbytes = foreign_take(data, length, &number);
+		if (number < 0x80 && foreign_is_plain(number))
+		{
+			appendStringInfoChar(&copy, *data);
+			continue;
+		}
+		if (!has_display)
+			display = find_display();
+		has_display = true;
+		if (foreign_is_plain(number) && display.is_utf8)
+			appendBinaryStringInfo(&copy, data, nbytes);
+		else if (foreign_is_plain(number) &&
+				 (nshown = encode(&display, data, nbytes, character)) > 0)
+			appendBinaryStringInfo(&copy, character, nshown);
+		else
+		{
+			foreign_escape(escape, number, (unsigned char) *data);
+			appendStringInfoString(&copy, escape);
+		}
+	}
+	return copy.data;
+}
+
+/* ---------------------------------------------------------------------
+ * JSON.  The parser of PostgreSQL's frontend programs reports errors instead
+ * of raising them, which jsonb input does not.
+ * ---------------------------------------------------------------------
+ */
+
+typedef struct NodeDataParse
+{
+	JsonLexContext *lex;
+	ZkNodeData *who;
+	const char *key;			/* of the member being read at depth 1 */
+} NodeDataParse;
+
+static JSON_ACTION_RESULT
+take_key(void *state, char *name, bool is_null)
+{
+	NodeDataParse *parse = state;
+
+	if (parse->lex->lex_level == 1)
+		parse->key = name;
+	JSON_ACTION_RETURN;
+}
+
+static JSON_ACTION_RESULT
+take_value(void *state, char *token, JsonTokenType type)
+{
+	NodeDataParse *parse = state;
+	ZkNodeData *who = parse->who;
+	const char *key = parse->key;
+	char	  **field = NULL;
+
+	if (key == NULL || parse->lex->lex_level != 1)
+		JSON_ACTION_RETURN;
+	if (strcmp(key, "client") == 0)
+		field = &who->client;
+	else if (strcmp(key, "cluster") == 0)
+		field = &who->cluster;
+	else if (strcmp(key, "database") == 0)
+		field = &who->database;
+	else if (strcmp(key, "user") == 0)
+		field = &who->username;
+	else if (strcmp(key, "application") == 0)
+		field = &who->application;
+	else if (strcmp(key, "host") == 0)
+		field = &who->host;
+	else if (strcmp(key, "twin") == 0)
+		field = &who->twin;
+	else if (strcmp(key, "reason") == 0)
+		field = &who->text;
+	if (field != NULL && type == JSON_TOKEN_STRING)
+		*field = printable(token, strlen(token));
+	if (strcmp(key, "pid") == 0 && type == JSON_TOKEN_NUMBER)
+		who->pid = atoi(token);
+	if (strcmp(key, "token") == 0 && type == JSON_TOKEN_NUMBER)
+		who->token = strtoll(token, NULL, 10);
+	JSON_ACTION_RETURN;
+}
+
+/* Read our own kind of data; false if this is something else. */
+static bool
+parse_json(const char *data, int length, ZkNodeData *who)
+{
+	NodeDataParse state = {.who = who};
+	JsonSemAction actions = {.semstate = &state};
+
+	/*
+	 * In a database that is not UTF-8 the lexer raises on escapes that the
+	 * encoding has no character for.
+	 */
+	if (GetDatabaseEncoding() != PG_UTF8 && memmem(data, length, "\\u", 2) != NULL)
+		return false;
+	if (data[0] != '{' || length > JSON_MAX ||
+		foreign_nesting(data, length) > JSON_NESTING_MAX ||
+		!pg_verify_mbstr(PG_UTF8, data, length, true))
+		return false;
+	state.lex = make_json_lexer_compat(data, length, PG_UTF8);
+	actions.object_field_start = take_key;
+	actions.scalar = take_value;
+	return pg_parse_json(state.lex, &actions) == JSON_SUCCESS &&
+		who->client != NULL && strcmp(who->client, "zklock") == 0;
+}

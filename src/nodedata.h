@@ -1,0 +1,112 @@
+/*-------------------------------------------------------------------------
+ *
+ * nodedata.h
+ *	  Who stands in a queue: the data that we write into our queue nodes, and
+ *	  what can be read out of anybody's.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_NODEDATA_H
+#define ZKLOCK_NODEDATA_H
+
+#include "postgres.h"
+
+#include "recipe.h"
+
+/* Longest reason that somebody can give for what he does, in bytes. */
+#define ZK_REASON_MAX 512
+
+/* What a node's data says; strings are palloc'ed, NULL where unknown. */
+typedef struct ZkNodeData
+{
+	char	   *client;			/* "zklock" for our own nodes */
+	char	   *cluster;		/* setting cluster_name */
+	char	   *database;
+	char	   *username;
+	char	   *application;
+	char	   *host;
+	int			pid;			/* 0: unknown */
+	int64		token;			/* 0: the node's own czxid is the token */
+	char	   *twin;			/* of a hold that is not finished: the queue
+								 * node that it is to take the place of */
+	char	   *text;			/* data of a stranger, as text; of a hold or
+								 * of a request, why */
+} ZkNodeData;
+
+/* Define the settings of this room.  For _PG_init(). */
+extern void zklock_nodedata_init(void);
+
+/*
+ * The data for a node of this backend, JSON in UTF-8, palloc'ed and NUL-
+ * terminated.  A token other than 0 is written too: the node stands in for an
+ * earlier one that had it.
+ */
+extern char *zklock_nodedata_build(int64 token);
+
+/*
+ * Such data with one more member at its end, palloc'ed; the value is in this
+ * database's encoding.
+ */
+extern char *zklock_nodedata_add(const char *data, const char *key,
+								 const char *value);
+
+/*
+ * Raise 22023 unless the reason, for what, is one line of text of at most
+ * ZK_REASON_MAX bytes.
+ */
+extern void zklock_nodedata_check_reason(const char *reason, const char *what,
+										 const char *hint);
+
+/*
+ * Who calls, for the server's log, palloc'ed: the subject of what he does to
+ * others, or leaves behind.
+ */
+extern char *zklock_nodedata_caller(void);
+
+/* Text for what must be unique.  Raises if there is no randomness. */
+extern void zklock_nodedata_make_guid(char guid[RECIPE_GUID_LEN + 1]);
+
+/*
+ * Read a node's data, whoever wrote it.  Never raises save for lack of
+ * memory: what is not ours ends up in text.  All is as
+ * zklock_nodedata_printable() has it.
+ */
+extern void zklock_nodedata_parse(const char *data, int length,
+								  ZkNodeData *who);
+
+/*
+ * A copy of what others have written, in UTF-8 for all we know, that may be
+ * shown in this database and to its client: what could not be read as what it
+ * is stands there as "<U+202E>", or "<FF>" for a byte.  May be called while
+ * an error is reported; then nothing but ASCII is shown unless all is in
+ * UTF-8.
+ */
+extern char *zklock_nodedata_printable(const char *text);
+
+/*
+ * The same, to be put between the quotes of a message, which it does not end.
+ */
+extern char *zklock_nodedata_quotable(const char *text);
+
+/* The same of text that our own client gave, in this database's encoding. */
+extern char *zklock_nodedata_quotable_own(const char *text);
+
+/*
+ * One line for the server's log, palloc'ed.  Who is at work elsewhere is the
+ * business of pg_monitor's members only: other clients are not told (see
+ * errdetail_log()).
+ */
+extern char *zklock_nodedata_describe(const ZkNodeData *who);
+
+/* Is this session's user a member? */
+extern bool zklock_nodedata_may_be_shown(void);
+
+/*
+ * Copy text of this database as far as it fits, and no part of a character.
+ */
+extern void zklock_nodedata_clip(char *copy, int size, const char *text);
+
+/* Its text, which must not be NULL, in quotes. */
+extern char *zklock_nodedata_reason(const ZkNodeData *who);
+
+#endif							/* ZKLOCK_NODEDATA_H */

@@ -1,0 +1,145 @@
+/*-------------------------------------------------------------------------
+ *
+ * place.h
+ *	  A place in the queue of a lock: the queue nodes that this backend stands
+ *	  on, with all that hangs on them: token, proof, downgrade, removal.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_PLACE_H
+#define ZKLOCK_PLACE_H
+
+#include "postgres.h"
+
+#include "recall.h"
+#include "recipe_alias.h"
+#include "session.h"
+#include "utils/timestamp.h"
+
+/*
+ * A place.  Who wants one sets the first part; a contender that is granted
+ * the lock (contender.h) sets the second.
+ */
+typedef struct ZkPlace
+{
+	const char *name;			/* of the lock, for messages */
+	const char *lock_path;		/* its znode */
+	int			root_length;	/* how much of lock_path is the root */
+	RecipeMode	mode;			/* of the nodes; SHARED after a downgrade */
+	int			permits;		/* more than 1: of a counting semaphore */
+
+	/* Valid from the grant on. */
+	ZkSessionNumber session;	/* whose the nodes are */
+	char		node[RECIPE_PATH_SIZE]; /* path of the queue node, or of the
+										 * first */
+	int			nnodes;			/* 1, or ALIAS_COUNT */
+	int64		czxids[ALIAS_COUNT];	/* of each */
+	int32		numbers[ALIAS_COUNT];	/* with several nodes: of each */
+	int64		token;			/* the czxid of the first one that there was */
+	Moment		proof;			/* date of the proof of the nodes, contact.h;
+								 * all zero: there is none */
+	TimestampTz granted_at;
+	bool		can_hand_over;	/* whoever waits behind may be one that takes
+								 * the lock when we hand it over */
+	bool		is_on_word;		/* granted on the word of the one ahead, which
+								 * was not the first of our list, and not
+								 * confirmed since */
+	bool		is_evicted;		/* somebody deleted a node */
+	bool		is_mistaken;	/* evicted, for the word was false */
+	ZkRecallListener listener;	/* for requests to release the lock */
+
+	/*
+	 * A downgrade under way: the requests that replace `node`, the former
+	 * EXCLUSIVE node, by next_node, and so the others if there are several;
+	 * NULL if there are none.  Valid only while the session is alive, which
+	 * frees them when it ends.
+	 */
+	ZkRequest  *replacing[ALIAS_COUNT];
+	char		next_node[RECIPE_PATH_SIZE];
+	char	   *next_data;		/* its data; NULL until a downgrade is
+								 * prepared */
+} ZkPlace;
+
+/* The path of the alias of that rank, whose first node's path is given. */
+extern void zklock_place_path(const ZkPlace *place, const char *first, int rank,
+							  char path[RECIPE_PATH_SIZE]);
+
+/*
+ * Is it no longer ours, as far as we know?  live, here and below, is
+ * zklock_session_live(): asked once for all places.
+ */
+extern bool zklock_place_is_lost(const ZkPlace *place, ZkSessionNumber live);
+
+/*
+ * Make the data that a downgrade will need, in that context: at the end of a
+ * transaction names cannot be looked up.  Raises as zklock_nodedata_build().
+ */
+extern void zklock_place_prepare_downgrade(ZkPlace *place,
+										   MemoryContext context);
+
+/*
+ * From exclusive to shared: put a shared node with the same number in the
+ * exclusive node's place.  Writers that wait stay behind it, readers behind
+ * it get in.  If that fails the exclusive node stays, which keeps readers out
+ * but nobody in.  Needs zklock_place_prepare_downgrade().  Never raises,
+ * never waits.
+ */
+extern void zklock_place_downgrade(ZkPlace *place, ZkSessionNumber live);
+
+/*
+ * If a downgrade has been answered, note how it ended.  Never raises or
+ * waits.
+ */
+extern void zklock_place_settle(ZkPlace *place, ZkSessionNumber live);
+
+/*
+ * Leave the queue: the nodes are deleted, unless they went with their
+ * session, and the lock is handed over if somebody waits who can take it so.
+ * Never raises, never waits.
+ */
+extern void zklock_place_leave(ZkPlace *place, ZkSessionNumber live);
+
+/* Granted by this session: note that, and that nothing speaks against it. */
+extern void zklock_place_note_grant(ZkPlace *place);
+
+/*
+ * The lock was granted: listen for recalls, if one is to cancel statements.
+ */
+extern void zklock_place_listen(ZkPlace *place);
+
+/*
+ * It is used: listen, if zklock.on_release_request, or is_wanted, asks for
+ * that.
+ */
+extern void zklock_place_hear(ZkPlace *place, bool is_wanted);
+
+/*
+ * The lock is used: tell the user if its release was requested.  is_wanted:
+ * he asks for that.  Waits a moment, in which the place may be lost; raises
+ * on interrupts.
+ */
+extern void zklock_place_use(ZkPlace *place, bool is_wanted);
+
+/*
+ * Ask the quorum for each node of the places, in one flush, and mark those
+ * whose node is gone.  attempt counts from 0 on: see place.c.  Waits; raises
+ * on interrupts and when ZooKeeper refuses to answer, 08006 when its answers
+ * come too late.
+ */
+extern void zklock_place_prove(ZkPlace *const *places, int nplaces,
+							   int attempt);
+
+/*
+ * On which nodes a place stands is known when its downgrade is over.  false
+ * if the session is lost meanwhile: that is all there is to know then.
+ * Waits; raises on interrupts.
+ */
+extern bool zklock_place_await_downgrade(ZkPlace *place);
+
+/*
+ * Free what hangs on it; its nodes must have gone, or be somebody else's
+ * affair.
+ */
+extern void zklock_place_free(ZkPlace *place);
+
+#endif							/* ZKLOCK_PLACE_H */

@@ -1,0 +1,182 @@
+/*-------------------------------------------------------------------------
+ *
+ * program_request.h
+ *	  A request of the session's program, for the rooms that bring it forward.
+ *
+ *	program_request.c	from the frame to the reply: sending, answers, undoing
+ *	program_step.c		the table of steps: what is sent, what follows
+ *	program_watch.c		watching and listening
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_PROGRAM_REQUEST_H
+#define ZKLOCK_PROGRAM_REQUEST_H
+
+#include "program.h"
+
+/* What is asked of the server at one time.  Rows of the table below. */
+typedef enum Step
+{
+	STEP_CREATE,
+	STEP_LIST,
+	STEP_LIST_AND_WATCH,
+	STEP_GET,
+	STEP_GET_AND_WATCH,
+	STEP_CHECK,
+	STEP_SET,
+	STEP_REMOVE,
+	STEP_REMOVE_GUARDED,
+	STEP_ANNOUNCE,
+	STEP_DELETE,
+	STEP_SWEEP,					/* is it there?  Then DELETE */
+	STEP_ERASE,					/* list, then DELETE of the child found */
+	STEP_REPLACE_CREATE,		/* first step of a replace */
+	STEP_REPLACE_FIND,			/* it was there already: by us? */
+	STEP_REPLACE_CHECK,			/* second: is the old node still there? */
+	STEP_REPLACE_DELETE,		/* third */
+	STEP_IS_CLOSED,
+	STEP_LEARN_ACL,				/* of a node of ours */
+	STEP_LISTEN,				/* is it there, with a watch */
+	STEP_LISTEN_GET,			/* it is: what is in it? */
+	STEP_UNWATCH,				/* remove a watch */
+	STEP_HEARTBEAT,
+	STEP_NUDGE					/* whatever the answer */
+} Step;
+
+struct Request
+{
+	uint64_t	id;				/* the backend's number; 0: it has none */
+	Session    *session;
+	Request    *next;			/* in the session's list, and the one before */
+	Request    *previous;
+	Step		step;
+	bool		is_pending;		/* the library has it */
+	bool		is_counted;		/* finished as far as the backend counts */
+	bool		is_unwanted;	/* nobody waits for a reply */
+	bool		is_withdrawn;	/* unwanted, and its node is to be removed */
+	bool		came_too_late;	/* REPLACE: the old node was gone before */
+	bool		is_outdated;	/* LISTEN: news came after it was sent */
+	bool		is_urgent;		/* LISTEN: news interrupt the backend */
+	bool		is_of_list;		/* UNWATCH: of children, not of data */
+	ZkNodeKind	node_kind;		/* CREATE */
+	int			version;		/* SET and REMOVE: that the node must have;
+								 * REMOVE_GUARDED: the guard */
+	Moment		sent_at;		/* the last attempt */
+	int64_t		signalled_mzxid;	/* LISTEN: what the backend knows; 0:
+									 * nothing */
+	int64_t		signalled_at;	/* LISTEN: when it was interrupted for it */
+	char	   *path;			/* node, or parent for LIST and ERASE */
+	char	   *other_path;		/* ERASE: prefix of the child; REPLACE: the
+								 * node to go */
+	char	   *data;			/* CREATE, REPLACE, SET and ANNOUNCE;
+								 * REMOVE_GUARDED: the nodes' paths */
+	int			data_length;
+	zoo_op_t	op;				/* CHECK; must outlive the call */
+	zoo_op_result_t op_result;
+	int64_t		czxid;			/* CHECK: that the node must have; 0: any */
+	bool		is_looked_at;	/* CHECK: a look at the node is under way */
+	zoo_op_result_t *op_results;	/* the same for REMOVE_GUARDED */
+
+	/* the last answer */
+	FrameReply	reply;
+	char	   *reply_path;
+	char	   *reply_data;
+	int			reply_data_length;
+	char	   *reply_children; /* one behind the other, with their NULs */
+	size_t		reply_children_size;
+};
+
+/* ---- program_request.c ---- */
+
+/*
+ * Hand a request to the library.  A refusal by the library itself is
+ * completed here, like an answer.
+ */
+extern void request_submit(Request *request);
+
+/* Note what every answer tells. */
+extern void request_note_answer(Request *request, int rc);
+
+/* Decide what follows from an answer, and do it. */
+extern void request_complete(Request *request);
+
+/* One of our own, of which the backend knows nothing and hears nothing. */
+extern Request *request_new_silent(Session *session, Step step,
+								   const char *path);
+
+/* Delete a node, until it is confirmed; nobody hears of it. */
+extern void request_submit_delete(Session *session, const char *path);
+
+/*
+ * Turn an answered create or replace into the request that removes what it
+ * made. false if there is nothing to remove.
+ */
+extern bool request_undo(Request *request);
+
+/*
+ * Turn an answered ERASE into the delete of the child that carries the
+ * prefix. false if there is none.
+ */
+extern bool request_become_delete_of_child(Request *request);
+
+/* ---- program_step.c ---- */
+
+/* Send what the request's step asks for; the library's code. */
+extern int	step_send(Request *request);
+
+/*
+ * Does the answer lead to another step?  Then the request is changed as need
+ * be, and is to be sent once more.
+ */
+extern bool step_after(Request *request);
+
+/*
+ * Has the leader to answer it, and not our server from what it remembers?
+ * That tells that both are in touch.
+ */
+extern bool step_is_led(Step step);
+
+/* The one table from the library's codes to ours. */
+extern ZkResult step_result_of(int rc);
+
+/* The completion of a request whose answer is a code. */
+extern void step_void_done(int rc, const void *data);
+
+/* ---- program_watch.c ---- */
+
+/* From now on that request's node is the one that is watched. */
+extern void watch_begin(Session *session, const Request *request);
+
+/* Nobody waits for its event any more. */
+extern void watch_end(Session *session);
+
+/* There is none any more. */
+extern void watch_forget(Session *session);
+
+/*
+ * Does anybody want to know what becomes of that node's list, or of its data?
+ */
+extern bool watch_is_wanted(const Session *session, const char *path,
+							bool is_of_list);
+
+/* Remove a request's watches, in the library's memory alone. */
+extern void watch_remove_here(const Request *request);
+
+/* The library's watcher for every watch of a wait. */
+extern void watch_node_event(zhandle_t *zh, int type, int state,
+							 const char *path, void *context);
+
+/* And for everything that is listened for. */
+extern void listen_event(zhandle_t *zh, int type, int state,
+						 const char *path, void *context);
+
+/* Tell what was heard, and interrupt the backend for it if it is urgent. */
+extern void listen_tell(Request *request);
+
+/*
+ * Look again at all that is listened for: it may have to interrupt the
+ * backend.
+ */
+extern void listen_resume(Session *session);
+
+#endif							/* ZKLOCK_PROGRAM_REQUEST_H */

@@ -1,0 +1,237 @@
+/*-------------------------------------------------------------------------
+ *
+ * program_watch.c
+ *	  The session's program: the one watch of a wait, and what is listened for.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "program_request.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void put_heard(Request *request, bool is_settled);
+static int64_t next_interrupt(const Session *session);
+static Request *listening_for(const Session *session, const char *path);
+
+void
+watch_begin(Session *session, const Request *request)
+{
+	bool		is_of_list = request->step == STEP_LIST_AND_WATCH;
+
+	if (session->watch_path == NULL ||
+		session->is_watch_of_list != is_of_list ||
+		strcmp(session->watch_path, request->path) != 0)
+	{
+		watch_end(session);
+		session->watch_path = strdup(request->path);
+		if (session->watch_path == NULL)
+			exit(1);
+	}
+	session->watch_id = request->id;
+	session->is_watch_of_list = is_of_list;
+	session->is_watch_set = false;
+}
+
+/*
+ * Nobody waits for its event any more.  If there was none the watch would
+ * stay on the server until its node goes, and in all that is said again after
+ * a reconnect (ZOOKEEPER-706).
+ */
+void
+watch_end(Session *session)
+{
+	Request    *removal;
+	char	   *path = session->watch_path;
+
+	session->watch_path = NULL;
+	if (path != NULL && !watch_is_wanted(session, path,
+										 session->is_watch_of_list))
+	{
+		removal = request_new_silent(session, STEP_UNWATCH, path);
+		removal->is_of_list = session->is_watch_of_list;
+		request_submit(removal);
+	}
+	free(path);
+}
+
+void
+watch_forget(Session *session)
+{
+	free(session->watch_path);
+	session->watch_path = NULL;
+}
+
+bool
+watch_is_wanted(const Session *session, const char *path, bool is_of_list)
+{
+	return (session->watch_path != NULL &&
+			session->is_watch_of_list == is_of_list &&
+			strcmp(session->watch_path, path) == 0) ||
+		(!is_of_list && listening_for(session, path) != NULL);
+}
+
+/* In the library's memory alone. */
+void
+watch_remove_here(const Request *request)
+{
+	zoo_aremove_all_watches(request->session->zh, request->path,
+							request->is_of_list ? ZWATCHTYPE_CHILD :
+							ZWATCHTYPE_DATA, 1, NULL, NULL);
+}
+
+/*
+ * One watcher function with one context serves every watch of a wait: the
+ * library keeps a watch per (function, context), so that contexts of given-up
+ * waits would pile up until their node goes.  Which node is of interest is
+ * kept in the session; an event of any other node, left over from a wait that
+ * was given up, wakes nobody.  Session events reach every watcher too,
+ * without using up the watch: session_event() has them.
+ */
+void
+watch_node_event(zhandle_t *zh, int type, int state, const char *path,
+				 void *context)
+{
+	Session    *session = context;
+	Frame		frame = {.kind = FRAME_WATCH,.id = session->watch_id};
+	const FrameBlob none[FRAME_NBLOBS] = {0};
+
+	(void) zh;
+	(void) state;
+	if (type == ZOO_SESSION_EVENT || path == NULL ||
+		session->watch_path == NULL || strcmp(session->watch_path, path) != 0)
+		return;
+	frame.u.watch.news = type == ZOO_CHANGED_EVENT ?
+		ZK_WATCH_SET : ZK_WATCH_LOOK_AGAIN;
+	program_put(session, &frame, none, true);
+	if (session->is_watch_set)
+		watch_forget(session);	/* it is used up */
+}
+
+/*
+ * Something happened to a node that is listened for: look at it again.  Its
+ * watch is used up.
+ */
+void
+listen_event(zhandle_t *zh, int type, int state, const char *path,
+			 void *context)
+{
+	Request    *request;
+
+	(void) zh;
+	(void) state;
+	if (type == ZOO_SESSION_EVENT || path == NULL)
+		return;
+	request = listening_for(context, path);
+	if (request == NULL)
+		return;
+	if (request->is_pending)
+	{
+		request->is_outdated = true;
+		return;
+	}
+	put_heard(request, false);
+	request_submit(request);
+}
+
+void
+watch_give_up(Session *session)
+{
+	for (Request *request = session->requests; request != NULL;
+		 request = request->next)
+		if (request->step == STEP_LISTEN || request->step == STEP_LISTEN_GET)
+			watch_remove_here(request);
+	watch_end(session);
+}
+
+void
+listen_resume(Session *session)
+{
+	session->resume_news_at = 0;
+	for (Request *request = session->requests; request != NULL;
+		 request = request->next)
+		if (request->step == STEP_LISTEN && !request->is_pending &&
+			!request->is_unwanted)
+			listen_tell(request);
+}
+
+/*
+ * Tell what was heard, and interrupt the backend for it if it is urgent, once
+ * for each change, and not too soon after the last time.  The frame goes
+ * first: who is interrupted looks for the reason.
+ */
+void
+listen_tell(Request *request)
+{
+	Session    *session = request->session;
+	_Atomic uint32_t *interrupt = &session->page->news_interrupt;
+	bool		is_news = request->is_urgent && !request->is_unwanted &&
+		request->reply.result == ZK_OK && request->reply.mzxid != 0 &&
+		request->reply.mzxid != request->signalled_mzxid;
+
+	if (is_news && protocol_now() < next_interrupt(session))
+	{
+		session->resume_news_at = next_interrupt(session);
+		is_news = false;
+	}
+	if (!is_news || !interrupt_begin(interrupt))
+	{
+		put_heard(request, true);
+		return;
+	}
+	request->signalled_mzxid = request->reply.mzxid;
+	request->signalled_at = session->interrupted_at = protocol_now();
+	put_heard(request, true);
+	program_flush(session);
+	program_interrupt(session);
+	interrupt_end(interrupt, false);
+}
+
+/*
+ * Tell what an answered LISTEN says, or that it is being asked again.  An
+ * answer that is none (no right to read it) says that there is nothing.
+ */
+static void
+put_heard(Request *request, bool is_settled)
+{
+	Frame		frame = {.kind = FRAME_HEARD,.id = request->id};
+	FrameBlob	blobs[FRAME_NBLOBS] = {0};
+
+	frame.u.heard.is_settled = is_settled;
+	frame.u.heard.is_present = request->reply.result == ZK_OK;
+	frame.u.heard.mzxid = request->reply.mzxid;
+	frame.u.heard.mtime_ms = request->reply.mtime_ms;
+	frame.u.heard.signalled_at = request->signalled_at;
+	if (is_settled && frame.u.heard.is_present)
+	{
+		blobs[1].bytes = request->reply_data;
+		blobs[1].length = request->reply_data_length < ZK_HEARD_SIZE ?
+			(size_t) request->reply_data_length : ZK_HEARD_SIZE;
+	}
+	program_put(request->session, &frame, blobs, is_settled);
+}
+
+/* From when on the backend may be interrupted again. */
+static int64_t
+next_interrupt(const Session *session)
+{
+	return session->interrupted_at == 0 ? 0 : session->interrupted_at +
+		atomic_load(&session->page->news_pause_ms);
+}
+
+/*
+ * The request that listens for the path and is wanted, or NULL.  While there
+ * is one the watch is its, whoever has set it.
+ */
+static Request *
+listening_for(const Session *session, const char *path)
+{
+	for (Request *request = session->requests; request != NULL;
+		 request = request->next)
+		if (!request->is_unwanted &&
+			(request->step == STEP_LISTEN || request->step ==
+			 STEP_LISTEN_GET) &&
+			strcmp(request->path, path) == 0)
+			return request;
+	return NULL;
+}

@@ -1,0 +1,440 @@
+/*-------------------------------------------------------------------------
+ *
+ * recipe_node.c
+ *	  Names of queue nodes: how ours are built, and how everybody's are taken
+ *	  apart and ordered.
+ *
+ * Where a name leaves room for doubt the answer is the one that can only make
+ * us wait: a sequenced stranger is an exclusive contender.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "recipe.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The server appends the sequence number as "%010d". */
+#define SEQUENCE_DIGITS 10
+
+/*
+ * The third group of a GUID that marks a node as one to be handed over: of
+ * version 8 (RFC 9562: for uses of one's own), so that no other client's
+ * random GUID, which is of version 4, has it by chance.
+ */
+#define HAND_OVER_GROUP "8a11"
+#define HAND_OVER_OFFSET 14		/* in the GUID */
+
+/* The same for a node of zk_hold(). */
+#define HOLD_GROUP "8a12"
+
+/* How the clients we know name a queue node, up to its sequence number. */
+typedef struct StyleMark
+{
+	const char *start;			/* what the prefix starts with; NULL if `end`
+								 * is the whole prefix */
+	const char *end;			/* what the prefix ends with */
+	RecipeStyle style;
+	RecipeMode	mode;
+} StyleMark;
+
+/*
+ * The first mark that fits decides, so a longer ending stands before the
+ * shorter one that it contains.  Nothing else may ever be taken for shared.
+ */
+static const StyleMark style_marks[] = {
+	{"_c_", "-shared-lock-", RECIPE_STYLE_ZKLOCK_SHARED, RECIPE_SHARED},
+	{"_c_", "-lock-", RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE},
+	{"", "__READ__", RECIPE_STYLE_CURATOR_RW, RECIPE_SHARED},
+	{"", "__WRIT__", RECIPE_STYLE_CURATOR_RW, RECIPE_EXCLUSIVE},
+	{"", "-shared__lock__", RECIPE_STYLE_KAZOO, RECIPE_SHARED},
+	{"", "__rlock__", RECIPE_STYLE_KAZOO, RECIPE_SHARED},
+	{"", "__lock__", RECIPE_STYLE_KAZOO, RECIPE_EXCLUSIVE},
+	{NULL, "LOCK-EXCLUSIVE-", RECIPE_STYLE_HIVE, RECIPE_EXCLUSIVE},
+	{NULL, "LOCK-SEMI_SHARED-", RECIPE_STYLE_HIVE, RECIPE_EXCLUSIVE},
+	{NULL, "LOCK-SHARED-", RECIPE_STYLE_HIVE, RECIPE_SHARED},
+	{NULL, "lock-", RECIPE_STYLE_DOTNET, RECIPE_EXCLUSIVE},
+	{NULL, "write-", RECIPE_STYLE_DOTNET, RECIPE_EXCLUSIVE},
+	{NULL, "semaphore-", RECIPE_STYLE_DOTNET, RECIPE_EXCLUSIVE},
+	{NULL, "read-", RECIPE_STYLE_DOTNET, RECIPE_SHARED},
+};
+
+/* What stands before the number of permits, behind the GUID. */
+#define PERMITS_MARK "-permits-"
+
+#define NUM_STYLE_MARKS (sizeof(style_marks) / sizeof(style_marks[0]))
+
+static bool has_mark(const char *child, const char *group);
+static bool ends_in_sign(const char *text, size_t length);
+static int32_t read_sequence(const char *digits, size_t ndigits,
+							 bool is_negative);
+static RecipeNode recognize_prefix(const char *prefix, size_t length);
+static bool fits_mark(const StyleMark *mark, const char *prefix,
+					  size_t length);
+static int	read_permits(const char *prefix, size_t length);
+static bool is_zk_recipe_prefix(const char *prefix, size_t length);
+static bool is_digit(char c);
+static bool is_hex_digit(char c);
+
+void
+recipe_node_prefix(char prefix[RECIPE_NODE_SIZE], RecipeStyle style,
+				   RecipeMode mode, int permits, const char *guid)
+{
+	bool		is_shared = mode == RECIPE_SHARED;
+	const char *mark = is_shared ? "-shared-lock-" : "-lock-";
+
+	if (permits > 1)
+	{
+		snprintf(prefix, RECIPE_NODE_SIZE, "_c_%.*s" PERMITS_MARK "%d-lock-",
+				 RECIPE_GUID_LEN, guid, permits);
+		return;
+	}
+
+	/*
+	 * Kazoo's own mark of a reader, __rlock__, would not do: its plain Lock
+	 * takes no notice of that.
+	 */
+	if (style == RECIPE_STYLE_CURATOR_RW)
+		mark = is_shared ? "-__READ__" : "-__WRIT__";
+	else if (style == RECIPE_STYLE_KAZOO)
+		mark = is_shared ? "-shared__lock__" : "-pg__lock__";
+	snprintf(prefix, RECIPE_NODE_SIZE, "_c_%.*s%s", RECIPE_GUID_LEN, guid, mark);
+}
+
+bool
+recipe_waits_for(RecipeStyle theirs, RecipeStyle ours)
+{
+	switch (theirs)
+	{
+		case RECIPE_STYLE_NONE: /* is no contender */
+		case RECIPE_STYLE_ZKLOCK_SHARED:	/* count every style */
+		case RECIPE_STYLE_ZKLOCK_PERMITS:
+		case RECIPE_STYLE_ALL:
+			return true;
+		case RECIPE_STYLE_CURATOR:
+		case RECIPE_STYLE_ZK_RECIPE:
+			return ours == RECIPE_STYLE_CURATOR || ours == RECIPE_STYLE_ALL;
+		case RECIPE_STYLE_CURATOR_RW:
+		case RECIPE_STYLE_KAZOO:
+			return theirs == ours || ours == RECIPE_STYLE_ALL;
+		case RECIPE_STYLE_HIVE:
+		case RECIPE_STYLE_DOTNET:
+		case RECIPE_STYLE_UNKNOWN:
+			break;
+	}
+	return false;
+}
+
+void
+recipe_format_guid(char guid[RECIPE_GUID_LEN + 1], const uint8_t random[16])
+{
+	static const char hex[] = "0123456789abcdef";
+	char	   *out = guid;
+
+	for (int i = 0; i < 16; i++)
+	{
+		uint8_t		byte = random[i];
+
+		if (i == 6)
+			byte = (byte & 0x0F) | 0x40;	/* version 4: random */
+		else if (i == 8)
+			byte = (byte & 0x3F) | 0x80;	/* variant of RFC 4122 */
+
+		if (i == 4 || i == 6 || i == 8 || i == 10)
+			*out++ = '-';
+		*out++ = hex[byte >> 4];
+		*out++ = hex[byte & 0x0F];
+	}
+	*out = '\0';
+}
+
+void
+recipe_mark_hand_over(char guid[RECIPE_GUID_LEN + 1])
+{
+	memcpy(guid + HAND_OVER_OFFSET, HAND_OVER_GROUP, strlen(HAND_OVER_GROUP));
+}
+
+bool
+recipe_can_hand_over(const char *child)
+{
+	return has_mark(child, HAND_OVER_GROUP);
+}
+
+void
+recipe_mark_hold(char guid[RECIPE_GUID_LEN + 1])
+{
+	memcpy(guid + HAND_OVER_OFFSET, HOLD_GROUP, strlen(HOLD_GROUP));
+}
+
+bool
+recipe_is_hold(const char *child)
+{
+	return has_mark(child, HOLD_GROUP);
+}
+
+bool
+recipe_is_twin(const char *hold, const char *twin)
+{
+	RecipeNode	node = recipe_parse_node(twin);
+
+	return node.style != RECIPE_STYLE_NONE && strchr(twin, '/') == NULL &&
+		!recipe_is_hold(twin) &&
+		node.sequence == recipe_parse_node(hold).sequence;
+}
+
+RecipeNode
+recipe_parse_node(const char *child)
+{
+	RecipeNode	node = {RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 1, 0};
+	size_t		prefix_length;
+	int32_t		sequence;
+
+	if (recipe_split_node(child, strlen(child), &prefix_length, &sequence))
+	{
+		node = recognize_prefix(child, prefix_length);
+		node.sequence = sequence;
+	}
+	return node;
+}
+
+const char *
+recipe_style_name(RecipeStyle style)
+{
+	switch (style)
+	{
+		case RECIPE_STYLE_NONE:
+			return "none";
+		case RECIPE_STYLE_ZKLOCK_SHARED:
+		case RECIPE_STYLE_ZKLOCK_PERMITS:
+			return "zklock";
+		case RECIPE_STYLE_CURATOR:
+			return "curator";
+		case RECIPE_STYLE_CURATOR_RW:
+			return "curator_rw";
+		case RECIPE_STYLE_KAZOO:
+			return "kazoo";
+		case RECIPE_STYLE_ZK_RECIPE:
+			return "zookeeper";
+		case RECIPE_STYLE_HIVE:
+			return "hive";
+		case RECIPE_STYLE_DOTNET:
+			return "dotnet";
+		case RECIPE_STYLE_UNKNOWN:
+			return "unknown";
+		case RECIPE_STYLE_ALL:
+			return "all";
+	}
+	return "unknown";
+}
+
+int
+recipe_compare_nodes(const char *a, const char *b)
+{
+	RecipeNode	node_a = recipe_parse_node(a);
+	RecipeNode	node_b = recipe_parse_node(b);
+	bool		is_stranger_a = node_a.style == RECIPE_STYLE_NONE;
+	bool		is_stranger_b = node_b.style == RECIPE_STYLE_NONE;
+
+	if (is_stranger_a != is_stranger_b)
+		return is_stranger_a ? 1 : -1;
+	if (!is_stranger_a && node_a.sequence != node_b.sequence)
+		return node_a.sequence < node_b.sequence ? -1 : 1;
+	return strcmp(a, b);
+}
+
+bool
+recipe_should_prune(const char *mine)
+{
+	int32_t		sequence = recipe_parse_node(mine).sequence;
+
+	return sequence >= RECIPE_SEQUENCE_PRUNE &&
+		sequence % RECIPE_PRUNE_INTERVAL == 0;
+}
+
+/*
+ * "%010d" gives ten digits or, below zero, a minus and nine or ten of them.
+ * Since a prefix often ends in '-', a minus is a sign only behind another
+ * separator or at the very start; and before ten digits only if the first is
+ * not 0, as "%010d" does not pad to eleven characters.
+ */
+bool
+recipe_split_node(const char *child, size_t length, size_t *prefix_length,
+				  int32_t *sequence)
+{
+	size_t		first = length; /* where the digits start */
+	size_t		ndigits;
+	bool		is_negative;
+
+	while (first > 0 && length - first < SEQUENCE_DIGITS &&
+		   is_digit(child[first - 1]))
+		first--;
+
+	ndigits = length - first;
+	if (ndigits < SEQUENCE_DIGITS - 1)
+		return false;
+
+	is_negative = ends_in_sign(child, first) &&
+		(ndigits < SEQUENCE_DIGITS || child[first] != '0');
+	if (ndigits < SEQUENCE_DIGITS && !is_negative)
+		return false;
+
+	*prefix_length = is_negative ? first - 1 : first;
+	*sequence = read_sequence(child + first, ndigits, is_negative);
+	return true;
+}
+
+/* Is this an exclusive node whose GUID has that third group? */
+static bool
+has_mark(const char *child, const char *group)
+{
+	size_t		start = strlen("_c_");
+
+	return recipe_parse_node(child).style == RECIPE_STYLE_CURATOR &&
+		strlen(child) == start + RECIPE_GUID_LEN + strlen("-lock-") +
+		SEQUENCE_DIGITS &&
+		memcmp(child + start + HAND_OVER_OFFSET, group, strlen(group)) == 0;
+}
+
+/* Is the last of these bytes a minus sign rather than a separator? */
+static bool
+ends_in_sign(const char *text, size_t length)
+{
+	if (length == 0 || text[length - 1] != '-')
+		return false;
+	return length == 1 || text[length - 2] == '-' || text[length - 2] == '_';
+}
+
+/* The value of at most ten digits, clamped to what an int32 can hold. */
+static int32_t
+read_sequence(const char *digits, size_t ndigits, bool is_negative)
+{
+	int64_t		value = 0;
+
+	for (size_t i = 0; i < ndigits; i++)
+		value = value * 10 + (digits[i] - '0');
+	if (is_negative)
+		value = -value;
+
+	if (value > INT32_MAX)
+		return INT32_MAX;
+	if (value < INT32_MIN)
+		return INT32_MIN;
+	return (int32_t) value;
+}
+
+/*
+ * Which style and mode does this prefix of a sequence number speak of?  The
+ * result's sequence is left 0.
+ */
+static RecipeNode
+recognize_prefix(const char *prefix, size_t length)
+{
+	RecipeNode	node = {RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, 0};
+
+	node.permits = read_permits(prefix, length);
+	if (node.permits > 1)
+	{
+		node.style = RECIPE_STYLE_ZKLOCK_PERMITS;
+		return node;
+	}
+	for (size_t i = 0; i < NUM_STYLE_MARKS; i++)
+	{
+		if (fits_mark(&style_marks[i], prefix, length))
+		{
+			node.style = style_marks[i].style;
+			node.mode = style_marks[i].mode;
+			return node;
+		}
+	}
+
+	if (is_zk_recipe_prefix(prefix, length))
+		node.style = RECIPE_STYLE_ZK_RECIPE;
+	return node;
+}
+
+static bool
+fits_mark(const StyleMark *mark, const char *prefix, size_t length)
+{
+	size_t		end_length = strlen(mark->end);
+	size_t		start_length;
+
+	if (length < end_length ||
+		memcmp(prefix + length - end_length, mark->end, end_length) != 0)
+		return false;
+	if (mark->start == NULL)
+		return length == end_length;
+
+	start_length = strlen(mark->start);
+	return length >= start_length + end_length &&
+		memcmp(prefix, mark->start, start_length) == 0;
+}
+
+/*
+ * The number in "_c_<uuid>-permits-<number>-lock-", 1 for any other prefix:
+ * it then is a plain contender, which only makes us wait or refuse.
+ */
+static int
+read_permits(const char *prefix, size_t length)
+{
+	const char *end = "-lock-";
+	size_t		start = strlen("_c_") + RECIPE_GUID_LEN;
+	size_t		stop = length - strlen(end);
+	int			permits = 0;
+
+	if (length < start + strlen(PERMITS_MARK) + 1 + strlen(end) ||
+		memcmp(prefix, "_c_", strlen("_c_")) != 0 ||
+		memcmp(prefix + start, PERMITS_MARK, strlen(PERMITS_MARK)) != 0 ||
+		memcmp(prefix + stop, end, strlen(end)) != 0)
+		return 1;
+	for (size_t i = start + strlen(PERMITS_MARK); i < stop; i++)
+	{
+		if (!is_digit(prefix[i]))
+			return 1;
+		permits = permits * 10 + (prefix[i] - '0');
+		if (permits == 0 || permits > RECIPE_PERMITS_MAX)
+			return 1;			/* not one of ours */
+	}
+	return permits;
+}
+
+/*
+ * Is this "x-<session id>-", the id in hexadecimal (ZooKeeper's C recipe) or
+ * in signed decimal (its Java recipe)?
+ */
+static bool
+is_zk_recipe_prefix(const char *prefix, size_t length)
+{
+	size_t		i = 2;
+	bool		is_negative;
+
+	/* The shortest has one digit. */
+	if (length < strlen("x-0-") || memcmp(prefix, "x-", 2) != 0 ||
+		prefix[length - 1] != '-')
+		return false;
+
+	is_negative = prefix[i] == '-';
+	if (is_negative)
+		i++;
+	if (i == length - 1)
+		return false;			/* "x--" and its minus, but no digit */
+
+	for (; i < length - 1; i++)
+	{
+		if (is_negative ? !is_digit(prefix[i]) : !is_hex_digit(prefix[i]))
+			return false;
+	}
+	return true;
+}
+
+/* isdigit() and isxdigit(), but the same in every locale. */
+static bool
+is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+static bool
+is_hex_digit(char c)
+{
+	return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+}

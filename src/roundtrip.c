@@ -1,0 +1,243 @@
+/*-------------------------------------------------------------------------
+ *
+ * roundtrip.c
+ *	  Questions to the ensemble, asked one by one and awaited: bounds, retries,
+ *	  removals.
+ *
+ * Requests are malloc'ed memory of client.c, which no memory context frees.
+ * So zklock_roundtrip_run() has a PG_TRY.  A request that is freed before its
+ * answer goes on: what it asks for may still be done.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "roundtrip.h"
+
+#include "storage/proc.h"
+
+static const ZkReply *create_parent(ZkRoundTrip *trip, const char *path,
+									ZkNodeKind kind);
+static void end_talk(ZkRoundTrip *trip, void (*forget) (void *argument),
+					 void *argument);
+
+int64
+zklock_roundtrip_lock_deadline(void)
+{
+	return LockTimeout > 0 ? zklock_client_now() + LockTimeout :
+		ZK_NO_DEADLINE;
+}
+
+void
+zklock_roundtrip_run(bool (*talk) (ZkRoundTrip *trip, void *argument),
+					 void (*forget) (void *argument), void *argument)
+{
+	ZkRoundTrip trip = {
+		.deadline = zklock_roundtrip_lock_deadline(),
+		.is_lock_timeout = true
+	};
+	volatile bool is_over = false;
+
+	for (volatile bool is_retry = false; !is_over;
+		 is_retry = zklock_session_is_turning())
+	{
+		zklock_session_renew();
+		zklock_session_open(is_retry);
+		PG_TRY();
+		{
+			is_over = talk(&trip, argument);
+		}
+		PG_CATCH();
+		{
+			end_talk(&trip, forget, argument);
+			PG_RE_THROW();
+		}
+		PG_END_TRY();
+		end_talk(&trip, forget, argument);
+	}
+}
+
+const ZkReply *
+zklock_roundtrip_ask(ZkRoundTrip *trip, ZkRequest *request)
+{
+	zklock_client_free(trip->request);
+	trip->request = request;
+	return zklock_roundtrip_await(trip, request);
+}
+
+const ZkReply *
+zklock_roundtrip_await(const ZkRoundTrip *trip, ZkRequest *request)
+{
+	const ZkReply *reply = zklock_session_await(request, trip->deadline,
+												ZK_WAITING_FOR_REPLY);
+
+	if (reply == NULL && trip->is_lock_timeout)
+		zklock_roundtrip_raise_timeout(false);
+	return reply;
+}
+
+const ZkReply *
+zklock_roundtrip_read(ZkRoundTrip *trip, ZkRead read, const char *path)
+{
+	const ZkReply *reply;
+
+	do
+		reply = zklock_roundtrip_ask(trip, read(zklock_session_client(), path));
+	while (reply != NULL && reply->result == ZK_UNKNOWN_OUTCOME);
+	return reply;
+}
+
+const ZkReply *
+zklock_roundtrip_check(ZkRoundTrip *trip, const char *path, int64 czxid)
+{
+	const ZkReply *reply;
+
+	do
+		reply = zklock_roundtrip_ask(trip,
+									 zklock_client_check(zklock_session_client(),
+														 path, czxid));
+	while (reply != NULL && reply->result == ZK_UNKNOWN_OUTCOME);
+	return reply;
+}
+
+/*
+ * The check, whatever comes of it, is for a server that lags behind, or leads
+ * no more and does not know: a write is not answered by that one, and a read
+ * behind it is not older.  But behind it in the same connection: after
+ * another one both are asked again.
+ */
+const ZkReply *
+zklock_roundtrip_read_newest(ZkRoundTrip *trip, ZkRead read, const char *path)
+{
+	for (;;)
+	{
+		const ZkReply *reply = zklock_roundtrip_check(trip, path, 0);
+
+		if (reply == NULL || reply->result == ZK_SESSION_LOST)
+			return reply;
+		reply = zklock_roundtrip_ask(trip,
+									 read(zklock_session_client(), path));
+		if (reply == NULL || reply->result != ZK_UNKNOWN_OUTCOME)
+			return reply;
+	}
+}
+
+void
+zklock_roundtrip_send_ahead(ZkRoundTrip *trip, ZkRequest *request)
+{
+	zklock_client_free(trip->ahead);
+	trip->ahead = request;
+}
+
+const ZkReply *
+zklock_roundtrip_reply_ahead(ZkRoundTrip *trip)
+{
+	return trip->ahead != NULL ? zklock_client_reply(trip->ahead) : NULL;
+}
+
+void
+zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
+							  int root_length)
+{
+	const char *end = path;
+
+	while ((end = strchr(end + 1, '/')) != NULL)
+	{
+		char	   *parent = pnstrdup(path, end - path);
+		bool		is_root = end - path <= root_length;
+		const ZkReply *reply = create_parent(trip, parent, is_root ?
+											 ZK_PERSISTENT : ZK_CONTAINER);
+
+		if (reply != NULL && reply->result == ZK_UNIMPLEMENTED && !is_root)
+			reply = create_parent(trip, parent, ZK_PERSISTENT);
+		if (reply == NULL)
+			return;
+		switch (reply->result)
+		{
+			case ZK_OK:
+			case ZK_NODE_EXISTS:
+				break;
+			case ZK_NO_NODE:	/* an empty one above was removed */
+			case ZK_UNKNOWN_OUTCOME:
+			case ZK_SESSION_LOST:
+				return;
+			default:
+				zklock_session_raise(reply, "create a lock's znode", parent);
+		}
+		pfree(parent);
+	}
+}
+
+/*
+ * A delete whose reply was lost is sent again only if the very same znode is
+ * still there: at a path that can be used again, as that of a record of
+ * zk_run_once(), a later one is somebody else's.
+ */
+bool
+zklock_roundtrip_remove(ZkRoundTrip *trip, ZkRemoval *removal)
+{
+	for (;;)
+	{
+		const ZkReply *reply = zklock_roundtrip_read_newest(trip, zklock_client_get,
+															removal->path);
+		bool		was_tried = removal->is_tried;
+
+		if (reply->result == ZK_SESSION_LOST)
+			return false;
+		if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
+			zklock_session_raise(reply, removal->doing, removal->path);
+		if (reply->result == ZK_OK && removal->czxid == 0)
+			removal->czxid = reply->czxid;
+		if (reply->result == ZK_NO_NODE || reply->czxid != removal->czxid)
+		{
+			removal->is_removed = was_tried;
+			return true;
+		}
+		removal->is_tried = true;
+		reply = zklock_roundtrip_ask(trip,
+									 zklock_client_remove(zklock_session_client(),
+														  removal->path,
+														  ZK_ANY_VERSION));
+		if (reply->result == ZK_SESSION_LOST)
+			return false;
+		if (reply->result == ZK_UNKNOWN_OUTCOME)
+			continue;
+		if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
+			zklock_session_raise(reply, removal->doing, removal->path);
+		removal->is_removed = reply->result == ZK_OK || was_tried;
+		return true;
+	}
+}
+
+void
+zklock_roundtrip_end(ZkRoundTrip *trip)
+{
+	zklock_client_free(trip->ahead);
+	trip->ahead = NULL;
+	zklock_client_free(trip->request);
+	trip->request = NULL;
+}
+
+void
+zklock_roundtrip_raise_timeout(bool is_answered)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("canceling statement due to lock timeout"),
+			 is_answered ? 0 : zklock_session_errdetail_silence()));
+}
+
+static void
+end_talk(ZkRoundTrip *trip, void (*forget) (void *argument), void *argument)
+{
+	zklock_roundtrip_end(trip);
+	if (forget != NULL)
+		forget(argument);
+}
+
+static const ZkReply *
+create_parent(ZkRoundTrip *trip, const char *path, ZkNodeKind kind)
+{
+	ZkRequest  *request = zklock_client_create(zklock_session_client(), path,
+											   kind, NULL, 0);
+
+	return zklock_roundtrip_ask(trip, request);
+}

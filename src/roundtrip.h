@@ -1,0 +1,116 @@
+/*-------------------------------------------------------------------------
+ *
+ * roundtrip.h
+ *	  Questions to the ensemble, asked one by one and awaited: bounds, retries,
+ *	  removals.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_ROUNDTRIP_H
+#define ZKLOCK_ROUNDTRIP_H
+
+#include "postgres.h"
+
+#include "compat.h"
+#include "session.h"
+
+/* Questions under way; all zeros but the deadline before the first. */
+typedef struct ZkRoundTrip
+{
+	int64		deadline;		/* zklock_client_now() */
+	bool		is_lock_timeout;	/* lock_timeout's: it raises */
+	ZkRequest  *ahead;			/* sent ahead of the next question; or NULL */
+	ZkRequest  *request;		/* the last question; NULL before the first */
+} ZkRoundTrip;
+
+/* A znode to be deleted; the first part is the caller's order. */
+typedef struct ZkRemoval
+{
+	const char *path;
+	const char *doing;			/* completes "could not ..." */
+	int64		czxid;			/* which one there; 0: who is there now */
+
+	bool		is_tried;		/* a delete has been sent */
+	bool		is_removed;		/* valid when it is over: by us */
+} ZkRemoval;
+
+/* A read of zklock_client_*(), which may be asked as often as one likes. */
+typedef ZkRequest *(*ZkRead) (ZkClient *client, const char *path);
+
+/* The deadline that lock_timeout sets to what begins now. */
+extern int64 zklock_roundtrip_lock_deadline(void);
+
+/*
+ * Call talk with an open session, and again with a new one as long as it
+ * returns false, which says that the session was lost.  The deadline is
+ * lock_timeout's. forget, unless NULL, is called at the end of each attempt,
+ * also if it raises: it frees the requests that are not the trip's.  Nothing
+ * is outstanding when this returns or raises.
+ */
+extern void zklock_roundtrip_run(bool (*talk) (ZkRoundTrip *trip,
+											   void *argument),
+								 void (*forget) (void *argument),
+								 void *argument);
+
+/*
+ * Await the reply to a question, which replaces the one before.  NULL at the
+ * deadline; if it is lock_timeout's that raises 55P03.  Raises as
+ * zklock_session_await() does.
+ */
+extern const ZkReply *zklock_roundtrip_ask(ZkRoundTrip *trip,
+										   ZkRequest *request);
+
+/* Likewise one of several that are under way, which stays its owner's. */
+extern const ZkReply *zklock_roundtrip_await(const ZkRoundTrip *trip,
+											 ZkRequest *request);
+
+/*
+ * The same for a read, and for a check (zklock_client_check()): asked again
+ * as long as the answer was lost with the connection.
+ */
+extern const ZkReply *zklock_roundtrip_read(ZkRoundTrip *trip, ZkRead read,
+											const char *path);
+extern const ZkReply *zklock_roundtrip_check(ZkRoundTrip *trip,
+											 const char *path, int64 czxid);
+
+/* A read that is not older than what any server has told anybody so far. */
+extern const ZkReply *zklock_roundtrip_read_newest(ZkRoundTrip *trip,
+												   ZkRead read,
+												   const char *path);
+
+/*
+ * Send a question ahead of the next one, with which it goes out; its reply is
+ * there when that of the next one is ZK_OK, or anything that a server said.
+ */
+extern void zklock_roundtrip_send_ahead(ZkRoundTrip *trip,
+										ZkRequest *request);
+
+/* The reply to it, until another one is sent ahead; NULL if there is none. */
+extern const ZkReply *zklock_roundtrip_reply_ahead(ZkRoundTrip *trip);
+
+/*
+ * Create what is above the znode of that path: its first root_length bytes for
+ * good, the rest as containers, of which the server removes those that are
+ * empty.  Whether all are there the next create tells; raises what ZooKeeper
+ * has against one.
+ */
+extern void zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
+										  int root_length);
+
+/*
+ * Delete a znode and await the confirmation, but never a later one at the
+ * same path.  false if the session was lost first: then again with the next
+ * one.
+ */
+extern bool zklock_roundtrip_remove(ZkRoundTrip *trip, ZkRemoval *removal);
+
+/* Free the questions. */
+extern void zklock_roundtrip_end(ZkRoundTrip *trip);
+
+/*
+ * Raise what lock_timeout raises, and unless the ensemble has answered, why
+ * it has not.
+ */
+pg_noreturn extern void zklock_roundtrip_raise_timeout(bool is_answered);
+
+#endif							/* ZKLOCK_ROUNDTRIP_H */

@@ -1,0 +1,67 @@
+/*-------------------------------------------------------------------------
+ *
+ * session_private.h
+ *	  The state of the session, for the rooms of the family session_*.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_SESSION_PRIVATE_H
+#define ZKLOCK_SESSION_PRIVATE_H
+
+#include "postgres.h"
+
+#include "client.h"
+#include "servers.h"
+#include "session.h"
+
+/* The current session of this backend. */
+typedef struct CurrentSession
+{
+	ZkClient   *client;			/* NULL: there is none */
+	ZkSessionNumber number;		/* of the last one if there is none */
+	bool		is_given_up;	/* not to be used again: set where an error
+								 * leaves while requests may be outstanding;
+								 * then zklock_session_reap() closes it */
+	bool		is_in_use;		/* locks hang on it */
+	bool		needs_look;		/* it was used since zklock_session_rest() */
+	bool		has_identity;	/* of its own */
+	bool		has_credentials;	/* those of zklock.auth */
+	uint64		opened_with;	/* zklock_session_settings() */
+	char		chroot[sizeof(((ServerList *) 0)->chroot)]; /* of its servers */
+
+	/* Until it is connected for the first time. */
+	int64		connect_deadline;	/* when it is given up, */
+	int			connect_bound_ms;	/* after how long */
+	int			nattempts;		/* servers that were tried before */
+	int64		attempt_until;	/* when the next is; 0: not known yet */
+
+	/* What the log knows of it. */
+	ZkSessionNumber noted_number;
+	ZkClientState noted_state;
+
+	/* The set that every wait uses: latch, its program, postmaster; or NULL. */
+	WaitEventSet *wait_set;
+} CurrentSession;
+
+extern CurrentSession MySession;
+
+/*
+ * If the ensemble does not take the identity that we chose ourselves, the
+ * next session does without, and has all its time to connect.  To be called
+ * wherever the loss may be seen first: a request's reply can be there ahead
+ * of it.
+ */
+extern void session_note_refusal(const ZkClientStatus *status);
+
+/* If its state has changed, tell the log, at DEBUG1. */
+extern void session_note_state(const ZkClientStatus *status);
+
+/* The setting zklock.servers. */
+extern const char *session_servers(void);
+
+/*
+ * Raise for a lost session that there is no point in replacing; give it up.
+ */
+extern void session_raise_if_lost(const ZkClientStatus *status);
+
+#endif							/* ZKLOCK_SESSION_PRIVATE_H */

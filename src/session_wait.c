@@ -1,0 +1,284 @@
+/*-------------------------------------------------------------------------
+ *
+ * session_wait.c
+ *	  The one wait loop: for replies, for news of a watch, for time to pass.
+ *
+ * The one rule: every wait of zklock for the ensemble goes through
+ * wait_for(), which ends at an interrupt, at a deadline, and when the session
+ * is lost.  The wait event set lives in TopMemoryContext as long as the
+ * session.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "session_private.h"
+
+#include <limits.h>
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/fd.h"
+#include "storage/latch.h"
+#include "utils/wait_event.h"
+
+#include "errors.h"
+#include "handover.h"
+
+/*
+ * How long a new session gives one server to answer before it turns to the
+ * next one.  The client library would wait two thirds of the session timeout
+ * for a machine that is switched off, as long as zklock.connect_timeout.
+ */
+#define SERVER_ATTEMPT_MS 3000
+
+/* What a request on a lost session brought. */
+static const ZkReply lost_reply = {.result = ZK_SESSION_LOST};
+
+static ZkWaitEnd wait_for(ZkRequest *request, bool (*is_over) (void),
+						  int64 deadline, ZkWaitReason reason);
+static void make_wait_set(void);
+pg_noreturn static void raise_not_connected(void);
+static int	milliseconds_until(int64 when, int64 now);
+static bool is_silent(void);
+static bool is_undone(void);
+static bool has_watch_news(void);
+static bool is_never_over(void);
+static uint32 wait_event_of(ZkWaitReason reason);
+
+void
+zklock_session_await_contact(void)
+{
+	ZkClientStatus status;
+
+	if (zklock_session_status(&status))
+		wait_for(NULL, is_never_over, zklock_client_now() + 1 +
+				 contact_delay_ms(status.session_timeout_ms),
+				 ZK_WAITING_TO_COMMIT);
+}
+
+const ZkReply *
+zklock_session_await(ZkRequest *request, int64 deadline, ZkWaitReason reason)
+{
+	if (request == NULL)
+		zklock_errors_raise_memory();
+	switch (wait_for(request, NULL, deadline, reason))
+	{
+		case ZK_WAIT_OVER:
+			return zklock_client_reply(request);
+		case ZK_WAIT_TIMEOUT:
+			return NULL;
+		case ZK_WAIT_LOST:
+			return &lost_reply;
+	}
+	return NULL;
+}
+
+ZkWaitEnd
+zklock_session_await_watch(int64 deadline)
+{
+	return wait_for(NULL, has_watch_news, deadline, ZK_WAITING_FOR_LOCK);
+}
+
+ZkWaitEnd
+zklock_session_pause(int64 deadline)
+{
+	return wait_for(NULL, is_never_over, deadline, ZK_WAITING_FOR_LOCK);
+}
+
+bool
+zklock_session_await_silence(int64 deadline)
+{
+	if (MySession.client == NULL)
+		return true;
+	zklock_client_report_silence(MySession.client);
+	return wait_for(NULL, is_silent, deadline,
+					ZK_WAITING_FOR_REPLY) == ZK_WAIT_OVER;
+}
+
+bool
+zklock_session_await_undone(int64 deadline)
+{
+	return wait_for(NULL, is_undone, deadline,
+					ZK_WAITING_FOR_REPLY) != ZK_WAIT_TIMEOUT;
+}
+
+/* ---------------------------------------------------------------------
+ * The loop
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Wait for a request's reply, or with request NULL until is_over() says so.
+ *
+ * The order matters: a reply that is there is taken even if a cancel came at
+ * the same time (the caller's next wait sees it); then interrupts win over
+ * our own reasons to end.
+ */
+static ZkWaitEnd
+wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
+		 ZkWaitReason reason)
+{
+	Assert(MySession.client != NULL);
+	zklock_client_flush(MySession.client);
+	for (;;)
+	{
+		ZkClientStatus status;
+		WaitEvent	event;
+		int64		now;
+		int64		wake_at = deadline;
+		uint64		progress = zklock_client_progress(MySession.client);
+
+		if (request != NULL ? zklock_client_reply(request) != NULL : is_over())
+			return ZK_WAIT_OVER;
+		CHECK_FOR_INTERRUPTS();
+
+		zklock_client_status(MySession.client, &status);
+		session_note_state(&status);
+		now = zklock_client_now();
+		if (status.state == ZK_CLIENT_LOST)
+		{
+			session_note_refusal(&status);
+
+			/* a new session would not fare better than one that never was */
+			if (!MySession.is_given_up &&
+				(!status.was_connected || status.loss == ZK_LOSS_AUTH ||
+				 status.loss == ZK_LOSS_PROTOCOL))
+				session_raise_if_lost(&status);
+			return ZK_WAIT_LOST;
+		}
+		if (now >= deadline)
+			return ZK_WAIT_TIMEOUT;
+		if (!status.was_connected)
+		{
+			if (now >= MySession.connect_deadline)
+				raise_not_connected();
+			wake_at = Min(wake_at, MySession.connect_deadline);
+			if (status.state == ZK_CLIENT_CONNECTING &&
+				status.naddresses > 1)
+			{
+				/* looking up names and closing the last session come first */
+				if (MySession.attempt_until == 0)
+					MySession.attempt_until = now + SERVER_ATTEMPT_MS *
+						(1 + MySession.nattempts++ / status.naddresses);
+				if (now >= MySession.attempt_until)
+				{
+					MySession.is_given_up = true;
+					return ZK_WAIT_LOST;
+				}
+				wake_at = Min(wake_at, MySession.attempt_until);
+			}
+		}
+		if (status.state == ZK_CLIENT_SUSPENDED ||
+			status.state == ZK_CLIENT_CONNECTED)
+			wake_at = Min(wake_at, status.lost_deadline);
+
+		/*
+		 * Each of the looks above may have taken in what the one before it
+		 * was for, and then nothing will wake us for that any more.
+		 */
+		if (zklock_client_progress(MySession.client) != progress)
+			continue;
+		if (MySession.wait_set == NULL)
+			make_wait_set();
+		if (WaitEventSetWait(MySession.wait_set,
+							 milliseconds_until(wake_at, now),
+							 &event, 1,
+							 wait_event_of(status.state == ZK_CLIENT_CONNECTED ?
+										   reason : ZK_WAITING_TO_CONNECT)) !=
+			1)
+			continue;
+		if ((event.events & WL_LATCH_SET) != 0)
+			ResetLatch(MyLatch);
+		else
+			zklock_client_receive(MySession.client);
+	}
+}
+
+/* Raise for a first connection that took too long, and give it up. */
+static void
+raise_not_connected(void)
+{
+	char		error[512];
+
+	zklock_client_last_error(MySession.client, error, sizeof(error));
+	MySession.is_given_up = true;
+	zklock_errors_raise_not_connected(MySession.connect_bound_ms,
+									  session_servers(), error);
+}
+
+/* Raises without descriptors; the next wait tries again. */
+static void
+make_wait_set(void)
+{
+	WaitEventSet *set;
+
+	set = CreateWaitEventSet_compat(3);
+	AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(set, WL_SOCKET_READABLE,
+					  zklock_client_fd(MySession.client),
+					  NULL, NULL);
+	if (IsUnderPostmaster)
+		AddWaitEventToSet(set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET,
+						  NULL, NULL);
+	ReserveExternalFD();
+	MySession.wait_set = set;
+}
+
+/* For WaitEventSetWait(): -1 waits for ever. */
+static int
+milliseconds_until(int64 when, int64 now)
+{
+	if (when == ZK_NO_DEADLINE)
+		return -1;
+	if (when <= now)
+		return 0;
+	return (int) Min(when - now, INT_MAX / 2);
+}
+
+static bool
+is_silent(void)
+{
+	ZkClientStatus status;
+
+	zklock_client_status(MySession.client, &status);
+	return status.npending == 0;
+}
+
+/* Has everything that was withdrawn been undone? */
+static bool
+is_undone(void)
+{
+	ZkClientStatus status;
+
+	zklock_client_status(MySession.client, &status);
+	return status.nwithdrawn == 0;
+}
+
+static bool
+has_watch_news(void)
+{
+	return zklock_client_watch_news(MySession.client) != ZK_WATCH_QUIET ||
+		zklock_handover_has_told();
+}
+
+static bool
+is_never_over(void)
+{
+	return false;
+}
+
+/*
+ * The wait event.  Its name is registered at the first wait: that takes a
+ * lightweight lock, which _PG_init() in the postmaster must not.
+ */
+static uint32
+wait_event_of(ZkWaitReason reason)
+{
+	static const char *const names[ZK_NWAIT_REASONS] = {
+		"ZkLockConnect", "ZkLockAcquire", "ZkLockRequest", "ZkLockCommit"
+	};
+	static uint32 events[ZK_NWAIT_REASONS];
+
+	if (events[reason] == 0)
+		events[reason] = WaitEventExtensionNew_compat(names[reason]);
+	return events[reason];
+}

@@ -1,0 +1,30 @@
+/*-------------------------------------------------------------------------
+ *
+ * tree.h
+ *	  All locks that somebody holds or waits for, with how many do.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_TREE_H
+#define ZKLOCK_TREE_H
+
+#include "postgres.h"
+
+/* A lock in use. */
+typedef struct ZkLockCount
+{
+	const char *name;			/* UTF-8 */
+	int			nholders;
+	int			nwaiters;
+} ZkLockCount;
+
+/*
+ * Read the queues of the lock of that name and of all names below it, or with
+ * "" of all names there are.  *nlocks is set; the array, sorted by name, is
+ * palloc'ed.  Not one snapshot: each queue is read at a moment of its own.
+ * WARNING if ZooKeeper denies to list some.  Raises 42602 for a bad name,
+ * 55P03 at lock_timeout, and as the session does.
+ */
+extern ZkLockCount *zklock_count_locks(const char *name, int *nlocks);
+
+#endif							/* ZKLOCK_TREE_H */

@@ -1,0 +1,92 @@
+
+# The house as it is drawn: the OBJS of the Makefile are its rooms, the top floor
+# first. Prints what does not keep to it, a line each, and fails then:
+# - a room, or its header, includes only what stands below it, or the header of its
+#   own family (lock_private.h for lock.c and lock_proof.c);
+# - no circle of includes;
+# - no room without a floor, and none of more than 900 lines;
+# - whose session it is, is session.c's to say: only its family and the worker that
+#   keeps sessions ready know client.h.
+# Usage: floors.pl SOURCE-TREE
+
+use strict;
+use warnings;
+
+use List::Util qw(uniq);
+
+my $top = shift;
+my $most_lines = 900;
+my %knows_client = map { $_ => 1 } qw(session session_wait ready_worker client client_request);
+
+my @findings;
+my $makefile = contents("$top/Makefile");
+my @rooms = rooms('OBJS');
+my @program = rooms('PROGRAM_OBJS');
+my %floor = map { $rooms[$_] => $_ } 0 .. $#rooms;
+my %includes;
+
+foreach my $path (glob "$top/src/*.[ch]")
+{
+	my ($file) = $path =~ m{([^/]+)$};
+	my ($room) = $file =~ /^(\w+)\./;
+	my $text = contents($path);
+	my $lines = $text =~ tr/\n//;
+	push @findings, "$file has $lines lines" if $lines > $most_lines;
+	push @findings, "$file is not in the Makefile"
+	  if $file =~ /\.c$/ && !grep { $_ eq $room } @rooms, @program;
+	$includes{$file} = [ $text =~ /^#include "(\w+\.h)"/mg ];
+	look_up($file, $room);
+}
+look_for_circle($_) foreach sort keys %includes;
+print map { "$_\n" } uniq @findings;
+exit(@findings ? 1 : 0);
+
+# The rooms of a list of objects.
+sub rooms
+{
+	my ($list) = @_;
+	my ($objects) = $makefile =~ /^$list = \\\n((?:\tsrc.*\n)+)/m
+	  or die "there is no $list in the Makefile";
+	return $objects =~ m{src/(\w+)\.o}g;
+}
+
+# Does the file include what stands above it?
+sub look_up
+{
+	my ($file, $room) = @_;
+	my ($family) = $room =~ /^([^_]+)/;
+	foreach my $header (@{ $includes{$file} })
+	{
+		my ($other) = $header =~ /^(\w+)\./;
+		push @findings, "$file includes $header, which is the session's"
+		  if $other eq 'client' && !$knows_client{ $room =~ s/_private$//r };
+		next if $other =~ /^\Q$family\E(?:_|$)/;
+		push @findings, "$file includes $header, which stands above it"
+		  if defined $floor{$room}
+		  && defined $floor{$other}
+		  && $floor{$other} < $floor{$room};
+	}
+	return;
+}
+
+sub look_for_circle
+{
+	my ($start) = @_;
+	my %seen;
+	my @left = @{ $includes{$start} };
+	while (defined(my $header = shift @left))
+	{
+		push @findings, "$start includes itself" if $header eq $start;
+		next if $seen{$header}++;
+		push @left, @{ $includes{$header} || [] };
+	}
+	return;
+}
+
+sub contents
+{
+	my ($path) = @_;
+	open my $in, '<', $path or die "could not read $path: $!";
+	local $/;
+	return readline $in;
+}

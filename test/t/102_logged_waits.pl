@@ -1,0 +1,147 @@
+
+# What log_lock_waits and log_lock_failures write costs the ensemble next to
+# nothing: the first is on by default from PostgreSQL 19 on, and every wait that is
+# longer than deadlock_timeout comes to it.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Proxy;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+# ZooKeeper's number of the request for a list.
+use constant LIST => 8;
+
+my $zk = ZooKeeper->new->start;
+my $proxy = Proxy->new($zk->connect_string);
+my $node = cluster('berlin', $zk,
+	servers => $proxy->address,
+	'log_lock_waits' => 'on',
+	'zklock.session_timeout' => '60s');
+my $holder = background($node);
+my $holder_text = 'Held by process ' . $holder->pid . ' of user "\w+" [^\n]*';
+
+# What the log says of a backend since then, once it says anything like that.
+sub log_since
+{
+	my ($offset, $pattern) = @_;
+	poll_until { slurp_file($node->logfile, $offset) =~ $pattern } "the log to have $pattern", 30;
+	return slurp_file($node->logfile, $offset);
+}
+
+# A waiter that has come to its wait, and has nothing more to ask.
+sub waiter
+{
+	my ($setup, $place) = @_;
+	my $waiter = background($node);
+	$waiter->query_safe($_)
+	  foreach "SELECT zk_try_lock('other'), zk_unlock('other')", $setup;
+	$waiter->start_query("SELECT zk_lock('logged')");
+	wait_for_queue($zk, lock_path('logged'), $place);
+	poll_until { scalar $zk->watched_paths(lock_path('logged')) == $place - 1 } 'its watch', 30;
+	return $waiter;
+}
+
+subtest 'who is next in line is told the holder without a request' => sub {
+	$holder->query_safe("SELECT zk_lock('logged')");
+	my $offset = -s $node->logfile;
+	my $waiter = waiter("SET deadlock_timeout = '1s'", 2);
+	$proxy->cut('requests');
+	like(log_since($offset, qr/still waiting for/),
+		qr/$holder_text\. 1 contender is ahead\./, 'it is logged, and nothing has been asked');
+	$proxy->heal;
+
+	$offset = -s $node->logfile;
+	my $next = waiter("SET deadlock_timeout = '1s'", 3);
+	$proxy->trap(LIST, 1, 'requests');
+	like(log_since($offset, qr/still waiting for/),
+		qr/$holder_text\. Up to 2 contenders are ahead\./, 'further behind, the holder is told, too');
+	ok(!$proxy->is_sprung, 'and no list is read for that');
+	$proxy->trap(LIST, 0, 'requests');
+
+	$holder->query_safe("SELECT zk_unlock('logged')");
+	foreach my $session ($waiter, $next)
+	{
+		$session->wait_result;
+		is($session->sqlstate, '00000', 'granted');
+		$session->query_safe("SELECT zk_unlock('logged')");
+	}
+	assert_no_nodes($zk, lock_path('logged'));
+};
+
+subtest 'a semaphore' => sub {
+	my $other = background($node);
+	$_->query_safe("SELECT zk_lock('permits', permits => 2)") foreach $holder, $other;
+	my $waiter = background($node);
+	$waiter->query_safe("SET deadlock_timeout = '100ms'");
+	my $offset = -s $node->logfile;
+	$waiter->start_query("SELECT zk_lock('permits', permits => 2)");
+	like(log_since($offset, qr/still waiting for/),
+		qr/$holder_text\. Up to 2 contenders are ahead\./, 'its first holder is told');
+	$other->query_safe("SELECT zk_unlock('permits')");
+	$waiter->wait_result;
+	is($waiter->sqlstate, '00000', 'granted');
+	$_->query_safe("SELECT zk_unlock('permits')") foreach $holder, $waiter;
+	assert_no_nodes($zk, lock_path('permits'));
+};
+
+# PostgreSQL 18 and later.
+subtest 'log_lock_failures' => sub {
+	plan skip_all => 'there is no log_lock_failures before PostgreSQL 18'
+	  if pg_major($node) < 18;
+	my $session = background($node);
+	my $failed = 'process ' . $session->pid . ' could not obtain (\w+) on ZooKeeper lock';
+	$holder->query_safe("SELECT zk_lock('busy')");
+
+	my $offset = -s $node->logfile;
+	is($session->query_safe("SELECT zk_try_lock('busy')"), 'f', 'off by default');
+	unlike(slurp_file($node->logfile, $offset), qr/$failed/, 'and silent');
+
+	$session->query_safe("SET log_lock_failures = on; SET deadlock_timeout = '10s'");
+	foreach my $try (
+		"zk_try_lock('busy')", "zk_try_xact_lock_shared('busy')",
+		"zk_try_lock('busy', '200ms')", "zk_lock('busy', '0')",
+		"zk_lock('busy', '200ms')", "zk_try_lock(ARRAY['a', 'busy', 'c'])",
+		"zk_try_lock(ARRAY['a', 'busy', 'c'], '200ms')", "zk_hold('busy', 'why', '0')")
+	{
+		$offset = -s $node->logfile;
+		$session->query("SELECT $try");
+		my $mode = $try =~ /shared/ ? 'ShareLock' : 'ExclusiveLock';
+		my $log = slurp_file($node->logfile, $offset);
+		my @failures = $log =~ /LOG:  $failed "busy"\n/g;
+		is("@failures", $mode, "$try is logged, once");
+		like($log, qr/DETAIL:  $holder_text\. 1 contender is ahead\./, 'with the holder');
+	}
+
+	$holder->query_safe("SELECT zk_unlock('busy')");
+	$offset = -s $node->logfile;
+	is($session->query_safe("SELECT zk_try_lock('busy')"), 't', 'one that is free');
+	unlike(slurp_file($node->logfile, $offset), qr/$failed/, 'is not');
+	$session->query_safe("SELECT zk_unlock('busy')");
+	assert_no_nodes($zk, lock_path('busy'));
+};
+
+# A field report can be read: what became of the session, and how a lock was granted.
+subtest 'debug messages' => sub {
+	my $offset = -s $node->logfile;
+	my ($reader, $next) = map { background($node) } 1 .. 2;
+	$_->query_safe('SET log_min_messages = debug2') foreach $reader, $next;
+	$reader->query_safe("SELECT zk_lock('seen')");
+	$next->start_query("SELECT zk_lock('seen')");
+	wait_for_queue($zk, lock_path('seen'), 2);
+	log_since($offset, qr/lock "seen", queue node "[^"]+": somebody is ahead/);
+	$reader->query_safe("SELECT zk_unlock('seen')");
+	$next->wait_result;
+	is($next->sqlstate, '00000', 'granted');
+	my $log = log_since($offset, qr/lock "seen": granted by (?:the list|hand-over), token.*\n(?:.*\n)*.*lock "seen": granted/);
+	like($log, qr/ZooKeeper session 1 of this backend \(0x[0-9a-f]+\) is connected/,
+		"a session's state");
+	like($log, qr/lock "seen", queue node "[^"]+": nobody is ahead/, 'a look at the queue');
+	$next->query_safe("SELECT zk_unlock('seen')");
+	assert_no_nodes($zk, lock_path('seen'));
+};
+
+done_testing();

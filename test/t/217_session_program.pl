@@ -1,0 +1,600 @@
+
+# The session's program: whatever happens to it costs its backend the session and
+# nobody else anything, and whatever happens to the backend leaves nothing behind.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLockTest;
+use ZooKeeper;
+
+my $session_timeout = 4;
+my $zk = ZooKeeper->new->start;
+my %setting = (
+	'zklock.session_timeout' => "${session_timeout}s",
+	'restart_after_crash' => 'on');
+my $node = cluster('berlin', $zk, %setting);
+my $other = cluster('paris', $zk, %setting);
+my $path = lock_path('program');
+my $postmaster = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
+
+sub program_of
+{
+	my ($session) = @_;
+	return $session->query_safe('SELECT program_pid FROM zk_session');
+}
+
+# Somebody else can have the lock, and has it long before a timeout of a minute.
+sub assert_free
+{
+	my ($name, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is(
+		$other->safe_psql('postgres', "SELECT zk_try_lock('$name', '60s')"), 't', $what);
+}
+
+subtest 'the library has no thread and no line of ZooKeeper\'s client' => sub {
+	my ($directory) = split /:/,
+	  $node->safe_psql('postgres', 'SHOW dynamic_library_path');
+	($directory) = run_command([ 'pg_config', '--pkglibdir' ])
+	  if $directory eq '$libdir';
+	my ($linked) = run_command([ 'ldd', "$directory/zklock.so" ]);
+	unlike($linked, qr/zookeeper|pthread/, 'it is linked with neither');
+	my ($symbols) = run_command([ 'nm', '-D', "$directory/zklock.so" ]);
+	unlike($symbols, qr/ U (?:zoo|pthread_)/, 'nor asks for them otherwise');
+	ok(-x "$directory/zklock-session", 'the program is beside it');
+};
+
+foreach my $signal (qw(KILL SEGV ABRT))
+{
+	subtest "SIG$signal" => sub {
+		my $holder = background($node);
+		$holder->query_safe("SELECT zk_lock('program')");
+		my $token = $holder->query_safe("SELECT zk_fencing_token('program')");
+		kill $signal, program_of($holder);
+		poll_until { !session_programs($holder->pid) } 'it to be reaped', 10;
+		pass('no zombie stays, though the backend is idle');
+		$holder->query("CREATE TABLE never_$signal ()");
+		is($holder->sqlstate, '40001', 'a transaction that writes is refused');
+		like($holder->error,
+			qr/lock "program" was lost\nDETAIL:  Since .*program of the session.*has ended/,
+			'and the reason is named');
+		$holder->query("SELECT zk_unlock('program')");
+		my $again = $holder->query_safe("SELECT zk_lock('program')");
+		cmp_ok($again, '>', $token, 'the same backend locks again');
+		assert_no_nodes($zk, lock_path('other'), 'nothing else is left');
+		$holder->query_safe("SELECT zk_unlock('program')");
+		$holder->quit;
+		assert_no_programs('nothing is left', $holder);
+	};
+}
+
+subtest 'while a statement runs' => sub {
+	my $holder = background($node);
+	$holder->query_safe("SELECT zk_lock('program')");
+	my $start = time;
+	my $program = program_of($holder);
+	$holder->start_query('SELECT pg_sleep(60)');
+	wait_for_sleep($node, $holder->pid);
+	kill 'KILL', $program;
+	$holder->wait_result;
+	is($holder->sqlstate, '40001', 'it is canceled');
+	cmp_ok(time - $start, '<', 30, 'at once');
+	$holder->query_safe('SELECT zk_unlock_all()');
+	assert_free('program', 'the lock is free');
+	$holder->query_safe("SELECT zk_lock('program')");
+	$holder->query_safe("SELECT zk_unlock('program')");
+	$program = program_of($holder);
+	$holder->start_query('SELECT pg_sleep(0.5), 17');
+	wait_for_sleep($node, $holder->pid);
+	kill 'KILL', $program;
+	is($holder->wait_result, '|17', 'without a lock nothing is canceled');
+	$holder->quit;
+};
+
+# The ensemble would keep the session for a minute.
+foreach my $end (
+	[ 'releases', sub { $_[0]->query('SELECT zk_unlock_all()'); } ],
+	[ 'disconnects', sub { $_[0]->quit; } ])
+{
+	my ($what, $do) = @$end;
+	subtest "killed, and then its backend $what" => sub {
+		my $long = ZooKeeper->new(tick_time => 3000)->start;
+		my ($holder, $next) = (background($node), background($other));
+		foreach my $session ($holder, $next)
+		{
+			$session->query_safe("SET zklock.servers = '" . $long->connect_string . "'");
+			$session->query_safe("SET zklock.session_timeout = '60s'");
+		}
+		$holder->query_safe("SELECT zk_lock('program')");
+		kill 'KILL', program_of($holder);
+		poll_until { !session_programs($holder->pid) } 'it to be reaped', 10;
+		$do->($holder);
+		is($next->query("SELECT zk_try_lock('program', '30s')"), 't',
+			'another program has ended its session');
+		$_->quit foreach $holder, $next;
+		$long->stop;
+	};
+}
+
+# The loss is known although something else is still to be read.
+subtest 'while a statement runs that has left something unread' => sub {
+	my ($holder, $rival) = (background($node), background($other));
+	$holder->query_safe("SELECT zk_lock('program')");
+	$rival->query_safe("SELECT zk_lock('rival')");
+	my $program = program_of($holder);
+	$holder->start_query("SELECT zk_try_lock('rival', '500ms'), pg_sleep(60)");
+	wait_for_sleep($node, $holder->pid);
+	kill 'KILL', $program;
+	$holder->wait_result;
+	is($holder->sqlstate, '40001', 'the reason for the cancellation is found');
+	$_->quit foreach $holder, $rival;
+};
+
+subtest 'while it waits' => sub {
+	my ($holder, $waiter) = (background($other), background($node));
+	$holder->query_safe("SELECT zk_lock('program')");
+	$waiter->query_safe("SELECT zk_is_held('program'), zk_try_lock('program')");
+	my $program = program_of($waiter);
+	$waiter->start_query("SELECT zk_lock('program') > 0");
+	wait_for_queue($zk, $path, 2);
+	kill 'KILL', $program;
+	poll_until
+	{
+		my @programs = session_programs($waiter->pid);
+		@programs && !grep { $_ == $program } @programs
+	}
+	'a new program', 30;
+	wait_for_queue($zk, $path, 2);
+	$holder->query_safe("SELECT zk_unlock('program')");
+	is($waiter->wait_result, 't', 'it queues again, with another session');
+	$_->quit foreach $holder, $waiter;
+	assert_no_nodes($zk, $path, 'nothing left');
+};
+
+# Nothing is held any more when the transaction ends, and the session's nodes are there.
+subtest 'after the last savepoint with a lock' => sub {
+	my $session = background($node);
+	$session->query_safe($_)
+	  foreach "SET zklock.session_timeout = '60s'", 'BEGIN', 'SAVEPOINT inner',
+	  "SELECT zk_xact_lock('program')";
+	my $program = program_of($session);
+	kill 'KILL', $program;
+	poll_until { !-e "/proc/$program/root" } 'its end', 30;
+	$session->query_safe($_) foreach 'ROLLBACK TO inner', 'COMMIT';
+	is($other->safe_psql('postgres', "SELECT zk_try_lock('program', '20s')"),
+		't', 'the lock is free long before the session timeout');
+	$session->quit;
+	assert_no_nodes($zk, $path, 'nothing left');
+};
+
+subtest 'at any moment' => sub {
+	# Whoever is hit fails with an error of its own, or does not notice.
+	my $session = background($node);
+	my %seen;
+	foreach my $round (1 .. 60)
+	{
+		$session->start_query("BEGIN; SELECT zk_xact_lock('program');
+			SELECT zk_xact_lock('more/' || i) FROM generate_series(1, $round) i; COMMIT");
+		my $deadline = time + 30;
+		my @programs;
+		@programs = session_programs($session->pid)
+		  until @programs || $session->is_done || time > $deadline;
+		kill 'KILL', @programs;
+		$session->wait_result;
+		$seen{ $session->sqlstate }++;
+		$session->query('ROLLBACK');
+		$session->query('SELECT zk_unlock_all()');
+	}
+	is_deeply([ grep { !/^(?:00000|40001|08006|08001|25P02)$/ } keys %seen ], [],
+		'with errors that name it: ' . join ', ', map { "$_: $seen{$_}" } sort keys %seen);
+	is($session->query_safe("SELECT zk_try_lock('program', '60s')"), 't', 'then it works');
+	$session->quit;
+	assert_no_nodes($zk, $path, 'nothing left');
+	assert_no_programs('nor a program', $session);
+};
+
+subtest 'a program that stands still' => sub {
+	my $holder = background($node);
+	$holder->query_safe("SELECT zk_lock('program')");
+	my $program = program_of($holder);
+	kill 'STOP', $program;
+	my $start = time;
+	$holder->query("SELECT zk_is_held('program')");
+	cmp_ok(time - $start, '<', 3 * $session_timeout, 'is not waited for for ever');
+	is($holder->query("SELECT zk_is_held('program')"), 'f', 'it has no session any more');
+	$holder->query("SELECT zk_unlock('program')");
+	$holder->query_safe("SELECT zk_lock('program')");
+	isnt(program_of($holder), $program, 'the backend has another');
+	kill 'CONT', $program;
+	poll_until { !grep { $_ == $program } session_programs($holder->pid) }
+	'it to end', 30;
+	is($holder->query_safe("SELECT zk_is_held('program')"), 't', 'which it does not harm');
+	$holder->quit;
+	assert_no_nodes($zk, $path, 'nothing left');
+};
+
+subtest 'a backend that stands still' => sub {
+	my ($holder, $waiter) = (background($node), background($other));
+	$holder->query_safe("SELECT zk_lock('program')");
+	$holder->query_safe('BEGIN; CREATE TABLE never ()');
+	$waiter->start_query("SELECT zk_lock('program')");
+	wait_for_queue($zk, $path, 2);
+	kill 'STOP', $holder->pid;
+	$waiter->wait_result;
+	is($waiter->sqlstate, '00000', 'loses its locks');
+	kill 'CONT', $holder->pid;
+	$holder->query('COMMIT');
+	is($holder->sqlstate, '40001', 'and does not commit');
+	like($holder->error, qr/stood still/, 'for that reason');
+	$_->quit foreach $holder, $waiter;
+	assert_no_nodes($zk, $path, 'nothing left');
+};
+
+# Nobody closes a session that is given up, unless its program does.
+subtest 'an idle backend whose session was given up blocks nobody' => sub {
+	my ($holder, $waiter) = (background($node), background($other));
+	my $second = ZooKeeper->new(tick_time => 2000)->start;
+	$_->query_safe("SET zklock.servers = '" . $second->connect_string . "'")
+	  foreach $holder, $waiter;
+	$holder->query_safe("SELECT zk_lock('program')");
+	my $program = program_of($holder);
+	# A server that comes back gives every session a new timeout.
+	$second->stop;
+	poll_until { $holder->query('SELECT state FROM zk_session') eq 'lost' }
+	'the loss', 30;
+	$second->start;
+	$waiter->query_safe("SELECT zk_lock('program', '60s')");
+	is($waiter->sqlstate, '00000', 'the lock is to be had');
+	poll_until { !grep { $_ == $program } session_programs($holder->pid) }
+	'its program to end', 30;
+	pass('its program has ended the session');
+	$_->quit foreach $holder, $waiter;
+	$second->stop;
+};
+
+subtest 'signals' => sub {
+	my $holder = background($node);
+	$holder->query_safe("SELECT zk_lock('program')");
+	my $program = program_of($holder);
+	kill $_, $program foreach qw(TERM INT HUP QUIT PIPE);
+	# To the whole process group, as PostgreSQL itself and a terminal do.
+	$holder->start_query('SELECT pg_sleep(60)');
+	wait_for_sleep($node, $holder->pid);
+	$node->safe_psql('postgres', "SELECT pg_cancel_backend(${\$holder->pid})");
+	$holder->wait_result;
+	is($holder->sqlstate, '57014', 'a cancel is for the backend');
+	is($holder->query_safe("SELECT zk_is_held('program')"), 't', 'the lock stays');
+	is(program_of($holder), $program, 'and the program');
+	$holder->quit;
+	assert_no_programs('which ends with its backend', $holder);
+};
+
+subtest 'COPY PROGRAM' => sub {
+	my $session = background($node);
+	my $file = $node->basedir . '/descriptors';
+	my @inherited;
+	foreach my $statement ('SELECT 1', "SELECT zk_lock('program')")
+	{
+		$session->query_safe($statement);
+		unlink $file;
+		$session->query_safe("COPY (SELECT 1) TO PROGRAM 'cat > /dev/null; ls -l /proc/self/fd > $file'");
+		push @inherited, scalar(() = slurp_file($file) =~ /socket|memfd|anon_inode/g);
+	}
+	is($inherited[1], $inherited[0], 'inherits nothing of ours');
+	$session->query("COPY (SELECT 1) TO PROGRAM 'cat > /dev/null; exit 3'");
+	like($session->error, qr/child process exited with exit code 3/,
+		'its end is PostgreSQL\'s to learn of');
+	is($session->query_safe("SELECT zk_is_held('program')"), 't', 'the lock is held');
+	$session->quit;
+};
+
+subtest 'many descriptors, and none' => sub {
+	my $session = background($node);
+	# Far beyond what the program has.
+	$session->query_safe("SELECT zk_lock('program')");
+	my ($descriptors) = map { scalar @$_ }
+	  [ glob '/proc/' . $session->pid . '/fd/*' ];
+	$session->query_safe('SELECT zk_disconnect()');
+	# One after the other, whatever is the last one that there is.
+	my %seen;
+	foreach my $limit ($descriptors - 2 .. $descriptors + 6)
+	{
+		system_or_bail('prlimit', '--pid', $session->pid, "--nofile=$limit:4096");
+		foreach my $round (1, 2)
+		{
+			$session->query("SELECT zk_lock('program')");
+			$seen{ $session->sqlstate }++;
+		}
+		$session->query('SELECT zk_unlock_all(), zk_disconnect()');
+	}
+	is_deeply([ grep { !/^(?:00000|53000|53300|XX000|58000|54000)$/ } keys %seen ],
+		[], 'errors that name it: ' . join ', ', map { "$_: $seen{$_}" } sort keys %seen);
+	ok($seen{'00000'} && keys %seen > 1, 'with some it does, with others it does not');
+	system_or_bail('prlimit', '--pid', $session->pid, '--nofile=4096:4096');
+	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/,
+		'with more of them it works again');
+	$session->quit;
+};
+
+# PostgreSQL's own limit, which other extensions use up.
+subtest 'no external descriptors' => sub {
+	plan skip_all => 'there is no dblink' if missing_extensions($node, 'dblink');
+	$node->append_conf('postgresql.conf', 'max_files_per_process = 64');
+	$node->restart;
+	$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS dblink');
+	my $session = background($node);
+	$session->query_safe("SELECT zk_lock('program')");
+	$session->query_safe('SELECT zk_unlock_all(), zk_disconnect()');
+	my $connection = $node->connstr('postgres') =~ s/'/''/gr;
+	my $count = 0;
+	while ($count < 60)
+	{
+		$session->query("SELECT dblink_connect('c$count', '$connection')");
+		last if $session->sqlstate ne '00000';
+		$count++;
+	}
+	my %seen;
+	foreach my $open (reverse 0 .. $count - 1)
+	{
+		foreach my $function (qw(zk_lock zk_try_lock zk_lock_queue zk_lock))
+		{
+			$session->query("SELECT $function('program')");
+			$seen{ $session->sqlstate }++;
+		}
+		$session->query('SELECT zk_unlock_all()');
+		$session->query("SELECT dblink_disconnect('c$open')");
+		last if $seen{'00000'};
+	}
+	ok($seen{'00000'}, 'with enough of them it works: ' . join ', ',
+		map { "$_: $seen{$_}" } sort keys %seen);
+	$session->quit;
+	$node->adjust_conf('postgresql.conf', 'max_files_per_process', undef, 1);
+	$node->restart;
+	$postmaster = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
+};
+
+# Ticks of a hundredth of a second that a process has used.
+sub ticks
+{
+	my ($pid) = @_;
+	my @field = split ' ', slurp_file("/proc/$pid/stat") =~ s/.*\) //r;
+	return $field[11] + $field[12];
+}
+
+subtest 'nobody spins while an ensemble refuses connections' => sub {
+	my $gone = ZooKeeper->new->start;
+	my ($holder, $waiter) = (background($node), background($other));
+	$_->query_safe("SET zklock.servers = '" . $gone->connect_string . "'"),
+	  $_->query_safe("SET zklock.session_timeout = '10s'")
+	  foreach $holder, $waiter;
+	$holder->query_safe("SELECT zk_lock('program')");
+	$waiter->start_query("SELECT zk_lock('program')");
+	poll_until { session_programs($waiter->pid) } 'the waiter\'s program', 30;
+	my $start = time;
+	$gone->stop;
+	$holder->query("SELECT zk_is_held('program')");
+	my $took = time - $start;
+	cmp_ok($took, '>', 1, 'the question takes its time');
+	my %used = map { $_ => ticks($_) } $holder->pid, $waiter->pid;
+	cmp_ok($used{ $_->pid }, '<', 100 * $took / 4, 'which is not spent on asking again')
+	  foreach $holder, $waiter;
+	$gone->start;
+	$waiter->wait_result;
+	$_->quit foreach $holder, $waiter;
+	$gone->stop;
+};
+
+subtest 'no more processes' => sub {
+	plan skip_all => 'no limit holds for this user' if $> == 0;
+	my $session = background($node);
+	$session->query_safe("LOAD 'zklock'");
+	system_or_bail('prlimit', '--pid', $session->pid, '--nproc=1:4096');
+	$session->query("SELECT zk_lock('program')");
+	is($session->sqlstate, '53000', 'SQLSTATE');
+	like($session->error,
+		qr/could not start a ZooKeeper session\nDETAIL:  Could not start the program ".*zklock-session": .*\nHINT:  A session needs a process/,
+		'message');
+	system_or_bail('prlimit', '--pid', $session->pid, '--nproc=4096:4096');
+	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/,
+		'the same backend works when there are');
+	$session->quit;
+};
+
+# The library finds its program wherever both are; and what it finds may be
+# something else, after an upgrade of the files.
+subtest 'a relocated installation' => sub {
+	my $here = background($node);
+	$here->query_safe("SELECT zk_lock('here')");
+	my ($library) = slurp_file('/proc/' . $here->pid . '/maps') =~ m,\s(/\S*/zklock\.so),;
+	$here->quit;
+	my $moved = $node->basedir . '/moved';
+	mkdir $moved;
+	system_or_bail('cp', $library, $library =~ s/\.so$/-session/r, $moved);
+	my $from = $other->safe_psql('postgres',
+		"SELECT DISTINCT probin FROM pg_proc WHERE probin LIKE '%zklock'");
+	my $set_library = sub {
+		$other->safe_psql('postgres',
+			"UPDATE pg_proc SET probin = '$_[0]' WHERE probin LIKE '%zklock'");
+	};
+	$set_library->("$moved/zklock");
+	my $session = background($other);
+	$session->query_safe("SELECT zk_lock('program')");
+	is($session->query_safe("SELECT zk_is_held('program')"), 't', 'works');
+
+	my %bad = (
+		'a program of another version' => [
+			"#!/usr/bin/perl\nopen my \$c, '>&=', 3;\nsyswrite \$c, pack 'LSSx120', 128, 7, 99;\nsleep 1;\n",
+			qr/is of another version of zklock.*connect again/ ],
+		'one that says nothing' => [ "#!/bin/sh\nexit 0\n", qr/has ended/ ],
+		'one that talks nonsense' =>
+		  [ "#!/bin/sh\necho nonsense, and a lot of it, that is no frame at all >&3\n",
+			qr/is of another version|makes no sense/ ]);
+	foreach my $what (sort keys %bad)
+	{
+		my ($text, $message) = @{ $bad{$what} };
+		unlink "$moved/zklock-session";
+		append_to_file("$moved/zklock-session", $text);
+		chmod 0755, "$moved/zklock-session";
+		is($session->query_safe("SELECT zk_is_held('program')"), 't',
+			"$what: sessions that are there go on");
+		my $new = background($other);
+		$new->query("SELECT zk_lock('new')");
+		is($new->sqlstate, '08006', "$what: a new one is refused");
+		like($new->error, $message, "$what: with the reason");
+		$new->quit;
+	}
+	unlink "$moved/zklock-session";
+	my $new = background($other);
+	$new->query("SELECT zk_lock('new')");
+	is($new->sqlstate, '53000', 'none at all');
+	like($new->error, qr/No such file or directory/, 'is named');
+	$_->quit foreach $new, $session;
+	$set_library->($from);
+};
+
+subtest 'a thousand locks, and a program that does not read' => sub {
+	my $session = background($node);
+	$session->query_safe("BEGIN; SELECT zk_xact_lock(repeat('x', 200) || i) FROM generate_series(1, 1000) i");
+	my $program = program_of($session);
+	kill 'STOP', $program;
+	my $start = time;
+	$session->query_safe('ROLLBACK');
+	cmp_ok(time - $start, '<', 30, 'an abort does not hang');
+	kill 'CONT', $program;
+	poll_until { !(my @nodes = $zk->ephemerals(lock_path('x' x 200))) }
+	'all nodes to go', 60;
+	pass('and all nodes go');
+	$session->query_safe("SELECT zk_lock('program')");
+	$session->quit;
+	assert_no_nodes($zk, $path, 'nothing left');
+};
+
+subtest 'exit with requests under way' => sub {
+	my @sessions = map { background($node) } 1 .. 5;
+	foreach my $session (@sessions)
+	{
+		$session->query_safe("SELECT zk_lock('many/' || i) FROM generate_series(1, 200) i");
+		$session->start_query("SELECT zk_unlock_all(), zk_lock('many/' || i) FROM generate_series(201, 400) i");
+	}
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($_)")
+	  foreach map { $_->pid } @sessions;
+	$_->wait_result, $_->quit foreach @sessions;
+	assert_no_programs('nothing is left', @sessions);
+	poll_until { !(my @nodes = $zk->ephemerals(lock_path('many') . '/')) }
+	'all nodes to go', 30;
+	pass('nor a node');
+};
+
+# One that is lost is made up for when the session timeout has passed.
+subtest 'no wake-up is lost' => sub {
+	my $script = $node->basedir . '/wake.sql';
+	append_to_file($script, "SELECT zk_lock('program');\nSELECT zk_unlock('program');\n");
+	my $log = $node->basedir . '/wake';
+	$node->command_ok(
+		[
+			'pgbench', '-n', '-M', 'prepared', '-c', 8, '-T', 10, '-l',
+			"--log-prefix=$log", '-f', $script, 'postgres'
+		],
+		'contenders take turns');
+	my $longest = 0;
+	foreach my $file (glob "'$log'.*")
+	{
+		foreach my $line (split /\n/, slurp_file($file))
+		{
+			my $took = (split ' ', $line)[2];
+			$longest = $took if $took > $longest;
+		}
+	}
+	note sprintf 'longest: %.1f ms', $longest / 1000;
+	cmp_ok($longest, '>', 0, 'it was measured how long they waited');
+	cmp_ok($longest, '<', 1e6 * $session_timeout * 2 / 3, 'and nobody waited in vain');
+};
+
+# A hundred, ten at a time, each with a session of its own.
+subtest 'backends that come and go' => sub {
+	my $script = $node->basedir . '/come.sql';
+	$node->safe_psql('postgres', 'CREATE TABLE come (pid int)');
+	append_to_file($script, "WITH pid AS (INSERT INTO come VALUES (pg_backend_pid()) RETURNING pid)
+		SELECT zk_lock('come/' || pid) FROM pid;\n");
+	$node->command_ok(
+		[ 'pgbench', '-n', '-C', '-c', 10, '-t', 10, '-f', $script, 'postgres' ],
+		'all of them work');
+	my @pids = split /\n/, $node->safe_psql('postgres', 'SELECT pid FROM come');
+	is(scalar @pids, 100, 'so many backends');
+	assert_no_programs('leave nothing', @pids);
+	poll_until { !(my @nodes = $zk->ephemerals(lock_path('come') . '/')) }
+	'all nodes to go', 30;
+	pass('nor a node');
+};
+
+is($node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'),
+	$postmaster, 'the cluster has been up all the time');
+ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal|all server processes terminated/),
+	'and no backend fell over');
+
+foreach my $mode (qw(smart fast immediate))
+{
+	subtest "pg_ctl stop -m $mode" => sub {
+		my @sessions = map { background($node) } 1 .. 20;
+		$_->query_safe("SELECT zk_lock('stop/' || pg_backend_pid())") foreach @sessions;
+		my @pids = map { $_->pid } @sessions;
+		if ($mode eq 'smart')
+		{
+			$_->quit foreach @sessions;
+		}
+		$node->stop($mode);
+		assert_no_programs('no program is left', @pids);
+		poll_until { !(my @nodes = $zk->ephemerals(lock_path('stop') . '/')) }
+		'all nodes to go', 30;
+		pass('nor a node');
+		$_->quit foreach @sessions;
+		$node->start;
+	};
+}
+
+# The server that is process 1 inherits all orphans, and takes one of which it
+# knows nothing, and that dies badly, for one of its own.
+subtest 'PostgreSQL is process 1 of a container' => sub {
+	my @container = qw(unshare --map-current-user --pid --fork --kill-child --mount-proc);
+	plan skip_all => 'no namespaces here'
+	  if system("@container true >/dev/null 2>&1") != 0;
+	$node->stop;
+	my $log = $node->logfile;
+	my $offset = -s $log;
+	my $pid = fork // die $!;
+	if ($pid == 0)
+	{
+		open STDOUT, '>>', $log or die $!;
+		open STDERR, '>&', \*STDOUT or die $!;
+		exec @container, $node->installed_command('postgres'), '-D', $node->data_dir;
+	}
+	$node->wait_for_log(qr/database system is ready to accept connections/, $offset);
+	my $start = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
+	foreach my $end (
+		'SELECT pg_terminate_backend(pg_backend_pid())',
+		"COPY (SELECT 1) TO PROGRAM 'kill -9 \$PPID'")
+	{
+		my ($session, $waiter) = (background($node), background($other));
+		$session->query_safe("SELECT zk_lock('program')");
+		$waiter->start_query("SELECT zk_lock('program')");
+		wait_for_queue($zk, $path, 2);
+		$session->query($end);
+		$waiter->wait_result;
+		is($waiter->sqlstate, '00000', 'the lock passes on');
+		$_->quit foreach $session, $waiter;
+		$node->poll_query_until('postgres', 'SELECT true');
+	}
+	# After the first end all went on; the second was a crash of a backend,
+	# which PostgreSQL answers by itself, once.
+	my $crashes = () = slurp_file($log, $offset) =~ /terminating any other active server processes/g;
+	is($crashes, 1, 'nothing but the killed backend was a crash');
+	kill 'KILL', $pid;
+	waitpid $pid, 0;
+	assert_no_nodes($zk, $path, 'nothing left');
+};
+
+done_testing();
