@@ -32,8 +32,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How long zklock_channel_flush() waits for a program that does not read. */
-#define FLUSH_MS 1000
+/*
+ * How long zklock_channel_flush() waits for a program that does not read.  It
+ * may be that a busy machine gives it no time: one second was once too little.
+ */
+#define FLUSH_MS 3000
 
 /* How long a ready session is given to answer who takes it. */
 #define ADOPT_MS 250

@@ -159,12 +159,12 @@ subtest 'while it waits' => sub {
 subtest 'after the last savepoint with a lock' => sub {
 	my $session = background($node);
 	$session->query_safe($_)
-	  foreach "SET zklock.session_timeout = '60s'", 'BEGIN', 'SAVEPOINT inner',
+	  foreach "SET zklock.session_timeout = '60s'", 'BEGIN', 'SAVEPOINT a',
 	  "SELECT zk_xact_lock('program')";
 	my $program = program_of($session);
 	kill 'KILL', $program;
 	poll_until { !-e "/proc/$program/root" } 'its end', 30;
-	$session->query_safe($_) foreach 'ROLLBACK TO inner', 'COMMIT';
+	$session->query_safe($_) foreach 'ROLLBACK TO a', 'COMMIT';
 	is($other->safe_psql('postgres', "SELECT zk_try_lock('program', '20s')"),
 		't', 'the lock is free long before the session timeout');
 	$session->quit;
