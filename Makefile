@@ -15,7 +15,8 @@
 #                          locks; in two minutes with: make bench QUICK=1
 #   make indent            lays out the C code as PostgreSQL's is, with pgindent
 #
-# The last seven need nothing that is not there after git clone, so they must not
+# The last seven need nothing that is not there after git clone (but indent, its
+# tools), so they must not
 # depend on PGXS; PGXS has a "check" of its own besides, one that refuses.
 
 OUR_GOALS = check check-versions soak demo torture bench indent

@@ -99,6 +99,7 @@ extern void zklock_channel_break(ZkChannel *channel, ZkChannelState state);
 
 /* Likewise: the program is to go at once, without ending its session. */
 #define ZK_CHANNEL_KILL (-2)
+extern void zklock_channel_close(ZkChannel *channel, int wait_ms);
 
 /*
  * See to it that this process learns of the death of its programs, should
@@ -108,6 +109,5 @@ extern void zklock_channel_watch(void);
 
 /* Kill the program, which leaves its session to the session timeout. */
 extern void zklock_channel_kill(ZkChannel *channel);
-extern void zklock_channel_close(ZkChannel *channel, int wait_ms);
 
 #endif							/* ZKLOCK_CHANNEL_H */

@@ -22,7 +22,6 @@
 
 #include "client_request.h"
 
-
 typedef struct ZkClientOptions
 {
 	const char *program;		/* path of the session's program */

@@ -140,6 +140,8 @@ extern ZkRequest *zklock_client_replace(ZkClient *client, const char *from,
 #define ZK_ANY_VERSION (-1)
 extern ZkRequest *zklock_client_remove(ZkClient *client, const char *path,
 									   int version);
+extern ZkRequest *zklock_client_set(ZkClient *client, const char *path,
+									const char *data, int length, int version);
 
 /*
  * Delete nodes, all or none, if the data of the guard, another node, has been
@@ -151,9 +153,6 @@ extern ZkRequest *zklock_client_remove_guarded(ZkClient *client,
 											   const char *guard, int version,
 											   const char *const *paths,
 											   int npaths);
-
-extern ZkRequest *zklock_client_set(ZkClient *client, const char *path,
-									const char *data, int length, int version);
 
 /* The reply, or NULL as long as there is none. */
 extern const ZkReply *zklock_client_reply(ZkRequest *request);

@@ -11,7 +11,6 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
-#include "storage/proc.h"
 
 #include "nodedata.h"
 
@@ -27,7 +26,7 @@ contender_raise_evicted(const Standing *standing)
 			 errmsg("queue entry for lock \"%s\" was removed",
 					standing->contender->place->name),
 			 errdetail("Another client of ZooKeeper deleted the znode below \"%s\".",
-					   standing->contender->place->lock_path)));
+					   zklock_nodedata_quotable(standing->contender->place->lock_path))));
 }
 
 void
@@ -38,7 +37,7 @@ contender_raise_exhausted(const Standing *standing)
 			 errmsg("sequence numbers of lock \"%s\" are used up",
 					standing->contender->place->name),
 			 errdetail("ZooKeeper counts the queue entries below \"%s\" with 31 bits and cannot order more of them, or somebody has made one with a number that another one has.",
-					   standing->contender->place->lock_path),
+					   zklock_nodedata_quotable(standing->contender->place->lock_path)),
 			 errhint("Let all users of the lock finish and delete the znode with all that is in it; it is created again with a counter of zero.")));
 }
 

@@ -19,12 +19,6 @@
 #include "errors.h"
 #include "nodedata.h"
 
-/*
- * How often the parents are made anew when they vanish between their creation
- * and that of our node: the server removes empty containers at any time.
- */
-#define PARENT_ATTEMPTS 10
-
 /* From this attempt on, parents are created one by one, with their errors. */
 #define CAREFUL_ATTEMPT 2
 
@@ -129,7 +123,8 @@ contender_make_parents(Standing *standing)
 	if (++standing->attempts > PARENT_ATTEMPTS)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("could not create znode \"%s\"", place->lock_path),
+				 errmsg("could not create znode \"%s\"",
+						zklock_nodedata_quotable(place->lock_path)),
 				 errdetail("It vanished %d times before the lock's queue node was in it.",
 						   PARENT_ATTEMPTS)));
 	if (standing->attempts >= CAREFUL_ATTEMPT)
@@ -267,7 +262,7 @@ note_numbers(Standing *standing)
 /*
  * The reply to our create was lost.  If the node is there it is found by its
  * GUID and keeps its place in the queue.  Otherwise the request is withdrawn
- * (the server may execute it yet) and contender_contender_join() starts
+ * (the server may execute it yet) and contender_join() starts
  * again.  So it is where nothing may depend on strangers: the GUID can be
  * read by now, and who goes on with our session can make nodes in its name.
  * Always false: the list at hand is older than what is found here.
@@ -310,10 +305,7 @@ find_lost_node(Standing *standing)
 	if (contender_step(standing, reply) == STEP_GO_ON)
 	{
 		note_node(standing, path, reply);
-		place->proof = (Moment)
-		{
-			0
-		};						/* a read is none */
+		memset(&place->proof, 0, sizeof(place->proof)); /* a read is none */
 	}
 	return false;
 }

@@ -274,7 +274,7 @@ set_watch(Standing *standing, const char *child, ZkWaitEnd *end)
 	{
 		ereport(DEBUG1,
 				(errmsg_internal("queue node \"%s\" of this session is left over",
-								 path)));
+								 zklock_nodedata_quotable(path))));
 		if (contender_remove_node(standing, path, ZK_ANY_VERSION))
 			*end = ZK_WAIT_OVER;
 		else

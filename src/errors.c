@@ -48,7 +48,7 @@ zklock_errors_raise(const ZkReply *reply, const char *doing, const char *path,
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 					 errmsg("could not %s: a quota of ZooKeeper is exceeded", doing),
-					 errdetail("Znode \"%s\".", path),
+					 errdetail("Znode \"%s\".", znode),
 					 errhint("See what \"listquota\" in ZooKeeper's shell says of the znodes above it.")));
 			break;
 		case ZK_NO_MEMORY:

@@ -17,7 +17,7 @@
  *
  * A hold that is pending while its twin is gone is void, and whoever meets it
  * ahead in the queue deletes it, provided that its data was not set
- * (contender.c).  So of the maker's step 4 and such a deletion only one
+ * (contender_clear.c).  So of the maker's step 4 and such a deletion only one
  * succeeds, and a maker that dies on the way leaves nothing that blocks
  * zklock: the twin goes with its session.  Clients of other makes wait for a
  * void hold until one of ours has come by.
@@ -48,7 +48,6 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
-#include "storage/proc.h"
 
 #include "args.h"
 #include "contender.h"
@@ -450,8 +449,8 @@ delete_twin(const Holding *holding)
 		!zklock_client_delete(zklock_session_client(), holding->twin.node))
 		ereport(WARNING,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("could not delete znode \"%s\": out of memory",
-						holding->twin.node),
+				 errmsg("could not delete a queue node of lock \"%s\": out of memory",
+						holding->order->name),
 				 errhint("It goes with the end of this session.")));
 }
 

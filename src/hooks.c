@@ -41,7 +41,6 @@
 #include "tcop/utility.h"
 #include "utils/elog.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
 #include "utils/resowner.h"
 
 #include "lock.h"

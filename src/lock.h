@@ -150,11 +150,12 @@ extern void zklock_visit_locks(void (*visit) (const ZkLockInfo *info,
 							   void *argument);
 
 /*
- * Raise 40001 if a lock held here is known to be lost, as zklock_acquire().
+ * Raise 40001 if a lock held here is known to be lost, as zklock_acquire(). If
+ * it is the session that is lost, no interrupt for that comes any more.
  */
 extern void zklock_refuse_if_lost(void);
 
-/* ---- for hooks.c and hooks.c ---- */
+/* ---- for hooks.c ---- */
 
 extern bool zklock_has_locks(void);
 extern bool zklock_has_xact_locks(void);

@@ -75,7 +75,8 @@ zklock_refuse_if_lost(void)
 	 * what the session's program has written down.  It must not come to who
 	 * has caught this error and goes on.
 	 */
-	zklock_session_interrupt_on_loss(false);
+	if (zklock_session_live() == 0)
+		zklock_session_interrupt_on_loss(false);
 	CHECK_FOR_INTERRUPTS();
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),

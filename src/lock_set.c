@@ -34,7 +34,7 @@
 typedef struct Wanted
 {
 	ZkLockOrder order;
-	int			place;			/* among the arguments */
+	int			argument;		/* its place among the arguments */
 	char	   *path;			/* of its znode; for the order only: the
 								 * chroot in it may change before the lock is
 								 * taken */
@@ -213,7 +213,7 @@ lock_names(FunctionCallInfo fcinfo, ZkScope scope)
 
 	take_all(&call, &terms);
 	for (int i = 0; i < call.nwanted; i++)
-		tokens[call.wanted[i].place] = Int64GetDatum(call.wanted[i].token);
+		tokens[call.wanted[i].argument] = Int64GetDatum(call.wanted[i].token);
 	PG_RETURN_ARRAYTYPE_P(construct_array(tokens, call.nwanted, INT8OID,
 										  sizeof(int64), FLOAT8PASSBYVAL,
 										  TYPALIGN_DOUBLE));
@@ -273,7 +273,7 @@ read_names(FunctionCallInfo fcinfo, int modes_argument)
 		call.wanted[i].order.name = TextDatumGetCString(names[i]);
 		call.wanted[i].order.mode = modes != NULL ? read_mode(modes[i]) :
 			RECIPE_EXCLUSIVE;
-		call.wanted[i].place = i;
+		call.wanted[i].argument = i;
 	}
 	sort_call(&call);
 	return call;
@@ -345,7 +345,7 @@ read_path(FunctionCallInfo fcinfo, RecipeMode mode)
 		end += strcspn(end, "/");
 		call.wanted[i].order.name = pnstrdup(name, end - name);
 		call.wanted[i].order.mode = is_leaf ? mode : RECIPE_SHARED;
-		call.wanted[i].place = i;
+		call.wanted[i].argument = i;
 	}
 	sort_call(&call);
 	return call;
@@ -397,7 +397,7 @@ compare_wanted(const void *a, const void *b)
 		return by_path;
 	if (left->order.mode != right->order.mode)
 		return left->order.mode == RECIPE_EXCLUSIVE ? -1 : 1;
-	return left->place - right->place;
+	return left->argument - right->argument;
 }
 
 /* ---------------------------------------------------------------------

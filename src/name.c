@@ -3,7 +3,7 @@
  * name.c
  *	  Lock names as users write them, and the znode paths that they stand for.
  *
- * What a name may be is decided in recipe.c; here are the setting, the
+ * What a name may be is decided in recipe_name.c; here are the setting, the
  * encodings and the words of the errors.
  *
  *-------------------------------------------------------------------------

@@ -15,7 +15,6 @@
 #include <string.h>
 #include <time.h>
 
-
 /* Most digits of a sequence number: 32 bits, ten digits at least. */
 #define NUMBER_MAX 11
 

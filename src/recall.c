@@ -22,7 +22,7 @@
  * Unlike a loss, a request leaves the lock as it is, so the error stays
  * 57014: nobody should run the transaction again by himself.
  *
- * Memory: a listener is part of its lock's entry; listening is client.c's,
+ * Memory: a listener is part of its place; listening is client.c's,
  * freed with the session at the latest.
  *
  *-------------------------------------------------------------------------

@@ -6,7 +6,7 @@
  * A request to a holder of zklock's is a persistent znode below the root,
  * <root>/.release/<its queue node>.release, with who asks, why, and for which
  * lock, as its data.  Not in the holder's queue node: nobody may write to
- * that, for its being set is a hand-over (contender.c).  Not in the lock's
+ * that, for its being set is a hand-over (contender_watch.c).  Not in the lock's
  * znode either, nor anywhere that may be one: clients that cannot read the
  * name of a child fail there, or wait for it.  Persistent, because who asks
  * may be gone long before the holder looks.
@@ -46,9 +46,6 @@
 
 /* What Curator's Revoker writes into the node of a holder. */
 #define CURATOR_REVOKE "__REVOKE__"
-
-/* How often parents that vanish are made anew; see contender.c. */
-#define PARENT_ATTEMPTS 10
 
 /* Most requests of one root.  Clients in Java read a list of so many yet. */
 #define REQUESTS_MAX 10000
@@ -282,7 +279,7 @@ is_own(const ZkQueueEntry *entry)
 }
 
 /* ---------------------------------------------------------------------
- * Dialogs.  Each returns false if the session was lost, and is then called
+ * Round trips.  Each returns false if the session was lost, and is then called
  * again with a new one.
  * ---------------------------------------------------------------------
  */
@@ -477,7 +474,8 @@ raise_too_many(const Asking *asking)
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 			 errmsg("too many requests to release locks"),
 			 errdetail("There are %d requests in znode \"%s\".",
-					   asking->nrequests, parent_of_requests(asking)),
+					   asking->nrequests,
+					   zklock_nodedata_quotable(parent_of_requests(asking))),
 			 errhint("Each goes with its holder, at the latest when others are asked. Ask again.")));
 }
 

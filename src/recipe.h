@@ -5,8 +5,7 @@
  *	  queue nodes, their order, and the verdict over a list of children.
  *
  * Values in, verdict out: no socket, no clock, no allocation that outlives a
- * call, no PostgreSQL and no ZooKeeper header.  Everything here may be called
- * from any thread.
+ * call, no PostgreSQL and no ZooKeeper header.
  *
  *-------------------------------------------------------------------------
  */

@@ -38,7 +38,7 @@
  * That P may see our first alias before there is a second does not matter:
  * then it is interposed, and we are not granted anything.  Nor does it matter
  * that a contender of ours may be handed the lock without a list
- * (contender.c): it was next to one that held the lock, so none of our
+ * (contender_watch.c): it was next to one that held the lock, so none of our
  * aliases was ahead of it.  Another contender with aliases, T its first
  * number: if T < S1 it was in our list or had left; if T > S1 our first alias
  * was there before its own, and stands in its lists as ahead until we let
@@ -60,10 +60,10 @@
  * whoever watches the nearest one ahead is woken when all are gone.
  *
  * What remains is livelock: somebody may be interposed again and again.  The
- * window is that of three requests in a row; contender.c makes it unlikely
+ * window is that of three requests in a row; contender_watch.c makes it unlikely
  * still by waiting a random time.
  *
- * test/unit/test_alias.c goes through all states of small queues with this
+ * test/unit/test_recipe_alias.c goes through all states of small queues with this
  * verdict, and shows what the parts of the rule are needed for.
  *
  *-------------------------------------------------------------------------

@@ -7,7 +7,6 @@
  */
 #include "recipe.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static RecipeNameError check_components(const char *path, size_t start,

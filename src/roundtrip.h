@@ -14,6 +14,13 @@
 #include "compat.h"
 #include "session.h"
 
+/*
+ * How often parents are made anew when they vanish between their creation and
+ * that of what is to be in them: the server removes empty containers at any
+ * time.
+ */
+#define PARENT_ATTEMPTS 10
+
 /* Questions under way; all zeros but the deadline before the first. */
 typedef struct ZkRoundTrip
 {

@@ -49,7 +49,6 @@
 
 #include "common/pg_prng.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "utils/builtins.h"
@@ -67,9 +66,6 @@
 
 /* How long a claim may be held up by deleting old records. */
 #define PRUNE_MS 2000
-
-/* How often parents that vanish are made anew; see contender.c. */
-#define PARENT_ATTEMPTS 10
 
 /* A claim under way. */
 typedef struct Claim

@@ -11,28 +11,21 @@
 #include "session_private.h"
 
 #include <dlfcn.h>
-#include <limits.h>
-#include <unistd.h>
 
 #include "access/parallel.h"
 #include "access/xact.h"
 #include "common/hashfn.h"
 #include "common/pg_prng.h"
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "replication/walsender.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
-#include "utils/wait_event.h"
 
 #include "auth.h"
 #include "errors.h"
-#include "handover.h"
-#include "nodedata.h"
 #include "ready.h"
 #include "recipe.h"
 #include "servers.h"

@@ -65,7 +65,7 @@ extern bool zklock_session_is_turning(void);
 /*
  * Is there anything that the loss of the session should interrupt a running
  * statement for?  If so, and if zklock.on_lock_loss is "cancel", it does so
- * as pg_cancel_backend() would.  Raises nothing, a WARNING at most.
+ * as pg_cancel_backend() would.  Never raises.
  */
 extern void zklock_session_interrupt_on_loss(bool is_wanted);
 

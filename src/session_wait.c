@@ -3,7 +3,7 @@
  * session_wait.c
  *	  The one wait loop: for replies, for news of a watch, for time to pass.
  *
- * The one rule: every wait of zklock for the ensemble goes through
+ * The one rule: every wait of a backend for the ensemble, save for the close, goes through
  * wait_for(), which ends at an interrupt, at a deadline, and when the session
  * is lost.  The wait event set lives in TopMemoryContext as long as the
  * session.
@@ -15,10 +15,8 @@
 #include <limits.h>
 
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "storage/fd.h"
 #include "storage/latch.h"
-#include "utils/wait_event.h"
 
 #include "errors.h"
 #include "handover.h"

@@ -9,7 +9,7 @@
  * however long its queue.  A bounded number of requests is under way at a
  * time.
  *
- * Requests are malloc'ed memory of client.c, freed by end_walk().  All other
+ * Requests are malloc'ed memory of client_request.c, freed by end_walk().  All other
  * memory is in the caller's context, where a path goes as soon as it is done.
  *
  *-------------------------------------------------------------------------
@@ -66,7 +66,7 @@ static void visit(Walk *walk, const char *path, const ZkReply *list);
 static void add_lock(Walk *walk, const char *path, int nholders,
 					 int nwaiters);
 static void leave_for_later(Walk *walk, const char *path, const char *child);
-static bool is_name(const Walk *walk, const char *path, const char *child);
+static bool is_name(const char *path, const char *child);
 static int	compare_locks(const void *a, const void *b);
 
 ZkLockCount *
@@ -217,7 +217,7 @@ visit(Walk *walk, const char *path, const ZkReply *list)
 		add_lock(walk, path, nholders, nwaiters);
 	pfree(entries);
 	for (int i = 0; i < list->nchildren; i++)
-		if (is_name(walk, path, list->children[i]))
+		if (is_name(path, list->children[i]))
 			leave_for_later(walk, path, list->children[i]);
 }
 
@@ -260,7 +260,7 @@ leave_for_later(Walk *walk, const char *path, const char *child)
  * of zk_run_once(), nor what is ZooKeeper's own.
  */
 static bool
-is_name(const Walk *walk, const char *path, const char *child)
+is_name(const char *path, const char *child)
 {
 	return recipe_parse_node(child).style == RECIPE_STYLE_NONE &&
 		!zklock_name_is_reserved(child) &&

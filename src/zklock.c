@@ -11,7 +11,6 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "fmgr.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"

@@ -3,6 +3,7 @@
 # first. Prints what does not keep to it, a line each, and fails then:
 # - a room, or its header, includes only what stands below it, or the header of its
 #   own family (lock_private.h for lock.c and lock_proof.c);
+# - a private header is its family's alone;
 # - no circle of includes;
 # - no room without a floor, and none of more than 900 lines;
 # - whose session it is, is session.c's to say: only its family and the worker that
@@ -16,6 +17,8 @@ use List::Util qw(uniq);
 
 my $top = shift;
 my $most_lines = 900;
+# Roofs that are called like a family, and are none of it.
+my %is_alone = map { $_ => 1 } qw(lock_set recall_ask ready_worker);
 my %knows_client = map { $_ => 1 } qw(session session_wait ready_worker client client_request);
 
 my @findings;
@@ -54,13 +57,15 @@ sub rooms
 sub look_up
 {
 	my ($file, $room) = @_;
-	my ($family) = $room =~ /^([^_]+)/;
+	my ($family) = $is_alone{$room} ? $room : $room =~ /^([^_]+)/;
 	foreach my $header (@{ $includes{$file} })
 	{
 		my ($other) = $header =~ /^(\w+)\./;
 		push @findings, "$file includes $header, which is the session's"
 		  if $other eq 'client' && !$knows_client{ $room =~ s/_private$//r };
 		next if $other =~ /^\Q$family\E(?:_|$)/;
+		push @findings, "$file includes $header, which is another family's"
+		  if $other =~ /_private$/;
 		push @findings, "$file includes $header, which stands above it"
 		  if defined $floor{$room}
 		  && defined $floor{$other}

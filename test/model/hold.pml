@@ -186,7 +186,7 @@ look:
 			:: !has_twin
 			fi
 		}
-		atomic {				/* it is void: clear_void_hold() */
+		atomic {				/* it is void: look_at_hold() */
 			if
 			:: has_hold && (!is_set || MUTANT(ANY_VERSION)) ->
 				SEEN(CLEARED); d_step { drop_hold() }

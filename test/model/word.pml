@@ -220,7 +220,7 @@ look:
 		:: ahead != NONE && n[ahead].is_there && !(n[ahead].is_set && is_good) ->
 			watch[c] = ahead
 		fi;
-		/* zklock_neighbor_await(): if both have shared memory, and there is room */
+		/* zklock_handover_await(): if both have shared memory, and there is room */
 		if
 		:: is_good -> waits_for[c] = ahead
 		:: true

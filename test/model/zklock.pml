@@ -179,7 +179,7 @@ byte fence;						/* greatest token that has committed */
 #define is_marked(g) (STRANGERS == 0 || n[g].client != 0)
 #define has_passed_on(g) (n[g].is_set && (is_marked(g) || MUTANT(NO_MARK)))
 
-/* zklock_neighbor_hand_over(); job is what is left to be done. */
+/* zklock_handover_tell(); job is what is left to be done. */
 #if NEIGHBORS
 #define is_told_now(c) (c < NEIGHBORS && is_told[c])
 #define has_left(g) n[g].is_left
@@ -193,7 +193,7 @@ inline tell(g, job_if_told) {
 	}
 	i = 0
 }
-/* zklock_neighbor_forget() */
+/* zklock_handover_forget() */
 inline forget_neighbor() {
 	if
 	:: c < NEIGHBORS -> waits_for[c] = NONE; is_told[c] = false
@@ -527,7 +527,7 @@ look:							/* stand_in_queue(): await the list */
 	}
 
 #if NEIGHBORS
-	atomic {					/* zklock_neighbor_await() */
+	atomic {					/* zklock_handover_await() */
 		if
 		:: c < NEIGHBORS && ahead != NONE -> waits_for[c] = ahead
 		:: else
@@ -666,7 +666,7 @@ release:						/* zklock_end_transaction() */
 			row_lock = (row_lock == c -> NONE : row_lock)
 		fi
 	}
-	atomic {					/* end_hold(): pass the lock on, or just delete */
+	atomic {					/* end_mode(): pass the lock on, or just delete */
 		if
 		:: is_reachable(g) -> n[g].job = (has_waited && is_marked(g) -> SET : DELETE)
 		:: else

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * test_alias.c
+ * test_recipe_alias.c
  *	  Unit test of src/recipe_alias.c: tables of cases, and all states that small
  *	  queues of contenders with aliases and other clients can get into.
  *
