@@ -75,25 +75,22 @@ static const struct config_enum_entry on_release_request_options[] = {
 	{NULL, 0, false}
 };
 
-/* How many listeners are open that cancel. */
-static int	nurgent;
-
-/* Between the commit guard and the end of the transaction? */
-static bool is_cancel_deferred;
-
-/*
- * May the client be told who asks?  Looked up before a lock is asked for, and
- * at its uses: neither a grant nor an error that is being reported is the
- * place.
- */
-static bool is_who_shown;
-
-/*
- * A request that canceled something, but whose lock was released before the
- * cancellation took effect.  Valid while late.signalled_at is not 0.
- */
-static ZkHeard late;
-static char late_name[RECIPE_NAME_MAX + 1];
+/* What this backend hears of recalls. */
+static struct
+{
+	int			nurgent;		/* listeners that are open and cancel */
+	bool		is_deferred;	/* between the commit guard and the end of the
+								 * transaction: nothing is canceled */
+	bool		is_who_shown;	/* may the client be told who asks?  Looked up
+								 * before a lock is asked for, and at its
+								 * uses: neither a grant nor an error that is
+								 * being reported is the place */
+	ZkHeard		late;			/* a request that canceled something, but
+								 * whose lock was released before that took
+								 * effect; valid while its signalled_at is not
+								 * 0 */
+	char		late_name[RECIPE_NAME_MAX + 1];
+}			Recalls;
 
 static void open_listener(ZkRecallListener *listener, const char *lock_path,
 						  int root_length,
@@ -145,7 +142,7 @@ void
 zklock_recall_prepare(void)
 {
 	if (on_release_request == REQUEST_CANCEL)
-		is_who_shown = zklock_nodedata_may_be_shown();
+		Recalls.is_who_shown = zklock_nodedata_may_be_shown();
 }
 
 void
@@ -231,8 +228,8 @@ zklock_recall_close(ZkRecallListener *listener, const char *name,
 	}
 	if (has_heard && has_canceled(listener, &heard))
 	{
-		late = heard;
-		strlcpy(late_name, name, sizeof(late_name));
+		Recalls.late = heard;
+		strlcpy(Recalls.late_name, name, sizeof(Recalls.late_name));
 	}
 	close_listener(listener);
 }
@@ -240,10 +237,10 @@ zklock_recall_close(ZkRecallListener *listener, const char *name,
 void
 zklock_recall_defer(bool is_deferred)
 {
-	if (is_cancel_deferred == is_deferred || (is_deferred && nurgent == 0))
+	if (Recalls.is_deferred == is_deferred || (is_deferred && Recalls.nurgent == 0))
 		return;
-	is_cancel_deferred = is_deferred;
-	if (zklock_session_client() != NULL && nurgent > 0)
+	Recalls.is_deferred = is_deferred;
+	if (zklock_session_client() != NULL && Recalls.nurgent > 0)
 		zklock_client_defer_signals(zklock_session_client(), is_deferred);
 }
 
@@ -255,10 +252,10 @@ zklock_recall_explain(ZkRecallListener *listener, const char *name,
 
 	if (listener == NULL)
 	{
-		if (!is_recent(late.signalled_at))
+		if (!is_recent(Recalls.late.signalled_at))
 			return false;
-		describe_cancellation(&late, late_name, text);
-		late.signalled_at = 0;
+		describe_cancellation(&Recalls.late, Recalls.late_name, text);
+		Recalls.late.signalled_at = 0;
 		return true;
 	}
 	if (!hear(listener, &heard) || !has_canceled(listener, &heard))
@@ -313,7 +310,7 @@ open_listener(ZkRecallListener *listener, const char *lock_path,
 	listener->told = told;
 	listener->explained = explained;
 	strlcpy(listener->node, node, sizeof(listener->node));
-	nurgent += is_urgent ? 1 : 0;
+	Recalls.nurgent += is_urgent ? 1 : 0;
 }
 
 /* If its session is over, listening was freed with it. */
@@ -325,10 +322,10 @@ close_listener(ZkRecallListener *listener)
 	if (is_open(listener))
 		zklock_client_free(listener->listening);
 	listener->listening = NULL;
-	nurgent -= listener->is_urgent ? 1 : 0;
+	Recalls.nurgent -= listener->is_urgent ? 1 : 0;
 
 	/* what was on its way must not meet a backend that nobody asks any more */
-	if (listener->is_urgent && nurgent == 0 && zklock_session_client() != NULL)
+	if (listener->is_urgent && Recalls.nurgent == 0 && zklock_session_client() != NULL)
 		zklock_client_defer_signals(zklock_session_client(), true);
 }
 
@@ -377,7 +374,7 @@ describe_cancellation(const ZkHeard *heard, const char *name,
 					  ZkRecallText *text)
 {
 	char	   *who = describe_request(heard, true);
-	char	   *shown = describe_request(heard, is_who_shown);
+	char	   *shown = describe_request(heard, Recalls.is_who_shown);
 
 	zklock_nodedata_clip(text->message, sizeof(text->message),
 						 psprintf(_("canceling statement due to a request to release lock \"%s\""),

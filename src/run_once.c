@@ -103,12 +103,12 @@ typedef struct Forgetting
 	ZkRemoval	removal;
 } Forgetting;
 
-/*
- * The claim whose outcome is not known yet: its path, in TopMemoryContext,
- * and GUID.  NULL if there is none.
- */
-static char *unsettled_path;
-static char unsettled_guid[RECIPE_GUID_LEN + 1];
+/* The claim whose outcome is not known yet. */
+static struct
+{
+	char	   *path;			/* in TopMemoryContext; NULL: there is none */
+	char		guid[RECIPE_GUID_LEN + 1];
+}			Unsettled;
 
 PG_FUNCTION_INFO_V1(zk_run_once);
 PG_FUNCTION_INFO_V1(zk_forget_run);
@@ -390,22 +390,22 @@ begin_claim(const char *path)
 	char		guid[RECIPE_GUID_LEN + 1];
 	char	   *copy;
 
-	if (unsettled_path != NULL && strcmp(unsettled_path, path) == 0)
+	if (Unsettled.path != NULL && strcmp(Unsettled.path, path) == 0)
 		return;
 	zklock_nodedata_make_guid(guid);
 	copy = MemoryContextStrdup(TopMemoryContext, path);
 	settle_claim();
-	unsettled_path = copy;
-	strlcpy(unsettled_guid, guid, sizeof(unsettled_guid));
+	Unsettled.path = copy;
+	strlcpy(Unsettled.guid, guid, sizeof(Unsettled.guid));
 }
 
 /* The outcome is known, or does not matter any more. */
 static void
 settle_claim(void)
 {
-	if (unsettled_path != NULL)
-		pfree(unsettled_path);
-	unsettled_path = NULL;
+	if (Unsettled.path != NULL)
+		pfree(Unsettled.path);
+	Unsettled.path = NULL;
 }
 
 /*
@@ -416,7 +416,7 @@ static char *
 record_data(int64 retain_ms)
 {
 	char	   *data = zklock_nodedata_add(zklock_nodedata_build(0), "run",
-										   unsettled_guid);
+										   Unsettled.guid);
 
 	return zklock_nodedata_add(data, RETENTION_KEY,
 							   psprintf(INT64_FORMAT, retain_ms));
@@ -427,7 +427,7 @@ static bool
 take_record(const ZkReply *reply)
 {
 	return reply->data != NULL &&
-		memmem(reply->data, reply->data_length, unsettled_guid,
+		memmem(reply->data, reply->data_length, Unsettled.guid,
 			   RECIPE_GUID_LEN) != NULL;
 }
 

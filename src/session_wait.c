@@ -33,6 +33,8 @@ static const ZkReply lost_reply = {.result = ZK_SESSION_LOST};
 
 static ZkWaitEnd wait_for(ZkRequest *request, bool (*is_over) (void),
 						  int64 deadline, ZkWaitReason reason);
+static bool bound_connecting(const ZkClientStatus *status, int64 now,
+							 int64 *wake_at);
 static void make_wait_set(void);
 pg_noreturn static void raise_not_connected(void);
 static int	milliseconds_until(int64 when, int64 now);
@@ -145,26 +147,8 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		}
 		if (now >= deadline)
 			return ZK_WAIT_TIMEOUT;
-		if (!status.was_connected)
-		{
-			if (now >= MySession.connect_deadline)
-				raise_not_connected();
-			wake_at = Min(wake_at, MySession.connect_deadline);
-			if (status.state == ZK_CLIENT_CONNECTING &&
-				status.naddresses > 1)
-			{
-				/* looking up names and closing the last session come first */
-				if (MySession.attempt_until == 0)
-					MySession.attempt_until = now + SERVER_ATTEMPT_MS *
-						(1 + MySession.nattempts++ / status.naddresses);
-				if (now >= MySession.attempt_until)
-				{
-					MySession.is_given_up = true;
-					return ZK_WAIT_LOST;
-				}
-				wake_at = Min(wake_at, MySession.attempt_until);
-			}
-		}
+		if (!status.was_connected && !bound_connecting(&status, now, &wake_at))
+			return ZK_WAIT_LOST;
 		if (status.state == ZK_CLIENT_SUSPENDED ||
 			status.state == ZK_CLIENT_CONNECTED)
 			wake_at = Min(wake_at, status.lost_deadline);
@@ -189,6 +173,29 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		else
 			zklock_client_receive(MySession.client);
 	}
+}
+
+/*
+ * A session that has never been connected is waited for so long, and each of
+ * its servers for some of that: wake_at is moved ahead to when that is over.
+ * false if it is to be given up, so that the next one tries another server.
+ */
+static bool
+bound_connecting(const ZkClientStatus *status, int64 now, int64 *wake_at)
+{
+	if (now >= MySession.connect_deadline)
+		raise_not_connected();
+	*wake_at = Min(*wake_at, MySession.connect_deadline);
+	if (status->state != ZK_CLIENT_CONNECTING || status->naddresses <= 1)
+		return true;
+
+	/* looking up names and closing the last session come first */
+	if (MySession.attempt_until == 0)
+		MySession.attempt_until = now + SERVER_ATTEMPT_MS *
+			(1 + MySession.nattempts++ / status->naddresses);
+	MySession.is_given_up |= now >= MySession.attempt_until;
+	*wake_at = Min(*wake_at, MySession.attempt_until);
+	return now < MySession.attempt_until;
 }
 
 /* Raise for a first connection that took too long, and give it up. */
