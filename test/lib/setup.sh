@@ -245,7 +245,7 @@ choose_postgresql() {
 	done < <(dpkg-query -W -f='${Package}\n' 'postgresql-[1-9][0-9]' 2>/dev/null | sort -rV)
 	pg_major=$(default_postgresql)
 	[[ -n $pg_major ]] || {
-		become_root 'postgresql and others'
+		become_root 'postgresql postgresql-server-dev-all'
 		update_lists
 		pg_major=$(default_postgresql)
 	}
