@@ -505,13 +505,10 @@ copy_reply(ZkRequest *request, const FrameTaken *taken)
 	if (request->texts == NULL)
 		return false;
 	reply->result = from->result;
-	reply->code = from->code;
 	reply->proof = contact_earlier(from->proof, protocol_moment());
 	reply->czxid = from->czxid;
 	reply->ephemeral_owner = from->ephemeral_owner;
 	reply->ctime_ms = from->ctime_ms;
-	reply->mzxid = from->mzxid;
-	reply->mtime_ms = from->mtime_ms;
 	reply->version = from->version;
 	reply->is_closed = from->is_closed != 0;
 	reply->nbelow = from->nbelow < 0 ? 0 : from->nbelow;

@@ -27,16 +27,13 @@ typedef struct ZkRequest ZkRequest;
 typedef struct ZkReply
 {
 	ZkResult	result;
-	int			code;			/* the library's own code */
-	const char *code_text;		/* and its words for it, for a DETAIL */
+	const char *code_text;		/* the library's words for it, for a DETAIL */
 	Moment		proof;			/* create, check, replace: the date of the
 								 * proof that the session lives, see contact.h */
 	const char *path;			/* create: the node made */
 	int64_t		czxid;			/* create, get, replace: the fencing token */
 	int64_t		ephemeral_owner;	/* create, get */
 	int64_t		ctime_ms;		/* create, get: server's clock, Unix epoch */
-	int64_t		mzxid;			/* get: of the last change of the data */
-	int64_t		mtime_ms;		/* get: when that was */
 	int			version;		/* get: how often the data was set */
 	bool		is_closed;		/* ask_closed: everybody had them */
 	int			nbelow;			/* get: how many children the node has */

@@ -14,7 +14,7 @@
 #include "recipe.h"
 #include "utils/timestamp.h"
 
-/* When a hold ends by itself. */
+/* When a lock that was taken is let go of by itself. */
 typedef enum ZkScope
 {
 	ZK_SCOPE_SESSION,			/* with the backend, or DISCARD ALL */
@@ -39,8 +39,8 @@ typedef struct ZkLockOrder
 	bool		is_checked;		/* zklock_check_room() has been called for it */
 	bool		is_known_busy;	/* the ensemble has said in this call that one
 								 * of the locks is */
-	struct Lock **counted;		/* unless NULL: is set when the hold counts,
-								 * for zklock_give_back() */
+	struct Lock **counted;		/* unless NULL: is set when it counts, for
+								 * zklock_give_back() */
 } ZkLockOrder;
 
 /* One row of the view zk_locks. */
@@ -61,7 +61,7 @@ typedef struct ZkLockInfo
 extern void zklock_lock_init(void);
 
 /*
- * Take a lock, or count one more hold of it.  Result: its fencing token, or 0
+ * Take a lock, or count it once more.  Result: its fencing token, or 0
  * if a try found it busy.  Raises 55P03 when a wait is over its bound, 08001
  * when a try is and the ensemble has not said that the lock is busy, 40001
  * when this backend has a lost lock, 55000 on an upgrade or for another
@@ -73,7 +73,7 @@ extern void zklock_lock_init(void);
 extern int64 zklock_acquire(const ZkLockOrder *order);
 
 /*
- * Will the order need a place in a queue, since no hold of this backend will
+ * Will the order need a place in a queue, since nothing that this backend holds will
  * do?  Raises 55000 if it is an upgrade, 40001 when this backend has a lost
  * lock, 42602 for a bad name.
  */
@@ -106,7 +106,7 @@ extern void zklock_give_back(struct Lock *lock, RecipeMode mode,
 							 ZkScope scope);
 
 /*
- * Let go of one session-scope hold.  false with a WARNING if there is none,
+ * Take back one count of session scope.  false with a WARNING if there is none,
  * or if the lock had been lost; then the transaction, if it has_written, must
  * not commit.
  */
@@ -114,7 +114,7 @@ extern bool zklock_release(const char *name, RecipeMode mode,
 						   bool has_written);
 
 /*
- * Let go of all session-scope holds.  If one had been lost and the
+ * Take back all counts of session scope.  If one had been lost and the
  * transaction has_written, it must not commit.  Never raises.
  */
 extern void zklock_release_session_scope(bool has_written);
@@ -144,7 +144,7 @@ extern bool zklock_is_recalled(const char *name);
  */
 extern void zklock_use(const char *name);
 
-/* Call visit for each hold; it must not take or release locks. */
+/* Call visit for each lock and mode that is held; it must not take or release locks. */
 extern void zklock_visit_locks(void (*visit) (const ZkLockInfo *info,
 											  void *argument),
 							   void *argument);
@@ -164,11 +164,11 @@ extern bool zklock_has_xact_locks(void);
 extern bool zklock_has_released_lost(void);
 
 /*
- * The transaction is over: let go of its holds.  Never raises, never waits.
+ * The transaction is over: its counts end.  Never raises, never waits.
  */
 extern void zklock_end_transaction(void);
 
-/* A subtransaction is over: its holds pass to the parent, or end. */
+/* A subtransaction is over: its counts pass to the parent, or end. */
 extern void zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 									  SubTransactionId parent);
 

@@ -6,7 +6,7 @@
  *
  * Both modes of a lock stand on one place: who holds it exclusively and takes
  * it shared besides stays on the exclusive node, which is replaced when the
- * exclusive hold ends first.  The token stays that of the exclusive node for
+ * exclusive count ends first.  The token stays that of the exclusive node for
  * good: the node that replaces it is younger than those of waiting writers,
  * and its number must not come after theirs all the same.
  *
@@ -22,10 +22,10 @@
 
 /*
  * Who has held a lock for that long looks for a request to release it when it
- * does.  A shorter hold is hardly ever asked, and then by somebody who sees
+ * does.  Who has held it for less is hardly ever asked, and then by somebody who sees
  * it go.
  */
-#define LONG_HOLD_MS 1000
+#define LONG_HELD_MS 1000
 
 /*
  * How often the quorum is asked for a fresh proof.  All but the first two
@@ -165,7 +165,7 @@ zklock_place_leave(ZkPlace *place, ZkSessionNumber live)
 						place->root_length, node_name(place),
 						TimestampDifferenceExceeds(place->granted_at,
 												   GetCurrentTimestamp(),
-												   LONG_HOLD_MS));
+												   LONG_HELD_MS));
 }
 
 void
