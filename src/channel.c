@@ -34,7 +34,8 @@
 
 /*
  * How long zklock_channel_flush() waits for a program that does not read.  It
- * may be that a busy machine gives it no time: one second was once too little.
+ * may be that a busy machine gives it no time: one second was once too
+ * little.
  */
 #define FLUSH_MS 3000
 

@@ -7,7 +7,8 @@
  * node of the contender just ahead.  A holder that lets go of the lock looks
  * whether anybody waits for its node, and if so says so there and sets the
  * waiter's latch, so that the waiter need not wait for the ensemble to agree
- * that the node is gone.  Why that is a grant: see the head of contender_watch.c.
+ * that the node is gone.  Why that is a grant: see the head of
+ * contender_watch.c.
  *
  * The one rule: the ensemble is always told too, by the holder that deletes
  * its node, and the waiter watches that node before it writes it down here.

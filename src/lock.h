@@ -73,9 +73,9 @@ extern void zklock_lock_init(void);
 extern int64 zklock_acquire(const ZkLockOrder *order);
 
 /*
- * Will the order need a place in a queue, since nothing that this backend holds will
- * do?  Raises 55000 if it is an upgrade, 40001 when this backend has a lost
- * lock, 42602 for a bad name.
+ * Will the order need a place in a queue, since nothing that this backend
+ * holds will do?  Raises 55000 if it is an upgrade, 40001 when this backend
+ * has a lost lock, 42602 for a bad name.
  */
 extern bool zklock_needs_place(const ZkLockOrder *order);
 
@@ -106,9 +106,9 @@ extern void zklock_give_back(struct Lock *lock, RecipeMode mode,
 							 ZkScope scope);
 
 /*
- * Take back one count of session scope.  false with a WARNING if there is none,
- * or if the lock had been lost; then the transaction, if it has_written, must
- * not commit.
+ * Take back one count of session scope.  false with a WARNING if there is
+ * none, or if the lock had been lost; then the transaction, if it
+ * has_written, must not commit.
  */
 extern bool zklock_release(const char *name, RecipeMode mode,
 						   bool has_written);
@@ -144,14 +144,17 @@ extern bool zklock_is_recalled(const char *name);
  */
 extern void zklock_use(const char *name);
 
-/* Call visit for each lock and mode that is held; it must not take or release locks. */
+/*
+ * Call visit for each lock and mode that is held; it must not take or release
+ * locks.
+ */
 extern void zklock_visit_locks(void (*visit) (const ZkLockInfo *info,
 											  void *argument),
 							   void *argument);
 
 /*
- * Raise 40001 if a lock held here is known to be lost, as zklock_acquire(). If
- * it is the session that is lost, no interrupt for that comes any more.
+ * Raise 40001 if a lock held here is known to be lost, as zklock_acquire().
+ * If it is the session that is lost, no interrupt for that comes any more.
  */
 extern void zklock_refuse_if_lost(void);
 

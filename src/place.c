@@ -22,8 +22,8 @@
 
 /*
  * Who has held a lock for that long looks for a request to release it when it
- * does.  Who has held it for less is hardly ever asked, and then by somebody who sees
- * it go.
+ * does.  Who has held it for less is hardly ever asked, and then by somebody
+ * who sees it go.
  */
 #define LONG_HELD_MS 1000
 

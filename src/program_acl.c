@@ -3,10 +3,10 @@
  * program_acl.c
  *	  The session's program: who may do what with the znodes that it makes.
  *
- * Queue nodes can be handed over (contender_watch.c) if nobody but this session can
- * set their data, so each session has an identity of its own, a random
- * password.  Without credentials of the user's that is all: "auth" in an ACL
- * stands for it.
+ * Queue nodes can be handed over (contender_watch.c) if nobody but this
+ * session can set their data, so each session has an identity of its own, a
+ * random password.  Without credentials of the user's that is all: "auth" in
+ * an ACL stands for it.
  *
  * With credentials there are two, and "auth" would stand for both.  Others
  * who have the credentials may be other programs, Curator's Revoker for one,

@@ -3,9 +3,9 @@
  * program_ready.c
  *	  The session's program: waiting for a backend with the session at hand.
  *
- * A program that the worker for ready sessions has started (ready_worker.c) connects
- * and then listens.  The first backend that comes gets the session, which
- * holds nothing yet, and takes the place of the worker at the channel.
+ * A program that the worker for ready sessions has started (ready_worker.c)
+ * connects and then listens.  The first backend that comes gets the session,
+ * which holds nothing yet, and takes the place of the worker at the channel.
  *
  * The one rule: the name is no file and has no permissions, so who comes must
  * be of our user, as the kernel tells.

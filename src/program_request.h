@@ -14,7 +14,10 @@
 
 #include "program.h"
 
-/* What is asked of the server at one time.  Rows of the table in program_step.c. */
+/*
+ * What is asked of the server at one time.  Rows of the table in
+ * program_step.c.
+ */
 typedef enum Step
 {
 	STEP_CREATE,

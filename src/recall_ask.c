@@ -6,10 +6,10 @@
  * A request to a holder of zklock's is a persistent znode below the root,
  * <root>/.release/<its queue node>.release, with who asks, why, and for which
  * lock, as its data.  Not in the holder's queue node: nobody may write to
- * that, for its being set is a hand-over (contender_watch.c).  Not in the lock's
- * znode either, nor anywhere that may be one: clients that cannot read the
- * name of a child fail there, or wait for it.  Persistent, because who asks
- * may be gone long before the holder looks.
+ * that, for its being set is a hand-over (contender_watch.c).  Not in the
+ * lock's znode either, nor anywhere that may be one: clients that cannot read
+ * the name of a child fail there, or wait for it.  Persistent, because who
+ * asks may be gone long before the holder looks.
  *
  * A holder of Curator's is asked in Curator's way: its node's data is set to
  * __REVOKE__, which its Revocable listens for.  To be sure that this is never
@@ -278,8 +278,9 @@ is_own(const ZkQueueEntry *entry)
 		entry->session_id == status.session_id;
 }
 
-/* ---------------------------------------------------------------------
- * Round trips.  Each returns false if the session was lost, and is then called
+/*
+ * --------------------------------------------------------------------- Round
+ * trips.  Each returns false if the session was lost, and is then called
  * again with a new one.
  * ---------------------------------------------------------------------
  */

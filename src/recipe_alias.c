@@ -60,11 +60,11 @@
  * whoever watches the nearest one ahead is woken when all are gone.
  *
  * What remains is livelock: somebody may be interposed again and again.  The
- * window is that of three requests in a row; contender_watch.c makes it unlikely
- * still by waiting a random time.
+ * window is that of three requests in a row; contender_watch.c makes it
+ * unlikely still by waiting a random time.
  *
- * test/unit/test_recipe_alias.c goes through all states of small queues with this
- * verdict, and shows what the parts of the rule are needed for.
+ * test/unit/test_recipe_alias.c goes through all states of small queues with
+ * this verdict, and shows what the parts of the rule are needed for.
  *
  *-------------------------------------------------------------------------
  */

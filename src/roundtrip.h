@@ -96,10 +96,10 @@ extern void zklock_roundtrip_send_ahead(ZkRoundTrip *trip,
 extern const ZkReply *zklock_roundtrip_reply_ahead(ZkRoundTrip *trip);
 
 /*
- * Create what is above the znode of that path: its first root_length bytes for
- * good, the rest as containers, of which the server removes those that are
- * empty.  Whether all are there the next create tells; raises what ZooKeeper
- * has against one.
+ * Create what is above the znode of that path: its first root_length bytes
+ * for good, the rest as containers, of which the server removes those that
+ * are empty.  Whether all are there the next create tells; raises what
+ * ZooKeeper has against one.
  */
 extern void zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 										  int root_length);

@@ -379,7 +379,9 @@ zklock_session_errdetail_silence(void)
 	return errdetail("%s", silence_text());
 }
 
-/* The message would look for interrupts, and not all who come here may raise. */
+/*
+ * The message would look for interrupts, and not all who come here may raise.
+ */
 void
 session_note_state(const ZkClientStatus *status)
 {

@@ -3,10 +3,10 @@
  * session_wait.c
  *	  The one wait loop: for replies, for news of a watch, for time to pass.
  *
- * The one rule: every wait of a backend for the ensemble, save for the close, goes through
- * wait_for(), which ends at an interrupt, at a deadline, and when the session
- * is lost.  The wait event set lives in TopMemoryContext as long as the
- * session.
+ * The one rule: every wait of a backend for the ensemble, save for the close,
+ * goes through wait_for(), which ends at an interrupt, at a deadline, and
+ * when the session is lost.  The wait event set lives in TopMemoryContext as
+ * long as the session.
  *
  *-------------------------------------------------------------------------
  */

@@ -9,8 +9,9 @@
  * however long its queue.  A bounded number of requests is under way at a
  * time.
  *
- * Requests are malloc'ed memory of client_request.c, freed by end_walk().  All other
- * memory is in the caller's context, where a path goes as soon as it is done.
+ * Requests are malloc'ed memory of client_request.c, freed by end_walk().
+ * All other memory is in the caller's context, where a path goes as soon as
+ * it is done.
  *
  *-------------------------------------------------------------------------
  */
