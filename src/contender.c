@@ -53,6 +53,7 @@ typedef struct Survey
 } Survey;
 
 static Standing stand(ZkContender *contender);
+static Standing begin(ZkContender *contender);
 static bool is_known_busy(const Standing *standing);
 static ZkContendEnd end_of(Step step);
 static ZkContendEnd stand_in_queue(Standing *standing);
@@ -80,11 +81,9 @@ static void leave(Standing *standing);
 ZkContendEnd
 zklock_contend(ZkContender *contender)
 {
-	Standing	standing = stand(contender);
+	Standing	standing = begin(contender);
 	volatile ZkContendEnd end = ZK_CONTEND_BUSY;
 
-	contender->place->is_on_word = false;
-	contender->place->can_hand_over = false;
 	standing.started_at = zklock_client_now();
 	standing.log_at = log_lock_waits ?
 		standing.started_at + DeadlockTimeout : ZK_NO_DEADLINE;
@@ -138,11 +137,7 @@ zklock_contend_at_once(ZkContender *contenders, int ncontenders,
 	volatile int ngranted = 0;
 
 	for (int i = 0; i < ncontenders; i++)
-	{
-		standings[i] = stand(&contenders[i]);
-		contenders[i].place->is_on_word = false;
-		contenders[i].place->can_hand_over = false;
-	}
+		standings[i] = begin(&contenders[i]);
 	*is_busy = false;
 	PG_TRY();
 	{
@@ -237,6 +232,15 @@ stand(ZkContender *contender)
 	standing.trip.deadline = contender->deadline;
 	standing.log_at = ZK_NO_DEADLINE;
 	return standing;
+}
+
+/* The same for a place that is still to be won. */
+static Standing
+begin(ZkContender *contender)
+{
+	contender->place->is_on_word = false;
+	contender->place->can_hand_over = false;
+	return stand(contender);
 }
 
 /*

@@ -116,9 +116,8 @@ void
 contender_make_parents(Standing *standing)
 {
 	const ZkPlace *place = standing->contender->place;
-	ZkClient   *client = zklock_session_client();
-	char	   *path = pstrdup(place->lock_path);
-	int			length = strlen(path);
+	char	   *path;
+	int			length = strlen(place->lock_path);
 
 	if (++standing->attempts > PARENT_ATTEMPTS)
 		ereport(ERROR,
@@ -128,14 +127,18 @@ contender_make_parents(Standing *standing)
 				 errdetail("It vanished %d times before the lock's queue node was in it.",
 						   PARENT_ATTEMPTS)));
 	if (standing->attempts >= CAREFUL_ATTEMPT)
+	{
 		zklock_roundtrip_make_parents(&standing->trip, place->node,
 									  place->root_length);
-	for (int i = 1; i <= length && standing->attempts < CAREFUL_ATTEMPT; i++)
+		return;
+	}
+	path = pstrdup(place->lock_path);
+	for (int i = 1; i <= length; i++)
 	{
 		if (place->lock_path[i] != '/' && place->lock_path[i] != '\0')
 			continue;
 		path[i] = '\0';
-		zklock_client_free(zklock_client_create(client, path,
+		zklock_client_free(zklock_client_create(zklock_session_client(), path,
 												i <= place->root_length ?
 												ZK_PERSISTENT : ZK_CONTAINER,
 												NULL, 0));

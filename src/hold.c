@@ -114,6 +114,8 @@ static HoldEnd make_hold(Holding *holding, const char *path);
 static HoldEnd create_pending(Holding *holding, const char *data);
 static HoldEnd check_twin(Holding *holding);
 static HoldEnd set_final(Holding *holding, const char *data);
+static HoldEnd end_of_step(const Holding *holding, const ZkReply *reply,
+						   ZkResult done_before, const char *path);
 static HoldEnd settle_lost(Holding *holding);
 static void delete_twin(const Holding *holding);
 static void give_up(int code, Datum arg);
@@ -335,30 +337,16 @@ make_hold(Holding *holding, const char *path)
 static HoldEnd
 create_pending(Holding *holding, const char *data)
 {
-	holding->stage = HOLD_CREATED;
-	for (;;)
-	{
-		const ZkReply *reply;
+	const ZkReply *reply;
 
+	holding->stage = HOLD_CREATED;
+	do
 		reply = ask(holding,
 					zklock_client_create(zklock_session_client(),
 										 holding->hold, ZK_PERSISTENT_OWN,
 										 data, strlen(data)));
-		switch (reply->result)
-		{
-			case ZK_OK:
-			case ZK_NODE_EXISTS:	/* by the attempt whose reply was lost */
-				return HOLD_STANDS;
-			case ZK_UNKNOWN_OUTCOME:
-				break;
-			case ZK_SESSION_LOST:
-				return HOLD_SESSION_LOST;
-			case ZK_NO_NODE:
-				raise_removed(holding);
-			default:
-				zklock_session_raise(reply, "make a hold", holding->hold);
-		}
-	}
+	while (reply->result == ZK_UNKNOWN_OUTCOME);
+	return end_of_step(holding, reply, ZK_NODE_EXISTS, holding->hold);
 }
 
 static HoldEnd
@@ -370,45 +358,38 @@ check_twin(Holding *holding)
 
 	if (reply == NULL)
 		raise_busy(holding, false);
-	switch (reply->result)
-	{
-		case ZK_OK:
-			return HOLD_STANDS;
-		case ZK_SESSION_LOST:
-			return HOLD_SESSION_LOST;
-		case ZK_NO_NODE:
-			raise_removed(holding);
-		default:
-			zklock_session_raise(reply, "make a hold", holding->twin.node);
-	}
+	return end_of_step(holding, reply, ZK_OK, holding->twin.node);
 }
 
 static HoldEnd
 set_final(Holding *holding, const char *data)
 {
-	holding->stage = HOLD_SET;
-	for (;;)
-	{
-		const ZkReply *reply;
+	const ZkReply *reply;
 
+	holding->stage = HOLD_SET;
+	do
 		reply = ask(holding,
 					zklock_client_set(zklock_session_client(), holding->hold,
 									  data, strlen(data), 0));
-		switch (reply->result)
-		{
-			case ZK_OK:
-			case ZK_BAD_VERSION:	/* by the attempt whose reply was lost */
-				return HOLD_STANDS;
-			case ZK_UNKNOWN_OUTCOME:
-				break;
-			case ZK_SESSION_LOST:
-				return HOLD_SESSION_LOST;
-			case ZK_NO_NODE:
-				raise_removed(holding);
-			default:
-				zklock_session_raise(reply, "make a hold", holding->hold);
-		}
-	}
+	while (reply->result == ZK_UNKNOWN_OUTCOME);
+	return end_of_step(holding, reply, ZK_BAD_VERSION, holding->hold);
+}
+
+/*
+ * How a step of make_hold() ended.  done_before: what the server says if an
+ * attempt whose reply was lost has done it.
+ */
+static HoldEnd
+end_of_step(const Holding *holding, const ZkReply *reply,
+			ZkResult done_before, const char *path)
+{
+	if (reply->result == ZK_OK || reply->result == done_before)
+		return HOLD_STANDS;
+	if (reply->result == ZK_SESSION_LOST)
+		return HOLD_SESSION_LOST;
+	if (reply->result == ZK_NO_NODE)
+		raise_removed(holding);
+	zklock_session_raise(reply, "make a hold", path);
 }
 
 /*

@@ -348,9 +348,11 @@ zklock_end_transaction(void)
 	ZkSessionNumber live;
 
 	has_released_lost = false;
-	zklock_session_rest();
 	if (!zklock_has_locks())
+	{
+		zklock_session_rest();
 		return;
+	}
 	zklock_session_reap();
 	live = zklock_session_live();
 	zklock_client_begin_many(zklock_session_client());

@@ -105,8 +105,7 @@ static bool is_zklocks(const ZkQueueEntry *entry);
 static bool is_own(const ZkQueueEntry *entry);
 static bool count_requests(ZkRoundTrip *trip, void *argument);
 static bool make_request(ZkRoundTrip *trip, void *argument);
-static bool make_container(ZkRoundTrip *trip, const Asking *asking,
-						   ZkNodeKind kind);
+static bool make_parent(ZkRoundTrip *trip, const Asking *asking);
 static bool keep_if_held(ZkRoundTrip *trip, void *argument);
 static bool set_revoke(ZkRoundTrip *trip, void *argument);
 pg_noreturn static void raise_too_many(const Asking *asking);
@@ -360,7 +359,7 @@ make_request(ZkRoundTrip *trip, void *argument)
 			case ZK_NO_NODE:
 				if (++attempts > PARENT_ATTEMPTS)
 					zklock_session_raise(reply, "request the release of a lock", path);
-				if (!make_container(trip, asking, ZK_CONTAINER))
+				if (!make_parent(trip, asking))
 				{
 					asking->end = HOLDER_GONE;
 					return true;
@@ -375,19 +374,15 @@ make_request(ZkRoundTrip *trip, void *argument)
 }
 
 /*
- * Make what the requests lie in, as a container, of which the server removes
- * those that are empty.  false if what is above is gone, and the lock with
- * it.
+ * Make what the requests lie in.  false if what is above is gone, and the
+ * lock with it.
  */
 static bool
-make_container(ZkRoundTrip *trip, const Asking *asking, ZkNodeKind kind)
+make_parent(ZkRoundTrip *trip, const Asking *asking)
 {
 	char	   *parent = parent_of_requests(asking);
-	const ZkReply *reply;
+	const ZkReply *reply = zklock_roundtrip_make_container(trip, parent);
 
-	reply = zklock_roundtrip_ask(trip,
-								 zklock_client_create(zklock_session_client(),
-													  parent, kind, NULL, 0));
 	switch (reply->result)
 	{
 		case ZK_OK:
@@ -397,14 +392,9 @@ make_container(ZkRoundTrip *trip, const Asking *asking, ZkNodeKind kind)
 			return true;
 		case ZK_NO_NODE:
 			return false;
-		case ZK_UNIMPLEMENTED:
-			if (kind == ZK_CONTAINER)
-				return make_container(trip, asking, ZK_PERSISTENT);
-			break;
 		default:
-			break;
+			zklock_session_raise(reply, "request the release of a lock", parent);
 	}
-	zklock_session_raise(reply, "request the release of a lock", parent);
 }
 
 /*

@@ -14,8 +14,8 @@
 
 #include "storage/proc.h"
 
-static const ZkReply *create_parent(ZkRoundTrip *trip, const char *path,
-									ZkNodeKind kind);
+static const ZkReply *create(ZkRoundTrip *trip, const char *path,
+							 ZkNodeKind kind);
 static void end_talk(ZkRoundTrip *trip, void (*forget) (void *argument),
 					 void *argument);
 
@@ -133,6 +133,15 @@ zklock_roundtrip_reply_ahead(ZkRoundTrip *trip)
 	return trip->ahead != NULL ? zklock_client_reply(trip->ahead) : NULL;
 }
 
+const ZkReply *
+zklock_roundtrip_make_container(ZkRoundTrip *trip, const char *path)
+{
+	const ZkReply *reply = create(trip, path, ZK_CONTAINER);
+
+	return reply != NULL && reply->result == ZK_UNIMPLEMENTED ?
+		create(trip, path, ZK_PERSISTENT) : reply;
+}
+
 void
 zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 							  int root_length)
@@ -142,12 +151,10 @@ zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 	while ((end = strchr(end + 1, '/')) != NULL)
 	{
 		char	   *parent = pnstrdup(path, end - path);
-		bool		is_root = end - path <= root_length;
-		const ZkReply *reply = create_parent(trip, parent, is_root ?
-											 ZK_PERSISTENT : ZK_CONTAINER);
+		const ZkReply *reply = end - path <= root_length ?
+			create(trip, parent, ZK_PERSISTENT) :
+			zklock_roundtrip_make_container(trip, parent);
 
-		if (reply != NULL && reply->result == ZK_UNIMPLEMENTED && !is_root)
-			reply = create_parent(trip, parent, ZK_PERSISTENT);
 		if (reply == NULL)
 			return;
 		switch (reply->result)
@@ -234,7 +241,7 @@ end_talk(ZkRoundTrip *trip, void (*forget) (void *argument), void *argument)
 }
 
 static const ZkReply *
-create_parent(ZkRoundTrip *trip, const char *path, ZkNodeKind kind)
+create(ZkRoundTrip *trip, const char *path, ZkNodeKind kind)
 {
 	ZkRequest  *request = zklock_client_create(zklock_session_client(), path,
 											   kind, NULL, 0);

@@ -210,9 +210,9 @@ zklock_session_renew(void)
 }
 
 void
-zklock_session_note_use(bool now_in_use)
+zklock_session_note_use(bool is_in_use)
 {
-	MySession.is_in_use = now_in_use;
+	MySession.is_in_use = is_in_use;
 	MySession.needs_look = true;
 }
 
