@@ -7,6 +7,7 @@
 use strict;
 use warnings;
 
+use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
@@ -187,9 +188,12 @@ subtest 'smart shutdown' => sub {
 	$node{paris}->command_ok(
 		[ 'pg_ctl', '-D', $node{paris}->data_dir, '-m', 'smart', '-W', 'stop' ],
 		'is asked for');
+	# Not by psql(), which writes to a psql that may have gone by then.
 	poll_until
 	{
-		$node{paris}->psql('postgres', 'SELECT 1') != 0;
+		my (undef, $error) =
+		  run_command([ 'psql', '-XAtc', 'SELECT 1', $node{paris}->connstr('postgres') ]);
+		$error =~ /shutting down/;
 	}
 	'new connections to be refused', 30;
 	is(count_nodes($path), 3, 'the waiter stays in the queue');
