@@ -154,7 +154,9 @@ zk_session(PG_FUNCTION_ARGS)
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	values[0] = CStringGetTextDatum(exists ? states[status.state] : "none");
+	/* what is held without a session is held no more */
+	values[0] = CStringGetTextDatum(exists ? states[status.state] :
+									zklock_has_locks() ? "lost" : "none");
 	values[1] = zklock_args_text_or_null(is_granted ? status.server : NULL,
 										 &nulls[1]);
 	values[2] = zklock_args_text_or_null(is_granted ?

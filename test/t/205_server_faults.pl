@@ -191,6 +191,8 @@ subtest 'a pause longer than the session timeout' => sub {
 		'so does a writing transaction under a session lock');
 	$session_only->query_safe('BEGIN; SELECT * FROM lost; COMMIT');
 	is($session_only->sqlstate, '00000', 'one that reads may end');
+	is($session_only->query_safe('SELECT state FROM zk_session'),
+		'lost', 'zk_session says so until the lock is let go of');
 	$free->query_safe('INSERT INTO lost VALUES (4)');
 	$session_only->query("SELECT zk_lock('lost/other')");
 	is($session_only->sqlstate, '40001', 'no new lock until the lost one is let go');

@@ -163,7 +163,7 @@ subtest 'after the last savepoint with a lock' => sub {
 	  "SELECT zk_xact_lock('program')";
 	my $program = program_of($session);
 	kill 'KILL', $program;
-	poll_until { !-e "/proc/$program/root" } 'its end', 30;
+	poll_until { !session_programs($session->pid) } 'it to be reaped', 30;
 	$session->query_safe($_) foreach 'ROLLBACK TO a', 'COMMIT';
 	is($other->safe_psql('postgres', "SELECT zk_try_lock('program', '20s')"),
 		't', 'the lock is free long before the session timeout');
