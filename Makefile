@@ -77,6 +77,7 @@ OBJS = \
 	src/hooks.o \
 	src/lock.o \
 	src/lock_proof.o \
+	src/lock_board.o \
 	src/contender.o \
 	src/contender_node.o \
 	src/contender_watch.o \
@@ -93,6 +94,7 @@ OBJS = \
 	src/session.o \
 	src/session_wait.o \
 	src/handover.o \
+	src/board.o \
 	src/ready.o \
 	src/errors.o \
 	src/auth.o \

@@ -434,6 +434,9 @@ take_status(ZkClient *client, const FrameTaken *taken)
 		return;
 	if (status->state != (ZkClientState) news->state)
 		client->watch_news = ZK_WATCH_LOOK_AGAIN;
+	if (status->state != ZK_CLIENT_CONNECTED &&
+		(ZkClientState) news->state == ZK_CLIENT_CONNECTED)
+		status->nconnects++;
 	status->state = news->state;
 	status->loss = news->loss;
 	status->was_connected = news->was_connected != 0;

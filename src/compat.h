@@ -17,6 +17,7 @@
 
 #include "common/jsonapi.h"
 #include "storage/latch.h"
+#include "storage/proc.h"
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -89,6 +90,17 @@ WaitEventExtensionNew_compat(const char *name)
 #else
 	(void) name;
 	return PG_WAIT_EXTENSION;
+#endif
+}
+
+/* 17: it is no member of PGPROC.  Needs MyProc. */
+static inline int
+MyProcNumber_compat(void)
+{
+#if PG_VERSION_NUM >= 170000
+	return MyProcNumber;
+#else
+	return MyProc->pgprocno;
 #endif
 }
 

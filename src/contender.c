@@ -27,6 +27,7 @@
 #include "storage/lock.h"
 #include "storage/proc.h"
 
+#include "board.h"
 #include "handover.h"
 
 /*
@@ -71,6 +72,7 @@ static RecipeVerdict judge(const Standing *standing, const ZkReply *list,
 static bool is_anybody_behind(const Standing *standing, const ZkReply *list);
 static bool is_still_queued(Standing *standing);
 static void note_grant(const Standing *standing);
+static void post_wait(const Standing *standing);
 static void leave(Standing *standing);
 
 /* ---------------------------------------------------------------------
@@ -322,7 +324,10 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 	ZkContender *contender = standing->contender;
 
 	if (survey->should_drain)
+	{
+		post_wait(standing);
 		return contender_drain(standing);
+	}
 	if (survey->hold == HOLD_GONE)
 		return STEP_GO_ON;
 	switch (survey->verdict)
@@ -347,6 +352,7 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 	}
 	if (contender->patience == ZK_TRY_ONCE)
 		return STEP_OUT_OF_PATIENCE;
+	post_wait(standing);
 	switch (survey->hold == HOLD_PENDING ?
 			contender_watch_twin(standing, survey->twin) :
 			contender_watch(standing, survey->next))
@@ -678,6 +684,17 @@ note_grant(const Standing *standing)
 	contender->place->nnodes = contender->style == RECIPE_STYLE_ALL ?
 		ALIAS_COUNT : 1;
 	zklock_place_note_grant(contender->place);
+	zklock_board_await_over();
+}
+
+/* Others are ahead: tell the board for what we wait. */
+static void
+post_wait(const Standing *standing)
+{
+	const ZkPlace *place = standing->contender->place;
+
+	zklock_board_await(place->lock_path + place->root_length + 1, place->mode,
+					   place->permits);
 }
 
 /* Give up whatever is under way; our node goes, wherever it is. */
@@ -685,6 +702,7 @@ static void
 leave(Standing *standing)
 {
 	zklock_handover_forget();
+	zklock_board_await_over();
 	zklock_roundtrip_end(&standing->trip);
 	contender_forget_closed(standing);
 	zklock_client_unwatch(zklock_session_client());

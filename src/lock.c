@@ -575,6 +575,7 @@ enter_lock(const char *name)
 	{
 		lock->name = NULL;
 		memset(lock->counts, 0, sizeof(lock->counts));
+		lock->line = 0;
 		memset(&lock->place, 0, sizeof(lock->place));
 		zklock_session_note_use(true);
 	}
@@ -647,6 +648,7 @@ count_one(const ZkLockOrder *order, Lock *lock)
 		count->xact->count++;
 	if (order->counted != NULL)
 		*order->counted = lock;
+	zklock_lock_post(lock);
 	return lock->place.token;
 }
 
@@ -868,12 +870,16 @@ remember_release(bool was_lost, bool has_written)
 		has_released_lost = true;
 }
 
-/* Remove an entry that holds nothing. */
+/* Remove an entry that holds nothing; tell the board in any case. */
 static void
 forget_if_empty(Lock *lock)
 {
 	if (zklock_lock_is_held(lock))
+	{
+		zklock_lock_post(lock);
 		return;
+	}
+	zklock_lock_unpost(lock);
 	foreach_mode(mode)
 		drop_xact_counts(&lock->counts[mode]);
 	zklock_place_free(&lock->place);

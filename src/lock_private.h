@@ -35,6 +35,7 @@ typedef struct Lock
 	char		path[RECIPE_PATH_SIZE]; /* key: znode of the lock */
 	char	   *name;			/* as the user wrote it */
 	ModeCount	counts[2];		/* by RecipeMode */
+	int			line;			/* on the board, see zklock_board_put_lock() */
 	ZkPlace		place;			/* of both modes; ours while there are counts */
 } Lock;
 
@@ -57,6 +58,12 @@ extern bool zklock_lock_is_held(const Lock *lock);
 
 /* In session scope, so that the user has to release it? */
 extern bool zklock_lock_is_of_session(const Lock *lock);
+
+/* ---- lock_board.c ---- */
+
+/* Put on the board how the lock is held now, or that it is not any more. */
+extern void zklock_lock_post(Lock *lock);
+extern void zklock_lock_unpost(Lock *lock);
 
 /* Loop over the entries of the table, which may be removed as they come. */
 #define foreach_lock(scan, lock) \

@@ -25,6 +25,7 @@
 #include "utils/guc.h"
 
 #include "auth.h"
+#include "board.h"
 #include "errors.h"
 #include "ready.h"
 #include "recipe.h"
@@ -123,6 +124,7 @@ static uint64 hash_of(const char *text);
 static void note_loss(const ZkClientStatus *status);
 static void close_at_exit(int code, Datum arg);
 static bool check_servers(char **newval, void **extra, GucSource source);
+static TimestampTz state_since(const ZkClientStatus *status);
 static const char *silence_text(void);
 
 /* ---------------------------------------------------------------------
@@ -394,10 +396,13 @@ session_note_state(const ZkClientStatus *status)
 	};
 
 	if (MySession.noted_number == MySession.number &&
-		MySession.noted_state == status->state)
+		MySession.noted_state == status->state &&
+		MySession.noted_connects == status->nconnects)
 		return;
+	zklock_board_put_session(MySession.number, status, state_since(status));
 	MySession.noted_number = MySession.number;
 	MySession.noted_state = status->state;
+	MySession.noted_connects = status->nconnects;
 	HOLD_INTERRUPTS();
 	ereport(DEBUG1,
 			(errmsg_internal("ZooKeeper session " UINT64_FORMAT " of this backend (0x%llx) %s",
@@ -407,6 +412,17 @@ session_note_state(const ZkClientStatus *status)
 			 status->server[0] != '\0' ?
 			 errdetail_internal("Server %s.", status->server) : 0));
 	RESUME_INTERRUPTS();
+}
+
+/* From its first grant on the board has the session's number. */
+void
+session_note_beginning(void)
+{
+	ZkClientStatus status;
+
+	if ((MySession.noted_number != MySession.number ||
+		 MySession.noted_connects == 0) && zklock_session_status(&status))
+		session_note_state(&status);
 }
 
 const char *
@@ -443,6 +459,7 @@ zklock_session_close(int wait_ms)
 		MySession.wait_set = NULL;
 		ReleaseExternalFD();
 	}
+	zklock_board_end_session();
 	zklock_client_close(closing, wait_ms);
 }
 
@@ -506,6 +523,18 @@ session_note_refusal(const ZkClientStatus *status)
 	MySession.is_given_up = true;
 	MySession.connect_deadline = zklock_client_now() +
 		MySession.connect_bound_ms;
+}
+
+/* Since when it is in its state, as far as that is known. */
+static TimestampTz
+state_since(const ZkClientStatus *status)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (status->state != ZK_CLIENT_SUSPENDED)
+		return now;
+	return TimestampTzPlusMilliseconds(now, status->suspended_at -
+									   zklock_client_now());
 }
 
 /* Why there has been no answer. */
@@ -597,6 +626,7 @@ start_session(void)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("invalid list of ZooKeeper servers"),
 				 errdetail("%s.", why)));
+	zklock_board_enter();
 	choose_auth(&options);
 	MySession.attempt_until = 0;
 	fill_in_options(&options);

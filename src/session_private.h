@@ -35,9 +35,10 @@ typedef struct CurrentSession
 	int			nattempts;		/* servers that were tried before */
 	int64		attempt_until;	/* when the next is; 0: not known yet */
 
-	/* What the log knows of it. */
+	/* What the log and the board know of it. */
 	ZkSessionNumber noted_number;
 	ZkClientState noted_state;
+	int			noted_connects;
 
 	/* The set that every wait uses: latch, its program, postmaster; or NULL. */
 	WaitEventSet *wait_set;
@@ -53,8 +54,11 @@ extern CurrentSession MySession;
  */
 extern void session_note_refusal(const ZkClientStatus *status);
 
-/* If its state has changed, tell the log, at DEBUG1. */
+/* If its state has changed, tell the board, and the log, at DEBUG1. */
 extern void session_note_state(const ZkClientStatus *status);
+
+/* The same as soon as it is connected for the first time; else nothing. */
+extern void session_note_beginning(void);
 
 /* The setting zklock.servers. */
 extern const char *session_servers(void);

@@ -128,7 +128,10 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		uint64		progress = zklock_client_progress(MySession.client);
 
 		if (request != NULL ? zklock_client_reply(request) != NULL : is_over())
+		{
+			session_note_beginning();
 			return ZK_WAIT_OVER;
+		}
 		CHECK_FOR_INTERRUPTS();
 
 		zklock_client_status(MySession.client, &status);

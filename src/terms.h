@@ -57,6 +57,8 @@ typedef struct ZkClientStatus
 	int64_t		lost_deadline;	/* SUSPENDED: when it becomes LOST by clock */
 	int			npending;		/* requests that are not over */
 	int			nwithdrawn;		/* withdrawn ones that are not undone yet */
+	int			nconnects;		/* how often it was seen to be connected anew;
+								 * the backend's count */
 	int			naddresses;		/* servers to choose from; 0: not known yet */
 	bool		can_hand_over;	/* with an identity: nobody else can set queue
 								 * nodes that are made from now on */

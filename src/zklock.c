@@ -17,6 +17,7 @@
 
 #include "args.h"
 #include "auth.h"
+#include "board.h"
 #include "handover.h"
 #include "hooks.h"
 #include "lock.h"
@@ -88,6 +89,7 @@ _PG_init(void)
 	zklock_recall_init();
 	zklock_hooks_init();
 	zklock_handover_init();
+	zklock_board_init();
 	zklock_ready_worker_init();
 	MarkGUCPrefixReserved("zklock");
 }

@@ -1,0 +1,373 @@
+/*-------------------------------------------------------------------------
+ *
+ * board.c
+ *	  What each backend of this cluster says of its session and its locks.
+ *
+ * A row for each backend in shared memory, or of this one alone if the
+ * library was not preloaded.  Only its owner writes to a row, without a lock:
+ * a count is odd while it does, and whoever reads takes a copy and looks
+ * whether the count was even and has stayed the same, as with
+ * PgBackendStatus.
+ *
+ * The one rule: what is called to write never raises and never waits; it is
+ * called at the end of transactions, and on the way of every lock.
+ *
+ * A row is cleared when its backend leaves shared memory.  After a crash the
+ * postmaster makes all of it anew.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "board.h"
+
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "storage/s_lock.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+
+typedef struct Slot
+{
+	int			change_count;	/* odd while its owner writes */
+	ZkBoardRow	row;
+} Slot;
+
+/*
+ * How often to try to read a row that is being written to, which takes a
+ * microsecond unless its backend is put aside meanwhile; and from when on,
+ * and for how long, to leave the processor to others between two tries.
+ */
+#define READ_ATTEMPTS 1100
+#define READ_PROMPTLY 100
+#define READ_PAUSE_US 100
+
+/* A lock that has no line, for want of room. */
+#define NO_LINE (-1)
+
+/* In shared memory, by proc number; NULL if the library was not preloaded. */
+static Slot *slots;
+static int	nslots;
+
+/* The row of a backend that has none in shared memory. */
+static Slot private_slot;
+
+/* This backend's. */
+static Slot *own = &private_slot;
+
+/* Is the callback registered that clears it? */
+static bool is_exit_registered;
+
+/* Which lines of it are taken. */
+static uint32 taken_lines;
+
+static shmem_request_hook_type previous_request_hook;
+static shmem_startup_hook_type previous_startup_hook;
+
+static void begin_write(void);
+static void end_write(void);
+static int	find_line(void);
+static void copy_name(char copy[ZK_BOARD_NAME_SIZE], const char *name);
+static const Slot *slot_of(int number);
+static void request_memory(void);
+static void make_slots(void);
+static Size slots_size(void);
+static void clear_at_exit(int code, Datum arg);
+
+StaticAssertDecl(ZK_BOARD_LOCKS <= 32, "taken_lines has a bit for each line");
+
+void
+zklock_board_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	previous_request_hook = shmem_request_hook;
+	shmem_request_hook = request_memory;
+	previous_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = make_slots;
+}
+
+/* ---------------------------------------------------------------------
+ * Writing
+ * ---------------------------------------------------------------------
+ */
+
+void
+zklock_board_enter(void)
+{
+	if (slots != NULL && own == &private_slot && !proc_exit_inprogress &&
+		MyProc != NULL && MyProcNumber_compat() < nslots)
+	{
+		if (!is_exit_registered)
+			on_shmem_exit(clear_at_exit, 0);
+		is_exit_registered = true;
+		own = &slots[MyProcNumber_compat()];
+	}
+	if (own->row.pid == MyProcPid)
+		return;
+	begin_write();
+	memset(&own->row, 0, sizeof(own->row));
+	own->row.pid = MyProcPid;
+	own->row.database = MyDatabaseId;
+	own->row.user = GetSessionUserId();
+	end_write();
+	taken_lines = 0;
+}
+
+void
+zklock_board_put_session(uint64 number, const ZkClientStatus *status,
+						 TimestampTz state_since)
+{
+	ZkBoardRow *row = &own->row;
+
+	begin_write();
+	row->session_number = number;
+	row->is_session_open = true;
+	row->session_id = status->was_connected ? status->session_id : 0;
+	row->state = status->state;
+	row->state_since = state_since;
+	strlcpy(row->server, status->was_connected ? status->server : "",
+			sizeof(row->server));
+	end_write();
+}
+
+void
+zklock_board_end_session(void)
+{
+	begin_write();
+	own->row.is_session_open = false;
+	own->row.session_id = 0;
+	end_write();
+}
+
+void
+zklock_board_put_lock(int *line, const char *name, const ZkBoardHeld *held)
+{
+	ZkBoardRow *row = &own->row;
+	bool		is_new = *line == 0;
+	int			number = *line > 0 ? *line - 1 : find_line();
+
+	if (number < 0 && !is_new)
+		return;
+	begin_write();
+	if (is_new)
+		row->nheld++;
+	if (number >= 0)
+	{
+		if (*line <= 0)
+			copy_name(row->locks[number].name, name);
+		row->locks[number].held = *held;
+		taken_lines |= (uint32) 1 << number;
+	}
+	row->proof_ms = Max(row->proof_ms, held->proof_ms);
+	end_write();
+	*line = number >= 0 ? number + 1 : NO_LINE;
+}
+
+void
+zklock_board_remove_lock(int *line)
+{
+	if (*line == 0)
+		return;
+	begin_write();
+	if (*line > 0)
+	{
+		own->row.locks[*line - 1].name[0] = '\0';
+		taken_lines &= ~((uint32) 1 << (*line - 1));
+	}
+	own->row.nheld--;
+	end_write();
+	*line = 0;
+}
+
+void
+zklock_board_await(const char *name, RecipeMode mode, int permits)
+{
+	ZkBoardRow *row = &own->row;
+
+	if (row->awaited[0] != '\0')
+		return;
+	begin_write();
+	copy_name(row->awaited, name);
+	row->awaited_mode = mode;
+	row->awaited_permits = permits;
+	row->awaited_since = GetCurrentTimestamp();
+	end_write();
+}
+
+void
+zklock_board_await_over(void)
+{
+	if (own->row.awaited[0] == '\0')
+		return;
+	begin_write();
+	own->row.awaited[0] = '\0';
+	end_write();
+}
+
+bool
+zklock_board_is_concerned(void)
+{
+	return own->row.nheld > 0 || own->row.awaited[0] != '\0';
+}
+
+/* No interrupt is served in between: none of this looks for any. */
+static void
+begin_write(void)
+{
+	own->change_count++;
+	pg_write_barrier();
+}
+
+static void
+end_write(void)
+{
+	pg_write_barrier();
+	own->change_count++;
+	Assert((own->change_count & 1) == 0);
+}
+
+/* A line that is free, or NO_LINE. */
+static int
+find_line(void)
+{
+	for (int i = 0; i < ZK_BOARD_LOCKS; i++)
+		if ((taken_lines & ((uint32) 1 << i)) == 0)
+			return i;
+	return NO_LINE;
+}
+
+/* As much of a name in UTF-8 as fits, and no part of a character. */
+static void
+copy_name(char copy[ZK_BOARD_NAME_SIZE], const char *name)
+{
+	int			length = strlen(name);
+
+	if (length >= ZK_BOARD_NAME_SIZE)
+		length = pg_encoding_mbcliplen(PG_UTF8, name, length,
+									   ZK_BOARD_NAME_SIZE - 1);
+	memcpy(copy, name, length);
+	copy[length] = '\0';
+}
+
+/* ---------------------------------------------------------------------
+ * Reading
+ * ---------------------------------------------------------------------
+ */
+
+int
+zklock_board_size(void)
+{
+	return slots != NULL ? nslots : 1;
+}
+
+bool
+zklock_board_read(int number, ZkBoardRow *row)
+{
+	const Slot *slot = slot_of(number);
+	const volatile int *count = &slot->change_count;
+
+	for (int attempt = 0; attempt < READ_ATTEMPTS; attempt++)
+	{
+		int			before = *count;
+
+		pg_read_barrier();
+		if (slot->row.pid == 0 && (before & 1) == 0)
+			return false;
+		memcpy(row, &slot->row, sizeof(*row));
+		pg_read_barrier();
+		if (*count == before && (before & 1) == 0)
+			return row->pid != 0;
+		CHECK_FOR_INTERRUPTS();
+		if (attempt < READ_PROMPTLY)
+			SPIN_DELAY();
+		else
+			pg_usleep(READ_PAUSE_US);
+	}
+	return false;
+}
+
+bool
+zklock_board_session_of(int pid, int64 *session_id)
+{
+	for (int i = 0; i < zklock_board_size(); i++)
+	{
+		const volatile Slot *slot = slot_of(i);
+		ZkBoardRow	row;
+
+		if (slot->row.pid != pid || !zklock_board_read(i, &row) ||
+			row.pid != pid)
+			continue;
+		*session_id = row.session_id;
+		return row.session_id != 0;
+	}
+	return false;
+}
+
+int
+zklock_board_pid_of(int64 session_id)
+{
+	for (int i = 0; session_id != 0 && i < zklock_board_size(); i++)
+	{
+		const volatile Slot *slot = slot_of(i);
+		ZkBoardRow	row;
+
+		if (slot->row.session_id == session_id &&
+			zklock_board_read(i, &row) && row.session_id == session_id)
+			return row.pid;
+	}
+	return 0;
+}
+
+static const Slot *
+slot_of(int number)
+{
+	return slots != NULL ? &slots[number] : own;
+}
+
+/* ---------------------------------------------------------------------
+ * Shared memory
+ * ---------------------------------------------------------------------
+ */
+
+static void
+request_memory(void)
+{
+	if (previous_request_hook != NULL)
+		previous_request_hook();
+	RequestAddinShmemSpace(slots_size());
+}
+
+static void
+make_slots(void)
+{
+	bool		found;
+
+	if (previous_startup_hook != NULL)
+		previous_startup_hook();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	slots = ShmemInitStruct("zklock backends", slots_size(), &found);
+	nslots = MaxBackends;
+	if (!found)
+		memset(slots, 0, slots_size());
+	LWLockRelease(AddinShmemInitLock);
+}
+
+static Size
+slots_size(void)
+{
+	return mul_size(MaxBackends, sizeof(Slot));
+}
+
+/* What is written from here on nobody reads. */
+static void
+clear_at_exit(int code, Datum arg)
+{
+	begin_write();
+	memset(&own->row, 0, sizeof(own->row));
+	end_write();
+	own = &private_slot;
+	taken_lines = 0;
+}

@@ -1,0 +1,127 @@
+/*-------------------------------------------------------------------------
+ *
+ * board.h
+ *	  What each backend of this cluster says of its session and its locks.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_BOARD_H
+#define ZKLOCK_BOARD_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "recipe.h"
+#include "terms.h"
+
+/* Room for a lock's name, in UTF-8, with its NUL; a longer one is clipped. */
+#define ZK_BOARD_NAME_SIZE 128
+
+/* So many of a backend's locks are told of one by one. */
+#define ZK_BOARD_LOCKS 16
+
+/* How a lock is held.  Arrays are by RecipeMode. */
+typedef struct ZkBoardHeld
+{
+	int			permits;
+	int			session_counts[2];
+	int			xact_counts[2];
+	TimestampTz since[2];		/* valid for a mode that is held */
+	int64		token;
+	int64		proof_ms;		/* date of the last proof (contact.h), Unix
+								 * epoch; 0: there is none */
+	uint64		session_number; /* under which it was granted */
+	bool		is_evicted;		/* as far as its backend knows */
+} ZkBoardHeld;
+
+typedef struct ZkBoardLock
+{
+	char		name[ZK_BOARD_NAME_SIZE];	/* "": this line is free */
+	ZkBoardHeld held;
+} ZkBoardLock;
+
+/* What one backend says. */
+typedef struct ZkBoardRow
+{
+	int			pid;			/* 0: nobody */
+	Oid			database;
+	Oid			user;			/* that opened the session */
+
+	/* of its last session */
+	uint64		session_number; /* 0: there has been none */
+	bool		is_session_open;	/* it has not been closed since */
+	int64		session_id;		/* 0 until it was connected, and when closed */
+	ZkClientState state;
+	TimestampTz state_since;
+	char		server[sizeof(((ZkClientStatus *) 0)->server)]; /* connected to
+																 * last, or "" */
+
+	/* what it waits for */
+	char		awaited[ZK_BOARD_NAME_SIZE];	/* "": nothing */
+	RecipeMode	awaited_mode;	/* this and the rest: valid if it waits */
+	int			awaited_permits;
+	TimestampTz awaited_since;
+
+	int			nheld;			/* locks, also those without a line */
+	int64		proof_ms;		/* latest proof of a lock, also of one that
+								 * has been let go of; 0: none */
+	ZkBoardLock locks[ZK_BOARD_LOCKS];
+} ZkBoardRow;
+
+/*
+ * If the library is being preloaded, ask for shared memory.  Without it each
+ * backend knows its own row only.  For _PG_init().
+ */
+extern void zklock_board_init(void);
+
+/* ---- writing: the own row.  Nothing raises or waits but enter. ---- */
+
+/* A backend is about to open a session: it has a row from now on. */
+extern void zklock_board_enter(void);
+
+/* What there is to say of its session, the open one. */
+extern void zklock_board_put_session(uint64 number,
+									 const ZkClientStatus *status,
+									 TimestampTz state_since);
+
+/* The session is closed, lost or not. */
+extern void zklock_board_end_session(void);
+
+/*
+ * A lock is held, so.  The name is in UTF-8.  *line is the caller's to keep,
+ * one for each lock: 0 before the first time.
+ */
+extern void zklock_board_put_lock(int *line, const char *name,
+								  const ZkBoardHeld *held);
+
+/* It is not held any more. */
+extern void zklock_board_remove_lock(int *line);
+
+/* We wait for a lock, from now on; until it is over. */
+extern void zklock_board_await(const char *name, RecipeMode mode, int permits);
+extern void zklock_board_await_over(void);
+
+/* Does this backend hold a lock, or wait for one? */
+extern bool zklock_board_is_concerned(void);
+
+/* ---- reading.  Nothing raises save for interrupts. ---- */
+
+/* How many rows there may be. */
+extern int	zklock_board_size(void);
+
+/*
+ * Copy one of them; false if nobody is there.  Also, after a tenth of a
+ * second, if a backend was stopped in the middle of writing it.
+ */
+extern bool zklock_board_read(int number, ZkBoardRow *row);
+
+/*
+ * The ZooKeeper session of a backend of this cluster: false if it has none,
+ * or none that has been connected, or is not known here.
+ */
+extern bool zklock_board_session_of(int pid, int64 *session_id);
+
+/* The backend of this cluster that has that session; 0 if none is known. */
+extern int	zklock_board_pid_of(int64 session_id);
+
+#endif							/* ZKLOCK_BOARD_H */
