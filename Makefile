@@ -70,6 +70,7 @@ OBJS = \
 	src/zklock.o \
 	src/lock_set.o \
 	src/inspect.o \
+	src/wait_graph.o \
 	src/run_once.o \
 	src/hold.o \
 	src/recall_ask.o \
@@ -84,6 +85,9 @@ OBJS = \
 	src/contender_drain.o \
 	src/contender_clear.o \
 	src/contender_log.o \
+	src/deadlock.o \
+	src/deadlock_graph.o \
+	src/deadlock_local.o \
 	src/place.o \
 	src/tree.o \
 	src/queue.o \
@@ -104,6 +108,7 @@ OBJS = \
 	src/channel.o \
 	src/protocol.o \
 	src/contact.o \
+	src/cycle.o \
 	src/recipe_alias.o \
 	src/recipe.o \
 	src/recipe_node.o \

@@ -350,6 +350,55 @@ ROWS 100;
 COMMENT ON FUNCTION zk_all_locks(text) IS
 'All locks that somebody of any client and cluster holds or waits for: name, how many hold it and how many wait. With prefix, a lock name, only that one and those below it: team for team and team/nightly, but not teams. One request to ZooKeeper for each znode below the root; each lock is counted at a moment of its own. Bounded by lock_timeout. A warning tells of znodes that ZooKeeper denies to list.';
 
+CREATE FUNCTION zk_waits(
+	OUT cluster text,
+	OUT database text,
+	OUT pid integer,
+	OUT username text,
+	OUT host text,
+	OUT session_id text,
+	OUT client text,
+	OUT waits_for text,
+	OUT name text,
+	OUT since timestamptz,
+	OUT blocked_by_cluster text,
+	OUT blocked_by_database text,
+	OUT blocked_by_pid integer,
+	OUT blocked_by_username text,
+	OUT blocked_by_host text,
+	OUT blocked_by_session_id text,
+	OUT blocked_by_client text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+ROWS 100;
+
+COMMENT ON FUNCTION zk_waits() IS
+'Who waits for whom, in the locks below this session''s root: one row for each waiter and holder, of every client and cluster. waits_for says it in words, name is the lock. A row without a name is a wait for one of PostgreSQL''s own locks, and is there if who is waited for waits for a ZooKeeper lock himself. One request to ZooKeeper for each znode below the root, and one for each contender of a lock that somebody waits for, each of a moment of its own. Bounded by lock_timeout.';
+
+CREATE FUNCTION zk_blocking(
+	pid integer,
+	OUT waits_for text,
+	OUT cluster text,
+	OUT database text,
+	OUT blocked_by_pid integer,
+	OUT username text,
+	OUT host text,
+	OUT session_id text,
+	OUT client text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+ROWS 1;
+
+COMMENT ON FUNCTION zk_blocking(integer) IS
+'Whom a process of this cluster waits for, in whatever cluster and client: what pg_blocking_pids() cannot know. No row if it does not wait for a ZooKeeper lock. Reads as zk_waits() does. Unless zklock is preloaded, a process is known by what it has written into its queue node, so not with zklock.publish_identity = off. Raises 22004 for a NULL.';
+
+CREATE FUNCTION zk_wait_graph(format text DEFAULT 'mermaid')
+RETURNS text
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_wait_graph(text) IS
+'zk_waits() as the text of a picture, for Mermaid or, with the format dot, for Graphviz: a box for each process, an arrow from who waits to who is waited for, with the lock; a dashed one for PostgreSQL''s own locks. Raises 22023 for another format, 22004 for a NULL.';
+
 CREATE FUNCTION zk_locks(
 	OUT name text,
 	OUT mode text,
@@ -542,6 +591,7 @@ REVOKE EXECUTE ON FUNCTION
 	zk_fence_token(text),
 	zk_fence(text, bigint),
 	zk_lock_queue(text), zk_all_locks(text), zk_runs(text),
+	zk_waits(), zk_blocking(integer), zk_wait_graph(text),
 	zk_run_once(text, text, interval), zk_forget_run(text, text),
 	zk_request_release(text, text), zk_evict(text, bigint),
 	zk_hold(text, text, interval), zk_release_hold(text, bigint)
@@ -557,7 +607,8 @@ GRANT EXECUTE ON FUNCTION
 TO zklock_operator;
 
 GRANT EXECUTE ON FUNCTION
-	zk_lock_queue(text), zk_all_locks(text), zk_runs(text)
+	zk_lock_queue(text), zk_all_locks(text), zk_runs(text),
+	zk_waits(), zk_blocking(integer), zk_wait_graph(text)
 TO pg_monitor, zklock_operator;
 
 -- The database's owner reads it for a dump, of which it is part.

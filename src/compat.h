@@ -17,6 +17,7 @@
 
 #include "common/jsonapi.h"
 #include "storage/latch.h"
+#include "storage/lock.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
@@ -55,6 +56,39 @@
 #if PG_VERSION_NUM < 180000
 #define log_lock_failures false
 #endif
+
+/*
+ * 16: lists are of another make.  Loops over what a process holds, or waits
+ * for, in one partition of the lock table.
+ */
+#if PG_VERSION_NUM >= 160000
+#define proc_locks_are_empty_compat(proc, partition) \
+	dlist_is_empty(&(proc)->myProcLocks[partition])
+static inline PROCLOCK *
+next_proc_lock_compat(PGPROC *proc, int partition, PROCLOCK *last)
+{
+	dlist_head *list = &proc->myProcLocks[partition];
+	dlist_node *node = last == NULL ? &list->head : &last->procLink;
+
+	return dlist_is_empty(list) || node->next == &list->head ? NULL :
+		dlist_container(PROCLOCK, procLink, node->next);
+}
+#else
+#define proc_locks_are_empty_compat(proc, partition) \
+	SHMQueueEmpty(&(proc)->myProcLocks[partition])
+static inline PROCLOCK *
+next_proc_lock_compat(PGPROC *proc, int partition, PROCLOCK *last)
+{
+	SHM_QUEUE  *list = &proc->myProcLocks[partition];
+
+	return (PROCLOCK *) SHMQueueNext(list, last == NULL ? list : &last->procLink,
+									 offsetof(PROCLOCK, procLink));
+}
+#endif
+#define foreach_proc_lock_compat(lock, proc, partition) \
+	for (PROCLOCK *lock = next_proc_lock_compat(proc, partition, NULL); \
+		 lock != NULL; \
+		 lock = next_proc_lock_compat(proc, partition, lock))
 
 /* 17: the context is allocated if there is none, and the text is const. */
 static inline JsonLexContext *

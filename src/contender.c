@@ -89,6 +89,7 @@ zklock_contend(ZkContender *contender)
 	standing.started_at = zklock_client_now();
 	standing.log_at = log_lock_waits ?
 		standing.started_at + DeadlockTimeout : ZK_NO_DEADLINE;
+	zklock_deadlock_begin(&standing.detector);
 	PG_TRY();
 	{
 		/*
@@ -123,6 +124,7 @@ zklock_contend(ZkContender *contender)
 	note_grant(&standing);
 	contender_free_creates(&standing);
 	contender_forget_closed(&standing);
+	zklock_deadlock_end(&standing.detector);
 	zklock_roundtrip_end(&standing.trip);
 
 	/* who handed it over deletes the node that we watch */
@@ -233,6 +235,7 @@ stand(ZkContender *contender)
 
 	standing.trip.deadline = contender->deadline;
 	standing.log_at = ZK_NO_DEADLINE;
+	standing.detector.look_at = ZK_NO_DEADLINE;
 	return standing;
 }
 
@@ -702,6 +705,7 @@ static void
 leave(Standing *standing)
 {
 	zklock_handover_forget();
+	zklock_deadlock_end(&standing->detector);
 	zklock_board_await_over();
 	zklock_roundtrip_end(&standing->trip);
 	contender_forget_closed(standing);

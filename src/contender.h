@@ -42,6 +42,8 @@ typedef struct ZkContender
 								 * several, see recipe_alias.h, and one permit */
 	bool		may_be_there;	/* this session may have other nodes in that
 								 * queue: none is left over from an attempt */
+	bool		holds_locks;	/* this session holds other locks: others may
+								 * wait for it while it waits */
 	ZkPatience	patience;
 	int64		deadline;		/* zklock_client_now() */
 } ZkContender;

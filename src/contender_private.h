@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "contender.h"
+#include "deadlock.h"
 #include "nodes/pg_list.h"
 #include "roundtrip.h"
 
@@ -72,6 +73,8 @@ typedef struct Standing
 	int64		started_at;
 	int64		log_at;			/* when log_lock_waits wants a message */
 	bool		is_wait_logged;
+
+	ZkDetector	detector;		/* of deadlocks */
 } Standing;
 
 /* ---- contender.c ---- */

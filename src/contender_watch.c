@@ -305,19 +305,28 @@ child_path(const Standing *standing, const char *child,
 }
 
 /*
- * Wait for news of what is watched, and write to the log when it takes long.
+ * Wait for news of what is watched, write to the log when it takes long, and
+ * look for deadlocks then.
  */
 static ZkWaitEnd
 await_watch(Standing *standing, int64 deadline)
 {
 	for (;;)
 	{
-		int64		until = Min(deadline, standing->log_at);
+		int64		until = Min(deadline, Min(standing->log_at,
+											  standing->detector.look_at));
 		ZkWaitEnd	end = zklock_session_await_watch(until);
 
 		if (end != ZK_WAIT_TIMEOUT || until == deadline)
 			return end;
-		standing->log_at = ZK_NO_DEADLINE;
-		contender_log_wait(standing);
+		if (until == standing->log_at)
+		{
+			standing->log_at = ZK_NO_DEADLINE;
+			contender_log_wait(standing);
+		}
+		if (until == standing->detector.look_at)
+			zklock_deadlock_look(&standing->detector,
+								 standing->contender->place,
+								 standing->contender->holds_locks, deadline);
 	}
 }

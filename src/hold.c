@@ -280,6 +280,7 @@ take_lock(Holding *holding, const char *path, int root_length)
 		.place = &holding->twin,
 		.wants_list = true,
 		.style = RECIPE_STYLE_CURATOR,	/* its hold will have that */
+		.holds_locks = zklock_has_locks(),
 		.patience = order->has_timeout && order->timeout_ms == 0 ?
 		ZK_TRY_ONCE : ZK_WAIT_UNTIL_DEADLINE,
 		.deadline = holding->trip.deadline

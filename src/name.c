@@ -136,7 +136,7 @@ zklock_name_is_reserved(const char *component)
 			strcmp(component + length - suffix_length, suffixes[i]) == 0)
 			return true;
 	}
-	return false;
+	return strcmp(component, ZK_WAITS_NAME) == 0;
 }
 
 /*
@@ -156,10 +156,10 @@ refuse_reserved(const char *name)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_NAME),
 					 errmsg("invalid lock name \"%s\"", name),
-					 errdetail("The component \"%s\" ends like znodes of zklock's own.",
+					 errdetail("The component \"%s\" is called like znodes of zklock's own.",
 							   component),
-					 errhint("Let no component end in \"%s\" or \"%s\".",
-							 ZK_RUNS_SUFFIX, ZK_RELEASE_SUFFIX)));
+					 errhint("Let no component end in \"%s\" or \"%s\", or be \"%s\".",
+							 ZK_RUNS_SUFFIX, ZK_RELEASE_SUFFIX, ZK_WAITS_NAME)));
 		pfree(component);
 		rest = rest[length] == '/' ? rest + length + 1 : NULL;
 	}

@@ -46,6 +46,9 @@ extern char *zklock_name_run_path(const char *name, const char *slot,
  */
 #define ZK_RELEASE_SUFFIX ".release"
 
+/* The znode in which waiters say what they wait for (deadlock.c). */
+#define ZK_WAITS_NAME ".waits"
+
 /* Does this component of a path mean a znode beside a lock's, and no name? */
 extern bool zklock_name_is_reserved(const char *component);
 

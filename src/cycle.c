@@ -1,0 +1,120 @@
+/*-------------------------------------------------------------------------
+ *
+ * cycle.c
+ *	  Who waits for whom, as a graph: who is stuck, and in which cycle.
+ *
+ * A cycle alone is no deadlock where one of several holders may leave first:
+ * a semaphore's.  So stuck comes first: the largest set of nodes each of
+ * which waits for somebody in it, or, if one of those it waits for will do,
+ * for nobody out of it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "cycle.h"
+
+static bool may_go_on(const CycleGraph *graph, int node);
+
+int
+cycle_add_node(CycleGraph *graph)
+{
+	if (graph->nnodes >= CYCLE_NODES_MAX)
+		return -1;
+	graph->nodes[graph->nnodes] = (CycleNode) {0};
+	return graph->nnodes++;
+}
+
+int
+cycle_add_edge(CycleGraph *graph, int from, int to, int64_t said)
+{
+	if (graph->nedges >= CYCLE_EDGES_MAX)
+		return -1;
+	graph->edges[graph->nedges] = (CycleEdge) {from, to, said};
+	return graph->nedges++;
+}
+
+void
+cycle_settle(CycleGraph *graph)
+{
+	bool		has_changed = true;
+
+	for (int i = 0; i < graph->nnodes; i++)
+		graph->nodes[i].is_stuck = true;
+	while (has_changed)
+	{
+		has_changed = false;
+		for (int i = 0; i < graph->nnodes; i++)
+		{
+			if (!graph->nodes[i].is_stuck || !may_go_on(graph, i))
+				continue;
+			graph->nodes[i].is_stuck = false;
+			has_changed = true;
+		}
+	}
+}
+
+int
+cycle_find(const CycleGraph *graph, int from, int to, int64_t latest,
+		   int way[CYCLE_NODES_MAX])
+{
+	int			came_by[CYCLE_NODES_MAX];	/* edge; -1: not reached */
+	int			reached[CYCLE_NODES_MAX];
+	int			nreached = 1;
+
+	if (!graph->nodes[from].is_stuck)
+		return 0;
+	for (int i = 0; i < graph->nnodes; i++)
+		came_by[i] = -1;
+	reached[0] = from;
+	for (int next = 0; next < nreached && came_by[to] < 0; next++)
+	{
+		for (int i = 0; i < graph->nedges; i++)
+		{
+			const CycleEdge *edge = &graph->edges[i];
+
+			if (edge->from != reached[next] || edge->said > latest ||
+				!graph->nodes[edge->to].is_stuck || came_by[edge->to] >= 0)
+				continue;
+			came_by[edge->to] = i;
+
+			/* where it began it is reached once more, and no further */
+			if (edge->to != from)
+				reached[nreached++] = edge->to;
+		}
+	}
+	if (came_by[to] < 0)
+		return 0;
+
+	nreached = 0;
+	for (int node = to; nreached == 0 || node != from;
+		 node = graph->edges[came_by[node]].from)
+		way[nreached++] = came_by[node];
+	for (int i = 0; i < nreached / 2; i++)
+	{
+		int			other = way[i];
+
+		way[i] = way[nreached - 1 - i];
+		way[nreached - 1 - i] = other;
+	}
+	return nreached;
+}
+
+/* Will it get what it waits for, if those do who are not known to be stuck? */
+static bool
+may_go_on(const CycleGraph *graph, int node)
+{
+	bool		needs_one = graph->nodes[node].needs_one;
+	int			nstuck = 0;
+
+	if (needs_one && graph->nodes[node].has_way_out)
+		return true;
+	for (int i = 0; i < graph->nedges; i++)
+	{
+		if (graph->edges[i].from != node)
+			continue;
+		if (graph->nodes[graph->edges[i].to].is_stuck)
+			nstuck++;
+		else if (needs_one)
+			return true;
+	}
+	return nstuck == 0;
+}

@@ -1,0 +1,67 @@
+/*-------------------------------------------------------------------------
+ *
+ * cycle.h
+ *	  Who waits for whom, as a graph: who is stuck, and in which cycle.
+ *
+ * Values in, verdict out: no socket, no clock, no PostgreSQL header.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_CYCLE_H
+#define ZKLOCK_CYCLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What a graph has room for; what does not fit counts as not waiting. */
+#define CYCLE_NODES_MAX 128
+#define CYCLE_EDGES_MAX 1024
+
+/* One who waits, or is waited for. */
+typedef struct CycleNode
+{
+	bool		needs_one;		/* any one of those it waits for will do, as
+								 * for a permit; else all have to let go */
+	bool		has_way_out;	/* with needs_one: of somebody it waits for
+								 * nothing is known */
+	bool		is_stuck;		/* set by cycle_settle() */
+} CycleNode;
+
+/* from waits for to, as was said at that time. */
+typedef struct CycleEdge
+{
+	int			from;
+	int			to;
+	int64_t		said;			/* a czxid */
+} CycleEdge;
+
+typedef struct CycleGraph
+{
+	int			nnodes;
+	int			nedges;
+	CycleNode	nodes[CYCLE_NODES_MAX];
+	CycleEdge	edges[CYCLE_EDGES_MAX];
+} CycleGraph;
+
+/*
+ * Add a node, or an edge.  Result: its index, -1 if there is no more room.
+ */
+extern int	cycle_add_node(CycleGraph *graph);
+extern int	cycle_add_edge(CycleGraph *graph, int from, int to, int64_t said);
+
+/*
+ * Who will wait for ever, unless somebody gives up?  Who waits for nobody is
+ * not stuck, nor who waits for all of several none of whom is, nor who waits
+ * for one of several if one is not.
+ */
+extern void cycle_settle(CycleGraph *graph);
+
+/*
+ * A shortest way of at least one edge between two nodes, over nodes that are
+ * stuck and edges that were said no later than that; from a node to itself it
+ * is a cycle.  Result: how many edges, and which, in order; 0: there is none.
+ */
+extern int	cycle_find(const CycleGraph *graph, int from, int to,
+					   int64_t latest, int way[CYCLE_NODES_MAX]);
+
+#endif							/* ZKLOCK_CYCLE_H */

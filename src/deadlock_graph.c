@@ -1,0 +1,441 @@
+/*-------------------------------------------------------------------------
+ *
+ * deadlock_graph.c
+ *	  Who waits for whom, read from the ensemble.
+ *
+ * A session that waits is waited for by whoever waits for a lock that it
+ * holds.  Who holds a lock its queue tells, and whose a queue node is the
+ * server (ephemeralOwner).  What a session waits for only it can say: its
+ * fact, which counts if the server says that it is its own, and if the queue
+ * node it names stands in the queue and does not hold the lock.  So a fact
+ * that is outdated says nothing.
+ *
+ * Only holders matter, not those who wait in between: each of these waits for
+ * the same holders.  Nobody else's queue is read than those of the waits that
+ * we come to.  Reads only.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "deadlock_private.h"
+
+#include "name.h"
+#include "queue.h"
+
+/* Of how many holders of one lock it is asked what they wait for. */
+#define HOLDERS_FOLLOWED 64
+
+/* Longest name of a fact about a wait in PostgreSQL, and its NUL. */
+#define SESSION_DIGITS 16
+#define BLOCKED_NAME_SIZE (2 * SESSION_DIGITS + 2)
+
+/* A reading under way. */
+typedef struct Reading
+{
+	ZkRoundTrip *trip;
+	const ZkPlace *place;
+	Graph	   *graph;
+	int64		said;			/* czxid of the fact of node 0 */
+	bool		is_newest;		/* the next read is to be */
+	bool		is_over;		/* no more answers */
+	List	   *blocked;		/* names of facts, palloc'ed */
+	bool		is_blocked_read;	/* it is valid */
+} Reading;
+
+static char *directory(const ZkPlace *place);
+static bool is_same(const char *a, const char *b);
+static const ZkReply *read_path(Reading *reading, ZkRead read, const char *path);
+static int	enter(Reading *reading, int64 session);
+static bool follow_lock(Reading *reading, int index);
+static bool read_wait(Reading *reading, int index, char **node, int64 *said);
+static List *read_holders(Reading *reading, int index, const char *node,
+						  bool *is_permit);
+static void follow_holder(Reading *reading, int index, const char *holder,
+						  int64 said);
+static void follow_postgres(Reading *reading, int index);
+static void read_blocked(Reading *reading);
+static bool read_all_blocked(ZkRoundTrip *trip, void *argument);
+static const ZkReply *read_fact(Reading *reading, const char *name,
+								ZkWaitInPostgres *wait);
+static bool parse_blocked(const char *name, ZkWaitInPostgres *wait);
+
+char *
+deadlock_path_of_wait(const ZkPlace *place, int64 session)
+{
+	return psprintf("%s/%016llx", directory(place),
+					(unsigned long long) session);
+}
+
+char *
+deadlock_path_of_blocked(const ZkPlace *place, int64 waiter, int64 maker)
+{
+	return psprintf("%s/" ZK_WAITS_IN_POSTGRES "/%016llx-%016llx",
+					directory(place), (unsigned long long) waiter,
+					(unsigned long long) maker);
+}
+
+char *
+deadlock_path_of_question(const ZkPlace *place, int64 maker)
+{
+	return psprintf("%s/%016llx.ask", directory(place),
+					(unsigned long long) maker);
+}
+
+Graph *
+deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place, int64 session,
+				int64 said, bool is_newest)
+{
+	Reading		reading = {
+		.trip = trip,.place = place,.said = said,.is_newest = is_newest,
+		.graph = palloc0(sizeof(Graph))
+	};
+
+	char	   *own = zklock_nodedata_build(0);
+
+	enter(&reading, session);
+	zklock_nodedata_parse(own, strlen(own), &reading.graph->members[0].who);
+	for (int i = 0; i < reading.graph->shape.nnodes && !reading.is_over; i++)
+		if (!follow_lock(&reading, i) && !reading.is_over)
+			follow_postgres(&reading, i);
+	return reading.is_over ? NULL : reading.graph;
+}
+
+List *
+zklock_deadlock_waits_in_postgres(void)
+{
+	List	   *waits = NIL;
+
+	zklock_roundtrip_run(read_all_blocked, NULL, &waits);
+	return waits;
+}
+
+/* Every fact about a wait in PostgreSQL; false if the session was lost. */
+static bool
+read_all_blocked(ZkRoundTrip *trip, void *argument)
+{
+	List	  **waits = argument;
+	ZkPlace		place = {0};
+	Reading		reading = {.trip = trip,.place = &place};
+	ListCell   *cell;
+
+	/* any name will do: the facts are beside it */
+	place.lock_path = zklock_name_path("x", &place.root_length);
+	*waits = NIL;
+	read_blocked(&reading);
+	foreach(cell, reading.blocked)
+	{
+		ZkWaitInPostgres *wait = palloc(sizeof(*wait));
+
+		if (read_fact(&reading, lfirst(cell), wait) != NULL)
+			*waits = lappend(*waits, wait);
+	}
+	return !reading.is_over;
+}
+
+static char *
+directory(const ZkPlace *place)
+{
+	return psprintf("%.*s/" ZK_WAITS_NAME, place->root_length,
+					place->lock_path);
+}
+
+/* Our own queue node says which host and cluster is ours. */
+List *
+deadlock_local_holders(ZkRoundTrip *trip, const ZkPlace *place)
+{
+	Reading		reading = {
+		.trip = trip,.place = place,.graph = palloc0(sizeof(Graph))
+	};
+	Graph	   *graph = reading.graph;
+	List	   *holders = NIL;
+	ZkNodeData	own;
+	char	   *data = zklock_nodedata_build(0);
+
+	zklock_nodedata_parse(data, strlen(data), &own);
+	enter(&reading, 0);
+	follow_lock(&reading, 0);
+	for (int i = 1; i < graph->shape.nnodes; i++)
+	{
+		const ZkNodeData *who = &graph->members[i].who;
+		LocalWaiter *holder;
+
+		if (who->pid == 0 || !is_same(who->host, own.host) ||
+			!is_same(who->cluster, own.cluster))
+			continue;
+		holder = palloc0(sizeof(*holder));
+		holder->pid = who->pid;
+		holder->session = graph->members[i].session;
+		holders = lappend(holders, holder);
+	}
+	return holders;
+}
+
+static bool
+is_same(const char *a, const char *b)
+{
+	return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+/*
+ * A read; NULL, with is_over set, if there is no answer.  Whatever ZooKeeper
+ * refuses is not known, that is all.
+ */
+static const ZkReply *
+read_path(Reading *reading, ZkRead read, const char *path)
+{
+	const ZkReply *reply = reading->is_newest ?
+		zklock_roundtrip_read_newest(reading->trip, read, path) :
+		zklock_roundtrip_read(reading->trip, read, path);
+
+	/* what this connection brings from now on is not older */
+	reading->is_newest = false;
+	if (reply == NULL || reply->result == ZK_SESSION_LOST)
+	{
+		reading->is_over = true;
+		return NULL;
+	}
+	return reply;
+}
+
+/* The node of a session; -1 if there is no room for one more. */
+static int
+enter(Reading *reading, int64 session)
+{
+	Graph	   *graph = reading->graph;
+	int			index;
+
+	for (int i = 0; i < graph->shape.nnodes; i++)
+		if (graph->members[i].session == session)
+			return i;
+	index = cycle_add_node(&graph->shape);
+	if (index >= 0)
+		graph->members[index].session = session;
+	return index;
+}
+
+/* Add whom a session waits for in a lock's queue; false if it does not. */
+static bool
+follow_lock(Reading *reading, int index)
+{
+	CycleNode  *node = &reading->graph->shape.nodes[index];
+	char	   *own;
+	int64		said;
+	bool		is_permit;
+	List	   *holders;
+	ListCell   *cell;
+
+	if (!read_wait(reading, index, &own, &said))
+		return false;
+	holders = read_holders(reading, index, own, &is_permit);
+	if (holders == NIL)
+	{
+		reading->graph->members[index].lock_path = NULL;
+		return false;
+	}
+	node->needs_one = is_permit;
+	foreach(cell, holders)
+	{
+		if (reading->is_over)
+			return true;
+		if (foreach_current_index(cell) >= HOLDERS_FOLLOWED)
+		{
+			node->has_way_out = true;
+			break;
+		}
+		follow_holder(reading, index, lfirst(cell), said);
+	}
+	return true;
+}
+
+/*
+ * What does it wait for, by its own word?  The fact is read, but for node 0.
+ * Sets the member's lock_path, *node, the name of its queue node, and *said.
+ */
+static bool
+read_wait(Reading *reading, int index, char **node, int64 *said)
+{
+	Member	   *member = &reading->graph->members[index];
+	const ZkReply *reply;
+	const char *end;
+	char	   *slash;
+	char	   *path;
+
+	if (index == 0)
+	{
+		path = pstrdup(reading->place->node);
+		*said = reading->said;
+	}
+	else
+	{
+		reply = read_path(reading, zklock_client_get,
+						  deadlock_path_of_wait(reading->place, member->session));
+		if (reply == NULL || reply->result != ZK_OK ||
+			reply->ephemeral_owner != member->session || reply->data == NULL)
+			return false;
+		end = memchr(reply->data, '\n', reply->data_length);
+		if (end == NULL)
+			return false;
+		path = pnstrdup(reply->data, end - reply->data);
+		*said = reply->czxid;
+		if (member->who.pid == 0)
+			zklock_nodedata_parse(end + 1,
+								  reply->data + reply->data_length - end - 1,
+								  &member->who);
+	}
+	slash = strrchr(path, '/');
+	if (slash == NULL || slash == path)
+		return false;
+	*slash = '\0';
+	*node = slash + 1;
+	member->lock_path = path;
+	return true;
+}
+
+/*
+ * Who holds the lock that it waits for: a list of names of queue nodes,
+ * palloc'ed; NIL if it does not wait for it (any more).
+ */
+static List *
+read_holders(Reading *reading, int index, const char *node, bool *is_permit)
+{
+	Member	   *member = &reading->graph->members[index];
+	const ZkReply *reply = read_path(reading, zklock_client_list,
+									 member->lock_path);
+	ZkQueueEntry *entries;
+	int			nentries;
+	List	   *holders = NIL;
+	bool		waits = false;
+
+	if (reply == NULL || reply->result != ZK_OK)
+		return NIL;
+	entries = zklock_order_queue(reply->children, reply->nchildren, &nentries);
+	for (int i = 0; i < nentries && !waits; i++)
+	{
+		if (entries[i].is_holder)
+			holders = lappend(holders, pstrdup(entries[i].node));
+		if (strcmp(entries[i].node, node) != 0)
+			continue;
+		waits = !entries[i].is_holder;
+		member->mode = entries[i].mode;
+		*is_permit = entries[i].permits > 1;
+	}
+	pfree(entries);
+	return waits ? holders : NIL;
+}
+
+/*
+ * Add that it waits for one of the holders.  One of whom nothing can be told
+ * may let go at any time: a hold of zk_hold(), a client of another make, one
+ * that has just gone.
+ */
+static void
+follow_holder(Reading *reading, int index, const char *holder, int64 said)
+{
+	Graph	   *graph = reading->graph;
+	const ZkReply *reply =
+		read_path(reading, zklock_client_get,
+				  psprintf("%s/%s", graph->members[index].lock_path, holder));
+	int			to;
+	int			edge;
+
+	if (reply == NULL)
+		return;
+	to = reply->result == ZK_OK && reply->ephemeral_owner != 0 ?
+		enter(reading, reply->ephemeral_owner) : -1;
+	edge = to >= 0 ? cycle_add_edge(&graph->shape, index, to, said) : -1;
+	if (edge < 0)
+	{
+		graph->shape.nodes[index].has_way_out = true;
+		return;
+	}
+	if (graph->members[to].who.client == NULL)
+		zklock_nodedata_parse(reply->data, reply->data_length,
+							  &graph->members[to].who);
+}
+
+/* Add whom it waits for in PostgreSQL, as these say of themselves. */
+static void
+follow_postgres(Reading *reading, int index)
+{
+	Graph	   *graph = reading->graph;
+	ListCell   *cell;
+
+	if (!reading->is_blocked_read)
+		read_blocked(reading);
+	foreach(cell, reading->blocked)
+	{
+		ZkWaitInPostgres wait;
+		const ZkReply *reply;
+		int			to;
+		int			edge;
+
+		if (!parse_blocked(lfirst(cell), &wait) ||
+			wait.waiter != graph->members[index].session)
+			continue;
+		reply = read_fact(reading, lfirst(cell), &wait);
+		if (reading->is_over)
+			return;
+		if (reply == NULL)
+			continue;
+		to = enter(reading, wait.blocker);
+		edge = to >= 0 ?
+			cycle_add_edge(&graph->shape, index, to, reply->czxid) : -1;
+		if (edge < 0)
+			continue;
+		graph->versions[edge] = reply->version;
+		graph->in_postgres[edge] = wait.what;
+	}
+}
+
+/* Read a fact of that name; NULL if there is none that is its maker's own. */
+static const ZkReply *
+read_fact(Reading *reading, const char *name, ZkWaitInPostgres *wait)
+{
+	const ZkReply *reply;
+
+	if (!parse_blocked(name, wait))
+		return NULL;
+	reply = read_path(reading, zklock_client_get,
+					  deadlock_path_of_blocked(reading->place, wait->waiter,
+											   wait->blocker));
+	if (reply == NULL || reply->result != ZK_OK ||
+		reply->ephemeral_owner != wait->blocker)
+		return NULL;
+	wait->what = zklock_nodedata_printable(pnstrdup(reply->data != NULL ?
+													reply->data : "",
+													reply->data_length));
+	return reply;
+}
+
+/* Which facts of waits in PostgreSQL are there? */
+static void
+read_blocked(Reading *reading)
+{
+	const ZkReply *reply =
+		read_path(reading, zklock_client_list,
+				  psprintf("%s/" ZK_WAITS_IN_POSTGRES,
+						   directory(reading->place)));
+
+	reading->is_blocked_read = true;
+	if (reply == NULL || reply->result != ZK_OK)
+		return;
+	for (int i = 0; i < reply->nchildren; i++)
+		if (strlen(reply->children[i]) < BLOCKED_NAME_SIZE)
+			reading->blocked = lappend(reading->blocked,
+									   pstrdup(reply->children[i]));
+}
+
+/* Read the name of such a fact; false if it is none. */
+static bool
+parse_blocked(const char *name, ZkWaitInPostgres *wait)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	if (strlen(name) != BLOCKED_NAME_SIZE - 1 ||
+		strspn(name, digits) != SESSION_DIGITS ||
+		name[SESSION_DIGITS] != '-' ||
+		strspn(name + SESSION_DIGITS + 1, digits) != SESSION_DIGITS)
+		return false;
+	wait->waiter = (int64) strtoull(name, NULL, 16);
+	wait->blocker = (int64) strtoull(name + SESSION_DIGITS + 1, NULL, 16);
+	return true;
+}

@@ -1,0 +1,252 @@
+
+# Deadlocks: over clusters, over several sessions, over semaphores, and through
+# PostgreSQL's own locks. One of those who wait for each other gives way, with
+# 40P01 and the whole cycle; the others go on; and who only waits is left alone.
+
+use strict;
+use warnings;
+
+use Test::More;
+use Time::HiRes qw(sleep);
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my %setting = (
+	'shared_preload_libraries' => 'zklock',
+	'deadlock_timeout' => '300ms',
+	'max_connections' => 40);
+my %node = map { $_ => cluster($_, $zk, %setting) } qw(berlin paris);
+$_->safe_psql('postgres', 'CREATE TABLE account (id int PRIMARY KEY, sum int);
+	INSERT INTO account SELECT i, 0 FROM generate_series(1, 9) i')
+  foreach values %node;
+
+sub session { return background($node{ $_[0] }); }
+
+# A statement that is to wait for that lock, behind so many others.
+sub wait_behind
+{
+	my ($session, $sql, $lock, $length) = @_;
+	$session->start_query($sql);
+	wait_for_queue($zk, lock_path($lock), $length);
+	return;
+}
+
+# Until a backend waits for one of PostgreSQL's own locks.
+sub wait_for_row
+{
+	my ($cluster, $session) = @_;
+	poll_until
+	{
+		$node{$cluster}->safe_psql('postgres',
+			'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $session->pid)
+		  eq 'Lock';
+	}
+	'it to wait for a row', 30;
+	return;
+}
+
+sub who
+{
+	my ($cluster, $session) = @_;
+	return 'rocess ' . $session->pid . " of cluster \"$cluster\", database \"postgres\"";
+}
+
+# How many facts there are.
+sub said
+{
+	my @facts = $zk->ephemerals(lock_path('.waits/'));
+	return scalar @facts;
+}
+
+# Facts are taken back without anybody waiting for that.
+sub assert_nothing_said
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	poll_until { !said() } 'facts to go', 30;
+	return pass('nothing is left of what was said');
+}
+
+subtest 'two sessions of two clusters' => sub {
+	my ($one, $other) = (session('berlin'), session('paris'));
+	$one->query_safe("SELECT zk_lock('a')");
+	$other->query_safe("BEGIN; SELECT zk_xact_lock('b')");
+	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
+	$other->query("SELECT zk_xact_lock('a')");
+	is($other->sqlstate, '40P01', 'who came last gives way');
+	my ($p, $q) = (who('berlin', $one), who('paris', $other));
+	like($other->error, qr/ERROR:  deadlock detected
+DETAIL:  P$q waits for ExclusiveLock on ZooKeeper lock "a"; blocked by p$p\.
+P$p waits for ExclusiveLock on ZooKeeper lock "b"; blocked by p$q\.
+HINT:  See server log for query details\./, 'the cycle is told');
+	$one->wait_result;
+	is($one->sqlstate, '00000', 'the other one goes on, for the transaction is over');
+	$other->query('ROLLBACK');
+	ok($node{paris}->log_contains(
+		"Process " . $other->pid . ": SELECT zk_xact_lock\\('a'\\)"), 'the log has the statement');
+	$_->quit foreach $one, $other;
+	poll_until
+	{
+		$node{paris}->safe_psql('postgres',
+			"SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'") eq '1';
+	}
+	'PostgreSQL to count it', 30;
+	assert_nothing_said();
+};
+
+foreach my $length (3, 10)
+{
+	subtest "a ring of $length" => sub {
+		my @clusters = map { $_ % 2 ? 'berlin' : 'paris' } 1 .. $length;
+		my @ring = map { session($_) } @clusters;
+		foreach my $i (0 .. $#ring)
+		{
+			my $mode = $i % 3 == 1 ? '_shared' : '';
+			$ring[$i]->query_safe("SELECT zk_lock$mode('ring/$i')");
+		}
+		foreach my $i (0 .. $#ring - 1)
+		{
+			my $next = $i + 1;
+			wait_behind($ring[$i], "SELECT zk_lock('ring/$next')", "ring/$next", 2);
+		}
+		$ring[-1]->query("SELECT zk_lock('ring/0')");
+		is($ring[-1]->sqlstate, '40P01', 'the last one gives way');
+		is(scalar(() = $ring[-1]->error =~ /waits for/g), $length, 'all are named');
+		is(scalar(grep { $_->is_done } @ring[ 0 .. $#ring - 1 ]), 0, 'nobody else does');
+		$ring[-1]->query_safe('SELECT zk_unlock_all()');
+		foreach my $i (reverse 0 .. $#ring - 1)
+		{
+			$ring[$i]->wait_result;
+			is($ring[$i]->sqlstate, '00000', "$i goes on");
+			$ring[$i]->query_safe('SELECT zk_unlock_all()');
+		}
+		$_->quit foreach @ring;
+		assert_nothing_said();
+	};
+}
+
+subtest 'a semaphore' => sub {
+	my ($first, $second, $waiter) = (session('berlin'), session('paris'), session('berlin'));
+	$_->query_safe("SELECT zk_lock('permit', permits => 2)") foreach $first, $second;
+	$waiter->query_safe("SELECT zk_lock('c'), zk_lock('d')");
+	wait_behind($waiter, "SELECT zk_lock('permit', permits => 2)", 'permit', 3);
+	wait_behind($first, "SELECT zk_lock('c')", 'c', 2);
+	poll_until { said() == 2 } 'both to say so', 30;
+	ok(!$first->is_done && !$waiter->is_done, 'a permit may still be let go of');
+	$second->query("SELECT zk_lock('d')");
+	is($second->sqlstate, '40P01', 'now none can be');
+	is(scalar(() = $second->error =~ /waits for/g), 2, 'the shortest cycle is told');
+	$second->query_safe('SELECT zk_unlock_all()');
+	$waiter->wait_result;
+	is($waiter->sqlstate, '00000', 'the permit is enough for the waiter');
+	$waiter->query_safe('SELECT zk_unlock_all()');
+	$first->wait_result;
+	is($first->sqlstate, '00000', 'and the first goes on');
+	$_->quit foreach $first, $second, $waiter;
+	assert_nothing_said();
+};
+
+subtest 'a row first, then the lock' => sub {
+	my ($row, $lock) = (session('berlin'), session('berlin'));
+	$lock->query_safe("BEGIN; SELECT zk_xact_lock('e')");
+	$row->query_safe('BEGIN; UPDATE account SET sum = 1 WHERE id = 1');
+	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 1');
+	wait_for_row('berlin', $lock);
+	$row->query("SELECT zk_xact_lock('e')");
+	is($row->sqlstate, '40P01', 'who waits for ZooKeeper gives way');
+	my ($p, $q) = (who('berlin', $row), who('berlin', $lock));
+	like($row->error, qr/DETAIL:  P$p waits for ExclusiveLock on ZooKeeper lock "e"; blocked by p$q\.
+P$q waits for ShareLock on transaction \d+; blocked by p$p\./, 'both waits are told');
+	$row->query('ROLLBACK');
+	$lock->wait_result;
+	is($lock->sqlstate, '00000', 'the other one goes on');
+	$lock->query_safe('COMMIT');
+	$_->quit foreach $row, $lock;
+	assert_nothing_said();
+};
+
+# Nobody tells the waiter when the row's waiter comes.
+subtest 'the lock first, then a row' => sub {
+	my ($row, $lock) = (session('berlin'), session('berlin'));
+	$lock->query_safe("BEGIN; SELECT zk_xact_lock('e')");
+	$row->query_safe('BEGIN; UPDATE account SET sum = 1 WHERE id = 1');
+	wait_behind($row, "SELECT zk_xact_lock('e')", 'e', 2);
+	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 1');
+	$row->wait_result;
+	is($row->sqlstate, '40P01', 'who waits for ZooKeeper gives way, though it came first');
+	$row->query('ROLLBACK');
+	$lock->wait_result;
+	is($lock->sqlstate, '00000', 'the other one goes on');
+	$lock->query_safe('COMMIT');
+	$_->quit foreach $row, $lock;
+	assert_nothing_said();
+};
+
+subtest 'over a row, a stranger in between, and another cluster' => sub {
+	my ($row, $between, $lock, $abroad) =
+	  (session('berlin'), session('berlin'), session('berlin'), session('paris'));
+	$abroad->query_safe("SELECT zk_lock('f')");
+	$lock->query_safe("BEGIN; SELECT zk_xact_lock('g')");
+	$row->query_safe('BEGIN; UPDATE account SET sum = 1 WHERE id = 1');
+	$between->query_safe('BEGIN; UPDATE account SET sum = 1 WHERE id = 2');
+	$between->start_query('UPDATE account SET sum = 2 WHERE id = 1');
+	wait_for_row('berlin', $between);
+	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 2');
+	wait_for_row('berlin', $lock);
+	wait_behind($row, "SELECT zk_xact_lock('f')", 'f', 2);
+	poll_until { said() == 2 } 'the row to be told of', 30;
+	$abroad->query("SELECT zk_lock('g')");
+	is($abroad->sqlstate, '40P01', 'who came last gives way');
+	is(scalar(() = $abroad->error =~ /waits for/g), 3, 'three are in the cycle');
+	$abroad->query_safe('SELECT zk_unlock_all()');
+	$row->wait_result;
+	is($row->sqlstate, '00000', 'the others go on');
+	$row->query_safe('COMMIT');
+	$between->wait_result;
+	$between->query_safe('COMMIT');
+	$lock->wait_result;
+	$lock->query_safe('COMMIT');
+	$_->quit foreach $row, $between, $lock, $abroad;
+	assert_nothing_said();
+};
+
+subtest 'who waits last need not look last' => sub {
+	my ($patient, $hasty) = (session('berlin'), session('paris'));
+	$patient->query_safe("SET deadlock_timeout = '2s'; SELECT zk_lock('a')");
+	$hasty->query_safe("SET deadlock_timeout = '100ms'; SELECT zk_lock('b')");
+	wait_behind($patient, "SELECT zk_lock('b')", 'b', 2);
+	$hasty->start_query("SELECT zk_lock('a')");
+	$patient->wait_result;
+	is($patient->sqlstate, '40P01', 'who says it last gives way');
+	$patient->query_safe('SELECT zk_unlock_all()');
+	$hasty->wait_result;
+	is($hasty->sqlstate, '00000', 'the other one goes on');
+	$_->quit foreach $patient, $hasty;
+	assert_nothing_said();
+};
+
+subtest 'who holds nothing says nothing' => sub {
+	my ($holder, @waiters) = (session('berlin'), map { session('paris') } 1 .. 3);
+	$holder->query_safe("SELECT zk_lock('h')");
+	$_->start_query("SELECT zk_lock('h')") foreach @waiters;
+	wait_for_queue($zk, lock_path('h'), 4);
+	sleep 1;    # three times what they wait for until they would
+	is(said(), 0, 'nothing is said');
+	$holder->quit;
+	foreach (1 .. 3)
+	{
+		my $next;
+		poll_until { ($next) = grep { $_->is_done } @waiters; $next } 'one to go on', 30;
+		@waiters = grep { $_ != $next } @waiters;
+		$next->wait_result;
+		$next->quit;
+	}
+};
+
+foreach my $name (sort keys %node)
+{
+	ok(!$node{$name}->log_contains(qr/PANIC|TRAP|terminated by signal/), "$name did not crash");
+	$node{$name}->stop;
+}
+
+done_testing();

@@ -1,0 +1,71 @@
+
+# Who waits for whom, over all clusters: as rows, for one process, and as a picture.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my %setting = (
+	'shared_preload_libraries' => 'zklock',
+	'deadlock_timeout' => '300ms');
+my %node = map { $_ => cluster($_, $zk, %setting) } qw(berlin paris);
+my $berlin = $node{berlin};
+$berlin->safe_psql('postgres', 'CREATE TABLE account (id int); INSERT INTO account VALUES (1)');
+
+my ($holder, $row, $stuck) = map { background($berlin) } 1 .. 3;
+my $abroad = background($node{paris});
+
+# stuck waits for row's row, row for abroad's lock, holder for nobody, abroad for
+# holder's.
+$holder->query_safe(q{SELECT zk_lock('a "quoted" <name>')});
+$abroad->query_safe("SELECT zk_lock('b')");
+$row->query_safe('BEGIN; UPDATE account SET id = 2');
+$stuck->query_safe("SELECT zk_lock('c')");
+$abroad->start_query(q{SELECT zk_lock_shared('a "quoted" <name>')});
+wait_for_queue($zk, lock_path('a "quoted" <name>'), 2);
+$row->start_query("SELECT zk_lock('b')");
+wait_for_queue($zk, lock_path('b'), 2);
+$stuck->start_query('UPDATE account SET id = 3');
+poll_until
+{
+	$berlin->safe_psql('postgres', 'SELECT count(*) FROM zk_waits()') == 3;
+}
+'all waits to be told of', 30;
+
+is( $berlin->safe_psql('postgres', q{SELECT format('%s %s %s: %s <- %s %s', cluster, pid, name,
+	regexp_replace(waits_for, '\d+', 'N'), blocked_by_cluster, blocked_by_pid)
+	FROM zk_waits() ORDER BY name NULLS LAST}),
+	join("\n",
+		'paris ' . $abroad->pid . ' a "quoted" <name>: ShareLock on ZooKeeper lock "a "quoted" <name>" <- berlin '
+		  . $holder->pid,
+		'berlin ' . $row->pid . ' b: ExclusiveLock on ZooKeeper lock "b" <- paris ' . $abroad->pid,
+		'  : ShareLock on transaction N <- berlin ' . $row->pid),
+	'everybody who waits, and for whom');
+is($berlin->safe_psql('postgres', 'SELECT cluster, blocked_by_pid FROM zk_blocking(' . $row->pid . ')'),
+	'paris|' . $abroad->pid, 'whom one waits for');
+like($berlin->safe_psql('postgres', 'SELECT waits_for, blocked_by_pid FROM zk_blocking(' . $stuck->pid . ')'),
+	qr/^ShareLock on transaction \d+\|${\ $row->pid}$/, 'also in PostgreSQL');
+is($berlin->safe_psql('postgres', 'SELECT count(*) FROM zk_blocking(' . $holder->pid . ')'),
+	0, 'nobody');
+my $mermaid = $berlin->safe_psql('postgres', 'SELECT zk_wait_graph()');
+like($mermaid, qr/^flowchart LR\n(?:\tn\d+\["[^"]*"\]\n){4}(?:\tn\d+ (?:-->|-\.->)\|"[^"]*"\| n\d+\n){3}$/,
+	'Mermaid');
+like($mermaid, qr/\|"a #34;quoted#34; #60;name#62;"\|/, 'names are escaped');
+my $dot = $berlin->safe_psql('postgres', "SELECT zk_wait_graph('dot')");
+like($dot, qr/^digraph waits \{\n.*label="a \\"quoted\\" <name>"\];\n.*\}\n?$/s, 'DOT');
+like($dot, qr/style=dashed/, 'with waits in PostgreSQL');
+like(($berlin->psql('postgres', "SELECT zk_wait_graph('svg')"))[2],
+	qr/format "svg" is not known/, 'no other format');
+
+$holder->quit;
+$abroad->wait_result;
+$abroad->quit;
+$row->wait_result;
+$row->quit;
+$stuck->wait_result;
+$stuck->quit;
+done_testing();
