@@ -71,6 +71,7 @@ OBJS = \
 	src/lock_set.o \
 	src/inspect.o \
 	src/wait_graph.o \
+	src/monitor.o \
 	src/run_once.o \
 	src/hold.o \
 	src/recall_ask.o \
@@ -97,8 +98,10 @@ OBJS = \
 	src/args.o \
 	src/session.o \
 	src/session_wait.o \
+	src/session_log.o \
 	src/handover.o \
 	src/board.o \
+	src/stat.o \
 	src/ready.o \
 	src/errors.o \
 	src/auth.o \

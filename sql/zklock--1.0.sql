@@ -419,7 +419,7 @@ COMMENT ON FUNCTION zk_locks() IS
 CREATE VIEW zk_locks AS SELECT * FROM zk_locks();
 
 COMMENT ON VIEW zk_locks IS
-'The locks that this session holds: mode, state (held or lost, as far as is known here without asking), how many holds of session and of transaction scope, fencing token, znode, since when, and the number of permits (1, or of a semaphore).';
+'The locks that this session holds: mode, state (held or lost, as far as is known here without asking), how many holds of session and of transaction scope, fencing token, znode, since when, and the number of permits (1, or of a semaphore). Those of another backend of this cluster: SELECT * FROM zk_backend_locks WHERE pid = ...; those of everybody: zk_lock_queue(), zk_all_locks().';
 
 CREATE FUNCTION zk_session(
 	OUT state text,
@@ -439,6 +439,98 @@ CREATE VIEW zk_session AS SELECT * FROM zk_session();
 
 COMMENT ON VIEW zk_session IS
 'The ZooKeeper session of this backend: state (none, connecting, connected, suspended or lost), server, id, timeout in milliseconds as granted by the ensemble, requests that are not over, version of the client library (once its program has answered), and the process of the program that holds it. Does not open a session.';
+
+-- All backends of this cluster. Whose rows somebody sees, the functions decide.
+CREATE FUNCTION zk_backends(
+	OUT pid integer,
+	OUT database name,
+	OUT username name,
+	OUT state text,
+	OUT session_id text,
+	OUT server text,
+	OUT state_since timestamptz,
+	OUT waiting_for text,
+	OUT waiting_mode text,
+	OUT waiting_permits integer,
+	OUT waiting_since timestamptz,
+	OUT held integer,
+	OUT last_proof timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+ROWS 100;
+
+COMMENT ON FUNCTION zk_backends() IS
+'The backends of this cluster, for the view zk_backends.';
+
+CREATE VIEW zk_backends AS SELECT * FROM zk_backends();
+
+COMMENT ON VIEW zk_backends IS
+'The backends of this cluster that have, or had, a ZooKeeper session: its state (as in zk_session), id, server, and since when it is in that state; the lock that is waited for (the first 127 bytes of its name), in which mode, with how many permits, since when; how many locks are held (zk_backend_locks has them); and the latest date of a proof that the ensemble keeps the session for one session timeout from then on. All as the backend itself knew it last: one that is idle learns of an outage at its next statement, or if it holds nothing at its next lock. Without zklock in shared_preload_libraries the own row alone. Of the backends of other roles only pid, database and username, save for superusers and members of pg_read_all_stats. Asks nobody, raises nothing, opens no session.';
+
+CREATE FUNCTION zk_backend_locks(
+	OUT pid integer,
+	OUT name text,
+	OUT mode text,
+	OUT state text,
+	OUT session_holds integer,
+	OUT xact_holds integer,
+	OUT token bigint,
+	OUT granted_at timestamptz,
+	OUT permits integer,
+	OUT last_proof timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+ROWS 100;
+
+COMMENT ON FUNCTION zk_backend_locks() IS
+'The locks of the backends of this cluster, for the view zk_backend_locks.';
+
+CREATE VIEW zk_backend_locks AS SELECT * FROM zk_backend_locks();
+
+COMMENT ON VIEW zk_backend_locks IS
+'The locks that the backends of this cluster hold, with the pid of each: otherwise as zk_locks, and the date of the last proof; of a name the first 127 bytes. At most 16 locks of a backend: zk_backends.held says how many there are. Whose, and how new, is as in zk_backends.';
+
+-- Counters
+CREATE FUNCTION zk_stat(
+	OUT database name,
+	OUT granted_at_once bigint,
+	OUT granted_handed_over bigint,
+	OUT granted_told bigint,
+	OUT granted_listed bigint,
+	OUT tries_in_vain bigint,
+	OUT timeouts bigint,
+	OUT cancels bigint,
+	OUT deadlocks bigint,
+	OUT losses bigint,
+	OUT refused_commits bigint,
+	OUT evictions bigint,
+	OUT sessions bigint,
+	OUT reconnects bigint,
+	OUT requests bigint,
+	OUT bytes_sent bigint,
+	OUT bytes_received bigint,
+	OUT waits bigint,
+	OUT wait_time_ms double precision,
+	OUT wait_histogram bigint[],
+	OUT stats_reset timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+ROWS 10;
+
+COMMENT ON FUNCTION zk_stat() IS
+'Counters of each database of this cluster, for the view zk_stat.';
+
+CREATE VIEW zk_stat AS SELECT * FROM zk_stat();
+
+COMMENT ON VIEW zk_stat IS
+'Counters, a row for each database whose backends have used locks, since stats_reset: grants at once, handed over by the one ahead through ZooKeeper, told by it in shared memory, and after a wait by a look at the queue (locks that a session holds already are not counted again); tries in vain, timeouts (55P03), cancels on the way to a lock, deadlocks, sessions lost, commits refused (40001), contenders evicted, sessions opened, reconnects; requests to the sessions'' programs and bytes to and from them, counted at the end of a transaction. waits: how often somebody was ahead, however the wait ended; wait_time_ms in all; wait_histogram: by how long, less than 1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000, 300000 ms, and longer. They start with 0 when the server does. What has no row of its own, from the 128th database on, is in the one whose database is NULL. Without zklock in shared_preload_libraries: one row, of what this backend has counted itself. Asks nobody, opens no session.';
+
+CREATE FUNCTION zk_stat_reset()
+RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_stat_reset() IS
+'Sets the counters of this database in zk_stat to 0.';
 
 -- Jobs that run once: records in ZooKeeper of who ran which slot of a job.
 CREATE FUNCTION zk_run_once(name text, slot text, retain interval DEFAULT '30 days')
@@ -594,7 +686,8 @@ REVOKE EXECUTE ON FUNCTION
 	zk_waits(), zk_blocking(integer), zk_wait_graph(text),
 	zk_run_once(text, text, interval), zk_forget_run(text, text),
 	zk_request_release(text, text), zk_evict(text, bigint),
-	zk_hold(text, text, interval), zk_release_hold(text, bigint)
+	zk_hold(text, text, interval), zk_release_hold(text, bigint),
+	zk_stat_reset()
 FROM PUBLIC;
 
 GRANT EXECUTE ON FUNCTION
@@ -613,4 +706,4 @@ TO pg_monitor, zklock_operator;
 
 -- The database's owner reads it for a dump, of which it is part.
 GRANT SELECT ON zk_fence_tokens TO pg_monitor, pg_database_owner;
-GRANT SELECT ON zk_locks, zk_session TO PUBLIC;
+GRANT SELECT ON zk_locks, zk_session, zk_backends, zk_backend_locks, zk_stat TO PUBLIC;

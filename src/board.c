@@ -19,6 +19,7 @@
  */
 #include "board.h"
 
+#include "common/hashfn.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
@@ -47,9 +48,34 @@ typedef struct Slot
 /* A lock that has no line, for want of room. */
 #define NO_LINE (-1)
 
+/* How long others are silent about what one has told. */
+#define SILENCE_MS 10000
+
+/*
+ * What was told, by a hash of its kind and server; two that fall together
+ * keep each other silent.
+ */
+#define TELLINGS 64
+typedef struct Telling
+{
+	pg_atomic_uint64 told_at;	/* TimestampTz; 0: never */
+	pg_atomic_uint32 nsilent;	/* who would have, since */
+} Telling;
+
+/* All of it. */
+typedef struct Board
+{
+	Telling		tellings[TELLINGS];
+	Slot		slots[FLEXIBLE_ARRAY_MEMBER];
+} Board;
+
 /* In shared memory, by proc number; NULL if the library was not preloaded. */
 static Slot *slots;
 static int	nslots;
+
+/* Likewise; then this backend's. */
+static Telling private_tellings[TELLINGS];
+static Telling *tellings = private_tellings;
 
 /* The row of a backend that has none in shared memory. */
 static Slot private_slot;
@@ -73,7 +99,8 @@ static void copy_name(char copy[ZK_BOARD_NAME_SIZE], const char *name);
 static const Slot *slot_of(int number);
 static void request_memory(void);
 static void make_slots(void);
-static Size slots_size(void);
+static Size board_size(void);
+static void init_tellings(void);
 static void clear_at_exit(int code, Datum arg);
 
 StaticAssertDecl(ZK_BOARD_LOCKS <= 32, "taken_lines has a bit for each line");
@@ -81,6 +108,7 @@ StaticAssertDecl(ZK_BOARD_LOCKS <= 32, "taken_lines has a bit for each line");
 void
 zklock_board_init(void)
 {
+	init_tellings();
 	if (!process_shared_preload_libraries_in_progress)
 		return;
 	previous_request_hook = shmem_request_hook;
@@ -136,9 +164,13 @@ zklock_board_put_session(uint64 number, const ZkClientStatus *status,
 void
 zklock_board_end_session(void)
 {
+	ZkBoardRow *row = &own->row;
+
 	begin_write();
-	own->row.is_session_open = false;
-	own->row.session_id = 0;
+	if (row->state != ZK_CLIENT_LOST)
+		row->state_since = GetCurrentTimestamp();
+	row->is_session_open = false;
+	row->session_id = 0;
 	end_write();
 }
 
@@ -211,6 +243,27 @@ bool
 zklock_board_is_concerned(void)
 {
 	return own->row.nheld > 0 || own->row.awaited[0] != '\0';
+}
+
+/* Of those who come at the same moment the first one to write wins. */
+bool
+zklock_board_may_tell(int kind, const char *server, int *nsilent)
+{
+	uint32		hash = hash_bytes((const unsigned char *) server,
+								  strlen(server));
+	Telling    *telling = &tellings[hash_combine(hash, kind) % TELLINGS];
+	TimestampTz now = GetCurrentTimestamp();
+	uint64		told_at = pg_atomic_read_u64(&telling->told_at);
+
+	if (!TimestampDifferenceExceeds((TimestampTz) told_at, now, SILENCE_MS) ||
+		!pg_atomic_compare_exchange_u64(&telling->told_at, &told_at,
+										(uint64) now))
+	{
+		pg_atomic_fetch_add_u32(&telling->nsilent, 1);
+		return false;
+	}
+	*nsilent = pg_atomic_exchange_u32(&telling->nsilent, 0);
+	return true;
 }
 
 /* No interrupt is served in between: none of this looks for any. */
@@ -337,28 +390,45 @@ request_memory(void)
 {
 	if (previous_request_hook != NULL)
 		previous_request_hook();
-	RequestAddinShmemSpace(slots_size());
+	RequestAddinShmemSpace(board_size());
 }
 
 static void
 make_slots(void)
 {
+	Board	   *board;
 	bool		found;
 
 	if (previous_startup_hook != NULL)
 		previous_startup_hook();
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	slots = ShmemInitStruct("zklock backends", slots_size(), &found);
+	board = ShmemInitStruct("zklock board", board_size(), &found);
+	tellings = board->tellings;
+	slots = board->slots;
 	nslots = MaxBackends;
 	if (!found)
-		memset(slots, 0, slots_size());
+	{
+		memset(board, 0, board_size());
+		init_tellings();
+	}
 	LWLockRelease(AddinShmemInitLock);
 }
 
 static Size
-slots_size(void)
+board_size(void)
 {
-	return mul_size(MaxBackends, sizeof(Slot));
+	return add_size(offsetof(Board, slots),
+					mul_size(MaxBackends, sizeof(Slot)));
+}
+
+static void
+init_tellings(void)
+{
+	for (int i = 0; i < TELLINGS; i++)
+	{
+		pg_atomic_init_u64(&tellings[i].told_at, 0);
+		pg_atomic_init_u32(&tellings[i].nsilent, 0);
+	}
 }
 
 /* What is written from here on nobody reads. */

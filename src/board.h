@@ -104,6 +104,14 @@ extern void zklock_board_await_over(void);
 /* Does this backend hold a lock, or wait for one? */
 extern bool zklock_board_is_concerned(void);
 
+/*
+ * A line for the log, of that kind and about that server, that others of the
+ * cluster may have reason for at the same moment: may we write it?  Once in
+ * ten seconds for all of them.  *nsilent: how many were refused since the
+ * last that was not.  Without preloading, each backend asks for itself.
+ */
+extern bool zklock_board_may_tell(int kind, const char *server, int *nsilent);
+
 /* ---- reading.  Nothing raises save for interrupts. ---- */
 
 /* How many rows there may be. */

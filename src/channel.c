@@ -258,6 +258,7 @@ zklock_channel_flush(ZkChannel *channel)
 		if (sent > 0)
 		{
 			frame_buffer_consume(out, (size_t) sent);
+			channel->nsent += (uint64_t) sent;
 			deadline = 0;
 		}
 		else if (errno == EINTR)
@@ -310,7 +311,10 @@ zklock_channel_receive(ZkChannel *channel, bool is_forced)
 		room = in->size - in->end;
 		received = recv(channel->fd, in->bytes + in->end, room, MSG_DONTWAIT);
 		if (received > 0)
+		{
 			in->end += (size_t) received;
+			channel->nreceived += (uint64_t) received;
+		}
 		else if (received < 0 && errno == EINTR)
 			continue;
 		else if (received == 0 || errno != EAGAIN || is_dead)

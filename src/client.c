@@ -132,6 +132,18 @@ zklock_client_progress(const ZkClient *client)
 	return client->nframes;
 }
 
+ZkTraffic
+zklock_client_traffic(const ZkClient *client)
+{
+	ZkTraffic	traffic = {
+		.nrequests = client->nrequests,
+		.nsent = client->channel.nsent,
+		.nreceived = client->channel.nreceived
+	};
+
+	return traffic;
+}
+
 void
 zklock_client_status(ZkClient *client, ZkClientStatus *status)
 {

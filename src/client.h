@@ -41,6 +41,14 @@ typedef struct ZkClientOptions
 								 * connected; NULL: it is not */
 } ZkClientOptions;
 
+/* What has passed between a client and its program, ever. */
+typedef struct ZkTraffic
+{
+	uint64_t	nrequests;
+	uint64_t	nsent;			/* bytes */
+	uint64_t	nreceived;		/* bytes */
+} ZkTraffic;
+
 /*
  * Start a session, with a program of its own.  Never NULL save without
  * memory; every other failure shows as ZK_CLIENT_LOST with its reason.
@@ -76,6 +84,9 @@ extern void zklock_client_receive(ZkClient *client);
  * news.
  */
 extern uint64_t zklock_client_progress(const ZkClient *client);
+
+/* The same, in all. */
+extern ZkTraffic zklock_client_traffic(const ZkClient *client);
 
 /*
  * Look at the session.  One that is past its deadline, or whose program has

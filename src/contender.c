@@ -60,6 +60,9 @@ static ZkContendEnd end_of(Step step);
 static ZkContendEnd stand_in_queue(Standing *standing);
 static Step look_around(Standing *standing, Survey *survey);
 static Step act_on(Standing *standing, const Survey *survey, bool *is_granted);
+static void begin_wait(Standing *standing);
+static void end_wait(const Standing *standing);
+static void count_error(void);
 static bool await_first_place(Standing *standing);
 static Step look(Standing *standing);
 static void read_list(Standing *standing, const ZkReply *list,
@@ -72,7 +75,6 @@ static RecipeVerdict judge(const Standing *standing, const ZkReply *list,
 static bool is_anybody_behind(const Standing *standing, const ZkReply *list);
 static bool is_still_queued(Standing *standing);
 static void note_grant(const Standing *standing);
-static void post_wait(const Standing *standing);
 static void leave(Standing *standing);
 
 /* ---------------------------------------------------------------------
@@ -111,6 +113,7 @@ zklock_contend(ZkContender *contender)
 	}
 	PG_CATCH();
 	{
+		count_error();
 		leave(&standing);
 		PG_RE_THROW();
 	}
@@ -118,6 +121,9 @@ zklock_contend(ZkContender *contender)
 
 	if (end != ZK_CONTEND_GRANTED)
 	{
+		if (end != ZK_CONTEND_SESSION_LOST)
+			zklock_stat_count(contender->is_try ? ZK_STAT_TRY_IN_VAIN :
+							  ZK_STAT_TIMEOUT);
 		leave(&standing);
 		return end;
 	}
@@ -152,11 +158,17 @@ zklock_contend_at_once(ZkContender *contenders, int ncontenders,
 	}
 	PG_CATCH();
 	{
+		count_error();
 		for (int i = 0; i < ncontenders; i++)
 			leave(&standings[i]);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+
+	/* other calls go on with zklock_contend() */
+	if (*is_busy && contenders[0].is_try &&
+		contenders[0].patience == ZK_TRY_ONCE)
+		zklock_stat_count(ZK_STAT_TRY_IN_VAIN);
 
 	for (int i = 0; i < ncontenders; i++)
 	{
@@ -231,7 +243,10 @@ contender_node_name(const Standing *standing)
 static Standing
 stand(ZkContender *contender)
 {
-	Standing	standing = {.contender = contender};
+	Standing	standing = {
+		.contender = contender,
+		.way = ZK_STAT_GRANT_AT_ONCE
+	};
 
 	standing.trip.deadline = contender->deadline;
 	standing.log_at = ZK_NO_DEADLINE;
@@ -328,7 +343,7 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 
 	if (survey->should_drain)
 	{
-		post_wait(standing);
+		begin_wait(standing);
 		return contender_drain(standing);
 	}
 	if (survey->hold == HOLD_GONE)
@@ -338,6 +353,8 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 		case RECIPE_HELD:
 			if (survey->is_anybody_behind)
 				contender_announce(standing);
+			standing->way = standing->has_waited ? ZK_STAT_GRANT_LISTED :
+				ZK_STAT_GRANT_AT_ONCE;
 			*is_granted = true;
 			return STEP_GO_ON;
 		case RECIPE_MISMATCH:
@@ -355,7 +372,7 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 	}
 	if (contender->patience == ZK_TRY_ONCE)
 		return STEP_OUT_OF_PATIENCE;
-	post_wait(standing);
+	begin_wait(standing);
 	switch (survey->hold == HOLD_PENDING ?
 			contender_watch_twin(standing, survey->twin) :
 			contender_watch(standing, survey->next))
@@ -365,6 +382,8 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 				break;
 			contender->place->is_on_word = !standing->is_next_first &&
 				!zklock_session_has_credentials();
+			standing->way = standing->is_told ? ZK_STAT_GRANT_TOLD :
+				ZK_STAT_GRANT_HANDED_OVER;
 			*is_granted = true;
 			break;
 		case ZK_WAIT_TIMEOUT:
@@ -373,6 +392,42 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 			return STEP_SESSION_LOST;
 	}
 	return STEP_GO_ON;
+}
+
+/* Others are ahead: whoever looks may know for what we wait. */
+static void
+begin_wait(Standing *standing)
+{
+	const ZkPlace *place = standing->contender->place;
+
+	if (standing->has_waited)
+		return;
+	standing->has_waited = true;
+	INSTR_TIME_SET_CURRENT(standing->wait_begun);
+	zklock_board_await(place->lock_path + place->root_length + 1, place->mode,
+					   place->permits);
+}
+
+/* If we have waited, that is over, however it ended. */
+static void
+end_wait(const Standing *standing)
+{
+	instr_time	now;
+
+	if (!standing->has_waited)
+		return;
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, standing->wait_begun);
+	zklock_stat_wait(INSTR_TIME_GET_MICROSEC(now));
+	zklock_board_await_over();
+}
+
+/* In a PG_CATCH(): was that a cancel? */
+static void
+count_error(void)
+{
+	if (geterrcode() == ERRCODE_QUERY_CANCELED)
+		zklock_stat_count(ZK_STAT_CANCEL);
 }
 
 /*
@@ -687,17 +742,8 @@ note_grant(const Standing *standing)
 	contender->place->nnodes = contender->style == RECIPE_STYLE_ALL ?
 		ALIAS_COUNT : 1;
 	zklock_place_note_grant(contender->place);
-	zklock_board_await_over();
-}
-
-/* Others are ahead: tell the board for what we wait. */
-static void
-post_wait(const Standing *standing)
-{
-	const ZkPlace *place = standing->contender->place;
-
-	zklock_board_await(place->lock_path + place->root_length + 1, place->mode,
-					   place->permits);
+	zklock_stat_count(standing->way);
+	end_wait(standing);
 }
 
 /* Give up whatever is under way; our node goes, wherever it is. */
@@ -706,7 +752,7 @@ leave(Standing *standing)
 {
 	zklock_handover_forget();
 	zklock_deadlock_end(&standing->detector);
-	zklock_board_await_over();
+	end_wait(standing);
 	zklock_roundtrip_end(&standing->trip);
 	contender_forget_closed(standing);
 	zklock_client_unwatch(zklock_session_client());

@@ -44,6 +44,7 @@ typedef struct ZkContender
 								 * queue: none is left over from an attempt */
 	bool		holds_locks;	/* this session holds other locks: others may
 								 * wait for it while it waits */
+	bool		is_try;			/* not to be granted is no error */
 	ZkPatience	patience;
 	int64		deadline;		/* zklock_client_now() */
 } ZkContender;

@@ -13,7 +13,9 @@
 #include "contender.h"
 #include "deadlock.h"
 #include "nodes/pg_list.h"
+#include "portability/instr_time.h"
 #include "roundtrip.h"
+#include "stat.h"
 
 /* How a step on the way ended.  None of them is a grant. */
 typedef enum Step
@@ -54,6 +56,7 @@ typedef struct Standing
 								 * was not asked; of the lock's present znode */
 	bool		is_next_first;	/* nobody is ahead of the one just ahead */
 	bool		is_handed_over; /* whoever was ahead has let go, to us */
+	bool		is_told;		/* and has said so in shared memory */
 	bool		watches_queue;	/* lists are to be watched */
 	bool		is_told_busy;	/* the last list has shown somebody ahead */
 	bool		is_ahead_read;	/* the last reply is the read of the one just
@@ -64,6 +67,11 @@ typedef struct Standing
 	int			seen_version;	/* with seen: how often */
 	List	   *holds;			/* of the names of those that stand for sure */
 	bool		cannot_drain;	/* go on with whatever number we get */
+
+	/* for the statistics; contender.c */
+	bool		has_waited;
+	instr_time	wait_begun;		/* valid if it has */
+	ZkStat		way;			/* how the lock was granted */
 
 	/* for the log; contender_log.c */
 	int			nahead;			/* how many those are; valid if the log may

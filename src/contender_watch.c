@@ -77,7 +77,7 @@ static const ZkReply *set_watch(Standing *standing, const char *child,
 ZkWaitEnd
 contender_watch(Standing *standing, const char *ahead)
 {
-	standing->is_handed_over = false;
+	standing->is_handed_over = standing->is_told = false;
 	return ahead == NULL ? watch_queue(standing) : watch_next(standing, ahead);
 }
 
@@ -147,7 +147,7 @@ watch_next(Standing *standing, const char *ahead)
 	}
 	if (is_set_news && end != ZK_WAIT_LOST && zklock_handover_has_told())
 	{
-		standing->is_handed_over = true;
+		standing->is_handed_over = standing->is_told = true;
 		end = ZK_WAIT_OVER;
 	}
 	zklock_handover_forget();

@@ -57,6 +57,7 @@
 #include "queue.h"
 #include "roundtrip.h"
 #include "session.h"
+#include "stat.h"
 
 /* What somebody asks for.  In the database's encoding. */
 typedef struct HoldOrder
@@ -164,8 +165,13 @@ Datum
 zk_evict(PG_FUNCTION_ARGS)
 {
 	char	   *name = zklock_args_name(fcinfo);
+	bool		is_evicted = remove_contenders(name,
+											   zklock_args_token(fcinfo, 1),
+											   true);
 
-	PG_RETURN_BOOL(remove_contenders(name, zklock_args_token(fcinfo, 1), true));
+	if (is_evicted)
+		zklock_stat_count(ZK_STAT_EVICTION);
+	PG_RETURN_BOOL(is_evicted);
 }
 
 /* ---------------------------------------------------------------------

@@ -46,6 +46,7 @@
 #include "lock.h"
 #include "recall.h"
 #include "session.h"
+#include "stat.h"
 
 /* Values of zklock.commit_guard. */
 typedef enum CommitGuard
@@ -89,6 +90,7 @@ static ProcessUtility_hook_type next_ProcessUtility;
 static emit_log_hook_type next_emit_log;
 
 static void guard_commit(void);
+static void prove_locks(bool always_ask);
 static bool is_to_be_guarded(void);
 static void guard_prepared(void);
 static bool is_commit_prepared(const Node *statement);
@@ -172,6 +174,8 @@ at_transaction_event(XactEvent event, void *arg)
 		case XACT_EVENT_ABORT:
 			guarded_at = 0;
 			is_release_due = is_following && !in_error_recursion_trouble();
+			if (!is_release_due)
+				zklock_session_count_traffic();
 			break;
 		case XACT_EVENT_PREPARE:
 			/* only locks of session scope can be left: they stay */
@@ -195,7 +199,7 @@ guard_ahead(XactEvent event, void *arg)
 	if (event != XACT_EVENT_PRE_COMMIT || !is_to_be_guarded())
 		return;
 	zklock_session_look();
-	zklock_prove_locks(zklock_hooks_asks_quorum());
+	prove_locks(zklock_hooks_asks_quorum());
 	guarded_at = zklock_client_now();
 }
 
@@ -232,6 +236,7 @@ at_resource_release(ResourceReleasePhase phase, bool is_commit,
 		return;
 	is_release_due = false;
 	zklock_end_transaction();
+	zklock_session_count_traffic();
 	zklock_recall_defer(false);
 }
 
@@ -344,9 +349,26 @@ guard_commit(void)
 		bool		has_waited = lock_notify_queue() ||
 			zklock_client_now() - guarded_at >= ASK_AGAIN_MS;
 
-		zklock_prove_locks(zklock_hooks_asks_quorum() && has_waited);
+		prove_locks(zklock_hooks_asks_quorum() && has_waited);
 	}
 	stop_interruptions();
+}
+
+/* Raises as zklock_prove_locks(), and counts a commit that is refused. */
+static void
+prove_locks(bool always_ask)
+{
+	PG_TRY();
+	{
+		zklock_prove_locks(always_ask);
+	}
+	PG_CATCH();
+	{
+		if (geterrcode() == ERRCODE_T_R_SERIALIZATION_FAILURE)
+			zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
 }
 
 /* Is there anything to refuse, and anything to refuse it for? */
@@ -369,7 +391,7 @@ guard_prepared(void)
 		return;
 	zklock_session_look();
 	if (commit_guard != GUARD_OFF)
-		zklock_prove_locks(zklock_hooks_asks_quorum());
+		prove_locks(zklock_hooks_asks_quorum());
 	stop_interruptions();
 }
 

@@ -675,6 +675,7 @@ contender_for(const ZkLockOrder *order, Lock *lock, const Bounds *bounds)
 		.place = &lock->place,
 		.wants_list = order->wants_list,
 		.holds_locks = hash_get_num_entries(zklock_locks) > 1,
+		.is_try = order->is_try,
 		.style = zklock_name_style(),
 		.patience = ZK_WAIT_UNTIL_DEADLINE,
 		.deadline = bounds->lock_timeout_at

@@ -30,6 +30,7 @@
 #include "ready.h"
 #include "recipe.h"
 #include "servers.h"
+#include "stat.h"
 
 /* The session's program, which is installed beside this library. */
 #define PROGRAM_NAME "zklock-session"
@@ -124,7 +125,6 @@ static uint64 hash_of(const char *text);
 static void note_loss(const ZkClientStatus *status);
 static void close_at_exit(int code, Datum arg);
 static bool check_servers(char **newval, void **extra, GucSource source);
-static TimestampTz state_since(const ZkClientStatus *status);
 static const char *silence_text(void);
 
 /* ---------------------------------------------------------------------
@@ -233,6 +233,24 @@ zklock_session_rest(void)
 	zklock_session_reap();
 	MySession.needs_look = zklock_session_status(&status) &&
 		status.npending > 0;
+}
+
+/* A backend without a session, or that has not used it, pays a comparison. */
+void
+zklock_session_count_traffic(void)
+{
+	ZkTraffic  *counted = &MySession.counted;
+	ZkTraffic	now;
+
+	if (MySession.client == NULL)
+		return;
+	now = zklock_client_traffic(MySession.client);
+	if (now.nsent == counted->nsent && now.nreceived == counted->nreceived)
+		return;
+	zklock_stat_add(ZK_STAT_REQUEST, now.nrequests - counted->nrequests);
+	zklock_stat_add(ZK_STAT_BYTES_SENT, now.nsent - counted->nsent);
+	zklock_stat_add(ZK_STAT_BYTES_RECEIVED, now.nreceived - counted->nreceived);
+	*counted = now;
 }
 
 bool
@@ -381,50 +399,6 @@ zklock_session_errdetail_silence(void)
 	return errdetail("%s", silence_text());
 }
 
-/*
- * The message would look for interrupts, and not all who come here may raise.
- */
-void
-session_note_state(const ZkClientStatus *status)
-{
-	static const char *const states[] = {
-		[ZK_CLIENT_STARTING] = "starts",
-		[ZK_CLIENT_CONNECTING] = "connects",
-		[ZK_CLIENT_CONNECTED] = "is connected",
-		[ZK_CLIENT_SUSPENDED] = "has lost its connection",
-		[ZK_CLIENT_LOST] = "is over"
-	};
-
-	if (MySession.noted_number == MySession.number &&
-		MySession.noted_state == status->state &&
-		MySession.noted_connects == status->nconnects)
-		return;
-	zklock_board_put_session(MySession.number, status, state_since(status));
-	MySession.noted_number = MySession.number;
-	MySession.noted_state = status->state;
-	MySession.noted_connects = status->nconnects;
-	HOLD_INTERRUPTS();
-	ereport(DEBUG1,
-			(errmsg_internal("ZooKeeper session " UINT64_FORMAT " of this backend (0x%llx) %s",
-							 MySession.number,
-							 (unsigned long long) status->session_id,
-							 states[status->state]),
-			 status->server[0] != '\0' ?
-			 errdetail_internal("Server %s.", status->server) : 0));
-	RESUME_INTERRUPTS();
-}
-
-/* From its first grant on the board has the session's number. */
-void
-session_note_beginning(void)
-{
-	ZkClientStatus status;
-
-	if ((MySession.noted_number != MySession.number ||
-		 MySession.noted_connects == 0) && zklock_session_status(&status))
-		session_note_state(&status);
-}
-
 const char *
 session_servers(void)
 {
@@ -459,6 +433,7 @@ zklock_session_close(int wait_ms)
 		MySession.wait_set = NULL;
 		ReleaseExternalFD();
 	}
+	zklock_session_count_traffic();
 	zklock_board_end_session();
 	zklock_client_close(closing, wait_ms);
 }
@@ -523,18 +498,6 @@ session_note_refusal(const ZkClientStatus *status)
 	MySession.is_given_up = true;
 	MySession.connect_deadline = zklock_client_now() +
 		MySession.connect_bound_ms;
-}
-
-/* Since when it is in its state, as far as that is known. */
-static TimestampTz
-state_since(const ZkClientStatus *status)
-{
-	TimestampTz now = GetCurrentTimestamp();
-
-	if (status->state != ZK_CLIENT_SUSPENDED)
-		return now;
-	return TimestampTzPlusMilliseconds(now, status->suspended_at -
-									   zklock_client_now());
 }
 
 /* Why there has been no answer. */
@@ -631,6 +594,7 @@ start_session(void)
 	MySession.attempt_until = 0;
 	fill_in_options(&options);
 	MySession.number++;
+	memset(&MySession.counted, 0, sizeof(MySession.counted));
 	MySession.opened_with = zklock_session_settings();
 	strlcpy(MySession.chroot, list.chroot, sizeof(MySession.chroot));
 	if (!adopt_session(&options))

@@ -84,6 +84,9 @@ extern void zklock_session_note_use(bool is_in_use);
  */
 extern void zklock_session_rest(void);
 
+/* Add to the statistics what the session has sent and received.  Never raises. */
+extern void zklock_session_count_traffic(void);
+
 /*
  * Has the session an identity of its own, so that nobody else can write to
  * the queue nodes that it makes from now on?

@@ -39,6 +39,8 @@ typedef struct CurrentSession
 	ZkSessionNumber noted_number;
 	ZkClientState noted_state;
 	int			noted_connects;
+	TimestampTz noted_since;
+	ZkTraffic	counted;		/* of its traffic, by stat.c */
 
 	/* The set that every wait uses: latch, its program, postmaster; or NULL. */
 	WaitEventSet *wait_set;
@@ -54,7 +56,7 @@ extern CurrentSession MySession;
  */
 extern void session_note_refusal(const ZkClientStatus *status);
 
-/* If its state has changed, tell the board, and the log, at DEBUG1. */
+/* If its state has changed, tell the board, the counters and the log. */
 extern void session_note_state(const ZkClientStatus *status);
 
 /* The same as soon as it is connected for the first time; else nothing. */

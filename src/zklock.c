@@ -26,6 +26,7 @@
 #include "ready_worker.h"
 #include "recall.h"
 #include "session.h"
+#include "stat.h"
 
 PG_MODULE_MAGIC;
 
@@ -90,6 +91,7 @@ _PG_init(void)
 	zklock_hooks_init();
 	zklock_handover_init();
 	zklock_board_init();
+	zklock_stat_init();
 	zklock_ready_worker_init();
 	MarkGUCPrefixReserved("zklock");
 }

@@ -1,0 +1,255 @@
+/*-------------------------------------------------------------------------
+ *
+ * session_log.c
+ *	  What is told of the session as it changes: to the board, to the
+ *	  counters, and to the server's log.
+ *
+ * A backend looks at its session where it waits and at the end of its
+ * statements.  One that is idle sees what has happened, and tells it, late.
+ *
+ * The one rule: this never raises and never waits; it is called at the end of
+ * transactions, too.  A message would look for interrupts, so these are held.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "session_private.h"
+
+#include "miscadmin.h"
+
+#include "board.h"
+#include "errors.h"
+#include "stat.h"
+
+/* What a line of the log is about. */
+typedef enum SessionNews
+{
+	NEWS_NONE,					/* of interest to nobody but us */
+	NEWS_SUSPENDED,
+	NEWS_RESUMED,
+	NEWS_LOST
+} SessionNews;
+
+/* Room for what a line says of other backends. */
+#define OTHERS_SIZE 256
+
+static SessionNews news_of(const ZkClientStatus *status, bool is_new);
+static void count_news(const ZkClientStatus *status, bool is_new);
+static TimestampTz state_since(const ZkClientStatus *status);
+static void log_state(const ZkClientStatus *status);
+static void log_news(SessionNews news, const ZkClientStatus *status,
+					 TimestampTz suspended_since);
+static int	count_others(SessionNews news, const char *server);
+static void describe_others(char text[OTHERS_SIZE], SessionNews news,
+							int nothers, int nsilent);
+
+void
+session_note_state(const ZkClientStatus *status)
+{
+	bool		is_new = MySession.noted_number != MySession.number;
+	TimestampTz before = MySession.noted_since;
+	SessionNews news;
+
+	if (!is_new && MySession.noted_state == status->state &&
+		MySession.noted_connects == status->nconnects)
+		return;
+	news = news_of(status, is_new);
+	count_news(status, is_new);
+	if (is_new || MySession.noted_state != ZK_CLIENT_SUSPENDED)
+		before = 0;
+	MySession.noted_number = MySession.number;
+	MySession.noted_state = status->state;
+	MySession.noted_connects = status->nconnects;
+	MySession.noted_since = state_since(status);
+	zklock_board_put_session(MySession.number, status, MySession.noted_since);
+
+	HOLD_INTERRUPTS();
+	log_state(status);
+	if (news != NEWS_NONE && zklock_board_is_concerned())
+		log_news(news, status, before);
+	RESUME_INTERRUPTS();
+}
+
+/* From its first grant on the board has the session's number. */
+void
+session_note_beginning(void)
+{
+	ZkClientStatus status;
+
+	if ((MySession.noted_number != MySession.number ||
+		 MySession.noted_connects == 0) && zklock_session_status(&status))
+		session_note_state(&status);
+}
+
+/* Against what was noted last, of this session unless it is_new. */
+static SessionNews
+news_of(const ZkClientStatus *status, bool is_new)
+{
+	int			nconnects = is_new ? 0 : MySession.noted_connects;
+
+	if (!status->was_connected)
+		return NEWS_NONE;
+	switch (status->state)
+	{
+		case ZK_CLIENT_SUSPENDED:
+			return NEWS_SUSPENDED;
+		case ZK_CLIENT_LOST:
+			return NEWS_LOST;
+		case ZK_CLIENT_CONNECTED:
+			return status->nconnects > Max(nconnects, 1) ? NEWS_RESUMED :
+				NEWS_NONE;
+		case ZK_CLIENT_STARTING:
+		case ZK_CLIENT_CONNECTING:
+			break;
+	}
+	return NEWS_NONE;
+}
+
+/* Likewise for the counters. */
+static void
+count_news(const ZkClientStatus *status, bool is_new)
+{
+	int			noted = is_new ? 0 : MySession.noted_connects;
+
+	if (noted == 0 && status->nconnects > 0)
+		zklock_stat_count(ZK_STAT_SESSION);
+	if (status->nconnects > Max(noted, 1))
+		zklock_stat_add(ZK_STAT_RECONNECT, status->nconnects - Max(noted, 1));
+	if (status->state == ZK_CLIENT_LOST && status->was_connected &&
+		(is_new || MySession.noted_state != ZK_CLIENT_LOST))
+		zklock_stat_count(ZK_STAT_LOSS);
+}
+
+/* Since when it is in its state, as far as that is known. */
+static TimestampTz
+state_since(const ZkClientStatus *status)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (status->state != ZK_CLIENT_SUSPENDED)
+		return now;
+	return TimestampTzPlusMilliseconds(now, status->suspended_at -
+									   zklock_client_now());
+}
+
+/* For who asks for all that there is to know. */
+static void
+log_state(const ZkClientStatus *status)
+{
+	static const char *const states[] = {
+		[ZK_CLIENT_STARTING] = "starts",
+		[ZK_CLIENT_CONNECTING] = "connects",
+		[ZK_CLIENT_CONNECTED] = "is connected",
+		[ZK_CLIENT_SUSPENDED] = "has lost its connection",
+		[ZK_CLIENT_LOST] = "is over"
+	};
+
+	ereport(DEBUG1,
+			(errmsg_internal("ZooKeeper session " UINT64_FORMAT " of this backend (0x%llx) %s",
+							 MySession.number,
+							 (unsigned long long) status->session_id,
+							 states[status->state]),
+			 status->server[0] != '\0' ?
+			 errdetail_internal("Server %s.", status->server) : 0));
+}
+
+/*
+ * A line for the person on call, about a session on which locks hang, unless
+ * another backend has just said the same.
+ */
+static void
+log_news(SessionNews news, const ZkClientStatus *status,
+		 TimestampTz suspended_since)
+{
+	unsigned long long id = status->session_id;
+	int			nsilent;
+	char		others[OTHERS_SIZE];
+	char		error[512];
+	char		why[256];
+
+	if (!zklock_board_may_tell(news, news == NEWS_LOST ? "" : status->server,
+							   &nsilent))
+		return;
+	describe_others(others, news, count_others(news, status->server), nsilent);
+	switch (news)
+	{
+		case NEWS_NONE:
+			break;
+		case NEWS_SUSPENDED:
+			ereport(LOG,
+					(errmsg("ZooKeeper session 0x%llx lost its connection to server \"%s\"",
+							id, status->server),
+					 errdetail_log("It keeps its locks and its places in queues if it is connected again in time.%s",
+								   others)));
+			break;
+		case NEWS_RESUMED:
+			ereport(LOG,
+					(errmsg("ZooKeeper session 0x%llx is connected again, to server \"%s\"",
+							id, status->server),
+					 suspended_since != 0 ?
+					 errdetail_log("It had no connection since %s.%s",
+								   timestamptz_to_str(suspended_since), others) :
+					 errdetail_log("Its locks are kept.%s", others)));
+			break;
+		case NEWS_LOST:
+			zklock_client_last_error(MySession.client, error, sizeof(error));
+			zklock_errors_describe_loss(status, error, why, sizeof(why));
+			ereport(LOG,
+					(errmsg("ZooKeeper session 0x%llx is lost, and its locks with it",
+							id),
+					 errdetail_log("%s%s", why, others)));
+			break;
+	}
+}
+
+/*
+ * How many other backends of this cluster that hold or wait for locks are in
+ * the same position, as far as the board knows: connected to the server that
+ * was lost last; still without a connection; without one or lost.
+ */
+static int
+count_others(SessionNews news, const char *server)
+{
+	int			nothers = 0;
+
+	for (int i = 0; i < zklock_board_size(); i++)
+	{
+		ZkBoardRow	row;
+		bool		is_suspended;
+
+		if (!zklock_board_read(i, &row) || row.pid == MyProcPid ||
+			(row.nheld == 0 && row.awaited[0] == '\0'))
+			continue;
+		is_suspended = row.is_session_open && row.state == ZK_CLIENT_SUSPENDED;
+		if (news == NEWS_SUSPENDED ?
+			row.is_session_open && strcmp(row.server, server) == 0 :
+			is_suspended || (news == NEWS_LOST &&
+							 (!row.is_session_open ||
+							  row.state == ZK_CLIENT_LOST)))
+			nothers++;
+	}
+	return nothers;
+}
+
+/* In sentences, each with a blank ahead of it. */
+static void
+describe_others(char text[OTHERS_SIZE], SessionNews news, int nothers,
+				int nsilent)
+{
+	static const char *const position[] = {
+		[NEWS_NONE] = "",
+		[NEWS_SUSPENDED] = "used the same server",
+		[NEWS_RESUMED] = "have no connection",
+		[NEWS_LOST] = "have no connection, or lost their session"
+	};
+	int			length = 0;
+
+	text[0] = '\0';
+	if (nothers > 0)
+		length = snprintf(text, OTHERS_SIZE,
+						  " Other backends that hold or wait for locks and %s: %d.",
+						  position[news], nothers);
+	if (nsilent > 0)
+		snprintf(text + length, OTHERS_SIZE - length,
+				 " Backends that kept silent about the like since the last such line: %d.",
+				 nsilent);
+}

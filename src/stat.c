@@ -1,0 +1,208 @@
+/*-------------------------------------------------------------------------
+ *
+ * stat.c
+ *	  Counters of what happens to locks and sessions.
+ *
+ * In shared memory, for each database; or of this backend alone if the
+ * library was not preloaded.  They start with 0 when the server does, and
+ * after a crash.  Those of a dropped database stay where they are.
+ *
+ * The one rule: to count is an addition, and nothing else.  It is done at the
+ * end of transactions and of backends, and on the way of every lock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "stat.h"
+
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+
+/*
+ * How many databases have counters of their own.  What happens in others is
+ * counted together.
+ */
+#define STAT_DATABASES 127
+
+/* Of one database. */
+typedef struct StatEntry
+{
+	pg_atomic_uint32 database;	/* InvalidOid: free, or the one for the rest */
+	pg_atomic_uint64 since;		/* a TimestampTz */
+	pg_atomic_uint64 counts[ZK_NSTATS];
+	pg_atomic_uint64 waits[ZK_STAT_WAITS];
+} StatEntry;
+
+/* Upper bounds of the waits, in microseconds, but for the longest. */
+static const uint64 bounds[ZK_STAT_WAITS - 1] = {
+	1000, 3000, 10000, 30000, 100000, 300000,
+	1000000, 3000000, 10000000, 30000000, 100000000, 300000000
+};
+
+/*
+ * In shared memory, taken in turn, the one for the rest at the end; NULL if
+ * the library was not preloaded.
+ */
+static StatEntry *entries;
+
+/* Without it, this backend's. */
+static StatEntry private_entry;
+
+/* Where this backend counts; NULL: it has not counted yet. */
+static StatEntry *own;
+
+static shmem_request_hook_type previous_request_hook;
+static shmem_startup_hook_type previous_startup_hook;
+
+static StatEntry *own_entry(void);
+static StatEntry *take_entry(Oid database);
+static void make_entry(StatEntry *entry, Oid database);
+static void clear(StatEntry *entry);
+static void request_memory(void);
+static void make_entries(void);
+
+void
+zklock_stat_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	previous_request_hook = shmem_request_hook;
+	shmem_request_hook = request_memory;
+	previous_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = make_entries;
+}
+
+void
+zklock_stat_count(ZkStat which)
+{
+	zklock_stat_add(which, 1);
+}
+
+void
+zklock_stat_add(ZkStat which, uint64 count)
+{
+	pg_atomic_fetch_add_u64(&own_entry()->counts[which], count);
+}
+
+void
+zklock_stat_wait(uint64 microseconds)
+{
+	int			bucket = 0;
+
+	while (bucket < (int) lengthof(bounds) && microseconds >= bounds[bucket])
+		bucket++;
+	pg_atomic_fetch_add_u64(&own_entry()->waits[bucket], 1);
+	zklock_stat_add(ZK_STAT_WAIT_US, microseconds);
+}
+
+int
+zklock_stat_size(void)
+{
+	return entries != NULL ? STAT_DATABASES + 1 : 1;
+}
+
+bool
+zklock_stat_read(int number, ZkStatRow *row)
+{
+	StatEntry  *entry = entries != NULL ? &entries[number] : own_entry();
+	uint64		sum = 0;
+
+	row->database = pg_atomic_read_u32(&entry->database);
+	row->since = (TimestampTz) pg_atomic_read_u64(&entry->since);
+	for (int i = 0; i < ZK_NSTATS; i++)
+		sum += row->counts[i] = pg_atomic_read_u64(&entry->counts[i]);
+	for (int i = 0; i < ZK_STAT_WAITS; i++)
+		sum += row->waits[i] = pg_atomic_read_u64(&entry->waits[i]);
+	return row->database != InvalidOid || sum > 0;
+}
+
+/* What is counted meanwhile may be kept or not. */
+void
+zklock_stat_reset(void)
+{
+	clear(own_entry());
+}
+
+static StatEntry *
+own_entry(void)
+{
+	if (own == NULL)
+		own = take_entry(MyDatabaseId);
+	return own;
+}
+
+/* The entry of that database, or the one for the rest. */
+static StatEntry *
+take_entry(Oid database)
+{
+	if (entries == NULL)
+	{
+		make_entry(&private_entry, database);
+		return &private_entry;
+	}
+	for (int i = 0; i < STAT_DATABASES && database != InvalidOid; i++)
+	{
+		uint32		taken_by = InvalidOid;
+
+		if (pg_atomic_compare_exchange_u32(&entries[i].database, &taken_by,
+										   database) ||
+			taken_by == database)
+			return &entries[i];
+	}
+	return &entries[STAT_DATABASES];
+}
+
+static void
+make_entry(StatEntry *entry, Oid database)
+{
+	pg_atomic_init_u32(&entry->database, database);
+	pg_atomic_init_u64(&entry->since, 0);
+	for (int i = 0; i < ZK_NSTATS; i++)
+		pg_atomic_init_u64(&entry->counts[i], 0);
+	for (int i = 0; i < ZK_STAT_WAITS; i++)
+		pg_atomic_init_u64(&entry->waits[i], 0);
+	clear(entry);
+}
+
+static void
+clear(StatEntry *entry)
+{
+	for (int i = 0; i < ZK_NSTATS; i++)
+		pg_atomic_write_u64(&entry->counts[i], 0);
+	for (int i = 0; i < ZK_STAT_WAITS; i++)
+		pg_atomic_write_u64(&entry->waits[i], 0);
+	pg_atomic_write_u64(&entry->since, (uint64) GetCurrentTimestamp());
+}
+
+/* ---------------------------------------------------------------------
+ * Shared memory
+ * ---------------------------------------------------------------------
+ */
+
+static void
+request_memory(void)
+{
+	if (previous_request_hook != NULL)
+		previous_request_hook();
+	RequestAddinShmemSpace((STAT_DATABASES + 1) * sizeof(StatEntry));
+}
+
+static void
+make_entries(void)
+{
+	bool		found;
+
+	if (previous_startup_hook != NULL)
+		previous_startup_hook();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	entries = ShmemInitStruct("zklock statistics",
+							  (STAT_DATABASES + 1) * sizeof(StatEntry), &found);
+	for (int i = 0; !found && i <= STAT_DATABASES; i++)
+		make_entry(&entries[i], InvalidOid);
+	LWLockRelease(AddinShmemInitLock);
+}

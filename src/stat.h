@@ -1,0 +1,74 @@
+/*-------------------------------------------------------------------------
+ *
+ * stat.h
+ *	  Counters of what happens to locks and sessions.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_STAT_H
+#define ZKLOCK_STAT_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+
+/* What is counted.  Those of every lock come first. */
+typedef enum ZkStat
+{
+	ZK_STAT_REQUEST,			/* to a session's program */
+	ZK_STAT_BYTES_SENT,			/* to it */
+	ZK_STAT_BYTES_RECEIVED,		/* from it */
+	ZK_STAT_GRANT_AT_ONCE,		/* nobody was ahead */
+	ZK_STAT_GRANT_HANDED_OVER,	/* by the one ahead, through the ensemble */
+	ZK_STAT_GRANT_TOLD,			/* by the one ahead, in shared memory */
+	ZK_STAT_GRANT_LISTED,		/* after a wait, by a look at the queue */
+	ZK_STAT_TRY_IN_VAIN,		/* a try that was not granted */
+	ZK_STAT_WAIT_US,			/* how long all waits took */
+	ZK_STAT_TIMEOUT,			/* 55P03 */
+	ZK_STAT_CANCEL,				/* of who stood in a queue, or on his way */
+	ZK_STAT_LOSS,				/* of a session */
+	ZK_STAT_REFUSED_COMMIT,		/* by the commit guard, 40001 */
+	ZK_STAT_DEADLOCK,			/* 40P01 */
+	ZK_STAT_EVICTION,			/* by zk_evict() */
+	ZK_STAT_SESSION,			/* that was connected for the first time */
+	ZK_STAT_RECONNECT			/* of a session, to whichever server */
+} ZkStat;
+#define ZK_NSTATS (ZK_STAT_RECONNECT + 1)
+
+/*
+ * Waits are counted by how long they took: less than 1 ms, 3 ms, 10 ms, 30
+ * ms, 100 ms, 300 ms, 1 s, 3 s, 10 s, 30 s, 100 s, 300 s, or longer.
+ */
+#define ZK_STAT_WAITS 13
+
+/* The counters of one database. */
+typedef struct ZkStatRow
+{
+	Oid			database;		/* InvalidOid: of those that have no counters
+								 * of their own */
+	TimestampTz since;			/* all were 0 then */
+	uint64		counts[ZK_NSTATS];
+	uint64		waits[ZK_STAT_WAITS];
+} ZkStatRow;
+
+/*
+ * If the library is being preloaded, ask for shared memory.  Without it each
+ * backend counts for itself.  For _PG_init().
+ */
+extern void zklock_stat_init(void);
+
+/* Count for this database.  Never raises, never waits, takes no lock. */
+extern void zklock_stat_count(ZkStat which);
+extern void zklock_stat_add(ZkStat which, uint64 count);
+
+/* A wait is over, however it ended. */
+extern void zklock_stat_wait(uint64 microseconds);
+
+/* How many rows there may be; copy one of them, false if it was never used. */
+extern int	zklock_stat_size(void);
+extern bool zklock_stat_read(int number, ZkStatRow *row);
+
+/* This database's start again with 0. */
+extern void zklock_stat_reset(void);
+
+#endif							/* ZKLOCK_STAT_H */

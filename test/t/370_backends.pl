@@ -1,0 +1,256 @@
+
+# zk_backends and zk_backend_locks: what each backend of a cluster holds and waits
+# for, without asking anybody; who may see it; and that nothing is left of a backend
+# that has ended, in whatever way.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk, 'shared_preload_libraries' => 'zklock',
+	'restart_after_crash' => 'on', 'zklock.session_timeout' => '15s');
+my $alone = cluster('paris', $zk);
+my $monitor = background($node);
+
+sub sql { return $monitor->query_safe($_[0]); }
+
+sub backend
+{
+	my ($session, $columns) = @_;
+	return sql("SELECT $columns FROM zk_backends WHERE pid = " . $session->pid);
+}
+
+sub locks
+{
+	my ($session, $columns) = @_;
+	return sql("SELECT $columns FROM (SELECT * FROM zk_backend_locks WHERE pid = "
+		  . $session->pid . ' ORDER BY name, mode) AS l');
+}
+
+sub nobody_left
+{
+	my ($what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	poll_until { sql('SELECT count(*) FROM zk_backends') == 0 } 'the rows to go', 30;
+	return pass($what);
+}
+
+subtest 'what it holds' => sub {
+	my $holder = background($node);
+	is(backend($holder, 'count(*)'), 0, 'no row without a session');
+	$holder->query_safe("SELECT zk_lock('a'), zk_lock('a'), zk_lock_shared('b')");
+	is(backend($holder, "state, database, username = current_user, waiting_for, held"),
+		'connected|postgres|t||2', 'its row');
+	is(backend($holder, 'session_id, server'),
+		$holder->query_safe('SELECT session_id, server FROM zk_session'), 'its session');
+	is(backend($holder, "now() - state_since < '1 min' AND state_since <= now()"), 't', 'since when');
+	is(locks($holder, 'name, mode, state, session_holds, xact_holds, permits'),
+		"a|exclusive|held|2|0|1\nb|shared|held|1|0|1", 'its locks');
+	is(locks($holder, 'token, granted_at'),
+		$holder->query_safe('SELECT token, granted_at FROM zk_locks ORDER BY name'),
+		'with what zk_locks tells');
+	is(locks($holder, "last_proof BETWEEN now() - interval '1 min' AND now()"), "t\nt", 'and a proof');
+	is(backend($holder, "last_proof BETWEEN now() - interval '1 min' AND now()"), 't', 'the latest of them');
+
+	$holder->query_safe("SELECT zk_lock_shared('a'), zk_unlock('a')");
+	is(locks($holder, 'name, mode, session_holds'), "a|exclusive|1\na|shared|1\nb|shared|1", 'both modes');
+	$holder->query_safe("SELECT zk_unlock('a')");
+	is(locks($holder, 'name, mode'), "a|shared\nb|shared", 'one less');
+	$holder->query_safe("BEGIN; SELECT zk_xact_lock('c', permits => 3); SAVEPOINT s;
+		SELECT zk_xact_lock('d'), zk_xact_lock('c', permits => 3)");
+	is(locks($holder, 'name, session_holds, xact_holds, permits'),
+		"a|1|0|1\nb|1|0|1\nc|0|2|3\nd|0|1|1", 'of a transaction that goes on');
+	$holder->query_safe('ROLLBACK TO s');
+	is(locks($holder, 'name, xact_holds'), "a|0\nb|0\nc|1", 'not those that were rolled back');
+	$holder->query_safe('COMMIT; SELECT zk_unlock_all()');
+	is(locks($holder, 'count(*)'), 0, 'nothing');
+	is(backend($holder, 'state, held'), 'connected|0', 'but the session');
+	$holder->query_safe('SELECT zk_disconnect()');
+	is(backend($holder, "state, session_id, server, state_since > now() - interval '1 min'"),
+		'none|||t', 'nor that');
+	$holder->query_safe("SELECT zk_lock('again')");
+	is(backend($holder, 'state, held'), 'connected|1', 'and again');
+	$holder->quit;
+	nobody_left('its row goes with it');
+};
+
+# A transaction that goes on after its lock never waits in the session's loop again.
+subtest 'the session of one that holds its first lock' => sub {
+	my $holder = background($node);
+	$holder->start_query("SELECT zk_lock('first'), pg_sleep(600)");
+	wait_for_sleep($node, $holder->pid);
+	like(backend($holder, 'session_id, state'), qr/^0x[0-9a-f]+\|connected$/, 'is known at once');
+	is(locks($holder, 'name'), 'first', 'with its lock');
+	sql('SELECT pg_cancel_backend(' . $holder->pid . ')');
+	$holder->wait_result;
+	is(locks($holder, 'name, session_holds'), 'first|1', 'which the error leaves');
+	$holder->quit;
+};
+
+subtest 'what it waits for' => sub {
+	my ($holder, $waiter) = map { background($node) } 1 .. 2;
+	$holder->query_safe("SELECT zk_lock('queue')");
+	foreach my $end ('granted', 'cancelled', 'out of time', 'killed')
+	{
+		my $timeout = $end eq 'out of time' ? "'1 s'" : 'NULL';
+		$waiter->start_query("SELECT zk_lock_shared('queue', $timeout)");
+		poll_until { backend($waiter, 'waiting_for') eq 'queue' } 'it to wait', 30;
+		is(backend($waiter, "waiting_mode, waiting_permits, waiting_since BETWEEN
+				now() - interval '1 min' AND now(), state, held"),
+			'shared|1|t|connected|0', 'how, and since when');
+		$holder->query_safe("SELECT zk_unlock('queue')") if $end eq 'granted';
+		sql('SELECT pg_cancel_backend(' . $waiter->pid . ')') if $end eq 'cancelled';
+		sql('SELECT pg_terminate_backend(' . $waiter->pid . ')') if $end eq 'killed';
+		$waiter->wait_result;
+		last if $end eq 'killed';
+		is(backend($waiter, 'waiting_for, waiting_mode, waiting_permits, waiting_since'), '|||',
+			"$end: it waits no more");
+		next if $end ne 'granted';
+		is(backend($waiter, 'held'), 1, 'but holds it');
+		$waiter->query_safe("SELECT zk_unlock_shared('queue')");
+		$holder->query_safe("SELECT zk_lock('queue')");
+	}
+	poll_until { backend($waiter, 'count(*)') == 0 } 'the row of a killed one to go', 30;
+	$waiter = background($node);
+	$waiter->query_safe("SELECT zk_try_lock('queue')");
+	is(backend($waiter, 'waiting_for, held'), '|0', 'a try has not waited');
+	$waiter->query_safe('SET zklock.node_style = "all"');
+	$waiter->start_query("SELECT zk_lock('queue')");
+	poll_until { backend($waiter, 'waiting_for') eq 'queue' } 'it to wait', 30;
+	$holder->query_safe("SELECT zk_unlock('queue')");
+	$waiter->wait_result;
+	is(backend($waiter, 'waiting_for, held'), '|1', 'with several nodes');
+	$_->quit foreach $holder, $waiter;
+};
+
+subtest 'more locks than there are lines' => sub {
+	my $holder = background($node);
+	$holder->query_safe("SELECT zk_lock(ARRAY(SELECT 'many/' || i FROM generate_series(1, 40) i))");
+	is(backend($holder, 'held'), 40, 'all are counted');
+	is(locks($holder, 'count(*)'), 16, 'sixteen are told of');
+	$holder->query_safe("SELECT zk_unlock('many/' || i) FROM generate_series(1, 40) i
+		WHERE i NOT IN (7, 33)");
+	is(backend($holder, 'held'), 2, 'two are left');
+	is(locks($holder, 'name'), "many/33\nmany/7", 'and told of');
+	$holder->quit;
+};
+
+subtest 'names of all kinds' => sub {
+	my $holder = background($node);
+	my $long = "l\xc3\xa4" . "\xe2\x82\xac" x 100;
+	$holder->query_safe("SELECT zk_lock('$long')");
+	is(locks($holder, 'octet_length(name), name'),
+		'126|' . "l\xc3\xa4" . "\xe2\x82\xac" x 41, 'clipped at a character');
+	is(sql("SELECT '$long' LIKE name || '%' FROM zk_backend_locks"), 't', 'as it begins');
+
+	# Another database need not have the characters, nor the same bytes for them.
+	sql("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+	$node->safe_psql('latin', 'CREATE EXTENSION zklock');
+	my $latin = background($node, database => 'latin');
+	$latin->query_safe("SET client_encoding = 'UTF8'; SELECT zk_lock('d\xc3\xa4')");
+	is(locks($latin, 'name'), "d\xc3\xa4", 'from one encoding to another');
+	like($latin->query_safe("SELECT database, name FROM zk_backends JOIN zk_backend_locks USING (pid)
+			WHERE pid = " . $holder->pid), qr/^postgres\|l\xc3\xa4<U\+20AC>/, 'and back, as far as it has them');
+	$_->quit foreach $holder, $latin;
+};
+
+subtest 'who may see it' => sub {
+	sql('CREATE ROLE anna LOGIN; CREATE ROLE bert LOGIN; CREATE ROLE chris LOGIN IN ROLE pg_read_all_stats;
+		CREATE ROLE team; GRANT team TO bert');
+	my %session = map { $_ => background($node, user => $_) } qw(anna bert chris);
+	$session{anna}->query_safe("SELECT zk_lock('theirs')");
+	my $seen = sub {
+		return $session{ $_[0] }->query_safe('SELECT b.username, b.state, b.held, l.name
+			FROM zk_backends b LEFT JOIN zk_backend_locks l USING (pid) WHERE pid = ' . $session{anna}->pid);
+	};
+	is($seen->('anna'), 'anna|connected|1|theirs', 'its own role');
+	is($seen->('chris'), 'anna|connected|1|theirs', 'who may read all statistics');
+	is($seen->('bert'), 'anna|||', 'another sees that it is there');
+	$session{anna}->quit;
+	sql('GRANT anna TO bert');
+	$session{anna} = background($node, user => 'anna');
+	$session{anna}->query_safe("SELECT zk_lock('theirs')");
+	is($seen->('bert'), 'anna|connected|1|theirs', 'a member of the role sees all');
+	$_->quit foreach values %session;
+};
+
+subtest 'without ZooKeeper' => sub {
+	my $holder = background($node);
+	$holder->query_safe("SELECT zk_lock('outage')");
+	my $id = backend($holder, 'session_id');
+	$zk->stop;
+	$holder->query_safe("SET zklock.on_lock_loss = wait");
+	poll_until { $holder->query_safe('SELECT 1'); backend($holder, 'state') eq 'suspended' }
+	'it to notice', 30;
+	is(backend($holder, 'session_id, held'), "$id|1", 'nothing is lost yet');
+	is(locks($holder, 'name, state'), 'outage|held', 'nor the lock');
+	$zk->start;
+	poll_until { $holder->query_safe('SELECT 1'); backend($holder, 'state') eq 'connected' }
+	'it to be back', 60;
+	is(backend($holder, 'session_id, held'), "$id|1", 'all is as it was');
+	$holder->quit;
+};
+
+subtest 'a session that is lost' => sub {
+	my $holder = background($node);
+	$holder->query_safe("SET zklock.on_lock_loss = wait; SELECT zk_lock('lost')");
+	my ($program) = session_programs($holder->pid);
+	kill 'KILL', $program;
+	poll_until { $holder->query_safe('SELECT 1'); backend($holder, 'state') eq 'lost' } 'it to notice', 30;
+	is(backend($holder, 'session_id, held'), '|1', 'the lock is to be let go of');
+	is(locks($holder, 'name, state'), 'lost|lost', 'and is lost');
+	$holder->query("SELECT zk_unlock('lost')");
+	is(backend($holder, 'state, held'), 'none|0', 'until then');
+	$holder->quit;
+};
+
+subtest 'a crash' => sub {
+	nobody_left('nobody is there');
+	my $holder = background($node);
+	$holder->query_safe("SELECT zk_lock('crash')");
+	kill 'KILL', $holder->pid;
+	$holder->quit;
+	$monitor->quit;
+	poll_until { $node->psql('postgres', 'SELECT 1') == 0 } 'the cluster to be back', 60;
+	$monitor = background($node);
+	is(sql('SELECT count(*) FROM zk_backends'), 0, 'leaves nothing');
+};
+
+subtest 'every row is one row' => sub {
+	my @busy = map { background($node) } 1 .. 4;
+	$_->start_query("DO \$\$ BEGIN FOR i IN 1 .. 400 LOOP
+		PERFORM zk_lock('busy/' || pg_backend_pid()), zk_lock('busy/x/' || pg_backend_pid());
+		COMMIT;
+		PERFORM zk_unlock_all();
+	END LOOP; END \$\$") foreach @busy;
+	my $torn = 0;
+	until (4 == grep { $_->is_done } @busy)
+	{
+		$torn += sql("SELECT count(*) FROM (SELECT pid, name FROM zk_backend_locks) AS l
+			WHERE name NOT IN ('busy/' || pid, 'busy/x/' || pid)");
+	}
+	is($torn, 0, 'whenever it is read');
+	$_->wait_result foreach @busy;
+	is(join(' ', map { $_->sqlstate } @busy), '00000 00000 00000 00000', 'all have ended well');
+	is(sql('SELECT sum(held) FROM zk_backends'), 0, 'with nothing');
+	$_->quit foreach @busy;
+};
+
+subtest 'not preloaded' => sub {
+	my ($one, $two) = map { background($alone) } 1 .. 2;
+	is($one->query_safe('SELECT count(*) FROM zk_backends'), 0, 'no session, no row');
+	$_->query_safe("SELECT zk_lock('own/' || pg_backend_pid())") foreach $one, $two;
+	foreach my $session ($one, $two)
+	{
+		is($session->query_safe('SELECT pid, b.state, held, name FROM zk_backends b JOIN zk_backend_locks USING (pid)'),
+			$session->pid . '|connected|1|own/' . $session->pid, 'its own row alone');
+	}
+	$_->quit foreach $one, $two;
+};
+
+$monitor->quit;
+done_testing();

@@ -1,0 +1,232 @@
+
+# zk_stat: after a known workload it has exactly the known numbers, for each
+# database; who may reset it; and what it is without preloading.
+
+use strict;
+use warnings;
+
+use Proxy;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $proxy = Proxy->new($zk->connect_string);
+my $node = cluster('berlin', $zk, servers => $proxy->address,
+	'shared_preload_libraries' => 'zklock', 'zklock.session_timeout' => '15s');
+my $paris = cluster('paris', $zk, 'zklock.session_timeout' => '15s');
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+$node->safe_psql('other', 'CREATE EXTENSION zklock');
+my $monitor = background($node);
+my ($first, $second) = map { background($node) } 1 .. 2;
+my $abroad = background($paris);
+
+my @counters = qw(granted_at_once granted_handed_over granted_told granted_listed
+	tries_in_vain timeouts cancels deadlocks losses refused_commits evictions sessions
+	reconnects waits);
+
+# All that are not 0, of the database postgres.
+sub numbers
+{
+	my ($session) = @_;
+	my $row = ($session || $monitor)->query_safe('SELECT ' . join(', ', @counters)
+		  . " FROM zk_stat WHERE database = 'postgres'");
+	my %number;
+	@number{@counters} = split /\|/, $row if $row ne '';
+	return { map { $_ => $number{$_} } grep { $number{$_} } keys %number };
+}
+
+# A test: since the last one these have been counted, and nothing else.
+my %last;
+
+sub counted
+{
+	my ($what, %expected) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $now = numbers();
+	is_deeply({ map { $_ => $now->{$_} - ($last{$_} || 0) }
+			  grep { $now->{$_} != ($last{$_} || 0) } keys %$now }, \%expected, $what);
+	%last = %$now;
+	return;
+}
+
+# The second waits for the first, and that for whoever is there.
+sub queue_up
+{
+	my ($name, @sessions) = @_;
+	(shift @sessions)->query_safe("SELECT zk_lock('$name')");
+	my $count = 1;
+	foreach my $session (@sessions)
+	{
+		$session->start_query("SELECT zk_lock('$name')");
+		wait_for_queue($zk, lock_path($name), ++$count);
+		# It is in the queue before it watches.
+		poll_until { $zk->watch_count >= $count - 1 } 'it to watch', 30;
+	}
+	return;
+}
+
+is($monitor->query_safe('SELECT count(*) FROM zk_stat'), 0, 'nothing at first');
+
+subtest 'grants at once' => sub {
+	$first->query_safe("SELECT zk_lock('a'), zk_unlock('a')") foreach 1 .. 10;
+	counted('one each', granted_at_once => 10, sessions => 1);
+	$first->query_safe("SELECT zk_lock('a'), zk_lock('a'), zk_lock_shared('a'); SELECT zk_unlock_all()");
+	counted('what is held is not granted', granted_at_once => 1);
+	$first->query_safe("SELECT zk_lock(ARRAY['a', 'b', 'c']); SELECT zk_unlock_all()");
+	counted('each of several', granted_at_once => 3);
+	$first->query_safe("BEGIN; SELECT zk_xact_lock('a'), zk_try_xact_lock_shared('b'); ROLLBACK");
+	counted('in transactions', granted_at_once => 2);
+	$first->query_safe("SELECT zk_release_hold('a', zk_hold('a', 'maintenance'))");
+	counted('holds, too', granted_at_once => 1);
+};
+
+subtest 'in vain' => sub {
+	$second->query_safe("SELECT zk_lock('a')");
+	counted('a session', granted_at_once => 1, sessions => 1);
+	$first->query_safe("SELECT zk_try_lock('a') FROM generate_series(1, 3)");
+	counted('tries', tries_in_vain => 3);
+	$first->query_safe("SELECT zk_try_lock(ARRAY['a', 'b', 'c'])");
+	counted('a try of several', tries_in_vain => 1);
+	$first->query_safe("SELECT zk_try_lock('a', '40 ms')");
+	counted('one that waits', tries_in_vain => 1, waits => 1);
+	$first->query("SELECT zk_lock('a', '40 ms')");
+	is($first->sqlstate, '55P03', 'the time is up');
+	counted('a timeout', timeouts => 1, waits => 1);
+	$first->query("SET lock_timeout = '40 ms'; SELECT zk_lock('a')");
+	is($first->sqlstate, '55P03', 'the time is up');
+	counted('lock_timeout', timeouts => 1, waits => 1);
+	$first->query('SET lock_timeout = 0');
+	$first->query("SELECT zk_lock('a', '0')");
+	counted('without a wait', timeouts => 1);
+	$first->query("SET statement_timeout = '40 ms'; SELECT zk_lock('a')");
+	is($first->sqlstate, '57014', 'the statement is canceled');
+	$first->query('RESET statement_timeout');
+	counted('a cancel', cancels => 1, waits => 1);
+	is($monitor->query_safe("SELECT wait_time_ms BETWEEN 120 AND 100000 AND stats_reset < now(),
+			(SELECT sum(n) FROM unnest(wait_histogram) n) = waits, cardinality(wait_histogram),
+			wait_histogram[1:4]
+		FROM zk_stat"), 't|t|13|{0,0,0,0}', 'how long the waits took');
+	$second->query_safe("SELECT zk_unlock('a')");
+};
+
+subtest 'after a wait' => sub {
+	queue_up('told', $first, $second, $abroad);
+	counted('who holds it', granted_at_once => 1);
+	$first->query_safe("SELECT zk_unlock('told')");
+	$second->wait_result;
+	counted('told by a neighbor', granted_told => 1, waits => 1);
+	$second->query_safe("SELECT zk_unlock('told')");
+	$abroad->wait_result;
+	is_deeply(numbers($abroad), { granted_handed_over => 1, sessions => 1, waits => 1 },
+		'handed over to another cluster, which is not preloaded');
+	$abroad->query_safe("SELECT zk_unlock('told')");
+
+	queue_up('listed', $abroad, $first);
+	$abroad->query_safe("SELECT zk_unlock('listed')");
+	$first->wait_result;
+	counted('listed behind one that had it at once', granted_listed => 1, waits => 1);
+	$second->start_query("SELECT zk_lock_shared('listed')");
+	wait_for_queue($zk, lock_path('listed'), 2);
+	poll_until { $zk->watch_count >= 1 } 'it to watch', 30;
+	$first->query_safe("SELECT zk_unlock('listed')");
+	$second->wait_result;
+	counted('and as a reader', granted_listed => 1, waits => 1);
+	$second->query_safe("SELECT zk_unlock_shared('listed')");
+};
+
+subtest 'trouble' => sub {
+	$first->query_safe("SET zklock.commit_guard = quorum; CREATE TABLE work (i int); SELECT zk_lock('evicted')");
+	$second->query_safe("SELECT zk_evict('evicted', token) FROM zk_lock_queue('evicted')");
+	counted('an eviction', evictions => 1, granted_at_once => 1);
+	is($second->query_safe("SELECT zk_evict('evicted', 1)"), 'f', 'nobody is there');
+	counted('is none');
+	$first->query('INSERT INTO work VALUES (1)');
+	is($first->sqlstate, '40001', 'its commit is refused');
+	counted('once', refused_commits => 1);
+	$first->query("INSERT INTO work SELECT zk_lock('more')");
+	is($first->sqlstate, '40001', 'no lock is granted');
+	counted('that is no commit');
+	$first->query("SELECT zk_unlock_all(); RESET zklock.commit_guard");
+
+	my ($program) = session_programs($second->pid);
+	$second->query_safe("SELECT zk_lock('lost')");
+	kill 'KILL', $program;
+	poll_until { $second->query("SELECT state FROM zk_session") eq 'lost' } 'the loss', 30;
+	$second->query('SELECT zk_unlock_all()');
+	counted('a session that is lost', granted_at_once => 1, losses => 1);
+	$second->query_safe("SELECT zk_lock('lost'), zk_unlock('lost')");
+	counted('and the next one', granted_at_once => 1, sessions => 1);
+
+	$first->query_safe("SELECT zk_lock('kept')");
+	my $suspended = $monitor->query_safe("SELECT count(*) FROM zk_backends WHERE state = 'connected'");
+	is($suspended, 2, 'two sessions');
+	counted('a lock', granted_at_once => 1);
+	$proxy->reset_connections;
+	foreach my $session ($first, $second)
+	{
+		poll_until { $session->query_safe('SELECT 1'); ($last{reconnects} || 0) < (numbers()->{reconnects} || 0) }
+		'the session to be back', 30;
+		counted('reconnected', reconnects => 1);
+	}
+	$first->query_safe('SELECT zk_unlock_all()');
+};
+
+subtest 'traffic' => sub {
+	my $traffic = sub {
+		$monitor->query_safe("SELECT requests FROM zk_stat WHERE database = 'postgres'");
+	};
+	my $cycle = "SELECT zk_lock('cycle'), zk_unlock('cycle')";
+	$first->query_safe($cycle);
+	my $before = $traffic->();
+	$first->query_safe($cycle);
+	my $each = $traffic->() - $before;
+	cmp_ok($each, '>=', 3, 'a create, a list, a delete');
+	$first->query_safe($cycle) foreach 1 .. 20;
+	is($traffic->() - $before, 21 * $each, 'each time');
+	is($monitor->query_safe("SELECT bytes_sent > requests, bytes_received > 0 FROM zk_stat
+		WHERE database = 'postgres'"), 't|t', 'and bytes');
+	%last = %{ numbers() };
+};
+
+subtest 'databases, and starting again' => sub {
+	my $other = background($node, database => 'other');
+	$other->query_safe("SELECT zk_lock('a')");
+	counted('a database counts for itself');
+	is($monitor->query_safe("SELECT granted_at_once, sessions FROM zk_stat WHERE database = 'other'"),
+		'1|1', 'likewise');
+	$monitor->query_safe('CREATE ROLE anna LOGIN');
+	my $anna = background($node, user => 'anna');
+	$anna->query('SELECT zk_stat_reset()');
+	is($anna->sqlstate, '42501', 'not everybody may reset them');
+	is($anna->query_safe('SELECT count(*) FROM zk_stat'), 2, 'but see them');
+	$anna->quit;
+	$monitor->query_safe('SELECT zk_stat_reset()');
+	is_deeply(numbers(), {}, 'reset');
+	is($monitor->query_safe("SELECT stats_reset > now() - interval '1 min', requests, wait_time_ms,
+			wait_histogram FROM zk_stat WHERE database = 'postgres'"),
+		't|0|0|{' . join(',', (0) x 13) . '}', 'all of it');
+	is($monitor->query_safe("SELECT granted_at_once FROM zk_stat WHERE database = 'other'"), 1,
+		'but that of others');
+	$other->quit;
+	poll_until { $node->psql('postgres', 'DROP DATABASE other') == 0 } 'the database to be dropped', 30;
+	is($monitor->query_safe('SELECT count(*) FROM zk_stat'), 1, 'none of a database that is gone');
+	$_->quit foreach $monitor, $first, $second;
+	$node->restart;
+	$monitor = background($node);
+	is($monitor->query_safe('SELECT count(*) FROM zk_stat'), 0, 'nothing after a restart');
+};
+
+subtest 'not preloaded' => sub {
+	my $other = background($paris);
+	is_deeply(numbers($other), {}, 'a backend of its own');
+	$other->query_safe("SELECT zk_lock('own')");
+	is_deeply(numbers($other), { granted_at_once => 1, sessions => 1 }, 'counts for itself');
+	$other->query_safe('SELECT zk_stat_reset()');
+	is_deeply(numbers($other), {}, 'and may start again');
+	$other->quit;
+};
+
+$_->quit foreach $abroad, $monitor;
+$proxy->stop;
+done_testing();

@@ -1,0 +1,127 @@
+
+# The queries of docs/operations.md that have a name: each is taken from the page and
+# run, as the role that the page asks for, and the rules use no metric that the
+# exporter's queries do not have.
+
+use strict;
+use warnings;
+
+use FindBin;
+use PostgreSQL::Test::Utils qw(slurp_file);
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $page = slurp_file("$FindBin::Bin/../../docs/operations.md");
+my %query;
+$query{$1} = $2 while $page =~ /^<!-- query: (\S+) -->\n```sql\n(.*?)^```$/msg;
+my $ncomments = () = $page =~ /^<!-- query: /mg;
+is(scalar keys %query, $ncomments, 'each name has a query of its own');
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk, 'shared_preload_libraries' => 'zklock');
+$node->safe_psql('postgres', 'CREATE ROLE exporter LOGIN IN ROLE pg_monitor; CREATE ROLE app LOGIN');
+my $exporter = background($node, user => 'exporter');
+my ($holder, $waiter) = map { background($node, user => 'app') } 1 .. 2;
+
+# The rows, each a list of its columns.
+sub run
+{
+	my ($name, $change) = @_;
+	my $sql = delete $query{$name} or die "there is no query $name";
+	$sql = $change->($sql) if $change;
+	return map { [ split /\|/, $_, -1 ] } split /\n/, $exporter->query_safe($sql);
+}
+
+# The columns that are numbers: metrics are called like them.
+sub metrics
+{
+	my ($name) = @_;
+	my $sql = $query{"exporter/$name"} or die "there is no query $name";
+	$sql =~ s/;\s*$//;
+	my %is_label = map { $_ => 1 } qw(database state le);
+	return map { "${name}_$_" } grep { !$is_label{$_} } split /\n/,
+	  $exporter->query_safe("SELECT DISTINCT k FROM ($sql) AS q, json_object_keys(row_to_json(q)) AS k");
+}
+
+$holder->query_safe("SELECT zk_lock('nightly'), zk_lock_shared('team/report')");
+$waiter->start_query("SELECT zk_lock('nightly')");
+poll_until
+{
+	$exporter->query_safe("SELECT count(*) FROM zk_backends WHERE waiting_for = 'nightly'") == 1
+}
+'it to wait', 30;
+
+subtest 'rules' => sub {
+	my %metric = map { $_ => 1 } map { metrics($_) } qw(zk_stat zk_wait_seconds zk_backends);
+	my ($rules) = $page =~ /^```yaml\n(groups:.*?)^```$/ms or die 'there are no rules';
+	$rules =~ s/#.*//g;
+	my @used = $rules =~ /\b(zk_\w+)\b/g;
+	cmp_ok(scalar @used, '>=', 8, 'there are rules');
+	is_deeply([ grep { !$metric{$_} } @used ], [], 'each asks for what the queries have');
+	my @alerts = $rules =~ /^  - alert: (\w+)/mg;
+	my @expressions = $rules =~ /^    expr: \S/mg;
+	is(scalar @expressions, scalar @alerts, 'each has an expression');
+};
+
+subtest 'looking' => sub {
+	my $pid = $holder->pid;
+	my @of = run('look/locks-of', sub { $_[0] =~ s/4711/$pid/r });
+	is(join(' ', sort map { $_->[0] } @of), 'nightly team/report', 'the locks of a pid');
+	my @holders = run('look/holders');
+	is(join(' ', map { "@$_[0, 1, 2, 3]" } @holders),
+		"$pid postgres app nightly $pid postgres app team/report", 'who holds, the longest first');
+	like($holders[0][-1], qr/^SELECT zk_lock\('nightly'\)/, 'and what it did last');
+	my @waiters = run('look/waiters');
+	is(join(' ', map { "@$_[0, 1, 2, 3, 4, 6]" } @waiters),
+		$waiter->pid . " postgres app nightly exclusive {$pid}", 'who waits, and behind whom');
+};
+
+subtest 'exporter' => sub {
+	my @stat = run('exporter/zk_stat');
+	is(scalar @stat, 1, 'a row for the database');
+	is("@{$stat[0]}[0, 1]", 'postgres 2', 'with its numbers');
+	my @backends = run('exporter/zk_backends');
+	is("@{$backends[0]}[0 .. 4]", 'postgres connected 2 2 1', 'backends by state');
+	cmp_ok($backends[0][5], '>', 0, 'and the longest wait');
+
+	$holder->query_safe("SELECT zk_unlock('nightly')");
+	$waiter->wait_result;
+	my @waits = run('exporter/zk_wait_seconds');
+	is(scalar @waits, 13, 'a row for each bound');
+	is($waits[-1][1], '+Inf', 'the last has all');
+	is($waits[-1][2], 1, 'that there were');
+	is((grep { $_ && $waits[$_][2] < $waits[ $_ - 1 ][2] } 0 .. $#waits), 0, 'each has those before it');
+};
+
+subtest 'alerts' => sub {
+	my $sql = $query{'alert/now'};
+	is(scalar run('alert/now'), 0, 'nothing is wrong');
+	my $soon = $sql =~ s/interval '.*?'/interval '0'/gr;
+	$waiter->start_query("SELECT zk_lock('team/report')");
+	$query{soon} = $soon;
+	poll_until
+	{
+		$query{soon} = $soon;
+		grep { $_->[3] eq 'waits for lock team/report' } run('soon');
+	}
+	'the wait', 30;
+	pass('a long wait');
+	$query{soon} = $soon;
+	ok((grep { $_->[3] eq 'holds lock team/report while idle' } run('soon')), 'an idle holder');
+	$zk->stop;
+	poll_until
+	{
+		$query{soon} = $soon;
+		grep { $_->[3] =~ /^session is (suspended|lost)$/ } run('soon');
+	}
+	'the outage', 30;
+	pass('an outage');
+	$zk->start;
+	$holder->query("SELECT zk_unlock_all()");
+	$waiter->wait_result;
+};
+
+is_deeply([ sort keys %query ], [], 'no query was left out');
+$_->quit foreach $exporter, $holder, $waiter;
+done_testing();
