@@ -85,6 +85,7 @@ OBJS = \
 	src/contender_watch.o \
 	src/contender_drain.o \
 	src/contender_clear.o \
+	src/contender_busy.o \
 	src/contender_log.o \
 	src/deadlock.o \
 	src/deadlock_graph.o \
@@ -92,10 +93,12 @@ OBJS = \
 	src/place.o \
 	src/tree.o \
 	src/queue.o \
+	src/eviction.o \
 	src/recall.o \
 	src/roundtrip.o \
 	src/name.o \
 	src/args.o \
+	src/outside.o \
 	src/session.o \
 	src/session_wait.o \
 	src/session_log.o \

@@ -129,6 +129,27 @@ AS 'MODULE_PATHNAME', 'zk_unlock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_unlock(text[], text[]) IS
 'Releases one hold of session scope of each lock: exclusive, or as modes says for each name. True if all were held; otherwise false, and a warning for each that was not held or had been lost, while the others are released.';
 
+-- Waits that hold nothing. No parameter is for output: PL/pgSQL takes such ones
+-- only if there is a variable for them, though they had a default.
+
+CREATE PROCEDURE zk_wait_lock(
+	name text,
+	timeout interval DEFAULT NULL,
+	permits integer DEFAULT 1)
+AS 'MODULE_PATHNAME' LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_wait_lock(text, interval, integer) IS
+'zk_lock() as a procedure, for long waits: commits the transaction, and waits in a new one that has no snapshot, no transaction id and no locks, so that vacuum goes on, and what is read afterwards was read after the grant at every isolation level. Leaves the lock held in session scope; zk_fencing_token() has its token. Raises 25001 in a transaction block, 2D000 in a function or a block with EXCEPTION, and what zk_lock() does; what was committed stays so.';
+
+CREATE PROCEDURE zk_wait_lock(
+	names text[],
+	timeout interval DEFAULT NULL,
+	modes text[] DEFAULT NULL)
+AS 'MODULE_PATHNAME', 'zk_wait_lock_names' LANGUAGE C;
+
+COMMENT ON PROCEDURE zk_wait_lock(text[], interval, text[]) IS
+'zk_lock(text[]) as a procedure, for long waits, see zk_wait_lock(text).';
+
 CREATE FUNCTION zk_lock_path(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
@@ -330,13 +351,44 @@ CREATE FUNCTION zk_lock_queue(
 	OUT since timestamptz,
 	OUT token bigint,
 	OUT data text,
-	OUT permits integer)
+	OUT permits integer,
+	OUT held_since timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_lock_queue(text) IS
-'The queue of a lock: one row for each contender of every client and cluster, in order, with state (held or waiting), mode, style of its node, owning ZooKeeper session, who it says it is, since when (ZooKeeper''s clock) and fencing token. Children of the znode that are not contenders come last, with a NULL position. data is what other clients wrote into their node; permits is 1, or how many may hold a semaphore. A contender with several nodes (style all) has one row, with the first of them.';
+'The queue of a lock: one row for each contender of every client and cluster, in order, with state (held, waiting, pending or releasing: its owner is letting go), mode, style of its node, owning ZooKeeper session, who it says it is, since when (ZooKeeper''s clock) and fencing token. Children of the znode that are not contenders come last, with a NULL position. data is what other clients wrote into their node; permits is 1, or how many may hold a semaphore. A contender with several nodes (style all) has one row, with the first of them. held_since is a bound: a holder was granted the lock between since and held_since, at once if they are equal; NULL if no bound is known but now.';
+
+CREATE FUNCTION zk_who(
+	name text,
+	OUT "position" integer,
+	OUT state text,
+	OUT who text,
+	OUT "where" text,
+	OUT since timestamptz)
+RETURNS SETOF record
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 10
+BEGIN ATOMIC
+	SELECT q."position", q.state,
+		CASE WHEN q.pid IS NOT NULL
+			THEN pg_catalog.concat(pg_catalog."left"(q.username, 12), ' ', q.pid)
+			ELSE pg_catalog."left"(COALESCE(q.data, q.client, q.style), 20) END,
+		pg_catalog."left"(
+			CASE WHEN q.session_id IS NULL AND q.token IS NOT NULL
+				THEN pg_catalog.concat('hold: ', q.data)
+				WHEN q.pid IS NULL THEN q.session_id
+				ELSE pg_catalog.concat_ws('@',
+					pg_catalog.concat_ws('/', q.cluster, q.database),
+					pg_catalog.split_part(q.host, '.', 1)) END, 24),
+		pg_catalog.date_trunc('second', q.since)
+	FROM zk_lock_queue(zk_who.name) AS q
+	WHERE q."position" IS NOT NULL
+	ORDER BY q."position";
+END;
+
+COMMENT ON FUNCTION zk_who(text) IS
+'zk_lock_queue() for a terminal of 100 columns: for each contender, in order, position, state, who (user and process; of other clients what they say of themselves), where (cluster/database@host; of a hold its reason, of other clients their ZooKeeper session), cut to 20 and 24 characters, and since when it stands in the queue, to the second.';
 
 CREATE FUNCTION zk_all_locks(
 	prefix text DEFAULT '',
@@ -682,7 +734,7 @@ REVOKE EXECUTE ON FUNCTION
 	zk_fence_check(text, bigint, bigint, timestamptz, timestamptz),
 	zk_fence_token(text),
 	zk_fence(text, bigint),
-	zk_lock_queue(text), zk_all_locks(text), zk_runs(text),
+	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text),
 	zk_waits(), zk_blocking(integer), zk_wait_graph(text),
 	zk_run_once(text, text, interval), zk_forget_run(text, text),
 	zk_request_release(text, text), zk_evict(text, bigint),
@@ -700,7 +752,7 @@ GRANT EXECUTE ON FUNCTION
 TO zklock_operator;
 
 GRANT EXECUTE ON FUNCTION
-	zk_lock_queue(text), zk_all_locks(text), zk_runs(text),
+	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text),
 	zk_waits(), zk_blocking(integer), zk_wait_graph(text)
 TO pg_monitor, zklock_operator;
 

@@ -455,6 +455,9 @@ take_status(ZkClient *client, const FrameTaken *taken)
 	status->session_id = news->ticket.session_id;
 	status->session_timeout_ms = news->session_timeout_ms;
 	status->suspended_at = news->suspended_at < now ? news->suspended_at : now;
+	status->lost_at = news->lost_at < now ? news->lost_at : now;
+	if (status->lost_at < status->suspended_at)
+		status->lost_at = status->suspended_at;
 	status->lost_deadline = now + news->session_timeout_ms;
 	if (news->lost_deadline < status->lost_deadline)
 		status->lost_deadline = news->lost_deadline;
@@ -524,6 +527,8 @@ copy_reply(ZkRequest *request, const FrameTaken *taken)
 	reply->czxid = from->czxid;
 	reply->ephemeral_owner = from->ephemeral_owner;
 	reply->ctime_ms = from->ctime_ms;
+	reply->mtime_ms = from->mtime_ms;
+	reply->pzxid = from->pzxid;
 	reply->version = from->version;
 	reply->is_closed = from->is_closed != 0;
 	reply->nbelow = from->nbelow < 0 ? 0 : from->nbelow;
@@ -648,8 +653,9 @@ move_to_lost(ZkClient *client, ZkClientLoss loss)
 {
 	if (client->status.state == ZK_CLIENT_LOST)
 		return;
+	client->status.lost_at = zklock_client_now();
 	if (client->status.suspended_at == 0)
-		client->status.suspended_at = zklock_client_now();
+		client->status.suspended_at = client->status.lost_at;
 	client->status.state = ZK_CLIENT_LOST;
 	client->status.loss = loss;
 	client->watch_news = ZK_WATCH_LOOK_AGAIN;

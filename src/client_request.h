@@ -34,6 +34,8 @@ typedef struct ZkReply
 	int64_t		czxid;			/* create, get, replace: the fencing token */
 	int64_t		ephemeral_owner;	/* create, get */
 	int64_t		ctime_ms;		/* create, get: server's clock, Unix epoch */
+	int64_t		mtime_ms;		/* get: when the data was set last, likewise */
+	int64_t		pzxid;			/* get: of the last change of its children */
 	int			version;		/* get: how often the data was set */
 	bool		is_closed;		/* ask_closed: everybody had them */
 	int			nbelow;			/* get: how many children the node has */

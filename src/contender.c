@@ -87,6 +87,11 @@ zklock_contend(ZkContender *contender)
 {
 	Standing	standing = begin(contender);
 	volatile ZkContendEnd end = ZK_CONTEND_BUSY;
+	ErrorContextCallback context = {
+		.previous = error_context_stack,
+		.callback = contender_add_context,
+		.arg = (void *) contender->place->name
+	};
 
 	standing.started_at = zklock_client_now();
 	standing.log_at = log_lock_waits ?
@@ -94,13 +99,16 @@ zklock_contend(ZkContender *contender)
 	zklock_deadlock_begin(&standing.detector);
 	PG_TRY();
 	{
+		Step		step;
+
+		error_context_stack = &context;
+
 		/*
 		 * A create of ours that was cancelled may still be in the queue,
 		 * ahead of us.
 		 */
-		Step		step = zklock_session_await_undone(contender->deadline) ?
+		step = zklock_session_await_undone(contender->deadline) ?
 			STEP_GO_ON : STEP_OUT_OF_PATIENCE;
-
 		if (step == STEP_GO_ON && contender->patience == ZK_TRY_ONCE)
 			step = look(&standing);
 		end = step == STEP_GO_ON ? stand_in_queue(&standing) : end_of(step);
@@ -110,6 +118,9 @@ zklock_contend(ZkContender *contender)
 			end = ZK_CONTEND_UNANSWERED;
 		if (end == ZK_CONTEND_BUSY && log_lock_failures)
 			contender_log_failure(&standing);
+		if (end == ZK_CONTEND_BUSY)
+			contender_note_busy(&standing);
+		error_context_stack = context.previous;
 	}
 	PG_CATCH();
 	{
@@ -145,16 +156,23 @@ zklock_contend_at_once(ZkContender *contenders, int ncontenders,
 {
 	Standing   *standings = palloc(ncontenders * sizeof(*standings));
 	volatile int ngranted = 0;
+	ErrorContextCallback context = {
+		.previous = error_context_stack,
+		.callback = contender_add_context,
+		.arg = (void *) contenders[0].place->name
+	};
 
 	for (int i = 0; i < ncontenders; i++)
 		standings[i] = begin(&contenders[i]);
 	*is_busy = false;
 	PG_TRY();
 	{
+		error_context_stack = &context;
 		if (zklock_session_await_undone(contenders[0].deadline) &&
 			look_at_all(standings, ncontenders, is_busy) &&
 			contenders[0].patience != ZK_TRY_ONCE)
 			ngranted = join_all(standings, ncontenders, is_busy);
+		error_context_stack = context.previous;
 	}
 	PG_CATCH();
 	{
@@ -515,7 +533,8 @@ read_list(Standing *standing, const ZkReply *list, const char *mine,
 	survey->verdict = judge(standing, list, mine, &ahead);
 	standing->is_told_busy = survey->verdict == RECIPE_WAIT ||
 		survey->verdict == RECIPE_INTERPOSED;
-	contender_note_ahead(standing, list, mine);
+	if (standing->is_told_busy)
+		contender_note_ahead(standing, list, mine);
 	survey->should_drain = mine != NULL &&
 		contender_should_drain(standing, list, survey->verdict);
 	if (survey->should_drain)

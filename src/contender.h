@@ -31,6 +31,15 @@ typedef enum ZkContendEnd
 	ZK_CONTEND_SESSION_LOST		/* the session was lost while waiting */
 } ZkContendEnd;
 
+/* Who was in the way of a contender, for the error that says so. */
+typedef struct ZkBusy
+{
+	int			nahead;			/* contenders that were ahead, at most; 0: not
+								 * known */
+	char	   *holder;			/* the first of them, zklock_nodedata_describe(),
+								 * palloc'ed; NULL: not known */
+} ZkBusy;
+
 /* A contender: for what place, and in what way. */
 typedef struct ZkContender
 {
@@ -47,6 +56,8 @@ typedef struct ZkContender
 	bool		is_try;			/* not to be granted is no error */
 	ZkPatience	patience;
 	int64		deadline;		/* zklock_client_now() */
+	ZkBusy	   *busy;			/* is set if it ends as BUSY; NULL: that is
+								 * told to nobody */
 } ZkContender;
 
 /*
@@ -78,5 +89,17 @@ extern int	zklock_contend_at_once(ZkContender *contenders, int ncontenders,
  * answer.
  */
 extern bool zklock_contend_confirm(ZkContender *contender);
+
+/*
+ * Raise 55P03 for the lock of that name, which was not to be had in time; the
+ * time was timeout_ms, or lock_timeout's.  is_known: the ensemble has said
+ * that it is busy, and in whose hands *busy says.  Who that is other clients
+ * than members of pg_monitor are not told.
+ */
+#define ZK_BY_LOCK_TIMEOUT (-1)
+pg_noreturn extern void zklock_contend_raise_busy(const char *name,
+												  int64 timeout_ms,
+												  bool is_known,
+												  const ZkBusy *busy);
 
 #endif							/* ZKLOCK_CONTENDER_H */

@@ -12,6 +12,7 @@
 #include "miscadmin.h"
 #include "storage/lock.h"
 
+#include "eviction.h"
 #include "nodedata.h"
 
 static char *milliseconds_waited(const Standing *standing);
@@ -19,14 +20,29 @@ static const char *lock_mode_name(const Standing *standing);
 static char *describe_ahead(Standing *standing);
 
 void
-contender_raise_evicted(const Standing *standing)
+contender_raise_evicted(Standing *standing)
 {
+	const ZkPlace *place = standing->contender->place;
+	char	   *who = zklock_eviction_hear(&standing->trip, place->lock_path,
+										   place->root_length,
+										   contender_node_name(standing));
+
 	ereport(ERROR,
 			(errcode(ERRCODE_OPERATOR_INTERVENTION),
-			 errmsg("queue entry for lock \"%s\" was removed",
-					standing->contender->place->name),
+			 errmsg("queue entry for lock \"%s\" was removed", place->name),
+			 who != NULL && zklock_nodedata_may_be_shown() ?
+			 errdetail("It was evicted by %s.", who) :
 			 errdetail("Another client of ZooKeeper deleted the znode below \"%s\".",
-					   zklock_nodedata_quotable(standing->contender->place->lock_path))));
+					   zklock_nodedata_quotable(place->lock_path)),
+			 who != NULL ?
+			 errdetail_log("By %s. It was queue node \"%s\", fencing token " INT64_FORMAT ".",
+						   who,
+						   zklock_nodedata_quotable(contender_node_name(standing)),
+						   place->token) :
+			 errdetail_log("It was queue node \"%s\" below \"%s\", fencing token " INT64_FORMAT ".",
+						   zklock_nodedata_quotable(contender_node_name(standing)),
+						   zklock_nodedata_quotable(place->lock_path),
+						   place->token)));
 }
 
 void
@@ -61,7 +77,8 @@ contender_note_ahead(Standing *standing, const ZkReply *list, const char *mine)
 {
 	const char *first = NULL;
 
-	if (standing->log_at == ZK_NO_DEADLINE && !log_lock_failures)
+	if (standing->log_at == ZK_NO_DEADLINE && !log_lock_failures &&
+		standing->contender->busy == NULL)
 		return;
 	standing->nahead = 0;
 	for (int i = 0; i < list->nchildren; i++)
@@ -168,34 +185,51 @@ lock_mode_name(const Standing *standing)
 /*
  * Who is ahead, as far as it is known, palloc'ed; NULL if nobody was.  With
  * log_lock_waits, which is on by default from PostgreSQL 19 on, each long
- * wait comes here, so this reads no list, and mostly nothing: the one just
- * ahead has been read, and if it is the first, it holds the lock.  Otherwise
- * the first of the last list is read, which holds the lock if it is still
- * there.
+ * wait comes here, so this reads no list.
  */
 static char *
 describe_ahead(Standing *standing)
 {
-	const ZkReply *first = NULL;
-	ZkNodeData	who = {0};
+	char	   *holder;
 	StringInfoData line;
 
 	if (standing->first == NULL)
 		return NULL;
-	if (standing->is_ahead_read && standing->is_next_first)
-		first = zklock_client_reply(standing->trip.request);
-	else if (zklock_client_now() < standing->contender->deadline)
-		first = zklock_roundtrip_read(&standing->trip, zklock_client_get,
-									  standing->first);
+	holder = contender_describe_holder(standing, standing->contender->deadline);
 	initStringInfo(&line);
-	if (first != NULL && first->result == ZK_OK)
-	{
-		zklock_nodedata_parse(first->data, first->data_length, &who);
-		appendStringInfo(&line, "Held by %s. ",
-						 zklock_nodedata_describe(&who));
-	}
+	if (holder != NULL)
+		appendStringInfo(&line, "Held by %s. ", holder);
 	appendStringInfo(&line, standing->nahead == 1 ?
 					 "%d contender is ahead." :
 					 "Up to %d contenders are ahead.", standing->nahead);
 	return line.data;
+}
+
+/*
+ * Mostly nothing is read: the one just ahead has been, and if it is the
+ * first, it holds the lock.  Otherwise the first of the last list is read,
+ * which holds the lock if it is still there.  One that is letting go says
+ * nothing of itself any more.
+ */
+char *
+contender_describe_holder(Standing *standing, int64 deadline)
+{
+	const ZkReply *first = NULL;
+	ZkNodeData	who;
+	int64		bound = standing->trip.deadline;
+
+	if (standing->is_ahead_read && standing->is_next_first)
+		first = zklock_client_reply(standing->trip.request);
+	else if (standing->first != NULL && zklock_client_now() < deadline)
+	{
+		standing->is_ahead_read = false;
+		standing->trip.deadline = deadline;
+		first = zklock_roundtrip_read(&standing->trip, zklock_client_get,
+									  standing->first);
+		standing->trip.deadline = bound;
+	}
+	if (first == NULL || first->result != ZK_OK || first->data_length <= 0)
+		return NULL;
+	zklock_nodedata_parse(first->data, first->data_length, &who);
+	return zklock_nodedata_describe(&who);
 }

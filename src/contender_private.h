@@ -198,9 +198,27 @@ extern bool contender_is_left_over(const Standing *standing, const char *child,
 extern bool contender_remove_node(Standing *standing, const char *path,
 								  int version);
 
+/* ---- contender_busy.c ---- */
+
+/* Set contender->busy, if it is wanted: patience is at its end. */
+extern void contender_note_busy(Standing *standing);
+
+/*
+ * Called for errors while the lock of that name, a const char *, is waited
+ * for: their CONTEXT says so.
+ */
+extern void contender_add_context(void *name);
+
 /* ---- contender_log.c ---- */
 
-pg_noreturn extern void contender_raise_evicted(const Standing *standing);
+/*
+ * Who holds the lock and has been read last, or is read now, by that deadline
+ * at the latest: zklock_nodedata_describe(), palloc'ed.  NULL if that cannot
+ * be told.
+ */
+extern char *contender_describe_holder(Standing *standing, int64 deadline);
+
+pg_noreturn extern void contender_raise_evicted(Standing *standing);
 pg_noreturn extern void contender_raise_exhausted(const Standing *standing);
 pg_noreturn extern void contender_raise_mismatch(const Standing *standing,
 												 const char *child);

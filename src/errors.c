@@ -12,11 +12,13 @@
 
 #include "nodedata.h"
 
+pg_noreturn static void raise_denied(const char *doing, const char *znode,
+									 const char *code, bool has_credentials);
 static const char *connection_hint(const char *error);
 
 void
 zklock_errors_raise(const ZkReply *reply, const char *doing, const char *path,
-					const char *loss)
+					const char *loss, bool has_credentials)
 {
 	const char *code = reply->code_text;
 	char	   *znode = zklock_nodedata_quotable(path);
@@ -37,13 +39,7 @@ zklock_errors_raise(const ZkReply *reply, const char *doing, const char *path,
 					 errdetail("Znode \"%s\": %s.", znode, code)));
 			break;
 		case ZK_NO_AUTH:
-			ereport(ERROR,
-					(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-					 errmsg("could not %s: ZooKeeper denied access", doing),
-					 errdetail("Znode \"%s\": %s.", znode, code),
-					 errhint("Check the znode's ACL and the setting \"%s\".",
-							 "zklock.auth")));
-			break;
+			raise_denied(doing, znode, code, has_credentials);
 		case ZK_QUOTA_EXCEEDED:
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
@@ -175,7 +171,8 @@ zklock_errors_describe_loss(const ZkClientStatus *status, const char *error,
 			break;
 		case ZK_LOSS_PROTOCOL:
 			snprintf(text, size,
-					 "What answered after a reconnect is not a usable ZooKeeper server.");
+					 "What answered after a reconnect is not a usable ZooKeeper server: %s.",
+					 error);
 			break;
 		case ZK_LOSS_PROGRAM:
 			snprintf(text, size, "%s.", error);
@@ -199,6 +196,28 @@ zklock_errors_describe_loss(const ZkClientStatus *status, const char *error,
 					 (unsigned long long) status->session_id);
 			break;
 	}
+}
+
+/*
+ * Of a znode that is to be made or deleted the ACL of the one above it
+ * decides.
+ */
+static void
+raise_denied(const char *doing, const char *znode, const char *code,
+			 bool has_credentials)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("could not %s: ZooKeeper denied access", doing),
+			 has_credentials ?
+			 errdetail("Znode \"%s\": %s. Its ACL, or that of the znode above it, does not give this right to the credentials of this session, those of \"%s\".",
+					   znode, code, "zklock.auth") :
+			 errdetail("Znode \"%s\": %s. Its ACL, or that of the znode above it, does not give this right to everybody, and this session has no credentials.",
+					   znode, code),
+			 has_credentials ?
+			 errhint("See what \"getAcl\" in ZooKeeper's shell says of both. All clients of a lock need the same credentials; who has others has made these znodes.") :
+			 errhint("Set \"%s\" to credentials that the ACL names; \"getAcl\" in ZooKeeper's shell shows it.",
+					 "zklock.auth")));
 }
 
 /* What to do about the library's last words. */

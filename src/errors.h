@@ -16,12 +16,13 @@
 
 /*
  * Raise the error of a reply; doing completes "could not ...", loss says how
- * the session was lost, if it was.
+ * the session was lost, if it was; has_credentials: those of zklock.auth.
  */
 pg_noreturn extern void zklock_errors_raise(const ZkReply *reply,
 											const char *doing,
 											const char *path,
-											const char *loss);
+											const char *loss,
+											bool has_credentials);
 
 /* Raise out of memory for a request that could not even be made. */
 pg_noreturn extern void zklock_errors_raise_memory(void);

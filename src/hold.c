@@ -51,6 +51,7 @@
 
 #include "args.h"
 #include "contender.h"
+#include "eviction.h"
 #include "lock.h"
 #include "name.h"
 #include "nodedata.h"
@@ -92,6 +93,7 @@ typedef struct Holding
 	ZkRoundTrip trip;			/* the question under way */
 	bool		is_lock_timeout;	/* its deadline is lock_timeout's */
 	HoldStage	stage;
+	ZkBusy		busy;			/* who was in the way of the twin */
 	ZkPlace		twin;			/* from HOLD_TWIN on: ours */
 	char		hold[RECIPE_PATH_SIZE]; /* from HOLD_CREATED on */
 } Holding;
@@ -127,6 +129,8 @@ pg_noreturn static void raise_removed(const Holding *holding);
 static bool remove_contenders(const char *name, int64 token, bool is_eviction);
 static bool remove_one(const char *name, const char *node, int64 czxid,
 					   bool is_eviction);
+static void tell_evicted(const char *name, const char *node);
+static bool leave_word(ZkRoundTrip *trip, void *argument);
 static bool catch_up(ZkRoundTrip *trip, void *argument);
 static bool remove_node(ZkRoundTrip *trip, void *argument);
 static void log_removal(const char *name, const ZkQueueEntry *entry,
@@ -289,7 +293,8 @@ take_lock(Holding *holding, const char *path, int root_length)
 		.holds_locks = zklock_has_locks(),
 		.patience = order->has_timeout && order->timeout_ms == 0 ?
 		ZK_TRY_ONCE : ZK_WAIT_UNTIL_DEADLINE,
-		.deadline = holding->trip.deadline
+		.deadline = holding->trip.deadline,
+		.busy = &holding->busy
 	};
 
 	holding->twin = (ZkPlace)
@@ -491,14 +496,14 @@ ask(Holding *holding, ZkRequest *request)
 static void
 raise_busy(const Holding *holding, bool is_known)
 {
-	if (holding->is_lock_timeout && holding->trip.deadline != ZK_NO_DEADLINE &&
-		zklock_client_now() >= holding->trip.deadline)
-		zklock_roundtrip_raise_timeout(is_known);
-	ereport(ERROR,
-			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 errmsg("could not obtain lock \"%s\" within " INT64_FORMAT " ms",
-					holding->order->name, holding->order->timeout_ms),
-			 is_known ? 0 : zklock_session_errdetail_silence()));
+	bool		is_over = holding->is_lock_timeout &&
+		holding->trip.deadline != ZK_NO_DEADLINE &&
+		zklock_client_now() >= holding->trip.deadline;
+
+	zklock_contend_raise_busy(holding->order->name,
+							  is_over ? ZK_BY_LOCK_TIMEOUT :
+							  holding->order->timeout_ms,
+							  is_known, &holding->busy);
 }
 
 static void
@@ -541,6 +546,9 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 			!(is_eviction || recipe_is_hold(entry->node)))
 			continue;
 		log_removal(name, entry, is_eviction);
+		if (is_eviction && entry->who.client != NULL &&
+			!recipe_is_hold(entry->node))
+			tell_evicted(name, entry->node);
 
 		/* the first one last: the token finds it as long as any is left */
 		for (int j = ALIAS_COUNT - 2; j >= 0; j--)
@@ -563,6 +571,23 @@ remove_one(const char *name, const char *node, int64 czxid, bool is_eviction)
 	removing.removal.czxid = czxid;
 	zklock_roundtrip_run(remove_node, NULL, &removing);
 	return removing.removal.is_removed;
+}
+
+/* Leave word for one of ours that is to be evicted. */
+static void
+tell_evicted(const char *name, const char *node)
+{
+	Removing	removing = {.name = name,.node = node};
+
+	zklock_roundtrip_run(leave_word, NULL, &removing);
+}
+
+static bool
+leave_word(ZkRoundTrip *trip, void *argument)
+{
+	const Removing *removing = argument;
+
+	return zklock_eviction_tell(trip, removing->name, removing->node);
 }
 
 /* Before it is done: it may be interrupted, and be done all the same. */

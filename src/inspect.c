@@ -47,12 +47,13 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 		ZkQueueEntry *entry = &entries[i];
 		ZkNodeData *who = &entry->who;
 		bool		is_contender = entry->position > 0;
-		Datum		values[17] = {0};
-		bool		nulls[17] = {0};
+		Datum		values[18] = {0};
+		bool		nulls[18] = {0};
 
 		values[0] = Int32GetDatum(entry->position);
 		nulls[0] = !is_contender;
 		values[1] = zklock_args_text_or_null(!is_contender ? NULL :
+											 entry->is_releasing ? "releasing" :
 											 entry->is_pending ? "pending" :
 											 entry->is_holder ? "held" : "waiting",
 											 &nulls[1]);
@@ -80,6 +81,8 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 		values[15] = zklock_args_text_or_null(who->text, &nulls[15]);
 		values[16] = Int32GetDatum(entry->permits);
 		nulls[16] = !is_contender;
+		values[17] = TimestampTzGetDatum(entry->held_since);
+		nulls[17] = entry->held_since == 0;
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;

@@ -65,9 +65,10 @@ static Bounds bounds_of(const ZkLockOrder *order);
 static ZkContender contender_for(const ZkLockOrder *order, Lock *lock,
 								 const Bounds *bounds);
 static ZkContendEnd win_place(const ZkLockOrder *order, Lock *lock,
-							  const Bounds *bounds, bool is_retry);
+							  const Bounds *bounds, bool is_retry,
+							  ZkBusy *busy);
 static int64 answer_busy(const ZkLockOrder *order, const Bounds *bounds,
-						 bool is_known);
+						 bool is_known, const ZkBusy *busy);
 static void warn_of_snapshot(void);
 pg_noreturn static void refuse_upgrade(const Lock *lock);
 pg_noreturn static void refuse_count(const Lock *lock);
@@ -118,6 +119,7 @@ zklock_acquire(const ZkLockOrder *order)
 	for (bool is_retry = false;; is_retry = zklock_session_is_turning())
 	{
 		Lock	   *lock;
+		ZkBusy		busy = {0};
 
 		zklock_refuse_if_lost();
 		zklock_session_renew();
@@ -127,7 +129,7 @@ zklock_acquire(const ZkLockOrder *order)
 			return take_again(order, lock);
 		if (!order->is_checked)
 			zklock_check_room(1);
-		switch (win_place(order, lock, &bounds, is_retry))
+		switch (win_place(order, lock, &bounds, is_retry, &busy))
 		{
 			case ZK_CONTEND_GRANTED:
 				count_one(order, lock);
@@ -138,10 +140,11 @@ zklock_acquire(const ZkLockOrder *order)
 				return lock->place.token;
 			case ZK_CONTEND_BUSY:
 				forget_if_empty(lock);
-				return answer_busy(order, &bounds, true);
+				return answer_busy(order, &bounds, true, &busy);
 			case ZK_CONTEND_UNANSWERED:
 				forget_if_empty(lock);
-				return answer_busy(order, &bounds, order->is_known_busy);
+				return answer_busy(order, &bounds, order->is_known_busy,
+								   &busy);
 			case ZK_CONTEND_SESSION_LOST:
 
 				/*
@@ -280,10 +283,7 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 
 	if (lock == NULL || lock->counts[mode].session == 0)
 	{
-		ereport(WARNING,
-				(errcode(ERRCODE_WARNING),
-				 errmsg("lock \"%s\" is not held in %s mode by this session",
-						name, mode == RECIPE_SHARED ? "shared" : "exclusive")));
+		zklock_lock_warn_not_held(name, lock, mode);
 		return false;
 	}
 	zklock_session_reap();
@@ -701,10 +701,11 @@ contender_for(const ZkLockOrder *order, Lock *lock, const Bounds *bounds)
 /* Contend for a lock that is not held here. */
 static ZkContendEnd
 win_place(const ZkLockOrder *order, Lock *lock, const Bounds *bounds,
-		  bool is_retry)
+		  bool is_retry, ZkBusy *busy)
 {
 	ZkContender contender = contender_for(order, lock, bounds);
 
+	contender.busy = order->is_try ? NULL : busy;
 	zklock_session_open(is_retry);
 	zklock_recall_prepare();
 	return zklock_contend(&contender);
@@ -716,23 +717,17 @@ win_place(const ZkLockOrder *order, Lock *lock, const Bounds *bounds,
  * has not said that, a try raises.
  */
 static int64
-answer_busy(const ZkLockOrder *order, const Bounds *bounds, bool is_known)
+answer_busy(const ZkLockOrder *order, const Bounds *bounds, bool is_known,
+			const ZkBusy *busy)
 {
 	if (order->is_try && is_known)
 		return 0;
 	if (order->is_try)
 		zklock_session_raise_silence(order->name);
-	if (bounds->lock_timeout_at < bounds->timeout_at)
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("canceling statement due to lock timeout"),
-				 is_known ? 0 : zklock_session_errdetail_silence()));
-	ereport(ERROR,
-			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 errmsg("could not obtain lock \"%s\" within " INT64_FORMAT " ms",
-					order->name, order->timeout_ms),
-			 is_known ? 0 : zklock_session_errdetail_silence()));
-	return 0;
+	zklock_contend_raise_busy(order->name,
+							  bounds->lock_timeout_at < bounds->timeout_at ?
+							  ZK_BY_LOCK_TIMEOUT : order->timeout_ms,
+							  is_known, busy);
 }
 
 /*

@@ -56,6 +56,13 @@ extern const ZkPlace *zklock_lock_good_place(const char *name);
 extern bool zklock_lock_has_mode(const Lock *lock, RecipeMode mode);
 extern bool zklock_lock_is_held(const Lock *lock);
 
+/*
+ * Warn that it has no count of session scope in that mode to take back, and
+ * how what there is is let go of.  lock: its entry, NULL if there is none.
+ */
+extern void zklock_lock_warn_not_held(const char *name, const Lock *lock,
+									  RecipeMode mode);
+
 /* In session scope, so that the user has to release it? */
 extern bool zklock_lock_is_of_session(const Lock *lock);
 

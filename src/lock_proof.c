@@ -9,9 +9,11 @@
 #include "lock_private.h"
 
 #include "miscadmin.h"
+#include "utils/datetime.h"
 
 #include "contender.h"
 
+static void describe_times(char detail[ZK_LOSS_TEXT_SIZE]);
 static Lock *find_lost(void);
 static int	find_unproved(ZkPlace **places, Moment fresh_since);
 static void confirm_grants(void);
@@ -58,6 +60,25 @@ zklock_lock_good_place(const char *name)
 		&lock->place : NULL;
 }
 
+void
+zklock_lock_warn_not_held(const char *name, const Lock *lock, RecipeMode mode)
+{
+	bool		is_shared = mode == RECIPE_SHARED;
+	const char *hint = NULL;
+
+	if (lock != NULL && zklock_lock_has_mode(lock, mode))
+		hint = _("It is held in transaction scope: the end of the transaction releases it.");
+	else if (lock != NULL && zklock_lock_is_of_session(lock))
+		hint = is_shared ?
+			_("It is held in exclusive mode: release it with zk_unlock().") :
+			_("It is held in shared mode: release it with zk_unlock_shared().");
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("lock \"%s\" is not held in %s mode by this session",
+					name, is_shared ? "shared" : "exclusive"),
+			 hint != NULL ? errhint("%s", hint) : 0));
+}
+
 /* 40001 makes the retry loops of applications run the transaction again. */
 void
 zklock_refuse_if_lost(void)
@@ -96,14 +117,15 @@ zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
 		return false;
 	*is_recent = !lock->place.is_evicted && zklock_session_loss_interrupts();
 	snprintf(message, ZK_LOSS_TEXT_SIZE, _("lock \"%s\" was lost"), lock->name);
-	if (lock->place.is_evicted)
+	if (lock->place.evicted_by[0] != '\0')
+		snprintf(detail, ZK_LOSS_TEXT_SIZE, _("It was evicted by %s."),
+				 lock->place.evicted_by);
+	else if (lock->place.is_evicted)
 		snprintf(detail, ZK_LOSS_TEXT_SIZE, "%s", lock->place.is_mistaken ?
 				 _("It had been granted on the word of another client of ZooKeeper, while somebody else ahead in the queue held it.") :
 				 _("Another client of ZooKeeper deleted its znode."));
 	else
-		snprintf(detail, ZK_LOSS_TEXT_SIZE, _("Since %s: %s"),
-				 timestamptz_to_str(zklock_session_lost_since()),
-				 zklock_session_loss_text());
+		describe_times(detail);
 	*hint = zklock_lock_is_of_session(lock) ?
 		_("Release it with zk_unlock() or zk_unlock_all() and run the transaction again.") :
 		_("Run the transaction again.");
@@ -170,6 +192,27 @@ zklock_prove_locks(bool always_ask)
  * Helpers
  * ---------------------------------------------------------------------
  */
+
+/* When and why the session was lost, in words.  Never raises. */
+static void
+describe_times(char detail[ZK_LOSS_TEXT_SIZE])
+{
+	char		broken_at[MAXDATELEN + 1];
+	const char *lost_at;
+
+	/* it has but one buffer */
+	strlcpy(broken_at, timestamptz_to_str(zklock_session_broken_at()),
+			sizeof(broken_at));
+	lost_at = timestamptz_to_str(zklock_session_lost_at());
+	if (zklock_session_broken_at() < zklock_session_lost_at())
+		snprintf(detail, ZK_LOSS_TEXT_SIZE,
+				 _("The connection broke at %s, and the lock was given up at %s. %s"),
+				 broken_at, lost_at, zklock_session_loss_text());
+	else
+		snprintf(detail, ZK_LOSS_TEXT_SIZE,
+				 _("The lock was given up at %s. %s"), lost_at,
+				 zklock_session_loss_text());
+}
 
 /* Some lock that is lost, or NULL. */
 static Lock *

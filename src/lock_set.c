@@ -28,6 +28,7 @@
 #include "hooks.h"
 #include "lock.h"
 #include "name.h"
+#include "outside.h"
 #include "session.h"
 
 /* One of the locks of a call. */
@@ -61,6 +62,7 @@ PG_FUNCTION_INFO_V1(zk_lock_names);
 PG_FUNCTION_INFO_V1(zk_xact_lock_names);
 PG_FUNCTION_INFO_V1(zk_try_lock_names);
 PG_FUNCTION_INFO_V1(zk_try_xact_lock_names);
+PG_FUNCTION_INFO_V1(zk_wait_lock_names);
 PG_FUNCTION_INFO_V1(zk_unlock_names);
 PG_FUNCTION_INFO_V1(zk_lock_path);
 PG_FUNCTION_INFO_V1(zk_lock_path_shared);
@@ -124,6 +126,17 @@ Datum
 zk_try_xact_lock_names(PG_FUNCTION_ARGS)
 {
 	return try_names(fcinfo, ZK_SCOPE_TRANSACTION);
+}
+
+Datum
+zk_wait_lock_names(PG_FUNCTION_ARGS)
+{
+	Call		call = read_names(fcinfo, 2);
+	ZkLockOrder terms = read_terms(fcinfo, ZK_SCOPE_SESSION, false);
+
+	zklock_outside_begin(fcinfo, "zk_wait_lock");
+	take_all(&call, &terms);
+	PG_RETURN_VOID();
 }
 
 Datum

@@ -17,6 +17,8 @@
  */
 #include "place.h"
 
+#include "miscadmin.h"
+
 #include "handover.h"
 #include "nodedata.h"
 
@@ -44,6 +46,7 @@ static void withdraw_downgrade(ZkPlace *place);
 static ZkRequest *check_node(const ZkPlace *place, int rank);
 static void await_proofs(ZkPlace *place, ZkRequest **requests);
 static void free_requests(ZkRequest **requests, int nrequests);
+static void hear_of_eviction(ZkPlace *place);
 
 /* ---------------------------------------------------------------------
  * Public functions
@@ -174,6 +177,7 @@ zklock_place_note_grant(ZkPlace *place)
 	place->session = zklock_session_number();
 	place->granted_at = GetCurrentTimestamp();
 	place->is_evicted = false;
+	place->evicted_by[0] = '\0';
 	place->is_mistaken = false;
 	memset(place->replacing, 0, sizeof(place->replacing));
 }
@@ -245,6 +249,9 @@ zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt)
 	}
 	PG_END_TRY();
 	free_requests(requests, nrequests);
+	for (int i = 0; i < nplaces; i++)
+		if (places[i]->is_evicted)
+			hear_of_eviction(places[i]);
 }
 
 bool
@@ -459,4 +466,40 @@ free_requests(ZkRequest **requests, int nrequests)
 	for (int i = 0; i < nrequests; i++)
 		zklock_client_free(requests[i]);
 	pfree(requests);
+}
+
+/*
+ * A node of the place is gone: by whom?  The log is told in any case: what
+ * it says of the token is in the log of who did it, too.
+ */
+static void
+hear_of_eviction(ZkPlace *place)
+{
+	ZkRoundTrip trip = {.deadline = ZK_NO_DEADLINE};
+	char	   *who = NULL;
+
+	PG_TRY();
+	{
+		who = zklock_eviction_hear(&trip, place->lock_path, place->root_length,
+								   node_name(place));
+	}
+	PG_CATCH();
+	{
+		zklock_roundtrip_end(&trip);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	zklock_roundtrip_end(&trip);
+	if (who != NULL && zklock_nodedata_may_be_shown())
+		zklock_nodedata_clip(place->evicted_by, ZK_EVICTOR_SIZE, who);
+	ereport(LOG,
+			(errmsg("process %d was evicted from ZooKeeper lock \"%s\"",
+					MyProcPid, zklock_nodedata_quotable_own(place->name)),
+			 who != NULL ?
+			 errdetail_log("By %s. It was queue node \"%s\", fencing token " INT64_FORMAT ".",
+						   who, zklock_nodedata_quotable(node_name(place)),
+						   place->token) :
+			 errdetail_log("It was queue node \"%s\", fencing token " INT64_FORMAT ".",
+						   zklock_nodedata_quotable(node_name(place)),
+						   place->token)));
 }

@@ -11,6 +11,7 @@
 
 #include "postgres.h"
 
+#include "eviction.h"
 #include "recall.h"
 #include "recipe_alias.h"
 #include "session.h"
@@ -45,6 +46,8 @@ typedef struct ZkPlace
 								 * was not the first of our list, and not
 								 * confirmed since */
 	bool		is_evicted;		/* somebody deleted a node */
+	char		evicted_by[ZK_EVICTOR_SIZE];	/* who says that it was he, if
+												 * this user may know; or "" */
 	bool		is_mistaken;	/* evicted, for the word was false */
 	ZkRecallListener listener;	/* for requests to release the lock */
 

@@ -297,8 +297,8 @@ note_connected(Session *session, int state)
 	}
 	if (state != ZOO_CONNECTED_STATE || timeout <= 0 || timeout > most)
 	{
-		session_set_error(session, "The peer granted a session timeout of %d ms in state %d",
-						  timeout, state);
+		session_set_error(session, "What answers at \"%s\" granted a session timeout of %d ms in state %d",
+						  server != NULL ? server : "", timeout, state);
 		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_PROTOCOL);
 		return;
 	}
@@ -427,8 +427,10 @@ move_to(Session *session, ZkClientState state, ZkClientLoss loss)
 
 	if (status->state == ZK_CLIENT_LOST)
 		return;
+	if (state == ZK_CLIENT_LOST)
+		status->lost_at = protocol_now();
 	if (state == ZK_CLIENT_LOST && status->suspended_at == 0)
-		status->suspended_at = protocol_now();
+		status->suspended_at = status->lost_at;
 	if (state == ZK_CLIENT_CONNECTED)
 		status->suspended_at = 0;
 	status->state = state;

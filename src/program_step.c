@@ -529,6 +529,7 @@ copy_stat(FrameReply *reply, const struct Stat *stat)
 	reply->ctime_ms = stat->ctime;
 	reply->mzxid = stat->mzxid;
 	reply->mtime_ms = stat->mtime;
+	reply->pzxid = stat->pzxid;
 	reply->version = stat->version;
 	reply->nbelow = stat->numChildren;
 }

@@ -29,7 +29,7 @@
 #include "contact.h"
 #include "terms.h"
 
-#define PROTOCOL_VERSION 3
+#define PROTOCOL_VERSION 4
 
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
@@ -139,6 +139,7 @@ typedef struct FrameStatus
 {
 	SessionTicket ticket;		/* valid if was_connected */
 	int64_t		suspended_at;	/* and the rest: see ZkClientStatus */
+	int64_t		lost_at;
 	int64_t		lost_deadline;
 	int32_t		state;			/* ZkClientState */
 	int32_t		loss;			/* ZkClientLoss */
@@ -160,6 +161,7 @@ typedef struct FrameReply
 	int64_t		ctime_ms;
 	int64_t		mzxid;
 	int64_t		mtime_ms;
+	int64_t		pzxid;
 	int32_t		result;			/* ZkResult */
 	int32_t		code;
 	int32_t		version;

@@ -6,6 +6,23 @@
  * Only reads.  Requests are freed by free_reading(); results are palloc'ed in
  * the caller's context.
  *
+ * Since when is a lock held?  Nobody writes that down: it would be one more
+ * write for each grant.  A contender joined the queue, and was granted the
+ * lock then or later.  What can be told besides is a moment at which it
+ * surely had it, by ZooKeeper's clock throughout:
+ *
+ *	- a hold, and the node that a downgrade has made, are made when the lock
+ *	  is held already;
+ *	- the first node of all below the lock's znode has found nobody ahead;
+ *	- who takes a permit while others wait behind it sets its data then;
+ *	- if the last change below the lock's znode (its pzxid) was that a node
+ *	  was made which is there still, nobody has left since: whoever holds the
+ *	  lock now held it when that node was made, or it is that node.
+ *
+ * The earliest of these is held_since; if it is the moment of joining, the
+ * lock was granted at once.  There is none if somebody left last: perhaps
+ * whoever held it before.
+ *
  *-------------------------------------------------------------------------
  */
 #include "queue.h"
@@ -32,11 +49,13 @@ typedef struct Reading
 	ZkPathOf	path_of;		/* what the name stands for */
 	const char *name;
 	const char *path;			/* of the znode, in the session of the moment */
+	bool		wants_since;	/* held_since, which costs a read more */
 	ZkRequest  *gets[READS_AT_ONCE];
 	ZkQueueEntry *entries;		/* the result */
 	int			nentries;
 } Reading;
 
+static ZkQueueEntry *run_reading(Reading *reading, int *nentries);
 static bool read_entries(ZkRoundTrip *trip, void *argument);
 static void request_data(Reading *reading, int slot, const char *child);
 static const ZkReply *await_data(const ZkRoundTrip *trip, Reading *reading,
@@ -46,6 +65,12 @@ static bool take_entry(const Reading *reading, const ZkReply *reply,
 static int	merge_aliases(ZkQueueEntry *entries, int nentries);
 static void warn_of_styles(const ZkQueueEntry *entries, int nentries);
 static void mark_holders(ZkQueueEntry *entries, int nentries);
+static const ZkReply *read_parent(ZkRoundTrip *trip, const Reading *reading);
+static void date_holders(ZkQueueEntry *entries, int nentries, int64 pzxid);
+static TimestampTz made_at(const ZkQueueEntry *entries, int nentries,
+						   int64 czxid);
+static TimestampTz holds_since(const ZkQueueEntry *entry, TimestampTz quiet);
+static TimestampTz time_of(int64 unix_ms);
 static bool is_twin(const ZkQueueEntry *hold, const ZkQueueEntry *entry);
 static void free_reading(void *argument);
 static int	compare_children(const void *a, const void *b);
@@ -53,7 +78,13 @@ static int	compare_children(const void *a, const void *b);
 ZkQueueEntry *
 zklock_read_queue(const char *name, int *nentries)
 {
-	return zklock_read_children(zklock_name_path, name, nentries);
+	Reading		reading = {
+		.path_of = zklock_name_path,
+		.name = name,
+		.wants_since = true
+	};
+
+	return run_reading(&reading, nentries);
 }
 
 ZkQueueEntry *
@@ -61,11 +92,7 @@ zklock_read_children(ZkPathOf path_of, const char *name, int *nentries)
 {
 	Reading		reading = {.path_of = path_of,.name = name};
 
-	/* a bad name needs no connection */
-	pfree(path_of(name, NULL));
-	zklock_roundtrip_run(read_entries, free_reading, &reading);
-	*nentries = reading.nentries;
-	return reading.entries;
+	return run_reading(&reading, nentries);
 }
 
 /*
@@ -108,6 +135,17 @@ zklock_order_queue(const char *const *children, int nchildren, int *nentries)
 	pfree(sorted);
 	*nentries = count;
 	return entries;
+}
+
+/* Read it, with new sessions as need be.  Raises 42602 for a bad name. */
+static ZkQueueEntry *
+run_reading(Reading *reading, int *nentries)
+{
+	/* a bad name needs no connection */
+	pfree(reading->path_of(reading->name, NULL));
+	zklock_roundtrip_run(read_entries, free_reading, reading);
+	*nentries = reading->nentries;
+	return reading->entries;
 }
 
 /*
@@ -158,6 +196,15 @@ read_entries(ZkRoundTrip *trip, void *argument)
 	}
 	nread = merge_aliases(entries, nread);
 	mark_holders(entries, nread);
+	if (reading->wants_since && nread > 0)
+	{
+		const ZkReply *parent = read_parent(trip, reading);
+
+		if (parent->result == ZK_SESSION_LOST)
+			return false;
+		date_holders(entries, nread,
+					 parent->result == ZK_OK ? parent->pzxid : 0);
+	}
 	warn_of_styles(entries, nread);
 	reading->entries = entries;
 	reading->nentries = nread;
@@ -269,7 +316,11 @@ take_entry(const Reading *reading, const ZkReply *reply, const char *child,
 	entry->is_pending = recipe_is_hold(child) && reply->version == 0 &&
 		entry->who.twin != NULL;
 	entry->session_id = reply->ephemeral_owner;
-	entry->since = (reply->ctime_ms - EPOCH_DIFFERENCE_MS) * 1000;
+	entry->since = time_of(reply->ctime_ms);
+	entry->set_at = time_of(reply->mtime_ms);
+	entry->version = reply->version;
+	entry->is_releasing = reply->version > 0 && reply->data_length == 0 &&
+		recipe_can_hand_over(child);
 	entry->czxid = reply->czxid;
 	entry->token = entry->who.token != 0 ? entry->who.token :
 		reply->czxid;
@@ -314,6 +365,66 @@ static bool
 is_twin(const ZkQueueEntry *hold, const ZkQueueEntry *entry)
 {
 	return hold->is_pending && strcmp(hold->who.twin, entry->node) == 0;
+}
+
+/* The lock's znode itself, behind its children; it may not be read by us. */
+static const ZkReply *
+read_parent(ZkRoundTrip *trip, const Reading *reading)
+{
+	return zklock_roundtrip_read(trip, zklock_client_get, reading->path);
+}
+
+/* Set held_since of those who hold; pzxid: of the lock's znode, 0: unknown. */
+static void
+date_holders(ZkQueueEntry *entries, int nentries, int64 pzxid)
+{
+	TimestampTz quiet = pzxid != 0 ? made_at(entries, nentries, pzxid) : 0;
+
+	for (int i = 0; i < nentries; i++)
+		if (entries[i].is_holder && !entries[i].is_pending &&
+			!entries[i].is_releasing && entries[i].czxid != 0)
+			entries[i].held_since = holds_since(&entries[i], quiet);
+}
+
+/* When the child with that czxid was made; 0 if it is not there. */
+static TimestampTz
+made_at(const ZkQueueEntry *entries, int nentries, int64 czxid)
+{
+	for (int i = 0; i < nentries; i++)
+	{
+		if (entries[i].czxid == czxid)
+			return entries[i].since;
+		for (int rank = 0; rank < ALIAS_COUNT - 1; rank++)
+			if (entries[i].aliases[rank] != NULL &&
+				entries[i].alias_czxids[rank] == czxid)
+				return entries[i].since;
+	}
+	return 0;
+}
+
+/* quiet: from when on nobody has left the queue, 0: not known. */
+static TimestampTz
+holds_since(const ZkQueueEntry *entry, TimestampTz quiet)
+{
+	bool		is_ours = entry->who.client != NULL &&
+		strcmp(entry->who.client, "zklock") == 0;
+	TimestampTz since = quiet != 0 ? Max(quiet, entry->since) : 0;
+
+	if (recipe_is_hold(entry->node) ||
+		(is_ours && entry->token != entry->czxid) ||
+		(entry->style != RECIPE_STYLE_ALL &&
+		 recipe_parse_node(entry->node).sequence == 0))
+		return entry->since;
+	if (is_ours && entry->permits > 1 && entry->version > 0 &&
+		(since == 0 || entry->set_at < since))
+		return entry->set_at;
+	return since;
+}
+
+static TimestampTz
+time_of(int64 unix_ms)
+{
+	return (unix_ms - EPOCH_DIFFERENCE_MS) * 1000;
 }
 
 static void

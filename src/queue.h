@@ -21,12 +21,18 @@ typedef struct ZkQueueEntry
 	int			position;		/* 1 is first; 0: not a contender */
 	bool		is_holder;
 	bool		is_pending;		/* a hold that is not finished */
+	bool		is_releasing;	/* its owner is letting go of the lock */
 	RecipeMode	mode;
 	RecipeStyle style;
 	int			permits;
 	const char *node;			/* name of the child, UTF-8 */
 	int64		session_id;		/* 0: not ephemeral */
 	TimestampTz since;			/* by ZooKeeper's clock */
+	TimestampTz held_since;		/* a holder's, likewise: it had the lock then,
+								 * and since that or earlier; see queue.c; 0:
+								 * not known.  Of zklock_read_queue() only */
+	TimestampTz set_at;			/* when its data was set last */
+	int			version;		/* how often that was */
 	int64		token;
 	int64		czxid;			/* of the znode; 0: it may not be read */
 	ZkNodeData	who;
@@ -47,7 +53,10 @@ typedef struct ZkQueueEntry
  */
 extern ZkQueueEntry *zklock_read_queue(const char *name, int *nentries);
 
-/* The same for the children of the znode that path_of makes of the name. */
+/*
+ * The same for the children of the znode that path_of makes of the name, but
+ * without held_since.
+ */
 typedef char *(*ZkPathOf) (const char *name, int *root_length);
 extern ZkQueueEntry *zklock_read_children(ZkPathOf path_of, const char *name,
 										  int *nentries);

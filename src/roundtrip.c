@@ -74,7 +74,7 @@ zklock_roundtrip_await(const ZkRoundTrip *trip, ZkRequest *request)
 	if (reply == NULL && trip->is_lock_timeout)
 	{
 		zklock_stat_count(ZK_STAT_TIMEOUT);
-		zklock_roundtrip_raise_timeout(false);
+		zklock_roundtrip_raise_timeout();
 	}
 	return reply;
 }
@@ -229,12 +229,12 @@ zklock_roundtrip_end(ZkRoundTrip *trip)
 }
 
 void
-zklock_roundtrip_raise_timeout(bool is_answered)
+zklock_roundtrip_raise_timeout(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 errmsg("canceling statement due to lock timeout"),
-			 is_answered ? 0 : zklock_session_errdetail_silence()));
+			 zklock_session_errdetail_silence()));
 }
 
 static void

@@ -122,10 +122,7 @@ extern bool zklock_roundtrip_remove(ZkRoundTrip *trip, ZkRemoval *removal);
 /* Free the questions. */
 extern void zklock_roundtrip_end(ZkRoundTrip *trip);
 
-/*
- * Raise what lock_timeout raises, and unless the ensemble has answered, why
- * it has not.
- */
-pg_noreturn extern void zklock_roundtrip_raise_timeout(bool is_answered);
+/* Raise what lock_timeout raises, and why the ensemble has not answered. */
+pg_noreturn extern void zklock_roundtrip_raise_timeout(void);
 
 #endif							/* ZKLOCK_ROUNDTRIP_H */

@@ -104,7 +104,8 @@ CurrentSession MySession;
 static struct
 {
 	ZkSessionNumber number;		/* 0: none was; the rest is valid if one was */
-	TimestampTz since;
+	TimestampTz broken_at;		/* when the connection broke, and */
+	TimestampTz lost_at;		/* when the session was given up; not earlier */
 	TimestampTz noticed_at;
 	char		text[256];		/* why, in words */
 }			LastLoss;
@@ -333,9 +334,15 @@ zklock_session_reap(void)
 }
 
 TimestampTz
-zklock_session_lost_since(void)
+zklock_session_broken_at(void)
 {
-	return LastLoss.since;
+	return LastLoss.broken_at;
+}
+
+TimestampTz
+zklock_session_lost_at(void)
+{
+	return LastLoss.lost_at;
 }
 
 bool
@@ -379,7 +386,8 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 			session_raise_if_lost(&status);
 		note_loss(&status);
 	}
-	zklock_errors_raise(reply, doing, path, LastLoss.text);
+	zklock_errors_raise(reply, doing, path, LastLoss.text,
+						zklock_session_has_credentials());
 }
 
 /* The session stays: it may be connected by the next try. */
@@ -708,7 +716,9 @@ session_raise_if_lost(const ZkClientStatus *status)
 static void
 note_loss(const ZkClientStatus *status)
 {
-	int64		ago = zklock_client_now() - status->suspended_at;
+	int64		now = zklock_client_now();
+	int64		lost_at = status->state == ZK_CLIENT_LOST ?
+		status->lost_at : now;
 	char		error[512];
 
 	if (LastLoss.number == MySession.number)
@@ -718,7 +728,10 @@ note_loss(const ZkClientStatus *status)
 	if (status->state == ZK_CLIENT_LOST)
 		LastLoss.number = MySession.number;
 	LastLoss.noticed_at = GetCurrentTimestamp();
-	LastLoss.since = TimestampTzPlusMilliseconds(LastLoss.noticed_at, -ago);
+	LastLoss.broken_at = TimestampTzPlusMilliseconds(LastLoss.noticed_at,
+													 status->suspended_at - now);
+	LastLoss.lost_at = TimestampTzPlusMilliseconds(LastLoss.noticed_at,
+												   lost_at - now);
 	zklock_client_last_error(MySession.client, error, sizeof(error));
 	zklock_errors_describe_loss(status, error, LastLoss.text,
 								sizeof(LastLoss.text));

@@ -136,8 +136,13 @@ extern void zklock_session_reap(void);
  */
 extern void zklock_session_look(void);
 
-/* When and why the session before the current one was lost, in words. */
-extern TimestampTz zklock_session_lost_since(void);
+/*
+ * When the connection of the session before the current one broke, when the
+ * session was given up, which is later unless it had its connection still,
+ * and why, in words.
+ */
+extern TimestampTz zklock_session_broken_at(void);
+extern TimestampTz zklock_session_lost_at(void);
 extern const char *zklock_session_loss_text(void);
 
 /* Was it noticed in this statement, and are statements to be interrupted? */

@@ -17,6 +17,7 @@
 #include "miscadmin.h"
 #include "storage/fd.h"
 #include "storage/latch.h"
+#include "utils/snapmgr.h"
 
 #include "errors.h"
 #include "handover.h"
@@ -164,6 +165,9 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 			continue;
 		if (MySession.wait_set == NULL)
 			make_wait_set();
+
+		/* that of a look at the catalogs would hold back vacuum */
+		InvalidateCatalogSnapshotConditionally();
 		if (WaitEventSetWait(MySession.wait_set,
 							 milliseconds_until(wake_at, now),
 							 &event, 1,

@@ -54,6 +54,8 @@ typedef struct ZkClientStatus
 	int			session_timeout_ms; /* granted; valid if was_connected */
 	int64_t		suspended_at;	/* zklock_client_now(); valid if SUSPENDED or
 								 * LOST after having been connected */
+	int64_t		lost_at;		/* LOST: when it became that; never before
+								 * suspended_at */
 	int64_t		lost_deadline;	/* SUSPENDED: when it becomes LOST by clock */
 	int			npending;		/* requests that are not over */
 	int			nwithdrawn;		/* withdrawn ones that are not undone yet */

@@ -23,6 +23,7 @@
 #include "lock.h"
 #include "name.h"
 #include "nodedata.h"
+#include "outside.h"
 #include "ready_worker.h"
 #include "recall.h"
 #include "session.h"
@@ -58,6 +59,7 @@ PG_FUNCTION_INFO_V1(zk_try_lock);
 PG_FUNCTION_INFO_V1(zk_try_lock_shared);
 PG_FUNCTION_INFO_V1(zk_try_xact_lock);
 PG_FUNCTION_INFO_V1(zk_try_xact_lock_shared);
+PG_FUNCTION_INFO_V1(zk_wait_lock);
 PG_FUNCTION_INFO_V1(zk_unlock);
 PG_FUNCTION_INFO_V1(zk_unlock_shared);
 PG_FUNCTION_INFO_V1(zk_unlock_all);
@@ -147,6 +149,20 @@ Datum
 zk_try_xact_lock_shared(PG_FUNCTION_ARGS)
 {
 	return try_to_lock(fcinfo, RECIPE_SHARED, ZK_SCOPE_TRANSACTION);
+}
+
+/* The time for it begins before the transaction is ended. */
+Datum
+zk_wait_lock(PG_FUNCTION_ARGS)
+{
+	ZkLockOrder order = read_order(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_SESSION,
+								   false);
+
+	order.asked_at = zklock_client_now();
+	zklock_outside_begin(fcinfo, "zk_wait_lock");
+	zklock_hooks_follow();
+	zklock_acquire(&order);
+	PG_RETURN_VOID();
 }
 
 Datum

@@ -12,7 +12,9 @@ SELECT zk_evict('durable/own', :token), zk_is_held('durable/own');
 SELECT zk_evict('durable/own', :token);
 SELECT * FROM zk_lock_queue('durable/own');
 SELECT name, state FROM zk_locks;
+\set VERBOSITY terse
 CREATE TABLE durable_refused ();
+\set VERBOSITY default
 SELECT zk_unlock('durable/own');
 
 -- A downgraded hold keeps the token of the exclusive one, on another znode.
@@ -33,7 +35,9 @@ SELECT "position", state, mode, style, session_id, client, database = current_da
 	pid = pg_backend_pid() AS pid_ok, token = :token AS token_ok, data,
 	since BETWEEN now() - interval '1 minute' AND clock_timestamp() + interval '1 second' AS since_ok
 FROM zk_lock_queue('durable/hold');
+\set VERBOSITY terse
 SELECT zk_hold('durable/hold', 'once more', '0');
+\set VERBOSITY default
 SELECT zk_unlock('durable/hold');
 SELECT zk_unlock_all();
 DISCARD ALL;
@@ -55,7 +59,9 @@ SELECT zk_unlock_shared('durable/hold');
 -- With a lock that is lost it is refused as another lock is.
 SELECT zk_lock('durable/own') AS token \gset
 SELECT zk_evict('durable/own', :token), zk_is_held('durable/own');
+\set VERBOSITY terse
 SELECT zk_hold('durable/hold', 'lost');
+\set VERBOSITY default
 SELECT zk_unlock('durable/own');
 
 -- Bad arguments

@@ -127,7 +127,8 @@ ROLLBACK;
 -- A NULL name is an error in every function that takes one. A NULL result
 -- would let the caller go on without the lock.
 SELECT p.oid::regprocedure AS function,
-	pg_temp.refusal(format('SELECT * FROM %I(NULL::text%s)', p.proname,
+	pg_temp.refusal(format('%s %I(NULL::text%s)',
+		CASE p.prokind WHEN 'p' THEN 'CALL' ELSE 'SELECT * FROM' END, p.proname,
 		repeat(', NULL', p.pronargs - p.pronargdefaults - 1))) AS refusal
 FROM pg_proc p
 	JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid

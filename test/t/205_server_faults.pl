@@ -178,7 +178,7 @@ subtest 'a pause longer than the session timeout' => sub {
 	$early->start_query('COMMIT');
 	$early->wait_result;
 	is($early->sqlstate, '40001', 'a COMMIT that waits for its proof fails');
-	like($early->error, qr/lock "lost\/early" was lost.*DETAIL:  Since .*HINT/s,
+	like($early->error, qr/lock "lost\/early" was lost.*DETAIL:  The connection broke at .*, and the lock was given up at .*HINT/s,
 		'and says why');
 	wait_for_state($session_only, 'lost');
 	is( $session_only->query_safe('SELECT name, state, session_holds FROM zk_locks'),

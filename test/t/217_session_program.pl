@@ -60,7 +60,7 @@ foreach my $signal (qw(KILL SEGV ABRT))
 		$holder->query("CREATE TABLE never_$signal ()");
 		is($holder->sqlstate, '40001', 'a transaction that writes is refused');
 		like($holder->error,
-			qr/lock "program" was lost\nDETAIL:  Since .*program of the session.*has ended/,
+			qr/lock "program" was lost\nDETAIL:  The lock was given up at .*program of the session.*has ended/,
 			'and the reason is named');
 		$holder->query("SELECT zk_unlock('program')");
 		my $again = $holder->query_safe("SELECT zk_lock('program')");

@@ -73,7 +73,7 @@ foreach my $guard (qw(quorum lease))
 		$holder->query_safe('SELECT pg_sleep(1.4)') if $guard eq 'lease';
 		$holder->query('COMMIT');
 		is($holder->sqlstate, '40001', 'the commit of the evicted holder is refused');
-		like($holder->error, qr/lock "evict" was lost\n.*Another client of ZooKeeper deleted/s,
+		like($holder->error, qr/lock "evict" was lost\n.*It was evicted by process \d+ of user/s,
 			'with the reason');
 		is($holder->query_safe("SELECT count(*) FROM evicted_$guard"), 0, 'nothing of it remains');
 

@@ -1,0 +1,276 @@
+
+# CALL zk_wait_lock() waits without a snapshot: vacuum goes on, however long it
+# stands in line, and what is read after it is what the holder before has left, at
+# every isolation level. Where a transaction cannot be ended it is refused.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk, autovacuum => 'off');
+my $path = lock_path('calm');
+my $holder = background($node);
+
+sub sql { return $node->safe_psql('postgres', $_[0]); }
+
+# What pg_stat_activity shows of a waiter that could hold back others; all in this
+# order: backend_xmin, backend_xid, locks but that of its virtual transaction.
+sub burden
+{
+	my ($pid) = @_;
+	return sql("SELECT coalesce(backend_xmin::text, 'none'), coalesce(backend_xid::text, 'none'),
+		(SELECT count(*) FROM pg_locks l WHERE l.pid = a.pid AND locktype <> 'virtualxid')
+		FROM pg_stat_activity a WHERE pid = $pid");
+}
+
+# Does VACUUM remove rows that are deleted now?
+sub vacuum_removes
+{
+	sql('DROP TABLE IF EXISTS dead; CREATE TABLE dead AS SELECT generate_series(1, 1000) AS i');
+	sql('DELETE FROM dead');
+	sql('VACUUM dead');
+	return sql('SELECT pg_relation_size(\'dead\') = 0') eq 't';
+}
+
+# The waiter is behind the holder.
+sub starts_to_wait
+{
+	my ($session, $sql) = @_;
+	$session->start_query($sql);
+	wait_for_queue($zk, $path, 2);
+	wait_for_wait($node, $session->pid);
+	return;
+}
+
+# The holder lets go, the waiter gets the lock; its output.
+sub is_granted
+{
+	my ($session, $what) = @_;
+	$holder->query_safe("SELECT zk_unlock('calm')");
+	my $result = $session->wait_result;
+	is($session->sqlstate, '00000', "$what: granted") or diag($session->error);
+	is( $session->query_safe("SELECT name, session_holds, xact_holds, token = zk_fencing_token('calm')
+			FROM zk_locks WHERE name = 'calm'"),
+		'calm|1|0|t', "$what: held in session scope, with a token");
+	return $result;
+}
+
+sub lets_go
+{
+	my ($session) = @_;
+	$session->query_safe('SELECT zk_unlock_all()');
+	assert_no_nodes($zk, $path, 'nothing left');
+	return;
+}
+
+sql('CREATE TABLE work (i int); INSERT INTO work VALUES (0)');
+sql(<<'SQL');
+CREATE PROCEDURE outer_call() LANGUAGE plpgsql AS $$ BEGIN CALL zk_wait_lock('calm'); END $$;
+CREATE PROCEDURE set_call() LANGUAGE plpgsql SET work_mem = '1MB' AS $$ BEGIN CALL zk_wait_lock('calm'); END $$;
+CREATE PROCEDURE definer_call() LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN CALL zk_wait_lock('calm'); END $$;
+CREATE FUNCTION function_call() RETURNS int LANGUAGE plpgsql AS $$ BEGIN CALL zk_wait_lock('calm'); RETURN 1; END $$;
+CREATE FUNCTION sql_call() RETURNS void LANGUAGE sql AS $$ CALL zk_wait_lock('calm') $$;
+SQL
+
+subtest 'a SELECT that waits holds back vacuum' => sub {
+	my $waiter = background($node);
+	$holder->query_safe("SELECT zk_lock('calm')");
+	starts_to_wait($waiter, "SELECT zk_lock('calm')");
+	ok(!vacuum_removes(), 'rows stay');
+	is_granted($waiter, 'SELECT');
+	lets_go($waiter);
+};
+
+# In a backend that has looked into no catalog yet, and in one that has.
+my %calls = (
+	'CALL' => "CALL zk_wait_lock('calm')",
+	'CALL with all arguments' => "CALL zk_wait_lock('calm', '1 hour', 1)",
+	'CALL of an array' => "CALL zk_wait_lock(ARRAY['calm-b', 'calm', 'another'], modes => ARRAY['shared', 'exclusive', 'exclusive'])",
+	'CALL in a procedure' => 'CALL outer_call()',
+	'CALL in a DO block' => "DO \$\$ BEGIN PERFORM FROM work; CALL zk_wait_lock('calm'); END \$\$");
+foreach my $what (sort keys %calls)
+{
+	subtest $what => sub {
+		my $waiter = background($node);
+		foreach my $round (1, 2)
+		{
+			$holder->query_safe("SELECT zk_lock('calm')");
+			starts_to_wait($waiter, $calls{$what});
+			is(burden($waiter->pid), 'none|none|0', 'it holds nothing while it waits');
+			ok(vacuum_removes(), 'vacuum goes on');
+			is_granted($waiter, $what);
+			lets_go($waiter);
+		}
+		$waiter->query_safe($calls{$what});
+		is($waiter->query_safe("SELECT zk_unlock('calm')"), 't', 'also where nobody is ahead');
+		lets_go($waiter);
+		$waiter->quit;
+	};
+}
+
+subtest 'it goes on holding nothing when it has told the log' => sub {
+	my $waiter = background($node);
+	$waiter->query_safe("SET deadlock_timeout = '50ms'; SET log_lock_waits = on");
+	$holder->query_safe("SELECT zk_lock('calm')");
+	my $offset = -s $node->logfile;
+	starts_to_wait($waiter, "CALL zk_wait_lock('calm')");
+	$node->wait_for_log(qr/still waiting for ExclusiveLock on ZooKeeper lock "calm"/, $offset);
+	poll_until { burden($waiter->pid) eq 'none|none|0' } 'it to hold nothing', 30;
+	is_granted($waiter, 'CALL');
+	lets_go($waiter);
+};
+
+subtest 'the extended protocol' => sub {
+	my $script = $node->basedir . '/wait.sql';
+	PostgreSQL::Test::Utils::append_to_file($script,
+		"CALL zk_wait_lock('calm');\nSELECT zk_unlock('calm');\n");
+	foreach my $mode (qw(simple extended prepared))
+	{
+		$node->command_ok(
+			[ 'pgbench', '-n', '-M', $mode, '-c', 2, '-t', 5, '-f', $script, 'postgres' ], $mode);
+	}
+	assert_no_nodes($zk, $path, 'nothing left');
+};
+
+# The snapshot trap cannot close.
+foreach my $level ('read committed', 'repeatable read', 'serializable')
+{
+	subtest "what is read after it, $level" => sub {
+		my $waiter = background($node);
+		$waiter->query_safe("SET default_transaction_isolation = '$level'");
+		foreach my $sql (
+			"CALL zk_wait_lock('calm'); SELECT max(i) FROM work",
+			"DO \$\$ BEGIN PERFORM FROM work; CALL zk_wait_lock('calm'); RAISE '%', (SELECT max(i) FROM work); END \$\$")
+		{
+			$holder->query_safe("SELECT zk_lock('calm')");
+			starts_to_wait($waiter, $sql);
+			my $newest = sql('INSERT INTO work SELECT max(i) + 1 FROM work RETURNING i');
+			$holder->query_safe("SELECT zk_unlock('calm')");
+			my $read = $waiter->wait_result . $waiter->error;
+			like($read, qr/\b$newest\b/, 'is what was committed while it waited');
+			unlike($read, qr/WARNING/, 'and nobody is warned');
+			lets_go($waiter);
+		}
+		$waiter->quit;
+	};
+}
+
+my %refused = (
+	'a transaction block' => [ '25001', "BEGIN; CALL zk_wait_lock('calm')", 'inside a transaction block' ],
+	'a transaction block, an array' => [ '25001', "BEGIN; CALL zk_wait_lock(ARRAY['calm'])", 'inside a transaction block' ],
+	'a savepoint' => [ '2D000', "BEGIN; SAVEPOINT s; CALL zk_wait_lock('calm')", 'while a subtransaction is active' ],
+	'DO in a transaction block' => [ '25001', "BEGIN; DO \$\$ BEGIN CALL zk_wait_lock('calm'); END \$\$", 'inside a transaction block' ],
+	'a function' => [ '2D000', 'SELECT function_call()', 'from a function' ],
+	'a function in SQL' => [ '2D000', 'SELECT sql_call()', 'from a function' ],
+	'a procedure with SET' => [ '2D000', 'CALL set_call()', 'from a function' ],
+	'a procedure with SECURITY DEFINER' => [ '2D000', 'CALL definer_call()', 'from a function' ],
+	'a block with EXCEPTION' => [ '2D000', "DO \$\$ BEGIN CALL zk_wait_lock('calm'); EXCEPTION WHEN division_by_zero THEN END \$\$",
+		'while a subtransaction is active' ]);
+foreach my $what (sort keys %refused)
+{
+	my ($sqlstate, $sql, $message) = @{ $refused{$what} };
+	my $session = background($node);
+	$session->query($sql);
+	is($session->sqlstate, $sqlstate, "$what: refused");
+	like($session->error, qr/zk_wait_lock\(\) cannot .* ?\Q$message\E\nDETAIL:  It ends the transaction.*\nHINT:  /, 'with the reason');
+	$session->query('ROLLBACK');
+	is($session->query_safe('SELECT count(*) FROM zk_locks'), 0, 'and nothing is held');
+	$session->quit;
+}
+my ($rc, $out, $err) = $node->psql('postgres', 'SELECT 1', extra_params => [ '-c', "SELECT 1; CALL zk_wait_lock('calm')" ]);
+like($err, qr/cannot run inside a transaction block/, 'several statements at once: refused');
+assert_no_nodes($zk, $path, 'nothing left of all that');
+
+# Of what ends a wait: what error, and the session goes on without the lock.
+my $cancel = 'pg_cancel_backend';
+my %ends = (
+	'its timeout' => [ '55P03', "%s, '200ms')", qr/could not obtain lock "calm" within 200 ms/ ],
+	'no time' => [ '55P03', "%s, '0')", qr/could not obtain lock "calm"$/m ],
+	'lock_timeout' => [ '55P03', '%s)', qr/due to lock timeout/, "SET lock_timeout = '200ms'" ],
+	'statement_timeout' => [ '57014', '%s)', qr/due to statement timeout/, "SET statement_timeout = '200ms'" ],
+	$cancel => [ '57014', '%s)', qr/due to user request/ ]);
+foreach my $what (sort keys %ends)
+{
+	my ($sqlstate, $call, $message, $setting) = @{ $ends{$what} };
+	subtest "$what ends it" => sub {
+		$holder->query_safe("SELECT zk_lock('calm')");
+		foreach my $names ("'calm'", "ARRAY['aaa', 'calm', 'zzz']")
+		{
+			my $session = background($node);
+			$session->query_safe("SELECT zk_lock('mine')");
+			$session->query_safe($setting) if $setting;
+			my $sql = sprintf "CALL zk_wait_lock($call", $names;
+			$session->start_query($sql);
+			if ($what eq $cancel)
+			{
+				wait_for_queue($zk, $path, 2);
+				sql("SELECT $cancel(" . $session->pid . ')');
+			}
+			$session->wait_result;
+			is($session->sqlstate, $sqlstate, "$sql: SQLSTATE");
+			like($session->error, $message, 'message');
+			is($session->query_safe('SELECT name FROM zk_locks'), 'mine', 'it holds what it held');
+			assert_nodes($zk, $path, 1, 'and is in no queue');
+			assert_no_nodes($zk, lock_path($_), "nor in that of $_") foreach qw(aaa zzz);
+			$session->quit;
+		}
+		lets_go($holder);
+	};
+}
+
+subtest 'what was done before is committed, and guarded' => sub {
+	my $session = background($node, name => 'guarded');
+	$session->query("DO \$\$ BEGIN INSERT INTO work VALUES (1000);
+		CALL zk_wait_lock('calm'); RAISE division_by_zero; END \$\$");
+	is($session->sqlstate, '22012', 'an error after it');
+	is(sql('SELECT count(*) FROM work WHERE i = 1000'), 1, 'undoes nothing of before');
+	is($session->query_safe("SELECT zk_unlock('calm')"), 't', 'the lock is still held');
+	$session->query_safe("DO \$\$ BEGIN PERFORM zk_xact_lock('mine'); CALL zk_wait_lock('calm'); END \$\$");
+	is($session->query_safe('SELECT name FROM zk_locks'), 'calm', 'a lock of transaction scope ends with the transaction');
+	assert_no_nodes($zk, lock_path('mine'), 'at once');
+	$session->query_safe('SELECT zk_unlock_all()');
+
+	$session->query_safe("SET zklock.commit_guard = quorum; SELECT zk_lock('mine')");
+	sql("SELECT zk_evict('mine', token) FROM zk_lock_queue('mine')");
+	$session->query("DO \$\$ BEGIN INSERT INTO work VALUES (2000); CALL zk_wait_lock('calm'); END \$\$");
+	is($session->sqlstate, '40001', 'with a lock that was lost it is not committed');
+	is(sql('SELECT count(*) FROM work WHERE i = 2000'), 0, 'nor is anything left');
+	assert_no_nodes($zk, $path, 'nor has it queued up');
+	$session->quit;
+};
+
+subtest 'holds are counted' => sub {
+	my $session = background($node);
+	$session->query_safe("CALL zk_wait_lock('calm', permits => 2)") foreach 1, 2;
+	is($session->query_safe('SELECT session_holds, permits FROM zk_locks'), '2|2', 'each CALL is one');
+	lets_go($session);
+	foreach my $bad ('NULL::text', 'ARRAY[NULL]::text[]', 'NULL::text[]')
+	{
+		$session->query("CALL zk_wait_lock($bad)");
+		is($session->sqlstate, '22004', "$bad is refused");
+	}
+	is($session->query("CALL zk_wait_lock('calm'); CALL zk_wait_lock('calm', permits => NULL)"), '', 'nothing is returned');
+	is($session->sqlstate, '22004', 'a number of permits that is NULL is, too');
+	lets_go($session);
+	$session->quit;
+};
+
+subtest 'a standby' => sub {
+	my $primary = cluster('primary', $zk, init => [ allows_streaming => 1 ]);
+	$primary->backup('base');
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	$standby->init_from_backup($primary, 'base', has_streaming => 1);
+	$standby->start;
+	my $session = background($standby);
+	$session->query_safe("CALL zk_wait_lock('calm')");
+	is($session->query_safe('SELECT pg_is_in_recovery(), name FROM zk_locks'), 't|calm', 'takes it, too');
+	lets_go($session);
+	$standby->stop;
+};
+
+ok(!$node->log_contains(qr/PANIC|TRAP|snapshot .* still active|WARNING:  .*leak/), 'no complaint in the log');
+done_testing();

@@ -1,0 +1,154 @@
+
+# Whoever is evicted is told by whom, if his server's administrators may know that, and
+# the logs of both sides name the same token. It is a word that is left beside the queue:
+# an eviction does not depend on it, and it does not stay.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils qw(slurp_file);
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my %node = map { $_ => cluster($_, $zk, 'zklock.commit_guard' => 'quorum') } qw(berlin paris);
+$node{berlin}->safe_psql('postgres', 'CREATE ROLE clerk LOGIN; CREATE TABLE work (i int); GRANT ALL ON work TO clerk');
+my $operator = background($node{paris}, name => 'operator');
+my $words = lock_path('.release');
+my $by = 'process ' . $operator->pid . ' of user "\w+" in database "postgres" of cluster "paris" on host "[^"]+"';
+
+# Evict whoever stands there in the queue; his token and queue node.
+sub evict
+{
+	my ($name, $position) = @_;
+	my ($token, $queued) = split /\|/, $operator->query_safe(
+		"SELECT token, node FROM zk_lock_queue('$name') WHERE position = $position");
+	is($operator->query_safe("SELECT zk_evict('$name', $token)"), 't', 'evicted');
+	return ($token, $queued);
+}
+
+# What the log of a cluster says from there on, once it says anything like that.
+sub log_has
+{
+	my ($name, $offset, $pattern, $what) = @_;
+	my $log;
+	eval { poll_until { ($log = slurp_file($node{$name}->logfile, $offset)) =~ $pattern } 'the log', 10 };
+	return like($log, $pattern, $what);
+}
+
+# No word is left.
+sub no_words
+{
+	my @left;
+	eval { poll_until { @left = queue_nodes($zk, $words); !@left } 'words to go', 10 };
+	return is("@left", '', 'no word is left');
+}
+
+subtest 'a holder' => sub {
+	foreach my $user (undef, 'clerk')
+	{
+		my $holder = background($node{berlin}, $user ? (user => $user) : ());
+		my %offset = map { $_ => -s $node{$_}->logfile } keys %node;
+		$holder->query_safe("SELECT zk_lock('evicted')");
+		my ($token, $queued) = evict('evicted', 1);
+		$holder->query('INSERT INTO work VALUES (1)');
+		is($holder->sqlstate, '40001', 'cannot commit');
+		like($holder->error, $user ? qr/DETAIL:  Another client of ZooKeeper deleted its znode\.\nHINT/
+			: qr/lock "evicted" was lost\nDETAIL:  It was evicted by $by\.\nHINT/, $user ? 'who it was is not for him' : 'and is told who it was');
+		log_has('berlin', $offset{berlin},
+			qr/process \d+ was evicted from ZooKeeper lock "evicted"\n.*DETAIL:  By $by\. It was queue node "\Q$queued\E", fencing token $token\./,
+			'his log is told');
+		log_has('paris', $offset{paris}, qr/evicts a contender from ZooKeeper lock "evicted"\n.*queue node "\Q$queued\E", fencing token $token\./,
+			'the other log names the same token');
+		no_words();
+		$holder->query_safe('SELECT zk_unlock_all()');
+		is($holder->query("SELECT zk_try_lock('evicted'), zk_is_held('evicted')"), 't|t', 'it can be taken again');
+		$holder->quit;
+		assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
+	}
+};
+
+subtest 'a waiter' => sub {
+	foreach my $user (undef, 'clerk')
+	{
+		my $holder = background($node{paris});
+		$holder->query_safe("SELECT zk_lock('evicted')");
+		my $waiter = background($node{berlin}, $user ? (user => $user) : ());
+		my $offset = -s $node{berlin}->logfile;
+		$waiter->start_query("SELECT zk_lock('evicted')");
+		wait_for_queue($zk, lock_path('evicted'), 2);
+		wait_for_wait($node{berlin}, $waiter->pid);
+		my ($token, $queued) = evict('evicted', 2);
+		$holder->query_safe("SELECT zk_unlock('evicted')");
+		$waiter->wait_result;
+		is($waiter->sqlstate, '57000', 'is not granted the lock');
+		like($waiter->error, $user ? qr/was removed\nDETAIL:  Another client of ZooKeeper deleted/
+			: qr/was removed\nDETAIL:  It was evicted by $by\./, $user ? 'who it was is not for him' : 'and is told who it was');
+		log_has('berlin', $offset, qr/DETAIL:  By $by\. It was queue node "\Q$queued\E", fencing token $token\./, 'so is the log');
+		no_words();
+		$_->quit foreach $holder, $waiter;
+		assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
+	}
+};
+
+subtest 'by others than zk_evict()' => sub {
+	my $holder = background($node{berlin});
+	my $offset = -s $node{berlin}->logfile;
+	$holder->query_safe("SELECT zk_lock('evicted')");
+	my ($queued) = queue_nodes($zk, lock_path('evicted'));
+	my $client = $zk->client;
+	$client->delete(lock_path("evicted/$queued"));
+	$client->close;
+	$holder->query('INSERT INTO work VALUES (1)');
+	like($holder->error, qr/DETAIL:  Another client of ZooKeeper deleted its znode\./, 'it is not known who');
+	log_has('berlin', $offset, qr/was evicted from ZooKeeper lock "evicted"\n.*DETAIL:  It was queue node "\Q$queued\E", fencing token \d+\./,
+		'but which node that was');
+	$holder->quit;
+};
+
+subtest 'a word that nobody fetches' => sub {
+	my $gone = background($node{berlin});
+	$gone->query_safe("SELECT zk_lock('evicted')");
+	evict('evicted', 1);
+	is(scalar queue_nodes($zk, $words), 1, 'lies there');
+	$gone->quit;
+	my $holder = background($node{berlin});
+	$holder->query_safe("SELECT zk_lock('other')");
+	poll_until
+	{
+		$operator->query_safe("SELECT zk_request_release('other')");
+		!grep { /evicted/ } queue_nodes($zk, $words);
+	}
+	'it to be swept', 30;
+	pass('until somebody asks others for a lock');
+	$holder->quit;
+};
+
+# It may not be had, and too many may lie there.
+subtest 'an eviction does not need it' => sub {
+	my $client = $zk->client;
+	$client->delete_recursive($words);
+	$client->create($words, '', acl => [ [ 1, 'world', 'anyone' ] ]);
+	foreach my $what ('where none may be left', 'where too many were left')
+	{
+		if ($what =~ /many/)
+		{
+			$client->delete($words);
+			$client->create($words, '');
+			$client->create_many(1000, "$words/some-", '', sequential => 1);
+		}
+		my $holder = background($node{berlin});
+		$holder->query_safe("SELECT zk_lock('evicted')");
+		evict('evicted', 1);
+		is(scalar grep({ /evicted/ } queue_nodes($zk, $words)), 0, "$what there is none");
+		$holder->query('INSERT INTO work VALUES (1)');
+		is($holder->sqlstate, '40001', 'the commit is refused all the same');
+		$holder->quit;
+	}
+	$client->delete_recursive($words);
+	$client->close;
+};
+
+is($node{berlin}->safe_psql('postgres', 'SELECT count(*) FROM work'), 0, 'nothing was written');
+done_testing();
