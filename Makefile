@@ -75,6 +75,10 @@ OBJS = \
 	src/run_once.o \
 	src/hold.o \
 	src/recall_ask.o \
+	src/check.o \
+	src/check_settings.o \
+	src/check_servers.o \
+	src/check_session.o \
 	src/ready_worker.o \
 	src/hooks.o \
 	src/lock.o \
@@ -109,6 +113,7 @@ OBJS = \
 	src/errors.o \
 	src/auth.o \
 	src/nodedata.o \
+	src/probe.o \
 	src/client.o \
 	src/client_request.o \
 	src/channel.o \
@@ -136,6 +141,7 @@ PROGRAM_OBJS = \
 	src/program_acl.o \
 	src/program_parents.o \
 	src/program_ready.o \
+	src/program_ask.o \
 	src/protocol.o \
 	src/contact.o \
 	src/servers.o
@@ -181,7 +187,7 @@ install: install-program
 uninstall: uninstall-program
 
 $(PROGRAM_FILE): $(PROGRAM_OBJS)
-	$(CC) $(CFLAGS) $(PROGRAM_OBJS) $(LDFLAGS) $(LDFLAGS_EX) -lzookeeper_st -o $@
+	$(CC) $(CFLAGS) $(PROGRAM_OBJS) $(LDFLAGS) $(LDFLAGS_EX) -lzookeeper_st -pthread -o $@
 
 .PHONY: install-program uninstall-program
 install-program: $(PROGRAM_FILE) installdirs

@@ -584,6 +584,20 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_stat_reset() IS
 'Sets the counters of this database in zk_stat to 0.';
 
+-- It uses subtransactions, so not in a parallel query's leader either.
+CREATE FUNCTION zk_check(
+	with_session boolean DEFAULT true,
+	OUT item text,
+	OUT state text,
+	OUT what text,
+	OUT remedy text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE
+ROWS 30;
+
+COMMENT ON FUNCTION zk_check(boolean) IS
+'What is wrong with zklock here, and what helps: a row for each thing that was looked at, with state (ok, note, warning or error), what was found, and a remedy (NULL if none is needed). Raises nothing but cancellations: an error that it meets is a row. Looks at the settings, the files, each server of zklock.servers, and, with the session of this backend, which it opens if there is none, at chroot, root, ACLs, clocks and queues. Takes zklock.connect_timeout at most, in milliseconds, and a second. For that it makes an ephemeral znode in the root, and takes it away. With false (or NULL) no session is used or opened and nothing is made: then it takes a second at most, for monitoring.';
+
 -- Jobs that run once: records in ZooKeeper of who ran which slot of a job.
 CREATE FUNCTION zk_run_once(name text, slot text, retain interval DEFAULT '30 days')
 RETURNS boolean
@@ -734,7 +748,7 @@ REVOKE EXECUTE ON FUNCTION
 	zk_fence_check(text, bigint, bigint, timestamptz, timestamptz),
 	zk_fence_token(text),
 	zk_fence(text, bigint),
-	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text),
+	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text), zk_check(boolean),
 	zk_waits(), zk_blocking(integer), zk_wait_graph(text),
 	zk_run_once(text, text, interval), zk_forget_run(text, text),
 	zk_request_release(text, text), zk_evict(text, bigint),
@@ -755,6 +769,8 @@ GRANT EXECUTE ON FUNCTION
 	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text),
 	zk_waits(), zk_blocking(integer), zk_wait_graph(text)
 TO pg_monitor, zklock_operator;
+
+GRANT EXECUTE ON FUNCTION zk_check(boolean) TO pg_monitor;
 
 -- The database's owner reads it for a dump, of which it is part.
 GRANT SELECT ON zk_fence_tokens TO pg_monitor, pg_database_owner;

@@ -79,8 +79,8 @@ static volatile pid_t watcher;
 
 static int	make_page(SharedPage **page);
 static int	raise_descriptor(int fd);
-static int	spawn(const char *program, const char *title, int channel_fd,
-				  int page_fd, pid_t *pid);
+static int	spawn(const char *program, char *const arguments[],
+				  int channel_fd, int page_fd, pid_t *pid);
 static char **choose_environment(void);
 static void handle_sigchld(int signal);
 static bool is_over(const Child *child);
@@ -99,11 +99,15 @@ bool
 zklock_channel_open(ZkChannel *channel, const char *program, const char *title)
 {
 	ZkChannel	opened = {.state = ZK_CHANNEL_OPEN,.owner = getpid()};
+	char		own_title[ZK_CHANNEL_TITLE_SIZE];
+	char	   *arguments[] = {own_title, NULL};
 	int			size = SEND_BUFFER_SIZE;
 	int			fds[2] = {-1, -1};
 	int			page_fd;
 	int			error;
 
+	strncpy(own_title, title, sizeof(own_title) - 1);
+	own_title[sizeof(own_title) - 1] = '\0';
 	page_fd = make_page(&opened.page);
 	if (page_fd < 0)
 		return false;
@@ -116,7 +120,7 @@ zklock_channel_open(ZkChannel *channel, const char *program, const char *title)
 		fds[1] = raise_descriptor(fds[1]);
 		zklock_channel_watch();
 		error = page_fd < 0 || fds[1] < 0 ? EMFILE :
-			spawn(program, title, fds[1], page_fd, &opened.program);
+			spawn(program, arguments, fds[1], page_fd, &opened.program);
 	}
 	if (page_fd >= 0)
 		close(page_fd);
@@ -232,6 +236,27 @@ receive_page(ZkChannel *channel, int *hangup_fd)
 	channel->page = page;
 	*hangup_fd = fds[1];
 	return true;
+}
+
+int
+zklock_channel_ask(const char *program, char *const arguments[], int *fd,
+				   pid_t *pid)
+{
+	int			fds[2];
+	int			error;
+
+	if (pipe2(fds, O_CLOEXEC) != 0)
+		return errno;
+	fds[1] = raise_descriptor(fds[1]);
+	error = fds[1] < 0 ? EMFILE : spawn(program, arguments, fds[1], -1, pid);
+	if (fds[1] >= 0)
+		close(fds[1]);
+	if (error != 0)
+		close(fds[0]);
+	else
+		fcntl(fds[0], F_SETFL, O_NONBLOCK);
+	*fd = error == 0 ? fds[0] : -1;
+	return error;
 }
 
 bool
@@ -481,17 +506,15 @@ raise_descriptor(int fd)
 }
 
 /*
- * Start the program; 0, or an errno.  posix_spawn() does not copy the page
+ * Start the program; 0, or an errno.  page_fd: -1 for none.  posix_spawn() does not copy the page
  * tables of large shared_buffers, as fork() would.  A process group of its
  * own: pg_cancel_backend() and a terminal's Ctrl-C are sent to the whole
  * group.
  */
 static int
-spawn(const char *program, const char *title, int channel_fd, int page_fd,
-	  pid_t *pid)
+spawn(const char *program, char *const arguments[], int channel_fd,
+	  int page_fd, pid_t *pid)
 {
-	char		own_title[ZK_CHANNEL_TITLE_SIZE];
-	char	   *arguments[] = {own_title, NULL};
 	char	  **environment = choose_environment();
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
@@ -500,8 +523,6 @@ spawn(const char *program, const char *title, int channel_fd, int page_fd,
 
 	if (environment == NULL)
 		return ENOMEM;
-	strncpy(own_title, title, sizeof(own_title) - 1);
-	own_title[sizeof(own_title) - 1] = '\0';
 	posix_spawnattr_init(&attributes);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK |
@@ -522,7 +543,7 @@ spawn(const char *program, const char *title, int channel_fd, int page_fd,
 	if (error == 0)
 		error = posix_spawn_file_actions_adddup2(&actions, channel_fd,
 												 PROTOCOL_CHANNEL_FD);
-	if (error == 0)
+	if (error == 0 && page_fd >= 0)
 		error = posix_spawn_file_actions_adddup2(&actions, page_fd,
 												 PROTOCOL_PAGE_FD);
 	if (error == 0)

@@ -67,6 +67,15 @@ extern bool zklock_channel_open(ZkChannel *channel, const char *program,
  */
 extern bool zklock_channel_adopt(ZkChannel *channel, const char *ready_name);
 
+/*
+ * Start the program to answer a question and end: its arguments, the title
+ * first, NULL behind the last.  Sets the descriptor, which does not block,
+ * from which its answer can be read, and its pid; both are the caller's to
+ * close and to wait for.  0, or an errno.
+ */
+extern int	zklock_channel_ask(const char *program, char *const arguments[],
+							   int *fd, pid_t *pid);
+
 /* Append a frame to what is to be sent; false without memory. */
 extern bool zklock_channel_put(ZkChannel *channel, const Frame *frame,
 							   const FrameBlob blobs[FRAME_NBLOBS]);

@@ -531,6 +531,7 @@ copy_reply(ZkRequest *request, const FrameTaken *taken)
 	reply->pzxid = from->pzxid;
 	reply->version = from->version;
 	reply->is_closed = from->is_closed != 0;
+	reply->is_open = from->is_open != 0;
 	reply->nbelow = from->nbelow < 0 ? 0 : from->nbelow;
 
 	children = (char **) request->texts;

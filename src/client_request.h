@@ -38,6 +38,8 @@ typedef struct ZkReply
 	int64_t		pzxid;			/* get: of the last change of its children */
 	int			version;		/* get: how often the data was set */
 	bool		is_closed;		/* ask_closed: everybody had them */
+	bool		is_open;		/* ask_closed: everybody may create or delete
+								 * something in the node now */
 	int			nbelow;			/* get: how many children the node has */
 	const char *const *children;	/* list */
 	int			nchildren;

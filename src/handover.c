@@ -85,6 +85,12 @@ zklock_handover_init(void)
 	shmem_startup_hook = make_table;
 }
 
+bool
+zklock_handover_is_shared(void)
+{
+	return waiters != NULL;
+}
+
 void
 zklock_handover_await(const char *node, int64 czxid)
 {

@@ -16,6 +16,9 @@
  */
 extern void zklock_handover_init(void);
 
+/* Was the library preloaded, so that there is shared memory? */
+extern bool zklock_handover_is_shared(void);
+
 /*
  * This backend waits for the contender of the queue node with that path and
  * czxid, which must be the one just ahead.  Ends what it waited for before.

@@ -9,6 +9,7 @@
  *
  *	program_main.c		the loop: channel, library, clock; signals; the way out
  *	program_ready.c		waiting for a backend with the session at hand
+ *	program_ask.c		the other mode, without a session: asking servers
  *	program_session.c	the handle and the states of the session
  *	program_request.c	requests: sending, answers, undoing
  *	program_step.c		the steps of requests
@@ -160,6 +161,14 @@ extern void ready_listen(Session *session);
 /* One has come: from now on it is the session's.  Who it was is told. */
 extern void ready_accept(Session *session);
 
+/* ---- program_ask.c ---- */
+
+/*
+ * Ask the servers of a list how they are, for at most so long, and write what
+ * they say (ask.h).  The result is the program's; or it does not return.
+ */
+extern int	program_ask(const char *servers, int milliseconds);
+
 /* ---- program_session.c ---- */
 
 /* Look the servers up and connect, as the frame says. */
@@ -222,6 +231,9 @@ extern void acl_learn(Session *session, const struct ACL_vector *learnt);
 extern bool acl_is_closed(const Session *session,
 						  const struct ACL_vector *asked,
 						  const struct Stat *stat);
+
+/* Is it one in which everybody may create or delete something now? */
+extern bool acl_is_open(const struct ACL_vector *asked);
 
 extern void acl_free(Session *session);
 

@@ -133,6 +133,18 @@ acl_is_closed(const Session *session, const struct ACL_vector *asked,
 	return true;
 }
 
+bool
+acl_is_open(const struct ACL_vector *asked)
+{
+	for (int i = 0; asked != NULL && asked->data != NULL &&
+		 i < asked->count; i++)
+		if ((asked->data[i].perms & (ZOO_PERM_CREATE | ZOO_PERM_DELETE |
+									 ZOO_PERM_ADMIN)) != 0 &&
+			is_everybody(&asked->data[i].id))
+			return true;
+	return false;
+}
+
 void
 acl_free(Session *session)
 {

@@ -15,6 +15,9 @@
  * backend if it ends by a signal or with a status other than 0 or 1.  So it
  * ends with 0 or 1, whatever happens.
  *
+ * Started to ask servers (program_ask.c) it has no session, and nothing to
+ * keep: any signal ends it.
+ *
  *-------------------------------------------------------------------------
  */
 #include "program.h"
@@ -34,6 +37,8 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "ask.h"
 
 /*
  * How long a close waits for outstanding requests before it goes ahead (R4).
@@ -106,7 +111,10 @@ main(int argc, char **argv)
 		return 1;
 	}
 	title = argv[0];
+	is_orphan = argc == 4 && strcmp(argv[1], ASK_OPTION) == 0;
 	prepare_process();
+	if (is_orphan)
+		return program_ask(argv[2], atoi(argv[3]));
 	session.page = map_page();
 	if (session.page == NULL)
 		return 1;

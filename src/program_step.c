@@ -646,6 +646,7 @@ acl_done(int rc, struct ACL_vector *acl, struct Stat *stat, const void *data)
 		acl_learn(request->session, acl);
 	request->reply.is_closed = rc == ZOK &&
 		acl_is_closed(request->session, acl, stat);
+	request->reply.is_open = rc == ZOK && acl_is_open(acl);
 	request_complete(request);
 }
 

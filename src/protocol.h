@@ -167,6 +167,7 @@ typedef struct FrameReply
 	int32_t		version;
 	int32_t		nchildren;
 	int32_t		is_closed;
+	int32_t		is_open;
 	int32_t		nbelow;
 } FrameReply;
 

@@ -22,6 +22,7 @@
 /* In shared memory. */
 typedef struct ReadyList
 {
+	int			worker_pid;		/* 0: it does not run */
 	int			nready;
 	ZkReady		ready[FLEXIBLE_ARRAY_MEMBER];
 } ReadyList;
@@ -66,6 +67,21 @@ zklock_ready_take(uint64 settings, ZkReady *taken)
 	return found;
 }
 
+int
+zklock_ready_count(int *worker_pid)
+{
+	int			nready;
+
+	*worker_pid = 0;
+	if (list == NULL)
+		return 0;
+	LWLockAcquire(list_lock, LW_SHARED);
+	nready = list->nready;
+	*worker_pid = list->worker_pid;
+	LWLockRelease(list_lock);
+	return nready;
+}
+
 void
 zklock_ready_put(const ZkReady *ready)
 {
@@ -86,10 +102,11 @@ zklock_ready_withdraw(const char *name)
 }
 
 void
-zklock_ready_clear(void)
+zklock_ready_clear(int worker_pid)
 {
 	LWLockAcquire(list_lock, LW_EXCLUSIVE);
 	list->nready = 0;
+	list->worker_pid = worker_pid;
 	LWLockRelease(list_lock);
 }
 

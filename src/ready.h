@@ -33,9 +33,15 @@ extern void zklock_ready_init(void);
  */
 extern bool zklock_ready_take(uint64 settings, ZkReady *taken);
 
-/* For the worker: put a session on the list, take it back, or all of them. */
+/* How many there are, and the process of the worker; 0: it does not run. */
+extern int	zklock_ready_count(int *worker_pid);
+
+/*
+ * For the worker: put a session on the list, take it back, or all of them as
+ * the worker begins, and as it ends (pid 0).
+ */
 extern void zklock_ready_put(const ZkReady *ready);
 extern void zklock_ready_withdraw(const char *name);
-extern void zklock_ready_clear(void);
+extern void zklock_ready_clear(int worker_pid);
 
 #endif							/* ZKLOCK_READY_H */

@@ -110,7 +110,7 @@ zklock_ready_worker_main(Datum arg)
 	prepared = MemoryContextAllocZero(TopMemoryContext,
 									  ZK_READY_MAX * sizeof(*prepared));
 	before_shmem_exit(leave_list, 0);
-	zklock_ready_clear();
+	zklock_ready_clear(MyProcPid);
 
 	for (;;)
 	{
@@ -242,5 +242,5 @@ wake_worker(SIGNAL_ARGS)
 static void
 leave_list(int code, Datum arg)
 {
-	zklock_ready_clear();
+	zklock_ready_clear(0);
 }

@@ -487,6 +487,14 @@ zklock_session_note_refusal(const ZkClientStatus *status, bool has_identity)
 		identity_refused_by = hash_of(servers_setting);
 }
 
+const char *
+zklock_session_program(void)
+{
+	if (program_path[0] == '\0')
+		prepare_once();
+	return program_path;
+}
+
 bool
 zklock_session_status(ZkClientStatus *status)
 {

@@ -237,6 +237,12 @@ extern ZkClient *zklock_session_prepare(char name[READY_NAME_SIZE],
 extern void zklock_session_note_refusal(const ZkClientStatus *status,
 										bool has_identity);
 
+/*
+ * The path of the session's program, be it there or not.  Raises 58000 if the
+ * place of the library is not known.
+ */
+extern const char *zklock_session_program(void);
+
 /* One moment of the session for the view; false if there is no session. */
 extern bool zklock_session_status(ZkClientStatus *status);
 

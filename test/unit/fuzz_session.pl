@@ -216,7 +216,7 @@ sub judge
 		  unless $kind !~ /leak/
 		  && $text =~ /READ/
 		  && $where =~ /^\s*(?:create_done|protocol_is_made|get_done|list_done|copy_children
-			|acl_done|acl_is_closed|learn_owners|learn_identity|is_same|copy_id)\ /x;
+			|acl_done|acl_is_closed|acl_is_open|learn_owners|learn_identity|is_same|copy_id)\ /x;
 		($frame) = $where =~ /(\w+_\w+)/;
 	}
 	$frame =~ s/^0x\w+ +//;

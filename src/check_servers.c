@@ -1,0 +1,452 @@
+/*-------------------------------------------------------------------------
+ *
+ * check_servers.c
+ *	  zk_check(): what the servers say without a session.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "check_private.h"
+
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+
+#include "client_request.h"
+#include "nodedata.h"
+
+/*
+ * How long the servers are waited for, when all of it has a second; and with
+ * a session, which is a question of connect_timeout.
+ */
+#define ANSWER_MS 600
+#define ANSWER_FULL_MS 2000
+
+/* An answer that took longer is worth a note. */
+#define SLOW_US 100000
+
+/* More of the connections that a server allows is worth a warning, percent. */
+#define CROWDED_PERCENT 80
+
+/* syncLimit * tickTime if nobody has changed it. */
+#define DEFAULT_SYNC_MS 10000
+
+static const AskRecord *best_record(const Check *check, int server);
+static void put_server(Check *check, int server);
+static void put_record(Check *check, const AskRecord *record);
+static char *server_item(const Check *check, int server);
+static const char *mode_name(AskMode mode);
+static int	count_mode(const Check *check, AskMode mode);
+static bool has_known_bugs(const char *release);
+static bool is_asked(const Check *check);
+
+/* Ask them.  The program is the next thing that may be broken. */
+void
+check_probe(Check *check)
+{
+	int			left = (int) (check->deadline - zklock_client_now());
+	char		why[256];
+
+	if (check->program == NULL)
+		return;
+	if (check->servers[0] == '\0' ||
+		!servers_parse(check->servers, &check->list, why, sizeof(why)))
+	{
+		check->servers = "";
+		return;
+	}
+	zklock_probe_servers(check->program, check->servers,
+						 !check->has_session ? ANSWER_MS :
+						 Min(ANSWER_FULL_MS, Max(left / 2, 100)),
+						 &check->probe);
+	if (check->probe.error != NULL)
+		check_put(check, "program", CHECK_ERROR, check->probe.hint, "%s",
+				  zklock_nodedata_printable(check->probe.error));
+	else
+		check_put(check, "program", CHECK_OK, NULL,
+				  "\"%s\" runs, protocol %d, ZooKeeper's client library %s",
+				  zklock_nodedata_printable(check->program), PROTOCOL_VERSION,
+				  zklock_nodedata_printable(check->probe.library));
+	for (int i = 0; i < check->list.nservers; i++)
+	{
+		const AskRecord *record = best_record(check, i);
+
+		if (record == NULL)
+			continue;
+		check->nserving += record->verdict == ASK_SERVING;
+		check->nreached += record->verdict >= ASK_CLOSED;
+	}
+}
+
+void
+check_servers(Check *check)
+{
+	for (int i = 0; is_asked(check) && i < check->list.nservers; i++)
+		put_server(check, i);
+}
+
+/* The rows of one server of the list: one for each address that answered. */
+static void
+put_server(Check *check, int server)
+{
+	int			count = 0;
+
+	for (int i = 0; i < check->probe.nrecords; i++)
+		if (check->probe.records[i].server == server)
+		{
+			put_record(check, &check->probe.records[i]);
+			count++;
+		}
+	if (count == 0)
+		check_put(check, server_item(check, server),
+				  check->nserving > 0 ? CHECK_WARNING : CHECK_ERROR,
+				  "Look into the DNS of this machine; or name the server by its address.",
+				  "its name was not looked up in time");
+}
+
+static void
+put_record(Check *check, const AskRecord *record)
+{
+	CheckState	trouble = check->nserving > 0 ? CHECK_WARNING : CHECK_ERROR;
+	char	   *item = server_item(check, record->server);
+	char	   *address = zklock_nodedata_printable(record->address[0] != '\0' ?
+												   record->address :
+												   check->list.servers[record->server].host);
+	char	   *said = zklock_nodedata_printable(record->said);
+
+	switch ((AskVerdict) record->verdict)
+	{
+		case ASK_PROGRAM:
+			break;
+		case ASK_UNRESOLVED:
+			check_put(check, item, trouble,
+					  "Correct the name in zklock.servers, or the DNS.",
+					  "its name has no address: %s", said);
+			break;
+		case ASK_UNREACHABLE:
+			check_put(check, item, trouble,
+					  "Start the server, or correct its port in zklock.servers.",
+					  "%s cannot be reached: %s", address, said);
+			break;
+		case ASK_NO_CONNECTION:
+			check_put(check, item, trouble,
+					  "Is the machine up? Look for a firewall in between.",
+					  "%s does not answer: no connection in time", address);
+			break;
+		case ASK_CLOSED:
+			check_put(check, item, trouble,
+					  "maxClientCnxns may be reached there: raise it. Or it wants TLS, which zklock does not speak, or is no ZooKeeper.",
+					  "%s closes connections without a word", address);
+			break;
+		case ASK_SILENT:
+			check_put(check, item, trouble,
+					  "Is it a ZooKeeper? Then it hangs: see its log, and restart it.",
+					  "%s takes connections and says nothing", address);
+			break;
+		case ASK_STRANGER:
+			check_put(check, item, CHECK_ERROR,
+					  "Correct the port in zklock.servers.",
+					  "%s is not a ZooKeeper; it said \"%s\"", address,
+					  zklock_nodedata_quotable(record->said));
+			break;
+		case ASK_IDLE:
+			check_put(check, item, trouble,
+					  "It has no quorum, or is just starting: start the other servers; see its log.",
+					  "%s is a ZooKeeper that serves nobody", address);
+			break;
+		case ASK_SERVING:
+			check_put(check, item, record->mode == ASK_READ_ONLY ? trouble :
+					  record->latency_us > SLOW_US ? CHECK_NOTE : CHECK_OK,
+					  record->mode == ASK_READ_ONLY ?
+					  "It has no quorum: start the other servers." :
+					  record->latency_us > SLOW_US ?
+					  "Look into the network and the server's load." : NULL,
+					  "%s is a %s, release %s, answers in %.1f ms", address,
+					  mode_name(record->mode),
+					  zklock_nodedata_printable(record->release),
+					  record->latency_us / 1000.0);
+			break;
+	}
+}
+
+/* Do they make an ensemble, and what can it bear? */
+void
+check_ensemble(Check *check)
+{
+	int			nservers = check->list.nservers;
+	int			nalone = count_mode(check, ASK_STANDALONE);
+	int			nleaders = count_mode(check, ASK_LEADER);
+	int			nmembers = nleaders + count_mode(check, ASK_FOLLOWER) +
+		count_mode(check, ASK_OBSERVER);
+
+	if (!is_asked(check))
+		return;
+	if (check->nserving == 0)
+		check_put(check, "ensemble", CHECK_ERROR,
+				  "Until then no lock can be had. See the rows of the servers.",
+				  check->nreached == 0 ?
+				  "none of the %d servers can be reached" :
+				  "none of the %d servers serves: no quorum", nservers);
+	else if (nalone > 1 || (nalone > 0 && nmembers > 0) || nleaders > 1)
+		check_put(check, "ensemble", CHECK_ERROR,
+				  "Name the servers of one ensemble in zklock.servers: the same name is another lock in each.",
+				  "the servers are not of one ensemble: %d standalone, %d leaders, %d members",
+				  nalone, nleaders, nmembers);
+	else if (check->nserving < nservers)
+		check_put(check, "ensemble", CHECK_WARNING,
+				  "See the rows of the other servers.",
+				  "only %d of %d servers serve", check->nserving, nservers);
+	else if (nalone == 1)
+		check_put(check, "ensemble", CHECK_NOTE,
+				  "Run three servers where locks must survive the loss of one.",
+				  "a single server");
+	else if (nservers > 1 && nservers % 2 == 0)
+		check_put(check, "ensemble", CHECK_NOTE,
+				  "An odd number bears as much, and needs a smaller quorum.",
+				  "all %d servers serve: an even number", nservers);
+	else
+		check_put(check, "ensemble", CHECK_OK, NULL,
+				  nservers == 1 ? "the one server named serves" :
+				  "all %d servers serve", nservers);
+}
+
+/* Releases of the servers, which should be the same. */
+void
+check_releases(Check *check)
+{
+	StringInfoData releases;
+	int			nreleases = 0;
+	bool		has_bugs = false;
+
+	initStringInfo(&releases);
+	for (int i = 0; i < check->probe.nrecords; i++)
+	{
+		const AskRecord *record = &check->probe.records[i];
+		bool		is_known = record->verdict != ASK_SERVING;
+
+		for (int j = 0; j < i && !is_known; j++)
+			is_known = check->probe.records[j].verdict == ASK_SERVING &&
+				strcmp(check->probe.records[j].release, record->release) == 0;
+		if (is_known)
+			continue;
+		appendStringInfo(&releases, "%s%s", nreleases++ > 0 ? ", " : "",
+						 zklock_nodedata_printable(record->release));
+		has_bugs |= has_known_bugs(record->release);
+	}
+	if (nreleases == 0)
+		return;
+	check_put(check, "release", has_bugs || nreleases > 1 ? CHECK_NOTE : CHECK_OK,
+			  has_bugs ? "Upgrade the servers. zklock copes with it, at the cost of a request where no answer comes." :
+			  nreleases > 1 ? "Finish the upgrade of the servers." : NULL,
+			  "servers of release %s%s", releases.data,
+			  has_bugs ? ", in which a change that is agreed upon may stay unseen until the next one (ZOOKEEPER-4537)" : "");
+}
+
+/* maxClientCnxns, which all clusters behind one address share. */
+void
+check_connections(Check *check)
+{
+	int			limit = 0;
+	int			most = 0;
+	bool		is_known = false;
+
+	if (!is_asked(check) || check->nserving == 0)
+		return;
+	for (int i = 0; i < check->probe.nrecords; i++)
+	{
+		const AskRecord *record = &check->probe.records[i];
+
+		if (record->verdict != ASK_SERVING ||
+			record->max_connections == ASK_UNKNOWN)
+			continue;
+		is_known = true;
+		if (record->max_connections > 0 &&
+			(limit == 0 || record->max_connections < limit))
+			limit = record->max_connections;
+		most = Max(most, record->nconnections);
+	}
+	if (!is_known)
+		check_put(check, "connections", CHECK_NOTE,
+				  "Compare maxClientCnxns (60 by default) of the servers with the sum of max_connections behind one address; or add conf and cons to 4lw.commands.whitelist.",
+				  "how many the servers allow cannot be known: they do not answer \"conf\"");
+	else if (limit == 0)
+		check_put(check, "connections", CHECK_OK, NULL,
+				  "the servers allow any number from an address; %d of this one are open at one of them",
+				  most);
+	else if (most * 100 >= limit * CROWDED_PERCENT)
+		check_put(check, "connections", CHECK_WARNING,
+				  "Raise maxClientCnxns of the servers, set it to 0, or use a pooler.",
+				  "a server allows %d from this address, and %d are open", limit,
+				  most);
+	else
+		check_put(check, "connections",
+				  MaxConnections > limit ? CHECK_NOTE : CHECK_OK,
+				  MaxConnections > limit ?
+				  "Raise maxClientCnxns of the servers, or set it to 0, if so many backends may lock at a time." :
+				  NULL,
+				  "a server allows %d from this address, %d are open; max_connections is %d",
+				  limit, most, MaxConnections);
+}
+
+/* What is asked for, against what the servers are set to. */
+void
+check_timeouts(Check *check)
+{
+	int			asked = check_setting_int("zklock.session_timeout");
+	int			sync_ms;
+	int			min_ms;
+	int			max_ms;
+	int			granted;
+
+	if (!is_asked(check) || check->nserving == 0)
+		return;
+	check_read_timeouts(check, &sync_ms, &min_ms, &max_ms);
+	granted = Max(asked, min_ms);
+	if (max_ms > 0)
+		granted = Min(granted, max_ms);
+	if (granted != asked)
+		check_put(check, "session timeout", CHECK_WARNING,
+				  "Set zklock.session_timeout to what they grant, or minSessionTimeout and maxSessionTimeout (2 and 20 ticks by default) of the servers.",
+				  "%d ms are asked for, the servers grant %d to %d ms", asked,
+				  min_ms, max_ms);
+	else if (sync_ms > 0 && granted <= sync_ms)
+		check_put(check, "session timeout", CHECK_WARNING,
+				  "Set zklock.session_timeout to more than syncLimit * tickTime of the ensemble.",
+				  "%d ms are not more than syncLimit * tickTime, %d ms",
+				  granted, sync_ms);
+	else if (max_ms == 0)
+		check_put(check, "session timeout",
+				  asked <= DEFAULT_SYNC_MS ? CHECK_NOTE : CHECK_OK,
+				  asked <= DEFAULT_SYNC_MS ?
+				  "Compare zklock.session_timeout with syncLimit * tickTime of the ensemble, which it must exceed (10 s by default); or add conf to 4lw.commands.whitelist." :
+				  NULL,
+				  "%d ms are asked for; syncLimit and tickTime cannot be known, for the servers do not answer \"conf\"",
+				  asked);
+	else if (sync_ms > 0)
+		check_put(check, "session timeout", CHECK_OK, NULL,
+				  "%d ms, more than syncLimit * tickTime, %d ms", asked,
+				  sync_ms);
+	else
+		check_put(check, "session timeout", CHECK_OK, NULL,
+				  "%d ms, within what the servers grant", asked);
+}
+
+void
+check_read_timeouts(const Check *check, int *sync_ms, int *min_ms,
+					int *max_ms)
+{
+	*sync_ms = *min_ms = *max_ms = 0;
+	for (int i = 0; i < check->probe.nrecords; i++)
+	{
+		const AskRecord *record = &check->probe.records[i];
+
+		if (record->verdict != ASK_SERVING)
+			continue;
+		if (record->tick_ms > 0 && record->sync_limit > 0 &&
+			record->mode != ASK_STANDALONE &&
+			record->sync_limit < INT_MAX / record->tick_ms)
+			*sync_ms = Max(*sync_ms, record->tick_ms * record->sync_limit);
+		*min_ms = Max(*min_ms, record->min_timeout_ms);
+		if (record->max_timeout_ms > 0 &&
+			(*max_ms == 0 || record->max_timeout_ms < *max_ms))
+			*max_ms = record->max_timeout_ms;
+	}
+}
+
+bool
+check_may_connect(const Check *check)
+{
+	bool		is_possible = !is_asked(check);
+
+	for (int i = 0; i < check->list.nservers && !is_possible; i++)
+	{
+		const AskRecord *record = best_record(check, i);
+
+		is_possible = record == NULL || record->verdict == ASK_CLOSED ||
+			record->verdict == ASK_SILENT || record->verdict == ASK_SERVING;
+	}
+	return is_possible;
+}
+
+/* ---------------------------------------------------------------------
+ * Helpers
+ * ---------------------------------------------------------------------
+ */
+
+/* Was anybody asked? */
+static bool
+is_asked(const Check *check)
+{
+	return check->program != NULL && check->servers[0] != '\0' &&
+		check->probe.error == NULL;
+}
+
+/* What the best of its addresses said; NULL: nothing was heard of any. */
+static const AskRecord *
+best_record(const Check *check, int server)
+{
+	const AskRecord *best = NULL;
+
+	for (int i = 0; i < check->probe.nrecords; i++)
+	{
+		const AskRecord *record = &check->probe.records[i];
+
+		if (record->server == server &&
+			(best == NULL || record->verdict > best->verdict))
+			best = record;
+	}
+	return best;
+}
+
+static char *
+server_item(const Check *check, int server)
+{
+	const Server *named = &check->list.servers[server];
+
+	return psprintf(strchr(named->host, ':') != NULL ?
+					"server [%s]:%d" : "server %s:%d", named->host,
+					named->port);
+}
+
+static const char *
+mode_name(AskMode mode)
+{
+	switch (mode)
+	{
+		case ASK_MODE_UNKNOWN:
+			break;
+		case ASK_STANDALONE:
+			return "standalone server";
+		case ASK_LEADER:
+			return "leader";
+		case ASK_FOLLOWER:
+			return "follower";
+		case ASK_OBSERVER:
+			return "observer";
+		case ASK_READ_ONLY:
+			return "server that only reads";
+	}
+	return "server of an unknown kind";
+}
+
+/* Servers of the list, not their addresses. */
+static int
+count_mode(const Check *check, AskMode mode)
+{
+	int			count = 0;
+
+	for (int i = 0; i < check->list.nservers; i++)
+	{
+		const AskRecord *record = best_record(check, i);
+
+		count += record != NULL && record->verdict == ASK_SERVING &&
+			record->mode == (int) mode;
+	}
+	return count;
+}
+
+/* ZOOKEEPER-4537. */
+static bool
+has_known_bugs(const char *release)
+{
+	return strncmp(release, "3.6.", 4) == 0 || strcmp(release, "3.7.0") == 0 ||
+		strcmp(release, "3.8.0") == 0;
+}

@@ -1,0 +1,187 @@
+/*-------------------------------------------------------------------------
+ *
+ * check_settings.c
+ *	  zk_check(): settings, and what else PostgreSQL knows.
+ *
+ * Catalogs and files are read by SQL, as the bootstrap superuser, with names
+ * that no search_path changes.  The value of zklock.auth is never fetched.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "check_private.h"
+
+#include "catalog/pg_authid.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+
+#include "handover.h"
+#include "nodedata.h"
+#include "ready.h"
+
+static void read_rows(Check *check, const char *sql,
+					  void (*put) (Check *check));
+static void put_setting(Check *check);
+static void put_refused(Check *check);
+static void put_extension(Check *check);
+static const char *field(int number);
+
+/* A row for each setting of ours, and who has set it. */
+void
+check_settings(Check *check)
+{
+	check->servers = check_setting("zklock.servers");
+	if (check->servers[0] == '\0')
+		check_put(check, "zklock.servers", CHECK_ERROR,
+				  "Set it in postgresql.conf to the servers of your ensemble, for example 'zk1:2181,zk2:2181,zk3:2181', and reload.",
+				  "no servers are set");
+	read_rows(check,
+			  "SELECT s.name, pg_catalog.current_setting(s.name),"
+			  " s.source, s.sourcefile, s.sourceline, s.pending_restart"
+			  " FROM pg_catalog.pg_settings s"
+			  " WHERE pg_catalog.starts_with(s.name, 'zklock.'::pg_catalog.text)"
+			  " AND s.name OPERATOR(pg_catalog.<>) 'zklock.auth'::pg_catalog.text"
+			  " ORDER BY 1",
+			  put_setting);
+}
+
+static void
+put_setting(Check *check)
+{
+	const char *name = field(1);
+	const char *line = field(5);
+	bool		is_pending = strcmp(field(6), "t") == 0;
+
+	if (strcmp(name, "zklock.servers") == 0 && check->servers[0] == '\0')
+		return;
+	check_put(check, name, is_pending ? CHECK_WARNING : CHECK_OK,
+			  is_pending ? "Restart the server." : NULL,
+			  "%s%s%s%s%s%s%s%s",
+			  field(2), ", source: ", field(3), field(4)[0] != '\0' ? " " : "",
+			  field(4), line[0] != '\0' ? ":" : "", line,
+			  is_pending ? "; the file has another value, which waits for a restart" : "");
+}
+
+/*
+ * What the files say and the server does not take: it goes on with what it
+ * had, and only its log has a word about it.  A line without a name that it
+ * cannot read keeps it from taking anything.
+ */
+void
+check_refused_settings(Check *check)
+{
+	read_rows(check,
+			  "SELECT COALESCE(s.name, 'postgresql.conf'::pg_catalog.text),"
+			  " s.sourcefile, s.sourceline, s.error,"
+			  " CASE WHEN pg_catalog.lower(s.name) OPERATOR(pg_catalog.=) 'zklock.servers'::pg_catalog.text THEN s.setting END"
+			  " FROM pg_catalog.pg_file_settings s"
+			  " WHERE s.error IS NOT NULL AND (s.name IS NULL OR"
+			  " pg_catalog.starts_with(pg_catalog.lower(s.name), 'zklock.'::pg_catalog.text))"
+			  " ORDER BY s.seqno",
+			  put_refused);
+}
+
+static void
+put_refused(Check *check)
+{
+	ServerList *list = palloc(sizeof(*list));
+	char		why[256] = "";
+	const char *servers = field(5);
+
+	if (servers[0] != '\0')
+		servers_parse(servers, list, why, sizeof(why));
+	check_put(check, field(1), CHECK_ERROR,
+			  "Correct the file, and reload; see the server's log.",
+			  "what stands in %s line %s is refused: %s%s%s",
+			  field(2), field(3), field(4), why[0] != '\0' ? ": " : "",
+			  zklock_nodedata_printable(why));
+	pfree(list);
+}
+
+/* The objects of this database, the files, and the library in memory. */
+void
+check_extension(Check *check)
+{
+	read_rows(check,
+			  "SELECT e.extversion, a.default_version"
+			  " FROM pg_catalog.pg_extension e"
+			  " LEFT JOIN pg_catalog.pg_available_extensions() AS a"
+			  " ON a.name OPERATOR(pg_catalog.=) e.extname"
+			  " WHERE e.extname OPERATOR(pg_catalog.=) 'zklock'::pg_catalog.name",
+			  put_extension);
+}
+
+static void
+put_extension(Check *check)
+{
+	const char *installed = field(1);
+	const char *available = field(2);
+	bool		is_same = available[0] == '\0' ||
+		strcmp(installed, available) == 0;
+
+	check_put(check, "extension", is_same ? CHECK_OK : CHECK_WARNING,
+			  is_same ? NULL : "ALTER EXTENSION zklock UPDATE in each database.",
+			  "version %s in this database%s%s, protocol %d, PostgreSQL %s",
+			  installed, is_same ? "" : ", files of version ",
+			  is_same ? "" : available, PROTOCOL_VERSION, PG_VERSION);
+}
+
+void
+check_ready_worker(Check *check)
+{
+	int			worker;
+	int			nready = zklock_ready_count(&worker);
+
+	if (check_setting_int("zklock.ready_sessions") == 0)
+		return;
+	if (!zklock_handover_is_shared())
+		check_put(check, "ready sessions", CHECK_WARNING,
+				  "Add zklock to shared_preload_libraries, and restart.",
+				  "zklock.ready_sessions is %s, but zklock is not preloaded: there are none",
+				  check_setting("zklock.ready_sessions"));
+	else if (worker != 0)
+		check_put(check, "ready sessions", CHECK_OK, NULL,
+				  "the worker runs, process %d; %d of %s are ready", worker,
+				  nready, check_setting("zklock.ready_sessions"));
+	else
+		check_put(check, "ready sessions", CHECK_WARNING,
+				  "See the server's log. If zklock.ready_sessions was 0 when the server started: restart.",
+				  "zklock.ready_sessions is %s, but its worker does not run",
+				  check_setting("zklock.ready_sessions"));
+}
+
+/* ---------------------------------------------------------------------
+ * Helpers
+ * ---------------------------------------------------------------------
+ */
+
+/* Call put for each row, which reads it with field(). */
+static int	row_number;
+
+static void
+read_rows(Check *check, const char *sql, void (*put) (Check *check))
+{
+	Oid			user;
+	int			security;
+
+	SPI_connect();
+	GetUserIdAndSecContext(&user, &security);
+	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID,
+						   security | SECURITY_LOCAL_USERID_CHANGE);
+	if (SPI_execute(sql, true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not read what zk_check() looks at");
+	SetUserIdAndSecContext(user, security);
+	for (row_number = 0; row_number < (int) SPI_processed; row_number++)
+		put(check);
+	SPI_finish();
+}
+
+/* A column of it as text, "" for NULL. */
+static const char *
+field(int number)
+{
+	char	   *value = SPI_getvalue(SPI_tuptable->vals[row_number],
+									 SPI_tuptable->tupdesc, number);
+
+	return value != NULL ? value : "";
+}

@@ -1,0 +1,543 @@
+
+# zk_check() names what is wrong, whatever it is, never raises, and keeps its bounds.
+
+use strict;
+use warnings;
+
+use File::Copy qw(copy);
+use File::Temp ();
+use IO::Socket::INET;
+use POSIX ();
+use PostgreSQL::Test::Utils qw(run_command slurp_file);
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLockTest;
+use ZooKeeper qw(free_port);
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk);
+my $server = $zk->connect_string;
+
+# Rows of zk_check() after such SQL, and how long it took; each row's state, what
+# and remedy by its item. They are joined if there are several.
+sub check
+{
+	my ($sql, $argument, $on) = @_;
+	my $start = time;
+	my $text = ($on || $node)->safe_psql('postgres',
+		($sql ? "$sql;\n" : '') . "SELECT item, state, what, remedy FROM zk_check($argument)");
+	my %row = (took => time - $start);
+	foreach (grep { /\|/ } split /\n/, $text)
+	{
+		my ($item, $state, $what, $remedy) = split /\|/, $_, 4;
+		$row{$item} .= "$state: $what -> $remedy\n";
+	}
+	note($text);
+	return \%row;
+}
+
+# Such a row is there, with and without a session, and with a way out.
+sub names
+{
+	my ($sql, $item, $pattern, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	foreach my $argument ('false', 'true')
+	{
+		my $rows = check("SET zklock.connect_timeout = '3s'; $sql", $argument);
+		like($rows->{$item}, $pattern, "$what, zk_check($argument)");
+		like($rows->{$item}, qr/ -> ./, 'and what helps');
+		cmp_ok($rows->{took}, '<', $argument eq 'true' ? 10 : 5, 'in time');
+	}
+	return;
+}
+
+# A server that does to each connection what that says, until the test ends.
+my @listeners;
+
+sub listener
+{
+	my ($serve, %option) = @_;
+	my $socket = IO::Socket::INET->new(
+		LocalAddr => '127.0.0.1', Listen => $option{backlog} || 10) or die "no socket: $!";
+	my $pid = fork // die "could not fork: $!";
+	if ($pid == 0)
+	{
+		$SIG{$_} = 'DEFAULT' foreach qw(TERM INT);
+		$SIG{PIPE} = 'IGNORE';
+		my @open;
+		while (my $client = $socket->accept)
+		{
+			push @open, $client if $serve->($client);
+		}
+		POSIX::_exit(0);
+	}
+	push @listeners, $pid;
+	return '127.0.0.1:' . $socket->sockport;
+}
+
+END
+{
+	my $status = $?;
+	kill 'KILL', @listeners if @listeners;
+	waitpid $_, 0 foreach @listeners;
+	$? = $status;
+}
+
+my $silent = listener(sub { return 1; });
+my $web = listener(sub { print { $_[0] } "HTTP/1.1 400 Bad \e[31mRequest\r\n\r\n"; return 0; });
+my $closing = listener(sub { return 0; });
+
+subtest 'all is well' => sub {
+	my $path = lock_path('any');
+	$node->safe_psql('postgres', "SELECT zk_lock('any')");
+	foreach my $argument ('', 'false', 'NULL')
+	{
+		my $rows = check('', $argument);
+		my @bad = grep { /^(?:error|warning)/m } values %$rows;
+		is("@bad", '', "no errors, no warnings, zk_check($argument)");
+		like($rows->{"server $server"}, qr/^ok: .* is a standalone server, release \d/, 'the server');
+		like($rows->{'zklock.servers'}, qr/^ok: \Q$server\E, source: configuration file .*conf:\d+/,
+			'a setting and where it is from');
+		like($rows->{preloading}, qr/^note: zklock is not preloaded/, 'not preloaded');
+		like($rows->{program}, qr/^ok: .*zklock-session" runs/, 'the program');
+		like($rows->{extension}, qr/^ok: version \S+ in this database/, 'the extension');
+		like($rows->{credentials}, qr/^note: zklock.auth is not set/, 'no credentials');
+		like($rows->{connections}, qr/^ok: the servers allow any number/, 'connections');
+		next if $argument;
+		like($rows->{session}, qr/^ok: connected to \Q$server\E/, 'the session');
+		like($rows->{root}, qr/^ok: .* is there since \d{4}-/, 'the root');
+		like($rows->{writing}, qr/^ok: /, 'it can be written to');
+		like($rows->{clock}, qr/^ok: /, 'the clock');
+		like($rows->{'other clients'}, qr/^ok: /, 'no other clients');
+	}
+	assert_no_nodes($zk, $path, 'nothing is left in a queue');
+	my $client = $zk->client;
+	my @left = grep { /release$/ && $_ ne '.release' }
+	  $client->children(lock_path('any') =~ s{/any$}{}r);
+	is("@left", '', 'nor in the root');
+	$client->close;
+};
+
+subtest 'the form without a session uses none' => sub {
+	my $session = background($node);
+	my $count = $session->query_safe('SELECT count(*) FROM zk_check(false)');
+	cmp_ok($count, '>', 10, 'there are rows');
+	is($session->query_safe('SELECT state FROM zk_session'), 'none', 'and no session');
+	$session->query_safe('SELECT count(*) FROM zk_check()');
+	is($session->query_safe('SELECT state FROM zk_session'), 'connected', 'the other opens one');
+	$session->quit;
+	assert_no_programs('no program is left', $session);
+};
+
+subtest 'servers that are none' => sub {
+	my $refused = '127.0.0.1:' . free_port();
+	names("SET zklock.servers = ''", 'zklock.servers', qr/^error: no servers are set/, 'none set');
+	names("SET zklock.servers = 'no-such-host.invalid:2181'", 'server no-such-host.invalid:2181',
+		qr/^error: its name has no address/, 'a name that is not known');
+	names("SET zklock.servers = '$refused'", "server $refused",
+		qr/^error: \Q$refused\E cannot be reached: Connection refused/, 'a port that refuses');
+	names("SET zklock.servers = '$silent'", "server $silent",
+		qr/^error: .* takes connections and says nothing/, 'one that says nothing');
+	names("SET zklock.servers = '$closing'", "server $closing",
+		qr/^error: .* closes connections without a word.*maxClientCnxns/, 'one that closes');
+	names("SET zklock.servers = '$web'", "server $web",
+		qr/^error: .* is not a ZooKeeper; it said "HTTP\/1.1 400 Bad <U\+001B>\[31mRequest"/,
+		'a web server, and what it said, escaped');
+	names("SET zklock.servers = '$refused'", 'ensemble',
+		qr/^error: none of the 1 servers can be reached/, 'nobody there');
+};
+
+subtest 'one bad server beside a good one' => sub {
+	names("SET zklock.servers = '$server,$silent'", "server $silent", qr/^warning: /, 'it');
+	names("SET zklock.servers = '$server,$silent'", 'ensemble',
+		qr/^warning: only 1 of 2 servers serve/, 'the ensemble');
+};
+
+# The address is one that drops what is sent to it; or the machine has no route to
+# it at all, and then that is said at once.
+subtest 'nothing that is down takes longer than a second' => sub {
+	my $full = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 1) or die;
+	my @waiting = map {
+		IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $full->sockport,
+			Blocking => 0)
+	} 1 .. 8;
+	my $dropping = '127.0.0.1:' . $full->sockport;
+	my $session = background($node);
+	$session->query_safe("SET zklock.servers = '$server,$silent,$dropping,192.0.2.1:2181'");
+	my $took = $session->query_safe(<<'SQL');
+CREATE TEMP TABLE result AS
+	SELECT clock_timestamp() AS began, c.* FROM zk_check(false) AS c LIMIT 0;
+DO $$ DECLARE began timestamptz := clock_timestamp(); BEGIN
+	INSERT INTO result SELECT began, c.* FROM zk_check(false) AS c; END $$;
+SELECT extract(epoch FROM clock_timestamp() - min(began)) FROM result
+SQL
+	cmp_ok($took, '<', 3, "all of it, $took s");
+	like($session->query_safe("SELECT string_agg(state || what, '') FROM result WHERE item = 'server $server'"),
+		qr/^ok/, 'and the good one has its answer');
+	like($session->query_safe("SELECT string_agg(state || what, '') FROM result WHERE item = 'server $dropping'"),
+		qr/^warning.*no connection in time/, 'the one that drops is named');
+	is($session->query_safe('SELECT count(*) FROM result WHERE item ~ \'^server\''), 4, 'and all are');
+	is(session_programs($session->pid), 0, 'no process is left');
+	$session->quit;
+};
+
+# Nothing can bound the look-up of a name; here it takes a minute, for some names.
+subtest 'names that nobody looks up in time' => sub {
+	my $directory = File::Temp->newdir;
+	chmod 0755, "$directory";
+	open my $file, '>', "$directory/slow.c" or die "could not write: $!";
+	print $file <<'C';
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <netdb.h>
+#include <string.h>
+#include <unistd.h>
+int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
+				struct addrinfo **found)
+{
+	int (*real)(const char *, const char *, const struct addrinfo *,
+				struct addrinfo **) = dlsym(RTLD_NEXT, "getaddrinfo");
+	if (host != NULL && strncmp(host, "slow", 4) == 0)
+		sleep(60);
+	return real(host, service, hints, found);
+}
+C
+	close $file;
+	if (system('cc', '-shared', '-fPIC', '-o', "$directory/slow.so", "$directory/slow.c", '-ldl') != 0)
+	{
+		plan skip_all => 'no C compiler';
+	}
+	my $slow = do {
+		local $ENV{LD_PRELOAD} = "$directory/slow.so";
+		cluster('slow', $zk, servers => "slow1:2181,$server,slow2:2181");
+	};
+	my $session = background($slow);
+	my $rows = check('', 'false', $slow);
+	like($rows->{'server slow1:2181'}, qr/^warning: its name was not looked up in time/, 'they are named');
+	like($rows->{"server $server"}, qr/^ok: /, 'the one between them has its answer');
+	my $took = $session->query_safe(<<'SQL');
+SELECT clock_timestamp() AS began \gset
+SELECT count(*) FROM zk_check(false) \gset
+SELECT extract(epoch FROM clock_timestamp() - :'began')
+SQL
+	cmp_ok($took, '<', 3, "and it took $took s");
+	$session->quit;
+	$slow->stop;
+};
+
+subtest 'as many servers as there may be' => sub {
+	my $list = join ',', map { '127.0.0.1:' . free_port() } 1 .. 32;
+	my $rows = check("SET zklock.servers = '$list'", 'false');
+	is(scalar(grep { /^server/ } keys %$rows), 32, 'each has its row');
+};
+
+# The asking programs with that server in their arguments.
+sub askers
+{
+	my ($address) = @_;
+	return grep { eval { slurp_file($_) =~ /\Qzklock: asks servers\E\x{00}.*\x{00}\Q$address\E\x{00}/s } }
+	  glob '/proc/[0-9]*/cmdline';
+}
+
+subtest 'a backend that is terminated leaves nothing' => sub {
+	my $session = background($node);
+	$session->query_safe("SET zklock.servers = '$silent'");
+	$session->start_query('SELECT count(*) FROM zk_check()');
+	poll_until { askers($silent) } 'the program to ask', 10;
+	$node->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $session->pid . ')');
+	$session->wait_result;
+	poll_until { !askers($silent) } 'it to end', 10;
+	pass('the program ends, too');
+};
+
+subtest 'in a parallel worker' => sub {
+	my $setting = pg_major($node) >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
+	my $session = background($node);
+	# The worker has the settings of a library that its leader has loaded.
+	$session->query_safe(<<"SQL");
+LOAD 'zklock';
+CREATE FUNCTION pg_temp.wrong() RETURNS text LANGUAGE plpgsql PARALLEL SAFE AS \$\$
+BEGIN
+	RETURN (SELECT string_agg(item || ' ' || state || ': ' || what, E'\n') FROM zk_check());
+END \$\$;
+SET $setting = on;
+SQL
+	my $text = $session->query_safe('SELECT pg_temp.wrong()');
+	like($text, qr/^session error: .*parallel worker.*0A000/m, 'the session is refused, in a row');
+	like($text, qr/^server \Q$server\E ok/m, 'the rest is there');
+	$session->quit;
+};
+
+subtest 'a cancellation ends it' => sub {
+	my $session = background($node);
+	$session->query_safe("SET zklock.servers = '$silent'; SET statement_timeout = '100ms'");
+	$session->query('SELECT count(*) FROM zk_check()');
+	is($session->sqlstate, '57014', 'that is the one thing it raises');
+	assert_no_programs('its process is gone', $session);
+	$session->query_safe("SET statement_timeout = 0; SET zklock.servers = '$server'");
+	cmp_ok($session->query_safe('SELECT count(*) FROM zk_check()'), '>', 10, 'and it works again');
+	$session->quit;
+};
+
+subtest 'chroot and root that are not there' => sub {
+	my $rows = check("SET zklock.servers = '$server/mistyped'", 'true');
+	like($rows->{chroot}, qr/^warning: znode "\/mistyped" does not exist -> Is it mistyped/, 'the chroot');
+	like($rows->{root}, qr/^note: znode "\/mistyped.*" does not exist yet/, 'the root');
+	my $client = $zk->client;
+	ok(!$client->exists('/mistyped'), 'nor was it made');
+	$client->create('/there', '');
+	$client->close;
+	$rows = check("SET zklock.servers = '$server/there'; SET zklock.root = '/'", 'true');
+	like($rows->{chroot}, qr/^ok: znode "\/there" is there since/, 'one that is there');
+	like($rows->{writing}, qr/^ok: /, 'and is the root');
+};
+
+subtest 'credentials' => sub {
+	my $client = $zk->client;
+	$client->add_auth('digest', 'alice:secret');
+	$client->create('/alice', '', acl => [ [ 31, 'auth', '' ], [ 1, 'world', 'anyone' ] ]);
+	$client->close;
+	my $root = "SET zklock.root = '/alice'";
+	my $rows = check($root, 'true');
+	like($rows->{writing}, qr/^error: this session may not create znodes in "\/alice".*set zklock.auth/,
+		'without them');
+	$rows = check("$root; SET zklock.auth = 'digest:alice:wrong'", 'true');
+	like($rows->{writing}, qr/^error: .* other credentials/, 'with others');
+	unlike(join('', values %$rows), qr/wrong/, 'which are not shown');
+	$rows = check("$root; SET zklock.auth = 'digest:alice:secret'", 'true');
+	like($rows->{writing}, qr/^ok: /, 'with these');
+	like($rows->{acl}, qr/^ok: not everybody/, 'its ACL');
+	like($rows->{credentials}, qr/^ok: .* scheme "digest"/, 'their scheme is shown');
+	$rows = check("SET zklock.auth = 'digest:alice:secret'", 'true');
+	like($rows->{acl}, qr/^warning: everybody may create or delete/, 'a root that is open all the same');
+	$rows = check("SET zklock.auth = 'nonsense:alice:secret'", 'true');
+	like($rows->{session}, qr/^error: .*refused the credentials/, 'a scheme that the ensemble does not know');
+	$rows = check("SET zklock.auth = '\@/no/such/file'", 'false');
+	like($rows->{credentials}, qr/^error: could not open file/, 'a file that is not there');
+};
+
+subtest 'a session timeout that is not granted' => sub {
+	my $small = ZooKeeper->new(tick_time => 500, max_session_timeout => 5000)->start;
+	my $servers = $small->connect_string;
+	names("SET zklock.servers = '$servers'; SET zklock.session_timeout = '60s'", 'session timeout',
+		qr/^warning: 60000 ms are asked for, the servers grant 1000 to 5000 ms/, 'is foreseen');
+	my $rows = check("SET zklock.servers = '$servers'; SET zklock.session_timeout = '60s'", 'true');
+	like($rows->{'granted timeout'}, qr/^warning: 60000 ms were asked for, 5000 ms granted/, 'and seen');
+	names("SET zklock.servers = '$server,$servers'", 'ensemble',
+		qr/^error: the servers are not of one ensemble: 2 standalone/, 'two ensembles in one list');
+	$small->stop;
+};
+
+subtest 'servers as they are by default' => sub {
+	my $plain = ZooKeeper->new(config => {
+			'4lw.commands.whitelist' => 'srvr', maxClientCnxns => 60 })->start;
+	my $servers = $plain->connect_string;
+	my $rows = check("SET zklock.servers = '$servers'", 'true');
+	like($rows->{"server $servers"}, qr/^ok: .* standalone/, 'srvr is enough to know them');
+	like($rows->{connections}, qr/^note: .* cannot be known/, 'the connections are not known');
+	like($rows->{'session timeout'}, qr/^note: .* cannot be known/, 'nor the ticks');
+	$plain->stop;
+
+	my $crowded = ZooKeeper->new(config => { maxClientCnxns => 10 })->start;
+	my @clients = map { $crowded->client } 1 .. 7;
+	$servers = $crowded->connect_string;
+	$rows = check("SET zklock.servers = '$servers'", 'false');
+	like($rows->{connections}, qr/^warning: a server allows 10 from this address, and \d+ are open/,
+		'nearly all connections are taken');
+	$_->close foreach @clients;
+	$crowded->stop;
+};
+
+subtest 'an ensemble' => sub {
+	my $three = ZooKeeper->new(servers => 3, config => { syncLimit => 10 })->start;
+	my $servers = $three->connect_string;
+	my $set = "SET zklock.servers = '$servers'; SET zklock.session_timeout = '6s'";
+	my $rows = check($set, 'true');
+	like($rows->{ensemble}, qr/^ok: all 3 servers serve/, 'is whole');
+	is(join(' ', sort map { / is a (\w+)/ } map { $rows->{$_} } grep { /^server/ } keys %$rows),
+		'follower follower leader', 'and its roles are known');
+	like($rows->{'session timeout'}, qr/^ok: 6000 ms, more than syncLimit \* tickTime, 5000 ms/,
+		'its ticks, too');
+	like(check("SET zklock.servers = '$servers'; SET zklock.session_timeout = '5s'", 'false')
+		  ->{'session timeout'}, qr/^warning: 5000 ms are not more than/, 'a timeout that is too short');
+	like(check('SET zklock.servers = \'' . $three->connect_string(1, 2) . '\'', 'false')->{ensemble},
+		qr/^note: all 2 servers serve: an even number/, 'an even number');
+	my ($down) = $three->followers;
+	$three->kill9($down);
+	my $item = 'server ' . $three->connect_string($down);
+	names($set, $item, qr/^warning: .* cannot be reached/, 'one of three is down');
+	names($set, 'ensemble', qr/^warning: only 2 of 3 servers serve/, 'which endangers all');
+	$three->kill9($three->leader);
+	poll_until { check($set, 'false')->{ensemble} =~ /^error: none of the 3 servers serves: no quorum/ }
+	'the last one to serve no more', 60;
+	names($set, 'ensemble', qr/^error: .* no quorum/, 'no quorum');
+	$three->stop;
+};
+
+subtest 'an ensemble that falls silent while a lock is held' => sub {
+	my $one = ZooKeeper->new->start;
+	my $address = $one->connect_string;
+	my $session = background($node);
+	$session->query_safe("SET zklock.servers = '$address'; SET zklock.session_timeout = '60s'");
+	$session->query_safe("SELECT zk_lock('silent')");
+	$one->pause;
+	$session->query_safe("SET zklock.connect_timeout = '2s'");
+	my $text = $session->query_safe("SELECT item || ' ' || state || ': ' || what FROM zk_check()");
+	like($text, qr/^server \Q$address\E error: /m, 'the server is named');
+	like($text, qr/^session error: the ensemble has not answered/m, 'the session, too');
+	$one->resume;
+	is($session->query_safe("SELECT zk_is_held('silent')"), 't', 'and the lock is as it was');
+	like($session->query_safe("SELECT state FROM zk_check() WHERE item = 'writing'"), qr/^ok/, 'all is well again');
+	$session->quit;
+	$one->stop;
+};
+
+subtest 'an ensemble without digest authentication' => sub {
+	plan skip_all => 'ZooKeeper 3.6 always has it' if $zk->version < v3.7;
+	my $plain = ZooKeeper->new(java_options =>
+		  ['-Dzookeeper.DigestAuthenticationProvider.enabled=false'])->start;
+	my $address = $plain->connect_string;
+	my $rows = check("SET zklock.servers = '$address'; SET zklock.root = '/'", 'true');
+	like($rows->{digest}, qr/^note: the ensemble refuses digest/, 'is named');
+	like($rows->{writing}, qr/^ok/, 'and serves');
+	$plain->stop;
+};
+
+# Without libfaketime there is but one clock.
+subtest 'clocks that differ' => sub {
+	my ($library) = glob '/usr/lib/*/faketime/libfaketime.so.1';
+	plan skip_all => 'no libfaketime' unless $library;
+	my $late = do {
+		local $ENV{LD_PRELOAD} = $library;
+		local $ENV{FAKETIME} = '-2h';
+		local $ENV{FAKETIME_DONT_FAKE_MONOTONIC} = 1;
+		cluster('late', $zk);
+	};
+	like(check('', 'true', $late)->{clock},
+		qr/^warning: the ensemble's clock is at least 7[12]\d{5} ms ahead of ours/, 'are named');
+	$late->stop;
+};
+
+subtest 'other clients in the queues' => sub {
+	my $client = $zk->client;
+	$client->create_path(lock_path('team/kazoo'));
+	$client->create(lock_path('team/kazoo') . '/0123456789abcdef0123456789abcdef__lock__',
+		'somebody', ephemeral => 1, sequential => 1);
+	like(check('', 'true')->{'other clients'}, qr/^warning: in the queue of ".*\/team\/kazoo" .* "kazoo"/,
+		'one that takes no notice of ours');
+	$client->delete_recursive(lock_path('team'));
+	$client->close;
+};
+
+subtest 'settings that were refused' => sub {
+	my $broken = cluster('paris', $zk, 'zklock.max_locks' => 10);
+	$broken->append_conf('postgresql.conf', <<'CONF');
+zklock.servers = 'zk1:2181,,zk2'
+zklock.session_timeout = 'soon'
+zklock.sesion_timeout = '10s'
+zklock.auth = 'no-colon-but-secret'
+CONF
+	$broken->reload;
+	my $rows = check('', 'false', $broken);
+	like($rows->{'zklock.servers'}, qr/^error: what stands in .*postgresql.conf line \d+ is refused: .*Server 2 of the list is empty/m,
+		'a bad list, and why');
+	like($rows->{'zklock.session_timeout'}, qr/^error: what stands in .* is refused/m, 'a bad value');
+	like($rows->{'zklock.sesion_timeout'}, qr/^error: /m, 'a name that there is not');
+	like($rows->{'zklock.auth'}, qr/^error: /m, 'bad credentials');
+	unlike(join('', values %$rows), qr/but-secret/, 'which are not shown');
+	$broken->append_conf('postgresql.conf', "what is this?\n");
+	$broken->reload;
+	like(check('', 'false', $broken)->{'postgresql.conf'},
+		qr/^error: what stands in .* line \d+ is refused: syntax error/, 'a line that cannot be read');
+	$broken->stop;
+};
+
+subtest 'preloading, and the worker of ready sessions' => sub {
+	my $plain = cluster('rome', $zk, 'zklock.ready_sessions' => 2);
+	like(check('', 'false', $plain)->{'ready sessions'}, qr/^warning: .* not preloaded/,
+		'ready sessions without preloading');
+	$plain->append_conf('postgresql.conf', "shared_preload_libraries = 'zklock'");
+	$plain->restart;
+	poll_until { (check('', 'false', $plain)->{'ready sessions'} || '') =~ /^ok: the worker runs/ }
+	'the worker', 30;
+	like(check('', 'true', $plain)->{preloading}, qr/^ok/, 'preloaded');
+	$plain->append_conf('postgresql.conf', 'zklock.ready_sessions = 0');
+	$plain->restart;
+	$plain->append_conf('postgresql.conf', 'zklock.ready_sessions = 1');
+	$plain->reload;
+	like(check('', 'false', $plain)->{'ready sessions'}, qr/^warning: .* does not run/,
+		'a worker that is not there');
+	$plain->stop;
+};
+
+subtest 'the program is missing, or is not what it should be' => sub {
+	my ($directory) = split /:/, $node->safe_psql('postgres', 'SHOW dynamic_library_path');
+	($directory) = run_command([ 'pg_config', '--pkglibdir' ]) if $directory eq '$libdir';
+	my $elsewhere = File::Temp->newdir;
+	chmod 0755, "$elsewhere";
+	copy("$directory/zklock.so", "$elsewhere/zklock.so") or die "could not copy: $!";
+	chmod 0755, "$elsewhere/zklock.so";
+	my $program = "$elsewhere/zklock-session";
+	my $write = sub {
+		my ($mode, $text) = @_;
+		unlink $program;
+		open my $file, '>', $program or die "could not write: $!";
+		print $file $text;
+		close $file;
+		chmod $mode, $program;
+	};
+	my $look = sub {
+		my ($argument) = @_;
+		my $start = time;
+		# The program is looked for beside the library that is loaded.
+		my $text = $node->safe_psql('postgres', <<"SQL");
+LOAD '$elsewhere/zklock.so';
+CREATE FUNCTION pg_temp.look(boolean, OUT item text, OUT state text, OUT what text, OUT remedy text)
+	RETURNS SETOF record AS '$elsewhere/zklock.so', 'zk_check' LANGUAGE c;
+SELECT state || ': ' || what || ' -> ' || coalesce(remedy, '') FROM pg_temp.look($argument) WHERE item = 'program'
+SQL
+		cmp_ok(time - $start, '<', 10, 'in time');
+		return $text;
+	};
+	like($look->('false'), qr/^error: .* is not there.* -> Install zklock again/, 'missing');
+	$write->(0644, '');
+	like($look->('true'), qr/^error: .* cannot be executed/, 'not executable');
+	$write->(0755, "#!/bin/sh\nexit 0\n");
+	like($look->('false'), qr/^error: .*ended without a word/, 'something else');
+	$write->(0755, "#!/bin/sh\nexec sleep 60 >&3\n");
+	like($look->('false'), qr/^error: .*not said a word in time/, 'one that hangs');
+	$write->(0755, "#!/bin/sh\nhead -c 100000 /dev/urandom >&3\n");
+	like($look->('false'), qr/^error: .*another version/, 'one that says nonsense');
+};
+
+subtest 'who may call it' => sub {
+	$node->safe_psql('postgres', 'CREATE ROLE watch IN ROLE pg_monitor; CREATE ROLE nobody');
+	my $session = background($node);
+	$session->query('SET ROLE nobody; SELECT count(*) FROM zk_check(false)');
+	is($session->sqlstate, '42501', 'not everybody');
+	$session->query_safe('SET ROLE watch');
+	like($session->query_safe("SELECT state FROM zk_check(false) WHERE item = 'zklock.servers'"),
+		qr/^ok/, 'pg_monitor, who is told the same');
+	$session->query_safe('CREATE TEMP TABLE t AS SELECT current_user');
+	is($session->query_safe('SELECT * FROM t'), 'watch', 'and stays who he is');
+	$session->quit;
+};
+
+subtest 'on a standby, and while a lock is held' => sub {
+	my $primary = cluster('primary', $zk, init => [ allows_streaming => 1 ]);
+	$primary->backup('backup');
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	$standby->init_from_backup($primary, 'backup', has_streaming => 1);
+	$standby->start;
+	like(check('', 'true', $standby)->{writing}, qr/^ok/, 'on a standby');
+	my $session = background($node);
+	$session->query_safe("SELECT zk_lock('held')");
+	$session->query_safe("BEGIN; SELECT zk_xact_lock('held too'); SELECT count(*) FROM zk_check()");
+	is($session->query_safe('SELECT count(*) FROM zk_locks'), 2, 'locks stay as they are');
+	$session->query_safe("COMMIT; SELECT zk_unlock_all()");
+	$session->quit;
+	$standby->stop;
+	$primary->stop;
+};
+
+done_testing();
