@@ -92,8 +92,10 @@ OBJS = \
 	src/contender_busy.o \
 	src/contender_log.o \
 	src/deadlock.o \
+	src/deadlock_fact.o \
 	src/deadlock_graph.o \
 	src/deadlock_local.o \
+	src/deadlock_report.o \
 	src/place.o \
 	src/tree.o \
 	src/queue.o \

@@ -376,6 +376,7 @@ BEGIN ATOMIC
 			ELSE pg_catalog."left"(COALESCE(q.data, q.client, q.style), 20) END,
 		pg_catalog."left"(
 			CASE WHEN q.session_id IS NULL AND q.token IS NOT NULL
+					AND q.client OPERATOR(pg_catalog.=) 'zklock'::pg_catalog.text
 				THEN pg_catalog.concat('hold: ', q.data)
 				WHEN q.pid IS NULL THEN q.session_id
 				ELSE pg_catalog.concat_ws('@',
@@ -517,7 +518,7 @@ COMMENT ON FUNCTION zk_backends() IS
 CREATE VIEW zk_backends AS SELECT * FROM zk_backends();
 
 COMMENT ON VIEW zk_backends IS
-'The backends of this cluster that have, or had, a ZooKeeper session: its state (as in zk_session), id, server, and since when it is in that state; the lock that is waited for (the first 127 bytes of its name), in which mode, with how many permits, since when; how many locks are held (zk_backend_locks has them); and the latest date of a proof that the ensemble keeps the session for one session timeout from then on. All as the backend itself knew it last: one that is idle learns of an outage at its next statement, or if it holds nothing at its next lock. Without zklock in shared_preload_libraries the own row alone. Of the backends of other roles only pid, database and username, save for superusers and members of pg_read_all_stats. Asks nobody, raises nothing, opens no session.';
+'The backends of this cluster that have, or had, a ZooKeeper session: its state (as in zk_session), id, server, and since when it is in that state; the lock that is waited for (the first 127 bytes of its name), in which mode, with how many permits, since when (anew if it has to queue up again after a loss of its session); how many locks are held (zk_backend_locks has them); and the latest date of a proof that the ensemble keeps the session for one session timeout from then on (which grows old while no commit asks for one). All as the backend itself knew it last: one that is idle learns of an outage at its next statement, or if it holds nothing at its next lock. Without zklock in shared_preload_libraries the own row alone. Of the backends of other roles only pid, database and username, save for superusers and members of pg_read_all_stats. Asks nobody and opens no session; raises nothing, save 22021 for the name of a database or a role in another encoding, as pg_stat_activity does.';
 
 CREATE FUNCTION zk_backend_locks(
 	OUT pid integer,
@@ -540,7 +541,7 @@ COMMENT ON FUNCTION zk_backend_locks() IS
 CREATE VIEW zk_backend_locks AS SELECT * FROM zk_backend_locks();
 
 COMMENT ON VIEW zk_backend_locks IS
-'The locks that the backends of this cluster hold, with the pid of each: otherwise as zk_locks, and the date of the last proof; of a name the first 127 bytes. At most 16 locks of a backend: zk_backends.held says how many there are. Whose, and how new, is as in zk_backends.';
+'The locks that the backends of this cluster hold, with the pid of each: otherwise as zk_locks, and the date of the last proof; of a name, which is without its root, the first 127 bytes. At most 16 locks of a backend: zk_backends.held says how many there are. Whose, and how new, is as in zk_backends.';
 
 -- Counters
 CREATE FUNCTION zk_stat(
@@ -575,14 +576,14 @@ COMMENT ON FUNCTION zk_stat() IS
 CREATE VIEW zk_stat AS SELECT * FROM zk_stat();
 
 COMMENT ON VIEW zk_stat IS
-'Counters, a row for each database whose backends have used locks, since stats_reset: grants at once, handed over by the one ahead through ZooKeeper, told by it in shared memory, and after a wait by a look at the queue (locks that a session holds already are not counted again); tries in vain, timeouts (55P03), cancels on the way to a lock, deadlocks, sessions lost, commits refused (40001), contenders evicted, sessions opened, reconnects; requests to the sessions'' programs and bytes to and from them, counted at the end of a transaction. waits: how often somebody was ahead, however the wait ended; wait_time_ms in all; wait_histogram: by how long, less than 1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000, 300000 ms, and longer. They start with 0 when the server does. What has no row of its own, from the 128th database on, is in the one whose database is NULL. Without zklock in shared_preload_libraries: one row, of what this backend has counted itself. Asks nobody, opens no session.';
+'Counters, a row for each database whose backends have used locks, since stats_reset: grants at once, handed over by the one ahead through ZooKeeper, told by it in shared memory, and after a wait by a look at the queue (locks that a session holds already are not counted again); tries in vain, timeouts (55P03 of who wanted a lock), cancels on the way to a lock, deadlocks, sessions lost, commits refused (40001), contenders evicted, sessions opened, reconnects; requests to the sessions'' programs and bytes to and from them, counted at the end of a transaction. waits: how often somebody was ahead, however the wait ended; wait_time_ms in all; wait_histogram: by how long, less than 1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000, 300000 ms, and longer. They start with 0 when the server does. What has no row of its own, from the 128th database on, is in the one whose database is NULL. Without zklock in shared_preload_libraries: one row, of what this backend has counted itself. Asks nobody, opens no session.';
 
 CREATE FUNCTION zk_stat_reset()
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_stat_reset() IS
-'Sets the counters of this database in zk_stat to 0.';
+'Sets the counters of this database in zk_stat to 0; if it has no row of its own, those of all that have none.';
 
 -- It uses subtransactions, so not in a parallel query's leader either.
 CREATE FUNCTION zk_check(

@@ -3,11 +3,11 @@
  * ask.h
  *	  What the program says of servers that it was started to ask.
  *
- * "zklock-session --ask SERVERS MILLISECONDS" asks all servers of a list at
- * once how they are, writes a record for each address to descriptor
+ * "zklock-session --ask SERVERS DEADLINE" asks all servers of a list at once,
+ * until that protocol_now(), how they are, writes a record for each address to descriptor
  * PROTOCOL_CHANNEL_FD as soon as it is known, and ends.  The first record is
- * about the program itself.  A server without a record has a name that was
- * not looked up in time.  Each record is one write() that a pipe does not
+ * about the program itself.  Of a server without a record
+ * nothing was heard in time.  Each record is one write() that a pipe does not
  * tear; its first eight bytes stay as they are for ever.
  *
  * libc only: neither PostgreSQL nor ZooKeeper.
@@ -37,6 +37,7 @@
 typedef enum AskVerdict
 {
 	ASK_PROGRAM,				/* no server: the program has started */
+	ASK_NOT_ASKED,				/* for reasons of our own; said: why */
 	ASK_UNRESOLVED,				/* the name has no address; said: why */
 	ASK_UNREACHABLE,			/* no connection; said: why */
 	ASK_NO_CONNECTION,			/* not in time, nor was it refused */
@@ -75,7 +76,6 @@ typedef struct AskRecord
 	int32_t		max_timeout_ms;
 	int32_t		max_connections;	/* from one address; 0: any number */
 	int32_t		nconnections;	/* from ours, that of the question among them */
-	int32_t		nvoters;		/* of the ensemble */
 
 	char		address[SERVERS_ADDRESS_SIZE];	/* with its port; or "" */
 	char		release[48];	/* of the server, or of the program's library */

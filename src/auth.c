@@ -95,13 +95,16 @@ zklock_auth_make_identity(void)
 
 /*
  * The first line of a file, palloc'ed.  Raises if there is none.  Not by
- * stdio, which leaves what it has read in memory.
+ * stdio, which leaves what it has read in memory.  A FIFO would hold the
+ * backend up for as long as nobody writes to it: it is refused.
  */
 static char *
 read_auth_file(const char *path)
 {
 	char		line[1024];
-	int			file = OpenTransientFile(path, O_RDONLY | PG_BINARY);
+	int			file = OpenTransientFile(path, O_RDONLY | O_NONBLOCK |
+										 PG_BINARY);
+	struct stat status;
 	ssize_t		length;
 	char	   *result;
 
@@ -109,6 +112,11 @@ read_auth_file(const char *path)
 		ereport(ERROR,
 				(errcode_for_file_access(),
 				 errmsg("could not open file \"%s\": %m", path)));
+	if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a regular file", path),
+				 errhint("Write the credentials for ZooKeeper to a file.")));
 	warn_of_readers(path, file);
 	length = read(file, line, sizeof(line) - 1);
 	if (length < 0)

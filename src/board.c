@@ -19,7 +19,6 @@
  */
 #include "board.h"
 
-#include "common/hashfn.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
@@ -28,7 +27,9 @@
 #include "storage/s_lock.h"
 #include "utils/timestamp.h"
 
+#include "client_request.h"
 #include "compat.h"
+#include "stat.h"
 
 typedef struct Slot
 {
@@ -52,13 +53,15 @@ typedef struct Slot
 #define SILENCE_MS 10000
 
 /*
- * What was told, by a hash of its kind and server; two that fall together
- * keep each other silent.
+ * What was told, by its kind and its cause; two causes that fall together
+ * keep each other silent, two kinds never do.
  */
-#define TELLINGS 64
+#define TELLINGS_OF_KIND 32
+#define TELLINGS (ZK_BOARD_KINDS * TELLINGS_OF_KIND)
 typedef struct Telling
 {
-	pg_atomic_uint64 told_at;	/* TimestampTz; 0: never */
+	pg_atomic_uint64 told_at;	/* zklock_client_now(), which nobody sets;
+								 * 0: never */
 	pg_atomic_uint32 nsilent;	/* who would have, since */
 } Telling;
 
@@ -139,7 +142,7 @@ zklock_board_enter(void)
 	memset(&own->row, 0, sizeof(own->row));
 	own->row.pid = MyProcPid;
 	own->row.database = MyDatabaseId;
-	own->row.user = GetSessionUserId();
+	own->row.user = GetAuthenticatedUserId();
 	end_write();
 	taken_lines = 0;
 }
@@ -247,15 +250,15 @@ zklock_board_is_concerned(void)
 
 /* Of those who come at the same moment the first one to write wins. */
 bool
-zklock_board_may_tell(int kind, const char *server, int *nsilent)
+zklock_board_may_tell(int kind, uint32 cause, int *nsilent)
 {
-	uint32		hash = hash_bytes((const unsigned char *) server,
-								  strlen(server));
-	Telling    *telling = &tellings[hash_combine(hash, kind) % TELLINGS];
-	TimestampTz now = GetCurrentTimestamp();
+	Telling    *telling = &tellings[kind * TELLINGS_OF_KIND +
+									cause % TELLINGS_OF_KIND];
+	int64		now = zklock_client_now();
 	uint64		told_at = pg_atomic_read_u64(&telling->told_at);
 
-	if (!TimestampDifferenceExceeds((TimestampTz) told_at, now, SILENCE_MS) ||
+	Assert(kind >= 0 && kind < ZK_BOARD_KINDS);
+	if ((told_at != 0 && now - (int64) told_at < SILENCE_MS) ||
 		!pg_atomic_compare_exchange_u64(&telling->told_at, &told_at,
 										(uint64) now))
 	{
@@ -431,10 +434,16 @@ init_tellings(void)
 	}
 }
 
-/* What is written from here on nobody reads. */
+/*
+ * What is written from here on nobody reads.  A wait that a FATAL has ended
+ * is counted here: whoever waited has caught nothing.
+ */
 static void
 clear_at_exit(int code, Datum arg)
 {
+	if (own->row.awaited[0] != '\0')
+		zklock_stat_wait(Max(GetCurrentTimestamp() - own->row.awaited_since,
+							 0));
 	begin_write();
 	memset(&own->row, 0, sizeof(own->row));
 	end_write();

@@ -45,7 +45,7 @@ typedef struct ZkBoardRow
 {
 	int			pid;			/* 0: nobody */
 	Oid			database;
-	Oid			user;			/* that opened the session */
+	Oid			user;			/* that has logged in */
 
 	/* of its last session */
 	uint64		session_number; /* 0: there has been none */
@@ -105,12 +105,14 @@ extern void zklock_board_await_over(void);
 extern bool zklock_board_is_concerned(void);
 
 /*
- * A line for the log, of that kind and about that server, that others of the
- * cluster may have reason for at the same moment: may we write it?  Once in
- * ten seconds for all of them.  *nsilent: how many were refused since the
- * last that was not.  Without preloading, each backend asks for itself.
+ * A line for the log, of that kind (below ZK_BOARD_KINDS) and for that cause,
+ * a hash or a number, that others of the cluster may have reason for at the
+ * same moment: may we write it?  Once in ten seconds for all of them.
+ * *nsilent: how often that was refused since the last that was not.  Without
+ * preloading, each backend asks for itself.
  */
-extern bool zklock_board_may_tell(int kind, const char *server, int *nsilent);
+#define ZK_BOARD_KINDS 4
+extern bool zklock_board_may_tell(int kind, uint32 cause, int *nsilent);
 
 /* ---- reading.  Nothing raises save for interrupts. ---- */
 

@@ -543,8 +543,10 @@ spawn(const char *program, char *const arguments[], int channel_fd,
 	if (error == 0)
 		error = posix_spawn_file_actions_adddup2(&actions, channel_fd,
 												 PROTOCOL_CHANNEL_FD);
-	if (error == 0 && page_fd >= 0)
-		error = posix_spawn_file_actions_adddup2(&actions, page_fd,
+	/* without a page: not what the server has there */
+	if (error == 0)
+		error = posix_spawn_file_actions_adddup2(&actions, page_fd >= 0 ?
+												 page_fd : STDIN_FILENO,
 												 PROTOCOL_PAGE_FD);
 	if (error == 0)
 		error = posix_spawn(pid, program, &actions, &attributes, arguments,

@@ -6,7 +6,7 @@
  * The one rule: it raises for interrupts alone.  Each step runs in a
  * subtransaction of its own, and an error that it meets becomes a row.  Where
  * there can be none, in parallel mode, the error is dropped without one: what
- * raises here holds no locks of PostgreSQL's.
+ * raises then holds no locks of PostgreSQL's, for no catalog is read.
  *
  * What is shown of the cluster is read as the bootstrap superuser, so that
  * every caller who may call it is told the same; the credentials are not.
@@ -33,34 +33,39 @@
 
 PG_FUNCTION_INFO_V1(zk_check);
 
-static void run_step(Check *check, const char *item, CheckStep step);
-static void guard(Check *check, const char *item, CheckStep step);
-static void put_error(Check *check, const char *item, ErrorData *error);
+/* A step, and what an error is that it meets. */
+typedef struct CheckItem
+{
+	const char *name;
+	CheckStep	step;
+	CheckState	error_state;
+} CheckItem;
+
+static void run_step(Check *check, const CheckItem *item);
+static void guard(Check *check, const CheckItem *item);
+static void put_error(Check *check, const CheckItem *item, ErrorData *error);
 static void check_program(Check *check);
 static void check_preload(Check *check);
 
 Datum
 zk_check(PG_FUNCTION_ARGS)
 {
-	static const struct
-	{
-		const char *item;
-		CheckStep	step;
-	}			steps[] = {
-		{"extension", check_extension},
-		{"program", check_program},
-		{"preloading", check_preload},
-		{"ready sessions", check_ready_worker},
-		{"settings", check_settings},
-		{"settings", check_refused_settings},
-		{"servers", check_probe},
-		{"servers", check_servers},
-		{"ensemble", check_ensemble},
-		{"release", check_releases},
-		{"connections", check_connections},
-		{"session timeout", check_timeouts},
-		{"credentials", check_credentials},
-		{"session", check_session}
+	static const CheckItem items[] = {
+		{"extension", check_extension, CHECK_ERROR},
+		{"extension files", check_extension_files, CHECK_NOTE},
+		{"program", check_program, CHECK_ERROR},
+		{"preloading", check_preload, CHECK_ERROR},
+		{"ready sessions", check_ready_worker, CHECK_ERROR},
+		{"settings", check_settings, CHECK_ERROR},
+		{"settings", check_refused_settings, CHECK_ERROR},
+		{"servers", check_probe, CHECK_ERROR},
+		{"servers", check_servers, CHECK_ERROR},
+		{"ensemble", check_ensemble, CHECK_ERROR},
+		{"release", check_releases, CHECK_ERROR},
+		{"connections", check_connections, CHECK_ERROR},
+		{"session timeout", check_timeouts, CHECK_ERROR},
+		{"credentials", check_credentials, CHECK_ERROR},
+		{"session", check_session, CHECK_ERROR}
 	};
 	Check		check = {.servers = ""};
 
@@ -68,8 +73,8 @@ zk_check(PG_FUNCTION_ARGS)
 	check.has_session = !PG_ARGISNULL(0) && PG_GETARG_BOOL(0);
 	check.deadline = zklock_client_now() +
 		check_setting_int("zklock.connect_timeout");
-	for (int i = 0; i < (int) lengthof(steps); i++)
-		run_step(&check, steps[i].item, steps[i].step);
+	for (int i = 0; i < (int) lengthof(items); i++)
+		run_step(&check, &items[i]);
 	return (Datum) 0;
 }
 
@@ -127,7 +132,7 @@ check_setting_int(const char *name)
  */
 
 static void
-run_step(Check *check, const char *item, CheckStep step)
+run_step(Check *check, const CheckItem *item)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -135,14 +140,14 @@ run_step(Check *check, const char *item, CheckStep step)
 	CHECK_FOR_INTERRUPTS();
 	if (IsInParallelMode())
 	{
-		guard(check, item, step);
+		guard(check, item);
 		return;
 	}
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		step(check);
+		item->step(check);
 		ReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
@@ -164,7 +169,7 @@ run_step(Check *check, const char *item, CheckStep step)
 
 /* Without a subtransaction. */
 static void
-guard(Check *check, const char *item, CheckStep step)
+guard(Check *check, const CheckItem *item)
 {
 	MemoryContext context = CurrentMemoryContext;
 	Oid			user;
@@ -173,7 +178,7 @@ guard(Check *check, const char *item, CheckStep step)
 	GetUserIdAndSecContext(&user, &security);
 	PG_TRY();
 	{
-		step(check);
+		item->step(check);
 	}
 	PG_CATCH();
 	{
@@ -190,12 +195,13 @@ guard(Check *check, const char *item, CheckStep step)
 
 /* Interrupts are not ours to keep. */
 static void
-put_error(Check *check, const char *item, ErrorData *error)
+put_error(Check *check, const CheckItem *item, ErrorData *error)
 {
 	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED ||
 		error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN)
 		ReThrowError(error);
-	check_put(check, item, CHECK_ERROR, error->hint, "%s%s%s (SQLSTATE %s)",
+	check_put(check, item->name, item->error_state, error->hint,
+			  "%s%s%s (SQLSTATE %s)",
 			  error->message != NULL ? error->message : "",
 			  error->detail != NULL ? ": " : "",
 			  error->detail != NULL ? error->detail : "",
@@ -220,7 +226,7 @@ check_program(Check *check)
 	if (stat(check->program, &file) != 0)
 		check_put(check, "program", CHECK_ERROR,
 				  "Install zklock again: the program belongs beside zklock.so.",
-				  "\"%s\" is not there: %m", shown);
+				  "\"%s\" is not to be had: %m", shown);
 	else if (!S_ISREG(file.st_mode) || access(check->program, X_OK) != 0)
 		check_put(check, "program", CHECK_ERROR,
 				  "Make it a file that the server's user may execute.",

@@ -64,6 +64,7 @@ extern int	check_setting_int(const char *name);
 extern void check_settings(Check *check);
 extern void check_refused_settings(Check *check);
 extern void check_extension(Check *check);
+extern void check_extension_files(Check *check);
 extern void check_ready_worker(Check *check);
 
 /* check_servers.c */

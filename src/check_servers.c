@@ -7,6 +7,8 @@
  */
 #include "check_private.h"
 
+#include <arpa/inet.h>
+
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 
@@ -34,7 +36,13 @@ static void put_server(Check *check, int server);
 static void put_record(Check *check, const AskRecord *record);
 static char *server_item(const Check *check, int server);
 static const char *mode_name(AskMode mode);
+static bool serves(const AskRecord *record);
 static int	count_mode(const Check *check, AskMode mode);
+static bool is_counted(const Check *check, int server);
+static bool has_no_quorum(const Check *check);
+static bool is_address(const char *host);
+static bool is_crowded(const AskRecord *record);
+static bool is_tighter(const AskRecord *record, const AskRecord *other);
 static bool has_known_bugs(const char *release);
 static bool is_asked(const Check *check);
 
@@ -71,7 +79,7 @@ check_probe(Check *check)
 
 		if (record == NULL)
 			continue;
-		check->nserving += record->verdict == ASK_SERVING;
+		check->nserving += serves(record);
 		check->nreached += record->verdict >= ASK_CLOSED;
 	}
 }
@@ -98,8 +106,10 @@ put_server(Check *check, int server)
 	if (count == 0)
 		check_put(check, server_item(check, server),
 				  check->nserving > 0 ? CHECK_WARNING : CHECK_ERROR,
+				  is_address(check->list.servers[server].host) ?
+				  "The machine is too busy: try again. zk_check(true) waits longer." :
 				  "Look into the DNS of this machine; or name the server by its address.",
-				  "its name was not looked up in time");
+				  "nothing was heard of it in time");
 }
 
 static void
@@ -107,14 +117,19 @@ put_record(Check *check, const AskRecord *record)
 {
 	CheckState	trouble = check->nserving > 0 ? CHECK_WARNING : CHECK_ERROR;
 	char	   *item = server_item(check, record->server);
-	char	   *address = zklock_nodedata_printable(record->address[0] != '\0' ?
-												   record->address :
-												   check->list.servers[record->server].host);
+	const char *named = record->address[0] != '\0' ? record->address :
+		check->list.servers[record->server].host;
+	char	   *address = zklock_nodedata_printable(named);
 	char	   *said = zklock_nodedata_printable(record->said);
 
 	switch ((AskVerdict) record->verdict)
 	{
 		case ASK_PROGRAM:
+			break;
+		case ASK_NOT_ASKED:
+			check_put(check, item, trouble,
+					  "See the limits of processes and memory (docs/operations.md, Processes).",
+					  "it could not be asked: %s", said);
 			break;
 		case ASK_UNRESOLVED:
 			check_put(check, item, trouble,
@@ -184,12 +199,19 @@ check_ensemble(Check *check)
 				  "Until then no lock can be had. See the rows of the servers.",
 				  check->nreached == 0 ?
 				  "none of the %d servers can be reached" :
-				  "none of the %d servers serves: no quorum", nservers);
-	else if (nalone > 1 || (nalone > 0 && nmembers > 0) || nleaders > 1)
+				  has_no_quorum(check) ?
+				  "none of the %d servers serves: no quorum" :
+				  "none of the %d servers serves", nservers);
+	else if (nalone > 1 || (nalone > 0 && nmembers > 0))
 		check_put(check, "ensemble", CHECK_ERROR,
 				  "Name the servers of one ensemble in zklock.servers: the same name is another lock in each.",
-				  "the servers are not of one ensemble: %d standalone, %d leaders, %d members",
-				  nalone, nleaders, nmembers);
+				  "the servers are not of one ensemble: %d standalone, %d members",
+				  nalone, nmembers);
+	else if (nleaders > 1)
+		check_put(check, "ensemble", CHECK_WARNING,
+				  "Try again. If it stays so, zklock.servers names several ensembles: the same name is another lock in each.",
+				  "%d of the servers are leaders: an election may be under way",
+				  nleaders);
 	else if (check->nserving < nservers)
 		check_put(check, "ensemble", CHECK_WARNING,
 				  "See the rows of the other servers.",
@@ -244,9 +266,7 @@ check_releases(Check *check)
 void
 check_connections(Check *check)
 {
-	int			limit = 0;
-	int			most = 0;
-	bool		is_known = false;
+	const AskRecord *shown = NULL;
 
 	if (!is_asked(check) || check->nserving == 0)
 		return;
@@ -254,36 +274,64 @@ check_connections(Check *check)
 	{
 		const AskRecord *record = &check->probe.records[i];
 
-		if (record->verdict != ASK_SERVING ||
-			record->max_connections == ASK_UNKNOWN)
-			continue;
-		is_known = true;
-		if (record->max_connections > 0 &&
-			(limit == 0 || record->max_connections < limit))
-			limit = record->max_connections;
-		most = Max(most, record->nconnections);
+		if (record->verdict == ASK_SERVING && record->max_connections >= 0 &&
+			(shown == NULL || is_tighter(record, shown)))
+			shown = record;
 	}
-	if (!is_known)
+	if (shown == NULL)
 		check_put(check, "connections", CHECK_NOTE,
 				  "Compare maxClientCnxns (60 by default) of the servers with the sum of max_connections behind one address; or add conf and cons to 4lw.commands.whitelist.",
 				  "how many the servers allow cannot be known: they do not answer \"conf\"");
-	else if (limit == 0)
+	else if (shown->max_connections == 0)
 		check_put(check, "connections", CHECK_OK, NULL,
+				  shown->nconnections < 0 ?
+				  "the servers allow any number from an address" :
 				  "the servers allow any number from an address; %d of this one are open at one of them",
-				  most);
-	else if (most * 100 >= limit * CROWDED_PERCENT)
+				  shown->nconnections);
+	else if (is_crowded(shown))
 		check_put(check, "connections", CHECK_WARNING,
 				  "Raise maxClientCnxns of the servers, set it to 0, or use a pooler.",
-				  "a server allows %d from this address, and %d are open", limit,
-				  most);
+				  "a server allows %d from this address, and %d are open",
+				  shown->max_connections, shown->nconnections);
+	else if (shown->nconnections < 0)
+		check_put(check, "connections", CHECK_NOTE,
+				  "Compare it with the sum of max_connections behind that address; or add cons to 4lw.commands.whitelist.",
+				  "a server allows %d from this address; how many are open is not known; max_connections is %d",
+				  shown->max_connections, MaxConnections);
 	else
 		check_put(check, "connections",
-				  MaxConnections > limit ? CHECK_NOTE : CHECK_OK,
-				  MaxConnections > limit ?
+				  MaxConnections > shown->max_connections ?
+				  CHECK_NOTE : CHECK_OK,
+				  MaxConnections > shown->max_connections ?
 				  "Raise maxClientCnxns of the servers, or set it to 0, if so many backends may lock at a time." :
 				  NULL,
 				  "a server allows %d from this address, %d are open; max_connections is %d",
-				  limit, most, MaxConnections);
+				  shown->max_connections, shown->nconnections,
+				  MaxConnections);
+}
+
+static bool
+is_crowded(const AskRecord *record)
+{
+	return record->max_connections > 0 && record->nconnections >= 0 &&
+		(int64) record->nconnections * 100 >=
+		(int64) record->max_connections * CROWDED_PERCENT;
+}
+
+/*
+ * Is that one, of those whose limit is known, more worth telling?  One that
+ * is crowded; then that with the lower limit; then that with more open.
+ */
+static bool
+is_tighter(const AskRecord *record, const AskRecord *other)
+{
+	if (is_crowded(record) != is_crowded(other))
+		return is_crowded(record);
+	if (record->max_connections == other->max_connections)
+		return record->nconnections > other->nconnections;
+	return record->max_connections > 0 &&
+		(other->max_connections == 0 ||
+		 record->max_connections < other->max_connections);
 }
 
 /* What is asked for, against what the servers are set to. */
@@ -360,8 +408,9 @@ check_may_connect(const Check *check)
 	{
 		const AskRecord *record = best_record(check, i);
 
-		is_possible = record == NULL || record->verdict == ASK_CLOSED ||
-			record->verdict == ASK_SILENT || record->verdict == ASK_SERVING;
+		is_possible = record == NULL || record->verdict == ASK_NOT_ASKED ||
+			record->verdict == ASK_CLOSED ||
+			record->verdict == ASK_SILENT || serves(record);
 	}
 	return is_possible;
 }
@@ -390,7 +439,8 @@ best_record(const Check *check, int server)
 		const AskRecord *record = &check->probe.records[i];
 
 		if (record->server == server &&
-			(best == NULL || record->verdict > best->verdict))
+			(best == NULL || record->verdict > best->verdict ||
+			 (record->verdict == best->verdict && !serves(best))))
 			best = record;
 	}
 	return best;
@@ -427,7 +477,14 @@ mode_name(AskMode mode)
 	return "server of an unknown kind";
 }
 
-/* Servers of the list, not their addresses. */
+/* A session, that is: one that only reads grants us none. */
+static bool
+serves(const AskRecord *record)
+{
+	return record->verdict == ASK_SERVING && record->mode != ASK_READ_ONLY;
+}
+
+/* Servers of the list, not their addresses; each of them once. */
 static int
 count_mode(const Check *check, AskMode mode)
 {
@@ -438,9 +495,48 @@ count_mode(const Check *check, AskMode mode)
 		const AskRecord *record = best_record(check, i);
 
 		count += record != NULL && record->verdict == ASK_SERVING &&
-			record->mode == (int) mode;
+			record->mode == (int) mode && !is_counted(check, i);
 	}
 	return count;
+}
+
+/* Is this server ahead in the list under another name? */
+static bool
+is_counted(const Check *check, int server)
+{
+	const char *address = best_record(check, server)->address;
+
+	for (int i = 0; i < server; i++)
+	{
+		const AskRecord *record = best_record(check, i);
+
+		if (record != NULL && record->verdict == ASK_SERVING &&
+			strcmp(record->address, address) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* Does one of them say so? */
+static bool
+has_no_quorum(const Check *check)
+{
+	for (int i = 0; i < check->probe.nrecords; i++)
+		if (check->probe.records[i].verdict == ASK_IDLE ||
+			(check->probe.records[i].verdict == ASK_SERVING &&
+			 check->probe.records[i].mode == ASK_READ_ONLY))
+			return true;
+	return false;
+}
+
+/* Or is it a name, which is to be looked up? */
+static bool
+is_address(const char *host)
+{
+	struct in6_addr address;
+
+	return inet_pton(AF_INET, host, &address) == 1 ||
+		inet_pton(AF_INET6, host, &address) == 1;
 }
 
 /* ZOOKEEPER-4537. */

@@ -10,6 +10,7 @@
  */
 #include "check_private.h"
 
+#include "access/xact.h"
 #include "catalog/pg_authid.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
@@ -19,11 +20,12 @@
 #include "nodedata.h"
 #include "ready.h"
 
-static void read_rows(Check *check, const char *sql,
+static void read_rows(Check *check, const char *item, const char *sql,
 					  void (*put) (Check *check));
 static void put_setting(Check *check);
 static void put_refused(Check *check);
 static void put_extension(Check *check);
+static void put_files(Check *check);
 static const char *field(int number);
 
 /* A row for each setting of ours, and who has set it. */
@@ -35,7 +37,7 @@ check_settings(Check *check)
 		check_put(check, "zklock.servers", CHECK_ERROR,
 				  "Set it in postgresql.conf to the servers of your ensemble, for example 'zk1:2181,zk2:2181,zk3:2181', and reload.",
 				  "no servers are set");
-	read_rows(check,
+	read_rows(check, "settings",
 			  "SELECT s.name, pg_catalog.current_setting(s.name),"
 			  " s.source, s.sourcefile, s.sourceline, s.pending_restart"
 			  " FROM pg_catalog.pg_settings s"
@@ -70,7 +72,7 @@ put_setting(Check *check)
 void
 check_refused_settings(Check *check)
 {
-	read_rows(check,
+	read_rows(check, "postgresql.conf",
 			  "SELECT COALESCE(s.name, 'postgresql.conf'::pg_catalog.text),"
 			  " s.sourcefile, s.sourceline, s.error,"
 			  " CASE WHEN pg_catalog.lower(s.name) OPERATOR(pg_catalog.=) 'zklock.servers'::pg_catalog.text THEN s.setting END"
@@ -98,15 +100,12 @@ put_refused(Check *check)
 	pfree(list);
 }
 
-/* The objects of this database, the files, and the library in memory. */
+/* The objects of this database, and the library in memory. */
 void
 check_extension(Check *check)
 {
-	read_rows(check,
-			  "SELECT e.extversion, a.default_version"
-			  " FROM pg_catalog.pg_extension e"
-			  " LEFT JOIN pg_catalog.pg_available_extensions() AS a"
-			  " ON a.name OPERATOR(pg_catalog.=) e.extname"
+	read_rows(check, "extension",
+			  "SELECT e.extversion FROM pg_catalog.pg_extension e"
 			  " WHERE e.extname OPERATOR(pg_catalog.=) 'zklock'::pg_catalog.name",
 			  put_extension);
 }
@@ -114,16 +113,35 @@ check_extension(Check *check)
 static void
 put_extension(Check *check)
 {
-	const char *installed = field(1);
-	const char *available = field(2);
-	bool		is_same = available[0] == '\0' ||
-		strcmp(installed, available) == 0;
+	check_put(check, "extension", CHECK_OK, NULL,
+			  "version %s in this database, protocol %d, PostgreSQL %s",
+			  field(1), PROTOCOL_VERSION, check_setting("server_version"));
+}
 
-	check_put(check, "extension", is_same ? CHECK_OK : CHECK_WARNING,
-			  is_same ? NULL : "ALTER EXTENSION zklock UPDATE in each database.",
-			  "version %s in this database%s%s, protocol %d, PostgreSQL %s",
-			  installed, is_same ? "" : ", files of version ",
-			  is_same ? "" : available, PROTOCOL_VERSION, PG_VERSION);
+/*
+ * The files.  PostgreSQL reads those of all extensions, and raises if one of
+ * them is broken.
+ */
+void
+check_extension_files(Check *check)
+{
+	read_rows(check, "extension files",
+			  "SELECT e.extversion, a.default_version"
+			  " FROM pg_catalog.pg_extension e"
+			  " JOIN pg_catalog.pg_available_extensions() AS a"
+			  " ON a.name OPERATOR(pg_catalog.=) e.extname"
+			  " WHERE e.extname OPERATOR(pg_catalog.=) 'zklock'::pg_catalog.name",
+			  put_files);
+}
+
+static void
+put_files(Check *check)
+{
+	if (strcmp(field(1), field(2)) != 0)
+		check_put(check, "extension files", CHECK_WARNING,
+				  "ALTER EXTENSION zklock UPDATE in each database.",
+				  "version %s in this database, files of version %s", field(1),
+				  field(2));
 }
 
 void
@@ -155,15 +173,26 @@ check_ready_worker(Check *check)
  * ---------------------------------------------------------------------
  */
 
-/* Call put for each row, which reads it with field(). */
+/*
+ * Call put for each row, which reads it with field().  In parallel mode there
+ * is no subtransaction to undo what an error leaves open: a row says so.
+ */
 static int	row_number;
 
 static void
-read_rows(Check *check, const char *sql, void (*put) (Check *check))
+read_rows(Check *check, const char *item, const char *sql,
+		  void (*put) (Check *check))
 {
 	Oid			user;
 	int			security;
 
+	if (IsInParallelMode())
+	{
+		check_put(check, item, CHECK_NOTE,
+				  "Call zk_check() by itself: SELECT * FROM zk_check().",
+				  "not looked at in a query that runs in parallel");
+		return;
+	}
 	SPI_connect();
 	GetUserIdAndSecContext(&user, &security);
 	SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID,

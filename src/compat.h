@@ -16,10 +16,12 @@
 #endif
 
 #include "common/jsonapi.h"
+#include "miscadmin.h"
 #include "storage/latch.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
+#include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
@@ -55,6 +57,13 @@
 /* 18 */
 #if PG_VERSION_NUM < 180000
 #define log_lock_failures false
+#endif
+
+/* 19: one for each kind of process. */
+#if PG_VERSION_NUM >= 190000
+#define log_min_messages_compat() (log_min_messages[MyBackendType])
+#else
+#define log_min_messages_compat() (log_min_messages)
 #endif
 
 /*

@@ -67,6 +67,7 @@ static bool await_first_place(Standing *standing);
 static Step look(Standing *standing);
 static void read_list(Standing *standing, const ZkReply *list,
 					  const char *mine, Survey *survey);
+static void name_in_errors(const Standing *standing);
 static bool look_at_all(Standing *standings, int nstandings, bool *is_busy);
 static int	join_all(Standing *standings, int nstandings, bool *is_busy);
 static Step join_anew(Standing *standing);
@@ -132,9 +133,8 @@ zklock_contend(ZkContender *contender)
 
 	if (end != ZK_CONTEND_GRANTED)
 	{
-		if (end != ZK_CONTEND_SESSION_LOST)
-			zklock_stat_count(contender->is_try ? ZK_STAT_TRY_IN_VAIN :
-							  ZK_STAT_TIMEOUT);
+		if (end != ZK_CONTEND_SESSION_LOST && contender->is_try)
+			zklock_stat_count(ZK_STAT_TRY_IN_VAIN);
 		leave(&standing);
 		return end;
 	}
@@ -440,11 +440,15 @@ end_wait(const Standing *standing)
 	zklock_board_await_over();
 }
 
-/* In a PG_CATCH(): was that a cancel? */
+/*
+ * In a PG_CATCH(): was that a cancel?  Not if the loss of the locks that are
+ * held has sent it.
+ */
 static void
 count_error(void)
 {
-	if (geterrcode() == ERRCODE_QUERY_CANCELED)
+	if (geterrcode() == ERRCODE_QUERY_CANCELED &&
+		!zklock_session_has_interrupted())
 		zklock_stat_count(ZK_STAT_CANCEL);
 }
 
@@ -550,6 +554,13 @@ read_list(Standing *standing, const ZkReply *list, const char *mine,
 											   survey->twin);
 }
 
+/* Whatever raises from now on is about this one of several contenders. */
+static void
+name_in_errors(const Standing *standing)
+{
+	error_context_stack->arg = (void *) standing->contender->place->name;
+}
+
 /*
  * Look at all queues in one flush: would each lock be granted now?  This
  * keeps contenders out of queues that they would only have to leave again,
@@ -568,12 +579,13 @@ look_at_all(Standing *standings, int nstandings, bool *is_busy)
 	for (int i = 0; i < nstandings && all_free; i++)
 	{
 		ZkContender *contender = standings[i].contender;
-		const ZkReply *list = zklock_session_await(standings[i].trip.request,
-												   contender->deadline,
-												   ZK_WAITING_FOR_REPLY);
+		const ZkReply *list;
 		int			ahead;
 		char		twin[RECIPE_PATH_SIZE];
 
+		name_in_errors(&standings[i]);
+		list = zklock_session_await(standings[i].trip.request,
+									contender->deadline, ZK_WAITING_FOR_REPLY);
 		if (list == NULL)
 			return false;
 		if (list->result == ZK_OK &&
@@ -611,6 +623,7 @@ join_all(Standing *standings, int nstandings, bool *is_busy)
 	{
 		Standing   *standing = &standings[i];
 
+		name_in_errors(standing);
 		if (zklock_client_reply(standing->trip.request)->result == ZK_NO_NODE)
 			contender_make_parents(standing);
 		contender_send_create(standing);
@@ -622,13 +635,15 @@ join_all(Standing *standings, int nstandings, bool *is_busy)
 	{
 		Standing   *standing = &standings[i];
 		ZkContender *contender = standing->contender;
-		const ZkReply *list = zklock_session_await(standing->trip.request,
-												   contender->deadline,
-												   ZK_WAITING_FOR_REPLY);
-		const ZkReply *created = zklock_client_reply(standing->create);
+		const ZkReply *list;
+		const ZkReply *created;
 		RecipeVerdict verdict;
 		int			ahead;
 
+		name_in_errors(standing);
+		list = zklock_session_await(standing->trip.request,
+									contender->deadline, ZK_WAITING_FOR_REPLY);
+		created = zklock_client_reply(standing->create);
 		if (list == NULL || list->result != ZK_OK ||
 			created == NULL || created->result != ZK_OK ||
 			!contender_take_node(standing))
@@ -771,9 +786,9 @@ leave(Standing *standing)
 {
 	zklock_handover_forget();
 	zklock_deadlock_end(&standing->detector);
-	end_wait(standing);
 	zklock_roundtrip_end(&standing->trip);
 	contender_forget_closed(standing);
 	zklock_client_unwatch(zklock_session_client());
 	contender_withdraw(standing);
+	end_wait(standing);
 }

@@ -12,6 +12,7 @@
 #include "contender_private.h"
 
 #include "nodedata.h"
+#include "stat.h"
 
 /*
  * How long a contender whose time is over waits to hear who holds the lock: a
@@ -49,6 +50,7 @@ void
 zklock_contend_raise_busy(const char *name, int64 timeout_ms, bool is_known,
 						  const ZkBusy *busy)
 {
+	zklock_stat_count(ZK_STAT_TIMEOUT);
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 timeout_ms == ZK_BY_LOCK_TIMEOUT ?
@@ -69,17 +71,18 @@ zklock_contend_raise_busy(const char *name, int64 timeout_ms, bool is_known,
 static int
 errdetail_ahead(const ZkBusy *busy)
 {
-	const char *ahead = busy->nahead == 1 ?
-		_("%d contender is ahead.") : _("Up to %d contenders are ahead.");
+	int			nahead = busy->nahead;
 
-	if (busy->nahead == 0)
+	if (nahead == 0)
 		return 0;
-	if (busy->holder == NULL)
-		return errdetail_internal(ahead, busy->nahead);
-	errdetail_log("Held by %s. %s", busy->holder,
-				  psprintf(ahead, busy->nahead));
-	if (zklock_nodedata_may_be_shown())
-		return errdetail("Held by %s. %s", busy->holder,
-						 psprintf(ahead, busy->nahead));
-	return errdetail_internal(ahead, busy->nahead);
+	if (busy->holder != NULL)
+		errdetail_log_plural("Held by %s. %d contender is ahead.",
+							 "Held by %s. Up to %d contenders are ahead.",
+							 nahead, busy->holder, nahead);
+	if (busy->holder != NULL && zklock_nodedata_may_be_shown())
+		return errdetail_plural("Held by %s. %d contender is ahead.",
+								"Held by %s. Up to %d contenders are ahead.",
+								nahead, busy->holder, nahead);
+	return errdetail_plural("%d contender is ahead.",
+							"Up to %d contenders are ahead.", nahead, nahead);
 }

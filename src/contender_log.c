@@ -23,9 +23,9 @@ void
 contender_raise_evicted(Standing *standing)
 {
 	const ZkPlace *place = standing->contender->place;
+	const char *node = contender_node_name(standing);
 	char	   *who = zklock_eviction_hear(&standing->trip, place->lock_path,
-										   place->root_length,
-										   contender_node_name(standing));
+										   place->root_length, node);
 
 	ereport(ERROR,
 			(errcode(ERRCODE_OPERATOR_INTERVENTION),
@@ -36,11 +36,10 @@ contender_raise_evicted(Standing *standing)
 					   zklock_nodedata_quotable(place->lock_path)),
 			 who != NULL ?
 			 errdetail_log("By %s. It was queue node \"%s\", fencing token " INT64_FORMAT ".",
-						   who,
-						   zklock_nodedata_quotable(contender_node_name(standing)),
+						   who, zklock_nodedata_quotable(node),
 						   place->token) :
 			 errdetail_log("It was queue node \"%s\" below \"%s\", fencing token " INT64_FORMAT ".",
-						   zklock_nodedata_quotable(contender_node_name(standing)),
+						   zklock_nodedata_quotable(node),
 						   zklock_nodedata_quotable(place->lock_path),
 						   place->token)));
 }

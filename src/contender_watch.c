@@ -324,9 +324,13 @@ await_watch(Standing *standing, int64 deadline)
 			standing->log_at = ZK_NO_DEADLINE;
 			contender_log_wait(standing);
 		}
-		if (until == standing->detector.look_at)
+		if (until != standing->detector.look_at)
+			continue;
+		if (standing->is_node_known)
 			zklock_deadlock_look(&standing->detector,
 								 standing->contender->place,
 								 standing->contender->holds_locks, deadline);
+		else
+			zklock_deadlock_begin(&standing->detector);
 	}
 }

@@ -12,7 +12,7 @@
  */
 #include "cycle.h"
 
-static bool may_go_on(const CycleGraph *graph, int node);
+static bool may_go_on(const CycleGraph *graph, int node, int64_t latest);
 
 int
 cycle_add_node(CycleGraph *graph)
@@ -33,7 +33,7 @@ cycle_add_edge(CycleGraph *graph, int from, int to, int64_t said)
 }
 
 void
-cycle_settle(CycleGraph *graph)
+cycle_settle(CycleGraph *graph, int64_t latest)
 {
 	bool		has_changed = true;
 
@@ -44,7 +44,7 @@ cycle_settle(CycleGraph *graph)
 		has_changed = false;
 		for (int i = 0; i < graph->nnodes; i++)
 		{
-			if (!graph->nodes[i].is_stuck || !may_go_on(graph, i))
+			if (!graph->nodes[i].is_stuck || !may_go_on(graph, i, latest))
 				continue;
 			graph->nodes[i].is_stuck = false;
 			has_changed = true;
@@ -100,7 +100,7 @@ cycle_find(const CycleGraph *graph, int from, int to, int64_t latest,
 
 /* Will it get what it waits for, if those do who are not known to be stuck? */
 static bool
-may_go_on(const CycleGraph *graph, int node)
+may_go_on(const CycleGraph *graph, int node, int64_t latest)
 {
 	bool		needs_one = graph->nodes[node].needs_one;
 	int			nstuck = 0;
@@ -109,7 +109,7 @@ may_go_on(const CycleGraph *graph, int node)
 		return true;
 	for (int i = 0; i < graph->nedges; i++)
 	{
-		if (graph->edges[i].from != node)
+		if (graph->edges[i].from != node || graph->edges[i].said > latest)
 			continue;
 		if (graph->nodes[graph->edges[i].to].is_stuck)
 			nstuck++;

@@ -50,11 +50,11 @@ extern int	cycle_add_node(CycleGraph *graph);
 extern int	cycle_add_edge(CycleGraph *graph, int from, int to, int64_t said);
 
 /*
- * Who will wait for ever, unless somebody gives up?  Who waits for nobody is
- * not stuck, nor who waits for all of several none of whom is, nor who waits
- * for one of several if one is not.
+ * Who will wait for ever, unless somebody gives up, by what was said no later
+ * than that?  Who waits for nobody is not stuck, nor who waits for all of
+ * several none of whom is, nor who waits for one of several if one is not.
  */
-extern void cycle_settle(CycleGraph *graph);
+extern void cycle_settle(CycleGraph *graph, int64_t latest);
 
 /*
  * A shortest way of at least one edge between two nodes, over nodes that are

@@ -24,11 +24,22 @@ typedef struct ZkDetector
 	MemoryContext context;		/* in which the facts are */
 	struct ZkFact *wait;		/* that it waits; NULL: not said */
 	List	   *blocked;		/* ZkFact: who waits for us in PostgreSQL */
-	struct ZkFact *asking;		/* a fact, or a question, of which it is open
-								 * whether it stays; or NULL */
+	List	   *questions;		/* ZkFact: whether others' are still true */
+	bool		is_refused;		/* ZooKeeper does not let us say anything */
+
 	ZkRequest  *listening;		/* for questions about blocked; or NULL */
+	int64		question;		/* the last one that was heard, by its mzxid */
+	int			nanswers;		/* to that one */
+
+	List	   *holders;		/* LocalWaiter: of the lock, of this cluster */
+	int64		holders_at;		/* when to look them up again */
+	int64		again_at;		/* when to look without news; 0: not set */
+	int			again_ms;		/* how long before that to look */
+	int			look_ms;		/* how long a look may take; 0: not set */
 	bool		is_suspicious;	/* the last look has found a cycle that was
 								 * not confirmed, or has not come to an end */
+	int			nsuspicions;	/* such cycles in a row */
+	int64		suspicious_at;	/* when to look for it again */
 } ZkDetector;
 
 /*

@@ -24,6 +24,12 @@
 /* Of how many holders of one lock it is asked what they wait for. */
 #define HOLDERS_FOLLOWED 64
 
+/* How many waits in PostgreSQL one session is believed to be in. */
+#define BLOCKERS_FOLLOWED 64
+
+/* How much is shown of what somebody else has written, in bytes. */
+#define TEXT_SHOWN_MAX 256
+
 /* Longest name of a fact about a wait in PostgreSQL, and its NUL. */
 #define SESSION_DIGITS 16
 #define BLOCKED_NAME_SIZE (2 * SESSION_DIGITS + 2)
@@ -36,7 +42,8 @@ typedef struct Reading
 	Graph	   *graph;
 	int64		said;			/* czxid of the fact of node 0 */
 	bool		is_newest;		/* the next read is to be */
-	bool		is_over;		/* no more answers */
+	bool		is_over;		/* no more answers, or something better to do */
+	bool		is_waiting;		/* we are: news of that end the reading */
 	List	   *blocked;		/* names of facts, palloc'ed */
 	bool		is_blocked_read;	/* it is valid */
 } Reading;
@@ -53,6 +60,7 @@ static void follow_holder(Reading *reading, int index, const char *holder,
 						  int64 said);
 static void follow_postgres(Reading *reading, int index);
 static void read_blocked(Reading *reading);
+static int	compare_names(const ListCell *a, const ListCell *b);
 static bool read_all_blocked(ZkRoundTrip *trip, void *argument);
 static const ZkReply *read_fact(Reading *reading, const char *name,
 								ZkWaitInPostgres *wait);
@@ -86,6 +94,7 @@ deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place, int64 session,
 {
 	Reading		reading = {
 		.trip = trip,.place = place,.said = said,.is_newest = is_newest,
+		.is_waiting = true,
 		.graph = palloc0(sizeof(Graph))
 	};
 
@@ -188,7 +197,9 @@ read_path(Reading *reading, ZkRead read, const char *path)
 
 	/* what this connection brings from now on is not older */
 	reading->is_newest = false;
-	if (reply == NULL || reply->result == ZK_SESSION_LOST)
+	if (reply == NULL || reply->result == ZK_SESSION_LOST ||
+		(reading->is_waiting &&
+		 zklock_client_watch_news(zklock_session_client()) != ZK_WATCH_QUIET))
 	{
 		reading->is_over = true;
 		return NULL;
@@ -272,7 +283,7 @@ read_wait(Reading *reading, int index, char **node, int64 *said)
 			reply->ephemeral_owner != member->session || reply->data == NULL)
 			return false;
 		end = memchr(reply->data, '\n', reply->data_length);
-		if (end == NULL)
+		if (end == NULL || end - reply->data >= RECIPE_PATH_SIZE)
 			return false;
 		path = pnstrdup(reply->data, end - reply->data);
 		*said = reply->czxid;
@@ -358,6 +369,7 @@ follow_postgres(Reading *reading, int index)
 {
 	Graph	   *graph = reading->graph;
 	ListCell   *cell;
+	int			nread = 0;
 
 	if (!reading->is_blocked_read)
 		read_blocked(reading);
@@ -369,7 +381,8 @@ follow_postgres(Reading *reading, int index)
 		int			edge;
 
 		if (!parse_blocked(lfirst(cell), &wait) ||
-			wait.waiter != graph->members[index].session)
+			wait.waiter != graph->members[index].session ||
+			nread++ >= BLOCKERS_FOLLOWED)
 			continue;
 		reply = read_fact(reading, lfirst(cell), &wait);
 		if (reading->is_over)
@@ -402,7 +415,8 @@ read_fact(Reading *reading, const char *name, ZkWaitInPostgres *wait)
 		return NULL;
 	wait->what = zklock_nodedata_printable(pnstrdup(reply->data != NULL ?
 													reply->data : "",
-													reply->data_length));
+													Min(reply->data_length,
+														TEXT_SHOWN_MAX)));
 	return reply;
 }
 
@@ -422,6 +436,15 @@ read_blocked(Reading *reading)
 		if (strlen(reply->children[i]) < BLOCKED_NAME_SIZE)
 			reading->blocked = lappend(reading->blocked,
 									   pstrdup(reply->children[i]));
+
+	/* two looks are to find the same way */
+	list_sort(reading->blocked, compare_names);
+}
+
+static int
+compare_names(const ListCell *a, const ListCell *b)
+{
+	return strcmp(lfirst(a), lfirst(b));
 }
 
 /* Read the name of such a fact; false if it is none. */

@@ -10,6 +10,7 @@
  */
 #include "deadlock_private.h"
 
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "storage/lmgr.h"
@@ -21,13 +22,36 @@
 
 #include "board.h"
 
-/* So many processes are looked at to find out whom one waits for. */
-#define CHAIN_MAX 64
+/* What a look has room for; what does not fit is not seen to wait for us. */
+#define PROCESSES_MAX 256
+#define LINKS_MAX 2048
+
+/* A process of this cluster. */
+typedef struct Process
+{
+	int			pid;
+	bool		waits_for_us;	/* as far as it has been found out */
+} Process;
+
+/* One waits for the other; indexes of processes. */
+typedef struct Link
+{
+	int			from;
+	int			to;
+} Link;
+
+typedef struct Chain
+{
+	int			nprocesses;
+	int			nlinks;
+	Process		processes[PROCESSES_MAX];
+	Link		links[LINKS_MAX];
+} Chain;
 
 static bool is_waited_for(PROCLOCK *held);
 static bool is_waiting(int pid);
-static bool waits_for_us(int pid);
-static int	add_blockers(int pid, int *chain, int nchain);
+static int	enter_process(Chain *chain, int pid);
+static void add_blockers(Chain *chain, int from);
 
 /* Each partition of the lock table has a list of ours. */
 bool
@@ -38,7 +62,7 @@ deadlock_is_waited_for(void)
 		LWLock	   *lock = LockHashPartitionLockByIndex(i);
 		bool		is_found = false;
 
-		/* nobody but us adds to it, or takes from it */
+		/* what others transfer to it the next look sees */
 		if (proc_locks_are_empty_compat(MyProc, i))
 			continue;
 		LWLockAcquire(lock, LW_SHARED);
@@ -61,7 +85,8 @@ deadlock_local_candidates(void)
 	{
 		LocalWaiter *candidate;
 
-		if (!zklock_board_read(i, row) || row->session_id == 0)
+		if (!zklock_board_read(i, row) || row->session_id == 0 ||
+			row->nheld == 0 || row->pid == MyProcPid)
 			continue;
 		candidate = palloc0(sizeof(*candidate));
 		candidate->pid = row->pid;
@@ -72,37 +97,67 @@ deadlock_local_candidates(void)
 	return candidates;
 }
 
+/*
+ * From the candidates on, whom each waits for; then backward from us.  Each
+ * process is asked for once: that takes all of PostgreSQL's lock table.
+ */
 List *
 deadlock_local_waiters(List *candidates)
 {
+	Chain	   *chain = palloc0(sizeof(*chain));
 	List	   *waiters = NIL;
 	ListCell   *cell;
+	bool		has_changed = true;
 
+	foreach(cell, candidates)
+	{
+		const LocalWaiter *candidate = lfirst(cell);
+
+		if (candidate->pid != MyProcPid && is_waiting(candidate->pid))
+			enter_process(chain, candidate->pid);
+	}
+	for (int i = 0; i < chain->nprocesses; i++)
+		add_blockers(chain, i);
+	while (has_changed)
+	{
+		has_changed = false;
+		for (int i = 0; i < chain->nlinks; i++)
+		{
+			const Link *link = &chain->links[i];
+
+			if (!chain->processes[link->to].waits_for_us ||
+				chain->processes[link->from].waits_for_us)
+				continue;
+			chain->processes[link->from].waits_for_us = true;
+			has_changed = true;
+		}
+	}
 	foreach(cell, candidates)
 	{
 		LocalWaiter *candidate = lfirst(cell);
 
-		CHECK_FOR_INTERRUPTS();
-		if (candidate->pid != MyProcPid && is_waiting(candidate->pid) &&
-			waits_for_us(candidate->pid))
-			waiters = lappend(waiters, candidate);
+		for (int i = 0; i < chain->nprocesses; i++)
+			if (chain->processes[i].pid == candidate->pid &&
+				chain->processes[i].waits_for_us)
+				waiters = lappend(waiters, candidate);
 	}
 	return waiters;
 }
 
-/* Reads the whole lock table, so it is for what is news. */
+/* Reads the whole lock table, once for a look. */
 char *
-deadlock_describe_wait(int pid)
+deadlock_describe_wait(int pid, LockData **locks)
 {
-	LockData   *locks = GetLockStatusData();
 	StringInfoData text;
 
+	if (*locks == NULL)
+		*locks = GetLockStatusData();
 	initStringInfo(&text);
-	for (int i = 0; i < locks->nelements; i++)
+	for (int i = 0; i < (*locks)->nelements; i++)
 	{
-		LockInstanceData *lock = &locks->locks[i];
+		LockInstanceData *lock = &(*locks)->locks[i];
 
-		if (lock->pid != pid || lock->waitLockMode == NoLock)
+		if (lock->leaderPid != pid || lock->waitLockMode == NoLock)
 			continue;
 		appendStringInfo(&text, "%s on ",
 						 GetLockmodeName(lock->locktag.locktag_lockmethodid,
@@ -110,7 +165,7 @@ deadlock_describe_wait(int pid)
 		DescribeLockTag(&text, &lock->locktag);
 		break;
 	}
-	return text.data;
+	return pg_server_to_any(text.data, text.len, PG_UTF8);
 }
 
 /* Has somebody asked for more of that lock than is granted? */
@@ -122,52 +177,77 @@ is_waited_for(PROCLOCK *held)
 	return lock->nRequested > lock->nGranted;
 }
 
-/* Without a lock: if it waits for long, the next look sees it. */
+/*
+ * Does it wait, or one of its parallel workers?  What is read is of no
+ * moment: if it waits for long, the next look sees it.
+ */
 static bool
 is_waiting(int pid)
 {
-	const PGPROC *proc = BackendPidGetProc(pid);
+	PGPROC	   *proc = BackendPidGetProc(pid);
+	LWLock	   *lock;
+	bool		is_found;
+	dlist_iter	member;
 
-	return proc != NULL && proc->waitStatus == PROC_WAIT_STATUS_WAITING;
+	if (proc == NULL)
+		return false;
+	is_found = proc->waitStatus == PROC_WAIT_STATUS_WAITING;
+	if (is_found || proc->lockGroupLeader != proc)
+		return is_found;
+	lock = LockHashPartitionLockByProc(proc);
+	LWLockAcquire(lock, LW_SHARED);
+	dlist_foreach(member, &proc->lockGroupMembers)
+		is_found |= dlist_container(PGPROC, lockGroupLink,
+									member.cur)->waitStatus ==
+		PROC_WAIT_STATUS_WAITING;
+	LWLockRelease(lock);
+	return is_found;
 }
 
-/* Does it wait for this backend, or for one that does, and so on? */
-static bool
-waits_for_us(int pid)
-{
-	int			chain[CHAIN_MAX];
-	int			nchain = 1;
-
-	chain[0] = pid;
-	for (int i = 0; i < nchain; i++)
-	{
-		nchain = add_blockers(chain[i], chain, nchain);
-		for (int j = i + 1; j < nchain; j++)
-			if (chain[j] == MyProcPid)
-				return true;
-	}
-	return false;
-}
-
-/* Add whom a process waits for, as far as they are new and there is room. */
+/* The index of a process; -1 if there is no room for one more. */
 static int
-add_blockers(int pid, int *chain, int nchain)
+enter_process(Chain *chain, int pid)
 {
-	ArrayType  *blockers =
-		DatumGetArrayTypeP(DirectFunctionCall1(pg_blocking_pids,
-											   Int32GetDatum(pid)));
-	const int32 *pids = (const int32 *) ARR_DATA_PTR(blockers);
-	int			npids = ArrayGetNItems(ARR_NDIM(blockers), ARR_DIMS(blockers));
+	for (int i = 0; i < chain->nprocesses; i++)
+		if (chain->processes[i].pid == pid)
+			return i;
+	if (chain->nprocesses == PROCESSES_MAX)
+		return -1;
+	chain->processes[chain->nprocesses].pid = pid;
+	chain->processes[chain->nprocesses].waits_for_us = false;
+	return chain->nprocesses++;
+}
 
-	for (int i = 0; i < npids && nchain < CHAIN_MAX; i++)
+/* Add whom a process waits for; that it waits for us always has room. */
+static void
+add_blockers(Chain *chain, int from)
+{
+	MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext,
+												  "zklock blockers",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext caller = MemoryContextSwitchTo(scratch);
+	ArrayType  *blockers;
+	const int32 *pids;
+	int			npids;
+
+	CHECK_FOR_INTERRUPTS();
+	blockers = DatumGetArrayTypeP(DirectFunctionCall1(pg_blocking_pids,
+													  Int32GetDatum(chain->processes[from].pid)));
+	pids = (const int32 *) ARR_DATA_PTR(blockers);
+	npids = ArrayGetNItems(ARR_NDIM(blockers), ARR_DIMS(blockers));
+	for (int i = 0; i < npids; i++)
 	{
-		bool		is_known = false;
+		int			to;
 
-		for (int j = 0; j < nchain; j++)
-			is_known |= chain[j] == pids[i];
-		if (!is_known)
-			chain[nchain++] = pids[i];
+		if (pids[i] == MyProcPid)
+		{
+			chain->processes[from].waits_for_us = true;
+			continue;
+		}
+		to = enter_process(chain, pids[i]);
+		if (to >= 0 && chain->nlinks < LINKS_MAX)
+			chain->links[chain->nlinks++] = (Link) {from, to};
 	}
-	pfree(blockers);
-	return nchain;
+	MemoryContextSwitchTo(caller);
+	MemoryContextDelete(scratch);
 }

@@ -14,6 +14,7 @@
 #include "deadlock.h"
 #include "nodedata.h"
 #include "recipe.h"
+#include "storage/lock.h"
 
 /*
  * A fact: an ephemeral znode below <root>/.waits, of the session that says
@@ -33,7 +34,9 @@ typedef struct ZkFact
 	char	   *path;
 	char	   *data;
 	ZkRequest  *request;		/* its create, or NULL */
-	bool		is_tried;		/* a create has been sent: it may be there */
+	bool		is_tried;		/* a create has been sent: it may be there, and
+								 * ours */
+	bool		is_question;
 	int64		czxid;			/* 0: it is not known to be there */
 	int64		waiter;			/* the session of a wait in PostgreSQL */
 } ZkFact;
@@ -67,6 +70,60 @@ typedef struct Graph
 	int			versions[CYCLE_EDGES_MAX];	/* with in_postgres: of the fact */
 } Graph;
 
+/* A cycle that was found. */
+typedef struct Cycle
+{
+	Graph	   *graph;
+	int			length;			/* 0: there is none */
+	int			way[CYCLE_NODES_MAX];	/* its edges, from node 0 on */
+} Cycle;
+
+/* ---- deadlock_fact.c ---- */
+
+extern int64 deadlock_own_session(void);
+
+/* Say that we wait with the place's queue node.  Result: is that news? */
+extern bool deadlock_say_wait(ZkDetector *detector, const ZkPlace *place);
+
+/*
+ * Say that it waits for us in PostgreSQL.  Result: is that news?  locks as of
+ * deadlock_describe_wait().
+ */
+extern bool deadlock_say_blocked(ZkDetector *detector, const ZkPlace *place,
+								 const LocalWaiter *waiter, LockData **locks);
+
+/* Is that said of a session? */
+extern bool deadlock_has_said(const ZkDetector *detector, int64 waiter);
+
+/* Take back what is said of those who are not among the waiters. */
+extern void deadlock_forget_gone(ZkDetector *detector, List *waiters);
+
+/* Look whether all that was said is there; what is not may be said anew. */
+extern void deadlock_forget_deleted(ZkDetector *detector);
+
+/* Ask a session whether what it says of others is still true; until the end. */
+extern void deadlock_ask(ZkDetector *detector, const ZkPlace *place,
+						 int64 maker);
+extern void deadlock_end_questions(ZkDetector *detector);
+
+/*
+ * If somebody asks whether those who wait for us in PostgreSQL still do: they
+ * do, as we have just seen.
+ */
+extern void deadlock_answer(ZkDetector *detector, const ZkPlace *place);
+
+/* Never raises, never waits. */
+extern void deadlock_take_back_all(ZkDetector *detector);
+
+/* ---- deadlock_report.c ---- */
+
+/* A line for each of those who wait, palloc'ed. */
+extern char *deadlock_describe(const ZkPlace *place, const Cycle *cycle);
+
+/* Raise 40P01. */
+pg_noreturn extern void deadlock_raise(const ZkPlace *place,
+									   const Cycle *cycle);
+
 /* ---- deadlock_graph.c ---- */
 
 /* Paths of facts, and of the question for such, palloc'ed. */
@@ -98,7 +155,7 @@ extern List *deadlock_local_holders(ZkRoundTrip *trip, const ZkPlace *place);
  */
 extern bool deadlock_is_waited_for(void);
 
-/* The backends that have a session, as far as they are on the board. */
+/* The backends that hold locks, as far as they are on the board. */
 extern List *deadlock_local_candidates(void);
 
 /*
@@ -107,7 +164,10 @@ extern List *deadlock_local_candidates(void);
  */
 extern List *deadlock_local_waiters(List *candidates);
 
-/* What a backend waits for there, palloc'ed; "" if for nothing. */
-extern char *deadlock_describe_wait(int pid);
+/*
+ * What a backend waits for there, in UTF-8, palloc'ed; "" if for nothing.
+ * *locks is NULL the first time, and kept for the next.
+ */
+extern char *deadlock_describe_wait(int pid, LockData **locks);
 
 #endif							/* ZKLOCK_DEADLOCK_PRIVATE_H */

@@ -36,7 +36,8 @@ zklock_errors_raise(const ZkReply *reply, const char *doing, const char *path,
 			ereport(ERROR,
 					(errcode(ERRCODE_CONNECTION_FAILURE),
 					 errmsg("could not %s: the connection to ZooKeeper was lost", doing),
-					 errdetail("Znode \"%s\": %s.", znode, code)));
+					 errdetail("ZooKeeper said of znode \"%s\": %s.", znode,
+							   code)));
 			break;
 		case ZK_NO_AUTH:
 			raise_denied(doing, znode, code, has_credentials);
@@ -44,7 +45,7 @@ zklock_errors_raise(const ZkReply *reply, const char *doing, const char *path,
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 					 errmsg("could not %s: a quota of ZooKeeper is exceeded", doing),
-					 errdetail("Znode \"%s\".", znode),
+					 errdetail("It is about znode \"%s\".", znode),
 					 errhint("See what \"listquota\" in ZooKeeper's shell says of the znodes above it.")));
 			break;
 		case ZK_NO_MEMORY:
@@ -54,13 +55,15 @@ zklock_errors_raise(const ZkReply *reply, const char *doing, const char *path,
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("could not %s: ZooKeeper refused the path", doing),
-					 errdetail("Znode \"%s\": %s.", znode, code)));
+					 errdetail("ZooKeeper said of znode \"%s\": %s.", znode,
+							   code)));
 			break;
 		default:
 			ereport(ERROR,
 					(errcode(ERRCODE_SYSTEM_ERROR),
 					 errmsg("could not %s: request to ZooKeeper failed", doing),
-					 errdetail("Znode \"%s\": %s.", znode, code)));
+					 errdetail("ZooKeeper said of znode \"%s\": %s.", znode,
+							   code)));
 	}
 	pg_unreachable();
 }
@@ -148,10 +151,10 @@ zklock_errors_raise_silence(const char *name, const char *error,
 			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
 			 errmsg("could not ask ZooKeeper for lock \"%s\" in the time given",
 					name),
-			 error[0] != '\0' ? errdetail("%s.", error) :
-			 errdetail("%s", why),
-			 errhint("Whether somebody holds it is not known. %s",
-					 connection_hint(error))));
+			 error[0] != '\0' ?
+			 errdetail("%s. Whether somebody holds it is not known.", error) :
+			 errdetail("%s Whether somebody holds it is not known.", why),
+			 errhint("%s", connection_hint(error))));
 }
 
 void
@@ -210,9 +213,9 @@ raise_denied(const char *doing, const char *znode, const char *code,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			 errmsg("could not %s: ZooKeeper denied access", doing),
 			 has_credentials ?
-			 errdetail("Znode \"%s\": %s. Its ACL, or that of the znode above it, does not give this right to the credentials of this session, those of \"%s\".",
+			 errdetail("ZooKeeper said of znode \"%s\": %s. Its ACL, or that of the znode above it, does not give this right to the credentials of this session, those of \"%s\".",
 					   znode, code, "zklock.auth") :
-			 errdetail("Znode \"%s\": %s. Its ACL, or that of the znode above it, does not give this right to everybody, and this session has no credentials.",
+			 errdetail("ZooKeeper said of znode \"%s\": %s. Its ACL, or that of the znode above it, does not give this right to everybody, and this session has no credentials.",
 					   znode, code),
 			 has_credentials ?
 			 errhint("See what \"getAcl\" in ZooKeeper's shell says of both. All clients of a lock need the same credentials; who has others has made these znodes.") :

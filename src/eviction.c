@@ -26,7 +26,7 @@
 
 /* How long an eviction, and an error, may be held up by it. */
 #define TELL_MS 1000
-#define HEAR_MS 200
+#define HEAR_MS 1000
 
 /* With so much below ".release" nobody leaves word any more. */
 #define WORDS_MAX 1000
@@ -57,7 +57,8 @@ zklock_eviction_tell(ZkRoundTrip *trip, const char *name, const char *node)
 		return true;
 	if (reply != NULL && reply->result == ZK_NO_NODE)
 		reply = ask(trip, deadline,
-					zklock_client_create(client, parent, ZK_CONTAINER, NULL, 0));
+					zklock_client_create(client, parent, ZK_CONTAINER, NULL,
+										 0));
 	if (reply != NULL && reply->result != ZK_SESSION_LOST)
 		reply = ask(trip, deadline,
 					zklock_client_create(client, path, ZK_PERSISTENT, data,

@@ -537,7 +537,7 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 
 	/* the token may come from a server that is ahead of ours */
 	zklock_roundtrip_run(catch_up, NULL, unconstify(char *, name));
-	entries = zklock_read_queue(name, &nentries);
+	entries = zklock_read_children(zklock_name_path, name, &nentries);
 	for (int i = 0; i < nentries; i++)
 	{
 		const ZkQueueEntry *entry = &entries[i];

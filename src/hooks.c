@@ -89,8 +89,10 @@ static bool is_release_due;
 static ProcessUtility_hook_type next_ProcessUtility;
 static emit_log_hook_type next_emit_log;
 
+static void run_guard(void (*guard) (void));
+static bool is_of_loss(void);
 static void guard_commit(void);
-static void prove_locks(bool always_ask);
+static void prove_ahead_of_others(void);
 static bool is_to_be_guarded(void);
 static void guard_prepared(void);
 static bool is_commit_prepared(const Node *statement);
@@ -164,11 +166,11 @@ at_transaction_event(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
-			guard_commit();
+			run_guard(guard_commit);
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 			refuse_prepare();
-			guard_commit();
+			run_guard(guard_commit);
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_ABORT:
@@ -196,11 +198,8 @@ at_transaction_event(XactEvent event, void *arg)
 static void
 guard_ahead(XactEvent event, void *arg)
 {
-	if (event != XACT_EVENT_PRE_COMMIT || !is_to_be_guarded())
-		return;
-	zklock_session_look();
-	prove_locks(zklock_hooks_asks_quorum());
-	guarded_at = zklock_client_now();
+	if (event == XACT_EVENT_PRE_COMMIT && is_to_be_guarded())
+		run_guard(prove_ahead_of_others);
 }
 
 static void
@@ -262,7 +261,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 
 	if (is_commit_prepared(pstmt->utilityStmt) &&
 		context == PROCESS_UTILITY_TOPLEVEL && !IsTransactionBlock())
-		guard_prepared();
+		run_guard(guard_prepared);
 	if (next_ProcessUtility != NULL)
 		next_ProcessUtility(pstmt, query, read_only_tree, context, params,
 							environment, dest, completion);
@@ -324,6 +323,46 @@ rewrite_cancellation(ErrorData *error)
  */
 
 /*
+ * Guard a commit, if there is anything to guard it for.  Raises as guard()
+ * does, and counts a commit that is refused.
+ */
+static void
+run_guard(void (*guard) (void))
+{
+	if (!zklock_has_locks() && !zklock_has_released_lost())
+		return;
+	PG_TRY();
+	{
+		guard();
+	}
+	PG_CATCH();
+	{
+		if (is_of_loss())
+			zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+/*
+ * In a PG_CATCH(): is the error 40001, or will it be reported as such
+ * (rewrite_cancellation())?
+ */
+static bool
+is_of_loss(void)
+{
+	char		message[ZK_LOSS_TEXT_SIZE];
+	char		detail[ZK_LOSS_TEXT_SIZE];
+	const char *hint;
+	bool		is_recent;
+
+	return geterrcode() == ERRCODE_T_R_SERIALIZATION_FAILURE ||
+		(geterrcode() == ERRCODE_QUERY_CANCELED &&
+		 zklock_describe_loss(message, detail, &hint, &is_recent) &&
+		 is_recent);
+}
+
+/*
  * The commit guard: the last moment at which a transaction can be refused.  A
  * transaction that neither wrote nor notified nor took locks of its own may
  * commit without: one looks at zk_locks that way after a loss.
@@ -340,8 +379,6 @@ rewrite_cancellation(ErrorData *error)
 static void
 guard_commit(void)
 {
-	if (!zklock_has_locks() && !zklock_has_released_lost())
-		return;
 	zklock_session_look();
 	ForceSyncCommit();
 	if (is_to_be_guarded())
@@ -349,26 +386,18 @@ guard_commit(void)
 		bool		has_waited = lock_notify_queue() ||
 			zklock_client_now() - guarded_at >= ASK_AGAIN_MS;
 
-		prove_locks(zklock_hooks_asks_quorum() && has_waited);
+		zklock_prove_locks(zklock_hooks_asks_quorum() && has_waited);
 	}
 	stop_interruptions();
 }
 
-/* Raises as zklock_prove_locks(), and counts a commit that is refused. */
+/* Of guard_ahead(). */
 static void
-prove_locks(bool always_ask)
+prove_ahead_of_others(void)
 {
-	PG_TRY();
-	{
-		zklock_prove_locks(always_ask);
-	}
-	PG_CATCH();
-	{
-		if (geterrcode() == ERRCODE_T_R_SERIALIZATION_FAILURE)
-			zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
+	zklock_session_look();
+	zklock_prove_locks(zklock_hooks_asks_quorum());
+	guarded_at = zklock_client_now();
 }
 
 /* Is there anything to refuse, and anything to refuse it for? */
@@ -391,7 +420,7 @@ guard_prepared(void)
 		return;
 	zklock_session_look();
 	if (commit_guard != GUARD_OFF)
-		prove_locks(zklock_hooks_asks_quorum());
+		zklock_prove_locks(zklock_hooks_asks_quorum());
 	stop_interruptions();
 }
 

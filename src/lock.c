@@ -386,14 +386,19 @@ zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 		return;
 	foreach_lock(scan, lock)
 	{
+		bool		is_same = zklock_lock_is_held(lock);
+
 		foreach_mode(mode)
 		{
 			/* inner subtransactions come first in the list */
-			if (lock->counts[mode].xact != NULL &&
-				lock->counts[mode].xact->subid == mine)
-				end_xact_count(lock, mode, is_commit, parent);
+			if (lock->counts[mode].xact == NULL ||
+				lock->counts[mode].xact->subid != mine)
+				continue;
+			end_xact_count(lock, mode, is_commit, parent);
+			is_same = false;
 		}
-		forget_if_empty(lock);
+		if (!is_same)
+			forget_if_empty(lock);
 	}
 }
 

@@ -134,6 +134,9 @@ zk_wait_lock_names(PG_FUNCTION_ARGS)
 	Call		call = read_names(fcinfo, 2);
 	ZkLockOrder terms = read_terms(fcinfo, ZK_SCOPE_SESSION, false);
 
+	/* a bad name commits nothing */
+	for (int i = 0; i < call.nwanted; i++)
+		pfree(zklock_name_path(call.wanted[i].order.name, NULL));
 	zklock_outside_begin(fcinfo, "zk_wait_lock");
 	take_all(&call, &terms);
 	PG_RETURN_VOID();

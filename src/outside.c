@@ -38,8 +38,8 @@ zklock_outside_begin(FunctionCallInfo fcinfo, const char *procedure)
 			   "CALL it before BEGIN, or use zk_lock() or zk_xact_lock().");
 	if (is_atomic(fcinfo))
 		refuse(ERRCODE_INVALID_TRANSACTION_TERMINATION,
-			   psprintf("%s() cannot be called from a function", procedure),
-			   "CALL it by itself, in a DO block, or in a procedure without SECURITY DEFINER and SET that is called so; or use zk_lock().");
+			   psprintf("%s() cannot end the transaction that it is called in", procedure),
+			   "CALL it by itself, in a DO block, or in a procedure without SECURITY DEFINER and SET that is called so; not in a function, and not by EXECUTE. Or use zk_lock().");
 	SPI_connect_ext(SPI_OPT_NONATOMIC);
 	SPI_commit();
 	SPI_finish();

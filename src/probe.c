@@ -50,17 +50,18 @@ void
 zklock_probe_servers(const char *program, const char *servers, int answer_ms,
 					 ZkProbe *probe)
 {
-	char	   *milliseconds = psprintf("%d", answer_ms);
+	int64		deadline = protocol_now() + answer_ms;
+	char	   *until = psprintf(INT64_FORMAT, deadline);
 	char	   *list = pstrdup(servers);
 	char		title[] = "zklock: asks servers";
 	char		option[] = ASK_OPTION;
-	char	   *arguments[] = {title, option, list, milliseconds, NULL};
+	char	   *arguments[] = {title, option, list, until, NULL};
 	Asking		asking = {.answer = palloc(ANSWER_SIZE)};
 	int			error;
 	volatile int status = 0;
 
 	memset(probe, 0, sizeof(*probe));
-	asking.deadline = protocol_now() + answer_ms + PROBE_EXTRA_MS;
+	asking.deadline = deadline + PROBE_EXTRA_MS;
 	if (!AcquireExternalFD())
 		error = EMFILE;
 	else
@@ -139,7 +140,9 @@ end_program(Asking *asking)
 
 	close(asking->fd);
 	ReleaseExternalFD();
-	kill(asking->pid, SIGKILL); /* one that has ended keeps its status */
+	if (waitpid(asking->pid, &status, WNOHANG) != 0)
+		return status;
+	kill(asking->pid, SIGKILL);
 	while (waitpid(asking->pid, &status, 0) < 0 && errno == EINTR)
 		;
 	return status;

@@ -164,10 +164,10 @@ extern void ready_accept(Session *session);
 /* ---- program_ask.c ---- */
 
 /*
- * Ask the servers of a list how they are, for at most so long, and write what
- * they say (ask.h).  The result is the program's; or it does not return.
+ * Ask the servers of a list how they are, until that protocol_now(), and write
+ * what they say (ask.h).  The result is the program's; or it does not return.
  */
-extern int	program_ask(const char *servers, int milliseconds);
+extern int	program_ask(const char *servers, int64_t until);
 
 /* ---- program_session.c ---- */
 

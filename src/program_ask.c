@@ -93,24 +93,25 @@ static bool await(int fd, short events, int64_t until);
 static void read_state(AskRecord *record, const Answer *answer);
 static void read_settings(AskRecord *record, const char *text);
 static int	read_number(const char *text, const char *name);
-static int	count_voters(const char *text);
 static int	count_connections(const Answer *answer);
 static void keep_line(char *line, size_t size, const char *text);
 static AskRecord new_record(int server, AskVerdict verdict);
 static void put(const AskRecord *record);
 
 int
-program_ask(const char *servers, int milliseconds)
+program_ask(const char *servers, int64_t until)
 {
 	AskRecord	record = new_record(0, ASK_PROGRAM);
 	pthread_condattr_t clock;
 	char		why[256];
 
-	deadline = protocol_now() + milliseconds;
+	deadline = until;
 	snprintf(record.release, sizeof(record.release), "%s", ZOO_VERSION);
 	put(&record);
 	if (!servers_parse(servers, &list, why, sizeof(why)))
 		return 1;
+	if (protocol_now() >= deadline)
+		return 0;				/* it was a long way here: nothing is known */
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
 	pthread_cond_init(&is_over, &clock);
@@ -175,7 +176,7 @@ begin(int server, const char *address)
 	pthread_attr_destroy(&attributes);
 	if (error != 0)
 	{
-		AskRecord	record = new_record(server, ASK_UNREACHABLE);
+		AskRecord	record = new_record(server, ASK_NOT_ASKED);
 
 		snprintf(record.said, sizeof(record.said), "%s", strerror(error));
 		put(&record);
@@ -251,7 +252,10 @@ ask(int server, const char *address)
 	snprintf(record.address, sizeof(record.address), "%s", address);
 	clock_gettime(CLOCK_MONOTONIC, &before);
 	if (answer == NULL || !read_address(address, &socket_address, &length))
+	{
+		record.verdict = ASK_NOT_ASKED;
 		snprintf(record.said, sizeof(record.said), "%s", strerror(ENOMEM));
+	}
 	else if (!question(&socket_address, length, "srvr", answer))
 	{
 		record.verdict = answer->verdict;
@@ -445,8 +449,9 @@ read_state(AskRecord *record, const Answer *answer)
 		record->verdict = ASK_STRANGER;
 		keep_line(record->said, sizeof(record->said), answer->text);
 	}
-	for (size_t i = 0; mode != NULL && i < sizeof(modes) / sizeof(modes[0]); i++)
-		if (strncmp(mode + strlen("\nMode: "), modes[i].word,
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+		if (mode != NULL &&
+			strncmp(mode + strlen("\nMode: "), modes[i].word,
 					strlen(modes[i].word)) == 0)
 			record->mode = modes[i].mode;
 }
@@ -460,7 +465,6 @@ read_settings(AskRecord *record, const char *text)
 	record->min_timeout_ms = read_number(text, "minSessionTimeout=");
 	record->max_timeout_ms = read_number(text, "maxSessionTimeout=");
 	record->max_connections = read_number(text, "maxClientCnxns=");
-	record->nvoters = count_voters(text);
 }
 
 /* The number of the line that begins so. */
@@ -481,25 +485,6 @@ read_number(const char *text, const char *name)
 			number <= INT32_MAX ? (int) number : ASK_UNKNOWN;
 	}
 	return ASK_UNKNOWN;
-}
-
-/* "server.1=host:2888:3888:participant;..." of each. */
-static int
-count_voters(const char *text)
-{
-	int			count = 0;
-
-	for (const char *line = text; line != NULL; line = strchr(line, '\n'))
-	{
-		size_t		length;
-
-		line += line != text;
-		length = strcspn(line, "\n");
-		if (strncmp(line, "server.", strlen("server.")) == 0 &&
-			memmem(line, length, ":observer", strlen(":observer")) == NULL)
-			count++;
-	}
-	return count > 0 ? count : ASK_UNKNOWN;
 }
 
 /*
@@ -559,7 +544,6 @@ new_record(int server, AskVerdict verdict)
 	record.max_timeout_ms = ASK_UNKNOWN;
 	record.max_connections = ASK_UNKNOWN;
 	record.nconnections = ASK_UNKNOWN;
-	record.nvoters = ASK_UNKNOWN;
 	return record;
 }
 

@@ -114,7 +114,7 @@ main(int argc, char **argv)
 	is_orphan = argc == 4 && strcmp(argv[1], ASK_OPTION) == 0;
 	prepare_process();
 	if (is_orphan)
-		return program_ask(argv[2], atoi(argv[3]));
+		return program_ask(argv[2], strtoll(argv[3], NULL, 10));
 	session.page = map_page();
 	if (session.page == NULL)
 		return 1;

@@ -43,6 +43,9 @@
 #define EPOCH_DIFFERENCE_MS \
 	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * 1000)
 
+/* Milliseconds that a server may call a date: 1970 to 2286. */
+#define DATE_MAX_MS INT64CONST(9999999999999)
+
 /* A queue that is being read. */
 typedef struct Reading
 {
@@ -236,6 +239,7 @@ merge_aliases(ZkQueueEntry *entries, int nentries)
 		{
 			entries[first].aliases[rank - 1] = entries[i].node;
 			entries[first].alias_czxids[rank - 1] = entries[i].czxid;
+			entries[first].alias_since[rank - 1] = entries[i].since;
 			continue;
 		}
 		if (rank == 0)
@@ -397,7 +401,7 @@ made_at(const ZkQueueEntry *entries, int nentries, int64 czxid)
 		for (int rank = 0; rank < ALIAS_COUNT - 1; rank++)
 			if (entries[i].aliases[rank] != NULL &&
 				entries[i].alias_czxids[rank] == czxid)
-				return entries[i].since;
+				return entries[i].alias_since[rank];
 	}
 	return 0;
 }
@@ -421,10 +425,11 @@ holds_since(const ZkQueueEntry *entry, TimestampTz quiet)
 	return since;
 }
 
+/* What is no date becomes one that is surely wrong. */
 static TimestampTz
 time_of(int64 unix_ms)
 {
-	return (unix_ms - EPOCH_DIFFERENCE_MS) * 1000;
+	return (Max(0, Min(unix_ms, DATE_MAX_MS)) - EPOCH_DIFFERENCE_MS) * 1000;
 }
 
 static void

@@ -43,6 +43,7 @@ typedef struct ZkQueueEntry
 	 */
 	const char *aliases[ALIAS_COUNT - 1];
 	int64		alias_czxids[ALIAS_COUNT - 1];
+	TimestampTz alias_since[ALIAS_COUNT - 1];
 } ZkQueueEntry;
 
 /*

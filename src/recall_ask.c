@@ -162,7 +162,7 @@ ask_holders(const char *name, const char *reason)
 	pfree(zklock_name_path(name, NULL));
 
 	zklock_roundtrip_run(count_requests, NULL, &asking);
-	entries = zklock_read_queue(name, &nentries);
+	entries = zklock_read_children(zklock_name_path, name, &nentries);
 	log_questions(name, entries, nentries);
 
 	for (int i = 0; i < nentries; i++)

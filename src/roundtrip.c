@@ -14,8 +14,6 @@
 
 #include "storage/proc.h"
 
-#include "stat.h"
-
 static const ZkReply *create(ZkRoundTrip *trip, const char *path,
 							 ZkNodeKind kind);
 static void end_talk(ZkRoundTrip *trip, void (*forget) (void *argument),
@@ -72,10 +70,7 @@ zklock_roundtrip_await(const ZkRoundTrip *trip, ZkRequest *request)
 												ZK_WAITING_FOR_REPLY);
 
 	if (reply == NULL && trip->is_lock_timeout)
-	{
-		zklock_stat_count(ZK_STAT_TIMEOUT);
 		zklock_roundtrip_raise_timeout();
-	}
 	return reply;
 }
 

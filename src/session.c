@@ -352,6 +352,13 @@ zklock_session_loss_interrupts(void)
 		LastLoss.noticed_at >= GetCurrentStatementStartTimestamp();
 }
 
+bool
+zklock_session_has_interrupted(void)
+{
+	return MySession.is_in_use && zklock_session_live() == 0 &&
+		zklock_session_loss_interrupts();
+}
+
 const char *
 zklock_session_loss_text(void)
 {
@@ -433,6 +440,10 @@ zklock_session_close(int wait_ms)
 
 	if (closing == NULL)
 		return;
+
+	/* a process without a postmaster has no shared memory at its very end */
+	if (IsUnderPostmaster || !proc_exit_inprogress)
+		zklock_session_count_traffic();
 	MySession.client = NULL;
 	MySession.is_given_up = false;
 	if (MySession.wait_set != NULL)
@@ -441,7 +452,6 @@ zklock_session_close(int wait_ms)
 		MySession.wait_set = NULL;
 		ReleaseExternalFD();
 	}
-	zklock_session_count_traffic();
 	zklock_board_end_session();
 	zklock_client_close(closing, wait_ms);
 }

@@ -148,6 +148,9 @@ extern const char *zklock_session_loss_text(void);
 /* Was it noticed in this statement, and are statements to be interrupted? */
 extern bool zklock_session_loss_interrupts(void);
 
+/* Is the session on which locks hang lost, and was that it?  Never raises. */
+extern bool zklock_session_has_interrupted(void);
+
 /*
  * Wait for a reply.  NULL if the deadline came first; if the session was lost
  * first, a reply that says so.  Raises on cancel and termination, and 08001

@@ -14,9 +14,11 @@
  */
 #include "session_private.h"
 
+#include "common/hashfn.h"
 #include "miscadmin.h"
 
 #include "board.h"
+#include "compat.h"
 #include "errors.h"
 #include "stat.h"
 
@@ -29,6 +31,8 @@ typedef enum SessionNews
 	NEWS_LOST
 } SessionNews;
 
+StaticAssertDecl(NEWS_LOST < ZK_BOARD_KINDS, "the board knows no more kinds");
+
 /* Room for what a line says of other backends. */
 #define OTHERS_SIZE 256
 
@@ -38,6 +42,7 @@ static TimestampTz state_since(const ZkClientStatus *status);
 static void log_state(const ZkClientStatus *status);
 static void log_news(SessionNews news, const ZkClientStatus *status,
 					 TimestampTz suspended_since);
+static uint32 cause_of(SessionNews news, const ZkClientStatus *status);
 static int	count_others(SessionNews news, const char *server);
 static void describe_others(char text[OTHERS_SIZE], SessionNews news,
 							int nothers, int nsilent);
@@ -69,14 +74,19 @@ session_note_state(const ZkClientStatus *status)
 	RESUME_INTERRUPTS();
 }
 
-/* From its first grant on the board has the session's number. */
+/*
+ * From its first grant on the board has the session's number, and it is not
+ * said to be suspended when it has got an answer.
+ */
 void
 session_note_beginning(void)
 {
 	ZkClientStatus status;
 
 	if ((MySession.noted_number != MySession.number ||
-		 MySession.noted_connects == 0) && zklock_session_status(&status))
+		 MySession.noted_connects == 0 ||
+		 MySession.noted_state == ZK_CLIENT_SUSPENDED) &&
+		zklock_session_status(&status))
 		session_note_state(&status);
 }
 
@@ -124,14 +134,21 @@ static TimestampTz
 state_since(const ZkClientStatus *status)
 {
 	TimestampTz now = GetCurrentTimestamp();
+	int64		since;
 
-	if (status->state != ZK_CLIENT_SUSPENDED)
+	if (status->state == ZK_CLIENT_SUSPENDED)
+		since = status->suspended_at;
+	else if (status->state == ZK_CLIENT_LOST)
+		since = status->lost_at;
+	else
 		return now;
-	return TimestampTzPlusMilliseconds(now, status->suspended_at -
-									   zklock_client_now());
+	return TimestampTzPlusMilliseconds(now, since - zklock_client_now());
 }
 
-/* For who asks for all that there is to know. */
+/*
+ * For who asks for all that there is to know.  To the log alone, as all here:
+ * a client may not read, and who waits for that may be letting go of locks.
+ */
 static void
 log_state(const ZkClientStatus *status)
 {
@@ -143,13 +160,16 @@ log_state(const ZkClientStatus *status)
 		[ZK_CLIENT_LOST] = "is over"
 	};
 
-	ereport(DEBUG1,
+	if (log_min_messages_compat() > DEBUG1)
+		return;
+	ereport(LOG_SERVER_ONLY,
 			(errmsg_internal("ZooKeeper session " UINT64_FORMAT " of this backend (0x%llx) %s",
 							 MySession.number,
 							 (unsigned long long) status->session_id,
 							 states[status->state]),
 			 status->server[0] != '\0' ?
-			 errdetail_internal("Server %s.", status->server) : 0));
+			 errdetail_internal("Server %s.", status->server) : 0,
+			 errhidestmt(true), errhidecontext(true)));
 }
 
 /*
@@ -166,8 +186,7 @@ log_news(SessionNews news, const ZkClientStatus *status,
 	char		error[512];
 	char		why[256];
 
-	if (!zklock_board_may_tell(news, news == NEWS_LOST ? "" : status->server,
-							   &nsilent))
+	if (!zklock_board_may_tell(news, cause_of(news, status), &nsilent))
 		return;
 	describe_others(others, news, count_others(news, status->server), nsilent);
 	switch (news)
@@ -175,30 +194,42 @@ log_news(SessionNews news, const ZkClientStatus *status,
 		case NEWS_NONE:
 			break;
 		case NEWS_SUSPENDED:
-			ereport(LOG,
+			ereport(LOG_SERVER_ONLY,
 					(errmsg("ZooKeeper session 0x%llx lost its connection to server \"%s\"",
 							id, status->server),
-					 errdetail_log("It keeps its locks and its places in queues if it is connected again in time.%s",
-								   others)));
+					 errdetail("It keeps its locks and its places in queues if it is connected again in time.%s",
+							   others),
+					 errhidestmt(true), errhidecontext(true)));
 			break;
 		case NEWS_RESUMED:
-			ereport(LOG,
+			ereport(LOG_SERVER_ONLY,
 					(errmsg("ZooKeeper session 0x%llx is connected again, to server \"%s\"",
 							id, status->server),
 					 suspended_since != 0 ?
-					 errdetail_log("It had no connection since %s.%s",
-								   timestamptz_to_str(suspended_since), others) :
-					 errdetail_log("Its locks are kept.%s", others)));
+					 errdetail("It had no connection since %s.%s",
+							   timestamptz_to_str(suspended_since), others) :
+					 errdetail("Its locks are kept.%s", others),
+					 errhidestmt(true), errhidecontext(true)));
 			break;
 		case NEWS_LOST:
 			zklock_client_last_error(MySession.client, error, sizeof(error));
 			zklock_errors_describe_loss(status, error, why, sizeof(why));
-			ereport(LOG,
+			ereport(LOG_SERVER_ONLY,
 					(errmsg("ZooKeeper session 0x%llx is lost, and its locks with it",
 							id),
-					 errdetail_log("%s%s", why, others)));
+					 errdetail("%s%s", why, others),
+					 errhidestmt(true), errhidecontext(true)));
 			break;
 	}
+}
+
+/* What may be the same for others: the server, or why a session is lost. */
+static uint32
+cause_of(SessionNews news, const ZkClientStatus *status)
+{
+	return news == NEWS_LOST ? status->loss :
+		hash_bytes((const unsigned char *) status->server,
+				   strlen(status->server));
 }
 
 /*
@@ -246,10 +277,10 @@ describe_others(char text[OTHERS_SIZE], SessionNews news, int nothers,
 	text[0] = '\0';
 	if (nothers > 0)
 		length = snprintf(text, OTHERS_SIZE,
-						  " Other backends that hold or wait for locks and %s: %d.",
+						  " Other backends that hold or wait for locks and %s, as far as they have noticed: %d.",
 						  position[news], nothers);
 	if (nsilent > 0)
 		snprintf(text + length, OTHERS_SIZE - length,
-				 " Backends that kept silent about the like since the last such line: %d.",
+				 " Lines about the like that were left out since the last one: %d.",
 				 nsilent);
 }

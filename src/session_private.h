@@ -59,7 +59,7 @@ extern void session_note_refusal(const ZkClientStatus *status);
 /* If its state has changed, tell the board, the counters and the log. */
 extern void session_note_state(const ZkClientStatus *status);
 
-/* The same as soon as it is connected for the first time; else nothing. */
+/* The same as soon as it is connected, first or again; else nothing. */
 extern void session_note_beginning(void);
 
 /* The setting zklock.servers. */

@@ -159,6 +159,8 @@ zk_wait_lock(PG_FUNCTION_ARGS)
 								   false);
 
 	order.asked_at = zklock_client_now();
+	/* a bad name commits nothing */
+	pfree(zklock_name_path(order.name, NULL));
 	zklock_outside_begin(fcinfo, "zk_wait_lock");
 	zklock_hooks_follow();
 	zklock_acquire(&order);

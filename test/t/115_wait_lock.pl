@@ -100,7 +100,7 @@ foreach my $what (sort keys %calls)
 		{
 			$holder->query_safe("SELECT zk_lock('calm')");
 			starts_to_wait($waiter, $calls{$what});
-			is(burden($waiter->pid), 'none|none|0', 'it holds nothing while it waits');
+			poll_until { burden($waiter->pid) eq 'none|none|0' } 'it to hold nothing while it waits', 30;
 			ok(vacuum_removes(), 'vacuum goes on');
 			is_granted($waiter, $what);
 			lets_go($waiter);
@@ -164,10 +164,11 @@ my %refused = (
 	'a transaction block, an array' => [ '25001', "BEGIN; CALL zk_wait_lock(ARRAY['calm'])", 'inside a transaction block' ],
 	'a savepoint' => [ '2D000', "BEGIN; SAVEPOINT s; CALL zk_wait_lock('calm')", 'while a subtransaction is active' ],
 	'DO in a transaction block' => [ '25001', "BEGIN; DO \$\$ BEGIN CALL zk_wait_lock('calm'); END \$\$", 'inside a transaction block' ],
-	'a function' => [ '2D000', 'SELECT function_call()', 'from a function' ],
-	'a function in SQL' => [ '2D000', 'SELECT sql_call()', 'from a function' ],
-	'a procedure with SET' => [ '2D000', 'CALL set_call()', 'from a function' ],
-	'a procedure with SECURITY DEFINER' => [ '2D000', 'CALL definer_call()', 'from a function' ],
+	'a function' => [ '2D000', 'SELECT function_call()', 'end the transaction that it is called in' ],
+	'a function in SQL' => [ '2D000', 'SELECT sql_call()', 'end the transaction that it is called in' ],
+	'EXECUTE' => [ '2D000', "DO \$\$ BEGIN EXECUTE 'CALL zk_wait_lock(''calm'')'; END \$\$", 'end the transaction that it is called in' ],
+	'a procedure with SET' => [ '2D000', 'CALL set_call()', 'end the transaction that it is called in' ],
+	'a procedure with SECURITY DEFINER' => [ '2D000', 'CALL definer_call()', 'end the transaction that it is called in' ],
 	'a block with EXCEPTION' => [ '2D000', "DO \$\$ BEGIN CALL zk_wait_lock('calm'); EXCEPTION WHEN division_by_zero THEN END \$\$",
 		'while a subtransaction is active' ]);
 foreach my $what (sort keys %refused)
@@ -188,10 +189,10 @@ assert_no_nodes($zk, $path, 'nothing left of all that');
 # Of what ends a wait: what error, and the session goes on without the lock.
 my $cancel = 'pg_cancel_backend';
 my %ends = (
-	'its timeout' => [ '55P03', "%s, '200ms')", qr/could not obtain lock "calm" within 200 ms/ ],
+	'its timeout' => [ '55P03', "%s, '2s')", qr/could not obtain lock "calm" within 2000 ms/ ],
 	'no time' => [ '55P03', "%s, '0')", qr/could not obtain lock "calm"$/m ],
-	'lock_timeout' => [ '55P03', '%s)', qr/due to lock timeout/, "SET lock_timeout = '200ms'" ],
-	'statement_timeout' => [ '57014', '%s)', qr/due to statement timeout/, "SET statement_timeout = '200ms'" ],
+	'lock_timeout' => [ '55P03', '%s)', qr/due to lock timeout/, "SET lock_timeout = '2s'" ],
+	'statement_timeout' => [ '57014', '%s)', qr/due to statement timeout/, "SET statement_timeout = '2s'" ],
 	$cancel => [ '57014', '%s)', qr/due to user request/ ]);
 foreach my $what (sort keys %ends)
 {
@@ -213,6 +214,7 @@ foreach my $what (sort keys %ends)
 			$session->wait_result;
 			is($session->sqlstate, $sqlstate, "$sql: SQLSTATE");
 			like($session->error, $message, 'message');
+			$session->query_safe('RESET statement_timeout') if $setting;
 			is($session->query_safe('SELECT name FROM zk_locks'), 'mine', 'it holds what it held');
 			assert_nodes($zk, $path, 1, 'and is in no queue');
 			assert_no_nodes($zk, lock_path($_), "nor in that of $_") foreach qw(aaa zzz);
@@ -240,6 +242,17 @@ subtest 'what was done before is committed, and guarded' => sub {
 	is($session->sqlstate, '40001', 'with a lock that was lost it is not committed');
 	is(sql('SELECT count(*) FROM work WHERE i = 2000'), 0, 'nor is anything left');
 	assert_no_nodes($zk, $path, 'nor has it queued up');
+	$session->quit;
+};
+
+subtest 'a bad name commits nothing' => sub {
+	my $session = background($node);
+	foreach my $bad ("'bad//name'", "ARRAY['calm', 'bad//name']")
+	{
+		$session->query("DO \$\$ BEGIN INSERT INTO work VALUES (3000); CALL zk_wait_lock($bad); END \$\$");
+		is($session->sqlstate, '42602', "$bad is refused");
+		is(sql('SELECT count(*) FROM work WHERE i = 3000'), 0, 'and what was done before it is undone');
+	}
 	$session->quit;
 };
 

@@ -59,6 +59,14 @@ sub said
 	return scalar @facts;
 }
 
+# Until so many of those who wait have said so: who says it after them is the last.
+sub wait_until_said
+{
+	my ($count) = @_;
+	poll_until { said() == $count } "$count facts", 30;
+	return;
+}
+
 # Facts are taken back without anybody waiting for that.
 sub assert_nothing_said
 {
@@ -67,11 +75,26 @@ sub assert_nothing_said
 	return pass('nothing is left of what was said');
 }
 
+# The one that has given way ends its transaction, and the other one's is granted.
+sub assert_goes_on
+{
+	my ($other, $victim) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$victim->query('ROLLBACK');
+	$victim->query_safe('SELECT zk_unlock_all()');
+	$other->wait_result;
+	is($other->sqlstate, '00000', 'the other one goes on');
+	$other->query('COMMIT');
+	$_->quit foreach $victim, $other;
+	return assert_nothing_said();
+}
+
 subtest 'two sessions of two clusters' => sub {
 	my ($one, $other) = (session('berlin'), session('paris'));
 	$one->query_safe("SELECT zk_lock('a')");
 	$other->query_safe("BEGIN; SELECT zk_xact_lock('b')");
 	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
+	wait_until_said(1);
 	$other->query("SELECT zk_xact_lock('a')");
 	is($other->sqlstate, '40P01', 'who came last gives way');
 	my ($p, $q) = (who('berlin', $one), who('paris', $other));
@@ -109,6 +132,7 @@ foreach my $length (3, 10)
 			my $next = $i + 1;
 			wait_behind($ring[$i], "SELECT zk_lock('ring/$next')", "ring/$next", 2);
 		}
+		wait_until_said($length - 1);
 		$ring[-1]->query("SELECT zk_lock('ring/0')");
 		is($ring[-1]->sqlstate, '40P01', 'the last one gives way');
 		is(scalar(() = $ring[-1]->error =~ /waits for/g), $length, 'all are named');
@@ -131,7 +155,7 @@ subtest 'a semaphore' => sub {
 	$waiter->query_safe("SELECT zk_lock('c'), zk_lock('d')");
 	wait_behind($waiter, "SELECT zk_lock('permit', permits => 2)", 'permit', 3);
 	wait_behind($first, "SELECT zk_lock('c')", 'c', 2);
-	poll_until { said() == 2 } 'both to say so', 30;
+	wait_until_said(2);
 	ok(!$first->is_done && !$waiter->is_done, 'a permit may still be let go of');
 	$second->query("SELECT zk_lock('d')");
 	is($second->sqlstate, '40P01', 'now none can be');
@@ -157,12 +181,7 @@ subtest 'a row first, then the lock' => sub {
 	my ($p, $q) = (who('berlin', $row), who('berlin', $lock));
 	like($row->error, qr/DETAIL:  P$p waits for ExclusiveLock on ZooKeeper lock "e"; blocked by p$q\.
 P$q waits for ShareLock on transaction \d+; blocked by p$p\./, 'both waits are told');
-	$row->query('ROLLBACK');
-	$lock->wait_result;
-	is($lock->sqlstate, '00000', 'the other one goes on');
-	$lock->query_safe('COMMIT');
-	$_->quit foreach $row, $lock;
-	assert_nothing_said();
+	assert_goes_on($lock, $row);
 };
 
 # Nobody tells the waiter when the row's waiter comes.
@@ -174,12 +193,7 @@ subtest 'the lock first, then a row' => sub {
 	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 1');
 	$row->wait_result;
 	is($row->sqlstate, '40P01', 'who waits for ZooKeeper gives way, though it came first');
-	$row->query('ROLLBACK');
-	$lock->wait_result;
-	is($lock->sqlstate, '00000', 'the other one goes on');
-	$lock->query_safe('COMMIT');
-	$_->quit foreach $row, $lock;
-	assert_nothing_said();
+	assert_goes_on($lock, $row);
 };
 
 subtest 'over a row, a stranger in between, and another cluster' => sub {
@@ -194,7 +208,7 @@ subtest 'over a row, a stranger in between, and another cluster' => sub {
 	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 2');
 	wait_for_row('berlin', $lock);
 	wait_behind($row, "SELECT zk_xact_lock('f')", 'f', 2);
-	poll_until { said() == 2 } 'the row to be told of', 30;
+	wait_until_said(2);
 	$abroad->query("SELECT zk_lock('g')");
 	is($abroad->sqlstate, '40P01', 'who came last gives way');
 	is(scalar(() = $abroad->error =~ /waits for/g), 3, 'three are in the cycle');
@@ -210,6 +224,33 @@ subtest 'over a row, a stranger in between, and another cluster' => sub {
 	assert_nothing_said();
 };
 
+# The leader itself waits for its workers, which is no wait for a lock.
+subtest 'a parallel worker waits for a table' => sub {
+	$node{berlin}->safe_psql('postgres', q{
+		CREATE TABLE few (i int);
+		CREATE TABLE many AS SELECT generate_series(1, 10000) i;
+		ANALYZE many;
+		CREATE FUNCTION look(int) RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE AS
+			'BEGIN RETURN (SELECT count(*) FROM few); END'});
+	my ($table, $query) = (session('berlin'), session('berlin'));
+	$query->query_safe("SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+		SET min_parallel_table_scan_size = 0; SET parallel_leader_participation = off;
+		SELECT zk_lock('p')");
+	$table->query_safe('BEGIN; LOCK TABLE few IN ACCESS EXCLUSIVE MODE');
+	$query->start_query('SELECT sum(look(i)) FROM many');
+	poll_until
+	{
+		$node{berlin}->safe_psql('postgres', "SELECT count(*) > 0 FROM pg_stat_activity
+			WHERE backend_type = 'parallel worker' AND wait_event_type = 'Lock'") eq 't';
+	}
+	'a worker to wait', 30;
+	$table->query("SELECT zk_xact_lock('p')");
+	is($table->sqlstate, '40P01', 'it is found');
+	like($table->error, qr/waits for AccessShareLock on relation \d+ of database \d+; blocked by/,
+		'and said what for');
+	assert_goes_on($query, $table);
+};
+
 subtest 'who waits last need not look last' => sub {
 	my ($patient, $hasty) = (session('berlin'), session('paris'));
 	$patient->query_safe("SET deadlock_timeout = '2s'; SELECT zk_lock('a')");
@@ -218,11 +259,7 @@ subtest 'who waits last need not look last' => sub {
 	$hasty->start_query("SELECT zk_lock('a')");
 	$patient->wait_result;
 	is($patient->sqlstate, '40P01', 'who says it last gives way');
-	$patient->query_safe('SELECT zk_unlock_all()');
-	$hasty->wait_result;
-	is($hasty->sqlstate, '00000', 'the other one goes on');
-	$_->quit foreach $patient, $hasty;
-	assert_nothing_said();
+	assert_goes_on($hasty, $patient);
 };
 
 subtest 'who holds nothing says nothing' => sub {
@@ -243,9 +280,62 @@ subtest 'who holds nothing says nothing' => sub {
 	}
 };
 
+# Facts are anybody's to delete who may write there. Who waits long looks after his.
+subtest 'what was said is deleted by a stranger' => sub {
+	my ($one, $other) = (session('berlin'), session('paris'));
+	$_->query_safe("SET zklock.session_timeout = '3s'") foreach $one, $other;
+	$one->query_safe("SELECT zk_lock('a')");
+	$other->query_safe("SELECT zk_lock('b')");
+	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
+	wait_until_said(1);
+	my $stranger = $zk->client;
+	$stranger->delete($_->[0]) foreach $zk->ephemerals(lock_path('.waits/'));
+	$other->start_query("SELECT zk_lock('a')");
+	my $victim;
+	poll_until { ($victim) = grep { $_->is_done } $one, $other; $victim } 'one to give way', 60;
+	$victim->wait_result;
+	is($victim->sqlstate, '40P01', 'it is said again, and found');
+	assert_goes_on((grep { $_ != $victim } $one, $other), $victim);
+	$stranger->close;
+};
+
+# The wait is the same as ever, but for a line in the log.
+subtest 'nobody may say anything' => sub {
+	my ($one, $other, $stranger) = (session('berlin'), session('paris'), $zk->client);
+	$stranger->set_acl(lock_path('.waits'), [ [ 1, 'world', 'anyone' ] ]);
+	$one->query_safe("SELECT zk_lock('a')");
+	$other->query_safe("SELECT zk_lock('b')");
+	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
+	poll_until { $node{berlin}->log_contains('deadlocks over ZooKeeper locks go unseen by process ' . $one->pid) }
+	'the log to say so', 30;
+	$other->quit;
+	$one->wait_result;
+	is($one->sqlstate, '00000', 'it is granted');
+	$one->quit;
+	$stranger->close;
+};
+
+# Of one that is not preloaded.
+subtest 'without shared memory' => sub {
+	my $node = cluster('madrid', $zk, 'deadlock_timeout' => '300ms', 'zklock.root' => '/madrid');
+	$node->safe_psql('postgres', 'CREATE TABLE account (id int, sum int); INSERT INTO account VALUES (1, 0)');
+	my ($row, $lock) = map { background($node) } 1 .. 2;
+	$lock->query_safe("BEGIN; SELECT zk_xact_lock('e')");
+	$row->query_safe('BEGIN; UPDATE account SET sum = 1 WHERE id = 1');
+	$row->start_query("SELECT zk_xact_lock('e')");
+	poll_until { 2 == (my @queue = $zk->ephemerals('/madrid/e/')) } 'it to wait', 30;
+	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 1');
+	$row->wait_result;
+	is($row->sqlstate, '40P01', 'who waits for ZooKeeper gives way');
+	assert_goes_on($lock, $row);
+	$node->stop;
+};
+
 foreach my $name (sort keys %node)
 {
 	ok(!$node{$name}->log_contains(qr/PANIC|TRAP|terminated by signal/), "$name did not crash");
+	ok( !$node{$name}->log_contains(qr/Znode "[^"]*\.ask" cannot be created/),
+		'it is nothing that somebody else asks, too');
 	$node{$name}->stop;
 }
 

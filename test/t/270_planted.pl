@@ -29,7 +29,7 @@ my %arguments;
 push @{ $arguments{ $_->[0] } }, [ split /, /, $_->[1] ] foreach @functions;
 
 # Where one of ours calls another, or the script does.
-my %is_called = map { $_ => 1 } grep { /^zk_(fence.*|locks|session)$/ } keys %arguments;
+my %is_called = map { $_ => 1 } grep { /^zk_(fence.*|lock_queue|locks|session)$/ } keys %arguments;
 
 $node->safe_psql('postgres', 'CREATE ROLE planter; CREATE ROLE visitor');
 
@@ -208,7 +208,8 @@ SQL
 			  map { ($_ eq 'text' ? "'tree'" : $_ eq 'bigint' ? 5 : 'NULL') . "::$_" }
 			  split /, /, $types;
 			next if $name eq 'zk_unlock_all' || $name eq 'zk_disconnect';
-			$session->query("SET lock_timeout = '100ms'; SELECT garden.$name($values)");
+			my $verb = $name eq 'zk_wait_lock' ? 'CALL' : 'SELECT';
+			$session->query("SET lock_timeout = '100ms'; $verb garden.$name($values)");
 			like($session->sqlstate, qr/^(00000|22...|42501|55...|2202E|40001)$/,
 				"$name($types) as " . ($role || 'owner') . ': ' . $session->sqlstate)
 			  or diag($session->error);

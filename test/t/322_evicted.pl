@@ -37,6 +37,27 @@ sub log_has
 	return like($log, $pattern, $what);
 }
 
+# The log of who was evicted; does it say by whom?
+sub log_names
+{
+	my ($offset) = @_;
+	log_has('berlin', $offset, qr/DETAIL:  (?:By|It was queue node)/, 'the log is told');
+	return slurp_file($node{berlin}->logfile, $offset) =~ /DETAIL:  By /;
+}
+
+# A story whose end depends on a word that came in time; on a busy machine it may not,
+# and then it is told again. It returns whether it came.
+sub told_in_time
+{
+	my ($story) = @_;
+	foreach (1 .. 2)
+	{
+		return if $story->(0);
+	}
+	$story->(1);
+	return;
+}
+
 # No word is left.
 sub no_words
 {
@@ -48,47 +69,65 @@ sub no_words
 subtest 'a holder' => sub {
 	foreach my $user (undef, 'clerk')
 	{
-		my $holder = background($node{berlin}, $user ? (user => $user) : ());
-		my %offset = map { $_ => -s $node{$_}->logfile } keys %node;
-		$holder->query_safe("SELECT zk_lock('evicted')");
-		my ($token, $queued) = evict('evicted', 1);
-		$holder->query('INSERT INTO work VALUES (1)');
-		is($holder->sqlstate, '40001', 'cannot commit');
-		like($holder->error, $user ? qr/DETAIL:  Another client of ZooKeeper deleted its znode\.\nHINT/
-			: qr/lock "evicted" was lost\nDETAIL:  It was evicted by $by\.\nHINT/, $user ? 'who it was is not for him' : 'and is told who it was');
-		log_has('berlin', $offset{berlin},
-			qr/process \d+ was evicted from ZooKeeper lock "evicted"\n.*DETAIL:  By $by\. It was queue node "\Q$queued\E", fencing token $token\./,
-			'his log is told');
-		log_has('paris', $offset{paris}, qr/evicts a contender from ZooKeeper lock "evicted"\n.*queue node "\Q$queued\E", fencing token $token\./,
-			'the other log names the same token');
-		no_words();
-		$holder->query_safe('SELECT zk_unlock_all()');
-		is($holder->query("SELECT zk_try_lock('evicted'), zk_is_held('evicted')"), 't|t', 'it can be taken again');
-		$holder->quit;
-		assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
+		told_in_time sub {
+			my ($is_last) = @_;
+			my $holder = background($node{berlin}, $user ? (user => $user) : ());
+			my %offset = map { $_ => -s $node{$_}->logfile } keys %node;
+			$holder->query_safe("SELECT zk_lock('evicted')");
+			my ($token, $queued) = evict('evicted', 1);
+			$holder->query('INSERT INTO work VALUES (1)');
+			is($holder->sqlstate, '40001', 'cannot commit');
+			if (!log_names($offset{berlin}) && !$is_last)
+			{
+				$holder->quit;
+				return 0;
+			}
+			like($holder->error, $user ? qr/DETAIL:  Another client of ZooKeeper deleted its znode\.\nHINT/
+				: qr/lock "evicted" was lost\nDETAIL:  It was evicted by $by\.\nHINT/, $user ? 'who it was is not for him' : 'and is told who it was');
+			log_has('berlin', $offset{berlin},
+				qr/process \d+ was evicted from ZooKeeper lock "evicted"\n.*DETAIL:  By $by\. It was queue node "\Q$queued\E", fencing token $token\./,
+				'his log is told');
+			log_has('paris', $offset{paris}, qr/evicts a contender from ZooKeeper lock "evicted"\n.*queue node "\Q$queued\E", fencing token $token\./,
+				'the other log names the same token');
+			no_words();
+			$holder->query_safe('SELECT zk_unlock_all()');
+			is($holder->query("SELECT zk_try_lock('evicted'), zk_is_held('evicted')"), 't|t', 'it can be taken again');
+			$holder->quit;
+			assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
+			return 1;
+		};
 	}
 };
 
 subtest 'a waiter' => sub {
 	foreach my $user (undef, 'clerk')
 	{
-		my $holder = background($node{paris});
-		$holder->query_safe("SELECT zk_lock('evicted')");
-		my $waiter = background($node{berlin}, $user ? (user => $user) : ());
-		my $offset = -s $node{berlin}->logfile;
-		$waiter->start_query("SELECT zk_lock('evicted')");
-		wait_for_queue($zk, lock_path('evicted'), 2);
-		wait_for_wait($node{berlin}, $waiter->pid);
-		my ($token, $queued) = evict('evicted', 2);
-		$holder->query_safe("SELECT zk_unlock('evicted')");
-		$waiter->wait_result;
-		is($waiter->sqlstate, '57000', 'is not granted the lock');
-		like($waiter->error, $user ? qr/was removed\nDETAIL:  Another client of ZooKeeper deleted/
-			: qr/was removed\nDETAIL:  It was evicted by $by\./, $user ? 'who it was is not for him' : 'and is told who it was');
-		log_has('berlin', $offset, qr/DETAIL:  By $by\. It was queue node "\Q$queued\E", fencing token $token\./, 'so is the log');
-		no_words();
-		$_->quit foreach $holder, $waiter;
-		assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
+		told_in_time sub {
+			my ($is_last) = @_;
+			my $holder = background($node{paris});
+			$holder->query_safe("SELECT zk_lock('evicted')");
+			my $waiter = background($node{berlin}, $user ? (user => $user) : ());
+			my $offset = -s $node{berlin}->logfile;
+			$waiter->start_query("SELECT zk_lock('evicted')");
+			wait_for_queue($zk, lock_path('evicted'), 2);
+			wait_for_wait($node{berlin}, $waiter->pid);
+			my ($token, $queued) = evict('evicted', 2);
+			$holder->query_safe("SELECT zk_unlock('evicted')");
+			$waiter->wait_result;
+			is($waiter->sqlstate, '57000', 'is not granted the lock');
+			if (!log_names($offset) && !$is_last)
+			{
+				$_->quit foreach $holder, $waiter;
+				return 0;
+			}
+			like($waiter->error, $user ? qr/was removed\nDETAIL:  Another client of ZooKeeper deleted/
+				: qr/was removed\nDETAIL:  It was evicted by $by\./, $user ? 'who it was is not for him' : 'and is told who it was');
+			log_has('berlin', $offset, qr/DETAIL:  By $by\. It was queue node "\Q$queued\E", fencing token $token\./, 'so is the log');
+			no_words();
+			$_->quit foreach $holder, $waiter;
+			assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
+			return 1;
+		};
 	}
 };
 
@@ -108,11 +147,15 @@ subtest 'by others than zk_evict()' => sub {
 };
 
 subtest 'a word that nobody fetches' => sub {
-	my $gone = background($node{berlin});
-	$gone->query_safe("SELECT zk_lock('evicted')");
-	evict('evicted', 1);
-	is(scalar queue_nodes($zk, $words), 1, 'lies there');
-	$gone->quit;
+	poll_until
+	{
+		my $gone = background($node{berlin});
+		$gone->query_safe("SELECT zk_lock('evicted')");
+		evict('evicted', 1);
+		$gone->quit;
+		scalar queue_nodes($zk, $words);
+	}
+	'it to lie there', 30;
 	my $holder = background($node{berlin});
 	$holder->query_safe("SELECT zk_lock('other')");
 	poll_until

@@ -59,7 +59,8 @@ foreach my $role (sort keys %knows)
 	like($session->error, qr/LOG:  process \d+ still waiting for ExclusiveLock on ZooKeeper lock "wait"/,
 		'that is logged, to the client too');
 	$session->{err} =~ s/LOG:  process \d+ still//;
-	$told->('for whom it waits', 0);
+	unlike($session->error, qr/ waiting for .*\n.*DETAIL:.*\n.*ERROR:/, 'without who it is, to whomever');
+	$told->('for whom it has waited in vain', $knows{$role});
 
 	my $token = $other->query_safe("SELECT zk_hold('held', 'for good')");
 	$offset = -s $berlin->logfile;

@@ -6,6 +6,7 @@
 use strict;
 use warnings;
 
+use Proxy;
 use Test::More;
 use ZkLockTest;
 use ZooKeeper;
@@ -96,7 +97,7 @@ subtest 'what it waits for' => sub {
 	$holder->query_safe("SELECT zk_lock('queue')");
 	foreach my $end ('granted', 'cancelled', 'out of time', 'killed')
 	{
-		my $timeout = $end eq 'out of time' ? "'1 s'" : 'NULL';
+		my $timeout = $end eq 'out of time' ? "'10 s'" : 'NULL';
 		$waiter->start_query("SELECT zk_lock_shared('queue', $timeout)");
 		poll_until { backend($waiter, 'waiting_for') eq 'queue' } 'it to wait', 30;
 		is(backend($waiter, "waiting_mode, waiting_permits, waiting_since BETWEEN
@@ -178,9 +179,18 @@ subtest 'who may see it' => sub {
 	$_->quit foreach values %session;
 };
 
+subtest 'another user than the one who logged in' => sub {
+	my $holder = background($node);
+	$holder->query_safe("SET SESSION AUTHORIZATION anna; SELECT zk_lock('whose')");
+	is(sql('SELECT username = usename, username FROM zk_backends JOIN pg_stat_activity USING (pid)
+			WHERE pid = ' . $holder->pid), 't|' . sql('SELECT current_user'), 'is not shown, as in pg_stat_activity');
+	$holder->quit;
+};
+
 subtest 'without ZooKeeper' => sub {
 	my $holder = background($node);
-	$holder->query_safe("SELECT zk_lock('outage')");
+	# A server that starts anew takes its time.
+	$holder->query_safe("SET zklock.session_timeout = '60s'; SELECT zk_lock('outage')");
 	my $id = backend($holder, 'session_id');
 	$zk->stop;
 	$holder->query_safe("SET zklock.on_lock_loss = wait");
@@ -208,6 +218,22 @@ subtest 'a session that is lost' => sub {
 	$holder->quit;
 };
 
+subtest 'a loss that is noticed late' => sub {
+	my $holder = background($node);
+	my $proxy = Proxy->new($zk->connect_string);
+	$holder->query_safe("SET zklock.servers = '" . $proxy->address . "';
+		SET zklock.session_timeout = '2s'; SELECT zk_lock('late')");
+	$proxy->refuse;
+	$proxy->reset_connections;
+	# The ensemble ends a session later than its program gives it up.
+	wait_for_queue($zk, lock_path('late'), 0);
+	my $before = sql('SELECT clock_timestamp()');
+	poll_until { $holder->query('SELECT 1'); backend($holder, 'state') eq 'lost' } 'it to notice', 30;
+	is(backend($holder, "state_since < '$before'"), 't', 'has its own date');
+	$holder->quit;
+	$proxy->stop;
+};
+
 subtest 'a crash' => sub {
 	nobody_left('nobody is there');
 	my $holder = background($node);
@@ -215,7 +241,8 @@ subtest 'a crash' => sub {
 	kill 'KILL', $holder->pid;
 	$holder->quit;
 	$monitor->quit;
-	poll_until { $node->psql('postgres', 'SELECT 1') == 0 } 'the cluster to be back', 60;
+	# A psql that is refused may be gone before it is told what to ask.
+	poll_until { eval { $node->psql('postgres', 'SELECT 1') == 0 } } 'the cluster to be back', 60;
 	$monitor = background($node);
 	is(sql('SELECT count(*) FROM zk_backends'), 0, 'leaves nothing');
 };

@@ -88,22 +88,23 @@ subtest 'in vain' => sub {
 	counted('tries', tries_in_vain => 3);
 	$first->query_safe("SELECT zk_try_lock(ARRAY['a', 'b', 'c'])");
 	counted('a try of several', tries_in_vain => 1);
-	$first->query_safe("SELECT zk_try_lock('a', '40 ms')");
+	# Long enough to find its place in the queue, and to wait there.
+	$first->query_safe("SELECT zk_try_lock('a', '2 s')");
 	counted('one that waits', tries_in_vain => 1, waits => 1);
-	$first->query("SELECT zk_lock('a', '40 ms')");
+	$first->query("SELECT zk_lock('a', '2 s')");
 	is($first->sqlstate, '55P03', 'the time is up');
 	counted('a timeout', timeouts => 1, waits => 1);
-	$first->query("SET lock_timeout = '40 ms'; SELECT zk_lock('a')");
+	$first->query("SET lock_timeout = '2 s'; SELECT zk_lock('a')");
 	is($first->sqlstate, '55P03', 'the time is up');
 	counted('lock_timeout', timeouts => 1, waits => 1);
 	$first->query('SET lock_timeout = 0');
 	$first->query("SELECT zk_lock('a', '0')");
 	counted('without a wait', timeouts => 1);
-	$first->query("SET statement_timeout = '40 ms'; SELECT zk_lock('a')");
+	$first->query("SET statement_timeout = '2 s'; SELECT zk_lock('a')");
 	is($first->sqlstate, '57014', 'the statement is canceled');
 	$first->query('RESET statement_timeout');
 	counted('a cancel', cancels => 1, waits => 1);
-	is($monitor->query_safe("SELECT wait_time_ms BETWEEN 120 AND 100000 AND stats_reset < now(),
+	is($monitor->query_safe("SELECT wait_time_ms BETWEEN 2000 AND 100000 AND stats_reset < now(),
 			(SELECT sum(n) FROM unnest(wait_histogram) n) = waits, cardinality(wait_histogram),
 			wait_histogram[1:4]
 		FROM zk_stat"), 't|t|13|{0,0,0,0}', 'how long the waits took');
@@ -161,7 +162,9 @@ subtest 'trouble' => sub {
 	$first->query_safe("SELECT zk_lock('kept')");
 	my $suspended = $monitor->query_safe("SELECT count(*) FROM zk_backends WHERE state = 'connected'");
 	is($suspended, 2, 'two sessions');
-	counted('a lock', granted_at_once => 1);
+	# Who holds nothing need not look at its session.
+	$second->query_safe("SELECT zk_lock('kept/too')");
+	counted('two locks', granted_at_once => 2);
 	$proxy->reset_connections;
 	foreach my $session ($first, $second)
 	{
@@ -169,7 +172,64 @@ subtest 'trouble' => sub {
 		'the session to be back', 30;
 		counted('reconnected', reconnects => 1);
 	}
-	$first->query_safe('SELECT zk_unlock_all()');
+	$_->query_safe('SELECT zk_unlock_all()') foreach $first, $second;
+};
+
+# Nothing is caught on this way out.
+subtest 'ended while it waits' => sub {
+	my $waiter = background($node);
+	$first->query_safe("SELECT zk_lock('ended')");
+	$waiter->start_query("SELECT zk_lock('ended')");
+	my $of_waiter = 'SELECT count(waiting_for), count(*) FROM zk_backends WHERE pid = ' . $waiter->pid;
+	poll_until { $monitor->query_safe($of_waiter) eq '1|1' } 'it to wait', 30;
+	$monitor->query_safe('SELECT pg_terminate_backend(' . $waiter->pid . ')');
+	$waiter->wait_result;
+	poll_until { $monitor->query_safe($of_waiter) eq '0|0' } 'it to end', 30;
+	counted('has waited', granted_at_once => 1, sessions => 1, waits => 1);
+	$waiter->quit;
+};
+
+# Its signal comes as a cancel; what it says in the end is 40001.
+subtest 'a loss that interrupts' => sub {
+	my $own = Proxy->new($zk->connect_string);
+	my $loser = background($node);
+	$loser->query_safe("SET zklock.servers = '" . $own->address . "';
+		SET zklock.session_timeout = '4s'; SET zklock.commit_guard = quorum; SELECT zk_lock('loss')");
+	counted('a lock', granted_at_once => 1, sessions => 1);
+	$loser->query_safe('BEGIN; INSERT INTO work VALUES (2)');
+	$own->refuse;
+	$own->reset_connections;
+	$loser->query('COMMIT');
+	is($loser->sqlstate, '40001', 'a commit that waited for its proof');
+	counted('is refused', losses => 1, refused_commits => 1);
+
+	$own->heal;
+	# The former one may still be in the way of the same lock.
+	$loser->query_safe("SELECT zk_unlock_all(), zk_lock('next')");
+	counted('the next session', granted_at_once => 1, sessions => 1);
+	$loser->start_query("SELECT zk_lock('ended')");
+	poll_until
+	{
+		$monitor->query_safe('SELECT waiting_for FROM zk_backends WHERE pid = ' . $loser->pid) eq 'ended'
+	}
+	'it to wait', 30;
+	$own->refuse;
+	$own->reset_connections;
+	$loser->wait_result;
+	is($loser->sqlstate, '40001', 'a wait for another lock');
+	counted('is not canceled', losses => 1, waits => 1);
+
+	$own->heal;
+	$loser->query_safe('SELECT zk_unlock_all(), count(*) FROM zk_lock_queue(\'ended\')');
+	counted('and another one', sessions => 1);
+	$own->cut;
+	$loser->query("SET lock_timeout = '200 ms'; SELECT count(*) FROM zk_lock_queue('ended')");
+	is($loser->sqlstate, '55P03', 'a question that is not answered');
+	$own->heal;
+	counted('has wanted no lock');
+	$loser->quit;
+	$own->stop;
+	$first->query_safe("SELECT zk_unlock('ended')");
 };
 
 subtest 'traffic' => sub {
@@ -177,6 +237,8 @@ subtest 'traffic' => sub {
 		$monitor->query_safe("SELECT requests FROM zk_stat WHERE database = 'postgres'");
 	};
 	my $cycle = "SELECT zk_lock('cycle'), zk_unlock('cycle')";
+	# An empty container may be removed, and made anew.
+	$second->query_safe("SELECT zk_lock('cycle/stays')");
 	$first->query_safe($cycle);
 	my $before = $traffic->();
 	$first->query_safe($cycle);
@@ -186,6 +248,10 @@ subtest 'traffic' => sub {
 	is($traffic->() - $before, 21 * $each, 'each time');
 	is($monitor->query_safe("SELECT bytes_sent > requests, bytes_received > 0 FROM zk_stat
 		WHERE database = 'postgres'"), 't|t', 'and bytes');
+	$before = $traffic->();
+	$first->query_safe("SELECT zk_lock('cycle'), zk_disconnect()");
+	cmp_ok($traffic->() - $before, '>=', 2, 'also of a session that is closed at once');
+	$second->query_safe("SELECT zk_unlock('cycle/stays')");
 	%last = %{ numbers() };
 };
 

@@ -81,9 +81,11 @@ subtest 'exporter' => sub {
 	my @stat = run('exporter/zk_stat');
 	is(scalar @stat, 1, 'a row for the database');
 	is("@{$stat[0]}[0, 1]", 'postgres 2', 'with its numbers');
+	my $sql = $query{'exporter/zk_backends'};
 	my @backends = run('exporter/zk_backends');
 	is("@{$backends[0]}[0 .. 4]", 'postgres connected 2 2 1', 'backends by state');
-	cmp_ok($backends[0][5], '>', 0, 'and the longest wait');
+	cmp_ok($backends[0][6], '>', 0, 'and the longest wait');
+	poll_until { $query{blocked} = $sql; (run('blocked'))[0][5] == 1 } 'who is blocked', 30;
 
 	$holder->query_safe("SELECT zk_unlock('nightly')");
 	$waiter->wait_result;
@@ -117,7 +119,18 @@ subtest 'alerts' => sub {
 	}
 	'the outage', 30;
 	pass('an outage');
+
+	# The holder sees it, too, and nothing from then on.
+	my $stale = 'SELECT count(*) FROM zk_backends WHERE state ~ \'suspended|lost\' AND pid = ' . $holder->pid;
+	poll_until { $holder->query('SELECT 1'); $exporter->query_safe($stale) == 1 } 'the holder to notice', 30;
 	$zk->start;
+	poll_until
+	{
+		$query{soon} = $soon;
+		!grep { $_->[3] =~ /^session is/ } run('soon')
+	}
+	'nobody to be in trouble', 30;
+	is($exporter->query_safe($stale), 1, 'who is idle is out of date, and no reason for an alarm');
 	$holder->query("SELECT zk_unlock_all()");
 	$waiter->wait_result;
 };

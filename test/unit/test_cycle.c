@@ -15,7 +15,7 @@
  * makes a node one that needs one only, "2!" one that has a way out besides.
  */
 static CycleGraph
-make_graph(const char *words)
+make_graph(const char *words, int latest)
 {
 	CycleGraph	graph = {0};
 
@@ -35,7 +35,7 @@ make_graph(const char *words)
 		graph.nodes[c[0] - '0'].has_way_out = c[1] == '!';
 		c++;
 	}
-	cycle_settle(&graph);
+	cycle_settle(&graph, latest);
 	return graph;
 }
 
@@ -65,7 +65,7 @@ test_settle(void)
 
 	for (int i = 0; i < NELEMS(cases); i++)
 	{
-		CycleGraph	graph = make_graph(cases[i].words);
+		CycleGraph	graph = make_graph(cases[i].words, 9);
 		char		stuck[11];
 		int			nstuck = 0;
 
@@ -100,11 +100,15 @@ test_find(void)
 		/* not over who is not stuck */
 		{"", 0, 0, 9, "0>1 1>0 1>2 1?"},
 		{"012", 0, 0, 3, "0>1 1>2 2>0 2>1"},
+		/* nor over who was not, as long as the last had not said so */
+		{"", 1, 1, 3, "0>1 0>2 1>0 2>0 0?"},
+		{"31", 2, 2, 4, "0>1 0>2 1>0 2>0 0?"},
 	};
 
 	for (int i = 0; i < NELEMS(cases); i++)
 	{
-		CycleGraph	graph = make_graph(cases[i].words);
+		CycleGraph	graph = make_graph(cases[i].words,
+											   cases[i].latest);
 		int			way[CYCLE_NODES_MAX];
 		char		found[11];
 		int			length = cycle_find(&graph, cases[i].from, cases[i].to,
@@ -131,7 +135,7 @@ test_room(void)
 		cycle_add_edge(&graph, i % CYCLE_NODES_MAX,
 					   (i + 1) % CYCLE_NODES_MAX, i);
 	is_int(-1, cycle_add_edge(&graph, 0, 0, 0), "no room for an edge");
-	cycle_settle(&graph);
+	cycle_settle(&graph, INT64_MAX);
 	is_int(CYCLE_NODES_MAX, cycle_find(&graph, 0, 0, INT64_MAX, way),
 		   "a cycle of all nodes");
 }
