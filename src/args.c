@@ -85,6 +85,32 @@ zklock_args_begin_rows(FunctionCallInfo fcinfo)
 	return (ReturnSetInfo *) fcinfo->resultinfo;
 }
 
+const char *
+zklock_args_state(ZkClientState state)
+{
+	static const char *const states[] = {
+		[ZK_CLIENT_STARTING] = "connecting",
+		[ZK_CLIENT_CONNECTING] = "connecting",
+		[ZK_CLIENT_CONNECTED] = "connected",
+		[ZK_CLIENT_SUSPENDED] = "suspended",
+		[ZK_CLIENT_LOST] = "lost"
+	};
+
+	return states[state];
+}
+
+const char *
+zklock_args_mode(RecipeMode mode)
+{
+	return mode == RECIPE_SHARED ? "shared" : "exclusive";
+}
+
+char *
+zklock_args_session_id(int64 session_id)
+{
+	return psprintf("0x%llx", (unsigned long long) session_id);
+}
+
 Datum
 zklock_args_text_or_null(const char *text, bool *is_null)
 {

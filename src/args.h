@@ -13,6 +13,8 @@
 #include "datatype/timestamp.h"
 #include "fmgr.h"
 #include "nodes/execnodes.h"
+#include "recipe.h"
+#include "terms.h"
 
 /*
  * The name of a lock, argument 0.  A NULL raises 22004: a strict function
@@ -40,6 +42,14 @@ extern double zklock_args_milliseconds(const Interval *interval);
 
 /* Prepare a set-returning function that fills a tuplestore. */
 extern ReturnSetInfo *zklock_args_begin_rows(FunctionCallInfo fcinfo);
+
+/*
+ * The words of columns: the state of a session that there is, the mode of a
+ * lock, a session id as ZooKeeper's own tools write it (palloc'ed).
+ */
+extern const char *zklock_args_state(ZkClientState state);
+extern const char *zklock_args_mode(RecipeMode mode);
+extern char *zklock_args_session_id(int64 session_id);
 
 /* A column of a row that may be NULL. */
 extern Datum zklock_args_text_or_null(const char *text, bool *is_null);

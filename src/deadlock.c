@@ -75,7 +75,7 @@
 
 static void begin_look(ZkDetector *detector, int64 deadline);
 static void schedule(ZkDetector *detector);
-static bool is_due(ZkDetector *detector, const ZkPlace *place);
+static bool is_due(ZkDetector *detector);
 static bool note_blocked(ZkDetector *detector, const ZkPlace *place,
 						 List *waiters);
 static List *find_blocked(ZkDetector *detector, const ZkPlace *place);
@@ -115,7 +115,7 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 	begin_look(detector, deadline);
 	waiters = find_blocked(detector, place);
 	deadlock_forget_gone(detector, waiters);
-	is_news = is_due(detector, place);
+	is_news = is_due(detector);
 
 	/* its own wait first: it is a part of each cycle */
 	if (holds_locks || waiters != NIL)
@@ -176,7 +176,7 @@ schedule(ZkDetector *detector)
  * is set, and a fact that somebody has deleted is forgotten, to be made anew.
  */
 static bool
-is_due(ZkDetector *detector, const ZkPlace *place)
+is_due(ZkDetector *detector)
 {
 	int64		now = zklock_client_now();
 	ZkClientStatus status;

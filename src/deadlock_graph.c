@@ -49,7 +49,6 @@ typedef struct Reading
 } Reading;
 
 static char *directory(const ZkPlace *place);
-static bool is_same(const char *a, const char *b);
 static const ZkReply *read_path(Reading *reading, ZkRead read, const char *path);
 static int	enter(Reading *reading, int64 session);
 static bool follow_lock(Reading *reading, int index);
@@ -98,10 +97,9 @@ deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place, int64 session,
 		.graph = palloc0(sizeof(Graph))
 	};
 
-	char	   *own = zklock_nodedata_build(0);
 
 	enter(&reading, session);
-	zklock_nodedata_parse(own, strlen(own), &reading.graph->members[0].who);
+	zklock_nodedata_read_own(&reading.graph->members[0].who);
 	for (int i = 0; i < reading.graph->shape.nnodes && !reading.is_over; i++)
 		if (!follow_lock(&reading, i) && !reading.is_over)
 			follow_postgres(&reading, i);
@@ -156,10 +154,7 @@ deadlock_local_holders(ZkRoundTrip *trip, const ZkPlace *place)
 	};
 	Graph	   *graph = reading.graph;
 	List	   *holders = NIL;
-	ZkNodeData	own;
-	char	   *data = zklock_nodedata_build(0);
 
-	zklock_nodedata_parse(data, strlen(data), &own);
 	enter(&reading, 0);
 	follow_lock(&reading, 0);
 	for (int i = 1; i < graph->shape.nnodes; i++)
@@ -167,8 +162,7 @@ deadlock_local_holders(ZkRoundTrip *trip, const ZkPlace *place)
 		const ZkNodeData *who = &graph->members[i].who;
 		LocalWaiter *holder;
 
-		if (who->pid == 0 || !is_same(who->host, own.host) ||
-			!is_same(who->cluster, own.cluster))
+		if (who->pid == 0 || !zklock_nodedata_is_here(who))
 			continue;
 		holder = palloc0(sizeof(*holder));
 		holder->pid = who->pid;
@@ -176,12 +170,6 @@ deadlock_local_holders(ZkRoundTrip *trip, const ZkPlace *place)
 		holders = lappend(holders, holder);
 	}
 	return holders;
-}
-
-static bool
-is_same(const char *a, const char *b)
-{
-	return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
 /*

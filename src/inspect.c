@@ -30,8 +30,6 @@ PG_FUNCTION_INFO_V1(zk_locks);
 PG_FUNCTION_INFO_V1(zk_session);
 
 static void put_lock(const ZkLockInfo *info, void *argument);
-static char *hex_text(int64 number);
-static const char *mode_name(RecipeMode mode);
 
 Datum
 zk_lock_queue(PG_FUNCTION_ARGS)
@@ -58,13 +56,13 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 											 entry->is_holder ? "held" : "waiting",
 											 &nulls[1]);
 		values[2] = zklock_args_text_or_null(is_contender ?
-											 mode_name(entry->mode) : NULL,
+											 zklock_args_mode(entry->mode) : NULL,
 											 &nulls[2]);
 		values[3] = zklock_args_text_or_null(recipe_style_name(entry->style),
 											 &nulls[3]);
 		values[4] = CStringGetTextDatum(zklock_nodedata_printable(entry->node));
 		values[5] = zklock_args_text_or_null(entry->session_id == 0 ? NULL :
-											 hex_text(entry->session_id),
+											 zklock_args_session_id(entry->session_id),
 											 &nulls[5]);
 		values[6] = zklock_args_text_or_null(who->client, &nulls[6]);
 		values[7] = zklock_args_text_or_null(who->cluster, &nulls[7]);
@@ -125,7 +123,7 @@ put_lock(const ZkLockInfo *info, void *argument)
 	bool		nulls[9] = {0};
 
 	values[0] = CStringGetTextDatum(info->name);
-	values[1] = CStringGetTextDatum(mode_name(info->mode));
+	values[1] = CStringGetTextDatum(zklock_args_mode(info->mode));
 	values[2] = CStringGetTextDatum(info->is_lost ? "lost" : "held");
 	values[3] = Int32GetDatum(info->session_count);
 	values[4] = Int32GetDatum(info->xact_count);
@@ -140,13 +138,6 @@ put_lock(const ZkLockInfo *info, void *argument)
 Datum
 zk_session(PG_FUNCTION_ARGS)
 {
-	static const char *const states[] = {
-		[ZK_CLIENT_STARTING] = "connecting",
-		[ZK_CLIENT_CONNECTING] = "connecting",
-		[ZK_CLIENT_CONNECTED] = "connected",
-		[ZK_CLIENT_SUSPENDED] = "suspended",
-		[ZK_CLIENT_LOST] = "lost"
-	};
 	TupleDesc	desc;
 	ZkClientStatus status;
 	bool		exists = zklock_session_status(&status);
@@ -158,12 +149,12 @@ zk_session(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	/* what is held without a session is held no more */
-	values[0] = CStringGetTextDatum(exists ? states[status.state] :
+	values[0] = CStringGetTextDatum(exists ? zklock_args_state(status.state) :
 									zklock_has_locks() ? "lost" : "none");
 	values[1] = zklock_args_text_or_null(is_granted ? status.server : NULL,
 										 &nulls[1]);
 	values[2] = zklock_args_text_or_null(is_granted ?
-										 hex_text(status.session_id) : NULL,
+										 zklock_args_session_id(status.session_id) : NULL,
 										 &nulls[2]);
 	values[3] = Int32GetDatum(is_granted ? status.session_timeout_ms : 0);
 	nulls[3] = !is_granted;
@@ -174,17 +165,4 @@ zk_session(PG_FUNCTION_ARGS)
 	nulls[6] = !has_program;
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc),
 													  values, nulls)));
-}
-
-/* A session id as ZooKeeper's own tools write it. */
-static char *
-hex_text(int64 number)
-{
-	return psprintf("0x%llx", (unsigned long long) number);
-}
-
-static const char *
-mode_name(RecipeMode mode)
-{
-	return mode == RECIPE_SHARED ? "shared" : "exclusive";
 }

@@ -39,7 +39,6 @@ static const char *state_of(const ZkBoardRow *row);
 static bool is_lost(const ZkBoardRow *row, const ZkBoardHeld *held);
 static Datum name_or_null(const char *name, bool *is_null);
 static Datum date_or_null(int64 unix_ms, bool *is_null);
-static const char *mode_name(RecipeMode mode);
 
 Datum
 zk_backends(PG_FUNCTION_ARGS)
@@ -110,8 +109,7 @@ put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 	{
 		values[3] = zklock_args_text_or_null(state_of(row), &nulls[3]);
 		values[4] = zklock_args_text_or_null(!has_session ? NULL :
-											 psprintf("0x%llx",
-													  (unsigned long long) row->session_id),
+											 zklock_args_session_id(row->session_id),
 											 &nulls[4]);
 		values[5] = zklock_args_text_or_null(has_session ? row->server : NULL,
 											 &nulls[5]);
@@ -121,7 +119,7 @@ put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 											 zklock_nodedata_printable(row->awaited),
 											 &nulls[7]);
 		values[8] = zklock_args_text_or_null(!is_waiting ? NULL :
-											 mode_name(row->awaited_mode),
+											 zklock_args_mode(row->awaited_mode),
 											 &nulls[8]);
 		values[9] = Int32GetDatum(row->awaited_permits);
 		values[10] = TimestampTzGetDatum(row->awaited_since);
@@ -153,7 +151,7 @@ put_locks(ReturnSetInfo *result, const ZkBoardRow *row)
 				continue;
 			values[0] = Int32GetDatum(row->pid);
 			values[1] = CStringGetTextDatum(zklock_nodedata_printable(lock->name));
-			values[2] = CStringGetTextDatum(mode_name((RecipeMode) mode));
+			values[2] = CStringGetTextDatum(zklock_args_mode((RecipeMode) mode));
 			values[3] = CStringGetTextDatum(is_lost(row, held) ? "lost" : "held");
 			values[4] = Int32GetDatum(held->session_counts[mode]);
 			values[5] = Int32GetDatum(held->xact_counts[mode]);
@@ -212,16 +210,8 @@ put_counters(ReturnSetInfo *result, const ZkStatRow *row)
 static const char *
 state_of(const ZkBoardRow *row)
 {
-	static const char *const states[] = {
-		[ZK_CLIENT_STARTING] = "connecting",
-		[ZK_CLIENT_CONNECTING] = "connecting",
-		[ZK_CLIENT_CONNECTED] = "connected",
-		[ZK_CLIENT_SUSPENDED] = "suspended",
-		[ZK_CLIENT_LOST] = "lost"
-	};
-
 	if (row->is_session_open)
-		return states[row->state];
+		return zklock_args_state(row->state);
 	return row->nheld > 0 ? "lost" : "none";
 }
 
@@ -248,10 +238,4 @@ date_or_null(int64 unix_ms, bool *is_null)
 	*is_null = unix_ms == 0;
 	return TimestampTzGetDatum(TimestampTzPlusMilliseconds(time_t_to_timestamptz(unix_ms / 1000),
 														   unix_ms % 1000));
-}
-
-static const char *
-mode_name(RecipeMode mode)
-{
-	return mode == RECIPE_SHARED ? "shared" : "exclusive";
 }

@@ -62,6 +62,7 @@ typedef struct Display
  */
 static bool publish_identity;
 
+static bool is_same(const char *a, const char *b);
 static void append_quoted(StringInfo line, const char *introduction,
 						  const char *text);
 static void append_escaped(StringInfo line, const char *text);
@@ -198,6 +199,24 @@ zklock_nodedata_parse(const char *data, int length, ZkNodeData *who)
 	who->text = printable(data, Min(length, TEXT_SHOWN_MAX));
 }
 
+void
+zklock_nodedata_read_own(ZkNodeData *who)
+{
+	char	   *data = zklock_nodedata_build(0);
+
+	zklock_nodedata_parse(data, strlen(data), who);
+	pfree(data);
+}
+
+bool
+zklock_nodedata_is_here(const ZkNodeData *who)
+{
+	ZkNodeData	own;
+
+	zklock_nodedata_read_own(&own);
+	return is_same(who->host, own.host) && is_same(who->cluster, own.cluster);
+}
+
 char *
 zklock_nodedata_describe(const ZkNodeData *who)
 {
@@ -265,6 +284,12 @@ bool
 zklock_nodedata_may_be_shown(void)
 {
 	return has_privs_of_role(GetSessionUserId(), ROLE_PG_MONITOR);
+}
+
+static bool
+is_same(const char *a, const char *b)
+{
+	return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
 /*

@@ -74,6 +74,12 @@ extern void zklock_nodedata_make_guid(char guid[RECIPE_GUID_LEN + 1]);
 extern void zklock_nodedata_parse(const char *data, int length,
 								  ZkNodeData *who);
 
+/* What a node of this backend says, as others read it. */
+extern void zklock_nodedata_read_own(ZkNodeData *who);
+
+/* Does it name this host and cluster, or neither, as ours do? */
+extern bool zklock_nodedata_is_here(const ZkNodeData *who);
+
 /*
  * A copy of what others have written, in UTF-8 for all we know, that may be
  * shown in this database and to its client: what could not be read as what it

@@ -299,7 +299,7 @@ put_party(const Party *party, Datum *values, bool *nulls)
 	values[3] = zklock_args_text_or_null(party->who.username, &nulls[3]);
 	values[4] = zklock_args_text_or_null(party->who.host, &nulls[4]);
 	values[5] = zklock_args_text_or_null(party->session == 0 ? NULL :
-										 psprintf("0x%llx", (unsigned long long) party->session),
+										 zklock_args_session_id(party->session),
 										 &nulls[5]);
 	values[6] = zklock_args_text_or_null(party->who.client != NULL ?
 										 party->who.client : party->style,
@@ -312,21 +312,13 @@ static bool
 is_process(const Party *party, int pid)
 {
 	int64		session;
-	char	   *data;
-	ZkNodeData	own;
 
 	if (party->session == 0)
 		return false;
 	if (zklock_board_session_of(pid, &session))
 		return party->session == session;
-	if (party->who.pid != pid || party->who.host == NULL)
-		return false;
-	data = zklock_nodedata_build(0);
-	zklock_nodedata_parse(data, strlen(data), &own);
-	return own.host != NULL && strcmp(own.host, party->who.host) == 0 &&
-		(own.cluster == NULL || party->who.cluster == NULL ?
-		 own.cluster == party->who.cluster :
-		 strcmp(own.cluster, party->who.cluster) == 0);
+	return party->who.pid == pid && party->who.host != NULL &&
+		zklock_nodedata_is_here(&party->who);
 }
 
 /* ---------------------------------------------------------------------
