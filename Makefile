@@ -84,6 +84,7 @@ OBJS = \
 	src/lock.o \
 	src/lock_proof.o \
 	src/lock_board.o \
+	src/lock_refuse.o \
 	src/contender.o \
 	src/contender_node.o \
 	src/contender_watch.o \
@@ -96,6 +97,7 @@ OBJS = \
 	src/deadlock_graph.o \
 	src/deadlock_local.o \
 	src/deadlock_report.o \
+	src/keep.o \
 	src/place.o \
 	src/tree.o \
 	src/queue.o \
@@ -118,8 +120,10 @@ OBJS = \
 	src/probe.o \
 	src/client.o \
 	src/client_request.o \
+	src/client_keep.o \
 	src/channel.o \
 	src/protocol.o \
+	src/keep_word.o \
 	src/contact.o \
 	src/cycle.o \
 	src/recipe_alias.o \
@@ -140,12 +144,15 @@ PROGRAM_OBJS = \
 	src/program_request.o \
 	src/program_step.o \
 	src/program_watch.o \
+	src/program_keep.o \
 	src/program_acl.o \
 	src/program_parents.o \
 	src/program_ready.o \
 	src/program_ask.o \
 	src/protocol.o \
+	src/keep_word.o \
 	src/contact.o \
+	src/recipe_node.o \
 	src/servers.o
 
 # All tests there are, in the order of their names. They lie in test/ and their

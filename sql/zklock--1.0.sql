@@ -550,6 +550,8 @@ CREATE FUNCTION zk_stat(
 	OUT granted_handed_over bigint,
 	OUT granted_told bigint,
 	OUT granted_listed bigint,
+	OUT granted_kept bigint,
+	OUT kept_for_others bigint,
 	OUT tries_in_vain bigint,
 	OUT timeouts bigint,
 	OUT cancels bigint,
@@ -576,7 +578,7 @@ COMMENT ON FUNCTION zk_stat() IS
 CREATE VIEW zk_stat AS SELECT * FROM zk_stat();
 
 COMMENT ON VIEW zk_stat IS
-'Counters, a row for each database whose backends have used locks, since stats_reset: grants at once, handed over by the one ahead through ZooKeeper, told by it in shared memory, and after a wait by a look at the queue (locks that a session holds already are not counted again); tries in vain, timeouts (55P03 of who wanted a lock), cancels on the way to a lock, deadlocks, sessions lost, commits refused (40001), contenders evicted, sessions opened, reconnects; requests to the sessions'' programs and bytes to and from them, counted at the end of a transaction. waits: how often somebody was ahead, however the wait ended; wait_time_ms in all; wait_histogram: by how long, less than 1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000, 300000 ms, and longer. They start with 0 when the server does. What has no row of its own, from the 128th database on, is in the one whose database is NULL. Without zklock in shared_preload_libraries: one row, of what this backend has counted itself. Asks nobody, opens no session.';
+'Counters, a row for each database whose backends have used locks, since stats_reset: grants at once, handed over by the one ahead through ZooKeeper, told by it in shared memory, after a wait by a look at the queue, and of locks that were kept (those that a session holds already are not counted again); kept locks that were given up because somebody else wanted them, counted when their session notices; tries in vain, timeouts (55P03 of who wanted a lock), cancels on the way to a lock, deadlocks, sessions lost, commits refused (40001), contenders evicted, sessions opened, reconnects; requests to the sessions'' programs and bytes to and from them, counted at the end of a transaction. waits: how often somebody was ahead, however the wait ended; wait_time_ms in all; wait_histogram: by how long, less than 1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000, 300000 ms, and longer. They start with 0 when the server does. What has no row of its own, from the 128th database on, is in the one whose database is NULL. Without zklock in shared_preload_libraries: one row, of what this backend has counted itself. Asks nobody, opens no session.';
 
 CREATE FUNCTION zk_stat_reset()
 RETURNS void

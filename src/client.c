@@ -425,6 +425,7 @@ take_frames(ZkClient *client)
 			case FRAME_REPORT_SILENCE:
 			case FRAME_RESUME_NEWS:
 			case FRAME_UNWATCH:
+			case FRAME_KEEP:
 				break;
 		}
 		frame_buffer_consume(&client->channel.in, 0);

@@ -54,6 +54,10 @@ struct ZkClient
 	uint64_t	nslots;
 	uint64_t	next_slot;		/* where to look for a free one first */
 	uint64_t	generation;
+
+	/* Locks that are kept: client_keep.c. */
+	uint32_t	keep_generations[KEEP_SLOTS];	/* 0: the slot is free */
+	uint32_t	keep_generation;	/* the latest */
 };
 #define SLOT_BITS 16
 #define SLOT_MASK (((uint64_t) 1 << SLOT_BITS) - 1)
@@ -82,5 +86,11 @@ extern void client_free_request(ZkRequest *request);
  * given up: what is withdrawn and not undone would block others for ever.
  */
 extern void client_put_note(ZkClient *client, FrameKind kind, uint64_t id);
+
+/* The same for any frame. */
+extern void client_put_frame(ZkClient *client, const Frame *frame,
+							 const FrameBlob blobs[FRAME_NBLOBS]);
+
+extern void client_flush_unless_many(ZkClient *client);
 
 #endif							/* ZKLOCK_CLIENT_PRIVATE_H */

@@ -39,7 +39,6 @@ static bool start_silent(ZkClient *client, RequestKind kind, const char *path,
 static bool put_request(ZkClient *client, uint64_t id, FrameRequest request,
 						const char *path, const char *other_path,
 						const char *data, int length);
-static void flush_unless_many(ZkClient *client);
 
 ZkRequest *
 zklock_client_create(ZkClient *client, const char *path, ZkNodeKind kind,
@@ -176,7 +175,7 @@ zklock_client_free(ZkRequest *request)
 		request->kind == REQUEST_LISTEN)
 		client_put_note(request->client, FRAME_FREE, request->id);
 	if (!request->done || request->kind == REQUEST_LISTEN)
-		flush_unless_many(request->client);
+		client_flush_unless_many(request->client);
 	client_free_request(request);
 }
 
@@ -187,7 +186,7 @@ zklock_client_withdraw(ZkRequest *request)
 		return;
 	client_put_note(request->client, FRAME_WITHDRAW, request->id);
 	request->client->nwithdrawn++;
-	flush_unless_many(request->client);
+	client_flush_unless_many(request->client);
 	client_free_request(request);
 }
 
@@ -241,7 +240,7 @@ zklock_client_listen(ZkClient *client, const char *path, bool is_urgent,
 	if (request != NULL)
 		client->watches_size += request->watch_size = size;
 	if (is_urgent)
-		flush_unless_many(client);
+		client_flush_unless_many(client);
 	return request;
 }
 
@@ -274,7 +273,7 @@ zklock_client_defer_signals(ZkClient *client, bool is_deferred)
 	{
 		interrupt_want(&client->channel.page->news_interrupt);
 		client_put_note(client, FRAME_RESUME_NEWS, 0);
-		flush_unless_many(client);
+		client_flush_unless_many(client);
 	}
 }
 
@@ -312,14 +311,28 @@ client_free_request(ZkRequest *request)
 void
 client_put_note(ZkClient *client, FrameKind kind, uint64_t id)
 {
-	Frame		frame = {.kind = kind, .id = id};
+	const Frame frame = {.kind = kind, .id = id};
 
+	client_put_frame(client, &frame, no_blobs);
+}
+
+void
+client_put_frame(ZkClient *client, const Frame *frame,
+				 const FrameBlob blobs[FRAME_NBLOBS])
+{
 	if (client->status.state != ZK_CLIENT_LOST &&
-		!zklock_channel_put(&client->channel, &frame, no_blobs))
+		!zklock_channel_put(&client->channel, frame, blobs))
 	{
 		zklock_channel_break(&client->channel, ZK_CHANNEL_NO_MEMORY);
 		client_note_end(client);
 	}
+}
+
+void
+client_flush_unless_many(ZkClient *client)
+{
+	if (client->many_depth == 0)
+		zklock_client_flush(client);
 }
 
 /* ---------------------------------------------------------------------
@@ -424,7 +437,7 @@ start_silent(ZkClient *client, RequestKind kind, const char *path,
 			.kind = kind, .version = ZK_ANY_VERSION
 		}, path, NULL, data, length))
 		return false;
-	flush_unless_many(client);
+	client_flush_unless_many(client);
 	return true;
 }
 
@@ -446,11 +459,4 @@ put_request(ZkClient *client, uint64_t id, FrameRequest request,
 		return false;
 	client->nrequests++;
 	return true;
-}
-
-static void
-flush_unless_many(ZkClient *client)
-{
-	if (client->many_depth == 0)
-		zklock_client_flush(client);
 }

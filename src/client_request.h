@@ -223,4 +223,46 @@ extern void zklock_client_defer_signals(ZkClient *client, bool is_deferred);
  */
 extern void zklock_client_sweep(ZkClient *client, const char *path);
 
+/* ---- client_keep.c ---- */
+
+/* A lock that is kept after its release, or was and is taken back. */
+typedef struct ZkKept
+{
+	int			slot;			/* of its word, keep_word.h */
+	uint32_t	generation;
+	int			keep_ms;
+	bool		was_wanted;		/* valid once it was given up: for somebody
+								 * else */
+} ZkKept;
+
+/*
+ * Keep a lock, whose queue node is at that path and has that data, a JSON
+ * object: until the time has passed since its last use, or anybody else
+ * comes into the queue.  Then the node is deleted, by the session's program,
+ * and a request to release it at that path swept.  false, and nothing is kept, if
+ * the session is over or keeps KEEP_SLOTS.
+ */
+extern bool zklock_client_keep(ZkClient *client, ZkKept *kept,
+							   const char *node, const char *data,
+							   const char *request, int keep_ms);
+
+/*
+ * Take it back.  false if it has been given up: it is forgotten then.  Says
+ * nothing of whether the session is alive.  Mostly without a system call.
+ */
+extern bool zklock_client_take_kept(ZkClient *client, ZkKept *kept);
+
+/*
+ * Keep it again.  false if somebody waits for it: it is forgotten then, and
+ * its node the caller's to delete.  Mostly without a system call.
+ */
+extern bool zklock_client_keep_again(ZkClient *client, ZkKept *kept,
+									 int keep_ms);
+
+/* Could it be taken back just now? */
+extern bool zklock_client_is_kept(const ZkClient *client, const ZkKept *kept);
+
+/* One that was taken back is not kept any more; its node is the caller's. */
+extern void zklock_client_end_kept(ZkClient *client, ZkKept *kept);
+
 #endif							/* ZKLOCK_CLIENT_REQUEST_H */

@@ -29,6 +29,7 @@
 
 #include "board.h"
 #include "handover.h"
+#include "keep.h"
 
 /*
  * How many attempts a contender with aliases makes at once when others come
@@ -272,10 +273,14 @@ stand(ZkContender *contender)
 	return standing;
 }
 
-/* The same for a place that is still to be won. */
+/*
+ * The same for a place that is still to be won; we do not stand in our own
+ * way.
+ */
 static Standing
 begin(ZkContender *contender)
 {
+	zklock_keep_drop(contender->place->lock_path);
 	contender->place->is_on_word = false;
 	contender->place->can_hand_over = false;
 	return stand(contender);
@@ -358,6 +363,7 @@ static Step
 act_on(Standing *standing, const Survey *survey, bool *is_granted)
 {
 	ZkContender *contender = standing->contender;
+	Step		step;
 
 	if (survey->should_drain)
 	{
@@ -376,7 +382,10 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 			*is_granted = true;
 			return STEP_GO_ON;
 		case RECIPE_MISMATCH:
-			contender_raise_mismatch(standing, survey->next);
+			step = contender_await_keeper(standing, survey->next);
+			if (step == STEP_OUT_OF_PATIENCE)
+				contender_raise_mismatch(standing, survey->next);
+			return step;
 		case RECIPE_GONE:
 			contender_raise_evicted(standing);
 		case RECIPE_EXHAUSTED:
@@ -389,7 +398,7 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 			break;
 	}
 	if (contender->patience == ZK_TRY_ONCE)
-		return STEP_OUT_OF_PATIENCE;
+		return contender_await_keeper(standing, survey->next);
 	begin_wait(standing);
 	switch (survey->hold == HOLD_PENDING ?
 			contender_watch_twin(standing, survey->twin) :
@@ -421,6 +430,7 @@ begin_wait(Standing *standing)
 	if (standing->has_waited)
 		return;
 	standing->has_waited = true;
+	zklock_keep_note_rival(place->lock_path);
 	INSTR_TIME_SET_CURRENT(standing->wait_begun);
 	zklock_board_await(place->lock_path + place->root_length + 1, place->mode,
 					   place->permits);
@@ -485,7 +495,9 @@ await_first_place(Standing *standing)
 
 /*
  * A try looks before it writes: a lock that is not free costs one read, and
- * not a transaction of the ensemble.  STEP_GO_ON: it would be granted now.
+ * not a transaction of the ensemble; or two reads, if it may be kept by whoever
+ * has it.  STEP_GO_ON: it would be granted now, or that cannot be told from
+ * outside the queue.
  */
 static Step
 look(Standing *standing)
@@ -511,10 +523,14 @@ look(Standing *standing)
 		case RECIPE_HELD:
 			return STEP_GO_ON;
 		case RECIPE_MISMATCH:
-			contender_raise_mismatch(standing, survey.next);
+			if (contender_is_held(standing, survey.next))
+				contender_raise_mismatch(standing, survey.next);
+			return STEP_GO_ON;
 		case RECIPE_EXHAUSTED:
 			contender_raise_exhausted(standing);
 		case RECIPE_WAIT:
+			return contender_is_held(standing, survey.next) ?
+				STEP_OUT_OF_PATIENCE : STEP_GO_ON;
 		case RECIPE_GONE:
 		case RECIPE_INTERPOSED:
 			break;
@@ -592,9 +608,11 @@ look_at_all(Standing *standings, int nstandings, bool *is_busy)
 			judge(&standings[i], list, NULL, &ahead) == RECIPE_WAIT)
 		{
 			/*
-			 * without a void hold it may be free: zklock_contend() looks
-			 * again
+			 * without a void hold, or if it is merely kept, it may be free:
+			 * zklock_contend() looks again
 			 */
+			if (recipe_is_keeper(list->children[ahead]))
+				return false;
 			contender_note_ahead(&standings[i], list, NULL);
 			*is_busy = contender_look_at_holds(&standings[i], list, NULL,
 											   twin) != HOLD_GONE;
@@ -775,6 +793,9 @@ note_grant(const Standing *standing)
 	Assert(contender->place->token != 0);
 	contender->place->nnodes = contender->style == RECIPE_STYLE_ALL ?
 		ALIAS_COUNT : 1;
+	contender->place->can_keep = contender->wants_keep &&
+		recipe_is_keeper(contender_node_name(standing));
+	contender->place->keep = NULL;
 	zklock_place_note_grant(contender->place);
 	zklock_stat_count(standing->way);
 	end_wait(standing);

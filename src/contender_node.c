@@ -54,9 +54,14 @@ contender_send_create(Standing *standing)
 	if (contender->style == RECIPE_STYLE_ALL)
 		alias_mark(guid);
 	else if (contender->style == RECIPE_STYLE_CURATOR &&
-			 place->mode == RECIPE_EXCLUSIVE && place->permits == 1 &&
-			 zklock_session_can_hand_over())
-		recipe_mark_hand_over(guid);
+			 place->mode == RECIPE_EXCLUSIVE && place->permits == 1)
+	{
+		/* whoever waits for a lock that was kept did not wait for it here */
+		if (contender->wants_keep)
+			recipe_mark_keeper(guid);
+		else if (zklock_session_can_hand_over())
+			recipe_mark_hand_over(guid);
+	}
 	recipe_node_prefix(standing->prefix, contender->style,
 					   place->mode, place->permits, guid);
 	snprintf(place->node, RECIPE_PATH_SIZE, "%s/%s",

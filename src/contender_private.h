@@ -59,6 +59,8 @@ typedef struct Standing
 	bool		is_told;		/* and has said so in shared memory */
 	bool		watches_queue;	/* lists are to be watched */
 	bool		is_told_busy;	/* the last list has shown somebody ahead */
+	int64		keeper_until;	/* for how long whoever may keep the lock has
+								 * to tell; 0: it was not waited for yet */
 	bool		is_ahead_read;	/* the last reply is the read of the one just
 								 * ahead */
 	char	   *seen;			/* the one ahead whose data was set when we
@@ -151,6 +153,20 @@ extern ZkWaitEnd contender_watch_twin(Standing *standing, const char *twin);
  */
 extern ZkWaitEnd contender_watch_child(Standing *standing, const char *child,
 									   int64 deadline);
+
+/*
+ * Does that contender, the one ahead, hold the lock for sure?  One that keeps
+ * locks may merely keep it, if nobody is ahead of it and its data does not
+ * say otherwise.
+ */
+extern bool contender_is_held(Standing *standing, const char *ahead);
+
+/*
+ * The same once we stand in the queue, which makes it give the lock up or say
+ * that it holds it.  STEP_OUT_OF_PATIENCE: it is held, or that was not heard
+ * in time.  STEP_GO_ON: look again.
+ */
+extern Step contender_await_keeper(Standing *standing, const char *ahead);
 
 /* Whether others may create in the queue is of no interest any more. */
 extern void contender_forget_closed(Standing *standing);

@@ -59,8 +59,16 @@
  */
 #define OWN_LOOKS 10
 
+/*
+ * How long one that is not to wait waits to hear whether the lock is held or
+ * merely kept: two writes of the ensemble, and what a busy machine adds.
+ */
+#define KEEPER_MS 1000
+
 static ZkWaitEnd watch_next(Standing *standing, const char *ahead);
 static ZkWaitEnd watch_queue(Standing *standing);
+static bool may_be_kept(const Standing *standing, const char *ahead);
+static bool says_held(const ZkReply *reply);
 static bool can_be_handed_over(const ZkContender *contender, const char *ahead);
 static bool is_word_good(const Standing *standing);
 static int64 look_again_at(const Standing *standing, int timeouts);
@@ -106,6 +114,66 @@ contender_forget_closed(Standing *standing)
 	standing->closed = NULL;
 }
 
+bool
+contender_is_held(Standing *standing, const char *ahead)
+{
+	char		path[RECIPE_PATH_SIZE];
+	const ZkReply *reply;
+
+	if (!may_be_kept(standing, ahead))
+		return true;
+	reply = zklock_roundtrip_read(&standing->trip, zklock_client_get,
+								  child_path(standing, ahead, path));
+	return reply == NULL || says_held(reply);
+}
+
+Step
+contender_await_keeper(Standing *standing, const char *ahead)
+{
+	const ZkReply *reply;
+	ZkWaitEnd	end;
+
+	if (!may_be_kept(standing, ahead))
+		return STEP_OUT_OF_PATIENCE;
+	if (standing->keeper_until == 0)
+		standing->keeper_until = Min(standing->contender->deadline,
+									 zklock_client_now() + KEEPER_MS);
+	standing->watches_queue = false;
+	reply = set_watch(standing, ahead, &end);
+	if (reply != NULL)
+		end = says_held(reply) ? ZK_WAIT_TIMEOUT :
+			await_watch(standing, standing->keeper_until);
+	switch (end)
+	{
+		case ZK_WAIT_OVER:
+			return STEP_GO_ON;
+		case ZK_WAIT_TIMEOUT:
+			break;
+		case ZK_WAIT_LOST:
+			return STEP_SESSION_LOST;
+	}
+	return STEP_OUT_OF_PATIENCE;
+}
+
+/* Does it keep locks, and is nobody ahead of it? */
+static bool
+may_be_kept(const Standing *standing, const char *ahead)
+{
+	return ahead != NULL && standing->is_next_first && recipe_is_keeper(ahead);
+}
+
+/* What its program says once somebody has come, and it is held. */
+static bool
+says_held(const ZkReply *reply)
+{
+	ZkNodeData	who;
+
+	if (reply->result != ZK_OK)
+		return false;
+	zklock_nodedata_parse(reply->data, reply->data_length, &who);
+	return who.kept == ZK_NOT_KEPT;
+}
+
 /* Watch the contender just ahead. */
 static ZkWaitEnd
 watch_next(Standing *standing, const char *ahead)
@@ -115,7 +183,8 @@ watch_next(Standing *standing, const char *ahead)
 	bool		is_grant_news = contender->place->permits > 1 &&
 		recipe_parse_node(ahead).permits == contender->place->permits;
 	int64		until = look_again_at(standing,
-									  recipe_can_hand_over(ahead) ?
+									  recipe_can_hand_over(ahead) ||
+									  recipe_is_keeper(ahead) ?
 									  OWN_LOOKS : 1);
 	char		path[RECIPE_PATH_SIZE];
 	const ZkReply *reply;

@@ -18,6 +18,7 @@
 #include "utils/tuplestore.h"
 
 #include "args.h"
+#include "keep.h"
 #include "lock.h"
 #include "nodedata.h"
 #include "queue.h"
@@ -29,7 +30,11 @@ PG_FUNCTION_INFO_V1(zk_all_locks);
 PG_FUNCTION_INFO_V1(zk_locks);
 PG_FUNCTION_INFO_V1(zk_session);
 
+static bool is_kept(const ZkQueueEntry *entry);
 static void put_lock(const ZkLockInfo *info, void *argument);
+static void put_kept(const ZkPlace *place, void *argument);
+static void put_lock_row(ReturnSetInfo *result, const ZkLockInfo *info,
+						 const char *state);
 
 Datum
 zk_lock_queue(PG_FUNCTION_ARGS)
@@ -53,6 +58,7 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 		values[1] = zklock_args_text_or_null(!is_contender ? NULL :
 											 entry->is_releasing ? "releasing" :
 											 entry->is_pending ? "pending" :
+											 is_kept(entry) ? "kept" :
 											 entry->is_holder ? "held" : "waiting",
 											 &nulls[1]);
 		values[2] = zklock_args_text_or_null(is_contender ?
@@ -86,6 +92,18 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/* Of this session's own we know it exactly. */
+static bool
+is_kept(const ZkQueueEntry *entry)
+{
+	ZkClientStatus status;
+
+	if (zklock_session_status(&status) && status.was_connected &&
+		entry->session_id == status.session_id)
+		return zklock_keep_has_node(entry->node);
+	return entry->is_kept;
+}
+
 Datum
 zk_all_locks(PG_FUNCTION_ARGS)
 {
@@ -110,7 +128,10 @@ zk_all_locks(PG_FUNCTION_ARGS)
 Datum
 zk_locks(PG_FUNCTION_ARGS)
 {
-	zklock_visit_locks(put_lock, zklock_args_begin_rows(fcinfo));
+	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
+
+	zklock_visit_locks(put_lock, result);
+	zklock_keep_visit(put_kept, result);
 	return (Datum) 0;
 }
 
@@ -118,13 +139,34 @@ zk_locks(PG_FUNCTION_ARGS)
 static void
 put_lock(const ZkLockInfo *info, void *argument)
 {
-	ReturnSetInfo *result = argument;
+	put_lock_row(argument, info, info->is_lost ? "lost" : "held");
+}
+
+/* The same for a lock that is kept. */
+static void
+put_kept(const ZkPlace *place, void *argument)
+{
+	const ZkLockInfo info = {
+		.name = place->name,
+		.mode = place->mode,
+		.permits = place->permits,
+		.token = place->token,
+		.node = place->node,
+		.granted_at = place->granted_at
+	};
+
+	put_lock_row(argument, &info, "kept");
+}
+
+static void
+put_lock_row(ReturnSetInfo *result, const ZkLockInfo *info, const char *state)
+{
 	Datum		values[9] = {0};
 	bool		nulls[9] = {0};
 
 	values[0] = CStringGetTextDatum(info->name);
 	values[1] = CStringGetTextDatum(zklock_args_mode(info->mode));
-	values[2] = CStringGetTextDatum(info->is_lost ? "lost" : "held");
+	values[2] = CStringGetTextDatum(state);
 	values[3] = Int32GetDatum(info->session_count);
 	values[4] = Int32GetDatum(info->xact_count);
 	values[5] = Int64GetDatum(info->token);

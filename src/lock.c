@@ -27,6 +27,7 @@
 #include "utils/memutils.h"
 
 #include "contender.h"
+#include "keep.h"
 #include "name.h"
 
 /* When an order's wait is over, on zklock_client_now()'s clock. */
@@ -43,9 +44,6 @@ typedef struct Bounds
  */
 static int	max_locks_setting;
 
-/* zklock.snapshot_warning: warn when a lock comes after the snapshot? */
-static bool snapshot_warning;
-
 /*
  * Has this transaction, after it wrote, let go of a lock that was lost?  Then
  * it must not commit either: it relied on the lock.
@@ -60,8 +58,12 @@ static MemoryContext LockContext;
 static Lock *enter_lock(const char *name);
 static void reserve_count(Lock *lock, RecipeMode mode, ZkScope scope);
 static int64 take_again(const ZkLockOrder *order, Lock *lock);
+static bool take_kept(const ZkLockOrder *order, Lock *lock,
+					  const Bounds *bounds);
+static int64 grant(const ZkLockOrder *order, Lock *lock);
 static int64 count_one(const ZkLockOrder *order, Lock *lock);
 static Bounds bounds_of(const ZkLockOrder *order);
+static int64 deadline_of(const ZkLockOrder *order, const Bounds *bounds);
 static ZkContender contender_for(const ZkLockOrder *order, Lock *lock,
 								 const Bounds *bounds);
 static ZkContendEnd win_place(const ZkLockOrder *order, Lock *lock,
@@ -69,13 +71,9 @@ static ZkContendEnd win_place(const ZkLockOrder *order, Lock *lock,
 							  ZkBusy *busy);
 static int64 answer_busy(const ZkLockOrder *order, const Bounds *bounds,
 						 bool is_known, const ZkBusy *busy);
-static void warn_of_snapshot(void);
-pg_noreturn static void refuse_upgrade(const Lock *lock);
-pg_noreturn static void refuse_count(const Lock *lock);
-pg_noreturn static void refuse_semaphore(const char *name);
-pg_noreturn static void refuse_permits(const Lock *lock, int permits);
 static int	xact_total(const ModeCount *count);
 static void end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live);
+static void release_all(ZkSessionNumber live, bool has_written);
 static void remember_release(bool was_lost, bool has_written);
 static void drop_xact_counts(ModeCount *count);
 static void end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
@@ -103,12 +101,7 @@ zklock_lock_init(void)
 							&max_locks_setting, 1000, 1, 10000,
 							PGC_SUSET, 0,
 							NULL, NULL, NULL);
-	DefineCustomBoolVariable("zklock.snapshot_warning",
-							 "Warns when a lock is taken in a transaction whose snapshot is already fixed.",
-							 NULL,
-							 &snapshot_warning, true,
-							 PGC_USERSET, 0,
-							 NULL, NULL, NULL);
+	zklock_lock_refuse_init();
 }
 
 int64
@@ -127,17 +120,14 @@ zklock_acquire(const ZkLockOrder *order)
 		reserve_count(lock, order->mode, order->scope);
 		if (zklock_lock_is_held(lock))
 			return take_again(order, lock);
+		if (take_kept(order, lock, &bounds))
+			return grant(order, lock);
 		if (!order->is_checked)
 			zklock_check_room(1);
 		switch (win_place(order, lock, &bounds, is_retry, &busy))
 		{
 			case ZK_CONTEND_GRANTED:
-				count_one(order, lock);
-				zklock_place_listen(&lock->place);
-
-				/* from here on an error finds the lock held and counted */
-				zklock_session_interrupt_on_loss(true);
-				return lock->place.token;
+				return grant(order, lock);
 			case ZK_CONTEND_BUSY:
 				forget_if_empty(lock);
 				return answer_busy(order, &bounds, true, &busy);
@@ -209,7 +199,7 @@ zklock_needs_place(const ZkLockOrder *order)
 		return true;
 	if (order->mode == RECIPE_EXCLUSIVE &&
 		!zklock_lock_has_mode(lock, RECIPE_EXCLUSIVE))
-		refuse_upgrade(lock);
+		zklock_lock_refuse_upgrade(lock);
 	return false;
 }
 
@@ -220,9 +210,10 @@ zklock_check_room(int nmore)
 	Lock	   *lock;
 	int			nheld = 0;
 	int			nnodes = 0;
+	int			nnew;
 	bool		is_all = zklock_name_style() == RECIPE_STYLE_ALL;
 
-	warn_of_snapshot();
+	zklock_lock_warn_of_snapshot();
 	if (zklock_locks != NULL)
 	{
 		foreach_lock(scan, lock)
@@ -233,14 +224,16 @@ zklock_check_room(int nmore)
 			nnodes += lock->place.nnodes;
 		}
 	}
-	if (nnodes + nmore * (is_all ? ALIAS_COUNT : 1) <= max_locks_setting)
+	nnew = nmore * (is_all ? ALIAS_COUNT : 1);
+	zklock_keep_drop_down_to(Max(max_locks_setting - nnodes - nnew, 0));
+	if (nnodes + nnew <= max_locks_setting)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("too many ZooKeeper locks"),
 			 is_all || nnodes > nheld ?
 			 errdetail("This session has %d queue nodes and asks for %d more.",
-					   nnodes, nmore * (is_all ? ALIAS_COUNT : 1)) :
+					   nnodes, nnew) :
 			 nmore == 1 ?
 			 errdetail("This session holds %d.", nheld) :
 			 errdetail("This session holds %d and asks for %d more.",
@@ -309,20 +302,31 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 void
 zklock_release_session_scope(bool has_written)
 {
-	HASH_SEQ_STATUS scan;
-	Lock	   *lock;
 	ZkSessionNumber live;
 
 	zklock_session_reap();
-	if (!zklock_has_locks())
-		return;
 	live = zklock_session_live();
 
 	/* a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
 	zklock_client_begin_many(zklock_session_client());
+	zklock_keep_drop_all();
+	if (zklock_has_locks())
+		release_all(live, has_written);
+	zklock_client_end_many(zklock_session_client());
+	RESUME_INTERRUPTS();
+}
+
+/* The counts of session scope end, and nothing is kept. */
+static void
+release_all(ZkSessionNumber live, bool has_written)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+
 	foreach_lock(scan, lock)
 	{
+		lock->place.can_keep = false;
 		foreach_mode(mode)
 		{
 			if (lock->counts[mode].session == 0)
@@ -335,8 +339,6 @@ zklock_release_session_scope(bool has_written)
 		}
 		forget_if_empty(lock);
 	}
-	zklock_client_end_many(zklock_session_client());
-	RESUME_INTERRUPTS();
 }
 
 /* A backend that holds nothing pays a comparison. */
@@ -348,6 +350,7 @@ zklock_end_transaction(void)
 	ZkSessionNumber live;
 
 	has_released_lost = false;
+	zklock_keep_settle();
 	if (!zklock_has_locks())
 	{
 		zklock_session_rest();
@@ -605,7 +608,7 @@ reserve_count(Lock *lock, RecipeMode mode, ZkScope scope)
 
 	if ((scope == ZK_SCOPE_SESSION ? count->session :
 		 xact_total(count)) == INT_MAX)
-		refuse_count(lock);
+		zklock_lock_refuse_count(lock);
 	if (scope == ZK_SCOPE_TRANSACTION &&
 		(count->xact == NULL || count->xact->subid != subid))
 	{
@@ -629,14 +632,46 @@ take_again(const ZkLockOrder *order, Lock *lock)
 	bool		is_exclusive = zklock_lock_has_mode(lock, RECIPE_EXCLUSIVE);
 
 	if (is_exclusive && lock->place.permits != order->permits)
-		refuse_permits(lock, order->permits);
+		zklock_lock_refuse_permits(lock, order->permits);
 	if (order->mode == RECIPE_EXCLUSIVE && !is_exclusive)
-		refuse_upgrade(lock);
+		zklock_lock_refuse_upgrade(lock);
 	zklock_place_use(&lock->place, false);
 	zklock_refuse_if_lost();
 	if (!zklock_lock_has_mode(lock, order->mode))
 		zklock_place_prepare_downgrade(&lock->place, LockContext);
 	return count_one(order, lock);
+}
+
+/*
+ * Take back what has been kept since the last release.  false: the lock has
+ * to be contended for.
+ */
+static bool
+take_kept(const ZkLockOrder *order, Lock *lock, const Bounds *bounds)
+{
+	bool		is_proved;
+
+	if (order->mode != RECIPE_EXCLUSIVE || order->permits != 1 ||
+		!zklock_keep_take(&lock->place, &is_proved))
+		return false;
+	if (!is_proved &&
+		!zklock_keep_prove(&lock->place, deadline_of(order, bounds)))
+		return false;
+	if (!order->is_checked)
+		zklock_lock_warn_of_snapshot();
+	return true;
+}
+
+/* The place is won: the lock is held.  Result: its token. */
+static int64
+grant(const ZkLockOrder *order, Lock *lock)
+{
+	count_one(order, lock);
+	zklock_place_listen(&lock->place);
+
+	/* from here on an error finds the lock held and counted */
+	zklock_session_interrupt_on_loss(true);
+	return lock->place.token;
 }
 
 /* Count one more, in what reserve_count() has made.  Result: the token. */
@@ -672,6 +707,18 @@ bounds_of(const ZkLockOrder *order)
 	return bounds;
 }
 
+/*
+ * Until when to wait; not to wait in the queue is not the same as not to wait
+ * for a reply.
+ */
+static int64
+deadline_of(const ZkLockOrder *order, const Bounds *bounds)
+{
+	return Min(bounds->lock_timeout_at,
+			   order->has_timeout && order->timeout_ms == 0 ?
+			   zklock_session_reply_deadline() : bounds->timeout_at);
+}
+
 /* The contender for a lock that is not held here. */
 static ZkContender
 contender_for(const ZkLockOrder *order, Lock *lock, const Bounds *bounds)
@@ -682,24 +729,15 @@ contender_for(const ZkLockOrder *order, Lock *lock, const Bounds *bounds)
 		.holds_locks = hash_get_num_entries(zklock_locks) > 1,
 		.is_try = order->is_try,
 		.style = zklock_name_style(),
-		.patience = ZK_WAIT_UNTIL_DEADLINE,
-		.deadline = bounds->lock_timeout_at
+		.patience = order->has_timeout && order->timeout_ms == 0 ?
+		ZK_TRY_ONCE : ZK_WAIT_UNTIL_DEADLINE,
+		.deadline = deadline_of(order, bounds)
 	};
 
 	if (contender.style == RECIPE_STYLE_ALL && order->permits > 1)
-		refuse_semaphore(order->name);
+		zklock_lock_refuse_semaphore(order->name);
 	lock->place.mode = order->mode;
 	lock->place.permits = order->permits;
-
-	/* not to wait in the queue is not the same as not to wait for a reply */
-	if (order->has_timeout && order->timeout_ms == 0)
-	{
-		contender.patience = ZK_TRY_ONCE;
-		contender.deadline = Min(contender.deadline,
-								 zklock_session_reply_deadline());
-	}
-	else
-		contender.deadline = Min(contender.deadline, bounds->timeout_at);
 	return contender;
 }
 
@@ -711,6 +749,10 @@ win_place(const ZkLockOrder *order, Lock *lock, const Bounds *bounds,
 	ZkContender contender = contender_for(order, lock, bounds);
 
 	contender.busy = order->is_try ? NULL : busy;
+	contender.wants_keep = order->mode == RECIPE_EXCLUSIVE &&
+		order->permits == 1 && zklock_keep_is_wanted(lock->path);
+	if (contender.wants_keep)
+		zklock_keep_prepare(&lock->place, LockContext);
 	zklock_session_open(is_retry);
 	zklock_recall_prepare();
 	return zklock_contend(&contender);
@@ -733,67 +775,6 @@ answer_busy(const ZkLockOrder *order, const Bounds *bounds, bool is_known,
 							  bounds->lock_timeout_at < bounds->timeout_at ?
 							  ZK_BY_LOCK_TIMEOUT : order->timeout_ms,
 							  is_known, busy);
-}
-
-/*
- * In REPEATABLE READ and above the transaction block reads what was committed
- * before the lock was granted: the work of the holder before us is invisible.
- */
-static void
-warn_of_snapshot(void)
-{
-	if (snapshot_warning && IsolationUsesXactSnapshot() && IsTransactionBlock())
-		ereport(WARNING,
-				(errcode(ERRCODE_WARNING),
-				 errmsg("a lock taken in a transaction with a fixed snapshot does not protect what it reads"),
-				 errdetail("The transaction does not see what earlier holders of the lock have committed meanwhile."),
-				 errhint("Take the lock before the transaction, or use READ COMMITTED and read in a later statement.")));
-}
-
-static void
-refuse_upgrade(const Lock *lock)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("cannot upgrade lock \"%s\" from shared to exclusive",
-					lock->name),
-			 errdetail("Two sessions that upgrade the same lock would wait for each other for ever."),
-			 errhint("Release the shared lock first, or take the exclusive lock from the start.")));
-}
-
-static void
-refuse_count(const Lock *lock)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("too many holds of lock \"%s\"", lock->name),
-			 errdetail("This session holds it %d times.", INT_MAX),
-			 errhint("Release it as often as it is taken. A lock of session scope is not released by the end of a transaction.")));
-}
-
-/* Nobody but zklock has such semaphores, so that one node is enough. */
-static void
-refuse_semaphore(const char *name)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot take lock \"%s\" with several permits in node style \"all\"",
-					name),
-			 errdetail("Clients in other languages do not share semaphores with zklock."),
-			 errhint("Set \"%s\" to another style for this call.",
-					 "zklock.node_style")));
-}
-
-static void
-refuse_permits(const Lock *lock, int permits)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("lock \"%s\" is held here with another number of permits",
-					lock->name),
-			 errdetail("This call names %d, the lock was taken with %d.",
-					   permits, lock->place.permits),
-			 errhint("All users of a lock must name the same number of permits; a shared lock has 1.")));
 }
 
 /* ---------------------------------------------------------------------
@@ -849,14 +830,17 @@ end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
 
 /*
  * The last count of a mode is gone.  Counts of the other left?  Of the shared
- * one: downgrade.  None: leave the place.  Never raises, never waits.
+ * one: downgrade.  None: keep the place or leave it.  Never raises or waits.
  */
 static void
 end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live)
 {
 	Assert(!zklock_lock_has_mode(lock, mode));
 	if (!zklock_lock_is_held(lock))
-		zklock_place_leave(&lock->place, live);
+	{
+		if (!zklock_keep_put(&lock->place, live))
+			zklock_place_leave(&lock->place, live);
+	}
 	else if (mode == RECIPE_EXCLUSIVE)
 		zklock_place_downgrade(&lock->place, live);
 }

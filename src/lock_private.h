@@ -66,6 +66,20 @@ extern void zklock_lock_warn_not_held(const char *name, const Lock *lock,
 /* In session scope, so that the user has to release it? */
 extern bool zklock_lock_is_of_session(const Lock *lock);
 
+/* ---- lock_refuse.c ---- */
+
+/* Define the settings of this room. */
+extern void zklock_lock_refuse_init(void);
+
+/* Warn if what is read in this transaction was fixed before now. */
+extern void zklock_lock_warn_of_snapshot(void);
+
+pg_noreturn extern void zklock_lock_refuse_upgrade(const Lock *lock);
+pg_noreturn extern void zklock_lock_refuse_count(const Lock *lock);
+pg_noreturn extern void zklock_lock_refuse_semaphore(const char *name);
+pg_noreturn extern void zklock_lock_refuse_permits(const Lock *lock,
+												   int permits);
+
 /* ---- lock_board.c ---- */
 
 /* Put on the board how the lock is held now, or that it is not any more. */

@@ -539,6 +539,9 @@ take_value(void *state, char *token, JsonTokenType type)
 		who->pid = atoi(token);
 	if (strcmp(key, "token") == 0 && type == JSON_TOKEN_NUMBER)
 		who->token = strtoll(token, NULL, 10);
+	if (strcmp(key, "kept") == 0 &&
+		(type == JSON_TOKEN_TRUE || type == JSON_TOKEN_FALSE))
+		who->kept = type == JSON_TOKEN_TRUE ? ZK_IS_KEPT : ZK_NOT_KEPT;
 	JSON_ACTION_RETURN;
 }
 

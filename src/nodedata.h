@@ -16,6 +16,14 @@
 /* Longest reason that somebody can give for what he does, in bytes. */
 #define ZK_REASON_MAX 512
 
+/* What somebody who may keep a lock says of it (program_keep.c). */
+typedef enum ZkKeptState
+{
+	ZK_KEPT_UNKNOWN,
+	ZK_IS_KEPT,					/* it was a moment ago */
+	ZK_NOT_KEPT					/* it is held, and will not be kept */
+} ZkKeptState;
+
 /* What a node's data says; strings are palloc'ed, NULL where unknown. */
 typedef struct ZkNodeData
 {
@@ -27,6 +35,7 @@ typedef struct ZkNodeData
 	char	   *host;
 	int			pid;			/* 0: unknown */
 	int64		token;			/* 0: the node's own czxid is the token */
+	ZkKeptState kept;
 	char	   *twin;			/* of a hold that is not finished: the queue
 								 * node that it is to take the place of */
 	char	   *text;			/* data of a stranger, as text; of a hold or

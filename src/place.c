@@ -272,7 +272,9 @@ zklock_place_free(ZkPlace *place)
 {
 	if (place->next_data != NULL)
 		pfree(place->next_data);
-	place->next_data = NULL;
+	if (place->own_data != NULL)
+		pfree(place->own_data);
+	place->next_data = place->own_data = NULL;
 }
 
 /* ---------------------------------------------------------------------

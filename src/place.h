@@ -51,6 +51,12 @@ typedef struct ZkPlace
 	bool		is_mistaken;	/* evicted, for the word was false */
 	ZkRecallListener listener;	/* for requests to release the lock */
 
+	/* For a lock that may be kept after its release; keep.c. */
+	bool		can_keep;		/* its node says so */
+	char	   *own_data;		/* of the node; NULL until that is prepared */
+	struct ZkKeep *keep;		/* it was kept, and taken back from there;
+								 * NULL: it was not */
+
 	/*
 	 * A downgrade under way: the requests that replace `node`, the former
 	 * EXCLUSIVE node, by next_node, and so the others if there are several;

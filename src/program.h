@@ -43,6 +43,7 @@
 
 typedef struct Request Request;
 typedef struct Parent Parent;
+typedef struct Keep Keep;
 
 /* What is known of the names that credentials have in ACLs. */
 typedef enum AclStage
@@ -123,6 +124,8 @@ typedef struct Session
 	int			nidle;			/* those that nothing of ours is in any more */
 	int			nnodes;			/* queue nodes of ours, as far as is known */
 	bool		has_ended_parents;	/* they are being removed, for it ends */
+	Keep	   *keeps;			/* by slot; NULL before the first;
+								 * program_keep.c */
 	int			npending;		/* sent, or to be sent, and not answered */
 	int64_t		pending_since;	/* the first of them, or the last answer;
 								 * valid if there are any */
@@ -271,6 +274,22 @@ extern int64_t request_next_tick(const Session *session);
 
 /* All memory of requests is given back; the library must be closed. */
 extern void request_free_all(Session *session);
+
+/* ---- program_keep.c ---- */
+
+/*
+ * Do what a FRAME_KEEP asks for.  Always true: all that is wrong with one
+ * frame_take() has found.
+ */
+extern bool keep_take(Session *session, const FrameTaken *taken);
+
+/* Give up those whose time is over. */
+extern void keep_tick(Session *session, int64_t now);
+
+/* When keep_tick() is to be called next; INT64_MAX if that does not matter. */
+extern int64_t keep_next_tick(const Session *session);
+
+extern void keep_free(Session *session);
 
 /* ---- program_watch.c ---- */
 

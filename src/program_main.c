@@ -131,6 +131,7 @@ main(int argc, char **argv)
 	free(session.auth_scheme);
 	acl_free(&session);
 	parents_free(&session);
+	keep_free(&session);
 	frame_buffer_free(&session.in);
 	frame_buffer_free(&session.out);
 	return 0;
@@ -290,6 +291,7 @@ serve(Session *session)
 	atomic_store(&session->page->alive_at, now);
 	session_tick(session, now);
 	request_tick(session, now);
+	keep_tick(session, now);
 	if (session->zh != NULL && !is_unrecoverable(session->zh))
 		library_ms = prepare_library(session, now, &polled[1]);
 	session_report(session);
@@ -423,6 +425,8 @@ milliseconds_until_next(const Session *session, int64_t now, int library_ms)
 		next = session->lost_at + DRAIN_MS;
 	if (request_next_tick(session) < next)
 		next = request_next_tick(session);
+	if (keep_next_tick(session) < next)
+		next = keep_next_tick(session);
 	if (library_ms >= 0 && next > now + library_ms)
 		next = now + library_ms;
 	if (next == INT64_MAX)

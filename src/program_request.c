@@ -100,6 +100,8 @@ request_take(Session *session, const FrameTaken *taken)
 				session->watch_id == taken->frame.id)
 				watch_end(session);
 			return true;
+		case FRAME_KEEP:
+			return keep_take(session, taken);
 		case FRAME_OPEN:
 		case FRAME_STATUS:
 		case FRAME_REPLY:

@@ -6,6 +6,7 @@
  *	program_request.c	from the frame to the reply: sending, answers, undoing
  *	program_step.c		the table of steps: what is sent, what follows
  *	program_watch.c		watching and listening
+ *	program_keep.c		locks that are kept
  *
  *-------------------------------------------------------------------------
  */
@@ -41,6 +42,7 @@ typedef enum Step
 	STEP_LEARN_ACL,				/* of a node of ours */
 	STEP_LISTEN,				/* is it there, with a watch */
 	STEP_LISTEN_GET,			/* it is: what is in it? */
+	STEP_KEEP_LIST,				/* a queue in which a lock is kept, watched */
 	STEP_UNWATCH,				/* remove a watch */
 	STEP_HEARTBEAT,
 	STEP_NUDGE					/* whatever the answer */
@@ -181,5 +183,14 @@ extern void listen_tell(Request *request);
  * backend.
  */
 extern void listen_resume(Session *session);
+
+/* ---- program_keep.c ---- */
+
+/* The library's watcher for the queues in which locks are kept. */
+extern void keep_event(zhandle_t *zh, int type, int state, const char *path,
+					   void *context);
+
+/* A KEEP_LIST is answered.  Is it to be sent once more? */
+extern bool keep_listed(Request *request);
 
 #endif							/* ZKLOCK_PROGRAM_REQUEST_H */

@@ -36,6 +36,7 @@ static int	send_erase(Request *request);
 static int	send_get_acl(Request *request);
 static int	send_listen(Request *request);
 static int	send_listen_get(Request *request);
+static int	send_keep_list(Request *request);
 static int	send_unwatch(Request *request);
 static bool after_create(Request *request);
 static bool after_last(Request *request);
@@ -102,6 +103,7 @@ static const struct
 	[STEP_LEARN_ACL] = {send_get_acl, after_last, false},
 	[STEP_LISTEN] = {send_listen, after_listen, false},
 	[STEP_LISTEN_GET] = {send_listen_get, after_listen, false},
+	[STEP_KEEP_LIST] = {send_keep_list, keep_listed, false},
 	[STEP_UNWATCH] = {send_unwatch, after_unwatch, false},
 	[STEP_HEARTBEAT] = {send_sync, after_last, true},
 	[STEP_NUDGE] = {send_exists, after_last, false},
@@ -303,6 +305,14 @@ send_listen_get(Request *request)
 {
 	return zoo_awget(request->session->zh, request->path, listen_event,
 					 request->session, get_done, request);
+}
+
+static int
+send_keep_list(Request *request)
+{
+	return zoo_awget_children(request->session->zh, request->path,
+							  keep_event, request->session,
+							  list_done, request);
 }
 
 /*

@@ -250,6 +250,11 @@ are_blobs_good(const FrameTaken *taken)
 			return is_text(taken, 0) && is_text(taken, 1) && is_text(taken, 2);
 		case FRAME_REPLY:
 			return is_text(taken, 0) && are_children_good(taken);
+		case FRAME_KEEP:
+			return is_text(taken, 0) && is_text(taken, 1) && is_text(taken, 2) &&
+				(lengths[0] > 0) == (lengths[1] > 0) &&
+				(lengths[0] > 0) == (lengths[2] > 0) &&
+				(lengths[0] == 0 || strchr(taken->blobs[0], '/') != NULL);
 		case FRAME_HEARD:
 			return lengths[0] == 0 && lengths[1] <= ZK_HEARD_SIZE &&
 				lengths[2] == 0;
@@ -315,6 +320,11 @@ are_values_good(const Frame *frame)
 		case FRAME_WATCH:
 			return frame->u.watch.news >= 0 &&
 				frame->u.watch.news <= ZK_WATCH_LOOK_AGAIN;
+		case FRAME_KEEP:
+			return frame->u.keep.slot < KEEP_SLOTS &&
+				frame->u.keep.generation > 0 &&
+				frame->u.keep.generation < KEEP_GENERATIONS &&
+				frame->u.keep.keep_ms >= 0;
 		case FRAME_OPEN:
 			return frame->u.open.session_timeout_ms > 0 &&
 				frame->u.open.backend_pid > 1 &&

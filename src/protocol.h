@@ -27,9 +27,10 @@
 #include <stdint.h>
 
 #include "contact.h"
+#include "keep_word.h"
 #include "terms.h"
 
-#define PROTOCOL_VERSION 4
+#define PROTOCOL_VERSION 5
 
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
@@ -54,6 +55,7 @@ typedef enum FrameKind
 	FRAME_REPORT_SILENCE,		/* wake me when nothing is outstanding */
 	FRAME_RESUME_NEWS,			/* signals are welcome: what was missed? */
 	FRAME_UNWATCH,				/* done with what that request watches */
+	FRAME_KEEP,					/* a lock is kept, or not any more */
 
 	/* from the program */
 	FRAME_STATUS,				/* the session changed its state */
@@ -63,7 +65,7 @@ typedef enum FrameKind
 	FRAME_WAKE,					/* look at the page again */
 	FRAME_TAKEN					/* another backend has the session now */
 } FrameKind;
-#define FRAME_LAST_TO_PROGRAM FRAME_UNWATCH
+#define FRAME_LAST_TO_PROGRAM FRAME_KEEP
 #define FRAME_LAST FRAME_TAKEN
 
 /* What a request wants from the server; some go through several steps. */
@@ -134,6 +136,19 @@ typedef struct FrameRequest
 	int32_t		is_urgent;		/* LISTEN: news interrupt the backend */
 } FrameRequest;
 
+/*
+ * Blobs: the path of its queue node, the data of that, and the path of a
+ * request to release it, for one that is kept for the first time; none for
+ * one that the program knows.
+ */
+typedef struct FrameKeep
+{
+	uint32_t	slot;			/* of its word, below KEEP_SLOTS */
+	uint32_t	generation;		/* likewise; not 0 */
+	int32_t		keep_ms;		/* for how long after each use; 0: not any
+								 * more */
+} FrameKeep;
+
 /* Blobs: server, last error, version of the library; all of them texts. */
 typedef struct FrameStatus
 {
@@ -199,6 +214,7 @@ typedef struct Frame
 	{
 		FrameOpen	open;
 		FrameRequest request;
+		FrameKeep	keep;
 		FrameStatus status;
 		FrameReply	reply;
 		FrameWatch	watch;
@@ -259,7 +275,8 @@ typedef enum InterruptState
 /*
  * The page that both have mapped.  Each member has one writer, save for the
  * interrupts, which go from WANTED to UNDER_WAY by compare-and-swap, so that
- * a backend that has turned one OFF is not interrupted any more.
+ * a backend that has turned one OFF is not interrupted any more, and for the
+ * words of keep_word.h.
  */
 typedef struct SharedPage
 {
@@ -274,6 +291,7 @@ typedef struct SharedPage
 	_Atomic uint32_t news_interrupt;	/* the same for what is listened for */
 	_Atomic uint32_t news_pause_ms; /* backend: least time between two of
 									 * these */
+	KeepWord	keeps[KEEP_SLOTS];
 } SharedPage;
 
 /* Milliseconds of a clock that goes on while the machine is suspended. */

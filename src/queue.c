@@ -357,6 +357,8 @@ mark_holders(ZkQueueEntry *entries, int nentries)
 		entry->is_holder = position <= permits || position == 1 ||
 			(position == 2 && is_twin(&entries[i - 1], entry)) ||
 			(entry->mode == RECIPE_SHARED && !is_exclusive_ahead);
+		entry->is_kept = position == 1 && recipe_is_keeper(entry->node) &&
+			entry->who.kept == ZK_IS_KEPT;
 		if (entry->mode == RECIPE_EXCLUSIVE)
 			is_exclusive_ahead = true;
 	}
@@ -386,7 +388,8 @@ date_holders(ZkQueueEntry *entries, int nentries, int64 pzxid)
 
 	for (int i = 0; i < nentries; i++)
 		if (entries[i].is_holder && !entries[i].is_pending &&
-			!entries[i].is_releasing && entries[i].czxid != 0)
+			!entries[i].is_releasing && !entries[i].is_kept &&
+			entries[i].czxid != 0)
 			entries[i].held_since = holds_since(&entries[i], quiet);
 }
 

@@ -22,6 +22,8 @@ typedef struct ZkQueueEntry
 	bool		is_holder;
 	bool		is_pending;		/* a hold that is not finished */
 	bool		is_releasing;	/* its owner is letting go of the lock */
+	bool		is_kept;		/* it is first, and merely keeps the lock; of
+								 * zklock_read_queue() only */
 	RecipeMode	mode;
 	RecipeStyle style;
 	int			permits;

@@ -262,7 +262,8 @@ is_zklocks(const ZkQueueEntry *entry)
 {
 	return entry->style == RECIPE_STYLE_ZKLOCK_SHARED ||
 		entry->style == RECIPE_STYLE_ZKLOCK_PERMITS ||
-		recipe_can_hand_over(entry->node) || alias_rank(entry->node) >= 0 ||
+		recipe_can_hand_over(entry->node) || recipe_is_keeper(entry->node) ||
+		alias_rank(entry->node) >= 0 ||
 		(entry->who.client != NULL &&
 		 strcmp(entry->who.client, "zklock") == 0);
 }

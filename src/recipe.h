@@ -196,6 +196,13 @@ extern void recipe_mark_hold(char guid[RECIPE_GUID_LEN + 1]);
 extern bool recipe_is_hold(const char *child);
 
 /*
+ * And for the third: whoever made it may keep the lock after its release,
+ * and gives it up when somebody comes.
+ */
+extern void recipe_mark_keeper(char guid[RECIPE_GUID_LEN + 1]);
+extern bool recipe_is_keeper(const char *child);
+
+/*
  * Can that be the name of the queue node that the hold stands in for?  It has
  * the hold's number.  What a hold says of its twin anybody may have written.
  */

@@ -28,6 +28,9 @@
 /* The same for a node of zk_hold(). */
 #define HOLD_GROUP "8a12"
 
+/* And for one of somebody who may keep the lock after its release. */
+#define KEEPER_GROUP "8a13"
+
 /* How the clients we know name a queue node, up to its sequence number. */
 typedef struct StyleMark
 {
@@ -170,6 +173,18 @@ bool
 recipe_is_hold(const char *child)
 {
 	return has_mark(child, HOLD_GROUP);
+}
+
+void
+recipe_mark_keeper(char guid[RECIPE_GUID_LEN + 1])
+{
+	memcpy(guid + HAND_OVER_OFFSET, KEEPER_GROUP, strlen(KEEPER_GROUP));
+}
+
+bool
+recipe_is_keeper(const char *child)
+{
+	return has_mark(child, KEEPER_GROUP);
 }
 
 bool

@@ -207,9 +207,15 @@ void
 zklock_session_renew(void)
 {
 	zklock_session_reap();
-	if (MySession.client != NULL && !MySession.is_in_use &&
-		MySession.opened_with != zklock_session_settings())
+	if (!MySession.is_in_use && zklock_session_is_outdated())
 		zklock_session_close(CLOSE_MS);
+}
+
+bool
+zklock_session_is_outdated(void)
+{
+	return MySession.client != NULL &&
+		MySession.opened_with != zklock_session_settings();
 }
 
 void

@@ -75,6 +75,9 @@ extern void zklock_session_interrupt_on_loss(bool is_wanted);
  */
 extern void zklock_session_renew(void);
 
+/* Was it opened with other settings than there are now? */
+extern bool zklock_session_is_outdated(void);
+
 /* Do locks hang on it?  Not at first. */
 extern void zklock_session_note_use(bool is_in_use);
 

@@ -22,6 +22,9 @@ typedef enum ZkStat
 	ZK_STAT_GRANT_HANDED_OVER,	/* by the one ahead, through the ensemble */
 	ZK_STAT_GRANT_TOLD,			/* by the one ahead, in shared memory */
 	ZK_STAT_GRANT_LISTED,		/* after a wait, by a look at the queue */
+	ZK_STAT_GRANT_KEPT,			/* taken back; it had been kept */
+	ZK_STAT_KEPT_FOR_OTHERS,	/* and was given up for somebody else; noticed
+								 * later */
 	ZK_STAT_TRY_IN_VAIN,		/* a try that was not granted */
 	ZK_STAT_WAIT_US,			/* how long all waits took */
 	ZK_STAT_TIMEOUT,			/* 55P03 */

@@ -20,6 +20,7 @@
 #include "board.h"
 #include "handover.h"
 #include "hooks.h"
+#include "keep.h"
 #include "lock.h"
 #include "name.h"
 #include "nodedata.h"
@@ -89,6 +90,7 @@ _PG_init(void)
 	zklock_name_init();
 	zklock_nodedata_init();
 	zklock_lock_init();
+	zklock_keep_init();
 	zklock_recall_init();
 	zklock_hooks_init();
 	zklock_handover_init();

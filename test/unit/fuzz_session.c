@@ -60,6 +60,8 @@ typedef struct Player
 	ZkClient   *client;
 	ZkRequest  *requests[NREQUESTS];	/* NULL: a free place */
 	bool		can_be_withdrawn[NREQUESTS];
+	ZkKept		kept[4];		/* locks that are kept, or were taken back */
+	enum {NOT_KEPT, IS_KEPT, IS_TAKEN} keeping[4];
 	int			nleft;			/* requests still to be made */
 	int64_t		next_at;		/* when to go on without answers */
 } Player;
@@ -161,6 +163,39 @@ some_node(void)
 	return path;
 }
 
+/* Keep a lock, take it back, and so on. */
+static void
+keep_something(Player *player)
+{
+	int			i = (int) choose(4);
+	ZkKept	   *kept = &player->kept[i];
+	ZkClient   *client = player->client;
+	const char *nodes[] = {
+		"/fuzz/queue/_c_0f8fad5b-lock-0000000001", "/fuzz/n1", "/fuzz/n2/n", "/n"
+	};
+
+	switch (player->keeping[i])
+	{
+		case NOT_KEPT:
+			if (zklock_client_keep(client, kept, nodes[choose(4)], "{}",
+								   "/fuzz/n3", 1 + (int) choose(100)))
+				player->keeping[i] = IS_KEPT;
+			break;
+		case IS_KEPT:
+			checksum += zklock_client_is_kept(client, kept);
+			player->keeping[i] = zklock_client_take_kept(client, kept) ?
+				IS_TAKEN : NOT_KEPT;
+			break;
+		case IS_TAKEN:
+			player->keeping[i] = NOT_KEPT;
+			if (choose(4) == 0)
+				zklock_client_end_kept(client, kept);
+			else if (zklock_client_keep_again(client, kept, 1 + (int) choose(100)))
+				player->keeping[i] = IS_KEPT;
+			break;
+	}
+}
+
 /* Do one thing of all that there are, with a request if there is room. */
 static void
 do_something(Player *player)
@@ -181,7 +216,7 @@ do_something(Player *player)
 			zklock_client_free(player->requests[place]);
 		player->requests[place] = NULL;
 	}
-	switch (choose(24))
+	switch (choose(26))
 	{
 		case 0:
 		case 1:
@@ -270,6 +305,10 @@ do_something(Player *player)
 													   1 + choose(3));
 				break;
 			}
+		case 24:
+		case 25:
+			keep_something(player);
+			break;
 	}
 	player->requests[place] = request;
 	player->can_be_withdrawn[place] = can_be_withdrawn;

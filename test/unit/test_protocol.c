@@ -98,6 +98,14 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 			frame.u.heard.is_settled = frame.u.heard.is_present = 1;
 			blobs[1] = (FrameBlob) {"data", 4};
 			break;
+		case FRAME_KEEP:
+			frame.u.keep.slot = choose(KEEP_SLOTS);
+			frame.u.keep.generation = 1 + choose(3);
+			frame.u.keep.keep_ms = (int32_t) choose(3);
+			blobs[0] = frame_text("/a/b/c");
+			blobs[1] = frame_text("{}");
+			blobs[2] = frame_text("/a/.release/c.release");
+			break;
 		case FRAME_FREE:
 		case FRAME_WITHDRAW:
 		case FRAME_REPORT_SILENCE:
@@ -171,6 +179,12 @@ static const Case cases[] = {
 	{"a child too few", FRAME_REPLY, FIELD(u.reply.nchildren), 2, FRAME_INVALID},
 	{"a negative number of children", FRAME_REPLY, FIELD(u.reply.nchildren), -1, FRAME_INVALID},
 	{"no such news", FRAME_WATCH, FIELD(u.watch.news), ZK_WATCH_LOOK_AGAIN + 1, FRAME_INVALID},
+	{"no such slot", FRAME_KEEP, FIELD(u.keep.slot), KEEP_SLOTS, FRAME_INVALID},
+	{"no generation", FRAME_KEEP, FIELD(u.keep.generation), 0, FRAME_INVALID},
+	{"one too high", FRAME_KEEP, FIELD(u.keep.generation), KEEP_GENERATIONS, FRAME_INVALID},
+	{"a negative time", FRAME_KEEP, FIELD(u.keep.keep_ms), -1, FRAME_INVALID},
+	{"a path without its end", FRAME_KEEP, sizeof(Frame) + 6, 1, 'x', FRAME_INVALID},
+	{"a path without a slash", FRAME_KEEP, sizeof(Frame), 6, 0x656565656565, FRAME_INVALID},
 	{"any id", FRAME_REPLY, FIELD(id), -1, FRAME_COMPLETE},
 	{"any flag", FRAME_HEARD, FIELD(u.heard.is_present), 77, FRAME_COMPLETE},
 };

@@ -1,0 +1,74 @@
+/*-------------------------------------------------------------------------
+ *
+ * keep.h
+ *	  Places that are kept after the last release of their lock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_KEEP_H
+#define ZKLOCK_KEEP_H
+
+#include "postgres.h"
+
+#include "place.h"
+
+/* Define the setting of this room.  For _PG_init(). */
+extern void zklock_keep_init(void);
+
+/*
+ * Is a queue node that is made now for that lock, an exclusive one of node
+ * style "curator", to be one that can be kept?
+ */
+extern bool zklock_keep_is_wanted(const char *lock_path);
+
+/*
+ * Make what keeping the place will need, in that context: at the end of a
+ * transaction names cannot be looked up.  Raises as zklock_nodedata_build().
+ */
+extern void zklock_keep_prepare(ZkPlace *place, MemoryContext context);
+
+/*
+ * Take the kept place of a lock back: all but the first three members of
+ * *place are set.  false if there is none, any more.  Mostly without a system
+ * call; never raises, never waits.  *is_proved: its proof is fresh.
+ */
+extern bool zklock_keep_take(ZkPlace *place, bool *is_proved);
+
+/*
+ * Ask the quorum for the place that was taken back, until the deadline.
+ * false, or an error, and it is left, unless it is proved to be ours.  Raises
+ * on interrupts.
+ */
+extern bool zklock_keep_prove(ZkPlace *place, int64 deadline);
+
+/*
+ * The last count of its lock is gone: keep the place, if that is allowed and
+ * nobody waits for it.  false: it is to be left.  Never raises, never waits.
+ */
+extern bool zklock_keep_put(ZkPlace *place, ZkSessionNumber live);
+
+/* Somebody else wants that lock, too: it is not kept for a while. */
+extern void zklock_keep_note_rival(const char *lock_path);
+
+/* Leave the place that is kept of that lock, or all.  Never raise or wait. */
+extern void zklock_keep_drop(const char *lock_path);
+extern void zklock_keep_drop_all(void);
+
+/* Leave as many, the oldest first, that there are no more than that. */
+extern void zklock_keep_drop_down_to(int most);
+
+/*
+ * At the end of a transaction: leave them all if settings have changed,
+ * forget those that were given up.  Without any, a comparison.
+ */
+extern void zklock_keep_settle(void);
+
+/* Is that the name of the queue node of one that is kept? */
+extern bool zklock_keep_has_node(const char *node);
+
+/* Call visit for each place that is kept. */
+extern void zklock_keep_visit(void (*visit) (const ZkPlace *place,
+											 void *argument),
+							  void *argument);
+
+#endif							/* ZKLOCK_KEEP_H */

@@ -1,0 +1,90 @@
+/*-------------------------------------------------------------------------
+ *
+ * keep_word.c
+ *	  The word on which a backend and its session's program agree whether a
+ *	  lock that is kept is taken back or given up.
+ *
+ * Pure: libc only, no clock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "keep_word.h"
+
+#define STATE_BITS 3
+#define STATE_MASK (((uint32_t) 1 << STATE_BITS) - 1)
+#define WORD(generation, state) (((generation) << STATE_BITS) | (uint32_t) (state))
+
+KeepState
+keep_word_state(const KeepWord *keep, uint32_t generation)
+{
+	uint32_t	word = atomic_load(&keep->word);
+
+	return word >> STATE_BITS == generation ?
+		(KeepState) (word & STATE_MASK) : KEEP_FREE;
+}
+
+bool
+keep_word_change(KeepWord *keep, uint32_t generation, KeepState from,
+				 KeepState to)
+{
+	uint32_t	expected = WORD(generation, from);
+
+	return atomic_compare_exchange_strong(&keep->word, &expected,
+										  WORD(generation, to));
+}
+
+void
+keep_word_begin(KeepWord *keep, uint32_t generation, int64_t now)
+{
+	atomic_store(&keep->since, now);
+	atomic_store(&keep->word, WORD(generation, KEEP_KEPT));
+}
+
+/* The program may come in between with SHOWN or GIVEN_UP, once each. */
+bool
+keep_word_take(KeepWord *keep, uint32_t generation, bool *is_told)
+{
+	*is_told = false;
+	if (keep_word_change(keep, generation, KEEP_KEPT, KEEP_HELD))
+		return true;
+	*is_told = true;
+	return keep_word_change(keep, generation, KEEP_SHOWN, KEEP_HELD);
+}
+
+/* The program may come in between with HELD_TELL or HELD_WANTED. */
+bool
+keep_word_put(KeepWord *keep, uint32_t generation, int64_t now, bool *is_told)
+{
+	*is_told = false;
+	atomic_store(&keep->since, now);
+	if (keep_word_change(keep, generation, KEEP_HELD, KEEP_KEPT))
+		return true;
+	*is_told = true;
+	return keep_word_change(keep, generation, KEEP_HELD_TELL, KEEP_KEPT);
+}
+
+void
+keep_word_end(KeepWord *keep)
+{
+	atomic_store(&keep->word, KEEP_FREE);
+}
+
+/*
+ * The backend goes to and fro between the states as often as it likes; each
+ * time round one of the changes is tried from a state that was just seen.
+ */
+KeepState
+keep_word_want(KeepWord *keep, uint32_t generation)
+{
+	for (;;)
+	{
+		KeepState	state = keep_word_state(keep, generation);
+		bool		is_held = state == KEEP_HELD || state == KEEP_HELD_TELL;
+		KeepState	wanted = is_held ? KEEP_HELD_WANTED : KEEP_GIVEN_UP;
+
+		if (!is_held && state != KEEP_KEPT && state != KEEP_SHOWN)
+			return state;
+		if (keep_word_change(keep, generation, state, wanted))
+			return wanted;
+	}
+}

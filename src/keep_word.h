@@ -1,0 +1,100 @@
+/*-------------------------------------------------------------------------
+ *
+ * keep_word.h
+ *	  The word on which a backend and its session's program agree whether a
+ *	  lock that is kept is taken back or given up.
+ *
+ * A lock is kept after its last release: its queue node stays.  The backend
+ * may take it back, without a system call, and the program may give it up,
+ * because somebody waits or its time is over.  Both change the same word by
+ * compare-and-swap, so just one of them does:
+ *
+ *	who			from				to
+ *	backend		FREE				KEPT			begin
+ *	backend		KEPT, SHOWN			HELD			take
+ *	backend		HELD, HELD_TELL		KEPT			put
+ *	backend		any					FREE			end
+ *	program		KEPT, SHOWN			GIVEN_UP		want, expire
+ *	program		HELD, HELD_TELL		HELD_WANTED		want
+ *	program		HELD				HELD_TELL		doze
+ *	program		KEPT				SHOWN			show
+ *
+ * The program deletes the node only behind GIVEN_UP, and the backend uses it
+ * only behind HELD.  A word is used again for other locks: so it names its
+ * generation, and who comes late with an old one changes nothing.
+ *
+ * Pure: libc only, no clock.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_KEEP_WORD_H
+#define ZKLOCK_KEEP_WORD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* How many locks one session can keep. */
+#define KEEP_SLOTS 64
+
+typedef enum KeepState
+{
+	KEEP_FREE,
+	KEEP_HELD,					/* the backend uses it */
+	KEEP_HELD_TELL,				/* and is to tell when it keeps it again: the
+								 * program does not look at the time */
+	KEEP_HELD_WANTED,			/* and must not keep it: others wait */
+	KEEP_KEPT,
+	KEEP_SHOWN,					/* and the data of its node says so; the
+								 * backend is to tell when it takes it */
+	KEEP_GIVEN_UP				/* its node is deleted, or was by others */
+} KeepState;
+
+typedef struct KeepWord
+{
+	_Atomic uint32_t word;		/* generation and state */
+	_Atomic int64_t since;		/* when it was kept last, protocol_now(); set
+								 * ahead of KEPT */
+} KeepWord;
+
+/* Generations are below this, and none is 0. */
+#define KEEP_GENERATIONS ((uint32_t) 1 << 29)
+
+/* The state, FREE if the word is of another generation. */
+extern KeepState keep_word_state(const KeepWord *keep, uint32_t generation);
+
+/* ---- the backend ---- */
+
+/* From now on the lock of that generation is kept. */
+extern void keep_word_begin(KeepWord *keep, uint32_t generation, int64_t now);
+
+/*
+ * Take it back.  false if it was given up.  *is_told: the program is to be
+ * told.
+ */
+extern bool keep_word_take(KeepWord *keep, uint32_t generation,
+						   bool *is_told);
+
+/*
+ * Keep it again.  false if others wait for it, or the word makes no sense;
+ * likewise.
+ */
+extern bool keep_word_put(KeepWord *keep, uint32_t generation, int64_t now,
+						  bool *is_told);
+
+/* It is released, or gone. */
+extern void keep_word_end(KeepWord *keep);
+
+/* ---- the program ---- */
+
+/*
+ * Somebody wants it.  Result: GIVEN_UP or HELD_WANTED by this call; or what
+ * else the state is, and nothing was changed.
+ */
+extern KeepState keep_word_want(KeepWord *keep, uint32_t generation);
+
+/* From one state to another, if it is in that. */
+extern bool keep_word_change(KeepWord *keep, uint32_t generation,
+							 KeepState from, KeepState to);
+
+#endif							/* ZKLOCK_KEEP_WORD_H */

@@ -1,0 +1,404 @@
+
+# zklock.keep: a lock that nobody waits for stays with the session that used it
+# last. Taking it again asks nobody; whoever else comes has it at once.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $timeout = 12;    # of sessions, seconds: no proof gets old on the way
+my $zk = ZooKeeper->new->start;
+my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => "${timeout}s") }
+  qw(berlin paris);
+my $stranger = $zk->client;
+my $names = 0;
+
+# A session that keeps locks; it is connected already.
+sub keeper
+{
+	my ($time) = @_;
+	my $session = background($node{berlin});
+	$session->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')");
+	$session->query_safe("SET zklock.keep = '$time'");
+	return $session;
+}
+
+# Another one that does not.
+sub rival
+{
+	my $session = background($node{paris});
+	$session->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')");
+	return $session;
+}
+
+sub new_name { return 'kept' . ++$names; }
+
+# Take and release it; it is kept then. The token.
+sub cycle
+{
+	my ($session, $name) = @_;
+	return $session->query_safe("SELECT zk_lock('$name')")
+	  . ($session->query_safe("SELECT zk_unlock('$name')") eq 't' ? '' : ' not held');
+}
+
+sub states
+{
+	my ($session) = @_;
+	return $session->query_safe(
+		q(SELECT string_agg(name || ' ' || state, ', ' ORDER BY name) FROM zk_locks));
+}
+
+# What another cluster sees of its queue.
+sub queue_state
+{
+	my ($session, $name) = @_;
+	return $session->query_safe(
+		"SELECT string_agg(state, ', ' ORDER BY position) FROM zk_lock_queue('$name')");
+}
+
+sub keep_one
+{
+	my ($session, $name) = @_;
+	my $watches = $zk->watch_count;
+	my $token = cycle($session, $name);
+	poll_until { $zk->watch_count > $watches } 'its queue is watched', 10;
+	return $token;
+}
+
+subtest 'the second time nobody is asked' => sub {
+	my $keeper = keeper('1min');
+	my $name = new_name();
+	my $token = keep_one($keeper, $name);
+	is(states($keeper), "$name kept", 'kept');
+	is($keeper->query_safe("SELECT zk_fencing_token('$name') IS NULL"), 't', 'not held');
+	is($keeper->query_safe("SELECT zk_is_held('$name')"), 'f', 'by its own word');
+	my $node = join ' ', queue_nodes($zk, lock_path($name));
+	like($node, qr/-8a13-/, 'its node is marked');
+
+	my $before = $zk->packets_received;
+	is(cycle($keeper, $name), $token, 'the same token') foreach 1 .. 100;
+	is($keeper->query_safe("BEGIN; SELECT zk_xact_lock('$name'); COMMIT"),
+		$token, 'in transaction scope, too');
+	is($keeper->query_safe("SELECT zk_try_lock('$name')"), 't', 'and for a try');
+	is(states($keeper), "$name held", 'held');
+	$keeper->query_safe("SELECT zk_unlock('$name')");
+	# heartbeats of a few sessions, and what the keeper shows
+	cmp_ok($zk->packets_received - $before, '<', 20, 'hundred cycles, no request');
+	is(join(' ', queue_nodes($zk, lock_path($name))), $node, 'the same node');
+	is($keeper->query("SELECT zk_unlock('$name')"), 'f', 'it is not held any more');
+	like($keeper->error, qr/WARNING/, 'which is told');
+	$keeper->quit;
+	assert_no_nodes($zk, lock_path($name));
+};
+
+subtest "nor is the session's program" => sub {
+	my $keeper = keeper('1min');
+	my $name = new_name();
+	keep_one($keeper, $name);
+	my $sent = 'SELECT sum(requests), sum(bytes_sent) FROM zk_stat';
+	my $before = $keeper->query_safe($sent);
+	$keeper->query_safe("DO \$\$ BEGIN FOR i IN 1 .. 10000 LOOP"
+		  . " PERFORM zk_lock('$name'); PERFORM zk_unlock('$name'); END LOOP; END \$\$");
+	my ($requests, $bytes) =
+	  map { $_->[0] - $_->[1] } map { [@$_] }
+	  ([ (split /\|/, $keeper->query_safe($sent))[0], (split /\|/, $before)[0] ],
+		[ (split /\|/, $keeper->query_safe($sent))[1], (split /\|/, $before)[1] ]);
+	is($requests, 0, 'ten thousand cycles, no request');
+	# what it shows to others, a second after its last use
+	cmp_ok($bytes, '<', 2000, 'and next to no word');
+	cmp_ok($keeper->query_safe('SELECT sum(granted_kept) FROM zk_stat'), '>=', 10000, 'counted');
+	$keeper->quit;
+};
+
+subtest 'whoever comes has it at once' => sub {
+	my $rival = rival();
+	my %busy = (
+		idle => '',
+		'in a transaction' => 'BEGIN; SELECT 1',
+		'in a long statement' => 'SELECT pg_sleep(600)');
+	foreach my $how (sort keys %busy)
+	{
+		my $keeper = keeper('10min');
+		my $name = new_name();
+		keep_one($keeper, $name);
+		$keeper->start_query($busy{$how}) if $busy{$how};
+		ok($rival->query_safe("SELECT zk_lock('$name', '20s')"), "while its backend is $how");
+		is(states($rival), "$name held", 'held by the other');
+		$rival->query_safe("SELECT zk_unlock('$name')");
+		$node{berlin}->safe_psql('postgres',
+			'SELECT pg_cancel_backend(' . $keeper->pid . ')');
+		$keeper->wait_result if $busy{$how};
+		$keeper->query('ROLLBACK');
+		is(states($keeper), '', 'and nothing is kept any more');
+		is(cycle($keeper, $name) =~ /^\d+$/, 1, 'it can be taken again');
+		$keeper->quit;
+	}
+
+	my $keeper = keeper('10min');
+	my $name = new_name();
+	keep_one($keeper, $name);
+	kill STOP => $keeper->pid;
+	ok($rival->query_safe("SELECT zk_lock('$name', '20s')"), 'while its backend is stopped');
+	kill CONT => $keeper->pid;
+	$rival->query_safe("SELECT zk_unlock('$name')");
+
+	$name = new_name();
+	keep_one($keeper, $name);
+	my $path = lock_path($name);
+	my $theirs = $stranger->create("$path/x-1-", '', ephemeral => 1, sequential => 1);
+	poll_until { queue_nodes($zk, $path) == 1 } 'the node to go for a client of any make', 10;
+	is(join(' ', map { "$path/$_" } queue_nodes($zk, $path)), $theirs, 'for any other client, too');
+	$stranger->delete($theirs);
+	$_->quit foreach $keeper, $rival;
+};
+
+subtest 'a reader, and one with permits, likewise' => sub {
+	my $rival = rival();
+	my $keeper = keeper('10min');
+	my @names = map { new_name() } 1 .. 4;
+	keep_one($keeper, $_) foreach @names;
+	ok($rival->query_safe("SELECT zk_lock_shared('$names[0]', '20s')"), 'shared');
+	ok($rival->query_safe("SELECT zk_lock('$names[1]', '20s', 3)"), 'three permits');
+	is($rival->query_safe("SELECT zk_try_lock('$names[2]', '0', 3)"), 't', 'tried');
+	is($rival->query_safe("SELECT zk_try_lock_shared('$names[3]')"), 't', 'and shared');
+	$rival->query_safe('SELECT zk_unlock_all()');
+
+	my $name = new_name();
+	$keeper->query_safe("SELECT zk_lock('$name')");
+	$rival->query("SELECT zk_lock('$name', '20s', 3)");
+	is($rival->sqlstate, '55000', 'one that is held is another matter');
+	$keeper->query_safe("SELECT zk_unlock('$name')");
+	$_->quit foreach $keeper, $rival;
+};
+
+subtest 'a try does not lie' => sub {
+	my $rival = rival();
+	my $keeper = keeper('10min');
+	my @names = map { new_name() } 1 .. 5;
+	keep_one($keeper, $_) foreach @names;
+	is($rival->query_safe("SELECT zk_try_lock('$names[0]')"), 't', 'it is kept: true');
+	is($rival->query_safe("SELECT zk_try_xact_lock('$names[1]')"), 't', 'in either scope');
+	is($rival->query_safe("SELECT zk_try_lock(ARRAY['$names[2]', '$names[3]'])"),
+		't', 'and for several');
+	$rival->query_safe('SELECT zk_unlock_all()');
+
+	$keeper->query_safe("SELECT zk_lock('$names[4]')");
+	is($rival->query_safe("SELECT zk_try_lock('$names[4]')"), 'f', 'it is held: false');
+	my ($zxid) = $zk->four_letter_word('srvr') =~ /^Zxid: (\S+)/m;
+	my $before = $zk->packets_received;
+	is($rival->query_safe("SELECT zk_try_lock('$names[4]')"), 'f', 'again') foreach 1 .. 10;
+	cmp_ok($zk->packets_received - $before, '<', 30, 'with two reads');
+	like($zk->four_letter_word('srvr'), qr/^Zxid: $zxid$/m, 'and no write');
+	is($keeper->query_safe("SELECT zk_unlock('$names[4]')"), 't', 'released');
+	is(states($keeper), '', 'not kept, for somebody wants it');
+	is($rival->query_safe("SELECT zk_try_lock('$names[4]', '20s')"), 't', 'and there it is');
+	$_->quit foreach $keeper, $rival;
+};
+
+subtest 'a keeper that does not answer' => sub {
+	my $rival = rival();
+	my $keeper = keeper('10min');
+	my $name = new_name();
+	keep_one($keeper, $name);
+	my ($program) = session_programs($keeper->pid);
+	kill STOP => $program;
+	my $begun = time;
+	is($rival->query_safe("SELECT zk_try_lock('$name')"), 'f', 'is not waited for for long');
+	cmp_ok(time - $begun, '<', 10, 'that is to say, a second');
+	kill CONT => $program;
+	poll_until { queue_nodes($zk, lock_path($name)) == 0 } 'it gives way when it wakes up', 20;
+	$_->quit foreach $keeper, $rival;
+};
+
+subtest 'what this session wants itself' => sub {
+	my $keeper = keeper('10min');
+	my $rival = rival();
+	my @names = map { new_name() } 1 .. 6;
+	keep_one($keeper, $_) foreach @names;
+	ok($keeper->query_safe("SELECT zk_lock_shared('$names[0]')"), 'shared');
+	ok($keeper->query_safe("SELECT zk_lock('$names[1]', NULL, 2)"), 'two permits');
+	is($keeper->query_safe("SELECT zk_try_lock_shared('$names[2]')"), 't', 'shared, tried');
+	ok($keeper->query_safe("SELECT zk_lock(ARRAY['$names[3]', 'b$names[3]'])"), 'a set of them');
+	ok($keeper->query_safe("SET zklock.node_style = 'kazoo'; SELECT zk_lock('$names[4]')"),
+		'another style');
+	like((queue_nodes($zk, lock_path($names[4])))[0], qr/__lock__/, 'with a node of that');
+	$keeper->query_safe("RESET zklock.node_style; SELECT zk_unlock_all()");
+	keep_one($keeper, $names[5]);
+	ok($keeper->query_safe("SELECT zk_release_hold('$names[5]', zk_hold('$names[5]', 'for a test'))"),
+		'a hold');
+	is($keeper->query_safe('SELECT count(*) FROM zk_locks'), 0, 'nothing is left');
+	$_->quit foreach $keeper, $rival;
+	assert_no_nodes($zk, lock_path($_)) foreach @names;
+};
+
+subtest 'until its time is over' => sub {
+	my $keeper = keeper('2s');
+	my $name = new_name();
+	my $token = keep_one($keeper, $name);
+	is(join(' ', map { cycle($keeper, $name) } 1 .. 20), join(' ', ($token) x 20), 'used');
+	poll_until { queue_nodes($zk, lock_path($name)) == 0 } 'it goes, with its backend idle', 20;
+	is(states($keeper), '', 'which this knows');
+	cmp_ok(cycle($keeper, $name), '>', $token, 'the next time it is another');
+	$keeper->quit;
+};
+
+subtest 'what ends it' => sub {
+	my %end = (
+		'DISCARD ALL' => 'DISCARD ALL',
+		zk_unlock_all => 'SELECT zk_unlock_all()',
+		zk_disconnect => 'SELECT zk_disconnect()',
+		'the setting' => 'SET zklock.keep = 0',
+		'another setting' => "SET zklock.session_timeout = '9s'");
+	foreach my $how (sort keys %end)
+	{
+		my $keeper = keeper('10min');
+		my $name = new_name();
+		keep_one($keeper, $name);
+		$keeper->query_safe($end{$how});
+		poll_until { queue_nodes($zk, lock_path($name)) == 0 } "$how", 10;
+		is(states($keeper), '', 'none is left');
+		$keeper->quit;
+	}
+	foreach my $signal (qw(TERM KILL))
+	{
+		my $keeper = keeper('10min');
+		my $name = new_name();
+		keep_one($keeper, $name);
+		kill $signal => session_programs($keeper->pid) if $signal eq 'KILL';
+		kill TERM => $keeper->pid if $signal eq 'TERM';
+		poll_until { queue_nodes($zk, lock_path($name)) == 0 }
+		$signal eq 'TERM' ? 'the end of its backend' : 'the death of its program',
+		  $timeout + 10;
+		if ($signal eq 'KILL')
+		{
+			ok(cycle($keeper, $name) =~ /^\d+$/, 'the next session takes it anew');
+		}
+		$keeper->quit;
+	}
+};
+
+subtest 'it counts against max_locks, and goes first' => sub {
+	my $keeper = keeper('10min');
+	my @names = map { new_name() } 1 .. 4;
+	$keeper->query_safe('SET zklock.max_locks = 3');
+	keep_one($keeper, $_) foreach @names[ 0 .. 2 ];
+	is(states($keeper), join(', ', map { "$_ kept" } @names[ 0 .. 2 ]), 'three');
+	cycle($keeper, $names[3]);
+	is(states($keeper), join(', ', map { "$_ kept" } @names[ 1 .. 3 ]), 'the oldest has gone');
+	assert_no_nodes($zk, lock_path($names[0]));
+	$keeper->query_safe("SELECT zk_lock(ARRAY['$names[0]', '$names[1]', '$names[2]'])");
+	is(states($keeper), join(', ', map { "$_ held" } @names[ 0 .. 2 ]), 'all, for others');
+	$keeper->query("SELECT zk_lock('$names[3]')");
+	is($keeper->sqlstate, '53400', 'then it is full');
+	$keeper->quit;
+
+	# more than there are slots
+	$keeper = keeper('10min');
+	cycle($keeper, "many$_") foreach 1 .. 150;
+	is($keeper->query_safe(q(SELECT count(*), min(state) FROM zk_locks)), '64|kept', 'no more than 64');
+	poll_until { grep({ queue_nodes($zk, lock_path("many$_")) } 1 .. 150) == 64 } 'all others have gone', 20;
+	$keeper->quit;
+};
+
+subtest 'nobody is disturbed for it' => sub {
+	my $keeper = keeper('10min');
+	my $name = new_name();
+	$node{berlin}->safe_psql('postgres', 'CREATE TABLE IF NOT EXISTS t (n int)');
+	keep_one($keeper, $name);
+	my $file = $node{berlin}->logfile;
+	my $offset = -s $file;
+	$keeper->query_safe('BEGIN; INSERT INTO t VALUES (1)');
+	kill KILL => session_programs($keeper->pid);
+	$keeper->query_safe('SELECT pg_sleep(0.2)');
+	$keeper->query_safe('COMMIT');
+	is($keeper->query_safe('SELECT count(*) FROM t'), 1, 'committed');
+	unlike(substr(PostgreSQL::Test::Utils::slurp_file($file), $offset), qr/lost/, 'nothing in the log');
+
+	# nor is a lock that is held mixed up with it
+	ok(cycle($keeper, $name) =~ /^\d+$/, 'taken anew');
+	$keeper->quit;
+};
+
+subtest 'one that was evicted' => sub {
+	my $keeper = keeper('10min');
+	my $name = new_name();
+	my $token = keep_one($keeper, $name);
+	$node{paris}->safe_psql('postgres', "SELECT zk_evict('$name', '$token')");
+	poll_until { states($keeper) eq '' } 'is not kept', 10;
+	cmp_ok(cycle($keeper, $name), '>', $token, 'and is taken anew');
+	$keeper->quit;
+};
+
+subtest 'an old proof' => sub {
+	my $keeper = background($node{berlin});
+	$keeper->query_safe("SET zklock.session_timeout = '2s'; SET zklock.keep = '10min'");
+	my $name = new_name();
+	my $token = keep_one($keeper, $name);
+	# no condition to wait for: a proof gets old by the clock
+	my $until = time + 3;
+	poll_until { time > $until } 'time to pass', 20;
+	is($keeper->query_safe("SELECT zk_lock('$name')"), $token, 'is renewed with a question');
+	$keeper->query_safe("SELECT zk_unlock('$name')");
+
+	# and if the answer is that it is gone, before anybody has heard of that
+	my ($program) = session_programs($keeper->pid);
+	$until = time + 3;
+	poll_until { time > $until } 'time to pass', 20;
+	$keeper->query_safe('SELECT 1');
+	$zk->client->delete(lock_path($name) . "/$_") foreach queue_nodes($zk, lock_path($name));
+	cmp_ok(cycle($keeper, $name), '>', $token, 'a node that has gone is not taken back');
+	$keeper->quit;
+};
+
+subtest 'others see that it is merely kept' => sub {
+	my $rival = rival();
+	my $keeper = keeper('10min');
+	my $name = new_name();
+	keep_one($keeper, $name);
+	is(queue_state($keeper, $name), 'kept', 'its session at once');
+	poll_until { queue_state($rival, $name) eq 'kept' } 'others a little later', 10;
+	my $token = $keeper->query_safe("SELECT zk_lock('$name')");
+	is(queue_state($keeper, $name), 'held', 'it is held: its session at once');
+	poll_until { queue_state($rival, $name) eq 'held' } 'others a little later', 10;
+	$keeper->query_safe("SELECT zk_unlock('$name')");
+	poll_until { queue_state($rival, $name) eq 'kept' } 'and so on', 10;
+	is(cycle($keeper, $name), $token, 'the token is the same');
+	ok($rival->query_safe("SELECT zk_lock('$name', '20s')"), 'whoever comes has it all the same');
+	$_->quit foreach $keeper, $rival;
+};
+
+subtest 'not where others take it in between' => sub {
+	my $keeper = keeper('10min');
+	my $rival = background($node{paris});
+	$rival->query_safe("SET zklock.keep = '10min'");
+	my $name = new_name();
+	keep_one($keeper, $name);
+	cycle($rival, $name);
+	cycle($keeper, $name);
+	is(states($keeper), '', 'it is not kept for a while');
+	is(states($rival), '', 'by neither');
+	poll_until {
+		cycle($keeper, $name);
+		states($keeper) eq "$name kept"
+	} 'and later it is again', 20;
+	$_->quit foreach $keeper, $rival;
+};
+
+subtest 'fenced as ever' => sub {
+	my $keeper = keeper('10min');
+	my $rival = rival();
+	my $name = new_name();
+	my $token = keep_one($keeper, $name);
+	$keeper->query_safe("BEGIN; SELECT zk_xact_lock('$name'); SELECT zk_fence('$name'); COMMIT")
+	  foreach 1 .. 3;
+	my $next = $rival->query_safe("SELECT zk_lock('$name', '20s')");
+	cmp_ok($next, '>', $token, 'the next holder has a higher token');
+	$rival->query_safe("SELECT zk_unlock('$name')");
+	$_->quit foreach $keeper, $rival;
+};
+
+assert_no_nodes($zk, lock_path("kept$_")) foreach 1 .. $names;
+done_testing();

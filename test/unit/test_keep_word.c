@@ -1,0 +1,189 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_keep_word.c
+ *	  Unit test of src/keep_word.c: every change from every state, and two
+ *	  threads that are at it as fast as they can.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+#include "keep_word.h"
+#include "tap.h"
+
+#define NELEMS(array) ((int) (sizeof(array) / sizeof((array)[0])))
+
+#define OLD 7
+#define NEW 8
+
+/* A word of generation OLD in that state. */
+static KeepWord
+make_word(KeepState state)
+{
+	KeepWord	keep;
+
+	memset(&keep, 0, sizeof(keep));
+	keep_word_begin(&keep, OLD, 1000);
+	if (state == KEEP_FREE)
+		keep_word_end(&keep);
+	else if (state != KEEP_KEPT &&
+			 !keep_word_change(&keep, OLD, KEEP_KEPT, state))
+		ok(false, "it can be set");
+	return keep;
+}
+
+/* What each call makes of each state, in the order of KeepState. */
+static void
+test_changes(void)
+{
+	static const struct
+	{
+		KeepState	from;
+		KeepState	taken;
+		bool		can_take;
+		KeepState	put;
+		bool		can_put;
+		KeepState	wanted;
+		bool		is_told;	/* by take or put, whichever is possible */
+	}			cases[] = {
+		{KEEP_FREE, KEEP_FREE, false, KEEP_FREE, false, KEEP_FREE, false},
+		{KEEP_HELD, KEEP_HELD, false, KEEP_KEPT, true, KEEP_HELD_WANTED, false},
+		{KEEP_HELD_TELL, KEEP_HELD_TELL, false, KEEP_KEPT, true, KEEP_HELD_WANTED, true},
+		{KEEP_HELD_WANTED, KEEP_HELD_WANTED, false, KEEP_HELD_WANTED, false, KEEP_HELD_WANTED, false},
+		{KEEP_KEPT, KEEP_HELD, true, KEEP_KEPT, false, KEEP_GIVEN_UP, false},
+		{KEEP_SHOWN, KEEP_HELD, true, KEEP_SHOWN, false, KEEP_GIVEN_UP, true},
+		{KEEP_GIVEN_UP, KEEP_GIVEN_UP, false, KEEP_GIVEN_UP, false, KEEP_GIVEN_UP, false},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		bool		is_told;
+		KeepWord	keep = make_word(cases[i].from);
+
+		is_int(cases[i].can_take, keep_word_take(&keep, OLD, &is_told), "state %d: take", i);
+		is_int(cases[i].taken, keep_word_state(&keep, OLD), "and what becomes of it");
+		if (cases[i].can_take)
+			is_int(cases[i].is_told, is_told, "is the program told?");
+		keep = make_word(cases[i].from);
+		is_int(cases[i].can_put, keep_word_put(&keep, OLD, 2000, &is_told), "state %d: put", i);
+		is_int(cases[i].put, keep_word_state(&keep, OLD), "and what becomes of it");
+		if (cases[i].can_put)
+			is_int(cases[i].is_told, is_told, "is the program told?");
+		is_int(2000, atomic_load(&keep.since), "and the time");
+		keep = make_word(cases[i].from);
+		is_int(cases[i].wanted, keep_word_want(&keep, OLD), "state %d: want", i);
+		is_int(cases[i].wanted, keep_word_state(&keep, OLD), "and what becomes of it");
+
+		/* who comes late, with the word in use for another lock */
+		keep = make_word(cases[i].from);
+		keep_word_begin(&keep, NEW, 3000);
+		ok(!keep_word_take(&keep, OLD, &is_told), "state %d: another generation: take", i);
+		ok(!keep_word_put(&keep, OLD, 1, &is_told), "put");
+		is_int(KEEP_FREE, keep_word_want(&keep, OLD), "want");
+		is_int(KEEP_FREE, keep_word_state(&keep, OLD), "state");
+		is_int(KEEP_KEPT, keep_word_state(&keep, NEW), "it is as it was");
+	}
+}
+
+/* ---------------------------------------------------------------------
+ * Two at a time
+ * ---------------------------------------------------------------------
+ */
+
+/* How often the program is to come in between. */
+#define TIMES 1000
+
+/* What both threads have to do with. */
+static KeepWord shared;
+
+/*
+ * Generation that the program must not touch any more, and one of which it
+ * has deleted the node.
+ */
+static _Atomic uint32_t in_use;
+static _Atomic uint32_t deleted;
+static _Atomic int is_over;
+static _Atomic int nbroken;
+static _Atomic int ngiven_up;
+
+/* The program: gives up whatever it finds, by its own clock. */
+static void *
+play_program(void *argument)
+{
+	unsigned	random = 1;
+
+	(void) argument;
+	while (!is_over)
+	{
+		uint32_t	generation = atomic_load(&shared.word) >> 3;
+
+		random = random * 1103515245 + 12345;
+		if (generation == 0)
+			continue;
+		switch (random >> 16 & 7)
+		{
+			case 0:
+				keep_word_change(&shared, generation, KEEP_HELD, KEEP_HELD_TELL);
+				break;
+			case 1:
+				keep_word_change(&shared, generation, KEEP_KEPT, KEEP_SHOWN);
+				break;
+			case 2:
+				if (keep_word_want(&shared, generation) != KEEP_GIVEN_UP ||
+					deleted == generation)
+					break;
+				if (in_use == generation)
+					nbroken++;	/* it deletes what is held */
+				deleted = generation;
+				ngiven_up++;
+				break;
+			default:
+				break;
+		}
+	}
+	return NULL;
+}
+
+/* The backend: takes, uses and puts back; begins anew when it was given up. */
+static void
+test_race(void)
+{
+	pthread_t	program;
+	uint32_t	generation = 0;
+	int			ntaken = 0;
+	bool		is_told;
+	bool		is_kept = false;
+
+	memset(&shared, 0, sizeof(shared));
+	pthread_create(&program, NULL, play_program, NULL);
+	for (int i = 0; i < TIMES || ngiven_up < TIMES; i++)
+	{
+		if (!is_kept)
+			keep_word_begin(&shared, ++generation, i);
+		if (i % TIMES == 0)
+			sched_yield();
+		is_kept = keep_word_take(&shared, generation, &is_told);
+		if (!is_kept)
+			continue;
+		in_use = generation;
+		ntaken++;
+		if (deleted == generation)
+			nbroken++;
+		in_use = 0;
+		is_kept = keep_word_put(&shared, generation, i, &is_told);
+	}
+	is_over = true;
+	pthread_join(program, NULL);
+	is_int(0, nbroken, "what is held is never deleted, what was deleted never taken");
+	ok(ntaken > 0, "each had its turn");
+}
+
+int
+main(void)
+{
+	test_changes();
+	test_race();
+	return done_testing();
+}
