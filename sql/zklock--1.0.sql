@@ -358,7 +358,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_lock_queue(text) IS
-'The queue of a lock: one row for each contender of every client and cluster, in order, with state (held, waiting, pending or releasing: its owner is letting go), mode, style of its node, owning ZooKeeper session, who it says it is, since when (ZooKeeper''s clock) and fencing token. Children of the znode that are not contenders come last, with a NULL position. data is what other clients wrote into their node; permits is 1, or how many may hold a semaphore. A contender with several nodes (style all) has one row, with the first of them. held_since is a bound: a holder was granted the lock between since and held_since, at once if they are equal; NULL if no bound is known but now.';
+'The queue of a lock: one row for each contender of every client and cluster, in order, with state (held, waiting, pending, releasing: its owner is letting go, or kept: nobody holds it, whoever comes has it at once), mode, style of its node, owning ZooKeeper session, who it says it is, since when (ZooKeeper''s clock) and fencing token. Children of the znode that are not contenders come last, with a NULL position. data is what other clients wrote into their node; permits is 1, or how many may hold a semaphore. A contender with several nodes (style all) has one row, with the first of them. held_since is a bound: a holder was granted the lock between since and held_since, at once if they are equal; NULL if no bound is known but now.';
 
 CREATE FUNCTION zk_who(
 	name text,
@@ -472,7 +472,7 @@ COMMENT ON FUNCTION zk_locks() IS
 CREATE VIEW zk_locks AS SELECT * FROM zk_locks();
 
 COMMENT ON VIEW zk_locks IS
-'The locks that this session holds: mode, state (held or lost, as far as is known here without asking), how many holds of session and of transaction scope, fencing token, znode, since when, and the number of permits (1, or of a semaphore). Those of another backend of this cluster: SELECT * FROM zk_backend_locks WHERE pid = ...; those of everybody: zk_lock_queue(), zk_all_locks().';
+'The locks that this session holds: mode, state (held or lost, as far as is known here without asking; kept, by zklock.keep, is not held), how many holds of session and of transaction scope, fencing token, znode, since when, and the number of permits (1, or of a semaphore). Those of another backend of this cluster: SELECT * FROM zk_backend_locks WHERE pid = ...; those of everybody: zk_lock_queue(), zk_all_locks().';
 
 CREATE FUNCTION zk_session(
 	OUT state text,

@@ -27,6 +27,13 @@
 #include <string.h>
 #include <unistd.h>
 
+/*
+ * How often it is looked whether we are still told of the death of programs
+ * (zklock_channel_watch()), which costs system calls.  Whoever takes the
+ * handler away may do so right after any look.
+ */
+#define WATCH_MS 10
+
 static ZkClient *new_client(const ZkClientOptions *options);
 static const char *make_title(char title[ZK_CHANNEL_TITLE_SIZE],
 							  const char *addition);
@@ -192,6 +199,7 @@ void
 zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted)
 {
 	SharedPage *page = client->channel.page;
+	int64_t		now;
 
 	if (page == NULL)
 		return;
@@ -200,8 +208,13 @@ zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted)
 		client_refuse_interrupt(client, &page->loss_interrupt);
 		return;
 	}
+	now = zklock_client_now();
 	interrupt_want(&page->loss_interrupt);
-	zklock_channel_watch();
+	if (now < client->watched_at || now >= client->watched_at + WATCH_MS)
+	{
+		zklock_channel_watch();
+		client->watched_at = now;
+	}
 	client_look(client);
 	if (client->status.state == ZK_CLIENT_LOST &&
 		interrupt_begin(&page->loss_interrupt))

@@ -36,6 +36,8 @@ struct ZkClient
 	ZkClientStatus status;		/* as reported last */
 	SessionTicket ticket;		/* valid if status.was_connected */
 	char		last_error[512];
+	int64_t		watched_at;		/* when zklock_channel_watch() was called for
+								 * it */
 	uint64_t	nframes;		/* taken in, ever */
 	uint64_t	nrequests;		/* sent, ever; the page has how many are over */
 	uint64_t	nwithdrawn;		/* the same */

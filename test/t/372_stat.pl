@@ -21,7 +21,7 @@ my $monitor = background($node);
 my ($first, $second) = map { background($node) } 1 .. 2;
 my $abroad = background($paris);
 
-my @counters = qw(granted_at_once granted_handed_over granted_told granted_listed
+my @counters = qw(granted_at_once granted_handed_over granted_told granted_listed granted_kept kept_for_others
 	tries_in_vain timeouts cancels deadlocks losses refused_commits evictions sessions
 	reconnects waits);
 
