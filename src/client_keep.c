@@ -4,8 +4,8 @@
  *	  Locks that a backend keeps after their release, as its client has them.
  *
  * A slot is a word of the shared page (keep_word.h).  The program is told of
- * a lock when it is kept for the first time; from then on it watches the
- * queue, and the word does the rest.
+ * a lock when it is granted; from then on it watches the queue, and the word
+ * does the rest.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,8 +17,8 @@ static void send_keep(ZkClient *client, const ZkKept *kept, const char *node,
 static void free_slot(ZkClient *client, ZkKept *kept);
 
 bool
-zklock_client_keep(ZkClient *client, ZkKept *kept, const char *node,
-				   const char *data, const char *request, int keep_ms)
+zklock_client_begin_kept(ZkClient *client, ZkKept *kept, const char *node,
+						 const char *data, const char *request, int keep_ms)
 {
 	SharedPage *page = client->channel.page;
 	int			slot = 0;
@@ -62,7 +62,7 @@ zklock_client_take_kept(ZkClient *client, ZkKept *kept)
 }
 
 bool
-zklock_client_keep_again(ZkClient *client, ZkKept *kept, int keep_ms)
+zklock_client_keep(ZkClient *client, ZkKept *kept, int keep_ms)
 {
 	bool		is_told;
 

@@ -225,7 +225,7 @@ extern void zklock_client_sweep(ZkClient *client, const char *path);
 
 /* ---- client_keep.c ---- */
 
-/* A lock that is kept after its release, or was and is taken back. */
+/* A lock that is kept after its release, or may be. */
 typedef struct ZkKept
 {
 	int			slot;			/* of its word, keep_word.h */
@@ -236,15 +236,16 @@ typedef struct ZkKept
 } ZkKept;
 
 /*
- * Keep a lock, whose queue node is at that path and has that data, a JSON
- * object: until the time has passed since its last use, or anybody else
- * comes into the queue.  Then the node is deleted, by the session's program,
- * and a request to release it at that path swept.  false, and nothing is kept, if
- * the session is over or keeps KEEP_SLOTS.
+ * A lock is held that may be kept after its release; its queue node is at
+ * that path and has that data, a JSON object.  If anybody else comes into the
+ * queue while it is held, it is not kept, and the data of the node says so.
+ * If he comes while it is kept, or the time has passed since its last use, the
+ * session's program deletes the node, and sweeps a request to release it at
+ * that path.  false if the session is over, or has KEEP_SLOTS such locks.
  */
-extern bool zklock_client_keep(ZkClient *client, ZkKept *kept,
-							   const char *node, const char *data,
-							   const char *request, int keep_ms);
+extern bool zklock_client_begin_kept(ZkClient *client, ZkKept *kept,
+									 const char *node, const char *data,
+									 const char *request, int keep_ms);
 
 /*
  * Take it back.  false if it has been given up: it is forgotten then.  Says
@@ -253,16 +254,15 @@ extern bool zklock_client_keep(ZkClient *client, ZkKept *kept,
 extern bool zklock_client_take_kept(ZkClient *client, ZkKept *kept);
 
 /*
- * Keep it again.  false if somebody waits for it: it is forgotten then, and
- * its node the caller's to delete.  Mostly without a system call.
+ * It is released: keep it.  false if somebody waits for it: it is forgotten
+ * then, and its node the caller's to delete.  Mostly without a system call.
  */
-extern bool zklock_client_keep_again(ZkClient *client, ZkKept *kept,
-									 int keep_ms);
+extern bool zklock_client_keep(ZkClient *client, ZkKept *kept, int keep_ms);
 
 /* Could it be taken back just now? */
 extern bool zklock_client_is_kept(const ZkClient *client, const ZkKept *kept);
 
-/* One that was taken back is not kept any more; its node is the caller's. */
+/* One that is held is not to be kept; its node is the caller's. */
 extern void zklock_client_end_kept(ZkClient *client, ZkKept *kept);
 
 #endif							/* ZKLOCK_CLIENT_REQUEST_H */

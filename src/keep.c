@@ -49,14 +49,15 @@
 #define RIVAL_MIN_MS 500
 #define RIVAL_MAX_MS 64000
 
-/* A lock that is kept, was taken back, or is not kept for a while. */
+/* A lock that is kept, may be kept, or is not for a while. */
 typedef struct ZkKeep
 {
 	uint32		hash;			/* of its path */
 	char		path[RECIPE_PATH_SIZE]; /* znode of the lock */
 	char		name[RECIPE_NAME_MAX + 1];	/* as the user wrote it, clipped */
 	bool		is_kept;		/* then place and kept are valid */
-	bool		is_taken;		/* its place is the lock's; kept is valid */
+	bool		is_taken;		/* it is held, on a place that knows of this
+								 * entry; kept is valid */
 	ZkPlace		place;
 	ZkKept		kept;
 	ZkSessionNumber session;	/* of kept */
@@ -81,7 +82,6 @@ static uint64 nuses;
 
 static bool can_keep(const ZkPlace *place, ZkSessionNumber live);
 static bool keep_place(ZkPlace *place, ZkKeep *keep);
-static bool begin(ZkKeep *keep, const ZkPlace *place);
 static bool is_shunned(const ZkKeep *keep);
 static void meet_rival(ZkKeep *keep);
 static bool reclaim(ZkKeep *keep);
@@ -192,19 +192,40 @@ zklock_keep_prove(ZkPlace *place, int64 deadline)
 	return is_ours;
 }
 
+void
+zklock_keep_begin(ZkPlace *place)
+{
+	ZkKeep	   *keep;
+	char		request[ZK_RECALL_PATH_SIZE];
+
+	if (!place->can_keep || place->own_data == NULL ||
+		!zklock_recall_path(request, place->lock_path, place->root_length,
+							strrchr(place->node, '/') + 1))
+		return;
+	keep = enter(place->lock_path);
+	if (keep == NULL ||
+		!zklock_client_begin_kept(zklock_session_client(), &keep->kept,
+								  place->node, place->own_data, request,
+								  keep_setting))
+		return;
+	keep->session = place->session;
+	keep->is_taken = true;
+	place->keep = keep;
+}
+
 bool
 zklock_keep_put(ZkPlace *place, ZkSessionNumber live)
 {
 	ZkKeep	   *keep = place->keep;
-	ZkClient   *client = zklock_session_client();
 
 	place->keep = NULL;
-	if (keep != NULL)
-		keep->is_taken = false;
-	if (can_keep(place, live))
+	if (keep == NULL)
+		return false;
+	keep->is_taken = false;
+	if (can_keep(place, live) && !is_shunned(keep))
 		return keep_place(place, keep);
-	if (keep != NULL && keep->session == zklock_session_number())
-		zklock_client_end_kept(client, &keep->kept);
+	if (keep->session == zklock_session_number())
+		zklock_client_end_kept(zklock_session_client(), &keep->kept);
 	return false;
 }
 
@@ -299,35 +320,21 @@ zklock_keep_visit(void (*visit) (const ZkPlace *place, void *argument),
 static bool
 can_keep(const ZkPlace *place, ZkSessionNumber live)
 {
-	return keep_setting > 0 && place->can_keep && place->own_data != NULL &&
-		place->mode == RECIPE_EXCLUSIVE && place->replacing[0] == NULL &&
+	return keep_setting > 0 && place->can_keep && place->mode == RECIPE_EXCLUSIVE && place->replacing[0] == NULL &&
 		!place->is_on_word && !zklock_place_is_lost(place, live) &&
 		!proc_exit_inprogress &&
 		!recipe_should_prune(strrchr(place->node, '/') + 1);
 }
 
-/*
- * Keep it, for the first time unless it had been taken back from keep.  What
- * hangs on the place passes over.
- */
+/* Keep it, unless somebody waits.  What hangs on the place passes over. */
 static bool
 keep_place(ZkPlace *place, ZkKeep *keep)
 {
-	ZkClient   *client = zklock_session_client();
-
-	if (keep != NULL)
+	if (!zklock_client_keep(zklock_session_client(), &keep->kept,
+							keep_setting))
 	{
-		if (!zklock_client_keep_again(client, &keep->kept, keep_setting))
-		{
-			meet_rival(keep);
-			return false;
-		}
-	}
-	else
-	{
-		keep = enter(place->lock_path);
-		if (keep == NULL || is_shunned(keep) || !begin(keep, place))
-			return false;
+		meet_rival(keep);
+		return false;
 	}
 	keep->place = *place;
 	zklock_nodedata_clip(keep->name, sizeof(keep->name), place->name);
@@ -342,21 +349,6 @@ keep_place(ZkPlace *place, ZkKeep *keep)
 		zklock_recall_close(&keep->place.listener, keep->name, keep->path,
 							place->root_length,
 							strrchr(place->node, '/') + 1, false);
-	return true;
-}
-
-static bool
-begin(ZkKeep *keep, const ZkPlace *place)
-{
-	char		request[ZK_RECALL_PATH_SIZE];
-
-	if (!zklock_recall_path(request, place->lock_path, place->root_length,
-							strrchr(place->node, '/') + 1) ||
-		!zklock_client_keep(zklock_session_client(), &keep->kept,
-							place->node, place->own_data, request,
-							keep_setting))
-		return false;
-	keep->session = place->session;
 	return true;
 }
 

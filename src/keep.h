@@ -42,6 +42,12 @@ extern bool zklock_keep_take(ZkPlace *place, bool *is_proved);
 extern bool zklock_keep_prove(ZkPlace *place, int64 deadline);
 
 /*
+ * The lock was granted, and may be kept when it is released: from now on the
+ * session's program looks who else comes.  Never raises, never waits.
+ */
+extern void zklock_keep_begin(ZkPlace *place);
+
+/*
  * The last count of its lock is gone: keep the place, if that is allowed and
  * nobody waits for it.  false: it is to be left.  Never raises, never waits.
  */

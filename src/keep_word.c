@@ -37,7 +37,7 @@ void
 keep_word_begin(KeepWord *keep, uint32_t generation, int64_t now)
 {
 	atomic_store(&keep->since, now);
-	atomic_store(&keep->word, WORD(generation, KEEP_KEPT));
+	atomic_store(&keep->word, WORD(generation, KEEP_HELD));
 }
 
 /* The program may come in between with SHOWN or GIVEN_UP, once each. */

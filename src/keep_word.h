@@ -10,7 +10,7 @@
  * compare-and-swap, so just one of them does:
  *
  *	who			from				to
- *	backend		FREE				KEPT			begin
+ *	backend		FREE				HELD			begin
  *	backend		KEPT, SHOWN			HELD			take
  *	backend		HELD, HELD_TELL		KEPT			put
  *	backend		any					FREE			end
@@ -53,8 +53,8 @@ typedef enum KeepState
 typedef struct KeepWord
 {
 	_Atomic uint32_t word;		/* generation and state */
-	_Atomic int64_t since;		/* when it was kept last, protocol_now(); set
-								 * ahead of KEPT */
+	_Atomic int64_t since;		/* when it was kept last, or begun,
+								 * protocol_now(); set ahead of the word */
 } KeepWord;
 
 /* Generations are below this, and none is 0. */
@@ -65,7 +65,7 @@ extern KeepState keep_word_state(const KeepWord *keep, uint32_t generation);
 
 /* ---- the backend ---- */
 
-/* From now on the lock of that generation is kept. */
+/* The lock of that generation is held, and may be kept when it is released. */
 extern void keep_word_begin(KeepWord *keep, uint32_t generation, int64_t now);
 
 /*

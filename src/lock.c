@@ -127,6 +127,7 @@ zklock_acquire(const ZkLockOrder *order)
 		switch (win_place(order, lock, &bounds, is_retry, &busy))
 		{
 			case ZK_CONTEND_GRANTED:
+				zklock_keep_begin(&lock->place);
 				return grant(order, lock);
 			case ZK_CONTEND_BUSY:
 				forget_if_empty(lock);

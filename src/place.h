@@ -54,8 +54,8 @@ typedef struct ZkPlace
 	/* For a lock that may be kept after its release; keep.c. */
 	bool		can_keep;		/* its node says so */
 	char	   *own_data;		/* of the node; NULL until that is prepared */
-	struct ZkKeep *keep;		/* it was kept, and taken back from there;
-								 * NULL: it was not */
+	struct ZkKeep *keep;		/* where it is kept then, if it is; NULL:
+								 * nowhere */
 
 	/*
 	 * A downgrade under way: the requests that replace `node`, the former

@@ -3,11 +3,11 @@
  * program_keep.c
  *	  The session's program: locks that its backend keeps after their release.
  *
- * The program watches the queue of each of them, be it taken back or not, and
- * gives it up as soon as anybody else stands there, or its time is over,
- * whatever the backend does just then (keep_word.h).  If the backend holds
- * it, it is told not to keep it again, and the data of the node tells
- * whoever has come: it is held, and not merely kept.
+ * The program watches the queue of each of them from the grant on, held or
+ * kept.  As soon as anybody else stands there, or its time is over, it gives
+ * up what is kept, whatever the backend does just then (keep_word.h).  What
+ * is held will not be kept, and the data of the node tells whoever has come:
+ * it is held, and not merely kept.
  *
  * The watch is on the children of the lock's znode.  No watch is ever
  * removed: whenever a lock is kept no more its node goes, and that uses the
@@ -42,7 +42,7 @@
  */
 #define SWEEP_MS 1000
 
-/* A lock that is kept, or that was taken back and may be kept again. */
+/* A lock that is kept, or that is held and may be. */
 struct Keep
 {
 	uint32_t	generation;		/* of its word; 0: there is none */
@@ -60,7 +60,7 @@ struct Keep
 								 * the backend says so */
 };
 
-static Keep *begin(Session *session, const FrameTaken *taken);
+static void begin(Session *session, const FrameTaken *taken);
 static void end(Keep *keep);
 static KeepWord *word_of(const Session *session, const Keep *keep);
 static Keep *find_by_lock(const Session *session, const char *lock);
@@ -84,10 +84,11 @@ keep_take(Session *session, const FrameTaken *taken)
 	keep = &session->keeps[wanted->slot];
 	if (taken->blobs[0] != NULL)
 	{
-		keep = begin(session, taken);
+		begin(session, taken);
 		list_queue(session, keep);
+		return true;
 	}
-	else if (keep->generation != wanted->generation)
+	if (keep->generation != wanted->generation)
 		return true;			/* given up meanwhile */
 	keep->keep_ms = wanted->keep_ms;
 	if (wanted->keep_ms == 0)
@@ -188,8 +189,8 @@ keep_free(Session *session)
 	free(session->keeps);
 }
 
-/* A lock is kept for the first time; what was in its slot is over. */
-static Keep *
+/* A lock is held that may be kept; what was in its slot is over. */
+static void
 begin(Session *session, const FrameTaken *taken)
 {
 	Keep	   *keep = &session->keeps[taken->frame.u.keep.slot];
@@ -197,6 +198,7 @@ begin(Session *session, const FrameTaken *taken)
 
 	end(keep);
 	keep->generation = taken->frame.u.keep.generation;
+	keep->keep_ms = taken->frame.u.keep.keep_ms;
 	keep->node = strdup(node);
 	keep->lock = strndup(node, (size_t) (strrchr(node, '/') - node));
 	keep->data = strdup(taken->blobs[1]);
@@ -205,7 +207,8 @@ begin(Session *session, const FrameTaken *taken)
 	if (keep->node == NULL || keep->lock == NULL || keep->data == NULL ||
 		keep->request == NULL)
 		exit(1);				/* the end of the session removes it */
-	return keep;
+	keep->look_at = keep->begun_at +
+		(keep->keep_ms < SHOW_MS ? keep->keep_ms : SHOW_MS);
 }
 
 static void

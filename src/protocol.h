@@ -55,7 +55,7 @@ typedef enum FrameKind
 	FRAME_REPORT_SILENCE,		/* wake me when nothing is outstanding */
 	FRAME_RESUME_NEWS,			/* signals are welcome: what was missed? */
 	FRAME_UNWATCH,				/* done with what that request watches */
-	FRAME_KEEP,					/* a lock is kept, or not any more */
+	FRAME_KEEP,					/* a lock may be kept, or not any more */
 
 	/* from the program */
 	FRAME_STATUS,				/* the session changed its state */
@@ -138,8 +138,8 @@ typedef struct FrameRequest
 
 /*
  * Blobs: the path of its queue node, the data of that, and the path of a
- * request to release it, for one that is kept for the first time; none for
- * one that the program knows.
+ * request to release it, for one that was granted just now; none for one
+ * that the program knows.
  */
 typedef struct FrameKeep
 {

@@ -178,6 +178,14 @@ subtest 'a try does not lie' => sub {
 	my $rival = rival();
 	my $keeper = keeper('10min');
 	my @names = map { new_name() } 1 .. 5;
+
+	# held for the first time: this is answered as well
+	my $first = new_name();
+	$keeper->query_safe("SELECT zk_lock('$first')");
+	is($rival->query_safe("SELECT zk_try_lock('$first')"), 'f', 'it is held: false');
+	poll_until { ($stranger->get(lock_path($first) . '/' . (queue_nodes($zk, lock_path($first)))[0]))[0]
+		  =~ /"kept":false/ } 'which is written down', 10;
+	$keeper->query_safe("SELECT zk_unlock('$first')");
 	keep_one($keeper, $_) foreach @names;
 	is($rival->query_safe("SELECT zk_try_lock('$names[0]')"), 't', 'it is kept: true');
 	is($rival->query_safe("SELECT zk_try_xact_lock('$names[1]')"), 't', 'in either scope');
@@ -187,6 +195,7 @@ subtest 'a try does not lie' => sub {
 
 	$keeper->query_safe("SELECT zk_lock('$names[4]')");
 	is($rival->query_safe("SELECT zk_try_lock('$names[4]')"), 'f', 'it is held: false');
+	wait_for_queue($zk, lock_path($names[4]), 1);
 	my ($zxid) = $zk->four_letter_word('srvr') =~ /^Zxid: (\S+)/m;
 	my $before = $zk->packets_received;
 	is($rival->query_safe("SELECT zk_try_lock('$names[4]')"), 'f', 'again') foreach 1 .. 10;
@@ -226,7 +235,7 @@ subtest 'what this session wants itself' => sub {
 		'another style');
 	like((queue_nodes($zk, lock_path($names[4])))[0], qr/__lock__/, 'with a node of that');
 	$keeper->query_safe("RESET zklock.node_style; SELECT zk_unlock_all()");
-	keep_one($keeper, $names[5]);
+	cycle($keeper, $names[5]);
 	ok($keeper->query_safe("SELECT zk_release_hold('$names[5]', zk_hold('$names[5]', 'for a test'))"),
 		'a hold');
 	is($keeper->query_safe('SELECT count(*) FROM zk_locks'), 0, 'nothing is left');

@@ -177,9 +177,9 @@ keep_something(Player *player)
 	switch (player->keeping[i])
 	{
 		case NOT_KEPT:
-			if (zklock_client_keep(client, kept, nodes[choose(4)], "{}",
-								   "/fuzz/n3", 1 + (int) choose(100)))
-				player->keeping[i] = IS_KEPT;
+			if (zklock_client_begin_kept(client, kept, nodes[choose(4)], "{}",
+										 "/fuzz/n3", 1 + (int) choose(100)))
+				player->keeping[i] = IS_TAKEN;
 			break;
 		case IS_KEPT:
 			checksum += zklock_client_is_kept(client, kept);
@@ -190,7 +190,7 @@ keep_something(Player *player)
 			player->keeping[i] = NOT_KEPT;
 			if (choose(4) == 0)
 				zklock_client_end_kept(client, kept);
-			else if (zklock_client_keep_again(client, kept, 1 + (int) choose(100)))
+			else if (zklock_client_keep(client, kept, 1 + (int) choose(100)))
 				player->keeping[i] = IS_KEPT;
 			break;
 	}

@@ -28,8 +28,8 @@ make_word(KeepState state)
 	keep_word_begin(&keep, OLD, 1000);
 	if (state == KEEP_FREE)
 		keep_word_end(&keep);
-	else if (state != KEEP_KEPT &&
-			 !keep_word_change(&keep, OLD, KEEP_KEPT, state))
+	else if (state != KEEP_HELD &&
+			 !keep_word_change(&keep, OLD, KEEP_HELD, state))
 		ok(false, "it can be set");
 	return keep;
 }
@@ -83,7 +83,7 @@ test_changes(void)
 		ok(!keep_word_put(&keep, OLD, 1, &is_told), "put");
 		is_int(KEEP_FREE, keep_word_want(&keep, OLD), "want");
 		is_int(KEEP_FREE, keep_word_state(&keep, OLD), "state");
-		is_int(KEEP_KEPT, keep_word_state(&keep, NEW), "it is as it was");
+		is_int(KEEP_HELD, keep_word_state(&keep, NEW), "it is as it was");
 	}
 }
 
@@ -160,13 +160,18 @@ test_race(void)
 	pthread_create(&program, NULL, play_program, NULL);
 	for (int i = 0; i < TIMES || ngiven_up < TIMES; i++)
 	{
-		if (!is_kept)
-			keep_word_begin(&shared, ++generation, i);
 		if (i % TIMES == 0)
 			sched_yield();
-		is_kept = keep_word_take(&shared, generation, &is_told);
 		if (!is_kept)
+		{
+			in_use = generation + 1;
+			keep_word_begin(&shared, ++generation, i);
+		}
+		else if (!keep_word_take(&shared, generation, &is_told))
+		{
+			is_kept = false;
 			continue;
+		}
 		in_use = generation;
 		ntaken++;
 		if (deleted == generation)
