@@ -23,6 +23,7 @@
  */
 #include "handover.h"
 
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
@@ -70,6 +71,7 @@ static shmem_request_hook_type previous_request_hook;
 static shmem_startup_hook_type previous_startup_hook;
 
 static bool make_key(WaiterKey *key, const char *node, int64 czxid);
+static uint32 hash_key(const void *key, Size size);
 static void request_memory(void);
 static void make_table(void);
 static void forget_at_exit(int code, Datum arg);
@@ -153,7 +155,8 @@ zklock_handover_forget(void)
 /*
  * Locks that are released by the end of a process are left to the ensemble:
  * by then there may be no PGPROC left, without which no lock can be waited
- * for.
+ * for.  So is a waiter that comes just as the table is looked at, without its
+ * lock, and found empty.
  */
 bool
 zklock_handover_tell(const char *node, int64 czxid)
@@ -161,7 +164,8 @@ zklock_handover_tell(const char *node, int64 czxid)
 	WaiterKey	key;
 	Waiter	   *waiter;
 
-	if (waiters == NULL || proc_exit_inprogress || MyProc == NULL ||
+	if (waiters == NULL || hash_get_num_entries(waiters) == 0 ||
+		proc_exit_inprogress || MyProc == NULL ||
 		!make_key(&key, node, czxid))
 		return false;
 	LWLockAcquire(waiters_lock, LW_EXCLUSIVE);
@@ -182,6 +186,13 @@ make_key(WaiterKey *key, const char *node, int64 czxid)
 	memset(key, 0, sizeof(*key));
 	key->czxid = czxid;
 	return strlcpy(key->node, node, sizeof(key->node)) < sizeof(key->node);
+}
+
+/* The czxid tells nodes of one ensemble apart, and is a hundredth of the key. */
+static uint32
+hash_key(const void *key, Size size)
+{
+	return tag_hash(&((const WaiterKey *) key)->czxid, sizeof(int64));
 }
 
 /* ---------------------------------------------------------------------
@@ -207,9 +218,10 @@ make_table(void)
 		previous_startup_hook();
 	control.keysize = sizeof(WaiterKey);
 	control.entrysize = sizeof(Waiter);
+	control.hash = hash_key;
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	waiters = ShmemInitHash_compat("zklock waiters", MaxBackends, &control,
-								   HASH_ELEM | HASH_BLOBS | HASH_FIXED_SIZE);
+								   HASH_ELEM | HASH_FUNCTION | HASH_FIXED_SIZE);
 	waiters_lock = &GetNamedLWLockTranche("zklock")->lock;
 	LWLockRelease(AddinShmemInitLock);
 }
