@@ -25,6 +25,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -98,6 +100,7 @@ static void read_backend(Session *session);
 static bool take_frame(Session *session, const FrameTaken *taken);
 static void note_orphaned(Session *session);
 static void process_library(Session *session, short revents);
+static void cork(const Session *session, int is_corked);
 static void show_session(const Session *session);
 
 int
@@ -303,10 +306,12 @@ serve(Session *session)
 
 	if (poll(polled, 3, milliseconds_until_next(session, now, library_ms)) <= 0)
 		return;
+	cork(session, 1);
 	if (polled[0].revents & (POLLIN | POLLHUP | POLLERR))
 		read_backend(session);
 	if (polled[1].revents != 0)
 		process_library(session, polled[1].revents);
+	cork(session, 0);
 	if (polled[2].revents != 0 && !session_is_ending(session))
 		ready_accept(session);
 }
@@ -508,6 +513,19 @@ process_library(Session *session, short revents)
 	while (zookeeper_process(session->zh, events) == ZOK &&
 		   (events & ZOOKEEPER_READ) && session->is_up)
 		events = ZOOKEEPER_READ;
+}
+
+/*
+ * The library sends each request in two parts, its length first, and the
+ * server would wake up for both of them, of all requests that go out together.
+ * Held back until all are there they are one packet, as a rule.
+ */
+static void
+cork(const Session *session, int is_corked)
+{
+	if (session->fd >= 0)
+		setsockopt(session->fd, IPPROTO_TCP, TCP_CORK, &is_corked,
+				   sizeof(is_corked));
 }
 
 /* ---------------------------------------------------------------------
