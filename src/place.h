@@ -31,8 +31,6 @@ typedef struct ZkPlace
 
 	/* Valid from the grant on. */
 	ZkSessionNumber session;	/* whose the nodes are */
-	char		node[RECIPE_PATH_SIZE]; /* path of the queue node, or of the
-										 * first */
 	int			nnodes;			/* 1, or ALIAS_COUNT */
 	int64		czxids[ALIAS_COUNT];	/* of each */
 	int32		numbers[ALIAS_COUNT];	/* with several nodes: of each */
@@ -46,8 +44,6 @@ typedef struct ZkPlace
 								 * was not the first of our list, and not
 								 * confirmed since */
 	bool		is_evicted;		/* somebody deleted a node */
-	char		evicted_by[ZK_EVICTOR_SIZE];	/* who says that it was he, if
-												 * this user may know; or "" */
 	bool		is_mistaken;	/* evicted, for the word was false */
 	ZkRecallListener listener;	/* for requests to release the lock */
 
@@ -64,9 +60,15 @@ typedef struct ZkPlace
 	 * frees them when it ends.
 	 */
 	ZkRequest  *replacing[ALIAS_COUNT];
-	char		next_node[RECIPE_PATH_SIZE];
-	char	   *next_data;		/* its data; NULL until a downgrade is
+	char	   *next_data;		/* data of next_node; NULL until a downgrade is
 								 * prepared */
+
+	/* Long ones, behind what each look at many places needs. */
+	char		node[RECIPE_PATH_SIZE]; /* path of the queue node, or of the
+										 * first */
+	char		next_node[RECIPE_PATH_SIZE];
+	char		evicted_by[ZK_EVICTOR_SIZE];	/* who says that it was he, if
+												 * this user may know; or "" */
 } ZkPlace;
 
 /* The path of the alias of that rank, whose first node's path is given. */
