@@ -98,8 +98,8 @@ zklock_session_await_silence(int64 deadline)
 bool
 zklock_session_await_undone(int64 deadline)
 {
-	return wait_for(NULL, is_undone, deadline,
-					ZK_WAITING_FOR_REPLY) != ZK_WAIT_TIMEOUT;
+	return is_undone() || wait_for(NULL, is_undone, deadline,
+								   ZK_WAITING_FOR_REPLY) != ZK_WAIT_TIMEOUT;
 }
 
 /* ---------------------------------------------------------------------
