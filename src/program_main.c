@@ -299,6 +299,7 @@ serve(Session *session)
 	};
 	int			library_ms = -1;
 	int64_t		now = protocol_now();
+	bool		is_sending;
 
 	atomic_store(&session->page->alive_at, now);
 	session_tick(session, now);
@@ -315,12 +316,17 @@ serve(Session *session)
 
 	if (poll(polled, 3, milliseconds_until_next(session, now, library_ms)) <= 0)
 		return;
-	cork(session, 1);
+
+	/* answers alone hardly ever lead to a request */
+	is_sending = polled[0].revents != 0 || !session->is_up;
+	if (is_sending)
+		cork(session, 1);
 	if (polled[0].revents & (POLLIN | POLLHUP | POLLERR))
 		read_backend(session);
 	if (polled[1].revents != 0)
 		process_library(session, polled[1].revents);
-	cork(session, 0);
+	if (is_sending)
+		cork(session, 0);
 	if (polled[2].revents != 0 && !session_is_ending(session))
 		ready_accept(session);
 }
