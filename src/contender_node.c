@@ -138,6 +138,7 @@ contender_make_parents(Standing *standing)
 		return;
 	}
 	path = pstrdup(place->lock_path);
+	zklock_client_begin_many(zklock_session_client());
 	for (int i = 1; i <= length; i++)
 	{
 		if (place->lock_path[i] != '/' && place->lock_path[i] != '\0')
@@ -149,6 +150,7 @@ contender_make_parents(Standing *standing)
 												NULL, 0));
 		path[i] = '/';
 	}
+	zklock_client_end_many(zklock_session_client());
 	pfree(path);
 }
 
