@@ -78,6 +78,9 @@ typedef struct Session
 	int			fd;				/* of the connection, -1 if there is none */
 	int64_t		pause_until;	/* there is none, and the library is not to
 								 * try again before */
+	int			nrounds;		/* so many times in a row the library has tried
+								 * all servers in vain */
+	unsigned short dice[3];		/* for erand48() */
 	bool		is_up;			/* there is one, and the session is granted */
 	int64_t		up_since;		/* valid if it is */
 	int64_t		suspended_ms;	/* how long the machine had been suspended

@@ -71,6 +71,14 @@
  */
 #define RETRY_MS 10
 
+/*
+ * The library pauses for a sixtieth of the session timeout when it has tried
+ * all servers, for ever.  Thousands of sessions that do so at one pace keep
+ * servers that elect a leader from it, whose listener is up all the time.  So
+ * the pause doubles up to that many times as long.
+ */
+#define PAUSE_FACTOR_MAX 4
+
 #define READ_SIZE (64 * 1024)
 
 /*
@@ -103,6 +111,8 @@ static bool is_heard_yet(const Session *session, int64_t now);
 static int64_t end_deadline(const Session *session);
 static int	prepare_library(Session *session, int64_t now,
 							struct pollfd *polled);
+static int	pause_between_rounds(Session *session, int64_t now,
+								 int library_ms);
 static int	milliseconds_until_next(const Session *session, int64_t now,
 									int library_ms);
 static void read_backend(Session *session);
@@ -357,6 +367,8 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 	if (rc != ZOK && library_ms < RETRY_MS)
 		library_ms = RETRY_MS;
 	session->pause_until = 0;
+	if (session->fd < 0 && rc == ZOK)
+		library_ms = pause_between_rounds(session, now, library_ms);
 	if (session->fd < 0 || rc != ZOK)
 		session->pause_until = now + library_ms;
 	else
@@ -366,6 +378,34 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 								  (interest & ZOOKEEPER_WRITE ? POLLOUT : 0));
 	}
 	return library_ms;
+}
+
+/*
+ * How long to leave the library alone once it has tried all servers in vain:
+ * longer from round to round, and never as long as others.  Where the session
+ * will soon be lost it tries as often as the library would, or at least four
+ * times in what is left.
+ */
+static int
+pause_between_rounds(Session *session, int64_t now, int library_ms)
+{
+	int			factor = session->nrounds < 2 ? 1 << session->nrounds :
+		PAUSE_FACTOR_MAX;
+	int64_t		left_ms = INT64_MAX;
+	int64_t		pause_ms;
+
+	if (session->nrounds++ == 0)
+	{
+		memcpy(session->dice, &now, sizeof(session->dice));
+		session->dice[0] ^= (unsigned short) getpid();
+	}
+	if (session->status.state == ZK_CLIENT_SUSPENDED)
+		left_ms = session->early_deadline - now;
+	pause_ms = (int64_t) library_ms * factor;
+	if (pause_ms > left_ms / 4)
+		pause_ms = left_ms / 4 > library_ms ? left_ms / 4 : library_ms;
+	return (int) (pause_ms / 2 + (int64_t) (erand48(session->dice) *
+											(double) pause_ms));
 }
 
 /*

@@ -282,6 +282,7 @@ note_connected(Session *session, int state)
 	int64_t		now = protocol_now();
 
 	session->is_up = true;
+	session->nrounds = 0;
 	session->up_since = now;
 	note_unanswered(session, now);
 	contact_begin(&session->contact, session->attempt_at);
