@@ -79,6 +79,9 @@
  */
 #define PAUSE_FACTOR_MAX 4
 
+/* How long the server may take over a close before we leave it alone with it. */
+#define CLOSE_MS 3000
+
 #define READ_SIZE (64 * 1024)
 
 /*
@@ -106,6 +109,7 @@ static void exit_if_orphan(int signal);
 static SharedPage *map_page(void);
 static void serve(Session *session);
 static void note_attempt(Session *session, Moment before);
+static void close_session(Session *session);
 static bool is_done(Session *session, int64_t now);
 static bool is_heard_yet(const Session *session, int64_t now);
 static int64_t end_deadline(const Session *session);
@@ -148,7 +152,7 @@ main(int argc, char **argv)
 			show_session(&session);
 	}
 	if (session.zh != NULL)
-		zookeeper_close(session.zh);
+		close_session(&session);
 	request_free_all(&session);
 	free(session.auth_scheme);
 	acl_free(&session);
@@ -448,6 +452,36 @@ is_done(Session *session, int64_t now)
 		parents_end(session);
 	session->has_ended_parents = true;
 	return session->npending == 0;
+}
+
+/*
+ * The library closes the socket behind its last request.  A reply or a watch
+ * that is still on its way then makes the kernel reset the connection, and
+ * the server may throw away what it has not read of it, the close: the
+ * session would live on for its timeout.  So the socket stays until the
+ * server has closed its end, which is its answer.  The backend does not wait
+ * for that.
+ */
+static void
+close_session(Session *session)
+{
+	struct pollfd server = {-1, POLLIN, 0};
+	int64_t		end = protocol_now() + CLOSE_MS;
+	char		rest[4096];
+	ssize_t		received;
+
+	if (session->is_up && session->fd >= 0)
+		server.fd = dup(session->fd);
+	zookeeper_close(session->zh);
+	if (server.fd < 0)
+		return;
+	close(PROTOCOL_CHANNEL_FD);
+	for (int64_t now = protocol_now(); now < end; now = protocol_now())
+		if (poll(&server, 1, (int) (end - now)) == 1 &&
+			(received = recv(server.fd, rest, sizeof(rest), MSG_DONTWAIT)) <= 0 &&
+			(received == 0 || (errno != EINTR && errno != EAGAIN)))
+			break;
+	close(server.fd);
 }
 
 /* Is the backend still taking in why the session was lost? */
