@@ -12,7 +12,9 @@
 #   make torture           sets everything up and runs zklock under faults, for
 #                          an hour with: make torture DURATION=3600
 #   make bench             sets everything up and measures zklock next to other
-#                          locks; in two minutes with: make bench QUICK=1
+#                          locks; in two minutes with: make bench QUICK=1;
+#                          crowds and storms: make bench SCALE=1; next to another
+#                          build: make bench CHECK=revision
 #   make indent            lays out the C code as PostgreSQL's is, with pgindent
 #
 # The last seven need nothing that is not there after git clone (but indent, its

@@ -458,6 +458,7 @@ The answer, or "" if the member does not answer (within a second).
 sub four_letter_word
 {
 	my ($self, $word, $member) = @_;
+	$self->{asked}++;
 	my $socket = IO::Socket::INET->new(
 		PeerAddr => '127.0.0.1',
 		PeerPort => $self->port($member),

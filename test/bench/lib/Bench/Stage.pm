@@ -57,6 +57,22 @@ my %cluster = (
 	'zklock.session_timeout' => "${session_timeout_ms}ms",
 	'zklock.root' => $root);
 
+=pod
+
+=head2 zookeeper_of($variant), cluster_settings
+
+That ZooKeeper, not started; the settings of a cluster.
+
+=cut
+
+sub zookeeper_of
+{
+	my ($variant) = @_;
+	return ZooKeeper->new(%zookeeper, %{ $of_variant{$variant} });
+}
+
+sub cluster_settings { return %cluster; }
+
 sub new
 {
 	my ($class) = @_;
@@ -75,8 +91,7 @@ sub set
 {
 	my ($self, $variant) = @_;
 	$self->{zookeeper}->stop if $self->{zookeeper};
-	$self->{zookeeper} =
-	  ZooKeeper->new(%zookeeper, %{ $of_variant{$variant} })->start;
+	$self->{zookeeper} = zookeeper_of($variant)->start;
 	my $servers = $self->{zookeeper}->connect_string;
 	if (!$self->{home})
 	{

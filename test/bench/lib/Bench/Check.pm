@@ -1,0 +1,237 @@
+
+=pod
+
+=head1 NAME
+
+Bench::Check - two builds in turns, and whether one is slower than the other
+
+=head1 DESCRIPTION
+
+Each build has a cluster of its own, both use one ZooKeeper server. A round
+measures both, now the one first and then the other, so what disturbs the
+machine for longer than a round disturbs both. What is compared is the ratio
+within a round.
+
+=cut
+
+package Bench::Check;
+
+use strict;
+use warnings;
+
+use Bench::Backends;
+use Bench::Block;
+use Bench::Commits;
+use Bench::Loops;
+use Bench::Pgbench;
+use Bench::Sessions;
+use Bench::Stage;
+use Bench::Stats qw(median percentile);
+use ZkLockTest;
+
+my @builds = qw(old new);
+
+# More than the odd half a percent is asked for before anybody is alarmed.
+my $tolerance = 0.05;
+
+# Of the median of the ratios: how many samples, and the share that the interval
+# covers. There are some ten ratios, and no false alarm is wanted in most runs.
+my $samples = 2_000;
+my $confidence = 0.998;
+
+# Measurements of each build, and how much each of them is.
+my $rounds = 15;
+my $window_s = 0.5;
+my %count = (fresh => 15, commit => 30);
+
+# [key, title, what measures a party and returns what takes time]. -------------
+
+sub _loop
+{
+	my ($who, $sessions, $lock) = @_;
+	return sub {
+		my ($zk, $party) = @_;
+		my $seen = Bench::Loops::measure($zk, $party->{$who},
+			sessions => $sessions, lock => $lock, window => $window_s);
+		return $sessions > 1 ? 1e6 / $seen->{rate} : $seen->{p50};
+	};
+}
+
+sub _commit
+{
+	my ($locks, $writes) = @_;
+	return sub {
+		my ($zk, $party) = @_;
+		return Bench::Commits::commit($party->{backends}, $locks, $writes,
+			$count{commit})->{p50};
+	};
+}
+
+my @workloads = (
+	[ 'uncontended', 'uncontended cycle, two prepared statements',
+		_loop('pgbench', 1, 'uncontended') ],
+	[ 'block', 'the same in a DO block', _loop('block', 1, 'uncontended') ],
+	[ 'two', 'a hand-over, 2 contenders', _loop('pgbench', 2, 'contended') ],
+	[ 'eight', 'a hand-over, 8 contenders', _loop('pgbench', 8, 'contended') ],
+	[ 'fresh', 'first lock of a new backend',
+		sub {
+			my ($zk, $party) = @_;
+			return Bench::Sessions::fresh($zk, $party->{fresh},
+				$count{fresh})->{p50};
+		} ],
+	[ 'commit1', 'COMMIT that wrote, 1 lock', _commit(1, 1) ],
+	[ 'commit100', 'COMMIT that wrote nothing, 100 locks', _commit(100, 0) ]);
+
+=pod
+
+=head2 measure($say, bin => ..., dir => ..., rounds => 0, baseline => { setting => value })
+
+Returns {times}{workload}{build}, a list of microseconds, one a round, and
+{ratios}{workload} = {median, low, high, verdict}.
+
+=cut
+
+sub measure
+{
+	my ($say, %option) = @_;
+	my $zk = Bench::Stage::zookeeper_of('sync')->start;
+	my %party = map { $_ => _party($zk, $_, %option) } @builds;
+	my %times;
+	$say->('warming up');
+	foreach my $workload (@workloads)
+	{
+		$workload->[2]->($zk, $party{$_}) foreach (@builds, @builds);
+	}
+	foreach my $round (1 .. $option{rounds} || $rounds)
+	{
+		foreach my $workload (@workloads)
+		{
+			my ($key, $title, $measure) = @$workload;
+			foreach my $build ($round % 2 ? @builds : reverse @builds)
+			{
+				push @{ $times{$key}{$build} }, $measure->($zk, $party{$build});
+			}
+			$say->(
+				sprintf 'round %-2d  %-44s old %7.0f us  new %7.0f us',
+				$round, $title, map { $times{$key}{$_}[-1] } @builds);
+		}
+	}
+	_stop($_) foreach values %party;
+	return {
+		times => \%times,
+		ratios => { map { $_ => judge($times{$_}) } keys %times } };
+}
+
+sub _party
+{
+	my ($zk, $build, %option) = @_;
+	my %settings = $build eq 'old' ? %{ $option{baseline} } : ();
+	my $cluster = cluster(
+		$build, $zk,
+		%settings,
+		Bench::Stage::cluster_settings(),
+		shared_preload_libraries => 'zklock');
+	$cluster->safe_psql('postgres', 'CREATE TABLE work (i int)');
+	my @sql = (
+		dir => $option{dir},
+		can => [],
+		command => [ "$option{bin}/sql", $cluster->connstr('postgres') ]);
+	return {
+		pgbench => Bench::Pgbench->new(
+			dir => $option{dir},
+			name => $build,
+			can => [],
+			cluster => $cluster,
+			root => $Bench::Stage::root,
+			script => [ 'SELECT zk_lock(LOCK);', 'SELECT zk_unlock(LOCK);' ]),
+		block => Bench::Block->new(@sql, name => "$build-block"),
+		fresh => Bench::Backends->new(@sql, name => "$build-fresh"),
+		backends => Bench::Backends->new(@sql, name => "$build-commit") };
+}
+
+sub _stop
+{
+	my ($party) = @_;
+	$party->{$_}->stop foreach qw(block fresh backends);
+	return;
+}
+
+=pod
+
+=head2 judge({ old => [times], new => [times] })
+
+{median, low, high, verdict} of the ratios new/old: their median, and between
+which bounds it would lie in other runs as noisy as this one, by drawing from
+these rounds again and again. The verdict: "slower" or "faster" where even the
+nearer bound is on that side of 1 and the median is beyond the tolerance;
+"slightly ..." where the median is within it; "" otherwise.
+
+=cut
+
+sub judge
+{
+	my ($times) = @_;
+	my @ratios =
+	  map { $times->{new}[$_] / $times->{old}[$_] } keys @{ $times->{old} };
+	my $middle = median(@ratios);
+	# The same figures get the same verdict.
+	srand(1);
+	my @medians = map {
+		median(map { $ratios[ rand @ratios ] } @ratios)
+	} 1 .. $samples;
+	my $tail = 100 * (1 - $confidence) / 2;
+	my ($low, $high) =
+	  (percentile($tail, @medians), percentile(100 - $tail, @medians));
+	my $verdict = $low > 1 ? 'slower' : $high < 1 ? 'faster' : '';
+	$verdict = "slightly $verdict"
+	  if $verdict && abs($middle - 1) <= $tolerance;
+	return {
+		median => $middle,
+		low => $low,
+		high => $high,
+		verdict => $verdict };
+}
+
+=pod
+
+=head2 slower($results), text($results)
+
+The titles of what has become slower; the report.
+
+=cut
+
+sub slower
+{
+	my ($results) = @_;
+	return map { $_->[1] }
+	  grep { $results->{ratios}{ $_->[0] }{verdict} eq 'slower' } @workloads;
+}
+
+sub text
+{
+	my ($results) = @_;
+	my @slower = slower($results);
+	my $text = "# This build of zklock next to $results->{baseline}\n\n";
+	$text .= join '', map { "- $_->[0]: $_->[1]\n" } @{ $results->{machine} };
+	$text .= "\n| | old, us | new, us | new / old | noise | |\n"
+	  . "|---|---:|---:|---:|---:|---|\n";
+	foreach my $workload (@workloads)
+	{
+		my ($key, $title) = @$workload;
+		my $ratio = $results->{ratios}{$key};
+		$text .= sprintf "| %s | %.0f | %.0f | %.3f | %.3f to %.3f | %s |\n",
+		  $title, (map { median(@{ $results->{times}{$key}{$_} }) } @builds),
+		  @{$ratio}{qw(median low high)},
+		  $ratio->{verdict} eq 'slower' ? '**slower**' : $ratio->{verdict};
+	}
+	$text .= sprintf "\n%s rounds; new / old is the median of the rounds' ratios"
+	  . " of times; the noise is where it may lie (bootstrap, %s %%).\n\n%s\n",
+	  scalar @{ $results->{times}{uncontended}{old} }, 100 * $confidence,
+	  @slower
+	  ? 'Slower beyond noise and ' . 100 * $tolerance . ' %: '
+	  . join('; ', @slower) . '.'
+	  : 'Nothing is slower beyond noise and ' . 100 * $tolerance . ' %.';
+	return $text;
+}
+
+1;

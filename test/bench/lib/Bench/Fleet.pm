@@ -1,0 +1,433 @@
+
+=pod
+
+=head1 NAME
+
+Bench::Fleet - two clusters full of backends, and what they and the servers cost
+
+=head1 DESCRIPTION
+
+Of each cluster's backends the first half holds a lock each, the other half
+waits for one lock that is common to all, which the first backend of the first
+cluster holds besides its own.
+
+=cut
+
+package Bench::Fleet;
+
+use strict;
+use warnings;
+
+use Bench::Program;
+use Bench::Stage;
+use List::Util qw(sum0);
+use Time::HiRes qw(time);
+use ZkLockTest;
+use ZooKeeper qw(poll_until);
+
+our $root = '/bench/scale';
+our @clusters = qw(east west);
+
+# As its users run them, see Bench::Stage. A backlog that is too short for a
+# crowd is Java's default; what it costs is told in docs/performance.md.
+my %zookeeper = (
+	tick_time => 2000,
+	force_sync => 1,
+	java_options => [
+		'-XX:TieredStopAtLevel=4', '-XX:-UseSerialGC', '-XX:+UseG1GC',
+		'-Xmx2g'
+	]);
+
+=pod
+
+=head2 new(servers => 3, config => { key => value }, size => most backends, bin => ..., dir => ...)
+
+Starts the servers.
+
+=cut
+
+sub new
+{
+	my ($class, %option) = @_;
+	my $self = bless {%option}, $class;
+	$self->{zookeeper} = ZooKeeper->new(
+		%zookeeper,
+		servers => $option{servers},
+		config => { preAllocSize => 65_536, %{ $option{config} || {} } }
+	)->start;
+	foreach my $name (@clusters)
+	{
+		$self->{cluster}{$name} = cluster(
+			$name, $self->{zookeeper},
+			fsync => 'on',
+			log_statement => 'none',
+			max_connections => int($option{size} / 2) + 20,
+			shared_preload_libraries => 'zklock',
+			'zklock.session_timeout' =>
+			  "${Bench::Stage::session_timeout_ms}ms",
+			'zklock.root' => $root,
+			# Opening is measured, not tested: nobody is to give up.
+			'zklock.connect_timeout' => '60s');
+		$self->{crowd}{$name} = Bench::Program->new(
+			name => $name,
+			dir => $option{dir},
+			command => [
+				"$option{bin}/crowd",
+				$self->{cluster}{$name}->connstr('postgres')
+			])->start;
+	}
+	return $self;
+}
+
+sub zookeeper { return $_[0]->{zookeeper}; }
+sub cluster_of { return $_[0]->{cluster}{ $_[1] }; }
+
+=pod
+
+=head2 resize($backends)
+
+So many from now on, over both clusters; all of them new, without a session.
+
+=cut
+
+sub resize
+{
+	my ($self, $backends) = @_;
+	$self->{each} = int($backends / 2);
+	$self->{holders} = int($backends / 4);
+	foreach my $name (@clusters)
+	{
+		$self->{crowd}{$name}->ask("close 0 $self->{size}");
+		$self->_wait_for_backends($name, 0);
+		$self->{crowd}{$name}->ask("open 0 $self->{each}");
+	}
+	return;
+}
+
+sub _wait_for_backends
+{
+	my ($self, $name, $count) = @_;
+	poll_until { scalar $self->backends($name) == $count }
+	"$count backends in $name", 120;
+	return;
+}
+
+# [from, to] of the sessions of a kind.
+sub range
+{
+	my ($self, $kind) = @_;
+	return {
+		all => [ 0, $self->{each} ],
+		holders => [ 0, $self->{holders} ],
+		waiters => [ $self->{holders}, $self->{each} ],
+		first => [ 0, 1 ] }->{$kind};
+}
+
+=pod
+
+=head2 send($kind, $sql, clusters), collect($kind, $seconds, $second, clusters)
+
+=head2 ask_all($kind, $sql, $seconds, clusters)
+
+$kind: all, holders, waiters or first. In the SQL # is the backend's number in
+its cluster and @ the cluster's name. collect and ask_all return a list of
+answers {cluster, number, sent, answered, state, second, value}, times in
+seconds; who has not answered is "late".
+
+=cut
+
+sub send
+{
+	my ($self, $kind, $sql, @names) = @_;
+	@names = @clusters unless @names;
+	my ($from, $to) = @{ $self->range($kind) };
+	foreach my $name (@names)
+	{
+		(my $text = $sql) =~ s/\@/$name/g;
+		$self->{crowd}{$name}->order("send $from $to", $text);
+	}
+	$self->{crowd}{$_}->answer foreach @names;
+	return;
+}
+
+sub collect
+{
+	my ($self, $kind, $seconds, $second, @names) = @_;
+	@names = @clusters unless @names;
+	my ($from, $to) = @{ $self->range($kind) };
+	foreach my $name (@names)
+	{
+		(my $text = $second // '') =~ s/\@/$name/g;
+		$self->{crowd}{$name}
+		  ->order("collect $from $to $seconds $self->{dir}/$name.answers",
+			$text);
+	}
+	my @answers;
+	foreach my $name (@names)
+	{
+		$self->{crowd}{$name}->answer;
+		open my $in, '<', "$self->{dir}/$name.answers"
+		  or die "could not read the answers: $!";
+		foreach my $line (readline $in)
+		{
+			my %answer = (cluster => $name);
+			@answer{qw(number sent answered state second value)} =
+			  split ' ', $line;
+			$_ /= 1_000_000 foreach @answer{qw(sent answered)};
+			push @answers, \%answer;
+		}
+	}
+	return @answers;
+}
+
+sub ask_all
+{
+	my ($self, $kind, $sql, $seconds, @names) = @_;
+	$self->send($kind, $sql, @names);
+	return $self->collect($kind, $seconds, '', @names);
+}
+
+=pod
+
+=head2 close_all, crash($cluster), restart($cluster)
+
+crash kills the postmaster and all its processes by SIGKILL, as when a cluster
+ends without a word; restart brings it back.
+
+=cut
+
+sub close_all
+{
+	my ($self) = @_;
+	$self->{crowd}{$_}->ask("close 0 $self->{size}") foreach @clusters;
+	return;
+}
+
+sub crash
+{
+	my ($self, $name) = @_;
+	my $postmaster = $self->postmaster($name);
+	my @backends = $self->backends($name);
+	my @others = _children($postmaster);
+	kill 'KILL', $postmaster, @backends, @others;
+	return scalar @backends;
+}
+
+sub restart
+{
+	my ($self, $name) = @_;
+	my $cluster = $self->{cluster}{$name};
+	$self->{crowd}{$name}->kill9;
+	# It does not know that its postmaster is gone.
+	$cluster->{_pid} = undef;
+	unlink $cluster->data_dir . '/postmaster.pid',
+	  $cluster->host . '/.s.PGSQL.' . $cluster->port . '.lock';
+	$cluster->start;
+	$self->{crowd}{$name}->start;
+	return;
+}
+
+=pod
+
+=head2 postmaster($cluster), backends($cluster), programs($cluster)
+
+Process ids. Backends are those of the crowd.
+
+=cut
+
+sub postmaster
+{
+	my ($self, $name) = @_;
+	my $file = $self->{cluster}{$name}->data_dir . '/postmaster.pid';
+	open my $in, '<', $file or die "could not read $file: $!";
+	my $pid = readline $in;
+	chomp $pid;
+	return $pid;
+}
+
+sub _children
+{
+	my ($pid) = @_;
+	my @children;
+	foreach my $file (glob "/proc/$pid/task/*/children")
+	{
+		open my $in, '<', $file or next;
+		push @children, split ' ', readline($in) // '';
+	}
+	return @children;
+}
+
+sub _title
+{
+	my ($pid) = @_;
+	open my $in, '<', "/proc/$pid/cmdline" or return '';
+	return readline($in) // '';
+}
+
+sub backends
+{
+	my ($self, $name) = @_;
+	return grep { _title($_) =~ /postgres \[local\]/ }
+	  _children($self->postmaster($name));
+}
+
+# A program is a child of its backend.
+sub programs
+{
+	my ($self, $name) = @_;
+	return map { _children($_) } $self->backends($name);
+}
+
+=pod
+
+=head2 memory, cpu, descriptors, threads
+
+As they are now: {what => kB}; {what => seconds since it was started}; number
+of open files of the whole machine; {what => count}.
+
+Of a backend its Private_* as in Bench::Commits; of a session's program, which
+lets nobody look at it, anonymous memory and page tables; both as means. Of a
+server what it has resident, and its heap after a full collection.
+
+=cut
+
+sub _field
+{
+	my ($file, @fields) = @_;
+	open my $in, '<', $file or return 0;
+	my $sum = 0;
+	my $wanted = join '|', @fields;
+	foreach my $line (readline $in)
+	{
+		$sum += $1 if $line =~ /^(?:$wanted):\s+(\d+)/;
+	}
+	return $sum;
+}
+
+sub _mean
+{
+	my (@values) = @_;
+	return @values ? sum0(@values) / @values : 0;
+}
+
+# Live data, after a full collection; 0 without a JDK.
+sub _heap_kb
+{
+	my ($pid) = @_;
+	system("jcmd $pid GC.run >/dev/null 2>&1");
+	my $info = qx(jcmd $pid GC.heap_info 2>/dev/null);
+	return $info =~ /used (\d+)K/ ? $1 : 0;
+}
+
+sub memory
+{
+	my ($self) = @_;
+	my @backends = map { $self->backends($_) } @clusters;
+	my @programs = map { _children($_) } @backends;
+	my @servers =
+	  map { $self->{zookeeper}->pid($_) } $self->{zookeeper}->running;
+	return {
+		backend => _mean(map {
+				_field("/proc/$_/smaps_rollup", 'Private_\w+')
+				  + _field("/proc/$_/status", 'VmPTE')
+		} @backends),
+		program => _mean(map {
+				_field("/proc/$_/status", 'RssAnon', 'VmPTE')
+		} @programs),
+		server => _mean(map { _field("/proc/$_/status", 'VmRSS') } @servers),
+		heap => _mean(map { _heap_kb($_) } @servers),
+		used => _field('/proc/meminfo', 'MemTotal')
+		  - _field('/proc/meminfo', 'MemAvailable') };
+}
+
+# In seconds. Of processes with one thread the scheduler knows it exactly.
+sub _cpu_of_one
+{
+	my ($pid) = @_;
+	open my $in, '<', "/proc/$pid/schedstat" or return 0;
+	my ($ns) = split ' ', readline($in) // '';
+	return ($ns // 0) / 1e9;
+}
+
+sub _cpu_of_all
+{
+	my ($pid) = @_;
+	open my $in, '<', "/proc/$pid/stat" or return 0;
+	my $line = readline $in // return 0;
+	$line =~ s/.*\) //s;
+	my @fields = split ' ', $line;
+	return ($fields[11] + $fields[12]) / 100;
+}
+
+sub cpu
+{
+	my ($self) = @_;
+	my @backends = map { $self->backends($_) } @clusters;
+	my @programs = map { _children($_) } @backends;
+	my @servers =
+	  map { $self->{zookeeper}->pid($_) } $self->{zookeeper}->running;
+	return {
+		backends => sum0(map { _cpu_of_one($_) } @backends),
+		programs => sum0(map { _cpu_of_one($_) } @programs),
+		servers => sum0(map { _cpu_of_all($_) } @servers) };
+}
+
+sub descriptors
+{
+	open my $in, '<', '/proc/sys/fs/file-nr' or return 0;
+	my ($open) = split ' ', readline $in;
+	return $open;
+}
+
+sub threads
+{
+	my ($self) = @_;
+	my @servers =
+	  map { $self->{zookeeper}->pid($_) } $self->{zookeeper}->running;
+	return {
+		backends => scalar(map { $self->backends($_) } @clusters),
+		programs => scalar(map { $self->programs($_) } @clusters),
+		server => _mean(map { _field("/proc/$_/status", 'Threads') } @servers)
+	};
+}
+
+=pod
+
+=head2 owners
+
+{path => session} of all ephemeral nodes below the root, as the leader has them.
+
+=cut
+
+sub owners
+{
+	my ($self) = @_;
+	return { map { @$_ } $self->{zookeeper}->ephemerals($root) };
+}
+
+=pod
+
+=head2 served
+
+{session => [member, when its connection was accepted]} of those sessions that
+a server has answered on their present connection; asked of all running members.
+
+=cut
+
+sub served
+{
+	my ($self) = @_;
+	my %served;
+	foreach my $id ($self->{zookeeper}->running)
+	{
+		foreach my $line (split /\n/,
+			$self->{zookeeper}->four_letter_word('cons', $id))
+		{
+			next unless $line =~ /sent=([1-9]\d*),sid=0x([0-9a-f]+),.*est=(\d+)/;
+			$served{$2} = [ $id, $3 / 1000 ];
+		}
+	}
+	return \%served;
+}
+
+1;

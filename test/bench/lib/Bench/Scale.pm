@@ -1,0 +1,298 @@
+
+=pod
+
+=head1 NAME
+
+Bench::Scale - one size of the fleet, through all that may happen to it
+
+=cut
+
+package Bench::Scale;
+
+use strict;
+use warnings;
+
+use Bench::Stage;
+use Bench::Stats qw(percentile);
+use Bench::Storm;
+use Time::HiRes qw(time sleep);
+use ZooKeeper qw(poll_until);
+
+# How long anything may take that takes all backends.
+my $patience = 180;
+
+# What the backend itself says that it had at most, in kB.
+my $peak = q{(regexp_match(pg_read_file('/proc/self/status'),
+	'VmHWM:\s+(\d+)'))[1]};
+$peak =~ s/\s+/ /g;
+
+# How long an idle fleet is looked at.
+my $idle_s = 10;
+
+=pod
+
+=head2 measure($fleet, $backends, $say, storms => [kinds], names => 50)
+
+names: so many for each backend of the two clusters, when all locks are listed.
+
+Returns {step}{what}: times in seconds, memory in kB. The fleet is without
+sessions afterwards.
+
+=cut
+
+sub measure
+{
+	my ($fleet, $backends, $say, %option) = @_;
+	my %seen = (backends => $backends);
+	my $tell = sub {
+		my ($step) = @_;
+		$say->(sprintf '%5d backends  %-8s %s',
+			$backends, $step, _words($seen{$step}));
+	};
+	$fleet->resize($backends);
+	$seen{open} = _open($fleet, $backends);
+	$tell->('open');
+	$seen{idle} = _idle($fleet, $backends);
+	$tell->('idle');
+	foreach my $kind (@{ $option{storms} })
+	{
+		$seen{$kind} = Bench::Storm::weather($fleet, $kind, $patience);
+		$tell->($kind);
+	}
+	$seen{queue} = _queue($fleet);
+	$tell->('queue');
+	$seen{commit} = _commit($fleet);
+	$tell->('commit');
+	if ($option{names})
+	{
+		$seen{names} = _names($fleet, $option{names} * $backends);
+		$tell->('names');
+	}
+	$seen{crash} = _crash($fleet);
+	$tell->('crash');
+	$fleet->close_all;
+	poll_until { !$fleet->zookeeper->counter('global_sessions') }
+	'all sessions to end', $patience;
+	return \%seen;
+}
+
+sub _words
+{
+	my ($seen) = @_;
+	return join '  ', map {
+		my $value = $seen->{$_};
+		"$_ "
+		  . (!defined $value ? '?'
+			: ref $value ? '(' . _words($value) . ')'
+			: $value =~ /^-?\d+$/ ? $value
+			: $value =~ /^[\d.e-]+$/ ? sprintf('%.2f', $value)
+			: $value)
+	} sort keys %$seen;
+}
+
+# How many answers were not what they should be, by SQLSTATE.
+sub _failures
+{
+	my ($key, @answers) = @_;
+	my %count;
+	$count{ $_->{$key} }++ foreach grep { $_->{$key} !~ /^(00000|-)$/ } @answers;
+	return join(' ', map { "$count{$_} x $_" } sort keys %count) || 0;
+}
+
+sub _times
+{
+	my ($from, @answers) = @_;
+	my @times = map { $_->{answered} - $from } grep { $_->{answered} } @answers;
+	return (percentile(50, @times), percentile(100, @times));
+}
+
+sub _leader
+{
+	my ($fleet) = @_;
+	my $zk = $fleet->zookeeper;
+	return $zk->monitor($zk->leader);
+}
+
+# Everybody's first lock at the same moment.
+sub _open
+{
+	my ($fleet, $backends) = @_;
+	my $threads = $fleet->threads;
+	my $memory = $fleet->memory;
+	my $files = $fleet->descriptors;
+	$fleet->ask_all('first', q{SELECT zk_lock('one')}, $patience, 'east');
+	my $begin = time();
+	$fleet->send('holders', q{SELECT zk_lock('own-@-#')});
+	$fleet->send('waiters', q{SELECT zk_lock('one')});
+	my @answers = $fleet->collect('holders', $patience);
+	my ($half, $last) = _times($begin, @answers);
+	my $wanted = $backends + 1;
+	my $all = eval {
+		poll_until
+		{
+			_leader($fleet)->{ephemerals_count} >= $wanted;
+		}
+		'all to stand in their queue', 60;
+		time() - $begin;
+	};
+	my $nodes = keys %{ $fleet->owners };
+	return {
+		before => $memory,
+		processes_before => $threads,
+		files_before => $files,
+		half => $half,
+		last => $last,
+		all => $all,
+		missing => $wanted - $nodes,
+		sessions => _leader($fleet)->{global_sessions},
+		failed => _failures('state', @answers) };
+}
+
+sub _idle
+{
+	my ($fleet, $backends) = @_;
+	my $zk = $fleet->zookeeper;
+	my @counters = qw(packets_received packets_sent commit_count proposal_count);
+	my $count = sub {
+		return { map { $_ => $zk->counter($_) } @counters };
+	};
+	sleep(3);
+	my ($before, $cpu) = ($count->(), $fleet->cpu);
+	my $begin = time();
+	sleep($idle_s);
+	my ($after, $cpu_after) = ($count->(), $fleet->cpu);
+	my $took = time() - $begin;
+	return {
+		memory => $fleet->memory,
+		processes => $fleet->threads,
+		files => $fleet->descriptors,
+		watches => $zk->watch_count,
+		sessions => _leader($fleet)->{global_sessions},
+		requests => ($after->{packets_received} - $before->{packets_received})
+		  / $took,
+		writes => ($after->{proposal_count} - $before->{proposal_count})
+		  / $took,
+		map { ("cpu_$_" => ($cpu_after->{$_} - $cpu->{$_}) / $took) }
+		  keys %$cpu };
+}
+
+# The lock goes through all who wait for it, to the last.
+sub _queue
+{
+	my ($fleet) = @_;
+	my $begin = time();
+	$fleet->ask_all('first', q{SELECT zk_unlock('one')}, $patience, 'east');
+	my @answers =
+	  $fleet->collect('waiters', $patience, q{SELECT zk_unlock('one')});
+	my @granted = sort { $a->{answered} <=> $b->{answered} }
+	  grep { $_->{state} eq '00000' } @answers;
+	my $overtaken = grep {
+		$granted[$_]{value} < $granted[ $_ - 1 ]{value}
+	} 1 .. $#granted;
+	my $crossings = grep {
+		$granted[$_]{cluster} ne $granted[ $_ - 1 ]{cluster}
+	} 1 .. $#granted;
+	my $took = @granted ? $granted[-1]{answered} - $begin : undef;
+	return {
+		waiters => scalar @answers,
+		granted => scalar @granted,
+		overtaken => $overtaken,
+		between_clusters => $crossings,
+		took => $took,
+		rate => $took ? @granted / $took : undef,
+		failed => _failures('state', @answers),
+		failed_to_release => _failures('second', @answers) };
+}
+
+# As many transactions as there are backends, each with a lock, end together.
+sub _commit
+{
+	my ($fleet) = @_;
+	my $nodes = _leader($fleet)->{ephemerals_count};
+	my @begun = $fleet->ask_all('all',
+		q{BEGIN; SELECT zk_xact_lock('work-@-#')}, $patience);
+	my $begin = time();
+	$fleet->send('all', 'COMMIT');
+	my @ended = $fleet->collect('all', $patience);
+	my ($half, $last) = _times($begin, @ended);
+	poll_until { _leader($fleet)->{ephemerals_count} <= $nodes }
+	'the locks of the transactions to go', $patience;
+	return {
+		half => $half,
+		last => $last,
+		gone => time() - $begin,
+		failed => _failures('state', @begun, @ended) };
+}
+
+# A list of all locks, when there are many.
+sub _names
+{
+	my ($fleet, $names) = @_;
+	my $zk = $fleet->zookeeper;
+	my $each = int($names / $fleet->{each} + 0.5);
+	my $begin = time();
+	my @taken = $fleet->ask_all('all',
+		"SELECT count(*) FROM (SELECT unnest(zk_lock(array_agg('name-#-' || i)))"
+		  . " FROM generate_series(1, $each) AS i) AS t",
+		$patience, 'east');
+	my $took = time() - $begin;
+	my $heap = $fleet->memory->{heap};
+	my $pid = ($fleet->backends('west'))[0];
+	my ($bytes, $requests) =
+	  ($zk->counter('response_bytes'), $zk->packets_received);
+	my $sql = q{SELECT count(*) || ' ' || sum(holders) FROM zk_all_locks()};
+	my $asked = time();
+	my $counted = $fleet->cluster_of('west')->safe_psql('postgres',
+		qq{$sql; SELECT pg_backend_pid(); SELECT $peak;});
+	my $answered = time();
+	my ($found, $peak) = (split /\n/, $counted)[0, 2];
+	my %seen = (
+		names => $each * @taken,
+		taken => $took,
+		heap => $heap,
+		found => (split ' ', $found)[0],
+		holders => (split ' ', $found)[1],
+		list => $answered - $asked,
+		peak => $peak,
+		bytes => $zk->counter('response_bytes') - $bytes,
+		requests => $zk->packets_received - $requests,
+		failed => _failures('state', @taken));
+	$begin = time();
+	my @released =
+	  $fleet->ask_all('all', 'SELECT zk_unlock_all()', $patience, 'east');
+	my $left = $fleet->{holders};
+	poll_until { _leader($fleet)->{ephemerals_count} <= $left }
+	'the names to be let go', $patience;
+	$seen{released} = time() - $begin;
+	return \%seen;
+}
+
+# One of the clusters ends without a word.
+sub _crash
+{
+	my ($fleet) = @_;
+	my $zk = $fleet->zookeeper;
+	my $nodes = grep { m{/own-west-} } keys %{ $fleet->owners };
+	my $begin = time();
+	my $killed = $fleet->crash('west');
+	my $dead = time();
+	poll_until { !grep { m{/own-west-} } keys %{ $fleet->owners } }
+	'the nodes of the crashed cluster to go', $patience;
+	my $gone = time() - $begin;
+	# Those that have closed are gone by then; others end by their timeout.
+	sleep(3);
+	my $left = _leader($fleet)->{global_sessions} - $fleet->{each};
+	poll_until { _leader($fleet)->{global_sessions} <= $fleet->{each} }
+	'its sessions to end', $patience;
+	my %seen = (
+		killed => $killed,
+		killing => $dead - $begin,
+		nodes => $nodes,
+		gone => $gone,
+		sessions_left => $left,
+		sessions_gone => time() - $begin);
+	$fleet->restart('west');
+	return \%seen;
+}
+
+1;
