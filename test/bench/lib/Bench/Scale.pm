@@ -27,7 +27,7 @@ my $peak = q{(regexp_match(pg_read_file('/proc/self/status'),
 $peak =~ s/\s+/ /g;
 
 # How long an idle fleet is looked at.
-my $idle_s = 10;
+my $idle_s = 8;
 
 =pod
 
