@@ -26,7 +26,7 @@ use Bench::Loops;
 use Bench::Pgbench;
 use Bench::Sessions;
 use Bench::Stage;
-use Bench::Stats qw(median percentile);
+use Bench::Stats qw(median);
 use ZkLockTest;
 
 my @builds = qw(old new);
@@ -34,10 +34,11 @@ my @builds = qw(old new);
 # More than the odd half a percent is asked for before anybody is alarmed.
 my $tolerance = 0.05;
 
-# Of the median of the ratios: how many samples, and the share that the interval
-# covers. There are some ten ratios, and no false alarm is wanted in most runs.
-my $samples = 2_000;
-my $confidence = 0.998;
+# How often an interval may miss the true median of the ratios. There are seven,
+# and no false alarm is wanted in most runs; with less than ten rounds chance alone
+# puts them all on one side more often than that.
+my $error = 0.002;
+my $rounds_min = 10;
 
 # Measurements of each build, and how much each of them is.
 my $rounds = 15;
@@ -94,6 +95,8 @@ Returns {times}{workload}{build}, a list of microseconds, one a round, and
 sub measure
 {
 	my ($say, %option) = @_;
+	die "too few rounds to tell anything: at least $rounds_min\n"
+	  if $option{rounds} && $option{rounds} < $rounds_min;
 	my $zk = Bench::Stage::zookeeper_of('sync')->start;
 	my %party = map { $_ => _party($zk, $_, %option) } @builds;
 	my %times;
@@ -161,27 +164,36 @@ sub _stop
 =head2 judge({ old => [times], new => [times] })
 
 {median, low, high, verdict} of the ratios new/old: their median, and between
-which bounds it would lie in other runs as noisy as this one, by drawing from
-these rounds again and again. The verdict: "slower" or "faster" where even the
+which of them it lies, whatever their distribution: each round is as likely above
+the true median as below it. The verdict: "slower" or "faster" where even the
 nearer bound is on that side of 1 and the median is beyond the tolerance;
 "slightly ..." where the median is within it; "" otherwise.
 
 =cut
 
+# How many of so many ratios, at either end, are outside of the interval.
+sub _outside
+{
+	my ($count) = @_;
+	my ($outside, $ways, $sum) = (0, 1, 0);
+	while (1)
+	{
+		$sum += $ways;
+		last if 2 * $sum / 2**$count > $error;
+		$outside++;
+		$ways *= ($count - $outside + 1) / $outside;
+	}
+	return $outside - 1;
+}
+
 sub judge
 {
 	my ($times) = @_;
-	my @ratios =
+	my @ratios = sort { $a <=> $b }
 	  map { $times->{new}[$_] / $times->{old}[$_] } keys @{ $times->{old} };
 	my $middle = median(@ratios);
-	# The same figures get the same verdict.
-	srand(1);
-	my @medians = map {
-		median(map { $ratios[ rand @ratios ] } @ratios)
-	} 1 .. $samples;
-	my $tail = 100 * (1 - $confidence) / 2;
-	my ($low, $high) =
-	  (percentile($tail, @medians), percentile(100 - $tail, @medians));
+	my $outside = _outside(scalar @ratios);
+	my ($low, $high) = @ratios[ $outside, -1 - $outside ];
 	my $verdict = $low > 1 ? 'slower' : $high < 1 ? 'faster' : '';
 	$verdict = "slightly $verdict"
 	  if $verdict && abs($middle - 1) <= $tolerance;
@@ -225,8 +237,8 @@ sub text
 		  $ratio->{verdict} eq 'slower' ? '**slower**' : $ratio->{verdict};
 	}
 	$text .= sprintf "\n%s rounds; new / old is the median of the rounds' ratios"
-	  . " of times; the noise is where it may lie (bootstrap, %s %%).\n\n%s\n",
-	  scalar @{ $results->{times}{uncontended}{old} }, 100 * $confidence,
+	  . " of times; the noise is where it may lie (%s %%).\n\n%s\n",
+	  scalar @{ $results->{times}{uncontended}{old} }, 100 * (1 - $error),
 	  @slower
 	  ? 'Slower beyond noise and ' . 100 * $tolerance . ' %: '
 	  . join('; ', @slower) . '.'
