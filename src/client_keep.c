@@ -43,20 +43,19 @@ zklock_client_begin_kept(ZkClient *client, ZkKept *kept, const char *node,
 bool
 zklock_client_take_kept(ZkClient *client, ZkKept *kept)
 {
-	bool		is_told;
-	int64_t		since;
+	SharedPage *page = client->channel.page;
 
-	kept->was_wanted = false;
-	if (client->channel.page == NULL ||
-		!keep_word_take(word_of(client, kept), kept->generation, &is_told))
+	if (page == NULL ||
+		!keep_word_take(word_of(client, kept), kept->generation,
+						&kept->was_shown))
 	{
-		since = client->channel.page == NULL ? 0 :
-			atomic_load(&word_of(client, kept)->since);
-		kept->was_wanted = zklock_client_now() - since < kept->keep_ms;
+		kept->was_wanted = page != NULL &&
+			keep_word_state(word_of(client, kept), kept->generation) ==
+			KEEP_GIVEN_UP;
 		free_slot(client, kept);
 		return false;
 	}
-	if (is_told)
+	if (kept->was_shown)
 		send_keep(client, kept, NULL, NULL, NULL);
 	return true;
 }

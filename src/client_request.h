@@ -233,6 +233,8 @@ typedef struct ZkKept
 	int			keep_ms;
 	bool		was_wanted;		/* valid once it was given up: for somebody
 								 * else */
+	bool		was_shown;		/* valid once it is taken back: it had been
+								 * kept for a while, and others could see it */
 } ZkKept;
 
 /*

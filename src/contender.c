@@ -383,7 +383,8 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 			return STEP_GO_ON;
 		case RECIPE_MISMATCH:
 			step = contender_await_keeper(standing, survey->next);
-			if (step == STEP_OUT_OF_PATIENCE)
+			if (step == STEP_OUT_OF_PATIENCE &&
+				zklock_client_now() < contender->deadline)
 				contender_raise_mismatch(standing, survey->next);
 			return step;
 		case RECIPE_GONE:
@@ -607,15 +608,18 @@ look_at_all(Standing *standings, int nstandings, bool *is_busy)
 		if (list->result == ZK_OK &&
 			judge(&standings[i], list, NULL, &ahead) == RECIPE_WAIT)
 		{
+			char	   *next = pstrdup(list->children[ahead]);
+
 			/*
 			 * without a void hold, or if it is merely kept, it may be free:
 			 * zklock_contend() looks again
 			 */
-			if (recipe_is_keeper(list->children[ahead]))
-				return false;
+			standings[i].is_next_first =
+				recipe_is_first(list->children, list->nchildren, next);
 			contender_note_ahead(&standings[i], list, NULL);
 			*is_busy = contender_look_at_holds(&standings[i], list, NULL,
-											   twin) != HOLD_GONE;
+											   twin) != HOLD_GONE &&
+				contender_is_held(&standings[i], next);
 			if (*is_busy && contender->patience == ZK_TRY_ONCE &&
 				log_lock_failures)
 				contender_log_failure(&standings[i]);

@@ -56,7 +56,7 @@ contender_send_create(Standing *standing)
 	else if (contender->style == RECIPE_STYLE_CURATOR &&
 			 place->mode == RECIPE_EXCLUSIVE && place->permits == 1)
 	{
-		/* whoever waits for a lock that was kept did not wait for it here */
+		/* a name has but one mark; who is waited for will not keep it anyway */
 		if (contender->wants_keep)
 			recipe_mark_keeper(guid);
 		else if (zklock_session_can_hand_over())

@@ -124,7 +124,9 @@ contender_is_held(Standing *standing, const char *ahead)
 		return true;
 	reply = zklock_roundtrip_read(&standing->trip, zklock_client_get,
 								  child_path(standing, ahead, path));
-	return reply == NULL || says_held(reply);
+	if (reply == NULL || reply->result == ZK_OK)
+		return reply == NULL || says_held(reply);
+	return reply->result != ZK_NO_NODE && reply->result != ZK_SESSION_LOST;
 }
 
 Step
@@ -138,11 +140,15 @@ contender_await_keeper(Standing *standing, const char *ahead)
 	if (standing->keeper_until == 0)
 		standing->keeper_until = Min(standing->contender->deadline,
 									 zklock_client_now() + KEEPER_MS);
+	else if (zklock_client_now() >= standing->keeper_until)
+		return STEP_OUT_OF_PATIENCE;
 	standing->watches_queue = false;
 	reply = set_watch(standing, ahead, &end);
+
+	/* no look for deadlocks: who is in one is not waited for any longer */
 	if (reply != NULL)
 		end = says_held(reply) ? ZK_WAIT_TIMEOUT :
-			await_watch(standing, standing->keeper_until);
+			zklock_session_await_watch(standing->keeper_until);
 	switch (end)
 	{
 		case ZK_WAIT_OVER:
@@ -168,8 +174,6 @@ says_held(const ZkReply *reply)
 {
 	ZkNodeData	who;
 
-	if (reply->result != ZK_OK)
-		return false;
 	zklock_nodedata_parse(reply->data, reply->data_length, &who);
 	return who.kept == ZK_NOT_KEPT;
 }

@@ -324,7 +324,7 @@ read_holders(Reading *reading, int index, const char *node, bool *is_permit)
 /*
  * Add that it waits for one of the holders.  One of whom nothing can be told
  * may let go at any time: a hold of zk_hold(), a client of another make, one
- * that has just gone.
+ * that has just gone, one that may merely keep the lock.
  */
 static void
 follow_holder(Reading *reading, int index, const char *holder, int64 said)
@@ -333,13 +333,17 @@ follow_holder(Reading *reading, int index, const char *holder, int64 said)
 	const ZkReply *reply =
 		read_path(reading, zklock_client_get,
 				  psprintf("%s/%s", graph->members[index].lock_path, holder));
-	int			to;
+	ZkNodeData	who = {0};
+	int			to = -1;
 	int			edge;
 
 	if (reply == NULL)
 		return;
-	to = reply->result == ZK_OK && reply->ephemeral_owner != 0 ?
-		enter(reading, reply->ephemeral_owner) : -1;
+	if (reply->result == ZK_OK)
+		zklock_nodedata_parse(reply->data, reply->data_length, &who);
+	if (reply->result == ZK_OK && reply->ephemeral_owner != 0 &&
+		(!recipe_is_keeper(holder) || who.kept == ZK_NOT_KEPT))
+		to = enter(reading, reply->ephemeral_owner);
 	edge = to >= 0 ? cycle_add_edge(&graph->shape, index, to, said) : -1;
 	if (edge < 0)
 	{
@@ -347,8 +351,7 @@ follow_holder(Reading *reading, int index, const char *holder, int64 said)
 		return;
 	}
 	if (graph->members[to].who.client == NULL)
-		zklock_nodedata_parse(reply->data, reply->data_length,
-							  &graph->members[to].who);
+		graph->members[to].who = who;
 }
 
 /* Add whom it waits for in PostgreSQL, as these say of themselves. */

@@ -24,8 +24,8 @@
  * and for twice as long each time, until one was kept and taken back.  This
  * is remembered for as many locks as can be kept.
  *
- * The one rule: all but prepare and prove is called at the end of
- * transactions, too: it never raises and never waits.  Entries are
+ * The one rule: all but prepare and prove never raises and never waits; much
+ * of it is called at the end of transactions.  Entries are
  * TopMemoryContext's; without memory nothing is kept.
  *
  *-------------------------------------------------------------------------
@@ -61,6 +61,8 @@ typedef struct ZkKeep
 	ZkPlace		place;
 	ZkKept		kept;
 	ZkSessionNumber session;	/* of kept */
+	char		request[ZK_RECALL_PATH_SIZE];	/* path of a request to
+												 * release it */
 	int			rival_ms;		/* 0, or for how long the last rival has
 								 * counted */
 	int64		rival_until;	/* until when; zklock_client_now() */
@@ -80,7 +82,9 @@ static int	nkeeps;				/* how many there are */
 static int	nkept;				/* and how many of them are kept */
 static uint64 nuses;
 
+static const char *node_name(const ZkPlace *place);
 static bool can_keep(const ZkPlace *place, ZkSessionNumber live);
+static bool can_be_taken(const ZkKeep *keep);
 static bool keep_place(ZkPlace *place, ZkKeep *keep);
 static bool is_shunned(const ZkKeep *keep);
 static void meet_rival(ZkKeep *keep);
@@ -88,8 +92,9 @@ static bool reclaim(ZkKeep *keep);
 static void drop(ZkKeep *keep);
 static void end_taken(ZkPlace *place);
 static ZkKeep *find(const char *path);
-static ZkKeep *enter(const char *path);
-static ZkKeep *free_entry(void);
+static ZkKeep *enter(const char *path, bool may_drop);
+static ZkKeep *free_entry(bool may_drop);
+static bool has_room(void);
 
 void
 zklock_keep_init(void)
@@ -110,7 +115,7 @@ zklock_keep_is_wanted(const char *lock_path)
 	if (keep_setting == 0 || zklock_name_style() != RECIPE_STYLE_CURATOR)
 		return false;
 	keep = find(lock_path);
-	return keep == NULL || !is_shunned(keep);
+	return keep != NULL ? !is_shunned(keep) : has_room();
 }
 
 void
@@ -133,6 +138,7 @@ zklock_keep_take(ZkPlace *place, bool *is_proved)
 	int			root_length = place->root_length;
 	ZkKeep	   *keep;
 
+	*is_proved = false;
 	if (nkept == 0)
 		return false;
 	keep = find(lock_path);
@@ -155,12 +161,18 @@ zklock_keep_take(ZkPlace *place, bool *is_proved)
 
 	/* the clock is read behind the word: we may have been stopped between */
 	*is_proved = contact_is_after(place->proof, zklock_session_fresh_since());
-	if (place->session != zklock_session_live())
+
+	/* who has asked for its release has asked nobody: it was not held */
+	if (place->session != zklock_session_live() ||
+		zklock_recall_is_asked(&place->listener))
 	{
 		end_taken(place);
 		return false;
 	}
-	zklock_stat_count(ZK_STAT_GRANT_KEPT);
+	if (keep->kept.was_shown)
+		zklock_client_sweep(zklock_session_client(), keep->request);
+	if (*is_proved)
+		zklock_stat_count(ZK_STAT_GRANT_KEPT);
 	return true;
 }
 
@@ -177,7 +189,10 @@ zklock_keep_prove(ZkPlace *place, int64 deadline)
 		is_ours = reply != NULL && reply->result == ZK_OK &&
 			contact_is_after(reply->proof, zklock_session_fresh_since());
 		if (is_ours)
+		{
 			place->proof = reply->proof;
+			zklock_stat_count(ZK_STAT_GRANT_KEPT);
+		}
 	}
 	PG_CATCH();
 	{
@@ -196,17 +211,16 @@ void
 zklock_keep_begin(ZkPlace *place)
 {
 	ZkKeep	   *keep;
-	char		request[ZK_RECALL_PATH_SIZE];
 
-	if (!place->can_keep || place->own_data == NULL ||
-		!zklock_recall_path(request, place->lock_path, place->root_length,
-							strrchr(place->node, '/') + 1))
+	if (!place->can_keep)
 		return;
-	keep = enter(place->lock_path);
+	keep = enter(place->lock_path, true);
 	if (keep == NULL ||
+		!zklock_recall_path(keep->request, place->lock_path,
+							place->root_length, node_name(place)) ||
 		!zklock_client_begin_kept(zklock_session_client(), &keep->kept,
-								  place->node, place->own_data, request,
-								  keep_setting))
+								  place->node, place->own_data,
+								  keep->request, keep_setting))
 		return;
 	keep->session = place->session;
 	keep->is_taken = true;
@@ -236,7 +250,7 @@ zklock_keep_note_rival(const char *lock_path)
 
 	if (keep_setting == 0)
 		return;
-	keep = enter(lock_path);
+	keep = enter(lock_path, false);
 	if (keep != NULL)
 		meet_rival(keep);
 }
@@ -279,10 +293,8 @@ zklock_keep_settle(void)
 	if (keep_setting == 0 || zklock_session_is_outdated())
 		zklock_keep_drop_all();
 	for (int i = 0; i < nkeeps; i++)
-		if (keeps[i]->is_kept &&
-			(keeps[i]->session != zklock_session_number() ||
-			 !zklock_client_is_kept(zklock_session_client(), &keeps[i]->kept)))
-			reclaim(keeps[i]);
+		if (keeps[i]->is_kept && !can_be_taken(keeps[i]))
+			drop(keeps[i]);
 }
 
 bool
@@ -291,8 +303,8 @@ zklock_keep_has_node(const char *node)
 	bool		found = false;
 
 	for (int i = 0; i < nkeeps; i++)
-		found |= keeps[i]->is_kept &&
-			strcmp(strrchr(keeps[i]->place.node, '/') + 1, node) == 0;
+		found |= can_be_taken(keeps[i]) &&
+			strcmp(node_name(&keeps[i]->place), node) == 0;
 	return found;
 }
 
@@ -300,11 +312,8 @@ void
 zklock_keep_visit(void (*visit) (const ZkPlace *place, void *argument),
 				  void *argument)
 {
-	ZkSessionNumber live = zklock_session_live();
-
 	for (int i = 0; i < nkeeps; i++)
-		if (keeps[i]->is_kept && keeps[i]->session == live &&
-			zklock_client_is_kept(zklock_session_client(), &keeps[i]->kept))
+		if (can_be_taken(keeps[i]))
 			visit(&keeps[i]->place, argument);
 }
 
@@ -313,9 +322,24 @@ zklock_keep_visit(void (*visit) (const ZkPlace *place, void *argument),
  * ---------------------------------------------------------------------
  */
 
+static const char *
+node_name(const ZkPlace *place)
+{
+	return strrchr(place->node, '/') + 1;
+}
+
+/* Is it kept, as far as can be told without taking it? */
+static bool
+can_be_taken(const ZkKeep *keep)
+{
+	return keep->is_kept && keep->session == zklock_session_live() &&
+		zklock_client_is_kept(zklock_session_client(), &keep->kept);
+}
+
 /*
- * Is that a place which can be kept?  A lock that is to be pruned is not: its
- * znode is to go.
+ * Is that a place which can be kept?  Not near the end of the counter: others
+ * wait for the queue to be empty (contender_drain.c).  Nor when somebody has
+ * asked to release the lock.
  */
 static bool
 can_keep(const ZkPlace *place, ZkSessionNumber live)
@@ -323,7 +347,8 @@ can_keep(const ZkPlace *place, ZkSessionNumber live)
 	return keep_setting > 0 && place->can_keep && place->mode == RECIPE_EXCLUSIVE && place->replacing[0] == NULL &&
 		!place->is_on_word && !zklock_place_is_lost(place, live) &&
 		!proc_exit_inprogress &&
-		!recipe_should_prune(strrchr(place->node, '/') + 1);
+		recipe_parse_node(node_name(place)).sequence < RECIPE_SEQUENCE_PRUNE &&
+		!zklock_recall_is_asked(&place->listener);
 }
 
 /* Keep it, unless somebody waits.  What hangs on the place passes over. */
@@ -347,8 +372,7 @@ keep_place(ZkPlace *place, ZkKeep *keep)
 	/* nobody is canceled for a lock that he does not hold */
 	if (keep->place.listener.is_urgent)
 		zklock_recall_close(&keep->place.listener, keep->name, keep->path,
-							place->root_length,
-							strrchr(place->node, '/') + 1, false);
+							place->root_length, node_name(place), false);
 	return true;
 }
 
@@ -398,8 +422,7 @@ reclaim(ZkKeep *keep)
 
 	/* the program has looked for a request to release it */
 	zklock_recall_close(&place->listener, keep->name, keep->path,
-						place->root_length, strrchr(place->node, '/') + 1,
-						false);
+						place->root_length, node_name(place), false);
 	zklock_place_free(place);
 	return false;
 }
@@ -447,16 +470,16 @@ find(const char *path)
 
 /*
  * The entry of a lock, made if need be; NULL without memory, or if all of
- * them are taken.
+ * them are taken; or kept, unless one of those may be dropped for it.
  */
 static ZkKeep *
-enter(const char *path)
+enter(const char *path, bool may_drop)
 {
 	ZkKeep	   *keep = find(path);
 
 	if (keep == NULL)
 	{
-		keep = free_entry();
+		keep = free_entry(may_drop);
 		if (keep == NULL)
 			return NULL;
 		memset(keep, 0, sizeof(*keep));
@@ -472,7 +495,7 @@ enter(const char *path)
  * kept, or else the oldest.
  */
 static ZkKeep *
-free_entry(void)
+free_entry(bool may_drop)
 {
 	ZkKeep	   *best = NULL;
 
@@ -485,7 +508,7 @@ free_entry(void)
 		return best;
 	}
 	for (int i = 0; i < nkeeps; i++)
-		if (!keeps[i]->is_taken &&
+		if (!keeps[i]->is_taken && (may_drop || !keeps[i]->is_kept) &&
 			(best == NULL || (best->is_kept && !keeps[i]->is_kept) ||
 			 (best->is_kept == keeps[i]->is_kept &&
 			  keeps[i]->used_at < best->used_at)))
@@ -493,4 +516,15 @@ free_entry(void)
 	if (best != NULL && best->is_kept)
 		drop(best);
 	return best;
+}
+
+/* Would there be an entry for one more? */
+static bool
+has_room(void)
+{
+	bool		found = nkeeps < KEEP_SLOTS;
+
+	for (int i = 0; i < nkeeps && !found; i++)
+		found = !keeps[i]->is_taken;
+	return found;
 }

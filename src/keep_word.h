@@ -14,12 +14,13 @@
  *	backend		KEPT, SHOWN			HELD			take
  *	backend		HELD, HELD_TELL		KEPT			put
  *	backend		any					FREE			end
- *	program		KEPT, SHOWN			GIVEN_UP		want, expire
+ *	program		KEPT, SHOWN			GIVEN_UP		want
+ *	program		KEPT, SHOWN			EXPIRED			its time is over
  *	program		HELD, HELD_TELL		HELD_WANTED		want
  *	program		HELD				HELD_TELL		doze
  *	program		KEPT				SHOWN			show
  *
- * The program deletes the node only behind GIVEN_UP, and the backend uses it
+ * The program deletes the node only behind GIVEN_UP or EXPIRED, and the backend uses it
  * only behind HELD.  A word is used again for other locks: so it names its
  * generation, and who comes late with an old one changes nothing.
  *
@@ -47,7 +48,9 @@ typedef enum KeepState
 	KEEP_KEPT,
 	KEEP_SHOWN,					/* and the data of its node says so; the
 								 * backend is to tell when it takes it */
-	KEEP_GIVEN_UP				/* its node is deleted, or was by others */
+	KEEP_GIVEN_UP,				/* for somebody else: its node is deleted, or
+								 * was by others */
+	KEEP_EXPIRED				/* the same, for nobody */
 } KeepState;
 
 typedef struct KeepWord

@@ -55,6 +55,7 @@ HTAB	   *zklock_locks;
 /* Of the table and what hangs on it; NULL until the first lock. */
 static MemoryContext LockContext;
 
+static void make_room(int nmore);
 static Lock *enter_lock(const char *name);
 static void reserve_count(Lock *lock, RecipeMode mode, ZkScope scope);
 static int64 take_again(const ZkLockOrder *order, Lock *lock);
@@ -120,10 +121,13 @@ zklock_acquire(const ZkLockOrder *order)
 		reserve_count(lock, order->mode, order->scope);
 		if (zklock_lock_is_held(lock))
 			return take_again(order, lock);
+		if (!order->is_checked)
+			zklock_lock_warn_of_snapshot();
+		zklock_recall_prepare();
 		if (take_kept(order, lock, &bounds))
 			return grant(order, lock);
 		if (!order->is_checked)
-			zklock_check_room(1);
+			make_room(1);
 		switch (win_place(order, lock, &bounds, is_retry, &busy))
 		{
 			case ZK_CONTEND_GRANTED:
@@ -207,40 +211,8 @@ zklock_needs_place(const ZkLockOrder *order)
 void
 zklock_check_room(int nmore)
 {
-	HASH_SEQ_STATUS scan;
-	Lock	   *lock;
-	int			nheld = 0;
-	int			nnodes = 0;
-	int			nnew;
-	bool		is_all = zklock_name_style() == RECIPE_STYLE_ALL;
-
 	zklock_lock_warn_of_snapshot();
-	if (zklock_locks != NULL)
-	{
-		foreach_lock(scan, lock)
-		{
-			if (!zklock_lock_is_held(lock))
-				continue;
-			nheld++;
-			nnodes += lock->place.nnodes;
-		}
-	}
-	nnew = nmore * (is_all ? ALIAS_COUNT : 1);
-	zklock_keep_drop_down_to(Max(max_locks_setting - nnodes - nnew, 0));
-	if (nnodes + nnew <= max_locks_setting)
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-			 errmsg("too many ZooKeeper locks"),
-			 is_all || nnodes > nheld ?
-			 errdetail("This session has %d queue nodes and asks for %d more.",
-					   nnodes, nnew) :
-			 nmore == 1 ?
-			 errdetail("This session holds %d.", nheld) :
-			 errdetail("This session holds %d and asks for %d more.",
-					   nheld, nmore),
-			 errhint("Release some, or increase \"%s\".",
-					 "zklock.max_locks")));
+	make_room(nmore);
 }
 
 void
@@ -316,30 +288,6 @@ zklock_release_session_scope(bool has_written)
 		release_all(live, has_written);
 	zklock_client_end_many(zklock_session_client());
 	RESUME_INTERRUPTS();
-}
-
-/* The counts of session scope end, and nothing is kept. */
-static void
-release_all(ZkSessionNumber live, bool has_written)
-{
-	HASH_SEQ_STATUS scan;
-	Lock	   *lock;
-
-	foreach_lock(scan, lock)
-	{
-		lock->place.can_keep = false;
-		foreach_mode(mode)
-		{
-			if (lock->counts[mode].session == 0)
-				continue;
-			remember_release(zklock_place_is_lost(&lock->place, live),
-							 has_written);
-			lock->counts[mode].session = 0;
-			if (!zklock_lock_has_mode(lock, mode))
-				end_mode(lock, mode, live);
-		}
-		forget_if_empty(lock);
-	}
 }
 
 /* A backend that holds nothing pays a comparison. */
@@ -555,6 +503,48 @@ zklock_lock_is_of_session(const Lock *lock)
  */
 
 /*
+ * Raise 53400 if so many more locks are past zklock.max_locks, with what is
+ * merely kept given up.
+ */
+static void
+make_room(int nmore)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	int			nheld = 0;
+	int			nnodes = 0;
+	int			nnew;
+	bool		is_all = zklock_name_style() == RECIPE_STYLE_ALL;
+
+	if (zklock_locks != NULL)
+	{
+		foreach_lock(scan, lock)
+		{
+			if (!zklock_lock_is_held(lock))
+				continue;
+			nheld++;
+			nnodes += lock->place.nnodes;
+		}
+	}
+	nnew = nmore * (is_all ? ALIAS_COUNT : 1);
+	zklock_keep_drop_down_to(Max(max_locks_setting - nnodes - nnew, 0));
+	if (nnodes + nnew <= max_locks_setting)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("too many ZooKeeper locks"),
+			 is_all || nnodes > nheld ?
+			 errdetail("This session has %d queue nodes and asks for %d more.",
+					   nnodes, nnew) :
+			 nmore == 1 ?
+			 errdetail("This session holds %d.", nheld) :
+			 errdetail("This session holds %d and asks for %d more.",
+					   nheld, nmore),
+			 errhint("Release some, or increase \"%s\".",
+					 "zklock.max_locks")));
+}
+
+/*
  * The table's entry for a lock, made if need be.  Raises 42602 for a bad
  * name.
  */
@@ -645,7 +635,7 @@ take_again(const ZkLockOrder *order, Lock *lock)
 
 /*
  * Take back what has been kept since the last release.  false: the lock has
- * to be contended for.
+ * to be contended for.  true: nothing may raise until it is counted.
  */
 static bool
 take_kept(const ZkLockOrder *order, Lock *lock, const Bounds *bounds)
@@ -655,12 +645,8 @@ take_kept(const ZkLockOrder *order, Lock *lock, const Bounds *bounds)
 	if (order->mode != RECIPE_EXCLUSIVE || order->permits != 1 ||
 		!zklock_keep_take(&lock->place, &is_proved))
 		return false;
-	if (!is_proved &&
-		!zklock_keep_prove(&lock->place, deadline_of(order, bounds)))
-		return false;
-	if (!order->is_checked)
-		zklock_lock_warn_of_snapshot();
-	return true;
+	return is_proved ||
+		zklock_keep_prove(&lock->place, deadline_of(order, bounds));
 }
 
 /* The place is won: the lock is held.  Result: its token. */
@@ -751,11 +737,11 @@ win_place(const ZkLockOrder *order, Lock *lock, const Bounds *bounds,
 
 	contender.busy = order->is_try ? NULL : busy;
 	contender.wants_keep = order->mode == RECIPE_EXCLUSIVE &&
-		order->permits == 1 && zklock_keep_is_wanted(lock->path);
+		order->permits == 1 && order->counted == NULL &&
+		zklock_keep_is_wanted(lock->path);
 	if (contender.wants_keep)
 		zklock_keep_prepare(&lock->place, LockContext);
 	zklock_session_open(is_retry);
-	zklock_recall_prepare();
 	return zklock_contend(&contender);
 }
 
@@ -844,6 +830,30 @@ end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live)
 	}
 	else if (mode == RECIPE_EXCLUSIVE)
 		zklock_place_downgrade(&lock->place, live);
+}
+
+/* The counts of session scope end, and nothing is kept. */
+static void
+release_all(ZkSessionNumber live, bool has_written)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+
+	foreach_lock(scan, lock)
+	{
+		lock->place.can_keep = false;
+		foreach_mode(mode)
+		{
+			if (lock->counts[mode].session == 0)
+				continue;
+			remember_release(zklock_place_is_lost(&lock->place, live),
+							 has_written);
+			lock->counts[mode].session = 0;
+			if (!zklock_lock_has_mode(lock, mode))
+				end_mode(lock, mode, live);
+		}
+		forget_if_empty(lock);
+	}
 }
 
 /*

@@ -9,9 +9,13 @@
  * is held will not be kept, and the data of the node tells whoever has come:
  * it is held, and not merely kept.
  *
- * The watch is on the children of the lock's znode.  No watch is ever
- * removed: whenever a lock is kept no more its node goes, and that uses the
- * watch up.
+ * The watch is on the children of the lock's znode.  It is not removed when
+ * the lock is kept no more: its node goes then, and that uses the watch up;
+ * if it was gone before, the next one who comes does.
+ *
+ * Servers tell what happens only to those who may still read the znode, and
+ * whoever may change its ACL can shut us out.  So the queue is read again once
+ * in a while, as waiters do (contender_watch.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -42,6 +46,9 @@
  */
 #define SWEEP_MS 1000
 
+/* After so many session timeouts the queue is read again. */
+#define LIST_TIMEOUTS 10
+
 /* A lock that is kept, or that is held and may be. */
 struct Keep
 {
@@ -58,6 +65,7 @@ struct Keep
 	bool		has_strangers;	/* children that wait for nothing */
 	int64_t		look_at;		/* when its time is looked at; INT64_MAX: when
 								 * the backend says so */
+	int64_t		list_at;		/* when the queue is to be read again */
 };
 
 static void begin(Session *session, const FrameTaken *taken);
@@ -113,9 +121,14 @@ keep_next_tick(const Session *session)
 	int64_t		next = INT64_MAX;
 
 	for (int i = 0; session->keeps != NULL && i < KEEP_SLOTS; i++)
-		if (session->keeps[i].generation != 0 &&
-			session->keeps[i].look_at < next)
-			next = session->keeps[i].look_at;
+	{
+		const Keep *keep = &session->keeps[i];
+
+		if (keep->generation != 0 && keep->look_at < next)
+			next = keep->look_at;
+		if (keep->generation != 0 && !keep->is_listing && keep->list_at < next)
+			next = keep->list_at;
+	}
 	return next;
 }
 
@@ -123,9 +136,14 @@ void
 keep_tick(Session *session, int64_t now)
 {
 	for (int i = 0; session->keeps != NULL && i < KEEP_SLOTS; i++)
-		if (session->keeps[i].generation != 0 &&
-			session->keeps[i].look_at <= now)
-			look_at_time(session, &session->keeps[i], now);
+	{
+		Keep	   *keep = &session->keeps[i];
+
+		if (keep->generation != 0 && !keep->is_listing && now >= keep->list_at)
+			list_queue(session, keep);
+		if (keep->generation != 0 && now >= keep->look_at)
+			look_at_time(session, keep, now);
+	}
 }
 
 /*
@@ -179,6 +197,15 @@ keep_listed(Request *request)
 	else
 		give_way(session, keep);
 	return false;
+}
+
+void
+keep_give_up(Session *session)
+{
+	for (int i = 0; session->keeps != NULL && i < KEEP_SLOTS; i++)
+		if (session->keeps[i].generation != 0)
+			zoo_aremove_all_watches(session->zh, session->keeps[i].lock,
+									ZWATCHTYPE_CHILD, 1, NULL, NULL);
 }
 
 void
@@ -265,7 +292,7 @@ look_at_time(Session *session, Keep *keep, int64_t now)
 				keep->look_at = keep->is_shown ? end_at : show_at;
 			else if (!keep_word_change(word, keep->generation, state,
 									   now < end_at ?
-									   KEEP_SHOWN : KEEP_GIVEN_UP))
+									   KEEP_SHOWN : KEEP_EXPIRED))
 				break;
 			else if (now < end_at)
 			{
@@ -283,6 +310,7 @@ look_at_time(Session *session, Keep *keep, int64_t now)
 		case KEEP_HELD_TELL:
 		case KEEP_HELD_WANTED:
 		case KEEP_GIVEN_UP:
+		case KEEP_EXPIRED:
 			keep->look_at = INT64_MAX;
 			break;
 	}
@@ -332,6 +360,9 @@ list_queue(Session *session, Keep *keep)
 
 	keep->is_listing = true;
 	keep->is_outdated = false;
+	keep->list_at = session->status.session_timeout_ms == 0 ?
+		INT64_MAX : protocol_now() +
+		LIST_TIMEOUTS * (int64_t) session->status.session_timeout_ms;
 	request_submit(request);
 }
 

@@ -190,6 +190,9 @@ extern void listen_resume(Session *session);
 extern void keep_event(zhandle_t *zh, int type, int state, const char *path,
 					   void *context);
 
+/* Have no queue watched after the next connect: watch_give_up(). */
+extern void keep_give_up(Session *session);
+
 /* A KEEP_LIST is answered.  Is it to be sent once more? */
 extern bool keep_listed(Request *request);
 

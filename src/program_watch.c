@@ -141,6 +141,7 @@ watch_give_up(Session *session)
 		 request = request->next)
 		if (request->step == STEP_LISTEN || request->step == STEP_LISTEN_GET)
 			watch_remove_here(request);
+	keep_give_up(session);
 	watch_end(session);
 }
 

@@ -19,6 +19,8 @@
  *	  was made which is there still, nobody has left since: whoever holds the
  *	  lock now held it when that node was made, or it is that node.
  *
+ * Of a lock that may have been kept in between none of that holds.
+ *
  * The earliest of these is held_since; if it is the moment of joining, the
  * lock was granted at once.  There is none if somebody left last: perhaps
  * whoever held it before.
@@ -388,8 +390,8 @@ date_holders(ZkQueueEntry *entries, int nentries, int64 pzxid)
 
 	for (int i = 0; i < nentries; i++)
 		if (entries[i].is_holder && !entries[i].is_pending &&
-			!entries[i].is_releasing && !entries[i].is_kept &&
-			entries[i].czxid != 0)
+			!entries[i].is_releasing && entries[i].czxid != 0 &&
+			!recipe_is_keeper(entries[i].node))
 			entries[i].held_since = holds_since(&entries[i], quiet);
 }
 

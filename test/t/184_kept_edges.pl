@@ -1,0 +1,186 @@
+
+# Kept locks at the edges: cancels, requests to release, too many of them, strangers
+# with the mark of a keeper. Each was found by somebody who tried to break it.
+
+use strict;
+use warnings;
+
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => '12s', 'log_statement' => 'none') }
+  qw(berlin paris);
+my $stranger = $zk->client;
+my $rival = background($node{paris});
+
+sub keeper
+{
+	my $session = background($node{berlin});
+	$session->query_safe("SET zklock.keep = '10min'");
+	return $session;
+}
+
+sub states
+{
+	return $_[0]->query_safe(
+		q(SELECT coalesce(string_agg(name || ' ' || state, ', ' ORDER BY name), '') FROM zk_locks));
+}
+
+sub node_of
+{
+	my ($name) = @_;
+	return lock_path($name) . '/' . (queue_nodes($zk, lock_path($name)))[0];
+}
+
+# A node with a keeper's mark, at the head of a queue that exists.
+sub forge
+{
+	my ($name, %option) = @_;
+	$rival->query_safe("SELECT zk_lock('$name'), zk_unlock('$name')");
+	assert_no_nodes($zk, lock_path($name));
+	return $stranger->create(
+		lock_path($name) . '/_c_11111111-2222-8a13-8444-555555555555-lock-',
+		'x', ephemeral => 1, sequential => 1, %option);
+}
+
+subtest 'a cancel as the lock is taken back' => sub {
+	# With the snapshot fixed each grant warns, and a warning looks for cancels.
+	foreach my $round (1 .. 3)
+	{
+		my $keeper = keeper();
+		$keeper->query_safe("SELECT zk_lock('cancel'), zk_unlock('cancel')");
+		$keeper->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+		$keeper->query("SET statement_timeout = '@{[ 60 + 7 * $round ]}ms';
+			DO \$\$ BEGIN FOR i IN 1 .. 1000000 LOOP
+				PERFORM zk_lock('cancel'); PERFORM zk_unlock('cancel'); END LOOP; END \$\$");
+		is($keeper->sqlstate, '57014', 'canceled');
+		$keeper->query_safe('ROLLBACK');
+		$keeper->query_safe('RESET statement_timeout; SELECT zk_unlock_all()');
+		is($rival->query_safe("SELECT zk_try_lock('cancel', '10s')"), 't', 'nothing stays behind');
+		$rival->query_safe("SELECT zk_unlock('cancel')");
+		$keeper->quit;
+	}
+};
+
+subtest 'requests to release' => sub {
+	my $keeper = keeper();
+	$keeper->query_safe("SELECT zk_lock('asked')");
+	is($keeper->query_safe("SELECT zk_release_requested('asked')"), 'f', 'not yet');
+	is($rival->query_safe("SELECT zk_request_release('asked')"), 1, 'one is asked');
+	poll_until { $keeper->query_safe("SELECT zk_release_requested('asked')") eq 't' } 'it hears that', 10;
+	$keeper->query_safe("SELECT zk_unlock('asked')");
+	is(states($keeper), '', 'what was to be released is not kept');
+	$keeper->query_safe("SELECT zk_lock('asked')");
+	is($keeper->query_safe("SELECT zk_release_requested('asked')"), 'f', 'and that is over');
+	$keeper->query_safe("SELECT zk_unlock('asked')");
+
+	# of a lock that is kept, with somebody listening and without
+	foreach my $name (qw(listening deaf))
+	{
+		$keeper->query_safe("SELECT zk_lock('$name')");
+		$keeper->query_safe("SELECT zk_release_requested('$name')") if $name eq 'listening';
+		$keeper->query_safe("SELECT zk_unlock('$name')");
+		poll_until { $rival->query_safe("SELECT state FROM zk_lock_queue('$name')") eq 'kept' } 'it is kept', 10;
+		$rival->query_safe("SELECT zk_request_release('$name')");
+		$keeper->query_safe("SELECT zk_lock('$name')");
+		poll_until { $keeper->query_safe("SELECT zk_release_requested('$name')") eq 'f' }
+		"$name: nobody was asked who holds it", 10;
+		$keeper->query_safe("SELECT zk_unlock('$name')");
+	}
+	$keeper->quit;
+};
+
+subtest 'more locks than can be kept' => sub {
+	my $keeper = keeper();
+	$keeper->query_safe("SELECT zk_lock('many/' || i) FROM generate_series(1, 70) i");
+	my $begun = time;
+	is($rival->query_safe("SELECT zk_try_lock('many/$_')"), 'f', 'busy') foreach 66 .. 70, 66 .. 70;
+	unlike(node_of('many/70'), qr/-8a13-/, 'what cannot be kept does not say so');
+	cmp_ok(time - $begun, '<', 5, 'no try waits for an answer that nobody gives');
+	is($keeper->query_safe("SELECT count(*) FROM generate_series(1, 70) i WHERE zk_unlock('many/' || i)"), 70,
+		'released');
+	is($keeper->query_safe("SELECT count(*) || min(state) FROM zk_locks"), '64kept', '64 are kept');
+	$keeper->quit;
+};
+
+subtest 'a set, and a lock that is held' => sub {
+	my $keeper = keeper();
+	$keeper->query_safe("SELECT zk_lock('set/d')");
+	my $names = join ',', map { "'set/$_'" } 'a' .. 'd';
+	is($rival->query_safe("SELECT zk_try_lock(ARRAY[$names])"), 'f', 'busy');
+	poll_until { $stranger->get(node_of('set/d')) =~ /"kept":false/ } 'it says so', 10;
+	assert_no_nodes($zk, lock_path("set/$_")) foreach 'a' .. 'c';
+	wait_for_queue($zk, lock_path('set/d'), 1);
+	my ($zxid) = $zk->four_letter_word('srvr') =~ /^Zxid: (\S+)/m;
+	is($rival->query_safe("SELECT zk_try_lock(ARRAY[$names])"), 'f', 'busy') foreach 1 .. 3;
+	like($zk->four_letter_word('srvr'), qr/^Zxid: $zxid$/m, 'without a write');
+	is($rival->query_safe('SELECT held_since IS NULL FROM zk_lock_queue($$set/d$$)'), 't',
+		'since when it is held cannot be told');
+	$keeper->query_safe("SELECT zk_unlock('set/d')");
+	ok($keeper->query_safe("SELECT zk_lock(ARRAY[$names])"), 'a set is taken');
+	$keeper->query_safe("SELECT zk_unlock(ARRAY[$names])");
+	is(states($keeper), '', 'and not kept');
+	$keeper->quit;
+};
+
+subtest 'strangers with the mark' => sub {
+	my $node = forge('hidden', acl => [ [ 31, 'digest', 'a:b' ] ]);
+	is($rival->query("SELECT zk_try_lock('hidden')"), 'f', 'one that cannot be read is busy');
+
+	# one that sets its data all the time
+	$node = forge('restless');
+	my $begun = time;
+	$rival->start_query("SELECT zk_try_lock('restless')");
+	my $n = 0;
+	$stranger->set($node, 'x' . $n++) until $rival->is_done || time - $begun > 9;
+	cmp_ok(time - $begun, '<', 8, 'is not listened to for long: ' . $n);
+	is($rival->wait_result, 'f', 'busy');
+	$stranger->delete($node);
+
+	# one that never answers, and another number of permits; the wait is the caller's
+	$node = forge('silent');
+	$rival->query("SELECT zk_lock('silent', '200ms', 3)");
+	is($rival->sqlstate, '55P03', 'not the permits, but the time');
+	$rival->query("SELECT zk_lock('silent', '20s', 3)");
+	is($rival->sqlstate, '55000', 'with more of it, the permits');
+
+	# and who tries finds no deadlock
+	$rival->query_safe("SET deadlock_timeout = '100ms'; SELECT zk_lock('mine')");
+	is($rival->query_safe("SELECT zk_try_lock('silent')"), 'f', 'busy, whoever waits for whom');
+	$rival->query_safe('RESET deadlock_timeout; SELECT zk_unlock_all()');
+	$stranger->delete($node);
+};
+
+subtest 'one that has no answer is not in a deadlock' => sub {
+	my $keeper = keeper();
+	my $other = background($node{paris});
+	$_->query_safe("SET deadlock_timeout = '200ms'") foreach $keeper, $other;
+	$keeper->query_safe("SELECT zk_lock('x')");
+	$other->query_safe("SELECT zk_lock('y')");
+	$keeper->start_query("SELECT zk_lock('y', '30s')");
+	wait_for_queue($zk, lock_path('y'), 2);
+	# and one that is held is
+	$other->query("SELECT zk_lock('x', '20s')");
+	my $error = $other->sqlstate;
+	$other->query_safe('SELECT zk_unlock_all()') if $error eq '40P01';
+	$keeper->wait_result;
+	is(join(' ', sort $error, $keeper->sqlstate), '00000 40P01', 'a deadlock over a keeper is found');
+	$_->quit foreach $keeper, $other;
+};
+
+# Who drains the queue waits for it to be empty, see t/170.
+subtest 'far on in the counter' => sub {
+	plan skip_all => 'no JDK to raise counters with' unless ZooKeeper::can_set_counters();
+	my $path = lock_path('counter');
+	$stranger->create($path, '');
+	$zk->set_counters($path => 2**30 + 5);
+	my $keeper = keeper();
+	$keeper->query_safe("SELECT zk_lock('counter'), zk_unlock('counter')");
+	is(states($keeper), '', 'nothing is kept');
+	$keeper->quit;
+};
+
+done_testing();
