@@ -84,7 +84,7 @@ static uint64 nuses;
 
 static const char *node_name(const ZkPlace *place);
 static bool can_keep(const ZkPlace *place, ZkSessionNumber live);
-static bool can_be_taken(const ZkKeep *keep);
+static bool can_be_taken(const ZkKeep *keep, ZkSessionNumber live);
 static bool keep_place(ZkPlace *place, ZkKeep *keep);
 static bool is_shunned(const ZkKeep *keep);
 static void meet_rival(ZkKeep *keep);
@@ -288,22 +288,26 @@ zklock_keep_drop_down_to(int most)
 void
 zklock_keep_settle(void)
 {
+	ZkSessionNumber live;
+
 	if (nkept == 0)
 		return;
 	if (keep_setting == 0 || zklock_session_is_outdated())
 		zklock_keep_drop_all();
+	live = zklock_session_live();
 	for (int i = 0; i < nkeeps; i++)
-		if (keeps[i]->is_kept && !can_be_taken(keeps[i]))
+		if (keeps[i]->is_kept && !can_be_taken(keeps[i], live))
 			drop(keeps[i]);
 }
 
 bool
 zklock_keep_has_node(const char *node)
 {
+	ZkSessionNumber live = zklock_session_live();
 	bool		found = false;
 
 	for (int i = 0; i < nkeeps; i++)
-		found |= can_be_taken(keeps[i]) &&
+		found |= can_be_taken(keeps[i], live) &&
 			strcmp(node_name(&keeps[i]->place), node) == 0;
 	return found;
 }
@@ -312,8 +316,10 @@ void
 zklock_keep_visit(void (*visit) (const ZkPlace *place, void *argument),
 				  void *argument)
 {
+	ZkSessionNumber live = zklock_session_live();
+
 	for (int i = 0; i < nkeeps; i++)
-		if (can_be_taken(keeps[i]))
+		if (can_be_taken(keeps[i], live))
 			visit(&keeps[i]->place, argument);
 }
 
@@ -328,11 +334,14 @@ node_name(const ZkPlace *place)
 	return strrchr(place->node, '/') + 1;
 }
 
-/* Is it kept, as far as can be told without taking it? */
+/*
+ * Is it kept, as far as can be told without taking it?  live:
+ * zklock_session_live().
+ */
 static bool
-can_be_taken(const ZkKeep *keep)
+can_be_taken(const ZkKeep *keep, ZkSessionNumber live)
 {
-	return keep->is_kept && keep->session == zklock_session_live() &&
+	return keep->is_kept && keep->session == live &&
 		zklock_client_is_kept(zklock_session_client(), &keep->kept);
 }
 

@@ -1,0 +1,64 @@
+
+# The other clients behind a lock that is kept: each has it at once. And they add to a
+# counter with sessions that keep the lock between them.
+
+use strict;
+use warnings;
+
+use Peer;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+plan skip_all => 'there is no ' . Peer::missing() if Peer::missing();
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '15s');
+my @sessions = map { background($node) } 1 .. 2;
+$_->query_safe("SET zklock.keep = '10min'; SELECT zk_lock('first'), zk_unlock('first')")
+  foreach @sessions;
+
+# Kazoo's semaphore counts what is there, and has no node of its own until there is room.
+my %peer;
+foreach my $kind (grep { $_ ne 'Kazoo Semaphore' } Peer::kinds())
+{
+	my $peer = $peer{ Peer::library($kind) } ||= Peer->new($kind, $zk);
+	(my $lock = "kept/$kind") =~ tr/ /_/;
+	$sessions[0]->query_safe("SELECT zk_lock('$lock'), zk_unlock('$lock')");
+	my ($own) = queue_nodes($zk, lock_path($lock));
+	like($own, qr/-8a13-/, "$kind: it is kept");
+	$peer->choose(lock_path($lock), $kind);
+	is($peer->ask('lock'), 'locked', "$kind: it has it");
+	poll_until { !grep { $_ eq $own } queue_nodes($zk, lock_path($lock)) } 'our node to go', 10;
+	is($peer->ask('unlock'), 'unlocked', "$kind: and lets go of it");
+}
+
+# The ones that take our nodes for what they are.
+foreach my $kind ('Curator InterProcessMutex', grep { /go/i } Peer::kinds())
+{
+	my $times = 40;
+	my $peer = $peer{ Peer::library($kind) };
+	(my $lock = "count/$kind") =~ tr/ /_/;
+	my $file = PostgreSQL::Test::Utils::tempdir() . '/' . ($lock =~ tr/\//_/r);
+	append_to_file($file, "0\n");
+	chmod 0666, $file;
+	$sessions[0]->query_safe("SELECT zk_lock('$lock'), zk_unlock('$lock')");
+	$peer->choose(lock_path($lock), $kind);
+	$_->start_query("DO \$\$ BEGIN FOR i IN 1 .. $times LOOP
+		PERFORM zk_lock('$lock');
+		EXECUTE format('COPY (SELECT %s) TO %L', pg_read_file('$file')::int + 1, '$file');
+		PERFORM zk_unlock('$lock');
+		PERFORM pg_sleep(random() * 0.02);
+		END LOOP; END \$\$") foreach @sessions;
+	is($peer->ask("increment $file $times"), 'done', "$kind: it counts");
+	foreach my $session (@sessions)
+	{
+		$session->wait_result;
+		is($session->sqlstate, '00000', 'so do we') || diag $session->error;
+	}
+	is(slurp_file($file) + 0, 3 * $times, 'nothing is lost');
+}
+
+$_->quit foreach values %peer, @sessions;
+done_testing();
