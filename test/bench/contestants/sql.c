@@ -223,6 +223,40 @@ queue(int depth, const char *stops, const char *file)
 	close(epoll);
 }
 
+/*
+ * Sessions that take turns: one takes the lock and releases it, then another
+ * one does, the next or a random one.  Until so many seconds are over.
+ */
+static void
+turns(int count, double seconds, bool is_random, const char *file)
+{
+	char		lock[LINE_SIZE];
+	char		unlock[LINE_SIZE];
+	FILE	   *out = open_log(file);
+	int64_t		until;
+	int			turn = 0;
+
+	need_line(lock);
+	need_line(unlock);
+	open_sessions(count);
+	until = now() + (int64_t) (seconds * 1e6);
+	while (now() < until)
+	{
+		Session    *session = &sessions[turn % count];
+
+		session->cycle.requested = now();
+		query(session->connection, lock);
+		session->cycle.granted = session->cycle.releasing = now();
+		query(session->connection, unlock);
+		session->cycle.released = now();
+		add_cycle(&session->cycles, session->cycle);
+		turn = is_random ? random() % count : turn + 1;
+	}
+	for (int i = 0; i < count; i++)
+		write_cycles(out, i, &sessions[i].cycles);
+	fclose(out);
+}
+
 /* End a connection and wait for the end of its backend, on this machine. */
 static void
 finish_and_wait(PGconn *connection)
@@ -311,6 +345,7 @@ main(int argc, char **argv)
 	static char sql[LINE_SIZE];
 	char		file[1024];
 	char		stops[64];
+	double		seconds;
 	int			count;
 	int			number;
 	struct rlimit files;
@@ -331,6 +366,9 @@ main(int argc, char **argv)
 		}
 		else if (sscanf(line, "queue %d %63s %1023s", &count, stops, file) == 3)
 			queue(count, stops, file);
+		else if (sscanf(line, "turns %d %lf %63s %1023s",
+						&count, &seconds, stops, file) == 4)
+			turns(count, seconds, strcmp(stops, "random") == 0, file);
 		else if (sscanf(line, "fresh %d %1023s", &count, file) == 2)
 			fresh(count, file);
 		else if (sscanf(line, "time %d %d %1023s", &number, &count, file) == 3)

@@ -69,6 +69,16 @@ sub close_from { $_[0]->ask("close $_[1]"); return; }
 
 # The workloads ----------------------------------------------------------
 
+# Turns of so many backends, of which only one is at it at a time.
+sub start_loop
+{
+	my ($self, %loop) = @_;
+	$self->order(
+		"turns $loop{sessions} $loop{seconds} $loop{order} " . $self->_file,
+		$self->_lock_and_unlock($loop{lock}));
+	return;
+}
+
 sub start_queue
 {
 	my ($self, $depth, $stops, $lock) = @_;

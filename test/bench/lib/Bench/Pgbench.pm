@@ -33,10 +33,11 @@ my $extra_seconds = 0.3;
 
 =pod
 
-=head2 new(..., cluster => ..., script => [lines], init => [lines], root => path)
+=head2 new(..., cluster => ..., settings => "options", script => [lines], init => [lines], root => path)
 
-In the script, LOCK stands for an expression that is the lock's name. init is
-run once by each client. root is where the locks are, if they are in ZooKeeper.
+settings are those of the connections, as in "-c zklock.keep=1min", or none. In
+the script, LOCK stands for an expression that is the lock's name. init is run
+once by each client. root is where the locks are, if they are in ZooKeeper.
 
 =cut
 
@@ -86,7 +87,9 @@ sub start_loop
 		'-D', 'opened=0',
 		'-f', "$base.sql",
 		'-l', "--log-prefix=$base.log",
-		$self->{cluster}->connstr('postgres') . ' application_name=pgbench');
+		$self->{cluster}->connstr('postgres')
+		  . ' application_name=pgbench'
+		  . ($self->{settings} ? " options='$self->{settings}'" : ''));
 	my $begin = time();
 	$self->{pid} = fork // die "could not fork: $!";
 	if ($self->{pid} == 0)

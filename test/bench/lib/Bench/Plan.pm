@@ -20,6 +20,7 @@ use warnings;
 use Bench::Commits;
 use Bench::Contestants;
 use Bench::Depth;
+use Bench::Kept;
 use Bench::Loops;
 use Bench::Sessions;
 use Bench::Stage;
@@ -27,14 +28,15 @@ use Bench::Stats qw(percentile);
 
 # The workloads in their order, and how each is run. After those that follow one
 # another so closely that the contestants stay warm come those that need a quiet
-# server.
-my @warm = qw(uncontended contenders locks depth);
+# server. "depth" leaves a thousand sessions behind.
+my @warm = qw(uncontended contenders locks kept depth);
 my @quiet = qw(fresh try release commit guard memory);
 my @workloads = (@warm, @quiet);
 my %does = (
 	uncontended => \&_uncontended,
 	contenders => \&_contenders,
 	locks => \&_locks,
+	kept => \&_kept,
 	depth => \&_depth,
 	fresh => \&_fresh,
 	try => \&_try,
@@ -54,6 +56,7 @@ my %full = (
 		uncontended => 15,
 		contenders => 11,
 		locks => 7,
+		kept => 9,
 		depth => { 1 => 20, 10 => 11, 100 => 7, 1000 => 5 },
 		fresh => 7,
 		try => 5,
@@ -69,6 +72,7 @@ my %quick = (
 		uncontended => 4,
 		contenders => 3,
 		locks => 1,
+		kept => 2,
 		depth => { 1 => 10, 10 => 5, 100 => 3, 1000 => 1 },
 		fresh => 2,
 		try => 2,
@@ -316,6 +320,29 @@ sub _locks
 			sessions => 8,
 			locks => 1000,
 			lock => 'many') };
+}
+
+# {what is measured}. Each once without counting.
+sub _kept
+{
+	my ($self) = @_;
+	my ($curator) =
+	  grep { $_->name eq 'curator' } @{ $self->{contestants} };
+	my $kept = Bench::Kept->new(
+		$self->{zookeeper}, $self->{stage}, $curator,
+		window => $self->{window},
+		%{ $self->{option} });
+	my %result;
+	foreach my $part ($kept->parts)
+	{
+		my ($parameter, @parties) = @$part;
+		$_->[2]->() foreach @parties;
+		$result{$parameter} = $self->_take_turns(
+			$self->_rounds_of('kept', $parameter),
+			$parameter, @parties);
+	}
+	$kept->stop;
+	return \%result;
 }
 
 sub _depth

@@ -13,12 +13,12 @@ use strict;
 use warnings;
 
 use Bench::Stage;
-use Bench::Stats qw(median);
+use Bench::Stats qw(median percentile);
 use Bench::Targets;
 
 my @order =
   qw(zklock unloaded used reopened block forked floor curator kazoo golock
-  advisory table);
+  advisory table kept local none);
 my %title = (
 	zklock => 'zklock, SQL',
 	unloaded => 'zklock, not preloaded',
@@ -31,7 +31,16 @@ my %title = (
 	kazoo => 'Kazoo Lock',
 	golock => 'go-zookeeper Lock',
 	advisory => 'pg_advisory_lock by dblink',
-	table => 'SELECT FOR UPDATE by dblink');
+	table => 'SELECT FOR UPDATE by dblink',
+	kept => 'zklock, kept lock',
+	local => 'pg_advisory_lock, same database',
+	none => 'no lock',
+	'zklock, free' => 'zklock, free lock',
+	'zklock, handed' => 'zklock, handed over by a release',
+	'zklock, kept' => 'zklock, kept lock',
+	'curator, free' => 'Curator, free lock',
+	'curator, handed' => 'Curator, handed over by a release',
+	'curator, kept' => 'Curator, kept lock');
 
 # Columns: [head, format, value of a contestant's rounds among all]. ----------
 
@@ -62,6 +71,16 @@ sub _against
 		} ];
 }
 
+# Of the times of all rounds together, in rounds too short for that percentile.
+sub _pooled
+{
+	my ($head, $percent) = @_;
+	return [
+		$head, '%.0f',
+		sub { return percentile($percent, map { @{ $_->{times} } } @{ $_[0] }) }
+	];
+}
+
 my @cost = (
 	_middle('requests', '%.1f', 'packets_received'),
 	_middle('flushes', '%.2f', 'flushes'),
@@ -89,6 +108,28 @@ my @locks = (
 	_middle('p50, us', '%.0f', 'p50'),
 	_middle('p95, us', '%.0f', 'p95'),
 	@cost);
+my @kept_block = (
+	_middle('cycle, us', '%.2f', 'p50'),
+	_middle('cycles/s', '%.0f', 'rate'),
+	_against('/ pg_advisory_lock', 'local', 'p50'),
+	_against('cycles/s / Curator', 'curator', 'rate'),
+	_middle('requests for 1,000', '%.3f', 'requests_1000'));
+my @kept_script = (
+	_middle('p50, us', '%.0f', 'p50'),
+	_middle('p95, us', '%.0f', 'p95'),
+	_middle('per second', '%.0f', 'rate'),
+	_against('/ pg_advisory_lock', 'local', 'p50'),
+	_against('per second / no lock', 'none', 'rate'),
+	_middle('requests', '%.2f', 'packets_received'));
+my @kept_rivals = (
+	_middle('with keep, cycles/s', '%.0f', 'kept'),
+	_middle('without, cycles/s', '%.0f', 'off'),
+	_middle('ratio', '%.2f', 'ratio'));
+my @kept_wait = (
+	_middle('p50, us', '%.0f', 'p50'),
+	_pooled('p99 of all rounds, us', 99),
+	_against('p50 / zklock, free', 'zklock, free', 'p50'),
+	_against('p50 / Curator, free', 'curator, free', 'p50'));
 my @depth = (
 	_middle('hand-over p50, us', '%.0f', 'p50'),
 	_middle('p95, us', '%.0f', 'p95'),
@@ -171,6 +212,21 @@ sub _by_parameter
 	} sort { $a <=> $b } keys %$results;
 }
 
+# Rounds with and without zklock.keep, as one list.
+sub _pairs
+{
+	my ($all) = @_;
+	my ($kept, $off) = @{$all}{qw(kept off)};
+	return [
+		map {
+			{
+				kept => $kept->[$_]{rate},
+				off => $off->[$_]{rate},
+				ratio => $kept->[$_]{rate} / $off->[$_]{rate} }
+		} 0 .. $#$kept
+	];
+}
+
 # Sections ----------------------------------------------------------------
 
 my %section = (
@@ -184,6 +240,30 @@ my %section = (
 	locks => sub {
 		return "### 8 clients, 1,000 locks\n\n"
 		  . _contest($_[0]{1000}, @locks);
+	},
+	kept => sub {
+		my ($results) = @_;
+		my @rivals = (
+			'2 contenders', '8 contenders', '32 contenders',
+			'turns, next', 'turns, random');
+		my @wait = map {
+			my $who = $_;
+			map { "$who, $_" } qw(free handed kept)
+		} qw(zklock curator);
+		return (
+			"### Kept locks: lock and unlock in a loop in a DO block\n\n"
+			  . _contest($results->{block}, @kept_block),
+			"### Kept locks: lock and unlock as two prepared statements\n\n"
+			  . _contest($results->{statements}, @kept_script),
+			"### Kept locks: BEGIN, zk_xact_lock, UPDATE of one row, COMMIT\n\n"
+			  . _contest($results->{transaction}, @kept_script),
+			"### Kept locks: zk_xact_lock and UPDATE of one row in one statement\n\n"
+			  . _contest($results->{function}, @kept_script),
+			"### Kept locks: where others take the lock in between\n\n"
+			  . _table({ map { $_ => _pairs($results->{$_}) } @rivals },
+				\@rivals, @kept_rivals),
+			"### Kept locks: a waiter of another session has the lock after\n\n"
+			  . _table($results->{wait}, \@wait, @kept_wait));
 	},
 	depth => sub {
 		return _by_parameter($_[0], 'Hand-over with %s waiting', @depth);
@@ -221,8 +301,8 @@ my %section = (
 		return "### Private memory of a backend\n\n"
 		  . _contest($_[0]{1}, @memory);
 	});
-my @sections = qw(uncontended contenders locks depth fresh try release commit
-  guard memory);
+my @sections = qw(uncontended contenders locks kept depth fresh try release
+  commit guard memory);
 
 my $how = <<'END';
 All contestants ran in turns on the same servers, one measurement each a round.

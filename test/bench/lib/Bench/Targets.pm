@@ -44,11 +44,11 @@ sub _ratio
 
 sub _own
 {
-	my ($workload, $parameter, $key) = @_;
+	my ($workload, $parameter, $key, $our) = @_;
 	return sub {
 		my ($results) = @_;
 		my $all = _seen($results, $workload, $parameter);
-		return map { $_->{$key} } @{ $all->{zklock} || [] };
+		return map { $_->{$key} } @{ $all->{ $our || 'zklock' } || [] };
 	};
 }
 
@@ -105,7 +105,29 @@ my @targets = (
 	[ 'COMMIT that wrote, 100 locks / 1 lock',
 		_growth('commit', 1, 100, $commit_write), '<=', 3, '%.2f' ],
 	[ 'COMMIT that wrote nothing, 100 locks / 1 lock',
-		_growth('commit', 1, 100, $commit_read), '<=', 3, '%.2f' ]);
+		_growth('commit', 1, 100, $commit_read), '<=', 3, '%.2f' ],
+	[ 'cycle of a kept lock in a DO block / pg_advisory_lock there',
+		_ratio('kept', 'block', 'local', 'p50', 'kept'), '<=', 3, '%.2f' ],
+	[ 'cycles per second of a kept lock in a DO block / Curator',
+		_ratio('kept', 'block', 'curator', 'rate', 'kept'), '>=', 100, '%.0f' ],
+	# A sync or a ping may come in between.
+	[ 'requests for 1,000 cycles of a kept lock',
+		_own('kept', 'block', 'requests_1000', 'kept'), '<=', 0.1, '%.3f' ],
+	[ 'cycle of a kept lock, two statements / pg_advisory_lock',
+		_ratio('kept', 'statements', 'local', 'p50', 'kept'), '<=', 1.2, '%.2f' ],
+	[ 'transactions per second, UPDATE under a kept lock / no lock',
+		_ratio('kept', 'transaction', 'none', 'rate', 'kept'), '>=', 0.9, '%.2f' ],
+	[ 'the same, lock and UPDATE in one statement',
+		_ratio('kept', 'function', 'none', 'rate', 'kept'), '>=', 0.9, '%.2f' ],
+	(map {
+		[ "cycles per second with keep / without, $_",
+			_ratio('kept', $_, 'off', 'rate', 'kept'), '>=', 0.95, '%.2f' ]
+	} '2 contenders', '8 contenders', '32 contenders', 'turns, next',
+	'turns, random'),
+	# Two flushes and two round trips, where a free lock takes one of each.
+	[ 'wait for a lock that another session keeps / for a free one',
+		_ratio('kept', 'wait', 'zklock, free', 'p50', 'zklock, kept'),
+		'<=', 2, '%.2f' ]);
 
 =pod
 

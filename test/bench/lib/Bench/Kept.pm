@@ -1,0 +1,325 @@
+
+=pod
+
+=head1 NAME
+
+Bench::Kept - locks that zklock.keep keeps after their release
+
+=head1 DESCRIPTION
+
+What they save where nobody else wants them, next to PostgreSQL's own locks in
+the same database, and what they cost where somebody does.
+
+=cut
+
+package Bench::Kept;
+
+use strict;
+use warnings;
+
+use Bench::Backends;
+use Bench::Loops;
+use Bench::Pgbench;
+use Bench::Stage;
+use Bench::Stats qw(percentile read_cycles waits);
+use Time::HiRes qw(time sleep);
+use ZooKeeper qw(poll_until);
+
+my $keep = '-c zklock.keep=1min';
+my %settings = (kept => $keep, off => '');
+
+# A DO block takes and releases a lock so often; so many blocks a round.
+my $cycles = 10_000;
+my $blocks = 5;
+
+# Locks that a waiter takes in a round: a session can keep 64, and knows as many
+# that it should not keep.
+my $given = 40;
+
+# A request that follows a waiter's node at once is at the server after that
+# long, in seconds.
+my $on_its_way = 0.005;
+
+my %block = (
+	kept => [ q{zk_lock('bench-block')}, q{zk_unlock('bench-block')} ],
+	local => [ 'pg_advisory_lock(1)', 'pg_advisory_unlock(1)' ]);
+my %statements = (
+	kept => [ 'SELECT zk_lock(LOCK);', 'SELECT zk_unlock(LOCK);' ],
+	local =>
+	  [ 'SELECT pg_advisory_lock(1);', 'SELECT pg_advisory_unlock(1);' ]);
+
+# The same number of statements and of calls, with a lock and without one.
+my %call = (
+	kept => q{zk_xact_lock('bench-row')},
+	none => 'pg_backend_pid()');
+my $update = 'UPDATE counter SET n = n + 1 WHERE id = 1;';
+
+=pod
+
+=head2 new($zookeeper, $stage, $curator, window => seconds, bin => ..., dir => ...)
+
+stop ends what it has started.
+
+=cut
+
+sub new
+{
+	my ($class, $zk, $stage, $curator, %option) = @_;
+	my $self = bless {
+		zookeeper => $zk,
+		stage => $stage,
+		curator => $curator,
+		given => 0,
+		%option }, $class;
+	$stage->home->safe_psql('postgres', <<'SQL');
+SET client_min_messages = warning;
+CREATE TABLE IF NOT EXISTS counter (id int PRIMARY KEY, n bigint);
+INSERT INTO counter VALUES (1, 0) ON CONFLICT DO NOTHING;
+SQL
+	$stage->home->safe_psql('postgres',
+		"CREATE OR REPLACE FUNCTION count_$_() RETURNS void LANGUAGE plpgsql
+		 AS \$\$ BEGIN PERFORM $call{$_}; $update END \$\$")
+	  foreach keys %call;
+	$self->{$_} = $self->_backends('home', $settings{$_})
+	  foreach keys %settings;
+	$self->{waiter} = $self->_backends('central', '');
+	return $self;
+}
+
+sub _backends
+{
+	my ($self, $cluster, $settings) = @_;
+	return Bench::Backends->new(
+		dir => $self->{dir},
+		name => 'zklock',
+		title => 'zklock',
+		command => [
+			"$self->{bin}/sql",
+			$self->{stage}->$cluster->connstr('postgres')
+			  . " options='$settings'"
+		]);
+}
+
+sub stop
+{
+	my ($self) = @_;
+	$self->{$_}->stop foreach keys %settings, 'waiter';
+	return;
+}
+
+=pod
+
+=head2 parts
+
+What is measured, in its order: a list of [parameter, parties], a party being
+[name, title, what measures].
+
+=cut
+
+sub parts
+{
+	my ($self) = @_;
+	my %title = (
+		kept => 'zklock, kept',
+		off => 'zklock, not kept',
+		local => 'pg_advisory_lock',
+		none => 'no lock');
+	my $party = sub {
+		my ($name, $measure) = @_;
+		return [ $name, $title{$name}, $measure ];
+	};
+	my $scripts = sub {
+		my ($lock, %script) = @_;
+		return map {
+			my $name = $_;
+			$party->($name,
+				sub { return $self->_pgbench($name, $lock, 1, $script{$name}) });
+		} sort keys %script;
+	};
+	return (
+		[
+			'block',
+			(map {
+				my $name = $_;
+				$party->($name, sub { return $self->_block($name) });
+			} sort keys %block),
+			[
+				'curator',
+				$self->{curator}->title,
+				sub { return $self->_loop($self->{curator}, 'uncontended', 1) }
+			]
+		],
+		[ 'statements', $scripts->('prepared', %statements) ],
+		[
+			'transaction',
+			$scripts->(
+				'row',
+				map {
+					$_ => [ 'BEGIN;', "SELECT $call{$_};", $update, 'COMMIT;' ]
+				} keys %call)
+		],
+		[
+			'function',
+			$scripts->('row', map { $_ => ["SELECT count_$_();"] } keys %call)
+		],
+		(map {
+			my $sessions = $_;
+			[
+				"$sessions contenders",
+				map {
+					my $name = $_;
+					$party->($name,
+						sub {
+							return $self->_pgbench($name, 'contended',
+								$sessions, $statements{kept});
+						})
+				} qw(kept off)
+			]
+		} (2, 8, 32)),
+		(map {
+			my $order = $_;
+			[
+				"turns, $order",
+				map {
+					my $name = $_;
+					$party->($name,
+						sub {
+							return $self->_loop($self->{$name},
+								"turns-$name-$order", 8, order => $order);
+						})
+				} qw(kept off)
+			]
+		} qw(next random)),
+		[
+			'wait',
+			map {
+				my $who = $_;
+				map {
+					my $state = $_;
+					[
+						"$who, $state",
+						"$who, $state",
+						sub { return $self->_wait($who, $state) }
+					]
+				} qw(free handed kept)
+			} qw(zklock curator)
+		]);
+}
+
+# Without recording each cycle: that would take as long as the cycle.
+sub _block
+{
+	my ($self, $name) = @_;
+	my $body = join ' ', map { "PERFORM $_;" } @{ $block{$name} };
+	my $packets = $self->{zookeeper}->packets_received;
+	my $file = $self->{kept}->time_query(0, $blocks, '',
+		"DO \$\$ BEGIN FOR i IN 1..$cycles LOOP $body END LOOP; END \$\$", '');
+	$packets = $self->{zookeeper}->packets_received - $packets;
+	my $each = percentile(50, waits(@{ read_cycles($file) })) / $cycles;
+	return {
+		p50 => $each,
+		rate => 1_000_000 / $each,
+		requests_1000 => $packets / $blocks / $cycles * 1000 };
+}
+
+sub _loop
+{
+	my ($self, $contestant, $lock, $sessions, %arg) = @_;
+	my $seen = Bench::Loops::measure(
+		$self->{zookeeper}, $contestant,
+		sessions => $sessions,
+		lock => $lock,
+		window => $self->{window},
+		%arg);
+	delete $seen->{times};
+	return $seen;
+}
+
+sub _pgbench
+{
+	my ($self, $name, $lock, $sessions, $script) = @_;
+	my $contestant = Bench::Pgbench->new(
+		dir => $self->{dir},
+		name => $name,
+		cluster => $self->{stage}->home,
+		settings => $settings{$name},
+		script => [@$script]);
+	return $self->_loop($contestant, $lock, $sessions);
+}
+
+# From the request of a waiter, or, if the lock is handed over, from the
+# release, until the waiter has it. Each lock is used once: who had a rival does
+# not keep it again so soon. The waiter's session is open.
+sub _wait
+{
+	my ($self, $who, $state) = @_;
+	my ($holder, $waiter) = @{$self}{ 'kept', 'waiter' };
+	my $client = $self->{zookeeper}->client;
+	my @locks = map { 'given-' . $self->{given}++ } 1 .. $given;
+	my $each = sub {
+		$holder->query(0, "SELECT $_[0](name) FROM unnest('{"
+			  . join(',', map { $holder->lock($_) } @locks)
+			  . "}'::text[]) AS name");
+	};
+	$each->('zk_lock');
+	$each->('zk_unlock') if $state ne 'handed';
+	$holder->query(0, 'SELECT zk_unlock_all()') if $state eq 'free';
+	_check_state($holder, $client, $state, $locks[-1]);
+
+	my @times;
+	foreach my $lock (@locks)
+	{
+		my $begin = time();
+		if ($who eq 'curator')
+		{
+			$waiter = $self->{curator};
+			$waiter->order('take ' . $holder->znode($lock));
+		}
+		else
+		{
+			$waiter->order('query 0',
+				"SELECT zk_lock('" . $holder->lock($lock) . "')");
+		}
+		if ($state eq 'handed')
+		{
+			poll_until
+			{
+				$client->exists($holder->znode($lock))->{num_children} == 2;
+			}
+			'a waiter';
+			sleep($on_its_way);
+			$begin = time();
+			$holder->order('query 0',
+				"SELECT zk_unlock('" . $holder->lock($lock) . "')");
+		}
+		my ($granted) = $waiter->taken;
+		$holder->answer if $state eq 'handed';
+		push @times, $granted - $begin * 1_000_000;
+	}
+	$self->{waiter}->query(0, 'SELECT zk_unlock_all()');
+	$client->close;
+	return {
+		p50 => percentile(50, @times),
+		times => \@times };
+}
+
+# Are the locks as the measurement wants them?
+sub _check_state
+{
+	my ($holder, $client, $state, $last) = @_;
+	my %count = (free => 0, handed => $given, kept => $given);
+	my $word = $state eq 'kept' ? 'kept' : 'held';
+	my $seen = $holder->query(0,
+		"SELECT count(*) FROM zk_locks WHERE state = '$word'"
+		  . " AND name LIKE 'bench-given-%'");
+	die "$seen of $given locks are $word\n" if $seen != $count{$state};
+	poll_until
+	{
+		my $stat = $client->exists($holder->znode($last));
+		!$stat || $stat->{num_children} == ($state eq 'free' ? 0 : 1);
+	}
+	"locks that are $state";
+	return;
+}
+
+1;
