@@ -22,6 +22,7 @@ use Bench::Loops;
 use Bench::Pgbench;
 use Bench::Stage;
 use Bench::Stats qw(percentile read_cycles waits);
+use List::Util qw(sum);
 use Time::HiRes qw(time sleep);
 use ZooKeeper qw(poll_until);
 
@@ -32,9 +33,11 @@ my %settings = (kept => $keep, off => '');
 my $cycles = 10_000;
 my $blocks = 5;
 
-# Locks that a waiter takes in a round: a session can keep 64, and knows as many
-# that it should not keep.
-my $given = 40;
+# Transactions in a round of what the disk decides, and locks that a waiter takes:
+# few, and more rounds, as the disk's weather changes quickly. A session can keep
+# 64 locks, and knows as many that it should not keep.
+my $transactions = 100;
+my $given = 10;
 
 # A request that follows a waiter's node at once is at the server after that
 # long, in seconds.
@@ -83,6 +86,8 @@ SQL
 	$self->{$_} = $self->_backends('home', $settings{$_})
 	  foreach keys %settings;
 	$self->{waiter} = $self->_backends('central', '');
+	$self->{$_}->query(0, q{SELECT zk_lock('bench-block'), zk_unlock_all()})
+	  foreach 'waiter', 'kept';
 	return $self;
 }
 
@@ -111,8 +116,9 @@ sub stop
 
 =head2 parts
 
-What is measured, in its order: a list of [parameter, parties], a party being
-[name, title, what measures].
+What is measured, in its order: a list of [parameter, factor, parties], a party
+being [name, title, what measures]. There are as many rounds more as the factor
+says of what is done in no time.
 
 =cut
 
@@ -139,6 +145,7 @@ sub parts
 	return (
 		[
 			'block',
+			2,
 			(map {
 				my $name = $_;
 				$party->($name, sub { return $self->_block($name) });
@@ -149,9 +156,10 @@ sub parts
 				sub { return $self->_loop($self->{curator}, 'uncontended', 1) }
 			]
 		],
-		[ 'statements', $scripts->('prepared', %statements) ],
+		[ 'statements', 1, $scripts->('prepared', %statements) ],
 		[
 			'transaction',
+			1,
 			$scripts->(
 				'row',
 				map {
@@ -160,12 +168,17 @@ sub parts
 		],
 		[
 			'function',
-			$scripts->('row', map { $_ => ["SELECT count_$_();"] } keys %call)
+			4,
+			map {
+				my $name = $_;
+				$party->($name, sub { return $self->_function($name) });
+			} sort keys %call
 		],
 		(map {
 			my $sessions = $_;
 			[
 				"$sessions contenders",
+				1,
 				map {
 					my $name = $_;
 					$party->($name,
@@ -180,6 +193,7 @@ sub parts
 			my $order = $_;
 			[
 				"turns, $order",
+				1,
 				map {
 					my $name = $_;
 					$party->($name,
@@ -192,6 +206,7 @@ sub parts
 		} qw(next random)),
 		[
 			'wait',
+			4,
 			map {
 				my $who = $_;
 				map {
@@ -220,6 +235,19 @@ sub _block
 		p50 => $each,
 		rate => 1_000_000 / $each,
 		requests_1000 => $packets / $blocks / $cycles * 1000 };
+}
+
+# Transactions of one statement that update a row, with that call before it.
+sub _function
+{
+	my ($self, $name) = @_;
+	my $file = $self->{kept}->time_query(0, $transactions, '',
+		"SELECT count_$name()", '');
+	my @times = waits(@{ read_cycles($file) });
+	return {
+		p50 => percentile(50, @times),
+		p95 => percentile(95, @times),
+		rate => 1_000_000 * @times / sum(@times) };
 }
 
 sub _loop

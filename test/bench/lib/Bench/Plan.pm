@@ -322,7 +322,7 @@ sub _locks
 			lock => 'many') };
 }
 
-# {what is measured}. Each once without counting.
+# {what is measured}
 sub _kept
 {
 	my ($self) = @_;
@@ -335,10 +335,9 @@ sub _kept
 	my %result;
 	foreach my $part ($kept->parts)
 	{
-		my ($parameter, @parties) = @$part;
-		$_->[2]->() foreach @parties;
+		my ($parameter, $factor, @parties) = @$part;
 		$result{$parameter} = $self->_take_turns(
-			$self->_rounds_of('kept', $parameter),
+			$factor * $self->_rounds_of('kept'),
 			$parameter, @parties);
 	}
 	$kept->stop;
