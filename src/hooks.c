@@ -294,7 +294,9 @@ rewrite_cancellation(ErrorData *error)
 
 	if (error->elevel == ERROR &&
 		error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
-		zklock_describe_loss(message, detail, &hint, &is_recent) && is_recent)
+		((zklock_describe_loss(message, detail, &hint, &is_recent) &&
+		  is_recent) ||
+		 zklock_describe_late_loss(message, detail, &hint)))
 	{
 		error->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
 		error->message = MemoryContextStrdup(error->assoc_context, message);

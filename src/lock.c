@@ -825,6 +825,8 @@ end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live)
 	Assert(!zklock_lock_has_mode(lock, mode));
 	if (!zklock_lock_is_held(lock))
 	{
+		if (lock->place.session != live)
+			zklock_lock_note_late_loss(lock);
 		if (!zklock_keep_put(&lock->place, live))
 			zklock_place_leave(&lock->place, live);
 	}

@@ -186,6 +186,14 @@ extern bool zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
 								 const char **hint, bool *is_recent);
 
 /*
+ * The same of one that was let go of in this statement before the interrupt
+ * took effect; once.
+ */
+extern bool zklock_describe_late_loss(char message[ZK_LOSS_TEXT_SIZE],
+									  char detail[ZK_LOSS_TEXT_SIZE],
+									  const char **hint);
+
+/*
  * If a request to release a lock has just canceled the statement, say so in
  * words for an error message, once, and return true.  Never raises.
  */

@@ -63,6 +63,12 @@ extern bool zklock_lock_is_held(const Lock *lock);
 extern void zklock_lock_warn_not_held(const char *name, const Lock *lock,
 									  RecipeMode mode);
 
+/*
+ * It is let go of, and had been lost: an interrupt for that may be still to
+ * come.  Never raises.
+ */
+extern void zklock_lock_note_late_loss(const Lock *lock);
+
 /* In session scope, so that the user has to release it? */
 extern bool zklock_lock_is_of_session(const Lock *lock);
 

@@ -8,10 +8,22 @@
  */
 #include "lock_private.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "utils/datetime.h"
 
 #include "contender.h"
+
+/*
+ * A lock that was lost, and let go of before the interrupt for that took
+ * effect: of this statement, and as an error would say it.
+ */
+static struct
+{
+	TimestampTz statement;		/* when that began; 0: there is none */
+	char		message[ZK_LOSS_TEXT_SIZE];
+	char		detail[ZK_LOSS_TEXT_SIZE];
+}			LateLoss;
 
 static void describe_times(char detail[ZK_LOSS_TEXT_SIZE]);
 static Lock *find_lost(void);
@@ -129,6 +141,30 @@ zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
 	*hint = zklock_lock_is_of_session(lock) ?
 		_("Release it with zk_unlock() or zk_unlock_all() and run the transaction again.") :
 		_("Run the transaction again.");
+	return true;
+}
+
+void
+zklock_lock_note_late_loss(const Lock *lock)
+{
+	if (lock->place.is_evicted || !zklock_session_loss_interrupts())
+		return;
+	LateLoss.statement = GetCurrentStatementStartTimestamp();
+	snprintf(LateLoss.message, ZK_LOSS_TEXT_SIZE, _("lock \"%s\" was lost"),
+			 lock->name);
+	describe_times(LateLoss.detail);
+}
+
+bool
+zklock_describe_late_loss(char message[ZK_LOSS_TEXT_SIZE],
+						  char detail[ZK_LOSS_TEXT_SIZE], const char **hint)
+{
+	if (LateLoss.statement != GetCurrentStatementStartTimestamp())
+		return false;
+	LateLoss.statement = 0;
+	strlcpy(message, LateLoss.message, ZK_LOSS_TEXT_SIZE);
+	strlcpy(detail, LateLoss.detail, ZK_LOSS_TEXT_SIZE);
+	*hint = _("Run the transaction again.");
 	return true;
 }
 

@@ -85,8 +85,8 @@ subtest 'the second time nobody is asked' => sub {
 	is($keeper->query_safe("SELECT zk_try_lock('$name')"), 't', 'and for a try');
 	is(states($keeper), "$name held", 'held');
 	$keeper->query_safe("SELECT zk_unlock('$name')");
-	# heartbeats of a few sessions, and what the keeper shows
-	cmp_ok($zk->packets_received - $before, '<', 20, 'hundred cycles, no request');
+	# heartbeats of a few sessions, and what the keeper shows; else it were 300
+	cmp_ok($zk->packets_received - $before, '<', 80, 'hundred cycles, no request');
 	is(join(' ', queue_nodes($zk, lock_path($name))), $node, 'the same node');
 	is($keeper->query("SELECT zk_unlock('$name')"), 'f', 'it is not held any more');
 	like($keeper->error, qr/WARNING/, 'which is told');
@@ -343,18 +343,17 @@ subtest 'one that was evicted' => sub {
 
 subtest 'an old proof' => sub {
 	my $keeper = background($node{berlin});
-	$keeper->query_safe("SET zklock.session_timeout = '2s'; SET zklock.keep = '10min'");
+	$keeper->query_safe("SET zklock.session_timeout = '4s'; SET zklock.keep = '10min'");
 	my $name = new_name();
 	my $token = keep_one($keeper, $name);
 	# no condition to wait for: a proof gets old by the clock
-	my $until = time + 3;
+	my $until = time + 4;
 	poll_until { time > $until } 'time to pass', 20;
 	is($keeper->query_safe("SELECT zk_lock('$name')"), $token, 'is renewed with a question');
 	$keeper->query_safe("SELECT zk_unlock('$name')");
 
 	# and if the answer is that it is gone, before anybody has heard of that
-	my ($program) = session_programs($keeper->pid);
-	$until = time + 3;
+	$until = time + 4;
 	poll_until { time > $until } 'time to pass', 20;
 	$keeper->query_safe('SELECT 1');
 	$zk->client->delete(lock_path($name) . "/$_") foreach queue_nodes($zk, lock_path($name));

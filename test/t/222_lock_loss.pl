@@ -153,4 +153,37 @@ subtest 'idle in transaction' => sub {
 	assert_no_nodes($zk, lock_path('lost'), 'nothing left');
 };
 
+# The interrupt comes while nothing looks for it, and an error lets go of the lock before
+# anything does: what the error says that comes of it names the lock all the same.
+subtest 'let go of before the interrupt takes effect' => sub {
+	foreach my $round (1 .. 10)
+	{
+		my $session = background($node);
+		$session->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')");
+		my ($program) = session_programs($session->pid);
+		$session->start_query("DO \$\$ BEGIN
+			BEGIN
+				PERFORM zk_xact_lock('late');
+				PERFORM 1 / (length(sha512(convert_to(repeat('x', 300000000), 'UTF8'))) - 64);
+			EXCEPTION WHEN division_by_zero THEN
+				NULL;
+			END;
+			PERFORM pg_sleep(0.1);
+		END \$\$");
+		wait_for_queue($zk, lock_path('late'), 1);
+		kill STOP => $session->pid;
+		kill KILL => $program;
+		kill CONT => $session->pid;
+		$session->wait_result;
+		my ($state, $error) = ($session->sqlstate, $session->error);
+		$session->quit;
+		assert_no_nodes($zk, lock_path('late'));
+		# it was faster than we were
+		next if $state eq '00000' && $round < 10;
+		is($state, '40001', "SQLSTATE, in round $round");
+		like($error, qr/lock "late" was lost/, 'names the lock');
+		last;
+	}
+};
+
 done_testing();
