@@ -54,9 +54,10 @@ typedef struct ZkContender
 	bool		holds_locks;	/* this session holds other locks: others may
 								 * wait for it while it waits */
 	bool		is_try;			/* not to be granted is no error */
-	bool		wants_keep;		/* the lock may be kept after its release: the
-								 * node is to say so, if it is an exclusive
-								 * one of style _CURATOR */
+	bool		wants_keep;		/* the lock may be kept after its release,
+								 * place->own_data is prepared: the node is to
+								 * say so, if it is an exclusive one of style
+								 * _CURATOR */
 	ZkPatience	patience;
 	int64		deadline;		/* zklock_client_now() */
 	ZkBusy	   *busy;			/* is set if it ends as BUSY; NULL: that is

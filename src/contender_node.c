@@ -49,7 +49,8 @@ contender_send_create(Standing *standing)
 	char		guid[RECIPE_GUID_LEN + 1];
 
 	if (standing->data == NULL)
-		standing->data = zklock_nodedata_build(0);
+		standing->data = contender->wants_keep ?
+			pstrdup(place->own_data) : zklock_nodedata_build(0);
 	zklock_nodedata_make_guid(guid);
 	if (contender->style == RECIPE_STYLE_ALL)
 		alias_mark(guid);

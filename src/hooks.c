@@ -91,6 +91,8 @@ static emit_log_hook_type next_emit_log;
 
 static void run_guard(void (*guard) (void));
 static bool is_of_loss(void);
+static bool explain_by_loss(char message[ZK_LOSS_TEXT_SIZE],
+							char detail[ZK_LOSS_TEXT_SIZE], const char **hint);
 static void guard_commit(void);
 static void prove_ahead_of_others(void);
 static bool is_to_be_guarded(void);
@@ -290,12 +292,10 @@ rewrite_cancellation(ErrorData *error)
 	char		detail[ZK_LOSS_TEXT_SIZE];
 	ZkRecallText request;
 	const char *hint;
-	bool		is_recent;
 
 	if (error->elevel == ERROR &&
 		error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
-		((zklock_describe_loss(message, detail, &hint, &is_recent) &&
-		  is_recent) ||
+		(explain_by_loss(message, detail, &hint) ||
 		 zklock_describe_late_loss(message, detail, &hint)))
 	{
 		error->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
@@ -356,12 +356,20 @@ is_of_loss(void)
 	char		message[ZK_LOSS_TEXT_SIZE];
 	char		detail[ZK_LOSS_TEXT_SIZE];
 	const char *hint;
-	bool		is_recent;
 
 	return geterrcode() == ERRCODE_T_R_SERIALIZATION_FAILURE ||
 		(geterrcode() == ERRCODE_QUERY_CANCELED &&
-		 zklock_describe_loss(message, detail, &hint, &is_recent) &&
-		 is_recent);
+		 explain_by_loss(message, detail, &hint));
+}
+
+/* May the loss of a lock held here have canceled the current statement? */
+static bool
+explain_by_loss(char message[ZK_LOSS_TEXT_SIZE],
+				char detail[ZK_LOSS_TEXT_SIZE], const char **hint)
+{
+	bool		is_recent;
+
+	return zklock_describe_loss(message, detail, hint, &is_recent) && is_recent;
 }
 
 /*

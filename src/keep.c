@@ -121,11 +121,11 @@ zklock_keep_is_wanted(const char *lock_path)
 void
 zklock_keep_prepare(ZkPlace *place, MemoryContext context)
 {
-	char	   *data;
+	char	   *data = zklock_nodedata_build(0);
 
 	if (place->own_data != NULL)
-		return;
-	data = zklock_nodedata_build(0);
+		pfree(place->own_data);
+	place->own_data = NULL;
 	place->own_data = MemoryContextStrdup(context, data);
 	pfree(data);
 }
@@ -353,7 +353,8 @@ can_be_taken(const ZkKeep *keep, ZkSessionNumber live)
 static bool
 can_keep(const ZkPlace *place, ZkSessionNumber live)
 {
-	return keep_setting > 0 && place->can_keep && place->mode == RECIPE_EXCLUSIVE && place->replacing[0] == NULL &&
+	return keep_setting > 0 && place->can_keep &&
+		place->mode == RECIPE_EXCLUSIVE && place->replacing[0] == NULL &&
 		!place->is_on_word && !zklock_place_is_lost(place, live) &&
 		!proc_exit_inprogress &&
 		recipe_parse_node(node_name(place)).sequence < RECIPE_SEQUENCE_PRUNE &&

@@ -280,11 +280,8 @@ extern void request_free_all(Session *session);
 
 /* ---- program_keep.c ---- */
 
-/*
- * Do what a FRAME_KEEP asks for.  Always true: all that is wrong with one
- * frame_take() has found.
- */
-extern bool keep_take(Session *session, const FrameTaken *taken);
+/* Do what a FRAME_KEEP asks for. */
+extern void keep_take(Session *session, const FrameTaken *taken);
 
 /* Give up those whose time is over. */
 extern void keep_tick(Session *session, int64_t now);

@@ -68,7 +68,7 @@ struct Keep
 	int64_t		list_at;		/* when the queue is to be read again */
 };
 
-static void begin(Session *session, const FrameTaken *taken);
+static void begin(Keep *keep, const FrameTaken *taken);
 static void end(Keep *keep);
 static KeepWord *word_of(const Session *session, const Keep *keep);
 static Keep *find_by_lock(const Session *session, const char *lock);
@@ -79,7 +79,7 @@ static void list_queue(Session *session, Keep *keep);
 static void say(Session *session, const Keep *keep, const char *addition);
 static void judge_list(Session *session, Keep *keep, const Request *list);
 
-bool
+void
 keep_take(Session *session, const FrameTaken *taken)
 {
 	const FrameKeep *wanted = &taken->frame.u.keep;
@@ -92,17 +92,18 @@ keep_take(Session *session, const FrameTaken *taken)
 	keep = &session->keeps[wanted->slot];
 	if (taken->blobs[0] != NULL)
 	{
-		begin(session, taken);
+		begin(keep, taken);
 		list_queue(session, keep);
-		return true;
+		return;
 	}
 	if (keep->generation != wanted->generation)
-		return true;			/* given up meanwhile */
-	keep->keep_ms = wanted->keep_ms;
+		return;					/* given up meanwhile */
 	if (wanted->keep_ms == 0)
+	{
 		end(keep);
-	if (keep->generation == 0)
-		return true;
+		return;
+	}
+	keep->keep_ms = wanted->keep_ms;
 	if (keep->is_shown &&
 		!keep_word_change(word_of(session, keep), keep->generation,
 						  KEEP_KEPT, KEEP_SHOWN))
@@ -111,7 +112,6 @@ keep_take(Session *session, const FrameTaken *taken)
 		say(session, keep, "");
 	}
 	look_at_time(session, keep, protocol_now());
-	return true;
 }
 
 /* There are few of them, and mostly none. */
@@ -218,9 +218,8 @@ keep_free(Session *session)
 
 /* A lock is held that may be kept; what was in its slot is over. */
 static void
-begin(Session *session, const FrameTaken *taken)
+begin(Keep *keep, const FrameTaken *taken)
 {
-	Keep	   *keep = &session->keeps[taken->frame.u.keep.slot];
 	const char *node = taken->blobs[0];
 
 	end(keep);

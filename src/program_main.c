@@ -458,7 +458,8 @@ is_done(Session *session, int64_t now)
  * The library closes the socket behind its last request.  A reply or a watch
  * that is still on its way then makes the kernel reset the connection, and
  * the server may throw away what it has not read of it, the close: the
- * session would live on for its timeout.  So the socket stays until the
+ * session would live on for its timeout.  (Seen after the crash of a cluster:
+ * sessions that lived on.  That this is why was not traced.)  So the socket stays until the
  * server has closed its end, which is its answer.  The backend does not wait
  * for that.
  */
@@ -514,13 +515,14 @@ milliseconds_until_next(const Session *session, int64_t now, int library_ms)
 {
 	int64_t		next = session_is_ending(session) ? end_deadline(session) :
 		session_next_tick(session);
+	int64_t		keep_next = keep_next_tick(session);
 
 	if (session_is_ending(session) && is_heard_yet(session, now))
 		next = session->lost_at + DRAIN_MS;
 	if (request_next_tick(session) < next)
 		next = request_next_tick(session);
-	if (keep_next_tick(session) < next)
-		next = keep_next_tick(session);
+	if (keep_next < next)
+		next = keep_next;
 	if (library_ms >= 0 && next > now + library_ms)
 		next = now + library_ms;
 	if (next == INT64_MAX)

@@ -101,7 +101,8 @@ request_take(Session *session, const FrameTaken *taken)
 				watch_end(session);
 			return true;
 		case FRAME_KEEP:
-			return keep_take(session, taken);
+			keep_take(session, taken);
+			return true;
 		case FRAME_OPEN:
 		case FRAME_STATUS:
 		case FRAME_REPLY:

@@ -18,7 +18,6 @@
 #include "cycles.h"
 
 #define MAX_SESSIONS 5000
-#define LINE_SIZE 65536
 
 typedef struct Session
 {
@@ -34,23 +33,6 @@ typedef struct Session
 
 static const char *connection_string;
 static Session sessions[MAX_SESSIONS];
-
-/* Read one line from standard input, without its end. */
-static bool
-read_line(char *line)
-{
-	if (!fgets(line, LINE_SIZE, stdin))
-		return false;
-	line[strcspn(line, "\n")] = '\0';
-	return true;
-}
-
-static void
-need_line(char *line)
-{
-	if (!read_line(line))
-		exit(0);
-}
 
 static void
 open_session(Session *session)

@@ -1,15 +1,20 @@
 /*
- * cycles.h: what the benchmark's C programs share: the clock and the log of
- * their cycles.
+ * cycles.h: what the benchmark's C programs share: the clock, the log of
+ * their cycles, and commands.
  */
 
 #ifndef CYCLES_H
 #define CYCLES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+
+/* Longest line of a command, or of SQL behind one. */
+#define LINE_SIZE 65536
 
 /* One use of a lock, in microseconds of the clock that all programs share. */
 typedef struct Cycle
@@ -79,6 +84,24 @@ open_log(const char *file)
 	if (!out)
 		die("open a log", file);
 	return out;
+}
+
+/* Read one line from standard input, without its end. */
+static inline bool
+read_line(char line[LINE_SIZE])
+{
+	if (!fgets(line, LINE_SIZE, stdin))
+		return false;
+	line[strcspn(line, "\n")] = '\0';
+	return true;
+}
+
+/* The same; its end is that of the program. */
+static inline void
+need_line(char line[LINE_SIZE])
+{
+	if (!read_line(line))
+		exit(0);
 }
 
 /* An answer to the benchmark. */

@@ -19,7 +19,6 @@
 #include "cycles.h"
 
 #define MAX_SESSIONS 1100
-#define LINE_SIZE 65536
 
 typedef struct Session
 {
@@ -94,23 +93,6 @@ query(PGconn *connection, const char *sql)
 {
 	send_query(connection, sql);
 	return collect(connection);
-}
-
-/* Read one line from standard input, without its end. */
-static bool
-read_line(char *line)
-{
-	if (!fgets(line, LINE_SIZE, stdin))
-		return false;
-	line[strcspn(line, "\n")] = '\0';
-	return true;
-}
-
-static void
-need_line(char *line)
-{
-	if (!read_line(line))
-		exit(0);
 }
 
 /*

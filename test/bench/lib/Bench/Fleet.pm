@@ -319,23 +319,32 @@ sub _heap_kb
 	return $info =~ /used (\d+)K/ ? $1 : 0;
 }
 
-sub memory
+# Of all there are, by kind.
+sub _processes
 {
 	my ($self) = @_;
 	my @backends = map { $self->backends($_) } @clusters;
-	my @programs = map { _children($_) } @backends;
-	my @servers =
-	  map { $self->{zookeeper}->pid($_) } $self->{zookeeper}->running;
+	return (
+		backends => \@backends,
+		programs => [ map { _children($_) } @backends ],
+		servers =>
+		  [ map { $self->{zookeeper}->pid($_) } $self->{zookeeper}->running ]);
+}
+
+sub memory
+{
+	my ($self) = @_;
+	my %pids = $self->_processes;
 	return {
 		backend => _mean(map {
 				_field("/proc/$_/smaps_rollup", 'Private_\w+')
 				  + _field("/proc/$_/status", 'VmPTE')
-		} @backends),
+		} @{ $pids{backends} }),
 		program => _mean(map {
 				_field("/proc/$_/status", 'RssAnon', 'VmPTE')
-		} @programs),
-		server => _mean(map { _field("/proc/$_/status", 'VmRSS') } @servers),
-		heap => _mean(map { _heap_kb($_) } @servers),
+		} @{ $pids{programs} }),
+		server => _mean(map { _field("/proc/$_/status", 'VmRSS') } @{ $pids{servers} }),
+		heap => _mean(map { _heap_kb($_) } @{ $pids{servers} }),
 		used => _field('/proc/meminfo', 'MemTotal')
 		  - _field('/proc/meminfo', 'MemAvailable') };
 }
@@ -362,14 +371,11 @@ sub _cpu_of_all
 sub cpu
 {
 	my ($self) = @_;
-	my @backends = map { $self->backends($_) } @clusters;
-	my @programs = map { _children($_) } @backends;
-	my @servers =
-	  map { $self->{zookeeper}->pid($_) } $self->{zookeeper}->running;
+	my %pids = $self->_processes;
 	return {
-		backends => sum0(map { _cpu_of_one($_) } @backends),
-		programs => sum0(map { _cpu_of_one($_) } @programs),
-		servers => sum0(map { _cpu_of_all($_) } @servers) };
+		backends => sum0(map { _cpu_of_one($_) } @{ $pids{backends} }),
+		programs => sum0(map { _cpu_of_one($_) } @{ $pids{programs} }),
+		servers => sum0(map { _cpu_of_all($_) } @{ $pids{servers} }) };
 }
 
 sub descriptors
