@@ -135,7 +135,7 @@ sub finish_job
 	if ($job->{hung} || $bailed_out || $parser->parse_errors || !@bad && $status)
 	{
 		push @bad, ($job->{hung} ? "not done after $limit s" : "wait status $status")
-		  . join ' ', '', $parser->parse_errors;
+		  . join ' ', '', $parser->parse_errors, last_words("$job->{file}.err");
 	}
 	$passed += $parser->passed;
 	$failed += @bad;
@@ -156,6 +156,15 @@ sub contents
 	open my $in, '<', $file or die "could not read $file: $!";
 	local $/;
 	return readline($in) // '';
+}
+
+# What it died of, if it said so: the logs of its servers come after that, as
+# comments, and only the end of a long output may be kept.
+sub last_words
+{
+	my ($file) = @_;
+	my @words = grep { /\S/ && !/^\s*#/ } split /\n/, contents($file);
+	return @words ? printable("($words[-1])") : ();
 }
 
 # Without what passed, unless it is to be seen.
