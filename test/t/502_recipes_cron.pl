@@ -16,6 +16,10 @@ chomp(my $pkglibdir = qx(pg_config --pkglibdir));
 my $has_pg_cron = -e "$pkglibdir/pg_cron.so";
 my ($libfaketime) = glob '/usr/lib/*/faketime/libfaketime.so.1';
 
+# What fails, as its session may when the machine stands still for seconds, comes
+# again with the next minute, or the one after it.
+my $next_minutes = 180;
+
 my $recipes = Recipes->new('cron');
 my $zk = ZooKeeper->new->start;
 my ($berlin, $paris) = map {
@@ -197,7 +201,7 @@ SKIP:
 		{
 			2 == grep { $status->($_, 'nightly') eq 'succeeded' } $berlin, $paris;
 		}
-		'the next minute', 90;
+		'the next minute', $next_minutes;
 		$_->safe_psql('app', "SELECT cron.unschedule('nightly')") foreach $berlin, $paris;
 		my $runs = $berlin->safe_psql('app',
 			"SELECT string_agg(cluster, ' ') FROM zk_runs('nightly')");
@@ -208,25 +212,25 @@ SKIP:
 
 	subtest 'a leader' => sub {
 		my ($first, $second);
-		poll_until { ($first, $second) = leaders(); $second } 'both to be in the queue', 30;
+		poll_until { ($first, $second) = leaders(); $second } 'both to be in the queue', $next_minutes;
 		isnt($first, $second, 'each cluster has one');
-		poll_until { count_work('mailer_work', $node{$first}) >= 2 } 'rounds of work', 30;
+		poll_until { count_work('mailer_work', $node{$first}) >= 2 } 'rounds of work', $next_minutes;
 		is(count_work('mailer_work', $node{$second}), 0, 'one works, the other stands by');
 
 		$node{$first}->safe_psql('app', 'SELECT pg_terminate_backend(pid)
 			FROM work_done ORDER BY ctid DESC LIMIT 1');
-		poll_until { count_work('mailer_work', $node{$second}) >= 2 } 'the next leader', 30;
+		poll_until { count_work('mailer_work', $node{$second}) >= 2 } 'the next leader', $next_minutes;
 		pass('when the first has gone the other leads');
 		$node{$first}->safe_psql('app', "SELECT cron.unschedule('mailer')");
 
 		# Another one, without pg_cron.
 		my $loop = start_shell($node{$first}, $recipes->code('leader-loop'));
-		poll_until { leaders() == 2 } 'another one', 30;
+		poll_until { leaders() >= 2 } 'another one', $next_minutes;
 		my $before = count_work('mailer_work', $node{$first});
 
 		$node{$second}->safe_psql('app', "INSERT INTO trouble VALUES ('mailer_work')");
 		poll_until { count_work('mailer_work', $node{$first}) >= $before + 2 }
-		'that one to lead', 30;
+		'that one to lead', $next_minutes;
 		pass('a leader whose work fails steps down');
 
 		my $token = sub {
@@ -235,13 +239,13 @@ SKIP:
 		};
 		my $old = $token->();
 		$berlin->safe_psql('app', "SELECT zk_evict('mailer', $old)");
-		poll_until { ($token->() || 0) > $old } 'it to come again', 30;
-		poll_until { $loop->{run}->pump_nb; $loop->{out} =~ /was lost/ } 'its words', 30;
+		poll_until { ($token->() || 0) > $old } 'it to come again', $next_minutes;
+		poll_until { $loop->{run}->pump_nb; $loop->{out} =~ /was lost/ } 'its words', $next_minutes;
 		like($loop->{out}, qr/lock "mailer" was lost/, 'so does one that lost its lock');
 
 		# A token of the day after tomorrow.
 		$node{$first}->safe_psql('app', "SELECT zk_fence('mailer', 1::bigint << 40)");
-		poll_until { $loop->{run}->pump_nb; $loop->{out} =~ /newer holder/ } 'its words', 30;
+		poll_until { $loop->{run}->pump_nb; $loop->{out} =~ /newer holder/ } 'its words', $next_minutes;
 		pass('and one that is late');
 		$loop->{run}->kill_kill(grace => 0);
 		$node{$second}->safe_psql('app', "SELECT cron.unschedule('mailer')");
