@@ -622,6 +622,10 @@ if (!$only_some)
 	is(join(' ', grep { !$granted{$_} }
 			qw(local shared permits set path fenced bare hold)),
 		'', 'every kind of lock was granted');
+	# Seldom, for others want them: two to six times in a minute.
+	cmp_ok($report->taken_back, '>=', $option{duration} / 300,
+		'kept locks were taken back')
+	  if $option{style} ne 'all' && $option{duration} >= 300;
 	cmp_ok(scalar(grep { $_->{answer} eq 't' } @{ $report->claims }),
 		'>=', $option{duration} / 10, 'many slots were given out');
 }
@@ -648,6 +652,7 @@ diag($_)
 	[ '  of the unknown, not committed', $unknown_out ],
 	[ 'guarded commits tried too late', $stale ],
 	[ 'all permits in use', $full ],
+	[ 'kept locks taken back', $report->taken_back ],
 	(map { [ "excused: $_", scalar keys %{ $excused{$_} } ] } sort keys %excused),
 	[ 'nodes that the ensemble has lost', $witness->lost ],
 	[ 'silences judged', scalar $report->silences(@Torture::Stage::homes) ],

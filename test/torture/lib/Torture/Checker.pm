@@ -125,7 +125,7 @@ sub _compare_order
 		my $mine = $lock{ $_->{name} };
 		$mine
 		  && !($mine->{mode} eq 'shared' && $_->{mode} eq 'shared')
-		  && $mine->{token} >= $_->{token}
+		  && !_rises($one, $mine, $other, $_)
 	} @{ $other->{locks} };
 	return () unless @wrong;
 	return $self->_violation(
@@ -133,6 +133,16 @@ sub _compare_order
 		"$row->{name}: token $wrong[0]{token} read $second->{v} after"
 		  . " token $lock{ $wrong[0]{name} }{token} had read $first->{v}",
 		$one, $other);
+}
+
+# Does the token of the later cycle's lock say so? A session that has kept the lock
+# in between has the same.
+sub _rises
+{
+	my ($earlier, $first, $later, $second) = @_;
+	return $first->{token} < $second->{token}
+	  || $first->{token} == $second->{token}
+	  && $earlier->{worker} == $later->{worker};
 }
 
 =pod
@@ -158,7 +168,8 @@ sub check_repeated_reads
 
 =head2 check_tokens($name)
 
-Who asks after another was granted the lock gets a greater token.
+Who asks after another was granted the lock gets a greater token, or the same if
+that was itself.
 
 =cut
 
@@ -181,7 +192,7 @@ sub check_tokens
 			"$name: token $lock->{token}, asked for after $floor->[1]{token}"
 			  . ' was granted',
 			$floor->[0], $cycle)
-		  if $floor && $lock->{token} <= $floor->[1]{token};
+		  if $floor && !_rises(@$floor, $cycle, $lock);
 		$newest = [ $cycle, $lock ]
 		  if !$newest || $lock->{token} > $newest->[1]{token};
 	}

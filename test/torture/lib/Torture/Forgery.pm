@@ -104,6 +104,14 @@ my @forgeries = (
 		sub { _be_silent($_); }, 'lost_sessions'
 	],
 	[
+		'the same, until the ensemble ends it in time',
+		sub { _be_silent($_); _expire($_, 5.4); }, ''
+	],
+	[
+		'the same, until the ensemble ends it too late',
+		sub { _be_silent($_); _expire($_, 5.6); }, 'lost_sessions'
+	],
+	[
 		'the same, and its program was stopped',
 		sub { _be_silent($_); $_->{frozen_programs} = { 1 => [ [ 1.3, 1.8 ] ] }; }, ''
 	],

@@ -320,6 +320,17 @@ Counts; outcomes by name.
 =cut
 
 sub faults { return sum0(values %{ $_[0]->{faults} }); }
+
+# How often a worker was granted a lock with a token that it had before.
+sub taken_back
+{
+	my ($self) = @_;
+	my %seen;
+	return scalar grep { $seen{"$_->[0] $_->[1]{name} $_->[1]{token}"}++ }
+	  map { my $cycle = $_; map { [ $cycle->{worker}, $_ ] } @{ $cycle->{locks} } }
+	  grep { $_->{granted} } @{ $self->{cycles} };
+}
+
 sub grants { return scalar grep { $_->{granted} } @{ $_[0]->{cycles} }; }
 
 sub grants_by_kind

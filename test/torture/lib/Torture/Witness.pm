@@ -41,6 +41,11 @@ my $losing = 0.5;
 # So long, in seconds, it may take until a session that was lost is closed.
 my $closing = 1.5;
 
+# And on a busy machine, where its program does not get to that, until the ensemble ends
+# it: at its return that gives each session its whole timeout again, and nobody may say
+# then that this one is alive.
+my $expiring = 4;
+
 =pod
 
 =head2 new(option => value, ...)
@@ -524,7 +529,7 @@ sub check_reserve
 =head2 check_lost_sessions(@silences)
 
 A session that has heard nothing for its timeout is lost, so it ends when there is
-contact again, whatever its backend is doing. Each silence is [from, to, cluster] and
+contact again, or is expired, whatever its backend is doing. Each silence is [from, to, cluster] and
 longer than that. Only for those who had been granted a lock and did not stand still.
 
 =cut
@@ -544,7 +549,8 @@ sub check_lost_sessions
 			next
 			  if ($cycle->{cluster} || '') ne $cluster
 			  || $cycle->{granted} >= $from
-			  || $node->{end} <= $to + $closing;
+			  || $node->{end} <=
+			  $to + ($node->{how} eq 'expired' ? $expiring : $closing);
 			next
 			  if $self->{excuses}->stood_still($pid, $from, $to + $closing)
 			  || $self->{excuses}->program_stood_still($pid, $from, $to + $closing);

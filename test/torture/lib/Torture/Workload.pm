@@ -38,6 +38,10 @@ use Torture::Workload::Once;
 # Recovery is tried so often: a late cancel may hit each of its statements.
 my $recovery_attempts = 50;
 
+# One in so many workers keeps its locks for so long, longer than most of its rests.
+my $keepers = 2;
+my $keep = '2s';
+
 # Kinds that are more than a lock taken, used and let go.
 my %course = (
 	hold => \&Torture::Workload::Hold::run,
@@ -203,7 +207,7 @@ sub _check_taken
 {
 	my ($self, $all) = @_;
 	my $taken =
-	  $self->{home_db}->value('SELECT count(DISTINCT name) FROM zk_locks');
+	  $self->{home_db}->value("SELECT count(DISTINCT name) FROM zk_locks WHERE state <> 'kept'");
 	$self->{history}
 	  ->note('partial', cycle => $self->{plan}{cycle}, taken => $taken)
 	  if $taken && $taken != $all;
@@ -494,6 +498,8 @@ sub connect
 		my $db = Torture::Connection->new($self->{$where},
 			"worker-$self->{worker}");
 		$db->execute('SET client_min_messages = warning');
+		$db->execute("SET zklock.keep = '$keep'")
+		  if $where eq 'home' && $self->{worker} % $keepers == 0;
 		$self->{"${where}_db"} = $db;
 	}
 	$self->{history}->note('connected', pid => $self->{home_db}->pid);
