@@ -479,8 +479,8 @@ subtest 'one of Curator\'s that may not be written to' => sub {
 # ---------------------------------------------------------------------------
 
 subtest 'arguments and privileges' => sub {
-	my $user = background($node{paris}, user => 'ordinary')
-	  if $node{paris}->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN') || 1;
+	$node{paris}->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
+	my $user = background($node{paris}, user => 'ordinary');
 	$holder->query_safe("SELECT zk_lock('asked')");
 	$user->query("SELECT zk_request_release('asked')");
 	is($user->sqlstate, '42501', 'not everybody may ask');

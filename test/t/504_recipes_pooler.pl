@@ -30,7 +30,7 @@ my $owner = getpwuid $<;
 my @poolers;
 
 # Stands for a cluster where sessions are made: a PgBouncer in front of it.
-package Pooler
+package Pooler    ## no critic (RequireFilenameMatchesPackage)
 {
 	sub new
 	{
