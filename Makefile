@@ -6,6 +6,8 @@
 #                          a superuser; with TAP_TESTS=1 also the tests of test/t
 #   make check             sets everything up (packages too) and runs all tests
 #   make check-versions    the same on each current release of Debian
+#   make check-packages    builds the Debian package on each of them, installs it
+#                          where there is no compiler, and uses it
 #   make soak              make check ten times on a busy machine, and a table of
 #                          what failed how often; RUNS=10
 #   make demo              sets everything up and shows what zklock does
@@ -16,12 +18,14 @@
 #                          crowds and storms: make bench SCALE=1; next to another
 #                          build: make bench CHECK=revision
 #   make indent            lays out the C code as PostgreSQL's is, with pgindent
+#   make dist              the sources of a release, from its tag
+#   make sbom              builds, and says what is linked: zklock.spdx.json
 #
-# The last seven need nothing that is not there after git clone (but indent, its
-# tools), so they must not
-# depend on PGXS; PGXS has a "check" of its own besides, one that refuses.
+# Those from "make check" to "make dist" need nothing that is not there after git clone
+# (but indent, its tools), so they must not depend on PGXS; PGXS has a "check" of its
+# own besides, one that refuses.
 
-OUR_GOALS = check check-versions soak demo torture bench indent
+OUR_GOALS = check check-versions check-packages soak demo torture bench indent dist
 
 # Where this file is: the source tree also in a VPATH build.
 here := $(dir $(lastword $(MAKEFILE_LIST)))
@@ -41,8 +45,11 @@ MAKEFLAGS += --no-print-directory
 check demo soak:
 	@$(here)test/$@
 
-check-versions:
-	@$(here)test/versions
+check-versions check-packages:
+	@$(here)test/$(@:check-%=%)
+
+dist:
+	@$(here)packages/dist
 
 torture bench:
 	@$(here)test/$@/run
@@ -62,7 +69,8 @@ indent:
 else
 
 EXTENSION = zklock
-DATA = sql/zklock--1.0.sql
+# Those of all versions, and what leads from one to the next.
+DATA = $(sort $(patsubst $(here)%,%,$(wildcard $(here)sql/zklock--*.sql)))
 PGFILEDESC = "zklock - distributed locks through ZooKeeper"
 
 MODULE_big = zklock
@@ -183,6 +191,8 @@ endif
 # PostgreSQL's headers as system headers: our warnings are not meant for them.
 PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server)
 PG_CFLAGS = -std=gnu11 -Wall -Wextra -Wno-unused-parameter $(if $(WERROR),-Werror)
+# The same bytes wherever they are built; here may be the source tree, or leads there.
+PG_CFLAGS += '-ffile-prefix-map=$(abspath $(here))=.' '-ffile-prefix-map=$(CURDIR)=.'
 # Not by -fvisibility: before PostgreSQL 16 its macros mark nothing as visible.
 SHLIB_LINK += -Wl,--version-script=$(here)src/zklock.map
 EXTRA_CLEAN += $(PROGRAM_FILE) $(PROGRAM_OBJS)
@@ -194,8 +204,8 @@ PROVE_FLAGS += -I $(here)test/lib
 
 all: $(PROGRAM_FILE)
 $(MODULE_big).so: $(here)src/zklock.map
-install: install-program
-uninstall: uninstall-program
+install: install-program install-pages
+uninstall: uninstall-program uninstall-pages
 
 $(PROGRAM_FILE): $(PROGRAM_OBJS)
 	$(CC) $(CFLAGS) $(PROGRAM_OBJS) $(LDFLAGS) $(LDFLAGS_EX) -lzookeeper_st -pthread -o $@
@@ -206,6 +216,26 @@ install-program: $(PROGRAM_FILE) installdirs
 
 uninstall-program:
 	rm -f '$(DESTDIR)$(pkglibdir)/zklock-session'
+
+# In a directory of their own, for they refer to one another by path, and names like
+# README.md are everybody's.
+PAGES = README.md CHANGELOG.md LICENSE docs/*.md docs/*/*.md docs/*/*.svg
+pages_dir = $(DESTDIR)$(docdir)/extension/zklock
+
+.PHONY: install-pages uninstall-pages
+install-pages:
+	@for page in $(sort $(patsubst $(here)%,%,$(wildcard $(addprefix $(here),$(PAGES))))); do \
+		$(MKDIR_P) "$$(dirname '$(pages_dir)'/$$page)" && \
+		$(INSTALL_DATA) '$(here)'$$page '$(pages_dir)'/$$page || exit 1; \
+	done
+
+uninstall-pages:
+	rm -rf '$(pages_dir)'
+
+.PHONY: sbom
+EXTRA_CLEAN += zklock.spdx.json
+sbom: all
+	perl $(here)packages/sbom . zklock.spdx.json
 
 # PGXS knows no dependencies on headers.
 $(OBJS) $(PROGRAM_OBJS) $(OBJS:.o=.bc): $(wildcard $(here)src/*.h)

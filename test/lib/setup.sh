@@ -49,6 +49,10 @@ test_files=()   # see test_directory
 pg_major=
 destdir=        # where zklock is installed below, if PostgreSQL bears that
 
+# What the tests read of the tree.
+tree_parts=(Makefile CHANGELOG.md LICENSE META.json README.md zklock.control debian docs
+	expected packages sql src test)
+
 # What the two commands need on Debian; MAJOR is the release of PostgreSQL.
 build_packages=(make gcc libc6-dev libzookeeper-st-dev
 	postgresql-server-dev-MAJOR)
@@ -403,7 +407,7 @@ setup_run() {
 # umask.
 is_readable() {
 	"${runner[@]}" test -r "$work/lock" &&
-		[[ -z $("${runner[@]}" find "$top"/{Makefile,zklock.control,sql,src,test,expected,docs} \
+		[[ -z $("${runner[@]}" find "${tree_parts[@]/#/$top/}" \
 			! -readable -print -quit 2>&1) ]]
 }
 
@@ -417,7 +421,7 @@ use_copy() {
 	install=$short/install
 	rmdir "$work/run"
 	mkdir "$tree" "$run"
-	cp -r "$top"/{Makefile,zklock.control,sql,src,test,expected,docs} "$tree/"
+	cp -r "${tree_parts[@]/#/$top/}" "$tree/"
 }
 
 # zklock is installed where this PostgreSQL alone finds it, and the installation that

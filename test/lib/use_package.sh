@@ -1,0 +1,198 @@
+#!/bin/bash
+# use_package.sh build | rpm | use: what test/packages does in a root file system, as root,
+# with the tree in /zklock/source. "build" makes the packages and leaves them in
+# /zklock/packages; "rpm" makes an RPM of the same sources, there; "use" installs them
+# from there, and uses them. A line "test ok ..." or "test not ok ..." for each test; the
+# last one is that of the part.
+
+set -euo pipefail
+
+source=/zklock/source
+packages=/zklock/packages
+container=$source/packages/container
+export DEBIAN_FRONTEND=noninteractive LANG=C.UTF-8
+servers=()      # the processes of ZooKeeper and PostgreSQL
+
+ok() { printf 'test ok %s\n' "$*"; }
+
+not_ok() { printf 'test not ok %s\n' "$*"; }
+
+# check WHAT COMMAND...: a test; the command's failure is that of the test alone.
+check() {
+	local what=$1
+	shift
+	if "$@"; then ok "$what"; else not_ok "$what"; fi
+}
+
+# Until the command succeeds; a server takes its time.
+await() {
+	local what=$1 end=$((SECONDS + 60))
+	shift
+	until "$@" >/dev/null 2>&1; do
+		[[ $SECONDS -lt $end ]] || {
+			not_ok "$what: timed out"
+			return 1
+		}
+		sleep 0.1
+	done
+}
+
+install_packages() {
+	apt-get -q install -y --no-install-recommends "$@" >/tmp/apt.log || {
+		cat /tmp/apt.log
+		return 1
+	}
+}
+
+# --- build ---------------------------------------------------------------
+
+build() {
+	rm -rf "$packages"
+	"$container/build.sh" "$source" "$packages"
+	ok 'dpkg-buildpackage'
+	install_packages lintian
+	check 'lintian has nothing to say' judge_package
+	cd /tmp
+	dpkg-deb -c "$packages"/postgresql-[0-9]*-zklock_*.deb >contents
+	for file in /lib/zklock.so /lib/zklock-session extension/zklock.control \
+		"extension/zklock--[0-9.]*.sql" extension/zklock/README.md \
+		extension/zklock/docs/recipes.md zklock.spdx.json; do
+		check "the package has $file" grep -q "/${file#/}\(.gz\)\?\$" contents
+	done
+}
+
+# As a user of no importance, as lintian wants it. Standards-Version and the format of the
+# watch file are those of the oldest release, which does not bear newer ones, so that others
+# find them out of date.
+judge_package() {
+	chmod -R go+rX "$packages"
+	setpriv --reuid=nobody --regid=nogroup --clear-groups env HOME=/tmp \
+		lintian --display-info --fail-on error,warning,info --tag-display-limit 0 \
+		--suppress-tags out-of-date-standards-version,older-debian-watch-file-standard \
+		"$packages"/*.changes
+}
+
+# --- rpm -----------------------------------------------------------------
+
+# With Debian's rpmbuild and PostgreSQL: what the spec says is tried, but not the names of
+# other distributions' packages.
+rpm() {
+	local config top=/tmp/rpmbuild list
+	install_packages rpm
+	config=$(printf '%s\n' /usr/lib/postgresql/*/bin/pg_config | sort -V | tail -n 1)
+	mkdir -p "$top/SOURCES"
+	cp "$packages"/zklock_*.orig.tar.gz "$top/SOURCES/$(basename "$packages"/zklock_*.orig.tar.gz |
+		sed 's/_/-/; s/\.orig//')"
+	check 'rpmbuild' rpmbuild -ba --nodeps --define "_topdir $top" \
+		--define "pg_config $config" "$source/packages/zklock.spec"
+	list=$(command rpm -qlp "$top"/RPMS/*/*-zklock-[0-9]*.rpm)
+	for file in /lib/zklock.so /lib/zklock-session /extension/zklock.control \
+		/extension/zklock/docs/recipes.md; do
+		check "the RPM has $file" grep -q "$file\$" <<<"$list"
+	done
+}
+
+# --- use -----------------------------------------------------------------
+
+# Of the loopback interface, which is that of the machine.
+free_port() {
+	local port
+	while true; do
+		port=$((7000 + RANDOM % 3000))
+		(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
+	done
+	echo "$port"
+}
+
+no_compiler() {
+	! command -v cc gcc g++ clang make
+}
+
+ask() { runuser -u postgres -- psql -XAtq -p "$POSTGRES_PORT" -v ON_ERROR_STOP=1 "$@"; }
+
+is() {
+	[[ $1 == "$2" ]] || {
+		printf '%s, not %s\n' "$1" "$2"
+		return 1
+	}
+}
+
+queue_is() {
+	is "$(ask -c "SELECT string_agg(state || ' ' || application, ', ' ORDER BY position)
+		FROM zk_lock_queue('nightly')")" "$1"
+}
+
+use() {
+	check 'there is no compiler' no_compiler
+	"$container/install.sh" postgres "$packages"
+	ok 'PostgreSQL with zklock is installed'
+	"$container/install.sh" zookeeper
+	ok 'ZooKeeper is installed'
+	check 'there is still no compiler' no_compiler
+	serve
+	smoke
+	# Java is deaf to SIGINT in the background.
+	kill -TERM "${servers[0]}"
+	kill -INT "${servers[1]}"
+	wait "${servers[@]}" || true
+	autopkgtest_passes
+}
+
+serve() {
+	export ZOOKEEPER_PORT POSTGRES_PORT POSTGRES_PASSWORD=secret
+	ZOOKEEPER_PORT=$(free_port)
+	"$container/serve.sh" zookeeper >/tmp/zookeeper.log 2>&1 &
+	servers+=($!)
+	POSTGRES_PORT=$(free_port)
+	ZOOKEEPER_SERVERS=127.0.0.1:$ZOOKEEPER_PORT \
+		"$container/serve.sh" postgres >/tmp/postgres.log 2>&1 &
+	servers+=($!)
+	await 'PostgreSQL' ask -c 'SELECT 1' || {
+		cat /tmp/postgres.log
+		return 1
+	}
+	ask -c 'CREATE EXTENSION zklock'
+	await 'ZooKeeper' ask -c "SELECT zk_lock('first')" || {
+		cat /tmp/zookeeper.log /tmp/postgres.log
+		return 1
+	}
+	ok 'both servers run, and zklock is created'
+}
+
+# What make demo shows, in short.
+smoke() {
+	local first second
+	PGAPPNAME=first ask -c "SELECT zk_lock('nightly')" -c 'SELECT pg_sleep(600)' >/tmp/first 2>&1 &
+	await 'the first one has the lock' queue_is 'held first'
+	PGAPPNAME=second ask -c "SELECT zk_lock('nightly')" -c 'SELECT pg_sleep(600)' >/tmp/second 2>&1 &
+	await 'the second one waits' queue_is 'held first, waiting second'
+	check 'one holds, one waits' queue_is 'held first, waiting second'
+	check 'a try is refused' is "$(ask -c "SELECT zk_try_lock('nightly')")" f
+	ask -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'first'" >/dev/null
+	await 'the second one has it' queue_is 'held second'
+	await 'its token' test -s /tmp/second
+	first=$(head -n 1 /tmp/first)
+	second=$(head -n 1 /tmp/second)
+	check 'the holder was killed, and the next one has it, with a higher token' \
+		test "$second" -gt "$first"
+	ask -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'second'" >/dev/null
+	await 'the queue is empty' queue_is ''
+	check 'a lock of a transaction guards a write' is "$(ask -c 'CREATE TABLE report (day int)' -c "
+		BEGIN;
+		SELECT zk_xact_lock('report') > 0;
+		INSERT INTO report VALUES (1);
+		COMMIT" -c "SELECT count(*) FROM report" | tail -n 1)" 1
+	ask -c 'SELECT * FROM zk_check()'
+	check 'zk_check() finds no fault' is "$(ask -c "SELECT string_agg(item, ' ')
+		FROM zk_check() WHERE state NOT IN ('ok', 'note')")" ''
+}
+
+autopkgtest_passes() {
+	install_packages autopkgtest dpkg-dev
+	check 'autopkgtest' autopkgtest -B "$packages"/postgresql-[0-9]*-zklock_*.deb \
+		"$packages"/zklock_*.dsc -- null
+}
+
+cd /
+"$1"
+ok "$1"
