@@ -33,6 +33,14 @@
 #include "compat.h"
 #include "foreign.h"
 
+/*
+ * Which release's members our data has, for those that come later.  It counts
+ * up with each member that is added.  None is ever left out or given another
+ * meaning, and a reader takes no notice of members that it does not know: so
+ * that releases can share a queue, nobody has to ask for the number.
+ */
+#define ZK_NODE_FORMAT 1
+
 /* How much of a stranger's data is shown, in bytes. */
 #define TEXT_SHOWN_MAX 256
 
@@ -95,7 +103,8 @@ zklock_nodedata_build(int64 token)
 	char		host[256];
 
 	initStringInfo(&json);
-	appendStringInfoString(&json, "{\"client\":\"zklock\"");
+	appendStringInfo(&json, "{\"client\":\"zklock\",\"format\":%d",
+					 ZK_NODE_FORMAT);
 	if (token != 0)
 		appendStringInfo(&json, ",\"token\":" INT64_FORMAT, token);
 	if (publish_identity)

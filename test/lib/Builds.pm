@@ -1,0 +1,181 @@
+
+=pod
+
+=head1 NAME
+
+Builds - other builds of zklock, beside the one that is tested
+
+=head1 SYNOPSIS
+
+  use Builds;
+
+  my $build = Builds->of_tree(edit => { 'src/protocol.h' => sub { s/5/6/ } });
+  my $node = cluster('paris', $zk, $build->settings);
+
+=head1 DESCRIPTION
+
+An installation below a directory of its own, which a cluster uses that gets its
+settings. Debian's releases of PostgreSQL have such settings, and all from 18 on; see
+setup_destination in test/lib/setup.sh.
+
+=cut
+
+package Builds;
+
+use strict;
+use warnings;
+
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use File::Path qw(mkpath);
+use PostgreSQL::Test::Utils;
+
+my $tree = abs_path(dirname(__FILE__) . '/../..');
+
+=pod
+
+=head1 METHODS
+
+=head2 Builds->can_be
+
+Whether this PostgreSQL bears more than one installation.
+
+=cut
+
+# As test/check has said it: the private installation, and the name of the setting.
+sub _installation
+{
+	my $text = eval { slurp_file($ENV{TEMP_CONFIG} // '') } // '';
+	my ($library_path) = $text =~ /^dynamic_library_path = '(.*):\$libdir'$/m or return;
+	my ($setting) = $text =~ /^(extension_(?:destdir|control_path)) = /m or return;
+	my $pkglibdir = _pg_config('pkglibdir');
+	return ($library_path =~ s/\Q$pkglibdir\E$//r, $setting);
+}
+
+sub can_be { return scalar _installation(); }
+
+sub _pg_config
+{
+	my ($what) = @_;
+	chomp(my $path = `pg_config --$what`);
+	return $path;
+}
+
+=pod
+
+=head2 Builds->copy
+
+A copy of the installation that is tested.
+
+=head2 Builds->of_tree(tree => directory, edit => { file => sub {...}, ... }, flags => [...])
+
+Built from a copy of the tree, or another one, in which each of these files was
+edited: the sub finds the text in $_. A file that it leaves as it is is a mistake. The
+flags are words for make.
+
+=cut
+
+sub copy
+{
+	my ($class) = @_;
+	my $self = $class->_new;
+	my ($from) = _installation();
+	system_or_bail('cp', '-RT', $from, $self->{destination});
+	return $self;
+}
+
+sub of_tree
+{
+	my ($class, %option) = @_;
+	my $self = $class->_new;
+	my $from = $option{tree} || $tree;
+	my $sources = PostgreSQL::Test::Utils::tempdir_short() . '/other/place';
+	mkpath("$sources/src");
+	system_or_bail('cp', '-R', "$from/Makefile", "$from/zklock.control", "$from/sql", $sources);
+	system_or_bail('cp', glob("$from/src/*.[ch]"), glob("$from/src/*.map"), "$sources/src");
+	foreach my $file (sort keys %{ $option{edit} || {} })
+	{
+		$self->_edit("$sources/$file", $option{edit}{$file});
+	}
+	system_or_bail('make', '-s', '-j2', '-C', $sources, 'PG_CONFIG=pg_config', 'with_llvm=no',
+		@{ $option{flags} || [] }, "DESTDIR=$self->{destination}", 'install');
+	return $self;
+}
+
+sub _new
+{
+	my ($class) = @_;
+	my $directory = PostgreSQL::Test::Utils::tempdir_short() . '/build';
+	mkdir $directory or die "$directory: $!";
+	return bless { destination => $directory }, $class;
+}
+
+sub _edit
+{
+	my ($self, $file, $change) = @_;
+	my $before = -e $file ? slurp_file($file) : '';
+	local $_ = $before;
+	$change->();
+	die "$file has not changed" if $_ eq $before;
+	unlink $file;
+	append_to_file($file, $_);
+	return;
+}
+
+=pod
+
+=head2 settings
+
+Of a cluster that is to use it.
+
+=cut
+
+sub settings
+{
+	my ($self) = @_;
+	my (undef, $setting) = _installation();
+	my $path = $setting eq 'extension_destdir' ? $self->{destination}
+	  : $self->{destination} . _pg_config('sharedir') . ':$system';
+	return ($setting => $path, 'dynamic_library_path' => $self->library_directory . ':$libdir');
+}
+
+=pod
+
+=head2 library_directory, script_directory
+
+Where its files are.
+
+=head2 edit(file, sub {...})
+
+As in of_tree, of a file below script_directory, which may be a new one.
+
+=head2 replace_by($other, file, ...)
+
+These files of library_directory become those of the other build, as an installation
+replaces them: the old file stays with whoever has it open.
+
+=cut
+
+sub library_directory { return $_[0]{destination} . _pg_config('pkglibdir'); }
+sub script_directory { return $_[0]{destination} . _pg_config('sharedir') . '/extension'; }
+
+sub edit
+{
+	my ($self, $file, $change) = @_;
+	$self->_edit($self->script_directory . "/$file", $change);
+	return;
+}
+
+sub replace_by
+{
+	my ($self, $other, @files) = @_;
+	foreach my $file (@files)
+	{
+		my $here = $self->library_directory . "/$file";
+		unlink $here or die "$here: $!";
+		system_or_bail('cp', $other->library_directory . "/$file", $here);
+	}
+	return;
+}
+
+1;

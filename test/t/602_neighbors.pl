@@ -1,0 +1,217 @@
+
+# A release and the one before it, or behind it, share ZooKeeper, as they do while ten
+# clusters are upgraded one by one: every word that one leaves for another in a znode is
+# understood by both. The other build is the last release's, where there is one
+# (test/check finds its tag), and always one that is ahead of this: it says more in its
+# znodes than this one knows.
+
+use strict;
+use warnings;
+
+use Builds;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
+
+# JSON as it stands in a text of C.
+sub in_c { return $_[0] =~ s/"/\\"/gr; }
+
+# Members in front of those that are known, between and behind them, and of all kinds.
+my %ahead = (
+	'src/nodedata.c' => sub {
+		my $known = in_c('{"client":"zklock"');
+		my $first = in_c('{"novelty":{"client":"no","pid":[1,null,{}]},"client":"zklock","kin":true');
+		my $last = in_c(',"last":{"client":"no","pid":[7]}');
+		s/"\Q$known\E/"$first/;
+		s/#define ZK_NODE_FORMAT \d+/#define ZK_NODE_FORMAT 4711/;
+		s/(append_member\(&json, "host", host\);)/$1\nappend_member(&json, "more", "of it");/;
+		s/(?=appendStringInfoChar\(&json, '\}'\);\s+return)/appendStringInfoString(&json, "$last");\n/;
+	});
+my $zk = ZooKeeper->new->start;
+my %setting = (
+	'zklock.session_timeout' => '12s',    # long enough for a proof to be fresh
+	'shared_preload_libraries' => 'zklock',
+	'deadlock_timeout' => '300ms',
+	'zklock.release_cancel_interval' => 0);
+my $ours = cluster('berlin', $zk, %setting);
+my %build = (paris => [ 'a build that is ahead', edit => \%ahead ]);
+$build{rome} = [ 'the last release', tree => $ENV{ZKLOCK_TEST_FORMER} ] if $ENV{ZKLOCK_TEST_FORMER};
+
+foreach my $cluster (sort keys %build)
+{
+	my ($name, @option) = @{ $build{$cluster} };
+	my $build = Builds->of_tree(@option, flags => ['COPT=-O1']);
+	my $theirs = cluster($cluster, $zk, %setting, $build->settings);
+	subtest "one lock with $name" => \&one_lock, $theirs;
+	subtest "readers and writers with $name" => \&readers, $theirs;
+	subtest "what is seen of $name" => \&seen, $theirs;
+	subtest "deadlocks with $name" => \&deadlocks, $theirs;
+	subtest "words left for $name, and by it" => \&words, $theirs;
+	subtest "kept locks with $name" => \&kept, $theirs;
+	$theirs->stop;
+}
+done_testing();
+
+# Start to wait, and stand in the queue.
+sub queue_up
+{
+	my ($session, $lock, $position, $sql) = @_;
+	$session->start_query($sql // "SELECT zk_lock('$lock')");
+	wait_for_queue($zk, lock_path($lock), $position);
+	return;
+}
+
+sub one_lock
+{
+	my ($theirs) = @_;
+	foreach my $style (qw(curator curator_rw kazoo all))
+	{
+		my @sessions = map { background($_) } $ours, $theirs, $ours, $theirs, $theirs, $ours;
+		my $token = 0;
+		my @got;
+		$_->query_safe("SET zklock.node_style = '$style'") foreach @sessions;
+		my $lock = "turns/$style";
+		my $each = $style eq 'all' ? 3 : 1;
+		queue_up($sessions[$_], $lock, $each * ($_ + 1)) foreach 0 .. $#sessions;
+		my @waiting = @sessions;
+		while (my $session = shift @waiting)
+		{
+			my $mine = $session->wait_result;
+			push @got, $session->sqlstate eq '00000' && $mine > $token ? 'turn' : $session->error;
+			$token = $mine;
+			push @got, 'two have it' if grep { $_->is_done } @waiting;
+			$session->query_safe("SELECT zk_is_held('$lock')") eq 't' or push @got, 'not held';
+			$session->query_safe("SELECT zk_unlock('$lock')");
+		}
+		is("@got", join(' ', ('turn') x @sessions), "style $style: each in turn, with a higher token");
+		assert_no_nodes($zk, lock_path($lock), "style $style: nothing is left");
+		$_->quit foreach @sessions;
+	}
+	foreach my $node ($ours, $theirs)
+	{
+		cmp_ok($node->safe_psql('postgres', 'SELECT sum(granted_handed_over) FROM zk_stat'), '>', 0,
+			'some were handed over, to ' . $node->name);
+	}
+	return;
+}
+
+sub readers
+{
+	my ($theirs) = @_;
+	foreach my $order ([ $ours, $theirs ], [ $theirs, $ours ])
+	{
+		my @session = map { background($_) } @$order, @$order;
+		$session[$_]->query_safe("SELECT zk_lock_shared('read')") foreach 0, 1;
+		queue_up($session[2], 'read', 3);
+		is($session[3]->query_safe("SELECT zk_try_lock_shared('read')"), 'f', 'no reader passes a writer');
+		$session[0]->query_safe("SELECT zk_unlock_shared('read')");
+		wait_for_queue($zk, lock_path('read'), 2);
+		ok(!$session[2]->is_done, 'a writer waits for the reader of the other build');
+		$session[1]->query_safe("SELECT zk_unlock_shared('read')");
+		like($session[2]->wait_result, qr/^\d+$/, 'and has it then');
+		$_->quit foreach @session;
+		assert_no_nodes($zk, lock_path('read'));
+	}
+	return;
+}
+
+sub seen
+{
+	my ($theirs) = @_;
+	foreach my $pair ([ $ours, $theirs ], [ $theirs, $ours ])
+	{
+		my ($holder, $looker) = map { background($_, name => 'job "x"') } @$pair;
+		$holder->query_safe("SELECT zk_lock('seen')");
+		is($looker->query_safe("SELECT concat_ws(' ', state, mode, client, cluster, database, application, pid, data)
+			FROM zk_lock_queue('seen')"),
+			'held exclusive zklock ' . $pair->[0]->name . ' postgres job "x" ' . $holder->pid, 'who has it');
+		$looker->query("SELECT zk_lock('seen', '0.1 s')");
+		is($looker->sqlstate, '55P03', 'a wait that is too long');
+		my $pid = $holder->pid;
+		like($looker->error, qr/process $pid/, 'names the holder');
+		is($looker->query_safe("SELECT count(*) FROM zk_check() WHERE state = 'error'"), 0, 'zk_check()');
+		$_->quit foreach $holder, $looker;
+		assert_no_nodes($zk, lock_path('seen'));
+	}
+	return;
+}
+
+sub deadlocks
+{
+	my ($theirs) = @_;
+	foreach my $pair ([ $ours, $theirs ], [ $theirs, $ours ])
+	{
+		my ($first, $second) = map { background($_) } @$pair;
+		$first->query_safe("SELECT zk_lock('x')");
+		$second->query_safe("SELECT zk_lock('y')");
+		queue_up($first, 'y', 2);
+		$second->query("SELECT zk_lock('x', '30 s')");
+		my @state = ($second->sqlstate);
+		$second->query_safe('SELECT zk_unlock_all()');
+		$first->wait_result;
+		push @state, $first->sqlstate;
+		is(join(' ', sort @state), '00000 40P01', 'one of them gives way');
+		$_->quit foreach $first, $second;
+		assert_no_nodes($zk, lock_path($_)) foreach qw(x y);
+	}
+	return;
+}
+
+sub words
+{
+	my ($theirs) = @_;
+	foreach my $pair ([ $ours, $theirs ], [ $theirs, $ours ])
+	{
+		my ($one, $two) = map { background($_) } @$pair;
+		my $case = ($pair->[0] == $ours ? 'to ' : 'from ') . $theirs->name;
+
+		is($one->query_safe("SELECT zk_run_once('job', '$case')"), 't', "$case: a run is recorded");
+		is($two->query_safe("SELECT zk_run_once('job', '$case')"), 'f', 'and known');
+		is($two->query_safe("SELECT cluster FROM zk_runs('job') WHERE slot = '$case'"),
+			$pair->[0]->name, 'with who it was');
+
+		my $token = $one->query_safe("SELECT zk_hold('hold', 'because')");
+		is($two->query_safe("SELECT concat_ws(' ', state, data, token) FROM zk_lock_queue('hold')"),
+			"held because $token", 'a hold is seen');
+		is($two->query_safe("SELECT zk_try_lock('hold')"), 'f', 'and heeded');
+		is($two->query_safe("SELECT zk_release_hold('hold', $token)"), 't', 'and released');
+
+		$two->query_safe("SELECT zk_lock('asked')");
+		is($two->query_safe("SELECT zk_release_requested('asked')"), 'f', 'nobody has asked');
+		is($one->query_safe("SELECT zk_request_release('asked', 'please')"), 1, 'a holder is asked');
+		poll_until { $two->query_safe("SELECT zk_release_requested('asked')") eq 't' } 'it to hear of it', 10;
+		pass('and hears of it');
+
+		$token = $two->query_safe("SELECT zk_fencing_token('asked')");
+		is($one->query_safe("SELECT zk_evict('asked', $token)"), 't', 'it is evicted');
+		$two->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT pg_current_xact_id()");
+		$two->query('COMMIT');
+		is($two->sqlstate, '40001', 'and does not commit');
+		like($two->error, qr/evicted/, 'for that reason');
+		$_->quit foreach $one, $two;
+		assert_no_nodes($zk, lock_path($_)) foreach qw(hold asked);
+	}
+	return;
+}
+
+sub kept
+{
+	my ($theirs) = @_;
+	foreach my $pair ([ $ours, $theirs ], [ $theirs, $ours ])
+	{
+		my ($keeper, $other) = map { background($_) } @$pair;
+		$keeper->query_safe("SET zklock.keep = '1 min'; SELECT zk_lock('kept'), zk_unlock('kept')");
+		my ($node) = wait_for_queue($zk, lock_path('kept'), 1);
+		like($other->query_safe("SELECT zk_lock('kept', '10 s')"), qr/^\d+$/, 'is given up for the other build');
+		is($other->query_safe("SELECT zk_unlock('kept')"), 't', 'which has it');
+		# And once it is shown in the node's data.
+		$keeper->query_safe("SELECT zk_lock('kept'), zk_unlock('kept')");
+		is($other->query_safe("SELECT zk_try_lock('kept', '10 s')"), 't', 'a try has it, too');
+		$_->quit foreach $keeper, $other;
+		assert_no_nodes($zk, lock_path('kept'));
+	}
+	return;
+}
