@@ -1,0 +1,151 @@
+
+# The files of another version are installed while the server runs: whoever has the old
+# library in his memory goes on with what he has, and gets a clear error for what he
+# cannot have; the next connection, or the next start of the server, has all of it.
+
+use strict;
+use warnings;
+
+use Builds;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
+
+my $zk = ZooKeeper->new->start;
+my @files = qw(zklock.so zklock-session);
+# The next version: another protocol, and a function that its script declares.
+my $next = '9.9';
+my $newer = Builds->of_tree(
+	flags => ['COPT=-O1'],
+	edit => {
+		'src/protocol.h' => sub { s/(#define PROTOCOL_VERSION) (\d+)/"$1 " . ($2 + 1)/e },
+		'src/zklock.c' => sub {
+			$_ .= "\nPG_FUNCTION_INFO_V1(zk_novelty);\n\nDatum\nzk_novelty(PG_FUNCTION_ARGS)\n{\n"
+			  . "\tPG_RETURN_INT32(42);\n}\n";
+		},
+		'zklock.control' => sub { s/default_version = '.*'/default_version = '$next'/ }
+	});
+my ($now) = slurp_file(Builds->copy->script_directory . '/zklock.control') =~ /default_version = '(.*)'/;
+my $script = "CREATE FUNCTION zk_novelty() RETURNS integer AS 'MODULE_PATHNAME' LANGUAGE C;\n";
+my $old = Builds->copy;
+
+# A cluster with an installation of its own: the old files.
+sub old_cluster
+{
+	my ($name, %setting) = @_;
+	my $build = Builds->copy;
+	return (cluster($name, $zk, $build->settings, %setting), $build);
+}
+
+# What make install does.
+sub install_newer
+{
+	my ($build) = @_;
+	$build->replace_by($newer, @files);
+	$build->edit('zklock.control', sub { s/default_version = '.*'/default_version = '$next'/ });
+	$build->edit("zklock--$now--$next.sql", sub { $_ = $script });
+	return;
+}
+
+sub row
+{
+	my ($session, $item) = @_;
+	return $session->query_safe(
+		"SELECT concat_ws(' ', state, what) FROM zk_check(false) WHERE item = '$item' LIMIT 1");
+}
+
+subtest 'the library is loaded by each connection' => sub {
+	my ($node, $build) = old_cluster('berlin');
+	my ($has_session, $has_library) = map { background($node) } 1, 2;
+	$has_session->query_safe("SELECT zk_lock('here')");
+	$has_library->query_safe("SELECT zk_unlock_all()");
+	install_newer($build);
+
+	is($has_session->query_safe("SELECT zk_is_held('here')"), 't', 'a session that is there goes on');
+	like($has_session->query_safe("SELECT zk_lock('there')"), qr/^\d+$/, 'and takes further locks');
+	$has_library->query("SELECT zk_lock('late')");
+	is($has_library->sqlstate, '08006', 'the old library gets no new session');
+	like($has_library->error, qr/is of another version of zklock.*connect again/, 'and says what to do');
+	like(row($has_library, 'program'), qr/^error .*another version/, 'so does zk_check()');
+
+	my $new = background($node);
+	like($new->query_safe("SELECT zk_lock('new')"), qr/^\d+$/, 'who connects again works, with the old script');
+	is($new->query_safe("SELECT zk_try_lock('here')"), 'f', 'and heeds the locks of before');
+  SKIP:
+	{
+		# Debian's extension_destdir is none of the places that are listed.
+		skip 'this PostgreSQL does not say which files there are', 1
+		  if !$new->query_safe("SELECT count(*) FROM pg_available_extensions() WHERE name = 'zklock'");
+		like(row($new, 'extension files'), qr/^warning version \Q$now\E .* files of version \Q$next\E/,
+			'zk_check() knows that the script is old');
+	}
+	$has_library->query('ALTER EXTENSION zklock UPDATE');
+	is($has_library->sqlstate, '42883', 'the old library has not what the new script declares');
+	like($has_library->error, qr/could not find function "zk_novelty" in file ".*zklock/, 'which is said');
+	is($new->query_safe("SELECT extversion FROM pg_extension WHERE extname = 'zklock'"), $now, 'and nothing is done');
+	$new->query_safe('ALTER EXTENSION zklock UPDATE');
+	is($new->query_safe('SELECT zk_novelty()'), 42, 'the new one has it');
+	is($has_session->query_safe("SELECT zk_is_held('here') AND zk_unlock('here')"), 't',
+		'the old library works with the new script');
+	is(row($new, 'extension files'), '', 'zk_check() has nothing to say any more');
+	$_->quit foreach $has_session, $has_library, $new;
+	$node->stop;
+};
+
+subtest 'the library is preloaded' => sub {
+	my ($node, $build) = old_cluster('paris',
+		'shared_preload_libraries' => 'zklock', 'zklock.ready_sessions' => 1);
+	my $has_session = background($node);
+	$has_session->query_safe("SELECT zk_lock('preloaded')");
+	install_newer($build);
+
+	is($has_session->query_safe("SELECT zk_is_held('preloaded')"), 't', 'a session that is there goes on');
+	# There may be a session of before, ready to be taken.
+	my $late;
+	poll_until
+	{
+		$late->quit if $late;
+		$late = background($node);
+		$late->query("SELECT zk_lock('late')");
+		$late->sqlstate ne '00000';
+	}
+	'no session to be had', 30;
+	is($late->sqlstate, '08006', 'a new connection gets none, for it has the old library');
+	like($late->error, qr/is of another version of zklock.*restart the server if it preloads zklock/,
+		'and says what to do');
+	like(row($late, 'program'), qr/^error .*another version/, 'so does zk_check()');
+	$late->query('ALTER EXTENSION zklock UPDATE');
+	is($late->sqlstate, '42883', 'no update before the restart');
+	$_->quit foreach $has_session, $late;
+
+	$node->restart;
+	my $new = background($node);
+	like($new->query_safe("SELECT zk_lock('preloaded')"), qr/^\d+$/, 'works after it');
+	$new->query_safe('ALTER EXTENSION zklock UPDATE');
+	is($new->query_safe('SELECT zk_novelty()'), 42, 'and is updated');
+	$new->quit;
+	$node->stop;
+};
+
+# Half of an installation, or of going back.
+subtest 'an old program beside the new library' => sub {
+	my ($node, $build) = old_cluster('rome');
+	$build->replace_by($newer, 'zklock.so');
+	my $session = background($node);
+	$session->query("SELECT zk_lock('half')");
+	is($session->sqlstate, '08006', 'refused');
+	like($session->error, qr/is of another version of zklock/, 'for that reason');
+	$build->replace_by($newer, 'zklock-session');
+	like($session->query_safe("SELECT zk_lock('half')"), qr/^\d+$/, 'with the whole of it the same backend works');
+	$build->replace_by($old, @files);
+	is($session->query_safe("SELECT zk_is_held('half')"), 't', 'the way back: what is there goes on');
+	my $back = background($node);
+	like($back->query_safe("SELECT zk_lock('back')"), qr/^\d+$/, 'and what comes works');
+	$_->quit foreach $session, $back;
+	$node->stop;
+};
+
+done_testing();
