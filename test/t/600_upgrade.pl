@@ -1,0 +1,207 @@
+
+# ALTER EXTENSION UPDATE leads from every version that was released to the newest, and
+# to just what CREATE EXTENSION makes; and what was released has not been changed. A
+# script that was forgotten is found: shown with a version that was made up.
+
+use strict;
+use warnings;
+
+use Builds;
+use Cwd qw(abs_path);
+use Digest::SHA qw(sha256_hex);
+use File::Basename qw(dirname);
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $tree = abs_path(dirname(__FILE__) . '/../..');
+my $zk = ZooKeeper->new->start;
+my ($newest) = slurp_file("$tree/zklock.control") =~ /^default_version = '(.*)'/m;
+my %released = slurp_file("$tree/test/released") =~ /^(\d\S*) +([0-9a-f]{64})$/mg;
+my $ndatabases = 0;
+
+# All that an extension consists of, a line for each fact: what it is called, and how it
+# is. What a role may do is what counts, and not how it came to it.
+my $catalog = <<'SQL';
+WITH member AS (
+	SELECT classid, objid,
+		(pg_identify_object(classid, objid, 0)).type || ' '
+		|| (pg_identify_object(classid, objid, 0)).identity AS name
+	FROM pg_depend
+	WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
+		AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
+), acl AS (
+	SELECT objid, ''::text AS part, coalesce(proacl, acldefault('f', proowner)) AS now,
+		acldefault('f', proowner) AS usual, 0 AS subid
+	FROM member JOIN pg_proc p ON p.oid = objid AND classid = 'pg_proc'::regclass
+	UNION ALL
+	SELECT objid, '', coalesce(relacl, acldefault('r', relowner)), acldefault('r', relowner), 0
+	FROM member JOIN pg_class c ON c.oid = objid AND classid = 'pg_class'::regclass
+	UNION ALL
+	SELECT objid, ' column ' || attname, attacl, NULL, attnum
+	FROM member JOIN pg_attribute a ON a.attrelid = objid AND classid = 'pg_class'::regclass
+	WHERE NOT attisdropped AND attnum > 0
+), fact (name, what) AS (
+	SELECT name, 'is there' FROM member
+	UNION ALL
+	SELECT name, 'comment: ' || obj_description(objid, classid::regclass::name) FROM member
+	UNION ALL
+	SELECT name, 'definition: ' || pg_get_functiondef(objid) FROM member
+	WHERE classid = 'pg_proc'::regclass
+	UNION ALL
+	SELECT name || part, 'privilege: ' || x.grantee::regrole || ' ' || x.privilege_type || ' ' || x.is_grantable
+	FROM member JOIN acl USING (objid), aclexplode(now) x
+	UNION ALL
+	SELECT name || part, 'privilege that a dump leaves out: ' || x.grantee::regrole || ' ' || x.privilege_type
+	FROM member JOIN acl USING (objid)
+		LEFT JOIN pg_init_privs i ON i.objoid = objid AND i.classoid = classid AND i.objsubid = subid,
+		aclexplode(coalesce(i.initprivs, usual)) x
+	UNION ALL
+	SELECT name, 'relation: ' || concat_ws(', ', relkind, relpersistence, relrowsecurity,
+		relforcerowsecurity, relreplident, reloptions::text)
+	FROM member JOIN pg_class c ON c.oid = objid WHERE classid = 'pg_class'::regclass
+	UNION ALL
+	SELECT name, 'view: ' || pg_get_viewdef(objid)
+	FROM member JOIN pg_class c ON c.oid = objid
+	WHERE classid = 'pg_class'::regclass AND relkind IN ('v', 'm')
+	UNION ALL
+	SELECT name, format('column %s: %s',
+		row_number() OVER (PARTITION BY objid ORDER BY attnum),
+		concat_ws(', ', attname, format_type(atttypid, atttypmod), attnotnull, attidentity,
+			attgenerated, attstorage, attcompression, attcollation::regcollation,
+			pg_get_expr(adbin, adrelid), col_description(objid, attnum)))
+	FROM member JOIN pg_attribute a ON attrelid = objid
+		LEFT JOIN pg_attrdef d ON adrelid = attrelid AND adnum = attnum
+	WHERE classid = 'pg_class'::regclass AND attnum > 0 AND NOT attisdropped
+	UNION ALL
+	SELECT name, 'constraint: ' || conname || ' ' || pg_get_constraintdef(c.oid)
+	FROM member JOIN pg_constraint c ON conrelid = objid WHERE classid = 'pg_class'::regclass
+	UNION ALL
+	SELECT name, 'index: ' || pg_get_indexdef(indexrelid)
+	FROM member JOIN pg_index ON indrelid = objid WHERE classid = 'pg_class'::regclass
+	UNION ALL
+	SELECT name, 'trigger: ' || pg_get_triggerdef(t.oid)
+	FROM member JOIN pg_trigger t ON tgrelid = objid
+	WHERE classid = 'pg_class'::regclass AND NOT tgisinternal
+	UNION ALL
+	SELECT name, 'rule: ' || pg_get_ruledef(r.oid)
+	FROM member JOIN pg_rewrite r ON ev_class = objid
+	WHERE classid = 'pg_class'::regclass AND rulename <> '_RETURN'
+	UNION ALL
+	SELECT 'extension', concat_ws(', ', extversion, extrelocatable, extnamespace::regnamespace)
+	FROM pg_extension WHERE extname = 'zklock'
+	UNION ALL
+	SELECT 'extension', 'dumps ' || t.relation::regclass || ' '
+		|| extcondition[t.number]
+	FROM pg_extension, unnest(extconfig) WITH ORDINALITY t (relation, number)
+	WHERE extname = 'zklock'
+)
+SELECT to_json(name || ': ' || what) FROM fact WHERE what IS NOT NULL ORDER BY 1::text COLLATE "C"
+SQL
+
+# What the statements make of a database that is new.
+sub catalog_after
+{
+	my ($node, @statements) = @_;
+	my $database = 'upgrade' . ++$ndatabases;
+	$node->safe_psql('postgres', "CREATE DATABASE $database");
+	$node->safe_psql($database, join ';', @statements);
+	return { map { $_ => 1 } split /\n/, $node->safe_psql($database, $catalog) };
+}
+
+# The facts that one has and the other has not, or a word that there are none.
+sub difference
+{
+	my ($fresh, $upgraded) = @_;
+	return join "\n", (map { "missing: $_" } grep { !$upgraded->{$_} } sort keys %$fresh),
+	  (map { "too much: $_" } grep { !$fresh->{$_} } sort keys %$upgraded);
+}
+
+my $node = cluster('berlin', $zk);
+
+subtest 'what was released is as it was' => sub {
+	foreach my $version (sort keys %released)
+	{
+		my $script = "$tree/sql/zklock--$version.sql";
+		is(sha256_hex(-e $script ? slurp_file($script) : ''), $released{$version},
+			"zklock--$version.sql: changes go to an upgrade script");
+	}
+	pass('as far as there is something');
+};
+
+my $fresh = catalog_after($node, 'CREATE EXTENSION zklock');
+cmp_ok(scalar keys %$fresh, '>', 300, 'the facts of a fresh installation');
+
+# The newest is one of them as soon as it is released.
+foreach my $version (sort keys %released)
+{
+	subtest "from $version to $newest" => sub {
+		my @from = ("CREATE EXTENSION zklock VERSION '$version'");
+		is(difference($fresh, catalog_after($node, @from, 'ALTER EXTENSION zklock UPDATE')),
+			'', 'as a fresh installation');
+		# The library knows the functions of all scripts.
+		like($node->safe_psql("upgrade$ndatabases", "SELECT zk_lock('upgrade')"), qr/^\d+$/, 'works');
+		catalog_after($node, @from);
+		like($node->safe_psql("upgrade$ndatabases", "SELECT zk_lock('upgrade')"), qr/^\d+$/,
+			'works with the old script, too');
+	};
+}
+
+subtest 'a version that was made up' => sub {
+	plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
+	my $build = Builds->copy;
+	my $next = '9.9';
+	# What a release may bring, each with the step that leads there.
+	my %step = (
+		'a function' => q{
+			CREATE FUNCTION zk_new(n integer DEFAULT 1) RETURNS integer
+			LANGUAGE sql IMMUTABLE RETURN n;},
+		'its comment' => q{COMMENT ON FUNCTION zk_new(integer) IS 'New.';},
+		'its privileges' => q{REVOKE EXECUTE ON FUNCTION zk_new(integer) FROM PUBLIC;
+			GRANT EXECUTE ON FUNCTION zk_new(integer) TO zklock_job;},
+		'a default' => q{
+			CREATE OR REPLACE FUNCTION zk_lock_shared(name text, timeout interval DEFAULT '1 day')
+			RETURNS bigint AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;},
+		'another comment' => q{COMMENT ON FUNCTION zk_unlock_all() IS 'Otherwise.';},
+		'a column' => q{ALTER TABLE zk_fence_tokens ADD COLUMN note text DEFAULT 'none';},
+		'a column\'s comment' => q{COMMENT ON COLUMN zk_fence_tokens.name IS 'Whose.';},
+		'a column\'s privilege' => q{GRANT UPDATE (name) ON zk_fence_tokens TO zklock_job;},
+		'a view' => q{CREATE VIEW zk_new_view AS SELECT 1 AS one;},
+		'a view\'s option' => q{ALTER VIEW zk_locks SET (security_invoker = true);},
+		'a table\'s privilege' => q{GRANT INSERT ON zk_fence_tokens TO zklock_job;},
+		'an index' => q{CREATE INDEX zk_new_index ON zk_fence_tokens (token);},
+		'a constraint' => q{ALTER TABLE zk_fence_tokens ADD CONSTRAINT zk_new_check CHECK (token <> 4711);},
+		'a condition of dumps' => q{
+			SELECT pg_catalog.pg_extension_config_dump('zk_fence_tokens', 'WHERE token > 1');});
+	my %before =
+	  ('its comment' => ['a function'], 'its privileges' => ['a function']);
+	my @order = sort { !!$before{$a} <=> !!$before{$b} || $a cmp $b } keys %step;
+	$build->edit("zklock--$next.sql", sub {
+		$_ = slurp_file("$tree/sql/zklock--$newest.sql") . join "\n", @step{@order};
+	});
+	my $other = cluster('paris', $zk, $build->settings);
+	my $upgrade_by = sub {
+		my @left = @_;
+		my $script = join("\n", map { my $step = $_; $step{$step} } @left) || ' ';
+		unlink $build->script_directory . "/zklock--$newest--$next.sql";
+		$build->edit("zklock--$newest--$next.sql", sub { $_ = $script; });
+		return catalog_after($other, "CREATE EXTENSION zklock VERSION '$newest'",
+			"ALTER EXTENSION zklock UPDATE TO '$next'");
+	};
+	my $wanted = catalog_after($other, "CREATE EXTENSION zklock VERSION '$next'");
+	is(difference($wanted, $upgrade_by->(@order)), '', 'with all steps it is the same');
+	foreach my $forgotten (@order)
+	{
+		my @left = grep {
+			my $step = $_;
+			$step ne $forgotten && !grep { $_ eq $forgotten } @{ $before{$step} || [] }
+		} @order;
+		like(difference($wanted, $upgrade_by->(@left)), qr/^missing: /, "forgotten and found: $forgotten");
+	}
+	$step{more} = 'CREATE FUNCTION zk_more() RETURNS integer LANGUAGE sql RETURN 1;';
+	like(difference($wanted, $upgrade_by->(@order, 'more')),
+		qr/^too much: .*zk_more/m, 'what a fresh installation has not is found, too');
+};
+
+done_testing();
