@@ -273,6 +273,15 @@ CREATE TABLE zk_fence_tokens (
 COMMENT ON TABLE zk_fence_tokens IS
 'For each resource guarded with zk_fence(): the greatest fencing token that has claimed it in this database, by whom and when. Part of a dump. Changed only through zk_fence().';
 
+COMMENT ON COLUMN zk_fence_tokens.name IS
+'The resource, which is called like the lock.';
+COMMENT ON COLUMN zk_fence_tokens.token IS
+'The greatest fencing token that has claimed it.';
+COMMENT ON COLUMN zk_fence_tokens.claimed_by IS
+'The role that logged in and claimed it with that token.';
+COMMENT ON COLUMN zk_fence_tokens.claimed_at IS
+'When that was, by the clock of this database server.';
+
 SELECT pg_catalog.pg_extension_config_dump('zk_fence_tokens', '');
 
 CREATE FUNCTION zk_fence_check(
@@ -472,7 +481,26 @@ COMMENT ON FUNCTION zk_locks() IS
 CREATE VIEW zk_locks AS SELECT * FROM zk_locks();
 
 COMMENT ON VIEW zk_locks IS
-'The locks that this session holds: mode, state (held or lost, as far as is known here without asking; kept, by zklock.keep, is not held), how many holds of session and of transaction scope, fencing token, znode, since when, and the number of permits (1, or of a semaphore). Those of another backend of this cluster: SELECT * FROM zk_backend_locks WHERE pid = ...; those of everybody: zk_lock_queue(), zk_all_locks().';
+'The locks that this session holds. Those of another backend of this cluster: SELECT * FROM zk_backend_locks WHERE pid = ...; those of everybody: zk_lock_queue(), zk_all_locks().';
+
+COMMENT ON COLUMN zk_locks.name IS
+'Name of the lock.';
+COMMENT ON COLUMN zk_locks.mode IS
+'exclusive or shared. A lock that is held in both modes has a row for each.';
+COMMENT ON COLUMN zk_locks.state IS
+'held; lost, until it is released; or kept, which is not held any more (see zklock.keep). As far as is known here without asking.';
+COMMENT ON COLUMN zk_locks.session_holds IS
+'How many holds of session scope there are in that mode.';
+COMMENT ON COLUMN zk_locks.xact_holds IS
+'How many holds of transaction scope there are in that mode.';
+COMMENT ON COLUMN zk_locks.token IS
+'Its fencing token.';
+COMMENT ON COLUMN zk_locks.node IS
+'Path of the queue node, the znode that stands for this session in the queue.';
+COMMENT ON COLUMN zk_locks.granted_at IS
+'When it was granted in that mode, by the clock of this database server.';
+COMMENT ON COLUMN zk_locks.permits IS
+'How many may hold it: 1, or the number of a semaphore.';
 
 CREATE FUNCTION zk_session(
 	OUT state text,
@@ -491,7 +519,22 @@ COMMENT ON FUNCTION zk_session() IS
 CREATE VIEW zk_session AS SELECT * FROM zk_session();
 
 COMMENT ON VIEW zk_session IS
-'The ZooKeeper session of this backend: state (none, connecting, connected, suspended or lost), server, id, timeout in milliseconds as granted by the ensemble, requests that are not over, version of the client library (once its program has answered), and the process of the program that holds it. Does not open a session.';
+'The ZooKeeper session of this backend, always one row. Does not open a session.';
+
+COMMENT ON COLUMN zk_session.state IS
+'none, connecting, connected, suspended (no connection now; the session may live) or lost (until the lost locks are let go of).';
+COMMENT ON COLUMN zk_session.server IS
+'Address of the server that it is or was connected to.';
+COMMENT ON COLUMN zk_session.session_id IS
+'Its number, as ZooKeeper prints it.';
+COMMENT ON COLUMN zk_session.session_timeout_ms IS
+'The session timeout, as the ensemble has granted it, in milliseconds.';
+COMMENT ON COLUMN zk_session.pending_requests IS
+'How many requests are not over.';
+COMMENT ON COLUMN zk_session.client_version IS
+'Version of ZooKeeper''s C client. NULL until the program of the session has answered.';
+COMMENT ON COLUMN zk_session.program_pid IS
+'Process of the program that holds the session. NULL without one.';
 
 -- All backends of this cluster. Whose rows somebody sees, the functions decide.
 CREATE FUNCTION zk_backends(
@@ -518,7 +561,34 @@ COMMENT ON FUNCTION zk_backends() IS
 CREATE VIEW zk_backends AS SELECT * FROM zk_backends();
 
 COMMENT ON VIEW zk_backends IS
-'The backends of this cluster that have, or had, a ZooKeeper session: its state (as in zk_session), id, server, and since when it is in that state; the lock that is waited for (the first 127 bytes of its name), in which mode, with how many permits, since when (anew if it has to queue up again after a loss of its session); how many locks are held (zk_backend_locks has them); and the latest date of a proof that the ensemble keeps the session for one session timeout from then on (which grows old while no commit asks for one). All as the backend itself knew it last: one that is idle learns of an outage at its next statement, or if it holds nothing at its next lock. Without zklock in shared_preload_libraries the own row alone. Of the backends of other roles only pid, database and username, save for superusers and members of pg_read_all_stats. Asks nobody and opens no session; raises nothing, save 22021 for the name of a database or a role in another encoding, as pg_stat_activity does.';
+'The backends of this cluster that have, or had, a ZooKeeper session. All as the backend itself knew it last: one that is idle learns of an outage at its next statement, or if it holds nothing at its next lock. Without zklock in shared_preload_libraries the own row alone. Of the backends of other roles only pid, database and username, save for superusers and members of pg_read_all_stats. Asks nobody and opens no session; raises nothing, save 22021 for the name of a database or a role in another encoding, as pg_stat_activity does.';
+
+COMMENT ON COLUMN zk_backends.pid IS
+'Process of the backend.';
+COMMENT ON COLUMN zk_backends.database IS
+'Its database.';
+COMMENT ON COLUMN zk_backends.username IS
+'Its role.';
+COMMENT ON COLUMN zk_backends.state IS
+'State of its ZooKeeper session, as in zk_session.';
+COMMENT ON COLUMN zk_backends.session_id IS
+'Number of the session, as ZooKeeper prints it.';
+COMMENT ON COLUMN zk_backends.server IS
+'Address of the server that it is or was connected to.';
+COMMENT ON COLUMN zk_backends.state_since IS
+'Since when it is in that state.';
+COMMENT ON COLUMN zk_backends.waiting_for IS
+'The lock that is waited for: the first 127 bytes of its name, which is without its root. NULL if none is.';
+COMMENT ON COLUMN zk_backends.waiting_mode IS
+'In which mode it is waited for.';
+COMMENT ON COLUMN zk_backends.waiting_permits IS
+'With how many permits.';
+COMMENT ON COLUMN zk_backends.waiting_since IS
+'Since when it is waited for; anew if the backend has to queue up again after a loss of its session.';
+COMMENT ON COLUMN zk_backends.held IS
+'How many locks it holds. zk_backend_locks has them.';
+COMMENT ON COLUMN zk_backends.last_proof IS
+'The latest date of a proof: from then on the ensemble keeps the session for one session timeout. It grows old while no commit asks for one.';
 
 CREATE FUNCTION zk_backend_locks(
 	OUT pid integer,
@@ -541,7 +611,28 @@ COMMENT ON FUNCTION zk_backend_locks() IS
 CREATE VIEW zk_backend_locks AS SELECT * FROM zk_backend_locks();
 
 COMMENT ON VIEW zk_backend_locks IS
-'The locks that the backends of this cluster hold, with the pid of each: otherwise as zk_locks, and the date of the last proof; of a name, which is without its root, the first 127 bytes. At most 16 locks of a backend: zk_backends.held says how many there are. Whose, and how new, is as in zk_backends.';
+'The locks that the backends of this cluster hold, at most 16 of each: zk_backends.held says how many there are. Whose, and how new, is as in zk_backends.';
+
+COMMENT ON COLUMN zk_backend_locks.pid IS
+'Process of the backend.';
+COMMENT ON COLUMN zk_backend_locks.name IS
+'Name of the lock, without its root: the first 127 bytes.';
+COMMENT ON COLUMN zk_backend_locks.mode IS
+'As in zk_locks.';
+COMMENT ON COLUMN zk_backend_locks.state IS
+'held or lost. Locks that are kept are not shown.';
+COMMENT ON COLUMN zk_backend_locks.session_holds IS
+'As in zk_locks.';
+COMMENT ON COLUMN zk_backend_locks.xact_holds IS
+'As in zk_locks.';
+COMMENT ON COLUMN zk_backend_locks.token IS
+'Its fencing token.';
+COMMENT ON COLUMN zk_backend_locks.granted_at IS
+'As in zk_locks.';
+COMMENT ON COLUMN zk_backend_locks.permits IS
+'How many may hold it: 1, or the number of a semaphore.';
+COMMENT ON COLUMN zk_backend_locks.last_proof IS
+'Date of the latest proof that the ensemble keeps this lock, as in zk_backends.';
 
 -- Counters
 CREATE FUNCTION zk_stat(
@@ -578,7 +669,54 @@ COMMENT ON FUNCTION zk_stat() IS
 CREATE VIEW zk_stat AS SELECT * FROM zk_stat();
 
 COMMENT ON VIEW zk_stat IS
-'Counters, a row for each database whose backends have used locks, since stats_reset: grants at once, handed over by the one ahead through ZooKeeper, told by it in shared memory, after a wait by a look at the queue, and of locks that were kept (those that a session holds already are not counted again); kept locks that were given up because somebody else wanted them, counted when their session notices; tries in vain, timeouts (55P03 of who wanted a lock), cancels on the way to a lock, deadlocks, sessions lost, commits refused (40001), contenders evicted, sessions opened, reconnects; requests to the sessions'' programs and bytes to and from them, counted at the end of a transaction. waits: how often somebody was ahead, however the wait ended; wait_time_ms in all; wait_histogram: by how long, less than 1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000, 300000 ms, and longer. They start with 0 when the server does. What has no row of its own, from the 128th database on, is in the one whose database is NULL. Without zklock in shared_preload_libraries: one row, of what this backend has counted itself. Asks nobody, opens no session.';
+'Counters, a row for each database whose backends have used locks. They start with 0 when the server does. What has no row of its own, from the 128th database on, is in the one whose database is NULL. Without zklock in shared_preload_libraries: one row, of what this backend has counted itself. Asks nobody, opens no session.';
+
+COMMENT ON COLUMN zk_stat.database IS
+'Name of the database. NULL: all that have no row of their own.';
+COMMENT ON COLUMN zk_stat.granted_at_once IS
+'Grants of locks for which nobody was ahead. Locks that the session holds already do not count anywhere.';
+COMMENT ON COLUMN zk_stat.granted_handed_over IS
+'Grants after a wait, handed over by the holder ahead through the ensemble.';
+COMMENT ON COLUMN zk_stat.granted_told IS
+'Grants after a wait, told by a holder of this cluster in shared memory.';
+COMMENT ON COLUMN zk_stat.granted_listed IS
+'Grants after a wait, found by a look at the queue, which is the slowest of them.';
+COMMENT ON COLUMN zk_stat.granted_kept IS
+'Grants of locks that this session had kept after their release (see zklock.keep).';
+COMMENT ON COLUMN zk_stat.kept_for_others IS
+'Kept locks that were given up because somebody else wanted them, counted when their session notices. Many: zklock.keep is not for these sessions.';
+COMMENT ON COLUMN zk_stat.tries_in_vain IS
+'Tries that did not get the lock, also those that raised 08001.';
+COMMENT ON COLUMN zk_stat.timeouts IS
+'55P03 of who wanted a lock.';
+COMMENT ON COLUMN zk_stat.cancels IS
+'Cancels and statement_timeout on the way to a lock, but not those for a loss. A backend that was terminated counts in waits alone.';
+COMMENT ON COLUMN zk_stat.deadlocks IS
+'40P01 of who waited for a lock.';
+COMMENT ON COLUMN zk_stat.losses IS
+'Sessions lost, whether they held locks or not.';
+COMMENT ON COLUMN zk_stat.refused_commits IS
+'Commits refused with 40001.';
+COMMENT ON COLUMN zk_stat.evictions IS
+'Contenders that sessions of this database have evicted.';
+COMMENT ON COLUMN zk_stat.sessions IS
+'Sessions that were connected for the first time.';
+COMMENT ON COLUMN zk_stat.reconnects IS
+'Sessions that were connected again, to whichever server.';
+COMMENT ON COLUMN zk_stat.requests IS
+'Requests of backends to the programs of their sessions, counted at the end of a transaction. What goes to the ensemble is hardly different.';
+COMMENT ON COLUMN zk_stat.bytes_sent IS
+'Bytes from backends to these programs.';
+COMMENT ON COLUMN zk_stat.bytes_received IS
+'Bytes from these programs to backends.';
+COMMENT ON COLUMN zk_stat.waits IS
+'How often somebody was ahead, however the wait ended.';
+COMMENT ON COLUMN zk_stat.wait_time_ms IS
+'How long these waits were in all, in milliseconds.';
+COMMENT ON COLUMN zk_stat.wait_histogram IS
+'How many of them were shorter than 1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000, 300000 ms (and not shorter than the bound before), and how many longer.';
+COMMENT ON COLUMN zk_stat.stats_reset IS
+'When the counters were last 0: start of the server, or zk_stat_reset().';
 
 CREATE FUNCTION zk_stat_reset()
 RETURNS void

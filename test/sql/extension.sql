@@ -37,6 +37,12 @@ FROM pg_depend d JOIN pg_class c ON d.objid = c.oid
 WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regclass
 	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
 	AND obj_description(c.oid, 'pg_class') IS NULL;
+SELECT a.attrelid::regclass AS relation, a.attname AS uncommented
+FROM pg_depend d JOIN pg_attribute a ON d.objid = a.attrelid
+WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regclass
+	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
+	AND a.attnum > 0 AND NOT a.attisdropped
+	AND col_description(a.attrelid, a.attnum) IS NULL;
 
 -- Who may not call what
 SELECT oid::regprocedure::text COLLATE "C" AS function,
