@@ -153,6 +153,7 @@ subtest 'credentials in a file' => sub {
 
 	my $broken = session('zklock.auth' => "\@$file.missing");
 	$broken->query("SELECT zk_lock('file')");
+	is($broken->sqlstate, '58P01', 'a file of credentials that is missing');
 	like($broken->error, qr/could not open file ".*missing": No such file/,
 		'a missing file is named');
 	append_to_file("$file.bad", "only-a-secret\n");

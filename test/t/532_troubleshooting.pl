@@ -1,0 +1,194 @@
+
+# docs/troubleshooting.md has each message of the source with its SQLSTATE, and none
+# that is not there. A placeholder stands there as "…".
+
+use strict;
+use warnings;
+use utf8;
+
+use File::Basename qw(basename);
+use FindBin;
+use Test::More;
+
+binmode Test::More->builder->$_, ':encoding(UTF-8)' foreach qw(output failure_output todo_output);
+
+my $top = "$FindBin::Bin/../..";
+my @sources = grep { !/typedefs/ } glob "$top/src/*.c";
+my %sqlstate = sqlstates();
+
+# How many errmsg() of each file were read.
+my %was_read;
+
+# What is told otherwise than by words in its own ereport(): there it says "%s".
+my @told_elsewhere = qw(lock_proof.c lock_set.c outside.c);
+
+sub read_text
+{
+	my ($file) = @_;
+	open my $handle, '<:encoding(UTF-8)', $file or die "cannot read $file: $!";
+	local $/;
+	return scalar <$handle>;
+}
+
+# From the names that C and PL/pgSQL know.
+sub sqlstates
+{
+	chomp(my $sharedir = qx(pg_config --sharedir));
+	my %code;
+	foreach my $line (split /\n/, read_text("$sharedir/errcodes.txt"))
+	{
+		next unless $line =~ /^([0-9A-Z]{5})\s+[EWS]\s+(ERRCODE_\w+)(?:\s+(\w+))?/;
+		$code{$2} = $1;
+		$code{$3} = $1 if $3;
+	}
+	return %code;
+}
+
+# The string literals at the start of a text, as one; what stands for a placeholder
+# between them is one.
+sub literal
+{
+	my ($text) = @_;
+	my $found = '';
+	while ($text =~ /\G\s*(?:_\(\s*)?(?:"((?:[^"\\]|\\.)*)"|(U?INT64_FORMAT))/gc)
+	{
+		$found .= defined $1 ? $1 : '%d';
+	}
+	$found =~ s/%(?:\.\*)?(?:ll|z)?[sdumx]/…/g;
+	$found =~ s/\\n$//;
+	return $found =~ s/\\"/"/gr;
+}
+
+# What is in the parentheses that follow each of these words.
+sub calls
+{
+	my ($text, $name) = @_;
+	my @found;
+	my $nested = qr/(\((?:[^()"']++|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|(?1))*\))/;
+	push @found, substr($1, 1, -1) while $text =~ /(?<!\w)(?:$name)\s*(?=\()$nested/g;
+	return @found;
+}
+
+sub kinds
+{
+	my ($levels, $code) = @_;
+	my %of = (ERROR => $code, FATAL => $code, WARNING => "warning $code", NOTICE => 'notice', LOG => 'log',
+		LOG_SERVER_ONLY => 'log');
+	return map { $of{$_} // die "what is $_?" } grep { !/^DEBUG/ } $levels =~ /\b([A-Z][A-Z_]+\d?)\b/g;
+}
+
+# "kind: message" of all that a user may meet.
+sub messages_of_source
+{
+	my ($file) = @_;
+	my $text = read_text($file);
+	my @found;
+	$text =~ s{/\*.*?\*/}{}gs;
+	$text =~ s/^#.*//mg;
+	foreach my $call (calls($text, 'ereport'))
+	{
+		my ($levels, $rest) = $call =~ /^(.*?),(.*)/s;
+		my ($name) = $rest =~ /\berrcode\((ERRCODE_\w+)\)/;
+		my @codes =
+			$name ? $sqlstate{$name}
+		  : $rest =~ /errcode_for_file_access/ ? qw(58P01 42501 58030)
+		  : 'XX000';
+		foreach my $message (calls($rest, 'errmsg|errmsg_internal|errmsg_plural'))
+		{
+			$was_read{$file}++;
+			# of a singular and a plural the latter
+			my $words = literal($message =~ s/^\s*"[^"]*(?:\\"[^"]*)*",\s*(?=")//r);
+			push @found, map { "$_: $words" } map { kinds($levels, $_) } @codes;
+		}
+	}
+	foreach my $call (calls($text, 'elog'))
+	{
+		my ($level, $words) = $call =~ /^(\w+),(.*)/s;
+		push @found, map { "$_: " . literal($words) } kinds($level, 'XX000');
+	}
+	push @found, map { '22023: ' . literal($_) } calls($text, 'GUC_check_errmsg');
+	push @found, map { 'stderr: ' . literal(s/^stderr,//r) }
+	  grep { /^stderr,/ } calls($text, 'fprintf');
+	push @found, map { 'detail: ' . literal(s/^[^,]*,//r) }
+	  grep { !/const char/ } calls($text, '(?:session_)?set_error');
+
+	# Words that are made for an ereport() elsewhere.
+	push @found, map { /^(ERRCODE_\w+),\s*psprintf\((.*)/s ? "$sqlstate{$1}: " . literal($2) : () }
+	  calls($text, 'refuse');
+	push @found, map { '40001: ' . literal($_) } $text =~ /snprintf\([\w.]*message,\s*\w+,(.*?)\);/gs;
+	push @found, map { '57014: ' . literal($_) } $text =~ /psprintf\((_\("canceling statement.*?)\)/gs;
+	push @found, map { 'detail: ' . literal($_) } $text =~ /snprintf\(text, size,(.*?)\);/gs
+	  if basename($file) eq 'errors.c';
+	return grep { !/^[\w ]+: (?:…\.?)?$/ } @found;
+}
+
+sub messages_of_script
+{
+	my $text = read_text($_[0]);
+	my @found;
+	while ($text =~ /\bRAISE (\w+) USING(.*?);\n/gs)
+	{
+		my ($level, $rest) = ($1, $2);
+		my $code = $rest =~ /ERRCODE = '(\w+)'/ ? $sqlstate{$1} : '01000';
+		my ($words) = $rest =~ /MESSAGE = (?:pg_catalog\.format\()?'((?:[^']|'')*)'/;
+		push @found, map { "$_: " . $words =~ s/%[sI]/…/gr } kinds($level =~ s/EXCEPTION/ERROR/r, $code);
+	}
+	return @found;
+}
+
+# Those of the page's tables. What PostgreSQL says itself has a section of its own.
+sub messages_of_page
+{
+	my ($page) = @_;
+	my @found;
+	$page =~ s/^## PostgreSQL's own words.*?(?=^## |\z)//ms;
+	while ($page =~ /^\| (`.*?) \| (.*?) \| /mg)
+	{
+		my ($messages, $kinds) = ($1, $2);
+		foreach my $kind (split /; /, $kinds)
+		{
+			push @found, map { "$kind: $_" } $messages =~ /`([^`]+)`/g;
+		}
+	}
+	return @found;
+}
+
+sub unique { my %seen; return grep { !$seen{$_}++ } @_; }
+
+sub without
+{
+	my ($these, @others) = @_;
+	my %is_other = map { $_ => 1 } @others;
+	return [ grep { !$is_other{$_} } @$these ];
+}
+
+my $page = read_text("$top/docs/troubleshooting.md");
+my @of_page = messages_of_page($page);
+my @of_source = unique((map { messages_of_source($_) } @sources),
+	map { messages_of_script($_) } glob "$top/sql/zklock--*.sql");
+cmp_ok(scalar @of_source, '>', 100, 'the source has messages');
+is_deeply(without(\@of_source, @of_page), [], 'each is on the page');
+is_deeply(without(\@of_page, @of_source), [], 'none is on the page that is not in the source');
+my %times;
+is_deeply([ grep { $times{$_}++ } @of_page ], [], 'none stands there twice');
+
+# What "could not ..." goes on with.
+my @doing = map { /"([a-z][^"]*)"/g }
+  map { calls(read_text($_), 'zklock_session_raise'), read_text($_) =~ /\bdoing = (.*?);/gs } @sources;
+my ($list) = $page =~ /^"could not …" is one of: (.*?)\.\n\n/ms;
+is_deeply([ ($list // '') =~ /`(.*?)`/g ], [ sort(unique(@doing)) ], 'what could not be done');
+
+my @unread = grep {
+	my $there = () = read_text($_) =~ /\berrmsg\w*\(/g;
+	$there != ($was_read{$_} // 0);
+} @sources;
+is_deeply(\@unread, [], 'each errmsg() was read');
+
+# Whoever makes the words of an error elsewhere has to tell this test where.
+my @without_words = grep {
+	grep { /\berrmsg\w*\("%s",/ } calls(read_text($_), 'ereport')
+} @sources;
+is_deeply([ map { basename($_) } @without_words ],
+	\@told_elsewhere, 'words of errors are where they are looked for');
+
+done_testing();
