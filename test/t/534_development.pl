@@ -1,0 +1,44 @@
+
+# docs/development.md names suites, commands and files that there are, and all suites.
+
+use strict;
+use warnings;
+
+use FindBin;
+use Test::More;
+
+my $top = "$FindBin::Bin/../..";
+
+sub read_text
+{
+	my ($file) = @_;
+	open my $handle, '<', "$top/$file" or die "cannot read $file: $!";
+	local $/;
+	return scalar <$handle>;
+}
+
+my $page = read_text('docs/development.md');
+
+my ($suites) = read_text('test/check') =~ /^all_suites=\((.*?)\)/ms;
+my ($table) = $page =~ /^\| suite \|.*?\n(.*?)\n\n/ms;
+is_deeply([ $table =~ /^\| `(\w+)` \|/mg ], [ split ' ', $suites ], 'the table has the suites of test/check');
+
+my $makefile = read_text('Makefile');
+# PGXS's, and that of a release
+my %is_goal = map { $_ => 1 } qw(clean dist), $makefile =~ /^#   make ([\w-]+)/mg,
+  $makefile =~ /^([\w-]+):/mg;
+my @goals = $page =~ /\bmake ([a-z][\w-]*)\b/g;
+cmp_ok(scalar @goals, '>', 10, 'it has commands');
+is_deeply([ grep { !$is_goal{$_} } @goals ], [], 'which make knows');
+
+my @files = $page =~ m{(?<![\w/="])((?:test|src|sql|docs|expected)/[\w/.-]*\w)}g;
+cmp_ok(scalar @files, '>', 10, 'it names files');
+is_deeply([ grep { !-e "$top/$_" && !/--1\.1\.sql$/ } @files ], [], 'that exist');
+
+foreach my $pattern ($page =~ /(?<!_)TESTS="?([\w\/.*]+)/g)
+{
+	my @found = glob "$top/test/$pattern";
+	ok(@found && -e $found[0], "$pattern: there are such tests");
+}
+
+done_testing();
