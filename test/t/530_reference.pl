@@ -1,0 +1,263 @@
+
+# docs/reference.md has what there is, and nothing else: its functions, columns and
+# settings are those of the catalog, and where it says what a comment says, it says it
+# in the same words.
+
+use strict;
+use warnings;
+
+use FindBin;
+use JSON::PP;
+use PostgreSQL::Test::Utils qw(slurp_file);
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $top = "$FindBin::Bin/../..";
+my $page = slurp_file("$top/docs/reference.md");
+my $zk = ZooKeeper->new->start;
+# Preloaded: otherwise pg_settings knows the settings only where the library is in use.
+my $node = cluster('berlin', $zk, shared_preload_libraries => 'zklock');
+
+# Rows of a query, each as a hash.
+sub rows
+{
+	my ($sql) = @_;
+	return @{
+		decode_json($node->safe_psql('postgres', "SELECT coalesce(json_agg(q), '[]') FROM ($sql) AS q")) };
+}
+
+# What is in the extension, as the page writes it.
+my $of_extension = "d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass
+	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')";
+my @functions = map { { %$_, signature => signature($_) } } rows("SELECT p.proname AS name,
+		pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result,
+		obj_description(p.oid, 'pg_proc') AS comment,
+		(SELECT coalesce(json_agg(json_build_object(
+					'name', a.name, 'type', format_type(a.type, NULL)) ORDER BY a.i), '[]')
+			FROM unnest(p.proargnames, p.proargmodes, p.proallargtypes)
+				WITH ORDINALITY AS a(name, mode, type, i)
+			WHERE a.mode = 'o') AS columns
+	FROM pg_depend AS d JOIN pg_proc AS p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+	WHERE $of_extension");
+my @relations = rows("SELECT c.relname AS name, obj_description(c.oid, 'pg_class') AS comment,
+		CASE c.relkind WHEN 'v' THEN 'View' ELSE 'Table' END AS kind,
+		(SELECT json_agg(json_build_object('name', a.attname, 'type', format_type(a.atttypid, NULL),
+					'comment', col_description(c.oid, a.attnum)) ORDER BY a.attnum)
+			FROM pg_attribute AS a
+			WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS columns
+	FROM pg_depend AS d JOIN pg_class AS c ON d.classid = 'pg_class'::regclass AND d.objid = c.oid
+	WHERE $of_extension");
+my %is_relation = map { $_->{name} => 1 } @relations;
+my @settings = rows("SELECT * FROM pg_settings WHERE name ~ '^zklock[.]'");
+
+# PostgreSQL shows zklock.auth in no view: what it is, only the source says.
+my %defined = map { $_->{name} => $_ } defined_settings();
+
+sub defined_settings
+{
+	my $source = join '', map { slurp_file($_) } glob "$top/src/*.c";
+	my @found;
+	my %context = (SUSET => 'superuser', USERSET => 'user', SIGHUP => 'sighup');
+	foreach my $call ($source =~ /\bDefineCustom(\w+Variable\(.*?)\);/gs)
+	{
+		my ($type, $name, $short, $extra, $rest) =
+		  $call =~ /^(\w+)Variable\("(.*?)",\s*"(.*?)",\s*(?:NULL|"(.*?)"),(.*)/s
+		  or die "what is $call?";
+		my ($default) = $rest =~ /&\w+,\s*"(.*?)",/;
+		my ($context) = $rest =~ /\bPGC_(\w+)/;
+		push @found,
+		  {
+			vartype => lc $type, name => $name, short_desc => $short, extra_desc => $extra,
+			boot_val => $default, context => $context{$context} };
+	}
+	return @found;
+}
+
+sub signature
+{
+	my ($function) = @_;
+	my $arguments = type($function->{arguments});
+	$arguments =~ s/(?:, )?\bOUT .*//;
+	$arguments =~ s/\bIN //g;
+	$arguments =~ s/::\w+(?:\[\])?//g;
+	$arguments =~ s/'00:00:00'/'0'/g;
+	my $result = defined $function->{result} ? " returns $function->{result}" : ', a procedure';
+	return "$function->{name}($arguments)$result";
+}
+
+sub type { return $_[0] =~ s/timestamp with time zone/timestamptz/gr; }
+
+# Without what only Markdown means.
+sub plain
+{
+	my ($text) = @_;
+	$text =~ s/\[([^]]*)\]\([^)]*\)/$1/g;
+	$text =~ s/`//g;
+	$text =~ s/\s+/ /g;
+	return $text =~ s/^ | $//gr;
+}
+
+# The entries of the page: what begins with "- `" or "- View `", and its table.
+my (@signatures, %entry, %meaning, @setting_rows);
+sub read_page
+{
+	my ($item, $last);
+	my @lines = (split(/\n/, $page), '');
+	while (defined(my $line = shift @lines))
+	{
+		if ($line =~ /^- (?:View |Table )?`zk/)
+		{
+			$line .= ' ' . (shift(@lines) =~ s/^ +//r) while $lines[0] =~ /^  \S/;
+			$last = undef;
+			if ($line =~ /^- `(zk_\w+\(.*?\))`(?: returns `(.*?)`|(, a procedure))\. (.*)/)
+			{
+				my ($call, $result, $procedure, $text) = ($1, $2, $3, $4);
+				my $signature = $call . ($procedure // " returns $result");
+				push @signatures, $signature;
+				$last = $entry{$signature} = { text => plain($text), columns => [] };
+			}
+			elsif ($line =~ /^- (View|Table) `(zk_\w+)`\. (.*)/)
+			{
+				$last = $entry{"$1 $2"} = { text => plain($3), columns => [] };
+			}
+			elsif ($line =~ /^- `(zklock\.\w+)`: (.*)/)
+			{
+				$meaning{$1} = plain($2);
+			}
+			else
+			{
+				fail("an entry that is none: $line");
+			}
+		}
+		elsif ($line =~ /^  \| `(\w+)` \| `(.*?)` \|(?: (.*))? \|$/)
+		{
+			push @{ $last->{columns} }, { name => $1, type => $2, meaning => plain($3 // '') };
+		}
+		elsif ($line =~ /^\| `zklock\./)
+		{
+			push @setting_rows, join '|', map { plain($_) } split /\|/, $line =~ s/^\||\|$//gr, -1;
+		}
+		elsif ($line =~ /^#/)
+		{
+			$last = undef;
+		}
+	}
+	return;
+}
+
+read_page();
+
+subtest 'functions' => sub {
+	cmp_ok(scalar @functions, '>', 50, 'the catalog has some');
+	is_deeply([ sort @signatures ], [ sort map { $_->{signature} } @functions ],
+		'the page has them all, once');
+	foreach my $function (@functions)
+	{
+		my $entry = $entry{ $function->{signature} } // { text => '', columns => [] };
+		my $comment = plain($function->{comment} // 'no comment');
+		is(substr($entry->{text}, 0, length $comment), $comment, "$function->{signature}: its comment");
+		next if $is_relation{ $function->{name} };
+		is_deeply([ map { "$_->{name} $_->{type}" } @{ $entry->{columns} } ],
+			[ map { "$_->{name} " . type($_->{type}) } @{ $function->{columns} } ],
+			'and its columns');
+	}
+};
+
+subtest 'views' => sub {
+	is_deeply([ sort grep { /^(?:View|Table) / } keys %entry ],
+		[ sort map { "$_->{kind} $_->{name}" } @relations ], 'the page has them all');
+	foreach my $relation (@relations)
+	{
+		my $entry = $entry{"$relation->{kind} $relation->{name}"} // { text => '', columns => [] };
+		my $comment = plain($relation->{comment} // 'no comment');
+		is(substr($entry->{text}, 0, length $comment), $comment, "$relation->{name}: its comment");
+		is_deeply([ map { "$_->{name} $_->{type}: $_->{meaning}" } @{ $entry->{columns} } ],
+			[ map { "$_->{name} " . type($_->{type}) . ': ' . plain($_->{comment} // 'no comment') }
+				  @{ $relation->{columns} } ],
+			'its columns, and what they mean');
+	}
+};
+
+# As PostgreSQL shows it.
+sub with_unit
+{
+	my ($value, $unit) = @_;
+	return $value unless $value && ($unit // '') eq 'ms';
+	foreach my $large ([ 86400000, 'd' ], [ 3600000, 'h' ], [ 60000, 'min' ], [ 1000, 's' ])
+	{
+		return $value / $large->[0] . $large->[1] if $value % $large->[0] == 0;
+	}
+	return "${value}ms";
+}
+
+sub expected_row
+{
+	my ($setting) = @_;
+	my ($type, $unit, $default) = @$setting{qw(vartype unit boot_val)};
+	my $range =
+		$type eq 'enum' ? join(', ', @{ $setting->{enumvals} })
+	  : $type eq 'integer' ? join(' to ', map { with_unit($_, $unit) } @$setting{qw(min_val max_val)})
+	  : '';
+	my %whom = (superuser => 'superuser', user => 'everybody', sighup => 'postgresql.conf');
+	return join '|', $setting->{name}, $type . ($unit ? ", $unit" : ''),
+	  $default eq '' ? 'empty' : with_unit($default, $unit), $range, $whom{ $setting->{context} };
+}
+
+subtest 'settings' => sub {
+	is_deeply([ sort keys %defined ], [ sort 'zklock.auth', map { $_->{name} } @settings ],
+		'what is defined is shown, but the credentials');
+	push @settings, $defined{'zklock.auth'};
+	my @rows = map { s/\|[^|]+$//r } @setting_rows;
+	is_deeply(\@rows, [ sort map { expected_row($_) } @settings ], 'type, default, range and who may set it');
+	is((grep { /\|$/ } @setting_rows), 0, 'each says when a change takes effect');
+	is_deeply([ sort keys %meaning ], [ sort keys %defined ], 'each has an entry');
+	foreach my $setting (@settings)
+	{
+		my $comment = plain(join ' ', grep { $_ } @$setting{qw(short_desc extra_desc)});
+		is(substr($meaning{ $setting->{name} } // '', 0, length $comment),
+			$comment, "$setting->{name}: its words");
+	}
+};
+
+subtest 'SQLSTATEs' => sub {
+	my ($raised) = $page =~ /^All functions of this section raise:\n\n(.*?)\n\n/ms;
+	my @codes = map { split /, / } ($raised // '') =~ /^\| ((?:[0-9A-Z]{5}(?:, )?)+) \|/mg;
+	cmp_ok(scalar @codes, '>', 10, 'there are some');
+	my @explained = slurp_file("$top/docs/troubleshooting.md") =~ /^\| `.*?` \| ([0-9A-Z; ]+) \|/mg;
+	my %is_explained = map { $_ => 1 } map { split /; / } @explained;
+	is_deeply([ grep { !$is_explained{$_} } @codes ], [], 'each is that of a message');
+};
+
+subtest 'nothing else' => sub {
+	my %is_ours = map { $_->{name} => 1 } @functions, @relations;
+	foreach my $name (qw(reference troubleshooting development))
+	{
+		my $text = slurp_file("$top/docs/$name.md");
+		my @names = $text =~ /\b(zk_\w+)/g;
+		is_deeply([ grep { !$is_ours{$_} } @names ], [], "$name.md: functions and views that exist");
+		@names = grep { !/\.(?:so|map|control)$/ } $text =~ /\b(zklock\.\w+)/g;
+		is_deeply([ grep { !$defined{$_} } @names ], [], "$name.md: settings that exist");
+	}
+	my @roles = $page =~ /`(zklock_\w+)`/g;
+	foreach my $role (@roles)
+	{
+		is($node->safe_psql('postgres', "SELECT count(*) FROM pg_roles WHERE rolname = '$role'"), 1, "role $role");
+	}
+};
+
+subtest 'examples' => sub {
+	$node->safe_psql('postgres', 'CREATE PROCEDURE nightly() BEGIN ATOMIC END');
+	my @blocks = $page =~ /^```sql\n(.*?)^```$/msg;
+	cmp_ok(scalar @blocks, '>=', 4, 'there are some');
+	foreach my $block (@blocks)
+	{
+		my $session = background($node);
+		$session->query("SET lock_timeout = '10s'; $block");
+		unlike($session->error, qr/ERROR: /, 'runs: ' . (split /\n/, $block)[0]);
+		$session->quit;
+		$node->safe_psql('postgres', "SELECT zk_evict('nightly', token) FROM zk_lock_queue('nightly')");
+	}
+};
+
+done_testing();
