@@ -102,24 +102,25 @@ sub plain
 my (@signatures, %entry, %meaning, @setting_rows);
 sub read_page
 {
-	my ($item, $last);
+	my ($last, $section);
 	my @lines = (split(/\n/, $page), '');
 	while (defined(my $line = shift @lines))
 	{
-		if ($line =~ /^- (?:View |Table )?`zk/)
+		if ($line =~ /^- (?:View |Table )?`_?zk/)
 		{
 			$line .= ' ' . (shift(@lines) =~ s/^ +//r) while $lines[0] =~ /^  \S/;
 			$last = undef;
-			if ($line =~ /^- `(zk_\w+\(.*?\))`(?: returns `(.*?)`|(, a procedure))\. (.*)/)
+			if ($line =~ /^- `(_?zk_\w+\(.*?\))`(?: returns `(.*?)`|(, a procedure))\. (.*)/)
 			{
 				my ($call, $result, $procedure, $text) = ($1, $2, $3, $4);
 				my $signature = $call . ($procedure // " returns $result");
 				push @signatures, $signature;
-				$last = $entry{$signature} = { text => plain($text), columns => [] };
+				$last = $entry{$signature} =
+				  { text => plain($text), columns => [], section => $section };
 			}
 			elsif ($line =~ /^- (View|Table) `(zk_\w+)`\. (.*)/)
 			{
-				$last = $entry{"$1 $2"} = { text => plain($3), columns => [] };
+				$last = $entry{"$1 $2"} = { text => plain($3), columns => [], section => $section };
 			}
 			elsif ($line =~ /^- `(zklock\.\w+)`: (.*)/)
 			{
@@ -138,9 +139,10 @@ sub read_page
 		{
 			push @setting_rows, join '|', map { plain($_) } split /\|/, $line =~ s/^\||\|$//gr, -1;
 		}
-		elsif ($line =~ /^#/)
+		elsif ($line =~ /^(#+) (.*)/)
 		{
 			$last = undef;
+			$section = $2 if $1 eq '##';
 		}
 	}
 	return;
@@ -148,15 +150,30 @@ sub read_page
 
 read_page();
 
+# Does the page say of this, first, what its comment says? That may begin with its
+# group, which is the section here.
+sub says_the_same
+{
+	my ($name, $entry, $comment) = @_;
+	$comment = plain($comment // 'no comment');
+	if ($comment =~ s/^([A-Z][a-z]+(?: [a-z]+)?): //)
+	{
+		like($entry->{section}, qr/^$1\b/, "$name: its section");
+	}
+	is(substr($entry->{text}, 0, length $comment), $comment, "$name: its comment");
+	return;
+}
+
+my $no_entry = { text => '', columns => [], section => '' };
+
 subtest 'functions' => sub {
 	cmp_ok(scalar @functions, '>', 50, 'the catalog has some');
 	is_deeply([ sort @signatures ], [ sort map { $_->{signature} } @functions ],
 		'the page has them all, once');
 	foreach my $function (@functions)
 	{
-		my $entry = $entry{ $function->{signature} } // { text => '', columns => [] };
-		my $comment = plain($function->{comment} // 'no comment');
-		is(substr($entry->{text}, 0, length $comment), $comment, "$function->{signature}: its comment");
+		my $entry = $entry{ $function->{signature} } // $no_entry;
+		says_the_same($function->{signature}, $entry, $function->{comment});
 		next if $is_relation{ $function->{name} };
 		is_deeply([ map { "$_->{name} $_->{type}" } @{ $entry->{columns} } ],
 			[ map { "$_->{name} " . type($_->{type}) } @{ $function->{columns} } ],
@@ -169,9 +186,8 @@ subtest 'views' => sub {
 		[ sort map { "$_->{kind} $_->{name}" } @relations ], 'the page has them all');
 	foreach my $relation (@relations)
 	{
-		my $entry = $entry{"$relation->{kind} $relation->{name}"} // { text => '', columns => [] };
-		my $comment = plain($relation->{comment} // 'no comment');
-		is(substr($entry->{text}, 0, length $comment), $comment, "$relation->{name}: its comment");
+		my $entry = $entry{"$relation->{kind} $relation->{name}"} // $no_entry;
+		says_the_same($relation->{name}, $entry, $relation->{comment});
 		is_deeply([ map { "$_->{name} $_->{type}: $_->{meaning}" } @{ $entry->{columns} } ],
 			[ map { "$_->{name} " . type($_->{type}) . ': ' . plain($_->{comment} // 'no comment') }
 				  @{ $relation->{columns} } ],
@@ -234,7 +250,7 @@ subtest 'nothing else' => sub {
 	foreach my $name (qw(reference troubleshooting development))
 	{
 		my $text = slurp_file("$top/docs/$name.md");
-		my @names = $text =~ /\b(zk_\w+)/g;
+		my @names = $text =~ /\b(_?zk_\w+)/g;
 		is_deeply([ grep { !$is_ours{$_} } @names ], [], "$name.md: functions and views that exist");
 		@names = grep { !/\.(?:so|map|control)$/ } $text =~ /\b(zklock\.\w+)/g;
 		is_deeply([ grep { !$defined{$_} } @names ], [], "$name.md: settings that exist");
