@@ -17,8 +17,9 @@ use Bench::Stats qw(median);
 
 # The same colour for the same contestant everywhere.
 my %line = (
-	zklock => [ 'zklock, SQL', '#c0392b' ],
-	block => [ 'zklock, DO block', '#e67e22' ],
+	zklock => [ 'zklock, preloaded', '#c0392b' ],
+	block => [ 'the same, DO block', '#e67e22' ],
+	unloaded => [ 'zklock, not preloaded', '#8e44ad' ],
 	floor => [ 'C client, create + delete', '#7f8c8d' ],
 	curator => [ 'Curator', '#2c3e50' ],
 	kazoo => [ 'Kazoo', '#2980b9' ],
@@ -28,7 +29,7 @@ my %line = (
 	cut => [ 'servers stood still for 7.5 s', '#2980b9' ],
 	long => [ 'servers stood still for 10.5 s', '#2c3e50' ],
 	open => [ 'all open a session at once', '#27ae60' ]);
-my @order = qw(zklock block floor curator kazoo golock);
+my @order = qw(zklock block unloaded floor curator kazoo golock);
 
 sub _gnuplot
 {
@@ -54,10 +55,11 @@ sub _draw
 		push @plots, "\$$name using 1:2 title '$title' linecolor '$color'";
 	}
 	_gnuplot(
-		"set terminal svg size 760,480 font 'sans-serif,13' background 'white'",
+		"set terminal svg size 860,480 font 'sans-serif,13' background 'white'",
 		"set output '$file'",
 		'set grid linecolor "#dddddd"',
-		'set key below',
+		# Beside the curves, one under another: no label covers another, however long.
+		'set key outside right top Left reverse samplen 2 spacing 1.5 width -2',
 		'set style data linespoints',
 		'set for [i=1:9] linetype i linewidth 2 pointtype 7 pointsize 0.6',
 		@$settings, @blocks,

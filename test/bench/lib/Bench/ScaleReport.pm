@@ -145,8 +145,8 @@ sub text
 	$how .= ", $results->{config}" if $results->{config};
 	return join "\n",
 	  "# zklock in a crowd\n",
-	  "Two clusters, half of the backends each, $how. What exactly is done and"
-	  . " measured is told in test/bench/README.md.\n",
+	  "Two clusters, half of the backends each, $how.",
+	  "What exactly is done and measured is told in test/bench/README.md.\n",
 	  join('', map { "- $_->[0]: $_->[1]\n" } @{ $results->{machine} }),
 	  (map { "![$_->[1]]($_->[0])\n" } @plots),
 	  "## What it costs\n",
