@@ -1,0 +1,206 @@
+
+=pod
+
+=head1 NAME
+
+Pages - all pages in Markdown, for the tests that hold them to something
+
+=head1 SYNOPSIS
+
+  foreach my $page (Pages::all())
+  {
+	  print "$page->{name}: $_->{code}" foreach Pages::blocks($page);
+  }
+
+=cut
+
+package Pages;
+
+use strict;
+use warnings;
+
+use Carp;
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use File::Find qw(find);
+
+my $top = dirname(dirname(dirname(abs_path(__FILE__))));
+
+=pod
+
+=head1 FUNCTIONS
+
+=head2 all
+
+All pages, in the order of their names: hash references with name, relative to the
+top, text, and lines, of which each has text, number, and is_code if it is a part of a
+block of code. Dies if a block does not end.
+
+=cut
+
+sub all
+{
+	my @names;
+	find(
+		{
+			no_chdir => 1,
+			# Not what was made by a build or a test, nor another checkout.
+			preprocess => sub { return grep { !/^\.(git|zklock)$|^(tmp_check|results)$/ } @_; },
+			wanted => sub { push @names, substr $_, 1 + length $top if /\.md$/ && -f }
+		},
+		$top);
+	my @pages = map { page($_, _slurp("$top/$_")) } sort @names;
+	return @pages;
+}
+
+sub _slurp
+{
+	my ($file) = @_;
+	open my $handle, '<:encoding(UTF-8)', $file or croak "could not read $file: $!";
+	local $/ = undef;
+	return scalar readline $handle;
+}
+
+=pod
+
+=head2 page($name, $text)
+
+The same of a text.
+
+=cut
+
+sub page
+{
+	my ($name, $text) = @_;
+	my (@lines, $fence);
+	my $number = 0;
+	foreach my $line (split /\n/, $text)
+	{
+		my $is_code = defined $fence;
+		if (!$is_code && $line =~ /^\s*(`{3,})/)
+		{
+			($fence, $is_code) = ($1, 1);
+		}
+		elsif ($is_code && $line =~ /^\s*(`{3,})\s*$/ && $1 eq $fence)
+		{
+			$fence = undef;
+		}
+		push @lines, { text => $line, number => ++$number, is_code => $is_code };
+	}
+	croak "$name: a block of code does not end" if defined $fence;
+	return { name => $name, text => $text, lines => \@lines };
+}
+
+=pod
+
+=head2 blocks($page)
+
+The blocks of code: language, code, the line where it begins, and if the line above is
+a comment, its kind and value: <!-- kind: value -->.
+
+=cut
+
+sub blocks
+{
+	my ($page) = @_;
+	my (@blocks, $block, $above);
+	foreach my $line (@{ $page->{lines} })
+	{
+		if (!$line->{is_code})
+		{
+			$block = undef;
+			$above = $line->{text};
+		}
+		elsif (!$block)
+		{
+			my ($indent, $language) = $line->{text} =~ /^(\s*)`+(\w*)/;
+			my ($kind, $value) = ($above // '') =~ /^\s*<!-- ([\w ]+): (.*) -->$/;
+			$block = {
+				language => $language,
+				line => $line->{number},
+				kind => $kind // '',
+				value => $value // '',
+				indent => $indent,
+				code => '' };
+			push @blocks, $block;
+		}
+		elsif ($line->{text} =~ /^\s*```+\s*$/)
+		{
+			# Another block may follow at once.
+			($block, $above) = (undef, '');
+		}
+		else
+		{
+			$block->{code} .= $line->{text} =~ s/^\Q$block->{indent}\E//r . "\n";
+		}
+	}
+	return @blocks;
+}
+
+=pod
+
+=head2 anchors($page)
+
+A reference to a hash of the anchors that GitHub gives the headings.
+
+=cut
+
+sub anchors
+{
+	my ($page) = @_;
+	my (%anchors, %count);
+	foreach my $line (grep { !$_->{is_code} } @{ $page->{lines} })
+	{
+		my ($heading) = $line->{text} =~ /^#+ +(.*?)\s*$/ or next;
+		$heading =~ s/\[([^\]]*)\]\([^)]*\)/$1/g;
+		my $anchor = lc $heading;
+		$anchor =~ s/[^\w\- ]//g;
+		$anchor =~ s/ /-/g;
+		my $again = $count{$anchor}++;
+		$anchors{ $again ? "$anchor-$again" : $anchor } = 1;
+	}
+	return \%anchors;
+}
+
+=pod
+
+=head2 links($page)
+
+All links and pictures: target and number of the line. Those in code are none. A link
+may be broken over two lines.
+
+=cut
+
+sub links
+{
+	my ($page) = @_;
+	my $text = join "\n", map { $_->{is_code} ? '' : $_->{text} } @{ $page->{lines} };
+	$text =~ s/(`+)(.*?)\1/"`" . "\n" x ($2 =~ tr{\n}{}) . "`"/gse;
+	my @links;
+	while ($text =~ /\]\(\s*([^)\s]+)\s*\)/g)
+	{
+		my $target = $1;
+		my $number = 1 + (substr($text, 0, $-[0]) =~ tr/\n//);
+		push @links, { target => $target, number => $number };
+	}
+	return @links;
+}
+
+=pod
+
+=head2 cells($line)
+
+How many cells a row of a table has.
+
+=cut
+
+sub cells
+{
+	my ($line) = @_;
+	$line =~ s/^\s*\|//;
+	$line =~ s/(?<!\\)\|\s*$//;
+	my @bars = $line =~ /(?<!\\)\|/g;
+	return 1 + @bars;
+}
+
+1;

@@ -1,0 +1,160 @@
+
+# The pages as they are shown: links and their anchors lead somewhere, tables are tables,
+# lines are not too long, and nothing is said on two pages.
+
+use strict;
+use warnings;
+
+use FindBin;
+use Pages;
+use Test::More;
+
+my $top = "$FindBin::Bin/../..";
+my $width = 120;
+
+# Each of these returns what is wrong with a page, one line each.
+
+sub broken_links
+{
+	my ($page, $pages) = @_;
+	my $directory = $page->{name} =~ s{[^/]*$}{}r;
+	my @broken;
+	foreach my $link (Pages::links($page))
+	{
+		my ($path, $anchor) = $link->{target} =~ /^([^#]*)#?(.*)$/;
+		next if $path =~ /^(https?|mailto):/;
+		my $name = $path eq '' ? $page->{name} : $directory . $path;
+		1 while $name =~ s{(^|/)(?!\.\./)[^/]+/\.\./}{$1};
+		my $target = $pages->{$name};
+		next
+		  if $target
+		  ? $anchor eq '' || Pages::anchors($target)->{$anchor}
+		  : $anchor eq '' && -e "$top/$name";
+		push @broken, "$page->{name}:$link->{number}: $link->{target}";
+	}
+	return @broken;
+}
+
+sub long_lines
+{
+	my ($page) = @_;
+	return map { "$page->{name}:$_->{number}: " . length $_->{text} }
+	  grep { !$_->{is_code} && $_->{text} !~ /^\s*\|/ && length $_->{text} > $width } @{ $page->{lines} };
+}
+
+# A table begins behind an empty line or a heading with a header and its rule, has as many cells in each
+# row, and ends with an empty line: whatever stands there at once is another row.
+sub broken_tables
+{
+	my ($page) = @_;
+	my (@broken, $columns);
+	my @lines = map { $_->{is_code} ? '' : $_->{text} } @{ $page->{lines} }, { text => '' };
+	foreach my $i (0 .. $#lines)
+	{
+		my $where = "$page->{name}:" . ($i + 1);
+		my $is_row = $lines[$i] =~ /^\s*\|/;
+		if ($is_row && !$columns)
+		{
+			$columns = Pages::cells($lines[$i]);
+			push @broken, "$where: rows without a header"
+			  if ($lines[ $i + 1 ] // '') !~ /^\s*\|(\s*:?-+:?\s*\|)+\s*$/;
+			push @broken, "$where: text right above" if $i && $lines[ $i - 1 ] !~ /^(#.*|<!--.*-->|\s*)$/;
+		}
+		elsif (!$is_row && $columns)
+		{
+			push @broken, "$where: text right below" if $lines[$i] =~ /\S/;
+			$columns = 0;
+		}
+		push @broken, "$where: another number of cells" if $is_row && Pages::cells($lines[$i]) != $columns;
+	}
+	return @broken;
+}
+
+# All runs of so many words, without markup: too many to be the same by chance.
+sub runs
+{
+	my ($page) = @_;
+	my $length = 12;
+	my $text = join "\n", map { $_->{is_code} ? '' : $_->{text} } @{ $page->{lines} };
+	$text =~ s/\]\([^)]*\)/]/g;
+	my @words = map { lc } $text =~ /([\w'][\w'.]*)/g;
+	my %runs = map { join(' ', @words[ $_ .. $_ + $length - 1 ]) => 1 } 0 .. @words - $length;
+	return keys %runs;
+}
+
+my @pages = Pages::all();
+my %pages = map { $_->{name} => $_ } @pages;
+ok($pages{$_}, "$_ is a page") foreach qw(README.md docs/safety.md test/bench/README.md src/README.md);
+
+subtest 'the checks see what is wrong' => sub {
+	my $page = sub { return Pages::page('docs/x.md', $_[0]); };
+	my $links = sub {
+		my $x = $page->($_[0]);
+		return scalar broken_links($x, { %pages, 'docs/x.md' => $x });
+	};
+	is($links->("# A `b`: c\n\n[1](#a-b-c) [2](safety.md#hand-over) [3](../README.md) [4](bench/scale.svg)\n"), 0, 'links');
+	is($links->("[1](#nowhere)"), 1, 'no anchor here');
+	is($links->("[1](safety.md#nowhere)"), 1, 'no anchor there');
+	is($links->("[1](nowhere.md)"), 1, 'no page');
+	is($links->("[1\n2](nowhere.md)\n![1](no.svg)"), 2, 'over two lines, a picture');
+	is($links->("`[1](nowhere.md)`\n\n```\n[1](nowhere.md)\n```\n"), 0, 'in code is none');
+	is($links->("# A\n\n# A\n\n[1](#a-1) [2](#a-2)\n"), 1, 'the second of a name');
+	my $long = 'x' x 121;
+	is(scalar long_lines($page->("$long\n| $long |\n```\n$long\n```\n" . "\x{e4}" x 120)), 1, 'a long line');
+	my $table = "| a | b |\n|---|---:|\n| 1 | 2 |\n";
+	is(scalar broken_tables($page->("text\n\n$table\ntext")), 0, 'a table');
+	is(scalar broken_tables($page->("$table\n| 3 | 4 |\n")), 1, 'cut in two');
+	is(scalar broken_tables($page->("$table| 3 | 4 | 5 |\n")), 1, 'a cell more');
+	is(scalar broken_tables($page->("$table| 3 \\| 4 | 5 |\n")), 0, 'a bar that is none');
+	is(scalar broken_tables($page->("$table| 3 |\n")), 1, 'a cell less');
+	is(scalar broken_tables($page->("text\n$table")), 1, 'text above');
+	is(scalar broken_tables($page->("${table}text\n")), 1, 'text below');
+	ok(!eval { $page->("```\ncode\n"); 1 }, 'a block without an end');
+	my $words = join ' ', 'a' .. 'k';
+	is(join(' ', runs($page->("- $words\n"))), '', 'eleven words');
+	is(join(' ', runs($page->("- `$words`\n  [L](x.md).\n"))), "$words l", 'a run of twelve');
+};
+
+is(join("\n", map { broken_links($_, \%pages) } @pages), '', 'links lead somewhere');
+is(join("\n", map { broken_tables($_) } @pages), '', 'tables are tables');
+is(join("\n", map { long_lines($_) } @pages), '', "no line of prose has more than $width columns");
+
+my %said;
+# The changelog tells everything once more, as the tests' pages do with what they are about.
+foreach my $page (grep { m{^README|^docs/[^/]+$} } sort keys %pages)
+{
+	push @{ $said{$_} }, $page foreach runs($pages{$page});
+}
+is(join("\n", map { "@{ $said{$_} }: $_" } grep { @{ $said{$_} } > 1 } sort keys %said), '',
+	'nothing is said on two pages');
+
+subtest 'the front page' => sub {
+	my $front = $pages{'README.md'};
+	cmp_ok(scalar @{ $front->{lines} }, '<=', 200, 'is not long');
+	my %linked = map { $_->{target} =~ s/#.*//r => 1 } Pages::links($front);
+	is_deeply([ grep { m{^docs/[^/]+\.md$} && !$linked{$_} } sort keys %pages ], [], 'leads to every page of docs/');
+};
+
+# Messages and hints of the code name pages, and their sections.
+subtest 'the code' => sub {
+	my (@named, @wrong);
+	foreach my $file (glob("$top/src/*.[ch]"), glob("$top/sql/*.sql"))
+	{
+		open my $handle, '<', $file or die "could not read $file: $!";
+		foreach my $line (<$handle>)
+		{
+			while ($line =~ m{(docs/\w+\.md)(?:, (\w[\w ]*?)[.)"])?}g)
+			{
+				my ($name, $section) = ($1, $2);
+				push @named, $name;
+				my $anchor = lc($section // '') =~ s/ /-/gr;
+				push @wrong, "$file: $name, " . ($section // '')
+				  unless $pages{$name} && (!$section || Pages::anchors($pages{$name})->{$anchor});
+			}
+		}
+	}
+	cmp_ok(scalar @named, '>', 3, 'names pages');
+	is(join("\n", @wrong), '', 'that there are');
+};
+
+done_testing();

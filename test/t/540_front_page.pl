@@ -1,0 +1,136 @@
+
+# What the first screen of README.md shows is so: its transcript, word for word, and
+# its count of updates that are lost without a lock.
+
+use strict;
+use warnings;
+
+use FindBin;
+use PostgreSQL::Test::Utils qw(slurp_file);
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $page = slurp_file("$FindBin::Bin/../../README.md");
+# The tokens of an ensemble look like those of the page.
+my $zk = ZooKeeper->new(servers => 3)->start;
+my %node = map { $_ => cluster($_, $zk, shared_preload_libraries => 'zklock') } qw(berlin tokyo);
+
+# One after the other, as psql shows it: "berlin=# statement", what came of it, an empty
+# line. A statement without an answer waits: the answer comes with the last block of
+# that session, which has no statement.
+sub blocks
+{
+	my ($text) = $page =~ /^<!-- transcript -->\n```text\n(.*?)^```$/ms or die 'there is no transcript';
+	return map {
+		/\A(\w+)(=#|>) ?(.*?;)?[^\S\n]*(?:--[^\n]*)?\n?(.*)\z/s or die "cannot read: $_";
+		{ who => $1, sql => $3, answer => $4 };
+	} split /\n\n/, $text;
+}
+
+# Tokens, pids, hosts differ from run to run, and with them the width of columns; that two
+# numbers are the same one does not.
+sub normal
+{
+	my ($text) = @_;
+	my %number;
+	$text =~ s/^psql:<stdin>:\d+: //mg;
+	$text =~ s/\b(user|host) "[^"]*"/$1 "somebody"/g;
+	$text =~ s/\b(\d{2,})\b/'#' . ($number{$1} ||= 1 + keys %number)/ge;
+	$text =~ s/-{2,}/--/g;
+	$text =~ s/ +/ /g;
+	$text =~ s/^ | $//mg;
+	$text =~ s/\n+\z//;
+	return $text;
+}
+
+subtest 'transcript' => sub {
+	my %of = (%node, admin => $node{tokyo});
+	my %session = map { $_ => background($of{$_}) } keys %of;
+	$_->query_safe("\\pset format aligned\n\\pset tuples_only off\n\\pset footer off")
+	  foreach values %session;
+	my (@told, @seen, $token);
+	my @blocks = blocks();
+	cmp_ok(scalar @blocks, '>=', 6, 'there is one');
+	foreach my $block (@blocks)
+	{
+		my $session = $session{ $block->{who} } or die "who is $block->{who}?";
+		my $answer;
+		if (!$block->{sql})
+		{
+			$answer = $session->wait_result . $session->error;
+		}
+		elsif (!$block->{answer} && $block->{sql} =~ /^SELECT/)
+		{
+			my ($name) = $block->{sql} =~ /zk_lock\('(\w+)'/ or die "who waits for what: $block->{sql}";
+			my $queue = queue_nodes($zk, lock_path($name));
+			$session->start_query($block->{sql});
+			wait_for_queue($zk, lock_path($name), $queue + 1);
+		}
+		else
+		{
+			my $sql = $block->{sql} =~ s/^(SELECT zk_evict\(.*?), \d+\)/$1, $token)/r;
+			$answer = $session->query($sql) . $session->error;
+			$token //= $1 if $answer =~ /(\d+)/;
+		}
+		push @told, $block->{answer};
+		push @seen, $answer // '';
+	}
+	is(normal(join "\n\n", @seen), normal(join "\n\n", @told), 'it is so');
+	$_->quit foreach values %session;
+};
+
+# Several sessions of each cluster add 1 to a number that is in neither of them: read it,
+# then write it.
+sub count_up
+{
+	my ($bank, $total, $lock, $unlock) = @_;
+	$bank->safe_psql('postgres', 'UPDATE counter SET n = 0');
+	my @session = map { background($_) } map { ($_) x 4 } values %node;
+	my $times = $total / @session;
+	my $connection = $bank->connstr('postgres') =~ s/'/''/gr;
+	# All at a time, so none begins before all are connected.
+	$_->query_safe("SELECT dblink_connect('$connection'), zk_try_lock('connected')") foreach @session;
+	foreach my $session (@session)
+	{
+		$session->start_query(<<~SQL);
+			DO \$\$
+			DECLARE
+				seen int;
+			BEGIN
+				FOR i IN 1 .. $times LOOP
+					$lock
+					SELECT n INTO seen FROM dblink('SELECT n FROM counter') AS c(n int);
+					PERFORM dblink_exec(format('UPDATE counter SET n = %s', seen + 1));
+					$unlock
+				END LOOP;
+			END \$\$
+			SQL
+	}
+	foreach my $session (@session)
+	{
+		$session->wait_result;
+		is($session->sqlstate, '00000', 'it has counted');
+		$session->quit;
+	}
+	return $bank->safe_psql('postgres', 'SELECT n FROM counter');
+}
+
+subtest 'lost updates' => sub {
+	plan skip_all => 'there is no dblink' if missing_extensions($node{berlin}, 'dblink');
+	$_->safe_psql('postgres', 'CREATE EXTENSION dblink') foreach values %node;
+	my ($total, $without, $with) =
+	  $page =~ /(\d+) read-modify-writes from two clusters: (\d+) without a lock, (\d+) with/
+	  or die 'README does not tell of them';
+	is($with, $total, 'with the lock, none is lost');
+	cmp_ok($without, '<', $total, 'without, some are');
+	my $bank = cluster('bank', $zk);
+	$bank->safe_psql('postgres', 'CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)');
+	is(count_up($bank, $total, "PERFORM zk_lock('counter');", "PERFORM zk_unlock('counter');"),
+		$with, 'so it is with the lock');
+	my $lost = count_up($bank, $total, '', '');
+	note("without a lock: $lost");
+	cmp_ok($lost, '<', $total, 'and without');
+};
+
+done_testing();

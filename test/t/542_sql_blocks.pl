@@ -1,0 +1,207 @@
+
+# Every block of SQL in every page is run: as it is, or in the situation that the comment
+# above it names, <!-- sql: name -->, which must then be so as the text around it says.
+# What other tests run has their comment. A block that cannot be run says why:
+# <!-- not run: reason -->.
+
+use strict;
+use warnings;
+
+use Pages;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+# Blocks with these comments, in these pages, are run by a test of their own, which fails
+# if one is left out.
+my %elsewhere = (
+	'recipe docs/recipes.md' => '50x_recipes_*.pl',
+	'query docs/operations.md' => '520_operations.pl');
+
+my $zk = ZooKeeper->new->start;
+my ($node, $other) = map { cluster($_, $zk, shared_preload_libraries => 'zklock') } qw(berlin paris);
+$node->safe_psql('postgres', 'CREATE DATABASE app; CREATE DATABASE fresh; CREATE ROLE etl; CREATE ROLE anna');
+$node->safe_psql('app', <<~'SQL');
+	CREATE EXTENSION zklock;
+	CREATE TABLE counter (n int);
+	INSERT INTO counter VALUES (0);
+	CREATE TABLE accounts (id int, balance int);
+	INSERT INTO accounts VALUES (7, 1000);
+	CREATE TABLE nights (night date);
+	CREATE PROCEDURE nightly() LANGUAGE sql AS 'INSERT INTO nights VALUES (now())';
+	SQL
+
+# Somebody abroad who has the lock that most pages speak of.
+my $holder = background($other);
+$holder->query_safe("SELECT zk_lock('nightly')");
+
+sub session { return background($node, database => 'app'); }
+
+# The situations: each gets the block and makes its tests.
+my %situation = (
+	'front/install' => sub {
+		my ($sql) = @_;
+		my $session = background($node, database => 'fresh');
+		my $problems = $session->query_safe($sql);
+		unlike($problems, qr/\|(error|warning)\|/, 'nothing is wrong');
+		like($session->query_safe("SELECT zk_lock('fresh')"), qr/^\d+$/, 'and there are locks');
+		$session->quit;
+	},
+	'trap/wrong' => sub {
+		my ($sql) = @_;
+		my @wrong = split /(?=^-- WRONG)/m, $sql;
+		is(scalar @wrong, 3, 'three ways');
+		foreach my $way (@wrong[ 0, 1 ])
+		{
+			my ($seen) = behind_another($way);
+			is($seen, 0, 'it sees what was before the wait');
+		}
+		my ($unlocked, $rest) = $wrong[2] =~ /(.*zk_unlock.*?;)(.*)/s;
+		my ($first, $second) = map { session() } 1 .. 2;
+		$first->query_safe($unlocked);
+		$second->query_safe("SELECT zk_lock('counter')");
+		is($second->query_safe('SELECT n FROM counter'), 0, 'the next one does not see the change');
+		$first->query_safe($rest);
+		is($second->query_safe('SELECT n FROM counter'), 1, 'which comes late');
+		$_->quit foreach $first, $second;
+	},
+	'trap/right' => sub {
+		my ($sql) = @_;
+		my @right = split /\n\n/, $sql;
+		foreach my $way (@right)
+		{
+			my (undef, $after) = behind_another($way);
+			is($after, 2, 'both have counted');
+		}
+	},
+	'safety/fence' => sub {
+		my ($sql) = @_;
+		my ($old, $new) = map { session() } 1 .. 2;
+		my $token = $old->query_safe("SELECT zk_lock('accounts')");
+		$old->query_safe($sql);
+		is($old->query_safe('SELECT balance FROM accounts'), 900, 'the holder may write');
+		my ($elsewhere) = $sql =~ /^-- .*(SELECT zk_fence\('accounts', \d+\);)/m or die 'no second form';
+		$new->query_safe($elsewhere =~ s/\d{3,}/$token/r);
+		pass('also with a token from elsewhere');
+		$old->query_safe("SELECT zk_unlock('accounts')");
+		$new->query_safe("SELECT zk_lock('accounts')");
+		$new->query_safe("SELECT zk_fence('accounts')");
+		$old->query($elsewhere =~ s/\d{3,}/$token/r);
+		is($old->sqlstate, '40001', 'who is late may not');
+		$_->quit foreach $old, $new;
+	},
+	'operations/terminate' => sub {
+		my ($sql) = @_;
+		my ($victim, $next) = map { session() } 1 .. 2;
+		$victim->query_safe("SELECT zk_lock('theirs')");
+		$next->start_query("SELECT zk_lock('theirs')");
+		wait_for_wait($node, $next->pid);
+		my $pid = $victim->pid;
+		is($node->safe_psql('app', $sql =~ s/4711/$pid/r), 't', 'the holder is ended');
+		like($next->wait_result, qr/^\d+$/, 'the next one has it');
+		$_->quit foreach $victim, $next;
+	},
+	'operations/evict' => sub {
+		my ($sql) = @_;
+		my $token = $holder->query_safe("SELECT zk_fencing_token('nightly')");
+		is($node->safe_psql('app', $sql =~ s/\d{3,}/$token/r), 't', 'it is evicted');
+		is($holder->query_safe("SELECT zk_is_held('nightly')"), 'f', 'and learns of it when it asks');
+		$holder->query_safe('SELECT zk_unlock_all()');
+		$holder->query_safe("SELECT zk_lock('nightly')");
+	},
+	'operations/new-ensemble' => sub {
+		my ($sql) = @_;
+		my ($writer, $owner) = map { session() } 1 .. 2;
+		my ($table) = $sql =~ /^TRUNCATE (\w+);/m or die "which table: $sql";
+		my $rows = "SELECT count(*) FROM $table";
+		$writer->query_safe("SELECT zk_lock('new'); BEGIN; SELECT zk_fence('new')");
+		$owner->query_safe("DELETE FROM $table");
+		$writer->query_safe('COMMIT');
+		is($owner->query_safe($rows), 1, 'DELETE does not see what is under way');
+		$writer->query_safe("BEGIN; SELECT zk_fence('new')");
+		$owner->start_query($sql);
+		poll_until
+		{
+			$node->safe_psql('app', 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $owner->pid) eq
+			  'Lock';
+		}
+		'TRUNCATE to wait', 30;
+		$writer->query_safe('COMMIT');
+		$owner->wait_result;
+		is($owner->query_safe($rows), 0, 'TRUNCATE waits for it, and nothing is left');
+		$_->quit foreach $writer, $owner;
+	},
+	'reference/hold' => sub {
+		my ($sql) = @_;
+		$holder->query_safe("SELECT zk_unlock('nightly')");
+		my ($hold, $release) = split /^--.*\n/m, $sql;
+		my $token = $node->safe_psql('app', $hold);
+		is($node->safe_psql('app', "SELECT zk_try_lock('nightly')"), 'f', 'it is held by nobody');
+		is($other->safe_psql('postgres', $release =~ s/\d{3,}/$token/r), 't', 'released from another cluster');
+		$holder->query_safe("SELECT zk_lock('nightly')");
+	});
+
+# What a statement sees that waits for somebody who counts, and what there is when both
+# are done.
+sub behind_another
+{
+	my ($sql) = @_;
+	my ($first, $second) = map { session() } 1 .. 2;
+	$first->query_safe("UPDATE counter SET n = 0; SELECT zk_lock('counter')");
+	$second->start_query($sql);
+	wait_for_wait($node, $second->pid);
+	$first->query_safe("UPDATE counter SET n = n + 1; SELECT zk_unlock('counter')");
+	my ($seen) = $second->wait_result =~ /^(\d+)(?:\|\d+)?\z/m;
+	$second->query('ROLLBACK');
+	my $after = $first->query_safe('SELECT n FROM counter');
+	$first->query_safe('UPDATE counter SET n = 0');
+	$_->quit foreach $first, $second;
+	return ($seen, $after);
+}
+
+# What is to be done with a block: why it is not run here, or nothing.
+sub reason
+{
+	my ($page, $block) = @_;
+	return $elsewhere{"$block->{kind} $page->{name}"} || ($block->{kind} eq 'not run' && $block->{value});
+}
+
+sub looks_like_sql
+{
+	return $_[0] =~ /^\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|GRANT|REVOKE|CALL|BEGIN|DO|SET|TRUNCATE)\b.*[;\$]/m;
+}
+
+ok(looks_like_sql("-- a comment\nSELECT 1;\n"), 'SQL looks like it');
+ok(!looks_like_sql("LOG:  process 4711\nmake check\nzklock.servers = 'x'\n"), 'other text does not');
+
+my (%is_used, $count);
+foreach my $page (Pages::all())
+{
+	foreach my $block (Pages::blocks($page))
+	{
+		my $where = "$page->{name}:$block->{line}";
+		ok(!looks_like_sql($block->{code}), "$where: SQL is marked as such") if $block->{language} eq '';
+		next if $block->{language} ne 'sql' || reason($page, $block);
+		++$count;
+		if ($block->{kind} eq '')
+		{
+			my $session = session();
+			$session->query($block->{code});
+			is($session->sqlstate, '00000', $where) or diag($session->error);
+			$session->quit;
+		}
+		elsif (my $check = $block->{kind} eq 'sql' && $situation{ $block->{value} })
+		{
+			$is_used{ $block->{value} } = 1;
+			subtest $where => sub { $check->($block->{code}); };
+		}
+		else
+		{
+			fail("$where: nobody runs what is marked \"$block->{kind}: $block->{value}\"");
+		}
+	}
+}
+cmp_ok($count, '>', 20, 'there are blocks');
+is_deeply([ grep { !$is_used{$_} } sort keys %situation ], [], 'each situation has a block');
+$holder->quit;
+done_testing();
