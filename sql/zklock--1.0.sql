@@ -262,36 +262,39 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_is_held(text) IS
 'Asks the ensemble whether this session still holds the lock, in either mode: one transaction of the quorum, which a lagging server cannot answer. True means that the ensemble will not end the session for another third of its timeout; after a pause of the process that takes up to 3/10 of the timeout to find out. Waits while the connection is down; raises 08006 if the ensemble answers too late for any certainty.';
 
--- Fencing: the newest token that has claimed each resource of this database.
-CREATE TABLE zk_fence_tokens (
+-- Fencing. Two words: a token is a lock's, and rises with every grant
+-- (zk_fencing_token); a fence is a resource's in this database, and lets nobody
+-- with an older token pass (zk_fence, zk_fences). What begins with an underscore
+-- is a part of zk_fence, and nobody's to call.
+CREATE TABLE zk_fences (
 	name pg_catalog.text PRIMARY KEY,
 	token bigint NOT NULL CHECK (token OPERATOR(pg_catalog.>) 0::bigint),
 	claimed_by pg_catalog.name NOT NULL,
 	claimed_at pg_catalog.timestamptz NOT NULL
 );
 
-COMMENT ON TABLE zk_fence_tokens IS
+COMMENT ON TABLE zk_fences IS
 'For each resource guarded with zk_fence(): the greatest fencing token that has claimed it in this database, by whom and when. Part of a dump. Changed only through zk_fence().';
 
-SELECT pg_catalog.pg_extension_config_dump('zk_fence_tokens', '');
+SELECT pg_catalog.pg_extension_config_dump('zk_fences', '');
 
-CREATE FUNCTION zk_fence_check(
+CREATE FUNCTION _zk_fence_compare(
 	name text,
 	token bigint,
 	newest bigint,
 	claimed_at pg_catalog.timestamptz,
 	now pg_catalog.timestamptz)
 RETURNS void
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME', 'zk_fence_compare' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION zk_fence_check(text, bigint, bigint, timestamptz, timestamptz) IS
+COMMENT ON FUNCTION _zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz) IS
 'Part of zk_fence(): raises 40001 if newest, the token that claimed the resource at that time, is greater than token; 22004 or 22023 for a bad argument, and for a token that is greater than the ensemble can have come to until now.';
 
-CREATE FUNCTION zk_fence_token(name text)
+CREATE FUNCTION _zk_fence_own_token(name text)
 RETURNS bigint
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME', 'zk_fence_own_token' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION zk_fence_token(text) IS
+COMMENT ON FUNCTION _zk_fence_own_token(text) IS
 'Part of zk_fence(): zk_fencing_token(), but raises 55000 if the lock is not held here, or with more than one permit.';
 
 -- A token that cannot be must not get in, so it is looked at first. The row is
@@ -301,12 +304,12 @@ CREATE FUNCTION zk_fence(name text, token bigint)
 RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
-	SELECT zk_fence_check(zk_fence.name, zk_fence.token, f.token, f.claimed_at,
-						  pg_catalog.clock_timestamp())
+	SELECT _zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at,
+							 pg_catalog.clock_timestamp())
 		FROM (VALUES (true)) AS one
-			LEFT JOIN zk_fence_tokens AS f
+			LEFT JOIN zk_fences AS f
 				ON f.name OPERATOR(pg_catalog.=) zk_fence.name;
-	INSERT INTO zk_fence_tokens AS f (name, token, claimed_by, claimed_at)
+	INSERT INTO zk_fences AS f (name, token, claimed_by, claimed_at)
 		VALUES (zk_fence.name, zk_fence.token, session_user,
 				pg_catalog.clock_timestamp())
 		ON CONFLICT (name) DO UPDATE
@@ -314,9 +317,9 @@ BEGIN ATOMIC
 				claimed_by = excluded.claimed_by,
 				claimed_at = excluded.claimed_at
 			WHERE f.token OPERATOR(pg_catalog.<) excluded.token;
-	SELECT zk_fence_check(zk_fence.name, zk_fence.token, f.token, f.claimed_at,
-						  pg_catalog.clock_timestamp())
-		FROM zk_fence_tokens AS f
+	SELECT _zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at,
+							 pg_catalog.clock_timestamp())
+		FROM zk_fences AS f
 		WHERE f.name OPERATOR(pg_catalog.=) zk_fence.name;
 END;
 
@@ -327,7 +330,7 @@ CREATE FUNCTION zk_fence(name text)
 RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
-	SELECT zk_fence(zk_fence.name, zk_fence_token(zk_fence.name));
+	SELECT zk_fence(zk_fence.name, _zk_fence_own_token(zk_fence.name));
 END;
 
 COMMENT ON FUNCTION zk_fence(text) IS
@@ -748,8 +751,8 @@ END $$;
 GRANT zklock_job TO zklock_operator;
 
 REVOKE EXECUTE ON FUNCTION
-	zk_fence_check(text, bigint, bigint, timestamptz, timestamptz),
-	zk_fence_token(text),
+	_zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz),
+	_zk_fence_own_token(text),
 	zk_fence(text, bigint),
 	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text), zk_check(boolean),
 	zk_waits(), zk_blocking(integer), zk_wait_graph(text),
@@ -776,5 +779,5 @@ TO pg_monitor, zklock_operator;
 GRANT EXECUTE ON FUNCTION zk_check(boolean) TO pg_monitor;
 
 -- The database's owner reads it for a dump, of which it is part.
-GRANT SELECT ON zk_fence_tokens TO pg_monitor, pg_database_owner;
+GRANT SELECT ON zk_fences TO pg_monitor, pg_database_owner;
 GRANT SELECT ON zk_locks, zk_session, zk_backends, zk_backend_locks, zk_stat TO PUBLIC;

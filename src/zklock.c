@@ -67,8 +67,8 @@ PG_FUNCTION_INFO_V1(zk_unlock_all);
 PG_FUNCTION_INFO_V1(zk_disconnect);
 PG_FUNCTION_INFO_V1(zk_fencing_token);
 PG_FUNCTION_INFO_V1(zk_is_held);
-PG_FUNCTION_INFO_V1(zk_fence_token);
-PG_FUNCTION_INFO_V1(zk_fence_check);
+PG_FUNCTION_INFO_V1(zk_fence_own_token);
+PG_FUNCTION_INFO_V1(zk_fence_compare);
 PG_FUNCTION_INFO_V1(zk_release_requested);
 
 static Datum lock_or_raise(FunctionCallInfo fcinfo, RecipeMode mode,
@@ -226,7 +226,7 @@ zk_is_held(PG_FUNCTION_ARGS)
 }
 
 Datum
-zk_fence_token(PG_FUNCTION_ARGS)
+zk_fence_own_token(PG_FUNCTION_ARGS)
 {
 	char	   *name = zklock_args_name(fcinfo);
 	int64		token = zklock_token(name);
@@ -247,7 +247,7 @@ zk_fence_token(PG_FUNCTION_ARGS)
 }
 
 Datum
-zk_fence_check(PG_FUNCTION_ARGS)
+zk_fence_compare(PG_FUNCTION_ARGS)
 {
 	char	   *name = zklock_args_name(fcinfo);
 	int64		token = zklock_args_token(fcinfo, 1);
@@ -371,5 +371,5 @@ raise_implausible(const char *name, char *detail)
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("implausible fencing token for lock \"%s\"", name),
 			 errdetail("%s", detail),
-			 errhint("A greater token than there can be would refuse all holders for ever. If it is right, delete the lock's row of zk_fence_tokens first, as a superuser.")));
+			 errhint("A greater token than there can be would refuse all holders for ever. If it is right, delete the lock's row of zk_fences first, as a superuser.")));
 }

@@ -70,7 +70,7 @@ ALTER EXTENSION zklock SET SCHEMA zklock_moved;
 SELECT name, session_holds FROM zklock_moved.zk_locks;
 -- what calls and writes others of its own finds them, too
 SELECT zklock_moved.zk_fence('extension');
-SELECT name, token = :token AS same_token FROM zklock_moved.zk_fence_tokens;
+SELECT name, token = :token AS same_token FROM zklock_moved.zk_fences;
 SELECT zklock_moved.zk_unlock('extension'), zklock_moved.zk_unlock('extension');
 SELECT count(*) FROM zklock_moved.zk_lock_queue('extension');
 

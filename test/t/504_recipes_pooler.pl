@@ -111,7 +111,7 @@ subtest 'locks of transaction scope' => sub {
 	is(join(' ', map { $_->sqlstate } $first, $second), '00000 00000', 'one after the other');
 	assert_no_nodes($zk, lock_path('invoice'), 'nothing left');
 	is($berlin->safe_psql('app', 'SELECT count(*) FROM work_done'), 2, 'both have worked');
-	is($berlin->safe_psql('app', "SELECT count(*) FROM zk_fence_tokens WHERE name = 'invoice'"),
+	is($berlin->safe_psql('app', "SELECT count(*) FROM zk_fences WHERE name = 'invoice'"),
 		1, 'behind the fence');
 
 	$direct->query_safe("SELECT zk_lock('invoice')");
