@@ -80,6 +80,40 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_try_xact_lock_shared(text, interval) IS
 'Like zk_try_lock(), but shared and of transaction scope, see zk_xact_lock().';
 
+CREATE FUNCTION zk_call_lock(
+	name text,
+	timeout interval DEFAULT NULL,
+	permits integer DEFAULT 1)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_call_lock(text, interval, integer) IS
+'Like zk_lock(), but of call scope: released when what the client has sent, a CALL for example, is over, however it ends; or with its transaction, if that goes on. COMMIT and ROLLBACK in a procedure leave it; it cannot be released earlier. Raises 0A000 in a background worker, which has no client.';
+
+CREATE FUNCTION zk_call_lock_shared(name text, timeout interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_call_lock_shared(text, interval) IS
+'Like zk_lock_shared(), but of call scope, see zk_call_lock().';
+
+CREATE FUNCTION zk_try_call_lock(
+	name text,
+	timeout interval DEFAULT '0',
+	permits integer DEFAULT 1)
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_call_lock(text, interval, integer) IS
+'Like zk_try_lock(), but of call scope, see zk_call_lock().';
+
+CREATE FUNCTION zk_try_call_lock_shared(name text, timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_call_lock_shared(text, interval) IS
+'Like zk_try_lock(), but shared and of call scope, see zk_call_lock().';
+
 -- Several locks as one call
 
 CREATE FUNCTION zk_lock(
@@ -460,6 +494,7 @@ CREATE FUNCTION zk_locks(
 	OUT mode text,
 	OUT state text,
 	OUT session_holds integer,
+	OUT call_holds integer,
 	OUT xact_holds integer,
 	OUT token bigint,
 	OUT node text,
@@ -475,7 +510,7 @@ COMMENT ON FUNCTION zk_locks() IS
 CREATE VIEW zk_locks AS SELECT * FROM zk_locks();
 
 COMMENT ON VIEW zk_locks IS
-'The locks that this session holds: mode, state (held or lost, as far as is known here without asking; kept, by zklock.keep, is not held), how many holds of session and of transaction scope, fencing token, znode, since when, and the number of permits (1, or of a semaphore). Those of another backend of this cluster: SELECT * FROM zk_backend_locks WHERE pid = ...; those of everybody: zk_lock_queue(), zk_all_locks().';
+'The locks that this session holds: mode, state (held or lost, as far as is known here without asking; kept, by zklock.keep, is not held), how many holds of session, of call and of transaction scope, fencing token, znode, since when, and the number of permits (1, or of a semaphore). Those of another backend of this cluster: SELECT * FROM zk_backend_locks WHERE pid = ...; those of everybody: zk_lock_queue(), zk_all_locks().';
 
 CREATE FUNCTION zk_session(
 	OUT state text,
@@ -529,6 +564,7 @@ CREATE FUNCTION zk_backend_locks(
 	OUT mode text,
 	OUT state text,
 	OUT session_holds integer,
+	OUT call_holds integer,
 	OUT xact_holds integer,
 	OUT token bigint,
 	OUT granted_at timestamptz,

@@ -60,6 +60,10 @@ PG_FUNCTION_INFO_V1(zk_try_lock);
 PG_FUNCTION_INFO_V1(zk_try_lock_shared);
 PG_FUNCTION_INFO_V1(zk_try_xact_lock);
 PG_FUNCTION_INFO_V1(zk_try_xact_lock_shared);
+PG_FUNCTION_INFO_V1(zk_call_lock);
+PG_FUNCTION_INFO_V1(zk_call_lock_shared);
+PG_FUNCTION_INFO_V1(zk_try_call_lock);
+PG_FUNCTION_INFO_V1(zk_try_call_lock_shared);
 PG_FUNCTION_INFO_V1(zk_wait_lock);
 PG_FUNCTION_INFO_V1(zk_unlock);
 PG_FUNCTION_INFO_V1(zk_unlock_shared);
@@ -151,6 +155,30 @@ Datum
 zk_try_xact_lock_shared(PG_FUNCTION_ARGS)
 {
 	return try_to_lock(fcinfo, RECIPE_SHARED, ZK_SCOPE_TRANSACTION);
+}
+
+Datum
+zk_call_lock(PG_FUNCTION_ARGS)
+{
+	return lock_or_raise(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_CALL);
+}
+
+Datum
+zk_call_lock_shared(PG_FUNCTION_ARGS)
+{
+	return lock_or_raise(fcinfo, RECIPE_SHARED, ZK_SCOPE_CALL);
+}
+
+Datum
+zk_try_call_lock(PG_FUNCTION_ARGS)
+{
+	return try_to_lock(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_CALL);
+}
+
+Datum
+zk_try_call_lock_shared(PG_FUNCTION_ARGS)
+{
+	return try_to_lock(fcinfo, RECIPE_SHARED, ZK_SCOPE_CALL);
 }
 
 /* The time for it begins before the transaction is ended. */
