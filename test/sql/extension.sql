@@ -38,6 +38,15 @@ WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regcla
 	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'zklock')
 	AND obj_description(c.oid, 'pg_class') IS NULL;
 
+-- and says first what it is for, in the words of docs/reference.md.
+\pset format unaligned
+\pset tuples_only on
+SELECT split_part(obj_description(oid, 'pg_proc'), ': ', 1) COLLATE "C" AS "group",
+	string_agg(DISTINCT proname::text COLLATE "C", ' ') AS functions
+FROM pg_temp.functions GROUP BY 1 ORDER BY 1;
+\pset format aligned
+\pset tuples_only off
+
 -- Who may not call what
 SELECT oid::regprocedure::text COLLATE "C" AS function,
 	has_function_privilege('pg_monitor', oid, 'EXECUTE') AS pg_monitor,
@@ -50,7 +59,7 @@ ORDER BY function;
 DROP VIEW pg_temp.functions;
 
 -- Dropped while a lock is held, and made again in another schema: the lock is
--- the session's, not the extension's.
+-- the session's, not the extension's. Until then DISCARD ALL lets go of it.
 SELECT zk_lock('extension') AS token \gset
 DROP EXTENSION zklock;
 \set VERBOSITY terse
