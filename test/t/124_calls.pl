@@ -244,11 +244,20 @@ BEGIN
 	COMMIT;
 	UPDATE counter SET n = seen + 1;
 END $$;
+-- From PostgreSQL 18 on a pipeline is a transaction block, in which nothing commits.
+CREATE PROCEDURE count_up_at_once() LANGUAGE plpgsql AS $$
+DECLARE
+	seen int;
+BEGIN
+	PERFORM zk_call_lock('call');
+	SELECT n INTO seen FROM counter;
+	UPDATE counter SET n = seen + 1;
+END $$;
 SQL
 	my $script = $node->basedir . '/count.sql';
 	my $pipeline = $node->basedir . '/pipeline.sql';
 	append_to_file($script, "CALL count_up();\n");
-	append_to_file($pipeline, "\\startpipeline\nCALL count_up();\nCALL count_up();\n\\endpipeline\n");
+	append_to_file($pipeline, "\\startpipeline\n" . "CALL count_up_at_once();\n" x 2 . "\\endpipeline\n");
 	my $expected = 0;
 	foreach my $mode (qw(simple extended prepared))
 	{
