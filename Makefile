@@ -92,6 +92,8 @@ OBJS = \
 	src/ready_worker.o \
 	src/hooks.o \
 	src/lock.o \
+	src/lock_call.o \
+	src/lock_look.o \
 	src/lock_proof.o \
 	src/lock_board.o \
 	src/lock_refuse.o \

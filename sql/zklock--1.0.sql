@@ -20,14 +20,14 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock(text, interval, integer) IS
-'Takes an exclusive lock of session scope, waiting for it in line. Returns its fencing token, which rises with every grant. timeout and lock_timeout bound the wait, connecting included (error 55P03, nothing left behind). With permits greater than 1 the lock is a counting semaphore: the first permits contenders of the queue hold it, and all its users must name the same number (otherwise 55000). Counted: release as often with zk_unlock(). Ends with the session, DISCARD ALL or zk_unlock_all(); survives ROLLBACK.';
+'Taking: Takes an exclusive lock of session scope, waiting for it in line. Returns its fencing token, which rises with every grant. timeout and lock_timeout bound the wait, connecting included (error 55P03, nothing left behind). With permits greater than 1 the lock is a counting semaphore: the first permits contenders of the queue hold it, and all its users must name the same number (otherwise 55000). Counted: release as often with zk_unlock(). Ends with the session, DISCARD ALL or zk_unlock_all(); survives ROLLBACK.';
 
 CREATE FUNCTION zk_lock_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock_shared(text, interval) IS
-'Like zk_lock(), but shared: held together with other shared holders. While this session holds the lock exclusively it is granted at once, and stays when the exclusive hold is released. Release with zk_unlock_shared().';
+'Taking: Like zk_lock(), but shared: held together with other shared holders. While this session holds the lock exclusively it is granted at once, and stays when the exclusive hold is released. Release with zk_unlock_shared().';
 
 CREATE FUNCTION zk_xact_lock(
 	name text,
@@ -37,14 +37,14 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_xact_lock(text, interval, integer) IS
-'Like zk_lock(), but of transaction scope: released after the commit is durable and visible, at rollback, or at rollback to a savepoint set before it; cannot be released earlier. PREPARE TRANSACTION is refused while it is held.';
+'Taking: Like zk_lock(), but of transaction scope: released after the commit is durable and visible, at rollback, or at rollback to a savepoint set before it; cannot be released earlier. PREPARE TRANSACTION is refused while it is held.';
 
 CREATE FUNCTION zk_xact_lock_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_xact_lock_shared(text, interval) IS
-'Like zk_lock_shared(), but of transaction scope, see zk_xact_lock().';
+'Taking: Like zk_lock_shared(), but of transaction scope, see zk_xact_lock().';
 
 CREATE FUNCTION zk_try_lock(
 	name text,
@@ -54,14 +54,14 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lock(text, interval, integer) IS
-'Takes an exclusive lock of session scope if that is possible at once, or within timeout: true. Otherwise false, and nothing is left behind. Without a timeout a busy lock costs one read of ZooKeeper. Raises an error if ZooKeeper cannot be reached.';
+'Taking: Takes an exclusive lock of session scope if that is possible at once, or within timeout: true. Otherwise false, and nothing is left behind. Without a timeout a busy lock costs one read of ZooKeeper. Raises an error if ZooKeeper cannot be reached.';
 
 CREATE FUNCTION zk_try_lock_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lock_shared(text, interval) IS
-'Like zk_try_lock(), but shared.';
+'Taking: Like zk_try_lock(), but shared.';
 
 CREATE FUNCTION zk_try_xact_lock(
 	name text,
@@ -71,14 +71,48 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_xact_lock(text, interval, integer) IS
-'Like zk_try_lock(), but of transaction scope, see zk_xact_lock().';
+'Taking: Like zk_try_lock(), but of transaction scope, see zk_xact_lock().';
 
 CREATE FUNCTION zk_try_xact_lock_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_xact_lock_shared(text, interval) IS
-'Like zk_try_lock(), but shared and of transaction scope, see zk_xact_lock().';
+'Taking: Like zk_try_lock(), but shared and of transaction scope, see zk_xact_lock().';
+
+CREATE FUNCTION zk_call_lock(
+	name text,
+	timeout interval DEFAULT NULL,
+	permits integer DEFAULT 1)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_call_lock(text, interval, integer) IS
+'Taking: Like zk_lock(), but of call scope: released when what the client has sent, a CALL for example, is over, however it ends; or with its transaction, if that goes on. COMMIT and ROLLBACK in a procedure leave it; it cannot be released earlier. Raises 0A000 in a background worker, which has no client.';
+
+CREATE FUNCTION zk_call_lock_shared(name text, timeout interval DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_call_lock_shared(text, interval) IS
+'Taking: Like zk_lock_shared(), but of call scope, see zk_call_lock().';
+
+CREATE FUNCTION zk_try_call_lock(
+	name text,
+	timeout interval DEFAULT '0',
+	permits integer DEFAULT 1)
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_call_lock(text, interval, integer) IS
+'Taking: Like zk_try_lock(), but of call scope, see zk_call_lock().';
+
+CREATE FUNCTION zk_try_call_lock_shared(name text, timeout interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_try_call_lock_shared(text, interval) IS
+'Taking: Like zk_try_lock(), but shared and of call scope, see zk_call_lock().';
 
 -- Several locks as one call
 
@@ -90,7 +124,7 @@ RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zk_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock(text[], interval, text[]) IS
-'Takes several locks of session scope, all or none: exclusive, or as modes says for each name (exclusive or shared). They are taken in the byte order of the names, whatever order they are asked in, so that two such calls do not wait for each other. timeout and lock_timeout bound all of it together. Returns the fencing tokens in the order of the names. Counted like zk_lock(text), also where a name comes twice. Release with zk_unlock() or zk_unlock_shared(), all at once or one by one.';
+'Taking: Takes several locks of session scope, all or none: exclusive, or as modes says for each name (exclusive or shared). They are taken in the byte order of the names, whatever order they are asked in, so that two such calls do not wait for each other. timeout and lock_timeout bound all of it together. Returns the fencing tokens in the order of the names. Counted like zk_lock(text), also where a name comes twice. Release with zk_unlock() or zk_unlock_shared(), all at once or one by one.';
 
 CREATE FUNCTION zk_xact_lock(
 	names text[],
@@ -100,7 +134,7 @@ RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zk_xact_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_xact_lock(text[], interval, text[]) IS
-'Like zk_lock(text[]), but of transaction scope, see zk_xact_lock().';
+'Taking: Like zk_lock(text[]), but of transaction scope, see zk_xact_lock().';
 
 CREATE FUNCTION zk_try_lock(
 	names text[],
@@ -110,7 +144,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lock(text[], interval, text[]) IS
-'Takes several locks of session scope, see zk_lock(text[]), if that is possible at once, or within timeout for all of them together: true. Otherwise false, and nothing is left behind.';
+'Taking: Takes several locks of session scope, see zk_lock(text[]), if that is possible at once, or within timeout for all of them together: true. Otherwise false, and nothing is left behind.';
 
 CREATE FUNCTION zk_try_xact_lock(
 	names text[],
@@ -120,14 +154,14 @@ RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_xact_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_xact_lock(text[], interval, text[]) IS
-'Like zk_try_lock(text[]), but of transaction scope, see zk_xact_lock().';
+'Taking: Like zk_try_lock(text[]), but of transaction scope, see zk_xact_lock().';
 
 CREATE FUNCTION zk_unlock(names text[], modes text[] DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_unlock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock(text[], text[]) IS
-'Releases one hold of session scope of each lock: exclusive, or as modes says for each name. True if all were held; otherwise false, and a warning for each that was not held or had been lost, while the others are released.';
+'Releasing: Releases one hold of session scope of each lock: exclusive, or as modes says for each name. True if all were held; otherwise false, and a warning for each that was not held or had been lost, while the others are released.';
 
 -- Waits that hold nothing. No parameter is for output: PL/pgSQL takes such ones
 -- only if there is a variable for them, though they had a default.
@@ -139,7 +173,7 @@ CREATE PROCEDURE zk_wait_lock(
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
 COMMENT ON PROCEDURE zk_wait_lock(text, interval, integer) IS
-'zk_lock() as a procedure, for long waits: commits the transaction, and waits in a new one that has no snapshot, no transaction id and no locks, so that vacuum goes on, and what is read afterwards was read after the grant at every isolation level. Leaves the lock held in session scope; zk_fencing_token() has its token. Raises 25001 in a transaction block, 2D000 in a function or a block with EXCEPTION, and what zk_lock() does; what was committed stays so.';
+'Taking: zk_lock() as a procedure, for long waits: commits the transaction, and waits in a new one that has no snapshot, no transaction id and no locks, so that vacuum goes on, and what is read afterwards was read after the grant at every isolation level. Leaves the lock held in session scope; zk_fencing_token() has its token. Raises 25001 in a transaction block, 2D000 in a function or a block with EXCEPTION, and what zk_lock() does; what was committed stays so.';
 
 CREATE PROCEDURE zk_wait_lock(
 	names text[],
@@ -148,160 +182,163 @@ CREATE PROCEDURE zk_wait_lock(
 AS 'MODULE_PATHNAME', 'zk_wait_lock_names' LANGUAGE C;
 
 COMMENT ON PROCEDURE zk_wait_lock(text[], interval, text[]) IS
-'zk_lock(text[]) as a procedure, for long waits, see zk_wait_lock(text).';
+'Taking: zk_lock(text[]) as a procedure, for long waits, see zk_wait_lock(text).';
 
 CREATE FUNCTION zk_lock_path(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock_path(text, interval) IS
-'Takes an exclusive lock of session scope and shared locks of its ancestors, all or none: for a/b/c that is a/b/c exclusive, a and a/b shared, ancestors first. Whoever holds an ancestor exclusively excludes all below it; names beside each other do not exclude each other. timeout and lock_timeout bound all of it together. Returns the fencing token of the lock itself. Release with zk_unlock_path().';
+'Taking: Takes an exclusive lock of session scope and shared locks of its ancestors, all or none: for a/b/c that is a/b/c exclusive, a and a/b shared, ancestors first. Whoever holds an ancestor exclusively excludes all below it; names beside each other do not exclude each other. timeout and lock_timeout bound all of it together. Returns the fencing token of the lock itself. Release with zk_unlock_path().';
 
 CREATE FUNCTION zk_lock_path_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock_path_shared(text, interval) IS
-'Like zk_lock_path(), but the lock itself is shared too. Release with zk_unlock_path_shared().';
+'Taking: Like zk_lock_path(), but the lock itself is shared too. Release with zk_unlock_path_shared().';
 
 CREATE FUNCTION zk_xact_lock_path(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_xact_lock_path(text, interval) IS
-'Like zk_lock_path(), but of transaction scope, see zk_xact_lock().';
+'Taking: Like zk_lock_path(), but of transaction scope, see zk_xact_lock().';
 
 CREATE FUNCTION zk_xact_lock_path_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_xact_lock_path_shared(text, interval) IS
-'Like zk_lock_path_shared(), but of transaction scope, see zk_xact_lock().';
+'Taking: Like zk_lock_path_shared(), but of transaction scope, see zk_xact_lock().';
 
 CREATE FUNCTION zk_try_lock_path(name text, timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lock_path(text, interval) IS
-'Takes the locks of zk_lock_path() if that is possible at once, or within timeout for all of them together: true. Otherwise false, and nothing is left behind.';
+'Taking: Takes the locks of zk_lock_path() if that is possible at once, or within timeout for all of them together: true. Otherwise false, and nothing is left behind.';
 
 CREATE FUNCTION zk_try_lock_path_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lock_path_shared(text, interval) IS
-'Like zk_try_lock_path(), but the lock itself is shared too.';
+'Taking: Like zk_try_lock_path(), but the lock itself is shared too.';
 
 CREATE FUNCTION zk_try_xact_lock_path(name text, timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_xact_lock_path(text, interval) IS
-'Like zk_try_lock_path(), but of transaction scope, see zk_xact_lock().';
+'Taking: Like zk_try_lock_path(), but of transaction scope, see zk_xact_lock().';
 
 CREATE FUNCTION zk_try_xact_lock_path_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_xact_lock_path_shared(text, interval) IS
-'Like zk_try_lock_path_shared(), but of transaction scope, see zk_xact_lock().';
+'Taking: Like zk_try_lock_path_shared(), but of transaction scope, see zk_xact_lock().';
 
 CREATE FUNCTION zk_unlock_path(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock_path(text) IS
-'Releases one hold of session scope of each lock that zk_lock_path() takes: true. False and a warning for each that was not held or had been lost.';
+'Releasing: Releases one hold of session scope of each lock that zk_lock_path() takes: true. False and a warning for each that was not held or had been lost.';
 
 CREATE FUNCTION zk_unlock_path_shared(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock_path_shared(text) IS
-'Like zk_unlock_path(), for zk_lock_path_shared().';
+'Releasing: Like zk_unlock_path(), for zk_lock_path_shared().';
 
 CREATE FUNCTION zk_unlock(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock(text) IS
-'Releases one exclusive hold of session scope: true. If there is none, or if the lock had been lost, false and a warning. Does not wait for ZooKeeper.';
+'Releasing: Releases one exclusive hold of session scope: true. If there is none, or if the lock had been lost, false and a warning. Does not wait for ZooKeeper.';
 
 CREATE FUNCTION zk_unlock_shared(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock_shared(text) IS
-'Like zk_unlock(), for one shared hold.';
+'Releasing: Like zk_unlock(), for one shared hold.';
 
 CREATE FUNCTION zk_unlock_all()
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock_all() IS
-'Releases all holds of session scope of this session, those of lost locks too. Does not wait for ZooKeeper.';
+'Releasing: Releases all holds of session scope of this session, those of lost locks too. Does not wait for ZooKeeper.';
 
 CREATE FUNCTION zk_disconnect()
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_disconnect() IS
-'Releases all holds of session scope and closes the ZooKeeper session of this backend; the next lock opens a new one. Raises 55000 while locks of transaction scope are held.';
+'Releasing: Releases all holds of session scope and closes the ZooKeeper session of this backend; the next lock opens a new one. Raises 55000 while locks of transaction scope are held.';
 
 CREATE FUNCTION zk_fencing_token(name text)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_fencing_token(text) IS
-'The fencing token of a lock that this session holds, in either mode; NULL if it holds none. A later holder of the lock has a greater one, in every database and in clients in other languages (it is the czxid of the queue node).';
+'Fencing: The fencing token of a lock that this session holds, in either mode; NULL if it holds none. A later holder of the lock has a greater one, in every database and in clients in other languages (it is the czxid of the queue node).';
 
 CREATE FUNCTION zk_is_held(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_is_held(text) IS
-'Asks the ensemble whether this session still holds the lock, in either mode: one transaction of the quorum, which a lagging server cannot answer. True means that the ensemble will not end the session for another third of its timeout; after a pause of the process that takes up to 3/10 of the timeout to find out. Waits while the connection is down; raises 08006 if the ensemble answers too late for any certainty.';
+'Looking: Asks the ensemble whether this session still holds the lock, in either mode: one transaction of the quorum, which a lagging server cannot answer. True means that the ensemble will not end the session for another third of its timeout; after a pause of the process that takes up to 3/10 of the timeout to find out. Waits while the connection is down; raises 08006 if the ensemble answers too late for any certainty.';
 
--- Fencing: the newest token that has claimed each resource of this database.
-CREATE TABLE zk_fence_tokens (
+-- Fencing. Two words: a token is a lock's, and rises with every grant
+-- (zk_fencing_token); a fence is a resource's in this database, and lets nobody
+-- with an older token pass (zk_fence, zk_fences). What begins with an underscore
+-- is a part of zk_fence, and nobody's to call.
+CREATE TABLE zk_fences (
 	name pg_catalog.text PRIMARY KEY,
 	token bigint NOT NULL CHECK (token OPERATOR(pg_catalog.>) 0::bigint),
 	claimed_by pg_catalog.name NOT NULL,
 	claimed_at pg_catalog.timestamptz NOT NULL
 );
 
-COMMENT ON TABLE zk_fence_tokens IS
-'For each resource guarded with zk_fence(): the greatest fencing token that has claimed it in this database, by whom and when. Part of a dump. Changed only through zk_fence().';
+COMMENT ON TABLE zk_fences IS
+'Fencing: For each resource guarded with zk_fence(): the greatest fencing token that has claimed it in this database, by whom and when. Part of a dump. Changed only through zk_fence().';
 
-COMMENT ON COLUMN zk_fence_tokens.name IS
+COMMENT ON COLUMN zk_fences.name IS
 'The resource, which is called like the lock.';
-COMMENT ON COLUMN zk_fence_tokens.token IS
+COMMENT ON COLUMN zk_fences.token IS
 'The greatest fencing token that has claimed it.';
-COMMENT ON COLUMN zk_fence_tokens.claimed_by IS
+COMMENT ON COLUMN zk_fences.claimed_by IS
 'The role that logged in and claimed it with that token.';
-COMMENT ON COLUMN zk_fence_tokens.claimed_at IS
+COMMENT ON COLUMN zk_fences.claimed_at IS
 'When that was, by the clock of this database server.';
 
-SELECT pg_catalog.pg_extension_config_dump('zk_fence_tokens', '');
+SELECT pg_catalog.pg_extension_config_dump('zk_fences', '');
 
-CREATE FUNCTION zk_fence_check(
+CREATE FUNCTION _zk_fence_compare(
 	name text,
 	token bigint,
 	newest bigint,
 	claimed_at pg_catalog.timestamptz,
 	now pg_catalog.timestamptz)
 RETURNS void
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME', 'zk_fence_compare' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION zk_fence_check(text, bigint, bigint, timestamptz, timestamptz) IS
-'Part of zk_fence(): raises 40001 if newest, the token that claimed the resource at that time, is greater than token; 22004 or 22023 for a bad argument, and for a token that is greater than the ensemble can have come to until now.';
+COMMENT ON FUNCTION _zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz) IS
+'Fencing: Part of zk_fence(): raises 40001 if newest, the token that claimed the resource at that time, is greater than token; 22004 or 22023 for a bad argument, and for a token that is greater than the ensemble can have come to until now.';
 
-CREATE FUNCTION zk_fence_token(name text)
+CREATE FUNCTION _zk_fence_own_token(name text)
 RETURNS bigint
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+AS 'MODULE_PATHNAME', 'zk_fence_own_token' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-COMMENT ON FUNCTION zk_fence_token(text) IS
-'Part of zk_fence(): zk_fencing_token(), but raises 55000 if the lock is not held here, or with more than one permit.';
+COMMENT ON FUNCTION _zk_fence_own_token(text) IS
+'Fencing: Part of zk_fence(): zk_fencing_token(), but raises 55000 if the lock is not held here, or with more than one permit.';
 
 -- A token that cannot be must not get in, so it is looked at first. The row is
 -- locked by the INSERT whether it is changed or not: until the end of the
@@ -310,12 +347,12 @@ CREATE FUNCTION zk_fence(name text, token bigint)
 RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
-	SELECT zk_fence_check(zk_fence.name, zk_fence.token, f.token, f.claimed_at,
-						  pg_catalog.clock_timestamp())
+	SELECT _zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at,
+							 pg_catalog.clock_timestamp())
 		FROM (VALUES (true)) AS one
-			LEFT JOIN zk_fence_tokens AS f
+			LEFT JOIN zk_fences AS f
 				ON f.name OPERATOR(pg_catalog.=) zk_fence.name;
-	INSERT INTO zk_fence_tokens AS f (name, token, claimed_by, claimed_at)
+	INSERT INTO zk_fences AS f (name, token, claimed_by, claimed_at)
 		VALUES (zk_fence.name, zk_fence.token, session_user,
 				pg_catalog.clock_timestamp())
 		ON CONFLICT (name) DO UPDATE
@@ -323,24 +360,24 @@ BEGIN ATOMIC
 				claimed_by = excluded.claimed_by,
 				claimed_at = excluded.claimed_at
 			WHERE f.token OPERATOR(pg_catalog.<) excluded.token;
-	SELECT zk_fence_check(zk_fence.name, zk_fence.token, f.token, f.claimed_at,
-						  pg_catalog.clock_timestamp())
-		FROM zk_fence_tokens AS f
+	SELECT _zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at,
+							 pg_catalog.clock_timestamp())
+		FROM zk_fences AS f
 		WHERE f.name OPERATOR(pg_catalog.=) zk_fence.name;
 END;
 
 COMMENT ON FUNCTION zk_fence(text, bigint) IS
-'Claims the guarded resource of that name in this database for the holder of the fencing token, until the end of the transaction, which waits for another claimant to end its own. Raises 40001 if a holder with a greater token has been here: then this one is no longer the holder. For tokens that come from elsewhere, so not for everybody: whoever may call it can shut out all older holders.';
+'Fencing: Claims the guarded resource of that name in this database for the holder of the fencing token, until the end of the transaction, which waits for another claimant to end its own. Raises 40001 if a holder with a greater token has been here: then this one is no longer the holder. For tokens that come from elsewhere, so not for everybody: whoever may call it can shut out all older holders.';
 
 CREATE FUNCTION zk_fence(name text)
 RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
-	SELECT zk_fence(zk_fence.name, zk_fence_token(zk_fence.name));
+	SELECT zk_fence(zk_fence.name, _zk_fence_own_token(zk_fence.name));
 END;
 
 COMMENT ON FUNCTION zk_fence(text) IS
-'zk_fence() with the token of the lock of that name that this session holds; raises 55000 if it holds none, or with more than one permit, whose holders do not exclude each other. Call it first in each transaction that changes what the lock guards.';
+'Fencing: zk_fence() with the token of the lock of that name that this session holds; raises 55000 if it holds none, or with more than one permit, whose holders do not exclude each other. Call it first in each transaction that changes what the lock guards.';
 
 CREATE FUNCTION zk_lock_queue(
 	name text,
@@ -367,7 +404,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_lock_queue(text) IS
-'The queue of a lock: one row for each contender of every client and cluster, in order, with state (held, waiting, pending, releasing: its owner is letting go, or kept: nobody holds it, whoever comes has it at once), mode, style of its node, owning ZooKeeper session, who it says it is, since when (ZooKeeper''s clock) and fencing token. Children of the znode that are not contenders come last, with a NULL position. data is what other clients wrote into their node; permits is 1, or how many may hold a semaphore. A contender with several nodes (style all) has one row, with the first of them. held_since is a bound: a holder was granted the lock between since and held_since, at once if they are equal; NULL if no bound is known but now.';
+'Looking: The queue of a lock: one row for each contender of every client and cluster, in order, with state (held, waiting, pending, releasing: its owner is letting go, or kept: nobody holds it, whoever comes has it at once), mode, style of its node, owning ZooKeeper session, who it says it is, since when (ZooKeeper''s clock) and fencing token. Children of the znode that are not contenders come last, with a NULL position. data is what other clients wrote into their node; permits is 1, or how many may hold a semaphore. A contender with several nodes (style all) has one row, with the first of them. held_since is a bound: a holder was granted the lock between since and held_since, at once if they are equal; NULL if no bound is known but now.';
 
 CREATE FUNCTION zk_who(
 	name text,
@@ -398,7 +435,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_who(text) IS
-'zk_lock_queue() for a terminal of 100 columns: for each contender, in order, position, state, who (user and process; of other clients what they say of themselves), where (cluster/database@host; of a hold its reason, of other clients their ZooKeeper session), cut to 20 and 24 characters, and since when it stands in the queue, to the second.';
+'Looking: zk_lock_queue() for a terminal of 100 columns: for each contender, in order, position, state, who (user and process; of other clients what they say of themselves), where (cluster/database@host; of a hold its reason, of other clients their ZooKeeper session), cut to 20 and 24 characters, and since when it stands in the queue, to the second.';
 
 CREATE FUNCTION zk_all_locks(
 	prefix text DEFAULT '',
@@ -410,7 +447,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
 
 COMMENT ON FUNCTION zk_all_locks(text) IS
-'All locks that somebody of any client and cluster holds or waits for: name, how many hold it and how many wait. With prefix, a lock name, only that one and those below it: team for team and team/nightly, but not teams. One request to ZooKeeper for each znode below the root; each lock is counted at a moment of its own. Bounded by lock_timeout. A warning tells of znodes that ZooKeeper denies to list.';
+'Looking: All locks that somebody of any client and cluster holds or waits for: name, how many hold it and how many wait. With prefix, a lock name, only that one and those below it: team for team and team/nightly, but not teams. One request to ZooKeeper for each znode below the root; each lock is counted at a moment of its own. Bounded by lock_timeout. A warning tells of znodes that ZooKeeper denies to list.';
 
 CREATE FUNCTION zk_waits(
 	OUT cluster text,
@@ -435,7 +472,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
 
 COMMENT ON FUNCTION zk_waits() IS
-'Who waits for whom, in the locks below this session''s root: one row for each waiter and holder, of every client and cluster. waits_for says it in words, name is the lock. A row without a name is a wait for one of PostgreSQL''s own locks, and is there if who is waited for waits for a ZooKeeper lock himself. One request to ZooKeeper for each znode below the root, and one for each contender of a lock that somebody waits for, each of a moment of its own. Bounded by lock_timeout.';
+'Looking: Who waits for whom, in the locks below this session''s root: one row for each waiter and holder, of every client and cluster. waits_for says it in words, name is the lock. A row without a name is a wait for one of PostgreSQL''s own locks, and is there if who is waited for waits for a ZooKeeper lock himself. One request to ZooKeeper for each znode below the root, and one for each contender of a lock that somebody waits for, each of a moment of its own. Bounded by lock_timeout.';
 
 CREATE FUNCTION zk_blocking(
 	pid integer,
@@ -452,20 +489,21 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 1;
 
 COMMENT ON FUNCTION zk_blocking(integer) IS
-'Whom a process of this cluster waits for, in whatever cluster and client: what pg_blocking_pids() cannot know. No row if it does not wait for a ZooKeeper lock. Reads as zk_waits() does. Unless zklock is preloaded, a process is known by what it has written into its queue node, so not with zklock.publish_identity = off. Raises 22004 for a NULL.';
+'Looking: Whom a process of this cluster waits for, in whatever cluster and client: what pg_blocking_pids() cannot know. No row if it does not wait for a ZooKeeper lock. Reads as zk_waits() does. Unless zklock is preloaded, a process is known by what it has written into its queue node, so not with zklock.publish_identity = off. Raises 22004 for a NULL.';
 
 CREATE FUNCTION zk_wait_graph(format text DEFAULT 'mermaid')
 RETURNS text
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_wait_graph(text) IS
-'zk_waits() as the text of a picture, for Mermaid or, with the format dot, for Graphviz: a box for each process, an arrow from who waits to who is waited for, with the lock; a dashed one for PostgreSQL''s own locks. Raises 22023 for another format, 22004 for a NULL.';
+'Looking: zk_waits() as the text of a picture, for Mermaid or, with the format dot, for Graphviz: a box for each process, an arrow from who waits to who is waited for, with the lock; a dashed one for PostgreSQL''s own locks. Raises 22023 for another format, 22004 for a NULL.';
 
 CREATE FUNCTION zk_locks(
 	OUT name text,
 	OUT mode text,
 	OUT state text,
 	OUT session_holds integer,
+	OUT call_holds integer,
 	OUT xact_holds integer,
 	OUT token bigint,
 	OUT node text,
@@ -476,12 +514,12 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_locks() IS
-'The locks of this session, for the view zk_locks.';
+'Looking: The locks of this session, for the view zk_locks.';
 
 CREATE VIEW zk_locks AS SELECT * FROM zk_locks();
 
 COMMENT ON VIEW zk_locks IS
-'The locks that this session holds. Those of another backend of this cluster: SELECT * FROM zk_backend_locks WHERE pid = ...; those of everybody: zk_lock_queue(), zk_all_locks().';
+'Looking: The locks that this session holds. Those of another backend of this cluster: SELECT * FROM zk_backend_locks WHERE pid = ...; those of everybody: zk_lock_queue(), zk_all_locks().';
 
 COMMENT ON COLUMN zk_locks.name IS
 'Name of the lock.';
@@ -491,6 +529,8 @@ COMMENT ON COLUMN zk_locks.state IS
 'held; lost, until it is released; or kept, which is not held any more (see zklock.keep). As far as is known here without asking.';
 COMMENT ON COLUMN zk_locks.session_holds IS
 'How many holds of session scope there are in that mode.';
+COMMENT ON COLUMN zk_locks.call_holds IS
+'How many holds of call scope there are in that mode.';
 COMMENT ON COLUMN zk_locks.xact_holds IS
 'How many holds of transaction scope there are in that mode.';
 COMMENT ON COLUMN zk_locks.token IS
@@ -514,12 +554,12 @@ RETURNS record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_session() IS
-'The ZooKeeper session of this backend, for the view zk_session.';
+'Looking: The ZooKeeper session of this backend, for the view zk_session.';
 
 CREATE VIEW zk_session AS SELECT * FROM zk_session();
 
 COMMENT ON VIEW zk_session IS
-'The ZooKeeper session of this backend, always one row. Does not open a session.';
+'Looking: The ZooKeeper session of this backend, always one row. Does not open a session.';
 
 COMMENT ON COLUMN zk_session.state IS
 'none, connecting, connected, suspended (no connection now; the session may live) or lost (until the lost locks are let go of).';
@@ -556,12 +596,12 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
 
 COMMENT ON FUNCTION zk_backends() IS
-'The backends of this cluster, for the view zk_backends.';
+'Monitoring: The backends of this cluster, for the view zk_backends.';
 
 CREATE VIEW zk_backends AS SELECT * FROM zk_backends();
 
 COMMENT ON VIEW zk_backends IS
-'The backends of this cluster that have, or had, a ZooKeeper session. All as the backend itself knew it last: one that is idle learns of an outage at its next statement, or if it holds nothing at its next lock. Without zklock in shared_preload_libraries the own row alone. Of the backends of other roles only pid, database and username, save for superusers and members of pg_read_all_stats. Asks nobody and opens no session; raises nothing, save 22021 for the name of a database or a role in another encoding, as pg_stat_activity does.';
+'Monitoring: The backends of this cluster that have, or had, a ZooKeeper session. All as the backend itself knew it last: one that is idle learns of an outage at its next statement, or if it holds nothing at its next lock. Without zklock in shared_preload_libraries the own row alone. Of the backends of other roles only pid, database and username, save for superusers and members of pg_read_all_stats. Asks nobody and opens no session; raises nothing, save 22021 for the name of a database or a role in another encoding, as pg_stat_activity does.';
 
 COMMENT ON COLUMN zk_backends.pid IS
 'Process of the backend.';
@@ -596,6 +636,7 @@ CREATE FUNCTION zk_backend_locks(
 	OUT mode text,
 	OUT state text,
 	OUT session_holds integer,
+	OUT call_holds integer,
 	OUT xact_holds integer,
 	OUT token bigint,
 	OUT granted_at timestamptz,
@@ -606,12 +647,12 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
 
 COMMENT ON FUNCTION zk_backend_locks() IS
-'The locks of the backends of this cluster, for the view zk_backend_locks.';
+'Monitoring: The locks of the backends of this cluster, for the view zk_backend_locks.';
 
 CREATE VIEW zk_backend_locks AS SELECT * FROM zk_backend_locks();
 
 COMMENT ON VIEW zk_backend_locks IS
-'The locks that the backends of this cluster hold, at most 16 of each: zk_backends.held says how many there are. Whose, and how new, is as in zk_backends.';
+'Monitoring: The locks that the backends of this cluster hold, at most 16 of each: zk_backends.held says how many there are. Whose, and how new, is as in zk_backends.';
 
 COMMENT ON COLUMN zk_backend_locks.pid IS
 'Process of the backend.';
@@ -622,6 +663,8 @@ COMMENT ON COLUMN zk_backend_locks.mode IS
 COMMENT ON COLUMN zk_backend_locks.state IS
 'held or lost. Locks that are kept are not shown.';
 COMMENT ON COLUMN zk_backend_locks.session_holds IS
+'As in zk_locks.';
+COMMENT ON COLUMN zk_backend_locks.call_holds IS
 'As in zk_locks.';
 COMMENT ON COLUMN zk_backend_locks.xact_holds IS
 'As in zk_locks.';
@@ -664,12 +707,12 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_stat() IS
-'Counters of each database of this cluster, for the view zk_stat.';
+'Monitoring: Counters of each database of this cluster, for the view zk_stat.';
 
 CREATE VIEW zk_stat AS SELECT * FROM zk_stat();
 
 COMMENT ON VIEW zk_stat IS
-'Counters, a row for each database whose backends have used locks. They start with 0 when the server does. What has no row of its own, from the 128th database on, is in the one whose database is NULL. Without zklock in shared_preload_libraries: one row, of what this backend has counted itself. Asks nobody, opens no session.';
+'Monitoring: Counters, a row for each database whose backends have used locks. They start with 0 when the server does. What has no row of its own, from the 128th database on, is in the one whose database is NULL. Without zklock in shared_preload_libraries: one row, of what this backend has counted itself. Asks nobody, opens no session.';
 
 COMMENT ON COLUMN zk_stat.database IS
 'Name of the database. NULL: all that have no row of their own.';
@@ -723,7 +766,7 @@ RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_stat_reset() IS
-'Sets the counters of this database in zk_stat to 0; if it has no row of its own, those of all that have none.';
+'Monitoring: Sets the counters of this database in zk_stat to 0; if it has no row of its own, those of all that have none.';
 
 -- It uses subtransactions, so not in a parallel query's leader either.
 CREATE FUNCTION zk_check(
@@ -737,7 +780,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE
 ROWS 30;
 
 COMMENT ON FUNCTION zk_check(boolean) IS
-'What is wrong with zklock here, and what helps: a row for each thing that was looked at, with state (ok, note, warning or error), what was found, and a remedy (NULL if none is needed). Raises nothing but cancellations: an error that it meets is a row. Looks at the settings, the files, each server of zklock.servers, and, with the session of this backend, which it opens if there is none, at chroot, root, ACLs, clocks and queues. Takes zklock.connect_timeout at most, in milliseconds, and a second. For that it makes an ephemeral znode in the root, and takes it away. With false (or NULL) no session is used or opened and nothing is made: then it takes a second at most, for monitoring.';
+'Checks: What is wrong with zklock here, and what helps: a row for each thing that was looked at, with state (ok, note, warning or error), what was found, and a remedy (NULL if none is needed). Raises nothing but cancellations: an error that it meets is a row. Looks at the settings, the files, each server of zklock.servers, and, with the session of this backend, which it opens if there is none, at chroot, root, ACLs, clocks and queues. Takes zklock.connect_timeout at most, in milliseconds, and a second. For that it makes an ephemeral znode in the root, and takes it away. With false (or NULL) no session is used or opened and nothing is made: then it takes a second at most, for monitoring.';
 
 -- Jobs that run once: records in ZooKeeper of who ran which slot of a job.
 CREATE FUNCTION zk_run_once(name text, slot text, retain interval DEFAULT '30 days')
@@ -745,14 +788,14 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_run_once(text, text, interval) IS
-'True for exactly one caller for each name and slot, in all databases and clusters, also long after that one has finished; false for all others. Not undone by ROLLBACK. At most once: after an error nobody has got a true yet, and the next call of this session gets it if it is for the same slot and the slot was claimed. After a true, some records that are older than retain by ZooKeeper''s clock are deleted; their slots can be claimed anew.';
+'Jobs: True for exactly one caller for each name and slot, in all databases and clusters, also long after that one has finished; false for all others. Not undone by ROLLBACK. At most once: after an error nobody has got a true yet, and the next call of this session gets it if it is for the same slot and the slot was claimed. After a true, some records that are older than retain by ZooKeeper''s clock are deleted; their slots can be claimed anew.';
 
 CREATE FUNCTION zk_forget_run(name text, slot text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_forget_run(text, text) IS
-'Deletes the record of a slot, so that zk_run_once() returns true for it once more: for a job that has failed. False if there is no record. Not undone by ROLLBACK.';
+'Jobs: Deletes the record of a slot, so that zk_run_once() returns true for it once more: for a job that has failed. False if there is no record. Not undone by ROLLBACK.';
 
 CREATE FUNCTION zk_runs(
 	name text,
@@ -770,7 +813,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
 
 COMMENT ON FUNCTION zk_runs(text) IS
-'The slots of zk_run_once() that were claimed for this name and whose records were not deleted yet: when (ZooKeeper''s clock), and by whom, as it said itself. data is what another client wrote into a record.';
+'Jobs: The slots of zk_run_once() that were claimed for this name and whose records were not deleted yet: when (ZooKeeper''s clock), and by whom, as it said itself. data is what another client wrote into a record.';
 
 -- Politely
 CREATE FUNCTION zk_request_release(name text, reason text DEFAULT NULL)
@@ -778,14 +821,14 @@ RETURNS integer
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_request_release(text, text) IS
-'Asks all holders of the lock but this session to release it, and returns how many were asked; does not wait for them. A holder that is a session of zklock, in any cluster, gets a NOTICE at its next use of the lock, or has its statement canceled, as its zklock.on_release_request says, and zk_release_requested() is true there; a holder of Curator''s is sent what its Revoker sends. A warning names those that cannot be asked. reason, if given, is one line of at most 512 bytes (22023), shown to the holder with who asks. Not undone by ROLLBACK.';
+'Requests: Asks all holders of the lock but this session to release it, and returns how many were asked; does not wait for them. A holder that is a session of zklock, in any cluster, gets a NOTICE at its next use of the lock, or has its statement canceled, as its zklock.on_release_request says, and zk_release_requested() is true there; a holder of Curator''s is sent what its Revoker sends. A warning names those that cannot be asked. reason, if given, is one line of at most 512 bytes (22023), shown to the holder with who asks. Not undone by ROLLBACK.';
 
 CREATE FUNCTION zk_release_requested(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_requested(text) IS
-'True if this session holds the lock, in either mode, and somebody has asked it by zk_request_release() to release it. The first call after the grant asks ZooKeeper, and waits for the answer for a second at most; later ones know it from a watch and cost nothing.';
+'Requests: True if this session holds the lock, in either mode, and somebody has asked it by zk_request_release() to release it. The first call after the grant asks ZooKeeper, and waits for the answer for a second at most; later ones know it from a watch and cost nothing.';
 
 -- By force
 CREATE FUNCTION zk_evict(name text, token bigint)
@@ -793,7 +836,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_evict(text, bigint) IS
-'Removes by force whoever stands in the queue of the lock with that fencing token, a holder or a waiter of any client, as zk_lock_queue() shows it, and waits until the ensemble has confirmed it. False if there is nobody. A holder that was evicted learns of it at its next proof: its commit is refused with 40001, with commit_guard = lease up to a third of its session timeout later. Logged.';
+'By force: Removes by force whoever stands in the queue of the lock with that fencing token, a holder or a waiter of any client, as zk_lock_queue() shows it, and waits until the ensemble has confirmed it. False if there is nobody. A holder that was evicted learns of it at its next proof: its commit is refused with 40001, with commit_guard = lease up to a third of its session timeout later. Logged.';
 
 -- Holds that outlive their maker
 CREATE FUNCTION zk_hold(name text, reason text, timeout interval DEFAULT NULL)
@@ -801,14 +844,14 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_hold(text, text, interval) IS
-'Takes an exclusive lock, waiting in line like zk_lock(), and keeps it in ZooKeeper until zk_release_hold() is called: it outlives ROLLBACK, this session, the cluster and ZooKeeper''s restarts. It is nobody''s lock: this session does not hold it either. Returns the fencing token, which the release needs; zk_lock_queue() shows the token, the reason, and who made it. Raises 55000 if this session holds the lock.';
+'Holds: Takes an exclusive lock, waiting in line like zk_lock(), and keeps it in ZooKeeper until zk_release_hold() is called: it outlives ROLLBACK, this session, the cluster and ZooKeeper''s restarts. It is nobody''s lock: this session does not hold it either. Returns the fencing token, which the release needs; zk_lock_queue() shows the token, the reason, and who made it. Raises 55000 if this session holds the lock.';
 
 CREATE FUNCTION zk_release_hold(name text, token bigint)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
-'Releases the hold of zk_hold() with that token, in any session of any cluster, and waits until the ensemble has confirmed it: true. If there is none, false and a warning. Not undone by ROLLBACK.';
+'Holds: Releases the hold of zk_hold() with that token, in any session of any cluster, and waits until the ensemble has confirmed it: true. If there is none, false and a warning. Not undone by ROLLBACK.';
 
 -- Privileges. docs/privileges.md has the reason for each.
 
@@ -886,8 +929,8 @@ END $$;
 GRANT zklock_job TO zklock_operator;
 
 REVOKE EXECUTE ON FUNCTION
-	zk_fence_check(text, bigint, bigint, timestamptz, timestamptz),
-	zk_fence_token(text),
+	_zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz),
+	_zk_fence_own_token(text),
 	zk_fence(text, bigint),
 	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text), zk_check(boolean),
 	zk_waits(), zk_blocking(integer), zk_wait_graph(text),
@@ -914,5 +957,5 @@ TO pg_monitor, zklock_operator;
 GRANT EXECUTE ON FUNCTION zk_check(boolean) TO pg_monitor;
 
 -- The database's owner reads it for a dump, of which it is part.
-GRANT SELECT ON zk_fence_tokens TO pg_monitor, pg_database_owner;
+GRANT SELECT ON zk_fences TO pg_monitor, pg_database_owner;
 GRANT SELECT ON zk_locks, zk_session, zk_backends, zk_backend_locks, zk_stat TO PUBLIC;

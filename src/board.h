@@ -25,6 +25,7 @@ typedef struct ZkBoardHeld
 {
 	int			permits;
 	int			session_counts[2];
+	int			call_counts[2];
 	int			xact_counts[2];
 	TimestampTz since[2];		/* valid for a mode that is held */
 	int64		token;

@@ -293,7 +293,10 @@ look_for_strangers(ZkRoundTrip *trip, Facts *facts)
 	return true;
 }
 
-/* One of them; the names below it are added to those that are to follow. */
+/*
+ * One of them; the names below it are added to those that are to follow.  In
+ * the root there are nothing but names, whatever they end in.
+ */
 static bool
 look_at_queue(ZkRoundTrip *trip, Facts *facts, const char *path,
 			  char **paths, int *npaths, int *nreads)
@@ -316,7 +319,8 @@ look_at_queue(ZkRoundTrip *trip, Facts *facts, const char *path,
 		children[i] = pstrdup(reply->children[i]);
 	for (int i = 0; i < nchildren; i++)
 	{
-		RecipeStyle style = recipe_parse_node(children[i]).style;
+		RecipeStyle style = strcmp(path, facts->root_path) == 0 ?
+			RECIPE_STYLE_NONE : recipe_parse_node(children[i]).style;
 		char	   *child = psprintf("%s/%s", above, children[i]);
 		ZkNodeData	who = {0};
 

@@ -161,19 +161,20 @@ put_kept(const ZkPlace *place, void *argument)
 static void
 put_lock_row(ReturnSetInfo *result, const ZkLockInfo *info, const char *state)
 {
-	Datum		values[9] = {0};
-	bool		nulls[9] = {0};
+	Datum		values[10] = {0};
+	bool		nulls[10] = {0};
 
 	values[0] = CStringGetTextDatum(info->name);
 	values[1] = CStringGetTextDatum(zklock_args_mode(info->mode));
 	values[2] = CStringGetTextDatum(state);
 	values[3] = Int32GetDatum(info->session_count);
-	values[4] = Int32GetDatum(info->xact_count);
-	values[5] = Int64GetDatum(info->token);
+	values[4] = Int32GetDatum(info->call_count);
+	values[5] = Int32GetDatum(info->xact_count);
+	values[6] = Int64GetDatum(info->token);
 	/* the root in it may be of another encoding than the name */
-	values[6] = CStringGetTextDatum(zklock_nodedata_printable(info->node));
-	values[7] = TimestampTzGetDatum(info->granted_at);
-	values[8] = Int32GetDatum(info->permits);
+	values[7] = CStringGetTextDatum(zklock_nodedata_printable(info->node));
+	values[8] = TimestampTzGetDatum(info->granted_at);
+	values[9] = Int32GetDatum(info->permits);
 	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 }
 

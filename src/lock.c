@@ -72,21 +72,11 @@ static ZkContendEnd win_place(const ZkLockOrder *order, Lock *lock,
 							  ZkBusy *busy);
 static int64 answer_busy(const ZkLockOrder *order, const Bounds *bounds,
 						 bool is_known, const ZkBusy *busy);
-static int	xact_total(const ModeCount *count);
-static void end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live);
 static void release_all(ZkSessionNumber live, bool has_written);
 static void remember_release(bool was_lost, bool has_written);
 static void drop_xact_counts(ModeCount *count);
 static void end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
 						   SubTransactionId parent);
-static void forget_if_empty(Lock *lock);
-
-/*
- * Shared first: where both modes end, the exclusive one then ends last, and
- * no downgrade is begun for nothing.
- */
-#define foreach_mode(mode) \
-	for (int mode = RECIPE_SHARED; mode >= RECIPE_EXCLUSIVE; mode--)
 
 /* ---------------------------------------------------------------------
  * Public functions: acquire
@@ -134,10 +124,10 @@ zklock_acquire(const ZkLockOrder *order)
 				zklock_keep_begin(&lock->place);
 				return grant(order, lock);
 			case ZK_CONTEND_BUSY:
-				forget_if_empty(lock);
+				zklock_lock_forget_if_empty(lock);
 				return answer_busy(order, &bounds, true, &busy);
 			case ZK_CONTEND_UNANSWERED:
-				forget_if_empty(lock);
+				zklock_lock_forget_if_empty(lock);
 				return answer_busy(order, &bounds, order->is_known_busy,
 								   &busy);
 			case ZK_CONTEND_SESSION_LOST:
@@ -146,7 +136,7 @@ zklock_acquire(const ZkLockOrder *order)
 				 * If nothing else hung on the session, start again with a new
 				 * one, at the end of the queue.
 				 */
-				forget_if_empty(lock);
+				zklock_lock_forget_if_empty(lock);
 				break;
 		}
 	}
@@ -185,7 +175,7 @@ zklock_acquire_at_once(const ZkLockOrder *const *orders, int norders,
 
 	/* from here on an error finds the locks held and counted */
 	for (int i = ngranted; i < norders; i++)
-		forget_if_empty(entries[i]);
+		zklock_lock_forget_if_empty(entries[i]);
 	if (ngranted > 0)
 		zklock_session_interrupt_on_loss(true);
 	pfree(entries);
@@ -220,19 +210,24 @@ zklock_give_back(Lock *lock, RecipeMode mode, ZkScope scope)
 {
 	ModeCount  *count = &lock->counts[mode];
 
-	if (scope == ZK_SCOPE_SESSION)
+	switch (scope)
 	{
-		Assert(count->session > 0);
-		count->session--;
-	}
-	else
-	{
-		Assert(count->xact->subid == GetCurrentSubTransactionId());
-		count->xact->count--;
+		case ZK_SCOPE_SESSION:
+			Assert(count->session > 0);
+			count->session--;
+			break;
+		case ZK_SCOPE_CALL:
+			Assert(count->call > 0);
+			count->call--;
+			break;
+		case ZK_SCOPE_TRANSACTION:
+			Assert(count->xact->subid == GetCurrentSubTransactionId());
+			count->xact->count--;
+			break;
 	}
 	if (!zklock_lock_has_mode(lock, mode))
-		end_mode(lock, mode, zklock_session_live());
-	forget_if_empty(lock);
+		zklock_lock_end_mode(lock, mode, zklock_session_live());
+	zklock_lock_forget_if_empty(lock);
 }
 
 /* ---------------------------------------------------------------------
@@ -261,8 +256,8 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 	HOLD_INTERRUPTS();
 	lock->counts[mode].session--;
 	if (!zklock_lock_has_mode(lock, mode))
-		end_mode(lock, mode, live);
-	forget_if_empty(lock);
+		zklock_lock_end_mode(lock, mode, live);
+	zklock_lock_forget_if_empty(lock);
 	RESUME_INTERRUPTS();
 	if (was_lost)
 		ereport(WARNING,
@@ -315,10 +310,12 @@ zklock_end_transaction(void)
 			bool		was_held = zklock_lock_has_mode(lock, mode);
 
 			drop_xact_counts(&lock->counts[mode]);
+			if (zklock_call_is_over())
+				lock->counts[mode].call = 0;
 			if (was_held && !zklock_lock_has_mode(lock, mode))
-				end_mode(lock, mode, live);
+				zklock_lock_end_mode(lock, mode, live);
 		}
-		forget_if_empty(lock);
+		zklock_lock_forget_if_empty(lock);
 	}
 	zklock_client_end_many(zklock_session_client());
 
@@ -350,7 +347,7 @@ zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 			is_same = false;
 		}
 		if (!is_same)
-			forget_if_empty(lock);
+			zklock_lock_forget_if_empty(lock);
 	}
 }
 
@@ -358,78 +355,6 @@ zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
  * Public functions: what is held
  * ---------------------------------------------------------------------
  */
-
-int64
-zklock_token(const char *name)
-{
-	const ZkPlace *place = zklock_lock_good_place(name);
-
-	return place != NULL ? place->token : 0;
-}
-
-int
-zklock_permits(const char *name)
-{
-	const ZkPlace *place = zklock_lock_good_place(name);
-
-	return place != NULL ? place->permits : 0;
-}
-
-bool
-zklock_is_recalled(const char *name)
-{
-	Lock	   *lock = zklock_lock_find(name);
-
-	if (lock == NULL || !zklock_lock_is_held(lock))
-		return false;
-	zklock_place_use(&lock->place, true);
-	return lock->place.session == zklock_session_live() &&
-		zklock_recall_is_asked(&lock->place.listener);
-}
-
-void
-zklock_use(const char *name)
-{
-	Lock	   *lock = zklock_lock_find(name);
-
-	if (lock != NULL && zklock_lock_is_held(lock))
-		zklock_place_use(&lock->place, false);
-}
-
-void
-zklock_visit_locks(void (*visit) (const ZkLockInfo *info, void *argument),
-				   void *argument)
-{
-	HASH_SEQ_STATUS scan;
-	Lock	   *lock;
-	ZkSessionNumber live;
-
-	if (!zklock_has_locks())
-		return;
-	live = zklock_session_live();
-	foreach_lock(scan, lock)
-	{
-		zklock_place_settle(&lock->place, live);
-		foreach_mode(mode)
-		{
-			ModeCount  *count = &lock->counts[mode];
-			ZkLockInfo	info;
-
-			if (!zklock_lock_has_mode(lock, mode))
-				continue;
-			info.name = lock->name;
-			info.mode = mode;
-			info.is_lost = zklock_place_is_lost(&lock->place, live);
-			info.permits = lock->place.permits;
-			info.session_count = count->session;
-			info.xact_count = xact_total(count);
-			info.token = lock->place.token;
-			info.node = lock->place.node;
-			info.granted_at = count->since;
-			visit(&info, argument);
-		}
-	}
-}
 
 bool
 zklock_has_released_lost(void)
@@ -454,7 +379,8 @@ zklock_has_xact_locks(void)
 		return false;
 	foreach_lock(scan, lock)
 		foreach_mode(mode)
-		found |= xact_total(&lock->counts[mode]) > 0;
+		found |= lock->counts[mode].call > 0 ||
+			zklock_lock_xact_total(&lock->counts[mode]) > 0;
 	return found;
 }
 
@@ -480,7 +406,8 @@ zklock_lock_has_mode(const Lock *lock, RecipeMode mode)
 {
 	const ModeCount *count = &lock->counts[mode];
 
-	return count->session > 0 || xact_total(count) > 0;
+	return count->session > 0 || count->call > 0 ||
+		zklock_lock_xact_total(count) > 0;
 }
 
 bool
@@ -490,11 +417,57 @@ zklock_lock_is_held(const Lock *lock)
 		zklock_lock_has_mode(lock, RECIPE_SHARED);
 }
 
+int
+zklock_lock_xact_total(const ModeCount *count)
+{
+	int			sum = 0;
+
+	for (XactCount *each = count->xact; each != NULL; each = each->next)
+		sum += each->count;
+	return sum;
+}
+
 bool
 zklock_lock_is_of_session(const Lock *lock)
 {
 	return lock->counts[RECIPE_EXCLUSIVE].session > 0 ||
 		lock->counts[RECIPE_SHARED].session > 0;
+}
+
+void
+zklock_lock_end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live)
+{
+	Assert(!zklock_lock_has_mode(lock, mode));
+	if (!zklock_lock_is_held(lock))
+	{
+		if (lock->place.session != live)
+			zklock_lock_note_late_loss(lock);
+		if (!zklock_keep_put(&lock->place, live))
+			zklock_place_leave(&lock->place, live);
+	}
+	else if (mode == RECIPE_EXCLUSIVE)
+		zklock_place_downgrade(&lock->place, live);
+}
+
+void
+zklock_lock_forget_if_empty(Lock *lock)
+{
+	if (zklock_lock_is_held(lock))
+	{
+		zklock_lock_post(lock);
+		return;
+	}
+	zklock_lock_unpost(lock);
+	foreach_mode(mode)
+		drop_xact_counts(&lock->counts[mode]);
+	zklock_place_free(&lock->place);
+	if (lock->name != NULL)
+		pfree(lock->name);
+	hash_search(zklock_locks, lock->path, HASH_REMOVE, NULL);
+	if (zklock_has_locks())
+		return;
+	zklock_session_note_use(false);
+	zklock_session_interrupt_on_loss(false);
 }
 
 /* ---------------------------------------------------------------------
@@ -598,8 +571,11 @@ reserve_count(Lock *lock, RecipeMode mode, ZkScope scope)
 	SubTransactionId subid = GetCurrentSubTransactionId();
 
 	if ((scope == ZK_SCOPE_SESSION ? count->session :
-		 xact_total(count)) == INT_MAX)
+		 scope == ZK_SCOPE_CALL ? count->call :
+		 zklock_lock_xact_total(count)) == INT_MAX)
 		zklock_lock_refuse_count(lock);
+	if (scope == ZK_SCOPE_CALL)
+		zklock_call_follow();
 	if (scope == ZK_SCOPE_TRANSACTION &&
 		(count->xact == NULL || count->xact->subid != subid))
 	{
@@ -671,6 +647,8 @@ count_one(const ZkLockOrder *order, Lock *lock)
 		count->since = GetCurrentTimestamp();
 	if (order->scope == ZK_SCOPE_SESSION)
 		count->session++;
+	else if (order->scope == ZK_SCOPE_CALL)
+		count->call++;
 	else
 		count->xact->count++;
 	if (order->counted != NULL)
@@ -769,16 +747,6 @@ answer_busy(const ZkLockOrder *order, const Bounds *bounds, bool is_known,
  * ---------------------------------------------------------------------
  */
 
-static int
-xact_total(const ModeCount *count)
-{
-	int			sum = 0;
-
-	for (XactCount *each = count->xact; each != NULL; each = each->next)
-		sum += each->count;
-	return sum;
-}
-
 static void
 drop_xact_counts(ModeCount *count)
 {
@@ -811,27 +779,8 @@ end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
 	if (is_commit)
 		(*link)->count += ending->count;
 	else if (ending->count > 0 && !zklock_lock_has_mode(lock, mode))
-		end_mode(lock, mode, zklock_session_live());
+		zklock_lock_end_mode(lock, mode, zklock_session_live());
 	pfree(ending);
-}
-
-/*
- * The last count of a mode is gone.  Counts of the other left?  Of the shared
- * one: downgrade.  None: keep the place or leave it.  Never raises or waits.
- */
-static void
-end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live)
-{
-	Assert(!zklock_lock_has_mode(lock, mode));
-	if (!zklock_lock_is_held(lock))
-	{
-		if (lock->place.session != live)
-			zklock_lock_note_late_loss(lock);
-		if (!zklock_keep_put(&lock->place, live))
-			zklock_place_leave(&lock->place, live);
-	}
-	else if (mode == RECIPE_EXCLUSIVE)
-		zklock_place_downgrade(&lock->place, live);
 }
 
 /* The counts of session scope end, and nothing is kept. */
@@ -852,9 +801,9 @@ release_all(ZkSessionNumber live, bool has_written)
 							 has_written);
 			lock->counts[mode].session = 0;
 			if (!zklock_lock_has_mode(lock, mode))
-				end_mode(lock, mode, live);
+				zklock_lock_end_mode(lock, mode, live);
 		}
-		forget_if_empty(lock);
+		zklock_lock_forget_if_empty(lock);
 	}
 }
 
@@ -867,26 +816,4 @@ remember_release(bool was_lost, bool has_written)
 {
 	if (was_lost && has_written)
 		has_released_lost = true;
-}
-
-/* Remove an entry that holds nothing; tell the board in any case. */
-static void
-forget_if_empty(Lock *lock)
-{
-	if (zklock_lock_is_held(lock))
-	{
-		zklock_lock_post(lock);
-		return;
-	}
-	zklock_lock_unpost(lock);
-	foreach_mode(mode)
-		drop_xact_counts(&lock->counts[mode]);
-	zklock_place_free(&lock->place);
-	if (lock->name != NULL)
-		pfree(lock->name);
-	hash_search(zklock_locks, lock->path, HASH_REMOVE, NULL);
-	if (zklock_has_locks())
-		return;
-	zklock_session_note_use(false);
-	zklock_session_interrupt_on_loss(false);
 }

@@ -18,6 +18,7 @@
 typedef enum ZkScope
 {
 	ZK_SCOPE_SESSION,			/* with the backend, or DISCARD ALL */
+	ZK_SCOPE_CALL,				/* with what the client has sent: lock_call.c */
 	ZK_SCOPE_TRANSACTION		/* with the transaction or savepoint */
 } ZkScope;
 
@@ -51,6 +52,7 @@ typedef struct ZkLockInfo
 	bool		is_lost;
 	int			permits;
 	int			session_count;
+	int			call_count;
 	int			xact_count;
 	int64		token;
 	const char *node;
@@ -161,6 +163,8 @@ extern void zklock_refuse_if_lost(void);
 /* ---- for hooks.c ---- */
 
 extern bool zklock_has_locks(void);
+
+/* Of transaction or call scope: they end by themselves. */
 extern bool zklock_has_xact_locks(void);
 
 /* Did this transaction, after it wrote, release a lock that had been lost? */

@@ -26,9 +26,8 @@ zklock_lock_post(Lock *lock)
 	for (int mode = 0; mode < (int) lengthof(lock->counts); mode++)
 	{
 		held.session_counts[mode] = lock->counts[mode].session;
-		for (XactCount *each = lock->counts[mode].xact; each != NULL;
-			 each = each->next)
-			held.xact_counts[mode] += each->count;
+		held.call_counts[mode] = lock->counts[mode].call;
+		held.xact_counts[mode] = zklock_lock_xact_total(&lock->counts[mode]);
 		held.since[mode] = lock->counts[mode].since;
 	}
 	zklock_board_put_lock(&lock->line, lock->path + place->root_length + 1,

@@ -26,6 +26,7 @@ typedef struct XactCount
 typedef struct ModeCount
 {
 	int			session;		/* in session scope */
+	int			call;			/* in call scope */
 	XactCount  *xact;			/* in transaction scope; innermost first */
 	TimestampTz since;			/* when the first was; valid if there are any */
 } ModeCount;
@@ -72,6 +73,31 @@ extern void zklock_lock_note_late_loss(const Lock *lock);
 /* In session scope, so that the user has to release it? */
 extern bool zklock_lock_is_of_session(const Lock *lock);
 
+/* How often it is taken in transaction scope, in all subtransactions. */
+extern int	zklock_lock_xact_total(const ModeCount *count);
+
+/*
+ * The last count of a mode is gone.  Counts of the other left?  Of the shared
+ * one: downgrade.  None: keep the place or leave it.  Never raises or waits.
+ * live: zklock_session_live().
+ */
+extern void zklock_lock_end_mode(Lock *lock, RecipeMode mode,
+								 ZkSessionNumber live);
+
+/* Remove an entry that holds nothing; tell the board in any case. */
+extern void zklock_lock_forget_if_empty(Lock *lock);
+
+/* ---- lock_call.c ---- */
+
+/*
+ * A lock of call scope is about to be taken: see to its end.  Raises 0A000
+ * where there are no calls.
+ */
+extern void zklock_call_follow(void);
+
+/* Do the counts of call scope end with the transaction that ends now? */
+extern bool zklock_call_is_over(void);
+
 /* ---- lock_refuse.c ---- */
 
 /* Define the settings of this room. */
@@ -96,5 +122,12 @@ extern void zklock_lock_unpost(Lock *lock);
 #define foreach_lock(scan, lock) \
 	for (hash_seq_init(&(scan), zklock_locks); \
 		 ((lock) = (Lock *) hash_seq_search(&(scan))) != NULL;)
+
+/*
+ * Shared first: where both modes end, the exclusive one then ends last, and
+ * no downgrade is begun for nothing.
+ */
+#define foreach_mode(mode) \
+	for (int mode = RECIPE_SHARED; mode >= RECIPE_EXCLUSIVE; mode--)
 
 #endif							/* ZKLOCK_LOCK_PRIVATE_H */

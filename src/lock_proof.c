@@ -78,7 +78,9 @@ zklock_lock_warn_not_held(const char *name, const Lock *lock, RecipeMode mode)
 	bool		is_shared = mode == RECIPE_SHARED;
 	const char *hint = NULL;
 
-	if (lock != NULL && zklock_lock_has_mode(lock, mode))
+	if (lock != NULL && lock->counts[mode].call > 0)
+		hint = _("It is held in call scope: the end of what the client has sent releases it.");
+	else if (lock != NULL && zklock_lock_has_mode(lock, mode))
 		hint = _("It is held in transaction scope: the end of the transaction releases it.");
 	else if (lock != NULL && zklock_lock_is_of_session(lock))
 		hint = is_shared ?

@@ -144,21 +144,23 @@ put_locks(ReturnSetInfo *result, const ZkBoardRow *row)
 			continue;
 		for (int mode = 0; mode < (int) lengthof(held->since); mode++)
 		{
-			Datum		values[10] = {0};
-			bool		nulls[10] = {0};
+			Datum		values[11] = {0};
+			bool		nulls[11] = {0};
 
-			if (held->session_counts[mode] + held->xact_counts[mode] == 0)
+			if (held->session_counts[mode] == 0 &&
+				held->call_counts[mode] == 0 && held->xact_counts[mode] == 0)
 				continue;
 			values[0] = Int32GetDatum(row->pid);
 			values[1] = CStringGetTextDatum(zklock_nodedata_printable(lock->name));
 			values[2] = CStringGetTextDatum(zklock_args_mode((RecipeMode) mode));
 			values[3] = CStringGetTextDatum(is_lost(row, held) ? "lost" : "held");
 			values[4] = Int32GetDatum(held->session_counts[mode]);
-			values[5] = Int32GetDatum(held->xact_counts[mode]);
-			values[6] = Int64GetDatum(held->token);
-			values[7] = TimestampTzGetDatum(held->since[mode]);
-			values[8] = Int32GetDatum(held->permits);
-			values[9] = date_or_null(held->proof_ms, &nulls[9]);
+			values[5] = Int32GetDatum(held->call_counts[mode]);
+			values[6] = Int32GetDatum(held->xact_counts[mode]);
+			values[7] = Int64GetDatum(held->token);
+			values[8] = TimestampTzGetDatum(held->since[mode]);
+			values[9] = Int32GetDatum(held->permits);
+			values[10] = date_or_null(held->proof_ms, &nulls[10]);
 			tuplestore_putvalues(result->setResult, result->setDesc, values,
 								 nulls);
 		}

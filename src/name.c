@@ -36,6 +36,7 @@ static const struct config_enum_entry node_style_options[] = {
 };
 
 static char *name_to_utf8(const char *name);
+static char *to_server(const char *utf8);
 static void refuse_reserved(const char *name);
 static char *slot_to_utf8(const char *slot);
 pg_noreturn static void raise_bad_name(const char *what, const char *name,
@@ -166,8 +167,8 @@ refuse_reserved(const char *name)
 }
 
 /*
- * The slot in UTF-8, checked like one component of a name.  It may end in ten
- * digits, since there is a suffix behind it.
+ * The slot in UTF-8, checked like the first component of a name: it may end
+ * in ten digits, too, since there is a suffix behind it.
  */
 static char *
 slot_to_utf8(const char *slot)
@@ -184,7 +185,7 @@ slot_to_utf8(const char *slot)
 				 errdetail("The slot contains a slash."),
 				 errhint("A slot is one component, for example \"2026-11-20\".")));
 	error = recipe_check_name(utf8, &offset, &length);
-	if (error != RECIPE_NAME_OK && error != RECIPE_NAME_LIKE_QUEUE_NODE)
+	if (error != RECIPE_NAME_OK)
 		raise_bad_name("slot", slot, utf8, error, offset, length);
 	return utf8;
 }
@@ -198,6 +199,13 @@ name_to_utf8(const char *name)
 	return pg_server_to_any(name, strlen(name), PG_UTF8);
 }
 
+/* The other way round. */
+static char *
+to_server(const char *utf8)
+{
+	return pg_any_to_server(utf8, strlen(utf8), PG_UTF8);
+}
+
 /* what is "lock name" or "slot". */
 static void
 raise_bad_name(const char *what, const char *name, const char *utf8,
@@ -207,9 +215,7 @@ raise_bad_name(const char *what, const char *name, const char *utf8,
 	const char *detail = "";
 	const char *hint = NULL;
 	char	   *part = pnstrdup(utf8 + offset, length);
-
-	if (error == RECIPE_NAME_LIKE_QUEUE_NODE)
-		part = pg_any_to_server(part, strlen(part), PG_UTF8);
+	char		other[RECIPE_NAME_MAX + 1];
 
 	switch (error)
 	{
@@ -252,9 +258,13 @@ raise_bad_name(const char *what, const char *name, const char *utf8,
 							  offset + 1);
 			break;
 		case RECIPE_NAME_LIKE_QUEUE_NODE:
-			detail = psprintf("The component \"%s\" ends like the entries of a lock's queue, in a sequence number.",
-							  part);
-			hint = "Let no component end in ten digits, for example by a suffix.";
+			detail = psprintf("The component \"%s\" ends in a sequence number: beside the entries of the queue of \"%s\" it would be taken for one.",
+							  to_server(part),
+							  to_server(pnstrdup(utf8, offset - 1)));
+			hint = "Only the first component of a name may end in ten digits.";
+			if (recipe_suggest_name(other, utf8))
+				hint = psprintf("Call it \"%s\", for example. Only the first component of a name may end in ten digits.",
+								to_server(other));
 			break;
 		case RECIPE_NAME_NOT_ABSOLUTE:
 		case RECIPE_NAME_RESERVED:

@@ -111,8 +111,8 @@ typedef enum RecipeNameError
 	RECIPE_NAME_ENCODING,		/* not valid UTF-8 */
 	RECIPE_NAME_BEYOND_BMP,		/* a character above U+FFFF */
 	RECIPE_NAME_UNSUPPORTED,	/* surrogate, private use, U+FFF0 to U+FFFF */
-	RECIPE_NAME_LIKE_QUEUE_NODE,	/* a component would be taken for a
-									 * contender */
+	RECIPE_NAME_LIKE_QUEUE_NODE,	/* a component, not the first, would
+									 * be taken for a contender */
 	RECIPE_NAME_RESERVED,		/* first component of the root is "zookeeper" */
 	RECIPE_NAME_NOT_ABSOLUTE	/* a root that does not start with a slash */
 } RecipeNameError;
@@ -138,6 +138,14 @@ typedef enum RecipeVerdict
  */
 extern RecipeNameError recipe_check_name(const char *name, size_t *offset,
 										 size_t *length);
+
+/*
+ * Write a good name that is like one that is refused for
+ * RECIPE_NAME_LIKE_QUEUE_NODE: with '_' behind each such component.  false if
+ * there is none, for another fault or for its length.
+ */
+extern bool recipe_suggest_name(char suggestion[RECIPE_NAME_MAX + 1],
+								const char *name);
 
 /*
  * Check a root ("/", "/zklock", "/a/b"): absolute, no trailing slash, each

@@ -12,7 +12,8 @@
 static RecipeNameError check_components(const char *path, size_t start,
 										size_t *offset, size_t *length);
 static RecipeNameError check_component(const char *component, size_t size,
-									   size_t *offset, size_t *length);
+									   bool is_first, size_t *offset,
+									   size_t *length);
 static RecipeNameError check_characters(const char *component, size_t size,
 										size_t *offset, size_t *length);
 static RecipeNameError check_character(uint32_t code);
@@ -29,6 +30,30 @@ recipe_check_name(const char *name, size_t *offset, size_t *length)
 	if (*length > RECIPE_NAME_MAX)
 		return RECIPE_NAME_TOO_LONG;
 	return check_components(name, 0, offset, length);
+}
+
+bool
+recipe_suggest_name(char suggestion[RECIPE_NAME_MAX + 1], const char *name)
+{
+	size_t		size = strlen(name);
+	size_t		offset;
+	size_t		length;
+
+	if (size > RECIPE_NAME_MAX)
+		return false;
+	memcpy(suggestion, name, size + 1);
+	while (recipe_check_name(suggestion, &offset, &length) ==
+		   RECIPE_NAME_LIKE_QUEUE_NODE)
+	{
+		size_t		end = offset + length;
+
+		if (size == RECIPE_NAME_MAX)
+			return false;
+		memmove(suggestion + end + 1, suggestion + end, size - end + 1);
+		suggestion[end] = '_';
+		size++;
+	}
+	return recipe_check_name(suggestion, &offset, &length) == RECIPE_NAME_OK;
 }
 
 RecipeNameError
@@ -100,7 +125,7 @@ check_components(const char *path, size_t start, size_t *offset,
 	{
 		size_t		size = strcspn(path + start, "/");
 		RecipeNameError error = check_component(path + start, size,
-												offset, length);
+												depth == 1, offset, length);
 
 		if (error == RECIPE_NAME_OK && depth > RECIPE_DEPTH_MAX)
 		{
@@ -128,10 +153,23 @@ check_components(const char *path, size_t start, size_t *offset,
 /*
  * Check one component of `size` bytes.  *offset and *length are set to the
  * offending piece, relative to the component, or to all of it.
+ *
+ * All components but a name's first stand in the znode of another name, which
+ * may be a lock, too: among its contenders.  What ends in a sequence number
+ * there is one of them for everybody, and stays for as long as somebody uses
+ * the name: with a small number it would be ahead of all, with any number in
+ * the way of every try.  A name's first component stands in the root, which
+ * is no lock, so there it may end as it likes.  That is the ordinary case:
+ * 'job-1700000000', 'order-' || id.  So it is with a root in the chroot.
+ *
+ * Further down such names are refused, and not written down as others that
+ * are harmless: the znode of a lock is root and name for all clients.  Who
+ * goes by that from Java would hold 'a/b-1700000000' at the same time as who
+ * goes by an escape that zklock alone knows.
  */
 static RecipeNameError
-check_component(const char *component, size_t size, size_t *offset,
-				size_t *length)
+check_component(const char *component, size_t size, bool is_first,
+				size_t *offset, size_t *length)
 {
 	RecipeNameError error;
 	size_t		prefix_length;
@@ -150,7 +188,8 @@ check_component(const char *component, size_t size, size_t *offset,
 	if (error != RECIPE_NAME_OK)
 		return error;
 
-	if (recipe_split_node(component, size, &prefix_length, &sequence))
+	if (!is_first &&
+		recipe_split_node(component, size, &prefix_length, &sequence))
 		return RECIPE_NAME_LIKE_QUEUE_NODE;
 	return RECIPE_NAME_OK;
 }

@@ -67,7 +67,8 @@ static void visit(Walk *walk, const char *path, const ZkReply *list);
 static void add_lock(Walk *walk, const char *path, int nholders,
 					 int nwaiters);
 static void leave_for_later(Walk *walk, const char *path, const char *child);
-static bool is_name(const char *path, const char *child);
+static bool is_root(const Walk *walk, const char *path);
+static bool is_name(const Walk *walk, const char *path, const char *child);
 static int	compare_locks(const void *a, const void *b);
 
 ZkLockCount *
@@ -218,7 +219,7 @@ visit(Walk *walk, const char *path, const ZkReply *list)
 		add_lock(walk, path, nholders, nwaiters);
 	pfree(entries);
 	for (int i = 0; i < list->nchildren; i++)
-		if (is_name(path, list->children[i]))
+		if (is_name(walk, path, list->children[i]))
 			leave_for_later(walk, path, list->children[i]);
 }
 
@@ -226,7 +227,7 @@ visit(Walk *walk, const char *path, const ZkReply *list)
 static void
 add_lock(Walk *walk, const char *path, int nholders, int nwaiters)
 {
-	if (path[walk->root_length] == '\0' || path[walk->root_length + 1] == '\0')
+	if (is_root(walk, path))
 		return;
 	if (walk->nlocks == walk->locks_size)
 	{
@@ -256,14 +257,22 @@ leave_for_later(Walk *walk, const char *path, const char *child)
 		psprintf("%s/%s", strcmp(path, "/") == 0 ? "" : path, child);
 }
 
+static bool
+is_root(const Walk *walk, const char *path)
+{
+	return path[walk->root_length] == '\0' ||
+		path[walk->root_length + 1] == '\0';
+}
+
 /*
- * Is this child part of lock names?  Contenders are not, nor are the records
- * of zk_run_once(), nor what is ZooKeeper's own.
+ * Is this child part of lock names?  Contenders are not, but in the root there
+ * are none; nor are the records of zk_run_once(), nor what is ZooKeeper's own.
  */
 static bool
-is_name(const char *path, const char *child)
+is_name(const Walk *walk, const char *path, const char *child)
 {
-	return recipe_parse_node(child).style == RECIPE_STYLE_NONE &&
+	return (is_root(walk, path) ||
+			recipe_parse_node(child).style == RECIPE_STYLE_NONE) &&
 		!zklock_name_is_reserved(child) &&
 		!(strcmp(path, "/") == 0 && strcmp(child, "zookeeper") == 0);
 }

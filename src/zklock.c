@@ -60,6 +60,10 @@ PG_FUNCTION_INFO_V1(zk_try_lock);
 PG_FUNCTION_INFO_V1(zk_try_lock_shared);
 PG_FUNCTION_INFO_V1(zk_try_xact_lock);
 PG_FUNCTION_INFO_V1(zk_try_xact_lock_shared);
+PG_FUNCTION_INFO_V1(zk_call_lock);
+PG_FUNCTION_INFO_V1(zk_call_lock_shared);
+PG_FUNCTION_INFO_V1(zk_try_call_lock);
+PG_FUNCTION_INFO_V1(zk_try_call_lock_shared);
 PG_FUNCTION_INFO_V1(zk_wait_lock);
 PG_FUNCTION_INFO_V1(zk_unlock);
 PG_FUNCTION_INFO_V1(zk_unlock_shared);
@@ -67,8 +71,8 @@ PG_FUNCTION_INFO_V1(zk_unlock_all);
 PG_FUNCTION_INFO_V1(zk_disconnect);
 PG_FUNCTION_INFO_V1(zk_fencing_token);
 PG_FUNCTION_INFO_V1(zk_is_held);
-PG_FUNCTION_INFO_V1(zk_fence_token);
-PG_FUNCTION_INFO_V1(zk_fence_check);
+PG_FUNCTION_INFO_V1(zk_fence_own_token);
+PG_FUNCTION_INFO_V1(zk_fence_compare);
 PG_FUNCTION_INFO_V1(zk_release_requested);
 
 static Datum lock_or_raise(FunctionCallInfo fcinfo, RecipeMode mode,
@@ -153,6 +157,30 @@ zk_try_xact_lock_shared(PG_FUNCTION_ARGS)
 	return try_to_lock(fcinfo, RECIPE_SHARED, ZK_SCOPE_TRANSACTION);
 }
 
+Datum
+zk_call_lock(PG_FUNCTION_ARGS)
+{
+	return lock_or_raise(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_CALL);
+}
+
+Datum
+zk_call_lock_shared(PG_FUNCTION_ARGS)
+{
+	return lock_or_raise(fcinfo, RECIPE_SHARED, ZK_SCOPE_CALL);
+}
+
+Datum
+zk_try_call_lock(PG_FUNCTION_ARGS)
+{
+	return try_to_lock(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_CALL);
+}
+
+Datum
+zk_try_call_lock_shared(PG_FUNCTION_ARGS)
+{
+	return try_to_lock(fcinfo, RECIPE_SHARED, ZK_SCOPE_CALL);
+}
+
 /* The time for it begins before the transaction is ended. */
 Datum
 zk_wait_lock(PG_FUNCTION_ARGS)
@@ -226,7 +254,7 @@ zk_is_held(PG_FUNCTION_ARGS)
 }
 
 Datum
-zk_fence_token(PG_FUNCTION_ARGS)
+zk_fence_own_token(PG_FUNCTION_ARGS)
 {
 	char	   *name = zklock_args_name(fcinfo);
 	int64		token = zklock_token(name);
@@ -247,7 +275,7 @@ zk_fence_token(PG_FUNCTION_ARGS)
 }
 
 Datum
-zk_fence_check(PG_FUNCTION_ARGS)
+zk_fence_compare(PG_FUNCTION_ARGS)
 {
 	char	   *name = zklock_args_name(fcinfo);
 	int64		token = zklock_args_token(fcinfo, 1);
@@ -371,5 +399,5 @@ raise_implausible(const char *name, char *detail)
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("implausible fencing token for lock \"%s\"", name),
 			 errdetail("%s", detail),
-			 errhint("A greater token than there can be would refuse all holders for ever. If it is right, delete the lock's row of zk_fence_tokens first, as a superuser.")));
+			 errhint("A greater token than there can be would refuse all holders for ever. If it is right, delete the lock's row of zk_fences first, as a superuser.")));
 }

@@ -160,7 +160,7 @@ byte strangers = STRANGERS, downgrades = DOWNGRADES, deposals = DEPOSALS;
 bool is_split;					/* the deposed leader still answers */
 bool is_calm;					/* no more faults; who waits, waits for ever */
 
-/* The guarded resource, and its row in zk_fence_tokens. */
+/* The guarded resource, and its row in zk_fences. */
 byte last_commit;				/* czxid of the holder whose work it is */
 byte row_lock = NONE;
 byte fence;						/* greatest token that has committed */

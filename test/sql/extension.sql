@@ -44,6 +44,15 @@ WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regcla
 	AND a.attnum > 0 AND NOT a.attisdropped
 	AND col_description(a.attrelid, a.attnum) IS NULL;
 
+-- and says first what it is for, in the words of docs/reference.md.
+\pset format unaligned
+\pset tuples_only on
+SELECT split_part(obj_description(oid, 'pg_proc'), ': ', 1) COLLATE "C" AS "group",
+	string_agg(DISTINCT proname::text COLLATE "C", ' ') AS functions
+FROM pg_temp.functions GROUP BY 1 ORDER BY 1;
+\pset format aligned
+\pset tuples_only off
+
 -- Who may not call what
 SELECT oid::regprocedure::text COLLATE "C" AS function,
 	has_function_privilege('pg_monitor', oid, 'EXECUTE') AS pg_monitor,
@@ -56,7 +65,7 @@ ORDER BY function;
 DROP VIEW pg_temp.functions;
 
 -- Dropped while a lock is held, and made again in another schema: the lock is
--- the session's, not the extension's.
+-- the session's, not the extension's. Until then DISCARD ALL lets go of it.
 SELECT zk_lock('extension') AS token \gset
 DROP EXTENSION zklock;
 \set VERBOSITY terse
@@ -76,7 +85,7 @@ ALTER EXTENSION zklock SET SCHEMA zklock_moved;
 SELECT name, session_holds FROM zklock_moved.zk_locks;
 -- what calls and writes others of its own finds them, too
 SELECT zklock_moved.zk_fence('extension');
-SELECT name, token = :token AS same_token FROM zklock_moved.zk_fence_tokens;
+SELECT name, token = :token AS same_token FROM zklock_moved.zk_fences;
 SELECT zklock_moved.zk_unlock('extension'), zklock_moved.zk_unlock('extension');
 SELECT count(*) FROM zklock_moved.zk_lock_queue('extension');
 

@@ -16,12 +16,12 @@ SELECT fence_error($$SELECT zk_fence('fence')$$);
 SELECT zk_lock('fence') > 0 AS locked;
 SELECT zk_fence('fence');
 SELECT token = zk_fencing_token('fence') AS is_mine, claimed_by = session_user AS by_me
-FROM zk_fence_tokens WHERE name = 'fence';
+FROM zk_fences WHERE name = 'fence';
 
 -- the same again is no change
-SELECT xmin AS before FROM zk_fence_tokens WHERE name = 'fence' \gset
+SELECT xmin AS before FROM zk_fences WHERE name = 'fence' \gset
 SELECT zk_fence('fence');
-SELECT xmin = :'before' AS unchanged FROM zk_fence_tokens WHERE name = 'fence';
+SELECT xmin = :'before' AS unchanged FROM zk_fences WHERE name = 'fence';
 
 -- a newer holder, then the older one
 SELECT zk_fence('fence', zk_fencing_token('fence') + 1);
@@ -52,28 +52,28 @@ SELECT fence_error($$SELECT zk_fence('elsewhere', 9223372036854775807)$$);
 SELECT fence_error($$SELECT zk_fence('elsewhere', 1100::bigint << 32)$$);
 SELECT fence_error($$SELECT zk_fence('elsewhere', 1000::bigint << 32)$$);
 SELECT fence_error($$SELECT zk_fence('elsewhere', 2100::bigint << 32)$$);
-UPDATE zk_fence_tokens SET claimed_at = claimed_at - interval '1000 s' WHERE name = 'elsewhere';
+UPDATE zk_fences SET claimed_at = claimed_at - interval '1000 s' WHERE name = 'elsewhere';
 SELECT fence_error($$SELECT zk_fence('elsewhere', 3000::bigint << 32)$$);
 -- the same as a function of its arguments
-SELECT zk_fence_check('pure', 5, 4, '2026-01-01', '2026-01-01'),
-	zk_fence_check('pure', 1005::bigint << 32, 5::bigint << 32, '2026-01-01', '2026-01-01'),
-	zk_fence_check('pure', 1015::bigint << 32, 5::bigint << 32, '2026-01-01', '2026-01-01 00:00:10');
-SELECT zk_fence_check('pure', 1016::bigint << 32, 5::bigint << 32, '2026-01-01', '2026-01-01 00:00:10');
+SELECT _zk_fence_compare('pure', 5, 4, '2026-01-01', '2026-01-01'),
+	_zk_fence_compare('pure', 1005::bigint << 32, 5::bigint << 32, '2026-01-01', '2026-01-01'),
+	_zk_fence_compare('pure', 1015::bigint << 32, 5::bigint << 32, '2026-01-01', '2026-01-01 00:00:10');
+SELECT _zk_fence_compare('pure', 1016::bigint << 32, 5::bigint << 32, '2026-01-01', '2026-01-01 00:00:10');
 -- a clock that was set back
-SELECT zk_fence_check('pure', 1006::bigint << 32, 5::bigint << 32, '2026-01-01', '2025-01-01');
-SELECT zk_fence_check('pure', 9223372036854775807, 1, '-infinity', 'infinity');
-SELECT zk_fence_check('pure', 1, NULL, NULL, '2008-01-01 UTC'),
-	zk_fence_check('pure', 1::bigint << 32, NULL, NULL, '2008-01-01 00:00:01 UTC');
-SELECT zk_fence_check('pure', 2::bigint << 32, NULL, NULL, '2008-01-01 00:00:01 UTC');
-SELECT fence_error($$SELECT zk_fence_check('pure', 1, NULL, '2026-01-01', '2026-01-01')$$);
-SELECT fence_error($$SELECT zk_fence_check('pure', 1, 1, NULL, '2026-01-01')$$);
-SELECT fence_error($$SELECT zk_fence_check('pure', 1, NULL, NULL, NULL)$$);
+SELECT _zk_fence_compare('pure', 1006::bigint << 32, 5::bigint << 32, '2026-01-01', '2025-01-01');
+SELECT _zk_fence_compare('pure', 9223372036854775807, 1, '-infinity', 'infinity');
+SELECT _zk_fence_compare('pure', 1, NULL, NULL, '2008-01-01 UTC'),
+	_zk_fence_compare('pure', 1::bigint << 32, NULL, NULL, '2008-01-01 00:00:01 UTC');
+SELECT _zk_fence_compare('pure', 2::bigint << 32, NULL, NULL, '2008-01-01 00:00:01 UTC');
+SELECT fence_error($$SELECT _zk_fence_compare('pure', 1, NULL, '2026-01-01', '2026-01-01')$$);
+SELECT fence_error($$SELECT _zk_fence_compare('pure', 1, 1, NULL, '2026-01-01')$$);
+SELECT fence_error($$SELECT _zk_fence_compare('pure', 1, NULL, NULL, NULL)$$);
 
 -- a rollback takes the claim back
 BEGIN;
 SELECT zk_fence('undone', 9);
 ROLLBACK;
-SELECT count(*) FROM zk_fence_tokens WHERE name = 'undone';
+SELECT count(*) FROM zk_fences WHERE name = 'undone';
 
 -- Everybody may claim with the token of a lock they hold; nobody but whom the
 -- owner trusts may name a token, look, or change the table.
@@ -81,18 +81,18 @@ CREATE ROLE regress_zklock_fence;
 SET ROLE regress_zklock_fence;
 SELECT zk_lock('fence/role') > 0 AS locked;
 SELECT zk_fence('fence/role');
-SELECT name FROM zk_fence_tokens;
+SELECT name FROM zk_fences;
 SELECT zk_fence('fence/role', 7);
-DELETE FROM zk_fence_tokens;
-UPDATE zk_fence_tokens SET token = 1;
+DELETE FROM zk_fences;
+UPDATE zk_fences SET token = 1;
 -- the function does not follow the caller's search_path
-CREATE TEMP TABLE zk_fence_tokens (name text, token bigint);
+CREATE TEMP TABLE zk_fences (name text, token bigint);
 SELECT zk_fence('fence/role');
-SELECT count(*) FROM pg_temp.zk_fence_tokens;
-DROP TABLE pg_temp.zk_fence_tokens;
+SELECT count(*) FROM pg_temp.zk_fences;
+DROP TABLE pg_temp.zk_fences;
 SELECT zk_unlock('fence/role');
 RESET ROLE;
 DROP ROLE regress_zklock_fence;
 
 DROP FUNCTION fence_error;
-TRUNCATE zk_fence_tokens;
+TRUNCATE zk_fences;

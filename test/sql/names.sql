@@ -23,6 +23,7 @@ EXCEPTION WHEN OTHERS THEN
 		hint = PG_EXCEPTION_HINT;
 	message := regexp_replace(message, '(.)\1{99,}', '\1...');
 	message := regexp_replace(message, '[^ -~é]', '?', 'g');
+	detail := regexp_replace(detail, '(.)\1{99,}', '\1...');
 	RETURN state || ': ' || message
 		|| coalesce(E'\n' || nullif(detail, ''), '')
 		|| coalesce(E'\n' || nullif(hint, ''), '');
@@ -58,10 +59,10 @@ FROM (VALUES
 	-- characters that ZooKeeper refuses
 	(14, U&'private use \E000'), (15, U&'not a character \FFFF'),
 	(16, U&'emoji \+01F600'),
-	-- what a queue entry looks like: as a component anywhere
-	(17, 'order-1234567890'), (18, '1234567890'), (19, 'order-0000000001/part'),
-	(20, 'team/order0000000001'), (21, 'order-12345678901'),
-	(22, 'order--000000001'),
+	-- what a queue entry looks like, where the queue of another name may be
+	(17, 'team/order-1234567890'), (18, 'a/1234567890'), (19, 'team/order-0000000001/part'),
+	(20, 'team/order0000000001'), (21, '1234567890/order-12345678901/1234567890'),
+	(22, 'a/order--000000001'), (33, 'é/' || repeat('7', 509)), (34, U&'a/1234567890/\+01F600'),
 	-- length: in bytes
 	(23, repeat('x', 513)), (24, repeat('é', 257)),
 	(25, repeat('x', 10000)),
@@ -85,6 +86,9 @@ FROM (VALUES
 	-- numbers that are not those of queue entries
 	(18, 'names/order-123456789'), (19, 'names/123456789'),
 	(20, 'names/order-1234567890x'), (21, 'names/999999999/x'),
+	-- nor is there a queue in the root
+	(29, 'order-1234567890'), (30, '0000000001'), (31, 'lock-0000000001/part'),
+	(32, 'order--000000001'),
 	-- ZooKeeper's own name is free below a root
 	(22, 'zookeeper'), (23, 'names/zookeeper'),
 	-- length: in bytes
@@ -110,6 +114,15 @@ SELECT zk_unlock('names/parent/child');
 SELECT zk_is_held('names/parent') AS parent, zk_is_held('names/parent/child') AS child;
 -- The other way round: a lock is free whose znode exists because of another.
 SELECT zk_try_lock('names/outer/inner') AS inner, zk_try_lock('names/outer') AS outer;
+SELECT zk_unlock_all();
+
+-- Names in the root that look like queue entries are locks like others: they
+-- exclude, are shown, and are in nobody's way.
+SELECT zk_lock('order-0000000001') > 0 AS first, zk_lock('order-0000000002') > 0 AS second,
+	zk_try_lock('names') AS other;
+SELECT name, holders FROM zk_all_locks() WHERE name LIKE 'order-%' ORDER BY name;
+SELECT * FROM zk_all_locks('order-0000000002');
+SELECT count(*) AS contenders FROM zk_lock_queue('order-0000000001');
 SELECT zk_unlock_all();
 
 -- With "/" as root a name could lead to what is ZooKeeper's own.

@@ -7,7 +7,7 @@ SELECT "position", state, mode, style, permits FROM zk_lock_queue('sem');
 -- its holders are all valid at a time: tokens order them, a fence is for one
 SELECT zk_fencing_token('sem') > 0 AS has_token;
 SELECT zk_fence('sem');
-SELECT count(*) FROM zk_fence_tokens WHERE name = 'sem';
+SELECT count(*) FROM zk_fences WHERE name = 'sem';
 SELECT zk_try_lock('sem', permits => 3);
 SELECT zk_lock('sem');
 SELECT zk_lock_shared('sem');

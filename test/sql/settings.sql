@@ -62,7 +62,7 @@ SET zklock.root = '/double//slash';
 SET zklock.root = '/zookeeper';
 SET zklock.root = '/zookeeper/x';
 SET zklock.root = '/up/../x';
-SET zklock.root = '/queue-0000000001';
+SET zklock.root = '/team/queue-0000000001';
 SELECT set_config('zklock.root', '/' || repeat('x', 256), false);
 -- good ones
 SET zklock.root = '/';

@@ -156,6 +156,7 @@ subtest 'credentials in a file' => sub {
 	is($broken->sqlstate, '58P01', 'a file of credentials that is missing');
 	like($broken->error, qr/could not open file ".*missing": No such file/,
 		'a missing file is named');
+	is($broken->sqlstate, '58P01', 'with PostgreSQL\'s SQLSTATE for that');
 	append_to_file("$file.bad", "only-a-secret\n");
 	$broken = session('zklock.auth' => "\@$file.bad");
 	$broken->query("SELECT zk_lock('file')");

@@ -129,7 +129,7 @@ subtest 'a dump by the owner of the database' => sub {
 	is($session->sqlstate, '40001', 'an old token is refused there');
 	is($session->query_safe('SELECT n FROM orders'), 1, 'the rest is there, too');
 	$session->query_safe('SET ROLE keeper');
-	$session->query("UPDATE zk_fence_tokens SET token = 1");
+	$session->query("UPDATE zk_fences SET token = 1");
 	is($session->sqlstate, '42501', 'the owner of the database may not change tokens');
 	$session->quit;
 };

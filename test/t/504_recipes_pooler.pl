@@ -111,8 +111,11 @@ subtest 'locks of transaction scope' => sub {
 	is(join(' ', map { $_->sqlstate } $first, $second), '00000 00000', 'one after the other');
 	assert_no_nodes($zk, lock_path('invoice'), 'nothing left');
 	is($berlin->safe_psql('app', 'SELECT count(*) FROM work_done'), 2, 'both have worked');
-	is($berlin->safe_psql('app', "SELECT count(*) FROM zk_fence_tokens WHERE name = 'invoice'"),
+	is($berlin->safe_psql('app', "SELECT count(*) FROM zk_fences WHERE name = 'invoice'"),
 		1, 'behind the fence');
+
+	$first->query_safe("DO 'BEGIN PERFORM zk_call_lock(''invoice''); COMMIT; END'");
+	assert_no_nodes($zk, lock_path('invoice'), 'a lock of call scope ends before the pooler has the connection');
 
 	$direct->query_safe("SELECT zk_lock('invoice')");
 	$first->query($recipes->code('transaction') =~ s/'5s'/'200ms'/r);

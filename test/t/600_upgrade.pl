@@ -164,16 +164,16 @@ subtest 'a version that was made up' => sub {
 			CREATE OR REPLACE FUNCTION zk_lock_shared(name text, timeout interval DEFAULT '1 day')
 			RETURNS bigint AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;},
 		'another comment' => q{COMMENT ON FUNCTION zk_unlock_all() IS 'Otherwise.';},
-		'a column' => q{ALTER TABLE zk_fence_tokens ADD COLUMN note text DEFAULT 'none';},
-		'a column\'s comment' => q{COMMENT ON COLUMN zk_fence_tokens.name IS 'Whose.';},
-		'a column\'s privilege' => q{GRANT UPDATE (name) ON zk_fence_tokens TO zklock_job;},
+		'a column' => q{ALTER TABLE zk_fences ADD COLUMN note text DEFAULT 'none';},
+		'a column\'s comment' => q{COMMENT ON COLUMN zk_fences.name IS 'Whose.';},
+		'a column\'s privilege' => q{GRANT UPDATE (name) ON zk_fences TO zklock_job;},
 		'a view' => q{CREATE VIEW zk_new_view AS SELECT 1 AS one;},
 		'a view\'s option' => q{ALTER VIEW zk_locks SET (security_invoker = true);},
-		'a table\'s privilege' => q{GRANT INSERT ON zk_fence_tokens TO zklock_job;},
-		'an index' => q{CREATE INDEX zk_new_index ON zk_fence_tokens (token);},
-		'a constraint' => q{ALTER TABLE zk_fence_tokens ADD CONSTRAINT zk_new_check CHECK (token <> 4711);},
+		'a table\'s privilege' => q{GRANT INSERT ON zk_fences TO zklock_job;},
+		'an index' => q{CREATE INDEX zk_new_index ON zk_fences (token);},
+		'a constraint' => q{ALTER TABLE zk_fences ADD CONSTRAINT zk_new_check CHECK (token <> 4711);},
 		'a condition of dumps' => q{
-			SELECT pg_catalog.pg_extension_config_dump('zk_fence_tokens', 'WHERE token > 1');});
+			SELECT pg_catalog.pg_extension_config_dump('zk_fences', 'WHERE token > 1');});
 	my %before =
 	  ('its comment' => ['a function'], 'its privileges' => ['a function']);
 	my @order = sort { !!$before{$a} <=> !!$before{$b} || $a cmp $b } keys %step;

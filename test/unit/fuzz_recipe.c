@@ -155,6 +155,10 @@ check_name(const char *name)
 	char	   *save = NULL;
 
 	CHECK(offset + length <= strlen(name));
+	if (recipe_suggest_name(copy, name))
+		CHECK(recipe_check_name(copy, &offset, &length) == RECIPE_NAME_OK &&
+			  (error == RECIPE_NAME_LIKE_QUEUE_NODE) == (strcmp(copy, name) != 0));
+	error = recipe_check_name(name, &offset, &length);
 	if (error != RECIPE_NAME_OK)
 	{
 		CHECK(length > 0 || error == RECIPE_NAME_EMPTY ||
@@ -172,7 +176,8 @@ check_name(const char *name)
 	for (char *component = strtok_r(copy, "/", &save); component != NULL;
 		 component = strtok_r(NULL, "/", &save))
 	{
-		CHECK(recipe_parse_node(component).style == RECIPE_STYLE_NONE);
+		CHECK(component == copy ||
+			  recipe_parse_node(component).style == RECIPE_STYLE_NONE);
 		CHECK(strcmp(component, ".") != 0 && strcmp(component, "..") != 0);
 	}
 	for (const unsigned char *c = (const unsigned char *) name; *c; c++)

@@ -309,11 +309,15 @@ test_names(void)
 		{RECIPE_NAME_UNSUPPORTED, 0, 3, "\xEF\xBF\xB0", "U+FFF0"},
 		{RECIPE_NAME_UNSUPPORTED, 0, 3, "\xEF\xBF\xBF", "U+FFFF"},
 
-		{RECIPE_NAME_LIKE_QUEUE_NODE, 0, 10, "1234567890", "ten digits"},
+		{RECIPE_NAME_OK, 0, 0, "1234567890", "ten digits, first in the root"},
+		{RECIPE_NAME_OK, 0, 0, "job-1700000000/part", "likewise, with something below"},
+		{RECIPE_NAME_OK, 0, 0, "_c_" G1 "-lock-0000000001", "like a contender, first in the root"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, 10, "a/1234567890", "ten digits below a lock"},
 		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, 15, "a/lock-0000000001/b", "like a contender, in the middle"},
 		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, 12, "a/x--000000005", "like a negative contender"},
-		{RECIPE_NAME_LIKE_QUEUE_NODE, 0, 18, "job_20240131123456", "a date and time"},
-		{RECIPE_NAME_LIKE_QUEUE_NODE, 0, 10, "1234567890//", "the first reason counts"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, 18, "a/job_20240131123456", "a date and time"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 11, 10, "1234567890/1234567890", "the second of two"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, 10, "a/1234567890//", "the first reason counts"},
 
 		{RECIPE_NAME_OK, 0, 0, "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a", "the deepest"},
 		{RECIPE_NAME_TOO_DEEP, 32, 2, "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/bc/d", "too deep"},
@@ -332,6 +336,51 @@ test_names(void)
 	name[RECIPE_NAME_MAX] = 'a';
 	name[RECIPE_NAME_MAX + 1] = '\0';
 	check_names(&too_long, 1, false);
+}
+
+/* What an error suggests for a name that is refused for its digits. */
+static void
+test_suggestions(void)
+{
+	static const struct
+	{
+		const char *expected;	/* NULL: nothing */
+		const char *name;
+		const char *what;
+	}			cases[] = {
+		{"team/order-1234567890_", "team/order-1234567890", "a suffix"},
+		{"1234567890/1234567890_/1234567890_", "1234567890/1234567890/1234567890", "for each but the first"},
+		{"a/x--000000005_", "a/x--000000005", "behind a negative number"},
+		{"a/1234567890_/b", "a/1234567890/b", "in the middle"},
+		{NULL, "a/1234567890//", "nothing for another fault"},
+		{NULL, "a/1234567890/\xFF", "nothing for another fault behind it"},
+	};
+	char		suggestion[RECIPE_NAME_MAX + 1];
+	char		name[RECIPE_NAME_MAX + 2];
+
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		bool		is_there = recipe_suggest_name(suggestion, cases[i].name);
+
+		is_int(cases[i].expected != NULL, is_there, "suggestion: %s",
+			   cases[i].what);
+		if (is_there && cases[i].expected != NULL)
+			is_str(cases[i].expected, suggestion, "suggestion: %s",
+				   cases[i].what);
+	}
+
+	memset(name, '1', sizeof(name));
+	name[0] = 'a';
+	name[1] = '/';
+	name[RECIPE_NAME_MAX - 1] = '\0';
+	ok(recipe_suggest_name(suggestion, name), "the longest suggestion");
+	is_int(RECIPE_NAME_MAX, strlen(suggestion), "its length");
+	name[RECIPE_NAME_MAX - 1] = '1';
+	name[RECIPE_NAME_MAX] = '\0';
+	ok(!recipe_suggest_name(suggestion, name), "no room for one");
+	name[RECIPE_NAME_MAX] = '1';
+	name[RECIPE_NAME_MAX + 1] = '\0';
+	ok(!recipe_suggest_name(suggestion, name), "too long anyway");
 }
 
 static void
@@ -358,6 +407,7 @@ test_roots(void)
 		{RECIPE_NAME_BEYOND_BMP, 1, 4, "/\xF0\x9F\x98\x80", "beyond the BMP"},
 		{RECIPE_NAME_UNSUPPORTED, 1, 3, "/\xEE\x80\x80", "private use"},
 		{RECIPE_NAME_LIKE_QUEUE_NODE, 3, 15, "/a/lock-0000000001", "like a contender"},
+		{RECIPE_NAME_OK, 0, 0, "/locks-2024010203", "the same, first in the chroot"},
 		{RECIPE_NAME_RESERVED, 1, 9, "/zookeeper", "zookeeper's own"},
 		{RECIPE_NAME_RESERVED, 1, 9, "/zookeeper/quota", "below zookeeper's own"},
 	};
@@ -1079,6 +1129,7 @@ main(void)
 	test_style_names();
 	test_waits_for();
 	test_names();
+	test_suggestions();
 	test_roots();
 	test_paths();
 	test_prefixes_and_guids();

@@ -1,0 +1,298 @@
+
+# Locks of call scope: they outlive the commits of a procedure, and end with what the
+# client has sent, however that ends.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+# With quorum an eviction is a loss at once. Not preloaded: the first lock of a
+# session loads the library in the middle of the call.
+my $node = cluster('berlin', $zk,
+	init => [ allows_streaming => 'logical' ],
+	'zklock.commit_guard' => 'quorum');
+my $path = lock_path('call');
+my $other = background($node);
+my $gate = background($node);
+
+sub sql { return $node->safe_psql('postgres', $_[0]); }
+
+# Takes the lock, commits and rolls back, stands at the gate, and does what it is told.
+sql(<<'SQL');
+CREATE TABLE done (what text);
+CREATE TABLE parent (i int PRIMARY KEY);
+CREATE TABLE child (i int REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
+CREATE PROCEDURE inner_steps() LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM zk_call_lock('call');
+	COMMIT;
+END $$;
+CREATE PROCEDURE steps(what text) LANGUAGE plpgsql AS $$
+BEGIN
+	CALL inner_steps();
+	PERFORM zk_call_lock('call');
+	ROLLBACK;
+	INSERT INTO done SELECT 'held' FROM zk_locks
+	WHERE name = 'call' AND (session_holds, call_holds, xact_holds) = (0, 2, 0);
+	COMMIT;
+	PERFORM pg_advisory_lock_shared(1);
+	PERFORM pg_advisory_unlock_shared(1);
+	COMMIT;
+	EXECUTE what;
+	INSERT INTO done VALUES ('all');
+	COMMIT;
+END $$;
+SQL
+
+sub is_free
+{
+	my ($what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	# A release is sent and not waited for.
+	return is($other->query_safe("SELECT zk_try_lock('call', '10 s') AND zk_unlock('call')"), 't', "$what: free");
+}
+
+sub is_busy
+{
+	my ($what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is($other->query_safe("SELECT CASE WHEN zk_try_lock('call') THEN zk_unlock('call') END"), '', "$what: held");
+}
+
+sub has_nothing
+{
+	my ($session, $what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is($session->query_safe('SELECT count(*) FROM zk_locks'), 0, "$what: nothing is left");
+}
+
+# The session calls the procedure, and stands at the gate.
+sub start_steps
+{
+	my ($session, $what) = @_;
+	$gate->query_safe('SELECT pg_advisory_lock(1)');
+	sql('TRUNCATE done');
+	$session->start_query("CALL steps(\$what\$$what\$what\$)");
+	poll_until
+	{
+		sql("SELECT wait_event FROM pg_stat_activity WHERE pid = " . $session->pid) eq 'advisory';
+	}
+	'it to stand at the gate', 30;
+	return;
+}
+
+sub open_gate { return $gate->query_safe('SELECT pg_advisory_unlock(1)'); }
+
+sub done { return sql("SELECT coalesce(string_agg(what, ' ' ORDER BY ctid), '') FROM done"); }
+
+subtest 'however a call ends' => sub {
+	my $evict = "DO \$\$ BEGIN PERFORM zk_evict('call', token) FROM zk_locks; END \$\$";
+	foreach my $end (
+		[ 'success', 'SELECT', '00000', 'held all' ],
+		[ 'an error', 'SELECT 1 / 0', '22012', 'held' ],
+		[ 'an error of the commit', 'INSERT INTO child VALUES (1)', '23503', 'held' ],
+		[ 'a commit that is refused', $evict, '40001', 'held' ])
+	{
+		my ($what, $does, $sqlstate, $done) = @$end;
+		my $session = background($node);
+		start_steps($session, $does);
+		is_busy("over commit and rollback, $what");
+		open_gate();
+		$session->wait_result;
+		is($session->sqlstate, $sqlstate, "$what: how it ends") or diag($session->error);
+		is_free($what);
+		is(done(), $done, "$what: what was committed stays");
+		has_nothing($session, $what);
+		$session->quit;
+	}
+};
+
+subtest 'a call that is ended from outside' => sub {
+	my $session = background($node);
+	start_steps($session, 'SELECT');
+	sql('SELECT pg_cancel_backend(' . $session->pid . ')');
+	$session->wait_result;
+	is($session->sqlstate, '57014', 'canceled');
+	open_gate();
+	is_free('canceled');
+	has_nothing($session, 'canceled');
+
+	$session->query_safe("SET statement_timeout = '1s'");
+	start_steps($session, 'SELECT');
+	$session->wait_result;
+	is($session->sqlstate, '57014', 'timed out');
+	open_gate();
+	is_free('timed out');
+	has_nothing($session, 'timed out');
+	$session->query_safe('RESET statement_timeout');
+
+	# The session is lost while the procedure works.
+	start_steps($session, 'SELECT pg_sleep(600)');
+	open_gate();
+	kill 'KILL', session_programs($session->pid);
+	$session->wait_result;
+	is($session->sqlstate, '40001', 'lost');
+	has_nothing($session, 'lost, and nothing to let go of');
+	is_free('lost');
+	$session->query_safe("SELECT zk_call_lock('call')");
+
+	start_steps($session, 'SELECT');
+	my $pid = $session->pid;
+	sql("SELECT pg_terminate_backend($pid)");
+	poll_until { sql("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") == 0 } 'its end', 30;
+	open_gate();
+	assert_no_nodes($zk, $path, 'terminated');
+};
+
+subtest 'what a call is' => sub {
+	my $session = background($node);
+	$session->query_safe(
+		"CREATE FUNCTION locks() RETURNS bigint LANGUAGE sql RETURN zk_call_lock('call');
+		CREATE FUNCTION held() RETURNS text LANGUAGE sql BEGIN ATOMIC
+			SELECT coalesce(string_agg(concat_ws(' ', mode, session_holds, call_holds, xact_holds), ', ' ORDER BY mode), 'nothing')
+			FROM zk_locks; END");
+	foreach my $sql (
+		"SELECT zk_call_lock('call')",
+		"SELECT zk_call_lock_shared('call')",
+		"SELECT zk_try_call_lock('call'), zk_try_call_lock_shared('call')",
+		'SELECT locks() FROM generate_series(1, 3)',
+		"DO 'BEGIN PERFORM locks(); COMMIT; PERFORM locks(); END'",
+		"DO 'DECLARE r record; BEGIN FOR r IN SELECT locks() LOOP COMMIT; END LOOP; END'",
+		'VALUES (1)\; SELECT locks()\; VALUES (2)')
+	{
+		$session->query_safe($sql);
+		has_nothing($session, $sql);
+		is_free($sql);
+	}
+	is($session->query_safe('SELECT locks() > 0 \; SELECT held()') =~ s/.*\n//sr, 'exclusive 0 1 0',
+		'two statements sent together');
+
+	# A lock in a subtransaction that is undone stays, as one of session scope.
+	is( $session->query_safe(
+			"CREATE FUNCTION undone() RETURNS text LANGUAGE plpgsql AS \$\$ BEGIN
+			BEGIN PERFORM locks(); PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END;
+			RETURN held(); END \$\$; SELECT undone()"),
+		'exclusive 0 1 0', 'an error that was caught');
+	has_nothing($session, 'after that');
+
+	# Reentrant with the other scopes.
+	$session->query_safe("SELECT zk_lock('call')");
+	is($session->query_safe("BEGIN; SELECT zk_xact_lock('call') = locks(); COMMIT"), 't', 'one place');
+	is($session->query_safe('SELECT held()'), 'exclusive 1 0 0', 'its own count ends alone');
+	is($session->query_safe("SELECT zk_unlock('call')"), 't', 'the other is released');
+	is_free('all');
+	$session->query_safe("SELECT zk_call_lock('call'), zk_lock_shared('call')");
+	is($session->query_safe('SELECT held()'), 'shared 1 0 0', 'a downgrade at the end of the call');
+	is($other->query_safe("SELECT zk_try_lock_shared('call', '10 s') AND zk_unlock_shared('call')"), 't',
+		'others may share');
+	$session->query_safe("SELECT zk_unlock_shared('call')");
+
+	$session->query_safe("SET zklock.keep = '1min'; SELECT locks()");
+	is($session->query_safe('SELECT state FROM zk_locks'), 'kept', 'what is kept at the end of the call');
+	is_free('kept');
+	$session->quit;
+};
+
+subtest 'in a transaction that goes on' => sub {
+	my $session = background($node);
+	foreach my $end (qw(COMMIT ROLLBACK))
+	{
+		$session->query_safe('BEGIN; SELECT locks(); SAVEPOINT a; SELECT locks()');
+		is($session->query_safe('ROLLBACK TO a; SELECT held()'), 'exclusive 0 2 0', "until $end");
+		is_busy("until $end");
+		$session->query_safe($end);
+		has_nothing($session, $end);
+		is_free($end);
+	}
+	$session->query('BEGIN; SELECT locks(); SELECT 1 / 0');
+	is_free('in a transaction that has failed');
+	$session->query_safe('ROLLBACK');
+	$session->query('BEGIN; SELECT locks(), 1 / 0');
+	is_free('by the error of the call itself');
+	$session->query_safe('ROLLBACK');
+
+	$session->query("BEGIN; SELECT locks(); PREPARE TRANSACTION 'call'");
+	is($session->sqlstate, '0A000', 'cannot be prepared');
+	$session->query_safe('ROLLBACK');
+	$session->query('DO $$ BEGIN PERFORM locks(); PERFORM zk_disconnect(); END $$');
+	is($session->sqlstate, '55000', 'cannot be disconnected');
+	is($session->query("DO \$\$ BEGIN PERFORM locks(); RAISE '%', zk_unlock('call'); END \$\$"), '', 'nor');
+	like($session->error, qr/ERROR:  f$/m, 'released earlier');
+	like($session->error, qr/is not held in exclusive mode.*call scope: the end of what the client has sent/s,
+		'which a warning says');
+	is_free('after all that');
+	$session->quit;
+};
+
+# Two clients count up what nothing but the lock protects, over a commit.
+subtest 'the extended protocol' => sub {
+	sql(<<'SQL');
+CREATE TABLE counter (n int);
+INSERT INTO counter VALUES (0);
+CREATE PROCEDURE count_up() LANGUAGE plpgsql AS $$
+DECLARE
+	seen int;
+BEGIN
+	PERFORM zk_call_lock('call');
+	COMMIT;
+	SELECT n INTO seen FROM counter;
+	COMMIT;
+	UPDATE counter SET n = seen + 1;
+END $$;
+-- From PostgreSQL 18 on a pipeline is a transaction block, in which nothing commits.
+CREATE PROCEDURE count_up_at_once() LANGUAGE plpgsql AS $$
+DECLARE
+	seen int;
+BEGIN
+	PERFORM zk_call_lock('call');
+	SELECT n INTO seen FROM counter;
+	UPDATE counter SET n = seen + 1;
+END $$;
+SQL
+	my $script = $node->basedir . '/count.sql';
+	my $pipeline = $node->basedir . '/pipeline.sql';
+	append_to_file($script, "CALL count_up();\n");
+	append_to_file($pipeline, "\\startpipeline\n" . "CALL count_up_at_once();\n" x 2 . "\\endpipeline\n");
+	my $expected = 0;
+	foreach my $mode (qw(simple extended prepared))
+	{
+		$node->command_ok([ 'pgbench', '-n', '-M', $mode, '-c', 2, '-t', 20, '-f', $script, 'postgres' ], $mode);
+		is(sql('SELECT n FROM counter'), $expected += 40, "$mode: one at a time");
+	}
+	$node->command_ok([ 'pgbench', '-n', '-M', 'extended', '-c', 2, '-t', 10, '-f', $pipeline, 'postgres' ],
+		'a pipeline');
+	is(sql('SELECT n FROM counter'), $expected + 40, 'pipeline: one at a time');
+	is_free('the end of the connections');
+};
+
+# What an apply worker does has no client.
+subtest 'a background worker' => sub {
+	sql('CREATE TABLE copied (i int); CREATE PUBLICATION everything FOR TABLE copied');
+	sql("SELECT pg_create_logical_replication_slot('copy', 'pgoutput')");
+	sql('CREATE DATABASE copy');
+	my $connection = $node->connstr . ' dbname=postgres';
+	$node->safe_psql('copy', <<"SQL");
+CREATE EXTENSION zklock;
+CREATE TABLE copied (i int);
+CREATE FUNCTION takes() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM public.zk_call_lock(''call''); RETURN NEW; END';
+CREATE TRIGGER takes BEFORE INSERT ON copied FOR EACH ROW EXECUTE FUNCTION takes();
+ALTER TABLE copied ENABLE ALWAYS TRIGGER takes;
+CREATE SUBSCRIPTION copy CONNECTION '$connection' PUBLICATION everything
+	WITH (create_slot = false, slot_name = 'copy', copy_data = false);
+SQL
+	my $offset = -s $node->logfile;
+	sql('INSERT INTO copied VALUES (1)');
+	$node->wait_for_log(qr/locks of call scope cannot be used in a background worker/, $offset);
+	pass('is refused');
+	$node->safe_psql('copy', 'ALTER SUBSCRIPTION copy DISABLE; ALTER SUBSCRIPTION copy SET (slot_name = NONE);
+		DROP SUBSCRIPTION copy');
+};
+
+$other->quit;
+assert_no_nodes($zk, $path, 'nothing is left in ZooKeeper');
+done_testing();
