@@ -294,7 +294,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_is_held(text) IS
-'Looking: Asks the ensemble whether this session still holds the lock, in either mode: one transaction of the quorum, which a lagging server cannot answer. True means that the ensemble will not end the session for another third of its timeout; after a pause of the process that takes up to 3/10 of the timeout to find out. Waits while the connection is down; raises 08006 if the ensemble answers too late for any certainty.';
+'Fencing: Asks the ensemble whether this session still holds the lock, in either mode: one transaction of the quorum, which a lagging server cannot answer. True means that the ensemble will not end the session for another third of its timeout; after a pause of the process that takes up to 3/10 of the timeout to find out. Waits while the connection is down; raises 08006 if the ensemble answers too late for any certainty.';
 
 -- Fencing. Two words: a token is a lock's, and rises with every grant
 -- (zk_fencing_token); a fence is a resource's in this database, and lets nobody
