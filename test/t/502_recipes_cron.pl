@@ -5,6 +5,10 @@
 use strict;
 use warnings;
 
+# Ahead of the modules, so that it comes after their ends, when no server runs.
+END { sweep_faketime(); }
+
+use Errno;
 use IPC::Run;
 use Recipes;
 use PostgreSQL::Test::Utils;
@@ -121,12 +125,27 @@ sub forget_nightly
 	return;
 }
 
+# Each program that runs with libfaketime makes a semaphore and shared memory, named
+# after its process, leaves them behind if it does not exit in order, as sessions'
+# programs do not, and refuses to run if they are there already: once process ids come
+# round again, sessions cannot be started. So what the dead have left is taken away.
+sub sweep_faketime
+{
+	foreach my $file (glob '/dev/shm/*faketime_s[eh]m_*')
+	{
+		my ($pid) = $file =~ /_(\d+)$/ or next;
+		unlink $file unless kill(0, $pid) || $!{EPERM};
+	}
+	return;
+}
+
 # pg_cron 1.4 knows no shorter time than a minute. So let their clocks go before
 # the minute, that of paris two seconds late, and look later. Without libfaketime
 # the real minute has to do.
 sub set_clock
 {
 	my ($node, $real, $second) = @_;
+	sweep_faketime();
 	local $ENV{LD_PRELOAD} = $libfaketime;
 	local $ENV{FAKETIME} = sprintf '%+d', $second - $real % 60;
 	local $ENV{FAKETIME_DONT_FAKE_MONOTONIC} = 1;
