@@ -11,7 +11,7 @@ BEGIN { open $screen, '>&', \*STDOUT or die $!; $screen->autoflush(1); }
 
 use IPC::Run;
 use POSIX qw(strftime);
-use Time::HiRes qw(time);
+use Time::HiRes qw(sleep time);
 use ZkLockTest;
 use ZooKeeper;
 
@@ -71,10 +71,10 @@ sub does
 # that whoever comes next stands behind.
 sub waits
 {
-	my ($who, $name) = @_;
+	my ($who, $name, $function) = @_;
 	my $session = session($who);
 	my $pid = $session->pid;
-	my $sql = "SELECT zk_lock('$name')";
+	my $sql = 'SELECT ' . ($function || 'zk_lock') . "('$name')";
 	line($who, $sql);
 	$session->start_query($sql);
 	poll_until
@@ -84,6 +84,25 @@ sub waits
 	}
 	"$who to wait", 30;
 	verify(!$session->is_done, "$who waits");
+	return;
+}
+
+# Run a statement that must fail with that SQLSTATE.
+sub fails
+{
+	my ($who, $sqlstate, $sql) = @_;
+	line($who, $sql);
+	session($who)->query($sql);
+	tells_error($who, $sqlstate);
+	return;
+}
+
+sub tells_error
+{
+	my ($who, $sqlstate) = @_;
+	line($who, paint('31', "   $_"))
+	  foreach grep { /\S/ } split /\n/, session($who)->error;
+	verify(session($who)->sqlstate eq $sqlstate, "$who: SQLSTATE $sqlstate");
 	return;
 }
 
@@ -103,6 +122,26 @@ sub show_queue
 	my $sql = "SELECT position, state, cluster, application, pid, token "
 	  . "FROM zk_lock_queue('$name') ORDER BY position";
 	line('tokyo', $sql);
+	print $screen table($sql);
+	return;
+}
+
+# The queue as it is now, on a terminal in place of the one that was drawn last
+# with that number of lines, and slowly enough for eyes. Returns its lines.
+sub move_queue
+{
+	my ($name, $nlines, $what) = @_;
+	return 0 unless $on_terminal;
+	my $table = table("SELECT position, state, cluster, application, token "
+		. "FROM zk_lock_queue('$name') ORDER BY position") . "              $what\n";
+	print $screen $nlines ? "\e[${nlines}A\e[J" : '', $table;
+	sleep 0.8;
+	return $table =~ tr/\n//;
+}
+
+sub table
+{
+	my ($sql) = @_;
 	my $table;
 	IPC::Run::run(
 		[
@@ -111,9 +150,7 @@ sub show_queue
 		],
 		'>', \$table)
 	  or die "could not show the queue\n";
-	print $screen map { "              $_\n" } grep { length } split /\n/,
-	  $table;
-	return;
+	return join '', map { "              $_\n" } grep { length } split /\n/, $table;
 }
 
 # "held berlin, waiting tokyo": the queue in one line.
@@ -164,22 +201,32 @@ sub first_come
 	my ($token) = @_;
 	title('First come, first served, across both clusters');
 	waits($_, 'nightly') foreach 'berlin 2', 'tokyo 2', 'berlin 3';
-	show_queue('nightly');
+	show_queue('nightly') unless $on_terminal;
 
 	my @order = ('berlin 1', 'tokyo 1', 'berlin 2', 'tokyo 2', 'berlin 3');
+	my $nlines = move_queue('nightly', 0, 'each lets go in turn');
+	# Beside a queue that moves there is no room for it.
+	my @told;
+	my $tell = sub { $on_terminal ? push @told, [@_] : line(@_) };
 	while (my $holder = shift @order)
 	{
 		my $start = time();
-		does($holder, "SELECT zk_unlock('nightly')");
+		session($holder)->query_safe("SELECT zk_unlock('nightly')");
+		$tell->($holder, "SELECT zk_unlock('nightly')");
 		last unless @order;
-		my $next = gets($order[0]);
-		verify($next > $token,
-			sprintf '%s has it after %.1f ms, with a higher token',
-			$order[0], 1000 * (time() - $start));
-		$token = $next;
+		my $next = session($order[0])->wait_result;
+		my $took = sprintf '%s has it after %.1f ms, with a higher token',
+		  $order[0], 1000 * (time() - $start);
+		die "this is not so: $took\n"
+		  if session($order[0])->sqlstate ne '00000' || $next <= $token;
 		my @early = grep { session($_)->is_done } @order[ 1 .. $#order ];
-		verify(!@early, 'the others still wait') if @order > 1;
+		die "@early did not wait\n" if @early;
+		$token = $next;
+		$tell->($order[0], "   $next");
+		$tell->('', paint('32', "-> $took"));
+		$nlines = move_queue('nightly', $nlines, $took);
 	}
+	line(@$_) foreach @told;
 	return;
 }
 
@@ -213,6 +260,49 @@ sub by_death
 	verify($took < 2,
 		sprintf 'tokyo 2 has it after %.1f ms, not after a timeout',
 		1000 * $took);
+	return;
+}
+
+sub by_deadlock
+{
+	title('A deadlock over two clusters is found, and resolved');
+	foreach my $hold ([ 'tokyo 1', 'left' ], [ 'berlin 1', 'right' ])
+	{
+		does($hold->[0], 'BEGIN');
+		does($hold->[0], "SELECT zk_xact_lock('$hold->[1]')");
+	}
+	waits('tokyo 1', 'right', 'zk_xact_lock');
+	my $start = time();
+	line('berlin 1', "SELECT zk_xact_lock('left')");
+	session('berlin 1')->start_query("SELECT zk_xact_lock('left')");
+	# With the one's transaction its lock has ended: the other has it.
+	my @both = ('tokyo 1', 'berlin 1');
+	my %got = map { $_ => session($_)->wait_result } @both;
+	my $took = time() - $start;
+	my ($victim, $other) = session($both[0])->sqlstate eq '40P01' ? @both : reverse @both;
+	tells_error($victim, '40P01');
+	die "$other: " . session($other)->error if session($other)->sqlstate ne '00000';
+	line($other, "   $got{$other}");
+	verify(1, sprintf 'and %s goes on, %.1f s after the deadlock', $other, $took);
+	does($victim, 'ROLLBACK');
+	does($other, 'COMMIT');
+	return;
+}
+
+sub by_loss
+{
+	title('Whoever has lost the lock does not commit');
+	# By default a proof that is a few seconds old is good enough, and an eviction is news.
+	does('tokyo 1', "SET zklock.commit_guard = 'quorum'");
+	does('tokyo 1', 'BEGIN');
+	my $token = does('tokyo 1', "SELECT zk_xact_lock('report')");
+	does('tokyo 1', 'INSERT INTO report VALUES (2)');
+	line('berlin', "SELECT zk_evict('report', $token)");
+	my $is_evicted = $control->query_safe("SELECT zk_evict('report', $token)");
+	verify($is_evicted eq 't', 'berlin takes the lock away by force');
+	fails('tokyo 1', '40001', 'COMMIT');
+	my $days = does('tokyo 1', 'SELECT * FROM report');
+	verify($days eq '1', 'what it wrote is not there');
 	return;
 }
 
@@ -257,6 +347,8 @@ my $worked = eval {
 	by_transaction();
 	by_death();
 	by_trying();
+	by_deadlock();
+	by_loss();
 	title('All of it happened as told.');
 	by_hand() if $on_terminal;
 	1;
