@@ -216,7 +216,15 @@ zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted)
 		client->watched_at = now;
 	}
 	client_look(client);
-	if (client->status.state == ZK_CLIENT_LOST &&
+	zklock_client_interrupt_if_lost(client);
+}
+
+void
+zklock_client_interrupt_if_lost(ZkClient *client)
+{
+	SharedPage *page = client->channel.page;
+
+	if (page != NULL && client->status.state == ZK_CLIENT_LOST &&
 		interrupt_begin(&page->loss_interrupt))
 	{
 		kill(getpid(), SIGINT);

@@ -106,6 +106,12 @@ extern void zklock_client_report_silence(ZkClient *client);
  */
 extern void zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted);
 
+/*
+ * For who closes a session that is lost, as far as is known: the interrupt is
+ * sent now if it is wanted and nobody has.
+ */
+extern void zklock_client_interrupt_if_lost(ZkClient *client);
+
 /* Copy the library's or our own last error text, one line, "" if none. */
 extern void zklock_client_last_error(ZkClient *client, char *text, size_t size);
 

@@ -335,8 +335,18 @@ zklock_session_reap(void)
 		note_loss(&status);
 	session_note_state(&status);
 	session_note_refusal(&status);
-	if (status.state == ZK_CLIENT_LOST || MySession.is_given_up)
-		zklock_session_close(0);
+	if (status.state != ZK_CLIENT_LOST && !MySession.is_given_up)
+		return;
+
+	/*
+	 * A question that needs no lock goes on with another session, and closing
+	 * this one keeps its program from interrupting the statement: it may
+	 * stand still, or be just about to.  Not in the end of a transaction, but
+	 * in that of a subtransaction.
+	 */
+	if (IsTransactionState() || GetCurrentTransactionNestLevel() > 1)
+		zklock_client_interrupt_if_lost(MySession.client);
+	zklock_session_close(0);
 }
 
 TimestampTz

@@ -175,6 +175,23 @@ subtest 'neighbors after a pause' => sub {
 	assert_no_nodes($zk, lock_path('told'));
 };
 
+# The session's program would interrupt the statement, but the backend finds the loss
+# first, in a call that needs no lock and goes on with a new session.
+subtest 'a loss that a question finds first' => sub {
+	my $holder = session_of('berlin');
+	$holder->query_safe("SET zklock.on_lock_loss = cancel; SELECT zk_lock('busy')");
+	my ($program) = session_programs($holder->pid);
+	$holder->start_query("DO \$\$ BEGIN LOOP PERFORM count(*) FROM zk_lock_queue('warm');
+		PERFORM pg_sleep(0.05); END LOOP; END \$\$");
+	kill 'STOP', $program;
+	poll_until { $holder->is_done } 'its statement to end', 3 * $timeout;
+	$holder->wait_result;
+	like($holder->sqlstate, qr/^(40001|08006)$/, 'with the loss');
+	kill 'CONT', $program;
+	$holder->quit;
+	assert_no_nodes($zk, lock_path('busy'));
+};
+
 # A follower that has lost its leader answers reads; the heartbeat is none, and
 # comes also between reads.
 subtest 'a follower without a leader' => sub {
