@@ -69,7 +69,8 @@ zklock_call_is_over(void)
 
 /*
  * In a transaction that is still good, the locks are left to its end
- * (zklock_end_transaction()).  A failed one is as good as over.
+ * (zklock_end_transaction()).  A failed one is as good as over, but not one
+ * of which a subtransaction has failed: ROLLBACK TO makes it go on.
  */
 static void
 end_call(void *arg)
@@ -77,7 +78,7 @@ end_call(void *arg)
 	is_followed = false;
 	if (proc_exit_inprogress || in_error_recursion_trouble())
 		return;
-	is_over = IsTransactionState();
+	is_over = IsTransactionState() || GetCurrentTransactionNestLevel() > 1;
 	if (!is_over)
 		release_call_scope();
 }

@@ -124,6 +124,7 @@ static bool adopt_session(const ZkClientOptions *options);
 static void forget_credentials(const ZkClientOptions *options);
 static uint64 hash_of(const char *text);
 static void note_loss(const ZkClientStatus *status);
+static void interrupt_if_lost(void);
 static void close_at_exit(int code, Datum arg);
 static bool check_servers(char **newval, void **extra, GucSource source);
 static const char *silence_text(void);
@@ -169,6 +170,7 @@ zklock_session_open(bool is_retry)
 
 	refuse_wrong_process();
 	prepare_once();
+	interrupt_if_lost();
 	zklock_session_reap();
 	MySession.needs_look = true;
 	if (!is_retry)
@@ -206,6 +208,7 @@ zklock_session_interrupt_on_loss(bool is_wanted)
 void
 zklock_session_renew(void)
 {
+	interrupt_if_lost();
 	zklock_session_reap();
 	if (!MySession.is_in_use && zklock_session_is_outdated())
 		zklock_session_close(CLOSE_MS);
@@ -335,18 +338,29 @@ zklock_session_reap(void)
 		note_loss(&status);
 	session_note_state(&status);
 	session_note_refusal(&status);
-	if (status.state != ZK_CLIENT_LOST && !MySession.is_given_up)
-		return;
+	if (status.state == ZK_CLIENT_LOST || MySession.is_given_up)
+		zklock_session_close(0);
+}
 
-	/*
-	 * A question that needs no lock goes on with another session, and closing
-	 * this one keeps its program from interrupting the statement: it may
-	 * stand still, or be just about to.  Not in the end of a transaction, but
-	 * in that of a subtransaction.
-	 */
-	if (IsTransactionState() || GetCurrentTransactionNestLevel() > 1)
+/*
+ * A question that needs no lock goes on with another session, and closing
+ * this one, if it is lost, keeps its program from interrupting the statement:
+ * it may stand still, or be just about to.  A loss that an earlier statement
+ * has noticed is no news to this one.
+ */
+static void
+interrupt_if_lost(void)
+{
+	ZkClientStatus status;
+
+	if (MySession.client == NULL)
+		return;
+	zklock_client_status(MySession.client, &status);
+	if (status.state != ZK_CLIENT_LOST || !status.was_connected)
+		return;
+	note_loss(&status);
+	if (zklock_session_loss_interrupts())
 		zklock_client_interrupt_if_lost(MySession.client);
-	zklock_session_close(0);
 }
 
 TimestampTz

@@ -230,6 +230,34 @@ subtest 'in a transaction that goes on' => sub {
 };
 
 # Two clients count up what nothing but the lock protects, over a commit.
+# What clients do that set a savepoint ahead of each statement.
+subtest 'an error after a savepoint' => sub {
+	my $session = background($node);
+	foreach my $error ('SELECT 1 / 0', "SELECT zk_call_lock('other'), 1 / (zk_fencing_token('other') * 0)")
+	{
+		$session->query_safe("BEGIN; SELECT zk_call_lock('call'); INSERT INTO done VALUES ('in')");
+		is_busy('in the transaction');
+		$session->query_safe('SAVEPOINT s');
+		$session->query($error);
+		is($session->sqlstate, '22012', 'a statement fails');
+		is_busy('in the failed subtransaction');
+		$session->query_safe('ROLLBACK TO s');
+		is_busy('in the transaction that goes on');
+		$session->query_safe('COMMIT');
+		is_free('after it');
+	}
+	# and the guard still knows of it
+	$session->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT zk_call_lock('call');
+		INSERT INTO done VALUES ('lost'); SAVEPOINT s");
+	$session->query('SELECT 1 / 0');
+	$session->query_safe('ROLLBACK TO s');
+	$other->query_safe("SELECT zk_evict('call', token) FROM zk_lock_queue('call')");
+	$session->query('COMMIT');
+	is($session->sqlstate, '40001', 'evicted meanwhile: the commit is refused');
+	has_nothing($session, 'refused');
+	$session->quit;
+};
+
 subtest 'the extended protocol' => sub {
 	sql(<<'SQL');
 CREATE TABLE counter (n int);
