@@ -72,6 +72,8 @@ static ZkContendEnd win_place(const ZkLockOrder *order, Lock *lock,
 							  ZkBusy *busy);
 static int64 answer_busy(const ZkLockOrder *order, const Bounds *bounds,
 						 bool is_known, const ZkBusy *busy);
+static void end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live);
+static void forget_if_empty(Lock *lock);
 static void release_all(ZkSessionNumber live, bool has_written);
 static void remember_release(bool was_lost, bool has_written);
 static void drop_xact_counts(ModeCount *count);
@@ -124,10 +126,10 @@ zklock_acquire(const ZkLockOrder *order)
 				zklock_keep_begin(&lock->place);
 				return grant(order, lock);
 			case ZK_CONTEND_BUSY:
-				zklock_lock_forget_if_empty(lock);
+				forget_if_empty(lock);
 				return answer_busy(order, &bounds, true, &busy);
 			case ZK_CONTEND_UNANSWERED:
-				zklock_lock_forget_if_empty(lock);
+				forget_if_empty(lock);
 				return answer_busy(order, &bounds, order->is_known_busy,
 								   &busy);
 			case ZK_CONTEND_SESSION_LOST:
@@ -136,7 +138,7 @@ zklock_acquire(const ZkLockOrder *order)
 				 * If nothing else hung on the session, start again with a new
 				 * one, at the end of the queue.
 				 */
-				zklock_lock_forget_if_empty(lock);
+				forget_if_empty(lock);
 				break;
 		}
 	}
@@ -175,7 +177,7 @@ zklock_acquire_at_once(const ZkLockOrder *const *orders, int norders,
 
 	/* from here on an error finds the locks held and counted */
 	for (int i = ngranted; i < norders; i++)
-		zklock_lock_forget_if_empty(entries[i]);
+		forget_if_empty(entries[i]);
 	if (ngranted > 0)
 		zklock_session_interrupt_on_loss(true);
 	pfree(entries);
@@ -226,8 +228,8 @@ zklock_give_back(Lock *lock, RecipeMode mode, ZkScope scope)
 			break;
 	}
 	if (!zklock_lock_has_mode(lock, mode))
-		zklock_lock_end_mode(lock, mode, zklock_session_live());
-	zklock_lock_forget_if_empty(lock);
+		end_mode(lock, mode, zklock_session_live());
+	forget_if_empty(lock);
 }
 
 /* ---------------------------------------------------------------------
@@ -256,8 +258,8 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 	HOLD_INTERRUPTS();
 	lock->counts[mode].session--;
 	if (!zklock_lock_has_mode(lock, mode))
-		zklock_lock_end_mode(lock, mode, live);
-	zklock_lock_forget_if_empty(lock);
+		end_mode(lock, mode, live);
+	forget_if_empty(lock);
 	RESUME_INTERRUPTS();
 	if (was_lost)
 		ereport(WARNING,
@@ -289,10 +291,6 @@ zklock_release_session_scope(bool has_written)
 void
 zklock_end_transaction(void)
 {
-	HASH_SEQ_STATUS scan;
-	Lock	   *lock;
-	ZkSessionNumber live;
-
 	has_released_lost = false;
 	zklock_keep_settle();
 	if (!zklock_has_locks())
@@ -300,24 +298,7 @@ zklock_end_transaction(void)
 		zklock_session_rest();
 		return;
 	}
-	zklock_session_reap();
-	live = zklock_session_live();
-	zklock_client_begin_many(zklock_session_client());
-	foreach_lock(scan, lock)
-	{
-		foreach_mode(mode)
-		{
-			bool		was_held = zklock_lock_has_mode(lock, mode);
-
-			drop_xact_counts(&lock->counts[mode]);
-			if (zklock_call_is_over())
-				lock->counts[mode].call = 0;
-			if (was_held && !zklock_lock_has_mode(lock, mode))
-				zklock_lock_end_mode(lock, mode, live);
-		}
-		zklock_lock_forget_if_empty(lock);
-	}
-	zklock_client_end_many(zklock_session_client());
+	zklock_lock_end_scopes(true, zklock_call_is_over());
 
 	/* the commit guard has stopped it; with no lock left it stays stopped */
 	if (zklock_has_locks())
@@ -347,7 +328,7 @@ zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 			is_same = false;
 		}
 		if (!is_same)
-			zklock_lock_forget_if_empty(lock);
+			forget_if_empty(lock);
 	}
 }
 
@@ -435,39 +416,31 @@ zklock_lock_is_of_session(const Lock *lock)
 }
 
 void
-zklock_lock_end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live)
+zklock_lock_end_scopes(bool ends_xact, bool ends_call)
 {
-	Assert(!zklock_lock_has_mode(lock, mode));
-	if (!zklock_lock_is_held(lock))
-	{
-		if (lock->place.session != live)
-			zklock_lock_note_late_loss(lock);
-		if (!zklock_keep_put(&lock->place, live))
-			zklock_place_leave(&lock->place, live);
-	}
-	else if (mode == RECIPE_EXCLUSIVE)
-		zklock_place_downgrade(&lock->place, live);
-}
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	ZkSessionNumber live;
 
-void
-zklock_lock_forget_if_empty(Lock *lock)
-{
-	if (zklock_lock_is_held(lock))
+	zklock_session_reap();
+	live = zklock_session_live();
+	zklock_client_begin_many(zklock_session_client());
+	foreach_lock(scan, lock)
 	{
-		zklock_lock_post(lock);
-		return;
+		foreach_mode(mode)
+		{
+			bool		was_held = zklock_lock_has_mode(lock, mode);
+
+			if (ends_xact)
+				drop_xact_counts(&lock->counts[mode]);
+			if (ends_call)
+				lock->counts[mode].call = 0;
+			if (was_held && !zklock_lock_has_mode(lock, mode))
+				end_mode(lock, mode, live);
+		}
+		forget_if_empty(lock);
 	}
-	zklock_lock_unpost(lock);
-	foreach_mode(mode)
-		drop_xact_counts(&lock->counts[mode]);
-	zklock_place_free(&lock->place);
-	if (lock->name != NULL)
-		pfree(lock->name);
-	hash_search(zklock_locks, lock->path, HASH_REMOVE, NULL);
-	if (zklock_has_locks())
-		return;
-	zklock_session_note_use(false);
-	zklock_session_interrupt_on_loss(false);
+	zklock_client_end_many(zklock_session_client());
 }
 
 /* ---------------------------------------------------------------------
@@ -779,8 +752,49 @@ end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
 	if (is_commit)
 		(*link)->count += ending->count;
 	else if (ending->count > 0 && !zklock_lock_has_mode(lock, mode))
-		zklock_lock_end_mode(lock, mode, zklock_session_live());
+		end_mode(lock, mode, zklock_session_live());
 	pfree(ending);
+}
+
+/*
+ * The last count of a mode is gone.  Counts of the other left?  Of the shared
+ * one: downgrade.  None: keep the place or leave it.  Never raises or waits.
+ */
+static void
+end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live)
+{
+	Assert(!zklock_lock_has_mode(lock, mode));
+	if (!zklock_lock_is_held(lock))
+	{
+		if (lock->place.session != live)
+			zklock_lock_note_late_loss(lock);
+		if (!zklock_keep_put(&lock->place, live))
+			zklock_place_leave(&lock->place, live);
+	}
+	else if (mode == RECIPE_EXCLUSIVE)
+		zklock_place_downgrade(&lock->place, live);
+}
+
+/* Remove an entry that holds nothing; tell the board in any case. */
+static void
+forget_if_empty(Lock *lock)
+{
+	if (zklock_lock_is_held(lock))
+	{
+		zklock_lock_post(lock);
+		return;
+	}
+	zklock_lock_unpost(lock);
+	foreach_mode(mode)
+		drop_xact_counts(&lock->counts[mode]);
+	zklock_place_free(&lock->place);
+	if (lock->name != NULL)
+		pfree(lock->name);
+	hash_search(zklock_locks, lock->path, HASH_REMOVE, NULL);
+	if (zklock_has_locks())
+		return;
+	zklock_session_note_use(false);
+	zklock_session_interrupt_on_loss(false);
 }
 
 /* The counts of session scope end, and nothing is kept. */
@@ -801,9 +815,9 @@ release_all(ZkSessionNumber live, bool has_written)
 							 has_written);
 			lock->counts[mode].session = 0;
 			if (!zklock_lock_has_mode(lock, mode))
-				zklock_lock_end_mode(lock, mode, live);
+				end_mode(lock, mode, live);
 		}
-		zklock_lock_forget_if_empty(lock);
+		forget_if_empty(lock);
 	}
 }
 

@@ -29,8 +29,6 @@
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 
-#include "session.h"
-
 /* Ours in MessageContext; it is there if is_followed. */
 static MemoryContextCallback at_end;
 static bool is_followed;
@@ -42,7 +40,6 @@ static bool is_followed;
 static bool is_over;
 
 static void end_call(void *arg);
-static void release_call_scope(void);
 
 void
 zklock_call_follow(void)
@@ -79,37 +76,11 @@ end_call(void *arg)
 	if (proc_exit_inprogress || in_error_recursion_trouble())
 		return;
 	is_over = IsTransactionState() || GetCurrentTransactionNestLevel() > 1;
-	if (!is_over)
-		release_call_scope();
-}
-
-static void
-release_call_scope(void)
-{
-	HASH_SEQ_STATUS scan;
-	Lock	   *lock;
-	ZkSessionNumber live;
-
-	if (!zklock_has_locks())
+	if (is_over || !zklock_has_locks())
 		return;
 
 	/* a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
-	zklock_session_reap();
-	live = zklock_session_live();
-	zklock_client_begin_many(zklock_session_client());
-	foreach_lock(scan, lock)
-	{
-		foreach_mode(mode)
-		{
-			if (lock->counts[mode].call == 0)
-				continue;
-			lock->counts[mode].call = 0;
-			if (!zklock_lock_has_mode(lock, mode))
-				zklock_lock_end_mode(lock, mode, live);
-		}
-		zklock_lock_forget_if_empty(lock);
-	}
-	zklock_client_end_many(zklock_session_client());
+	zklock_lock_end_scopes(false, true);
 	RESUME_INTERRUPTS();
 }

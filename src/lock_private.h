@@ -77,15 +77,10 @@ extern bool zklock_lock_is_of_session(const Lock *lock);
 extern int	zklock_lock_xact_total(const ModeCount *count);
 
 /*
- * The last count of a mode is gone.  Counts of the other left?  Of the shared
- * one: downgrade.  None: keep the place or leave it.  Never raises or waits.
- * live: zklock_session_live().
+ * The counts of transaction scope end, of call scope, or of both, and with
+ * them the places that nothing else holds.  Never raises or waits.
  */
-extern void zklock_lock_end_mode(Lock *lock, RecipeMode mode,
-								 ZkSessionNumber live);
-
-/* Remove an entry that holds nothing; tell the board in any case. */
-extern void zklock_lock_forget_if_empty(Lock *lock);
+extern void zklock_lock_end_scopes(bool ends_xact, bool ends_call);
 
 /* ---- lock_call.c ---- */
 

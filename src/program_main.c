@@ -459,9 +459,9 @@ is_done(Session *session, int64_t now)
  * that is still on its way then makes the kernel reset the connection, and
  * the server may throw away what it has not read of it, the close: the
  * session would live on for its timeout.  (Seen after the crash of a cluster:
- * sessions that lived on.  That this is why was not traced.)  So the socket stays until the
- * server has closed its end, which is its answer.  The backend does not wait
- * for that.
+ * sessions that lived on.  That this is why was not traced.)  So the socket
+ * stays until the server has closed its end, which is its answer.  The backend
+ * does not wait for that.
  */
 static void
 close_session(Session *session)

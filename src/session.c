@@ -124,7 +124,7 @@ static bool adopt_session(const ZkClientOptions *options);
 static void forget_credentials(const ZkClientOptions *options);
 static uint64 hash_of(const char *text);
 static void note_loss(const ZkClientStatus *status);
-static void interrupt_if_lost(void);
+static void reap(bool is_question);
 static void close_at_exit(int code, Datum arg);
 static bool check_servers(char **newval, void **extra, GucSource source);
 static const char *silence_text(void);
@@ -170,8 +170,7 @@ zklock_session_open(bool is_retry)
 
 	refuse_wrong_process();
 	prepare_once();
-	interrupt_if_lost();
-	zklock_session_reap();
+	reap(true);
 	MySession.needs_look = true;
 	if (!is_retry)
 	{
@@ -208,8 +207,7 @@ zklock_session_interrupt_on_loss(bool is_wanted)
 void
 zklock_session_renew(void)
 {
-	interrupt_if_lost();
-	zklock_session_reap();
+	reap(true);
 	if (!MySession.is_in_use && zklock_session_is_outdated())
 		zklock_session_close(CLOSE_MS);
 }
@@ -322,45 +320,10 @@ zklock_session_live(void)
 		MySession.number;
 }
 
-/*
- * A lost session is closed, in the background: should the ensemble take it
- * back after all, its nodes would block others for nobody's benefit.
- */
 void
 zklock_session_reap(void)
 {
-	ZkClientStatus status;
-
-	if (MySession.client == NULL)
-		return;
-	zklock_client_status(MySession.client, &status);
-	if (status.state == ZK_CLIENT_LOST && status.was_connected)
-		note_loss(&status);
-	session_note_state(&status);
-	session_note_refusal(&status);
-	if (status.state == ZK_CLIENT_LOST || MySession.is_given_up)
-		zklock_session_close(0);
-}
-
-/*
- * A question that needs no lock goes on with another session, and closing
- * this one, if it is lost, keeps its program from interrupting the statement:
- * it may stand still, or be just about to.  A loss that an earlier statement
- * has noticed is no news to this one.
- */
-static void
-interrupt_if_lost(void)
-{
-	ZkClientStatus status;
-
-	if (MySession.client == NULL)
-		return;
-	zklock_client_status(MySession.client, &status);
-	if (status.state != ZK_CLIENT_LOST || !status.was_connected)
-		return;
-	note_loss(&status);
-	if (zklock_session_loss_interrupts())
-		zklock_client_interrupt_if_lost(MySession.client);
+	reap(false);
 }
 
 TimestampTz
@@ -758,6 +721,35 @@ session_raise_if_lost(const ZkClientStatus *status)
 	zklock_client_last_error(MySession.client, error, sizeof(error));
 	MySession.is_given_up = true;
 	zklock_errors_raise_no_session(status->loss, error);
+}
+
+/*
+ * A lost session is closed, in the background: should the ensemble take it
+ * back after all, its nodes would block others for nobody's benefit.
+ *
+ * Closing keeps its program from interrupting the statement: it may stand
+ * still, or be just about to.  So if a question has found the loss, which
+ * perhaps needs no lock and goes on with another session, we do that.  A loss
+ * that an earlier statement has noticed is no news to this one.
+ */
+static void
+reap(bool is_question)
+{
+	ZkClientStatus status;
+
+	if (MySession.client == NULL)
+		return;
+	zklock_client_status(MySession.client, &status);
+	if (status.state == ZK_CLIENT_LOST && status.was_connected)
+	{
+		note_loss(&status);
+		if (is_question && zklock_session_loss_interrupts())
+			zklock_client_interrupt_if_lost(MySession.client);
+	}
+	session_note_state(&status);
+	session_note_refusal(&status);
+	if (status.state == ZK_CLIENT_LOST || MySession.is_given_up)
+		zklock_session_close(0);
 }
 
 /* Keep the circumstances of a loss, once, for messages to come. */

@@ -95,7 +95,7 @@ sub of_tree
 	system_or_bail('cp', glob("$from/src/*.[ch]"), glob("$from/src/*.map"), "$sources/src");
 	foreach my $file (sort keys %{ $option{edit} || {} })
 	{
-		$self->_edit("$sources/$file", $option{edit}{$file});
+		edit_file("$sources/$file", $option{edit}{$file});
 	}
 	system_or_bail('make', '-s', '-j2', '-C', $sources, 'PG_CONFIG=pg_config', 'with_llvm=no',
 		@{ $option{flags} || [] }, "DESTDIR=$self->{destination}", 'install');
@@ -110,9 +110,17 @@ sub _new
 	return bless { destination => $directory }, $class;
 }
 
-sub _edit
+=pod
+
+=head2 Builds::edit_file($file, sub { ... })
+
+The sub changes the file's text in $_, and must change it.
+
+=cut
+
+sub edit_file
 {
-	my ($self, $file, $change) = @_;
+	my ($file, $change) = @_;
 	my $before = -e $file ? slurp_file($file) : '';
 	local $_ = $before;
 	$change->();
@@ -162,7 +170,7 @@ sub script_directory { return $_[0]{destination} . _pg_config('sharedir') . '/ex
 sub edit
 {
 	my ($self, $file, $change) = @_;
-	$self->_edit($self->script_directory . "/$file", $change);
+	edit_file($self->script_directory . "/$file", $change);
 	return;
 }
 

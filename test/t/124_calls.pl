@@ -114,21 +114,21 @@ subtest 'however a call ends' => sub {
 
 subtest 'a call that is ended from outside' => sub {
 	my $session = background($node);
+	my $ends = sub {
+		my ($what) = @_;
+		$session->wait_result;
+		is($session->sqlstate, '57014', $what);
+		open_gate();
+		is_free($what);
+		has_nothing($session, $what);
+	};
 	start_steps($session, 'SELECT');
 	sql('SELECT pg_cancel_backend(' . $session->pid . ')');
-	$session->wait_result;
-	is($session->sqlstate, '57014', 'canceled');
-	open_gate();
-	is_free('canceled');
-	has_nothing($session, 'canceled');
+	$ends->('canceled');
 
 	$session->query_safe("SET statement_timeout = '1s'");
 	start_steps($session, 'SELECT');
-	$session->wait_result;
-	is($session->sqlstate, '57014', 'timed out');
-	open_gate();
-	is_free('timed out');
-	has_nothing($session, 'timed out');
+	$ends->('timed out');
 	$session->query_safe('RESET statement_timeout');
 
 	# The session is lost while the procedure works.

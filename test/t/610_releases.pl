@@ -87,20 +87,8 @@ sub copy_of_tree
 	my (%edit) = @_;
 	my $copy = PostgreSQL::Test::Utils::tempdir_short();
 	system_or_bail('cp', '-R', (map { "$tree/$_" } @parts), $copy);
-	edit("$copy/$_", $edit{$_}) foreach sort keys %edit;
+	Builds::edit_file("$copy/$_", $edit{$_}) foreach sort keys %edit;
 	return $copy;
-}
-
-sub edit
-{
-	my ($file, $change) = @_;
-	local $_ = slurp_file($file);
-	my $before = $_;
-	$change->();
-	die "$file has not changed" if $_ eq $before;
-	unlink $file;
-	append_to_file($file, $_);
-	return;
 }
 
 my %other = (
@@ -159,8 +147,8 @@ subtest 'make dist' => sub {
 		$git->($first, 'tag', $tag);
 		$refused->($first, qr/CHANGELOG\.md has unreleased/, 'a version that is not released');
 		$git->($first, 'tag', '-d', $tag);
-		edit("$first/CHANGELOG.md", sub { s/ - unreleased/ - 2030-01-01/ });
-		edit("$first/META.json", sub { s/"release_status": "testing"/"release_status": "stable"/ });
+		Builds::edit_file("$first/CHANGELOG.md", sub { s/ - unreleased/ - 2030-01-01/ });
+		Builds::edit_file("$first/META.json", sub { s/"release_status": "testing"/"release_status": "stable"/ });
 		append_to_file("$first/test/released", "$major.$minor " . sha256_hex(slurp_file($script)) . "\n")
 		  if slurp_file("$first/test/released") !~ /^\Q$major.$minor\E /m;
 		$refused->($first, qr/not committed/, 'changes that are not committed');
@@ -189,7 +177,7 @@ subtest 'make dist' => sub {
 		is(($dist->($second))[1], $sums, 'the same bytes from a clone elsewhere, in another time zone');
 		umask 022;
 	}
-	edit("$first/sql/zklock--$major.$minor.sql", sub { s/for any/for all/; s/\n/\n-- /; });
+	Builds::edit_file("$first/sql/zklock--$major.$minor.sql", sub { s/for any/for all/; s/\n/\n-- /; });
 	$git->($first, 'commit', '-q', '-a', '-m', 'change a script');
 	$git->($first, 'tag', '-f', $tag);
 	$refused->($first, qr{test/released has}, 'a script that was changed after its release');
