@@ -122,6 +122,7 @@ zklock_client_fd(ZkClient *client)
 void
 zklock_client_flush(ZkClient *client)
 {
+	client->is_flush_due = false;
 	zklock_channel_flush(&client->channel);
 	take_frames(client);
 }
@@ -524,6 +525,10 @@ take_reply(ZkClient *client, const FrameTaken *taken)
 			request->kind == REQUEST_CREATE ? ZK_UNKNOWN_OUTCOME : ZK_NO_MEMORY;
 	}
 	request->done = true;
+
+	/* without an answer, or a node, there is no watch */
+	if (request->id == client->watch_id && request->reply.result != ZK_OK)
+		client->is_watch_used = true;
 }
 
 /*

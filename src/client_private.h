@@ -43,6 +43,7 @@ struct ZkClient
 	uint64_t	nwithdrawn;		/* the same */
 	bool		is_for_others;	/* to be adopted: no lock hangs on it here */
 	int			many_depth;		/* of zklock_client_begin_many() */
+	bool		is_flush_due;	/* at the end of that */
 	uint64_t	watch_id;		/* request of the current watch; 0: none */
 	bool		is_watch_used;	/* its event was here */
 	size_t		watches_size;	/* what all LISTENs need of WATCHES_MAX */

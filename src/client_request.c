@@ -206,7 +206,7 @@ zklock_client_begin_many(ZkClient *client)
 void
 zklock_client_end_many(ZkClient *client)
 {
-	if (client != NULL && --client->many_depth == 0)
+	if (client != NULL && --client->many_depth == 0 && client->is_flush_due)
 		zklock_client_flush(client);
 }
 
@@ -326,11 +326,15 @@ client_put_frame(ZkClient *client, const Frame *frame,
 		zklock_channel_break(&client->channel, ZK_CHANNEL_NO_MEMORY);
 		client_note_end(client);
 	}
+
+	/* who frees what is answered is in no hurry */
+	client->is_flush_due |= frame->kind != FRAME_FREE;
 }
 
 void
 client_flush_unless_many(ZkClient *client)
 {
+	client->is_flush_due = true;
 	if (client->many_depth == 0)
 		zklock_client_flush(client);
 }
@@ -458,5 +462,6 @@ put_request(ZkClient *client, uint64_t id, FrameRequest request,
 	if (!zklock_channel_put(&client->channel, &frame, blobs))
 		return false;
 	client->nrequests++;
+	client->is_flush_due = true;
 	return true;
 }
