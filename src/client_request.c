@@ -34,6 +34,7 @@ static ZkRequest *start_plain(ZkClient *client, RequestKind kind,
 							  const char *path);
 static ZkRequest *start_watching(ZkClient *client, RequestKind kind,
 								 const char *path);
+static void note_watching(ZkClient *client, const ZkRequest *request);
 static bool start_silent(ZkClient *client, RequestKind kind, const char *path,
 						 const char *data, int length);
 static bool put_request(ZkClient *client, uint64_t id, FrameRequest request,
@@ -85,6 +86,57 @@ ZkRequest *
 zklock_client_list_and_watch(ZkClient *client, const char *path)
 {
 	return start_watching(client, REQUEST_LIST_AND_WATCH, path);
+}
+
+ZkRequest *
+zklock_client_get_watch_and_list(ZkClient *client, const char *path,
+								 const char *list_path, ZkRequest **list)
+{
+	ZkRequest  *request;
+
+	*list = new_request(client, REQUEST_LIST);
+	if (*list == NULL)
+		return NULL;
+	(*list)->promise = PROMISE_OPEN;
+	request = start_request(client, (FrameRequest) {
+		.kind = REQUEST_GET_AND_WATCH, .promise_id = (*list)->id
+	}, path, list_path, NULL, 0);
+	if (request == NULL)
+	{
+		zklock_client_free(*list);
+		*list = NULL;
+		return NULL;
+	}
+	if (client->channel.page != NULL)
+		atomic_store(&client->channel.page->promise_id, (*list)->id);
+	note_watching(client, request);
+	return request;
+}
+
+/*
+ * Either side takes the promise from the page: if there is none any more, the
+ * program has taken it, and sent the list.
+ */
+bool
+zklock_client_is_list_asked(ZkRequest *list)
+{
+	SharedPage *page = list->client->channel.page;
+	uint64_t	id = list->id;
+
+	if (list->promise == PROMISE_OPEN)
+	{
+		/* neither ours nor none: it is that of a later one */
+		if (page == NULL ||
+			atomic_compare_exchange_strong(&page->promise_id, &id, 0) ||
+			id != 0)
+			list->promise = PROMISE_TAKEN_BACK;
+		else
+		{
+			list->promise = PROMISE_KEPT;
+			list->client->nrequests++;
+		}
+	}
+	return list->promise == PROMISE_KEPT;
 }
 
 ZkWatchNews
@@ -171,6 +223,12 @@ zklock_client_free(ZkRequest *request)
 {
 	if (request == NULL)
 		return;
+	if (request->promise != PROMISE_NONE &&
+		!zklock_client_is_list_asked(request))
+	{
+		client_free_request(request);
+		return;
+	}
 	if (request->kind == REQUEST_CREATE || request->kind == REQUEST_REPLACE ||
 		request->kind == REQUEST_LISTEN)
 		client_put_note(request->client, FRAME_FREE, request->id);
@@ -424,12 +482,18 @@ start_watching(ZkClient *client, RequestKind kind, const char *path)
 {
 	ZkRequest  *request = start_plain(client, kind, path);
 
-	if (request == NULL)
-		return NULL;
+	if (request != NULL)
+		note_watching(client, request);
+	return request;
+}
+
+/* What it reads is what is watched now. */
+static void
+note_watching(ZkClient *client, const ZkRequest *request)
+{
 	client->watch_id = request->id;
 	client->watch_news = ZK_WATCH_QUIET;
 	client->is_watch_used = false;
-	return request;
 }
 
 /* The same for one whose answer nobody waits for; false without memory. */

@@ -101,6 +101,23 @@ extern ZkRequest *zklock_client_get_and_watch(ZkClient *client,
 extern ZkWatchNews zklock_client_watch_news(ZkClient *client);
 
 /*
+ * The same, with a promise: once the node is gone, which that answer may tell
+ * or the news, the program lists the children of list_path without another
+ * word, and only that answer wakes.  *list is the request for it.  Not more
+ * than one such list at a time.
+ */
+extern ZkRequest *zklock_client_get_watch_and_list(ZkClient *client,
+												   const char *path,
+												   const char *list_path,
+												   ZkRequest **list);
+
+/*
+ * Has the program asked for it?  If not it will not do so any more, and
+ * zklock_client_free() is all that is left to do with the request.
+ */
+extern bool zklock_client_is_list_asked(ZkRequest *list);
+
+/*
  * Nobody waits for that news any more: the watch goes, with the next request
  * that is sent.  A NULL client is fine.
  */

@@ -141,7 +141,7 @@ zklock_contend(ZkContender *contender)
 	}
 	note_grant(&standing);
 	contender_free_creates(&standing);
-	contender_forget_closed(&standing);
+	contender_forget_ahead(&standing);
 	zklock_deadlock_end(&standing.detector);
 	zklock_roundtrip_end(&standing.trip);
 
@@ -812,7 +812,7 @@ leave(Standing *standing)
 	zklock_handover_forget();
 	zklock_deadlock_end(&standing->detector);
 	zklock_roundtrip_end(&standing->trip);
-	contender_forget_closed(standing);
+	contender_forget_ahead(standing);
 	zklock_client_unwatch(zklock_session_client());
 	contender_withdraw(standing);
 	end_wait(standing);

@@ -32,10 +32,14 @@ static bool find_lost_node(Standing *standing);
 const ZkReply *
 contender_join(Standing *standing)
 {
+	const ZkReply *list;
+
 	if (standing->create == NULL)
 		contender_send_create(standing);
 	standing->is_ahead_read = false;
-	return zklock_roundtrip_read(&standing->trip, standing->watches_queue ?
+	list = contender_promised_list(standing);
+	return list != NULL ? list :
+		zklock_roundtrip_read(&standing->trip, standing->watches_queue ?
 								 zklock_client_list_and_watch :
 								 zklock_client_list,
 								 standing->contender->place->lock_path);
@@ -68,7 +72,7 @@ contender_send_create(Standing *standing)
 	snprintf(place->node, RECIPE_PATH_SIZE, "%s/%s",
 			 place->lock_path, standing->prefix);
 	standing->is_node_known = false;
-	contender_forget_closed(standing);
+	contender_forget_ahead(standing);
 	standing->create = zklock_client_create(zklock_session_client(),
 											place->node,
 											ZK_EPHEMERAL_SEQUENTIAL,

@@ -52,6 +52,8 @@ typedef struct Standing
 	int			attempts;		/* to create the node */
 
 	/* who is ahead; contender_watch.c */
+	ZkRequest  *list;			/* of the queue, as soon as the one ahead is
+								 * gone; NULL: none was promised */
 	ZkRequest  *closed;			/* may others create in the queue?  NULL: that
 								 * was not asked; of the lock's present znode */
 	bool		is_next_first;	/* nobody is ahead of the one just ahead */
@@ -168,8 +170,16 @@ extern bool contender_is_held(Standing *standing, const char *ahead);
  */
 extern Step contender_await_keeper(Standing *standing, const char *ahead);
 
-/* Whether others may create in the queue is of no interest any more. */
-extern void contender_forget_closed(Standing *standing);
+/*
+ * What was asked for the sake of the one ahead is of no interest any more.
+ */
+extern void contender_forget_ahead(Standing *standing);
+
+/*
+ * The list that was promised for when the one ahead is gone, if it is; NULL
+ * if it was not asked for, or lost.
+ */
+extern const ZkReply *contender_promised_list(Standing *standing);
 
 /* ---- contender_drain.c ---- */
 

@@ -80,7 +80,9 @@ static const char *child_path(const Standing *standing, const char *child,
 							  char path[RECIPE_PATH_SIZE]);
 static ZkWaitEnd await_watch(Standing *standing, int64 deadline);
 static const ZkReply *set_watch(Standing *standing, const char *child,
-								ZkWaitEnd *end);
+								bool wants_list, ZkWaitEnd *end);
+static const ZkReply *read_and_watch(Standing *standing, const char *path,
+									 bool wants_list);
 
 ZkWaitEnd
 contender_watch(Standing *standing, const char *ahead)
@@ -103,15 +105,35 @@ contender_watch_child(Standing *standing, const char *child, int64 deadline)
 {
 	ZkWaitEnd	end;
 
-	return set_watch(standing, child, &end) == NULL ? end :
+	return set_watch(standing, child, false, &end) == NULL ? end :
 		await_watch(standing, deadline);
 }
 
 void
-contender_forget_closed(Standing *standing)
+contender_forget_ahead(Standing *standing)
 {
+	zklock_client_free(standing->list);
+	standing->list = NULL;
 	zklock_client_free(standing->closed);
 	standing->closed = NULL;
+}
+
+const ZkReply *
+contender_promised_list(Standing *standing)
+{
+	ZkRequest  *list = standing->list;
+	const ZkReply *reply;
+
+	standing->list = NULL;
+	if (list == NULL)
+		return NULL;
+	if (!zklock_client_is_list_asked(list))
+	{
+		zklock_client_free(list);
+		return NULL;
+	}
+	reply = zklock_roundtrip_ask(&standing->trip, list);
+	return reply == NULL || reply->result != ZK_UNKNOWN_OUTCOME ? reply : NULL;
 }
 
 bool
@@ -143,7 +165,7 @@ contender_await_keeper(Standing *standing, const char *ahead)
 	else if (zklock_client_now() >= standing->keeper_until)
 		return STEP_OUT_OF_PATIENCE;
 	standing->watches_queue = false;
-	reply = set_watch(standing, ahead, &end);
+	reply = set_watch(standing, ahead, true, &end);
 
 	/* no look for deadlocks: who is in one is not waited for any longer */
 	if (reply != NULL)
@@ -199,7 +221,7 @@ watch_next(Standing *standing, const char *ahead)
 		zklock_session_has_credentials())
 		standing->closed = zklock_client_ask_closed(zklock_session_client(),
 													contender->place->lock_path);
-	reply = set_watch(standing, ahead, &end);
+	reply = set_watch(standing, ahead, true, &end);
 	is_set_news &= is_word_good(standing);
 	if (reply != NULL && is_set_news)
 		zklock_handover_await(child_path(standing, ahead, path), reply->czxid);
@@ -327,14 +349,15 @@ note_version(Standing *standing, const char *ahead, const ZkReply *reply)
  * We would wait for ever behind a node of our own: that goes.
  */
 static const ZkReply *
-set_watch(Standing *standing, const char *child, ZkWaitEnd *end)
+set_watch(Standing *standing, const char *child, bool wants_list,
+		  ZkWaitEnd *end)
 {
 	char		path[RECIPE_PATH_SIZE];
 	const ZkReply *reply;
 
 	standing->is_ahead_read = false;
-	reply = zklock_roundtrip_read(&standing->trip, zklock_client_get_and_watch,
-								  child_path(standing, child, path));
+	reply = read_and_watch(standing, child_path(standing, child, path),
+						   wants_list);
 	if (reply == NULL)
 		*end = ZK_WAIT_TIMEOUT;
 	else if (reply->result == ZK_SESSION_LOST)
@@ -360,6 +383,31 @@ set_watch(Standing *standing, const char *child, ZkWaitEnd *end)
 		return reply;
 	}
 	return NULL;
+}
+
+/*
+ * Once the one ahead is gone it is the list that tells what that means for
+ * us: wanted, it comes without us, and we are woken once, for both.
+ */
+static const ZkReply *
+read_and_watch(Standing *standing, const char *path, bool wants_list)
+{
+	const char *lock_path = standing->contender->place->lock_path;
+	ZkRequest  *request;
+	const ZkReply *reply;
+
+	if (!wants_list)
+		return zklock_roundtrip_read(&standing->trip,
+									 zklock_client_get_and_watch, path);
+	do
+	{
+		zklock_client_free(standing->list);
+		request = zklock_client_get_watch_and_list(zklock_session_client(),
+												   path, lock_path,
+												   &standing->list);
+		reply = zklock_roundtrip_ask(&standing->trip, request);
+	} while (reply != NULL && reply->result == ZK_UNKNOWN_OUTCOME);
+	return reply;
 }
 
 /* Write the path of a child of the lock's znode; raises if it is too long. */

@@ -142,6 +142,9 @@ typedef struct Session
 	uint64_t	watch_id;		/* and the rest: valid if there is one */
 	bool		is_watch_of_list;	/* its children are, not its data */
 	bool		is_watch_set;	/* it surely is, until the event */
+	char	   *promise_path;	/* what is to be listed once the node is gone,
+								 * or NULL */
+	uint64_t	promise_id;		/* and the backend's number for that */
 } Session;
 
 /* ---- program_main.c ---- */

@@ -331,8 +331,9 @@ serve(Session *session)
 	if (poll(polled, 3, milliseconds_until_next(session, now, library_ms)) <= 0)
 		return;
 
-	/* answers alone hardly ever lead to a request */
-	is_sending = polled[0].revents != 0 || !session->is_up;
+	/* answers alone hardly ever lead to a request, but for what was promised */
+	is_sending = polled[0].revents != 0 || !session->is_up ||
+		session->promise_path != NULL;
 	if (is_sending)
 		cork(session, 1);
 	if (polled[0].revents & (POLLIN | POLLHUP | POLLERR))

@@ -55,7 +55,6 @@ static void forget(Request *request);
 static void withdraw(Session *session, uint64_t id);
 static void count_undone(Session *session);
 static bool is_kept(const Request *request);
-static Request *new_request(Session *session, Step step, const char *path);
 static char *copy_blob(const FrameTaken *taken, int blob);
 static bool has_paths(const FrameTaken *taken);
 static bool remember(Session *session, Request *request);
@@ -135,8 +134,8 @@ take_request(Session *session, const FrameTaken *taken)
 		request = request_new_silent(session, STEP_SET, taken->blobs[0]);
 		request_submit(request);
 	}
-	request = new_request(session, first_steps[wanted->kind], taken->blobs[0]);
-	request->id = taken->frame.id;
+	request = request_new(session, taken->frame.id, first_steps[wanted->kind],
+						  taken->blobs[0]);
 	request->is_unwanted = REQUEST_IS_SILENT(wanted->kind);
 	request->node_kind = wanted->node_kind;
 	if (wanted->kind == REQUEST_SET || wanted->kind == REQUEST_REMOVE ||
@@ -145,6 +144,7 @@ take_request(Session *session, const FrameTaken *taken)
 	request->czxid = wanted->czxid;
 	request->is_urgent = wanted->is_urgent != 0;
 	request->signalled_mzxid = wanted->known_mzxid;
+	request->promise_id = wanted->promise_id;
 	request->other_path = copy_blob(taken, 1);
 	request->data = copy_blob(taken, 2);
 	request->data_length = (int) taken->frame.blob_lengths[2];
@@ -250,13 +250,14 @@ is_kept(const Request *request)
 }
 
 /* Ends the program without memory, as take_request() explains. */
-static Request *
-new_request(Session *session, Step step, const char *path)
+Request *
+request_new(Session *session, uint64_t id, Step step, const char *path)
 {
 	Request    *request = calloc(1, sizeof(*request));
 
 	if (request == NULL || (request->path = strdup(path)) == NULL)
 		exit(1);
+	request->id = id;
 	request->session = session;
 	request->step = step;
 	request->version = -1;
@@ -270,7 +271,7 @@ new_request(Session *session, Step step, const char *path)
 Request *
 request_new_silent(Session *session, Step step, const char *path)
 {
-	Request    *request = new_request(session, step, path);
+	Request    *request = request_new(session, 0, step, path);
 
 	request->is_unwanted = request->is_counted = true;
 	return request;
@@ -371,7 +372,7 @@ request_free_all(Session *session)
 	while (session->requests != NULL)
 		free_request(session->requests);
 	free(session->slots);
-	free(session->watch_path);
+	watch_forget(session);
 }
 
 void
@@ -534,7 +535,10 @@ request_complete(Request *request)
 	report_silence(session);
 }
 
-/* That of a contender's create wakes nobody: the list behind it will. */
+/*
+ * That of a contender's create wakes nobody: the list behind it will.  The
+ * same goes for a look at a node that is gone, if that is followed by a list.
+ */
 static void
 put_reply(Request *request)
 {
@@ -553,9 +557,9 @@ put_reply(Request *request)
 		frame.u.reply.nchildren = 0;
 		blobs[1].length = blobs[2].length = 0;
 	}
-	program_put(request->session, &frame, blobs,
-				request->step != STEP_CREATE ||
-				request->node_kind != ZK_EPHEMERAL_SEQUENTIAL);
+	program_put(request->session, &frame, blobs, !request->is_followed &&
+				(request->step != STEP_CREATE ||
+				 request->node_kind != ZK_EPHEMERAL_SEQUENTIAL));
 }
 
 static void

@@ -61,6 +61,8 @@ struct Request
 	bool		is_withdrawn;	/* unwanted, and its node is to be removed */
 	bool		came_too_late;	/* REPLACE: the old node was gone before */
 	bool		is_outdated;	/* LISTEN: news came after it was sent */
+	bool		is_followed;	/* GET_AND_WATCH: by the list that was
+								 * promised */
 	bool		is_urgent;		/* LISTEN: news interrupt the backend */
 	bool		is_of_list;		/* UNWATCH: of children, not of data */
 	ZkNodeKind	node_kind;		/* CREATE */
@@ -72,13 +74,16 @@ struct Request
 	int64_t		signalled_at;	/* LISTEN: when it was interrupted for it */
 	char	   *path;			/* node, or parent for LIST and ERASE */
 	char	   *other_path;		/* ERASE: prefix of the child; REPLACE: the
-								 * node to go */
+								 * node to go; GET_AND_WATCH: what is to be
+								 * listed */
 	char	   *data;			/* CREATE, REPLACE, SET and ANNOUNCE;
 								 * REMOVE_GUARDED: the nodes' paths */
 	int			data_length;
 	zoo_op_t	op;				/* CHECK; must outlive the call */
 	zoo_op_result_t op_result;
 	int64_t		czxid;			/* CHECK: that the node must have; 0: any */
+	uint64_t	promise_id;		/* GET_AND_WATCH: of the list to follow; 0:
+								 * none */
 	bool		is_looked_at;	/* CHECK: a look at the node is under way */
 	zoo_op_result_t *op_results;	/* the same for REMOVE_GUARDED */
 
@@ -104,6 +109,10 @@ extern void request_note_answer(Request *request, int rc);
 
 /* Decide what follows from an answer, and do it. */
 extern void request_complete(Request *request);
+
+/* One that has that number of the backend's, not counted as finished. */
+extern Request *request_new(Session *session, uint64_t id, Step step,
+							const char *path);
 
 /* One of our own, of which the backend knows nothing and hears nothing. */
 extern Request *request_new_silent(Session *session, Step step,
@@ -150,7 +159,13 @@ extern void step_void_done(int rc, const void *data);
 /* ---- program_watch.c ---- */
 
 /* From now on that request's node is the one that is watched. */
-extern void watch_begin(Session *session, const Request *request);
+extern void watch_begin(Session *session, Request *request);
+
+/*
+ * The node is gone: ask for the list that was promised, if it was and still
+ * is wanted.
+ */
+extern bool watch_keep_promise(Session *session);
 
 /* Nobody waits for its event any more. */
 extern void watch_end(Session *session);

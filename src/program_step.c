@@ -363,6 +363,8 @@ after_watch(Request *request)
 	if (session->watch_path == NULL || session->watch_id != request->id)
 		return false;
 	session->is_watch_set = request->reply.result == ZK_OK;
+	if (request->reply.result == ZK_NO_NODE)
+		request->is_followed = watch_keep_promise(session);
 	if (!session->is_watch_set)
 		watch_forget(session);
 	return false;

@@ -10,12 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void forget_promise(Session *session);
 static void put_heard(Request *request, bool is_settled);
 static int64_t next_interrupt(const Session *session);
 static Request *listening_for(const Session *session, const char *path);
 
 void
-watch_begin(Session *session, const Request *request)
+watch_begin(Session *session, Request *request)
 {
 	bool		is_of_list = request->step == STEP_LIST_AND_WATCH;
 
@@ -31,6 +32,31 @@ watch_begin(Session *session, const Request *request)
 	session->watch_id = request->id;
 	session->is_watch_of_list = is_of_list;
 	session->is_watch_set = false;
+	forget_promise(session);
+	if (request->promise_id != 0)
+	{
+		session->promise_id = request->promise_id;
+		session->promise_path = request->other_path;
+		request->other_path = NULL;
+	}
+}
+
+/*
+ * The backend, which may have given up its wait, or been told of the lock by
+ * a neighbor, takes the promise from the page itself then: one of us gets it.
+ */
+bool
+watch_keep_promise(Session *session)
+{
+	uint64_t	id = session->promise_id;
+	char	   *path = session->promise_path;
+	bool		is_wanted = path != NULL &&
+		atomic_compare_exchange_strong(&session->page->promise_id, &id, 0);
+
+	if (is_wanted)
+		request_submit(request_new(session, id, STEP_LIST, path));
+	forget_promise(session);
+	return is_wanted;
 }
 
 /*
@@ -45,6 +71,7 @@ watch_end(Session *session)
 	char	   *path = session->watch_path;
 
 	session->watch_path = NULL;
+	forget_promise(session);
 	if (path != NULL && !watch_is_wanted(session, path,
 										 session->is_watch_of_list))
 	{
@@ -60,6 +87,7 @@ watch_forget(Session *session)
 {
 	free(session->watch_path);
 	session->watch_path = NULL;
+	forget_promise(session);
 }
 
 bool
@@ -95,6 +123,7 @@ watch_node_event(zhandle_t *zh, int type, int state, const char *path,
 	Session    *session = context;
 	Frame		frame = {.kind = FRAME_WATCH,.id = session->watch_id};
 	const FrameBlob none[FRAME_NBLOBS] = {0};
+	bool		is_followed;
 
 	(void) zh;
 	(void) state;
@@ -103,7 +132,8 @@ watch_node_event(zhandle_t *zh, int type, int state, const char *path,
 		return;
 	frame.u.watch.news = type == ZOO_CHANGED_EVENT ?
 		ZK_WATCH_SET : ZK_WATCH_LOOK_AGAIN;
-	program_put(session, &frame, none, true);
+	is_followed = type == ZOO_DELETED_EVENT && watch_keep_promise(session);
+	program_put(session, &frame, none, !is_followed);
 	if (session->is_watch_set)
 		watch_forget(session);	/* it is used up */
 }
@@ -186,6 +216,13 @@ listen_tell(Request *request)
 	program_flush(session);
 	program_interrupt(session);
 	interrupt_end(interrupt, false);
+}
+
+static void
+forget_promise(Session *session)
+{
+	free(session->promise_path);
+	session->promise_path = NULL;
 }
 
 /*

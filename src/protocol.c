@@ -245,7 +245,8 @@ are_blobs_good(const FrameTaken *taken)
 		case FRAME_REQUEST:
 			return lengths[0] > 0 && is_text(taken, 0) && is_text(taken, 1) &&
 				(lengths[1] > 0) ==
-				(taken->frame.u.request.kind == REQUEST_REPLACE);
+				(taken->frame.u.request.kind == REQUEST_REPLACE ||
+				 taken->frame.u.request.promise_id != 0);
 		case FRAME_STATUS:
 			return is_text(taken, 0) && is_text(taken, 1) && is_text(taken, 2);
 		case FRAME_REPLY:
@@ -306,7 +307,9 @@ are_values_good(const Frame *frame)
 			return frame->u.request.kind >= 0 &&
 				frame->u.request.kind <= REQUEST_LAST &&
 				frame->u.request.node_kind >= 0 &&
-				frame->u.request.node_kind <= ZK_EPHEMERAL_SEQUENTIAL;
+				frame->u.request.node_kind <= ZK_EPHEMERAL_SEQUENTIAL &&
+				(frame->u.request.promise_id == 0 ||
+				 frame->u.request.kind == REQUEST_GET_AND_WATCH);
 		case FRAME_STATUS:
 			return frame->u.status.state >= 0 &&
 				frame->u.status.state <= ZK_CLIENT_LOST &&

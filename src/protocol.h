@@ -30,7 +30,7 @@
 #include "keep_word.h"
 #include "terms.h"
 
-#define PROTOCOL_VERSION 5
+#define PROTOCOL_VERSION 6
 
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
@@ -123,10 +123,13 @@ typedef struct FrameOpen
 
 /*
  * Blobs: path, other path, data; for REMOVE_GUARDED these are that of the
- * guard, none, and the paths of the nodes, with a NUL behind each.
+ * guard, none, and the paths of the nodes, with a NUL behind each; for
+ * GET_AND_WATCH with a promise the other path is that of the list.
  */
 typedef struct FrameRequest
 {
+	uint64_t	promise_id;		/* GET_AND_WATCH: of the LIST to follow when
+								 * the node is gone; 0: none */
 	int64_t		known_mzxid;	/* LISTEN */
 	int64_t		czxid;			/* CHECK and REPLACE: that the node must have;
 								 * 0: any */
@@ -275,8 +278,9 @@ typedef enum InterruptState
 /*
  * The page that both have mapped.  Each member has one writer, save for the
  * interrupts, which go from WANTED to UNDER_WAY by compare-and-swap, so that
- * a backend that has turned one OFF is not interrupted any more, and for the
- * words of keep_word.h.
+ * a backend that has turned one OFF is not interrupted any more, for the
+ * promise, which whoever takes it sets to 0, and for the words of
+ * keep_word.h.
  */
 typedef struct SharedPage
 {
@@ -291,6 +295,8 @@ typedef struct SharedPage
 	_Atomic uint32_t news_interrupt;	/* the same for what is listened for */
 	_Atomic uint32_t news_pause_ms; /* backend: least time between two of
 									 * these */
+	_Atomic uint64_t promise_id;	/* the list that the backend wants once
+									 * what it watches is gone */
 	KeepWord	keeps[KEEP_SLOTS];
 } SharedPage;
 

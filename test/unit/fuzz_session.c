@@ -60,6 +60,7 @@ typedef struct Player
 	ZkClient   *client;
 	ZkRequest  *requests[NREQUESTS];	/* NULL: a free place */
 	bool		can_be_withdrawn[NREQUESTS];
+	ZkRequest  *promised;		/* a list, or NULL */
 	ZkKept		kept[4];		/* locks that are kept, or were taken back */
 	enum {NOT_KEPT, IS_KEPT, IS_TAKEN} keeping[4];
 	int			nleft;			/* requests still to be made */
@@ -248,7 +249,13 @@ do_something(Player *player)
 			request = zklock_client_get(client, some_node());
 			break;
 		case 9:
-			request = zklock_client_get_and_watch(client, some_node());
+			zklock_client_free(player->promised);
+			player->promised = NULL;
+			request = choose(2) ?
+				zklock_client_get_and_watch(client, some_node()) :
+				zklock_client_get_watch_and_list(client, some_node(),
+												 "/fuzz/queue",
+												 &player->promised);
 			if (choose(2))
 				zklock_client_unwatch(client);
 			break;
