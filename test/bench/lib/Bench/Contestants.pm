@@ -128,6 +128,13 @@ sub all
 			command => [ "$bin/floor", @servers ]),
 		Bench::Program->new(
 			@dir,
+			name => 'spawned',
+			title => 'C client in a program of its own',
+			can => ['fresh'],
+			fresh_command => 'spawn',
+			command => [ "$bin/floor", @servers ]),
+		Bench::Program->new(
+			@dir,
 			name => 'curator',
 			title => 'Curator InterProcessMutex',
 			can => [ @peer, 'try' ],

@@ -17,7 +17,7 @@ use Bench::Stats qw(median percentile);
 use Bench::Targets;
 
 my @order =
-  qw(zklock unloaded used ready reopened block forked floor curator kazoo golock
+  qw(zklock unloaded used ready reopened block spawned forked floor curator kazoo golock
   advisory table kept local none);
 my %title = (
 	zklock => 'zklock, SQL',
@@ -27,6 +27,7 @@ my %title = (
 	reopened => 'zklock, backend that had a session before',
 	block => 'zklock, DO block',
 	forked => 'C client in a new process, connect + create',
+	spawned => 'the same, in a program that is started for it',
 	floor => 'floor: C client, create + delete',
 	curator => 'Curator InterProcessMutex',
 	kazoo => 'Kazoo Lock',
@@ -140,6 +141,7 @@ my @fresh = (
 	_middle('p50, us', '%.0f', 'p50'),
 	_middle('p95, us', '%.0f', 'p95'),
 	_against('/ new process', 'forked', 'p50'),
+	_against('/ new program', 'spawned', 'p50'),
 	_against('/ floor', 'floor', 'p50'),
 	_against('/ Curator', 'curator', 'p50'));
 my @try = (
