@@ -512,6 +512,6 @@ refuse_prepare(void)
 	if (zklock_has_xact_locks())
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot PREPARE a transaction that holds ZooKeeper locks of transaction scope"),
+				 errmsg("cannot PREPARE a transaction that holds ZooKeeper locks of transaction or call scope"),
 				 errhint("Use locks of session scope, or commit in one phase.")));
 }

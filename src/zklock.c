@@ -224,7 +224,7 @@ zk_disconnect(PG_FUNCTION_ARGS)
 	if (zklock_has_xact_locks())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot disconnect from ZooKeeper while holding locks of transaction scope"),
+				 errmsg("cannot disconnect from ZooKeeper while holding locks of transaction or call scope"),
 				 errhint("End the transaction first.")));
 	zklock_release_session_scope(zklock_hooks_has_written());
 	zklock_session_await_silence(zklock_client_now() + DISCONNECT_MS);
