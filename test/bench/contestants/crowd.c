@@ -10,7 +10,6 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <libpq-fe.h>
@@ -187,16 +186,6 @@ collect(int from, int to, double seconds, const char *file, const char *second)
 	fclose(out);
 	close(epoll);
 	return npending;
-}
-
-static void
-raise_limit(void)
-{
-	struct rlimit files;
-
-	getrlimit(RLIMIT_NOFILE, &files);
-	files.rlim_cur = files.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &files);
 }
 
 int

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 /* Longest line of a command, or of SQL behind one. */
@@ -102,6 +103,17 @@ need_line(char line[LINE_SIZE])
 {
 	if (!read_line(line))
 		exit(0);
+}
+
+/* As many descriptors as this process may have. */
+static inline void
+raise_limit(void)
+{
+	struct rlimit files;
+
+	getrlimit(RLIMIT_NOFILE, &files);
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
 }
 
 /* An answer to the benchmark. */
