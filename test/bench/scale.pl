@@ -3,7 +3,7 @@
 # may happen to them. See README.md in this directory.
 #
 # Usage: scale.pl --bin DIRECTORY --out DIRECTORY [--sizes "250 500 1000 2000"]
-#                 [--storms "restart leader cut"] [--servers 3]
+#                 [--storms "restart leader cut network silence"] [--servers 3]
 #                 [--names 50] [--config "key=value ..."]
 # Progress goes to standard output, the report and its data to the directory.
 
@@ -25,7 +25,7 @@ use List::Util qw(max);
 
 my %option = (
 	sizes => '250 500 1000 2000',
-	storms => 'restart leader cut',
+	storms => 'restart leader cut network silence',
 	servers => 3,
 	names => 50,
 	config => '');
@@ -34,18 +34,24 @@ sub run
 {
 	my ($dir) = @_;
 	my @sizes = split ' ', $option{sizes};
-	my @storms = split ' ', $option{storms};
+	my (@storms, @impossible);
+	push @{ Bench::Storm::is_possible($_, $option{servers}) ? \@storms : \@impossible },
+	  $_
+	  foreach split ' ', $option{storms};
+	say_line("left out, for want of servers: @impossible") if @impossible;
 	my $results = {
 		machine => [ Bench::Machine::describe($dir) ],
 		servers => $option{servers},
 		config => $option{config},
 		storms => \@storms,
+		impossible => \@impossible,
 		sizes => {} };
 	my $fleet = Bench::Fleet->new(
 		bin => $option{bin},
 		dir => $dir,
 		servers => $option{servers},
 		config => { map { split /=/, $_, 2 } split ' ', $option{config} },
+		network => scalar(grep { Bench::Storm::is_of_network($_) } @storms),
 		size => max(@sizes));
 	foreach my $size (@sizes)
 	{

@@ -23,7 +23,7 @@ use Bench::Stage;
 use List::Util qw(sum0);
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper qw(poll_until);
+use ZooKeeper qw(poll_until free_port);
 
 our $root = '/bench/scale';
 our @clusters = qw(east west);
@@ -40,9 +40,10 @@ my %zookeeper = (
 
 =pod
 
-=head2 new(servers => 3, config => { key => value }, size => most backends, bin => ..., dir => ...)
+=head2 new(servers => 3, config => { key => value }, size => most backends, network => bool, bin => ..., dir => ...)
 
-Starts the servers.
+Starts the servers, and with network a program that can be taken for the network
+between sessions and servers (route).
 
 =cut
 
@@ -55,6 +56,7 @@ sub new
 		servers => $option{servers},
 		config => { preAllocSize => 65_536, %{ $option{config} || {} } }
 	)->start;
+	$self->_start_network if $option{network};
 	foreach my $name (@clusters)
 	{
 		$self->{cluster}{$name} = cluster(
@@ -77,6 +79,25 @@ sub new
 			])->start;
 	}
 	return $self;
+}
+
+# A port for each server. While it refuses, nobody else gets them: see free_port.
+sub _start_network
+{
+	my ($self) = @_;
+	my $zk = $self->{zookeeper};
+	my @ports = map { free_port() } $zk->members;
+	$self->{network_address} = join ',', map { "127.0.0.1:$_" } @ports;
+	$self->{network} = Bench::Program->new(
+		name => 'network',
+		dir => $self->{dir},
+		command => [
+			"$self->{bin}/network",
+			map { "$ports[$_ - 1]:" . $zk->port($_) } $zk->members
+		])->start;
+	# It listens when it answers.
+	$self->network('count');
+	return;
 }
 
 sub zookeeper { return $_[0]->{zookeeper}; }
@@ -121,6 +142,49 @@ sub range
 		holders => [ 0, $self->{holders} ],
 		waiters => [ $self->{holders}, $self->{each} ],
 		first => [ 0, 1 ] }->{$kind};
+}
+
+=pod
+
+=head2 route("network"), route("servers")
+
+New backends' sessions go through the program network; to the servers, as at first.
+
+=head2 network($command)
+
+Tells the program that: "pass", "hold" (nothing passes), "refuse" (no connection is
+left and none is made), "count". Returns {connections, accepted, begun, failed}: how
+many there are now; of sessions until now; with servers until now; failed of these.
+
+=cut
+
+sub route
+{
+	my ($self, $way) = @_;
+	my $servers =
+	  $way eq 'network'
+	  ? $self->{network_address}
+	  : $self->{zookeeper}->connect_string;
+	foreach my $cluster (values %{ $self->{cluster} })
+	{
+		$cluster->append_conf('postgresql.conf', "zklock.servers = '$servers'");
+		$cluster->reload;
+		poll_until
+		{
+			$cluster->safe_psql('postgres', 'SHOW zklock.servers') eq $servers;
+		}
+		'the settings to be read';
+	}
+	return;
+}
+
+sub network
+{
+	my ($self, $command) = @_;
+	my ($ok, @count) = split ' ', $self->{network}->ask($command);
+	my %count;
+	@count{qw(connections accepted begun failed)} = @count;
+	return \%count;
 }
 
 =pod
@@ -375,7 +439,10 @@ sub cpu
 	return {
 		backends => sum0(map { _cpu_of_one($_) } @{ $pids{backends} }),
 		programs => sum0(map { _cpu_of_one($_) } @{ $pids{programs} }),
-		servers => sum0(map { _cpu_of_all($_) } @{ $pids{servers} }) };
+		servers => sum0(map { _cpu_of_all($_) } @{ $pids{servers} }),
+		$self->{network}
+		? (network => _cpu_of_one($self->{network}{pid}))
+		: () };
 }
 
 sub descriptors
@@ -415,8 +482,9 @@ sub owners
 
 =head2 served
 
-{session => [member, when its connection was accepted]} of those sessions that
-a server has answered on their present connection; asked of all running members.
+{session => [member, when its connection was accepted, answers on it]} of those
+sessions that a server has answered on their present connection; asked of all running
+members. Of two connections the later one counts: the end of the other is on its way.
 
 =cut
 
@@ -430,7 +498,9 @@ sub served
 			$self->{zookeeper}->four_letter_word('cons', $id))
 		{
 			next unless $line =~ /sent=([1-9]\d*),sid=0x([0-9a-f]+),.*est=(\d+)/;
-			$served{$2} = [ $id, $3 / 1000 ];
+			my ($answers, $session, $since) = ($1, $2, $3 / 1000);
+			next if $served{$session} && $served{$session}[1] > $since;
+			$served{$session} = [ $id, $since, $answers ];
 		}
 	}
 	return \%served;

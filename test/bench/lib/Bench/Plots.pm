@@ -28,6 +28,8 @@ my %line = (
 	leader => [ 'leader killed', '#e67e22' ],
 	cut => [ 'servers stood still for 7.5 s', '#2980b9' ],
 	long => [ 'servers stood still for 10.5 s', '#2c3e50' ],
+	network => [ 'no network for 7.5 s', '#8e44ad' ],
+	silence => [ 'nothing passed for 7.5 s', '#7f8c8d' ],
 	open => [ 'all open a session at once', '#27ae60' ]);
 my @order = qw(zklock block unloaded floor curator kazoo golock);
 

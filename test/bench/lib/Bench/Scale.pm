@@ -34,6 +34,8 @@ my $idle_s = 8;
 =head2 measure($fleet, $backends, $say, storms => [kinds], names => 50)
 
 names: so many for each backend of the two clusters, when all locks are listed.
+Storms of the network have a fleet of their own, at the end, so that no other figure
+is about sessions that go through a program of ours.
 
 Returns {step}{what}: times in seconds, memory in kB. The fleet is without
 sessions afterwards.
@@ -49,16 +51,20 @@ sub measure
 		$say->(sprintf '%5d backends  %-8s %s',
 			$backends, $step, _words($seen{$step}));
 	};
+	my @storms = @{ $option{storms} };
+	my @of_network = grep { Bench::Storm::is_of_network($_) } @storms;
+	my $weather = sub {
+		my ($kind) = @_;
+		$seen{$kind} = Bench::Storm::weather($fleet, $kind, $patience);
+		$tell->($kind);
+	};
 	$fleet->resize($backends);
 	$seen{open} = _open($fleet, $backends);
 	$tell->('open');
 	$seen{idle} = _idle($fleet, $backends);
 	$tell->('idle');
-	foreach my $kind (@{ $option{storms} })
-	{
-		$seen{$kind} = Bench::Storm::weather($fleet, $kind, $patience);
-		$tell->($kind);
-	}
+	$weather->($_)
+	  foreach grep { !Bench::Storm::is_of_network($_) } @storms;
 	$seen{queue} = _queue($fleet);
 	$tell->('queue');
 	$seen{commit} = _commit($fleet);
@@ -70,10 +76,31 @@ sub measure
 	}
 	$seen{crash} = _crash($fleet);
 	$tell->('crash');
+	_close($fleet);
+	return \%seen unless @of_network;
+
+	$fleet->route('network');
+	$fleet->resize($backends);
+	$seen{through} = _take_locks($fleet, $backends);
+	$seen{through}{connections} = $fleet->network('count')->{connections};
+	$tell->('through');
+	die "sessions do not go through the network\n"
+	  if $seen{through}{connections} < $backends - $seen{through}{missing};
+	$weather->($_) foreach @of_network;
+	$seen{after} = _queue($fleet);
+	$tell->('after');
+	_close($fleet);
+	$fleet->route('servers');
+	return \%seen;
+}
+
+sub _close
+{
+	my ($fleet) = @_;
 	$fleet->close_all;
 	poll_until { !$fleet->zookeeper->counter('global_sessions') }
 	'all sessions to end', $patience;
-	return \%seen;
+	return;
 }
 
 sub _words
@@ -113,13 +140,20 @@ sub _leader
 	return $zk->monitor($zk->leader);
 }
 
-# Everybody's first lock at the same moment.
+# Everybody's first lock at the same moment, and what that costs.
 sub _open
 {
 	my ($fleet, $backends) = @_;
-	my $threads = $fleet->threads;
-	my $memory = $fleet->memory;
-	my $files = $fleet->descriptors;
+	my %before = (
+		before => $fleet->memory,
+		processes_before => $fleet->threads,
+		files_before => $fleet->descriptors);
+	return { %before, %{ _take_locks($fleet, $backends) } };
+}
+
+sub _take_locks
+{
+	my ($fleet, $backends) = @_;
 	$fleet->ask_all('first', q{SELECT zk_lock('one')}, $patience, 'east');
 	my $begin = time();
 	$fleet->send('holders', q{SELECT zk_lock('own-@-#')});
@@ -137,9 +171,6 @@ sub _open
 	};
 	my $nodes = keys %{ $fleet->owners };
 	return {
-		before => $memory,
-		processes_before => $threads,
-		files_before => $files,
 		half => $half,
 		last => $last,
 		all => $all,

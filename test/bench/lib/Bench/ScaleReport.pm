@@ -75,10 +75,10 @@ my @cost = (
 	_row('of all servers', '%.0f', 'idle', 'cpu_servers', 1000));
 
 my @storm = (
-	[ 'servers serve again after, s', '%.1f', 'away' ],
+	[ 'servers can be reached, and serve, after, s', '%.1f', 'away' ],
 	[ 'half of the sessions are back after, s', '%.1f', 'half' ],
 	[ 'the last one, s', '%.1f', 'last' ],
-	[ 'sessions lost', '%d', 'never' ],
+	[ 'sessions lost', '%d', 'lost' ],
 	[ 'nodes lost', '%d', 'nodes_gone' ],
 	[ 'locks lost, by their holders', '%d', 'not_held' ],
 	[ 'attempts to connect, for each session', '%.1f', 'opens' ],
@@ -87,13 +87,21 @@ my @storm = (
 		'connection_request_count' ],
 	[ 'queues of servers found full', '%d', 'overflows' ],
 	[ 'CPU of all programs, s', '%.1f', 'cpu_programs' ],
+	[ 'CPU of the network, s', '%.1f', 'cpu_network' ],
 	[ 'share of the fullest server', '%.2f', 'spread' ]);
 
+sub _queue
+{
+	my ($step) = @_;
+	return (
+		_row('waiters', '%d', $step, 'waiters'),
+		_row('of them granted', '%d', $step, 'granted'),
+		_row('overtaken', '%d', $step, 'overtaken'),
+		_row('hand-overs a second', '%.0f', $step, 'rate'));
+}
+
 my @rest = (
-	_row('waiters', '%d', 'queue', 'waiters'),
-	_row('of them granted', '%d', 'queue', 'granted'),
-	_row('overtaken', '%d', 'queue', 'overtaken'),
-	_row('hand-overs a second', '%.0f', 'queue', 'rate'),
+	_queue('queue'),
 	_row('COMMIT of all at once: half are done after, ms', '%.0f', 'commit',
 		'half', 1000),
 	_row('the last one, ms', '%.0f', 'commit', 'last', 1000),
@@ -141,26 +149,44 @@ Plots are [file, caption].
 sub text
 {
 	my ($results, @plots) = @_;
-	my $how = "ensemble of $results->{servers}";
+	my $how =
+	  $results->{servers} == 1
+	  ? 'one server'
+	  : "ensemble of $results->{servers}";
 	$how .= ", $results->{config}" if $results->{config};
+	my @left_out =
+	  map { "- left out, for want of servers: " . Bench::Storm::title($_) . "\n" }
+	  @{ $results->{impossible} };
+	my @of_network =
+	  grep { Bench::Storm::is_of_network($_) } @{ $results->{storms} };
 	return join "\n",
 	  "# zklock in a crowd\n",
 	  "Two clusters, half of the backends each, $how.",
 	  "What exactly is done and measured is told in test/bench/README.md.\n",
-	  join('', map { "- $_->[0]: $_->[1]\n" } @{ $results->{machine} }),
+	  join('', (map { "- $_->[0]: $_->[1]\n" } @{ $results->{machine} }), @left_out),
 	  (map { "![$_->[1]]($_->[0])\n" } @plots),
 	  "## What it costs\n",
 	  _table('backends', $results, @cost),
-	  (
-		map {
-			my $kind = $_;
-			"## Storm: " . Bench::Storm::title($kind) . "\n",
-			  _table('backends', $results,
-				map { _row($_->[0], $_->[1], $kind, $_->[2]) } @storm)
-		} @{ $results->{storms} }
-	  ),
+	  _storms($results,
+		grep { !Bench::Storm::is_of_network($_) } @{ $results->{storms} }),
 	  "## After the storms\n",
-	  _table('backends', $results, @rest);
+	  _table('backends', $results, @rest),
+	  _storms($results, @of_network),
+	  @of_network
+	  ? ("## After the storms of the network\n",
+		_table('backends', $results, _queue('after')))
+	  : ();
+}
+
+sub _storms
+{
+	my ($results, @kinds) = @_;
+	return map {
+		my $kind = $_;
+		"## Storm: " . Bench::Storm::title($kind) . "\n",
+		  _table('backends', $results,
+			map { _row($_->[0], $_->[1], $kind, $_->[2]) } @storm)
+	} @kinds;
 }
 
 1;

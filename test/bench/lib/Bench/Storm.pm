@@ -3,7 +3,7 @@
 
 =head1 NAME
 
-Bench::Storm - what a fleet does when the servers go and come back
+Bench::Storm - what a fleet does when servers or network go and come back
 
 =cut
 
@@ -25,22 +25,51 @@ my @counters = qw(packets_received connection_request_count
   connection_revalidate_count connection_rejected connection_drop_count
   stale_sessions_expired);
 
+# What there is. servers: as many are needed. network: the sessions go through
+# Fleet's program of that name. raise: see _restart.
+my %kind = (
+	restart => {
+		title => 'all servers are killed and started again',
+		raise => \&_restart },
+	leader => {
+		title => 'the leader is killed',
+		servers => 3,
+		raise => \&_kill_leader },
+	cut => {
+		title => 'the servers stand still for half a session timeout',
+		raise => sub { return _pause(@_, 0.5) } },
+	# takes from sessions what the ensemble itself may have given up by then
+	long => {
+		title => 'the servers stand still for 0.7 of a session timeout',
+		raise => sub { return _pause(@_, 0.7) } },
+	network => {
+		title => 'the network goes for half a session timeout, and all connections with it',
+		network => 1,
+		raise => \&_refuse },
+	silence => {
+		title => 'nothing passes for half a session timeout, and connections stay',
+		network => 1,
+		raise => \&_hold });
+
 =pod
 
-=head2 title($kind)
+=head2 title($kind), is_of_network($kind), is_possible($kind, $servers)
 
-Of what there is; the last one takes from sessions what the ensemble itself may
-have given up by then.
+Whether the sessions have to go through Fleet's network; whether there is such a storm
+with so many servers. Dies if there is none of that kind at all.
 
 =cut
 
-my %title = (
-	restart => 'all servers are killed and started again',
-	leader => 'the leader is killed',
-	cut => 'the servers stand still for half a session timeout',
-	long => 'and for 0.7 of it');
+sub title { return _kind($_[0])->{title}; }
+sub is_of_network { return _kind($_[0])->{network}; }
+sub is_possible { return $_[1] >= (_kind($_[0])->{servers} // 1); }
 
-sub title { return $title{ $_[0] }; }
+sub _kind
+{
+	my ($name) = @_;
+	return $kind{$name}
+	  // die "there is no storm $name, only " . join(' ', sort keys %kind) . "\n";
+}
 
 =pod
 
@@ -48,13 +77,14 @@ sub title { return $title{ $_[0] }; }
 
 Makes that weather and watches until every session that there was is served
 again, or patience (seconds) ends. Returns seconds from its beginning until all
-servers that run serve again (away), until half of the sessions (half) have the
-connection on which they are served then, and until the last one was seen to be
-served (last, late by up to 0.2 s and a look); how many were never; how many nodes
-have gone, and how many locks backends no longer hold; for each session attempts
-to connect, by the kernel's count (opens, refused) and by the servers'; how often
-a server's queue of connections to accept was full (overflows); the share of the
-sessions that the fullest server has afterwards (spread).
+servers that run serve again, and the network is there (away), until half of the
+sessions (half) have the connection on which they are served then, and until the last
+one was seen to be served (last, late by up to 0.2 s and a look); how many never were,
+and how many are lost, with those that have no node any more; how many nodes have
+gone, and how many locks backends no longer hold; for each session attempts to
+connect, by the kernel's count (opens, refused) and by the servers'; how often a
+server's queue of connections to accept was full (overflows); the share of the
+sessions that the fullest of several servers has afterwards (spread).
 
 =cut
 
@@ -65,19 +95,19 @@ sub weather
 	my $owners = $fleet->owners;
 	my %waits = map { sprintf('%x', $_) => 1 } values %$owners;
 	my $before = $fleet->served;
-	my $kernel = _kernel();
+	my $kernel = _attempts($fleet);
 	my $counted = _counted($zk);
 	my $cpu = $fleet->cpu;
-	my $words = _words($zk);
 
 	my $begin = time();
-	my $is_over = _raise($zk, $kind);
+	my $is_back = _kind($kind)->{raise}->($fleet, $begin);
 	my ($ready, %back, %accepted);
 	my $deadline = time() + $patience;
 	my $looks = 0;
+	my $settled = 0;
 	while (time() < $deadline)
 	{
-		if (!$ready && $is_over->())
+		if (!$ready && _serves($zk))
 		{
 			$ready = time();
 		}
@@ -85,14 +115,23 @@ sub weather
 		my $now = time();
 		foreach my $session (keys %$served)
 		{
-			my (undef, $since) = @{ $served->{$session} };
-			# One that has never left is back with the servers.
-			next unless $ready || $since > $begin;
+			my (undef, $since, $answers) = @{ $served->{$session} };
+			my $is_new = $since > $begin;
+			next
+			  unless $is_new || $ready && $is_back->($session, $answers);
 			$back{$session} //= $now - $begin;
-			$accepted{$session} = $since > $begin ? $since - $begin : undef;
+			# One that has never left is back with the servers, or when it was
+			# seen to be answered.
+			$accepted{$session} =
+			  $is_new ? $since - $begin
+			  : is_of_network($kind) ? $back{$session}
+			  : $ready - $begin;
 		}
+		# What was answered may have been given up by then, and come to its end.
+		delete $back{$_} foreach grep { !$served->{$_} } keys %back;
 		my @away = grep { !$back{$_} } keys %waits;
-		last if $ready && !@away;
+		$settled = $ready && !@away ? $settled + 1 : 0;
+		last if $settled == 2;
 		# Who has no node any more will not come.
 		last
 		  if $ready && ++$looks % 20 == 0 && !_are_there($fleet, @away);
@@ -110,17 +149,13 @@ sub weather
 				  && $after->{$_}[1] != $before->{$_}[1]
 		} keys %waits));
 	$seen{half} = percentile(50,
-		map { $accepted{$_} // $seen{away} } grep { $back{$_} } keys %waits);
+		map { $accepted{$_} } grep { $back{$_} } keys %waits);
 	$seen{last} = percentile(100, grep { defined } @back{ keys %waits });
 	my $count = keys(%waits) || 1;
-	my $kernel_after = _kernel();
-	$words = _words($zk) - $words;
-	$seen{opens} =
-	  ($kernel_after->{ActiveOpens} - $kernel->{ActiveOpens} - $words) / $count;
-	$seen{refused} =
-	  ($kernel_after->{AttemptFails} - $kernel->{AttemptFails}) / $count;
-	$seen{overflows} =
-	  $kernel_after->{ListenOverflows} - $kernel->{ListenOverflows};
+	my $kernel_after = _attempts($fleet);
+	$seen{opens} = ($kernel_after->{opens} - $kernel->{opens}) / $count;
+	$seen{refused} = ($kernel_after->{refused} - $kernel->{refused}) / $count;
+	$seen{overflows} = $kernel_after->{overflows} - $kernel->{overflows};
 	my $counted_after = _counted($zk);
 	foreach my $counter (@counters)
 	{
@@ -135,38 +170,100 @@ sub weather
 		$seen{$counter} = $sum / $count;
 	}
 	my $cpu_after = $fleet->cpu;
-	$seen{"cpu_$_"} = $cpu_after->{$_} - $cpu->{$_} foreach qw(programs backends);
+	$seen{"cpu_$_"} = $cpu_after->{$_} - $cpu->{$_} foreach
+	  qw(programs backends), is_of_network($kind) ? 'network' : ();
 	$seen{took} = $took;
 	_restore($zk);
-	@seen{qw(nodes_gone nodes_before)} =
-	  (_gone($fleet, $owners), scalar keys %$owners);
-	$seen{spread} = _spread($fleet);
+	my $left = $fleet->owners;
+	my %lives = map { sprintf('%x', $_) => 1 } values %$left;
+	$seen{lost} = grep { !$back{$_} || !$lives{$_} } keys %waits;
+	$seen{nodes_before} = keys %$owners;
+	# or are another session's
+	$seen{nodes_gone} = grep { ($left->{$_} // 0) != $owners->{$_} } keys %$owners;
+	$seen{spread} = _spread($fleet) if $zk->members > 1;
 	$seen{not_held} = grep { $_->{state} ne '00000' || $_->{value} ne 't' }
 	  $fleet->ask_all('holders', q{SELECT zk_is_held('own-@-#')}, 60);
 	return \%seen;
 }
 
-# Returns a function that says whether it is over.
-sub _raise
+# This and those that follow do it, and return a function: is a session back that
+# still has the connection of before, on which it has got so many answers?
+sub _restart
 {
-	my ($zk, $kind) = @_;
-	my $timeout = $Bench::Stage::session_timeout_ms / 1000;
-	if ($kind eq 'restart')
-	{
-		# By SIGTERM it takes them seconds to end, when there are many clients.
-		$zk->kill9;
-		$zk->_launch($_) foreach $zk->members;
-		return sub { return _serves($zk) };
-	}
-	if ($kind eq 'leader')
-	{
-		$zk->kill_leader;
-		return sub { return _serves($zk) };
-	}
-	$zk->pause;
-	sleep($timeout * ($kind eq 'long' ? 0.7 : 0.5));
-	$zk->resume;
-	return sub { return _serves($zk) };
+	my ($fleet) = @_;
+	my $zk = $fleet->zookeeper;
+	# By SIGTERM it takes them seconds to end, when there are many clients.
+	$zk->kill9;
+	$zk->_launch($_) foreach $zk->members;
+	return sub { return 1 };
+}
+
+sub _kill_leader
+{
+	my ($fleet) = @_;
+	$fleet->zookeeper->kill_leader;
+	return sub { return 1 };
+}
+
+sub _pause
+{
+	my ($fleet, $begin, $part) = @_;
+	$fleet->zookeeper->pause;
+	sleep($part * _timeout());
+	$fleet->zookeeper->resume;
+	return sub { return 1 };
+}
+
+# Nobody comes through, or else it was no storm.
+sub _refuse
+{
+	my ($fleet, $begin) = @_;
+	my $end = $begin + _timeout() / 2;
+	$fleet->network('refuse');
+	_sleep_until($end - $look_s);
+	my $left = keys %{ $fleet->served };
+	die "$left sessions are connected without a network\n" if $left;
+	_sleep_until($end);
+	$fleet->network('pass');
+	return sub { return 0 };
+}
+
+sub _hold
+{
+	my ($fleet, $begin) = @_;
+	my $end = $begin + _timeout() / 2;
+	$fleet->network('hold');
+	# What was in the servers has been answered by then.
+	_sleep_until($begin + 1);
+	my $first = _answers($fleet);
+	_sleep_until($end - $look_s);
+	my $last = _answers($fleet);
+	my $answered = grep { $last->{$_} != ($first->{$_} // 0) } keys %$last;
+	die "$answered sessions were served through a silent network\n" if $answered;
+	_sleep_until($end);
+	$fleet->network('pass');
+	return sub {
+		my ($session, $answers) = @_;
+		return $answers > ($last->{$session} // 0);
+	};
+}
+
+sub _timeout { return $Bench::Stage::session_timeout_ms / 1000; }
+
+sub _sleep_until
+{
+	my ($time) = @_;
+	my $left = $time - time();
+	sleep($left) if $left > 0;
+	return;
+}
+
+# {session => how many it has got on its connection}
+sub _answers
+{
+	my ($fleet) = @_;
+	my $served = $fleet->served;
+	return { map { $_ => $served->{$_}[2] } keys %$served };
 }
 
 sub _serves
@@ -185,14 +282,6 @@ sub _restore
 	return;
 }
 
-# The nodes that were there and are not, or are another session's.
-sub _gone
-{
-	my ($fleet, $owners) = @_;
-	my $now = $fleet->owners;
-	return scalar grep { ($now->{$_} // 0) != $owners->{$_} } keys %$owners;
-}
-
 sub _are_there
 {
 	my ($fleet, @sessions) = @_;
@@ -209,6 +298,21 @@ sub _spread
 	$count{ $_->[0] }++ foreach values %$served;
 	my ($most) = sort { $b <=> $a } values %count;
 	return $most ? $most / keys %$served : undef;
+}
+
+# Attempts to connect by the kernel's count, without our own and the network's, and
+# how many of them were not granted; how often a queue was full.
+sub _attempts
+{
+	my ($fleet) = @_;
+	my $kernel = _kernel();
+	my $network =
+	  $fleet->{network} ? $fleet->network('count') : { begun => 0, failed => 0 };
+	my $words = $fleet->zookeeper->{asked} // 0;
+	return {
+		opens => $kernel->{ActiveOpens} - $network->{begun} - $words,
+		refused => $kernel->{AttemptFails} - $network->{failed},
+		overflows => $kernel->{ListenOverflows} };
 }
 
 # What this machine's kernel has counted, all processes together.
@@ -246,13 +350,6 @@ sub _counted
 				pid => $zk->pid($_),
 				map { $_ => $value->{$_} || 0 } @counters }
 	} $zk->running };
-}
-
-# Connections of our own.
-sub _words
-{
-	my ($zk) = @_;
-	return $zk->{asked} // 0;
 }
 
 1;
