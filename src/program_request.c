@@ -24,9 +24,12 @@
 #include <string.h>
 
 /*
- * How long a request may stay unanswered before a nudge goes out behind it,
- * and between two nudges: a server 3.6.0 to 3.8.0 may forget to answer until
- * something else happens (R10, ZOOKEEPER-4537).
+ * How long a request may stay unanswered before a nudge goes out behind it: a
+ * server 3.6.0 to 3.8.0 may forget to answer until something else happens
+ * (R10, ZOOKEEPER-4537).  The next one goes out when it has taken twice as
+ * long: behind a network that was silent for half a session timeout, and then
+ * delivered all that 2,000 sessions had sent, those of a fixed pace were most
+ * of it (make bench SCALE=1 STORMS=silence).
  */
 #define NUDGE_MS 300
 
@@ -446,6 +449,7 @@ request_tick(Session *session, int64_t now)
 {
 	Step		step = now >= next_heartbeat(session) ?
 		STEP_HEARTBEAT : STEP_NUDGE;
+	int64_t		silent_ms = now - session->pending_since;
 	Request    *request;
 
 	if (session->resume_news_at != 0 && now >= session->resume_news_at)
@@ -455,7 +459,8 @@ request_tick(Session *session, int64_t now)
 	request = request_new_silent(session, step, "/");
 	request_submit(request);
 	if (step == STEP_NUDGE)
-		session->nudge_at = now + NUDGE_MS;
+		session->nudge_at = now +
+			(silent_ms > NUDGE_MS ? silent_ms : NUDGE_MS);
 }
 
 /* ---------------------------------------------------------------------

@@ -7,6 +7,7 @@ use strict;
 use warnings;
 
 use IO::Socket::INET;
+use Proxy;
 use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
@@ -46,6 +47,22 @@ is($session->query("SELECT count(*) FROM zk_lock_queue('silent')"),
 	'0', 'a queue is read');
 is($session->sqlstate, '00000', 'without an error');
 $session->query_safe("SELECT zk_disconnect()");
+
+# A network that falls silent and then delivers all that was sent meanwhile: that is
+# not much more than what was wanted, or a crowd would keep the servers from coming up
+# to date. Heartbeats and the library's pings are among it.
+my $proxy = Proxy->new('127.0.0.1:' . $zk->port);
+my $patient = background($node);
+$patient->query_safe("SET zklock.servers = '" . $proxy->address . "'");
+$patient->query_safe("SELECT zk_lock('silent')");
+my $packets = $zk->packets_received;
+$proxy->cut;
+$patient->start_query("SELECT zk_lock('other')");
+sleep 5;    # that long is the silence
+$proxy->heal;
+like($patient->wait_result, qr/^\d+$/, 'behind a network that was silent the lock is had');
+cmp_ok($zk->packets_received - $packets, '<', 18, 'and few requests have piled up');
+$patient->query_safe('SELECT zk_disconnect()');
 
 # With none that answers, zklock.connect_timeout bounds it all.
 $session->query_safe(
