@@ -156,6 +156,13 @@ extern void program_put(Session *session, const Frame *frame,
 /* Send the backend all that there is for it, as far as it reads. */
 extern void program_flush(Session *session);
 
+/*
+ * The library sends each request in two parts, its length first, and the
+ * server would wake up for both of them, of all requests that go out together.
+ * Held back until all are there they are one packet, as a rule.
+ */
+extern void program_cork(const Session *session, bool is_corked);
+
 /* Send the backend the signal for an interrupt that was begun. */
 extern void program_interrupt(Session *session);
 

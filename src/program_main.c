@@ -123,7 +123,6 @@ static void read_backend(Session *session);
 static bool take_frame(Session *session, const FrameTaken *taken);
 static void note_orphaned(Session *session);
 static void process_library(Session *session, short revents);
-static void cork(const Session *session, int is_corked);
 static void show_session(const Session *session);
 
 int
@@ -331,17 +330,16 @@ serve(Session *session)
 	if (poll(polled, 3, milliseconds_until_next(session, now, library_ms)) <= 0)
 		return;
 
-	/* answers alone hardly ever lead to a request, but for what was promised */
-	is_sending = polled[0].revents != 0 || !session->is_up ||
-		session->promise_path != NULL;
+	/* answers alone hardly ever lead to a request */
+	is_sending = polled[0].revents != 0 || !session->is_up;
 	if (is_sending)
-		cork(session, 1);
+		program_cork(session, true);
 	if (polled[0].revents & (POLLIN | POLLHUP | POLLERR))
 		read_backend(session);
 	if (polled[1].revents != 0)
 		process_library(session, polled[1].revents);
 	if (is_sending)
-		cork(session, 0);
+		program_cork(session, false);
 	if (polled[2].revents != 0 && !session_is_ending(session))
 		ready_accept(session);
 }
@@ -609,17 +607,13 @@ process_library(Session *session, short revents)
 		events = ZOOKEEPER_READ;
 }
 
-/*
- * The library sends each request in two parts, its length first, and the
- * server would wake up for both of them, of all requests that go out together.
- * Held back until all are there they are one packet, as a rule.
- */
-static void
-cork(const Session *session, int is_corked)
+void
+program_cork(const Session *session, bool is_corked)
 {
+	int			value = is_corked;
+
 	if (session->fd >= 0)
-		setsockopt(session->fd, IPPROTO_TCP, TCP_CORK, &is_corked,
-				   sizeof(is_corked));
+		setsockopt(session->fd, IPPROTO_TCP, TCP_CORK, &value, sizeof(value));
 }
 
 /* ---------------------------------------------------------------------

@@ -54,7 +54,11 @@ watch_keep_promise(Session *session)
 		atomic_compare_exchange_strong(&session->page->promise_id, &id, 0);
 
 	if (is_wanted)
+	{
+		program_cork(session, true);
 		request_submit(request_new(session, id, STEP_LIST, path));
+		program_cork(session, false);
+	}
 	forget_promise(session);
 	return is_wanted;
 }
