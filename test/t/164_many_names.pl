@@ -82,7 +82,8 @@ subtest 'the end of a session with many locks' => sub {
 		is($_->sqlstate, '00000', "$how: released at once") foreach @next;
 		$_->quit foreach @next;
 	}
-	$stranger->delete_recursive(lock_path('many'));
+	# Of what they have let go of something may still be on its way out.
+	eval { $stranger->delete_recursive(lock_path('many')) };
 };
 
 # What the program of a session does for each of its containers must not keep it from
