@@ -74,6 +74,13 @@ my @timeouts = (
 	0, -1, 0x7fffffff, -0x80000000, 3_600_001, 86_400_000, 1, 2, 10, 200, -1000);
 my $longest_timeout = 3_600_000;
 
+# A client sends no longer one.
+my $longest_message = 0x1000000;
+
+# Operations that nobody asks the client library for: to end the session, to ping, to
+# say who one is, and which watches there were.
+my %is_its_own = map { $_ => 1 } -11, 11, 100, 101, 105;
+
 # Replies of which fewer have been changed are rare.
 my $rare = 50;
 
@@ -115,6 +122,20 @@ From now on that part of all replies, from 0 to 1, is changed.
 From now on the answer to everything is that to a ping, so that everybody seems to
 be connected.
 
+=head2 refuse($number, $error)
+
+The request with that number from now on, counted from 1, is not passed on, and
+answered with that error. Pings and what else the client library says on its own are
+not counted.
+
+=head2 lose($number)
+
+That one is passed on, and the connection ends instead of its reply.
+
+=head2 has_come
+
+Whether that request has come since; nothing more happens to any if it has not.
+
 =head2 be_honest
 
 No more of that; and connections on which there was a lie are ended, so that
@@ -132,6 +153,9 @@ A hash: how often, by the kind of lie.
 
 sub lie { return $_[0]->_command("lie $_[1]"); }
 sub answer_pings_only { return $_[0]->_command('pings'); }
+sub refuse { return $_[0]->_command("refuse $_[1] $_[2]"); }
+sub lose { return $_[0]->_command("refuse $_[1] lose"); }
+sub has_come { return $_[0]->_command('come') eq 'yes'; }
 sub be_honest { return $_[0]->_command('honest'); }
 sub lies { return $_[0]->_command('lies'); }
 sub kinds { return split ' ', $_[0]->_command('kinds'); }
@@ -178,7 +202,7 @@ sub _serve
 			my $connection = $self->{by_fd}{$fd} or next;
 			$self->_end($connection)
 			  unless $fd == $connection->{client_fd}
-			  ? _pass_requests($connection)
+			  ? $self->_pass_requests($connection)
 			  : $self->_pass_replies($connection);
 		}
 		$self->_accept($listener) if vec $readable, $listening, 1;
@@ -187,7 +211,13 @@ sub _serve
 
 sub _obey
 {
-	my ($self, $command, $argument) = @_;
+	my ($self, $command, $argument, $error) = @_;
+	if ($command =~ /^(?:refuse|come)$/)
+	{
+		my $has_come = !$self->{awaited};
+		$self->{awaited} = $command eq 'refuse' ? { number => $argument, error => $error } : undef;
+		return $has_come ? 'yes' : 'no';
+	}
 	return $self->{lies} if $command eq 'lies';
 	return join ' ', %{ $self->{kinds} } if $command eq 'kinds';
 	$self->{rate} = $command eq 'lie' ? $argument : 0;
@@ -218,6 +248,7 @@ sub _accept
 		requests => '',		# read and not looked at yet
 		replies => '',
 		operation => {},	# of each request under way, by its number
+		refused => {},		# those of them that have not been passed on: the error
 		held => '',			# a reply that the next one overtakes
 		former => '' };		# a reply that was sent
 	# The first numbers of a poor start are not random yet.
@@ -261,24 +292,43 @@ sub _send
 	return defined $sent && $sent == length $data;
 }
 
-# As they are; but note what each of them asks for. false if there are no more.
+# As they are, but for one that is refused; and note what each of them asks for. false if
+# there are no more.
 sub _pass_requests
 {
-	my ($connection) = @_;
+	my ($self, $connection) = @_;
 	sysread $connection->{client}, my $data, 65_536 or return 0;
-	_send($connection->{server}, $data) or return 0;
 	$connection->{requests} .= $data;
 	while (length $connection->{requests} >= 4)
 	{
 		my $length = unpack 'N', $connection->{requests};
+		# A word of four letters, that would be.
+		$length = length($connection->{requests}) - 4 if $length > $longest_message;
 		last if length $connection->{requests} < 4 + $length;
-		my (undef, $xid, $operation) =
-		  unpack 'N l> l>', substr $connection->{requests}, 0, 4 + $length, '';
+		my $message = substr $connection->{requests}, 0, 4 + $length, '';
 		# The first one is the handshake.
-		$connection->{operation}{$xid} = $operation if $connection->{is_open};
-		$connection->{is_open} = 1;
+		if ($connection->{is_open}++)
+		{
+			my ($xid, $operation) = unpack 'x4 l> l>', $message;
+			$connection->{operation}{$xid} = $operation;
+			$message = $self->_refused($connection, $xid) // $message unless $is_its_own{$operation};
+		}
+		_send($connection->{server}, $message) or return 0;
 	}
 	return 1;
+}
+
+# If this request is the one to be refused: what is sent in its place, so that its answer
+# comes in its turn. It asks whether the root exists.
+sub _refused
+{
+	my ($self, $connection, $xid) = @_;
+	my $awaited = $self->{awaited} or return;
+	return if --$awaited->{number} > 0;
+	$self->{awaited} = undef;
+	$connection->{refused}{$xid} = $awaited->{error};
+	return if $awaited->{error} eq 'lose';
+	return _framed(pack('l> l>', $xid, 3) . _framed('/') . "\0");
 }
 
 sub _pass_replies
@@ -312,6 +362,11 @@ sub _reply
 		my $xid = unpack 'l>', $body;
 		$kind = $xid == -1 ? 'event' : delete $connection->{operation}{$xid};
 		$kind = 'other' unless defined $kind;
+		if (defined(my $error = delete $connection->{refused}{$xid}))
+		{
+			return if $error eq 'lose';
+			return _framed(substr($body, 0, 12) . pack 'l>', $error);
+		}
 	}
 	if ($self->{pings_only} && $kind ne 'connect' && $kind ne '11')
 	{
