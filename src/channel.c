@@ -207,6 +207,7 @@ receive_page(ZkChannel *channel, int *hangup_fd)
 	};
 	struct cmsghdr *header;
 	ssize_t		received;
+	int			seals;
 	int			fds[2] = {-1, -1};
 	void	   *page = MAP_FAILED;
 
@@ -222,8 +223,9 @@ receive_page(ZkChannel *channel, int *hangup_fd)
 	memcpy(fds, CMSG_DATA(header), sizeof(fds));
 	channel->in.end = (size_t) received;
 
-	/* sealed, so that it cannot shrink under our feet */
-	if (fcntl(fds[0], F_GET_SEALS) & F_SEAL_SHRINK)
+	/* sealed, so that it cannot shrink under our feet; a file has no seals */
+	seals = fcntl(fds[0], F_GET_SEALS);
+	if (seals >= 0 && (seals & F_SEAL_SHRINK) != 0)
 		page = mmap(NULL, sizeof(SharedPage), PROT_READ | PROT_WRITE,
 					MAP_SHARED,
 					fds[0], 0);
