@@ -66,6 +66,8 @@ FROM (VALUES
 	-- length: in bytes
 	(23, repeat('x', 513)), (24, repeat('é', 257)),
 	(25, repeat('x', 10000)),
+	-- components
+	(35, repeat('d/', 16) || 'd'),
 	-- what lies beside locks
 	(26, '.once'), (27, 'job.once'), (28, '.once/job.once'), (29, 'team.once/job'),
 	(30, 'job.release'), (31, '.release/x'), (32, 'a/b.release/c')) AS bad (i, name)

@@ -61,6 +61,21 @@ like($dot, qr/style=dashed/, 'with waits in PostgreSQL');
 like(($berlin->psql('postgres', "SELECT zk_wait_graph('svg')"))[2],
 	qr/format "svg" is not known/, 'no other format');
 
+# A hold, which is no session's, and twenty clients behind it that say nothing of themselves.
+$berlin->safe_psql('postgres', "SELECT zk_hold('crowd', 'why not'), zk_hold('crowd/b', 'too')");
+my @crowd = map { $zk->client } 1 .. 20;
+foreach my $i (0 .. $#crowd)
+{
+	my $guid = sprintf '%08d-0000-4000-8000-000000000000', $i;
+	$crowd[$i]->create(lock_path('crowd') . ($_ ? '/b' : '') . "/_c_$guid-lock-", '',
+		ephemeral => 1, sequential => 1) foreach 0, 1;
+}
+like($berlin->safe_psql('postgres', 'SELECT zk_wait_graph()'),
+	qr/"session 0x[0-9a-f]+<br>curator"(?s:.*)\|"crowd"\|(?s:.*)\|"crowd\/b"\|/, 'strangers, by their style');
+is($berlin->safe_psql('postgres', "SELECT count(*), count(DISTINCT session_id), count(blocked_by_session_id)
+	FROM zk_waits() WHERE name LIKE 'crowd%'"), '40|20|0', 'a crowd');
+$_->close foreach @crowd;
+
 $holder->quit;
 $abroad->wait_result;
 $abroad->quit;

@@ -36,11 +36,17 @@ sub assert_free
 		$other->safe_psql('postgres', "SELECT zk_try_lock('$name', '60s')"), 't', $what);
 }
 
-subtest 'the library has no thread and no line of ZooKeeper\'s client' => sub {
+sub library_directory
+{
 	my ($directory) = split /:/,
 	  $node->safe_psql('postgres', 'SHOW dynamic_library_path');
 	($directory) = run_command([ 'pg_config', '--pkglibdir' ])
 	  if $directory eq '$libdir';
+	return $directory;
+}
+
+subtest 'the library has no thread and no line of ZooKeeper\'s client' => sub {
+	my $directory = library_directory();
 	my ($linked) = run_command([ 'ldd', "$directory/zklock.so" ]);
 	unlike($linked, qr/zookeeper|pthread/, 'it is linked with neither');
 	my ($symbols) = run_command([ 'nm', '-D', "$directory/zklock.so" ]);
@@ -71,6 +77,13 @@ foreach my $signal (qw(KILL SEGV ABRT))
 		assert_no_programs('nothing is left', $holder);
 	};
 }
+
+subtest 'started by hand' => sub {
+	PostgreSQL::Test::Utils::command_checks_all(
+		[ library_directory() . '/zklock-session' ], 1, [qr/^$/],
+		[qr/^This program is started by PostgreSQL's extension zklock and is of no use otherwise\.$/],
+		'the program says what it is for');
+};
 
 subtest 'while a statement runs' => sub {
 	my $holder = background($node);

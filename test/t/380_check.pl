@@ -4,11 +4,13 @@
 use strict;
 use warnings;
 
+use Builds;
 use File::Copy qw(copy);
 use File::Temp ();
 use IO::Socket::INET;
+use IO::Socket::IP;
 use POSIX ();
-use PostgreSQL::Test::Utils qw(run_command slurp_file);
+use PostgreSQL::Test::Utils qw(append_to_file run_command slurp_file);
 use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
@@ -81,8 +83,9 @@ my @listeners;
 sub listener
 {
 	my ($serve, %option) = @_;
-	my $socket = IO::Socket::INET->new(
-		LocalAddr => '127.0.0.1', Listen => $option{backlog} || 10) or die "no socket: $!";
+	my $address = $option{at} // '127.0.0.1';
+	my $socket = IO::Socket::IP->new(
+		LocalHost => $address, Listen => $option{backlog} || 10) or die "no socket: $!";
 	my $pid = fork // die "could not fork: $!";
 	if ($pid == 0)
 	{
@@ -96,7 +99,7 @@ sub listener
 		POSIX::_exit(0);
 	}
 	push @listeners, $pid;
-	return '127.0.0.1:' . $socket->sockport;
+	return ($address =~ /:/ ? "[$address]" : $address) . ':' . $socket->sockport;
 }
 
 END
@@ -414,8 +417,31 @@ subtest 'servers as they are by default' => sub {
 	shows([ "SET zklock.servers = '$servers'", 'false' ],
 		connections => [ qr/^warning: a server allows 10 from this address, and \d+ are open/,
 			'nearly all connections are taken' ]);
+	my $enough = ZooKeeper->new(config => { maxClientCnxns => 1000 })->start;
+	my $more = ZooKeeper->new(config => { maxClientCnxns => 2000 })->start;
+	shows([ 'SET zklock.servers = \'' . $enough->connect_string . '\'', 'false' ],
+		connections => [ qr/^ok: a server allows 1000 from this address, \d+ are open; max_connections is \d+ -> $/,
+			'there are enough' ]);
+	shows([ 'SET zklock.servers = \'' . join(',', map { $_->connect_string } $more, $enough, $more) . '\'', 'false' ],
+		connections => [ qr/^ok: a server allows 1000 /, 'the server that allows the fewest counts' ]);
+	shows([ "SET zklock.servers = '" . $enough->connect_string . ",$servers'", 'false' ],
+		connections => [ qr/^warning: a server allows 10 /, 'and before it one that is crowded' ]);
 	$_->close foreach @clients;
-	$crowded->stop;
+	$_->stop foreach $crowded, $enough, $more;
+};
+
+subtest 'servers of the other protocol' => sub {
+	plan skip_all => 'there is no IPv6' unless eval { slurp_file('/proc/net/if_inet6') } =~ / lo$/m;
+	my $port = free_port();
+	names("SET zklock.servers = '[::1]:$port'", "server [::1]:$port",
+		qr/^error: ::1:$port cannot be reached: Connection refused/, 'a port that refuses');
+	my $server = listener(sub {
+		sysread $_[0], my $word, 10;
+		print { $_[0] } "Zookeeper version: 3.8.4-0, built on 2024-02-12\nMode: observer\nNode count: 5\n";
+		return 0;
+	}, at => '::1');
+	shows([ "SET zklock.servers = '$server'", 'false' ],
+		"server $server" => [ qr/^(?:ok|note): .* is an? observer, release 3\.8/, 'one that is there' ]);
 };
 
 subtest 'an ensemble' => sub {
@@ -499,6 +525,23 @@ subtest 'other clients in the queues' => sub {
 			'one that takes no notice of ours' ]);
 	$client->delete_recursive(lock_path('team'));
 	$client->close;
+};
+
+subtest 'a program that does not start' => sub {
+	plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
+	my $build = Builds->copy;
+	my $program = $build->library_directory . '/zklock-session';
+	my $odd = cluster('odd', $zk, $build->settings);
+	unlink $program;
+	shows([ '', 'false', $odd ],
+		program => [ qr/^error: ".*zklock-session" is not to be had: No such file or directory -> Install/, 'none' ]);
+	append_to_file($program, 'nothing that the kernel knows');
+	shows([ '', 'false', $odd ],
+		program => [ qr/^error: ".*zklock-session" cannot be executed -> Make/, 'one that may not be run' ]);
+	chmod 0755, $program;
+	shows([ '', 'false', $odd ],
+		program => [ qr/^error: .*"\S+zklock-session" could not be started: Exec format error/, 'one that is none' ]);
+	$odd->stop;
 };
 
 subtest 'settings that were refused' => sub {

@@ -1,0 +1,34 @@
+
+# zklock hooks into what others hook into as well: behind another library it passes on
+# what that one has asked for, and works as it does alone.
+
+use strict;
+use warnings;
+
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+my $zk = ZooKeeper->new->start;
+my $name = 'pg_stat_statements';
+my ($directory) = PostgreSQL::Test::Utils::run_command([ 'pg_config', '--pkglibdir' ]);
+plan skip_all => "there is no $name" unless -e "$directory/$name.so";
+
+my $node = cluster('berlin', $zk, 'shared_preload_libraries' => 'pg_stat_statements, zklock');
+$node->safe_psql('postgres', 'CREATE EXTENSION pg_stat_statements; CREATE TABLE work (n int)');
+my ($session, $other) = map { background($node) } 1 .. 2;
+$session->query_safe("SELECT zk_lock('a')");
+$other->start_query("SELECT zk_lock('a')");
+wait_for_queue($zk, lock_path('a'), 2);
+$session->query_safe('DISCARD ALL');
+$other->wait_result;
+is($other->sqlstate, '00000', 'DISCARD ALL lets go of a lock, which is handed over');
+$other->query_safe("BEGIN; INSERT INTO work VALUES (1); PREPARE TRANSACTION 'p'");
+$other->query_safe("COMMIT PREPARED 'p'");
+is($node->safe_psql('postgres', 'SELECT n FROM work'), 1, 'COMMIT PREPARED, with a lock held');
+is( $node->safe_psql('postgres',
+		"SELECT count(*) FROM pg_stat_statements WHERE query IN ('DISCARD ALL', 'SELECT zk_lock(\$1)')"),
+	2, 'and the other library has seen all of it');
+is($node->safe_psql('postgres', 'SELECT count(*) > 0 FROM zk_backends'), 't', 'both have their shared memory');
+$_->quit foreach $session, $other;
+done_testing();
