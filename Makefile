@@ -10,6 +10,8 @@
 #                          where there is no compiler, and uses it
 #   make soak              make check ten times on a busy machine, and a table of
 #                          what failed how often; RUNS=10
+#   make coverage          runs the tests of the C code, built to count, and tells which
+#                          lines no test reaches
 #   make demo              sets everything up and shows what zklock does
 #   make torture           sets everything up and runs zklock under faults, for
 #                          an hour with: make torture DURATION=3600
@@ -25,7 +27,7 @@
 # (but indent, its tools), so they must not depend on PGXS; PGXS has a "check" of its
 # own besides, one that refuses.
 
-OUR_GOALS = check check-versions check-packages soak demo torture bench indent dist
+OUR_GOALS = check check-versions check-packages coverage soak demo torture bench indent dist
 
 # Where this file is: the source tree also in a VPATH build.
 here := $(dir $(lastword $(MAKEFILE_LIST)))
@@ -44,6 +46,9 @@ MAKEFLAGS += --no-print-directory
 
 check demo soak:
 	@$(here)test/$@
+
+coverage:
+	@COVERAGE=1 $(here)test/check
 
 check-versions check-packages:
 	@$(here)test/$(@:check-%=%)
