@@ -103,7 +103,7 @@ zklock_client_get_watch_and_list(ZkClient *client, const char *path,
 	}, path, list_path, NULL, 0);
 	if (request == NULL)
 	{
-		zklock_client_free(*list);
+		client_free_request(*list);
 		*list = NULL;
 		return NULL;
 	}
@@ -223,9 +223,10 @@ zklock_client_free(ZkRequest *request)
 {
 	if (request == NULL)
 		return;
-	if (request->promise != PROMISE_NONE &&
-		!zklock_client_is_list_asked(request))
+	if (request->promise != PROMISE_NONE)
 	{
+		/* nothing is to be sent: either it was, or it never will be */
+		zklock_client_is_list_asked(request);
 		client_free_request(request);
 		return;
 	}

@@ -177,7 +177,8 @@ extern void contender_forget_ahead(Standing *standing);
 
 /*
  * The list that was promised for when the one ahead is gone, if it is; NULL
- * if it was not asked for, or lost.
+ * if it was not asked for, or lost, or what it says may be outdated: unlike one
+ * that we ask for, it does not wait for us to be awake.
  */
 extern const ZkReply *contender_promised_list(Standing *standing);
 

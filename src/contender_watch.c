@@ -133,7 +133,16 @@ contender_promised_list(Standing *standing)
 		return NULL;
 	}
 	reply = zklock_roundtrip_ask(&standing->trip, list);
-	return reply == NULL || reply->result != ZK_UNKNOWN_OUTCOME ? reply : NULL;
+	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME)
+		return NULL;
+
+	/*
+	 * It may have come long ago, for we may have been stopped: the session, or
+	 * our node, may be gone by now.
+	 */
+	zklock_session_look();
+	return contact_is_after(reply->proof, zklock_session_fresh_since()) ?
+		reply : NULL;
 }
 
 bool
@@ -176,6 +185,10 @@ contender_await_keeper(Standing *standing, const char *ahead)
 		case ZK_WAIT_OVER:
 			return STEP_GO_ON;
 		case ZK_WAIT_TIMEOUT:
+			/* it is gone, if we know so only by the list that is under way */
+			if (standing->list != NULL &&
+				zklock_client_is_list_asked(standing->list))
+				return STEP_GO_ON;
 			break;
 		case ZK_WAIT_LOST:
 			return STEP_SESSION_LOST;

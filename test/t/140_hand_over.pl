@@ -232,6 +232,30 @@ subtest 'a waiter that sleeps through it' => sub {
 	assert_no_nodes($zk, lock_path('asleep'));
 };
 
+# The same without a hand-over: the list that tells that it is the first comes while it
+# is stopped, too.
+subtest 'a waiter that sleeps through a deletion' => sub {
+	my ($first, undef, $sleeper, $fourth) = @pool;
+	foreach my $what (qw(cancel wait))
+	{
+		$sleeper->query_safe("SET zklock.on_lock_loss = $what");
+		queue_up('gone', $first, $sleeper, $fourth);
+		kill 'STOP', $sleeper->pid or die "could not stop it: $!";
+		$first->query_safe("SELECT zk_unlock('gone')");
+		$fourth->wait_result;
+		is($fourth->sqlstate, '00000', "$what: the next one is granted when its session ends");
+		kill 'CONT', $sleeper->pid;
+		wait_for_queue($zk, lock_path('gone'), 2);
+		ok(!$sleeper->is_done, 'the sleeper was not granted, but queues again');
+		my $token = $fourth->query_safe("SELECT zk_fencing_token('gone')");
+		$fourth->query_safe("SELECT zk_unlock('gone')");
+		cmp_ok($sleeper->wait_result, '>', $token, 'for a turn of its own');
+		$sleeper->query_safe("SELECT zk_unlock('gone')");
+	}
+	$sleeper->query_safe('RESET zklock.on_lock_loss');
+	assert_no_nodes($zk, lock_path('gone'));
+};
+
 $_->quit foreach @pool;
 $stranger->close;
 

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "client.h"
+#include "protocol.h"
 #include "tap.h"
 
 #define SESSION_TIMEOUT_MS 10000
@@ -495,6 +496,7 @@ test_promise(ZkClient *client)
 	ZkClient   *other = open_connected();
 	ZkRequest  *list;
 	ZkTraffic	before;
+	char	   *endless;
 	char		parent[80];
 	char		node[128];
 	int64_t		deadline = zklock_client_now() + PATIENCE_MS;
@@ -531,6 +533,17 @@ test_promise(ZkClient *client)
 	is_int(ZK_WATCH_LOOK_AGAIN, await_watch(client, deadline),
 		   "without the wish for a list there is news");
 	ok(await_silence(client), "and nothing else");
+
+	before = zklock_client_traffic(client);
+	endless = malloc(FRAME_MAX + 1);
+	memset(endless, 'x', FRAME_MAX);
+	endless[0] = '/';
+	endless[FRAME_MAX] = '\0';
+	ok(zklock_client_get_watch_and_list(client, endless, parent, &list) == NULL,
+	   "what cannot be sent is refused");
+	free(endless);
+	is_int((int) before.nrequests,
+		   (int) zklock_client_traffic(client).nrequests, "and not counted");
 
 	watch_with_promise(client, other, parent, node, &list);
 	zklock_client_unwatch(client);
