@@ -541,6 +541,12 @@ sub check_lost_sessions
 	foreach my $silence (@silences)
 	{
 		my ($from, $to, $cluster) = @$silence;
+		# The next one may begin before there was time to end anything.
+		foreach my $next (sort { $a->[0] <=> $b->[0] } @silences)
+		{
+			$to = max $to, $next->[1]
+			  if $next->[2] eq $cluster && $next->[0] >= $from && $next->[0] < $to + $expiring;
+		}
 		foreach my $node (values %{ $self->{by_token} })
 		{
 			next unless _is_granted($node) && $node->{is_ephemeral};
