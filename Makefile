@@ -12,6 +12,8 @@
 #                          what failed how often; RUNS=10
 #   make coverage          runs the tests of the C code, built to count, and tells which
 #                          lines no test reaches
+#   make mutation          do the unit tests notice each small change of a pure room?
+#                          It needs a C compiler only; some rooms: make mutation ROOMS=cycle
 #   make demo              sets everything up and shows what zklock does
 #   make torture           sets everything up and runs zklock under faults, for
 #                          an hour with: make torture DURATION=3600
@@ -27,7 +29,7 @@
 # (but indent, its tools), so they must not depend on PGXS; PGXS has a "check" of its
 # own besides, one that refuses.
 
-OUR_GOALS = check check-versions check-packages coverage soak demo torture bench indent dist
+OUR_GOALS = check check-versions check-packages coverage mutation soak demo torture bench indent dist
 
 # Where this file is: the source tree also in a VPATH build.
 here := $(dir $(lastword $(MAKEFILE_LIST)))
@@ -49,6 +51,9 @@ check demo soak:
 
 coverage:
 	@COVERAGE=1 $(here)test/check
+
+mutation:
+	@$(here)test/mutation/run $(ROOMS)
 
 check-versions check-packages:
 	@$(here)test/$(@:check-%=%)

@@ -85,6 +85,30 @@ test_log(void)
 	}
 }
 
+/* What the log keeps: not all, and the latest. */
+static void
+test_entries(void)
+{
+	ContactLog	contact = {0};
+	bool		is_kept = true;
+
+	contact_begin(&contact, at(0));
+	contact_note(&contact, at(1000), at(1001), TIMEOUT_MS);
+	contact_note(&contact, at(1374), at(1375), TIMEOUT_MS);
+	is_int(1, contact.count, "less than a 32nd of the timeout after the last is nothing new");
+	contact_note(&contact, at(1375), at(1376), TIMEOUT_MS);
+	is_int(2, contact.count, "a 32nd is");
+
+	contact_begin(&contact, at(0));
+	for (int i = 0; i <= CONTACT_SIZE; i++)
+		contact_note(&contact, at(1000 * i), at(1000 * i + 1 + i), TIMEOUT_MS);
+	is_int(CONTACT_SIZE, contact.count, "there is room for so many");
+	for (int i = 0; i < CONTACT_SIZE; i++)
+		is_kept &= contact.sent[i].boot_ms == 1000 * (i + 1) &&
+			contact.answered[i].boot_ms == 1000 * (i + 1) + 2 + i;
+	ok(is_kept, "and the oldest makes room");
+}
+
 static void
 test_new_connection(void)
 {
@@ -96,6 +120,12 @@ test_new_connection(void)
 	contact_begin(&contact, at(2000));
 	date = contact_date(&contact, at(20000), TIMEOUT_MS);
 	is_int(2000, date.boot_ms, "what went over another connection is forgotten");
+
+	contact.sent[0] = at(5000);
+	contact.answered[0] = at(5001);
+	contact_begin(&contact, at(2000));
+	date = contact_date(&contact, at(20000), TIMEOUT_MS);
+	is_int(2000, date.boot_ms, "all of it");
 }
 
 /*
@@ -151,8 +181,10 @@ main(void)
 {
 	test_date();
 	test_log();
+	test_entries();
 	test_new_connection();
 	test_pause();
 	test_fresh();
+	is_int(2000, contact_heartbeat_ms(TIMEOUT_MS), "a heartbeat each sixth of the timeout");
 	return done_testing();
 }

@@ -100,6 +100,8 @@ test_find(void)
 		/* not over who is not stuck */
 		{"", 0, 0, 9, "0>1 1>0 1>2 1?"},
 		{"012", 0, 0, 3, "0>1 1>2 2>0 2>1"},
+		/* not over what was said later */
+		{"012", 0, 0, 3, "0>1 1>2 2>0 1>0"},
 		/* nor over who was not, as long as the last had not said so */
 		{"", 1, 1, 3, "0>1 0>2 1>0 2>0 0?"},
 		{"31", 2, 2, 4, "0>1 0>2 1>0 2>0 0?"},
@@ -128,6 +130,14 @@ test_room(void)
 	static CycleGraph graph;
 	int			way[CYCLE_NODES_MAX];
 
+	graph.nodes[0] = (CycleNode) {true, true, true};
+	is_int(0, cycle_add_node(&graph), "the first node");
+	ok(!graph.nodes[0].needs_one && !graph.nodes[0].has_way_out &&
+	   !graph.nodes[0].is_stuck, "nothing is known of a new node");
+	is_int(1, cycle_add_node(&graph), "the second one");
+	is_int(0, cycle_add_edge(&graph, 0, 1, 1), "the first edge");
+	is_int(1, cycle_add_edge(&graph, 1, 0, 1), "the second one");
+	graph.nnodes = graph.nedges = 0;
 	for (int i = 0; i < CYCLE_NODES_MAX; i++)
 		cycle_add_node(&graph);
 	is_int(-1, cycle_add_node(&graph), "no room for a node");
@@ -138,6 +148,15 @@ test_room(void)
 	cycle_settle(&graph, INT64_MAX);
 	is_int(CYCLE_NODES_MAX, cycle_find(&graph, 0, 0, INT64_MAX, way),
 		   "a cycle of all nodes");
+
+	/* the last two wait for each other, all others for the next one */
+	graph.nedges = 0;
+	for (int i = 0; i < CYCLE_NODES_MAX - 1; i++)
+		cycle_add_edge(&graph, i, i + 1, 1);
+	cycle_add_edge(&graph, CYCLE_NODES_MAX - 1, CYCLE_NODES_MAX - 2, 1);
+	cycle_settle(&graph, INT64_MAX);
+	is_int(0, cycle_find(&graph, 0, 0, INT64_MAX, way),
+		   "all are stuck, and the first in no cycle");
 }
 
 int

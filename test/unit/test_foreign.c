@@ -67,6 +67,7 @@ static const struct
 }			nestings[] = {
 	{0, ""},
 	{0, "plain"},
+	{1, "{}{}"},
 	{1, "{\"client\":\"zklock\"}"},
 	{2, "{\"a\":[]}"},
 	{2, "{\"a\":[],\"b\":[]}"},
@@ -111,6 +112,54 @@ test_nestings(void)
 			   "nesting of %s", nestings[i].text);
 }
 
+/* A character in so many bytes, be it the right number or not. */
+static void
+encode(char text[4], uint32_t number, size_t nbytes)
+{
+	for (size_t i = nbytes; i-- > 1; number >>= 6)
+		text[i] = (char) (0x80 | (number & 0x3F));
+	text[0] = (char) (nbytes == 1 ? number : number | (0xF00u >> nbytes & 0xFF));
+}
+
+/* Every character is taken as it was encoded, but not in more bytes than it needs. */
+static void
+test_every_character(void)
+{
+	static const uint32_t limits[] = {0, 0x80, 0x800, 0x10000, 0x110000};
+	char		text[4];
+	uint32_t	number;
+	uint32_t	wrong = 0;
+
+	for (size_t nbytes = 1; nbytes <= 4; nbytes++)
+	{
+		for (uint32_t code = limits[nbytes - 1]; code < limits[nbytes]; code++)
+		{
+			bool		is_half = code >= 0xD800 && code <= 0xDFFF;
+
+			encode(text, code, nbytes);
+			if (foreign_take(text, nbytes, &number) != (is_half ? 1 : nbytes) ||
+				number != (is_half ? FOREIGN_NO_CHARACTER : code))
+				wrong++;
+		}
+		encode(text, limits[nbytes - 1] - 1, nbytes);
+		ok(nbytes == 1 || (foreign_take(text, nbytes, &number) == 1 &&
+						   number == FOREIGN_NO_CHARACTER),
+		   "one that needs less than %d bytes", (int) nbytes);
+	}
+	is_int(0, wrong, "all others, but halves of pairs");
+
+	wrong = 0;
+	for (int first = 0x80; first <= 0xFF; first++)
+	{
+		encode(text, 0x100000, 4);
+		text[0] = (char) first;
+		if ((first < 0xC2 || first > 0xF4) &&
+			(foreign_take(text, 4, &number) != 1 || number != FOREIGN_NO_CHARACTER))
+			wrong++;
+	}
+	is_int(0, wrong, "with a byte that begins none");
+}
+
 /* All of ASCII that has a glyph is plain, and every escape fits. */
 static void
 test_all(void)
@@ -134,7 +183,9 @@ int
 main(void)
 {
 	test_texts();
+	is_int(1, foreign_nesting("[[", 1), "nesting of no more than its length");
 	test_nestings();
+	test_every_character();
 	test_all();
 	return done_testing();
 }

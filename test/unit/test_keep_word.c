@@ -79,6 +79,7 @@ test_changes(void)
 		/* who comes late, with the word in use for another lock */
 		keep = make_word(cases[i].from);
 		keep_word_begin(&keep, NEW, 3000);
+		is_int(3000, atomic_load(&keep.since), "state %d: begun anew: the time", i);
 		ok(!keep_word_take(&keep, OLD, &is_told), "state %d: another generation: take", i);
 		ok(!keep_word_put(&keep, OLD, 1, &is_told), "put");
 		is_int(KEEP_FREE, keep_word_want(&keep, OLD), "want");

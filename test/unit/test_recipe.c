@@ -41,6 +41,12 @@ test_styles(void)
 		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 8, EXCLUSIVE "0000000008"},
 		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 9, "_c_" HEX "-lock-0000000009"},
 		{RECIPE_STYLE_ZKLOCK_PERMITS, RECIPE_EXCLUSIVE, 9, "_c_" G1 "-permits-3-lock-0000000009"},
+		{RECIPE_STYLE_ZKLOCK_PERMITS, RECIPE_EXCLUSIVE, 9, "_c_" G1 "-permits-2-lock-0000000009"},
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 9, "_c_" G1 "-permits-x-lock-0000000009"},
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 9, "_c_" G1 "-permits-3x-lock-0000000009"},
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 9, "_c_" G1 "-Permits-3-lock-0000000009"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 9, "_c_" G1 "-permits-3-Lock-0000000009"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 9, "xc_" G1 "-permits-3-lock-0000000009"},
 		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 9, "_c_" G1 "-permits-03-lock-0000000009"},
 		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 9, "_c_" G1 "-permits-1-lock-0000000009"},
 		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 9, "_c_" G1 "-permits--lock-0000000009"},
@@ -57,6 +63,7 @@ test_styles(void)
 		{RECIPE_STYLE_ZK_RECIPE, RECIPE_EXCLUSIVE, 18, "x-72057594037927936-0000000018"},
 		{RECIPE_STYLE_ZK_RECIPE, RECIPE_EXCLUSIVE, 19, "x--123-0000000019"},
 		{RECIPE_STYLE_ZK_RECIPE, RECIPE_EXCLUSIVE, 19, "x-0-0000000019"},
+		{RECIPE_STYLE_ZK_RECIPE, RECIPE_EXCLUSIVE, 19, "x-afAF09-0000000019"},
 		{RECIPE_STYLE_HIVE, RECIPE_EXCLUSIVE, 20, "LOCK-EXCLUSIVE-0000000020"},
 		{RECIPE_STYLE_HIVE, RECIPE_SHARED, 21, "LOCK-SHARED-0000000021"},
 		{RECIPE_STYLE_HIVE, RECIPE_EXCLUSIVE, 22, "LOCK-SEMI_SHARED-0000000022"},
@@ -85,8 +92,15 @@ test_styles(void)
 		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "x---0000000001"},
 		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "x--ab-0000000001"},
 		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "x-xyz-0000000001"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "x-1g-0000000001"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "x-1G-0000000001"},
+		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "x_12-0000000001"},
 		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "y-12-0000000001"},
 		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, "x-12_0000000001"},
+
+		/* no more than the mark */
+		{RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1, "_c_-lock-0000000001"},
+		{RECIPE_STYLE_KAZOO, RECIPE_EXCLUSIVE, 1, "__lock__0000000001"},
 
 		/* more than ten digits: the rest is not the number's */
 		{RECIPE_STYLE_UNKNOWN, RECIPE_EXCLUSIVE, 1, SHARED "00000000001"},
@@ -126,6 +140,7 @@ test_styles(void)
 		{RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0, "lock-0000000001x"},
 		{RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0, "lock-0000000001 "},
 		{RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0, "lock-00000.00001"},
+		{RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0, "lock-000000000:"},
 		{RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0, EXCLUSIVE},
 		{RECIPE_STYLE_NONE, RECIPE_EXCLUSIVE, 0, "x-\xC2\xB9\xC2\xB2\xC2\xB3"},
 	};
@@ -137,10 +152,18 @@ test_styles(void)
 		is_str(recipe_style_name(cases[i].style), recipe_style_name(node.style),
 			   "style of \"%s\"", cases[i].child);
 		is_int(cases[i].mode, node.mode, "mode of \"%s\"", cases[i].child);
-		if (cases[i].style != RECIPE_STYLE_NONE)
-			is_int(cases[i].sequence, node.sequence, "sequence of \"%s\"",
-				   cases[i].child);
+		is_int(cases[i].sequence, node.sequence, "sequence of \"%s\"",
+			   cases[i].child);
+		if (cases[i].style != RECIPE_STYLE_ZKLOCK_PERMITS)
+			is_int(1, node.permits, "permits of \"%s\"", cases[i].child);
 	}
+	is_int(2, recipe_parse_node("_c_" G1 "-permits-2-lock-0000000009").permits,
+		   "two permits");
+	is_int(12, recipe_parse_node("_c_" G1 "-permits-12-lock-0000000009").permits,
+		   "twelve permits");
+	is_int(RECIPE_PERMITS_MAX,
+		   recipe_parse_node("_c_" G1 "-permits-10000-lock-0000000009").permits,
+		   "as many permits as there can be");
 }
 
 /* The words are part of the SQL interface. */
@@ -381,6 +404,10 @@ test_suggestions(void)
 	name[RECIPE_NAME_MAX] = '1';
 	name[RECIPE_NAME_MAX + 1] = '\0';
 	ok(!recipe_suggest_name(suggestion, name), "too long anyway");
+	memset(name, 'a', RECIPE_NAME_MAX);
+	name[RECIPE_NAME_MAX] = '\0';
+	ok(recipe_suggest_name(suggestion, name), "the longest name that is good as it is");
+	is_str(name, suggestion, "and stays so");
 }
 
 static void
@@ -472,6 +499,7 @@ test_prefixes_and_guids(void)
 	char		node[RECIPE_NODE_SIZE + 16];
 
 	memset(ones, 0xFF, sizeof(ones));
+	memset(guid, 'x', sizeof(guid));
 	recipe_format_guid(guid, zeros);
 	is_str("00000000-0000-4000-8000-000000000000", guid,
 		   "GUID: version and variant are set");
@@ -489,6 +517,9 @@ test_prefixes_and_guids(void)
 	recipe_mark_hold(guid);
 	is_str("00112233-4455-8a12-8899-aabbccddeeff", guid,
 		   "GUID: marked as a hold's");
+	recipe_mark_keeper(guid);
+	is_str("00112233-4455-8a13-8899-aabbccddeeff", guid,
+		   "GUID: marked as a keeper's");
 
 	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1, G1);
 	is_str("_c_" G1 "-lock-", prefix, "exclusive prefix");
@@ -511,6 +542,8 @@ test_prefixes_and_guids(void)
 	}
 	recipe_node_prefix(prefix, RECIPE_STYLE_KAZOO, RECIPE_EXCLUSIVE, 7, G1);
 	is_str("_c_" G1 "-permits-7-lock-", prefix, "prefix with permits");
+	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 2, G1);
+	is_str("_c_" G1 "-permits-2-lock-", prefix, "prefix with two permits");
 	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_SHARED, 1, G1);
 
 	snprintf(node, sizeof(node), "%s%010d", prefix, INT32_MIN);
@@ -554,6 +587,9 @@ test_hold(void)
 	ok(!recipe_can_hand_over(hold), "it cannot be handed over");
 	ok(!recipe_is_hold(handed), "one that can be is no hold");
 	ok(!recipe_is_hold("_c_" G1 "-lock-0000000001"), "nor is any other");
+	ok(recipe_is_keeper("_c_00112233-4455-8a13-8899-aabbccddeeff-lock-0000000001"),
+	   "a keeper's");
+	ok(!recipe_is_keeper(hold), "which a hold is not");
 	ok(recipe_is_twin(hold, "_c_" G1 "-lock-0000000001"), "its twin has its number");
 	ok(!recipe_is_twin(hold, "_c_" G1 "-lock-0000000002"), "no other one");
 	ok(!recipe_is_twin(hold, "x/_c_" G1 "-lock-0000000001"), "is in the same queue");
@@ -633,6 +669,10 @@ test_permits(void)
 		{RECIPE_EXHAUSTED, -1, P3(5), {P3(5), P2(5)}, "the same number twice"},
 		{RECIPE_HELD, -1, NULL, {P3(1), P3(2)}, "a newcomer"},
 		{RECIPE_WAIT, -1, NULL, {P3(1), P3(2), P3(3), "note"}, "one too many"},
+		{RECIPE_WAIT, -1, P3(4), {"note", P3(1), P3(2), P3(3), P3(4)},
+		"whatever is listed before them"},
+		{RECIPE_WAIT, 0, P3(5), {P3(0), P2(0), P3(5)},
+		"number 0 counts, and of two that have it the one listed first"},
 	};
 	int			own;
 	int			watch;
@@ -653,7 +693,7 @@ test_permits(void)
 
 	for (int mode = RECIPE_EXCLUSIVE; mode <= RECIPE_SHARED; mode++)
 	{
-		const char *const children[] = {P3(1), mode == RECIPE_SHARED ? SH1 "0000000005" : EX1 "0000000005"};
+		const char *const children[] = {P2(1), mode == RECIPE_SHARED ? SH1 "0000000005" : EX1 "0000000005"};
 
 		is_str("mismatch",
 			   verdict_name(recipe_verdict(children, 2, children[1], mode, &own,
@@ -738,6 +778,9 @@ test_verdicts(void)
 		{RECIPE_HELD, 2, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{"config", "000000001", EX1 "0000000005", "-lock-", ""},
 		"children without a number are ignored"},
+		{RECIPE_WAIT, 2, 1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+			{"config", EX2 "0000000004", EX1 "0000000005"},
+		"but not those listed behind them"},
 		{RECIPE_WAIT, 1, 0, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{"mylock_0000000004", EX1 "0000000005"},
 		"an unknown contender counts"},
@@ -784,6 +827,9 @@ test_verdicts(void)
 		{RECIPE_HELD, 1, -1, EX1, RECIPE_EXCLUSIVE,
 			{EX1 "0000000008", EX1 "0000000005", EX1 "0000000006"},
 		"prefix: of several the first is ours"},
+		{RECIPE_HELD, 0, -1, EX1, RECIPE_EXCLUSIVE,
+			{EX1 "0000000005", EX1 "0000000008"},
+		"prefix: also if it is listed first"},
 
 		/* ties */
 		{RECIPE_EXHAUSTED, 0, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
@@ -945,6 +991,12 @@ test_drain(void)
 		{true, 1, false, EX1 "2147000007",
 			{EX2 "2147000008", SH2 "2147000009"},
 		"the last one that came later"},
+		{true, 0, true, EX1 "2147000007",
+			{SH2 "2146999999", EX2 "0000000005"},
+		"the last one ahead, listed first"},
+		{true, 0, false, EX1 "2147000007",
+			{SH2 "2147000009", EX2 "2147000008"},
+		"the last one that came later, listed first"},
 		{true, 0, false, EX1 "2147000007", {EX1 "2147000007"},
 		"our own, not gone yet"},
 		{true, 1, false, EX1 "2147000007", {EX2 "-000000005", EX2 "2147483647"},
@@ -974,6 +1026,7 @@ test_drain(void)
 			   cases[i].what);
 	}
 
+	ok(!recipe_should_drain(NULL, 0, EX1 "0000000000"), "drain: not at the start");
 	ok(!recipe_should_prune(EX1 "0000000000"), "prune: not at the start");
 	ok(!recipe_should_prune(EX1 "1073741568"), "prune: not below 2^30");
 	ok(recipe_should_prune(EX1 "1073741824"), "prune: at 2^30");
@@ -1002,6 +1055,8 @@ test_first(void)
 		{true, {EX1 "0000000005", "note", "a"}, "strangers that are no contenders"},
 	};
 
+	ok(!recipe_is_first(cases[1].children, 3, cases[1].children[1]),
+	   "first: not one behind that which is listed first");
 	for (int i = 0; i < NELEMS(cases); i++)
 		is_int(cases[i].is_first,
 			   recipe_is_first(cases[i].children,

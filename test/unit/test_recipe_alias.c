@@ -16,6 +16,8 @@
  *
  * Variants of the verdict, in which a part of the rule is left out, must fail.
  *
+ * With the word "quick" it leaves out the second part.
+ *
  *-------------------------------------------------------------------------
  */
 #include "recipe_alias.h"
@@ -29,6 +31,7 @@
 #define A "_c_0f8fad5b-d9cb-8a13-a165-70867728950e"
 #define B "_c_7c9e6679-7425-8a13-944b-e07fc1f90ae7"
 #define SINGLE "_c_7c9e6679-7425-40de-944b-e07fc1f90ae7-lock-"
+#define PERMITS2 "_c_7c9e6679-7425-40de-944b-e07fc1f90ae7-permits-2-lock-"
 #define KAZOO "8d3dfc2a1b5e4f6f9d2c0a7b6e5d4c3b__lock__"
 
 /* The longest list of the table. */
@@ -158,7 +161,18 @@ test_verdicts(void)
 		{RECIPE_INTERPOSED, -1, RECIPE_EXCLUSIVE,
 			{A3(5, 6, 8), "mylock_0000000007"}, "a stranger"},
 
+		{RECIPE_WAIT, 3, RECIPE_EXCLUSIVE,
+			{A3(1, 2, 3), SINGLE "0000000000"}, "number 0 counts"},
+		{RECIPE_WAIT, 0, RECIPE_EXCLUSIVE,
+			{SINGLE "0000000001", A3(2, 3, 4)}, "somebody ahead who is listed first"},
+		{RECIPE_WAIT, 3, RECIPE_EXCLUSIVE,
+			{A3(5, 6, 7), SINGLE "0000000001", KAZOO "0000000001"},
+		"of two with the same number the one listed first"},
+
 		/* with another one that has aliases */
+		{RECIPE_WAIT, 5, RECIPE_EXCLUSIVE,
+			{B "-lock-0000000001", A3(2, 4, 6), B "-pg__lock__0000000003", B "-__WRIT__0000000005"},
+		"another one ahead, its first listed first"},
 		{RECIPE_WAIT, 5, RECIPE_EXCLUSIVE, {A3(4, 5, 6), B3(1, 2, 3)},
 		"another one ahead: its last alias"},
 		{RECIPE_HELD, -1, RECIPE_EXCLUSIVE, {A3(1, 2, 3), B3(4, 5, 6)},
@@ -216,11 +230,17 @@ test_verdicts(void)
 		{RECIPE_GONE, -1, RECIPE_EXCLUSIVE, {B3(1, 2, 3)}, "all are gone"},
 		{RECIPE_GONE, -1, RECIPE_EXCLUSIVE, {A3(2, 1, 3)},
 		"ours are in the wrong order"},
+		{RECIPE_GONE, -1, RECIPE_EXCLUSIVE, {A3(1, 1, 2)},
+		"or in none"},
 		{RECIPE_EXHAUSTED, -1, RECIPE_EXCLUSIVE,
 			{A "-lock-2147483647", A "-pg__lock__-2147483648", A "-__WRIT__-2147483647"},
 		"the counter's end"},
 		{RECIPE_EXHAUSTED, -1, RECIPE_EXCLUSIVE,
 			{A3(1, 2, 3), SINGLE "2147483647"}, "somebody else at its end"},
+		{RECIPE_EXHAUSTED, -1, RECIPE_EXCLUSIVE,
+			{SINGLE "2147483000", A3(1, 2, 3)}, "the same at the limit, listed first"},
+		{RECIPE_EXHAUSTED, -1, RECIPE_EXCLUSIVE,
+			{A3(1, 2, 3), SINGLE "0000000001"}, "our first number twice"},
 		{RECIPE_EXHAUSTED, -1, RECIPE_EXCLUSIVE,
 			{A3(1, 2, 3), SINGLE "0000000002"}, "a number of ours twice"},
 		/* the first of each rank is ours, more of our GUID somebody has made up */
@@ -243,6 +263,15 @@ test_verdicts(void)
 		{RECIPE_MISMATCH, 3, RECIPE_EXCLUSIVE,
 			{A3(4, 5, 6), "_c_7c9e6679-7425-40de-944b-e07fc1f90ae7-permits-3-lock-0000000001"},
 		"a semaphore"},
+		{RECIPE_MISMATCH, 0, RECIPE_EXCLUSIVE,
+			{PERMITS2 "0000000001", A3(4, 5, 6)}, "one with two permits, listed first"},
+		{RECIPE_HELD, -1, RECIPE_EXCLUSIVE,
+			{PERMITS2 "0000000008", PERMITS2 "0000000009", A3(4, 5, 6)}, "two behind"},
+		{RECIPE_INTERPOSED, -1, RECIPE_EXCLUSIVE,
+			{A3(1, 3, 4), PERMITS2 "0000000002"}, "one in between"},
+		{RECIPE_WAIT, 4, RECIPE_EXCLUSIVE,
+			{A3(4, 5, 6), SINGLE "0000000001", PERMITS2 "0000000002"},
+		"one that came into a queue of plain ones"},
 	};
 
 	for (int i = 0; i < NELEMS(cases); i++)
@@ -984,10 +1013,12 @@ test_variants(void)
 }
 
 int
-main(void)
+main(int argc, char **argv)
 {
 	test_names();
 	test_verdicts();
+	if (argc > 1 && strcmp(argv[1], "quick") == 0)
+		return done_testing();
 	test_variants();
 	test_states(false, 1, 1);
 	test_states(false, 1, 2);

@@ -5,6 +5,9 @@
  *
  *-------------------------------------------------------------------------
  */
+#include <stdlib.h>
+#include <string.h>
+
 #include "retention.h"
 #include "tap.h"
 
@@ -26,6 +29,13 @@ test_read(void)
 		{RETENTION_UNKNOWN, "{\"user\":\",\\\"retain\\\":\\\"0\\\"}\"}"},
 		{9, "{\"user\":\",\\\"retain\\\":\\\"0\\\"}\",\"retain\":\"9\"}"},
 		{RETENTION_UNKNOWN, "{\"retain\":\"0\"}"},
+		/* nothing need stand before it, as long as something did */
+		{0, ",\"retain\":\"0\"}"},
+		{INT64_MAX - 8, "{\"run\":\"x\",\"retain\":\"9223372036854775799\"}"},
+		{RETENTION_UNKNOWN, "{\"run\":\"x\",\"retain\":\"9223372036854775800\"}"},
+		{RETENTION_UNKNOWN, "{\"run\":\"x\",\"retain\":\"1:\"}"},
+		{RETENTION_UNKNOWN, "{\"run\":\"x\",\"retain\":\"1x}"},
+		{RETENTION_UNKNOWN, "{\"run\":\"x\",\"retain\":\"1\"x"},
 		{RETENTION_UNKNOWN, "{\"run\":\"x\",\"retain\":\"\"}"},
 		{RETENTION_UNKNOWN, "{\"run\":\"x\",\"retain\":\"-1\"}"},
 		{RETENTION_UNKNOWN, "{\"run\":\"x\",\"retain\":\"1.5\"}"},
@@ -40,9 +50,16 @@ test_read(void)
 	};
 
 	for (int i = 0; i < NELEMS(cases); i++)
-		ok(cases[i].expected == retention_read(cases[i].data,
-											   (int) strlen(cases[i].data)),
+	{
+		/* of just its length, so that the sanitizers see a look beyond its end */
+		size_t		length = strlen(cases[i].data);
+		char	   *data = malloc(length > 0 ? length : 1);
+
+		memcpy(data, cases[i].data, length);
+		ok(cases[i].expected == retention_read(data, (int) length),
 		   "\"%s\"", cases[i].data);
+		free(data);
+	}
 	ok(retention_read(NULL, 0) == RETENTION_UNKNOWN, "no data");
 }
 
@@ -59,6 +76,7 @@ test_over(void)
 	}			cases[] = {
 		{true, 0, 1000, 1001, "kept for no time"},
 		{false, 0, 1000, 1000, "made at the same moment"},
+		{true, 0, 0, 1, "made at the beginning of time"},
 		{false, 100, 1000, 1100, "not yet"},
 		{true, 100, 1000, 1101, "then"},
 		{false, 0, 1000, 900, "a clock that was set back"},
@@ -101,6 +119,9 @@ test_costs(void)
 		ok(retention_sample(n) <= RETENTION_RECORDS_MAX / 32,
 		   "of %d records never at very many at a time", n);
 	}
+	ok(!retention_should_list(512, 0.5), "of 512 a claim lists them less often than each second time");
+	is_int(16, retention_sample(512), "it looks at 16 records");
+	is_int(32, retention_sample(1024), "of many at a 32nd of them");
 	ok(retention_should_list(-1, 0.999), "a number that is none");
 	is_int(16, retention_sample(-1), "nor does it spoil the sample");
 }

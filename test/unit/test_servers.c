@@ -39,6 +39,7 @@ static const struct
 }			fake_hosts[] = {
 	{"one.test", 0, "192.0.2.1"},
 	{"both.test", 0, "2001:db8::1 192.0.2.1"},
+	{"twice.test", 0, "192.0.2.1 192.0.2.7"},
 	{"mixed.test", 0, "fe80::1%lo 192.0.2.9"},
 	{"local.test", 0, "fe80::1%lo"},
 	{"unknown.test", EAI_NONAME, NULL},
@@ -47,6 +48,9 @@ static const struct
 
 /* Has a numeric address been looked up without AI_NUMERICHOST? */
 static bool numeric_as_name = false;
+
+/* And anything with other wishes than for addresses of TCP? */
+static bool other_wishes = false;
 
 /* Look up each address of a list with libc and chain the results. */
 static int
@@ -99,6 +103,11 @@ getaddrinfo(const char *host, const char *service,
 	if (strspn(host, "0123456789.") == strlen(host) || strchr(host, ':'))
 		numeric_as_name |= (hints->ai_flags & AI_NUMERICHOST) == 0;
 
+	other_wishes |= hints->ai_socktype != SOCK_STREAM ||
+		(hints->ai_flags & ~AI_NUMERICHOST) != 0;
+
+	if (strlen(host) > 5 && strcmp(host + strlen(host) - 5, ".gone") == 0)
+		return EAI_NONAME;
 	if (strcmp(host, "many.test") == 0)
 		return answer_from_list(libc, many_addresses(), hints, result);
 	for (int i = 0; i < NELEMS(fake_hosts); i++)
@@ -144,6 +153,7 @@ test_good_lists(void)
 		{"zk1 2181 ", "zk1"},
 		{"zk1 2182 ", "zk1:2182"},
 		{"zk1 1 ", "zk1:1"},
+		{"zk1 1023, AZaz09 4986 ", "zk1:1023,AZaz09:4986"},
 		{"zk1 65535 ", "zk1:65535"},
 		{"zk1 2181, zk2 2181, zk3 2183 ", "zk1:2181,zk2,zk3:2183"},
 		{"zk-1.example.com. 2181 ", "zk-1.example.com.:2181"},
@@ -219,14 +229,20 @@ test_bad_lists(void)
 		{BAD_PORT("-1"), "zk1:-1"},
 		{BAD_PORT(" 2181"), "zk1: 2181"},
 		{BAD_PORT("21 81"), "[::1]:21 81"},
+		{BAD_PORT("21:81"), "[::1]:21:81"},
 		{BAD_PORT("2181;zk2"), "zk1:2181;zk2"},
 		{BAD_HOST("zk1 zk2"), "zk1 zk2"},
 		{BAD_HOST("z\xC3\xBCrich"), "z\xC3\xBCrich"},
 		{BAD_HOST("zk1]"), "zk1]"},
+		{BAD_HOST("zk["), "zk["},
+		{BAD_HOST("zk{"), "zk{"},
+		{BAD_HOST("@zk1"), "@zk1"},
 		{BAD_HOST("user@zk1"), "user@zk1"},
 		{BAD_HOST("zk%1"), "zk%1"},
 		{"\"::1\" has more than one colon; an IPv6 address must stand in brackets", "zk1,::1"},
 		{"\"zk1:1:2\" has more than one colon; an IPv6 address must stand in brackets", "zk1:1:2"},
+		{"\"zk1:1:\" has more than one colon; an IPv6 address must stand in brackets", "zk1:1:"},
+		{"\"zk1::\" has more than one colon; an IPv6 address must stand in brackets", "zk1::"},
 		{"\"10.0.0\" is not an IPv4 address", "10.0.0"},
 		{"\"300.0.0.1\" is not an IPv4 address", "300.0.0.1:2181"},
 		{"\"010.0.0.1\" is not an IPv4 address", "010.0.0.1"},
@@ -294,6 +310,24 @@ test_bounds(void)
 	   strncmp(why + 11, text, 79) == 0 && why[11 + 79] == '"',
 	   "a long bad name is quoted up to 80 bytes, in whole characters");
 
+	memset(text, 'a', 200);
+	text[79] = '\x7F';
+	ok(!servers_parse(text, &list, why, sizeof(why)), "clipped behind ASCII's last");
+	ok(strncmp(why + 11, text, 80) == 0 && why[11 + 80] == '"',
+	   "which is a whole character");
+	text[78] = '\xC3';
+	text[79] = '\x80';
+	ok(!servers_parse(text, &list, why, sizeof(why)), "clipped behind another character");
+	ok(strncmp(why + 11, text, 78) == 0 && why[11 + 78] == '"',
+	   "which might go on");
+	text[80] = '\0';
+	ok(!servers_parse(text, &list, why, sizeof(why)), "no longer than a quote");
+	ok(strncmp(why + 11, text, 80) == 0 && why[11 + 80] == '"',
+	   "is quoted to its end");
+	memset(text, '\xC3', 200);
+	ok(!servers_parse(text, &list, why, sizeof(why)), "nothing in a quote is ASCII");
+	ok(strncmp(why, "Host name \"\" contains", 20) == 0, "so it is empty");
+
 	/* The longest sentence of all, with a full quote. */
 	memset(text, '!', 200);
 	text[200] = '\0';
@@ -315,6 +349,8 @@ test_bounds(void)
 	tiny[0] = 'x';
 	ok(!servers_parse("zk1:0", &list, tiny, 0), "no room");
 	is_str("xor", tiny, "no room: nothing is written");
+	ok(servers_parse("zk1", &list, tiny, 1), "room for no reason");
+	is_str("", tiny, "and there is none");
 }
 
 static void
@@ -403,6 +439,9 @@ test_resolution(void)
 		{"2001:db8::1:7,192.0.2.1:7,192.0.2.2:8", "",
 		"both.test:7,192.0.2.2:8,one.test:7"},
 
+		{"192.0.2.1:2181,192.0.2.7:2181,192.0.2.1:2181", "",
+		"one.test,twice.test"},
+
 		/* names of no use, alone and beside others */
 		{"192.0.2.9:2181", "", "mixed.test"},
 		{"", "Host \"local.test\" has no address but link-local ones",
@@ -437,6 +476,7 @@ test_resolution(void)
 		is_str(found ? complaint : "", result.warning, "warning for %s", text);
 	}
 
+	ok(!other_wishes, "only addresses of TCP are asked for");
 	ok(!numeric_as_name, "numeric addresses never go to DNS");
 }
 
@@ -449,6 +489,8 @@ test_many_addresses(void)
 	ok(resolve("many.test", &result), "many addresses");
 	is_int(SERVERS_ADDRESSES_MAX, count_addresses(result.connect_string),
 		   "many addresses: as many as we use");
+	ok(strstr(result.connect_string, ",203.0.113.62:2181") != NULL,
+	   "many addresses: to the last of these");
 	is_str("Host \"many.test\" has more addresses than can be used",
 		   result.warning, "many addresses: warning");
 
@@ -489,6 +531,41 @@ test_many_errors(void)
 		   "many errors: the last one before is whole");
 }
 
+/*
+ * Three reasons of all lengths: each of them is there if it and a word that there are
+ * more find room, with all before it.
+ */
+static void
+test_room_for_reasons(void)
+{
+	for (int length = 6; length <= SERVERS_HOST_MAX; length++)
+	{
+		ServerAddresses *result = malloc(sizeof(*result));
+		char		first[SERVERS_HOST_MAX + 1];
+		char		text[1024];
+		char		expected[1024] = "";
+		bool		is_full = false;
+
+		memset(first, 'a', sizeof(first));
+		strcpy(first + length - 5, ".gone");
+		snprintf(text, sizeof(text), "%s,%s,a.gone", first, first);
+		for (int i = 0; i < 3 && !is_full; i++)
+		{
+			size_t		used = strlen(expected);
+
+			snprintf(expected + used, sizeof(expected) - used,
+					 "%s \"%s\" could not be resolved: no such name",
+					 i > 0 ? "; host" : "Host", i < 2 ? first : "a.gone");
+			is_full = strlen(expected) + strlen("; and more") >= sizeof(result->error);
+			if (is_full)
+				strcpy(expected + used, "; and more");
+		}
+		resolve(text, result);
+		is_str(expected, result->error, "reasons against names of %d bytes", length);
+		free(result);
+	}
+}
+
 /* What libc makes of the two names that RFC 6761 reserves. */
 static void
 test_libc(void)
@@ -526,6 +603,7 @@ main(void)
 	test_resolution();
 	test_many_addresses();
 	test_many_errors();
+	test_room_for_reasons();
 	test_libc();
 	return done_testing();
 }
