@@ -65,6 +65,38 @@ subtest 'a cancel as the lock is taken back' => sub {
 	}
 };
 
+# It asks to be canceled for a lock that it holds, and does not hold this one any more.
+subtest 'kept by who is canceled for a request' => sub {
+	my $keeper = keeper();
+	$keeper->query_safe("SET zklock.on_release_request = 'cancel';
+		SELECT zk_lock('urgent'), zk_unlock('urgent')");
+	is(states($keeper), 'urgent kept', 'kept');
+	$keeper->start_query('SELECT pg_sleep(60)');
+	wait_for_sleep($node{berlin}, $keeper->pid);
+	$rival->query_safe("SELECT zk_request_release('urgent'), zk_lock('urgent', '10s'), zk_unlock('urgent')");
+	ok(!$keeper->is_done, 'it goes on');
+	$node{berlin}->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $keeper->pid . ')');
+	$keeper->wait_result;
+	like($keeper->error, qr/due to user request/, 'until somebody else cancels it');
+	$keeper->quit;
+};
+
+# Once there is one its program reads who has come.
+subtest 'locks below a kept one' => sub {
+	$rival->query_safe("SELECT zk_lock('above/0')");
+	my $keeper = keeper();
+	$keeper->query_safe("SELECT zk_lock('above'), zk_unlock('above')");
+	foreach my $below (1 .. 3)
+	{
+		$rival->query_safe("SELECT zk_lock('above/$below')");
+		is(states($keeper), 'above kept', "it stays, with $below below it");
+	}
+	$keeper->query_safe("SELECT zk_lock('above'), zk_unlock('above')");
+	is($rival->query_safe("SELECT zk_try_lock('above', '10s')"), 't', 'and goes to who wants it');
+	$rival->query_safe('SELECT zk_unlock_all()');
+	$keeper->quit;
+};
+
 subtest 'requests to release' => sub {
 	my $keeper = keeper();
 	$keeper->query_safe("SELECT zk_lock('asked')");

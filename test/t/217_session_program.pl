@@ -336,7 +336,7 @@ subtest 'many descriptors, and none' => sub {
 # PostgreSQL's own limit, which other extensions use up.
 subtest 'no external descriptors' => sub {
 	plan skip_all => 'there is no dblink' if missing_extensions($node, 'dblink');
-	$node->append_conf('postgresql.conf', 'max_files_per_process = 64');
+	$node->append_conf('postgresql.conf', 'max_files_per_process = 80');
 	$node->restart;
 	$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS dblink');
 	my $session = background($node);
@@ -548,6 +548,27 @@ is($node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'),
 	$postmaster, 'the cluster has been up all the time');
 ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal|all server processes terminated/),
 	'and no backend fell over');
+
+# It would look for the ensemble for two session timeouts, in order to close its session.
+subtest 'without a backend, and asked to end' => sub {
+	my $silent = ZooKeeper->new->start;
+	my $servers = $silent->connect_string;
+	my $session = background($node);
+	$session->query_safe(qq{
+		SET zklock.servers = '$servers';
+		SET zklock.session_timeout = '1min';
+		SELECT zk_lock('orphan')});
+	$silent->pause;
+	my $backend = $session->pid;
+	my $program = program_of($session);
+	kill 'KILL', $backend;
+	poll_until { $node->log_contains("server process \\(PID $backend\\) was terminated") } 'its backend to end', 30;
+	poll_until { kill('TERM', $program); !session_programs($backend) } 'it to end', 20;
+	pass('it does so at once');
+	$silent->resume;
+	$silent->stop;
+	$node->poll_query_until('postgres', 'SELECT true', 't');
+};
 
 foreach my $mode (qw(smart fast immediate))
 {

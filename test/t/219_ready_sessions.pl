@@ -172,4 +172,41 @@ my $pid = worker();
 $node->stop;
 assert_no_programs('with the server they go', $pid);
 
+subtest 'a program that stands still once it is taken' => sub {
+	my $rome = cluster('rome', $zk, %setting,
+		'shared_preload_libraries' => 'zklock',
+		'zklock.session_timeout' => '4s',
+		'zklock.ready_sessions' => 1);
+	my $is_ready = sub {
+		my ($count) = @_;
+		poll_until
+		{
+			$rome->safe_psql('postgres', 'SELECT what FROM zk_check(false)') =~ /process \d+; $count of 1 are ready/
+		}
+		"$count to be ready", 30;
+		return;
+	};
+	$is_ready->(1);
+	my $session = background($rome);
+	$session->query_safe("SELECT zk_lock('still')");
+	my ($program) = split /\n/, $session->query_safe('SELECT program_pid FROM zk_session');
+	kill 'STOP', $program;
+	poll_until { $session->query("SELECT zk_is_held('still')"); $session->query_safe('SELECT state FROM zk_session') ne 'connected' }
+	'its loss', 30;
+	$session->query('SELECT zk_unlock_all()');
+	$session->query_safe("SELECT zk_lock('still', '30s')");
+	poll_until { !kill 0, $program } 'it to be killed', 30;
+	pass('it is killed, and replaced');
+	$session->quit;
+
+	$rome->safe_psql('postgres', "ALTER SYSTEM SET zklock.servers = ''");
+	$rome->reload;
+	$is_ready->(0);
+	$rome->safe_psql('postgres', 'ALTER SYSTEM RESET zklock.servers');
+	$rome->reload;
+	$is_ready->(1);
+	pass('none are made while no servers are set');
+	$rome->stop;
+};
+
 done_testing();

@@ -189,6 +189,23 @@ subtest 'servers that are none' => sub {
 		session => [ qr/^error: not tried/, 'nor grants a session' ]);
 };
 
+subtest 'two leaders' => sub {
+	my @leaders = map {
+		listener(sub {
+			sysread $_[0], my $word, 10;
+			print { $_[0] } "Zookeeper version: 3.8.4-0, built on 2024-02-12\nMode: leader\nNode count: 5\n";
+			return 0;
+		})
+	} 1 .. 2;
+	shows([ "SET zklock.servers = '$leaders[0],$leaders[1]'", 'false' ],
+		ensemble => [ qr/^warning: 2 of the servers are leaders: .* several ensembles/, 'are of two ensembles' ]);
+};
+
+subtest 'credentials without digest' => sub {
+	shows([ "SET zklock.auth = 'ip:127.0.0.1'", 'true' ],
+		digest => [ qr/^note: with credentials of scheme "ip"/, 'are noted' ]);
+};
+
 subtest 'one bad server beside a good one' => sub {
 	names("SET zklock.servers = '$server,$silent'", "server $silent", qr/^warning: /, 'it');
 	names("SET zklock.servers = '$server,$silent'", 'ensemble',

@@ -1081,6 +1081,56 @@ test_hostile_backends(void)
 	   nrefused);
 }
 
+/*
+ * What the program ends with after so many openings and a request of that kind,
+ * whether it fits or not; with an id of its own, or without, as those for which
+ * nobody waits.  If all is good it ends once we have gone, and we go when it has
+ * said something.
+ */
+static int
+status_after(int nopenings, RequestKind kind, uint64_t id, const char *data, int length)
+{
+	char		program[PATH_MAX];
+	ssize_t		size = readlink("/proc/self/exe", program, sizeof(program) - 20);
+	FrameBuffer buffer = {0};
+	Frame		frame = {.kind = FRAME_REQUEST, .id = id};
+	FrameBlob	blobs[FRAME_NBLOBS] = {frame_text("/a/b"), {NULL, 0}, {data, (size_t) length}};
+	int			fds[2];
+	int			status;
+	pid_t		pid;
+
+	program[size > 0 ? size : 0] = '\0';
+	strcpy(strrchr(program, '/') + 1, "zklock-session");
+	pid = start_program(program, fds);
+	for (int i = 0; i < nopenings; i++)
+		put_good(&buffer, FRAME_OPEN, 0);
+	frame.u.request.kind = (int32_t) kind;
+	frame.u.request.version = ZK_ANY_VERSION;
+	if (!frame_put(&buffer, &frame, blobs))
+		abort();
+	write_all(fds[0], &buffer);
+	frame_buffer_free(&buffer);
+	poll(&(struct pollfd) {fds[0], POLLIN, 0}, 1, PATIENCE_MS);
+	shutdown(fds[0], SHUT_WR);
+	status = await_program(pid);
+	close(fds[0]);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Frames that are good, each by itself. */
+static void
+test_senseless_backends(void)
+{
+	is_int(0, status_after(1, REQUEST_GET, 1, NULL, 0), "an opening and a request");
+	is_int(1, status_after(0, REQUEST_GET, 1, NULL, 0), "a request first");
+	is_int(1, status_after(2, REQUEST_GET, 1, NULL, 0), "two openings");
+	is_int(1, status_after(1, REQUEST_GET, 0, NULL, 0), "a question of nobody's");
+	is_int(1, status_after(1, REQUEST_DELETE, 1, NULL, 0), "a delete that is waited for");
+	is_int(0, status_after(1, REQUEST_REMOVE_GUARDED, 1, "/a\0/b", 6), "a guarded removal");
+	is_int(1, status_after(1, REQUEST_REMOVE_GUARDED, 1, "/a\0/b", 5), "without an end");
+	is_int(1, status_after(1, REQUEST_REMOVE_GUARDED, 1, NULL, 0), "of nothing");
+}
+
 int
 main(int argc, char **argv)
 {
@@ -1099,6 +1149,7 @@ main(int argc, char **argv)
 	if (argc > 1 && strcmp(argv[1], "quick") == 0)
 		return done_testing();
 	test_hostile_backends();
+	test_senseless_backends();
 	test_hostile_programs();
 	return done_testing();
 }
