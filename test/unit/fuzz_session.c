@@ -14,7 +14,8 @@
  *
  * Started by fuzz_session.pl, whose word it takes: it prints "lie" and "honest"
  * when the server is to begin with one or the other, and goes on with the answer;
- * "stop" for an answer ends it.  "broken: ..." on a line is a failure.
+ * "stop" for an answer ends it.  "broken: ..." on a line is a failure, "promised"
+ * counts a list that the program asked for as it had promised.
  *
  *	fuzz_session SERVERS PROGRAM SEED
  *
@@ -60,7 +61,7 @@ typedef struct Player
 	ZkClient   *client;
 	ZkRequest  *requests[NREQUESTS];	/* NULL: a free place */
 	bool		can_be_withdrawn[NREQUESTS];
-	ZkRequest  *promised;		/* a list, or NULL */
+	ZkRequest  *promised;		/* a list that is not asked for yet, or NULL */
 	ZkKept		kept[4];		/* locks that are kept, or were taken back */
 	enum {NOT_KEPT, IS_KEPT, IS_TAKEN} keeping[4];
 	int			nleft;			/* requests still to be made */
@@ -197,6 +198,23 @@ keep_something(Player *player)
 	}
 }
 
+/* If the program has asked for the list that it promised, that is a request. */
+static ZkRequest *
+take_promised(Player *player)
+{
+	ZkRequest  *list = player->promised;
+
+	player->promised = NULL;
+	if (list == NULL || zklock_client_is_list_asked(list))
+	{
+		if (list != NULL)
+			printf("promised\n");
+		return list;
+	}
+	zklock_client_free(list);
+	return NULL;
+}
+
 /* Do one thing of all that there are, with a request if there is room. */
 static void
 do_something(Player *player)
@@ -205,6 +223,7 @@ do_something(Player *player)
 	ZkClient   *client = player->client;
 	ZkRequest  *request = NULL;
 	bool		can_be_withdrawn = false;
+	const char *watched;
 	uint32_t	place = choose(NREQUESTS);
 	int			length = choose(20) == 0 ? (int) sizeof(data) : (int) choose(10);
 
@@ -217,7 +236,7 @@ do_something(Player *player)
 			zklock_client_free(player->requests[place]);
 		player->requests[place] = NULL;
 	}
-	switch (choose(26))
+	switch (choose(28))
 	{
 		case 0:
 		case 1:
@@ -251,12 +270,15 @@ do_something(Player *player)
 		case 9:
 			zklock_client_free(player->promised);
 			player->promised = NULL;
+			watched = some_node();
 			request = choose(2) ?
-				zklock_client_get_and_watch(client, some_node()) :
-				zklock_client_get_watch_and_list(client, some_node(),
+				zklock_client_get_and_watch(client, watched) :
+				zklock_client_get_watch_and_list(client, watched,
 												 "/fuzz/queue",
 												 &player->promised);
 			if (choose(2))
+				zklock_client_delete(client, watched);
+			else if (choose(2))
 				zklock_client_unwatch(client);
 			break;
 		case 10:
@@ -315,6 +337,10 @@ do_something(Player *player)
 		case 24:
 		case 25:
 			keep_something(player);
+			break;
+		case 26:
+		case 27:
+			request = take_promised(player);
 			break;
 	}
 	player->requests[place] = request;
