@@ -14,6 +14,7 @@
 #                          lines no test reaches
 #   make mutation          do the unit tests notice each small change of a pure room?
 #                          It needs a C compiler only; some rooms: make mutation ROOMS=cycle
+#   make valgrind          runs the regression tests with a server under valgrind
 #   make demo              sets everything up and shows what zklock does
 #   make torture           sets everything up and runs zklock under faults, for
 #                          an hour with: make torture DURATION=3600
@@ -29,7 +30,8 @@
 # (but indent, its tools), so they must not depend on PGXS; PGXS has a "check" of its
 # own besides, one that refuses.
 
-OUR_GOALS = check check-versions check-packages coverage mutation soak demo torture bench indent dist
+OUR_GOALS = check check-versions check-packages coverage mutation valgrind soak demo torture \
+	bench indent dist
 
 # Where this file is: the source tree also in a VPATH build.
 here := $(dir $(lastword $(MAKEFILE_LIST)))
@@ -54,6 +56,9 @@ coverage:
 
 mutation:
 	@$(here)test/mutation/run $(ROOMS)
+
+valgrind:
+	@SUITE=valgrind $(here)test/check
 
 check-versions check-packages:
 	@$(here)test/$(@:check-%=%)

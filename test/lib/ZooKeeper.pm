@@ -718,6 +718,8 @@ sub _launch
 	{
 		# In a session of its own: Ctrl-C is for us, we stop the servers.
 		setsid();
+		# What is preloaded is for PostgreSQL.
+		delete $ENV{LD_PRELOAD};
 		open STDIN, '<', '/dev/null';
 		open STDOUT, '>>', $self->log_file($id);
 		open STDERR, '>&', \*STDOUT;

@@ -48,6 +48,7 @@ unprivileged=()
 test_files=()   # see test_directory
 pg_major=
 destdir=        # where zklock is installed below, if PostgreSQL bears that
+build=build     # where it is built, below work
 
 # What the tests read of the tree.
 tree_parts=(Makefile CHANGELOG.md LICENSE META.json README.md zklock.control debian docs
@@ -506,12 +507,24 @@ setup_build() {
 	local words=()
 	rm -rf "$install"
 	[[ -z $destdir ]] ||
-		words=("DESTDIR=$(realpath -m --relative-to="$work/build" "$destdir")")
+		words=("DESTDIR=$(realpath -m --relative-to="$work/$build" "$destdir")")
 	[[ -z ${MUTANT:-} ]] || say "this is the mutant $MUTANT"
-	copy_sources "$work/build" "${MUTANT:-}" || return
-	run_quietly "$work/log/build.log" \
-		make -s --no-print-directory -C "$work/build" -j "$(nproc)" "PG_CONFIG=$PG_CONFIG" \
+	copy_sources "$work/$build" "${MUTANT:-}" || return
+	run_quietly "$work/log/$build.log" \
+		make -s --no-print-directory -C "$work/$build" -j "$(nproc)" "PG_CONFIG=$PG_CONFIG" \
 		"${words[@]}" "$@" install
+}
+
+# setup_build_beside NAME WORD...: another build, installed beside that one, where there
+# is a setting for that; its settings are in $run/NAME.conf.
+setup_build_beside() {
+	local build=$1 settings
+	local beside=$install-$build
+	local install=$beside destdir=$beside
+	shift
+	settings=$(<"$run/server.conf")
+	echo "${settings//"${install%-"$build"}"/"$install"}" >"$run/$build.conf"
+	setup_build "$@"
 }
 
 # One ZooKeeper for several steps. Sets zookeeper_servers. It ends when the

@@ -5,7 +5,8 @@
 
 c_flags=(-std=gnu11 -g -O1 -D_GNU_SOURCE= -Wall -Wextra -Wno-unused-parameter
 	-Werror "-I$top/src")
-instrument=(-fsanitize=address,undefined -fno-sanitize-recover=all)
+instrument=(-fsanitize=address,undefined -fno-sanitize-recover=all
+	-include "$top/test/unit/report_path.h")
 
 # unit_sources TEST-SOURCE: set the array "sources" to the rooms that it needs, first the
 # one that it tests.

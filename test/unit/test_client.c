@@ -4,10 +4,10 @@
  *	  client.c and the session's program against a real ZooKeeper server, without
  *	  PostgreSQL.
  *
- * Exists so that both ends of the channel run under AddressSanitizer, which a
- * PostgreSQL server cannot, and so that the program can be killed and stopped
- * where a backend would hide what comes of it.  The server's address is in the
- * environment variable ZKLOCK_TEST_SERVERS; the program, built with the same
+ * Exists so that both ends of the channel run under AddressSanitizer, with a look
+ * for leaks, which a PostgreSQL server does not bear, and so that the program can
+ * be killed and stopped where a backend would hide what comes of it.  The
+ * server's address is in the environment variable ZKLOCK_TEST_SERVERS; the program, built with the same
  * sanitizers, lies beside this one.  All znodes are made below a path of this
  * process and removed at the end.
  *
