@@ -281,6 +281,7 @@ zklock_keep_drop_down_to(int most)
 			if (keeps[i]->is_kept &&
 				(oldest == NULL || keeps[i]->used_at < oldest->used_at))
 				oldest = keeps[i];
+		Assert(oldest != NULL);
 		drop(oldest);
 	}
 }

@@ -531,6 +531,7 @@ take_at_once(Call *call, int first, bool *is_hopeless)
 	if (norders == 1)
 		return false;
 	ntaken = zklock_acquire_at_once(orders, norders, tokens, &is_busy);
+	Assert(ntaken <= norders);
 	for (int i = 0; i < ntaken; i++)
 		call->wanted[places[i]].token = tokens[i];
 	if (is_busy)

@@ -542,15 +542,15 @@ take_value(void *state, char *token, JsonTokenType type)
 		field = &who->twin;
 	else if (strcmp(key, "reason") == 0)
 		field = &who->text;
+	else if (strcmp(key, "pid") == 0 && type == JSON_TOKEN_NUMBER)
+		who->pid = atoi(token);
+	else if (strcmp(key, "token") == 0 && type == JSON_TOKEN_NUMBER)
+		who->token = strtoll(token, NULL, 10);
+	else if (strcmp(key, "kept") == 0 &&
+			 (type == JSON_TOKEN_TRUE || type == JSON_TOKEN_FALSE))
+		who->kept = type == JSON_TOKEN_TRUE ? ZK_IS_KEPT : ZK_NOT_KEPT;
 	if (field != NULL && type == JSON_TOKEN_STRING)
 		*field = printable(token, strlen(token));
-	if (strcmp(key, "pid") == 0 && type == JSON_TOKEN_NUMBER)
-		who->pid = atoi(token);
-	if (strcmp(key, "token") == 0 && type == JSON_TOKEN_NUMBER)
-		who->token = strtoll(token, NULL, 10);
-	if (strcmp(key, "kept") == 0 &&
-		(type == JSON_TOKEN_TRUE || type == JSON_TOKEN_FALSE))
-		who->kept = type == JSON_TOKEN_TRUE ? ZK_IS_KEPT : ZK_NOT_KEPT;
 	JSON_ACTION_RETURN;
 }
 

@@ -270,13 +270,13 @@ ask(int server, const char *address)
 			((after.tv_sec - before.tv_sec) * 1000000 +
 			 (after.tv_nsec - before.tv_nsec) / 1000);
 		read_state(&record, answer);
+		if (record.verdict == ASK_SERVING &&
+			question(&socket_address, length, "conf", answer))
+			read_settings(&record, answer->text);
+		if (record.verdict == ASK_SERVING &&
+			question(&socket_address, length, "cons", answer))
+			record.nconnections = count_connections(answer);
 	}
-	if (record.verdict == ASK_SERVING &&
-		question(&socket_address, length, "conf", answer))
-		read_settings(&record, answer->text);
-	if (record.verdict == ASK_SERVING &&
-		question(&socket_address, length, "cons", answer))
-		record.nconnections = count_connections(answer);
 	put(&record);
 	free(answer);
 }
@@ -335,7 +335,12 @@ connect_to(const struct sockaddr_storage *address, socklen_t length,
 {
 	int			fd = socket(address->ss_family,
 							SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	struct sockaddr_storage own;
+	union
+	{
+		struct sockaddr any;
+		struct sockaddr_in ipv4;
+		struct sockaddr_in6 ipv6;
+	}			own = {.ipv6 = {0}};
 	socklen_t	own_length = sizeof(own);
 	socklen_t	error_length = sizeof(answer->error);
 
@@ -350,10 +355,9 @@ connect_to(const struct sockaddr_storage *address, socklen_t length,
 						&error_length) == 0 && answer->error == 0)
 	{
 		answer->own_port = 0;
-		if (getsockname(fd, (struct sockaddr *) &own, &own_length) == 0)
-			answer->own_port = ntohs(own.ss_family == AF_INET ?
-									 ((struct sockaddr_in *) &own)->sin_port :
-									 ((struct sockaddr_in6 *) &own)->sin6_port);
+		if (getsockname(fd, &own.any, &own_length) == 0)
+			answer->own_port = ntohs(own.any.sa_family == AF_INET ?
+									 own.ipv4.sin_port : own.ipv6.sin6_port);
 		return fd;
 	}
 	if (fd >= 0)

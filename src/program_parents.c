@@ -164,7 +164,7 @@ parents_end(Session *session)
 	{
 		Parent	  **link = &session->parents;
 
-		while ((*link)->nparents > 0)
+		while ((*link)->nparents > 0 && (*link)->next != NULL)
 			link = &(*link)->next;
 		request_remove(session, (*link)->path, NULL);
 		forget(session, link);

@@ -372,8 +372,13 @@ free_request(Request *request)
 void
 request_free_all(Session *session)
 {
-	while (session->requests != NULL)
-		free_request(session->requests);
+	Request    *next;
+
+	for (Request *request = session->requests; request != NULL; request = next)
+	{
+		next = request->next;
+		free_request(request);
+	}
 	free(session->slots);
 	watch_forget(session);
 }

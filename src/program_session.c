@@ -119,13 +119,14 @@ look_up(Session *session, const ServerList *list, ServerAddresses *addresses)
 {
 	struct pollfd channel = {PROTOCOL_CHANNEL_FD, POLLRDHUP, 0};
 	bool		can_end = session->status.ticket.session_id == 0;
-	bool		is_found = true;
+	bool		is_found;
 
 	atomic_store(&session->page->is_looking_up, 1);
 	if (can_end)
 		prctl(PR_SET_PDEATHSIG, SIGALRM, 0, 0, 0);
-	if (!can_end || poll(&channel, 1, 0) == 0)
-		is_found = servers_resolve(list, addresses);
+	if (can_end && poll(&channel, 1, 0) == 1)
+		exit(0);
+	is_found = servers_resolve(list, addresses);
 	prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
 	atomic_store(&session->page->is_looking_up, 0);
 	if (can_end && poll(&channel, 1, 0) == 1)

@@ -269,7 +269,7 @@ read_host(Piece text, Server *server, Piece *rest, const Refusal *refusal)
 	rest->start = host.start + host.length;
 	rest->length = text.length - host.length;
 
-	if (rest->length > 1 && memchr(colon + 1, ':', rest->length - 1) != NULL)
+	if (colon != NULL && memchr(colon + 1, ':', rest->length - 1) != NULL)
 		return refuse(refusal,
 					  "\"%.*s\" has more than one colon; an IPv6 address must stand in brackets",
 					  QUOTE(text));

@@ -227,6 +227,7 @@ enter_party(Waits *waits, int64 session, const char *text)
 {
 	Party	   *party;
 
+	Assert(session != 0 || text != NULL);
 	for (int i = 0; i < waits->nparties; i++)
 		if (waits->parties[i].session == session &&
 			(session != 0 || strcmp(waits->parties[i].text, text) == 0))
