@@ -158,13 +158,23 @@ sub contents
 	return readline($in) // '';
 }
 
-# What it died of, if it said so: the logs of its servers come after that, as
-# comments, and only the end of a long output may be kept.
+# What it died of, if it said so: the logs come after that, as comments, and only the
+# end of a long output may be kept. Where PostgreSQL's modules have sent it to a log of
+# their own, it is the end of that.
 sub last_words
 {
 	my ($file) = @_;
-	my @words = grep { /\S/ && !/^\s*#/ } split /\n/, contents($file);
-	return @words ? printable("($words[-1])") : ();
+	my $said = contents($file);
+	my @words = grep { /\S/ && !/^\s*#/ } split /\n/, $said;
+	return printable("($words[-1])") if @words;
+	my ($log) = $said =~ /^# the end of \S+regress_log_.*\n((?:#.*\n)*?)(?:# the end of|(?!#)|\z)/m
+	  or return;
+	foreach my $line (reverse split /\n/, $log =~ s/^# ?//gmr)
+	{
+		last if $line =~ /^(?:#|\[|ok |not ok )/;
+		unshift @words, $line;
+	}
+	return @words ? printable(join ' ', '(', @words, ')') : ();
 }
 
 # Without what passed, unless it is to be seen.
