@@ -101,11 +101,15 @@ subtest 'while a statement runs' => sub {
 	$holder->query_safe("SELECT zk_lock('program')");
 	$holder->query_safe("SELECT zk_unlock('program')");
 	$program = program_of($holder);
-	$holder->start_query('SELECT pg_sleep(0.5), 17');
-	wait_for_sleep($node, $holder->pid);
+	my $bystander = background($node);
+	$bystander->query_safe('SELECT pg_advisory_lock(17)');
+	$holder->start_query('SELECT pg_advisory_lock(17), 17');
+	$node->poll_query_until('postgres', 'SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)');
 	kill 'KILL', $program;
+	poll_until { !session_programs($holder->pid) } 'it to be reaped', 30;
+	$bystander->query_safe('SELECT pg_advisory_unlock(17)');
 	is($holder->wait_result, '|17', 'without a lock nothing is canceled');
-	$holder->quit;
+	$_->quit foreach $holder, $bystander;
 };
 
 # The ensemble would keep the session for a minute.
