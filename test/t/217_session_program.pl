@@ -566,7 +566,7 @@ subtest 'without a backend, and asked to end' => sub {
 	my $backend = $session->pid;
 	my $program = program_of($session);
 	kill 'KILL', $backend;
-	poll_until { $node->log_contains("server process \\(PID $backend\\) was terminated") } 'its backend to end', 30;
+	poll_until { $node->log_contains("\\(PID $backend\\) was terminated") } 'its backend to end', 30;
 	poll_until { kill('TERM', $program); !session_programs($backend) } 'it to end', 20;
 	pass('it does so at once');
 	$silent->resume;
