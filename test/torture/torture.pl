@@ -161,6 +161,7 @@ sub in_child
 	return $pid if $pid;
 	$SIG{$_} = 'DEFAULT' foreach qw(TERM HUP);
 	$SIG{INT} = 'IGNORE';
+	$SIG{USR1} = sub { $end = now() };
 	srand($seed);
 	my $done = eval { $code->(); 1 };
 	print STDERR "process $$: $@" unless $done;
@@ -184,10 +185,13 @@ sub run_worker
 		session_timeout => $session_timeout,
 		kinds => [ split /,/, $option{kinds} ],
 		sabotage => $option{sabotage},
-		until => $end,
+		is_over => \&is_over,
 		quit => $quit)->run;
 	return;
 }
+
+# It may end early.
+sub is_over { return now() >= $end; }
 
 # What every nemesis needs.
 sub nemesis_basics
@@ -236,7 +240,7 @@ sub run_foreigner
 		servers => [ map { '127.0.0.1:' . $zk->port($_) } $zk->members ],
 		paths => { map { $_ => $path{$_} } @names },
 		session_timeout => $session_timeout,
-		until => $end)->run;
+		is_over => \&is_over)->run;
 	return;
 }
 
@@ -271,7 +275,7 @@ sub run_nemeses
 	my @nemeses = @_;
 	my $parent = getppid;
 	my $done = eval {
-		while (now() < $end && getppid == $parent)
+		while (!is_over() && getppid == $parent)
 		{
 			my $pause = min(map { $_->step } @nemeses) - now();
 			sleep($pause < 0 ? 0 : $pause > 0.5 ? 0.5 : $pause);
@@ -378,7 +382,7 @@ sub describe_stuck
 }
 
 my $progress_at = now() + $progress_interval;
-while (now() < $end)
+while (!is_over())
 {
 	eval { $nemesis->step; 1 } or push @problems, "nemesis of servers: $@";
 	if (now() >= $progress_at)
@@ -394,6 +398,7 @@ while (now() < $end)
 # Everything is healed: everybody must come to an end
 # ---------------------------------------------------------------------
 
+kill 'USR1', values %worker_pid, values %nemesis_pid if @stuck;
 eval { $nemesis->heal_all; $stage->zookeeper->wait_ready; 1 }
   or push @problems, "ZooKeeper did not come back: $@";
 foreach my $name (sort keys %nemesis_pid)

@@ -37,7 +37,7 @@ my $pause = 0.4;
 =head2 new(option => value, ...)
 
 worker (number), history, servers (addresses), paths (name => znode),
-session_timeout (seconds), until (time).
+session_timeout (seconds), is_over (code).
 
 =cut
 
@@ -53,7 +53,7 @@ sub run
 	my $parent = getppid;
 	# A server that is killed is the next attempt's concern.
 	local $SIG{PIPE} = 'IGNORE';
-	while (now() < $self->{until} && getppid == $parent)
+	while (!$self->{is_over}->() && getppid == $parent)
 	{
 		eval { $self->_cycle; 1 } or $self->_fail($@);
 		sleep rand $pause;
@@ -100,7 +100,7 @@ sub _wait
 		my @numbers = map { /(\d{10})$/ ? $1 : () } $client->children($path);
 		# That it is not there itself is for the next request to find out.
 		last unless grep { $_ < $own } @numbers;
-		die "the test has ended\n" if now() > $self->{until};
+		die "the test has ended\n" if $self->{is_over}->();
 		sleep $look_interval;
 	}
 	my $stat = $client->exists($node) or die "the node is gone\n";

@@ -57,7 +57,7 @@ my %course = (
 worker (number), cluster (name of the home), home and vault (connection strings),
 away (that of another cluster with zklock), history, board, session_timeout
 (seconds), kinds (those to choose from, or none for all), sabotage (or ""),
-until (time), quit (a file handle that is at its end when the worker shall go).
+is_over (code), quit (a file handle that is at its end when the worker shall go).
 
 =cut
 
@@ -70,7 +70,7 @@ sub new
 sub run
 {
 	my ($self) = @_;
-	$self->_cycle while now() < $self->{until} && $self->_has_parent;
+	$self->_cycle while !$self->{is_over}->() && $self->_has_parent;
 	$self->_post('parked');
 	$self->{history}->note('parked');
 	# Connected, so that a node left behind is not hidden by our leaving.
