@@ -157,12 +157,18 @@ zklock_handover_forget(void)
  * by then there may be no PGPROC left, without which no lock can be waited
  * for.  So is a waiter that comes just as the table is looked at, without its
  * lock, and found empty.
+ *
+ * The latch is set without the lock: that is a system call, and whoever is
+ * stopped in it (SIGSTOP, a debugger) would stop all of the cluster that wait
+ * for locks.  Should the waiter be gone by then, who has its PGPROC now wakes
+ * up once in vain.
  */
 bool
 zklock_handover_tell(const char *node, int64 czxid)
 {
 	WaiterKey	key;
 	Waiter	   *waiter;
+	PGPROC	   *told = NULL;
 
 	if (waiters == NULL || hash_get_num_entries(waiters) == 0 ||
 		proc_exit_inprogress || MyProc == NULL ||
@@ -173,10 +179,12 @@ zklock_handover_tell(const char *node, int64 czxid)
 	if (waiter != NULL)
 	{
 		waiter->is_told = true;
-		SetLatch(&waiter->proc->procLatch);
+		told = waiter->proc;
 	}
 	LWLockRelease(waiters_lock);
-	return waiter != NULL;
+	if (told != NULL)
+		SetLatch(&told->procLatch);
+	return told != NULL;
 }
 
 /* All bytes of it count; false for a path that is too long. */
