@@ -123,7 +123,6 @@ OBJS = \
 	src/deadlock_fact.o \
 	src/deadlock_graph.o \
 	src/deadlock_local.o \
-	src/deadlock_report.o \
 	src/keep.o \
 	src/place.o \
 	src/tree.o \

@@ -1,38 +1,38 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock.c
- *	  Deadlocks: who waits says so, looks for a cycle, and gives way.
+ *	  Deadlocks: who waits says so, searches for a cycle, and gives way.
  *
  * A wait is left alone for deadlock_timeout.  Then the waiter makes a fact of
- * it, a znode (deadlock_private.h), and after that follows who waits for whom
- * (deadlock_graph.c).  It does so once for each fact that it makes, for a
- * cycle is complete only when its last fact is there, and whoever made that
- * one finds all others: its own create was answered, so its server knows
- * whatever was made before it.  For the same reason it is who gives way: of a
- * cycle that one backend whose fact is the newest, by czxid.  All others see
- * that theirs is older, and leave it.  With the same deadlock_timeout
- * everywhere that is who came to wait last.
+ * it, a znode (deadlock_private.h), and reads who waits for whom from there
+ * (deadlock_graph.c).  A cycle is complete only when its last fact is there.
+ * Whoever made that one finds all others: its own create was answered, so its
+ * server knows whatever was made before it.  So each waiter searches once for
+ * each fact that it makes, and the one whose fact is the newest of the cycle,
+ * by czxid, gives way.  All others see that theirs is older, and leave it.
+ * With the same deadlock_timeout everywhere that is who came to wait last.
  *
- * Who holds no lock, and blocks nobody in PostgreSQL, is waited for by nobody:
- * it says nothing and looks for nothing, so that a long queue costs nothing.
+ * A backend that holds no lock, and blocks nobody in PostgreSQL, is waited for
+ * by nobody.  It says nothing and searches for nothing, so that a long queue
+ * costs nothing.
  *
- * Nobody tells us when a backend begins to wait for us in PostgreSQL, so a
- * waiter looks at its own locks there every now and then, in this cluster's
- * memory; that somebody waits for it is a fact of its own.
+ * Nobody tells us when a backend begins to wait for us in PostgreSQL.  So a
+ * waiter checks its own locks there once a second or so, in this cluster's
+ * memory.  That somebody waits for it is a fact of its own.
  *
- * No false alarm: what two looks have found alike, the second one with the
- * leader's knowledge, was there all the time in between (a fact has a czxid,
- * so it is about one wait), and so all of it at once.  A fact of a wait in
- * PostgreSQL may be outdated until its maker looks again: its maker is asked
- * to say so once more in between, and those of our own are looked at again.
- * What remains: somebody whose session is suspended may have given up, which
- * the ensemble does not know; and who gives up at that very moment.
+ * No false alarm.  A fact has a czxid, so it is about one wait.  What two
+ * searches have found alike, the second one with the leader's knowledge, was
+ * there all the time in between, and so all of it at once.  A fact of a wait
+ * in PostgreSQL may be outdated until its maker checks again.  So its maker is
+ * asked to say so once more in between, and those of our own are checked
+ * again.  What remains: a session that is suspended may have given up, which
+ * the ensemble does not know; and one that gives up at that very moment.
  *
- * A session that holds a lock by the word of the one ahead stands behind that
- * one's node for a while, for all that others can tell; a fact may be deleted
- * by strangers; an answer may be an error that passes.  So who waits long
- * looks once more after a session timeout, and then after twice as long each
- * time.
+ * Some cycles are not seen at first.  A session that was handed a lock by the
+ * one ahead stands behind that one's node for a while, for all that others can
+ * tell; a fact may be deleted by strangers; an answer may be an error that
+ * passes.  So a long wait is followed by another search after a session
+ * timeout, and then after twice as long each time.
  *
  * Errors of ZooKeeper's do not end a wait that may be granted: then nothing
  * is found.
@@ -41,58 +41,65 @@
  */
 #include "deadlock_private.h"
 
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "pgstat.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
+#include "utils/backend_status.h"
 #include "utils/memutils.h"
 
 #include "board.h"
+#include "stat.h"
 
-/* Time between two looks at PostgreSQL's locks, at least. */
-#define LOOK_AGAIN_MS 1000
+/* Time between two checks of PostgreSQL's locks, at least. */
+#define CHECK_AGAIN_MS 1000
 
 /*
- * How long a look may take.  It is done again later, with twice the time if
+ * How long a search may take.  It is done again later, with twice the time if
  * that was too short: its reads go one by one.
  */
-#define LOOK_MS 5000
-#define LOOK_MAX_MS 60000
+#define SEARCH_MS 5000
+#define SEARCH_MAX_MS 60000
 
 /*
- * How often in a row to look for a cycle that cannot be confirmed: somebody
- * may have made it up.  After that once in a session timeout.
+ * How often in a row to search for a cycle that cannot be confirmed: somebody
+ * may have made it up.
  */
 #define SUSPICIONS_MAX 10
 
-/* How often those are looked up who are not on the board. */
-#define HOLDERS_MS 10000
-
 /*
  * How long to wait for other waiters to say once more who waits for them, and
- * how often to see whether they have.  They look every LOOK_AGAIN_MS.
+ * how often to see whether they have.  They check every CHECK_AGAIN_MS.
  */
 #define ASK_MS 4000
 #define ASK_AGAIN_MS 100
 
-static void begin_look(ZkDetector *detector, int64 deadline);
+static void begin_check(ZkDetector *detector, int64 deadline);
 static void schedule(ZkDetector *detector);
-static bool is_due(ZkDetector *detector);
-static bool note_blocked(ZkDetector *detector, const ZkPlace *place,
-						 List *waiters);
 static List *find_blocked(ZkDetector *detector, const ZkPlace *place);
-static List *look_up_holders(ZkDetector *detector, const ZkPlace *place);
-static void look_for_cycle(ZkDetector *detector, const ZkPlace *place,
-						   int64 deadline);
-static void note_suspicion(ZkDetector *detector, bool is_over, bool is_found);
+static void forget_gone(ZkDetector *detector, List *waiters);
+static bool say_wait(ZkDetector *detector, const ZkPlace *place);
+static bool say_blocked(ZkDetector *detector, const ZkPlace *place,
+						List *waiters);
+static void search(ZkDetector *detector, const ZkPlace *place, int64 deadline);
+static void note_search(ZkDetector *detector, bool is_over, bool is_found);
 static bool find_cycle(ZkDetector *detector, const ZkPlace *place,
 					   bool is_newest, Cycle *cycle);
 static bool is_same(const Cycle *a, const Cycle *b);
-static bool is_confirmed(ZkDetector *detector, const ZkPlace *place,
-						 const Cycle *cycle, int64 deadline);
-static bool needs_word(const Cycle *cycle, int step);
+static bool confirm(ZkDetector *detector, const ZkPlace *place,
+					const Cycle *cycle, int64 deadline);
+static const CycleEdge *edge_of(const Cycle *cycle, int step);
 static bool is_said_again(ZkDetector *detector, const ZkPlace *place,
 						  const Cycle *cycle, int step);
 static bool is_true_still(ZkDetector *detector, const ZkPlace *place,
 						  const Cycle *cycle);
+pg_noreturn static void give_way(const ZkPlace *place, const Cycle *cycle);
+static char *describe(const ZkPlace *place, const Cycle *cycle);
+static void append_member(StringInfo text, const Member *member,
+						  const char *process);
+static const char *name_of_lock(const ZkPlace *place, const char *lock_path);
+static void append_statements(StringInfo text, const Cycle *cycle);
 
 void
 zklock_deadlock_begin(ZkDetector *detector)
@@ -110,22 +117,24 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 												  ALLOCSET_DEFAULT_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(scratch);
 	List	   *waiters;
-	bool		is_news;
+	bool		is_due;
+	bool		is_news = false;
 
-	begin_look(detector, deadline);
+	begin_check(detector, deadline);
 	waiters = find_blocked(detector, place);
-	deadlock_forget_gone(detector, waiters);
-	is_news = is_due(detector);
+	forget_gone(detector, waiters);
+	is_due = detector->cycle_at != 0 &&
+		zklock_client_now() >= detector->cycle_at;
+	if (is_due)
+		deadlock_forget_deleted(detector);
 
 	/* its own wait first: it is a part of each cycle */
 	if (holds_locks || waiters != NIL)
-		is_news |= deadlock_say_wait(detector, place);
-	is_news |= note_blocked(detector, place, waiters);
+		is_news = say_wait(detector, place);
+	is_news |= say_blocked(detector, place, waiters);
 	deadlock_answer(detector, place);
-	if (detector->wait != NULL &&
-		(is_news || (detector->is_suspicious &&
-					 zklock_client_now() >= detector->suspicious_at)))
-		look_for_cycle(detector, place, deadline);
+	if (is_news || is_due)
+		search(detector, place, deadline);
 
 	zklock_roundtrip_end(&detector->trip);
 	MemoryContextSwitchTo(caller);
@@ -137,10 +146,10 @@ void
 zklock_deadlock_end(ZkDetector *detector)
 {
 	zklock_roundtrip_end(&detector->trip);
-	deadlock_take_back_all(detector);
-	detector->again_at = 0;
-	detector->holders_at = 0;
-	detector->is_suspicious = false;
+	while (detector->facts != NIL)
+		deadlock_take_back(detector, llast(detector->facts));
+	detector->cycle_at = 0;
+	detector->pause_ms = 0;
 	detector->nsuspicions = 0;
 	detector->is_refused = false;
 }
@@ -151,62 +160,28 @@ zklock_deadlock_end(ZkDetector *detector)
  */
 
 static void
-begin_look(ZkDetector *detector, int64 deadline)
+begin_check(ZkDetector *detector, int64 deadline)
 {
 	if (detector->session != zklock_session_number())
 		zklock_deadlock_end(detector);
 	detector->session = zklock_session_number();
-	if (detector->look_ms == 0)
-		detector->look_ms = LOOK_MS;
+	if (detector->search_ms == 0)
+		detector->search_ms = SEARCH_MS;
 	detector->trip.deadline = Min(deadline,
-								  zklock_client_now() + detector->look_ms);
+								  zklock_client_now() + detector->search_ms);
 }
 
-/* When to look at PostgreSQL's locks again. */
+/* When to check PostgreSQL's locks again. */
 static void
 schedule(ZkDetector *detector)
 {
-	detector->look_at = zklock_client_now() +
-		(detector->blocked != NIL || detector->is_suspicious ?
-		 LOOK_AGAIN_MS : Max(DeadlockTimeout, LOOK_AGAIN_MS));
-}
-
-/*
- * Is it time to look for a cycle, though nothing is new?  Then the next time
- * is set, and a fact that somebody has deleted is forgotten, to be made anew.
- */
-static bool
-is_due(ZkDetector *detector)
-{
 	int64		now = zklock_client_now();
-	ZkClientStatus status;
+	bool		is_suspicious = detector->cycle_at != 0 &&
+		detector->cycle_at <= now + CHECK_AGAIN_MS;
 
-	if (detector->wait == NULL || !zklock_session_status(&status))
-		return false;
-	if (detector->again_at == 0)
-	{
-		detector->again_ms = status.session_timeout_ms;
-		detector->again_at = now + detector->again_ms;
-	}
-	if (now < detector->again_at)
-		return false;
-	detector->again_ms *= 2;
-	detector->again_at = now + detector->again_ms;
-	deadlock_forget_deleted(detector);
-	return true;
-}
-
-/* Say who waits for us in PostgreSQL.  Result: is anybody new? */
-static bool
-note_blocked(ZkDetector *detector, const ZkPlace *place, List *waiters)
-{
-	LockData   *locks = NULL;
-	ListCell   *cell;
-	bool		is_news = false;
-
-	foreach(cell, waiters)
-		is_news |= deadlock_say_blocked(detector, place, lfirst(cell), &locks);
-	return is_news;
+	detector->look_at = now +
+		(list_length(detector->facts) > 1 || is_suspicious ?
+		 CHECK_AGAIN_MS : Max(DeadlockTimeout, CHECK_AGAIN_MS));
 }
 
 /*
@@ -220,34 +195,67 @@ find_blocked(ZkDetector *detector, const ZkPlace *place)
 		return NIL;
 	return deadlock_local_waiters(zklock_board_size() > 1 ?
 								  deadlock_local_candidates() :
-								  look_up_holders(detector, place));
+								  deadlock_local_holders(&detector->trip,
+														 place));
 }
 
-static List *
-look_up_holders(ZkDetector *detector, const ZkPlace *place)
+/* Take back what is said of those who are not among the waiters. */
+static void
+forget_gone(ZkDetector *detector, List *waiters)
 {
-	int64		now = zklock_client_now();
-	MemoryContext caller;
 	ListCell   *cell;
 
-	if (now >= detector->holders_at)
+	foreach(cell, list_copy(detector->facts))
 	{
-		List	   *holders = deadlock_local_holders(&detector->trip, place);
+		ZkFact	   *fact = lfirst(cell);
+		ListCell   *other;
+		bool		is_gone = fact->kind == FACT_BLOCKED;
 
-		list_free_deep(detector->holders);
-		caller = MemoryContextSwitchTo(detector->context);
-		detector->holders = NIL;
-		foreach(cell, holders)
-		{
-			LocalWaiter *holder = palloc(sizeof(*holder));
-
-			*holder = *(LocalWaiter *) lfirst(cell);
-			detector->holders = lappend(detector->holders, holder);
-		}
-		MemoryContextSwitchTo(caller);
-		detector->holders_at = now + HOLDERS_MS;
+		foreach(other, waiters)
+			is_gone &= ((LocalWaiter *) lfirst(other))->session != fact->session;
+		if (is_gone)
+			deadlock_take_back(detector, fact);
 	}
-	return detector->holders;
+}
+
+/* Say that we wait with the place's queue node.  Result: is that new? */
+static bool
+say_wait(ZkDetector *detector, const ZkPlace *place)
+{
+	int64		own = deadlock_own_session();
+	ZkFact	   *said = deadlock_said(detector, FACT_WAIT, own);
+
+	if (said != NULL &&
+		strncmp(said->data, place->node, strlen(place->node)) == 0)
+		return false;
+	if (said != NULL)
+		deadlock_take_back(detector, said);
+	return deadlock_say(detector, place, FACT_WAIT, own,
+						psprintf("%s\n%s", place->node,
+								 zklock_nodedata_build(0)));
+}
+
+/* Say who waits for us in PostgreSQL.  Result: is anybody new? */
+static bool
+say_blocked(ZkDetector *detector, const ZkPlace *place, List *waiters)
+{
+	LockData   *locks = NULL;
+	ListCell   *cell;
+	bool		is_news = false;
+
+	if (deadlock_said(detector, FACT_WAIT, deadlock_own_session()) == NULL)
+		return false;
+	foreach(cell, waiters)
+	{
+		const LocalWaiter *waiter = lfirst(cell);
+
+		if (deadlock_said(detector, FACT_BLOCKED, waiter->session) == NULL)
+			is_news |= deadlock_say(detector, place, FACT_BLOCKED,
+									waiter->session,
+									deadlock_describe_wait(waiter->pid,
+														   &locks));
+	}
+	return is_news;
 }
 
 /* ---------------------------------------------------------------------
@@ -257,43 +265,53 @@ look_up_holders(ZkDetector *detector, const ZkPlace *place)
 
 /* Give way if there is a cycle of which we have said the last. */
 static void
-look_for_cycle(ZkDetector *detector, const ZkPlace *place, int64 deadline)
+search(ZkDetector *detector, const ZkPlace *place, int64 deadline)
 {
 	Cycle		first;
 	Cycle		second;
-	bool		is_over = find_cycle(detector, place, false, &first);
+	bool		is_over;
 
-	note_suspicion(detector, is_over, is_over && first.length > 0);
+	if (deadlock_said(detector, FACT_WAIT, deadlock_own_session()) == NULL)
+		return;
+	is_over = find_cycle(detector, place, false, &first);
+	note_search(detector, is_over, is_over && first.length > 0);
 	if (!is_over || first.length == 0)
 		return;
 	ereport(DEBUG1,
 			(errmsg_internal("lock \"%s\": this may be a deadlock",
 							 place->name),
-			 errdetail_internal("%s", deadlock_describe(place, &first))));
-	if (!is_confirmed(detector, place, &first, deadline))
+			 errdetail_internal("%s", describe(place, &first))));
+	if (!confirm(detector, place, &first, deadline))
 		return;
 	detector->trip.deadline = Min(deadline,
-								  zklock_client_now() + detector->look_ms);
+								  zklock_client_now() + detector->search_ms);
 	if (find_cycle(detector, place, true, &second) &&
 		is_same(&first, &second) && is_true_still(detector, place, &second))
-		deadlock_raise(place, &second);
+		give_way(place, &second);
 }
 
-/* A look has come to its end, or not; it has found something, or not. */
+/*
+ * A search has come to its end, or not; it has found something, or not.  Set
+ * when to search without news: soon if there may be a cycle; else after a
+ * session timeout, and then after twice as long each time.
+ */
 static void
-note_suspicion(ZkDetector *detector, bool is_over, bool is_found)
+note_search(ZkDetector *detector, bool is_over, bool is_found)
 {
 	int64		now = zklock_client_now();
 	ZkClientStatus status;
 
-	detector->is_suspicious = !is_over || is_found;
-	detector->nsuspicions = is_found ? detector->nsuspicions + 1 : 0;
-	detector->suspicious_at = now;
 	if (!is_over && now >= detector->trip.deadline)
-		detector->look_ms = Min(2 * detector->look_ms, LOOK_MAX_MS);
-	if (detector->nsuspicions > SUSPICIONS_MAX &&
-		zklock_session_status(&status))
-		detector->suspicious_at = now + status.session_timeout_ms;
+		detector->search_ms = Min(2 * detector->search_ms, SEARCH_MAX_MS);
+	detector->nsuspicions = is_over && !is_found ? 0 :
+		detector->nsuspicions + 1;
+	detector->cycle_at = now;
+	if (detector->nsuspicions > 0 && detector->nsuspicions <= SUSPICIONS_MAX)
+		return;
+	if (detector->pause_ms == 0 && zklock_session_status(&status))
+		detector->pause_ms = status.session_timeout_ms;
+	detector->cycle_at += Max(detector->pause_ms, CHECK_AGAIN_MS);
+	detector->pause_ms = Min(2 * detector->pause_ms, INT_MAX / 4);
 }
 
 /*
@@ -304,12 +322,14 @@ static bool
 find_cycle(ZkDetector *detector, const ZkPlace *place, bool is_newest,
 		   Cycle *cycle)
 {
-	int64		said = detector->wait->czxid;
+	int64		own = deadlock_own_session();
+	const ZkFact *wait = deadlock_said(detector, FACT_WAIT, own);
+	int64		said = wait != NULL ? wait->czxid : 0;
 	CycleGraph *shape;
 
 	cycle->length = 0;
-	cycle->graph = deadlock_follow(&detector->trip, place,
-								   deadlock_own_session(), said, is_newest);
+	cycle->graph = deadlock_follow(&detector->trip, place, own, said,
+								   is_newest);
 	if (cycle->graph == NULL)
 		return false;
 	shape = &cycle->graph->shape;
@@ -338,8 +358,8 @@ is_same(const Cycle *a, const Cycle *b)
 		return false;
 	for (int i = 0; i < a->length; i++)
 	{
-		const CycleEdge *one = &a->graph->shape.edges[a->way[i]];
-		const CycleEdge *other = &b->graph->shape.edges[b->way[i]];
+		const CycleEdge *one = edge_of(a, i);
+		const CycleEdge *other = edge_of(b, i);
 
 		if (one->said != other->said ||
 			a->graph->members[one->from].session !=
@@ -351,15 +371,23 @@ is_same(const Cycle *a, const Cycle *b)
 	return true;
 }
 
+/* One step of a cycle. */
+static const CycleEdge *
+edge_of(const Cycle *cycle, int step)
+{
+	return &cycle->graph->shape.edges[cycle->way[step]];
+}
+
 /*
- * Do those who know say once more who waits in PostgreSQL?  All are asked at
- * the same time; meanwhile others may ask us.  News of our own wait, and its
- * end, end this.
+ * Do those who know say once more who waits in PostgreSQL?  That is asked of
+ * each step that somebody else has told of, of all at the same time; meanwhile
+ * others may ask us.  News of our own wait, and its end, end this.
  */
 static bool
-is_confirmed(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle,
-			 int64 deadline)
+confirm(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle,
+		int64 deadline)
 {
+	const Graph *graph = cycle->graph;
 	int64		until = Min(deadline, zklock_client_now() + ASK_MS);
 	int64		answer_at = 0;
 	int			nopen = 0;
@@ -368,10 +396,12 @@ is_confirmed(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle,
 	detector->trip.deadline = until;
 	for (int i = 0; i < cycle->length; i++)
 	{
-		is_open[i] = needs_word(cycle, i);
+		int			maker = edge_of(cycle, i)->to;
+
+		is_open[i] = graph->in_postgres[cycle->way[i]] != NULL && maker != 0;
 		if (is_open[i])
-			deadlock_ask(detector, place,
-						 cycle->graph->members[cycle->graph->shape.edges[cycle->way[i]].to].session);
+			deadlock_say(detector, place, FACT_QUESTION,
+						 graph->members[maker].session, "");
 		nopen += is_open[i];
 	}
 	while (nopen > 0 && zklock_client_now() < until &&
@@ -387,22 +417,20 @@ is_confirmed(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle,
 		}
 		if (zklock_client_now() < answer_at)
 			continue;
-		deadlock_forget_gone(detector, find_blocked(detector, place));
+		forget_gone(detector, find_blocked(detector, place));
 		deadlock_answer(detector, place);
-		answer_at = zklock_client_now() + LOOK_AGAIN_MS;
+		answer_at = zklock_client_now() + CHECK_AGAIN_MS;
 	}
-	deadlock_end_questions(detector);
+	for (int i = 0; i < cycle->length; i++)
+	{
+		ZkFact	   *question =
+			deadlock_said(detector, FACT_QUESTION,
+						  graph->members[edge_of(cycle, i)->to].session);
+
+		if (question != NULL)
+			deadlock_take_back(detector, question);
+	}
 	return nopen == 0;
-}
-
-/* Is that step a wait in PostgreSQL that somebody else has told of? */
-static bool
-needs_word(const Cycle *cycle, int step)
-{
-	int			edge = cycle->way[step];
-
-	return cycle->graph->in_postgres[edge] != NULL &&
-		cycle->graph->shape.edges[edge].to != 0;
 }
 
 static bool
@@ -410,35 +438,146 @@ is_said_again(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle,
 			  int step)
 {
 	const Graph *graph = cycle->graph;
-	int			number = cycle->way[step];
-	const CycleEdge *edge = &graph->shape.edges[number];
-	char	   *path = deadlock_path_of_blocked(place,
-												graph->members[edge->from].session,
-												graph->members[edge->to].session);
+	const CycleEdge *edge = edge_of(cycle, step);
+	char	   *path = deadlock_path(place, FACT_BLOCKED,
+									 graph->members[edge->from].session,
+									 graph->members[edge->to].session);
 	const ZkReply *reply = zklock_roundtrip_read(&detector->trip,
 												 zklock_client_get, path);
 
 	pfree(path);
 	return reply != NULL && reply->result == ZK_OK &&
-		reply->czxid == edge->said && reply->version > graph->versions[number];
+		reply->czxid == edge->said &&
+		reply->version > graph->versions[cycle->way[step]];
 }
 
 /*
- * After all these looks: is there no news for us, and does whoever is to wait
- * for us in PostgreSQL still do?
+ * After all these requests: is there no news for us, and does whoever is to
+ * wait for us in PostgreSQL still do?
  */
 static bool
 is_true_still(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle)
 {
 	const Graph *graph = cycle->graph;
-	int			last = cycle->way[cycle->length - 1];
+	int			last = cycle->length - 1;
 
-	if (graph->in_postgres[last] != NULL)
+	if (graph->in_postgres[cycle->way[last]] != NULL)
 	{
-		deadlock_forget_gone(detector, find_blocked(detector, place));
-		if (!deadlock_has_said(detector,
-							   graph->members[graph->shape.edges[last].from].session))
+		forget_gone(detector, find_blocked(detector, place));
+		if (deadlock_said(detector, FACT_BLOCKED,
+						  graph->members[edge_of(cycle, last)->from].session) ==
+			NULL)
 			return false;
 	}
 	return zklock_session_await_watch(zklock_client_now()) == ZK_WAIT_TIMEOUT;
+}
+
+/* ---------------------------------------------------------------------
+ * The error, as PostgreSQL words it
+ *
+ * The client is told which processes of which clusters and databases are in
+ * it, and which locks: without that nobody can mend what caused it.  Users
+ * and hosts are not told.
+ * ---------------------------------------------------------------------
+ */
+
+/* Raise 40P01. */
+static void
+give_way(const ZkPlace *place, const Cycle *cycle)
+{
+	char	   *detail;
+	StringInfoData log;
+
+	detail = describe(place, cycle);
+	initStringInfo(&log);
+	appendStringInfoString(&log, detail);
+	append_statements(&log, cycle);
+	pgstat_report_deadlock();
+	zklock_stat_count(ZK_STAT_DEADLOCK);
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
+			 errmsg("deadlock detected"),
+			 errdetail_internal("%s", detail),
+			 errdetail_log("%s", log.data),
+			 errhint("See server log for query details.")));
+}
+
+/* A line for each of those who wait, palloc'ed. */
+static char *
+describe(const ZkPlace *place, const Cycle *cycle)
+{
+	const Graph *graph = cycle->graph;
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (int i = 0; i < cycle->length; i++)
+	{
+		int			number = cycle->way[i];
+		const CycleEdge *edge = edge_of(cycle, i);
+		const Member *waiter = &graph->members[edge->from];
+
+		if (i > 0)
+			appendStringInfoChar(&text, '\n');
+		append_member(&text, waiter, "Process");
+		if (graph->in_postgres[number] != NULL)
+			appendStringInfo(&text, " waits for %s; blocked by ",
+							 graph->in_postgres[number]);
+		else
+			appendStringInfo(&text, " waits for %s on ZooKeeper lock \"%s\"; blocked by ",
+							 waiter->mode == RECIPE_SHARED ?
+							 "ShareLock" : "ExclusiveLock",
+							 name_of_lock(place, waiter->lock_path));
+		append_member(&text, &graph->members[edge->to], "process");
+		appendStringInfoChar(&text, '.');
+	}
+	return text.data;
+}
+
+static void
+append_member(StringInfo text, const Member *member, const char *process)
+{
+	if (member->session == deadlock_own_session())
+		appendStringInfo(text, "%s %d", process, MyProcPid);
+	else if (member->who.pid != 0)
+		appendStringInfo(text, "%s %d", process, member->who.pid);
+	else
+		appendStringInfo(text, "%s of ZooKeeper session 0x%llx", process,
+						 (unsigned long long) member->session);
+	if (member->who.cluster != NULL)
+		appendStringInfo(text, " of cluster \"%s\"",
+						 zklock_nodedata_quotable_own(member->who.cluster));
+	if (member->who.database != NULL)
+		appendStringInfo(text, "%s database \"%s\"",
+						 member->who.cluster != NULL ? "," : " of",
+						 zklock_nodedata_quotable_own(member->who.database));
+}
+
+/* As users call it who have our root; anything else is a path. */
+static const char *
+name_of_lock(const ZkPlace *place, const char *lock_path)
+{
+	bool		is_below_root =
+		strncmp(lock_path, place->lock_path, place->root_length) == 0 &&
+		lock_path[place->root_length] == '/';
+
+	return zklock_nodedata_quotable(is_below_root ?
+									lock_path + place->root_length + 1 :
+									lock_path);
+}
+
+/* Those of this cluster; the others' are in the logs of theirs. */
+static void
+append_statements(StringInfo text, const Cycle *cycle)
+{
+	for (int i = 0; i < cycle->length; i++)
+	{
+		int64		session =
+			cycle->graph->members[edge_of(cycle, i)->from].session;
+		int			pid = session == deadlock_own_session() ? MyProcPid :
+			zklock_board_pid_of(session);
+
+		if (pid != 0)
+			appendStringInfo(text, "\nProcess %d: %s", pid,
+							 pgstat_get_backend_current_activity(pid, false));
+	}
 }

@@ -14,8 +14,8 @@
 
 #include "miscadmin.h"
 
-/* Most facts of waits in PostgreSQL at a time. */
-#define BLOCKED_MAX 64
+/* Most facts at a time. */
+#define FACTS_MAX 64
 
 /*
  * How often one question is answered: who asks waits for less.  It may be a
@@ -23,17 +23,14 @@
  */
 #define ANSWERS_MAX 6
 
-static ZkFact *new_fact(ZkDetector *detector, const char *path,
-						const char *data);
-static List *keep(ZkDetector *detector, List *list, ZkFact *fact);
+static ZkFact *new_fact(ZkDetector *detector, FactKind kind, int64 session,
+						const char *path, const char *data);
 static bool make(ZkDetector *detector, const ZkPlace *place, ZkFact *fact);
-static bool is_made_already(ZkDetector *detector, ZkFact *fact);
+static bool adopt_or_delete(ZkDetector *detector, ZkFact *fact);
 static bool make_directories(ZkDetector *detector, const ZkPlace *place,
 							 const char *path);
 static void note_refusal(ZkDetector *detector, const ZkFact *fact,
 						 const ZkReply *reply);
-static bool is_deleted(ZkDetector *detector, const ZkFact *fact);
-static void take_back(const ZkDetector *detector, ZkFact *fact);
 
 int64
 deadlock_own_session(void)
@@ -44,78 +41,50 @@ deadlock_own_session(void)
 }
 
 bool
-deadlock_say_wait(ZkDetector *detector, const ZkPlace *place)
-{
-	if (detector->is_refused ||
-		(detector->wait != NULL &&
-		 strncmp(detector->wait->data, place->node, strlen(place->node)) == 0))
-		return false;
-	take_back(detector, detector->wait);
-	detector->wait = NULL;
-	detector->wait = new_fact(detector,
-							  deadlock_path_of_wait(place,
-													deadlock_own_session()),
-							  psprintf("%s\n%s", place->node,
-									   zklock_nodedata_build(0)));
-	if (make(detector, place, detector->wait))
-		return true;
-	take_back(detector, detector->wait);
-	detector->wait = NULL;
-	return false;
-}
-
-bool
-deadlock_say_blocked(ZkDetector *detector, const ZkPlace *place,
-					 const LocalWaiter *waiter, LockData **locks)
+deadlock_say(ZkDetector *detector, const ZkPlace *place, FactKind kind,
+			 int64 session, const char *data)
 {
 	ZkFact	   *fact;
 
-	if (detector->wait == NULL || detector->is_refused ||
-		deadlock_has_said(detector, waiter->session) ||
-		list_length(detector->blocked) >= BLOCKED_MAX)
+	if (detector->is_refused ||
+		deadlock_said(detector, kind, session) != NULL ||
+		list_length(detector->facts) >= FACTS_MAX)
 		return false;
-	fact = new_fact(detector,
-					deadlock_path_of_blocked(place, waiter->session,
-											 deadlock_own_session()),
-					deadlock_describe_wait(waiter->pid, locks));
-	fact->waiter = waiter->session;
-	detector->blocked = keep(detector, detector->blocked, fact);
+	fact = new_fact(detector, kind, session,
+					deadlock_path(place, kind, session,
+								  deadlock_own_session()),
+					data);
 	if (make(detector, place, fact))
 		return true;
-	detector->blocked = list_delete_ptr(detector->blocked, fact);
-	take_back(detector, fact);
+	deadlock_take_back(detector, fact);
 	return false;
 }
 
-bool
-deadlock_has_said(const ZkDetector *detector, int64 waiter)
+ZkFact *
+deadlock_said(const ZkDetector *detector, FactKind kind, int64 session)
 {
 	ListCell   *cell;
 
-	foreach(cell, detector->blocked)
-		if (((ZkFact *) lfirst(cell))->waiter == waiter)
-		return true;
-	return false;
-}
-
-void
-deadlock_forget_gone(ZkDetector *detector, List *waiters)
-{
-	ListCell   *cell;
-
-	foreach(cell, detector->blocked)
+	foreach(cell, detector->facts)
 	{
 		ZkFact	   *fact = lfirst(cell);
-		ListCell   *other;
-		bool		is_gone = true;
 
-		foreach(other, waiters)
-			is_gone &= ((LocalWaiter *) lfirst(other))->session != fact->waiter;
-		if (!is_gone)
-			continue;
-		detector->blocked = foreach_delete_current(detector->blocked, cell);
-		take_back(detector, fact);
+		if (fact->kind == kind && fact->session == session)
+			return fact;
 	}
+	return NULL;
+}
+
+/* What has gone with its session is gone. */
+void
+deadlock_take_back(ZkDetector *detector, ZkFact *fact)
+{
+	detector->facts = list_delete_ptr(detector->facts, fact);
+	if (fact->is_tried && detector->session == zklock_session_number())
+		zklock_client_delete(zklock_session_client(), fact->path);
+	pfree(fact->path);
+	pfree(fact->data);
+	pfree(fact);
 }
 
 void
@@ -123,121 +92,70 @@ deadlock_forget_deleted(ZkDetector *detector)
 {
 	ListCell   *cell;
 
-	foreach(cell, detector->blocked)
+	foreach(cell, list_copy(detector->facts))
 	{
 		ZkFact	   *fact = lfirst(cell);
+		const ZkReply *reply = zklock_roundtrip_read(&detector->trip,
+													 zklock_client_get,
+													 fact->path);
 
-		if (!is_deleted(detector, fact))
-			continue;
-		detector->blocked = foreach_delete_current(detector->blocked, cell);
-		take_back(detector, fact);
+		if (reply != NULL &&
+			(reply->result == ZK_NO_NODE ||
+			 (reply->result == ZK_OK && reply->czxid != fact->czxid)))
+			deadlock_take_back(detector, fact);
 	}
-	if (!is_deleted(detector, detector->wait))
-		return;
-	take_back(detector, detector->wait);
-	detector->wait = NULL;
-}
-
-void
-deadlock_ask(ZkDetector *detector, const ZkPlace *place, int64 maker)
-{
-	ZkFact	   *question =
-		new_fact(detector, deadlock_path_of_question(place, maker), "");
-
-	question->is_question = true;
-	detector->questions = keep(detector, detector->questions, question);
-
-	/* if another one asks, that will do */
-	if (!make(detector, place, question))
-		question->is_tried = false;
-}
-
-void
-deadlock_end_questions(ZkDetector *detector)
-{
-	ListCell   *cell;
-
-	foreach(cell, detector->questions)
-		take_back(detector, lfirst(cell));
-	list_free(detector->questions);
-	detector->questions = NIL;
 }
 
 void
 deadlock_answer(ZkDetector *detector, const ZkPlace *place)
 {
-	ZkClient   *client = zklock_session_client();
+	const ZkReply *reply;
 	ListCell   *cell;
-	ZkHeard		heard;
 
-	if (detector->blocked == NIL)
-	{
-		zklock_client_free(detector->listening);
-		detector->listening = NULL;
+	/* the wait alone: nobody is said to be blocked */
+	if (list_length(detector->facts) < 2)
 		return;
-	}
-	if (detector->listening == NULL)
-		detector->listening =
-			zklock_client_listen(client,
-								 deadlock_path_of_question(place,
-														   deadlock_own_session()),
-								 false, 0);
-	if (detector->listening == NULL ||
-		!zklock_client_heard(detector->listening, &heard) || !heard.is_present)
+	reply = zklock_roundtrip_read(&detector->trip, zklock_client_get,
+								  deadlock_path(place, FACT_QUESTION,
+												deadlock_own_session(), 0));
+	if (reply == NULL || reply->result != ZK_OK)
 		return;
-	if (heard.mzxid != detector->question)
+	if (reply->czxid != detector->question)
 		detector->nanswers = 0;
-	detector->question = heard.mzxid;
+	detector->question = reply->czxid;
 	if (detector->nanswers++ >= ANSWERS_MAX)
 		return;
-	foreach(cell, detector->blocked)
+	foreach(cell, detector->facts)
 	{
-		ZkFact	   *fact = lfirst(cell);
+		const ZkFact *fact = lfirst(cell);
 
-		zklock_client_announce(client, fact->path, fact->data,
-							   strlen(fact->data));
+		if (fact->kind == FACT_BLOCKED)
+			zklock_client_announce(zklock_session_client(), fact->path,
+								   fact->data, strlen(fact->data));
 	}
 }
 
-void
-deadlock_take_back_all(ZkDetector *detector)
-{
-	ListCell   *cell;
-
-	if (detector->session == zklock_session_number())
-		zklock_client_free(detector->listening);
-	detector->listening = NULL;
-	foreach(cell, detector->blocked)
-		take_back(detector, lfirst(cell));
-	list_free(detector->blocked);
-	detector->blocked = NIL;
-	deadlock_end_questions(detector);
-	take_back(detector, detector->wait);
-	detector->wait = NULL;
-}
-
-/* One that is not made yet. */
+/* One that is not made yet, the detector's. */
 static ZkFact *
-new_fact(ZkDetector *detector, const char *path, const char *data)
+new_fact(ZkDetector *detector, FactKind kind, int64 session, const char *path,
+		 const char *data)
 {
-	ZkFact	   *fact = MemoryContextAllocZero(detector->context, sizeof(*fact));
+	MemoryContext caller = MemoryContextSwitchTo(detector->context);
+	ZkFact	   *fact = palloc0(sizeof(*fact));
 
-	fact->path = MemoryContextStrdup(detector->context, path);
-	fact->data = MemoryContextStrdup(detector->context, data);
+	fact->kind = kind;
+	fact->session = session;
+	fact->path = pstrdup(path);
+	fact->data = pstrdup(data);
+	detector->facts = lappend(detector->facts, fact);
+	MemoryContextSwitchTo(caller);
 	return fact;
 }
 
-static List *
-keep(ZkDetector *detector, List *list, ZkFact *fact)
-{
-	MemoryContext caller = MemoryContextSwitchTo(detector->context);
-
-	list = lappend(list, fact);
-	MemoryContextSwitchTo(caller);
-	return list;
-}
-
-/* false if that was refused, or came to no end. */
+/*
+ * Create a fact's znode.  false if that was refused, or came to no end: then
+ * is_tried tells whether there may be one of ours.
+ */
 static bool
 make(ZkDetector *detector, const ZkPlace *place, ZkFact *fact)
 {
@@ -246,11 +164,12 @@ make(ZkDetector *detector, const ZkPlace *place, ZkFact *fact)
 		const ZkReply *reply;
 
 		fact->is_tried = true;
-		zklock_client_free(fact->request);
-		fact->request = zklock_client_create(zklock_session_client(),
-											 fact->path, ZK_EPHEMERAL,
-											 fact->data, strlen(fact->data));
-		reply = zklock_roundtrip_await(&detector->trip, fact->request);
+		reply = zklock_roundtrip_ask(&detector->trip,
+									 zklock_client_create(zklock_session_client(),
+														  fact->path,
+														  ZK_EPHEMERAL,
+														  fact->data,
+														  strlen(fact->data)));
 		if (reply == NULL)
 			return false;
 		switch (reply->result)
@@ -259,13 +178,15 @@ make(ZkDetector *detector, const ZkPlace *place, ZkFact *fact)
 				fact->czxid = reply->czxid;
 				return true;
 			case ZK_NODE_EXISTS:
-				if (is_made_already(detector, fact))
+				if (adopt_or_delete(detector, fact))
 					return true;
 				if (fact->is_tried)
 					break;
-				if (!fact->is_question)
+
+				/* if another one asks the same, that will do */
+				if (fact->kind != FACT_QUESTION)
 					note_refusal(detector, fact, reply);
-				return false;
+				return fact->kind == FACT_QUESTION;
 			case ZK_NO_NODE:
 				if (!make_directories(detector, place, fact->path))
 					return false;
@@ -283,21 +204,21 @@ make(ZkDetector *detector, const ZkPlace *place, ZkFact *fact)
 }
 
 /*
- * By an attempt whose reply was lost?  Another fact of ours at that path is
- * one that was to be taken back: it goes, and is_tried says to try again.
- * Somebody else's stays.
+ * There is a znode at the fact's path.  If it is what was to be made, by an
+ * attempt whose reply was lost: take it for that.  If it is another one of
+ * ours, one that was to be taken back: delete it, and leave is_tried set: try
+ * again.  Somebody else's stays.
  */
 static bool
-is_made_already(ZkDetector *detector, ZkFact *fact)
+adopt_or_delete(ZkDetector *detector, ZkFact *fact)
 {
 	const ZkReply *reply =
 		zklock_roundtrip_read(&detector->trip, zklock_client_get, fact->path);
 
-	fact->is_tried = false;
-	if (reply == NULL || reply->result != ZK_OK ||
-		reply->ephemeral_owner != deadlock_own_session())
+	fact->is_tried = reply != NULL && reply->result == ZK_OK &&
+		reply->ephemeral_owner == deadlock_own_session();
+	if (!fact->is_tried)
 		return false;
-	fact->is_tried = true;
 	if (reply->data != NULL &&
 		reply->data_length == (int) strlen(fact->data) &&
 		memcmp(reply->data, fact->data, reply->data_length) == 0)
@@ -354,32 +275,4 @@ note_refusal(ZkDetector *detector, const ZkFact *fact, const ZkReply *reply)
 				 errhint("All who share a root must have the same credentials, \"%s\". Nobody else may create below it.",
 						 "zklock.auth")));
 	is_logged = true;
-}
-
-static bool
-is_deleted(ZkDetector *detector, const ZkFact *fact)
-{
-	const ZkReply *reply =
-		zklock_roundtrip_read(&detector->trip, zklock_client_get, fact->path);
-
-	return reply != NULL &&
-		(reply->result == ZK_NO_NODE ||
-		 (reply->result == ZK_OK && reply->czxid != fact->czxid));
-}
-
-/* Never raises, never waits.  What has gone with its session is gone. */
-static void
-take_back(const ZkDetector *detector, ZkFact *fact)
-{
-	if (fact == NULL)
-		return;
-	if (detector->session == zklock_session_number())
-	{
-		zklock_client_free(fact->request);
-		if (fact->is_tried)
-			zklock_client_delete(zklock_session_client(), fact->path);
-	}
-	pfree(fact->path);
-	pfree(fact->data);
-	pfree(fact);
 }

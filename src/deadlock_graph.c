@@ -66,25 +66,22 @@ static const ZkReply *read_fact(Reading *reading, const char *name,
 static bool parse_blocked(const char *name, ZkWaitInPostgres *wait);
 
 char *
-deadlock_path_of_wait(const ZkPlace *place, int64 session)
+deadlock_path(const ZkPlace *place, FactKind kind, int64 session, int64 maker)
 {
-	return psprintf("%s/%016llx", directory(place),
-					(unsigned long long) session);
-}
+	char	   *parent = directory(place);
+	unsigned long long about = session;
 
-char *
-deadlock_path_of_blocked(const ZkPlace *place, int64 waiter, int64 maker)
-{
-	return psprintf("%s/" ZK_WAITS_IN_POSTGRES "/%016llx-%016llx",
-					directory(place), (unsigned long long) waiter,
-					(unsigned long long) maker);
-}
-
-char *
-deadlock_path_of_question(const ZkPlace *place, int64 maker)
-{
-	return psprintf("%s/%016llx.ask", directory(place),
-					(unsigned long long) maker);
+	switch (kind)
+	{
+		case FACT_WAIT:
+			return psprintf("%s/%016llx", parent, about);
+		case FACT_BLOCKED:
+			return psprintf("%s/" ZK_WAITS_IN_POSTGRES "/%016llx-%016llx",
+							parent, about, (unsigned long long) maker);
+		case FACT_QUESTION:
+			return psprintf("%s/%016llx.ask", parent, about);
+	}
+	pg_unreachable();
 }
 
 Graph *
@@ -266,7 +263,8 @@ read_wait(Reading *reading, int index, char **node, int64 *said)
 	else
 	{
 		reply = read_path(reading, zklock_client_get,
-						  deadlock_path_of_wait(reading->place, member->session));
+						  deadlock_path(reading->place, FACT_WAIT,
+										member->session, 0));
 		if (reply == NULL || reply->result != ZK_OK ||
 			reply->ephemeral_owner != member->session || reply->data == NULL)
 			return false;
@@ -399,8 +397,8 @@ read_fact(Reading *reading, const char *name, ZkWaitInPostgres *wait)
 	if (!parse_blocked(name, wait))
 		return NULL;
 	reply = read_path(reading, zklock_client_get,
-					  deadlock_path_of_blocked(reading->place, wait->waiter,
-											   wait->blocker));
+					  deadlock_path(reading->place, FACT_BLOCKED,
+									wait->waiter, wait->blocker));
 	if (reply == NULL || reply->result != ZK_OK ||
 		reply->ephemeral_owner != wait->blocker)
 		return NULL;

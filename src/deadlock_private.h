@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_private.h
- *	  Deadlocks, for the rooms of the family deadlock_*.
+ *	  Deadlocks, for the modules of the family deadlock_*.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,20 +25,28 @@
  *   pg/<session>-<maker>  the first session waits for the maker, in
  *                         PostgreSQL; what it waits for there
  *
- * Sessions are 16 hexadecimal digits.  While there is a <session>.ask, that
- * session sets the data of its facts of the second form once more whenever it
- * has seen that they are still true.
+ * Sessions are 16 hexadecimal digits.  While there is a <session>.ask, a
+ * question, that session sets the data of its facts of the second form once
+ * more whenever it has seen that they are still true.
  */
+typedef enum FactKind
+{
+	FACT_WAIT,					/* that we wait for a lock */
+	FACT_BLOCKED,				/* that a session waits for us in PostgreSQL */
+	FACT_QUESTION				/* whether what a session says of others is
+								 * still true */
+} FactKind;
+
 typedef struct ZkFact
 {
+	FactKind	kind;
+	int64		session;		/* of whom it is said, or who is asked; our own
+								 * for FACT_WAIT */
 	char	   *path;
 	char	   *data;
-	ZkRequest  *request;		/* its create, or NULL */
 	bool		is_tried;		/* a create has been sent: it may be there, and
 								 * ours */
-	bool		is_question;
 	int64		czxid;			/* 0: it is not known to be there */
-	int64		waiter;			/* the session of a wait in PostgreSQL */
 } ZkFact;
 
 /* The znodes that they are in, below the root. */
@@ -82,29 +90,23 @@ typedef struct Cycle
 
 extern int64 deadlock_own_session(void);
 
-/* Say that we wait with the place's queue node.  Result: is that news? */
-extern bool deadlock_say_wait(ZkDetector *detector, const ZkPlace *place);
-
 /*
- * Say that it waits for us in PostgreSQL.  Result: is that news?  locks as of
- * deadlock_describe_wait().
+ * Say a fact of that kind about a session, with that text, unless it is said
+ * already.  Result: is it new?  false too if ZooKeeper refuses it.  Raises on
+ * interrupts.
  */
-extern bool deadlock_say_blocked(ZkDetector *detector, const ZkPlace *place,
-								 const LocalWaiter *waiter, LockData **locks);
+extern bool deadlock_say(ZkDetector *detector, const ZkPlace *place,
+						 FactKind kind, int64 session, const char *data);
 
-/* Is that said of a session? */
-extern bool deadlock_has_said(const ZkDetector *detector, int64 waiter);
+/* The fact of that kind about a session, or NULL. */
+extern ZkFact *deadlock_said(const ZkDetector *detector, FactKind kind,
+							 int64 session);
 
-/* Take back what is said of those who are not among the waiters. */
-extern void deadlock_forget_gone(ZkDetector *detector, List *waiters);
+/* Take one back.  Never raises, never waits. */
+extern void deadlock_take_back(ZkDetector *detector, ZkFact *fact);
 
-/* Look whether all that was said is there; what is not may be said anew. */
+/* Check whether all that was said is there; what is not may be said anew. */
 extern void deadlock_forget_deleted(ZkDetector *detector);
-
-/* Ask a session whether what it says of others is still true; until the end. */
-extern void deadlock_ask(ZkDetector *detector, const ZkPlace *place,
-						 int64 maker);
-extern void deadlock_end_questions(ZkDetector *detector);
 
 /*
  * If somebody asks whether those who wait for us in PostgreSQL still do: they
@@ -112,25 +114,14 @@ extern void deadlock_end_questions(ZkDetector *detector);
  */
 extern void deadlock_answer(ZkDetector *detector, const ZkPlace *place);
 
-/* Never raises, never waits. */
-extern void deadlock_take_back_all(ZkDetector *detector);
-
-/* ---- deadlock_report.c ---- */
-
-/* A line for each of those who wait, palloc'ed. */
-extern char *deadlock_describe(const ZkPlace *place, const Cycle *cycle);
-
-/* Raise 40P01. */
-pg_noreturn extern void deadlock_raise(const ZkPlace *place,
-									   const Cycle *cycle);
-
 /* ---- deadlock_graph.c ---- */
 
-/* Paths of facts, and of the question for such, palloc'ed. */
-extern char *deadlock_path_of_wait(const ZkPlace *place, int64 session);
-extern char *deadlock_path_of_blocked(const ZkPlace *place, int64 waiter,
-									  int64 maker);
-extern char *deadlock_path_of_question(const ZkPlace *place, int64 maker);
+/*
+ * The path of a fact of that kind about a session, palloc'ed.  maker: who says
+ * it; for FACT_BLOCKED only.
+ */
+extern char *deadlock_path(const ZkPlace *place, FactKind kind, int64 session,
+						   int64 maker);
 
 /*
  * Follow who waits for whom from this backend on, which waits for that place,
