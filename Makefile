@@ -12,8 +12,8 @@
 #                          what failed how often; RUNS=10
 #   make coverage          runs the tests of the C code, built to count, and tells which
 #                          lines no test reaches
-#   make mutation          do the unit tests notice each small change of a pure room?
-#                          It needs a C compiler only; some rooms: make mutation ROOMS=cycle
+#   make mutation          do the unit tests notice each small change of a pure module?
+#                          Needs a C compiler only; some of them: make mutation MODULES=cycle
 #   make valgrind          runs the regression tests with a server under valgrind
 #   make demo              sets everything up and shows what zklock does
 #   make torture           sets everything up and runs zklock under faults, for
@@ -55,7 +55,7 @@ coverage:
 	@COVERAGE=1 $(here)test/check
 
 mutation:
-	@$(here)test/mutation/run $(ROOMS)
+	@$(here)test/mutation/run $(MODULES)
 
 valgrind:
 	@SUITE=valgrind $(here)test/check
@@ -89,7 +89,7 @@ DATA = $(sort $(patsubst $(here)%,%,$(wildcard $(here)sql/zklock--*.sql)))
 PGFILEDESC = "zklock - distributed locks through ZooKeeper"
 
 MODULE_big = zklock
-# The map: from the roof down.  A room includes only what stands below it, which
+# The layers, from the top down.  A module includes only what stands below it, which
 # "make check" holds it to.  src/README.md says what is in each.
 OBJS = \
 	src/zklock.o \

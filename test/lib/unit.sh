@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154  # top is set by who sources it
-# unit.sh: which rooms the unit tests are linked with, and how they are compiled. For
+# unit.sh: which modules the unit tests are linked with, and how they are compiled. For
 # test/check and test/mutation/run.
 
 c_flags=(-std=gnu11 -g -O1 -D_GNU_SOURCE= -Wall -Wextra -Wno-unused-parameter
@@ -8,14 +8,14 @@ c_flags=(-std=gnu11 -g -O1 -D_GNU_SOURCE= -Wall -Wextra -Wno-unused-parameter
 instrument=(-fsanitize=address,undefined -fno-sanitize-recover=all
 	-include "$top/test/unit/report_path.h")
 
-# unit_sources TEST-SOURCE: set the array "sources" to the rooms that it needs, first the
+# unit_sources TEST-SOURCE: set the array "sources" to the modules that it needs, first the
 # one that it tests.
 unit_sources() {
-	local room
-	room=$(basename "$1" .c)
-	room=${room#test_}
-	sources=("$top/src/$room.c")
-	case $room in
+	local module
+	module=$(basename "$1" .c)
+	module=${module#test_}
+	sources=("$top/src/$module.c")
+	case $module in
 		client) sources+=("$top"/src/{client_request,client_keep,keep_word,channel,protocol,contact}.c) ;;
 		protocol) sources+=("$top"/src/{client,client_request,client_keep,keep_word,channel,contact}.c) ;;
 		recipe) sources+=("$top"/src/recipe_{name,node}.c) ;;

@@ -1,15 +1,14 @@
 
-# The house as it is drawn: the OBJS of the Makefile are its rooms, the top floor
-# first. Prints what does not keep to it, a line each, and fails then:
-# - a room, or its header, includes only what stands below it, or the header of its
+# The layers of the source: the OBJS of the Makefile are its modules, the top layer
+# first. Prints what does not keep to them, a line each, and fails then:
+# - a module, or its header, includes only what stands below it, or the header of its
 #   own family (lock_private.h for lock.c and lock_proof.c);
 # - a private header is its family's alone;
 # - no circle of includes;
-# - no room without a floor, none that the map, src/README.md, leaves out, and none of
-#   more than 900 lines;
-# - whose session it is, is session.c's to say: only its family and the worker that
-#   keeps sessions ready know client.h.
-# Usage: floors.pl SOURCE-TREE
+# - no module without a layer, none that the map, src/README.md, leaves out, and none of
+#   more than 1,200 lines;
+# - which session it is, session.c decides: only its family and the client's know client.h.
+# Usage: layers.pl SOURCE-TREE
 
 use strict;
 use warnings;
@@ -17,39 +16,39 @@ use warnings;
 use List::Util qw(uniq);
 
 my $top = shift;
-my $most_lines = 900;
-# Roofs that are called like a family, and are none of it.
+my $most_lines = 1200;
+# Modules of SQL functions that are called like a family, and are none of it.
 my %is_alone = map { $_ => 1 } qw(lock_set recall_ask ready_worker);
 my %knows_client = map { $_ => 1 } qw(session session_wait ready_worker client client_request);
 
 my @findings;
 my $makefile = contents("$top/Makefile");
 my $map = contents("$top/src/README.md");
-my @rooms = rooms('OBJS');
-my @program = rooms('PROGRAM_OBJS');
-my %floor = map { $rooms[$_] => $_ } 0 .. $#rooms;
+my @modules = modules('OBJS');
+my @program = modules('PROGRAM_OBJS');
+my %layer = map { $modules[$_] => $_ } 0 .. $#modules;
 my %includes;
 
 foreach my $path (glob "$top/src/*.[ch]")
 {
 	my ($file) = $path =~ m{([^/]+)$};
-	my ($room) = $file =~ /^(\w+)\./;
+	my ($module) = $file =~ /^(\w+)\./;
 	my $text = contents($path);
 	my $lines = $text =~ tr/\n//;
 	push @findings, "$file has $lines lines" if $lines > $most_lines;
 	push @findings, "$file is not in the Makefile"
-	  if $file =~ /\.c$/ && !grep { $_ eq $room } @rooms, @program;
+	  if $file =~ /\.c$/ && !grep { $_ eq $module } @modules, @program;
 	push @findings, "$file is not on the map, src/README.md"
 	  if $file =~ /\.c$/ && $map !~ /`\Q$file\E`/;
 	$includes{$file} = [ $text =~ /^#include "(\w+\.h)"/mg ];
-	look_up($file, $room);
+	check_includes($file, $module);
 }
-look_for_circle($_) foreach sort keys %includes;
+check_for_circle($_) foreach sort keys %includes;
 print map { "$_\n" } uniq @findings;
 exit(@findings ? 1 : 0);
 
-# The rooms of a list of objects.
-sub rooms
+# The modules of a list of objects.
+sub modules
 {
 	my ($list) = @_;
 	my ($objects) = $makefile =~ /^$list = \\\n((?:\tsrc.*\n)+)/m
@@ -58,27 +57,27 @@ sub rooms
 }
 
 # Does the file include what stands above it?
-sub look_up
+sub check_includes
 {
-	my ($file, $room) = @_;
-	my ($family) = $is_alone{$room} ? $room : $room =~ /^([^_]+)/;
+	my ($file, $module) = @_;
+	my ($family) = $is_alone{$module} ? $module : $module =~ /^([^_]+)/;
 	foreach my $header (@{ $includes{$file} })
 	{
 		my ($other) = $header =~ /^(\w+)\./;
 		push @findings, "$file includes $header, which is the session's"
-		  if $other eq 'client' && !$knows_client{ $room =~ s/_private$//r };
+		  if $other eq 'client' && !$knows_client{ $module =~ s/_private$//r };
 		next if $other =~ /^\Q$family\E(?:_|$)/;
 		push @findings, "$file includes $header, which is another family's"
 		  if $other =~ /_private$/;
 		push @findings, "$file includes $header, which stands above it"
-		  if defined $floor{$room}
-		  && defined $floor{$other}
-		  && $floor{$other} < $floor{$room};
+		  if defined $layer{$module}
+		  && defined $layer{$other}
+		  && $layer{$other} < $layer{$module};
 	}
 	return;
 }
 
-sub look_for_circle
+sub check_for_circle
 {
 	my ($start) = @_;
 	my %seen;
