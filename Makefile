@@ -95,7 +95,6 @@ OBJS = \
 	src/zklock.o \
 	src/lock_set.o \
 	src/inspect.o \
-	src/wait_graph.o \
 	src/monitor.o \
 	src/run_once.o \
 	src/hold.o \

@@ -449,6 +449,18 @@ ROWS 100;
 COMMENT ON FUNCTION zk_all_locks(text) IS
 'Looking: All locks that somebody of any client and cluster holds or waits for: name, how many hold it and how many wait. With prefix, a lock name, only that one and those below it: team for team and team/nightly, but not teams. One request to ZooKeeper for each znode below the root; each lock is counted at a moment of its own. Bounded by lock_timeout. A warning tells of znodes that ZooKeeper denies to list.';
 
+-- Waits for PostgreSQL's own locks, in every cluster, by those who are waited for.
+CREATE FUNCTION _zk_waits_in_postgres(
+	OUT waits_for text,
+	OUT session_id text,
+	OUT blocked_by_session_id text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_waits_in_postgres' LANGUAGE C VOLATILE PARALLEL RESTRICTED
+ROWS 10;
+
+COMMENT ON FUNCTION _zk_waits_in_postgres() IS
+'Looking: Part of zk_waits(): what sessions that wait for a ZooKeeper lock have said of those who wait for them in PostgreSQL.';
+
 CREATE FUNCTION zk_waits(
 	OUT cluster text,
 	OUT database text,
@@ -468,11 +480,52 @@ CREATE FUNCTION zk_waits(
 	OUT blocked_by_session_id text,
 	OUT blocked_by_client text)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
-ROWS 100;
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 100
+BEGIN ATOMIC
+	WITH queued AS MATERIALIZED (
+		SELECT l.name, q."position", q.state, q.mode, q.since, q.cluster, q.database,
+			q.pid, q.username, q.host, q.session_id, COALESCE(q.client, q.style) AS client
+		FROM zk_all_locks(''::text) AS l
+			CROSS JOIN LATERAL zk_lock_queue(l.name) AS q
+		WHERE l.waiters OPERATOR(pg_catalog.>) 0 AND q."position" IS NOT NULL
+	), known AS (
+		SELECT DISTINCT ON (q.session_id) q.*
+		FROM queued AS q
+		WHERE q.session_id IS NOT NULL
+	)
+	SELECT w.cluster, w.database, w.pid, w.username, w.host, w.session_id, w.client,
+		pg_catalog.format('%s on ZooKeeper lock "%s"',
+			CASE WHEN w.mode OPERATOR(pg_catalog.=) 'shared'::text
+				THEN 'ShareLock' ELSE 'ExclusiveLock' END, w.name),
+		w.name, w.since,
+		b.cluster, b.database, b.pid, b.username, b.host, b.session_id, b.client
+	FROM queued AS w
+		JOIN queued AS b ON b.name OPERATOR(pg_catalog.=) w.name
+			AND b."position" OPERATOR(pg_catalog.<) w."position"
+	WHERE w.state OPERATOR(pg_catalog.=) 'waiting'::text
+		AND b.state OPERATOR(pg_catalog.=) ANY (ARRAY['held', 'kept', 'releasing']::text[])
+	UNION ALL
+	SELECT w.cluster, w.database, w.pid, w.username, w.host, p.session_id, w.client,
+		p.waits_for, NULL::text, NULL::timestamptz,
+		b.cluster, b.database, b.pid, b.username, b.host, p.blocked_by_session_id, b.client
+	FROM _zk_waits_in_postgres() AS p
+		LEFT JOIN known AS w ON w.session_id OPERATOR(pg_catalog.=) p.session_id
+		LEFT JOIN known AS b ON b.session_id OPERATOR(pg_catalog.=) p.blocked_by_session_id;
+END;
 
 COMMENT ON FUNCTION zk_waits() IS
-'Looking: Who waits for whom, in the locks below this session''s root: one row for each waiter and holder, of every client and cluster. waits_for says it in words, name is the lock. A row without a name is a wait for one of PostgreSQL''s own locks, and is there if who is waited for waits for a ZooKeeper lock himself. One request to ZooKeeper for each znode below the root, and one for each contender of a lock that somebody waits for, each of a moment of its own. Bounded by lock_timeout.';
+'Looking: Who waits for whom, in the locks below this session''s root: one row for each waiter and holder, of every client and cluster. waits_for says it in words, name is the lock. A row without a name is a wait for one of PostgreSQL''s own locks, and is there if who is waited for waits for a ZooKeeper lock himself. One request to ZooKeeper for each znode below the root, and one for each contender of a lock that somebody waits for, each of a moment of its own. Each of these queries is bounded by lock_timeout.';
+
+CREATE FUNCTION _zk_process(
+	pid integer,
+	OUT session_id text,
+	OUT cluster text,
+	OUT host text)
+RETURNS record
+AS 'MODULE_PATHNAME', 'zk_process' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION _zk_process(integer) IS
+'Looking: Part of zk_blocking(): the ZooKeeper session of a process of this cluster, NULL if it is not known, and what processes of this cluster write into their queue nodes.';
 
 CREATE FUNCTION zk_blocking(
 	pid integer,
@@ -485,18 +538,77 @@ CREATE FUNCTION zk_blocking(
 	OUT session_id text,
 	OUT client text)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
-ROWS 1;
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 1
+BEGIN ATOMIC
+	SELECT w.waits_for, w.blocked_by_cluster, w.blocked_by_database, w.blocked_by_pid,
+		w.blocked_by_username, w.blocked_by_host, w.blocked_by_session_id, w.blocked_by_client
+	FROM _zk_process(zk_blocking.pid) AS p
+		CROSS JOIN zk_waits() AS w
+	WHERE CASE WHEN p.session_id IS NOT NULL
+		THEN w.session_id OPERATOR(pg_catalog.=) p.session_id
+		ELSE w.pid OPERATOR(pg_catalog.=) zk_blocking.pid
+			AND w.host OPERATOR(pg_catalog.=) p.host
+			AND COALESCE(w.cluster, '') OPERATOR(pg_catalog.=) COALESCE(p.cluster, '') END;
+END;
 
 COMMENT ON FUNCTION zk_blocking(integer) IS
-'Looking: Whom a process of this cluster waits for, in whatever cluster and client: what pg_blocking_pids() cannot know. No row if it does not wait for a ZooKeeper lock. Reads as zk_waits() does. Unless zklock is preloaded, a process is known by what it has written into its queue node, so not with zklock.publish_identity = off. Raises 22004 for a NULL.';
+'Looking: Whom a process of this cluster waits for, in whatever cluster and client: what pg_blocking_pids() cannot know. No row if it does not wait for a ZooKeeper lock. Reads as zk_waits() does. Unless zklock is preloaded, a process is known by what it has written into its queue node, so not with zklock.publish_identity = off.';
 
-CREATE FUNCTION zk_wait_graph(format text DEFAULT 'mermaid')
+CREATE FUNCTION _zk_mermaid(label text)
 RETURNS text
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+	SELECT pg_catalog.string_agg(
+		CASE WHEN pg_catalog.strpos('"#<>&`*\', c.letter) OPERATOR(pg_catalog.>) 0
+			THEN pg_catalog.concat('#', pg_catalog.ascii(c.letter), ';')
+			ELSE c.letter END, ''::text ORDER BY c.number)
+	FROM pg_catalog.unnest(pg_catalog.string_to_array(_zk_mermaid.label, NULL::text))
+		WITH ORDINALITY AS c(letter, number);
+END;
 
-COMMENT ON FUNCTION zk_wait_graph(text) IS
-'Looking: zk_waits() as the text of a picture, for Mermaid or, with the format dot, for Graphviz: a box for each process, an arrow from who waits to who is waited for, with the lock; a dashed one for PostgreSQL''s own locks. Raises 22023 for another format, 22004 for a NULL.';
+COMMENT ON FUNCTION _zk_mermaid(text) IS
+'Looking: Part of zk_wait_graph(): a text between the quotes of Mermaid, which reads HTML and Markdown there, with entities for what has a meaning in these.';
+
+CREATE FUNCTION zk_wait_graph()
+RETURNS text
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+BEGIN ATOMIC
+	WITH waits AS MATERIALIZED (
+		SELECT w.*, pg_catalog.concat('s', w.session_id) AS waiter,
+			pg_catalog.concat('s', COALESCE(w.blocked_by_session_id, pg_catalog.md5(w.name))) AS blocker
+		FROM zk_waits() AS w
+	), boxes AS (
+		SELECT DISTINCT ON (b.box) b.box,
+			CASE WHEN b.pid IS NOT NULL THEN pg_catalog.concat('process ', b.pid)
+				WHEN b.session_id IS NOT NULL THEN pg_catalog.concat('session ', b.session_id)
+				ELSE pg_catalog.concat('hold of ', b.name) END AS who,
+			CASE WHEN b.cluster IS NULL AND b.database IS NULL THEN b.client
+				ELSE pg_catalog.concat_ws(', ', b.cluster, b.database) END AS "where"
+		FROM waits AS w
+			CROSS JOIN LATERAL (VALUES
+				(w.waiter, w.pid, w.session_id, w.name, w.cluster, w.database, w.client),
+				(w.blocker, w.blocked_by_pid, w.blocked_by_session_id, w.name,
+					w.blocked_by_cluster, w.blocked_by_database, w.blocked_by_client))
+				AS b(box, pid, session_id, name, cluster, database, client)
+		ORDER BY b.box
+	), lines AS (
+		SELECT 1 AS part, pg_catalog.format(E'\t%s["%s"]', b.box,
+			pg_catalog.concat_ws('<br>', _zk_mermaid(b.who), _zk_mermaid(b."where"))) AS line
+		FROM boxes AS b
+		UNION ALL
+		SELECT 2, pg_catalog.format(E'\t%s %s|"%s"| %s', w.waiter,
+			CASE WHEN w.name IS NULL THEN '-.->' ELSE '-->' END,
+			_zk_mermaid(COALESCE(w.name, w.waits_for)), w.blocker)
+		FROM waits AS w
+	)
+	SELECT pg_catalog.concat(E'flowchart LR\n',
+		pg_catalog.string_agg(pg_catalog.concat(l.line, E'\n'), ''::text
+			ORDER BY l.part, l.line COLLATE pg_catalog."C"))
+	FROM lines AS l;
+END;
+
+COMMENT ON FUNCTION zk_wait_graph() IS
+'Looking: zk_waits() as the text of a picture, for Mermaid: a box for each process, an arrow from who waits to who is waited for, with the lock; a dashed one for PostgreSQL''s own locks.';
 
 CREATE FUNCTION zk_locks(
 	OUT name text,
@@ -933,7 +1045,8 @@ REVOKE EXECUTE ON FUNCTION
 	_zk_fence_own_token(text),
 	zk_fence(text, bigint),
 	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text), zk_check(boolean),
-	zk_waits(), zk_blocking(integer), zk_wait_graph(text),
+	zk_waits(), zk_blocking(integer), zk_wait_graph(),
+	_zk_waits_in_postgres(), _zk_process(integer),
 	zk_run_once(text, text, interval), zk_forget_run(text, text),
 	zk_request_release(text, text), zk_evict(text, bigint),
 	zk_hold(text, text, interval), zk_release_hold(text, bigint),
@@ -951,7 +1064,8 @@ TO zklock_operator;
 
 GRANT EXECUTE ON FUNCTION
 	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text),
-	zk_waits(), zk_blocking(integer), zk_wait_graph(text)
+	zk_waits(), zk_blocking(integer), zk_wait_graph(),
+	_zk_waits_in_postgres(), _zk_process(integer)
 TO pg_monitor, zklock_operator;
 
 GRANT EXECUTE ON FUNCTION zk_check(boolean) TO pg_monitor;

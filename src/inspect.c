@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * inspect.c
- *	  SQL functions that look: the queue of a lock, all locks, what this
- *	  session holds, the session itself.
+ *	  SQL functions that look: the queue of a lock, all locks, who waits, what
+ *	  this session holds, the session itself.
  *
  * What each promises stands with its COMMENT ON in sql/zklock--1.0.sql.
  *
@@ -18,6 +18,8 @@
 #include "utils/tuplestore.h"
 
 #include "args.h"
+#include "board.h"
+#include "deadlock.h"
 #include "keep.h"
 #include "lock.h"
 #include "nodedata.h"
@@ -27,9 +29,12 @@
 
 PG_FUNCTION_INFO_V1(zk_lock_queue);
 PG_FUNCTION_INFO_V1(zk_all_locks);
+PG_FUNCTION_INFO_V1(zk_waits_in_postgres);
+PG_FUNCTION_INFO_V1(zk_process);
 PG_FUNCTION_INFO_V1(zk_locks);
 PG_FUNCTION_INFO_V1(zk_session);
 
+static Datum make_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
 static bool is_kept(const ZkQueueEntry *entry);
 static void put_lock(const ZkLockInfo *info, void *argument);
 static void put_kept(const ZkPlace *place, void *argument);
@@ -126,6 +131,44 @@ zk_all_locks(PG_FUNCTION_ARGS)
 }
 
 Datum
+zk_waits_in_postgres(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
+	ListCell   *cell;
+
+	foreach(cell, zklock_deadlock_waits_in_postgres())
+	{
+		const ZkWaitInPostgres *wait = lfirst(cell);
+		Datum		values[3];
+		bool		nulls[3] = {0};
+
+		values[0] = CStringGetTextDatum(wait->what);
+		values[1] = CStringGetTextDatum(zklock_args_session_id(wait->waiter));
+		values[2] = CStringGetTextDatum(zklock_args_session_id(wait->blocker));
+		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
+
+Datum
+zk_process(PG_FUNCTION_ARGS)
+{
+	ZkNodeData	own;
+	int64		session;
+	Datum		values[3];
+	bool		nulls[3];
+
+	zklock_nodedata_read_own(&own);
+	values[0] = zklock_args_text_or_null(!PG_ARGISNULL(0) &&
+										 zklock_board_session_of(PG_GETARG_INT32(0), &session) ?
+										 zklock_args_session_id(session) : NULL,
+										 &nulls[0]);
+	values[1] = zklock_args_text_or_null(own.cluster, &nulls[1]);
+	values[2] = zklock_args_text_or_null(own.host, &nulls[2]);
+	return make_row(fcinfo, values, nulls);
+}
+
+Datum
 zk_locks(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
@@ -181,7 +224,6 @@ put_lock_row(ReturnSetInfo *result, const ZkLockInfo *info, const char *state)
 Datum
 zk_session(PG_FUNCTION_ARGS)
 {
-	TupleDesc	desc;
 	ZkClientStatus status;
 	bool		exists = zklock_session_status(&status);
 	bool		is_granted = exists && status.was_connected;
@@ -189,8 +231,6 @@ zk_session(PG_FUNCTION_ARGS)
 	Datum		values[7] = {0};
 	bool		nulls[7] = {0};
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
 	/* what is held without a session is held no more */
 	values[0] = CStringGetTextDatum(exists ? zklock_args_state(status.state) :
 									zklock_has_locks() ? "lost" : "none");
@@ -206,6 +246,17 @@ zk_session(PG_FUNCTION_ARGS)
 										 status.library : NULL, &nulls[5]);
 	values[6] = Int32GetDatum(has_program ? status.program_pid : 0);
 	nulls[6] = !has_program;
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc),
-													  values, nulls)));
+	return make_row(fcinfo, values, nulls);
+}
+
+/* The result of a function that returns one row. */
+static Datum
+make_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+{
+	TupleDesc	desc;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values,
+											 nulls));
 }
