@@ -933,14 +933,14 @@ RETURNS integer
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_request_release(text, text) IS
-'Requests: Asks all holders of the lock but this session to release it, and returns how many were asked; does not wait for them. A holder that is a session of zklock, in any cluster, gets a NOTICE at its next use of the lock, or has its statement canceled, as its zklock.on_release_request says, and zk_release_requested() is true there; a holder of Curator''s is sent what its Revoker sends. A warning names those that cannot be asked. reason, if given, is one line of at most 512 bytes (22023), shown to the holder with who asks. Not undone by ROLLBACK.';
+'Requests: Asks all holders of the lock but this session to release it, and returns how many were asked; does not wait for them. Sessions of zklock can be asked, in any cluster: zk_release_requested() is true there. A warning names those that cannot be asked. reason, if given, is one line of at most 512 bytes (22023), shown to the holder with who asks. Not undone by ROLLBACK.';
 
 CREATE FUNCTION zk_release_requested(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_requested(text) IS
-'Requests: True if this session holds the lock, in either mode, and somebody has asked it by zk_request_release() to release it. The first call after the grant asks ZooKeeper, and waits for the answer for a second at most; later ones know it from a watch and cost nothing.';
+'Requests: True if this session holds the lock, in either mode, and somebody has asked it by zk_request_release() to release it. Each call asks ZooKeeper, with one read, and waits for the reply for a second at most. A NOTICE says when it was asked and why, once for each request.';
 
 -- By force
 CREATE FUNCTION zk_evict(name text, token bigint)

@@ -46,7 +46,6 @@ static void copy_text(char *to, size_t size, const char *text);
 static void take_reply(ZkClient *client, const FrameTaken *taken);
 static void take_watch(ZkClient *client, const FrameTaken *taken);
 static bool copy_reply(ZkRequest *request, const FrameTaken *taken);
-static void take_heard(ZkClient *client, const FrameTaken *taken);
 static void move_to_lost(ZkClient *client, ZkClientLoss loss);
 static void set_error(ZkClient *client, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
@@ -250,7 +249,6 @@ zklock_client_close(ZkClient *client, int wait_ms)
 		if (channel->owner != getpid())
 			return;				/* the parent's session, not ours to close */
 		client_refuse_interrupt(client, &channel->page->loss_interrupt);
-		client_refuse_interrupt(client, &channel->page->news_interrupt);
 		zklock_channel_flush(channel);
 		zklock_client_receive(client);	/* it may be over, unnoticed */
 	}
@@ -432,9 +430,6 @@ take_frames(ZkClient *client)
 			case FRAME_WATCH:
 				take_watch(client, &taken);
 				break;
-			case FRAME_HEARD:
-				take_heard(client, &taken);
-				break;
 			case FRAME_TAKEN:
 				client->status.is_taken = true;
 				move_to_lost(client, ZK_LOSS_NONE);
@@ -445,7 +440,6 @@ take_frames(ZkClient *client)
 			case FRAME_FREE:
 			case FRAME_WITHDRAW:
 			case FRAME_REPORT_SILENCE:
-			case FRAME_RESUME_NEWS:
 			case FRAME_UNWATCH:
 			case FRAME_KEEP:
 				break;
@@ -509,7 +503,7 @@ take_reply(ZkClient *client, const FrameTaken *taken)
 {
 	ZkRequest  *request = client_find_request(client, taken->frame.id);
 
-	if (request == NULL || request->done || request->kind == REQUEST_LISTEN)
+	if (request == NULL || request->done)
 		return;
 	if (request->kind == REQUEST_CREATE &&
 		taken->frame.u.reply.result == ZK_OK &&
@@ -603,41 +597,6 @@ take_watch(ZkClient *client, const FrameTaken *taken)
 	client->is_watch_used = request == NULL || request->done;
 	if (client->watch_news != ZK_WATCH_LOOK_AGAIN)
 		client->watch_news = taken->frame.u.watch.news;
-}
-
-/* What a LISTEN has heard; without memory, what was known stays. */
-static void
-take_heard(ZkClient *client, const FrameTaken *taken)
-{
-	const FrameHeard *news = &taken->frame.u.heard;
-	ZkRequest  *request = client_find_request(client, taken->frame.id);
-
-	if (request == NULL || request->kind != REQUEST_LISTEN)
-		return;
-	request->done = news->is_settled != 0;
-	request->reply.result = ZK_OK;
-	if (!request->done)
-		return;
-	if (!news->is_present)
-	{
-		free(request->heard);
-		request->heard = NULL;
-		request->has_heard = true;
-		return;
-	}
-	if (request->heard == NULL)
-		request->heard = calloc(1, sizeof(*request->heard));
-	if (request->heard == NULL)
-		return;
-	request->has_heard = true;
-	request->heard->is_present = true;
-	request->heard->mzxid = news->mzxid;
-	request->heard->mtime_ms = news->mtime_ms;
-	request->heard->signalled_at = news->signalled_at;
-	request->heard->data_length = (int) taken->frame.blob_lengths[1];
-	if (taken->blobs[1] != NULL)
-		memcpy(request->heard->data, taken->blobs[1],
-			   taken->frame.blob_lengths[1]);
 }
 
 void

@@ -13,12 +13,12 @@
 
 static KeepWord *word_of(ZkClient *client, const ZkKept *kept);
 static void send_keep(ZkClient *client, const ZkKept *kept, const char *node,
-					  const char *data, const char *request);
+					  const char *data);
 static void free_slot(ZkClient *client, ZkKept *kept);
 
 bool
 zklock_client_begin_kept(ZkClient *client, ZkKept *kept, const char *node,
-						 const char *data, const char *request, int keep_ms)
+						 const char *data, int keep_ms)
 {
 	SharedPage *page = client->channel.page;
 	int			slot = 0;
@@ -36,7 +36,7 @@ zklock_client_begin_kept(ZkClient *client, ZkKept *kept, const char *node,
 	/* the word goes first: the program looks at it as soon as it is told */
 	client->keep_generations[slot] = kept->generation;
 	keep_word_begin(&page->keeps[slot], kept->generation, zklock_client_now());
-	send_keep(client, kept, node, data, request);
+	send_keep(client, kept, node, data);
 	return true;
 }
 
@@ -44,10 +44,10 @@ bool
 zklock_client_take_kept(ZkClient *client, ZkKept *kept)
 {
 	SharedPage *page = client->channel.page;
+	bool		was_shown;
 
 	if (page == NULL ||
-		!keep_word_take(word_of(client, kept), kept->generation,
-						&kept->was_shown))
+		!keep_word_take(word_of(client, kept), kept->generation, &was_shown))
 	{
 		kept->was_wanted = page != NULL &&
 			keep_word_state(word_of(client, kept), kept->generation) ==
@@ -55,8 +55,8 @@ zklock_client_take_kept(ZkClient *client, ZkKept *kept)
 		free_slot(client, kept);
 		return false;
 	}
-	if (kept->was_shown)
-		send_keep(client, kept, NULL, NULL, NULL);
+	if (was_shown)
+		send_keep(client, kept, NULL, NULL);
 	return true;
 }
 
@@ -75,7 +75,7 @@ zklock_client_keep(ZkClient *client, ZkKept *kept, int keep_ms)
 	if (is_told || kept->keep_ms != keep_ms)
 	{
 		kept->keep_ms = keep_ms;
-		send_keep(client, kept, NULL, NULL, NULL);
+		send_keep(client, kept, NULL, NULL);
 	}
 	return true;
 }
@@ -95,7 +95,7 @@ zklock_client_end_kept(ZkClient *client, ZkKept *kept)
 {
 	kept->keep_ms = 0;
 	if (client->channel.page != NULL)
-		send_keep(client, kept, NULL, NULL, NULL);
+		send_keep(client, kept, NULL, NULL);
 	free_slot(client, kept);
 }
 
@@ -111,11 +111,11 @@ word_of(ZkClient *client, const ZkKept *kept)
  */
 static void
 send_keep(ZkClient *client, const ZkKept *kept, const char *node,
-		  const char *data, const char *request)
+		  const char *data)
 {
 	Frame		frame = {.kind = FRAME_KEEP};
 	const FrameBlob blobs[FRAME_NBLOBS] = {
-		frame_text(node), frame_text(data), frame_text(request)
+		frame_text(node), frame_text(data)
 	};
 
 	frame.u.keep.slot = (uint32_t) kept->slot;

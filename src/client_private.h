@@ -31,9 +31,6 @@ struct ZkRequest
 	ZkReply		reply;
 	char	   *texts;			/* what its pointers point to, one block */
 	char	   *path;			/* CREATE: what is to be made */
-	size_t		watch_size;		/* LISTEN: its part of client->watches_size */
-	bool		has_heard;		/* LISTEN: heard is valid */
-	ZkHeard    *heard;			/* LISTEN: NULL: the node is not there */
 };
 
 /* A client. */
@@ -56,7 +53,6 @@ struct ZkClient
 	bool		is_flush_due;	/* at the end of that */
 	uint64_t	watch_id;		/* request of the current watch; 0: none */
 	bool		is_watch_used;	/* its event was here */
-	size_t		watches_size;	/* what all LISTENs need of WATCHES_MAX */
 	ZkWatchNews watch_news;		/* of it */
 
 	/*

@@ -4,9 +4,9 @@
  *	  Requests of a backend: made, followed, freed.
  *
  * Each request is a frame to the session's program, and its reply one back;
- * what has to go on while the backend is busy or idle (repeating, undoing,
- * listening) is the program's.  The program is handed numbers: a reply to a
- * request that no longer exists finds nothing.
+ * what has to go on while the backend is busy or idle (repeating, undoing) is
+ * the program's.  The program is handed numbers: a reply to a request that no
+ * longer exists finds nothing.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,14 +14,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-/*
- * How many bytes the paths of all that is listened for may have.  After a
- * reconnect the library names all that is watched in one packet, and a server
- * does not read one of more than a megabyte (ZOOKEEPER-706).  Half of that is
- * left for the one watch of a wait and for those that are just being removed.
- */
-#define WATCHES_MAX ((size_t) 512 * 1024)
 
 /* No data, paths or texts with a frame. */
 static const FrameBlob no_blobs[FRAME_NBLOBS];
@@ -209,7 +201,7 @@ zklock_client_set(ZkClient *client, const char *path, const char *data,
 const ZkReply *
 zklock_client_reply(ZkRequest *request)
 {
-	if (!request->done || request->kind == REQUEST_LISTEN)
+	if (!request->done)
 		client_look(request->client);
 	return request->done ? &request->reply : NULL;
 }
@@ -230,10 +222,9 @@ zklock_client_free(ZkRequest *request)
 		client_free_request(request);
 		return;
 	}
-	if (request->kind == REQUEST_CREATE || request->kind == REQUEST_REPLACE ||
-		request->kind == REQUEST_LISTEN)
+	if (request->kind == REQUEST_CREATE || request->kind == REQUEST_REPLACE)
 		client_put_note(request->client, FRAME_FREE, request->id);
-	if (!request->done || request->kind == REQUEST_LISTEN)
+	if (!request->done)
 		client_flush_unless_many(request->client);
 	client_free_request(request);
 }
@@ -282,66 +273,6 @@ zklock_client_announce(ZkClient *client, const char *path,
 	return start_silent(client, REQUEST_ANNOUNCE, path, data, length);
 }
 
-ZkRequest *
-zklock_client_listen(ZkClient *client, const char *path, bool is_urgent,
-					 int64_t known)
-{
-	size_t		size = sizeof(int32_t) + strlen(path);
-	ZkRequest  *request;
-
-	if (client->watches_size + size > WATCHES_MAX)
-		return NULL;
-	if (is_urgent && client->channel.page != NULL)
-		interrupt_want(&client->channel.page->news_interrupt);
-	request = start_request(client, (FrameRequest) {
-		.kind = REQUEST_LISTEN, .is_urgent = is_urgent, .known_mzxid = known
-	}, path, NULL, NULL, 0);
-	if (request != NULL)
-		client->watches_size += request->watch_size = size;
-	if (is_urgent)
-		client_flush_unless_many(client);
-	return request;
-}
-
-bool
-zklock_client_heard(ZkRequest *listening, ZkHeard *heard)
-{
-	client_look(listening->client);
-	if (listening->has_heard && listening->heard != NULL)
-		*heard = *listening->heard;
-	else if (listening->has_heard)
-		heard->is_present = false;
-	return listening->has_heard;
-}
-
-void
-zklock_client_space_signals(ZkClient *client, int pause_ms)
-{
-	if (client->channel.page != NULL)
-		atomic_store(&client->channel.page->news_pause_ms, (uint32_t) pause_ms);
-}
-
-void
-zklock_client_defer_signals(ZkClient *client, bool is_deferred)
-{
-	if (client->channel.page == NULL)
-		return;
-	if (is_deferred)
-		client_refuse_interrupt(client, &client->channel.page->news_interrupt);
-	else
-	{
-		interrupt_want(&client->channel.page->news_interrupt);
-		client_put_note(client, FRAME_RESUME_NEWS, 0);
-		client_flush_unless_many(client);
-	}
-}
-
-void
-zklock_client_sweep(ZkClient *client, const char *path)
-{
-	start_silent(client, REQUEST_SWEEP, path, NULL, 0);
-}
-
 /* ---------------------------------------------------------------------
  * For the family
  * ---------------------------------------------------------------------
@@ -360,10 +291,8 @@ void
 client_free_request(ZkRequest *request)
 {
 	request->client->slots[request->id & SLOT_MASK] = NULL;
-	request->client->watches_size -= request->watch_size;
 	free(request->path);
 	free(request->texts);
-	free(request->heard);
 	free(request);
 }
 

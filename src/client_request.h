@@ -47,18 +47,6 @@ typedef struct ZkReply
 	int			data_length;
 } ZkReply;
 
-/* What has been heard of a znode that is listened for. */
-typedef struct ZkHeard
-{
-	bool		is_present;		/* it is there, as far as is known */
-	int64_t		mzxid;			/* this and the rest: valid if it is */
-	int64_t		mtime_ms;		/* server's clock, Unix epoch */
-	int64_t		signalled_at;	/* zklock_client_now() when the backend was
-								 * interrupted for it; 0: it was not */
-	int			data_length;
-	char		data[ZK_HEARD_SIZE];
-} ZkHeard;
-
 /* Milliseconds of a clock that goes on while the machine is suspended. */
 extern int64_t zklock_client_now(void);
 
@@ -208,38 +196,6 @@ extern void zklock_client_end_many(ZkClient *client);
  */
 extern bool zklock_client_hand_over(ZkClient *client, const char *path);
 
-/*
- * Listen for a znode that is not ours and need not exist: the request, once
- * answered, goes on to follow what becomes of the znode until it is freed,
- * across reconnects too, with one watch on the server and one request for
- * each change.  It is unanswered while that request is under way.  If it is
- * urgent, this process is sent SIGINT when the znode appears or its data is
- * set; but not if known is the mzxid of that.  NULL, too, if so much is
- * listened for that the watches would be too long for a server.
- */
-extern ZkRequest *zklock_client_listen(ZkClient *client, const char *path,
-									   bool is_urgent, int64_t known);
-
-/* What has been heard last; false, with *heard not set, if nothing yet. */
-extern bool zklock_client_heard(ZkRequest *listening, ZkHeard *heard);
-
-/*
- * From now on let so much time pass, at least, between two of these signals.
- */
-extern void zklock_client_space_signals(ZkClient *client, int pause_ms);
-
-/*
- * Send none of these signals for the time being; those that were missed come
- * when they are no longer deferred.
- */
-extern void zklock_client_defer_signals(ZkClient *client, bool is_deferred);
-
-/*
- * Delete a znode that is not ours if there is one, without anybody waiting;
- * one read if there is none.
- */
-extern void zklock_client_sweep(ZkClient *client, const char *path);
-
 /* ---- client_keep.c ---- */
 
 /* A lock that is kept after its release, or may be. */
@@ -250,8 +206,6 @@ typedef struct ZkKept
 	int			keep_ms;
 	bool		was_wanted;		/* valid once it was given up: for somebody
 								 * else */
-	bool		was_shown;		/* valid once it is taken back: it had been
-								 * kept for a while, and others could see it */
 } ZkKept;
 
 /*
@@ -259,12 +213,12 @@ typedef struct ZkKept
  * that path and has that data, a JSON object.  If anybody else comes into the
  * queue while it is held, it is not kept, and the data of the node says so.
  * If he comes while it is kept, or the time has passed since its last use, the
- * session's program deletes the node, and sweeps a request to release it at
- * that path.  false if the session is over, or has KEEP_SLOTS such locks.
+ * session's program deletes the node.  false if the session is over, or has
+ * KEEP_SLOTS such locks.
  */
 extern bool zklock_client_begin_kept(ZkClient *client, ZkKept *kept,
 									 const char *node, const char *data,
-									 const char *request, int keep_ms);
+									 int keep_ms);
 
 /*
  * Take it back.  false if it has been given up: it is forgotten then.  Says

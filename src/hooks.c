@@ -44,7 +44,6 @@
 #include "utils/resowner.h"
 
 #include "lock.h"
-#include "recall.h"
 #include "session.h"
 #include "stat.h"
 
@@ -238,7 +237,6 @@ at_resource_release(ResourceReleasePhase phase, bool is_commit,
 	is_release_due = false;
 	zklock_end_transaction();
 	zklock_session_count_traffic();
-	zklock_recall_defer(false);
 }
 
 /*
@@ -276,10 +274,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 
 /*
  * A cancellation by the user in the statement that the loss interrupts is
- * explained by the loss too: both are true, and this one matters more.  So it
- * is with a request to release a lock, but for the SQLSTATE: the lock is
- * still held, and nothing should make an application run the transaction
- * again.
+ * explained by the loss too: both are true, and this one matters more.
  *
  * PostgreSQL calls the hook only for messages that go to the server's log, so
  * with log_min_messages above "error" the client gets the words of a user's
@@ -290,7 +285,6 @@ rewrite_cancellation(ErrorData *error)
 {
 	char		message[ZK_LOSS_TEXT_SIZE];
 	char		detail[ZK_LOSS_TEXT_SIZE];
-	ZkRecallText request;
 	const char *hint;
 
 	if (error->elevel == ERROR &&
@@ -301,18 +295,6 @@ rewrite_cancellation(ErrorData *error)
 		error->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
 		error->message = MemoryContextStrdup(error->assoc_context, message);
 		error->detail = MemoryContextStrdup(error->assoc_context, detail);
-		error->hint = MemoryContextStrdup(error->assoc_context, hint);
-	}
-	else if (error->elevel == ERROR &&
-			 error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
-			 zklock_describe_recall(&request, &hint))
-	{
-		error->message = MemoryContextStrdup(error->assoc_context,
-											 request.message);
-		error->detail = MemoryContextStrdup(error->assoc_context,
-											request.detail);
-		error->detail_log = MemoryContextStrdup(error->assoc_context,
-												request.detail_log);
 		error->hint = MemoryContextStrdup(error->assoc_context, hint);
 	}
 	if (next_emit_log != NULL)
@@ -443,16 +425,15 @@ is_commit_prepared(const Node *statement)
 }
 
 /*
- * From here to the end of the transaction a loss must not interrupt us, nor a
- * request to release a lock: the one thing that can still be cancelled is the
- * wait for a synchronous standby, and the client would be told that the
- * commit is done.  A signal that was sent already ends the transaction here.
+ * From here to the end of the transaction a loss must not interrupt us: the
+ * one thing that can still be cancelled is the wait for a synchronous standby,
+ * and the client would be told that the commit is done.  A signal that was
+ * sent already ends the transaction here.
  */
 static void
 stop_interruptions(void)
 {
 	zklock_session_interrupt_on_loss(false);
-	zklock_recall_defer(true);
 	CHECK_FOR_INTERRUPTS();
 }
 

@@ -61,8 +61,6 @@ typedef struct ZkKeep
 	ZkPlace		place;
 	ZkKept		kept;
 	ZkSessionNumber session;	/* of kept */
-	char		request[ZK_RECALL_PATH_SIZE];	/* path of a request to
-												 * release it */
 	int			rival_ms;		/* 0, or for how long the last rival has
 								 * counted */
 	int64		rival_until;	/* until when; zklock_client_now() */
@@ -162,15 +160,11 @@ zklock_keep_take(ZkPlace *place, bool *is_proved)
 	/* the clock is read behind the word: we may have been stopped between */
 	*is_proved = contact_is_after(place->proof, zklock_session_fresh_since());
 
-	/* who has asked for its release has asked nobody: it was not held */
-	if (place->session != zklock_session_live() ||
-		zklock_recall_is_asked(&place->listener))
+	if (place->session != zklock_session_live())
 	{
 		end_taken(place);
 		return false;
 	}
-	if (keep->kept.was_shown)
-		zklock_client_sweep(zklock_session_client(), keep->request);
 	if (*is_proved)
 		zklock_stat_count(ZK_STAT_GRANT_KEPT);
 	return true;
@@ -216,11 +210,8 @@ zklock_keep_begin(ZkPlace *place)
 		return;
 	keep = enter(place->lock_path, true);
 	if (keep == NULL ||
-		!zklock_recall_path(keep->request, place->lock_path,
-							place->root_length, node_name(place)) ||
 		!zklock_client_begin_kept(zklock_session_client(), &keep->kept,
-								  place->node, place->own_data,
-								  keep->request, keep_setting))
+								  place->node, place->own_data, keep_setting))
 		return;
 	keep->session = place->session;
 	keep->is_taken = true;
@@ -359,7 +350,7 @@ can_keep(const ZkPlace *place, ZkSessionNumber live)
 		!place->is_on_word && !zklock_place_is_lost(place, live) &&
 		!proc_exit_inprogress &&
 		recipe_parse_node(node_name(place)).sequence < RECIPE_SEQUENCE_PRUNE &&
-		!zklock_recall_is_asked(&place->listener);
+		place->recalled_at == 0;
 }
 
 /* Keep it, unless somebody waits.  What hangs on the place passes over. */
@@ -379,11 +370,6 @@ keep_place(ZkPlace *place, ZkKeep *keep)
 	keep->is_kept = true;
 	nkept++;
 	place->next_data = place->own_data = NULL;
-
-	/* nobody is canceled for a lock that he does not hold */
-	if (keep->place.listener.is_urgent)
-		zklock_recall_close(&keep->place.listener, keep->name, keep->path,
-							place->root_length, node_name(place), false);
 	return true;
 }
 
@@ -430,10 +416,6 @@ reclaim(ZkKeep *keep)
 			meet_rival(keep);
 		}
 	}
-
-	/* the program has looked for a request to release it */
-	zklock_recall_close(&place->listener, keep->name, keep->path,
-						place->root_length, node_name(place), false);
 	zklock_place_free(place);
 	return false;
 }

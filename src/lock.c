@@ -115,7 +115,6 @@ zklock_acquire(const ZkLockOrder *order)
 			return take_again(order, lock);
 		if (!order->is_checked)
 			zklock_lock_warn_of_snapshot();
-		zklock_recall_prepare();
 		if (take_kept(order, lock, &bounds))
 			return grant(order, lock);
 		if (!order->is_checked)
@@ -167,13 +166,9 @@ zklock_acquire_at_once(const ZkLockOrder *const *orders, int norders,
 		reserve_count(entries[i], orders[i]->mode, orders[i]->scope);
 		contenders[i] = contender_for(orders[i], entries[i], &bounds);
 	}
-	zklock_recall_prepare();
 	ngranted = zklock_contend_at_once(contenders, norders, is_busy);
 	for (int i = 0; i < ngranted; i++)
-	{
 		tokens[i] = count_one(orders[i], entries[i]);
-		zklock_place_listen(&entries[i]->place);
-	}
 
 	/* from here on an error finds the locks held and counted */
 	for (int i = ngranted; i < norders; i++)
@@ -575,7 +570,7 @@ take_again(const ZkLockOrder *order, Lock *lock)
 		zklock_lock_refuse_permits(lock, order->permits);
 	if (order->mode == RECIPE_EXCLUSIVE && !is_exclusive)
 		zklock_lock_refuse_upgrade(lock);
-	zklock_place_use(&lock->place, false);
+	zklock_place_settle(&lock->place, zklock_session_live());
 	zklock_refuse_if_lost();
 	if (!zklock_lock_has_mode(lock, order->mode))
 		zklock_place_prepare_downgrade(&lock->place, LockContext);
@@ -603,7 +598,6 @@ static int64
 grant(const ZkLockOrder *order, Lock *lock)
 {
 	count_one(order, lock);
-	zklock_place_listen(&lock->place);
 
 	/* from here on an error finds the lock held and counted */
 	zklock_session_interrupt_on_loss(true);

@@ -10,7 +10,6 @@
 
 #include "postgres.h"
 
-#include "recall.h"
 #include "recipe.h"
 #include "utils/timestamp.h"
 
@@ -135,16 +134,10 @@ extern bool zklock_is_held(const char *name);
 
 /*
  * Has somebody asked this session to release the lock?  false if it is not
- * held here, in either mode.  The first time asks the ensemble; if that does
- * not answer soon, false.  Tells the user as zklock_recall_report().
+ * held here, in either mode.  Asks the ensemble, and tells the user, as
+ * zklock_recall_read().
  */
 extern bool zklock_is_recalled(const char *name);
-
-/*
- * The lock is used again, in a way that does not need the ensemble: tell the
- * user if its release was requested.  Does nothing if it is not held.
- */
-extern void zklock_use(const char *name);
 
 /*
  * Call visit for each lock and mode that is held; it must not take or release
@@ -196,13 +189,6 @@ extern bool zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
 extern bool zklock_describe_late_loss(char message[ZK_LOSS_TEXT_SIZE],
 									  char detail[ZK_LOSS_TEXT_SIZE],
 									  const char **hint);
-
-/*
- * If a request to release a lock has just canceled the statement, say so in
- * words for an error message, once, and return true.  Never raises.
- */
-extern bool zklock_describe_recall(ZkRecallText *text,
-								   const char **hint);
 
 /*
  * Raise 40001 unless every lock held here is good: by the lease, or if there

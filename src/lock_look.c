@@ -28,20 +28,8 @@ zklock_is_recalled(const char *name)
 {
 	Lock	   *lock = zklock_lock_find(name);
 
-	if (lock == NULL || !zklock_lock_is_held(lock))
-		return false;
-	zklock_place_use(&lock->place, true);
-	return lock->place.session == zklock_session_live() &&
-		zklock_recall_is_asked(&lock->place.listener);
-}
-
-void
-zklock_use(const char *name)
-{
-	Lock	   *lock = zklock_lock_find(name);
-
-	if (lock != NULL && zklock_lock_is_held(lock))
-		zklock_place_use(&lock->place, false);
+	return lock != NULL && zklock_lock_is_held(lock) &&
+		zklock_place_is_recalled(&lock->place, zklock_session_live());
 }
 
 void

@@ -46,7 +46,6 @@ zklock_is_held(const char *name)
 	if (lock == NULL || !zklock_lock_is_held(lock) ||
 		zklock_place_is_lost(place, zklock_session_live()))
 		return false;
-	zklock_place_hear(place, false);
 	confirm_grant(place);
 	if (zklock_place_is_lost(place, zklock_session_live()))
 		return false;
@@ -58,7 +57,6 @@ zklock_is_held(const char *name)
 		if (zklock_place_is_lost(place, zklock_session_live()))
 			return false;
 	}
-	zklock_recall_report(&place->listener, place->name);
 	return true;
 }
 
@@ -168,30 +166,6 @@ zklock_describe_late_loss(char message[ZK_LOSS_TEXT_SIZE],
 	strlcpy(detail, LateLoss.detail, ZK_LOSS_TEXT_SIZE);
 	*hint = _("Run the transaction again.");
 	return true;
-}
-
-bool
-zklock_describe_recall(ZkRecallText *text, const char **hint)
-{
-	HASH_SEQ_STATUS scan;
-	Lock	   *lock;
-	bool		found = false;
-
-	*hint = _("The lock has been released meanwhile.");
-	if (zklock_has_locks())
-	{
-		foreach_lock(scan, lock)
-		{
-			if (found || !zklock_lock_is_held(lock) ||
-				!zklock_recall_explain(&lock->place.listener, lock->name, text))
-				continue;
-			found = true;
-			*hint = zklock_lock_is_of_session(lock) ?
-				_("The lock is still held. Release it as soon as the work allows.") :
-				_("The lock is released at the end of the transaction.");
-		}
-	}
-	return found || zklock_recall_explain(NULL, NULL, text);
 }
 
 void

@@ -21,13 +21,7 @@
 
 #include "handover.h"
 #include "nodedata.h"
-
-/*
- * Who has held a lock for that long looks for a request to release it when it
- * does.  Who has held it for less is hardly ever asked, and then by somebody
- * who sees it go.
- */
-#define LONG_HELD_MS 1000
+#include "recall.h"
 
 /*
  * How often the quorum is asked for a fresh proof.  All but the first two
@@ -43,6 +37,7 @@ static void remove_node(const ZkPlace *place, const char *path,
 static void name_next_node(ZkPlace *place);
 static void send_downgrade(ZkPlace *place);
 static void withdraw_downgrade(ZkPlace *place);
+static void remove_recall(ZkPlace *place);
 static ZkRequest *check_node(const ZkPlace *place, int rank);
 static void await_proofs(ZkPlace *place, ZkRequest **requests);
 static void free_requests(ZkRequest **requests, int nrequests);
@@ -93,8 +88,7 @@ void
 zklock_place_downgrade(ZkPlace *place, ZkSessionNumber live)
 {
 	Assert(place->mode == RECIPE_EXCLUSIVE && place->next_data != NULL);
-	zklock_recall_close(&place->listener, place->name, place->lock_path,
-						place->root_length, node_name(place), false);
+	remove_recall(place);
 	place->mode = RECIPE_SHARED;
 	place->can_hand_over = false;	/* readers may hold it with us */
 	if (zklock_place_is_lost(place, live))
@@ -103,7 +97,6 @@ zklock_place_downgrade(ZkPlace *place, ZkSessionNumber live)
 	if (place->next_node[0] == '\0')
 		return;
 	send_downgrade(place);
-	zklock_place_listen(place);
 }
 
 /*
@@ -164,11 +157,7 @@ zklock_place_leave(ZkPlace *place, ZkSessionNumber live)
 		remove_nodes(place);
 	}
 	memset(place->replacing, 0, sizeof(place->replacing));
-	zklock_recall_close(&place->listener, place->name, place->lock_path,
-						place->root_length, node_name(place),
-						TimestampDifferenceExceeds(place->granted_at,
-												   GetCurrentTimestamp(),
-												   LONG_HELD_MS));
+	remove_recall(place);
 }
 
 void
@@ -182,30 +171,13 @@ zklock_place_note_grant(ZkPlace *place)
 	memset(place->replacing, 0, sizeof(place->replacing));
 }
 
-void
-zklock_place_listen(ZkPlace *place)
+bool
+zklock_place_is_recalled(ZkPlace *place, ZkSessionNumber live)
 {
-	zklock_recall_note_grant(&place->listener, place->lock_path,
-							 place->root_length, node_name(place));
-}
-
-void
-zklock_place_hear(ZkPlace *place, bool is_wanted)
-{
-	zklock_recall_open(&place->listener, place->lock_path, place->root_length,
-					   node_name(place), is_wanted);
-}
-
-void
-zklock_place_use(ZkPlace *place, bool is_wanted)
-{
-	ZkSessionNumber live = zklock_session_live();
-
 	zklock_place_settle(place, live);
-	if (zklock_place_is_lost(place, live))
-		return;
-	zklock_place_hear(place, is_wanted);
-	zklock_recall_report(&place->listener, place->name);
+	return !zklock_place_is_lost(place, live) &&
+		zklock_recall_read(place->name, place->lock_path, place->root_length,
+						   node_name(place), &place->recalled_at);
 }
 
 /*
@@ -414,6 +386,19 @@ withdraw_downgrade(ZkPlace *place)
  */
 
 /* Ask the quorum for one of the nodes. */
+/*
+ * The request to release the lock that the user was told of, if there is one,
+ * has been met.  Nobody waits for the delete.
+ */
+static void
+remove_recall(ZkPlace *place)
+{
+	if (place->recalled_at != 0)
+		zklock_recall_remove(place->lock_path, place->root_length,
+							 node_name(place));
+	place->recalled_at = 0;
+}
+
 static ZkRequest *
 check_node(const ZkPlace *place, int rank)
 {

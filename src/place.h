@@ -12,7 +12,6 @@
 #include "postgres.h"
 
 #include "eviction.h"
-#include "recall.h"
 #include "recipe_alias.h"
 #include "session.h"
 #include "utils/timestamp.h"
@@ -45,7 +44,8 @@ typedef struct ZkPlace
 								 * confirmed since */
 	bool		is_evicted;		/* somebody deleted a node */
 	bool		is_mistaken;	/* evicted, for the word was false */
-	ZkRecallListener listener;	/* for requests to release the lock */
+	int64		recalled_at;	/* the last request to release it that the
+								 * user was told of, by its mtime; 0: none */
 
 	/* For a lock that may be kept after its release; keep.c. */
 	bool		can_keep;		/* its node says so */
@@ -114,22 +114,10 @@ extern void zklock_place_leave(ZkPlace *place, ZkSessionNumber live);
 extern void zklock_place_note_grant(ZkPlace *place);
 
 /*
- * The lock was granted: listen for recalls, if one is to cancel statements.
+ * Has somebody asked for the release of the lock?  false if the place is
+ * lost.  As zklock_recall_read().
  */
-extern void zklock_place_listen(ZkPlace *place);
-
-/*
- * It is used: listen, if zklock.on_release_request, or is_wanted, asks for
- * that.
- */
-extern void zklock_place_hear(ZkPlace *place, bool is_wanted);
-
-/*
- * The lock is used: tell the user if its release was requested.  is_wanted:
- * he asks for that.  Waits a moment, in which the place may be lost; raises
- * on interrupts.
- */
-extern void zklock_place_use(ZkPlace *place, bool is_wanted);
+extern bool zklock_place_is_recalled(ZkPlace *place, ZkSessionNumber live);
 
 /*
  * Ask the quorum for each node of the places, in one flush, and mark those

@@ -13,7 +13,7 @@
  *	program_session.c	the handle and the states of the session
  *	program_request.c	requests: sending, answers, undoing
  *	program_step.c		the steps of requests
- *	program_watch.c		watching and listening
+ *	program_watch.c		watching
  *	program_acl.c		who may do what with what it makes
  *	program_parents.c	containers that it has made, and takes away
  *
@@ -134,10 +134,6 @@ typedef struct Session
 								 * valid if there are any */
 	int64_t		nudge_at;		/* 0: nothing is pending */
 	bool		reports_silence;
-	int64_t		interrupted_at; /* when the backend was interrupted last for
-								 * what is listened for; 0: it was not */
-	int64_t		resume_news_at; /* when what has come since is to interrupt
-								 * it; 0: nothing has */
 	char	   *watch_path;		/* the one node that may be watched, or NULL */
 	uint64_t	watch_id;		/* and the rest: valid if there is one */
 	bool		is_watch_of_list;	/* its children are, not its data */

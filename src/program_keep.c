@@ -40,12 +40,6 @@
  */
 #define STRANGERS_MAX 64
 
-/*
- * A request to release a lock lies where its holder would look for it.  One
- * that was kept for less than this is hardly ever asked for.
- */
-#define SWEEP_MS 1000
-
 /* After so many session timeouts the queue is read again. */
 #define LIST_TIMEOUTS 10
 
@@ -57,7 +51,6 @@ struct Keep
 	char	   *node;			/* path of the queue node */
 	char	   *lock;			/* and of the lock's znode */
 	char	   *data;			/* of the node, as it was made */
-	char	   *request;		/* path of a request to release the lock */
 	int64_t		begun_at;
 	bool		is_shown;		/* the node's data says that it is kept */
 	bool		is_listing;		/* a list is on its way */
@@ -74,7 +67,6 @@ static KeepWord *word_of(const Session *session, const Keep *keep);
 static Keep *find_by_lock(const Session *session, const char *lock);
 static void look_at_time(Session *session, Keep *keep, int64_t now);
 static void give_way(Session *session, Keep *keep);
-static void remove_node(Session *session, const Keep *keep);
 static void list_queue(Session *session, Keep *keep);
 static void say(Session *session, const Keep *keep, const char *addition);
 static void judge_list(Session *session, Keep *keep, const Request *list);
@@ -228,10 +220,8 @@ begin(Keep *keep, const FrameTaken *taken)
 	keep->node = strdup(node);
 	keep->lock = strndup(node, (size_t) (strrchr(node, '/') - node));
 	keep->data = strdup(taken->blobs[1]);
-	keep->request = strdup(taken->blobs[2]);
 	keep->begun_at = protocol_now();
-	if (keep->node == NULL || keep->lock == NULL || keep->data == NULL ||
-		keep->request == NULL)
+	if (keep->node == NULL || keep->lock == NULL || keep->data == NULL)
 		exit(1);				/* the end of the session removes it */
 	keep->look_at = keep->begun_at +
 		(keep->keep_ms < SHOW_MS ? keep->keep_ms : SHOW_MS);
@@ -243,7 +233,6 @@ end(Keep *keep)
 	free(keep->node);
 	free(keep->lock);
 	free(keep->data);
-	free(keep->request);
 	memset(keep, 0, sizeof(*keep));
 }
 
@@ -301,7 +290,7 @@ look_at_time(Session *session, Keep *keep, int64_t now)
 			}
 			else
 			{
-				remove_node(session, keep);
+				request_submit_delete(session, keep->node);
 				end(keep);
 			}
 			break;
@@ -325,7 +314,7 @@ give_way(Session *session, Keep *keep)
 	switch (keep_word_want(word_of(session, keep), keep->generation))
 	{
 		case KEEP_GIVEN_UP:
-			remove_node(session, keep);
+			request_submit_delete(session, keep->node);
 			break;
 		case KEEP_HELD_WANTED:
 			say(session, keep, ",\"kept\":false");
@@ -334,20 +323,6 @@ give_way(Session *session, Keep *keep)
 			break;
 	}
 	end(keep);
-}
-
-/* It is given up: the node goes, and what lies there for its holder. */
-static void
-remove_node(Session *session, const Keep *keep)
-{
-	request_submit_delete(session, keep->node);
-	if (protocol_now() - keep->begun_at >= SWEEP_MS)
-	{
-		Request    *request = request_new_silent(session, STEP_SWEEP,
-												 keep->request);
-
-		request_submit(request);
-	}
 }
 
 /* Read the queue, and watch it from then on. */

@@ -45,12 +45,10 @@ static const Step first_steps[] = {
 	[REQUEST_REMOVE] = STEP_REMOVE,
 	[REQUEST_REMOVE_GUARDED] = STEP_REMOVE_GUARDED,
 	[REQUEST_REPLACE] = STEP_REPLACE_CREATE,
-	[REQUEST_LISTEN] = STEP_LISTEN,
 	[REQUEST_IS_CLOSED] = STEP_IS_CLOSED,
 	[REQUEST_DELETE] = STEP_DELETE,
 	[REQUEST_HAND_OVER] = STEP_DELETE,
-	[REQUEST_ANNOUNCE] = STEP_ANNOUNCE,
-	[REQUEST_SWEEP] = STEP_SWEEP
+	[REQUEST_ANNOUNCE] = STEP_ANNOUNCE
 };
 
 static bool take_request(Session *session, const FrameTaken *taken);
@@ -63,7 +61,6 @@ static bool has_paths(const FrameTaken *taken);
 static bool remember(Session *session, Request *request);
 static Request *find_request(const Session *session, uint64_t id);
 static void free_request(Request *request);
-static int64_t next_ask(const Session *session);
 static int64_t next_heartbeat(const Session *session);
 static void put_reply(Request *request);
 static void report_silence(Session *session);
@@ -94,9 +91,6 @@ request_take(Session *session, const FrameTaken *taken)
 			session->reports_silence = true;
 			report_silence(session);
 			return true;
-		case FRAME_RESUME_NEWS:
-			listen_resume(session);
-			return true;
 		case FRAME_UNWATCH:
 			if (session->watch_path != NULL &&
 				session->watch_id == taken->frame.id)
@@ -109,7 +103,6 @@ request_take(Session *session, const FrameTaken *taken)
 		case FRAME_STATUS:
 		case FRAME_REPLY:
 		case FRAME_WATCH:
-		case FRAME_HEARD:
 		case FRAME_WAKE:
 		case FRAME_TAKEN:
 			break;
@@ -145,8 +138,6 @@ take_request(Session *session, const FrameTaken *taken)
 		wanted->kind == REQUEST_REMOVE_GUARDED)
 		request->version = wanted->version;
 	request->czxid = wanted->czxid;
-	request->is_urgent = wanted->is_urgent != 0;
-	request->signalled_mzxid = wanted->known_mzxid;
 	request->promise_id = wanted->promise_id;
 	request->other_path = copy_blob(taken, 1);
 	request->data = copy_blob(taken, 2);
@@ -165,15 +156,7 @@ static void
 forget(Request *request)
 {
 	request->is_unwanted = true;
-	if (request->is_pending)
-		return;
-	if (request->step == STEP_LISTEN &&
-		!watch_is_wanted(request->session, request->path, false))
-	{
-		request->step = STEP_UNWATCH;
-		request_submit(request);
-	}
-	else
+	if (!request->is_pending)
 		free_request(request);
 }
 
@@ -242,8 +225,6 @@ is_kept(const Request *request)
 		case STEP_REPLACE_FIND:
 		case STEP_REPLACE_CHECK:
 		case STEP_REPLACE_DELETE:
-		case STEP_LISTEN:
-		case STEP_LISTEN_GET:
 			return request->id != 0;
 		case STEP_DELETE:
 			return request->id != 0 && request->came_too_late;
@@ -414,16 +395,6 @@ request_submit(Request *request)
 int64_t
 request_next_tick(const Session *session)
 {
-	int64_t		next = next_ask(session);
-
-	return session->resume_news_at != 0 && session->resume_news_at < next ?
-		session->resume_news_at : next;
-}
-
-/* When the ensemble is to be asked something of our own. */
-static int64_t
-next_ask(const Session *session)
-{
 	int64_t		heartbeat_at = next_heartbeat(session);
 
 	if (!session->is_up || session->nudge_at == 0)
@@ -457,9 +428,7 @@ request_tick(Session *session, int64_t now)
 	int64_t		silent_ms = now - session->pending_since;
 	Request    *request;
 
-	if (session->resume_news_at != 0 && now >= session->resume_news_at)
-		listen_resume(session);
-	if (now < next_ask(session))
+	if (now < request_next_tick(session))
 		return;
 	request = request_new_silent(session, step, "/");
 	request_submit(request);
@@ -534,7 +503,7 @@ request_complete(Request *request)
 		bool		was_withdrawn = request->is_withdrawn;
 
 		/* what becomes of requests of a lost session goes without saying */
-		if (!request->is_unwanted && request->step != STEP_LISTEN &&
+		if (!request->is_unwanted &&
 			session->status.state != ZK_CLIENT_LOST)
 			put_reply(request);
 		if (request->is_unwanted || !is_kept(request))

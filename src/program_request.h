@@ -5,7 +5,7 @@
  *
  *	program_request.c	from the frame to the reply: sending, answers, undoing
  *	program_step.c		the table of steps: what is sent, what follows
- *	program_watch.c		watching and listening
+ *	program_watch.c		watching
  *	program_keep.c		locks that are kept
  *
  *-------------------------------------------------------------------------
@@ -32,7 +32,6 @@ typedef enum Step
 	STEP_REMOVE_GUARDED,
 	STEP_ANNOUNCE,
 	STEP_DELETE,
-	STEP_SWEEP,					/* is it there?  Then DELETE */
 	STEP_ERASE,					/* list, then DELETE of the child found */
 	STEP_REPLACE_CREATE,		/* first step of a replace */
 	STEP_REPLACE_FIND,			/* it was there already: by us? */
@@ -40,8 +39,6 @@ typedef enum Step
 	STEP_REPLACE_DELETE,		/* third */
 	STEP_IS_CLOSED,
 	STEP_LEARN_ACL,				/* of a node of ours */
-	STEP_LISTEN,				/* is it there, with a watch */
-	STEP_LISTEN_GET,			/* it is: what is in it? */
 	STEP_KEEP_LIST,				/* a queue in which a lock is kept, watched */
 	STEP_UNWATCH,				/* remove a watch */
 	STEP_HEARTBEAT,
@@ -60,18 +57,13 @@ struct Request
 	bool		is_unwanted;	/* nobody waits for a reply */
 	bool		is_withdrawn;	/* unwanted, and its node is to be removed */
 	bool		came_too_late;	/* REPLACE: the old node was gone before */
-	bool		is_outdated;	/* LISTEN: news came after it was sent */
 	bool		is_followed;	/* GET_AND_WATCH: by the list that was
 								 * promised */
-	bool		is_urgent;		/* LISTEN: news interrupt the backend */
 	bool		is_of_list;		/* UNWATCH: of children, not of data */
 	ZkNodeKind	node_kind;		/* CREATE */
 	int			version;		/* SET and REMOVE: that the node must have;
 								 * REMOVE_GUARDED: the guard */
 	Moment		sent_at;		/* the last attempt */
-	int64_t		signalled_mzxid;	/* LISTEN: what the backend knows; 0:
-									 * nothing */
-	int64_t		signalled_at;	/* LISTEN: when it was interrupted for it */
 	char	   *path;			/* node, or parent for LIST and ERASE */
 	char	   *other_path;		/* ERASE: prefix of the child; REPLACE: the
 								 * node to go; GET_AND_WATCH: what is to be
@@ -185,19 +177,6 @@ extern void watch_remove_here(const Request *request);
 /* The library's watcher for every watch of a wait. */
 extern void watch_node_event(zhandle_t *zh, int type, int state,
 							 const char *path, void *context);
-
-/* And for everything that is listened for. */
-extern void listen_event(zhandle_t *zh, int type, int state,
-						 const char *path, void *context);
-
-/* Tell what was heard, and interrupt the backend for it if it is urgent. */
-extern void listen_tell(Request *request);
-
-/*
- * Look again at all that is listened for: it may have to interrupt the
- * backend.
- */
-extern void listen_resume(Session *session);
 
 /* ---- program_keep.c ---- */
 

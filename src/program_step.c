@@ -34,8 +34,6 @@ static int	send_remove_guarded(Request *request);
 static int	send_exists(Request *request);
 static int	send_erase(Request *request);
 static int	send_get_acl(Request *request);
-static int	send_listen(Request *request);
-static int	send_listen_get(Request *request);
 static int	send_keep_list(Request *request);
 static int	send_unwatch(Request *request);
 static bool after_create(Request *request);
@@ -43,13 +41,11 @@ static bool after_last(Request *request);
 static bool after_watch(Request *request);
 static bool after_announce(Request *request);
 static bool after_delete(Request *request);
-static bool after_sweep(Request *request);
 static bool after_erase(Request *request);
 static bool after_replace_create(Request *request);
 static bool after_replace_find(Request *request);
 static bool after_replace_check(Request *request);
 static bool after_replace_delete(Request *request);
-static bool after_listen(Request *request);
 static bool after_unwatch(Request *request);
 static void copy_stat(FrameReply *reply, const struct Stat *stat);
 static void create_done(int rc, const char *value, const struct Stat *stat,
@@ -93,7 +89,6 @@ static const struct
 	[STEP_REMOVE_GUARDED] = {send_remove_guarded, after_last, true},
 	[STEP_ANNOUNCE] = {send_set, after_announce, true},
 	[STEP_DELETE] = {send_delete, after_delete, true},
-	[STEP_SWEEP] = {send_exists, after_sweep, false},
 	[STEP_ERASE] = {send_erase, after_erase, false},
 	[STEP_REPLACE_CREATE] = {send_create, after_replace_create, true},
 	[STEP_REPLACE_FIND] = {send_find, after_replace_find, false},
@@ -101,8 +96,6 @@ static const struct
 	[STEP_REPLACE_DELETE] = {send_delete_of_other, after_replace_delete, true},
 	[STEP_IS_CLOSED] = {send_get_acl, after_last, false},
 	[STEP_LEARN_ACL] = {send_get_acl, after_last, false},
-	[STEP_LISTEN] = {send_listen, after_listen, false},
-	[STEP_LISTEN_GET] = {send_listen_get, after_listen, false},
 	[STEP_KEEP_LIST] = {send_keep_list, keep_listed, false},
 	[STEP_UNWATCH] = {send_unwatch, after_unwatch, false},
 	[STEP_HEARTBEAT] = {send_sync, after_last, true},
@@ -289,24 +282,6 @@ send_get_acl(Request *request)
 	return zoo_aget_acl(request->session->zh, request->path, acl_done, request);
 }
 
-/*
- * The one exists that leaves a watch: nothing else watches a node that is not
- * there.  UNWATCH removes it.
- */
-static int
-send_listen(Request *request)
-{
-	return zoo_awexists(request->session->zh, request->path, listen_event,
-						request->session, stat_done, request);
-}
-
-static int
-send_listen_get(Request *request)
-{
-	return zoo_awget(request->session->zh, request->path, listen_event,
-					 request->session, get_done, request);
-}
-
 static int
 send_keep_list(Request *request)
 {
@@ -395,15 +370,6 @@ after_delete(Request *request)
 }
 
 static bool
-after_sweep(Request *request)
-{
-	if (request->reply.result == ZK_OK)
-		request->step = STEP_DELETE;
-	return request->reply.result == ZK_OK ||
-		request->reply.result == ZK_UNKNOWN_OUTCOME;
-}
-
-static bool
 after_erase(Request *request)
 {
 	return request->reply.result == ZK_UNKNOWN_OUTCOME ||
@@ -478,44 +444,6 @@ after_replace_delete(Request *request)
 }
 
 /*
- * One request, which never ends as long as it is wanted: its watch's event
- * sends it again, see listen_event().
- */
-static bool
-after_listen(Request *request)
-{
-	ZkResult	result = request->reply.result;
-	bool		is_get = request->step == STEP_LISTEN_GET;
-
-	request->step = STEP_LISTEN;
-	if (result == ZK_UNKNOWN_OUTCOME)
-		return !request->is_unwanted;	/* the watch went with the connection */
-	if (result == ZK_SESSION_LOST)
-		return false;
-	if (request->is_unwanted)
-	{
-		request->step = STEP_UNWATCH;
-		return !watch_is_wanted(request->session, request->path, false);
-	}
-	if (!is_get && result == ZK_OK)
-	{
-		request->step = STEP_LISTEN_GET;
-		return true;
-	}
-
-	/* an event from before this answer: what it told may be old */
-	if ((is_get && result == ZK_NO_NODE) || request->is_outdated)
-	{
-		request->is_outdated = false;
-		return true;
-	}
-	if (result == ZK_OK && request->signalled_mzxid != request->reply.mzxid)
-		request->signalled_at = 0;
-	listen_tell(request);
-	return false;
-}
-
-/*
  * A server that knows of no watch, or a connection that has gone, has none;
  * but the library would ask for it again after the next reconnect.  Whoever
  * has begun to watch the node since has no answer yet.
@@ -539,7 +467,6 @@ copy_stat(FrameReply *reply, const struct Stat *stat)
 	reply->czxid = stat->czxid;
 	reply->ephemeral_owner = stat->ephemeralOwner;
 	reply->ctime_ms = stat->ctime;
-	reply->mzxid = stat->mzxid;
 	reply->mtime_ms = stat->mtime;
 	reply->pzxid = stat->pzxid;
 	reply->version = stat->version;
@@ -629,7 +556,7 @@ get_done(int rc, const char *value, int length, const struct Stat *stat,
 	request_note_answer(request, rc);
 	if (rc == ZOK && stat != NULL)
 		copy_stat(&request->reply, stat);
-	free(request->reply_data);	/* of a LISTEN's last time */
+	free(request->reply_data);	/* of an earlier attempt */
 	request->reply_data = NULL;
 	request->reply_data_length = 0;
 	if (rc == ZOK && value != NULL && length > 0)

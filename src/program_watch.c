@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * program_watch.c
- *	  The session's program: the one watch of a wait, and what is listened for.
+ *	  The session's program: the one watch of a wait.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,9 +11,6 @@
 #include <string.h>
 
 static void forget_promise(Session *session);
-static void put_heard(Request *request, bool is_settled);
-static int64_t next_interrupt(const Session *session);
-static Request *listening_for(const Session *session, const char *path);
 
 void
 watch_begin(Session *session, Request *request)
@@ -97,10 +94,9 @@ watch_forget(Session *session)
 bool
 watch_is_wanted(const Session *session, const char *path, bool is_of_list)
 {
-	return (session->watch_path != NULL &&
-			session->is_watch_of_list == is_of_list &&
-			strcmp(session->watch_path, path) == 0) ||
-		(!is_of_list && listening_for(session, path) != NULL);
+	return session->watch_path != NULL &&
+		session->is_watch_of_list == is_of_list &&
+		strcmp(session->watch_path, path) == 0;
 }
 
 /* In the library's memory alone. */
@@ -142,84 +138,11 @@ watch_node_event(zhandle_t *zh, int type, int state, const char *path,
 		watch_forget(session);	/* it is used up */
 }
 
-/*
- * Something happened to a node that is listened for: look at it again.  Its
- * watch is used up.
- */
-void
-listen_event(zhandle_t *zh, int type, int state, const char *path,
-			 void *context)
-{
-	Request    *request;
-
-	(void) zh;
-	(void) state;
-	if (type == ZOO_SESSION_EVENT || path == NULL)
-		return;
-	request = listening_for(context, path);
-	if (request == NULL)
-		return;
-	if (request->is_pending)
-	{
-		request->is_outdated = true;
-		return;
-	}
-	put_heard(request, false);
-	request_submit(request);
-}
-
 void
 watch_give_up(Session *session)
 {
-	for (Request *request = session->requests; request != NULL;
-		 request = request->next)
-		if (request->step == STEP_LISTEN || request->step == STEP_LISTEN_GET)
-			watch_remove_here(request);
 	keep_give_up(session);
 	watch_end(session);
-}
-
-void
-listen_resume(Session *session)
-{
-	session->resume_news_at = 0;
-	for (Request *request = session->requests; request != NULL;
-		 request = request->next)
-		if (request->step == STEP_LISTEN && !request->is_pending &&
-			!request->is_unwanted)
-			listen_tell(request);
-}
-
-/*
- * Tell what was heard, and interrupt the backend for it if it is urgent, once
- * for each change, and not too soon after the last time.  The frame goes
- * first: who is interrupted looks for the reason.
- */
-void
-listen_tell(Request *request)
-{
-	Session    *session = request->session;
-	_Atomic uint32_t *interrupt = &session->page->news_interrupt;
-	bool		is_news = request->is_urgent && !request->is_unwanted &&
-		request->reply.result == ZK_OK && request->reply.mzxid != 0 &&
-		request->reply.mzxid != request->signalled_mzxid;
-
-	if (is_news && protocol_now() < next_interrupt(session))
-	{
-		session->resume_news_at = next_interrupt(session);
-		is_news = false;
-	}
-	if (!is_news || !interrupt_begin(interrupt))
-	{
-		put_heard(request, true);
-		return;
-	}
-	request->signalled_mzxid = request->reply.mzxid;
-	request->signalled_at = session->interrupted_at = protocol_now();
-	put_heard(request, true);
-	program_flush(session);
-	program_interrupt(session);
-	interrupt_end(interrupt, false);
 }
 
 static void
@@ -227,53 +150,4 @@ forget_promise(Session *session)
 {
 	free(session->promise_path);
 	session->promise_path = NULL;
-}
-
-/*
- * Tell what an answered LISTEN says, or that it is being asked again.  An
- * answer that is none (no right to read it) says that there is nothing.
- */
-static void
-put_heard(Request *request, bool is_settled)
-{
-	Frame		frame = {.kind = FRAME_HEARD,.id = request->id};
-	FrameBlob	blobs[FRAME_NBLOBS] = {0};
-
-	frame.u.heard.is_settled = is_settled;
-	frame.u.heard.is_present = request->reply.result == ZK_OK;
-	frame.u.heard.mzxid = request->reply.mzxid;
-	frame.u.heard.mtime_ms = request->reply.mtime_ms;
-	frame.u.heard.signalled_at = request->signalled_at;
-	if (is_settled && frame.u.heard.is_present)
-	{
-		blobs[1].bytes = request->reply_data;
-		blobs[1].length = request->reply_data_length < ZK_HEARD_SIZE ?
-			(size_t) request->reply_data_length : ZK_HEARD_SIZE;
-	}
-	program_put(request->session, &frame, blobs, is_settled);
-}
-
-/* From when on the backend may be interrupted again. */
-static int64_t
-next_interrupt(const Session *session)
-{
-	return session->interrupted_at == 0 ? 0 : session->interrupted_at +
-		atomic_load(&session->page->news_pause_ms);
-}
-
-/*
- * The request that listens for the path and is wanted, or NULL.  While there
- * is one the watch is its, whoever has set it.
- */
-static Request *
-listening_for(const Session *session, const char *path)
-{
-	for (Request *request = session->requests; request != NULL;
-		 request = request->next)
-		if (!request->is_unwanted &&
-			(request->step == STEP_LISTEN || request->step ==
-			 STEP_LISTEN_GET) &&
-			strcmp(request->path, path) == 0)
-			return request;
-	return NULL;
 }

@@ -252,17 +252,12 @@ are_blobs_good(const FrameTaken *taken)
 		case FRAME_REPLY:
 			return is_text(taken, 0) && are_children_good(taken);
 		case FRAME_KEEP:
-			return is_text(taken, 0) && is_text(taken, 1) && is_text(taken, 2) &&
+			return is_text(taken, 0) && is_text(taken, 1) && lengths[2] == 0 &&
 				(lengths[0] > 0) == (lengths[1] > 0) &&
-				(lengths[0] > 0) == (lengths[2] > 0) &&
 				(lengths[0] == 0 || strchr(taken->blobs[0], '/') != NULL);
-		case FRAME_HEARD:
-			return lengths[0] == 0 && lengths[1] <= ZK_HEARD_SIZE &&
-				lengths[2] == 0;
 		case FRAME_FREE:
 		case FRAME_WITHDRAW:
 		case FRAME_REPORT_SILENCE:
-		case FRAME_RESUME_NEWS:
 		case FRAME_UNWATCH:
 		case FRAME_WATCH:
 		case FRAME_WAKE:
@@ -337,9 +332,7 @@ are_values_good(const Frame *frame)
 		case FRAME_FREE:
 		case FRAME_WITHDRAW:
 		case FRAME_REPORT_SILENCE:
-		case FRAME_RESUME_NEWS:
 		case FRAME_UNWATCH:
-		case FRAME_HEARD:
 		case FRAME_WAKE:
 		case FRAME_TAKEN:
 			return true;

@@ -53,7 +53,6 @@ typedef enum FrameKind
 	FRAME_FREE,					/* done with a request that the program keeps */
 	FRAME_WITHDRAW,				/* undo a create or replace */
 	FRAME_REPORT_SILENCE,		/* wake me when nothing is outstanding */
-	FRAME_RESUME_NEWS,			/* signals are welcome: what was missed? */
 	FRAME_UNWATCH,				/* done with what that request watches */
 	FRAME_KEEP,					/* a lock may be kept, or not any more */
 
@@ -61,7 +60,6 @@ typedef enum FrameKind
 	FRAME_STATUS,				/* the session changed its state */
 	FRAME_REPLY,				/* to the request with that id */
 	FRAME_WATCH,				/* news of the node that request watches */
-	FRAME_HEARD,				/* what a LISTEN has heard */
 	FRAME_WAKE,					/* look at the page again */
 	FRAME_TAKEN					/* another backend has the session now */
 } FrameKind;
@@ -81,16 +79,14 @@ typedef enum RequestKind
 	REQUEST_REMOVE,				/* a delete that is not repeated */
 	REQUEST_REMOVE_GUARDED,		/* several, if a guard has that version */
 	REQUEST_REPLACE,			/* an ephemeral node by another */
-	REQUEST_LISTEN,				/* follow a node, be it there or not */
 	REQUEST_IS_CLOSED,			/* look at a node's ACL */
 
 	/* those to which nobody waits for a reply */
 	REQUEST_DELETE,				/* repeated until confirmed */
 	REQUEST_HAND_OVER,			/* a set, and then DELETE */
-	REQUEST_ANNOUNCE,			/* a set that is repeated until confirmed */
-	REQUEST_SWEEP				/* an exists, then DELETE if it does */
+	REQUEST_ANNOUNCE			/* a set that is repeated until confirmed */
 } RequestKind;
-#define REQUEST_LAST REQUEST_SWEEP
+#define REQUEST_LAST REQUEST_ANNOUNCE
 #define REQUEST_IS_SILENT(kind) ((kind) >= REQUEST_DELETE)
 
 /* What identifies a session to the ensemble. */
@@ -130,19 +126,16 @@ typedef struct FrameRequest
 {
 	uint64_t	promise_id;		/* GET_AND_WATCH: of the LIST to follow when
 								 * the node is gone; 0: none */
-	int64_t		known_mzxid;	/* LISTEN */
 	int64_t		czxid;			/* CHECK and REPLACE: that the node must have;
 								 * 0: any */
 	int32_t		kind;			/* RequestKind */
 	int32_t		node_kind;		/* ZkNodeKind: CREATE and REPLACE */
 	int32_t		version;		/* SET and both REMOVEs */
-	int32_t		is_urgent;		/* LISTEN: news interrupt the backend */
 } FrameRequest;
 
 /*
- * Blobs: the path of its queue node, the data of that, and the path of a
- * request to release it, for one that was granted just now; none for one
- * that the program knows.
+ * Blobs: the path of its queue node and the data of that, for one that was
+ * granted just now; none for one that the program knows.
  */
 typedef struct FrameKeep
 {
@@ -177,7 +170,6 @@ typedef struct FrameReply
 	int64_t		czxid;
 	int64_t		ephemeral_owner;
 	int64_t		ctime_ms;
-	int64_t		mzxid;
 	int64_t		mtime_ms;
 	int64_t		pzxid;
 	int32_t		result;			/* ZkResult */
@@ -195,16 +187,6 @@ typedef struct FrameWatch
 	int32_t		news;			/* ZkWatchNews */
 } FrameWatch;
 
-/* Blobs: none, data. */
-typedef struct FrameHeard
-{
-	int64_t		mzxid;			/* this and the rest: see ZkHeard */
-	int64_t		mtime_ms;
-	int64_t		signalled_at;
-	int32_t		is_settled;		/* no: something happened, and is looked at */
-	int32_t		is_present;
-} FrameHeard;
-
 /* The fixed part of every frame. */
 typedef struct Frame
 {
@@ -221,7 +203,6 @@ typedef struct Frame
 		FrameStatus status;
 		FrameReply	reply;
 		FrameWatch	watch;
-		FrameHeard	heard;
 	}			u;
 } Frame;
 
@@ -292,9 +273,6 @@ typedef struct SharedPage
 								 * it */
 	_Atomic uint32_t is_looking_up; /* program: names, ahead of connecting */
 	_Atomic uint32_t loss_interrupt;	/* InterruptState: for a loss */
-	_Atomic uint32_t news_interrupt;	/* the same for what is listened for */
-	_Atomic uint32_t news_pause_ms; /* backend: least time between two of
-									 * these */
 	_Atomic uint64_t promise_id;	/* the list that the backend wants once
 									 * what it watches is gone */
 	KeepWord	keeps[KEEP_SLOTS];

@@ -11,15 +11,10 @@
  * the name of a child fail there, or wait for it.  Persistent, because who
  * asks may be gone long before the holder looks.
  *
- * A holder of Curator's is asked in Curator's way: its node's data is set to
- * __REVOKE__, which its Revocable listens for.  To be sure that this is never
- * done to a node of ours, whatever its data says, its name must be one that
- * Curator makes and zklock does not: see is_curators().
- *
- * What is left of a request when the holder has gone: the holder removes it
- * if it knows of it, or if it held the lock for long (recall.c); a request
- * whose holder left meanwhile is removed by who made it; and the rest, bit by
- * bit, by those who ask others, as old records of runs are (retention.h).
+ * When the holder has gone its request is removed: by the holder if it has
+ * read it (recall.c); by who made it if the holder left meanwhile; and the
+ * rest, bit by bit, by those who ask others, as old records of runs are
+ * (retention.h).
  * The names of queue nodes do not come again, so that whose node is not there
  * any more never hears anything.  With REQUESTS_MAX of them nobody is asked.
  *
@@ -39,13 +34,9 @@
 #include "queue.h"
 #include "recall.h"
 #include "recipe.h"
-#include "recipe_alias.h"
 #include "retention.h"
 #include "roundtrip.h"
 #include "session.h"
-
-/* What Curator's Revoker writes into the node of a holder. */
-#define CURATOR_REVOKE "__REVOKE__"
 
 /* Most requests of one root.  Clients in Java read a list of so many yet. */
 #define REQUESTS_MAX 10000
@@ -66,7 +57,7 @@ typedef enum AskEnd
 {
 	HOLDER_ASKED,
 	HOLDER_GONE,				/* since the queue was read */
-	HOLDER_DEAF					/* there is no way to ask it */
+	HOLDER_DEAF					/* it is no session of zklock's */
 } AskEnd;
 
 /* The question under way. */
@@ -100,14 +91,11 @@ static void log_questions(const char *name, const ZkQueueEntry *entries,
 static bool is_meant(const ZkQueueEntry *entry);
 static bool can_hear(const ZkQueueEntry *entry);
 static AskEnd ask_holder(Asking *asking);
-static bool is_curators(const ZkQueueEntry *entry);
-static bool is_zklocks(const ZkQueueEntry *entry);
 static bool is_own(const ZkQueueEntry *entry);
 static bool count_requests(ZkRoundTrip *trip, void *argument);
 static bool make_request(ZkRoundTrip *trip, void *argument);
 static bool make_parent(ZkRoundTrip *trip, const Asking *asking);
 static bool keep_if_held(ZkRoundTrip *trip, void *argument);
-static bool set_revoke(ZkRoundTrip *trip, void *argument);
 pg_noreturn static void raise_too_many(const Asking *asking);
 static void find_paths(Asking *asking);
 static char *parent_of_requests(const Asking *asking);
@@ -132,8 +120,8 @@ zk_request_release(PG_FUNCTION_ARGS)
 }
 
 /*
- * Ask all holders of a lock but this session to release it, each as its make
- * can be asked.  reason may be NULL.  Result: how many were asked; a WARNING
+ * Ask all holders of a lock but this session to release it.  reason may be
+ * NULL.  Result: how many were asked; a WARNING
  * names those that could not be.  Some requests to holders that are gone go.
  * Waits for the ensemble, not for the holders.  Raises 42602 for a bad name,
  * 22023 for a bad reason, 54000 with too many requests, 55P03 at
@@ -212,60 +200,28 @@ is_meant(const ZkQueueEntry *entry)
 	return entry->is_holder && !is_own(entry);
 }
 
-/* Nobody is there to hear it for a hold. */
+/*
+ * Is it a session of zklock's, by what its node says?  Nobody is there to read
+ * a request to a hold.
+ */
 static bool
 can_hear(const ZkQueueEntry *entry)
 {
-	return !recipe_is_hold(entry->node) &&
-		(is_zklocks(entry) || is_curators(entry));
+	return !recipe_is_hold(entry->node) && entry->who.client != NULL &&
+		strcmp(entry->who.client, "zklock") == 0;
 }
 
-/* Ask one holder in its own way. */
+/* Ask one holder. */
 static AskEnd
 ask_holder(Asking *asking)
 {
 	asking->end = HOLDER_DEAF;
 	if (!can_hear(asking->entry))
 		return HOLDER_DEAF;
-	if (is_zklocks(asking->entry))
-	{
-		zklock_roundtrip_run(make_request, NULL, asking);
-		if (asking->end == HOLDER_ASKED)
-			zklock_roundtrip_run(keep_if_held, NULL, asking);
-	}
-	else
-		zklock_roundtrip_run(set_revoke, NULL, asking);
+	zklock_roundtrip_run(make_request, NULL, asking);
+	if (asking->end == HOLDER_ASKED)
+		zklock_roundtrip_run(keep_if_held, NULL, asking);
 	return asking->end;
-}
-
-/*
- * Is the node one that Curator has made, with a UUID that it writes with
- * dashes?  Ours look the same, but say in their data whose they are, and
- * those whose being set means something have a mark in their names.
- */
-static bool
-is_curators(const ZkQueueEntry *entry)
-{
-	static const char prefix[] = "_c_";
-	const char *guid = entry->node + strlen(prefix);
-
-	return (entry->style == RECIPE_STYLE_CURATOR ||
-			entry->style == RECIPE_STYLE_CURATOR_RW) &&
-		strncmp(entry->node, prefix, strlen(prefix)) == 0 &&
-		strspn(guid, "0123456789abcdef-") >= RECIPE_GUID_LEN &&
-		guid[8] == '-' && guid[13] == '-' && guid[18] == '-' &&
-		guid[23] == '-';
-}
-
-static bool
-is_zklocks(const ZkQueueEntry *entry)
-{
-	return entry->style == RECIPE_STYLE_ZKLOCK_SHARED ||
-		entry->style == RECIPE_STYLE_ZKLOCK_PERMITS ||
-		recipe_can_hand_over(entry->node) || recipe_is_keeper(entry->node) ||
-		alias_rank(entry->node) >= 0 ||
-		(entry->who.client != NULL &&
-		 strcmp(entry->who.client, "zklock") == 0);
 }
 
 /* This session knows that it wants the lock. */
@@ -421,42 +377,6 @@ keep_if_held(ZkRoundTrip *trip, void *argument)
 						   asking->entry->node))
 		zklock_client_delete(zklock_session_client(), path);
 	return true;
-}
-
-/* Curator's way. */
-static bool
-set_revoke(ZkRoundTrip *trip, void *argument)
-{
-	Asking	   *asking = argument;
-	char	   *path = psprintf("%s/%s",
-								zklock_name_path(asking->name, NULL),
-								asking->entry->node);
-	const ZkReply *reply;
-
-	do
-		reply = zklock_roundtrip_ask(trip,
-									 zklock_client_set(zklock_session_client(),
-													   path,
-													   CURATOR_REVOKE,
-													   strlen(CURATOR_REVOKE),
-													   ZK_ANY_VERSION));
-	while (reply->result == ZK_UNKNOWN_OUTCOME);
-	switch (reply->result)
-	{
-		case ZK_OK:
-			asking->end = HOLDER_ASKED;
-			return true;
-		case ZK_NO_NODE:
-			asking->end = HOLDER_GONE;
-			return true;
-		case ZK_NO_AUTH:
-			asking->end = HOLDER_DEAF;
-			return true;
-		case ZK_SESSION_LOST:
-			return false;
-		default:
-			zklock_session_raise(reply, "request the release of a lock", path);
-	}
 }
 
 static void
@@ -674,7 +594,7 @@ warn_of_unasked(const char *name, List *unasked)
 			 zklock_nodedata_may_be_shown() ?
 			 errdetail("Not asked: %s.", names) :
 			 errdetail_log("Not asked: %s.", names),
-			 errhint("A hold of zk_hold() ends with zk_release_hold(). Of other clients only Curator's can be asked, where its node may be written to. zk_evict() removes a holder by force.")));
+			 errhint("Only sessions of zklock can be asked. A hold of zk_hold() ends with zk_release_hold(). zk_evict() removes a holder by force.")));
 }
 
 static char *

@@ -112,7 +112,4 @@ typedef enum ZkWatchNews
 								 * changed */
 } ZkWatchNews;
 
-/* Longest data of a znode that is listened for; what is beyond is cut. */
-#define ZK_HEARD_SIZE 4096
-
 #endif							/* ZKLOCK_TERMS_H */

@@ -26,7 +26,6 @@
 #include "nodedata.h"
 #include "outside.h"
 #include "ready_worker.h"
-#include "recall.h"
 #include "session.h"
 #include "stat.h"
 
@@ -95,7 +94,6 @@ _PG_init(void)
 	zklock_nodedata_init();
 	zklock_lock_init();
 	zklock_keep_init();
-	zklock_recall_init();
 	zklock_hooks_init();
 	zklock_handover_init();
 	zklock_board_init();
@@ -270,7 +268,6 @@ zk_fence_own_token(PG_FUNCTION_ARGS)
 				 errmsg("lock \"%s\" is held with more than one permit", name),
 				 errdetail("Its holders do not exclude each other: a fence would refuse all but the newest of them."),
 				 errhint("Take a lock with one permit for what must not be changed by two at a time.")));
-	zklock_use(name);
 	PG_RETURN_INT64(token);
 }
 

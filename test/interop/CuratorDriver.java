@@ -15,7 +15,6 @@ class CuratorDriver extends Driver
 {
 	private final CuratorFramework client;
 	private InterProcessLock lock;
-	private volatile boolean revoked;
 
 	private CuratorDriver(String servers) throws InterruptedException
 	{
@@ -82,19 +81,6 @@ class CuratorDriver extends Driver
 	void revoke(String node) throws Exception
 	{
 		Revoker.attemptRevoke(client, node);
-	}
-
-	@Override
-	void makeRevocable()
-	{
-		revoked = false;
-		((InterProcessMutex) lock).makeRevocable(asked -> revoked = true);
-	}
-
-	@Override
-	boolean isRevoked()
-	{
-		return revoked;
 	}
 
 	@Override

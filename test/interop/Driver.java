@@ -27,18 +27,6 @@ abstract class Driver
 		throw new UnsupportedOperationException("no revoke here");
 	}
 
-	// Listen for such requests to the lock that is used, from its next lock on.
-	void makeRevocable()
-	{
-		throw new UnsupportedOperationException("no revocable locks here");
-	}
-
-	// Has there been one?
-	boolean isRevoked()
-	{
-		throw new UnsupportedOperationException("no revocable locks here");
-	}
-
 	abstract void close() throws Exception;
 
 	// Answer commands until "quit" or the end of the input.
@@ -89,11 +77,6 @@ abstract class Driver
 			case "revoke":
 				revoke(word[1]);
 				return "ok";
-			case "revocable":
-				makeRevocable();
-				return "ok";
-			case "revoked":
-				return isRevoked() ? "yes" : "no";
 			default:
 				return "error unknown command";
 		}

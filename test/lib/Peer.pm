@@ -30,8 +30,6 @@ standard input is a command, a line on its standard output the answer:
                           FILE, write it back plus one, release the lock
   auth USER:PASSWORD      ok; digest credentials for ZooKeeper
   revoke ZNODE            ok; Curator's Revoker on a queue node
-  revocable               ok; from its next "lock" on, Curator's lock listens
-  revoked                 yes or no; whether it has been asked since
   quit
 
 Instead of any of these answers there may be "error" and its text.

@@ -31,13 +31,3 @@ SELECT zk_release_requested('release//');
 
 -- What a request lies in cannot be taken for a lock.
 SELECT zk_lock('release.release');
-
--- Everybody sets it for himself.
-CREATE ROLE regress_zklock_release;
-SET ROLE regress_zklock_release;
-SET zklock.on_release_request = 'cancel';
-SHOW zklock.on_release_request;
-SET zklock.on_release_request = 'obey';
-RESET ROLE;
-RESET zklock.on_release_request;
-DROP ROLE regress_zklock_release;

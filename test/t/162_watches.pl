@@ -2,8 +2,7 @@
 # A wait that ends without the lock takes its watch with it. Otherwise it stays on the
 # server as long as the node that was watched, and after a reconnect the library names
 # all of them in one packet: beyond the server's jute.maxbuffer the connection is
-# ended at once, again and again. Nobody piles up as many; and a session that cannot
-# be resumed for another reason of the kind ends, and says so.
+# ended at once, again and again. Nobody piles up as many.
 
 use strict;
 use warnings;
@@ -102,25 +101,6 @@ is($session->query_safe("SELECT zk_is_held('mine')"), 't', 'and the session');
 cmp_ok(time - $since, '<', 10, 'at once');
 await_watches(0, 'the watch of a wait that ended with the lock is gone');
 
-# What a server cannot be told of again: requests that are listened for, here more
-# of them than it reads.
-$session->query_safe("SET zklock.on_release_request = 'cancel'");
-$session->query_safe("DO \$\$ BEGIN FOR i IN 1..299 LOOP
-	PERFORM zk_lock('ear/' || i); END LOOP; END \$\$");
-await_watches(300, 'three hundred ears, with that of zk_is_held()', '.release');
-$since = time;
-$proxy->reset_connections;
-# It may be answered before it is cancelled.
-my $is_held = $session->query("SELECT zk_is_held('mine')");
-cmp_ok(time - $since, '<', 20, 'a session that cannot be resumed is noticed');
-ok($session->sqlstate eq '40001' || $is_held eq 'f', 'it is lost');
-$session->query("SELECT zk_lock('mine too')");
-is($session->sqlstate, '40001', 'nor is another lock granted');
-like($session->error, qr/kept the session, and answered none/, 'which says why');
-poll_until { !$zk->ephemerals(lock_path('ear') . '/') }
-'the session to be ended', 10;
-pass('its nodes go');
-$session->query_safe('RESET zklock.on_release_request');
 $session->query_safe('SELECT zk_unlock_all()');
 like($session->query_safe("SELECT zk_lock('mine')"),
 	qr/^\d+$/, 'the next lock opens another session');

@@ -65,22 +65,6 @@ subtest 'a cancel as the lock is taken back' => sub {
 	}
 };
 
-# It asks to be canceled for a lock that it holds, and does not hold this one any more.
-subtest 'kept by who is canceled for a request' => sub {
-	my $keeper = keeper();
-	$keeper->query_safe("SET zklock.on_release_request = 'cancel';
-		SELECT zk_lock('urgent'), zk_unlock('urgent')");
-	is(states($keeper), 'urgent kept', 'kept');
-	$keeper->start_query('SELECT pg_sleep(60)');
-	wait_for_sleep($node{berlin}, $keeper->pid);
-	$rival->query_safe("SELECT zk_request_release('urgent'), zk_lock('urgent', '10s'), zk_unlock('urgent')");
-	ok(!$keeper->is_done, 'it goes on');
-	$node{berlin}->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $keeper->pid . ')');
-	$keeper->wait_result;
-	like($keeper->error, qr/due to user request/, 'until somebody else cancels it');
-	$keeper->quit;
-};
-
 # Once there is one its program reads who has come.
 subtest 'locks below a kept one' => sub {
 	$rival->query_safe("SELECT zk_lock('above/0')");
@@ -109,19 +93,15 @@ subtest 'requests to release' => sub {
 	is($keeper->query_safe("SELECT zk_release_requested('asked')"), 'f', 'and that is over');
 	$keeper->query_safe("SELECT zk_unlock('asked')");
 
-	# of a lock that is kept, with somebody listening and without
-	foreach my $name (qw(listening deaf))
-	{
-		$keeper->query_safe("SELECT zk_lock('$name')");
-		$keeper->query_safe("SELECT zk_release_requested('$name')") if $name eq 'listening';
-		$keeper->query_safe("SELECT zk_unlock('$name')");
-		poll_until { $rival->query_safe("SELECT state FROM zk_lock_queue('$name')") eq 'kept' } 'it is kept', 10;
-		$rival->query_safe("SELECT zk_request_release('$name')");
-		$keeper->query_safe("SELECT zk_lock('$name')");
-		poll_until { $keeper->query_safe("SELECT zk_release_requested('$name')") eq 'f' }
-		"$name: nobody was asked who holds it", 10;
-		$keeper->query_safe("SELECT zk_unlock('$name')");
-	}
+	# of a lock that is kept: who takes it back is asked
+	$keeper->query_safe("SELECT zk_lock('kept'), zk_unlock('kept')");
+	poll_until { $rival->query_safe("SELECT state FROM zk_lock_queue('kept')") eq 'kept' } 'it is kept', 10;
+	$rival->query_safe("SELECT zk_request_release('kept')");
+	is($keeper->query_safe("SELECT zk_release_requested('kept')"), 'f', 'not while nobody holds it');
+	$keeper->query_safe("SELECT zk_lock('kept')");
+	poll_until { $keeper->query_safe("SELECT zk_release_requested('kept')") eq 't' } 'it hears that', 10;
+	$keeper->query_safe("SELECT zk_unlock('kept')");
+	is(states($keeper), 'asked kept', 'and lets go of it');
 	$keeper->quit;
 };
 

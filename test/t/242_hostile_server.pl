@@ -61,8 +61,6 @@ my @statements = (
 	"SELECT count(*) FROM zk_runs('r')", "SELECT zk_forget_run('r', '1')",
 	"SET zklock.node_style = 'all'", "SET zklock.node_style = 'curator'",
 	"SET zklock.commit_guard = 'quorum'", "SET zklock.commit_guard = 'lease'",
-	"SET zklock.on_release_request = 'cancel'",
-	"SET zklock.on_release_request = 'notice'",
 	"SET zklock.auth = 'digest:user:secret'", "SET zklock.auth = ''");
 
 # Each session goes on by itself, so that they meet.

@@ -106,7 +106,7 @@ my $node;
 {
 	local $ENV{LD_PRELOAD} = $shim;
 	local $ENV{ZKLOCK_TEST_FAULT} = $file;
-	$node = cluster('berlin', $zk, 'zklock.on_release_request' => 'cancel');
+	$node = cluster('berlin', $zk);
 }
 $node->safe_psql('postgres', 'CREATE TABLE work (n int)');
 my $other = background($node);

@@ -69,29 +69,16 @@ foreach my $role (sort keys %knows)
 	$told->('whom it could not ask', $knows{$role});
 	$other->query_safe("SELECT zk_release_hold('held', $token), zk_unlock_all()");
 
-	$session->query_safe("SET zklock.release_cancel_interval = 0");
 	foreach my $take ('zk_lock', 'take')
 	{
-		$session->query_safe("SET zklock.on_release_request = 'notice'");
 		$session->query_safe("SELECT $take('asked')");
 		is(request('asked'), 1, 'asked');
 		$offset = -s $berlin->logfile;
-		$session->query_safe("SELECT zk_is_held('asked')");
+		$session->query_safe("SELECT zk_release_requested('asked')");
 		like($session->error,
 			qr/NOTICE:  release of lock "asked" was requested\n.*DETAIL:  Requested at .*"why not"/,
 			'when, and why');
 		$told->('who asks', $knows{$role});
-
-		$session->query_safe("SET zklock.on_release_request = 'cancel'");
-		$session->query_safe("SELECT $take('asked')");
-		$session->start_query('SELECT pg_sleep(60)');
-		wait_for_sleep($berlin, $session->pid);
-		$offset = -s $berlin->logfile;
-		is(request('asked'), 1, 'asked');
-		$session->wait_result;
-		is($session->sqlstate, '57014', "canceled, taken by $take");
-		like($session->error, qr/DETAIL:  Requested at .*"why not"/, 'when, and why');
-		$told->('who has it canceled', $knows{$role});
 		$session->query_safe('SELECT zk_unlock_all()');
 		assert_no_nodes($zk, lock_path('asked'));
 	}

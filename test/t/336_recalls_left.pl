@@ -25,7 +25,6 @@ sub leave_requests
 	my (@locks) = @_;
 	my $holder = background($node, user => 'mallory');
 	my $names = join ', ', map { "'$_'" } @locks;
-	$holder->query_safe('SET zklock.on_release_request = ignore');
 	$holder->query_safe("SELECT zk_lock(ARRAY[$names])");
 	is($asking->query_safe("SELECT sum(zk_request_release(name)) FROM unnest(ARRAY[$names]) AS name"),
 		scalar(@locks), 'asked: ' . @locks);

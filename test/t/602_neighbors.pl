@@ -34,8 +34,7 @@ my $zk = ZooKeeper->new->start;
 my %setting = (
 	'zklock.session_timeout' => '12s',    # long enough for a proof to be fresh
 	'shared_preload_libraries' => 'zklock',
-	'deadlock_timeout' => '300ms',
-	'zklock.release_cancel_interval' => 0);
+	'deadlock_timeout' => '300ms');
 my $ours = cluster('berlin', $zk, %setting);
 my %build = (paris => [ 'a build that is ahead', edit => \%ahead ]);
 $build{rome} = [ 'the last release', tree => $ENV{ZKLOCK_TEST_FORMER} ] if $ENV{ZKLOCK_TEST_FORMER};

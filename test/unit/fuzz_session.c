@@ -180,7 +180,7 @@ keep_something(Player *player)
 	{
 		case NOT_KEPT:
 			if (zklock_client_begin_kept(client, kept, nodes[choose(4)], "{}",
-										 "/fuzz/n3", 1 + (int) choose(100)))
+										 1 + (int) choose(100)))
 				player->keeping[i] = IS_TAKEN;
 			break;
 		case IS_KEPT:
@@ -301,8 +301,6 @@ do_something(Player *player)
 			break;
 		case 15:
 		case 16:
-			request = zklock_client_listen(client, some_node(), choose(2), 0);
-			break;
 		case 17:
 			zklock_client_announce(client, some_node(), data, length);
 			break;
@@ -310,16 +308,11 @@ do_something(Player *player)
 			zklock_client_hand_over(client, some_node());
 			break;
 		case 19:
-			zklock_client_sweep(client, some_node());
-			break;
 		case 20:
 			zklock_client_delete(client, some_node());
 			break;
 		case 21:
-			if (choose(2))
-				zklock_client_interrupt_on_loss(client, choose(2));
-			else
-				zklock_client_defer_signals(client, choose(2));
+			zklock_client_interrupt_on_loss(client, choose(2));
 			break;
 		case 22:
 			request = zklock_client_ask_closed(client, choose(2) ? "/fuzz/queue" :
@@ -375,7 +368,6 @@ read_replies(Player *player)
 	for (int i = 0; i < NREQUESTS; i++)
 	{
 		const ZkReply *reply;
-		ZkHeard		heard;
 
 		if (player->requests[i] == NULL)
 			continue;
@@ -384,9 +376,6 @@ read_replies(Player *player)
 			read_reply(reply);
 		else
 			nopen++;
-		if (zklock_client_heard(player->requests[i], &heard) && heard.is_present)
-			for (int j = 0; j < heard.data_length; j++)
-				checksum += (unsigned char) heard.data[j];
 	}
 	return nopen;
 }

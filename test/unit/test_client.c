@@ -671,61 +671,6 @@ count_signal(int number)
 	nsignals++;
 }
 
-/*
- * What is listened for is bounded by what a server can be told of in one packet
- * after a reconnect.
- */
-static void
-test_listen_much(ZkClient *client, const char *parent)
-{
-	enum
-	{
-		MOST = 4000
-	};
-	static ZkRequest *listening[MOST];
-	char		path[1000];
-	int			length = snprintf(path, sizeof(path), "%s/", parent);
-	size_t		total = 0;
-	int			count = 0;
-
-	memset(path + length, 'x', sizeof(path) - 1 - (size_t) length);
-	path[sizeof(path) - 1] = '\0';
-	while (count < MOST)
-	{
-		path[sizeof(path) - 2] = (char) ('a' + count % 16);
-		path[sizeof(path) - 3] = (char) ('a' + count / 16 % 16);
-		path[sizeof(path) - 4] = (char) ('a' + count / 256);
-		listening[count] = zklock_client_listen(client, path, false, 0);
-		if (listening[count] == NULL)
-			break;
-		total += strlen(path);
-		count++;
-	}
-	ok(total > 400 * 1024 && total < 600 * 1024,
-	   "%d long paths are listened for, no more", count);
-	snprintf(path, sizeof(path), "%s/y", parent);
-	zklock_client_free(listening[--count]);
-	listening[count] = zklock_client_listen(client, path, false, 0);
-	ok(listening[count] != NULL, "one more where one was given up");
-	ok(await_reply(listening[count]) != NULL, "which is answered");
-	for (int i = 0; i <= count; i++)
-		zklock_client_free(listening[i]);
-	ok(await_silence(client), "and given up with the others");
-}
-
-/* Wait until a node is heard of, or no longer; then has it been? */
-static bool
-hears(ZkRequest *listening, bool is_present, ZkHeard *heard)
-{
-	int64_t		deadline = zklock_client_now() + PATIENCE_MS;
-
-	while ((!zklock_client_heard(listening, heard) ||
-			heard->is_present != is_present) && wait_for_news(deadline))
-		;
-	return zklock_client_heard(listening, heard) &&
-		heard->is_present == is_present;
-}
-
 /* Wait until so many signals have come; how many have. */
 static int
 await_signals(int expected)
@@ -735,94 +680,6 @@ await_signals(int expected)
 	while (nsignals < expected && wait_for_news(deadline))
 		;
 	return nsignals;
-}
-
-/*
- * Who listens for a znode follows its coming, changes and going, and is sent a
- * signal for the first two; later, if it was deferred.
- */
-static void
-test_listen(ZkClient *client)
-{
-	struct sigaction action = {.sa_handler = count_signal};
-	ZkClient   *other = open_connected();
-	ZkRequest  *listening;
-	ZkHeard		heard;
-	int64_t		mzxid;
-	char		parent[80];
-	char		node[128];
-
-	sigaction(SIGINT, &action, NULL);
-	nsignals = 0;
-	make_parent(client, parent, sizeof(parent), "listen");
-	snprintf(node, sizeof(node), "%s/node", parent);
-	listening = zklock_client_listen(client, node, true, 0);
-	ok(hears(listening, false, &heard), "a node that is not there");
-	is_int(0, nsignals, "is no reason for a signal");
-
-	zklock_client_free(zklock_client_create(other, node, ZK_PERSISTENT, "a", 1));
-	ok(hears(listening, true, &heard), "then it comes");
-	ok(heard.data_length == 1 && heard.data[0] == 'a', "with its data");
-	ok(heard.mtime_ms > 0 && heard.signalled_at > 0, "and time");
-	is_int(1, await_signals(1), "and a signal");
-	mzxid = heard.mzxid;
-	zklock_client_free(zklock_client_set(other, node, "bc", 2, ZK_ANY_VERSION));
-	is_int(2, await_signals(2), "so it is with new data");
-	ok(hears(listening, true, &heard) && heard.mzxid > mzxid &&
-	   heard.data_length == 2 && heard.data[1] == 'c', "which are heard");
-	remove_node(other, node);
-	ok(hears(listening, false, &heard), "and with its going");
-	is_int(2, nsignals, "save for the signal");
-
-	zklock_client_defer_signals(client, true);
-	zklock_client_free(zklock_client_create(other, node, ZK_PERSISTENT, NULL, 0));
-	ok(hears(listening, true, &heard), "it comes again");
-	is_int(0, heard.data_length, "without data");
-	is_int(2, nsignals, "while signals are deferred");
-	zklock_client_defer_signals(client, false);
-	is_int(3, await_signals(3), "that for it comes afterwards");
-	zklock_client_free(listening);
-	listening = zklock_client_listen(client, node, true, heard.mzxid);
-	ok(hears(listening, true, &heard), "who comes later hears it too");
-	is_int(3, nsignals, "but is not sent a signal for what he knows");
-	zklock_client_free(listening);
-	remove_node(other, node);
-
-	/* from here on nobody listens */
-	is_int(ZK_OK, result_of(zklock_client_create(other, node, ZK_PERSISTENT,
-												 NULL, 0)), "once more");
-	is_int(ZK_OK, result_of(zklock_client_get(client, node)), "and again");
-	is_int(3, nsignals, "who does not listen is left alone");
-	zklock_client_sweep(client, node);
-	is_int(0, await_children(client, parent, 0), "what is there is swept away");
-	zklock_client_sweep(client, node);
-	ok(await_silence(client), "nor does it matter if there is nothing");
-
-	/* news at any moment of a short life */
-	for (int i = 0; i < 200; i++)
-	{
-		listening = zklock_client_listen(client, node, i % 2, 0);
-		zklock_client_free(zklock_client_create(other, node, ZK_PERSISTENT,
-												"x", 1));
-		if (i % 4 == 0 && !hears(listening, true, &heard))
-			ok(false, "it is heard at once, whoever listened before");
-		else if (i % 4 == 1)
-			await_reply(listening);
-		else if (i % 4 == 2)
-			zklock_client_free(zklock_client_set(other, node, "y", 1,
-												 ZK_ANY_VERSION));
-		zklock_client_free(zklock_client_remove(other, node, ZK_ANY_VERSION));
-		zklock_client_free(listening);
-	}
-	remove_node(other, node);
-	ok(await_silence(client), "nothing is outstanding");
-
-	test_listen_much(other, parent);
-
-	/* one that is still open when its session is closed */
-	zklock_client_listen(other, node, false, 0);
-	close_client(other);
-	remove_node(client, parent);
 }
 
 /* Where no session is to be had, that is said, and nothing hangs. */
@@ -1149,7 +1006,6 @@ main(void)
 	test_full_socket(client);
 	test_bad_programs();
 	test_no_ready_session();
-	test_listen(client);
 	test_name();
 	test_failures();
 	is_int(0, await_children(client, top, 0), "nothing is left");

@@ -120,22 +120,16 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 		case FRAME_WATCH:
 			frame.u.watch.news = (int32_t) choose(ZK_WATCH_LOOK_AGAIN + 1);
 			break;
-		case FRAME_HEARD:
-			frame.u.heard.is_settled = frame.u.heard.is_present = 1;
-			blobs[1] = (FrameBlob) {"data", 4};
-			break;
 		case FRAME_KEEP:
 			frame.u.keep.slot = choose(KEEP_SLOTS);
 			frame.u.keep.generation = 1 + choose(3);
 			frame.u.keep.keep_ms = (int32_t) choose(3);
 			blobs[0] = frame_text("/a/b/c");
 			blobs[1] = frame_text("{}");
-			blobs[2] = frame_text("/a/.release/c.release");
 			break;
 		case FRAME_FREE:
 		case FRAME_WITHDRAW:
 		case FRAME_REPORT_SILENCE:
-		case FRAME_RESUME_NEWS:
 		case FRAME_UNWATCH:
 		case FRAME_WAKE:
 		case FRAME_TAKEN:
@@ -219,7 +213,6 @@ static const Case cases[] = {
 	{"a negative loss", FRAME_STATUS, FIELD(u.status.loss), -1, FRAME_INVALID},
 	{"the last result", FRAME_REPLY, FIELD(u.reply.result), ZK_FAILED, FRAME_COMPLETE},
 	{"any id", FRAME_REPLY, FIELD(id), -1, FRAME_COMPLETE},
-	{"any flag", FRAME_HEARD, FIELD(u.heard.is_present), 77, FRAME_COMPLETE},
 };
 
 static void
@@ -353,20 +346,13 @@ static const struct
 	{FRAME_COMPLETE, FRAME_REPLY, {NULL, NULL, NULL}, "with nothing"},
 	{FRAME_COMPLETE, FRAME_REPLY, {"/a", "data", NULL}, "with a node"},
 	{FRAME_INVALID, FRAME_REPLY, {NULL, NULL, "x"}, "with a child that was not counted"},
-	{FRAME_COMPLETE, FRAME_KEEP, {"/a", "b", "c"}, "with all three"},
+	{FRAME_COMPLETE, FRAME_KEEP, {"/a", "b", NULL}, "with both"},
 	{FRAME_COMPLETE, FRAME_KEEP, {NULL, NULL, NULL}, "with none"},
-	{FRAME_COMPLETE, FRAME_KEEP, {"/a", "", "c"}, "with empty data"},
-	{FRAME_COMPLETE, FRAME_KEEP, {"/a", "b", ""}, "with an empty node of requests"},
-	{FRAME_INVALID, FRAME_KEEP, {"", "b", "c"}, "with an empty path"},
+	{FRAME_COMPLETE, FRAME_KEEP, {"/a", "", NULL}, "with empty data"},
+	{FRAME_INVALID, FRAME_KEEP, {"", "b", NULL}, "with an empty path"},
 	{FRAME_INVALID, FRAME_KEEP, {"/a", NULL, NULL}, "with a path alone"},
-	{FRAME_INVALID, FRAME_KEEP, {"/a", "b", NULL}, "without its node of requests"},
-	{FRAME_INVALID, FRAME_KEEP, {"/a", NULL, "c"}, "without its data"},
-	{FRAME_INVALID, FRAME_KEEP, {NULL, "b", "c"}, "without a path"},
 	{FRAME_INVALID, FRAME_KEEP, {NULL, "b", NULL}, "with data alone"},
-	{FRAME_INVALID, FRAME_KEEP, {NULL, NULL, "c"}, "with a node of requests alone"},
-	{FRAME_COMPLETE, FRAME_HEARD, {NULL, "b", NULL}, "with data"},
-	{FRAME_INVALID, FRAME_HEARD, {"a", "b", NULL}, "with a path"},
-	{FRAME_INVALID, FRAME_HEARD, {NULL, "b", "c"}, "with children"},
+	{FRAME_INVALID, FRAME_KEEP, {"/a", "b", "c"}, "with a third text"},
 	{FRAME_COMPLETE, FRAME_WAKE, {NULL, NULL, NULL}, "with nothing"},
 	{FRAME_INVALID, FRAME_WAKE, {"a", NULL, NULL}, "with a text"},
 	{FRAME_INVALID, FRAME_WAKE, {NULL, "b", NULL}, "with another"},
@@ -414,8 +400,6 @@ judge(const Frame *frame, const FrameBlob blobs[FRAME_NBLOBS])
 static void
 test_blobs(void)
 {
-	static char heard[ZK_HEARD_SIZE + 1];
-
 	for (size_t i = 0; i < sizeof(blob_cases) / sizeof(blob_cases[0]); i++)
 	{
 		Frame		frame = make_frame(blob_cases[i].kind);
@@ -428,7 +412,7 @@ test_blobs(void)
 	}
 	for (int i = 0; i < FRAME_NBLOBS; i++)
 	{
-		static const FrameKind kinds[] = {FRAME_OPEN, FRAME_REQUEST, FRAME_STATUS, FRAME_REPLY, FRAME_KEEP};
+		static const FrameKind kinds[] = {FRAME_OPEN, FRAME_REQUEST, FRAME_STATUS, FRAME_REPLY};
 
 		for (size_t j = 0; j < sizeof(kinds) / sizeof(kinds[0]); j++)
 		{
@@ -453,12 +437,6 @@ test_blobs(void)
 	is_int(FRAME_INVALID, judge(&(Frame) {.kind = FRAME_REPLY},
 								(FrameBlob[]) {{0}, {0}, {"x", 1}}),
 		   "a child's name without its end");
-	is_int(FRAME_COMPLETE, judge(&(Frame) {.kind = FRAME_HEARD},
-								 (FrameBlob[]) {{0}, {heard, ZK_HEARD_SIZE}, {0}}),
-		   "as much as is heard");
-	is_int(FRAME_INVALID, judge(&(Frame) {.kind = FRAME_HEARD},
-								(FrameBlob[]) {{0}, {heard, ZK_HEARD_SIZE + 1}, {0}}),
-		   "more than that");
 }
 
 /* A second path is the word for who is next: of REPLACE, and with a promise. */
@@ -847,7 +825,6 @@ hostile_program(const char *number)
 			atomic_store(&page->nundone, choose(2) ? UINT64_MAX : choose(9));
 			atomic_store(&page->lost, choose(3));
 			atomic_store(&page->loss_interrupt, choose(6));
-			atomic_store(&page->news_interrupt, choose(6));
 		}
 		if (page != MAP_FAILED)
 			atomic_fetch_add(&page->nflushed, 1);
@@ -882,7 +859,6 @@ use_client(const char *program, int number)
 	ZkRequest  *requests[12];
 	ZkClient   *client;
 	ZkClientStatus status;
-	ZkHeard		heard;
 	char		error[512];
 	int64_t		until;
 	int64_t		began;
@@ -895,9 +871,7 @@ use_client(const char *program, int number)
 	requests[2] = zklock_client_get_and_watch(client, "/a");
 	requests[3] = zklock_client_check(client, "/a", 0);
 	requests[4] = zklock_client_replace(client, "/a", 0, "/b", NULL, 0);
-	requests[5] = zklock_client_listen(client, "/a", true, 0);
-	requests[6] = zklock_client_listen(client, "/b", false, 0);
-	for (int i = 7; i < 12; i++)
+	for (int i = 5; i < 12; i++)
 		requests[i] = zklock_client_get(client, "/a");
 	zklock_client_hand_over(client, "/a");
 	zklock_client_interrupt_on_loss(client, number % 2);
@@ -917,8 +891,6 @@ use_client(const char *program, int number)
 		{
 			const ZkReply *reply = zklock_client_reply(requests[i]);
 
-			if (zklock_client_heard(requests[i], &heard) && heard.is_present)
-				checksum += (unsigned) heard.data_length;
 			for (int j = 0; reply != NULL && j < reply->nchildren; j++)
 				checksum += (unsigned) strlen(reply->children[j]);
 			if (reply != NULL && reply->path != NULL)
@@ -926,7 +898,6 @@ use_client(const char *program, int number)
 		}
 	} while (status.state != ZK_CLIENT_LOST && zklock_client_now() < until);
 	began = zklock_client_now();
-	zklock_client_defer_signals(client, true);
 	zklock_client_withdraw(requests[0]);
 	zklock_client_free(requests[5]);
 	zklock_client_close(client, 50);
