@@ -155,7 +155,6 @@ OBJS = \
 	src/recipe.o \
 	src/recipe_node.o \
 	src/recipe_name.o \
-	src/retention.o \
 	src/servers.o \
 	src/foreign.o
 

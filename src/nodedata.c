@@ -83,6 +83,7 @@ static int	convert(Oid conversion, int from, int to, const char *text,
 static int	encode(const Display *display, const char *character, int length,
 				   char *result);
 static char *printable(const char *data, int length);
+static int64 read_count(const char *text);
 static bool parse_json(const char *data, int length, ZkNodeData *who);
 
 void
@@ -201,11 +202,18 @@ zklock_nodedata_make_guid(char guid[RECIPE_GUID_LEN + 1])
 void
 zklock_nodedata_parse(const char *data, int length, ZkNodeData *who)
 {
-	memset(who, 0, sizeof(*who));
-	if (length <= 0 || parse_json(data, length, who))
+	bool		is_json;
+
+	*who = (ZkNodeData) {.retain_ms = -1};
+	if (length <= 0)
 		return;
-	memset(who, 0, sizeof(*who));
-	who->text = printable(data, Min(length, TEXT_SHOWN_MAX));
+	is_json = parse_json(data, length, who);
+	if (is_json && who->client != NULL && strcmp(who->client, "zklock") == 0)
+		return;
+	*who = (ZkNodeData) {
+		.retain_ms = is_json ? who->retain_ms : -1,
+		.text = printable(data, Min(length, TEXT_SHOWN_MAX))
+	};
 }
 
 void
@@ -549,12 +557,32 @@ take_value(void *state, char *token, JsonTokenType type)
 	else if (strcmp(key, "kept") == 0 &&
 			 (type == JSON_TOKEN_TRUE || type == JSON_TOKEN_FALSE))
 		who->kept = type == JSON_TOKEN_TRUE ? ZK_IS_KEPT : ZK_NOT_KEPT;
+	else if (strcmp(key, "lock") == 0 && type == JSON_TOKEN_STRING)
+		who->lock = pstrdup(token);
+	else if (strcmp(key, "retain") == 0)
+		who->retain_ms = type == JSON_TOKEN_STRING ? read_count(token) : -1;
 	if (field != NULL && type == JSON_TOKEN_STRING)
 		*field = printable(token, strlen(token));
 	JSON_ACTION_RETURN;
 }
 
-/* Read our own kind of data; false if this is something else. */
+/* A decimal number and nothing else; -1 if it is something else. */
+static int64
+read_count(const char *text)
+{
+	char	   *end;
+	int64		count;
+
+	errno = 0;
+	count = strtoll(text, &end, 10);
+	return *text >= '0' && *text <= '9' && *end == '\0' && errno == 0 ?
+		count : -1;
+}
+
+/*
+ * Read the members that we know.  false if it is no JSON object, or one that
+ * is not parsed here.
+ */
 static bool
 parse_json(const char *data, int length, ZkNodeData *who)
 {
@@ -574,6 +602,5 @@ parse_json(const char *data, int length, ZkNodeData *who)
 	state.lex = make_json_lexer_compat(data, length, PG_UTF8);
 	actions.object_field_start = take_key;
 	actions.scalar = take_value;
-	return pg_parse_json(state.lex, &actions) == JSON_SUCCESS &&
-		who->client != NULL && strcmp(who->client, "zklock") == 0;
+	return pg_parse_json(state.lex, &actions) == JSON_SUCCESS;
 }

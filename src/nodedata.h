@@ -38,6 +38,10 @@ typedef struct ZkNodeData
 	ZkKeptState kept;
 	char	   *twin;			/* of a hold that is not finished: the queue
 								 * node that it is to take the place of */
+	char	   *lock;			/* of a request to release a lock: its name,
+								 * in UTF-8 and not made printable */
+	int64		retain_ms;		/* of a record of a run, whoever made it: for
+								 * how long it is kept; -1: it does not say */
 	char	   *text;			/* data of a stranger, as text; of a hold or
 								 * of a request, why */
 } ZkNodeData;

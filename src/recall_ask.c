@@ -14,7 +14,7 @@
  * When the holder has gone its request is removed: by the holder if it has
  * read it (recall.c); by who made it if the holder left meanwhile; and the
  * rest, bit by bit, by those who ask others, as old records of runs are
- * (retention.h).
+ * (zklock_roundtrip_begin_sample()).
  * The names of queue nodes do not come again, so that whose node is not there
  * any more never hears anything.  With REQUESTS_MAX of them nobody is asked.
  *
@@ -22,7 +22,6 @@
  */
 #include "postgres.h"
 
-#include "common/pg_prng.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
@@ -34,7 +33,6 @@
 #include "queue.h"
 #include "recall.h"
 #include "recipe.h"
-#include "retention.h"
 #include "roundtrip.h"
 #include "session.h"
 
@@ -46,42 +44,19 @@
  */
 #define SWEEP_MS 2000
 
-/* The member of a request's data that says for which lock it is. */
-#define LOCK_KEY "lock"
-
 /* Most holders that a WARNING names. */
 #define NAMED_MAX 10
-
-/* How a holder was asked. */
-typedef enum AskEnd
-{
-	HOLDER_ASKED,
-	HOLDER_GONE,				/* since the queue was read */
-	HOLDER_DEAF					/* it is no session of zklock's */
-} AskEnd;
 
 /* The question under way. */
 typedef struct Asking
 {
 	const char *name;			/* of the lock */
-	const char *path;			/* its znode, in the session of the moment */
-	int			root_length;	/* how much of it is the root */
 	const char *data;			/* of the requests */
 	int			nrequests;		/* those that lie below the root */
-	const ZkQueueEntry *entry;	/* the holder who is asked now */
-	AskEnd		end;			/* the result */
+	const char *node;			/* of the holder who is asked now */
+	bool		is_asked;		/* the result: false if it has gone */
+	ZkSample	sample;			/* of the requests that lie there */
 } Asking;
-
-/* Requests that are looked at, whether anybody hears them. */
-typedef struct Sweep
-{
-	const char *root;
-	int64		deadline;
-	ZkRequest  *list;
-	ZkRequest **gets;			/* of the request, then of the queue node */
-	char	  **paths;			/* of the requests */
-	int			ngets;
-} Sweep;
 
 PG_FUNCTION_INFO_V1(zk_request_release);
 
@@ -90,22 +65,15 @@ static void log_questions(const char *name, const ZkQueueEntry *entries,
 						  int nentries);
 static bool is_meant(const ZkQueueEntry *entry);
 static bool can_hear(const ZkQueueEntry *entry);
-static AskEnd ask_holder(Asking *asking);
 static bool is_own(const ZkQueueEntry *entry);
 static bool count_requests(ZkRoundTrip *trip, void *argument);
-static bool make_request(ZkRoundTrip *trip, void *argument);
-static bool make_parent(ZkRoundTrip *trip, const Asking *asking);
-static bool keep_if_held(ZkRoundTrip *trip, void *argument);
-pg_noreturn static void raise_too_many(const Asking *asking);
-static void find_paths(Asking *asking);
-static char *parent_of_requests(const Asking *asking);
-static int	sweep_requests(const Asking *asking);
-static void ask_for_requests(Sweep *sweep, const char *parent);
-static void ask_for_holder(Sweep *sweep, int index);
-static bool remove_unheard(Sweep *sweep, int index);
-static char *holder_path(const Sweep *sweep, const char *request,
+static void end_count(void *argument);
+static bool ask_holder(ZkRoundTrip *trip, void *argument);
+pg_noreturn static void raise_too_many(const Asking *asking,
+									   const char *request);
+static int	remove_outdated(ZkSample *sample, const char *root);
+static char *holder_path(const char *root, const char *request,
 						 const ZkReply *reply);
-static char *lock_of_request(const char *data, int length);
 static char *describe_holder(const ZkQueueEntry *entry);
 static void warn_of_unasked(const char *name, List *unasked);
 static char *name_unasked(List *unasked);
@@ -144,12 +112,12 @@ ask_holders(const char *name, const char *reason)
 									 "Say in one line why the lock is wanted, for whoever holds it.");
 		data = zklock_nodedata_add(data, "reason", reason);
 	}
-	asking.data = zklock_nodedata_add(data, LOCK_KEY, name);
+	asking.data = zklock_nodedata_add(data, "lock", name);
 
 	/* a bad name needs no connection */
 	pfree(zklock_name_path(name, NULL));
 
-	zklock_roundtrip_run(count_requests, NULL, &asking);
+	zklock_roundtrip_run(count_requests, end_count, &asking);
 	entries = zklock_read_children(zklock_name_path, name, &nentries);
 	log_questions(name, entries, nentries);
 
@@ -159,19 +127,15 @@ ask_holders(const char *name, const char *reason)
 
 		if (!is_meant(entry))
 			continue;
-		asking.entry = entry;
-		switch (ask_holder(&asking))
+		if (!can_hear(entry))
 		{
-			case HOLDER_ASKED:
-				nasked++;
-				asking.nrequests++;
-				break;
-			case HOLDER_GONE:
-				break;
-			case HOLDER_DEAF:
-				unasked = lappend(unasked, describe_holder(entry));
-				break;
+			unasked = lappend(unasked, describe_holder(entry));
+			continue;
 		}
+		asking.node = entry->node;
+		zklock_roundtrip_run(ask_holder, NULL, &asking);
+		nasked += asking.is_asked;
+		asking.nrequests += asking.is_asked;
 	}
 	warn_of_unasked(name, unasked);
 	return nasked;
@@ -211,19 +175,6 @@ can_hear(const ZkQueueEntry *entry)
 		strcmp(entry->who.client, "zklock") == 0;
 }
 
-/* Ask one holder. */
-static AskEnd
-ask_holder(Asking *asking)
-{
-	asking->end = HOLDER_DEAF;
-	if (!can_hear(asking->entry))
-		return HOLDER_DEAF;
-	zklock_roundtrip_run(make_request, NULL, asking);
-	if (asking->end == HOLDER_ASKED)
-		zklock_roundtrip_run(keep_if_held, NULL, asking);
-	return asking->end;
-}
-
 /* This session knows that it wants the lock. */
 static bool
 is_own(const ZkQueueEntry *entry)
@@ -249,315 +200,160 @@ static bool
 count_requests(ZkRoundTrip *trip, void *argument)
 {
 	Asking	   *asking = argument;
+	int			root_length;
+	char	   *root = zklock_name_path(asking->name, &root_length);
 	char	   *parent;
 	const ZkReply *reply;
 
-	find_paths(asking);
-	parent = parent_of_requests(asking);
+	root[root_length] = '\0';
+	parent = psprintf("%s/" ZK_RELEASE_SUFFIX, root);
 	reply = zklock_roundtrip_read_newest(trip, zklock_client_get, parent);
 	if (reply->result == ZK_SESSION_LOST)
 		return false;
 	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
 		zklock_session_raise(reply, "read requests to release a lock", parent);
 	asking->nrequests = reply->result == ZK_OK ? reply->nbelow : 0;
-	if (asking->nrequests >= REQUESTS_MAX ||
-		(asking->nrequests > 0 &&
-		 retention_should_list(asking->nrequests,
-							   pg_prng_double(&pg_global_prng_state))))
-		asking->nrequests -= sweep_requests(asking);
-	return true;
-}
-
-/*
- * Make the request.  One that lies there already is renewed: the holder is
- * told once more.  If a reply was lost, what lies there may be ours, and
- * counts.
- */
-static bool
-make_request(ZkRoundTrip *trip, void *argument)
-{
-	Asking	   *asking = argument;
-	ZkClient   *client = zklock_session_client();
-	int			length = strlen(asking->data);
-	int			attempts = 0;
-	bool		is_tried = false;
-	char		path[ZK_RECALL_PATH_SIZE];
-
-	find_paths(asking);
-	if (!zklock_recall_path(path, asking->path, asking->root_length,
-							asking->entry->node))
-		return true;			/* none of ours is called that */
-	if (asking->nrequests >= REQUESTS_MAX)
-		raise_too_many(asking);
-	for (;;)
+	if (zklock_roundtrip_should_sample(asking->nrequests))
 	{
-		const ZkReply *reply;
-
-		reply = zklock_roundtrip_ask(trip,
-									 zklock_client_create(client, path,
-														  ZK_PERSISTENT,
-														  asking->data,
-														  length));
-		if (reply->result == ZK_NODE_EXISTS && !is_tried)
-			reply = zklock_roundtrip_ask(trip,
-										 zklock_client_set(client, path,
-														   asking->data,
-														   length,
-														   ZK_ANY_VERSION));
-		switch (reply->result)
-		{
-			case ZK_OK:
-			case ZK_NODE_EXISTS:
-				asking->end = HOLDER_ASKED;
-				return true;
-			case ZK_UNKNOWN_OUTCOME:
-				is_tried = true;
-				break;
-			case ZK_NO_NODE:
-				if (++attempts > PARENT_ATTEMPTS)
-					zklock_session_raise(reply, "request the release of a lock", path);
-				if (!make_parent(trip, asking))
-				{
-					asking->end = HOLDER_GONE;
-					return true;
-				}
-				break;
-			case ZK_SESSION_LOST:
-				return false;
-			default:
-				zklock_session_raise(reply, "request the release of a lock", path);
-		}
+		zklock_roundtrip_begin_sample(&asking->sample, parent, SWEEP_MS);
+		asking->nrequests -= remove_outdated(&asking->sample, root);
 	}
-}
-
-/*
- * Make what the requests lie in.  false if what is above is gone, and the
- * lock with it.
- */
-static bool
-make_parent(ZkRoundTrip *trip, const Asking *asking)
-{
-	char	   *parent = parent_of_requests(asking);
-	const ZkReply *reply = zklock_roundtrip_make_container(trip, parent);
-
-	switch (reply->result)
-	{
-		case ZK_OK:
-		case ZK_NODE_EXISTS:
-		case ZK_UNKNOWN_OUTCOME:
-		case ZK_SESSION_LOST:	/* the next create tells */
-			return true;
-		case ZK_NO_NODE:
-			return false;
-		default:
-			zklock_session_raise(reply, "request the release of a lock", parent);
-	}
-}
-
-/*
- * If the holder has gone meanwhile, nobody is asked: take the request back.
- */
-static bool
-keep_if_held(ZkRoundTrip *trip, void *argument)
-{
-	Asking	   *asking = argument;
-	char		path[ZK_RECALL_PATH_SIZE];
-	const ZkReply *reply;
-
-	find_paths(asking);
-	reply = zklock_roundtrip_read(trip, zklock_client_get,
-								  psprintf("%s/%s", asking->path,
-										   asking->entry->node));
-	if (reply->result == ZK_SESSION_LOST)
-		return false;
-	if (reply->result != ZK_NO_NODE)
-		return true;
-	asking->end = HOLDER_GONE;
-	if (zklock_recall_path(path, asking->path, asking->root_length,
-						   asking->entry->node))
-		zklock_client_delete(zklock_session_client(), path);
 	return true;
 }
 
 static void
-raise_too_many(const Asking *asking)
+end_count(void *argument)
 {
+	zklock_roundtrip_end_sample(&((Asking *) argument)->sample);
+}
+
+/*
+ * Make the request, and take it back if the holder has gone meanwhile: then
+ * nobody is asked.  A request that lies there already is renewed, and so is
+ * ours if the reply to its create was lost: the holder is told once more.
+ */
+static bool
+ask_holder(ZkRoundTrip *trip, void *argument)
+{
+	Asking	   *asking = argument;
+	ZkClient   *client = zklock_session_client();
+	int			root_length;
+	char	   *lock_path = zklock_name_path(asking->name, &root_length);
+	char		path[ZK_RECALL_PATH_SIZE];
+	const ZkReply *reply;
+
+	asking->is_asked = false;
+	if (!zklock_recall_path(path, lock_path, root_length, asking->node))
+		return true;			/* none of ours is called that */
+	if (asking->nrequests >= REQUESTS_MAX)
+		raise_too_many(asking, path);
+	do
+	{
+		reply = zklock_roundtrip_create(trip, path, root_length,
+										ZK_PERSISTENT, asking->data);
+		if (reply->result == ZK_NODE_EXISTS)
+			reply = zklock_roundtrip_ask(trip,
+										 zklock_client_set(client, path,
+														   asking->data,
+														   strlen(asking->data),
+														   ZK_ANY_VERSION));
+	} while (reply->result == ZK_UNKNOWN_OUTCOME);
+	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE &&
+		reply->result != ZK_SESSION_LOST)
+		zklock_session_raise(reply, "request the release of a lock", path);
+
+	if (reply->result != ZK_SESSION_LOST)
+		reply = zklock_roundtrip_read(trip, zklock_client_get,
+									  psprintf("%s/%s", lock_path,
+											   asking->node));
+	if (reply->result == ZK_SESSION_LOST)
+		return false;
+	asking->is_asked = reply->result != ZK_NO_NODE;
+	if (!asking->is_asked)
+		zklock_recall_remove(lock_path, root_length, asking->node);
+	return true;
+}
+
+static void
+raise_too_many(const Asking *asking, const char *request)
+{
+	char	   *parent = pnstrdup(request, strrchr(request, '/') - request);
+
 	ereport(ERROR,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 			 errmsg("too many requests to release locks"),
 			 errdetail("There are %d requests in znode \"%s\".",
-					   asking->nrequests,
-					   zklock_nodedata_quotable(parent_of_requests(asking))),
+					   asking->nrequests, zklock_nodedata_quotable(parent)),
 			 errhint("Each goes with its holder, at the latest when others are asked. Ask again.")));
 }
 
-/* The chroot, and so the paths, belong to the session. */
-static void
-find_paths(Asking *asking)
-{
-	asking->path = zklock_name_path(asking->name, &asking->root_length);
-}
-
-static char *
-parent_of_requests(const Asking *asking)
-{
-	return psprintf("%.*s/" ZK_RELEASE_SUFFIX, asking->root_length, asking->path);
-}
-
 /* ---------------------------------------------------------------------
- * Requests that nobody hears any more
+ * Requests that nobody reads any more
  * ---------------------------------------------------------------------
  */
 
 /*
- * Delete some of them.  Result: how many.  Whatever ZooKeeper has against it
- * must not keep the caller from asking; an interrupt does raise.
+ * Delete those of the sample whose queue node is gone.  Result: how many.  A
+ * request that is there was made when its queue node was, or later; so a
+ * server that knows of the one and has not the other has seen it go.  Whatever
+ * ZooKeeper has against it must not keep the caller from asking; an interrupt
+ * does raise.
  */
 static int
-sweep_requests(const Asking *asking)
-{
-	Sweep	   *sweep = palloc0(sizeof(*sweep));
-	volatile int nremoved = 0;
-
-	sweep->root = pnstrdup(asking->path, asking->root_length);
-	sweep->deadline = zklock_client_now() + SWEEP_MS;
-	PG_TRY();
-	{
-		ask_for_requests(sweep, parent_of_requests(asking));
-		for (int i = 0; i < sweep->ngets; i++)
-			ask_for_holder(sweep, i);
-		for (int i = 0; i < sweep->ngets; i++)
-			nremoved += remove_unheard(sweep, i);
-	}
-	PG_FINALLY();
-	{
-		zklock_client_free(sweep->list);
-		for (int i = 0; i < sweep->ngets; i++)
-			zklock_client_free(sweep->gets[i]);
-	}
-	PG_END_TRY();
-	pfree(sweep);
-	return nremoved;
-}
-
-/* List them and ask for some, chosen at random. */
-static void
-ask_for_requests(Sweep *sweep, const char *parent)
+remove_outdated(ZkSample *sample, const char *root)
 {
 	ZkClient   *client = zklock_session_client();
-	const ZkReply *list;
-	int			first;
-	int			nsample;
+	int			nremoved = 0;
 
-	sweep->list = zklock_client_list(client, parent);
-	list = zklock_session_await(sweep->list, sweep->deadline,
-								ZK_WAITING_FOR_REPLY);
-	if (list == NULL || list->result != ZK_OK || list->nchildren == 0)
-		return;
-	nsample = Min(list->nchildren, retention_sample(list->nchildren));
-	sweep->gets = palloc(nsample * sizeof(*sweep->gets));
-	sweep->paths = palloc(nsample * sizeof(*sweep->paths));
-	first = pg_prng_uint64_range(&pg_global_prng_state, 0, list->nchildren - 1);
-	for (int i = 0; i < nsample; i++)
+	/* for each request that is there, read its queue node instead */
+	for (int i = 0; i < sample->nnodes; i++)
 	{
-		const char *child = list->children[(first + i) % list->nchildren];
-		char	   *path = psprintf("%s/%s", parent, child);
+		const ZkReply *reply = zklock_roundtrip_await_sample(sample, i);
+		char	   *holder = reply != NULL && reply->result == ZK_OK ?
+			holder_path(root, sample->paths[i], reply) : NULL;
 
-		sweep->paths[sweep->ngets] = path;
-		sweep->gets[sweep->ngets++] = zklock_client_get(client, path);
+		zklock_client_free(sample->reads[i]);
+		sample->reads[i] = holder != NULL ?
+			zklock_client_get(client, holder) : NULL;
 	}
-}
+	for (int i = 0; i < sample->nnodes; i++)
+	{
+		const ZkReply *reply = sample->reads[i] != NULL ?
+			zklock_roundtrip_await_sample(sample, i) : NULL;
 
-/*
- * Put the question for the queue node in the place of that for the request.
- */
-static void
-ask_for_holder(Sweep *sweep, int index)
-{
-	const ZkReply *reply = zklock_session_await(sweep->gets[index],
-												sweep->deadline,
-												ZK_WAITING_FOR_REPLY);
-	char	   *path = reply != NULL && reply->result == ZK_OK ?
-		holder_path(sweep, sweep->paths[index], reply) : NULL;
-
-	zklock_client_free(sweep->gets[index]);
-	sweep->gets[index] = path != NULL ?
-		zklock_client_get(zklock_session_client(), path) : NULL;
-}
-
-/*
- * A request that is there was made when its queue node was, or later; so a
- * server that knows of the one and has not the other has seen it go.  Nobody
- * waits for the delete.
- */
-static bool
-remove_unheard(Sweep *sweep, int index)
-{
-	const ZkReply *reply;
-
-	if (sweep->gets[index] == NULL)
-		return false;
-	reply = zklock_session_await(sweep->gets[index], sweep->deadline,
-								 ZK_WAITING_FOR_REPLY);
-	if (reply == NULL || reply->result != ZK_NO_NODE)
-		return false;
-	zklock_client_free(zklock_client_remove(zklock_session_client(),
-											sweep->paths[index],
-											ZK_ANY_VERSION));
-	return true;
+		if (reply == NULL || reply->result != ZK_NO_NODE)
+			continue;
+		zklock_client_free(zklock_client_remove(client, sample->paths[i],
+												ZK_ANY_VERSION));
+		nremoved++;
+	}
+	return nremoved;
 }
 
 /*
  * The path of the queue node that a request is for; NULL if it does not say,
- * so that nobody can tell whether it is heard.
+ * so that nobody can tell whether it is read.
  */
 static char *
-holder_path(const Sweep *sweep, const char *request, const ZkReply *reply)
+holder_path(const char *root, const char *request, const ZkReply *reply)
 {
 	const char *name = strrchr(request, '/') + 1;
 	int			length = strlen(name) - strlen(ZK_RELEASE_SUFFIX);
-	char	   *lock = lock_of_request(reply->data, reply->data_length);
+	ZkNodeData	who;
 	char		path[RECIPE_PATH_SIZE];
 	char	   *node;
 	size_t		from;
 	size_t		size;
 
-	if (lock == NULL || length <= 0 ||
+	zklock_nodedata_parse(reply->data, reply->data_length, &who);
+	if (who.lock == NULL || length <= 0 ||
 		strcmp(name + length, ZK_RELEASE_SUFFIX) != 0 ||
-		recipe_check_name(lock, &from, &size) != RECIPE_NAME_OK ||
-		!recipe_lock_path(path, sweep->root, lock))
+		recipe_check_name(who.lock, &from, &size) != RECIPE_NAME_OK ||
+		!recipe_lock_path(path, root, who.lock))
 		return NULL;
 	node = pnstrdup(name, length);
 	return recipe_parse_node(node).style == RECIPE_STYLE_NONE ? NULL :
 		psprintf("%s/%s", path, node);
-}
-
-/*
- * The lock that the data of a request says, in UTF-8, or NULL.  It is the
- * last member; in a JSON text a quote inside a string is escaped, so the last
- * such key is one.  Names have no characters that are escaped otherwise.
- */
-static char *
-lock_of_request(const char *data, int length)
-{
-	static const char key[] = ",\"" LOCK_KEY "\":\"";
-	const int	key_length = sizeof(key) - 1;
-	StringInfoData lock;
-	int			i;
-
-	for (i = length - key_length; i >= 0; i--)
-		if (memcmp(data + i, key, key_length) == 0)
-			break;
-	if (data == NULL || i < 0)
-		return NULL;
-	initStringInfo(&lock);
-	for (i += key_length; i < length && data[i] != '"'; i++)
-	{
-		if (data[i] == '\\' && ++i >= length)
-			return NULL;
-		appendStringInfoChar(&lock, data[i]);
-	}
-	return length - i == 2 && data[i + 1] == '}' ? lock.data : NULL;
 }
 
 /* ---------------------------------------------------------------------

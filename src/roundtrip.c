@@ -12,10 +12,21 @@
  */
 #include "roundtrip.h"
 
+#include "common/pg_prng.h"
 #include "storage/proc.h"
 
+/*
+ * A list of n znodes costs n names.  So up to LISTED_ALWAYS they are listed
+ * each time, and beyond that once in LISTED_SELDOM times.  If one in k is
+ * outdated, whoever makes one znode deletes on average ZK_SAMPLE_MAX / k,
+ * beyond LISTED_ALWAYS ZK_SAMPLE_MAX / LISTED_SELDOM / k = 8 / k.  So old ones
+ * go faster than new ones come as long as more than one in eight is outdated.
+ */
+#define LISTED_ALWAYS 256
+#define LISTED_SELDOM 4
+
 static const ZkReply *create(ZkRoundTrip *trip, const char *path,
-							 ZkNodeKind kind);
+							 ZkNodeKind kind, const char *data);
 static void end_talk(ZkRoundTrip *trip, void (*forget) (void *argument),
 					 void *argument);
 
@@ -136,10 +147,10 @@ zklock_roundtrip_reply_ahead(ZkRoundTrip *trip)
 const ZkReply *
 zklock_roundtrip_make_container(ZkRoundTrip *trip, const char *path)
 {
-	const ZkReply *reply = create(trip, path, ZK_CONTAINER);
+	const ZkReply *reply = create(trip, path, ZK_CONTAINER, NULL);
 
 	return reply != NULL && reply->result == ZK_UNIMPLEMENTED ?
-		create(trip, path, ZK_PERSISTENT) : reply;
+		create(trip, path, ZK_PERSISTENT, NULL) : reply;
 }
 
 void
@@ -152,7 +163,7 @@ zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 	{
 		char	   *parent = pnstrdup(path, end - path);
 		const ZkReply *reply = end - path <= root_length ?
-			create(trip, parent, ZK_PERSISTENT) :
+			create(trip, parent, ZK_PERSISTENT, NULL) :
 			zklock_roundtrip_make_container(trip, parent);
 
 		if (reply == NULL)
@@ -171,6 +182,73 @@ zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 		}
 		pfree(parent);
 	}
+}
+
+const ZkReply *
+zklock_roundtrip_create(ZkRoundTrip *trip, const char *path, int root_length,
+						ZkNodeKind kind, const char *data)
+{
+	const ZkReply *reply = create(trip, path, kind, data);
+
+	for (int attempts = 0; reply != NULL && reply->result == ZK_NO_NODE &&
+		 attempts < PARENT_ATTEMPTS; attempts++)
+	{
+		zklock_roundtrip_make_parents(trip, path, root_length);
+		reply = create(trip, path, kind, data);
+	}
+	return reply;
+}
+
+bool
+zklock_roundtrip_should_sample(int nchildren)
+{
+	return nchildren > 0 &&
+		(nchildren <= LISTED_ALWAYS ||
+		 pg_prng_uint64_range(&pg_global_prng_state, 1, LISTED_SELDOM) == 1);
+}
+
+void
+zklock_roundtrip_begin_sample(ZkSample *sample, const char *parent,
+							  int wait_ms)
+{
+	ZkClient   *client = zklock_session_client();
+	const ZkReply *list;
+	int			nnodes;
+	int			first;
+
+	zklock_roundtrip_end_sample(sample);
+	sample->deadline = zklock_client_now() + wait_ms;
+	sample->list = zklock_client_list(client, parent);
+	list = zklock_session_await(sample->list, sample->deadline,
+								ZK_WAITING_FOR_REPLY);
+	if (list == NULL || list->result != ZK_OK || list->nchildren == 0)
+		return;
+	nnodes = Min(list->nchildren, ZK_SAMPLE_MAX);
+	first = pg_prng_uint64_range(&pg_global_prng_state, 0, list->nchildren - 1);
+	for (int i = 0; i < nnodes; i++)
+	{
+		sample->paths[i] =
+			psprintf("%s/%s", parent,
+					 list->children[(first + i) % list->nchildren]);
+		sample->reads[i] = zklock_client_get(client, sample->paths[i]);
+		sample->nnodes++;
+	}
+}
+
+const ZkReply *
+zklock_roundtrip_await_sample(const ZkSample *sample, int index)
+{
+	return zklock_session_await(sample->reads[index], sample->deadline,
+								ZK_WAITING_FOR_REPLY);
+}
+
+void
+zklock_roundtrip_end_sample(ZkSample *sample)
+{
+	zklock_client_free(sample->list);
+	for (int i = 0; i < sample->nnodes; i++)
+		zklock_client_free(sample->reads[i]);
+	memset(sample, 0, sizeof(*sample));
 }
 
 /*
@@ -241,10 +319,11 @@ end_talk(ZkRoundTrip *trip, void (*forget) (void *argument), void *argument)
 }
 
 static const ZkReply *
-create(ZkRoundTrip *trip, const char *path, ZkNodeKind kind)
+create(ZkRoundTrip *trip, const char *path, ZkNodeKind kind, const char *data)
 {
 	ZkRequest  *request = zklock_client_create(zklock_session_client(), path,
-											   kind, NULL, 0);
+											   kind, data,
+											   data != NULL ? strlen(data) : 0);
 
 	return zklock_roundtrip_ask(trip, request);
 }

@@ -41,6 +41,19 @@ typedef struct ZkRemoval
 	bool		is_removed;		/* valid when it is over: by us */
 } ZkRemoval;
 
+/* Most znodes of a sample: fewer than one transaction may delete. */
+#define ZK_SAMPLE_MAX 32
+
+/* Some znodes below a parent, being read.  All zeros: there are none. */
+typedef struct ZkSample
+{
+	int64		deadline;		/* of all replies */
+	ZkRequest  *list;
+	int			nnodes;
+	char	   *paths[ZK_SAMPLE_MAX];
+	ZkRequest  *reads[ZK_SAMPLE_MAX];
+} ZkSample;
+
 /* A read of zklock_client_*(), which may be asked as often as one likes. */
 typedef ZkRequest *(*ZkRead) (ZkClient *client, const char *path);
 
@@ -111,6 +124,38 @@ extern const ZkReply *zklock_roundtrip_make_container(ZkRoundTrip *trip,
  */
 extern void zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 										  int root_length);
+
+/*
+ * Create a znode, and what is above it if need be, as
+ * zklock_roundtrip_make_parents().  The reply to the last create.
+ */
+extern const ZkReply *zklock_roundtrip_create(ZkRoundTrip *trip,
+											  const char *path,
+											  int root_length,
+											  ZkNodeKind kind,
+											  const char *data);
+
+/*
+ * Outdated znodes are deleted bit by bit, by those who make new ones: is it
+ * time to read a sample of so many?  Decided at random.
+ */
+extern bool zklock_roundtrip_should_sample(int nchildren);
+
+/*
+ * List the children of a znode and send reads for some of them, chosen at
+ * random, so that none stays whatever its name.  The replies must be there
+ * within wait_ms.  Without a list the sample is empty.  The caller ends the
+ * sample.  Raises on interrupts.
+ */
+extern void zklock_roundtrip_begin_sample(ZkSample *sample,
+										  const char *parent, int wait_ms);
+
+/* Await the reply to one of the reads.  NULL at the deadline. */
+extern const ZkReply *zklock_roundtrip_await_sample(const ZkSample *sample,
+													int index);
+
+/* Free the requests. */
+extern void zklock_roundtrip_end_sample(ZkSample *sample);
 
 /*
  * Delete a znode and await the confirmation, but never a later one at the

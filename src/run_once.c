@@ -38,16 +38,13 @@
  * whatever strangers put beside the records.
  *
  * Old records are deleted with one attempt, by those who claim others: one
- * that is lost does not matter, somebody will try again.  Who has more of
- * them than one transaction takes must see each done before the next: the
- * version that it would have left may be somebody else's doing.  How long a
- * record is kept it says itself, so that nobody prunes what others rely on.
+ * that is lost does not matter, somebody will try again.  How long a record
+ * is kept it says itself, so that nobody prunes what others rely on.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "common/pg_prng.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
@@ -60,9 +57,11 @@
 #include "name.h"
 #include "nodedata.h"
 #include "queue.h"
-#include "retention.h"
 #include "roundtrip.h"
 #include "session.h"
+
+/* Most records of one name. */
+#define RECORDS_MAX 100000
 
 /* How long a claim may be held up by deleting old records. */
 #define PRUNE_MS 2000
@@ -78,22 +77,9 @@ typedef struct Claim
 	bool		may_be_there;	/* a create was sent, and what came of it is
 								 * not known, or not told to anybody */
 	bool		is_ours;		/* the result, valid when it is over */
+	ZkSample	sample;			/* of the records of that name */
+	ZkRequest  *guarded;		/* get of the guard, ahead of the sample's */
 } Claim;
-
-/* What pruning asks. */
-typedef struct Pruning
-{
-	int64		deadline;
-	int64		now_ms;			/* the servers' clock */
-	const char *guard;
-	const char *claimed;		/* path of the new record, which stays */
-	ZkRequest  *list;
-	ZkRequest  *guarded;		/* get of the guard, ahead of the records' */
-	ZkRequest **gets;
-	ZkRequest  *removal;		/* of some records, the last that was sent */
-	char	  **paths;
-	int			ngets;
-} Pruning;
 
 /* What zk_forget_run() asks. */
 typedef struct Forgetting
@@ -128,18 +114,16 @@ static int	count_records(ZkRoundTrip *trip);
 static bool finish_claim(ZkRoundTrip *trip, Claim *claim,
 						 const char *path, const char *guard,
 						 const ZkReply *record, int nothers);
-static void prune(const char *guard, const char *claimed, int64 now_ms,
-				  int nrecords);
-static void ask_for_records(Pruning *pruning);
-static void remove_old_records(Pruning *pruning);
-static bool is_old(Pruning *pruning, int index);
-static bool remove_some(Pruning *pruning, int version, char **paths,
-						int npaths, bool is_last);
+static void prune(Claim *claim, const char *guard, const char *claimed,
+				  int64 now_ms);
+static bool is_old(const Claim *claim, int index, const char *claimed,
+				   int64 now_ms);
+static void end_claim(void *argument);
 static bool forget_slot(ZkRoundTrip *trip, void *argument);
 static bool read_record(ZkRoundTrip *trip, ZkRemoval *removal);
 static bool remove_record(ZkRoundTrip *trip, const char *guard,
 						  ZkRemoval *removal);
-static bool is_usable(const char *guard, int version);
+static void advance_guard(const char *guard);
 static char *directory_of(const char *record);
 static bool is_record(const char *child);
 
@@ -233,7 +217,7 @@ claim_once(const char *name, const char *slot, int64 retain_ms)
 	/* the end of the backend, too, may leave a record that nobody knows of */
 	PG_ENSURE_ERROR_CLEANUP(log_unsettled, PointerGetDatum(claim));
 	{
-		zklock_roundtrip_run(claim_slot, NULL, claim);
+		zklock_roundtrip_run(claim_slot, end_claim, claim);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(log_unsettled, PointerGetDatum(claim));
 
@@ -323,7 +307,6 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 	char	   *directory = directory_of(path);
 	char	   *data;
 	const ZkReply *reply;
-	int			attempts = 0;
 
 	begin_claim(path);
 	data = record_data(claim->retain_ms);
@@ -331,10 +314,8 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 	for (;;)
 	{
 		zklock_roundtrip_send_ahead(trip, zklock_client_get(client, directory));
-		reply = zklock_roundtrip_ask(trip,
-									 zklock_client_create(client, path,
-														  ZK_PERSISTENT_OWN,
-														  data, strlen(data)));
+		reply = zklock_roundtrip_create(trip, path, guard_length,
+										ZK_PERSISTENT_OWN, data);
 		switch (reply->result)
 		{
 			case ZK_OK:
@@ -343,11 +324,6 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 									count_records(trip));
 			case ZK_NODE_EXISTS:
 				break;
-			case ZK_NO_NODE:
-				if (++attempts > PARENT_ATTEMPTS)
-					zklock_session_raise(reply, "record a run", path);
-				zklock_roundtrip_make_parents(trip, path, guard_length);
-				continue;
 			case ZK_UNKNOWN_OUTCOME:
 				continue;
 			case ZK_SESSION_LOST:
@@ -408,17 +384,14 @@ settle_claim(void)
 	Unsettled.path = NULL;
 }
 
-/*
- * Who claims, the GUID, and at the end, where it is looked for, the
- * retention.
- */
+/* Who claims, the GUID, and for how long the record is kept. */
 static char *
 record_data(int64 retain_ms)
 {
 	char	   *data = zklock_nodedata_add(zklock_nodedata_build(0), "run",
 										   Unsettled.guid);
 
-	return zklock_nodedata_add(data, RETENTION_KEY,
+	return zklock_nodedata_add(data, "retain",
 							   psprintf(INT64_FORMAT, retain_ms));
 }
 
@@ -458,8 +431,9 @@ finish_claim(ZkRoundTrip *trip, Claim *claim, const char *path,
 		.czxid = record->czxid
 	};
 
-	prune(guard, path, record->ctime_ms, nothers + 1);
-	if (nothers < RETENTION_RECORDS_MAX)
+	if (zklock_roundtrip_should_sample(nothers))
+		prune(claim, guard, path, record->ctime_ms);
+	if (nothers < RECORDS_MAX)
 		return true;
 	if (!remove_record(trip, guard, &removal))
 		return false;
@@ -468,7 +442,7 @@ finish_claim(ZkRoundTrip *trip, Claim *claim, const char *path,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 			 errmsg("too many records of runs of \"%s\"", claim->name),
 			 errdetail("There are %d records, and %d may be kept.",
-					   nothers, RETENTION_RECORDS_MAX),
+					   nothers, RECORDS_MAX),
 			 errhint("Each is kept for as long as its run asked for. Ask for less, spread slots over several names, or delete records with zk_forget_run().")));
 }
 
@@ -478,137 +452,67 @@ finish_claim(ZkRoundTrip *trip, Claim *claim, const char *path,
  */
 
 /*
- * Delete some records whose time is over.  Whatever ZooKeeper has against it
- * must not cost the caller the claim.  An interrupt does raise: the claim is
- * not settled yet.
+ * Delete some records whose time is over by the servers' clock, all in one
+ * transaction with the guard.  Nobody waits for the reply, and whatever
+ * ZooKeeper has against it does not cost the caller the claim.  An interrupt
+ * does raise: the claim is not settled yet.
  */
 static void
-prune(const char *guard, const char *claimed, int64 now_ms, int nrecords)
-{
-	Pruning    *pruning;
-
-	if (!retention_should_list(nrecords, pg_prng_double(&pg_global_prng_state)))
-		return;
-	pruning = palloc0(sizeof(*pruning));
-	pruning->guard = guard;
-	pruning->claimed = claimed;
-	pruning->now_ms = now_ms;
-	pruning->deadline = zklock_client_now() + PRUNE_MS;
-	PG_TRY();
-	{
-		ask_for_records(pruning);
-		if (pruning->ngets > 0)
-			remove_old_records(pruning);
-	}
-	PG_FINALLY();
-	{
-		zklock_client_free(pruning->list);
-		zklock_client_free(pruning->guarded);
-		zklock_client_free(pruning->removal);
-		for (int i = 0; i < pruning->ngets; i++)
-			zklock_client_free(pruning->gets[i]);
-	}
-	PG_END_TRY();
-	pfree(pruning);
-}
-
-/*
- * List the records, and ask for the guard and then for some of them, chosen
- * at random, so that none stays however the slots are named.
- */
-static void
-ask_for_records(Pruning *pruning)
+prune(Claim *claim, const char *guard, const char *claimed, int64 now_ms)
 {
 	ZkClient   *client = zklock_session_client();
-	char	   *parent = directory_of(pruning->claimed);
-	const ZkReply *list;
-	int			first;
-	int			nsample;
-
-	pruning->list = zklock_client_list(client, parent);
-	list = zklock_session_await(pruning->list, pruning->deadline,
-								ZK_WAITING_FOR_REPLY);
-	if (list == NULL || list->result != ZK_OK || list->nchildren == 0)
-		return;
-	nsample = Min(list->nchildren, retention_sample(list->nchildren));
-	pruning->gets = palloc(nsample * sizeof(*pruning->gets));
-	pruning->paths = palloc(nsample * sizeof(*pruning->paths));
-	pruning->guarded = zklock_client_get(client, pruning->guard);
-	first = pg_prng_uint64_range(&pg_global_prng_state, 0, list->nchildren - 1);
-	for (int i = 0; i < nsample; i++)
-	{
-		const char *child = list->children[(first + i) % list->nchildren];
-		char	   *path = psprintf("%s/%s", parent, child);
-
-		if (!is_record(child) || strcmp(path, pruning->claimed) == 0)
-			continue;
-		pruning->paths[pruning->ngets] = path;
-		pruning->gets[pruning->ngets++] = zklock_client_get(client, path);
-	}
-}
-
-/*
- * Read the answers, and delete those that are over, as many in a transaction
- * as it may have, one after the other.
- */
-static void
-remove_old_records(Pruning *pruning)
-{
-	const ZkReply *guard = zklock_session_await(pruning->guarded,
-												pruning->deadline,
-												ZK_WAITING_FOR_REPLY);
-	uint32		version;
+	const char *old[ZK_SAMPLE_MAX];
+	const ZkReply *reply;
 	int			nold = 0;
 
-	if (guard == NULL || guard->result != ZK_OK)
+	claim->guarded = zklock_client_get(client, guard);
+	zklock_roundtrip_begin_sample(&claim->sample, directory_of(claimed),
+								  PRUNE_MS);
+	for (int i = 0; i < claim->sample.nnodes; i++)
+		if (is_old(claim, i, claimed, now_ms))
+			old[nold++] = claim->sample.paths[i];
+	reply = zklock_session_await(claim->guarded, claim->sample.deadline,
+								 ZK_WAITING_FOR_REPLY);
+	if (nold == 0 || reply == NULL || reply->result != ZK_OK)
 		return;
-	version = guard->version;
-	for (int i = 0; i < pruning->ngets; i++)
-		if (is_old(pruning, i))
-			pruning->paths[nold++] = pruning->paths[i];
-	for (int i = 0; i < nold && is_usable(pruning->guard, version);
-		 i += ZK_REMOVE_MAX)
-		if (!remove_some(pruning, version++, pruning->paths + i,
-						 Min(nold - i, ZK_REMOVE_MAX),
-						 nold - i <= ZK_REMOVE_MAX))
-			return;
-}
-
-/* Await one of the answers: is it a record that is to go? */
-static bool
-is_old(Pruning *pruning, int index)
-{
-	const ZkReply *reply = zklock_session_await(pruning->gets[index],
-												pruning->deadline,
-												ZK_WAITING_FOR_REPLY);
-
-	/* one with children would spoil the transaction for all */
-	return reply != NULL && reply->result == ZK_OK &&
-		reply->ephemeral_owner == 0 && reply->nbelow == 0 &&
-		retention_is_over(retention_read(reply->data, reply->data_length),
-						  reply->ctime_ms, pruning->now_ms);
+	if (reply->version == ZK_ANY_VERSION)
+		advance_guard(guard);
+	else
+		zklock_client_free(zklock_client_remove_guarded(client, guard,
+														reply->version,
+														old, nold));
 }
 
 /*
- * Delete them if the guard has that version.  true if it has surely the next
- * one now by that; nobody waits for the last answer.
+ * Is that znode of the sample a record that is to go?  Whoever answers may be
+ * a server that lies: no sum may overflow.
  */
 static bool
-remove_some(Pruning *pruning, int version, char **paths, int npaths,
-			bool is_last)
+is_old(const Claim *claim, int index, const char *claimed, int64 now_ms)
 {
-	const ZkReply *reply;
+	const char *path = claim->sample.paths[index];
+	const ZkReply *reply = zklock_roundtrip_await_sample(&claim->sample, index);
+	ZkNodeData	record;
 
-	zklock_client_free(pruning->removal);
-	pruning->removal = zklock_client_remove_guarded(zklock_session_client(),
-													pruning->guard, version,
-													(const char *const *) paths,
-													npaths);
-	if (is_last)
-		return true;
-	reply = zklock_session_await(pruning->removal, pruning->deadline,
-								 ZK_WAITING_FOR_REPLY);
-	return reply != NULL && reply->result == ZK_OK;
+	/* one with children would spoil the transaction for all */
+	if (reply == NULL || reply->result != ZK_OK ||
+		!is_record(strrchr(path, '/') + 1) ||
+		strcmp(path, claimed) == 0 ||
+		reply->ephemeral_owner != 0 || reply->nbelow != 0)
+		return false;
+	zklock_nodedata_parse(reply->data, reply->data_length, &record);
+	return record.retain_ms >= 0 && reply->ctime_ms >= 0 && now_ms >= 0 &&
+		now_ms - reply->ctime_ms > record.retain_ms;
+}
+
+static void
+end_claim(void *argument)
+{
+	Claim	   *claim = argument;
+
+	zklock_roundtrip_end_sample(&claim->sample);
+	zklock_client_free(claim->guarded);
+	claim->guarded = NULL;
 }
 
 /* ---------------------------------------------------------------------
@@ -697,8 +601,11 @@ remove_record(ZkRoundTrip *trip, const char *guard, ZkRemoval *removal)
 			zklock_session_raise(guarded, removal->doing, guard);
 
 		version = guarded->version;
-		if (!is_usable(guard, version))
+		if (version == ZK_ANY_VERSION)
+		{
+			advance_guard(guard);
 			continue;
+		}
 		removal->is_tried = true;
 		reply = zklock_roundtrip_ask(trip,
 									 zklock_client_remove_guarded(client,
@@ -730,17 +637,14 @@ remove_record(ZkRoundTrip *trip, const char *guard, ZkRemoval *removal)
  */
 
 /*
- * Versions have 32 bits and wrap.  One of them means any version to the
- * server: go past it.
+ * The version counts up and wraps; the one value that means any version to the
+ * server is of no use.  Set the guard once more.  Nobody waits for the reply.
  */
-static bool
-is_usable(const char *guard, int version)
+static void
+advance_guard(const char *guard)
 {
-	if (version != ZK_ANY_VERSION)
-		return true;
 	zklock_client_free(zklock_client_set(zklock_session_client(), guard,
 										 "", 0, ZK_ANY_VERSION));
-	return false;
 }
 
 /* The znode that a record is in. */

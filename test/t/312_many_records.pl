@@ -5,7 +5,6 @@
 use strict;
 use warnings;
 
-use Proxy;
 use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
@@ -49,35 +48,6 @@ subtest 'old records go faster than new ones come' => sub {
 	claim('second', $claims);
 	note('old ones left: ' . (records() - 200 - $claims));
 	cmp_ok(records(), '<', $before - $claims, 'twice as fast');
-};
-
-# One whose old records take several transactions: what it has read counts for none
-# of them as soon as somebody else has deleted a record.
-subtest 'several transactions, and somebody else in between' => sub {
-	my $proxy = Proxy->new('127.0.0.1:' . $zk->port);
-	my $late = background($node);
-	$late->query_safe("SET zklock.servers = '" . $proxy->address . "'");
-	$late->query_safe("SELECT zk_run_once('job', 'late', '1 day')");
-	add_records('older', 10_000, 0);
-	my $older = sub { return scalar grep { /^older/ } $stranger->children($directory); };
-	$proxy->trap(14, 1, 'rest');
-	for (my $i = 1;; $i++)
-	{
-		$late->start_query("SELECT zk_run_once('job', 'late $i', '1 day')");
-		poll_until { $late->is_done || $proxy->is_sprung } 'it to delete some', 30;
-		last if $proxy->is_sprung;
-		$late->wait_result;
-	}
-	is($session->query_safe("SELECT zk_forget_run('job', 'older 1')"), 't', 'one is deleted');
-	my $before = $older->();
-	$proxy->heal;
-	$late->wait_result;
-	# behind all that it has sent
-	$late->query_safe("SELECT zk_forget_run('other', 'none')");
-	is($older->(), $before, 'and none of those that had been read before');
-	$late->quit;
-	$proxy->stop;
-	$stranger->delete("$directory/$_") foreach grep { /^older/ } $stranger->children($directory);
 };
 
 subtest 'so many and no more' => sub {

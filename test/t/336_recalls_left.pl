@@ -83,7 +83,7 @@ subtest 'those that are heard stay' => sub {
 		'b-lock-0000000001.release' => '{"client":"zklock","lock":"',
 		'c-lock-0000000001.release' => '{"client":"zklock","lock":"\\',
 		'd-lock-0000000001.release' => '{"client":"zklock","lock":"a//b"}',
-		'e-lock-0000000001.release' => '{"client":"zklock","lock":"gone","more":""}',
+		'e-lock-0000000001.release' => '{"client":"zklock","lock":"gone","more":""',
 		'_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-0000000001.release' =>
 		  '{"client":"zklock","lock":"heard\\/../x"}');
 	$stranger->create("$parent/$_", $strange{$_}) foreach sort keys %strange;
