@@ -151,7 +151,6 @@ OBJS = \
 	src/keep_word.o \
 	src/contact.o \
 	src/cycle.o \
-	src/recipe_alias.o \
 	src/recipe.o \
 	src/recipe_node.o \
 	src/recipe_name.o \

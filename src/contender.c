@@ -31,14 +31,6 @@
 #include "handover.h"
 #include "keep.h"
 
-/*
- * How many attempts a contender with aliases makes at once when others come
- * in between.  Each further one is put off for a random time, of which the
- * limit doubles up to 64 ms; one that must not wait gives up then.
- */
-#define PROMPT_ATTEMPTS 3
-#define LONGEST_PAUSE_BITS 6
-
 /* How often a try reads a queue in which it has found void holds. */
 #define LOOKS_OF_A_TRY 10
 
@@ -71,7 +63,6 @@ static void read_list(Standing *standing, const ZkReply *list,
 static void name_in_errors(const Standing *standing);
 static bool look_at_all(Standing *standings, int nstandings, bool *is_busy);
 static int	join_all(Standing *standings, int nstandings, bool *is_busy);
-static Step join_anew(Standing *standing);
 static RecipeVerdict judge(const Standing *standing, const ZkReply *list,
 						   const char *mine, int *ahead);
 static bool is_anybody_behind(const Standing *standing, const ZkReply *list);
@@ -140,7 +131,7 @@ zklock_contend(ZkContender *contender)
 		return end;
 	}
 	note_grant(&standing);
-	contender_free_creates(&standing);
+	zklock_client_free(standing.create);
 	contender_forget_ahead(&standing);
 	zklock_deadlock_end(&standing.detector);
 	zklock_roundtrip_end(&standing.trip);
@@ -195,7 +186,7 @@ zklock_contend_at_once(ZkContender *contenders, int ncontenders,
 			note_grant(&standings[i]);
 		else
 			leave(&standings[i]);
-		contender_free_creates(&standings[i]);
+		zklock_client_free(standings[i].create);
 		zklock_roundtrip_end(&standings[i].trip);
 	}
 	pfree(standings);
@@ -391,8 +382,6 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 			contender_raise_evicted(standing);
 		case RECIPE_EXHAUSTED:
 			contender_raise_exhausted(standing);
-		case RECIPE_INTERPOSED:
-			return join_anew(standing);
 		case RECIPE_WAIT:
 			contender->place->can_hand_over =
 				recipe_can_hand_over(contender_node_name(standing));
@@ -533,7 +522,6 @@ look(Standing *standing)
 			return contender_is_held(standing, survey.next) ?
 				STEP_OUT_OF_PATIENCE : STEP_GO_ON;
 		case RECIPE_GONE:
-		case RECIPE_INTERPOSED:
 			break;
 	}
 	return STEP_OUT_OF_PATIENCE;
@@ -552,8 +540,7 @@ read_list(Standing *standing, const ZkReply *list, const char *mine,
 
 	memset(survey, 0, offsetof(Survey, twin));
 	survey->verdict = judge(standing, list, mine, &ahead);
-	standing->is_told_busy = survey->verdict == RECIPE_WAIT ||
-		survey->verdict == RECIPE_INTERPOSED;
+	standing->is_told_busy = survey->verdict == RECIPE_WAIT;
 	if (standing->is_told_busy)
 		contender_note_ahead(standing, list, mine);
 	survey->should_drain = mine != NULL &&
@@ -680,37 +667,6 @@ join_all(Standing *standings, int nstandings, bool *is_busy)
 }
 
 /*
- * Somebody came in between our nodes: withdraw them.  STEP_GO_ON: join
- * again.  The deletes are ahead of whatever this session asks next.
- */
-static Step
-join_anew(Standing *standing)
-{
-	ZkContender *contender = standing->contender;
-	uint8		random = 0;
-	int64		pause;
-
-	standing->ninterposed++;
-	ereport(DEBUG1,
-			(errmsg_internal("queue nodes for lock \"%s\" are interleaved with others', attempt %d",
-							 contender->place->name, standing->ninterposed)));
-	contender_withdraw(standing);
-	if (contender->patience == ZK_TRY_ONCE)
-		return standing->ninterposed < PROMPT_ATTEMPTS ?
-			look(standing) : STEP_OUT_OF_PATIENCE;
-	if (standing->ninterposed < PROMPT_ATTEMPTS)
-		return STEP_GO_ON;
-	pause = 1 << Min(standing->ninterposed, LONGEST_PAUSE_BITS);
-	if (pg_strong_random(&random, sizeof(random)))
-		pause = random % pause;
-	if (zklock_session_pause(Min(contender->deadline,
-								 zklock_client_now() + pause)) == ZK_WAIT_LOST)
-		return STEP_SESSION_LOST;
-	return zklock_client_now() < contender->deadline ?
-		STEP_GO_ON : STEP_OUT_OF_PATIENCE;
-}
-
-/*
  * The recipe's verdict over a list, for our node or, with mine NULL, for one
  * that is still to be made.
  */
@@ -727,10 +683,6 @@ judge(const Standing *standing, const ZkReply *list, const char *mine,
 	if (mine == NULL)
 		return recipe_verdict_newcomer(list->children, list->nchildren,
 									   contender->place->mode, ahead);
-	if (contender->style == RECIPE_STYLE_ALL)
-		return alias_verdict(list->children, list->nchildren, mine,
-							 contender->place->numbers, contender->place->mode,
-							 ahead);
 	return recipe_verdict(list->children, list->nchildren, mine,
 						  contender->place->mode, &own, ahead);
 }
@@ -795,8 +747,6 @@ note_grant(const Standing *standing)
 	ZkContender *contender = standing->contender;
 
 	Assert(contender->place->token != 0);
-	contender->place->nnodes = contender->style == RECIPE_STYLE_ALL ?
-		ALIAS_COUNT : 1;
 	contender->place->can_keep = contender->wants_keep &&
 		recipe_is_keeper(contender_node_name(standing));
 	contender->place->keep = NULL;

@@ -47,8 +47,7 @@ typedef struct ZkContender
 								 * rest */
 	bool		wants_list;		/* the word of a holder that it lets go will
 								 * not do, unless it was the first of our list */
-	RecipeStyle style;			/* of our queue node's name; _ALL: we have
-								 * several, see recipe_alias.h, and one permit */
+	RecipeStyle style;			/* of our queue node's name */
 	bool		may_be_there;	/* this session may have other nodes in that
 								 * queue: none is left over from an attempt */
 	bool		holds_locks;	/* this session holds other locks: others may

@@ -72,7 +72,7 @@ contender_is_left_over(const Standing *standing, const char *child,
 	return !standing->contender->may_be_there &&
 		reply->ephemeral_owner != 0 && zklock_session_status(&status) &&
 		reply->ephemeral_owner == status.session_id &&
-		strcmp(child, mine) != 0 && !alias_is_same(child, mine);
+		strcmp(child, mine) != 0;
 }
 
 bool

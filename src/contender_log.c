@@ -85,7 +85,6 @@ contender_note_ahead(Standing *standing, const ZkReply *list, const char *mine)
 		const char *child = list->children[i];
 
 		if (recipe_parse_node(child).style == RECIPE_STYLE_NONE ||
-			alias_rank(child) > 0 ||
 			(mine != NULL && recipe_compare_nodes(child, mine) >= 0))
 			continue;
 		standing->nahead++;
@@ -152,8 +151,7 @@ contender_log_verdict(const Standing *standing, RecipeVerdict verdict,
 		[RECIPE_WAIT] = "somebody is ahead",
 		[RECIPE_GONE] = "our node is gone",
 		[RECIPE_EXHAUSTED] = "no order",
-		[RECIPE_MISMATCH] = "another number of permits",
-		[RECIPE_INTERPOSED] = "somebody stands between our nodes"
+		[RECIPE_MISMATCH] = "another number of permits"
 	};
 	const char *mine = contender_node_name(standing);
 

@@ -1,16 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * contender_node.c
- *	  A contender's queue nodes: made, found again when a reply was lost,
+ *	  A contender's queue node: made, found again when a reply was lost,
  *	  withdrawn.
- *
- * Aliases (node style "all"): a contender may have several queue nodes.
- * Their creates and the list go out together; when it is granted the lock,
- * and when all its nodes are withdrawn and made anew, is explained at the
- * head of recipe_alias.c.  If the reply to one of the creates is lost, all
- * nodes are withdrawn as well, and lose their place.  Such a contender always
- * lists, and so does whoever is behind it, for none of its nodes can be
- * handed over.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,11 +14,8 @@
 /* From this attempt on, parents are created one by one, with their errors. */
 #define CAREFUL_ATTEMPT 2
 
-static void send_aliases(Standing *standing, const char *guid);
-static const ZkReply *create_reply(const Standing *standing);
 static void note_node(Standing *standing, const char *path,
 					  const ZkReply *reply);
-static void note_numbers(Standing *standing);
 static bool find_lost_node(Standing *standing);
 
 const ZkReply *
@@ -56,10 +45,8 @@ contender_send_create(Standing *standing)
 		standing->data = contender->wants_keep ?
 			pstrdup(place->own_data) : zklock_nodedata_build(0);
 	zklock_nodedata_make_guid(guid);
-	if (contender->style == RECIPE_STYLE_ALL)
-		alias_mark(guid);
-	else if (contender->style == RECIPE_STYLE_CURATOR &&
-			 place->mode == RECIPE_EXCLUSIVE && place->permits == 1)
+	if (contender->style == RECIPE_STYLE_CURATOR &&
+		place->mode == RECIPE_EXCLUSIVE && place->permits == 1)
 	{
 		/* a name has but one mark; who is waited for will not keep it anyway */
 		if (contender->wants_keep)
@@ -80,15 +67,12 @@ contender_send_create(Standing *standing)
 											strlen(standing->data));
 	if (standing->create == NULL)
 		zklock_errors_raise_memory();
-	if (contender->style == RECIPE_STYLE_ALL)
-		send_aliases(standing, guid);
 }
 
 bool
 contender_take_node(Standing *standing)
 {
-	ZkContender *contender = standing->contender;
-	const ZkReply *reply = create_reply(standing);
+	const ZkReply *reply = zklock_client_reply(standing->create);
 
 	if (reply == NULL)
 		return false;			/* the list failed ahead of it: wait for both */
@@ -97,24 +81,18 @@ contender_take_node(Standing *standing)
 		case ZK_OK:
 			break;
 		case ZK_NO_NODE:
-			contender_withdraw(standing);	/* the parent may be there by the
-											 * next alias */
+			contender_withdraw(standing);
 			contender_make_parents(standing);
 			return false;
 		case ZK_UNKNOWN_OUTCOME:
-			if (contender->style != RECIPE_STYLE_ALL)
-				return find_lost_node(standing);
-			contender_withdraw(standing);
-			return false;
+			return find_lost_node(standing);
 		default:
 			zklock_session_raise(reply, "join a lock's queue",
-								 contender->place->lock_path);
+								 standing->contender->place->lock_path);
 	}
 
 	note_node(standing, reply->path, reply);
-	contender->place->proof = reply->proof;
-	if (contender->style == RECIPE_STYLE_ALL)
-		note_numbers(standing);
+	standing->contender->place->proof = reply->proof;
 	return true;
 }
 
@@ -164,19 +142,6 @@ contender_withdraw(Standing *standing)
 {
 	zklock_client_withdraw(standing->create);
 	standing->create = NULL;
-	for (int i = 0; i < ALIAS_COUNT - 1; i++)
-	{
-		zklock_client_withdraw(standing->aliases[i]);
-		standing->aliases[i] = NULL;
-	}
-}
-
-void
-contender_free_creates(Standing *standing)
-{
-	zklock_client_free(standing->create);
-	for (int i = 0; i < ALIAS_COUNT - 1; i++)
-		zklock_client_free(standing->aliases[i]);
 }
 
 /*
@@ -194,51 +159,6 @@ contender_announce(const Standing *standing)
 		zklock_errors_raise_memory();
 }
 
-/* Send the creates of our further nodes behind that of the first. */
-static void
-send_aliases(Standing *standing, const char *guid)
-{
-	ZkContender *contender = standing->contender;
-
-	for (int rank = 1; rank < ALIAS_COUNT; rank++)
-	{
-		char		prefix[RECIPE_NODE_SIZE];
-		char		path[RECIPE_PATH_SIZE];
-
-		alias_prefix(prefix, rank, contender->place->mode, guid);
-		snprintf(path, sizeof(path), "%s/%s", contender->place->lock_path, prefix);
-		standing->aliases[rank - 1] =
-			zklock_client_create(zklock_session_client(), path,
-								 ZK_EPHEMERAL_SEQUENTIAL, standing->data,
-								 strlen(standing->data));
-		if (standing->aliases[rank - 1] == NULL)
-			zklock_errors_raise_memory();
-	}
-}
-
-/*
- * The reply to our creates: NULL unless all are there, the first that says
- * anything else than OK, or that for the first node.
- */
-static const ZkReply *
-create_reply(const Standing *standing)
-{
-	const ZkReply *reply = zklock_client_reply(standing->create);
-
-	if (standing->contender->style != RECIPE_STYLE_ALL)
-		return reply;
-	for (int i = 0; i < ALIAS_COUNT - 1; i++)
-	{
-		const ZkReply *other = zklock_client_reply(standing->aliases[i]);
-
-		if (reply == NULL || other == NULL)
-			return NULL;
-		if (reply->result == ZK_OK && other->result != ZK_OK)
-			reply = other;
-	}
-	return reply;
-}
-
 /*
  * Our node is there: keep where, and which.  It must be of this session; it
  * always is, unless the server mixes sessions up, and then nothing that
@@ -254,24 +174,8 @@ note_node(Standing *standing, const char *path, const ZkReply *reply)
 		reply->ephemeral_owner != status.session_id)
 		contender_raise_evicted(standing);
 	strlcpy(place->node, path, RECIPE_PATH_SIZE);
-	place->token = place->czxids[0] = reply->czxid;
+	place->token = place->czxid = reply->czxid;
 	standing->is_node_known = true;
-}
-
-/* All nodes are there: what tells them from others? */
-static void
-note_numbers(Standing *standing)
-{
-	for (int rank = 0; rank < ALIAS_COUNT; rank++)
-	{
-		const ZkReply *reply =
-			zklock_client_reply(rank == 0 ? standing->create :
-								standing->aliases[rank - 1]);
-		RecipeNode	node = recipe_parse_node(strrchr(reply->path, '/') + 1);
-
-		standing->contender->place->numbers[rank] = node.sequence;
-		standing->contender->place->czxids[rank] = reply->czxid;
-	}
 }
 
 /*

@@ -41,11 +41,9 @@ typedef struct Standing
 	ZkContender *contender;
 	ZkRoundTrip trip;			/* the question under way */
 
-	/* our nodes; contender_node.c */
+	/* our node; contender_node.c */
 	ZkRequest  *create;			/* of our queue node; owns the node until the
 								 * grant; NULL before we joined */
-	ZkRequest  *aliases[ALIAS_COUNT - 1];	/* the same of our further nodes */
-	int			ninterposed;	/* how often somebody came in between them */
 	bool		is_node_known;	/* place->node holds the full path */
 	char		prefix[RECIPE_NODE_SIZE];	/* its name up to the number */
 	char	   *data;			/* of our node, palloc'ed */
@@ -97,7 +95,7 @@ typedef struct Standing
  */
 extern Step contender_step(const Standing *standing, const ZkReply *reply);
 
-/* The name of our queue node, or of the first. */
+/* The name of our queue node. */
 extern const char *contender_node_name(const Standing *standing);
 
 /* ---- contender_node.c ---- */
@@ -124,11 +122,8 @@ extern bool contender_take_node(Standing *standing);
  */
 extern void contender_make_parents(Standing *standing);
 
-/* Our nodes go, the first one first, and are not ours any more. */
+/* Our node goes, and is not ours any more. */
 extern void contender_withdraw(Standing *standing);
-
-/* The nodes were granted the lock: they stay. */
-extern void contender_free_creates(Standing *standing);
 
 /* Tell who is behind us that we wait no more. */
 extern void contender_announce(const Standing *standing);

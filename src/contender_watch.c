@@ -283,8 +283,7 @@ static bool
 can_be_handed_over(const ZkContender *contender, const char *ahead)
 {
 	return contender->place->mode == RECIPE_EXCLUSIVE &&
-		contender->place->permits == 1 &&
-		contender->style != RECIPE_STYLE_ALL && recipe_can_hand_over(ahead);
+		contender->place->permits == 1 && recipe_can_hand_over(ahead);
 }
 
 /*

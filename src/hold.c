@@ -549,12 +549,6 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 		if (is_eviction && entry->who.client != NULL &&
 			!recipe_is_hold(entry->node))
 			tell_evicted(name, entry->node);
-
-		/* the first one last: the token finds it as long as any is left */
-		for (int j = ALIAS_COUNT - 2; j >= 0; j--)
-			if (entry->aliases[j] != NULL)
-				is_removed |= remove_one(name, entry->aliases[j],
-										 entry->alias_czxids[j], is_eviction);
 		is_removed |= remove_one(name, entry->node, entry->czxid, is_eviction);
 	}
 	return is_removed;

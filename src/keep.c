@@ -346,7 +346,7 @@ static bool
 can_keep(const ZkPlace *place, ZkSessionNumber live)
 {
 	return keep_setting > 0 && place->can_keep &&
-		place->mode == RECIPE_EXCLUSIVE && place->replacing[0] == NULL &&
+		place->mode == RECIPE_EXCLUSIVE && place->replacing == NULL &&
 		!place->is_on_word && !zklock_place_is_lost(place, live) &&
 		!proc_exit_inprogress &&
 		recipe_parse_node(node_name(place)).sequence < RECIPE_SEQUENCE_PRUNE &&

@@ -38,7 +38,7 @@ typedef struct Bounds
 } Bounds;
 
 /*
- * zklock.max_locks: how many queue nodes one backend may have.  The end of a
+ * zklock.max_locks: how many locks one backend may hold.  The end of a
  * session is one transaction over all its nodes, which too many of them make
  * too large for the ensemble (ZOOKEEPER-4306).
  */
@@ -89,7 +89,7 @@ void
 zklock_lock_init(void)
 {
 	DefineCustomIntVariable("zklock.max_locks",
-							"Most queue nodes that one backend may have: one for each lock, or three.",
+							"Most locks that one backend may hold.",
 							NULL,
 							&max_locks_setting, 1000, 1, 10000,
 							PGC_SUSET, 0,
@@ -453,30 +453,16 @@ make_room(int nmore)
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
 	int			nheld = 0;
-	int			nnodes = 0;
-	int			nnew;
-	bool		is_all = zklock_name_style() == RECIPE_STYLE_ALL;
 
 	if (zklock_locks != NULL)
-	{
 		foreach_lock(scan, lock)
-		{
-			if (!zklock_lock_is_held(lock))
-				continue;
-			nheld++;
-			nnodes += lock->place.nnodes;
-		}
-	}
-	nnew = nmore * (is_all ? ALIAS_COUNT : 1);
-	zklock_keep_drop_down_to(Max(max_locks_setting - nnodes - nnew, 0));
-	if (nnodes + nnew <= max_locks_setting)
+			nheld += zklock_lock_is_held(lock);
+	zklock_keep_drop_down_to(Max(max_locks_setting - nheld - nmore, 0));
+	if (nheld + nmore <= max_locks_setting)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("too many ZooKeeper locks"),
-			 is_all || nnodes > nheld ?
-			 errdetail("This session has %d queue nodes and asks for %d more.",
-					   nnodes, nnew) :
 			 nmore == 1 ?
 			 errdetail("This session holds %d.", nheld) :
 			 errdetail("This session holds %d and asks for %d more.",
@@ -666,8 +652,6 @@ contender_for(const ZkLockOrder *order, Lock *lock, const Bounds *bounds)
 		.deadline = deadline_of(order, bounds)
 	};
 
-	if (contender.style == RECIPE_STYLE_ALL && order->permits > 1)
-		zklock_lock_refuse_semaphore(order->name);
 	lock->place.mode = order->mode;
 	lock->place.permits = order->permits;
 	return contender;

@@ -103,7 +103,6 @@ extern void zklock_lock_warn_of_snapshot(void);
 
 pg_noreturn extern void zklock_lock_refuse_upgrade(const Lock *lock);
 pg_noreturn extern void zklock_lock_refuse_count(const Lock *lock);
-pg_noreturn extern void zklock_lock_refuse_semaphore(const char *name);
 pg_noreturn extern void zklock_lock_refuse_permits(const Lock *lock,
 												   int permits);
 

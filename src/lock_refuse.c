@@ -63,19 +63,6 @@ zklock_lock_refuse_count(const Lock *lock)
 			 errhint("Release it as often as it is taken. A lock of session scope is not released by the end of a transaction.")));
 }
 
-/* Nobody but zklock has such semaphores, so that one node is enough. */
-void
-zklock_lock_refuse_semaphore(const char *name)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot take lock \"%s\" with several permits in node style \"all\"",
-					name),
-			 errdetail("Clients in other languages do not share semaphores with zklock."),
-			 errhint("Set \"%s\" to another style for this call.",
-					 "zklock.node_style")));
-}
-
 void
 zklock_lock_refuse_permits(const Lock *lock, int permits)
 {

@@ -31,7 +31,6 @@ static const struct config_enum_entry node_style_options[] = {
 	{"curator", RECIPE_STYLE_CURATOR, false},
 	{"curator_rw", RECIPE_STYLE_CURATOR_RW, false},
 	{"kazoo", RECIPE_STYLE_KAZOO, false},
-	{"all", RECIPE_STYLE_ALL, false},
 	{NULL, 0, false}
 };
 
@@ -55,7 +54,7 @@ zklock_name_init(void)
 							   check_root, NULL, NULL);
 	DefineCustomEnumVariable("zklock.node_style",
 							 "Client whose way of naming queue nodes zklock follows.",
-							 "curator (InterProcessMutex), curator_rw (InterProcessReadWriteLock), kazoo, or all, which takes three queue nodes for each lock.",
+							 "curator (InterProcessMutex), curator_rw (InterProcessReadWriteLock), or kazoo.",
 							 &node_style, RECIPE_STYLE_CURATOR,
 							 node_style_options,
 							 PGC_SUSET, 0,

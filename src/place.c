@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * place.c
- *	  A place in the queue of a lock: the queue nodes that this backend stands
- *	  on, with all that hangs on them: token, proof, downgrade, removal.
+ *	  A place in the queue of a lock: the queue node that this backend stands
+ *	  on, with all that hangs on it: token, proof, downgrade, removal.
  *
  * Both modes of a lock stand on one place: who holds it exclusively and takes
  * it shared besides stays on the exclusive node, which is replaced when the
@@ -31,15 +31,12 @@
 #define PROOF_ATTEMPTS 6
 
 static const char *node_name(const ZkPlace *place);
-static void remove_nodes(const ZkPlace *place);
-static void remove_node(const ZkPlace *place, const char *path,
-						bool should_set);
+static void remove_node(const ZkPlace *place);
 static void name_next_node(ZkPlace *place);
-static void send_downgrade(ZkPlace *place);
 static void withdraw_downgrade(ZkPlace *place);
 static void remove_recall(ZkPlace *place);
-static ZkRequest *check_node(const ZkPlace *place, int rank);
-static void await_proofs(ZkPlace *place, ZkRequest **requests);
+static ZkRequest *check_node(const ZkPlace *place);
+static void await_proof(ZkPlace *place, ZkRequest **request);
 static void free_requests(ZkRequest **requests, int nrequests);
 static void hear_of_eviction(ZkPlace *place);
 
@@ -47,24 +44,6 @@ static void hear_of_eviction(ZkPlace *place);
  * Public functions
  * ---------------------------------------------------------------------
  */
-
-void
-zklock_place_path(const ZkPlace *place, const char *first, int rank,
-				  char path[RECIPE_PATH_SIZE])
-{
-	const char *name = strrchr(first, '/') + 1;
-	char		alias[RECIPE_NODE_SIZE];
-
-	if (rank == 0)
-	{
-		strlcpy(path, first, RECIPE_PATH_SIZE);
-		return;
-	}
-	alias_name(alias, name, rank, recipe_parse_node(name).mode,
-			   place->numbers[rank]);
-	snprintf(path, RECIPE_PATH_SIZE, "%.*s%s", (int) (name - first), first,
-			 alias);
-}
 
 bool
 zklock_place_is_lost(const ZkPlace *place, ZkSessionNumber live)
@@ -96,67 +75,60 @@ zklock_place_downgrade(ZkPlace *place, ZkSessionNumber live)
 	name_next_node(place);
 	if (place->next_node[0] == '\0')
 		return;
-	send_downgrade(place);
+
+	/* without memory for the request the exclusive node stays */
+	place->replacing = zklock_client_replace(zklock_session_client(),
+											 place->node, place->czxid,
+											 place->next_node,
+											 place->next_data,
+											 strlen(place->next_data));
 }
 
 /*
- * The place is on its new nodes; or it stays on the old ones; or somebody had
- * deleted an old one, and perhaps been granted the lock, before the new one
- * was there.  Of several nodes all must be new ones: a place that has not all
- * of its nodes is lost.
+ * The place is on its new node; or it stays on the old one; or somebody had
+ * deleted the old one, and perhaps been granted the lock, before the new one
+ * was there.
  */
 void
 zklock_place_settle(ZkPlace *place, ZkSessionNumber live)
 {
-	bool		is_good = true;
-	Moment		proof = ZK_NO_PROOF;
+	const ZkReply *reply;
 
-	if (place->replacing[0] == NULL)
+	if (place->replacing == NULL)
 		return;
 	if (place->session != live)
 	{
 		/* freed with the session */
-		memset(place->replacing, 0, sizeof(place->replacing));
+		place->replacing = NULL;
 		return;
 	}
-	for (int rank = 0; rank < place->nnodes; rank++)
+	reply = zklock_client_reply(place->replacing);
+	if (reply == NULL)
+		return;
+	if (reply->result != ZK_OK)
 	{
-		const ZkReply *reply = zklock_client_reply(place->replacing[rank]);
-
-		if (reply == NULL)
-			return;
-		is_good &= reply->result == ZK_OK;
-		if (reply->result != ZK_OK)
-			place->is_evicted |= reply->result == ZK_NO_NODE ||
-				place->nnodes > 1;
-		proof = contact_earlier(proof, reply->proof);
-	}
-	if (!is_good)
-	{
+		place->is_evicted |= reply->result == ZK_NO_NODE;
 		withdraw_downgrade(place);
 		return;
 	}
 	strlcpy(place->node, place->next_node, RECIPE_PATH_SIZE);
-	place->proof = proof;
-	for (int rank = 0; rank < place->nnodes; rank++)
-	{
-		place->czxids[rank] = zklock_client_reply(place->replacing[rank])->czxid;
-		zklock_client_free(place->replacing[rank]);
-	}
-	memset(place->replacing, 0, sizeof(place->replacing));
+	place->proof = reply->proof;
+	place->czxid = reply->czxid;
+	zklock_client_free(place->replacing);
+	place->replacing = NULL;
 }
 
 void
 zklock_place_leave(ZkPlace *place, ZkSessionNumber live)
 {
-	Assert(place->nnodes > 0 && place->session != 0);
+	Assert(place->session != 0);
 	if (place->session == live)
 	{
 		zklock_place_settle(place, live);
 		withdraw_downgrade(place);
-		remove_nodes(place);
+		remove_node(place);
 	}
-	memset(place->replacing, 0, sizeof(place->replacing));
+	place->replacing = NULL;
 	remove_recall(place);
 }
 
@@ -168,7 +140,7 @@ zklock_place_note_grant(ZkPlace *place)
 	place->is_evicted = false;
 	place->evicted_by[0] = '\0';
 	place->is_mistaken = false;
-	memset(place->replacing, 0, sizeof(place->replacing));
+	place->replacing = NULL;
 }
 
 bool
@@ -189,8 +161,7 @@ zklock_place_is_recalled(ZkPlace *place, ZkSessionNumber live)
 void
 zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt)
 {
-	int			nrequests = nplaces * ALIAS_COUNT;
-	ZkRequest **requests = palloc0(nrequests * sizeof(*requests));
+	ZkRequest **requests = palloc0(nplaces * sizeof(*requests));
 
 	if (attempt == PROOF_ATTEMPTS)
 		ereport(ERROR,
@@ -209,18 +180,17 @@ zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt)
 	PG_TRY();
 	{
 		for (int i = 0; i < nplaces; i++)
-			for (int rank = 0; rank < places[i]->nnodes; rank++)
-				requests[i * ALIAS_COUNT + rank] = check_node(places[i], rank);
+			requests[i] = check_node(places[i]);
 		for (int i = 0; i < nplaces; i++)
-			await_proofs(places[i], &requests[i * ALIAS_COUNT]);
+			await_proof(places[i], &requests[i]);
 	}
 	PG_CATCH();
 	{
-		free_requests(requests, nrequests);
+		free_requests(requests, nplaces);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	free_requests(requests, nrequests);
+	free_requests(requests, nplaces);
 	for (int i = 0; i < nplaces; i++)
 		if (places[i]->is_evicted)
 			hear_of_eviction(places[i]);
@@ -229,12 +199,10 @@ zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt)
 bool
 zklock_place_await_downgrade(ZkPlace *place)
 {
-	for (int rank = 0; rank < ALIAS_COUNT; rank++)
-		if (place->replacing[rank] != NULL &&
-			zklock_session_await(place->replacing[rank], ZK_NO_DEADLINE,
-								 ZK_WAITING_TO_COMMIT)->result ==
-			ZK_SESSION_LOST)
-			return false;
+	if (place->replacing != NULL &&
+		zklock_session_await(place->replacing, ZK_NO_DEADLINE,
+							 ZK_WAITING_TO_COMMIT)->result == ZK_SESSION_LOST)
+		return false;
 	zklock_place_settle(place, zklock_session_live());
 	return true;
 }
@@ -258,53 +226,39 @@ zklock_place_free(ZkPlace *place)
 static const char *
 node_name(const ZkPlace *place)
 {
-	return strrchr(place->replacing[0] != NULL ? place->next_node :
+	return strrchr(place->replacing != NULL ? place->next_node :
 				   place->node, '/') + 1;
 }
 
 /*
- * Delete the nodes, the first one first; recipe_alias.c says why.  If the
- * sequence counter has come far, try at times to delete the lock's znode too:
- * it works if nobody waits, and nobody misses it; see contender_drain.c.
+ * Delete the node, behind a set if that hands the lock over.  If the sequence
+ * counter has come far, try at times to delete the lock's znode too: it works
+ * if nobody waits, and nobody misses it; see contender_drain.c.
+ *
+ * Complains where that is impossible; without the path, which may have
+ * characters that cannot be shown here, and this is no place for an error.
  */
 static void
-remove_nodes(const ZkPlace *place)
+remove_node(const ZkPlace *place)
 {
+	ZkClient   *client = zklock_session_client();
 	const char *child = strrchr(place->node, '/') + 1;
 	bool		is_neighbor_next = place->mode == RECIPE_EXCLUSIVE &&
 		!place->is_evicted && recipe_can_hand_over(child) &&
 		zklock_handover_tell(place->node, place->token);
-	char		path[RECIPE_PATH_SIZE];
+	bool		should_set = place->can_hand_over && !place->is_evicted &&
+		!is_neighbor_next;
 
-	for (int rank = 0; rank < place->nnodes; rank++)
-	{
-		zklock_place_path(place, place->node, rank, path);
-		remove_node(place, path, place->can_hand_over &&
-					!place->is_evicted && !is_neighbor_next);
-	}
-	if (recipe_should_prune(child))
-		zklock_client_free(zklock_client_remove(zklock_session_client(),
-												place->lock_path,
-												ZK_ANY_VERSION));
-}
-
-/*
- * Send a delete, behind a set if that hands the lock over, and complain where
- * that is impossible; without the path, which may have characters that cannot
- * be shown here, and this is no place for an error.
- */
-static void
-remove_node(const ZkPlace *place, const char *path, bool should_set)
-{
-	ZkClient   *client = zklock_session_client();
-
-	if (!(should_set ? zklock_client_hand_over(client, path) :
-		  zklock_client_delete(client, path)))
+	if (!(should_set ? zklock_client_hand_over(client, place->node) :
+		  zklock_client_delete(client, place->node)))
 		ereport(WARNING,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("could not delete a queue node of lock \"%s\": out of memory",
 						place->name),
 				 errhint("It goes with the end of this session.")));
+	if (recipe_should_prune(child))
+		zklock_client_free(zklock_client_remove(client, place->lock_path,
+												ZK_ANY_VERSION));
 }
 
 /* ---------------------------------------------------------------------
@@ -312,17 +266,11 @@ remove_node(const ZkPlace *place, const char *path, bool should_set)
  * ---------------------------------------------------------------------
  */
 
-/*
- * Write the path of the shared node with our number; "" without randomness.
- * Several nodes keep their GUID, by which others know that they belong
- * together, whichever of them are replaced already.
- */
+/* Write the path of the shared node with our number; "" without randomness. */
 static void
 name_next_node(ZkPlace *place)
 {
-	const char *name = strrchr(place->node, '/') + 1;
-	RecipeNode	node = recipe_parse_node(name);
-	char		next[RECIPE_NODE_SIZE];
+	RecipeNode	node = recipe_parse_node(strrchr(place->node, '/') + 1);
 	char		prefix[RECIPE_NODE_SIZE];
 	char		guid[RECIPE_GUID_LEN + 1];
 	uint8		random[16];
@@ -330,54 +278,18 @@ name_next_node(ZkPlace *place)
 	place->next_node[0] = '\0';
 	if (!pg_strong_random(random, sizeof(random)))
 		return;
-	if (place->nnodes > 1)
-		alias_name(next, name, 0, RECIPE_SHARED, node.sequence);
-	else
-	{
-		recipe_format_guid(guid, random);
-		recipe_node_prefix(prefix, node.style, RECIPE_SHARED, 1, guid);
-		snprintf(next, sizeof(next), "%.60s%010d", prefix, node.sequence);
-	}
-	snprintf(place->next_node, RECIPE_PATH_SIZE, "%s/%s", place->lock_path,
-			 next);
+	recipe_format_guid(guid, random);
+	recipe_node_prefix(prefix, node.style, RECIPE_SHARED, 1, guid);
+	snprintf(place->next_node, RECIPE_PATH_SIZE, "%s/%s%010d",
+			 place->lock_path, prefix, node.sequence);
 }
 
-/* Replace each node. */
-static void
-send_downgrade(ZkPlace *place)
-{
-	bool		is_complete = true;
-
-	for (int rank = 0; rank < place->nnodes; rank++)
-	{
-		char		from[RECIPE_PATH_SIZE];
-		char		to[RECIPE_PATH_SIZE];
-
-		zklock_place_path(place, place->node, rank, from);
-		zklock_place_path(place, place->next_node, rank, to);
-		place->replacing[rank] =
-			zklock_client_replace(zklock_session_client(), from,
-								  place->czxids[rank], to, place->next_data,
-								  strlen(place->next_data));
-		is_complete &= place->replacing[rank] != NULL;
-	}
-
-	/* without memory: one exclusive node stays, some of several are no lock */
-	if (is_complete)
-		return;
-	place->is_evicted |= place->nnodes > 1;
-	withdraw_downgrade(place);
-}
-
-/* Undo a downgrade: the new nodes go, as far as they are there. */
+/* Undo a downgrade: the new node goes, if it is there. */
 static void
 withdraw_downgrade(ZkPlace *place)
 {
-	for (int rank = 0; rank < ALIAS_COUNT; rank++)
-	{
-		zklock_client_withdraw(place->replacing[rank]);
-		place->replacing[rank] = NULL;
-	}
+	zklock_client_withdraw(place->replacing);
+	place->replacing = NULL;
 }
 
 /* ---------------------------------------------------------------------
@@ -385,7 +297,6 @@ withdraw_downgrade(ZkPlace *place)
  * ---------------------------------------------------------------------
  */
 
-/* Ask the quorum for one of the nodes. */
 /*
  * The request to release the lock that the user was told of, if there is one,
  * has been met.  Nobody waits for the delete.
@@ -399,44 +310,37 @@ remove_recall(ZkPlace *place)
 	place->recalled_at = 0;
 }
 
+/* Ask the quorum for the node. */
 static ZkRequest *
-check_node(const ZkPlace *place, int rank)
+check_node(const ZkPlace *place)
 {
-	char		path[RECIPE_PATH_SIZE];
-
-	zklock_place_path(place, place->node, rank, path);
-	return zklock_client_check(zklock_session_client(), path,
-							   place->czxids[rank]);
+	return zklock_client_check(zklock_session_client(), place->node,
+							   place->czxid);
 }
 
 /*
- * Read the answers for the nodes of one place, which is proved by all of them
- * only.  An answer that was lost with the connection is asked for again:
- * either the session comes back or it is lost.
+ * Read the answer for the node of one place.  If it was lost with the
+ * connection, ask again: either the session comes back or it is lost.
  */
 static void
-await_proofs(ZkPlace *place, ZkRequest **requests)
+await_proof(ZkPlace *place, ZkRequest **request)
 {
-	Moment		proof = ZK_NO_PROOF;
-
-	for (int i = 0; i < place->nnodes; i++)
+	for (;;)
 	{
-		const ZkReply *reply = zklock_session_await(requests[i],
-													ZK_NO_DEADLINE,
+		const ZkReply *reply = zklock_session_await(*request, ZK_NO_DEADLINE,
 													ZK_WAITING_TO_COMMIT);
 
 		switch (reply->result)
 		{
 			case ZK_OK:
-				proof = contact_earlier(proof, reply->proof);
-				break;
+				place->proof = reply->proof;
+				return;
 			case ZK_NO_NODE:
 				place->is_evicted = true;
 				return;
 			case ZK_UNKNOWN_OUTCOME:
-				zklock_client_free(requests[i]);
-				requests[i] = check_node(place, i);
-				i--;
+				zklock_client_free(*request);
+				*request = check_node(place);
 				break;
 			case ZK_SESSION_LOST:
 				return;			/* zklock_place_is_lost() sees it */
@@ -444,7 +348,6 @@ await_proofs(ZkPlace *place, ZkRequest **requests)
 				zklock_session_raise(reply, "check a lock", place->node);
 		}
 	}
-	place->proof = proof;
 }
 
 static void

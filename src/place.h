@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * place.h
- *	  A place in the queue of a lock: the queue nodes that this backend stands
- *	  on, with all that hangs on them: token, proof, downgrade, removal.
+ *	  A place in the queue of a lock: the queue node that this backend stands
+ *	  on, with all that hangs on it: token, proof, downgrade, removal.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,7 +12,7 @@
 #include "postgres.h"
 
 #include "eviction.h"
-#include "recipe_alias.h"
+#include "recipe.h"
 #include "session.h"
 #include "utils/timestamp.h"
 
@@ -25,16 +25,14 @@ typedef struct ZkPlace
 	const char *name;			/* of the lock, for messages */
 	const char *lock_path;		/* its znode */
 	int			root_length;	/* how much of lock_path is the root */
-	RecipeMode	mode;			/* of the nodes; SHARED after a downgrade */
+	RecipeMode	mode;			/* of the node; SHARED after a downgrade */
 	int			permits;		/* more than 1: of a counting semaphore */
 
 	/* Valid from the grant on. */
-	ZkSessionNumber session;	/* whose the nodes are */
-	int			nnodes;			/* 1, or ALIAS_COUNT */
-	int64		czxids[ALIAS_COUNT];	/* of each */
-	int32		numbers[ALIAS_COUNT];	/* with several nodes: of each */
-	int64		token;			/* the czxid of the first one that there was */
-	Moment		proof;			/* date of the proof of the nodes, contact.h;
+	ZkSessionNumber session;	/* whose the node is */
+	int64		czxid;			/* of the node */
+	int64		token;			/* the czxid of the node at the grant */
+	Moment		proof;			/* date of the proof of the node, contact.h;
 								 * all zero: there is none */
 	TimestampTz granted_at;
 	bool		can_hand_over;	/* whoever waits behind may be one that takes
@@ -42,7 +40,7 @@ typedef struct ZkPlace
 	bool		is_on_word;		/* granted on the word of the one ahead, which
 								 * was not the first of our list, and not
 								 * confirmed since */
-	bool		is_evicted;		/* somebody deleted a node */
+	bool		is_evicted;		/* somebody deleted the node */
 	bool		is_mistaken;	/* evicted, for the word was false */
 	int64		recalled_at;	/* the last request to release it that the
 								 * user was told of, by its mtime; 0: none */
@@ -54,26 +52,20 @@ typedef struct ZkPlace
 								 * nowhere */
 
 	/*
-	 * A downgrade under way: the requests that replace `node`, the former
-	 * EXCLUSIVE node, by next_node, and so the others if there are several;
-	 * NULL if there are none.  Valid only while the session is alive, which
-	 * frees them when it ends.
+	 * A downgrade under way: the request that replaces `node`, the former
+	 * EXCLUSIVE node, by next_node; NULL if there is none.  Valid only while
+	 * the session is alive, which frees it when it ends.
 	 */
-	ZkRequest  *replacing[ALIAS_COUNT];
+	ZkRequest  *replacing;
 	char	   *next_data;		/* data of next_node; NULL until a downgrade is
 								 * prepared */
 
 	/* Long ones, behind what each look at many places needs. */
-	char		node[RECIPE_PATH_SIZE]; /* path of the queue node, or of the
-										 * first */
+	char		node[RECIPE_PATH_SIZE]; /* path of the queue node */
 	char		next_node[RECIPE_PATH_SIZE];
 	char		evicted_by[ZK_EVICTOR_SIZE];	/* who says that it was he, if
 												 * this user may know; or "" */
 } ZkPlace;
-
-/* The path of the alias of that rank, whose first node's path is given. */
-extern void zklock_place_path(const ZkPlace *place, const char *first, int rank,
-							  char path[RECIPE_PATH_SIZE]);
 
 /*
  * Is it no longer ours, as far as we know?  live, here and below, is
@@ -104,8 +96,8 @@ extern void zklock_place_downgrade(ZkPlace *place, ZkSessionNumber live);
 extern void zklock_place_settle(ZkPlace *place, ZkSessionNumber live);
 
 /*
- * Leave the queue: the nodes are deleted, unless they went with their
- * session, and the lock is handed over if somebody waits who can take it so.
+ * Leave the queue: the node is deleted, unless it went with its session, and
+ * the lock is handed over if somebody waits who can take it so.
  * Never raises, never waits.
  */
 extern void zklock_place_leave(ZkPlace *place, ZkSessionNumber live);
@@ -120,7 +112,7 @@ extern void zklock_place_note_grant(ZkPlace *place);
 extern bool zklock_place_is_recalled(ZkPlace *place, ZkSessionNumber live);
 
 /*
- * Ask the quorum for each node of the places, in one flush, and mark those
+ * Ask the quorum for the node of each place, in one flush, and mark those
  * whose node is gone.  attempt counts from 0 on: see place.c.  Waits; raises
  * on interrupts and when ZooKeeper refuses to answer, 08006 when its answers
  * come too late.
@@ -129,14 +121,14 @@ extern void zklock_place_prove(ZkPlace *const *places, int nplaces,
 							   int attempt);
 
 /*
- * On which nodes a place stands is known when its downgrade is over.  false
+ * On which node a place stands is known when its downgrade is over.  false
  * if the session is lost meanwhile: that is all there is to know then.
  * Waits; raises on interrupts.
  */
 extern bool zklock_place_await_downgrade(ZkPlace *place);
 
 /*
- * Free what hangs on it; its nodes must have gone, or be somebody else's
+ * Free what hangs on it; its node must have gone, or be somebody else's
  * affair.
  */
 extern void zklock_place_free(ZkPlace *place);

@@ -67,7 +67,6 @@ static const ZkReply *await_data(const ZkRoundTrip *trip, Reading *reading,
 								 int slot, const char *child);
 static bool take_entry(const Reading *reading, const ZkReply *reply,
 					   const char *child, ZkQueueEntry *entry);
-static int	merge_aliases(ZkQueueEntry *entries, int nentries);
 static void warn_of_styles(const ZkQueueEntry *entries, int nentries);
 static void mark_holders(ZkQueueEntry *entries, int nentries);
 static const ZkReply *read_parent(ZkRoundTrip *trip, const Reading *reading);
@@ -199,7 +198,6 @@ read_entries(ZkRoundTrip *trip, void *argument)
 		if (i + READS_AT_ONCE < list->nchildren)
 			request_data(reading, slot, children[i + READS_AT_ONCE]);
 	}
-	nread = merge_aliases(entries, nread);
 	mark_holders(entries, nread);
 	if (reading->wants_since && nread > 0)
 	{
@@ -214,41 +212,6 @@ read_entries(ZkRoundTrip *trip, void *argument)
 	reading->entries = entries;
 	reading->nentries = nread;
 	return true;
-}
-
-/*
- * Make one entry of the nodes of a contender with aliases, at the place of
- * the first.  Result: how many entries are left.  Nodes whose first one is
- * gone stand for themselves, as they do in the queue, and so do those of
- * others that bear the same GUID.
- */
-static int
-merge_aliases(ZkQueueEntry *entries, int nentries)
-{
-	int			nleft = 0;
-
-	for (int i = 0; i < nentries; i++)
-	{
-		int			rank = alias_rank(entries[i].node);
-		int			first = -1;
-
-		for (int j = nleft - 1; j >= 0 && rank > 0 && first < 0; j--)
-			if (entries[j].style == RECIPE_STYLE_ALL &&
-				entries[j].session_id == entries[i].session_id &&
-				alias_is_same(entries[j].node, entries[i].node))
-				first = j;
-		if (first >= 0)
-		{
-			entries[first].aliases[rank - 1] = entries[i].node;
-			entries[first].alias_czxids[rank - 1] = entries[i].czxid;
-			entries[first].alias_since[rank - 1] = entries[i].since;
-			continue;
-		}
-		if (rank == 0)
-			entries[i].style = RECIPE_STYLE_ALL;
-		entries[nleft++] = entries[i];
-	}
-	return nleft;
 }
 
 /*
@@ -400,14 +363,8 @@ static TimestampTz
 made_at(const ZkQueueEntry *entries, int nentries, int64 czxid)
 {
 	for (int i = 0; i < nentries; i++)
-	{
 		if (entries[i].czxid == czxid)
 			return entries[i].since;
-		for (int rank = 0; rank < ALIAS_COUNT - 1; rank++)
-			if (entries[i].aliases[rank] != NULL &&
-				entries[i].alias_czxids[rank] == czxid)
-				return entries[i].alias_since[rank];
-	}
 	return 0;
 }
 
@@ -421,8 +378,7 @@ holds_since(const ZkQueueEntry *entry, TimestampTz quiet)
 
 	if (recipe_is_hold(entry->node) ||
 		(is_ours && entry->token != entry->czxid) ||
-		(entry->style != RECIPE_STYLE_ALL &&
-		 recipe_parse_node(entry->node).sequence == 0))
+		recipe_parse_node(entry->node).sequence == 0)
 		return entry->since;
 	if (is_ours && entry->permits > 1 && entry->version > 0 &&
 		(since == 0 || entry->set_at < since))

@@ -12,7 +12,6 @@
 
 #include "nodedata.h"
 #include "recipe.h"
-#include "recipe_alias.h"
 #include "utils/timestamp.h"
 
 /* One child of a lock's znode. */
@@ -38,14 +37,6 @@ typedef struct ZkQueueEntry
 	int64		token;
 	int64		czxid;			/* of the znode; 0: it may not be read */
 	ZkNodeData	who;
-
-	/*
-	 * The other nodes of a contender with aliases, whose style is _ALL; NULL
-	 * as far as there are none.
-	 */
-	const char *aliases[ALIAS_COUNT - 1];
-	int64		alias_czxids[ALIAS_COUNT - 1];
-	TimestampTz alias_since[ALIAS_COUNT - 1];
 } ZkQueueEntry;
 
 /*

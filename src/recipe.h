@@ -82,9 +82,7 @@ typedef enum RecipeStyle
 	RECIPE_STYLE_ZK_RECIPE,		/* x-<session>-S: ZooKeeper's own recipes */
 	RECIPE_STYLE_HIVE,			/* LOCK-EXCLUSIVE-S, LOCK-SHARED-S, .. */
 	RECIPE_STYLE_DOTNET,		/* lock-S, read-S, write-S, semaphore-S */
-	RECIPE_STYLE_UNKNOWN,		/* sequenced by somebody we do not know */
-	RECIPE_STYLE_ALL			/* no name's: several nodes, see
-								 * recipe_alias.h */
+	RECIPE_STYLE_UNKNOWN		/* sequenced by somebody we do not know */
 } RecipeStyle;
 
 /* What the name of one child of a lock's znode says. */
@@ -124,10 +122,8 @@ typedef enum RecipeVerdict
 	RECIPE_WAIT,				/* watch child *watch, then look again */
 	RECIPE_GONE,				/* our own node is not in the list */
 	RECIPE_EXHAUSTED,			/* sequence numbers cannot order this queue */
-	RECIPE_MISMATCH,			/* the first one, child *watch, has another
+	RECIPE_MISMATCH				/* the first one, child *watch, has another
 								 * number of permits */
-	RECIPE_INTERPOSED			/* somebody stands between our nodes;
-								 * recipe_alias.h */
 } RecipeVerdict;
 
 /*
@@ -168,17 +164,17 @@ extern bool recipe_lock_path(char *path, const char *root, const char *name);
  *
  * style: the client that is to wait for it, RECIPE_STYLE_CURATOR ("-lock-",
  * "-shared-lock-" behind "_c_<guid>"), _CURATOR_RW ("-__WRIT__", "-__READ__")
- * or _KAZOO ("-pg__lock__", "-shared__lock__"); _ALL as _CURATOR, for the
- * first of several nodes.  Clients that know no readers take a shared node
- * for an exclusive one, which costs them time, never safety.  More than one
- * permit: "-permits-<permits>-lock-", whatever the style.
+ * or _KAZOO ("-pg__lock__", "-shared__lock__").  Clients that know no readers
+ * take a shared node for an exclusive one, which costs them time, never
+ * safety.  More than one permit: "-permits-<permits>-lock-", whatever the
+ * style.
  */
 extern void recipe_node_prefix(char prefix[RECIPE_NODE_SIZE], RecipeStyle style,
 							   RecipeMode mode, int permits, const char *guid);
 
 /*
  * Does a contender of the style `theirs`, behind an exclusive node that we
- * have made in the style `ours`, wait for it?  _ALL: as theirs or ours.
+ * have made in the style `ours`, wait for it?
  */
 extern bool recipe_waits_for(RecipeStyle theirs, RecipeStyle ours);
 

@@ -112,14 +112,13 @@ recipe_waits_for(RecipeStyle theirs, RecipeStyle ours)
 		case RECIPE_STYLE_NONE: /* is no contender */
 		case RECIPE_STYLE_ZKLOCK_SHARED:	/* count every style */
 		case RECIPE_STYLE_ZKLOCK_PERMITS:
-		case RECIPE_STYLE_ALL:
 			return true;
 		case RECIPE_STYLE_CURATOR:
 		case RECIPE_STYLE_ZK_RECIPE:
-			return ours == RECIPE_STYLE_CURATOR || ours == RECIPE_STYLE_ALL;
+			return ours == RECIPE_STYLE_CURATOR;
 		case RECIPE_STYLE_CURATOR_RW:
 		case RECIPE_STYLE_KAZOO:
-			return theirs == ours || ours == RECIPE_STYLE_ALL;
+			return theirs == ours;
 		case RECIPE_STYLE_HIVE:
 		case RECIPE_STYLE_DOTNET:
 		case RECIPE_STYLE_UNKNOWN:
@@ -236,8 +235,6 @@ recipe_style_name(RecipeStyle style)
 			return "dotnet";
 		case RECIPE_STYLE_UNKNOWN:
 			return "unknown";
-		case RECIPE_STYLE_ALL:
-			return "all";
 	}
 	return "unknown";
 }

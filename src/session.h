@@ -169,11 +169,6 @@ extern const ZkReply *zklock_session_await(ZkRequest *request, int64 deadline,
  */
 extern ZkWaitEnd zklock_session_await_watch(int64 deadline);
 
-/*
- * Wait for the sake of waiting; ZK_WAIT_TIMEOUT, or lost.  Raises likewise.
- */
-extern ZkWaitEnd zklock_session_pause(int64 deadline);
-
 /* Wait until no request is outstanding; false at the deadline or on loss. */
 extern bool zklock_session_await_silence(int64 deadline);
 

@@ -79,12 +79,6 @@ zklock_session_await_watch(int64 deadline)
 	return wait_for(NULL, has_watch_news, deadline, ZK_WAITING_FOR_LOCK);
 }
 
-ZkWaitEnd
-zklock_session_pause(int64 deadline)
-{
-	return wait_for(NULL, is_never_over, deadline, ZK_WAITING_FOR_LOCK);
-}
-
 bool
 zklock_session_await_silence(int64 deadline)
 {

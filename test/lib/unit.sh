@@ -19,6 +19,5 @@ unit_sources() {
 		client) sources+=("$top"/src/{client_request,client_keep,keep_word,channel,protocol,contact}.c) ;;
 		protocol) sources+=("$top"/src/{client,client_request,client_keep,keep_word,channel,contact}.c) ;;
 		recipe) sources+=("$top"/src/recipe_{name,node}.c) ;;
-		recipe_alias) sources+=("$top"/src/recipe{,_name,_node}.c) ;;
 	esac
 }

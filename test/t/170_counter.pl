@@ -32,9 +32,6 @@ my $zk = ZooKeeper->new(
 
 my %counter = (
 	below => $drain - 2,
-	aliases => $drain - 4,
-	aliases_busy => $drain - 4,
-	aliases_refused => $limit - 4,
 	busy => $drain - 60,
 	readers => $drain - 2,
 	permits => $drain - 2,
@@ -57,7 +54,7 @@ $stranger->create_path(lock_path('foreign'));
 # all but the right to delete children
 $stranger->create(lock_path('shut'), '', acl => [ [ 23, 'world', 'anyone' ] ]);
 $stranger->create_path(lock_path($_)) foreach keys %counter;
-$stranger->create(lock_path("$_/note"), '') foreach qw(blocked refused aliases_refused);
+$stranger->create(lock_path("$_/note"), '') foreach qw(blocked refused);
 $stranger->close;
 $zk->set_counters(map { (lock_path($_), $counter{$_}) } keys %counter);
 $stranger = $zk->client;
@@ -111,44 +108,6 @@ subtest 'an idle lock starts again at the drain limit' => sub {
 	}
 	is("@seen", join(' ', $drain - 2, $drain - 1, 0, 1), 'numbers');
 	assert_no_nodes($zk, lock_path('below'));
-};
-
-subtest 'contenders with aliases drain' => sub {
-	my @seen;
-	$_->query_safe("SET zklock.node_style = 'all'") foreach @sessions;
-	foreach (1 .. 4)
-	{
-		$holder->query_safe("SELECT zk_lock('aliases')");
-		push @seen, number($holder);
-		unlock($holder);
-	}
-	is("@seen", join(' ', $drain - 4, $drain - 1, 0, 3), 'numbers of the first ones');
-	assert_no_nodes($zk, lock_path('aliases'));
-
-	$holder->query_safe("SELECT zk_lock('aliases_busy')");
-	$waiter->start_query("SELECT zk_lock('aliases_busy')");
-	wait_for_queue($zk, lock_path('aliases_busy'), 6);
-	wait_for_drain($third, "SELECT zk_lock('aliases_busy')", 'aliases_busy', 6);
-	unlock($holder);
-	$waiter->wait_result;
-	is(number($waiter), $drain - 1, 'who was below the limit keeps its place');
-	ok(!$third->is_done, 'who was not waits for it');
-	unlock($waiter);
-	$third->wait_result;
-	is(number($third), 0, 'and starts again');
-	is(scalar queue_nodes($zk, lock_path('aliases_busy')), 3, 'with all its nodes');
-	unlock($third);
-	assert_no_nodes($zk, lock_path('aliases_busy'));
-
-	$holder->query_safe("SELECT zk_lock('aliases_refused')");
-	is(number($holder), $limit - 4, 'if it cannot be, up to the last numbers');
-	unlock($holder);
-	$holder->query("SELECT zk_lock('aliases_refused')");
-	is($holder->sqlstate, '54000', 'and no further');
-	poll_until { queue_nodes($zk, lock_path('aliases_refused')) == 1 }
-	'nodes to go', 10;
-	pass('nothing of ours is left');
-	$_->query_safe('RESET zklock.node_style') foreach @sessions;
 };
 
 # Two clusters add to one counter that nothing but the lock protects.

@@ -81,7 +81,7 @@ subtest 'its own node is ahead' => sub {
 	foreach my $sql ("zk_lock('own', '10 s')", "zk_lock_shared('own', '10 s')",
 		"zk_lock_path('own', '10 s')", "zk_hold('own', 'why', '10 s')")
 	{
-		foreach my $style ('curator', 'kazoo', 'all')
+		foreach my $style ('curator', 'kazoo')
 		{
 			$lonely->query_safe("SET zklock.node_style = '$style'");
 			$proxy->refuse;

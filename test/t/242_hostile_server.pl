@@ -59,7 +59,7 @@ my @statements = (
 	"SELECT zk_release_hold('h', token) FROM zk_lock_queue('h')",
 	"SELECT zk_run_once('r', (random() * 9)::int::text, '1 second')",
 	"SELECT count(*) FROM zk_runs('r')", "SELECT zk_forget_run('r', '1')",
-	"SET zklock.node_style = 'all'", "SET zklock.node_style = 'curator'",
+	"SET zklock.node_style = 'kazoo'", "SET zklock.node_style = 'curator'",
 	"SET zklock.commit_guard = 'quorum'", "SET zklock.commit_guard = 'lease'",
 	"SET zklock.auth = 'digest:user:secret'", "SET zklock.auth = ''");
 

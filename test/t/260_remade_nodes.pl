@@ -41,7 +41,7 @@ sub remove
 	return;
 }
 
-foreach my $style (qw(curator all))
+foreach my $style (qw(curator kazoo))
 {
 	foreach my $function (qw(zk_lock zk_xact_lock))
 	{

@@ -160,22 +160,6 @@ subtest 'several holders' => sub {
 # Everything about a request of a lock that somebody goes down from.
 # A holder with several queue nodes is one holder, and hears of one request, also
 # when it has become a reader and its nodes have other names.
-subtest 'node style all' => sub {
-	$holder->query_safe("SET zklock.node_style = 'all'; SELECT zk_lock('aliases')");
-	is(request('aliases'), 1, 'one holder is asked');
-	is(scalar(requests('aliases')), 1, 'by one znode');
-	is(is_requested($holder, 'aliases'), 't', 'it hears of it');
-	$holder->query_safe("SELECT zk_lock_shared('aliases'), zk_unlock('aliases')");
-	my $reader;
-	poll_until { ($reader) = queue_nodes($zk, lock_path('aliases')); $reader =~ /shared/ }
-	'the reader', 10;
-	is(request('aliases'), 1, 'the reader is asked');
-	is(is_requested($holder, 'aliases'), 't', 'and hears of it');
-	$holder->query_safe("SELECT zk_unlock_all(); RESET zklock.node_style");
-	assert_no_nodes($zk, lock_path('aliases'));
-	assert_no_requests('aliases');
-};
-
 subtest 'a downgrade' => sub {
 	$holder->query_safe("SELECT zk_lock('down'), zk_lock_shared('down')");
 	my ($exclusive) = queue_nodes($zk, lock_path('down'));

@@ -102,14 +102,12 @@ sub test_order
 	$_->choose($path, $kind) foreach @peers;
 
 	$holder->query_safe("SELECT zk_lock('$lock')");
-	# Some styles take more than one node.
-	my $ours = queue_nodes($zk, $path);
 	$peers[0]->start_command('lock');
-	wait_for_queue($zk, $path, $ours + 1);
+	wait_for_queue($zk, $path, 2);
 	$waiter->start_query("SELECT zk_lock('$lock')");
-	wait_for_queue($zk, $path, 2 * $ours + 1);
+	wait_for_queue($zk, $path, 3);
 	$peers[1]->start_command('lock');
-	wait_for_queue($zk, $path, 2 * $ours + 2);
+	wait_for_queue($zk, $path, 4);
 
 	my @waiting = ($peers[0], $waiter, $peers[1]);
 	is(scalar(grep { $_->is_done } @waiting), 0, 'all wait');
@@ -139,72 +137,6 @@ foreach my $row (@rows)
 		assert_no_nodes($zk, lock_path("race$number"));
 	};
 }
-
-# Clients that take no notice of each other, each kind with a counter of its own,
-# all of them on one path; zklock adds to all the counters. In style "all" it excludes
-# each kind, though their nodes come between its own now and then.
-subtest 'all: several kinds of clients on one path' => sub {
-	my $lock = 'several';
-	my %kind = (
-		'Curator InterProcessMutex' => $peers{curator}[0],
-		'Curator InterProcessReadWriteLock, write' => $peers{curator}[1],
-		'Kazoo Lock' => $peers{kazoo}[0],
-		'Kazoo WriteLock' => $peers{kazoo}[1],
-		'ZooKeeper recipes WriteLock (Java)' => $peers{recipes}[0]);
-	my %file = map { my $name = lc "several_$_"; $name =~ s/\W+//g;
-		($_ => "$PostgreSQL::Test::Utils::tmp_check/$name") } keys %kind;
-	append_to_file($_, "0\n") foreach values %file;
-	my $rounds = 2 * $times;
-	my %log = map { ($_ => -s $_->logfile) } @nodes;
-	foreach my $node (@nodes)
-	{
-		$node->safe_psql('postgres', <<'SQL');
-CREATE PROCEDURE increment_all(lock text, files text[], times int)
-LANGUAGE plpgsql AS $$
-DECLARE
-	file text;
-	count bigint;
-BEGIN
-	FOR i IN 1 .. times LOOP
-		PERFORM zk_xact_lock(lock);
-		FOREACH file IN ARRAY files LOOP
-			count := pg_read_file(file);
-			PERFORM pg_sleep(0.0002);
-			EXECUTE format('COPY (SELECT %s) TO %L', count + 1, file);
-		END LOOP;
-		COMMIT;
-	END LOOP;
-END $$
-SQL
-	}
-	$_->query_safe("SET zklock.node_style = 'all'; SET log_min_messages = debug1;
-		SELECT zk_lock('$lock'), zk_unlock('$lock')") foreach @sessions;
-	$kind{$_}->choose(lock_path($lock), $_) foreach keys %kind;
-
-	$kind{$_}->start_command("increment $file{$_} $rounds") foreach keys %kind;
-	my $files = join ',', sort values %file;
-	$_->start_query("CALL increment_all('$lock', '{$files}', $rounds)")
-	  foreach @sessions;
-	$_->wait_result foreach @sessions;
-	is($_, 'done', 'a client is done')
-	  foreach map { $_->wait_answer } values %kind;
-	is(join('', map { $_->error } @sessions), '', 'no errors');
-	foreach my $who (sort keys %kind)
-	{
-		chomp(my $count = slurp_file($file{$who}));
-		is($count, $rounds * (@sessions + 1), "$who: none lost");
-	}
-	assert_no_nodes($zk, lock_path($lock));
-	my @attempts = map {
-		slurp_file($_->logfile, $log{$_}) =~
-		  /interleaved with others', attempt (\d+)/g
-	} @nodes;
-	my ($most) = sort { $b <=> $a } @attempts, 0;
-	note(sprintf '%d locks of zklock, %d of others: %d times anew, at most %d times in a row',
-		$rounds * @sessions, $rounds * keys %kind, scalar @attempts, $most);
-	cmp_ok($most, '<', 50, 'nobody starves');
-	$_->query_safe('RESET log_min_messages') foreach @sessions;
-};
 
 # The counter tells: where there is no exclusion, counts are lost.
 Matrix::set_style($rows[0], @sessions);

@@ -66,15 +66,14 @@ sub queue_up
 sub one_lock
 {
 	my ($theirs) = @_;
-	foreach my $style (qw(curator curator_rw kazoo all))
+	foreach my $style (qw(curator curator_rw kazoo))
 	{
 		my @sessions = map { background($_) } $ours, $theirs, $ours, $theirs, $theirs, $ours;
 		my $token = 0;
 		my @got;
 		$_->query_safe("SET zklock.node_style = '$style'") foreach @sessions;
 		my $lock = "turns/$style";
-		my $each = $style eq 'all' ? 3 : 1;
-		queue_up($sessions[$_], $lock, $each * ($_ + 1)) foreach 0 .. $#sessions;
+		queue_up($sessions[$_], $lock, $_ + 1) foreach 0 .. $#sessions;
 		my @waiting = @sessions;
 		while (my $session = shift @waiting)
 		{

@@ -6,7 +6,7 @@
 # See README.md in this directory.
 #
 # Usage: torture.pl [--duration SECONDS] [--seed N] [--guard quorum|lease|off]
-#                   [--style curator|all|mixed] [--workers N]
+#                   [--style curator|mixed] [--workers N]
 #                   [--preload one|both] [--control] [--faults REGEXP]
 #                   [--kinds KIND,KIND...] [--sabotage no-lock|ignore-refusal]
 # The same as DURATION, SEED, GUARD, STYLE, WORKERS, PRELOAD, CONTROL, FAULTS, KINDS,
@@ -102,18 +102,14 @@ GetOptions(\%option, 'duration=i', 'seed=i', 'guard=s', 'style=s', 'workers=i',
 die "no such guard: $option{guard}\n"
   unless $option{guard} =~ /^(quorum|lease|off)$/;
 die "no such style: $option{style}\n"
-  unless $option{style} =~ /^(curator|all|mixed)$/;
+  unless $option{style} =~ /^(curator|mixed)$/;
 die "no such preload: $option{preload}\n"
   unless $option{preload} =~ /^(one|both)$/;
 die "no such sabotage: $option{sabotage}\n"
   unless $option{sabotage} =~ /^(|no-lock|ignore-refusal)$/;
-# A semaphore must not have several nodes for each contender.
 my $only_some = $option{kinds} ne '';
 $option{kinds} = join ',', grep { $_ ne 'evict' } all_kinds()
   if !$only_some && $option{control};
-$option{kinds} = join ',', grep { $_ ne 'permits' } split /,/,
-  $option{kinds} || join ',', all_kinds()
-  if !$only_some && $option{style} ne 'curator';
 $only_some ||= $option{style} ne 'curator' || $option{faults} ne '';
 
 my $dir = "$PostgreSQL::Test::Utils::tmp_check/torture";
@@ -630,24 +626,19 @@ if (!$only_some)
 	# Seldom, for others want them: two to six times in a minute.
 	cmp_ok($report->taken_back, '>=', $option{duration} / 300,
 		'kept locks were taken back')
-	  if $option{style} ne 'all' && $option{duration} >= 300;
+	  if $option{duration} >= 300;
 	cmp_ok(scalar(grep { $_->{answer} eq 't' } @{ $report->claims }),
 		'>=', $option{duration} / 10, 'many slots were given out');
 }
-SKIP:
-{
-	skip 'contenders with several nodes hand nothing over', 2
-	  if $option{style} eq 'all';
-	cmp_ok($woken_by_set, '>=', $option{duration} / 2,
-		'many locks were handed over')
-	  if !$only_some;
-	cmp_ok(
-		$report->writes('marked', 'refused') + $report->writes('marked', 'accepted'),
-		'>=', $option{duration} / 3, 'a stranger has often tried to hand one over');
-	cmp_ok($report->words_heard, '>=', $option{duration} / 10,
-		'some have heard an impostor')
-	  if $option{guard} eq 'quorum' && !$only_some;
-}
+cmp_ok($woken_by_set, '>=', $option{duration} / 2,
+	'many locks were handed over')
+  if !$only_some;
+cmp_ok(
+	$report->writes('marked', 'refused') + $report->writes('marked', 'accepted'),
+	'>=', $option{duration} / 3, 'a stranger has often tried to hand one over');
+cmp_ok($report->words_heard, '>=', $option{duration} / 10,
+	'some have heard an impostor')
+  if $option{guard} eq 'quorum' && !$only_some;
 
 my ($unknown_in, $unknown_out) = $checker->count_unknown(@rows);
 diag($_)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz_recipe.c
- *	  A libFuzzer target for src/recipe.c, src/recipe_alias.c and src/servers.c:
+ *	  A libFuzzer target for src/recipe.c and src/servers.c:
  *	  arbitrary bytes go into every function, and the answers are held against
  *	  oracles.
  *
@@ -10,11 +10,10 @@
  * verdict.  A broken promise aborts.
  *
  *	clang -g -O1 -fsanitize=fuzzer,address,undefined -Isrc
- *		test/unit/fuzz_recipe.c src/recipe.c src/recipe_alias.c src/servers.c
+ *		test/unit/fuzz_recipe.c src/recipe.c src/servers.c
  *
  *-------------------------------------------------------------------------
  */
-#include "recipe_alias.h"
 #include "recipe.h"
 #include "servers.h"
 
@@ -555,120 +554,6 @@ split_children(const char *text, char *children[CHILDREN_MAX])
 	return n;
 }
 
-/* What bytes stand for in a queue with contenders that have aliases. */
-#define ALIASES(letter, group) \
-	{"_c_" letter "f8fad5b-d9cb-8a13-a165-70867728950e-lock-", group, 0, false, 1}, \
-	{"_c_" letter "f8fad5b-d9cb-8a13-a165-70867728950e-pg__lock__", group, 1, false, 1}, \
-	{"_c_" letter "f8fad5b-d9cb-8a13-a165-70867728950e-__WRIT__", group, 2, false, 1}, \
-	{"_c_" letter "f8fad5b-d9cb-8a13-a165-70867728950e-shared-lock-", group, 0, true, 1}, \
-	{"_c_" letter "f8fad5b-d9cb-8a13-a165-70867728950e-shared__lock__", group, 1, true, 1}, \
-	{"_c_" letter "f8fad5b-d9cb-8a13-a165-70867728950e-__READ__", group, 2, true, 1}
-
-static const struct
-{
-	const char *prefix;
-	int			group;			/* -1: has one node */
-	int			rank;
-	bool		is_shared;
-	int			permits;
-}			queuers[] = {
-	ALIASES("0", 0),
-	ALIASES("1", 1),
-	ALIASES("2", 2),
-	{"_c_" GUID "-lock-", -1, -1, false, 1},
-	{"_c_" GUID "-__WRIT__", -1, -1, false, 1},
-	{"_c_" GUID "-__READ__", -1, -1, true, 1},
-	{"_c_" GUID "-shared-lock-", -1, -1, true, 1},
-	{"_c_" GUID "-permits-3-lock-", -1, -1, false, 3},
-	{"mylock_", -1, -1, false, 1},
-};
-
-#define NQUEUERS (sizeof(queuers) / sizeof(queuers[0]))
-#define QUEUE_MAX 12
-
-/* The verdict for group 0, in a queue that is made of the bytes. */
-static void
-check_aliases(const uint8_t *data, size_t size)
-{
-	char		names[QUEUE_MAX][RECIPE_NODE_SIZE];
-	const char *children[QUEUE_MAX];
-	int			kind[QUEUE_MAX];
-	int			number[QUEUE_MAX];
-	int32_t		numbers[3][ALIAS_COUNT];
-	const char *mine = NULL;
-	bool		is_shared = data[0] & 1;
-	int			n = 0;
-	int			nearest = -1;
-	int			first = -1;
-	bool		is_interposed = false;
-	bool		is_twice = false;
-	RecipeVerdict verdict;
-	int			watch;
-
-	memset(numbers, -1, sizeof(numbers));
-	for (size_t i = 1; i + 1 < size && n < QUEUE_MAX; i += 2, n++)
-	{
-		kind[n] = data[i] % NQUEUERS;
-		number[n] = data[i + 1] % 16;
-		snprintf(names[n], sizeof(names[n]), "%s%010d", queuers[kind[n]].prefix,
-				 number[n]);
-		children[n] = names[n];
-		CHECK(alias_rank(names[n]) == queuers[kind[n]].rank);
-		if (queuers[kind[n]].group < 0)
-			continue;
-		if (numbers[queuers[kind[n]].group][queuers[kind[n]].rank] >= 0)
-			return;				/* an alias comes once */
-		numbers[queuers[kind[n]].group][queuers[kind[n]].rank] = number[n];
-		if (queuers[kind[n]].group == 0)
-			mine = names[n];
-	}
-	if (mine == NULL)
-		return;
-
-	verdict = alias_verdict(children, n, mine, numbers[0], is_shared ?
-							RECIPE_SHARED : RECIPE_EXCLUSIVE, &watch);
-	if (numbers[0][0] < 0 || numbers[0][1] <= numbers[0][0] ||
-		numbers[0][2] <= numbers[0][1])
-	{
-		CHECK(verdict == RECIPE_GONE && watch == -1);
-		return;
-	}
-	for (int i = 0; i < n; i++)
-	{
-		int			group = queuers[kind[i]].group;
-		bool		is_below = number[i] < numbers[0][0];
-		bool		is_between = !is_below && number[i] < numbers[0][2];
-
-		if (group == 0)
-			continue;
-		for (int rank = 0; rank < ALIAS_COUNT; rank++)
-			is_twice |= number[i] == numbers[0][rank];
-		if (is_below && (first < 0 || number[i] < number[first] ||
-						 (number[i] == number[first] &&
-						  queuers[kind[i]].permits == 1)))
-			first = i;
-		if (is_shared && queuers[kind[i]].is_shared)
-			continue;
-		if (is_between && (group < 0 || numbers[group][0] < 0))
-			is_interposed = true;
-		else if (is_below || (is_between && numbers[group][0] < numbers[0][0]))
-			nearest = nearest < 0 || number[i] > number[nearest] ? i : nearest;
-	}
-	if (is_twice)
-		CHECK(verdict == RECIPE_EXHAUSTED);
-	else if (verdict == RECIPE_MISMATCH)
-		CHECK(number[watch] == number[first] &&
-			  queuers[kind[watch]].permits > 1);
-	else if (first >= 0 && queuers[kind[first]].permits > 1)
-		CHECK(verdict == RECIPE_MISMATCH);
-	else if (is_interposed)
-		CHECK(verdict == RECIPE_INTERPOSED && watch == -1);
-	else if (nearest >= 0)
-		CHECK(verdict == RECIPE_WAIT && number[watch] == number[nearest]);
-	else
-		CHECK(verdict == RECIPE_HELD && watch == -1);
-}
-
 /* Formatting, for any random bytes. */
 static void
 check_guid(const uint8_t *bytes)
@@ -722,8 +607,6 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_servers(text);
 	if (size >= 16)
 		check_guid(data);
-	if (size >= 1)
-		check_aliases(data, size);
 
 	/* In a list of children a NUL separates, as a newline does. */
 	for (size_t i = 0; i < size; i++)

@@ -184,12 +184,11 @@ test_style_names(void)
 	is_str("dotnet", recipe_style_name(RECIPE_STYLE_DOTNET), "name: dotnet");
 	is_str("unknown", recipe_style_name(RECIPE_STYLE_UNKNOWN),
 		   "name: unknown");
-	is_str("all", recipe_style_name(RECIPE_STYLE_ALL), "name: all");
 	is_str("unknown", recipe_style_name((RecipeStyle) 99),
 		   "name of a style that is none");
 }
 
-/* What docs/interop.md says of each style, and of all at once. */
+/* What docs/interop.md says of each style. */
 static void
 test_waits_for(void)
 {
@@ -199,19 +198,17 @@ test_waits_for(void)
 		bool		curator;	/* do they wait for our nodes of that style? */
 		bool		curator_rw;
 		bool		kazoo;
-		bool		all;
 	}			cases[] = {
-		{RECIPE_STYLE_NONE, true, true, true, true},
-		{RECIPE_STYLE_ZKLOCK_SHARED, true, true, true, true},
-		{RECIPE_STYLE_ZKLOCK_PERMITS, true, true, true, true},
-		{RECIPE_STYLE_ALL, true, true, true, true},
-		{RECIPE_STYLE_CURATOR, true, false, false, true},
-		{RECIPE_STYLE_ZK_RECIPE, true, false, false, true},
-		{RECIPE_STYLE_CURATOR_RW, false, true, false, true},
-		{RECIPE_STYLE_KAZOO, false, false, true, true},
-		{RECIPE_STYLE_HIVE, false, false, false, false},
-		{RECIPE_STYLE_DOTNET, false, false, false, false},
-		{RECIPE_STYLE_UNKNOWN, false, false, false, false},
+		{RECIPE_STYLE_NONE, true, true, true},
+		{RECIPE_STYLE_ZKLOCK_SHARED, true, true, true},
+		{RECIPE_STYLE_ZKLOCK_PERMITS, true, true, true},
+		{RECIPE_STYLE_CURATOR, true, false, false},
+		{RECIPE_STYLE_ZK_RECIPE, true, false, false},
+		{RECIPE_STYLE_CURATOR_RW, false, true, false},
+		{RECIPE_STYLE_KAZOO, false, false, true},
+		{RECIPE_STYLE_HIVE, false, false, false},
+		{RECIPE_STYLE_DOTNET, false, false, false},
+		{RECIPE_STYLE_UNKNOWN, false, false, false},
 	};
 
 	for (int i = 0; i < NELEMS(cases); i++)
@@ -226,8 +223,6 @@ test_waits_for(void)
 			   "%s waits for curator_rw", name);
 		is_int(cases[i].kazoo, recipe_waits_for(theirs, RECIPE_STYLE_KAZOO),
 			   "%s waits for kazoo", name);
-		is_int(cases[i].all, recipe_waits_for(theirs, RECIPE_STYLE_ALL),
-			   "%s waits for all", name);
 	}
 }
 

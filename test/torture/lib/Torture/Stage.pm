@@ -95,8 +95,8 @@ sub new
 			  || $home eq $homes[0] ? 'zklock' : '',
 			'synchronous_commit' => 'local',
 			init => [ allows_streaming => 1 ],
-			'zklock.node_style' => $option{style} ne 'mixed' ? $option{style} :
-			  $home eq $homes[0] ? 'all' : 'curator');
+			'zklock.node_style' => $option{style} eq 'mixed'
+			  && $home eq $homes[0] ? 'curator_rw' : 'curator');
 	}
 	$self->_add_cluster(
 		'vault',

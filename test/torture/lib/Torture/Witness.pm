@@ -145,10 +145,7 @@ sub _begin
 		begin => $transaction->{time},
 		end => $infinity,
 		proofs => [ $transaction->{time} ],
-		is_shared => $leaf =~ /(-shared-lock-|__READ__|-shared__lock__|__rlock__)$/ ? 1 : 0,
-		# One of three; the first of them decides.
-		is_alias => $guid && $guid =~ /^.{14}8a13/ ? 1 : 0,
-		is_first => $leaf =~ /-lock-$/ ? 1 : 0 };
+		is_shared => $leaf =~ /(-shared-lock-|__READ__|-shared__lock__|__rlock__)$/ ? 1 : 0 };
 	$self->_stand_beside($node);
 	$self->{node}{ $change->{path} } = $node;
 	$self->{by_token}{ $node->{token} } = $node;
@@ -350,7 +347,7 @@ sub _let_go_at
 }
 
 # The nodes that it has to wait for. They came before it, or have the number of one
-# that did; a contender with three nodes has its place where the first one is.
+# that did.
 sub _ahead
 {
 	my ($self, $node) = @_;
@@ -358,7 +355,6 @@ sub _ahead
 		$_->{number} < $node->{number}
 		  && $_->{guid} ne $node->{guid}
 		  && !($_->{is_shared} && $node->{is_shared})
-		  && ($_->{is_first} || !$_->{is_alias} || !$node->{is_alias})
 		  && !($_->{cycle} && $node->{cycle} && $_->{cycle} == $node->{cycle})
 	} @{ $node->{beside} };
 }
