@@ -404,7 +404,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_lock_queue(text) IS
-'Looking: The queue of a lock: one row for each contender of every client and cluster, in order, with state (held, waiting, pending, releasing: its owner is letting go, or kept: nobody holds it, whoever comes has it at once), mode, style of its node, owning ZooKeeper session, who it says it is, since when (ZooKeeper''s clock) and fencing token. Children of the znode that are not contenders come last, with a NULL position. data is what other clients wrote into their node; permits is 1, or how many may hold a semaphore. held_since is a bound: a holder was granted the lock between since and held_since, at once if they are equal; NULL if no bound is known but now.';
+'Looking: The queue of a lock: one row for each contender of every client and cluster, in order, with state (held, waiting, releasing: its owner is letting go, or kept: nobody holds it, whoever comes has it at once), mode, style of its node, owning ZooKeeper session, who it says it is, since when (ZooKeeper''s clock) and fencing token. Children of the znode that are not contenders come last, with a NULL position. data is what other clients wrote into their node; permits is 1, or how many may hold a semaphore. held_since is a bound: a holder was granted the lock between since and held_since, at once if they are equal; NULL if no bound is known but now.';
 
 CREATE FUNCTION zk_who(
 	name text,

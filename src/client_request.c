@@ -159,6 +159,15 @@ zklock_client_replace(ZkClient *client, const char *from, int64_t czxid,
 }
 
 ZkRequest *
+zklock_client_move(ZkClient *client, const char *from, const char *to,
+				   const char *data, int length)
+{
+	return start_request(client, (FrameRequest) {
+		.kind = REQUEST_MOVE, .node_kind = ZK_PERSISTENT_OWN
+	}, to, from, data, length);
+}
+
+ZkRequest *
 zklock_client_remove(ZkClient *client, const char *path, int version)
 {
 	return start_request(client, (FrameRequest) {

@@ -137,6 +137,16 @@ extern ZkRequest *zklock_client_replace(ZkClient *client, const char *from,
 										const char *data, int length);
 
 /*
+ * Delete the node at from, and create another one at to that outlives the
+ * session, both or neither: one transaction.  Not repeated: after
+ * ZK_UNKNOWN_OUTCOME it may be asked again, and if it was done that fails with
+ * ZK_NO_NODE.  ZK_NO_NODE too if from was gone before.
+ */
+extern ZkRequest *zklock_client_move(ZkClient *client, const char *from,
+									 const char *to, const char *data,
+									 int length);
+
+/*
  * Delete a node, whoever made it, or set its data, in one attempt whose
  * outcome the caller may want to know; for zklock_client_delete() see below.
  * A node with children is refused, with ZK_FAILED.  With a version other than

@@ -31,9 +31,6 @@
 #include "handover.h"
 #include "keep.h"
 
-/* How often a try reads a queue in which it has found void holds. */
-#define LOOKS_OF_A_TRY 10
-
 /* What a list of the queue's children tells a contender. */
 typedef struct Survey
 {
@@ -42,8 +39,6 @@ typedef struct Survey
 	bool		is_anybody_behind;	/* of our permit; valid if HELD */
 	char	   *next;			/* the child that the verdict names,
 								 * palloc'ed; NULL: none */
-	HoldState	hold;			/* of those that stand ahead */
-	char		twin[RECIPE_PATH_SIZE]; /* HOLD_PENDING: of that one */
 } Survey;
 
 static Standing stand(ZkContender *contender);
@@ -361,8 +356,6 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 		begin_wait(standing);
 		return contender_drain(standing);
 	}
-	if (survey->hold == HOLD_GONE)
-		return STEP_GO_ON;
 	switch (survey->verdict)
 	{
 		case RECIPE_HELD:
@@ -390,9 +383,7 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 	if (contender->patience == ZK_TRY_ONCE)
 		return contender_await_keeper(standing, survey->next);
 	begin_wait(standing);
-	switch (survey->hold == HOLD_PENDING ?
-			contender_watch_twin(standing, survey->twin) :
-			contender_watch(standing, survey->next))
+	switch (contender_watch(standing, survey->next))
 	{
 		case ZK_WAIT_OVER:
 			if (!standing->is_handed_over || !is_still_queued(standing))
@@ -493,21 +484,16 @@ static Step
 look(Standing *standing)
 {
 	const char *path = standing->contender->place->lock_path;
+	const ZkReply *list = zklock_roundtrip_read(&standing->trip,
+												zklock_client_list, path);
+	Step		step = contender_step(standing, list);
 	Survey		survey;
-	int			nlooks = 0;
 
-	do
-	{
-		const ZkReply *list = zklock_roundtrip_read(&standing->trip,
-													zklock_client_list, path);
-		Step		step = contender_step(standing, list);
-
-		if (step == STEP_NO_NODE)
-			return STEP_GO_ON;
-		if (step != STEP_GO_ON)
-			return step;
-		read_list(standing, list, NULL, &survey);
-	} while (survey.hold == HOLD_GONE && ++nlooks < LOOKS_OF_A_TRY);
+	if (step == STEP_NO_NODE)
+		return STEP_GO_ON;
+	if (step != STEP_GO_ON)
+		return step;
+	read_list(standing, list, NULL, &survey);
 	switch (survey.verdict)
 	{
 		case RECIPE_HELD:
@@ -529,8 +515,7 @@ look(Standing *standing)
 
 /*
  * What does a list tell, for our node or, with mine NULL, for one that is
- * still to be made?  The list is gone after that, if there are holds to look
- * at.
+ * still to be made?
  */
 static void
 read_list(Standing *standing, const ZkReply *list, const char *mine,
@@ -538,7 +523,7 @@ read_list(Standing *standing, const ZkReply *list, const char *mine,
 {
 	int			ahead;
 
-	memset(survey, 0, offsetof(Survey, twin));
+	memset(survey, 0, sizeof(*survey));
 	survey->verdict = judge(standing, list, mine, &ahead);
 	standing->is_told_busy = survey->verdict == RECIPE_WAIT;
 	if (standing->is_told_busy)
@@ -553,9 +538,6 @@ read_list(Standing *standing, const ZkReply *list, const char *mine,
 	survey->is_anybody_behind = survey->verdict == RECIPE_HELD &&
 		mine != NULL && standing->contender->place->permits > 1 &&
 		is_anybody_behind(standing, list);
-	if (survey->verdict == RECIPE_WAIT || survey->verdict == RECIPE_MISMATCH)
-		survey->hold = contender_look_at_holds(standing, list, mine,
-											   survey->twin);
 }
 
 /* Whatever raises from now on is about this one of several contenders. */
@@ -585,7 +567,6 @@ look_at_all(Standing *standings, int nstandings, bool *is_busy)
 		ZkContender *contender = standings[i].contender;
 		const ZkReply *list;
 		int			ahead;
-		char		twin[RECIPE_PATH_SIZE];
 
 		name_in_errors(&standings[i]);
 		list = zklock_session_await(standings[i].trip.request,
@@ -597,16 +578,11 @@ look_at_all(Standing *standings, int nstandings, bool *is_busy)
 		{
 			char	   *next = pstrdup(list->children[ahead]);
 
-			/*
-			 * without a void hold, or if it is merely kept, it may be free:
-			 * zklock_contend() looks again
-			 */
+			/* if it is merely kept it may be free: zklock_contend() looks again */
 			standings[i].is_next_first =
 				recipe_is_first(list->children, list->nchildren, next);
 			contender_note_ahead(&standings[i], list, NULL);
-			*is_busy = contender_look_at_holds(&standings[i], list, NULL,
-											   twin) != HOLD_GONE &&
-				contender_is_held(&standings[i], next);
+			*is_busy = contender_is_held(&standings[i], next);
 			if (*is_busy && contender->patience == ZK_TRY_ONCE &&
 				log_lock_failures)
 				contender_log_failure(&standings[i]);

@@ -133,8 +133,6 @@ look_at_drain(Standing *standing, char last[RECIPE_PATH_SIZE], bool *is_ahead,
 	const ZkReply *reply;
 	DrainStep	step;
 	int			index;
-	HoldState	hold;
-	char		twin[RECIPE_PATH_SIZE];
 
 	standing->is_ahead_read = false;
 	reply = zklock_roundtrip_read(&standing->trip, zklock_client_list,
@@ -151,11 +149,6 @@ look_at_drain(Standing *standing, char last[RECIPE_PATH_SIZE], bool *is_ahead,
 	standing->is_next_first = index >= 0 &&
 		recipe_is_first(reply->children, reply->nchildren, last);
 	contender_note_ahead(standing, reply, mine);
-	hold = contender_look_at_holds(standing, reply, NULL, twin);
-	if (hold == HOLD_GONE)
-		return DRAIN_LOOK_AGAIN;
-	if (hold == HOLD_PENDING)
-		strlcpy(last, twin, RECIPE_PATH_SIZE);
 
 	reply = zklock_roundtrip_read(&standing->trip, zklock_client_get,
 								  place->lock_path);

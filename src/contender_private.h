@@ -27,14 +27,6 @@ typedef enum Step
 	STEP_SESSION_LOST
 } Step;
 
-/* What has become of a hold (hold.c) that stands ahead. */
-typedef enum HoldState
-{
-	HOLD_STANDS,				/* finished, or not to be read */
-	HOLD_PENDING,				/* its maker is at work on it */
-	HOLD_GONE					/* or it was void, and is: look again */
-} HoldState;
-
 /* A contender on its way. */
 typedef struct Standing
 {
@@ -67,7 +59,6 @@ typedef struct Standing
 								 * last looked at it, palloc'ed; NULL if none
 								 * was */
 	int			seen_version;	/* with seen: how often */
-	List	   *holds;			/* of the names of those that stand for sure */
 	bool		cannot_drain;	/* go on with whatever number we get */
 
 	/* for the statistics; contender.c */
@@ -138,13 +129,6 @@ extern void contender_announce(const Standing *standing);
 extern ZkWaitEnd contender_watch(Standing *standing, const char *ahead);
 
 /*
- * Watch the node that a pending hold is to stand in for.  Its end is the
- * news: then the hold is finished, or void.  Until then it does not matter
- * who else ahead of us goes.
- */
-extern ZkWaitEnd contender_watch_twin(Standing *standing, const char *twin);
-
-/*
  * Watch a child of the lock's znode, and wait until something becomes of it,
  * the deadline or the loss of the session.
  */
@@ -192,33 +176,6 @@ extern bool contender_should_drain(const Standing *standing,
  * that whoever joins next starts its counter again.  STEP_GO_ON: join again.
  */
 extern Step contender_drain(Standing *standing);
-
-/* ---- contender_clear.c ---- */
-
-/*
- * What has become of the holds that stand ahead of `mine` in the list, or
- * with NULL anywhere in it?  Void ones are cleared away, and GONE is the
- * answer if there was one; otherwise PENDING if there was one, and twin is
- * set to the name of its maker's node.  The list is gone after that.
- */
-extern HoldState contender_look_at_holds(Standing *standing,
-										 const ZkReply *list,
-										 const char *mine,
-										 char twin[RECIPE_PATH_SIZE]);
-
-/*
- * Is this a node of our own session, of which we know nothing?  Then nobody
- * else will remove it.
- */
-extern bool contender_is_left_over(const Standing *standing, const char *child,
-								   const ZkReply *reply);
-
-/*
- * Delete a node that stands ahead, of that version.  What became of it the
- * next look at the queue tells; false if the server refuses.
- */
-extern bool contender_remove_node(Standing *standing, const char *path,
-								  int version);
 
 /* ---- contender_busy.c ---- */
 

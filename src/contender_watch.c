@@ -83,21 +83,15 @@ static const ZkReply *set_watch(Standing *standing, const char *child,
 								bool wants_list, ZkWaitEnd *end);
 static const ZkReply *read_and_watch(Standing *standing, const char *path,
 									 bool wants_list);
+static bool is_left_over(const Standing *standing, const char *child,
+						 const ZkReply *reply);
+static bool remove_left_over(Standing *standing, const char *path);
 
 ZkWaitEnd
 contender_watch(Standing *standing, const char *ahead)
 {
 	standing->is_handed_over = standing->is_told = false;
 	return ahead == NULL ? watch_queue(standing) : watch_next(standing, ahead);
-}
-
-ZkWaitEnd
-contender_watch_twin(Standing *standing, const char *twin)
-{
-	standing->is_handed_over = false;
-	standing->watches_queue = false;
-	return contender_watch_child(standing, twin,
-								 standing->contender->deadline);
 }
 
 ZkWaitEnd
@@ -307,10 +301,7 @@ is_word_good(const Standing *standing)
 
 /*
  * Until when to wait for news before the queue is read again, in session
- * timeouts.  A client of another make does not clear away a hold that
- * somebody ahead of it has begun, after our list, and not finished: it waits
- * for it, and we would wait for both.  And servers tell what becomes of a
- * node only to those who may read it then (NIOServerCnxn.process, 3.8.4 and
+ * timeouts.  Servers tell what becomes of a node only to those who may read it then (NIOServerCnxn.process, 3.8.4 and
  * 3.9.2 on): whoever owns the one ahead can hide it from us, and our mark is
  * in a name that anybody can forge.
  */
@@ -378,12 +369,12 @@ set_watch(Standing *standing, const char *child, bool wants_list,
 		*end = ZK_WAIT_OVER;
 	else if (reply->result != ZK_OK)
 		zklock_session_raise(reply, "watch a lock's queue", path);
-	else if (contender_is_left_over(standing, child, reply))
+	else if (is_left_over(standing, child, reply))
 	{
 		ereport(DEBUG1,
 				(errmsg_internal("queue node \"%s\" of this session is left over",
 								 zklock_nodedata_quotable(path))));
-		if (contender_remove_node(standing, path, ZK_ANY_VERSION))
+		if (remove_left_over(standing, path))
 			*end = ZK_WAIT_OVER;
 		else
 			zklock_session_raise(zklock_client_reply(standing->trip.request),
@@ -466,4 +457,39 @@ await_watch(Standing *standing, int64 deadline)
 		else
 			zklock_deadlock_begin(&standing->detector);
 	}
+}
+
+/*
+ * Is this a node of our own session, of which we know nothing?  Then nobody
+ * else will remove it.  We hold nothing of this lock while we contend for it,
+ * so it is left over from an attempt that was taken for undone.
+ */
+static bool
+is_left_over(const Standing *standing, const char *child,
+			 const ZkReply *reply)
+{
+	const char *mine = contender_node_name(standing);
+	ZkClientStatus status;
+
+	return !standing->contender->may_be_there &&
+		reply->ephemeral_owner != 0 && zklock_session_status(&status) &&
+		reply->ephemeral_owner == status.session_id &&
+		strcmp(child, mine) != 0;
+}
+
+/*
+ * Delete it.  What became of it the next list of the queue tells; false if the
+ * server refuses.
+ */
+static bool
+remove_left_over(Standing *standing, const char *path)
+{
+	const ZkReply *reply;
+
+	reply = zklock_roundtrip_ask(&standing->trip,
+								 zklock_client_remove(zklock_session_client(),
+													  path,
+													  ZK_ANY_VERSION));
+	return reply == NULL ||
+		(reply->result != ZK_FAILED && reply->result != ZK_NO_AUTH);
 }

@@ -4,37 +4,28 @@
  *	  Holds that outlive their maker, and the eviction of contenders.
  *
  * A hold is a persistent queue node with the sequence number of the ephemeral
- * one, its twin, under which its maker was granted the lock.  It is made so:
+ * one, its twin, under which its maker was granted the lock.  Its maker takes
+ * the lock in the ordinary way, and then deletes the twin and creates the hold
+ * in one transaction: nobody can be let in between, and there is never a hold
+ * that is not finished.
  *
- *	1.	Take the lock in the ordinary way.
- *	2.	Create the hold beside the twin.  Its data says "pending", by naming the
- *		twin.  From here on both stand ahead of everybody else.
- *	3.	Ask the quorum whether the twin is still there.  If so, nobody can have
- *		been let in before the hold was there.
- *	4.	Set the hold's data to the final one, provided that it was not set yet.
- *		This is what decides.
- *	5.	Delete the twin.
- *
- * A hold that is pending while its twin is gone is void, and whoever meets it
- * ahead in the queue deletes it, provided that its data was not set
- * (contender_clear.c).  So of the maker's step 4 and such a deletion only one
- * succeeds, and a maker that dies on the way leaves nothing that blocks
- * zklock: the twin goes with its session.  Clients of other makes wait for a
- * void hold until one of ours has come by.
+ * If the reply is lost, the same is asked again.  When the twin is gone then,
+ * the transaction was done, and the hold is there; or somebody else has
+ * deleted the twin, and it is not, nor can it be any more.  If the session is
+ * lost before, the next one deletes the twin first: after that the
+ * transaction, which may still be under way, cannot be done any more, and the
+ * hold is there or not.
  *
  * A maker that lives, but is interrupted, deletes both itself.  What remains
- * is a backend that is killed, or that loses its session, between the request
- * of step 4 and its reply.  If only the session was lost, the next one
- * settles it: it deletes the hold provided that its data was not set.  If
- * there is no next one, the hold may stand and nobody was told its token;
- * zk_lock_queue() shows it.  As with a COMMIT whose answer is lost, that
- * cannot be helped.
+ * is a backend that is killed, or ends without a connection, between the
+ * request and its reply.  Then the hold may stand and nobody was told its
+ * token; zk_lock_queue() shows it.  As with a COMMIT whose answer is lost,
+ * that cannot be helped.
  *
  * Nobody but the session that makes it can set a hold's data, as with every
  * queue node: Curator's Revoker writes into the nodes of holders, and what it
- * writes would hide the token, or finish a hold that is pending.  To delete
- * it takes the right to delete children of the lock's znode, which everybody
- * has.
+ * writes would hide the token.  To delete it takes the right to delete
+ * children of the lock's znode, which everybody has.
  *
  * An eviction deletes a znode that is somebody else's.  ZooKeeper asks for no
  * more than the right to delete children of the lock's znode.  Whoever is
@@ -74,8 +65,7 @@ typedef enum HoldStage
 {
 	HOLD_NOTHING,				/* nothing of it is there */
 	HOLD_TWIN,					/* the lock is ours, under the twin */
-	HOLD_CREATED,				/* the hold may be there, pending */
-	HOLD_SET					/* it may be there for good */
+	HOLD_SENT					/* the hold may be there instead */
 } HoldStage;
 
 /* How a step ended. */
@@ -95,7 +85,7 @@ typedef struct Holding
 	HoldStage	stage;
 	ZkBusy		busy;			/* who was in the way of the twin */
 	ZkPlace		twin;			/* from HOLD_TWIN on: ours */
-	char		hold[RECIPE_PATH_SIZE]; /* from HOLD_CREATED on */
+	char		hold[RECIPE_PATH_SIZE]; /* from HOLD_SENT on */
 } Holding;
 
 /* The removal of one node of a contender. */
@@ -114,11 +104,7 @@ static int64 make(const HoldOrder *order);
 static int64 take_and_hold(Holding *holding);
 static bool take_lock(Holding *holding, const char *path, int root_length);
 static HoldEnd make_hold(Holding *holding, const char *path);
-static HoldEnd create_pending(Holding *holding, const char *data);
-static HoldEnd check_twin(Holding *holding);
-static HoldEnd set_final(Holding *holding, const char *data);
-static HoldEnd end_of_step(const Holding *holding, const ZkReply *reply,
-						   ZkResult done_before, const char *path);
+static HoldEnd look_for_hold(Holding *holding);
 static HoldEnd settle_lost(Holding *holding);
 static void delete_twin(const Holding *holding);
 static void give_up(int code, Datum arg);
@@ -261,7 +247,7 @@ take_and_hold(Holding *holding)
 					 errhint("Release the lock first.")));
 		zklock_session_open(is_retry);
 
-		if (holding->stage == HOLD_SET)
+		if (holding->stage == HOLD_SENT)
 			end = settle_lost(holding);
 		if (end == HOLD_FAILED)
 		{
@@ -273,7 +259,6 @@ take_and_hold(Holding *holding)
 		{
 			/* a cancel that came with the last reply: undo it while we can */
 			CHECK_FOR_INTERRUPTS();
-			delete_twin(holding);
 			return holding->twin.token;
 		}
 		zklock_roundtrip_end(&holding->trip);
@@ -328,7 +313,7 @@ make_hold(Holding *holding, const char *path)
 	char		guid[RECIPE_GUID_LEN + 1];
 	char		prefix[RECIPE_NODE_SIZE];
 	char	   *data;
-	HoldEnd		end;
+	const ZkReply *reply;
 
 	zklock_nodedata_make_guid(guid);
 	recipe_mark_hold(guid);
@@ -338,108 +323,84 @@ make_hold(Holding *holding, const char *path)
 	data = zklock_nodedata_add(zklock_nodedata_build(holding->twin.token),
 							   "reason", holding->order->reason);
 
-	end = create_pending(holding, zklock_nodedata_add(data, "twin", twin));
-	if (end == HOLD_STANDS)
-		end = check_twin(holding);
-	if (end == HOLD_STANDS)
-		end = set_final(holding, data);
-	return end;
-}
-
-static HoldEnd
-create_pending(Holding *holding, const char *data)
-{
-	const ZkReply *reply;
-
-	holding->stage = HOLD_CREATED;
+	holding->stage = HOLD_SENT;
 	do
 		reply = ask(holding,
-					zklock_client_create(zklock_session_client(),
-										 holding->hold, ZK_PERSISTENT_OWN,
-										 data, strlen(data)));
+					zklock_client_move(zklock_session_client(),
+									   holding->twin.node, holding->hold,
+									   data, strlen(data)));
 	while (reply->result == ZK_UNKNOWN_OUTCOME);
-	return end_of_step(holding, reply, ZK_NODE_EXISTS, holding->hold);
+	switch (reply->result)
+	{
+		case ZK_OK:
+			return HOLD_STANDS;
+		case ZK_NO_NODE:
+			break;
+		case ZK_SESSION_LOST:
+			return HOLD_SESSION_LOST;
+		default:
+			zklock_session_raise(reply, "make a hold", holding->hold);
+	}
+	switch (look_for_hold(holding))
+	{
+		case HOLD_STANDS:
+			return HOLD_STANDS;
+		case HOLD_FAILED:
+			raise_removed(holding);
+		case HOLD_SESSION_LOST:
+			break;
+	}
+	return HOLD_SESSION_LOST;
 }
 
+/* The twin is gone: is the hold there? */
 static HoldEnd
-check_twin(Holding *holding)
+look_for_hold(Holding *holding)
 {
-	const ZkReply *reply = zklock_roundtrip_check(&holding->trip,
-												  holding->twin.node,
-												  holding->twin.token);
+	const ZkReply *reply = zklock_roundtrip_read(&holding->trip,
+												 zklock_client_get,
+												 holding->hold);
 
 	if (reply == NULL)
 		raise_busy(holding, false);
-	return end_of_step(holding, reply, ZK_OK, holding->twin.node);
-}
-
-static HoldEnd
-set_final(Holding *holding, const char *data)
-{
-	const ZkReply *reply;
-
-	holding->stage = HOLD_SET;
-	do
-		reply = ask(holding,
-					zklock_client_set(zklock_session_client(), holding->hold,
-									  data, strlen(data), 0));
-	while (reply->result == ZK_UNKNOWN_OUTCOME);
-	return end_of_step(holding, reply, ZK_BAD_VERSION, holding->hold);
+	switch (reply->result)
+	{
+		case ZK_OK:
+			return HOLD_STANDS;
+		case ZK_NO_NODE:
+			return HOLD_FAILED;
+		case ZK_SESSION_LOST:
+			return HOLD_SESSION_LOST;
+		default:
+			zklock_session_raise(reply, "make a hold", holding->hold);
+	}
 }
 
 /*
- * How a step of make_hold() ended.  done_before: what the server says if an
- * attempt whose reply was lost has done it.
- */
-static HoldEnd
-end_of_step(const Holding *holding, const ZkReply *reply,
-			ZkResult done_before, const char *path)
-{
-	if (reply->result == ZK_OK || reply->result == done_before)
-		return HOLD_STANDS;
-	if (reply->result == ZK_SESSION_LOST)
-		return HOLD_SESSION_LOST;
-	if (reply->result == ZK_NO_NODE)
-		raise_removed(holding);
-	zklock_session_raise(reply, "make a hold", path);
-}
-
-/*
- * The session was lost before the reply to the last step came.  Delete the
- * hold unless that was done; then the last session cannot do it any more.
+ * The session was lost before the reply came.  Delete the twin, so that the
+ * transaction cannot be done any more, and look what has come of it.
  */
 static HoldEnd
 settle_lost(Holding *holding)
 {
-	for (;;)
-	{
-		const ZkReply *reply;
+	const ZkReply *reply;
 
+	do
 		reply = ask(holding, zklock_client_remove(zklock_session_client(),
-												  holding->hold, 0));
-		switch (reply->result)
-		{
-			case ZK_BAD_VERSION:
-				return HOLD_STANDS;
-			case ZK_OK:
-			case ZK_NO_NODE:
-				return HOLD_FAILED;
-			case ZK_UNKNOWN_OUTCOME:
-				break;
-			case ZK_SESSION_LOST:
-				return HOLD_SESSION_LOST;
-			default:
-				zklock_session_raise(reply, "make a hold", holding->hold);
-		}
-	}
+												  holding->twin.node,
+												  ZK_ANY_VERSION));
+	while (reply->result == ZK_UNKNOWN_OUTCOME);
+	if (reply->result == ZK_SESSION_LOST)
+		return HOLD_SESSION_LOST;
+	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
+		zklock_session_raise(reply, "make a hold", holding->twin.node);
+	return look_for_hold(holding);
 }
 
-/* Nobody waits for it: the hold stands already. */
 static void
 delete_twin(const Holding *holding)
 {
-	if (zklock_session_number() == holding->twin.session &&
-		!zklock_client_delete(zklock_session_client(), holding->twin.node))
+	if (!zklock_client_delete(zklock_session_client(), holding->twin.node))
 		ereport(WARNING,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("could not delete a queue node of lock \"%s\": out of memory",
@@ -448,9 +409,8 @@ delete_twin(const Holding *holding)
 }
 
 /*
- * An error, or the end of the backend: delete what is there.  The hold first,
- * so that it is never void.  With the session gone there is nothing to
- * delete the hold with, and unless it was set it need not be.
+ * An error, or the end of the backend: delete what is there.  With the session
+ * gone there is nothing to delete the hold with.  Nobody waits for it.
  */
 static void
 give_up(int code, Datum arg)
@@ -466,11 +426,11 @@ give_up(int code, Datum arg)
 		zklock_session_status(&status) && status.state != ZK_CLIENT_LOST;
 	if (is_alive)
 	{
-		if (holding->stage != HOLD_TWIN)
+		if (holding->stage == HOLD_SENT)
 			zklock_client_delete(zklock_session_client(), holding->hold);
 		delete_twin(holding);
 	}
-	if (holding->stage == HOLD_SET &&
+	if (holding->stage == HOLD_SENT &&
 		!(is_alive && status.state == ZK_CLIENT_CONNECTED))
 		ereport(WARNING,
 				(errcode(ERRCODE_CONNECTION_FAILURE),

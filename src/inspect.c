@@ -62,7 +62,6 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 		nulls[0] = !is_contender;
 		values[1] = zklock_args_text_or_null(!is_contender ? NULL :
 											 entry->is_releasing ? "releasing" :
-											 entry->is_pending ? "pending" :
 											 is_kept(entry) ? "kept" :
 											 entry->is_holder ? "held" : "waiting",
 											 &nulls[1]);

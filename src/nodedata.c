@@ -546,8 +546,6 @@ take_value(void *state, char *token, JsonTokenType type)
 		field = &who->application;
 	else if (strcmp(key, "host") == 0)
 		field = &who->host;
-	else if (strcmp(key, "twin") == 0)
-		field = &who->twin;
 	else if (strcmp(key, "reason") == 0)
 		field = &who->text;
 	else if (strcmp(key, "pid") == 0 && type == JSON_TOKEN_NUMBER)

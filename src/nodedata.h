@@ -36,8 +36,6 @@ typedef struct ZkNodeData
 	int			pid;			/* 0: unknown */
 	int64		token;			/* 0: the node's own czxid is the token */
 	ZkKeptState kept;
-	char	   *twin;			/* of a hold that is not finished: the queue
-								 * node that it is to take the place of */
 	char	   *lock;			/* of a request to release a lock: its name,
 								 * in UTF-8 and not made printable */
 	int64		retain_ms;		/* of a record of a run, whoever made it: for

@@ -30,6 +30,7 @@ typedef enum Step
 	STEP_SET,
 	STEP_REMOVE,
 	STEP_REMOVE_GUARDED,
+	STEP_MOVE,
 	STEP_ANNOUNCE,
 	STEP_DELETE,
 	STEP_ERASE,					/* list, then DELETE of the child found */
@@ -65,10 +66,10 @@ struct Request
 								 * REMOVE_GUARDED: the guard */
 	Moment		sent_at;		/* the last attempt */
 	char	   *path;			/* node, or parent for LIST and ERASE */
-	char	   *other_path;		/* ERASE: prefix of the child; REPLACE: the
-								 * node to go; GET_AND_WATCH: what is to be
+	char	   *other_path;		/* ERASE: prefix of the child; REPLACE and MOVE:
+								 * the node to go; GET_AND_WATCH: what is to be
 								 * listed */
-	char	   *data;			/* CREATE, REPLACE, SET and ANNOUNCE;
+	char	   *data;			/* CREATE, REPLACE, MOVE, SET, ANNOUNCE;
 								 * REMOVE_GUARDED: the nodes' paths */
 	int			data_length;
 	zoo_op_t	op;				/* CHECK; must outlive the call */
@@ -77,7 +78,7 @@ struct Request
 	uint64_t	promise_id;		/* GET_AND_WATCH: of the list to follow; 0:
 								 * none */
 	bool		is_looked_at;	/* CHECK: a look at the node is under way */
-	zoo_op_result_t *op_results;	/* the same for REMOVE_GUARDED */
+	zoo_op_result_t *op_results;	/* the same for REMOVE_GUARDED and MOVE */
 
 	/* the last answer */
 	FrameReply	reply;

@@ -31,6 +31,7 @@ static int	send_set(Request *request);
 static int	send_delete(Request *request);
 static int	send_delete_of_other(Request *request);
 static int	send_remove_guarded(Request *request);
+static int	send_move(Request *request);
 static int	send_exists(Request *request);
 static int	send_erase(Request *request);
 static int	send_get_acl(Request *request);
@@ -40,6 +41,7 @@ static bool after_create(Request *request);
 static bool after_last(Request *request);
 static bool after_watch(Request *request);
 static bool after_announce(Request *request);
+static bool after_move(Request *request);
 static bool after_delete(Request *request);
 static bool after_erase(Request *request);
 static bool after_replace_create(Request *request);
@@ -87,6 +89,7 @@ static const struct
 	[STEP_SET] = {send_set, after_last, true},
 	[STEP_REMOVE] = {send_delete, after_last, true},
 	[STEP_REMOVE_GUARDED] = {send_remove_guarded, after_last, true},
+	[STEP_MOVE] = {send_move, after_move, true},
 	[STEP_ANNOUNCE] = {send_set, after_announce, true},
 	[STEP_DELETE] = {send_delete, after_delete, true},
 	[STEP_ERASE] = {send_erase, after_erase, false},
@@ -253,6 +256,24 @@ send_remove_guarded(Request *request)
 					  step_void_done, request);
 }
 
+/* The node that goes is checked first: if it is gone that is the answer. */
+static int
+send_move(Request *request)
+{
+	zoo_op_t	ops[2];
+
+	request->op_results = calloc(2, sizeof(*request->op_results));
+	if (request->op_results == NULL)
+		return ZMARSHALLINGERROR;
+	zoo_delete_op_init(&ops[0], request->other_path, -1);
+	zoo_create_op_init(&ops[1], request->path, request->data,
+					   request->data_length,
+					   acl_for(request->session, request->node_kind),
+					   flags_of(request->node_kind), NULL, 0);
+	return zoo_amulti(request->session->zh, 2, ops, request->op_results,
+					  step_void_done, request);
+}
+
 static int
 send_exists(Request *request)
 {
@@ -349,6 +370,14 @@ static bool
 after_announce(Request *request)
 {
 	return request->reply.result == ZK_UNKNOWN_OUTCOME;
+}
+
+static bool
+after_move(Request *request)
+{
+	if (request->reply.result == ZK_OK)
+		parents_note_gone(request->session, request->other_path);
+	return false;
 }
 
 static bool

@@ -246,6 +246,7 @@ are_blobs_good(const FrameTaken *taken)
 			return lengths[0] > 0 && is_text(taken, 0) && is_text(taken, 1) &&
 				(lengths[1] > 0) ==
 				(taken->frame.u.request.kind == REQUEST_REPLACE ||
+				 taken->frame.u.request.kind == REQUEST_MOVE ||
 				 taken->frame.u.request.promise_id != 0);
 		case FRAME_STATUS:
 			return is_text(taken, 0) && is_text(taken, 1) && is_text(taken, 2);

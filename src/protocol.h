@@ -79,6 +79,7 @@ typedef enum RequestKind
 	REQUEST_REMOVE,				/* a delete that is not repeated */
 	REQUEST_REMOVE_GUARDED,		/* several, if a guard has that version */
 	REQUEST_REPLACE,			/* an ephemeral node by another */
+	REQUEST_MOVE,				/* create one, delete another: both or none */
 	REQUEST_IS_CLOSED,			/* look at a node's ACL */
 
 	/* those to which nobody waits for a reply */

@@ -75,7 +75,6 @@ static TimestampTz made_at(const ZkQueueEntry *entries, int nentries,
 						   int64 czxid);
 static TimestampTz holds_since(const ZkQueueEntry *entry, TimestampTz quiet);
 static TimestampTz time_of(int64 unix_ms);
-static bool is_twin(const ZkQueueEntry *hold, const ZkQueueEntry *entry);
 static void free_reading(void *argument);
 static int	compare_children(const void *a, const void *b);
 
@@ -99,10 +98,6 @@ zklock_read_children(ZkPathOf path_of, const char *name, int *nentries)
 	return run_reading(&reading, nentries);
 }
 
-/*
- * Only a hold that is being made has a neighbour with its number, its
- * maker's.
- */
 ZkQueueEntry *
 zklock_order_queue(const char *const *children, int nchildren, int *nentries)
 {
@@ -124,16 +119,6 @@ zklock_order_queue(const char *const *children, int nchildren, int *nentries)
 		entries[i].mode = node.mode;
 		entries[i].permits = node.permits;
 		entries[i].node = sorted[i];
-		if (!recipe_is_hold(sorted[i]))
-			continue;
-		if (i > 0 && recipe_parse_node(sorted[i - 1]).sequence == node.sequence)
-			entries[i].is_pending = true;
-		if (i + 1 < count &&
-			recipe_parse_node(sorted[i + 1]).sequence == node.sequence)
-		{
-			entries[i].is_pending = true;
-			entries[i].who.twin = pstrdup(sorted[i + 1]);
-		}
 	}
 	mark_holders(entries, count);
 	pfree(sorted);
@@ -282,8 +267,6 @@ take_entry(const Reading *reading, const ZkReply *reply, const char *child,
 	if (reply->result == ZK_NO_AUTH)
 		return true;
 	zklock_nodedata_parse(reply->data, reply->data_length, &entry->who);
-	entry->is_pending = recipe_is_hold(child) && reply->version == 0 &&
-		entry->who.twin != NULL;
 	entry->session_id = reply->ephemeral_owner;
 	entry->since = time_of(reply->ctime_ms);
 	entry->set_at = time_of(reply->mtime_ms);
@@ -320,22 +303,12 @@ mark_holders(ZkQueueEntry *entries, int nentries)
 		else if (entry->permits != permits)
 			permits = 1;
 		entry->is_holder = position <= permits || position == 1 ||
-			(position == 2 && is_twin(&entries[i - 1], entry)) ||
 			(entry->mode == RECIPE_SHARED && !is_exclusive_ahead);
 		entry->is_kept = position == 1 && recipe_is_keeper(entry->node) &&
 			entry->who.kept == ZK_IS_KEPT;
 		if (entry->mode == RECIPE_EXCLUSIVE)
 			is_exclusive_ahead = true;
 	}
-}
-
-/*
- * Is the first a hold that is not finished, and the second its maker's node?
- */
-static bool
-is_twin(const ZkQueueEntry *hold, const ZkQueueEntry *entry)
-{
-	return hold->is_pending && strcmp(hold->who.twin, entry->node) == 0;
 }
 
 /* The lock's znode itself, behind its children; it may not be read by us. */
@@ -352,8 +325,7 @@ date_holders(ZkQueueEntry *entries, int nentries, int64 pzxid)
 	TimestampTz quiet = pzxid != 0 ? made_at(entries, nentries, pzxid) : 0;
 
 	for (int i = 0; i < nentries; i++)
-		if (entries[i].is_holder && !entries[i].is_pending &&
-			!entries[i].is_releasing && entries[i].czxid != 0 &&
+		if (entries[i].is_holder && !entries[i].is_releasing && entries[i].czxid != 0 &&
 			!recipe_is_keeper(entries[i].node))
 			entries[i].held_since = holds_since(&entries[i], quiet);
 }

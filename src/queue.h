@@ -19,7 +19,6 @@ typedef struct ZkQueueEntry
 {
 	int			position;		/* 1 is first; 0: not a contender */
 	bool		is_holder;
-	bool		is_pending;		/* a hold that is not finished */
 	bool		is_releasing;	/* its owner is letting go of the lock */
 	bool		is_kept;		/* it is first, and merely keeps the lock; of
 								 * zklock_read_queue() only */
@@ -57,7 +56,7 @@ extern ZkQueueEntry *zklock_read_children(ZkPathOf path_of, const char *name,
 
 /*
  * The contenders among the children of a lock's znode in order, as far as
- * their names tell of them: position, is_holder, is_pending, mode, style,
+ * their names tell of them: position, is_holder, mode, style,
  * permits, node (not copied).  Asks nobody.  The array is palloc'ed.
  */
 extern ZkQueueEntry *zklock_order_queue(const char *const *children,

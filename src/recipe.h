@@ -194,7 +194,7 @@ extern bool recipe_can_hand_over(const char *child);
 
 /*
  * The same for the other mark that an exclusive node can have: it is
- * persistent, of zk_hold(), and perhaps not finished yet.
+ * persistent, of zk_hold().
  */
 extern void recipe_mark_hold(char guid[RECIPE_GUID_LEN + 1]);
 extern bool recipe_is_hold(const char *child);
@@ -205,12 +205,6 @@ extern bool recipe_is_hold(const char *child);
  */
 extern void recipe_mark_keeper(char guid[RECIPE_GUID_LEN + 1]);
 extern bool recipe_is_keeper(const char *child);
-
-/*
- * Can that be the name of the queue node that the hold stands in for?  It has
- * the hold's number.  What a hold says of its twin anybody may have written.
- */
-extern bool recipe_is_twin(const char *hold, const char *twin);
 
 /*
  * Find the sequence number at the end of a name of `length` bytes.  false if

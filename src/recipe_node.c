@@ -186,16 +186,6 @@ recipe_is_keeper(const char *child)
 	return has_mark(child, KEEPER_GROUP);
 }
 
-bool
-recipe_is_twin(const char *hold, const char *twin)
-{
-	RecipeNode	node = recipe_parse_node(twin);
-
-	return node.style != RECIPE_STYLE_NONE && strchr(twin, '/') == NULL &&
-		!recipe_is_hold(twin) &&
-		node.sequence == recipe_parse_node(hold).sequence;
-}
-
 RecipeNode
 recipe_parse_node(const char *child)
 {

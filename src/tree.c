@@ -208,8 +208,6 @@ visit(Walk *walk, const char *path, const ZkReply *list)
 
 	for (int i = 0; i < ncontenders; i++)
 	{
-		if (entries[i].is_pending)
-			continue;			/* its maker's node counts */
 		if (entries[i].is_holder)
 			nholders++;
 		else

@@ -259,10 +259,7 @@ subtest 'a transaction under a hold' => sub {
 # them, and the how many-th of that kind it is.
 my %step = (
 	'the lock' => [ 15, 1 ],
-	'the hold' => [ 15, 2 ],
-	'the check' => [ 14, 1 ],
-	'the decision' => [ 5, 1 ],
-	'the end' => [ 2, 1 ]);
+	'the hold' => [ 14, 1 ]);
 my $admin = connected('paris');
 
 # A session that runs into the trap.
@@ -297,24 +294,20 @@ foreach my $step (sort keys %step)
 			$maker->quit;
 			is_free($admin, $lock, 'free again');
 
-			# At its end it does not wait for anything.
-			if ($step ne 'the end')
-			{
-				$maker = spring($step, $direction, $lock);
-				$node{berlin}->safe_psql('postgres',
-					'SELECT pg_cancel_backend(' . $maker->pid . ')');
-				$maker->wait_result;
-				is($maker->sqlstate, '57014', 'canceled');
-				break_connections();
-				assert_no_nodes($zk, lock_path($lock), 'canceled: it clears up itself');
-				$maker->quit;
+			$maker = spring($step, $direction, $lock);
+			$node{berlin}->safe_psql('postgres',
+				'SELECT pg_cancel_backend(' . $maker->pid . ')');
+			$maker->wait_result;
+			is($maker->sqlstate, '57014', 'canceled');
+			break_connections();
+			assert_no_nodes($zk, lock_path($lock), 'canceled: it clears up itself');
+			$maker->quit;
 
-				$maker = spring($step, $direction, $lock);
-				kill 'TERM', $maker->pid;
-				$maker->wait_result;
-				break_connections();
-				is_free($admin, $lock, 'terminated');
-			}
+			$maker = spring($step, $direction, $lock);
+			kill 'TERM', $maker->pid;
+			$maker->wait_result;
+			break_connections();
+			is_free($admin, $lock, 'terminated');
 
 			$maker = spring($step, $direction, $lock);
 			poll_until { !$zk->ephemerals(lock_path($lock)) } 'the session to end', 20;
@@ -331,113 +324,44 @@ foreach my $step (sort keys %step)
 	}
 }
 
-subtest 'a hold that nobody finishes' => sub {
-	my $maker = spring('the check', 'requests', 'void');
+# There is either the hold or the node of its maker.
+subtest 'a hold whose maker is killed' => sub {
+	my $maker = spring('the hold', 'requests', 'killed');
 	my $waiter = connected('paris');
-	$waiter->start_query("SELECT zk_lock('void')");
-	wait_for_queue($zk, lock_path('void'), 3);
-	is($admin->query_safe("SELECT string_agg(state, ' ' ORDER BY state) FROM zk_lock_queue('void')"),
-		'held pending waiting', 'zk_lock_queue shows that it is not finished');
-	is($admin->query_safe("SELECT zk_try_lock('void')"), 'f', 'while its maker lives it counts');
+	$waiter->start_query("SELECT zk_lock('killed')");
+	wait_for_queue($zk, lock_path('killed'), 2);
 	kill 'KILL', $maker->pid;
 	$waiter->wait_result;
-	is($waiter->sqlstate, '00000', 'a waiter gets the lock when the session has ended');
-	is(scalar hold_nodes('void'), 1, 'and has cleared it away');
-	$waiter->query_safe("SELECT zk_unlock('void')");
+	is($waiter->sqlstate, '00000', 'ahead of it: a waiter gets the lock when the session has ended');
+	is(scalar hold_nodes('killed'), 1, 'and nothing else is there');
+	$waiter->query_safe("SELECT zk_unlock('killed')");
 	break_connections();
 	$maker->quit;
 	$node{berlin}->poll_query_until('postgres', 'SELECT true');
 
-	# Evicted in the middle
-	$maker = spring('the check', 'requests', 'void');
-	my $token = token_at($admin, 'void', 1);
-	is($admin->query_safe("SELECT zk_evict('void', $token)"), 't', 'evicted while it is made');
-	break_connections();
-	$maker->wait_result;
-	is($maker->sqlstate, '57000', 'its maker is told');
-	assert_no_nodes($zk, lock_path('void'), 'nothing left');
-
-	# Its own node alone: somebody else may have the lock before the hold is there.
-	$maker = spring('the hold', 'requests', 'void');
-	$token = token_at($admin, 'void', 1);
-	is($admin->query_safe("SELECT zk_evict('void', $token), zk_try_lock('void')"), 't|t',
-		'evicted before there is a hold, and the lock is taken');
-	break_connections();
-	$maker->wait_result;
-	is($maker->sqlstate, '57000', 'its maker is told');
-	is($admin->query_safe("SELECT zk_is_held('void'), zk_unlock('void')"), 't|t', 'the other is unharmed');
-	assert_no_nodes($zk, lock_path('void'), 'nothing left');
-
-	# Killed where only the one who looks can know
-	$maker = spring('the decision', 'replies', 'void');
+	$maker = spring('the hold', 'replies', 'killed');
 	kill 'KILL', $maker->pid;
 	break_connections();
-	poll_until { !$zk->ephemerals(lock_path('void')) } 'the session to end', 20;
-	is( $admin->query_safe("SELECT state, data, zk_release_hold('void', token)
-			FROM zk_lock_queue('void') WHERE state = 'held'"),
-		'held|test|t', 'killed after its decision: it stands, can be seen and released');
+	poll_until { !$zk->ephemerals(lock_path('killed')) } 'the session to end', 20;
+	is( $admin->query_safe("SELECT state, data, zk_release_hold('killed', token)
+			FROM zk_lock_queue('killed') WHERE state = 'held'"),
+		'held|test|t', 'behind it: the hold stands, can be seen and released');
 	$maker->quit;
-	$_->quit foreach $waiter;
+	$waiter->quit;
 	$node{berlin}->poll_query_until('postgres', 'SELECT true');
 };
 
-# Clients of other makes do not know what a void hold is, and wait for it. Whoever
-# of ours stands behind them must see past them.
-subtest 'a hold that nobody finishes, with another client right behind it' => sub {
-	my $foreign = $zk->client;
-	my $path = lock_path('blocked');
-	my $their_node = sub {
-		return $foreign->create("$path/_c_6b29fc40-ca47-4067-b31d-00dd010662da-lock-",
-			'', ephemeral => 1, sequential => 1);
-	};
-	my $orphan = sub {
-		my $maker = spring('the check', 'requests', 'blocked');
-		my $theirs = $their_node->();
-		my @waiting = @_;
-		$waiting[$_]->start_query("SELECT zk_lock('blocked')"),
-		  wait_for_queue($zk, $path, 4 + $_)
-		  foreach 0 .. $#waiting;
-		kill 'KILL', $maker->pid;
-		$maker->quit;
-		$node{berlin}->poll_query_until('postgres', 'SELECT true');
-		poll_until { !grep { $_->[0] =~ /_c_/ && $_->[0] ne $theirs } $zk->ephemerals("$path/") }
-		'its other node to go', 20
-		  unless @waiting;
-		break_connections();
-		return $theirs;
-	};
-	my $is_cleared = sub {
-		my ($left, $what) = @_;
-		ok(eval { poll_until { hold_nodes('blocked') == $left } 'the hold to go', 10 }, $what);
-		return;
-	};
-
-	my $session = connected('paris');
-	my $theirs = $orphan->($session);
-	$is_cleared->(2, 'a waiter that was there clears it away');
-	$foreign->delete($theirs);
-	$session->wait_result;
-	is($session->sqlstate, '00000', 'and gets the lock when the other client is done');
-	$session->query_safe("SELECT zk_unlock('blocked')");
-
-	my %later = (
-		"zk_try_lock('blocked')" => '00000',
-		"zk_try_lock_shared('blocked')" => '00000',
-		"zk_try_lock(ARRAY['a', 'blocked'])" => '00000',
-		"zk_lock('blocked', '1 s')" => '55P03',
-		"zk_try_lock('blocked', permits => 2)" => '55000');
-	foreach my $sql (sort keys %later)
-	{
-		$theirs = $orphan->();
-		is(scalar hold_nodes('blocked'), 2, "$sql finds it");
-		$session->query("SELECT $sql");
-		is($session->sqlstate, $later{$sql}, 'is answered as without it');
-		$is_cleared->(1, 'and clears it away');
-		$foreign->delete($theirs);
-		is_free($session, 'blocked', 'free');
-	}
-	$foreign->close;
-	$session->quit;
+subtest 'a maker that is evicted' => sub {
+	my $maker = spring('the hold', 'requests', 'evicted');
+	my $token = token_at($admin, 'evicted', 1);
+	is($admin->query_safe("SELECT zk_evict('evicted', $token), zk_try_lock('evicted')"), 't|t',
+		'before there is a hold, and the lock is taken');
+	break_connections();
+	$maker->wait_result;
+	is($maker->sqlstate, '57000', 'it is told');
+	is($admin->query_safe("SELECT zk_is_held('evicted'), zk_unlock('evicted')"), 't|t', 'the other is unharmed');
+	assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
+	$maker->quit;
 };
 
 subtest 'another client waits behind a hold' => sub {

@@ -300,6 +300,9 @@ do_something(Player *player)
 			can_be_withdrawn = true;
 			break;
 		case 15:
+			request = zklock_client_move(client, some_node(), some_node(),
+										 data, length);
+			break;
 		case 16:
 		case 17:
 			zklock_client_announce(client, some_node(), data, length);

@@ -439,7 +439,7 @@ test_blobs(void)
 		   "a child's name without its end");
 }
 
-/* A second path is the word for who is next: of REPLACE, and with a promise. */
+/* A second path: of REPLACE and MOVE, and with a promise. */
 static void
 test_promise(void)
 {
@@ -448,8 +448,10 @@ test_promise(void)
 		Frame		frame = make_frame(FRAME_REQUEST);
 		FrameBlob	blobs[FRAME_NBLOBS] = {frame_text("/a"), {0}, {0}};
 
+		bool		has_two = kind == REQUEST_REPLACE || kind == REQUEST_MOVE;
+
 		frame.u.request.kind = kind;
-		is_int(kind == REQUEST_REPLACE ? FRAME_INVALID : FRAME_COMPLETE,
+		is_int(has_two ? FRAME_INVALID : FRAME_COMPLETE,
 			   judge(&frame, blobs), "request %d with one path", kind);
 		frame.u.request.promise_id = 1;
 		is_int(FRAME_INVALID, judge(&frame, blobs), "and with a promise");
@@ -457,7 +459,7 @@ test_promise(void)
 		is_int(kind == REQUEST_GET_AND_WATCH ? FRAME_COMPLETE : FRAME_INVALID,
 			   judge(&frame, blobs), "with a promise and two paths");
 		frame.u.request.promise_id = 0;
-		is_int(kind == REQUEST_REPLACE ? FRAME_COMPLETE : FRAME_INVALID,
+		is_int(has_two ? FRAME_COMPLETE : FRAME_INVALID,
 			   judge(&frame, blobs), "with two paths");
 	}
 }

@@ -585,12 +585,6 @@ test_hold(void)
 	ok(recipe_is_keeper("_c_00112233-4455-8a13-8899-aabbccddeeff-lock-0000000001"),
 	   "a keeper's");
 	ok(!recipe_is_keeper(hold), "which a hold is not");
-	ok(recipe_is_twin(hold, "_c_" G1 "-lock-0000000001"), "its twin has its number");
-	ok(!recipe_is_twin(hold, "_c_" G1 "-lock-0000000002"), "no other one");
-	ok(!recipe_is_twin(hold, "x/_c_" G1 "-lock-0000000001"), "is in the same queue");
-	ok(!recipe_is_twin(hold, hold), "is no hold");
-	ok(!recipe_is_twin(hold, "stays"), "stands in a queue");
-	ok(!recipe_is_twin(hold, ""), "and has a name");
 	is_int(RECIPE_EXCLUSIVE, recipe_parse_node(hold).mode, "a hold is exclusive");
 	is_int(RECIPE_STYLE_CURATOR, recipe_parse_node(hold).style,
 		   "and looks like Curator's");
