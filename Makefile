@@ -125,7 +125,6 @@ OBJS = \
 	src/place.o \
 	src/tree.o \
 	src/queue.o \
-	src/eviction.o \
 	src/recall.o \
 	src/roundtrip.o \
 	src/name.o \

@@ -12,7 +12,6 @@
 #include "miscadmin.h"
 #include "storage/lock.h"
 
-#include "eviction.h"
 #include "nodedata.h"
 
 static char *milliseconds_waited(const Standing *standing);
@@ -24,8 +23,9 @@ contender_raise_evicted(Standing *standing)
 {
 	const ZkPlace *place = standing->contender->place;
 	const char *node = contender_node_name(standing);
-	char	   *who = zklock_eviction_hear(&standing->trip, place->lock_path,
-										   place->root_length, node);
+	char	   *who = zklock_recall_read_eviction(&standing->trip,
+												  place->lock_path,
+												  place->root_length, node);
 
 	ereport(ERROR,
 			(errcode(ERRCODE_OPERATOR_INTERVENTION),

@@ -42,11 +42,11 @@
 
 #include "args.h"
 #include "contender.h"
-#include "eviction.h"
 #include "lock.h"
 #include "name.h"
 #include "nodedata.h"
 #include "queue.h"
+#include "recall.h"
 #include "roundtrip.h"
 #include "session.h"
 #include "stat.h"
@@ -93,6 +93,7 @@ typedef struct Removing
 {
 	const char *name;			/* of the lock */
 	const char *node;
+	bool		should_tell;	/* write down for its owner who evicts it */
 	ZkRemoval	removal;
 } Removing;
 
@@ -113,10 +114,6 @@ pg_noreturn static void raise_busy(const Holding *holding,
 								   bool is_known);
 pg_noreturn static void raise_removed(const Holding *holding);
 static bool remove_contenders(const char *name, int64 token, bool is_eviction);
-static bool remove_one(const char *name, const char *node, int64 czxid,
-					   bool is_eviction);
-static void tell_evicted(const char *name, const char *node);
-static bool leave_word(ZkRoundTrip *trip, void *argument);
 static bool catch_up(ZkRoundTrip *trip, void *argument);
 static bool remove_node(ZkRoundTrip *trip, void *argument);
 static void log_removal(const char *name, const ZkQueueEntry *entry,
@@ -314,6 +311,7 @@ make_hold(Holding *holding, const char *path)
 	char		prefix[RECIPE_NODE_SIZE];
 	char	   *data;
 	const ZkReply *reply;
+	HoldEnd		end;
 
 	zklock_nodedata_make_guid(guid);
 	recipe_mark_hold(guid);
@@ -335,22 +333,15 @@ make_hold(Holding *holding, const char *path)
 		case ZK_OK:
 			return HOLD_STANDS;
 		case ZK_NO_NODE:
-			break;
+			end = look_for_hold(holding);
+			if (end == HOLD_FAILED)
+				raise_removed(holding);
+			return end;
 		case ZK_SESSION_LOST:
 			return HOLD_SESSION_LOST;
 		default:
 			zklock_session_raise(reply, "make a hold", holding->hold);
 	}
-	switch (look_for_hold(holding))
-	{
-		case HOLD_STANDS:
-			return HOLD_STANDS;
-		case HOLD_FAILED:
-			raise_removed(holding);
-		case HOLD_SESSION_LOST:
-			break;
-	}
-	return HOLD_SESSION_LOST;
 }
 
 /* The twin is gone: is the hold there? */
@@ -501,47 +492,21 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 	for (int i = 0; i < nentries; i++)
 	{
 		const ZkQueueEntry *entry = &entries[i];
+		Removing	removing = {.name = name,.node = entry->node};
 
 		if (entry->position == 0 || entry->token != token ||
 			!(is_eviction || recipe_is_hold(entry->node)))
 			continue;
 		log_removal(name, entry, is_eviction);
-		if (is_eviction && entry->who.client != NULL &&
-			!recipe_is_hold(entry->node))
-			tell_evicted(name, entry->node);
-		is_removed |= remove_one(name, entry->node, entry->czxid, is_eviction);
+		removing.should_tell = is_eviction && entry->who.client != NULL &&
+			!recipe_is_hold(entry->node);
+		removing.removal.doing = is_eviction ? "evict a contender" :
+			"release a hold";
+		removing.removal.czxid = entry->czxid;
+		zklock_roundtrip_run(remove_node, NULL, &removing);
+		is_removed |= removing.removal.is_removed;
 	}
 	return is_removed;
-}
-
-/* Remove one node of a contender; false if it is gone already. */
-static bool
-remove_one(const char *name, const char *node, int64 czxid, bool is_eviction)
-{
-	Removing	removing = {.name = name,.node = node};
-
-	removing.removal.doing = is_eviction ? "evict a contender" :
-		"release a hold";
-	removing.removal.czxid = czxid;
-	zklock_roundtrip_run(remove_node, NULL, &removing);
-	return removing.removal.is_removed;
-}
-
-/* Leave word for one of ours that is to be evicted. */
-static void
-tell_evicted(const char *name, const char *node)
-{
-	Removing	removing = {.name = name,.node = node};
-
-	zklock_roundtrip_run(leave_word, NULL, &removing);
-}
-
-static bool
-leave_word(ZkRoundTrip *trip, void *argument)
-{
-	const Removing *removing = argument;
-
-	return zklock_eviction_tell(trip, removing->name, removing->node);
 }
 
 /* Before it is done: it may be interrupted, and be done all the same. */
@@ -575,11 +540,16 @@ catch_up(ZkRoundTrip *trip, void *argument)
 	return zklock_roundtrip_check(trip, path, 0)->result != ZK_SESSION_LOST;
 }
 
+/* Remove one node of a contender. */
 static bool
 remove_node(ZkRoundTrip *trip, void *argument)
 {
 	Removing   *removing = argument;
 
+	if (removing->should_tell &&
+		!zklock_recall_tell_eviction(trip, removing->name, removing->node))
+		return false;
+	removing->should_tell = false;
 	removing->removal.path = psprintf("%s/%s",
 									  zklock_name_path(removing->name, NULL),
 									  removing->node);

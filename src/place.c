@@ -21,7 +21,6 @@
 
 #include "handover.h"
 #include "nodedata.h"
-#include "recall.h"
 
 /*
  * How often the quorum is asked for a fresh proof.  All but the first two
@@ -370,8 +369,9 @@ hear_of_eviction(ZkPlace *place)
 
 	PG_TRY();
 	{
-		who = zklock_eviction_hear(&trip, place->lock_path, place->root_length,
-								   node_name(place));
+		who = zklock_recall_read_eviction(&trip, place->lock_path,
+										  place->root_length,
+										  node_name(place));
 	}
 	PG_CATCH();
 	{

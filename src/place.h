@@ -11,7 +11,7 @@
 
 #include "postgres.h"
 
-#include "eviction.h"
+#include "recall.h"
 #include "recipe.h"
 #include "session.h"
 #include "utils/timestamp.h"

@@ -1,14 +1,27 @@
 /*-------------------------------------------------------------------------
  *
  * recall.c
- *	  Requests to release a lock, as its holder reads and removes them.
+ *	  What others write for the owner of a queue node: requests to release
+ *	  the lock, and who has evicted it.
  *
- * A request is a znode below the root, named for the queue node of the holder
- * that is asked (recall_ask.c makes it).  Nothing watches it: the holder reads
- * it when zk_release_requested() is called, and at no other time.
+ * Both are znodes below the root, named for the queue node and with the
+ * writer's identity as data.  No lock's queue is there.
  *
- * The one rule: requests are polite.  Where the ensemble does not answer soon
- * there was no request, and errors of ZooKeeper are not reported.
+ *		<root>/.release/<queue node>.release			a request
+ *		<root>/.release/evicted-<queue node>.release	an eviction
+ *
+ * recall_ask.c makes requests.  Nothing watches them: the holder reads its own
+ * when zk_release_requested() is called, and at no other time.
+ *
+ * An eviction deletes a queue node, and the ensemble tells its owner that it
+ * is gone, but not who it was.  So who evicts writes that down beforehand, and
+ * whoever finds his node gone reads it, and deletes it.  If nobody does, it
+ * looks like a request to a queue node that is not there, and is deleted as
+ * such by those who ask others.
+ *
+ * The one rule: nothing depends on either, and anybody may write them.  Where
+ * the ensemble does not answer soon there is none, and errors of ZooKeeper
+ * are not reported.
  *
  *-------------------------------------------------------------------------
  */
@@ -17,18 +30,25 @@
 #include "utils/timestamp.h"
 
 #include "nodedata.h"
-#include "roundtrip.h"
 
 /*
- * How long the holder waits for the reply at most.  A healthy server takes a
+ * How long any of this may take at most.  A healthy server takes a
  * millisecond.
  */
-#define READ_MS 1000
+#define PATIENCE_MS 1000
+
+/* With so much below ".release" nobody writes down evictions any more. */
+#define EVICTIONS_MAX 1000
 
 /* Milliseconds between the Unix epoch and PostgreSQL's. */
 #define EPOCH_DIFFERENCE_MS \
 	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * 1000)
 
+static bool eviction_path(char path[ZK_RECALL_PATH_SIZE],
+						  const char *lock_path, int root_length,
+						  const char *node);
+static const ZkReply *ask(ZkRoundTrip *trip, int64 deadline,
+						  ZkRequest *request);
 static void tell_user(const char *name, const ZkReply *request);
 static char *describe_request(const ZkReply *request, bool with_who);
 
@@ -46,7 +66,7 @@ bool
 zklock_recall_read(const char *name, const char *lock_path, int root_length,
 				   const char *node, int64 *told_at)
 {
-	ZkRoundTrip trip = {.deadline = zklock_client_now() + READ_MS};
+	ZkRoundTrip trip = {.deadline = zklock_client_now() + PATIENCE_MS};
 	ZkClientStatus status;
 	char		path[ZK_RECALL_PATH_SIZE];
 	const ZkReply *request;
@@ -82,6 +102,83 @@ zklock_recall_remove(const char *lock_path, int root_length, const char *node)
 	if (zklock_session_client() != NULL &&
 		zklock_recall_path(path, lock_path, root_length, node))
 		zklock_client_delete(zklock_session_client(), path);
+}
+
+bool
+zklock_recall_tell_eviction(ZkRoundTrip *trip, const char *name, const char *node)
+{
+	ZkClient   *client = zklock_session_client();
+	int64		deadline = zklock_client_now() + PATIENCE_MS;
+	int			root_length;
+	char	   *lock_path = zklock_name_path(name, &root_length);
+	char	   *data = zklock_nodedata_add(zklock_nodedata_build(0), "lock",
+										   name);
+	char	   *parent = psprintf("%.*s/" ZK_RELEASE_SUFFIX, root_length,
+								  lock_path);
+	char		path[ZK_RECALL_PATH_SIZE];
+	const ZkReply *reply;
+
+	if (!eviction_path(path, lock_path, root_length, node))
+		return true;
+	reply = ask(trip, deadline, zklock_client_get(client, parent));
+	if (reply != NULL && reply->result == ZK_OK && reply->nbelow >= EVICTIONS_MAX)
+		return true;
+	if (reply != NULL && reply->result == ZK_NO_NODE)
+		reply = ask(trip, deadline,
+					zklock_client_create(client, parent, ZK_CONTAINER, NULL,
+										 0));
+	if (reply != NULL && reply->result != ZK_SESSION_LOST)
+		reply = ask(trip, deadline,
+					zklock_client_create(client, path, ZK_PERSISTENT, data,
+										 strlen(data)));
+	return reply == NULL || reply->result != ZK_SESSION_LOST;
+}
+
+char *
+zklock_recall_read_eviction(ZkRoundTrip *trip, const char *lock_path,
+					 int root_length, const char *node)
+{
+	ZkClient   *client = zklock_session_client();
+	ZkClientStatus status;
+	ZkNodeData	who;
+	char		path[ZK_RECALL_PATH_SIZE];
+	const ZkReply *reply;
+
+	if (!zklock_session_status(&status) ||
+		status.state != ZK_CLIENT_CONNECTED ||
+		!eviction_path(path, lock_path, root_length, node))
+		return NULL;
+	reply = ask(trip, zklock_client_now() + PATIENCE_MS,
+				zklock_client_get(client, path));
+	if (reply == NULL || reply->result != ZK_OK)
+		return NULL;
+	zklock_nodedata_parse(reply->data, reply->data_length, &who);
+	zklock_client_free(zklock_client_remove(client, path, ZK_ANY_VERSION));
+	return who.pid != 0 ? zklock_nodedata_describe(&who) : NULL;
+}
+
+/* false if the node's name is too long. */
+static bool
+eviction_path(char path[ZK_RECALL_PATH_SIZE], const char *lock_path,
+		  int root_length, const char *node)
+{
+	return zklock_recall_path(path, lock_path, root_length,
+							  psprintf("evicted-%s", node));
+}
+
+/* Ask with a deadline of its own, at which the reply is NULL. */
+static const ZkReply *
+ask(ZkRoundTrip *trip, int64 deadline, ZkRequest *request)
+{
+	ZkRoundTrip bounds = *trip;
+	const ZkReply *reply;
+
+	trip->deadline = Min(trip->deadline, deadline);
+	trip->is_lock_timeout = false;
+	reply = zklock_roundtrip_ask(trip, request);
+	trip->deadline = bounds.deadline;
+	trip->is_lock_timeout = bounds.is_lock_timeout;
+	return reply;
 }
 
 /* Who asks is in the log, and the client is told if he may know. */

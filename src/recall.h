@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * recall.h
- *	  Requests to release a lock, as its holder reads and removes them.
+ *	  What others write for the owner of a queue node: requests to release
+ *	  the lock, and who has evicted it.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,7 +13,7 @@
 
 #include "name.h"
 #include "recipe.h"
-#include "session.h"
+#include "roundtrip.h"
 
 /* Size of the path of a request, with its NUL. */
 #define ZK_RECALL_PATH_SIZE (RECIPE_PATH_SIZE + 2 * sizeof(ZK_RELEASE_SUFFIX))
@@ -43,5 +44,27 @@ extern bool zklock_recall_read(const char *name, const char *lock_path,
  */
 extern void zklock_recall_remove(const char *lock_path, int root_length,
 								 const char *node);
+
+/* Longest text about who has evicted somebody, with its NUL. */
+#define ZK_EVICTOR_SIZE 256
+
+/*
+ * Write down that it is this session that evicts the owner of that queue node
+ * of the lock of that name: to be called before.  Where that is refused, takes
+ * more than a second, or finds too much of the kind, nothing is written.
+ * false if the session was lost.  Raises on interrupts.
+ */
+extern bool zklock_recall_tell_eviction(ZkRoundTrip *trip, const char *name,
+										const char *node);
+
+/*
+ * The queue node of this session was deleted: who says that he did it?  A
+ * zklock_nodedata_describe(), palloc'ed; NULL if nobody does, and if there is
+ * no reply within a second.  What was written is deleted, for it is for this
+ * session alone.  Raises on interrupts.
+ */
+extern char *zklock_recall_read_eviction(ZkRoundTrip *trip,
+										 const char *lock_path,
+										 int root_length, const char *node);
 
 #endif							/* ZKLOCK_RECALL_H */
