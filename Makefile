@@ -219,7 +219,7 @@ install: install-program install-pages
 uninstall: uninstall-program uninstall-pages
 
 $(PROGRAM_FILE): $(PROGRAM_OBJS)
-	$(CC) $(CFLAGS) $(PROGRAM_OBJS) $(LDFLAGS) $(LDFLAGS_EX) -lzookeeper_st -pthread -o $@
+	$(CC) $(CFLAGS) $(PROGRAM_OBJS) $(LDFLAGS) $(LDFLAGS_EX) -lzookeeper_st -o $@
 
 .PHONY: install-program uninstall-program
 install-program: $(PROGRAM_FILE) installdirs

@@ -31,18 +31,18 @@
 /* syncLimit * tickTime if nobody has changed it. */
 #define DEFAULT_SYNC_MS 10000
 
-static const AskRecord *best_record(const Check *check, int server);
+static const ServerReport *best_report(const Check *check, int server);
 static void put_server(Check *check, int server);
-static void put_record(Check *check, const AskRecord *record);
+static void put_report(Check *check, const ServerReport *report);
 static char *server_item(const Check *check, int server);
-static const char *mode_name(AskMode mode);
-static bool serves(const AskRecord *record);
-static int	count_mode(const Check *check, AskMode mode);
+static const char *mode_name(ServerMode mode);
+static bool serves(const ServerReport *report);
+static int	count_mode(const Check *check, ServerMode mode);
 static bool is_counted(const Check *check, int server);
 static bool has_no_quorum(const Check *check);
 static bool is_address(const char *host);
-static bool is_crowded(const AskRecord *record);
-static bool is_tighter(const AskRecord *record, const AskRecord *other);
+static bool is_crowded(const ServerReport *report);
+static bool is_tighter(const ServerReport *report, const ServerReport *other);
 static bool has_known_bugs(const char *release);
 static bool is_asked(const Check *check);
 
@@ -75,12 +75,12 @@ check_probe(Check *check)
 				  zklock_nodedata_printable(check->probe.library));
 	for (int i = 0; i < check->list.nservers; i++)
 	{
-		const AskRecord *record = best_record(check, i);
+		const ServerReport *report = best_report(check, i);
 
-		if (record == NULL)
+		if (report == NULL)
 			continue;
-		check->nserving += serves(record);
-		check->nreached += record->verdict >= ASK_CLOSED;
+		check->nserving += serves(report);
+		check->nreached += report->verdict >= ASK_CLOSED;
 	}
 }
 
@@ -97,10 +97,10 @@ put_server(Check *check, int server)
 {
 	int			count = 0;
 
-	for (int i = 0; i < check->probe.nrecords; i++)
-		if (check->probe.records[i].server == server)
+	for (int i = 0; i < check->probe.nreports; i++)
+		if (check->probe.reports[i].server == server)
 		{
-			put_record(check, &check->probe.records[i]);
+			put_report(check, &check->probe.reports[i]);
 			count++;
 		}
 	if (count == 0)
@@ -113,19 +113,21 @@ put_server(Check *check, int server)
 }
 
 static void
-put_record(Check *check, const AskRecord *record)
+put_report(Check *check, const ServerReport *report)
 {
 	CheckState	trouble = check->nserving > 0 ? CHECK_WARNING : CHECK_ERROR;
-	char	   *item = server_item(check, record->server);
-	const char *named = record->address[0] != '\0' ? record->address :
-		check->list.servers[record->server].host;
+	char	   *item = server_item(check, report->server);
+	const char *named = report->address[0] != '\0' ? report->address :
+		check->list.servers[report->server].host;
 	char	   *address = zklock_nodedata_printable(named);
-	char	   *said = zklock_nodedata_printable(record->said);
+	char	   *said = zklock_nodedata_printable(report->said);
 
-	switch ((AskVerdict) record->verdict)
+	switch (report->verdict)
 	{
 		case ASK_PROGRAM:
-			break;
+		case ASK_SETTINGS:
+		case ASK_CONNECTIONS:
+			break;				/* nothing that a server is */
 		case ASK_NOT_ASKED:
 			check_put(check, item, trouble,
 					  "See the limits of processes and memory (docs/operations.md, Processes).",
@@ -160,7 +162,7 @@ put_record(Check *check, const AskRecord *record)
 			check_put(check, item, CHECK_ERROR,
 					  "Correct the port in zklock.servers.",
 					  "%s is not a ZooKeeper; it said \"%s\"", address,
-					  zklock_nodedata_quotable(record->said));
+					  zklock_nodedata_quotable(report->said));
 			break;
 		case ASK_IDLE:
 			check_put(check, item, trouble,
@@ -168,16 +170,16 @@ put_record(Check *check, const AskRecord *record)
 					  "%s is a ZooKeeper that serves nobody", address);
 			break;
 		case ASK_SERVING:
-			check_put(check, item, record->mode == ASK_READ_ONLY ? trouble :
-					  record->latency_us > SLOW_US ? CHECK_NOTE : CHECK_OK,
-					  record->mode == ASK_READ_ONLY ?
+			check_put(check, item, report->mode == SERVER_READ_ONLY ? trouble :
+					  report->latency_us > SLOW_US ? CHECK_NOTE : CHECK_OK,
+					  report->mode == SERVER_READ_ONLY ?
 					  "It has no quorum: start the other servers." :
-					  record->latency_us > SLOW_US ?
+					  report->latency_us > SLOW_US ?
 					  "Look into the network and the server's load." : NULL,
 					  "%s is a %s, release %s, answers in %.1f ms", address,
-					  mode_name(record->mode),
-					  zklock_nodedata_printable(record->release),
-					  record->latency_us / 1000.0);
+					  mode_name(report->mode),
+					  zklock_nodedata_printable(report->release),
+					  report->latency_us / 1000.0);
 			break;
 	}
 }
@@ -187,10 +189,10 @@ void
 check_ensemble(Check *check)
 {
 	int			nservers = check->list.nservers;
-	int			nalone = count_mode(check, ASK_STANDALONE);
-	int			nleaders = count_mode(check, ASK_LEADER);
-	int			nmembers = nleaders + count_mode(check, ASK_FOLLOWER) +
-		count_mode(check, ASK_OBSERVER);
+	int			nalone = count_mode(check, SERVER_STANDALONE);
+	int			nleaders = count_mode(check, SERVER_LEADER);
+	int			nmembers = nleaders + count_mode(check, SERVER_FOLLOWER) +
+		count_mode(check, SERVER_OBSERVER);
 
 	if (!is_asked(check))
 		return;
@@ -239,19 +241,19 @@ check_releases(Check *check)
 	bool		has_bugs = false;
 
 	initStringInfo(&releases);
-	for (int i = 0; i < check->probe.nrecords; i++)
+	for (int i = 0; i < check->probe.nreports; i++)
 	{
-		const AskRecord *record = &check->probe.records[i];
-		bool		is_known = record->verdict != ASK_SERVING;
+		const ServerReport *report = &check->probe.reports[i];
+		bool		is_known = report->verdict != ASK_SERVING;
 
 		for (int j = 0; j < i && !is_known; j++)
-			is_known = check->probe.records[j].verdict == ASK_SERVING &&
-				strcmp(check->probe.records[j].release, record->release) == 0;
+			is_known = check->probe.reports[j].verdict == ASK_SERVING &&
+				strcmp(check->probe.reports[j].release, report->release) == 0;
 		if (is_known)
 			continue;
 		appendStringInfo(&releases, "%s%s", nreleases++ > 0 ? ", " : "",
-						 zklock_nodedata_printable(record->release));
-		has_bugs |= has_known_bugs(record->release);
+						 zklock_nodedata_printable(report->release));
+		has_bugs |= has_known_bugs(report->release);
 	}
 	if (nreleases == 0)
 		return;
@@ -266,17 +268,17 @@ check_releases(Check *check)
 void
 check_connections(Check *check)
 {
-	const AskRecord *shown = NULL;
+	const ServerReport *shown = NULL;
 
 	if (!is_asked(check) || check->nserving == 0)
 		return;
-	for (int i = 0; i < check->probe.nrecords; i++)
+	for (int i = 0; i < check->probe.nreports; i++)
 	{
-		const AskRecord *record = &check->probe.records[i];
+		const ServerReport *report = &check->probe.reports[i];
 
-		if (record->verdict == ASK_SERVING && record->max_connections >= 0 &&
-			(shown == NULL || is_tighter(record, shown)))
-			shown = record;
+		if (report->verdict == ASK_SERVING && report->max_connections >= 0 &&
+			(shown == NULL || is_tighter(report, shown)))
+			shown = report;
 	}
 	if (shown == NULL)
 		check_put(check, "connections", CHECK_NOTE,
@@ -311,11 +313,11 @@ check_connections(Check *check)
 }
 
 static bool
-is_crowded(const AskRecord *record)
+is_crowded(const ServerReport *report)
 {
-	return record->max_connections > 0 && record->nconnections >= 0 &&
-		(int64) record->nconnections * 100 >=
-		(int64) record->max_connections * CROWDED_PERCENT;
+	return report->max_connections > 0 && report->nconnections >= 0 &&
+		(int64) report->nconnections * 100 >=
+		(int64) report->max_connections * CROWDED_PERCENT;
 }
 
 /*
@@ -323,15 +325,15 @@ is_crowded(const AskRecord *record)
  * is crowded; then that with the lower limit; then that with more open.
  */
 static bool
-is_tighter(const AskRecord *record, const AskRecord *other)
+is_tighter(const ServerReport *report, const ServerReport *other)
 {
-	if (is_crowded(record) != is_crowded(other))
-		return is_crowded(record);
-	if (record->max_connections == other->max_connections)
-		return record->nconnections > other->nconnections;
-	return record->max_connections > 0 &&
+	if (is_crowded(report) != is_crowded(other))
+		return is_crowded(report);
+	if (report->max_connections == other->max_connections)
+		return report->nconnections > other->nconnections;
+	return report->max_connections > 0 &&
 		(other->max_connections == 0 ||
-		 record->max_connections < other->max_connections);
+		 report->max_connections < other->max_connections);
 }
 
 /* What is asked for, against what the servers are set to. */
@@ -382,20 +384,20 @@ check_read_timeouts(const Check *check, int *sync_ms, int *min_ms,
 					int *max_ms)
 {
 	*sync_ms = *min_ms = *max_ms = 0;
-	for (int i = 0; i < check->probe.nrecords; i++)
+	for (int i = 0; i < check->probe.nreports; i++)
 	{
-		const AskRecord *record = &check->probe.records[i];
+		const ServerReport *report = &check->probe.reports[i];
 
-		if (record->verdict != ASK_SERVING)
+		if (report->verdict != ASK_SERVING)
 			continue;
-		if (record->tick_ms > 0 && record->sync_limit > 0 &&
-			record->mode != ASK_STANDALONE &&
-			record->sync_limit < INT_MAX / record->tick_ms)
-			*sync_ms = Max(*sync_ms, record->tick_ms * record->sync_limit);
-		*min_ms = Max(*min_ms, record->min_timeout_ms);
-		if (record->max_timeout_ms > 0 &&
-			(*max_ms == 0 || record->max_timeout_ms < *max_ms))
-			*max_ms = record->max_timeout_ms;
+		if (report->tick_ms > 0 && report->sync_limit > 0 &&
+			report->mode != SERVER_STANDALONE &&
+			report->sync_limit < INT_MAX / report->tick_ms)
+			*sync_ms = Max(*sync_ms, report->tick_ms * report->sync_limit);
+		*min_ms = Max(*min_ms, report->min_timeout_ms);
+		if (report->max_timeout_ms > 0 &&
+			(*max_ms == 0 || report->max_timeout_ms < *max_ms))
+			*max_ms = report->max_timeout_ms;
 	}
 }
 
@@ -406,11 +408,11 @@ check_may_connect(const Check *check)
 
 	for (int i = 0; i < check->list.nservers && !is_possible; i++)
 	{
-		const AskRecord *record = best_record(check, i);
+		const ServerReport *report = best_report(check, i);
 
-		is_possible = record == NULL || record->verdict == ASK_NOT_ASKED ||
-			record->verdict == ASK_CLOSED ||
-			record->verdict == ASK_SILENT || serves(record);
+		is_possible = report == NULL || report->verdict == ASK_NOT_ASKED ||
+			report->verdict == ASK_CLOSED ||
+			report->verdict == ASK_SILENT || serves(report);
 	}
 	return is_possible;
 }
@@ -429,19 +431,19 @@ is_asked(const Check *check)
 }
 
 /* What the best of its addresses said; NULL: nothing was heard of any. */
-static const AskRecord *
-best_record(const Check *check, int server)
+static const ServerReport *
+best_report(const Check *check, int server)
 {
-	const AskRecord *best = NULL;
+	const ServerReport *best = NULL;
 
-	for (int i = 0; i < check->probe.nrecords; i++)
+	for (int i = 0; i < check->probe.nreports; i++)
 	{
-		const AskRecord *record = &check->probe.records[i];
+		const ServerReport *report = &check->probe.reports[i];
 
-		if (record->server == server &&
-			(best == NULL || record->verdict > best->verdict ||
-			 (record->verdict == best->verdict && !serves(best))))
-			best = record;
+		if (report->server == server &&
+			(best == NULL || report->verdict > best->verdict ||
+			 (report->verdict == best->verdict && !serves(best))))
+			best = report;
 	}
 	return best;
 }
@@ -457,21 +459,21 @@ server_item(const Check *check, int server)
 }
 
 static const char *
-mode_name(AskMode mode)
+mode_name(ServerMode mode)
 {
 	switch (mode)
 	{
-		case ASK_MODE_UNKNOWN:
+		case SERVER_MODE_UNKNOWN:
 			break;
-		case ASK_STANDALONE:
+		case SERVER_STANDALONE:
 			return "standalone server";
-		case ASK_LEADER:
+		case SERVER_LEADER:
 			return "leader";
-		case ASK_FOLLOWER:
+		case SERVER_FOLLOWER:
 			return "follower";
-		case ASK_OBSERVER:
+		case SERVER_OBSERVER:
 			return "observer";
-		case ASK_READ_ONLY:
+		case SERVER_READ_ONLY:
 			return "server that only reads";
 	}
 	return "server of an unknown kind";
@@ -479,23 +481,23 @@ mode_name(AskMode mode)
 
 /* A session, that is: one that only reads grants us none. */
 static bool
-serves(const AskRecord *record)
+serves(const ServerReport *report)
 {
-	return record->verdict == ASK_SERVING && record->mode != ASK_READ_ONLY;
+	return report->verdict == ASK_SERVING && report->mode != SERVER_READ_ONLY;
 }
 
 /* Servers of the list, not their addresses; each of them once. */
 static int
-count_mode(const Check *check, AskMode mode)
+count_mode(const Check *check, ServerMode mode)
 {
 	int			count = 0;
 
 	for (int i = 0; i < check->list.nservers; i++)
 	{
-		const AskRecord *record = best_record(check, i);
+		const ServerReport *report = best_report(check, i);
 
-		count += record != NULL && record->verdict == ASK_SERVING &&
-			record->mode == (int) mode && !is_counted(check, i);
+		count += report != NULL && report->verdict == ASK_SERVING &&
+			report->mode == mode && !is_counted(check, i);
 	}
 	return count;
 }
@@ -504,14 +506,14 @@ count_mode(const Check *check, AskMode mode)
 static bool
 is_counted(const Check *check, int server)
 {
-	const char *address = best_record(check, server)->address;
+	const char *address = best_report(check, server)->address;
 
 	for (int i = 0; i < server; i++)
 	{
-		const AskRecord *record = best_record(check, i);
+		const ServerReport *report = best_report(check, i);
 
-		if (record != NULL && record->verdict == ASK_SERVING &&
-			strcmp(record->address, address) == 0)
+		if (report != NULL && report->verdict == ASK_SERVING &&
+			strcmp(report->address, address) == 0)
 			return true;
 	}
 	return false;
@@ -521,10 +523,10 @@ is_counted(const Check *check, int server)
 static bool
 has_no_quorum(const Check *check)
 {
-	for (int i = 0; i < check->probe.nrecords; i++)
-		if (check->probe.records[i].verdict == ASK_IDLE ||
-			(check->probe.records[i].verdict == ASK_SERVING &&
-			 check->probe.records[i].mode == ASK_READ_ONLY))
+	for (int i = 0; i < check->probe.nreports; i++)
+		if (check->probe.reports[i].verdict == ASK_IDLE ||
+			(check->probe.reports[i].verdict == ASK_SERVING &&
+			 check->probe.reports[i].mode == SERVER_READ_ONLY))
 			return true;
 	return false;
 }

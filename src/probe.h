@@ -12,16 +12,51 @@
 
 #include "ask.h"
 
-/* What came of it.  Texts are palloc'ed or the records'. */
+/* A number that is not known. */
+#define PROBE_UNKNOWN (-1)
+
+typedef enum ServerMode
+{
+	SERVER_MODE_UNKNOWN,
+	SERVER_STANDALONE,
+	SERVER_LEADER,
+	SERVER_FOLLOWER,
+	SERVER_OBSERVER,
+	SERVER_READ_ONLY
+} ServerMode;
+
+/* What is known of one address of a server. */
+typedef struct ServerReport
+{
+	int			server;			/* its place in the list, from 0 on */
+	AskVerdict	verdict;		/* UNRESOLVED to SERVING */
+	const char *address;		/* with its port; or "" */
+	const char *said;			/* a line: what the verdict has in brackets; in
+								 * nobody knows what encoding */
+
+	/* Valid if it is SERVING. */
+	char	   *release;
+	ServerMode	mode;
+	int			latency_us;		/* from connecting to the reply */
+
+	/* By "conf" and "cons"; each may be PROBE_UNKNOWN. */
+	int			tick_ms;
+	int			sync_limit;		/* ticks; unknown of a standalone server, too */
+	int			min_timeout_ms;
+	int			max_timeout_ms;
+	int			max_connections;	/* from one address; 0: any number */
+	int			nconnections;	/* from ours, that of the question among them */
+} ServerReport;
+
+/* What came of it.  Texts are palloc'ed. */
 typedef struct ZkProbe
 {
 	char	   *error;			/* why the program did not do what it is for,
 								 * a sentence; NULL: it did */
 	char	   *hint;			/* valid if error is not NULL */
-	char		library[48];	/* version of its ZooKeeper library, or "" */
-	int			nrecords;
-	AskRecord  *records;		/* of servers, in the order of their answers;
-								 * checked, texts are terminated */
+	const char *library;		/* version of its ZooKeeper library */
+	int			nreports;
+	ServerReport *reports;		/* in the order of their first messages */
 } ZkProbe;
 
 /*

@@ -8,22 +8,19 @@
  * which they answer if somebody has allowed it.  No session, and the ZooKeeper
  * library has no part in it.
  *
- * The one rule: nothing holds up anything else.  Looking up a name cannot be
- * bounded, so each server has a thread, and each of its addresses another;
- * all but that look-up keeps the deadline, and at the deadline the process
- * ends, whoever is still at it.  Threads share nothing but the list, which
- * does not change, and the count of those at work.
+ * All connections are served by one poll().  Only the look-up of a name can
+ * block, for as long as it takes.  So addresses are asked before names are
+ * looked up, what is known is written at once, and the backend kills this
+ * process when its time is over.
  *
  *-------------------------------------------------------------------------
  */
 #include "program.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,16 +29,12 @@
 #include <unistd.h>
 
 #include "ask.h"
-#include "servers.h"
-
-/* Enough for getaddrinfo() with whatever it loads. */
-#define STACK_SIZE (1024 * 1024)
 
 /*
- * Most of an answer that is read.  A line of "cons" has 200 bytes; of a server
+ * Most of a reply that is read.  A line of "cons" has 200 bytes; of a server
  * with more connections than this holds the rest is not counted.
  */
-#define ANSWER_MAX (256 * 1024)
+#define REPLY_MAX (256 * 1024)
 
 /*
  * After so much of the time an end of line is sent: other protocols do not
@@ -49,189 +42,158 @@
  */
 #define NUDGE_PART 3
 
-/* How much longer than the threads the process takes. */
-#define GRACE_MS 100
+/* What a server is asked, and what its reply is said to be. */
+static const struct
+{
+	const char *text;
+	AskVerdict	verdict;
+}			words[] = {
+	{"srvr", ASK_SERVING}, {"conf", ASK_SETTINGS}, {"cons", ASK_CONNECTIONS}
+};
+#define NWORDS ((int) (sizeof(words) / sizeof(words[0])))
 
-/* What a thread is for. */
-typedef struct Task
+/* An address that is asked one word after the other. */
+typedef struct Asked
 {
 	int			server;			/* its place in the list */
-	char		address[SERVERS_ADDRESS_SIZE];	/* "": look it up */
-} Task;
-
-/* An answer to one word. */
-typedef struct Answer
-{
-	AskVerdict	verdict;		/* SERVING: there is one; else why not */
-	int			error;			/* errno; valid if UNREACHABLE */
-	int			own_port;		/* of our end of the connection */
+	char		name[SERVERS_ADDRESS_SIZE]; /* "address:port" */
+	struct sockaddr_storage address;
+	socklen_t	address_length;
+	int			word;			/* the current one */
+	int			fd;				/* -1: there is nothing to wait for */
+	bool		is_connected;
+	int64_t		started_us;		/* when it was asked */
+	int64_t		nudge_at;		/* protocol_now(); INT64_MAX: not any more */
 	size_t		length;
-	char		text[ANSWER_MAX + 1];
-} Answer;
+	char		reply[REPLY_MAX + 1];
+} Asked;
 
 static ServerList list;
 static int64_t deadline;		/* protocol_now() */
+static Asked asked[ASK_ALL_MAX];
+static int	nasked;
 
-/* How many threads are at work, and who wants to know. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t is_over;
-static int	nthreads;
-
-static void await_threads(void);
-static void begin(int server, const char *address);
-static void *run(void *argument);
+static bool is_name(int server);
+static ServerList only(int server);
 static void look_up(int server);
-static void ask(int server, const char *address);
-static bool read_address(const char *text, struct sockaddr_storage *address,
-						 socklen_t *length);
-static bool question(const struct sockaddr_storage *address, socklen_t length,
-					 const char *word, Answer *answer);
-static int	connect_to(const struct sockaddr_storage *address,
-					   socklen_t length, Answer *answer);
-static void converse(int fd, const char *word, Answer *answer);
-static bool await(int fd, short events, int64_t until);
-static void read_state(AskRecord *record, const Answer *answer);
-static void read_settings(AskRecord *record, const char *text);
-static int	read_number(const char *text, const char *name);
-static int	count_connections(const Answer *answer);
-static void keep_line(char *line, size_t size, const char *text);
-static AskRecord new_record(int server, AskVerdict verdict);
-static void put(const AskRecord *record);
+static bool read_address(Asked *one);
+static void start(Asked *one);
+static void serve(int64_t until);
+static void go_on(Asked *one);
+static void finish(Asked *one, AskVerdict verdict, const char *text);
+static AskVerdict judge(const char *reply);
+static int	count_connections(const Asked *one);
+static int64_t now_us(void);
+static void say(int server, AskVerdict verdict, const char *name, int64_t us,
+				const char *text);
 
 int
 program_ask(const char *servers, int64_t until)
 {
-	AskRecord	record = new_record(0, ASK_PROGRAM);
-	pthread_condattr_t clock;
-	char		why[256];
+	char		text[256];
+	int			nnames = 0;
 
 	deadline = until;
-	snprintf(record.release, sizeof(record.release), "%s", ZOO_VERSION);
-	put(&record);
-	if (!servers_parse(servers, &list, why, sizeof(why)))
+	snprintf(text, sizeof(text), "%d %s", PROTOCOL_VERSION, ZOO_VERSION);
+	say(0, ASK_PROGRAM, "", 0, text);
+	if (!servers_parse(servers, &list, text, sizeof(text)))
 		return 1;
 	if (protocol_now() >= deadline)
 		return 0;				/* it was a long way here: nothing is known */
-	pthread_condattr_init(&clock);
-	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-	pthread_cond_init(&is_over, &clock);
 	for (int i = 0; i < list.nservers; i++)
-		begin(i, "");
-	await_threads();
-	_exit(0);					/* not waiting for those that are left */
+		if (is_name(i))
+			nnames++;
+		else
+			look_up(i);
+
+	/* Those that are being asked get a fair share of the time first. */
+	for (int i = 0; i < list.nservers; i++)
+		if (is_name(i))
+		{
+			int64_t		now = protocol_now();
+
+			serve(now + (deadline - now) / (nnames-- + 1));
+			look_up(i);
+		}
+	serve(deadline);
+	for (int i = 0; i < nasked; i++)
+		if (asked[i].fd >= 0)
+			finish(&asked[i], !asked[i].is_connected ? ASK_NO_CONNECTION :
+				   asked[i].length == 0 ? ASK_SILENT : ASK_SERVING, "");
+	return 0;
 }
 
-/* ---------------------------------------------------------------------
- * Threads
- * ---------------------------------------------------------------------
- */
-
-/* Until all are done, or a moment after the deadline. */
-static void
-await_threads(void)
+/* Or is it an address, which takes no time to look up? */
+static bool
+is_name(int server)
 {
-	struct timespec until;
-	int64_t		left = deadline + GRACE_MS - protocol_now();
+	ServerList	one = only(server);
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	if (left > 0)
-	{
-		until.tv_sec += left / 1000;
-		until.tv_nsec += left % 1000 * 1000000;
-	}
-	if (until.tv_nsec >= 1000000000)
-	{
-		until.tv_sec++;
-		until.tv_nsec -= 1000000000;
-	}
-	pthread_mutex_lock(&lock);
-	while (nthreads > 0 &&
-		   pthread_cond_timedwait(&is_over, &lock, &until) != ETIMEDOUT)
-		;
-
-	/* for good: what is said from now on is not heard */
+	return !servers_all_numeric(&one);
 }
 
-/* Start a thread.  One that cannot be had is a server that is not asked. */
-static void
-begin(int server, const char *address)
+/* The list that has that server alone. */
+static ServerList
+only(int server)
 {
-	Task	   *task = calloc(1, sizeof(*task));
-	pthread_attr_t attributes;
-	pthread_t	thread;
-	int			error = ENOMEM;
+	ServerList	one = {.nservers = 1};
 
-	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, STACK_SIZE);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	pthread_mutex_lock(&lock);
-	nthreads++;
-	pthread_mutex_unlock(&lock);
-	if (task != NULL)
-	{
-		task->server = server;
-		snprintf(task->address, sizeof(task->address), "%s", address);
-		error = pthread_create(&thread, &attributes, run, task);
-	}
-	pthread_attr_destroy(&attributes);
-	if (error != 0)
-	{
-		AskRecord	record = new_record(server, ASK_NOT_ASKED);
-
-		snprintf(record.said, sizeof(record.said), "%s", strerror(error));
-		put(&record);
-		free(task);
-		pthread_mutex_lock(&lock);
-		nthreads--;
-		pthread_mutex_unlock(&lock);
-	}
+	one.servers[0] = list.servers[server];
+	return one;
 }
 
-static void *
-run(void *argument)
-{
-	Task	   *task = argument;
-
-	if (task->address[0] == '\0')
-		look_up(task->server);
-	else
-		ask(task->server, task->address);
-	free(task);
-	pthread_mutex_lock(&lock);
-	if (--nthreads == 0)
-		pthread_cond_signal(&is_over);
-	pthread_mutex_unlock(&lock);
-	return NULL;
-}
-
-/* Look one server up, and have each of its addresses asked. */
+/* Find a server's addresses, and begin to ask each of them. */
 static void
 look_up(int server)
 {
-	ServerList	one = {.nservers = 1};
+	ServerList	one = only(server);
 	ServerAddresses found;
 	char	   *rest = found.connect_string;
-	char	   *address;
-	char		first[SERVERS_ADDRESS_SIZE] = "";
+	char	   *name;
+	int			first = nasked;
 
-	one.servers[0] = list.servers[server];
 	if (!servers_resolve(&one, &found))
 	{
-		AskRecord	record = new_record(server, ASK_UNRESOLVED);
-
-		keep_line(record.said, sizeof(record.said), found.error);
-		put(&record);
+		say(server, ASK_UNRESOLVED, "", 0, found.error);
 		return;
 	}
-	for (int i = 0; i < ASK_ADDRESSES_MAX &&
-		 (address = strsep(&rest, ",")) != NULL; i++)
+	while (nasked - first < ASK_ADDRESSES_MAX &&
+		   (name = strsep(&rest, ",")) != NULL)
 	{
-		if (strcmp(address, first) == 0)
+		Asked	   *next = &asked[nasked];
+
+		if (nasked > first && strcmp(name, asked[first].name) == 0)
 			return;				/* to make their number odd */
-		if (i == 0)
-			snprintf(first, sizeof(first), "%s", address);
-		begin(server, address);
+		next->server = server;
+		snprintf(next->name, sizeof(next->name), "%s", name);
+		next->fd = -1;
+		nasked++;
+		if (read_address(next))
+			start(next);
+		else
+			say(server, ASK_NOT_ASKED, name, 0, strerror(ENOMEM));
 	}
+}
+
+/* Its name, "address:port", IPv6 without brackets, for connect(). */
+static bool
+read_address(Asked *one)
+{
+	struct addrinfo hints = {
+		.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+		.ai_socktype = SOCK_STREAM
+	};
+	struct addrinfo *found;
+	const char *colon = strrchr(one->name, ':');
+	char		host[SERVERS_ADDRESS_SIZE];
+
+	snprintf(host, sizeof(host), "%.*s", (int) (colon - one->name), one->name);
+	if (getaddrinfo(host, colon + 1, &hints, &found) != 0)
+		return false;
+	memcpy(&one->address, found->ai_addr, found->ai_addrlen);
+	one->address_length = found->ai_addrlen;
+	freeaddrinfo(found);
+	return true;
 }
 
 /* ---------------------------------------------------------------------
@@ -239,323 +201,197 @@ look_up(int server)
  * ---------------------------------------------------------------------
  */
 
+/* Begin to ask the current word, over a new connection. */
 static void
-ask(int server, const char *address)
+start(Asked *one)
 {
-	AskRecord	record = new_record(server, ASK_UNREACHABLE);
-	Answer	   *answer = malloc(sizeof(*answer));
-	struct sockaddr_storage socket_address;
-	socklen_t	length;
-	struct timespec before;
-	struct timespec after;
-
-	snprintf(record.address, sizeof(record.address), "%s", address);
-	clock_gettime(CLOCK_MONOTONIC, &before);
-	if (answer == NULL || !read_address(address, &socket_address, &length))
-	{
-		record.verdict = ASK_NOT_ASKED;
-		snprintf(record.said, sizeof(record.said), "%s", strerror(ENOMEM));
-	}
-	else if (!question(&socket_address, length, "srvr", answer))
-	{
-		record.verdict = answer->verdict;
-		if (answer->verdict == ASK_UNREACHABLE)
-			snprintf(record.said, sizeof(record.said), "%s",
-					 strerror(answer->error));
-	}
-	else
-	{
-		clock_gettime(CLOCK_MONOTONIC, &after);
-		record.latency_us = (int32_t)
-			((after.tv_sec - before.tv_sec) * 1000000 +
-			 (after.tv_nsec - before.tv_nsec) / 1000);
-		read_state(&record, answer);
-		if (record.verdict == ASK_SERVING &&
-			question(&socket_address, length, "conf", answer))
-			read_settings(&record, answer->text);
-		if (record.verdict == ASK_SERVING &&
-			question(&socket_address, length, "cons", answer))
-			record.nconnections = count_connections(answer);
-	}
-	put(&record);
-	free(answer);
+	one->is_connected = false;
+	one->length = 0;
+	one->started_us = now_us();
+	one->nudge_at = INT64_MAX;
+	one->fd = socket(one->address.ss_family,
+					 SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (one->fd < 0 ||
+		(connect(one->fd, (const struct sockaddr *) &one->address,
+				 one->address_length) != 0 && errno != EINPROGRESS))
+		finish(one, ASK_UNREACHABLE, strerror(errno));
 }
 
-/* "address:port", IPv6 without brackets. */
-static bool
-read_address(const char *text, struct sockaddr_storage *address,
-			 socklen_t *length)
-{
-	struct sockaddr_in *v4 = (struct sockaddr_in *) address;
-	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *) address;
-	const char *colon = strrchr(text, ':');
-	char		host[SERVERS_ADDRESS_SIZE];
-	in_port_t	port;
-
-	if (colon == NULL)
-		return false;
-	snprintf(host, sizeof(host), "%.*s", (int) (colon - text), text);
-	port = htons((in_port_t) atoi(colon + 1));
-	memset(address, 0, sizeof(*address));
-	if (inet_pton(AF_INET, host, &v4->sin_addr) == 1)
-	{
-		v4->sin_family = AF_INET;
-		v4->sin_port = port;
-		*length = sizeof(*v4);
-		return true;
-	}
-	v6->sin6_family = AF_INET6;
-	v6->sin6_port = port;
-	*length = sizeof(*v6);
-	return inet_pton(AF_INET6, host, &v6->sin6_addr) == 1;
-}
-
-/* Ask one word over a connection of its own; is there an answer? */
-static bool
-question(const struct sockaddr_storage *address, socklen_t length,
-		 const char *word, Answer *answer)
-{
-	int			fd;
-
-	answer->length = 0;
-	fd = connect_to(address, length, answer);
-	if (fd >= 0)
-	{
-		converse(fd, word, answer);
-		close(fd);
-	}
-	answer->text[answer->length] = '\0';
-	return answer->verdict == ASK_SERVING;
-}
-
-/* A connection, or -1 and the verdict. */
-static int
-connect_to(const struct sockaddr_storage *address, socklen_t length,
-		   Answer *answer)
-{
-	int			fd = socket(address->ss_family,
-							SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	union
-	{
-		struct sockaddr any;
-		struct sockaddr_in ipv4;
-		struct sockaddr_in6 ipv6;
-	}			own = {.ipv6 = {0}};
-	socklen_t	own_length = sizeof(own);
-	socklen_t	error_length = sizeof(answer->error);
-
-	answer->verdict = ASK_UNREACHABLE;
-	if (fd < 0 ||
-		(connect(fd, (const struct sockaddr *) address, length) != 0 &&
-		 errno != EINPROGRESS))
-		answer->error = errno;
-	else if (!await(fd, POLLOUT, deadline))
-		answer->verdict = ASK_NO_CONNECTION;
-	else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &answer->error,
-						&error_length) == 0 && answer->error == 0)
-	{
-		answer->own_port = 0;
-		if (getsockname(fd, &own.any, &own_length) == 0)
-			answer->own_port = ntohs(own.any.sa_family == AF_INET ?
-									 own.ipv4.sin_port : own.ipv6.sin6_port);
-		return fd;
-	}
-	if (fd >= 0)
-		close(fd);
-	return -1;
-}
-
-/* Say the word, and read until the other side closes, or the deadline. */
+/* Serve all connections until that time, or until there are none. */
 static void
-converse(int fd, const char *word, Answer *answer)
+serve(int64_t until)
 {
-	int64_t		now = protocol_now();
-	int64_t		nudge_at = now + (deadline - now) / NUDGE_PART;
-	bool		is_nudged = false;
-	ssize_t		received;
-
-	answer->verdict = ASK_SILENT;
-	send(fd, word, strlen(word), MSG_NOSIGNAL);
-	while (answer->length < ANSWER_MAX)
-	{
-		if (!await(fd, POLLIN, is_nudged ? deadline : nudge_at))
-		{
-			if (is_nudged || protocol_now() >= deadline)
-				return;
-			if (answer->length == 0)
-				send(fd, "\r\n\r\n", 4, MSG_NOSIGNAL);
-			is_nudged = true;
-			continue;
-		}
-		received = recv(fd, answer->text + answer->length,
-						ANSWER_MAX - answer->length, 0);
-		if (received < 0 && (errno == EINTR || errno == EAGAIN))
-			continue;
-		if (received <= 0)
-		{
-			if (answer->length == 0)
-				answer->verdict = ASK_CLOSED;
-			return;
-		}
-		answer->length += (size_t) received;
-		answer->verdict = ASK_SERVING;
-	}
-}
-
-/* Until that is possible; false at that time. */
-static bool
-await(int fd, short events, int64_t until)
-{
-	struct pollfd polled = {fd, events, 0};
-
 	for (;;)
 	{
-		int64_t		left = until - protocol_now();
+		struct pollfd polled[ASK_ALL_MAX];
+		int64_t		now = protocol_now();
+		int64_t		next = until;
+		bool		is_idle = true;
 
-		if (poll(&polled, 1, left > 0 ? (int) left : 0) == 1)
-			return true;
-		if (left <= 0)
-			return false;
+		for (int i = 0; i < nasked; i++)
+		{
+			polled[i].fd = asked[i].fd;
+			polled[i].events = asked[i].is_connected ? POLLIN : POLLOUT;
+			polled[i].revents = 0;
+			if (asked[i].fd < 0)
+				continue;
+			is_idle = false;
+			if (asked[i].nudge_at <= now && asked[i].length == 0)
+				send(asked[i].fd, "\r\n\r\n", 4, MSG_NOSIGNAL);
+			if (asked[i].nudge_at <= now)
+				asked[i].nudge_at = INT64_MAX;
+			else if (asked[i].nudge_at < next)
+				next = asked[i].nudge_at;
+		}
+		if (is_idle || now >= until)
+			return;
+		poll(polled, (nfds_t) nasked, (int) (next - now));
+		for (int i = 0; i < nasked; i++)
+			if (polled[i].revents != 0)
+				go_on(&asked[i]);
 	}
 }
 
-/* ---------------------------------------------------------------------
- * Reading answers
- * ---------------------------------------------------------------------
- */
-
+/* Something has happened to its connection. */
 static void
-read_state(AskRecord *record, const Answer *answer)
+go_on(Asked *one)
+{
+	int			error = 0;
+	socklen_t	error_length = sizeof(error);
+	ssize_t		received;
+
+	if (!one->is_connected)
+	{
+		int64_t		now = protocol_now();
+
+		getsockopt(one->fd, SOL_SOCKET, SO_ERROR, &error, &error_length);
+		if (error != 0)
+		{
+			finish(one, ASK_UNREACHABLE, strerror(error));
+			return;
+		}
+		one->is_connected = true;
+		one->nudge_at = now + (deadline - now) / NUDGE_PART;
+		send(one->fd, words[one->word].text, strlen(words[one->word].text),
+			 MSG_NOSIGNAL);
+		return;
+	}
+	received = recv(one->fd, one->reply + one->length,
+					REPLY_MAX - one->length, 0);
+	if (received < 0 && (errno == EINTR || errno == EAGAIN))
+		return;
+	if (received > 0)
+		one->length += (size_t) received;
+	if (received <= 0 || one->length == REPLY_MAX)
+		finish(one, one->length == 0 ? ASK_CLOSED : ASK_SERVING, "");
+}
+
+/*
+ * End its connection, say what came of it, and ask the next word.  SERVING
+ * stands for any reply; other verdicts have that text.
+ */
+static void
+finish(Asked *one, AskVerdict verdict, const char *text)
+{
+	char		number[16];
+
+	one->reply[one->length] = '\0';
+	if (verdict == ASK_SERVING)
+	{
+		verdict = one->word == 0 ? judge(one->reply) :
+			words[one->word].verdict;
+		text = one->reply;
+		if (verdict == ASK_CONNECTIONS)
+		{
+			snprintf(number, sizeof(number), "%d", count_connections(one));
+			text = number;
+		}
+	}
+	else if (one->word > 0)
+		verdict = ASK_PROGRAM;	/* that it serves was said */
+	if (verdict != ASK_PROGRAM)
+		say(one->server, verdict, one->name, now_us() - one->started_us, text);
+	if (one->fd >= 0)
+		close(one->fd);
+	one->fd = -1;
+	if ((one->word > 0 || verdict == ASK_SERVING) &&
+		one->word + 1 < NWORDS && protocol_now() < deadline)
+	{
+		one->word++;
+		start(one);
+	}
+}
+
+static AskVerdict
+judge(const char *reply)
 {
 	static const char version[] = "Zookeeper version: ";
-	static const struct
-	{
-		const char *word;
-		AskMode		mode;
-	}			modes[] = {
-		{"standalone", ASK_STANDALONE}, {"leader", ASK_LEADER},
-		{"follower", ASK_FOLLOWER}, {"observer", ASK_OBSERVER},
-		{"read-only", ASK_READ_ONLY}
-	};
-	const char *mode = strstr(answer->text, "\nMode: ");
 
-	if (strncmp(answer->text, version, strlen(version)) == 0)
-	{
-		record->verdict = ASK_SERVING;
-		snprintf(record->release, sizeof(record->release), "%.*s",
-				 (int) strspn(answer->text + strlen(version),
-							  "0123456789."), answer->text + strlen(version));
-	}
-	else if (strstr(answer->text, "not currently serving requests") != NULL)
-		record->verdict = ASK_IDLE;
-	else
-	{
-		record->verdict = ASK_STRANGER;
-		keep_line(record->said, sizeof(record->said), answer->text);
-	}
-	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
-		if (mode != NULL &&
-			strncmp(mode + strlen("\nMode: "), modes[i].word,
-					strlen(modes[i].word)) == 0)
-			record->mode = modes[i].mode;
-}
-
-/* The lines of "conf"; none of them is in what a server says that refuses. */
-static void
-read_settings(AskRecord *record, const char *text)
-{
-	record->tick_ms = read_number(text, "tickTime=");
-	record->sync_limit = read_number(text, "syncLimit=");
-	record->min_timeout_ms = read_number(text, "minSessionTimeout=");
-	record->max_timeout_ms = read_number(text, "maxSessionTimeout=");
-	record->max_connections = read_number(text, "maxClientCnxns=");
-}
-
-/* The number of the line that begins so. */
-static int
-read_number(const char *text, const char *name)
-{
-	for (const char *line = text; line != NULL; line = strchr(line, '\n'))
-	{
-		long		number;
-		char	   *end;
-
-		line += line != text;
-		if (strncmp(line, name, strlen(name)) != 0)
-			continue;
-		errno = 0;
-		number = strtol(line + strlen(name), &end, 10);
-		return end != line + strlen(name) && errno == 0 && number >= 0 &&
-			number <= INT32_MAX ? (int) number : ASK_UNKNOWN;
-	}
-	return ASK_UNKNOWN;
+	if (strncmp(reply, version, strlen(version)) == 0)
+		return ASK_SERVING;
+	return strstr(reply, "not currently serving requests") != NULL ?
+		ASK_IDLE : ASK_STRANGER;
 }
 
 /*
  * Lines of "cons": " /127.0.0.1:33312[0](...".  Which address is ours there
  * tells the line with the port of this connection; behind a gateway that
- * changes ports there is none.
+ * changes ports there is none, and the result is -1.
  */
 static int
-count_connections(const Answer *answer)
+count_connections(const Asked *one)
 {
-	char		own[16];
+	struct sockaddr_storage own = {0};
+	socklen_t	own_length = sizeof(own);
+	char		port[16];
+	char		suffix[20];
 	const char *found;
-	const char *start;
+	const char *start_of_address;
 	size_t		length;
 	int			count = 0;
 
-	snprintf(own, sizeof(own), ":%d[", answer->own_port);
-	found = strstr(answer->text, own);
+	if (getsockname(one->fd, (struct sockaddr *) &own, &own_length) != 0 ||
+		getnameinfo((const struct sockaddr *) &own, own_length, NULL, 0, port,
+					sizeof(port), NI_NUMERICSERV) != 0)
+		return -1;
+	snprintf(suffix, sizeof(suffix), ":%s[", port);
+	found = strstr(one->reply, suffix);
 	if (found == NULL)
-		return ASK_UNKNOWN;
-	for (start = found; start > answer->text && start[-1] != '\n' &&
-		 start[-1] != '/'; start--)
+		return -1;
+	for (start_of_address = found; start_of_address > one->reply &&
+		 start_of_address[-1] != '\n' && start_of_address[-1] != '/';
+		 start_of_address--)
 		;
-	length = (size_t) (found - start) + 1;	/* with the colon */
-	for (const char *line = answer->text; (line = strchr(line, '/')) != NULL;)
+	length = (size_t) (found - start_of_address) + 1;	/* with the colon */
+	for (const char *line = one->reply;
+		 line != NULL && (line = strchr(line, '/')) != NULL;
+		 line = strchr(line, '\n'))
 	{
 		line++;
-		count += strncmp(line, start, length) == 0;
-		line = strchr(line, '\n');
-		if (line == NULL)
-			break;
+		count += strncmp(line, start_of_address, length) == 0;
 	}
 	return count;
 }
 
-/* The first line, as much as there is room for. */
-static void
-keep_line(char *line, size_t size, const char *text)
+static int64_t
+now_us(void)
 {
-	text += strspn(text, "\r\n");
-	snprintf(line, size, "%.*s", (int) strcspn(text, "\r\n"), text);
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t) now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-static AskRecord
-new_record(int server, AskVerdict verdict)
-{
-	AskRecord	record;
-
-	memset(&record, 0, sizeof(record));
-	record.length = sizeof(record);
-	record.version = PROTOCOL_VERSION;
-	record.server = server;
-	record.verdict = verdict;
-	record.tick_ms = ASK_UNKNOWN;
-	record.sync_limit = ASK_UNKNOWN;
-	record.min_timeout_ms = ASK_UNKNOWN;
-	record.max_timeout_ms = ASK_UNKNOWN;
-	record.max_connections = ASK_UNKNOWN;
-	record.nconnections = ASK_UNKNOWN;
-	return record;
-}
-
-/* Without a backend that reads there is nothing left to do. */
+/* Write a message.  Without a backend that reads there is nothing to do. */
 static void
-put(const AskRecord *record)
+say(int server, AskVerdict verdict, const char *name, int64_t us,
+	const char *text)
 {
-	if (write(PROTOCOL_CHANNEL_FD, record, sizeof(*record)) !=
-		(ssize_t) sizeof(*record))
+	char		message[ASK_MESSAGE_SIZE];
+	int			length = snprintf(message, sizeof(message),
+								  "%d\t%d\t%s\t%lld\t%.*s", server, verdict,
+								  name, (long long) us, ASK_TEXT_MAX, text);
+
+	if (write(PROTOCOL_CHANNEL_FD, message, (size_t) length + 1) != length + 1)
 		_exit(1);
 }

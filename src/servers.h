@@ -79,11 +79,11 @@ extern bool servers_all_numeric(const ServerList *list);
 
 /*
  * Resolve every host, with getaddrinfo(): may block for as long as DNS does,
- * so call it from a thread of its own unless servers_all_numeric().  false,
- * with result->error set, if not a single address was found; a name that
- * fails beside others that do not is only a warning.  error and warning are
- * sentences without a full stop.  Each server that has an address gets at
- * least one into the list; link-local addresses are left out.
+ * unless servers_all_numeric().  false, with result->error set, if not a
+ * single address was found; a name that fails beside others that do not is
+ * only a warning.  error and warning are sentences without a full stop.  Each
+ * server that has an address gets at least one into the list; link-local
+ * addresses are left out.
  */
 extern bool servers_resolve(const ServerList *list, ServerAddresses *result);
 
