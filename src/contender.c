@@ -377,7 +377,7 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 			contender_raise_exhausted(standing);
 		case RECIPE_WAIT:
 			contender->place->can_hand_over =
-				recipe_can_hand_over(contender_node_name(standing));
+				recipe_read_mark(contender_node_name(standing)) == RECIPE_MARK_HAND_OVER;
 			break;
 	}
 	if (contender->patience == ZK_TRY_ONCE)
@@ -724,7 +724,7 @@ note_grant(const Standing *standing)
 
 	Assert(contender->place->token != 0);
 	contender->place->can_keep = contender->wants_keep &&
-		recipe_is_keeper(contender_node_name(standing));
+		recipe_read_mark(contender_node_name(standing)) == RECIPE_MARK_KEEPER;
 	contender->place->keep = NULL;
 	zklock_place_note_grant(contender->place);
 	zklock_stat_count(standing->way);

@@ -50,9 +50,9 @@ contender_send_create(Standing *standing)
 	{
 		/* a name has but one mark; who is waited for will not keep it anyway */
 		if (contender->wants_keep)
-			recipe_mark_keeper(guid);
+			recipe_mark(guid, RECIPE_MARK_KEEPER);
 		else if (zklock_session_can_hand_over())
-			recipe_mark_hand_over(guid);
+			recipe_mark(guid, RECIPE_MARK_HAND_OVER);
 	}
 	recipe_node_prefix(standing->prefix, contender->style,
 					   place->mode, place->permits, guid);

@@ -7,7 +7,7 @@
  * Hand-over, which saves the waiter the second list: a holder that had to
  * wait for the lock sets the data of its node before it deletes it.  Nobody
  * else can set it: each session has a random identity, which the node's ACL
- * names and the node's name tells of (recipe_can_hand_over()).  So the set
+ * names and the node's name tells of (RECIPE_MARK_HAND_OVER).  So the set
  * says that the lock was held, that nobody was ahead of its holder therefore,
  * and that it is let go; since we are the next in line according to our own
  * list, it is ours.  This stays true whenever we learn of it.  It takes for
@@ -194,7 +194,8 @@ contender_await_keeper(Standing *standing, const char *ahead)
 static bool
 may_be_kept(const Standing *standing, const char *ahead)
 {
-	return ahead != NULL && standing->is_next_first && recipe_is_keeper(ahead);
+	return ahead != NULL && standing->is_next_first &&
+		recipe_read_mark(ahead) == RECIPE_MARK_KEEPER;
 }
 
 /* What its program says once somebody has come, and it is held. */
@@ -215,9 +216,10 @@ watch_next(Standing *standing, const char *ahead)
 	bool		is_set_news = can_be_handed_over(contender, ahead);
 	bool		is_grant_news = contender->place->permits > 1 &&
 		recipe_parse_node(ahead).permits == contender->place->permits;
+	RecipeMark	mark = recipe_read_mark(ahead);
 	int64		until = look_again_at(standing,
-									  recipe_can_hand_over(ahead) ||
-									  recipe_is_keeper(ahead) ?
+									  mark == RECIPE_MARK_HAND_OVER ||
+									  mark == RECIPE_MARK_KEEPER ?
 									  OWN_LOOKS : 1);
 	char		path[RECIPE_PATH_SIZE];
 	const ZkReply *reply;
@@ -277,7 +279,8 @@ static bool
 can_be_handed_over(const ZkContender *contender, const char *ahead)
 {
 	return contender->place->mode == RECIPE_EXCLUSIVE &&
-		contender->place->permits == 1 && recipe_can_hand_over(ahead);
+		contender->place->permits == 1 &&
+		recipe_read_mark(ahead) == RECIPE_MARK_HAND_OVER;
 }
 
 /*

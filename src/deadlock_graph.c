@@ -340,7 +340,8 @@ follow_holder(Reading *reading, int index, const char *holder, int64 said)
 	if (reply->result == ZK_OK)
 		zklock_nodedata_parse(reply->data, reply->data_length, &who);
 	if (reply->result == ZK_OK && reply->ephemeral_owner != 0 &&
-		(!recipe_is_keeper(holder) || who.kept == ZK_NOT_KEPT))
+		(recipe_read_mark(holder) != RECIPE_MARK_KEEPER ||
+		 who.kept == ZK_NOT_KEPT))
 		to = enter(reading, reply->ephemeral_owner);
 	edge = to >= 0 ? cycle_add_edge(&graph->shape, index, to, said) : -1;
 	if (edge < 0)

@@ -314,7 +314,7 @@ make_hold(Holding *holding, const char *path)
 	HoldEnd		end;
 
 	zklock_nodedata_make_guid(guid);
-	recipe_mark_hold(guid);
+	recipe_mark(guid, RECIPE_MARK_HOLD);
 	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1, guid);
 	snprintf(holding->hold, RECIPE_PATH_SIZE, "%s/%s%010d", path, prefix,
 			 recipe_parse_node(twin).sequence);
@@ -495,11 +495,11 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 		Removing	removing = {.name = name,.node = entry->node};
 
 		if (entry->position == 0 || entry->token != token ||
-			!(is_eviction || recipe_is_hold(entry->node)))
+			!(is_eviction || recipe_read_mark(entry->node) == RECIPE_MARK_HOLD))
 			continue;
 		log_removal(name, entry, is_eviction);
 		removing.should_tell = is_eviction && entry->who.client != NULL &&
-			!recipe_is_hold(entry->node);
+			recipe_read_mark(entry->node) != RECIPE_MARK_HOLD;
 		removing.removal.doing = is_eviction ? "evict a contender" :
 			"release a hold";
 		removing.removal.czxid = entry->czxid;

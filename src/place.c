@@ -243,7 +243,8 @@ remove_node(const ZkPlace *place)
 	ZkClient   *client = zklock_session_client();
 	const char *child = strrchr(place->node, '/') + 1;
 	bool		is_neighbor_next = place->mode == RECIPE_EXCLUSIVE &&
-		!place->is_evicted && recipe_can_hand_over(child) &&
+		!place->is_evicted &&
+		recipe_read_mark(child) == RECIPE_MARK_HAND_OVER &&
 		zklock_handover_tell(place->node, place->token);
 	bool		should_set = place->can_hand_over && !place->is_evicted &&
 		!is_neighbor_next;

@@ -272,7 +272,7 @@ take_entry(const Reading *reading, const ZkReply *reply, const char *child,
 	entry->set_at = time_of(reply->mtime_ms);
 	entry->version = reply->version;
 	entry->is_releasing = reply->version > 0 && reply->data_length == 0 &&
-		recipe_can_hand_over(child);
+		recipe_read_mark(child) == RECIPE_MARK_HAND_OVER;
 	entry->czxid = reply->czxid;
 	entry->token = entry->who.token != 0 ? entry->who.token :
 		reply->czxid;
@@ -304,7 +304,8 @@ mark_holders(ZkQueueEntry *entries, int nentries)
 			permits = 1;
 		entry->is_holder = position <= permits || position == 1 ||
 			(entry->mode == RECIPE_SHARED && !is_exclusive_ahead);
-		entry->is_kept = position == 1 && recipe_is_keeper(entry->node) &&
+		entry->is_kept = position == 1 &&
+			recipe_read_mark(entry->node) == RECIPE_MARK_KEEPER &&
 			entry->who.kept == ZK_IS_KEPT;
 		if (entry->mode == RECIPE_EXCLUSIVE)
 			is_exclusive_ahead = true;
@@ -325,8 +326,9 @@ date_holders(ZkQueueEntry *entries, int nentries, int64 pzxid)
 	TimestampTz quiet = pzxid != 0 ? made_at(entries, nentries, pzxid) : 0;
 
 	for (int i = 0; i < nentries; i++)
-		if (entries[i].is_holder && !entries[i].is_releasing && entries[i].czxid != 0 &&
-			!recipe_is_keeper(entries[i].node))
+		if (entries[i].is_holder && !entries[i].is_releasing &&
+			entries[i].czxid != 0 &&
+			recipe_read_mark(entries[i].node) != RECIPE_MARK_KEEPER)
 			entries[i].held_since = holds_since(&entries[i], quiet);
 }
 
@@ -348,7 +350,7 @@ holds_since(const ZkQueueEntry *entry, TimestampTz quiet)
 		strcmp(entry->who.client, "zklock") == 0;
 	TimestampTz since = quiet != 0 ? Max(quiet, entry->since) : 0;
 
-	if (recipe_is_hold(entry->node) ||
+	if (recipe_read_mark(entry->node) == RECIPE_MARK_HOLD ||
 		(is_ours && entry->token != entry->czxid) ||
 		recipe_parse_node(entry->node).sequence == 0)
 		return entry->since;

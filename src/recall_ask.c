@@ -171,7 +171,8 @@ is_meant(const ZkQueueEntry *entry)
 static bool
 can_hear(const ZkQueueEntry *entry)
 {
-	return !recipe_is_hold(entry->node) && entry->who.client != NULL &&
+	return recipe_read_mark(entry->node) != RECIPE_MARK_HOLD &&
+		entry->who.client != NULL &&
 		strcmp(entry->who.client, "zklock") == 0;
 }
 
@@ -364,7 +365,7 @@ holder_path(const char *root, const char *request, const ZkReply *reply)
 static char *
 describe_holder(const ZkQueueEntry *entry)
 {
-	if (recipe_is_hold(entry->node))
+	if (recipe_read_mark(entry->node) == RECIPE_MARK_HOLD)
 		return psprintf("the hold with token " INT64_FORMAT " of %s", entry->token,
 						zklock_nodedata_describe(&entry->who));
 	return psprintf("%s, style \"%s\", session 0x%llx",

@@ -85,6 +85,21 @@ typedef enum RecipeStyle
 	RECIPE_STYLE_UNKNOWN		/* sequenced by somebody we do not know */
 } RecipeStyle;
 
+/*
+ * What the GUID in the name of an exclusive node of ours can say besides.  The
+ * number is the last digit of the GUID's third group, and part of the format.
+ */
+typedef enum RecipeMark
+{
+	RECIPE_MARK_NONE = 0,
+	RECIPE_MARK_HAND_OVER = 1,	/* only its owner can set its data, and does
+								 * so to say that it lets go of the lock */
+	RECIPE_MARK_HOLD = 2,		/* it is persistent, of zk_hold() */
+	RECIPE_MARK_KEEPER = 3		/* whoever made it may keep the lock after its
+								 * release, and gives it up when somebody
+								 * comes */
+} RecipeMark;
+
 /* What the name of one child of a lock's znode says. */
 typedef struct RecipeNode
 {
@@ -183,28 +198,13 @@ extern void recipe_format_guid(char guid[RECIPE_GUID_LEN + 1],
 							   const uint8_t random[16]);
 
 /*
- * Turn such a GUID into one that marks the queue node as one that can be
- * handed over: only its owner can set its data, and does so to say that it
- * lets go of the lock.
+ * Give such a GUID a mark.  The node that is named with it, a plain exclusive
+ * one of style _CURATOR, then says what can become of it.
  */
-extern void recipe_mark_hand_over(char guid[RECIPE_GUID_LEN + 1]);
+extern void recipe_mark(char guid[RECIPE_GUID_LEN + 1], RecipeMark mark);
 
-/* Is this child an exclusive contender's with that mark? */
-extern bool recipe_can_hand_over(const char *child);
-
-/*
- * The same for the other mark that an exclusive node can have: it is
- * persistent, of zk_hold().
- */
-extern void recipe_mark_hold(char guid[RECIPE_GUID_LEN + 1]);
-extern bool recipe_is_hold(const char *child);
-
-/*
- * And for the third: whoever made it may keep the lock after its release,
- * and gives it up when somebody comes.
- */
-extern void recipe_mark_keeper(char guid[RECIPE_GUID_LEN + 1]);
-extern bool recipe_is_keeper(const char *child);
+/* The mark of a child of a lock's znode, RECIPE_MARK_NONE for most. */
+extern RecipeMark recipe_read_mark(const char *child);
 
 /*
  * Find the sequence number at the end of a name of `length` bytes.  false if

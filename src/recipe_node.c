@@ -18,18 +18,12 @@
 #define SEQUENCE_DIGITS 10
 
 /*
- * The third group of a GUID that marks a node as one to be handed over: of
- * version 8 (RFC 9562: for uses of one's own), so that no other client's
- * random GUID, which is of version 4, has it by chance.
+ * What the third group of a GUID with a mark starts with; the digit of the
+ * mark follows.  It is of version 8 (RFC 9562: for uses of one's own), so that
+ * no other client's random GUID, which is of version 4, has it by chance.
  */
-#define HAND_OVER_GROUP "8a11"
-#define HAND_OVER_OFFSET 14		/* in the GUID */
-
-/* The same for a node of zk_hold(). */
-#define HOLD_GROUP "8a12"
-
-/* And for one of somebody who may keep the lock after its release. */
-#define KEEPER_GROUP "8a13"
+#define MARK_GROUP "8a1"
+#define MARK_GROUP_OFFSET 14	/* in the GUID */
 
 /* How the clients we know name a queue node, up to its sequence number. */
 typedef struct StyleMark
@@ -67,7 +61,6 @@ static const StyleMark style_marks[] = {
 
 #define NUM_STYLE_MARKS (sizeof(style_marks) / sizeof(style_marks[0]))
 
-static bool has_mark(const char *child, const char *group);
 static bool ends_in_sign(const char *text, size_t length);
 static int32_t read_sequence(const char *digits, size_t ndigits,
 							 bool is_negative);
@@ -151,39 +144,37 @@ recipe_format_guid(char guid[RECIPE_GUID_LEN + 1], const uint8_t random[16])
 }
 
 void
-recipe_mark_hand_over(char guid[RECIPE_GUID_LEN + 1])
+recipe_mark(char guid[RECIPE_GUID_LEN + 1], RecipeMark mark)
 {
-	memcpy(guid + HAND_OVER_OFFSET, HAND_OVER_GROUP, strlen(HAND_OVER_GROUP));
+	char	   *group = guid + MARK_GROUP_OFFSET;
+
+	memcpy(group, MARK_GROUP, strlen(MARK_GROUP));
+	group[strlen(MARK_GROUP)] = '0' + mark;
 }
 
-bool
-recipe_can_hand_over(const char *child)
+/* Two marks with one number would be a case twice, which does not compile. */
+RecipeMark
+recipe_read_mark(const char *child)
 {
-	return has_mark(child, HAND_OVER_GROUP);
-}
+	size_t		start = strlen("_c_");
+	const char *group = child + start + MARK_GROUP_OFFSET;
 
-void
-recipe_mark_hold(char guid[RECIPE_GUID_LEN + 1])
-{
-	memcpy(guid + HAND_OVER_OFFSET, HOLD_GROUP, strlen(HOLD_GROUP));
-}
-
-bool
-recipe_is_hold(const char *child)
-{
-	return has_mark(child, HOLD_GROUP);
-}
-
-void
-recipe_mark_keeper(char guid[RECIPE_GUID_LEN + 1])
-{
-	memcpy(guid + HAND_OVER_OFFSET, KEEPER_GROUP, strlen(KEEPER_GROUP));
-}
-
-bool
-recipe_is_keeper(const char *child)
-{
-	return has_mark(child, KEEPER_GROUP);
+	if (strlen(child) != start + RECIPE_GUID_LEN + strlen("-lock-") +
+		SEQUENCE_DIGITS ||
+		recipe_parse_node(child).style != RECIPE_STYLE_CURATOR ||
+		memcmp(group, MARK_GROUP, strlen(MARK_GROUP)) != 0)
+		return RECIPE_MARK_NONE;
+	switch (group[strlen(MARK_GROUP)] - '0')
+	{
+		case RECIPE_MARK_HAND_OVER:
+			return RECIPE_MARK_HAND_OVER;
+		case RECIPE_MARK_HOLD:
+			return RECIPE_MARK_HOLD;
+		case RECIPE_MARK_KEEPER:
+			return RECIPE_MARK_KEEPER;
+		default:
+			return RECIPE_MARK_NONE;
+	}
 }
 
 RecipeNode
@@ -283,18 +274,6 @@ recipe_split_node(const char *child, size_t length, size_t *prefix_length,
 	*prefix_length = is_negative ? first - 1 : first;
 	*sequence = read_sequence(child + first, ndigits, is_negative);
 	return true;
-}
-
-/* Is this an exclusive node whose GUID has that third group? */
-static bool
-has_mark(const char *child, const char *group)
-{
-	size_t		start = strlen("_c_");
-
-	return recipe_parse_node(child).style == RECIPE_STYLE_CURATOR &&
-		strlen(child) == start + RECIPE_GUID_LEN + strlen("-lock-") +
-		SEQUENCE_DIGITS &&
-		memcmp(child + start + HAND_OVER_OFFSET, group, strlen(group)) == 0;
 }
 
 /* Is the last of these bytes a minus sign rather than a separator? */

@@ -564,7 +564,7 @@ check_guid(const uint8_t *bytes)
 	recipe_format_guid(guid, bytes);
 	CHECK(strlen(guid) == RECIPE_GUID_LEN);
 	CHECK(guid[14] == '4' && strchr("89ab", guid[19]) != NULL);
-	recipe_mark_hand_over(guid);
+	recipe_mark(guid, RECIPE_MARK_HAND_OVER);
 	CHECK(strlen(guid) == RECIPE_GUID_LEN && guid[14] == '8');
 	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, RECIPE_PERMITS_MAX, guid);
 	CHECK(strlen(prefix) + strlen("-2147483648") < RECIPE_NODE_SIZE);

@@ -506,16 +506,6 @@ test_prefixes_and_guids(void)
 		   "GUID: the rest is as given");
 	is_int(RECIPE_GUID_LEN, strlen(guid), "GUID: length");
 
-	recipe_mark_hand_over(guid);
-	is_str("00112233-4455-8a11-8899-aabbccddeeff", guid,
-		   "GUID: marked for hand-over");
-	recipe_mark_hold(guid);
-	is_str("00112233-4455-8a12-8899-aabbccddeeff", guid,
-		   "GUID: marked as a hold's");
-	recipe_mark_keeper(guid);
-	is_str("00112233-4455-8a13-8899-aabbccddeeff", guid,
-		   "GUID: marked as a keeper's");
-
 	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1, G1);
 	is_str("_c_" G1 "-lock-", prefix, "exclusive prefix");
 	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_SHARED, 1, G1);
@@ -548,10 +538,22 @@ test_prefixes_and_guids(void)
 		   "our own shared prefix is recognized");
 }
 
-/* Only an exclusive node of ours with the mark is ever handed over. */
+/* Each mark has a group of its own, and is read where it was written. */
 static void
-test_hand_over(void)
+test_marks(void)
 {
+	static const struct
+	{
+		RecipeMark	mark;
+		const char *group;
+	}			cases[] = {
+		{RECIPE_MARK_HAND_OVER, "8a11"},
+		{RECIPE_MARK_HOLD, "8a12"},
+		{RECIPE_MARK_KEEPER, "8a13"},
+		{RECIPE_MARK_NONE, "8a10"},
+		{RECIPE_MARK_NONE, "8a14"},
+		{RECIPE_MARK_NONE, "8b11"},
+	};
 	static const char *const others[] = {
 		"_c_" G1 "-lock-0000000001",
 		"_c_00112233-4455-8a11-8899-aabbccddeeff-shared-lock-0000000001",
@@ -564,27 +566,36 @@ test_hand_over(void)
 		"lock-0000000001",
 		""
 	};
+	char		node[2 * RECIPE_NODE_SIZE];
+	char		prefix[RECIPE_NODE_SIZE];
+	char		guid[RECIPE_GUID_LEN + 1];
 
-	ok(recipe_can_hand_over("_c_00112233-4455-8a11-8899-aabbccddeeff-lock-0000000001"),
-	   "a marked node can be handed over");
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		ok(!recipe_can_hand_over(others[i]), "\"%s\" cannot", others[i]);
+	for (int i = 0; i < NELEMS(cases); i++)
+	{
+		snprintf(node, sizeof(node), "_c_00112233-4455-%s-8899-aabbccddeeff-lock-0000000001",
+				 cases[i].group);
+		is_int(cases[i].mark, recipe_read_mark(node), "mark of group %s", cases[i].group);
+		if (cases[i].mark == RECIPE_MARK_NONE)
+			continue;
+		strcpy(guid, G1);
+		recipe_mark(guid, cases[i].mark);
+		recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1, guid);
+		snprintf(node, sizeof(node), "%s0000000001", prefix);
+		is_int(cases[i].mark, recipe_read_mark(node), "\"%s\" is marked", node);
+		ok(strncmp(guid + 14, cases[i].group, 4) == 0, "by group %s", cases[i].group);
+		memcpy(guid + 14, G1 + 14, 4);
+		is_str(G1, guid, "and nothing else is changed");
+	}
+	for (int i = 0; i < NELEMS(others); i++)
+		is_int(RECIPE_MARK_NONE, recipe_read_mark(others[i]), "\"%s\" has none", others[i]);
 }
 
-/* A hold is never handed over, and what can be handed over is no hold. */
+/* A hold is an exclusive contender for everybody. */
 static void
 test_hold(void)
 {
 	const char *hold = "_c_00112233-4455-8a12-8899-aabbccddeeff-lock-0000000001";
-	const char *handed = "_c_00112233-4455-8a11-8899-aabbccddeeff-lock-0000000001";
 
-	ok(recipe_is_hold(hold), "a hold");
-	ok(!recipe_can_hand_over(hold), "it cannot be handed over");
-	ok(!recipe_is_hold(handed), "one that can be is no hold");
-	ok(!recipe_is_hold("_c_" G1 "-lock-0000000001"), "nor is any other");
-	ok(recipe_is_keeper("_c_00112233-4455-8a13-8899-aabbccddeeff-lock-0000000001"),
-	   "a keeper's");
-	ok(!recipe_is_keeper(hold), "which a hold is not");
 	is_int(RECIPE_EXCLUSIVE, recipe_parse_node(hold).mode, "a hold is exclusive");
 	is_int(RECIPE_STYLE_CURATOR, recipe_parse_node(hold).style,
 		   "and looks like Curator's");
@@ -1177,7 +1188,7 @@ main(void)
 	test_roots();
 	test_paths();
 	test_prefixes_and_guids();
-	test_hand_over();
+	test_marks();
 	test_permits();
 	test_hold();
 	test_verdicts();
