@@ -114,7 +114,6 @@ OBJS = \
 	src/contender.o \
 	src/contender_node.o \
 	src/contender_watch.o \
-	src/contender_drain.o \
 	src/contender_busy.o \
 	src/contender_log.o \
 	src/deadlock.o \

@@ -35,7 +35,6 @@
 typedef struct Survey
 {
 	RecipeVerdict verdict;
-	bool		should_drain;	/* then the rest is not set */
 	bool		is_anybody_behind;	/* of our permit; valid if HELD */
 	char	   *next;			/* the child that the verdict names,
 								 * palloc'ed; NULL: none */
@@ -351,11 +350,6 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 	ZkContender *contender = standing->contender;
 	Step		step;
 
-	if (survey->should_drain)
-	{
-		begin_wait(standing);
-		return contender_drain(standing);
-	}
 	switch (survey->verdict)
 	{
 		case RECIPE_HELD:
@@ -467,8 +461,8 @@ await_first_place(Standing *standing)
 		verdict = judge(standing, list, contender_node_name(standing), &ahead);
 		if (verdict != RECIPE_WAIT || ahead < 0)
 			return verdict == RECIPE_HELD;
-		end = contender_watch_child(standing, pstrdup(list->children[ahead]),
-									contender->deadline);
+		end = contender_watch_child(standing,
+									pstrdup(list->children[ahead]));
 		if (end != ZK_WAIT_OVER)
 			return end == ZK_WAIT_LOST;
 	}
@@ -528,10 +522,6 @@ read_list(Standing *standing, const ZkReply *list, const char *mine,
 	standing->is_told_busy = survey->verdict == RECIPE_WAIT;
 	if (standing->is_told_busy)
 		contender_note_ahead(standing, list, mine);
-	survey->should_drain = mine != NULL &&
-		contender_should_drain(standing, list, survey->verdict);
-	if (survey->should_drain)
-		return;
 	survey->next = ahead >= 0 ? pstrdup(list->children[ahead]) : NULL;
 	standing->is_next_first = survey->next != NULL &&
 		recipe_is_first(list->children, list->nchildren, survey->next);

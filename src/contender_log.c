@@ -53,7 +53,8 @@ contender_raise_exhausted(const Standing *standing)
 					standing->contender->place->name),
 			 errdetail("ZooKeeper counts the queue entries below \"%s\" with 31 bits and cannot order more of them, or somebody has made one with a number that another one has.",
 					   zklock_nodedata_quotable(standing->contender->place->lock_path)),
-			 errhint("Let all users of the lock finish and delete the znode with all that is in it; it is created again with a counter of zero.")));
+			 errhint("When nobody holds the lock or waits for it any more, let somebody who may run \"delete %s\" in ZooKeeper's zkCli.sh. The znode is created again with a counter of zero.",
+					 zklock_nodedata_quotable(standing->contender->place->lock_path))));
 }
 
 void

@@ -59,7 +59,6 @@ typedef struct Standing
 								 * last looked at it, palloc'ed; NULL if none
 								 * was */
 	int			seen_version;	/* with seen: how often */
-	bool		cannot_drain;	/* go on with whatever number we get */
 
 	/* for the statistics; contender.c */
 	bool		has_waited;
@@ -132,8 +131,7 @@ extern ZkWaitEnd contender_watch(Standing *standing, const char *ahead);
  * Watch a child of the lock's znode, and wait until something becomes of it,
  * the deadline or the loss of the session.
  */
-extern ZkWaitEnd contender_watch_child(Standing *standing, const char *child,
-									   int64 deadline);
+extern ZkWaitEnd contender_watch_child(Standing *standing, const char *child);
 
 /*
  * Does that contender, the one ahead, hold the lock for sure?  One that keeps
@@ -161,21 +159,6 @@ extern void contender_forget_ahead(Standing *standing);
  */
 extern const ZkReply *contender_promised_list(Standing *standing);
 
-/* ---- contender_drain.c ---- */
-
-/*
- * Our number is near the end of the counter.  Errors come first, save for
- * that of a number beyond the end: that one can be helped.
- */
-extern bool contender_should_drain(const Standing *standing,
-								   const ZkReply *list,
-								   RecipeVerdict verdict);
-
-/*
- * Leave the queue, wait until it is empty and delete the lock's znode, so
- * that whoever joins next starts its counter again.  STEP_GO_ON: join again.
- */
-extern Step contender_drain(Standing *standing);
 
 /* ---- contender_busy.c ---- */
 

@@ -95,12 +95,12 @@ contender_watch(Standing *standing, const char *ahead)
 }
 
 ZkWaitEnd
-contender_watch_child(Standing *standing, const char *child, int64 deadline)
+contender_watch_child(Standing *standing, const char *child)
 {
 	ZkWaitEnd	end;
 
 	return set_watch(standing, child, false, &end) == NULL ? end :
-		await_watch(standing, deadline);
+		await_watch(standing, standing->contender->deadline);
 }
 
 void

@@ -338,9 +338,8 @@ can_be_taken(const ZkKeep *keep, ZkSessionNumber live)
 }
 
 /*
- * Is that a place which can be kept?  Not near the end of the counter: others
- * wait for the queue to be empty (contender_drain.c).  Nor when somebody has
- * asked to release the lock.
+ * Is that a place which can be kept?  Not when somebody has asked to release
+ * the lock.
  */
 static bool
 can_keep(const ZkPlace *place, ZkSessionNumber live)
@@ -349,7 +348,6 @@ can_keep(const ZkPlace *place, ZkSessionNumber live)
 		place->mode == RECIPE_EXCLUSIVE && place->replacing == NULL &&
 		!place->is_on_word && !zklock_place_is_lost(place, live) &&
 		!proc_exit_inprogress &&
-		recipe_parse_node(node_name(place)).sequence < RECIPE_SEQUENCE_PRUNE &&
 		place->recalled_at == 0;
 }
 

@@ -230,12 +230,9 @@ node_name(const ZkPlace *place)
 }
 
 /*
- * Delete the node, behind a set if that hands the lock over.  If the sequence
- * counter has come far, try at times to delete the lock's znode too: it works
- * if nobody waits, and nobody misses it; see contender_drain.c.
- *
- * Complains where that is impossible; without the path, which may have
- * characters that cannot be shown here, and this is no place for an error.
+ * Delete the node, behind a set if that hands the lock over.  Complains where
+ * that is impossible; without the path, which may have characters that cannot
+ * be shown here, and this is no place for an error.
  */
 static void
 remove_node(const ZkPlace *place)
@@ -256,9 +253,6 @@ remove_node(const ZkPlace *place)
 				 errmsg("could not delete a queue node of lock \"%s\": out of memory",
 						place->name),
 				 errhint("It goes with the end of this session.")));
-	if (recipe_should_prune(child))
-		zklock_client_free(zklock_client_remove(client, place->lock_path,
-												ZK_ANY_VERSION));
 }
 
 /* ---------------------------------------------------------------------

@@ -112,49 +112,6 @@ recipe_verdict_newcomer(const char *const *children, int nchildren,
 	return judge_queue(children, nchildren, mode, -1, watch);
 }
 
-bool
-recipe_should_drain(const char *const *children, int nchildren,
-					const char *mine)
-{
-	int32_t		sequence = recipe_parse_node(mine).sequence;
-
-	if (sequence >= 0 && sequence < RECIPE_SEQUENCE_DRAIN)
-		return false;
-	for (int i = 0; i < nchildren; i++)
-		if (recipe_parse_node(children[i]).style == RECIPE_STYLE_NONE)
-			return false;
-	return true;
-}
-
-int
-recipe_drain_watch(const char *const *children, int nchildren,
-				   const char *mine, bool *is_ahead)
-{
-	int32_t		own_sequence = recipe_parse_node(mine).sequence;
-	int			last_ahead = -1;
-	int			last = -1;
-
-	/* what lies beyond the end of the counter is ahead of nobody */
-	if (!is_orderly(own_sequence))
-		own_sequence = RECIPE_SEQUENCE_LIMIT;
-	for (int i = 0; i < nchildren; i++)
-	{
-		RecipeNode	node = recipe_parse_node(children[i]);
-
-		if (node.style == RECIPE_STYLE_NONE)
-			continue;
-		if (last < 0 ||
-			recipe_compare_nodes(children[i], children[last]) > 0)
-			last = i;
-		if (is_orderly(node.sequence) && node.sequence < own_sequence &&
-			(last_ahead < 0 ||
-			 recipe_compare_nodes(children[i], children[last_ahead]) > 0))
-			last_ahead = i;
-	}
-	*is_ahead = last_ahead >= 0;
-	return *is_ahead ? last_ahead : last;
-}
-
 /*
  * The index of the child that `mine` names, or -1.  A prefix fits a child
  * that has just the sequence number behind it.  Should it fit several (a

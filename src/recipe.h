@@ -46,21 +46,6 @@
  */
 #define RECIPE_SEQUENCE_LIMIT 2147483000
 
-/*
- * From this one on contenders let the queue drain, so that the lock's znode
- * can be deleted and its counter starts again.  Nobody takes more than two
- * numbers for that, so that the rest will do for many that fail.
- */
-#define RECIPE_SEQUENCE_DRAIN 2147000000
-
-/*
- * From this one on now and then a release tries to delete the lock's znode,
- * which works if nobody is there: once in so many numbers, because a deletion
- * that is refused costs the ensemble as much as one that works.
- */
-#define RECIPE_SEQUENCE_PRUNE (1 << 30)
-#define RECIPE_PRUNE_INTERVAL 256
-
 /* Most permits of a semaphore. */
 #define RECIPE_PERMITS_MAX 10000
 
@@ -272,24 +257,5 @@ extern RecipeVerdict recipe_verdict_newcomer(const char *const *children,
 extern RecipeVerdict recipe_permit_verdict(const char *const *children,
 										   int nchildren, const char *mine,
 										   int permits, int *watch);
-
-/*
- * Is `mine`, the full name of a contender's node, numbered so near to the end
- * of the counter that the queue is to drain, and can it?  A child that is no
- * contender keeps the lock's znode in being, however long one waits.
- */
-extern bool recipe_should_drain(const char *const *children, int nchildren,
-								const char *mine);
-
-/*
- * The contender to wait for until the queue is drained, for one who has
- * withdrawn the node called `mine`: the index of the last one ahead of it,
- * then *is_ahead is true, else of the last one of all; -1 if there is none.
- */
-extern int	recipe_drain_watch(const char *const *children, int nchildren,
-							   const char *mine, bool *is_ahead);
-
-/* Is the release of this node, by its full name, one that is to prune? */
-extern bool recipe_should_prune(const char *mine);
 
 #endif							/* ZKLOCK_RECIPE_H */

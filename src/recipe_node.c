@@ -235,15 +235,6 @@ recipe_compare_nodes(const char *a, const char *b)
 	return strcmp(a, b);
 }
 
-bool
-recipe_should_prune(const char *mine)
-{
-	int32_t		sequence = recipe_parse_node(mine).sequence;
-
-	return sequence >= RECIPE_SEQUENCE_PRUNE &&
-		sequence % RECIPE_PRUNE_INTERVAL == 0;
-}
-
 /*
  * "%010d" gives ten digits or, below zero, a minus and nine or ten of them.
  * Since a prefix often ends in '-', a minus is a sign only behind another

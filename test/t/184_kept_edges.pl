@@ -186,16 +186,4 @@ subtest 'one that has no answer is not in a deadlock' => sub {
 	$_->quit foreach $keeper, $other;
 };
 
-# Who drains the queue waits for it to be empty, see t/170.
-subtest 'far on in the counter' => sub {
-	plan skip_all => 'no JDK to raise counters with' unless ZooKeeper::can_set_counters();
-	my $path = lock_path('counter');
-	$stranger->create($path, '');
-	$zk->set_counters($path => 2**30 + 5);
-	my $keeper = keeper();
-	$keeper->query_safe("SELECT zk_lock('counter'), zk_unlock('counter')");
-	is(states($keeper), '', 'nothing is kept');
-	$keeper->quit;
-};
-
 done_testing();

@@ -343,47 +343,6 @@ check_permits(const char *const *children, const RecipeNode *nodes, int n,
 			  nodes[i].sequence <= nodes[watch].sequence);
 }
 
-/* Whom a contender near the end of the counter waits for; own is its index. */
-static void
-check_drain(const char *const *children, const RecipeNode *nodes, int n,
-			int own)
-{
-	int32_t		sequence = nodes[own].sequence;
-	bool		is_late = sequence < 0 || sequence >= RECIPE_SEQUENCE_DRAIN;
-	bool		is_beyond = sequence < 0 || sequence >= RECIPE_SEQUENCE_LIMIT;
-	bool		is_ahead = false;
-	bool		is_stranger = false;
-	bool		is_anyone_ahead = false;
-	int			watch = recipe_drain_watch(children, n, children[own],
-										   &is_ahead);
-
-	/* our own node is in the list, so there is always somebody */
-	CHECK(watch >= 0 && watch < n);
-	CHECK(nodes[watch].style != RECIPE_STYLE_NONE);
-	for (int i = 0; i < n; i++)
-	{
-		bool		is_orderly = nodes[i].sequence >= 0 &&
-			nodes[i].sequence < RECIPE_SEQUENCE_LIMIT;
-
-		if (nodes[i].style == RECIPE_STYLE_NONE)
-		{
-			is_stranger = true;
-			continue;
-		}
-		if (is_orderly && (is_beyond || nodes[i].sequence < sequence))
-		{
-			is_anyone_ahead = true;
-			CHECK(recipe_compare_nodes(children[i], children[watch]) <= 0);
-		}
-		else if (!is_ahead)
-			CHECK(recipe_compare_nodes(children[i], children[watch]) <= 0);
-	}
-	CHECK(is_ahead == is_anyone_ahead);
-	CHECK(recipe_should_drain(children, n, children[own]) ==
-		  (is_late && !is_stranger));
-	CHECK(!recipe_should_prune(children[own]) || sequence >= 1 << 30);
-}
-
 /* Ask for one contender, whose node is called `mine`, or starts with it. */
 static void
 check_contender(const char *const *children, const RecipeNode *nodes, int n,
@@ -469,7 +428,6 @@ check_list(const char *const *children, int n)
 		{
 			mine[oracle_prefix_length(mine)] = '\0';
 			check_contender(children, nodes, n, mine);
-			check_drain(children, nodes, n, i);
 		}
 		free(mine);
 	}

@@ -957,85 +957,6 @@ test_newcomers(void)
 	}
 }
 
-/*
- * Near the end of the counter: does the queue drain, and whom does a contender
- * that has withdrawn its node wait for?
- */
-static void
-test_drain(void)
-{
-	static const struct
-	{
-		bool		should_drain;
-		int			watch;
-		bool		is_ahead;
-		const char *mine;
-		const char *children[MAX_CHILDREN];
-		const char *what;
-	}			cases[] = {
-		{false, -1, false, EX1 "2146999999", {NULL}, "the last number below"},
-		{true, -1, false, EX1 "2147000000", {NULL}, "the first number"},
-		{true, -1, false, EX1 "2147483000", {NULL}, "a number at the limit"},
-		{true, -1, false, EX1 "2147483647", {NULL}, "the counter sticks"},
-		{true, -1, false, SH1 "-000000005", {NULL}, "a negative number"},
-		{false, -1, false, EX1 "2147000000", {"note"},
-		"a stranger keeps the znode"},
-		{false, 1, true, EX1 "2147000000", {"note", EX2 "0000000005"},
-		"a stranger beside a contender"},
-		{true, 1, true, EX1 "2147000000",
-			{EX2 "0000000005", SH2 "2146999999", EX2 "0000000007"},
-		"the last one ahead, of whatever mode"},
-		{true, 0, true, EX1 "2147000007",
-			{EX2 "2147000005", SH2 "2147000009"},
-		"rather than one that came later"},
-		{true, 1, false, EX1 "2147000007",
-			{EX2 "2147000008", SH2 "2147000009"},
-		"the last one that came later"},
-		{true, 0, true, EX1 "2147000007",
-			{SH2 "2146999999", EX2 "0000000005"},
-		"the last one ahead, listed first"},
-		{true, 0, false, EX1 "2147000007",
-			{SH2 "2147000009", EX2 "2147000008"},
-		"the last one that came later, listed first"},
-		{true, 0, false, EX1 "2147000007", {EX1 "2147000007"},
-		"our own, not gone yet"},
-		{true, 1, false, EX1 "2147000007", {EX2 "-000000005", EX2 "2147483647"},
-		"numbers beyond the end are ahead of nobody"},
-		{true, 1, true, EX1 "2147483647",
-			{EX2 "2147483647", EX2 "2147000005"},
-		"but ours behind all others, at the end"},
-		{true, 0, true, EX1 "-000000005",
-			{EX2 "2147000005", EX2 "-000000006"},
-		"and negative"},
-	};
-
-	for (int i = 0; i < NELEMS(cases); i++)
-	{
-		int			nchildren = count_children(cases[i].children);
-		bool		is_ahead = !cases[i].is_ahead;
-
-		is_int(cases[i].should_drain,
-			   recipe_should_drain(cases[i].children, nchildren,
-								   cases[i].mine),
-			   "drain: %s", cases[i].what);
-		is_int(cases[i].watch,
-			   recipe_drain_watch(cases[i].children, nchildren,
-								  cases[i].mine, &is_ahead),
-			   "drain: %s: watch", cases[i].what);
-		is_int(cases[i].is_ahead, is_ahead, "drain: %s: is it ahead",
-			   cases[i].what);
-	}
-
-	ok(!recipe_should_drain(NULL, 0, EX1 "0000000000"), "drain: not at the start");
-	ok(!recipe_should_prune(EX1 "0000000000"), "prune: not at the start");
-	ok(!recipe_should_prune(EX1 "1073741568"), "prune: not below 2^30");
-	ok(recipe_should_prune(EX1 "1073741824"), "prune: at 2^30");
-	ok(!recipe_should_prune(EX1 "1073741825"), "prune: not the next");
-	ok(recipe_should_prune(SH1 "1073742080"), "prune: 256 later");
-	ok(!recipe_should_prune(EX1 "-000000256"), "prune: not beyond the end");
-	ok(!recipe_should_prune("note"), "prune: not a stranger");
-}
-
 /* The child looked for is the first of the row. */
 static void
 test_first(void)
@@ -1194,7 +1115,6 @@ main(void)
 	test_verdicts();
 	test_newcomers();
 	test_first();
-	test_drain();
 	test_long_queue();
 	test_order();
 	return done_testing();
