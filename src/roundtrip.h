@@ -127,7 +127,9 @@ extern void zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 
 /*
  * Create a znode, and what is above it if need be, as
- * zklock_roundtrip_make_parents().  The reply to the last create.
+ * zklock_roundtrip_make_parents().  The reply to the last create: after
+ * ZK_UNKNOWN_OUTCOME the znode may be there, or be made yet; who creates it
+ * again learns by ZK_NODE_EXISTS that it is there, but not who made it.
  */
 extern const ZkReply *zklock_roundtrip_create(ZkRoundTrip *trip,
 											  const char *path,

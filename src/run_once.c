@@ -101,8 +101,6 @@ PG_FUNCTION_INFO_V1(zk_forget_run);
 PG_FUNCTION_INFO_V1(zk_runs);
 
 static bool claim_once(const char *name, const char *slot, int64 retain_ms);
-static bool forget_run(const char *name, const char *slot);
-static ZkQueueEntry *read_runs(const char *name, int *nruns);
 static void log_unsettled(int code, Datum arg);
 static char *describe_run(const char *name, const char *slot);
 static bool claim_slot(ZkRoundTrip *trip, void *argument);
@@ -120,7 +118,6 @@ static bool is_old(const Claim *claim, int index, const char *claimed,
 				   int64 now_ms);
 static void end_claim(void *argument);
 static bool forget_slot(ZkRoundTrip *trip, void *argument);
-static bool read_record(ZkRoundTrip *trip, ZkRemoval *removal);
 static bool remove_record(ZkRoundTrip *trip, const char *guard,
 						  ZkRemoval *removal);
 static void advance_guard(const char *guard);
@@ -157,9 +154,14 @@ zk_run_once(PG_FUNCTION_ARGS)
 Datum
 zk_forget_run(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_args_name(fcinfo);
+	Forgetting	forgetting = {.name = zklock_args_name(fcinfo)};
 
-	PG_RETURN_BOOL(forget_run(name, zklock_args_text(fcinfo, 1, "slot")));
+	forgetting.slot = zklock_args_text(fcinfo, 1, "slot");
+
+	/* a bad argument needs no connection */
+	pfree(zklock_name_run_path(forgetting.name, forgetting.slot, NULL));
+	zklock_roundtrip_run(forget_slot, NULL, &forgetting);
+	PG_RETURN_BOOL(forgetting.removal.is_removed);
 }
 
 Datum
@@ -167,16 +169,22 @@ zk_runs(PG_FUNCTION_ARGS)
 {
 	char	   *name = zklock_args_name(fcinfo);
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
-	int			nruns;
-	ZkQueueEntry *runs = read_runs(name, &nruns);
+	int			nchildren;
+	ZkQueueEntry *runs = zklock_read_children(zklock_name_runs_path, name,
+											  &nchildren);
 
-	for (int i = 0; i < nruns; i++)
+	for (int i = 0; i < nchildren; i++)
 	{
 		ZkNodeData *who = &runs[i].who;
 		Datum		values[9] = {0};
 		bool		nulls[9] = {0};
+		char	   *slot;
 
-		values[0] = CStringGetTextDatum(zklock_nodedata_printable(runs[i].node));
+		if (!is_record(runs[i].node))
+			continue;
+		slot = pnstrdup(runs[i].node,
+						strlen(runs[i].node) - strlen(ZK_RUNS_SUFFIX));
+		values[0] = CStringGetTextDatum(zklock_nodedata_printable(slot));
 		values[1] = TimestampTzGetDatum(runs[i].since);
 		nulls[1] = runs[i].token == 0;
 		values[2] = zklock_args_text_or_null(who->cluster, &nulls[2]);
@@ -231,42 +239,6 @@ claim_once(const char *name, const char *slot, int64 retain_ms)
 	CHECK_FOR_INTERRUPTS();
 	settle_claim();
 	return claim->is_ours;
-}
-
-/* Delete the record of a slot; false if there is none.  Raises likewise. */
-static bool
-forget_run(const char *name, const char *slot)
-{
-	Forgetting	forgetting = {.name = name,.slot = slot};
-
-	/* a bad argument needs no connection */
-	pfree(zklock_name_run_path(name, slot, NULL));
-	zklock_roundtrip_run(forget_slot, NULL, &forgetting);
-	return forgetting.removal.is_removed;
-}
-
-/*
- * Read all records of a job, in the order of their slots.  An entry's node is
- * the name of the slot, UTF-8.  As zklock_read_queue().
- */
-static ZkQueueEntry *
-read_runs(const char *name, int *nruns)
-{
-	int			nentries;
-	ZkQueueEntry *entries;
-
-	entries = zklock_read_children(zklock_name_runs_path, name, &nentries);
-	*nruns = 0;
-	for (int i = 0; i < nentries; i++)
-	{
-		if (!is_record(entries[i].node))
-			continue;
-		entries[i].node = pnstrdup(entries[i].node,
-								   strlen(entries[i].node) -
-								   strlen(ZK_RUNS_SUFFIX));
-		entries[(*nruns)++] = entries[i];
-	}
-	return entries;
 }
 
 /* ---------------------------------------------------------------------
@@ -533,10 +505,17 @@ forget_slot(ZkRoundTrip *trip, void *argument)
 	removal->doing = "delete the record of a run";
 	if (removal->czxid == 0)
 	{
-		if (!read_record(trip, removal))
+		const ZkReply *reply = zklock_roundtrip_read_newest(trip,
+															zklock_client_get,
+															removal->path);
+
+		if (reply->result == ZK_SESSION_LOST)
 			return false;
-		if (removal->czxid == 0)
+		if (reply->result == ZK_NO_NODE)
 			return true;
+		if (reply->result != ZK_OK)
+			zklock_session_raise(reply, removal->doing, removal->path);
+		removal->czxid = reply->czxid;
 
 		/* before it is done: it may be interrupted, and be done all the same */
 		ereport(LOG,
@@ -544,24 +523,6 @@ forget_slot(ZkRoundTrip *trip, void *argument)
 						describe_run(forgetting->name, forgetting->slot))));
 	}
 	return remove_record(trip, pnstrdup(removal->path, guard_length), removal);
-}
-
-/*
- * Which record is there?  czxid stays 0 if there is none; false: session
- * lost.
- */
-static bool
-read_record(ZkRoundTrip *trip, ZkRemoval *removal)
-{
-	const ZkReply *reply = zklock_roundtrip_read_newest(trip, zklock_client_get, removal->path);
-
-	if (reply->result == ZK_SESSION_LOST)
-		return false;
-	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
-		zklock_session_raise(reply, removal->doing, removal->path);
-	if (reply->result == ZK_OK)
-		removal->czxid = reply->czxid;
-	return true;
 }
 
 /*
