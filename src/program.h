@@ -22,9 +22,11 @@
  *	R1	numeric addresses only, its own name resolution switched off
  *	R2	an odd number of addresses (ZOOKEEPER-2466)
  *	R4	no close with requests outstanding: the server may never see the close
- *	R6	transactions of several operations only where nothing else will do:
- *		they can crash the client when the session ends (send_move(),
- *		send_remove_guarded())
+ *	R6	transactions of several operations (send_move(), send_remove_guarded())
+ *		only of a session that is not over, with paths that are checked: if
+ *		zoo_amulti() itself refuses any of them but the last, it frees memory
+ *		that is not its own.  None creates a container: the reply is not
+ *		understood
  *	R8	a timed-out request has an unknown outcome, like a lost connection
  *	R10	a nudge when no answer comes (ZOOKEEPER-4537)
  *	R12	never a NULL completion

@@ -67,6 +67,7 @@ static void find_done(int rc, const struct Stat *stat, const void *data);
 static void stat_done(int rc, const struct Stat *stat, const void *data);
 static void string_done(int rc, const char *value, const void *data);
 static int	flags_of(ZkNodeKind kind);
+static bool is_path(const char *path);
 
 /*
  * How a step is sent, what follows from its answer, and whether the leader
@@ -244,14 +245,22 @@ send_remove_guarded(Request *request)
 	zoo_op_t	ops[1 + ZK_REMOVE_MAX];
 	int			count = 0;
 
+	if (is_unrecoverable(request->session->zh))
+		return ZINVALIDSTATE;	/* R6 */
 	request->op_results = calloc(1 + ZK_REMOVE_MAX,
 								 sizeof(*request->op_results));
 	if (request->op_results == NULL)
 		return ZMARSHALLINGERROR;
+	if (!is_path(request->path))
+		return ZBADARGUMENTS;
 	zoo_set_op_init(&ops[count++], request->path, "", 0, request->version, NULL);
 	for (; path < request->data + request->data_length;
 		 path += strlen(path) + 1)
+	{
+		if (!is_path(path))
+			return ZBADARGUMENTS;
 		zoo_delete_op_init(&ops[count++], path, -1);
+	}
 	return zoo_amulti(request->session->zh, count, ops, request->op_results,
 					  step_void_done, request);
 }
@@ -262,6 +271,10 @@ send_move(Request *request)
 {
 	zoo_op_t	ops[2];
 
+	if (is_unrecoverable(request->session->zh))
+		return ZINVALIDSTATE;	/* R6 */
+	if (!is_path(request->other_path) || !is_path(request->path))
+		return ZBADARGUMENTS;
 	request->op_results = calloc(2, sizeof(*request->op_results));
 	if (request->op_results == NULL)
 		return ZMARSHALLINGERROR;
@@ -702,6 +715,33 @@ flags_of(ZkNodeKind kind)
 			return ZOO_EPHEMERAL_SEQUENTIAL;
 	}
 	return 0;
+}
+
+/*
+ * Does the library take that path?  Its parts may be names that a server has
+ * listed, which can be anything.  NULL is none.
+ */
+static bool
+is_path(const char *path)
+{
+	if (path == NULL)
+		return false;
+	do
+	{
+		size_t		length;
+
+		if (*path++ != '/')
+			return false;
+		length = strcspn(path, "/");
+		if (length == 0 || (length == 1 && path[0] == '.') ||
+			(length == 2 && path[0] == '.' && path[1] == '.'))
+			return false;
+		for (size_t i = 0; i < length; i++)
+			if ((unsigned char) path[i] < ' ')
+				return false;
+		path += length;
+	} while (*path != '\0');
+	return true;
 }
 
 ZkResult

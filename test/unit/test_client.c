@@ -269,6 +269,8 @@ test_requests(ZkClient *client)
 static void
 test_versions(ZkClient *client)
 {
+	static const char *const bad_paths[] = {"/a/\x1f", "/a"};
+	static const char *const good_path = "/a";
 	char		parent[80];
 	char		node[160];
 	ZkRequest  *get;
@@ -290,6 +292,14 @@ test_versions(ZkClient *client)
 	is_int(ZK_BAD_VERSION,
 		   result_of(zklock_client_remove(client, node, 0)),
 		   "nor removed as if it had not been set");
+	is_int(ZK_BAD_ARGUMENTS,
+		   result_of(zklock_client_remove_guarded(client, node, 1,
+												  bad_paths, 2)),
+		   "paths that are none are refused");
+	is_int(ZK_BAD_ARGUMENTS,
+		   result_of(zklock_client_remove_guarded(client, "/a//b", 1,
+												  &good_path, 1)),
+		   "so is such a guard, and the program goes on");
 	get = zklock_client_get(client, node);
 	reply = await_reply(get);
 	ok(reply->version == 1 && reply->ephemeral_owner == 0 &&
