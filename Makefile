@@ -103,7 +103,6 @@ OBJS = \
 	src/check_settings.o \
 	src/check_servers.o \
 	src/check_session.o \
-	src/ready_worker.o \
 	src/hooks.o \
 	src/lock.o \
 	src/lock_call.o \
@@ -135,7 +134,6 @@ OBJS = \
 	src/handover.o \
 	src/board.o \
 	src/stat.o \
-	src/ready.o \
 	src/errors.o \
 	src/auth.o \
 	src/nodedata.o \
@@ -167,7 +165,6 @@ PROGRAM_OBJS = \
 	src/program_keep.o \
 	src/program_acl.o \
 	src/program_parents.o \
-	src/program_ready.o \
 	src/program_ask.o \
 	src/protocol.o \
 	src/keep_word.o \

@@ -28,7 +28,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,9 +37,6 @@
  * little.
  */
 #define FLUSH_MS 3000
-
-/* How long a ready session is given to answer who takes it. */
-#define ADOPT_MS 250
 
 /* How much is read at a time, if no longer frame is known to come. */
 #define READ_SIZE (16 * 1024)
@@ -62,8 +58,6 @@
 typedef struct Child
 {
 	volatile pid_t pid;			/* 0: none, or dead */
-	volatile int hangup_fd;		/* of one that somebody else has started:
-								 * hangs up when it dies; -1 for our own */
 	SharedPage *volatile page;	/* of the current session, NULL otherwise */
 	volatile sig_atomic_t is_dead;	/* valid while page is not NULL */
 } Child;
@@ -83,9 +77,7 @@ static int	spawn(const char *program, char *const arguments[],
 				  int channel_fd, int page_fd, pid_t *pid);
 static char **choose_environment(void);
 static void handle_sigchld(int signal);
-static bool is_over(const Child *child);
-static Child *adopt(pid_t pid, SharedPage *page, int hangup_fd);
-static bool receive_page(ZkChannel *channel, int *hangup_fd);
+static void remember(pid_t pid, SharedPage *page);
 static Child *child_of(const ZkChannel *channel);
 static void reap(Child *child, pid_t program);
 static bool await_end(const ZkChannel *channel, int wait_ms);
@@ -138,105 +130,7 @@ zklock_channel_open(ZkChannel *channel, const char *program, const char *title)
 	opened.fd = fds[0];
 	opened.out = channel->out;
 	*channel = opened;
-	adopt(channel->program, channel->page, -1);
-	return true;
-}
-
-/*
- * The name is an address of a Unix-domain socket that is no file, so anybody
- * on this machine may connect, or have taken the name: both sides look
- * whether the other one is of their user.  The program sends the page first
- * of all, and a pipe that hangs up when it dies; the kernel then sends us
- * SIGCHLD as for a child.
- */
-bool
-zklock_channel_adopt(ZkChannel *channel, const char *ready_name)
-{
-	ZkChannel	adopted = {.state = ZK_CHANNEL_OPEN,.owner = getpid()};
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	struct ucred peer = {0};
-	socklen_t	size = sizeof(peer);
-	size_t		length = strlen(ready_name);
-	struct pollfd answer = {-1, POLLIN, 0};
-	int			send_size = SEND_BUFFER_SIZE;
-	int			hangup_fd = -1;
-
-	memcpy(address.sun_path + 1, ready_name, length);
-	adopted.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (adopted.fd < 0)
-		return false;
-	answer.fd = adopted.fd;
-	if (connect(adopted.fd, (struct sockaddr *) &address,
-				(socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 +
-							 length)) != 0 ||
-		getsockopt(adopted.fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
-		peer.uid != geteuid() ||
-		poll(&answer, 1, ADOPT_MS) != 1 || !receive_page(&adopted, &hangup_fd))
-	{
-		close(adopted.fd);
-		frame_buffer_free(&adopted.in);
-		return false;
-	}
-	setsockopt(adopted.fd, SOL_SOCKET, SO_SNDBUF, &send_size,
-			   sizeof(send_size));
-	zklock_channel_watch();
-	adopted.program = peer.pid;
-	adopted.out = channel->out;
-	*channel = adopted;
-	adopt(channel->program, channel->page, hangup_fd);
-	fcntl(hangup_fd, F_SETOWN, getpid());
-	fcntl(hangup_fd, F_SETSIG, SIGCHLD);
-	fcntl(hangup_fd, F_SETFL, O_ASYNC | O_NONBLOCK);
-	handle_sigchld(SIGCHLD);	/* it may be dead by now */
-	return true;
-}
-
-/* The first bytes of an adopted program, with the page and the pipe. */
-static bool
-receive_page(ZkChannel *channel, int *hangup_fd)
-{
-	union
-	{
-		struct cmsghdr header;
-		char		space[CMSG_SPACE(2 * sizeof(int))];
-	}			control;
-	struct iovec bytes;
-	struct msghdr message = {
-		.msg_iov = &bytes,.msg_iovlen = 1,
-		.msg_control = &control,.msg_controllen = sizeof(control)
-	};
-	struct cmsghdr *header;
-	ssize_t		received;
-	int			seals;
-	int			fds[2] = {-1, -1};
-	void	   *page = MAP_FAILED;
-
-	if (!frame_buffer_reserve(&channel->in, READ_SIZE))
-		return false;
-	bytes.iov_base = channel->in.bytes;
-	bytes.iov_len = channel->in.size;
-	received = recvmsg(channel->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	header = received > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-	if (header == NULL || header->cmsg_type != SCM_RIGHTS ||
-		header->cmsg_len != CMSG_LEN(sizeof(fds)))
-		return false;
-	memcpy(fds, CMSG_DATA(header), sizeof(fds));
-	channel->in.end = (size_t) received;
-
-	/* sealed, so that it cannot shrink under our feet; a file has no seals */
-	seals = fcntl(fds[0], F_GET_SEALS);
-	if (seals >= 0 && (seals & F_SEAL_SHRINK) != 0)
-		page = mmap(NULL, sizeof(SharedPage), PROT_READ | PROT_WRITE,
-					MAP_SHARED,
-					fds[0], 0);
-	close(fds[0]);
-	if (page == MAP_FAILED)
-	{
-		close(fds[1]);
-		return false;
-	}
-	channel->page = page;
-	*hangup_fd = fds[1];
+	remember(channel->program, channel->page);
 	return true;
 }
 
@@ -417,18 +311,10 @@ zklock_channel_close(ZkChannel *channel, int wait_ms)
 	if (child != NULL)
 	{
 		child->page = NULL;		/* no interrupt from now on */
-		if (wait_ms == ZK_CHANNEL_DISOWN)
-			child->pid = 0;
-		else if (wait_ms == ZK_CHANNEL_KILL ||
-				 atomic_load(&channel->page->is_looking_up))
+		if (wait_ms == ZK_CHANNEL_KILL ||
+			atomic_load(&channel->page->is_looking_up) ||
+			await_end(channel, wait_ms))
 			reap(child, channel->program);
-		else if (await_end(channel, wait_ms) && child->hangup_fd < 0)
-			reap(child, channel->program);
-		if (child->hangup_fd >= 0)
-		{
-			child->pid = 0;
-			close(child->hangup_fd);
-		}
 	}
 	close(channel->fd);
 	munmap(channel->page, sizeof(*channel->page));
@@ -603,7 +489,8 @@ handle_sigchld(int signal)
 		Child	   *child = &children[i];
 		SharedPage *page = child->page;
 
-		if (child->pid == 0 || !is_over(child))
+		/* or nobody's child */
+		if (child->pid == 0 || waitpid(child->pid, NULL, WNOHANG) == 0)
 			continue;
 		child->pid = 0;
 		child->is_dead = true;
@@ -624,19 +511,9 @@ handle_sigchld(int signal)
 	errno = error;
 }
 
-static bool
-is_over(const Child *child)
-{
-	struct pollfd hangup = {child->hangup_fd, 0, 0};
-
-	if (child->hangup_fd >= 0)
-		return poll(&hangup, 1, 0) == 1;
-	return waitpid(child->pid, NULL, WNOHANG) != 0; /* or nobody's child */
-}
-
 /* Remember a program that was started; it may be dead already. */
-static Child *
-adopt(pid_t pid, SharedPage *page, int hangup_fd)
+static void
+remember(pid_t pid, SharedPage *page)
 {
 	Child	   *child = NULL;
 
@@ -647,14 +524,12 @@ adopt(pid_t pid, SharedPage *page, int hangup_fd)
 		if (children[i].page == NULL)
 			child = &children[(i + (int) pid) % CHILDREN_MAX];
 	if (child == NULL || child->page != NULL)
-		return NULL;
+		return;
 	child->pid = 0;
 	child->is_dead = false;
 	child->page = page;
-	child->hangup_fd = hangup_fd;
 	child->pid = pid;
 	handle_sigchld(SIGCHLD);
-	return child;
 }
 
 /* The entry of a channel's program, NULL if there is none. */
@@ -680,15 +555,13 @@ reap(Child *child, pid_t program)
 	sigemptyset(&sigchld);
 	sigaddset(&sigchld, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &sigchld, &former);
-	if (child->pid == program && child->hangup_fd < 0)
+	if (child->pid == program)
 	{
 		kill(program, SIGKILL);
 		while (waitpid(program, NULL, 0) < 0 && errno == EINTR)
 			;
 		child->pid = 0;
 	}
-	else if (child->pid == program && !is_over(child))
-		kill(program, SIGKILL); /* whoever started it reaps it */
 	sigprocmask(SIG_SETMASK, &former, NULL);
 }
 

@@ -60,14 +60,6 @@ extern bool zklock_channel_open(ZkChannel *channel, const char *program,
 								const char *title);
 
 /*
- * Take a program that somebody else has started, and that waits for a backend
- * at that name.  false if there is none any more, or it does not answer at
- * once; the channel is then as it was.  Like one that was opened here
- * otherwise, save that it is not reaped by this process.
- */
-extern bool zklock_channel_adopt(ZkChannel *channel, const char *ready_name);
-
-/*
  * Start the program to answer a question and end: its arguments, the title
  * first, NULL behind the last.  Sets the descriptor, which does not block,
  * from which its answer can be read, and its pid; both are the caller's to
@@ -103,13 +95,10 @@ extern void zklock_channel_break(ZkChannel *channel, ZkChannelState state);
 
 /*
  * Let the program end its session, wait for at most so long until it is over,
- * and free all that belongs to the channel.  ZK_CHANNEL_DISOWN: the program
- * is another process's by now, and goes on.
+ * and free all that belongs to the channel.  ZK_CHANNEL_KILL: the program is
+ * to go at once, without ending its session.
  */
-#define ZK_CHANNEL_DISOWN (-1)
-
-/* Likewise: the program is to go at once, without ending its session. */
-#define ZK_CHANNEL_KILL (-2)
+#define ZK_CHANNEL_KILL (-1)
 extern void zklock_channel_close(ZkChannel *channel, int wait_ms);
 
 /*

@@ -55,7 +55,6 @@ zk_check(PG_FUNCTION_ARGS)
 		{"extension files", check_extension_files, CHECK_NOTE},
 		{"program", check_program, CHECK_ERROR},
 		{"preloading", check_preload, CHECK_ERROR},
-		{"ready sessions", check_ready_worker, CHECK_ERROR},
 		{"settings", check_settings, CHECK_ERROR},
 		{"settings", check_refused_settings, CHECK_ERROR},
 		{"servers", check_probe, CHECK_ERROR},
@@ -245,5 +244,5 @@ check_preload(Check *check)
 	else
 		check_put(check, "preloading", CHECK_NOTE,
 				  "Add zklock to shared_preload_libraries, and restart.",
-				  "zklock is not preloaded: no hand-over of locks through shared memory, no ready sessions, and settings are checked late");
+				  "zklock is not preloaded: no hand-over of locks through shared memory, and settings are checked late");
 }

@@ -65,7 +65,6 @@ extern void check_settings(Check *check);
 extern void check_refused_settings(Check *check);
 extern void check_extension(Check *check);
 extern void check_extension_files(Check *check);
-extern void check_ready_worker(Check *check);
 
 /* check_servers.c */
 extern void check_probe(Check *check);

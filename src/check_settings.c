@@ -18,7 +18,6 @@
 
 #include "handover.h"
 #include "nodedata.h"
-#include "ready.h"
 
 static void read_rows(Check *check, const char *item, const char *sql,
 					  void (*put) (Check *check));
@@ -142,30 +141,6 @@ put_files(Check *check)
 				  "ALTER EXTENSION zklock UPDATE in each database.",
 				  "version %s in this database, files of version %s", field(1),
 				  field(2));
-}
-
-void
-check_ready_worker(Check *check)
-{
-	int			worker;
-	int			nready = zklock_ready_count(&worker);
-
-	if (check_setting_int("zklock.ready_sessions") == 0)
-		return;
-	if (!zklock_handover_is_shared())
-		check_put(check, "ready sessions", CHECK_WARNING,
-				  "Add zklock to shared_preload_libraries, and restart.",
-				  "zklock.ready_sessions is %s, but zklock is not preloaded: there are none",
-				  check_setting("zklock.ready_sessions"));
-	else if (worker != 0)
-		check_put(check, "ready sessions", CHECK_OK, NULL,
-				  "the worker runs, process %d; %d of %s are ready", worker,
-				  nready, check_setting("zklock.ready_sessions"));
-	else
-		check_put(check, "ready sessions", CHECK_WARNING,
-				  "See the server's log. If zklock.ready_sessions was 0 when the server started: restart.",
-				  "zklock.ready_sessions is %s, but its worker does not run",
-				  check_setting("zklock.ready_sessions"));
 }
 
 /* ---------------------------------------------------------------------

@@ -95,23 +95,6 @@ zklock_client_open(const ZkClientOptions *options)
 	return client;
 }
 
-ZkClient *
-zklock_client_adopt(const ZkClientOptions *options, const char *ready_name)
-{
-	ZkClient   *client = new_client(options);
-
-	if (client == NULL)
-		return NULL;
-	if (!zklock_channel_adopt(&client->channel, ready_name))
-	{
-		zklock_client_close(client, 0);
-		return NULL;
-	}
-	client->status.program_pid = client->channel.program;
-	take_frames(client);
-	return client;
-}
-
 int
 zklock_client_fd(ZkClient *client)
 {
@@ -252,13 +235,11 @@ zklock_client_close(ZkClient *client, int wait_ms)
 		zklock_channel_flush(channel);
 		zklock_client_receive(client);	/* it may be over, unnoticed */
 	}
-	if (client->status.is_taken)
-		wait_ms = ZK_CHANNEL_DISOWN;
-	else if (client->status.loss == ZK_LOSS_PROGRAM)
+	if (client->status.loss == ZK_LOSS_PROGRAM)
 		wait_ms = ZK_CHANNEL_KILL;
 	zklock_channel_close(channel, wait_ms);
 	if (client->status.loss == ZK_LOSS_PROGRAM &&
-		client->status.was_connected && !client->is_for_others)
+		client->status.was_connected)
 		end_orphan(client);
 	for (uint64_t i = 0; i < client->nslots; i++)
 		if (client->slots[i] != NULL)
@@ -286,7 +267,6 @@ new_client(const ZkClientOptions *options)
 	if (client == NULL)
 		return NULL;
 	client->program = strdup(options->program);
-	client->is_for_others = options->ready_name != NULL;
 	put_opening(client, options);
 	if (client->program != NULL && client->opening.end > 0)
 		return client;
@@ -294,10 +274,7 @@ new_client(const ZkClientOptions *options)
 	return NULL;
 }
 
-/*
- * What ps shows.  The program writes the session's number over the dots, and
- * another backend's over that of this one, when it adopts the session.
- */
+/* What ps shows.  The program writes the session's number over the dots. */
 static const char *
 make_title(char title[ZK_CHANNEL_TITLE_SIZE], const char *addition)
 {
@@ -327,9 +304,6 @@ put_opening(ZkClient *client, const ZkClientOptions *options)
 	frame.u.open.is_auth_private = options->is_auth_private;
 	if (options->identity != NULL)
 		snprintf(frame.u.open.identity, IDENTITY_SIZE, "%s", options->identity);
-	if (options->ready_name != NULL)
-		snprintf(frame.u.open.ready_name, READY_NAME_SIZE, "%s",
-				 options->ready_name);
 	frame_put(&client->opening, &frame, blobs);
 	explicit_bzero(&frame, sizeof(frame));
 }
@@ -429,10 +403,6 @@ take_frames(ZkClient *client)
 				break;
 			case FRAME_WATCH:
 				take_watch(client, &taken);
-				break;
-			case FRAME_TAKEN:
-				client->status.is_taken = true;
-				move_to_lost(client, ZK_LOSS_NONE);
 				break;
 			case FRAME_WAKE:	/* it has woken us: that is all */
 			case FRAME_OPEN:	/* and these are refused by frame_take() */

@@ -36,9 +36,6 @@ typedef struct ZkClientOptions
 	const char *identity;		/* such credentials of scheme digest beside
 								 * those; shorter than IDENTITY_SIZE, NULL for
 								 * none */
-	const char *ready_name;		/* where the program is to wait for a backend
-								 * that adopts the session, once it is
-								 * connected; NULL: it is not */
 } ZkClientOptions;
 
 /* What has passed between a client and its program, ever. */
@@ -55,13 +52,6 @@ typedef struct ZkTraffic
  * Requests may follow at once: they go out behind the handshake.
  */
 extern ZkClient *zklock_client_open(const ZkClientOptions *options);
-
-/*
- * Take over a session that is ready (ready_name); the other options are for
- * the case that its program dies.  NULL if there is none at that name.
- */
-extern ZkClient *zklock_client_adopt(const ZkClientOptions *options,
-									 const char *ready_name);
 
 /*
  * The descriptor that becomes readable when there is news; -1 if none will

@@ -48,7 +48,6 @@ struct ZkClient
 	uint64_t	nframes;		/* taken in, ever */
 	uint64_t	nrequests;		/* sent, ever; the page has how many are over */
 	uint64_t	nwithdrawn;		/* the same */
-	bool		is_for_others;	/* to be adopted: no lock hangs on it here */
 	int			many_depth;		/* of zklock_client_begin_many() */
 	bool		is_flush_due;	/* at the end of that */
 	uint64_t	watch_id;		/* request of the current watch; 0: none */

@@ -8,7 +8,6 @@
  * backend, and the session with it.
  *
  *	program_main.c		the loop: channel, library, clock; signals; the way out
- *	program_ready.c		waiting for a backend with the session at hand
  *	program_ask.c		the other mode, without a session: asking servers
  *	program_session.c	the handle and the states of the session
  *	program_request.c	requests: sending, answers, undoing
@@ -72,10 +71,6 @@ typedef struct Session
 	pid_t		backend;
 	int64_t		orphaned_at;	/* when its end of the channel was closed; 0:
 								 * it is there */
-	bool		is_child;		/* was it the backend that started us? */
-	char		ready_name[READY_NAME_SIZE];	/* to wait at once connected;
-												 * "" */
-	int			ready_fd;		/* where a backend may come; -1: nowhere */
 
 	/* what the library has to do with; program_session.c */
 	zhandle_t  *zh;				/* NULL before the names are resolved */
@@ -165,17 +160,6 @@ extern void program_cork(const Session *session, bool is_corked);
 
 /* Send the backend the signal for an interrupt that was begun. */
 extern void program_interrupt(Session *session);
-
-/* Show in the title who the backend is. */
-extern void program_show_backend(const Session *session);
-
-/* ---- program_ready.c ---- */
-
-/* If that is wanted, begin to wait for a backend that takes the session. */
-extern void ready_listen(Session *session);
-
-/* One has come: from now on it is the session's.  Who it was is told. */
-extern void ready_accept(Session *session);
 
 /* ---- program_ask.c ---- */
 

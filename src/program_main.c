@@ -128,7 +128,7 @@ static void show_session(const Session *session);
 int
 main(int argc, char **argv)
 {
-	Session		session = {.fd = -1,.ready_fd = -1,.is_child = true};
+	Session		session = {.fd = -1};
 
 	if (argc < 1 || fcntl(PROTOCOL_CHANNEL_FD, F_GETFD) < 0)
 	{
@@ -284,19 +284,6 @@ show_session(const Session *session)
 	memcpy(dots, number, 18);
 }
 
-/* The number of a process has at most ten digits. */
-void
-program_show_backend(const Session *session)
-{
-	char		number[16];
-	char	   *place = strstr(title, "of backend ");
-
-	if (place == NULL || strlen(place) < strlen("of backend ") + 10)
-		return;
-	snprintf(number, sizeof(number), "%-10d", (int) session->backend);
-	memcpy(place + strlen("of backend "), number, 10);
-}
-
 /* ---------------------------------------------------------------------
  * The loop
  * ---------------------------------------------------------------------
@@ -306,10 +293,7 @@ program_show_backend(const Session *session)
 static void
 serve(Session *session)
 {
-	struct pollfd polled[3] = {
-		{PROTOCOL_CHANNEL_FD, POLLIN, 0}, {-1, 0, 0},
-		{session->ready_fd, POLLIN, 0}
-	};
+	struct pollfd polled[2] = {{PROTOCOL_CHANNEL_FD, POLLIN, 0}, {-1, 0, 0}};
 	int			library_ms = -1;
 	int64_t		now = protocol_now();
 	bool		is_sending;
@@ -327,7 +311,7 @@ serve(Session *session)
 	else if (session->out.start < session->out.end && session->is_out_urgent)
 		polled[0].events |= POLLOUT;
 
-	if (poll(polled, 3, milliseconds_until_next(session, now, library_ms)) <= 0)
+	if (poll(polled, 2, milliseconds_until_next(session, now, library_ms)) <= 0)
 		return;
 
 	/* answers alone hardly ever lead to a request */
@@ -340,8 +324,6 @@ serve(Session *session)
 		process_library(session, polled[1].revents);
 	if (is_sending)
 		program_cork(session, false);
-	if (polled[2].revents != 0 && !session_is_ending(session))
-		ready_accept(session);
 }
 
 /*
@@ -656,16 +638,15 @@ program_flush(Session *session)
 }
 
 /*
- * The backend is the parent as long as it lives, if it has started us; and as
- * long as its end of the channel is open its number cannot have been given to
- * anybody else.
+ * The backend is the parent as long as it lives; and as long as its end of the
+ * channel is open its number cannot have been given to anybody else.
  */
 void
 program_interrupt(Session *session)
 {
 	struct pollfd channel = {PROTOCOL_CHANNEL_FD, 0, 0};
 
-	if ((!session->is_child || getppid() == session->backend) &&
+	if (getppid() == session->backend &&
 		(poll(&channel, 1, 0) == 0 || !(channel.revents & POLLHUP)))
 		kill(session->backend, SIGINT);
 }

@@ -105,7 +105,6 @@ request_take(Session *session, const FrameTaken *taken)
 		case FRAME_REPLY:
 		case FRAME_WATCH:
 		case FRAME_WAKE:
-		case FRAME_TAKEN:
 			break;
 	}
 	return false;

@@ -80,7 +80,6 @@ session_open(Session *session, const FrameTaken *opening)
 
 	logging_session = session;
 	session->backend = open->backend_pid;
-	memcpy(session->ready_name, open->ready_name, sizeof(session->ready_name));
 	session->asked_timeout_ms = open->session_timeout_ms;
 	session->status.ticket = open->ticket;
 	if (opening->blobs[1] != NULL)
@@ -316,7 +315,6 @@ note_connected(Session *session, int state)
 	move_to(session, ZK_CLIENT_CONNECTED, ZK_LOSS_NONE);
 	if (is_unanswered(session, now))
 		give_up(session);
-	ready_listen(session);
 }
 
 /*

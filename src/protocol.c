@@ -262,7 +262,6 @@ are_blobs_good(const FrameTaken *taken)
 		case FRAME_UNWATCH:
 		case FRAME_WATCH:
 		case FRAME_WAKE:
-		case FRAME_TAKEN:
 			return lengths[0] == 0 && lengths[1] == 0 && lengths[2] == 0;
 	}
 	return false;
@@ -327,15 +326,12 @@ are_values_good(const Frame *frame)
 		case FRAME_OPEN:
 			return frame->u.open.session_timeout_ms > 0 &&
 				frame->u.open.backend_pid > 1 &&
-				memchr(frame->u.open.ready_name, '\0', READY_NAME_SIZE) !=
-				NULL &&
 				memchr(frame->u.open.identity, '\0', IDENTITY_SIZE) != NULL;
 		case FRAME_FREE:
 		case FRAME_WITHDRAW:
 		case FRAME_REPORT_SILENCE:
 		case FRAME_UNWATCH:
 		case FRAME_WAKE:
-		case FRAME_TAKEN:
 			return true;
 	}
 	return false;

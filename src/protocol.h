@@ -60,11 +60,10 @@ typedef enum FrameKind
 	FRAME_STATUS,				/* the session changed its state */
 	FRAME_REPLY,				/* to the request with that id */
 	FRAME_WATCH,				/* news of the node that request watches */
-	FRAME_WAKE,					/* look at the page again */
-	FRAME_TAKEN					/* another backend has the session now */
+	FRAME_WAKE					/* look at the page again */
 } FrameKind;
 #define FRAME_LAST_TO_PROGRAM FRAME_KEEP
-#define FRAME_LAST FRAME_TAKEN
+#define FRAME_LAST FRAME_WAKE
 
 /* What a request wants from the server; some go through several steps. */
 typedef enum RequestKind
@@ -97,9 +96,6 @@ typedef struct SessionTicket
 	char		password[16];
 } SessionTicket;
 
-/* Longest name of a ready session, with its NUL. */
-#define READY_NAME_SIZE 64
-
 /* Longest identity of a session, with its NUL. */
 #define IDENTITY_SIZE 48
 
@@ -107,8 +103,6 @@ typedef struct SessionTicket
 typedef struct FrameOpen
 {
 	SessionTicket ticket;		/* of a session to take over */
-	char		ready_name[READY_NAME_SIZE];	/* once connected, wait for a
-												 * backend at this name; or "" */
 	int32_t		backend_pid;
 	int32_t		session_timeout_ms;
 	uint32_t	first_server;

@@ -27,7 +27,6 @@
 #include "auth.h"
 #include "board.h"
 #include "errors.h"
-#include "ready.h"
 #include "recipe.h"
 #include "servers.h"
 #include "stat.h"
@@ -120,7 +119,6 @@ static void start_session(void);
 static void choose_auth(ZkClientOptions *options);
 static void open_client(const ZkClientOptions *options);
 static void fill_in_options(ZkClientOptions *options);
-static bool adopt_session(const ZkClientOptions *options);
 static void forget_credentials(const ZkClientOptions *options);
 static uint64 hash_of(const char *text);
 static void note_loss(const ZkClientStatus *status);
@@ -458,38 +456,6 @@ zklock_session_settings(void)
 	return hash_combine64(hash, session_timeout_setting);
 }
 
-ZkClient *
-zklock_session_prepare(char name[READY_NAME_SIZE], uint64 *settings,
-					   bool *has_identity)
-{
-	ZkClientOptions options = {0};
-	uint8		random[16];
-	char		hex[2 * sizeof(random) + 1];
-	ZkClient   *prepared;
-
-	if (servers_setting[0] == '\0' || !pg_strong_random(random, sizeof(random)))
-		return NULL;
-	prepare_once();
-	hex_encode((const char *) random, sizeof(random), hex);
-	hex[sizeof(hex) - 1] = '\0';
-	snprintf(name, READY_NAME_SIZE, "zklock/%d/%s", MyProcPid, hex);
-	choose_auth(&options);
-	fill_in_options(&options);
-	options.ready_name = name;
-	*settings = zklock_session_settings();
-	*has_identity = MySession.has_identity;
-	prepared = zklock_client_open(&options);
-	forget_credentials(&options);
-	return prepared;
-}
-
-void
-zklock_session_note_refusal(const ZkClientStatus *status, bool has_identity)
-{
-	if (status->loss == ZK_LOSS_AUTH && has_identity)
-		identity_refused_by = hash_of(servers_setting);
-}
-
 const char *
 zklock_session_program(void)
 {
@@ -616,8 +582,7 @@ start_session(void)
 	memset(&MySession.counted, 0, sizeof(MySession.counted));
 	MySession.opened_with = zklock_session_settings();
 	strlcpy(MySession.chroot, list.chroot, sizeof(MySession.chroot));
-	if (!adopt_session(&options))
-		open_client(&options);
+	open_client(&options);
 }
 
 /* All options but the credentials, by the settings. */
@@ -633,22 +598,6 @@ fill_in_options(ZkClientOptions *options)
 	options->servers = servers_setting;
 	options->session_timeout_ms = session_timeout_setting;
 	options->first_server = first_server++;
-}
-
-/* Take a session that is ready for us; false if there is none. */
-static bool
-adopt_session(const ZkClientOptions *options)
-{
-	ZkReady		ready;
-
-	if (!zklock_ready_take(zklock_session_settings(), &ready))
-		return false;
-	MySession.client = zklock_client_adopt(options, ready.name);
-	if (MySession.client == NULL)
-		return false;
-	forget_credentials(options);
-	MySession.has_identity = ready.has_identity;
-	return true;
 }
 
 /*

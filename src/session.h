@@ -226,19 +226,6 @@ extern void zklock_session_close(int wait_ms);
 extern uint64 zklock_session_settings(void);
 
 /*
- * Start a session that is to wait for another backend, which is told the name
- * and the rest that are set here.  NULL if no servers are set.  Raises for
- * other settings that make no sense.  For a process without a session of its
- * own.
- */
-extern ZkClient *zklock_session_prepare(char name[READY_NAME_SIZE],
-										uint64 *settings, bool *has_identity);
-
-/* If such a session was refused for its identity, the next one has none. */
-extern void zklock_session_note_refusal(const ZkClientStatus *status,
-										bool has_identity);
-
-/*
  * The path of the session's program, be it there or not.  Raises 58000 if the
  * place of the library is not known.
  */

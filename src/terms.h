@@ -49,7 +49,6 @@ typedef struct ZkClientStatus
 	ZkClientState state;
 	ZkClientLoss loss;
 	bool		was_connected;	/* has a session ever been granted? */
-	bool		is_taken;		/* a backend has adopted it: no more ours */
 	int64_t		session_id;		/* valid if was_connected */
 	int			session_timeout_ms; /* granted; valid if was_connected */
 	int64_t		suspended_at;	/* zklock_client_now(); valid if SUSPENDED or

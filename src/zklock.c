@@ -25,7 +25,6 @@
 #include "name.h"
 #include "nodedata.h"
 #include "outside.h"
-#include "ready_worker.h"
 #include "session.h"
 #include "stat.h"
 
@@ -98,7 +97,6 @@ _PG_init(void)
 	zklock_handover_init();
 	zklock_board_init();
 	zklock_stat_init();
-	zklock_ready_worker_init();
 	MarkGUCPrefixReserved("zklock");
 }
 

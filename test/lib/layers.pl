@@ -18,8 +18,8 @@ use List::Util qw(uniq);
 my $top = shift;
 my $most_lines = 1200;
 # Modules of SQL functions that are called like a family, and are none of it.
-my %is_alone = map { $_ => 1 } qw(lock_set recall_ask ready_worker);
-my %knows_client = map { $_ => 1 } qw(session session_wait ready_worker client client_request);
+my %is_alone = map { $_ => 1 } qw(lock_set recall_ask);
+my %knows_client = map { $_ => 1 } qw(session session_wait client client_request);
 
 my @findings;
 my $makefile = contents("$top/Makefile");

@@ -584,21 +584,12 @@ CONF
 	$broken->stop;
 };
 
-subtest 'preloading, and the worker of ready sessions' => sub {
-	my $plain = cluster('rome', $zk, 'zklock.ready_sessions' => 2);
-	like(check('', 'false', $plain)->{'ready sessions'}, qr/^warning: .* not preloaded/,
-		'ready sessions without preloading');
+subtest 'preloading' => sub {
+	my $plain = cluster('rome', $zk);
+	like(check('', 'true', $plain)->{preloading}, qr/^note/, 'not preloaded');
 	$plain->append_conf('postgresql.conf', "shared_preload_libraries = 'zklock'");
 	$plain->restart;
-	poll_until { (check('', 'false', $plain)->{'ready sessions'} || '') =~ /^ok: the worker runs/ }
-	'the worker', 30;
 	like(check('', 'true', $plain)->{preloading}, qr/^ok/, 'preloaded');
-	$plain->append_conf('postgresql.conf', 'zklock.ready_sessions = 0');
-	$plain->restart;
-	$plain->append_conf('postgresql.conf', 'zklock.ready_sessions = 1');
-	$plain->reload;
-	poll_until { (check('', 'false', $plain)->{'ready sessions'} || '') =~ /^warning: .* does not run/ }
-	'a worker that is not there', 30;
 	$plain->stop;
 };
 

@@ -899,77 +899,6 @@ test_bad_programs(void)
 	}
 }
 
-/*
- * A name at which nobody waits, or somebody who is no session that is ready, is
- * no session, and costs nothing.
- */
-static void
-test_no_ready_session(void)
-{
-	ZkClientOptions options = {.servers = servers,.program = program_path()};
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	char		name[64];
-	int			listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	pid_t		pid;
-
-	snprintf(name, sizeof(name), "zklock_test_%d", (int) getpid());
-	ok(zklock_client_adopt(&options, name) == NULL, "a name that nobody has");
-	memcpy(address.sun_path + 1, name, strlen(name));
-	if (bind(listener, (struct sockaddr *) &address,
-			 (socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 +
-						  strlen(name))) != 0 || listen(listener, 10) != 0)
-		ok(false, "a listener");
-	ok(zklock_client_adopt(&options, name) == NULL, "one that says nothing");
-
-	/*
-	 * The one that says nothing; one that says something else; those that pass on
-	 * what cannot be mapped, memory that may shrink, and a file, which may, too.
-	 */
-	pid = fork();
-	if (pid == 0)
-	{
-		FILE	   *file = tmpfile();
-
-		for (int i = 0; i < 5; i++)
-		{
-			int			fd = accept(listener, NULL, NULL);
-			int			page = memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-			int			passed[] = {-1, -1, listener, page, fileno(file)};
-			int			fds[2] = {passed[i], page};
-			union
-			{
-				struct cmsghdr header;
-				char		space[CMSG_SPACE(sizeof(fds))];
-			}			control;
-			struct iovec bytes = {"x", 1};
-			struct msghdr message = {.msg_iov = &bytes,.msg_iovlen = 1};
-
-			if (ftruncate(page, 4096) != 0 || ftruncate(fileno(file), 4096) != 0)
-				_exit(1);
-			if (i > 1)
-			{
-				message.msg_control = &control;
-				message.msg_controllen = sizeof(control);
-				control.header.cmsg_level = SOL_SOCKET;
-				control.header.cmsg_type = SCM_RIGHTS;
-				control.header.cmsg_len = CMSG_LEN(sizeof(fds));
-				memcpy(CMSG_DATA(&control.header), fds, sizeof(fds));
-			}
-			if (i > 0)
-				sendmsg(fd, &message, MSG_NOSIGNAL);
-			close(page);
-			close(fd);
-		}
-		_exit(0);
-	}
-	close(listener);
-	ok(zklock_client_adopt(&options, name) == NULL, "one that says something else");
-	ok(zklock_client_adopt(&options, name) == NULL, "one that passes on no memory");
-	ok(zklock_client_adopt(&options, name) == NULL, "one whose memory may go");
-	ok(zklock_client_adopt(&options, name) == NULL, "one that passes on a file");
-	waitpid(pid, NULL, 0);
-}
-
 /* Names are looked up in the background; then it is a session like any. */
 static void
 test_name(void)
@@ -1015,7 +944,6 @@ main(void)
 	test_stopped_program(client);
 	test_full_socket(client);
 	test_bad_programs();
-	test_no_ready_session();
 	test_name();
 	test_failures();
 	is_int(0, await_children(client, top, 0), "nothing is left");

@@ -132,7 +132,6 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 		case FRAME_REPORT_SILENCE:
 		case FRAME_UNWATCH:
 		case FRAME_WAKE:
-		case FRAME_TAKEN:
 			break;
 	}
 	if (!frame_put(buffer, &frame, blobs))

@@ -39,11 +39,10 @@ sub _lock_and_unlock
 
 =pod
 
-=head2 new(..., before => $sql, is_reopened => false, ready => $cluster)
+=head2 new(..., before => $sql, is_reopened => false)
 
 before: what a new backend runs before its first lock; nothing by default.
 is_reopened: a new session is one of a backend that has closed its last one.
-ready: of that cluster, which keeps a session ready for each new backend.
 
 =head2 query($session, $sql), time_query($session, $count, before, timed, after), close_from($session)
 
@@ -95,23 +94,9 @@ sub fresh
 	return $self->time_query(0, $count, '', $take,
 		"$release; SELECT zk_disconnect()")
 	  if $self->{is_reopened};
-	_keep_ready($self->{ready}, 1) if $self->{ready};
 	$self->ask("fresh $count " . $self->_file, $self->{before} // '',
 		$take, $release);
-	_keep_ready($self->{ready}, 0) if $self->{ready};
 	return $self->{file};
-}
-
-sub _keep_ready
-{
-	my ($cluster, $count) = @_;
-	$cluster->append_conf('postgresql.conf', "zklock.ready_sessions = $count");
-	$cluster->reload;
-	$cluster->poll_query_until('postgres',
-		q{SELECT coalesce(string_agg(what, '') LIKE '%; 1 of 1 are ready', false)
-		  FROM zk_check(false) WHERE item = 'ready sessions'}, $count ? 't' : 'f')
-	  or die "there were not $count sessions ready\n";
-	return;
 }
 
 sub start_try

@@ -94,14 +94,6 @@ sub all
 			command => [ "$bin/sql", $home ]),
 		Bench::Backends->new(
 			@dir,
-			name => 'ready',
-			title => 'zklock, session kept ready',
-			can => ['fresh'],
-			before => 'SELECT pg_sleep(0.1)',    # for the next one to be ready
-			ready => $stage->home,
-			command => [ "$bin/sql", $home ]),
-		Bench::Backends->new(
-			@dir,
 			name => 'reopened',
 			title => 'zklock, reopened session',
 			can => ['fresh'],

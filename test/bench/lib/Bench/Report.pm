@@ -17,13 +17,12 @@ use Bench::Stats qw(median percentile);
 use Bench::Targets;
 
 my @order =
-  qw(zklock unloaded used ready reopened block spawned forked floor curator kazoo golock
+  qw(zklock unloaded used reopened block spawned forked floor curator kazoo golock
   advisory table kept local none);
 my %title = (
 	zklock => 'zklock, SQL',
 	unloaded => 'zklock, not preloaded',
 	used => 'zklock, backend that ran a statement before',
-	ready => 'zklock, backend that ran a statement before, session kept ready',
 	reopened => 'zklock, backend that had a session before',
 	block => 'zklock, DO block',
 	forked => 'C client in a new process, connect + create',

@@ -96,11 +96,7 @@ sub set
 	if (!$self->{home})
 	{
 		$self->{home} = cluster('home', $self->{zookeeper}, %cluster,
-			shared_preload_libraries => 'zklock',
-			'zklock.ready_sessions' => 1);
-		# Its worker runs, but keeps none until one is asked for.
-		$self->{home}->append_conf('postgresql.conf', 'zklock.ready_sessions = 0');
-		$self->{home}->reload;
+			shared_preload_libraries => 'zklock');
 		$self->{home}->safe_psql('postgres',
 			'CREATE EXTENSION dblink; CREATE TABLE work (i int)');
 		$self->{central} = cluster('central', $self->{zookeeper}, %cluster);
