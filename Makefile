@@ -127,7 +127,6 @@ OBJS = \
 	src/roundtrip.o \
 	src/name.o \
 	src/args.o \
-	src/outside.o \
 	src/session.o \
 	src/session_wait.o \
 	src/session_log.o \

@@ -90,13 +90,6 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_call_lock(text, interval, integer) IS
 'Taking: Like zk_lock(), but of call scope: released when what the client has sent, a CALL for example, is over, however it ends; or with its transaction, if that goes on. COMMIT and ROLLBACK in a procedure leave it; it cannot be released earlier. Raises 0A000 in a background worker, which has no client.';
 
-CREATE FUNCTION zk_call_lock_shared(name text, timeout interval DEFAULT NULL)
-RETURNS bigint
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-
-COMMENT ON FUNCTION zk_call_lock_shared(text, interval) IS
-'Taking: Like zk_lock_shared(), but of call scope, see zk_call_lock().';
-
 CREATE FUNCTION zk_try_call_lock(
 	name text,
 	timeout interval DEFAULT '0',
@@ -106,13 +99,6 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_call_lock(text, interval, integer) IS
 'Taking: Like zk_try_lock(), but of call scope, see zk_call_lock().';
-
-CREATE FUNCTION zk_try_call_lock_shared(name text, timeout interval DEFAULT '0')
-RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
-
-COMMENT ON FUNCTION zk_try_call_lock_shared(text, interval) IS
-'Taking: Like zk_try_lock(), but shared and of call scope, see zk_call_lock().';
 
 -- Several locks as one call
 
@@ -175,81 +161,128 @@ AS 'MODULE_PATHNAME' LANGUAGE C;
 COMMENT ON PROCEDURE zk_wait_lock(text, interval, integer) IS
 'Taking: zk_lock() as a procedure, for long waits: commits the transaction, and waits in a new one that has no snapshot, no transaction id and no locks, so that vacuum goes on, and what is read afterwards was read after the grant at every isolation level. Leaves the lock held in session scope; zk_fencing_token() has its token. Raises 25001 in a transaction block, 2D000 in a function or a block with EXCEPTION, and what zk_lock() does; what was committed stays so.';
 
-CREATE PROCEDURE zk_wait_lock(
-	names text[],
-	timeout interval DEFAULT NULL,
-	modes text[] DEFAULT NULL)
-AS 'MODULE_PATHNAME', 'zk_wait_lock_names' LANGUAGE C;
+-- Paths. The name itself comes first, so that an error names it and not an ancestor;
+-- and one that has too many components is refused for its own sake.
+CREATE FUNCTION _zk_path_names(name text)
+RETURNS text[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+	SELECT pg_catalog.array_cat(ARRAY[_zk_path_names.name], ARRAY(
+		SELECT pg_catalog.array_to_string(p.parts[1:g.i], '/'::text)
+		FROM pg_catalog.string_to_array(_zk_path_names.name, '/'::text) AS p(parts)
+			CROSS JOIN LATERAL pg_catalog.generate_series(1, 20) AS g(i)
+		WHERE g.i OPERATOR(pg_catalog.<) pg_catalog.cardinality(p.parts)));
+END;
 
-COMMENT ON PROCEDURE zk_wait_lock(text[], interval, text[]) IS
-'Taking: zk_lock(text[]) as a procedure, for long waits, see zk_wait_lock(text).';
+COMMENT ON FUNCTION _zk_path_names(text) IS
+'Taking: Part of zk_lock_path() and its kin: the name, and its ancestors.';
+
+CREATE FUNCTION _zk_path_modes(name text, mode text)
+RETURNS text[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+	SELECT pg_catalog.array_cat(ARRAY[_zk_path_modes.mode], pg_catalog.array_fill(
+		'shared'::text,
+		ARRAY[pg_catalog.cardinality(_zk_path_names(_zk_path_modes.name)) OPERATOR(pg_catalog.-) 1]));
+END;
+
+COMMENT ON FUNCTION _zk_path_modes(text, text) IS
+'Taking: Part of zk_lock_path() and its kin: the modes that go with _zk_path_names(), of which mode is that of the name itself.';
 
 CREATE FUNCTION zk_lock_path(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+RETURN (zk_lock(
+	_zk_path_names(zk_lock_path.name), zk_lock_path.timeout,
+	_zk_path_modes(zk_lock_path.name, 'exclusive'::text)))[1];
 
 COMMENT ON FUNCTION zk_lock_path(text, interval) IS
 'Taking: Takes an exclusive lock of session scope and shared locks of its ancestors, all or none: for a/b/c that is a/b/c exclusive, a and a/b shared, ancestors first. Whoever holds an ancestor exclusively excludes all below it; names beside each other do not exclude each other. timeout and lock_timeout bound all of it together. Returns the fencing token of the lock itself. Release with zk_unlock_path().';
 
 CREATE FUNCTION zk_lock_path_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+RETURN (zk_lock(
+	_zk_path_names(zk_lock_path_shared.name), zk_lock_path_shared.timeout,
+	_zk_path_modes(zk_lock_path_shared.name, 'shared'::text)))[1];
 
 COMMENT ON FUNCTION zk_lock_path_shared(text, interval) IS
 'Taking: Like zk_lock_path(), but the lock itself is shared too. Release with zk_unlock_path_shared().';
 
 CREATE FUNCTION zk_xact_lock_path(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+RETURN (zk_xact_lock(
+	_zk_path_names(zk_xact_lock_path.name), zk_xact_lock_path.timeout,
+	_zk_path_modes(zk_xact_lock_path.name, 'exclusive'::text)))[1];
 
 COMMENT ON FUNCTION zk_xact_lock_path(text, interval) IS
 'Taking: Like zk_lock_path(), but of transaction scope, see zk_xact_lock().';
 
 CREATE FUNCTION zk_xact_lock_path_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+RETURN (zk_xact_lock(
+	_zk_path_names(zk_xact_lock_path_shared.name), zk_xact_lock_path_shared.timeout,
+	_zk_path_modes(zk_xact_lock_path_shared.name, 'shared'::text)))[1];
 
 COMMENT ON FUNCTION zk_xact_lock_path_shared(text, interval) IS
 'Taking: Like zk_lock_path_shared(), but of transaction scope, see zk_xact_lock().';
 
 CREATE FUNCTION zk_try_lock_path(name text, timeout interval DEFAULT '0')
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+RETURN zk_try_lock(
+	_zk_path_names(zk_try_lock_path.name), zk_try_lock_path.timeout,
+	_zk_path_modes(zk_try_lock_path.name, 'exclusive'::text));
 
 COMMENT ON FUNCTION zk_try_lock_path(text, interval) IS
 'Taking: Takes the locks of zk_lock_path() if that is possible at once, or within timeout for all of them together: true. Otherwise false, and nothing is left behind.';
 
 CREATE FUNCTION zk_try_lock_path_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+RETURN zk_try_lock(
+	_zk_path_names(zk_try_lock_path_shared.name), zk_try_lock_path_shared.timeout,
+	_zk_path_modes(zk_try_lock_path_shared.name, 'shared'::text));
 
 COMMENT ON FUNCTION zk_try_lock_path_shared(text, interval) IS
 'Taking: Like zk_try_lock_path(), but the lock itself is shared too.';
 
 CREATE FUNCTION zk_try_xact_lock_path(name text, timeout interval DEFAULT '0')
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+RETURN zk_try_xact_lock(
+	_zk_path_names(zk_try_xact_lock_path.name), zk_try_xact_lock_path.timeout,
+	_zk_path_modes(zk_try_xact_lock_path.name, 'exclusive'::text));
 
 COMMENT ON FUNCTION zk_try_xact_lock_path(text, interval) IS
 'Taking: Like zk_try_lock_path(), but of transaction scope, see zk_xact_lock().';
 
 CREATE FUNCTION zk_try_xact_lock_path_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+RETURN zk_try_xact_lock(
+	_zk_path_names(zk_try_xact_lock_path_shared.name), zk_try_xact_lock_path_shared.timeout,
+	_zk_path_modes(zk_try_xact_lock_path_shared.name, 'shared'::text));
 
 COMMENT ON FUNCTION zk_try_xact_lock_path_shared(text, interval) IS
 'Taking: Like zk_try_lock_path_shared(), but of transaction scope, see zk_xact_lock().';
 
 CREATE FUNCTION zk_unlock_path(name text)
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+RETURN zk_unlock(
+	_zk_path_names(zk_unlock_path.name), _zk_path_modes(zk_unlock_path.name, 'exclusive'::text));
 
 COMMENT ON FUNCTION zk_unlock_path(text) IS
 'Releasing: Releases one hold of session scope of each lock that zk_lock_path() takes: true. False and a warning for each that was not held or had been lost.';
 
 CREATE FUNCTION zk_unlock_path_shared(name text)
 RETURNS boolean
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+RETURN zk_unlock(
+	_zk_path_names(zk_unlock_path_shared.name), _zk_path_modes(zk_unlock_path_shared.name, 'shared'::text));
 
 COMMENT ON FUNCTION zk_unlock_path_shared(text) IS
 'Releasing: Like zk_unlock_path(), for zk_lock_path_shared().';

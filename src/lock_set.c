@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lock_set.c
- *	  Several locks as one call, all or nothing: zk_lock(names) and its kin,
- *	  and zk_lock_path(), which locks a name and shares its ancestors.
+ *	  Several locks as one call, all or nothing: zk_lock(names) and its kin.
  *
  * The one rule: every call takes its locks in the same order, that of the
  * bytes of their znodes' paths, whatever order they were asked in.  Of two
@@ -28,7 +27,6 @@
 #include "hooks.h"
 #include "lock.h"
 #include "name.h"
-#include "outside.h"
 #include "session.h"
 
 /* One of the locks of a call. */
@@ -62,36 +60,20 @@ PG_FUNCTION_INFO_V1(zk_lock_names);
 PG_FUNCTION_INFO_V1(zk_xact_lock_names);
 PG_FUNCTION_INFO_V1(zk_try_lock_names);
 PG_FUNCTION_INFO_V1(zk_try_xact_lock_names);
-PG_FUNCTION_INFO_V1(zk_wait_lock_names);
 PG_FUNCTION_INFO_V1(zk_unlock_names);
-PG_FUNCTION_INFO_V1(zk_lock_path);
-PG_FUNCTION_INFO_V1(zk_lock_path_shared);
-PG_FUNCTION_INFO_V1(zk_xact_lock_path);
-PG_FUNCTION_INFO_V1(zk_xact_lock_path_shared);
-PG_FUNCTION_INFO_V1(zk_try_lock_path);
-PG_FUNCTION_INFO_V1(zk_try_lock_path_shared);
-PG_FUNCTION_INFO_V1(zk_try_xact_lock_path);
-PG_FUNCTION_INFO_V1(zk_try_xact_lock_path_shared);
-PG_FUNCTION_INFO_V1(zk_unlock_path);
-PG_FUNCTION_INFO_V1(zk_unlock_path_shared);
 
 static Datum lock_names(FunctionCallInfo fcinfo, ZkScope scope);
 static Datum try_names(FunctionCallInfo fcinfo, ZkScope scope);
-static Datum lock_path(FunctionCallInfo fcinfo, RecipeMode mode,
-					   ZkScope scope);
-static Datum try_path(FunctionCallInfo fcinfo, RecipeMode mode,
-					  ZkScope scope);
-static Call read_names(FunctionCallInfo fcinfo, int modes_argument);
+static Call read_call(FunctionCallInfo fcinfo, ZkScope scope, bool is_try);
+static Call read_names(FunctionCallInfo fcinfo, int modes_argument,
+					   const ZkLockOrder *terms);
 static Datum *read_array(FunctionCallInfo fcinfo, int argument,
 						 const char *what, int *nelements);
 static RecipeMode read_mode(Datum word);
-static Call read_path(FunctionCallInfo fcinfo, RecipeMode mode);
-static ZkLockOrder read_terms(FunctionCallInfo fcinfo, ZkScope scope,
-							  bool is_try);
 static void sort_call(Call *call);
 static int	compare_wanted(const void *a, const void *b);
-static bool take_all(Call *call, const ZkLockOrder *terms);
-static void check_call(Call *call, const ZkLockOrder *terms);
+static bool take_all(Call *call);
+static void check_call(Call *call);
 static bool take_in_order(Call *call);
 static bool take_at_once(Call *call, int first, bool *is_hopeless);
 static void note_busy(Call *call, int first);
@@ -129,87 +111,10 @@ zk_try_xact_lock_names(PG_FUNCTION_ARGS)
 }
 
 Datum
-zk_wait_lock_names(PG_FUNCTION_ARGS)
-{
-	Call		call = read_names(fcinfo, 2);
-	ZkLockOrder terms = read_terms(fcinfo, ZK_SCOPE_SESSION, false);
-
-	/* a bad name commits nothing */
-	for (int i = 0; i < call.nwanted; i++)
-		pfree(zklock_name_path(call.wanted[i].order.name, NULL));
-	zklock_outside_begin(fcinfo, "zk_wait_lock");
-	take_all(&call, &terms);
-	PG_RETURN_VOID();
-}
-
-Datum
 zk_unlock_names(PG_FUNCTION_ARGS)
 {
-	Call		call = read_names(fcinfo, 1);
-
-	PG_RETURN_BOOL(release_all(&call));
-}
-
-Datum
-zk_lock_path(PG_FUNCTION_ARGS)
-{
-	return lock_path(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_SESSION);
-}
-
-Datum
-zk_lock_path_shared(PG_FUNCTION_ARGS)
-{
-	return lock_path(fcinfo, RECIPE_SHARED, ZK_SCOPE_SESSION);
-}
-
-Datum
-zk_xact_lock_path(PG_FUNCTION_ARGS)
-{
-	return lock_path(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_TRANSACTION);
-}
-
-Datum
-zk_xact_lock_path_shared(PG_FUNCTION_ARGS)
-{
-	return lock_path(fcinfo, RECIPE_SHARED, ZK_SCOPE_TRANSACTION);
-}
-
-Datum
-zk_try_lock_path(PG_FUNCTION_ARGS)
-{
-	return try_path(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_SESSION);
-}
-
-Datum
-zk_try_lock_path_shared(PG_FUNCTION_ARGS)
-{
-	return try_path(fcinfo, RECIPE_SHARED, ZK_SCOPE_SESSION);
-}
-
-Datum
-zk_try_xact_lock_path(PG_FUNCTION_ARGS)
-{
-	return try_path(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_TRANSACTION);
-}
-
-Datum
-zk_try_xact_lock_path_shared(PG_FUNCTION_ARGS)
-{
-	return try_path(fcinfo, RECIPE_SHARED, ZK_SCOPE_TRANSACTION);
-}
-
-Datum
-zk_unlock_path(PG_FUNCTION_ARGS)
-{
-	Call		call = read_path(fcinfo, RECIPE_EXCLUSIVE);
-
-	PG_RETURN_BOOL(release_all(&call));
-}
-
-Datum
-zk_unlock_path_shared(PG_FUNCTION_ARGS)
-{
-	Call		call = read_path(fcinfo, RECIPE_SHARED);
+	const ZkLockOrder terms = {0};
+	Call		call = read_names(fcinfo, 1, &terms);
 
 	PG_RETURN_BOOL(release_all(&call));
 }
@@ -223,11 +128,10 @@ zk_unlock_path_shared(PG_FUNCTION_ARGS)
 static Datum
 lock_names(FunctionCallInfo fcinfo, ZkScope scope)
 {
-	Call		call = read_names(fcinfo, 2);
-	ZkLockOrder terms = read_terms(fcinfo, scope, false);
+	Call		call = read_call(fcinfo, scope, false);
 	Datum	   *tokens = palloc(call.nwanted * sizeof(*tokens));
 
-	take_all(&call, &terms);
+	take_all(&call);
 	for (int i = 0; i < call.nwanted; i++)
 		tokens[call.wanted[i].argument] = Int64GetDatum(call.wanted[i].token);
 	PG_RETURN_ARRAYTYPE_P(construct_array(tokens, call.nwanted, INT8OID,
@@ -238,35 +142,36 @@ lock_names(FunctionCallInfo fcinfo, ZkScope scope)
 static Datum
 try_names(FunctionCallInfo fcinfo, ZkScope scope)
 {
-	Call		call = read_names(fcinfo, 2);
-	ZkLockOrder terms = read_terms(fcinfo, scope, true);
+	Call		call = read_call(fcinfo, scope, true);
 
-	PG_RETURN_BOOL(take_all(&call, &terms));
+	PG_RETURN_BOOL(take_all(&call));
 }
 
-/* The token is the leaf's, the last in order. */
-static Datum
-lock_path(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope)
-{
-	Call		call = read_path(fcinfo, mode);
-	ZkLockOrder terms = read_terms(fcinfo, scope, false);
-
-	take_all(&call, &terms);
-	PG_RETURN_INT64(call.wanted[call.nwanted - 1].token);
-}
-
-static Datum
-try_path(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope)
-{
-	Call		call = read_path(fcinfo, mode);
-	ZkLockOrder terms = read_terms(fcinfo, scope, true);
-
-	PG_RETURN_BOOL(take_all(&call, &terms));
-}
-
-/* Read the names, and the modes, which may be left out. */
+/* Read (names, timeout, modes); the bounds of the call count from here. */
 static Call
-read_names(FunctionCallInfo fcinfo, int modes_argument)
+read_call(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
+{
+	ZkLockOrder terms = {
+		.scope = scope,
+		.permits = 1,
+		.is_try = is_try,
+		.wants_list = zklock_hooks_asks_quorum(),
+		.asked_at = zklock_client_now(),
+		.is_checked = true
+	};
+
+	terms.has_timeout = zklock_args_timeout(fcinfo, 1, is_try,
+											&terms.timeout_ms);
+	return read_names(fcinfo, 2, &terms);
+}
+
+/*
+ * Read the names, and the modes, which may be left out; terms is what the
+ * orders have in common.
+ */
+static Call
+read_names(FunctionCallInfo fcinfo, int modes_argument,
+		   const ZkLockOrder *terms)
 {
 	Call		call;
 	Datum	   *names = read_array(fcinfo, 0, "lock name", &call.nwanted);
@@ -286,6 +191,7 @@ read_names(FunctionCallInfo fcinfo, int modes_argument)
 	call.wanted = palloc0(call.nwanted * sizeof(*call.wanted));
 	for (int i = 0; i < call.nwanted; i++)
 	{
+		call.wanted[i].order = *terms;
 		call.wanted[i].order.name = TextDatumGetCString(names[i]);
 		call.wanted[i].order.mode = modes != NULL ? read_mode(modes[i]) :
 			RECIPE_EXCLUSIVE;
@@ -339,51 +245,6 @@ read_mode(Datum word)
 			 errdetail("A mode is \"exclusive\" or \"shared\".")));
 }
 
-/* Read the name of the leaf: 'a/b/c' wants 'a' and 'a/b' shared besides. */
-static Call
-read_path(FunctionCallInfo fcinfo, RecipeMode mode)
-{
-	Call		call = {0};
-	char	   *name = zklock_args_name(fcinfo);
-	const char *end;
-
-	/* an error should name the whole of it, not an ancestor */
-	pfree(zklock_name_path(name, NULL));
-
-	for (end = name; *end != '\0'; end++)
-		call.nwanted += *end == '/' ? 1 : 0;
-	call.wanted = palloc0(++call.nwanted * sizeof(*call.wanted));
-	end = name;
-	for (int i = 0; i < call.nwanted; i++, end++)
-	{
-		bool		is_leaf = i == call.nwanted - 1;
-
-		end += strcspn(end, "/");
-		call.wanted[i].order.name = pnstrdup(name, end - name);
-		call.wanted[i].order.mode = is_leaf ? mode : RECIPE_SHARED;
-		call.wanted[i].argument = i;
-	}
-	sort_call(&call);
-	return call;
-}
-
-/* What all orders of a call have in common; the bounds count from here. */
-static ZkLockOrder
-read_terms(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
-{
-	ZkLockOrder terms = {
-		.scope = scope,
-		.permits = 1,
-		.is_try = is_try,
-		.wants_list = zklock_hooks_asks_quorum()
-	};
-
-	terms.asked_at = zklock_client_now();
-	terms.has_timeout = zklock_args_timeout(fcinfo, 1, is_try,
-											&terms.timeout_ms);
-	return terms;
-}
-
 /* Put what is wanted in order.  Raises 42602 for a bad name. */
 static void
 sort_call(Call *call)
@@ -427,12 +288,12 @@ compare_wanted(const void *a, const void *b)
  * held before.
  */
 static bool
-take_all(Call *call, const ZkLockOrder *terms)
+take_all(Call *call)
 {
 	volatile bool all_taken = false;
 
 	zklock_hooks_follow();
-	check_call(call, terms);
+	check_call(call);
 	PG_TRY();
 	{
 		all_taken = take_in_order(call);
@@ -447,28 +308,20 @@ take_all(Call *call, const ZkLockOrder *terms)
 	return all_taken;
 }
 
-/*
- * Put the terms into the orders, and refuse at once what would be refused
- * after waiting for others.
- */
+/* Refuse at once what would be refused after waiting for others. */
 static void
-check_call(Call *call, const ZkLockOrder *terms)
+check_call(Call *call)
 {
 	int			nmore = 0;
 
 	for (int i = 0; i < call->nwanted; i++)
 	{
 		Wanted	   *wanted = &call->wanted[i];
-		ZkLockOrder order = *terms;
 		bool		is_again = i > 0 &&
 			strcmp(wanted->path, wanted[-1].path) == 0;
 
-		order.name = wanted->order.name;
-		order.mode = wanted->order.mode;
-		order.is_checked = true;
-		order.counted = &wanted->taken;
-		wanted->order = order;
-		wanted->needs_place = !is_again && zklock_needs_place(&order);
+		wanted->order.counted = &wanted->taken;
+		wanted->needs_place = !is_again && zklock_needs_place(&wanted->order);
 		nmore += wanted->needs_place ? 1 : 0;
 	}
 	if (nmore > 0)

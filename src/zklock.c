@@ -11,20 +11,23 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
+#include "executor/spi.h"
 #include "fmgr.h"
+#include "nodes/parsenodes.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
 #include "args.h"
 #include "auth.h"
 #include "board.h"
+#include "compat.h"
 #include "handover.h"
 #include "hooks.h"
 #include "keep.h"
 #include "lock.h"
 #include "name.h"
 #include "nodedata.h"
-#include "outside.h"
 #include "session.h"
 #include "stat.h"
 
@@ -59,9 +62,7 @@ PG_FUNCTION_INFO_V1(zk_try_lock_shared);
 PG_FUNCTION_INFO_V1(zk_try_xact_lock);
 PG_FUNCTION_INFO_V1(zk_try_xact_lock_shared);
 PG_FUNCTION_INFO_V1(zk_call_lock);
-PG_FUNCTION_INFO_V1(zk_call_lock_shared);
 PG_FUNCTION_INFO_V1(zk_try_call_lock);
-PG_FUNCTION_INFO_V1(zk_try_call_lock_shared);
 PG_FUNCTION_INFO_V1(zk_wait_lock);
 PG_FUNCTION_INFO_V1(zk_unlock);
 PG_FUNCTION_INFO_V1(zk_unlock_shared);
@@ -77,6 +78,9 @@ static Datum lock_or_raise(FunctionCallInfo fcinfo, RecipeMode mode,
 						   ZkScope scope);
 static Datum try_to_lock(FunctionCallInfo fcinfo, RecipeMode mode,
 						 ZkScope scope);
+static void end_transaction(FunctionCallInfo fcinfo);
+pg_noreturn static void refuse_to_end(int code, const char *message,
+									  const char *hint);
 static ZkLockOrder read_order(FunctionCallInfo fcinfo, RecipeMode mode,
 							  ZkScope scope, bool is_try);
 static void check_first_token(const char *name, int64 token, TimestampTz now);
@@ -160,24 +164,18 @@ zk_call_lock(PG_FUNCTION_ARGS)
 }
 
 Datum
-zk_call_lock_shared(PG_FUNCTION_ARGS)
-{
-	return lock_or_raise(fcinfo, RECIPE_SHARED, ZK_SCOPE_CALL);
-}
-
-Datum
 zk_try_call_lock(PG_FUNCTION_ARGS)
 {
 	return try_to_lock(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_CALL);
 }
 
-Datum
-zk_try_call_lock_shared(PG_FUNCTION_ARGS)
-{
-	return try_to_lock(fcinfo, RECIPE_SHARED, ZK_SCOPE_CALL);
-}
-
-/* The time for it begins before the transaction is ended. */
+/*
+ * Waits in a transaction that holds back nobody: one that has just begun.  A
+ * snapshot is taken by the first statement that reads, and those of the
+ * catalogs the wait loop drops (session_wait.c).  So vacuum goes on, and what
+ * is read afterwards is newer than the grant.  The time for the wait begins
+ * before the caller's transaction is ended.
+ */
 Datum
 zk_wait_lock(PG_FUNCTION_ARGS)
 {
@@ -187,7 +185,7 @@ zk_wait_lock(PG_FUNCTION_ARGS)
 	order.asked_at = zklock_client_now();
 	/* a bad name commits nothing */
 	pfree(zklock_name_path(order.name, NULL));
-	zklock_outside_begin(fcinfo, "zk_wait_lock");
+	end_transaction(fcinfo);
 	zklock_hooks_follow();
 	zklock_acquire(&order);
 	PG_RETURN_VOID();
@@ -328,6 +326,48 @@ try_to_lock(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope)
 
 	zklock_hooks_follow();
 	PG_RETURN_BOOL(zklock_acquire(&order) != 0);
+}
+
+/*
+ * Commit the transaction of a procedure's caller, and go on in another one,
+ * which has no snapshot, no transaction id and no locks.  What the arguments
+ * point to may be gone then; what was palloc'ed by the procedure is not.
+ * Raises 25001 or 2D000 where it cannot be ended, and what a commit raises:
+ * then nothing is committed.
+ */
+static void
+end_transaction(FunctionCallInfo fcinfo)
+{
+	/* must it go on, whatever is called in it? */
+	bool		is_atomic = fcinfo->context == NULL ||
+		!IsA(fcinfo->context, CallContext) ||
+		castNode(CallContext, fcinfo->context)->atomic;
+
+	if (IsSubTransaction())
+		refuse_to_end(ERRCODE_INVALID_TRANSACTION_TERMINATION,
+					  "zk_wait_lock() cannot run while a subtransaction is active",
+					  "CALL it outside of blocks with EXCEPTION and of savepoints, or use zk_lock().");
+	if (is_atomic && IsTransactionBlock())
+		refuse_to_end(ERRCODE_ACTIVE_SQL_TRANSACTION,
+					  "zk_wait_lock() cannot run inside a transaction block",
+					  "CALL it before BEGIN, or use zk_lock() or zk_xact_lock().");
+	if (is_atomic)
+		refuse_to_end(ERRCODE_INVALID_TRANSACTION_TERMINATION,
+					  "zk_wait_lock() cannot end the transaction that it is called in",
+					  "CALL it by itself, in a DO block, or in a procedure without SECURITY DEFINER and SET that is called so; not in a function, and not by EXECUTE. Or use zk_lock().");
+	SPI_connect_ext(SPI_OPT_NONATOMIC);
+	SPI_commit();
+	SPI_finish();
+}
+
+static void
+refuse_to_end(int code, const char *message, const char *hint)
+{
+	ereport(ERROR,
+			(errcode(code),
+			 errmsg_internal("%s", message),
+			 errdetail("It ends the transaction before it waits, so that it holds back no vacuum, and what is read after it is newer than the lock."),
+			 errhint("%s", hint)));
 }
 
 /* Read (name, timeout), and permits where the function has them. */

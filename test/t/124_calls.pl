@@ -158,8 +158,7 @@ subtest 'what a call is' => sub {
 			FROM zk_locks; END");
 	foreach my $sql (
 		"SELECT zk_call_lock('call')",
-		"SELECT zk_call_lock_shared('call')",
-		"SELECT zk_try_call_lock('call'), zk_try_call_lock_shared('call')",
+		"SELECT zk_try_call_lock('call')",
 		'SELECT locks() FROM generate_series(1, 3)',
 		"DO 'BEGIN PERFORM locks(); COMMIT; PERFORM locks(); END'",
 		"DO 'DECLARE r record; BEGIN FOR r IN SELECT locks() LOOP COMMIT; END LOOP; END'",

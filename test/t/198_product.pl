@@ -344,8 +344,9 @@ sub cells_of
 	my @batch;
 	foreach my $style (@styles)
 	{
-		# Style "all" of release 1.0.0 refuses permits, and has three nodes.
-		foreach my $kind (grep { "$style $_" ne 'all permits 3' } @kinds)
+		# Style "all" of release 1.0.0 refuses permits, and has three nodes. There are no
+		# shared locks of call scope.
+		foreach my $kind (grep { "$style $_" ne 'all permits 3' && "$scope $_" ne 'call shared' } @kinds)
 		{
 			my $cell = {
 				name => 'c' . ++$cells, situation => $situation, style => $style,

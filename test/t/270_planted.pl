@@ -30,7 +30,8 @@ push @{ $arguments{ $_->[0] } }, [ split /, /, $_->[1] ] foreach @functions;
 
 # Where one of ours calls another, or the script does.
 my %is_called = map { $_ => 1 }
-  grep { /^_?zk_(fence.*|(all_)?locks|lock_queue|session|waits.*|process|mermaid)$/ } keys %arguments;
+  grep { /^_?zk_(fence.*|(all_)?locks|lock_queue|session|waits.*|process|mermaid|path_.*)$/
+	  || /^zk_(unlock|(try_)?(xact_)?lock)$/ } keys %arguments;
 
 $node->safe_psql('postgres', 'CREATE ROLE planter; CREATE ROLE visitor');
 

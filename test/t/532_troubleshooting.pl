@@ -20,7 +20,7 @@ my %sqlstate = sqlstates();
 my %was_read;
 
 # What is told otherwise than by words in its own ereport(): there it says "%s".
-my @told_elsewhere = qw(lock_proof.c lock_set.c outside.c);
+my @told_elsewhere = qw(lock_proof.c lock_set.c zklock.c);
 
 sub read_text
 {
@@ -113,8 +113,8 @@ sub messages_of_source
 	  grep { !/const char/ } calls($text, '(?:session_)?set_error');
 
 	# Words that are made for an ereport() elsewhere.
-	push @found, map { /^(ERRCODE_\w+),\s*psprintf\((.*)/s ? "$sqlstate{$1}: " . literal($2) : () }
-	  calls($text, 'refuse');
+	push @found, map { /^(ERRCODE_\w+),(.*)/s ? "$sqlstate{$1}: " . literal($2) : () }
+	  calls($text, 'refuse_to_end');
 	push @found, map { '40001: ' . literal($_) } $text =~ /snprintf\([\w.]*message,\s*\w+,(.*?)\);/gs;
 	push @found, map { '57014: ' . literal($_) } $text =~ /psprintf\((_\("canceling statement.*?)\)/gs;
 	push @found, map { 'detail: ' . literal($_) } $text =~ /snprintf\(text, size,(.*?)\);/gs
