@@ -139,7 +139,6 @@ OBJS = \
 	src/probe.o \
 	src/client.o \
 	src/client_request.o \
-	src/client_keep.o \
 	src/channel.o \
 	src/protocol.o \
 	src/keep_word.o \
@@ -160,8 +159,7 @@ PROGRAM_OBJS = \
 	src/program_session.o \
 	src/program_request.o \
 	src/program_step.o \
-	src/program_watch.o \
-	src/program_keep.o \
+	src/program_follow.o \
 	src/program_acl.o \
 	src/program_parents.o \
 	src/program_ask.o \

@@ -62,10 +62,6 @@ struct ZkClient
 	uint64_t	nslots;
 	uint64_t	next_slot;		/* where to look for a free one first */
 	uint64_t	generation;
-
-	/* Locks that are kept: client_keep.c. */
-	uint32_t	keep_generations[KEEP_SLOTS];	/* 0: the slot is free */
-	uint32_t	keep_generation;	/* the latest */
 };
 #define SLOT_BITS 16
 #define SLOT_MASK (((uint64_t) 1 << SLOT_BITS) - 1)

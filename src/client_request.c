@@ -282,6 +282,28 @@ zklock_client_announce(ZkClient *client, const char *path,
 	return start_silent(client, REQUEST_ANNOUNCE, path, data, length);
 }
 
+KeptLock *
+zklock_client_kept(ZkClient *client)
+{
+	return client != NULL && client->channel.page != NULL ?
+		client->channel.page->kept : NULL;
+}
+
+void
+zklock_client_tell_kept(ZkClient *client, int slot, uint32_t generation,
+						const char *node, const char *data)
+{
+	Frame		frame = {.kind = FRAME_KEEP};
+	const FrameBlob blobs[FRAME_NBLOBS] = {
+		frame_text(node), frame_text(data)
+	};
+
+	frame.u.keep.slot = (uint32_t) slot;
+	frame.u.keep.generation = generation;
+	client_put_frame(client, &frame, blobs);
+	client_flush_unless_many(client);
+}
+
 /* ---------------------------------------------------------------------
  * For the family
  * ---------------------------------------------------------------------

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "contact.h"
+#include "keep_word.h"
 #include "terms.h"
 
 typedef struct ZkClient ZkClient;
@@ -206,46 +207,22 @@ extern void zklock_client_end_many(ZkClient *client);
  */
 extern bool zklock_client_hand_over(ZkClient *client, const char *path);
 
-/* ---- client_keep.c ---- */
-
-/* A lock that is kept after its release, or may be. */
-typedef struct ZkKept
-{
-	int			slot;			/* of its word, keep_word.h */
-	uint32_t	generation;
-	int			keep_ms;
-	bool		was_wanted;		/* valid once it was given up: for somebody
-								 * else */
-} ZkKept;
+/*
+ * The locks that this session keeps, or may keep: KEEP_SLOTS of them, in the
+ * page that is shared with its program.  NULL if there is no session.
+ */
+extern KeptLock *zklock_client_kept(ZkClient *client);
 
 /*
- * A lock is held that may be kept after its release; its queue node is at
- * that path and has that data, a JSON object.  If anybody else comes into the
- * queue while it is held, it is not kept, and the data of the node says so.
- * If he comes while it is kept, or the time has passed since its last use, the
- * session's program deletes the node.  false if the session is over, or has
- * KEEP_SLOTS such locks.
+ * Tell the program of one of them, and of which generation it is: a lock is
+ * held now that may be kept, on the queue node with that path and that data, a
+ * JSON object; or, with both NULL, the state has changed.  If anybody else
+ * comes into the queue while it is held, it is not kept, and the data of the
+ * node says so.  If he comes while it is kept, or its time is over, the
+ * program deletes the node.
  */
-extern bool zklock_client_begin_kept(ZkClient *client, ZkKept *kept,
-									 const char *node, const char *data,
-									 int keep_ms);
-
-/*
- * Take it back.  false if it has been given up: it is forgotten then.  Says
- * nothing of whether the session is alive.  Mostly without a system call.
- */
-extern bool zklock_client_take_kept(ZkClient *client, ZkKept *kept);
-
-/*
- * It is released: keep it.  false if somebody waits for it: it is forgotten
- * then, and its node the caller's to delete.  Mostly without a system call.
- */
-extern bool zklock_client_keep(ZkClient *client, ZkKept *kept, int keep_ms);
-
-/* Could it be taken back just now? */
-extern bool zklock_client_is_kept(const ZkClient *client, const ZkKept *kept);
-
-/* One that is held is not to be kept; its node is the caller's. */
-extern void zklock_client_end_kept(ZkClient *client, ZkKept *kept);
+extern void zklock_client_tell_kept(ZkClient *client, int slot,
+									uint32_t generation, const char *node,
+									const char *data);
 
 #endif							/* ZKLOCK_CLIENT_REQUEST_H */

@@ -7,14 +7,15 @@
  * next time this backend wants the lock it takes the place back and asks
  * nobody.  Everybody else finds a node that stands ahead of him, and is let
  * in by the session's program: that watches the queue and deletes the node as
- * soon as anybody comes (program_keep.c).  Which of the two it is a word
- * decides that both share (keep_word.h).
+ * soon as anybody comes (program_follow.c).  Which of the two it is, the state
+ * decides that both change by compare-and-swap (keep_word.h).
  *
  * What was taken back is as good as what was granted: the node has been there
- * all the time, so nobody else was let in.  That it still is a fresh proof
- * says, the one that the commit guard relies on, too; without one the quorum
- * is asked.  The token is that of the node: nobody has held the lock in
- * between, so there is nobody to be told apart from.
+ * all the time, so nobody else was let in.  A fresh proof, the one that the
+ * commit guard relies on, too, says that it is still there; without one it is
+ * left, and the lock is contended for as if it had not been kept.  The token
+ * is that of the node: nobody has held the lock in between, so there is nobody
+ * to be told apart from.
  *
  * A lock that is kept is held by nobody: no commit is guarded for it, no loss
  * is told of, and no statement is canceled for it.
@@ -24,22 +25,20 @@
  * and for twice as long each time, until one was kept and taken back.  This
  * is remembered for as many locks as can be kept.
  *
- * The one rule: all but prepare and prove never raises and never waits; much
- * of it is called at the end of transactions.  Entries are
- * TopMemoryContext's; without memory nothing is kept.
+ * The one rule: all but prepare never raises and never waits; much of it is
+ * called at the end of transactions.  Entries are TopMemoryContext's; without
+ * memory nothing is kept.
  *
  *-------------------------------------------------------------------------
  */
 #include "keep.h"
 
-#include "common/hashfn.h"
 #include "storage/ipc.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
 #include "name.h"
 #include "nodedata.h"
-#include "roundtrip.h"
 #include "stat.h"
 
 /*
@@ -49,18 +48,28 @@
 #define RIVAL_MIN_MS 500
 #define RIVAL_MAX_MS 64000
 
-/* A lock that is kept, may be kept, or is not for a while. */
+/* What an entry is used for. */
+typedef enum KeepUse
+{
+	USE_RIVAL,					/* nothing but that a rival was met */
+	USE_HELD,					/* the lock is held, on a place that points to
+								 * the entry, and may be kept */
+	USE_KEPT					/* it is kept: the place is valid */
+} KeepUse;
+
+/*
+ * A lock that is kept, may be kept, or is not for a while.  What the program
+ * has to know of it is in the KeptLock of the same slot.
+ */
 typedef struct ZkKeep
 {
-	uint32		hash;			/* of its path */
 	char		path[RECIPE_PATH_SIZE]; /* znode of the lock */
 	char		name[RECIPE_NAME_MAX + 1];	/* as the user wrote it, clipped */
-	bool		is_kept;		/* then place and kept are valid */
-	bool		is_taken;		/* it is held, on a place that knows of this
-								 * entry; kept is valid */
+	KeepUse		use;
 	ZkPlace		place;
-	ZkKept		kept;
-	ZkSessionNumber session;	/* of kept */
+	int			slot;			/* number of the KeptLock, and of the entry */
+	uint32		generation;		/* of its state, unless USE_RIVAL */
+	ZkSessionNumber session;	/* likewise: the session whose KeptLock it is */
 	int			rival_ms;		/* 0, or for how long the last rival has
 								 * counted */
 	int64		rival_until;	/* until when; zklock_client_now() */
@@ -81,18 +90,18 @@ static int	nkept;				/* and how many of them are kept */
 static uint64 nuses;
 
 static const char *node_name(const ZkPlace *place);
+static KeptLock *shared_part(const ZkKeep *keep);
 static bool can_keep(const ZkPlace *place, ZkSessionNumber live);
 static bool can_be_taken(const ZkKeep *keep, ZkSessionNumber live);
-static bool keep_place(ZkPlace *place, ZkKeep *keep);
 static bool is_shunned(const ZkKeep *keep);
 static void meet_rival(ZkKeep *keep);
 static bool reclaim(ZkKeep *keep);
 static void drop(ZkKeep *keep);
-static void end_taken(ZkPlace *place);
+static void leave(ZkKeep *keep);
 static ZkKeep *find(const char *path);
 static ZkKeep *enter(const char *path, bool may_drop);
+static ZkKeep *oldest(KeepUse use);
 static ZkKeep *free_entry(bool may_drop);
-static bool has_room(void);
 
 void
 zklock_keep_init(void)
@@ -106,41 +115,34 @@ zklock_keep_init(void)
 }
 
 bool
-zklock_keep_is_wanted(const char *lock_path)
+zklock_keep_prepare(ZkPlace *place, MemoryContext context)
 {
 	ZkKeep	   *keep;
+	char	   *data;
 
 	if (keep_setting == 0 || zklock_name_style() != RECIPE_STYLE_CURATOR)
 		return false;
-	keep = find(lock_path);
-	return keep != NULL ? !is_shunned(keep) : has_room();
-}
-
-void
-zklock_keep_prepare(ZkPlace *place, MemoryContext context)
-{
-	char	   *data = zklock_nodedata_build(0);
-
+	keep = find(place->lock_path);
+	if (keep != NULL ? is_shunned(keep) :
+		nkeeps == KEEP_SLOTS && nkept == 0 && oldest(USE_RIVAL) == NULL)
+		return false;
+	data = zklock_nodedata_build(0);
 	if (place->own_data != NULL)
 		pfree(place->own_data);
 	place->own_data = NULL;
 	place->own_data = MemoryContextStrdup(context, data);
 	pfree(data);
+	return true;
 }
 
 bool
-zklock_keep_take(ZkPlace *place, bool *is_proved)
+zklock_keep_take(ZkPlace *place)
 {
 	const char *name = place->name;
 	const char *lock_path = place->lock_path;
-	int			root_length = place->root_length;
-	ZkKeep	   *keep;
+	ZkKeep	   *keep = nkept > 0 ? find(lock_path) : NULL;
 
-	*is_proved = false;
-	if (nkept == 0)
-		return false;
-	keep = find(lock_path);
-	if (keep == NULL || !keep->is_kept)
+	if (keep == NULL || keep->use != USE_KEPT)
 		return false;
 	if (zklock_name_style() != RECIPE_STYLE_CURATOR)
 	{
@@ -149,89 +151,87 @@ zklock_keep_take(ZkPlace *place, bool *is_proved)
 	}
 	if (!reclaim(keep))
 		return false;
+
+	/*
+	 * The clock is read after the state was changed: this process may have
+	 * been stopped in between.
+	 */
+	if (!contact_is_after(keep->place.proof, zklock_session_fresh_since()) ||
+		keep->session != zklock_session_live())
+	{
+		leave(keep);
+		return false;
+	}
 	*place = keep->place;
 	place->name = name;
 	place->lock_path = lock_path;
-	place->root_length = root_length;
 	place->keep = keep;
-	keep->is_taken = true;
+	keep->use = USE_HELD;
 	keep->rival_ms = 0;
-
-	/* the clock is read behind the word: we may have been stopped between */
-	*is_proved = contact_is_after(place->proof, zklock_session_fresh_since());
-
-	if (place->session != zklock_session_live())
-	{
-		end_taken(place);
-		return false;
-	}
-	if (*is_proved)
-		zklock_stat_count(ZK_STAT_GRANT_KEPT);
+	zklock_stat_count(ZK_STAT_GRANT_KEPT);
 	return true;
-}
-
-bool
-zklock_keep_prove(ZkPlace *place, int64 deadline)
-{
-	ZkRoundTrip trip = {.deadline = deadline};
-	const ZkReply *reply;
-	bool		is_ours = false;
-
-	PG_TRY();
-	{
-		reply = zklock_roundtrip_check(&trip, place->node, place->token);
-		is_ours = reply != NULL && reply->result == ZK_OK &&
-			contact_is_after(reply->proof, zklock_session_fresh_since());
-		if (is_ours)
-		{
-			place->proof = reply->proof;
-			zklock_stat_count(ZK_STAT_GRANT_KEPT);
-		}
-	}
-	PG_CATCH();
-	{
-		zklock_roundtrip_end(&trip);
-		end_taken(place);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	zklock_roundtrip_end(&trip);
-	if (!is_ours)
-		end_taken(place);
-	return is_ours;
 }
 
 void
 zklock_keep_begin(ZkPlace *place)
 {
-	ZkKeep	   *keep;
+	ZkKeep	   *keep = place->can_keep ? enter(place->lock_path, true) : NULL;
+	KeptLock   *shared;
 
-	if (!place->can_keep)
-		return;
-	keep = enter(place->lock_path, true);
-	if (keep == NULL ||
-		!zklock_client_begin_kept(zklock_session_client(), &keep->kept,
-								  place->node, place->own_data, keep_setting))
+	if (keep == NULL)
 		return;
 	keep->session = place->session;
-	keep->is_taken = true;
+	shared = shared_part(keep);
+	if (shared == NULL)
+		return;
+	keep->use = USE_HELD;
+	keep->generation = keep->generation % (KEEP_GENERATIONS - 1) + 1;
 	place->keep = keep;
+
+	/* the state goes first: the program reads it as soon as it is told */
+	keep_word_begin(shared, keep->generation, keep_setting,
+					zklock_client_now());
+	zklock_client_tell_kept(zklock_session_client(), keep->slot,
+							keep->generation, place->node, place->own_data);
 }
 
 bool
 zklock_keep_put(ZkPlace *place, ZkSessionNumber live)
 {
 	ZkKeep	   *keep = place->keep;
+	KeptLock   *shared = keep != NULL ? shared_part(keep) : NULL;
+	bool		is_told;
 
 	place->keep = NULL;
 	if (keep == NULL)
 		return false;
-	keep->is_taken = false;
-	if (can_keep(place, live) && !is_shunned(keep))
-		return keep_place(place, keep);
-	if (keep->session == zklock_session_number())
-		zklock_client_end_kept(zklock_session_client(), &keep->kept);
-	return false;
+	keep->use = USE_RIVAL;
+	if (shared == NULL)
+		return false;
+	if (!can_keep(place, live) || is_shunned(keep))
+	{
+		keep_word_end(shared);
+		return false;
+	}
+	if (!keep_word_put(shared, keep->generation, keep_setting,
+					   zklock_client_now(), &is_told))
+	{
+		meet_rival(keep);
+		return false;
+	}
+	if (is_told)
+		zklock_client_tell_kept(zklock_session_client(), keep->slot,
+								keep->generation, NULL, NULL);
+
+	/* what hangs on the place passes over */
+	keep->place = *place;
+	zklock_nodedata_clip(keep->name, sizeof(keep->name), place->name);
+	keep->place.name = keep->name;
+	keep->place.lock_path = keep->path;
+	keep->use = USE_KEPT;
+	nkept++;
+	place->next_data = place->own_data = NULL;
+	return true;
 }
 
 void
@@ -251,30 +251,15 @@ zklock_keep_drop(const char *lock_path)
 {
 	ZkKeep	   *keep = nkept > 0 ? find(lock_path) : NULL;
 
-	if (keep != NULL && keep->is_kept)
+	if (keep != NULL && keep->use == USE_KEPT)
 		drop(keep);
-}
-
-void
-zklock_keep_drop_all(void)
-{
-	zklock_keep_drop_down_to(0);
 }
 
 void
 zklock_keep_drop_down_to(int most)
 {
-	while (nkept > most && nkept > 0)
-	{
-		ZkKeep	   *oldest = NULL;
-
-		for (int i = 0; i < nkeeps; i++)
-			if (keeps[i]->is_kept &&
-				(oldest == NULL || keeps[i]->used_at < oldest->used_at))
-				oldest = keeps[i];
-		Assert(oldest != NULL);
-		drop(oldest);
-	}
+	while (nkept > most)
+		drop(oldest(USE_KEPT));
 }
 
 void
@@ -285,10 +270,10 @@ zklock_keep_settle(void)
 	if (nkept == 0)
 		return;
 	if (keep_setting == 0 || zklock_session_is_outdated())
-		zklock_keep_drop_all();
+		zklock_keep_drop_down_to(0);
 	live = zklock_session_live();
 	for (int i = 0; i < nkeeps; i++)
-		if (keeps[i]->is_kept && !can_be_taken(keeps[i], live))
+		if (keeps[i]->use == USE_KEPT && !can_be_taken(keeps[i], live))
 			drop(keeps[i]);
 }
 
@@ -326,6 +311,16 @@ node_name(const ZkPlace *place)
 	return strrchr(place->node, '/') + 1;
 }
 
+/* What is shared with the program; NULL if that session is over. */
+static KeptLock *
+shared_part(const ZkKeep *keep)
+{
+	KeptLock   *shared = keep->session == zklock_session_number() ?
+		zklock_client_kept(zklock_session_client()) : NULL;
+
+	return shared != NULL ? &shared[keep->slot] : NULL;
+}
+
 /*
  * Is it kept, as far as can be told without taking it?  live:
  * zklock_session_live().
@@ -333,8 +328,12 @@ node_name(const ZkPlace *place)
 static bool
 can_be_taken(const ZkKeep *keep, ZkSessionNumber live)
 {
-	return keep->is_kept && keep->session == live &&
-		zklock_client_is_kept(zklock_session_client(), &keep->kept);
+	const KeptLock *shared = keep->use == USE_KEPT && keep->session == live ?
+		shared_part(keep) : NULL;
+	KeepState	state = shared != NULL ?
+		keep_word_state(shared, keep->generation) : KEEP_FREE;
+
+	return state == KEEP_KEPT || state == KEEP_SHOWN;
 }
 
 /*
@@ -349,26 +348,6 @@ can_keep(const ZkPlace *place, ZkSessionNumber live)
 		!place->is_on_word && !zklock_place_is_lost(place, live) &&
 		!proc_exit_inprogress &&
 		place->recalled_at == 0;
-}
-
-/* Keep it, unless somebody waits.  What hangs on the place passes over. */
-static bool
-keep_place(ZkPlace *place, ZkKeep *keep)
-{
-	if (!zklock_client_keep(zklock_session_client(), &keep->kept,
-							keep_setting))
-	{
-		meet_rival(keep);
-		return false;
-	}
-	keep->place = *place;
-	zklock_nodedata_clip(keep->name, sizeof(keep->name), place->name);
-	keep->place.name = keep->name;
-	keep->place.lock_path = keep->path;
-	keep->is_kept = true;
-	nkept++;
-	place->next_data = place->own_data = NULL;
-	return true;
 }
 
 /* Has a rival been met lately? */
@@ -398,23 +377,26 @@ meet_rival(ZkKeep *keep)
 static bool
 reclaim(ZkKeep *keep)
 {
-	ZkPlace    *place = &keep->place;
-	ZkClient   *client = zklock_session_client();
+	KeptLock   *shared = shared_part(keep);
+	bool		is_told;
 
-	keep->is_kept = false;
-	nkept--;
+	keep->use = USE_RIVAL;
 	keep->used_at = ++nuses;
-	if (keep->session == zklock_session_number())
+	nkept--;
+	if (shared != NULL && keep_word_take(shared, keep->generation, &is_told))
 	{
-		if (zklock_client_take_kept(client, &keep->kept))
-			return true;
-		if (keep->kept.was_wanted)
-		{
-			zklock_stat_count(ZK_STAT_KEPT_FOR_OTHERS);
-			meet_rival(keep);
-		}
+		if (is_told)
+			zklock_client_tell_kept(zklock_session_client(), keep->slot,
+									keep->generation, NULL, NULL);
+		return true;
 	}
-	zklock_place_free(place);
+	if (shared != NULL &&
+		keep_word_state(shared, keep->generation) == KEEP_GIVEN_UP)
+	{
+		zklock_stat_count(ZK_STAT_KEPT_FOR_OTHERS);
+		meet_rival(keep);
+	}
+	zklock_place_free(&keep->place);
 	return false;
 }
 
@@ -422,24 +404,17 @@ reclaim(ZkKeep *keep)
 static void
 drop(ZkKeep *keep)
 {
-	if (!reclaim(keep))
-		return;
-	zklock_client_end_kept(zklock_session_client(), &keep->kept);
-	zklock_place_leave(&keep->place, zklock_session_live());
-	zklock_place_free(&keep->place);
+	if (reclaim(keep))
+		leave(keep);
 }
 
-/* The same for one that was taken back for a lock, and does not count. */
+/* The same for one that is in our hands again. */
 static void
-end_taken(ZkPlace *place)
+leave(ZkKeep *keep)
 {
-	ZkKeep	   *keep = place->keep;
-
-	place->keep = NULL;
-	keep->is_taken = false;
-	if (keep->session == zklock_session_number())
-		zklock_client_end_kept(zklock_session_client(), &keep->kept);
-	zklock_place_leave(place, zklock_session_live());
+	keep_word_end(shared_part(keep));
+	zklock_place_leave(&keep->place, zklock_session_live());
+	zklock_place_free(&keep->place);
 }
 
 /* ---------------------------------------------------------------------
@@ -450,11 +425,8 @@ end_taken(ZkPlace *place)
 static ZkKeep *
 find(const char *path)
 {
-	uint32		hash = nkeeps == 0 ? 0 : hash_bytes((const unsigned char *) path,
-													strlen(path));
-
 	for (int i = 0; i < nkeeps; i++)
-		if (keeps[i]->hash == hash && strcmp(keeps[i]->path, path) == 0)
+		if (strcmp(keeps[i]->path, path) == 0)
 			return keeps[i];
 	return NULL;
 }
@@ -473,49 +445,47 @@ enter(const char *path, bool may_drop)
 		keep = free_entry(may_drop);
 		if (keep == NULL)
 			return NULL;
-		memset(keep, 0, sizeof(*keep));
-		keep->hash = hash_bytes((const unsigned char *) path, strlen(path));
 		strlcpy(keep->path, path, sizeof(keep->path));
+		keep->rival_ms = 0;
 	}
 	keep->used_at = ++nuses;
 	return keep;
 }
 
-/*
- * An entry to be used anew: of those that are not taken the one that is not
- * kept, or else the oldest.
- */
+/* The entry of that use that was used longest ago; NULL if there is none. */
+static ZkKeep *
+oldest(KeepUse use)
+{
+	ZkKeep	   *found = NULL;
+
+	for (int i = 0; i < nkeeps; i++)
+		if (keeps[i]->use == use &&
+			(found == NULL || keeps[i]->used_at < found->used_at))
+			found = keeps[i];
+	return found;
+}
+
+/* An entry to be used anew, if need be one that is kept and is dropped. */
 static ZkKeep *
 free_entry(bool may_drop)
 {
-	ZkKeep	   *best = NULL;
+	ZkKeep	   *keep;
 
 	if (nkeeps < KEEP_SLOTS)
 	{
-		best = MemoryContextAllocExtended(TopMemoryContext, sizeof(*best),
-										  MCXT_ALLOC_NO_OOM);
-		if (best != NULL)
-			keeps[nkeeps++] = best;
-		return best;
+		keep = MemoryContextAllocExtended(TopMemoryContext, sizeof(*keep),
+										  MCXT_ALLOC_NO_OOM | MCXT_ALLOC_ZERO);
+		if (keep == NULL)
+			return NULL;
+		keep->slot = nkeeps;
+		keeps[nkeeps++] = keep;
+		return keep;
 	}
-	for (int i = 0; i < nkeeps; i++)
-		if (!keeps[i]->is_taken && (may_drop || !keeps[i]->is_kept) &&
-			(best == NULL || (best->is_kept && !keeps[i]->is_kept) ||
-			 (best->is_kept == keeps[i]->is_kept &&
-			  keeps[i]->used_at < best->used_at)))
-			best = keeps[i];
-	if (best != NULL && best->is_kept)
-		drop(best);
-	return best;
-}
-
-/* Would there be an entry for one more? */
-static bool
-has_room(void)
-{
-	bool		found = nkeeps < KEEP_SLOTS;
-
-	for (int i = 0; i < nkeeps && !found; i++)
-		found = !keeps[i]->is_taken;
-	return found;
+	keep = oldest(USE_RIVAL);
+	if (keep != NULL || !may_drop)
+		return keep;
+	keep = oldest(USE_KEPT);
+	if (keep != NULL)
+		drop(keep);
+	return keep;
 }

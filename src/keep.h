@@ -16,30 +16,20 @@
 extern void zklock_keep_init(void);
 
 /*
- * Is a queue node that is made now for that lock, an exclusive one of node
- * style "curator", to be one that can be kept?
+ * Is the queue node of the place, which is made next, to be one that can be
+ * kept?  It is that of an exclusive lock.  If so its data is made, in that
+ * context: at the end of a transaction names cannot be looked up.  Raises as
+ * zklock_nodedata_build().
  */
-extern bool zklock_keep_is_wanted(const char *lock_path);
+extern bool zklock_keep_prepare(ZkPlace *place, MemoryContext context);
 
 /*
- * Make what keeping the place will need, in that context: at the end of a
- * transaction names cannot be looked up.  Raises as zklock_nodedata_build().
+ * Take the kept place of a lock back: all of *place is set, but its name and
+ * the path of its lock.  false if there is none, any more, or no fresh proof
+ * of it: then it was left.  Mostly without a system call; never raises, never
+ * waits.
  */
-extern void zklock_keep_prepare(ZkPlace *place, MemoryContext context);
-
-/*
- * Take the kept place of a lock back: all but the first three members of
- * *place are set.  false if there is none, any more.  Mostly without a system
- * call; never raises, never waits.  *is_proved: its proof is fresh.
- */
-extern bool zklock_keep_take(ZkPlace *place, bool *is_proved);
-
-/*
- * Ask the quorum for the place that was taken back, until the deadline.
- * false, or an error, and it is left, unless it is proved to be ours.  Raises
- * on interrupts.
- */
-extern bool zklock_keep_prove(ZkPlace *place, int64 deadline);
+extern bool zklock_keep_take(ZkPlace *place);
 
 /*
  * The lock was granted, and may be kept when it is released: from now on the
@@ -56,11 +46,13 @@ extern bool zklock_keep_put(ZkPlace *place, ZkSessionNumber live);
 /* Somebody else wants that lock, too: it is not kept for a while. */
 extern void zklock_keep_note_rival(const char *lock_path);
 
-/* Leave the place that is kept of that lock, or all.  Never raise or wait. */
+/* Leave the place that is kept of that lock.  Never raises or waits. */
 extern void zklock_keep_drop(const char *lock_path);
-extern void zklock_keep_drop_all(void);
 
-/* Leave as many, the oldest first, that there are no more than that. */
+/*
+ * Leave as many, the oldest first, that there are no more than that.  Never
+ * raises or waits.
+ */
 extern void zklock_keep_drop_down_to(int most);
 
 /*

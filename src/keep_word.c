@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * keep_word.c
- *	  The word on which a backend and its session's program agree whether a
- *	  lock that is kept is taken back or given up.
+ *	  A kept lock as a backend and its session's program share it: one struct,
+ *	  on whose state both agree.
  *
  * Pure: libc only, no clock.
  *
@@ -15,58 +15,62 @@
 #define WORD(generation, state) (((generation) << STATE_BITS) | (uint32_t) (state))
 
 KeepState
-keep_word_state(const KeepWord *keep, uint32_t generation)
+keep_word_state(const KeptLock *kept, uint32_t generation)
 {
-	uint32_t	word = atomic_load(&keep->word);
+	uint32_t	word = atomic_load(&kept->word);
 
 	return word >> STATE_BITS == generation ?
 		(KeepState) (word & STATE_MASK) : KEEP_FREE;
 }
 
 bool
-keep_word_change(KeepWord *keep, uint32_t generation, KeepState from,
+keep_word_change(KeptLock *kept, uint32_t generation, KeepState from,
 				 KeepState to)
 {
 	uint32_t	expected = WORD(generation, from);
 
-	return atomic_compare_exchange_strong(&keep->word, &expected,
+	return atomic_compare_exchange_strong(&kept->word, &expected,
 										  WORD(generation, to));
 }
 
 void
-keep_word_begin(KeepWord *keep, uint32_t generation, int64_t now)
+keep_word_begin(KeptLock *kept, uint32_t generation, int keep_ms,
+				int64_t now)
 {
-	atomic_store(&keep->since, now);
-	atomic_store(&keep->word, WORD(generation, KEEP_HELD));
+	atomic_store(&kept->keep_ms, keep_ms);
+	atomic_store(&kept->since, now);
+	atomic_store(&kept->word, WORD(generation, KEEP_HELD));
 }
 
 /* The program may come in between with SHOWN or GIVEN_UP, once each. */
 bool
-keep_word_take(KeepWord *keep, uint32_t generation, bool *is_told)
+keep_word_take(KeptLock *kept, uint32_t generation, bool *is_told)
 {
 	*is_told = false;
-	if (keep_word_change(keep, generation, KEEP_KEPT, KEEP_HELD))
+	if (keep_word_change(kept, generation, KEEP_KEPT, KEEP_HELD))
 		return true;
 	*is_told = true;
-	return keep_word_change(keep, generation, KEEP_SHOWN, KEEP_HELD);
+	return keep_word_change(kept, generation, KEEP_SHOWN, KEEP_HELD);
 }
 
 /* The program may come in between with HELD_TELL or HELD_WANTED. */
 bool
-keep_word_put(KeepWord *keep, uint32_t generation, int64_t now, bool *is_told)
+keep_word_put(KeptLock *kept, uint32_t generation, int keep_ms, int64_t now,
+			  bool *is_told)
 {
 	*is_told = false;
-	atomic_store(&keep->since, now);
-	if (keep_word_change(keep, generation, KEEP_HELD, KEEP_KEPT))
+	atomic_store(&kept->keep_ms, keep_ms);
+	atomic_store(&kept->since, now);
+	if (keep_word_change(kept, generation, KEEP_HELD, KEEP_KEPT))
 		return true;
 	*is_told = true;
-	return keep_word_change(keep, generation, KEEP_HELD_TELL, KEEP_KEPT);
+	return keep_word_change(kept, generation, KEEP_HELD_TELL, KEEP_KEPT);
 }
 
 void
-keep_word_end(KeepWord *keep)
+keep_word_end(KeptLock *kept)
 {
-	atomic_store(&keep->word, KEEP_FREE);
+	atomic_store(&kept->word, KEEP_FREE);
 }
 
 /*
@@ -74,17 +78,17 @@ keep_word_end(KeepWord *keep)
  * time round one of the changes is tried from a state that was just seen.
  */
 KeepState
-keep_word_want(KeepWord *keep, uint32_t generation)
+keep_word_want(KeptLock *kept, uint32_t generation)
 {
 	for (;;)
 	{
-		KeepState	state = keep_word_state(keep, generation);
+		KeepState	state = keep_word_state(kept, generation);
 		bool		is_held = state == KEEP_HELD || state == KEEP_HELD_TELL;
 		KeepState	wanted = is_held ? KEEP_HELD_WANTED : KEEP_GIVEN_UP;
 
 		if (!is_held && state != KEEP_KEPT && state != KEEP_SHOWN)
 			return state;
-		if (keep_word_change(keep, generation, state, wanted))
+		if (keep_word_change(kept, generation, state, wanted))
 			return wanted;
 	}
 }

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * keep_word.h
- *	  The word on which a backend and its session's program agree whether a
- *	  lock that is kept is taken back or given up.
+ *	  A kept lock as a backend and its session's program share it: one struct,
+ *	  on whose state both agree.
  *
  * A lock is kept after its last release: its queue node stays.  The backend
  * may take it back, without a system call, and the program may give it up,
- * because somebody waits or its time is over.  Both change the same word by
+ * because somebody waits or its time is over.  Both change the same state by
  * compare-and-swap, so just one of them does:
  *
  *	who			from				to
@@ -20,9 +20,9 @@
  *	program		HELD				HELD_TELL		doze
  *	program		KEPT				SHOWN			show
  *
- * The program deletes the node only behind GIVEN_UP or EXPIRED, and the backend uses it
- * only behind HELD.  A word is used again for other locks: so it names its
- * generation, and who comes late with an old one changes nothing.
+ * The program deletes the node only after GIVEN_UP or EXPIRED, and the backend
+ * uses it only after HELD.  The struct is used again for other locks, so the
+ * state carries a generation: a change for an older one changes nothing.
  *
  * Pure: libc only, no clock.
  *
@@ -35,7 +35,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How many locks one session can keep. */
+/* How many locks one session can keep: so many structs are in the page. */
 #define KEEP_SLOTS 64
 
 typedef enum KeepState
@@ -53,40 +53,47 @@ typedef enum KeepState
 	KEEP_EXPIRED				/* the same, for nobody */
 } KeepState;
 
-typedef struct KeepWord
+typedef struct KeptLock
 {
 	_Atomic uint32_t word;		/* generation and state */
+	_Atomic int32_t keep_ms;	/* for how long it is kept after each use; this
+								 * and since are set ahead of the word */
 	_Atomic int64_t since;		/* when it was kept last, or begun,
-								 * protocol_now(); set ahead of the word */
-} KeepWord;
+								 * protocol_now() */
+} KeptLock;
 
 /* Generations are below this, and none is 0. */
 #define KEEP_GENERATIONS ((uint32_t) 1 << 29)
 
-/* The state, FREE if the word is of another generation. */
-extern KeepState keep_word_state(const KeepWord *keep, uint32_t generation);
+/* The state, FREE if the struct is used for another generation. */
+extern KeepState keep_word_state(const KeptLock *kept, uint32_t generation);
+
+/* From one state to another; false, and no change, if it is in a third one. */
+extern bool keep_word_change(KeptLock *kept, uint32_t generation,
+							 KeepState from, KeepState to);
 
 /* ---- the backend ---- */
 
 /* The lock of that generation is held, and may be kept when it is released. */
-extern void keep_word_begin(KeepWord *keep, uint32_t generation, int64_t now);
+extern void keep_word_begin(KeptLock *kept, uint32_t generation,
+							int keep_ms, int64_t now);
 
 /*
  * Take it back.  false if it was given up.  *is_told: the program is to be
  * told.
  */
-extern bool keep_word_take(KeepWord *keep, uint32_t generation,
+extern bool keep_word_take(KeptLock *kept, uint32_t generation,
 						   bool *is_told);
 
 /*
  * Keep it again.  false if others wait for it, or the word makes no sense;
  * likewise.
  */
-extern bool keep_word_put(KeepWord *keep, uint32_t generation, int64_t now,
-						  bool *is_told);
+extern bool keep_word_put(KeptLock *kept, uint32_t generation,
+						  int keep_ms, int64_t now, bool *is_told);
 
 /* It is released, or gone. */
-extern void keep_word_end(KeepWord *keep);
+extern void keep_word_end(KeptLock *kept);
 
 /* ---- the program ---- */
 
@@ -94,10 +101,6 @@ extern void keep_word_end(KeepWord *keep);
  * Somebody wants it.  Result: GIVEN_UP or HELD_WANTED by this call; or what
  * else the state is, and nothing was changed.
  */
-extern KeepState keep_word_want(KeepWord *keep, uint32_t generation);
-
-/* From one state to another, if it is in that. */
-extern bool keep_word_change(KeepWord *keep, uint32_t generation,
-							 KeepState from, KeepState to);
+extern KeepState keep_word_want(KeptLock *kept, uint32_t generation);
 
 #endif							/* ZKLOCK_KEEP_WORD_H */

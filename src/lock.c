@@ -59,8 +59,6 @@ static void make_room(int nmore);
 static Lock *enter_lock(const char *name);
 static void reserve_count(Lock *lock, RecipeMode mode, ZkScope scope);
 static int64 take_again(const ZkLockOrder *order, Lock *lock);
-static bool take_kept(const ZkLockOrder *order, Lock *lock,
-					  const Bounds *bounds);
 static int64 grant(const ZkLockOrder *order, Lock *lock);
 static int64 count_one(const ZkLockOrder *order, Lock *lock);
 static Bounds bounds_of(const ZkLockOrder *order);
@@ -115,7 +113,10 @@ zklock_acquire(const ZkLockOrder *order)
 			return take_again(order, lock);
 		if (!order->is_checked)
 			zklock_lock_warn_of_snapshot();
-		if (take_kept(order, lock, &bounds))
+
+		/* true: nothing may raise until it is counted */
+		if (order->mode == RECIPE_EXCLUSIVE && order->permits == 1 &&
+			zklock_keep_take(&lock->place))
 			return grant(order, lock);
 		if (!order->is_checked)
 			make_room(1);
@@ -275,7 +276,7 @@ zklock_release_session_scope(bool has_written)
 	/* a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
 	zklock_client_begin_many(zklock_session_client());
-	zklock_keep_drop_all();
+	zklock_keep_drop_down_to(0);
 	if (zklock_has_locks())
 		release_all(live, has_written);
 	zklock_client_end_many(zklock_session_client());
@@ -563,22 +564,6 @@ take_again(const ZkLockOrder *order, Lock *lock)
 	return count_one(order, lock);
 }
 
-/*
- * Take back what has been kept since the last release.  false: the lock has
- * to be contended for.  true: nothing may raise until it is counted.
- */
-static bool
-take_kept(const ZkLockOrder *order, Lock *lock, const Bounds *bounds)
-{
-	bool		is_proved;
-
-	if (order->mode != RECIPE_EXCLUSIVE || order->permits != 1 ||
-		!zklock_keep_take(&lock->place, &is_proved))
-		return false;
-	return is_proved ||
-		zklock_keep_prove(&lock->place, deadline_of(order, bounds));
-}
-
 /* The place is won: the lock is held.  Result: its token. */
 static int64
 grant(const ZkLockOrder *order, Lock *lock)
@@ -667,8 +652,6 @@ win_place(const ZkLockOrder *order, Lock *lock, const Bounds *bounds,
 	contender.busy = order->is_try ? NULL : busy;
 	contender.wants_keep = order->mode == RECIPE_EXCLUSIVE &&
 		order->permits == 1 && order->counted == NULL &&
-		zklock_keep_is_wanted(lock->path);
-	if (contender.wants_keep)
 		zklock_keep_prepare(&lock->place, LockContext);
 	zklock_session_open(is_retry);
 	return zklock_contend(&contender);

@@ -16,7 +16,7 @@
 /* Longest reason that somebody can give for what he does, in bytes. */
 #define ZK_REASON_MAX 512
 
-/* What somebody who may keep a lock says of it (program_keep.c). */
+/* What somebody who may keep a lock says of it (program_follow.c). */
 typedef enum ZkKeptState
 {
 	ZK_KEPT_UNKNOWN,

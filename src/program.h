@@ -12,7 +12,7 @@
  *	program_session.c	the handle and the states of the session
  *	program_request.c	requests: sending, answers, undoing
  *	program_step.c		the steps of requests
- *	program_watch.c		watching
+ *	program_follow.c	the wait, and kept locks: what is watched for them
  *	program_acl.c		who may do what with what it makes
  *	program_parents.c	containers that it has made, and takes away
  *
@@ -59,6 +59,19 @@ typedef enum AclStage
 
 /* Names of more owners are not kept: such a session hands nothing over. */
 #define ACL_OWNERS_MAX 6
+
+/* What the backend waits for: the one path that is watched for that. */
+typedef struct Wait
+{
+	char	   *path;			/* NULL: it waits for nothing */
+	uint64_t	id;				/* its request; this and the rest are valid if
+								 * there is a path */
+	bool		is_of_list;		/* the children are watched, not the data */
+	bool		is_set;			/* the watch surely is there, until the event */
+	char	   *promise_path;	/* what is to be listed once the node is gone,
+								 * or NULL */
+	uint64_t	promise_id;		/* and the backend's number for that */
+} Wait;
 
 /* The session.  There is one in the process, but it is handed around. */
 typedef struct Session
@@ -127,19 +140,13 @@ typedef struct Session
 	int			nnodes;			/* queue nodes of ours, as far as is known */
 	bool		has_ended_parents;	/* they are being removed, for it ends */
 	Keep	   *keeps;			/* by slot; NULL before the first;
-								 * program_keep.c */
+								 * program_follow.c */
 	int			npending;		/* sent, or to be sent, and not answered */
 	int64_t		pending_since;	/* the first of them, or the last answer;
 								 * valid if there are any */
 	int64_t		nudge_at;		/* 0: nothing is pending */
 	bool		reports_silence;
-	char	   *watch_path;		/* the one node that may be watched, or NULL */
-	uint64_t	watch_id;		/* and the rest: valid if there is one */
-	bool		is_watch_of_list;	/* its children are, not its data */
-	bool		is_watch_set;	/* it surely is, until the event */
-	char	   *promise_path;	/* what is to be listed once the node is gone,
-								 * or NULL */
-	uint64_t	promise_id;		/* and the backend's number for that */
+	Wait		wait;			/* program_follow.c */
 } Session;
 
 /* ---- program_main.c ---- */
@@ -272,7 +279,7 @@ extern int64_t request_next_tick(const Session *session);
 /* All memory of requests is given back; the library must be closed. */
 extern void request_free_all(Session *session);
 
-/* ---- program_keep.c ---- */
+/* ---- program_follow.c ---- */
 
 /* Do what a FRAME_KEEP asks for. */
 extern void keep_take(Session *session, const FrameTaken *taken);
@@ -283,13 +290,11 @@ extern void keep_tick(Session *session, int64_t now);
 /* When keep_tick() is to be called next; INT64_MAX if that does not matter. */
 extern int64_t keep_next_tick(const Session *session);
 
-extern void keep_free(Session *session);
-
-/* ---- program_watch.c ---- */
-
 /*
  * Repeat nothing any more, and have nothing watched after the next connect.
  */
-extern void watch_give_up(Session *session);
+extern void follow_give_up(Session *session);
+
+extern void follow_free(Session *session);
 
 #endif							/* ZKLOCK_PROGRAM_H */

@@ -156,7 +156,7 @@ main(int argc, char **argv)
 	free(session.auth_scheme);
 	acl_free(&session);
 	parents_free(&session);
-	keep_free(&session);
+	follow_free(&session);
 	frame_buffer_free(&session.in);
 	frame_buffer_free(&session.out);
 	return 0;

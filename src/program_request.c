@@ -93,9 +93,9 @@ request_take(Session *session, const FrameTaken *taken)
 			report_silence(session);
 			return true;
 		case FRAME_UNWATCH:
-			if (session->watch_path != NULL &&
-				session->watch_id == taken->frame.id)
-				watch_end(session);
+			if (session->wait.path != NULL &&
+				session->wait.id == taken->frame.id)
+				wait_end(session);
 			return true;
 		case FRAME_KEEP:
 			keep_take(session, taken);
@@ -146,7 +146,7 @@ take_request(Session *session, const FrameTaken *taken)
 		exit(1);
 	if (request->step == STEP_LIST_AND_WATCH ||
 		request->step == STEP_GET_AND_WATCH)
-		watch_begin(session, request);
+		wait_begin(session, request);
 	request_submit(request);
 	return true;
 }
@@ -361,7 +361,6 @@ request_free_all(Session *session)
 		free_request(request);
 	}
 	free(session->slots);
-	watch_forget(session);
 }
 
 void

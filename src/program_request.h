@@ -5,8 +5,7 @@
  *
  *	program_request.c	from the frame to the reply: sending, answers, undoing
  *	program_step.c		the table of steps: what is sent, what follows
- *	program_watch.c		watching
- *	program_keep.c		locks that are kept
+ *	program_follow.c	the wait, and kept locks: what is watched for them
  *
  *-------------------------------------------------------------------------
  */
@@ -149,46 +148,36 @@ extern ZkResult step_result_of(int rc);
 /* The completion of a request whose answer is a code. */
 extern void step_void_done(int rc, const void *data);
 
-/* ---- program_watch.c ---- */
+/* ---- program_follow.c ---- */
 
-/* From now on that request's node is the one that is watched. */
-extern void watch_begin(Session *session, Request *request);
+/* The library's watcher for all that is followed. */
+extern void follow_event(zhandle_t *zh, int type, int state,
+						 const char *path, void *context);
+
+/* Is that path's list, or its data, followed for anything? */
+extern bool follow_is_wanted(const Session *session, const char *path,
+							 bool is_of_list);
+
+/* Remove the watches of a path, in the library's memory alone. */
+extern void follow_remove_here(const Session *session, const char *path,
+							   bool is_of_list);
+
+/* From now on the backend waits for what that request reads. */
+extern void wait_begin(Session *session, Request *request);
 
 /*
  * The node is gone: ask for the list that was promised, if it was and still
  * is wanted.
  */
-extern bool watch_keep_promise(Session *session);
+extern bool wait_keep_promise(Session *session);
 
-/* Nobody waits for its event any more. */
-extern void watch_end(Session *session);
+/* The backend does not wait any more: the watch goes. */
+extern void wait_end(Session *session);
 
-/* There is none any more. */
-extern void watch_forget(Session *session);
+/* The same where the watch is gone already. */
+extern void wait_forget(Session *session);
 
-/*
- * Does anybody want to know what becomes of that node's list, or of its data?
- */
-extern bool watch_is_wanted(const Session *session, const char *path,
-							bool is_of_list);
-
-/* Remove a request's watches, in the library's memory alone. */
-extern void watch_remove_here(const Request *request);
-
-/* The library's watcher for every watch of a wait. */
-extern void watch_node_event(zhandle_t *zh, int type, int state,
-							 const char *path, void *context);
-
-/* ---- program_keep.c ---- */
-
-/* The library's watcher for the queues in which locks are kept. */
-extern void keep_event(zhandle_t *zh, int type, int state, const char *path,
-					   void *context);
-
-/* Have no queue watched after the next connect: watch_give_up(). */
-extern void keep_give_up(Session *session);
-
-/* A KEEP_LIST is answered.  Is it to be sent once more? */
+/* The list of a kept lock's queue is answered.  Is it to be sent once more? */
 extern bool keep_listed(Request *request);
 
 #endif							/* ZKLOCK_PROGRAM_REQUEST_H */

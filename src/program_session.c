@@ -357,7 +357,7 @@ give_up(Session *session)
 	session_set_error(session, "The ensemble kept the session and answered none of its requests for %d ms",
 					  session->status.session_timeout_ms);
 	move_to(session, ZK_CLIENT_LOST, ZK_LOSS_UNANSWERED);
-	watch_give_up(session);
+	follow_give_up(session);
 }
 
 /* The interrupt may be wanted only since the connection was lost. */

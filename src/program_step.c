@@ -149,7 +149,7 @@ static int
 send_list_and_watch(Request *request)
 {
 	return zoo_awget_children(request->session->zh, request->path,
-							  watch_node_event, request->session,
+							  follow_event, request->session,
 							  list_done, request);
 }
 
@@ -164,7 +164,7 @@ static int
 send_get_and_watch(Request *request)
 {
 	return zoo_awget(request->session->zh, request->path,
-					 watch_node_event, request->session, get_done, request);
+					 follow_event, request->session, get_done, request);
 }
 
 static int
@@ -320,7 +320,7 @@ static int
 send_keep_list(Request *request)
 {
 	return zoo_awget_children(request->session->zh, request->path,
-							  keep_event, request->session,
+							  follow_event, request->session,
 							  list_done, request);
 }
 
@@ -337,7 +337,8 @@ static int
 send_unwatch(Request *request)
 {
 	if (!request->session->is_up)
-		watch_remove_here(request);
+		follow_remove_here(request->session, request->path,
+						   request->is_of_list);
 	return zoo_aremove_all_watches(request->session->zh, request->path,
 								   request->is_of_list ? ZWATCHTYPE_CHILD :
 								   ZWATCHTYPE_DATA, 0,
@@ -369,13 +370,13 @@ after_watch(Request *request)
 {
 	Session    *session = request->session;
 
-	if (session->watch_path == NULL || session->watch_id != request->id)
+	if (session->wait.path == NULL || session->wait.id != request->id)
 		return false;
-	session->is_watch_set = request->reply.result == ZK_OK;
+	session->wait.is_set = request->reply.result == ZK_OK;
 	if (request->reply.result == ZK_NO_NODE)
-		request->is_followed = watch_keep_promise(session);
-	if (!session->is_watch_set)
-		watch_forget(session);
+		request->is_followed = wait_keep_promise(session);
+	if (!session->wait.is_set)
+		wait_forget(session);
 	return false;
 }
 
@@ -494,7 +495,8 @@ static bool
 after_unwatch(Request *request)
 {
 	if (request->reply.result != ZK_OK)
-		watch_remove_here(request);
+		follow_remove_here(request->session, request->path,
+						   request->is_of_list);
 	return false;
 }
 

@@ -321,8 +321,7 @@ are_values_good(const Frame *frame)
 		case FRAME_KEEP:
 			return frame->u.keep.slot < KEEP_SLOTS &&
 				frame->u.keep.generation > 0 &&
-				frame->u.keep.generation < KEEP_GENERATIONS &&
-				frame->u.keep.keep_ms >= 0;
+				frame->u.keep.generation < KEEP_GENERATIONS;
 		case FRAME_OPEN:
 			return frame->u.open.session_timeout_ms > 0 &&
 				frame->u.open.backend_pid > 1 &&

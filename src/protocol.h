@@ -54,7 +54,7 @@ typedef enum FrameKind
 	FRAME_WITHDRAW,				/* undo a create or replace */
 	FRAME_REPORT_SILENCE,		/* wake me when nothing is outstanding */
 	FRAME_UNWATCH,				/* done with what that request watches */
-	FRAME_KEEP,					/* a lock may be kept, or not any more */
+	FRAME_KEEP,					/* a lock may be kept, or its state changed */
 
 	/* from the program */
 	FRAME_STATUS,				/* the session changed its state */
@@ -130,14 +130,13 @@ typedef struct FrameRequest
 
 /*
  * Blobs: the path of its queue node and the data of that, for one that was
- * granted just now; none for one that the program knows.
+ * granted just now; none for one that the program knows, whose state has
+ * changed.
  */
 typedef struct FrameKeep
 {
-	uint32_t	slot;			/* of its word, below KEEP_SLOTS */
+	uint32_t	slot;			/* of its KeptLock, below KEEP_SLOTS */
 	uint32_t	generation;		/* likewise; not 0 */
-	int32_t		keep_ms;		/* for how long after each use; 0: not any
-								 * more */
 } FrameKeep;
 
 /* Blobs: server, last error, version of the library; all of them texts. */
@@ -255,8 +254,8 @@ typedef enum InterruptState
  * The page that both have mapped.  Each member has one writer, save for the
  * interrupts, which go from WANTED to UNDER_WAY by compare-and-swap, so that
  * a backend that has turned one OFF is not interrupted any more, for the
- * promise, which whoever takes it sets to 0, and for the words of
- * keep_word.h.
+ * promise, which whoever takes it sets to 0, and for kept locks
+ * (keep_word.h).
  */
 typedef struct SharedPage
 {
@@ -270,7 +269,7 @@ typedef struct SharedPage
 	_Atomic uint32_t loss_interrupt;	/* InterruptState: for a loss */
 	_Atomic uint64_t promise_id;	/* the list that the backend wants once
 									 * what it watches is gone */
-	KeepWord	keeps[KEEP_SLOTS];
+	KeptLock	kept[KEEP_SLOTS];
 } SharedPage;
 
 /* Milliseconds of a clock that goes on while the machine is suspended. */

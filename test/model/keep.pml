@@ -1,6 +1,6 @@
 /*
  * keep.pml: a lock that is kept after its release, taken back and given up
- * (src/keep_word.h, src/keep.c, src/program_keep.c).
+ * (src/keep_word.h, src/keep.c, src/program_follow.c).
  *
  * One session keeps a lock: its backend, its program, and what is on its way between the
  * two and the ensemble, in order.  Others come to the queue one after the other, of whatever
@@ -43,7 +43,7 @@
 #endif
 #define MUTANT(which) ((MUTANTS) & (which))
 
-mtype = {FREE, HELD, WANTED, KEPT, GIVEN_UP, CREATE, DELETE, LIST, SAY, KEEP, END, EVENT, LISTED}
+mtype = {FREE, HELD, WANTED, KEPT, GIVEN_UP, CREATE, DELETE, LIST, SAY, KEEP, EVENT, LISTED}
 
 /* The word, and of which generation it is. */
 mtype word = FREE;
@@ -157,11 +157,6 @@ end:
 		:: MUTANT(NO_LIST) -> is_watched = true
 		:: else -> to_server!LIST, g
 		fi
-	:: to_program?END, g ->
-		if
-		:: kept == g -> kept = 0
-		:: else
-		fi
 	:: from_server?LISTED, others ->
 		if
 		:: kept > 0 && others -> give_way()
@@ -190,7 +185,7 @@ inline drop()
 		:: else
 		fi }
 	if
-	:: is_kept -> to_program!END, g; to_program!DELETE, g; is_kept = false
+	:: is_kept -> to_program!DELETE, g; is_kept = false
 	:: else
 	fi
 }

@@ -62,7 +62,7 @@ typedef struct Player
 	ZkRequest  *requests[NREQUESTS];	/* NULL: a free place */
 	bool		can_be_withdrawn[NREQUESTS];
 	ZkRequest  *promised;		/* a list that is not asked for yet, or NULL */
-	ZkKept		kept[4];		/* locks that are kept, or were taken back */
+	uint32_t	generation;		/* of the latest lock that may be kept */
 	enum {NOT_KEPT, IS_KEPT, IS_TAKEN} keeping[4];
 	int			nleft;			/* requests still to be made */
 	int64_t		next_at;		/* when to go on without answers */
@@ -170,32 +170,42 @@ static void
 keep_something(Player *player)
 {
 	int			i = (int) choose(4);
-	ZkKept	   *kept = &player->kept[i];
+	uint32_t	generation = player->generation > 1 ?
+		player->generation - choose(2) : player->generation;
 	ZkClient   *client = player->client;
+	KeptLock   *kept = zklock_client_kept(client);
+	int			keep_ms = 1 + (int) choose(100);
+	int64_t		now = zklock_client_now();
+	bool		is_told = false;
 	const char *nodes[] = {
 		"/fuzz/queue/_c_0f8fad5b-lock-0000000001", "/fuzz/n1", "/fuzz/n2/n", "/n"
 	};
 
+	if (kept == NULL)
+		return;
+	kept += i;
 	switch (player->keeping[i])
 	{
 		case NOT_KEPT:
-			if (zklock_client_begin_kept(client, kept, nodes[choose(4)], "{}",
-										 1 + (int) choose(100)))
-				player->keeping[i] = IS_TAKEN;
+			keep_word_begin(kept, ++player->generation, keep_ms, now);
+			zklock_client_tell_kept(client, i, player->generation,
+									nodes[choose(4)], "{}");
+			player->keeping[i] = IS_TAKEN;
 			break;
 		case IS_KEPT:
-			checksum += zklock_client_is_kept(client, kept);
-			player->keeping[i] = zklock_client_take_kept(client, kept) ?
+			player->keeping[i] = keep_word_take(kept, generation, &is_told) ?
 				IS_TAKEN : NOT_KEPT;
 			break;
 		case IS_TAKEN:
 			player->keeping[i] = NOT_KEPT;
 			if (choose(4) == 0)
-				zklock_client_end_kept(client, kept);
-			else if (zklock_client_keep(client, kept, 1 + (int) choose(100)))
+				keep_word_end(kept);
+			else if (keep_word_put(kept, generation, keep_ms, now, &is_told))
 				player->keeping[i] = IS_KEPT;
 			break;
 	}
+	if (is_told && generation > 0)
+		zklock_client_tell_kept(client, i, generation, NULL, NULL);
 }
 
 /* If the program has asked for the list that it promised, that is a request. */

@@ -19,13 +19,13 @@
 #define NEW 8
 
 /* A word of generation OLD in that state. */
-static KeepWord
+static KeptLock
 make_word(KeepState state)
 {
-	KeepWord	keep;
+	KeptLock	keep;
 
 	memset(&keep, 0, sizeof(keep));
-	keep_word_begin(&keep, OLD, 1000);
+	keep_word_begin(&keep, OLD, 500, 1000);
 	if (state == KEEP_FREE)
 		keep_word_end(&keep);
 	else if (state != KEEP_HELD &&
@@ -60,28 +60,29 @@ test_changes(void)
 	for (int i = 0; i < NELEMS(cases); i++)
 	{
 		bool		is_told;
-		KeepWord	keep = make_word(cases[i].from);
+		KeptLock	keep = make_word(cases[i].from);
 
 		is_int(cases[i].can_take, keep_word_take(&keep, OLD, &is_told), "state %d: take", i);
 		is_int(cases[i].taken, keep_word_state(&keep, OLD), "and what becomes of it");
 		if (cases[i].can_take)
 			is_int(cases[i].is_told, is_told, "is the program told?");
 		keep = make_word(cases[i].from);
-		is_int(cases[i].can_put, keep_word_put(&keep, OLD, 2000, &is_told), "state %d: put", i);
+		is_int(cases[i].can_put, keep_word_put(&keep, OLD, 600, 2000, &is_told), "state %d: put", i);
 		is_int(cases[i].put, keep_word_state(&keep, OLD), "and what becomes of it");
 		if (cases[i].can_put)
 			is_int(cases[i].is_told, is_told, "is the program told?");
 		is_int(2000, atomic_load(&keep.since), "and the time");
+		is_int(600, atomic_load(&keep.keep_ms), "and for how long");
 		keep = make_word(cases[i].from);
 		is_int(cases[i].wanted, keep_word_want(&keep, OLD), "state %d: want", i);
 		is_int(cases[i].wanted, keep_word_state(&keep, OLD), "and what becomes of it");
 
 		/* who comes late, with the word in use for another lock */
 		keep = make_word(cases[i].from);
-		keep_word_begin(&keep, NEW, 3000);
+		keep_word_begin(&keep, NEW, 700, 3000);
 		is_int(3000, atomic_load(&keep.since), "state %d: begun anew: the time", i);
 		ok(!keep_word_take(&keep, OLD, &is_told), "state %d: another generation: take", i);
-		ok(!keep_word_put(&keep, OLD, 1, &is_told), "put");
+		ok(!keep_word_put(&keep, OLD, 1, 1, &is_told), "put");
 		is_int(KEEP_FREE, keep_word_want(&keep, OLD), "want");
 		is_int(KEEP_FREE, keep_word_state(&keep, OLD), "state");
 		is_int(KEEP_HELD, keep_word_state(&keep, NEW), "it is as it was");
@@ -97,7 +98,7 @@ test_changes(void)
 #define TIMES 1000
 
 /* What both threads have to do with. */
-static KeepWord shared;
+static KeptLock shared;
 
 /*
  * Generation that the program must not touch any more, and one of which it
@@ -166,7 +167,7 @@ test_race(void)
 		if (!is_kept)
 		{
 			in_use = generation + 1;
-			keep_word_begin(&shared, ++generation, i);
+			keep_word_begin(&shared, ++generation, 1, i);
 		}
 		else if (!keep_word_take(&shared, generation, &is_told))
 		{
@@ -178,7 +179,7 @@ test_race(void)
 		if (deleted == generation)
 			nbroken++;
 		in_use = 0;
-		is_kept = keep_word_put(&shared, generation, i, &is_told);
+		is_kept = keep_word_put(&shared, generation, 1, i, &is_told);
 	}
 	is_over = true;
 	pthread_join(program, NULL);

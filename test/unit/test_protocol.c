@@ -123,7 +123,6 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 		case FRAME_KEEP:
 			frame.u.keep.slot = choose(KEEP_SLOTS);
 			frame.u.keep.generation = 1 + choose(3);
-			frame.u.keep.keep_ms = (int32_t) choose(3);
 			blobs[0] = frame_text("/a/b/c");
 			blobs[1] = frame_text("{}");
 			break;
@@ -201,7 +200,6 @@ static const Case cases[] = {
 	{"no such slot", FRAME_KEEP, FIELD(u.keep.slot), KEEP_SLOTS, FRAME_INVALID},
 	{"no generation", FRAME_KEEP, FIELD(u.keep.generation), 0, FRAME_INVALID},
 	{"one too high", FRAME_KEEP, FIELD(u.keep.generation), KEEP_GENERATIONS, FRAME_INVALID},
-	{"a negative time", FRAME_KEEP, FIELD(u.keep.keep_ms), -1, FRAME_INVALID},
 	{"a path without its end", FRAME_KEEP, sizeof(Frame) + 6, 1, 'x', FRAME_INVALID},
 	{"a path without a slash", FRAME_KEEP, sizeof(Frame), 6, 0x656565656565, FRAME_INVALID},
 	{"negative news", FRAME_WATCH, FIELD(u.watch.news), -1, FRAME_INVALID},
