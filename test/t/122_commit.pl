@@ -25,27 +25,29 @@ sub written
 		"SELECT count(*) FROM written WHERE what = '$what'");
 }
 
-# Name the standbys that a commit waits for; '' for none.
+# Name the standbys that a commit waits for, in this cluster or another; '' for none.
 sub set_standbys
 {
-	my ($names) = @_;
-	$node->append_conf('postgresql.conf',
+	my ($names, $cluster) = @_;
+	$cluster //= $node;
+	$cluster->append_conf('postgresql.conf',
 		"synchronous_standby_names = '$names'");
-	$node->reload;
+	$cluster->reload;
 	poll_until
 	{
-		$node->safe_psql('postgres', 'SHOW synchronous_standby_names') eq
+		$cluster->safe_psql('postgres', 'SHOW synchronous_standby_names') eq
 		  $names;
 	}
 	'the setting';
-	wait_for_demand($node) if $names ne '';
+	wait_for_demand($cluster) if $names ne '';
 	return;
 }
 
 sub wait_event
 {
-	my ($session) = @_;
-	return $node->safe_psql('postgres',
+	my ($session, $cluster) = @_;
+	$cluster //= $node;
+	return $cluster->safe_psql('postgres',
 		'SELECT wait_event FROM pg_stat_activity WHERE pid = '
 		  . $session->pid);
 }
@@ -132,20 +134,68 @@ subtest 'a downgrade does not bring an evicted lock back' => sub {
 
 subtest 'to let go of a lost lock does not help the transaction' => sub {
 	my $session = background($node);
-	$session->query_safe("SELECT zk_lock('released')");
-	$session->query_safe("BEGIN; INSERT INTO written VALUES ('released')");
-	my ($path) = map { $_->[0] } $zk->ephemerals(lock_path('released') . '/');
-	$foreign->delete($path);
-	is($session->query_safe("SELECT zk_is_held('released')"),
-		'f', 'it is lost');
-	is($session->query_safe("SELECT zk_unlock('released')"),
-		'f', 'and let go of');
-	$session->query('COMMIT');
-	is($session->sqlstate, '40001', 'the commit is refused');
-	is(written('released'), '0', 'nothing is written');
+	foreach my $way (q{zk_unlock('released')}, 'zk_unlock_all()')
+	{
+		$session->query_safe("SELECT zk_lock('released')");
+		$session->query_safe("BEGIN; INSERT INTO written VALUES ('released')");
+		evict('released');
+		is($session->query_safe("SELECT zk_is_held('released')"), 'f', 'it is lost');
+		$session->query_safe("SELECT $way");
+		is($session->query_safe('SELECT count(*) FROM zk_locks'), '0', "let go of by $way");
+		$session->query('COMMIT');
+		is($session->sqlstate, '40001', 'the commit is refused');
+		is(written('released'), '0', 'nothing is written');
+	}
 	$session->query_safe("INSERT INTO written VALUES ('later')");
 	is(written('later'), '1', 'the next transaction is not refused');
 	$session->quit;
+};
+
+# The next holder must find the row, and so must whoever looks after a crash. What
+# would write WAL to disk a little later is stopped, so only the commit does.
+subtest 'a commit under a lock is on disk, guarded or not' => sub {
+	my ($session, $free) = map { background($node) } 1 .. 2;
+	my $writer = $node->safe_psql('postgres',
+		"SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'");
+	my $flushed = sub {
+		my ($who) = @_;
+		$who->query_safe("BEGIN; INSERT INTO written VALUES ('disk')");
+		my $written = $who->query_safe('SELECT pg_current_wal_insert_lsn()');
+		$who->query_safe('COMMIT');
+		return $who->query_safe("SELECT pg_current_wal_flush_lsn() > '$written'");
+	};
+	kill STOP => $writer;
+	$free->query_safe('SET synchronous_commit = off');
+	is($flushed->($free), 'f', 'not without a lock');
+	$session->query_safe("SET synchronous_commit = off; SELECT zk_lock('disk')");
+	foreach my $guard (qw(off lease quorum))
+	{
+		$session->query_safe("SET zklock.commit_guard = '$guard'");
+		is($flushed->($session), 't', "commit_guard = $guard");
+	}
+	kill CONT => $writer;
+	$_->quit foreach $session, $free;
+};
+
+# A commit is held up when it is past its guard, and not yet visible.
+subtest 'the lock stays until the commit is visible' => sub {
+	my ($session, $next) = map { background($node) } 1 .. 2;
+	$session->query_safe("SET synchronous_commit = on; BEGIN; SELECT zk_xact_lock('visible');
+		INSERT INTO written VALUES ('visible')");
+	set_standbys('nobody');
+	$session->start_query('COMMIT');
+	poll_until { wait_event($session) eq 'SyncRep' } 'it to wait';
+	$next->query("SELECT zk_lock('visible', '1s')");
+	is($next->sqlstate, '55P03', 'nobody else has it while the commit goes on');
+	$next->start_query("SELECT zk_lock('visible', '30s')");
+	wait_for_queue($zk, lock_path('visible'), 2);
+	set_standbys('');
+	$session->wait_result;
+	$next->wait_result;
+	is($next->sqlstate, '00000', 'and then');
+	is($next->query_safe("SELECT count(*) FROM written WHERE what = 'visible'"),
+		'1', 'with what was written');
+	$_->quit foreach $session, $next;
 };
 
 # A lost lock stays in the table until it is let go of. A cancellation that has
@@ -208,7 +258,9 @@ subtest 'the wait for other notifiers comes before the proof' => sub {
 subtest 'postgres_fdw notifies on the same cluster' => sub {
 	my @missing = missing_extensions($node, qw(postgres_fdw tcn));
 	plan skip_all => "there is no @missing" if @missing;
-	my $preloaded = cluster('paris', $zk, shared_preload_libraries => 'zklock');
+	my $preloaded = cluster('paris', $zk,
+		init => [ allows_streaming => 1 ],
+		shared_preload_libraries => 'zklock');
 	my ($host, $port) = ($preloaded->host, $preloaded->port);
 	$preloaded->safe_psql('postgres', "CREATE EXTENSION postgres_fdw;
 		CREATE SERVER here FOREIGN DATA WRAPPER postgres_fdw
@@ -252,6 +304,44 @@ subtest 'postgres_fdw notifies on the same cluster' => sub {
 		}
 		$session->quit;
 	}
+
+	# What happens there can take time. Then the quorum is asked again, behind the wait
+	# for other notifiers as ever.
+	$preloaded->safe_psql('postgres', q{CREATE TABLE plain (what text);
+		CREATE TABLE slow (what text);
+		CREATE FUNCTION be_slow() RETURNS trigger LANGUAGE plpgsql AS
+			'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END';
+		CREATE CONSTRAINT TRIGGER be_slow AFTER INSERT ON slow DEFERRABLE INITIALLY DEFERRED
+		FOR EACH ROW EXECUTE FUNCTION be_slow();
+		CREATE FOREIGN TABLE far_slow (what text) SERVER here OPTIONS (table_name 'slow');
+		ALTER SERVER here OPTIONS (SET options '-c lock_timeout=30s -c synchronous_commit=local')});
+	my ($first, $session, $gate, $next) = map { background($preloaded) } 1 .. 4;
+	my $wait_for_lock = sub {
+		my ($type, $what) = @_;
+		poll_until { $preloaded->safe_psql('postgres', "SELECT count(*) FROM pg_locks
+			WHERE NOT granted AND locktype = '$type'") eq '1' } $what;
+	};
+	$gate->query_safe('SELECT pg_advisory_lock(1)');
+	$session->query_safe('SELECT FROM far_slow');
+	$session->query_safe("SET zklock.commit_guard = quorum; SET synchronous_commit = local;
+		SELECT zk_lock('slow'); BEGIN; INSERT INTO far_slow VALUES ('slow');
+		INSERT INTO plain VALUES ('slow'); NOTIFY news");
+	$session->start_query('COMMIT');
+	$wait_for_lock->('advisory', 'the commit there to wait');
+	set_standbys('nobody', $preloaded);
+	$first->query_safe('SET synchronous_commit = on');
+	$first->start_query("INSERT INTO plain SELECT pg_notify('news', '')");
+	poll_until { wait_event($first, $preloaded) eq 'SyncRep' } 'another notifier to wait';
+	$gate->query_safe('SELECT pg_advisory_unlock(1)');
+	$wait_for_lock->('object', 'the commit here to wait');
+	evict('slow');
+	$next->query_safe("SELECT zk_lock('slow', '10 s')");
+	set_standbys('', $preloaded);
+	$_->wait_result foreach $first, $session;
+	is($session->sqlstate, '40001', 'refused, after a long wait there and one here');
+	is($preloaded->safe_psql('postgres', "SELECT count(*) FROM plain WHERE what = 'slow'"),
+		'0', 'nothing is written here');
+	$_->quit foreach $first, $session, $gate, $next;
 	$preloaded->stop;
 };
 
