@@ -105,11 +105,7 @@ OBJS = \
 	src/check_session.o \
 	src/hooks.o \
 	src/lock.o \
-	src/lock_call.o \
-	src/lock_look.o \
 	src/lock_proof.o \
-	src/lock_board.o \
-	src/lock_refuse.o \
 	src/contender.o \
 	src/contender_node.o \
 	src/contender_watch.o \

@@ -11,7 +11,7 @@
 
 #include "postgres.h"
 
-/* Define the settings of this room.  For _PG_init(). */
+/* Define the settings of this module.  For _PG_init(). */
 extern void zklock_auth_init(void);
 
 /* A number that is another one when zklock.auth has changed. */

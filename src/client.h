@@ -6,7 +6,7 @@
  *	  client_request.h.
  *
  * The session itself, with the ZooKeeper library, is in a program of its own
- * (see program.h), which this room starts and talks to.  No type of the
+ * (see program.h), which this module starts and talks to.  No type of the
  * ZooKeeper library and none of PostgreSQL stands here.  No function raises
  * or waits for the network, save for the bounded waits of
  * zklock_client_close() and of sending to a program that does not read.

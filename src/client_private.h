@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * client_private.h
- *	  The client and its requests, for the rooms of the family client_*.
+ *	  The client and its requests, for the modules of the family client_*.
  *
  *-------------------------------------------------------------------------
  */

@@ -8,7 +8,7 @@
 #ifndef ZKLOCK_HOOKS_H
 #define ZKLOCK_HOOKS_H
 
-/* Define the settings of this room and install its hooks.  For _PG_init(). */
+/* Define the settings of this module and install its hooks.  For _PG_init(). */
 extern void zklock_hooks_init(void);
 
 /* Register the transaction callbacks, once; before the first lock. */

@@ -12,7 +12,7 @@
 
 #include "place.h"
 
-/* Define the setting of this room.  For _PG_init(). */
+/* Define the setting of this module.  For _PG_init(). */
 extern void zklock_keep_init(void);
 
 /*

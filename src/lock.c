@@ -22,10 +22,12 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
+#include "board.h"
 #include "contender.h"
 #include "keep.h"
 #include "name.h"
@@ -49,6 +51,19 @@ static int	max_locks_setting;
  * it must not commit either: it relied on the lock.
  */
 static bool has_released_lost;
+
+/* zklock.snapshot_warning: warn when a lock comes after the snapshot? */
+static bool snapshot_warning;
+
+/* Our callback in MessageContext; it is there if is_call_followed. */
+static MemoryContextCallback at_call_end;
+static bool is_call_followed;
+
+/*
+ * Are all calls that took locks over, but not their transaction?  A later
+ * call in the same transaction that takes one, too, puts it off for all.
+ */
+static bool is_call_over;
 
 HTAB	   *zklock_locks;
 
@@ -74,9 +89,17 @@ static void end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live);
 static void forget_if_empty(Lock *lock);
 static void release_all(ZkSessionNumber live, bool has_written);
 static void remember_release(bool was_lost, bool has_written);
+static void end_scopes(bool ends_xact, bool ends_call);
 static void drop_xact_counts(ModeCount *count);
 static void end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
 						   SubTransactionId parent);
+static void post(Lock *lock);
+static void follow_call(void);
+static void end_call(void *arg);
+static void warn_of_snapshot(void);
+pg_noreturn static void refuse_upgrade(const Lock *lock);
+pg_noreturn static void refuse_count(const Lock *lock);
+pg_noreturn static void refuse_permits(const Lock *lock, int permits);
 
 /* ---------------------------------------------------------------------
  * Public functions: acquire
@@ -92,7 +115,12 @@ zklock_lock_init(void)
 							&max_locks_setting, 1000, 1, 10000,
 							PGC_SUSET, 0,
 							NULL, NULL, NULL);
-	zklock_lock_refuse_init();
+	DefineCustomBoolVariable("zklock.snapshot_warning",
+							 "Warns when a lock is taken in a transaction whose snapshot is already fixed.",
+							 NULL,
+							 &snapshot_warning, true,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
 }
 
 int64
@@ -112,7 +140,7 @@ zklock_acquire(const ZkLockOrder *order)
 		if (zklock_lock_is_held(lock))
 			return take_again(order, lock);
 		if (!order->is_checked)
-			zklock_lock_warn_of_snapshot();
+			warn_of_snapshot();
 
 		/* true: nothing may raise until it is counted */
 		if (order->mode == RECIPE_EXCLUSIVE && order->permits == 1 &&
@@ -192,14 +220,14 @@ zklock_needs_place(const ZkLockOrder *order)
 		return true;
 	if (order->mode == RECIPE_EXCLUSIVE &&
 		!zklock_lock_has_mode(lock, RECIPE_EXCLUSIVE))
-		zklock_lock_refuse_upgrade(lock);
+		refuse_upgrade(lock);
 	return false;
 }
 
 void
 zklock_check_room(int nmore)
 {
-	zklock_lock_warn_of_snapshot();
+	warn_of_snapshot();
 	make_room(nmore);
 }
 
@@ -294,7 +322,7 @@ zklock_end_transaction(void)
 		zklock_session_rest();
 		return;
 	}
-	zklock_lock_end_scopes(true, zklock_call_is_over());
+	end_scopes(true, is_call_over);
 
 	/* the commit guard has stopped it; with no lock left it stays stopped */
 	if (zklock_has_locks())
@@ -411,34 +439,6 @@ zklock_lock_is_of_session(const Lock *lock)
 		lock->counts[RECIPE_SHARED].session > 0;
 }
 
-void
-zklock_lock_end_scopes(bool ends_xact, bool ends_call)
-{
-	HASH_SEQ_STATUS scan;
-	Lock	   *lock;
-	ZkSessionNumber live;
-
-	zklock_session_reap();
-	live = zklock_session_live();
-	zklock_client_begin_many(zklock_session_client());
-	foreach_lock(scan, lock)
-	{
-		foreach_mode(mode)
-		{
-			bool		was_held = zklock_lock_has_mode(lock, mode);
-
-			if (ends_xact)
-				drop_xact_counts(&lock->counts[mode]);
-			if (ends_call)
-				lock->counts[mode].call = 0;
-			if (was_held && !zklock_lock_has_mode(lock, mode))
-				end_mode(lock, mode, live);
-		}
-		forget_if_empty(lock);
-	}
-	zklock_client_end_many(zklock_session_client());
-}
-
 /* ---------------------------------------------------------------------
  * Acquire
  * ---------------------------------------------------------------------
@@ -528,9 +528,9 @@ reserve_count(Lock *lock, RecipeMode mode, ZkScope scope)
 	if ((scope == ZK_SCOPE_SESSION ? count->session :
 		 scope == ZK_SCOPE_CALL ? count->call :
 		 zklock_lock_xact_total(count)) == INT_MAX)
-		zklock_lock_refuse_count(lock);
+		refuse_count(lock);
 	if (scope == ZK_SCOPE_CALL)
-		zklock_call_follow();
+		follow_call();
 	if (scope == ZK_SCOPE_TRANSACTION &&
 		(count->xact == NULL || count->xact->subid != subid))
 	{
@@ -554,9 +554,9 @@ take_again(const ZkLockOrder *order, Lock *lock)
 	bool		is_exclusive = zklock_lock_has_mode(lock, RECIPE_EXCLUSIVE);
 
 	if (is_exclusive && lock->place.permits != order->permits)
-		zklock_lock_refuse_permits(lock, order->permits);
+		refuse_permits(lock, order->permits);
 	if (order->mode == RECIPE_EXCLUSIVE && !is_exclusive)
-		zklock_lock_refuse_upgrade(lock);
+		refuse_upgrade(lock);
 	zklock_place_settle(&lock->place, zklock_session_live());
 	zklock_refuse_if_lost();
 	if (!zklock_lock_has_mode(lock, order->mode))
@@ -591,7 +591,7 @@ count_one(const ZkLockOrder *order, Lock *lock)
 		count->xact->count++;
 	if (order->counted != NULL)
 		*order->counted = lock;
-	zklock_lock_post(lock);
+	post(lock);
 	return lock->place.token;
 }
 
@@ -681,6 +681,38 @@ answer_busy(const ZkLockOrder *order, const Bounds *bounds, bool is_known,
  * ---------------------------------------------------------------------
  */
 
+/*
+ * The counts of transaction scope end, of call scope, or of both, and with
+ * them the places that nothing else holds.  Never raises or waits.
+ */
+static void
+end_scopes(bool ends_xact, bool ends_call)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	ZkSessionNumber live;
+
+	zklock_session_reap();
+	live = zklock_session_live();
+	zklock_client_begin_many(zklock_session_client());
+	foreach_lock(scan, lock)
+	{
+		foreach_mode(mode)
+		{
+			bool		was_held = zklock_lock_has_mode(lock, mode);
+
+			if (ends_xact)
+				drop_xact_counts(&lock->counts[mode]);
+			if (ends_call)
+				lock->counts[mode].call = 0;
+			if (was_held && !zklock_lock_has_mode(lock, mode))
+				end_mode(lock, mode, live);
+		}
+		forget_if_empty(lock);
+	}
+	zklock_client_end_many(zklock_session_client());
+}
+
 static void
 drop_xact_counts(ModeCount *count)
 {
@@ -742,10 +774,10 @@ forget_if_empty(Lock *lock)
 {
 	if (zklock_lock_is_held(lock))
 	{
-		zklock_lock_post(lock);
+		post(lock);
 		return;
 	}
-	zklock_lock_unpost(lock);
+	zklock_board_remove_lock(&lock->line);
 	foreach_mode(mode)
 		drop_xact_counts(&lock->counts[mode]);
 	zklock_place_free(&lock->place);
@@ -791,4 +823,145 @@ remember_release(bool was_lost, bool has_written)
 {
 	if (was_lost && has_written)
 		has_released_lost = true;
+}
+
+/*
+ * Put on the board (board.h) how the lock is held now.  Never raises, never
+ * waits.
+ */
+static void
+post(Lock *lock)
+{
+	const ZkPlace *place = &lock->place;
+	ZkBoardHeld held = {
+		.permits = place->permits,
+		.token = place->token,
+		.proof_ms = place->proof.wall_ms,
+		.session_number = place->session,
+		.is_evicted = place->is_evicted
+	};
+
+	for (int mode = 0; mode < (int) lengthof(lock->counts); mode++)
+	{
+		held.session_counts[mode] = lock->counts[mode].session;
+		held.call_counts[mode] = lock->counts[mode].call;
+		held.xact_counts[mode] = zklock_lock_xact_total(&lock->counts[mode]);
+		held.since[mode] = lock->counts[mode].since;
+	}
+	zklock_board_put_lock(&lock->line, lock->path + place->root_length + 1,
+						  &held);
+}
+
+/* ---------------------------------------------------------------------
+ * Call scope
+ *
+ * A client's message is one call, whatever is called in it: CALL, DO, SELECT,
+ * several statements in one string.  PostgreSQL keeps what belongs to it in
+ * MessageContext, and clears that when it is done and about to be idle: after
+ * the commit, or after the abort that an error or a cancellation has led to,
+ * and before the client is told that it may go on.  So a callback of that
+ * context is where these locks end.  No hook would do: the library may have
+ * been loaded in the middle of the call, by the very function that takes the
+ * lock.
+ *
+ * A call need not be the end of its transaction: in a transaction block, and
+ * in the extended protocol before Sync.  What it wrote is not committed then,
+ * so its locks stay until the transaction ends.
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * A lock of call scope is about to be taken: see to its end.  Raises 0A000
+ * where there are no calls.
+ */
+static void
+follow_call(void)
+{
+	if (MessageContext == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("locks of call scope cannot be used in a background worker"),
+				 errdetail("It has no client whose calls could end."),
+				 errhint("Use locks of session or of transaction scope.")));
+	is_call_over = false;
+	if (is_call_followed)
+		return;
+	at_call_end.func = end_call;
+	MemoryContextRegisterResetCallback(MessageContext, &at_call_end);
+	is_call_followed = true;
+}
+
+/*
+ * In a transaction that is still good, the locks are left to its end
+ * (zklock_end_transaction()).  A failed one is as good as over, but not one
+ * of which a subtransaction has failed: ROLLBACK TO makes it go on.  Runs
+ * outside of any transaction; never raises, never waits.
+ */
+static void
+end_call(void *arg)
+{
+	is_call_followed = false;
+	if (proc_exit_inprogress || in_error_recursion_trouble())
+		return;
+	is_call_over = IsTransactionState() || GetCurrentTransactionNestLevel() > 1;
+	if (is_call_over || !zklock_has_locks())
+		return;
+
+	/* a WARNING would look for interrupts, too */
+	HOLD_INTERRUPTS();
+	end_scopes(false, true);
+	RESUME_INTERRUPTS();
+}
+
+/* ---------------------------------------------------------------------
+ * What is refused for the sake of what is held already
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * In REPEATABLE READ and above the transaction block reads what was committed
+ * before the lock was granted: the work of the holder before us is invisible.
+ */
+static void
+warn_of_snapshot(void)
+{
+	if (snapshot_warning && IsolationUsesXactSnapshot() && IsTransactionBlock())
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("a lock taken in a transaction with a fixed snapshot does not protect what it reads"),
+				 errdetail("The transaction does not see what earlier holders of the lock have committed meanwhile."),
+				 errhint("Take the lock before the transaction, or use READ COMMITTED and read in a later statement.")));
+}
+
+static void
+refuse_upgrade(const Lock *lock)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot upgrade lock \"%s\" from shared to exclusive",
+					lock->name),
+			 errdetail("Two sessions that upgrade the same lock would wait for each other for ever."),
+			 errhint("Release the shared lock first, or take the exclusive lock from the start.")));
+}
+
+static void
+refuse_count(const Lock *lock)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("too many holds of lock \"%s\"", lock->name),
+			 errdetail("This session holds it %d times.", INT_MAX),
+			 errhint("Release it as often as it is taken. A lock of session scope is not released by the end of a transaction.")));
+}
+
+static void
+refuse_permits(const Lock *lock, int permits)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("lock \"%s\" is held here with another number of permits",
+					lock->name),
+			 errdetail("This call names %d, the lock was taken with %d.",
+					   permits, lock->place.permits),
+			 errhint("All users of a lock must name the same number of permits; a shared lock has 1.")));
 }

@@ -17,7 +17,7 @@
 typedef enum ZkScope
 {
 	ZK_SCOPE_SESSION,			/* with the backend, or DISCARD ALL */
-	ZK_SCOPE_CALL,				/* with what the client has sent: lock_call.c */
+	ZK_SCOPE_CALL,				/* with what the client has sent: lock.c */
 	ZK_SCOPE_TRANSACTION		/* with the transaction or savepoint */
 } ZkScope;
 
@@ -58,7 +58,7 @@ typedef struct ZkLockInfo
 	TimestampTz granted_at;
 } ZkLockInfo;
 
-/* Define the settings of this room.  For _PG_init(). */
+/* Define the settings of this module.  For _PG_init(). */
 extern void zklock_lock_init(void);
 
 /*

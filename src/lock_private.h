@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * lock_private.h
- *	  The table of locks, for the rooms of the family lock_*.
+ *	  The table of locks, for lock.c and lock_proof.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,11 +48,6 @@ extern HTAB *zklock_locks;
  */
 extern Lock *zklock_lock_find(const char *name);
 
-/*
- * The place that a lock is held on and that is not known to be lost, or NULL.
- */
-extern const ZkPlace *zklock_lock_good_place(const char *name);
-
 /* Is the lock held here, in that mode, or in any? */
 extern bool zklock_lock_has_mode(const Lock *lock, RecipeMode mode);
 extern bool zklock_lock_is_held(const Lock *lock);
@@ -75,42 +70,6 @@ extern bool zklock_lock_is_of_session(const Lock *lock);
 
 /* How often it is taken in transaction scope, in all subtransactions. */
 extern int	zklock_lock_xact_total(const ModeCount *count);
-
-/*
- * The counts of transaction scope end, of call scope, or of both, and with
- * them the places that nothing else holds.  Never raises or waits.
- */
-extern void zklock_lock_end_scopes(bool ends_xact, bool ends_call);
-
-/* ---- lock_call.c ---- */
-
-/*
- * A lock of call scope is about to be taken: see to its end.  Raises 0A000
- * where there are no calls.
- */
-extern void zklock_call_follow(void);
-
-/* Do the counts of call scope end with the transaction that ends now? */
-extern bool zklock_call_is_over(void);
-
-/* ---- lock_refuse.c ---- */
-
-/* Define the settings of this room. */
-extern void zklock_lock_refuse_init(void);
-
-/* Warn if what is read in this transaction was fixed before now. */
-extern void zklock_lock_warn_of_snapshot(void);
-
-pg_noreturn extern void zklock_lock_refuse_upgrade(const Lock *lock);
-pg_noreturn extern void zklock_lock_refuse_count(const Lock *lock);
-pg_noreturn extern void zklock_lock_refuse_permits(const Lock *lock,
-												   int permits);
-
-/* ---- lock_board.c ---- */
-
-/* Put on the board how the lock is held now, or that it is not any more. */
-extern void zklock_lock_post(Lock *lock);
-extern void zklock_lock_unpost(Lock *lock);
 
 /* Loop over the entries of the table, which may be removed as they come. */
 #define foreach_lock(scan, lock) \

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * lock_proof.c
- *	  Are the locks of this backend still held?  Losses in words, and proofs
- *	  for the commit guard.
+ *	  What is known of the locks of this backend, without asking; whether they
+ *	  are still held; losses in words, and proofs for the commit guard.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,6 +25,7 @@ static struct
 	char		detail[ZK_LOSS_TEXT_SIZE];
 }			LateLoss;
 
+static const ZkPlace *good_place(const char *name);
 static void describe_times(char detail[ZK_LOSS_TEXT_SIZE]);
 static Lock *find_lost(void);
 static int	find_unproved(ZkPlace **places, Moment fresh_since);
@@ -36,6 +37,67 @@ static void confirm_grant(ZkPlace *place);
  * Public functions
  * ---------------------------------------------------------------------
  */
+
+int64
+zklock_token(const char *name)
+{
+	const ZkPlace *place = good_place(name);
+
+	return place != NULL ? place->token : 0;
+}
+
+int
+zklock_permits(const char *name)
+{
+	const ZkPlace *place = good_place(name);
+
+	return place != NULL ? place->permits : 0;
+}
+
+bool
+zklock_is_recalled(const char *name)
+{
+	Lock	   *lock = zklock_lock_find(name);
+
+	return lock != NULL && zklock_lock_is_held(lock) &&
+		zklock_place_is_recalled(&lock->place, zklock_session_live());
+}
+
+void
+zklock_visit_locks(void (*visit) (const ZkLockInfo *info, void *argument),
+				   void *argument)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+	ZkSessionNumber live;
+
+	if (!zklock_has_locks())
+		return;
+	live = zklock_session_live();
+	foreach_lock(scan, lock)
+	{
+		zklock_place_settle(&lock->place, live);
+		foreach_mode(mode)
+		{
+			ModeCount  *count = &lock->counts[mode];
+			ZkLockInfo	info;
+
+			if (!zklock_lock_has_mode(lock, mode))
+				continue;
+			info.name = lock->name;
+			info.mode = mode;
+			info.is_lost = zklock_place_is_lost(&lock->place, live);
+			info.permits = lock->place.permits;
+			info.session_count = count->session;
+			info.call_count = count->call;
+			info.xact_count = zklock_lock_xact_total(count);
+			info.token = lock->place.token;
+			info.node = lock->place.node;
+			info.granted_at = count->since;
+			visit(&info, argument);
+		}
+	}
+}
 
 bool
 zklock_is_held(const char *name)
@@ -60,8 +122,11 @@ zklock_is_held(const char *name)
 	return true;
 }
 
-const ZkPlace *
-zklock_lock_good_place(const char *name)
+/*
+ * The place that a lock is held on and that is not known to be lost, or NULL.
+ */
+static const ZkPlace *
+good_place(const char *name)
 {
 	Lock	   *lock = zklock_lock_find(name);
 

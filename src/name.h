@@ -12,7 +12,7 @@
 
 #include "recipe.h"
 
-/* Define the settings of this room.  For _PG_init(). */
+/* Define the settings of this module.  For _PG_init(). */
 extern void zklock_name_init(void);
 
 /*

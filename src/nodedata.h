@@ -44,7 +44,7 @@ typedef struct ZkNodeData
 								 * of a request, why */
 } ZkNodeData;
 
-/* Define the settings of this room.  For _PG_init(). */
+/* Define the settings of this module.  For _PG_init(). */
 extern void zklock_nodedata_init(void);
 
 /*

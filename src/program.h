@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * program.h
- *	  What the rooms of the session's program share.
+ *	  What the modules of the session's program share.
  *
  * The program holds one ZooKeeper session for one backend, with the library's
  * single-threaded client: one loop, one thread, no lock.  It ends with its
@@ -16,7 +16,7 @@
  *	program_acl.c		who may do what with what it makes
  *	program_parents.c	containers that it has made, and takes away
  *
- * No room of another family calls the ZooKeeper library.  Its traps, found by
+ * No module of another family calls the ZooKeeper library.  Its traps, found by
  * experiment with release 3.8.0, have numbers that the comments refer to:
  *	R1	numeric addresses only, its own name resolution switched off
  *	R2	an odd number of addresses (ZOOKEEPER-2466)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * program_request.h
- *	  A request of the session's program, for the rooms that bring it forward.
+ *	  A request of the session's program, for the modules that bring it forward.
  *
  *	program_request.c	from the frame to the reply: sending, answers, undoing
  *	program_step.c		the table of steps: what is sent, what follows

@@ -42,7 +42,7 @@ typedef enum ZkWaitReason
 } ZkWaitReason;
 #define ZK_NWAIT_REASONS 4
 
-/* Define the settings of this room.  For _PG_init(). */
+/* Define the settings of this module.  For _PG_init(). */
 extern void zklock_session_init(void);
 
 /*

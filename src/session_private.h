@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * session_private.h
- *	  The state of the session, for the rooms of the family session_*.
+ *	  The state of the session, for the modules of the family session_*.
  *
  *-------------------------------------------------------------------------
  */
