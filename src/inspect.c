@@ -4,7 +4,7 @@
  *	  SQL functions that look: the queue of a lock, all locks, who waits, what
  *	  this session holds, the session itself.
  *
- * What each promises stands with its COMMENT ON in sql/zklock--1.0.sql.
+ * What each promises stands with its COMMENT ON in sql/zklock--2.0.sql.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,7 +4,7 @@
  *	  SQL functions that show all backends of this cluster, and counters.
  *
  * None of them opens a session or asks the ensemble.  What each promises
- * stands with its COMMENT ON in sql/zklock--1.0.sql.
+ * stands with its COMMENT ON in sql/zklock--2.0.sql.
  *
  *-------------------------------------------------------------------------
  */

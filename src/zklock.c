@@ -5,7 +5,7 @@
  *	  pg_advisory_*: lock, try, unlock; tokens and fences; recalls heard.
  *
  * What each function promises stands with its COMMENT ON in
- * sql/zklock--1.0.sql and is not repeated here.
+ * sql/zklock--2.0.sql and is not repeated here.
  *
  *-------------------------------------------------------------------------
  */

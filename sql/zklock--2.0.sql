@@ -1,4 +1,4 @@
--- zklock 1.0: distributed locks through ZooKeeper
+-- zklock 2.0: distributed locks through ZooKeeper
 \echo Use "CREATE EXTENSION zklock" to load this file. \quit
 
 -- Functions with a name argument are not STRICT: a NULL name raises an error,
