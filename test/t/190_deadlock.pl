@@ -299,6 +299,65 @@ subtest 'what was said is deleted by a stranger' => sub {
 	$stranger->close;
 };
 
+# That a session waits only that session says. Its fact counts if it is its own.
+subtest 'what one says of others does not count' => sub {
+	my ($one, $holder, $waiter) = map { session($_) } qw(berlin paris paris);
+	my $stranger = $zk->client;
+	$one->query_safe("SELECT zk_lock('a')");
+	$holder->query_safe("SELECT zk_lock('b')");
+	wait_behind($waiter, "SELECT zk_lock('a')", 'a', 2);
+	my ($session) = $holder->query_safe('SELECT session_id FROM zk_session()') =~ /([0-9a-f]+)$/;
+	my $waiting = lock_path('a/') . (queue_nodes($zk, lock_path('a')))[1];
+	my $lie = $stranger->create(lock_path('.waits/') . sprintf('%016s', $session),
+		"$waiting\n{}", ephemeral => 1);
+	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
+	wait_until_said(2);
+	sleep 1;    # it searches at once
+	ok(!$one->is_done, 'who waits for it waits');
+	$stranger->close;
+	$holder->query_safe('SELECT zk_unlock_all()');
+	$one->wait_result;
+	is($one->sqlstate, '00000', 'until the lock is released');
+	$one->query_safe('SELECT zk_unlock_all()');
+	$waiter->wait_result;
+	$_->quit foreach $one, $holder, $waiter;
+	assert_nothing_said();
+};
+
+# A client that waits likewise and says so, but does not search, is one of a cycle.
+subtest 'the newest fact decides who gives way' => sub {
+	foreach my $is_newest (0, 1)
+	{
+		my ($one, $stranger) = (session('berlin'), $zk->client);
+		my $lock = $is_newest ? 'newest' : 'older';
+		my $say = sub {
+			my $node = $stranger->create(lock_path("$lock/a/x-lock-"), '',
+				ephemeral => 1, sequential => 1);
+			$stranger->create(lock_path('.waits/') . sprintf('%016x', $stranger->session_id),
+				"$node\n{}", ephemeral => 1);
+		};
+		$one->query_safe("SET zklock.session_timeout = '2s'; SELECT zk_lock('$lock/a')");
+		$stranger->create_path(lock_path("$lock/b"));
+		$stranger->create(lock_path("$lock/b/x-lock-"), '', ephemeral => 1, sequential => 1);
+		$say->() if $is_newest;
+		wait_behind($one, "SELECT zk_lock('$lock/b')", "$lock/b", 2);
+		if (!$is_newest)
+		{
+			wait_until_said(1);
+			$say->();
+			sleep 4;    # it searches again after a session timeout
+			ok(!$one->is_done, 'who said it first leaves it to the other');
+			$stranger->close;
+		}
+		$one->wait_result;
+		is($one->sqlstate, $is_newest ? '40P01' : '00000',
+			$is_newest ? 'who said it last gives way' : 'and is granted the lock');
+		$one->quit;
+		$stranger->close if $is_newest;
+		assert_nothing_said();
+	}
+};
+
 # The wait is the same as ever, but for a line in the log.
 subtest 'nobody may say anything' => sub {
 	my ($one, $other, $stranger) = (session('berlin'), session('paris'), $zk->client);

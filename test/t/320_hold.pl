@@ -142,6 +142,24 @@ subtest 'the connection breaks during an eviction' => sub {
 	assert_no_nodes($zk, lock_path('cut'), 'nothing left');
 };
 
+# Its delete is done, and the reply lost. What stands there when it asks again has the
+# same path, and is not what it was to delete.
+subtest 'the reply is lost, and the node made anew' => sub {
+	my ($maker, $releaser) = map { connected($_) } qw(paris berlin);
+	my $token = $maker->query_safe("SELECT zk_hold('anew', 'first')");
+	my ($path) = map { lock_path("anew/$_") } queue_nodes($zk, lock_path('anew'));
+	$proxy->trap(2, 1, 'replies');
+	$releaser->start_query("SELECT zk_release_hold('anew', $token)");
+	poll_until { $proxy->is_sprung && !$foreign->exists($path) } 'it to be deleted', 20;
+	$foreign->create($path, 'second');
+	break_connections();
+	is($releaser->wait_result, 't', 'it is known to be released');
+	ok($foreign->exists($path), 'and the other one stays');
+	$foreign->delete($path) if $foreign->exists($path);
+	$_->quit foreach $maker, $releaser;
+	assert_no_nodes($zk, lock_path('anew'), 'nothing left');
+};
+
 sub hold_nodes
 {
 	my ($lock) = @_;
