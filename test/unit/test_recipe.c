@@ -606,7 +606,7 @@ static const char *
 verdict_name(RecipeVerdict verdict)
 {
 	static const char *const names[] = {"held", "wait", "gone", "exhausted",
-	"mismatch", "interposed"};
+	"mismatch"};
 
 	return names[verdict];
 }
