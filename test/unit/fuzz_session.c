@@ -225,6 +225,29 @@ take_promised(Player *player)
 	return NULL;
 }
 
+/*
+ * Give the program time to ask for that list: on a busy machine the promise
+ * would always be taken back before.  No longer than a moment, for the others.
+ */
+static void
+await_promised(Player *player)
+{
+	int64_t		until = zklock_client_now() + 100 + (int64_t) choose(400);
+
+	if (player->promised == NULL || choose(4) != 0)
+		return;
+	zklock_client_flush(player->client);
+	while (zklock_client_reply(player->promised) == NULL &&
+		   zklock_client_now() < until &&
+		   zklock_client_fd(player->client) >= 0)
+	{
+		struct pollfd polled = {zklock_client_fd(player->client), POLLIN, 0};
+
+		poll(&polled, 1, 20);
+		zklock_client_receive(player->client);
+	}
+}
+
 /* Do one thing of all that there are, with a request if there is room. */
 static void
 do_something(Player *player)
@@ -278,16 +301,23 @@ do_something(Player *player)
 			request = zklock_client_get(client, some_node());
 			break;
 		case 9:
-			zklock_client_free(player->promised);
-			player->promised = NULL;
+			zklock_client_free(take_promised(player));
 			watched = some_node();
+
+			/* so that there is something to watch, and to delete */
+			if (choose(2))
+				zklock_client_free(zklock_client_create(client, watched,
+														ZK_EPHEMERAL, data, 4));
 			request = choose(2) ?
 				zklock_client_get_and_watch(client, watched) :
 				zklock_client_get_watch_and_list(client, watched,
 												 "/fuzz/queue",
 												 &player->promised);
 			if (choose(2))
+			{
 				zklock_client_delete(client, watched);
+				await_promised(player);
+			}
 			else if (choose(2))
 				zklock_client_unwatch(client);
 			break;
