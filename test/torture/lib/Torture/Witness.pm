@@ -89,11 +89,14 @@ sub lost { return $_[0]->{lost} || 0; }
 
 sub nodes { return scalar keys %{ $_[0]->{by_token} }; }
 
-# One transaction: its changes, in order.
+# One transaction: its changes. Those of one request are one, so what is made comes
+# first: a hold stands in its maker's place, and is not somebody new.
 sub _follow
 {
 	my ($self, $transaction) = @_;
-	foreach my $change (@{ $transaction->{changes} })
+	my @changes = @{ $transaction->{changes} };
+	foreach my $change ((grep { $_->{kind} eq 'create' } @changes),
+		(grep { $_->{kind} ne 'create' } @changes))
 	{
 		# The leader was asked all the same.
 		next if $transaction->{is_void} && $change->{kind} ne 'check';
