@@ -111,8 +111,10 @@ program_ask(const char *servers, int64_t until)
 		if (is_name(i))
 		{
 			int64_t		now = protocol_now();
+			int			nshares = nnames > 0 ? nnames + 1 : 1;
 
-			serve(now + (deadline - now) / (nnames-- + 1));
+			nnames--;
+			serve(now + (deadline - now) / nshares);
 			look_up(i);
 		}
 	serve(deadline);
