@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * check_private.h
- *	  What the rooms of zk_check() share.
+ *	  What the modules of zk_check() share.
  *
  *	check.c				the function, its rows, what is installed
  *	check_settings.c	settings, and what else PostgreSQL knows

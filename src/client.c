@@ -279,7 +279,7 @@ static const char *
 make_title(char title[ZK_CHANNEL_TITLE_SIZE], const char *addition)
 {
 	snprintf(title, ZK_CHANNEL_TITLE_SIZE,
-			 "zklock: session .................. of backend %-10d%s",
+			 "zklock: session .................. of backend %d%s",
 			 (int) getpid(), addition);
 	return title;
 }

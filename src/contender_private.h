@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * contender_private.h
- *	  A contender on its way, for the rooms of the family contender_*.
+ *	  A contender on its way, for the modules of the family contender_*.
  *
  *-------------------------------------------------------------------------
  */

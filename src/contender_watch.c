@@ -304,9 +304,9 @@ is_word_good(const Standing *standing)
 
 /*
  * Until when to wait for news before the queue is read again, in session
- * timeouts.  Servers tell what becomes of a node only to those who may read it then (NIOServerCnxn.process, 3.8.4 and
- * 3.9.2 on): whoever owns the one ahead can hide it from us, and our mark is
- * in a name that anybody can forge.
+ * timeouts.  Servers tell what becomes of a node only to those who may read
+ * it then (NIOServerCnxn.process, 3.8.4 and 3.9.2 on): whoever owns the one
+ * ahead can hide it from us, and our mark is in a name that anybody can forge.
  */
 static int64
 look_again_at(const Standing *standing, int timeouts)

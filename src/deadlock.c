@@ -180,7 +180,7 @@ schedule(ZkDetector *detector)
 		detector->cycle_at <= now + CHECK_AGAIN_MS;
 
 	detector->look_at = now +
-		(list_length(detector->facts) > 1 || is_suspicious ?
+		(deadlock_blocks_somebody(detector) || is_suspicious ?
 		 CHECK_AGAIN_MS : Max(DeadlockTimeout, CHECK_AGAIN_MS));
 }
 

@@ -75,6 +75,17 @@ deadlock_said(const ZkDetector *detector, FactKind kind, int64 session)
 	return NULL;
 }
 
+bool
+deadlock_blocks_somebody(const ZkDetector *detector)
+{
+	ListCell   *cell;
+
+	foreach(cell, detector->facts)
+		if (((const ZkFact *) lfirst(cell))->kind == FACT_BLOCKED)
+		return true;
+	return false;
+}
+
 /* What has gone with its session is gone. */
 void
 deadlock_take_back(ZkDetector *detector, ZkFact *fact)
@@ -112,8 +123,7 @@ deadlock_answer(ZkDetector *detector, const ZkPlace *place)
 	const ZkReply *reply;
 	ListCell   *cell;
 
-	/* the wait alone: nobody is said to be blocked */
-	if (list_length(detector->facts) < 2)
+	if (!deadlock_blocks_somebody(detector))
 		return;
 	reply = zklock_roundtrip_read(&detector->trip, zklock_client_get,
 								  deadlock_path(place, FACT_QUESTION,

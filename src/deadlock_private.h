@@ -102,6 +102,9 @@ extern bool deadlock_say(ZkDetector *detector, const ZkPlace *place,
 extern ZkFact *deadlock_said(const ZkDetector *detector, FactKind kind,
 							 int64 session);
 
+/* Is anybody said to wait for us in PostgreSQL? */
+extern bool deadlock_blocks_somebody(const ZkDetector *detector);
+
 /* Take one back.  Never raises, never waits. */
 extern void deadlock_take_back(ZkDetector *detector, ZkFact *fact);
 

@@ -58,6 +58,8 @@ struct Keep
 								 * the backend says so */
 };
 
+static bool is_followed(const Session *session, const char *path,
+						bool is_of_list);
 static void forget_promise(Wait *wait);
 static void tell_waiter(Session *session, int type);
 static void begin_keep(Keep *keep, const FrameTaken *taken);
@@ -106,8 +108,9 @@ follow_event(zhandle_t *zh, int type, int state, const char *path,
 		tell_waiter(session, type);
 }
 
-bool
-follow_is_wanted(const Session *session, const char *path, bool is_of_list)
+/* Is that path's list, or its data, followed for anything? */
+static bool
+is_followed(const Session *session, const char *path, bool is_of_list)
 {
 	if (is_of_list)
 		for (Keep *keep = NULL; (keep = next_keep(session, keep)) != NULL;)
@@ -209,7 +212,7 @@ wait_end(Session *session)
 	session->wait.path = NULL;
 	forget_promise(&session->wait);
 	if (ended.path != NULL &&
-		!follow_is_wanted(session, ended.path, ended.is_of_list))
+		!is_followed(session, ended.path, ended.is_of_list))
 	{
 		removal = request_new_silent(session, STEP_UNWATCH, ended.path);
 		removal->is_of_list = ended.is_of_list;

@@ -154,10 +154,6 @@ extern void step_void_done(int rc, const void *data);
 extern void follow_event(zhandle_t *zh, int type, int state,
 						 const char *path, void *context);
 
-/* Is that path's list, or its data, followed for anything? */
-extern bool follow_is_wanted(const Session *session, const char *path,
-							 bool is_of_list);
-
 /* Remove the watches of a path, in the library's memory alone. */
 extern void follow_remove_here(const Session *session, const char *path,
 							   bool is_of_list);

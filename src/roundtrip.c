@@ -25,6 +25,7 @@
 #define LISTED_ALWAYS 256
 #define LISTED_SELDOM 4
 
+static const ZkReply *make_container(ZkRoundTrip *trip, const char *path);
 static const ZkReply *create(ZkRoundTrip *trip, const char *path,
 							 ZkNodeKind kind, const char *data);
 static void end_talk(ZkRoundTrip *trip, void (*forget) (void *argument),
@@ -144,8 +145,13 @@ zklock_roundtrip_reply_ahead(ZkRoundTrip *trip)
 	return trip->ahead != NULL ? zklock_client_reply(trip->ahead) : NULL;
 }
 
-const ZkReply *
-zklock_roundtrip_make_container(ZkRoundTrip *trip, const char *path)
+/*
+ * Create a container, which the server removes when it is empty; where it
+ * knows none, a znode that stays.  The reply as of
+ * zklock_roundtrip_ask().
+ */
+static const ZkReply *
+make_container(ZkRoundTrip *trip, const char *path)
 {
 	const ZkReply *reply = create(trip, path, ZK_CONTAINER, NULL);
 
@@ -164,7 +170,7 @@ zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 		char	   *parent = pnstrdup(path, end - path);
 		const ZkReply *reply = end - path <= root_length ?
 			create(trip, parent, ZK_PERSISTENT, NULL) :
-			zklock_roundtrip_make_container(trip, parent);
+			make_container(trip, parent);
 
 		if (reply == NULL)
 			return;

@@ -109,14 +109,6 @@ extern void zklock_roundtrip_send_ahead(ZkRoundTrip *trip,
 extern const ZkReply *zklock_roundtrip_reply_ahead(ZkRoundTrip *trip);
 
 /*
- * Create a container, which the server removes when it is empty; where it
- * knows none, a znode that stays.  The reply as of
- * zklock_roundtrip_ask().
- */
-extern const ZkReply *zklock_roundtrip_make_container(ZkRoundTrip *trip,
-													  const char *path);
-
-/*
  * Create what is above the znode of that path: its first root_length bytes
  * for good, the rest as containers, of which the server removes those that
  * are empty.  Whether all are there the next create tells; raises what

@@ -21,7 +21,6 @@
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "utils/builtins.h"
 #include "utils/guc.h"
 
 #include "auth.h"
@@ -117,9 +116,9 @@ static void prepare_once(void);
 static void find_program(void);
 static void start_session(void);
 static void choose_auth(ZkClientOptions *options);
+static uint64 settings(void);
+static unsigned next_server(void);
 static void open_client(const ZkClientOptions *options);
-static void fill_in_options(ZkClientOptions *options);
-static void forget_credentials(const ZkClientOptions *options);
 static uint64 hash_of(const char *text);
 static void note_loss(const ZkClientStatus *status);
 static void reap(bool is_question);
@@ -214,7 +213,7 @@ bool
 zklock_session_is_outdated(void)
 {
 	return MySession.client != NULL &&
-		MySession.opened_with != zklock_session_settings();
+		MySession.opened_with != settings();
 }
 
 void
@@ -447,15 +446,6 @@ zklock_session_close(int wait_ms)
 	zklock_client_close(closing, wait_ms);
 }
 
-uint64
-zklock_session_settings(void)
-{
-	uint64		hash = hash_combine64(hash_of(servers_setting),
-									  zklock_auth_hash());
-
-	return hash_combine64(hash, session_timeout_setting);
-}
-
 const char *
 zklock_session_program(void)
 {
@@ -559,7 +549,11 @@ find_program(void)
 static void
 start_session(void)
 {
-	ZkClientOptions options = {0};
+	ZkClientOptions options = {
+		.program = program_path,
+		.servers = servers_setting,
+		.session_timeout_ms = session_timeout_setting
+	};
 	ServerList	list;
 	char		why[256];
 
@@ -577,27 +571,24 @@ start_session(void)
 	zklock_board_enter();
 	choose_auth(&options);
 	MySession.attempt_until = 0;
-	fill_in_options(&options);
+	options.first_server = next_server();
 	MySession.number++;
 	memset(&MySession.counted, 0, sizeof(MySession.counted));
-	MySession.opened_with = zklock_session_settings();
+	MySession.opened_with = settings();
 	strlcpy(MySession.chroot, list.chroot, sizeof(MySession.chroot));
 	open_client(&options);
 }
 
-/* All options but the credentials, by the settings. */
-static void
-fill_in_options(ZkClientOptions *options)
+/* The number of the server that the next session tries first. */
+static unsigned
+next_server(void)
 {
 	static bool has_start = false;
 
 	if (!has_start)
 		first_server = pg_prng_uint32(&pg_global_prng_state);
 	has_start = true;
-	options->program = program_path;
-	options->servers = servers_setting;
-	options->session_timeout_ms = session_timeout_setting;
-	options->first_server = first_server++;
+	return first_server++;
 }
 
 /*
@@ -632,21 +623,28 @@ choose_auth(ZkClientOptions *options)
 static void
 open_client(const ZkClientOptions *options)
 {
+	const char *const secrets[] = {options->auth_credentials,
+	options->identity};
+
 	MySession.client = zklock_client_open(options);
-	forget_credentials(options);
+	for (int i = 0; i < (int) lengthof(secrets); i++)
+		if (secrets[i] != NULL)
+			explicit_bzero(unconstify(char *, secrets[i]), strlen(secrets[i]));
 	if (MySession.client == NULL)
 		zklock_errors_raise_memory();
 }
 
-static void
-forget_credentials(const ZkClientOptions *options)
+/*
+ * What the settings of the moment come to: sessions with the same result are
+ * as good as one another.
+ */
+static uint64
+settings(void)
 {
-	const char *const secrets[] = {options->auth_credentials,
-	options->identity};
+	uint64		hash = hash_combine64(hash_of(servers_setting),
+									  zklock_auth_hash());
 
-	for (int i = 0; i < (int) lengthof(secrets); i++)
-		if (secrets[i] != NULL)
-			explicit_bzero(unconstify(char *, secrets[i]), strlen(secrets[i]));
+	return hash_combine64(hash, session_timeout_setting);
 }
 
 static uint64

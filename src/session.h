@@ -220,12 +220,6 @@ extern const char *zklock_session_chroot(void);
 extern void zklock_session_close(int wait_ms);
 
 /*
- * What the settings of the moment come to: sessions with the same result are
- * as good as one another.
- */
-extern uint64 zklock_session_settings(void);
-
-/*
  * The path of the session's program, be it there or not.  Raises 58000 if the
  * place of the library is not known.
  */

@@ -26,7 +26,7 @@ typedef struct CurrentSession
 	bool		needs_look;		/* it was used since zklock_session_rest() */
 	bool		has_identity;	/* of its own */
 	bool		has_credentials;	/* those of zklock.auth */
-	uint64		opened_with;	/* zklock_session_settings() */
+	uint64		opened_with;	/* settings() */
 	char		chroot[sizeof(((ServerList *) 0)->chroot)]; /* of its servers */
 
 	/* Until it is connected for the first time. */
