@@ -100,16 +100,11 @@ OBJS = \
 	src/hold.o \
 	src/recall_ask.o \
 	src/check.o \
-	src/check_settings.o \
-	src/check_servers.o \
-	src/check_session.o \
 	src/hooks.o \
 	src/lock.o \
 	src/lock_proof.o \
 	src/contender.o \
-	src/contender_node.o \
 	src/contender_watch.o \
-	src/contender_busy.o \
 	src/contender_log.o \
 	src/deadlock.o \
 	src/deadlock_fact.o \
@@ -132,7 +127,6 @@ OBJS = \
 	src/errors.o \
 	src/auth.o \
 	src/nodedata.o \
-	src/probe.o \
 	src/client.o \
 	src/client_request.o \
 	src/channel.o \
@@ -156,8 +150,6 @@ PROGRAM_OBJS = \
 	src/program_request.o \
 	src/program_step.o \
 	src/program_follow.o \
-	src/program_acl.o \
-	src/program_parents.o \
 	src/program_ask.o \
 	src/protocol.o \
 	src/keep_word.o \

@@ -361,7 +361,41 @@ CREATE FUNCTION _zk_fence_compare(
 	claimed_at pg_catalog.timestamptz,
 	now pg_catalog.timestamptz)
 RETURNS void
-AS 'MODULE_PATHNAME', 'zk_fence_compare' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	-- The upper half of a token is the number of the ensemble's election. One a
+	-- second is more than any ensemble does for years; elections that fail count
+	-- too, so it may be ahead by some. There was no ZooKeeper before 2008.
+	elections bigint := (token >> 32) - COALESCE(newest >> 32, 0);
+	most numeric := CASE WHEN newest IS NULL
+		THEN extract(epoch FROM now) - extract(epoch FROM '2008-01-01 UTC'::timestamptz)
+		ELSE 1000 + greatest(0, floor(extract(epoch FROM now)) - floor(extract(epoch FROM claimed_at))) END;
+BEGIN
+	IF name IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'lock name must not be null';
+	ELSIF token IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'fencing token must not be null';
+	ELSIF token <= 0 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'fencing token must be greater than zero';
+	ELSIF newest > token THEN
+		RAISE EXCEPTION USING
+			ERRCODE = 'serialization_failure',
+			MESSAGE = format('a newer holder of lock "%s" has been here', name),
+			DETAIL = format('Fencing token %s is older than %s.', token, newest),
+			HINT = 'Take the lock again and run the transaction again.';
+	ELSIF elections > most THEN
+		RAISE EXCEPTION USING
+			ERRCODE = 'invalid_parameter_value',
+			MESSAGE = format('implausible fencing token for lock "%s"', name),
+			DETAIL = CASE WHEN newest IS NULL
+				THEN format('Its ensemble would have elected %s leaders, more than one a second since 2008.', elections)
+				ELSE format('Fencing token %s is %s elections of a leader ahead of %s, which claimed the lock %s seconds ago.',
+					token, elections, newest, most - 1000) END,
+			HINT = 'A greater token than there can be would refuse all holders for ever. If it is right, delete the lock''s row of zk_fences first, as a superuser.';
+	END IF;
+END $$;
 
 COMMENT ON FUNCTION _zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz) IS
 'Fencing: Part of zk_fence(): raises 40001 if newest, the token that claimed the resource at that time, is greater than token; 22004 or 22023 for a bad argument, and for a token that is greater than the ensemble can have come to until now.';
@@ -430,14 +464,13 @@ CREATE FUNCTION zk_lock_queue(
 	OUT since timestamptz,
 	OUT token bigint,
 	OUT data text,
-	OUT permits integer,
-	OUT held_since timestamptz)
+	OUT permits integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_lock_queue(text) IS
-'Looking: The queue of a lock: one row for each contender of every client and cluster, in order, with state (held, waiting, releasing: its owner is letting go, or kept: nobody holds it, whoever comes has it at once), mode, style of its node, owning ZooKeeper session, who it says it is, since when (ZooKeeper''s clock) and fencing token. Children of the znode that are not contenders come last, with a NULL position. data is what other clients wrote into their node; permits is 1, or how many may hold a semaphore. held_since is a bound: a holder was granted the lock between since and held_since, at once if they are equal; NULL if no bound is known but now.';
+'Looking: The queue of a lock: one row for each contender of every client and cluster, in order, with state (held, waiting, or releasing: its owner is letting go), mode, style of its node, owning ZooKeeper session, who it says it is, since when (ZooKeeper''s clock) and fencing token. Children of the znode that are not contenders come last, with a NULL position. data is what other clients wrote into their node; permits is 1, or how many may hold a semaphore.';
 
 CREATE FUNCTION zk_who(
 	name text,
@@ -536,7 +569,7 @@ BEGIN ATOMIC
 		JOIN queued AS b ON b.name OPERATOR(pg_catalog.=) w.name
 			AND b."position" OPERATOR(pg_catalog.<) w."position"
 	WHERE w.state OPERATOR(pg_catalog.=) 'waiting'::text
-		AND b.state OPERATOR(pg_catalog.=) ANY (ARRAY['held', 'kept', 'releasing']::text[])
+		AND b.state OPERATOR(pg_catalog.=) ANY (ARRAY['held', 'releasing']::text[])
 	UNION ALL
 	SELECT w.cluster, w.database, w.pid, w.username, w.host, p.session_id, w.client,
 		p.waits_for, NULL::text, NULL::timestamptz,
@@ -841,8 +874,6 @@ CREATE FUNCTION zk_stat(
 	OUT sessions bigint,
 	OUT reconnects bigint,
 	OUT requests bigint,
-	OUT bytes_sent bigint,
-	OUT bytes_received bigint,
 	OUT waits bigint,
 	OUT wait_time_ms double precision,
 	OUT wait_histogram bigint[],
@@ -893,10 +924,6 @@ COMMENT ON COLUMN zk_stat.reconnects IS
 'Sessions that were connected again, to whichever server.';
 COMMENT ON COLUMN zk_stat.requests IS
 'Requests of backends to the programs of their sessions, counted at the end of a transaction. What goes to the ensemble is hardly different.';
-COMMENT ON COLUMN zk_stat.bytes_sent IS
-'Bytes from backends to these programs.';
-COMMENT ON COLUMN zk_stat.bytes_received IS
-'Bytes from these programs to backends.';
 COMMENT ON COLUMN zk_stat.waits IS
 'How often somebody was ahead, however the wait ended.';
 COMMENT ON COLUMN zk_stat.wait_time_ms IS
@@ -913,7 +940,91 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_stat_reset() IS
 'Monitoring: Sets the counters of this database in zk_stat to 0; if it has no row of its own, those of all that have none.';
 
--- It uses subtransactions, so not in a parallel query's leader either.
+-- What zk_check() tells. An operator whose operands have just its types is found
+-- in pg_catalog first, whatever others have made.
+CREATE FUNCTION _zk_check_facts(
+	with_session boolean,
+	OUT item text,
+	OUT fact text,
+	OUT place integer,
+	OUT subject text,
+	OUT value text,
+	OUT number bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'zk_check_facts' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE
+ROWS 30;
+
+COMMENT ON FUNCTION _zk_check_facts(boolean) IS
+'Checks: Part of zk_check(): what was found out, without a judgement. fact is the outcome, or error: then value is the message, and subject the hint.';
+
+CREATE FUNCTION _zk_check_settings(
+	OUT item text,
+	OUT state text,
+	OUT what text,
+	OUT remedy text)
+RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER ROWS 15
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	refused record;
+	reason text;
+BEGIN
+	RETURN QUERY SELECT 'extension', 'ok',
+			format('version %s in this database, PostgreSQL %s', e.extversion, current_setting('server_version')),
+			NULL
+		FROM pg_extension AS e WHERE e.extname = 'zklock';
+	-- It reads those of all extensions, and raises if one of them is broken.
+	BEGIN
+		RETURN QUERY SELECT 'extension files', 'warning',
+				format('version %s in this database, files of version %s', e.extversion, a.default_version),
+				'ALTER EXTENSION zklock UPDATE in each database.'
+			FROM pg_extension AS e
+				JOIN pg_available_extensions() AS a ON a.name = e.extname
+			WHERE e.extname = 'zklock' AND e.extversion <> a.default_version;
+	EXCEPTION WHEN OTHERS THEN
+		RETURN QUERY SELECT 'extension files', 'note', SQLERRM, NULL;
+	END;
+
+	RETURN QUERY SELECT 'zklock.servers', 'error', 'no servers are set',
+			'Set it in postgresql.conf to the servers of your ensemble, for example ''zk1:2181,zk2:2181,zk3:2181'', and reload.'
+		WHERE current_setting('zklock.servers') = '';
+	RETURN QUERY SELECT s.name, CASE WHEN s.pending_restart THEN 'warning' ELSE 'ok' END,
+			concat(current_setting(s.name), ', source: ', s.source, ' ' || s.sourcefile, ':' || s.sourceline,
+				CASE WHEN s.pending_restart THEN '; the file has another value, which waits for a restart' END),
+			CASE WHEN s.pending_restart THEN 'Restart the server.' END
+		FROM pg_settings AS s
+		WHERE s.name LIKE 'zklock.%' AND s.name <> 'zklock.auth'
+			AND (s.name <> 'zklock.servers' OR current_setting(s.name) <> '')
+		ORDER BY s.name;
+
+	-- What the files say and the server does not take: it goes on with what it had.
+	-- A line without a name that it cannot read keeps it from taking anything.
+	FOR refused IN SELECT f.* FROM pg_file_settings AS f
+		WHERE f.error IS NOT NULL AND (f.name IS NULL OR lower(f.name) LIKE 'zklock.%')
+		ORDER BY f.seqno
+	LOOP
+		reason := '';
+		IF lower(refused.name) = 'zklock.servers' THEN
+			BEGIN
+				PERFORM set_config('zklock.servers', refused.setting, true);
+				RAISE triggered_action_exception; -- to undo it
+			EXCEPTION WHEN OTHERS THEN
+				GET STACKED DIAGNOSTICS reason = PG_EXCEPTION_DETAIL;
+			END;
+		END IF;
+		RETURN QUERY SELECT COALESCE(refused.name, 'postgresql.conf'), 'error',
+			concat_ws(': ', format('what stands in %s line %s is refused', refused.sourcefile, refused.sourceline),
+				refused.error, NULLIF(reason, '')),
+			'Correct the file, and reload; see the server''s log.';
+	END LOOP;
+EXCEPTION WHEN OTHERS THEN
+	RETURN QUERY SELECT 'settings', 'error', SQLERRM, NULL;
+END $$;
+
+COMMENT ON FUNCTION _zk_check_settings() IS
+'Checks: Part of zk_check(): what PostgreSQL knows, read as the owner of the extension, so that every caller is told the same. The value of zklock.auth is never fetched.';
+
 CREATE FUNCTION zk_check(
 	with_session boolean DEFAULT true,
 	OUT item text,
@@ -921,8 +1032,313 @@ CREATE FUNCTION zk_check(
 	OUT what text,
 	OUT remedy text)
 RETURNS SETOF record
-AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL UNSAFE
-ROWS 30;
+LANGUAGE sql VOLATILE PARALLEL UNSAFE ROWS 30
+BEGIN ATOMIC
+	WITH fact AS MATERIALIZED (
+		SELECT f.*
+		FROM _zk_check_facts(COALESCE(zk_check.with_session, false)) WITH ORDINALITY AS f(
+			item, fact, place, subject, value, number, ordinal)
+	), address AS MATERIALIZED (
+		SELECT f.*, a.mode, pg_catalog.substring(f.value, '[0-9][0-9.]*'::text) AS release,
+			CASE WHEN f.fact = 'serving' AND a.mode = 'read-only' THEN 'reading' ELSE f.fact END AS verdict,
+			r.quality
+		FROM fact AS f
+			CROSS JOIN LATERAL (SELECT pg_catalog.substring(f.value, E'\nMode: ([a-z-]+)'::text)) AS a(mode)
+			JOIN (VALUES ('unheard', 0), ('not asked', 1), ('unresolved', 2), ('unreachable', 3),
+				('no connection', 4), ('closed', 5), ('silent', 6), ('stranger', 7), ('idle', 8),
+				('serving', 9)) AS r(fact, quality) ON r.fact = f.fact
+		WHERE pg_catalog.starts_with(f.item, 'server '::text)
+	), server AS MATERIALIZED (
+		-- the best of its addresses
+		SELECT DISTINCT ON (a.place) a.*
+		FROM address AS a
+		ORDER BY a.place, a.quality DESC, a.verdict DESC
+	), setting AS MATERIALIZED (
+		SELECT f.place, f.subject,
+			pg_catalog.substring(f.value, '(?n)^tickTime=([0-9]{1,6})(?![0-9])'::text)::bigint AS tick_ms,
+			pg_catalog.substring(f.value, '(?n)^syncLimit=([0-9]{1,6})(?![0-9])'::text)::bigint AS sync_limit,
+			pg_catalog.substring(f.value, '(?n)^minSessionTimeout=([0-9]{1,9})(?![0-9])'::text)::bigint AS min_ms,
+			pg_catalog.substring(f.value, '(?n)^maxSessionTimeout=([0-9]{1,9})(?![0-9])'::text)::bigint AS max_ms,
+			pg_catalog.substring(f.value, '(?n)^maxClientCnxns=([0-9]{1,9})(?![0-9])'::text)::bigint AS most
+		FROM fact AS f
+		WHERE f.fact = 'settings'
+	), ensemble AS MATERIALIZED (
+		-- servers of the list, each of them once, whatever names it has there
+		SELECT pg_catalog.count(*) AS named,
+			pg_catalog.count(*) FILTER (WHERE s.quality > 4) AS reached,
+			pg_catalog.count(*) FILTER (WHERE s.verdict = 'serving') AS serving,
+			pg_catalog.count(*) FILTER (WHERE s.verdict IN ('idle', 'reading')) AS without_quorum,
+			pg_catalog.count(DISTINCT s.subject) FILTER (WHERE s.mode = 'standalone') AS alone,
+			pg_catalog.count(DISTINCT s.subject) FILTER (WHERE s.mode = 'leader') AS leaders,
+			pg_catalog.count(DISTINCT s.subject) FILTER (
+				WHERE s.mode IN ('leader', 'follower', 'observer')) AS members
+		FROM server AS s
+	), release AS (
+		SELECT pg_catalog.string_agg(DISTINCT a.release, ', '::text) AS releases,
+			pg_catalog.count(DISTINCT a.release) AS number,
+			-- ZOOKEEPER-4537
+			pg_catalog.bool_or(a.release ~ '^(3\.6\.|3\.7\.0$|3\.8\.0$)') AS has_bugs
+		FROM address AS a
+		WHERE a.quality = 9
+	), granted AS (
+		SELECT pg_catalog.max(t.min_ms) AS min_ms, pg_catalog.min(t.max_ms) AS max_ms,
+			pg_catalog.max(t.tick_ms * t.sync_limit) FILTER (WHERE s.mode <> 'standalone') AS sync_ms
+		FROM setting AS t
+			JOIN address AS s ON s.place = t.place AND s.subject = t.subject
+	), connection AS (
+		-- of the server that allows the fewest; 0 is any number
+		SELECT COALESCE(pg_catalog.min(t.most) FILTER (WHERE t.most > 0), pg_catalog.min(t.most)) AS most
+		FROM setting AS t
+	), own AS (
+		SELECT COALESCE(zk_check.with_session, false) AS with_session, o.state AS session_state, o.server,
+			pg_catalog.current_setting('max_connections'::text)::bigint AS max_connections,
+			(SELECT f.number FROM fact AS f WHERE f.item = 'session timeout') AS session_ms,
+			EXISTS (SELECT FROM fact AS f WHERE f.item = 'credentials' AND f.fact = 'set') AS has_credentials
+		FROM zk_session AS o
+	), step AS (
+		-- the last one of each: a session that was lost on the way is asked for anew
+		SELECT DISTINCT ON (f.item) f.*,
+			CASE WHEN f.number BETWEEN 1 AND 9999999999999
+				THEN pg_catalog.to_timestamp((f.number / 1000)::double precision)::text
+				ELSE 'an impossible date' END AS date
+		FROM fact AS f
+		ORDER BY f.item, f.ordinal DESC
+	), rule(part, item, nr, applies, state, what, remedy) AS (
+		-- Of the rules of one item the first that applies makes the row.
+		SELECT 1, s.item, r.*
+		FROM step AS s, LATERAL (VALUES
+			(1, s.fact = 'runs', 'ok',
+				pg_catalog.format('"%s" runs, protocol %s, ZooKeeper''s client library %s', s.subject, s.number, s.value),
+				NULL))
+			AS r(nr, applies, state, what, remedy)
+		WHERE s.item = 'program'
+		UNION ALL
+		SELECT 2, s.item, 1, true, CASE WHEN s.fact = 'yes' THEN 'ok' ELSE 'note' END,
+			CASE WHEN s.fact = 'yes' THEN 'zklock is preloaded'
+				ELSE 'zklock is not preloaded: no hand-over of locks through shared memory, and settings are checked late' END,
+			CASE WHEN s.fact <> 'yes' THEN 'Add zklock to shared_preload_libraries, and restart.' END
+		FROM step AS s
+		WHERE s.item = 'preloading'
+		UNION ALL
+		SELECT 5, 'ensemble', r.*
+		FROM ensemble AS e, LATERAL (VALUES
+			(1, e.reached = 0, 'error', 'none of the %s servers can be reached',
+				'Until then no lock can be had. See the rows of the servers.'),
+			(2, e.serving = 0 AND e.without_quorum > 0, 'error', 'none of the %s servers serves: no quorum',
+				'Until then no lock can be had. See the rows of the servers.'),
+			(3, e.serving = 0, 'error', 'none of the %s servers serves',
+				'Until then no lock can be had. See the rows of the servers.'),
+			(4, e.alone > 1 OR (e.alone > 0 AND e.members > 0), 'error',
+				'the servers are not of one ensemble: %2$s standalone, %3$s members',
+				'Name the servers of one ensemble in zklock.servers: the same name is another lock in each.'),
+			(5, e.leaders > 1, 'warning', '%4$s of the servers are leaders: an election may be under way',
+				'Try again. If it stays so, zklock.servers names several ensembles: the same name is another lock in each.'),
+			(6, e.serving < e.named, 'warning', 'only %5$s of %1$s servers serve', 'See the rows of the other servers.'),
+			(7, e.alone = 1, 'note', 'a single server', 'Run three servers where locks must survive the loss of one.'),
+			(8, e.named > 1 AND pg_catalog.mod(e.named, 2::bigint) = 0, 'note', 'all %s servers serve: an even number',
+				'An odd number bears as much, and needs a smaller quorum.'),
+			(9, e.named = 1, 'ok', 'the one server named serves', NULL),
+			(10, true, 'ok', 'all %s servers serve', NULL))
+			AS v(nr, applies, state, what, remedy),
+			LATERAL (SELECT v.nr, v.applies, v.state,
+				pg_catalog.format(v.what, e.named, e.alone, e.members, e.leaders, e.serving), v.remedy)
+			AS r(nr, applies, state, what, remedy)
+		WHERE e.named > 0
+		UNION ALL
+		SELECT 6, 'release', 1, true, CASE WHEN l.has_bugs OR l.number > 1 THEN 'note' ELSE 'ok' END,
+			pg_catalog.concat('servers of release ', l.releases,
+				CASE WHEN l.has_bugs THEN ', in which a change that is agreed upon may stay unseen until the next one (ZOOKEEPER-4537)' END),
+			CASE WHEN l.has_bugs THEN 'Upgrade the servers. zklock copes with it, at the cost of a request where no answer comes.'
+				WHEN l.number > 1 THEN 'Finish the upgrade of the servers.' END
+		FROM release AS l
+		WHERE l.number > 0
+		UNION ALL
+		SELECT 7, 'connections', r.*
+		FROM own AS o CROSS JOIN ensemble AS e CROSS JOIN connection AS c, LATERAL (VALUES
+			(1, c.most IS NULL, 'note',
+				'how many the servers allow cannot be known: they do not answer "conf"',
+				'Compare maxClientCnxns (60 by default) of the servers with the sum of max_connections behind one address; or add conf to 4lw.commands.whitelist.'),
+			(2, c.most = 0, 'ok', 'the servers allow any number from an address', NULL),
+			(3, o.max_connections > c.most, 'note', 'a server allows %s from one address; max_connections is %s',
+				'Raise maxClientCnxns of the servers, set it to 0, or use a pooler, if so many backends may lock at a time.'),
+			(4, true, 'ok', 'a server allows %s from one address; max_connections is %s', NULL))
+			AS v(nr, applies, state, what, remedy),
+			LATERAL (SELECT v.nr, v.applies, v.state,
+				pg_catalog.format(v.what, c.most, o.max_connections), v.remedy)
+			AS r(nr, applies, state, what, remedy)
+		WHERE e.serving > 0
+		UNION ALL
+		SELECT 8, 'session timeout', r.*
+		FROM own AS o CROSS JOIN ensemble AS e CROSS JOIN granted AS g, LATERAL (VALUES
+			(1, o.session_ms < g.min_ms OR o.session_ms > g.max_ms, 'warning',
+				'%s ms are asked for, the servers grant %s to %s ms',
+				'Set zklock.session_timeout to what they grant, or minSessionTimeout and maxSessionTimeout (2 and 20 ticks by default) of the servers.'),
+			(2, o.session_ms <= g.sync_ms, 'warning',
+				'%1$s ms are not more than syncLimit * tickTime, %4$s ms',
+				'Set zklock.session_timeout to more than syncLimit * tickTime of the ensemble.'),
+			(3, g.max_ms IS NULL AND o.session_ms <= 10000, 'note',
+				'%s ms are asked for; syncLimit and tickTime cannot be known, for the servers do not answer "conf"',
+				'Compare zklock.session_timeout with syncLimit * tickTime of the ensemble, which it must exceed (10 s by default); or add conf to 4lw.commands.whitelist.'),
+			(4, g.max_ms IS NULL, 'ok',
+				'%s ms are asked for; syncLimit and tickTime cannot be known, for the servers do not answer "conf"', NULL),
+			(5, g.sync_ms IS NOT NULL, 'ok', '%1$s ms, more than syncLimit * tickTime, %4$s ms', NULL),
+			(6, true, 'ok', '%s ms, within what the servers grant', NULL))
+			AS v(nr, applies, state, what, remedy),
+			LATERAL (SELECT v.nr, v.applies, v.state,
+				pg_catalog.format(v.what, o.session_ms, g.min_ms, g.max_ms, g.sync_ms), v.remedy)
+			AS r(nr, applies, state, what, remedy)
+		WHERE e.serving > 0
+		UNION ALL
+		SELECT 9, s.item, 1, s.fact <> 'error', CASE WHEN s.fact = 'none' THEN 'note' ELSE 'ok' END,
+			CASE WHEN s.fact = 'none'
+				THEN 'zklock.auth is not set: everybody who reaches the ensemble may delete what is made'
+				ELSE pg_catalog.format('zklock.auth has credentials of scheme "%s"', s.subject) END,
+			CASE WHEN s.fact = 'none'
+				THEN 'Set zklock.auth where others reach the ensemble whom you do not trust.' END
+		FROM step AS s
+		WHERE s.item = 'credentials'
+		UNION ALL
+		SELECT 10, 'session', r.*
+		FROM own AS o, LATERAL (VALUES
+			(1, o.session_state = 'none', 'ok',
+				'this connection has none, and none was opened: zk_check(true) does', NULL),
+			(2, o.session_state = 'connected', 'ok', pg_catalog.concat('this connection has one, at ', o.server), NULL),
+			(3, true, 'warning', 'this connection has one that is not connected',
+				'See zk_session, and the rows of the servers.'))
+			AS r(nr, applies, state, what, remedy)
+		WHERE NOT o.with_session
+		UNION ALL
+		SELECT 10, 'session', r.*
+		FROM step AS s, LATERAL (VALUES
+			(1, s.fact = 'not tried', 'error', 'not tried, for no server can grant one', 'See the rows of the servers.'),
+			(2, s.fact = 'not granted', 'error',
+				pg_catalog.concat('no session was granted in zklock.connect_timeout, ',
+					pg_catalog.current_setting('zklock.connect_timeout'::text)),
+				'See the rows of the servers; look into the network and the ensemble''s load.'),
+			(3, s.fact = 'late', 'error',
+				pg_catalog.concat('the ensemble has not answered all in zklock.connect_timeout, ',
+					pg_catalog.current_setting('zklock.connect_timeout'::text)),
+				'See the rows of the servers; look into the network and the ensemble''s load.'),
+			(4, s.fact <> 'error', 'ok',
+				pg_catalog.format('connected to %s; it took %s ms to ask all this', s.subject, s.number), NULL))
+			AS r(nr, applies, state, what, remedy)
+		WHERE s.item = 'session'
+		UNION ALL
+		SELECT 11, 'granted timeout', r.*
+		FROM own AS o, step AS s, LATERAL (VALUES
+			(1, s.place <> o.session_ms, 'warning',
+				pg_catalog.format('%s ms were asked for, %s ms granted', o.session_ms, s.place),
+				'Set zklock.session_timeout to what the ensemble grants, or minSessionTimeout and maxSessionTimeout (2 and 20 ticks by default) of its servers. A session that is in use keeps its timeout until its locks are released.'),
+			(2, true, 'ok', pg_catalog.format('%s ms, as asked for', s.place), NULL))
+			AS r(nr, applies, state, what, remedy)
+		WHERE s.item = 'session' AND s.place > 0
+		UNION ALL
+		SELECT 12, 'digest', r.*
+		FROM own AS o, step AS s, LATERAL (VALUES
+			(1, o.has_credentials, 'note',
+				'with zklock.auth sessions have no identity of their own: no hand-over, and whoever has the credentials may write to queue nodes',
+				NULL),
+			(2, s.fact = 'no identity', 'note',
+				'the ensemble refuses digest authentication: no hand-over, and everybody may write to queue nodes',
+				'Enable the digest authentication of ZooKeeper.'),
+			(3, true, 'ok', 'the ensemble knows digest authentication', NULL))
+			AS r(nr, applies, state, what, remedy)
+		WHERE s.item = 'session' AND s.place > 0
+		UNION ALL
+		SELECT v.part, s.item, v.nr, v.applies, v.state,
+			pg_catalog.format(v.what, s.subject, s.value, s.date, s.place), v.remedy
+		FROM own AS o, step AS s, LATERAL (VALUES
+			(1, 13, 'chroot', s.fact = 'no node', 'warning', 'znode "%s" does not exist',
+				'Is it mistyped in zklock.servers? Locks below another chroot are other locks. Otherwise create it, or leave that to the first lock.'),
+			(2, 13, 'chroot', s.fact = 'done', 'ok', 'znode "%1$s" is there since %3$s', NULL),
+			(3, 13, 'chroot', true, 'warning', 'znode "%s" cannot be read: %s',
+				'See its ACL (getAcl in zkCli.sh), and zklock.auth.'),
+			(4, 14, 'root', s.fact = 'no node', 'note', 'znode "%s" does not exist yet',
+				'The first lock makes it. If there should be locks by now, zklock.root is mistyped: locks below another root are other locks.'),
+			(5, 14, 'root', s.fact = 'done', 'ok', 'znode "%1$s" is there since %3$s, with %4$s znodes in it', NULL),
+			(6, 14, 'root', true, 'error', 'znode "%s" cannot be read: %s',
+				'See its ACL (getAcl in zkCli.sh), and zklock.auth.'),
+			(7, 15, 'acl', s.fact = 'done', 'ok', 'not everybody may create and delete in znode "%s"', NULL),
+			(8, 15, 'acl', s.fact = 'open' AND o.has_credentials, 'warning',
+				'everybody may create or delete in znode "%s", whatever zklock.auth is',
+				'Set its ACL by hand (setAcl in zkCli.sh) to that of your credentials, see docs/operations.md, ACLs.'),
+			(9, 15, 'acl', s.fact = 'open', 'ok',
+				'everybody may create and delete in znode "%s", as without zklock.auth it has to be', NULL),
+			(10, 15, 'acl', true, 'note', 'the ACL of znode "%s" cannot be read: %s', NULL),
+			(11, 16, 'writing', s.fact = 'done', 'ok', 'a znode was made in "%s", and taken away', NULL),
+			(12, 16, 'writing', s.fact = 'denied' AND o.has_credentials, 'error',
+				'this session may not create znodes in "%s": no lock can be had',
+				'Its ACL is for other credentials than those of zklock.auth (getAcl in zkCli.sh): all databases and clients of a lock need the same.'),
+			(13, 16, 'writing', s.fact = 'denied', 'error',
+				'this session may not create znodes in "%s": no lock can be had',
+				'Its ACL is for those with credentials: set zklock.auth to them.'),
+			(14, 16, 'writing', s.fact = 'quota', 'error', 'a quota of ZooKeeper for "%s" is exceeded: no lock can be had',
+				'Raise the quota (setquota in zkCli.sh), or find out who has used it up.'),
+			(15, 16, 'writing', true, 'error', 'no znode could be made in "%s": %s', 'Try again; see the servers'' logs.'))
+			AS v(nr, part, item, applies, state, what, remedy)
+		WHERE v.item = s.item
+		UNION ALL
+		SELECT 17, s.item, r.*
+		FROM step AS s, LATERAL (VALUES
+			(1, s.number = 0, 'ok', 'the ensemble''s clock is as ours, as far as can be seen', NULL),
+			(2, true, CASE WHEN pg_catalog.abs(s.number) > 60000 THEN 'warning'
+					WHEN pg_catalog.abs(s.number) > 2000 THEN 'note' ELSE 'ok' END,
+				pg_catalog.format('the ensemble''s clock is at least %s ms %s ours', pg_catalog.abs(s.number),
+					CASE WHEN s.number < 0 THEN 'behind' ELSE 'ahead of' END),
+				CASE WHEN pg_catalog.abs(s.number) > 2000
+					THEN 'Set the clocks (NTP). Locks do not depend on them; dates in views and the age of records of zk_run_once() do.' END))
+			AS r(nr, applies, state, what, remedy)
+		WHERE s.item = 'clock'
+	), line(part, place, item, state, what, remedy) AS (
+		SELECT 0, t.ordinal, t.item, t.state, t.what, t.remedy
+		FROM _zk_check_settings() WITH ORDINALITY AS t(item, state, what, remedy, ordinal)
+		UNION ALL
+		(SELECT DISTINCT ON (r.part, r.item) r.part, 0, r.item, r.state, r.what, r.remedy
+		FROM rule AS r
+		WHERE r.applies
+		ORDER BY r.part, r.item, r.nr)
+		UNION ALL
+		SELECT CASE f.item WHEN 'program' THEN 1 WHEN 'preloading' THEN 2 WHEN 'credentials' THEN 9 ELSE 10 END,
+			0, f.item, 'error', f.value, f.subject
+		FROM fact AS f
+		WHERE f.fact = 'error'
+		UNION ALL
+		SELECT 4, a.place, a.item,
+			CASE WHEN a.verdict = 'serving' THEN CASE WHEN a.number > 100000 THEN 'note' ELSE 'ok' END
+				WHEN e.serving = 0 OR a.verdict = 'stranger' THEN 'error' ELSE 'warning' END,
+			pg_catalog.format(v.what, a.subject, a.value,
+				CASE a.mode WHEN 'standalone' THEN 'standalone server' WHEN 'read-only' THEN 'server that only reads'
+					WHEN 'leader' THEN 'leader' WHEN 'follower' THEN 'follower' WHEN 'observer' THEN 'observer'
+					ELSE 'server of an unknown kind' END,
+				a.release, pg_catalog.round(a.number::numeric / 1000.0, 1)),
+			CASE WHEN a.verdict <> 'serving' OR a.number > 100000 THEN v.remedy END
+		FROM address AS a CROSS JOIN ensemble AS e
+			JOIN (VALUES
+				('unheard', 'nothing was heard of it in time',
+					'Look into the DNS of this machine, or name the server by its address. If it is one, the machine is too busy: zk_check(true) waits longer.'),
+				('not asked', 'it could not be asked: %2$s',
+					'See the limits of processes and memory (docs/operations.md, Processes).'),
+				('unresolved', 'its name has no address: %2$s', 'Correct the name in zklock.servers, or the DNS.'),
+				('unreachable', '%s cannot be reached: %s', 'Start the server, or correct its port in zklock.servers.'),
+				('no connection', '%s does not answer: no connection in time',
+					'Is the machine up? Look for a firewall in between.'),
+				('closed', '%s closes connections without a word',
+					'maxClientCnxns may be reached there: raise it. Or it wants TLS, which zklock does not speak, or is no ZooKeeper.'),
+				('silent', '%s takes connections and says nothing',
+					'Is it a ZooKeeper? Then it hangs: see its log, and restart it.'),
+				('stranger', '%s is not a ZooKeeper; it said "%s"', 'Correct the port in zklock.servers.'),
+				('idle', '%s is a ZooKeeper that serves nobody',
+					'It has no quorum, or is just starting: start the other servers; see its log.'),
+				('reading', '%1$s is a %3$s, release %4$s, answers in %5$s ms',
+					'It has no quorum: start the other servers.'),
+				('serving', '%1$s is a %3$s, release %4$s, answers in %5$s ms',
+					'Look into the network and the server''s load.'))
+				AS v(verdict, what, remedy) ON v.verdict = a.verdict
+	)
+	SELECT l.item, l.state, l.what, l.remedy
+	FROM line AS l
+	ORDER BY l.part, l.place, l.item;
+END;
 
 COMMENT ON FUNCTION zk_check(boolean) IS
 'Checks: What is wrong with zklock here, and what helps: a row for each thing that was looked at, with state (ok, note, warning or error), what was found, and a remedy (NULL if none is needed). Raises nothing but cancellations: an error that it meets is a row. Looks at the settings, the files, each server of zklock.servers, and, with the session of this backend, which it opens if there is none, at chroot, root, ACLs, clocks and queues. Takes zklock.connect_timeout at most, in milliseconds, and a second. For that it makes an ephemeral znode in the root, and takes it away. With false (or NULL) no session is used or opened and nothing is made: then it takes a second at most, for monitoring.';
@@ -1077,7 +1493,8 @@ REVOKE EXECUTE ON FUNCTION
 	_zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz),
 	_zk_fence_own_token(text),
 	zk_fence(text, bigint),
-	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text), zk_check(boolean),
+	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text),
+	zk_check(boolean), _zk_check_facts(boolean), _zk_check_settings(),
 	zk_waits(), zk_blocking(integer), zk_wait_graph(),
 	_zk_waits_in_postgres(), _zk_process(integer),
 	zk_run_once(text, text, interval), zk_forget_run(text, text),
@@ -1101,7 +1518,9 @@ GRANT EXECUTE ON FUNCTION
 	_zk_waits_in_postgres(), _zk_process(integer)
 TO pg_monitor, zklock_operator;
 
-GRANT EXECUTE ON FUNCTION zk_check(boolean) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION
+	zk_check(boolean), _zk_check_facts(boolean), _zk_check_settings()
+TO pg_monitor;
 
 -- The database's owner reads it for a dump, of which it is part.
 GRANT SELECT ON zk_fences TO pg_monitor, pg_database_owner;

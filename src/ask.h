@@ -46,10 +46,7 @@ typedef enum AskVerdict
 	ASK_STRANGER,				/* no ZooKeeper (its reply) */
 	ASK_IDLE,					/* a ZooKeeper that serves nobody: no quorum */
 	ASK_SERVING,				/* (its reply to "srvr") */
-	ASK_SETTINGS,				/* of one that serves (its reply to "conf") */
-	ASK_CONNECTIONS				/* of one that serves (how many are open from
-								 * our address, that of the question among
-								 * them) */
+	ASK_SETTINGS				/* of one that serves (its reply to "conf") */
 } AskVerdict;
 
 #endif							/* ZKLOCK_ASK_H */

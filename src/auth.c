@@ -30,7 +30,7 @@
 static char *auth_setting;
 
 static char *read_auth_file(const char *path);
-static void warn_of_readers(const char *path, int file);
+static void warn_of_readers(const char *path, const struct stat *status);
 static bool check_auth(char **newval, void **extra, GucSource source);
 static bool is_stored_in_catalog(GucSource source);
 static const char *show_auth(void);
@@ -117,7 +117,7 @@ read_auth_file(const char *path)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a regular file", path),
 				 errhint("Write the credentials for ZooKeeper to a file.")));
-	warn_of_readers(path, file);
+	warn_of_readers(path, &status);
 	length = read(file, line, sizeof(line) - 1);
 	if (length < 0)
 		ereport(ERROR,
@@ -140,19 +140,16 @@ read_auth_file(const char *path)
  * setting it is.
  */
 static void
-warn_of_readers(const char *path, int file)
+warn_of_readers(const char *path, const struct stat *status)
 {
 	static bool has_warned = false;
-	struct stat status;
 	mode_t		others;
 	bool		is_ours = IsTransactionState() &&
 		superuser_arg(GetSessionUserId());
 
-	if (has_warned || fstat(file, &status) != 0)
-		return;
-	others = status.st_uid == 0 ? S_IWGRP | S_IXGRP | S_IRWXO :
+	others = status->st_uid == 0 ? S_IWGRP | S_IXGRP | S_IRWXO :
 		S_IRWXG | S_IRWXO;
-	if (!S_ISREG(status.st_mode) || (status.st_mode & others) == 0)
+	if (has_warned || (status->st_mode & others) == 0)
 		return;
 	has_warned = true;
 	ereport(is_ours ? WARNING : LOG_SERVER_ONLY,

@@ -27,7 +27,6 @@
 #include "storage/s_lock.h"
 #include "utils/timestamp.h"
 
-#include "client_request.h"
 #include "compat.h"
 #include "stat.h"
 
@@ -49,36 +48,9 @@ typedef struct Slot
 /* A lock that has no line, for want of room. */
 #define NO_LINE (-1)
 
-/* How long others are silent about what one has told. */
-#define SILENCE_MS 10000
-
-/*
- * What was told, by its kind and its cause; two causes that fall together
- * keep each other silent, two kinds never do.
- */
-#define TELLINGS_OF_KIND 32
-#define TELLINGS (ZK_BOARD_KINDS * TELLINGS_OF_KIND)
-typedef struct Telling
-{
-	pg_atomic_uint64 told_at;	/* zklock_client_now(), which nobody sets;
-								 * 0: never */
-	pg_atomic_uint32 nsilent;	/* who would have, since */
-} Telling;
-
-/* All of it. */
-typedef struct Board
-{
-	Telling		tellings[TELLINGS];
-	Slot		slots[FLEXIBLE_ARRAY_MEMBER];
-} Board;
-
 /* In shared memory, by proc number; NULL if the library was not preloaded. */
 static Slot *slots;
 static int	nslots;
-
-/* Likewise; then this backend's. */
-static Telling private_tellings[TELLINGS];
-static Telling *tellings = private_tellings;
 
 /* The row of a backend that has none in shared memory. */
 static Slot private_slot;
@@ -92,33 +64,14 @@ static bool is_exit_registered;
 /* Which lines of it are taken. */
 static uint32 taken_lines;
 
-static shmem_request_hook_type previous_request_hook;
-static shmem_startup_hook_type previous_startup_hook;
-
 static void begin_write(void);
 static void end_write(void);
 static int	find_line(void);
 static void copy_name(char copy[ZK_BOARD_NAME_SIZE], const char *name);
 static const Slot *slot_of(int number);
-static void request_memory(void);
-static void make_slots(void);
-static Size board_size(void);
-static void init_tellings(void);
 static void clear_at_exit(int code, Datum arg);
 
 StaticAssertDecl(ZK_BOARD_LOCKS <= 32, "taken_lines has a bit for each line");
-
-void
-zklock_board_init(void)
-{
-	init_tellings();
-	if (!process_shared_preload_libraries_in_progress)
-		return;
-	previous_request_hook = shmem_request_hook;
-	shmem_request_hook = request_memory;
-	previous_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = make_slots;
-}
 
 /* ---------------------------------------------------------------------
  * Writing
@@ -248,27 +201,6 @@ zklock_board_is_concerned(void)
 	return own->row.nheld > 0 || own->row.awaited[0] != '\0';
 }
 
-/* Of those who come at the same moment the first one to write wins. */
-bool
-zklock_board_may_tell(int kind, uint32 cause, int *nsilent)
-{
-	Telling    *telling = &tellings[kind * TELLINGS_OF_KIND +
-									cause % TELLINGS_OF_KIND];
-	int64		now = zklock_client_now();
-	uint64		told_at = pg_atomic_read_u64(&telling->told_at);
-
-	Assert(kind >= 0 && kind < ZK_BOARD_KINDS);
-	if ((told_at != 0 && now - (int64) told_at < SILENCE_MS) ||
-		!pg_atomic_compare_exchange_u64(&telling->told_at, &told_at,
-										(uint64) now))
-	{
-		pg_atomic_fetch_add_u32(&telling->nsilent, 1);
-		return false;
-	}
-	*nsilent = pg_atomic_exchange_u32(&telling->nsilent, 0);
-	return true;
-}
-
 /* No interrupt is served in between: none of this looks for any. */
 static void
 begin_write(void)
@@ -388,50 +320,22 @@ slot_of(int number)
  * ---------------------------------------------------------------------
  */
 
-static void
-request_memory(void)
+void
+zklock_board_request_memory(void)
 {
-	if (previous_request_hook != NULL)
-		previous_request_hook();
-	RequestAddinShmemSpace(board_size());
+	RequestAddinShmemSpace(mul_size(MaxBackends, sizeof(Slot)));
 }
 
-static void
-make_slots(void)
+void
+zklock_board_make_memory(void)
 {
-	Board	   *board;
 	bool		found;
 
-	if (previous_startup_hook != NULL)
-		previous_startup_hook();
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	board = ShmemInitStruct("zklock board", board_size(), &found);
-	tellings = board->tellings;
-	slots = board->slots;
+	slots = ShmemInitStruct("zklock board",
+							mul_size(MaxBackends, sizeof(Slot)), &found);
 	nslots = MaxBackends;
 	if (!found)
-	{
-		memset(board, 0, board_size());
-		init_tellings();
-	}
-	LWLockRelease(AddinShmemInitLock);
-}
-
-static Size
-board_size(void)
-{
-	return add_size(offsetof(Board, slots),
-					mul_size(MaxBackends, sizeof(Slot)));
-}
-
-static void
-init_tellings(void)
-{
-	for (int i = 0; i < TELLINGS; i++)
-	{
-		pg_atomic_init_u64(&tellings[i].told_at, 0);
-		pg_atomic_init_u32(&tellings[i].nsilent, 0);
-	}
+		memset(slots, 0, nslots * sizeof(Slot));
 }
 
 /*

@@ -70,10 +70,11 @@ typedef struct ZkBoardRow
 } ZkBoardRow;
 
 /*
- * If the library is being preloaded, ask for shared memory.  Without it each
- * backend knows its own row only.  For _PG_init().
+ * For the hooks of shared memory (zklock.c).  Without preloading they are not
+ * called, and each backend knows its own row only.
  */
-extern void zklock_board_init(void);
+extern void zklock_board_request_memory(void);
+extern void zklock_board_make_memory(void);
 
 /* ---- writing: the own row.  Nothing raises or waits but enter. ---- */
 
@@ -104,16 +105,6 @@ extern void zklock_board_await_over(void);
 
 /* Does this backend hold a lock, or wait for one? */
 extern bool zklock_board_is_concerned(void);
-
-/*
- * A line for the log, of that kind (below ZK_BOARD_KINDS) and for that cause,
- * a hash or a number, that others of the cluster may have reason for at the
- * same moment: may we write it?  Once in ten seconds for all of them.
- * *nsilent: how often that was refused since the last that was not.  Without
- * preloading, each backend asks for itself.
- */
-#define ZK_BOARD_KINDS 4
-extern bool zklock_board_may_tell(int kind, uint32 cause, int *nsilent);
 
 /* ---- reading.  Nothing raises save for interrupts. ---- */
 

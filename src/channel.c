@@ -49,9 +49,10 @@
 #define SEND_BUFFER_SIZE (1024 * 1024)
 
 /*
- * Programs of this process that are not reaped yet: that of the current
- * session, and some of former ones that are not done.  When there are more,
- * one of these is left to whoever inherits it when this process ends.
+ * Most child processes that the handler of SIGCHLD waits for: the program of
+ * the current session, and those of earlier sessions that still run.  If there
+ * are more, the program that is left out stays a zombie until this process
+ * ends.
  */
 #define CHILDREN_MAX 64
 
@@ -179,7 +180,6 @@ zklock_channel_flush(ZkChannel *channel)
 		if (sent > 0)
 		{
 			frame_buffer_consume(out, (size_t) sent);
-			channel->nsent += (uint64_t) sent;
 			deadline = 0;
 		}
 		else if (errno == EINTR)
@@ -232,10 +232,7 @@ zklock_channel_receive(ZkChannel *channel, bool is_forced)
 		room = in->size - in->end;
 		received = recv(channel->fd, in->bytes + in->end, room, MSG_DONTWAIT);
 		if (received > 0)
-		{
 			in->end += (size_t) received;
-			channel->nreceived += (uint64_t) received;
-		}
 		else if (received < 0 && errno == EINTR)
 			continue;
 		else if (received == 0 || errno != EAGAIN || is_dead)

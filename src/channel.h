@@ -40,8 +40,6 @@ typedef struct ZkChannel
 	FrameBuffer in;
 	FrameBuffer out;
 	uint64_t	nflushed;		/* of the page, as of the last receive */
-	uint64_t	nsent;			/* bytes, ever */
-	uint64_t	nreceived;		/* likewise */
 } ZkChannel;
 
 /* Longest title of a program, with its NUL. */

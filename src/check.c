@@ -1,152 +1,174 @@
 /*-------------------------------------------------------------------------
  *
  * check.c
- *	  zk_check(): what is wrong, and what helps.
+ *	  The facts that zk_check() tells: of the program, the servers, the
+ *	  credentials, and what only a session knows.
+ *
+ * What they mean, and what helps, is decided in SQL, in zk_check() itself.
  *
  * The one rule: it raises for interrupts alone.  Each step runs in a
- * subtransaction of its own, and an error that it meets becomes a row.  Where
- * there can be none, in parallel mode, the error is dropped without one: what
- * raises then holds no locks of PostgreSQL's, for no catalog is read.
+ * subtransaction of its own, and an error that it meets becomes a fact.
  *
- * What is shown of the cluster is read as the bootstrap superuser, so that
- * every caller who may call it is told the same; the credentials are not.
+ * The servers are asked by the program, not by the backend itself, for the
+ * look-up of a name can block without bound.  Whatever the program does, it is
+ * waited for until a deadline, interruptibly, then killed, and reaped here.
  *
  *-------------------------------------------------------------------------
  */
-#include "check_private.h"
+#include "postgres.h"
 
-#include <sys/stat.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "access/xact.h"
-#include "fmgr.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "storage/fd.h"
+#include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/resowner.h"
+#include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
 #include "args.h"
+#include "ask.h"
+#include "auth.h"
+#include "channel.h"
+#include "compat.h"
 #include "handover.h"
+#include "name.h"
 #include "nodedata.h"
+#include "recipe.h"
+#include "roundtrip.h"
 #include "session.h"
 
-PG_FUNCTION_INFO_V1(zk_check);
+PG_FUNCTION_INFO_V1(zk_check_facts);
 
-/* A step, and what an error is that it meets. */
-typedef struct CheckItem
+/*
+ * How long the servers are waited for, when all of it has a second; and with
+ * a session, which is a question of connect_timeout.
+ */
+#define ANSWER_MS 600
+#define ANSWER_FULL_MS 2000
+
+/* How much longer the program is waited for. */
+#define PROGRAM_EXTRA_MS 200
+
+/* All messages: one of the program, two of each address. */
+#define ANSWER_MAX ((1 + 2 * ASK_ALL_MAX) * ASK_MESSAGE_SIZE)
+#define READ_SIZE 8192
+
+/* Most of what a stranger replied that is shown, in bytes. */
+#define SAID_MAX 160
+
+#define EPOCH_DIFFERENCE_MS \
+	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * 1000)
+
+/* A row; see the comment on _zk_check_facts(). */
+typedef struct Fact
 {
-	const char *name;
-	CheckStep	step;
-	CheckState	error_state;
-} CheckItem;
+	const char *item;
+	const char *fact;
+	int			place;
+	const char *subject;		/* this and the next one may be NULL */
+	const char *value;
+	int64		number;
+} Fact;
 
-static void run_step(Check *check, const CheckItem *item);
-static void guard(Check *check, const CheckItem *item);
-static void put_error(Check *check, const CheckItem *item, ErrorData *error);
-static void check_program(Check *check);
-static void check_preload(Check *check);
+/* A call under way. */
+typedef struct Check
+{
+	ReturnSetInfo *result;
+	bool		has_session;	/* may one be opened? */
+	int64		deadline;		/* zklock_client_now(); of everything */
+	ServerList	list;
+	bool		is_heard[SERVERS_MAX];	/* what was said of that server came in
+										 * time */
+	int			nlistening;		/* addresses at which anything listens */
+} Check;
+
+/* The program, while it answers. */
+typedef struct Asking
+{
+	pid_t		pid;
+	int			fd;				/* of its answer */
+	int64		deadline;		/* protocol_now() */
+	StringInfoData answer;		/* its messages */
+	bool		is_over;		/* it has said all */
+} Asking;
+
+/* The questions that only a session answers. */
+typedef struct Talk
+{
+	Check	   *check;
+	bool		is_late;		/* the deadline came first */
+	ZkRequest  *making;			/* to be withdrawn; NULL: none is */
+} Talk;
+
+/* One thing that is looked at, and puts facts.  May raise. */
+typedef void (*CheckStep) (Check *check);
+
+static void run_step(Check *check, const char *item, CheckStep step);
+static void put_error(Check *check, const char *item, ErrorData *error);
+static void put_fact(const Check *check, const Fact *fact);
+static void check_settings(Check *check);
+static void check_credentials(Check *check);
+static void check_servers(Check *check);
+static void check_session(Check *check);
+static void ask_servers(const char *servers, int answer_ms, Asking *asking);
+static void await_answer(Asking *asking);
+static void take_answer(Asking *asking);
+static void end_program(Asking *asking, int *status);
+pg_noreturn static void raise_silent(const char *program, bool is_over,
+									 int status);
+static void put_program(Check *check, const char *program,
+						const char *message);
+static void put_server(Check *check, char *message);
+static char *legible(char *text);
+static bool talk(ZkRoundTrip *trip, void *argument);
+static bool put_node(ZkRoundTrip *trip, Talk *talking, const char *item,
+					 const char *path);
+static bool try_to_make(ZkRoundTrip *trip, Talk *talking, const char *root);
+static void put_reply(const Talk *talking, const char *item,
+					  const char *path, const ZkReply *reply);
+static void put_clock(const Talk *talking, int64 theirs_ms,
+					  TimestampTz before, TimestampTz after);
+static void forget(void *argument);
+static bool is_lost(Talk *talking, const ZkReply *reply);
 
 Datum
-zk_check(PG_FUNCTION_ARGS)
+zk_check_facts(PG_FUNCTION_ARGS)
 {
-	static const CheckItem items[] = {
-		{"extension", check_extension, CHECK_ERROR},
-		{"extension files", check_extension_files, CHECK_NOTE},
-		{"program", check_program, CHECK_ERROR},
-		{"preloading", check_preload, CHECK_ERROR},
-		{"settings", check_settings, CHECK_ERROR},
-		{"settings", check_refused_settings, CHECK_ERROR},
-		{"servers", check_probe, CHECK_ERROR},
-		{"servers", check_servers, CHECK_ERROR},
-		{"ensemble", check_ensemble, CHECK_ERROR},
-		{"release", check_releases, CHECK_ERROR},
-		{"connections", check_connections, CHECK_ERROR},
-		{"session timeout", check_timeouts, CHECK_ERROR},
-		{"credentials", check_credentials, CHECK_ERROR},
-		{"session", check_session, CHECK_ERROR}
+	Check		check = {
+		.result = zklock_args_begin_rows(fcinfo),
+		.has_session = PG_GETARG_BOOL(0),
+		.deadline = zklock_client_now() +
+		atoi(GetConfigOption("zklock.connect_timeout", false, false))
 	};
-	Check		check = {.servers = ""};
 
-	check.result = zklock_args_begin_rows(fcinfo);
-	check.has_session = !PG_ARGISNULL(0) && PG_GETARG_BOOL(0);
-	check.deadline = zklock_client_now() +
-		check_setting_int("zklock.connect_timeout");
-	for (int i = 0; i < (int) lengthof(items); i++)
-		run_step(&check, &items[i]);
+	run_step(&check, "session timeout", check_settings);
+	run_step(&check, "program", check_servers);
+	run_step(&check, "credentials", check_credentials);
+	if (check.has_session && check.list.nservers > 0)
+		run_step(&check, "session", check_session);
 	return (Datum) 0;
 }
 
-void
-check_put(Check *check, const char *item, CheckState state,
-		  const char *remedy, const char *what,...)
-{
-	static const char *const states[] = {
-		[CHECK_OK] = "ok",
-		[CHECK_NOTE] = "note",
-		[CHECK_WARNING] = "warning",
-		[CHECK_ERROR] = "error"
-	};
-	StringInfoData text;
-	Datum		values[4] = {0};
-	bool		nulls[4] = {0};
-	va_list		args;
-	int			needed;
-
-	initStringInfo(&text);
-	for (;;)
-	{
-		va_start(args, what);
-		needed = appendStringInfoVA(&text, what, args);
-		va_end(args);
-		if (needed == 0)
-			break;
-		enlargeStringInfo(&text, needed);
-	}
-	values[0] = CStringGetTextDatum(item);
-	values[1] = CStringGetTextDatum(states[state]);
-	values[2] = CStringGetTextDatum(text.data);
-	values[3] = zklock_args_text_or_null(remedy, &nulls[3]);
-	tuplestore_putvalues(check->result->setResult, check->result->setDesc,
-						 values, nulls);
-}
-
-const char *
-check_setting(const char *name)
-{
-	const char *value = GetConfigOption(name, true, false);
-
-	return value != NULL ? value : "";
-}
-
-int
-check_setting_int(const char *name)
-{
-	return atoi(check_setting(name));
-}
-
-/* ---------------------------------------------------------------------
- * Steps
- * ---------------------------------------------------------------------
- */
-
 static void
-run_step(Check *check, const CheckItem *item)
+run_step(Check *check, const char *item, CheckStep step)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 
 	CHECK_FOR_INTERRUPTS();
-	if (IsInParallelMode())
-	{
-		guard(check, item);
-		return;
-	}
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		item->step(check);
+		step(check);
 		ReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
@@ -166,83 +188,502 @@ run_step(Check *check, const CheckItem *item)
 	PG_END_TRY();
 }
 
-/* Without a subtransaction. */
-static void
-guard(Check *check, const CheckItem *item)
-{
-	MemoryContext context = CurrentMemoryContext;
-	Oid			user;
-	int			security;
-
-	GetUserIdAndSecContext(&user, &security);
-	PG_TRY();
-	{
-		item->step(check);
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		SetUserIdAndSecContext(user, security);
-		put_error(check, item, error);
-	}
-	PG_END_TRY();
-}
-
 /* Interrupts are not ours to keep. */
 static void
-put_error(Check *check, const CheckItem *item, ErrorData *error)
+put_error(Check *check, const char *item, ErrorData *error)
 {
 	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED ||
 		error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN)
 		ReThrowError(error);
-	check_put(check, item->name, item->error_state, error->hint,
-			  "%s%s%s (SQLSTATE %s)",
-			  error->message != NULL ? error->message : "",
-			  error->detail != NULL ? ": " : "",
-			  error->detail != NULL ? error->detail : "",
-			  unpack_sql_state(error->sqlerrcode));
+	put_fact(check, &(Fact) {
+		.item = item,
+		.fact = "error",
+		.subject = error->hint,
+		.value = psprintf("%s%s%s (SQLSTATE %s)",
+						  error->message != NULL ? error->message : "",
+						  error->detail != NULL ? ": " : "",
+						  error->detail != NULL ? error->detail : "",
+						  unpack_sql_state(error->sqlerrcode))
+	});
 	FreeErrorData(error);
 }
 
-/* ---------------------------------------------------------------------
- * What is installed
- * ---------------------------------------------------------------------
- */
-
-/* Whether it can be started tells the asking of the servers. */
 static void
-check_program(Check *check)
+put_fact(const Check *check, const Fact *fact)
 {
-	struct stat file;
-	const char *shown;
+	Datum		values[6];
+	bool		nulls[6] = {0};
 
-	check->program = zklock_session_program();
-	shown = zklock_nodedata_printable(check->program);
-	if (stat(check->program, &file) != 0)
-		check_put(check, "program", CHECK_ERROR,
-				  "Install zklock again: the program belongs beside zklock.so.",
-				  "\"%s\" is not to be had: %m", shown);
-	else if (!S_ISREG(file.st_mode) || access(check->program, X_OK) != 0)
-		check_put(check, "program", CHECK_ERROR,
-				  "Make it a file that the server's user may execute.",
-				  "\"%s\" cannot be executed", shown);
-	else
-		return;
-	check->program = NULL;
+	values[0] = CStringGetTextDatum(fact->item);
+	values[1] = CStringGetTextDatum(fact->fact);
+	values[2] = Int32GetDatum(fact->place);
+	values[3] = zklock_args_text_or_null(fact->subject, &nulls[3]);
+	values[4] = zklock_args_text_or_null(fact->value, &nulls[4]);
+	values[5] = Int64GetDatum(fact->number);
+	tuplestore_putvalues(check->result->setResult, check->result->setDesc,
+						 values, nulls);
 }
 
 static void
-check_preload(Check *check)
+check_settings(Check *check)
 {
-	if (zklock_handover_is_shared())
-		check_put(check, "preloading", CHECK_OK, NULL,
-				  "zklock is preloaded");
-	else
-		check_put(check, "preloading", CHECK_NOTE,
-				  "Add zklock to shared_preload_libraries, and restart.",
-				  "zklock is not preloaded: no hand-over of locks through shared memory, and settings are checked late");
+	put_fact(check, &(Fact) {
+		.item = "session timeout",
+		.fact = "asked for",
+		.number = atoi(GetConfigOption("zklock.session_timeout", false, false))
+	});
+	put_fact(check, &(Fact) {
+		.item = "preloading",
+		.fact = zklock_handover_is_shared() ? "yes" : "no"
+	});
+}
+
+/* Are there any?  Reading them may fail, and that is a fact, too. */
+static void
+check_credentials(Check *check)
+{
+	char	   *scheme = NULL;
+	char	   *credentials = NULL;
+
+	zklock_auth_read(&scheme, &credentials);
+	if (scheme != NULL)
+		explicit_bzero(credentials, strlen(credentials));
+	put_fact(check, &(Fact) {
+		.item = "credentials",
+		.fact = scheme == NULL ? "none" : "set",
+		.subject = scheme == NULL ? NULL : zklock_nodedata_quotable_own(scheme)
+	});
+}
+
+/* ---------------------------------------------------------------------
+ * The servers, asked without a session
+ * ---------------------------------------------------------------------
+ */
+
+static void
+check_servers(Check *check)
+{
+	const char *servers = GetConfigOption("zklock.servers", false, false);
+	const char *program = zklock_session_program();
+	int			left = (int) (check->deadline - zklock_client_now());
+	char		why[256];
+	Asking		asking;
+	char	   *next;
+	char	   *end;
+
+	if (servers[0] == '\0' ||
+		!servers_parse(servers, &check->list, why, sizeof(why)))
+		return;
+	ask_servers(servers, !check->has_session ? ANSWER_MS :
+				Min(ANSWER_FULL_MS, Max(left / 2, 100)), &asking);
+
+	/* the last message may be incomplete */
+	next = asking.answer.data;
+	end = next + asking.answer.len;
+	while (end > next && end[-1] != '\0')
+		end--;
+	put_program(check, program, end > next ? next : "");
+	while ((next += strlen(next) + 1) < end)
+		put_server(check, pstrdup(next));
+	for (int i = 0; i < check->list.nservers; i++)
+		if (!check->is_heard[i])
+			put_server(check, psprintf("%d\t%d\t\t0\t", i, ASK_PROGRAM));
+}
+
+/*
+ * Ask the servers of that list, which must be a good one, by the program.
+ * Takes at most PROGRAM_EXTRA_MS more than answer_ms.  Raises if it does not
+ * do what it is for; no process is left behind, but by a backend that is
+ * terminated: that one ends by itself.
+ */
+static void
+ask_servers(const char *servers, int answer_ms, Asking *asking)
+{
+	const char *program = zklock_session_program();
+	int64		deadline = protocol_now() + answer_ms;
+	char	   *until = psprintf(INT64_FORMAT, deadline);
+	char	   *list = pstrdup(servers);
+	char		title[] = "zklock: asks servers";
+	char		option[] = ASK_OPTION;
+	char	   *arguments[] = {title, option, list, until, NULL};
+	int			error = EMFILE;
+	volatile int status = 0;
+
+	memset(asking, 0, sizeof(*asking));
+	asking->deadline = deadline + PROGRAM_EXTRA_MS;
+	initStringInfo(&asking->answer);
+	if (AcquireExternalFD())
+	{
+		error = zklock_channel_ask(program, arguments, &asking->fd,
+								   &asking->pid);
+		if (error != 0)
+			ReleaseExternalFD();
+	}
+	errno = error;
+	if (error != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("\"%s\" could not be started: %m",
+						zklock_nodedata_printable(program)),
+				 error == ENOENT ?
+				 errhint("Install zklock again: the program belongs beside zklock.so.") :
+				 error == EACCES || error == EPERM ?
+				 errhint("Make it executable for the server's user; look for a noexec mount, SELinux or AppArmor.") :
+				 errhint("See the limits of processes and descriptors (docs/operations.md, Processes).")));
+	PG_TRY();
+	{
+		await_answer(asking);
+	}
+	PG_FINALLY();
+	{
+		int			ended;
+
+		end_program(asking, &ended);
+		status = ended;
+	}
+	PG_END_TRY();
+	if (asking->answer.len == 0)
+		raise_silent(program, asking->is_over, status);
+}
+
+static void
+await_answer(Asking *asking)
+{
+	static uint32 wait_event;
+
+	if (wait_event == 0)
+		wait_event = WaitEventExtensionNew_compat("ZkLockCheck");
+	while (!asking->is_over)
+	{
+		int64		left = asking->deadline - protocol_now();
+		int			events;
+
+		CHECK_FOR_INTERRUPTS();
+		if (left <= 0)
+			return;
+		events = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_READABLE |
+								   WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+								   asking->fd, (long) left, wait_event);
+		if (events & WL_LATCH_SET)
+			ResetLatch(MyLatch);
+		if (events & WL_SOCKET_READABLE)
+			take_answer(asking);
+	}
+}
+
+/* As much as is there.  Of a program that says too much the rest is left. */
+static void
+take_answer(Asking *asking)
+{
+	StringInfo	answer = &asking->answer;
+
+	while (answer->len < ANSWER_MAX)
+	{
+		ssize_t		taken;
+
+		enlargeStringInfo(answer, READ_SIZE);
+		taken = read(asking->fd, answer->data + answer->len, READ_SIZE);
+		if (taken > 0)
+			answer->len += (int) taken;
+		else if (taken == 0 || (errno != EAGAIN && errno != EINTR))
+			break;
+		else if (errno == EAGAIN)
+			return;
+	}
+	asking->is_over = true;
+}
+
+/* *status is what it has ended with; 0 if that cannot be known. */
+static void
+end_program(Asking *asking, int *status)
+{
+	*status = 0;
+	close(asking->fd);
+	ReleaseExternalFD();
+	if (waitpid(asking->pid, status, WNOHANG) != 0)
+		return;
+	kill(asking->pid, SIGKILL);
+	while (waitpid(asking->pid, status, 0) < 0 && errno == EINTR)
+		;
+}
+
+static void
+raise_silent(const char *program, bool is_over, int status)
+{
+	const char *shown = zklock_nodedata_printable(program);
+
+	if (!is_over)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("\"%s\" was started and has not said a word in time",
+						shown),
+				 errhint("The machine is too busy; or a security policy holds the program up.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_SYSTEM_ERROR),
+			 WIFEXITED(status) && WEXITSTATUS(status) == 127 ?
+			 errmsg("\"%s\" could not be executed: a library that it needs is missing",
+					shown) :
+			 errmsg("\"%s\" was started and has ended without a word", shown),
+			 errhint("See whether ldd finds all its libraries, and install ZooKeeper's client library (libzookeeper-st2).")));
+}
+
+/* Its first message, of itself; or anything else that it said. */
+static void
+put_program(Check *check, const char *program, const char *message)
+{
+	int			length = 0;
+	int			protocol;
+	char	   *space;
+
+	sscanf(message, "0\t0\t\t0\t%n", &length);
+	protocol = (int) strtol(message + length, &space, 10);
+	if (length == 0 || protocol != PROTOCOL_VERSION || *space != ' ')
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("\"%s\" is of another version of zklock than the library that this connection has loaded",
+						zklock_nodedata_printable(program)),
+				 errhint("The files were replaced under a running server: connect again; if zklock is preloaded, restart the server.")));
+	put_fact(check, &(Fact) {
+		.item = "program",
+		.fact = "runs",
+		.subject = zklock_nodedata_printable(program),
+		.value = zklock_nodedata_printable(space + 1),
+		.number = protocol
+	});
+}
+
+/*
+ * A message of the program's about a server (see ask.h), read as a
+ * stranger's; what cannot be one is dropped.  ASK_PROGRAM: there was none.
+ */
+static void
+put_server(Check *check, char *message)
+{
+	static const char *const verdicts[] = {
+		[ASK_PROGRAM] = "unheard",
+		[ASK_NOT_ASKED] = "not asked",
+		[ASK_UNRESOLVED] = "unresolved",
+		[ASK_UNREACHABLE] = "unreachable",
+		[ASK_NO_CONNECTION] = "no connection",
+		[ASK_CLOSED] = "closed",
+		[ASK_SILENT] = "silent",
+		[ASK_STRANGER] = "stranger",
+		[ASK_IDLE] = "idle",
+		[ASK_SERVING] = "serving",
+		[ASK_SETTINGS] = "settings"
+	};
+	const char *field[4] = {0};
+	const Server *server;
+	int			place;
+	int			verdict;
+
+	for (int i = 0; i < 4 && message != NULL; i++)
+		field[i] = strsep(&message, "\t");
+	if (message == NULL)
+		return;
+	place = atoi(field[0]);
+	verdict = atoi(field[1]);
+	if (place < 0 || place >= check->list.nservers || verdict < 0 ||
+		verdict >= (int) lengthof(verdicts))
+		return;
+	server = &check->list.servers[place];
+	check->is_heard[place] = true;
+	check->nlistening += verdict >= ASK_CLOSED;
+	put_fact(check, &(Fact) {
+		.item = psprintf(strchr(server->host, ':') != NULL ?
+						 "server [%s]:%d" : "server %s:%d", server->host,
+						 server->port),
+		.fact = verdicts[verdict],
+		.place = place,
+		.subject = zklock_nodedata_printable(field[2]),
+		.value = verdict >= ASK_SERVING ? legible(message) :
+		zklock_nodedata_quotable(pnstrdup(message, Min(strcspn(message, "\r\n"),
+													   SAID_MAX))),
+		.number = atoi(field[3])
+	});
+}
+
+/* ASCII and ends of lines stay; all else becomes a question mark. */
+static char *
+legible(char *text)
+{
+	for (char *at = text; *at != '\0'; at++)
+		if ((*at < ' ' && *at != '\n') || *at > '~')
+			*at = '?';
+	return text;
+}
+
+/* ---------------------------------------------------------------------
+ * What only a session can tell
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * It is the backend's own, which stays.  Whether locks can be taken is tried:
+ * an ephemeral znode is made in the root, and taken away at once.
+ */
+static void
+check_session(Check *check)
+{
+	Talk		talking = {.check = check};
+	bool		was_there = zklock_session_number() != 0;
+	int64		start = zklock_client_now();
+	ZkClientStatus status;
+
+	if (!was_there && check->nlistening == 0)
+	{
+		put_fact(check, &(Fact) {.item = "session",.fact = "not tried"});
+		return;
+	}
+	zklock_roundtrip_run(talk, forget, &talking);
+	if (talking.is_late)
+	{
+		put_fact(check, &(Fact) {
+			.item = "session",
+			.fact = zklock_session_was_connected() ? "late" : "not granted"
+		});
+		if (!was_there && !zklock_session_was_connected())
+			zklock_session_close(0);
+	}
+	else if (zklock_session_status(&status))
+		put_fact(check, &(Fact) {
+			.item = "session",
+			.fact = zklock_session_can_hand_over() ? "identity" : "no identity",
+			.place = status.session_timeout_ms,
+			.subject = zklock_nodedata_printable(status.server),
+			.number = zklock_client_now() - start
+		});
+}
+
+/* All questions; false if the session was lost on the way. */
+static bool
+talk(ZkRoundTrip *trip, void *argument)
+{
+	Talk	   *talking = argument;
+	const char *chroot_path;
+	char	   *root;
+	int			root_length;
+
+	talking->is_late = false;
+	trip->deadline = talking->check->deadline;
+	trip->is_lock_timeout = false;
+
+	/* the paths belong to the session */
+	chroot_path = zklock_session_chroot();
+	root = zklock_name_path("check", &root_length);
+	root[root_length] = '\0';
+
+	return ((chroot_path[0] == '\0' ||
+			 put_node(trip, talking, "chroot", chroot_path)) &&
+			put_node(trip, talking, "root", root_length == 0 ? "/" : root)) ||
+		talking->is_late;
+}
+
+/* What a znode is; of the root, unless there is none, what can be done there. */
+static bool
+put_node(ZkRoundTrip *trip, Talk *talking, const char *item, const char *path)
+{
+	const ZkReply *reply = zklock_roundtrip_read(trip, zklock_client_get, path);
+	bool		is_there;
+
+	if (is_lost(talking, reply))
+		return false;
+	put_reply(talking, item, path, reply);
+	is_there = reply->result != ZK_NO_NODE;
+	if (!is_there || strcmp(item, "root") != 0)
+		return true;
+	reply = zklock_roundtrip_read(trip, zklock_client_get_acl, path);
+	if (is_lost(talking, reply))
+		return false;
+	put_reply(talking, "acl", path, reply);
+	return try_to_make(trip, talking, path);
+}
+
+/*
+ * Make a znode in the root, and take it away.  Its name ends as those of
+ * requests to release a lock do: no lock has such a one.
+ */
+static bool
+try_to_make(ZkRoundTrip *trip, Talk *talking, const char *root)
+{
+	char		guid[RECIPE_GUID_LEN + 1];
+	char	   *data = zklock_nodedata_build(0);
+	TimestampTz before = GetCurrentTimestamp();
+	const ZkReply *reply;
+	char	   *path;
+
+	zklock_nodedata_make_guid(guid);
+	path = psprintf("%s/%s" ZK_RELEASE_SUFFIX,
+					strcmp(root, "/") == 0 ? "" : root, guid);
+	talking->making = zklock_client_create(zklock_session_client(), path,
+										   ZK_EPHEMERAL, data,
+										   (int) strlen(data));
+	reply = zklock_roundtrip_await(trip, talking->making);
+	if (is_lost(talking, reply))
+		return false;
+	put_reply(talking, "writing", root, reply);
+	if (reply->result == ZK_OK)
+		put_clock(talking, reply->ctime_ms, before, GetCurrentTimestamp());
+	forget(talking);
+	zklock_session_await_undone(trip->deadline);
+	return true;
+}
+
+static void
+put_reply(const Talk *talking, const char *item, const char *path,
+		  const ZkReply *reply)
+{
+	const char *code = reply->code_text != NULL ? reply->code_text : "";
+
+	put_fact(talking->check, &(Fact) {
+		.item = item,
+		.fact = reply->result == ZK_NO_NODE ? "no node" :
+		reply->result == ZK_NO_AUTH ? "denied" :
+		reply->result == ZK_QUOTA_EXCEEDED ? "quota" :
+		reply->result != ZK_OK ? "failed" :
+		reply->is_open ? "open" : "done",
+		.place = reply->nbelow,
+		.subject = zklock_nodedata_quotable(path),
+		.value = zklock_nodedata_printable(code),
+		.number = reply->ctime_ms
+	});
+}
+
+/*
+ * How far the ensemble's clock, the leader's, is ahead of ours at least: it
+ * was read between two looks at ours.
+ */
+static void
+put_clock(const Talk *talking, int64 theirs_ms, TimestampTz before,
+		  TimestampTz after)
+{
+	int64		before_ms = before / 1000 + EPOCH_DIFFERENCE_MS;
+	int64		after_ms = after / 1000 + EPOCH_DIFFERENCE_MS;
+
+	put_fact(talking->check, &(Fact) {
+		.item = "clock",
+		.fact = "read",
+		.place = (int) (after - before),
+		.number = theirs_ms > after_ms ? theirs_ms - after_ms :
+		theirs_ms < before_ms - 1 ? theirs_ms - before_ms : 0
+	});
+}
+
+/* At the end of each attempt; also if it raises. */
+static void
+forget(void *argument)
+{
+	Talk	   *talking = argument;
+
+	if (talking->making != NULL)
+		zklock_client_withdraw(talking->making);
+	talking->making = NULL;
+}
+
+/* Is there no answer, for it is late or the session is over? */
+static bool
+is_lost(Talk *talking, const ZkReply *reply)
+{
+	talking->is_late = reply == NULL;
+	return reply == NULL || reply->result == ZK_SESSION_LOST;
 }

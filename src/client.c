@@ -122,16 +122,10 @@ zklock_client_progress(const ZkClient *client)
 	return client->nframes;
 }
 
-ZkTraffic
-zklock_client_traffic(const ZkClient *client)
+uint64_t
+zklock_client_count_requests(const ZkClient *client)
 {
-	ZkTraffic	traffic = {
-		.nrequests = client->nrequests,
-		.nsent = client->channel.nsent,
-		.nreceived = client->channel.nreceived
-	};
-
-	return traffic;
+	return client->nrequests;
 }
 
 void
@@ -142,21 +136,19 @@ zklock_client_status(ZkClient *client, ZkClientStatus *status)
 	int64_t		now = zklock_client_now();
 
 	client_look(client);
-	if (own->state == ZK_CLIENT_SUSPENDED && now >= own->lost_deadline)
-		move_to_lost(client, ZK_LOSS_SILENCE);
-	if (own->state == ZK_CLIENT_CONNECTED)
+	if (own->state == ZK_CLIENT_CONNECTED || own->state == ZK_CLIENT_SUSPENDED)
 	{
 		int64_t		alive_at = atomic_load(&page->alive_at);
 
 		/* the page may say anything, but not that it is from the future */
 		own->lost_deadline = (alive_at < now ? alive_at : now) +
 			own->session_timeout_ms;
-	}
-	if (own->state == ZK_CLIENT_CONNECTED && now >= own->lost_deadline)
-	{
-		set_error(client, "The program of the session, process %d, stands still",
-				  own->program_pid);
-		move_to_lost(client, ZK_LOSS_PROGRAM);
+		if (now >= own->lost_deadline)
+		{
+			set_error(client, "The program of the session, process %d, stands still",
+					  own->program_pid);
+			move_to_lost(client, ZK_LOSS_PROGRAM);
+		}
 	}
 	*status = *own;
 	if (page == NULL)
@@ -165,12 +157,6 @@ zklock_client_status(ZkClient *client, ZkClientStatus *status)
 								  atomic_load(&page->nfinished));
 	status->nwithdrawn = still_open(client->nwithdrawn,
 									atomic_load(&page->nundone));
-}
-
-void
-zklock_client_report_silence(ZkClient *client)
-{
-	client_put_note(client, FRAME_REPORT_SILENCE, 0);
 }
 
 /*
@@ -302,8 +288,6 @@ put_opening(ZkClient *client, const ZkClientOptions *options)
 	frame.u.open.session_timeout_ms = options->session_timeout_ms;
 	frame.u.open.first_server = options->first_server;
 	frame.u.open.is_auth_private = options->is_auth_private;
-	if (options->identity != NULL)
-		snprintf(frame.u.open.identity, IDENTITY_SIZE, "%s", options->identity);
 	frame_put(&client->opening, &frame, blobs);
 	explicit_bzero(&frame, sizeof(frame));
 }
@@ -409,7 +393,6 @@ take_frames(ZkClient *client)
 			case FRAME_REQUEST:
 			case FRAME_FREE:
 			case FRAME_WITHDRAW:
-			case FRAME_REPORT_SILENCE:
 			case FRAME_UNWATCH:
 			case FRAME_KEEP:
 				break;
@@ -445,11 +428,7 @@ take_status(ZkClient *client, const FrameTaken *taken)
 	status->lost_at = news->lost_at < now ? news->lost_at : now;
 	if (status->lost_at < status->suspended_at)
 		status->lost_at = status->suspended_at;
-	status->lost_deadline = now + news->session_timeout_ms;
-	if (news->lost_deadline < status->lost_deadline)
-		status->lost_deadline = news->lost_deadline;
 	status->naddresses = news->naddresses;
-	status->can_hand_over = news->can_hand_over != 0;
 	copy_text(status->server, sizeof(status->server), taken->blobs[0]);
 	copy_text(status->library, sizeof(status->library), taken->blobs[2]);
 	client->ticket = news->ticket;
@@ -519,9 +498,7 @@ copy_reply(ZkRequest *request, const FrameTaken *taken)
 	reply->ephemeral_owner = from->ephemeral_owner;
 	reply->ctime_ms = from->ctime_ms;
 	reply->mtime_ms = from->mtime_ms;
-	reply->pzxid = from->pzxid;
 	reply->version = from->version;
-	reply->is_closed = from->is_closed != 0;
 	reply->is_open = from->is_open != 0;
 	reply->nbelow = from->nbelow < 0 ? 0 : from->nbelow;
 

@@ -33,18 +33,7 @@ typedef struct ZkClientOptions
 	const char *auth_credentials;	/* with auth_scheme */
 	bool		is_auth_private;	/* they are this session's alone, to guard
 									 * its queue nodes and nothing else */
-	const char *identity;		/* such credentials of scheme digest beside
-								 * those; shorter than IDENTITY_SIZE, NULL for
-								 * none */
 } ZkClientOptions;
-
-/* What has passed between a client and its program, ever. */
-typedef struct ZkTraffic
-{
-	uint64_t	nrequests;
-	uint64_t	nsent;			/* bytes */
-	uint64_t	nreceived;		/* bytes */
-} ZkTraffic;
 
 /*
  * Start a session, with a program of its own.  Never NULL save without
@@ -75,20 +64,14 @@ extern void zklock_client_receive(ZkClient *client);
  */
 extern uint64_t zklock_client_progress(const ZkClient *client);
 
-/* The same, in all. */
-extern ZkTraffic zklock_client_traffic(const ZkClient *client);
+/* How many requests it has got so far. */
+extern uint64_t zklock_client_count_requests(const ZkClient *client);
 
 /*
- * Look at the session.  One that is past its deadline, or whose program has
- * not moved for the session timeout, is LOST from then on.
+ * Look at the session.  One whose program has not moved for the session
+ * timeout is LOST from then on.  Every other loss is declared by the program.
  */
 extern void zklock_client_status(ZkClient *client, ZkClientStatus *status);
-
-/*
- * Let it be news when no request is outstanding any more, once.  Otherwise
- * the answer to a delete that nobody waits for wakes nobody either.
- */
-extern void zklock_client_report_silence(ZkClient *client);
 
 /*
  * Send this process SIGINT when the session becomes LOST, even if it is busy

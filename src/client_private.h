@@ -11,22 +11,12 @@
 #include "channel.h"
 #include "client.h"
 
-/* A list that the program sends, once there is reason to. */
-typedef enum Promise
-{
-	PROMISE_NONE,
-	PROMISE_OPEN,				/* the page tells */
-	PROMISE_KEPT,				/* it was sent */
-	PROMISE_TAKEN_BACK			/* and never will be */
-} Promise;
-
 /* A request, until its caller frees it. */
 struct ZkRequest
 {
 	uint64_t	id;				/* its slot in the low bits */
 	ZkClient   *client;
 	RequestKind kind;
-	Promise		promise;		/* LIST: does the program send it? */
 	bool		done;			/* reply is valid */
 	ZkReply		reply;
 	char	   *texts;			/* what its pointers point to, one block */

@@ -18,28 +18,34 @@
 /* No data, paths or texts with a frame. */
 static const FrameBlob no_blobs[FRAME_NBLOBS];
 
+/* What is asked for, and the blobs that go with it; see FrameRequest. */
+typedef struct Order
+{
+	FrameRequest what;
+	const char *path;
+	const char *other_path;		/* or NULL */
+	const char *data;			/* or NULL */
+	int			length;
+} Order;
+
 static ZkRequest *new_request(ZkClient *client, RequestKind kind);
-static ZkRequest *start_request(ZkClient *client, FrameRequest request,
-								const char *path, const char *other_path,
-								const char *data, int length);
+static ZkRequest *start_request(ZkClient *client, const Order *order);
 static ZkRequest *start_plain(ZkClient *client, RequestKind kind,
 							  const char *path);
 static ZkRequest *start_watching(ZkClient *client, RequestKind kind,
 								 const char *path);
-static void note_watching(ZkClient *client, const ZkRequest *request);
 static bool start_silent(ZkClient *client, RequestKind kind, const char *path,
 						 const char *data, int length);
-static bool put_request(ZkClient *client, uint64_t id, FrameRequest request,
-						const char *path, const char *other_path,
-						const char *data, int length);
+static bool put_request(ZkClient *client, uint64_t id, const Order *order);
 
 ZkRequest *
 zklock_client_create(ZkClient *client, const char *path, ZkNodeKind kind,
 					 const char *data, int length)
 {
-	return start_request(client, (FrameRequest) {
-		.kind = REQUEST_CREATE, .node_kind = kind
-	}, path, NULL, data, length);
+	return start_request(client, &(Order) {
+		.what.kind = REQUEST_CREATE, .what.node_kind = kind,
+		.path = path, .data = data, .length = length
+	});
 }
 
 ZkRequest *
@@ -57,78 +63,28 @@ zklock_client_get(ZkClient *client, const char *path)
 ZkRequest *
 zklock_client_check(ZkClient *client, const char *path, int64_t czxid)
 {
-	return start_request(client, (FrameRequest) {
-		.kind = REQUEST_CHECK, .czxid = czxid
-	}, path, NULL, NULL, 0);
+	return start_request(client, &(Order) {
+		.what.kind = REQUEST_CHECK, .what.czxid = czxid,
+		.path = path
+	});
 }
 
 ZkRequest *
-zklock_client_ask_closed(ZkClient *client, const char *path)
+zklock_client_get_acl(ZkClient *client, const char *path)
 {
-	return start_plain(client, REQUEST_IS_CLOSED, path);
+	return start_plain(client, REQUEST_GET_ACL, path);
 }
 
 ZkRequest *
 zklock_client_get_and_watch(ZkClient *client, const char *path)
 {
-	return start_watching(client, REQUEST_GET_AND_WATCH, path);
+	return start_watching(client, REQUEST_GET, path);
 }
 
 ZkRequest *
 zklock_client_list_and_watch(ZkClient *client, const char *path)
 {
-	return start_watching(client, REQUEST_LIST_AND_WATCH, path);
-}
-
-ZkRequest *
-zklock_client_get_watch_and_list(ZkClient *client, const char *path,
-								 const char *list_path, ZkRequest **list)
-{
-	ZkRequest  *request;
-
-	*list = new_request(client, REQUEST_LIST);
-	if (*list == NULL)
-		return NULL;
-	(*list)->promise = PROMISE_OPEN;
-	request = start_request(client, (FrameRequest) {
-		.kind = REQUEST_GET_AND_WATCH, .promise_id = (*list)->id
-	}, path, list_path, NULL, 0);
-	if (request == NULL)
-	{
-		client_free_request(*list);
-		*list = NULL;
-		return NULL;
-	}
-	if (client->channel.page != NULL)
-		atomic_store(&client->channel.page->promise_id, (*list)->id);
-	note_watching(client, request);
-	return request;
-}
-
-/*
- * Either side takes the promise from the page: if there is none any more, the
- * program has taken it, and sent the list.
- */
-bool
-zklock_client_is_list_asked(ZkRequest *list)
-{
-	SharedPage *page = list->client->channel.page;
-	uint64_t	id = list->id;
-
-	if (list->promise == PROMISE_OPEN)
-	{
-		/* neither ours nor none: it is that of a later one */
-		if (page == NULL ||
-			atomic_compare_exchange_strong(&page->promise_id, &id, 0) ||
-			id != 0)
-			list->promise = PROMISE_TAKEN_BACK;
-		else
-		{
-			list->promise = PROMISE_KEPT;
-			list->client->nrequests++;
-		}
-	}
-	return list->promise == PROMISE_KEPT;
+	return start_watching(client, REQUEST_LIST, path);
 }
 
 ZkWatchNews
@@ -151,28 +107,34 @@ zklock_client_unwatch(ZkClient *client)
 
 ZkRequest *
 zklock_client_replace(ZkClient *client, const char *from, int64_t czxid,
-					  const char *to, const char *data, int length)
+					  const char *to, const char *data)
 {
-	return start_request(client, (FrameRequest) {
-		.kind = REQUEST_REPLACE, .node_kind = ZK_EPHEMERAL, .czxid = czxid
-	}, to, from, data, length);
+	return start_request(client, &(Order) {
+		.what.kind = REQUEST_REPLACE,
+		.what.node_kind = ZK_EPHEMERAL, .what.czxid = czxid,
+		.path = to, .other_path = from,
+		.data = data, .length = (int) strlen(data)
+	});
 }
 
 ZkRequest *
 zklock_client_move(ZkClient *client, const char *from, const char *to,
 				   const char *data, int length)
 {
-	return start_request(client, (FrameRequest) {
-		.kind = REQUEST_MOVE, .node_kind = ZK_PERSISTENT_OWN
-	}, to, from, data, length);
+	return start_request(client, &(Order) {
+		.what.kind = REQUEST_MOVE,
+		.what.node_kind = ZK_PERSISTENT_OWN, .path = to,
+		.other_path = from, .data = data, .length = length
+	});
 }
 
 ZkRequest *
 zklock_client_remove(ZkClient *client, const char *path, int version)
 {
-	return start_request(client, (FrameRequest) {
-		.kind = REQUEST_REMOVE, .version = version
-	}, path, NULL, NULL, 0);
+	return start_request(client, &(Order) {
+		.what.kind = REQUEST_DELETE, .what.version = version,
+		.path = path
+	});
 }
 
 ZkRequest *
@@ -191,9 +153,11 @@ zklock_client_remove_guarded(ZkClient *client, const char *guard, int version,
 		return NULL;
 	for (int i = 0; i < npaths; i++)
 		next = stpcpy(next, paths[i]) + 1;
-	request = start_request(client, (FrameRequest) {
-		.kind = REQUEST_REMOVE_GUARDED, .version = version
-	}, guard, NULL, data, (int) length);
+	request = start_request(client, &(Order) {
+		.what.kind = REQUEST_DELETE_GUARDED,
+		.what.version = version, .path = guard, .data = data,
+		.length = (int) length
+	});
 	free(data);
 	return request;
 }
@@ -202,9 +166,10 @@ ZkRequest *
 zklock_client_set(ZkClient *client, const char *path, const char *data,
 				  int length, int version)
 {
-	return start_request(client, (FrameRequest) {
-		.kind = REQUEST_SET, .version = version
-	}, path, NULL, data, length);
+	return start_request(client, &(Order) {
+		.what.kind = REQUEST_SET, .what.version = version,
+		.path = path, .data = data, .length = length
+	});
 }
 
 const ZkReply *
@@ -224,13 +189,6 @@ zklock_client_free(ZkRequest *request)
 {
 	if (request == NULL)
 		return;
-	if (request->promise != PROMISE_NONE)
-	{
-		/* nothing is to be sent: either it was, or it never will be */
-		zklock_client_is_list_asked(request);
-		client_free_request(request);
-		return;
-	}
 	if (request->kind == REQUEST_CREATE || request->kind == REQUEST_REPLACE)
 		client_put_note(request->client, FRAME_FREE, request->id);
 	if (!request->done)
@@ -272,14 +230,20 @@ zklock_client_end_many(ZkClient *client)
 bool
 zklock_client_hand_over(ZkClient *client, const char *path)
 {
-	return start_silent(client, REQUEST_HAND_OVER, path, NULL, 0);
+	bool		is_set;
+
+	zklock_client_begin_many(client);
+	is_set = start_silent(client, REQUEST_SET, path, NULL, 0) &&
+		start_silent(client, REQUEST_DELETE, path, NULL, 0);
+	zklock_client_end_many(client);
+	return is_set;
 }
 
 bool
 zklock_client_announce(ZkClient *client, const char *path,
 					   const char *data, int length)
 {
-	return start_silent(client, REQUEST_ANNOUNCE, path, data, length);
+	return start_silent(client, REQUEST_SET, path, data, length);
 }
 
 KeptLock *
@@ -412,18 +376,17 @@ new_request(ZkClient *client, RequestKind kind)
 
 /* Make a request and have it sent; NULL without memory. */
 static ZkRequest *
-start_request(ZkClient *client, FrameRequest parameters, const char *path,
-			  const char *other_path, const char *data, int length)
+start_request(ZkClient *client, const Order *order)
 {
-	ZkRequest  *request = new_request(client, parameters.kind);
+	bool		is_create = order->what.kind == REQUEST_CREATE;
+	ZkRequest  *request = new_request(client, order->what.kind);
 
 	if (request == NULL)
 		return NULL;
-	if (parameters.kind == REQUEST_CREATE)
-		request->path = strdup(path);
-	if ((parameters.kind != REQUEST_CREATE || request->path != NULL) &&
-		put_request(client, request->id, parameters, path, other_path,
-					data, length))
+	if (is_create)
+		request->path = strdup(order->path);
+	if ((!is_create || request->path != NULL) &&
+		put_request(client, request->id, order))
 		return request;
 	client_free_request(request);
 	return NULL;
@@ -433,28 +396,25 @@ start_request(ZkClient *client, FrameRequest parameters, const char *path,
 static ZkRequest *
 start_plain(ZkClient *client, RequestKind kind, const char *path)
 {
-	return start_request(client, (FrameRequest) {.kind = kind}, path,
-						 NULL, NULL, 0);
+	return start_request(client, &(Order) {
+		.what.kind = kind, .path = path
+	});
 }
 
 /* The same for a read whose node, or list, is watched from then on. */
 static ZkRequest *
 start_watching(ZkClient *client, RequestKind kind, const char *path)
 {
-	ZkRequest  *request = start_plain(client, kind, path);
+	ZkRequest  *request = start_request(client, &(Order) {
+		.what.kind = kind, .what.is_watched = true, .path = path
+	});
 
-	if (request != NULL)
-		note_watching(client, request);
-	return request;
-}
-
-/* What it reads is what is watched now. */
-static void
-note_watching(ZkClient *client, const ZkRequest *request)
-{
+	if (request == NULL)
+		return NULL;
 	client->watch_id = request->id;
 	client->watch_news = ZK_WATCH_QUIET;
 	client->is_watch_used = false;
+	return request;
 }
 
 /* The same for one whose answer nobody waits for; false without memory. */
@@ -462,9 +422,12 @@ static bool
 start_silent(ZkClient *client, RequestKind kind, const char *path,
 			 const char *data, int length)
 {
-	if (!put_request(client, 0, (FrameRequest) {
-			.kind = kind, .version = ZK_ANY_VERSION
-		}, path, NULL, data, length))
+	const Order order = {
+		.what.kind = kind, .what.version = ZK_ANY_VERSION,
+		.path = path, .data = data, .length = length
+	};
+
+	if (!put_request(client, 0, &order))
 		return false;
 	client_flush_unless_many(client);
 	return true;
@@ -472,18 +435,18 @@ start_silent(ZkClient *client, RequestKind kind, const char *path,
 
 /* Nothing is kept for a session that is over: nobody would send it. */
 static bool
-put_request(ZkClient *client, uint64_t id, FrameRequest request,
-			const char *path, const char *other_path,
-			const char *data, int length)
+put_request(ZkClient *client, uint64_t id, const Order *order)
 {
-	Frame		frame = {.kind = FRAME_REQUEST, .id = id};
+	const Frame frame = {
+		.kind = FRAME_REQUEST, .id = id, .u.request = order->what
+	};
 	const FrameBlob blobs[FRAME_NBLOBS] = {
-		frame_text(path), frame_text(other_path), {data, (size_t) length}
+		frame_text(order->path), frame_text(order->other_path),
+		{order->data, (size_t) order->length}
 	};
 
 	if (client->status.state == ZK_CLIENT_LOST)
 		return true;
-	frame.u.request = request;
 	if (!zklock_channel_put(&client->channel, &frame, blobs))
 		return false;
 	client->nrequests++;

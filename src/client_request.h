@@ -36,11 +36,9 @@ typedef struct ZkReply
 	int64_t		ephemeral_owner;	/* create, get */
 	int64_t		ctime_ms;		/* create, get: server's clock, Unix epoch */
 	int64_t		mtime_ms;		/* get: when the data was set last, likewise */
-	int64_t		pzxid;			/* get: of the last change of its children */
 	int			version;		/* get: how often the data was set */
-	bool		is_closed;		/* ask_closed: everybody had them */
-	bool		is_open;		/* ask_closed: everybody may create or delete
-								 * something in the node now */
+	bool		is_open;		/* get_acl: everybody may create or delete
+								 * something in the node */
 	int			nbelow;			/* get: how many children the node has */
 	const char *const *children;	/* list */
 	int			nchildren;
@@ -75,11 +73,8 @@ extern ZkRequest *zklock_client_get(ZkClient *client, const char *path);
 extern ZkRequest *zklock_client_check(ZkClient *client, const char *path,
 									  int64_t czxid);
 
-/*
- * Ask whether whoever has created anything below that node had this session's
- * credentials (auth_scheme; not the identity): reply's is_closed.
- */
-extern ZkRequest *zklock_client_ask_closed(ZkClient *client, const char *path);
+/* Read who may do what with that node: reply's is_open. */
+extern ZkRequest *zklock_client_get_acl(ZkClient *client, const char *path);
 
 /*
  * zklock_client_get() that also watches the node, as the client's one watch.
@@ -88,23 +83,6 @@ extern ZkRequest *zklock_client_ask_closed(ZkClient *client, const char *path);
 extern ZkRequest *zklock_client_get_and_watch(ZkClient *client,
 											  const char *path);
 extern ZkWatchNews zklock_client_watch_news(ZkClient *client);
-
-/*
- * The same, with a promise: once the node is gone, which that answer may tell
- * or the news, the program lists the children of list_path without another
- * word, and only that answer wakes.  *list is the request for it.  Not more
- * than one such list at a time.
- */
-extern ZkRequest *zklock_client_get_watch_and_list(ZkClient *client,
-												   const char *path,
-												   const char *list_path,
-												   ZkRequest **list);
-
-/*
- * Has the program asked for it?  If not it will not do so any more, and
- * zklock_client_free() is all that is left to do with the request.
- */
-extern bool zklock_client_is_list_asked(ZkRequest *list);
 
 /*
  * Nobody waits for that news any more: the watch goes, with the next request
@@ -135,7 +113,7 @@ extern bool zklock_client_announce(ZkClient *client, const char *path,
  */
 extern ZkRequest *zklock_client_replace(ZkClient *client, const char *from,
 										int64_t czxid, const char *to,
-										const char *data, int length);
+										const char *data);
 
 /*
  * Delete the node at from, and create another one at to that outlives the
@@ -214,12 +192,11 @@ extern bool zklock_client_hand_over(ZkClient *client, const char *path);
 extern KeptLock *zklock_client_kept(ZkClient *client);
 
 /*
- * Tell the program of one of them, and of which generation it is: a lock is
- * held now that may be kept, on the queue node with that path and that data, a
- * JSON object; or, with both NULL, the state has changed.  If anybody else
- * comes into the queue while it is held, it is not kept, and the data of the
- * node says so.  If he comes while it is kept, or its time is over, the
- * program deletes the node.
+ * Tell the program that one of them is held now and may be kept, of which
+ * generation it is, and the path and the data, a JSON object, of its queue
+ * node.  If anybody else comes into the queue while it is held, it is not
+ * kept, and the data of the node says so.  If he comes while it is kept, or
+ * its time is over, the program deletes the node.
  */
 extern void zklock_client_tell_kept(ZkClient *client, int slot,
 									uint32_t generation, const char *node,

@@ -28,8 +28,13 @@
 #include "storage/proc.h"
 
 #include "board.h"
+#include "errors.h"
 #include "handover.h"
 #include "keep.h"
+#include "nodedata.h"
+
+/* From this attempt on, parents are created one by one, with their errors. */
+#define CAREFUL_ATTEMPT 2
 
 /* What a list of the queue's children tells a contender. */
 typedef struct Survey
@@ -41,7 +46,6 @@ typedef struct Survey
 } Survey;
 
 static Standing stand(ZkContender *contender);
-static Standing begin(ZkContender *contender);
 static bool is_known_busy(const Standing *standing);
 static ZkContendEnd end_of(Step step);
 static ZkContendEnd stand_in_queue(Standing *standing);
@@ -54,15 +58,18 @@ static bool await_first_place(Standing *standing);
 static Step look(Standing *standing);
 static void read_list(Standing *standing, const ZkReply *list,
 					  const char *mine, Survey *survey);
-static void name_in_errors(const Standing *standing);
-static bool look_at_all(Standing *standings, int nstandings, bool *is_busy);
-static int	join_all(Standing *standings, int nstandings, bool *is_busy);
 static RecipeVerdict judge(const Standing *standing, const ZkReply *list,
 						   const char *mine, int *ahead);
 static bool is_anybody_behind(const Standing *standing, const ZkReply *list);
 static bool is_still_queued(Standing *standing);
 static void note_grant(const Standing *standing);
 static void leave(Standing *standing);
+static const ZkReply *join(Standing *standing);
+static void send_create(Standing *standing);
+static bool take_node(Standing *standing);
+static void make_parents(Standing *standing);
+static void withdraw(Standing *standing);
+static void announce(const Standing *standing);
 
 /* ---------------------------------------------------------------------
  * Public functions
@@ -72,7 +79,7 @@ static void leave(Standing *standing);
 ZkContendEnd
 zklock_contend(ZkContender *contender)
 {
-	Standing	standing = begin(contender);
+	Standing	standing = stand(contender);
 	volatile ZkContendEnd end = ZK_CONTEND_BUSY;
 	ErrorContextCallback context = {
 		.previous = error_context_stack,
@@ -80,6 +87,8 @@ zklock_contend(ZkContender *contender)
 		.arg = (void *) contender->place->name
 	};
 
+	contender->place->is_on_word = false;
+	contender->place->can_hand_over = false;
 	standing.started_at = zklock_client_now();
 	standing.log_at = log_lock_waits ?
 		standing.started_at + DeadlockTimeout : ZK_NO_DEADLINE;
@@ -99,15 +108,11 @@ zklock_contend(ZkContender *contender)
 		if (step == STEP_GO_ON && contender->patience == ZK_TRY_ONCE)
 			step = look(&standing);
 		end = step == STEP_GO_ON ? stand_in_queue(&standing) : end_of(step);
+		error_context_stack = context.previous;
 		if (end == ZK_CONTEND_GRANTED)
 			contender_log_grant(&standing);
-		if (end == ZK_CONTEND_BUSY && !is_known_busy(&standing))
-			end = ZK_CONTEND_UNANSWERED;
-		if (end == ZK_CONTEND_BUSY && log_lock_failures)
-			contender_log_failure(&standing);
 		if (end == ZK_CONTEND_BUSY)
-			contender_note_busy(&standing);
-		error_context_stack = context.previous;
+			contender_refuse(&standing, is_known_busy(&standing));
 	}
 	PG_CATCH();
 	{
@@ -119,14 +124,11 @@ zklock_contend(ZkContender *contender)
 
 	if (end != ZK_CONTEND_GRANTED)
 	{
-		if (end != ZK_CONTEND_SESSION_LOST && contender->is_try)
-			zklock_stat_count(ZK_STAT_TRY_IN_VAIN);
 		leave(&standing);
 		return end;
 	}
 	note_grant(&standing);
 	zklock_client_free(standing.create);
-	contender_forget_ahead(&standing);
 	zklock_deadlock_end(&standing.detector);
 	zklock_roundtrip_end(&standing.trip);
 
@@ -136,64 +138,12 @@ zklock_contend(ZkContender *contender)
 	return end;
 }
 
-int
-zklock_contend_at_once(ZkContender *contenders, int ncontenders,
-					   bool *is_busy)
-{
-	Standing   *standings = palloc(ncontenders * sizeof(*standings));
-	volatile int ngranted = 0;
-	ErrorContextCallback context = {
-		.previous = error_context_stack,
-		.callback = contender_add_context,
-		.arg = (void *) contenders[0].place->name
-	};
-
-	for (int i = 0; i < ncontenders; i++)
-		standings[i] = begin(&contenders[i]);
-	*is_busy = false;
-	PG_TRY();
-	{
-		error_context_stack = &context;
-		if (zklock_session_await_undone(contenders[0].deadline) &&
-			look_at_all(standings, ncontenders, is_busy) &&
-			contenders[0].patience != ZK_TRY_ONCE)
-			ngranted = join_all(standings, ncontenders, is_busy);
-		error_context_stack = context.previous;
-	}
-	PG_CATCH();
-	{
-		count_error();
-		for (int i = 0; i < ncontenders; i++)
-			leave(&standings[i]);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-
-	/* other calls go on with zklock_contend() */
-	if (*is_busy && contenders[0].is_try &&
-		contenders[0].patience == ZK_TRY_ONCE)
-		zklock_stat_count(ZK_STAT_TRY_IN_VAIN);
-
-	for (int i = 0; i < ncontenders; i++)
-	{
-		if (i < ngranted)
-			note_grant(&standings[i]);
-		else
-			leave(&standings[i]);
-		zklock_client_free(standings[i].create);
-		zklock_roundtrip_end(&standings[i].trip);
-	}
-	pfree(standings);
-	return ngranted;
-}
-
 bool
 zklock_contend_confirm(ZkContender *contender)
 {
 	Standing	standing = stand(contender);
 	volatile bool is_first = false;
 
-	standing.is_node_known = true;
 	PG_TRY();
 	{
 		is_first = await_first_place(&standing);
@@ -259,19 +209,6 @@ stand(ZkContender *contender)
 }
 
 /*
- * The same for a place that is still to be won; we do not stand in our own
- * way.
- */
-static Standing
-begin(ZkContender *contender)
-{
-	zklock_keep_drop(contender->place->lock_path);
-	contender->place->is_on_word = false;
-	contender->place->can_hand_over = false;
-	return stand(contender);
-}
-
-/*
  * Has the ensemble said that others are ahead?  If the wait ended at its
  * deadline without a connection that may be long ago: the lock may be free by
  * now.
@@ -325,7 +262,7 @@ stand_in_queue(Standing *standing)
 static Step
 look_around(Standing *standing, Survey *survey)
 {
-	const ZkReply *list = contender_join(standing);
+	const ZkReply *list = join(standing);
 	Step		step;
 
 	CHECK_FOR_INTERRUPTS();
@@ -333,7 +270,7 @@ look_around(Standing *standing, Survey *survey)
 		return STEP_OUT_OF_PATIENCE;
 	if (list->result == ZK_SESSION_LOST)
 		return STEP_SESSION_LOST;
-	if (!standing->is_node_known && !contender_take_node(standing))
+	if (!standing->is_node_known && !take_node(standing))
 		return STEP_NO_NODE;
 	step = contender_step(standing, list);
 	if (step == STEP_NO_NODE)
@@ -354,7 +291,7 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 	{
 		case RECIPE_HELD:
 			if (survey->is_anybody_behind)
-				contender_announce(standing);
+				announce(standing);
 			standing->way = standing->has_waited ? ZK_STAT_GRANT_LISTED :
 				ZK_STAT_GRANT_AT_ONCE;
 			*is_granted = true;
@@ -382,8 +319,7 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 		case ZK_WAIT_OVER:
 			if (!standing->is_handed_over || !is_still_queued(standing))
 				break;
-			contender->place->is_on_word = !standing->is_next_first &&
-				!zklock_session_has_credentials();
+			contender->place->is_on_word = !standing->is_next_first;
 			standing->way = standing->is_told ? ZK_STAT_GRANT_TOLD :
 				ZK_STAT_GRANT_HANDED_OVER;
 			*is_granted = true;
@@ -445,27 +381,24 @@ static bool
 await_first_place(Standing *standing)
 {
 	ZkContender *contender = standing->contender;
+	RecipeVerdict verdict = RECIPE_WAIT;
+	ZkWaitEnd	end = ZK_WAIT_OVER;
 
-	for (;;)
+	while (verdict == RECIPE_WAIT && end == ZK_WAIT_OVER)
 	{
-		ZkWaitEnd	end;
-		int			ahead;
-		RecipeVerdict verdict;
 		const ZkReply *list =
-			zklock_roundtrip_read(&standing->trip, zklock_client_list,
+			zklock_roundtrip_read(&standing->trip, zklock_client_list_and_watch,
 								  contender->place->lock_path);
 		Step		step = contender_step(standing, list);
+		int			ahead;
 
 		if (step != STEP_GO_ON)
 			return step == STEP_SESSION_LOST;
 		verdict = judge(standing, list, contender_node_name(standing), &ahead);
-		if (verdict != RECIPE_WAIT || ahead < 0)
-			return verdict == RECIPE_HELD;
-		end = contender_watch_child(standing,
-									pstrdup(list->children[ahead]));
-		if (end != ZK_WAIT_OVER)
-			return end == ZK_WAIT_LOST;
+		if (verdict == RECIPE_WAIT)
+			end = zklock_session_await_watch(contender->deadline);
 	}
+	return verdict == RECIPE_HELD || end == ZK_WAIT_LOST;
 }
 
 /*
@@ -530,108 +463,6 @@ read_list(Standing *standing, const ZkReply *list, const char *mine,
 		is_anybody_behind(standing, list);
 }
 
-/* Whatever raises from now on is about this one of several contenders. */
-static void
-name_in_errors(const Standing *standing)
-{
-	error_context_stack->arg = (void *) standing->contender->place->name;
-}
-
-/*
- * Look at all queues in one flush: would each lock be granted now?  This
- * keeps contenders out of queues that they would only have to leave again,
- * where others would find them and take the lock for busy.
- */
-static bool
-look_at_all(Standing *standings, int nstandings, bool *is_busy)
-{
-	ZkClient   *client = zklock_session_client();
-	bool		all_free = true;
-
-	for (int i = 0; i < nstandings; i++)
-		standings[i].trip.request =
-			zklock_client_list(client,
-							   standings[i].contender->place->lock_path);
-	for (int i = 0; i < nstandings && all_free; i++)
-	{
-		ZkContender *contender = standings[i].contender;
-		const ZkReply *list;
-		int			ahead;
-
-		name_in_errors(&standings[i]);
-		list = zklock_session_await(standings[i].trip.request,
-									contender->deadline, ZK_WAITING_FOR_REPLY);
-		if (list == NULL)
-			return false;
-		if (list->result == ZK_OK &&
-			judge(&standings[i], list, NULL, &ahead) == RECIPE_WAIT)
-		{
-			char	   *next = pstrdup(list->children[ahead]);
-
-			/* if it is merely kept it may be free: zklock_contend() looks again */
-			standings[i].is_next_first =
-				recipe_is_first(list->children, list->nchildren, next);
-			contender_note_ahead(&standings[i], list, NULL);
-			*is_busy = contender_is_held(&standings[i], next);
-			if (*is_busy && contender->patience == ZK_TRY_ONCE &&
-				log_lock_failures)
-				contender_log_failure(&standings[i]);
-			return false;
-		}
-		all_free = list->result == ZK_OK || list->result == ZK_NO_NODE;
-	}
-	return all_free;
-}
-
-/*
- * Join all queues in one flush.  Only those up to the first that is not
- * granted count.  Nobody may stay in a later queue while he waits for an
- * earlier one: a contender who was first in the later one and came second in
- * the earlier one would wait for somebody who waits for him.
- */
-static int
-join_all(Standing *standings, int nstandings, bool *is_busy)
-{
-	ZkClient   *client = zklock_session_client();
-
-	for (int i = 0; i < nstandings; i++)
-	{
-		Standing   *standing = &standings[i];
-
-		name_in_errors(standing);
-		if (zklock_client_reply(standing->trip.request)->result == ZK_NO_NODE)
-			contender_make_parents(standing);
-		contender_send_create(standing);
-		zklock_client_free(standing->trip.request);
-		standing->trip.request =
-			zklock_client_list(client, standing->contender->place->lock_path);
-	}
-	for (int i = 0; i < nstandings; i++)
-	{
-		Standing   *standing = &standings[i];
-		ZkContender *contender = standing->contender;
-		const ZkReply *list;
-		const ZkReply *created;
-		RecipeVerdict verdict;
-		int			ahead;
-
-		name_in_errors(standing);
-		list = zklock_session_await(standing->trip.request,
-									contender->deadline, ZK_WAITING_FOR_REPLY);
-		created = zklock_client_reply(standing->create);
-		if (list == NULL || list->result != ZK_OK ||
-			created == NULL || created->result != ZK_OK ||
-			!contender_take_node(standing))
-			return i;
-		verdict = judge(standing, list, contender_node_name(standing),
-						&ahead);
-		*is_busy = verdict == RECIPE_WAIT;
-		if (verdict != RECIPE_HELD)
-			return i;
-	}
-	return nstandings;
-}
-
 /*
  * The recipe's verdict over a list, for our node or, with mine NULL, for one
  * that is still to be made.
@@ -640,17 +471,14 @@ static RecipeVerdict
 judge(const Standing *standing, const ZkReply *list, const char *mine,
 	  int *ahead)
 {
-	ZkContender *contender = standing->contender;
-	int			own;
+	const ZkPlace *place = standing->contender->place;
+	RecipeWish	wish = {
+		.mine = mine,
+		.mode = place->mode,
+		.permits = place->permits
+	};
 
-	if (contender->place->permits > 1)
-		return recipe_permit_verdict(list->children, list->nchildren, mine,
-									 contender->place->permits, ahead);
-	if (mine == NULL)
-		return recipe_verdict_newcomer(list->children, list->nchildren,
-									   contender->place->mode, ahead);
-	return recipe_verdict(list->children, list->nchildren, mine,
-						  contender->place->mode, &own, ahead);
+	return recipe_verdict(list->children, list->nchildren, &wish, ahead);
 }
 
 /*
@@ -713,9 +541,6 @@ note_grant(const Standing *standing)
 	ZkContender *contender = standing->contender;
 
 	Assert(contender->place->token != 0);
-	contender->place->can_keep = contender->wants_keep &&
-		recipe_read_mark(contender_node_name(standing)) == RECIPE_MARK_KEEPER;
-	contender->place->keep = NULL;
 	zklock_place_note_grant(contender->place);
 	zklock_stat_count(standing->way);
 	end_wait(standing);
@@ -728,8 +553,178 @@ leave(Standing *standing)
 	zklock_handover_forget();
 	zklock_deadlock_end(&standing->detector);
 	zklock_roundtrip_end(&standing->trip);
-	contender_forget_ahead(standing);
 	zklock_client_unwatch(zklock_session_client());
-	contender_withdraw(standing);
+	withdraw(standing);
 	end_wait(standing);
+}
+
+/* ---------------------------------------------------------------------
+ * Our queue node
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Have a node in the queue and a list of the queue that is not older: the
+ * first time both requests go out back to back, and the server answers them
+ * in that order.  NULL if the deadline comes first.
+ */
+static const ZkReply *
+join(Standing *standing)
+{
+	if (standing->create == NULL)
+		send_create(standing);
+	standing->is_ahead_read = false;
+	return zklock_roundtrip_read(&standing->trip, standing->watches_queue ?
+								 zklock_client_list_and_watch :
+								 zklock_client_list,
+								 standing->contender->place->lock_path);
+}
+
+/* Send the create of our node. */
+static void
+send_create(Standing *standing)
+{
+	ZkContender *contender = standing->contender;
+	ZkPlace    *place = contender->place;
+	char		guid[RECIPE_GUID_LEN + 1];
+	char		prefix[RECIPE_NODE_SIZE];
+
+	if (contender->data == NULL)
+		contender->data = zklock_nodedata_build(0);
+	zklock_nodedata_make_guid(guid);
+	if (contender->style == RECIPE_STYLE_CURATOR &&
+		place->mode == RECIPE_EXCLUSIVE && place->permits == 1)
+	{
+		/* a name has but one mark; who is waited for will not keep it anyway */
+		if (contender->wants_keep)
+			recipe_mark(guid, RECIPE_MARK_KEEPER);
+		else if (zklock_session_can_hand_over())
+			recipe_mark(guid, RECIPE_MARK_HAND_OVER);
+	}
+	recipe_node_prefix(prefix, contender->style,
+					   place->mode, place->permits, guid);
+	snprintf(place->node, RECIPE_PATH_SIZE, "%s/%s",
+			 place->lock_path, prefix);
+	standing->is_node_known = false;
+	standing->create = zklock_client_create(zklock_session_client(),
+											place->node,
+											ZK_EPHEMERAL_SEQUENTIAL,
+											contender->data,
+											strlen(contender->data));
+	if (standing->create == NULL)
+		zklock_errors_raise_memory();
+}
+
+/*
+ * Read the reply to our create, which is there when the list's is.  false if
+ * there is no node yet: then join() is to be called again.  The node must be
+ * of this session; it always is, unless the server mixes sessions up, and
+ * then nothing that follows is worth anything.
+ */
+static bool
+take_node(Standing *standing)
+{
+	ZkPlace    *place = standing->contender->place;
+	const ZkReply *reply = zklock_client_reply(standing->create);
+	ZkClientStatus status;
+
+	if (reply == NULL)
+		return false;			/* the list failed ahead of it: wait for both */
+	switch (reply->result)
+	{
+		case ZK_OK:
+			break;
+		case ZK_NO_NODE:
+			withdraw(standing);
+			make_parents(standing);
+			return false;
+		case ZK_UNKNOWN_OUTCOME:
+
+			/*
+			 * It may be there.  Ahead of the next one it would look like
+			 * somebody else's.
+			 */
+			withdraw(standing);
+			zklock_session_await_undone(standing->contender->deadline);
+			return false;
+		default:
+			zklock_session_raise(reply, "join a lock's queue",
+								 place->lock_path);
+	}
+
+	if (!zklock_session_status(&status) ||
+		reply->ephemeral_owner != status.session_id)
+		contender_raise_evicted(standing);
+	strlcpy(place->node, reply->path, RECIPE_PATH_SIZE);
+	place->token = place->czxid = reply->czxid;
+	place->proof = reply->proof;
+	standing->is_node_known = true;
+	return true;
+}
+
+/*
+ * Create the parents of our node: the root for good, the rest as containers,
+ * which the server removes when they are empty.  At first nobody waits for
+ * the replies: the next attempt's create is behind them and shows whether
+ * they worked.
+ */
+static void
+make_parents(Standing *standing)
+{
+	const ZkPlace *place = standing->contender->place;
+	char	   *path;
+	int			length = strlen(place->lock_path);
+
+	if (++standing->attempts > PARENT_ATTEMPTS)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not create znode \"%s\"",
+						zklock_nodedata_quotable(place->lock_path)),
+				 errdetail("It vanished %d times before the lock's queue node was in it.",
+						   PARENT_ATTEMPTS)));
+	if (standing->attempts >= CAREFUL_ATTEMPT)
+	{
+		zklock_roundtrip_make_parents(&standing->trip, place->node,
+									  place->root_length);
+		return;
+	}
+	path = pstrdup(place->lock_path);
+	zklock_client_begin_many(zklock_session_client());
+	for (int i = 1; i <= length; i++)
+	{
+		if (place->lock_path[i] != '/' && place->lock_path[i] != '\0')
+			continue;
+		path[i] = '\0';
+		zklock_client_free(zklock_client_create(zklock_session_client(), path,
+												i <= place->root_length ?
+												ZK_PERSISTENT : ZK_CONTAINER,
+												NULL, 0));
+		path[i] = '/';
+	}
+	zklock_client_end_many(zklock_session_client());
+	pfree(path);
+}
+
+/* Our node goes, and is not ours any more. */
+static void
+withdraw(Standing *standing)
+{
+	zklock_client_withdraw(standing->create);
+	standing->create = NULL;
+}
+
+/*
+ * Tell who is behind us that we wait no more.  A permit that cannot be
+ * announced is not taken: whoever watches us would wait for as long as we hold
+ * it, be there ever so many free ones; our node's deletion wakes it.
+ */
+static void
+announce(const Standing *standing)
+{
+	const ZkContender *contender = standing->contender;
+
+	if (!zklock_client_announce(zklock_session_client(),
+								contender->place->node, contender->data,
+								strlen(contender->data)))
+		zklock_errors_raise_memory();
 }

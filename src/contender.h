@@ -24,21 +24,13 @@ typedef enum ZkPatience
 typedef enum ZkContendEnd
 {
 	ZK_CONTEND_GRANTED,
-	ZK_CONTEND_BUSY,			/* others are ahead, and patience is at its
-								 * end */
-	ZK_CONTEND_UNANSWERED,		/* it is at its end, and the ensemble has not
-								 * said that anybody is */
+	ZK_CONTEND_BUSY,			/* a try: others are ahead, and patience is at
+								 * its end */
 	ZK_CONTEND_SESSION_LOST		/* the session was lost while waiting */
 } ZkContendEnd;
 
-/* Who was in the way of a contender, for the error that says so. */
-typedef struct ZkBusy
-{
-	int			nahead;			/* contenders that were ahead, at most; 0: not
-								 * known */
-	char	   *holder;			/* the first of them, zklock_nodedata_describe(),
-								 * palloc'ed; NULL: not known */
-} ZkBusy;
+/* Instead of a timeout: the bound is that of lock_timeout. */
+#define ZK_BY_LOCK_TIMEOUT (-1)
 
 /* A contender: for what place, and in what way. */
 typedef struct ZkContender
@@ -48,41 +40,29 @@ typedef struct ZkContender
 	bool		wants_list;		/* the word of a holder that it lets go will
 								 * not do, unless it was the first of our list */
 	RecipeStyle style;			/* of our queue node's name */
-	bool		may_be_there;	/* this session may have other nodes in that
-								 * queue: none is left over from an attempt */
 	bool		holds_locks;	/* this session holds other locks: others may
 								 * wait for it while it waits */
-	bool		is_try;			/* not to be granted is no error */
-	bool		wants_keep;		/* the lock may be kept after its release,
-								 * place->own_data is prepared: the node is to
-								 * say so, if it is an exclusive one of style
-								 * _CURATOR */
+	bool		is_try;			/* that others have the lock is no error */
+	bool		wants_keep;		/* the lock may be kept after its release: the
+								 * node is to say so, if it is an exclusive
+								 * one of style _CURATOR */
 	ZkPatience	patience;
 	int64		deadline;		/* zklock_client_now() */
-	ZkBusy	   *busy;			/* is set if it ends as BUSY; NULL: that is
-								 * told to nobody */
+	int64		timeout_ms;		/* what made it, for errors; or
+								 * ZK_BY_LOCK_TIMEOUT */
+	char	   *data;			/* is set to that of our node, palloc'ed */
 } ZkContender;
 
 /*
  * Queue up and wait.  When it ends in any other way than GRANTED, by an error
- * too, nothing of ours stays in the queue.  Needs an open session.  Raises on
- * interrupts, when ZooKeeper refuses, 57000 when somebody removed our node,
+ * too, nothing of ours stays in the queue.  Needs an open session.  Raises
+ * 55P03 at the deadline, and says who holds the lock to members of pg_monitor
+ * and to the log; 08001 for a try if the ensemble has not said that somebody
+ * does.  Also on interrupts, when ZooKeeper refuses, 57000 when somebody removed our node,
  * 54000 when the queue's sequence numbers are used up, 55000 when the first of
  * the queue has another number of permits.
  */
 extern ZkContendEnd zklock_contend(ZkContender *contender);
-
-/*
- * Contend for several locks in two flushes, without waiting in a queue: look
- * at all of them and, if nobody has any, join all.  Result: how many from the
- * first on are granted; nothing of the others stays in a queue.  If it is
- * less than all, *is_busy tells whether that is because somebody has one of
- * them; if not, zklock_contend() finds out why.  One that is only to be tried
- * is looked at, no more.  All have the patience and the deadline of the
- * first.  Raises as zklock_contend() does, and then nothing is granted.
- */
-extern int	zklock_contend_at_once(ZkContender *contenders, int ncontenders,
-								   bool *is_busy);
 
 /*
  * Is nobody ahead of a contender that was granted the lock on somebody's
@@ -94,15 +74,10 @@ extern int	zklock_contend_at_once(ZkContender *contenders, int ncontenders,
 extern bool zklock_contend_confirm(ZkContender *contender);
 
 /*
- * Raise 55P03 for the lock of that name, which was not to be had in time; the
- * time was timeout_ms, or lock_timeout's.  is_known: the ensemble has said
- * that it is busy, and in whose hands *busy says.  Who that is other clients
- * than members of pg_monitor are not told.
+ * Raise 55P03 for the lock of that name: ZooKeeper has not answered in that
+ * time, which may be ZK_BY_LOCK_TIMEOUT.
  */
-#define ZK_BY_LOCK_TIMEOUT (-1)
-pg_noreturn extern void zklock_contend_raise_busy(const char *name,
-												  int64 timeout_ms,
-												  bool is_known,
-												  const ZkBusy *busy);
+pg_noreturn extern void zklock_contend_raise_silence(const char *name,
+													 int64 timeout_ms);
 
 #endif							/* ZKLOCK_CONTENDER_H */

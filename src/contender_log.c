@@ -1,8 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * contender_log.c
- *	  What a contender says: its errors, and log_lock_waits and
- *	  log_lock_failures in the words of PostgreSQL's own messages.
+ *	  What a contender says: its errors, the CONTEXT of its wait, and
+ *	  log_lock_waits and log_lock_failures in the words of PostgreSQL's own
+ *	  messages.
+ *
+ * The one rule: whoever is only trying pays nothing for this.  The error of
+ * one that is past its bound costs a read at most, and REASON_MS at most.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,10 +17,91 @@
 #include "storage/lock.h"
 
 #include "nodedata.h"
+#include "stat.h"
 
+/*
+ * How long a contender whose time is over waits to hear who holds the lock: a
+ * healthy ensemble answers within milliseconds.
+ */
+#define REASON_MS 200
+
+pg_noreturn static void raise_timeout(const char *name, int64 timeout_ms,
+									  const char *ahead,
+									  const char *ahead_log);
 static char *milliseconds_waited(const Standing *standing);
 static const char *lock_mode_name(const Standing *standing);
-static char *describe_ahead(Standing *standing);
+static char *describe_ahead(const Standing *standing, const char *holder);
+static char *describe_holder(Standing *standing, int64 deadline);
+
+/* A line of the log has no SQLSTATE, and needs no context: it has the name. */
+void
+contender_add_context(void *name)
+{
+	if (geterrcode() != ERRCODE_SUCCESSFUL_COMPLETION)
+		errcontext("while waiting for ZooKeeper lock \"%s\"",
+				   (const char *) name);
+}
+
+void
+contender_refuse(Standing *standing, bool is_known)
+{
+	const ZkContender *contender = standing->contender;
+	const char *name = contender->place->name;
+	char	   *holder;
+	char	   *ahead;
+
+	if (contender->is_try)
+	{
+		zklock_stat_count(ZK_STAT_TRY_IN_VAIN);
+		if (!is_known)
+			zklock_session_raise_silence(name);
+		if (!log_lock_failures)
+			return;
+	}
+	if (!is_known)
+		zklock_contend_raise_silence(name, contender->timeout_ms);
+
+	holder = describe_holder(standing, zklock_client_now() + REASON_MS);
+	ahead = describe_ahead(standing, holder);
+	if (log_lock_failures)
+		ereport(LOG,
+				(errmsg("process %d could not obtain %s on ZooKeeper lock \"%s\"",
+						MyProcPid, lock_mode_name(standing), name),
+				 errdetail_log("%s", ahead)));
+	if (!contender->is_try)
+		raise_timeout(name, contender->timeout_ms,
+					  zklock_nodedata_may_be_shown() ? ahead :
+					  describe_ahead(standing, NULL), ahead);
+}
+
+void
+zklock_contend_raise_silence(const char *name, int64 timeout_ms)
+{
+	raise_timeout(name, timeout_ms, NULL, NULL);
+}
+
+/*
+ * Raise 55P03.  ahead: who was, for the client and for the log; NULL: that is
+ * not known.
+ */
+static void
+raise_timeout(const char *name, int64 timeout_ms, const char *ahead,
+			  const char *ahead_log)
+{
+	zklock_stat_count(ZK_STAT_TIMEOUT);
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 timeout_ms == ZK_BY_LOCK_TIMEOUT ?
+			 errmsg("canceling statement due to lock timeout") :
+			 timeout_ms == 0 ?
+			 errmsg("could not obtain lock \"%s\"", name) :
+			 errmsg("could not obtain lock \"%s\" within " INT64_FORMAT " ms",
+					name, timeout_ms),
+			 ahead != NULL ? errdetail("%s", ahead) :
+			 zklock_session_errdetail_silence(),
+			 ahead_log != NULL ? errdetail_log("%s", ahead_log) : 0,
+			 errcontext("while waiting for ZooKeeper lock \"%s\"", name)));
+}
 
 void
 contender_raise_evicted(Standing *standing)
@@ -78,7 +163,7 @@ contender_note_ahead(Standing *standing, const ZkReply *list, const char *mine)
 	const char *first = NULL;
 
 	if (standing->log_at == ZK_NO_DEADLINE && !log_lock_failures &&
-		standing->contender->busy == NULL)
+		standing->contender->is_try)
 		return;
 	standing->nahead = 0;
 	for (int i = 0; i < list->nchildren; i++)
@@ -101,29 +186,16 @@ contender_note_ahead(Standing *standing, const ZkReply *list, const char *mine)
 void
 contender_log_wait(Standing *standing)
 {
-	char	   *ahead = describe_ahead(standing);
+	char	   *holder = describe_holder(standing,
+										 standing->contender->deadline);
 
-	if (ahead == NULL)
-		return;
 	standing->is_wait_logged = true;
 	ereport(LOG,
 			(errmsg("process %d still waiting for %s on ZooKeeper lock \"%s\" after %s",
 					MyProcPid, lock_mode_name(standing),
 					standing->contender->place->name,
 					milliseconds_waited(standing)),
-			 errdetail_log("%s", ahead)));
-}
-
-void
-contender_log_failure(Standing *standing)
-{
-	char	   *ahead = describe_ahead(standing);
-
-	ereport(LOG,
-			(errmsg("process %d could not obtain %s on ZooKeeper lock \"%s\"",
-					MyProcPid, lock_mode_name(standing),
-					standing->contender->place->name),
-			 ahead != NULL ? errdetail_log("%s", ahead) : 0));
+			 errdetail_log("%s", describe_ahead(standing, holder))));
 }
 
 void
@@ -180,20 +252,12 @@ lock_mode_name(const Standing *standing)
 		"ShareLock" : "ExclusiveLock";
 }
 
-/*
- * Who is ahead, as far as it is known, palloc'ed; NULL if nobody was.  With
- * log_lock_waits, which is on by default from PostgreSQL 19 on, each long
- * wait comes here, so this reads no list.
- */
+/* How many are ahead, and who holds the lock if that is not NULL. */
 static char *
-describe_ahead(Standing *standing)
+describe_ahead(const Standing *standing, const char *holder)
 {
-	char	   *holder;
 	StringInfoData line;
 
-	if (standing->first == NULL)
-		return NULL;
-	holder = contender_describe_holder(standing, standing->contender->deadline);
 	initStringInfo(&line);
 	if (holder != NULL)
 		appendStringInfo(&line, "Held by %s. ", holder);
@@ -204,21 +268,24 @@ describe_ahead(Standing *standing)
 }
 
 /*
- * Mostly nothing is read: the one just ahead has been, and if it is the
- * first, it holds the lock.  Otherwise the first of the last list is read,
- * which holds the lock if it is still there.  One that is letting go says
- * nothing of itself any more.
+ * Who holds the lock: zklock_nodedata_describe(), palloc'ed; NULL if that
+ * cannot be told by that deadline.  Mostly nothing is read: the one just ahead
+ * has been, and if it is the first, it holds the lock.  Otherwise the first of
+ * the last list is read, which holds the lock if it is still there.  One that
+ * is letting go says nothing of itself any more.
  */
-char *
-contender_describe_holder(Standing *standing, int64 deadline)
+static char *
+describe_holder(Standing *standing, int64 deadline)
 {
 	const ZkReply *first = NULL;
+	ZkClientStatus status;
 	ZkNodeData	who;
 	int64		bound = standing->trip.deadline;
 
 	if (standing->is_ahead_read && standing->is_next_first)
 		first = zklock_client_reply(standing->trip.request);
-	else if (standing->first != NULL && zklock_client_now() < deadline)
+	else if (standing->first != NULL && zklock_session_status(&status) &&
+			 status.state == ZK_CLIENT_CONNECTED)
 	{
 		standing->is_ahead_read = false;
 		standing->trip.deadline = deadline;

@@ -33,19 +33,13 @@ typedef struct Standing
 	ZkContender *contender;
 	ZkRoundTrip trip;			/* the question under way */
 
-	/* our node; contender_node.c */
+	/* our node */
 	ZkRequest  *create;			/* of our queue node; owns the node until the
 								 * grant; NULL before we joined */
 	bool		is_node_known;	/* place->node holds the full path */
-	char		prefix[RECIPE_NODE_SIZE];	/* its name up to the number */
-	char	   *data;			/* of our node, palloc'ed */
 	int			attempts;		/* to create the node */
 
 	/* who is ahead; contender_watch.c */
-	ZkRequest  *list;			/* of the queue, as soon as the one ahead is
-								 * gone; NULL: none was promised */
-	ZkRequest  *closed;			/* may others create in the queue?  NULL: that
-								 * was not asked; of the lock's present znode */
 	bool		is_next_first;	/* nobody is ahead of the one just ahead */
 	bool		is_handed_over; /* whoever was ahead has let go, to us */
 	bool		is_told;		/* and has said so in shared memory */
@@ -88,36 +82,6 @@ extern Step contender_step(const Standing *standing, const ZkReply *reply);
 /* The name of our queue node. */
 extern const char *contender_node_name(const Standing *standing);
 
-/* ---- contender_node.c ---- */
-
-/*
- * Have a node in the queue and a list of the queue that is not older: the
- * first time both requests go out back to back, and the server answers them
- * in that order.  NULL if the deadline comes first.
- */
-extern const ZkReply *contender_join(Standing *standing);
-
-/* Send the create of our node. */
-extern void contender_send_create(Standing *standing);
-
-/*
- * Read the reply to our create, which is there when the list's is.  false if
- * there is no node yet: then contender_join() is to be called again.
- */
-extern bool contender_take_node(Standing *standing);
-
-/*
- * Create the parents of our node: the root for good, the rest as containers,
- * which the server removes when they are empty.
- */
-extern void contender_make_parents(Standing *standing);
-
-/* Our node goes, and is not ours any more. */
-extern void contender_withdraw(Standing *standing);
-
-/* Tell who is behind us that we wait no more. */
-extern void contender_announce(const Standing *standing);
-
 /* ---- contender_watch.c ---- */
 
 /*
@@ -126,12 +90,6 @@ extern void contender_announce(const Standing *standing);
  * was handed over to us.
  */
 extern ZkWaitEnd contender_watch(Standing *standing, const char *ahead);
-
-/*
- * Watch a child of the lock's znode, and wait until something becomes of it,
- * the deadline or the loss of the session.
- */
-extern ZkWaitEnd contender_watch_child(Standing *standing, const char *child);
 
 /*
  * Does that contender, the one ahead, hold the lock for sure?  One that keeps
@@ -147,23 +105,7 @@ extern bool contender_is_held(Standing *standing, const char *ahead);
  */
 extern Step contender_await_keeper(Standing *standing, const char *ahead);
 
-/*
- * What was asked for the sake of the one ahead is of no interest any more.
- */
-extern void contender_forget_ahead(Standing *standing);
-
-/*
- * The list that was promised for when the one ahead is gone, if it is; NULL
- * if it was not asked for, or lost, or what it says may be outdated: unlike one
- * that we ask for, it does not wait for us to be awake.
- */
-extern const ZkReply *contender_promised_list(Standing *standing);
-
-
-/* ---- contender_busy.c ---- */
-
-/* Set contender->busy, if it is wanted: patience is at its end. */
-extern void contender_note_busy(Standing *standing);
+/* ---- contender_log.c ---- */
 
 /*
  * Called for errors while the lock of that name, a const char *, is waited
@@ -171,14 +113,12 @@ extern void contender_note_busy(Standing *standing);
  */
 extern void contender_add_context(void *name);
 
-/* ---- contender_log.c ---- */
-
 /*
- * Who holds the lock and has been read last, or is read now, by that deadline
- * at the latest: zklock_nodedata_describe(), palloc'ed.  NULL if that cannot
- * be told.
+ * Patience is at its end: say that to the log, and raise 55P03, or for a try
+ * return.  is_known: the ensemble has said that others are ahead; without
+ * that a try raises 08001.
  */
-extern char *contender_describe_holder(Standing *standing, int64 deadline);
+extern void contender_refuse(Standing *standing, bool is_known);
 
 pg_noreturn extern void contender_raise_evicted(Standing *standing);
 pg_noreturn extern void contender_raise_exhausted(const Standing *standing);
@@ -194,9 +134,6 @@ extern void contender_note_ahead(Standing *standing, const ZkReply *list,
 
 /* Say that we wait, and for whom. */
 extern void contender_log_wait(Standing *standing);
-
-/* Say that patience is at its end, and who was in the way. */
-extern void contender_log_failure(Standing *standing);
 
 /*
  * What a look at the queue has brought, at DEBUG2; next: the node it names.

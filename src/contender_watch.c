@@ -6,8 +6,9 @@
  *
  * Hand-over, which saves the waiter the second list: a holder that had to
  * wait for the lock sets the data of its node before it deletes it.  Nobody
- * else can set it: each session has a random identity, which the node's ACL
- * names and the node's name tells of (RECIPE_MARK_HAND_OVER).  So the set
+ * else can set it: a session without credentials of the user's has a random
+ * identity, which its nodes' ACL names and their names tell of
+ * (RECIPE_MARK_HAND_OVER).  So the set
  * says that the lock was held, that nobody was ahead of its holder therefore,
  * and that it is let go; since we are the next in line according to our own
  * list, it is ours.  This stays true whenever we learn of it.  It takes for
@@ -22,10 +23,11 @@
  * only if it was the first of our own list: then the lock was its, whoever
  * made it.  Otherwise it is believed where nothing depends on strangers,
  * which the contender says (wants_list), and what was granted so is looked at
- * again before more depends on it: zklock_contend_confirm().  With
- * credentials (zklock.auth) it is believed if nobody without them can have
- * created anything in the queue, by the ACL of the lock's znode, which cannot
- * be another one as long as our node is in it.
+ * again before more depends on it: zklock_contend_confirm().
+ *
+ * Whoever has the credentials of zklock.auth may write to all nodes that were
+ * made with them.  So a session with credentials does not mark its nodes, and
+ * who waits behind it lists.
  *
  * Neighbors, which saves the waiter the ensemble: a holder that lets go tells
  * a backend of the same cluster that waits for its node through shared memory
@@ -38,7 +40,7 @@
  * ensemble has done since, of which our server may not even know: we may have
  * been evicted, the lock passed to those behind us, and our own node would
  * still be read from there.  So a read of it will not do.  While we know of
- * no connection we are in contender_join(), which is no place to be told.
+ * no connection we are in join() of contender.c, which is no place to be told.
  *
  * Semaphores: any of the holders may leave first.  So the first of those who
  * wait watches the whole queue, and whoever is behind it watches the one just
@@ -72,71 +74,19 @@ static bool says_held(const ZkReply *reply);
 static bool can_be_handed_over(const ZkContender *contender, const char *ahead);
 static bool is_word_good(const Standing *standing);
 static int64 look_again_at(const Standing *standing, int timeouts);
-static ZkWaitEnd end_of_look(const Standing *standing, ZkWaitEnd end,
-							 int64 until);
 static bool note_version(Standing *standing, const char *ahead,
 						 const ZkReply *reply);
 static const char *child_path(const Standing *standing, const char *child,
 							  char path[RECIPE_PATH_SIZE]);
-static ZkWaitEnd await_watch(Standing *standing, int64 deadline);
+static ZkWaitEnd await_watch(Standing *standing, int timeouts);
 static const ZkReply *set_watch(Standing *standing, const char *child,
-								bool wants_list, ZkWaitEnd *end);
-static const ZkReply *read_and_watch(Standing *standing, const char *path,
-									 bool wants_list);
-static bool is_left_over(const Standing *standing, const char *child,
-						 const ZkReply *reply);
-static bool remove_left_over(Standing *standing, const char *path);
+								ZkWaitEnd *end);
 
 ZkWaitEnd
 contender_watch(Standing *standing, const char *ahead)
 {
 	standing->is_handed_over = standing->is_told = false;
 	return ahead == NULL ? watch_queue(standing) : watch_next(standing, ahead);
-}
-
-ZkWaitEnd
-contender_watch_child(Standing *standing, const char *child)
-{
-	ZkWaitEnd	end;
-
-	return set_watch(standing, child, false, &end) == NULL ? end :
-		await_watch(standing, standing->contender->deadline);
-}
-
-void
-contender_forget_ahead(Standing *standing)
-{
-	zklock_client_free(standing->list);
-	standing->list = NULL;
-	zklock_client_free(standing->closed);
-	standing->closed = NULL;
-}
-
-const ZkReply *
-contender_promised_list(Standing *standing)
-{
-	ZkRequest  *list = standing->list;
-	const ZkReply *reply;
-
-	standing->list = NULL;
-	if (list == NULL)
-		return NULL;
-	if (!zklock_client_is_list_asked(list))
-	{
-		zklock_client_free(list);
-		return NULL;
-	}
-	reply = zklock_roundtrip_ask(&standing->trip, list);
-	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME)
-		return NULL;
-
-	/*
-	 * It may have come long ago, for we may have been stopped: the session, or
-	 * our node, may be gone by now.
-	 */
-	zklock_session_look();
-	return contact_is_after(reply->proof, zklock_session_fresh_since()) ?
-		reply : NULL;
 }
 
 bool
@@ -158,7 +108,7 @@ Step
 contender_await_keeper(Standing *standing, const char *ahead)
 {
 	const ZkReply *reply;
-	ZkWaitEnd	end;
+	ZkWaitEnd	end = ZK_WAIT_TIMEOUT;
 
 	if (!may_be_kept(standing, ahead))
 		return STEP_OUT_OF_PATIENCE;
@@ -168,26 +118,14 @@ contender_await_keeper(Standing *standing, const char *ahead)
 	else if (zklock_client_now() >= standing->keeper_until)
 		return STEP_OUT_OF_PATIENCE;
 	standing->watches_queue = false;
-	reply = set_watch(standing, ahead, true, &end);
+	reply = set_watch(standing, ahead, &end);
 
 	/* no look for deadlocks: who is in one is not waited for any longer */
-	if (reply != NULL)
-		end = says_held(reply) ? ZK_WAIT_TIMEOUT :
-			zklock_session_await_watch(standing->keeper_until);
-	switch (end)
-	{
-		case ZK_WAIT_OVER:
-			return STEP_GO_ON;
-		case ZK_WAIT_TIMEOUT:
-			/* it is gone, if we know so only by the list that is under way */
-			if (standing->list != NULL &&
-				zklock_client_is_list_asked(standing->list))
-				return STEP_GO_ON;
-			break;
-		case ZK_WAIT_LOST:
-			return STEP_SESSION_LOST;
-	}
-	return STEP_OUT_OF_PATIENCE;
+	if (reply != NULL && !says_held(reply))
+		end = zklock_session_await_watch(standing->keeper_until);
+	if (end == ZK_WAIT_LOST)
+		return STEP_SESSION_LOST;
+	return end == ZK_WAIT_OVER ? STEP_GO_ON : STEP_OUT_OF_PATIENCE;
 }
 
 /* Does it keep locks, and is nobody ahead of it? */
@@ -205,7 +143,7 @@ says_held(const ZkReply *reply)
 	ZkNodeData	who;
 
 	zklock_nodedata_parse(reply->data, reply->data_length, &who);
-	return who.kept == ZK_NOT_KEPT;
+	return who.says_held;
 }
 
 /* Watch the contender just ahead. */
@@ -213,25 +151,17 @@ static ZkWaitEnd
 watch_next(Standing *standing, const char *ahead)
 {
 	ZkContender *contender = standing->contender;
-	bool		is_set_news = can_be_handed_over(contender, ahead);
+	bool		is_set_news = can_be_handed_over(contender, ahead) &&
+		is_word_good(standing);
 	bool		is_grant_news = contender->place->permits > 1 &&
 		recipe_parse_node(ahead).permits == contender->place->permits;
 	RecipeMark	mark = recipe_read_mark(ahead);
-	int64		until = look_again_at(standing,
-									  mark == RECIPE_MARK_HAND_OVER ||
-									  mark == RECIPE_MARK_KEEPER ?
-									  OWN_LOOKS : 1);
 	char		path[RECIPE_PATH_SIZE];
 	const ZkReply *reply;
 	ZkWaitEnd	end;
 
 	standing->watches_queue = false;
-	if (is_set_news && standing->closed == NULL &&
-		zklock_session_has_credentials())
-		standing->closed = zklock_client_ask_closed(zklock_session_client(),
-													contender->place->lock_path);
-	reply = set_watch(standing, ahead, true, &end);
-	is_set_news &= is_word_good(standing);
+	reply = set_watch(standing, ahead, &end);
 	if (reply != NULL && is_set_news)
 		zklock_handover_await(child_path(standing, ahead, path), reply->czxid);
 	if (reply != NULL && reply->version > 0 &&
@@ -244,10 +174,10 @@ watch_next(Standing *standing, const char *ahead)
 	}
 	else if (reply != NULL)
 	{
-		end = await_watch(standing, until);
+		end = await_watch(standing, mark == RECIPE_MARK_HAND_OVER ||
+						  mark == RECIPE_MARK_KEEPER ? OWN_LOOKS : 1);
 		standing->is_handed_over = is_set_news && end == ZK_WAIT_OVER &&
 			zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_SET;
-		end = end_of_look(standing, end, until);
 	}
 	if (is_set_news && end != ZK_WAIT_LOST && zklock_handover_has_told())
 	{
@@ -266,12 +196,9 @@ static ZkWaitEnd
 watch_queue(Standing *standing)
 {
 	bool		is_watched = standing->watches_queue;
-	int64		until = look_again_at(standing, OWN_LOOKS);
 
 	standing->watches_queue = true;
-	if (!is_watched)
-		return ZK_WAIT_OVER;
-	return end_of_look(standing, await_watch(standing, until), until);
+	return is_watched ? await_watch(standing, OWN_LOOKS) : ZK_WAIT_OVER;
 }
 
 /* Can the one ahead hand the lock over, and we take it so? */
@@ -287,19 +214,15 @@ can_be_handed_over(const ZkContender *contender, const char *ahead)
  * Will the word of the one ahead do, that it lets go of the lock?  Whoever
  * may create a node here may have made one that says so and never held the
  * lock.  That harms nobody if that node was the first of our list: then the
- * lock was its, whoever made it.  With credentials it is those without that
- * must not have made it; the answer to that was ahead of what the node was.
+ * lock was its, whoever made it.  Otherwise with credentials it is believed of
+ * nobody: those who have them hand nothing over.
  */
 static bool
 is_word_good(const Standing *standing)
 {
-	const ZkReply *reply;
-
-	if (!zklock_session_has_credentials())
-		return standing->is_next_first || !standing->contender->wants_list;
-	reply = standing->closed != NULL ?
-		zklock_client_reply(standing->closed) : NULL;
-	return reply != NULL && reply->result == ZK_OK && reply->is_closed;
+	return standing->is_next_first ||
+		(!standing->contender->wants_list &&
+		 !zklock_session_has_credentials());
 }
 
 /*
@@ -318,16 +241,6 @@ look_again_at(const Standing *standing, int timeouts)
 	return Min(standing->contender->deadline,
 			   zklock_client_now() +
 			   timeouts * (int64) status.session_timeout_ms);
-}
-
-/*
- * How a wait has ended that was to go on until then: with time to look again?
- */
-static ZkWaitEnd
-end_of_look(const Standing *standing, ZkWaitEnd end, int64 until)
-{
-	return end == ZK_WAIT_TIMEOUT && until < standing->contender->deadline ?
-		ZK_WAIT_OVER : end;
 }
 
 /*
@@ -352,18 +265,16 @@ note_version(Standing *standing, const char *ahead, const ZkReply *reply)
  * Watch a child of the lock's znode by reading it, not by exists: that would
  * leave a watch for ever behind on a node that is gone already
  * (CURATOR-107).  NULL if there is nothing to wait for, *end then says why.
- * We would wait for ever behind a node of our own: that goes.
  */
 static const ZkReply *
-set_watch(Standing *standing, const char *child, bool wants_list,
-		  ZkWaitEnd *end)
+set_watch(Standing *standing, const char *child, ZkWaitEnd *end)
 {
 	char		path[RECIPE_PATH_SIZE];
 	const ZkReply *reply;
 
 	standing->is_ahead_read = false;
-	reply = read_and_watch(standing, child_path(standing, child, path),
-						   wants_list);
+	reply = zklock_roundtrip_read(&standing->trip, zklock_client_get_and_watch,
+								  child_path(standing, child, path));
 	if (reply == NULL)
 		*end = ZK_WAIT_TIMEOUT;
 	else if (reply->result == ZK_SESSION_LOST)
@@ -372,48 +283,12 @@ set_watch(Standing *standing, const char *child, bool wants_list,
 		*end = ZK_WAIT_OVER;
 	else if (reply->result != ZK_OK)
 		zklock_session_raise(reply, "watch a lock's queue", path);
-	else if (is_left_over(standing, child, reply))
-	{
-		ereport(DEBUG1,
-				(errmsg_internal("queue node \"%s\" of this session is left over",
-								 zklock_nodedata_quotable(path))));
-		if (remove_left_over(standing, path))
-			*end = ZK_WAIT_OVER;
-		else
-			zklock_session_raise(zklock_client_reply(standing->trip.request),
-								 "leave a lock's queue", path);
-	}
 	else
 	{
 		standing->is_ahead_read = true;
 		return reply;
 	}
 	return NULL;
-}
-
-/*
- * Once the one ahead is gone it is the list that tells what that means for
- * us: wanted, it comes without us, and we are woken once, for both.
- */
-static const ZkReply *
-read_and_watch(Standing *standing, const char *path, bool wants_list)
-{
-	const char *lock_path = standing->contender->place->lock_path;
-	ZkRequest  *request;
-	const ZkReply *reply;
-
-	if (!wants_list)
-		return zklock_roundtrip_read(&standing->trip,
-									 zklock_client_get_and_watch, path);
-	do
-	{
-		zklock_client_free(standing->list);
-		request = zklock_client_get_watch_and_list(zklock_session_client(),
-												   path, lock_path,
-												   &standing->list);
-		reply = zklock_roundtrip_ask(&standing->trip, request);
-	} while (reply != NULL && reply->result == ZK_UNKNOWN_OUTCOME);
-	return reply;
 }
 
 /* Write the path of a child of the lock's znode; raises if it is too long. */
@@ -433,66 +308,34 @@ child_path(const Standing *standing, const char *child,
 
 /*
  * Wait for news of what is watched, write to the log when it takes long, and
- * look for deadlocks then.
+ * look for deadlocks then.  After so many session timeouts the wait is over
+ * without news.
  */
 static ZkWaitEnd
-await_watch(Standing *standing, int64 deadline)
+await_watch(Standing *standing, int timeouts)
 {
+	int64		deadline = standing->contender->deadline;
+	int64		look_at = look_again_at(standing, timeouts);
+
 	for (;;)
 	{
-		int64		until = Min(deadline, Min(standing->log_at,
-											  standing->detector.look_at));
+		int64		until = Min(Min(deadline, look_at),
+								Min(standing->log_at,
+									standing->detector.look_at));
 		ZkWaitEnd	end = zklock_session_await_watch(until);
 
 		if (end != ZK_WAIT_TIMEOUT || until == deadline)
 			return end;
+		if (until == look_at)
+			return ZK_WAIT_OVER;
 		if (until == standing->log_at)
 		{
 			standing->log_at = ZK_NO_DEADLINE;
 			contender_log_wait(standing);
 		}
-		if (until != standing->detector.look_at)
-			continue;
-		if (standing->is_node_known)
+		if (until == standing->detector.look_at)
 			zklock_deadlock_look(&standing->detector,
 								 standing->contender->place,
 								 standing->contender->holds_locks, deadline);
-		else
-			zklock_deadlock_begin(&standing->detector);
 	}
-}
-
-/*
- * Is this a node of our own session, of which we know nothing?  Then nobody
- * else will remove it.  We hold nothing of this lock while we contend for it,
- * so it is left over from an attempt that was taken for undone.
- */
-static bool
-is_left_over(const Standing *standing, const char *child,
-			 const ZkReply *reply)
-{
-	const char *mine = contender_node_name(standing);
-	ZkClientStatus status;
-
-	return !standing->contender->may_be_there &&
-		reply->ephemeral_owner != 0 && zklock_session_status(&status) &&
-		reply->ephemeral_owner == status.session_id &&
-		strcmp(child, mine) != 0;
-}
-
-/*
- * Delete it.  What became of it the next list of the queue tells; false if the
- * server refuses.
- */
-static bool
-remove_left_over(Standing *standing, const char *path)
-{
-	const ZkReply *reply;
-
-	reply = zklock_roundtrip_ask(&standing->trip,
-								 zklock_client_remove(zklock_session_client(),
-													  path,
-													  ZK_ANY_VERSION));
-	return reply == NULL ||
-		(reply->result != ZK_FAILED && reply->result != ZK_NO_AUTH);
 }

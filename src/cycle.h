@@ -50,9 +50,10 @@ extern int	cycle_add_node(CycleGraph *graph);
 extern int	cycle_add_edge(CycleGraph *graph, int from, int to, int64_t said);
 
 /*
- * Who will wait for ever, unless somebody gives up, by what was said no later
- * than that?  Who waits for nobody is not stuck, nor who waits for all of
- * several none of whom is, nor who waits for one of several if one is not.
+ * Mark the nodes that wait for ever unless somebody gives up, by the edges
+ * that were said at that time or before.  A node that waits for nobody is not
+ * stuck.  One that needs all those it waits for is stuck if any of them is;
+ * one that needs any one of them (needs_one) is stuck if all of them are.
  */
 extern void cycle_settle(CycleGraph *graph, int64_t latest);
 

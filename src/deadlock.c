@@ -23,9 +23,9 @@
  * No false alarm.  A fact has a czxid, so it is about one wait.  What two
  * searches have found alike, the second one with the leader's knowledge, was
  * there all the time in between, and so all of it at once.  A fact of a wait
- * in PostgreSQL may be outdated until its maker checks again.  So its maker is
- * asked to say so once more in between, and those of our own are checked
- * again.  What remains: a session that is suspended may have given up, which
+ * in PostgreSQL may be outdated until its maker checks again.  So it counts
+ * only if its maker says it once more in between, as he does with every check,
+ * and those of our own are checked again.  What remains: a session that is suspended may have given up, which
  * the ensemble does not know; and one that gives up at that very moment.
  *
  * Some cycles are not seen at first.  A session that was handed a lock by the
@@ -69,11 +69,11 @@
 #define SUSPICIONS_MAX 10
 
 /*
- * How long to wait for other waiters to say once more who waits for them, and
- * how often to see whether they have.  They check every CHECK_AGAIN_MS.
+ * How long to wait for other waiters to say once more who waits for them,
+ * which they do every CHECK_AGAIN_MS, and how often to look.
  */
-#define ASK_MS 4000
-#define ASK_AGAIN_MS 100
+#define CONFIRM_MS 4000
+#define LOOK_AGAIN_MS 100
 
 static void begin_check(ZkDetector *detector, int64 deadline);
 static void schedule(ZkDetector *detector);
@@ -131,8 +131,8 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 	/* its own wait first: it is a part of each cycle */
 	if (holds_locks || waiters != NIL)
 		is_news = say_wait(detector, place);
+	deadlock_repeat(detector);
 	is_news |= say_blocked(detector, place, waiters);
-	deadlock_answer(detector, place);
 	if (is_news || is_due)
 		search(detector, place, deadline);
 
@@ -379,73 +379,53 @@ edge_of(const Cycle *cycle, int step)
 }
 
 /*
- * Do those who know say once more who waits in PostgreSQL?  That is asked of
- * each step that somebody else has told of, of all at the same time; meanwhile
- * others may ask us.  News of our own wait, and its end, end this.
+ * Do those who know say once more who waits in PostgreSQL, as each does with
+ * every check?  That is awaited of each step that somebody else has told of;
+ * meanwhile others may await ours.  News of our own wait end this.
  */
 static bool
 confirm(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle,
 		int64 deadline)
 {
-	const Graph *graph = cycle->graph;
-	int64		until = Min(deadline, zklock_client_now() + ASK_MS);
-	int64		answer_at = 0;
-	int			nopen = 0;
-	bool		is_open[CYCLE_NODES_MAX];
+	int64		until = Min(deadline, zklock_client_now() + CONFIRM_MS);
+	int64		check_at = 0;
+	int			step = 0;
 
 	detector->trip.deadline = until;
-	for (int i = 0; i < cycle->length; i++)
+	for (;;)
 	{
-		int			maker = edge_of(cycle, i)->to;
-
-		is_open[i] = graph->in_postgres[cycle->way[i]] != NULL && maker != 0;
-		if (is_open[i])
-			deadlock_say(detector, place, FACT_QUESTION,
-						 graph->members[maker].session, "");
-		nopen += is_open[i];
-	}
-	while (nopen > 0 && zklock_client_now() < until &&
-		   zklock_session_await_watch(zklock_client_now() + ASK_AGAIN_MS) ==
-		   ZK_WAIT_TIMEOUT)
-	{
-		for (int i = 0; i < cycle->length; i++)
-		{
-			if (!is_open[i] || !is_said_again(detector, place, cycle, i))
-				continue;
-			is_open[i] = false;
-			nopen--;
-		}
-		if (zklock_client_now() < answer_at)
+		while (step < cycle->length &&
+			   is_said_again(detector, place, cycle, step))
+			step++;
+		if (step == cycle->length)
+			return true;
+		if (zklock_client_now() >= until ||
+			zklock_session_await_watch(zklock_client_now() + LOOK_AGAIN_MS) !=
+			ZK_WAIT_TIMEOUT)
+			return false;
+		if (zklock_client_now() < check_at)
 			continue;
 		forget_gone(detector, find_blocked(detector, place));
-		deadlock_answer(detector, place);
-		answer_at = zklock_client_now() + CHECK_AGAIN_MS;
+		deadlock_repeat(detector);
+		check_at = zklock_client_now() + CHECK_AGAIN_MS;
 	}
-	for (int i = 0; i < cycle->length; i++)
-	{
-		ZkFact	   *question =
-			deadlock_said(detector, FACT_QUESTION,
-						  graph->members[edge_of(cycle, i)->to].session);
-
-		if (question != NULL)
-			deadlock_take_back(detector, question);
-	}
-	return nopen == 0;
 }
 
+/* Of a wait for a lock of ours, and of what we say ourselves, that is known. */
 static bool
 is_said_again(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle,
 			  int step)
 {
 	const Graph *graph = cycle->graph;
 	const CycleEdge *edge = edge_of(cycle, step);
-	char	   *path = deadlock_path(place, FACT_BLOCKED,
-									 graph->members[edge->from].session,
-									 graph->members[edge->to].session);
-	const ZkReply *reply = zklock_roundtrip_read(&detector->trip,
-												 zklock_client_get, path);
+	const ZkReply *reply;
 
-	pfree(path);
+	if (graph->in_postgres[cycle->way[step]] == NULL || edge->to == 0)
+		return true;
+	reply = zklock_roundtrip_read(&detector->trip, zklock_client_get,
+								  deadlock_path(place, FACT_BLOCKED,
+												graph->members[edge->from].session,
+												graph->members[edge->to].session));
 	return reply != NULL && reply->result == ZK_OK &&
 		reply->czxid == edge->said &&
 		reply->version > graph->versions[cycle->way[step]];

@@ -25,9 +25,6 @@ typedef struct ZkDetector
 	List	   *facts;			/* ZkFact: what has been said, the wait first */
 	bool		is_refused;		/* ZooKeeper does not let us say anything */
 
-	int64		question;		/* the last one that was read, by its czxid */
-	int			nanswers;		/* to that one */
-
 	int64		cycle_at;		/* when to search for a cycle without news; 0:
 								 * not set */
 	int			pause_ms;		/* how long before that */

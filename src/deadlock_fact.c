@@ -17,12 +17,6 @@
 /* Most facts at a time. */
 #define FACTS_MAX 64
 
-/*
- * How often one question is answered: who asks waits for less.  It may be a
- * stranger's, and stay.
- */
-#define ANSWERS_MAX 6
-
 static ZkFact *new_fact(ZkDetector *detector, FactKind kind, int64 session,
 						const char *path, const char *data);
 static bool make(ZkDetector *detector, const ZkPlace *place, ZkFact *fact);
@@ -118,23 +112,10 @@ deadlock_forget_deleted(ZkDetector *detector)
 }
 
 void
-deadlock_answer(ZkDetector *detector, const ZkPlace *place)
+deadlock_repeat(const ZkDetector *detector)
 {
-	const ZkReply *reply;
 	ListCell   *cell;
 
-	if (!deadlock_blocks_somebody(detector))
-		return;
-	reply = zklock_roundtrip_read(&detector->trip, zklock_client_get,
-								  deadlock_path(place, FACT_QUESTION,
-												deadlock_own_session(), 0));
-	if (reply == NULL || reply->result != ZK_OK)
-		return;
-	if (reply->czxid != detector->question)
-		detector->nanswers = 0;
-	detector->question = reply->czxid;
-	if (detector->nanswers++ >= ANSWERS_MAX)
-		return;
 	foreach(cell, detector->facts)
 	{
 		const ZkFact *fact = lfirst(cell);
@@ -192,11 +173,8 @@ make(ZkDetector *detector, const ZkPlace *place, ZkFact *fact)
 					return true;
 				if (fact->is_tried)
 					break;
-
-				/* if another one asks the same, that will do */
-				if (fact->kind != FACT_QUESTION)
-					note_refusal(detector, fact, reply);
-				return fact->kind == FACT_QUESTION;
+				note_refusal(detector, fact, reply);
+				return false;
 			case ZK_NO_NODE:
 				if (!make_directories(detector, place, fact->path))
 					return false;

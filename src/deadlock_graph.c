@@ -71,17 +71,10 @@ deadlock_path(const ZkPlace *place, FactKind kind, int64 session, int64 maker)
 	char	   *parent = directory(place);
 	unsigned long long about = session;
 
-	switch (kind)
-	{
-		case FACT_WAIT:
-			return psprintf("%s/%016llx", parent, about);
-		case FACT_BLOCKED:
-			return psprintf("%s/" ZK_WAITS_IN_POSTGRES "/%016llx-%016llx",
-							parent, about, (unsigned long long) maker);
-		case FACT_QUESTION:
-			return psprintf("%s/%016llx.ask", parent, about);
-	}
-	pg_unreachable();
+	if (kind == FACT_WAIT)
+		return psprintf("%s/%016llx", parent, about);
+	return psprintf("%s/" ZK_WAITS_IN_POSTGRES "/%016llx-%016llx", parent,
+					about, (unsigned long long) maker);
 }
 
 Graph *
@@ -93,7 +86,6 @@ deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place, int64 session,
 		.is_waiting = true,
 		.graph = palloc0(sizeof(Graph))
 	};
-
 
 	enter(&reading, session);
 	zklock_nodedata_read_own(&reading.graph->members[0].who);
@@ -340,8 +332,7 @@ follow_holder(Reading *reading, int index, const char *holder, int64 said)
 	if (reply->result == ZK_OK)
 		zklock_nodedata_parse(reply->data, reply->data_length, &who);
 	if (reply->result == ZK_OK && reply->ephemeral_owner != 0 &&
-		(recipe_read_mark(holder) != RECIPE_MARK_KEEPER ||
-		 who.kept == ZK_NOT_KEPT))
+		(recipe_read_mark(holder) != RECIPE_MARK_KEEPER || who.says_held))
 		to = enter(reading, reply->ephemeral_owner);
 	edge = to >= 0 ? cycle_add_edge(&graph->shape, index, to, said) : -1;
 	if (edge < 0)

@@ -22,36 +22,26 @@
 
 #include "board.h"
 
-/* What a look has room for; what does not fit is not seen to wait for us. */
+/* Most processes that one check asks PostgreSQL for. */
 #define PROCESSES_MAX 256
-#define LINKS_MAX 2048
 
-/* A process of this cluster. */
+/* A process of this cluster whose wait was looked at, or is. */
 typedef struct Process
 {
 	int			pid;
 	bool		waits_for_us;	/* as far as it has been found out */
 } Process;
 
-/* One waits for the other; indexes of processes. */
-typedef struct Link
-{
-	int			from;
-	int			to;
-} Link;
-
+/* The processes of one check. */
 typedef struct Chain
 {
 	int			nprocesses;
-	int			nlinks;
 	Process		processes[PROCESSES_MAX];
-	Link		links[LINKS_MAX];
 } Chain;
 
 static bool is_waited_for(PROCLOCK *held);
 static bool is_waiting(int pid);
-static int	enter_process(Chain *chain, int pid);
-static void add_blockers(Chain *chain, int from);
+static bool waits_for_us(Chain *chain, int pid);
 
 /* Each partition of the lock table has a list of ours. */
 bool
@@ -97,49 +87,20 @@ deadlock_local_candidates(void)
 	return candidates;
 }
 
-/*
- * From the candidates on, whom each waits for; then backward from us.  Each
- * process is asked for once: that takes all of PostgreSQL's lock table.
- */
 List *
 deadlock_local_waiters(List *candidates)
 {
 	Chain	   *chain = palloc0(sizeof(*chain));
 	List	   *waiters = NIL;
 	ListCell   *cell;
-	bool		has_changed = true;
 
-	foreach(cell, candidates)
-	{
-		const LocalWaiter *candidate = lfirst(cell);
-
-		if (candidate->pid != MyProcPid && is_waiting(candidate->pid))
-			enter_process(chain, candidate->pid);
-	}
-	for (int i = 0; i < chain->nprocesses; i++)
-		add_blockers(chain, i);
-	while (has_changed)
-	{
-		has_changed = false;
-		for (int i = 0; i < chain->nlinks; i++)
-		{
-			const Link *link = &chain->links[i];
-
-			if (!chain->processes[link->to].waits_for_us ||
-				chain->processes[link->from].waits_for_us)
-				continue;
-			chain->processes[link->from].waits_for_us = true;
-			has_changed = true;
-		}
-	}
 	foreach(cell, candidates)
 	{
 		LocalWaiter *candidate = lfirst(cell);
 
-		for (int i = 0; i < chain->nprocesses; i++)
-			if (chain->processes[i].pid == candidate->pid &&
-				chain->processes[i].waits_for_us)
-				waiters = lappend(waiters, candidate);
+		if (candidate->pid != MyProcPid && is_waiting(candidate->pid) &&
+			waits_for_us(chain, candidate->pid))
+			waiters = lappend(waiters, candidate);
 	}
 	return waiters;
 }
@@ -204,50 +165,35 @@ is_waiting(int pid)
 	return is_found;
 }
 
-/* The index of a process; -1 if there is no room for one more. */
-static int
-enter_process(Chain *chain, int pid)
+/*
+ * Does that process wait for this backend, or for one that does?  Each is
+ * asked for once, for that takes all of PostgreSQL's lock table; in a cycle
+ * without us, which PostgreSQL ends itself, the one that it began with counts
+ * as not waiting for us.
+ */
+static bool
+waits_for_us(Chain *chain, int pid)
 {
-	for (int i = 0; i < chain->nprocesses; i++)
-		if (chain->processes[i].pid == pid)
-			return i;
-	if (chain->nprocesses == PROCESSES_MAX)
-		return -1;
-	chain->processes[chain->nprocesses].pid = pid;
-	chain->processes[chain->nprocesses].waits_for_us = false;
-	return chain->nprocesses++;
-}
-
-/* Add whom a process waits for; that it waits for us always has room. */
-static void
-add_blockers(Chain *chain, int from)
-{
-	MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext,
-												  "zklock blockers",
-												  ALLOCSET_DEFAULT_SIZES);
-	MemoryContext caller = MemoryContextSwitchTo(scratch);
+	Process    *process = &chain->processes[chain->nprocesses];
 	ArrayType  *blockers;
 	const int32 *pids;
 	int			npids;
 
+	check_stack_depth();
 	CHECK_FOR_INTERRUPTS();
+	for (int i = 0; i < chain->nprocesses; i++)
+		if (chain->processes[i].pid == pid)
+			return chain->processes[i].waits_for_us;
+	if (chain->nprocesses == PROCESSES_MAX)
+		return false;
+	chain->nprocesses++;
+	process->pid = pid;
 	blockers = DatumGetArrayTypeP(DirectFunctionCall1(pg_blocking_pids,
-													  Int32GetDatum(chain->processes[from].pid)));
+													  Int32GetDatum(pid)));
 	pids = (const int32 *) ARR_DATA_PTR(blockers);
 	npids = ArrayGetNItems(ARR_NDIM(blockers), ARR_DIMS(blockers));
-	for (int i = 0; i < npids; i++)
-	{
-		int			to;
-
-		if (pids[i] == MyProcPid)
-		{
-			chain->processes[from].waits_for_us = true;
-			continue;
-		}
-		to = enter_process(chain, pids[i]);
-		if (to >= 0 && chain->nlinks < LINKS_MAX)
-			chain->links[chain->nlinks++] = (Link) {from, to};
-	}
-	MemoryContextSwitchTo(caller);
-	MemoryContextDelete(scratch);
+	for (int i = 0; i < npids && !process->waits_for_us; i++)
+		process->waits_for_us = pids[i] == MyProcPid ||
+			waits_for_us(chain, pids[i]);
+	return process->waits_for_us;
 }

@@ -25,23 +25,20 @@
  *   pg/<session>-<maker>  the first session waits for the maker, in
  *                         PostgreSQL; what it waits for there
  *
- * Sessions are 16 hexadecimal digits.  While there is a <session>.ask, a
- * question, that session sets the data of its facts of the second form once
- * more whenever it has seen that they are still true.
+ * Sessions are 16 hexadecimal digits.  Whenever a session has seen that its
+ * facts of the second form are still true it sets their data once more: a new
+ * version says so.
  */
 typedef enum FactKind
 {
 	FACT_WAIT,					/* that we wait for a lock */
-	FACT_BLOCKED,				/* that a session waits for us in PostgreSQL */
-	FACT_QUESTION				/* whether what a session says of others is
-								 * still true */
+	FACT_BLOCKED				/* that a session waits for us in PostgreSQL */
 } FactKind;
 
 typedef struct ZkFact
 {
 	FactKind	kind;
-	int64		session;		/* of whom it is said, or who is asked; our own
-								 * for FACT_WAIT */
+	int64		session;		/* of whom it is said; our own for FACT_WAIT */
 	char	   *path;
 	char	   *data;
 	bool		is_tried;		/* a create has been sent: it may be there, and
@@ -112,10 +109,10 @@ extern void deadlock_take_back(ZkDetector *detector, ZkFact *fact);
 extern void deadlock_forget_deleted(ZkDetector *detector);
 
 /*
- * If somebody asks whether those who wait for us in PostgreSQL still do: they
- * do, as we have just seen.
+ * Say once more who waits for us in PostgreSQL, as we have just seen.  Nobody
+ * waits for the replies.
  */
-extern void deadlock_answer(ZkDetector *detector, const ZkPlace *place);
+extern void deadlock_repeat(const ZkDetector *detector);
 
 /* ---- deadlock_graph.c ---- */
 

@@ -12,6 +12,42 @@
 
 #include "nodedata.h"
 
+/* What is raised for a loss before there is a session. */
+typedef struct StartError
+{
+	int			sqlstate;
+	const char *message;
+	const char *hint;			/* NULL: none */
+} StartError;
+
+/* For a loss that is not here, and for none: "could not connect". */
+static const StartError start_errors[] = {
+	[ZK_LOSS_RESOLVE] = {
+		ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+		"could not resolve the ZooKeeper servers",
+		"Check the setting \"zklock.servers\"."
+	},
+	[ZK_LOSS_AUTH] = {
+		ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION,
+		"ZooKeeper refused the credentials",
+		"Check the setting \"zklock.auth\": its scheme must be enabled in the ensemble."
+	},
+	[ZK_LOSS_RESOURCES] = {
+		ERRCODE_INSUFFICIENT_RESOURCES,
+		"could not start a ZooKeeper session",
+		"A session needs a process, three file descriptors and memory."
+	},
+	[ZK_LOSS_PROTOCOL] = {
+		ERRCODE_PROTOCOL_VIOLATION,
+		"the server does not answer like ZooKeeper",
+		"Check the ports in the setting \"zklock.servers\"."
+	},
+	[ZK_LOSS_PROGRAM] = {
+		ERRCODE_CONNECTION_FAILURE,
+		"could not start a ZooKeeper session", NULL
+	},
+};
+
 pg_noreturn static void raise_denied(const char *doing, const char *znode,
 									 const char *code, bool has_credentials);
 static const char *connection_hint(const char *error);
@@ -22,6 +58,9 @@ zklock_errors_raise(const ZkReply *reply, const char *doing, const char *path,
 {
 	const char *code = reply->code_text;
 	char	   *znode = zklock_nodedata_quotable(path);
+	int			sqlstate = ERRCODE_SYSTEM_ERROR;
+	const char *problem = "request to ZooKeeper failed";
+	const char *hint = NULL;
 
 	switch (reply->result)
 	{
@@ -32,39 +71,31 @@ zklock_errors_raise(const ZkReply *reply, const char *doing, const char *path,
 					 errdetail("%s", loss),
 					 errhint("Run the statement again; it will use a new session.")));
 			break;
-		case ZK_UNKNOWN_OUTCOME:
-			ereport(ERROR,
-					(errcode(ERRCODE_CONNECTION_FAILURE),
-					 errmsg("could not %s: the connection to ZooKeeper was lost", doing),
-					 errdetail("ZooKeeper said of znode \"%s\": %s.", znode,
-							   code)));
-			break;
 		case ZK_NO_AUTH:
 			raise_denied(doing, znode, code, has_credentials);
-		case ZK_QUOTA_EXCEEDED:
-			ereport(ERROR,
-					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("could not %s: a quota of ZooKeeper is exceeded", doing),
-					 errdetail("It is about znode \"%s\".", znode),
-					 errhint("See what \"listquota\" in ZooKeeper's shell says of the znodes above it.")));
-			break;
 		case ZK_NO_MEMORY:
 			zklock_errors_raise_memory();
+		case ZK_UNKNOWN_OUTCOME:
+			sqlstate = ERRCODE_CONNECTION_FAILURE;
+			problem = "the connection to ZooKeeper was lost";
+			break;
+		case ZK_QUOTA_EXCEEDED:
+			sqlstate = ERRCODE_CONFIGURATION_LIMIT_EXCEEDED;
+			problem = "a quota of ZooKeeper is exceeded";
+			hint = "See what \"listquota\" in ZooKeeper's shell says of the znodes above it.";
 			break;
 		case ZK_BAD_ARGUMENTS:
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("could not %s: ZooKeeper refused the path", doing),
-					 errdetail("ZooKeeper said of znode \"%s\": %s.", znode,
-							   code)));
+			sqlstate = ERRCODE_INVALID_PARAMETER_VALUE;
+			problem = "ZooKeeper refused the path";
 			break;
 		default:
-			ereport(ERROR,
-					(errcode(ERRCODE_SYSTEM_ERROR),
-					 errmsg("could not %s: request to ZooKeeper failed", doing),
-					 errdetail("ZooKeeper said of znode \"%s\": %s.", znode,
-							   code)));
+			break;
 	}
+	ereport(ERROR,
+			(errcode(sqlstate),
+			 errmsg("could not %s: %s", doing, problem),
+			 errdetail("ZooKeeper said of znode \"%s\": %s.", znode, code),
+			 hint != NULL ? errhint("%s", hint) : 0));
 	pg_unreachable();
 }
 
@@ -80,53 +111,18 @@ zklock_errors_raise_memory(void)
 void
 zklock_errors_raise_no_session(ZkClientLoss loss, const char *error)
 {
-	switch (loss)
-	{
-		case ZK_LOSS_RESOLVE:
-			ereport(ERROR,
-					(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
-					 errmsg("could not resolve the ZooKeeper servers"),
-					 errdetail("%s.", error),
-					 errhint("Check the setting \"%s\".", "zklock.servers")));
-			break;
-		case ZK_LOSS_AUTH:
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
-					 errmsg("ZooKeeper refused the credentials"),
-					 errhint("Check the setting \"%s\": its scheme must be enabled in the ensemble.",
-							 "zklock.auth")));
-			break;
-		case ZK_LOSS_RESOURCES:
-			ereport(ERROR,
-					(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-					 errmsg("could not start a ZooKeeper session"),
-					 errdetail("%s.", error),
-					 errhint("A session needs a process, three file descriptors and memory.")));
-			break;
-		case ZK_LOSS_PROTOCOL:
-			ereport(ERROR,
-					(errcode(ERRCODE_PROTOCOL_VIOLATION),
-					 errmsg("the server does not answer like ZooKeeper"),
-					 errdetail("%s.", error),
-					 errhint("Check the ports in the setting \"%s\".",
-							 "zklock.servers")));
-			break;
-		case ZK_LOSS_PROGRAM:
-			ereport(ERROR,
-					(errcode(ERRCODE_CONNECTION_FAILURE),
-					 errmsg("could not start a ZooKeeper session"),
-					 errdetail("%s.", error)));
-			break;
-		case ZK_LOSS_NONE:
-		case ZK_LOSS_EXPIRED:
-		case ZK_LOSS_SILENCE:
-		case ZK_LOSS_STANDSTILL:
-		case ZK_LOSS_UNANSWERED:
-			ereport(ERROR,
-					(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
-					 errmsg("could not connect to ZooKeeper"),
-					 errdetail("%s.", error)));
-	}
+	StartError	start = {
+		ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
+		"could not connect to ZooKeeper", NULL
+	};
+
+	if (loss < lengthof(start_errors) && start_errors[loss].message != NULL)
+		start = start_errors[loss];
+	ereport(ERROR,
+			(errcode(start.sqlstate),
+			 errmsg("%s", start.message),
+			 loss != ZK_LOSS_AUTH ? errdetail("%s.", error) : 0,
+			 start.hint != NULL ? errhint("%s", start.hint) : 0));
 	pg_unreachable();
 }
 

@@ -29,7 +29,6 @@
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
-#include "storage/shmem.h"
 #include "utils/hsearch.h"
 
 #include "compat.h"
@@ -67,25 +66,9 @@ static Waiter *own;
 /* Is the callback registered that removes it? */
 static bool is_exit_registered;
 
-static shmem_request_hook_type previous_request_hook;
-static shmem_startup_hook_type previous_startup_hook;
-
 static bool make_key(WaiterKey *key, const char *node, int64 czxid);
 static uint32 hash_key(const void *key, Size size);
-static void request_memory(void);
-static void make_table(void);
 static void forget_at_exit(int code, Datum arg);
-
-void
-zklock_handover_init(void)
-{
-	if (!process_shared_preload_libraries_in_progress)
-		return;
-	previous_request_hook = shmem_request_hook;
-	shmem_request_hook = request_memory;
-	previous_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = make_table;
-}
 
 bool
 zklock_handover_is_shared(void)
@@ -208,30 +191,24 @@ hash_key(const void *key, Size size)
  * ---------------------------------------------------------------------
  */
 
-static void
-request_memory(void)
+void
+zklock_handover_request_memory(void)
 {
-	if (previous_request_hook != NULL)
-		previous_request_hook();
 	RequestAddinShmemSpace(hash_estimate_size(MaxBackends, sizeof(Waiter)));
 	RequestNamedLWLockTranche("zklock", 1);
 }
 
-static void
-make_table(void)
+void
+zklock_handover_make_memory(void)
 {
 	HASHCTL		control = {0};
 
-	if (previous_startup_hook != NULL)
-		previous_startup_hook();
 	control.keysize = sizeof(WaiterKey);
 	control.entrysize = sizeof(Waiter);
 	control.hash = hash_key;
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	waiters = ShmemInitHash_compat("zklock waiters", MaxBackends, &control,
 								   HASH_ELEM | HASH_FUNCTION | HASH_FIXED_SIZE);
 	waiters_lock = &GetNamedLWLockTranche("zklock")->lock;
-	LWLockRelease(AddinShmemInitLock);
 }
 
 static void

@@ -11,10 +11,11 @@
 #include "postgres.h"
 
 /*
- * If the library is being preloaded, ask for shared memory.  Without it
- * nobody is anybody's neighbor.  For _PG_init().
+ * For the hooks of shared memory (zklock.c).  Without preloading they are not
+ * called, and nobody hands over directly.
  */
-extern void zklock_handover_init(void);
+extern void zklock_handover_request_memory(void);
+extern void zklock_handover_make_memory(void);
 
 /* Was the library preloaded, so that there is shared memory? */
 extern bool zklock_handover_is_shared(void);

@@ -22,9 +22,9 @@
  * token; zk_lock_queue() shows it.  As with a COMMIT whose answer is lost,
  * that cannot be helped.
  *
- * Nobody but the session that makes it can set a hold's data, as with every
- * queue node: Curator's Revoker writes into the nodes of holders, and what it
- * writes would hide the token.  To delete it takes the right to delete
+ * Nobody but the session that makes it can set a hold's data, save for those
+ * who have the credentials of zklock.auth: Curator's Revoker writes into the
+ * nodes of holders, and what it writes would hide the token.  To delete it takes the right to delete
  * children of the lock's znode, which everybody has.
  *
  * An eviction deletes a znode that is somebody else's.  ZooKeeper asks for no
@@ -83,7 +83,6 @@ typedef struct Holding
 	ZkRoundTrip trip;			/* the question under way */
 	bool		is_lock_timeout;	/* its deadline is lock_timeout's */
 	HoldStage	stage;
-	ZkBusy		busy;			/* who was in the way of the twin */
 	ZkPlace		twin;			/* from HOLD_TWIN on: ours */
 	char		hold[RECIPE_PATH_SIZE]; /* from HOLD_SENT on */
 } Holding;
@@ -110,8 +109,8 @@ static HoldEnd settle_lost(Holding *holding);
 static void delete_twin(const Holding *holding);
 static void give_up(int code, Datum arg);
 static const ZkReply *ask(Holding *holding, ZkRequest *request);
-pg_noreturn static void raise_busy(const Holding *holding,
-								   bool is_known);
+static int64 timeout_of(const Holding *holding);
+pg_noreturn static void raise_silence(const Holding *holding);
 pg_noreturn static void raise_removed(const Holding *holding);
 static bool remove_contenders(const char *name, int64 token, bool is_eviction);
 static bool catch_up(ZkRoundTrip *trip, void *argument);
@@ -227,7 +226,7 @@ take_and_hold(Holding *holding)
 {
 	const HoldOrder *order = holding->order;
 
-	for (bool is_retry = false;; is_retry = zklock_session_is_turning())
+	for (;;)
 	{
 		char	   *path;
 		int			root_length;
@@ -242,7 +241,7 @@ take_and_hold(Holding *holding)
 					 errmsg("lock \"%s\" is held by this session", order->name),
 					 errdetail("A hold takes the lock anew, and would wait for this session for ever."),
 					 errhint("Release the lock first.")));
-		zklock_session_open(is_retry);
+		zklock_session_open();
 
 		if (holding->stage == HOLD_SENT)
 			end = settle_lost(holding);
@@ -276,7 +275,7 @@ take_lock(Holding *holding, const char *path, int root_length)
 		.patience = order->has_timeout && order->timeout_ms == 0 ?
 		ZK_TRY_ONCE : ZK_WAIT_UNTIL_DEADLINE,
 		.deadline = holding->trip.deadline,
-		.busy = &holding->busy
+		.timeout_ms = timeout_of(holding)
 	};
 
 	holding->twin = (ZkPlace)
@@ -287,17 +286,9 @@ take_lock(Holding *holding, const char *path, int root_length)
 			.mode = RECIPE_EXCLUSIVE,
 			.permits = 1
 	};
-	switch (zklock_contend(&contender))
-	{
-		case ZK_CONTEND_GRANTED:
-			break;
-		case ZK_CONTEND_BUSY:
-			raise_busy(holding, true);
-		case ZK_CONTEND_UNANSWERED:
-			raise_busy(holding, false);
-		case ZK_CONTEND_SESSION_LOST:
-			return false;
-	}
+	zklock_drop_kept(order->name);	/* we do not stand in our own way */
+	if (zklock_contend(&contender) == ZK_CONTEND_SESSION_LOST)
+		return false;
 	holding->stage = HOLD_TWIN;
 	return true;
 }
@@ -353,7 +344,7 @@ look_for_hold(Holding *holding)
 												 holding->hold);
 
 	if (reply == NULL)
-		raise_busy(holding, false);
+		raise_silence(holding);
 	switch (reply->result)
 	{
 		case ZK_OK:
@@ -439,22 +430,23 @@ ask(Holding *holding, ZkRequest *request)
 	const ZkReply *reply = zklock_roundtrip_ask(&holding->trip, request);
 
 	if (reply == NULL)
-		raise_busy(holding, false);
+		raise_silence(holding);
 	return reply;
 }
 
-/* The time is over; has the ensemble said that the lock is busy? */
-static void
-raise_busy(const Holding *holding, bool is_known)
+/* By what the time is bound, for errors. */
+static int64
+timeout_of(const Holding *holding)
 {
-	bool		is_over = holding->is_lock_timeout &&
-		holding->trip.deadline != ZK_NO_DEADLINE &&
-		zklock_client_now() >= holding->trip.deadline;
+	return holding->is_lock_timeout && !(holding->order->has_timeout &&
+										 holding->order->timeout_ms == 0) ?
+		ZK_BY_LOCK_TIMEOUT : holding->order->timeout_ms;
+}
 
-	zklock_contend_raise_busy(holding->order->name,
-							  is_over ? ZK_BY_LOCK_TIMEOUT :
-							  holding->order->timeout_ms,
-							  is_known, &holding->busy);
+static void
+raise_silence(const Holding *holding)
+{
+	zklock_contend_raise_silence(holding->order->name, timeout_of(holding));
 }
 
 static void
@@ -488,7 +480,7 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 
 	/* the token may come from a server that is ahead of ours */
 	zklock_roundtrip_run(catch_up, NULL, unconstify(char *, name));
-	entries = zklock_read_children(zklock_name_path, name, &nentries);
+	entries = zklock_read_queue(zklock_name_path, name, &nentries);
 	for (int i = 0; i < nentries; i++)
 	{
 		const ZkQueueEntry *entry = &entries[i];

@@ -15,15 +15,14 @@
  * messages), and durable: on standbys too if synchronous_commit asks for
  * that, and at least locally because the guard makes the commit synchronous.
  *
- * A loss cancels the running statement, if it is to: the session's program
- * sends SIGINT, as pg_cancel_backend() does, the one interruption that every
- * part of PostgreSQL honours and that PL/pgSQL's EXCEPTION WHEN OTHERS does
- * not catch.  The error that comes of it says "canceling statement due to
- * user request".  When it has reached the top and is about to be reported, it
- * is rewritten to name the lock.  Raising another error further down would
- * not do: it could be caught, and the statement would go on without its
- * lock.  The hook runs while an error is reported: it must not raise and
- * allocates only in the error's own memory context.
+ * A loss cancels the running statement: the session's program sends SIGINT,
+ * as pg_cancel_backend() does.  Every part of PostgreSQL obeys that, and
+ * EXCEPTION WHEN OTHERS of PL/pgSQL does not catch it.  PostgreSQL's error
+ * says "canceling statement due to user request".  When it is about to be
+ * reported to the client, it is rewritten to name the lock.  An error that we
+ * raised ourselves, earlier, could be caught, and the statement would go on
+ * without its lock.  The hook runs while an error is reported: it must not
+ * raise, and allocates only in the error's own memory context.
  *
  *-------------------------------------------------------------------------
  */
@@ -69,14 +68,17 @@ static const struct config_enum_entry commit_guard_options[] = {
 };
 
 /*
- * A commit is guarded ahead of the callbacks of others, and behind them.  The
- * second time the quorum is asked again if that much time has passed, or if
- * it had to wait for other notifiers.
+ * A commit is guarded ahead of the callbacks of others.  Behind them it is
+ * guarded again if that much time has passed since, or if it had to wait for
+ * others that notify.
  */
-#define ASK_AGAIN_MS 10
+#define GUARD_AGAIN_MS 10
 
-/* When it was guarded the first time; 0: it has not been, or is over. */
+/* When it was guarded ahead of them; 0: it was not, or is over. */
 static int64 guarded_at;
+
+/* Has the guard been asked in this transaction, whatever it said? */
+static bool is_guard_asked;
 
 /* Has this backend had a lock, so that all callbacks are registered? */
 static bool is_following;
@@ -88,15 +90,11 @@ static bool is_release_due;
 static ProcessUtility_hook_type next_ProcessUtility;
 static emit_log_hook_type next_emit_log;
 
-static void run_guard(void (*guard) (void));
-static bool is_of_loss(void);
-static bool explain_by_loss(char message[ZK_LOSS_TEXT_SIZE],
-							char detail[ZK_LOSS_TEXT_SIZE], const char **hint);
 static void guard_commit(void);
-static void prove_ahead_of_others(void);
 static bool is_to_be_guarded(void);
-static void guard_prepared(void);
-static bool is_commit_prepared(const Node *statement);
+static void guard_prepared(const Node *statement);
+static void prove_locks(void);
+static void end_guard(void);
 static bool has_notified(void);
 static bool lock_notify_queue(void);
 static void stop_interruptions(void);
@@ -167,21 +165,26 @@ at_transaction_event(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
-			run_guard(guard_commit);
+			guard_commit();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 			refuse_prepare();
-			run_guard(guard_commit);
+			guard_commit();
 			break;
-		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_ABORT:
-			guarded_at = 0;
+			if (is_guard_asked && !in_error_recursion_trouble() &&
+				zklock_has_lost())
+				zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
+			/* FALLTHROUGH */
+		case XACT_EVENT_COMMIT:
+			end_guard();
 			is_release_due = is_following && !in_error_recursion_trouble();
 			if (!is_release_due)
-				zklock_session_count_traffic();
+				zklock_session_count_requests();
 			break;
 		case XACT_EVENT_PREPARE:
 			/* only locks of session scope can be left: they stay */
+			end_guard();
 			is_release_due = is_following;
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
@@ -199,8 +202,10 @@ at_transaction_event(XactEvent event, void *arg)
 static void
 guard_ahead(XactEvent event, void *arg)
 {
-	if (event == XACT_EVENT_PRE_COMMIT && is_to_be_guarded())
-		run_guard(prove_ahead_of_others);
+	if (event != XACT_EVENT_PRE_COMMIT || !is_to_be_guarded())
+		return;
+	prove_locks();
+	guarded_at = zklock_client_now();
 }
 
 static void
@@ -236,7 +241,7 @@ at_resource_release(ResourceReleasePhase phase, bool is_commit,
 		return;
 	is_release_due = false;
 	zklock_end_transaction();
-	zklock_session_count_traffic();
+	zklock_session_count_requests();
 }
 
 /*
@@ -259,9 +264,8 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 		((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL;
 	bool		had_written = is_discard_all && zklock_hooks_has_written();
 
-	if (is_commit_prepared(pstmt->utilityStmt) &&
-		context == PROCESS_UTILITY_TOPLEVEL && !IsTransactionBlock())
-		run_guard(guard_prepared);
+	if (context == PROCESS_UTILITY_TOPLEVEL && !IsTransactionBlock())
+		guard_prepared(pstmt->utilityStmt);
 	if (next_ProcessUtility != NULL)
 		next_ProcessUtility(pstmt, query, read_only_tree, context, params,
 							environment, dest, completion);
@@ -283,19 +287,18 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 static void
 rewrite_cancellation(ErrorData *error)
 {
-	char		message[ZK_LOSS_TEXT_SIZE];
-	char		detail[ZK_LOSS_TEXT_SIZE];
-	const char *hint;
+	ZkLoss		loss;
 
 	if (error->elevel == ERROR &&
 		error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
-		(explain_by_loss(message, detail, &hint) ||
-		 zklock_describe_late_loss(message, detail, &hint)))
+		zklock_explain_cancellation(&loss))
 	{
+		MemoryContext context = error->assoc_context;
+
 		error->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
-		error->message = MemoryContextStrdup(error->assoc_context, message);
-		error->detail = MemoryContextStrdup(error->assoc_context, detail);
-		error->hint = MemoryContextStrdup(error->assoc_context, hint);
+		error->message = MemoryContextStrdup(context, loss.message);
+		error->detail = MemoryContextStrdup(context, loss.detail);
+		error->hint = MemoryContextStrdup(context, loss.hint);
 	}
 	if (next_emit_log != NULL)
 		next_emit_log(error);
@@ -307,57 +310,9 @@ rewrite_cancellation(ErrorData *error)
  */
 
 /*
- * Guard a commit, if there is anything to guard it for.  Raises as guard()
- * does, and counts a commit that is refused.
- */
-static void
-run_guard(void (*guard) (void))
-{
-	if (!zklock_has_locks() && !zklock_has_released_lost())
-		return;
-	PG_TRY();
-	{
-		guard();
-	}
-	PG_CATCH();
-	{
-		if (is_of_loss())
-			zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-}
-
-/*
- * In a PG_CATCH(): is the error 40001, or will it be reported as such
- * (rewrite_cancellation())?
- */
-static bool
-is_of_loss(void)
-{
-	char		message[ZK_LOSS_TEXT_SIZE];
-	char		detail[ZK_LOSS_TEXT_SIZE];
-	const char *hint;
-
-	return geterrcode() == ERRCODE_T_R_SERIALIZATION_FAILURE ||
-		(geterrcode() == ERRCODE_QUERY_CANCELED &&
-		 explain_by_loss(message, detail, &hint));
-}
-
-/* May the loss of a lock held here have canceled the current statement? */
-static bool
-explain_by_loss(char message[ZK_LOSS_TEXT_SIZE],
-				char detail[ZK_LOSS_TEXT_SIZE], const char **hint)
-{
-	bool		is_recent;
-
-	return zklock_describe_loss(message, detail, hint, &is_recent) && is_recent;
-}
-
-/*
  * The commit guard: the last moment at which a transaction can be refused.  A
  * transaction that neither wrote nor notified nor took locks of its own may
- * commit without: one looks at zk_locks that way after a loss.
+ * commit without: so zk_locks can be read after a loss.
  *
  * It comes behind the callbacks of others as far as possible, namely of those
  * that were registered after this library was loaded: postgres_fdw's waits
@@ -371,25 +326,15 @@ explain_by_loss(char message[ZK_LOSS_TEXT_SIZE],
 static void
 guard_commit(void)
 {
-	zklock_session_look();
+	if (!zklock_has_locks() && !zklock_has_released_lost())
+		return;
+	is_guard_asked = true;
 	ForceSyncCommit();
-	if (is_to_be_guarded())
-	{
-		bool		has_waited = lock_notify_queue() ||
-			zklock_client_now() - guarded_at >= ASK_AGAIN_MS;
-
-		zklock_prove_locks(zklock_hooks_asks_quorum() && has_waited);
-	}
+	if (is_to_be_guarded() &&
+		(lock_notify_queue() ||
+		 zklock_client_now() - guarded_at >= GUARD_AGAIN_MS))
+		prove_locks();
 	stop_interruptions();
-}
-
-/* Of guard_ahead(). */
-static void
-prove_ahead_of_others(void)
-{
-	zklock_session_look();
-	zklock_prove_locks(zklock_hooks_asks_quorum());
-	guarded_at = zklock_client_now();
 }
 
 /* Is there anything to refuse, and anything to refuse it for? */
@@ -406,22 +351,30 @@ is_to_be_guarded(void)
  * its commit is synchronous anyway.
  */
 static void
-guard_prepared(void)
+guard_prepared(const Node *statement)
 {
-	if (!zklock_has_locks())
+	if (!IsA(statement, TransactionStmt) ||
+		((const TransactionStmt *) statement)->kind !=
+		TRANS_STMT_COMMIT_PREPARED || !zklock_has_locks())
 		return;
-	zklock_session_look();
 	if (commit_guard != GUARD_OFF)
-		zklock_prove_locks(zklock_hooks_asks_quorum());
+		prove_locks();
 	stop_interruptions();
 }
 
-static bool
-is_commit_prepared(const Node *statement)
+static void
+prove_locks(void)
 {
-	return IsA(statement, TransactionStmt) &&
-		((const TransactionStmt *) statement)->kind ==
-		TRANS_STMT_COMMIT_PREPARED;
+	is_guard_asked = true;
+	zklock_session_look();
+	zklock_prove_locks(zklock_hooks_asks_quorum());
+}
+
+static void
+end_guard(void)
+{
+	guarded_at = 0;
+	is_guard_asked = false;
 }
 
 /*

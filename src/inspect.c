@@ -35,7 +35,6 @@ PG_FUNCTION_INFO_V1(zk_locks);
 PG_FUNCTION_INFO_V1(zk_session);
 
 static Datum make_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
-static bool is_kept(const ZkQueueEntry *entry);
 static void put_lock(const ZkLockInfo *info, void *argument);
 static void put_kept(const ZkPlace *place, void *argument);
 static void put_lock_row(ReturnSetInfo *result, const ZkLockInfo *info,
@@ -49,20 +48,19 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 	ZkQueueEntry *entries;
 	int			nentries;
 
-	entries = zklock_read_queue(name, &nentries);
+	entries = zklock_read_queue(zklock_name_path, name, &nentries);
 	for (int i = 0; i < nentries; i++)
 	{
 		ZkQueueEntry *entry = &entries[i];
 		ZkNodeData *who = &entry->who;
 		bool		is_contender = entry->position > 0;
-		Datum		values[18] = {0};
-		bool		nulls[18] = {0};
+		Datum		values[17] = {0};
+		bool		nulls[17] = {0};
 
 		values[0] = Int32GetDatum(entry->position);
 		nulls[0] = !is_contender;
 		values[1] = zklock_args_text_or_null(!is_contender ? NULL :
 											 entry->is_releasing ? "releasing" :
-											 is_kept(entry) ? "kept" :
 											 entry->is_holder ? "held" : "waiting",
 											 &nulls[1]);
 		values[2] = zklock_args_text_or_null(is_contender ?
@@ -89,23 +87,9 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 		values[15] = zklock_args_text_or_null(who->text, &nulls[15]);
 		values[16] = Int32GetDatum(entry->permits);
 		nulls[16] = !is_contender;
-		values[17] = TimestampTzGetDatum(entry->held_since);
-		nulls[17] = entry->held_since == 0;
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;
-}
-
-/* Of this session's own we know it exactly. */
-static bool
-is_kept(const ZkQueueEntry *entry)
-{
-	ZkClientStatus status;
-
-	if (zklock_session_status(&status) && status.was_connected &&
-		entry->session_id == status.session_id)
-		return zklock_keep_has_node(entry->node);
-	return entry->is_kept;
 }
 
 Datum
@@ -113,17 +97,17 @@ zk_all_locks(PG_FUNCTION_ARGS)
 {
 	char	   *name = zklock_args_name(fcinfo);
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
-	int			nlocks;
-	ZkLockCount *locks = zklock_count_locks(name, &nlocks);
+	ListCell   *cell;
 
-	for (int i = 0; i < nlocks; i++)
+	foreach(cell, zklock_count_locks(name))
 	{
+		const ZkLockCount *lock = lfirst(cell);
 		Datum		values[3];
 		bool		nulls[3] = {0};
 
-		values[0] = CStringGetTextDatum(zklock_nodedata_printable(locks[i].name));
-		values[1] = Int32GetDatum(locks[i].nholders);
-		values[2] = Int32GetDatum(locks[i].nwaiters);
+		values[0] = CStringGetTextDatum(zklock_nodedata_printable(lock->name));
+		values[1] = Int32GetDatum(lock->nholders);
+		values[2] = Int32GetDatum(lock->nwaiters);
 		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 	}
 	return (Datum) 0;

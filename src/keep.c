@@ -21,58 +21,35 @@
  * is told of, and no statement is canceled for it.
  *
  * Where others take the lock in between, keeping it makes them wait for the
- * program.  So whoever meets a rival for a lock does not keep it for a while,
- * and for twice as long each time, until one was kept and taken back.  This
- * is remembered for as many locks as can be kept.
+ * program.  So whoever meets a rival for a lock does not keep it for a while.
  *
- * The one rule: all but prepare never raises and never waits; much of it is
- * called at the end of transactions.  Entries are TopMemoryContext's; without
- * memory nothing is kept.
+ * The one rule: nothing here raises or waits; much of it is called at the end
+ * of transactions.  A place that is kept stays where it is, in lock.c's table:
+ * this module merely points to it.
  *
  *-------------------------------------------------------------------------
  */
 #include "keep.h"
 
+#include "common/hashfn.h"
 #include "storage/ipc.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
 
 #include "name.h"
-#include "nodedata.h"
 #include "stat.h"
 
-/*
- * For how long a lock is not kept after a rival was met, at first and at
- * most.
- */
-#define RIVAL_MIN_MS 500
-#define RIVAL_MAX_MS 64000
-
-/* What an entry is used for. */
-typedef enum KeepUse
-{
-	USE_RIVAL,					/* nothing but that a rival was met */
-	USE_HELD,					/* the lock is held, on a place that points to
-								 * the entry, and may be kept */
-	USE_KEPT					/* it is kept: the place is valid */
-} KeepUse;
+/* For how long a lock is not kept after a rival was met. */
+#define RIVAL_MS 5000
 
 /*
- * A lock that is kept, may be kept, or is not for a while.  What the program
- * has to know of it is in the KeptLock of the same slot.
+ * A lock that is kept, or held and may be.  What the program has to know of it
+ * is in the KeptLock of the same number.
  */
 typedef struct ZkKeep
 {
-	char		path[RECIPE_PATH_SIZE]; /* znode of the lock */
-	char		name[RECIPE_NAME_MAX + 1];	/* as the user wrote it, clipped */
-	KeepUse		use;
-	ZkPlace		place;
-	int			slot;			/* number of the KeptLock, and of the entry */
-	uint32		generation;		/* of its state, unless USE_RIVAL */
-	ZkSessionNumber session;	/* likewise: the session whose KeptLock it is */
-	int			rival_ms;		/* 0, or for how long the last rival has
-								 * counted */
-	int64		rival_until;	/* until when; zklock_client_now() */
+	ZkPlace    *place;			/* which points to us; NULL: this is free */
+	bool		is_kept;		/* and not held */
+	uint32		generation;		/* of its state */
 	uint64		used_at;		/* by the number of uses: the lowest goes
 								 * first */
 } ZkKeep;
@@ -83,25 +60,28 @@ typedef struct ZkKeep
  */
 static int	keep_setting;
 
-/* They are made as they are needed, and never freed. */
-static ZkKeep *keeps[KEEP_SLOTS];
-static int	nkeeps;				/* how many there are */
-static int	nkept;				/* and how many of them are kept */
+static ZkKeep keeps[KEEP_SLOTS];
+static int	nkept;				/* how many of them are kept */
 static uint64 nuses;
+
+/*
+ * Until when a rival counts that was met, zklock_client_now(), by a hash of the
+ * lock's path.  A lock that shares another one's is merely not kept so long.
+ */
+static int64 rivals[4 * KEEP_SLOTS];
 
 static const char *node_name(const ZkPlace *place);
 static KeptLock *shared_part(const ZkKeep *keep);
-static bool can_keep(const ZkPlace *place, ZkSessionNumber live);
+static bool can_keep(const ZkKeep *keep, ZkSessionNumber live);
+static bool is_of_setting(const ZkKeep *keep);
 static bool can_be_taken(const ZkKeep *keep, ZkSessionNumber live);
-static bool is_shunned(const ZkKeep *keep);
-static void meet_rival(ZkKeep *keep);
+static int64 *rival_until(const char *lock_path);
 static bool reclaim(ZkKeep *keep);
 static void drop(ZkKeep *keep);
 static void leave(ZkKeep *keep);
-static ZkKeep *find(const char *path);
-static ZkKeep *enter(const char *path, bool may_drop);
-static ZkKeep *oldest(KeepUse use);
-static ZkKeep *free_entry(bool may_drop);
+static void release(ZkKeep *keep);
+static ZkKeep *oldest_kept(void);
+static ZkKeep *find_free(void);
 
 void
 zklock_keep_init(void)
@@ -114,85 +94,67 @@ zklock_keep_init(void)
 							NULL, NULL, NULL);
 }
 
+/* Without a free entry its node must not say that it may be kept. */
 bool
-zklock_keep_prepare(ZkPlace *place, MemoryContext context)
+zklock_keep_is_wanted(const char *lock_path)
 {
-	ZkKeep	   *keep;
-	char	   *data;
-
-	if (keep_setting == 0 || zklock_name_style() != RECIPE_STYLE_CURATOR)
-		return false;
-	keep = find(place->lock_path);
-	if (keep != NULL ? is_shunned(keep) :
-		nkeeps == KEEP_SLOTS && nkept == 0 && oldest(USE_RIVAL) == NULL)
-		return false;
-	data = zklock_nodedata_build(0);
-	if (place->own_data != NULL)
-		pfree(place->own_data);
-	place->own_data = NULL;
-	place->own_data = MemoryContextStrdup(context, data);
-	pfree(data);
-	return true;
+	return keep_setting > 0 && zklock_name_style() == RECIPE_STYLE_CURATOR &&
+		zklock_client_now() >= *rival_until(lock_path) && find_free() != NULL;
 }
 
 bool
 zklock_keep_take(ZkPlace *place)
 {
-	const char *name = place->name;
-	const char *lock_path = place->lock_path;
-	ZkKeep	   *keep = nkept > 0 ? find(lock_path) : NULL;
+	ZkKeep	   *keep = place->keep;
 
-	if (keep == NULL || keep->use != USE_KEPT)
-		return false;
-	if (zklock_name_style() != RECIPE_STYLE_CURATOR)
-	{
-		drop(keep);
-		return false;
-	}
-	if (!reclaim(keep))
+	if (!zklock_keep_is_kept(place) ||
+		zklock_name_style() != RECIPE_STYLE_CURATOR || !reclaim(keep))
 		return false;
 
 	/*
 	 * The clock is read after the state was changed: this process may have
 	 * been stopped in between.
 	 */
-	if (!contact_is_after(keep->place.proof, zklock_session_fresh_since()) ||
-		keep->session != zklock_session_live())
+	if (!contact_is_after(place->proof, zklock_session_fresh_since()) ||
+		place->session != zklock_session_live())
 	{
 		leave(keep);
 		return false;
 	}
-	*place = keep->place;
-	place->name = name;
-	place->lock_path = lock_path;
-	place->keep = keep;
-	keep->use = USE_HELD;
-	keep->rival_ms = 0;
 	zklock_stat_count(ZK_STAT_GRANT_KEPT);
 	return true;
 }
 
 void
-zklock_keep_begin(ZkPlace *place)
+zklock_keep_begin(ZkPlace *place, const char *data)
 {
-	ZkKeep	   *keep = place->can_keep ? enter(place->lock_path, true) : NULL;
+	ZkKeep	   *keep;
 	KeptLock   *shared;
 
+	place->keep = NULL;
+	if (recipe_read_mark(node_name(place)) != RECIPE_MARK_KEEPER)
+		return;
+	keep = find_free();
 	if (keep == NULL)
 		return;
-	keep->session = place->session;
-	shared = shared_part(keep);
-	if (shared == NULL)
-		return;
-	keep->use = USE_HELD;
+	if (keep->is_kept)
+		drop(keep);
+	keep->place = place;
+	keep->used_at = ++nuses;
 	keep->generation = keep->generation % (KEEP_GENERATIONS - 1) + 1;
 	place->keep = keep;
+	shared = shared_part(keep);
+	if (shared == NULL)
+	{
+		release(keep);
+		return;
+	}
 
 	/* the state goes first: the program reads it as soon as it is told */
 	keep_word_begin(shared, keep->generation, keep_setting,
 					zklock_client_now());
-	zklock_client_tell_kept(zklock_session_client(), keep->slot,
-							keep->generation, place->node, place->own_data);
+	zklock_client_tell_kept(zklock_session_client(), keep - keeps,
+							keep->generation, place->node, data);
 }
 
 bool
@@ -200,66 +162,55 @@ zklock_keep_put(ZkPlace *place, ZkSessionNumber live)
 {
 	ZkKeep	   *keep = place->keep;
 	KeptLock   *shared = keep != NULL ? shared_part(keep) : NULL;
-	bool		is_told;
 
-	place->keep = NULL;
 	if (keep == NULL)
 		return false;
-	keep->use = USE_RIVAL;
-	if (shared == NULL)
-		return false;
-	if (!can_keep(place, live) || is_shunned(keep))
-	{
+	if (shared != NULL && !can_keep(keep, live))
 		keep_word_end(shared);
-		return false;
-	}
-	if (!keep_word_put(shared, keep->generation, keep_setting,
-					   zklock_client_now(), &is_told))
+	else if (shared != NULL &&
+			 keep_word_put(shared, keep->generation, zklock_client_now()))
 	{
-		meet_rival(keep);
-		return false;
+		keep->is_kept = true;
+		nkept++;
+		return true;
 	}
-	if (is_told)
-		zklock_client_tell_kept(zklock_session_client(), keep->slot,
-								keep->generation, NULL, NULL);
+	else if (shared != NULL)
+		zklock_keep_note_rival(place->lock_path);
+	release(keep);
+	return false;
+}
 
-	/* what hangs on the place passes over */
-	keep->place = *place;
-	zklock_nodedata_clip(keep->name, sizeof(keep->name), place->name);
-	keep->place.name = keep->name;
-	keep->place.lock_path = keep->path;
-	keep->use = USE_KEPT;
-	nkept++;
-	place->next_data = place->own_data = NULL;
-	return true;
+bool
+zklock_keep_is_kept(const ZkPlace *place)
+{
+	return place->keep != NULL && place->keep->is_kept;
 }
 
 void
 zklock_keep_note_rival(const char *lock_path)
 {
-	ZkKeep	   *keep;
-
-	if (keep_setting == 0)
-		return;
-	keep = enter(lock_path, false);
-	if (keep != NULL)
-		meet_rival(keep);
+	if (keep_setting > 0)
+		*rival_until(lock_path) = zklock_client_now() + RIVAL_MS;
 }
 
 void
-zklock_keep_drop(const char *lock_path)
+zklock_keep_drop(ZkPlace *place)
 {
-	ZkKeep	   *keep = nkept > 0 ? find(lock_path) : NULL;
+	if (zklock_keep_is_kept(place))
+		drop(place->keep);
+}
 
-	if (keep != NULL && keep->use == USE_KEPT)
-		drop(keep);
+int
+zklock_keep_count(void)
+{
+	return nkept;
 }
 
 void
 zklock_keep_drop_down_to(int most)
 {
 	while (nkept > most)
-		drop(oldest(USE_KEPT));
+		drop(oldest_kept());
 }
 
 void
@@ -269,24 +220,13 @@ zklock_keep_settle(void)
 
 	if (nkept == 0)
 		return;
-	if (keep_setting == 0 || zklock_session_is_outdated())
+	if (zklock_session_is_outdated())
 		zklock_keep_drop_down_to(0);
 	live = zklock_session_live();
-	for (int i = 0; i < nkeeps; i++)
-		if (keeps[i]->use == USE_KEPT && !can_be_taken(keeps[i], live))
-			drop(keeps[i]);
-}
-
-bool
-zklock_keep_has_node(const char *node)
-{
-	ZkSessionNumber live = zklock_session_live();
-	bool		found = false;
-
-	for (int i = 0; i < nkeeps; i++)
-		found |= can_be_taken(keeps[i], live) &&
-			strcmp(node_name(&keeps[i]->place), node) == 0;
-	return found;
+	for (int i = 0; i < KEEP_SLOTS; i++)
+		if (keeps[i].is_kept && (!can_be_taken(&keeps[i], live) ||
+								 !is_of_setting(&keeps[i])))
+			drop(&keeps[i]);
 }
 
 void
@@ -295,15 +235,10 @@ zklock_keep_visit(void (*visit) (const ZkPlace *place, void *argument),
 {
 	ZkSessionNumber live = zklock_session_live();
 
-	for (int i = 0; i < nkeeps; i++)
-		if (can_be_taken(keeps[i], live))
-			visit(&keeps[i]->place, argument);
+	for (int i = 0; i < KEEP_SLOTS; i++)
+		if (can_be_taken(&keeps[i], live))
+			visit(keeps[i].place, argument);
 }
-
-/* ---------------------------------------------------------------------
- * Keeping
- * ---------------------------------------------------------------------
- */
 
 static const char *
 node_name(const ZkPlace *place)
@@ -315,10 +250,10 @@ node_name(const ZkPlace *place)
 static KeptLock *
 shared_part(const ZkKeep *keep)
 {
-	KeptLock   *shared = keep->session == zklock_session_number() ?
+	KeptLock   *shared = keep->place->session == zklock_session_number() ?
 		zklock_client_kept(zklock_session_client()) : NULL;
 
-	return shared != NULL ? &shared[keep->slot] : NULL;
+	return shared != NULL ? &shared[keep - keeps] : NULL;
 }
 
 /*
@@ -328,46 +263,44 @@ shared_part(const ZkKeep *keep)
 static bool
 can_be_taken(const ZkKeep *keep, ZkSessionNumber live)
 {
-	const KeptLock *shared = keep->use == USE_KEPT && keep->session == live ?
+	const KeptLock *shared = keep->is_kept && keep->place->session == live ?
 		shared_part(keep) : NULL;
-	KeepState	state = shared != NULL ?
-		keep_word_state(shared, keep->generation) : KEEP_FREE;
 
-	return state == KEEP_KEPT || state == KEEP_SHOWN;
+	return shared != NULL &&
+		keep_word_state(shared, keep->generation) == KEEP_KEPT;
 }
 
 /*
- * Is that a place which can be kept?  Not when somebody has asked to release
- * the lock.
+ * Can that place be kept?  Not when somebody has asked to release the lock.
  */
 static bool
-can_keep(const ZkPlace *place, ZkSessionNumber live)
+can_keep(const ZkKeep *keep, ZkSessionNumber live)
 {
-	return keep_setting > 0 && place->can_keep &&
-		place->mode == RECIPE_EXCLUSIVE && place->replacing == NULL &&
-		!place->is_on_word && !zklock_place_is_lost(place, live) &&
-		!proc_exit_inprogress &&
-		place->recalled_at == 0;
-}
+	const ZkPlace *place = keep->place;
 
-/* Has a rival been met lately? */
-static bool
-is_shunned(const ZkKeep *keep)
-{
-	return keep->rival_ms > 0 && zklock_client_now() < keep->rival_until;
+	return is_of_setting(keep) && place->mode == RECIPE_EXCLUSIVE &&
+		place->replacing == NULL && !place->is_on_word &&
+		place->recalled_at == 0 && !zklock_place_is_lost(place, live) &&
+		zklock_client_now() >= *rival_until(place->lock_path) &&
+		!proc_exit_inprogress;
 }
 
 /*
- * As long as it is shunned anyway, a rival does not make it any longer: only
- * until that much later.
+ * Was it granted under the present zklock.keep?  The program knows no other
+ * time for it.  Valid while its session is the present one.
  */
-static void
-meet_rival(ZkKeep *keep)
+static bool
+is_of_setting(const ZkKeep *keep)
 {
-	if (!is_shunned(keep))
-		keep->rival_ms = keep->rival_ms == 0 ? RIVAL_MIN_MS :
-			Min(2 * keep->rival_ms, RIVAL_MAX_MS);
-	keep->rival_until = zklock_client_now() + keep->rival_ms;
+	return keep_setting > 0 &&
+		keep_setting == atomic_load(&shared_part(keep)->keep_ms);
+}
+
+static int64 *
+rival_until(const char *lock_path)
+{
+	return &rivals[string_hash(lock_path, RECIPE_PATH_SIZE) %
+				   lengthof(rivals)];
 }
 
 /*
@@ -378,25 +311,19 @@ static bool
 reclaim(ZkKeep *keep)
 {
 	KeptLock   *shared = shared_part(keep);
-	bool		is_told;
 
-	keep->use = USE_RIVAL;
+	keep->is_kept = false;
 	keep->used_at = ++nuses;
 	nkept--;
-	if (shared != NULL && keep_word_take(shared, keep->generation, &is_told))
-	{
-		if (is_told)
-			zklock_client_tell_kept(zklock_session_client(), keep->slot,
-									keep->generation, NULL, NULL);
+	if (shared != NULL && keep_word_take(shared, keep->generation))
 		return true;
-	}
 	if (shared != NULL &&
 		keep_word_state(shared, keep->generation) == KEEP_GIVEN_UP)
 	{
 		zklock_stat_count(ZK_STAT_KEPT_FOR_OTHERS);
-		meet_rival(keep);
+		zklock_keep_note_rival(keep->place->lock_path);
 	}
-	zklock_place_free(&keep->place);
+	release(keep);
 	return false;
 }
 
@@ -413,79 +340,39 @@ static void
 leave(ZkKeep *keep)
 {
 	keep_word_end(shared_part(keep));
-	zklock_place_leave(&keep->place, zklock_session_live());
-	zklock_place_free(&keep->place);
+	zklock_place_leave(keep->place, zklock_session_live());
+	release(keep);
 }
 
-/* ---------------------------------------------------------------------
- * Entries
- * ---------------------------------------------------------------------
- */
-
-static ZkKeep *
-find(const char *path)
+/* The place is kept no more, and will not be. */
+static void
+release(ZkKeep *keep)
 {
-	for (int i = 0; i < nkeeps; i++)
-		if (strcmp(keeps[i]->path, path) == 0)
-			return keeps[i];
-	return NULL;
+	keep->place->keep = NULL;
+	keep->place = NULL;
 }
 
-/*
- * The entry of a lock, made if need be; NULL without memory, or if all of
- * them are taken; or kept, unless one of those may be dropped for it.
- */
 static ZkKeep *
-enter(const char *path, bool may_drop)
-{
-	ZkKeep	   *keep = find(path);
-
-	if (keep == NULL)
-	{
-		keep = free_entry(may_drop);
-		if (keep == NULL)
-			return NULL;
-		strlcpy(keep->path, path, sizeof(keep->path));
-		keep->rival_ms = 0;
-	}
-	keep->used_at = ++nuses;
-	return keep;
-}
-
-/* The entry of that use that was used longest ago; NULL if there is none. */
-static ZkKeep *
-oldest(KeepUse use)
+oldest_kept(void)
 {
 	ZkKeep	   *found = NULL;
 
-	for (int i = 0; i < nkeeps; i++)
-		if (keeps[i]->use == use &&
-			(found == NULL || keeps[i]->used_at < found->used_at))
-			found = keeps[i];
+	for (int i = 0; i < KEEP_SLOTS; i++)
+		if (keeps[i].is_kept &&
+			(found == NULL || keeps[i].used_at < found->used_at))
+			found = &keeps[i];
 	return found;
 }
 
-/* An entry to be used anew, if need be one that is kept and is dropped. */
+/*
+ * One that is free, or else the oldest that is kept; NULL if all are of locks
+ * that are held.
+ */
 static ZkKeep *
-free_entry(bool may_drop)
+find_free(void)
 {
-	ZkKeep	   *keep;
-
-	if (nkeeps < KEEP_SLOTS)
-	{
-		keep = MemoryContextAllocExtended(TopMemoryContext, sizeof(*keep),
-										  MCXT_ALLOC_NO_OOM | MCXT_ALLOC_ZERO);
-		if (keep == NULL)
-			return NULL;
-		keep->slot = nkeeps;
-		keeps[nkeeps++] = keep;
-		return keep;
-	}
-	keep = oldest(USE_RIVAL);
-	if (keep != NULL || !may_drop)
-		return keep;
-	keep = oldest(USE_KEPT);
-	if (keep != NULL)
-		drop(keep);
-	return keep;
+	for (int i = 0; i < KEEP_SLOTS; i++)
+		if (keeps[i].place == NULL)
+			return &keeps[i];
+	return oldest_kept();
 }

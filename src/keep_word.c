@@ -42,29 +42,17 @@ keep_word_begin(KeptLock *kept, uint32_t generation, int keep_ms,
 	atomic_store(&kept->word, WORD(generation, KEEP_HELD));
 }
 
-/* The program may come in between with SHOWN or GIVEN_UP, once each. */
 bool
-keep_word_take(KeptLock *kept, uint32_t generation, bool *is_told)
+keep_word_take(KeptLock *kept, uint32_t generation)
 {
-	*is_told = false;
-	if (keep_word_change(kept, generation, KEEP_KEPT, KEEP_HELD))
-		return true;
-	*is_told = true;
-	return keep_word_change(kept, generation, KEEP_SHOWN, KEEP_HELD);
+	return keep_word_change(kept, generation, KEEP_KEPT, KEEP_HELD);
 }
 
-/* The program may come in between with HELD_TELL or HELD_WANTED. */
 bool
-keep_word_put(KeptLock *kept, uint32_t generation, int keep_ms, int64_t now,
-			  bool *is_told)
+keep_word_put(KeptLock *kept, uint32_t generation, int64_t now)
 {
-	*is_told = false;
-	atomic_store(&kept->keep_ms, keep_ms);
 	atomic_store(&kept->since, now);
-	if (keep_word_change(kept, generation, KEEP_HELD, KEEP_KEPT))
-		return true;
-	*is_told = true;
-	return keep_word_change(kept, generation, KEEP_HELD_TELL, KEEP_KEPT);
+	return keep_word_change(kept, generation, KEEP_HELD, KEEP_KEPT);
 }
 
 void
@@ -83,10 +71,10 @@ keep_word_want(KeptLock *kept, uint32_t generation)
 	for (;;)
 	{
 		KeepState	state = keep_word_state(kept, generation);
-		bool		is_held = state == KEEP_HELD || state == KEEP_HELD_TELL;
-		KeepState	wanted = is_held ? KEEP_HELD_WANTED : KEEP_GIVEN_UP;
+		KeepState	wanted = state == KEEP_HELD ?
+			KEEP_HELD_WANTED : KEEP_GIVEN_UP;
 
-		if (!is_held && state != KEEP_KEPT && state != KEEP_SHOWN)
+		if (state != KEEP_HELD && state != KEEP_KEPT)
 			return state;
 		if (keep_word_change(kept, generation, state, wanted))
 			return wanted;

@@ -9,18 +9,16 @@
  * because somebody waits or its time is over.  Both change the same state by
  * compare-and-swap, so just one of them does:
  *
- *	who			from				to
- *	backend		FREE				HELD			begin
- *	backend		KEPT, SHOWN			HELD			take
- *	backend		HELD, HELD_TELL		KEPT			put
- *	backend		any					FREE			end
- *	program		KEPT, SHOWN			GIVEN_UP		want
- *	program		KEPT, SHOWN			EXPIRED			its time is over
- *	program		HELD, HELD_TELL		HELD_WANTED		want
- *	program		HELD				HELD_TELL		doze
- *	program		KEPT				SHOWN			show
+ *	who			from		to
+ *	backend		FREE		HELD			begin
+ *	backend		KEPT		HELD			take
+ *	backend		HELD		KEPT			put
+ *	backend		any			FREE			end
+ *	program		KEPT		GIVEN_UP		want
+ *	program		HELD		HELD_WANTED		want
+ *	program		KEPT		FREE			its time is over
  *
- * The program deletes the node only after GIVEN_UP or EXPIRED, and the backend
+ * The program deletes the node only after it has changed KEPT, and the backend
  * uses it only after HELD.  The struct is used again for other locks, so the
  * state carries a generation: a change for an older one changes nothing.
  *
@@ -42,24 +40,19 @@ typedef enum KeepState
 {
 	KEEP_FREE,
 	KEEP_HELD,					/* the backend uses it */
-	KEEP_HELD_TELL,				/* and is to tell when it keeps it again: the
-								 * program does not look at the time */
 	KEEP_HELD_WANTED,			/* and must not keep it: others wait */
 	KEEP_KEPT,
-	KEEP_SHOWN,					/* and the data of its node says so; the
-								 * backend is to tell when it takes it */
-	KEEP_GIVEN_UP,				/* for somebody else: its node is deleted, or
+	KEEP_GIVEN_UP				/* for somebody else: its node is deleted, or
 								 * was by others */
-	KEEP_EXPIRED				/* the same, for nobody */
 } KeepState;
 
 typedef struct KeptLock
 {
 	_Atomic uint32_t word;		/* generation and state */
-	_Atomic int32_t keep_ms;	/* for how long it is kept after each use; this
-								 * and since are set ahead of the word */
+	_Atomic int32_t keep_ms;	/* for how long it is kept after each use; set
+								 * when it is begun, ahead of the word */
 	_Atomic int64_t since;		/* when it was kept last, or begun,
-								 * protocol_now() */
+								 * protocol_now(); likewise */
 } KeptLock;
 
 /* Generations are below this, and none is 0. */
@@ -78,19 +71,11 @@ extern bool keep_word_change(KeptLock *kept, uint32_t generation,
 extern void keep_word_begin(KeptLock *kept, uint32_t generation,
 							int keep_ms, int64_t now);
 
-/*
- * Take it back.  false if it was given up.  *is_told: the program is to be
- * told.
- */
-extern bool keep_word_take(KeptLock *kept, uint32_t generation,
-						   bool *is_told);
+/* Take it back.  false if it was given up. */
+extern bool keep_word_take(KeptLock *kept, uint32_t generation);
 
-/*
- * Keep it again.  false if others wait for it, or the word makes no sense;
- * likewise.
- */
-extern bool keep_word_put(KeptLock *kept, uint32_t generation,
-						  int keep_ms, int64_t now, bool *is_told);
+/* Keep it again.  false if others wait for it, or the word makes no sense. */
+extern bool keep_word_put(KeptLock *kept, uint32_t generation, int64_t now);
 
 /* It is released, or gone. */
 extern void keep_word_end(KeptLock *kept);

@@ -12,7 +12,7 @@
  * The one rule: between a grant and its count nothing may raise.  So the
  * entry, with its place, and the transaction count are allocated before the
  * queue is joined; an entry without counts is as good as none and is swept
- * away later.
+ * away later, unless its place is kept (keep.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -32,12 +32,8 @@
 #include "keep.h"
 #include "name.h"
 
-/* When an order's wait is over, on zklock_client_now()'s clock. */
-typedef struct Bounds
-{
-	int64		timeout_at;		/* by the function's argument */
-	int64		lock_timeout_at;	/* by lock_timeout */
-} Bounds;
+/* How many locks are held. */
+static int	nheld;
 
 /*
  * zklock.max_locks: how many locks one backend may hold.  The end of a
@@ -70,21 +66,16 @@ HTAB	   *zklock_locks;
 /* Of the table and what hangs on it; NULL until the first lock. */
 static MemoryContext LockContext;
 
-static void make_room(int nmore);
+static void make_room(void);
+static bool has_unkept(void);
 static Lock *enter_lock(const char *name);
+static void set_name(Lock *lock, const char *name);
 static void reserve_count(Lock *lock, RecipeMode mode, ZkScope scope);
 static int64 take_again(const ZkLockOrder *order, Lock *lock);
 static int64 grant(const ZkLockOrder *order, Lock *lock);
 static int64 count_one(const ZkLockOrder *order, Lock *lock);
-static Bounds bounds_of(const ZkLockOrder *order);
-static int64 deadline_of(const ZkLockOrder *order, const Bounds *bounds);
-static ZkContender contender_for(const ZkLockOrder *order, Lock *lock,
-								 const Bounds *bounds);
 static ZkContendEnd win_place(const ZkLockOrder *order, Lock *lock,
-							  const Bounds *bounds, bool is_retry,
-							  ZkBusy *busy);
-static int64 answer_busy(const ZkLockOrder *order, const Bounds *bounds,
-						 bool is_known, const ZkBusy *busy);
+							  int64 asked_at);
 static void end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live);
 static void forget_if_empty(Lock *lock);
 static void release_all(ZkSessionNumber live, bool has_written);
@@ -126,12 +117,12 @@ zklock_lock_init(void)
 int64
 zklock_acquire(const ZkLockOrder *order)
 {
-	Bounds		bounds = bounds_of(order);
+	int64		asked_at = order->asked_at != 0 ?
+		order->asked_at : zklock_client_now();
 
-	for (bool is_retry = false;; is_retry = zklock_session_is_turning())
+	for (;;)
 	{
 		Lock	   *lock;
-		ZkBusy		busy = {0};
 
 		zklock_refuse_if_lost();
 		zklock_session_renew();
@@ -139,27 +130,20 @@ zklock_acquire(const ZkLockOrder *order)
 		reserve_count(lock, order->mode, order->scope);
 		if (zklock_lock_is_held(lock))
 			return take_again(order, lock);
-		if (!order->is_checked)
-			warn_of_snapshot();
+		warn_of_snapshot();
 
 		/* true: nothing may raise until it is counted */
 		if (order->mode == RECIPE_EXCLUSIVE && order->permits == 1 &&
 			zklock_keep_take(&lock->place))
 			return grant(order, lock);
-		if (!order->is_checked)
-			make_room(1);
-		switch (win_place(order, lock, &bounds, is_retry, &busy))
+		make_room();
+		switch (win_place(order, lock, asked_at))
 		{
 			case ZK_CONTEND_GRANTED:
-				zklock_keep_begin(&lock->place);
 				return grant(order, lock);
 			case ZK_CONTEND_BUSY:
 				forget_if_empty(lock);
-				return answer_busy(order, &bounds, true, &busy);
-			case ZK_CONTEND_UNANSWERED:
-				forget_if_empty(lock);
-				return answer_busy(order, &bounds, order->is_known_busy,
-								   &busy);
+				return 0;
 			case ZK_CONTEND_SESSION_LOST:
 
 				/*
@@ -172,63 +156,13 @@ zklock_acquire(const ZkLockOrder *order)
 	}
 }
 
-int
-zklock_acquire_at_once(const ZkLockOrder *const *orders, int norders,
-					   int64 *tokens, bool *is_busy)
-{
-	Bounds		bounds = bounds_of(orders[0]);
-	ZkContender *contenders = palloc(norders * sizeof(*contenders));
-	Lock	  **entries = palloc(norders * sizeof(*entries));
-	int			ngranted;
-
-	*is_busy = false;
-	zklock_refuse_if_lost();
-	zklock_session_renew();
-
-	/* how to get a session is zklock_acquire()'s business */
-	if (!zklock_session_was_connected())
-		return 0;
-	zklock_session_open(false);
-	for (int i = 0; i < norders; i++)
-	{
-		entries[i] = enter_lock(orders[i]->name);
-		reserve_count(entries[i], orders[i]->mode, orders[i]->scope);
-		contenders[i] = contender_for(orders[i], entries[i], &bounds);
-	}
-	ngranted = zklock_contend_at_once(contenders, norders, is_busy);
-	for (int i = 0; i < ngranted; i++)
-		tokens[i] = count_one(orders[i], entries[i]);
-
-	/* from here on an error finds the locks held and counted */
-	for (int i = ngranted; i < norders; i++)
-		forget_if_empty(entries[i]);
-	if (ngranted > 0)
-		zklock_session_interrupt_on_loss(true);
-	pfree(entries);
-	pfree(contenders);
-	return ngranted;
-}
-
-bool
-zklock_needs_place(const ZkLockOrder *order)
-{
-	Lock	   *lock;
-
-	zklock_refuse_if_lost();
-	lock = zklock_lock_find(order->name);
-	if (lock == NULL || !zklock_lock_is_held(lock))
-		return true;
-	if (order->mode == RECIPE_EXCLUSIVE &&
-		!zklock_lock_has_mode(lock, RECIPE_EXCLUSIVE))
-		refuse_upgrade(lock);
-	return false;
-}
-
 void
-zklock_check_room(int nmore)
+zklock_drop_kept(const char *name)
 {
-	warn_of_snapshot();
-	make_room(nmore);
+	Lock	   *lock = zklock_lock_find(name);
+
+	if (lock != NULL)
+		zklock_keep_drop(&lock->place);
 }
 
 void
@@ -304,25 +238,25 @@ zklock_release_session_scope(bool has_written)
 	/* a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
 	zklock_client_begin_many(zklock_session_client());
-	zklock_keep_drop_down_to(0);
 	if (zklock_has_locks())
 		release_all(live, has_written);
+	zklock_keep_drop_down_to(0);
 	zklock_client_end_many(zklock_session_client());
 	RESUME_INTERRUPTS();
 }
 
-/* A backend that holds nothing pays a comparison. */
+/* A backend that holds and keeps nothing pays two comparisons. */
 void
 zklock_end_transaction(void)
 {
+	bool		had_locks = zklock_has_locks();
+
 	has_released_lost = false;
 	zklock_keep_settle();
-	if (!zklock_has_locks())
-	{
+	if (has_unkept())
+		end_scopes(true, is_call_over);
+	if (!had_locks)
 		zklock_session_rest();
-		return;
-	}
-	end_scopes(true, is_call_over);
 
 	/* the commit guard has stopped it; with no lock left it stays stopped */
 	if (zklock_has_locks())
@@ -336,7 +270,7 @@ zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
 
-	if (!zklock_has_locks())
+	if (!has_unkept())
 		return;
 	foreach_lock(scan, lock)
 	{
@@ -370,7 +304,7 @@ zklock_has_released_lost(void)
 bool
 zklock_has_locks(void)
 {
-	return zklock_locks != NULL && hash_get_num_entries(zklock_locks) > 0;
+	return nheld > 0;
 }
 
 bool
@@ -445,31 +379,29 @@ zklock_lock_is_of_session(const Lock *lock)
  */
 
 /*
- * Raise 53400 if so many more locks are past zklock.max_locks, with what is
- * merely kept given up.
+ * Raise 53400 if one more lock is past zklock.max_locks, with what is merely
+ * kept given up.
  */
 static void
-make_room(int nmore)
+make_room(void)
 {
-	HASH_SEQ_STATUS scan;
-	Lock	   *lock;
-	int			nheld = 0;
-
-	if (zklock_locks != NULL)
-		foreach_lock(scan, lock)
-			nheld += zklock_lock_is_held(lock);
-	zklock_keep_drop_down_to(Max(max_locks_setting - nheld - nmore, 0));
-	if (nheld + nmore <= max_locks_setting)
+	zklock_keep_drop_down_to(Max(max_locks_setting - nheld - 1, 0));
+	if (nheld < max_locks_setting)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("too many ZooKeeper locks"),
-			 nmore == 1 ?
-			 errdetail("This session holds %d.", nheld) :
-			 errdetail("This session holds %d and asks for %d more.",
-					   nheld, nmore),
+			 errdetail("This session holds %d.", nheld),
 			 errhint("Release some, or increase \"%s\".",
 					 "zklock.max_locks")));
+}
+
+/* Are there entries of other locks than those that are kept? */
+static bool
+has_unkept(void)
+{
+	return zklock_locks != NULL &&
+		hash_get_num_entries(zklock_locks) > zklock_keep_count();
 }
 
 /*
@@ -504,15 +436,27 @@ enter_lock(const char *name)
 		memset(lock->counts, 0, sizeof(lock->counts));
 		lock->line = 0;
 		memset(&lock->place, 0, sizeof(lock->place));
-		zklock_session_note_use(true);
 	}
-	if (lock->name == NULL)
-		lock->name = MemoryContextStrdup(LockContext, name);
+	if (!zklock_lock_is_held(lock))
+		set_name(lock, name);
 	lock->place.name = lock->name;
 	lock->place.lock_path = lock->path;
 	lock->place.root_length = root_length;
 	pfree(path);
 	return lock;
+}
+
+/* The name in the words of whoever takes the lock now. */
+static void
+set_name(Lock *lock, const char *name)
+{
+	char	   *former = lock->name;
+
+	if (former != NULL && strcmp(former, name) == 0)
+		return;
+	lock->name = MemoryContextStrdup(LockContext, name);
+	if (former != NULL)
+		pfree(former);
 }
 
 /*
@@ -581,6 +525,8 @@ count_one(const ZkLockOrder *order, Lock *lock)
 {
 	ModeCount  *count = &lock->counts[order->mode];
 
+	if (!zklock_lock_is_held(lock) && nheld++ == 0)
+		zklock_session_note_use(true);
 	if (!zklock_lock_has_mode(lock, order->mode))
 		count->since = GetCurrentTimestamp();
 	if (order->scope == ZK_SCOPE_SESSION)
@@ -595,85 +541,44 @@ count_one(const ZkLockOrder *order, Lock *lock)
 	return lock->place.token;
 }
 
-/* When to give up. */
-static Bounds
-bounds_of(const ZkLockOrder *order)
-{
-	int64		now = order->asked_at != 0 ?
-		order->asked_at : zklock_client_now();
-	Bounds		bounds = {ZK_NO_DEADLINE, ZK_NO_DEADLINE};
-
-	if (order->has_timeout)
-		bounds.timeout_at = now + order->timeout_ms;
-	if (LockTimeout > 0)
-		bounds.lock_timeout_at = now + LockTimeout;
-	return bounds;
-}
-
 /*
- * Until when to wait; not to wait in the queue is not the same as not to wait
- * for a reply.
+ * Contend for a lock that is not held here.  Not to wait in the queue is not
+ * the same as not to wait for a reply.
  */
-static int64
-deadline_of(const ZkLockOrder *order, const Bounds *bounds)
+static ZkContendEnd
+win_place(const ZkLockOrder *order, Lock *lock, int64 asked_at)
 {
-	return Min(bounds->lock_timeout_at,
-			   order->has_timeout && order->timeout_ms == 0 ?
-			   zklock_session_reply_deadline() : bounds->timeout_at);
-}
-
-/* The contender for a lock that is not held here. */
-static ZkContender
-contender_for(const ZkLockOrder *order, Lock *lock, const Bounds *bounds)
-{
+	bool		is_once = order->has_timeout && order->timeout_ms == 0;
+	int64		timeout_at = order->has_timeout ?
+		asked_at + order->timeout_ms : ZK_NO_DEADLINE;
+	int64		lock_timeout_at = LockTimeout > 0 ?
+		asked_at + LockTimeout : ZK_NO_DEADLINE;
+	ZkContendEnd end;
 	ZkContender contender = {
 		.place = &lock->place,
 		.wants_list = order->wants_list,
-		.holds_locks = hash_get_num_entries(zklock_locks) > 1,
+		.holds_locks = zklock_has_locks(),
 		.is_try = order->is_try,
 		.style = zklock_name_style(),
-		.patience = order->has_timeout && order->timeout_ms == 0 ?
-		ZK_TRY_ONCE : ZK_WAIT_UNTIL_DEADLINE,
-		.deadline = deadline_of(order, bounds)
+		.patience = is_once ? ZK_TRY_ONCE : ZK_WAIT_UNTIL_DEADLINE,
+		.deadline = Min(lock_timeout_at, is_once ?
+						zklock_session_reply_deadline() : timeout_at),
+		.timeout_ms = lock_timeout_at < timeout_at ?
+		ZK_BY_LOCK_TIMEOUT : order->timeout_ms
 	};
 
+	/* we do not stand in our own way */
+	zklock_keep_drop(&lock->place);
 	lock->place.mode = order->mode;
 	lock->place.permits = order->permits;
-	return contender;
-}
-
-/* Contend for a lock that is not held here. */
-static ZkContendEnd
-win_place(const ZkLockOrder *order, Lock *lock, const Bounds *bounds,
-		  bool is_retry, ZkBusy *busy)
-{
-	ZkContender contender = contender_for(order, lock, bounds);
-
-	contender.busy = order->is_try ? NULL : busy;
 	contender.wants_keep = order->mode == RECIPE_EXCLUSIVE &&
 		order->permits == 1 && order->counted == NULL &&
-		zklock_keep_prepare(&lock->place, LockContext);
-	zklock_session_open(is_retry);
-	return zklock_contend(&contender);
-}
-
-/*
- * The lock was not to be had in time: false for a try, an error for the
- * rest.  Who tries takes false for "somebody else has it", so if the ensemble
- * has not said that, a try raises.
- */
-static int64
-answer_busy(const ZkLockOrder *order, const Bounds *bounds, bool is_known,
-			const ZkBusy *busy)
-{
-	if (order->is_try && is_known)
-		return 0;
-	if (order->is_try)
-		zklock_session_raise_silence(order->name);
-	zklock_contend_raise_busy(order->name,
-							  bounds->lock_timeout_at < bounds->timeout_at ?
-							  ZK_BY_LOCK_TIMEOUT : order->timeout_ms,
-							  is_known, busy);
+		zklock_keep_is_wanted(lock->path);
+	zklock_session_open();
+	end = zklock_contend(&contender);
+	if (end == ZK_CONTEND_GRANTED)
+		zklock_keep_begin(&lock->place, contender.data);
+	return end;
 }
 
 /* ---------------------------------------------------------------------
@@ -763,12 +668,19 @@ end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live)
 			zklock_lock_note_late_loss(lock);
 		if (!zklock_keep_put(&lock->place, live))
 			zklock_place_leave(&lock->place, live);
+		if (--nheld > 0)
+			return;
+		zklock_session_note_use(false);
+		zklock_session_interrupt_on_loss(false);
 	}
 	else if (mode == RECIPE_EXCLUSIVE)
 		zklock_place_downgrade(&lock->place, live);
 }
 
-/* Remove an entry that holds nothing; tell the board in any case. */
+/*
+ * Remove an entry that holds nothing, and whose place is not kept; tell the
+ * board in any case.
+ */
 static void
 forget_if_empty(Lock *lock)
 {
@@ -780,17 +692,15 @@ forget_if_empty(Lock *lock)
 	zklock_board_remove_lock(&lock->line);
 	foreach_mode(mode)
 		drop_xact_counts(&lock->counts[mode]);
+	if (zklock_keep_is_kept(&lock->place))
+		return;
 	zklock_place_free(&lock->place);
 	if (lock->name != NULL)
 		pfree(lock->name);
 	hash_search(zklock_locks, lock->path, HASH_REMOVE, NULL);
-	if (zklock_has_locks())
-		return;
-	zklock_session_note_use(false);
-	zklock_session_interrupt_on_loss(false);
 }
 
-/* The counts of session scope end, and nothing is kept. */
+/* The counts of session scope end. */
 static void
 release_all(ZkSessionNumber live, bool has_written)
 {
@@ -799,7 +709,6 @@ release_all(ZkSessionNumber live, bool has_written)
 
 	foreach_lock(scan, lock)
 	{
-		lock->place.can_keep = false;
 		foreach_mode(mode)
 		{
 			if (lock->counts[mode].session == 0)
@@ -921,16 +830,23 @@ end_call(void *arg)
 /*
  * In REPEATABLE READ and above the transaction block reads what was committed
  * before the lock was granted: the work of the holder before us is invisible.
+ * One warning a statement will do.
  */
 static void
 warn_of_snapshot(void)
 {
-	if (snapshot_warning && IsolationUsesXactSnapshot() && IsTransactionBlock())
-		ereport(WARNING,
-				(errcode(ERRCODE_WARNING),
-				 errmsg("a lock taken in a transaction with a fixed snapshot does not protect what it reads"),
-				 errdetail("The transaction does not see what earlier holders of the lock have committed meanwhile."),
-				 errhint("Take the lock before the transaction, or use READ COMMITTED and read in a later statement.")));
+	static TimestampTz warned_in;
+
+	if (!snapshot_warning || !IsolationUsesXactSnapshot() ||
+		!IsTransactionBlock() ||
+		warned_in == GetCurrentStatementStartTimestamp())
+		return;
+	warned_in = GetCurrentStatementStartTimestamp();
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("a lock taken in a transaction with a fixed snapshot does not protect what it reads"),
+			 errdetail("The transaction does not see what earlier holders of the lock have committed meanwhile."),
+			 errhint("Take the lock before the transaction, or use READ COMMITTED and read in a later statement.")));
 }
 
 static void

@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "compat.h"
 #include "recipe.h"
 #include "utils/timestamp.h"
 
@@ -36,9 +37,6 @@ typedef struct ZkLockOrder
 	/* The rest is for one of several locks that are taken by one call. */
 	int64		asked_at;		/* zklock_client_now() from which on the
 								 * bounds count; 0: from now on */
-	bool		is_checked;		/* zklock_check_room() has been called for it */
-	bool		is_known_busy;	/* the ensemble has said in this call that one
-								 * of the locks is */
 	struct Lock **counted;		/* unless NULL: is set when it counts, for
 								 * zklock_give_back() */
 } ZkLockOrder;
@@ -74,29 +72,10 @@ extern void zklock_lock_init(void);
 extern int64 zklock_acquire(const ZkLockOrder *order);
 
 /*
- * Will the order need a place in a queue, since nothing that this backend
- * holds will do?  Raises 55000 if it is an upgrade, 40001 when this backend
- * has a lost lock, 42602 for a bad name.
+ * Leave the place of that lock if it is kept after its release.  Raises 42602
+ * for a bad name.
  */
-extern bool zklock_needs_place(const ZkLockOrder *order);
-
-/*
- * Raise 53400 if so many more locks are past zklock.max_locks.  Warns of a
- * fixed snapshot.
- */
-extern void zklock_check_room(int nmore);
-
-/*
- * Take several locks that need a place, ascending in the order that
- * lock_set.c explains, as far as nobody has to be waited for.  The orders
- * have the same scope and terms.  Result: how many from the first on are
- * taken; their tokens are set.  If it is less than all: *is_busy tells
- * whether somebody has one of the others; if not, zklock_acquire() finds out
- * why.  Raises as zklock_acquire() does; what is counted then, order->counted
- * tells.
- */
-extern int	zklock_acquire_at_once(const ZkLockOrder *const *orders,
-								   int norders, int64 *tokens, bool *is_busy);
+extern void zklock_drop_kept(const char *name);
 
 /*
  * Take one count back, as if its order had never been granted.  In the
@@ -163,6 +142,9 @@ extern bool zklock_has_xact_locks(void);
 /* Did this transaction, after it wrote, release a lock that had been lost? */
 extern bool zklock_has_released_lost(void);
 
+/* The same, or is one that is held here known to be lost?  Never raises. */
+extern bool zklock_has_lost(void);
+
 /*
  * The transaction is over: its counts end.  Never raises, never waits.
  */
@@ -172,23 +154,30 @@ extern void zklock_end_transaction(void);
 extern void zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 									  SubTransactionId parent);
 
-/*
- * If a lock held here is known to be lost, say so in words for an error
- * message and return true; *is_recent tells whether the loss may have
- * interrupted the current statement.  Never raises.
- */
-#define ZK_LOSS_TEXT_SIZE 768
-extern bool zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
-								 char detail[ZK_LOSS_TEXT_SIZE],
-								 const char **hint, bool *is_recent);
+/* The loss of a lock, in words for an error. */
+typedef struct ZkLoss
+{
+	char		message[768];
+	char		detail[768];
+	const char *hint;
+	bool		is_recent;		/* it may have interrupted the current
+								 * statement */
+} ZkLoss;
 
 /*
- * The same of one that was let go of in this statement before the interrupt
- * took effect; once.
+ * Is a lock held here known to be lost?  Then say so in words.  Never raises.
  */
-extern bool zklock_describe_late_loss(char message[ZK_LOSS_TEXT_SIZE],
-									  char detail[ZK_LOSS_TEXT_SIZE],
-									  const char **hint);
+extern bool zklock_describe_loss(ZkLoss *loss);
+
+/*
+ * The current statement is canceled: if the loss of a lock may be the reason,
+ * describe it likewise and return true.  The lock is held here, or was let go
+ * of in this statement before the interrupt took effect, which is told once.
+ */
+extern bool zklock_explain_cancellation(ZkLoss *loss);
+
+/* Raise 40001 with these words. */
+pg_noreturn extern void zklock_raise_loss(const ZkLoss *loss);
 
 /*
  * Raise 40001 unless every lock held here is good: by the lease, or if there

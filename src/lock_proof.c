@@ -10,7 +10,6 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "utils/datetime.h"
 
 #include "contender.h"
 
@@ -21,16 +20,13 @@
 static struct
 {
 	TimestampTz statement;		/* when that began; 0: there is none */
-	char		message[ZK_LOSS_TEXT_SIZE];
-	char		detail[ZK_LOSS_TEXT_SIZE];
+	ZkLoss		loss;
 }			LateLoss;
 
 static const ZkPlace *good_place(const char *name);
-static void describe_times(char detail[ZK_LOSS_TEXT_SIZE]);
+static void describe(const Lock *lock, ZkLoss *loss);
 static Lock *find_lost(void);
 static int	find_unproved(ZkPlace **places, Moment fresh_since);
-static void confirm_grants(void);
-static Lock *find_on_word(void);
 static void confirm_grant(ZkPlace *place);
 
 /* ---------------------------------------------------------------------
@@ -156,16 +152,12 @@ zklock_lock_warn_not_held(const char *name, const Lock *lock, RecipeMode mode)
 			 hint != NULL ? errhint("%s", hint) : 0));
 }
 
-/* 40001 makes the retry loops of applications run the transaction again. */
 void
 zklock_refuse_if_lost(void)
 {
-	char		message[ZK_LOSS_TEXT_SIZE];
-	char		detail[ZK_LOSS_TEXT_SIZE];
-	const char *hint;
-	bool		is_recent;
+	ZkLoss		loss;
 
-	if (!zklock_describe_loss(message, detail, &hint, &is_recent))
+	if (!zklock_describe_loss(&loss))
 		return;
 
 	/*
@@ -176,61 +168,55 @@ zklock_refuse_if_lost(void)
 	if (zklock_session_live() == 0)
 		zklock_session_interrupt_on_loss(false);
 	CHECK_FOR_INTERRUPTS();
+	zklock_raise_loss(&loss);
+}
+
+/* 40001 makes the retry loops of applications run the transaction again. */
+void
+zklock_raise_loss(const ZkLoss *loss)
+{
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg_internal("%s", message),
-			 errdetail_internal("%s", detail),
-			 errhint("%s", hint)));
+			 errmsg_internal("%s", loss->message),
+			 errdetail_internal("%s", loss->detail),
+			 errhint("%s", loss->hint)));
 }
 
 bool
-zklock_describe_loss(char message[ZK_LOSS_TEXT_SIZE],
-					 char detail[ZK_LOSS_TEXT_SIZE], const char **hint,
-					 bool *is_recent)
+zklock_describe_loss(ZkLoss *loss)
 {
 	Lock	   *lock = find_lost();
 
-	if (lock == NULL)
-		return false;
-	*is_recent = !lock->place.is_evicted && zklock_session_loss_interrupts();
-	snprintf(message, ZK_LOSS_TEXT_SIZE, _("lock \"%s\" was lost"), lock->name);
-	if (lock->place.evicted_by[0] != '\0')
-		snprintf(detail, ZK_LOSS_TEXT_SIZE, _("It was evicted by %s."),
-				 lock->place.evicted_by);
-	else if (lock->place.is_evicted)
-		snprintf(detail, ZK_LOSS_TEXT_SIZE, "%s", lock->place.is_mistaken ?
-				 _("It had been granted on the word of another client of ZooKeeper, while somebody else ahead in the queue held it.") :
-				 _("Another client of ZooKeeper deleted its znode."));
-	else
-		describe_times(detail);
-	*hint = zklock_lock_is_of_session(lock) ?
-		_("Release it with zk_unlock() or zk_unlock_all() and run the transaction again.") :
-		_("Run the transaction again.");
-	return true;
+	if (lock != NULL)
+		describe(lock, loss);
+	return lock != NULL;
 }
 
 void
 zklock_lock_note_late_loss(const Lock *lock)
 {
-	if (lock->place.is_evicted || !zklock_session_loss_interrupts())
+	if (lock->place.is_evicted || !zklock_session_is_loss_recent())
 		return;
 	LateLoss.statement = GetCurrentStatementStartTimestamp();
-	snprintf(LateLoss.message, ZK_LOSS_TEXT_SIZE, _("lock \"%s\" was lost"),
-			 lock->name);
-	describe_times(LateLoss.detail);
+	describe(lock, &LateLoss.loss);
 }
 
 bool
-zklock_describe_late_loss(char message[ZK_LOSS_TEXT_SIZE],
-						  char detail[ZK_LOSS_TEXT_SIZE], const char **hint)
+zklock_explain_cancellation(ZkLoss *loss)
 {
+	if (zklock_describe_loss(loss) && loss->is_recent)
+		return true;
 	if (LateLoss.statement != GetCurrentStatementStartTimestamp())
 		return false;
 	LateLoss.statement = 0;
-	strlcpy(message, LateLoss.message, ZK_LOSS_TEXT_SIZE);
-	strlcpy(detail, LateLoss.detail, ZK_LOSS_TEXT_SIZE);
-	*hint = _("Run the transaction again.");
+	*loss = LateLoss.loss;
 	return true;
+}
+
+bool
+zklock_has_lost(void)
+{
+	return zklock_has_released_lost() || find_lost() != NULL;
 }
 
 void
@@ -247,18 +233,20 @@ zklock_prove_locks(bool always_ask)
 				 errmsg("a lock was lost in this transaction"),
 				 errdetail("It was released after the loss."),
 				 errhint("Run the transaction again.")));
-	zklock_refuse_if_lost();
 	if (!zklock_has_locks())
 		return;
-	if (always_ask)
-		confirm_grants();
 	fresh_since = always_ask ? ZK_NO_PROOF : zklock_session_fresh_since();
 	places = palloc(hash_get_num_entries(zklock_locks) * sizeof(*places));
-	while ((nplaces = find_unproved(places, fresh_since)) > 0)
+	if (always_ask && find_lost() == NULL)
+	{
+		nplaces = find_unproved(places, ZK_NO_PROOF);
+		for (int i = 0; i < nplaces; i++)
+			confirm_grant(places[i]);
+	}
+	while (find_lost() == NULL &&
+		   (nplaces = find_unproved(places, fresh_since)) > 0)
 	{
 		zklock_place_prove(places, nplaces, attempt++);
-		if (find_lost() != NULL)
-			break;
 		fresh_since = zklock_session_fresh_since();
 	}
 	pfree(places);
@@ -270,25 +258,27 @@ zklock_prove_locks(bool always_ask)
  * ---------------------------------------------------------------------
  */
 
-/* When and why the session was lost, in words.  Never raises. */
+/* Say in words that a lock was lost.  Never raises. */
 static void
-describe_times(char detail[ZK_LOSS_TEXT_SIZE])
+describe(const Lock *lock, ZkLoss *loss)
 {
-	char		broken_at[MAXDATELEN + 1];
-	const char *lost_at;
-
-	/* it has but one buffer */
-	strlcpy(broken_at, timestamptz_to_str(zklock_session_broken_at()),
-			sizeof(broken_at));
-	lost_at = timestamptz_to_str(zklock_session_lost_at());
-	if (zklock_session_broken_at() < zklock_session_lost_at())
-		snprintf(detail, ZK_LOSS_TEXT_SIZE,
-				 _("The connection broke at %s, and the lock was given up at %s. %s"),
-				 broken_at, lost_at, zklock_session_loss_text());
+	snprintf(loss->message, sizeof(loss->message), _("lock \"%s\" was lost"),
+			 lock->name);
+	if (lock->place.evicted_by[0] != '\0')
+		snprintf(loss->detail, sizeof(loss->detail),
+				 _("It was evicted by %s."), lock->place.evicted_by);
+	else if (lock->place.is_evicted)
+		strlcpy(loss->detail, lock->place.is_mistaken ?
+				_("It had been granted on the word of another client of ZooKeeper, while somebody else ahead in the queue held it.") :
+				_("Another client of ZooKeeper deleted its znode."),
+				sizeof(loss->detail));
 	else
-		snprintf(detail, ZK_LOSS_TEXT_SIZE,
-				 _("The lock was given up at %s. %s"), lost_at,
-				 zklock_session_loss_text());
+		zklock_session_describe_loss(loss->detail, sizeof(loss->detail));
+	loss->hint = zklock_lock_is_of_session(lock) ?
+		_("Release it with zk_unlock() or zk_unlock_all() and run the transaction again.") :
+		_("Run the transaction again.");
+	loss->is_recent = !lock->place.is_evicted &&
+		zklock_session_is_loss_recent();
 }
 
 /* Some lock that is lost, or NULL. */
@@ -329,45 +319,15 @@ find_unproved(ZkPlace **places, Moment fresh_since)
 }
 
 /*
- * Confirm every grant on somebody's word alone.  There are some only if the
- * quorum was not to be asked yet when they were granted.  Raises 40001 if a
- * lock is lost: the session may be, meanwhile.
- */
-static void
-confirm_grants(void)
-{
-	Lock	   *lock;
-
-	while ((lock = find_on_word()) != NULL)
-		confirm_grant(&lock->place);
-	zklock_refuse_if_lost();
-}
-
-/* Some lock that was granted on somebody's word, or NULL. */
-static Lock *
-find_on_word(void)
-{
-	HASH_SEQ_STATUS scan;
-	Lock	   *lock;
-	Lock	   *found = NULL;
-	ZkSessionNumber live = zklock_session_live();
-
-	foreach_lock(scan, lock)
-		if (zklock_lock_is_held(lock) && lock->place.is_on_word &&
-			!zklock_place_is_lost(&lock->place, live))
-		found = lock;
-	return found;
-}
-
-/*
- * Look whether whoever was ahead of a place has really let go.  If not, it is
- * lost.  Waits, for a session timeout at most; raises on interrupts.
+ * If the place was granted on somebody's word alone, which happens only if
+ * the quorum was not to be asked yet: look whether whoever was ahead of it has
+ * really let go.  If not, it is lost.  Waits, for a session timeout at most; raises on interrupts.
  */
 static void
 confirm_grant(ZkPlace *place)
 {
 	ZkClientStatus status;
-	ZkContender contender = {.place = place,.may_be_there = true};
+	ZkContender contender = {.place = place};
 
 	if (!place->is_on_word || !zklock_session_status(&status))
 		return;

@@ -37,17 +37,9 @@ typedef struct Wanted
 	char	   *path;			/* of its znode; for the order only: the
 								 * chroot in it may change before the lock is
 								 * taken */
-	bool		needs_place;	/* in a queue; false too if an order before
-								 * this one sees to that; valid once checked */
 	struct Lock *taken;			/* NULL: this call does not hold it (yet) */
 	int64		token;			/* valid once taken */
 } Wanted;
-
-/*
- * How many locks are asked for in one flush; it bounds the requests under
- * way, which are several for each lock.
- */
-#define FLUSH_LOCKS 100
 
 /* A call. */
 typedef struct Call
@@ -70,13 +62,9 @@ static Call read_names(FunctionCallInfo fcinfo, int modes_argument,
 static Datum *read_array(FunctionCallInfo fcinfo, int argument,
 						 const char *what, int *nelements);
 static RecipeMode read_mode(Datum word);
-static void sort_call(Call *call);
 static int	compare_wanted(const void *a, const void *b);
 static bool take_all(Call *call);
-static void check_call(Call *call);
 static bool take_in_order(Call *call);
-static bool take_at_once(Call *call, int first, bool *is_hopeless);
-static void note_busy(Call *call, int first);
 static void give_back(Call *call);
 pg_noreturn static void give_back_and_rethrow(Call *call);
 static bool release_all(Call *call);
@@ -156,8 +144,7 @@ read_call(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
 		.permits = 1,
 		.is_try = is_try,
 		.wants_list = zklock_hooks_asks_quorum(),
-		.asked_at = zklock_client_now(),
-		.is_checked = true
+		.asked_at = zklock_client_now()
 	};
 
 	terms.has_timeout = zklock_args_timeout(fcinfo, 1, is_try,
@@ -166,8 +153,8 @@ read_call(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
 }
 
 /*
- * Read the names, and the modes, which may be left out; terms is what the
- * orders have in common.
+ * Read the names, and the modes, which may be left out, and put the orders in
+ * order; terms is what they have in common.  Raises 42602 for a bad name.
  */
 static Call
 read_names(FunctionCallInfo fcinfo, int modes_argument,
@@ -191,13 +178,19 @@ read_names(FunctionCallInfo fcinfo, int modes_argument,
 	call.wanted = palloc0(call.nwanted * sizeof(*call.wanted));
 	for (int i = 0; i < call.nwanted; i++)
 	{
-		call.wanted[i].order = *terms;
-		call.wanted[i].order.name = TextDatumGetCString(names[i]);
-		call.wanted[i].order.mode = modes != NULL ? read_mode(modes[i]) :
+		Wanted	   *wanted = &call.wanted[i];
+		char	   *name = TextDatumGetCString(names[i]);
+		char	   *path = zklock_name_path(name, NULL);
+
+		wanted->order = *terms;
+		wanted->order.name = name;
+		wanted->order.mode = modes != NULL ? read_mode(modes[i]) :
 			RECIPE_EXCLUSIVE;
-		call.wanted[i].argument = i;
+		wanted->argument = i;
+		wanted->path = pstrdup(path);	/* has room to spare */
+		pfree(path);
 	}
-	sort_call(&call);
+	qsort(call.wanted, call.nwanted, sizeof(*call.wanted), compare_wanted);
 	return call;
 }
 
@@ -245,20 +238,6 @@ read_mode(Datum word)
 			 errdetail("A mode is \"exclusive\" or \"shared\".")));
 }
 
-/* Put what is wanted in order.  Raises 42602 for a bad name. */
-static void
-sort_call(Call *call)
-{
-	for (int i = 0; i < call->nwanted; i++)
-	{
-		char	   *path = zklock_name_path(call->wanted[i].order.name, NULL);
-
-		call->wanted[i].path = pstrdup(path);	/* has room to spare */
-		pfree(path);
-	}
-	qsort(call->wanted, call->nwanted, sizeof(*call->wanted), compare_wanted);
-}
-
 /*
  * Of the two modes of a lock exclusive comes first: shared is granted to its
  * holder, but not the other way round.
@@ -293,7 +272,6 @@ take_all(Call *call)
 	volatile bool all_taken = false;
 
 	zklock_hooks_follow();
-	check_call(call);
 	PG_TRY();
 	{
 		all_taken = take_in_order(call);
@@ -308,101 +286,21 @@ take_all(Call *call)
 	return all_taken;
 }
 
-/* Refuse at once what would be refused after waiting for others. */
-static void
-check_call(Call *call)
-{
-	int			nmore = 0;
-
-	for (int i = 0; i < call->nwanted; i++)
-	{
-		Wanted	   *wanted = &call->wanted[i];
-		bool		is_again = i > 0 &&
-			strcmp(wanted->path, wanted[-1].path) == 0;
-
-		wanted->order.counted = &wanted->taken;
-		wanted->needs_place = !is_again && zklock_needs_place(&wanted->order);
-		nmore += wanted->needs_place ? 1 : 0;
-	}
-	if (nmore > 0)
-		zklock_check_room(nmore);
-}
-
-/*
- * false if one is busy; perhaps some are taken then.  As many as possible are
- * taken together; from the first on that is not granted at once it goes one
- * by one.  The first lock of a session goes alone, too: it has to wait for
- * the connection, which is told of in other errors.
- */
+/* false if one is busy; perhaps some are taken then. */
 static bool
 take_in_order(Call *call)
 {
-	bool		at_once = true;
-	bool		is_hopeless = false;
-
 	for (int i = 0; i < call->nwanted; i++)
 	{
+		Wanted	   *wanted = &call->wanted[i];
+
 		CHECK_FOR_INTERRUPTS();
-		if (call->wanted[i].taken != NULL)
-			continue;
-		if (at_once && call->wanted[i].needs_place &&
-			zklock_session_was_connected())
-			at_once = take_at_once(call, i, &is_hopeless);
-		if (is_hopeless)
-			return false;
-		if (call->wanted[i].taken != NULL)
-			continue;
-		call->wanted[i].token = zklock_acquire(&call->wanted[i].order);
-		if (call->wanted[i].token == 0)
+		wanted->order.counted = &wanted->taken;
+		wanted->token = zklock_acquire(&wanted->order);
+		if (wanted->token == 0)
 			return false;
 	}
 	return true;
-}
-
-/*
- * Take the next locks from that one on in one flush, those which are held
- * already left out.  Result: whether all of them were granted.  *is_hopeless:
- * a try that must not wait need not go on.
- */
-static bool
-take_at_once(Call *call, int first, bool *is_hopeless)
-{
-	const ZkLockOrder *orders[FLUSH_LOCKS];
-	int			places[FLUSH_LOCKS];
-	int64		tokens[FLUSH_LOCKS];
-	int			norders = 0;
-	int			ntaken;
-	bool		is_busy;
-
-	for (int i = first; i < call->nwanted && norders < FLUSH_LOCKS; i++)
-	{
-		if (!call->wanted[i].needs_place)
-			continue;
-		orders[norders] = &call->wanted[i].order;
-		places[norders++] = i;
-	}
-	if (norders == 1)
-		return false;
-	ntaken = zklock_acquire_at_once(orders, norders, tokens, &is_busy);
-	Assert(ntaken <= norders);
-	for (int i = 0; i < ntaken; i++)
-		call->wanted[places[i]].token = tokens[i];
-	if (is_busy)
-		note_busy(call, first);
-	*is_hopeless = is_busy && orders[0]->is_try &&
-		orders[0]->timeout_ms == 0;
-	return ntaken == norders;
-}
-
-/*
- * The ensemble has said that one is busy: that is an answer to the whole
- * call.
- */
-static void
-note_busy(Call *call, int first)
-{
-	for (int i = first; i < call->nwanted; i++)
-		call->wanted[i].order.is_known_busy = true;
 }
 
 /*
@@ -435,31 +333,23 @@ give_back(Call *call)
 static void
 give_back_and_rethrow(Call *call)
 {
-	char		message[ZK_LOSS_TEXT_SIZE];
-	char		detail[ZK_LOSS_TEXT_SIZE];
-	char		others_message[ZK_LOSS_TEXT_SIZE];
-	char		others_detail[ZK_LOSS_TEXT_SIZE];
-	const char *hint;
-	bool		is_recent;
+	ZkLoss		loss;
+	ZkLoss		others;
 	int			code = geterrcode();
 	bool		is_by_loss;
 
 	HOLD_INTERRUPTS();
-	is_by_loss = zklock_describe_loss(message, detail, &hint, &is_recent) &&
+	is_by_loss = zklock_describe_loss(&loss) &&
 		(code == ERRCODE_T_R_SERIALIZATION_FAILURE ||
-		 (code == ERRCODE_QUERY_CANCELED && is_recent));
+		 (code == ERRCODE_QUERY_CANCELED && loss.is_recent));
 	give_back(call);
-	is_by_loss &= !zklock_describe_loss(others_message, others_detail, &hint,
-										&is_recent);
+	is_by_loss &= !zklock_describe_loss(&others);
 	RESUME_INTERRUPTS();
 	if (is_by_loss)
 	{
 		FlushErrorState();
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg_internal("%s", message),
-				 errdetail_internal("%s", detail),
-				 errhint("Run the transaction again.")));
+		loss.hint = _("Run the transaction again.");
+		zklock_raise_loss(&loss);
 	}
 	PG_RE_THROW();
 }

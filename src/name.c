@@ -40,7 +40,7 @@ static void refuse_reserved(const char *name);
 static char *slot_to_utf8(const char *slot);
 pg_noreturn static void raise_bad_name(const char *what, const char *name,
 									   const char *utf8, RecipeNameError error,
-									   size_t offset, size_t length);
+									   size_t offset);
 static bool check_root(char **newval, void **extra, GucSource source);
 
 void
@@ -76,16 +76,18 @@ zklock_name_path(const char *name, int *root_length)
 	char	   *root = psprintf("%s%s", zklock_session_chroot(), below);
 	RecipeNameError error;
 	size_t		offset;
-	size_t		length;
 
-	error = recipe_check_name(utf8, &offset, &length);
+	error = recipe_check_name(utf8, &offset);
+	if (error == RECIPE_NAME_OK && strlen(name) > RECIPE_NAME_MAX)
+		error = RECIPE_NAME_TOO_LONG;
 	if (error != RECIPE_NAME_OK)
-		raise_bad_name("lock name", name, utf8, error, offset, length);
+		raise_bad_name("lock name", name, utf8, error, offset);
 	if (root[0] == '\0' &&
 		(strcmp(utf8, "zookeeper") == 0 || strncmp(utf8, "zookeeper/", 10) == 0))
-		raise_bad_name("lock name", name, utf8, RECIPE_NAME_RESERVED, 0, 0);
-	if (strlen(name) > RECIPE_NAME_MAX)
-		raise_bad_name("lock name", name, utf8, RECIPE_NAME_TOO_LONG, 0, 0);
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_NAME),
+				 errmsg("invalid lock name \"%s\"", name),
+				 errdetail("The znode \"/zookeeper\" is ZooKeeper's own.")));
 	refuse_reserved(name);
 	if (strlen(root) > RECIPE_ROOT_MAX ||
 		!recipe_lock_path(path, root, utf8))
@@ -175,7 +177,6 @@ slot_to_utf8(const char *slot)
 	char	   *utf8 = name_to_utf8(slot);
 	RecipeNameError error;
 	size_t		offset;
-	size_t		length;
 
 	if (strchr(slot, '/') != NULL)
 		ereport(ERROR,
@@ -183,9 +184,9 @@ slot_to_utf8(const char *slot)
 				 errmsg("invalid slot \"%s\"", slot),
 				 errdetail("The slot contains a slash."),
 				 errhint("A slot is one component, for example \"2026-11-20\".")));
-	error = recipe_check_name(utf8, &offset, &length);
+	error = recipe_check_name(utf8, &offset);
 	if (error != RECIPE_NAME_OK)
-		raise_bad_name("slot", slot, utf8, error, offset, length);
+		raise_bad_name("slot", slot, utf8, error, offset);
 	return utf8;
 }
 
@@ -208,13 +209,12 @@ to_server(const char *utf8)
 /* what is "lock name" or "slot". */
 static void
 raise_bad_name(const char *what, const char *name, const char *utf8,
-			   RecipeNameError error, size_t offset, size_t length)
+			   RecipeNameError error, size_t offset)
 {
 	const char *noun = strcmp(what, "slot") == 0 ? "slot" : "name";
+	const char *part = utf8 + offset;
 	const char *detail = "";
 	const char *hint = NULL;
-	char	   *part = pnstrdup(utf8 + offset, length);
-	char		other[RECIPE_NAME_MAX + 1];
 
 	switch (error)
 	{
@@ -236,38 +236,21 @@ raise_bad_name(const char *what, const char *name, const char *utf8,
 			hint = "Write components with a single slash in between, for example \"team/nightly\".";
 			break;
 		case RECIPE_NAME_DOTS:
-			detail = strcmp(noun, "slot") == 0 ?
-				"The slots \".\" and \"..\" are not allowed." :
-				"The components \".\" and \"..\" are not allowed.";
-			break;
-		case RECIPE_NAME_CONTROL:
-			detail = psprintf("The %s has a control character at byte %zu.",
-							  noun, offset + 1);
+			detail = "The components \".\" and \"..\" are not allowed.";
 			break;
 		case RECIPE_NAME_ENCODING:
 			detail = psprintf("The %s is not valid UTF-8 at byte %zu.",
 							  noun, offset + 1);
 			break;
-		case RECIPE_NAME_BEYOND_BMP:
-			detail = psprintf("ZooKeeper does not allow the character at byte %zu, which is beyond U+FFFF.",
-							  offset + 1);
-			break;
-		case RECIPE_NAME_UNSUPPORTED:
-			detail = psprintf("ZooKeeper does not allow the character at byte %zu.",
+		case RECIPE_NAME_CHARACTER:
+			detail = psprintf("ZooKeeper does not allow the character at byte %zu: no control characters, none of private use, and none beyond U+FFEF.",
 							  offset + 1);
 			break;
 		case RECIPE_NAME_LIKE_QUEUE_NODE:
 			detail = psprintf("The component \"%s\" ends in a sequence number: beside the entries of the queue of \"%s\" it would be taken for one.",
-							  to_server(part),
+							  to_server(pnstrdup(part, strcspn(part, "/"))),
 							  to_server(pnstrdup(utf8, offset - 1)));
-			hint = "Only the first component of a name may end in ten digits.";
-			if (recipe_suggest_name(other, utf8))
-				hint = psprintf("Call it \"%s\", for example. Only the first component of a name may end in ten digits.",
-								to_server(other));
-			break;
-		case RECIPE_NAME_NOT_ABSOLUTE:
-		case RECIPE_NAME_RESERVED:
-			detail = "The znode \"/zookeeper\" is ZooKeeper's own.";
+			hint = "Only the first component of a name may end in ten digits. Write something behind them, for example \"_\".";
 			break;
 	}
 	ereport(ERROR,
@@ -282,10 +265,7 @@ raise_bad_name(const char *what, const char *name, const char *utf8,
 static bool
 check_root(char **newval, void **extra, GucSource source)
 {
-	size_t		offset;
-	size_t		length;
-
-	if (recipe_check_root(*newval, &offset, &length) == RECIPE_NAME_OK)
+	if (recipe_is_root(*newval))
 		return true;
 	GUC_check_errdetail("A root is an absolute path without a slash at its end, of at most %d bytes and %d components, not below \"/zookeeper\".",
 						RECIPE_ROOT_MAX, RECIPE_DEPTH_MAX);

@@ -51,6 +51,14 @@
 #define JSON_MAX 4096
 #define JSON_NESTING_MAX 8
 
+/* From one encoding to another. */
+typedef struct Conversion
+{
+	int			from;
+	int			to;				/* the same: nothing is to be done */
+	Oid			procedure;		/* InvalidOid: there is none */
+} Conversion;
+
 /*
  * How text in UTF-8 gets to this database and from there to its client.  What
  * cannot be converted is shown as an escape.
@@ -59,9 +67,8 @@ typedef struct Display
 {
 	bool		is_utf8;		/* as it is, also in a database that has no
 								 * encoding; the rest is for other cases */
-	Oid			to_server;		/* InvalidOid: ASCII only */
-	Oid			to_client;		/* the same, unless it has the same encoding */
-	bool		is_client_same;
+	Conversion	to_server;
+	Conversion	to_client;
 } Display;
 
 /*
@@ -78,8 +85,9 @@ static char *client_host(void);
 static void append_member(StringInfo json, const char *key, const char *value);
 static char *to_utf8(const char *text);
 static Display find_display(void);
-static int	convert(Oid conversion, int from, int to, const char *text,
-					int length, char *result);
+static Conversion find_conversion(int from, int to);
+static int	convert(const Conversion *conversion, const char *text, int length,
+					char *result);
 static int	encode(const Display *display, const char *character, int length,
 				   char *result);
 static char *printable(const char *data, int length);
@@ -364,15 +372,14 @@ to_utf8(const char *text)
 	int			length = strlen(text);
 	int			nbytes;
 	StringInfoData utf8;
-	Oid			conversion = InvalidOid;
+	Conversion	conversion;
 
 	if (encoding == PG_SQL_ASCII)
 		encoding = PG_UTF8;
 	if (pg_verify_mbstr(PG_UTF8, text, length, true) &&
 		(encoding == PG_UTF8 || pg_is_ascii(text)))
 		return pstrdup(text);
-	if (encoding != PG_UTF8)
-		conversion = FindDefaultConversionProc(encoding, PG_UTF8);
+	conversion = find_conversion(encoding, PG_UTF8);
 	initStringInfo(&utf8);
 	for (; length > 0; text += nbytes, length -= nbytes)
 	{
@@ -382,8 +389,7 @@ to_utf8(const char *text)
 		nbytes = pg_encoding_mblen(encoding, text);
 		if (nbytes > length || !pg_verify_mbstr(encoding, text, nbytes, true))
 			nbytes = 0;
-		else if (convert(conversion, encoding, PG_UTF8, text, nbytes,
-						 character) > 0)
+		else if (convert(&conversion, text, nbytes, character) > 0)
 			appendStringInfoString(&utf8, character);
 		else
 			nbytes = 0;
@@ -396,27 +402,36 @@ to_utf8(const char *text)
 	return utf8.data;
 }
 
-/*
- * While an error is being reported, which PostgreSQL does in ErrorContext, no
- * catalog may be read, so that no conversion is known.
- */
 static Display
 find_display(void)
 {
 	int			server = GetDatabaseEncoding();
 	int			client = pg_get_client_encoding();
-	bool		can_look = IsTransactionState() &&
-		CurrentMemoryContext != ErrorContext;
-	Display		display = {0};
+	Display		display;
 
-	display.is_client_same = client == server || client == PG_SQL_ASCII;
+	if (client == PG_SQL_ASCII)
+		client = server;
 	display.is_utf8 = (server == PG_UTF8 || server == PG_SQL_ASCII) &&
-		(display.is_client_same || client == PG_UTF8);
-	if (can_look && server != PG_UTF8 && server != PG_SQL_ASCII)
-		display.to_server = FindDefaultConversionProc(PG_UTF8, server);
-	if (can_look && !display.is_client_same && server != PG_SQL_ASCII)
-		display.to_client = FindDefaultConversionProc(server, client);
+		(client == server || client == PG_UTF8);
+	display.to_server = find_conversion(PG_UTF8, server);
+	display.to_client = find_conversion(server, client);
 	return display;
+}
+
+/*
+ * While an error is being reported, which PostgreSQL does in ErrorContext, no
+ * catalog may be read, so that no conversion is known.  Nor is there one from
+ * or to SQL_ASCII.
+ */
+static Conversion
+find_conversion(int from, int to)
+{
+	Conversion	conversion = {from, to, InvalidOid};
+
+	if (from != to && from != PG_SQL_ASCII && to != PG_SQL_ASCII &&
+		IsTransactionState() && CurrentMemoryContext != ErrorContext)
+		conversion.procedure = FindDefaultConversionProc(from, to);
+	return conversion;
 }
 
 /*
@@ -424,17 +439,19 @@ find_display(void)
  * bytes it has there, 0 if there is none.  Never raises.
  */
 static int
-convert(Oid conversion, int from, int to, const char *text, int length,
+convert(const Conversion *conversion, const char *text, int length,
 		char *result)
 {
-	if (from == to)
+	if (conversion->from == conversion->to)
 	{
 		memcpy(result, text, length);
 		result[length] = '\0';
 		return length;
 	}
-	if (!OidIsValid(conversion) || length > MAX_MULTIBYTE_CHAR_LEN ||
-		pg_do_encoding_conversion_buf(conversion, from, to,
+	if (!OidIsValid(conversion->procedure) ||
+		length > MAX_MULTIBYTE_CHAR_LEN ||
+		pg_do_encoding_conversion_buf(conversion->procedure, conversion->from,
+									  conversion->to,
 									  (unsigned char *) unconstify(char *,
 																   text),
 									  length, (unsigned char *) result,
@@ -447,18 +464,12 @@ convert(Oid conversion, int from, int to, const char *text, int length,
 static int
 encode(const Display *display, const char *character, int length, char *result)
 {
-	int			server = GetDatabaseEncoding();
 	char		shown[CHARACTER_SIZE];
-	int			nbytes = 0;
+	int			nbytes = convert(&display->to_server, character, length,
+								 result);
 
-	if (server != PG_SQL_ASCII)
-		nbytes = convert(display->to_server, PG_UTF8, server, character, length,
-						 result);
-	if (nbytes > 0 && !display->is_client_same &&
-		convert(display->to_client, server, pg_get_client_encoding(), result,
-				nbytes, shown) == 0)
-		return 0;
-	return nbytes;
+	return nbytes > 0 &&
+		convert(&display->to_client, result, nbytes, shown) > 0 ? nbytes : 0;
 }
 
 /* A copy of what is said to be UTF-8 that may be shown. */
@@ -527,40 +538,39 @@ take_key(void *state, char *name, bool is_null)
 static JSON_ACTION_RESULT
 take_value(void *state, char *token, JsonTokenType type)
 {
+	static const struct
+	{
+		const char *key;
+		size_t		offset;
+	}			texts[] = {
+		{"client", offsetof(ZkNodeData, client)},
+		{"cluster", offsetof(ZkNodeData, cluster)},
+		{"database", offsetof(ZkNodeData, database)},
+		{"user", offsetof(ZkNodeData, username)},
+		{"application", offsetof(ZkNodeData, application)},
+		{"host", offsetof(ZkNodeData, host)},
+		{"reason", offsetof(ZkNodeData, text)}
+	};
 	NodeDataParse *parse = state;
 	ZkNodeData *who = parse->who;
 	const char *key = parse->key;
-	char	  **field = NULL;
 
 	if (key == NULL || parse->lex->lex_level != 1)
 		JSON_ACTION_RETURN;
-	if (strcmp(key, "client") == 0)
-		field = &who->client;
-	else if (strcmp(key, "cluster") == 0)
-		field = &who->cluster;
-	else if (strcmp(key, "database") == 0)
-		field = &who->database;
-	else if (strcmp(key, "user") == 0)
-		field = &who->username;
-	else if (strcmp(key, "application") == 0)
-		field = &who->application;
-	else if (strcmp(key, "host") == 0)
-		field = &who->host;
-	else if (strcmp(key, "reason") == 0)
-		field = &who->text;
-	else if (strcmp(key, "pid") == 0 && type == JSON_TOKEN_NUMBER)
+	for (int i = 0; i < (int) lengthof(texts); i++)
+		if (type == JSON_TOKEN_STRING && strcmp(key, texts[i].key) == 0)
+			*(char **) ((char *) who + texts[i].offset) =
+				printable(token, strlen(token));
+	if (strcmp(key, "pid") == 0 && type == JSON_TOKEN_NUMBER)
 		who->pid = atoi(token);
 	else if (strcmp(key, "token") == 0 && type == JSON_TOKEN_NUMBER)
 		who->token = strtoll(token, NULL, 10);
-	else if (strcmp(key, "kept") == 0 &&
-			 (type == JSON_TOKEN_TRUE || type == JSON_TOKEN_FALSE))
-		who->kept = type == JSON_TOKEN_TRUE ? ZK_IS_KEPT : ZK_NOT_KEPT;
+	else if (strcmp(key, "kept") == 0 && type == JSON_TOKEN_FALSE)
+		who->says_held = true;
 	else if (strcmp(key, "lock") == 0 && type == JSON_TOKEN_STRING)
 		who->lock = pstrdup(token);
 	else if (strcmp(key, "retain") == 0)
 		who->retain_ms = type == JSON_TOKEN_STRING ? read_count(token) : -1;
-	if (field != NULL && type == JSON_TOKEN_STRING)
-		*field = printable(token, strlen(token));
 	JSON_ACTION_RETURN;
 }
 

@@ -16,14 +16,6 @@
 /* Longest reason that somebody can give for what he does, in bytes. */
 #define ZK_REASON_MAX 512
 
-/* What somebody who may keep a lock says of it (program_follow.c). */
-typedef enum ZkKeptState
-{
-	ZK_KEPT_UNKNOWN,
-	ZK_IS_KEPT,					/* it was a moment ago */
-	ZK_NOT_KEPT					/* it is held, and will not be kept */
-} ZkKeptState;
-
 /* What a node's data says; strings are palloc'ed, NULL where unknown. */
 typedef struct ZkNodeData
 {
@@ -35,7 +27,8 @@ typedef struct ZkNodeData
 	char	   *host;
 	int			pid;			/* 0: unknown */
 	int64		token;			/* 0: the node's own czxid is the token */
-	ZkKeptState kept;
+	bool		says_held;		/* of one who may keep a lock: it is held, and
+								 * will not be kept (program_follow.c) */
 	char	   *lock;			/* of a request to release a lock: its name,
 								 * in UTF-8 and not made printable */
 	int64		retain_ms;		/* of a record of a run, whoever made it: for

@@ -79,8 +79,7 @@ zklock_place_downgrade(ZkPlace *place, ZkSessionNumber live)
 	place->replacing = zklock_client_replace(zklock_session_client(),
 											 place->node, place->czxid,
 											 place->next_node,
-											 place->next_data,
-											 strlen(place->next_data));
+											 place->next_data);
 }
 
 /*
@@ -211,9 +210,7 @@ zklock_place_free(ZkPlace *place)
 {
 	if (place->next_data != NULL)
 		pfree(place->next_data);
-	if (place->own_data != NULL)
-		pfree(place->own_data);
-	place->next_data = place->own_data = NULL;
+	place->next_data = NULL;
 }
 
 /* ---------------------------------------------------------------------

@@ -45,11 +45,8 @@ typedef struct ZkPlace
 	int64		recalled_at;	/* the last request to release it that the
 								 * user was told of, by its mtime; 0: none */
 
-	/* For a lock that may be kept after its release; keep.c. */
-	bool		can_keep;		/* its node says so */
-	char	   *own_data;		/* of the node; NULL until that is prepared */
-	struct ZkKeep *keep;		/* where it is kept then, if it is; NULL:
-								 * nowhere */
+	struct ZkKeep *keep;		/* NULL unless it may be kept after its
+								 * release; keep.c */
 
 	/*
 	 * A downgrade under way: the request that replaces `node`, the former

@@ -13,15 +13,13 @@
  *	program_request.c	requests: sending, answers, undoing
  *	program_step.c		the steps of requests
  *	program_follow.c	the wait, and kept locks: what is watched for them
- *	program_acl.c		who may do what with what it makes
- *	program_parents.c	containers that it has made, and takes away
  *
  * No module of another family calls the ZooKeeper library.  Its traps, found by
  * experiment with release 3.8.0, have numbers that the comments refer to:
  *	R1	numeric addresses only, its own name resolution switched off
  *	R2	an odd number of addresses (ZOOKEEPER-2466)
  *	R4	no close with requests outstanding: the server may never see the close
- *	R6	transactions of several operations (send_move(), send_remove_guarded())
+ *	R6	transactions of several operations (send_move(), send_delete_guarded())
  *		only of a session that is not over, with paths that are checked: if
  *		zoo_amulti() itself refuses any of them but the last, it frees memory
  *		that is not its own.  None creates a container: the reply is not
@@ -45,20 +43,7 @@
 #include "protocol.h"
 
 typedef struct Request Request;
-typedef struct Parent Parent;
 typedef struct Keep Keep;
-
-/* What is known of the names that credentials have in ACLs. */
-typedef enum AclStage
-{
-	ACL_BY_AUTH,				/* nothing, nor does it matter */
-	ACL_LEARNING_OWNERS,		/* only the user's credentials are presented */
-	ACL_LEARNING_IDENTITY,		/* the identity, too; the owners are known */
-	ACL_KNOWN
-} AclStage;
-
-/* Names of more owners are not kept: such a session hands nothing over. */
-#define ACL_OWNERS_MAX 6
 
 /* What the backend waits for: the one path that is watched for that. */
 typedef struct Wait
@@ -68,25 +53,11 @@ typedef struct Wait
 								 * there is a path */
 	bool		is_of_list;		/* the children are watched, not the data */
 	bool		is_set;			/* the watch surely is there, until the event */
-	char	   *promise_path;	/* what is to be listed once the node is gone,
-								 * or NULL */
-	uint64_t	promise_id;		/* and the backend's number for that */
 } Wait;
 
-/* The session.  There is one in the process, but it is handed around. */
-typedef struct Session
+/* The connection to a server; program_session.c and program_main.c. */
+typedef struct Link
 {
-	/* the backend's side; program_main.c */
-	FrameBuffer in;
-	FrameBuffer out;
-	bool		is_out_urgent;	/* something in out is news for the backend */
-	SharedPage *page;
-	pid_t		backend;
-	int64_t		orphaned_at;	/* when its end of the channel was closed; 0:
-								 * it is there */
-
-	/* what the library has to do with; program_session.c */
-	zhandle_t  *zh;				/* NULL before the names are resolved */
 	int			fd;				/* of the connection, -1 if there is none */
 	int64_t		pause_until;	/* there is none, and the library is not to
 								 * try again before */
@@ -107,45 +78,69 @@ typedef struct Session
 	int			nunanswered;	/* connections since the last answer */
 	int64_t		unanswered_at;	/* when the first of them was made; valid if
 								 * there are any */
+} Link;
+
+/* Who it is to the ensemble. */
+typedef struct Access
+{
+	char	   *scheme;			/* of its credentials, NULL: none */
+	bool		is_private;		/* they are this session's alone */
+} Access;
+
+/* Does the backend stand still?  program_session.c. */
+typedef struct Standstill
+{
+	int64_t		since;			/* when the backend was first seen to stand
+								 * still; 0: it does not */
+	long long	switches;		/* how often it had run by then */
+	int64_t		next_check_at;	/* of that */
+} Standstill;
+
+/* Its requests; program_request.h. */
+typedef struct Traffic
+{
+	Request    *all;			/* the newest first */
+	Request   **slots;			/* those that the backend may name again */
+	uint64_t	nslots;
+	int			npending;		/* sent, or to be sent, and not answered */
+	int64_t		pending_since;	/* the first of them, or the last answer;
+								 * valid if there are any */
+	int64_t		nudge_at;		/* 0: nothing is pending */
+	int64_t		retry_at;		/* the next attempt of one that was refused;
+								 * INT64_MAX: there is none */
+} Traffic;
+
+/* The session.  There is one in the process, but it is handed around. */
+typedef struct Session
+{
+	/* the backend's side; program_main.c */
+	FrameBuffer in;
+	FrameBuffer out;
+	bool		is_out_urgent;	/* something in out is news for the backend */
+	SharedPage *page;
+	pid_t		backend;
+	int64_t		orphaned_at;	/* when its end of the channel was closed; 0:
+								 * it is there */
+
+	/* what the library has to do with; program_session.c */
+	zhandle_t  *zh;				/* NULL before the names are resolved */
+	Link		link;
 
 	FrameStatus status;			/* as it is to be reported */
 	char		server[80];
 	char		last_error[512];
 	bool		is_status_news; /* report it at the next flush */
 	int64_t		lost_at;		/* when it became LOST; 0: it is not */
-	int64_t		early_deadline; /* SUSPENDED: when it is lost if that is to
-								 * interrupt the backend */
+	int64_t		lost_deadline;	/* SUSPENDED: when it is lost */
+	int64_t		early_deadline; /* and when, if that is to interrupt the
+								 * backend */
 
 	int			asked_timeout_ms;
-	char	   *auth_scheme;	/* NULL: none */
-	bool		is_auth_private;
-	char		identity[IDENTITY_SIZE];	/* of this session alone, "": none */
-	AclStage	acl_stage;		/* what is known; program_acl.c */
-	struct Id	owners[ACL_OWNERS_MAX]; /* whom the credentials stand for */
-	int			nowners;
-	struct Id	identity_name;	/* how the server calls the identity */
-	int64_t		stopped_at;		/* when the backend was first seen to stand
-								 * still; 0: it does not */
-	long long	switches;		/* how often it had run by then */
-	int64_t		next_check_at;	/* of that */
-
-	/* requests; program_request.h */
-	Request    *requests;		/* all there are, the newest first */
-	Request   **slots;			/* those that the backend may name again */
-	uint64_t	nslots;
-	Parent	   *parents;		/* containers that it has made;
-								 * program_parents.c */
-	int			nparents;		/* how many */
-	int			nidle;			/* those that nothing of ours is in any more */
-	int			nnodes;			/* queue nodes of ours, as far as is known */
-	bool		has_ended_parents;	/* they are being removed, for it ends */
+	Access		access;
+	Standstill	standstill;
+	Traffic		traffic;
 	Keep	   *keeps;			/* by slot; NULL before the first;
 								 * program_follow.c */
-	int			npending;		/* sent, or to be sent, and not answered */
-	int64_t		pending_since;	/* the first of them, or the last answer;
-								 * valid if there are any */
-	int64_t		nudge_at;		/* 0: nothing is pending */
-	bool		reports_silence;
 	Wait		wait;			/* program_follow.c */
 } Session;
 
@@ -217,47 +212,6 @@ extern void session_report(Session *session);
 extern void session_set_error(Session *session, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
 
-/* ---- program_acl.c ---- */
-
-/* The ACL of a node that is to be created; valid until the next call. */
-extern const struct ACL_vector *acl_for(const Session *session,
-										ZkNodeKind kind);
-
-/*
- * Should the ACL of such a node, which has just been made, be read and
- * learnt?
- */
-extern bool acl_wants_to_learn(const Session *session, ZkNodeKind kind);
-extern void acl_learn(Session *session, const struct ACL_vector *learnt);
-
-/*
- * Is a node with that ACL one in which nobody without the credentials can
- * ever have created anything?  Arguments may be what a hostile server has
- * sent.
- */
-extern bool acl_is_closed(const Session *session,
-						  const struct ACL_vector *asked,
-						  const struct Stat *stat);
-
-/* Is it one in which everybody may create or delete something now? */
-extern bool acl_is_open(const struct ACL_vector *asked);
-
-extern void acl_free(Session *session);
-
-/* ---- program_parents.c ---- */
-
-/* This session has made that container; or a queue node; or one has gone. */
-extern void parents_note_made(Session *session, const char *path);
-extern void parents_note_node(Session *session, const char *path);
-extern void parents_note_gone(Session *session, const char *path);
-
-/*
- * Remove them before the session is closed, unless that would delay its end.
- */
-extern void parents_end(Session *session);
-
-extern void parents_free(Session *session);
-
 /* ---- program_request.c ---- */
 
 /* Do what a frame of the backend's asks for.  false if it makes no sense. */
@@ -265,10 +219,6 @@ extern bool request_take(Session *session, const FrameTaken *taken);
 
 /* Send a heartbeat or a nudge (R10) if one is due. */
 extern void request_tick(Session *session, int64_t now);
-
-/* Try once to delete a node, or with a name its child; nobody hears of it. */
-extern void request_remove(Session *session, const char *path,
-						   const char *name);
 
 /*
  * When request_tick() is to be called next; INT64_MAX if that does not

@@ -4,9 +4,9 @@
  *	  The program in its other mode: it asks servers how they are, and ends.
  *
  * It asks with ZooKeeper's four-letter words, over connections of their own:
- * "srvr", which no server can be forbidden to answer, and "conf" and "cons",
- * which they answer if somebody has allowed it.  No session, and the ZooKeeper
- * library has no part in it.
+ * "srvr", which no server can be forbidden to answer, and "conf", which they
+ * answer if somebody has allowed it.  No session, and the ZooKeeper library
+ * has no part in it.
  *
  * All connections are served by one poll().  Only the look-up of a name can
  * block, for as long as it takes.  So addresses are asked before names are
@@ -30,11 +30,8 @@
 
 #include "ask.h"
 
-/*
- * Most of a reply that is read.  A line of "cons" has 200 bytes; of a server
- * with more connections than this holds the rest is not counted.
- */
-#define REPLY_MAX (256 * 1024)
+/* Most of a reply that is read. */
+#define REPLY_MAX 8192
 
 /*
  * After so much of the time an end of line is sent: other protocols do not
@@ -48,7 +45,7 @@ static const struct
 	const char *text;
 	AskVerdict	verdict;
 }			words[] = {
-	{"srvr", ASK_SERVING}, {"conf", ASK_SETTINGS}, {"cons", ASK_CONNECTIONS}
+	{"srvr", ASK_SERVING}, {"conf", ASK_SETTINGS}
 };
 #define NWORDS ((int) (sizeof(words) / sizeof(words[0])))
 
@@ -82,7 +79,6 @@ static void serve(int64_t until);
 static void go_on(Asked *one);
 static void finish(Asked *one, AskVerdict verdict, const char *text);
 static AskVerdict judge(const char *reply);
-static int	count_connections(const Asked *one);
 static int64_t now_us(void);
 static void say(int server, AskVerdict verdict, const char *name, int64_t us,
 				const char *text);
@@ -295,19 +291,12 @@ go_on(Asked *one)
 static void
 finish(Asked *one, AskVerdict verdict, const char *text)
 {
-	char		number[16];
-
 	one->reply[one->length] = '\0';
 	if (verdict == ASK_SERVING)
 	{
 		verdict = one->word == 0 ? judge(one->reply) :
 			words[one->word].verdict;
 		text = one->reply;
-		if (verdict == ASK_CONNECTIONS)
-		{
-			snprintf(number, sizeof(number), "%d", count_connections(one));
-			text = number;
-		}
 	}
 	else if (one->word > 0)
 		verdict = ASK_PROGRAM;	/* that it serves was said */
@@ -333,46 +322,6 @@ judge(const char *reply)
 		return ASK_SERVING;
 	return strstr(reply, "not currently serving requests") != NULL ?
 		ASK_IDLE : ASK_STRANGER;
-}
-
-/*
- * Lines of "cons": " /127.0.0.1:33312[0](...".  Which address is ours there
- * tells the line with the port of this connection; behind a gateway that
- * changes ports there is none, and the result is -1.
- */
-static int
-count_connections(const Asked *one)
-{
-	struct sockaddr_storage own = {0};
-	socklen_t	own_length = sizeof(own);
-	char		port[16];
-	char		suffix[20];
-	const char *found;
-	const char *start_of_address;
-	size_t		length;
-	int			count = 0;
-
-	if (getsockname(one->fd, (struct sockaddr *) &own, &own_length) != 0 ||
-		getnameinfo((const struct sockaddr *) &own, own_length, NULL, 0, port,
-					sizeof(port), NI_NUMERICSERV) != 0)
-		return -1;
-	snprintf(suffix, sizeof(suffix), ":%s[", port);
-	found = strstr(one->reply, suffix);
-	if (found == NULL)
-		return -1;
-	for (start_of_address = found; start_of_address > one->reply &&
-		 start_of_address[-1] != '\n' && start_of_address[-1] != '/';
-		 start_of_address--)
-		;
-	length = (size_t) (found - start_of_address) + 1;	/* with the colon */
-	for (const char *line = one->reply;
-		 line != NULL && (line = strchr(line, '/')) != NULL;
-		 line = strchr(line, '\n'))
-	{
-		line++;
-		count += strncmp(line, start_of_address, length) == 0;
-	}
-	return count;
 }
 
 static int64_t

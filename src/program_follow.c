@@ -32,10 +32,10 @@
 #include "recipe.h"
 
 /*
- * A lock that has been kept for so long shows in ZooKeeper, in the data of
- * its node; or after half of its time, if that is less.
+ * While a lock is held its time is not looked at more often than that: a
+ * shorter one may be over so much later.
  */
-#define SHOW_MS 1000
+#define LOOK_MS 1000
 
 /*
  * Below the znode of a lock there may be those of other locks.  Each that
@@ -51,16 +51,13 @@ struct Keep
 	char	   *node;			/* path of the queue node */
 	char	   *lock;			/* and of the lock's znode */
 	char	   *data;			/* of the node, as it was made */
-	bool		is_shown;		/* the node's data says that it is kept */
 	bool		has_strangers;	/* children that wait for nothing */
 	Request    *list;			/* of the queue, under way; NULL: none is */
-	int64_t		look_at;		/* when its time is looked at; INT64_MAX: when
-								 * the backend says so */
+	int64_t		look_at;		/* when its time is looked at */
 };
 
 static bool is_followed(const Session *session, const char *path,
 						bool is_of_list);
-static void forget_promise(Wait *wait);
 static void tell_waiter(Session *session, int type);
 static void begin_keep(Keep *keep, const FrameTaken *taken);
 static void end_keep(Keep *keep);
@@ -69,7 +66,7 @@ static Keep *next_keep(const Session *session, Keep *keep);
 static void look_at_time(Session *session, Keep *keep, int64_t now);
 static void give_way(Session *session, Keep *keep);
 static void list_queue(Session *session, Keep *keep);
-static void say(Session *session, const Keep *keep, const char *addition);
+static void say_held(Session *session, const Keep *keep);
 static void judge_list(Session *session, Keep *keep, const Request *list);
 
 /* ---------------------------------------------------------------------
@@ -154,7 +151,7 @@ void
 wait_begin(Session *session, Request *request)
 {
 	Wait	   *wait = &session->wait;
-	bool		is_of_list = request->step == STEP_LIST_AND_WATCH;
+	bool		is_of_list = request->kind == REQUEST_LIST;
 
 	if (wait->path == NULL || wait->is_of_list != is_of_list ||
 		strcmp(wait->path, request->path) != 0)
@@ -167,36 +164,6 @@ wait_begin(Session *session, Request *request)
 	wait->id = request->id;
 	wait->is_of_list = is_of_list;
 	wait->is_set = false;
-	forget_promise(wait);
-	if (request->promise_id != 0)
-	{
-		wait->promise_id = request->promise_id;
-		wait->promise_path = request->other_path;
-		request->other_path = NULL;
-	}
-}
-
-/*
- * The backend, which may have given up its wait, or been told of the lock by
- * a neighbor, takes the promise from the page itself then: one of us gets it.
- */
-bool
-wait_keep_promise(Session *session)
-{
-	Wait	   *wait = &session->wait;
-	uint64_t	id = wait->promise_id;
-	bool		is_wanted = wait->promise_path != NULL &&
-		atomic_compare_exchange_strong(&session->page->promise_id, &id, 0);
-
-	if (is_wanted)
-	{
-		program_cork(session, true);
-		request_submit(request_new(session, id, STEP_LIST,
-								   wait->promise_path));
-		program_cork(session, false);
-	}
-	forget_promise(wait);
-	return is_wanted;
 }
 
 /*
@@ -210,11 +177,10 @@ wait_end(Session *session)
 	Request    *removal;
 
 	session->wait.path = NULL;
-	forget_promise(&session->wait);
 	if (ended.path != NULL &&
 		!is_followed(session, ended.path, ended.is_of_list))
 	{
-		removal = request_new_silent(session, STEP_UNWATCH, ended.path);
+		removal = request_new_silent(session, REQUEST_UNWATCH, ended.path);
 		removal->is_of_list = ended.is_of_list;
 		request_submit(removal);
 	}
@@ -226,28 +192,17 @@ wait_forget(Session *session)
 {
 	free(session->wait.path);
 	session->wait.path = NULL;
-	forget_promise(&session->wait);
 }
 
-static void
-forget_promise(Wait *wait)
-{
-	free(wait->promise_path);
-	wait->promise_path = NULL;
-}
-
-/* The list that was promised wakes the backend, if there is one. */
 static void
 tell_waiter(Session *session, int type)
 {
 	Frame		frame = {.kind = FRAME_WATCH,.id = session->wait.id};
 	const FrameBlob none[FRAME_NBLOBS] = {0};
-	bool		is_followed;
 
 	frame.u.watch.news = type == ZOO_CHANGED_EVENT ?
 		ZK_WATCH_SET : ZK_WATCH_LOOK_AGAIN;
-	is_followed = type == ZOO_DELETED_EVENT && wait_keep_promise(session);
-	program_put(session, &frame, none, !is_followed);
+	program_put(session, &frame, none, true);
 	if (session->wait.is_set)
 		wait_forget(session);	/* it is used up */
 }
@@ -257,37 +212,18 @@ tell_waiter(Session *session, int type)
  * ---------------------------------------------------------------------
  */
 
-/* While it was shown as kept, the backend tells that it has taken it. */
 void
 keep_take(Session *session, const FrameTaken *taken)
 {
-	const FrameKeep *told = &taken->frame.u.keep;
 	Keep	   *keep;
 
 	if (session->keeps == NULL)
 		session->keeps = calloc(KEEP_SLOTS, sizeof(*session->keeps));
 	if (session->keeps == NULL)
 		exit(1);				/* as take_request() explains */
-	keep = &session->keeps[told->slot];
-	if (taken->blobs[0] != NULL)
-	{
-		int32_t		keep_ms = atomic_load(&shared_part(session, keep)->keep_ms);
-
-		begin_keep(keep, taken);
-		keep->look_at = protocol_now() +
-			(keep_ms < SHOW_MS ? keep_ms : SHOW_MS);
-		list_queue(session, keep);
-		return;
-	}
-	if (keep->generation != told->generation)
-		return;					/* given up meanwhile */
-	if (keep->is_shown && keep_word_state(shared_part(session, keep),
-										  keep->generation) != KEEP_SHOWN)
-	{
-		keep->is_shown = false;
-		say(session, keep, "");
-	}
-	look_at_time(session, keep, protocol_now());
+	keep = &session->keeps[taken->frame.u.keep.slot];
+	begin_keep(keep, taken);
+	list_queue(session, keep);
 }
 
 /* There are few of them, and mostly none. */
@@ -325,12 +261,12 @@ keep_listed(Request *request)
 		;
 	if (keep == NULL)
 		return false;
-	if (request->reply.result == ZK_UNKNOWN_OUTCOME)
+	if (request->answer.reply.result == ZK_UNKNOWN_OUTCOME)
 		return true;
 	keep->list = NULL;
-	if (request->reply.result == ZK_OK)
+	if (request->answer.reply.result == ZK_OK)
 		judge_list(session, keep, request);
-	else if (request->reply.result != ZK_SESSION_LOST)
+	else if (request->answer.reply.result != ZK_SESSION_LOST)
 		give_way(session, keep);
 	return false;
 }
@@ -346,6 +282,7 @@ begin_keep(Keep *keep, const FrameTaken *taken)
 	keep->node = strdup(node);
 	keep->lock = strndup(node, (size_t) (strrchr(node, '/') - node));
 	keep->data = strdup(taken->blobs[1]);
+	keep->look_at = protocol_now();
 	if (keep->node == NULL || keep->lock == NULL || keep->data == NULL)
 		exit(1);				/* the end of the session removes it */
 }
@@ -379,47 +316,26 @@ next_keep(const Session *session, Keep *keep)
 }
 
 /*
- * Is its time over, or is it time to show it?  While the backend holds it,
- * time is not looked at: it tells when it keeps it again.
+ * If its time is over, and the backend has not taken it back, its node goes.
+ * While it is held nobody tells us when it is kept again: look again after
+ * that time.
  */
 static void
 look_at_time(Session *session, Keep *keep, int64_t now)
 {
 	KeptLock   *shared = shared_part(session, keep);
-	KeepState	state = keep_word_state(shared, keep->generation);
 	int32_t		keep_ms = atomic_load(&shared->keep_ms);
-	int64_t		since = atomic_load(&shared->since);	/* or later */
-	int64_t		show_at = since + (keep_ms / 2 < SHOW_MS ?
-								   keep_ms / 2 : SHOW_MS);
-	KeepState	next = state;
 
-	keep->look_at = INT64_MAX;
-	if (state == KEEP_HELD)
-		next = KEEP_HELD_TELL;
-	else if (state == KEEP_KEPT || state == KEEP_SHOWN)
-	{
-		keep->look_at = since + keep_ms;
-		if (now >= keep->look_at)
-			next = KEEP_EXPIRED;
-		else if (state == KEEP_KEPT && now >= show_at)
-			next = KEEP_SHOWN;
-		else if (state == KEEP_KEPT)
-			keep->look_at = show_at;
-	}
-	if (next == state)
+	keep->look_at = atomic_load(&shared->since) + keep_ms;
+	if (now < keep->look_at)
 		return;
-	if (!keep_word_change(shared, keep->generation, state, next))
-		keep->look_at = now;	/* the backend has changed it meanwhile */
-	else if (next == KEEP_SHOWN)
-	{
-		keep->is_shown = true;
-		say(session, keep, ",\"kept\":true");
-	}
-	else if (next == KEEP_EXPIRED)
+	if (keep_word_change(shared, keep->generation, KEEP_KEPT, KEEP_FREE))
 	{
 		request_submit_delete(session, keep->node);
 		end_keep(keep);
 	}
+	else
+		keep->look_at = now + (keep_ms > LOOK_MS ? keep_ms : LOOK_MS);
 }
 
 /*
@@ -435,7 +351,7 @@ give_way(Session *session, Keep *keep)
 			request_submit_delete(session, keep->node);
 			break;
 		case KEEP_HELD_WANTED:
-			say(session, keep, ",\"kept\":false");
+			say_held(session, keep);
 			break;
 		default:				/* the backend has ended it */
 			break;
@@ -447,19 +363,19 @@ give_way(Session *session, Keep *keep)
 static void
 list_queue(Session *session, Keep *keep)
 {
-	keep->list = request_new_silent(session, STEP_KEEP_LIST, keep->lock);
+	keep->list = request_new_silent(session, REQUEST_LIST, keep->lock);
+	keep->list->is_watched = true;
 	request_submit(keep->list);
 }
 
-/* Set the data of the node, until it is confirmed. */
+/* Say in the data of the node that it is held and will not be kept. */
 static void
-say(Session *session, const Keep *keep, const char *addition)
+say_held(Session *session, const Keep *keep)
 {
-	Request    *request = request_new_silent(session, STEP_ANNOUNCE,
+	Request    *request = request_new_silent(session, REQUEST_SET,
 											 keep->node);
-	int			length = asprintf(&request->data, "%.*s%s}",
-								  (int) strlen(keep->data) - 1, keep->data,
-								  addition);
+	int			length = asprintf(&request->data, "%.*s,\"kept\":false}",
+								  (int) strlen(keep->data) - 1, keep->data);
 
 	if (length < 0)
 		exit(1);				/* the end of the session removes it */
@@ -472,12 +388,13 @@ static void
 judge_list(Session *session, Keep *keep, const Request *list)
 {
 	const char *own = strrchr(keep->node, '/') + 1;
-	const char *end_of_list = list->reply_children + list->reply_children_size;
+	const char *end_of_list = list->answer.children +
+		list->answer.children_size;
 	int			nstrangers = 0;
 	int			ncontenders = 0;
 	bool		is_there = false;
 
-	for (const char *child = list->reply_children; child < end_of_list;
+	for (const char *child = list->answer.children; child < end_of_list;
 		 child += strlen(child) + 1)
 	{
 		bool		is_own = strcmp(child, own) == 0;

@@ -85,10 +85,10 @@
 #define READ_SIZE (64 * 1024)
 
 /*
- * Whoever sends us more than that at a time, the deletes of some fifteen
- * locks, does not wait for an answer as a rule, but has a client of his own to
- * answer, whose COMMIT it was.  We may have been given his processor when he
- * woke us: he goes first.
+ * More bytes than this in one read are, as a rule, the deletes of some fifteen
+ * locks or more, sent at the end of a transaction.  The backend does not wait
+ * for their replies; its next task is to answer its own client.  If the
+ * scheduler has given us the backend's processor we hand it back first.
  */
 #define BURST_SIZE 4096
 
@@ -128,7 +128,7 @@ static void show_session(const Session *session);
 int
 main(int argc, char **argv)
 {
-	Session		session = {.fd = -1};
+	Session		session = {.link.fd = -1, .traffic.retry_at = INT64_MAX};
 
 	if (argc < 1 || fcntl(PROTOCOL_CHANNEL_FD, F_GETFD) < 0)
 	{
@@ -147,15 +147,13 @@ main(int argc, char **argv)
 		 now = protocol_now())
 	{
 		serve(&session);
-		if (session.is_up)
+		if (session.link.is_up)
 			show_session(&session);
 	}
 	if (session.zh != NULL)
 		close_session(&session);
 	request_free_all(&session);
-	free(session.auth_scheme);
-	acl_free(&session);
-	parents_free(&session);
+	free(session.access.scheme);
 	follow_free(&session);
 	frame_buffer_free(&session.in);
 	frame_buffer_free(&session.out);
@@ -315,7 +313,7 @@ serve(Session *session)
 		return;
 
 	/* answers alone hardly ever lead to a request */
-	is_sending = polled[0].revents != 0 || !session->is_up;
+	is_sending = polled[0].revents != 0 || !session->link.is_up;
 	if (is_sending)
 		program_cork(session, true);
 	if (polled[0].revents & (POLLIN | POLLHUP | POLLERR))
@@ -341,24 +339,25 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 	int			rc;
 	int			library_ms;
 
-	if (now < session->pause_until)
-		return (int) (session->pause_until - now);
+	if (now < session->link.pause_until)
+		return (int) (session->link.pause_until - now);
 	if (zoo_state(session->zh) != ZOO_CONNECTED_STATE)
 		before = protocol_moment();
-	rc = zookeeper_interest(session->zh, &session->fd, &interest, &timeout);
+	rc = zookeeper_interest(session->zh, &session->link.fd, &interest,
+							&timeout);
 	if (before.boot_ms != 0)
 		note_attempt(session, before);
 	library_ms = (int) (timeout.tv_sec * 1000 + timeout.tv_usec / 1000);
 	if (rc != ZOK && library_ms < RETRY_MS)
 		library_ms = RETRY_MS;
-	session->pause_until = 0;
-	if (session->fd < 0 && rc == ZOK)
+	session->link.pause_until = 0;
+	if (session->link.fd < 0 && rc == ZOK)
 		library_ms = pause_between_rounds(session, now, library_ms);
-	if (session->fd < 0 || rc != ZOK)
-		session->pause_until = now + library_ms;
+	if (session->link.fd < 0 || rc != ZOK)
+		session->link.pause_until = now + library_ms;
 	else
 	{
-		polled->fd = session->fd;
+		polled->fd = session->link.fd;
 		polled->events = (short) ((interest & ZOOKEEPER_READ ? POLLIN : 0) |
 								  (interest & ZOOKEEPER_WRITE ? POLLOUT : 0));
 	}
@@ -374,22 +373,23 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 static int
 pause_between_rounds(Session *session, int64_t now, int library_ms)
 {
-	int			factor = session->nrounds < 2 ? 1 << session->nrounds :
+	int			nrounds = session->link.nrounds;
+	int			factor = nrounds < 2 ? 1 << nrounds :
 		PAUSE_FACTOR_MAX;
 	int64_t		left_ms = INT64_MAX;
 	int64_t		pause_ms;
 
-	if (session->nrounds++ == 0)
+	if (session->link.nrounds++ == 0)
 	{
-		memcpy(session->dice, &now, sizeof(session->dice));
-		session->dice[0] ^= (unsigned short) getpid();
+		memcpy(session->link.dice, &now, sizeof(session->link.dice));
+		session->link.dice[0] ^= (unsigned short) getpid();
 	}
 	if (session->status.state == ZK_CLIENT_SUSPENDED)
 		left_ms = session->early_deadline - now;
 	pause_ms = (int64_t) library_ms * factor;
 	if (pause_ms > left_ms / 4)
 		pause_ms = left_ms / 4 > library_ms ? left_ms / 4 : library_ms;
-	return (int) (pause_ms / 2 + (int64_t) (erand48(session->dice) *
+	return (int) (pause_ms / 2 + (int64_t) (erand48(session->link.dice) *
 											(double) pause_ms));
 }
 
@@ -403,11 +403,11 @@ note_attempt(Session *session, Moment before)
 {
 	struct stat socket;
 
-	if (session->fd < 0 || fstat(session->fd, &socket) != 0 ||
-		socket.st_ino == session->socket)
+	if (session->link.fd < 0 || fstat(session->link.fd, &socket) != 0 ||
+		socket.st_ino == session->link.socket)
 		return;
-	session->socket = socket.st_ino;
-	session->attempt_at = before;
+	session->link.socket = socket.st_ino;
+	session->link.attempt_at = before;
 }
 
 /*
@@ -427,12 +427,7 @@ is_done(Session *session, int64_t now)
 		return false;
 	if (!session_may_live(session) || now >= end_deadline(session))
 		return true;
-	if (!session->is_up || session->npending > 0)
-		return false;
-	if (!session->has_ended_parents && session->lost_at == 0)
-		parents_end(session);
-	session->has_ended_parents = true;
-	return session->npending == 0;
+	return session->link.is_up && session->traffic.npending == 0;
 }
 
 /*
@@ -452,8 +447,8 @@ close_session(Session *session)
 	char		rest[4096];
 	ssize_t		received;
 
-	if (session->is_up && session->fd >= 0)
-		server.fd = dup(session->fd);
+	if (session->link.is_up && session->link.fd >= 0)
+		server.fd = dup(session->link.fd);
 	zookeeper_close(session->zh);
 	if (server.fd < 0)
 		return;
@@ -483,12 +478,13 @@ end_deadline(const Session *session)
 		(session->status.session_timeout_ms > 0 ?
 		 session->status.session_timeout_ms : session->asked_timeout_ms);
 
-	if (!session->is_up)
+	if (!session->link.is_up)
 		return since == 0 ? INT64_MAX :
 			since + (patience < ORPHAN_MAX_MS ? patience : ORPHAN_MAX_MS);
 	if (session->status.state == ZK_CLIENT_LOST)
 		since = session->lost_at;
-	return (session->up_since > since ? session->up_since : since) + DRAIN_MS;
+	return DRAIN_MS +
+		(session->link.up_since > since ? session->link.up_since : since);
 }
 
 static int
@@ -585,7 +581,7 @@ process_library(Session *session, short revents)
 	if (revents & (POLLOUT | POLLERR | POLLHUP))
 		events |= ZOOKEEPER_WRITE;
 	while (zookeeper_process(session->zh, events) == ZOK &&
-		   (events & ZOOKEEPER_READ) && session->is_up)
+		   (events & ZOOKEEPER_READ) && session->link.is_up)
 		events = ZOOKEEPER_READ;
 }
 
@@ -594,8 +590,9 @@ program_cork(const Session *session, bool is_corked)
 {
 	int			value = is_corked;
 
-	if (session->fd >= 0)
-		setsockopt(session->fd, IPPROTO_TCP, TCP_CORK, &value, sizeof(value));
+	if (session->link.fd >= 0)
+		setsockopt(session->link.fd, IPPROTO_TCP, TCP_CORK, &value,
+				   sizeof(value));
 }
 
 /* ---------------------------------------------------------------------

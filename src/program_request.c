@@ -33,24 +33,11 @@
  */
 #define NUDGE_MS 300
 
-/* With which step a request begins. */
-static const Step first_steps[] = {
-	[REQUEST_CREATE] = STEP_CREATE,
-	[REQUEST_LIST] = STEP_LIST,
-	[REQUEST_LIST_AND_WATCH] = STEP_LIST_AND_WATCH,
-	[REQUEST_GET] = STEP_GET,
-	[REQUEST_GET_AND_WATCH] = STEP_GET_AND_WATCH,
-	[REQUEST_CHECK] = STEP_CHECK,
-	[REQUEST_SET] = STEP_SET,
-	[REQUEST_REMOVE] = STEP_REMOVE,
-	[REQUEST_REMOVE_GUARDED] = STEP_REMOVE_GUARDED,
-	[REQUEST_MOVE] = STEP_MOVE,
-	[REQUEST_REPLACE] = STEP_REPLACE_CREATE,
-	[REQUEST_IS_CLOSED] = STEP_IS_CLOSED,
-	[REQUEST_DELETE] = STEP_DELETE,
-	[REQUEST_HAND_OVER] = STEP_DELETE,
-	[REQUEST_ANNOUNCE] = STEP_ANNOUNCE
-};
+/*
+ * How long after a refusal a request is sent again, at first and at most.
+ */
+#define RETRY_MIN_MS 100
+#define RETRY_MAX_MS 10000
 
 static bool take_request(Session *session, const FrameTaken *taken);
 static void forget(Request *request);
@@ -63,8 +50,8 @@ static bool remember(Session *session, Request *request);
 static Request *find_request(const Session *session, uint64_t id);
 static void free_request(Request *request);
 static int64_t next_heartbeat(const Session *session);
+static void retry(Session *session, int64_t now);
 static void put_reply(Request *request);
-static void report_silence(Session *session);
 
 /* ---------------------------------------------------------------------
  * From the backend
@@ -87,10 +74,6 @@ request_take(Session *session, const FrameTaken *taken)
 			return true;
 		case FRAME_WITHDRAW:
 			withdraw(session, taken->frame.id);
-			return true;
-		case FRAME_REPORT_SILENCE:
-			session->reports_silence = true;
-			report_silence(session);
 			return true;
 		case FRAME_UNWATCH:
 			if (session->wait.path != NULL &&
@@ -120,32 +103,21 @@ take_request(Session *session, const FrameTaken *taken)
 	const FrameRequest *wanted = &taken->frame.u.request;
 	Request    *request;
 
-	if ((taken->frame.id == 0) != REQUEST_IS_SILENT(wanted->kind))
+	if (wanted->kind == REQUEST_DELETE_GUARDED && !has_paths(taken))
 		return false;
-	if (wanted->kind == REQUEST_REMOVE_GUARDED && !has_paths(taken))
-		return false;
-	if (wanted->kind == REQUEST_HAND_OVER)
-	{
-		/* a set of nothing, once, right ahead of the delete */
-		request = request_new_silent(session, STEP_SET, taken->blobs[0]);
-		request_submit(request);
-	}
-	request = request_new(session, taken->frame.id, first_steps[wanted->kind],
-						  taken->blobs[0]);
-	request->is_unwanted = REQUEST_IS_SILENT(wanted->kind);
+	request = request_new(session, taken->frame.id,
+						  (RequestKind) wanted->kind, taken->blobs[0]);
+	request->is_unwanted = request->is_repeated = taken->frame.id == 0;
+	request->is_watched = wanted->is_watched != 0;
 	request->node_kind = wanted->node_kind;
-	if (wanted->kind == REQUEST_SET || wanted->kind == REQUEST_REMOVE ||
-		wanted->kind == REQUEST_REMOVE_GUARDED)
-		request->version = wanted->version;
+	request->version = wanted->version;
 	request->czxid = wanted->czxid;
-	request->promise_id = wanted->promise_id;
 	request->other_path = copy_blob(taken, 1);
 	request->data = copy_blob(taken, 2);
 	request->data_length = (int) taken->frame.blob_lengths[2];
 	if (is_kept(request) && !remember(session, request))
 		exit(1);
-	if (request->step == STEP_LIST_AND_WATCH ||
-		request->step == STEP_GET_AND_WATCH)
+	if (request->is_watched)
 		wait_begin(session, request);
 	request_submit(request);
 	return true;
@@ -187,14 +159,14 @@ withdraw(Session *session, uint64_t id)
 			count_undone(session);
 		}
 	}
-	else if (request->step != STEP_CREATE)
+	else if (request->kind != REQUEST_CREATE)
 		request_submit_delete(session, request->path);
 }
 
 void
 request_submit_delete(Session *session, const char *path)
 {
-	Request    *request = request_new_silent(session, STEP_DELETE, path);
+	Request    *request = request_new_silent(session, REQUEST_DELETE, path);
 
 	request_submit(request);
 }
@@ -218,15 +190,15 @@ count_undone(Session *session)
 static bool
 is_kept(const Request *request)
 {
-	switch (request->step)
+	switch (request->kind)
 	{
-		case STEP_CREATE:
-		case STEP_REPLACE_CREATE:
-		case STEP_REPLACE_FIND:
-		case STEP_REPLACE_CHECK:
-		case STEP_REPLACE_DELETE:
+		case REQUEST_CREATE:
+		case REQUEST_REPLACE:
+		case REQUEST_REPLACE_FIND:
+		case REQUEST_REPLACE_CHECK:
+		case REQUEST_REPLACE_DELETE:
 			return request->id != 0;
-		case STEP_DELETE:
+		case REQUEST_DELETE:
 			return request->id != 0 && request->came_too_late;
 		default:
 			return false;
@@ -235,7 +207,7 @@ is_kept(const Request *request)
 
 /* Ends the program without memory, as take_request() explains. */
 Request *
-request_new(Session *session, uint64_t id, Step step, const char *path)
+request_new(Session *session, uint64_t id, RequestKind kind, const char *path)
 {
 	Request    *request = calloc(1, sizeof(*request));
 
@@ -243,21 +215,21 @@ request_new(Session *session, uint64_t id, Step step, const char *path)
 		exit(1);
 	request->id = id;
 	request->session = session;
-	request->step = step;
+	request->kind = kind;
 	request->version = -1;
-	request->next = session->requests;
-	if (session->requests != NULL)
-		session->requests->previous = request;
-	session->requests = request;
+	request->next = session->traffic.all;
+	if (session->traffic.all != NULL)
+		session->traffic.all->previous = request;
+	session->traffic.all = request;
 	return request;
 }
 
 Request *
-request_new_silent(Session *session, Step step, const char *path)
+request_new_silent(Session *session, RequestKind kind, const char *path)
 {
-	Request    *request = request_new(session, 0, step, path);
+	Request    *request = request_new(session, 0, kind, path);
 
-	request->is_unwanted = request->is_counted = true;
+	request->is_unwanted = request->is_counted = request->is_repeated = true;
 	return request;
 }
 
@@ -275,7 +247,7 @@ copy_blob(const FrameTaken *taken, int blob)
 	return memcpy(copy, taken->blobs[blob], length);
 }
 
-/* Is the data of a REMOVE_GUARDED as many paths as there may be? */
+/* Is the data of a DELETE_GUARDED as many paths as there may be? */
 static bool
 has_paths(const FrameTaken *taken)
 {
@@ -299,22 +271,23 @@ remember(Session *session, Request *request)
 {
 	uint64_t	slot = request->id & SLOT_MASK;
 
-	if (slot >= session->nslots)
+	if (slot >= session->traffic.nslots)
 	{
-		uint64_t	wider = session->nslots > 0 ? session->nslots : 64;
+		uint64_t	wider = session->traffic.nslots > 0 ?
+			session->traffic.nslots : 64;
 		Request   **slots;
 
 		while (wider <= slot)
 			wider *= 2;
-		slots = realloc(session->slots, wider * sizeof(*slots));
+		slots = realloc(session->traffic.slots, wider * sizeof(*slots));
 		if (slots == NULL)
 			return false;
-		memset(slots + session->nslots, 0,
-			   (wider - session->nslots) * sizeof(*slots));
-		session->slots = slots;
-		session->nslots = wider;
+		memset(slots + session->traffic.nslots, 0,
+			   (wider - session->traffic.nslots) * sizeof(*slots));
+		session->traffic.slots = slots;
+		session->traffic.nslots = wider;
 	}
-	session->slots[slot] = request;
+	session->traffic.slots[slot] = request;
 	return true;
 }
 
@@ -322,7 +295,8 @@ static Request *
 find_request(const Session *session, uint64_t id)
 {
 	uint64_t	slot = id & SLOT_MASK;
-	Request    *request = slot < session->nslots ? session->slots[slot] : NULL;
+	const Traffic *traffic = &session->traffic;
+	Request    *request = slot < traffic->nslots ? traffic->slots[slot] : NULL;
 
 	return request != NULL && request->id == id ? request : NULL;
 }
@@ -333,20 +307,20 @@ free_request(Request *request)
 	Session    *session = request->session;
 
 	if (find_request(session, request->id) == request)
-		session->slots[request->id & SLOT_MASK] = NULL;
+		session->traffic.slots[request->id & SLOT_MASK] = NULL;
 	if (request->next != NULL)
 		request->next->previous = request->previous;
 	if (request->previous != NULL)
 		request->previous->next = request->next;
 	else
-		session->requests = request->next;
+		session->traffic.all = request->next;
 	free(request->path);
 	free(request->other_path);
 	free(request->data);
 	free(request->op_results);
-	free(request->reply_path);
-	free(request->reply_data);
-	free(request->reply_children);
+	free(request->answer.path);
+	free(request->answer.data);
+	free(request->answer.children);
 	free(request);
 }
 
@@ -355,12 +329,13 @@ request_free_all(Session *session)
 {
 	Request    *next;
 
-	for (Request *request = session->requests; request != NULL; request = next)
+	for (Request *request = session->traffic.all; request != NULL;
+		 request = next)
 	{
 		next = request->next;
 		free_request(request);
 	}
-	free(session->slots);
+	free(session->traffic.slots);
 }
 
 void
@@ -370,13 +345,13 @@ request_submit(Request *request)
 	int			rc = ZINVALIDSTATE;
 
 	request->sent_at = protocol_moment();
-	if (step_is_led(request->step))
-		session->asked_leader_at = request->sent_at.boot_ms;
+	if (step_is_led(request->kind))
+		session->link.asked_leader_at = request->sent_at.boot_ms;
 	request->is_pending = true;
-	if (session->npending++ == 0)
+	if (session->traffic.npending++ == 0)
 	{
-		session->pending_since = request->sent_at.boot_ms;
-		session->nudge_at = request->sent_at.boot_ms + NUDGE_MS;
+		session->traffic.pending_since = request->sent_at.boot_ms;
+		session->traffic.nudge_at = request->sent_at.boot_ms + NUDGE_MS;
 	}
 	if (session->zh != NULL)
 	{
@@ -394,20 +369,21 @@ request_submit(Request *request)
 int64_t
 request_next_tick(const Session *session)
 {
-	int64_t		heartbeat_at = next_heartbeat(session);
+	int64_t		next = next_heartbeat(session);
 
-	if (!session->is_up || session->nudge_at == 0)
-		return heartbeat_at;
-	return session->nudge_at < heartbeat_at ? session->nudge_at : heartbeat_at;
+	if (session->link.is_up && session->traffic.nudge_at != 0 &&
+		session->traffic.nudge_at < next)
+		next = session->traffic.nudge_at;
+	return session->traffic.retry_at < next ? session->traffic.retry_at : next;
 }
 
 /* When the next heartbeat is due. */
 static int64_t
 next_heartbeat(const Session *session)
 {
-	if (!session->is_up || session_is_ending(session))
+	if (!session->link.is_up || session_is_ending(session))
 		return INT64_MAX;
-	return session->asked_leader_at +
+	return session->link.asked_leader_at +
 		contact_heartbeat_ms(session->status.session_timeout_ms);
 }
 
@@ -422,18 +398,57 @@ next_heartbeat(const Session *session)
 void
 request_tick(Session *session, int64_t now)
 {
-	Step		step = now >= next_heartbeat(session) ?
-		STEP_HEARTBEAT : STEP_NUDGE;
-	int64_t		silent_ms = now - session->pending_since;
+	RequestKind kind = now >= next_heartbeat(session) ?
+		REQUEST_HEARTBEAT : REQUEST_NUDGE;
+	int64_t		silent_ms = now - session->traffic.pending_since;
 	Request    *request;
 
+	if (now >= session->traffic.retry_at)
+		retry(session, now);
 	if (now < request_next_tick(session))
 		return;
-	request = request_new_silent(session, step, "/");
+	request = request_new_silent(session, kind, "/");
 	request_submit(request);
-	if (step == STEP_NUDGE)
-		session->nudge_at = now +
+	if (kind == REQUEST_NUDGE)
+		session->traffic.nudge_at = now +
 			(silent_ms > NUDGE_MS ? silent_ms : NUDGE_MS);
+}
+
+bool
+request_defer(Request *request)
+{
+	Traffic    *traffic = &request->session->traffic;
+
+	request->delay_ms = request->delay_ms == 0 ? RETRY_MIN_MS :
+		2 * request->delay_ms;
+	if (request->delay_ms > RETRY_MAX_MS)
+		request->delay_ms = RETRY_MAX_MS;
+	request->retry_at = protocol_now() + request->delay_ms;
+	if (request->retry_at < traffic->retry_at)
+		traffic->retry_at = request->retry_at;
+	return true;
+}
+
+/* Send those again that are due, and find out when the next one is. */
+static void
+retry(Session *session, int64_t now)
+{
+	Request    *next;
+
+	session->traffic.retry_at = INT64_MAX;
+	for (Request *request = session->traffic.all; request != NULL;
+		 request = next)
+	{
+		next = request->next;
+		if (request->retry_at != 0 && now >= request->retry_at)
+		{
+			request->retry_at = 0;
+			request_submit(request);
+		}
+		else if (request->retry_at != 0 &&
+				 request->retry_at < session->traffic.retry_at)
+			session->traffic.retry_at = request->retry_at;
+	}
 }
 
 /* ---------------------------------------------------------------------
@@ -447,31 +462,17 @@ request_note_answer(Request *request, int rc)
 	Session    *session = request->session;
 	int			timeout = session->status.session_timeout_ms;
 
-	request->reply.code = rc;
-	request->reply.result = step_result_of(rc);
+	request->answer.reply.code = rc;
+	request->answer.reply.result = step_result_of(rc);
 	if ((rc != ZOK && rc > ZAPIERROR) ||
-		request->reply.result == ZK_SESSION_LOST)
+		request->answer.reply.result == ZK_SESSION_LOST)
 		return;					/* no server has said that */
-	request->reply.proof = contact_date(&session->contact, request->sent_at,
-										timeout);
-	if (step_is_led(request->step))
-		contact_note(&session->contact, request->sent_at, protocol_moment(),
-					 timeout);
-	session->nunanswered = 0;
-}
-
-void
-request_remove(Session *session, const char *path, const char *name)
-{
-	char	   *child = NULL;
-	Request    *request;
-
-	if (name != NULL && asprintf(&child, "%s/%s", path, name) < 0)
-		return;
-	request = request_new_silent(session, STEP_REMOVE, child != NULL ?
-								 child : path);
-	free(child);
-	request_submit(request);
+	request->answer.reply.proof =
+		contact_date(&session->link.contact, request->sent_at, timeout);
+	if (step_is_led(request->kind))
+		contact_note(&session->link.contact, request->sent_at,
+					 protocol_moment(), timeout);
+	session->link.nunanswered = 0;
 }
 
 void
@@ -480,12 +481,12 @@ request_complete(Request *request)
 	Session    *session = request->session;
 	bool		again;
 
-	session->npending--;
-	session->nudge_at = 0;
-	if (session->npending > 0)
+	session->traffic.npending--;
+	session->traffic.nudge_at = 0;
+	if (session->traffic.npending > 0)
 	{
-		session->pending_since = protocol_now();
-		session->nudge_at = session->pending_since + NUDGE_MS;
+		session->traffic.pending_since = protocol_now();
+		session->traffic.nudge_at = session->traffic.pending_since + NUDGE_MS;
 	}
 	request->is_pending = false;
 	again = step_after(request) &&
@@ -495,9 +496,9 @@ request_complete(Request *request)
 		request->is_counted = true;
 		atomic_fetch_add(&session->page->nfinished, 1);
 	}
-	if (again)
+	if (again && request->retry_at == 0)
 		request_submit(request);
-	else
+	else if (!again)
 	{
 		bool		was_withdrawn = request->is_withdrawn;
 
@@ -510,46 +511,30 @@ request_complete(Request *request)
 		if (was_withdrawn)
 			count_undone(session);
 	}
-	report_silence(session);
 }
 
-/*
- * That of a contender's create wakes nobody: the list behind it will.  The
- * same goes for a look at a node that is gone, if that is followed by a list.
- */
+/* That of a contender's create wakes nobody: the list behind it will. */
 static void
 put_reply(Request *request)
 {
 	Frame		frame = {.kind = FRAME_REPLY,.id = request->id};
 	FrameBlob	blobs[FRAME_NBLOBS] = {
-		frame_text(request->reply.result == ZK_OK ? request->reply_path :
-				   zerror(request->reply.code)),
-		{request->reply_data, (size_t) request->reply_data_length},
-		{request->reply_children, request->reply_children_size}
+		frame_text(request->answer.reply.result == ZK_OK ? request->answer.path :
+				   zerror(request->answer.reply.code)),
+		{request->answer.data, (size_t) request->answer.data_length},
+		{request->answer.children, request->answer.children_size}
 	};
 
-	frame.u.reply = request->reply;
+	frame.u.reply = request->answer.reply;
 	if (blobs[1].length + blobs[2].length > FRAME_MAX - 64 * 1024)
 	{
 		frame.u.reply.result = ZK_NO_MEMORY;
 		frame.u.reply.nchildren = 0;
 		blobs[1].length = blobs[2].length = 0;
 	}
-	program_put(request->session, &frame, blobs, !request->is_followed &&
-				(request->step != STEP_CREATE ||
-				 request->node_kind != ZK_EPHEMERAL_SEQUENTIAL));
-}
-
-static void
-report_silence(Session *session)
-{
-	const Frame wake = {.kind = FRAME_WAKE};
-	const FrameBlob none[FRAME_NBLOBS] = {0};
-
-	if (!session->reports_silence || session->npending > 0)
-		return;
-	session->reports_silence = false;
-	program_put(session, &wake, none, true);
+	program_put(request->session, &frame, blobs,
+				request->kind != REQUEST_CREATE ||
+				request->node_kind != ZK_EPHEMERAL_SEQUENTIAL);
 }
 
 /* ---------------------------------------------------------------------
@@ -569,23 +554,19 @@ report_silence(Session *session)
 bool
 request_undo(Request *request)
 {
-	ZkResult	result = request->reply.result;
+	ZkResult	result = request->answer.reply.result;
 	char	   *slash;
 
-	if (request->step == STEP_REPLACE_DELETE)
-	{
-		request->step = STEP_DELETE;	/* of request->path, the new node */
-		return true;
-	}
-	if (request->step != STEP_CREATE)
+	if (request->kind == REQUEST_REPLACE_DELETE)
+		return request_become_delete(request);	/* of the new node */
+	if (request->kind != REQUEST_CREATE)
 		return false;
-	if (result == ZK_OK && request->reply_path != NULL)
+	if (result == ZK_OK && request->answer.path != NULL)
 	{
 		free(request->path);
-		request->path = request->reply_path;
-		request->reply_path = NULL;
-		request->step = STEP_DELETE;
-		return true;
+		request->path = request->answer.path;
+		request->answer.path = NULL;
+		return request_become_delete(request);
 	}
 	slash = strrchr(request->path, '/');
 	if (result != ZK_UNKNOWN_OUTCOME || slash == NULL || slash == request->path)
@@ -594,7 +575,7 @@ request_undo(Request *request)
 	if (request->other_path == NULL)
 		exit(1);				/* the end of the session removes it */
 	*slash = '\0';
-	request->step = STEP_ERASE;
+	request->kind = REQUEST_ERASE;
 	return true;
 }
 
@@ -606,8 +587,8 @@ request_undo(Request *request)
 bool
 request_become_delete_of_child(Request *request)
 {
-	const char *child = request->reply_children;
-	const char *end = child + request->reply_children_size;
+	const char *child = request->answer.children;
+	const char *end = child + request->answer.children_size;
 	size_t		prefix_length = strlen(request->other_path);
 	char	   *found = NULL;
 
@@ -628,6 +609,14 @@ request_become_delete_of_child(Request *request)
 		return false;
 	free(request->path);
 	request->path = found;
-	request->step = STEP_DELETE;
+	return request_become_delete(request);
+}
+
+bool
+request_become_delete(Request *request)
+{
+	request->kind = REQUEST_DELETE;
+	request->version = -1;
+	request->is_repeated = true;
 	return true;
 }

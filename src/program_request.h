@@ -14,36 +14,16 @@
 
 #include "program.h"
 
-/*
- * What is asked of the server at one time.  Rows of the table in
- * program_step.c.
- */
-typedef enum Step
+/* What a server has said, as it goes to the backend. */
+typedef struct Answer
 {
-	STEP_CREATE,
-	STEP_LIST,
-	STEP_LIST_AND_WATCH,
-	STEP_GET,
-	STEP_GET_AND_WATCH,
-	STEP_CHECK,
-	STEP_SET,
-	STEP_REMOVE,
-	STEP_REMOVE_GUARDED,
-	STEP_MOVE,
-	STEP_ANNOUNCE,
-	STEP_DELETE,
-	STEP_ERASE,					/* list, then DELETE of the child found */
-	STEP_REPLACE_CREATE,		/* first step of a replace */
-	STEP_REPLACE_FIND,			/* it was there already: by us? */
-	STEP_REPLACE_CHECK,			/* second: is the old node still there? */
-	STEP_REPLACE_DELETE,		/* third */
-	STEP_IS_CLOSED,
-	STEP_LEARN_ACL,				/* of a node of ours */
-	STEP_KEEP_LIST,				/* a queue in which a lock is kept, watched */
-	STEP_UNWATCH,				/* remove a watch */
-	STEP_HEARTBEAT,
-	STEP_NUDGE					/* whatever the answer */
-} Step;
+	FrameReply	reply;
+	char	   *path;
+	char	   *data;
+	int			data_length;
+	char	   *children;		/* one behind the other, with their NULs */
+	size_t		children_size;
+} Answer;
 
 struct Request
 {
@@ -51,41 +31,34 @@ struct Request
 	Session    *session;
 	Request    *next;			/* in the session's list, and the one before */
 	Request    *previous;
-	Step		step;
+	RequestKind kind;			/* changes as it goes from step to step */
 	bool		is_pending;		/* the library has it */
 	bool		is_counted;		/* finished as far as the backend counts */
 	bool		is_unwanted;	/* nobody waits for a reply */
 	bool		is_withdrawn;	/* unwanted, and its node is to be removed */
 	bool		came_too_late;	/* REPLACE: the old node was gone before */
-	bool		is_followed;	/* GET_AND_WATCH: by the list that was
-								 * promised */
+	bool		is_repeated;	/* SET and DELETE: until it is confirmed */
+	bool		is_watched;		/* LIST and GET */
 	bool		is_of_list;		/* UNWATCH: of children, not of data */
 	ZkNodeKind	node_kind;		/* CREATE */
-	int			version;		/* SET and REMOVE: that the node must have;
-								 * REMOVE_GUARDED: the guard */
+	int			version;		/* SET and DELETE: that the node must have;
+								 * DELETE_GUARDED: the guard; -1: any */
 	Moment		sent_at;		/* the last attempt */
+	int			delay_ms;		/* the last one between two attempts */
+	int64_t		retry_at;		/* when the next attempt is due; 0: not set */
 	char	   *path;			/* node, or parent for LIST and ERASE */
 	char	   *other_path;		/* ERASE: prefix of the child; REPLACE and MOVE:
-								 * the node to go; GET_AND_WATCH: what is to be
-								 * listed */
-	char	   *data;			/* CREATE, REPLACE, MOVE, SET, ANNOUNCE;
-								 * REMOVE_GUARDED: the nodes' paths */
+								 * the node to go */
+	char	   *data;			/* CREATE, REPLACE, MOVE, SET; DELETE_GUARDED:
+								 * the nodes' paths */
 	int			data_length;
 	zoo_op_t	op;				/* CHECK; must outlive the call */
 	zoo_op_result_t op_result;
 	int64_t		czxid;			/* CHECK: that the node must have; 0: any */
-	uint64_t	promise_id;		/* GET_AND_WATCH: of the list to follow; 0:
-								 * none */
 	bool		is_looked_at;	/* CHECK: a look at the node is under way */
-	zoo_op_result_t *op_results;	/* the same for REMOVE_GUARDED and MOVE */
+	zoo_op_result_t *op_results;	/* the same for DELETE_GUARDED and MOVE */
 
-	/* the last answer */
-	FrameReply	reply;
-	char	   *reply_path;
-	char	   *reply_data;
-	int			reply_data_length;
-	char	   *reply_children; /* one behind the other, with their NULs */
-	size_t		reply_children_size;
+	Answer		answer;			/* the last one */
 };
 
 /* ---- program_request.c ---- */
@@ -102,12 +75,18 @@ extern void request_note_answer(Request *request, int rc);
 /* Decide what follows from an answer, and do it. */
 extern void request_complete(Request *request);
 
+/*
+ * It was refused: to be sent again, after a delay that doubles each time.
+ * true, for the caller to return.
+ */
+extern bool request_defer(Request *request);
+
 /* One that has that number of the backend's, not counted as finished. */
-extern Request *request_new(Session *session, uint64_t id, Step step,
+extern Request *request_new(Session *session, uint64_t id, RequestKind kind,
 							const char *path);
 
 /* One of our own, of which the backend knows nothing and hears nothing. */
-extern Request *request_new_silent(Session *session, Step step,
+extern Request *request_new_silent(Session *session, RequestKind kind,
 								   const char *path);
 
 /* Delete a node, until it is confirmed; nobody hears of it. */
@@ -120,6 +99,12 @@ extern void request_submit_delete(Session *session, const char *path);
 extern bool request_undo(Request *request);
 
 /*
+ * Turn it into the delete of request->path, which is repeated until it is
+ * confirmed.  true: it is to be sent.
+ */
+extern bool request_become_delete(Request *request);
+
+/*
  * Turn an answered ERASE into the delete of the child that carries the
  * prefix. false if there is none.
  */
@@ -127,7 +112,7 @@ extern bool request_become_delete_of_child(Request *request);
 
 /* ---- program_step.c ---- */
 
-/* Send what the request's step asks for; the library's code. */
+/* Send what the request asks for; the library's code. */
 extern int	step_send(Request *request);
 
 /*
@@ -140,7 +125,7 @@ extern bool step_after(Request *request);
  * Has the leader to answer it, and not our server from what it remembers?
  * That tells that both are in touch.
  */
-extern bool step_is_led(Step step);
+extern bool step_is_led(RequestKind kind);
 
 /* The one table from the library's codes to ours. */
 extern ZkResult step_result_of(int rc);
@@ -160,12 +145,6 @@ extern void follow_remove_here(const Session *session, const char *path,
 
 /* From now on the backend waits for what that request reads. */
 extern void wait_begin(Session *session, Request *request);
-
-/*
- * The node is gone: ask for the list that was promised, if it was and still
- * is wanted.
- */
-extern bool wait_keep_promise(Session *session);
 
 /* The backend does not wait any more: the watch goes. */
 extern void wait_end(Session *session);

@@ -84,11 +84,8 @@ session_open(Session *session, const FrameTaken *opening)
 	session->status.ticket = open->ticket;
 	if (opening->blobs[1] != NULL)
 	{
-		session->auth_scheme = strdup(opening->blobs[1]);
-		session->is_auth_private = open->is_auth_private != 0;
-		memcpy(session->identity, open->identity, sizeof(session->identity));
-		if (session->identity[0] != '\0')
-			session->acl_stage = ACL_LEARNING_OWNERS;
+		session->access.scheme = strdup(opening->blobs[1]);
+		session->access.is_private = open->is_auth_private != 0;
 	}
 	if (!servers_parse(opening->blobs[0], &list, why, sizeof(why)))
 	{
@@ -166,8 +163,8 @@ connect_session(Session *session, ServerAddresses *addresses,
 		return;
 	}
 	zoo_set_servers_resolution_delay(session->zh, -1);	/* R1 */
-	if (session->auth_scheme != NULL)
-		zoo_add_auth(session->zh, session->auth_scheme, opening->blobs[2],
+	if (session->access.scheme != NULL)
+		zoo_add_auth(session->zh, session->access.scheme, opening->blobs[2],
 					 (int) strlen(opening->blobs[2]), NULL, NULL);
 	move_to(session, ZK_CLIENT_CONNECTING, ZK_LOSS_NONE);
 }
@@ -223,16 +220,20 @@ int64_t
 session_next_tick(const Session *session)
 {
 	int64_t		next = INT64_MAX;
+	int64_t		silent_at = INT64_MAX;
 
 	if (session_is_ending(session))
 		return next;
 	if (session->status.state == ZK_CLIENT_SUSPENDED)
 		next = lost_deadline(session);
-	if (session->status.was_connected && session->next_check_at < next)
-		next = session->next_check_at;
-	if (session->is_up && session->npending > 0 &&
-		session->pending_since + session->status.session_timeout_ms < next)
-		next = session->pending_since + session->status.session_timeout_ms;
+	if (session->status.was_connected &&
+		session->standstill.next_check_at < next)
+		next = session->standstill.next_check_at;
+	if (session->link.is_up && session->traffic.npending > 0)
+		silent_at = session->traffic.pending_since +
+			session->status.session_timeout_ms;
+	if (silent_at < next)
+		next = silent_at;
 	return next;
 }
 
@@ -246,7 +247,8 @@ session_tick(Session *session, int64_t now)
 		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_SILENCE);
 	else if (is_unanswered(session, now))
 		give_up(session);
-	else if (session->status.was_connected && now >= session->next_check_at)
+	else if (session->status.was_connected &&
+			 now >= session->standstill.next_check_at)
 		check_backend(session, now);
 }
 
@@ -281,13 +283,13 @@ note_connected(Session *session, int state)
 	const char *server = zoo_get_current_server(session->zh);
 	int64_t		now = protocol_now();
 
-	session->is_up = true;
-	session->nrounds = 0;
-	session->up_since = now;
+	session->link.is_up = true;
+	session->link.nrounds = 0;
+	session->link.up_since = now;
 	note_unanswered(session, now);
-	contact_begin(&session->contact, session->attempt_at);
-	session->suspended_ms = suspended_ms();
-	session->contact_at = 0;
+	contact_begin(&session->link.contact, session->link.attempt_at);
+	session->link.suspended_ms = suspended_ms();
+	session->link.contact_at = 0;
 	if (session->status.state == ZK_CLIENT_LOST)
 		return;					/* nobody relies on it any more: it is closed */
 	if (session->status.state == ZK_CLIENT_SUSPENDED &&
@@ -310,8 +312,8 @@ note_connected(Session *session, int state)
 	session->status.was_connected = true;
 	snprintf(session->server, sizeof(session->server), "%s",
 			 server != NULL ? server : "");
-	if (session->next_check_at == 0)
-		session->next_check_at = now + timeout / 3;
+	if (session->standstill.next_check_at == 0)
+		session->standstill.next_check_at = now + timeout / 3;
 	move_to(session, ZK_CLIENT_CONNECTED, ZK_LOSS_NONE);
 	if (is_unanswered(session, now))
 		give_up(session);
@@ -324,10 +326,10 @@ note_connected(Session *session, int state)
 static void
 note_unanswered(Session *session, int64_t now)
 {
-	if (session->nunanswered++ == 0)
-		session->unanswered_at = now;
-	session->pending_since = now;
-	session->asked_leader_at = session->nunanswered > 1 ? 0 : now;
+	if (session->link.nunanswered++ == 0)
+		session->link.unanswered_at = now;
+	session->traffic.pending_since = now;
+	session->link.asked_leader_at = session->link.nunanswered > 1 ? 0 : now;
 }
 
 /*
@@ -340,11 +342,12 @@ is_unanswered(const Session *session, int64_t now)
 {
 	int			timeout = session->status.session_timeout_ms;
 
-	if (!session->is_up)
+	if (!session->link.is_up)
 		return false;
-	return (session->nunanswered > UNANSWERED_MAX &&
-			now - session->unanswered_at >= timeout) ||
-		(session->npending > 0 && now - session->pending_since >= timeout);
+	return (session->link.nunanswered > UNANSWERED_MAX &&
+			now - session->link.unanswered_at >= timeout) ||
+		(session->traffic.npending > 0 &&
+		 now - session->traffic.pending_since >= timeout);
 }
 
 /*
@@ -364,9 +367,9 @@ give_up(Session *session)
 static int64_t
 lost_deadline(const Session *session)
 {
-	return session->early_deadline < session->status.lost_deadline &&
+	return session->early_deadline < session->lost_deadline &&
 		atomic_load(&session->page->loss_interrupt) == INTERRUPT_WANTED ?
-		session->early_deadline : session->status.lost_deadline;
+		session->early_deadline : session->lost_deadline;
 }
 
 /*
@@ -384,20 +387,20 @@ static void
 note_disconnected(Session *session)
 {
 	int64_t		now = protocol_now();
-	int64_t		contact_at = session->contact_at;
+	int64_t		contact_at = session->link.contact_at;
 	int			timeout = session->status.session_timeout_ms;
 
-	session->is_up = false;
+	session->link.is_up = false;
 	if (session->status.state != ZK_CLIENT_CONNECTED)
 		return;
 	if (contact_at == 0)
-		contact_at = now - (session->was_silent ?
+		contact_at = now - (session->link.was_silent ?
 							timeout * 2 / 3 : timeout / 3);
 	session->status.suspended_at = now;
 	session->early_deadline = contact_at + timeout -
 		(timeout / 10 > 200 ? timeout / 10 : 200);
-	session->status.lost_deadline = now + timeout;
-	session->status.lost_deadline = lost_deadline(session);
+	session->lost_deadline = now + timeout;
+	session->lost_deadline = lost_deadline(session);
 	move_to(session, ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE);
 }
 
@@ -410,7 +413,7 @@ session_check_connection(Session *session)
 {
 	int			state = zoo_state(session->zh);
 
-	if (session->is_up && state != ZOO_CONNECTED_STATE &&
+	if (session->link.is_up && state != ZOO_CONNECTED_STATE &&
 		state != ZOO_READONLY_STATE && !is_unrecoverable(session->zh))
 		note_disconnected(session);
 }
@@ -501,9 +504,9 @@ log_line(const char *message)
 	session_set_error(session, "%s", line);
 	if (strstr(text, " zk retcode=") != NULL)
 	{
-		session->was_silent = strstr(text, "retcode=-7") != NULL;
-		session->contact_at = last_contact(session);
-		session->fd = -1;
+		session->link.was_silent = strstr(text, "retcode=-7") != NULL;
+		session->link.contact_at = last_contact(session);
+		session->link.fd = -1;
 	}
 }
 
@@ -529,11 +532,11 @@ last_contact(const Session *session)
 	struct tcp_info info;
 	socklen_t	size = sizeof(info);
 
-	if (session->fd < 0 || !session->is_up ||
-		getsockopt(session->fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+	if (session->link.fd < 0 || !session->link.is_up ||
+		getsockopt(session->link.fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
 		return 0;
 	return protocol_now() - info.tcpi_last_data_recv -
-		(suspended_ms() - session->suspended_ms);
+		(suspended_ms() - session->link.suspended_ms);
 }
 
 /* ---------------------------------------------------------------------
@@ -554,15 +557,16 @@ check_backend(Session *session, int64_t now)
 	int			timeout = session->status.session_timeout_ms;
 	long long	switches;
 
-	session->next_check_at = now + timeout / 3;
+	session->standstill.next_check_at = now + timeout / 3;
 	if (!is_stopped(session->backend, &switches))
-		session->stopped_at = 0;
-	else if (session->stopped_at == 0 || switches != session->switches)
+		session->standstill.since = 0;
+	else if (session->standstill.since == 0 ||
+			 switches != session->standstill.switches)
 	{
-		session->stopped_at = now;
-		session->switches = switches;
+		session->standstill.since = now;
+		session->standstill.switches = switches;
 	}
-	else if (now - session->stopped_at >= timeout * 2 / 3 - timeout / 20)
+	else if (now - session->standstill.since >= timeout * 2 / 3 - timeout / 20)
 	{
 		session_set_error(session, "Process %d stood still for the session timeout of %d ms",
 						  (int) session->backend, timeout);

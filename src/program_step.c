@@ -19,9 +19,7 @@
 
 static int	send_create(Request *request);
 static int	send_list(Request *request);
-static int	send_list_and_watch(Request *request);
 static int	send_get(Request *request);
-static int	send_get_and_watch(Request *request);
 static int	send_sync(Request *request);
 static int	send_check(Request *request);
 static int	send_check_of_other(Request *request);
@@ -30,21 +28,20 @@ static int	send_check_of_path(Request *request, const char *path);
 static int	send_set(Request *request);
 static int	send_delete(Request *request);
 static int	send_delete_of_other(Request *request);
-static int	send_remove_guarded(Request *request);
+static int	send_delete_guarded(Request *request);
 static int	send_move(Request *request);
 static int	send_exists(Request *request);
 static int	send_erase(Request *request);
 static int	send_get_acl(Request *request);
-static int	send_keep_list(Request *request);
 static int	send_unwatch(Request *request);
 static bool after_create(Request *request);
 static bool after_last(Request *request);
-static bool after_watch(Request *request);
-static bool after_announce(Request *request);
-static bool after_move(Request *request);
+static bool after_list(Request *request);
+static bool after_get(Request *request);
+static bool after_set(Request *request);
 static bool after_delete(Request *request);
 static bool after_erase(Request *request);
-static bool after_replace_create(Request *request);
+static bool after_replace(Request *request);
 static bool after_replace_find(Request *request);
 static bool after_replace_check(Request *request);
 static bool after_replace_delete(Request *request);
@@ -52,7 +49,6 @@ static bool after_unwatch(Request *request);
 static void copy_stat(FrameReply *reply, const struct Stat *stat);
 static void create_done(int rc, const char *value, const struct Stat *stat,
 						const void *data);
-static void learn_acl(Session *session, const char *path, int64_t czxid);
 static void list_done(int rc, const struct String_vector *strings,
 					  const void *data);
 static void copy_children(Request *request,
@@ -67,6 +63,9 @@ static void find_done(int rc, const struct Stat *stat, const void *data);
 static void stat_done(int rc, const struct Stat *stat, const void *data);
 static void string_done(int rc, const char *value, const void *data);
 static int	flags_of(ZkNodeKind kind);
+static const struct ACL_vector *acl_for(const Session *session,
+										ZkNodeKind kind);
+static bool is_open(const struct ACL_vector *acl);
 static bool is_path(const char *path);
 
 /*
@@ -81,47 +80,41 @@ static const struct
 }			steps[] =
 
 {
-	[STEP_CREATE] = {send_create, after_create, true},
-	[STEP_LIST] = {send_list, after_last, false},
-	[STEP_LIST_AND_WATCH] = {send_list_and_watch, after_watch, false},
-	[STEP_GET] = {send_get, after_last, false},
-	[STEP_GET_AND_WATCH] = {send_get_and_watch, after_watch, false},
-	[STEP_CHECK] = {send_check, after_last, true},
-	[STEP_SET] = {send_set, after_last, true},
-	[STEP_REMOVE] = {send_delete, after_last, true},
-	[STEP_REMOVE_GUARDED] = {send_remove_guarded, after_last, true},
-	[STEP_MOVE] = {send_move, after_move, true},
-	[STEP_ANNOUNCE] = {send_set, after_announce, true},
-	[STEP_DELETE] = {send_delete, after_delete, true},
-	[STEP_ERASE] = {send_erase, after_erase, false},
-	[STEP_REPLACE_CREATE] = {send_create, after_replace_create, true},
-	[STEP_REPLACE_FIND] = {send_find, after_replace_find, false},
-	[STEP_REPLACE_CHECK] = {send_check_of_other, after_replace_check, true},
-	[STEP_REPLACE_DELETE] = {send_delete_of_other, after_replace_delete, true},
-	[STEP_IS_CLOSED] = {send_get_acl, after_last, false},
-	[STEP_LEARN_ACL] = {send_get_acl, after_last, false},
-	[STEP_KEEP_LIST] = {send_keep_list, keep_listed, false},
-	[STEP_UNWATCH] = {send_unwatch, after_unwatch, false},
-	[STEP_HEARTBEAT] = {send_sync, after_last, true},
-	[STEP_NUDGE] = {send_exists, after_last, false},
+	[REQUEST_CREATE] = {send_create, after_create, true},
+	[REQUEST_LIST] = {send_list, after_list, false},
+	[REQUEST_GET] = {send_get, after_get, false},
+	[REQUEST_GET_ACL] = {send_get_acl, after_last, false},
+	[REQUEST_CHECK] = {send_check, after_last, true},
+	[REQUEST_SET] = {send_set, after_set, true},
+	[REQUEST_DELETE] = {send_delete, after_delete, true},
+	[REQUEST_DELETE_GUARDED] = {send_delete_guarded, after_last, true},
+	[REQUEST_MOVE] = {send_move, after_last, true},
+	[REQUEST_REPLACE] = {send_create, after_replace, true},
+	[REQUEST_REPLACE_FIND] = {send_find, after_replace_find, false},
+	[REQUEST_REPLACE_CHECK] = {send_check_of_other, after_replace_check, true},
+	[REQUEST_REPLACE_DELETE] = {send_delete_of_other, after_replace_delete, true},
+	[REQUEST_ERASE] = {send_erase, after_erase, false},
+	[REQUEST_UNWATCH] = {send_unwatch, after_unwatch, false},
+	[REQUEST_HEARTBEAT] = {send_sync, after_last, true},
+	[REQUEST_NUDGE] = {send_exists, after_last, false},
 };
 
 int
 step_send(Request *request)
 {
-	return steps[request->step].send(request);
+	return steps[request->kind].send(request);
 }
 
 bool
 step_after(Request *request)
 {
-	return steps[request->step].after(request);
+	return steps[request->kind].after(request);
 }
 
 bool
-step_is_led(Step step)
+step_is_led(RequestKind kind)
 {
-	return steps[step].is_led;
+	return steps[kind].is_led;
 }
 
 /* ---------------------------------------------------------------------
@@ -141,30 +134,17 @@ send_create(Request *request)
 static int
 send_list(Request *request)
 {
-	return zoo_aget_children(request->session->zh, request->path, 0,
-							 list_done, request);
-}
-
-static int
-send_list_and_watch(Request *request)
-{
 	return zoo_awget_children(request->session->zh, request->path,
-							  follow_event, request->session,
-							  list_done, request);
+							  request->is_watched ? follow_event : NULL,
+							  request->session, list_done, request);
 }
 
 static int
 send_get(Request *request)
 {
-	return zoo_awget(request->session->zh, request->path, NULL, NULL,
-					 get_done, request);
-}
-
-static int
-send_get_and_watch(Request *request)
-{
 	return zoo_awget(request->session->zh, request->path,
-					 follow_event, request->session, get_done, request);
+					 request->is_watched ? follow_event : NULL,
+					 request->session, get_done, request);
 }
 
 static int
@@ -239,7 +219,7 @@ send_delete_of_other(Request *request)
 
 /* The guard goes first: if that is refused, nothing else is looked at. */
 static int
-send_remove_guarded(Request *request)
+send_delete_guarded(Request *request)
 {
 	const char *path = request->data;
 	zoo_op_t	ops[1 + ZK_REMOVE_MAX];
@@ -316,14 +296,6 @@ send_get_acl(Request *request)
 	return zoo_aget_acl(request->session->zh, request->path, acl_done, request);
 }
 
-static int
-send_keep_list(Request *request)
-{
-	return zoo_awget_children(request->session->zh, request->path,
-							  follow_event, request->session,
-							  list_done, request);
-}
-
 /*
  * Not zoo_aremove_watches(), which only asks the server whether there is a
  * watch.  The completion's type is a mistake in the library's header: it
@@ -336,7 +308,7 @@ send_keep_list(Request *request)
 static int
 send_unwatch(Request *request)
 {
-	if (!request->session->is_up)
+	if (!request->session->link.is_up)
 		follow_remove_here(request->session, request->path,
 						   request->is_of_list);
 	return zoo_aremove_all_watches(request->session->zh, request->path,
@@ -364,74 +336,84 @@ after_last(Request *request)
 	return false;
 }
 
+static bool
+after_list(Request *request)
+{
+	return request->is_watched &&
+		(request->id != 0 ? after_get(request) : keep_listed(request));
+}
+
 /* Without an answer, or a node, there is no watch. */
 static bool
-after_watch(Request *request)
+after_get(Request *request)
 {
 	Session    *session = request->session;
 
-	if (session->wait.path == NULL || session->wait.id != request->id)
+	if (!request->is_watched || session->wait.path == NULL ||
+		session->wait.id != request->id)
 		return false;
-	session->wait.is_set = request->reply.result == ZK_OK;
-	if (request->reply.result == ZK_NO_NODE)
-		request->is_followed = wait_keep_promise(session);
+	session->wait.is_set = request->answer.reply.result == ZK_OK;
 	if (!session->wait.is_set)
 		wait_forget(session);
 	return false;
 }
 
 static bool
-after_announce(Request *request)
+after_set(Request *request)
 {
-	return request->reply.result == ZK_UNKNOWN_OUTCOME;
-}
-
-static bool
-after_move(Request *request)
-{
-	if (request->reply.result == ZK_OK)
-		parents_note_gone(request->session, request->other_path);
-	return false;
+	return request->is_repeated &&
+		request->answer.reply.result == ZK_UNKNOWN_OUTCOME;
 }
 
 static bool
 after_delete(Request *request)
 {
-	ZkResult	result = request->reply.result;
+	ZkResult	result = request->answer.reply.result;
+	bool		is_over = request->session->status.state == ZK_CLIENT_LOST;
 
+	if (!request->is_repeated)
+		return false;
 	if (result == ZK_UNKNOWN_OUTCOME)
 		return true;
-	if (result != ZK_OK && result != ZK_NO_NODE && result != ZK_SESSION_LOST)
+	if (result != ZK_OK && result != ZK_NO_NODE && !is_over)
+	{
+		/* an ACL, a server that wants it later: while it is there it blocks */
 		session_set_error(request->session,
 						  "Could not delete znode \"%s\": %s", request->path,
-						  zerror(request->reply.code));
-	else
-		parents_note_gone(request->session, request->path);
+						  zerror(request->answer.reply.code));
+		if (request->id == 0)
+			return request_defer(request);
+
+		/* whoever waits for this one must not wait for hours */
+		request_submit_delete(request->session, request->path);
+	}
 	if (request->came_too_late)
-		request->reply.result = ZK_NO_NODE;
+		request->answer.reply.result = ZK_NO_NODE;
 	return false;
 }
 
 static bool
 after_erase(Request *request)
 {
-	return request->reply.result == ZK_UNKNOWN_OUTCOME ||
-		(request->reply.result == ZK_OK &&
+	return request->answer.reply.result == ZK_UNKNOWN_OUTCOME ||
+		(request->answer.reply.result == ZK_OK &&
 		 request_become_delete_of_child(request));
 }
 
 static bool
-after_replace_create(Request *request)
+after_replace(Request *request)
 {
-	ZkResult	result = request->reply.result;
+	ZkResult	result = request->answer.reply.result;
 
 	if (result == ZK_UNKNOWN_OUTCOME && !request->is_withdrawn)
 		return true;
 	if (result != ZK_OK && result != ZK_NODE_EXISTS &&
 		result != ZK_UNKNOWN_OUTCOME)
 		return false;
-	request->step = request->is_withdrawn ? STEP_DELETE :
-		result == ZK_OK ? STEP_REPLACE_CHECK : STEP_REPLACE_FIND;
+	if (request->is_withdrawn)
+		return request_become_delete(request);
+	request->kind = result == ZK_OK ? REQUEST_REPLACE_CHECK :
+		REQUEST_REPLACE_FIND;
 	return true;
 }
 
@@ -442,7 +424,7 @@ after_replace_create(Request *request)
 static bool
 after_replace_find(Request *request)
 {
-	FrameReply *reply = &request->reply;
+	FrameReply *reply = &request->answer.reply;
 
 	if (reply->result == ZK_UNKNOWN_OUTCOME && !request->is_withdrawn)
 		return true;
@@ -450,8 +432,9 @@ after_replace_find(Request *request)
 		return false;
 	request->came_too_late = reply->result != ZK_OK ||
 		reply->ephemeral_owner != request->session->status.ticket.session_id;
-	request->step = request->came_too_late || request->is_withdrawn ?
-		STEP_DELETE : STEP_REPLACE_CHECK;
+	if (request->came_too_late || request->is_withdrawn)
+		return request_become_delete(request);
+	request->kind = REQUEST_REPLACE_CHECK;
 	return true;
 }
 
@@ -463,26 +446,26 @@ after_replace_find(Request *request)
 static bool
 after_replace_check(Request *request)
 {
-	ZkResult	result = request->reply.result;
+	ZkResult	result = request->answer.reply.result;
 
 	if (result == ZK_UNKNOWN_OUTCOME && !request->is_withdrawn)
 		return true;
 	if (result == ZK_SESSION_LOST)
 		return false;
 	request->came_too_late = result == ZK_NO_NODE;
-	request->step = result == ZK_OK && !request->is_withdrawn ?
-		STEP_REPLACE_DELETE : STEP_DELETE;
+	if (result != ZK_OK || request->is_withdrawn)
+		return request_become_delete(request);
+	request->kind = REQUEST_REPLACE_DELETE;
 	return true;
 }
 
 static bool
 after_replace_delete(Request *request)
 {
-	if (request->reply.result == ZK_UNKNOWN_OUTCOME)
+	if (request->answer.reply.result == ZK_UNKNOWN_OUTCOME)
 		return true;
-	if (request->reply.result == ZK_NO_NODE)
-		request->reply.result = ZK_OK;
-	parents_note_gone(request->session, request->other_path);
+	if (request->answer.reply.result == ZK_NO_NODE)
+		request->answer.reply.result = ZK_OK;
 	return request->is_withdrawn && request_undo(request);
 }
 
@@ -494,7 +477,7 @@ after_replace_delete(Request *request)
 static bool
 after_unwatch(Request *request)
 {
-	if (request->reply.result != ZK_OK)
+	if (request->answer.reply.result != ZK_OK)
 		follow_remove_here(request->session, request->path,
 						   request->is_of_list);
 	return false;
@@ -512,7 +495,6 @@ copy_stat(FrameReply *reply, const struct Stat *stat)
 	reply->ephemeral_owner = stat->ephemeralOwner;
 	reply->ctime_ms = stat->ctime;
 	reply->mtime_ms = stat->mtime;
-	reply->pzxid = stat->pzxid;
 	reply->version = stat->version;
 	reply->nbelow = stat->numChildren;
 }
@@ -525,29 +507,12 @@ create_done(int rc, const char *value, const struct Stat *stat,
 
 	request_note_answer(request, rc);
 	if (rc == ZOK && protocol_is_made(request->path, value))
-		request->reply_path = strdup(value);
-	if (rc == ZOK && request->reply_path == NULL)
-		request->reply.result = ZK_UNKNOWN_OUTCOME; /* found by its GUID */
+		request->answer.path = strdup(value);
+	if (rc == ZOK && request->answer.path == NULL)
+		request->answer.reply.result = ZK_UNKNOWN_OUTCOME; /* found by its GUID */
 	if (rc == ZOK && stat != NULL)
-		copy_stat(&request->reply, stat);
-	if (rc == ZOK && request->node_kind == ZK_CONTAINER)
-		parents_note_made(request->session, request->path);
-	if (request->reply_path != NULL && request->node_kind >= ZK_EPHEMERAL)
-		parents_note_node(request->session, request->reply_path);
-	if (request->reply_path != NULL &&
-		acl_wants_to_learn(request->session, request->node_kind))
-		learn_acl(request->session, request->reply_path, request->reply.czxid);
+		copy_stat(&request->answer.reply, stat);
 	request_complete(request);
-}
-
-/* Nobody waits for it. */
-static void
-learn_acl(Session *session, const char *path, int64_t czxid)
-{
-	Request    *request = request_new_silent(session, STEP_LEARN_ACL, path);
-
-	request->czxid = czxid;
-	request_submit(request);
 }
 
 static void
@@ -575,12 +540,12 @@ copy_children(Request *request, const struct String_vector *strings)
 
 	for (int i = 0; i < count; i++)
 		size += strings->data[i] != NULL ? strlen(strings->data[i]) + 1 : 1;
-	free(request->reply_children);
-	request->reply_children = next = malloc(size + 1);
-	request->reply_children_size = next != NULL ? size : 0;
-	request->reply.nchildren = next != NULL && count > 0 ? count : 0;
+	free(request->answer.children);
+	request->answer.children = next = malloc(size + 1);
+	request->answer.children_size = next != NULL ? size : 0;
+	request->answer.reply.nchildren = next != NULL && count > 0 ? count : 0;
 	if (next == NULL)
-		request->reply.result = ZK_NO_MEMORY;
+		request->answer.reply.result = ZK_NO_MEMORY;
 	for (int i = 0; next != NULL && i < count; i++)
 	{
 		const char *child = strings->data[i] != NULL ? strings->data[i] : "";
@@ -599,37 +564,31 @@ get_done(int rc, const char *value, int length, const struct Stat *stat,
 
 	request_note_answer(request, rc);
 	if (rc == ZOK && stat != NULL)
-		copy_stat(&request->reply, stat);
-	free(request->reply_data);	/* of an earlier attempt */
-	request->reply_data = NULL;
-	request->reply_data_length = 0;
+		copy_stat(&request->answer.reply, stat);
+	free(request->answer.data);	/* of an earlier attempt */
+	request->answer.data = NULL;
+	request->answer.data_length = 0;
 	if (rc == ZOK && value != NULL && length > 0)
 	{
-		request->reply_data = malloc((size_t) length);
-		if (request->reply_data != NULL)
+		request->answer.data = malloc((size_t) length);
+		if (request->answer.data != NULL)
 		{
-			memcpy(request->reply_data, value, (size_t) length);
-			request->reply_data_length = length;
+			memcpy(request->answer.data, value, (size_t) length);
+			request->answer.data_length = length;
 		}
 		else
-			request->reply.result = ZK_NO_MEMORY;
+			request->answer.reply.result = ZK_NO_MEMORY;
 	}
 	request_complete(request);
 }
 
-/* Names are learnt from the node that we have made, as we have made it. */
 static void
 acl_done(int rc, struct ACL_vector *acl, struct Stat *stat, const void *data)
 {
 	Request    *request = (Request *) data;
 
 	request_note_answer(request, rc);
-	if (rc == ZOK && acl != NULL && request->step == STEP_LEARN_ACL &&
-		stat != NULL && stat->czxid == request->czxid && stat->aversion == 0)
-		acl_learn(request->session, acl);
-	request->reply.is_closed = rc == ZOK &&
-		acl_is_closed(request->session, acl, stat);
-	request->reply.is_open = rc == ZOK && acl_is_open(acl);
+	request->answer.reply.is_open = rc == ZOK && is_open(acl);
 	request_complete(request);
 }
 
@@ -643,7 +602,7 @@ check_done(int rc, const void *data)
 	if (request->is_looked_at)
 		return;
 	if (rc == ZOK && request->czxid != 0)
-		request->reply.result = ZK_UNKNOWN_OUTCOME; /* it could not be sent */
+		request->answer.reply.result = ZK_UNKNOWN_OUTCOME; /* it could not be sent */
 	request_complete(request);
 }
 
@@ -652,11 +611,11 @@ look_done(int rc, const struct Stat *stat, const void *data)
 {
 	Request    *request = (Request *) data;
 
-	if (request->reply.result == ZK_OK && rc != ZOK)
-		request->reply.result = step_result_of(rc);
-	else if (request->reply.result == ZK_OK &&
+	if (request->answer.reply.result == ZK_OK && rc != ZOK)
+		request->answer.reply.result = step_result_of(rc);
+	else if (request->answer.reply.result == ZK_OK &&
 			 (stat == NULL || stat->czxid != request->czxid))
-		request->reply.result = ZK_NO_NODE;
+		request->answer.reply.result = ZK_NO_NODE;
 	request_complete(request);
 }
 
@@ -667,7 +626,7 @@ find_done(int rc, const struct Stat *stat, const void *data)
 
 	request_note_answer(request, rc);
 	if (rc == ZOK && stat != NULL)
-		copy_stat(&request->reply, stat);
+		copy_stat(&request->answer.reply, stat);
 	request_complete(request);
 }
 
@@ -717,6 +676,50 @@ flags_of(ZkNodeKind kind)
 			return ZOO_EPHEMERAL_SEQUENTIAL;
 	}
 	return 0;
+}
+
+/*
+ * The ACL of a node that is to be created.  Everybody may read it, which other
+ * clients of the recipe need to wait behind us; the rest is for whoever has
+ * the credentials that this session has presented ("auth").  If these are its
+ * own alone, they are to keep others from writing to its nodes, and parents
+ * are everybody's, as with every other client.
+ */
+static const struct ACL_vector *
+acl_for(const Session *session, ZkNodeKind kind)
+{
+	static struct ACL entries[2];
+	static const struct ACL_vector ours = {2, entries};
+	bool		is_parent = kind == ZK_PERSISTENT || kind == ZK_CONTAINER;
+
+	if (session->access.scheme == NULL ||
+		(session->access.is_private && is_parent))
+		return &ZOO_OPEN_ACL_UNSAFE;
+	entries[0] = (struct ACL) {ZOO_PERM_ALL, ZOO_AUTH_IDS};
+	entries[1] = (struct ACL) {ZOO_PERM_READ, ZOO_ANYONE_ID_UNSAFE};
+	return &ours;
+}
+
+/*
+ * May everybody create or delete something in a node with that ACL?  It may be
+ * what a hostile server has sent: without entries, or with one that has no
+ * scheme or id.
+ */
+static bool
+is_open(const struct ACL_vector *acl)
+{
+	for (int i = 0; acl != NULL && acl->data != NULL && i < acl->count; i++)
+	{
+		const struct ACL *entry = &acl->data[i];
+
+		if ((entry->perms & (ZOO_PERM_CREATE | ZOO_PERM_DELETE |
+							 ZOO_PERM_ADMIN)) != 0 &&
+			entry->id.scheme != NULL && entry->id.id != NULL &&
+			strcmp(entry->id.scheme, ZOO_ANYONE_ID_UNSAFE.scheme) == 0 &&
+			strcmp(entry->id.id, ZOO_ANYONE_ID_UNSAFE.id) == 0)
+			return true;
+	}
+	return false;
 }
 
 /*

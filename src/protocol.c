@@ -246,19 +246,17 @@ are_blobs_good(const FrameTaken *taken)
 			return lengths[0] > 0 && is_text(taken, 0) && is_text(taken, 1) &&
 				(lengths[1] > 0) ==
 				(taken->frame.u.request.kind == REQUEST_REPLACE ||
-				 taken->frame.u.request.kind == REQUEST_MOVE ||
-				 taken->frame.u.request.promise_id != 0);
+				 taken->frame.u.request.kind == REQUEST_MOVE);
 		case FRAME_STATUS:
 			return is_text(taken, 0) && is_text(taken, 1) && is_text(taken, 2);
 		case FRAME_REPLY:
 			return is_text(taken, 0) && are_children_good(taken);
 		case FRAME_KEEP:
-			return is_text(taken, 0) && is_text(taken, 1) && lengths[2] == 0 &&
-				(lengths[0] > 0) == (lengths[1] > 0) &&
-				(lengths[0] == 0 || strchr(taken->blobs[0], '/') != NULL);
+			return lengths[0] > 0 && is_text(taken, 0) &&
+				lengths[1] > 0 && is_text(taken, 1) && lengths[2] == 0 &&
+				strchr(taken->blobs[0], '/') != NULL;
 		case FRAME_FREE:
 		case FRAME_WITHDRAW:
-		case FRAME_REPORT_SILENCE:
 		case FRAME_UNWATCH:
 		case FRAME_WATCH:
 		case FRAME_WAKE:
@@ -300,11 +298,14 @@ are_values_good(const Frame *frame)
 	{
 		case FRAME_REQUEST:
 			return frame->u.request.kind >= 0 &&
-				frame->u.request.kind <= REQUEST_LAST &&
+				frame->u.request.kind <= REQUEST_LAST_OF_BACKEND &&
 				frame->u.request.node_kind >= 0 &&
 				frame->u.request.node_kind <= ZK_EPHEMERAL_SEQUENTIAL &&
-				(frame->u.request.promise_id == 0 ||
-				 frame->u.request.kind == REQUEST_GET_AND_WATCH);
+				(frame->id != 0 ||
+				 REQUEST_MAY_BE_SILENT(frame->u.request.kind)) &&
+				(!frame->u.request.is_watched ||
+				 frame->u.request.kind == REQUEST_LIST ||
+				 frame->u.request.kind == REQUEST_GET);
 		case FRAME_STATUS:
 			return frame->u.status.state >= 0 &&
 				frame->u.status.state <= ZK_CLIENT_LOST &&
@@ -324,11 +325,9 @@ are_values_good(const Frame *frame)
 				frame->u.keep.generation < KEEP_GENERATIONS;
 		case FRAME_OPEN:
 			return frame->u.open.session_timeout_ms > 0 &&
-				frame->u.open.backend_pid > 1 &&
-				memchr(frame->u.open.identity, '\0', IDENTITY_SIZE) != NULL;
+				frame->u.open.backend_pid > 1;
 		case FRAME_FREE:
 		case FRAME_WITHDRAW:
-		case FRAME_REPORT_SILENCE:
 		case FRAME_UNWATCH:
 		case FRAME_WAKE:
 			return true;

@@ -30,7 +30,7 @@
 #include "keep_word.h"
 #include "terms.h"
 
-#define PROTOCOL_VERSION 6
+#define PROTOCOL_VERSION 9
 
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
@@ -52,9 +52,8 @@ typedef enum FrameKind
 	FRAME_REQUEST,
 	FRAME_FREE,					/* done with a request that the program keeps */
 	FRAME_WITHDRAW,				/* undo a create or replace */
-	FRAME_REPORT_SILENCE,		/* wake me when nothing is outstanding */
 	FRAME_UNWATCH,				/* done with what that request watches */
-	FRAME_KEEP,					/* a lock may be kept, or its state changed */
+	FRAME_KEEP,					/* a lock is held that may be kept */
 
 	/* from the program */
 	FRAME_STATUS,				/* the session changed its state */
@@ -65,29 +64,37 @@ typedef enum FrameKind
 #define FRAME_LAST_TO_PROGRAM FRAME_KEEP
 #define FRAME_LAST FRAME_WAKE
 
-/* What a request wants from the server; some go through several steps. */
+/*
+ * What is asked of the server: the rows of the table in program_step.c.  A SET
+ * or DELETE without a number (id 0) is one whose reply nobody waits for: it is
+ * repeated until it is confirmed.
+ */
 typedef enum RequestKind
 {
+	/* what a backend may ask */
 	REQUEST_CREATE,
 	REQUEST_LIST,
-	REQUEST_LIST_AND_WATCH,
 	REQUEST_GET,
-	REQUEST_GET_AND_WATCH,
+	REQUEST_GET_ACL,
 	REQUEST_CHECK,
 	REQUEST_SET,
-	REQUEST_REMOVE,				/* a delete that is not repeated */
-	REQUEST_REMOVE_GUARDED,		/* several, if a guard has that version */
-	REQUEST_REPLACE,			/* an ephemeral node by another */
+	REQUEST_DELETE,
+	REQUEST_DELETE_GUARDED,		/* several, if a guard has that version */
 	REQUEST_MOVE,				/* create one, delete another: both or none */
-	REQUEST_IS_CLOSED,			/* look at a node's ACL */
+	REQUEST_REPLACE,			/* an ephemeral node by another: the create */
 
-	/* those to which nobody waits for a reply */
-	REQUEST_DELETE,				/* repeated until confirmed */
-	REQUEST_HAND_OVER,			/* a set, and then DELETE */
-	REQUEST_ANNOUNCE			/* a set that is repeated until confirmed */
+	/* what follows, and what only the program asks */
+	REQUEST_REPLACE_FIND,		/* it was there already: by us? */
+	REQUEST_REPLACE_CHECK,		/* is the old node still there? */
+	REQUEST_REPLACE_DELETE,
+	REQUEST_ERASE,				/* list, then delete the child that is found */
+	REQUEST_UNWATCH,			/* remove a watch */
+	REQUEST_HEARTBEAT,
+	REQUEST_NUDGE				/* whatever the answer */
 } RequestKind;
-#define REQUEST_LAST REQUEST_ANNOUNCE
-#define REQUEST_IS_SILENT(kind) ((kind) >= REQUEST_DELETE)
+#define REQUEST_LAST_OF_BACKEND REQUEST_REPLACE
+#define REQUEST_MAY_BE_SILENT(kind) \
+	((kind) == REQUEST_SET || (kind) == REQUEST_DELETE)
 
 /* What identifies a session to the ensemble. */
 typedef struct SessionTicket
@@ -95,9 +102,6 @@ typedef struct SessionTicket
 	int64_t		session_id;		/* 0: none */
 	char		password[16];
 } SessionTicket;
-
-/* Longest identity of a session, with its NUL. */
-#define IDENTITY_SIZE 48
 
 /* Blobs: servers as in zklock.servers, authentication scheme, credentials. */
 typedef struct FrameOpen
@@ -107,25 +111,22 @@ typedef struct FrameOpen
 	int32_t		session_timeout_ms;
 	uint32_t	first_server;
 	int32_t		is_auth_private;
-	char		identity[IDENTITY_SIZE];	/* digest credentials of this
-											 * session's alone, beside others;
-											 * or "" */
 } FrameOpen;
 
 /*
- * Blobs: path, other path, data; for REMOVE_GUARDED these are that of the
- * guard, none, and the paths of the nodes, with a NUL behind each; for
- * GET_AND_WATCH with a promise the other path is that of the list.
+ * Blobs: path, other path (of REPLACE and MOVE: the node to go), data; for
+ * DELETE_GUARDED these are that of the guard, none, and the paths of the
+ * nodes, with a NUL behind each.
  */
 typedef struct FrameRequest
 {
-	uint64_t	promise_id;		/* GET_AND_WATCH: of the LIST to follow when
-								 * the node is gone; 0: none */
 	int64_t		czxid;			/* CHECK and REPLACE: that the node must have;
 								 * 0: any */
 	int32_t		kind;			/* RequestKind */
-	int32_t		node_kind;		/* ZkNodeKind: CREATE and REPLACE */
-	int32_t		version;		/* SET and both REMOVEs */
+	int32_t		node_kind;		/* ZkNodeKind: CREATE, REPLACE and MOVE */
+	int32_t		version;		/* SET and both DELETEs: that the node must
+								 * have; -1: any */
+	int32_t		is_watched;		/* LIST and GET: as the backend's one watch */
 } FrameRequest;
 
 /*
@@ -145,13 +146,11 @@ typedef struct FrameStatus
 	SessionTicket ticket;		/* valid if was_connected */
 	int64_t		suspended_at;	/* and the rest: see ZkClientStatus */
 	int64_t		lost_at;
-	int64_t		lost_deadline;
 	int32_t		state;			/* ZkClientState */
 	int32_t		loss;			/* ZkClientLoss */
 	int32_t		was_connected;
 	int32_t		session_timeout_ms;
 	int32_t		naddresses;
-	int32_t		can_hand_over;
 } FrameStatus;
 
 /*
@@ -165,12 +164,10 @@ typedef struct FrameReply
 	int64_t		ephemeral_owner;
 	int64_t		ctime_ms;
 	int64_t		mtime_ms;
-	int64_t		pzxid;
 	int32_t		result;			/* ZkResult */
 	int32_t		code;
 	int32_t		version;
 	int32_t		nchildren;
-	int32_t		is_closed;
 	int32_t		is_open;
 	int32_t		nbelow;
 } FrameReply;
@@ -253,9 +250,8 @@ typedef enum InterruptState
 /*
  * The page that both have mapped.  Each member has one writer, save for the
  * interrupts, which go from WANTED to UNDER_WAY by compare-and-swap, so that
- * a backend that has turned one OFF is not interrupted any more, for the
- * promise, which whoever takes it sets to 0, and for kept locks
- * (keep_word.h).
+ * a backend that has turned one OFF is not interrupted any more, and for kept
+ * locks (keep_word.h).
  */
 typedef struct SharedPage
 {
@@ -267,8 +263,6 @@ typedef struct SharedPage
 								 * it */
 	_Atomic uint32_t is_looking_up; /* program: names, ahead of connecting */
 	_Atomic uint32_t loss_interrupt;	/* InterruptState: for a loss */
-	_Atomic uint64_t promise_id;	/* the list that the backend wants once
-									 * what it watches is gone */
 	KeptLock	kept[KEEP_SLOTS];
 } SharedPage;
 

@@ -6,25 +6,6 @@
  * Only reads.  Requests are freed by free_reading(); results are palloc'ed in
  * the caller's context.
  *
- * Since when is a lock held?  Nobody writes that down: it would be one more
- * write for each grant.  A contender joined the queue, and was granted the
- * lock then or later.  What can be told besides is a moment at which it
- * surely had it, by ZooKeeper's clock throughout:
- *
- *	- a hold, and the node that a downgrade has made, are made when the lock
- *	  is held already;
- *	- the first node of all below the lock's znode has found nobody ahead;
- *	- who takes a permit while others wait behind it sets its data then;
- *	- if the last change below the lock's znode (its pzxid) was that a node
- *	  was made which is there still, nobody has left since: whoever holds the
- *	  lock now held it when that node was made, or it is that node.
- *
- * Of a lock that may have been kept in between none of that holds.
- *
- * The earliest of these is held_since; if it is the moment of joining, the
- * lock was granted at once.  There is none if somebody left last: perhaps
- * whoever held it before.
- *
  *-------------------------------------------------------------------------
  */
 #include "queue.h"
@@ -54,13 +35,11 @@ typedef struct Reading
 	ZkPathOf	path_of;		/* what the name stands for */
 	const char *name;
 	const char *path;			/* of the znode, in the session of the moment */
-	bool		wants_since;	/* held_since, which costs a read more */
 	ZkRequest  *gets[READS_AT_ONCE];
 	ZkQueueEntry *entries;		/* the result */
 	int			nentries;
 } Reading;
 
-static ZkQueueEntry *run_reading(Reading *reading, int *nentries);
 static bool read_entries(ZkRoundTrip *trip, void *argument);
 static void request_data(Reading *reading, int slot, const char *child);
 static const ZkReply *await_data(const ZkRoundTrip *trip, Reading *reading,
@@ -69,33 +48,20 @@ static bool take_entry(const Reading *reading, const ZkReply *reply,
 					   const char *child, ZkQueueEntry *entry);
 static void warn_of_styles(const ZkQueueEntry *entries, int nentries);
 static void mark_holders(ZkQueueEntry *entries, int nentries);
-static const ZkReply *read_parent(ZkRoundTrip *trip, const Reading *reading);
-static void date_holders(ZkQueueEntry *entries, int nentries, int64 pzxid);
-static TimestampTz made_at(const ZkQueueEntry *entries, int nentries,
-						   int64 czxid);
-static TimestampTz holds_since(const ZkQueueEntry *entry, TimestampTz quiet);
 static TimestampTz time_of(int64 unix_ms);
 static void free_reading(void *argument);
 static int	compare_children(const void *a, const void *b);
 
 ZkQueueEntry *
-zklock_read_queue(const char *name, int *nentries)
-{
-	Reading		reading = {
-		.path_of = zklock_name_path,
-		.name = name,
-		.wants_since = true
-	};
-
-	return run_reading(&reading, nentries);
-}
-
-ZkQueueEntry *
-zklock_read_children(ZkPathOf path_of, const char *name, int *nentries)
+zklock_read_queue(ZkPathOf path_of, const char *name, int *nentries)
 {
 	Reading		reading = {.path_of = path_of,.name = name};
 
-	return run_reading(&reading, nentries);
+	/* a bad name needs no connection */
+	pfree(path_of(name, NULL));
+	zklock_roundtrip_run(read_entries, free_reading, &reading);
+	*nentries = reading.nentries;
+	return reading.entries;
 }
 
 ZkQueueEntry *
@@ -124,17 +90,6 @@ zklock_order_queue(const char *const *children, int nchildren, int *nentries)
 	pfree(sorted);
 	*nentries = count;
 	return entries;
-}
-
-/* Read it, with new sessions as need be.  Raises 42602 for a bad name. */
-static ZkQueueEntry *
-run_reading(Reading *reading, int *nentries)
-{
-	/* a bad name needs no connection */
-	pfree(reading->path_of(reading->name, NULL));
-	zklock_roundtrip_run(read_entries, free_reading, reading);
-	*nentries = reading->nentries;
-	return reading->entries;
 }
 
 /*
@@ -184,15 +139,6 @@ read_entries(ZkRoundTrip *trip, void *argument)
 			request_data(reading, slot, children[i + READS_AT_ONCE]);
 	}
 	mark_holders(entries, nread);
-	if (reading->wants_since && nread > 0)
-	{
-		const ZkReply *parent = read_parent(trip, reading);
-
-		if (parent->result == ZK_SESSION_LOST)
-			return false;
-		date_holders(entries, nread,
-					 parent->result == ZK_OK ? parent->pzxid : 0);
-	}
 	warn_of_styles(entries, nread);
 	reading->entries = entries;
 	reading->nentries = nread;
@@ -269,8 +215,6 @@ take_entry(const Reading *reading, const ZkReply *reply, const char *child,
 	zklock_nodedata_parse(reply->data, reply->data_length, &entry->who);
 	entry->session_id = reply->ephemeral_owner;
 	entry->since = time_of(reply->ctime_ms);
-	entry->set_at = time_of(reply->mtime_ms);
-	entry->version = reply->version;
 	entry->is_releasing = reply->version > 0 && reply->data_length == 0 &&
 		recipe_read_mark(child) == RECIPE_MARK_HAND_OVER;
 	entry->czxid = reply->czxid;
@@ -304,60 +248,9 @@ mark_holders(ZkQueueEntry *entries, int nentries)
 			permits = 1;
 		entry->is_holder = position <= permits || position == 1 ||
 			(entry->mode == RECIPE_SHARED && !is_exclusive_ahead);
-		entry->is_kept = position == 1 &&
-			recipe_read_mark(entry->node) == RECIPE_MARK_KEEPER &&
-			entry->who.kept == ZK_IS_KEPT;
 		if (entry->mode == RECIPE_EXCLUSIVE)
 			is_exclusive_ahead = true;
 	}
-}
-
-/* The lock's znode itself, behind its children; it may not be read by us. */
-static const ZkReply *
-read_parent(ZkRoundTrip *trip, const Reading *reading)
-{
-	return zklock_roundtrip_read(trip, zklock_client_get, reading->path);
-}
-
-/* Set held_since of those who hold; pzxid: of the lock's znode, 0: unknown. */
-static void
-date_holders(ZkQueueEntry *entries, int nentries, int64 pzxid)
-{
-	TimestampTz quiet = pzxid != 0 ? made_at(entries, nentries, pzxid) : 0;
-
-	for (int i = 0; i < nentries; i++)
-		if (entries[i].is_holder && !entries[i].is_releasing &&
-			entries[i].czxid != 0 &&
-			recipe_read_mark(entries[i].node) != RECIPE_MARK_KEEPER)
-			entries[i].held_since = holds_since(&entries[i], quiet);
-}
-
-/* When the child with that czxid was made; 0 if it is not there. */
-static TimestampTz
-made_at(const ZkQueueEntry *entries, int nentries, int64 czxid)
-{
-	for (int i = 0; i < nentries; i++)
-		if (entries[i].czxid == czxid)
-			return entries[i].since;
-	return 0;
-}
-
-/* quiet: from when on nobody has left the queue, 0: not known. */
-static TimestampTz
-holds_since(const ZkQueueEntry *entry, TimestampTz quiet)
-{
-	bool		is_ours = entry->who.client != NULL &&
-		strcmp(entry->who.client, "zklock") == 0;
-	TimestampTz since = quiet != 0 ? Max(quiet, entry->since) : 0;
-
-	if (recipe_read_mark(entry->node) == RECIPE_MARK_HOLD ||
-		(is_ours && entry->token != entry->czxid) ||
-		recipe_parse_node(entry->node).sequence == 0)
-		return entry->since;
-	if (is_ours && entry->permits > 1 && entry->version > 0 &&
-		(since == 0 || entry->set_at < since))
-		return entry->set_at;
-	return since;
 }
 
 /* What is no date becomes one that is surely wrong. */

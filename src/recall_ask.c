@@ -118,7 +118,7 @@ ask_holders(const char *name, const char *reason)
 	pfree(zklock_name_path(name, NULL));
 
 	zklock_roundtrip_run(count_requests, end_count, &asking);
-	entries = zklock_read_children(zklock_name_path, name, &nentries);
+	entries = zklock_read_queue(zklock_name_path, name, &nentries);
 	log_questions(name, entries, nentries);
 
 	for (int i = 0; i < nentries; i++)
@@ -343,13 +343,12 @@ holder_path(const char *root, const char *request, const ZkReply *reply)
 	ZkNodeData	who;
 	char		path[RECIPE_PATH_SIZE];
 	char	   *node;
-	size_t		from;
-	size_t		size;
+	size_t		offset;
 
 	zklock_nodedata_parse(reply->data, reply->data_length, &who);
 	if (who.lock == NULL || length <= 0 ||
 		strcmp(name + length, ZK_RELEASE_SUFFIX) != 0 ||
-		recipe_check_name(who.lock, &from, &size) != RECIPE_NAME_OK ||
+		recipe_check_name(who.lock, &offset) != RECIPE_NAME_OK ||
 		!recipe_lock_path(path, root, who.lock))
 		return NULL;
 	node = pnstrdup(name, length);

@@ -95,7 +95,7 @@ typedef struct RecipeNode
 	int32_t		sequence;		/* valid unless style is NONE */
 } RecipeNode;
 
-/* Why a lock name or a root is refused. */
+/* Why a lock name is refused. */
 typedef enum RecipeNameError
 {
 	RECIPE_NAME_OK,
@@ -104,16 +104,20 @@ typedef enum RecipeNameError
 	RECIPE_NAME_TOO_DEEP,
 	RECIPE_NAME_EMPTY_COMPONENT,	/* leading, trailing or double slash */
 	RECIPE_NAME_DOTS,			/* a component is "." or ".." */
-	RECIPE_NAME_CONTROL,		/* control character, U+0000 to U+001F or
-								 * U+007F to U+009F */
 	RECIPE_NAME_ENCODING,		/* not valid UTF-8 */
-	RECIPE_NAME_BEYOND_BMP,		/* a character above U+FFFF */
-	RECIPE_NAME_UNSUPPORTED,	/* surrogate, private use, U+FFF0 to U+FFFF */
-	RECIPE_NAME_LIKE_QUEUE_NODE,	/* a component, not the first, would
-									 * be taken for a contender */
-	RECIPE_NAME_RESERVED,		/* first component of the root is "zookeeper" */
-	RECIPE_NAME_NOT_ABSOLUTE	/* a root that does not start with a slash */
+	RECIPE_NAME_CHARACTER,		/* one that no znode's name can have */
+	RECIPE_NAME_LIKE_QUEUE_NODE /* a component, not the first, would be taken
+								 * for a contender */
 } RecipeNameError;
+
+/* What a contender wants. */
+typedef struct RecipeWish
+{
+	const char *mine;			/* name of its queue node; NULL: it has none
+								 * yet, and would stand behind all others */
+	RecipeMode	mode;
+	int			permits;		/* 1: a plain lock; more: a semaphore */
+} RecipeWish;
 
 /* Where a contender stands. */
 typedef enum RecipeVerdict
@@ -127,28 +131,18 @@ typedef enum RecipeVerdict
 } RecipeVerdict;
 
 /*
- * Check a lock name.  Result: RECIPE_NAME_OK, or the first reason against it;
- * *offset is then the byte at which the offending component or character
- * starts, *length how many bytes it has; for RECIPE_NAME_EMPTY, _TOO_LONG and
- * _NOT_ABSOLUTE that is the whole text.  Both are 0 if the name is good.
+ * Check a lock name.  Result: RECIPE_NAME_OK, or the first reason against it.
+ * For reasons about a component or a character *offset is the byte at which
+ * that starts.
  */
-extern RecipeNameError recipe_check_name(const char *name, size_t *offset,
-										 size_t *length);
+extern RecipeNameError recipe_check_name(const char *name, size_t *offset);
 
 /*
- * Write a good name that is like one that is refused for
- * RECIPE_NAME_LIKE_QUEUE_NODE: with '_' behind each such component.  false if
- * there is none, for another fault or for its length.
+ * Is this a root ("/", "/zklock", "/a/b")?  It is absolute, has no trailing
+ * slash, its components are as in a lock name, and it is not below
+ * ZooKeeper's own "/zookeeper".
  */
-extern bool recipe_suggest_name(char suggestion[RECIPE_NAME_MAX + 1],
-								const char *name);
-
-/*
- * Check a root ("/", "/zklock", "/a/b"): absolute, no trailing slash, each
- * component as in a lock name, not below ZooKeeper's own "/zookeeper".
- */
-extern RecipeNameError recipe_check_root(const char *root, size_t *offset,
-										 size_t *length);
+extern bool recipe_is_root(const char *root);
 
 /*
  * Write the path of the lock's znode, <root>/<name>, into path (at least
@@ -213,19 +207,24 @@ extern const char *recipe_style_name(RecipeStyle style);
 extern int	recipe_compare_nodes(const char *a, const char *b);
 
 /*
- * Where does the contender whose node is called `mine` stand among the
- * children of the lock?
+ * Where does such a contender stand among the children of the lock?
  *
- * `mine` is the full name, or its prefix up to the sequence number when the
- * reply to the create was lost: the GUID makes it unique.  *own is then set
- * to the index of our node (-1 if RECIPE_GONE; the first in order should a
- * prefix fit several), and for RECIPE_WAIT *watch to the index of the nearest
- * contender ahead that excludes us: for an exclusive contender any, for a
- * shared one the nearest that is not known to be shared (else *watch is -1).
+ * A plain lock: for RECIPE_WAIT *watch is the index of the nearest contender
+ * ahead that excludes us: for an exclusive contender any, for a shared one the
+ * nearest that is not known to be shared.
+ *
+ * A semaphore, which the first wish->permits contenders hold: RECIPE_WAIT with
+ * *watch set: watch the one just ahead, which waits too, until it says that it
+ * was granted, or goes.  With *watch -1: the first of those who wait; any
+ * holder may be the first to leave, so watch the whole queue.
+ *
+ * RECIPE_MISMATCH: the first of the queue counts otherwise.  So it is who
+ * comes into a queue with another number that has the trouble, not those
+ * behind it: they wait for it (in RECIPE_WAIT, *watch is the one just ahead)
+ * until it is gone.  For all else *watch is -1.
  */
 extern RecipeVerdict recipe_verdict(const char *const *children, int nchildren,
-									const char *mine, RecipeMode mode,
-									int *own, int *watch);
+									const RecipeWish *wish, int *watch);
 
 /*
  * Is no other contender of the list ahead of this one, or level with it?
@@ -233,29 +232,5 @@ extern RecipeVerdict recipe_verdict(const char *const *children, int nchildren,
  */
 extern bool recipe_is_first(const char *const *children, int nchildren,
 							const char *child);
-
-/*
- * Would a contender that joins now be granted at once?  RECIPE_HELD,
- * RECIPE_WAIT or RECIPE_EXHAUSTED; *watch as above.
- */
-extern RecipeVerdict recipe_verdict_newcomer(const char *const *children,
-											 int nchildren, RecipeMode mode,
-											 int *watch);
-
-/*
- * Where does a contender stand in the queue of a counting semaphore, which
- * the first `permits` contenders hold?  mine is its full name, NULL for one
- * that would join now.  RECIPE_WAIT with *watch set: watch the one just
- * ahead, which waits too, until it says that it was granted, or goes.
- * RECIPE_WAIT with *watch -1: the first of those who wait; any holder may be
- * the first to leave, so watch the whole queue.  RECIPE_MISMATCH: the first
- * of the queue counts otherwise, a plain lock for example.  So it is who
- * comes into a queue with another number that has the trouble, not those
- * behind it: they wait for it (in RECIPE_WAIT, *watch is the one just ahead)
- * until it is gone.
- */
-extern RecipeVerdict recipe_permit_verdict(const char *const *children,
-										   int nchildren, const char *mine,
-										   int permits, int *watch);
 
 #endif							/* ZKLOCK_RECIPE_H */

@@ -48,11 +48,10 @@ zklock_roundtrip_run(bool (*talk) (ZkRoundTrip *trip, void *argument),
 	};
 	volatile bool is_over = false;
 
-	for (volatile bool is_retry = false; !is_over;
-		 is_retry = zklock_session_is_turning())
+	while (!is_over)
 	{
 		zklock_session_renew();
-		zklock_session_open(is_retry);
+		zklock_session_open();
 		PG_TRY();
 		{
 			is_over = talk(&trip, argument);

@@ -99,8 +99,9 @@ extern const ZkReply *zklock_roundtrip_read_newest(ZkRoundTrip *trip,
 												   const char *path);
 
 /*
- * Send a question ahead of the next one, with which it goes out; its reply is
- * there when that of the next one is ZK_OK, or anything that a server said.
+ * Send a request together with the next one, ahead of it.  Nobody waits for
+ * its reply: a server answers in order, so once it has answered the next
+ * request the reply to this one is there, too.
  */
 extern void zklock_roundtrip_send_ahead(ZkRoundTrip *trip,
 										ZkRequest *request);

@@ -77,6 +77,11 @@ typedef struct Claim
 	bool		may_be_there;	/* a create was sent, and what came of it is
 								 * not known, or not told to anybody */
 	bool		is_ours;		/* the result, valid when it is over */
+
+	/* Of the attempt under way. */
+	const char *path;			/* of the record */
+	const char *guard;			/* and of the znode whose version guards
+								 * deletions */
 	ZkSample	sample;			/* of the records of that name */
 	ZkRequest  *guarded;		/* get of the guard, ahead of the sample's */
 } Claim;
@@ -110,12 +115,9 @@ static char *record_data(int64 retain_ms);
 static bool take_record(const ZkReply *reply);
 static int	count_records(ZkRoundTrip *trip);
 static bool finish_claim(ZkRoundTrip *trip, Claim *claim,
-						 const char *path, const char *guard,
 						 const ZkReply *record, int nothers);
-static void prune(Claim *claim, const char *guard, const char *claimed,
-				  int64 now_ms);
-static bool is_old(const Claim *claim, int index, const char *claimed,
-				   int64 now_ms);
+static void prune(Claim *claim, int64 now_ms);
+static bool is_old(const Claim *claim, int index, int64 now_ms);
 static void end_claim(void *argument);
 static bool forget_slot(ZkRoundTrip *trip, void *argument);
 static bool remove_record(ZkRoundTrip *trip, const char *guard,
@@ -170,7 +172,7 @@ zk_runs(PG_FUNCTION_ARGS)
 	char	   *name = zklock_args_name(fcinfo);
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
 	int			nchildren;
-	ZkQueueEntry *runs = zklock_read_children(zklock_name_runs_path, name,
+	ZkQueueEntry *runs = zklock_read_queue(zklock_name_runs_path, name,
 											  &nchildren);
 
 	for (int i = 0; i < nchildren; i++)
@@ -275,11 +277,12 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 	int			guard_length;
 	char	   *path = zklock_name_run_path(claim->name, claim->slot,
 											&guard_length);
-	char	   *guard = pnstrdup(path, guard_length);
 	char	   *directory = directory_of(path);
 	char	   *data;
 	const ZkReply *reply;
 
+	claim->path = path;
+	claim->guard = pnstrdup(path, guard_length);
 	begin_claim(path);
 	data = record_data(claim->retain_ms);
 	claim->may_be_there = true;
@@ -292,8 +295,7 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 		{
 			case ZK_OK:
 				claim->is_ours = true;
-				return finish_claim(trip, claim, path, guard, reply,
-									count_records(trip));
+				return finish_claim(trip, claim, reply, count_records(trip));
 			case ZK_NODE_EXISTS:
 				break;
 			case ZK_UNKNOWN_OUTCOME:
@@ -312,7 +314,7 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 				claim->is_ours = take_record(reply);
 				if (!claim->is_ours)
 					return true;
-				return finish_claim(trip, claim, path, guard, reply,
+				return finish_claim(trip, claim, reply,
 									count_records(trip) - 1);
 			case ZK_NO_AUTH:	/* ours we could read */
 				claim->is_ours = false;
@@ -394,20 +396,20 @@ count_records(ZkRoundTrip *trip)
  * session was lost on the way.
  */
 static bool
-finish_claim(ZkRoundTrip *trip, Claim *claim, const char *path,
-			 const char *guard, const ZkReply *record, int nothers)
+finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
+			 int nothers)
 {
 	ZkRemoval	removal = {
-		.path = path,
+		.path = claim->path,
 		.doing = "delete the record of a run",
 		.czxid = record->czxid
 	};
 
 	if (zklock_roundtrip_should_sample(nothers))
-		prune(claim, guard, path, record->ctime_ms);
+		prune(claim, record->ctime_ms);
 	if (nothers < RECORDS_MAX)
 		return true;
-	if (!remove_record(trip, guard, &removal))
+	if (!remove_record(trip, claim->guard, &removal))
 		return false;
 	claim->may_be_there = false;
 	ereport(ERROR,
@@ -430,27 +432,27 @@ finish_claim(ZkRoundTrip *trip, Claim *claim, const char *path,
  * does raise: the claim is not settled yet.
  */
 static void
-prune(Claim *claim, const char *guard, const char *claimed, int64 now_ms)
+prune(Claim *claim, int64 now_ms)
 {
 	ZkClient   *client = zklock_session_client();
 	const char *old[ZK_SAMPLE_MAX];
 	const ZkReply *reply;
 	int			nold = 0;
 
-	claim->guarded = zklock_client_get(client, guard);
-	zklock_roundtrip_begin_sample(&claim->sample, directory_of(claimed),
+	claim->guarded = zklock_client_get(client, claim->guard);
+	zklock_roundtrip_begin_sample(&claim->sample, directory_of(claim->path),
 								  PRUNE_MS);
 	for (int i = 0; i < claim->sample.nnodes; i++)
-		if (is_old(claim, i, claimed, now_ms))
+		if (is_old(claim, i, now_ms))
 			old[nold++] = claim->sample.paths[i];
 	reply = zklock_session_await(claim->guarded, claim->sample.deadline,
 								 ZK_WAITING_FOR_REPLY);
 	if (nold == 0 || reply == NULL || reply->result != ZK_OK)
 		return;
 	if (reply->version == ZK_ANY_VERSION)
-		advance_guard(guard);
+		advance_guard(claim->guard);
 	else
-		zklock_client_free(zklock_client_remove_guarded(client, guard,
+		zklock_client_free(zklock_client_remove_guarded(client, claim->guard,
 														reply->version,
 														old, nold));
 }
@@ -460,7 +462,7 @@ prune(Claim *claim, const char *guard, const char *claimed, int64 now_ms)
  * a server that lies: no sum may overflow.
  */
 static bool
-is_old(const Claim *claim, int index, const char *claimed, int64 now_ms)
+is_old(const Claim *claim, int index, int64 now_ms)
 {
 	const char *path = claim->sample.paths[index];
 	const ZkReply *reply = zklock_roundtrip_await_sample(&claim->sample, index);
@@ -469,7 +471,7 @@ is_old(const Claim *claim, int index, const char *claimed, int64 now_ms)
 	/* one with children would spoil the transaction for all */
 	if (reply == NULL || reply->result != ZK_OK ||
 		!is_record(strrchr(path, '/') + 1) ||
-		strcmp(path, claimed) == 0 ||
+		strcmp(path, claim->path) == 0 ||
 		reply->ephemeral_owner != 0 || reply->nbelow != 0)
 		return false;
 	zklock_nodedata_parse(reply->data, reply->data_length, &record);

@@ -15,12 +15,12 @@
 #include "access/parallel.h"
 #include "access/xact.h"
 #include "common/hashfn.h"
-#include "common/pg_prng.h"
 #include "miscadmin.h"
 #include "replication/walsender.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "utils/datetime.h"
 #include "utils/guc.h"
 
 #include "auth.h"
@@ -63,38 +63,13 @@ static int	session_timeout_setting;
  */
 static int	connect_timeout_setting;
 
-/* Values of zklock.on_lock_loss. */
-typedef enum OnLockLoss
-{
-	LOSS_CANCEL,				/* cancel the running statement */
-	LOSS_WAIT					/* learn of it at the next use or commit */
-} OnLockLoss;
-
 /*
- * zklock.on_lock_loss: what to do about a statement that runs when a lock of
- * its session is lost.  A change takes effect with the next lock granted.
+ * Every session without credentials of the user's has an identity of its own,
+ * a random password, so that its queue nodes can be handed over
+ * (contender_watch.c).  Has an ensemble refused that?  It may have digest
+ * authentication disabled.
  */
-static int	on_lock_loss = LOSS_CANCEL;
-
-static const struct config_enum_entry on_lock_loss_options[] = {
-	{"cancel", LOSS_CANCEL, false},
-	{"wait", LOSS_WAIT, false},
-	{NULL, 0, false}
-};
-
-/*
- * Every session has an identity of its own, a random password, so that its
- * queue nodes can be handed over (contender_watch.c); save for those with
- * credentials of another scheme.  Has an ensemble refused that?  It may have
- * digest authentication disabled.  0, or the hash of its servers.
- */
-static uint64 identity_refused_by;
-
-/*
- * Which server a new session tries first; counted on from a random start, so
- * that the backends spread over the servers.
- */
-static unsigned first_server;
+static bool is_identity_refused;
 
 CurrentSession MySession;
 
@@ -112,16 +87,13 @@ static struct
 static char program_path[MAXPGPATH];
 
 static void refuse_wrong_process(void);
-static void prepare_once(void);
-static void find_program(void);
 static void start_session(void);
 static void choose_auth(ZkClientOptions *options);
 static uint64 settings(void);
-static unsigned next_server(void);
 static void open_client(const ZkClientOptions *options);
-static uint64 hash_of(const char *text);
+static void note_end(const ZkClientStatus *status);
 static void note_loss(const ZkClientStatus *status);
-static void reap(bool is_question);
+static void reap(bool may_cancel);
 static void close_at_exit(int code, Datum arg);
 static bool check_servers(char **newval, void **extra, GucSource source);
 static const char *silence_text(void);
@@ -152,53 +124,29 @@ zklock_session_init(void)
 							&connect_timeout_setting, 10000, 100, 3600000,
 							PGC_USERSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);
-	DefineCustomEnumVariable("zklock.on_lock_loss",
-							 "What happens to a running statement when a lock is lost.",
-							 "cancel, or wait until the next use of a lock or the commit.",
-							 &on_lock_loss, LOSS_CANCEL, on_lock_loss_options,
-							 PGC_SUSET, 0,
-							 NULL, NULL, NULL);
 }
 
 void
-zklock_session_open(bool is_retry)
+zklock_session_open(void)
 {
-	ZkClientStatus status;
-
 	refuse_wrong_process();
-	prepare_once();
-	reap(true);
-	MySession.needs_look = true;
-	if (!is_retry)
+	MySession.needs_check = true;
+	if (!MySession.is_retry)
 	{
-		MySession.connect_bound_ms = connect_timeout_setting;
 		MySession.connect_deadline = zklock_client_now() +
-			MySession.connect_bound_ms;
+			connect_timeout_setting;
 		MySession.nattempts = 0;
 	}
+	MySession.is_retry = false;
 	if (MySession.client == NULL)
 		start_session();
-	zklock_client_status(MySession.client, &status);
-	if (!status.was_connected)
-		session_raise_if_lost(&status);
-}
-
-bool
-zklock_session_is_turning(void)
-{
-	ZkClientStatus status;
-
-	if (zklock_session_status(&status))
-		session_note_refusal(&status);
-	return MySession.is_given_up;
 }
 
 void
 zklock_session_interrupt_on_loss(bool is_wanted)
 {
 	if (MySession.client != NULL)
-		zklock_client_interrupt_on_loss(MySession.client, is_wanted &&
-										on_lock_loss == LOSS_CANCEL);
+		zklock_client_interrupt_on_loss(MySession.client, is_wanted);
 }
 
 void
@@ -220,51 +168,46 @@ void
 zklock_session_note_use(bool is_in_use)
 {
 	MySession.is_in_use = is_in_use;
-	MySession.needs_look = true;
+	MySession.needs_check = true;
 }
 
 /*
- * What was sent last, the deletes of a release for example, may be lost with
- * the program of the session, whose nodes only zklock_client_close() removes
- * then: it is looked at until all is answered.
+ * The requests that were sent last, for example the deletes of a release, are
+ * lost if the session's program ends before they are answered.  Then only
+ * zklock_client_close() removes the nodes.  So the session is checked after
+ * each transaction until all requests are answered.
  */
 void
 zklock_session_rest(void)
 {
 	ZkClientStatus status;
 
-	if (!MySession.needs_look)
+	if (!MySession.needs_check)
 		return;
 	zklock_session_reap();
-	MySession.needs_look = zklock_session_status(&status) &&
+	MySession.is_retry = false;
+	MySession.needs_check = zklock_session_status(&status) &&
 		status.npending > 0;
 }
 
-/* A backend without a session, or that has not used it, pays a comparison. */
 void
-zklock_session_count_traffic(void)
+zklock_session_count_requests(void)
 {
-	ZkTraffic  *counted = &MySession.counted;
-	ZkTraffic	now;
+	uint64		now;
 
 	if (MySession.client == NULL)
 		return;
-	now = zklock_client_traffic(MySession.client);
-	if (now.nsent == counted->nsent && now.nreceived == counted->nreceived)
+	now = zklock_client_count_requests(MySession.client);
+	if (now == MySession.ncounted)
 		return;
-	zklock_stat_add(ZK_STAT_REQUEST, now.nrequests - counted->nrequests);
-	zklock_stat_add(ZK_STAT_BYTES_SENT, now.nsent - counted->nsent);
-	zklock_stat_add(ZK_STAT_BYTES_RECEIVED, now.nreceived - counted->nreceived);
-	*counted = now;
+	zklock_stat_add(ZK_STAT_REQUEST, now - MySession.ncounted);
+	MySession.ncounted = now;
 }
 
 bool
 zklock_session_can_hand_over(void)
 {
-	ZkClientStatus status;
-
-	return MySession.has_identity && zklock_session_status(&status) &&
-		(!MySession.has_credentials || status.can_hand_over);
+	return MySession.client != NULL && MySession.has_identity;
 }
 
 bool
@@ -308,11 +251,8 @@ zklock_session_live(void)
 {
 	ZkClientStatus status;
 
-	if (MySession.client == NULL)
+	if (!zklock_session_status(&status))
 		return 0;
-	zklock_client_status(MySession.client, &status);
-	if (status.state == ZK_CLIENT_LOST && status.was_connected)
-		note_loss(&status);
 	return status.state == ZK_CLIENT_LOST || MySession.is_given_up ? 0 :
 		MySession.number;
 }
@@ -323,36 +263,36 @@ zklock_session_reap(void)
 	reap(false);
 }
 
-TimestampTz
-zklock_session_broken_at(void)
-{
-	return LastLoss.broken_at;
-}
-
-TimestampTz
-zklock_session_lost_at(void)
-{
-	return LastLoss.lost_at;
-}
-
 bool
-zklock_session_loss_interrupts(void)
+zklock_session_is_loss_recent(void)
 {
-	return on_lock_loss == LOSS_CANCEL &&
-		LastLoss.noticed_at >= GetCurrentStatementStartTimestamp();
+	return LastLoss.noticed_at >= GetCurrentStatementStartTimestamp();
 }
 
 bool
 zklock_session_has_interrupted(void)
 {
 	return MySession.is_in_use && zklock_session_live() == 0 &&
-		zklock_session_loss_interrupts();
+		zklock_session_is_loss_recent();
 }
 
-const char *
-zklock_session_loss_text(void)
+void
+zklock_session_describe_loss(char *text, size_t size)
 {
-	return LastLoss.text;
+	char		broken_at[MAXDATELEN + 1];
+	const char *lost_at;
+
+	/* it has but one buffer */
+	strlcpy(broken_at, timestamptz_to_str(LastLoss.broken_at),
+			sizeof(broken_at));
+	lost_at = timestamptz_to_str(LastLoss.lost_at);
+	if (LastLoss.broken_at < LastLoss.lost_at)
+		snprintf(text, size,
+				 _("The connection broke at %s, and the lock was given up at %s. %s"),
+				 broken_at, lost_at, LastLoss.text);
+	else
+		snprintf(text, size, _("The lock was given up at %s. %s"), lost_at,
+				 LastLoss.text);
 }
 
 bool
@@ -405,12 +345,6 @@ zklock_session_errdetail_silence(void)
 }
 
 const char *
-session_servers(void)
-{
-	return servers_setting;
-}
-
-const char *
 zklock_session_chroot(void)
 {
 	ServerList	list;
@@ -433,7 +367,7 @@ zklock_session_close(int wait_ms)
 
 	/* a process without a postmaster has no shared memory at its very end */
 	if (IsUnderPostmaster || !proc_exit_inprogress)
-		zklock_session_count_traffic();
+		zklock_session_count_requests();
 	MySession.client = NULL;
 	MySession.is_given_up = false;
 	if (MySession.wait_set != NULL)
@@ -446,11 +380,25 @@ zklock_session_close(int wait_ms)
 	zklock_client_close(closing, wait_ms);
 }
 
+/*
+ * The program is beside the library, wherever that was loaded from: another
+ * place than at installation, for all we know.
+ */
 const char *
 zklock_session_program(void)
 {
-	if (program_path[0] == '\0')
-		prepare_once();
+	Dl_info		library;
+
+	if (program_path[0] != '\0')
+		return program_path;
+	if (dladdr((void *) zklock_session_program, &library) == 0 ||
+		library.dli_fname == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not find out where the library of zklock is")));
+	strlcpy(program_path, library.dli_fname, sizeof(program_path));
+	get_parent_directory(program_path);
+	join_path_components(program_path, program_path, PROGRAM_NAME);
 	return program_path;
 }
 
@@ -460,19 +408,9 @@ zklock_session_status(ZkClientStatus *status)
 	if (MySession.client == NULL)
 		return false;
 	zklock_client_status(MySession.client, status);
+	if (status->state == ZK_CLIENT_LOST)
+		note_end(status);
 	return true;
-}
-
-void
-session_note_refusal(const ZkClientStatus *status)
-{
-	if (status->state != ZK_CLIENT_LOST || status->loss != ZK_LOSS_AUTH ||
-		!MySession.has_identity || MySession.is_given_up)
-		return;
-	identity_refused_by = hash_of(servers_setting);
-	MySession.is_given_up = true;
-	MySession.connect_deadline = zklock_client_now() +
-		MySession.connect_bound_ms;
 }
 
 /* Why there has been no answer. */
@@ -516,46 +454,16 @@ refuse_wrong_process(void)
 				 errmsg("ZooKeeper locks cannot be used in %s", process)));
 }
 
-/* What every session of this backend shares, made before the first. */
-static void
-prepare_once(void)
-{
-	if (program_path[0] != '\0')
-		return;
-	find_program();
-	on_proc_exit(close_at_exit, 0);
-}
-
-/*
- * The program is beside the library, wherever that was loaded from: another
- * place than at installation, for all we know.
- */
-static void
-find_program(void)
-{
-	Dl_info		library;
-
-	if (dladdr((void *) find_program, &library) == 0 ||
-		library.dli_fname == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("could not find out where the library of zklock is")));
-	strlcpy(program_path, library.dli_fname, sizeof(program_path));
-	get_parent_directory(program_path);
-	join_path_components(program_path, program_path, PROGRAM_NAME);
-}
-
 /* Start a session; it has a client when this returns. */
 static void
 start_session(void)
 {
 	ZkClientOptions options = {
-		.program = program_path,
+		.program = zklock_session_program(),
 		.servers = servers_setting,
 		.session_timeout_ms = session_timeout_setting
 	};
-	ServerList	list;
-	char		why[256];
+	ZkClientStatus status;
 
 	if (servers_setting[0] == '\0')
 		ereport(ERROR,
@@ -563,59 +471,39 @@ start_session(void)
 				 errmsg("ZooKeeper servers are not configured"),
 				 errdetail("The setting \"%s\" is empty.", "zklock.servers"),
 				 errhint("Set it in postgresql.conf to the servers of your ensemble, for example 'zk1:2181,zk2:2181,zk3:2181', and reload.")));
-	if (!servers_parse(servers_setting, &list, why, sizeof(why)))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid list of ZooKeeper servers"),
-				 errdetail("%s.", why)));
 	zklock_board_enter();
 	choose_auth(&options);
+	if (MySession.number++ == 0)
+		on_proc_exit(close_at_exit, 0);
+
+	/* backends spread over the servers, and the next session tries another */
+	options.first_server = hash_bytes_uint32(MyProcPid) + MySession.number;
 	MySession.attempt_until = 0;
-	options.first_server = next_server();
-	MySession.number++;
-	memset(&MySession.counted, 0, sizeof(MySession.counted));
+	MySession.ncounted = 0;
 	MySession.opened_with = settings();
-	strlcpy(MySession.chroot, list.chroot, sizeof(MySession.chroot));
+	zklock_session_chroot();
 	open_client(&options);
-}
-
-/* The number of the server that the next session tries first. */
-static unsigned
-next_server(void)
-{
-	static bool has_start = false;
-
-	if (!has_start)
-		first_server = pg_prng_uint32(&pg_global_prng_state);
-	has_start = true;
-	return first_server++;
+	if (zklock_session_status(&status))
+		session_raise_if_lost(&status);
 }
 
 /*
- * The credentials of the next session: the user's, an identity of its own, or
- * both.
+ * The credentials of the next session: the user's, or without any an identity
+ * of its own.
  */
 static void
 choose_auth(ZkClientOptions *options)
 {
-	char	   *scheme = NULL;
+	char	   *scheme = "digest";
 	char	   *credentials = NULL;
-	char	   *identity = NULL;
 
 	zklock_auth_read(&scheme, &credentials);
 	MySession.has_credentials = credentials != NULL;
-	if (identity_refused_by != hash_of(servers_setting) && (!MySession.has_credentials || strcmp(scheme, "digest") == 0))
-		identity = zklock_auth_make_identity();
-	MySession.has_identity = identity != NULL;
-	if (MySession.has_credentials)
-		options->identity = identity;
-	else if (MySession.has_identity)
-	{
-		scheme = "digest";
-		credentials = identity;
-		options->is_auth_private = true;
-	}
-	options->auth_scheme = scheme;
+	if (!MySession.has_credentials && !is_identity_refused)
+		credentials = zklock_auth_make_identity();
+	MySession.has_identity = !MySession.has_credentials && credentials != NULL;
+	options->is_auth_private = MySession.has_identity;
+	options->auth_scheme = credentials != NULL ? scheme : NULL;
 	options->auth_credentials = credentials;
 }
 
@@ -623,13 +511,10 @@ choose_auth(ZkClientOptions *options)
 static void
 open_client(const ZkClientOptions *options)
 {
-	const char *const secrets[] = {options->auth_credentials,
-	options->identity};
-
 	MySession.client = zklock_client_open(options);
-	for (int i = 0; i < (int) lengthof(secrets); i++)
-		if (secrets[i] != NULL)
-			explicit_bzero(unconstify(char *, secrets[i]), strlen(secrets[i]));
+	if (options->auth_credentials != NULL)
+		explicit_bzero(unconstify(char *, options->auth_credentials),
+					   strlen(options->auth_credentials));
 	if (MySession.client == NULL)
 		zklock_errors_raise_memory();
 }
@@ -641,16 +526,11 @@ open_client(const ZkClientOptions *options)
 static uint64
 settings(void)
 {
-	uint64		hash = hash_combine64(hash_of(servers_setting),
-									  zklock_auth_hash());
+	uint64		servers = hash_bytes_extended((const unsigned char *) servers_setting,
+											  strlen(servers_setting), 0);
 
-	return hash_combine64(hash, session_timeout_setting);
-}
-
-static uint64
-hash_of(const char *text)
-{
-	return hash_bytes_extended((const unsigned char *) text, strlen(text), 0);
+	return hash_combine64(hash_combine64(servers, zklock_auth_hash()),
+						  session_timeout_setting);
 }
 
 /* ---------------------------------------------------------------------
@@ -670,33 +550,58 @@ session_raise_if_lost(const ZkClientStatus *status)
 	zklock_errors_raise_no_session(status->loss, error);
 }
 
+void
+session_raise_not_connected(void)
+{
+	char		error[512];
+
+	zklock_client_last_error(MySession.client, error, sizeof(error));
+	MySession.is_given_up = true;
+	zklock_errors_raise_not_connected(connect_timeout_setting,
+									  servers_setting, error);
+}
+
 /*
- * A lost session is closed, in the background: should the ensemble take it
- * back after all, its nodes would block others for nobody's benefit.
+ * Close a lost session, in the background: if the ensemble still has it, its
+ * nodes would block others for nothing.
  *
- * Closing keeps its program from interrupting the statement: it may stand
- * still, or be just about to.  So if a question has found the loss, which
- * perhaps needs no lock and goes on with another session, we do that.  A loss
- * that an earlier statement has noticed is no news to this one.
+ * After that its program does not cancel the statement any more.  A statement
+ * that asks the ensemble and then goes on with another session would never
+ * hear of the loss.  So with may_cancel we send the interrupt here, unless an
+ * earlier statement has noticed the loss.
  */
 static void
-reap(bool is_question)
+reap(bool may_cancel)
 {
 	ZkClientStatus status;
 
-	if (MySession.client == NULL)
+	if (!zklock_session_status(&status))
 		return;
-	zklock_client_status(MySession.client, &status);
-	if (status.state == ZK_CLIENT_LOST && status.was_connected)
-	{
-		note_loss(&status);
-		if (is_question && zklock_session_loss_interrupts())
-			zklock_client_interrupt_if_lost(MySession.client);
-	}
+	if (may_cancel && status.state == ZK_CLIENT_LOST &&
+		status.was_connected && zklock_session_is_loss_recent())
+		zklock_client_interrupt_if_lost(MySession.client);
 	session_note_state(&status);
-	session_note_refusal(&status);
 	if (status.state == ZK_CLIENT_LOST || MySession.is_given_up)
 		zklock_session_close(0);
+}
+
+/*
+ * The session is lost.  If the ensemble does not take the identity that we
+ * chose ourselves, the next session does without, and has all its time to
+ * connect.
+ */
+static void
+note_end(const ZkClientStatus *status)
+{
+	if (status->was_connected)
+		note_loss(status);
+	if (status->loss != ZK_LOSS_AUTH || !MySession.has_identity ||
+		MySession.is_given_up)
+		return;
+	is_identity_refused = true;
+	MySession.is_given_up = true;
+	MySession.is_retry = true;
+	MySession.connect_deadline = zklock_client_now() + connect_timeout_setting;
 }
 
 /* Keep the circumstances of a loss, once, for messages to come. */
@@ -744,8 +649,6 @@ check_servers(char **newval, void **extra, GucSource source)
 {
 	ServerList	list;
 	char		why[256];
-	size_t		offset;
-	size_t		length;
 
 	if ((*newval)[0] == '\0')
 		return true;
@@ -754,8 +657,7 @@ check_servers(char **newval, void **extra, GucSource source)
 		GUC_check_errdetail("%s.", why);
 		return false;
 	}
-	if (list.chroot[0] != '\0' &&
-		recipe_check_root(list.chroot, &offset, &length) != RECIPE_NAME_OK)
+	if (list.chroot[0] != '\0' && !recipe_is_root(list.chroot))
 	{
 		GUC_check_errdetail("\"%s\" is not a valid path for a chroot.",
 							list.chroot);

@@ -46,26 +46,17 @@ typedef enum ZkWaitReason
 extern void zklock_session_init(void);
 
 /*
- * Make sure that there is a session which is not known to be lost; it need
- * not be connected yet.  Raises 0A000 in a process that must not hold locks,
- * 55000 without servers, 53000 if its program cannot be started.  A new
- * session has a new number.
+ * Make sure that there is a session; it need not be connected yet.  To be
+ * called after zklock_session_renew(); again, if the session was lost before
+ * it was connected and all its requests are freed.  Raises 0A000 in a process
+ * that must not hold locks, 55000 without servers, 53000 if its program cannot
+ * be started.  A new session has a new number.
  */
-extern void zklock_session_open(bool is_retry);
+extern void zklock_session_open(void);
 
 /*
- * Was a request reported as lost with its session because the server did not
- * answer, and another one is to be tried, or because the ensemble does not
- * know the authentication of our own choice, and the next session does
- * without?  Then free all requests and call zklock_session_open() again, as a
- * retry under the same zklock.connect_timeout.
- */
-extern bool zklock_session_is_turning(void);
-
-/*
- * Is there anything that the loss of the session should interrupt a running
- * statement for?  If so, and if zklock.on_lock_loss is "cancel", it does so
- * as pg_cancel_backend() would.  Never raises.
+ * Shall the loss of the session cancel the running statement, as
+ * pg_cancel_backend() would?  Not at first.  Never raises.
  */
 extern void zklock_session_interrupt_on_loss(bool is_wanted);
 
@@ -83,12 +74,12 @@ extern void zklock_session_note_use(bool is_in_use);
 
 /*
  * At the end of a transaction: zklock_session_reap() if the session was used
- * since the last time, or has not answered all yet; else a comparison.
+ * since the last call, or still has requests without a reply.
  */
 extern void zklock_session_rest(void);
 
-/* Add to the statistics what the session has sent and received.  Never raises. */
-extern void zklock_session_count_traffic(void);
+/* Count the requests of the session (stat.h).  Never raises. */
+extern void zklock_session_count_requests(void);
 
 /*
  * Has the session an identity of its own, so that nobody else can write to
@@ -134,22 +125,19 @@ extern ZkSessionNumber zklock_session_live(void);
 extern void zklock_session_reap(void);
 
 /*
- * Take in what there is to know of the session, whether or not anything tells
- * that there is news.  Never raises, never waits.
+ * Read all messages of the session's program, also if the shared page does
+ * not say that there are any.  Never raises, never waits.
  */
 extern void zklock_session_look(void);
 
 /*
- * When the connection of the session before the current one broke, when the
- * session was given up, which is later unless it had its connection still,
- * and why, in words.
+ * When and why the session was lost that was lost last, in words.  Never
+ * raises.
  */
-extern TimestampTz zklock_session_broken_at(void);
-extern TimestampTz zklock_session_lost_at(void);
-extern const char *zklock_session_loss_text(void);
+extern void zklock_session_describe_loss(char *text, size_t size);
 
-/* Was it noticed in this statement, and are statements to be interrupted? */
-extern bool zklock_session_loss_interrupts(void);
+/* Was it noticed in this statement? */
+extern bool zklock_session_is_loss_recent(void);
 
 /* Is the session on which locks hang lost, and was that it?  Never raises. */
 extern bool zklock_session_has_interrupted(void);
@@ -168,9 +156,6 @@ extern const ZkReply *zklock_session_await(ZkRequest *request, int64 deadline,
  * (handover.h). Raises likewise.
  */
 extern ZkWaitEnd zklock_session_await_watch(int64 deadline);
-
-/* Wait until no request is outstanding; false at the deadline or on loss. */
-extern bool zklock_session_await_silence(int64 deadline);
 
 /*
  * Wait until nothing is left in any queue of what this session has withdrawn

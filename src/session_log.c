@@ -14,7 +14,6 @@
  */
 #include "session_private.h"
 
-#include "common/hashfn.h"
 #include "miscadmin.h"
 
 #include "board.h"
@@ -31,22 +30,12 @@ typedef enum SessionNews
 	NEWS_LOST
 } SessionNews;
 
-StaticAssertDecl(NEWS_LOST < ZK_BOARD_KINDS, "the board knows no more kinds");
-
-/* Room for what a line says of other backends. */
-#define OTHERS_SIZE 256
-
 static SessionNews news_of(const ZkClientStatus *status, bool is_new);
 static void count_news(const ZkClientStatus *status, bool is_new);
 static TimestampTz state_since(const ZkClientStatus *status);
 static void log_state(const ZkClientStatus *status);
 static void log_news(SessionNews news, const ZkClientStatus *status,
 					 TimestampTz suspended_since);
-static uint32 cause_of(SessionNews news, const ZkClientStatus *status);
-static int	count_others(SessionNews news, const char *server);
-static void describe_others(char text[OTHERS_SIZE], SessionNews news,
-							int nothers, int nsilent);
-
 void
 session_note_state(const ZkClientStatus *status)
 {
@@ -172,23 +161,15 @@ log_state(const ZkClientStatus *status)
 			 errhidestmt(true), errhidecontext(true)));
 }
 
-/*
- * A line for the person on call, about a session on which locks hang, unless
- * another backend has just said the same.
- */
+/* A line for the person on call, about a session on which locks hang. */
 static void
 log_news(SessionNews news, const ZkClientStatus *status,
 		 TimestampTz suspended_since)
 {
 	unsigned long long id = status->session_id;
-	int			nsilent;
-	char		others[OTHERS_SIZE];
 	char		error[512];
 	char		why[256];
 
-	if (!zklock_board_may_tell(news, cause_of(news, status), &nsilent))
-		return;
-	describe_others(others, news, count_others(news, status->server), nsilent);
 	switch (news)
 	{
 		case NEWS_NONE:
@@ -197,8 +178,7 @@ log_news(SessionNews news, const ZkClientStatus *status,
 			ereport(LOG_SERVER_ONLY,
 					(errmsg("ZooKeeper session 0x%llx lost its connection to server \"%s\"",
 							id, status->server),
-					 errdetail("It keeps its locks and its places in queues if it is connected again in time.%s",
-							   others),
+					 errdetail("It keeps its locks and its places in queues if it is connected again in time."),
 					 errhidestmt(true), errhidecontext(true)));
 			break;
 		case NEWS_RESUMED:
@@ -206,9 +186,9 @@ log_news(SessionNews news, const ZkClientStatus *status,
 					(errmsg("ZooKeeper session 0x%llx is connected again, to server \"%s\"",
 							id, status->server),
 					 suspended_since != 0 ?
-					 errdetail("It had no connection since %s.%s",
-							   timestamptz_to_str(suspended_since), others) :
-					 errdetail("Its locks are kept.%s", others),
+					 errdetail("It had no connection since %s.",
+							   timestamptz_to_str(suspended_since)) :
+					 errdetail("Its locks are kept."),
 					 errhidestmt(true), errhidecontext(true)));
 			break;
 		case NEWS_LOST:
@@ -217,70 +197,8 @@ log_news(SessionNews news, const ZkClientStatus *status,
 			ereport(LOG_SERVER_ONLY,
 					(errmsg("ZooKeeper session 0x%llx is lost, and its locks with it",
 							id),
-					 errdetail("%s%s", why, others),
+					 errdetail("%s", why),
 					 errhidestmt(true), errhidecontext(true)));
 			break;
 	}
-}
-
-/* What may be the same for others: the server, or why a session is lost. */
-static uint32
-cause_of(SessionNews news, const ZkClientStatus *status)
-{
-	return news == NEWS_LOST ? status->loss :
-		hash_bytes((const unsigned char *) status->server,
-				   strlen(status->server));
-}
-
-/*
- * How many other backends of this cluster that hold or wait for locks are in
- * the same position, as far as the board knows: connected to the server that
- * was lost last; still without a connection; without one or lost.
- */
-static int
-count_others(SessionNews news, const char *server)
-{
-	int			nothers = 0;
-
-	for (int i = 0; i < zklock_board_size(); i++)
-	{
-		ZkBoardRow	row;
-		bool		is_suspended;
-
-		if (!zklock_board_read(i, &row) || row.pid == MyProcPid ||
-			(row.nheld == 0 && row.awaited[0] == '\0'))
-			continue;
-		is_suspended = row.is_session_open && row.state == ZK_CLIENT_SUSPENDED;
-		if (news == NEWS_SUSPENDED ?
-			row.is_session_open && strcmp(row.server, server) == 0 :
-			is_suspended || (news == NEWS_LOST &&
-							 (!row.is_session_open ||
-							  row.state == ZK_CLIENT_LOST)))
-			nothers++;
-	}
-	return nothers;
-}
-
-/* In sentences, each with a blank ahead of it. */
-static void
-describe_others(char text[OTHERS_SIZE], SessionNews news, int nothers,
-				int nsilent)
-{
-	static const char *const position[] = {
-		[NEWS_NONE] = "",
-		[NEWS_SUSPENDED] = "used the same server",
-		[NEWS_RESUMED] = "have no connection",
-		[NEWS_LOST] = "have no connection, or lost their session"
-	};
-	int			length = 0;
-
-	text[0] = '\0';
-	if (nothers > 0)
-		length = snprintf(text, OTHERS_SIZE,
-						  " Other backends that hold or wait for locks and %s, as far as they have noticed: %d.",
-						  position[news], nothers);
-	if (nsilent > 0)
-		snprintf(text + length, OTHERS_SIZE - length,
-				 " Lines about the like that were left out since the last one: %d.",
-				 nsilent);
 }

@@ -23,15 +23,17 @@ typedef struct CurrentSession
 								 * leaves while requests may be outstanding;
 								 * then zklock_session_reap() closes it */
 	bool		is_in_use;		/* locks hang on it */
-	bool		needs_look;		/* it was used since zklock_session_rest() */
+	bool		needs_check;	/* it was used since zklock_session_rest() */
 	bool		has_identity;	/* of its own */
 	bool		has_credentials;	/* those of zklock.auth */
 	uint64		opened_with;	/* settings() */
 	char		chroot[sizeof(((ServerList *) 0)->chroot)]; /* of its servers */
 
 	/* Until it is connected for the first time. */
-	int64		connect_deadline;	/* when it is given up, */
-	int			connect_bound_ms;	/* after how long */
+	int64		connect_deadline;	/* when it is given up */
+	bool		is_retry;		/* the next session has the same deadline: the
+								 * one before it was given up to try another
+								 * server, or to go without an identity */
 	int			nattempts;		/* servers that were tried before */
 	int64		attempt_until;	/* when the next is; 0: not known yet */
 
@@ -40,7 +42,7 @@ typedef struct CurrentSession
 	ZkClientState noted_state;
 	int			noted_connects;
 	TimestampTz noted_since;
-	ZkTraffic	counted;		/* of its traffic, by stat.c */
+	uint64		ncounted;		/* of its requests, by stat.c */
 
 	/* The set that every wait uses: latch, its program, postmaster; or NULL. */
 	WaitEventSet *wait_set;
@@ -48,26 +50,18 @@ typedef struct CurrentSession
 
 extern CurrentSession MySession;
 
-/*
- * If the ensemble does not take the identity that we chose ourselves, the
- * next session does without, and has all its time to connect.  To be called
- * wherever the loss may be seen first: a request's reply can be there ahead
- * of it.
- */
-extern void session_note_refusal(const ZkClientStatus *status);
-
 /* If its state has changed, tell the board, the counters and the log. */
 extern void session_note_state(const ZkClientStatus *status);
 
 /* The same as soon as it is connected, first or again; else nothing. */
 extern void session_note_beginning(void);
 
-/* The setting zklock.servers. */
-extern const char *session_servers(void);
-
 /*
  * Raise for a lost session that there is no point in replacing; give it up.
  */
 extern void session_raise_if_lost(const ZkClientStatus *status);
+
+/* Raise for a first connection that took too long, and give it up. */
+pg_noreturn extern void session_raise_not_connected(void);
 
 #endif							/* ZKLOCK_SESSION_PRIVATE_H */

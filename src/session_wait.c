@@ -37,12 +37,8 @@ static ZkWaitEnd wait_for(ZkRequest *request, bool (*is_over) (void),
 static bool bound_connecting(const ZkClientStatus *status, int64 now,
 							 int64 *wake_at);
 static void make_wait_set(void);
-pg_noreturn static void raise_not_connected(void);
-static int	milliseconds_until(int64 when, int64 now);
-static bool is_silent(void);
 static bool is_undone(void);
 static bool has_watch_news(void);
-static bool is_never_over(void);
 static uint32 wait_event_of(ZkWaitReason reason);
 
 void
@@ -51,7 +47,7 @@ zklock_session_await_contact(void)
 	ZkClientStatus status;
 
 	if (zklock_session_status(&status))
-		wait_for(NULL, is_never_over, zklock_client_now() + 1 +
+		wait_for(NULL, NULL, zklock_client_now() + 1 +
 				 contact_delay_ms(status.session_timeout_ms),
 				 ZK_WAITING_TO_COMMIT);
 }
@@ -59,34 +55,20 @@ zklock_session_await_contact(void)
 const ZkReply *
 zklock_session_await(ZkRequest *request, int64 deadline, ZkWaitReason reason)
 {
+	ZkWaitEnd	end;
+
 	if (request == NULL)
 		zklock_errors_raise_memory();
-	switch (wait_for(request, NULL, deadline, reason))
-	{
-		case ZK_WAIT_OVER:
-			return zklock_client_reply(request);
-		case ZK_WAIT_TIMEOUT:
-			return NULL;
-		case ZK_WAIT_LOST:
-			return &lost_reply;
-	}
-	return NULL;
+	end = wait_for(request, NULL, deadline, reason);
+	if (end == ZK_WAIT_TIMEOUT)
+		return NULL;
+	return end == ZK_WAIT_OVER ? zklock_client_reply(request) : &lost_reply;
 }
 
 ZkWaitEnd
 zklock_session_await_watch(int64 deadline)
 {
 	return wait_for(NULL, has_watch_news, deadline, ZK_WAITING_FOR_LOCK);
-}
-
-bool
-zklock_session_await_silence(int64 deadline)
-{
-	if (MySession.client == NULL)
-		return true;
-	zklock_client_report_silence(MySession.client);
-	return wait_for(NULL, is_silent, deadline,
-					ZK_WAITING_FOR_REPLY) == ZK_WAIT_OVER;
 }
 
 bool
@@ -102,7 +84,8 @@ zklock_session_await_undone(int64 deadline)
  */
 
 /*
- * Wait for a request's reply, or with request NULL until is_over() says so.
+ * Wait for a request's reply; with request NULL until is_over() says so, or
+ * if that is NULL, too, for time to pass.
  *
  * The order matters: a reply that is there is taken even if a cancel came at
  * the same time (the caller's next wait sees it); then interrupts win over
@@ -122,21 +105,20 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		int64		wake_at = deadline;
 		uint64		progress = zklock_client_progress(MySession.client);
 
-		if (request != NULL ? zklock_client_reply(request) != NULL : is_over())
+		if ((request != NULL && zklock_client_reply(request) != NULL) ||
+			(is_over != NULL && is_over()))
 		{
 			session_note_beginning();
 			return ZK_WAIT_OVER;
 		}
 		CHECK_FOR_INTERRUPTS();
 
-		zklock_client_status(MySession.client, &status);
+		zklock_session_status(&status);
 		session_note_state(&status);
 		now = zklock_client_now();
 		if (status.state == ZK_CLIENT_LOST)
 		{
-			session_note_refusal(&status);
-
-			/* a new session would not fare better than one that never was */
+			/* another session would be refused, too */
 			if (!MySession.is_given_up &&
 				(!status.was_connected || status.loss == ZK_LOSS_AUTH ||
 				 status.loss == ZK_LOSS_PROTOCOL))
@@ -152,18 +134,19 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 			wake_at = Min(wake_at, status.lost_deadline);
 
 		/*
-		 * Each of the looks above may have taken in what the one before it
-		 * was for, and then nothing will wake us for that any more.
+		 * What was called above may have read a message from the program
+		 * that is_over() has not seen, and the descriptor will not become
+		 * readable for it again.
 		 */
 		if (zklock_client_progress(MySession.client) != progress)
 			continue;
 		if (MySession.wait_set == NULL)
 			make_wait_set();
 
-		/* that of a look at the catalogs would hold back vacuum */
+		/* a snapshot that was taken to read catalogs would hold back vacuum */
 		InvalidateCatalogSnapshotConditionally();
 		if (WaitEventSetWait(MySession.wait_set,
-							 milliseconds_until(wake_at, now),
+							 Max(Min(wake_at - now, INT_MAX / 2), 0),
 							 &event, 1,
 							 wait_event_of(status.state == ZK_CLIENT_CONNECTED ?
 										   reason : ZK_WAITING_TO_CONNECT)) !=
@@ -177,38 +160,29 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 }
 
 /*
- * A session that has never been connected is waited for so long, and each of
- * its servers for some of that: wake_at is moved ahead to when that is over.
- * false if it is to be given up, so that the next one tries another server.
+ * A session that has never been connected has a deadline, and each attempt to
+ * reach one of its servers has an earlier one; wake_at becomes the earliest.
+ * Raises at the first deadline.  false at the second one: the session is given
+ * up, so that the next one tries another server.
  */
 static bool
 bound_connecting(const ZkClientStatus *status, int64 now, int64 *wake_at)
 {
 	if (now >= MySession.connect_deadline)
-		raise_not_connected();
+		session_raise_not_connected();
 	*wake_at = Min(*wake_at, MySession.connect_deadline);
 	if (status->state != ZK_CLIENT_CONNECTING || status->naddresses <= 1)
 		return true;
 
-	/* looking up names and closing the last session come first */
+	/* the program looks up names before it tries a server */
 	if (MySession.attempt_until == 0)
 		MySession.attempt_until = now + SERVER_ATTEMPT_MS *
 			(1 + MySession.nattempts++ / status->naddresses);
-	MySession.is_given_up |= now >= MySession.attempt_until;
 	*wake_at = Min(*wake_at, MySession.attempt_until);
-	return now < MySession.attempt_until;
-}
-
-/* Raise for a first connection that took too long, and give it up. */
-static void
-raise_not_connected(void)
-{
-	char		error[512];
-
-	zklock_client_last_error(MySession.client, error, sizeof(error));
-	MySession.is_given_up = true;
-	zklock_errors_raise_not_connected(MySession.connect_bound_ms,
-									  session_servers(), error);
+	if (now < MySession.attempt_until)
+		return true;
+	MySession.is_given_up = MySession.is_retry = true;
+	return false;
 }
 
 /* Raises without descriptors; the next wait tries again. */
@@ -229,26 +203,6 @@ make_wait_set(void)
 	MySession.wait_set = set;
 }
 
-/* For WaitEventSetWait(): -1 waits for ever. */
-static int
-milliseconds_until(int64 when, int64 now)
-{
-	if (when == ZK_NO_DEADLINE)
-		return -1;
-	if (when <= now)
-		return 0;
-	return (int) Min(when - now, INT_MAX / 2);
-}
-
-static bool
-is_silent(void)
-{
-	ZkClientStatus status;
-
-	zklock_client_status(MySession.client, &status);
-	return status.npending == 0;
-}
-
 /* Has everything that was withdrawn been undone? */
 static bool
 is_undone(void)
@@ -264,12 +218,6 @@ has_watch_news(void)
 {
 	return zklock_client_watch_news(MySession.client) != ZK_WATCH_QUIET ||
 		zklock_handover_has_told();
-}
-
-static bool
-is_never_over(void)
-{
-	return false;
 }
 
 /*

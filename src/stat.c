@@ -16,9 +16,6 @@
 
 #include "miscadmin.h"
 #include "port/atomics.h"
-#include "storage/ipc.h"
-#include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
@@ -56,26 +53,10 @@ static StatEntry private_entry;
 /* Where this backend counts; NULL: it has not counted yet. */
 static StatEntry *own;
 
-static shmem_request_hook_type previous_request_hook;
-static shmem_startup_hook_type previous_startup_hook;
-
 static StatEntry *own_entry(void);
 static StatEntry *take_entry(Oid database);
 static void make_entry(StatEntry *entry, Oid database);
 static void clear(StatEntry *entry);
-static void request_memory(void);
-static void make_entries(void);
-
-void
-zklock_stat_init(void)
-{
-	if (!process_shared_preload_libraries_in_progress)
-		return;
-	previous_request_hook = shmem_request_hook;
-	shmem_request_hook = request_memory;
-	previous_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = make_entries;
-}
 
 void
 zklock_stat_count(ZkStat which)
@@ -184,25 +165,19 @@ clear(StatEntry *entry)
  * ---------------------------------------------------------------------
  */
 
-static void
-request_memory(void)
+void
+zklock_stat_request_memory(void)
 {
-	if (previous_request_hook != NULL)
-		previous_request_hook();
 	RequestAddinShmemSpace((STAT_DATABASES + 1) * sizeof(StatEntry));
 }
 
-static void
-make_entries(void)
+void
+zklock_stat_make_memory(void)
 {
 	bool		found;
 
-	if (previous_startup_hook != NULL)
-		previous_startup_hook();
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	entries = ShmemInitStruct("zklock statistics",
 							  (STAT_DATABASES + 1) * sizeof(StatEntry), &found);
 	for (int i = 0; !found && i <= STAT_DATABASES; i++)
 		make_entry(&entries[i], InvalidOid);
-	LWLockRelease(AddinShmemInitLock);
 }

@@ -16,8 +16,6 @@
 typedef enum ZkStat
 {
 	ZK_STAT_REQUEST,			/* to a session's program */
-	ZK_STAT_BYTES_SENT,			/* to it */
-	ZK_STAT_BYTES_RECEIVED,		/* from it */
 	ZK_STAT_GRANT_AT_ONCE,		/* nobody was ahead */
 	ZK_STAT_GRANT_HANDED_OVER,	/* by the one ahead, through the ensemble */
 	ZK_STAT_GRANT_TOLD,			/* by the one ahead, in shared memory */
@@ -55,10 +53,11 @@ typedef struct ZkStatRow
 } ZkStatRow;
 
 /*
- * If the library is being preloaded, ask for shared memory.  Without it each
- * backend counts for itself.  For _PG_init().
+ * For the hooks of shared memory (zklock.c).  Without preloading they are not
+ * called, and each backend counts for itself.
  */
-extern void zklock_stat_init(void);
+extern void zklock_stat_request_memory(void);
+extern void zklock_stat_make_memory(void);
 
 /* Count for this database.  Never raises, never waits, takes no lock. */
 extern void zklock_stat_count(ZkStat which);

@@ -55,14 +55,13 @@ typedef struct ZkClientStatus
 								 * LOST after having been connected */
 	int64_t		lost_at;		/* LOST: when it became that; never before
 								 * suspended_at */
-	int64_t		lost_deadline;	/* SUSPENDED: when it becomes LOST by clock */
+	int64_t		lost_deadline;	/* CONNECTED or SUSPENDED: when the program
+								 * has stood still for too long */
 	int			npending;		/* requests that are not over */
 	int			nwithdrawn;		/* withdrawn ones that are not undone yet */
 	int			nconnects;		/* how often it was seen to be connected anew;
 								 * the backend's count */
 	int			naddresses;		/* servers to choose from; 0: not known yet */
-	bool		can_hand_over;	/* with an identity: nobody else can set queue
-								 * nodes that are made from now on */
 	int			program_pid;	/* of the session's program; 0: it is over */
 	char		server[80];		/* address connected to last, or "" */
 	char		library[32];	/* version of the ZooKeeper library, or "" */
@@ -89,9 +88,10 @@ typedef enum ZkResult
 /* Kinds of nodes that we create. */
 typedef enum ZkNodeKind
 {
-	ZK_PERSISTENT,				/* a parent: with an identity of the session's
-								 * own it is everybody's */
-	ZK_PERSISTENT_OWN,			/* its data is its maker's alone */
+	ZK_PERSISTENT,				/* a parent: everybody's, unless there are
+								 * credentials of the user's */
+	ZK_PERSISTENT_OWN,			/* its data is its maker's alone, or that of
+								 * all who have his credentials */
 	ZK_CONTAINER,				/* the server removes it when it is empty */
 	ZK_EPHEMERAL,
 	ZK_EPHEMERAL_SEQUENTIAL

@@ -28,51 +28,31 @@
 /* How many lists are under way at once; as in queue.c. */
 #define LISTS_AT_ONCE 64
 
-/* A list that is under way. */
-typedef struct Asked
-{
-	char	   *path;
-	ZkRequest  *request;
-} Asked;
-
 /* A walk under way. */
 typedef struct Walk
 {
 	const char *name;			/* where to begin, "" for the root */
 	int			root_length;	/* of the paths; the names are behind it */
-
-	Asked		asked[LISTS_AT_ONCE];	/* a ring; from first on, nasked are
-										 * valid */
-	int			first;
-	int			nasked;
-
-	char	  **left;			/* a stack of paths that are still to be
+	List	   *left;			/* a stack of paths that are still to be
 								 * listed */
-	int			nleft;
-	int			left_size;
-
-	ZkLockCount *locks;			/* found so far */
-	int			nlocks;
-	int			locks_size;
+	ZkRequest  *lists[LISTS_AT_ONCE];	/* of some of them; NULL: answered */
+	List	   *locks;			/* found so far: ZkLockCount */
 	int			ndenied;		/* lists that ZooKeeper denied */
 } Walk;
 
 static bool walk_tree(ZkRoundTrip *trip, void *argument);
 static char *start_path(Walk *walk);
-static void begin_walk(Walk *walk);
 static void end_walk(void *argument);
-static void ask_more(Walk *walk);
-static bool take_list(const ZkRoundTrip *trip, Walk *walk);
+static bool take_lists(const ZkRoundTrip *trip, Walk *walk);
 static void visit(Walk *walk, const char *path, const ZkReply *list);
 static void add_lock(Walk *walk, const char *path, int nholders,
 					 int nwaiters);
-static void leave_for_later(Walk *walk, const char *path, const char *child);
 static bool is_root(const Walk *walk, const char *path);
 static bool is_name(const Walk *walk, const char *path, const char *child);
-static int	compare_locks(const void *a, const void *b);
+static int	compare_locks(const ListCell *a, const ListCell *b);
 
-ZkLockCount *
-zklock_count_locks(const char *name, int *nlocks)
+List *
+zklock_count_locks(const char *name)
 {
 	Walk	   *walk = palloc0(sizeof(*walk));
 
@@ -88,8 +68,7 @@ zklock_count_locks(const char *name, int *nlocks)
 							   "could not list the contenders of %d znodes",
 							   walk->ndenied, walk->ndenied),
 				 errdetail("ZooKeeper denied access. Locks there are not shown.")));
-	qsort(walk->locks, walk->nlocks, sizeof(*walk->locks), compare_locks);
-	*nlocks = walk->nlocks;
+	list_sort(walk->locks, compare_locks);
 	return walk->locks;
 }
 
@@ -99,11 +78,13 @@ walk_tree(ZkRoundTrip *trip, void *argument)
 {
 	Walk	   *walk = argument;
 
-	begin_walk(walk);
-	for (ask_more(walk); walk->nasked > 0; ask_more(walk))
+	/* the chroot, and so the path, belongs to the session */
+	walk->left = list_make1(start_path(walk));
+	walk->locks = NIL;
+	walk->ndenied = 0;
+	while (walk->left != NIL)
 	{
-		CHECK_FOR_INTERRUPTS();
-		if (!take_list(trip, walk))
+		if (!take_lists(trip, walk))
 			return false;
 	}
 	return true;
@@ -124,75 +105,61 @@ start_path(Walk *walk)
 	return path;
 }
 
-/* With nothing found; the chroot, and so the path, belongs to the session. */
-static void
-begin_walk(Walk *walk)
-{
-	walk->nlocks = 0;
-	walk->ndenied = 0;
-	walk->first = 0;
-	walk->nleft = 0;
-	leave_for_later(walk, start_path(walk), NULL);
-}
-
 /* Free the requests. */
 static void
 end_walk(void *argument)
 {
 	Walk	   *walk = argument;
 
-	for (; walk->nasked > 0; walk->nasked--)
+	for (int i = 0; i < LISTS_AT_ONCE; i++)
 	{
-		zklock_client_free(walk->asked[walk->first].request);
-		walk->first = (walk->first + 1) % LISTS_AT_ONCE;
+		zklock_client_free(walk->lists[i]);
+		walk->lists[i] = NULL;
 	}
 }
 
-/* Ask for lists, the youngest first, until there are enough under way. */
-static void
-ask_more(Walk *walk)
-{
-	while (walk->nleft > 0 && walk->nasked < LISTS_AT_ONCE)
-	{
-		Asked	   *asked = &walk->asked[(walk->first +
-										  walk->nasked) % LISTS_AT_ONCE];
-
-		asked->path = walk->left[--walk->nleft];
-		asked->request = zklock_client_list(zklock_session_client(),
-											asked->path);
-		walk->nasked++;
-	}
-}
-
-/* Await the oldest list.  false if the session was lost. */
+/*
+ * List some of the paths that are left, all at once.  false if the session was
+ * lost.
+ */
 static bool
-take_list(const ZkRoundTrip *trip, Walk *walk)
+take_lists(const ZkRoundTrip *trip, Walk *walk)
 {
-	Asked	   *asked = &walk->asked[walk->first];
-	const ZkReply *list = zklock_roundtrip_await(trip, asked->request);
+	char	   *paths[LISTS_AT_ONCE];
+	int			nlists = Min(list_length(walk->left), LISTS_AT_ONCE);
 
-	switch (list->result)
+	for (int i = 0; i < nlists; i++)
 	{
-		case ZK_OK:
-			visit(walk, asked->path, list);
-			break;
-		case ZK_NO_NODE:
-			break;
-		case ZK_NO_AUTH:
-			walk->ndenied++;
-			break;
-		case ZK_UNKNOWN_OUTCOME:
-			leave_for_later(walk, asked->path, NULL);
-			break;
-		case ZK_SESSION_LOST:
-			return false;
-		default:
-			zklock_session_raise(list, "read a lock's queue", asked->path);
+		paths[i] = llast(walk->left);
+		walk->left = list_delete_last(walk->left);
+		walk->lists[i] = zklock_client_list(zklock_session_client(), paths[i]);
 	}
-	zklock_client_free(asked->request);
-	pfree(asked->path);
-	walk->first = (walk->first + 1) % LISTS_AT_ONCE;
-	walk->nasked--;
+	for (int i = 0; i < nlists; i++)
+	{
+		const ZkReply *list = zklock_roundtrip_await(trip, walk->lists[i]);
+
+		CHECK_FOR_INTERRUPTS();
+		switch (list->result)
+		{
+			case ZK_OK:
+				visit(walk, paths[i], list);
+				break;
+			case ZK_NO_NODE:
+				break;
+			case ZK_NO_AUTH:
+				walk->ndenied++;
+				break;
+			case ZK_UNKNOWN_OUTCOME:
+				walk->left = lappend(walk->left, pstrdup(paths[i]));
+				break;
+			case ZK_SESSION_LOST:
+				return false;
+			default:
+				zklock_session_raise(list, "read a lock's queue", paths[i]);
+		}
+		pfree(paths[i]);
+	}
+	end_walk(walk);
 	return true;
 }
 
@@ -218,41 +185,24 @@ visit(Walk *walk, const char *path, const ZkReply *list)
 	pfree(entries);
 	for (int i = 0; i < list->nchildren; i++)
 		if (is_name(walk, path, list->children[i]))
-			leave_for_later(walk, path, list->children[i]);
+			walk->left = lappend(walk->left,
+								 psprintf("%s/%s", strcmp(path, "/") == 0 ? "" :
+										  path, list->children[i]));
 }
 
 /* The root itself has no name, whatever stands in it. */
 static void
 add_lock(Walk *walk, const char *path, int nholders, int nwaiters)
 {
+	ZkLockCount *lock;
+
 	if (is_root(walk, path))
 		return;
-	if (walk->nlocks == walk->locks_size)
-	{
-		walk->locks_size = Max(64, 2 * walk->locks_size);
-		walk->locks = walk->locks == NULL ?
-			palloc(walk->locks_size * sizeof(*walk->locks)) :
-			repalloc_huge(walk->locks, walk->locks_size * sizeof(*walk->locks));
-	}
-	walk->locks[walk->nlocks].name = pstrdup(path + walk->root_length + 1);
-	walk->locks[walk->nlocks].nholders = nholders;
-	walk->locks[walk->nlocks].nwaiters = nwaiters;
-	walk->nlocks++;
-}
-
-/* List the child of that path later, or with NULL the path itself. */
-static void
-leave_for_later(Walk *walk, const char *path, const char *child)
-{
-	if (walk->nleft == walk->left_size)
-	{
-		walk->left_size = Max(64, 2 * walk->left_size);
-		walk->left = walk->left == NULL ?
-			palloc(walk->left_size * sizeof(*walk->left)) :
-			repalloc_huge(walk->left, walk->left_size * sizeof(*walk->left));
-	}
-	walk->left[walk->nleft++] = child == NULL ? pstrdup(path) :
-		psprintf("%s/%s", strcmp(path, "/") == 0 ? "" : path, child);
+	lock = palloc(sizeof(*lock));
+	lock->name = pstrdup(path + walk->root_length + 1);
+	lock->nholders = nholders;
+	lock->nwaiters = nwaiters;
+	walk->locks = lappend(walk->locks, lock);
 }
 
 static bool
@@ -276,8 +226,8 @@ is_name(const Walk *walk, const char *path, const char *child)
 }
 
 static int
-compare_locks(const void *a, const void *b)
+compare_locks(const ListCell *a, const ListCell *b)
 {
-	return strcmp(((const ZkLockCount *) a)->name,
-				  ((const ZkLockCount *) b)->name);
+	return strcmp(((const ZkLockCount *) lfirst(a))->name,
+				  ((const ZkLockCount *) lfirst(b))->name);
 }

@@ -10,6 +10,8 @@
 
 #include "postgres.h"
 
+#include "nodes/pg_list.h"
+
 /* A lock in use. */
 typedef struct ZkLockCount
 {
@@ -20,11 +22,10 @@ typedef struct ZkLockCount
 
 /*
  * Read the queues of the lock of that name and of all names below it, or with
- * "" of all names there are.  *nlocks is set; the array, sorted by name, is
- * palloc'ed.  Not one snapshot: each queue is read at a moment of its own.
+ * "" of all names there are.  Result: ZkLockCount, sorted by name, palloc'ed.  Not one snapshot: each queue is read at a moment of its own.
  * WARNING if ZooKeeper denies to list some.  Raises 42602 for a bad name,
  * 55P03 at lock_timeout, and as the session does.
  */
-extern ZkLockCount *zklock_count_locks(const char *name, int *nlocks);
+extern List *zklock_count_locks(const char *name);
 
 #endif							/* ZKLOCK_TREE_H */

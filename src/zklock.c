@@ -15,6 +15,8 @@
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "nodes/parsenodes.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
@@ -34,22 +36,10 @@
 PG_MODULE_MAGIC;
 
 /*
- * How long zk_disconnect() waits until the ensemble has confirmed what was
- * released; a healthy one does within milliseconds.
+ * How long zk_disconnect() waits until the session is closed; a healthy
+ * ensemble does that within milliseconds.
  */
 #define DISCONNECT_MS 2000
-
-/*
- * How much the upper half of a fencing token, the number of the ensemble's
- * election, can have grown: by one a second, for years, is more than any
- * ensemble does.  Elections that fail count too, so it may be ahead by some.
- */
-#define ELECTIONS_AHEAD 1000
-
-/*
- * Days from PostgreSQL's epoch to 2008-01-01; there was no ZooKeeper before.
- */
-#define FIRST_ELECTION_DAYS 2922
 
 void		_PG_init(void);
 
@@ -71,9 +61,13 @@ PG_FUNCTION_INFO_V1(zk_disconnect);
 PG_FUNCTION_INFO_V1(zk_fencing_token);
 PG_FUNCTION_INFO_V1(zk_is_held);
 PG_FUNCTION_INFO_V1(zk_fence_own_token);
-PG_FUNCTION_INFO_V1(zk_fence_compare);
 PG_FUNCTION_INFO_V1(zk_release_requested);
 
+static shmem_request_hook_type previous_request_hook;
+static shmem_startup_hook_type previous_startup_hook;
+
+static void request_memory(void);
+static void make_memory(void);
 static Datum lock_or_raise(FunctionCallInfo fcinfo, RecipeMode mode,
 						   ZkScope scope);
 static Datum try_to_lock(FunctionCallInfo fcinfo, RecipeMode mode,
@@ -83,10 +77,6 @@ pg_noreturn static void refuse_to_end(int code, const char *message,
 									  const char *hint);
 static ZkLockOrder read_order(FunctionCallInfo fcinfo, RecipeMode mode,
 							  ZkScope scope, bool is_try);
-static void check_first_token(const char *name, int64 token, TimestampTz now);
-static void check_next_token(const char *name, int64 token, int64 newest,
-							 int64 seconds);
-pg_noreturn static void raise_implausible(const char *name, char *detail);
 
 void
 _PG_init(void)
@@ -98,10 +88,35 @@ _PG_init(void)
 	zklock_lock_init();
 	zklock_keep_init();
 	zklock_hooks_init();
-	zklock_handover_init();
-	zklock_board_init();
-	zklock_stat_init();
 	MarkGUCPrefixReserved("zklock");
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	previous_request_hook = shmem_request_hook;
+	shmem_request_hook = request_memory;
+	previous_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = make_memory;
+}
+
+static void
+request_memory(void)
+{
+	if (previous_request_hook != NULL)
+		previous_request_hook();
+	zklock_handover_request_memory();
+	zklock_board_request_memory();
+	zklock_stat_request_memory();
+}
+
+static void
+make_memory(void)
+{
+	if (previous_startup_hook != NULL)
+		previous_startup_hook();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	zklock_handover_make_memory();
+	zklock_board_make_memory();
+	zklock_stat_make_memory();
+	LWLockRelease(AddinShmemInitLock);
 }
 
 /* ---------------------------------------------------------------------
@@ -221,7 +236,6 @@ zk_disconnect(PG_FUNCTION_ARGS)
 				 errmsg("cannot disconnect from ZooKeeper while holding locks of transaction or call scope"),
 				 errhint("End the transaction first.")));
 	zklock_release_session_scope(zklock_hooks_has_written());
-	zklock_session_await_silence(zklock_client_now() + DISCONNECT_MS);
 	zklock_session_close(DISCONNECT_MS);
 	PG_RETURN_VOID();
 }
@@ -265,38 +279,6 @@ zk_fence_own_token(PG_FUNCTION_ARGS)
 				 errdetail("Its holders do not exclude each other: a fence would refuse all but the newest of them."),
 				 errhint("Take a lock with one permit for what must not be changed by two at a time.")));
 	PG_RETURN_INT64(token);
-}
-
-Datum
-zk_fence_compare(PG_FUNCTION_ARGS)
-{
-	char	   *name = zklock_args_name(fcinfo);
-	int64		token = zklock_args_token(fcinfo, 1);
-	int64		newest;
-	TimestampTz now;
-
-	if (PG_ARGISNULL(4) || PG_ARGISNULL(2) != PG_ARGISNULL(3))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("time of a claim must not be null")));
-	now = PG_GETARG_TIMESTAMPTZ(4);
-	if (PG_ARGISNULL(2))
-	{
-		check_first_token(name, token, now);
-		PG_RETURN_VOID();
-	}
-	newest = PG_GETARG_INT64(2);
-	if (newest > token)
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("a newer holder of lock \"%s\" has been here", name),
-				 errdetail("Fencing token " INT64_FORMAT " is older than " INT64_FORMAT ".",
-						   token, newest),
-				 errhint("Take the lock again and run the transaction again.")));
-	check_next_token(name, token, newest,
-					 Max(0, now / USECS_PER_SEC -
-						 PG_GETARG_TIMESTAMPTZ(3) / USECS_PER_SEC));
-	PG_RETURN_VOID();
 }
 
 Datum
@@ -400,39 +382,4 @@ read_order(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope,
 							RECIPE_PERMITS_MAX)));
 	}
 	return order;
-}
-
-/* Can an ensemble have come to that token by now?  Raises 22023 if not. */
-static void
-check_first_token(const char *name, int64 token, TimestampTz now)
-{
-	int64		elections = now / USECS_PER_SEC -
-		(int64) FIRST_ELECTION_DAYS * SECS_PER_DAY;
-
-	if (token >> 32 > elections)
-		raise_implausible(name,
-						  psprintf("Its ensemble would have elected " INT64_FORMAT " leaders, more than one a second since 2008.",
-								   token >> 32));
-}
-
-/* Likewise, if it was at the newest token so many seconds ago. */
-static void
-check_next_token(const char *name, int64 token, int64 newest, int64 seconds)
-{
-	int64		elections = (token >> 32) - (newest >> 32);
-
-	if (elections > ELECTIONS_AHEAD && elections - ELECTIONS_AHEAD > seconds)
-		raise_implausible(name,
-						  psprintf("Fencing token " INT64_FORMAT " is " INT64_FORMAT " elections of a leader ahead of " INT64_FORMAT ", which claimed the lock " INT64_FORMAT " seconds ago.",
-								   token, elections, newest, seconds));
-}
-
-static void
-raise_implausible(const char *name, char *detail)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("implausible fencing token for lock \"%s\"", name),
-			 errdetail("%s", detail),
-			 errhint("A greater token than there can be would refuse all holders for ever. If it is right, delete the lock's row of zk_fences first, as a superuser.")));
 }

@@ -84,6 +84,9 @@ my %is_its_own = map { $_ => 1 } -11, 11, 100, 101, 105;
 # Replies of which fewer have been changed are rare.
 my $rare = 50;
 
+# Of fewer different lies each reply is changed.
+my $few = 5;
+
 # What other servers would say to a stranger.
 my @banners = (
 	"SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n",
@@ -378,18 +381,25 @@ sub _reply
 	$connection->{held} = '';
 
 	# One that ends it all at the very beginning is rare; replies that are rare
-	# themselves are all the more welcome.
+	# themselves are all the more welcome, and the first few all get a lie that was
+	# not told of them yet.
 	my $rate = $self->{rate};
+	my @lies = @urn;
 	if ($kind eq 'connect') { $rate /= 3; }
+	elsif ($rate > 0 && ($self->{different}{$kind} || 0) < $few)
+	{
+		$rate = 1;
+		@lies = grep { !$self->{kinds}{"$kind:$_"} } @urn;
+	}
 	elsif (($self->{told}{$kind} || 0) < $rare) { $rate *= 2; }
 	return _framed($body) . $held
 	  if _random($connection, 10_000) >= 10_000 * $rate;
 
-	my $lie = _one_of($connection, @urn);
+	my $lie = _one_of($connection, @lies);
 	$lie = _one_of($connection, qw(field field field banner bytes cut cut_short))
 	  if $kind eq 'connect' && $lie !~ /^(?:bits|length|noise|longer|empty|twice)$/;
 	$self->{lies}++;
-	$self->{kinds}{"$kind:$lie"}++;
+	$self->{different}{$kind}++ unless $self->{kinds}{"$kind:$lie"}++;
 	$self->{told}{$kind}++;
 	$connection->{has_lied} = 1;
 	my $sent = $self->can("_lie_$lie")->($self, $connection, $kind, $body);

@@ -18,6 +18,6 @@ unit_sources() {
 	case $module in
 		client) sources+=("$top"/src/{client_request,keep_word,channel,protocol,contact}.c) ;;
 		protocol) sources+=("$top"/src/{client,client_request,keep_word,channel,contact}.c) ;;
-		recipe) sources+=("$top"/src/recipe_{name,node}.c) ;;
+		recipe) sources+=("$top"/src/{recipe_name,recipe_node,foreign}.c) ;;
 	esac
 }

@@ -1,7 +1,7 @@
 /*
- * several.pml: contenders that want two locks (src/lock_set.c, join_all() in
- * src/contender.c): in the order of their names, and in no later queue while they
- * wait in an earlier one.
+ * several.pml: contenders that want two locks (src/lock_set.c): one after the
+ * other, in the order of their names, and in no later queue while they wait in
+ * an earlier one.
  */
 
 /* Bounds: contenders; 1 if they may give up. */
@@ -15,15 +15,15 @@
 
 #define EXCLUSION	1			/* one holder of each lock */
 #define PROGRESS	2			/* who does not give up gets both */
-#define AT_ONCE		4			/* both are granted by one attempt */
-#define ONE_ONLY	8			/* only the first of them is */
+#define AT_ONCE		4			/* a lock is granted without a wait */
+#define ONE_ONLY	8			/* one waits for the second and has the first */
 #ifndef CHECKED
 #define CHECKED 3
 #endif
 #define CHECK(what, condition) assert(!((CHECKED) & (what)) || (condition))
 #define SEEN(what) CHECK(what, false)
 
-#define STAY		1			/* who waits stays in the later queue */
+#define STAY		1			/* who waits stands in the later queue, too */
 #define ANY_ORDER	2			/* the last contender takes the locks the other way round */
 #ifndef MUTANTS
 #define MUTANTS 0
@@ -84,36 +84,20 @@ proctype Contender(byte c)
 	do
 	:: next == LOCKS -> break
 	:: next < LOCKS ->
-		/* join_all(): all creates, then the lists */
+		/* zklock_acquire() */
 		join(in_order(next));
 		if
-		:: next + 1 < LOCKS -> join(in_order(next + 1))
+		:: next + 1 < LOCKS && MUTANT(STAY) -> join(in_order(next + 1))
 		:: else
 		fi;
 		atomic {
 			judge(in_order(next));
 			if
-			:: ahead == NONE -> grant(in_order(next)); next++
-			:: else -> goto busy
+			:: ahead == NONE -> SEEN(AT_ONCE); grant(in_order(next)); next++; goto held
+			:: ahead != NONE && next > 0 -> SEEN(ONE_ONLY)
+			:: else
 			fi
 		}
-		if
-		:: next == LOCKS -> break
-		:: else
-		fi;
-		atomic {
-			judge(in_order(next));
-			if
-			:: ahead == NONE -> SEEN(AT_ONCE); grant(in_order(next)); next++
-			:: else -> SEEN(ONE_ONLY); goto wait
-			fi
-		}
-		goto held;
-busy:
-		if
-		:: next + 1 < LOCKS && !MUTANT(STAY) -> leave(in_order(next + 1))
-		:: else
-		fi;
 wait:	/* stand_in_queue() for one lock */
 		if
 		:: IMPATIENT -> goto give_up

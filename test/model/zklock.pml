@@ -54,7 +54,7 @@
 #define FIFO			32	/* nobody in the queue is overtaken */
 #define PROGRESS		64	/* who does not give up is granted */
 #define NO_ORPHAN		128	/* no node is left when all have finished */
-#define ADOPTED			256	/* a node whose reply was lost was found again */
+#define MADE_TWICE		256	/* a node whose reply was lost was made anew */
 #define LATE_CREATE		512	/* a create was executed after its withdrawal */
 #define LATE_GRANT		1024	/* granted by a list older than the session's end */
 #define FENCED_OFF		2048	/* zk_fence() refused */
@@ -110,7 +110,6 @@
 #define TOLD_AND_LEFT		268435456	/* who tells a neighbor does not delete */
 #define SYNC				536870912	/* a sync, not a write, ahead of such a list */
 #define ASK_SERVER			1073741824	/* a read of one's own node, not a check */
-#define KEEP_OWN			2147483648	/* one's own node ahead is waited for */
 #ifndef MUTANTS
 #define MUTANTS 0
 #endif
@@ -265,9 +264,6 @@ inline forget(g) {
 	n[g].create = UNSENT; n[g].job = IDLE; n[g].client = 0; n[g].session = 0
 }
 
-#define is_left_over(g) \
-	(n[g].client == c && is_current(g) && n[g].job == IDLE && !MUTANT(KEEP_OWN))
-
 /* ---- A create and its undoing: after_create() and undo() in program_request.c ---- */
 
 /* undo(), where there is a reply or will be none. */
@@ -303,7 +299,8 @@ end:
 	/* ERASE: a write and a list.  What is not executed by now never will be. */
 	:: d_step { n[g].job == ERASE && is_reachable(g) ->
 		if
-		:: exists(g) -> n[g].create = KNOWN; n[g].job = DELETE
+		:: exists(g) -> CHECK(UNHEARD_OF, !is_split || old_number(g) != 0);
+			n[g].create = KNOWN; n[g].job = DELETE
 		:: !exists(g) && MUTANT(AFTER_ERASE) -> n[g].job = IDLE
 		:: else -> forget(g)
 		fi }
@@ -515,14 +512,13 @@ look:							/* stand_in_queue(): await the list */
 		/* raise_evicted() */
 		:: (n[g].create == MADE || n[g].create == KNOWN) && is_alive[c] && !exists(g) ->
 			CHECK(PROGRESS, is_evicted[c]); leave(); goto next
-		/* find_lost_node(): write, list, get; adopt it, or withdraw and join again */
-		:: has_no_reply(g) && is_alive[c] && exists(g) && (is_current(g) || MUTANT(ADOPT_OLD)) ->
-			SEEN(ADOPTED); CHECK(UNHEARD_OF, !is_split || old_number(g) != 0);
+		/* take_node(): withdraw it, and join again */
+		:: has_no_reply(g) && is_alive[c] && !MUTANT(ADOPT_OLD | BLIND_RETRY) ->
+			CHECK(MADE_TWICE, !exists(g)); withdraw(g); goto acquire
+		:: has_no_reply(g) && is_alive[c] && MUTANT(ADOPT_OLD) && exists(g) ->
 			n[g].create = KNOWN; goto look
-		:: has_no_reply(g) && is_alive[c] && !exists(g) -> withdraw(g); goto acquire
+		:: has_no_reply(g) && is_alive[c] && MUTANT(ADOPT_OLD) && !exists(g) -> withdraw(g); goto acquire
 		:: has_no_reply(g) && is_alive[c] && MUTANT(BLIND_RETRY) -> goto acquire
-		:: has_no_reply(g) && is_alive[c] && MUTANT(SYNC) && is_split && old_number(g) == 0 ->
-			withdraw(g); goto acquire
 		fi
 	}
 
@@ -551,8 +547,6 @@ verdict:						/* perhaps long after the list was read */
 		:: ahead != NONE && is_alive[c] && !is_behind ->
 			has_waited = true;
 			if
-			/* is_left_over(): a node of our own, of which we know nothing */
-			:: is_left_over(ahead) -> n[ahead].job = DELETE; goto look
 			:: MUTANT(OLD_EVENT) && watch[c] == PASSED_ON
 			:: exists(ahead) && has_passed_on(ahead) -> watch[c] = FOUND_SET
 			:: exists(ahead) && !has_passed_on(ahead) ->

@@ -58,6 +58,7 @@ SELECT fence_error($$SELECT zk_fence('elsewhere', 3000::bigint << 32)$$);
 SELECT _zk_fence_compare('pure', 5, 4, '2026-01-01', '2026-01-01'),
 	_zk_fence_compare('pure', 1005::bigint << 32, 5::bigint << 32, '2026-01-01', '2026-01-01'),
 	_zk_fence_compare('pure', 1015::bigint << 32, 5::bigint << 32, '2026-01-01', '2026-01-01 00:00:10');
+\set SHOW_CONTEXT never
 SELECT _zk_fence_compare('pure', 1016::bigint << 32, 5::bigint << 32, '2026-01-01', '2026-01-01 00:00:10');
 -- a clock that was set back
 SELECT _zk_fence_compare('pure', 1006::bigint << 32, 5::bigint << 32, '2026-01-01', '2025-01-01');
@@ -65,10 +66,8 @@ SELECT _zk_fence_compare('pure', 9223372036854775807, 1, '-infinity', 'infinity'
 SELECT _zk_fence_compare('pure', 1, NULL, NULL, '2008-01-01 UTC'),
 	_zk_fence_compare('pure', 1::bigint << 32, NULL, NULL, '2008-01-01 00:00:01 UTC');
 SELECT _zk_fence_compare('pure', 2::bigint << 32, NULL, NULL, '2008-01-01 00:00:01 UTC');
-SELECT fence_error($$SELECT _zk_fence_compare('pure', 1, NULL, '2026-01-01', '2026-01-01')$$);
-SELECT fence_error($$SELECT _zk_fence_compare('pure', 1, 1, NULL, '2026-01-01')$$);
-SELECT fence_error($$SELECT _zk_fence_compare('pure', 1, NULL, NULL, NULL)$$);
 
+\set SHOW_CONTEXT errors
 -- a rollback takes the claim back
 BEGIN;
 SELECT zk_fence('undone', 9);

@@ -145,7 +145,7 @@ SELECT zk_try_lock(ARRAY['several/a'], NULL);
 \echo :SQLSTATE
 SELECT zk_try_xact_lock('{}'::text[], NULL);
 
--- What is refused is refused before anything is taken or waited for.
+-- What is refused in the middle leaves nothing taken.
 SELECT zk_lock_shared('several/z') > 0 AS token;
 SELECT zk_lock(ARRAY['several/a', 'several/z']);
 \echo :SQLSTATE

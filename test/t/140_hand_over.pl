@@ -92,6 +92,30 @@ subtest 'a holder that had to wait hands over' => sub {
 	is((sort { $a <=> $b } @received)[0], 2, 'two requests, both of the holder');
 };
 
+subtest 'who was evicted hands nothing on' => sub {
+	my ($first, $second, $third) = @pool;
+	my @received;
+	foreach (1 .. 3)
+	{
+		queue_up('lost', $first, $second, $third);
+		$first->query_safe("SELECT zk_unlock('lost')");
+		$second->wait_result;
+		wait_for_queue($zk, lock_path('lost'), 2);
+		$stranger->delete(path('lost'));
+		$third->wait_result;
+		is($second->query_safe("SELECT zk_is_held('lost')"), 'f', 'it knows');
+
+		my $before = $zk->packets_received;
+		$second->query_safe("SELECT zk_unlock('lost')");
+		# What is asked behind it is answered behind it.
+		is($second->query_safe("SELECT zk_try_lock('lost')"), 'f', 'the next one has it');
+		push @received, $zk->packets_received - $before;
+		$third->query_safe("SELECT zk_unlock('lost')");
+		assert_no_nodes($zk, lock_path('lost'));
+	}
+	is((sort { $a <=> $b } @received)[0], 2, 'a delete and the look of the try, but no set');
+};
+
 subtest 'nobody else can' => sub {
 	my ($first, $second, $third) = @pool;
 	queue_up('guarded', $first, $second);
@@ -236,23 +260,18 @@ subtest 'a waiter that sleeps through it' => sub {
 # is stopped, too.
 subtest 'a waiter that sleeps through a deletion' => sub {
 	my ($first, undef, $sleeper, $fourth) = @pool;
-	foreach my $what (qw(cancel wait))
-	{
-		$sleeper->query_safe("SET zklock.on_lock_loss = $what");
-		queue_up('gone', $first, $sleeper, $fourth);
-		kill 'STOP', $sleeper->pid or die "could not stop it: $!";
-		$first->query_safe("SELECT zk_unlock('gone')");
-		$fourth->wait_result;
-		is($fourth->sqlstate, '00000', "$what: the next one is granted when its session ends");
-		kill 'CONT', $sleeper->pid;
-		wait_for_queue($zk, lock_path('gone'), 2);
-		ok(!$sleeper->is_done, 'the sleeper was not granted, but queues again');
-		my $token = $fourth->query_safe("SELECT zk_fencing_token('gone')");
-		$fourth->query_safe("SELECT zk_unlock('gone')");
-		cmp_ok($sleeper->wait_result, '>', $token, 'for a turn of its own');
-		$sleeper->query_safe("SELECT zk_unlock('gone')");
-	}
-	$sleeper->query_safe('RESET zklock.on_lock_loss');
+	queue_up('gone', $first, $sleeper, $fourth);
+	kill 'STOP', $sleeper->pid or die "could not stop it: $!";
+	$first->query_safe("SELECT zk_unlock('gone')");
+	$fourth->wait_result;
+	is($fourth->sqlstate, '00000', 'the next one is granted when its session ends');
+	kill 'CONT', $sleeper->pid;
+	wait_for_queue($zk, lock_path('gone'), 2);
+	ok(!$sleeper->is_done, 'the sleeper was not granted, but queues again');
+	my $token = $fourth->query_safe("SELECT zk_fencing_token('gone')");
+	$fourth->query_safe("SELECT zk_unlock('gone')");
+	cmp_ok($sleeper->wait_result, '>', $token, 'for a turn of its own');
+	$sleeper->query_safe("SELECT zk_unlock('gone')");
 	assert_no_nodes($zk, lock_path('gone'));
 };
 

@@ -224,7 +224,7 @@ subtest 'granted at the first look, with others behind' => sub {
 	$late->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')");
 	$_->query_safe("SELECT zk_lock('late', permits => 2)") foreach @pool[ 0, 2 ];
 
-	$proxy->cut('replies');
+	$proxy->trap(8, 1, 'rest');    # the list: its create is answered
 	take($late, 'late', 2);
 	my $ahead = (wait_for_queue($zk, lock_path('late'), 3))[2];
 	take($pool[3], 'late', 2);

@@ -181,42 +181,12 @@ subtest 'tries' => sub {
 	is($session->query_safe($holds), 'a:1+2 aa:0+1', 'counted outside');
 	$session->query_safe('COMMIT; SELECT zk_unlock_all()');
 	nodes_are('b', 'nothing left');
-	# Who does not want to wait looks at all of them before he takes the first.
-	is($session->query_safe('SELECT zk_try_lock(' . names(qw(a/new b)) . ')'), 'f', 'false');
-	my $client = $zk->client;
-	ok(!$client->exists(lock_path('sev/a/new')), 'nothing was written');
-	$client->close;
 	is($session->query_safe('SELECT zk_try_lock_path(\'sev/b/c\')'), 'f', 'path: false');
 	is($session->query_safe($holds), '', 'holds nothing');
 	nodes_are('b', 'nothing left');
 	$session->quit;
 };
 $rival->query_safe("SELECT zk_unlock('sev/b')");
-
-# All were free when the session looked, but before it has joined the queues, one
-# is taken by the rival. It must not wait for that one in the queue of the next.
-subtest 'one is taken between the look and the join' => sub {
-	my $proxy = Proxy->new($zk->connect_string);
-	my $session = background($berlin);
-	$session->query_safe("SET zklock.servers = '" . $proxy->address . "';
-		SELECT zk_lock('connect')");
-	my $before = $zk->packets_received;
-	$proxy->cut('replies');
-	$session->start_query('SELECT zk_lock(' . names(qw(c b a)) . ')');
-	poll_until { $zk->packets_received >= $before + 3 } 'three looks', 3;
-	$rival->query_safe("SELECT zk_lock('sev/b')");
-	$proxy->heal;
-	wait_for_queue($zk, lock_path('sev/b'), 2);
-	nodes_are('a b b', 'it waits for one and holds those before it only');
-	$rival->query_safe("SELECT zk_unlock('sev/b')");
-	$session->wait_result;
-	is($session->sqlstate, '00000', 'granted in the end');
-	nodes_are('a b c', 'all of them, once');
-	is($session->query_safe('SELECT bool_and(zk_is_held(name)) FROM zk_locks'), 't', 'held');
-	$session->quit;
-	nodes_are('', 'nothing left');
-	$proxy->stop;
-};
 
 # Whatever request or reply is lost with a connection: no lock is lost, none is
 # had twice, and none is left.
@@ -345,28 +315,24 @@ sub loses
 	return;
 }
 
-foreach my $setting (qw(cancel wait))
+foreach my $function (qw(zk_lock zk_xact_lock zk_try_lock))
 {
-	foreach my $function (qw(zk_lock zk_xact_lock zk_try_lock))
-	{
-		my $sql = "SELECT $function(" . names(qw(a b)) . ", '1 minute')";
-		subtest "session lost: $sql, on_lock_loss = $setting" => sub {
-			my $session = background($berlin);
-			$session->query_safe("SET zklock.on_lock_loss = '$setting'");
-			loses($session, $sql);
-			is($session->sqlstate, '40001', 'SQLSTATE');
-			like($session->error, qr/lock "sev\/a" was lost/, 'names the lock');
-			like($session->error, qr/DETAIL:  The connection broke at .*No contact with ZooKeeper/,
-				'says since when and why');
-			like($session->error, qr/HINT:  Run the transaction again/,
-				'there is nothing to be released');
-			is($session->query_safe($holds), '', 'holds nothing');
-			is($session->query("SELECT zk_try_lock('sev/a', '20s')"), 't',
-				'can be taken again');
-			$session->quit;
-			nodes_are('b', 'nothing left in ZooKeeper');
-		};
-	}
+	my $sql = "SELECT $function(" . names(qw(a b)) . ", '1 minute')";
+	subtest "session lost: $sql" => sub {
+		my $session = background($berlin);
+		loses($session, $sql);
+		is($session->sqlstate, '40001', 'SQLSTATE');
+		like($session->error, qr/lock "sev\/a" was lost/, 'names the lock');
+		like($session->error, qr/DETAIL:  The connection broke at .*No contact with ZooKeeper/,
+			'says since when and why');
+		like($session->error, qr/HINT:  Run the transaction again/,
+			'there is nothing to be released');
+		is($session->query_safe($holds), '', 'holds nothing');
+		is($session->query("SELECT zk_try_lock('sev/a', '20s')"), 't',
+			'can be taken again');
+		$session->quit;
+		nodes_are('b', 'nothing left in ZooKeeper');
+	};
 }
 
 subtest 'session lost, and the error caught' => sub {

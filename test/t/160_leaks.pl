@@ -137,6 +137,32 @@ subtest 'waits for 300 locks, one after the other' => sub {
 	$holder->query_safe("SELECT zk_lock('other')");
 };
 
+# Somebody takes DELETE from the lock's ACL, and gives it back.
+subtest 'a deletion that is refused for a while' => sub {
+	my $stranger = $zk->client;
+	my $refused = lock_path('refused');
+	$session->query_safe("SELECT zk_lock('refused')");
+	$stranger->set_acl($refused, [ [ 1 | 2 | 4 | 16, 'world', 'anyone' ] ]);
+	is($session->query_safe("SELECT zk_unlock('refused')"), 't', 'released');
+	poll_until { $session->query_safe('SELECT pending_requests FROM zk_session') == 1 }
+	'all else to be answered', 10;
+	is(scalar(queue_nodes($zk, $refused)), 1, 'the node is there');
+	$session->query("SELECT zk_lock('refused', '300ms')");
+	is($session->sqlstate, '55P03', 'in the way of its own session, too');
+	is($session->query_safe("SELECT zk_lock('elsewhere', '10s') > 0, zk_unlock('elsewhere')"), 't|t',
+		'which does not wait for it with other locks');
+	$holder->start_query("SELECT zk_lock('refused')");
+	wait_for_queue($zk, $refused, 3);
+	$stranger->set_acl($refused, [ [ 31, 'world', 'anyone' ] ]);
+	$holder->wait_result;
+	is($holder->sqlstate, '00000', 'it goes as soon as it may, without anybody asking');
+	poll_until { $session->query_safe('SELECT pending_requests FROM zk_session') == 0 }
+	'the deletion to be over', 10;
+	$holder->query_safe("SELECT zk_unlock('refused')");
+	assert_no_nodes($zk, $refused);
+	$stranger->close;
+};
+
 subtest '1000 transactions, and errors in them' => sub {
 	$session->query_safe(sprintf $transactions, 1000);
 	assert_no_nodes($zk, $path, 'nothing left');

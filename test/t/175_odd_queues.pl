@@ -7,7 +7,6 @@ use strict;
 use warnings;
 
 use Encode qw(decode_utf8);
-use Proxy;
 use Test::More;
 use ZkLockTest;
 use ZooKeeper;
@@ -64,45 +63,6 @@ subtest 'ten thousand contenders ahead' => sub {
 		'having been woken once');
 	$session->query_safe("SELECT zk_unlock('long')");
 	assert_no_nodes($zk, $path);
-};
-
-# One that the session has forgotten, since it took its create for undone for
-# example. Nobody but the session itself can end that wait.
-subtest 'its own node is ahead' => sub {
-	my $proxy = Proxy->new($zk->connect_string);
-	my $path = lock_path('own');
-	my $lonely = background($node);
-	$lonely->query_safe("SET zklock.servers = '" . $proxy->address
-		  . "'; SELECT zk_lock('first')");
-	my ($id) = map { $_->[1] } $zk->ephemerals(lock_path('first'));
-	my $name = $lonely->query_safe('SELECT zk_unlock_all(), session_id FROM zk_session');
-	$zk->client->create_path($path);
-
-	foreach my $sql ("zk_lock('own', '10 s')", "zk_lock_shared('own', '10 s')",
-		"zk_lock_path('own', '10 s')", "zk_hold('own', 'why', '10 s')")
-	{
-		foreach my $style ('curator', 'kazoo')
-		{
-			$lonely->query_safe("SET zklock.node_style = '$style'");
-			$proxy->refuse;
-			$proxy->reset_connections;
-			my $impostor = $zk->client(session => $id);
-			my @forgotten = map { $impostor->create("$path/_c_$uuid-lock-", '',
-				ephemeral => 1, sequential => 1) } 1 .. 2;
-			$impostor->abandon;
-			$proxy->heal;
-			$lonely->query("SELECT $sql");
-			is($lonely->sqlstate, '00000', "$sql, $style: it has the lock");
-			ok(!(grep { $zk->client->exists($_) } @forgotten), 'the others are gone');
-			$lonely->query('SELECT zk_unlock_all()');
-			$lonely->query("SELECT zk_release_hold('own', token) FROM zk_lock_queue('own')");
-			assert_no_nodes($zk, $path);
-		}
-	}
-	is($lonely->query_safe('SELECT zk_unlock_all(), session_id FROM zk_session'), $name,
-		'all that in one session');
-	$lonely->quit;
-	$proxy->stop;
 };
 
 subtest 'children that are not in the queue' => sub {

@@ -93,7 +93,7 @@ subtest 'the second time nobody is asked' => sub {
 	is($keeper->query_safe("SELECT zk_try_lock('$name')"), 't', 'and for a try');
 	is(states($keeper), "$name held", 'held');
 	$keeper->query_safe("SELECT zk_unlock('$name')");
-	# heartbeats of a few sessions, and what the keeper shows; else it were 300
+	# heartbeats of a few sessions; else it were 300
 	cmp_ok($zk->packets_received - $before, '<', 80, 'hundred cycles, no request');
 	is(join(' ', queue_nodes($zk, lock_path($name))), $node, 'the same node');
 	is($keeper->query("SELECT zk_unlock('$name')"), 'f', 'it is not held any more');
@@ -106,18 +106,20 @@ subtest "nor is the session's program" => sub {
 	my $keeper = keeper('1min');
 	my $name = new_name();
 	keep_one($keeper, $name);
-	my $sent = sub {
-		return split /\|/,
-		  $keeper->query_safe('SELECT sum(requests), sum(bytes_sent) FROM zk_stat');
+	my ($program) = session_programs($keeper->pid);
+	# Requests, and how often the program has gone to sleep.
+	my $work = sub {
+		my ($sleeps) = PostgreSQL::Test::Utils::slurp_file("/proc/$program/status") =~ /^voluntary_ctxt_switches:\s+(\d+)/m;
+		return ($keeper->query_safe('SELECT sum(requests) FROM zk_stat'), $sleeps);
 	};
-	my @before = $sent->();
+	my @before = $work->();
 	$keeper->query_safe("DO \$\$ BEGIN FOR i IN 1 .. 10000 LOOP"
 		  . " PERFORM zk_lock('$name'); PERFORM zk_unlock('$name'); END LOOP; END \$\$");
-	my @after = $sent->();
-	my ($requests, $bytes) = map { $after[$_] - $before[$_] } 0, 1;
+	my @after = $work->();
+	my ($requests, $sleeps) = map { $after[$_] - $before[$_] } 0, 1;
 	is($requests, 0, 'ten thousand cycles, no request');
-	# what it shows to others, a second after its last use
-	cmp_ok($bytes, '<', 2000, 'and next to no word');
+	# for heartbeats
+	cmp_ok($sleeps, '<', 200, 'and it is hardly woken');
 	cmp_ok($keeper->query_safe('SELECT sum(granted_kept) FROM zk_stat'), '>=', 10000, 'counted');
 	$keeper->quit;
 };
@@ -379,21 +381,37 @@ subtest 'an old proof' => sub {
 	$keeper->quit;
 };
 
-subtest 'others see that it is merely kept' => sub {
+subtest 'others see its node, as that of a holder' => sub {
 	my $rival = rival();
 	my $keeper = keeper('10min');
 	my $name = new_name();
-	keep_one($keeper, $name);
-	is(queue_state($keeper, $name), 'kept', 'its session at once');
-	poll_until { queue_state($rival, $name) eq 'kept' } 'others a little later', 10;
-	my $token = $keeper->query_safe("SELECT zk_lock('$name')");
-	is(queue_state($keeper, $name), 'held', 'it is held: its session at once');
-	poll_until { queue_state($rival, $name) eq 'held' } 'others a little later', 10;
+	my $token = keep_one($keeper, $name);
+	is(queue_state($rival, $name), 'held', 'kept');
+	my $node = lock_path($name) . '/' . (queue_nodes($zk, lock_path($name)))[0];
+	my ($data) = $stranger->get($node);
+	is($keeper->query_safe("SELECT zk_lock('$name')"), $token, 'taken back');
+	is(queue_state($rival, $name), 'held', 'held');
 	$keeper->query_safe("SELECT zk_unlock('$name')");
-	poll_until { queue_state($rival, $name) eq 'kept' } 'and so on', 10;
-	is(cycle($keeper, $name), $token, 'the token is the same');
+	is(($stranger->get($node))[0], $data, 'nothing is written for it');
 	ok($rival->query_safe("SELECT zk_lock('$name', '20s')"), 'whoever comes has it all the same');
 	$_->quit foreach $keeper, $rival;
+};
+
+subtest 'under another zklock.keep' => sub {
+	my $keeper = keeper('10min');
+	my $name = new_name();
+	keep_one($keeper, $name);
+	$keeper->query_safe("SET zklock.keep = '2s'");
+	is(states($keeper), '', 'what was kept goes');
+	$keeper->query_safe("SELECT zk_lock('$name'); SET zklock.keep = '3s'; SELECT zk_unlock('$name')");
+	is(states($keeper), '', 'what was granted before is not kept');
+	cycle($keeper, $name);
+	is(states($keeper), "$name kept", 'what is granted then is');
+	$keeper->query_safe("SELECT zk_lock('$name'), pg_sleep(4)");
+	$keeper->query_safe("SELECT zk_unlock('$name')");
+	is(states($keeper), "$name kept", 'its time begins with its release, however long it was held');
+	poll_until { queue_nodes($zk, lock_path($name)) == 0 } 'and ends', 20;
+	$keeper->quit;
 };
 
 subtest 'not where others take it in between' => sub {

@@ -1,6 +1,6 @@
 
-# What the server's log tells of an outage: one line for each cause, however many
-# backends are concerned, by those that hold or wait for locks.
+# What the server's log tells of an outage: a line of each backend that holds or waits
+# for locks, and nothing of others.
 
 use strict;
 use warnings;
@@ -8,7 +8,6 @@ use warnings;
 use Proxy;
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
-use Time::HiRes qw(time);
 use ZkLockTest;
 use ZooKeeper;
 
@@ -16,18 +15,14 @@ my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->connect_string);
 my $node = cluster('berlin', $zk, servers => $proxy->address,
 	'shared_preload_libraries' => 'zklock', 'zklock.session_timeout' => '30s');
-my $alone = cluster('paris', $zk, servers => $proxy->address, 'zklock.session_timeout' => '30s');
 my $monitor = background($node);
 my $address = $proxy->address;
-my $offset = 0;
 
-sub from_here { $offset = -s $node->logfile; return; }
-
-# The lines of that kind since then, each with its DETAIL.
+# The lines of that kind, each with its DETAIL.
 sub lines
 {
-	my ($what, $of) = @_;
-	my $log = slurp_file(($of || $node)->logfile, $of ? 0 : $offset);
+	my ($what) = @_;
+	my $log = slurp_file($node->logfile);
 	my @lines = $log =~ /LOG:  (ZooKeeper session 0x[0-9a-f]+ (?:$what).*(?:\n.*DETAIL:  .*)?)/g;
 	return @lines;
 }
@@ -49,104 +44,74 @@ sub wait_for_state
 my $holder = background($node);
 my $idle = background($node);
 my @waiters = map { background($node) } 1 .. 4;
-$holder->query_safe("SET zklock.on_lock_loss = wait; SELECT zk_lock('outage')");
+$holder->query_safe("SELECT zk_lock('outage')");
 $idle->query_safe("SELECT zk_lock('nothing'), zk_unlock('nothing')");
 $_->start_query("SELECT zk_lock_shared('outage')") foreach @waiters;
 wait_for_queue($zk, lock_path('outage'), 5);
-my $told_at;
 
 subtest 'an outage' => sub {
 	is(scalar lines('.*'), 0, 'nothing to be told yet');
 	$proxy->refuse;
 	$proxy->reset_connections;
 	wait_for_state('suspended', 4);
-	poll_until { lines('lost its connection') } 'the line', 10;
+	poll_until { lines('lost its connection') == 4 } 'those that wait to tell', 10;
 	my @lines = lines('lost its connection');
-	is(scalar @lines, 1, 'one of four that wait tells');
-	like($lines[0], qr/ to server "\Q$address\E"\n.*DETAIL:  It keeps its locks .* in time\./,
-		'what');
-	like($lines[0], qr/ Other backends that hold or wait for locks and used the same server, as far as they have noticed: [1-4]\./,
-		'and for whom besides');
+	like($lines[0], qr/ to server "\Q$address\E"\n.*DETAIL:  It keeps its locks .* in time\.$/, 'what');
 	wait_for_state('suspended', 5, $holder, $idle);
-	is(scalar lines('.*'), 1, 'the holder sees it at its next statement, and is silent');
+	is(scalar lines('.*'), 5, 'the holder sees it at its next statement; who has no lock is silent');
 };
 
 subtest 'its end' => sub {
 	$proxy->heal;
-	wait_for_state('connected', 4);
-	my @lines = lines('is connected again');
-	is(scalar @lines, 1, 'one tells');
-	like($lines[0], qr/again, to server "\Q$address\E"\n.*DETAIL:  It had no connection since 2/, 'since when');
 	wait_for_state('connected', 5, $holder, $idle);
-	is(scalar lines('is connected again'), 1, 'the others are silent');
+	poll_until { lines('is connected again') == 5 } 'all with locks to tell', 10;
+	my @lines = lines('is connected again');
+	like($lines[0], qr/again, to server "\Q$address\E"\n.*DETAIL:  It had no connection since 2/, 'since when');
 	is(scalar lines('is lost'), 0, 'nothing is lost');
-	# Of either kind.
-	$told_at = time;
-};
-
-subtest 'the next outage' => sub {
-	poll_until { time > $told_at + 10.5 } 'the silence to be over', 20;
-	from_here();
-	$proxy->reset_connections;
-	poll_until { lines('is connected again') } 'the end of it', 30;
-	my @lines = lines('lost its connection|is connected again');
-	like($lines[0], qr/ Lines about the like that were left out since the last one: 4\./,
-		'tells of those who did not');
-	poll_until
-	{
-		$monitor->query_safe('SELECT reconnects FROM zk_stat') >= 9
-	}
-	'all waiters to be back', 30;
 };
 
 subtest 'a loss' => sub {
 	my $other = background($node);
 	$other->query_safe("SET zklock.servers = '" . $zk->connect_string . "';
-		SET zklock.on_lock_loss = wait; SELECT zk_lock('other')");
-	from_here();
-	$proxy->refuse;
-	$proxy->reset_connections;
-	poll_until { $holder->query_safe('SELECT 1'); lines('is lost') } 'the loss', 60;
-	my @lines = lines('is lost');
-	is(scalar @lines, 1, 'one tells');
-	like($lines[0], qr/ and its locks with it\n.*DETAIL:  No contact with ZooKeeper for the session timeout of 30000 ms\./,
-		'why');
-
-	# Within ten seconds of the other one, unless this machine is slow.
+		SELECT zk_lock('other')");
 	my ($program) = session_programs($other->pid);
 	kill 'KILL', $program;
-	poll_until { $other->query_safe('SELECT 1'); lines('is lost') == 2 } 'another loss', 30;
+	poll_until { $other->query('SELECT 1'); lines('is lost') } 'a loss', 30;
+	my @lines = lines('is lost');
+	is(scalar @lines, 1, 'told once');
+	unlike($lines[0], qr/No contact with ZooKeeper/, 'why');
+	$other->quit;
+
+	$proxy->refuse;
+	$proxy->reset_connections;
+	# The loss may cancel the statement that looks for it.
+	poll_until { $holder->query('SELECT 1'); lines('is lost') == 6 } 'the loss of all', 60;
 	@lines = lines('is lost');
-	unlike($lines[1], qr/No contact with ZooKeeper/, 'one for another reason is told at once');
+	like($lines[1], qr/ and its locks with it\n.*DETAIL:  No contact with ZooKeeper for the session timeout of 30000 ms\.$/,
+		'why');
 	$proxy->heal;
 	$holder->query('SELECT zk_unlock_all()');
 	$_->wait_result foreach @waiters;
-	is(scalar lines('is lost'), 2, 'and nobody else');
-	$other->quit;
+	is(scalar lines('is lost'), 6, 'and nothing more');
 };
 $_->quit foreach $holder, $idle, @waiters;
 
-subtest 'not preloaded' => sub {
-	my @holders = map { background($alone) } 1 .. 2;
+subtest 'not to the client' => sub {
 	# A client that does not read must not hold up who lets go of locks.
-	$_->query_safe("SET client_min_messages = debug1; SET log_min_messages = debug1;
-		SELECT zk_lock('each/' || pg_backend_pid())") foreach @holders;
+	my $session = background($node);
 	my $told = '';
+	$session->query_safe("SET client_min_messages = debug1; SET log_min_messages = debug1;
+		SELECT zk_lock('each')");
 	$proxy->reset_connections;
-	foreach my $session (@holders)
+	poll_until
 	{
-		poll_until
-		{
-			my $is_back = $session->query_safe('SELECT count(*) FROM zk_stat WHERE reconnects > 0');
-			$told .= $session->error;
-			$is_back
-		}
-		'it to be back', 30;
+		$session->query_safe('SELECT 1');
+		$told .= $session->error;
+		lines('is connected again') == 6
 	}
-	poll_until { lines('is connected again', $alone) == 2 } 'both to tell', 30;
-	pass('each for itself');
+	'it to be back', 30;
 	unlike($told, qr/ZooKeeper session/, 'not to its client');
-	$_->quit foreach @holders;
+	$session->quit;
 };
 
 $monitor->quit;

@@ -1,7 +1,7 @@
 
-# What a running statement hears when its lock is lost: with on_lock_loss =
-# cancel it ends within a second of the loss, with an error that names the lock,
-# which no exception handler in PL/pgSQL can swallow.
+# What a running statement hears when its lock is lost: it ends within a second of
+# the loss, with an error that names the lock, which no exception handler in PL/pgSQL
+# can swallow.
 
 use strict;
 use warnings;
@@ -114,25 +114,6 @@ subtest 'a session without a lock is left alone' => sub {
 	$zk->resume;
 	is($session->query_safe("SELECT zk_lock('lost') > 0"),
 		't', 'and it gets a lock again');
-	$session->quit;
-};
-
-subtest 'on_lock_loss = wait' => sub {
-	my $session = background($node);
-	$session->query_safe(
-		"SET zklock.on_lock_loss = 'wait'; BEGIN; SELECT zk_xact_lock('lost')");
-	$session->query_safe("INSERT INTO written VALUES ('waited')");
-	$session->start_query("SELECT pg_sleep($timeout * 1.5)");
-	$zk->pause;
-	$session->wait_result;
-	is($session->sqlstate, '00000', 'the statement runs to the end');
-	$session->query('COMMIT');
-	is($session->sqlstate, '40001', 'the commit is refused');
-	$zk->resume;
-	is( $node->safe_psql('postgres',
-			"SELECT count(*) FROM written WHERE what = 'waited'"),
-		'0',
-		'and nothing is written');
 	$session->quit;
 };
 

@@ -19,7 +19,6 @@ my $reserve = $timeout / 3;    # what a proof leaves at least
 my $zk = ZooKeeper->new(servers => 3, config => { syncLimit => 40 })->start;
 my %setting = (
 	'zklock.session_timeout' => "${timeout}s",
-	'zklock.on_lock_loss' => 'wait',
 	'shared_preload_libraries' => 'zklock');
 my %node = map { $_ => cluster($_, $zk, %setting) } qw(berlin paris);
 my $follower = ($zk->followers)[0];
@@ -179,7 +178,7 @@ subtest 'neighbors after a pause' => sub {
 # first, in a call that needs no lock and goes on with a new session.
 subtest 'a loss that a question finds first' => sub {
 	my $holder = session_of('berlin');
-	$holder->query_safe("SET zklock.on_lock_loss = cancel; SELECT zk_lock('busy')");
+	$holder->query_safe("SELECT zk_lock('busy')");
 	my ($program) = session_programs($holder->pid);
 	$holder->start_query("DO \$\$ BEGIN LOOP PERFORM count(*) FROM zk_lock_queue('warm');
 		PERFORM pg_sleep(0.05); END LOOP; END \$\$");
@@ -198,7 +197,7 @@ subtest 'a follower without a leader' => sub {
 	my $holder = session_of('berlin');
 	$holder->query_safe("SELECT zk_lock('cut')");
 	my $reader = session_of('berlin');
-	$reader->query_safe("SET zklock.on_lock_loss = cancel; SELECT zk_lock('busy')");
+	$reader->query_safe("SELECT zk_lock('busy')");
 	$reader->start_query("DO \$\$ BEGIN LOOP PERFORM count(*) FROM zk_lock_queue('warm');
 		PERFORM pg_sleep(0.05); END LOOP; END \$\$");
 	my $leader = $zk->leader;

@@ -185,7 +185,9 @@ sub refuse
 	}
 	end_round($name, $case);
 	eval { $stranger->delete_recursive(lock_path($name)) };
-	$session->query_safe("SELECT zk_lock('after'), zk_unlock('after')");
+	# A lock of its own: that this deletion is confirmed nobody awaits, and if the next
+	# refusal meets it, and denies that there is a node, it is over.
+	$session->query_safe("SELECT zk_lock('after/$name'), zk_unlock('after/$name')");
 	return $has_come;
 }
 

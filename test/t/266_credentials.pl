@@ -1,191 +1,94 @@
 
-# With credentials (zklock.auth) a lock is handed over as without, but only where
-# nobody who lacks them can have made the node that says so. Others who have them
-# may do everything with a queue node but write to it.
+# With credentials (zklock.auth) locks pass from one session to the next in turn, and
+# nobody is handed one: who has the credentials may write to queue nodes, and a set
+# means nothing. Strangers may not enter the queue.
 
 use strict;
 use warnings;
 
-use Proxy;
 use Test::More;
 use ZkLockTest;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $secret = 'zklock:s3cr3t-of-this-test';
-my $node = cluster('berlin', $zk,
-	'zklock.auth' => "digest:$secret", 'zklock.session_timeout' => '20s');
+my $node = cluster('berlin', $zk, 'zklock.auth' => "digest:$secret");
 my $stranger = $zk->client;
 my $friend = $zk->client;
 $friend->add_auth('digest', $secret);
-my $mark = '_c_6ba7b810-9dad-8a11-80b4-00c04fd430c8-lock-';
-
-# An administrator made the root, open to all.
-$stranger->create_path(lock_path('any') =~ s{/any$}{}r);
-
-# A session learns from its first two locks how the server calls it.
 my @pool = map { background($node) } 1 .. 3;
-foreach my $session (@pool)
-{
-	poll_until
-	{
-		$session->query_safe("SELECT zk_lock('warm')");
-		my $nodes = $session->query_safe('SELECT node FROM zk_locks');
-		$session->query_safe("SELECT zk_unlock('warm')");
-		$nodes =~ /-8a11-/;
-	}
-	'its nodes to be marked';
-}
+# A root that strangers may enter, and one lock in it.
+$stranger->create_path(lock_path('open'));
 
-sub path
-{
-	my ($lock) = @_;
-	return lock_path($lock) . '/' . (queue_nodes($zk, lock_path($lock)))[0];
-}
-
-sub queue_up
-{
-	my ($lock, @sessions) = @_;
-	foreach my $position (0 .. $#sessions)
+subtest 'locks pass in turn, without a mark or a set' => sub {
+	foreach my $number (0 .. 2)
 	{
-		$sessions[$position]->start_query("SELECT zk_lock('$lock')");
-		wait_for_queue($zk, lock_path($lock), $position + 1);
-		next if $position == 0;
-		my $ahead = (queue_nodes($zk, lock_path($lock)))[ $position - 1 ];
-		poll_until { grep { /\Q$ahead\E$/ } $zk->watched_paths('/') } 'it to watch';
+		$pool[$number]->start_query("SELECT zk_lock('pass')");
+		wait_for_queue($zk, lock_path('pass'), $number + 1);
 	}
-	$sessions[0]->wait_result;
-	return;
-}
+	$pool[0]->wait_result;
+	my @nodes = queue_nodes($zk, lock_path('pass'));
+	unlike($_, qr/-8a11-/, 'not marked') foreach @nodes;
+	poll_until { grep { /\Q$nodes[1]\E$/ } $zk->watched_paths('/') } 'the last one to watch';
 
-subtest 'a lock is handed over' => sub {
-	my ($first, $second, $third) = @pool;
-	my @received;
-	# Heartbeats may be counted too; hardly each time.
-	foreach (1 .. 3)
+	# What a holder's hand-over would be.
+	$friend->set(lock_path("pass/$nodes[1]"), '');
+	poll_until { grep { /\Q$nodes[1]\E$/ } $zk->watched_paths('/') } 'it to watch again';
+	ok(!$pool[2]->is_done, 'a set of the one ahead grants nothing');
+	foreach my $number (0, 1)
 	{
-		queue_up('pass', @pool);
-		$first->query_safe("SELECT zk_unlock('pass')");
-		$second->wait_result;
-		wait_for_queue($zk, lock_path('pass'), 2);
-		my $before = $zk->packets_received;
-		$second->query_safe("SELECT zk_unlock('pass')");
-		$third->wait_result;
-		is($third->sqlstate, '00000', 'granted');
-		poll_until { $zk->packets_received - $before >= 2 } 'set and delete';
-		push @received, $zk->packets_received - $before;
-		is($third->query_safe("SELECT zk_is_held('pass')"), 't', 'held');
-		$third->query_safe("SELECT zk_unlock('pass')");
-		assert_no_nodes($zk, lock_path('pass'));
+		$pool[$number]->query_safe("SELECT zk_unlock('pass')");
+		$pool[ $number + 1 ]->wait_result;
+		is($pool[ $number + 1 ]->sqlstate, '00000', 'granted in turn');
+		is($pool[ $number + 1 ]->query_safe("SELECT zk_is_held('pass')"), 't', 'held');
 	}
-	is((sort { $a <=> $b } @received)[0], 2, 'two requests, both of the holder');
+	$pool[2]->query_safe("SELECT zk_unlock('pass')");
+	assert_no_nodes($zk, lock_path('pass'));
 };
 
 subtest 'who may do what' => sub {
 	my ($session) = @pool;
 	$session->query_safe("SELECT zk_lock('acl')");
-	my $path = path('acl');
-	my @acl = sort { $a->[0] <=> $b->[0] } $friend->get_acl($path);
-	is_deeply([ map { $_->[0] } @acl ], [ 1, 29, 31 ],
-		'everybody reads, friends do all but write, the session does all');
-	is($acl[0][2], 'anyone', 'everybody');
-	like($acl[1][2], qr/^zklock:/, 'friends');
-	isnt($acl[2][2], $acl[1][2], 'the session');
-	is_deeply([ map { $_->[0] } $friend->get_acl(lock_path('acl')) ], [ 31, 1 ],
-		"the lock's znode has only friends");
-	eval { $friend->set($path, '__REVOKE__') };
-	like($@, qr/NoAuth/, 'a friend cannot set it');
-	eval { $stranger->create(lock_path('acl') . '/x-', '', ephemeral => 1, sequential => 1) };
-	like($@, qr/NoAuth/, 'a stranger cannot create beside it');
+	my ($name) = queue_nodes($zk, lock_path('acl'));
+	my $path = lock_path("acl/$name");
+	foreach my $znode ($path, lock_path('acl'))
+	{
+		my ($everybody, $owner) = sort { $a->[0] <=> $b->[0] } $friend->get_acl($znode);
+		is_deeply($everybody, [ 1, 'world', 'anyone' ], 'everybody may read');
+		is($owner->[0], 31, 'who has the credentials may do all');
+		like($owner->[2], qr/^zklock:/, 'by their name');
+		eval { $stranger->create("$znode/x-", '', ephemeral => 1, sequential => 1) };
+		like($@, qr/NoAuth|NoChildren/, 'a stranger cannot create below it');
+	}
+	eval { $stranger->delete($path) };
+	like($@, qr/NoAuth/, 'nor delete');
 	$friend->delete($path);
 	is($session->query_safe("SELECT zk_is_held('acl')"), 'f', 'a friend can delete it');
 	$session->query_safe('SELECT zk_unlock_all()');
 };
 
-# Each of these znodes lets, or may have let, strangers in.
 subtest 'a word in an open queue is not believed' => sub {
-	my ($holder, $waiter, $last) = @pool;
-	my ($ours) = grep { $_->[0] == 31 } $friend->get_acl(lock_path('warm'));
-	my $open = [ [ 31, 'world', 'anyone' ] ];
-	my %queue = (
-		'made by a stranger' => sub { $stranger->create($_[0], '', acl => $open); },
-		'where a stranger may do one thing' => sub {
-			$stranger->create($_[0], '', acl => [ $ours, [ 1, 'world', 'anyone' ],
-					[ 4, 'world', 'anyone' ] ]);
-		},
-		'closed later' => sub { $stranger->create($_[0], '', acl => $open); });
-	foreach my $how (sort keys %queue)
-	{
-		(my $lock = $how) =~ s/ /-/g;
-		my $path = lock_path($lock);
-		$queue{$how}->($path);
-		$holder->query_safe("SELECT zk_lock('$lock')");
-		my $forged = $stranger->create("$path/$mark", '',
-			ephemeral => 1, sequential => 1);
-		$stranger->set_acl($path, [ $ours, [ 1, 'world', 'anyone' ] ])
-		  if $how eq 'closed later';
-		$waiter->start_query("SELECT zk_lock('$lock')");
-		poll_until { grep { $_ eq $forged } $zk->watched_paths('/') } 'it to watch';
-		my $received = $zk->packets_received;
-		$stranger->set($forged, '');
-		poll_until { $zk->packets_received > $received + 1 } 'it to look';
-		poll_until { grep { $_ eq $forged } $zk->watched_paths('/') } 'it to watch';
-		ok(!$waiter->is_done, "$how: who waits goes on to wait");
-		is($holder->query_safe("SELECT zk_is_held('$lock')"), 't', 'for the holder');
-		$friend->delete($forged);
-
-		# Without the stranger all goes on, by looking.
-		$last->start_query("SELECT zk_lock('$lock')");
-		wait_for_queue($zk, $path, 3);
-		foreach my $pair ([ $holder, $waiter ], [ $waiter, $last ])
-		{
-			my ($former, $next) = @$pair;
-			$former->query_safe("SELECT zk_unlock('$lock')");
-			$next->wait_result;
-			is($next->sqlstate, '00000', 'granted in turn');
-			is($next->query_safe("SELECT zk_is_held('$lock')"), 't', 'held');
-		}
-		$last->query_safe("SELECT zk_unlock('$lock')");
-		assert_no_nodes($zk, $path, 'nothing left');
-	}
-};
-
-# Between the create and the question for its ACL somebody may make another node of
-# that name, with an ACL of his own. Nothing is learnt from that.
-subtest 'names are learnt from nodes of our own' => sub {
-	my $proxy = Proxy->new($zk->connect_string);
-	my ($ours) = grep { $_->[0] == 31 } $friend->get_acl(lock_path('warm'));
-	my $other = $zk->client;
-	$other->add_auth('digest', 'other:secret');
-	$other->create(lock_path('name'), '', acl => [ [ 31, 'auth', '' ] ]);
-	my ($theirs) = $other->get_acl(lock_path('name'));
-	foreach my $nlocks (0, 1)
-	{
-		my $victim = background($node);
-		$victim->query_safe("SET zklock.servers = '" . $proxy->address . "'");
-		$victim->query_safe("SELECT zk_lock('first'), zk_unlock('first')") foreach 1 .. $nlocks;
-		$other->create(lock_path('bait'), '');
-		$victim->query_safe('SELECT zk_session()');
-		$proxy->trap(15, 1, 'replies');    # create2
-		$victim->start_query("SELECT zk_lock('bait')");
-		poll_until { $proxy->is_sprung } 'the reply to the create';
-		my ($name) = wait_for_queue($zk, lock_path('bait'), 1);
-		$other->delete(lock_path("bait/$name"));
-		$other->create(lock_path("bait/$name"), '', ephemeral => 1, acl => [ $theirs, $ours ]);
-		$proxy->heal;
-		$victim->wait_result;
-		$victim->query('SELECT zk_unlock_all()');
-		eval { $other->delete(lock_path("bait/$name")) };
-		$other->delete(lock_path('bait'));
-		$victim->query_safe("SELECT zk_lock('after-$nlocks-$_-')") foreach 1 .. 3;
-		my @acl = map { $friend->get_acl($_), $friend->get_acl((lock_path("after-$nlocks-3-") . '/' .
-			(queue_nodes($zk, lock_path("after-$nlocks-3-")))[0])) } lock_path("after-$nlocks-3-");
-		ok(!(grep { $_->[2] eq $theirs->[2] } @acl), "after $nlocks: the other is in no ACL of ours");
-		$victim->quit;
-	}
-	$proxy->stop;
-	$other->close;
+	my ($holder, $waiter) = @pool;
+	my $path = lock_path('open');
+	$holder->query_safe("SELECT zk_lock('open')");
+	my $forged = $stranger->create("$path/_c_6ba7b810-9dad-8a11-80b4-00c04fd430c8-lock-", '',
+		ephemeral => 1, sequential => 1);
+	$waiter->start_query("SELECT zk_lock('open')");
+	poll_until { grep { $_ eq $forged } $zk->watched_paths('/') } 'it to watch';
+	my $received = $zk->packets_received;
+	$stranger->set($forged, '');
+	poll_until { $zk->packets_received > $received + 1 } 'it to look';
+	poll_until { grep { $_ eq $forged } $zk->watched_paths('/') } 'it to watch again';
+	ok(!$waiter->is_done, 'who waits goes on to wait');
+	is($holder->query_safe("SELECT zk_is_held('open')"), 't', 'for the holder');
+	$stranger->delete($forged);
+	$holder->query_safe("SELECT zk_unlock('open')");
+	$waiter->wait_result;
+	is($waiter->query_safe("SELECT zk_is_held('open')"), 't', 'and is granted in turn');
+	$waiter->query_safe("SELECT zk_unlock('open')");
+	assert_no_nodes($zk, $path);
 };
 
 $_->quit foreach @pool;
+$_->close foreach $stranger, $friend;
 done_testing();

@@ -192,10 +192,11 @@ subtest 'overloads, operators, casts, namesakes' => sub {
 	is($rc, 0, 'the extension can be created');
 	is(alarm_rang(), 'f', 'which runs nothing that was planted');
 	is(sql($strangers), '', 'functions, views and tables depend on their own kind alone');
-	is(sql(<<'SQL'), '', 'no body is parsed only when it runs');
+	is(sql(<<'SQL'), '', 'no body is parsed only when it runs, but with a search_path of its own');
 SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_language l ON p.prolang = l.oid
 WHERE p.proname ~ '^_?zk_' AND pg_get_userbyid(p.proowner) <> 'planter'
 	AND l.lanname <> 'c' AND p.prosqlbody IS NULL
+	AND p.proconfig IS DISTINCT FROM ARRAY['search_path=pg_catalog, pg_temp']
 SQL
 
 	foreach my $role ('', 'visitor')

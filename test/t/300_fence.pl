@@ -28,8 +28,6 @@ sub balance
 subtest 'a paused holder writes too late' => sub {
 	my ($old, $new) = (background($berlin), background($paris));
 	my ($old_write, $new_write) = map { background($guarded) } 1 .. 2;
-	# Not interrupted by the loss: it is to be asked for it.
-	$old->query_safe("SET zklock.on_lock_loss = 'wait'");
 	my $old_token = $old->query_safe("SELECT zk_lock('account')");
 	kill 'STOP', $old->pid;
 	my $new_token = $new->query_safe("SELECT zk_lock('account', '30s')");

@@ -51,6 +51,8 @@ subtest 'old records go faster than new ones come' => sub {
 };
 
 subtest 'so many and no more' => sub {
+	# Each call may delete some of the old ones, and make room.
+	$stranger->delete("$directory/$_") foreach grep { /^old / } $stranger->children($directory);
 	add_records('kept', $most - records(), 1 << 40);
 	is(records(), $most, 'as many as there may be');
 	foreach (1 .. 2)

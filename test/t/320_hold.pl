@@ -204,7 +204,6 @@ subtest 'a hold outlives its maker, and everybody' => sub {
 	is($other->query_safe("SELECT zk_try_lock('hold')"), 'f', 'its maker has to wait too');
 	is($other->query_safe("SELECT zk_try_lock(ARRAY['a new one', 'hold'])"), 'f',
 		'also for one of several');
-	ok(!$foreign->exists(lock_path('a new one')), 'which it sees before it takes another');
 	$other->query_safe('SELECT zk_unlock_all()');
 	$other->query_safe('DISCARD ALL');
 	$other->query_safe('SELECT zk_disconnect()');
@@ -347,7 +346,8 @@ subtest 'a hold whose maker is killed' => sub {
 	my $maker = spring('the hold', 'requests', 'killed');
 	my $waiter = connected('paris');
 	$waiter->start_query("SELECT zk_lock('killed')");
-	wait_for_queue($zk, lock_path('killed'), 2);
+	# On a busy machine the maker's session, of a second, may have ended by then.
+	poll_until { $waiter->is_done || queue_nodes($zk, lock_path('killed')) == 2 } 'it to wait', 30;
 	kill 'KILL', $maker->pid;
 	$waiter->wait_result;
 	is($waiter->sqlstate, '00000', 'ahead of it: a waiter gets the lock when the session has ended');

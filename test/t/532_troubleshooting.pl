@@ -20,7 +20,7 @@ my %sqlstate = sqlstates();
 my %was_read;
 
 # What is told otherwise than by words in its own ereport(): there it says "%s".
-my @told_elsewhere = qw(lock_proof.c lock_set.c zklock.c);
+my @told_elsewhere = qw(errors.c lock_proof.c zklock.c);
 
 sub read_text
 {
@@ -39,7 +39,8 @@ sub sqlstates
 	{
 		next unless $line =~ /^([0-9A-Z]{5})\s+[EWS]\s+(ERRCODE_\w+)(?:\s+(\w+))?/;
 		$code{$2} = $1;
-		$code{$3} = $1 if $3;
+		# of two with one name PL/pgSQL takes the first, too
+		$code{$3} //= $1 if $3;
 	}
 	return %code;
 }
@@ -115,10 +116,19 @@ sub messages_of_source
 	# Words that are made for an ereport() elsewhere.
 	push @found, map { /^(ERRCODE_\w+),(.*)/s ? "$sqlstate{$1}: " . literal($2) : () }
 	  calls($text, 'refuse_to_end');
-	push @found, map { '40001: ' . literal($_) } $text =~ /snprintf\([\w.]*message,\s*\w+,(.*?)\);/gs;
+	push @found, map { '40001: ' . literal($_) }
+	  $text =~ /snprintf\(\w+->message,\s*sizeof\(\w+->message\),(.*?)\);/gs;
 	push @found, map { '57014: ' . literal($_) } $text =~ /psprintf\((_\("canceling statement.*?)\)/gs;
 	push @found, map { 'detail: ' . literal($_) } $text =~ /snprintf\(text, size,(.*?)\);/gs
 	  if basename($file) eq 'errors.c';
+	if (basename($file) eq 'errors.c')
+	{
+		push @found, map { /^(ERRCODE_\w+)(.*)/s ? "$sqlstate{$1}: " . literal($2 =~ s/^[^"]*//r) : () }
+		  $text =~ /[{\t](ERRCODE_\w+,\s*"(?:[^"\\]|\\.)*")/g;
+		push @found, map { /^(ERRCODE_\w+)(.*)/s ? "$sqlstate{$1}: could not …: " . literal($2 =~ s/^[^"]*//r) : () }
+		  $text =~ /sqlstate = (ERRCODE_\w+;\s*(?:const char \*)?problem = "[^"]*")/g;
+		@found = grep { !/could not …: …$/ } @found;
+	}
 	return grep { !/^[\w ]+: (?:…\.?)?$/ } @found;
 }
 
@@ -130,7 +140,7 @@ sub messages_of_script
 	{
 		my ($level, $rest) = ($1, $2);
 		my $code = $rest =~ /ERRCODE = '(\w+)'/ ? $sqlstate{$1} : '01000';
-		my ($words) = $rest =~ /MESSAGE = (?:pg_catalog\.format\()?'((?:[^']|'')*)'/;
+		my ($words) = $rest =~ /MESSAGE = (?:(?:pg_catalog\.)?format\()?'((?:[^']|'')*)'/;
 		push @found, map { "$_: " . $words =~ s/%[sI]/…/gr } kinds($level =~ s/EXCEPTION/ERROR/r, $code);
 	}
 	return @found;

@@ -120,14 +120,6 @@ oracle_node(const char *child)
 	return node;
 }
 
-/* How much of a contender's name stands before its number. */
-static size_t
-oracle_prefix_length(const char *child)
-{
-	return matches(&negative, child) ?
-		(size_t) (strrchr(child, '-') - child) : strlen(child) - 10;
-}
-
 static void
 check_child(const char *child)
 {
@@ -148,26 +140,14 @@ check_name(const char *name)
 {
 	static char path[RECIPE_PATH_SIZE];
 	size_t		offset;
-	size_t		length;
-	RecipeNameError error = recipe_check_name(name, &offset, &length);
+	RecipeNameError error = recipe_check_name(name, &offset);
 	char		copy[RECIPE_NAME_MAX + 1];
 	char	   *save = NULL;
 
-	CHECK(offset + length <= strlen(name));
-	if (recipe_suggest_name(copy, name))
-		CHECK(recipe_check_name(copy, &offset, &length) == RECIPE_NAME_OK &&
-			  (error == RECIPE_NAME_LIKE_QUEUE_NODE) == (strcmp(copy, name) != 0));
-	error = recipe_check_name(name, &offset, &length);
+	CHECK(offset <= strlen(name));
 	if (error != RECIPE_NAME_OK)
-	{
-		CHECK(length > 0 || error == RECIPE_NAME_EMPTY ||
-			  error == RECIPE_NAME_EMPTY_COMPONENT);
-		CHECK(error != RECIPE_NAME_RESERVED &&
-			  error != RECIPE_NAME_NOT_ABSOLUTE);
 		return;
-	}
 
-	CHECK(offset == 0 && length == 0);
 	CHECK(strlen(name) >= 1 && strlen(name) <= RECIPE_NAME_MAX);
 	CHECK(name[0] != '/' && name[strlen(name) - 1] != '/' &&
 		  strstr(name, "//") == NULL);
@@ -192,20 +172,14 @@ check_root(const char *root)
 {
 	static char path[RECIPE_PATH_SIZE];
 	size_t		offset;
-	size_t		length;
-	size_t		name_offset;
-	size_t		name_length;
-	RecipeNameError error = recipe_check_root(root, &offset, &length);
 	bool		is_good;
-
-	CHECK(offset + length <= strlen(root));
 
 	is_good = strcmp(root, "/") == 0 ||
 		(root[0] == '/' && strlen(root) <= RECIPE_ROOT_MAX &&
 		 strcmp(root, "/zookeeper") != 0 &&
 		 strncmp(root, "/zookeeper/", 11) != 0 &&
-		 recipe_check_name(root + 1, &name_offset, &name_length) == RECIPE_NAME_OK);
-	CHECK((error == RECIPE_NAME_OK) == is_good);
+		 recipe_check_name(root + 1, &offset) == RECIPE_NAME_OK);
+	CHECK(recipe_is_root(root) == is_good);
 
 	/* Any two strings: it fits, or says that it does not. */
 	memset(path, 'x', sizeof(path));
@@ -215,7 +189,7 @@ check_root(const char *root)
 		CHECK(strlen(path) >= strlen(root) + 1);
 	}
 	else
-		CHECK(path[0] == '\0' && error != RECIPE_NAME_OK);
+		CHECK(path[0] == '\0' && !is_good);
 }
 
 /* Is node i ahead of our node, and does it exclude us? */
@@ -307,9 +281,11 @@ check_permits(const char *const *children, const RecipeNode *nodes, int n,
 			  int own, int permits)
 {
 	int			watch = -4711;
-	RecipeVerdict verdict = recipe_permit_verdict(children, n,
-												  own < 0 ? NULL : children[own],
-												  permits, &watch);
+	RecipeWish	wish = {
+		.mine = own < 0 ? NULL : children[own],
+		.permits = permits
+	};
+	RecipeVerdict verdict = recipe_verdict(children, n, &wish, &watch);
 	int			nahead = 0;
 	int			first;
 	bool		is_mixed = false;
@@ -343,48 +319,32 @@ check_permits(const char *const *children, const RecipeNode *nodes, int n,
 			  nodes[i].sequence <= nodes[watch].sequence);
 }
 
-/* Ask for one contender, whose node is called `mine`, or starts with it. */
+/* Ask for one contender, whose node is called `mine`. */
 static void
 check_contender(const char *const *children, const RecipeNode *nodes, int n,
 				const char *mine)
 {
-	bool		is_full_name = oracle_node(mine).style != RECIPE_STYLE_NONE;
-	bool		is_there = false;
+	int			own = -1;
 
 	for (int i = 0; i < n; i++)
-	{
-		if (is_full_name ? strcmp(children[i], mine) == 0 :
-			nodes[i].style != RECIPE_STYLE_NONE &&
-			oracle_prefix_length(children[i]) == strlen(mine) &&
-			strncmp(children[i], mine, strlen(mine)) == 0)
-			is_there = true;
-	}
+		if (strcmp(children[i], mine) == 0)
+			own = i;
 
 	for (int mode = RECIPE_EXCLUSIVE; mode <= RECIPE_SHARED; mode++)
 	{
-		int			own = -4711;
 		int			watch = -4711;
-		RecipeVerdict verdict;
+		RecipeWish	wish = {.mine = mine,.mode = mode,.permits = 1};
+		RecipeVerdict verdict = recipe_verdict(children, n, &wish, &watch);
 
-		verdict = recipe_verdict(children, n, mine, mode, &own, &watch);
-		CHECK((verdict != RECIPE_GONE) == is_there);
-		CHECK(own >= -1 && own < n && (own >= 0) == is_there);
-		if (!is_there)
+		CHECK((verdict != RECIPE_GONE) == (own >= 0));
+		if (own < 0)
 		{
 			CHECK(watch == -1);
 			continue;
 		}
-
-		CHECK(strncmp(children[own], mine, strlen(mine)) == 0);
-		CHECK(nodes[own].style != RECIPE_STYLE_NONE);
-		if (is_full_name)
-			CHECK(strcmp(children[own], mine) == 0);
-		else
-			CHECK(oracle_prefix_length(children[own]) == strlen(mine));
 		check_verdict(nodes, n, own, mode, verdict, watch);
-		if (is_full_name)
-			for (int permits = 2; permits < 5; permits++)
-				check_permits(children, nodes, n, own, permits);
+		for (int permits = 2; permits < 5; permits++)
+			check_permits(children, nodes, n, own, permits);
 	}
 }
 
@@ -420,25 +380,15 @@ check_list(const char *const *children, int n)
 	}
 
 	for (int i = 0; i < n; i++)
-	{
-		char	   *mine = strdup(children[i]);
-
-		check_contender(children, nodes, n, mine);
 		if (nodes[i].style != RECIPE_STYLE_NONE)
-		{
-			mine[oracle_prefix_length(mine)] = '\0';
-			check_contender(children, nodes, n, mine);
-		}
-		free(mine);
-	}
+			check_contender(children, nodes, n, children[i]);
 	check_contender(children, nodes, n, "_c_" GUID "-lock-");
 
 	for (int mode = RECIPE_EXCLUSIVE; mode <= RECIPE_SHARED; mode++)
 	{
 		int			watch = -4711;
-		RecipeVerdict verdict;
-
-		verdict = recipe_verdict_newcomer(children, n, mode, &watch);
+		RecipeWish	wish = {.mode = mode,.permits = 1};
+		RecipeVerdict verdict = recipe_verdict(children, n, &wish, &watch);
 		CHECK(verdict != RECIPE_GONE);
 		check_verdict(nodes, n, -1, mode, verdict, watch);
 	}

@@ -14,8 +14,7 @@
  *
  * Started by fuzz_session.pl, whose word it takes: it prints "lie" and "honest"
  * when the server is to begin with one or the other, and goes on with the answer;
- * "stop" for an answer ends it.  "broken: ..." on a line is a failure, "promised"
- * counts a list that the program asked for as it had promised.
+ * "stop" for an answer ends it.  "broken: ..." on a line is a failure.
  *
  *	fuzz_session SERVERS PROGRAM SEED
  *
@@ -47,6 +46,9 @@
 /* For how long the server lies, at most, before its sessions are looked at. */
 #define LIES_MS 400
 
+/* And if nobody says anything, so that each session sends heartbeats. */
+#define SILENT_LIES_MS 1000
+
 /*
  * How long a session may take to settle or to be lost with an honest server, and
  * a program to end: some session timeouts, and a busy machine.
@@ -61,7 +63,6 @@ typedef struct Player
 	ZkClient   *client;
 	ZkRequest  *requests[NREQUESTS];	/* NULL: a free place */
 	bool		can_be_withdrawn[NREQUESTS];
-	ZkRequest  *promised;		/* a list that is not asked for yet, or NULL */
 	uint32_t	generation;		/* of the latest lock that may be kept */
 	enum {NOT_KEPT, IS_KEPT, IS_TAKEN} keeping[4];
 	int			nleft;			/* requests still to be made */
@@ -143,8 +144,7 @@ open_session(Player *player)
 		.first_server = choose(4),
 		.auth_scheme = has_auth ? "digest" : NULL,
 		.auth_credentials = has_auth ? credentials[choose(2)] : NULL,
-		.is_auth_private = has_auth && is_private,
-		.identity = has_auth && !is_private ? "zklock:c" : NULL
+		.is_auth_private = has_auth && is_private
 	});
 	if (player->client == NULL)
 		abort();
@@ -176,7 +176,6 @@ keep_something(Player *player)
 	KeptLock   *kept = zklock_client_kept(client);
 	int			keep_ms = 1 + (int) choose(100);
 	int64_t		now = zklock_client_now();
-	bool		is_told = false;
 	const char *nodes[] = {
 		"/fuzz/queue/_c_0f8fad5b-lock-0000000001", "/fuzz/n1", "/fuzz/n2/n", "/n"
 	};
@@ -193,58 +192,16 @@ keep_something(Player *player)
 			player->keeping[i] = IS_TAKEN;
 			break;
 		case IS_KEPT:
-			player->keeping[i] = keep_word_take(kept, generation, &is_told) ?
+			player->keeping[i] = keep_word_take(kept, generation) ?
 				IS_TAKEN : NOT_KEPT;
 			break;
 		case IS_TAKEN:
 			player->keeping[i] = NOT_KEPT;
 			if (choose(4) == 0)
 				keep_word_end(kept);
-			else if (keep_word_put(kept, generation, keep_ms, now, &is_told))
+			else if (keep_word_put(kept, generation, now))
 				player->keeping[i] = IS_KEPT;
 			break;
-	}
-	if (is_told && generation > 0)
-		zklock_client_tell_kept(client, i, generation, NULL, NULL);
-}
-
-/* If the program has asked for the list that it promised, that is a request. */
-static ZkRequest *
-take_promised(Player *player)
-{
-	ZkRequest  *list = player->promised;
-
-	player->promised = NULL;
-	if (list == NULL || zklock_client_is_list_asked(list))
-	{
-		if (list != NULL)
-			printf("promised\n");
-		return list;
-	}
-	zklock_client_free(list);
-	return NULL;
-}
-
-/*
- * Give the program time to ask for that list: on a busy machine the promise
- * would always be taken back before.  No longer than a moment, for the others.
- */
-static void
-await_promised(Player *player)
-{
-	int64_t		until = zklock_client_now() + 100 + (int64_t) choose(400);
-
-	if (player->promised == NULL || choose(4) != 0)
-		return;
-	zklock_client_flush(player->client);
-	while (zklock_client_reply(player->promised) == NULL &&
-		   zklock_client_now() < until &&
-		   zklock_client_fd(player->client) >= 0)
-	{
-		struct pollfd polled = {zklock_client_fd(player->client), POLLIN, 0};
-
-		poll(&polled, 1, 20);
-		zklock_client_receive(player->client);
 	}
 }
 
@@ -269,7 +226,7 @@ do_something(Player *player)
 			zklock_client_free(player->requests[place]);
 		player->requests[place] = NULL;
 	}
-	switch (choose(28))
+	switch (choose(26))
 	{
 		case 0:
 		case 1:
@@ -301,23 +258,15 @@ do_something(Player *player)
 			request = zklock_client_get(client, some_node());
 			break;
 		case 9:
-			zklock_client_free(take_promised(player));
 			watched = some_node();
 
 			/* so that there is something to watch, and to delete */
 			if (choose(2))
 				zklock_client_free(zklock_client_create(client, watched,
 														ZK_EPHEMERAL, data, 4));
-			request = choose(2) ?
-				zklock_client_get_and_watch(client, watched) :
-				zklock_client_get_watch_and_list(client, watched,
-												 "/fuzz/queue",
-												 &player->promised);
+			request = zklock_client_get_and_watch(client, watched);
 			if (choose(2))
-			{
 				zklock_client_delete(client, watched);
-				await_promised(player);
-			}
 			else if (choose(2))
 				zklock_client_unwatch(client);
 			break;
@@ -336,7 +285,7 @@ do_something(Player *player)
 			break;
 		case 14:
 			request = zklock_client_replace(client, some_node(), choose(3), some_node(),
-											data, length);
+											"data");
 			can_be_withdrawn = true;
 			break;
 		case 15:
@@ -358,8 +307,8 @@ do_something(Player *player)
 			zklock_client_interrupt_on_loss(client, choose(2));
 			break;
 		case 22:
-			request = zklock_client_ask_closed(client, choose(2) ? "/fuzz/queue" :
-											   some_node());
+			request = zklock_client_get_acl(client, choose(2) ? "/fuzz/queue" :
+											some_node());
 			break;
 		case 23:
 			{
@@ -373,10 +322,6 @@ do_something(Player *player)
 		case 24:
 		case 25:
 			keep_something(player);
-			break;
-		case 26:
-		case 27:
-			request = take_promised(player);
 			break;
 	}
 	player->requests[place] = request;
@@ -458,9 +403,12 @@ wait_for_news(void)
 		zklock_client_receive(players[i].client);
 }
 
-/* All of them go on as long as they have something left to do and a session. */
+/*
+ * All of them go on as long as they have something left to do and a session; and
+ * if they are silent, while there is a session.
+ */
 static void
-play(int64_t until)
+play(int64_t until, bool is_silent)
 {
 	bool		is_over = false;
 
@@ -475,7 +423,8 @@ play(int64_t until)
 
 			zklock_client_status(player->client, &status);
 			zklock_client_watch_news(player->client);
-			is_over &= player->nleft == 0 || status.state == ZK_CLIENT_LOST;
+			is_over &= (player->nleft == 0 && !is_silent) ||
+				status.state == ZK_CLIENT_LOST;
 			if (player->nleft == 0 ||
 				(read_replies(player) > 0 && now < player->next_at))
 				continue;
@@ -484,8 +433,6 @@ play(int64_t until)
 				 burst--, player->nleft--)
 				do_something(player);
 			zklock_client_end_many(player->client);
-			if (choose(4) == 0)
-				zklock_client_report_silence(player->client);
 			player->next_at = now + 30;
 			check_time(now, CALL_MS, "a burst of requests");
 		}
@@ -601,13 +548,19 @@ settle(void)
 static bool
 play_round(void)
 {
+	bool		is_silent = choose(6) == 0;
 	bool		closes_early;
 
 	if (!tell("lie"))
 		return false;
 	for (int i = 0; i < NCLIENTS; i++)
+	{
 		open_session(&players[i]);
-	play(zklock_client_now() + 50 + choose(LIES_MS));
+		if (is_silent)
+			players[i].nleft = 0;
+	}
+	play(zklock_client_now() +
+		 (is_silent ? SILENT_LIES_MS : 50 + choose(LIES_MS)), is_silent);
 
 	/* at times they end among lies */
 	closes_early = choose(4) == 0;

@@ -46,33 +46,25 @@ test_changes(void)
 		KeepState	put;
 		bool		can_put;
 		KeepState	wanted;
-		bool		is_told;	/* by take or put, whichever is possible */
 	}			cases[] = {
-		{KEEP_FREE, KEEP_FREE, false, KEEP_FREE, false, KEEP_FREE, false},
-		{KEEP_HELD, KEEP_HELD, false, KEEP_KEPT, true, KEEP_HELD_WANTED, false},
-		{KEEP_HELD_TELL, KEEP_HELD_TELL, false, KEEP_KEPT, true, KEEP_HELD_WANTED, true},
-		{KEEP_HELD_WANTED, KEEP_HELD_WANTED, false, KEEP_HELD_WANTED, false, KEEP_HELD_WANTED, false},
-		{KEEP_KEPT, KEEP_HELD, true, KEEP_KEPT, false, KEEP_GIVEN_UP, false},
-		{KEEP_SHOWN, KEEP_HELD, true, KEEP_SHOWN, false, KEEP_GIVEN_UP, true},
-		{KEEP_GIVEN_UP, KEEP_GIVEN_UP, false, KEEP_GIVEN_UP, false, KEEP_GIVEN_UP, false},
+		{KEEP_FREE, KEEP_FREE, false, KEEP_FREE, false, KEEP_FREE},
+		{KEEP_HELD, KEEP_HELD, false, KEEP_KEPT, true, KEEP_HELD_WANTED},
+		{KEEP_HELD_WANTED, KEEP_HELD_WANTED, false, KEEP_HELD_WANTED, false, KEEP_HELD_WANTED},
+		{KEEP_KEPT, KEEP_HELD, true, KEEP_KEPT, false, KEEP_GIVEN_UP},
+		{KEEP_GIVEN_UP, KEEP_GIVEN_UP, false, KEEP_GIVEN_UP, false, KEEP_GIVEN_UP},
 	};
 
 	for (int i = 0; i < NELEMS(cases); i++)
 	{
-		bool		is_told;
 		KeptLock	keep = make_word(cases[i].from);
 
-		is_int(cases[i].can_take, keep_word_take(&keep, OLD, &is_told), "state %d: take", i);
+		is_int(cases[i].can_take, keep_word_take(&keep, OLD), "state %d: take", i);
 		is_int(cases[i].taken, keep_word_state(&keep, OLD), "and what becomes of it");
-		if (cases[i].can_take)
-			is_int(cases[i].is_told, is_told, "is the program told?");
 		keep = make_word(cases[i].from);
-		is_int(cases[i].can_put, keep_word_put(&keep, OLD, 600, 2000, &is_told), "state %d: put", i);
+		is_int(cases[i].can_put, keep_word_put(&keep, OLD, 2000), "state %d: put", i);
 		is_int(cases[i].put, keep_word_state(&keep, OLD), "and what becomes of it");
-		if (cases[i].can_put)
-			is_int(cases[i].is_told, is_told, "is the program told?");
 		is_int(2000, atomic_load(&keep.since), "and the time");
-		is_int(600, atomic_load(&keep.keep_ms), "and for how long");
+		is_int(500, atomic_load(&keep.keep_ms), "and for how long");
 		keep = make_word(cases[i].from);
 		is_int(cases[i].wanted, keep_word_want(&keep, OLD), "state %d: want", i);
 		is_int(cases[i].wanted, keep_word_state(&keep, OLD), "and what becomes of it");
@@ -81,8 +73,8 @@ test_changes(void)
 		keep = make_word(cases[i].from);
 		keep_word_begin(&keep, NEW, 700, 3000);
 		is_int(3000, atomic_load(&keep.since), "state %d: begun anew: the time", i);
-		ok(!keep_word_take(&keep, OLD, &is_told), "state %d: another generation: take", i);
-		ok(!keep_word_put(&keep, OLD, 1, 1, &is_told), "put");
+		ok(!keep_word_take(&keep, OLD), "state %d: another generation: take", i);
+		ok(!keep_word_put(&keep, OLD, 1), "put");
 		is_int(KEEP_FREE, keep_word_want(&keep, OLD), "want");
 		is_int(KEEP_FREE, keep_word_state(&keep, OLD), "state");
 		is_int(KEEP_HELD, keep_word_state(&keep, NEW), "it is as it was");
@@ -127,12 +119,13 @@ play_program(void *argument)
 		switch (random >> 16 & 7)
 		{
 			case 0:
-				keep_word_change(&shared, generation, KEEP_HELD, KEEP_HELD_TELL);
+				if (!keep_word_change(&shared, generation, KEEP_KEPT, KEEP_FREE))
+					break;
+				if (in_use == generation)
+					nbroken++;	/* it deletes what is held */
+				deleted = generation;
 				break;
 			case 1:
-				keep_word_change(&shared, generation, KEEP_KEPT, KEEP_SHOWN);
-				break;
-			case 2:
 				if (keep_word_want(&shared, generation) != KEEP_GIVEN_UP ||
 					deleted == generation)
 					break;
@@ -155,7 +148,6 @@ test_race(void)
 	pthread_t	program;
 	uint32_t	generation = 0;
 	int			ntaken = 0;
-	bool		is_told;
 	bool		is_kept = false;
 
 	memset(&shared, 0, sizeof(shared));
@@ -169,7 +161,7 @@ test_race(void)
 			in_use = generation + 1;
 			keep_word_begin(&shared, ++generation, 1, i);
 		}
-		else if (!keep_word_take(&shared, generation, &is_told))
+		else if (!keep_word_take(&shared, generation))
 		{
 			is_kept = false;
 			continue;
@@ -179,7 +171,7 @@ test_race(void)
 		if (deleted == generation)
 			nbroken++;
 		in_use = 0;
-		is_kept = keep_word_put(&shared, generation, 1, i, &is_told);
+		is_kept = keep_word_put(&shared, generation, i);
 	}
 	is_over = true;
 	pthread_join(program, NULL);

@@ -93,11 +93,11 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 			blobs[0] = frame_text("127.0.0.1:1");
 			break;
 		case FRAME_REQUEST:
-			frame.u.request.kind = (int32_t) choose(REQUEST_LAST + 1);
+			frame.u.request.kind = (int32_t) choose(REQUEST_LAST_OF_BACKEND + 1);
 			frame.u.request.node_kind = (int32_t) choose(ZK_EPHEMERAL_SEQUENTIAL + 1);
-			frame.id = REQUEST_IS_SILENT(frame.u.request.kind) ? 0 : id;
+			frame.id = REQUEST_MAY_BE_SILENT(frame.u.request.kind) && choose(2) == 0 ? 0 : id;
 			blobs[0] = frame_text("/a/b");
-			if (frame.u.request.kind == REQUEST_REPLACE)
+			if (frame.u.request.kind == REQUEST_REPLACE || frame.u.request.kind == REQUEST_MOVE)
 				blobs[1] = frame_text("/a/c");
 			blobs[2] = (FrameBlob) {"\0data", choose(6)};
 			break;
@@ -128,7 +128,6 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 			break;
 		case FRAME_FREE:
 		case FRAME_WITHDRAW:
-		case FRAME_REPORT_SILENCE:
 		case FRAME_UNWATCH:
 		case FRAME_WAKE:
 			break;
@@ -181,7 +180,7 @@ static const Case cases[] = {
 	{"a negative session timeout", FRAME_OPEN, FIELD(u.open.session_timeout_ms), -1, FRAME_INVALID},
 	{"a text without its end", FRAME_OPEN, sizeof(Frame) + 11, 1, 'x', FRAME_INVALID},
 	{"a text that ends before", FRAME_OPEN, sizeof(Frame) + 3, 1, 0, FRAME_INVALID},
-	{"no such request", FRAME_REQUEST, FIELD(u.request.kind), REQUEST_LAST + 1, FRAME_INVALID},
+	{"no such request", FRAME_REQUEST, FIELD(u.request.kind), REQUEST_LAST_OF_BACKEND + 1, FRAME_INVALID},
 	{"a negative request", FRAME_REQUEST, FIELD(u.request.kind), -1, FRAME_INVALID},
 	{"no such node", FRAME_REQUEST, FIELD(u.request.node_kind), ZK_EPHEMERAL_SEQUENTIAL + 1, FRAME_INVALID},
 	{"a negative node", FRAME_REQUEST, FIELD(u.request.node_kind), -1, FRAME_INVALID},
@@ -344,7 +343,7 @@ static const struct
 	{FRAME_COMPLETE, FRAME_REPLY, {"/a", "data", NULL}, "with a node"},
 	{FRAME_INVALID, FRAME_REPLY, {NULL, NULL, "x"}, "with a child that was not counted"},
 	{FRAME_COMPLETE, FRAME_KEEP, {"/a", "b", NULL}, "with both"},
-	{FRAME_COMPLETE, FRAME_KEEP, {NULL, NULL, NULL}, "with none"},
+	{FRAME_INVALID, FRAME_KEEP, {NULL, NULL, NULL}, "with none"},
 	{FRAME_COMPLETE, FRAME_KEEP, {"/a", "", NULL}, "with empty data"},
 	{FRAME_INVALID, FRAME_KEEP, {"", "b", NULL}, "with an empty path"},
 	{FRAME_INVALID, FRAME_KEEP, {"/a", NULL, NULL}, "with a path alone"},
@@ -368,7 +367,7 @@ make_frame(FrameKind kind)
 		frame.u.open.session_timeout_ms = 1;
 	}
 	if (kind == FRAME_REQUEST)
-		frame.u.request.kind = REQUEST_GET_AND_WATCH;
+		frame.u.request.kind = REQUEST_GET;
 	if (kind == FRAME_KEEP)
 		frame.u.keep.generation = 1;
 	return frame;
@@ -436,28 +435,31 @@ test_blobs(void)
 		   "a child's name without its end");
 }
 
-/* A second path: of REPLACE and MOVE, and with a promise. */
+/* A second path: of REPLACE and MOVE. No number: of SET and DELETE alone. */
 static void
-test_promise(void)
+test_kinds(void)
 {
-	for (int32_t kind = 0; kind <= REQUEST_LAST; kind++)
+	for (int32_t kind = 0; kind <= REQUEST_LAST_OF_BACKEND; kind++)
 	{
 		Frame		frame = make_frame(FRAME_REQUEST);
 		FrameBlob	blobs[FRAME_NBLOBS] = {frame_text("/a"), {0}, {0}};
-
 		bool		has_two = kind == REQUEST_REPLACE || kind == REQUEST_MOVE;
 
 		frame.u.request.kind = kind;
 		is_int(has_two ? FRAME_INVALID : FRAME_COMPLETE,
 			   judge(&frame, blobs), "request %d with one path", kind);
-		frame.u.request.promise_id = 1;
-		is_int(FRAME_INVALID, judge(&frame, blobs), "and with a promise");
 		blobs[1] = frame_text("/b");
-		is_int(kind == REQUEST_GET_AND_WATCH ? FRAME_COMPLETE : FRAME_INVALID,
-			   judge(&frame, blobs), "with a promise and two paths");
-		frame.u.request.promise_id = 0;
 		is_int(has_two ? FRAME_COMPLETE : FRAME_INVALID,
 			   judge(&frame, blobs), "with two paths");
+		if (!has_two)
+			blobs[1] = (FrameBlob) {0};
+		frame.id = 0;
+		is_int(kind == REQUEST_SET || kind == REQUEST_DELETE ? FRAME_COMPLETE :
+			   FRAME_INVALID, judge(&frame, blobs), "and without a number");
+		frame.id = 7;
+		frame.u.request.is_watched = true;
+		is_int(kind == REQUEST_LIST || kind == REQUEST_GET ? FRAME_COMPLETE :
+			   FRAME_INVALID, judge(&frame, blobs), "and watched");
 	}
 }
 
@@ -869,12 +871,11 @@ use_client(const char *program, int number)
 	requests[1] = zklock_client_list(client, "/a");
 	requests[2] = zklock_client_get_and_watch(client, "/a");
 	requests[3] = zklock_client_check(client, "/a", 0);
-	requests[4] = zklock_client_replace(client, "/a", 0, "/b", NULL, 0);
+	requests[4] = zklock_client_replace(client, "/a", 0, "/b", "");
 	for (int i = 5; i < 12; i++)
 		requests[i] = zklock_client_get(client, "/a");
 	zklock_client_hand_over(client, "/a");
 	zklock_client_interrupt_on_loss(client, number % 2);
-	zklock_client_report_silence(client);
 	zklock_client_flush(client);
 	until = zklock_client_now() + 100;
 	do
@@ -1095,10 +1096,10 @@ test_senseless_backends(void)
 	is_int(1, status_after(0, REQUEST_GET, 1, NULL, 0), "a request first");
 	is_int(1, status_after(2, REQUEST_GET, 1, NULL, 0), "two openings");
 	is_int(1, status_after(1, REQUEST_GET, 0, NULL, 0), "a question of nobody's");
-	is_int(1, status_after(1, REQUEST_DELETE, 1, NULL, 0), "a delete that is waited for");
-	is_int(0, status_after(1, REQUEST_REMOVE_GUARDED, 1, "/a\0/b", 6), "a guarded removal");
-	is_int(1, status_after(1, REQUEST_REMOVE_GUARDED, 1, "/a\0/b", 5), "without an end");
-	is_int(1, status_after(1, REQUEST_REMOVE_GUARDED, 1, NULL, 0), "of nothing");
+	is_int(0, status_after(1, REQUEST_DELETE, 1, NULL, 0), "a delete that is waited for");
+	is_int(0, status_after(1, REQUEST_DELETE_GUARDED, 1, "/a\0/b", 6), "a guarded removal");
+	is_int(1, status_after(1, REQUEST_DELETE_GUARDED, 1, "/a\0/b", 5), "without an end");
+	is_int(1, status_after(1, REQUEST_DELETE_GUARDED, 1, NULL, 0), "of nothing");
 }
 
 int
@@ -1110,7 +1111,7 @@ main(int argc, char **argv)
 	test_several();
 	test_made();
 	test_blobs();
-	test_promise();
+	test_kinds();
 	test_longest();
 	test_buffers();
 	test_clocks();

@@ -226,34 +226,28 @@ test_waits_for(void)
 	}
 }
 
-/* One case for recipe_check_name() or recipe_check_root(). */
+/* One case for recipe_check_name(). */
 typedef struct NameCase
 {
 	RecipeNameError error;
-	size_t		offset;
-	size_t		length;
+	size_t		offset;			/* of what is refused */
 	const char *name;
 	const char *what;
 } NameCase;
 
 static void
-check_names(const NameCase *cases, int ncases, bool is_root)
+check_names(const NameCase *cases, int ncases)
 {
 	for (int i = 0; i < ncases; i++)
 	{
 		const NameCase *expected = &cases[i];
 		size_t		offset = 4711;
-		size_t		length = 4711;
-		RecipeNameError error = is_root ?
-			recipe_check_root(expected->name, &offset, &length) :
-			recipe_check_name(expected->name, &offset, &length);
-		const char *kind = is_root ? "root" : "name";
+		RecipeNameError error = recipe_check_name(expected->name, &offset);
 
-		is_int(expected->error, error, "%s: %s", kind, expected->what);
-		is_int(expected->offset, offset, "%s: %s: offset", kind,
-			   expected->what);
-		is_int(expected->length, length, "%s: %s: length", kind,
-			   expected->what);
+		is_int(expected->error, error, "name: %s", expected->what);
+		if (error != RECIPE_NAME_OK)
+			is_int(expected->offset, offset, "name: %s: offset",
+				   expected->what);
 	}
 }
 
@@ -261,192 +255,146 @@ static void
 test_names(void)
 {
 	static const NameCase cases[] = {
-		{RECIPE_NAME_OK, 0, 0, "a", "one letter"},
-		{RECIPE_NAME_OK, 0, 0, "team/nightly", "two components"},
-		{RECIPE_NAME_OK, 0, 0, "a b/%41/x:y;z,?*\\\"'", "ASCII that means nothing"},
-		{RECIPE_NAME_OK, 0, 0, ".a/a./.../..a", "dots beside something else"},
-		{RECIPE_NAME_OK, 0, 0, "zookeeper/quota", "zookeeper below a root"},
-		{RECIPE_NAME_OK, 0, 0, "z\xC3\xBCrich/\xE6\x9D\xB1\xE4\xBA\xAC", "two and three bytes a character"},
-		{RECIPE_NAME_OK, 0, 0, "\x20\x7E", "U+0020, U+007E"},
-		{RECIPE_NAME_OK, 0, 0, "\xC2\xA0", "U+00A0"},
-		{RECIPE_NAME_OK, 0, 0, "\xDF\xBF\xE0\xA0\x80", "U+07FF, U+0800"},
-		{RECIPE_NAME_OK, 0, 0, "\xED\x9F\xBF", "U+D7FF"},
-		{RECIPE_NAME_OK, 0, 0, "\xEF\xA4\x80", "U+F900"},
-		{RECIPE_NAME_OK, 0, 0, "\xEF\xBF\xAF", "U+FFEF"},
-		{RECIPE_NAME_OK, 0, 0, "job-20240131", "a date"},
-		{RECIPE_NAME_OK, 0, 0, "job-123456789", "nine digits"},
-		{RECIPE_NAME_OK, 0, 0, "1234567890x", "ten digits, not at the end"},
+		{RECIPE_NAME_OK, 0, "a", "one letter"},
+		{RECIPE_NAME_OK, 0, "team/nightly", "two components"},
+		{RECIPE_NAME_OK, 0, "a b/%41/x:y;z,?*\\\"'", "ASCII that means nothing"},
+		{RECIPE_NAME_OK, 0, ".a/a./.../..a", "dots beside something else"},
+		{RECIPE_NAME_OK, 0, "zookeeper/quota", "zookeeper below a root"},
+		{RECIPE_NAME_OK, 0, "z\xC3\xBCrich/\xE6\x9D\xB1\xE4\xBA\xAC", "two and three bytes a character"},
+		{RECIPE_NAME_OK, 0, "\x20\x7E", "U+0020, U+007E"},
+		{RECIPE_NAME_OK, 0, "\xC2\xA0", "U+00A0"},
+		{RECIPE_NAME_OK, 0, "\xDF\xBF\xE0\xA0\x80", "U+07FF, U+0800"},
+		{RECIPE_NAME_OK, 0, "\xED\x9F\xBF", "U+D7FF"},
+		{RECIPE_NAME_OK, 0, "\xEF\xA4\x80", "U+F900"},
+		{RECIPE_NAME_OK, 0, "\xEF\xBF\xAF", "U+FFEF"},
+		{RECIPE_NAME_OK, 0, "job-20240131", "a date"},
+		{RECIPE_NAME_OK, 0, "job-123456789", "nine digits"},
+		{RECIPE_NAME_OK, 0, "1234567890x", "ten digits, not at the end"},
 
-		{RECIPE_NAME_EMPTY, 0, 0, "", "empty"},
+		{RECIPE_NAME_EMPTY, 0, "", "empty"},
 
-		{RECIPE_NAME_EMPTY_COMPONENT, 0, 0, "/", "one slash"},
-		{RECIPE_NAME_EMPTY_COMPONENT, 0, 0, "/a", "leading slash"},
-		{RECIPE_NAME_EMPTY_COMPONENT, 2, 0, "a/", "trailing slash"},
-		{RECIPE_NAME_EMPTY_COMPONENT, 3, 0, "ab//c", "double slash"},
+		{RECIPE_NAME_EMPTY_COMPONENT, 0, "/", "one slash"},
+		{RECIPE_NAME_EMPTY_COMPONENT, 0, "/a", "leading slash"},
+		{RECIPE_NAME_EMPTY_COMPONENT, 2, "a/", "trailing slash"},
+		{RECIPE_NAME_EMPTY_COMPONENT, 3, "ab//c", "double slash"},
 
-		{RECIPE_NAME_DOTS, 0, 1, ".", "dot"},
-		{RECIPE_NAME_DOTS, 0, 2, "..", "two dots"},
-		{RECIPE_NAME_DOTS, 2, 1, "a/./b", "dot in the middle"},
-		{RECIPE_NAME_DOTS, 3, 2, "ab/..", "two dots at the end"},
+		{RECIPE_NAME_DOTS, 0, ".", "dot"},
+		{RECIPE_NAME_DOTS, 0, "..", "two dots"},
+		{RECIPE_NAME_DOTS, 2, "a/./b", "dot in the middle"},
+		{RECIPE_NAME_DOTS, 3, "ab/..", "two dots at the end"},
 
-		{RECIPE_NAME_CONTROL, 0, 1, "\x01", "U+0001"},
-		{RECIPE_NAME_CONTROL, 3, 1, "a/b\x1F", "U+001F"},
-		{RECIPE_NAME_CONTROL, 1, 1, "a\x7F", "U+007F"},
-		{RECIPE_NAME_CONTROL, 1, 2, "a\xC2\x80", "U+0080"},
-		{RECIPE_NAME_CONTROL, 1, 2, "a\xC2\x9F" "b", "U+009F"},
+		{RECIPE_NAME_CHARACTER, 0, "\x01", "U+0001"},
+		{RECIPE_NAME_CHARACTER, 3, "a/b\x1F", "U+001F"},
+		{RECIPE_NAME_CHARACTER, 1, "a\x7F", "U+007F"},
+		{RECIPE_NAME_CHARACTER, 1, "a\xC2\x80", "U+0080"},
+		{RECIPE_NAME_CHARACTER, 1, "a\xC2\x9F" "b", "U+009F"},
 
-		{RECIPE_NAME_ENCODING, 1, 1, "a\x80", "a continuation byte alone"},
-		{RECIPE_NAME_ENCODING, 1, 1, "a\xBF" "a", "another one"},
-		{RECIPE_NAME_ENCODING, 1, 1, "a\xC3", "two bytes, cut after one"},
-		{RECIPE_NAME_ENCODING, 1, 1, "a\xC3/b", "cut by a slash"},
-		{RECIPE_NAME_ENCODING, 1, 1, "a\xC3\xC3\xBC", "cut by a lead byte"},
-		{RECIPE_NAME_ENCODING, 0, 2, "\xE6\x9D", "three bytes, cut after two"},
-		{RECIPE_NAME_ENCODING, 0, 1, "\xE6/b", "three bytes, cut by a slash"},
-		{RECIPE_NAME_ENCODING, 0, 3, "\xF0\x9F\x98", "four bytes, cut after three"},
-		{RECIPE_NAME_ENCODING, 0, 2, "\xC0\x80", "overlong NUL"},
-		{RECIPE_NAME_ENCODING, 0, 2, "\xC1\xBF", "overlong in two bytes"},
-		{RECIPE_NAME_ENCODING, 0, 2, "\xC0\xAF", "overlong slash"},
-		{RECIPE_NAME_ENCODING, 0, 3, "\xE0\x80\xAF", "overlong slash in three bytes"},
-		{RECIPE_NAME_ENCODING, 0, 3, "\xE0\x9F\xBF", "overlong in three bytes"},
-		{RECIPE_NAME_ENCODING, 0, 4, "\xF0\x8F\xBF\xBF", "overlong in four bytes"},
-		{RECIPE_NAME_ENCODING, 0, 4, "\xF4\x90\x80\x80", "U+110000"},
-		{RECIPE_NAME_ENCODING, 0, 4, "\xF7\xBF\xBF\xBF", "U+1FFFFF"},
-		{RECIPE_NAME_ENCODING, 0, 1, "\xF8\x88\x80\x80\x80", "five bytes"},
-		{RECIPE_NAME_ENCODING, 0, 1, "\xFE", "byte FE"},
-		{RECIPE_NAME_ENCODING, 2, 1, "a/\xFF", "byte FF"},
-		{RECIPE_NAME_ENCODING, 1, 1, "a\xFC/1234567890", "Latin-1, before a worse component"},
+		{RECIPE_NAME_ENCODING, 1, "a\x80", "a continuation byte alone"},
+		{RECIPE_NAME_ENCODING, 1, "a\xBF" "a", "another one"},
+		{RECIPE_NAME_ENCODING, 1, "a\xC3", "two bytes, cut after one"},
+		{RECIPE_NAME_ENCODING, 1, "a\xC3/b", "cut by a slash"},
+		{RECIPE_NAME_ENCODING, 1, "a\xC3\xC3\xBC", "cut by a lead byte"},
+		{RECIPE_NAME_ENCODING, 0, "\xE6\x9D", "three bytes, cut after two"},
+		{RECIPE_NAME_ENCODING, 0, "\xE6/b", "three bytes, cut by a slash"},
+		{RECIPE_NAME_ENCODING, 0, "\xF0\x9F\x98", "four bytes, cut after three"},
+		{RECIPE_NAME_ENCODING, 0, "\xC0\x80", "overlong NUL"},
+		{RECIPE_NAME_ENCODING, 0, "\xC1\xBF", "overlong in two bytes"},
+		{RECIPE_NAME_ENCODING, 0, "\xC0\xAF", "overlong slash"},
+		{RECIPE_NAME_ENCODING, 0, "\xE0\x80\xAF", "overlong slash in three bytes"},
+		{RECIPE_NAME_ENCODING, 0, "\xE0\x9F\xBF", "overlong in three bytes"},
+		{RECIPE_NAME_ENCODING, 0, "\xF0\x8F\xBF\xBF", "overlong in four bytes"},
+		{RECIPE_NAME_ENCODING, 0, "\xF4\x90\x80\x80", "U+110000"},
+		{RECIPE_NAME_ENCODING, 0, "\xF7\xBF\xBF\xBF", "U+1FFFFF"},
+		{RECIPE_NAME_ENCODING, 0, "\xF8\x88\x80\x80\x80", "five bytes"},
+		{RECIPE_NAME_ENCODING, 0, "\xFE", "byte FE"},
+		{RECIPE_NAME_ENCODING, 2, "a/\xFF", "byte FF"},
+		{RECIPE_NAME_ENCODING, 1, "a\xFC/1234567890", "Latin-1, before a worse component"},
 
-		{RECIPE_NAME_BEYOND_BMP, 2, 4, "a/\xF0\x9F\x98\x80", "U+1F600"},
-		{RECIPE_NAME_BEYOND_BMP, 0, 4, "\xF0\x90\x80\x80", "U+10000"},
-		{RECIPE_NAME_BEYOND_BMP, 0, 4, "\xF4\x8F\xBF\xBF", "U+10FFFF"},
+		{RECIPE_NAME_CHARACTER, 2, "a/\xF0\x9F\x98\x80", "U+1F600"},
+		{RECIPE_NAME_CHARACTER, 0, "\xF0\x90\x80\x80", "U+10000"},
+		{RECIPE_NAME_CHARACTER, 0, "\xF4\x8F\xBF\xBF", "U+10FFFF"},
 
-		{RECIPE_NAME_UNSUPPORTED, 1, 3, "a\xED\xA0\x80", "U+D800"},
-		{RECIPE_NAME_UNSUPPORTED, 0, 3, "\xED\xBF\xBF", "U+DFFF"},
-		{RECIPE_NAME_UNSUPPORTED, 0, 3, "\xEE\x80\x80", "U+E000"},
-		{RECIPE_NAME_UNSUPPORTED, 0, 3, "\xEF\xA3\xBF", "U+F8FF"},
-		{RECIPE_NAME_UNSUPPORTED, 0, 3, "\xEF\xBF\xB0", "U+FFF0"},
-		{RECIPE_NAME_UNSUPPORTED, 0, 3, "\xEF\xBF\xBF", "U+FFFF"},
+		{RECIPE_NAME_ENCODING, 1, "a\xED\xA0\x80", "U+D800"},
+		{RECIPE_NAME_ENCODING, 0, "\xED\xBF\xBF", "U+DFFF"},
+		{RECIPE_NAME_CHARACTER, 0, "\xEE\x80\x80", "U+E000"},
+		{RECIPE_NAME_CHARACTER, 0, "\xEF\xA3\xBF", "U+F8FF"},
+		{RECIPE_NAME_CHARACTER, 0, "\xEF\xBF\xB0", "U+FFF0"},
+		{RECIPE_NAME_CHARACTER, 0, "\xEF\xBF\xBF", "U+FFFF"},
 
-		{RECIPE_NAME_OK, 0, 0, "1234567890", "ten digits, first in the root"},
-		{RECIPE_NAME_OK, 0, 0, "job-1700000000/part", "likewise, with something below"},
-		{RECIPE_NAME_OK, 0, 0, "_c_" G1 "-lock-0000000001", "like a contender, first in the root"},
-		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, 10, "a/1234567890", "ten digits below a lock"},
-		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, 15, "a/lock-0000000001/b", "like a contender, in the middle"},
-		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, 12, "a/x--000000005", "like a negative contender"},
-		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, 18, "a/job_20240131123456", "a date and time"},
-		{RECIPE_NAME_LIKE_QUEUE_NODE, 11, 10, "1234567890/1234567890", "the second of two"},
-		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, 10, "a/1234567890//", "the first reason counts"},
+		{RECIPE_NAME_OK, 0, "1234567890", "ten digits, first in the root"},
+		{RECIPE_NAME_OK, 0, "job-1700000000/part", "likewise, with something below"},
+		{RECIPE_NAME_OK, 0, "_c_" G1 "-lock-0000000001", "like a contender, first in the root"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/1234567890", "ten digits below a lock"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/lock-0000000001/b", "like a contender, in the middle"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/x--000000005", "like a negative contender"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/job_20240131123456", "a date and time"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 11, "1234567890/1234567890", "the second of two"},
+		{RECIPE_NAME_LIKE_QUEUE_NODE, 2, "a/1234567890//", "the first reason counts"},
 
-		{RECIPE_NAME_OK, 0, 0, "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a", "the deepest"},
-		{RECIPE_NAME_TOO_DEEP, 32, 2, "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/bc/d", "too deep"},
-		{RECIPE_NAME_EMPTY_COMPONENT, 32, 0, "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/", "empty, though too deep"},
+		{RECIPE_NAME_OK, 0, "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a", "the deepest"},
+		{RECIPE_NAME_TOO_DEEP, 32, "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/bc/d", "too deep"},
+		{RECIPE_NAME_EMPTY_COMPONENT, 32, "a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/", "empty, though too deep"},
 	};
 	char		name[RECIPE_NAME_MAX + 2];
-	NameCase	longest = {RECIPE_NAME_OK, 0, 0, name, "the longest"};
-	NameCase	too_long = {RECIPE_NAME_TOO_LONG, 0, RECIPE_NAME_MAX + 1, name,
-	"one byte too long"};
+	NameCase	longest = {RECIPE_NAME_OK, 0, name, "the longest"};
+	NameCase	too_long = {RECIPE_NAME_TOO_LONG, 0, name, "one byte too long"};
 
-	check_names(cases, NELEMS(cases), false);
+	check_names(cases, NELEMS(cases));
 
 	memset(name, 'a', sizeof(name));
 	name[RECIPE_NAME_MAX] = '\0';
-	check_names(&longest, 1, false);
+	check_names(&longest, 1);
 	name[RECIPE_NAME_MAX] = 'a';
 	name[RECIPE_NAME_MAX + 1] = '\0';
-	check_names(&too_long, 1, false);
-}
-
-/* What an error suggests for a name that is refused for its digits. */
-static void
-test_suggestions(void)
-{
-	static const struct
-	{
-		const char *expected;	/* NULL: nothing */
-		const char *name;
-		const char *what;
-	}			cases[] = {
-		{"team/order-1234567890_", "team/order-1234567890", "a suffix"},
-		{"1234567890/1234567890_/1234567890_", "1234567890/1234567890/1234567890", "for each but the first"},
-		{"a/x--000000005_", "a/x--000000005", "behind a negative number"},
-		{"a/1234567890_/b", "a/1234567890/b", "in the middle"},
-		{NULL, "a/1234567890//", "nothing for another fault"},
-		{NULL, "a/1234567890/\xFF", "nothing for another fault behind it"},
-	};
-	char		suggestion[RECIPE_NAME_MAX + 1];
-	char		name[RECIPE_NAME_MAX + 2];
-
-	for (int i = 0; i < NELEMS(cases); i++)
-	{
-		bool		is_there = recipe_suggest_name(suggestion, cases[i].name);
-
-		is_int(cases[i].expected != NULL, is_there, "suggestion: %s",
-			   cases[i].what);
-		if (is_there && cases[i].expected != NULL)
-			is_str(cases[i].expected, suggestion, "suggestion: %s",
-				   cases[i].what);
-	}
-
-	memset(name, '1', sizeof(name));
-	name[0] = 'a';
-	name[1] = '/';
-	name[RECIPE_NAME_MAX - 1] = '\0';
-	ok(recipe_suggest_name(suggestion, name), "the longest suggestion");
-	is_int(RECIPE_NAME_MAX, strlen(suggestion), "its length");
-	name[RECIPE_NAME_MAX - 1] = '1';
-	name[RECIPE_NAME_MAX] = '\0';
-	ok(!recipe_suggest_name(suggestion, name), "no room for one");
-	name[RECIPE_NAME_MAX] = '1';
-	name[RECIPE_NAME_MAX + 1] = '\0';
-	ok(!recipe_suggest_name(suggestion, name), "too long anyway");
-	memset(name, 'a', RECIPE_NAME_MAX);
-	name[RECIPE_NAME_MAX] = '\0';
-	ok(recipe_suggest_name(suggestion, name), "the longest name that is good as it is");
-	is_str(name, suggestion, "and stays so");
+	check_names(&too_long, 1);
 }
 
 static void
 test_roots(void)
 {
-	static const NameCase cases[] = {
-		{RECIPE_NAME_OK, 0, 0, "/", "the root itself"},
-		{RECIPE_NAME_OK, 0, 0, "/zklock", "one component"},
-		{RECIPE_NAME_OK, 0, 0, "/a/b", "two components"},
-		{RECIPE_NAME_OK, 0, 0, "/zookeepers", "more than zookeeper"},
-		{RECIPE_NAME_OK, 0, 0, "/zookeepe", "less than zookeeper"},
-		{RECIPE_NAME_OK, 0, 0, "/a/zookeeper", "zookeeper further down"},
+	static const struct
+	{
+		bool		is_good;
+		const char *root;
+		const char *what;
+	}			cases[] = {
+		{true, "/", "the root itself"},
+		{true, "/zklock", "one component"},
+		{true, "/a/b", "two components"},
+		{true, "/zookeepers", "more than zookeeper"},
+		{true, "/zookeepe", "less than zookeeper"},
+		{true, "/a/zookeeper", "zookeeper further down"},
 
-		{RECIPE_NAME_EMPTY, 0, 0, "", "empty"},
-		{RECIPE_NAME_NOT_ABSOLUTE, 0, 6, "zklock", "relative"},
-		{RECIPE_NAME_NOT_ABSOLUTE, 0, 3, "a/b", "relative, two components"},
-		{RECIPE_NAME_EMPTY_COMPONENT, 1, 0, "//", "two slashes"},
-		{RECIPE_NAME_EMPTY_COMPONENT, 1, 0, "//a", "two leading slashes"},
-		{RECIPE_NAME_EMPTY_COMPONENT, 3, 0, "/a/", "trailing slash"},
-		{RECIPE_NAME_EMPTY_COMPONENT, 11, 0, "/zookeeper/", "zookeeper and a slash"},
-		{RECIPE_NAME_DOTS, 3, 2, "/a/..", "dots"},
-		{RECIPE_NAME_CONTROL, 2, 1, "/a\n", "control character"},
-		{RECIPE_NAME_ENCODING, 1, 1, "/\xFF", "encoding"},
-		{RECIPE_NAME_BEYOND_BMP, 1, 4, "/\xF0\x9F\x98\x80", "beyond the BMP"},
-		{RECIPE_NAME_UNSUPPORTED, 1, 3, "/\xEE\x80\x80", "private use"},
-		{RECIPE_NAME_LIKE_QUEUE_NODE, 3, 15, "/a/lock-0000000001", "like a contender"},
-		{RECIPE_NAME_OK, 0, 0, "/locks-2024010203", "the same, first in the chroot"},
-		{RECIPE_NAME_RESERVED, 1, 9, "/zookeeper", "zookeeper's own"},
-		{RECIPE_NAME_RESERVED, 1, 9, "/zookeeper/quota", "below zookeeper's own"},
+		{false, "", "empty"},
+		{false, "zklock", "relative"},
+		{false, "a/b", "relative, two components"},
+		{false, "//", "two slashes"},
+		{false, "//a", "two leading slashes"},
+		{false, "/a/", "trailing slash"},
+		{false, "/zookeeper/", "zookeeper and a slash"},
+		{false, "/a/..", "dots"},
+		{false, "/a\n", "control character"},
+		{false, "/\xFF", "encoding"},
+		{false, "/\xF0\x9F\x98\x80", "beyond the BMP"},
+		{false, "/\xEE\x80\x80", "private use"},
+		{false, "/a/lock-0000000001", "like a contender"},
+		{true, "/locks-2024010203", "the same, first in the chroot"},
+		{false, "/zookeeper", "zookeeper's own"},
+		{false, "/zookeeper/quota", "below zookeeper's own"},
 	};
 	char		root[RECIPE_ROOT_MAX + 2];
-	NameCase	longest = {RECIPE_NAME_OK, 0, 0, root, "the longest"};
-	NameCase	too_long = {RECIPE_NAME_TOO_LONG, 0, RECIPE_ROOT_MAX + 1, root,
-	"one byte too long"};
 
-	check_names(cases, NELEMS(cases), true);
+	for (int i = 0; i < NELEMS(cases); i++)
+		is_int(cases[i].is_good, recipe_is_root(cases[i].root), "root: %s",
+			   cases[i].what);
 
 	memset(root, 'a', sizeof(root));
 	root[0] = '/';
 	root[RECIPE_ROOT_MAX] = '\0';
-	check_names(&longest, 1, true);
+	ok(recipe_is_root(root), "root: the longest");
 	root[RECIPE_ROOT_MAX] = 'a';
 	root[RECIPE_ROOT_MAX + 1] = '\0';
-	check_names(&too_long, 1, true);
+	ok(!recipe_is_root(root), "root: one byte too long");
 }
 
 static void
@@ -634,6 +582,15 @@ count_children(const char *const *children)
 #define P3(number) "_c_" G1 "-permits-3-lock-000000000" #number
 #define P2(number) "_c_" G1 "-permits-2-lock-000000000" #number
 
+static RecipeVerdict
+verdict_for(const char *const *children, int nchildren, const char *mine,
+			RecipeMode mode, int permits, int *watch)
+{
+	RecipeWish	wish = {.mine = mine,.mode = mode,.permits = permits};
+
+	return recipe_verdict(children, nchildren, &wish, watch);
+}
+
 /* The first three of the queue hold a semaphore with three permits. */
 static void
 test_permits(void)
@@ -674,7 +631,6 @@ test_permits(void)
 		{RECIPE_WAIT, 0, P3(5), {P3(0), P2(0), P3(5)},
 		"number 0 counts, and of two that have it the one listed first"},
 	};
-	int			own;
 	int			watch;
 
 	for (int i = 0; i < NELEMS(cases); i++)
@@ -685,19 +641,27 @@ test_permits(void)
 		while (nchildren < MAX_CHILDREN && children[nchildren] != NULL)
 			nchildren++;
 		is_str(verdict_name(cases[i].verdict),
-			   verdict_name(recipe_permit_verdict(children, nchildren,
-												  cases[i].mine, 3, &watch)),
+			   verdict_name(verdict_for(children, nchildren, cases[i].mine,
+										RECIPE_EXCLUSIVE, 3, &watch)),
 			   "permits: %s", cases[i].what);
 		is_int(cases[i].watch, watch, "permits: %s, watch", cases[i].what);
 	}
 
+	{
+		const char *const children[] = {P2(1), P2(2)};
+
+		is_str("held",
+			   verdict_name(verdict_for(children, 2, children[1],
+										RECIPE_EXCLUSIVE, 2, &watch)),
+			   "the second of two permits");
+	}
 	for (int mode = RECIPE_EXCLUSIVE; mode <= RECIPE_SHARED; mode++)
 	{
 		const char *const children[] = {P2(1), mode == RECIPE_SHARED ? SH1 "0000000005" : EX1 "0000000005"};
 
 		is_str("mismatch",
-			   verdict_name(recipe_verdict(children, 2, children[1], mode, &own,
-										   &watch)),
+			   verdict_name(verdict_for(children, 2, children[1], mode, 1,
+										&watch)),
 			   "a plain contender behind a semaphore's");
 		is_int(0, watch, "knows which");
 	}
@@ -706,8 +670,8 @@ test_permits(void)
 		const char *const children[] = {SH2 "0000000001", P3(2), EX1 "0000000005"};
 
 		is_str("wait",
-			   verdict_name(recipe_verdict(children, 3, children[2], mode, &own,
-										   &watch)),
+			   verdict_name(verdict_for(children, 3, children[2], mode, 1,
+										&watch)),
 			   "a semaphore's that came into a queue of plain ones is waited for");
 		is_int(1, watch, "until it is gone");
 	}
@@ -719,189 +683,160 @@ test_verdicts(void)
 	static const struct
 	{
 		RecipeVerdict verdict;
-		int			own;
 		int			watch;
 		const char *mine;
 		RecipeMode	mode;
 		const char *children[MAX_CHILDREN];
 		const char *what;
 	}			cases[] = {
-		{RECIPE_HELD, 0, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_HELD, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{EX1 "0000000005"},
 		"alone"},
-		{RECIPE_HELD, 1, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_HELD, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{EX2 "0000000006", EX1 "0000000005", SH2 "0000000007"},
 		"first of three, listed out of order"},
-		{RECIPE_WAIT, 0, 2, EX1 "0000000009", RECIPE_EXCLUSIVE,
+		{RECIPE_WAIT, 2, EX1 "0000000009", RECIPE_EXCLUSIVE,
 			{EX1 "0000000009", EX2 "0000000003", EX2 "0000000007", EX2 "0000000011", EX2 "0000000005"},
 		"the nearest ahead, not the first"},
-		{RECIPE_WAIT, 1, 0, EX1 "1000000000", RECIPE_EXCLUSIVE,
+		{RECIPE_WAIT, 0, EX1 "1000000000", RECIPE_EXCLUSIVE,
 			{EX2 "0999999999", EX1 "1000000000"},
 		"numbers are compared as numbers"},
-		{RECIPE_WAIT, 0, 1, "_c_0-lock-0000000009", RECIPE_EXCLUSIVE,
+		{RECIPE_WAIT, 1, "_c_0-lock-0000000009", RECIPE_EXCLUSIVE,
 			{"_c_0-lock-0000000009", "_c_z-lock-0000000008"},
 		"names do not decide"},
-		{RECIPE_WAIT, 1, 0, EX1 "0000000001", RECIPE_EXCLUSIVE,
+		{RECIPE_WAIT, 0, EX1 "0000000001", RECIPE_EXCLUSIVE,
 			{EX2 "0000000000", EX1 "0000000001"},
 		"number 0 counts"},
-		{RECIPE_WAIT, 1, 0, EX1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_WAIT, 0, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{SH2 "0000000004", EX1 "0000000005"},
 		"exclusive waits for shared"},
-		{RECIPE_WAIT, 2, 1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_WAIT, 1, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{EX2 "0000000003", SH2 "0000000004", EX1 "0000000005"},
 		"exclusive waits for the nearest, of whatever mode"},
 
 		/* shared contenders */
-		{RECIPE_HELD, 1, -1, SH1 "0000000005", RECIPE_SHARED,
+		{RECIPE_HELD, -1, SH1 "0000000005", RECIPE_SHARED,
 			{SH2 "0000000004", SH1 "0000000005"},
 		"shared beside shared"},
-		{RECIPE_WAIT, 2, 0, SH1 "0000000005", RECIPE_SHARED,
+		{RECIPE_WAIT, 0, SH1 "0000000005", RECIPE_SHARED,
 			{EX2 "0000000003", SH2 "0000000004", SH1 "0000000005"},
 		"shared behind shared behind exclusive"},
-		{RECIPE_WAIT, 3, 1, SH1 "0000000006", RECIPE_SHARED,
+		{RECIPE_WAIT, 1, SH1 "0000000006", RECIPE_SHARED,
 			{EX2 "0000000002", WRIT2 "0000000004", SH2 "0000000005", SH1 "0000000006"},
 		"shared waits for the nearest exclusive"},
-		{RECIPE_HELD, 0, -1, SH1 "0000000005", RECIPE_SHARED,
+		{RECIPE_HELD, -1, SH1 "0000000005", RECIPE_SHARED,
 			{SH1 "0000000005", READ2 "0000000001", HEX "__rlock__0000000002", "read-0000000003", "LOCK-SHARED-0000000004"},
 		"shared beside the shared ones of every style"},
-		{RECIPE_WAIT, 1, 0, SH1 "0000000005", RECIPE_SHARED,
+		{RECIPE_WAIT, 0, SH1 "0000000005", RECIPE_SHARED,
 			{"mylock_0000000004", SH1 "0000000005"},
 		"an unknown contender excludes shared"},
-		{RECIPE_WAIT, 1, 0, SH1 "0000000005", RECIPE_SHARED,
+		{RECIPE_WAIT, 0, SH1 "0000000005", RECIPE_SHARED,
 			{"LOCK-SEMI_SHARED-0000000004", SH1 "0000000005"},
 		"semi-shared excludes shared"},
-		{RECIPE_HELD, 0, -1, SH1 "0000000005", RECIPE_SHARED,
+		{RECIPE_HELD, -1, SH1 "0000000005", RECIPE_SHARED,
 			{SH1 "0000000005", EX2 "0000000006"},
 		"shared before exclusive"},
 
 		/* strangers */
-		{RECIPE_HELD, 2, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_HELD, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{"config", "000000001", EX1 "0000000005", "-lock-", ""},
 		"children without a number are ignored"},
-		{RECIPE_WAIT, 2, 1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_WAIT, 1, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{"config", EX2 "0000000004", EX1 "0000000005"},
 		"but not those listed behind them"},
-		{RECIPE_WAIT, 1, 0, EX1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_WAIT, 0, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{"mylock_0000000004", EX1 "0000000005"},
 		"an unknown contender counts"},
-		{RECIPE_WAIT, 1, 0, EX1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_WAIT, 0, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{"0000000004", EX1 "0000000005"},
 		"a bare number counts"},
-		{RECIPE_WAIT, 1, 0, HEX "__lock__0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_WAIT, 0, HEX "__lock__0000000005", RECIPE_EXCLUSIVE,
 			{EX1 "0000000004", HEX "__lock__0000000005"},
 		"our node may be of another style"},
 
 		/* our node is not there */
-		{RECIPE_GONE, -1, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_GONE, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{NULL},
 		"gone: no children"},
-		{RECIPE_GONE, -1, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_GONE, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{EX1 "0000000006", EX2 "0000000005", SH1 "0000000005"},
 		"gone: others only resemble ours"},
-		{RECIPE_GONE, -1, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_GONE, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{EX1 "00000000050000000005", EX1 "000000005"},
 		"gone: a full name is no prefix"},
-		{RECIPE_GONE, -1, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_GONE, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{EX2 "2147483647", EX2 "-000000001"},
 		"gone: takes precedence over exhausted"},
 
 		/* the reply to the create was lost */
-		{RECIPE_HELD, 1, -1, EX1, RECIPE_EXCLUSIVE,
-			{EX2 "0000000006", EX1 "0000000005"},
-		"prefix: held"},
-		{RECIPE_WAIT, 1, 0, EX1, RECIPE_EXCLUSIVE,
-			{EX2 "0000000004", EX1 "0000000005"},
-		"prefix: wait"},
-		{RECIPE_GONE, -1, -1, EX1, RECIPE_EXCLUSIVE,
-			{EX1, SH1 "0000000005", EX1 "x0000000005", EX1 "000000005", EX1 "00000000005"},
-		"prefix: only a sequence number may follow"},
-		{RECIPE_GONE, -1, -1, EX1, RECIPE_EXCLUSIVE,
-			{EX2 "0000000004", "0000000005"},
-		"prefix: gone"},
-		{RECIPE_EXHAUSTED, 0, -1, EX1, RECIPE_EXCLUSIVE,
-			{EX1 "-000000005"},
-		"prefix: the number may be negative"},
-		{RECIPE_EXHAUSTED, 0, -1, EX1, RECIPE_EXCLUSIVE,
-			{EX1 "-2147483648"},
-		"prefix: or very negative"},
-		{RECIPE_HELD, 1, -1, EX1, RECIPE_EXCLUSIVE,
-			{EX1 "0000000008", EX1 "0000000005", EX1 "0000000006"},
-		"prefix: of several the first is ours"},
-		{RECIPE_HELD, 0, -1, EX1, RECIPE_EXCLUSIVE,
-			{EX1 "0000000005", EX1 "0000000008"},
-		"prefix: also if it is listed first"},
-
-		/* ties */
-		{RECIPE_EXHAUSTED, 0, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_EXHAUSTED, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{EX1 "0000000005", EX2 "0000000005"},
 		"tie with us"},
-		{RECIPE_EXHAUSTED, 1, -1, SH1 "0000000005", RECIPE_SHARED,
+		{RECIPE_EXHAUSTED, -1, SH1 "0000000005", RECIPE_SHARED,
 			{SH2 "0000000005", SH1 "0000000005"},
 		"tie with us, both shared"},
-		{RECIPE_EXHAUSTED, 0, -1, SH1 "0000000005", RECIPE_SHARED,
+		{RECIPE_EXHAUSTED, -1, SH1 "0000000005", RECIPE_SHARED,
 			{SH1 "0000000005", WRIT2 "0000000005"},
 		"tie with a writer of Curator"},
-		{RECIPE_EXHAUSTED, 0, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_EXHAUSTED, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{EX1 "0000000005", HEX "__rlock__0000000005"},
 		"tie with a shared one that is not Curator's"},
-		{RECIPE_EXHAUSTED, 2, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_EXHAUSTED, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{EX2 "0000000004", READ2 "0000000005", EX1 "0000000005", "lock-0000000005"},
 		"two ties, one of them bad"},
-		{RECIPE_WAIT, 0, 1, WRIT1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_WAIT, 1, WRIT1 "0000000005", RECIPE_EXCLUSIVE,
 			{WRIT1 "0000000005", READ2 "0000000005"},
 		"a reader of Curator with our number is ahead of us"},
-		{RECIPE_WAIT, 1, 2, EX1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_WAIT, 2, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{EX2 "0000000004", EX1 "0000000005", READ2 "0000000005"},
 		"and the nearest"},
-		{RECIPE_HELD, 0, -1, READ1 "0000000005", RECIPE_SHARED,
+		{RECIPE_HELD, -1, READ1 "0000000005", RECIPE_SHARED,
 			{READ1 "0000000005", READ2 "0000000005"},
 		"but does not exclude a shared contender"},
-		{RECIPE_WAIT, 0, 1, EX1 "0000000009", RECIPE_EXCLUSIVE,
+		{RECIPE_WAIT, 1, EX1 "0000000009", RECIPE_EXCLUSIVE,
 			{EX1 "0000000009", EX2 "0000000005", SH2 "0000000005"},
 		"a tie between two others is theirs"},
-		{RECIPE_WAIT, 0, 1, SH1 "0000000009", RECIPE_SHARED,
+		{RECIPE_WAIT, 1, SH1 "0000000009", RECIPE_SHARED,
 			{SH1 "0000000009", WRIT2 "0000000005", READ2 "0000000005"},
 		"a downgraded writer still holds its write lock"},
 
 		/* the end of the counter */
-		{RECIPE_HELD, 0, -1, EX1 "2147482999", RECIPE_EXCLUSIVE,
+		{RECIPE_HELD, -1, EX1 "2147482999", RECIPE_EXCLUSIVE,
 			{EX1 "2147482999"},
 		"the last number below the limit"},
-		{RECIPE_EXHAUSTED, 0, -1, EX1 "2147483000", RECIPE_EXCLUSIVE,
+		{RECIPE_EXHAUSTED, -1, EX1 "2147483000", RECIPE_EXCLUSIVE,
 			{EX1 "2147483000"},
 		"our number is at the limit"},
-		{RECIPE_EXHAUSTED, 0, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_EXHAUSTED, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{EX1 "0000000005", EX2 "2147483000"},
 		"a number behind us is at the limit"},
-		{RECIPE_EXHAUSTED, 1, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_EXHAUSTED, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{EX2 "-000000001", EX1 "0000000005"},
 		"a number is negative"},
-		{RECIPE_EXHAUSTED, 0, -1, EX1 "-000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_EXHAUSTED, -1, EX1 "-000000005", RECIPE_EXCLUSIVE,
 			{EX1 "-000000005"},
 		"our number is negative"},
-		{RECIPE_EXHAUSTED, 0, -1, SH1 "0000000005", RECIPE_SHARED,
+		{RECIPE_EXHAUSTED, -1, SH1 "0000000005", RECIPE_SHARED,
 			{SH1 "0000000005", SH2 "-2147483648"},
 		"a shared one's number is negative"},
-		{RECIPE_EXHAUSTED, 1, -1, EX1 "2147483647", RECIPE_EXCLUSIVE,
+		{RECIPE_EXHAUSTED, -1, EX1 "2147483647", RECIPE_EXCLUSIVE,
 			{EX2 "2147483647", EX1 "2147483647"},
 		"the counter sticks"},
-		{RECIPE_EXHAUSTED, 1, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
+		{RECIPE_EXHAUSTED, -1, EX1 "0000000005", RECIPE_EXCLUSIVE,
 			{EX2 "0000000004", EX1 "0000000005", "mylock_9999999999"},
 		"a stranger's number is beyond the limit"},
 	};
 
 	for (int i = 0; i < NELEMS(cases); i++)
 	{
-		int			own = -4711;
 		int			watch = -4711;
 		RecipeVerdict verdict;
 
-		verdict = recipe_verdict(cases[i].children,
-								 count_children(cases[i].children),
-								 cases[i].mine, cases[i].mode, &own, &watch);
+		verdict = verdict_for(cases[i].children,
+							  count_children(cases[i].children),
+							  cases[i].mine, cases[i].mode, 1, &watch);
 		is_str(verdict_name(cases[i].verdict), verdict_name(verdict),
 			   "verdict: %s", cases[i].what);
-		is_int(cases[i].own, own, "verdict: %s: own", cases[i].what);
 		is_int(cases[i].watch, watch, "verdict: %s: watch", cases[i].what);
 	}
 }
@@ -948,9 +883,9 @@ test_newcomers(void)
 		int			watch = -4711;
 		RecipeVerdict verdict;
 
-		verdict = recipe_verdict_newcomer(cases[i].children,
-										  count_children(cases[i].children),
-										  cases[i].mode, &watch);
+		verdict = verdict_for(cases[i].children,
+							  count_children(cases[i].children),
+							  NULL, cases[i].mode, 1, &watch);
 		is_str(verdict_name(cases[i].verdict), verdict_name(verdict),
 			   "newcomer: %s", cases[i].what);
 		is_int(cases[i].watch, watch, "newcomer: %s: watch", cases[i].what);
@@ -998,7 +933,6 @@ test_long_queue(void)
 	static char names[N][RECIPE_NODE_SIZE];
 	static const char *children[N];
 	int			index_of[N];
-	int			own;
 	int			watch;
 
 	for (int i = 0; i < N; i++)
@@ -1012,24 +946,23 @@ test_long_queue(void)
 	}
 
 	is_int(RECIPE_WAIT,
-		   recipe_verdict(children, N, names[index_of[9999]], RECIPE_EXCLUSIVE,
-						  &own, &watch),
+		   verdict_for(children, N, names[index_of[9999]], RECIPE_EXCLUSIVE, 1,
+					   &watch),
 		   "10,000 children: the last waits");
-	is_int(index_of[9999], own, "10,000 children: own");
 	is_int(index_of[9998], watch, "10,000 children: the nearest");
 
 	is_int(RECIPE_WAIT,
-		   recipe_verdict(children, N, names[index_of[9999]], RECIPE_SHARED,
-						  &own, &watch),
+		   verdict_for(children, N, names[index_of[9999]], RECIPE_SHARED, 1,
+					   &watch),
 		   "10,000 children: the last reader waits");
 	is_int(index_of[17], watch, "10,000 children: for the only writer");
 
 	is_int(RECIPE_HELD,
-		   recipe_verdict(children, N, names[index_of[16]], RECIPE_SHARED,
-						  &own, &watch),
+		   verdict_for(children, N, names[index_of[16]], RECIPE_SHARED, 1,
+					   &watch),
 		   "10,000 children: a reader before the writer holds");
 	is_int(RECIPE_WAIT,
-		   recipe_verdict_newcomer(children, N, RECIPE_EXCLUSIVE, &watch),
+		   verdict_for(children, N, NULL, RECIPE_EXCLUSIVE, 1, &watch),
 		   "10,000 children: a newcomer waits");
 	is_int(index_of[9999], watch, "10,000 children: for the last");
 }
@@ -1105,7 +1038,6 @@ main(void)
 	test_style_names();
 	test_waits_for();
 	test_names();
-	test_suggestions();
 	test_roots();
 	test_paths();
 	test_prefixes_and_guids();
