@@ -684,8 +684,13 @@ make_parents(Standing *standing)
 						   PARENT_ATTEMPTS)));
 	if (standing->attempts >= CAREFUL_ATTEMPT)
 	{
-		zklock_roundtrip_make_parents(&standing->trip, place->node,
-									  place->root_length);
+		const ZkReply *refusal =
+			zklock_roundtrip_make_parents(&standing->trip, place->node,
+										  place->root_length);
+
+		if (refusal != NULL)
+			zklock_session_raise(refusal, "create a lock's znode",
+								 place->lock_path);
 		return;
 	}
 	path = pstrdup(place->lock_path);

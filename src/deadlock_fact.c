@@ -21,8 +21,6 @@ static ZkFact *new_fact(ZkDetector *detector, FactKind kind, int64 session,
 						const char *path, const char *data);
 static bool make(ZkDetector *detector, const ZkPlace *place, ZkFact *fact);
 static bool adopt_or_delete(ZkDetector *detector, ZkFact *fact);
-static bool make_directories(ZkDetector *detector, const ZkPlace *place,
-							 const char *path);
 static void note_refusal(ZkDetector *detector, const ZkFact *fact,
 						 const ZkReply *reply);
 
@@ -155,12 +153,9 @@ make(ZkDetector *detector, const ZkPlace *place, ZkFact *fact)
 		const ZkReply *reply;
 
 		fact->is_tried = true;
-		reply = zklock_roundtrip_ask(&detector->trip,
-									 zklock_client_create(zklock_session_client(),
-														  fact->path,
-														  ZK_EPHEMERAL,
-														  fact->data,
-														  strlen(fact->data)));
+		reply = zklock_roundtrip_create(&detector->trip, fact->path,
+										place->root_length, ZK_EPHEMERAL,
+										fact->data);
 		if (reply == NULL)
 			return false;
 		switch (reply->result)
@@ -175,10 +170,6 @@ make(ZkDetector *detector, const ZkPlace *place, ZkFact *fact)
 					break;
 				note_refusal(detector, fact, reply);
 				return false;
-			case ZK_NO_NODE:
-				if (!make_directories(detector, place, fact->path))
-					return false;
-				break;
 			case ZK_UNKNOWN_OUTCOME:
 				break;
 			case ZK_SESSION_LOST:
@@ -216,31 +207,6 @@ adopt_or_delete(ZkDetector *detector, ZkFact *fact)
 	}
 	zklock_client_delete(zklock_session_client(), fact->path);
 	return false;
-}
-
-/*
- * Make what a fact is in: for good, so that who says something pays for one
- * znode.  false if that is refused, or there is no answer.
- */
-static bool
-make_directories(ZkDetector *detector, const ZkPlace *place, const char *path)
-{
-	const char *end = path + place->root_length;
-
-	while ((end = strchr(end + 1, '/')) != NULL)
-	{
-		const ZkReply *reply =
-			zklock_roundtrip_ask(&detector->trip,
-								 zklock_client_create(zklock_session_client(),
-													  pnstrdup(path, end - path),
-													  ZK_PERSISTENT, NULL, 0));
-
-		if (reply == NULL || (reply->result != ZK_OK &&
-							  reply->result != ZK_NODE_EXISTS &&
-							  reply->result != ZK_UNKNOWN_OUTCOME))
-			return false;
-	}
-	return true;
 }
 
 /*

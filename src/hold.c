@@ -92,7 +92,6 @@ typedef struct Removing
 {
 	const char *name;			/* of the lock */
 	const char *node;
-	bool		should_tell;	/* write down for its owner who evicts it */
 	ZkRemoval	removal;
 } Removing;
 
@@ -114,6 +113,7 @@ pg_noreturn static void raise_silence(const Holding *holding);
 pg_noreturn static void raise_removed(const Holding *holding);
 static bool remove_contenders(const char *name, int64 token, bool is_eviction);
 static bool catch_up(ZkRoundTrip *trip, void *argument);
+static bool tell_owner(ZkRoundTrip *trip, void *argument);
 static bool remove_node(ZkRoundTrip *trip, void *argument);
 static void log_removal(const char *name, const ZkQueueEntry *entry,
 						bool is_eviction);
@@ -490,8 +490,9 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 			!(is_eviction || recipe_read_mark(entry->node) == RECIPE_MARK_HOLD))
 			continue;
 		log_removal(name, entry, is_eviction);
-		removing.should_tell = is_eviction && entry->who.client != NULL &&
-			recipe_read_mark(entry->node) != RECIPE_MARK_HOLD;
+		if (is_eviction && entry->who.client != NULL &&
+			recipe_read_mark(entry->node) != RECIPE_MARK_HOLD)
+			zklock_roundtrip_run(tell_owner, NULL, &removing);
 		removing.removal.doing = is_eviction ? "evict a contender" :
 			"release a hold";
 		removing.removal.czxid = entry->czxid;
@@ -532,16 +533,21 @@ catch_up(ZkRoundTrip *trip, void *argument)
 	return zklock_roundtrip_check(trip, path, 0)->result != ZK_SESSION_LOST;
 }
 
+/* Write down for the owner of a node who evicts him. */
+static bool
+tell_owner(ZkRoundTrip *trip, void *argument)
+{
+	const Removing *removing = argument;
+
+	return zklock_recall_tell_eviction(trip, removing->name, removing->node);
+}
+
 /* Remove one node of a contender. */
 static bool
 remove_node(ZkRoundTrip *trip, void *argument)
 {
 	Removing   *removing = argument;
 
-	if (removing->should_tell &&
-		!zklock_recall_tell_eviction(trip, removing->name, removing->node))
-		return false;
-	removing->should_tell = false;
 	removing->removal.path = psprintf("%s/%s",
 									  zklock_name_path(removing->name, NULL),
 									  removing->node);

@@ -47,8 +47,7 @@
 static bool eviction_path(char path[ZK_RECALL_PATH_SIZE],
 						  const char *lock_path, int root_length,
 						  const char *node);
-static const ZkReply *ask(ZkRoundTrip *trip, int64 deadline,
-						  ZkRequest *request);
+static void be_brief(ZkRoundTrip *trip);
 static void tell_user(const char *name, const ZkReply *request);
 static char *describe_request(const ZkReply *request, bool with_who);
 
@@ -107,30 +106,23 @@ zklock_recall_remove(const char *lock_path, int root_length, const char *node)
 bool
 zklock_recall_tell_eviction(ZkRoundTrip *trip, const char *name, const char *node)
 {
-	ZkClient   *client = zklock_session_client();
-	int64		deadline = zklock_client_now() + PATIENCE_MS;
 	int			root_length;
 	char	   *lock_path = zklock_name_path(name, &root_length);
 	char	   *data = zklock_nodedata_add(zklock_nodedata_build(0), "lock",
 										   name);
-	char	   *parent = psprintf("%.*s/" ZK_RELEASE_SUFFIX, root_length,
-								  lock_path);
 	char		path[ZK_RECALL_PATH_SIZE];
 	const ZkReply *reply;
 
 	if (!eviction_path(path, lock_path, root_length, node))
 		return true;
-	reply = ask(trip, deadline, zklock_client_get(client, parent));
-	if (reply != NULL && reply->result == ZK_OK && reply->nbelow >= EVICTIONS_MAX)
+	be_brief(trip);
+	reply = zklock_roundtrip_read(trip, zklock_client_get,
+								  pnstrdup(path, strrchr(path, '/') - path));
+	if (reply == NULL ||
+		(reply->result == ZK_OK && reply->nbelow >= EVICTIONS_MAX))
 		return true;
-	if (reply != NULL && reply->result == ZK_NO_NODE)
-		reply = ask(trip, deadline,
-					zklock_client_create(client, parent, ZK_CONTAINER, NULL,
-										 0));
-	if (reply != NULL && reply->result != ZK_SESSION_LOST)
-		reply = ask(trip, deadline,
-					zklock_client_create(client, path, ZK_PERSISTENT, data,
-										 strlen(data)));
+	reply = zklock_roundtrip_create(trip, path, root_length, ZK_PERSISTENT,
+									data);
 	return reply == NULL || reply->result != ZK_SESSION_LOST;
 }
 
@@ -138,7 +130,6 @@ char *
 zklock_recall_read_eviction(ZkRoundTrip *trip, const char *lock_path,
 					 int root_length, const char *node)
 {
-	ZkClient   *client = zklock_session_client();
 	ZkClientStatus status;
 	ZkNodeData	who;
 	char		path[ZK_RECALL_PATH_SIZE];
@@ -148,12 +139,13 @@ zklock_recall_read_eviction(ZkRoundTrip *trip, const char *lock_path,
 		status.state != ZK_CLIENT_CONNECTED ||
 		!eviction_path(path, lock_path, root_length, node))
 		return NULL;
-	reply = ask(trip, zklock_client_now() + PATIENCE_MS,
-				zklock_client_get(client, path));
+	be_brief(trip);
+	reply = zklock_roundtrip_read(trip, zklock_client_get, path);
 	if (reply == NULL || reply->result != ZK_OK)
 		return NULL;
 	zklock_nodedata_parse(reply->data, reply->data_length, &who);
-	zklock_client_free(zklock_client_remove(client, path, ZK_ANY_VERSION));
+	zklock_client_free(zklock_client_remove(zklock_session_client(), path,
+											ZK_ANY_VERSION));
 	return who.pid != 0 ? zklock_nodedata_describe(&who) : NULL;
 }
 
@@ -166,19 +158,12 @@ eviction_path(char path[ZK_RECALL_PATH_SIZE], const char *lock_path,
 							  psprintf("evicted-%s", node));
 }
 
-/* Ask with a deadline of its own, at which the reply is NULL. */
-static const ZkReply *
-ask(ZkRoundTrip *trip, int64 deadline, ZkRequest *request)
+/* From now on no answer is as good as a late one. */
+static void
+be_brief(ZkRoundTrip *trip)
 {
-	ZkRoundTrip bounds = *trip;
-	const ZkReply *reply;
-
-	trip->deadline = Min(trip->deadline, deadline);
+	trip->deadline = Min(trip->deadline, zklock_client_now() + PATIENCE_MS);
 	trip->is_lock_timeout = false;
-	reply = zklock_roundtrip_ask(trip, request);
-	trip->deadline = bounds.deadline;
-	trip->is_lock_timeout = bounds.is_lock_timeout;
-	return reply;
 }
 
 /* Who asks is in the log, and the client is told if he may know. */

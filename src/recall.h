@@ -52,7 +52,8 @@ extern void zklock_recall_remove(const char *lock_path, int root_length,
  * Write down that it is this session that evicts the owner of that queue node
  * of the lock of that name: to be called before.  Where that is refused, takes
  * more than a second, or finds too much of the kind, nothing is written.
- * false if the session was lost.  Raises on interrupts.
+ * false if the session was lost.  Raises on interrupts.  The trip's deadline
+ * is within that second then.
  */
 extern bool zklock_recall_tell_eviction(ZkRoundTrip *trip, const char *name,
 										const char *node);
@@ -61,7 +62,8 @@ extern bool zklock_recall_tell_eviction(ZkRoundTrip *trip, const char *name,
  * The queue node of this session was deleted: who says that he did it?  A
  * zklock_nodedata_describe(), palloc'ed; NULL if nobody does, and if there is
  * no reply within a second.  What was written is deleted, for it is for this
- * session alone.  Raises on interrupts.
+ * session alone.  Raises on interrupts.  The trip's deadline is within that
+ * second then.
  */
 extern char *zklock_recall_read_eviction(ZkRoundTrip *trip,
 										 const char *lock_path,

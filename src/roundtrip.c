@@ -158,7 +158,7 @@ make_container(ZkRoundTrip *trip, const char *path)
 		create(trip, path, ZK_PERSISTENT, NULL) : reply;
 }
 
-void
+const ZkReply *
 zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 							  int root_length)
 {
@@ -172,7 +172,7 @@ zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 			make_container(trip, parent);
 
 		if (reply == NULL)
-			return;
+			return NULL;
 		switch (reply->result)
 		{
 			case ZK_OK:
@@ -181,12 +181,13 @@ zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 			case ZK_NO_NODE:	/* an empty one above was removed */
 			case ZK_UNKNOWN_OUTCOME:
 			case ZK_SESSION_LOST:
-				return;
+				return NULL;
 			default:
-				zklock_session_raise(reply, "create a lock's znode", parent);
+				return reply;
 		}
 		pfree(parent);
 	}
+	return NULL;
 }
 
 const ZkReply *
@@ -198,8 +199,9 @@ zklock_roundtrip_create(ZkRoundTrip *trip, const char *path, int root_length,
 	for (int attempts = 0; reply != NULL && reply->result == ZK_NO_NODE &&
 		 attempts < PARENT_ATTEMPTS; attempts++)
 	{
-		zklock_roundtrip_make_parents(trip, path, root_length);
-		reply = create(trip, path, kind, data);
+		reply = zklock_roundtrip_make_parents(trip, path, root_length);
+		if (reply == NULL)
+			reply = create(trip, path, kind, data);
 	}
 	return reply;
 }

@@ -112,15 +112,16 @@ extern const ZkReply *zklock_roundtrip_reply_ahead(ZkRoundTrip *trip);
 /*
  * Create what is above the znode of that path: its first root_length bytes
  * for good, the rest as containers, of which the server removes those that
- * are empty.  Whether all are there the next create tells; raises what
- * ZooKeeper has against one.
+ * are empty.  The reply to one that is refused, else NULL: whether all are
+ * there the next create tells.
  */
-extern void zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
-										  int root_length);
+extern const ZkReply *zklock_roundtrip_make_parents(ZkRoundTrip *trip,
+													const char *path,
+													int root_length);
 
 /*
  * Create a znode, and what is above it if need be, as
- * zklock_roundtrip_make_parents().  The reply to the last create: after
+ * zklock_roundtrip_make_parents().  The reply to the last create of any: after
  * ZK_UNKNOWN_OUTCOME the znode may be there, or be made yet; who creates it
  * again learns by ZK_NODE_EXISTS that it is there, but not who made it.
  */

@@ -18,24 +18,31 @@
 #include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-/* Most of a piece that is quoted in a reason, in bytes. */
+/* Most of a text that is quoted in a reason, in bytes. */
 #define QUOTE_MAX 80
 
-/* Two arguments for "%.*s": the piece, clipped. */
-#define QUOTE(piece) quoted_length(piece), (piece).start
+/* Two arguments for "%.*s": the text, clipped. */
+#define QUOTE(text) quoted_length(text), (text)
+
+#define BLANKS " \t\n\r"
+
+/*
+ * The same in every locale; the underscore is common in container networks.
+ */
+#define HOST_CHARACTERS \
+	"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+
+#define DIGITS "0123456789"
+
+/* Room for a server as text; what is longer cannot be one. */
+#define SERVER_TEXT_SIZE 512
 
 /* What follows the last reason that found room among several. */
 #define MORE_REASONS "; and more"
-
-/* A part of the text; not terminated. */
-typedef struct Piece
-{
-	const char *start;
-	size_t		length;
-} Piece;
 
 /* Where to say why a list is refused; the caller's memory. */
 typedef struct Refusal
@@ -51,17 +58,14 @@ typedef struct AddressSet
 	char		addresses[SERVERS_ADDRESSES_MAX][SERVERS_ADDRESS_SIZE];
 } AddressSet;
 
-static bool read_chroot(Piece text, ServerList *list, const Refusal *refusal);
-static bool read_servers(Piece text, ServerList *list,
-						 const Refusal *refusal);
-static bool read_server(Piece text, Server *server, const Refusal *refusal);
-static bool read_bracketed(Piece text, Server *server, Piece *rest,
-						   const Refusal *refusal);
-static bool read_host(Piece text, Server *server, Piece *rest,
+static bool read_chroot(const char *text, ServerList *list,
+						const Refusal *refusal);
+static bool read_server(const char *text, Server *server,
+						const Refusal *refusal);
+static bool read_port(const char *text, const char *rest, Server *server,
 					  const Refusal *refusal);
-static bool read_port(Piece text, Piece rest, Server *server,
-					  const Refusal *refusal);
-static bool is_host_character(char c);
+static bool check_address(const char *host, const Refusal *refusal);
+static bool check_name(const char *host, const Refusal *refusal);
 static bool ends_in_number(const char *host);
 static bool is_numeric(const char *host);
 
@@ -75,9 +79,9 @@ static void write_connect_string(const AddressSet *set, char *out,
 static void add_reason(char *reasons, size_t size, const char *host,
 					   const char *reason, const char *cause);
 
-static Piece trim(Piece piece);
-static bool is_blank(char c);
-static int	quoted_length(Piece piece);
+static void copy_trimmed(char *copy, size_t size, const char *text,
+						 size_t length);
+static int	quoted_length(const char *text);
 static bool refuse(const Refusal *refusal, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
 
@@ -85,14 +89,33 @@ bool
 servers_parse(const char *text, ServerList *list, char *why, size_t why_size)
 {
 	Refusal		refusal = {why, why_size};
-	Piece		servers = {text, strcspn(text, "/")};
-	Piece		chroot = {text + servers.length, strlen(text + servers.length)};
+	const char *start = text;
+	char		first = text[strspn(text, BLANKS)];
 
 	if (why_size > 0)
 		why[0] = '\0';
+	if (first == '\0' || first == '/')
+		return refuse(&refusal, "The list names no server");
 
-	return read_servers(servers, list, &refusal) &&
-		read_chroot(chroot, list, &refusal);
+	for (list->nservers = 0;; start++)
+	{
+		size_t		length = strcspn(start, ",/");
+		char		server[SERVER_TEXT_SIZE];
+
+		if (list->nservers == SERVERS_MAX)
+			return refuse(&refusal, "The list names more than %d servers",
+						  SERVERS_MAX);
+		copy_trimmed(server, sizeof(server), start, length);
+		if (server[0] == '\0')
+			return refuse(&refusal, "Server %d of the list is empty",
+						  list->nservers + 1);
+		if (!read_server(server, &list->servers[list->nservers], &refusal))
+			return false;
+		list->nservers++;
+		start += length;
+		if (*start != ',')
+			return read_chroot(start, list, &refusal);
+	}
 }
 
 bool
@@ -143,157 +166,87 @@ servers_resolve(const ServerList *list, ServerAddresses *result)
  * which would silently become part of the root.
  */
 static bool
-read_chroot(Piece text, ServerList *list, const Refusal *refusal)
+read_chroot(const char *text, ServerList *list, const Refusal *refusal)
 {
-	Piece		chroot = trim(text);
+	char		chroot[SERVERS_CHROOT_MAX + 2]; /* shows what is too long */
 
-	if (memchr(chroot.start, ',', chroot.length) != NULL)
+	copy_trimmed(chroot, sizeof(chroot), text, strlen(text));
+	if (strchr(text, ',') != NULL)
 		return refuse(refusal,
 					  "The path \"%.*s\" contains a comma; a path stands once, behind the last server",
 					  QUOTE(chroot));
-	if (chroot.length > SERVERS_CHROOT_MAX)
+	if (strlen(chroot) > SERVERS_CHROOT_MAX)
 		return refuse(refusal,
 					  "The path that starts with \"%.*s\" is longer than %d bytes",
 					  QUOTE(chroot), SERVERS_CHROOT_MAX);
-
-	if (chroot.length == 1)
-		chroot.length = 0;		/* "/" is no chroot */
-	memcpy(list->chroot, chroot.start, chroot.length);
-	list->chroot[chroot.length] = '\0';
+	memcpy(list->chroot, chroot, sizeof(list->chroot));
+	if (strcmp(chroot, "/") == 0)
+		list->chroot[0] = '\0';
 	return true;
-}
-
-/* Read the servers, which commas separate. */
-static bool
-read_servers(Piece text, ServerList *list, const Refusal *refusal)
-{
-	const char *end = text.start + text.length;
-	const char *start = text.start;
-
-	list->nservers = 0;
-	if (trim(text).length == 0)
-		return refuse(refusal, "The list names no server");
-
-	for (;;)
-	{
-		const char *comma = memchr(start, ',', end - start);
-		Piece		server = {start, (comma ? comma : end) - start};
-
-		if (list->nservers == SERVERS_MAX)
-			return refuse(refusal, "The list names more than %d servers",
-						  SERVERS_MAX);
-
-		server = trim(server);
-		if (server.length == 0)
-			return refuse(refusal, "Server %d of the list is empty",
-						  list->nservers + 1);
-		if (!read_server(server, &list->servers[list->nservers], refusal))
-			return false;
-		list->nservers++;
-
-		if (comma == NULL)
-			return true;
-		start = comma + 1;
-	}
 }
 
 /* Read one server, without blanks around it and not empty. */
 static bool
-read_server(Piece text, Server *server, const Refusal *refusal)
+read_server(const char *text, Server *server, const Refusal *refusal)
 {
-	Piece		rest = {text.start + text.length, 0};
-	bool		ok;
+	bool		is_bracketed = text[0] == '[';
+	const char *host = is_bracketed ? text + 1 : text;
+	size_t		length = strcspn(host, is_bracketed ? "]" : ":");
+	const char *rest = host + length;
 
-	if (text.start[0] == '[')
-		ok = read_bracketed(text, server, &rest, refusal);
-	else
-		ok = read_host(text, server, &rest, refusal);
-
-	return ok && read_port(text, rest, server, refusal);
-}
-
-/*
- * Read an IPv6 address in brackets into server->host; *rest is what stands
- * behind them.
- */
-static bool
-read_bracketed(Piece text, Server *server, Piece *rest,
-			   const Refusal *refusal)
-{
-	const char *close = memchr(text.start, ']', text.length);
-	Piece		inner = {text.start + 1, 0};
-	struct in6_addr address;
-
-	if (close == NULL)
+	if (is_bracketed && *rest++ != ']')
 		return refuse(refusal, "\"%.*s\" lacks the closing bracket",
 					  QUOTE(text));
-
-	inner.length = close - inner.start;
-	rest->start = close + 1;
-	rest->length = text.length - inner.length - 2;
-
-	if (memchr(inner.start, '%', inner.length) != NULL)
-		return refuse(refusal,
-					  "IPv6 address \"%.*s\" has a zone, which is not supported",
-					  QUOTE(inner));
-	if (inner.length >= INET6_ADDRSTRLEN)
-		return refuse(refusal, "\"%.*s\" is not an IPv6 address",
-					  QUOTE(inner));
-
-	memcpy(server->host, inner.start, inner.length);
-	server->host[inner.length] = '\0';
-
-	if (inet_pton(AF_INET6, server->host, &address) != 1)
-		return refuse(refusal, "\"%.*s\" is not an IPv6 address",
-					  QUOTE(inner));
-	if (IN6_IS_ADDR_LINKLOCAL(&address))
-		return refuse(refusal,
-					  "IPv6 address \"%.*s\" is link-local, which is not supported",
-					  QUOTE(inner));
-	return true;
-}
-
-/*
- * Read a host name or an IPv4 address into server->host; *rest is what stands
- * behind it.
- */
-static bool
-read_host(Piece text, Server *server, Piece *rest, const Refusal *refusal)
-{
-	const char *colon = memchr(text.start, ':', text.length);
-	Piece		host = text;
-	struct in_addr address;
-
-	if (colon != NULL)
-		host.length = colon - text.start;
-	rest->start = host.start + host.length;
-	rest->length = text.length - host.length;
-
-	if (colon != NULL && memchr(colon + 1, ':', rest->length - 1) != NULL)
+	if (!is_bracketed && strchr(rest, ':') != strrchr(rest, ':'))
 		return refuse(refusal,
 					  "\"%.*s\" has more than one colon; an IPv6 address must stand in brackets",
 					  QUOTE(text));
-	if (host.length == 0)
+	if (!is_bracketed && length == 0)
 		return refuse(refusal, "\"%.*s\" lacks a host", QUOTE(text));
-	if (host.length > SERVERS_HOST_MAX)
+	if (length > SERVERS_HOST_MAX)
 		return refuse(refusal,
 					  "The host name that starts with \"%.*s\" is longer than %d bytes",
 					  QUOTE(host), SERVERS_HOST_MAX);
+	memcpy(server->host, host, length);
+	server->host[length] = '\0';
+	return (is_bracketed ? check_address(server->host, refusal) :
+			check_name(server->host, refusal)) &&
+		read_port(text, rest, server, refusal);
+}
 
-	for (size_t i = 0; i < host.length; i++)
-	{
-		if (!is_host_character(host.start[i]))
-			return refuse(refusal,
-						  "Host name \"%.*s\" contains a character other than ASCII letters, digits, hyphen, underscore and dot",
-						  QUOTE(host));
-	}
+/* Is it an IPv6 address? */
+static bool
+check_address(const char *host, const Refusal *refusal)
+{
+	struct in6_addr address;
 
-	memcpy(server->host, host.start, host.length);
-	server->host[host.length] = '\0';
+	if (strchr(host, '%') != NULL)
+		return refuse(refusal,
+					  "IPv6 address \"%.*s\" has a zone, which is not supported",
+					  QUOTE(host));
+	if (inet_pton(AF_INET6, host, &address) != 1)
+		return refuse(refusal, "\"%.*s\" is not an IPv6 address",
+					  QUOTE(host));
+	if (IN6_IS_ADDR_LINKLOCAL(&address))
+		return refuse(refusal,
+					  "IPv6 address \"%.*s\" is link-local, which is not supported",
+					  QUOTE(host));
+	return true;
+}
+
+/* Is it a host name or an IPv4 address? */
+static bool
+check_name(const char *host, const Refusal *refusal)
+{
+	struct in_addr address;
+
+	if (host[strspn(host, HOST_CHARACTERS)] != '\0')
+		return refuse(refusal,
+					  "Host name \"%.*s\" contains a character other than ASCII letters, digits, hyphen, underscore and dot",
+					  QUOTE(host));
 
 	/* "10.1", "010.0.0.1" and "300.0.0.1" are neither names nor addresses. */
-	if (ends_in_number(server->host) &&
-		inet_pton(AF_INET, server->host, &address) != 1)
+	if (ends_in_number(host) && inet_pton(AF_INET, host, &address) != 1)
 		return refuse(refusal, "\"%.*s\" is not an IPv4 address",
 					  QUOTE(host));
 	return true;
@@ -301,56 +254,31 @@ read_host(Piece text, Server *server, Piece *rest, const Refusal *refusal)
 
 /*
  * Read `rest`, the end of `text` behind the host: nothing, or a colon and a
- * decimal number.
+ * decimal number.  A leading zero is octal to some readers: refused.
  */
 static bool
-read_port(Piece text, Piece rest, Server *server, const Refusal *refusal)
+read_port(const char *text, const char *rest, Server *server,
+		  const Refusal *refusal)
 {
-	Piece		port = {rest.start + 1, rest.length - 1};
-	int			value = 0;
+	const char *port = rest + 1;
 
-	if (rest.length == 0)
-	{
-		server->port = SERVERS_DEFAULT_PORT;
+	server->port = SERVERS_DEFAULT_PORT;
+	if (rest[0] == '\0')
 		return true;
-	}
-	if (rest.start[0] != ':')
+	if (rest[0] != ':')
 		return refuse(refusal,
 					  "\"%.*s\" has something other than a port behind the bracket",
 					  QUOTE(text));
-	if (port.length == 0)
+	if (port[0] == '\0')
 		return refuse(refusal, "\"%.*s\" lacks a port behind the colon",
 					  QUOTE(text));
-
-	for (size_t i = 0; i < port.length && value <= 65535; i++)
-	{
-		char		c = port.start[i];
-
-		/* A leading zero is octal to some readers: refused, like 0. */
-		if (c < '0' || c > '9' || (i == 0 && c == '0'))
-		{
-			value = 0;
-			break;
-		}
-		value = value * 10 + (c - '0');
-	}
-
-	if (value < 1 || value > 65535)
+	server->port = strspn(port, DIGITS) == strlen(port) && strlen(port) <= 5 ?
+		atoi(port) : 0;
+	if (port[0] == '0' || server->port < 1 || server->port > 65535)
 		return refuse(refusal,
 					  "Port \"%.*s\" is not a decimal number from 1 to 65535 without leading zeros",
 					  QUOTE(port));
-	server->port = value;
 	return true;
-}
-
-/*
- * The same in every locale; the underscore is common in container networks.
- */
-static bool
-is_host_character(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-		(c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
 }
 
 /*
@@ -363,7 +291,7 @@ ends_in_number(const char *host)
 	const char *dot = strrchr(host, '.');
 	const char *label = dot ? dot + 1 : host;
 
-	return label[0] != '\0' && label[strspn(label, "0123456789")] == '\0';
+	return label[0] != '\0' && label[strspn(label, DIGITS)] == '\0';
 }
 
 static bool
@@ -508,38 +436,33 @@ add_reason(char *reasons, size_t size, const char *host, const char *reason,
 		memcpy(reasons + used, MORE_REASONS, more_length + 1);
 }
 
-static Piece
-trim(Piece piece)
+/* Copy a part of a text without the blanks around it, as much as fits. */
+static void
+copy_trimmed(char *copy, size_t size, const char *text, size_t length)
 {
-	while (piece.length > 0 && is_blank(piece.start[0]))
+	while (length > 0 && strchr(BLANKS, text[0]) != NULL)
 	{
-		piece.start++;
-		piece.length--;
+		text++;
+		length--;
 	}
-	while (piece.length > 0 && is_blank(piece.start[piece.length - 1]))
-		piece.length--;
-	return piece;
-}
-
-static bool
-is_blank(char c)
-{
-	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+	while (length > 0 && strchr(BLANKS, text[length - 1]) != NULL)
+		length--;
+	snprintf(copy, size, "%.*s", (int) (length < size ? length : size), text);
 }
 
 /*
- * How much of a piece to quote.  A clipped one does not end in a byte above
+ * How much of a text to quote.  A clipped one does not end in a byte above
  * 0x7F: it might be half a character, in whatever encoding the text is.
  */
 static int
-quoted_length(Piece piece)
+quoted_length(const char *text)
 {
-	size_t		length = piece.length;
+	size_t		length = strlen(text);
 
 	if (length > QUOTE_MAX)
 	{
 		length = QUOTE_MAX;
-		while (length > 0 && (unsigned char) piece.start[length - 1] > 0x7F)
+		while (length > 0 && (unsigned char) text[length - 1] > 0x7F)
 			length--;
 	}
 	return (int) length;

@@ -21,35 +21,27 @@
 #include "errors.h"
 #include "stat.h"
 
-/* What a line of the log is about. */
-typedef enum SessionNews
-{
-	NEWS_NONE,					/* of interest to nobody but us */
-	NEWS_SUSPENDED,
-	NEWS_RESUMED,
-	NEWS_LOST
-} SessionNews;
-
-static SessionNews news_of(const ZkClientStatus *status, bool is_new);
-static void count_news(const ZkClientStatus *status, bool is_new);
+static void count_news(const ZkClientStatus *status, int noted_connects,
+					   bool is_noted_lost);
 static TimestampTz state_since(const ZkClientStatus *status);
 static void log_state(const ZkClientStatus *status);
-static void log_news(SessionNews news, const ZkClientStatus *status,
+static void log_news(const ZkClientStatus *status, int noted_connects,
 					 TimestampTz suspended_since);
+
 void
 session_note_state(const ZkClientStatus *status)
 {
 	bool		is_new = MySession.noted_number != MySession.number;
-	TimestampTz before = MySession.noted_since;
-	SessionNews news;
+	int			noted_connects = is_new ? 0 : MySession.noted_connects;
+	ZkClientState noted_state = is_new ? ZK_CLIENT_STARTING :
+		MySession.noted_state;
+	TimestampTz suspended_since = noted_state == ZK_CLIENT_SUSPENDED ?
+		MySession.noted_since : 0;
 
-	if (!is_new && MySession.noted_state == status->state &&
-		MySession.noted_connects == status->nconnects)
+	if (!is_new && noted_state == status->state &&
+		noted_connects == status->nconnects)
 		return;
-	news = news_of(status, is_new);
-	count_news(status, is_new);
-	if (is_new || MySession.noted_state != ZK_CLIENT_SUSPENDED)
-		before = 0;
+	count_news(status, noted_connects, noted_state == ZK_CLIENT_LOST);
 	MySession.noted_number = MySession.number;
 	MySession.noted_state = status->state;
 	MySession.noted_connects = status->nconnects;
@@ -58,8 +50,8 @@ session_note_state(const ZkClientStatus *status)
 
 	HOLD_INTERRUPTS();
 	log_state(status);
-	if (news != NEWS_NONE && zklock_board_is_concerned())
-		log_news(news, status, before);
+	if (status->was_connected && zklock_board_is_concerned())
+		log_news(status, noted_connects, suspended_since);
 	RESUME_INTERRUPTS();
 }
 
@@ -79,42 +71,18 @@ session_note_beginning(void)
 		session_note_state(&status);
 }
 
-/* Against what was noted last, of this session unless it is_new. */
-static SessionNews
-news_of(const ZkClientStatus *status, bool is_new)
-{
-	int			nconnects = is_new ? 0 : MySession.noted_connects;
-
-	if (!status->was_connected)
-		return NEWS_NONE;
-	switch (status->state)
-	{
-		case ZK_CLIENT_SUSPENDED:
-			return NEWS_SUSPENDED;
-		case ZK_CLIENT_LOST:
-			return NEWS_LOST;
-		case ZK_CLIENT_CONNECTED:
-			return status->nconnects > Max(nconnects, 1) ? NEWS_RESUMED :
-				NEWS_NONE;
-		case ZK_CLIENT_STARTING:
-		case ZK_CLIENT_CONNECTING:
-			break;
-	}
-	return NEWS_NONE;
-}
-
-/* Likewise for the counters. */
+/* Against what was noted last of this session. */
 static void
-count_news(const ZkClientStatus *status, bool is_new)
+count_news(const ZkClientStatus *status, int noted_connects,
+		   bool is_noted_lost)
 {
-	int			noted = is_new ? 0 : MySession.noted_connects;
-
-	if (noted == 0 && status->nconnects > 0)
+	if (noted_connects == 0 && status->nconnects > 0)
 		zklock_stat_count(ZK_STAT_SESSION);
-	if (status->nconnects > Max(noted, 1))
-		zklock_stat_add(ZK_STAT_RECONNECT, status->nconnects - Max(noted, 1));
+	if (status->nconnects > Max(noted_connects, 1))
+		zklock_stat_add(ZK_STAT_RECONNECT,
+						status->nconnects - Max(noted_connects, 1));
 	if (status->state == ZK_CLIENT_LOST && status->was_connected &&
-		(is_new || MySession.noted_state != ZK_CLIENT_LOST))
+		!is_noted_lost)
 		zklock_stat_count(ZK_STAT_LOSS);
 }
 
@@ -163,25 +131,28 @@ log_state(const ZkClientStatus *status)
 
 /* A line for the person on call, about a session on which locks hang. */
 static void
-log_news(SessionNews news, const ZkClientStatus *status,
+log_news(const ZkClientStatus *status, int noted_connects,
 		 TimestampTz suspended_since)
 {
 	unsigned long long id = status->session_id;
 	char		error[512];
 	char		why[256];
 
-	switch (news)
+	switch (status->state)
 	{
-		case NEWS_NONE:
+		case ZK_CLIENT_STARTING:
+		case ZK_CLIENT_CONNECTING:
 			break;
-		case NEWS_SUSPENDED:
+		case ZK_CLIENT_SUSPENDED:
 			ereport(LOG_SERVER_ONLY,
 					(errmsg("ZooKeeper session 0x%llx lost its connection to server \"%s\"",
 							id, status->server),
 					 errdetail("It keeps its locks and its places in queues if it is connected again in time."),
 					 errhidestmt(true), errhidecontext(true)));
 			break;
-		case NEWS_RESUMED:
+		case ZK_CLIENT_CONNECTED:
+			if (status->nconnects <= Max(noted_connects, 1))
+				break;
 			ereport(LOG_SERVER_ONLY,
 					(errmsg("ZooKeeper session 0x%llx is connected again, to server \"%s\"",
 							id, status->server),
@@ -191,7 +162,7 @@ log_news(SessionNews news, const ZkClientStatus *status,
 					 errdetail("Its locks are kept."),
 					 errhidestmt(true), errhidecontext(true)));
 			break;
-		case NEWS_LOST:
+		case ZK_CLIENT_LOST:
 			zklock_client_last_error(MySession.client, error, sizeof(error));
 			zklock_errors_describe_loss(status, error, why, sizeof(why));
 			ereport(LOG_SERVER_ONLY,
