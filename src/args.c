@@ -9,9 +9,11 @@
 
 #include <math.h>
 
+#include "access/htup_details.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 char *
 zklock_args_name(FunctionCallInfo fcinfo)
@@ -111,9 +113,54 @@ zklock_args_session_id(int64 session_id)
 	return psprintf("0x%llx", (unsigned long long) session_id);
 }
 
-Datum
-zklock_args_text_or_null(const char *text, bool *is_null)
+void
+zklock_row_add(ZkRow *row, bool is_known, Datum value)
 {
-	*is_null = text == NULL;
-	return text != NULL ? CStringGetTextDatum(text) : (Datum) 0;
+	Assert(row->ncolumns < ZK_COLUMNS_MAX);
+	row->values[row->ncolumns] = value;
+	row->nulls[row->ncolumns++] = !is_known;
+}
+
+void
+zklock_row_add_int(ZkRow *row, int32 number)
+{
+	zklock_row_add(row, true, Int32GetDatum(number));
+}
+
+void
+zklock_row_add_text(ZkRow *row, const char *text)
+{
+	zklock_row_add(row, text != NULL,
+				   text != NULL ? CStringGetTextDatum(text) : (Datum) 0);
+}
+
+void
+zklock_row_add_who(ZkRow *row, const ZkNodeData *who)
+{
+	zklock_row_add_text(row, who->cluster);
+	zklock_row_add_text(row, who->database);
+	zklock_row_add_text(row, who->username);
+	zklock_row_add_text(row, who->application);
+	zklock_row_add(row, who->pid != 0, Int32GetDatum(who->pid));
+	zklock_row_add_text(row, who->host);
+}
+
+void
+zklock_row_put(ReturnSetInfo *result, ZkRow *row)
+{
+	Assert(row->ncolumns == result->setDesc->natts);
+	tuplestore_putvalues(result->setResult, result->setDesc, row->values,
+						 row->nulls);
+}
+
+Datum
+zklock_row_datum(FunctionCallInfo fcinfo, ZkRow *row)
+{
+	TupleDesc	desc;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	Assert(row->ncolumns == desc->natts);
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), row->values,
+											 row->nulls));
 }

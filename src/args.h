@@ -13,8 +13,13 @@
 #include "datatype/timestamp.h"
 #include "fmgr.h"
 #include "nodes/execnodes.h"
+
+#include "nodedata.h"
 #include "recipe.h"
 #include "terms.h"
+
+/* Most columns of a function's result. */
+#define ZK_COLUMNS_MAX 24
 
 /*
  * The name of a lock, argument 0.  A NULL raises 22004: a strict function
@@ -51,7 +56,28 @@ extern const char *zklock_args_state(ZkClientState state);
 extern const char *zklock_args_mode(RecipeMode mode);
 extern char *zklock_args_session_id(int64 session_id);
 
-/* A column of a row that may be NULL. */
-extern Datum zklock_args_text_or_null(const char *text, bool *is_null);
+/* A row of a result, filled column by column; all zeros at first. */
+typedef struct ZkRow
+{
+	int			ncolumns;
+	Datum		values[ZK_COLUMNS_MAX];
+	bool		nulls[ZK_COLUMNS_MAX];
+} ZkRow;
+
+/* Fill the next column; a NULL unless is_known. */
+extern void zklock_row_add(ZkRow *row, bool is_known, Datum value);
+
+/* Likewise with a number, and with a text, which may be NULL. */
+extern void zklock_row_add_int(ZkRow *row, int32 number);
+extern void zklock_row_add_text(ZkRow *row, const char *text);
+
+/* cluster, database, username, application, pid and host, so far as known. */
+extern void zklock_row_add_who(ZkRow *row, const ZkNodeData *who);
+
+/* Put the row to those of a set-returning function. */
+extern void zklock_row_put(ReturnSetInfo *result, ZkRow *row);
+
+/* The row as the result of a function that returns one. */
+extern Datum zklock_row_datum(FunctionCallInfo fcinfo, ZkRow *row);
 
 #endif							/* ZKLOCK_ARGS_H */

@@ -31,7 +31,6 @@
 #include "utils/guc.h"
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "args.h"
 #include "ask.h"
@@ -211,17 +210,15 @@ put_error(Check *check, const char *item, ErrorData *error)
 static void
 put_fact(const Check *check, const Fact *fact)
 {
-	Datum		values[6];
-	bool		nulls[6] = {0};
+	ZkRow		row = {0};
 
-	values[0] = CStringGetTextDatum(fact->item);
-	values[1] = CStringGetTextDatum(fact->fact);
-	values[2] = Int32GetDatum(fact->place);
-	values[3] = zklock_args_text_or_null(fact->subject, &nulls[3]);
-	values[4] = zklock_args_text_or_null(fact->value, &nulls[4]);
-	values[5] = Int64GetDatum(fact->number);
-	tuplestore_putvalues(check->result->setResult, check->result->setDesc,
-						 values, nulls);
+	zklock_row_add_text(&row, fact->item);
+	zklock_row_add_text(&row, fact->fact);
+	zklock_row_add_int(&row, fact->place);
+	zklock_row_add_text(&row, fact->subject);
+	zklock_row_add_text(&row, fact->value);
+	zklock_row_add(&row, true, Int64GetDatum(fact->number));
+	zklock_row_put(check->result, &row);
 }
 
 static void

@@ -10,12 +10,9 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "args.h"
 #include "board.h"
@@ -34,7 +31,6 @@ PG_FUNCTION_INFO_V1(zk_process);
 PG_FUNCTION_INFO_V1(zk_locks);
 PG_FUNCTION_INFO_V1(zk_session);
 
-static Datum make_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
 static void put_lock(const ZkLockInfo *info, void *argument);
 static void put_kept(const ZkPlace *place, void *argument);
 static void put_lock_row(ReturnSetInfo *result, const ZkLockInfo *info,
@@ -52,42 +48,27 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 	for (int i = 0; i < nentries; i++)
 	{
 		ZkQueueEntry *entry = &entries[i];
-		ZkNodeData *who = &entry->who;
 		bool		is_contender = entry->position > 0;
-		Datum		values[17] = {0};
-		bool		nulls[17] = {0};
+		ZkRow		row = {0};
 
-		values[0] = Int32GetDatum(entry->position);
-		nulls[0] = !is_contender;
-		values[1] = zklock_args_text_or_null(!is_contender ? NULL :
-											 entry->is_releasing ? "releasing" :
-											 entry->is_holder ? "held" : "waiting",
-											 &nulls[1]);
-		values[2] = zklock_args_text_or_null(is_contender ?
-											 zklock_args_mode(entry->mode) : NULL,
-											 &nulls[2]);
-		values[3] = zklock_args_text_or_null(recipe_style_name(entry->style),
-											 &nulls[3]);
-		values[4] = CStringGetTextDatum(zklock_nodedata_printable(entry->node));
-		values[5] = zklock_args_text_or_null(entry->session_id == 0 ? NULL :
-											 zklock_args_session_id(entry->session_id),
-											 &nulls[5]);
-		values[6] = zklock_args_text_or_null(who->client, &nulls[6]);
-		values[7] = zklock_args_text_or_null(who->cluster, &nulls[7]);
-		values[8] = zklock_args_text_or_null(who->database, &nulls[8]);
-		values[9] = zklock_args_text_or_null(who->username, &nulls[9]);
-		values[10] = zklock_args_text_or_null(who->application, &nulls[10]);
-		values[11] = Int32GetDatum(who->pid);
-		nulls[11] = who->pid == 0;
-		values[12] = zklock_args_text_or_null(who->host, &nulls[12]);
-		values[13] = TimestampTzGetDatum(entry->since);
-		nulls[13] = entry->token == 0;
-		values[14] = Int64GetDatum(entry->token);
-		nulls[14] = entry->token == 0;
-		values[15] = zklock_args_text_or_null(who->text, &nulls[15]);
-		values[16] = Int32GetDatum(entry->permits);
-		nulls[16] = !is_contender;
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		zklock_row_add(&row, is_contender, Int32GetDatum(entry->position));
+		zklock_row_add_text(&row, !is_contender ? NULL :
+							entry->is_releasing ? "releasing" :
+							entry->is_holder ? "held" : "waiting");
+		zklock_row_add_text(&row, !is_contender ? NULL :
+							zklock_args_mode(entry->mode));
+		zklock_row_add_text(&row, recipe_style_name(entry->style));
+		zklock_row_add_text(&row, zklock_nodedata_printable(entry->node));
+		zklock_row_add_text(&row, entry->session_id == 0 ? NULL :
+							zklock_args_session_id(entry->session_id));
+		zklock_row_add_text(&row, entry->who.client);
+		zklock_row_add_who(&row, &entry->who);
+		zklock_row_add(&row, entry->token != 0,
+					   TimestampTzGetDatum(entry->since));
+		zklock_row_add(&row, entry->token != 0, Int64GetDatum(entry->token));
+		zklock_row_add_text(&row, entry->who.text);
+		zklock_row_add(&row, is_contender, Int32GetDatum(entry->permits));
+		zklock_row_put(result, &row);
 	}
 	return (Datum) 0;
 }
@@ -102,13 +83,12 @@ zk_all_locks(PG_FUNCTION_ARGS)
 	foreach(cell, zklock_count_locks(name))
 	{
 		const ZkLockCount *lock = lfirst(cell);
-		Datum		values[3];
-		bool		nulls[3] = {0};
+		ZkRow		row = {0};
 
-		values[0] = CStringGetTextDatum(zklock_nodedata_printable(lock->name));
-		values[1] = Int32GetDatum(lock->nholders);
-		values[2] = Int32GetDatum(lock->nwaiters);
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		zklock_row_add_text(&row, zklock_nodedata_printable(lock->name));
+		zklock_row_add_int(&row, lock->nholders);
+		zklock_row_add_int(&row, lock->nwaiters);
+		zklock_row_put(result, &row);
 	}
 	return (Datum) 0;
 }
@@ -122,13 +102,12 @@ zk_waits_in_postgres(PG_FUNCTION_ARGS)
 	foreach(cell, zklock_deadlock_waits_in_postgres())
 	{
 		const ZkWaitInPostgres *wait = lfirst(cell);
-		Datum		values[3];
-		bool		nulls[3] = {0};
+		ZkRow		row = {0};
 
-		values[0] = CStringGetTextDatum(wait->what);
-		values[1] = CStringGetTextDatum(zklock_args_session_id(wait->waiter));
-		values[2] = CStringGetTextDatum(zklock_args_session_id(wait->blocker));
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		zklock_row_add_text(&row, wait->what);
+		zklock_row_add_text(&row, zklock_args_session_id(wait->waiter));
+		zklock_row_add_text(&row, zklock_args_session_id(wait->blocker));
+		zklock_row_put(result, &row);
 	}
 	return (Datum) 0;
 }
@@ -138,17 +117,15 @@ zk_process(PG_FUNCTION_ARGS)
 {
 	ZkNodeData	own;
 	int64		session;
-	Datum		values[3];
-	bool		nulls[3];
+	ZkRow		row = {0};
 
 	zklock_nodedata_read_own(&own);
-	values[0] = zklock_args_text_or_null(!PG_ARGISNULL(0) &&
-										 zklock_board_session_of(PG_GETARG_INT32(0), &session) ?
-										 zklock_args_session_id(session) : NULL,
-										 &nulls[0]);
-	values[1] = zklock_args_text_or_null(own.cluster, &nulls[1]);
-	values[2] = zklock_args_text_or_null(own.host, &nulls[2]);
-	return make_row(fcinfo, values, nulls);
+	zklock_row_add_text(&row, !PG_ARGISNULL(0) &&
+						zklock_board_session_of(PG_GETARG_INT32(0), &session) ?
+						zklock_args_session_id(session) : NULL);
+	zklock_row_add_text(&row, own.cluster);
+	zklock_row_add_text(&row, own.host);
+	return zklock_row_datum(fcinfo, &row);
 }
 
 Datum
@@ -187,21 +164,20 @@ put_kept(const ZkPlace *place, void *argument)
 static void
 put_lock_row(ReturnSetInfo *result, const ZkLockInfo *info, const char *state)
 {
-	Datum		values[10] = {0};
-	bool		nulls[10] = {0};
+	ZkRow		row = {0};
 
-	values[0] = CStringGetTextDatum(info->name);
-	values[1] = CStringGetTextDatum(zklock_args_mode(info->mode));
-	values[2] = CStringGetTextDatum(state);
-	values[3] = Int32GetDatum(info->session_count);
-	values[4] = Int32GetDatum(info->call_count);
-	values[5] = Int32GetDatum(info->xact_count);
-	values[6] = Int64GetDatum(info->token);
+	zklock_row_add_text(&row, info->name);
+	zklock_row_add_text(&row, zklock_args_mode(info->mode));
+	zklock_row_add_text(&row, state);
+	zklock_row_add_int(&row, info->session_count);
+	zklock_row_add_int(&row, info->call_count);
+	zklock_row_add_int(&row, info->xact_count);
+	zklock_row_add(&row, true, Int64GetDatum(info->token));
 	/* the root in it may be of another encoding than the name */
-	values[7] = CStringGetTextDatum(zklock_nodedata_printable(info->node));
-	values[8] = TimestampTzGetDatum(info->granted_at);
-	values[9] = Int32GetDatum(info->permits);
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	zklock_row_add_text(&row, zklock_nodedata_printable(info->node));
+	zklock_row_add(&row, true, TimestampTzGetDatum(info->granted_at));
+	zklock_row_add_int(&row, info->permits);
+	zklock_row_put(result, &row);
 }
 
 Datum
@@ -210,36 +186,19 @@ zk_session(PG_FUNCTION_ARGS)
 	ZkClientStatus status;
 	bool		exists = zklock_session_status(&status);
 	bool		is_granted = exists && status.was_connected;
-	bool		has_program = exists && status.program_pid != 0;
-	Datum		values[7] = {0};
-	bool		nulls[7] = {0};
+	ZkRow		row = {0};
 
 	/* what is held without a session is held no more */
-	values[0] = CStringGetTextDatum(exists ? zklock_args_state(status.state) :
-									zklock_has_locks() ? "lost" : "none");
-	values[1] = zklock_args_text_or_null(is_granted ? status.server : NULL,
-										 &nulls[1]);
-	values[2] = zklock_args_text_or_null(is_granted ?
-										 zklock_args_session_id(status.session_id) : NULL,
-										 &nulls[2]);
-	values[3] = Int32GetDatum(is_granted ? status.session_timeout_ms : 0);
-	nulls[3] = !is_granted;
-	values[4] = Int32GetDatum(exists ? status.npending : 0);
-	values[5] = zklock_args_text_or_null(exists && status.library[0] != '\0' ?
-										 status.library : NULL, &nulls[5]);
-	values[6] = Int32GetDatum(has_program ? status.program_pid : 0);
-	nulls[6] = !has_program;
-	return make_row(fcinfo, values, nulls);
-}
-
-/* The result of a function that returns one row. */
-static Datum
-make_row(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
-{
-	TupleDesc	desc;
-
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values,
-											 nulls));
+	zklock_row_add_text(&row, exists ? zklock_args_state(status.state) :
+						zklock_has_locks() ? "lost" : "none");
+	zklock_row_add_text(&row, is_granted ? status.server : NULL);
+	zklock_row_add_text(&row, !is_granted ? NULL :
+						zklock_args_session_id(status.session_id));
+	zklock_row_add(&row, is_granted, Int32GetDatum(status.session_timeout_ms));
+	zklock_row_add_int(&row, exists ? status.npending : 0);
+	zklock_row_add_text(&row, exists && status.library[0] != '\0' ?
+						status.library : NULL);
+	zklock_row_add(&row, exists && status.program_pid != 0,
+				   Int32GetDatum(status.program_pid));
+	return zklock_row_datum(fcinfo, &row);
 }

@@ -18,7 +18,6 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "args.h"
 #include "board.h"
@@ -37,8 +36,8 @@ static void put_locks(ReturnSetInfo *result, const ZkBoardRow *row);
 static void put_counters(ReturnSetInfo *result, const ZkStatRow *row);
 static const char *state_of(const ZkBoardRow *row);
 static bool is_lost(const ZkBoardRow *row, const ZkBoardHeld *held);
-static Datum name_or_null(const char *name, bool *is_null);
-static Datum date_or_null(int64 unix_ms, bool *is_null);
+static void add_name(ZkRow *columns, const char *name);
+static void add_date(ZkRow *columns, int64 unix_ms);
 
 Datum
 zk_backends(PG_FUNCTION_ARGS)
@@ -97,38 +96,29 @@ put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 {
 	bool		is_waiting = row->awaited[0] != '\0';
 	bool		has_session = row->session_id != 0;
-	Datum		values[13] = {0};
-	bool		nulls[13];
+	bool		is_seen = may_see(row);
+	ZkRow		columns = {0};
 
-	memset(nulls, true, sizeof(nulls));
-	values[0] = Int32GetDatum(row->pid);
-	nulls[0] = false;
-	values[1] = name_or_null(get_database_name(row->database), &nulls[1]);
-	values[2] = name_or_null(GetUserNameFromId(row->user, true), &nulls[2]);
-	if (may_see(row))
-	{
-		values[3] = zklock_args_text_or_null(state_of(row), &nulls[3]);
-		values[4] = zklock_args_text_or_null(!has_session ? NULL :
-											 zklock_args_session_id(row->session_id),
-											 &nulls[4]);
-		values[5] = zklock_args_text_or_null(has_session ? row->server : NULL,
-											 &nulls[5]);
-		values[6] = TimestampTzGetDatum(row->state_since);
-		nulls[6] = row->session_number == 0;
-		values[7] = zklock_args_text_or_null(!is_waiting ? NULL :
-											 zklock_nodedata_printable(row->awaited),
-											 &nulls[7]);
-		values[8] = zklock_args_text_or_null(!is_waiting ? NULL :
-											 zklock_args_mode(row->awaited_mode),
-											 &nulls[8]);
-		values[9] = Int32GetDatum(row->awaited_permits);
-		values[10] = TimestampTzGetDatum(row->awaited_since);
-		nulls[9] = nulls[10] = !is_waiting;
-		values[11] = Int32GetDatum(row->nheld);
-		nulls[11] = false;
-		values[12] = date_or_null(row->proof_ms, &nulls[12]);
-	}
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+	zklock_row_add_int(&columns, row->pid);
+	add_name(&columns, get_database_name(row->database));
+	add_name(&columns, GetUserNameFromId(row->user, true));
+	zklock_row_add_text(&columns, is_seen ? state_of(row) : NULL);
+	zklock_row_add_text(&columns, !is_seen || !has_session ? NULL :
+						zklock_args_session_id(row->session_id));
+	zklock_row_add_text(&columns, is_seen && has_session ? row->server : NULL);
+	zklock_row_add(&columns, is_seen && row->session_number != 0,
+				   TimestampTzGetDatum(row->state_since));
+	zklock_row_add_text(&columns, !is_seen || !is_waiting ? NULL :
+						zklock_nodedata_printable(row->awaited));
+	zklock_row_add_text(&columns, !is_seen || !is_waiting ? NULL :
+						zklock_args_mode(row->awaited_mode));
+	zklock_row_add(&columns, is_seen && is_waiting,
+				   Int32GetDatum(row->awaited_permits));
+	zklock_row_add(&columns, is_seen && is_waiting,
+				   TimestampTzGetDatum(row->awaited_since));
+	zklock_row_add(&columns, is_seen, Int32GetDatum(row->nheld));
+	add_date(&columns, is_seen ? row->proof_ms : 0);
+	zklock_row_put(result, &columns);
 }
 
 /* Put the rows of zk_backend_locks() for one backend. */
@@ -144,25 +134,25 @@ put_locks(ReturnSetInfo *result, const ZkBoardRow *row)
 			continue;
 		for (int mode = 0; mode < (int) lengthof(held->since); mode++)
 		{
-			Datum		values[11] = {0};
-			bool		nulls[11] = {0};
+			ZkRow		columns = {0};
 
 			if (held->session_counts[mode] == 0 &&
 				held->call_counts[mode] == 0 && held->xact_counts[mode] == 0)
 				continue;
-			values[0] = Int32GetDatum(row->pid);
-			values[1] = CStringGetTextDatum(zklock_nodedata_printable(lock->name));
-			values[2] = CStringGetTextDatum(zklock_args_mode((RecipeMode) mode));
-			values[3] = CStringGetTextDatum(is_lost(row, held) ? "lost" : "held");
-			values[4] = Int32GetDatum(held->session_counts[mode]);
-			values[5] = Int32GetDatum(held->call_counts[mode]);
-			values[6] = Int32GetDatum(held->xact_counts[mode]);
-			values[7] = Int64GetDatum(held->token);
-			values[8] = TimestampTzGetDatum(held->since[mode]);
-			values[9] = Int32GetDatum(held->permits);
-			values[10] = date_or_null(held->proof_ms, &nulls[10]);
-			tuplestore_putvalues(result->setResult, result->setDesc, values,
-								 nulls);
+			zklock_row_add_int(&columns, row->pid);
+			zklock_row_add_text(&columns,
+								zklock_nodedata_printable(lock->name));
+			zklock_row_add_text(&columns, zklock_args_mode((RecipeMode) mode));
+			zklock_row_add_text(&columns, is_lost(row, held) ? "lost" : "held");
+			zklock_row_add_int(&columns, held->session_counts[mode]);
+			zklock_row_add_int(&columns, held->call_counts[mode]);
+			zklock_row_add_int(&columns, held->xact_counts[mode]);
+			zklock_row_add(&columns, true, Int64GetDatum(held->token));
+			zklock_row_add(&columns, true,
+						   TimestampTzGetDatum(held->since[mode]));
+			zklock_row_add_int(&columns, held->permits);
+			add_date(&columns, held->proof_ms);
+			zklock_row_put(result, &columns);
 		}
 	}
 }
@@ -181,31 +171,32 @@ put_counters(ReturnSetInfo *result, const ZkStatRow *row)
 		ZK_STAT_CANCEL, ZK_STAT_DEADLOCK, ZK_STAT_LOSS, ZK_STAT_REFUSED_COMMIT,
 		ZK_STAT_EVICTION, ZK_STAT_SESSION, ZK_STAT_RECONNECT, ZK_STAT_REQUEST
 	};
-	Datum		values[lengthof(columns) + 5];
-	bool		nulls[lengthof(columns) + 5] = {0};
+	const char *database = get_database_name(row->database);
 	Datum		waits[ZK_STAT_WAITS];
 	int64		nwaits = 0;
-	int			n = 0;
+	ZkRow		counters = {0};
 
+	if (database == NULL && row->database != InvalidOid)
+		return;
 	for (int i = 0; i < ZK_STAT_WAITS; i++)
 	{
 		nwaits += row->waits[i];
 		waits[i] = Int64GetDatum(row->waits[i]);
 	}
-	values[n++] = name_or_null(get_database_name(row->database), &nulls[0]);
-	if (nulls[0] && row->database != InvalidOid)
-		return;
+	add_name(&counters, database);
 	for (int i = 0; i < (int) lengthof(columns); i++)
-		values[n++] = Int64GetDatum(row->counts[columns[i]]);
-	values[n++] = Int64GetDatum(nwaits);
-	values[n++] = Float8GetDatum(row->counts[ZK_STAT_WAIT_US] / 1000.0);
-	values[n++] = PointerGetDatum(construct_array(waits, ZK_STAT_WAITS,
-												  INT8OID, sizeof(int64),
-												  FLOAT8PASSBYVAL,
-												  TYPALIGN_DOUBLE));
-	values[n++] = TimestampTzGetDatum(row->since);
-	Assert(n == lengthof(values));
-	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		zklock_row_add(&counters, true,
+					   Int64GetDatum(row->counts[columns[i]]));
+	zklock_row_add(&counters, true, Int64GetDatum(nwaits));
+	zklock_row_add(&counters, true,
+				   Float8GetDatum(row->counts[ZK_STAT_WAIT_US] / 1000.0));
+	zklock_row_add(&counters, true,
+				   PointerGetDatum(construct_array(waits, ZK_STAT_WAITS,
+												   INT8OID, sizeof(int64),
+												   FLOAT8PASSBYVAL,
+												   TYPALIGN_DOUBLE)));
+	zklock_row_add(&counters, true, TimestampTzGetDatum(row->since));
+	zklock_row_put(result, &counters);
 }
 
 /* As zk_session has it: what is held without a session is held no more. */
@@ -226,18 +217,18 @@ is_lost(const ZkBoardRow *row, const ZkBoardHeld *held)
 }
 
 /* NULL: it was dropped meanwhile. */
-static Datum
-name_or_null(const char *name, bool *is_null)
+static void
+add_name(ZkRow *columns, const char *name)
 {
-	*is_null = name == NULL;
-	return name == NULL ? (Datum) 0 :
-		DirectFunctionCall1(namein, CStringGetDatum(name));
+	zklock_row_add(columns, name != NULL, name == NULL ? (Datum) 0 :
+				   DirectFunctionCall1(namein, CStringGetDatum(name)));
 }
 
-static Datum
-date_or_null(int64 unix_ms, bool *is_null)
+/* Milliseconds of the Unix epoch; 0: a NULL. */
+static void
+add_date(ZkRow *columns, int64 unix_ms)
 {
-	*is_null = unix_ms == 0;
-	return TimestampTzGetDatum(TimestampTzPlusMilliseconds(time_t_to_timestamptz(unix_ms / 1000),
-														   unix_ms % 1000));
+	zklock_row_add(columns, unix_ms != 0,
+				   TimestampTzGetDatum(TimestampTzPlusMilliseconds(time_t_to_timestamptz(unix_ms / 1000),
+																   unix_ms % 1000)));
 }

@@ -51,7 +51,6 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 #include "args.h"
 #include "name.h"
@@ -177,27 +176,19 @@ zk_runs(PG_FUNCTION_ARGS)
 
 	for (int i = 0; i < nchildren; i++)
 	{
-		ZkNodeData *who = &runs[i].who;
-		Datum		values[9] = {0};
-		bool		nulls[9] = {0};
-		char	   *slot;
+		ZkRow		row = {0};
 
 		if (!is_record(runs[i].node))
 			continue;
-		slot = pnstrdup(runs[i].node,
-						strlen(runs[i].node) - strlen(ZK_RUNS_SUFFIX));
-		values[0] = CStringGetTextDatum(zklock_nodedata_printable(slot));
-		values[1] = TimestampTzGetDatum(runs[i].since);
-		nulls[1] = runs[i].token == 0;
-		values[2] = zklock_args_text_or_null(who->cluster, &nulls[2]);
-		values[3] = zklock_args_text_or_null(who->database, &nulls[3]);
-		values[4] = zklock_args_text_or_null(who->username, &nulls[4]);
-		values[5] = zklock_args_text_or_null(who->application, &nulls[5]);
-		values[6] = Int32GetDatum(who->pid);
-		nulls[6] = who->pid == 0;
-		values[7] = zklock_args_text_or_null(who->host, &nulls[7]);
-		values[8] = zklock_args_text_or_null(who->text, &nulls[8]);
-		tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+		zklock_row_add_text(&row,
+							zklock_nodedata_printable(pnstrdup(runs[i].node,
+															   strlen(runs[i].node) -
+															   strlen(ZK_RUNS_SUFFIX))));
+		zklock_row_add(&row, runs[i].token != 0,
+					   TimestampTzGetDatum(runs[i].since));
+		zklock_row_add_who(&row, &runs[i].who);
+		zklock_row_add_text(&row, runs[i].who.text);
+		zklock_row_put(result, &row);
 	}
 	return (Datum) 0;
 }
