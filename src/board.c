@@ -4,10 +4,10 @@
  *	  What each backend of this cluster says of its session and its locks.
  *
  * A row for each backend in shared memory, or of this one alone if the
- * library was not preloaded.  Only its owner writes to a row, without a lock:
- * a count is odd while it does, and whoever reads takes a copy and looks
- * whether the count was even and has stayed the same, as with
- * PgBackendStatus.
+ * library was not preloaded.  Only its owner writes to a row, without a lock,
+ * by the protocol of PgBackendStatus: a count is odd while it does, and
+ * whoever reads takes a copy and looks whether the count was even and has
+ * stayed the same.
  *
  * The one rule: what is called to write never raises and never waits; it is
  * called at the end of transactions, and on the way of every lock.
@@ -25,6 +25,7 @@
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "storage/s_lock.h"
+#include "utils/backend_status.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
@@ -32,7 +33,7 @@
 
 typedef struct Slot
 {
-	int			change_count;	/* odd while its owner writes */
+	int			st_changecount; /* the name that the macros expect */
 	ZkBoardRow	row;
 } Slot;
 
@@ -64,8 +65,6 @@ static bool is_exit_registered;
 /* Which lines of it are taken. */
 static uint32 taken_lines;
 
-static void begin_write(void);
-static void end_write(void);
 static int	find_line(void);
 static void copy_name(char copy[ZK_BOARD_NAME_SIZE], const char *name);
 static const Slot *slot_of(int number);
@@ -91,12 +90,12 @@ zklock_board_enter(void)
 	}
 	if (own->row.pid == MyProcPid)
 		return;
-	begin_write();
+	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
 	memset(&own->row, 0, sizeof(own->row));
 	own->row.pid = MyProcPid;
 	own->row.database = MyDatabaseId;
 	own->row.user = GetAuthenticatedUserId();
-	end_write();
+	PGSTAT_END_WRITE_ACTIVITY(own);
 	taken_lines = 0;
 }
 
@@ -106,7 +105,7 @@ zklock_board_put_session(uint64 number, const ZkClientStatus *status,
 {
 	ZkBoardRow *row = &own->row;
 
-	begin_write();
+	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
 	row->session_number = number;
 	row->is_session_open = true;
 	row->session_id = status->was_connected ? status->session_id : 0;
@@ -114,7 +113,7 @@ zklock_board_put_session(uint64 number, const ZkClientStatus *status,
 	row->state_since = state_since;
 	strlcpy(row->server, status->was_connected ? status->server : "",
 			sizeof(row->server));
-	end_write();
+	PGSTAT_END_WRITE_ACTIVITY(own);
 }
 
 void
@@ -122,12 +121,12 @@ zklock_board_end_session(void)
 {
 	ZkBoardRow *row = &own->row;
 
-	begin_write();
+	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
 	if (row->state != ZK_CLIENT_LOST)
 		row->state_since = GetCurrentTimestamp();
 	row->is_session_open = false;
 	row->session_id = 0;
-	end_write();
+	PGSTAT_END_WRITE_ACTIVITY(own);
 }
 
 void
@@ -139,7 +138,7 @@ zklock_board_put_lock(int *line, const char *name, const ZkBoardHeld *held)
 
 	if (number < 0 && !is_new)
 		return;
-	begin_write();
+	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
 	if (is_new)
 		row->nheld++;
 	if (number >= 0)
@@ -150,7 +149,7 @@ zklock_board_put_lock(int *line, const char *name, const ZkBoardHeld *held)
 		taken_lines |= (uint32) 1 << number;
 	}
 	row->proof_ms = Max(row->proof_ms, held->proof_ms);
-	end_write();
+	PGSTAT_END_WRITE_ACTIVITY(own);
 	*line = number >= 0 ? number + 1 : NO_LINE;
 }
 
@@ -159,14 +158,14 @@ zklock_board_remove_lock(int *line)
 {
 	if (*line == 0)
 		return;
-	begin_write();
+	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
 	if (*line > 0)
 	{
 		own->row.locks[*line - 1].name[0] = '\0';
 		taken_lines &= ~((uint32) 1 << (*line - 1));
 	}
 	own->row.nheld--;
-	end_write();
+	PGSTAT_END_WRITE_ACTIVITY(own);
 	*line = 0;
 }
 
@@ -177,12 +176,12 @@ zklock_board_await(const char *name, RecipeMode mode, int permits)
 
 	if (row->awaited[0] != '\0')
 		return;
-	begin_write();
+	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
 	copy_name(row->awaited, name);
 	row->awaited_mode = mode;
 	row->awaited_permits = permits;
 	row->awaited_since = GetCurrentTimestamp();
-	end_write();
+	PGSTAT_END_WRITE_ACTIVITY(own);
 }
 
 void
@@ -190,31 +189,15 @@ zklock_board_await_over(void)
 {
 	if (own->row.awaited[0] == '\0')
 		return;
-	begin_write();
+	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
 	own->row.awaited[0] = '\0';
-	end_write();
+	PGSTAT_END_WRITE_ACTIVITY(own);
 }
 
 bool
 zklock_board_is_concerned(void)
 {
 	return own->row.nheld > 0 || own->row.awaited[0] != '\0';
-}
-
-/* No interrupt is served in between: none of this looks for any. */
-static void
-begin_write(void)
-{
-	own->change_count++;
-	pg_write_barrier();
-}
-
-static void
-end_write(void)
-{
-	pg_write_barrier();
-	own->change_count++;
-	Assert((own->change_count & 1) == 0);
 }
 
 /* A line that is free, or NO_LINE. */
@@ -255,18 +238,19 @@ bool
 zklock_board_read(int number, ZkBoardRow *row)
 {
 	const Slot *slot = slot_of(number);
-	const volatile int *count = &slot->change_count;
+	const volatile Slot *live = slot;
 
 	for (int attempt = 0; attempt < READ_ATTEMPTS; attempt++)
 	{
-		int			before = *count;
+		int			before;
+		int			after;
 
-		pg_read_barrier();
-		if (slot->row.pid == 0 && (before & 1) == 0)
+		pgstat_begin_read_activity(live, before);
+		if (live->row.pid == 0 && (before & 1) == 0)
 			return false;
 		memcpy(row, &slot->row, sizeof(*row));
-		pg_read_barrier();
-		if (*count == before && (before & 1) == 0)
+		pgstat_end_read_activity(live, after);
+		if (pgstat_read_activity_complete(before, after))
 			return row->pid != 0;
 		CHECK_FOR_INTERRUPTS();
 		if (attempt < READ_PROMPTLY)
@@ -348,9 +332,9 @@ clear_at_exit(int code, Datum arg)
 	if (own->row.awaited[0] != '\0')
 		zklock_stat_wait(Max(GetCurrentTimestamp() - own->row.awaited_since,
 							 0));
-	begin_write();
+	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
 	memset(&own->row, 0, sizeof(own->row));
-	end_write();
+	PGSTAT_END_WRITE_ACTIVITY(own);
 	own = &private_slot;
 	taken_lines = 0;
 }

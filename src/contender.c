@@ -244,10 +244,7 @@ stand_in_queue(Standing *standing)
 		Step		step = look_around(standing, &survey);
 
 		if (step == STEP_GO_ON)
-		{
-			contender_log_verdict(standing, survey.verdict, survey.next);
 			step = act_on(standing, &survey, &is_granted);
-		}
 		if (is_granted)
 			return ZK_CONTEND_GRANTED;
 		if (step == STEP_OUT_OF_PATIENCE || step == STEP_SESSION_LOST)

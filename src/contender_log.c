@@ -215,29 +215,6 @@ contender_log_grant(const Standing *standing)
 					milliseconds_waited(standing))));
 }
 
-void
-contender_log_verdict(const Standing *standing, RecipeVerdict verdict,
-					  const char *next)
-{
-	static const char *const verdicts[] = {
-		[RECIPE_HELD] = "nobody is ahead",
-		[RECIPE_WAIT] = "somebody is ahead",
-		[RECIPE_GONE] = "our node is gone",
-		[RECIPE_EXHAUSTED] = "no order",
-		[RECIPE_MISMATCH] = "another number of permits"
-	};
-	const char *mine = contender_node_name(standing);
-
-	ereport(DEBUG2,
-			(errmsg_internal("lock \"%s\", queue node \"%s\": %s",
-							 standing->contender->place->name,
-							 zklock_nodedata_quotable(mine),
-							 verdicts[verdict]),
-			 next != NULL ?
-			 errdetail_internal("Node \"%s\".",
-								zklock_nodedata_quotable(next)) : 0));
-}
-
 static char *
 milliseconds_waited(const Standing *standing)
 {

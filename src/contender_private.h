@@ -136,12 +136,6 @@ extern void contender_note_ahead(Standing *standing, const ZkReply *list,
 extern void contender_log_wait(Standing *standing);
 
 /*
- * What a look at the queue has brought, at DEBUG2; next: the node it names.
- */
-extern void contender_log_verdict(const Standing *standing,
-								  RecipeVerdict verdict, const char *next);
-
-/*
  * Say that the lock is granted: at DEBUG2, and if the wait was logged, its
  * end.
  */

@@ -68,20 +68,12 @@ typedef enum HoldStage
 	HOLD_SENT					/* the hold may be there instead */
 } HoldStage;
 
-/* How a step ended. */
-typedef enum HoldEnd
-{
-	HOLD_STANDS,
-	HOLD_FAILED,				/* there is none: start again */
-	HOLD_SESSION_LOST			/* before the step was over */
-} HoldEnd;
-
 /* A hold under way. */
 typedef struct Holding
 {
 	const HoldOrder *order;
-	ZkRoundTrip trip;			/* the question under way */
-	bool		is_lock_timeout;	/* its deadline is lock_timeout's */
+	int64		deadline;		/* zklock_client_now() */
+	bool		is_lock_timeout;	/* which is lock_timeout's */
 	HoldStage	stage;
 	ZkPlace		twin;			/* from HOLD_TWIN on: ours */
 	char		hold[RECIPE_PATH_SIZE]; /* from HOLD_SENT on */
@@ -100,14 +92,16 @@ PG_FUNCTION_INFO_V1(zk_hold);
 PG_FUNCTION_INFO_V1(zk_release_hold);
 
 static int64 make(const HoldOrder *order);
-static int64 take_and_hold(Holding *holding);
-static bool take_lock(Holding *holding, const char *path, int root_length);
-static HoldEnd make_hold(Holding *holding, const char *path);
-static HoldEnd look_for_hold(Holding *holding);
-static HoldEnd settle_lost(Holding *holding);
+static bool take_and_hold(ZkRoundTrip *trip, void *argument);
+static void refuse_own(const char *name);
+static bool take_lock(Holding *holding);
+static bool make_hold(ZkRoundTrip *trip, Holding *holding);
+static ZkResult look_for_hold(ZkRoundTrip *trip, const Holding *holding);
+static ZkResult settle_lost(ZkRoundTrip *trip, const Holding *holding);
 static void delete_twin(const Holding *holding);
 static void give_up(int code, Datum arg);
-static const ZkReply *ask(Holding *holding, ZkRequest *request);
+static const ZkReply *ask(ZkRoundTrip *trip, const Holding *holding,
+						  ZkRequest *request);
 static int64 timeout_of(const Holding *holding);
 pg_noreturn static void raise_silence(const Holding *holding);
 pg_noreturn static void raise_removed(const Holding *holding);
@@ -175,36 +169,34 @@ zk_evict(PG_FUNCTION_ARGS)
 static int64
 make(const HoldOrder *order)
 {
-	Holding    *holding = palloc0(sizeof(*holding));
+	Holding		holding = {.order = order};
 	int64		timeout_at = ZK_NO_DEADLINE;
-	volatile int64 token = 0;
+	int64		token;
 	const char *caller;
 	const char *quoted;
 	const char *reason;
 
 	zklock_nodedata_check_reason(order->reason, "a hold",
 								 "Say in one line why the lock is held, for whoever waits for it.");
-	holding->order = order;
 
 	/* not to wait in the queue is not the same as not to wait for a reply */
 	if (order->has_timeout && order->timeout_ms > 0)
 		timeout_at = zklock_client_now() + order->timeout_ms;
-	holding->trip.deadline = zklock_roundtrip_lock_deadline();
-	holding->is_lock_timeout = true;
-	if (timeout_at <= holding->trip.deadline)
-	{
-		holding->trip.deadline = timeout_at;
-		holding->is_lock_timeout = false;
-	}
+	holding.deadline = zklock_roundtrip_lock_deadline();
+	holding.is_lock_timeout = holding.deadline < timeout_at;
+	holding.deadline = Min(holding.deadline, timeout_at);
 
 	/* the end of the backend must not leave a hold either */
-	PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(holding));
+	PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(&holding));
 	{
-		token = take_and_hold(holding);
+		refuse_own(order->name);
+		zklock_roundtrip_run(take_and_hold, NULL, &holding);
+
+		/* a cancel that came with the last reply: undo it while we can */
+		CHECK_FOR_INTERRUPTS();
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(holding));
-	zklock_roundtrip_end(&holding->trip);
-	pfree(holding);
+	PG_END_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(&holding));
+	token = holding.twin.token;
 
 	/* which would look for interrupts, and the token would be told to nobody */
 	HOLD_INTERRUPTS();
@@ -220,72 +212,58 @@ make(const HoldOrder *order)
 	return token;
 }
 
-/* Go through all steps, with new sessions as need be.  Result: the token. */
-static int64
-take_and_hold(Holding *holding)
+/* All steps, or what is left of them after a session was lost. */
+static bool
+take_and_hold(ZkRoundTrip *trip, void *argument)
 {
-	const HoldOrder *order = holding->order;
+	Holding    *holding = argument;
+	ZkResult	found = ZK_NO_NODE;
 
-	for (;;)
-	{
-		char	   *path;
-		int			root_length;
-		HoldEnd		end = HOLD_FAILED;
+	trip->deadline = holding->deadline;
+	trip->is_lock_timeout = false;
+	zklock_refuse_if_lost();
+	if (holding->stage == HOLD_SENT)
+		found = settle_lost(trip, holding);
+	if (found != ZK_NO_NODE)
+		return found == ZK_OK;
+	holding->stage = HOLD_NOTHING;
+	return take_lock(holding) && make_hold(trip, holding);
+}
 
-		zklock_refuse_if_lost();
-		zklock_session_renew();
-		path = zklock_name_path(order->name, &root_length);
-		if (zklock_token(order->name) != 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("lock \"%s\" is held by this session", order->name),
-					 errdetail("A hold takes the lock anew, and would wait for this session for ever."),
-					 errhint("Release the lock first.")));
-		zklock_session_open();
-
-		if (holding->stage == HOLD_SENT)
-			end = settle_lost(holding);
-		if (end == HOLD_FAILED)
-		{
-			holding->stage = HOLD_NOTHING;
-			end = take_lock(holding, path, root_length) ?
-				make_hold(holding, path) : HOLD_SESSION_LOST;
-		}
-		if (end == HOLD_STANDS)
-		{
-			/* a cancel that came with the last reply: undo it while we can */
-			CHECK_FOR_INTERRUPTS();
-			return holding->twin.token;
-		}
-		zklock_roundtrip_end(&holding->trip);
-		pfree(path);
-	}
+static void
+refuse_own(const char *name)
+{
+	zklock_refuse_if_lost();
+	if (zklock_token(name) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("lock \"%s\" is held by this session", name),
+				 errdetail("A hold takes the lock anew, and would wait for this session for ever."),
+				 errhint("Release the lock first.")));
 }
 
 /* The lock in the ordinary way; false if the session was lost. */
 static bool
-take_lock(Holding *holding, const char *path, int root_length)
+take_lock(Holding *holding)
 {
 	const HoldOrder *order = holding->order;
+	ZkPlace    *twin = &holding->twin;
 	ZkContender contender = {
-		.place = &holding->twin,
+		.place = twin,
 		.wants_list = true,
 		.style = RECIPE_STYLE_CURATOR,	/* its hold will have that */
 		.holds_locks = zklock_has_locks(),
 		.patience = order->has_timeout && order->timeout_ms == 0 ?
 		ZK_TRY_ONCE : ZK_WAIT_UNTIL_DEADLINE,
-		.deadline = holding->trip.deadline,
+		.deadline = holding->deadline,
 		.timeout_ms = timeout_of(holding)
 	};
 
-	holding->twin = (ZkPlace)
+	*twin = (ZkPlace)
 	{
-		.name = order->name,
-			.lock_path = path,
-			.root_length = root_length,
-			.mode = RECIPE_EXCLUSIVE,
-			.permits = 1
+		.name = order->name,.mode = RECIPE_EXCLUSIVE,.permits = 1
 	};
+	twin->lock_path = zklock_name_path(order->name, &twin->root_length);
 	zklock_drop_kept(order->name);	/* we do not stand in our own way */
 	if (zklock_contend(&contender) == ZK_CONTEND_SESSION_LOST)
 		return false;
@@ -294,89 +272,73 @@ take_lock(Holding *holding, const char *path, int root_length)
 }
 
 /* Put the hold in the twin's place. */
-static HoldEnd
-make_hold(Holding *holding, const char *path)
+static bool
+make_hold(ZkRoundTrip *trip, Holding *holding)
 {
-	const char *twin = strrchr(holding->twin.node, '/') + 1;
+	const ZkPlace *twin = &holding->twin;
 	char		guid[RECIPE_GUID_LEN + 1];
 	char		prefix[RECIPE_NODE_SIZE];
 	char	   *data;
 	const ZkReply *reply;
-	HoldEnd		end;
+	ZkResult	result;
 
 	zklock_nodedata_make_guid(guid);
 	recipe_mark(guid, RECIPE_MARK_HOLD);
 	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1, guid);
-	snprintf(holding->hold, RECIPE_PATH_SIZE, "%s/%s%010d", path, prefix,
-			 recipe_parse_node(twin).sequence);
-	data = zklock_nodedata_add(zklock_nodedata_build(holding->twin.token),
-							   "reason", holding->order->reason);
+	snprintf(holding->hold, RECIPE_PATH_SIZE, "%s/%s%010d", twin->lock_path,
+			 prefix, recipe_parse_node(strrchr(twin->node, '/') + 1).sequence);
+	data = zklock_nodedata_add(zklock_nodedata_build(twin->token), "reason",
+							   holding->order->reason);
 
 	holding->stage = HOLD_SENT;
 	do
-		reply = ask(holding,
-					zklock_client_move(zklock_session_client(),
-									   holding->twin.node, holding->hold,
-									   data, strlen(data)));
+		reply = ask(trip, holding,
+					zklock_client_move(zklock_session_client(), twin->node,
+									   holding->hold, data, strlen(data)));
 	while (reply->result == ZK_UNKNOWN_OUTCOME);
-	switch (reply->result)
-	{
-		case ZK_OK:
-			return HOLD_STANDS;
-		case ZK_NO_NODE:
-			end = look_for_hold(holding);
-			if (end == HOLD_FAILED)
-				raise_removed(holding);
-			return end;
-		case ZK_SESSION_LOST:
-			return HOLD_SESSION_LOST;
-		default:
-			zklock_session_raise(reply, "make a hold", holding->hold);
-	}
+	result = reply->result != ZK_NO_NODE ? reply->result :
+		look_for_hold(trip, holding);
+	if (result == ZK_NO_NODE)
+		raise_removed(holding);
+	if (result != ZK_OK && result != ZK_SESSION_LOST)
+		zklock_session_raise(reply, "make a hold", holding->hold);
+	return result == ZK_OK;
 }
 
-/* The twin is gone: is the hold there? */
-static HoldEnd
-look_for_hold(Holding *holding)
+/* The twin is gone: is the hold there?  ZK_OK, ZK_NO_NODE or ZK_SESSION_LOST. */
+static ZkResult
+look_for_hold(ZkRoundTrip *trip, const Holding *holding)
 {
-	const ZkReply *reply = zklock_roundtrip_read(&holding->trip,
-												 zklock_client_get,
+	const ZkReply *reply = zklock_roundtrip_read(trip, zklock_client_get,
 												 holding->hold);
 
 	if (reply == NULL)
 		raise_silence(holding);
-	switch (reply->result)
-	{
-		case ZK_OK:
-			return HOLD_STANDS;
-		case ZK_NO_NODE:
-			return HOLD_FAILED;
-		case ZK_SESSION_LOST:
-			return HOLD_SESSION_LOST;
-		default:
-			zklock_session_raise(reply, "make a hold", holding->hold);
-	}
+	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE &&
+		reply->result != ZK_SESSION_LOST)
+		zklock_session_raise(reply, "make a hold", holding->hold);
+	return reply->result;
 }
 
 /*
  * The session was lost before the reply came.  Delete the twin, so that the
  * transaction cannot be done any more, and look what has come of it.
  */
-static HoldEnd
-settle_lost(Holding *holding)
+static ZkResult
+settle_lost(ZkRoundTrip *trip, const Holding *holding)
 {
 	const ZkReply *reply;
 
 	do
-		reply = ask(holding, zklock_client_remove(zklock_session_client(),
-												  holding->twin.node,
-												  ZK_ANY_VERSION));
+		reply = ask(trip, holding,
+					zklock_client_remove(zklock_session_client(),
+										 holding->twin.node, ZK_ANY_VERSION));
 	while (reply->result == ZK_UNKNOWN_OUTCOME);
 	if (reply->result == ZK_SESSION_LOST)
-		return HOLD_SESSION_LOST;
+		return ZK_SESSION_LOST;
 	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
 		zklock_session_raise(reply, "make a hold", holding->twin.node);
-	return look_for_hold(holding);
+	return look_for_hold(trip, holding);
 }
 
 static void
@@ -401,7 +363,6 @@ give_up(int code, Datum arg)
 	ZkClientStatus status;
 	bool		is_alive;
 
-	zklock_roundtrip_end(&holding->trip);
 	if (holding->stage == HOLD_NOTHING)
 		return;
 	is_alive = zklock_session_number() == holding->twin.session &&
@@ -425,9 +386,9 @@ give_up(int code, Datum arg)
 
 /* Wait for the reply to a question, which replaces the one before. */
 static const ZkReply *
-ask(Holding *holding, ZkRequest *request)
+ask(ZkRoundTrip *trip, const Holding *holding, ZkRequest *request)
 {
-	const ZkReply *reply = zklock_roundtrip_ask(&holding->trip, request);
+	const ZkReply *reply = zklock_roundtrip_ask(trip, request);
 
 	if (reply == NULL)
 		raise_silence(holding);

@@ -100,8 +100,6 @@ typedef struct Standstill
 typedef struct Traffic
 {
 	Request    *all;			/* the newest first */
-	Request   **slots;			/* those that the backend may name again */
-	uint64_t	nslots;
 	int			npending;		/* sent, or to be sent, and not answered */
 	int64_t		pending_since;	/* the first of them, or the last answer;
 								 * valid if there are any */

@@ -46,7 +46,6 @@ static void count_undone(Session *session);
 static bool is_kept(const Request *request);
 static char *copy_blob(const FrameTaken *taken, int blob);
 static bool has_paths(const FrameTaken *taken);
-static bool remember(Session *session, Request *request);
 static Request *find_request(const Session *session, uint64_t id);
 static void free_request(Request *request);
 static int64_t next_heartbeat(const Session *session);
@@ -115,8 +114,6 @@ take_request(Session *session, const FrameTaken *taken)
 	request->other_path = copy_blob(taken, 1);
 	request->data = copy_blob(taken, 2);
 	request->data_length = (int) taken->frame.blob_lengths[2];
-	if (is_kept(request) && !remember(session, request))
-		exit(1);
 	if (request->is_watched)
 		wait_begin(session, request);
 	request_submit(request);
@@ -261,44 +258,15 @@ has_paths(const FrameTaken *taken)
 	return count <= ZK_REMOVE_MAX;
 }
 
-/*
- * The backend may name it again: keep it by its slot, the low bits of its id.
- */
-#define SLOT_MASK ((uint64_t) 0xffff)
-
-static bool
-remember(Session *session, Request *request)
-{
-	uint64_t	slot = request->id & SLOT_MASK;
-
-	if (slot >= session->traffic.nslots)
-	{
-		uint64_t	wider = session->traffic.nslots > 0 ?
-			session->traffic.nslots : 64;
-		Request   **slots;
-
-		while (wider <= slot)
-			wider *= 2;
-		slots = realloc(session->traffic.slots, wider * sizeof(*slots));
-		if (slots == NULL)
-			return false;
-		memset(slots + session->traffic.nslots, 0,
-			   (wider - session->traffic.nslots) * sizeof(*slots));
-		session->traffic.slots = slots;
-		session->traffic.nslots = wider;
-	}
-	session->traffic.slots[slot] = request;
-	return true;
-}
-
+/* It is among the latest, and these come first. */
 static Request *
 find_request(const Session *session, uint64_t id)
 {
-	uint64_t	slot = id & SLOT_MASK;
-	const Traffic *traffic = &session->traffic;
-	Request    *request = slot < traffic->nslots ? traffic->slots[slot] : NULL;
+	Request    *request = session->traffic.all;
 
-	return request != NULL && request->id == id ? request : NULL;
+	while (request != NULL && (request->id != id || !is_kept(request)))
+		request = request->next;
+	return request;
 }
 
 static void
@@ -306,8 +274,6 @@ free_request(Request *request)
 {
 	Session    *session = request->session;
 
-	if (find_request(session, request->id) == request)
-		session->traffic.slots[request->id & SLOT_MASK] = NULL;
 	if (request->next != NULL)
 		request->next->previous = request->previous;
 	if (request->previous != NULL)
@@ -335,7 +301,6 @@ request_free_all(Session *session)
 		next = request->next;
 		free_request(request);
 	}
-	free(session->traffic.slots);
 }
 
 void

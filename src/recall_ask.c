@@ -24,7 +24,6 @@
 
 #include "fmgr.h"
 #include "lib/stringinfo.h"
-#include "nodes/pg_list.h"
 #include "utils/builtins.h"
 
 #include "args.h"
@@ -74,9 +73,10 @@ pg_noreturn static void raise_too_many(const Asking *asking,
 static int	remove_outdated(ZkSample *sample, const char *root);
 static char *holder_path(const char *root, const char *request,
 						 const ZkReply *reply);
-static char *describe_holder(const ZkQueueEntry *entry);
-static void warn_of_unasked(const char *name, List *unasked);
-static char *name_unasked(List *unasked);
+static void add_unasked(StringInfo names, int nunasked,
+						const ZkQueueEntry *entry);
+static void warn_of_unasked(const char *name, int nunasked,
+							const char *names);
 
 Datum
 zk_request_release(PG_FUNCTION_ARGS)
@@ -100,7 +100,8 @@ static int
 ask_holders(const char *name, const char *reason)
 {
 	Asking		asking = {.name = name};
-	List	   *unasked = NIL;
+	StringInfoData unasked;
+	int			nunasked = 0;
 	char	   *data = zklock_nodedata_build(0);
 	ZkQueueEntry *entries;
 	int			nentries;
@@ -121,6 +122,7 @@ ask_holders(const char *name, const char *reason)
 	entries = zklock_read_queue(zklock_name_path, name, &nentries);
 	log_questions(name, entries, nentries);
 
+	initStringInfo(&unasked);
 	for (int i = 0; i < nentries; i++)
 	{
 		ZkQueueEntry *entry = &entries[i];
@@ -129,7 +131,7 @@ ask_holders(const char *name, const char *reason)
 			continue;
 		if (!can_hear(entry))
 		{
-			unasked = lappend(unasked, describe_holder(entry));
+			add_unasked(&unasked, nunasked++, entry);
 			continue;
 		}
 		asking.node = entry->node;
@@ -137,7 +139,8 @@ ask_holders(const char *name, const char *reason)
 		nasked += asking.is_asked;
 		asking.nrequests += asking.is_asked;
 	}
-	warn_of_unasked(name, unasked);
+	if (nunasked > 0)
+		warn_of_unasked(name, nunasked, unasked.data);
 	return nasked;
 }
 
@@ -361,54 +364,38 @@ holder_path(const char *root, const char *request, const ZkReply *reply)
  * ---------------------------------------------------------------------
  */
 
-static char *
-describe_holder(const ZkQueueEntry *entry)
+/* Add one to the names of those who cannot be asked, which follow so many. */
+static void
+add_unasked(StringInfo names, int nunasked, const ZkQueueEntry *entry)
 {
-	if (recipe_read_mark(entry->node) == RECIPE_MARK_HOLD)
-		return psprintf("the hold with token " INT64_FORMAT " of %s", entry->token,
-						zklock_nodedata_describe(&entry->who));
-	return psprintf("%s, style \"%s\", session 0x%llx",
-					zklock_nodedata_describe(&entry->who),
-					recipe_style_name(entry->style),
-					(unsigned long long) entry->session_id);
+	const char *who = zklock_nodedata_describe(&entry->who);
+
+	if (nunasked > NAMED_MAX)
+		return;
+	if (nunasked > 0)
+		appendStringInfoString(names, "; ");
+	if (nunasked == NAMED_MAX)
+		appendStringInfoString(names, "...");
+	else if (recipe_read_mark(entry->node) == RECIPE_MARK_HOLD)
+		appendStringInfo(names, "the hold with token " INT64_FORMAT " of %s",
+						 entry->token, who);
+	else
+		appendStringInfo(names, "%s, style \"%s\", session 0x%llx", who,
+						 recipe_style_name(entry->style),
+						 (unsigned long long) entry->session_id);
 }
 
 /* Who they are is in the log, and the client is told if he may know. */
 static void
-warn_of_unasked(const char *name, List *unasked)
+warn_of_unasked(const char *name, int nunasked, const char *names)
 {
-	char	   *names;
-
-	if (unasked == NIL)
-		return;
-	names = name_unasked(unasked);
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
 			 errmsg_plural("could not ask %d holder of lock \"%s\" to release it",
 						   "could not ask %d holders of lock \"%s\" to release it",
-						   list_length(unasked), list_length(unasked), name),
+						   nunasked, nunasked, name),
 			 zklock_nodedata_may_be_shown() ?
 			 errdetail("Not asked: %s.", names) :
 			 errdetail_log("Not asked: %s.", names),
 			 errhint("Only sessions of zklock can be asked. A hold of zk_hold() ends with zk_release_hold(). zk_evict() removes a holder by force.")));
-}
-
-static char *
-name_unasked(List *unasked)
-{
-	StringInfoData names;
-	ListCell   *cell;
-
-	initStringInfo(&names);
-	foreach(cell, unasked)
-	{
-		if (foreach_current_index(cell) == NAMED_MAX)
-		{
-			appendStringInfoString(&names, "; ...");
-			break;
-		}
-		appendStringInfo(&names, "%s%s", names.len > 0 ? "; " : "",
-						 (char *) lfirst(cell));
-	}
-	return names.data;
 }
