@@ -49,19 +49,11 @@ extern void zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 /* The wait is over: take back what was said.  Never raises, never waits. */
 extern void zklock_deadlock_end(ZkDetector *detector);
 
-/* A wait in PostgreSQL that somebody has told of. */
-typedef struct ZkWaitInPostgres
-{
-	int64		waiter;			/* sessions */
-	int64		blocker;
-	char	   *what;			/* what is waited for, palloc'ed */
-} ZkWaitInPostgres;
-
 /*
- * All of them below the present root: a list of ZkWaitInPostgres.  Those that
- * are told of keep a backend waiting that waits for a ZooKeeper lock itself.
- * Raises as the session does.
+ * Read the name of a fact that says that the session waiter waits for
+ * blocker, in PostgreSQL; false if it is no such name.
  */
-extern List *zklock_deadlock_waits_in_postgres(void);
+extern bool zklock_deadlock_parse_fact(const char *name, int64 *waiter,
+									   int64 *blocker);
 
 #endif							/* ZKLOCK_DEADLOCK_H */

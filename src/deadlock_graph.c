@@ -60,10 +60,6 @@ static void follow_holder(Reading *reading, int index, const char *holder,
 static void follow_postgres(Reading *reading, int index);
 static void read_blocked(Reading *reading);
 static int	compare_names(const ListCell *a, const ListCell *b);
-static bool read_all_blocked(ZkRoundTrip *trip, void *argument);
-static const ZkReply *read_fact(Reading *reading, const char *name,
-								ZkWaitInPostgres *wait);
-static bool parse_blocked(const char *name, ZkWaitInPostgres *wait);
 
 char *
 deadlock_path(const ZkPlace *place, FactKind kind, int64 session, int64 maker)
@@ -93,38 +89,6 @@ deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place, int64 session,
 		if (!follow_lock(&reading, i) && !reading.is_over)
 			follow_postgres(&reading, i);
 	return reading.is_over ? NULL : reading.graph;
-}
-
-List *
-zklock_deadlock_waits_in_postgres(void)
-{
-	List	   *waits = NIL;
-
-	zklock_roundtrip_run(read_all_blocked, NULL, &waits);
-	return waits;
-}
-
-/* Every fact about a wait in PostgreSQL; false if the session was lost. */
-static bool
-read_all_blocked(ZkRoundTrip *trip, void *argument)
-{
-	List	  **waits = argument;
-	ZkPlace		place = {0};
-	Reading		reading = {.trip = trip,.place = &place};
-	ListCell   *cell;
-
-	/* any name will do: the facts are beside it */
-	place.lock_path = zklock_name_path("x", &place.root_length);
-	*waits = NIL;
-	read_blocked(&reading);
-	foreach(cell, reading.blocked)
-	{
-		ZkWaitInPostgres *wait = palloc(sizeof(*wait));
-
-		if (read_fact(&reading, lfirst(cell), wait) != NULL)
-			*waits = lappend(*waits, wait);
-	}
-	return !reading.is_over;
 }
 
 static char *
@@ -356,49 +320,35 @@ follow_postgres(Reading *reading, int index)
 		read_blocked(reading);
 	foreach(cell, reading->blocked)
 	{
-		ZkWaitInPostgres wait;
+		int64		waiter;
+		int64		blocker;
 		const ZkReply *reply;
 		int			to;
 		int			edge;
 
-		if (!parse_blocked(lfirst(cell), &wait) ||
-			wait.waiter != graph->members[index].session ||
+		if (!zklock_deadlock_parse_fact(lfirst(cell), &waiter, &blocker) ||
+			waiter != graph->members[index].session ||
 			nread++ >= BLOCKERS_FOLLOWED)
 			continue;
-		reply = read_fact(reading, lfirst(cell), &wait);
-		if (reading->is_over)
-			return;
+		reply = read_path(reading, zklock_client_get,
+						  deadlock_path(reading->place, FACT_BLOCKED, waiter,
+										blocker));
 		if (reply == NULL)
+			return;
+		/* it counts if it is its maker's own */
+		if (reply->result != ZK_OK || reply->ephemeral_owner != blocker)
 			continue;
-		to = enter(reading, wait.blocker);
+		to = enter(reading, blocker);
 		edge = to >= 0 ?
 			cycle_add_edge(&graph->shape, index, to, reply->czxid) : -1;
 		if (edge < 0)
 			continue;
 		graph->versions[edge] = reply->version;
-		graph->in_postgres[edge] = wait.what;
+		graph->in_postgres[edge] = reply->data == NULL ? "" :
+			zklock_nodedata_printable(pnstrdup(reply->data,
+											   Min(reply->data_length,
+												   TEXT_SHOWN_MAX)));
 	}
-}
-
-/* Read a fact of that name; NULL if there is none that is its maker's own. */
-static const ZkReply *
-read_fact(Reading *reading, const char *name, ZkWaitInPostgres *wait)
-{
-	const ZkReply *reply;
-
-	if (!parse_blocked(name, wait))
-		return NULL;
-	reply = read_path(reading, zklock_client_get,
-					  deadlock_path(reading->place, FACT_BLOCKED,
-									wait->waiter, wait->blocker));
-	if (reply == NULL || reply->result != ZK_OK ||
-		reply->ephemeral_owner != wait->blocker)
-		return NULL;
-	wait->what = zklock_nodedata_printable(pnstrdup(reply->data != NULL ?
-													reply->data : "",
-													Min(reply->data_length,
-														TEXT_SHOWN_MAX)));
-	return reply;
 }
 
 /* Which facts of waits in PostgreSQL are there? */
@@ -428,9 +378,8 @@ compare_names(const ListCell *a, const ListCell *b)
 	return strcmp(lfirst(a), lfirst(b));
 }
 
-/* Read the name of such a fact; false if it is none. */
-static bool
-parse_blocked(const char *name, ZkWaitInPostgres *wait)
+bool
+zklock_deadlock_parse_fact(const char *name, int64 *waiter, int64 *blocker)
 {
 	static const char digits[] = "0123456789abcdef";
 
@@ -439,7 +388,7 @@ parse_blocked(const char *name, ZkWaitInPostgres *wait)
 		name[SESSION_DIGITS] != '-' ||
 		strspn(name + SESSION_DIGITS + 1, digits) != SESSION_DIGITS)
 		return false;
-	wait->waiter = (int64) strtoull(name, NULL, 16);
-	wait->blocker = (int64) strtoull(name + SESSION_DIGITS + 1, NULL, 16);
+	*waiter = (int64) strtoull(name, NULL, 16);
+	*blocker = (int64) strtoull(name + SESSION_DIGITS + 1, NULL, 16);
 	return true;
 }

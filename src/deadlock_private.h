@@ -46,9 +46,6 @@ typedef struct ZkFact
 	int64		czxid;			/* 0: it is not known to be there */
 } ZkFact;
 
-/* The znodes that they are in, below the root. */
-#define ZK_WAITS_IN_POSTGRES "pg"
-
 /* A backend of this cluster, and its ZooKeeper session. */
 typedef struct LocalWaiter
 {
@@ -70,7 +67,7 @@ typedef struct Graph
 {
 	CycleGraph	shape;
 	Member		members[CYCLE_NODES_MAX];
-	char	   *in_postgres[CYCLE_EDGES_MAX];	/* by edge: what is waited for
+	const char *in_postgres[CYCLE_EDGES_MAX];	/* by edge: what is waited for
 												 * there; NULL: a lock of ours */
 	int			versions[CYCLE_EDGES_MAX];	/* with in_postgres: of the fact */
 } Graph;

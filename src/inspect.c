@@ -19,6 +19,7 @@
 #include "deadlock.h"
 #include "keep.h"
 #include "lock.h"
+#include "name.h"
 #include "nodedata.h"
 #include "queue.h"
 #include "session.h"
@@ -97,16 +98,24 @@ Datum
 zk_waits_in_postgres(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
-	ListCell   *cell;
+	int			nfacts;
+	ZkQueueEntry *facts = zklock_read_queue(zklock_name_waits_path, "any",
+											&nfacts);
 
-	foreach(cell, zklock_deadlock_waits_in_postgres())
+	for (int i = 0; i < nfacts; i++)
 	{
-		const ZkWaitInPostgres *wait = lfirst(cell);
+		const char *what = facts[i].who.text;
+		int64		waiter;
+		int64		blocker;
 		ZkRow		row = {0};
 
-		zklock_row_add_text(&row, wait->what);
-		zklock_row_add_text(&row, zklock_args_session_id(wait->waiter));
-		zklock_row_add_text(&row, zklock_args_session_id(wait->blocker));
+		/* one of a stranger's says nothing */
+		if (!zklock_deadlock_parse_fact(facts[i].node, &waiter, &blocker) ||
+			facts[i].session_id != blocker)
+			continue;
+		zklock_row_add_text(&row, what != NULL ? what : "");
+		zklock_row_add_text(&row, zklock_args_session_id(waiter));
+		zklock_row_add_text(&row, zklock_args_session_id(blocker));
 		zklock_row_put(result, &row);
 	}
 	return (Datum) 0;

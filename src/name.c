@@ -124,6 +124,18 @@ zklock_name_run_path(const char *name, const char *slot, int *root_length)
 					slot_to_utf8(slot));
 }
 
+char *
+zklock_name_waits_path(const char *name, int *root_length)
+{
+	int			length;
+	char	   *path = zklock_name_path(name, &length);
+
+	if (root_length != NULL)
+		*root_length = length;
+	return psprintf("%.*s/" ZK_WAITS_NAME "/" ZK_WAITS_IN_POSTGRES, length,
+					path);
+}
+
 bool
 zklock_name_is_reserved(const char *component)
 {

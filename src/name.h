@@ -46,8 +46,14 @@ extern char *zklock_name_run_path(const char *name, const char *slot,
  */
 #define ZK_RELEASE_SUFFIX ".release"
 
-/* The znode in which waiters say what they wait for (deadlock.c). */
+/*
+ * The znode in which waiters say what they wait for (deadlock.c), and the one
+ * in it for waits in PostgreSQL, whose path below the present root is that of
+ * any name of a lock.
+ */
 #define ZK_WAITS_NAME ".waits"
+#define ZK_WAITS_IN_POSTGRES "pg"
+extern char *zklock_name_waits_path(const char *name, int *root_length);
 
 /* Does this component of a path mean a znode beside a lock's, and no name? */
 extern bool zklock_name_is_reserved(const char *component);

@@ -203,6 +203,9 @@ read_server(const char *text, Server *server, const Refusal *refusal)
 					  QUOTE(text));
 	if (!is_bracketed && length == 0)
 		return refuse(refusal, "\"%.*s\" lacks a host", QUOTE(text));
+	if (is_bracketed && length > SERVERS_HOST_MAX)
+		return refuse(refusal, "\"%.*s\" is not an IPv6 address",
+					  QUOTE(host));
 	if (length > SERVERS_HOST_MAX)
 		return refuse(refusal,
 					  "The host name that starts with \"%.*s\" is longer than %d bytes",

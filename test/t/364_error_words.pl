@@ -142,10 +142,10 @@ subtest 'who is in the way' => sub {
 
 	# Only the backend itself knows what has come through the proxy to it.
 	my $cut_off = background($node);
-	$cut_off->query_safe("SET zklock.session_timeout = '60s'; SET log_min_messages = debug2");
+	$cut_off->query_safe("SET zklock.session_timeout = '60s'; SET log_lock_waits = on; SET deadlock_timeout = '1ms'");
 	$offset = -s $node->logfile;
 	$cut_off->start_query("SELECT zk_lock('words', '5s')");
-	log_since($offset, qr/lock "words", queue node "[^"]+": somebody is ahead/);
+	log_since($offset, qr/still waiting for ExclusiveLock on ZooKeeper lock "words"/);
 	my $start = time;
 	$proxy->cut('replies');
 	$cut_off->wait_result;
