@@ -502,7 +502,7 @@ handle_sigchld(int signal)
 			atomic_load(&page->loss_interrupt) == INTERRUPT_UNDER_WAY)
 		{
 			kill(getpid(), SIGINT);
-			interrupt_end(&page->loss_interrupt, true);
+			interrupt_end(&page->loss_interrupt);
 		}
 	}
 	errno = error;

@@ -197,7 +197,7 @@ zklock_client_interrupt_if_lost(ZkClient *client)
 		interrupt_begin(&page->loss_interrupt))
 	{
 		kill(getpid(), SIGINT);
-		interrupt_end(&page->loss_interrupt, true);
+		interrupt_end(&page->loss_interrupt);
 	}
 }
 

@@ -17,7 +17,6 @@
 #include "args.h"
 #include "board.h"
 #include "deadlock.h"
-#include "keep.h"
 #include "lock.h"
 #include "name.h"
 #include "nodedata.h"
@@ -31,11 +30,6 @@ PG_FUNCTION_INFO_V1(zk_waits_in_postgres);
 PG_FUNCTION_INFO_V1(zk_process);
 PG_FUNCTION_INFO_V1(zk_locks);
 PG_FUNCTION_INFO_V1(zk_session);
-
-static void put_lock(const ZkLockInfo *info, void *argument);
-static void put_kept(const ZkPlace *place, void *argument);
-static void put_lock_row(ReturnSetInfo *result, const ZkLockInfo *info,
-						 const char *state);
 
 Datum
 zk_lock_queue(PG_FUNCTION_ARGS)
@@ -140,53 +134,8 @@ zk_process(PG_FUNCTION_ARGS)
 Datum
 zk_locks(PG_FUNCTION_ARGS)
 {
-	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
-
-	zklock_visit_locks(put_lock, result);
-	zklock_keep_visit(put_kept, result);
+	zklock_show_locks(zklock_args_begin_rows(fcinfo));
 	return (Datum) 0;
-}
-
-/* Put one row of zk_locks(); argument is the ReturnSetInfo. */
-static void
-put_lock(const ZkLockInfo *info, void *argument)
-{
-	put_lock_row(argument, info, info->is_lost ? "lost" : "held");
-}
-
-/* The same for a lock that is kept. */
-static void
-put_kept(const ZkPlace *place, void *argument)
-{
-	const ZkLockInfo info = {
-		.name = place->name,
-		.mode = place->mode,
-		.permits = place->permits,
-		.token = place->token,
-		.node = place->node,
-		.granted_at = place->granted_at
-	};
-
-	put_lock_row(argument, &info, "kept");
-}
-
-static void
-put_lock_row(ReturnSetInfo *result, const ZkLockInfo *info, const char *state)
-{
-	ZkRow		row = {0};
-
-	zklock_row_add_text(&row, info->name);
-	zklock_row_add_text(&row, zklock_args_mode(info->mode));
-	zklock_row_add_text(&row, state);
-	zklock_row_add_int(&row, info->session_count);
-	zklock_row_add_int(&row, info->call_count);
-	zklock_row_add_int(&row, info->xact_count);
-	zklock_row_add(&row, true, Int64GetDatum(info->token));
-	/* the root in it may be of another encoding than the name */
-	zklock_row_add_text(&row, zklock_nodedata_printable(info->node));
-	zklock_row_add(&row, true, TimestampTzGetDatum(info->granted_at));
-	zklock_row_add_int(&row, info->permits);
-	zklock_row_put(result, &row);
 }
 
 Datum

@@ -229,15 +229,10 @@ zklock_keep_settle(void)
 			drop(&keeps[i]);
 }
 
-void
-zklock_keep_visit(void (*visit) (const ZkPlace *place, void *argument),
-				  void *argument)
+bool
+zklock_keep_can_be_taken(const ZkPlace *place, ZkSessionNumber live)
 {
-	ZkSessionNumber live = zklock_session_live();
-
-	for (int i = 0; i < KEEP_SLOTS; i++)
-		if (can_be_taken(&keeps[i], live))
-			visit(keeps[i].place, argument);
+	return place->keep != NULL && can_be_taken(place->keep, live);
 }
 
 static const char *
@@ -256,10 +251,6 @@ shared_part(const ZkKeep *keep)
 	return shared != NULL ? &shared[keep - keeps] : NULL;
 }
 
-/*
- * Is it kept, as far as can be told without taking it?  live:
- * zklock_session_live().
- */
 static bool
 can_be_taken(const ZkKeep *keep, ZkSessionNumber live)
 {

@@ -66,9 +66,11 @@ extern void zklock_keep_drop_down_to(int most);
  */
 extern void zklock_keep_settle(void);
 
-/* Call visit for each place that is kept. */
-extern void zklock_keep_visit(void (*visit) (const ZkPlace *place,
-											 void *argument),
-							  void *argument);
+/*
+ * Is that place kept, as far as can be told without taking it back?  live:
+ * zklock_session_live().
+ */
+extern bool zklock_keep_can_be_taken(const ZkPlace *place,
+									 ZkSessionNumber live);
 
 #endif							/* ZKLOCK_KEEP_H */

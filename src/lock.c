@@ -63,6 +63,9 @@ static bool is_call_over;
 
 HTAB	   *zklock_locks;
 
+/* A member of a set of scopes. */
+#define ENDS(scope) (1u << (scope))
+
 /* Of the table and what hangs on it; NULL until the first lock. */
 static MemoryContext LockContext;
 
@@ -78,9 +81,8 @@ static ZkContendEnd win_place(const ZkLockOrder *order, Lock *lock,
 							  int64 asked_at);
 static void end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live);
 static void forget_if_empty(Lock *lock);
-static void release_all(ZkSessionNumber live, bool has_written);
 static void remember_release(bool was_lost, bool has_written);
-static void end_scopes(bool ends_xact, bool ends_call);
+static void end_scopes(unsigned scopes, bool has_written);
 static void drop_xact_counts(ModeCount *count);
 static void end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
 						   SubTransactionId parent);
@@ -230,18 +232,11 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 void
 zklock_release_session_scope(bool has_written)
 {
-	ZkSessionNumber live;
-
-	zklock_session_reap();
-	live = zklock_session_live();
-
 	/* a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
-	zklock_client_begin_many(zklock_session_client());
 	if (zklock_has_locks())
-		release_all(live, has_written);
+		end_scopes(ENDS(ZK_SCOPE_SESSION), has_written);
 	zklock_keep_drop_down_to(0);
-	zklock_client_end_many(zklock_session_client());
 	RESUME_INTERRUPTS();
 }
 
@@ -254,7 +249,8 @@ zklock_end_transaction(void)
 	has_released_lost = false;
 	zklock_keep_settle();
 	if (has_unkept())
-		end_scopes(true, is_call_over);
+		end_scopes(ENDS(ZK_SCOPE_TRANSACTION) |
+				   (is_call_over ? ENDS(ZK_SCOPE_CALL) : 0), false);
 	if (!had_locks)
 		zklock_session_rest();
 
@@ -587,11 +583,11 @@ win_place(const ZkLockOrder *order, Lock *lock, int64 asked_at)
  */
 
 /*
- * The counts of transaction scope end, of call scope, or of both, and with
- * them the places that nothing else holds.  Never raises or waits.
+ * The counts of these scopes end, and with them the places that nothing else
+ * holds.  has_written: see zklock_release().  Never raises or waits.
  */
 static void
-end_scopes(bool ends_xact, bool ends_call)
+end_scopes(unsigned scopes, bool has_written)
 {
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
@@ -604,12 +600,19 @@ end_scopes(bool ends_xact, bool ends_call)
 	{
 		foreach_mode(mode)
 		{
+			ModeCount  *count = &lock->counts[mode];
 			bool		was_held = zklock_lock_has_mode(lock, mode);
 
-			if (ends_xact)
-				drop_xact_counts(&lock->counts[mode]);
-			if (ends_call)
-				lock->counts[mode].call = 0;
+			if ((scopes & ENDS(ZK_SCOPE_SESSION)) != 0 && count->session > 0)
+			{
+				remember_release(zklock_place_is_lost(&lock->place, live),
+								 has_written);
+				count->session = 0;
+			}
+			if ((scopes & ENDS(ZK_SCOPE_CALL)) != 0)
+				count->call = 0;
+			if ((scopes & ENDS(ZK_SCOPE_TRANSACTION)) != 0)
+				drop_xact_counts(count);
 			if (was_held && !zklock_lock_has_mode(lock, mode))
 				end_mode(lock, mode, live);
 		}
@@ -698,29 +701,6 @@ forget_if_empty(Lock *lock)
 	if (lock->name != NULL)
 		pfree(lock->name);
 	hash_search(zklock_locks, lock->path, HASH_REMOVE, NULL);
-}
-
-/* The counts of session scope end. */
-static void
-release_all(ZkSessionNumber live, bool has_written)
-{
-	HASH_SEQ_STATUS scan;
-	Lock	   *lock;
-
-	foreach_lock(scan, lock)
-	{
-		foreach_mode(mode)
-		{
-			if (lock->counts[mode].session == 0)
-				continue;
-			remember_release(zklock_place_is_lost(&lock->place, live),
-							 has_written);
-			lock->counts[mode].session = 0;
-			if (!zklock_lock_has_mode(lock, mode))
-				end_mode(lock, mode, live);
-		}
-		forget_if_empty(lock);
-	}
 }
 
 /*
@@ -818,7 +798,7 @@ end_call(void *arg)
 
 	/* a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
-	end_scopes(false, true);
+	end_scopes(ENDS(ZK_SCOPE_CALL), false);
 	RESUME_INTERRUPTS();
 }
 

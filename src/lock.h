@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "compat.h"
+#include "nodes/execnodes.h"
 #include "recipe.h"
 #include "utils/timestamp.h"
 
@@ -40,21 +41,6 @@ typedef struct ZkLockOrder
 	struct Lock **counted;		/* unless NULL: is set when it counts, for
 								 * zklock_give_back() */
 } ZkLockOrder;
-
-/* One row of the view zk_locks. */
-typedef struct ZkLockInfo
-{
-	const char *name;
-	RecipeMode	mode;
-	bool		is_lost;
-	int			permits;
-	int			session_count;
-	int			call_count;
-	int			xact_count;
-	int64		token;
-	const char *node;
-	TimestampTz granted_at;
-} ZkLockInfo;
 
 /* Define the settings of this module.  For _PG_init(). */
 extern void zklock_lock_init(void);
@@ -119,12 +105,10 @@ extern bool zklock_is_held(const char *name);
 extern bool zklock_is_recalled(const char *name);
 
 /*
- * Call visit for each lock and mode that is held; it must not take or release
- * locks.
+ * Put the rows of zk_locks, for each lock and mode that is held, and for each
+ * lock that is kept.
  */
-extern void zklock_visit_locks(void (*visit) (const ZkLockInfo *info,
-											  void *argument),
-							   void *argument);
+extern void zklock_show_locks(ReturnSetInfo *result);
 
 /*
  * Raise 40001 if a lock held here is known to be lost, as zklock_acquire().

@@ -11,7 +11,10 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 
+#include "args.h"
 #include "contender.h"
+#include "keep.h"
+#include "nodedata.h"
 
 /*
  * A lock that was lost, and let go of before the interrupt for that took
@@ -23,6 +26,8 @@ static struct
 	ZkLoss		loss;
 }			LateLoss;
 
+static void show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
+					  const char *state);
 static const ZkPlace *good_place(const char *name);
 static void describe(const Lock *lock, ZkLoss *loss);
 static Lock *find_lost(void);
@@ -60,39 +65,50 @@ zklock_is_recalled(const char *name)
 }
 
 void
-zklock_visit_locks(void (*visit) (const ZkLockInfo *info, void *argument),
-				   void *argument)
+zklock_show_locks(ReturnSetInfo *result)
 {
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
-	ZkSessionNumber live;
+	ZkSessionNumber live = zklock_session_live();
 
-	if (!zklock_has_locks())
+	if (zklock_locks == NULL)
 		return;
-	live = zklock_session_live();
 	foreach_lock(scan, lock)
 	{
 		zklock_place_settle(&lock->place, live);
 		foreach_mode(mode)
-		{
-			ModeCount  *count = &lock->counts[mode];
-			ZkLockInfo	info;
-
-			if (!zklock_lock_has_mode(lock, mode))
-				continue;
-			info.name = lock->name;
-			info.mode = mode;
-			info.is_lost = zklock_place_is_lost(&lock->place, live);
-			info.permits = lock->place.permits;
-			info.session_count = count->session;
-			info.call_count = count->call;
-			info.xact_count = zklock_lock_xact_total(count);
-			info.token = lock->place.token;
-			info.node = lock->place.node;
-			info.granted_at = count->since;
-			visit(&info, argument);
-		}
+			if (zklock_lock_has_mode(lock, mode))
+			show_lock(result, lock, mode,
+					  zklock_place_is_lost(&lock->place, live) ?
+					  "lost" : "held");
+		if (zklock_keep_can_be_taken(&lock->place, live))
+			show_lock(result, lock, RECIPE_EXCLUSIVE, "kept");
 	}
+}
+
+/* Put one row of zk_locks. */
+static void
+show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
+		  const char *state)
+{
+	const ModeCount *count = &lock->counts[mode];
+	const ZkPlace *place = &lock->place;
+	bool		is_held = zklock_lock_has_mode(lock, mode);
+	ZkRow		row = {0};
+
+	zklock_row_add_text(&row, lock->name);
+	zklock_row_add_text(&row, zklock_args_mode(mode));
+	zklock_row_add_text(&row, state);
+	zklock_row_add_int(&row, count->session);
+	zklock_row_add_int(&row, count->call);
+	zklock_row_add_int(&row, zklock_lock_xact_total(count));
+	zklock_row_add(&row, true, Int64GetDatum(place->token));
+	/* the root in it may be of another encoding than the name */
+	zklock_row_add_text(&row, zklock_nodedata_printable(place->node));
+	zklock_row_add(&row, true, TimestampTzGetDatum(is_held ? count->since :
+												   place->granted_at));
+	zklock_row_add_int(&row, place->permits);
+	zklock_row_put(result, &row);
 }
 
 bool

@@ -448,7 +448,7 @@ move_to(Session *session, ZkClientState state, ZkClientLoss loss)
 	if (interrupt_begin(&session->page->loss_interrupt))
 	{
 		program_interrupt(session);
-		interrupt_end(&session->page->loss_interrupt, true);
+		interrupt_end(&session->page->loss_interrupt);
 	}
 }
 

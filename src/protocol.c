@@ -374,11 +374,9 @@ interrupt_begin(_Atomic uint32_t *interrupt)
 }
 
 void
-interrupt_end(_Atomic uint32_t *interrupt, bool is_final)
+interrupt_end(_Atomic uint32_t *interrupt)
 {
 	uint32_t	under_way = INTERRUPT_UNDER_WAY;
 
-	atomic_compare_exchange_strong(interrupt, &under_way,
-								   is_final ?
-								   INTERRUPT_SENT : INTERRUPT_WANTED);
+	atomic_compare_exchange_strong(interrupt, &under_way, INTERRUPT_SENT);
 }

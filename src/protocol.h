@@ -320,7 +320,7 @@ extern bool interrupt_refuse(_Atomic uint32_t *interrupt);
 /* Was it wanted, and is the caller the one to send it?  Then it does now. */
 extern bool interrupt_begin(_Atomic uint32_t *interrupt);
 
-/* It was sent; once and for all, or it may be sent again. */
-extern void interrupt_end(_Atomic uint32_t *interrupt, bool is_final);
+/* It was sent, once and for all. */
+extern void interrupt_end(_Atomic uint32_t *interrupt);
 
 #endif							/* ZKLOCK_PROTOCOL_H */
