@@ -409,18 +409,17 @@ raise_silent(const char *program, bool is_over, int status)
 {
 	const char *shown = zklock_nodedata_printable(program);
 
-	if (!is_over)
-		ereport(ERROR,
-				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("\"%s\" was started and has not said a word in time",
-						shown),
-				 errhint("The machine is too busy; or a security policy holds the program up.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_SYSTEM_ERROR),
+			 !is_over ?
+			 errmsg("\"%s\" was started and has not said a word in time",
+					shown) :
 			 WIFEXITED(status) && WEXITSTATUS(status) == 127 ?
 			 errmsg("\"%s\" could not be executed: a library that it needs is missing",
 					shown) :
 			 errmsg("\"%s\" was started and has ended without a word", shown),
+			 !is_over ?
+			 errhint("The machine is too busy; or a security policy holds the program up.") :
 			 errhint("See whether ldd finds all its libraries, and install ZooKeeper's client library (libzookeeper-st2).")));
 }
 

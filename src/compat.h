@@ -59,13 +59,6 @@
 #define log_lock_failures false
 #endif
 
-/* 19: one for each kind of process. */
-#if PG_VERSION_NUM >= 190000
-#define log_min_messages_compat() (log_min_messages[MyBackendType])
-#else
-#define log_min_messages_compat() (log_min_messages)
-#endif
-
 /*
  * 16: lists are of another make.  Loops over what a process holds, or waits
  * for, in one partition of the lock table.

@@ -119,14 +119,9 @@ contender_raise_evicted(Standing *standing)
 			 errdetail("It was evicted by %s.", who) :
 			 errdetail("Another client of ZooKeeper deleted the znode below \"%s\".",
 					   zklock_nodedata_quotable(place->lock_path)),
-			 who != NULL ?
-			 errdetail_log("By %s. It was queue node \"%s\", fencing token " INT64_FORMAT ".",
-						   who, zklock_nodedata_quotable(node),
-						   place->token) :
-			 errdetail_log("It was queue node \"%s\" below \"%s\", fencing token " INT64_FORMAT ".",
-						   zklock_nodedata_quotable(node),
-						   zklock_nodedata_quotable(place->lock_path),
-						   place->token)));
+			 errdetail_log("%sIt was queue node \"%s\", fencing token " INT64_FORMAT ".",
+						   who != NULL ? psprintf("By %s. ", who) : "",
+						   zklock_nodedata_quotable(node), place->token)));
 }
 
 void
@@ -201,11 +196,6 @@ contender_log_wait(Standing *standing)
 void
 contender_log_grant(const Standing *standing)
 {
-	ereport(DEBUG2,
-			(errmsg_internal("lock \"%s\": granted %s, token " INT64_FORMAT,
-							 standing->contender->place->name,
-							 standing->is_handed_over ? "by hand-over" : "by the list",
-							 standing->contender->place->token)));
 	if (!standing->is_wait_logged)
 		return;
 	ereport(LOG,

@@ -135,10 +135,7 @@ extern void contender_note_ahead(Standing *standing, const ZkReply *list,
 /* Say that we wait, and for whom. */
 extern void contender_log_wait(Standing *standing);
 
-/*
- * Say that the lock is granted: at DEBUG2, and if the wait was logged, its
- * end.
- */
+/* Say that the lock is granted, if the wait was logged. */
 extern void contender_log_grant(const Standing *standing);
 
 #endif							/* ZKLOCK_CONTENDER_PRIVATE_H */

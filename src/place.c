@@ -377,11 +377,8 @@ hear_of_eviction(ZkPlace *place)
 	ereport(LOG,
 			(errmsg("process %d was evicted from ZooKeeper lock \"%s\"",
 					MyProcPid, zklock_nodedata_quotable_own(place->name)),
-			 who != NULL ?
-			 errdetail_log("By %s. It was queue node \"%s\", fencing token " INT64_FORMAT ".",
-						   who, zklock_nodedata_quotable(node_name(place)),
-						   place->token) :
-			 errdetail_log("It was queue node \"%s\", fencing token " INT64_FORMAT ".",
+			 errdetail_log("%sIt was queue node \"%s\", fencing token " INT64_FORMAT ".",
+						   who != NULL ? psprintf("By %s. ", who) : "",
 						   zklock_nodedata_quotable(node_name(place)),
 						   place->token)));
 }

@@ -33,12 +33,6 @@
 /* Most of a reply that is read. */
 #define REPLY_MAX 8192
 
-/*
- * After so much of the time an end of line is sent: other protocols do not
- * answer before they have seen one, and then one knows what it is.
- */
-#define NUDGE_PART 3
-
 /* What a server is asked, and what its reply is said to be. */
 static const struct
 {
@@ -60,7 +54,6 @@ typedef struct Asked
 	int			fd;				/* -1: there is nothing to wait for */
 	bool		is_connected;
 	int64_t		started_us;		/* when it was asked */
-	int64_t		nudge_at;		/* protocol_now(); INT64_MAX: not any more */
 	size_t		length;
 	char		reply[REPLY_MAX + 1];
 } Asked;
@@ -206,7 +199,6 @@ start(Asked *one)
 	one->is_connected = false;
 	one->length = 0;
 	one->started_us = now_us();
-	one->nudge_at = INT64_MAX;
 	one->fd = socket(one->address.ss_family,
 					 SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (one->fd < 0 ||
@@ -223,7 +215,6 @@ serve(int64_t until)
 	{
 		struct pollfd polled[ASK_ALL_MAX];
 		int64_t		now = protocol_now();
-		int64_t		next = until;
 		bool		is_idle = true;
 
 		for (int i = 0; i < nasked; i++)
@@ -231,19 +222,11 @@ serve(int64_t until)
 			polled[i].fd = asked[i].fd;
 			polled[i].events = asked[i].is_connected ? POLLIN : POLLOUT;
 			polled[i].revents = 0;
-			if (asked[i].fd < 0)
-				continue;
-			is_idle = false;
-			if (asked[i].nudge_at <= now && asked[i].length == 0)
-				send(asked[i].fd, "\r\n\r\n", 4, MSG_NOSIGNAL);
-			if (asked[i].nudge_at <= now)
-				asked[i].nudge_at = INT64_MAX;
-			else if (asked[i].nudge_at < next)
-				next = asked[i].nudge_at;
+			is_idle &= asked[i].fd < 0;
 		}
 		if (is_idle || now >= until)
 			return;
-		poll(polled, (nfds_t) nasked, (int) (next - now));
+		poll(polled, (nfds_t) nasked, (int) (until - now));
 		for (int i = 0; i < nasked; i++)
 			if (polled[i].revents != 0)
 				go_on(&asked[i]);
@@ -260,8 +243,6 @@ go_on(Asked *one)
 
 	if (!one->is_connected)
 	{
-		int64_t		now = protocol_now();
-
 		getsockopt(one->fd, SOL_SOCKET, SO_ERROR, &error, &error_length);
 		if (error != 0)
 		{
@@ -269,7 +250,6 @@ go_on(Asked *one)
 			return;
 		}
 		one->is_connected = true;
-		one->nudge_at = now + (deadline - now) / NUDGE_PART;
 		send(one->fd, words[one->word].text, strlen(words[one->word].text),
 			 MSG_NOSIGNAL);
 		return;

@@ -48,7 +48,6 @@ static bool look_up(Session *session, const ServerList *list,
 					ServerAddresses *addresses);
 static void connect_session(Session *session, ServerAddresses *addresses,
 							const FrameTaken *opening);
-static int	count_addresses(const char *list);
 static void rotate_addresses(char *list, unsigned first);
 static void session_event(zhandle_t *zh, int type, int state,
 						  const char *path, void *context);
@@ -145,7 +144,7 @@ connect_session(Session *session, ServerAddresses *addresses,
 
 	if (addresses->warning[0] != '\0')
 		session_set_error(session, "%s", addresses->warning);
-	session->status.naddresses = count_addresses(addresses->connect_string);
+	session->status.naddresses = addresses->naddresses;
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
 	zoo_deterministic_conn_order(1);	/* rotated by us */
 	rotate_addresses(addresses->connect_string,
@@ -167,16 +166,6 @@ connect_session(Session *session, ServerAddresses *addresses,
 		zoo_add_auth(session->zh, session->access.scheme, opening->blobs[2],
 					 (int) strlen(opening->blobs[2]), NULL, NULL);
 	move_to(session, ZK_CLIENT_CONNECTING, ZK_LOSS_NONE);
-}
-
-static int
-count_addresses(const char *list)
-{
-	int			count = 1;
-
-	for (const char *c = list; *c != '\0'; c++)
-		count += *c == ',';
-	return count;
 }
 
 /* Let the list "a,b,c" begin with another of its members: "b,c,a" for 1. */

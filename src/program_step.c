@@ -23,7 +23,6 @@ static int	send_get(Request *request);
 static int	send_sync(Request *request);
 static int	send_check(Request *request);
 static int	send_check_of_other(Request *request);
-static int	send_find(Request *request);
 static int	send_check_of_path(Request *request, const char *path);
 static int	send_set(Request *request);
 static int	send_delete(Request *request);
@@ -59,7 +58,6 @@ static void acl_done(int rc, struct ACL_vector *acl, struct Stat *stat,
 					 const void *data);
 static void check_done(int rc, const void *data);
 static void look_done(int rc, const struct Stat *stat, const void *data);
-static void find_done(int rc, const struct Stat *stat, const void *data);
 static void stat_done(int rc, const struct Stat *stat, const void *data);
 static void string_done(int rc, const char *value, const void *data);
 static int	flags_of(ZkNodeKind kind);
@@ -90,7 +88,7 @@ static const struct
 	[REQUEST_DELETE_GUARDED] = {send_delete_guarded, after_last, true},
 	[REQUEST_MOVE] = {send_move, after_last, true},
 	[REQUEST_REPLACE] = {send_create, after_replace, true},
-	[REQUEST_REPLACE_FIND] = {send_find, after_replace_find, false},
+	[REQUEST_REPLACE_FIND] = {send_exists, after_replace_find, false},
 	[REQUEST_REPLACE_CHECK] = {send_check_of_other, after_replace_check, true},
 	[REQUEST_REPLACE_DELETE] = {send_delete_of_other, after_replace_delete, true},
 	[REQUEST_ERASE] = {send_erase, after_erase, false},
@@ -163,14 +161,6 @@ static int
 send_check_of_other(Request *request)
 {
 	return send_check_of_path(request, request->other_path);
-}
-
-/* Who has made the new node of a REPLACE. */
-static int
-send_find(Request *request)
-{
-	return zoo_aexists(request->session->zh, request->path, 0, find_done,
-					   request);
 }
 
 /*
@@ -620,7 +610,7 @@ look_done(int rc, const struct Stat *stat, const void *data)
 }
 
 static void
-find_done(int rc, const struct Stat *stat, const void *data)
+stat_done(int rc, const struct Stat *stat, const void *data)
 {
 	Request    *request = (Request *) data;
 
@@ -628,14 +618,6 @@ find_done(int rc, const struct Stat *stat, const void *data)
 	if (rc == ZOK && stat != NULL)
 		copy_stat(&request->answer.reply, stat);
 	request_complete(request);
-}
-
-/* An exists or a set: what it says of the node is not of interest. */
-static void
-stat_done(int rc, const struct Stat *stat, const void *data)
-{
-	(void) stat;
-	step_void_done(rc, data);
 }
 
 static void

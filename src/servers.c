@@ -74,8 +74,8 @@ static void look_up(const Server *server, int limit, AddressSet *set,
 static bool format_address(char text[SERVERS_ADDRESS_SIZE],
 						   const struct sockaddr *address, int port);
 static bool contains(const AddressSet *set, const char *address);
-static void write_connect_string(const AddressSet *set, char *out,
-								 size_t out_size);
+static void write_connect_string(const AddressSet *set,
+								 ServerAddresses *result);
 static void add_reason(char *reasons, size_t size, const char *host,
 					   const char *reason, const char *cause);
 
@@ -155,8 +155,8 @@ servers_resolve(const ServerList *list, ServerAddresses *result)
 		return false;
 	}
 
-	write_connect_string(&set, result->connect_string,
-						 sizeof(result->connect_string));
+	result->naddresses = set.naddresses | 1;
+	write_connect_string(&set, result);
 	return true;
 }
 
@@ -405,13 +405,13 @@ contains(const AddressSet *set, const char *address)
  * end if their number is even.  Always fits: the largest set is odd.
  */
 static void
-write_connect_string(const AddressSet *set, char *out, size_t out_size)
+write_connect_string(const AddressSet *set, ServerAddresses *result)
 {
-	int			ntotal = set->naddresses | 1;
+	size_t		size = sizeof(result->connect_string);
 	size_t		used = 0;
 
-	for (int i = 0; i < ntotal; i++)
-		used += snprintf(out + used, out_size - used, "%s%s",
+	for (int i = 0; i < result->naddresses; i++)
+		used += snprintf(result->connect_string + used, size - used, "%s%s",
 						 i > 0 ? "," : "",
 						 set->addresses[i % set->naddresses]);
 }

@@ -58,6 +58,7 @@ typedef struct ServerAddresses
 	 * for one repeated to make the number odd.
 	 */
 	char		connect_string[SERVERS_ADDRESSES_MAX * SERVERS_ADDRESS_SIZE];
+	int			naddresses;		/* of those in it */
 	char		error[512];		/* why no address at all was found, else "" */
 	char		warning[512];	/* names that were left out, else "" */
 } ServerAddresses;

@@ -17,14 +17,12 @@
 #include "miscadmin.h"
 
 #include "board.h"
-#include "compat.h"
 #include "errors.h"
 #include "stat.h"
 
 static void count_news(const ZkClientStatus *status, int noted_connects,
 					   bool is_noted_lost);
 static TimestampTz state_since(const ZkClientStatus *status);
-static void log_state(const ZkClientStatus *status);
 static void log_news(const ZkClientStatus *status, int noted_connects,
 					 TimestampTz suspended_since);
 
@@ -49,7 +47,6 @@ session_note_state(const ZkClientStatus *status)
 	zklock_board_put_session(MySession.number, status, MySession.noted_since);
 
 	HOLD_INTERRUPTS();
-	log_state(status);
 	if (status->was_connected && zklock_board_is_concerned())
 		log_news(status, noted_connects, suspended_since);
 	RESUME_INTERRUPTS();
@@ -103,33 +100,10 @@ state_since(const ZkClientStatus *status)
 }
 
 /*
- * For who asks for all that there is to know.  To the log alone, as all here:
- * a client may not read, and who waits for that may be letting go of locks.
+ * A line for the person on call, about a session on which locks hang.  To the
+ * log alone: a client may not read, and who waits for that may be letting go
+ * of locks.
  */
-static void
-log_state(const ZkClientStatus *status)
-{
-	static const char *const states[] = {
-		[ZK_CLIENT_STARTING] = "starts",
-		[ZK_CLIENT_CONNECTING] = "connects",
-		[ZK_CLIENT_CONNECTED] = "is connected",
-		[ZK_CLIENT_SUSPENDED] = "has lost its connection",
-		[ZK_CLIENT_LOST] = "is over"
-	};
-
-	if (log_min_messages_compat() > DEBUG1)
-		return;
-	ereport(LOG_SERVER_ONLY,
-			(errmsg_internal("ZooKeeper session " UINT64_FORMAT " of this backend (0x%llx) %s",
-							 MySession.number,
-							 (unsigned long long) status->session_id,
-							 states[status->state]),
-			 status->server[0] != '\0' ?
-			 errdetail_internal("Server %s.", status->server) : 0,
-			 errhidestmt(true), errhidecontext(true)));
-}
-
-/* A line for the person on call, about a session on which locks hang. */
 static void
 log_news(const ZkClientStatus *status, int noted_connects,
 		 TimestampTz suspended_since)

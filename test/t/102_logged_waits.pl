@@ -124,24 +124,4 @@ subtest 'log_lock_failures' => sub {
 	assert_no_nodes($zk, lock_path('busy'));
 };
 
-# A field report can be read: what became of the session, and how a lock was granted.
-subtest 'debug messages' => sub {
-	my $offset = -s $node->logfile;
-	my ($reader, $next) = map { background($node) } 1 .. 2;
-	$_->query_safe('SET log_min_messages = debug2') foreach $reader, $next;
-	$reader->query_safe("SELECT zk_lock('seen')");
-	$next->start_query("SELECT zk_lock('seen')");
-	wait_for_queue($zk, lock_path('seen'), 2);
-	log_since($offset, qr/lock "seen", queue node "[^"]+": somebody is ahead/);
-	$reader->query_safe("SELECT zk_unlock('seen')");
-	$next->wait_result;
-	is($next->sqlstate, '00000', 'granted');
-	my $log = log_since($offset, qr/lock "seen": granted by (?:the list|hand-over), token.*\n(?:.*\n)*.*lock "seen": granted/);
-	like($log, qr/ZooKeeper session 1 of this backend \(0x[0-9a-f]+\) is connected/,
-		"a session's state");
-	like($log, qr/lock "seen", queue node "[^"]+": nobody is ahead/, 'a look at the queue');
-	$next->query_safe("SELECT zk_unlock('seen')");
-	assert_no_nodes($zk, lock_path('seen'));
-};
-
 done_testing();

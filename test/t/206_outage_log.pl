@@ -100,8 +100,7 @@ subtest 'not to the client' => sub {
 	# A client that does not read must not hold up who lets go of locks.
 	my $session = background($node);
 	my $told = '';
-	$session->query_safe("SET client_min_messages = debug1; SET log_min_messages = debug1;
-		SELECT zk_lock('each')");
+	$session->query_safe("SET client_min_messages = debug1; SELECT zk_lock('each')");
 	$proxy->reset_connections;
 	poll_until
 	{
