@@ -29,6 +29,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "nodedata.h"
 #include "stat.h"
 
 typedef struct Slot
@@ -66,7 +67,6 @@ static bool is_exit_registered;
 static uint32 taken_lines;
 
 static int	find_line(void);
-static void copy_name(char copy[ZK_BOARD_NAME_SIZE], const char *name);
 static const Slot *slot_of(int number);
 static void clear_at_exit(int code, Datum arg);
 
@@ -144,7 +144,8 @@ zklock_board_put_lock(int *line, const char *name, const ZkBoardHeld *held)
 	if (number >= 0)
 	{
 		if (*line <= 0)
-			copy_name(row->locks[number].name, name);
+			zklock_nodedata_clip(row->locks[number].name,
+								 ZK_BOARD_NAME_SIZE, name, PG_UTF8);
 		row->locks[number].held = *held;
 		taken_lines |= (uint32) 1 << number;
 	}
@@ -177,7 +178,7 @@ zklock_board_await(const char *name, RecipeMode mode, int permits)
 	if (row->awaited[0] != '\0')
 		return;
 	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
-	copy_name(row->awaited, name);
+	zklock_nodedata_clip(row->awaited, ZK_BOARD_NAME_SIZE, name, PG_UTF8);
 	row->awaited_mode = mode;
 	row->awaited_permits = permits;
 	row->awaited_since = GetCurrentTimestamp();
@@ -208,19 +209,6 @@ find_line(void)
 		if ((taken_lines & ((uint32) 1 << i)) == 0)
 			return i;
 	return NO_LINE;
-}
-
-/* As much of a name in UTF-8 as fits, and no part of a character. */
-static void
-copy_name(char copy[ZK_BOARD_NAME_SIZE], const char *name)
-{
-	int			length = strlen(name);
-
-	if (length >= ZK_BOARD_NAME_SIZE)
-		length = pg_encoding_mbcliplen(PG_UTF8, name, length,
-									   ZK_BOARD_NAME_SIZE - 1);
-	memcpy(copy, name, length);
-	copy[length] = '\0';
 }
 
 /* ---------------------------------------------------------------------

@@ -63,9 +63,6 @@ PG_FUNCTION_INFO_V1(zk_check_facts);
 /* Most of what a stranger replied that is shown, in bytes. */
 #define SAID_MAX 160
 
-#define EPOCH_DIFFERENCE_MS \
-	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * 1000)
-
 /* A row; see the comment on _zk_check_facts(). */
 typedef struct Fact
 {
@@ -133,7 +130,7 @@ static bool put_node(ZkRoundTrip *trip, Talk *talking, const char *item,
 static bool try_to_make(ZkRoundTrip *trip, Talk *talking, const char *root);
 static void put_reply(const Talk *talking, const char *item,
 					  const char *path, const ZkReply *reply);
-static void put_clock(const Talk *talking, int64 theirs_ms,
+static void put_clock(const Talk *talking, TimestampTz theirs,
 					  TimestampTz before, TimestampTz after);
 static void forget(void *argument);
 static bool is_lost(Talk *talking, const ZkReply *reply);
@@ -619,7 +616,8 @@ try_to_make(ZkRoundTrip *trip, Talk *talking, const char *root)
 		return false;
 	put_reply(talking, "writing", root, reply);
 	if (reply->result == ZK_OK)
-		put_clock(talking, reply->ctime_ms, before, GetCurrentTimestamp());
+		put_clock(talking, zklock_nodedata_date(reply->ctime_ms), before,
+				  GetCurrentTimestamp());
 	forget(talking);
 	zklock_session_await_undone(trip->deadline);
 	return true;
@@ -647,21 +645,18 @@ put_reply(const Talk *talking, const char *item, const char *path,
 
 /*
  * How far the ensemble's clock, the leader's, is ahead of ours at least: it
- * was read between two looks at ours.
+ * was read between two looks at ours, and says milliseconds.
  */
 static void
-put_clock(const Talk *talking, int64 theirs_ms, TimestampTz before,
+put_clock(const Talk *talking, TimestampTz theirs, TimestampTz before,
 		  TimestampTz after)
 {
-	int64		before_ms = before / 1000 + EPOCH_DIFFERENCE_MS;
-	int64		after_ms = after / 1000 + EPOCH_DIFFERENCE_MS;
-
 	put_fact(talking->check, &(Fact) {
 		.item = "clock",
 		.fact = "read",
 		.place = (int) (after - before),
-		.number = theirs_ms > after_ms ? theirs_ms - after_ms :
-		theirs_ms < before_ms - 1 ? theirs_ms - before_ms : 0
+		.number = (theirs > after ? theirs - after :
+				   theirs < before - 1000 ? theirs - before : 0) / 1000
 	});
 }
 

@@ -201,11 +201,11 @@ zklock_client_interrupt_if_lost(ZkClient *client)
 	}
 }
 
-void
-zklock_client_last_error(ZkClient *client, char *text, size_t size)
+const char *
+zklock_client_last_error(ZkClient *client)
 {
 	client_look(client);
-	snprintf(text, size, "%s", client->last_error);
+	return client->last_error;
 }
 
 void

@@ -85,8 +85,11 @@ extern void zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted);
  */
 extern void zklock_client_interrupt_if_lost(ZkClient *client);
 
-/* Copy the library's or our own last error text, one line, "" if none. */
-extern void zklock_client_last_error(ZkClient *client, char *text, size_t size);
+/*
+ * The library's or our own last error text, one line, "" if there is none.
+ * Valid until there is another one.
+ */
+extern const char *zklock_client_last_error(ZkClient *client);
 
 /*
  * Close the session, which removes its nodes, and free the client with all

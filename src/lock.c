@@ -209,7 +209,7 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 		zklock_lock_warn_not_held(name, lock, mode);
 		return false;
 	}
-	zklock_session_reap();
+	zklock_session_reap(false);
 	live = zklock_session_live();
 	was_lost = zklock_place_is_lost(&lock->place, live);
 	remember_release(was_lost, has_written);
@@ -593,7 +593,7 @@ end_scopes(unsigned scopes, bool has_written)
 	Lock	   *lock;
 	ZkSessionNumber live;
 
-	zklock_session_reap();
+	zklock_session_reap(false);
 	live = zklock_session_live();
 	zklock_client_begin_many(zklock_session_client());
 	foreach_lock(scan, lock)

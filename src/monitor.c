@@ -229,6 +229,5 @@ static void
 add_date(ZkRow *columns, int64 unix_ms)
 {
 	zklock_row_add(columns, unix_ms != 0,
-				   TimestampTzGetDatum(TimestampTzPlusMilliseconds(time_t_to_timestamptz(unix_ms / 1000),
-																   unix_ms % 1000)));
+				   TimestampTzGetDatum(zklock_nodedata_date(unix_ms)));
 }

@@ -51,6 +51,13 @@
 #define JSON_MAX 4096
 #define JSON_NESTING_MAX 8
 
+/* Milliseconds between the Unix epoch and PostgreSQL's. */
+#define EPOCH_DIFFERENCE_MS \
+	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * 1000)
+
+/* Milliseconds that a server may call a date: 1970 to 2286. */
+#define DATE_MAX_MS INT64CONST(9999999999999)
+
 /* From one encoding to another. */
 typedef struct Conversion
 {
@@ -295,14 +302,20 @@ zklock_nodedata_quotable_own(const char *text)
 }
 
 void
-zklock_nodedata_clip(char *copy, int size, const char *text)
+zklock_nodedata_clip(char *copy, int size, const char *text, int encoding)
 {
 	int			length = strlen(text);
 
 	if (length >= size)
-		length = pg_mbcliplen(text, length, size - 1);
+		length = pg_encoding_mbcliplen(encoding, text, length, size - 1);
 	memcpy(copy, text, length);
 	copy[length] = '\0';
+}
+
+TimestampTz
+zklock_nodedata_date(int64 unix_ms)
+{
+	return (Max(0, Min(unix_ms, DATE_MAX_MS)) - EPOCH_DIFFERENCE_MS) * 1000;
 }
 
 bool

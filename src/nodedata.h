@@ -11,6 +11,8 @@
 
 #include "postgres.h"
 
+#include "datatype/timestamp.h"
+
 #include "recipe.h"
 
 /* Longest reason that somebody can give for what he does, in bytes. */
@@ -112,9 +114,16 @@ extern char *zklock_nodedata_describe(const ZkNodeData *who);
 extern bool zklock_nodedata_may_be_shown(void);
 
 /*
- * Copy text of this database as far as it fits, and no part of a character.
+ * Copy text of that encoding as far as it fits, and no part of a character.
  */
-extern void zklock_nodedata_clip(char *copy, int size, const char *text);
+extern void zklock_nodedata_clip(char *copy, int size, const char *text,
+								 int encoding);
+
+/*
+ * A date that a server has said, in milliseconds of the Unix epoch.  What is
+ * none becomes one that is surely wrong.
+ */
+extern TimestampTz zklock_nodedata_date(int64 unix_ms);
 
 /* Its text, which must not be NULL, in quotes. */
 extern char *zklock_nodedata_reason(const ZkNodeData *who);

@@ -17,6 +17,7 @@
  */
 #include "place.h"
 
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 
 #include "handover.h"
@@ -182,13 +183,11 @@ zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt)
 		for (int i = 0; i < nplaces; i++)
 			await_proof(places[i], &requests[i]);
 	}
-	PG_CATCH();
+	PG_FINALLY();
 	{
 		free_requests(requests, nplaces);
-		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	free_requests(requests, nplaces);
 	for (int i = 0; i < nplaces; i++)
 		if (places[i]->is_evicted)
 			hear_of_eviction(places[i]);
@@ -373,7 +372,8 @@ hear_of_eviction(ZkPlace *place)
 	PG_END_TRY();
 	zklock_roundtrip_end(&trip);
 	if (who != NULL && zklock_nodedata_may_be_shown())
-		zklock_nodedata_clip(place->evicted_by, ZK_EVICTOR_SIZE, who);
+		zklock_nodedata_clip(place->evicted_by, ZK_EVICTOR_SIZE, who,
+							 GetDatabaseEncoding());
 	ereport(LOG,
 			(errmsg("process %d was evicted from ZooKeeper lock \"%s\"",
 					MyProcPid, zklock_nodedata_quotable_own(place->name)),

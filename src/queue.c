@@ -22,13 +22,6 @@
  */
 #define READS_AT_ONCE 64
 
-/* Milliseconds between the Unix epoch and PostgreSQL's. */
-#define EPOCH_DIFFERENCE_MS \
-	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * 1000)
-
-/* Milliseconds that a server may call a date: 1970 to 2286. */
-#define DATE_MAX_MS INT64CONST(9999999999999)
-
 /* A queue that is being read. */
 typedef struct Reading
 {
@@ -40,6 +33,7 @@ typedef struct Reading
 	int			nentries;
 } Reading;
 
+static ZkQueueEntry entry_of(const char *child);
 static bool read_entries(ZkRoundTrip *trip, void *argument);
 static void request_data(Reading *reading, int slot, const char *child);
 static const ZkReply *await_data(const ZkRoundTrip *trip, Reading *reading,
@@ -48,7 +42,6 @@ static bool take_entry(const Reading *reading, const ZkReply *reply,
 					   const char *child, ZkQueueEntry *entry);
 static void warn_of_styles(const ZkQueueEntry *entries, int nentries);
 static void mark_holders(ZkQueueEntry *entries, int nentries);
-static TimestampTz time_of(int64 unix_ms);
 static void free_reading(void *argument);
 static int	compare_children(const void *a, const void *b);
 
@@ -78,18 +71,24 @@ zklock_order_queue(const char *const *children, int nchildren, int *nentries)
 			sorted[count++] = children[i];
 	qsort(sorted, count, sizeof(*sorted), compare_children);
 	for (int i = 0; i < count; i++)
-	{
-		RecipeNode	node = recipe_parse_node(sorted[i]);
-
-		entries[i].style = node.style;
-		entries[i].mode = node.mode;
-		entries[i].permits = node.permits;
-		entries[i].node = sorted[i];
-	}
+		entries[i] = entry_of(sorted[i]);
 	mark_holders(entries, count);
 	pfree(sorted);
 	*nentries = count;
 	return entries;
+}
+
+/* What its name tells. */
+static ZkQueueEntry
+entry_of(const char *child)
+{
+	RecipeNode	node = recipe_parse_node(child);
+
+	return (ZkQueueEntry)
+	{
+		.style = node.style,.mode = node.mode,.permits = node.permits,
+			.node = child
+	};
 }
 
 /*
@@ -200,21 +199,16 @@ static bool
 take_entry(const Reading *reading, const ZkReply *reply, const char *child,
 		   ZkQueueEntry *entry)
 {
-	RecipeNode	node = recipe_parse_node(child);
-
 	if (reply->result == ZK_NO_NODE)
 		return false;
 	if (reply->result != ZK_OK && reply->result != ZK_NO_AUTH)
 		zklock_session_raise(reply, "read a lock's queue", reading->path);
-	entry->style = node.style;
-	entry->mode = node.mode;
-	entry->permits = node.permits;
-	entry->node = pstrdup(child);
+	*entry = entry_of(pstrdup(child));
 	if (reply->result == ZK_NO_AUTH)
 		return true;
 	zklock_nodedata_parse(reply->data, reply->data_length, &entry->who);
 	entry->session_id = reply->ephemeral_owner;
-	entry->since = time_of(reply->ctime_ms);
+	entry->since = zklock_nodedata_date(reply->ctime_ms);
 	entry->is_releasing = reply->version > 0 && reply->data_length == 0 &&
 		recipe_read_mark(child) == RECIPE_MARK_HAND_OVER;
 	entry->czxid = reply->czxid;
@@ -251,13 +245,6 @@ mark_holders(ZkQueueEntry *entries, int nentries)
 		if (entry->mode == RECIPE_EXCLUSIVE)
 			is_exclusive_ahead = true;
 	}
-}
-
-/* What is no date becomes one that is surely wrong. */
-static TimestampTz
-time_of(int64 unix_ms)
-{
-	return (Max(0, Min(unix_ms, DATE_MAX_MS)) - EPOCH_DIFFERENCE_MS) * 1000;
 }
 
 static void

@@ -40,10 +40,6 @@
 /* With so much below ".release" nobody writes down evictions any more. */
 #define EVICTIONS_MAX 1000
 
-/* Milliseconds between the Unix epoch and PostgreSQL's. */
-#define EPOCH_DIFFERENCE_MS \
-	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY * 1000)
-
 static bool eviction_path(char path[ZK_RECALL_PATH_SIZE],
 						  const char *lock_path, int root_length,
 						  const char *node);
@@ -190,7 +186,7 @@ static char *
 describe_request(const ZkReply *request, bool with_who)
 {
 	ZkNodeData	who;
-	TimestampTz when = (request->mtime_ms - EPOCH_DIFFERENCE_MS) * 1000;
+	TimestampTz when = zklock_nodedata_date(request->mtime_ms);
 
 	zklock_nodedata_parse(request->data, request->data_length, &who);
 	if (with_who)

@@ -93,7 +93,6 @@ static uint64 settings(void);
 static void open_client(const ZkClientOptions *options);
 static void note_end(const ZkClientStatus *status);
 static void note_loss(const ZkClientStatus *status);
-static void reap(bool may_cancel);
 static void close_at_exit(int code, Datum arg);
 static bool check_servers(char **newval, void **extra, GucSource source);
 static const char *silence_text(void);
@@ -152,7 +151,7 @@ zklock_session_interrupt_on_loss(bool is_wanted)
 void
 zklock_session_renew(void)
 {
-	reap(true);
+	zklock_session_reap(true);
 	if (!MySession.is_in_use && zklock_session_is_outdated())
 		zklock_session_close(CLOSE_MS);
 }
@@ -184,7 +183,7 @@ zklock_session_rest(void)
 
 	if (!MySession.needs_check)
 		return;
-	zklock_session_reap();
+	zklock_session_reap(false);
 	MySession.is_retry = false;
 	MySession.needs_check = zklock_session_status(&status) &&
 		status.npending > 0;
@@ -257,12 +256,6 @@ zklock_session_live(void)
 		MySession.number;
 }
 
-void
-zklock_session_reap(void)
-{
-	reap(false);
-}
-
 bool
 zklock_session_is_loss_recent(void)
 {
@@ -331,11 +324,12 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 void
 zklock_session_raise_silence(const char *name)
 {
-	char		error[512] = "";
+	bool		is_new = MySession.client != NULL &&
+		!zklock_session_was_connected();
 
-	if (MySession.client != NULL && !zklock_session_was_connected())
-		zklock_client_last_error(MySession.client, error, sizeof(error));
-	zklock_errors_raise_silence(name, error, silence_text());
+	zklock_errors_raise_silence(name, !is_new ? "" :
+								zklock_client_last_error(MySession.client),
+								silence_text());
 }
 
 int
@@ -541,24 +535,20 @@ settings(void)
 void
 session_raise_if_lost(const ZkClientStatus *status)
 {
-	char		error[512];
-
 	if (status->state != ZK_CLIENT_LOST)
 		return;
-	zklock_client_last_error(MySession.client, error, sizeof(error));
 	MySession.is_given_up = true;
-	zklock_errors_raise_no_session(status->loss, error);
+	zklock_errors_raise_no_session(status->loss,
+								   zklock_client_last_error(MySession.client));
 }
 
 void
 session_raise_not_connected(void)
 {
-	char		error[512];
-
-	zklock_client_last_error(MySession.client, error, sizeof(error));
 	MySession.is_given_up = true;
 	zklock_errors_raise_not_connected(connect_timeout_setting,
-									  servers_setting, error);
+									  servers_setting,
+									  zklock_client_last_error(MySession.client));
 }
 
 /*
@@ -570,8 +560,8 @@ session_raise_not_connected(void)
  * hear of the loss.  So with may_cancel we send the interrupt here, unless an
  * earlier statement has noticed the loss.
  */
-static void
-reap(bool may_cancel)
+void
+zklock_session_reap(bool may_cancel)
 {
 	ZkClientStatus status;
 
@@ -611,7 +601,6 @@ note_loss(const ZkClientStatus *status)
 	int64		now = zklock_client_now();
 	int64		lost_at = status->state == ZK_CLIENT_LOST ?
 		status->lost_at : now;
-	char		error[512];
 
 	if (LastLoss.number == MySession.number)
 		return;
@@ -624,9 +613,9 @@ note_loss(const ZkClientStatus *status)
 													 status->suspended_at - now);
 	LastLoss.lost_at = TimestampTzPlusMilliseconds(LastLoss.noticed_at,
 												   lost_at - now);
-	zklock_client_last_error(MySession.client, error, sizeof(error));
-	zklock_errors_describe_loss(status, error, LastLoss.text,
-								sizeof(LastLoss.text));
+	zklock_errors_describe_loss(status,
+								zklock_client_last_error(MySession.client),
+								LastLoss.text, sizeof(LastLoss.text));
 }
 
 /*

@@ -120,9 +120,10 @@ extern ZkSessionNumber zklock_session_live(void);
 /*
  * Close a session that was lost or that could not be had: until then it may
  * still be the current one.  Never raises, never waits.  Frees all requests,
- * so none may be outstanding.
+ * so none may be outstanding.  may_cancel: it cancels the statement, if this
+ * is the first one that notices.
  */
-extern void zklock_session_reap(void);
+extern void zklock_session_reap(bool may_cancel);
 
 /*
  * Read all messages of the session's program, also if the shared page does

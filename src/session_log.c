@@ -109,7 +109,6 @@ log_news(const ZkClientStatus *status, int noted_connects,
 		 TimestampTz suspended_since)
 {
 	unsigned long long id = status->session_id;
-	char		error[512];
 	char		why[256];
 
 	switch (status->state)
@@ -137,8 +136,9 @@ log_news(const ZkClientStatus *status, int noted_connects,
 					 errhidestmt(true), errhidecontext(true)));
 			break;
 		case ZK_CLIENT_LOST:
-			zklock_client_last_error(MySession.client, error, sizeof(error));
-			zklock_errors_describe_loss(status, error, why, sizeof(why));
+			zklock_errors_describe_loss(status,
+										zklock_client_last_error(MySession.client),
+										why, sizeof(why));
 			ereport(LOG_SERVER_ONLY,
 					(errmsg("ZooKeeper session 0x%llx is lost, and its locks with it",
 							id),

@@ -156,6 +156,7 @@ subtest 'trouble' => sub {
 	poll_until { $second->query("SELECT state FROM zk_session") eq 'lost' } 'the loss', 30;
 	$second->query('SELECT zk_unlock_all()');
 	counted('a session that is lost', granted_at_once => 1, losses => 1);
+	wait_for_queue($zk, lock_path('lost'), 0);
 	$second->query_safe("SELECT zk_lock('lost'), zk_unlock('lost')");
 	counted('and the next one', granted_at_once => 1, sessions => 1);
 

@@ -509,7 +509,7 @@ close_session(Player *player)
 	int64_t		since = zklock_client_now();
 	char		error[512];
 
-	zklock_client_last_error(player->client, error, sizeof(error));
+	snprintf(error, sizeof(error), "%s", zklock_client_last_error(player->client));
 	read_text(error);
 	zklock_client_close(player->client, wait_ms);
 	player->client = NULL;

@@ -595,7 +595,7 @@ test_failures(void)
 	/* port 1 of the loopback device: nobody listens */
 	client = open_client("127.0.0.1:1");
 	do
-		zklock_client_last_error(client, error, sizeof(error));
+		snprintf(error, sizeof(error), "%s", zklock_client_last_error(client));
 	while (error[0] == '\0' && wait_for_news(deadline));
 	ok(strstr(error, "refused") != NULL, "a refused connection is named: %s",
 	   error);
@@ -607,7 +607,7 @@ test_failures(void)
 	status = await_state(client, ZK_CLIENT_CONNECTED);
 	is_int(ZK_CLIENT_LOST, status.state, "an unknown name is final");
 	is_int(ZK_LOSS_RESOLVE, status.loss, "with its reason");
-	zklock_client_last_error(client, error, sizeof(error));
+	snprintf(error, sizeof(error), "%s", zklock_client_last_error(client));
 	ok(strstr(error, "no-such-host.invalid") != NULL, "and its name: %s",
 	   error);
 	close_client(client);
@@ -782,7 +782,7 @@ test_bad_programs(void)
 		ZkClientLoss loss = await_loss(client);
 		char		error[512];
 
-		zklock_client_last_error(client, error, sizeof(error));
+		snprintf(error, sizeof(error), "%s", zklock_client_last_error(client));
 		ok(loss == ZK_LOSS_RESOURCES || loss == ZK_LOSS_PROGRAM,
 		   "%s is no session: %s", programs[i], error);
 		zklock_client_free(get);

@@ -882,7 +882,7 @@ use_client(const char *program, int number)
 		zklock_client_receive(client);
 		zklock_client_status(client, &status);
 		zklock_client_watch_news(client);
-		zklock_client_last_error(client, error, sizeof(error));
+		snprintf(error, sizeof(error), "%s", zklock_client_last_error(client));
 		for (int i = 0; i < 12; i++)
 		{
 			const ZkReply *reply = zklock_client_reply(requests[i]);
