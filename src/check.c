@@ -110,7 +110,7 @@ typedef void (*CheckStep) (Check *check);
 static void run_step(Check *check, const char *item, CheckStep step);
 static void put_error(Check *check, const char *item, ErrorData *error);
 static void put_fact(const Check *check, const Fact *fact);
-static void check_settings(Check *check);
+static void check_preloading(Check *check);
 static void check_credentials(Check *check);
 static void check_servers(Check *check);
 static void check_session(Check *check);
@@ -145,7 +145,7 @@ zk_check_facts(PG_FUNCTION_ARGS)
 		atoi(GetConfigOption("zklock.connect_timeout", false, false))
 	};
 
-	run_step(&check, "session timeout", check_settings);
+	run_step(&check, "preloading", check_preloading);
 	run_step(&check, "program", check_servers);
 	run_step(&check, "credentials", check_credentials);
 	if (check.has_session && check.list.nservers > 0)
@@ -219,13 +219,8 @@ put_fact(const Check *check, const Fact *fact)
 }
 
 static void
-check_settings(Check *check)
+check_preloading(Check *check)
 {
-	put_fact(check, &(Fact) {
-		.item = "session timeout",
-		.fact = "asked for",
-		.number = atoi(GetConfigOption("zklock.session_timeout", false, false))
-	});
 	put_fact(check, &(Fact) {
 		.item = "preloading",
 		.fact = zklock_handover_is_shared() ? "yes" : "no"

@@ -47,7 +47,6 @@ typedef struct Survey
 
 static Standing stand(ZkContender *contender);
 static bool is_known_busy(const Standing *standing);
-static ZkContendEnd end_of(Step step);
 static ZkContendEnd stand_in_queue(Standing *standing);
 static Step look_around(Standing *standing, Survey *survey);
 static Step act_on(Standing *standing, const Survey *survey, bool *is_granted);
@@ -107,7 +106,8 @@ zklock_contend(ZkContender *contender)
 			STEP_GO_ON : STEP_OUT_OF_PATIENCE;
 		if (step == STEP_GO_ON && contender->patience == ZK_TRY_ONCE)
 			step = look(&standing);
-		end = step == STEP_GO_ON ? stand_in_queue(&standing) : end_of(step);
+		end = step == STEP_SESSION_LOST ? ZK_CONTEND_SESSION_LOST :
+			step == STEP_GO_ON ? stand_in_queue(&standing) : ZK_CONTEND_BUSY;
 		error_context_stack = context.previous;
 		if (end == ZK_CONTEND_GRANTED)
 			contender_log_grant(&standing);
@@ -224,15 +224,6 @@ is_known_busy(const Standing *standing)
 		  status.state == ZK_CLIENT_CONNECTED));
 }
 
-/* Of a contender whose way ends there. */
-static ZkContendEnd
-end_of(Step step)
-{
-	Assert(step == STEP_OUT_OF_PATIENCE || step == STEP_SESSION_LOST);
-	return step == STEP_SESSION_LOST ?
-		ZK_CONTEND_SESSION_LOST : ZK_CONTEND_BUSY;
-}
-
 /* Join the queue and go through it. */
 static ZkContendEnd
 stand_in_queue(Standing *standing)
@@ -247,8 +238,10 @@ stand_in_queue(Standing *standing)
 			step = act_on(standing, &survey, &is_granted);
 		if (is_granted)
 			return ZK_CONTEND_GRANTED;
-		if (step == STEP_OUT_OF_PATIENCE || step == STEP_SESSION_LOST)
-			return end_of(step);
+		if (step == STEP_SESSION_LOST)
+			return ZK_CONTEND_SESSION_LOST;
+		if (step == STEP_OUT_OF_PATIENCE)
+			return ZK_CONTEND_BUSY;
 	}
 }
 

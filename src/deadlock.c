@@ -106,6 +106,7 @@ zklock_deadlock_begin(ZkDetector *detector)
 {
 	detector->look_at = zklock_client_now() + DeadlockTimeout;
 	detector->context = CurrentMemoryContext;
+	detector->search_ms = SEARCH_MS;
 }
 
 void
@@ -165,8 +166,6 @@ begin_check(ZkDetector *detector, int64 deadline)
 	if (detector->session != zklock_session_number())
 		zklock_deadlock_end(detector);
 	detector->session = zklock_session_number();
-	if (detector->search_ms == 0)
-		detector->search_ms = SEARCH_MS;
 	detector->trip.deadline = Min(deadline,
 								  zklock_client_now() + detector->search_ms);
 }
@@ -222,7 +221,7 @@ forget_gone(ZkDetector *detector, List *waiters)
 static bool
 say_wait(ZkDetector *detector, const ZkPlace *place)
 {
-	int64		own = deadlock_own_session();
+	int64		own = zklock_session_id();
 	ZkFact	   *said = deadlock_said(detector, FACT_WAIT, own);
 
 	if (said != NULL &&
@@ -243,7 +242,7 @@ say_blocked(ZkDetector *detector, const ZkPlace *place, List *waiters)
 	ListCell   *cell;
 	bool		is_news = false;
 
-	if (deadlock_said(detector, FACT_WAIT, deadlock_own_session()) == NULL)
+	if (deadlock_said(detector, FACT_WAIT, zklock_session_id()) == NULL)
 		return false;
 	foreach(cell, waiters)
 	{
@@ -271,7 +270,7 @@ search(ZkDetector *detector, const ZkPlace *place, int64 deadline)
 	Cycle		second;
 	bool		is_over;
 
-	if (deadlock_said(detector, FACT_WAIT, deadlock_own_session()) == NULL)
+	if (deadlock_said(detector, FACT_WAIT, zklock_session_id()) == NULL)
 		return;
 	is_over = find_cycle(detector, place, false, &first);
 	note_search(detector, is_over, is_over && first.length > 0);
@@ -322,7 +321,7 @@ static bool
 find_cycle(ZkDetector *detector, const ZkPlace *place, bool is_newest,
 		   Cycle *cycle)
 {
-	int64		own = deadlock_own_session();
+	int64		own = zklock_session_id();
 	const ZkFact *wait = deadlock_said(detector, FACT_WAIT, own);
 	int64		said = wait != NULL ? wait->czxid : 0;
 	CycleGraph *shape;
@@ -516,7 +515,7 @@ describe(const ZkPlace *place, const Cycle *cycle)
 static void
 append_member(StringInfo text, const Member *member, const char *process)
 {
-	if (member->session == deadlock_own_session())
+	if (member->session == zklock_session_id())
 		appendStringInfo(text, "%s %d", process, MyProcPid);
 	else if (member->who.pid != 0)
 		appendStringInfo(text, "%s %d", process, member->who.pid);
@@ -553,7 +552,7 @@ append_statements(StringInfo text, const Cycle *cycle)
 	{
 		int64		session =
 			cycle->graph->members[edge_of(cycle, i)->from].session;
-		int			pid = session == deadlock_own_session() ? MyProcPid :
+		int			pid = session == zklock_session_id() ? MyProcPid :
 			zklock_board_pid_of(session);
 
 		if (pid != 0)

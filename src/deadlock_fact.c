@@ -24,14 +24,6 @@ static bool adopt_or_delete(ZkDetector *detector, ZkFact *fact);
 static void note_refusal(ZkDetector *detector, const ZkFact *fact,
 						 const ZkReply *reply);
 
-int64
-deadlock_own_session(void)
-{
-	ZkClientStatus status;
-
-	return zklock_session_status(&status) ? status.session_id : 0;
-}
-
 bool
 deadlock_say(ZkDetector *detector, const ZkPlace *place, FactKind kind,
 			 int64 session, const char *data)
@@ -44,7 +36,7 @@ deadlock_say(ZkDetector *detector, const ZkPlace *place, FactKind kind,
 		return false;
 	fact = new_fact(detector, kind, session,
 					deadlock_path(place, kind, session,
-								  deadlock_own_session()),
+								  zklock_session_id()),
 					data);
 	if (make(detector, place, fact))
 		return true;
@@ -195,7 +187,7 @@ adopt_or_delete(ZkDetector *detector, ZkFact *fact)
 		zklock_roundtrip_read(&detector->trip, zklock_client_get, fact->path);
 
 	fact->is_tried = reply != NULL && reply->result == ZK_OK &&
-		reply->ephemeral_owner == deadlock_own_session();
+		reply->ephemeral_owner == zklock_session_id();
 	if (!fact->is_tried)
 		return false;
 	if (reply->data != NULL &&

@@ -82,8 +82,6 @@ typedef struct Cycle
 
 /* ---- deadlock_fact.c ---- */
 
-extern int64 deadlock_own_session(void);
-
 /*
  * Say a fact of that kind about a session, with that text, unless it is said
  * already.  Result: is it new?  false too if ZooKeeper refuses it.  Raises on

@@ -51,15 +51,6 @@
 #include "session.h"
 #include "stat.h"
 
-/* What somebody asks for.  In the database's encoding. */
-typedef struct HoldOrder
-{
-	const char *name;
-	const char *reason;			/* why, for zk_lock_queue() */
-	bool		has_timeout;
-	int64		timeout_ms;		/* valid if has_timeout; 0 or more */
-} HoldOrder;
-
 /* How far a hold under way has come. */
 typedef enum HoldStage
 {
@@ -71,7 +62,12 @@ typedef enum HoldStage
 /* A hold under way. */
 typedef struct Holding
 {
-	const HoldOrder *order;
+	/* what somebody asks for; in the database's encoding */
+	const char *name;
+	const char *reason;			/* why, for zk_lock_queue() */
+	bool		has_timeout;
+	int64		timeout_ms;		/* valid if has_timeout; 0 or more */
+
 	int64		deadline;		/* zklock_client_now() */
 	bool		is_lock_timeout;	/* which is lock_timeout's */
 	HoldStage	stage;
@@ -91,7 +87,7 @@ PG_FUNCTION_INFO_V1(zk_evict);
 PG_FUNCTION_INFO_V1(zk_hold);
 PG_FUNCTION_INFO_V1(zk_release_hold);
 
-static int64 make(const HoldOrder *order);
+static int64 make(Holding *holding);
 static bool take_and_hold(ZkRoundTrip *trip, void *argument);
 static void refuse_own(const char *name);
 static bool take_lock(Holding *holding);
@@ -120,12 +116,12 @@ static void log_removal(const char *name, const ZkQueueEntry *entry,
 Datum
 zk_hold(PG_FUNCTION_ARGS)
 {
-	HoldOrder	order = {.name = zklock_args_name(fcinfo)};
+	Holding		holding = {.name = zklock_args_name(fcinfo)};
 
-	order.reason = zklock_args_text(fcinfo, 1, "reason");
-	order.has_timeout = zklock_args_timeout(fcinfo, 2, false,
-											&order.timeout_ms);
-	PG_RETURN_INT64(make(&order));
+	holding.reason = zklock_args_text(fcinfo, 1, "reason");
+	holding.has_timeout = zklock_args_timeout(fcinfo, 2, false,
+											  &holding.timeout_ms);
+	PG_RETURN_INT64(make(&holding));
 }
 
 Datum
@@ -167,42 +163,41 @@ zk_evict(PG_FUNCTION_ARGS)
  * no hold, or a WARNING says that there may be one.
  */
 static int64
-make(const HoldOrder *order)
+make(Holding *holding)
 {
-	Holding		holding = {.order = order};
 	int64		timeout_at = ZK_NO_DEADLINE;
 	int64		token;
 	const char *caller;
 	const char *quoted;
 	const char *reason;
 
-	zklock_nodedata_check_reason(order->reason, "a hold",
+	zklock_nodedata_check_reason(holding->reason, "a hold",
 								 "Say in one line why the lock is held, for whoever waits for it.");
 
 	/* not to wait in the queue is not the same as not to wait for a reply */
-	if (order->has_timeout && order->timeout_ms > 0)
-		timeout_at = zklock_client_now() + order->timeout_ms;
-	holding.deadline = zklock_roundtrip_lock_deadline();
-	holding.is_lock_timeout = holding.deadline < timeout_at;
-	holding.deadline = Min(holding.deadline, timeout_at);
+	if (holding->has_timeout && holding->timeout_ms > 0)
+		timeout_at = zklock_client_now() + holding->timeout_ms;
+	holding->deadline = zklock_roundtrip_lock_deadline();
+	holding->is_lock_timeout = holding->deadline < timeout_at;
+	holding->deadline = Min(holding->deadline, timeout_at);
 
 	/* the end of the backend must not leave a hold either */
-	PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(&holding));
+	PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(holding));
 	{
-		refuse_own(order->name);
-		zklock_roundtrip_run(take_and_hold, NULL, &holding);
+		refuse_own(holding->name);
+		zklock_roundtrip_run(take_and_hold, NULL, holding);
 
 		/* a cancel that came with the last reply: undo it while we can */
 		CHECK_FOR_INTERRUPTS();
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(&holding));
-	token = holding.twin.token;
+	PG_END_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(holding));
+	token = holding->twin.token;
 
 	/* which would look for interrupts, and the token would be told to nobody */
 	HOLD_INTERRUPTS();
 	caller = zklock_nodedata_caller();
-	quoted = zklock_nodedata_quotable_own(order->name);
-	reason = zklock_nodedata_quotable_own(order->reason);
+	quoted = zklock_nodedata_quotable_own(holding->name);
+	reason = zklock_nodedata_quotable_own(holding->reason);
 	ereport(LOG,
 			(errmsg("%s made a hold of ZooKeeper lock \"%s\"",
 					caller, quoted),
@@ -246,14 +241,13 @@ refuse_own(const char *name)
 static bool
 take_lock(Holding *holding)
 {
-	const HoldOrder *order = holding->order;
 	ZkPlace    *twin = &holding->twin;
 	ZkContender contender = {
 		.place = twin,
 		.wants_list = true,
 		.style = RECIPE_STYLE_CURATOR,	/* its hold will have that */
 		.holds_locks = zklock_has_locks(),
-		.patience = order->has_timeout && order->timeout_ms == 0 ?
+		.patience = holding->has_timeout && holding->timeout_ms == 0 ?
 		ZK_TRY_ONCE : ZK_WAIT_UNTIL_DEADLINE,
 		.deadline = holding->deadline,
 		.timeout_ms = timeout_of(holding)
@@ -261,10 +255,10 @@ take_lock(Holding *holding)
 
 	*twin = (ZkPlace)
 	{
-		.name = order->name,.mode = RECIPE_EXCLUSIVE,.permits = 1
+		.name = holding->name,.mode = RECIPE_EXCLUSIVE,.permits = 1
 	};
-	twin->lock_path = zklock_name_path(order->name, &twin->root_length);
-	zklock_drop_kept(order->name);	/* we do not stand in our own way */
+	twin->lock_path = zklock_name_path(holding->name, &twin->root_length);
+	zklock_drop_kept(holding->name);	/* we do not stand in our own way */
 	if (zklock_contend(&contender) == ZK_CONTEND_SESSION_LOST)
 		return false;
 	holding->stage = HOLD_TWIN;
@@ -288,7 +282,7 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 	snprintf(holding->hold, RECIPE_PATH_SIZE, "%s/%s%010d", twin->lock_path,
 			 prefix, recipe_parse_node(strrchr(twin->node, '/') + 1).sequence);
 	data = zklock_nodedata_add(zklock_nodedata_build(twin->token), "reason",
-							   holding->order->reason);
+							   holding->reason);
 
 	holding->stage = HOLD_SENT;
 	do
@@ -348,7 +342,7 @@ delete_twin(const Holding *holding)
 		ereport(WARNING,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("could not delete a queue node of lock \"%s\": out of memory",
-						holding->order->name),
+						holding->name),
 				 errhint("It goes with the end of this session.")));
 }
 
@@ -378,7 +372,7 @@ give_up(int code, Datum arg)
 		ereport(WARNING,
 				(errcode(ERRCODE_CONNECTION_FAILURE),
 				 errmsg("there may be a hold of lock \"%s\" now",
-						holding->order->name),
+						holding->name),
 				 errdetail("There was no connection to ZooKeeper to undo it. Its token is " INT64_FORMAT ".",
 						   holding->twin.token),
 				 errhint("See zk_lock_queue(), and release it with zk_release_hold().")));
@@ -399,15 +393,15 @@ ask(ZkRoundTrip *trip, const Holding *holding, ZkRequest *request)
 static int64
 timeout_of(const Holding *holding)
 {
-	return holding->is_lock_timeout && !(holding->order->has_timeout &&
-										 holding->order->timeout_ms == 0) ?
-		ZK_BY_LOCK_TIMEOUT : holding->order->timeout_ms;
+	return holding->is_lock_timeout && !(holding->has_timeout &&
+										 holding->timeout_ms == 0) ?
+		ZK_BY_LOCK_TIMEOUT : holding->timeout_ms;
 }
 
 static void
 raise_silence(const Holding *holding)
 {
-	zklock_contend_raise_silence(holding->order->name, timeout_of(holding));
+	zklock_contend_raise_silence(holding->name, timeout_of(holding));
 }
 
 static void
@@ -416,7 +410,7 @@ raise_removed(const Holding *holding)
 	ereport(ERROR,
 			(errcode(ERRCODE_OPERATOR_INTERVENTION),
 			 errmsg("queue entry for lock \"%s\" was removed",
-					holding->order->name),
+					holding->name),
 			 errdetail("Another client of ZooKeeper deleted a znode of the hold while it was being made.")));
 }
 

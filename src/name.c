@@ -137,20 +137,21 @@ zklock_name_waits_path(const char *name, int *root_length)
 }
 
 bool
+zklock_name_ends_in(const char *name, const char *suffix)
+{
+	size_t		length = strlen(name);
+	size_t		suffix_length = strlen(suffix);
+
+	return length >= suffix_length &&
+		strcmp(name + length - suffix_length, suffix) == 0;
+}
+
+bool
 zklock_name_is_reserved(const char *component)
 {
-	static const char *const suffixes[] = {ZK_RUNS_SUFFIX, ZK_RELEASE_SUFFIX};
-	size_t		length = strlen(component);
-
-	for (int i = 0; i < (int) lengthof(suffixes); i++)
-	{
-		size_t		suffix_length = strlen(suffixes[i]);
-
-		if (length >= suffix_length &&
-			strcmp(component + length - suffix_length, suffixes[i]) == 0)
-			return true;
-	}
-	return strcmp(component, ZK_WAITS_NAME) == 0;
+	return zklock_name_ends_in(component, ZK_RUNS_SUFFIX) ||
+		zklock_name_ends_in(component, ZK_RELEASE_SUFFIX) ||
+		strcmp(component, ZK_WAITS_NAME) == 0;
 }
 
 /*

@@ -55,6 +55,9 @@ extern char *zklock_name_run_path(const char *name, const char *slot,
 #define ZK_WAITS_IN_POSTGRES "pg"
 extern char *zklock_name_waits_path(const char *name, int *root_length);
 
+/* Does the name of a znode end in that, or consist of it? */
+extern bool zklock_name_ends_in(const char *name, const char *suffix);
+
 /* Does this component of a path mean a znode beside a lock's, and no name? */
 extern bool zklock_name_is_reserved(const char *component);
 

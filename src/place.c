@@ -37,7 +37,6 @@ static void withdraw_downgrade(ZkPlace *place);
 static void remove_recall(ZkPlace *place);
 static ZkRequest *check_node(const ZkPlace *place);
 static void await_proof(ZkPlace *place, ZkRequest **request);
-static void free_requests(ZkRequest **requests, int nrequests);
 static void hear_of_eviction(ZkPlace *place);
 
 /* ---------------------------------------------------------------------
@@ -185,7 +184,8 @@ zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt)
 	}
 	PG_FINALLY();
 	{
-		free_requests(requests, nplaces);
+		for (int i = 0; i < nplaces; i++)
+			zklock_client_free(requests[i]);
 	}
 	PG_END_TRY();
 	for (int i = 0; i < nplaces; i++)
@@ -338,14 +338,6 @@ await_proof(ZkPlace *place, ZkRequest **request)
 				zklock_session_raise(reply, "check a lock", place->node);
 		}
 	}
-}
-
-static void
-free_requests(ZkRequest **requests, int nrequests)
-{
-	for (int i = 0; i < nrequests; i++)
-		zklock_client_free(requests[i]);
-	pfree(requests);
 }
 
 /*

@@ -64,7 +64,6 @@ static void log_questions(const char *name, const ZkQueueEntry *entries,
 						  int nentries);
 static bool is_meant(const ZkQueueEntry *entry);
 static bool can_hear(const ZkQueueEntry *entry);
-static bool is_own(const ZkQueueEntry *entry);
 static bool count_requests(ZkRoundTrip *trip, void *argument);
 static void end_count(void *argument);
 static bool ask_holder(ZkRoundTrip *trip, void *argument);
@@ -161,10 +160,12 @@ log_questions(const char *name, const ZkQueueEntry *entries, int nentries)
 									  nholders, nholders)));
 }
 
+/* This session knows that it wants the lock. */
 static bool
 is_meant(const ZkQueueEntry *entry)
 {
-	return entry->is_holder && !is_own(entry);
+	return entry->is_holder &&
+		(entry->session_id == 0 || entry->session_id != zklock_session_id());
 }
 
 /*
@@ -177,16 +178,6 @@ can_hear(const ZkQueueEntry *entry)
 	return recipe_read_mark(entry->node) != RECIPE_MARK_HOLD &&
 		entry->who.client != NULL &&
 		strcmp(entry->who.client, "zklock") == 0;
-}
-
-/* This session knows that it wants the lock. */
-static bool
-is_own(const ZkQueueEntry *entry)
-{
-	ZkClientStatus status;
-
-	return zklock_session_status(&status) && status.was_connected &&
-		entry->session_id == status.session_id;
 }
 
 /*
@@ -350,7 +341,7 @@ holder_path(const char *root, const char *request, const ZkReply *reply)
 
 	zklock_nodedata_parse(reply->data, reply->data_length, &who);
 	if (who.lock == NULL || length <= 0 ||
-		strcmp(name + length, ZK_RELEASE_SUFFIX) != 0 ||
+		!zklock_name_ends_in(name, ZK_RELEASE_SUFFIX) ||
 		recipe_check_name(who.lock, &offset) != RECIPE_NAME_OK ||
 		!recipe_lock_path(path, root, who.lock))
 		return NULL;

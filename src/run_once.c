@@ -612,9 +612,6 @@ directory_of(const char *record)
 static bool
 is_record(const char *child)
 {
-	size_t		length = strlen(child);
-	size_t		suffix_length = strlen(ZK_RUNS_SUFFIX);
-
-	return length > suffix_length &&
-		strcmp(child + length - suffix_length, ZK_RUNS_SUFFIX) == 0;
+	return zklock_name_ends_in(child, ZK_RUNS_SUFFIX) &&
+		strcmp(child, ZK_RUNS_SUFFIX) != 0;
 }

@@ -245,6 +245,15 @@ zklock_session_number(void)
 	return MySession.client != NULL ? MySession.number : 0;
 }
 
+int64
+zklock_session_id(void)
+{
+	ZkClientStatus status;
+
+	return zklock_session_status(&status) && status.was_connected ?
+		status.session_id : 0;
+}
+
 ZkSessionNumber
 zklock_session_live(void)
 {

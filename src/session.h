@@ -114,7 +114,10 @@ extern ZkClient *zklock_session_client(void);
 /* Number of the current session, good or not; 0 if there is none. */
 extern ZkSessionNumber zklock_session_number(void);
 
-/* The same if it is good as far as we know, else 0. */
+/* Its id in ZooKeeper, 0 until it was connected. */
+extern int64 zklock_session_id(void);
+
+/* The number of the current one if it is good as far as we know, else 0. */
 extern ZkSessionNumber zklock_session_live(void);
 
 /*
