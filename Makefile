@@ -70,7 +70,7 @@ torture bench:
 	@$(here)test/$@/run
 
 # No package has them: they are in PostgreSQL's sources, src/tools/pgindent and
-# src/tools/pg_bsd_indent (from release 16 on).  It leaves client_request.c as it is,
+# src/tools/pg_bsd_indent (from release 16 on).  It leaves client.c as it is,
 # whose compound literals it cannot read.
 PGINDENT ?= pgindent
 indent:
@@ -95,7 +95,6 @@ OBJS = \
 	src/zklock.o \
 	src/lock_set.o \
 	src/inspect.o \
-	src/monitor.o \
 	src/run_once.o \
 	src/hold.o \
 	src/recall_ask.o \
@@ -107,12 +106,9 @@ OBJS = \
 	src/contender_watch.o \
 	src/contender_log.o \
 	src/deadlock.o \
-	src/deadlock_fact.o \
 	src/deadlock_graph.o \
-	src/deadlock_local.o \
 	src/keep.o \
 	src/place.o \
-	src/tree.o \
 	src/queue.o \
 	src/recall.o \
 	src/roundtrip.o \
@@ -120,7 +116,6 @@ OBJS = \
 	src/args.o \
 	src/session.o \
 	src/session_wait.o \
-	src/session_log.o \
 	src/handover.o \
 	src/board.o \
 	src/stat.o \
@@ -128,7 +123,6 @@ OBJS = \
 	src/auth.o \
 	src/nodedata.o \
 	src/client.o \
-	src/client_request.o \
 	src/channel.o \
 	src/protocol.o \
 	src/keep_word.o \

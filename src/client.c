@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * client.c
- *	  A backend's end of its ZooKeeper session: open, news, close.
+ *	  A backend's end of its ZooKeeper session: open, news, close; and requests,
+ *	  made, followed, freed.
  *
  * It knows nothing of PostgreSQL, so that it runs alone under
  * AddressSanitizer (test/unit/test_client.c).
@@ -10,13 +11,18 @@
  * error exits leave requests behind.  A request is freed by its caller or
  * with the client.
  *
+ * Each request is a frame to the session's program, and its reply one back.
+ * What has to go on while the backend is busy or idle (repeating, undoing) is
+ * the program's.  The program is handed numbers: a reply to a request that no
+ * longer exists finds nothing.
+ *
  * What the program says is checked like a stranger's words (protocol.c): it
  * may have been fooled by a hostile server.  It can be wrong about the
  * ensemble, but not hurt this process.
  *
  *-------------------------------------------------------------------------
  */
-#include "client_private.h"
+#include "client.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -27,12 +33,72 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "channel.h"
+
+/* A request, until its caller frees it. */
+struct ZkRequest
+{
+	uint64_t	id;				/* its slot in the low bits */
+	ZkClient   *client;
+	RequestKind kind;
+	bool		done;			/* reply is valid */
+	ZkReply		reply;
+	char	   *texts;			/* what its pointers point to, one block */
+	char	   *path;			/* CREATE: what is to be made */
+};
+
+/* A client. */
+struct ZkClient
+{
+	ZkChannel	channel;
+	char	   *program;		/* its path */
+	FrameBuffer opening;		/* the frame that opened the session, to end
+								 * it with should its program die */
+	ZkClientStatus status;		/* as reported last */
+	SessionTicket ticket;		/* valid if status.was_connected */
+	char		last_error[512];
+	int64_t		watched_at;		/* when zklock_channel_watch() was called for
+								 * it */
+	uint64_t	nframes;		/* taken in, ever */
+	uint64_t	nrequests;		/* sent, ever; the page has how many are over */
+	uint64_t	nwithdrawn;		/* the same */
+	int			many_depth;		/* of zklock_client_begin_many() */
+	bool		is_flush_due;	/* at the end of that */
+	uint64_t	watch_id;		/* request of the current watch; 0: none */
+	bool		is_watch_used;	/* its event was here */
+	ZkWatchNews watch_news;		/* of it */
+
+	/*
+	 * Live requests by slot; a request's id is its generation in the high
+	 * bits and its slot in the low ones, so that a stale id finds nothing.
+	 */
+	ZkRequest **slots;
+	uint64_t	nslots;
+	uint64_t	next_slot;		/* where to look for a free one first */
+	uint64_t	generation;
+};
+#define SLOT_BITS 16
+#define SLOT_MASK (((uint64_t) 1 << SLOT_BITS) - 1)
+
 /*
  * How often it is looked whether we are still told of the death of programs
  * (zklock_channel_watch()), which costs system calls.  Whoever takes the
  * handler away may do so right after any look.
  */
 #define WATCH_MS 10
+
+/* No data, paths or texts with a frame. */
+static const FrameBlob no_blobs[FRAME_NBLOBS];
+
+/* What is asked for, and the blobs that go with it; see FrameRequest. */
+typedef struct Order
+{
+	FrameRequest what;
+	const char *path;
+	const char *other_path;		/* or NULL */
+	const char *data;			/* or NULL */
+	int			length;
+} Order;
 
 static ZkClient *new_client(const ZkClientOptions *options);
 static const char *make_title(char title[ZK_CHANNEL_TITLE_SIZE],
@@ -49,6 +115,24 @@ static bool copy_reply(ZkRequest *request, const FrameTaken *taken);
 static void move_to_lost(ZkClient *client, ZkClientLoss loss);
 static void set_error(ZkClient *client, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
+static void look(ZkClient *client);
+static void refuse_interrupt(ZkClient *client, _Atomic uint32_t *interrupt);
+static void note_end(ZkClient *client);
+static ZkRequest *find_request(ZkClient *client, uint64_t id);
+static void free_request(ZkRequest *request);
+static void put_note(ZkClient *client, FrameKind kind, uint64_t id);
+static void put_frame(ZkClient *client, const Frame *frame,
+					  const FrameBlob blobs[FRAME_NBLOBS]);
+static void flush_unless_many(ZkClient *client);
+static ZkRequest *new_request(ZkClient *client, RequestKind kind);
+static ZkRequest *start_request(ZkClient *client, const Order *order);
+static ZkRequest *start_plain(ZkClient *client, RequestKind kind,
+							  const char *path);
+static ZkRequest *start_watching(ZkClient *client, RequestKind kind,
+								 const char *path);
+static bool start_silent(ZkClient *client, RequestKind kind, const char *path,
+						 const char *data, int length);
+static bool put_request(ZkClient *client, uint64_t id, const Order *order);
 
 /* ---------------------------------------------------------------------
  * Public functions: clock, session
@@ -135,7 +219,7 @@ zklock_client_status(ZkClient *client, ZkClientStatus *status)
 	ZkClientStatus *own = &client->status;
 	int64_t		now = zklock_client_now();
 
-	client_look(client);
+	look(client);
 	if (own->state == ZK_CLIENT_CONNECTED || own->state == ZK_CLIENT_SUSPENDED)
 	{
 		int64_t		alive_at = atomic_load(&page->alive_at);
@@ -174,7 +258,7 @@ zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted)
 		return;
 	if (!is_wanted)
 	{
-		client_refuse_interrupt(client, &page->loss_interrupt);
+		refuse_interrupt(client, &page->loss_interrupt);
 		return;
 	}
 	now = zklock_client_now();
@@ -184,7 +268,7 @@ zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted)
 		zklock_channel_watch();
 		client->watched_at = now;
 	}
-	client_look(client);
+	look(client);
 	zklock_client_interrupt_if_lost(client);
 }
 
@@ -204,7 +288,7 @@ zklock_client_interrupt_if_lost(ZkClient *client)
 const char *
 zklock_client_last_error(ZkClient *client)
 {
-	client_look(client);
+	look(client);
 	return client->last_error;
 }
 
@@ -217,7 +301,7 @@ zklock_client_close(ZkClient *client, int wait_ms)
 	{
 		if (channel->owner != getpid())
 			return;				/* the parent's session, not ours to close */
-		client_refuse_interrupt(client, &channel->page->loss_interrupt);
+		refuse_interrupt(client, &channel->page->loss_interrupt);
 		zklock_channel_flush(channel);
 		zklock_client_receive(client);	/* it may be over, unnoticed */
 	}
@@ -229,7 +313,7 @@ zklock_client_close(ZkClient *client, int wait_ms)
 		end_orphan(client);
 	for (uint64_t i = 0; i < client->nslots; i++)
 		if (client->slots[i] != NULL)
-			client_free_request(client->slots[i]);
+			free_request(client->slots[i]);
 	free(client->slots);
 	free(client->program);
 	if (client->opening.bytes != NULL)
@@ -331,8 +415,8 @@ end_orphan(ZkClient *client)
  * Take in what the page says is there.  A loss stands in the page, too: its
  * frame may be behind a long one that is still on its way.
  */
-void
-client_look(ZkClient *client)
+static void
+look(ZkClient *client)
 {
 	SharedPage *page = client->channel.page;
 	uint32_t	lost;
@@ -358,8 +442,8 @@ still_open(uint64_t count, uint64_t nover)
  * From now on no interrupt comes.  A program that stands still in the middle
  * of one could send it at any time: it is killed.
  */
-void
-client_refuse_interrupt(ZkClient *client, _Atomic uint32_t *interrupt)
+static void
+refuse_interrupt(ZkClient *client, _Atomic uint32_t *interrupt)
 {
 	if (interrupt_refuse(interrupt))
 		return;
@@ -399,7 +483,7 @@ take_frames(ZkClient *client)
 		}
 		frame_buffer_consume(&client->channel.in, 0);
 	}
-	client_note_end(client);
+	note_end(client);
 }
 
 static void
@@ -450,7 +534,7 @@ copy_text(char *to, size_t size, const char *text)
 static void
 take_reply(ZkClient *client, const FrameTaken *taken)
 {
-	ZkRequest  *request = client_find_request(client, taken->frame.id);
+	ZkRequest  *request = find_request(client, taken->frame.id);
 
 	if (request == NULL || request->done)
 		return;
@@ -535,7 +619,7 @@ copy_reply(ZkRequest *request, const FrameTaken *taken)
 static void
 take_watch(ZkClient *client, const FrameTaken *taken)
 {
-	ZkRequest  *request = client_find_request(client, taken->frame.id);
+	ZkRequest  *request = find_request(client, taken->frame.id);
 
 	if (taken->frame.id == 0 || taken->frame.id != client->watch_id)
 		return;
@@ -546,8 +630,9 @@ take_watch(ZkClient *client, const FrameTaken *taken)
 		client->watch_news = taken->frame.u.watch.news;
 }
 
-void
-client_note_end(ZkClient *client)
+/* If the channel is over and the session was not, it is now. */
+static void
+note_end(ZkClient *client)
 {
 	if (client->channel.state == ZK_CHANNEL_OPEN)
 		return;
@@ -604,4 +689,426 @@ set_error(ZkClient *client, const char *format,...)
 	va_start(args, format);
 	vsnprintf(client->last_error, sizeof(client->last_error), format, args);
 	va_end(args);
+}
+
+ZkRequest *
+zklock_client_create(ZkClient *client, const char *path, ZkNodeKind kind,
+					 const char *data, int length)
+{
+	return start_request(client, &(Order) {
+		.what.kind = REQUEST_CREATE, .what.node_kind = kind,
+		.path = path, .data = data, .length = length
+	});
+}
+
+ZkRequest *
+zklock_client_list(ZkClient *client, const char *path)
+{
+	return start_plain(client, REQUEST_LIST, path);
+}
+
+ZkRequest *
+zklock_client_get(ZkClient *client, const char *path)
+{
+	return start_plain(client, REQUEST_GET, path);
+}
+
+ZkRequest *
+zklock_client_check(ZkClient *client, const char *path, int64_t czxid)
+{
+	return start_request(client, &(Order) {
+		.what.kind = REQUEST_CHECK, .what.czxid = czxid,
+		.path = path
+	});
+}
+
+ZkRequest *
+zklock_client_get_acl(ZkClient *client, const char *path)
+{
+	return start_plain(client, REQUEST_GET_ACL, path);
+}
+
+ZkRequest *
+zklock_client_get_and_watch(ZkClient *client, const char *path)
+{
+	return start_watching(client, REQUEST_GET, path);
+}
+
+ZkRequest *
+zklock_client_list_and_watch(ZkClient *client, const char *path)
+{
+	return start_watching(client, REQUEST_LIST, path);
+}
+
+ZkWatchNews
+zklock_client_watch_news(ZkClient *client)
+{
+	look(client);
+	return client->watch_news;
+}
+
+void
+zklock_client_unwatch(ZkClient *client)
+{
+	if (client == NULL || client->watch_id == 0)
+		return;
+	look(client);
+	if (!client->is_watch_used)
+		put_note(client, FRAME_UNWATCH, client->watch_id);
+	client->watch_id = 0;
+}
+
+ZkRequest *
+zklock_client_replace(ZkClient *client, const char *from, int64_t czxid,
+					  const char *to, const char *data)
+{
+	return start_request(client, &(Order) {
+		.what.kind = REQUEST_REPLACE,
+		.what.node_kind = ZK_EPHEMERAL, .what.czxid = czxid,
+		.path = to, .other_path = from,
+		.data = data, .length = (int) strlen(data)
+	});
+}
+
+ZkRequest *
+zklock_client_move(ZkClient *client, const char *from, const char *to,
+				   const char *data, int length)
+{
+	return start_request(client, &(Order) {
+		.what.kind = REQUEST_MOVE,
+		.what.node_kind = ZK_PERSISTENT_OWN, .path = to,
+		.other_path = from, .data = data, .length = length
+	});
+}
+
+ZkRequest *
+zklock_client_remove(ZkClient *client, const char *path, int version)
+{
+	return start_request(client, &(Order) {
+		.what.kind = REQUEST_DELETE, .what.version = version,
+		.path = path
+	});
+}
+
+ZkRequest *
+zklock_client_remove_guarded(ZkClient *client, const char *guard, int version,
+							 const char *const *paths, int npaths)
+{
+	size_t		length = 0;
+	char	   *data;
+	char	   *next;
+	ZkRequest  *request;
+
+	for (int i = 0; i < npaths; i++)
+		length += strlen(paths[i]) + 1;
+	data = next = malloc(length);
+	if (data == NULL)
+		return NULL;
+	for (int i = 0; i < npaths; i++)
+		next = stpcpy(next, paths[i]) + 1;
+	request = start_request(client, &(Order) {
+		.what.kind = REQUEST_DELETE_GUARDED,
+		.what.version = version, .path = guard, .data = data,
+		.length = (int) length
+	});
+	free(data);
+	return request;
+}
+
+ZkRequest *
+zklock_client_set(ZkClient *client, const char *path, const char *data,
+				  int length, int version)
+{
+	return start_request(client, &(Order) {
+		.what.kind = REQUEST_SET, .what.version = version,
+		.path = path, .data = data, .length = length
+	});
+}
+
+const ZkReply *
+zklock_client_reply(ZkRequest *request)
+{
+	if (!request->done)
+		look(request->client);
+	return request->done ? &request->reply : NULL;
+}
+
+/*
+ * Of a request without an answer, at least the request must be sent: what it
+ * asks for is done all the same.
+ */
+void
+zklock_client_free(ZkRequest *request)
+{
+	if (request == NULL)
+		return;
+	if (request->kind == REQUEST_CREATE || request->kind == REQUEST_REPLACE)
+		put_note(request->client, FRAME_FREE, request->id);
+	if (!request->done)
+		flush_unless_many(request->client);
+	free_request(request);
+}
+
+void
+zklock_client_withdraw(ZkRequest *request)
+{
+	if (request == NULL)
+		return;
+	put_note(request->client, FRAME_WITHDRAW, request->id);
+	request->client->nwithdrawn++;
+	flush_unless_many(request->client);
+	free_request(request);
+}
+
+bool
+zklock_client_delete(ZkClient *client, const char *path)
+{
+	return start_silent(client, REQUEST_DELETE, path, NULL, 0);
+}
+
+void
+zklock_client_begin_many(ZkClient *client)
+{
+	if (client != NULL)
+		client->many_depth++;
+}
+
+void
+zklock_client_end_many(ZkClient *client)
+{
+	if (client != NULL && --client->many_depth == 0 && client->is_flush_due)
+		zklock_client_flush(client);
+}
+
+bool
+zklock_client_hand_over(ZkClient *client, const char *path)
+{
+	bool		is_set;
+
+	zklock_client_begin_many(client);
+	is_set = start_silent(client, REQUEST_SET, path, NULL, 0) &&
+		start_silent(client, REQUEST_DELETE, path, NULL, 0);
+	zklock_client_end_many(client);
+	return is_set;
+}
+
+bool
+zklock_client_announce(ZkClient *client, const char *path,
+					   const char *data, int length)
+{
+	return start_silent(client, REQUEST_SET, path, data, length);
+}
+
+KeptLock *
+zklock_client_kept(ZkClient *client)
+{
+	return client != NULL && client->channel.page != NULL ?
+		client->channel.page->kept : NULL;
+}
+
+void
+zklock_client_tell_kept(ZkClient *client, int slot, uint32_t generation,
+						const char *node, const char *data)
+{
+	Frame		frame = {.kind = FRAME_KEEP};
+	const FrameBlob blobs[FRAME_NBLOBS] = {
+		frame_text(node), frame_text(data)
+	};
+
+	frame.u.keep.slot = (uint32_t) slot;
+	frame.u.keep.generation = generation;
+	put_frame(client, &frame, blobs);
+	flush_unless_many(client);
+}
+
+/* ---------------------------------------------------------------------
+ * Requests: found, freed; frames that are sent
+ * ---------------------------------------------------------------------
+ */
+
+/* The live request of that number, or NULL. */
+static ZkRequest *
+find_request(ZkClient *client, uint64_t id)
+{
+	uint64_t	slot = id & SLOT_MASK;
+	ZkRequest  *request = slot < client->nslots ? client->slots[slot] : NULL;
+
+	return request != NULL && request->id == id ? request : NULL;
+}
+
+static void
+free_request(ZkRequest *request)
+{
+	request->client->slots[request->id & SLOT_MASK] = NULL;
+	free(request->path);
+	free(request->texts);
+	free(request);
+}
+
+/*
+ * Send a frame of its own, without content.  Without memory the session is
+ * given up: what is withdrawn and not undone would block others for ever.
+ */
+static void
+put_note(ZkClient *client, FrameKind kind, uint64_t id)
+{
+	const Frame frame = {.kind = kind, .id = id};
+
+	put_frame(client, &frame, no_blobs);
+}
+
+/* The same for any frame. */
+static void
+put_frame(ZkClient *client, const Frame *frame,
+		  const FrameBlob blobs[FRAME_NBLOBS])
+{
+	if (client->status.state != ZK_CLIENT_LOST &&
+		!zklock_channel_put(&client->channel, frame, blobs))
+	{
+		zklock_channel_break(&client->channel, ZK_CHANNEL_NO_MEMORY);
+		note_end(client);
+	}
+
+	/* who frees what is answered is in no hurry */
+	client->is_flush_due |= frame->kind != FRAME_FREE;
+}
+
+static void
+flush_unless_many(ZkClient *client)
+{
+	client->is_flush_due = true;
+	if (client->many_depth == 0)
+		zklock_client_flush(client);
+}
+
+/* ---------------------------------------------------------------------
+ * Helpers
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * Make a request and give it a number.  NULL without memory, or with 2^16
+ * requests under way.
+ */
+static ZkRequest *
+new_request(ZkClient *client, RequestKind kind)
+{
+	ZkRequest  *request = calloc(1, sizeof(*request));
+	uint64_t	slot = 0;
+	bool		found = false;
+
+	if (request == NULL)
+		return NULL;
+	for (uint64_t i = 0; i < client->nslots && !found; i++)
+	{
+		slot = (client->next_slot + i) % client->nslots;
+		found = client->slots[slot] == NULL;
+	}
+	if (!found && client->nslots <= SLOT_MASK)
+	{
+		uint64_t	wider = client->nslots > 0 ? client->nslots * 2 : 64;
+		ZkRequest **more = realloc(client->slots, wider * sizeof(*more));
+
+		if (more != NULL)
+		{
+			memset(more + client->nslots, 0,
+				   (wider - client->nslots) * sizeof(*more));
+			slot = client->nslots;
+			client->slots = more;
+			client->nslots = wider;
+			found = true;
+		}
+	}
+	if (!found)
+	{
+		free(request);
+		return NULL;
+	}
+	client->next_slot = (slot + 1) % client->nslots;
+	client->generation++;
+	request->id = (client->generation << SLOT_BITS) | slot;
+	request->client = client;
+	request->kind = kind;
+	client->slots[slot] = request;
+	return request;
+}
+
+/* Make a request and have it sent; NULL without memory. */
+static ZkRequest *
+start_request(ZkClient *client, const Order *order)
+{
+	bool		is_create = order->what.kind == REQUEST_CREATE;
+	ZkRequest  *request = new_request(client, order->what.kind);
+
+	if (request == NULL)
+		return NULL;
+	if (is_create)
+		request->path = strdup(order->path);
+	if ((!is_create || request->path != NULL) &&
+		put_request(client, request->id, order))
+		return request;
+	free_request(request);
+	return NULL;
+}
+
+/* The same for one that takes nothing but a path. */
+static ZkRequest *
+start_plain(ZkClient *client, RequestKind kind, const char *path)
+{
+	return start_request(client, &(Order) {
+		.what.kind = kind, .path = path
+	});
+}
+
+/* The same for a read whose node, or list, is watched from then on. */
+static ZkRequest *
+start_watching(ZkClient *client, RequestKind kind, const char *path)
+{
+	ZkRequest  *request = start_request(client, &(Order) {
+		.what.kind = kind, .what.is_watched = true, .path = path
+	});
+
+	if (request == NULL)
+		return NULL;
+	client->watch_id = request->id;
+	client->watch_news = ZK_WATCH_QUIET;
+	client->is_watch_used = false;
+	return request;
+}
+
+/* The same for one whose answer nobody waits for; false without memory. */
+static bool
+start_silent(ZkClient *client, RequestKind kind, const char *path,
+			 const char *data, int length)
+{
+	const Order order = {
+		.what.kind = kind, .what.version = ZK_ANY_VERSION,
+		.path = path, .data = data, .length = length
+	};
+
+	if (!put_request(client, 0, &order))
+		return false;
+	flush_unless_many(client);
+	return true;
+}
+
+/* Nothing is kept for a session that is over: nobody would send it. */
+static bool
+put_request(ZkClient *client, uint64_t id, const Order *order)
+{
+	const Frame frame = {
+		.kind = FRAME_REQUEST, .id = id, .u.request = order->what
+	};
+	const FrameBlob blobs[FRAME_NBLOBS] = {
+		frame_text(order->path), frame_text(order->other_path),
+		{order->data, (size_t) order->length}
+	};
+
+	if (client->status.state == ZK_CLIENT_LOST)
+		return true;
+	if (!zklock_channel_put(&client->channel, &frame, blobs))
+		return false;
+	client->nrequests++;
+	client->is_flush_due = true;
+	return true;
 }

@@ -5,7 +5,7 @@
  *	  join, look, watch the one ahead, look again, until granted or out of
  *	  patience.
  *
- * Requests are malloc'ed memory of client_request.c, which no memory context
+ * Requests are malloc'ed memory of client.c, which no memory context
  * frees.  So the public functions have a PG_TRY: whatever raises in between,
  * the queue node is withdrawn, also if the reply to its create is still to
  * come or was lost.  A FATAL does not run the PG_CATCH; the end of the

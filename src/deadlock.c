@@ -25,14 +25,18 @@
  * there all the time in between, and so all of it at once.  A fact of a wait
  * in PostgreSQL may be outdated until its maker checks again.  So it counts
  * only if its maker says it once more in between, as he does with every check,
- * and those of our own are checked again.  What remains: a session that is suspended may have given up, which
- * the ensemble does not know; and one that gives up at that very moment.
+ * and those of our own are checked again.  What remains: a session that is
+ * suspended may have given up, which the ensemble does not know; and one that
+ * gives up at that very moment.
  *
  * Some cycles are not seen at first.  A session that was handed a lock by the
  * one ahead stands behind that one's node for a while, for all that others can
  * tell; a fact may be deleted by strangers; an answer may be an error that
  * passes.  So a long wait is followed by another search after a session
  * timeout, and then after twice as long each time.
+ *
+ * A fact is in the detector before its create is sent, so that whatever raises
+ * leaves it to zklock_deadlock_end().
  *
  * Errors of ZooKeeper's do not end a wait that may be granted: then nothing
  * is found.
@@ -75,6 +79,9 @@
 #define CONFIRM_MS 4000
 #define LOOK_AGAIN_MS 100
 
+/* Most facts at a time. */
+#define FACTS_MAX 64
+
 static void begin_check(ZkDetector *detector, int64 deadline);
 static void schedule(ZkDetector *detector);
 static List *find_blocked(ZkDetector *detector, const ZkPlace *place);
@@ -100,6 +107,20 @@ static void append_member(StringInfo text, const Member *member,
 						  const char *process);
 static const char *name_of_lock(const ZkPlace *place, const char *lock_path);
 static void append_statements(StringInfo text, const Cycle *cycle);
+static bool say(ZkDetector *detector, const ZkPlace *place, FactKind kind,
+				int64 session, const char *data);
+static ZkFact *find_fact(const ZkDetector *detector, FactKind kind,
+						 int64 session);
+static bool blocks_somebody(const ZkDetector *detector);
+static void take_back(ZkDetector *detector, ZkFact *fact);
+static void forget_deleted(ZkDetector *detector);
+static void repeat(const ZkDetector *detector);
+static ZkFact *new_fact(ZkDetector *detector, FactKind kind, int64 session,
+						const char *path, const char *data);
+static bool make(ZkDetector *detector, const ZkPlace *place, ZkFact *fact);
+static bool adopt_or_delete(ZkDetector *detector, ZkFact *fact);
+static void note_refusal(ZkDetector *detector, const ZkFact *fact,
+						 const ZkReply *reply);
 
 void
 zklock_deadlock_begin(ZkDetector *detector)
@@ -127,12 +148,12 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 	is_due = detector->cycle_at != 0 &&
 		zklock_client_now() >= detector->cycle_at;
 	if (is_due)
-		deadlock_forget_deleted(detector);
+		forget_deleted(detector);
 
 	/* its own wait first: it is a part of each cycle */
 	if (holds_locks || waiters != NIL)
 		is_news = say_wait(detector, place);
-	deadlock_repeat(detector);
+	repeat(detector);
 	is_news |= say_blocked(detector, place, waiters);
 	if (is_news || is_due)
 		search(detector, place, deadline);
@@ -148,7 +169,7 @@ zklock_deadlock_end(ZkDetector *detector)
 {
 	zklock_roundtrip_end(&detector->trip);
 	while (detector->facts != NIL)
-		deadlock_take_back(detector, llast(detector->facts));
+		take_back(detector, llast(detector->facts));
 	detector->cycle_at = 0;
 	detector->pause_ms = 0;
 	detector->nsuspicions = 0;
@@ -179,7 +200,7 @@ schedule(ZkDetector *detector)
 		detector->cycle_at <= now + CHECK_AGAIN_MS;
 
 	detector->look_at = now +
-		(deadlock_blocks_somebody(detector) || is_suspicious ?
+		(blocks_somebody(detector) || is_suspicious ?
 		 CHECK_AGAIN_MS : Max(DeadlockTimeout, CHECK_AGAIN_MS));
 }
 
@@ -213,7 +234,7 @@ forget_gone(ZkDetector *detector, List *waiters)
 		foreach(other, waiters)
 			is_gone &= ((LocalWaiter *) lfirst(other))->session != fact->session;
 		if (is_gone)
-			deadlock_take_back(detector, fact);
+			take_back(detector, fact);
 	}
 }
 
@@ -222,14 +243,14 @@ static bool
 say_wait(ZkDetector *detector, const ZkPlace *place)
 {
 	int64		own = zklock_session_id();
-	ZkFact	   *said = deadlock_said(detector, FACT_WAIT, own);
+	ZkFact	   *said = find_fact(detector, FACT_WAIT, own);
 
 	if (said != NULL &&
 		strncmp(said->data, place->node, strlen(place->node)) == 0)
 		return false;
 	if (said != NULL)
-		deadlock_take_back(detector, said);
-	return deadlock_say(detector, place, FACT_WAIT, own,
+		take_back(detector, said);
+	return say(detector, place, FACT_WAIT, own,
 						psprintf("%s\n%s", place->node,
 								 zklock_nodedata_build(0)));
 }
@@ -242,14 +263,14 @@ say_blocked(ZkDetector *detector, const ZkPlace *place, List *waiters)
 	ListCell   *cell;
 	bool		is_news = false;
 
-	if (deadlock_said(detector, FACT_WAIT, zklock_session_id()) == NULL)
+	if (find_fact(detector, FACT_WAIT, zklock_session_id()) == NULL)
 		return false;
 	foreach(cell, waiters)
 	{
 		const LocalWaiter *waiter = lfirst(cell);
 
-		if (deadlock_said(detector, FACT_BLOCKED, waiter->session) == NULL)
-			is_news |= deadlock_say(detector, place, FACT_BLOCKED,
+		if (find_fact(detector, FACT_BLOCKED, waiter->session) == NULL)
+			is_news |= say(detector, place, FACT_BLOCKED,
 									waiter->session,
 									deadlock_describe_wait(waiter->pid,
 														   &locks));
@@ -270,7 +291,7 @@ search(ZkDetector *detector, const ZkPlace *place, int64 deadline)
 	Cycle		second;
 	bool		is_over;
 
-	if (deadlock_said(detector, FACT_WAIT, zklock_session_id()) == NULL)
+	if (find_fact(detector, FACT_WAIT, zklock_session_id()) == NULL)
 		return;
 	is_over = find_cycle(detector, place, false, &first);
 	note_search(detector, is_over, is_over && first.length > 0);
@@ -322,7 +343,7 @@ find_cycle(ZkDetector *detector, const ZkPlace *place, bool is_newest,
 		   Cycle *cycle)
 {
 	int64		own = zklock_session_id();
-	const ZkFact *wait = deadlock_said(detector, FACT_WAIT, own);
+	const ZkFact *wait = find_fact(detector, FACT_WAIT, own);
 	int64		said = wait != NULL ? wait->czxid : 0;
 	CycleGraph *shape;
 
@@ -405,7 +426,7 @@ confirm(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle,
 		if (zklock_client_now() < check_at)
 			continue;
 		forget_gone(detector, find_blocked(detector, place));
-		deadlock_repeat(detector);
+		repeat(detector);
 		check_at = zklock_client_now() + CHECK_AGAIN_MS;
 	}
 }
@@ -443,7 +464,7 @@ is_true_still(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle)
 	if (graph->in_postgres[cycle->way[last]] != NULL)
 	{
 		forget_gone(detector, find_blocked(detector, place));
-		if (deadlock_said(detector, FACT_BLOCKED,
+		if (find_fact(detector, FACT_BLOCKED,
 						  graph->members[edge_of(cycle, last)->from].session) ==
 			NULL)
 			return false;
@@ -559,4 +580,219 @@ append_statements(StringInfo text, const Cycle *cycle)
 			appendStringInfo(text, "\nProcess %d: %s", pid,
 							 pgstat_get_backend_current_activity(pid, false));
 	}
+}
+
+/*
+ * Say a fact of that kind about a session, with that text, unless it is said
+ * already.  Result: is it new?  false too if ZooKeeper refuses it.  Raises on
+ * interrupts.
+ */
+static bool
+say(ZkDetector *detector, const ZkPlace *place, FactKind kind,
+			 int64 session, const char *data)
+{
+	ZkFact	   *fact;
+
+	if (detector->is_refused ||
+		find_fact(detector, kind, session) != NULL ||
+		list_length(detector->facts) >= FACTS_MAX)
+		return false;
+	fact = new_fact(detector, kind, session,
+					deadlock_path(place, kind, session,
+								  zklock_session_id()),
+					data);
+	if (make(detector, place, fact))
+		return true;
+	take_back(detector, fact);
+	return false;
+}
+
+/* The fact of that kind about a session, or NULL. */
+static ZkFact *
+find_fact(const ZkDetector *detector, FactKind kind, int64 session)
+{
+	ListCell   *cell;
+
+	foreach(cell, detector->facts)
+	{
+		ZkFact	   *fact = lfirst(cell);
+
+		if (fact->kind == kind && fact->session == session)
+			return fact;
+	}
+	return NULL;
+}
+
+/* Is anybody said to wait for us in PostgreSQL? */
+static bool
+blocks_somebody(const ZkDetector *detector)
+{
+	ListCell   *cell;
+
+	foreach(cell, detector->facts)
+		if (((const ZkFact *) lfirst(cell))->kind == FACT_BLOCKED)
+		return true;
+	return false;
+}
+
+/* What has gone with its session is gone. */
+/*
+ * Take one back, by a delete that is sent again until it is confirmed.  Never
+ * raises, never waits.
+ */
+static void
+take_back(ZkDetector *detector, ZkFact *fact)
+{
+	detector->facts = list_delete_ptr(detector->facts, fact);
+	if (fact->is_tried && detector->session == zklock_session_number())
+		zklock_client_delete(zklock_session_client(), fact->path);
+	pfree(fact->path);
+	pfree(fact->data);
+	pfree(fact);
+}
+
+/* Check whether all that was said is there; what is not may be said anew. */
+static void
+forget_deleted(ZkDetector *detector)
+{
+	ListCell   *cell;
+
+	foreach(cell, list_copy(detector->facts))
+	{
+		ZkFact	   *fact = lfirst(cell);
+		const ZkReply *reply = zklock_roundtrip_read(&detector->trip,
+													 zklock_client_get,
+													 fact->path);
+
+		if (reply != NULL &&
+			(reply->result == ZK_NO_NODE ||
+			 (reply->result == ZK_OK && reply->czxid != fact->czxid)))
+			take_back(detector, fact);
+	}
+}
+
+/*
+ * Say once more who waits for us in PostgreSQL, as we have just seen.  Nobody
+ * waits for the replies.
+ */
+static void
+repeat(const ZkDetector *detector)
+{
+	ListCell   *cell;
+
+	foreach(cell, detector->facts)
+	{
+		const ZkFact *fact = lfirst(cell);
+
+		if (fact->kind == FACT_BLOCKED)
+			zklock_client_announce(zklock_session_client(), fact->path,
+								   fact->data, strlen(fact->data));
+	}
+}
+
+/* One that is not made yet, the detector's. */
+static ZkFact *
+new_fact(ZkDetector *detector, FactKind kind, int64 session, const char *path,
+		 const char *data)
+{
+	MemoryContext caller = MemoryContextSwitchTo(detector->context);
+	ZkFact	   *fact = palloc0(sizeof(*fact));
+
+	fact->kind = kind;
+	fact->session = session;
+	fact->path = pstrdup(path);
+	fact->data = pstrdup(data);
+	detector->facts = lappend(detector->facts, fact);
+	MemoryContextSwitchTo(caller);
+	return fact;
+}
+
+/*
+ * Create a fact's znode.  false if that was refused, or came to no end: then
+ * is_tried tells whether there may be one of ours.
+ */
+static bool
+make(ZkDetector *detector, const ZkPlace *place, ZkFact *fact)
+{
+	for (int attempts = 0; attempts < PARENT_ATTEMPTS; attempts++)
+	{
+		const ZkReply *reply;
+
+		fact->is_tried = true;
+		reply = zklock_roundtrip_create(&detector->trip, fact->path,
+										place->root_length, ZK_EPHEMERAL,
+										fact->data);
+		if (reply == NULL)
+			return false;
+		switch (reply->result)
+		{
+			case ZK_OK:
+				fact->czxid = reply->czxid;
+				return true;
+			case ZK_NODE_EXISTS:
+				if (adopt_or_delete(detector, fact))
+					return true;
+				if (fact->is_tried)
+					break;
+				note_refusal(detector, fact, reply);
+				return false;
+			case ZK_UNKNOWN_OUTCOME:
+				break;
+			case ZK_SESSION_LOST:
+				return false;
+			default:
+				note_refusal(detector, fact, reply);
+				return false;
+		}
+	}
+	return false;
+}
+
+/*
+ * There is a znode at the fact's path.  If it is what was to be made, by an
+ * attempt whose reply was lost: take it for that.  If it is another one of
+ * ours, one that was to be taken back: delete it, and leave is_tried set: try
+ * again.  Somebody else's stays.
+ */
+static bool
+adopt_or_delete(ZkDetector *detector, ZkFact *fact)
+{
+	const ZkReply *reply =
+		zklock_roundtrip_read(&detector->trip, zklock_client_get, fact->path);
+
+	fact->is_tried = reply != NULL && reply->result == ZK_OK &&
+		reply->ephemeral_owner == zklock_session_id();
+	if (!fact->is_tried)
+		return false;
+	if (reply->data != NULL &&
+		reply->data_length == (int) strlen(fact->data) &&
+		memcmp(reply->data, fact->data, reply->data_length) == 0)
+	{
+		fact->czxid = reply->czxid;
+		return true;
+	}
+	zklock_client_delete(zklock_session_client(), fact->path);
+	return false;
+}
+
+/*
+ * Nothing more is said in this wait, for it would be refused again, or there
+ * is somebody else's in its place; the log has it once.
+ */
+static void
+note_refusal(ZkDetector *detector, const ZkFact *fact, const ZkReply *reply)
+{
+	static bool is_logged;
+
+	detector->is_refused = true;
+	if (!is_logged)
+		ereport(LOG,
+				(errmsg("deadlocks over ZooKeeper locks go unseen by process %d",
+						MyProcPid),
+				 errdetail("Znode \"%s\" cannot be created: %s.",
+						   zklock_nodedata_quotable(fact->path),
+						   reply->code_text),
+				 errhint("All who share a root must have the same credentials, \"%s\". Nobody else may create below it.",
+						 "zklock.auth")));
+	is_logged = true;
 }

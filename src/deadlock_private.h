@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock_private.h
- *	  Deadlocks, for the modules of the family deadlock_*.
+ *	  Deadlocks, for deadlock.c and deadlock_graph.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -80,37 +80,6 @@ typedef struct Cycle
 	int			way[CYCLE_NODES_MAX];	/* its edges, from node 0 on */
 } Cycle;
 
-/* ---- deadlock_fact.c ---- */
-
-/*
- * Say a fact of that kind about a session, with that text, unless it is said
- * already.  Result: is it new?  false too if ZooKeeper refuses it.  Raises on
- * interrupts.
- */
-extern bool deadlock_say(ZkDetector *detector, const ZkPlace *place,
-						 FactKind kind, int64 session, const char *data);
-
-/* The fact of that kind about a session, or NULL. */
-extern ZkFact *deadlock_said(const ZkDetector *detector, FactKind kind,
-							 int64 session);
-
-/* Is anybody said to wait for us in PostgreSQL? */
-extern bool deadlock_blocks_somebody(const ZkDetector *detector);
-
-/* Take one back.  Never raises, never waits. */
-extern void deadlock_take_back(ZkDetector *detector, ZkFact *fact);
-
-/* Check whether all that was said is there; what is not may be said anew. */
-extern void deadlock_forget_deleted(ZkDetector *detector);
-
-/*
- * Say once more who waits for us in PostgreSQL, as we have just seen.  Nobody
- * waits for the replies.
- */
-extern void deadlock_repeat(const ZkDetector *detector);
-
-/* ---- deadlock_graph.c ---- */
-
 /*
  * The path of a fact of that kind about a session, palloc'ed.  maker: who says
  * it; for FACT_BLOCKED only.
@@ -132,8 +101,6 @@ extern Graph *deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place,
  * it: a list of LocalWaiter.  For those who are not on the board.
  */
 extern List *deadlock_local_holders(ZkRoundTrip *trip, const ZkPlace *place);
-
-/* ---- deadlock_local.c ---- */
 
 /*
  * Does anybody wait for a lock of PostgreSQL's that this backend holds?  Never

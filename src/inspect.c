@@ -1,28 +1,36 @@
 /*-------------------------------------------------------------------------
  *
  * inspect.c
- *	  SQL functions that look: the queue of a lock, all locks, who waits, what
- *	  this session holds, the session itself.
+ *	  SQL functions that show something: the queue of a lock, all locks, who
+ *	  waits, what this session holds, the session itself; all backends of this
+ *	  cluster, and counters.
  *
- * What each promises stands with its COMMENT ON in sql/zklock--2.0.sql.
+ * Those about all backends, and the counters, open no session and do not ask
+ * the ensemble.  What each promises stands with its COMMENT ON in sql/zklock--2.0.sql.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "args.h"
 #include "board.h"
+#include "compat.h"
 #include "deadlock.h"
 #include "lock.h"
 #include "name.h"
 #include "nodedata.h"
 #include "queue.h"
 #include "session.h"
-#include "tree.h"
+#include "stat.h"
 
 PG_FUNCTION_INFO_V1(zk_lock_queue);
 PG_FUNCTION_INFO_V1(zk_all_locks);
@@ -30,6 +38,19 @@ PG_FUNCTION_INFO_V1(zk_waits_in_postgres);
 PG_FUNCTION_INFO_V1(zk_process);
 PG_FUNCTION_INFO_V1(zk_locks);
 PG_FUNCTION_INFO_V1(zk_session);
+PG_FUNCTION_INFO_V1(zk_backends);
+PG_FUNCTION_INFO_V1(zk_backend_locks);
+PG_FUNCTION_INFO_V1(zk_stat);
+PG_FUNCTION_INFO_V1(zk_stat_reset);
+
+static bool may_see(const ZkBoardRow *row);
+static void put_backend(ReturnSetInfo *result, const ZkBoardRow *row);
+static void put_locks(ReturnSetInfo *result, const ZkBoardRow *row);
+static void put_counters(ReturnSetInfo *result, const ZkStatRow *row);
+static const char *state_of(const ZkBoardRow *row);
+static bool is_lost(const ZkBoardRow *row, const ZkBoardHeld *held);
+static void add_name(ZkRow *columns, const char *name);
+static void add_date(ZkRow *columns, int64 unix_ms);
 
 Datum
 zk_lock_queue(PG_FUNCTION_ARGS)
@@ -159,4 +180,197 @@ zk_session(PG_FUNCTION_ARGS)
 	zklock_row_add(&row, exists && status.program_pid != 0,
 				   Int32GetDatum(status.program_pid));
 	return zklock_row_datum(fcinfo, &row);
+}
+
+Datum
+zk_backends(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
+	ZkBoardRow	row;
+
+	for (int i = 0; i < zklock_board_size(); i++)
+		if (zklock_board_read(i, &row))
+			put_backend(result, &row);
+	return (Datum) 0;
+}
+
+Datum
+zk_backend_locks(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
+	ZkBoardRow	row;
+
+	for (int i = 0; i < zklock_board_size(); i++)
+		if (zklock_board_read(i, &row) && may_see(&row))
+			put_locks(result, &row);
+	return (Datum) 0;
+}
+
+Datum
+zk_stat(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
+	ZkStatRow	row;
+
+	for (int i = 0; i < zklock_stat_size(); i++)
+		if (zklock_stat_read(i, &row))
+			put_counters(result, &row);
+	return (Datum) 0;
+}
+
+Datum
+zk_stat_reset(PG_FUNCTION_ARGS)
+{
+	zklock_stat_reset();
+	PG_RETURN_VOID();
+}
+
+/* By the rules of pg_stat_activity. */
+static bool
+may_see(const ZkBoardRow *row)
+{
+	return has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) ||
+		has_privs_of_role(GetUserId(), row->user);
+}
+
+/* Put one row of zk_backends(). */
+static void
+put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
+{
+	bool		is_waiting = row->awaited[0] != '\0';
+	bool		has_session = row->session_id != 0;
+	bool		is_seen = may_see(row);
+	ZkRow		columns = {0};
+
+	zklock_row_add_int(&columns, row->pid);
+	add_name(&columns, get_database_name(row->database));
+	add_name(&columns, GetUserNameFromId(row->user, true));
+	zklock_row_add_text(&columns, is_seen ? state_of(row) : NULL);
+	zklock_row_add_text(&columns, !is_seen || !has_session ? NULL :
+						zklock_args_session_id(row->session_id));
+	zklock_row_add_text(&columns, is_seen && has_session ? row->server : NULL);
+	zklock_row_add(&columns, is_seen && row->session_number != 0,
+				   TimestampTzGetDatum(row->state_since));
+	zklock_row_add_text(&columns, !is_seen || !is_waiting ? NULL :
+						zklock_nodedata_printable(row->awaited));
+	zklock_row_add_text(&columns, !is_seen || !is_waiting ? NULL :
+						zklock_args_mode(row->awaited_mode));
+	zklock_row_add(&columns, is_seen && is_waiting,
+				   Int32GetDatum(row->awaited_permits));
+	zklock_row_add(&columns, is_seen && is_waiting,
+				   TimestampTzGetDatum(row->awaited_since));
+	zklock_row_add(&columns, is_seen, Int32GetDatum(row->nheld));
+	add_date(&columns, is_seen ? row->proof_ms : 0);
+	zklock_row_put(result, &columns);
+}
+
+/* Put the rows of zk_backend_locks() for one backend. */
+static void
+put_locks(ReturnSetInfo *result, const ZkBoardRow *row)
+{
+	for (int i = 0; i < ZK_BOARD_LOCKS; i++)
+	{
+		const ZkBoardLock *lock = &row->locks[i];
+		const ZkBoardHeld *held = &lock->held;
+
+		if (lock->name[0] == '\0')
+			continue;
+		for (int mode = 0; mode < (int) lengthof(held->since); mode++)
+		{
+			ZkRow		columns = {0};
+
+			if (held->session_counts[mode] == 0 &&
+				held->call_counts[mode] == 0 && held->xact_counts[mode] == 0)
+				continue;
+			zklock_row_add_int(&columns, row->pid);
+			zklock_row_add_text(&columns,
+								zklock_nodedata_printable(lock->name));
+			zklock_row_add_text(&columns, zklock_args_mode((RecipeMode) mode));
+			zklock_row_add_text(&columns, is_lost(row, held) ? "lost" : "held");
+			zklock_row_add_int(&columns, held->session_counts[mode]);
+			zklock_row_add_int(&columns, held->call_counts[mode]);
+			zklock_row_add_int(&columns, held->xact_counts[mode]);
+			zklock_row_add(&columns, true, Int64GetDatum(held->token));
+			zklock_row_add(&columns, true,
+						   TimestampTzGetDatum(held->since[mode]));
+			zklock_row_add_int(&columns, held->permits);
+			add_date(&columns, held->proof_ms);
+			zklock_row_put(result, &columns);
+		}
+	}
+}
+
+/*
+ * Put one row of zk_stat(), in the order of its columns; none for a database
+ * that was dropped.
+ */
+static void
+put_counters(ReturnSetInfo *result, const ZkStatRow *row)
+{
+	static const ZkStat columns[] = {
+		ZK_STAT_GRANT_AT_ONCE, ZK_STAT_GRANT_HANDED_OVER, ZK_STAT_GRANT_TOLD,
+		ZK_STAT_GRANT_LISTED, ZK_STAT_GRANT_KEPT, ZK_STAT_KEPT_FOR_OTHERS,
+		ZK_STAT_TRY_IN_VAIN, ZK_STAT_TIMEOUT,
+		ZK_STAT_CANCEL, ZK_STAT_DEADLOCK, ZK_STAT_LOSS, ZK_STAT_REFUSED_COMMIT,
+		ZK_STAT_EVICTION, ZK_STAT_SESSION, ZK_STAT_RECONNECT, ZK_STAT_REQUEST
+	};
+	const char *database = get_database_name(row->database);
+	Datum		waits[ZK_STAT_WAITS];
+	int64		nwaits = 0;
+	ZkRow		counters = {0};
+
+	if (database == NULL && row->database != InvalidOid)
+		return;
+	for (int i = 0; i < ZK_STAT_WAITS; i++)
+	{
+		nwaits += row->waits[i];
+		waits[i] = Int64GetDatum(row->waits[i]);
+	}
+	add_name(&counters, database);
+	for (int i = 0; i < (int) lengthof(columns); i++)
+		zklock_row_add(&counters, true,
+					   Int64GetDatum(row->counts[columns[i]]));
+	zklock_row_add(&counters, true, Int64GetDatum(nwaits));
+	zklock_row_add(&counters, true,
+				   Float8GetDatum(row->counts[ZK_STAT_WAIT_US] / 1000.0));
+	zklock_row_add(&counters, true,
+				   PointerGetDatum(construct_array(waits, ZK_STAT_WAITS,
+												   INT8OID, sizeof(int64),
+												   FLOAT8PASSBYVAL,
+												   TYPALIGN_DOUBLE)));
+	zklock_row_add(&counters, true, TimestampTzGetDatum(row->since));
+	zklock_row_put(result, &counters);
+}
+
+/* As zk_session has it: what is held without a session is held no more. */
+static const char *
+state_of(const ZkBoardRow *row)
+{
+	if (row->is_session_open)
+		return zklock_args_state(row->state);
+	return row->nheld > 0 ? "lost" : "none";
+}
+
+static bool
+is_lost(const ZkBoardRow *row, const ZkBoardHeld *held)
+{
+	return held->is_evicted || !row->is_session_open ||
+		row->state == ZK_CLIENT_LOST ||
+		held->session_number != row->session_number;
+}
+
+/* NULL: it was dropped meanwhile. */
+static void
+add_name(ZkRow *columns, const char *name)
+{
+	zklock_row_add(columns, name != NULL, name == NULL ? (Datum) 0 :
+				   DirectFunctionCall1(namein, CStringGetDatum(name)));
+}
+
+/* Milliseconds of the Unix epoch; 0: a NULL. */
+static void
+add_date(ZkRow *columns, int64 unix_ms)
+{
+	zklock_row_add(columns, unix_ms != 0,
+				   TimestampTzGetDatum(zklock_nodedata_date(unix_ms)));
 }

@@ -110,7 +110,7 @@ take_request(Session *session, const FrameTaken *taken)
 	request->is_watched = wanted->is_watched != 0;
 	request->node_kind = wanted->node_kind;
 	request->version = wanted->version;
-	request->czxid = wanted->czxid;
+	request->check.czxid = wanted->czxid;
 	request->other_path = copy_blob(taken, 1);
 	request->data = copy_blob(taken, 2);
 	request->data_length = (int) taken->frame.blob_lengths[2];
@@ -384,13 +384,13 @@ request_defer(Request *request)
 {
 	Traffic    *traffic = &request->session->traffic;
 
-	request->delay_ms = request->delay_ms == 0 ? RETRY_MIN_MS :
-		2 * request->delay_ms;
-	if (request->delay_ms > RETRY_MAX_MS)
-		request->delay_ms = RETRY_MAX_MS;
-	request->retry_at = protocol_now() + request->delay_ms;
-	if (request->retry_at < traffic->retry_at)
-		traffic->retry_at = request->retry_at;
+	request->retry.delay_ms = request->retry.delay_ms == 0 ? RETRY_MIN_MS :
+		2 * request->retry.delay_ms;
+	if (request->retry.delay_ms > RETRY_MAX_MS)
+		request->retry.delay_ms = RETRY_MAX_MS;
+	request->retry.due_at = protocol_now() + request->retry.delay_ms;
+	if (request->retry.due_at < traffic->retry_at)
+		traffic->retry_at = request->retry.due_at;
 	return true;
 }
 
@@ -405,14 +405,14 @@ retry(Session *session, int64_t now)
 		 request = next)
 	{
 		next = request->next;
-		if (request->retry_at != 0 && now >= request->retry_at)
+		if (request->retry.due_at != 0 && now >= request->retry.due_at)
 		{
-			request->retry_at = 0;
+			request->retry.due_at = 0;
 			request_submit(request);
 		}
-		else if (request->retry_at != 0 &&
-				 request->retry_at < session->traffic.retry_at)
-			session->traffic.retry_at = request->retry_at;
+		else if (request->retry.due_at != 0 &&
+				 request->retry.due_at < session->traffic.retry_at)
+			session->traffic.retry_at = request->retry.due_at;
 	}
 }
 
@@ -461,7 +461,7 @@ request_complete(Request *request)
 		request->is_counted = true;
 		atomic_fetch_add(&session->page->nfinished, 1);
 	}
-	if (again && request->retry_at == 0)
+	if (again && request->retry.due_at == 0)
 		request_submit(request);
 	else if (!again)
 	{

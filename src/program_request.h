@@ -25,6 +25,22 @@ typedef struct Answer
 	size_t		children_size;
 } Answer;
 
+/* A CHECK. */
+typedef struct CheckStep
+{
+	int64_t		czxid;			/* that the node must have; 0: any */
+	bool		is_looked_at;	/* a look at the node is under way */
+	zoo_op_t	op;				/* must outlive the call, as the result */
+	zoo_op_result_t result;
+} CheckStep;
+
+/* When a request that was refused is sent again. */
+typedef struct Retry
+{
+	int			delay_ms;		/* the last one between two attempts */
+	int64_t		due_at;			/* of the next attempt; 0: not set */
+} Retry;
+
 struct Request
 {
 	uint64_t	id;				/* the backend's number; 0: it has none */
@@ -44,19 +60,15 @@ struct Request
 	int			version;		/* SET and DELETE: that the node must have;
 								 * DELETE_GUARDED: the guard; -1: any */
 	Moment		sent_at;		/* the last attempt */
-	int			delay_ms;		/* the last one between two attempts */
-	int64_t		retry_at;		/* when the next attempt is due; 0: not set */
+	Retry		retry;
 	char	   *path;			/* node, or parent for LIST and ERASE */
 	char	   *other_path;		/* ERASE: prefix of the child; REPLACE and MOVE:
 								 * the node to go */
 	char	   *data;			/* CREATE, REPLACE, MOVE, SET; DELETE_GUARDED:
 								 * the nodes' paths */
 	int			data_length;
-	zoo_op_t	op;				/* CHECK; must outlive the call */
-	zoo_op_result_t op_result;
-	int64_t		czxid;			/* CHECK: that the node must have; 0: any */
-	bool		is_looked_at;	/* CHECK: a look at the node is under way */
-	zoo_op_result_t *op_results;	/* the same for DELETE_GUARDED and MOVE */
+	CheckStep	check;
+	zoo_op_result_t *op_results;	/* DELETE_GUARDED, MOVE: must outlive the call */
 
 	Answer		answer;			/* the last one */
 };

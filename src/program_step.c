@@ -175,12 +175,12 @@ send_check_of_path(Request *request, const char *path)
 	zhandle_t  *zh = request->session->zh;
 	int			rc;
 
-	request->is_looked_at = false;
-	zoo_check_op_init(&request->op, path, -1);
-	rc = zoo_amulti(zh, 1, &request->op, &request->op_result, check_done,
-					request);	/* R6 */
-	if (rc == ZOK && request->czxid != 0)
-		request->is_looked_at = zoo_aexists(zh, path, 0, look_done,
+	request->check.is_looked_at = false;
+	zoo_check_op_init(&request->check.op, path, -1);
+	rc = zoo_amulti(zh, 1, &request->check.op, &request->check.result,
+					check_done, request);	/* R6 */
+	if (rc == ZOK && request->check.czxid != 0)
+		request->check.is_looked_at = zoo_aexists(zh, path, 0, look_done,
 											request) == ZOK;
 	return rc;
 }
@@ -274,9 +274,9 @@ send_exists(Request *request)
 static int
 send_erase(Request *request)
 {
-	zoo_check_op_init(&request->op, request->path, -1);
-	zoo_amulti(request->session->zh, 1, &request->op, &request->op_result,
-			   step_void_done, NULL);
+	zoo_check_op_init(&request->check.op, request->path, -1);
+	zoo_amulti(request->session->zh, 1, &request->check.op,
+			   &request->check.result, step_void_done, NULL);
 	return send_list(request);
 }
 
@@ -589,9 +589,9 @@ check_done(int rc, const void *data)
 	Request    *request = (Request *) data;
 
 	request_note_answer(request, rc);
-	if (request->is_looked_at)
+	if (request->check.is_looked_at)
 		return;
-	if (rc == ZOK && request->czxid != 0)
+	if (rc == ZOK && request->check.czxid != 0)
 		request->answer.reply.result = ZK_UNKNOWN_OUTCOME; /* it could not be sent */
 	request_complete(request);
 }
@@ -604,7 +604,7 @@ look_done(int rc, const struct Stat *stat, const void *data)
 	if (request->answer.reply.result == ZK_OK && rc != ZOK)
 		request->answer.reply.result = step_result_of(rc);
 	else if (request->answer.reply.result == ZK_OK &&
-			 (stat == NULL || stat->czxid != request->czxid))
+			 (stat == NULL || stat->czxid != request->check.czxid))
 		request->answer.reply.result = ZK_NO_NODE;
 	request_complete(request);
 }

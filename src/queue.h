@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "nodedata.h"
+#include "nodes/pg_list.h"
 #include "recipe.h"
 #include "utils/timestamp.h"
 
@@ -49,5 +50,22 @@ extern ZkQueueEntry *zklock_read_queue(ZkPathOf path_of, const char *name,
  */
 extern ZkQueueEntry *zklock_order_queue(const char *const *children,
 										int nchildren, int *nentries);
+
+/* A lock in use. */
+typedef struct ZkLockCount
+{
+	const char *name;			/* UTF-8 */
+	int			nholders;
+	int			nwaiters;
+} ZkLockCount;
+
+/*
+ * Read the queues of the lock of that name and of all names below it, or with
+ * "" of all names there are.  Result: ZkLockCount, sorted by
+ * name, palloc'ed.  Not one snapshot: each queue is read at a moment of its
+ * own.  WARNING if ZooKeeper denies to list some.  Raises 42602 for a bad name,
+ * 55P03 at lock_timeout, and as the session does.
+ */
+extern List *zklock_count_locks(const char *name);
 
 #endif							/* ZKLOCK_QUEUE_H */

@@ -4,7 +4,7 @@
  *	  Questions to the ensemble, asked one by one and awaited: bounds, retries,
  *	  removals.
  *
- * Requests are malloc'ed memory of client_request.c, which no memory context
+ * Requests are malloc'ed memory of client.c, which no memory context
  * frees.  So zklock_roundtrip_run() has a PG_TRY.  A request that is freed
  * before its answer goes on: what it asks for may still be done.
  *

@@ -16,8 +16,8 @@ unit_sources() {
 	module=${module#test_}
 	sources=("$top/src/$module.c")
 	case $module in
-		client) sources+=("$top"/src/{client_request,keep_word,channel,protocol,contact}.c) ;;
-		protocol) sources+=("$top"/src/{client,client_request,keep_word,channel,contact}.c) ;;
+		client) sources+=("$top"/src/{keep_word,channel,protocol,contact}.c) ;;
+		protocol) sources+=("$top"/src/{client,keep_word,channel,contact}.c) ;;
 		recipe) sources+=("$top"/src/{recipe_name,recipe_node,foreign}.c) ;;
 	esac
 }
