@@ -50,10 +50,6 @@ pg_major=
 destdir=        # where zklock is installed below, if PostgreSQL bears that
 build=build     # where it is built, below work
 
-# What the tests read of the tree.
-tree_parts=(Makefile CHANGELOG.md LICENSE META.json README.md zklock.control debian docs
-	expected packages sql src test)
-
 # What the two commands need on Debian; MAJOR is the release of PostgreSQL.
 build_packages=(make gcc libc6-dev libzookeeper-st-dev
 	postgresql-server-dev-MAJOR)
@@ -404,12 +400,22 @@ setup_run() {
 	cd "$run"
 }
 
-# Can that user read all that the tests read? Some of it may have come by another
-# umask.
+# The files of the tree, each with a NUL: what git knows, and what is new and not
+# ignored. Without git, or in what was unpacked from an archive, all but what is built.
+tree_files() {
+	git -c "safe.directory=$top" -C "$top" ls-files -z --cached --others \
+		--exclude-standard 2>/dev/null | (cd "$top" && xargs -0r sh -c '
+		for file; do [ ! -e "$file" ] || printf "%s\\0" "$file"; done' each) |
+		grep -z . && return
+	(cd "$top" && find . -mindepth 1 \( -path ./.git -o -path ./.zklock -o -path './build-*' \) \
+		-prune -o ! -type d ! -name '*.o' ! -name '*.so' -print0)
+}
+
+# Can that user read all of them? Some may have come by another umask.
 is_readable() {
-	"${runner[@]}" test -r "$work/lock" &&
-		[[ -z $("${runner[@]}" find "${tree_parts[@]/#/$top/}" \
-			! -readable -print -quit 2>&1) ]]
+	# shellcheck disable=SC2016
+	"${runner[@]}" test -r "$work/lock" && (cd "$top" && tree_files | "${runner[@]}" \
+		xargs -0 sh -c 'for file; do [ -r "$file" ] || exit 255; done' each) 2>/dev/null
 }
 
 use_copy() {
@@ -422,7 +428,7 @@ use_copy() {
 	install=$short/install
 	rmdir "$work/run"
 	mkdir "$tree" "$run"
-	cp -r "${tree_parts[@]/#/$top/}" "$tree/"
+	tree_files | tar -C "$top" --null -T - -c | tar -C "$tree" -x
 }
 
 # zklock is installed where this PostgreSQL alone finds it, and the installation that
