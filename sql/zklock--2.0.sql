@@ -1092,8 +1092,8 @@ BEGIN ATOMIC
 	), own AS (
 		SELECT COALESCE(zk_check.with_session, false) AS with_session, o.state AS session_state, o.server,
 			pg_catalog.current_setting('max_connections'::text)::bigint AS max_connections,
-			(SELECT s.setting::integer FROM pg_catalog.pg_settings AS s
-				WHERE s.name OPERATOR(pg_catalog.=) 'zklock.session_timeout') AS session_ms,
+			(extract(epoch FROM pg_catalog.current_setting('zklock.session_timeout'::text)::interval)
+				OPERATOR(pg_catalog.*) 1000::numeric)::integer AS session_ms,
 			EXISTS (SELECT FROM fact AS f WHERE f.item = 'credentials' AND f.fact = 'set') AS has_credentials
 		FROM zk_session AS o
 	), step AS (
