@@ -51,6 +51,27 @@ static bool has_released_lost;
 /* zklock.snapshot_warning: warn when a lock comes after the snapshot? */
 static bool snapshot_warning;
 
+/* zklock.session_scope: may locks of session scope be taken? */
+typedef enum SessionScope
+{
+	SESSION_SCOPE_ALLOW,
+	SESSION_SCOPE_WARN,
+	SESSION_SCOPE_REFUSE
+} SessionScope;
+
+static const struct config_enum_entry session_scope_options[] = {
+	{"allow", SESSION_SCOPE_ALLOW, false},
+	{"warn", SESSION_SCOPE_WARN, false},
+	{"refuse", SESSION_SCOPE_REFUSE, false},
+	{NULL, 0, false}
+};
+
+/*
+ * Behind a pooler that lends a server connection for one transaction such a
+ * lock is also that of the next client of the connection.
+ */
+static int	session_scope = SESSION_SCOPE_ALLOW;
+
 /* Our callback in MessageContext; it is there if is_call_followed. */
 static MemoryContextCallback at_call_end;
 static bool is_call_followed;
@@ -114,6 +135,31 @@ zklock_lock_init(void)
 							 &snapshot_warning, true,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
+	DefineCustomEnumVariable("zklock.session_scope",
+							 "Whether locks of session scope may be taken.",
+							 "allow, warn, or refuse, for databases behind a pooler in transaction mode.",
+							 &session_scope, SESSION_SCOPE_ALLOW,
+							 session_scope_options,
+							 PGC_SUSET, 0,
+							 NULL, NULL, NULL);
+}
+
+void
+zklock_check_scope(ZkScope scope)
+{
+	static TimestampTz warned_in;
+	bool		is_refused = session_scope == SESSION_SCOPE_REFUSE;
+
+	if (scope != ZK_SCOPE_SESSION || session_scope == SESSION_SCOPE_ALLOW ||
+		(!is_refused && warned_in == GetCurrentStatementStartTimestamp()))
+		return;
+	warned_in = GetCurrentStatementStartTimestamp();
+	ereport(is_refused ? ERROR : WARNING,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("locks of session scope are not for this database or role"),
+			 errdetail("\"%s\" is \"%s\". Behind a pooler such a lock stays with the server connection, and the next client there has it, too.",
+					   "zklock.session_scope", is_refused ? "refuse" : "warn"),
+			 errhint("Use zk_xact_lock() and its kin, or zk_call_lock().")));
 }
 
 int64
@@ -122,6 +168,7 @@ zklock_acquire(const ZkLockOrder *order)
 	int64		asked_at = order->asked_at != 0 ?
 		order->asked_at : zklock_client_now();
 
+	zklock_check_scope(order->scope);
 	for (;;)
 	{
 		Lock	   *lock;

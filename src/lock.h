@@ -46,8 +46,14 @@ typedef struct ZkLockOrder
 extern void zklock_lock_init(void);
 
 /*
+ * May locks of that scope be taken?  Raises 0A000, or warns once a statement,
+ * as zklock.session_scope says.
+ */
+extern void zklock_check_scope(ZkScope scope);
+
+/*
  * Take a lock, or count it once more.  Result: its fencing token, or 0
- * if a try found it busy.  Raises 55P03 when a wait is over its bound, 08001
+ * if a try found it busy.  Raises as zklock_check_scope(); 55P03 when a wait is over its bound, 08001
  * when a try is and the ensemble has not said that the lock is busy, 40001
  * when this backend has a lost lock, 55000 on an upgrade or for another
  * number of permits than that of the queue, 53400 past zklock.max_locks,

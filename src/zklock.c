@@ -198,8 +198,9 @@ zk_wait_lock(PG_FUNCTION_ARGS)
 								   false);
 
 	order.asked_at = zklock_client_now();
-	/* a bad name commits nothing */
+	/* what is refused commits nothing */
 	pfree(zklock_name_path(order.name, NULL));
+	zklock_check_scope(order.scope);
 	end_transaction(fcinfo);
 	zklock_hooks_follow();
 	zklock_acquire(&order);

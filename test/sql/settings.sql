@@ -27,6 +27,7 @@ SET zklock.connect_timeout = 0;
 \set VERBOSITY default
 SET zklock.max_locks = 0;
 SET zklock.commit_guard = 'on';
+SET zklock.session_scope = 'deny';
 SET zklock.snapshot_warning = 'perhaps';
 -- a setting that does not exist: most likely a misspelt one
 SET zklock.sessiontimeout = '20s';
@@ -194,6 +195,46 @@ RESET zklock.connect_timeout;
 SELECT zk_lock('settings/move') > 0 AS token, zk_unlock('settings/move');
 
 --
+-- Session scope can be refused. It is in each form that takes such a lock.
+--
+SET zklock.session_scope = 'refuse';
+SELECT zk_lock('settings/scope');
+\echo :SQLSTATE
+CALL zk_wait_lock('settings/scope');
+\echo :SQLSTATE
+DO $$
+DECLARE
+	call text;
+	state text;
+BEGIN
+	-- whatever takes a lock has it in its name
+	FOR call IN SELECT format(CASE WHEN prokind = 'p' THEN 'CALL %I(%L::%s)' ELSE 'SELECT %I(%L::%s)' END,
+			proname, CASE proargtypes[0] WHEN 'text'::regtype THEN 'a' ELSE '{a}' END,
+			proargtypes[0]::regtype)
+		FROM pg_proc JOIN pg_depend ON classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e'
+		WHERE proname ~ '^zk_(try_|wait_|xact_|call_)*lock(_path)?(_shared)?$'
+		ORDER BY proname COLLATE "C", proargtypes[0]::regtype::text COLLATE "C"
+	LOOP
+		BEGIN
+			EXECUTE call;
+			state := 'granted';
+		EXCEPTION WHEN OTHERS THEN
+			state := SQLSTATE;
+		END;
+		RAISE NOTICE '%: %', call, state;
+	END LOOP;
+END $$;
+SELECT * FROM zk_locks;
+-- What is held already can be released. One warning a statement will do.
+SET zklock.session_scope = 'warn';
+SELECT zk_lock(ARRAY['settings/one', 'settings/other']) IS NOT NULL AS granted;
+CALL zk_wait_lock('settings/one');
+SET zklock.session_scope = 'refuse';
+SELECT zk_try_lock('settings/one');
+SELECT zk_unlock('settings/one'), zk_unlock('settings/one'), zk_unlock('settings/other');
+RESET zklock.session_scope;
+
+--
 -- Ordinary users
 --
 CREATE ROLE regress_zklock_user;
@@ -213,6 +254,7 @@ SET zklock.session_timeout = '1min';
 SET zklock.commit_guard = 'off';
 SET zklock.publish_identity = off;
 SET zklock.max_locks = 10000;
+SET zklock.session_scope = 'allow';
 SET zklock.auth = 'digest:user:secret';
 \set VERBOSITY sqlstate
 SHOW zklock.auth;

@@ -64,6 +64,7 @@ The caller is a session of one cluster; whoever else is there, of the other:
   other permits  by a holder that names another number of permits
   waited for     by a shared holder (three of a semaphore), and an exclusive waiter
   deadlocked     the caller waits for a holder that waits for the caller
+  scope refused  nobody is there, and zklock.session_scope is "refuse"
   evicted        the caller holds the lock, and is evicted
   evicted in line  the caller waits, and is evicted
   lost           the caller holds the lock, and ZooKeeper ends its session
@@ -93,8 +94,9 @@ sub promise
 	my @ours = ($kind, $cell->{style});
 	my @ahead = holders($cell);
 
+	return outcome('0A000', []) if $situation eq 'scope refused' && $cell->{scope} eq 'session';
 	return outcome('granted', [ held(\@ours) ], is_kept($cell) ? 1 : 0)
-	  if $situation eq 'free';
+	  if $situation eq 'free' || $situation eq 'scope refused';
 	return outcome('granted', [ held(\@ours) ]) if $situation eq 'kept';
 	# A semaphore is no other client's lock, nor one with other permits.
 	return outcome('55000', [ held(@ahead) ])
@@ -469,6 +471,16 @@ subtest 'free' => sub {
 		call_and_look(undef, @$batch);
 		judge(@$batch);
 	}
+};
+
+subtest 'scope refused' => sub {
+	$_->query_safe("SET zklock.session_scope = 'refuse'") foreach values %caller;
+	foreach my $batch (batches('scope refused'))
+	{
+		call_and_look(undef, @$batch);
+		judge(@$batch);
+	}
+	$_->query_safe('RESET zklock.session_scope') foreach values %caller;
 };
 
 subtest 'kept' => sub {

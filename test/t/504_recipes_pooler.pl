@@ -193,28 +193,30 @@ subtest 'session mode' => sub {
 	$pooler->stop;
 };
 
-subtest 'the right to session scope' => sub {
-	my $pooler = Pooler->new;
+subtest 'session scope is refused' => sub {
+	my $pooler = Pooler->new(default_pool_size => 1);
 	my $clerk = session($pooler, user => 'clerk');
 	$clerk->query_safe("SELECT zk_lock('right'), zk_unlock('right')");
-	$recipes->install('revoke', $berlin);
+	$clerk->quit;
+	$pooler->stop;
+	$recipes->install('scope', $berlin);
+
+	# A new connection has the setting, whatever the library was loaded by.
+	$pooler = Pooler->new(default_pool_size => 1);
+	($clerk, my $next) = map { session($pooler, user => 'clerk') } 1 .. 2;
 	foreach my $call (
-		"zk_lock('right')", "zk_lock_shared('right')",
-		"zk_lock(ARRAY['right'])", "zk_lock_path('right')",
-		"zk_lock_path_shared('right')", "zk_try_lock('right')",
-		"zk_try_lock_shared('right')", "zk_try_lock(ARRAY['right'])",
-		"zk_try_lock_path('right')", "zk_try_lock_path_shared('right')")
+		"SELECT zk_lock('right')", "SELECT zk_lock(ARRAY['right'])",
+		"SELECT zk_try_lock_path_shared('right')", "CALL zk_wait_lock('right')")
 	{
-		$clerk->query("SELECT $call");
-		is($clerk->sqlstate, '42501', "$call is refused");
+		$clerk->query($call);
+		is($clerk->sqlstate, '0A000', "$call is refused");
+		is($next->query_safe('SELECT count(*) FROM zk_locks'), 0, 'the next client has no lock');
 	}
+	$clerk->query("SET zklock.session_scope = 'allow'");
+	is($clerk->sqlstate, '42501', 'nor can a client change that');
 	$clerk->query_safe($recipes->code('transaction'));
 	pass('transaction scope and fence are not');
-	# None is forgotten: what takes a lock has it in its name.
-	is($clerk->query_safe("SELECT count(*) FROM pg_proc
-		WHERE proname ~ '^zk_(try_)?lock' AND proname NOT IN ('zk_locks', 'zk_lock_queue')
-		AND has_function_privilege(oid, 'EXECUTE')"), 0, 'nothing else of session scope is left');
-	$clerk->quit;
+	$_->quit foreach $clerk, $next;
 	$pooler->stop;
 };
 
