@@ -202,7 +202,7 @@ zklock_channel_flush(ZkChannel *channel)
 	}
 }
 
-void
+bool
 zklock_channel_receive(ZkChannel *channel, bool is_forced)
 {
 	FrameBuffer *in = &channel->in;
@@ -211,13 +211,13 @@ zklock_channel_receive(ZkChannel *channel, bool is_forced)
 	bool		is_dead;
 
 	if (channel->page == NULL || channel->state != ZK_CHANNEL_OPEN)
-		return;
+		return true;
 	nflushed = atomic_load(&channel->page->nflushed);
 	child = child_of(channel);
 	is_dead = child != NULL && child->is_dead;
 	if (!is_forced && nflushed == channel->nflushed && is_watching &&
 		child != NULL && !is_dead)
-		return;
+		return false;
 	channel->nflushed = nflushed;
 	for (;;)
 	{
@@ -227,7 +227,7 @@ zklock_channel_receive(ZkChannel *channel, bool is_forced)
 		if (!frame_buffer_reserve(in, READ_SIZE))
 		{
 			zklock_channel_break(channel, ZK_CHANNEL_NO_MEMORY);
-			return;
+			return true;
 		}
 		room = in->size - in->end;
 		received = recv(channel->fd, in->bytes + in->end, room, MSG_DONTWAIT);
@@ -240,7 +240,7 @@ zklock_channel_receive(ZkChannel *channel, bool is_forced)
 		if (channel->state != ZK_CHANNEL_OPEN ||
 			(received < (ssize_t) room && !is_dead) ||
 			in->end - in->start > 2 * FRAME_MAX)
-			return;
+			return true;
 	}
 }
 

@@ -79,8 +79,9 @@ extern void zklock_channel_flush(ZkChannel *channel);
 /*
  * Read what the program has sent.  Unless it is forced, only if the page says
  * that there is any, or the program is dead: without a system call otherwise.
+ * false if the channel is open and nothing can have come.
  */
-extern void zklock_channel_receive(ZkChannel *channel, bool is_forced);
+extern bool zklock_channel_receive(ZkChannel *channel, bool is_forced);
 
 /* Take the next complete frame that was received; false if there is none. */
 extern bool zklock_channel_take(ZkChannel *channel, FrameTaken *taken);

@@ -107,11 +107,13 @@ static void put_opening(ZkClient *client, const ZkClientOptions *options);
 static void end_orphan(ZkClient *client);
 static void take_frames(ZkClient *client);
 static int	still_open(uint64_t count, uint64_t nover);
-static void take_status(ZkClient *client, const FrameTaken *taken);
+static void take_status(ZkClient *client, const FrameTaken *taken,
+						int64_t now);
 static void copy_text(char *to, size_t size, const char *text);
-static void take_reply(ZkClient *client, const FrameTaken *taken);
+static void take_reply(ZkClient *client, const FrameTaken *taken, Moment now);
 static void take_watch(ZkClient *client, const FrameTaken *taken);
-static bool copy_reply(ZkRequest *request, const FrameTaken *taken);
+static bool copy_reply(ZkRequest *request, const FrameTaken *taken,
+					   Moment now);
 static void move_to_lost(ZkClient *client, ZkClientLoss loss);
 static void set_error(ZkClient *client, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
@@ -217,7 +219,7 @@ zklock_client_status(ZkClient *client, ZkClientStatus *status)
 {
 	SharedPage *page = client->channel.page;
 	ZkClientStatus *own = &client->status;
-	int64_t		now = zklock_client_now();
+	int64_t		now = protocol_now();
 
 	look(client);
 	if (own->state == ZK_CLIENT_CONNECTED || own->state == ZK_CLIENT_SUSPENDED)
@@ -235,12 +237,25 @@ zklock_client_status(ZkClient *client, ZkClientStatus *status)
 		}
 	}
 	*status = *own;
-	if (page == NULL)
-		return;
-	status->npending = still_open(client->nrequests,
-								  atomic_load(&page->nfinished));
-	status->nwithdrawn = still_open(client->nwithdrawn,
-									atomic_load(&page->nundone));
+	status->now = now;
+	if (page != NULL)
+		status->npending = still_open(client->nrequests,
+									  atomic_load(&page->nfinished));
+}
+
+int64_t
+zklock_client_session_id(ZkClient *client)
+{
+	look(client);
+	return client->status.was_connected ? client->status.session_id : 0;
+}
+
+bool
+zklock_client_is_undone(const ZkClient *client)
+{
+	const SharedPage *page = client->channel.page;
+
+	return page == NULL || atomic_load(&page->nundone) >= client->nwithdrawn;
 }
 
 /*
@@ -261,7 +276,7 @@ zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted)
 		refuse_interrupt(client, &page->loss_interrupt);
 		return;
 	}
-	now = zklock_client_now();
+	now = protocol_now();
 	interrupt_want(&page->loss_interrupt);
 	if (now < client->watched_at || now >= client->watched_at + WATCH_MS)
 	{
@@ -421,8 +436,8 @@ look(ZkClient *client)
 	SharedPage *page = client->channel.page;
 	uint32_t	lost;
 
-	zklock_channel_receive(&client->channel, false);
-	take_frames(client);
+	if (zklock_channel_receive(&client->channel, false))
+		take_frames(client);
 	lost = page != NULL ? atomic_load(&page->lost) : ZK_LOSS_NONE;
 	if (lost != ZK_LOSS_NONE)
 		move_to_lost(client, lost <= ZK_LOSS_LAST ? (ZkClientLoss) lost :
@@ -457,17 +472,21 @@ static void
 take_frames(ZkClient *client)
 {
 	FrameTaken	taken;
+	Moment		now = {0};
 
+	/* once for all: what a frame says is not from later than that */
+	if (client->channel.in.start < client->channel.in.end)
+		now = protocol_moment();
 	while (zklock_channel_take(&client->channel, &taken))
 	{
 		client->nframes++;
 		switch ((FrameKind) taken.frame.kind)
 		{
 			case FRAME_STATUS:
-				take_status(client, &taken);
+				take_status(client, &taken, now.boot_ms);
 				break;
 			case FRAME_REPLY:
-				take_reply(client, &taken);
+				take_reply(client, &taken, now);
 				break;
 			case FRAME_WATCH:
 				take_watch(client, &taken);
@@ -487,11 +506,10 @@ take_frames(ZkClient *client)
 }
 
 static void
-take_status(ZkClient *client, const FrameTaken *taken)
+take_status(ZkClient *client, const FrameTaken *taken, int64_t now)
 {
 	const FrameStatus *news = &taken->frame.u.status;
 	ZkClientStatus *status = &client->status;
-	int64_t		now = zklock_client_now();
 
 	if (taken->blobs[1] != NULL)
 		copy_text(client->last_error, sizeof(client->last_error),
@@ -532,7 +550,7 @@ copy_text(char *to, size_t size, const char *text)
 }
 
 static void
-take_reply(ZkClient *client, const FrameTaken *taken)
+take_reply(ZkClient *client, const FrameTaken *taken, Moment now)
 {
 	ZkRequest  *request = find_request(client, taken->frame.id);
 
@@ -545,7 +563,7 @@ take_reply(ZkClient *client, const FrameTaken *taken)
 		zklock_channel_break(&client->channel, ZK_CHANNEL_GARBLED);
 		return;
 	}
-	if (!copy_reply(request, taken))
+	if (!copy_reply(request, taken, now))
 	{
 		memset(&request->reply, 0, sizeof(request->reply));
 		request->reply.result = taken->frame.u.reply.result == ZK_OK &&
@@ -563,7 +581,7 @@ take_reply(ZkClient *client, const FrameTaken *taken)
  * memory.
  */
 static bool
-copy_reply(ZkRequest *request, const FrameTaken *taken)
+copy_reply(ZkRequest *request, const FrameTaken *taken, Moment now)
 {
 	const FrameReply *from = &taken->frame.u.reply;
 	const uint32_t *lengths = taken->frame.blob_lengths;
@@ -577,7 +595,7 @@ copy_reply(ZkRequest *request, const FrameTaken *taken)
 	if (request->texts == NULL)
 		return false;
 	reply->result = from->result;
-	reply->proof = contact_earlier(from->proof, protocol_moment());
+	reply->proof = contact_earlier(from->proof, now);
 	reply->czxid = from->czxid;
 	reply->ephemeral_owner = from->ephemeral_owner;
 	reply->ctime_ms = from->ctime_ms;
@@ -672,7 +690,7 @@ move_to_lost(ZkClient *client, ZkClientLoss loss)
 {
 	if (client->status.state == ZK_CLIENT_LOST)
 		return;
-	client->status.lost_at = zklock_client_now();
+	client->status.lost_at = protocol_now();
 	if (client->status.suspended_at == 0)
 		client->status.suspended_at = client->status.lost_at;
 	client->status.state = ZK_CLIENT_LOST;

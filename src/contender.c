@@ -91,7 +91,7 @@ zklock_contend(ZkContender *contender)
 	standing.started_at = zklock_client_now();
 	standing.log_at = log_lock_waits ?
 		standing.started_at + DeadlockTimeout : ZK_NO_DEADLINE;
-	zklock_deadlock_begin(&standing.detector);
+	zklock_deadlock_begin(&standing.detector, standing.started_at);
 	PG_TRY();
 	{
 		Step		step;
@@ -616,7 +616,6 @@ take_node(Standing *standing)
 {
 	ZkPlace    *place = standing->contender->place;
 	const ZkReply *reply = zklock_client_reply(standing->create);
-	ZkClientStatus status;
 
 	if (reply == NULL)
 		return false;			/* the list failed ahead of it: wait for both */
@@ -642,8 +641,7 @@ take_node(Standing *standing)
 								 place->lock_path);
 	}
 
-	if (!zklock_session_status(&status) ||
-		reply->ephemeral_owner != status.session_id)
+	if (reply->ephemeral_owner != zklock_session_id())
 		contender_raise_evicted(standing);
 	strlcpy(place->node, reply->path, RECIPE_PATH_SIZE);
 	place->token = place->czxid = reply->czxid;

@@ -123,9 +123,9 @@ static void note_refusal(ZkDetector *detector, const ZkFact *fact,
 						 const ZkReply *reply);
 
 void
-zklock_deadlock_begin(ZkDetector *detector)
+zklock_deadlock_begin(ZkDetector *detector, int64 now)
 {
-	detector->look_at = zklock_client_now() + DeadlockTimeout;
+	detector->look_at = now + DeadlockTimeout;
 	detector->context = CurrentMemoryContext;
 	detector->search_ms = SEARCH_MS;
 }

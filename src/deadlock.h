@@ -33,8 +33,8 @@ typedef struct ZkDetector
 								 * which was not confirmed, or had no end */
 } ZkDetector;
 
-/* A wait begins now: it is checked first after deadlock_timeout. */
-extern void zklock_deadlock_begin(ZkDetector *detector);
+/* A wait begins, at that zklock_client_now(): it is checked first after deadlock_timeout. */
+extern void zklock_deadlock_begin(ZkDetector *detector, int64 now);
 
 /*
  * Say, if it is new, that this backend waits for that place, and search for a

@@ -256,8 +256,7 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 		zklock_lock_warn_not_held(name, lock, mode);
 		return false;
 	}
-	zklock_session_reap(false);
-	live = zklock_session_live();
+	live = zklock_session_reap(false);
 	was_lost = zklock_place_is_lost(&lock->place, live);
 	remember_release(was_lost, has_written);
 
@@ -389,7 +388,7 @@ zklock_lock_has_mode(const Lock *lock, RecipeMode mode)
 	const ModeCount *count = &lock->counts[mode];
 
 	return count->session > 0 || count->call > 0 ||
-		zklock_lock_xact_total(count) > 0;
+		(count->xact != NULL && zklock_lock_xact_total(count) > 0);
 }
 
 bool
@@ -619,7 +618,7 @@ win_place(const ZkLockOrder *order, Lock *lock, int64 asked_at)
 		zklock_keep_is_wanted(lock->path);
 	zklock_session_open();
 	end = zklock_contend(&contender);
-	if (end == ZK_CONTEND_GRANTED)
+	if (end == ZK_CONTEND_GRANTED && contender.wants_keep)
 		zklock_keep_begin(&lock->place, contender.data);
 	return end;
 }
@@ -640,8 +639,7 @@ end_scopes(unsigned scopes, bool has_written)
 	Lock	   *lock;
 	ZkSessionNumber live;
 
-	zklock_session_reap(false);
-	live = zklock_session_live();
+	live = zklock_session_reap(false);
 	zklock_client_begin_many(zklock_session_client());
 	foreach_lock(scan, lock)
 	{

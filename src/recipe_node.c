@@ -250,7 +250,7 @@ recipe_split_node(const char *child, size_t length, size_t *prefix_length,
 	bool		is_negative;
 
 	while (first > 0 && length - first < SEQUENCE_DIGITS &&
-		   is_digit(child[first - 1]))
+		   child[first - 1] >= '0' && child[first - 1] <= '9')
 		first--;
 
 	ndigits = length - first;

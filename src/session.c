@@ -95,22 +95,22 @@ static void start_session(void);
 static void choose_auth(ZkClientOptions *options);
 static uint64 settings(void);
 static void open_client(const ZkClientOptions *options);
+static ZkSessionNumber reap(bool may_cancel, ZkClientStatus *status);
 static void note_end(const ZkClientStatus *status);
 static void note_loss(const ZkClientStatus *status);
 static void close_at_exit(int code, Datum arg);
 static bool check_servers(char **newval, void **extra, GucSource source);
 static const char *silence_text(void);
-
-/* ---------------------------------------------------------------------
- * Public functions
- * ---------------------------------------------------------------------
- */
-
 static void count_news(const ZkClientStatus *status, int noted_connects,
 					   bool is_noted_lost);
 static TimestampTz state_since(const ZkClientStatus *status);
 static void log_news(const ZkClientStatus *status, int noted_connects,
 					 TimestampTz suspended_since);
+
+/* ---------------------------------------------------------------------
+ * Public functions
+ * ---------------------------------------------------------------------
+ */
 
 void
 zklock_session_init(void)
@@ -193,10 +193,8 @@ zklock_session_rest(void)
 
 	if (!MySession.needs_check)
 		return;
-	zklock_session_reap(false);
+	MySession.needs_check = reap(false, &status) != 0 && status.npending > 0;
 	MySession.is_retry = false;
-	MySession.needs_check = zklock_session_status(&status) &&
-		status.npending > 0;
 }
 
 void
@@ -258,10 +256,16 @@ zklock_session_number(void)
 int64
 zklock_session_id(void)
 {
+	return MySession.client != NULL ?
+		zklock_client_session_id(MySession.client) : 0;
+}
+
+ZkSessionNumber
+zklock_session_reap(bool may_cancel)
+{
 	ZkClientStatus status;
 
-	return zklock_session_status(&status) && status.was_connected ?
-		status.session_id : 0;
+	return reap(may_cancel, &status);
 }
 
 ZkSessionNumber
@@ -579,19 +583,19 @@ session_raise_not_connected(void)
  * hear of the loss.  So with may_cancel we send the interrupt here, unless an
  * earlier statement has noticed the loss.
  */
-void
-zklock_session_reap(bool may_cancel)
+static ZkSessionNumber
+reap(bool may_cancel, ZkClientStatus *status)
 {
-	ZkClientStatus status;
-
-	if (!zklock_session_status(&status))
-		return;
-	if (may_cancel && status.state == ZK_CLIENT_LOST &&
-		status.was_connected && zklock_session_is_loss_recent())
+	if (!zklock_session_status(status))
+		return 0;
+	if (may_cancel && status->state == ZK_CLIENT_LOST &&
+		status->was_connected && zklock_session_is_loss_recent())
 		zklock_client_interrupt_if_lost(MySession.client);
-	session_note_state(&status);
-	if (status.state == ZK_CLIENT_LOST || MySession.is_given_up)
-		zklock_session_close(0);
+	session_note_state(status);
+	if (status->state != ZK_CLIENT_LOST && !MySession.is_given_up)
+		return MySession.number;
+	zklock_session_close(0);
+	return 0;
 }
 
 /*

@@ -124,9 +124,9 @@ extern ZkSessionNumber zklock_session_live(void);
  * Close a session that was lost or that could not be had: until then it may
  * still be the current one.  Never raises, never waits.  Frees all requests,
  * so none may be outstanding.  may_cancel: it cancels the statement, if this
- * is the first one that notices.
+ * is the first one that notices.  Result: as of zklock_session_live().
  */
-extern void zklock_session_reap(bool may_cancel);
+extern ZkSessionNumber zklock_session_reap(bool may_cancel);
 
 /*
  * Read all messages of the session's program, also if the shared page does

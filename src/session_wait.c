@@ -115,7 +115,7 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 
 		zklock_session_status(&status);
 		session_note_state(&status);
-		now = zklock_client_now();
+		now = status.now;
 		if (status.state == ZK_CLIENT_LOST)
 		{
 			/* another session would be refused, too */
@@ -207,10 +207,7 @@ make_wait_set(void)
 static bool
 is_undone(void)
 {
-	ZkClientStatus status;
-
-	zklock_client_status(MySession.client, &status);
-	return status.nwithdrawn == 0;
+	return zklock_client_is_undone(MySession.client);
 }
 
 static bool

@@ -57,8 +57,8 @@ typedef struct ZkClientStatus
 								 * suspended_at */
 	int64_t		lost_deadline;	/* CONNECTED or SUSPENDED: when the program
 								 * has stood still for too long */
+	int64_t		now;			/* zklock_client_now(), of this moment */
 	int			npending;		/* requests that are not over */
-	int			nwithdrawn;		/* withdrawn ones that are not undone yet */
 	int			nconnects;		/* how often it was seen to be connected anew;
 								 * the backend's count */
 	int			naddresses;		/* servers to choose from; 0: not known yet */

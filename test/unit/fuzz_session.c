@@ -377,7 +377,7 @@ has_settled(Player *player)
 	zklock_client_status(player->client, &status);
 	if (status.state == ZK_CLIENT_LOST)
 		return true;
-	return status.npending == 0 && status.nwithdrawn == 0 &&
+	return status.npending == 0 && zklock_client_is_undone(player->client) &&
 		read_replies(player) == 0;
 }
 
@@ -538,8 +538,9 @@ settle(void)
 		if (has_settled(&players[i]))
 			continue;
 		zklock_client_status(players[i].client, &status);
-		broken("a session in state %d waits for %d requests, %d of them withdrawn, %d answers",
-			   (int) status.state, status.npending, status.nwithdrawn,
+		broken("a session in state %d waits for %d requests%s, %d answers",
+			   (int) status.state, status.npending,
+			   zklock_client_is_undone(players[i].client) ? "" : ", some withdrawn",
 			   read_replies(&players[i]));
 	}
 }
