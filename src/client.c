@@ -192,7 +192,8 @@ zklock_client_flush(ZkClient *client)
 {
 	client->is_flush_due = false;
 	zklock_channel_flush(&client->channel);
-	take_frames(client);
+	if (client->channel.state != ZK_CHANNEL_OPEN)
+		take_frames(client);
 }
 
 void

@@ -167,6 +167,8 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 void
 zklock_deadlock_end(ZkDetector *detector)
 {
+	if (detector->session == 0)
+		return;					/* nothing was ever asked */
 	zklock_roundtrip_end(&detector->trip);
 	while (detector->facts != NIL)
 		take_back(detector, llast(detector->facts));

@@ -290,7 +290,7 @@ zklock_release_session_scope(bool has_written)
 void
 zklock_end_transaction(void)
 {
-	bool		had_locks = zklock_has_locks();
+	bool		had_locks = nheld > 0;
 
 	has_released_lost = false;
 	zklock_keep_settle();
@@ -301,7 +301,7 @@ zklock_end_transaction(void)
 		zklock_session_rest();
 
 	/* the commit guard has stopped it; with no lock left it stays stopped */
-	if (zklock_has_locks())
+	if (nheld > 0)
 		zklock_session_interrupt_on_loss(true);
 }
 
@@ -356,12 +356,13 @@ zklock_has_xact_locks(void)
 	Lock	   *lock;
 	bool		found = false;
 
-	if (!zklock_has_locks())
+	if (nheld == 0)
 		return false;
 	foreach_lock(scan, lock)
 		foreach_mode(mode)
 		found |= lock->counts[mode].call > 0 ||
-			zklock_lock_xact_total(&lock->counts[mode]) > 0;
+			(lock->counts[mode].xact != NULL &&
+			 zklock_lock_xact_total(&lock->counts[mode]) > 0);
 	return found;
 }
 
@@ -656,7 +657,8 @@ end_scopes(unsigned scopes, bool has_written)
 			}
 			if ((scopes & ENDS(ZK_SCOPE_CALL)) != 0)
 				count->call = 0;
-			if ((scopes & ENDS(ZK_SCOPE_TRANSACTION)) != 0)
+			if ((scopes & ENDS(ZK_SCOPE_TRANSACTION)) != 0 &&
+				count->xact != NULL)
 				drop_xact_counts(count);
 			if (was_held && !zklock_lock_has_mode(lock, mode))
 				end_mode(lock, mode, live);

@@ -107,7 +107,7 @@ static void close_other_descriptors(void);
 static void set_handler(int signal, void (*handler) (int));
 static void exit_if_orphan(int signal);
 static SharedPage *map_page(void);
-static void serve(Session *session);
+static void serve(Session *session, int64_t now);
 static void note_attempt(Session *session, Moment before);
 static void close_session(Session *session);
 static bool is_done(Session *session, int64_t now);
@@ -146,7 +146,7 @@ main(int argc, char **argv)
 	for (int64_t now = protocol_now(); !is_done(&session, now);
 		 now = protocol_now())
 	{
-		serve(&session);
+		serve(&session, now);
 		if (session.link.is_up)
 			show_session(&session);
 	}
@@ -289,11 +289,10 @@ show_session(const Session *session)
 
 /* Once round: what is due, what the backend wants, what the ensemble says. */
 static void
-serve(Session *session)
+serve(Session *session, int64_t now)
 {
 	struct pollfd polled[2] = {{PROTOCOL_CHANNEL_FD, POLLIN, 0}, {-1, 0, 0}};
 	int			library_ms = -1;
-	int64_t		now = protocol_now();
 	bool		is_sending;
 
 	atomic_store(&session->page->alive_at, now);
@@ -490,14 +489,16 @@ end_deadline(const Session *session)
 static int
 milliseconds_until_next(const Session *session, int64_t now, int library_ms)
 {
-	int64_t		next = session_is_ending(session) ? end_deadline(session) :
+	bool		is_ending = session_is_ending(session);
+	int64_t		next = is_ending ? end_deadline(session) :
 		session_next_tick(session);
+	int64_t		request_next = request_next_tick(session);
 	int64_t		keep_next = keep_next_tick(session);
 
-	if (session_is_ending(session) && is_heard_yet(session, now))
+	if (is_ending && is_heard_yet(session, now))
 		next = session->lost_at + DRAIN_MS;
-	if (request_next_tick(session) < next)
-		next = request_next_tick(session);
+	if (request_next < next)
+		next = request_next;
 	if (keep_next < next)
 		next = keep_next;
 	if (library_ms >= 0 && next > now + library_ms)

@@ -363,15 +363,15 @@ next_heartbeat(const Session *session)
 void
 request_tick(Session *session, int64_t now)
 {
-	RequestKind kind = now >= next_heartbeat(session) ?
-		REQUEST_HEARTBEAT : REQUEST_NUDGE;
 	int64_t		silent_ms = now - session->traffic.pending_since;
+	RequestKind kind;
 	Request    *request;
 
 	if (now >= session->traffic.retry_at)
 		retry(session, now);
 	if (now < request_next_tick(session))
 		return;
+	kind = now >= next_heartbeat(session) ? REQUEST_HEARTBEAT : REQUEST_NUDGE;
 	request = request_new_silent(session, kind, "/");
 	request_submit(request);
 	if (kind == REQUEST_NUDGE)

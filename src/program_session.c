@@ -444,16 +444,19 @@ move_to(Session *session, ZkClientState state, ZkClientLoss loss)
 void
 session_report(Session *session)
 {
-	Frame		frame = {.kind = FRAME_STATUS,.u.status = session->status};
-	const FrameBlob blobs[FRAME_NBLOBS] = {
-		frame_text(session->server), frame_text(session->last_error),
-		frame_text(ZOO_VERSION)
-	};
+	if (session->is_status_news)
+	{
+		const Frame frame = {
+			.kind = FRAME_STATUS,.u.status = session->status
+		};
+		const FrameBlob blobs[FRAME_NBLOBS] = {
+			frame_text(session->server), frame_text(session->last_error),
+			frame_text(ZOO_VERSION)
+		};
 
-	if (!session->is_status_news)
-		return;
-	session->is_status_news = false;
-	program_put(session, &frame, blobs, true);
+		session->is_status_news = false;
+		program_put(session, &frame, blobs, true);
+	}
 }
 
 /* An error is of interest to who waits for a connection. */

@@ -103,15 +103,20 @@ look_ahead(const char *const *children, int nchildren,
 	int32_t		nearest_sequence = -1;
 
 	*ahead = (Ahead) {.first = -1,.nearest = -1};
+	if (own >= 0 && !is_orderly(own_sequence))
+		return false;
 	for (int i = 0; i < nchildren; i++)
 	{
-		RecipeNode	node = recipe_parse_node(children[i]);
+		RecipeNode	node;
 
+		if (i == own)
+			continue;
+		node = recipe_parse_node(children[i]);
 		if (node.style == RECIPE_STYLE_NONE)
 			continue;
 		if (!is_orderly(node.sequence))
 			return false;
-		if (i == own || node.sequence > own_sequence)
+		if (node.sequence > own_sequence)
 			continue;
 		if (node.sequence == own_sequence && !may_share_number(&node))
 			return false;

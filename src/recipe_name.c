@@ -17,7 +17,6 @@ static RecipeNameError check_component(const char *component, size_t size,
 									   bool is_first, size_t *offset);
 static RecipeNameError check_characters(const char *component, size_t size,
 										size_t *offset);
-static RecipeNameError check_character(uint32_t code);
 
 RecipeNameError
 recipe_check_name(const char *name, size_t *offset)
@@ -134,6 +133,8 @@ check_component(const char *component, size_t size, bool is_first,
 
 /*
  * Check each character of a component; *offset is set only if one is refused.
+ * The rules are those of the server's PathUtils.validatePath(), which sees
+ * UTF-16: what lies beyond U+FFFF reaches it as surrogates.
  */
 static RecipeNameError
 check_characters(const char *component, size_t size, size_t *offset)
@@ -143,31 +144,15 @@ check_characters(const char *component, size_t size, size_t *offset)
 	for (size_t i = 0; i < size; i += width)
 	{
 		uint32_t	code;
-		RecipeNameError error;
 
 		width = foreign_take(component + i, size - i, &code);
-		error = check_character(code);
-		if (error != RECIPE_NAME_OK)
+		if (code <= 0x1F || (code >= 0x7F && code <= 0x9F) ||
+			(code >= 0xE000 && code <= 0xF8FF) || code >= 0xFFF0)
 		{
 			*offset = i;
-			return error;
+			return code == FOREIGN_NO_CHARACTER ? RECIPE_NAME_ENCODING :
+				RECIPE_NAME_CHARACTER;
 		}
 	}
-	return RECIPE_NAME_OK;
-}
-
-/*
- * May this character stand in a path?  The rules of the server's
- * PathUtils.validatePath(), which sees UTF-16: what lies beyond U+FFFF
- * reaches it as surrogates.
- */
-static RecipeNameError
-check_character(uint32_t code)
-{
-	if (code == FOREIGN_NO_CHARACTER)
-		return RECIPE_NAME_ENCODING;
-	if (code <= 0x1F || (code >= 0x7F && code <= 0x9F) ||
-		(code >= 0xE000 && code <= 0xF8FF) || code >= 0xFFF0)
-		return RECIPE_NAME_CHARACTER;
 	return RECIPE_NAME_OK;
 }
