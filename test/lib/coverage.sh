@@ -23,11 +23,18 @@ coverage_begin() {
 	unprivileged+=("LD_PRELOAD=$short/preload.so" "LD_ZKLOCK_JOB=none")
 }
 
-# The tables, and the verdict: of all tests, or of some.
+# The tables, the map of the tests, and the verdict: of all tests, or of some.
 coverage_end() {
 	local words=(--top "$top" --data "$data")
-	[[ -z ${SUITE:-}${TESTS:-} ]] || words+=(--some)
 	step 'coverage'
+	if [[ -n ${SUITE:-}${TESTS:-} ]]; then
+		words+=(--some)
+	elif perl "$top/test/coverage/reach" "${words[@]}" --took "$run/counts" "$work/build/src" "$run/unit" \
+		>"$work/log/map" 2>"$work/log/reach.log"; then
+		cat "$work/log/map" >"$top/test/coverage/map"
+	else
+		fail "coverage: no map of the tests, see $work/log/reach.log"
+	fi
 	if perl "$top/test/coverage/report" "${words[@]}" "$work/build/src" "$run/unit" \
 		2>"$work/log/gcov.log" | tee "$work/log/coverage.log"; then
 		pass

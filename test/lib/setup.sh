@@ -506,19 +506,42 @@ copy_sources() {
 		--fuzz=0 --input="$top/test/torture/mutants/$mutant.patch"
 }
 
+# update_copy DIRECTORY MUTANT WORD...: the same, but what has been built there before by
+# these words, this compiler and this PostgreSQL stays, and of the sources only those are
+# new that are not what they were.
+update_copy() {
+	local dir=$1 mutant=$2 file stamp
+	shift 2
+	stamp=$(printf '%s\n' "$mutant" "$PG_CONFIG" "$@"; "$PG_CONFIG" --version
+		"${CC:-gcc}" --version; ls -l --time-style=full-iso /usr/include/zookeeper 2>/dev/null
+		cd "$top" && printf '%s\n' src/*.{c,h,map} sql/*)
+	if [[ -z $mutant && -f $dir.stamp && $(<"$dir.stamp") == "$stamp" ]]; then
+		for file in Makefile zklock.control src/*.{c,h,map} sql/*; do
+			cmp -s "$top/$file" "$dir/$file" || cp "$top/$file" "$dir/$file" || return
+		done
+		return
+	fi
+	rm -f "$dir.stamp"
+	copy_sources "$dir" "$mutant" || return
+	printf '%s\n' "$stamp" >"$dir.stamp"
+}
+
 # Build from a copy and install privately: the source tree stays clean and the
 # system's PostgreSQL untouched. Extra words go to make. DESTDIR is relative:
 # PGXS does not bear a space in it. With MUTANT=name it is that mutant.
 setup_build() {
-	local words=()
+	local words=() status=0
 	rm -rf "$install"
 	[[ -z $destdir ]] ||
 		words=("DESTDIR=$(realpath -m --relative-to="$work/$build" "$destdir")")
 	[[ -z ${MUTANT:-} ]] || say "this is the mutant $MUTANT"
-	copy_sources "$work/$build" "${MUTANT:-}" || return
+	(cd "$top" && update_copy "$work/$build" "${MUTANT:-}" "$@") || return
 	run_quietly "$work/log/$build.log" \
 		make -s --no-print-directory -C "$work/$build" -j "$(nproc)" "PG_CONFIG=$PG_CONFIG" \
-		"${words[@]}" "$@" install
+		"${words[@]}" "$@" install || status=$?
+	# Who was killed may have left half a file.
+	[[ $status -le 128 ]] || rm -f "$work/$build.stamp"
+	return "$status"
 }
 
 # setup_build_beside NAME WORD...: another build, installed beside that one, where there

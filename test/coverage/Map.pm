@@ -1,0 +1,190 @@
+
+# Map: test/coverage/map, which tests reach which function of src. "make coverage" writes
+# it (test/coverage/reach); "make check FILE=..." and "make mutation" read it.
+
+package Map;
+
+use strict;
+use warnings;
+
+use File::Basename qw(basename);
+
+# To start the server for those that share one, in seconds.
+my $server_start = 4;
+
+# new(TREE). All names of tests here are those of files, relative to test/.
+sub new
+{
+	my ($class, $top) = @_;
+	my $self = bless { top => $top, seconds => {}, file => {}, function => {} }, $class;
+	foreach my $dir (qw(t/*.pl sql/*.sql specs/*.spec unit/test_*.c))
+	{
+		my @files = map { s{^\Q$top\E/test/}{}r } glob "'$top'/test/$dir";
+		$self->{test}{ s{^(t/\d+)_.*|\.\w+$}{$1 // ''}er } = $_ foreach @files;
+	}
+	my $file = "$top/test/coverage/map";
+	my $section;
+	open my $in, '<', $file or die "could not read $file: $!\n";
+	while (my $line = readline $in)
+	{
+		chomp $line;
+		next if $line =~ /^(?:#|$)/;
+		if ($line =~ /^== (\S+?): (.*)/)
+		{
+			$section = $1;
+			$self->{file}{$section} = [ split ' ', $2 ] if $section ne 'tests';
+		}
+		elsif (($section // '') eq 'tests' && $line =~ /^(\S+) ([\d.]+)$/)
+		{
+			$self->{seconds}{$1} = $2;
+		}
+		elsif ($section && $line =~ /^(\w+): (.+)/)
+		{
+			$self->{function}{$section}{$1} = [ split ' ', $2 ];
+		}
+		else
+		{
+			die "$file:$.: not understood\n";
+		}
+	}
+	return $self;
+}
+
+sub files { my ($self) = @_; return sort keys %{ $self->{file} } }
+
+# In seconds; of a test that is not in the map that is a guess.
+sub seconds
+{
+	my ($self, $test) = @_;
+	return $self->{seconds}{ $test =~ s{^(t/\d+)_.*|\.\w+$}{$1 // ''}er } // 10;
+}
+
+# The tests of a file of src, or of a function of it, the most telling first.
+sub tests
+{
+	my ($self, $file, $function) = @_;
+	my $names = defined $function && $self->{function}{$file}{$function} || $self->{file}{$file} || [];
+	return grep { defined } map { $self->{test}{$_} } @$names;
+}
+
+# The same for any file of the tree, as far as anything is known of it.
+sub tests_for
+{
+	my ($self, $file) = @_;
+	my $top = $self->{top};
+	return $self->tests($file) if $self->{file}{$file};
+	if ($file =~ m{^src/(\w+)\.h$})
+	{
+		return $self->tests("src/$1.c") if $self->{file}{"src/$1.c"};
+		return $self->first_of(grep { reads("$top/$_", qr/^#include "\Q$1\E\.h"/m) } $self->files);
+	}
+	return $1 if $file =~ m{^test/((?:t|sql|specs|unit)/.+)} && grep { $_ eq $1 } values %{ $self->{test} };
+	return grep { defined } map { $self->{test}{"$_/$1"} } qw(sql specs) if $file =~ m{^expected/(\w+)\.out$};
+	my @all = sort values %{ $self->{test} };
+	return (grep { m{^sql/|^t/(?:114|53)} } @all) if $file =~ m{^sql/};
+	return grep { m{^t/00} || reads("$top/test/$_", qr/^use \Q$1\E\b/m) } @all if $file =~ m{^test/lib/(\w+)\.pm$};
+	return grep { m{^t/5[34]} } @all if $file =~ /\.md$/;
+	return;
+}
+
+# Of several files the first test each, then the second, and so on.
+sub first_of
+{
+	my ($self, @files) = @_;
+	my @lists = map { [ $self->tests($_) ] } @files;
+	my (@tests, %has);
+	while (grep { @$_ } @lists)
+	{
+		push @tests, grep { defined && !$has{$_}++ } map { shift @$_ } @lists;
+	}
+	return @tests;
+}
+
+sub reads
+{
+	my ($file, $pattern) = @_;
+	open my $in, '<', $file or return 0;
+	local $/;
+	return readline($in) =~ $pattern;
+}
+
+# Those that are done after so many seconds, that many running at a time; the first one in
+# any case.
+sub in_time
+{
+	my ($self, $limit, $at_a_time, @tests) = @_;
+	my @busy = (0) x $at_a_time;
+	my %busy;    # the one job of sql, and that of specs
+	my @chosen;
+	foreach my $test (@tests)
+	{
+		my $seconds = $self->seconds($test);
+		my ($job) = $test =~ m{^(sql|specs)/};
+		@busy = sort { $a <=> $b } @busy;
+		my $end = $seconds + ($job ? $busy{$job} || $busy[0] + $server_start : $busy[0]);
+		next if @chosen && $end > $limit;
+		if ($job && $busy{$job})
+		{
+			@busy = map { $_ == $busy{$job} ? $end : $_ } @busy;
+		}
+		else
+		{
+			$busy[0] = $end;
+		}
+		$busy{$job} = $end if $job;
+		push @chosen, $test;
+	}
+	return @chosen;
+}
+
+# Of tests in this order those without which a function of the file would be reached by fewer
+# than two of them, as far as there are any.
+sub needed
+{
+	my ($self, $file, @tests) = @_;
+	my $functions = $self->{function}{$file} or return @tests;
+	my %left;
+	my %of;    # by test: functions
+	foreach my $function (keys %$functions)
+	{
+		$left{$function} = 2;
+		push @{ $of{$_} }, $function foreach $self->tests($file, $function);
+	}
+	my @needed;
+	foreach my $test (@tests)
+	{
+		my @functions = @{ $of{$test} // [] };
+		push @needed, $test if grep { $left{$_} > 0 } @functions;
+		$left{$_}-- foreach @functions;
+	}
+	return @needed;
+}
+
+# What is wrong with the map, as lines of text: each file of src with a function, and each
+# test, has to be in it, and what is in it has to be there.
+sub complaints
+{
+	my ($self) = @_;
+	my $top = $self->{top};
+	my @bad;
+	foreach my $file (map { s{^\Q$top\E/}{}r } glob "'$top'/src/*.c")
+	{
+		push @bad, "there is no $file in it" unless $self->{file}{$file};
+	}
+	push @bad, map { "$_ is not there" } grep { !-e "$top/$_" } $self->files;
+	foreach my $name (sort keys %{ $self->{test} })
+	{
+		push @bad, "there is no test/$self->{test}{$name} in it" unless $self->{seconds}{$name};
+	}
+	my %named = map { $_ => 1 } keys %{ $self->{seconds} }, map { @$_ } values %{ $self->{file} };
+	push @bad, map { "there is no test $_" } grep { !$self->{test}{$_} } sort keys %named;
+	foreach my $file (grep { -e "$top/$_" } $self->files)
+	{
+		my @functions = sort keys %{ $self->{function}{$file} };
+		my @gone = grep { !reads("$top/$file", qr/\b\Q$_\E\(/) } @functions;
+		push @bad, "a third of the functions of $file are gone: @gone" if 3 * @gone > @functions;
+	}
+	return @bad;
+}
+
+1;
