@@ -27,7 +27,7 @@
  */
 extern char *zklock_args_name(FunctionCallInfo fcinfo);
 
-/* Likewise another text, which what names. */
+/* Likewise another text; the error calls it what. */
 extern char *zklock_args_text(FunctionCallInfo fcinfo, int number,
 							  const char *what);
 
@@ -49,8 +49,8 @@ extern double zklock_args_milliseconds(const Interval *interval);
 extern ReturnSetInfo *zklock_args_begin_rows(FunctionCallInfo fcinfo);
 
 /*
- * The words of columns: the state of a session that there is, the mode of a
- * lock, a session id as ZooKeeper's own tools write it (palloc'ed).
+ * What columns show: the state of an open session, the mode of a lock, and a
+ * session id as ZooKeeper's own tools write it (palloc'ed).
  */
 extern const char *zklock_args_state(ZkClientState state);
 extern const char *zklock_args_mode(RecipeMode mode);

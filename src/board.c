@@ -3,14 +3,14 @@
  * board.c
  *	  What each backend of this cluster says of its session and its locks.
  *
- * A row for each backend in shared memory, or of this one alone if the
- * library was not preloaded.  Only its owner writes to a row, without a lock,
- * by the protocol of PgBackendStatus: a count is odd while it does, and
- * whoever reads takes a copy and looks whether the count was even and has
- * stayed the same.
+ * A row for each backend in shared memory, or for this one alone if the
+ * library was not preloaded.  Only the backend writes to its row, without a
+ * lock, by the protocol of PgBackendStatus: a count is odd while it writes. A
+ * reader copies the row, and takes the copy if the count was even and is
+ * still the same.
  *
- * The one rule: what is called to write never raises and never waits; it is
- * called at the end of transactions, and on the way of every lock.
+ * The one rule: functions that write never raise and never wait.  They are
+ * called at the end of transactions, and each time that a lock is taken.
  *
  * A row is cleared when its backend leaves shared memory.  After a crash the
  * postmaster makes all of it anew.
@@ -39,9 +39,9 @@ typedef struct Slot
 } Slot;
 
 /*
- * How often to try to read a row that is being written to, which takes a
- * microsecond unless its backend is put aside meanwhile; and from when on,
- * and for how long, to leave the processor to others between two tries.
+ * How often to try to read a row while its backend writes to it.  That takes a
+ * microsecond, unless the backend is stopped meanwhile.  From attempt
+ * READ_PROMPTLY on the reader sleeps between two attempts.
  */
 #define READ_ATTEMPTS 1100
 #define READ_PROMPTLY 100
@@ -311,8 +311,8 @@ zklock_board_make_memory(void)
 }
 
 /*
- * What is written from here on nobody reads.  A wait that a FATAL has ended
- * is counted here: whoever waited has caught nothing.
+ * What is written from here on is read by nobody.  A wait that a FATAL has
+ * ended is counted here, for a FATAL runs no PG_CATCH.
  */
 static void
 clear_at_exit(int code, Datum arg)

@@ -17,7 +17,7 @@
 /* Room for a lock's name, in UTF-8, with its NUL; a longer one is clipped. */
 #define ZK_BOARD_NAME_SIZE 128
 
-/* So many of a backend's locks are told of one by one. */
+/* Most locks of a backend that have a line of their own. */
 #define ZK_BOARD_LOCKS 16
 
 /* How a lock is held.  Arrays are by RecipeMode. */
@@ -81,7 +81,7 @@ extern void zklock_board_make_memory(void);
 /* A backend is about to open a session: it has a row from now on. */
 extern void zklock_board_enter(void);
 
-/* What there is to say of its session, the open one. */
+/* The state of its session, the open one. */
 extern void zklock_board_put_session(uint64 number,
 									 const ZkClientStatus *status,
 									 TimestampTz state_since);
@@ -90,8 +90,8 @@ extern void zklock_board_put_session(uint64 number,
 extern void zklock_board_end_session(void);
 
 /*
- * A lock is held, so.  The name is in UTF-8.  *line is the caller's to keep,
- * one for each lock: 0 before the first time.
+ * A lock is held in this way.  The name is in UTF-8. *line is the caller's to
+ * keep, one for each lock: 0 before the first time.
  */
 extern void zklock_board_put_lock(int *line, const char *name,
 								  const ZkBoardHeld *held);
@@ -99,7 +99,7 @@ extern void zklock_board_put_lock(int *line, const char *name,
 /* It is not held any more. */
 extern void zklock_board_remove_lock(int *line);
 
-/* We wait for a lock, from now on; until it is over. */
+/* This backend waits for a lock from now on; it waits no more. */
 extern void zklock_board_await(const char *name, RecipeMode mode, int permits);
 extern void zklock_board_await_over(void);
 

@@ -290,10 +290,10 @@ zklock_channel_kill(ZkChannel *channel)
 }
 
 /*
- * The descriptor is closed in any case, so a program that cannot be waited
- * for finds the end of its input, too.  After its end of file it is on its
- * way out of the kernel, where nothing can stop it, or it is none of ours any
- * more, and is killed: waitpid() then takes microseconds.
+ * The descriptor is closed in any case, so a program that is not waited for
+ * finds the end of its input, too.  A program that has closed its end is about
+ * to exit, or runs something else that must go.  So it is killed, and
+ * waitpid() takes microseconds.
  */
 void
 zklock_channel_close(ZkChannel *channel, int wait_ms)
@@ -319,8 +319,8 @@ zklock_channel_close(ZkChannel *channel, int wait_ms)
 }
 
 /*
- * Be told of the end of children, unless somebody else wants to be: then each
- * look at the channel costs a system call.
+ * Install the handler, unless somebody else has one: then each poll of the
+ * channel costs a system call.
  */
 void
 zklock_channel_watch(void)
@@ -375,8 +375,8 @@ make_page(SharedPage **page)
 }
 
 /*
- * A descriptor above those that the program will have, so that none of them
- * is in the way of another; -1 if there is none.
+ * A descriptor above those that the program will have, so that dup2() to one
+ * of these does not close another; -1 if there is none.
  */
 static int
 raise_descriptor(int fd)
@@ -391,10 +391,11 @@ raise_descriptor(int fd)
 }
 
 /*
- * Start the program; 0, or an errno.  page_fd: -1 for none.  posix_spawn() does not copy the page
- * tables of large shared_buffers, as fork() would.  A process group of its
- * own: pg_cancel_backend() and a terminal's Ctrl-C are sent to the whole
- * group.
+ * Start the program; 0, or an errno. page_fd is -1 if it gets no page.
+ * posix_spawn() does not copy the page tables of large shared_buffers, as
+ * fork() would.  The program has a process group of its own, because
+ * pg_cancel_backend() and a terminal's Ctrl-C signal the whole group of the
+ * backend.
  */
 static int
 spawn(const char *program, char *const arguments[], int channel_fd,
@@ -414,8 +415,8 @@ spawn(const char *program, char *const arguments[], int channel_fd,
 							 POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 
 	/*
-	 * Until it is in its group it is in ours, and may be sent what is for us:
-	 * that waits until the program is ready for it (prepare_process()).
+	 * Until the program is in its own group it may get signals that are meant
+	 * for us.  They stay blocked until prepare_process() has set its handlers.
 	 */
 	sigfillset(&signals);
 	posix_spawnattr_setsigmask(&attributes, &signals);
@@ -428,7 +429,7 @@ spawn(const char *program, char *const arguments[], int channel_fd,
 	if (error == 0)
 		error = posix_spawn_file_actions_adddup2(&actions, channel_fd,
 												 PROTOCOL_CHANNEL_FD);
-	/* without a page: not what the server has there */
+	/* without a page: not the server's descriptor of that number */
 	if (error == 0)
 		error = posix_spawn_file_actions_adddup2(&actions, page_fd >= 0 ?
 												 page_fd : STDIN_FILENO,
@@ -486,7 +487,7 @@ handle_sigchld(int signal)
 		Child	   *child = &children[i];
 		SharedPage *page = child->page;
 
-		/* or nobody's child */
+		/* still running; what is no child of ours counts as dead */
 		if (child->pid == 0 || waitpid(child->pid, NULL, WNOHANG) == 0)
 			continue;
 		child->pid = 0;
@@ -495,8 +496,8 @@ handle_sigchld(int signal)
 			continue;
 
 		/*
-		 * It may have died while it sent the signal itself; whether it had
-		 * sent it, it cannot tell any more.  Two are as good as one.
+		 * The program may have died while it was sending the signal.  Nobody
+		 * knows whether it has sent it.  A second SIGINT does no harm.
 		 */
 		if (interrupt_begin(&page->loss_interrupt) ||
 			atomic_load(&page->loss_interrupt) == INTERRUPT_UNDER_WAY)
@@ -540,8 +541,9 @@ child_of(const ZkChannel *channel)
 }
 
 /*
- * End a program that has closed its end, unless the handler of SIGCHLD has
- * reaped it.  It is kept out, or the number could be another process's.
+ * Kill and reap a program that has closed its end, unless the handler of
+ * SIGCHLD has reaped it.  SIGCHLD is blocked meanwhile: after that the pid may
+ * be another process's.
  */
 static void
 reap(Child *child, pid_t program)

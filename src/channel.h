@@ -23,7 +23,7 @@ typedef enum ZkChannelState
 	ZK_CHANNEL_ENDED,			/* the program has ended */
 	ZK_CHANNEL_STUCK,			/* it does not read what it is sent */
 	ZK_CHANNEL_WRONG_VERSION,	/* it is of another installation */
-	ZK_CHANNEL_GARBLED,			/* what it says makes no sense */
+	ZK_CHANNEL_GARBLED,			/* what it has sent is not valid */
 	ZK_CHANNEL_NO_MEMORY		/* here */
 } ZkChannelState;
 
@@ -35,8 +35,8 @@ typedef struct ZkChannel
 								 * page is not NULL */
 	SharedPage *page;			/* NULL: not opened, or closed */
 	pid_t		program;
-	pid_t		owner;			/* the process that opened it; a child that it
-								 * forks must keep its hands off */
+	pid_t		owner;			/* the process that opened it; its children
+								 * must not use it */
 	FrameBuffer in;
 	FrameBuffer out;
 	uint64_t	nflushed;		/* of the page, as of the last receive */
@@ -77,9 +77,10 @@ extern bool zklock_channel_put(ZkChannel *channel, const Frame *frame,
 extern void zklock_channel_flush(ZkChannel *channel);
 
 /*
- * Read what the program has sent.  Unless it is forced, only if the page says
- * that there is any, or the program is dead: without a system call otherwise.
- * false if the channel is open and nothing can have come.
+ * Read what the program has sent.  Unless it is forced, this reads only if the
+ * page says that something was sent, or if the program is dead; otherwise it
+ * makes no system call. false if the channel is open and nothing can have
+ * come.
  */
 extern bool zklock_channel_receive(ZkChannel *channel, bool is_forced);
 
@@ -87,8 +88,8 @@ extern bool zklock_channel_receive(ZkChannel *channel, bool is_forced);
 extern bool zklock_channel_take(ZkChannel *channel, FrameTaken *taken);
 
 /*
- * Break off: the program finds the end of its input, and that ends its
- * session. Frees nothing.
+ * Break the connection: the program finds the end of its input, and that ends
+ * its session.  Frees nothing.
  */
 extern void zklock_channel_break(ZkChannel *channel, ZkChannelState state);
 
@@ -101,8 +102,8 @@ extern void zklock_channel_break(ZkChannel *channel, ZkChannelState state);
 extern void zklock_channel_close(ZkChannel *channel, int wait_ms);
 
 /*
- * See to it that this process learns of the death of its programs, should
- * somebody have taken the handler of SIGCHLD away.
+ * Install the handler of SIGCHLD again if somebody has removed it.  Without it
+ * this process does not learn that a program has died.
  */
 extern void zklock_channel_watch(void);
 

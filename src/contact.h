@@ -11,27 +11,27 @@
  *	  and then by the follower's answers to the leader's pings, one each half
  *	  tick, which name the sessions that were active since the last one
  *	  (Learner.ping(), LearnerHandler, case PING).
- * A request that a follower hands on, a write for example, is no such
- * telling: PrepRequestProcessor only looks whether the session is there.  So
- * an answered write says that the session was alive, and nothing of how long
- * it will be.
+ * A request that a follower forwards, for example a write, does not tell the
+ * leader that: PrepRequestProcessor only checks that the session exists.  So
+ * the reply to a write proves that the session was alive, and not how long it
+ * will live.
  *
- * But the follower's answers to pings and the requests that it hands on go to
- * the leader in one stream.  What it had answered half a tick before a write
- * came was reported ahead of that write.  Hence the date of a proof: the
- * latest moment at which something was sent that was answered three tenths of
- * T before the write was sent.  The session ends at the date plus T at the
- * earliest.
+ * But the follower's answers to pings and the requests that it forwards go to
+ * the leader in one stream.  What the follower had answered half a tick before
+ * a write came was reported to the leader ahead of that write.  That gives the
+ * date of a proof.  Take the requests that were answered at least three tenths
+ * of T before the write was sent: the date is when the latest of them was
+ * sent.  The session ends at the date plus T at the earliest.
  *
- * A tick is at most half of T, see minSessionTimeout, so half of one is at
- * most T/4; the rest is for threads that come late.  A leader or follower
- * that stands still between the two for longer than the three tenths less
- * half a tick breaks this.  So does one race in the server, some microseconds
- * wide: a sign of life that comes just as a report is taken is lost
+ * A tick is at most half of T (minSessionTimeout), so half a tick is at most
+ * T/4; the rest of the three tenths is a margin for threads that are late.  A
+ * leader or follower that stands still for longer than that margin breaks the
+ * rule.  So does a race in the server, some microseconds wide: a request that
+ * comes while a report is made is not reported
  * (LearnerSessionTracker.touchSession() and snapshot()).
  *
- * A date that is later than a third of T before the write is put there: then
- * nobody relies for longer on a node that has been deleted meanwhile.
+ * The date is no later than a third of T before the write.  That bounds how
+ * long somebody relies on a node that has been deleted meanwhile.
  *
  * Pure: values in, values out; libc only, no clock.
  *
@@ -44,10 +44,10 @@
 #include <stdint.h>
 
 /*
- * A moment on two clocks.  The first one goes on while the machine is
- * suspended (CLOCK_BOOTTIME), but not while a hypervisor stops it; the second
- * one, the time of day, is set right after that, on a machine that looks
- * after it.  All zero: never.
+ * A moment on two clocks.  CLOCK_BOOTTIME goes on while the machine is
+ * suspended, but not while a hypervisor stops it.  The time of day is set
+ * right after such a stop, on a machine whose clock is synchronized.  All
+ * zero: never.
  */
 typedef struct Moment
 {
@@ -90,14 +90,14 @@ extern Moment contact_fresh_since(Moment now, int timeout_ms);
 /* Is it after that, by both clocks? */
 extern bool contact_is_after(Moment date, Moment since);
 
-/* How long after an answer what it answered can date a proof. */
+/* How old an answer must be before its request can date a proof. */
 extern int	contact_delay_ms(int timeout_ms);
 
-/* How long the leader may not have been asked until a heartbeat is due. */
+/* How long after the last request to the leader a heartbeat is due. */
 extern int	contact_heartbeat_ms(int timeout_ms);
 
 /*
- * The date of two proofs that are needed both: the earlier one, by each
+ * The date for two proofs both of which are needed: the earlier one, by each
  * clock.
  */
 extern Moment contact_earlier(Moment a, Moment b);

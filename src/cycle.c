@@ -3,10 +3,11 @@
  * cycle.c
  *	  Who waits for whom, as a graph: who is stuck, and in which cycle.
  *
- * A cycle alone is no deadlock where one of several holders may leave first:
- * a semaphore's.  So stuck comes first: the largest set of nodes each of
- * which waits for somebody in it, or, if one of those it waits for will do,
- * for nobody out of it.
+ * In the queue of a semaphore a cycle alone is no deadlock: a holder that is
+ * not in the cycle may leave first.  So the nodes that are stuck are computed
+ * first.  They are the largest set of nodes in which each waits for a node of
+ * the set, and each that needs only one of several (needs_one) waits for
+ * nodes of the set only.
  *
  *-------------------------------------------------------------------------
  */
@@ -76,7 +77,7 @@ cycle_find(const CycleGraph *graph, int from, int to, int64_t latest,
 				continue;
 			came_by[edge->to] = i;
 
-			/* where it began it is reached once more, and no further */
+			/* the start is reached once more, and that ends the cycle */
 			if (edge->to != from)
 				reached[nreached++] = edge->to;
 		}
@@ -98,7 +99,7 @@ cycle_find(const CycleGraph *graph, int from, int to, int64_t latest,
 	return nreached;
 }
 
-/* Will it get what it waits for, if those do who are not known to be stuck? */
+/* May this node get what it waits for, if each node does that is not stuck? */
 static bool
 may_go_on(const CycleGraph *graph, int node, int64_t latest)
 {

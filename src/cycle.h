@@ -13,7 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a graph has room for; what does not fit counts as not waiting. */
+/*
+ * Most nodes and edges of a graph.  What does not fit counts as not waiting.
+ */
 #define CYCLE_NODES_MAX 128
 #define CYCLE_EDGES_MAX 1024
 
@@ -22,17 +24,17 @@ typedef struct CycleNode
 {
 	bool		needs_one;		/* any one of those it waits for will do, as
 								 * for a permit; else all have to let go */
-	bool		has_way_out;	/* with needs_one: of somebody it waits for
-								 * nothing is known */
+	bool		has_way_out;	/* with needs_one: one of those it waits for
+								 * is not in the graph, and may let go */
 	bool		is_stuck;		/* set by cycle_settle() */
 } CycleNode;
 
-/* from waits for to, as was said at that time. */
+/* The node `from` waits for the node `to`: a fact says so. */
 typedef struct CycleEdge
 {
 	int			from;
 	int			to;
-	int64_t		said;			/* a czxid */
+	int64_t		said;			/* when: the czxid of the fact */
 } CycleEdge;
 
 typedef struct CycleGraph
@@ -58,9 +60,10 @@ extern int	cycle_add_edge(CycleGraph *graph, int from, int to, int64_t said);
 extern void cycle_settle(CycleGraph *graph, int64_t latest);
 
 /*
- * A shortest way of at least one edge between two nodes, over nodes that are
- * stuck and edges that were said no later than that; from a node to itself it
- * is a cycle.  Result: how many edges, and which, in order; 0: there is none.
+ * Find a shortest path of at least one edge between two nodes.  It has only
+ * nodes that are stuck, and edges that were said at `latest` or before.  From
+ * a node to itself it is a cycle.  Result: how many edges it has, which are in
+ * way, in order; 0: there is no path.
  */
 extern int	cycle_find(const CycleGraph *graph, int from, int to,
 					   int64_t latest, int way[CYCLE_NODES_MAX]);

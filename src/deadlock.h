@@ -33,7 +33,10 @@ typedef struct ZkDetector
 								 * which was not confirmed, or had no end */
 } ZkDetector;
 
-/* A wait begins, at that zklock_client_now(): it is checked first after deadlock_timeout. */
+/*
+ * A wait begins, at that zklock_client_now(): it is checked first after
+ * deadlock_timeout.
+ */
 extern void zklock_deadlock_begin(ZkDetector *detector, int64 now);
 
 /*

@@ -28,9 +28,8 @@
 extern size_t foreign_take(const char *text, size_t length, uint32_t *number);
 
 /*
- * Does the character show itself, and nothing else?  Those that control a
- * terminal, the direction of what stands around them, or lines, or that
- * cannot be seen, do not.
+ * May the character be printed as it is?  Not if it controls a terminal, ends
+ * a line, changes the direction of text, or is invisible.
  */
 extern bool foreign_is_plain(uint32_t number);
 
@@ -42,8 +41,8 @@ extern void foreign_escape(char escape[FOREIGN_ESCAPE_SIZE], uint32_t number,
 						   unsigned char first_byte);
 
 /*
- * How deep brackets and braces are nested in a text, at most; those in
- * strings are taken for real ones.
+ * How deep brackets and braces are nested in a text, at most.  Those in
+ * strings count, too.
  */
 extern int	foreign_nesting(const char *text, size_t length);
 

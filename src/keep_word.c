@@ -62,8 +62,8 @@ keep_word_end(KeptLock *kept)
 }
 
 /*
- * The backend goes to and fro between the states as often as it likes; each
- * time round one of the changes is tried from a state that was just seen.
+ * The backend may change the state at any time.  So a change is tried from the
+ * state that was just read, until one succeeds or none is needed.
  */
 KeepState
 keep_word_want(KeptLock *kept, uint32_t generation)

@@ -74,7 +74,9 @@ extern void keep_word_begin(KeptLock *kept, uint32_t generation,
 /* Take it back.  false if it was given up. */
 extern bool keep_word_take(KeptLock *kept, uint32_t generation);
 
-/* Keep it again.  false if others wait for it, or the word makes no sense. */
+/*
+ * Keep it again. false if others wait for it, or if the state makes no sense.
+ */
 extern bool keep_word_put(KeptLock *kept, uint32_t generation, int64_t now);
 
 /* It is released, or gone. */

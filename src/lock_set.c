@@ -3,15 +3,13 @@
  * lock_set.c
  *	  Several locks as one call, all or nothing: zk_lock(names) and its kin.
  *
- * The one rule: every call takes its locks in the same order, that of the
- * bytes of their znodes' paths, whatever order they were asked in.  Of two
- * calls that want the same locks neither can then hold one that the other
- * waits for and wait for one that the other holds.  For the same reason
- * nobody may wait for one lock while standing in the queue of a later one.  A
- * name comes before the names below it, so that ancestors come first.
+ * The one rule: every call takes its locks in the order of the bytes of their
+ * znodes' paths, whatever order they were named in.  So two calls that want
+ * the same locks do not deadlock.  For the same reason a call stands in one
+ * queue at a time.  A name comes before the names below it.
  *
- * What a call has taken is given back when it fails, in either scope, so that
- * it leaves what it found.  All memory is the caller's context.
+ * A call that fails gives back what it has taken, in either scope.  All memory
+ * is the caller's context.
  *
  *-------------------------------------------------------------------------
  */
@@ -153,8 +151,8 @@ read_call(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
 }
 
 /*
- * Read the names, and the modes, which may be left out, and put the orders in
- * order; terms is what they have in common.  Raises 42602 for a bad name.
+ * Read the names, and the modes, which may be left out, and sort the orders.
+ * terms is what all orders have in common.  Raises 42602 for a bad name.
  */
 static Call
 read_names(FunctionCallInfo fcinfo, int modes_argument,
@@ -194,7 +192,7 @@ read_names(FunctionCallInfo fcinfo, int modes_argument,
 	return call;
 }
 
-/* The elements of an array without NULLs; what says what they are. */
+/* The elements of an array without NULLs; errors call one of them what. */
 static Datum *
 read_array(FunctionCallInfo fcinfo, int argument, const char *what,
 		   int *nelements)
@@ -325,10 +323,10 @@ give_back(Call *call)
 }
 
 /*
- * The call has failed.  If that is because one of its locks was lost
- * meanwhile there is nothing left to tell so after they are given back (see
- * hooks.c), and nothing to release, as the hint would have it.  So the loss
- * is described before, and raised here.
+ * The call has failed.  If the reason is that one of its locks was lost,
+ * nothing shows that any more once the locks are given back (see hooks.c), and
+ * the hint to release the lock would be wrong.  So the loss is described
+ * before, and raised here.
  */
 static void
 give_back_and_rethrow(Call *call)

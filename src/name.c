@@ -155,7 +155,7 @@ zklock_name_is_reserved(const char *component)
 }
 
 /*
- * What lies beside locks must not be taken for one, nor the other way round.
+ * Raise 42602 for a name with a component that zklock's own znodes can have.
  */
 static void
 refuse_reserved(const char *name)
@@ -203,7 +203,9 @@ slot_to_utf8(const char *slot)
 	return utf8;
 }
 
-/* The name in UTF-8, as ZooKeeper wants it; perhaps the argument itself. */
+/*
+ * The name in UTF-8, as ZooKeeper wants it: palloc'ed, or the argument itself.
+ */
 static char *
 name_to_utf8(const char *name)
 {

@@ -37,19 +37,22 @@ extern char *zklock_name_runs_path(const char *name, int *root_length);
 extern char *zklock_name_run_path(const char *name, const char *slot,
 								  int *root_length);
 
-/* What ends the names of both; alone it is the name of the one above. */
+/*
+ * The suffix of both names.  By itself it is the name of the znode that keeps
+ * all records.
+ */
 #define ZK_RUNS_SUFFIX ".once"
 
 /*
- * What ends the names of requests to release a lock; alone it is their
- * parent's.
+ * The suffix of requests to release a lock.  By itself it is the name of their
+ * parent.
  */
 #define ZK_RELEASE_SUFFIX ".release"
 
 /*
- * The znode in which waiters say what they wait for (deadlock.c), and the one
- * in it for waits in PostgreSQL, whose path below the present root is that of
- * any name of a lock.
+ * The znode of the facts of deadlock.c, and the one in it for waits in
+ * PostgreSQL. zklock_name_waits_path() makes the path of the latter below the
+ * present root; it takes the name of any lock.
  */
 #define ZK_WAITS_NAME ".waits"
 #define ZK_WAITS_IN_POSTGRES "pg"
@@ -58,7 +61,9 @@ extern char *zklock_name_waits_path(const char *name, int *root_length);
 /* Does the name of a znode end in that, or consist of it? */
 extern bool zklock_name_ends_in(const char *name, const char *suffix);
 
-/* Does this component of a path mean a znode beside a lock's, and no name? */
+/*
+ * Is this component of a path a name of zklock's own, which no lock can have?
+ */
 extern bool zklock_name_is_reserved(const char *component);
 
 #endif							/* ZKLOCK_NAME_H */

@@ -4,15 +4,14 @@
  *	  What a backend and its session's program say to each other.
  *
  * A socket pair carries frames in both directions, and a page of memory that
- * both have mapped carries what may not cost a system call.  Both ends are
- * started from one installation on one machine, so numbers are as the machine
- * has them; but the files may have been replaced meanwhile, so each frame
- * names the version of this header, and its first eight bytes stay as they
- * are for ever.
+ * both have mapped carries what must be read without a system call.  Both ends
+ * run on one machine, so numbers have its byte order.  The files of the
+ * installation may have been replaced meanwhile.  So each frame has the
+ * version of this header, and the layout of its first eight bytes never
+ * changes.
  *
- * Each side reads the other's bytes like a stranger's: frame_take() checks
- * all that can be checked without knowing what went before, and its caller
- * the rest.
+ * Neither side trusts the other's bytes.  frame_take() checks all that can be
+ * checked in one frame, and its caller what depends on earlier ones.
  *
  * libc only: neither PostgreSQL nor ZooKeeper.
  *
@@ -38,7 +37,7 @@
 
 /*
  * Longest frame: a list of 10^6 children with Curator's names has 60 MB.  A
- * server that sends more than that costs its session.
+ * session whose server sends more is lost.
  */
 #define FRAME_MAX ((size_t) 64 * 1024 * 1024)
 
@@ -59,7 +58,7 @@ typedef enum FrameKind
 	FRAME_STATUS,				/* the session changed its state */
 	FRAME_REPLY,				/* to the request with that id */
 	FRAME_WATCH,				/* news of the node that request watches */
-	FRAME_WAKE					/* look at the page again */
+	FRAME_WAKE					/* the page has changed */
 } FrameKind;
 #define FRAME_LAST_TO_PROGRAM FRAME_KEEP
 #define FRAME_LAST FRAME_WAKE
@@ -129,11 +128,7 @@ typedef struct FrameRequest
 	int32_t		is_watched;		/* LIST and GET: as the backend's one watch */
 } FrameRequest;
 
-/*
- * Blobs: the path of its queue node and the data of that, for one that was
- * granted just now; none for one that the program knows, whose state has
- * changed.
- */
+/* Blobs: the path of the lock's queue node, and its data. */
 typedef struct FrameKeep
 {
 	uint32_t	slot;			/* of its KeptLock, below KEEP_SLOTS */
@@ -305,10 +300,7 @@ extern void frame_buffer_consume(FrameBuffer *buffer, size_t length);
 
 extern void frame_buffer_free(FrameBuffer *buffer);
 
-/*
- * Turn an interrupt on.  One that was sent already stays sent: it is about
- * what is final.
- */
+/* Turn an interrupt on.  One that was sent stays sent: a loss is final. */
 extern void interrupt_want(_Atomic uint32_t *interrupt);
 
 /*
@@ -317,10 +309,13 @@ extern void interrupt_want(_Atomic uint32_t *interrupt);
  */
 extern bool interrupt_refuse(_Atomic uint32_t *interrupt);
 
-/* Was it wanted, and is the caller the one to send it?  Then it does now. */
+/*
+ * Claim an interrupt that is wanted. true: the caller is to send the signal
+ * now, and then to call interrupt_end().
+ */
 extern bool interrupt_begin(_Atomic uint32_t *interrupt);
 
-/* It was sent, once and for all. */
+/* The signal was sent. */
 extern void interrupt_end(_Atomic uint32_t *interrupt);
 
 #endif							/* ZKLOCK_PROTOCOL_H */

@@ -5,9 +5,9 @@
  *	  below a name, with how many hold and wait.
  *
  * Only reads.  For all locks the znodes below the root are walked, depth
- * first: contenders make a lock of their parent, all other children are names
- * to go on with.  Only names are read, so a lock costs one request, however
- * long its queue.
+ * first.  A znode with contenders is a lock; its other children are walked in
+ * turn.  Only names are read, so a lock costs one request, however long its
+ * queue.
  *
  * Requests are malloc'ed memory of client.c, freed by free_reading() and
  * end_walk(); results are palloc'ed in the caller's context.
@@ -40,7 +40,7 @@ typedef struct Reading
 	int			nentries;
 } Reading;
 
-/* How many lists are under way at once; as in queue.c. */
+/* How many lists are under way at once, likewise. */
 #define LISTS_AT_ONCE 64
 
 /* A walk under way. */
@@ -177,7 +177,7 @@ read_entries(ZkRoundTrip *trip, void *argument)
 }
 
 /*
- * Say so if somebody in the queue takes no notice of the nodes that this
+ * Warn if a contender of the queue does not wait for the nodes that this
  * session makes.  Backends with another style do: zklock counts every style.
  */
 static void
@@ -210,7 +210,7 @@ request_data(Reading *reading, int slot, const char *child)
 	pfree(path);
 }
 
-/* What a child's data is; asked again if the connection was lost. */
+/* Await the data of a child; ask again if the connection was lost. */
 static const ZkReply *
 await_data(const ZkRoundTrip *trip, Reading *reading, int slot,
 		   const char *child)
@@ -226,7 +226,7 @@ await_data(const ZkRoundTrip *trip, Reading *reading, int slot,
 	}
 }
 
-/* Read one child's answer; false if it vanished. */
+/* Fill in an entry from the reply; false if the child has vanished. */
 static bool
 take_entry(const Reading *reading, const ZkReply *reply, const char *child,
 		   ZkQueueEntry *entry)
@@ -437,7 +437,7 @@ visit(Walk *walk, const char *path, const ZkReply *list)
 										  path, list->children[i]));
 }
 
-/* The root itself has no name, whatever stands in it. */
+/* Add a lock to the result, but not the root, which has no name. */
 static void
 add_lock(Walk *walk, const char *path, int nholders, int nwaiters)
 {

@@ -33,10 +33,10 @@ typedef struct ZkQueueEntry
 } ZkQueueEntry;
 
 /*
- * Read the queue of a lock, contenders in order first, then other children; or
- * what lies below another znode that path_of makes of the name.  *nentries is
- * set; the array is palloc'ed.  A snapshot that may be outdated at once, and
- * not a single one: entries that vanish while it is read are left out.  Raises
+ * Read the queue of a lock: contenders in order, then other children; or what
+ * is below another znode, whose path path_of makes of the name. *nentries is
+ * set; the array is palloc'ed.  The entries are read one by one, so the result
+ * may be outdated, and entries that vanish meanwhile are left out.  Raises
  * 42602 for a bad name, and as the session does.
  */
 typedef char *(*ZkPathOf) (const char *name, int *root_length);
@@ -44,9 +44,9 @@ extern ZkQueueEntry *zklock_read_queue(ZkPathOf path_of, const char *name,
 									   int *nentries);
 
 /*
- * The contenders among the children of a lock's znode in order, as far as
- * their names tell of them: position, is_holder, mode, style,
- * permits, node (not copied).  Asks nobody.  The array is palloc'ed.
+ * The contenders among the children of a lock's znode, in order, with what
+ * their names tell: position, is_holder, mode, style, permits, node (not
+ * copied).  Sends no request.  The array is palloc'ed.
  */
 extern ZkQueueEntry *zklock_order_queue(const char *const *children,
 										int nchildren, int *nentries);
@@ -61,10 +61,10 @@ typedef struct ZkLockCount
 
 /*
  * Read the queues of the lock of that name and of all names below it, or with
- * "" of all names there are.  Result: ZkLockCount, sorted by
- * name, palloc'ed.  Not one snapshot: each queue is read at a moment of its
- * own.  WARNING if ZooKeeper denies to list some.  Raises 42602 for a bad name,
- * 55P03 at lock_timeout, and as the session does.
+ * "" of all names there are.  Result: ZkLockCount, sorted by name, palloc'ed.
+ * Each queue is read at a time of its own.  WARNING if ZooKeeper denies to
+ * list some.  Raises 42602 for a bad name, 55P03 at lock_timeout, and as the
+ * session does.
  */
 extern List *zklock_count_locks(const char *name);
 

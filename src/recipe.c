@@ -3,9 +3,8 @@
  * recipe.c
  *	  The lock recipe: the verdict over a list of children.
  *
- * Values in, verdict out.  Where there is room for doubt the answer is the
- * one that can only make us wait: numbers that do not order the queue are
- * never guessed at.
+ * Values in, verdict out.  In doubt the verdict is the one that can only make
+ * us wait.  If the numbers do not order the queue, no order is guessed.
  *
  *-------------------------------------------------------------------------
  */
@@ -138,7 +137,7 @@ look_ahead(const char *const *children, int nchildren,
 	return true;
 }
 
-/* Does this number lie where the server's counter orders contenders? */
+/* Is this a number by which the server orders contenders? */
 static bool
 is_orderly(int32_t sequence)
 {

@@ -90,8 +90,8 @@ typedef struct RecipeNode
 {
 	RecipeStyle style;
 	RecipeMode	mode;			/* RECIPE_SHARED only if known to be shared */
-	int			permits;		/* how many contenders may hold the lock, by
-								 * this one's word; 1 save for ..._PERMITS */
+	int			permits;		/* how many contenders may hold the lock, as
+								 * this one says; 1 save for ..._PERMITS */
 	int32_t		sequence;		/* valid unless style is NONE */
 } RecipeNode;
 
@@ -213,22 +213,22 @@ extern int	recipe_compare_nodes(const char *a, const char *b);
  * ahead that excludes us: for an exclusive contender any, for a shared one the
  * nearest that is not known to be shared.
  *
- * A semaphore, which the first wish->permits contenders hold: RECIPE_WAIT with
- * *watch set: watch the one just ahead, which waits too, until it says that it
- * was granted, or goes.  With *watch -1: the first of those who wait; any
- * holder may be the first to leave, so watch the whole queue.
+ * A semaphore is held by its first wish->permits contenders.  RECIPE_WAIT with
+ * *watch set: the contender just ahead waits, too.  Watch its node until it
+ * says that it was granted, or goes.  RECIPE_WAIT with *watch -1: we are the
+ * first that waits, and any holder may leave first.  Watch the whole queue.
  *
- * RECIPE_MISMATCH: the first of the queue counts otherwise.  So it is who
- * comes into a queue with another number that has the trouble, not those
- * behind it: they wait for it (in RECIPE_WAIT, *watch is the one just ahead)
- * until it is gone.  For all else *watch is -1.
+ * RECIPE_MISMATCH: the first contender of the queue names another number of
+ * permits.  So the contender that came with another number gets an error.
+ * Those behind it wait for it (RECIPE_WAIT, *watch is the one just ahead)
+ * until it is gone.  For all other verdicts *watch is -1.
  */
 extern RecipeVerdict recipe_verdict(const char *const *children, int nchildren,
 									const RecipeWish *wish, int *watch);
 
 /*
- * Is no other contender of the list ahead of this one, or level with it?
- * Done as soon as one is found.
+ * Is this contender the first of the list, and the only one with its number?
+ * Stops at the first contender that speaks against it.
  */
 extern bool recipe_is_first(const char *const *children, int nchildren,
 							const char *child);

@@ -93,18 +93,19 @@ check_components(const char *path, size_t start, size_t *offset)
  * Check one component of `size` bytes.  *offset is set to the character that
  * is refused, relative to the component, or to 0.
  *
- * All components but a name's first stand in the znode of another name, which
- * may be a lock, too: among its contenders.  What ends in a sequence number
- * there is one of them for everybody, and stays for as long as somebody uses
- * the name: with a small number it would be ahead of all, with any number in
- * the way of every try.  A name's first component stands in the root, which
- * is no lock, so there it may end as it likes.  That is the ordinary case:
- * 'job-1700000000', 'order-' || id.  So it is with a root in the chroot.
+ * The znode of each component but the first is a child of another name's
+ * znode.  That name may be a lock, too; then its children are its contenders,
+ * and every client takes a child that ends in a sequence number for one.  It
+ * would stay there as long as somebody uses the name: with a small number it
+ * would be ahead of all contenders, and with any number it would make each try
+ * fail.  The znode of the first component is a child of the root, which is no
+ * lock.  So it may end in a number, which is common: 'job-1700000000',
+ * 'order-' || id.  The same holds for a root in the chroot.
  *
- * Further down such names are refused, and not written down as others that
- * are harmless: the znode of a lock is root and name for all clients.  Who
- * goes by that from Java would hold 'a/b-1700000000' at the same time as who
- * goes by an escape that zklock alone knows.
+ * Behind the first component such names are refused, and not escaped.  For all
+ * clients the path of a lock's znode is the root and the name.  A client in
+ * Java that uses 'a/b-1700000000' would not meet us if we wrote that name in
+ * an escaped form, and both would hold the lock.
  */
 static RecipeNameError
 check_component(const char *component, size_t size, bool is_first,

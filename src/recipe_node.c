@@ -4,8 +4,9 @@
  *	  Names of queue nodes: how ours are built, and how everybody's are taken
  *	  apart and ordered.
  *
- * Where a name leaves room for doubt the answer is the one that can only make
- * us wait: a sequenced stranger is an exclusive contender.
+ * If a name can be read in two ways, it is read in the way that can only make
+ * us wait: a child with a sequence number, of a client that we do not know, is
+ * an exclusive contender.
  *
  *-------------------------------------------------------------------------
  */
@@ -295,8 +296,8 @@ read_sequence(const char *digits, size_t ndigits, bool is_negative)
 }
 
 /*
- * Which style and mode does this prefix of a sequence number speak of?  The
- * result's sequence is left 0.
+ * The style and mode that this prefix of a sequence number stands for.  The
+ * sequence of the result is left 0.
  */
 static RecipeNode
 recognize_prefix(const char *prefix, size_t length)

@@ -110,10 +110,11 @@ zklock_roundtrip_check(ZkRoundTrip *trip, const char *path, int64 czxid)
 }
 
 /*
- * The check, whatever comes of it, is for a server that lags behind, or leads
- * no more and does not know: a write is not answered by that one, and a read
- * behind it is not older.  But behind it in the same connection: after
- * another one both are asked again.
+ * A server may lag behind, or be a former leader that does not know it yet;
+ * then its reads are old.  Such a server cannot answer the check, which goes
+ * through the quorum, so a read behind the check is not older than it,
+ * whatever the check's result.  That holds for one connection: after a
+ * reconnect both are asked again.
  */
 const ZkReply *
 zklock_roundtrip_read_newest(ZkRoundTrip *trip, ZkRead read, const char *path)

@@ -93,7 +93,10 @@ extern const ZkReply *zklock_roundtrip_read(ZkRoundTrip *trip, ZkRead read,
 extern const ZkReply *zklock_roundtrip_check(ZkRoundTrip *trip,
 											 const char *path, int64 czxid);
 
-/* A read that is not older than what any server has told anybody so far. */
+/*
+ * A read whose result is not older than what any server has told anybody
+ * before.
+ */
 extern const ZkReply *zklock_roundtrip_read_newest(ZkRoundTrip *trip,
 												   ZkRead read,
 												   const char *path);

@@ -4,9 +4,9 @@
  *	  The list of ZooKeeper servers: reading the connect string, and turning
  *	  host names into numeric addresses.
  *
- * What passes here is read by the ZooKeeper client library without another
- * look, and its own reader takes ports for octal and half a number for a
- * whole one: so anything unusual is refused.  Only servers_resolve() may
+ * The ZooKeeper client library does not check what passes here.  Its own
+ * parser reads ports as octal numbers, and stops at the first character that
+ * is no digit.  So anything unusual is refused.  Only servers_resolve() may
  * block.  All functions may be called from any thread.
  *
  *-------------------------------------------------------------------------
@@ -41,7 +41,7 @@
 /* Room for a server as text; what is longer cannot be one. */
 #define SERVER_TEXT_SIZE 512
 
-/* What follows the last reason that found room among several. */
+/* What is appended when there is no room for more reasons. */
 #define MORE_REASONS "; and more"
 
 /* Where to say why a list is refused; the caller's memory. */
@@ -417,8 +417,8 @@ write_connect_string(const AddressSet *set, ServerAddresses *result)
 }
 
 /*
- * Append what is wrong with a host, and the cause if there is more to say.
- * From the first one on that finds no room, only a hint that there are more.
+ * Append what is wrong with a host, and the cause, if there is one.  When
+ * there is no room left, append once that there are more.
  */
 static void
 add_reason(char *reasons, size_t size, const char *host, const char *reason,

@@ -7,8 +7,8 @@
  * library was not preloaded.  They start with 0 when the server does, and
  * after a crash.  Those of a dropped database stay where they are.
  *
- * The one rule: to count is an addition, and nothing else.  It is done at the
- * end of transactions and of backends, and on the way of every lock.
+ * The one rule: counting is an addition, and nothing else.  It happens at the
+ * end of transactions and of backends, and each time that a lock is taken.
  *
  *-------------------------------------------------------------------------
  */
@@ -102,7 +102,7 @@ zklock_stat_read(int number, ZkStatRow *row)
 	return row->database != InvalidOid || sum > 0;
 }
 
-/* What is counted meanwhile may be kept or not. */
+/* What is counted at the same time may be lost. */
 void
 zklock_stat_reset(void)
 {

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * terms.h
- *	  The terms in which backends and their sessions' programs speak of the
- *	  ensemble: states, losses, outcomes, kinds.
+ *	  What backends and their sessions' programs have words for: states of a
+ *	  session, reasons of a loss, results of requests, kinds of znodes.
  *
  * A change here is one of the protocol: see PROTOCOL_VERSION.
  *
@@ -78,7 +78,7 @@ typedef enum ZkResult
 	ZK_UNKNOWN_OUTCOME,			/* connection lost: done, not done, or still
 								 * to be done */
 	ZK_SESSION_LOST,			/* the session is over */
-	ZK_BAD_ARGUMENTS,			/* the server does not like the path */
+	ZK_BAD_ARGUMENTS,			/* the server refuses the path */
 	ZK_UNIMPLEMENTED,			/* the server is too old */
 	ZK_QUOTA_EXCEEDED,			/* a quota of the server's forbids it */
 	ZK_NO_MEMORY,				/* malloc() failed: nothing was sent */
