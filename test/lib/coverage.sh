@@ -19,7 +19,7 @@ coverage_begin() {
 	# Not optimized, so that lines stay what they are.
 	instrument=(--coverage -fprofile-update=atomic -O0 "-fprofile-dir=$data/%q{LD_ZKLOCK_JOB}"
 		-include "$short/ends.h")
-	build_words=("PROFILE=$(printf " '%s'" "${instrument[@]}")" with_llvm=no)
+	build_words=("PROFILE=$(printf " '%s'" "${instrument[@]}")")
 	unprivileged+=("LD_PRELOAD=$short/preload.so" "LD_ZKLOCK_JOB=none")
 }
 

@@ -28,7 +28,7 @@ add_sanitizers() {
 		return
 	fi
 	step 'sanitizers: build'
-	if ! setup_build_beside sanitized with_llvm=no WERROR=1 \
+	if ! setup_build_beside sanitized WERROR=1 \
 		"PROFILE=-O1 -fno-omit-frame-pointer $(printf " '%s'" "${instrument[@]}")"; then
 		fail 'sanitizers: zklock does not build'
 		return
