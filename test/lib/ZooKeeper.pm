@@ -151,6 +151,10 @@ Further lines for zoo.cfg.
 
 =item java_options => [ '-Dname=value', ... ]
 
+=item environment => { $member => { NAME => 'value' } }
+
+Of single servers, for example to give one a clock of its own.
+
 =back
 
 =cut
@@ -165,6 +169,7 @@ sub new
 		force_sync => 0,
 		config => {},
 		java_options => [],
+		environment => {},
 		owner => $$,
 		%option }, $class;
 
@@ -720,6 +725,7 @@ sub _launch
 		setsid();
 		# What is preloaded is for PostgreSQL.
 		delete $ENV{LD_PRELOAD};
+		%ENV = (%ENV, %{ $self->{environment}{$id} || {} });
 		open STDIN, '<', '/dev/null';
 		open STDOUT, '>>', $self->log_file($id);
 		open STDERR, '>&', \*STDOUT;

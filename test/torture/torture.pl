@@ -30,10 +30,11 @@ use Torture::Edn;
 use Torture::Excuses;
 use Torture::Foreign;
 use Torture::Forgery;
-use Torture::History qw(now time_of_day_at_zero);
+use Torture::History qw(now time_of_day_at_zero at_time_of_day);
 use Torture::Nemesis::Backends;
 use Torture::Nemesis::Impostor;
 use Torture::Nemesis::Partitions;
+use Torture::Nemesis::Refusals;
 use Torture::Nemesis::Servers;
 use Torture::Nemesis::Stranger;
 use Torture::Plan qw(names_of all_names all_kinds %permits);
@@ -62,6 +63,7 @@ my %pause = (
 	servers => 7,
 	partitions => 0.5,
 	stranger => 0.05,
+	refusals => 0.7,
 	impostor => 0.1);
 
 # How many contenders are not zklock, and of which locks.
@@ -69,7 +71,7 @@ my $foreigners = 2;
 my @foreign_kinds = qw(local shared set fenced hold);
 
 # In whose queues impostors stand. Not among permits: other nodes there are an error.
-my @impostors_kinds = qw(local shared set path fenced bare hold);
+my @impostors_kinds = qw(local shared set path fenced bare hold free call);
 
 # A worker that has been at the same thing for so long, in seconds, is stuck:
 # while faults go on, and after all is healed. Twelve contenders ahead may each
@@ -116,8 +118,9 @@ my $dir = "$PostgreSQL::Test::Utils::tmp_check/torture";
 mkdir $dir or die "could not make $dir: $!";
 my @worker_files = map { "$dir/worker-$_" } 1 .. $option{workers};
 my %nemesis_file =
-  map { $_ => "$dir/nemesis-$_" } qw(backends servers partitions stranger impostor);
+  map { $_ => "$dir/nemesis-$_" } qw(backends servers partitions stranger refusals impostor);
 my $parted_flag = "$dir/parted";
+my $clock = "$dir/clock";
 my @foreign_files = map { "$dir/foreign-" . (100 + $_) } 1 .. $foreigners;
 # So that each can be read, whatever happens.
 Torture::History->new($_) foreach @worker_files, @foreign_files,
@@ -137,9 +140,10 @@ my $stage = Torture::Stage->new(
 	guard => $option{guard},
 	style => $option{style},
 	preload => $option{preload},
+	clock => $clock,
 	session_timeout => $session_timeout);
 my $board = Torture::Board->new("$dir/board", $option{workers});
-my @guarded_names = map { names_of($_) } qw(local shared set path hold);
+my @guarded_names = map { names_of($_) } qw(local shared set path hold kept free call);
 my @all_names = all_names();
 my $begin = now();
 my $zero = time_of_day_at_zero();
@@ -249,20 +253,22 @@ sub run_stranger
 		Torture::Nemesis::Stranger->new(
 			nemesis_basics('stranger'),
 			servers => [ map { '127.0.0.1:' . $zk->port($_) } $zk->members ],
-			paths => [ map { lock_path($_) } @all_names ]));
+			paths => [ map { lock_path($_) } grep { !/^kept/ } @all_names ]));
 	return;
 }
 
-sub run_impostor
+# The impostor, and what refuses deletes.
+sub run_client
 {
+	my ($class, $name, @paths) = @_;
 	# A server that is killed is the next attempt's concern.
 	$SIG{PIPE} = 'IGNORE';
-	my $impostor = Torture::Nemesis::Impostor->new(
-		nemesis_basics('impostor'),
+	my $nemesis = $class->new(
+		nemesis_basics($name),
 		zookeeper => $stage->zookeeper,
-		paths => [ map { lock_path($_) } map { names_of($_) } @impostors_kinds ]);
-	run_nemeses($impostor);
-	$impostor->leave;
+		paths => [ map { lock_path($_) } @paths ]);
+	run_nemeses($nemesis);
+	$nemesis->leave;
 	return;
 }
 
@@ -304,7 +310,14 @@ my %nemesis_pid = (
 	$option{guard} ne 'quorum' ? () : (
 		impostor => in_child(
 			1000 * $option{seed} + 996,
-			sub { close $stay; run_impostor(); })),
+			sub {
+				close $stay;
+				run_client('Torture::Nemesis::Impostor', 'impostor',
+					map { names_of($_) } @impostors_kinds);
+			})),
+	refusals => in_child(
+		1000 * $option{seed} + 995,
+		sub { close $stay; run_client('Torture::Nemesis::Refusals', 'refusals', @all_names); }),
 	map {
 		my $number = $_;
 		"foreign $number" => in_child(1000 * $option{seed} + 900 + $number,
@@ -315,6 +328,7 @@ my $nemesis = Torture::Nemesis::Servers->new(
 	nemesis_basics('servers'),
 	zookeeper => $stage->zookeeper,
 	flag => $parted_flag,
+	clock => $clock,
 	board => $board);
 
 my @stuck;      # descriptions of workers that do not come on
@@ -487,7 +501,7 @@ sub make_witness
 	push @problems, sprintf 'the logs lack %d transactions, the first is 0x%x',
 	  scalar @missing, $missing[0]
 	  if @missing;
-	$_->{time} -= $zero foreach @transactions;
+	$_->{time} = at_time_of_day($_->{time}, $zero) foreach @transactions;
 	$report->note_records($zero, @rows);
 	return Torture::Witness->new(
 		transactions => \@transactions,
@@ -566,6 +580,7 @@ judge('witness: a session that was out of contact for its timeout ends',
 	1, $witness->check_lost_sessions($report->silences(@Torture::Stage::homes)));
 judge('witness: nobody is granted a lock before its turn',
 	1, $witness->check_turns);
+judge('witness: what is held has a node', 1, $witness->check_held($report->spins));
 judge('witness: tokens are those of queue nodes', 1, $witness->check_tokens);
 judge('fence: no lost update', 1,
 	map { $checker->check_lost_updates($_) } @{ $counters{fence} });
@@ -590,6 +605,7 @@ judge('tokens rise', 1,
 	map { $checker->check_tokens($_) } @all_names);
 judge('answers to COMMIT are true', 1, $checker->check_answers(@rows));
 judge('bounded waits end in time', 1, $checker->check_bounds($slack));
+judge('deadlocks are those that there were', 1, $checker->check_deadlocks);
 
 is(join("\n", $stage->crashes($report->killed)),
 	'', 'no process crashed but those that the nemesis killed');
@@ -621,12 +637,11 @@ if (!$only_some)
 	cmp_ok($full, '>=', $option{duration} / 60,
 		'all permits were in use');
 	is(join(' ', grep { !$granted{$_} }
-			qw(local shared permits set path fenced bare hold)),
+			qw(local shared permits set path fenced bare hold kept free call)),
 		'', 'every kind of lock was granted');
-	# Seldom, for others want them: two to six times in a minute.
-	cmp_ok($report->taken_back, '>=', $option{duration} / 300,
-		'kept locks were taken back')
-	  if $option{duration} >= 300;
+	cmp_ok($report->taken_back, '>=', 10 * $option{duration}, 'kept locks were taken back');
+	cmp_ok(3 * $granted{kept}, '>=', sum0(values %granted), 'who keeps them does half of the work')
+	  if !$option{sabotage};
 	cmp_ok(scalar(grep { $_->{answer} eq 't' } @{ $report->claims }),
 		'>=', $option{duration} / 10, 'many slots were given out');
 }

@@ -12,7 +12,9 @@ its line; the nemesis looks there for victims, the main program for progress
 and for workers that are stuck. A line is written by one system call.
 
 States: connecting, asking (for locks: the wait), holding, slow (holding, and
-asleep in a transaction), resting (holding, and asleep without one), committing, releasing, idle
+asleep in a transaction), resting (holding, and asleep without one), committing, releasing,
+spinning (taking and releasing one that is kept), keeping (doing nothing, with such a one),
+trying (for a lock in a savepoint), idle
 (until slots are given out), claiming (one), evicting, recovering, settling (a hold that may be there), parked (done,
 connected), ended. The name is that of the lock; of several, all with "+" between.
 

@@ -419,6 +419,52 @@ sub check_fleeting_claims
 
 =pod
 
+=head2 check_deadlocks
+
+Who was told of a deadlock waited for somebody, who waited perhaps for others, who waited
+for a lock that it held: while it waited for the last one.
+
+=cut
+
+sub check_deadlocks
+{
+	my ($self) = @_;
+	return map {
+		$self->_violation('deadlock of nobody', 1, "$_->{name}: nobody waited in a circle", $_)
+	} grep { $_->{is_deadlock} && !$self->_is_in_circle($_) } @{ $self->{cycles} };
+}
+
+sub _is_in_circle
+{
+	my ($self, $victim) = @_;
+	my @span = (max(values %{ $victim->{wanted} }), $victim->{gave_up});
+	my @others = grep { $_ != $victim && $_->{wanted} } @{ $self->{cycles} };
+	my (%seen, @found);
+	my @next = ($victim);
+	while (my $waiter = shift @next)
+	{
+		return 1 if $waiter != $victim && _waits_for($waiter, $victim, 'got', @span);
+		push @next, grep { !$seen{$_}++ }
+		  grep { _waits_for($waiter, $_, 'wanted', @span) } @others;
+	}
+	return 0;
+}
+
+# For a lock that the other one had got, or wanted, and may have had still.
+sub _waits_for
+{
+	my ($waiter, $other, $what, $begin, $end) = @_;
+	return 0 if $waiter == $other || ($other->{over} || $end) < $begin;
+	return scalar grep {
+		$waiter->{wanted}{$_} < $end
+		  && ($waiter->{got}{$_} // $waiter->{gave_up} // $end) >= $begin
+		  && defined $other->{$what}{$_}
+		  && $other->{$what}{$_} < $end
+	} keys %{ $waiter->{wanted} };
+}
+
+=pod
+
 =head2 check_bounds($slack)
 
 A wait with a bound ends by then, give or take $slack seconds, unless its

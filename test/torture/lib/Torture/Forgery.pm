@@ -25,7 +25,7 @@ use Torture::TransactionLog;
 use Torture::Witness;
 
 # All that it can find.
-my @checks = qw(late_commits ended proofs reserve turns tokens lost_sessions);
+my @checks = qw(late_commits ended proofs reserve turns held tokens lost_sessions);
 
 # What is promised, with a session timeout of three seconds.
 my ($reserve, $asked_within) = (0.7, 1);
@@ -89,7 +89,7 @@ my @forgeries = (
 	],
 	[
 		'nobody was asked for too long',
-		sub { splice @{ $_->{log} }, 3, 1; $_->{log}[1]{time} = -0.5; $_->{is_lease} = 1; }, 'proofs'
+		sub { splice @{ $_->{log} }, 3, 1; $_->{log}[1]{time} = $_->{first}{asked} = -0.5; $_->{is_lease} = 1; }, 'proofs'
 	],
 	[
 		'a token that is none',
@@ -97,7 +97,35 @@ my @forgeries = (
 	],
 	[
 		'granted a lock when the node was gone before its turn',
-		sub { $_->{log}[6]{time} = 1.5; $_->{second}{kind} = 'bare'; $_->{log}[5]{time} = 1.4; }, 'turns'
+		sub { $_->{log}[6]{time} = 1.5; $_->{second}{kind} = 'bare'; $_->{log}[5]{time} = 1.4; }, 'turns held'
+	],
+	[
+		'who goes on with a node that it has deleted itself',
+		sub { $_->{log}[4]{time} = 1.8; }, 'ended held'
+	],
+	[
+		'the same, and it was refused',
+		sub { $_->{log}[4]{time} = 1.8; _refuse($_); }, ''
+	],
+	[
+		'a lock that was kept and is taken back',
+		sub { _keep($_); }, ''
+	],
+	[
+		'the same, by somebody who keeps none',
+		sub { _keep($_); $_->{second}{keeps} = 0; }, 'held'
+	],
+	[
+		'the same, when its session has expired',
+		sub { _keep($_); _expire($_, 2.3); }, 'ended reserve held'
+	],
+	[
+		'a lock that is taken again and again, also without a node',
+		sub { $_->{spins} = [ { token => 11, told => 2.35 } ]; }, 'held'
+	],
+	[
+		'the same, with a node',
+		sub { $_->{spins} = [ { token => 11, told => 2.25 } ]; }, ''
 	],
 	[
 		'a session goes on after a silence',
@@ -175,7 +203,8 @@ sub _judge
 	my @found = grep {
 		my $check = "check_$_";
 		grep { !$_->{is_explained} } $witness->$check(
-			$_ eq 'lost_sessions' ? @{ $history->{silences} || [] } : ())
+			$_ eq 'lost_sessions' ? @{ $history->{silences} || [] }
+			: $_ eq 'held' ? @{ $history->{spins} || [] } : ())
 	} @checks;
 	return [ $name, $expected, "@found" ];
 }
@@ -264,6 +293,24 @@ sub _refuse
 	my $cycle = $history->{first};
 	$cycle->{outcome} = 'refused';
 	delete $cycle->{recorded};
+	return;
+}
+
+# The second one is the first one, which takes its lock back without a new node.
+sub _keep
+{
+	my ($history) = @_;
+	$history->{second}{worker} = $history->{second}{pid} = 1;
+	@{ $history->{second} }{qw(cycle keeps)} = (2, 1);
+	$history->{second}{asked} = 2.38;
+	$history->{second}{locks}[0]{token} = 11;
+	$history->{log}[4]{time} = 2.9;
+	splice @{ $history->{log} }, 2, 1;
+	$history->{log}[4]{session} = 1;
+	$history->{log}[4]{changes}[0]{path} = _node(1);
+	pop @{ $history->{log} };
+	# In order of time: the proof of the second transaction, and then the end.
+	@{ $history->{log} }[ 3, 4 ] = @{ $history->{log} }[ 4, 3 ];
 	return;
 }
 

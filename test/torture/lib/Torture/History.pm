@@ -24,7 +24,10 @@ use Carp;
 use Exporter 'import';
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC CLOCK_REALTIME);
 
-our @EXPORT_OK = qw(now time_of_day_at_zero);
+our @EXPORT_OK = qw(now time_of_day_at_zero at_time_of_day);
+
+# Clocks that differ from the machine's do so by whole days, in seconds.
+my $day = 86_400;
 
 # Seconds on the machine's clock.
 sub now { return clock_gettime(CLOCK_MONOTONIC); }
@@ -47,6 +50,14 @@ sub time_of_day_at_zero
 	return $zero;
 }
 
+# When it was on the machine's clock, from what somebody's clock said then.
+sub at_time_of_day
+{
+	my ($time_of_day, $zero) = @_;
+	my $time = $time_of_day - $zero;
+	return $time - $day * sprintf('%.0f', ($time - now()) / $day);
+}
+
 sub new
 {
 	my ($class, $path) = @_;
@@ -58,12 +69,14 @@ sub new
 
 =head2 note($event, key => value, ...)
 
+The time is now, or that of the key "at".
+
 =cut
 
 sub note
 {
 	my ($self, $event, %detail) = @_;
-	my $line = sprintf "%.6f\t%s", now(), $event;
+	my $line = sprintf "%.6f\t%s", delete $detail{at} // now(), $event;
 	foreach my $key (sort keys %detail)
 	{
 		(my $value = $detail{$key} // '') =~ s/[\t\n]/ /g;

@@ -12,6 +12,12 @@ in which way. Pure but for rand(), so that a seed repeats the plans.
 
 =head2 Kinds
 
+  kept     one exclusive lock of the worker's own, taken and released many times in a
+           row, which zklock.keep makes one take-back after the other; then as local.
+           Now and then another worker's, just while he does so.
+  free     two locks, one after the other, in any order: there are deadlocks. The
+           counters as of a set.
+  call     zk_call_lock() in a procedure that commits in between.
   local    one exclusive lock; the counter is in the home cluster and is changed
            by the very backend that holds the lock. The commit guard answers for
            it. Both clusters contend for the same locks; each has its own counter.
@@ -53,7 +59,10 @@ my %names = (
 	path => [ 'path', 'path/a', 'path/b', 'path/a/x', 'path/a/y', 'path/b/z' ],
 	fenced => [ 'fenced/a', 'fenced/b' ],
 	bare => ['bare/a'],
-	hold => ['hold/a']);
+	hold => ['hold/a'],
+	kept => [ map { "kept/$_" } 1 .. 96 ],
+	free => [ map { "free/$_" } 'a' .. 'd' ],
+	call => [ 'call/a', 'call/b' ]);
 
 # How many hold a semaphore together.
 our %permits = ('permits/2' => 2, 'permits/3' => 3);
@@ -72,7 +81,20 @@ my %kind_weight = (
 	bare => 5,
 	hold => 5,
 	once => 4,
-	evict => 2);
+	evict => 2,
+	kept => 20,
+	free => 10,
+	call => 6);
+
+# Half of the workers keep their locks. They have so many times more to do with locks of
+# their own, for the others are merely their rivals: that is half of all work.
+my $keepers_share = 20;
+
+# One in so many times a keeper is somebody's rival, too.
+my $rival_one_in = 5;
+
+# So many locks are a keeper's own: one that somebody else wanted is not kept for a while.
+my $own = 4;
 
 # How to ask; the numbers are weights, too.
 my %wait_weight = (
@@ -94,6 +116,13 @@ my $rest = 5.5;
 # One in so many transactions notifies somebody, and one waits for a standby.
 my $notify_one_in = 5;
 my $synchronous_one_in = 12;
+
+# The other transactions: one in so many does not wait for its own disk either. One in so
+# many of session scope is prepared, and one in so many of transaction scope has a
+# savepoint.
+my $asynchronous_one_in = 2;
+my $prepare_one_in = 6;
+my $savepoint_one_in = 4;
 
 # One in so many waits with a bound is ready to wait only about as long as a
 # lock is held, in seconds: it gives up just as the one ahead lets go.
@@ -126,12 +155,15 @@ my %depth_weight = (leaf => 70, above => 22, root => 8);
 
 =pod
 
-=head2 plan(session_timeout => seconds, kinds => [...], sabotage => ...)
+=head2 plan(session_timeout => seconds, kinds => [...], sabotage => ..., worker => number,
+keeps => whether it keeps locks)
 
 A hash: kind, function ("lock", "names", "path", or that of the kind alone),
 names and modes (of all locks it takes), name (those that it asks for, joined with "+"; a path says only its end),
-permits, scope, wait, patience, downgrade, think, slow, slow_early, rest, notifies,
-is_synchronous, and read and write: the counters, in order.
+permits, scope ("session", "transaction", "call"), wait, patience, downgrade, think, slow,
+slow_early, rest, notifies, is_synchronous, is_asynchronous, prepares, savepoint ("", or
+whether it is released, or rolled back with the lock, or with a lock that was taken
+"again"), spins, is_rival, own (locks that it keeps), and read and write: the counters, in order.
 
 =cut
 
@@ -144,7 +176,8 @@ sub plan
 		%weight = map { $_ => $kind_weight{$_} } @{ $option{kinds} };
 	}
 	# Only what is done under locks makes sense without them.
-	delete @weight{qw(hold once evict)} if $option{sabotage} eq 'no-lock';
+	delete @weight{qw(hold once evict call free)} if $option{sabotage} eq 'no-lock';
+	$weight{kept} *= $keepers_share if $weight{kept} && $option{keeps};
 	my $kind = _choose(%weight);
 	my $scope = rand(2) < 1 ? 'session' : 'transaction';
 	my $plan = {
@@ -168,10 +201,15 @@ sub plan
 		: 0,
 		notifies => rand($notify_one_in) < 1,
 		is_synchronous => rand($synchronous_one_in) < 1,
+		is_asynchronous => rand($asynchronous_one_in) < 1,
+		prepares => $scope eq 'session' && rand($prepare_one_in) < 1,
+		savepoint => $scope eq 'transaction'
+		  && $option{sabotage} ne 'no-lock'
+		  && rand($savepoint_one_in) < 1 ? _one_of(qw(released again undone)) : '',
 		# Where a slow worker sleeps: before or after it has read.
 		slow_early => rand(2) < 1 };
 	my $choose = __PACKAGE__->can("_choose_$kind") || \&_choose_one;
-	$choose->($plan);
+	$choose->($plan, %option);
 	return $plan;
 }
 
@@ -184,7 +222,7 @@ sub plan
 sub names_of { return @{ $names{ $_[0] } }; }
 sub all_kinds { return sort keys %kind_weight; }
 sub all_names { return map { @$_ } @names{ sort keys %names }; }
-sub home_counters { return (@leaves, map { names_of($_) } qw(local shared set hold)); }
+sub home_counters { return (@leaves, map { names_of($_) } qw(local shared set hold kept free call)); }
 sub vault_counters { return map { names_of($_) } qw(fenced bare hold); }
 
 # One of the keys, by weight.
@@ -247,6 +285,42 @@ sub _choose_permits
 	# So that all of them are in use now and then.
 	$plan->{think} *= $permits_patience;
 	$plan->{read} = $plan->{write} = [];
+	return;
+}
+
+# A keeper goes back to work soon, for its lock is kept for a moment only.
+sub _choose_kept
+{
+	my ($plan, %option) = @_;
+	my @kept = names_of('kept');
+	$plan->{is_rival} = !$option{keeps} || rand($rival_one_in) < 1;
+	$plan->{spins} = !$plan->{is_rival} && $option{sabotage} ne 'no-lock';
+	$plan->{rest} = $plan->{slow} = 0 if rand(10) >= 1;
+	$plan->{own} = [ map { $kept[ ($own * $option{worker} + $_) % @kept ] } 1 .. $own ];
+	_ask_for($plan, _one_of($plan->{is_rival} ? @kept : @{ $plan->{own} }), 'exclusive');
+	return;
+}
+
+# One after the other, so no bound is one of both.
+sub _choose_free
+{
+	my ($plan) = @_;
+	my @left = names_of('free');
+	_ask_for($plan, splice(@left, rand @left, 1), 'exclusive');
+	push @{ $plan->{names} }, _one_of(@left);
+	push @{ $plan->{modes} }, 'exclusive';
+	$plan->{name} = join '+', @{ $plan->{names} };
+	$plan->{read} = $plan->{write} = [ sort @{ $plan->{names} } ];
+	$plan->{wait} = _one_of(qw(forever forever lock_timeout));
+	$plan->{savepoint} = '';
+	return;
+}
+
+sub _choose_call
+{
+	my ($plan) = @_;
+	_choose_one($plan);
+	@{$plan}{qw(scope savepoint)} = ('call', '');
 	return;
 }
 

@@ -18,11 +18,12 @@ use strict;
 use warnings;
 
 use List::Util qw(max sum0);
-use Torture::History;
+use Torture::History qw(at_time_of_day);
 
 # What a worker may run into when others are cancelled, killed or cut off.
 # Anything else is worth a look.
 my %expected_sqlstate = map { $_ => 1 } (
+	'40P01',    # a deadlock; whether there was one is judged elsewhere
 	'40001',    # lock lost, or a newer holder has been here
 	'57014',    # cancelled
 	'55P03',    # could not get the lock in time
@@ -68,6 +69,7 @@ sub frozen_programs { return $_[0]->{frozen_programs} || {}; }
 sub standby { return $_[0]->{standby} || []; }
 sub evictions { return $_[0]->{evictions}; }
 sub claims { return $_[0]->{claims}; }
+sub spins { return @{ $_[0]->{spins} || [] }; }
 sub killed { return @{ $_[0]->{killed} }; }
 sub unexpected { return @{ $_[0]->{unexpected} }; }
 sub leftovers { return @{ $_[0]->{leftovers} }; }
@@ -86,12 +88,13 @@ sub _read_worker
 			my ($event, $time) = @{$entry}{qw(event time)};
 			if ($event eq 'asked')
 			{
+				$cycle->{over} = $time if $cycle;
 				$cycle = {
 					worker => $worker,
 					asked => $time,
 					locks => [],
 					map { $_ => $entry->{$_} }
-					  qw(cycle kind name pid scope wait patience cluster is_synchronous) };
+					  qw(cycle kind name pid scope wait patience cluster is_synchronous keeps) };
 				push @{ $self->{cycles} }, $cycle;
 			}
 			elsif ($event eq 'granted')
@@ -107,6 +110,14 @@ sub _read_worker
 			{
 				$cycle->{outcome} = $event;
 				$cycle->{ended} = $time;
+			}
+			elsif ($event =~ /^(wanted|got)$/)
+			{
+				$cycle->{$event}{ $entry->{name} } = $time;
+			}
+			elsif ($event eq 'spun')
+			{
+				push @{ $self->{spins} }, { worker => $worker, %$entry };
 			}
 			elsif ($event eq 'hold_released')
 			{
@@ -132,10 +143,11 @@ sub _read_worker
 			{
 				$cycle->{gave_up} = $time;
 			}
-			elsif ($event eq 'failed')
+			elsif ($event eq 'failed' && $cycle && $cycle->{cycle} == $entry->{cycle})
 			{
 				$cycle->{gave_up} = $time if $entry->{stage} eq 'asking';
-				$cycle->{has_failed} = 1 if $cycle;
+				$cycle->{has_failed} = 1;
+				$cycle->{is_deadlock} = 1 if $entry->{sqlstate} eq '40P01';
 			}
 			elsif ($event eq 'claimed')
 			{
@@ -325,8 +337,8 @@ sub faults { return sum0(values %{ $_[0]->{faults} }); }
 sub taken_back
 {
 	my ($self) = @_;
-	my %seen;
-	return scalar grep { $seen{"$_->[0] $_->[1]{name} $_->[1]{token}"}++ }
+	my %seen = map { ("$_->{worker} $_->{name} $_->{token}" => 1) } $self->spins;
+	return sum0(map { $_->{grants} - 1 } $self->spins) + scalar grep { $seen{"$_->[0] $_->[1]{name} $_->[1]{token}"}++ }
 	  map { my $cycle = $_; map { [ $cycle->{worker}, $_ ] } @{ $cycle->{locks} } }
 	  grep { $_->{granted} } @{ $self->{cycles} };
 }
@@ -365,7 +377,7 @@ sub note_records
 	foreach my $entry (map { @{ $_->{entries} } } @rows)
 	{
 		my $cycle = $cycle{"$entry->{worker} $entry->{cycle}"} or next;
-		$cycle->{recorded} = $entry->{recorded} - $zero;
+		$cycle->{recorded} = at_time_of_day($entry->{recorded}, $zero);
 	}
 	return;
 }
@@ -432,6 +444,7 @@ sub _rows_by_kind
 		[ 'once: false', $answers{f} || 0 ],
 		[ 'once: error, and repeated', $repeated ],
 		[ 'once: outcome unknown', $answers{open} || 0 ],
+		[ 'free: deadlocks', scalar grep { $_->{is_deadlock} } @{ $self->{cycles} } ],
 		[ 'hold: outcome unknown, found', $self->{count}{hold_found} || 0 ],
 		[ 'hold: outcome unknown, void', $self->{count}{hold_void} || 0 ]);
 }

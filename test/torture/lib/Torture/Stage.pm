@@ -10,6 +10,8 @@ Torture::Stage - the servers of the torture test
 An ensemble of three, whose servers reach each other through proxies, the clusters
 berlin and tokyo with zklock, each with its own way to each server through a proxy,
 and the vault, in which zklock.servers is not even set: a fence needs no ZooKeeper.
+One of the three servers has a clock that is wrong by whole days, and is set now and then
+(with libfaketime; without it all clocks are right); and so is that of berlin.
 Tokyo has a synchronous standby, for which only those wait who ask for it.
 
 =cut
@@ -28,6 +30,12 @@ use ZkLockTest;
 use ZooKeeper;
 
 our @homes = qw(berlin tokyo);
+
+# Which of the servers has another clock, and how wrong that of a cluster is, as
+# libfaketime reads it.
+my $odd_member = 3;
+my %odd_clock = (berlin => '-2d');
+my ($faketime) = glob '/usr/lib/*/faketime/libfaketimeMT.so.1';
 
 my $tick_ms = 400;
 
@@ -48,6 +56,22 @@ my $tables = q{
 		v bigint,
 		again bigint,
 		PRIMARY KEY (worker, cycle, name));
+	CREATE PROCEDURE call_scope(worker int, cycle int, counted text, patience interval,
+		think float8, INOUT token bigint, INOUT granted float8, INOUT sent float8)
+	LANGUAGE plpgsql AS $$
+	DECLARE
+		value bigint;
+	BEGIN
+		token := zk_call_lock(counted, patience);
+		granted := extract(epoch FROM clock_timestamp());
+		PERFORM pg_sleep(think);
+		COMMIT;
+		SELECT v INTO STRICT value FROM counter WHERE name = counted;
+		PERFORM pg_sleep(think);
+		UPDATE counter SET v = value + 1 WHERE name = counted;
+		INSERT INTO ledger VALUES (worker, cycle, counted, false, value, value);
+		sent := extract(epoch FROM clock_timestamp());
+	END $$;
 };
 
 # For all clusters: come back after a crash, and a log that can be read.
@@ -58,23 +82,32 @@ my %settings = (
 	log_min_error_statement => 'panic',
 	# For the witness: when was each transaction's commit record written?
 	track_commit_timestamp => 'on',
+	# What is committed without waiting for the disk is not written for a while.
+	wal_writer_delay => '5s',
+	max_prepared_transactions => 60,
 	max_connections => 60);
 
 =pod
 
-=head2 new(guard => ..., style => ..., preload => ..., session_timeout => seconds)
+=head2 new(guard => ..., style => ..., preload => ..., session_timeout => seconds,
+clock => file, which says how wrong that of a server is)
 
 =cut
 
 sub new
 {
 	my ($class, %option) = @_;
+	_sweep_clocks();
+	open my $clock, '>', $option{clock} or die "could not write $option{clock}: $!";
+	print $clock "+1d\n";
+	close $clock;
 	my $links = Torture::Links->new;
 	my $zk = ZooKeeper->new(
 		servers => 3,
 		tick_time => $tick_ms,
 		java_options =>
 		  ["-Dorg.slf4j.simpleLogger.log.$leader_class=info"],
+		environment => { $odd_member => { _odd_clock(FAKETIME_TIMESTAMP_FILE => $option{clock}) } },
 		link => sub { $links->port(@_); })->start;
 	my $self = bless { zookeeper => $zk, links => $links }, $class;
 	foreach my $home (@homes)
@@ -123,9 +156,31 @@ sub _add_standby
 	return;
 }
 
+# What gives a program its own time of day, beside the machine's other clocks.
+sub _odd_clock
+{
+	my (@where) = @_;
+	return unless $faketime;
+	return (LD_PRELOAD => $faketime, FAKETIME_DONT_FAKE_MONOTONIC => 1,
+		FAKETIME_CACHE_DURATION => 1, @where);
+}
+
+# Programs with libfaketime that are killed leave files behind, by process id, and others
+# with that id do not start then.
+sub _sweep_clocks
+{
+	foreach my $file (glob '/dev/shm/*faketime_s[eh]m_*')
+	{
+		my ($pid) = $file =~ /_(\d+)$/ or next;
+		unlink $file unless kill(0, $pid) || $!{EPERM};
+	}
+	return;
+}
+
 sub _add_cluster
 {
 	my ($self, $name, $counters, %more) = @_;
+	local %ENV = (%ENV, $odd_clock{$name} ? _odd_clock(FAKETIME => $odd_clock{$name}) : ());
 	my $node = cluster($name, $self->{zookeeper}, %settings, %more);
 	$node->safe_psql('postgres', $tables);
 	$node->safe_psql('postgres', join "\n",
@@ -294,6 +349,7 @@ sub stop
 	my ($self) = @_;
 	$_->stop('fast') foreach values %{ $self->{cluster} }, $self->{standby};
 	$self->{zookeeper}->stop;
+	_sweep_clocks();
 	return;
 }
 

@@ -206,23 +206,25 @@ sub _end
 	return;
 }
 
-# Which cycle a node stood for: that which was told its token, or that of another node of
-# the same contender.
+# Which cycles a node stood for: those which were told its token, or that of another node
+# of the same contender; of a lock that was kept more than one. By the first of them it was
+# granted, and the last one lets go of it.
 sub _find_owners
 {
 	my ($self) = @_;
 	my %cycle;
-	foreach my $cycle (@{ $self->{cycles} })
+	foreach my $cycle (sort { $a->{asked} <=> $b->{asked} } @{ $self->{cycles} })
 	{
 		foreach my $node (grep { $_ } map { $self->{by_token}{ $_->{token} } } @{ $cycle->{locks} })
 		{
-			$cycle{ $node->{contender} } = $cycle;
+			push @{ $cycle{ $node->{contender} } }, $cycle;
 		}
 	}
 	foreach my $node (values %{ $self->{by_token} })
 	{
-		my $cycle = $node->{cycle} = $cycle{ $node->{contender} };
-		push @{ $self->{nodes_of}{$cycle}{ $node->{name} } }, $node if $cycle;
+		my @cycles = @{ $cycle{ $node->{contender} } || [] };
+		@{$node}{qw(first cycle)} = @cycles[ 0, -1 ];
+		push @{ $self->{nodes_of}{$_}{ $node->{name} } }, $node foreach @cycles;
 	}
 	return;
 }
@@ -289,18 +291,18 @@ sub check_turns
 			'granted without a node', $node->{how} eq 'evicted',
 			sprintf('%s: token %d was granted, but its node was %s %.3f s before its turn',
 				@{$node}{qw(name token how)}, $turn - $node->{end}),
-			$node->{cycle})
+			$node->{first})
 		  if $turn - $node->{end} > $rounding;
-		my $early = $turn - $node->{cycle}{granted};
+		my $early = $turn - $node->{first}{granted};
 		next if $early <= $rounding;
 		my @ahead = map { $_->{cycle} || () }
-		  grep { $self->_gone_at($_) > $node->{cycle}{granted} } $self->_ahead($node);
+		  grep { $self->_gone_at($_) > $node->{first}{granted} } $self->_ahead($node);
 		push @violations,
 		  $self->_violation(
 			'granted before its turn', 0,
 			sprintf('%s: token %d was granted %.3f s before its turn',
 				@{$node}{qw(name token)}, $early),
-			$node->{cycle}, @ahead);
+			$node->{first}, @ahead);
 	}
 	return @violations;
 }
@@ -309,7 +311,7 @@ sub check_turns
 sub _is_granted
 {
 	my ($node) = @_;
-	my $cycle = $node->{cycle} or return 0;
+	my $cycle = $node->{first} or return 0;
 	return defined $cycle->{granted}
 	  && scalar grep { $_->{token} == $node->{token} } @{ $cycle->{locks} };
 }
@@ -342,6 +344,12 @@ sub _let_go_at
 	# A foreign client says nothing, a hold asks to be released.
 	return $cycle->{release_sent} // $infinity if $cycle->{kind} eq 'hold';
 	return $infinity if $cycle->{kind} eq 'foreign';
+	return _released_at($cycle);
+}
+
+sub _released_at
+{
+	my ($cycle) = @_;
 	# After an error, or an end of the backend, it lets go by itself.
 	return $cycle->{granted}
 	  if ($cycle->{outcome} || '') ne 'committed' || $cycle->{has_failed};
@@ -360,6 +368,58 @@ sub _ahead
 		  && !($_->{is_shared} && $node->{is_shared})
 		  && !($_->{cycle} && $node->{cycle} && $_->{cycle} == $node->{cycle})
 	} @{ $node->{beside} };
+}
+
+=pod
+
+=head2 check_held(@spins)
+
+The node of a lock that is held stays where it is: its own session does not delete it
+before it was asked to let go; and it is not taken back when it has gone already, in
+whatever way but by an eviction. Who keeps no locks takes none back: the node is made when
+the lock is asked for, and not before. Each spin tells until when a token was held at least.
+
+=cut
+
+sub check_held
+{
+	my ($self, @spins) = @_;
+	my @violations;
+	foreach my $cycle (grep { defined $_->{granted} && $_->{kind} !~ /^(hold|foreign)$/ }
+		@{ $self->{cycles} })
+	{
+		foreach my $lock (@{ $cycle->{locks} })
+		{
+			my $nodes = $self->{nodes_of}{$cycle}{ $lock->{name} } or next;
+			my $last = _last_to_go(@$nodes);
+			my $held = ($last->{how} || '') eq 'deleted' ? _released_at($cycle) : $cycle->{asked};
+			push @violations, $self->_held_without($last, $held, $cycle);
+			my $node = $self->{by_token}{ $lock->{token} };
+			push @violations,
+			  $self->_violation(
+				'held from before', 0,
+				sprintf('%s: token %d is from %.3f s before it was asked for',
+					@{$lock}{qw(name token)}, $cycle->{asked} - $node->{begin}), $cycle)
+			  if $node && !$cycle->{keeps} && $node->{begin} + $rounding < $cycle->{asked};
+		}
+	}
+	foreach my $spin (@spins)
+	{
+		my $node = $self->{by_token}{ $spin->{token} } or next;
+		push @violations, $self->_held_without($node, $spin->{told});
+	}
+	return @violations;
+}
+
+# A violation if it was held at that time and the node was gone.
+sub _held_without
+{
+	my ($self, $node, $held, @cycles) = @_;
+	return if $node->{end} + $rounding >= $held || $node->{how} =~ /^(evicted|lost)$/;
+	return $self->_violation(
+		'held without a node', 0,
+		sprintf('%s: token %d was held, but its node was %s %.3f s before',
+			@{$node}{qw(name token how)}, $held - $node->{end}), @cycles);
 }
 
 =pod

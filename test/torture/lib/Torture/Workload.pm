@@ -29,7 +29,7 @@ use warnings;
 use Scalar::Util qw(blessed);
 use Time::HiRes qw(sleep);
 use Torture::Connection;
-use Torture::History qw(now);
+use Torture::History qw(now time_of_day_at_zero at_time_of_day);
 use Torture::Plan qw(plan);
 use Torture::Workload::Evict;
 use Torture::Workload::Hold;
@@ -38,15 +38,26 @@ use Torture::Workload::Once;
 # Recovery is tried so often: a late cancel may hit each of its statements.
 my $recovery_attempts = 50;
 
-# One in so many workers keeps its locks for so long, longer than most of its rests.
-my $keepers = 2;
+# For how long half of the workers of each cluster keep their locks: longer than most of
+# their rests.
 my $keep = '2s';
+
+# A keeper takes its lock again and again for so long, in seconds; and has it, and does
+# without it, for so long each time, in milliseconds: without a pause, so that the moment
+# of taking it back is met often, or with one. Then it is idle for up to so many seconds.
+my $spin = 0.3;
+my @spin_pauses = ([ 0, 0 ], [ 6, 2 ], [ 6, 2 ]);
+my $idle = 0.2;
+
+# For so long, at most, in seconds, a transaction stays prepared.
+my $prepared = 0.02;
 
 # Kinds that are more than a lock taken, used and let go.
 my %course = (
 	hold => \&Torture::Workload::Hold::run,
 	once => \&Torture::Workload::Once::run,
-	evict => \&Torture::Workload::Evict::run);
+	evict => \&Torture::Workload::Evict::run,
+	call => \&_call);
 
 =pod
 
@@ -64,7 +75,12 @@ is_over (code), quit (a file handle that is at its end when the worker shall go)
 sub new
 {
 	my ($class, %option) = @_;
-	return bless { %option, cycle => 0, parent => getppid() }, $class;
+	return bless {
+		%option,
+		keeps => int($option{worker} / 2) % 2,
+		met => {},
+		cycle => 0,
+		parent => getppid() }, $class;
 }
 
 sub run
@@ -91,7 +107,7 @@ sub _cycle
 {
 	my ($self) = @_;
 	my $plan = $self->{plan} = plan(
-		map { $_ => $self->{$_} } qw(session_timeout kinds sabotage));
+		map { $_ => $self->{$_} } qw(session_timeout kinds sabotage worker keeps));
 	$plan->{cycle} = ++$self->{cycle};
 	my $course = $course{ $plan->{kind} } || \&_attempt;
 	$self->{is_asking} = 0;
@@ -100,6 +116,7 @@ sub _cycle
 	die $failure unless blessed $failure && $failure->isa('Torture::Failure');
 	$self->note_failure($failure);
 	$self->_recover;
+	$self->_settle if $plan->{is_prepared};
 	Torture::Workload::Hold::settle($self) if $plan->{is_unsettled};
 	$self->_write_regardless
 	  if $self->{sabotage} eq 'ignore-refusal'
@@ -116,9 +133,12 @@ sub _attempt
 	my $home = $self->{home_db};
 	my $in_transaction = $plan->{scope} eq 'transaction';
 
+	$self->_meet_keeper if $plan->{is_rival};
+	$self->_spin if $plan->{spins};
+	$self->_begin if $in_transaction;
 	$self->note_asked;
-	$home->execute('BEGIN') if $in_transaction;
 	return unless $self->_take_lock;
+	$self->_end_savepoint if $plan->{savepoint};
 	$self->_downgrade if $plan->{downgrade};
 	if ($plan->{kind} =~ /^(fenced|bare)$/)
 	{
@@ -128,14 +148,122 @@ sub _attempt
 	{
 		$self->_rest if $plan->{rest};
 		$home->execute('BEGIN') unless $in_transaction;
-		$home->execute('SET LOCAL synchronous_commit = on')
-		  if $plan->{is_synchronous};
-		$home->execute('NOTIFY torture') if $plan->{notifies};
-		$self->_increment($home);
+		my $setting =
+		  $plan->{is_synchronous} ? 'on' : $plan->{is_asynchronous} ? 'off' : 'local';
+		$home->execute("SET LOCAL synchronous_commit = $setting");
+		$home->execute('NOTIFY torture') if $plan->{notifies} && !$plan->{prepares};
+		$self->_increment($home, $plan->{prepares});
 		# That was the release of locks of transaction scope, too.
 		return if $in_transaction;
 	}
 	$self->_release;
+	if ($plan->{spins})
+	{
+		$self->enter('keeping');
+		sleep rand $idle;
+	}
+	return;
+}
+
+# The lock that a keeper is just taking, if there is one.
+sub _meet_keeper
+{
+	my ($self) = @_;
+	my $plan = $self->{plan};
+	my @names = map { $_->{name} }
+	  grep { $_->{state} eq 'spinning' && $_->{worker} != $self->{worker} } $self->{board}->entries;
+	$self->_turn_to($names[ rand @names ]) if @names;
+	return;
+}
+
+sub _turn_to
+{
+	my ($self, $name) = @_;
+	@{ $self->{plan} }{qw(name names read write)} = ($name, [$name], [$name], [$name]);
+	return;
+}
+
+# Who does nothing but take a lock and let it go asks nobody for it. The witness hears
+# until when it was held under which token, by the database's clock, which is this one.
+sub _spin
+{
+	my ($self) = @_;
+	my ($plan, $home) = @{$self}{qw(plan home_db)};
+	my ($held, $free) = @{ $spin_pauses[ rand @spin_pauses ] };
+	my $met = $self->{met};
+	# Where no rival was seen for the longest time.
+	my ($name) = sort { ($met->{$a} || 0) <=> ($met->{$b} || 0) } @{ $plan->{own} };
+	$self->_turn_to($name);
+	$self->enter('spinning');
+	my $zero = time_of_day_at_zero();
+	my $rows = $home->rows(
+		'SELECT token, count(*), extract(epoch FROM max(told)) FROM (
+			SELECT zk_lock(?) AS token, pg_sleep(?), clock_timestamp() AS told, zk_unlock(?), pg_sleep(?)
+			FROM generate_series(1, 20000)
+			WHERE clock_timestamp() < statement_timestamp() + ?::interval) AS spin
+		 GROUP BY token',
+		$name, $held / 1000, $name, $free / 1000, "$spin s");
+	$met->{$name} = now() if @$rows > 1;
+	$self->{history}->note(
+		'spun',
+		name => $name,
+		token => $_->[0],
+		grants => $_->[1],
+		told => at_time_of_day($_->[2], $zero)) foreach @$rows;
+	return;
+}
+
+# A transaction, with what a savepoint in it does about the lock before it is taken.
+sub _begin
+{
+	my ($self) = @_;
+	my ($plan, $home) = @{$self}{qw(plan home_db)};
+	$home->execute('BEGIN');
+	$home->execute('SAVEPOINT a') if $plan->{savepoint} =~ /^(released|undone)$/;
+	return unless $plan->{savepoint} eq 'undone';
+	$self->enter('trying');
+	$self->_ask;
+	$home->execute('ROLLBACK TO a');
+	$self->_check_taken(0);
+	return;
+}
+
+# And when it was: what was taken inside and released stays, and so does what was taken
+# outside, whatever is rolled back.
+sub _end_savepoint
+{
+	my ($self) = @_;
+	my ($plan, $home) = @{$self}{qw(plan home_db)};
+	if ($plan->{savepoint} eq 'again')
+	{
+		$home->execute('SAVEPOINT a');
+		$self->_ask;
+		$home->execute('UPDATE counter SET v = v + 1000 WHERE name = ANY (?)', $plan->{write});
+		$home->execute('ROLLBACK TO a');
+	}
+	$home->execute('RELEASE a');
+	return;
+}
+
+# The course of a lock of call scope: all is done by one call, in two transactions. It
+# tells when it was granted the lock and when it was about to commit, by its clock.
+sub _call
+{
+	my ($self) = @_;
+	my ($plan, $history) = @{$self}{qw(plan history)};
+	$self->connect;
+	$self->note_asked;
+	$self->enter('committing');
+	my $zero = time_of_day_at_zero();
+	my ($row) = @{ $self->{home_db}->rows('CALL call_scope(?, ?, ?, ?, ?, 0, 0, 0)',
+		$self->{worker}, $plan->{cycle}, $plan->{name},
+		$plan->{wait} eq 'forever' ? undef : _interval($plan->{patience}), $plan->{think}) };
+	my ($token, $granted, $sent) = @$row;
+	$history->note('granted', cycle => $plan->{cycle},
+		at => at_time_of_day($granted, $zero), locks => "$plan->{name}:exclusive:$token");
+	$history->note('commit_sent', cycle => $plan->{cycle},
+		at => at_time_of_day($sent, $zero));
+	$history->note('committed', cycle => $plan->{cycle});
 	return;
 }
 
@@ -160,6 +288,7 @@ sub note_asked
 		patience => _bound($plan),
 		cluster => $self->{cluster},
 		is_synchronous => $plan->{is_synchronous} ? 1 : 0,
+		keeps => $self->{keeps} ? 1 : 0,
 		map { $_ => $plan->{$_} } qw(kind name scope wait));
 	return;
 }
@@ -190,6 +319,11 @@ sub _take_lock
 		$self->note_granted(map { 0 } @names);
 		return 1;
 	}
+	if ($plan->{kind} eq 'free')
+	{
+		$self->note_granted(map { $self->_take_one($_) } @names);
+		return 1;
+	}
 	my $answer = $self->_ask;
 	if (!$answer)
 	{
@@ -200,6 +334,17 @@ sub _take_lock
 	}
 	$self->note_granted($self->_tokens($answer));
 	return 1;
+}
+
+# One of several that are taken by themselves.
+sub _take_one
+{
+	my ($self, $name) = @_;
+	my ($plan, $history) = @{$self}{qw(plan history)};
+	$history->note('wanted', cycle => $plan->{cycle}, name => $name);
+	my $token = $self->_ask($name);
+	$history->note('got', cycle => $plan->{cycle}, name => $name);
+	return $token;
 }
 
 # How many of the locks are held must be none or that number.
@@ -260,14 +405,14 @@ sub _downgrade
 sub _bound
 {
 	my ($plan) = @_;
-	return '' if $plan->{wait} =~ /^(forever|try_once)$/;
+	return '' if $plan->{wait} =~ /^(forever|try_once)$/ || $plan->{kind} =~ /^(free|call)$/;
 	return sprintf '%.3f', $plan->{patience};
 }
 
 # What the function returns: the token or the tokens, or whether a try went well.
 sub _ask
 {
-	my ($self) = @_;
+	my ($self, $name) = @_;
 	my ($plan, $home) = @{$self}{qw(plan home_db)};
 	my $is_try = $plan->{wait} =~ /^try/;
 	my $patience = _interval($plan->{patience});
@@ -279,7 +424,7 @@ sub _ask
 	  $plan->{scope} eq 'transaction' ? 'xact' : (), 'lock',
 	  $plan->{function} eq 'path' ? 'path' : (),
 	  $self->_is_shared ? 'shared' : ();
-	my ($arguments, @values) = ('?, ?', $plan->{name}, $timeout);
+	my ($arguments, @values) = ('?, ?', $name // $plan->{name}, $timeout);
 	if ($plan->{function} eq 'names')
 	{
 		$arguments = '?::text[], ?, modes => ?::text[]';
@@ -294,7 +439,7 @@ sub _ask
 	# With lock_timeout for this one wait; recovery resets it, too.
 	$home->execute("SET lock_timeout = '$patience'")
 	  if $plan->{wait} eq 'lock_timeout';
-	$self->{is_asking} = 1;
+	$self->{is_asking} = $self->{state} eq 'asking' && !defined $name;
 	my $answer = $home->value("SELECT $function($arguments)", @values);
 	$self->{is_asking} = 0;
 	$home->execute('RESET lock_timeout') if $plan->{wait} eq 'lock_timeout';
@@ -311,10 +456,10 @@ sub _is_shared
 	return $plan->{function} ne 'names' && $plan->{modes}[-1] eq 'shared';
 }
 
-# Read, think, write, commit, in the transaction that is open.
+# Read, think, write, commit, in the transaction that is open, in one phase or in two.
 sub _increment
 {
-	my ($self, $db) = @_;
+	my ($self, $db, $prepares) = @_;
 	my ($plan, $history) = @{$self}{qw(plan history)};
 	$self->_oversleep if $plan->{slow} && $plan->{slow_early};
 	$plan->{v} = _read_counters($db, $plan->{read});
@@ -327,11 +472,46 @@ sub _increment
 	  ? _read_counters($db, $plan->{read})
 	  : $plan->{v};
 	$self->_write($db);
+	if ($prepares)
+	{
+		$plan->{is_prepared} = 1;
+		$db->execute('PREPARE TRANSACTION ' . $self->_name_prepared);
+		sleep rand $prepared;
+	}
 	$self->enter('committing');
 	$history->note('commit_sent', cycle => $plan->{cycle});
-	$db->execute('COMMIT');
+	$db->execute($prepares ? 'COMMIT PREPARED ' . $self->_name_prepared : 'COMMIT');
 	$history->note('committed', cycle => $plan->{cycle});
 	$self->enter('releasing');
+	return;
+}
+
+sub _name_prepared
+{
+	my ($self) = @_;
+	return "'worker $self->{worker} cycle $self->{plan}{cycle}'";
+}
+
+# After an error: if it was prepared and not committed, it ends now. Somebody whose end
+# is still to come may have it in hand.
+sub _settle
+{
+	my ($self) = @_;
+	my $sqlstate = 'none';
+	until ($sqlstate =~ /^(|42704)$/)
+	{
+		$sqlstate = '';
+		next if eval {
+			$self->connect;
+			$self->enter('settling');
+			$self->{home_db}->execute('ROLLBACK PREPARED ' . $self->_name_prepared);
+			1;
+		};
+		die $@ unless blessed $@;
+		$sqlstate = $@->sqlstate || '?';
+		$self->{home_db} = undef if $@->is_lost;
+		sleep 0.1 if $sqlstate ne '42704';
+	}
 	return;
 }
 
@@ -440,7 +620,7 @@ sub _unlock
 	my ($plan, $home) = @{$self}{qw(plan home_db)};
 	return $home->value('SELECT zk_unlock(?::text[], ?::text[])',
 		$plan->{names}, $plan->{modes})
-	  if $plan->{function} eq 'names';
+	  if $plan->{function} eq 'names' || $plan->{kind} eq 'free';
 	my $function = join '_', 'zk_unlock',
 	  $plan->{function} eq 'path' ? 'path' : (),
 	  $plan->{downgrade} || $self->_is_shared ? 'shared' : ();
@@ -499,7 +679,7 @@ sub connect
 			"worker-$self->{worker}");
 		$db->execute('SET client_min_messages = warning');
 		$db->execute("SET zklock.keep = '$keep'")
-		  if $where eq 'home' && $self->{worker} % $keepers == 0;
+		  if $where eq 'home' && $self->{keeps};
 		$self->{"${where}_db"} = $db;
 	}
 	$self->{history}->note('connected', pid => $self->{home_db}->pid);

@@ -37,6 +37,8 @@ my %holders_first = (
 	holding => 10,
 	releasing => 5,
 	resting => 5,
+	spinning => 2,
+	keeping => 2,
 	claiming => 2,
 	asking => 0.4);
 my %anybody = (
@@ -45,6 +47,9 @@ my %anybody = (
 	holding => 5,
 	releasing => 5,
 	resting => 2,
+	spinning => 3,
+	keeping => 0.5,
+	trying => 1,
 	claiming => 2,
 	asking => 1,
 	evicting => 1,
@@ -64,6 +69,7 @@ sub menu
 		cancel_waiter => 16,
 		terminate => 12,
 		crash => 2,
+		crash_after_commit => 3,
 		stop_long => 14,
 		stop_short => 8,
 		stop_in_commit => 6,
@@ -71,6 +77,7 @@ sub menu
 		stop_waiter_long => 3,
 		stop_waiter_short => 5,
 		stop_session => 6,
+		stop_keeper => 4,
 		stop_machine => 2,
 		freeze_program => 5,
 		kill_program => 4,
@@ -161,10 +168,15 @@ sub _terminate
 }
 
 # kill -9 of one backend makes the postmaster restart all of its cluster.
-sub _crash
+sub _crash { $_[0]->_crash_of($_[0]->_victim(\%holders_first)); return; }
+
+# Just when somebody was told that his transaction is committed.
+sub _crash_after_commit { $_[0]->_crash_of($_[0]->_ambush(sub { $_->{state} eq 'releasing' })); return; }
+
+sub _crash_of
 {
-	my ($self) = @_;
-	my $victim = $self->_victim(\%holders_first) or return;
+	my ($self, $victim) = @_;
+	return unless $victim && $self->_is_fair_game($victim);
 	my $last = $self->{crashed_at}{ $victim->{cluster} } || 0;
 	return if now() - $last < $crash_interval;
 	$self->{crashed_at}{ $victim->{cluster} } = now();
@@ -294,6 +306,15 @@ sub _stop_session
 	my ($self, $kind) = @_;
 	$self->_stop_both($kind, $self->timeouts(0.2, 1.5),
 		$self->_victim(\%holders_first));
+	return;
+}
+
+# Until its session is over: when it wakes up it must not take back what it had kept.
+sub _stop_keeper
+{
+	my ($self, $kind) = @_;
+	$self->_stop_both($kind, $self->timeouts(1.3, 1.7),
+		$self->_victim({ keeping => 5, spinning => 1 }));
 	return;
 }
 

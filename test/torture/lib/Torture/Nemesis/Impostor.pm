@@ -47,7 +47,7 @@ sub menu { return (end => 6, between => 2, copy => 2); }
 sub inject
 {
 	my ($self, $kind) = @_;
-	$self->_try(sub { $self->_forge($kind); });
+	$self->attempt(sub { $self->_forge($kind); });
 	return;
 }
 
@@ -62,12 +62,12 @@ Its nodes go with its session.
 sub leave
 {
 	my ($self) = @_;
-	$self->_try(sub { $self->{client}->close; }) if $self->{client};
+	$self->attempt(sub { $self->{client}->close; }) if $self->{client};
 	return;
 }
 
 # Trouble with the server means another one next time, and the end of all nodes.
-sub _try
+sub attempt
 {
 	my ($self, $action) = @_;
 	eval { $action->(); 1 } and return;
@@ -79,7 +79,7 @@ sub _try
 	return;
 }
 
-sub _client
+sub client
 {
 	my ($self) = @_;
 	return $self->{client} if $self->{client};
@@ -109,9 +109,9 @@ sub _forge
 		  : map { $name . $_ } sort keys %is_free;
 		$name = $names[ rand @names ] // return;
 	}
-	my $node = _unless_gone(
+	my $node = $self->unless_gone(
 		sub {
-			$self->_client->create("$path/$name", '',
+			$self->client->create("$path/$name", '',
 				ephemeral => 1,
 				sequential => $kind eq 'end',
 				# Like a contender's: the stranger must not write there.
@@ -143,7 +143,7 @@ sub _queues
 	my @queues;
 	foreach my $path (shuffle @{ $self->{paths} })
 	{
-		my $children = _unless_gone(sub { [ $self->_client->children($path) ]; });
+		my $children = $self->unless_gone(sub { [ $self->client->children($path) ]; });
 		my @nodes = grep { defined _number($_) } @{ $children || [] };
 		push @queues, { path => $path, nodes => \@nodes } if @nodes;
 		last if @queues == $choice;
@@ -152,9 +152,9 @@ sub _queues
 }
 
 # What is asked for, or nothing if the node was deleted meanwhile, or is there already.
-sub _unless_gone
+sub unless_gone
 {
-	my ($request) = @_;
+	my (undef, $request) = @_;
 	my $answer = eval { $request->() };
 	die $@ if $@ && $@ !~ /NoNode|NodeExists/;
 	return $answer;
@@ -180,13 +180,13 @@ sub _listen
 sub _say
 {
 	my ($self, $node, $is_watched) = @_;
-	$self->_try(
+	$self->attempt(
 		sub {
-			_unless_gone(sub { $self->_client->set($node, ''); 1 }) or return;
+			$self->unless_gone(sub { $self->client->set($node, ''); 1 }) or return;
 			$self->{history}->note('said', is_watched => $is_watched ? 1 : 0);
 		});
 	$self->heal_in(rand $rest, 'forged', $node,
-		sub { $self->_try(sub { _unless_gone(sub { $self->_client->delete($node); }); }); });
+		sub { $self->attempt(sub { $self->unless_gone(sub { $self->client->delete($node); }); }); });
 	return;
 }
 

@@ -7,8 +7,8 @@ Torture::Nemesis::Servers - faults of ZooKeeper servers
 
 =head1 DESCRIPTION
 
-Needs, besides what every nemesis needs, zookeeper, board (to find victims) and
-flag (see L<Torture::Nemesis::Partitions>). It runs in the process that has
+Needs, besides what every nemesis needs, zookeeper, board (to find victims), clock (see
+L<Torture::Stage>) and flag (see L<Torture::Nemesis::Partitions>). It runs in the process that has
 started the servers, for they are its children; starting one takes a few seconds, in
 which nothing else happens here. The leader is hit more often than others, and first.
 
@@ -49,6 +49,7 @@ sub menu
 		restart_all => 2,
 		kill_all => 2,
 		kill_all_idle => 5,
+		set_clock => 4,
 		wake_and_kill => 8);
 }
 
@@ -59,6 +60,7 @@ sub inject
 	return if @{ $self->{heals} } || -e $self->{flag};
 	$self->_read_counters;
 	$kind = 'kill_leader' unless $self->{has_begun}++;
+	return $self->_set_clock($kind) if $kind eq 'set_clock';
 	my $zk = $self->{zookeeper};
 	my ($leader) = $self->_is_settled or return;
 	return $self->_wake_and_kill($leader) if $kind eq 'wake_and_kill';
@@ -162,6 +164,18 @@ sub _kill_all_idle
 	return
 	  unless grep { $_->{state} eq 'resting' && $_->{until} > $late } $self->{board}->entries;
 	$self->_kill_for($away, $kind, @members);
+	return;
+}
+
+# That of one server, by whole days.
+sub _set_clock
+{
+	my ($self, $kind) = @_;
+	my $days = sprintf '%+dd', int(rand 7) - 3;
+	open my $file, '>', $self->{clock} or die "could not write $self->{clock}: $!";
+	print $file "$days\n";
+	close $file;
+	$self->fault($kind, "clock $days");
 	return;
 }
 
