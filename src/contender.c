@@ -60,8 +60,8 @@ static void read_list(Standing *standing, const ZkReply *list,
 static RecipeVerdict judge(const Standing *standing, const ZkReply *list,
 						   const char *mine, int *ahead);
 static bool is_anybody_behind(const Standing *standing, const ZkReply *list);
-static bool is_still_queued(Standing *standing);
-static void note_grant(const Standing *standing);
+static bool confirm_queued(Standing *standing);
+static void note_grant(Standing *standing);
 static void leave(Standing *standing);
 static const ZkReply *join(Standing *standing);
 static void send_create(Standing *standing);
@@ -104,7 +104,7 @@ zklock_contend(ZkContender *contender)
 		 */
 		step = zklock_session_await_undone(contender->deadline) ?
 			STEP_GO_ON : STEP_OUT_OF_PATIENCE;
-		if (step == STEP_GO_ON && contender->patience == ZK_TRY_ONCE)
+		if (step == STEP_GO_ON && contender->is_at_once)
 			step = look(&standing);
 		end = step == STEP_SESSION_LOST ? ZK_CONTEND_SESSION_LOST :
 			step == STEP_GO_ON ? stand_in_queue(&standing) : ZK_CONTEND_BUSY;
@@ -218,7 +218,7 @@ is_known_busy(const Standing *standing)
 {
 	ZkClientStatus status;
 
-	return standing->is_told_busy &&
+	return standing->saw_others &&
 		(zklock_client_now() < standing->contender->deadline ||
 		 (zklock_session_status(&status) &&
 		  status.state == ZK_CLIENT_CONNECTED));
@@ -301,13 +301,13 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 				recipe_read_mark(contender_node_name(standing)) == RECIPE_MARK_HAND_OVER;
 			break;
 	}
-	if (contender->patience == ZK_TRY_ONCE)
+	if (contender->is_at_once)
 		return contender_await_keeper(standing, survey->next);
 	begin_wait(standing);
 	switch (contender_watch(standing, survey->next))
 	{
 		case ZK_WAIT_OVER:
-			if (!standing->is_handed_over || !is_still_queued(standing))
+			if (!standing->is_handed_over || !confirm_queued(standing))
 				break;
 			contender->place->is_on_word = !standing->is_next_first;
 			standing->way = standing->is_told ? ZK_STAT_GRANT_TOLD :
@@ -442,8 +442,8 @@ read_list(Standing *standing, const ZkReply *list, const char *mine,
 
 	memset(survey, 0, sizeof(*survey));
 	survey->verdict = judge(standing, list, mine, &ahead);
-	standing->is_told_busy = survey->verdict == RECIPE_WAIT;
-	if (standing->is_told_busy)
+	standing->saw_others = survey->verdict == RECIPE_WAIT;
+	if (standing->saw_others)
 		contender_note_ahead(standing, list, mine);
 	survey->next = ahead >= 0 ? pstrdup(list->children[ahead]) : NULL;
 	standing->is_next_first = survey->next != NULL &&
@@ -498,7 +498,7 @@ is_anybody_behind(const Standing *standing, const ZkReply *list)
  * only a list can tell.
  */
 static bool
-is_still_queued(Standing *standing)
+confirm_queued(Standing *standing)
 {
 	ZkPlace    *place = standing->contender->place;
 	ZkClientStatus status;
@@ -526,7 +526,7 @@ is_still_queued(Standing *standing)
 
 /* The lock is ours, and the place with it. */
 static void
-note_grant(const Standing *standing)
+note_grant(Standing *standing)
 {
 	ZkContender *contender = standing->contender;
 

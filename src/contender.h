@@ -13,13 +13,6 @@
 #include "place.h"
 #include "recipe.h"
 
-/* How long a contender is ready to stand in the queue. */
-typedef enum ZkPatience
-{
-	ZK_TRY_ONCE,				/* not at all: look before writing */
-	ZK_WAIT_UNTIL_DEADLINE
-} ZkPatience;
-
 /* How it ended. */
 typedef enum ZkContendEnd
 {
@@ -46,7 +39,8 @@ typedef struct ZkContender
 	bool		wants_keep;		/* the lock may be kept after its release: the
 								 * node is to say so, if it is an exclusive
 								 * one of style _CURATOR */
-	ZkPatience	patience;
+	bool		is_at_once;		/* it does not wait for others: a list before
+								 * the node is made shows whether it need try */
 	int64		deadline;		/* zklock_client_now() */
 	int64		timeout_ms;		/* what made it, for errors; or
 								 * ZK_BY_LOCK_TIMEOUT */

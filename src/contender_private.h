@@ -44,7 +44,7 @@ typedef struct Standing
 	bool		is_handed_over; /* whoever was ahead has let go, to us */
 	bool		is_told;		/* and has said so in shared memory */
 	bool		watches_queue;	/* lists are to be watched */
-	bool		is_told_busy;	/* the last list has shown somebody ahead */
+	bool		saw_others;		/* the last list has shown somebody ahead */
 	int64		keeper_until;	/* for how long whoever may keep the lock has
 								 * to tell; 0: it was not waited for yet */
 	bool		is_ahead_read;	/* the last reply is the read of the one just

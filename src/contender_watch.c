@@ -13,7 +13,7 @@
  * and that it is let go; since we are the next in line according to our own
  * list, it is ours.  This stays true whenever we learn of it.  It takes for
  * granted that our own node is there, which a list would have shown: without
- * a fresh proof of that we ask the quorum, see is_still_queued().  The
+ * a fresh proof of that we ask the quorum, see confirm_queued().  The
  * deletion of the node says nothing of that kind: a waiter deletes its node
  * when it gives up, and a downgrade when the lock is still held.  Readers
  * always list: several of them go ahead together.

@@ -247,8 +247,7 @@ take_lock(Holding *holding)
 		.wants_list = true,
 		.style = RECIPE_STYLE_CURATOR,	/* its hold will have that */
 		.holds_locks = zklock_has_locks(),
-		.patience = holding->has_timeout && holding->timeout_ms == 0 ?
-		ZK_TRY_ONCE : ZK_WAIT_UNTIL_DEADLINE,
+		.is_at_once = holding->has_timeout && holding->timeout_ms == 0,
 		.deadline = holding->deadline,
 		.timeout_ms = timeout_of(holding)
 	};

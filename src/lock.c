@@ -95,9 +95,9 @@ static bool has_unkept(void);
 static Lock *enter_lock(const char *name);
 static void set_name(Lock *lock, const char *name);
 static void reserve_count(Lock *lock, RecipeMode mode, ZkScope scope);
-static int64 take_again(const ZkLockOrder *order, Lock *lock);
-static int64 grant(const ZkLockOrder *order, Lock *lock);
-static int64 count_one(const ZkLockOrder *order, Lock *lock);
+static int64 take_again(const ZkLockOrder *order, Lock *lock, Lock **taken);
+static int64 grant(const ZkLockOrder *order, Lock *lock, Lock **taken);
+static int64 count_one(const ZkLockOrder *order, Lock *lock, Lock **taken);
 static ZkContendEnd win_place(const ZkLockOrder *order, Lock *lock,
 							  int64 asked_at);
 static void end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live);
@@ -163,7 +163,7 @@ zklock_check_scope(ZkScope scope)
 }
 
 int64
-zklock_acquire(const ZkLockOrder *order)
+zklock_acquire(const ZkLockOrder *order, struct Lock **taken)
 {
 	int64		asked_at = order->asked_at != 0 ?
 		order->asked_at : zklock_client_now();
@@ -178,18 +178,18 @@ zklock_acquire(const ZkLockOrder *order)
 		lock = enter_lock(order->name);
 		reserve_count(lock, order->mode, order->scope);
 		if (zklock_lock_is_held(lock))
-			return take_again(order, lock);
+			return take_again(order, lock, taken);
 		warn_of_snapshot();
 
 		/* true: nothing may raise until it is counted */
 		if (order->mode == RECIPE_EXCLUSIVE && order->permits == 1 &&
 			zklock_keep_take(&lock->place))
-			return grant(order, lock);
+			return grant(order, lock, taken);
 		make_room();
 		switch (win_place(order, lock, asked_at))
 		{
 			case ZK_CONTEND_GRANTED:
-				return grant(order, lock);
+				return grant(order, lock, taken);
 			case ZK_CONTEND_BUSY:
 				forget_if_empty(lock);
 				return 0;
@@ -536,7 +536,7 @@ reserve_count(Lock *lock, RecipeMode mode, ZkScope scope)
  * place.c.
  */
 static int64
-take_again(const ZkLockOrder *order, Lock *lock)
+take_again(const ZkLockOrder *order, Lock *lock, Lock **taken)
 {
 	bool		is_exclusive = zklock_lock_has_mode(lock, RECIPE_EXCLUSIVE);
 
@@ -548,14 +548,14 @@ take_again(const ZkLockOrder *order, Lock *lock)
 	zklock_refuse_if_lost();
 	if (!zklock_lock_has_mode(lock, order->mode))
 		zklock_place_prepare_downgrade(&lock->place, LockContext);
-	return count_one(order, lock);
+	return count_one(order, lock, taken);
 }
 
 /* The place is won: the lock is held.  Result: its token. */
 static int64
-grant(const ZkLockOrder *order, Lock *lock)
+grant(const ZkLockOrder *order, Lock *lock, Lock **taken)
 {
-	count_one(order, lock);
+	count_one(order, lock, taken);
 
 	/* from here on an error finds the lock held and counted */
 	zklock_session_interrupt_on_loss(true);
@@ -564,7 +564,7 @@ grant(const ZkLockOrder *order, Lock *lock)
 
 /* Count one more, in what reserve_count() has made.  Result: the token. */
 static int64
-count_one(const ZkLockOrder *order, Lock *lock)
+count_one(const ZkLockOrder *order, Lock *lock, Lock **taken)
 {
 	ModeCount  *count = &lock->counts[order->mode];
 
@@ -578,8 +578,8 @@ count_one(const ZkLockOrder *order, Lock *lock)
 		count->call++;
 	else
 		count->xact->count++;
-	if (order->counted != NULL)
-		*order->counted = lock;
+	if (taken != NULL)
+		*taken = lock;
 	post(lock);
 	return lock->place.token;
 }
@@ -603,7 +603,7 @@ win_place(const ZkLockOrder *order, Lock *lock, int64 asked_at)
 		.holds_locks = zklock_has_locks(),
 		.is_try = order->is_try,
 		.style = zklock_name_style(),
-		.patience = is_once ? ZK_TRY_ONCE : ZK_WAIT_UNTIL_DEADLINE,
+		.is_at_once = is_once,
 		.deadline = Min(lock_timeout_at, is_once ?
 						zklock_session_reply_deadline() : timeout_at),
 		.timeout_ms = lock_timeout_at < timeout_at ?
@@ -615,7 +615,7 @@ win_place(const ZkLockOrder *order, Lock *lock, int64 asked_at)
 	lock->place.mode = order->mode;
 	lock->place.permits = order->permits;
 	contender.wants_keep = order->mode == RECIPE_EXCLUSIVE &&
-		order->permits == 1 && order->counted == NULL &&
+		order->permits == 1 && !order->is_of_set &&
 		zklock_keep_is_wanted(lock->path);
 	zklock_session_open();
 	end = zklock_contend(&contender);

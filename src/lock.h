@@ -15,6 +15,9 @@
 #include "recipe.h"
 #include "utils/timestamp.h"
 
+/* A lock that is held here; lock_private.h. */
+struct Lock;
+
 /* When a lock that was taken is let go of by itself. */
 typedef enum ZkScope
 {
@@ -36,10 +39,9 @@ typedef struct ZkLockOrder
 	bool		wants_list;		/* see ZkContender */
 
 	/* The rest is for one of several locks that are taken by one call. */
+	bool		is_of_set;
 	int64		asked_at;		/* zklock_client_now() from which on the
 								 * bounds count; 0: from now on */
-	struct Lock **counted;		/* unless NULL: is set when it counts, for
-								 * zklock_give_back() */
 } ZkLockOrder;
 
 /* Define the settings of this module.  For _PG_init(). */
@@ -53,15 +55,16 @@ extern void zklock_check_scope(ZkScope scope);
 
 /*
  * Take a lock, or count it once more.  Result: its fencing token, or 0
- * if a try found it busy.  Raises as zklock_check_scope(); 55P03 when a wait is over its bound, 08001
- * when a try is and the ensemble has not said that the lock is busy, 40001
- * when this backend has a lost lock, 55000 on an upgrade or for another
- * number of permits than that of the queue, 53400 past zklock.max_locks,
- * 54000 past what a count can hold, 42602 for a bad name, and whatever a
- * session or the queue raises.  On failure nothing is held that was not held
- * before, and nothing is left in ZooKeeper.
+ * if a try found it busy.  *taken, unless taken is NULL, is set when the lock
+ * is counted, for zklock_give_back().  Raises as zklock_check_scope(); 55P03
+ * when a wait is over its bound, 08001 when a try is and the ensemble has not
+ * said that the lock is busy, 40001 when this backend has a lost lock, 55000
+ * on an upgrade or for another number of permits than that of the queue, 53400
+ * past zklock.max_locks, 54000 past what a count can hold, 42602 for a bad
+ * name, and whatever a session or the queue raises.  On failure nothing is
+ * held that was not held before, and nothing is left in ZooKeeper.
  */
-extern int64 zklock_acquire(const ZkLockOrder *order);
+extern int64 zklock_acquire(const ZkLockOrder *order, struct Lock **taken);
 
 /*
  * Leave the place of that lock if it is kept after its release.  Raises 42602
@@ -101,14 +104,14 @@ extern int	zklock_permits(const char *name);
  * Does the ensemble confirm that this backend holds the lock, in either mode?
  * Asks the quorum.
  */
-extern bool zklock_is_held(const char *name);
+extern bool zklock_confirm_held(const char *name);
 
 /*
  * Has somebody asked this session to release the lock?  false if it is not
  * held here, in either mode.  Asks the ensemble, and tells the user, as
  * zklock_recall_read().
  */
-extern bool zklock_is_recalled(const char *name);
+extern bool zklock_read_recall(const char *name);
 
 /*
  * Put the rows of zk_locks, for each lock and mode that is held, and for each

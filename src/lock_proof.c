@@ -56,12 +56,12 @@ zklock_permits(const char *name)
 }
 
 bool
-zklock_is_recalled(const char *name)
+zklock_read_recall(const char *name)
 {
 	Lock	   *lock = zklock_lock_find(name);
 
 	return lock != NULL && zklock_lock_is_held(lock) &&
-		zklock_place_is_recalled(&lock->place, zklock_session_live());
+		zklock_place_read_recall(&lock->place, zklock_session_live());
 }
 
 void
@@ -112,7 +112,7 @@ show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 }
 
 bool
-zklock_is_held(const char *name)
+zklock_confirm_held(const char *name)
 {
 	Lock	   *lock = zklock_lock_find(name);
 	ZkPlace    *place = lock != NULL ? &lock->place : NULL;
@@ -280,7 +280,7 @@ describe(const Lock *lock, ZkLoss *loss)
 {
 	snprintf(loss->message, sizeof(loss->message), _("lock \"%s\" was lost"),
 			 lock->name);
-	if (lock->place.evicted_by[0] != '\0')
+	if (lock->place.evicted_by != NULL)
 		snprintf(loss->detail, sizeof(loss->detail),
 				 _("It was evicted by %s."), lock->place.evicted_by);
 	else if (lock->place.is_evicted)

@@ -140,6 +140,7 @@ read_call(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
 	ZkLockOrder terms = {
 		.scope = scope,
 		.permits = 1,
+		.is_of_set = true,
 		.is_try = is_try,
 		.wants_list = zklock_hooks_asks_quorum(),
 		.asked_at = zklock_client_now()
@@ -293,8 +294,7 @@ take_in_order(Call *call)
 		Wanted	   *wanted = &call->wanted[i];
 
 		CHECK_FOR_INTERRUPTS();
-		wanted->order.counted = &wanted->taken;
-		wanted->token = zklock_acquire(&wanted->order);
+		wanted->token = zklock_acquire(&wanted->order, &wanted->taken);
 		if (wanted->token == 0)
 			return false;
 	}

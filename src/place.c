@@ -38,6 +38,7 @@ static void remove_recall(ZkPlace *place);
 static ZkRequest *check_node(const ZkPlace *place);
 static void await_proof(ZkPlace *place, ZkRequest **request);
 static void hear_of_eviction(ZkPlace *place);
+static void free_text(char **text);
 
 /* ---------------------------------------------------------------------
  * Public functions
@@ -55,10 +56,10 @@ zklock_place_prepare_downgrade(ZkPlace *place, MemoryContext context)
 {
 	char	   *data = zklock_nodedata_build(place->token);
 
-	if (place->next_data != NULL)
-		pfree(place->next_data);
-	place->next_data = NULL;
+	free_text(&place->next_data);
 	place->next_data = MemoryContextStrdup(context, data);
+	if (place->next_node == NULL)
+		place->next_node = MemoryContextAlloc(context, RECIPE_PATH_SIZE);
 	pfree(data);
 }
 
@@ -136,13 +137,13 @@ zklock_place_note_grant(ZkPlace *place)
 	place->session = zklock_session_number();
 	place->granted_at = GetCurrentTimestamp();
 	place->is_evicted = false;
-	place->evicted_by[0] = '\0';
+	free_text(&place->evicted_by);
 	place->is_mistaken = false;
 	place->replacing = NULL;
 }
 
 bool
-zklock_place_is_recalled(ZkPlace *place, ZkSessionNumber live)
+zklock_place_read_recall(ZkPlace *place, ZkSessionNumber live)
 {
 	zklock_place_settle(place, live);
 	return !zklock_place_is_lost(place, live) &&
@@ -207,9 +208,17 @@ zklock_place_await_downgrade(ZkPlace *place)
 void
 zklock_place_free(ZkPlace *place)
 {
-	if (place->next_data != NULL)
-		pfree(place->next_data);
-	place->next_data = NULL;
+	free_text(&place->next_data);
+	free_text(&place->next_node);
+	free_text(&place->evicted_by);
+}
+
+static void
+free_text(char **text)
+{
+	if (*text != NULL)
+		pfree(*text);
+	*text = NULL;
 }
 
 /* ---------------------------------------------------------------------
@@ -364,8 +373,13 @@ hear_of_eviction(ZkPlace *place)
 	PG_END_TRY();
 	zklock_roundtrip_end(&trip);
 	if (who != NULL && zklock_nodedata_may_be_shown())
+	{
+		free_text(&place->evicted_by);
+		place->evicted_by = MemoryContextAlloc(TopMemoryContext,
+											   ZK_EVICTOR_SIZE);
 		zklock_nodedata_clip(place->evicted_by, ZK_EVICTOR_SIZE, who,
 							 GetDatabaseEncoding());
+	}
 	ereport(LOG,
 			(errmsg("process %d was evicted from ZooKeeper lock \"%s\"",
 					MyProcPid, zklock_nodedata_quotable_own(place->name)),

@@ -56,12 +56,11 @@ typedef struct ZkPlace
 	ZkRequest  *replacing;
 	char	   *next_data;		/* data of next_node; NULL until a downgrade is
 								 * prepared */
+	char	   *next_node;		/* likewise; RECIPE_PATH_SIZE bytes */
+	char	   *evicted_by;		/* who says that it was he, if this user may
+								 * know; or NULL */
 
-	/* Long ones, behind what each look at many places needs. */
 	char		node[RECIPE_PATH_SIZE]; /* path of the queue node */
-	char		next_node[RECIPE_PATH_SIZE];
-	char		evicted_by[ZK_EVICTOR_SIZE];	/* who says that it was he, if
-												 * this user may know; or "" */
 } ZkPlace;
 
 /*
@@ -106,7 +105,7 @@ extern void zklock_place_note_grant(ZkPlace *place);
  * Has somebody asked for the release of the lock?  false if the place is
  * lost.  As zklock_recall_read().
  */
-extern bool zklock_place_is_recalled(ZkPlace *place, ZkSessionNumber live);
+extern bool zklock_place_read_recall(ZkPlace *place, ZkSessionNumber live);
 
 /*
  * Ask the quorum for the node of each place, in one flush, and mark those

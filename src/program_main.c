@@ -110,7 +110,7 @@ static SharedPage *map_page(void);
 static void serve(Session *session, int64_t now);
 static void note_attempt(Session *session, Moment before);
 static void close_session(Session *session);
-static bool is_done(Session *session, int64_t now);
+static bool wind_up(Session *session, int64_t now);
 static bool is_heard_yet(const Session *session, int64_t now);
 static int64_t end_deadline(const Session *session);
 static int	prepare_library(Session *session, int64_t now,
@@ -143,7 +143,7 @@ main(int argc, char **argv)
 	session.page = map_page();
 	if (session.page == NULL)
 		return 1;
-	for (int64_t now = protocol_now(); !is_done(&session, now);
+	for (int64_t now = protocol_now(); !wind_up(&session, now);
 		 now = protocol_now())
 	{
 		serve(&session, now);
@@ -410,11 +410,12 @@ note_attempt(Session *session, Moment before)
 }
 
 /*
- * Is all done that is to be done?  A session that is to be closed is closed
- * with nothing outstanding (R4), or when that takes too long.
+ * If the session is ending, tell the backend why.  Result: is all done that is
+ * to be done?  A session that is to be closed is closed with nothing
+ * outstanding (R4), or when that takes too long.
  */
 static bool
-is_done(Session *session, int64_t now)
+wind_up(Session *session, int64_t now)
 {
 	if (!session_is_ending(session))
 		return false;

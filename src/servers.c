@@ -59,13 +59,13 @@ typedef struct AddressSet
 } AddressSet;
 
 static bool read_chroot(const char *text, ServerList *list,
-						const Refusal *refusal);
+						Refusal *refusal);
 static bool read_server(const char *text, Server *server,
-						const Refusal *refusal);
+						Refusal *refusal);
 static bool read_port(const char *text, const char *rest, Server *server,
-					  const Refusal *refusal);
-static bool check_address(const char *host, const Refusal *refusal);
-static bool check_name(const char *host, const Refusal *refusal);
+					  Refusal *refusal);
+static bool check_address(const char *host, Refusal *refusal);
+static bool check_name(const char *host, Refusal *refusal);
 static bool ends_in_number(const char *host);
 static bool is_numeric(const char *host);
 
@@ -82,7 +82,7 @@ static void add_reason(char *reasons, size_t size, const char *host,
 static void copy_trimmed(char *copy, size_t size, const char *text,
 						 size_t length);
 static int	quoted_length(const char *text);
-static bool refuse(const Refusal *refusal, const char *format,...)
+static bool refuse(Refusal *refusal, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
 
 bool
@@ -166,7 +166,7 @@ servers_resolve(const ServerList *list, ServerAddresses *result)
  * which would silently become part of the root.
  */
 static bool
-read_chroot(const char *text, ServerList *list, const Refusal *refusal)
+read_chroot(const char *text, ServerList *list, Refusal *refusal)
 {
 	char		chroot[SERVERS_CHROOT_MAX + 2]; /* shows what is too long */
 
@@ -187,7 +187,7 @@ read_chroot(const char *text, ServerList *list, const Refusal *refusal)
 
 /* Read one server, without blanks around it and not empty. */
 static bool
-read_server(const char *text, Server *server, const Refusal *refusal)
+read_server(const char *text, Server *server, Refusal *refusal)
 {
 	bool		is_bracketed = text[0] == '[';
 	const char *host = is_bracketed ? text + 1 : text;
@@ -219,7 +219,7 @@ read_server(const char *text, Server *server, const Refusal *refusal)
 
 /* Is it an IPv6 address? */
 static bool
-check_address(const char *host, const Refusal *refusal)
+check_address(const char *host, Refusal *refusal)
 {
 	struct in6_addr address;
 
@@ -239,7 +239,7 @@ check_address(const char *host, const Refusal *refusal)
 
 /* Is it a host name or an IPv4 address? */
 static bool
-check_name(const char *host, const Refusal *refusal)
+check_name(const char *host, Refusal *refusal)
 {
 	struct in_addr address;
 
@@ -261,7 +261,7 @@ check_name(const char *host, const Refusal *refusal)
  */
 static bool
 read_port(const char *text, const char *rest, Server *server,
-		  const Refusal *refusal)
+		  Refusal *refusal)
 {
 	const char *port = rest + 1;
 
@@ -473,7 +473,7 @@ quoted_length(const char *text)
 
 /* Say why; always false, for the caller to return. */
 static bool
-refuse(const Refusal *refusal, const char *format,...)
+refuse(Refusal *refusal, const char *format,...)
 {
 	va_list		args;
 

@@ -203,7 +203,7 @@ zk_wait_lock(PG_FUNCTION_ARGS)
 	zklock_check_scope(order.scope);
 	end_transaction(fcinfo);
 	zklock_hooks_follow();
-	zklock_acquire(&order);
+	zklock_acquire(&order, NULL);
 	PG_RETURN_VOID();
 }
 
@@ -259,7 +259,7 @@ zk_fencing_token(PG_FUNCTION_ARGS)
 Datum
 zk_is_held(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zklock_is_held(zklock_args_name(fcinfo)));
+	PG_RETURN_BOOL(zklock_confirm_held(zklock_args_name(fcinfo)));
 }
 
 Datum
@@ -285,7 +285,7 @@ zk_fence_own_token(PG_FUNCTION_ARGS)
 Datum
 zk_release_requested(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zklock_is_recalled(zklock_args_name(fcinfo)));
+	PG_RETURN_BOOL(zklock_read_recall(zklock_args_name(fcinfo)));
 }
 
 /* ---------------------------------------------------------------------
@@ -299,7 +299,7 @@ lock_or_raise(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope)
 	ZkLockOrder order = read_order(fcinfo, mode, scope, false);
 
 	zklock_hooks_follow();
-	PG_RETURN_INT64(zklock_acquire(&order));
+	PG_RETURN_INT64(zklock_acquire(&order, NULL));
 }
 
 static Datum
@@ -308,7 +308,7 @@ try_to_lock(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope)
 	ZkLockOrder order = read_order(fcinfo, mode, scope, true);
 
 	zklock_hooks_follow();
-	PG_RETURN_BOOL(zklock_acquire(&order) != 0);
+	PG_RETURN_BOOL(zklock_acquire(&order, NULL) != 0);
 }
 
 /*

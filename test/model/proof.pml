@@ -326,7 +326,7 @@ proctype Backend()
 	byte clock = STALE;			/* what it has said of the proof's age */
 end:
 	do
-	/* join(), await_watch(), is_still_queued() */
+	/* join(), await_watch(), confirm_queued() */
 	:: d_step { phase == JOIN && can_ask -> ask_quorum(WAIT) }
 	:: d_step { phase == WAIT && !is_told -> is_told = true }
 	:: d_step { phase == WAIT && is_told && !is_given_up && (is_fresh(date) || MUTANT(UNPROVED)) ->

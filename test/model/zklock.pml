@@ -590,7 +590,7 @@ verdict:						/* perhaps long after the list was read */
 			watch[c] = NONE; forget_neighbor()
 		fi
 	}
-	atomic {					/* is_still_queued(): a check of our own node */
+	atomic {					/* confirm_queued(): a check of our own node */
 		if
 		INTERRUPTS
 		:: is_alive[c] && exists(g) -> SEEN(BY_CHECK); ahead = NONE; goto verdict
