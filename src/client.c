@@ -531,7 +531,6 @@ take_status(ZkClient *client, const FrameTaken *taken, int64_t now)
 	status->lost_at = news->lost_at < now ? news->lost_at : now;
 	if (status->lost_at < status->suspended_at)
 		status->lost_at = status->suspended_at;
-	status->naddresses = news->naddresses;
 	copy_text(status->server, sizeof(status->server), taken->blobs[0]);
 	copy_text(status->library, sizeof(status->library), taken->blobs[2]);
 	client->ticket = news->ticket;

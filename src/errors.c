@@ -161,7 +161,8 @@ zklock_errors_describe_loss(const ZkClientStatus *status, const char *error,
 	{
 		case ZK_LOSS_SILENCE:
 			snprintf(text, size,
-					 "No contact with ZooKeeper for the session timeout of %d ms.",
+					 "No contact with ZooKeeper for %lld ms, with a session timeout of %d ms.",
+					 (long long) (status->lost_at - status->suspended_at),
 					 status->session_timeout_ms);
 			break;
 		case ZK_LOSS_AUTH:

@@ -58,6 +58,7 @@ typedef struct Wait
 /* The connection to a server; program_session.c and program_main.c. */
 typedef struct Link
 {
+	int			naddresses;		/* in the library's list of servers */
 	int			fd;				/* of the connection, -1 if there is none */
 	int64_t		pause_until;	/* there is none, and the library is not to
 								 * try again before */
@@ -70,6 +71,11 @@ typedef struct Link
 								 * when the connection was made */
 	ino_t		socket;			/* of the last attempt to connect */
 	Moment		attempt_at;		/* when that was begun, or before */
+	int64_t		attempt_until;	/* when it is given up */
+	int			nattempts;		/* in a row */
+	bool		is_cut;			/* it was given up, and the library will see */
+	bool		was_skipped;	/* for a server that had been silent */
+	char		silent[80];		/* the server that was silent last, or "" */
 	ContactLog	contact;		/* over the current connection */
 	int64_t		asked_leader_at;	/* when anything was sent last that the
 									 * leader answers */
@@ -202,6 +208,9 @@ extern bool session_may_live(const Session *session);
  * Notice a connection that the library has dropped while it sent a request.
  */
 extern void session_check_connection(Session *session);
+
+/* An attempt to connect was begun: until when is it to be answered? */
+extern void session_bound_attempt(Session *session, int64_t now);
 
 /* Put a changed status among the frames for the backend. */
 extern void session_report(Session *session);

@@ -109,6 +109,7 @@ static void exit_if_orphan(int signal);
 static SharedPage *map_page(void);
 static void serve(Session *session, int64_t now);
 static void note_attempt(Session *session, Moment before);
+static int	end_attempt(Session *session, int64_t now, int library_ms);
 static void close_session(Session *session);
 static bool wind_up(Session *session, int64_t now);
 static bool is_heard_yet(const Session *session, int64_t now);
@@ -359,6 +360,8 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 		polled->fd = session->link.fd;
 		polled->events = (short) ((interest & ZOOKEEPER_READ ? POLLIN : 0) |
 								  (interest & ZOOKEEPER_WRITE ? POLLOUT : 0));
+		if (!session->link.is_up)
+			library_ms = end_attempt(session, now, library_ms);
 	}
 	return library_ms;
 }
@@ -407,6 +410,27 @@ note_attempt(Session *session, Moment before)
 		return;
 	session->link.socket = socket.st_ino;
 	session->link.attempt_at = before;
+	session_bound_attempt(session, before.boot_ms);
+}
+
+/*
+ * End an attempt to connect whose time is over: the library finds that the
+ * connection has ended, and turns to another server.  Result: for how many
+ * milliseconds there is nothing to do.
+ */
+static int
+end_attempt(Session *session, int64_t now, int library_ms)
+{
+	int64_t		left_ms = session->link.attempt_until - now;
+
+	if (left_ms <= 0)
+	{
+		session->link.is_cut = true;
+		shutdown(session->link.fd, SHUT_RDWR);
+	}
+	else if (left_ms < library_ms)
+		library_ms = (int) left_ms;
+	return library_ms;
 }
 
 /*

@@ -41,6 +41,12 @@
  */
 #define UNANSWERED_MAX 3
 
+/*
+ * How long a server may take to answer an attempt to connect if there is no
+ * session yet and another server; longer from round to round.
+ */
+#define ATTEMPT_MS 3000
+
 /* The session whose log lines come without a context. */
 static Session *logging_session;
 
@@ -59,6 +65,7 @@ static int64_t lost_deadline(const Session *session);
 static void note_disconnected(Session *session);
 static void move_to(Session *session, ZkClientState state, ZkClientLoss loss);
 static void log_line(const char *message);
+static void note_silence(Session *session);
 static int64_t suspended_ms(void);
 static int64_t last_contact(const Session *session);
 static void check_backend(Session *session, int64_t now);
@@ -144,11 +151,11 @@ connect_session(Session *session, ServerAddresses *addresses,
 
 	if (addresses->warning[0] != '\0')
 		session_set_error(session, "%s", addresses->warning);
-	session->status.naddresses = addresses->naddresses;
+	session->link.naddresses = addresses->naddresses;
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
 	zoo_deterministic_conn_order(1);	/* rotated by us */
 	rotate_addresses(addresses->connect_string,
-					 open->first_server % (unsigned) session->status.naddresses);
+					 open->first_server % (unsigned) session->link.naddresses);
 	memcpy(id.passwd, open->ticket.password, sizeof(id.passwd));
 	session->zh = zookeeper_init2(addresses->connect_string, session_event,
 								  session->asked_timeout_ms,
@@ -273,7 +280,8 @@ note_connected(Session *session, int state)
 	int64_t		now = protocol_now();
 
 	session->link.is_up = true;
-	session->link.nrounds = 0;
+	session->link.nrounds = session->link.nattempts = 0;
+	session->link.silent[0] = '\0';
 	session->link.up_since = now;
 	note_unanswered(session, now);
 	contact_begin(&session->link.contact, session->link.attempt_at);
@@ -366,11 +374,11 @@ lost_deadline(const Session *session)
  * it one session timeout (T) after it last heard of us.  We know when we last
  * heard of the ensemble; if not, the library gives a silent connection up
  * after 2/3 T, and one that was reset had its last heartbeat at most T/3
- * ago.  A tenth of T, at least 200 ms, goes to clocks and rounding.
+ * ago.  A fiftieth of T, at least 200 ms, goes to clocks and to what a
+ * statement needs to end.  It is no more: an ensemble that lost its leader may
+ * be back only after syncLimit ticks, two thirds of T by default.
  *
- * Where the loss interrupts nobody there is nothing to be early for.  The
- * library gives a server that does not answer a reconnect 2/3 T, so the full
- * T leaves room for one more.
+ * Where the loss interrupts nobody there is nothing to be early for.
  */
 static void
 note_disconnected(Session *session)
@@ -385,9 +393,9 @@ note_disconnected(Session *session)
 	if (contact_at == 0)
 		contact_at = now - (session->link.was_silent ?
 							timeout * 2 / 3 : timeout / 3);
-	session->status.suspended_at = now;
+	session->status.suspended_at = session->link.was_silent ? contact_at : now;
 	session->early_deadline = contact_at + timeout -
-		(timeout / 10 > 200 ? timeout / 10 : 200);
+		(timeout / 50 > 200 ? timeout / 50 : 200);
 	session->lost_deadline = now + timeout;
 	session->lost_deadline = lost_deadline(session);
 	move_to(session, ZK_CLIENT_SUSPENDED, ZK_LOSS_NONE);
@@ -493,13 +501,63 @@ log_line(const char *message)
 
 	snprintf(line, sizeof(line), "%s", text);
 	line[strcspn(line, "\r\n")] = '\0';
-	session_set_error(session, "%s", line);
-	if (strstr(text, " zk retcode=") != NULL)
+	if (strstr(text, " zk retcode=") == NULL)
+		session_set_error(session, "%s", line);
+	else
 	{
+		if (!session->link.is_cut)
+			session_set_error(session, "%s", line);
 		session->link.was_silent = strstr(text, "retcode=-7") != NULL;
+		note_silence(session);
 		session->link.contact_at = last_contact(session);
 		session->link.fd = -1;
 	}
+}
+
+/*
+ * All servers of the list are to have their turn twice in what is left of the
+ * session timeout, so each attempt may take its part of what is left now.
+ * One that was silent is left out until another one has been tried.
+ */
+void
+session_bound_attempt(Session *session, int64_t now)
+{
+	Link	   *link = &session->link;
+	int			naddresses = link->naddresses;
+	int64_t		least_ms = session->status.session_timeout_ms / 5;
+	int64_t		left_ms = session->early_deadline - now;
+	int64_t		bound_ms = (int64_t) ATTEMPT_MS *
+		(1 + link->nattempts++ / naddresses);
+
+	if (session->status.state == ZK_CLIENT_SUSPENDED)
+		bound_ms = (left_ms > least_ms ? left_ms : least_ms) /
+			(2 * naddresses);
+	else if (naddresses == 1)
+		bound_ms = INT32_MAX;
+	link->is_cut = false;
+	link->was_skipped = naddresses > 1 && !link->was_skipped &&
+		strcmp(zoo_get_current_server(session->zh), link->silent) == 0;
+	link->attempt_until = link->was_skipped ? now : now + bound_ms;
+}
+
+/*
+ * The connection, or an attempt, has ended.  Was its server silent?  One that
+ * closes it has answered.
+ */
+static void
+note_silence(Session *session)
+{
+	Link	   *link = &session->link;
+	const char *server = zoo_get_current_server(session->zh);
+
+	if (link->is_cut && !link->was_skipped)
+		session_set_error(session, "Server \"%s\" did not answer within %d ms",
+						  server,
+						  (int) (link->attempt_until - link->attempt_at.boot_ms));
+	if (link->is_cut || link->was_silent)
+		snprintf(link->silent, sizeof(link->silent), "%s", server);
+	else if (strcmp(server, link->silent) == 0)
+		link->silent[0] = '\0';
 }
 
 /* How long the machine has been suspended since it was booted. */

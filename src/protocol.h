@@ -29,7 +29,7 @@
 #include "keep_word.h"
 #include "terms.h"
 
-#define PROTOCOL_VERSION 9
+#define PROTOCOL_VERSION 10
 
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
@@ -145,7 +145,6 @@ typedef struct FrameStatus
 	int32_t		loss;			/* ZkClientLoss */
 	int32_t		was_connected;
 	int32_t		session_timeout_ms;
-	int32_t		naddresses;
 } FrameStatus;
 
 /*

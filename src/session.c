@@ -123,7 +123,7 @@ zklock_session_init(void)
 							   check_servers, NULL, NULL);
 	DefineCustomIntVariable("zklock.session_timeout",
 							"Session timeout asked of the ensemble.",
-							"Should exceed syncLimit * tickTime of the ensemble.",
+							"At least four thirds of syncLimit * tickTime of the ensemble.",
 							&session_timeout_setting, 15000, 1000, 3600000,
 							PGC_SUSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);
@@ -141,11 +141,8 @@ zklock_session_open(void)
 	refuse_wrong_process();
 	MySession.needs_check = true;
 	if (!MySession.is_retry)
-	{
 		MySession.connect_deadline = zklock_client_now() +
 			connect_timeout_setting;
-		MySession.nattempts = 0;
-	}
 	MySession.is_retry = false;
 	if (MySession.client == NULL)
 		start_session();
@@ -495,7 +492,6 @@ start_session(void)
 
 	/* backends spread over the servers, and the next session tries another */
 	options.first_server = hash_bytes_uint32(MyProcPid) + MySession.number;
-	MySession.attempt_until = 0;
 	MySession.ncounted = 0;
 	MySession.opened_with = settings();
 	zklock_session_chroot();

@@ -32,10 +32,8 @@ typedef struct CurrentSession
 	/* Until it is connected for the first time. */
 	int64		connect_deadline;	/* when it is given up */
 	bool		is_retry;		/* the next session has the same deadline: the
-								 * one before it was given up to try another
-								 * server, or to go without an identity */
-	int			nattempts;		/* servers that were tried before */
-	int64		attempt_until;	/* when the next is; 0: not known yet */
+								 * one before it was given up to go without
+								 * an identity */
 
 	/* What the log and the board know of it. */
 	ZkSessionNumber noted_number;

@@ -22,20 +22,11 @@
 #include "errors.h"
 #include "handover.h"
 
-/*
- * How long a new session gives one server to answer before it turns to the
- * next one.  The client library would wait two thirds of the session timeout
- * for a machine that is switched off, as long as zklock.connect_timeout.
- */
-#define SERVER_ATTEMPT_MS 3000
-
 /* What a request on a lost session brought. */
 static const ZkReply lost_reply = {.result = ZK_SESSION_LOST};
 
 static ZkWaitEnd wait_for(ZkRequest *request, bool (*is_over) (void),
 						  int64 deadline, ZkWaitReason reason);
-static bool bound_connecting(const ZkClientStatus *status, int64 now,
-							 int64 *wake_at);
 static void make_wait_set(void);
 static bool is_undone(void);
 static bool has_watch_news(void);
@@ -127,8 +118,12 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		}
 		if (now >= deadline)
 			return ZK_WAIT_TIMEOUT;
-		if (!status.was_connected && !bound_connecting(&status, now, &wake_at))
-			return ZK_WAIT_LOST;
+		if (!status.was_connected)
+		{
+			if (now >= MySession.connect_deadline)
+				session_raise_not_connected();
+			wake_at = Min(wake_at, MySession.connect_deadline);
+		}
 		if (status.state == ZK_CLIENT_SUSPENDED ||
 			status.state == ZK_CLIENT_CONNECTED)
 			wake_at = Min(wake_at, status.lost_deadline);
@@ -157,32 +152,6 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		else
 			zklock_client_receive(MySession.client);
 	}
-}
-
-/*
- * A session that has never been connected has a deadline, and each attempt to
- * reach one of its servers has an earlier one; wake_at becomes the earliest.
- * Raises at the first deadline.  false at the second one: the session is given
- * up, so that the next one tries another server.
- */
-static bool
-bound_connecting(const ZkClientStatus *status, int64 now, int64 *wake_at)
-{
-	if (now >= MySession.connect_deadline)
-		session_raise_not_connected();
-	*wake_at = Min(*wake_at, MySession.connect_deadline);
-	if (status->state != ZK_CLIENT_CONNECTING || status->naddresses <= 1)
-		return true;
-
-	/* the program looks up names before it tries a server */
-	if (MySession.attempt_until == 0)
-		MySession.attempt_until = now + SERVER_ATTEMPT_MS *
-			(1 + MySession.nattempts++ / status->naddresses);
-	*wake_at = Min(*wake_at, MySession.attempt_until);
-	if (now < MySession.attempt_until)
-		return true;
-	MySession.is_given_up = MySession.is_retry = true;
-	return false;
 }
 
 /* Raises without descriptors; the next wait tries again. */

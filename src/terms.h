@@ -61,7 +61,6 @@ typedef struct ZkClientStatus
 	int			npending;		/* requests that are not over */
 	int			nconnects;		/* how often it was seen to be connected anew;
 								 * the backend's count */
-	int			naddresses;		/* servers to choose from; 0: not known yet */
 	int			program_pid;	/* of the session's program; 0: it is over */
 	char		server[80];		/* address connected to last, or "" */
 	char		library[32];	/* version of the ZooKeeper library, or "" */

@@ -1,5 +1,5 @@
 // Drives the locks of Apache Curator; see test/lib/Peer.pm.
-// Usage: java CuratorDriver CONNECT-STRING
+// Usage: java CuratorDriver CONNECT-STRING [SESSION-TIMEOUT-MS]
 
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
@@ -16,9 +16,9 @@ class CuratorDriver extends Driver
 	private final CuratorFramework client;
 	private InterProcessLock lock;
 
-	private CuratorDriver(String servers) throws InterruptedException
+	private CuratorDriver(String servers, int timeout) throws InterruptedException
 	{
-		client = CuratorFrameworkFactory.newClient(servers, 30000, 30000,
+		client = CuratorFrameworkFactory.newClient(servers, timeout, 30000,
 			new RetryNTimes(3, 100));
 		client.start();
 		client.blockUntilConnected();
@@ -26,7 +26,9 @@ class CuratorDriver extends Driver
 
 	public static void main(String[] args) throws Exception
 	{
-		new CuratorDriver(args[0]).serve("Apache Curator " +
+		int timeout = args.length > 1 ? Integer.parseInt(args[1]) : 30000;
+
+		new CuratorDriver(args[0], timeout).serve("Apache Curator " +
 			mavenVersion(InterProcessMutex.class, "org.apache.curator/curator-recipes"));
 	}
 

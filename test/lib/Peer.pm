@@ -154,16 +154,17 @@ sub library { return $lock{ $_[0] }[0]; }
 
 =head1 METHODS
 
-=head2 new($kind, $zookeeper)
+=head2 new($kind, $zookeeper, servers => connect string, timeout => milliseconds)
 
 Starts a driver with a ZooKeeper session of its own. Does not wait for it: it
-gets ready while the test does something else.
+gets ready while the test does something else. Without servers, a proxy's for
+example, it uses those of $zookeeper. The session timeout is for Curator alone.
 
 =cut
 
 sub new
 {
-	my ($class, $kind, $zk) = @_;
+	my ($class, $kind, $zk, %option) = @_;
 	my ($name) = @{ $lock{$kind} || croak "no such kind of lock: $kind" };
 	my $library = $library{$name};
 	_build($library) if $library->{compile};
@@ -182,7 +183,8 @@ sub new
 	$self->{run} = IPC::Run::start(
 		[
 			'setpriv', '--pdeathsig', 'KILL',
-			$library->{run}->(), $zk->connect_string
+			$library->{run}->(), $option{servers} || $zk->connect_string,
+			$option{timeout} || ()
 		],
 		'<', \$self->{in}, '>', \$self->{out}, '2>>', $log, $self->{timeout});
 	push @peers, $self;

@@ -1,11 +1,14 @@
 
-# An ensemble of three: a lock is the same through every server, and the death of
-# any one of them costs nobody a lock or a place in the queue.
+# An ensemble of three: a lock is the same through every server, and no one of them
+# costs anybody a lock or a place in the queue, be it dead, hung or cut off.
 
 use strict;
 use warnings;
 
+use Peer;
+use Proxy;
 use Test::More;
+use Time::HiRes qw(time);
 use ZkLockTest;
 use ZooKeeper;
 
@@ -113,6 +116,68 @@ subtest 'without a quorum' => sub {
 	is($waiter->sqlstate, '00000', 'the waiter is granted');
 	$_->quit foreach $holder, $waiter;
 	poll_until { !@{ nodes('quorum') } } 'nodes to go', 10;
+};
+
+# One server answers no connection and no handshake any more, of however many that
+# come. Whoever meets it turns to the next in a part of the session timeout.
+subtest 'a server that accepts and is silent' => sub {
+	my @proxies = map { Proxy->new('127.0.0.1:' . $zk->port($_)) } $zk->members;
+	my @sessions = map { background($node{berlin}) } 1 .. 6;
+	foreach my $i (0 .. $#sessions)
+	{
+		$sessions[$i]->query_safe("SET zklock.servers = '"
+			  . join(',', map { $_->address } @proxies) . "'; SELECT zk_lock('silent$i')");
+	}
+	$proxies[0]->cut;
+	my $since = time;
+	$_->reset_connections foreach @proxies;
+	$sessions[$_]->start_query("SELECT zk_is_held('silent$_')") foreach 0 .. $#sessions;
+	is(join(' ', map { $_->wait_result } @sessions), 't t t t t t', 'all keep their locks');
+	cmp_ok(time - $since, '<', 8, 'long before the session timeout');
+	$_->quit foreach @sessions;
+	$_->stop foreach @proxies;
+};
+
+# The two others elect a leader after ten seconds only, as with ZooKeeper's defaults: a
+# session has some three seconds left then to find one of them.
+subtest 'the leader hangs' => sub {
+	my $count = 6;
+	my $usual = ZooKeeper->new(
+		servers => 3,
+		tick_time => 2000,
+		config => { syncLimit => 5 })->start;
+	my $node = cluster('tokyo', $usual, 'zklock.session_timeout' => '15s');
+	my @ours = map { background($node) } 1 .. $count;
+	my @peers = Peer::missing ? () : map {
+		Peer->new('Curator InterProcessMutex', $usual, timeout => 15_000)
+	} 1 .. $count;
+	$ours[$_]->query_safe("SELECT zk_lock('ours$_')") foreach 0 .. $#ours;
+	foreach my $i (0 .. $#peers)
+	{
+		$peers[$i]->choose(lock_path("curator$i"));
+		$peers[$i]->ask('lock');
+	}
+	my @theirs = map { sprintf '0x%x', $_->[1] & ~0 } $usual->ephemerals(lock_path('curator'));
+	my $leader = $usual->leader;
+	my @others = $usual->followers;
+	$usual->pause($leader);
+	$ours[$_]->start_query("SELECT zk_is_held('ours$_')") foreach 0 .. $#ours;
+	my $lost = grep { $_->wait_result ne 't' } @ours;
+	poll_until
+	{
+		my $known = join '', map { $usual->four_letter_word('cons', $_) } @others;
+		!grep { $known !~ /sid=$_,/ } @theirs;
+	}
+	"Curator's sessions to be back", 60
+	  if @theirs;
+	$usual->resume;
+	$usual->wait_ready;
+	my $left = $usual->ephemerals(lock_path('curator'));
+	note "lost: zklock $lost of $count, Curator ", @peers - $left, ' of ', scalar @peers;
+	is($lost, 0, 'no session of ours has lost its lock');
+	is(scalar(grep { $ours[$_]->query("SELECT zk_is_held('ours$_')") ne 't' } 0 .. $#ours),
+		0, 'nor does one when the leader of old is back');
+	$_->quit foreach @ours, @peers;
 };
 
 done_testing();

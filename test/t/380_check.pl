@@ -425,16 +425,16 @@ subtest 'servers of the other protocol' => sub {
 subtest 'an ensemble' => sub {
 	my $three = ZooKeeper->new(servers => 3, config => { syncLimit => 10 })->start;
 	my $servers = $three->connect_string;
-	my $set = "SET zklock.servers = '$servers'; SET zklock.session_timeout = '6s'";
+	my $set = "SET zklock.servers = '$servers'; SET zklock.session_timeout = '7s'";
 	my $rows = rows_like([ $set, 'true' ],
 		ensemble => qr/^ok: /, 'session timeout' => qr/^ok: /);
 	like($rows->{ensemble}, qr/^ok: all 3 servers serve/, 'is whole');
 	is(join(' ', sort map { / is a (\w+)/ } map { $rows->{$_} } grep { /^server/ } keys %$rows),
 		'follower follower leader', 'and its roles are known');
-	like($rows->{'session timeout'}, qr/^ok: 6000 ms, more than syncLimit \* tickTime, 5000 ms/,
+	like($rows->{'session timeout'}, qr/^ok: 7000 ms, at least four thirds of syncLimit \* tickTime, 5000 ms/,
 		'its ticks, too');
-	shows([ "SET zklock.servers = '$servers'; SET zklock.session_timeout = '5s'", 'false' ],
-		'session timeout' => [ qr/^warning: 5000 ms are not more than/, 'a timeout that is too short' ]);
+	shows([ "SET zklock.servers = '$servers'; SET zklock.session_timeout = '6s'", 'false' ],
+		'session timeout' => [ qr/^warning: 6000 ms are less than four thirds/, 'a timeout that is too short' ]);
 	shows([ 'SET zklock.servers = \'' . $three->connect_string(1, 2) . '\'', 'false' ],
 		ensemble => [ qr/^note: all 2 servers serve: an even number/, 'an even number' ]);
 	my ($down) = $three->followers;

@@ -189,7 +189,6 @@ static const Case cases[] = {
 	{"a negative state", FRAME_STATUS, FIELD(u.status.state), -1, FRAME_INVALID},
 	{"no such loss", FRAME_STATUS, FIELD(u.status.loss), ZK_LOSS_LAST + 1, FRAME_INVALID},
 	{"a negative timeout", FRAME_STATUS, FIELD(u.status.session_timeout_ms), -1, FRAME_INVALID},
-	{"a negative number of servers", FRAME_STATUS, FIELD(u.status.naddresses), -1, FRAME_INVALID},
 	{"no such result", FRAME_REPLY, FIELD(u.reply.result), ZK_FAILED + 1, FRAME_INVALID},
 	{"a negative result", FRAME_REPLY, FIELD(u.reply.result), -1, FRAME_INVALID},
 	{"a child too many", FRAME_REPLY, FIELD(u.reply.nchildren), 4, FRAME_INVALID},
