@@ -63,7 +63,7 @@ my %pause = (
 	servers => 7,
 	partitions => 0.5,
 	stranger => 0.05,
-	refusals => 0.7,
+	refusals => 0.4,
 	impostor => 0.1);
 
 # How many contenders are not zklock, and of which locks.

@@ -26,6 +26,7 @@ my %expected_sqlstate = map { $_ => 1 } (
 	'40P01',    # a deadlock; whether there was one is judged elsewhere
 	'40001',    # lock lost, or a newer holder has been here
 	'57014',    # cancelled
+	'42501',    # a delete was refused that somebody waited for
 	'55P03',    # could not get the lock in time
 	'57000',    # evicted while it waited
 	'57P01',    # terminated
@@ -147,7 +148,7 @@ sub _read_worker
 			{
 				$cycle->{gave_up} = $time if $entry->{stage} eq 'asking';
 				$cycle->{has_failed} = 1;
-				$cycle->{is_deadlock} = 1 if $entry->{sqlstate} eq '40P01';
+				$cycle->{is_deadlock} = 1 if ($entry->{sqlstate} || '') eq '40P01';
 			}
 			elsif ($event eq 'claimed')
 			{

@@ -57,7 +57,7 @@ my $tables = q{
 		again bigint,
 		PRIMARY KEY (worker, cycle, name));
 	CREATE PROCEDURE call_scope(worker int, cycle int, counted text, patience interval,
-		think float8, INOUT token bigint, INOUT granted float8, INOUT sent float8)
+		think float8, OUT token bigint, OUT granted float8, OUT sent float8)
 	LANGUAGE plpgsql AS $$
 	DECLARE
 		value bigint;

@@ -255,7 +255,7 @@ sub _call
 	$self->note_asked;
 	$self->enter('committing');
 	my $zero = time_of_day_at_zero();
-	my ($row) = @{ $self->{home_db}->rows('CALL call_scope(?, ?, ?, ?, ?, 0, 0, 0)',
+	my ($row) = @{ $self->{home_db}->rows('CALL call_scope(?, ?, ?, ?, ?, NULL, NULL, NULL)',
 		$self->{worker}, $plan->{cycle}, $plan->{name},
 		$plan->{wait} eq 'forever' ? undef : _interval($plan->{patience}), $plan->{think}) };
 	my ($token, $granted, $sent) = @$row;

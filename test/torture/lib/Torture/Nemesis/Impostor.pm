@@ -66,14 +66,15 @@ sub leave
 	return;
 }
 
-# Trouble with the server means another one next time, and the end of all nodes.
+# Trouble with the server, or a delete that is refused, means another one next time, and
+# the end of all nodes.
 sub attempt
 {
 	my ($self, $action) = @_;
 	eval { $action->(); 1 } and return;
 	my $error = $@;
 	die $error
-	  unless $error =~ /ConnectionLoss|SessionExpired|SessionMoved|refused the session|could not connect|session is closed/;
+	  unless $error =~ /NoAuth|ConnectionLoss|SessionExpired|SessionMoved|refused the session|could not connect|session is closed/;
 	eval { $self->{client}->abandon } if $self->{client};
 	$self->{client} = undef;
 	return;
@@ -97,7 +98,7 @@ sub client
 sub _forge
 {
 	my ($self, $kind) = @_;
-	my ($queue, $other) = $self->_queues;
+	my ($queue, $other) = $self->queues;
 	return unless $other;
 	my $path = $queue->{path};
 	my $name = _guid() . '-lock-';
@@ -137,7 +138,7 @@ sub _free_numbers
 
 # Some queues that are not empty, those with many nodes first: hashes with path and
 # nodes.
-sub _queues
+sub queues
 {
 	my ($self) = @_;
 	my @queues;

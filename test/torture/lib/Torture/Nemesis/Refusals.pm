@@ -36,10 +36,11 @@ sub menu { return (refuse_deletes => 1); }
 sub inject
 {
 	my ($self, $kind) = @_;
-	my $path = $self->{paths}[ rand @{ $self->{paths} } ];
-	return if $self->is_healing($path);
 	$self->attempt(
 		sub {
+			my ($queue) = $self->queues or return;
+			my $path = $queue->{path};
+			return if $self->is_healing($path);
 			my $acl = $self->unless_gone(sub { [ $self->client->get_acl($path) ] }) or return;
 			my @less = map { [ $_->[0] & ~$delete, @{$_}[ 1, 2 ] ] } @$acl;
 			$self->fault($kind, $path);
