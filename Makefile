@@ -12,8 +12,9 @@
 #                          what failed how often; RUNS=10
 #   make coverage          runs the tests of the C code, built to count, and tells which
 #                          lines no test reaches
-#   make mutation          do the unit tests notice each small change of a pure module?
-#                          Needs a C compiler only; some of them: make mutation MODULES=cycle
+#   make mutation          do the tests notice small changes of the modules? Of those that
+#                          their unit tests reach each one, of the others some by chance;
+#                          some modules: make mutation MODULES="cycle lock"
 #   make valgrind          runs the regression tests with a server under valgrind
 #   make demo              sets everything up and shows what zklock does
 #   make torture           sets everything up and runs zklock under faults, for

@@ -512,7 +512,7 @@ copy_sources() {
 update_copy() {
 	local dir=$1 mutant=$2 file stamp
 	shift 2
-	stamp=$(printf '%s\n' "$mutant" "$PG_CONFIG" "$@"; "$PG_CONFIG" --version
+	stamp=$(printf '%s\n' "$mutant" "$PG_CONFIG" "${CC:-} ${COPT:-} ${CFLAGS:-}" "$@"; "$PG_CONFIG" --version
 		"${CC:-gcc}" --version; ls -l --time-style=full-iso /usr/include/zookeeper 2>/dev/null
 		cd "$top" && printf '%s\n' src/*.{c,h,map} sql/*)
 	if [[ -z $mutant && -f $dir.stamp && $(<"$dir.stamp") == "$stamp" ]]; then

@@ -1,0 +1,381 @@
+#!/usr/bin/perl
+
+# test/mutation/live.pl: do the tests of the whole extension notice a change of a module?
+# The suite "mutation" of test/check calls it, see test/lib/mutation.sh.
+# Usage: live.pl TREE DIRECTORY JOBS WORKERS PREFIX...
+#
+# Each worker has in DIRECTORY/N what was built and installed, and in JOBS files N%TEST
+# that run one test each with that installation, as run_tap.pl's do; PREFIX is how they are
+# run. A mutant is made of one change (see Mutants.pm), compiled and installed, and the
+# tests that test/coverage/map names for its function are run, the first ones first, a few
+# at a time, until one fails.
+#
+# In the environment: MODULES, or all that test/mutation/run does not have; COUNT of each
+# of them, chosen by SEED; MINUTES, after which no new one is begun; FUNCTION, only this one.
+# A line that test/coverage/uncovered has a reason for, and a mutant that is listed with
+# one in test/mutation/equivalent, is left out. So are changes that no test can see: of a
+# number above 15 by one, as most are times and sizes; of pfree() and the like, without
+# which memory goes later.
+
+use strict;
+use warnings;
+
+use File::Basename qw(dirname basename);
+use List::Util qw(shuffle);
+use POSIX qw(setpgid :sys_wait_h);
+use Time::HiRes qw(time);
+
+use lib dirname(__FILE__), dirname(__FILE__) . '/../coverage';
+use Map;
+use Mutants qw(mutants_of read_list);
+
+my ($top, $directory, $jobs, $workers, @prefix) = @ARGV;
+# How many tests of a worker run at a time.
+my $at_a_time = 3;
+# A test hangs that takes so many times its seconds, and so many besides.
+my ($times, $more) = (4, 60);
+
+my @pure = qw(keep_word contact cycle foreign servers protocol recipe_name recipe_node recipe);
+my $map = Map->new($top);
+my $expected = read_list("$top/test/mutation/equivalent");
+my $uncovered = read_uncovered("$top/test/coverage/uncovered");
+my $seed = $ENV{SEED} || int rand 1_000_000;
+my $end = $ENV{MINUTES} ? time + 60 * $ENV{MINUTES} : undef;
+my $count = $ENV{COUNT} || 8;
+my @stale;    # listed, and there is no such mutant
+my %kid;      # workers, by process id; in these, the tests that run
+
+my @known = grep { my $name = $_; !grep { $_ eq $name } @pure } map { m{^src/(\w+)\.c$} } $map->files;
+my @modules = split ' ', (delete $ENV{MODULES}) || "@known";
+foreach my $module (@modules)
+{
+	die "no such module: $module (there are: @known)\n" if !grep { $_ eq $module } @known;
+}
+
+srand $seed;
+$| = 1;
+print "SEED=$seed COUNT=$count: as many mutants of each of ", scalar @modules, " modules\n";
+my @mutants = map { sample($_) } @modules;
+# So that what MINUTES leaves out is not always of the last ones.
+@mutants = shuffle(@mutants) if $end;
+$SIG{$_} = sub { kill TERM => keys %kid; 1 while wait > 0; exit 1 } foreach qw(HUP INT TERM);
+for my $worker (1 .. $workers)
+{
+	my $pid = fork // die "could not fork: $!";
+	if (!$pid)
+	{
+		work($worker);
+		POSIX::_exit(0);
+	}
+	$kid{$pid} = $worker;
+}
+my $lost = 0;
+while ((my $pid = wait) > 0)
+{
+	$lost ||= $?;
+	delete $kid{$pid};
+}
+exit summary();
+
+sub slurp
+{
+	my ($file) = @_;
+	open my $in, '<', $file or die "could not read $file: $!\n";
+	local $/;
+	return readline($in) // '';
+}
+
+sub write_file
+{
+	my ($file, $text) = @_;
+	open my $out, '>', $file or die "could not write $file: $!\n";
+	print {$out} $text;
+	close $out or die "could not write $file: $!\n";
+	return;
+}
+
+# By file: lines of text, with how many that follow are not reached either.
+sub read_uncovered
+{
+	my ($file) = @_;
+	my %range;
+	foreach (split /\n/, slurp($file))
+	{
+		push @{ $range{$1} }, [ $3, $2 ] if /^~?\s*(\S+\.c) \S+ \+(\d+): (.+)$/;
+	}
+	return \%range;
+}
+
+sub sample
+{
+	my ($module) = @_;
+	my $text = slurp("$top/src/$module.c");
+	my %left_out = left_out($module, $text);
+	my @made = mutants_of($module, $text);
+	my %is_made = map { $_->{key} => 1 } @made;
+	push @stale, grep { $expected->{$_}{module} eq $module && !$is_made{$_} } sort keys %$expected;
+	my @all = grep {
+		     !$expected->{ $_->{key} }
+		  && !$left_out{ $_->{line} }
+		  && $_->{what} !~ /^(?:1[6-9]|[2-9]\d|\d{3,}) ->/
+		  && !($_->{what} eq 'dropped' && $_->{key} =~ /\] (?:pfree|free|list_free\w*|MemoryContext\w+|Assert)\(/)
+		  && $_->{key} !~ /\] Assert\(/
+		  && (!$ENV{FUNCTION} || $_->{function} eq $ENV{FUNCTION})
+	} @made;
+	my @chosen = shuffle(@all);
+	splice @chosen, $count if @chosen > $count;
+	return @chosen;
+}
+
+# Lines with a reason for that they are not reached.
+sub left_out
+{
+	my ($module, $text) = @_;
+	my @lines = split /\n/, $text;
+	my %out;
+	foreach my $i (0 .. $#lines)
+	{
+		my $line = $lines[$i] =~ s{\s*/\*.*}{}r =~ s/^\s+|\s+$//gr =~ s/\s+/ /gr;
+		foreach my $range (grep { $_->[0] eq $line } @{ $uncovered->{"$module.c"} // [] })
+		{
+			$out{$_} = 1 foreach $i + 1 .. $i + $range->[1];
+		}
+	}
+	return %out;
+}
+
+# ---------------------------------------------------------------------
+# A worker
+# ---------------------------------------------------------------------
+
+sub work
+{
+	my ($worker) = @_;
+	$SIG{$_} = sub { end_tests($worker); POSIX::_exit(1) } foreach qw(HUP INT TERM);
+	%kid = ();
+	open my $results, '>', "$directory/$worker/results" or die "could not write: $!";
+	$results->autoflush(1);
+	foreach my $i (grep { $_ % $workers == $worker - 1 } 0 .. $#mutants)
+	{
+		last if $end && time > $end;
+		my $mutant = $mutants[$i];
+		my $start = time;
+		my ($verdict, $why) = judge($worker, $mutant);
+		printf {$results} "%d %s %.0f\n", $i, $verdict, time - $start;
+		printf "%-7s src/%s.c:%d: %s%s\n", $verdict, @$mutant{qw(module line key)}, $why ? " ($why)" : '';
+	}
+	return;
+}
+
+# Killed, living, invalid as it does not compile, or the same; and by whom.
+sub judge
+{
+	my ($worker, $mutant) = @_;
+	my $build = "$directory/$worker/build";
+	my $name = "$build/src/$mutant->{module}";
+	my $original = "$directory/$worker/original.o";
+	system('cp', '-p', "$name.o", $original) == 0 or die "could not copy $name.o\n";
+	write_file("$name.c", $mutant->{text});
+	my $verdict = make($worker) ? 'made' : 'invalid';
+	$verdict = 'same' if $verdict eq 'made' && code($original) eq code("$name.o");
+	my $why = '';
+	my @tests = tests_of($mutant);
+	while ($verdict eq 'made')
+	{
+		my $killer;
+		($killer, $why) = run_tests($worker, @tests);
+		$verdict = defined $killer ? 'killed' : 'living';
+		last if !defined $killer || !is_busy();
+		# On a busy machine a test may fail by itself.
+		system('cp', $original, "$name.o") == 0 && make($worker) or die "could not put $name back\n";
+		last if !defined((run_tests($worker, $killer))[0]);
+		print "        $killer says nothing now: it fails without the change, too\n";
+		@tests = grep { $_ ne $killer } @tests;
+		$verdict = 'made';
+		system('touch', "$name.c") == 0 && make($worker) or die "could not make $name again\n";
+	}
+	system('cp', '-p', "$top/src/$mutant->{module}.c", "$name.c") == 0 && system('cp', $original, "$name.o") == 0
+	  or die "could not put $name back\n";
+	return ($verdict, $why);
+}
+
+sub is_busy
+{
+	my ($load) = split / /, slurp('/proc/loadavg');
+	return $load > 4 * $workers;
+}
+
+# Its machine code, whatever the lines are.
+sub code
+{
+	my ($object) = @_;
+	system('objcopy', '-g', $object, "$object.code") == 0 or die "objcopy failed\n";
+	my $code = slurp("$object.code");
+	unlink "$object.code";
+	return $code;
+}
+
+sub make
+{
+	my ($worker) = @_;
+	my $build = "$directory/$worker/build";
+	my $libdir = slurp("$directory/$worker/libdir") =~ s/\s+$//r;
+	unlink "$build/zklock.so", "$build/src/zklock-session";
+	system("make -s --no-print-directory -C '$build' PG_CONFIG='$ENV{PG_CONFIG}' with_llvm=no COPT=-w all >'$directory/$worker/make.log' 2>&1") == 0
+	  or return 0;
+	# Not into the file that a process may still have.
+	system('install', '-m', '755', "$build/zklock.so", "$libdir/zklock.so") == 0
+	  && system('install', '-m', '755', "$build/src/zklock-session", "$libdir/zklock-session") == 0
+	  or die "could not install\n";
+	return 1;
+}
+
+# Those of its function, and the first ones of its file. Those that build zklock themselves
+# would not have the mutant in it.
+sub tests_of
+{
+	my ($mutant) = @_;
+	my $file = "src/$mutant->{module}.c";
+	my @file = $map->tests($file);
+	my %has;
+	return grep { !$has{$_}++ && -e job_file(1, $_) }
+	  ($map->tests($file, $mutant->{function}), grep { defined } @file[ 0 .. 2 ]);
+}
+
+sub job_file
+{
+	my ($worker, $test) = @_;
+	return "$jobs/$worker%" . ($test =~ s{/}{%}gr);
+}
+
+# In order, a few at a time, until one fails; returns that, and how.
+sub run_tests
+{
+	my ($worker, @tests) = @_;
+	my ($killer, $why);
+	while (!defined $killer && (@tests || %kid))
+	{
+		start_test($worker, shift @tests) while @tests && keys %kid < $at_a_time;
+		Time::HiRes::sleep(0.1);
+		foreach my $pid (keys %kid)
+		{
+			my $test = $kid{$pid};
+			my $done = waitpid($pid, WNOHANG) > 0;
+			my $status = $?;
+			my ($bad) = slurp("$test->{file}.out") =~ /^\s*not ok \d+ ?-? ?((?!.*# TODO).*)/m;
+			my $hangs = time > $test->{start} + $times * $map->seconds($test->{name}) + $more;
+			if ($done)
+			{
+				kill 'KILL', -$pid;
+				delete $kid{$pid};
+				stop_leftovers($worker) if !%kid;
+			}
+			next unless defined $bad || $hangs || $done && $status;
+			$killer = $test->{name};
+			$why = "$killer: " . ($bad // ($done ? 'it died' : 'it hangs'));
+			last;
+		}
+	}
+	end_tests($worker);
+	return ($killer, $why);
+}
+
+sub start_test
+{
+	my ($worker, $name) = @_;
+	my $file = job_file($worker, $name);
+	# A part of the ports for each that runs at the same time.
+	my %used = map { $_->{part} => 1 } values %kid;
+	my ($part) = grep { !$used{$_} } 0 .. $at_a_time - 1;
+	my $from = 10_200 + (($worker - 1) * $at_a_time + $part) * 600;
+	my $pid = fork // die "could not fork: $!";
+	if (!$pid)
+	{
+		setpgid(0, 0);
+		$ENV{ZKLOCK_TEST_PORTS} = $from . '-' . ($from + 599);
+		open STDIN, '<', '/dev/null';
+		open STDOUT, '>', "$file.out" or POSIX::_exit(1);
+		open STDERR, '>', "$file.err" or POSIX::_exit(1);
+		exec 'setpriv', '--pdeathsig', 'TERM', @prefix, 'bash', $file or POSIX::_exit(1);
+	}
+	setpgid($pid, $pid);
+	write_file("$file.out", '') unless -e "$file.out";
+	$kid{$pid} = { name => $name, file => $file, start => time, part => $part };
+	return;
+}
+
+# They get some time to take their servers down.
+sub end_tests
+{
+	my ($worker) = @_;
+	my $deadline = time + 20;
+	kill 'TERM', map { -$_ } keys %kid;
+	while (%kid)
+	{
+		kill 'KILL', map { -$_ } keys %kid if time > $deadline;
+		foreach my $pid (keys %kid)
+		{
+			next if waitpid($pid, WNOHANG) == 0;
+			kill 'KILL', -$pid;
+			delete $kid{$pid};
+		}
+		Time::HiRes::sleep(0.05);
+	}
+	stop_leftovers($worker);
+	return;
+}
+
+# A server of a test that has not stopped it; its command line names the worker's directory.
+sub stop_leftovers
+{
+	my ($worker) = @_;
+	foreach my $file (split /\n/, `find '$directory/$worker' '(' -name postmaster.pid -o -name zookeeper.pid ')' 2>/dev/null`)
+	{
+		open my $in, '<', $file or next;
+		my ($pid) = (readline($in) // '') =~ /^(\d+)/ or next;
+		open my $line, '<', "/proc/$pid/cmdline" or next;
+		next unless (readline($line) // '') =~ m{\Q$directory/$worker/\E};
+		kill $file =~ /postmaster/ ? 'QUIT' : 'KILL', $pid;
+		for (1 .. 100)
+		{
+			last unless kill 0, $pid;
+			Time::HiRes::sleep(0.1);
+		}
+		kill 'KILL', $pid;
+	}
+	system("rm -rf '$directory/$worker'/tap/tmp_check '$directory/$worker'/tap/*/");
+	return;
+}
+
+# ---------------------------------------------------------------------
+# What came of it
+# ---------------------------------------------------------------------
+
+sub summary
+{
+	my (%row, @living);
+	my %sum = (killed => 0, living => 0, same => 0, invalid => 0);
+	my ($ndone, $seconds) = (0, 0);
+	foreach my $worker (1 .. $workers)
+	{
+		foreach (split /\n/, -e "$directory/$worker/results" ? slurp("$directory/$worker/results") : '')
+		{
+			my ($i, $verdict, $took) = split / /;
+			$row{ $mutants[$i]{module} }{$verdict}++;
+			$sum{$verdict}++;
+			push @living, $mutants[$i] if $verdict eq 'living';
+			$seconds += $took;
+		}
+	}
+	my $n = $sum{killed} + $sum{living};
+	printf "\n%-16s %8s %8s\n", qw(module killed living);
+	printf "%-16s %8d %8d\n", $_, map { $_ // 0 } @{ $row{$_} }{qw(killed living)} foreach sort keys %row;
+	print "living, and not listed: src/$_->{module}.c:$_->{line}: $_->{key}\n" foreach @living;
+	printf "%d of %d mutants killed, %d%%; %d more were the same as the module or none; %.1f a minute\n",
+	  $sum{killed}, $n, $n ? 100 * $sum{killed} / $n : 0, $sum{same} + $sum{invalid},
+	  $seconds ? 60 * $workers * $n / $seconds : 0;
+	write_file("$directory/counts", "killed $sum{killed}\nliving $sum{living}\n");
+	print "listed, but not made: $_\n" foreach @stale;
+	print "a worker has died\n" if $lost;
+	return $lost || $sum{living} || @stale ? 1 : 0;
+}
