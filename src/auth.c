@@ -132,12 +132,12 @@ read_auth_file(const char *path)
 }
 
 /*
- * A file of credentials is for the server's user alone, or belongs to root,
- * and then its group may read it, as PostgreSQL has it with the keys of
- * ssl_key_file.  Otherwise warn, once, and use it: to refuse it would take
- * the locks away from a cluster that has run so far, and would not take the
- * secret back.  Where the file is, is for the log, and for superusers, whose
- * setting it is.
+ * Warn, once, of a file of credentials that others can read.  It is to be
+ * readable by the server's user alone, or to belong to root with read access
+ * for a group, as PostgreSQL requires of ssl_key_file.  It is used all the
+ * same: to refuse it would take the locks away from a cluster that has run so
+ * far, and the secret is known already.  The path is shown in the log, and to
+ * superusers, whose setting it is.
  */
 static void
 warn_of_readers(const char *path, const struct stat *status)

@@ -16,9 +16,9 @@
  * the program's.  The program is handed numbers: a reply to a request that no
  * longer exists finds nothing.
  *
- * What the program says is checked like a stranger's words (protocol.c): it
- * may have been fooled by a hostile server.  It can be wrong about the
- * ensemble, but not hurt this process.
+ * The program's frames are not trusted (protocol.c), for a hostile server may
+ * have misled it.  It can be wrong about the ensemble, but not harm this
+ * process.
  *
  *-------------------------------------------------------------------------
  */
@@ -81,9 +81,8 @@ struct ZkClient
 #define SLOT_MASK (((uint64_t) 1 << SLOT_BITS) - 1)
 
 /*
- * How often it is looked whether we are still told of the death of programs
- * (zklock_channel_watch()), which costs system calls.  Whoever takes the
- * handler away may do so right after any look.
+ * How often the handler of SIGCHLD is checked (zklock_channel_watch()), which
+ * costs system calls.  Somebody may remove it right after a check.
  */
 #define WATCH_MS 10
 
@@ -260,9 +259,9 @@ zklock_client_is_undone(const ZkClient *client)
 }
 
 /*
- * The program marks the page when it declares the loss, and then looks
- * whether an interrupt is wanted; we do so the other way round.  So one of us
- * sees it.
+ * The program first marks the loss in the page, and then checks whether an
+ * interrupt is wanted.  We first say that one is wanted, and then check the
+ * page.  So one of both notices.
  */
 void
 zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted)
@@ -428,8 +427,8 @@ end_orphan(ZkClient *client)
  */
 
 /*
- * Take in what the page says is there.  A loss stands in the page, too: its
- * frame may be behind a long one that is still on its way.
+ * Receive and handle what the page announces.  A loss is in the page, too: its
+ * frame may be behind a long one that is not complete yet.
  */
 static void
 look(ZkClient *client)
@@ -537,8 +536,8 @@ take_status(ZkClient *client, const FrameTaken *taken, int64_t now)
 }
 
 /*
- * What is said here goes to users and into the log: printable ASCII, as much
- * of it as there is room for, and a question mark for everything else.
+ * This text goes to users and into the log: printable ASCII, clipped, with a
+ * question mark for everything else.
  */
 static void
 copy_text(char *to, size_t size, const char *text)

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * client_request.h
- *	  Questions to the ensemble as a backend asks them, over its client.
+ *	  Requests of a backend to the ensemble, over its client.
  *
- * A request is followed by polling its reply: whenever something has
- * happened, zklock_client_fd() becomes readable, until
- * zklock_client_receive() is called. Requests that are awaited go out with
- * zklock_client_flush() or with the next one that nobody waits for.
+ * A caller polls for the reply to its request.  zklock_client_fd() is readable
+ * when something has happened, until zklock_client_receive() is called.
+ * Requests that are awaited are sent by zklock_client_flush(), or with the
+ * next one that nobody waits for.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,9 +54,9 @@ extern Moment zklock_client_moment(void);
 
 /*
  * Requests.  NULL only without memory.  The caller ends each with
- * zklock_client_free() or zklock_client_withdraw(), at any time.  Answers
- * come in the order of the requests.  That of the create of a sequential node
- * does not wake anybody: it is there when the list behind it is answered.
+ * zklock_client_free() or zklock_client_withdraw(), at any time.  Replies come
+ * in the order of the requests.  The reply to the create of a sequential node
+ * wakes nobody: it is there when the list that was sent behind it is answered.
  */
 extern ZkRequest *zklock_client_create(ZkClient *client, const char *path,
 									   ZkNodeKind kind,
@@ -85,8 +85,8 @@ extern ZkRequest *zklock_client_get_and_watch(ZkClient *client,
 extern ZkWatchNews zklock_client_watch_news(ZkClient *client);
 
 /*
- * Nobody waits for that news any more: the watch goes, with the next request
- * that is sent.  A NULL client is fine.
+ * End the watch: nobody waits for its news any more.  It goes with the next
+ * request that is sent.  A NULL client is fine.
  */
 extern void zklock_client_unwatch(ZkClient *client);
 
@@ -97,10 +97,10 @@ extern ZkRequest *zklock_client_list_and_watch(ZkClient *client,
 											   const char *path);
 
 /*
- * Set the data of a node of ours, without anybody waiting: sent at once, and
- * again after every reconnect until the server confirms it, the node is gone
- * or the session is over.  Who watches the node is woken.  false, and nothing
- * is sent, without memory.
+ * Set the data of a node of ours, without waiting for the reply: sent at once,
+ * and again after each reconnect until the server confirms it, the node is
+ * gone or the session is over.  That wakes whoever watches the node. false,
+ * and nothing is sent, without memory.
  */
 extern bool zklock_client_announce(ZkClient *client, const char *path,
 								   const char *data, int length);
@@ -180,8 +180,8 @@ extern void zklock_client_end_many(ZkClient *client);
 
 /*
  * Set the data of a node of ours to nothing, once, and then delete it as
- * zklock_client_delete() does: who watches it learns that it was its owner
- * who let go.  If the set is lost or refused, that is all that is lost.
+ * zklock_client_delete() does.  Whoever watches it learns that its owner let
+ * go.  If the set is lost or refused the node is deleted all the same.
  */
 extern bool zklock_client_hand_over(ZkClient *client, const char *path);
 

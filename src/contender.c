@@ -209,9 +209,9 @@ stand(ZkContender *contender)
 }
 
 /*
- * Has the ensemble said that others are ahead?  If the wait ended at its
- * deadline without a connection that may be long ago: the lock may be free by
- * now.
+ * Is it known that others are ahead?  If the wait ended at its deadline
+ * without a connection, the list that showed them may be old, and the lock may
+ * be free by now.
  */
 static bool
 is_known_busy(const Standing *standing)
@@ -246,8 +246,8 @@ stand_in_queue(Standing *standing)
 }
 
 /*
- * Have a node in the queue, and see who is there with us.  STEP_NO_NODE:
- * there is no node yet, so join again.
+ * Make a node in the queue, if there is none, and list the queue.
+ * STEP_NO_NODE: there is no node yet, so join again.
  */
 static Step
 look_around(Standing *standing, Survey *survey)
@@ -322,7 +322,7 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 	return STEP_GO_ON;
 }
 
-/* Others are ahead: whoever looks may know for what we wait. */
+/* Others are ahead: let views show what we wait for. */
 static void
 begin_wait(Standing *standing)
 {
@@ -392,10 +392,10 @@ await_first_place(Standing *standing)
 }
 
 /*
- * A try looks before it writes: a lock that is not free costs one read, and
- * not a transaction of the ensemble; or two reads, if it may be kept by whoever
- * has it.  STEP_GO_ON: it would be granted now, or that cannot be told from
- * outside the queue.
+ * A try lists before it writes: a lock that is not free costs one read, or two
+ * if its holder may merely keep it, and no transaction of the ensemble.
+ * STEP_GO_ON: it would be granted now, or only a node in the queue can find
+ * that out.
  */
 static Step
 look(Standing *standing)
@@ -472,10 +472,10 @@ judge(const Standing *standing, const ZkReply *list, const char *mine,
 }
 
 /*
- * Does anybody stand behind us in the list that grants us a permit?  They may
- * take us for one who waits, by a list from before, and watch us for that;
- * also if this is our first list, for its reply may have taken long.  Whoever
- * is not in it came later, and its own list shows that we are granted.
+ * Is anybody behind us in the list that grants us a permit?  Those may have an
+ * older list, by which we wait, and watch us for the grant.  That may be so
+ * also with our first list, whose reply may have taken long.  Contenders that
+ * are not in it came later, and their lists show that we hold a permit.
  */
 static bool
 is_anybody_behind(const Standing *standing, const ZkReply *list)
@@ -490,12 +490,11 @@ is_anybody_behind(const Standing *standing, const ZkReply *list)
 }
 
 /*
- * The lock was handed over to us, if our node is there to have it.  A fresh
- * proof of that will do, as it does for a holder at its commit; the clock is
- * read after the news came, for we may have been stopped meanwhile.
- * Otherwise the quorum is asked; our server may be behind what has become of
- * our node, also behind the news, if we have reconnected since.  false if
- * only a list can tell.
+ * The lock was handed over to us, if our node still exists.  A fresh proof of
+ * that is enough, as it is for a holder at its commit.  The clock is read
+ * after the message came, for we may have been stopped meanwhile.  Without a
+ * fresh proof the quorum is asked, because our server may not know yet what
+ * has become of our node. false if only a list can tell.
  */
 static bool
 confirm_queued(Standing *standing)
@@ -554,9 +553,9 @@ leave(Standing *standing)
  */
 
 /*
- * Have a node in the queue and a list of the queue that is not older: the
- * first time both requests go out back to back, and the server answers them
- * in that order.  NULL if the deadline comes first.
+ * Have a node in the queue and a list that is not older.  The first time both
+ * requests go out back to back, and the server answers them in that order.
+ * NULL if the deadline comes first.
  */
 static const ZkReply *
 join(Standing *standing)
@@ -707,9 +706,10 @@ withdraw(Standing *standing)
 }
 
 /*
- * Tell who is behind us that we wait no more.  A permit that cannot be
- * announced is not taken: whoever watches us would wait for as long as we hold
- * it, be there ever so many free ones; our node's deletion wakes it.
+ * Tell the contender behind us that we were granted a permit.  If there is no
+ * memory for that message the permit is not taken: the one that watches us
+ * would wait for as long as we hold it, even if other permits are free.  The
+ * deletion of our node wakes it.
  */
 static void
 announce(const Standing *standing)

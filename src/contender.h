@@ -30,12 +30,12 @@ typedef struct ZkContender
 {
 	ZkPlace    *place;			/* whose first part is set; the grant sets the
 								 * rest */
-	bool		wants_list;		/* the word of a holder that it lets go will
-								 * not do, unless it was the first of our list */
+	bool		wants_list;		/* do not believe a holder that says that it
+								 * lets go, unless it was first in our list */
 	RecipeStyle style;			/* of our queue node's name */
 	bool		holds_locks;	/* this session holds other locks: others may
 								 * wait for it while it waits */
-	bool		is_try;			/* that others have the lock is no error */
+	bool		is_try;			/* if others have the lock, that is no error */
 	bool		wants_keep;		/* the lock may be kept after its release: the
 								 * node is to say so, if it is an exclusive
 								 * one of style _CURATOR */
@@ -52,17 +52,17 @@ typedef struct ZkContender
  * too, nothing of ours stays in the queue.  Needs an open session.  Raises
  * 55P03 at the deadline, and says who holds the lock to members of pg_monitor
  * and to the log; 08001 for a try if the ensemble has not said that somebody
- * does.  Also on interrupts, when ZooKeeper refuses, 57000 when somebody removed our node,
- * 54000 when the queue's sequence numbers are used up, 55000 when the first of
- * the queue has another number of permits.
+ * does; 57000 when somebody removed our node; 54000 when the queue's sequence
+ * numbers are used up; 55000 when the first of the queue has another number of
+ * permits.  Also on interrupts, and when ZooKeeper refuses.
  */
 extern ZkContendEnd zklock_contend(ZkContender *contender);
 
 /*
- * Is nobody ahead of a contender that was granted the lock on somebody's
- * word? If there is, the node of one that lets go may be on its way out:
- * waits for it until contender->deadline.  True also if the session was lost:
- * others notice that.  Raises on interrupts, and when ZooKeeper refuses to
+ * Confirm a grant that rests on a message of the one ahead: is nobody ahead of
+ * this contender?  A node ahead may be about to be deleted; this waits for
+ * that until contender->deadline.  True also if the session was lost: that is
+ * noticed elsewhere.  Raises on interrupts, and when ZooKeeper refuses to
  * answer.
  */
 extern bool zklock_contend_confirm(ZkContender *contender);

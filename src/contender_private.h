@@ -74,8 +74,8 @@ typedef struct Standing
 /* ---- contender.c ---- */
 
 /*
- * How the answer to a question about a lock's queue lets a contender go on;
- * NULL: there was none in time.  Raises what ZooKeeper has against it.
+ * What the reply about a lock's queue means for a contender; NULL: there was
+ * none in time.  Raises if ZooKeeper refuses.
  */
 extern Step contender_step(const Standing *standing, const ZkReply *reply);
 
@@ -92,16 +92,16 @@ extern const char *contender_node_name(const Standing *standing);
 extern ZkWaitEnd contender_watch(Standing *standing, const char *ahead);
 
 /*
- * Does that contender, the one ahead, hold the lock for sure?  One that keeps
- * locks may merely keep it, if nobody is ahead of it and its data does not
- * say otherwise.
+ * Read whether that contender, the one ahead, surely holds the lock.  A
+ * contender that keeps locks may merely keep it, if nobody is ahead of it and
+ * its data does not say that it holds it.
  */
 extern bool contender_is_held(Standing *standing, const char *ahead);
 
 /*
- * The same once we stand in the queue, which makes it give the lock up or say
- * that it holds it.  STEP_OUT_OF_PATIENCE: it is held, or that was not heard
- * in time.  STEP_GO_ON: look again.
+ * The same when our node is in the queue, which makes the other one give the
+ * lock up or say that it holds it.  STEP_OUT_OF_PATIENCE: it is held, or there
+ * was no message in time.  STEP_GO_ON: list again.
  */
 extern Step contender_await_keeper(Standing *standing, const char *ahead);
 
@@ -114,9 +114,9 @@ extern Step contender_await_keeper(Standing *standing, const char *ahead);
 extern void contender_add_context(void *name);
 
 /*
- * Patience is at its end: say that to the log, and raise 55P03, or for a try
- * return.  is_known: the ensemble has said that others are ahead; without
- * that a try raises 08001.
+ * The time of the contender is over: log that, and raise 55P03, or for a try
+ * return. is_known: the ensemble has said that others are ahead; without that
+ * a try raises 08001.
  */
 extern void contender_refuse(Standing *standing, bool is_known);
 

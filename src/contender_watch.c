@@ -4,49 +4,48 @@
  *	  A contender's wait behind the one just ahead: the watch, and the lock
  *	  that is handed over.
  *
- * Hand-over, which saves the waiter the second list: a holder that had to
- * wait for the lock sets the data of its node before it deletes it.  Nobody
- * else can set it: a session without credentials of the user's has a random
- * identity, which its nodes' ACL names and their names tell of
- * (RECIPE_MARK_HAND_OVER).  So the set
- * says that the lock was held, that nobody was ahead of its holder therefore,
- * and that it is let go; since we are the next in line according to our own
- * list, it is ours.  This stays true whenever we learn of it.  It takes for
- * granted that our own node is there, which a list would have shown: without
- * a fresh proof of that we ask the quorum, see confirm_queued().  The
- * deletion of the node says nothing of that kind: a waiter deletes its node
- * when it gives up, and a downgrade when the lock is still held.  Readers
- * always list: several of them go ahead together.
+ * Hand-over through the ensemble saves the waiter the second list.  A holder
+ * that had to wait for the lock sets the data of its node before it deletes
+ * the node.  Nobody else can set it: a session without credentials of the
+ * user's has a random identity, which the ACL of its nodes names, and the mark
+ * RECIPE_MARK_HAND_OVER in their names says so.  So when the data is set we
+ * know three things: the lock was held; nobody was ahead of its holder; and
+ * the holder lets go.  By our own list we are the next, so the lock is ours,
+ * however late we learn of it.  That supposes that our own node still exists,
+ * which a list would have shown: without a fresh proof of that the quorum is
+ * asked (confirm_queued()).  A deletion of the node proves nothing of that
+ * kind: a waiter deletes its node when it gives up, and a downgrade deletes it
+ * while the lock is held.  Readers always list, for several are granted
+ * together.
  *
- * Who may create nodes in the queue can give one the mark, and set it, and
- * never have held the lock.  So the word of the one ahead is beyond doubt
- * only if it was the first of our own list: then the lock was its, whoever
- * made it.  Otherwise it is believed where nothing depends on strangers,
- * which the contender says (wants_list), and what was granted so is looked at
- * again before more depends on it: zklock_contend_confirm().
+ * Whoever may create nodes in the queue can make one with the mark and set its
+ * data, and never have held the lock.  So the message of the one ahead is
+ * certain only if its node was the first of our own list: then the lock was
+ * its, whoever made it.  Otherwise the message is believed if the contender
+ * does not need certainty (wants_list), and the grant is confirmed before more
+ * depends on it (zklock_contend_confirm()).
  *
  * Whoever has the credentials of zklock.auth may write to all nodes that were
  * made with them.  So a session with credentials does not mark its nodes, and
- * who waits behind it lists.
+ * a waiter behind it lists.
  *
- * Neighbors, which saves the waiter the ensemble: a holder that lets go tells
- * a backend of the same cluster that waits for its node through shared memory
- * (handover.c), and deletes its node without setting it.  What was said of
- * the set is true of this too, and whether the holder's session is still
- * alive does not matter: it was granted the lock, so nobody was ahead of it,
- * and nobody can have come in between.  Its node may be there for a while;
- * those who look at the queue meanwhile wait for it, and those who are handed
- * the lock by us need not look.  But being told says nothing of what the
- * ensemble has done since, of which our server may not even know: we may have
- * been evicted, the lock passed to those behind us, and our own node would
- * still be read from there.  So a read of it will not do.  While we know of
- * no connection we are in join() of contender.c, which is no place to be told.
+ * Hand-over through shared memory saves the waiter the ensemble.  A holder
+ * that lets go tells a backend of the same cluster that waits for its node
+ * (handover.c), and deletes its node without setting it.  The same conclusion
+ * holds, also if the holder's session is not alive any more: it was granted
+ * the lock, so nobody was ahead of it, and nobody can have come in between.
+ * Its node may exist for a while.  Contenders that list meanwhile wait for it,
+ * and those to which we hand the lock over need no list.  But the message does
+ * not say what the ensemble has done since.  We may have been evicted, and the
+ * lock granted to those behind us, while our server still has our node.  So a
+ * read of it is no proof.  Without a connection we are in join() of
+ * contender.c, and wait for no such message.
  *
- * Semaphores: any of the holders may leave first.  So the first of those who
- * wait watches the whole queue, and whoever is behind it watches the one just
- * ahead, which sets its node's data when it is granted while others are
- * behind it: then the next one is the first.  A release wakes one backend,
- * and a grant one more.
+ * Semaphores: any of the holders may leave first.  So the first waiter watches
+ * the whole queue, and each other waiter watches the one just ahead.  A
+ * contender that is granted a permit while others are behind it sets the data
+ * of its node; then the next one is the first waiter.  A release wakes one
+ * backend, and a grant one more.
  *
  *-------------------------------------------------------------------------
  */
@@ -56,14 +55,15 @@
 #include "nodedata.h"
 
 /*
- * Behind one of our own make, see look_again_at(): rarely, for nobody needs
- * it.
+ * How many session timeouts to wait behind a node of zklock's, see
+ * look_again_at().
  */
 #define OWN_LOOKS 10
 
 /*
- * How long one that is not to wait waits to hear whether the lock is held or
- * merely kept: two writes of the ensemble, and what a busy machine adds.
+ * How long a contender that does not wait for others waits to hear whether the
+ * lock is held or merely kept: two writes of the ensemble, and a margin for a
+ * busy machine.
  */
 #define KEEPER_MS 1000
 
@@ -120,7 +120,7 @@ contender_await_keeper(Standing *standing, const char *ahead)
 	standing->watches_queue = false;
 	reply = set_watch(standing, ahead, &end);
 
-	/* no look for deadlocks: who is in one is not waited for any longer */
+	/* no search for deadlocks: this wait is short */
 	if (reply != NULL && !says_held(reply))
 		end = zklock_session_await_watch(standing->keeper_until);
 	if (end == ZK_WAIT_LOST)
@@ -128,7 +128,10 @@ contender_await_keeper(Standing *standing, const char *ahead)
 	return end == ZK_WAIT_OVER ? STEP_GO_ON : STEP_OUT_OF_PATIENCE;
 }
 
-/* Does it keep locks, and is nobody ahead of it? */
+/*
+ * May the one ahead merely keep the lock?  Its name says that it keeps locks,
+ * and nobody is ahead of it.
+ */
 static bool
 may_be_kept(const Standing *standing, const char *ahead)
 {
@@ -136,7 +139,10 @@ may_be_kept(const Standing *standing, const char *ahead)
 		recipe_read_mark(ahead) == RECIPE_MARK_KEEPER;
 }
 
-/* What its program says once somebody has come, and it is held. */
+/*
+ * Does the data say that the lock is held?  Its program writes that when
+ * somebody has come.
+ */
 static bool
 says_held(const ZkReply *reply)
 {
@@ -189,8 +195,8 @@ watch_next(Standing *standing, const char *ahead)
 }
 
 /*
- * The first of those who wait for a permit: from now on its lists are
- * watched.  If the one at hand was not, look at one that is before waiting.
+ * The first waiter for a permit: from now on its lists are watched.  If the
+ * last list was not, read one that is before waiting.
  */
 static ZkWaitEnd
 watch_queue(Standing *standing)
@@ -201,7 +207,7 @@ watch_queue(Standing *standing)
 	return is_watched ? await_watch(standing, OWN_LOOKS) : ZK_WAIT_OVER;
 }
 
-/* Can the one ahead hand the lock over, and we take it so? */
+/* Can the one ahead hand the lock over, and can we take it so? */
 static bool
 can_be_handed_over(const ZkContender *contender, const char *ahead)
 {
@@ -211,11 +217,11 @@ can_be_handed_over(const ZkContender *contender, const char *ahead)
 }
 
 /*
- * Will the word of the one ahead do, that it lets go of the lock?  Whoever
- * may create a node here may have made one that says so and never held the
- * lock.  That harms nobody if that node was the first of our list: then the
- * lock was its, whoever made it.  Otherwise with credentials it is believed of
- * nobody: those who have them hand nothing over.
+ * Is a message of the one ahead that it lets go to be believed?  Whoever may
+ * create a node here may have made one that says so, and never held the lock.
+ * That does no harm if that node was the first of our list: then the lock was
+ * its, whoever made it.  Otherwise a session with credentials believes nobody,
+ * for those who have them hand nothing over.
  */
 static bool
 is_word_good(const Standing *standing)
@@ -307,9 +313,9 @@ child_path(const Standing *standing, const char *child,
 }
 
 /*
- * Wait for news of what is watched, write to the log when it takes long, and
- * look for deadlocks then.  After so many session timeouts the wait is over
- * without news.
+ * Wait for news of what is watched.  Log the wait when it takes long, and
+ * search for deadlocks then.  After that many session timeouts the wait is
+ * over without news.
  */
 static ZkWaitEnd
 await_watch(Standing *standing, int timeouts)

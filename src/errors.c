@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * errors.c
- *	  What ZooKeeper, or the lack of it, has against a request, as PostgreSQL's
- *	  errors: the one table from our terms (terms.h) to SQLSTATEs and words.
+ *	  Errors of ZooKeeper, and of connections to it, as PostgreSQL's errors:
+ *	  the one table from results and losses (terms.h) to SQLSTATEs and texts.
  *
- * Knows no session: it is told what there is to say.
+ * It does not know the session: callers pass all that a message needs.
  *
  *-------------------------------------------------------------------------
  */
@@ -199,8 +199,8 @@ zklock_errors_describe_loss(const ZkClientStatus *status, const char *error,
 }
 
 /*
- * Of a znode that is to be made or deleted the ACL of the one above it
- * decides.
+ * Raise 42501.  Whether a znode may be made or deleted depends on the ACL of
+ * its parent.
  */
 static void
 raise_denied(const char *doing, const char *znode, const char *code,
@@ -220,7 +220,7 @@ raise_denied(const char *doing, const char *znode, const char *code,
 					 "zklock.auth")));
 }
 
-/* What to do about the library's last words. */
+/* The hint that fits the library's last error text. */
 static const char *
 connection_hint(const char *error)
 {

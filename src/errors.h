@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * errors.h
- *	  What ZooKeeper, or the lack of it, has against a request, as PostgreSQL's
- *	  errors: the one table from our terms (terms.h) to SQLSTATEs and words.
+ *	  Errors of ZooKeeper, and of connections to it, as PostgreSQL's errors:
+ *	  the one table from results and losses (terms.h) to SQLSTATEs and texts.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,8 +28,8 @@ pg_noreturn extern void zklock_errors_raise(const ZkReply *reply,
 pg_noreturn extern void zklock_errors_raise_memory(void);
 
 /*
- * Raise for a session that cannot be had.  error: the client's last words,
- * here and below.
+ * Raise for a session that cannot be opened. error, here and below: the
+ * client's last error text.
  */
 pg_noreturn extern void zklock_errors_raise_no_session(ZkClientLoss loss,
 													   const char *error);

@@ -3,21 +3,19 @@
  * handover.c
  *	  Backends of one cluster hand a lock to each other directly.
  *
- * A backend that waits for a lock writes down, in shared memory, the queue
+ * A backend that waits for a lock makes an entry in shared memory: the queue
  * node of the contender just ahead.  A holder that lets go of the lock looks
- * whether anybody waits for its node, and if so says so there and sets the
- * waiter's latch, so that the waiter need not wait for the ensemble to agree
- * that the node is gone.  Why that is a grant: see the head of
- * contender_watch.c.
+ * for an entry with its own node.  If there is one it marks the entry and sets
+ * the waiter's latch, and the waiter need not wait for the ensemble.  Why that
+ * is a grant: see the head of contender_watch.c.
  *
- * The one rule: the ensemble is always told too, by the holder that deletes
- * its node, and the waiter watches that node before it writes it down here.
- * So who is not told here is told there.
+ * The one rule: the holder always deletes its node, too, and the waiter
+ * watches that node before it makes the entry.  So a waiter that gets no
+ * message here gets one from the ensemble.
  *
- * The shared table has an entry for each waiting backend, its own to make and
- * to remove; it is gone when the backend leaves shared memory.  No error can
- * leave a section that holds the lock, for there is nothing in it that
- * raises.
+ * Each waiting backend makes and removes its own entry, which goes when the
+ * backend leaves shared memory.  Nothing raises while the lock of the table is
+ * held.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,9 +33,9 @@
 #include "recipe.h"
 
 /*
- * The node that somebody waits for.  Not its name alone: that can be copied
- * into another queue, or into that of another ensemble, by anybody who may
- * create there.  The czxid he cannot choose.
+ * The node that somebody waits for.  Its path alone would not do: whoever may
+ * create nodes can copy the name into another queue or another ensemble.  The
+ * czxid he cannot choose.
  */
 typedef struct WaiterKey
 {
@@ -136,15 +134,14 @@ zklock_handover_forget(void)
 }
 
 /*
- * Locks that are released by the end of a process are left to the ensemble:
- * by then there may be no PGPROC left, without which no lock can be waited
- * for.  So is a waiter that comes just as the table is looked at, without its
- * lock, and found empty.
+ * Locks that are released by the end of a process are left to the ensemble: by
+ * then there may be no PGPROC, which waiting for the lock of the table needs.
+ * A waiter that comes just after the table was found empty is left to it, too.
  *
- * The latch is set without the lock: that is a system call, and whoever is
- * stopped in it (SIGSTOP, a debugger) would stop all of the cluster that wait
- * for locks.  Should the waiter be gone by then, who has its PGPROC now wakes
- * up once in vain.
+ * The latch is set after the lock was released.  Setting it is a system call;
+ * a process that is stopped in it (SIGSTOP, a debugger) would block all
+ * backends of the cluster that wait for locks.  If the waiter is gone by then,
+ * another backend that has its PGPROC wakes up once for nothing.
  */
 bool
 zklock_handover_tell(const char *node, int64 czxid)
@@ -170,7 +167,10 @@ zklock_handover_tell(const char *node, int64 czxid)
 	return told != NULL;
 }
 
-/* All bytes of it count; false for a path that is too long. */
+/*
+ * The padding is zeroed, for all bytes are compared. false for a path that is
+ * too long.
+ */
 static bool
 make_key(WaiterKey *key, const char *node, int64 czxid)
 {

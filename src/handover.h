@@ -21,9 +21,9 @@ extern void zklock_handover_make_memory(void);
 extern bool zklock_handover_is_shared(void);
 
 /*
- * This backend waits for the contender of the queue node with that path and
- * czxid, which must be the one just ahead.  Ends what it waited for before.
- * Raises nothing; if there is no room, nobody will tell.
+ * This backend waits for the contender with the queue node of that path and
+ * czxid, which must be the one just ahead.  Ends an earlier wait.  Raises
+ * nothing.  If there is no room the waiter hears from the ensemble only.
  */
 extern void zklock_handover_await(const char *node, int64 czxid);
 

@@ -245,9 +245,9 @@ at_resource_release(ResourceReleasePhase phase, bool is_commit,
 }
 
 /*
- * COMMIT PREPARED writes its commit record in here, and not where other
- * commits do, so it is guarded here; but not where it will be refused, for
- * that transaction may go on.
+ * COMMIT PREPARED writes its commit record in this function, and not where
+ * other commits do, so the guard runs here; but not if the command will be
+ * refused, for the open transaction may go on.
  *
  * DISCARD ALL releases session-scope locks, as it does advisory locks;
  * poolers rely on it.  Only when it has succeeded: it fails in a transaction
@@ -337,7 +337,7 @@ guard_commit(void)
 	stop_interruptions();
 }
 
-/* Is there anything to refuse, and anything to refuse it for? */
+/* Is there a commit to refuse, and a lock to refuse it for? */
 static bool
 is_to_be_guarded(void)
 {

@@ -18,7 +18,7 @@
 /* A lock that is held here; lock_private.h. */
 struct Lock;
 
-/* When a lock that was taken is let go of by itself. */
+/* What ends a hold of a lock that is not released before. */
 typedef enum ZkScope
 {
 	ZK_SCOPE_SESSION,			/* with the backend, or DISCARD ALL */

@@ -64,8 +64,8 @@ extern void zklock_nodedata_check_reason(const char *reason, const char *what,
 										 const char *hint);
 
 /*
- * Who calls, for the server's log, palloc'ed: the subject of what he does to
- * others, or leaves behind.
+ * Who calls a function that does something to others, for the server's log,
+ * palloc'ed: the subject of a sentence.
  */
 extern char *zklock_nodedata_caller(void);
 
@@ -87,11 +87,11 @@ extern void zklock_nodedata_read_own(ZkNodeData *who);
 extern bool zklock_nodedata_is_here(const ZkNodeData *who);
 
 /*
- * A copy of what others have written, in UTF-8 for all we know, that may be
- * shown in this database and to its client: what could not be read as what it
- * is stands there as "<U+202E>", or "<FF>" for a byte.  May be called while
- * an error is reported; then nothing but ASCII is shown unless all is in
- * UTF-8.
+ * A copy of text that others have written, presumably in UTF-8, that may be
+ * shown in this database and to its client.  Characters that are not to be
+ * shown are escaped as "<U+202E>", bytes that are no character as "<FF>".  May
+ * be called while an error is reported; then only ASCII is shown unless all is
+ * in UTF-8.
  */
 extern char *zklock_nodedata_printable(const char *text);
 
@@ -104,9 +104,8 @@ extern char *zklock_nodedata_quotable(const char *text);
 extern char *zklock_nodedata_quotable_own(const char *text);
 
 /*
- * One line for the server's log, palloc'ed.  Who is at work elsewhere is the
- * business of pg_monitor's members only: other clients are not told (see
- * errdetail_log()).
+ * One line for the server's log, palloc'ed.  Among users only members of
+ * pg_monitor may see it (errdetail_log() for all others).
  */
 extern char *zklock_nodedata_describe(const ZkNodeData *who);
 
@@ -120,8 +119,8 @@ extern void zklock_nodedata_clip(char *copy, int size, const char *text,
 								 int encoding);
 
 /*
- * A date that a server has said, in milliseconds of the Unix epoch.  What is
- * none becomes one that is surely wrong.
+ * A date of a server's, in milliseconds of the Unix epoch.  A value out of
+ * range becomes a date that is obviously wrong.
  */
 extern TimestampTz zklock_nodedata_date(int64 unix_ms);
 

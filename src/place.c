@@ -4,11 +4,11 @@
  *	  A place in the queue of a lock: the queue node that this backend stands
  *	  on, with all that hangs on it: token, proof, downgrade, removal.
  *
- * Both modes of a lock stand on one place: who holds it exclusively and takes
- * it shared besides stays on the exclusive node, which is replaced when the
- * exclusive count ends first.  The token stays that of the exclusive node for
- * good: the node that replaces it is younger than those of waiting writers,
- * and its number must not come after theirs all the same.
+ * Both modes of a lock have one place.  A session that holds it exclusively
+ * and takes it shared besides stays on the exclusive node; if the exclusive
+ * count ends first, a shared node replaces that one.  The token stays that of
+ * the exclusive node: the new node is younger than those of waiting writers,
+ * but its token must not be greater than theirs.
  *
  * The one rule: what is called at the end of a transaction (downgrade, leave,
  * settle) never raises and never waits.  A place is its owner's memory.
@@ -84,9 +84,9 @@ zklock_place_downgrade(ZkPlace *place, ZkSessionNumber live)
 }
 
 /*
- * The place is on its new node; or it stays on the old one; or somebody had
- * deleted the old one, and perhaps been granted the lock, before the new one
- * was there.
+ * The place has its new node; or it keeps the old one; or somebody had deleted
+ * the old one before the new one was there, and another contender may hold the
+ * lock.
  */
 void
 zklock_place_settle(ZkPlace *place, ZkSessionNumber live)
@@ -152,10 +152,10 @@ zklock_place_read_recall(ZkPlace *place, ZkSessionNumber live)
 }
 
 /*
- * The answer may be no fresh proof.  If this process was stopped after it had
- * asked, the answer has waited for us: ask again (attempt 1).  If that is not
- * fresh either there was a pause of the session ahead of it, and what can
- * date a proof is what is answered now (attempt 2 and later).
+ * The reply may be no fresh proof.  Attempt 1: this process was stopped after
+ * it had asked, and the reply has waited for it, so it asks again.  Attempt 2
+ * and later: the session paused before the request, and only replies that come
+ * from now on can date a proof.
  */
 void
 zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt)
@@ -235,9 +235,9 @@ node_name(const ZkPlace *place)
 }
 
 /*
- * Delete the node, behind a set if that hands the lock over.  Complains where
- * that is impossible; without the path, which may have characters that cannot
- * be shown here, and this is no place for an error.
+ * Delete the node, after its data was set if that hands the lock over.  If
+ * that is impossible, warn, for no error may be raised here; without the path,
+ * which may have characters that cannot be shown.
  */
 static void
 remove_node(const ZkPlace *place)
@@ -350,8 +350,8 @@ await_proof(ZkPlace *place, ZkRequest **request)
 }
 
 /*
- * A node of the place is gone: by whom?  The log is told in any case: what
- * it says of the token is in the log of who did it, too.
+ * A node of the place is gone: find out who has deleted it.  The log is told
+ * in any case.  The log of whoever did it has the same token.
  */
 static void
 hear_of_eviction(ZkPlace *place)

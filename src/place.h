@@ -37,11 +37,11 @@ typedef struct ZkPlace
 	TimestampTz granted_at;
 	bool		can_hand_over;	/* whoever waits behind may be one that takes
 								 * the lock when we hand it over */
-	bool		is_on_word;		/* granted on the word of the one ahead, which
-								 * was not the first of our list, and not
-								 * confirmed since */
+	bool		is_on_word;		/* granted because the one ahead said that it
+								 * lets go, though that was not the first of
+								 * our list; not confirmed since */
 	bool		is_evicted;		/* somebody deleted the node */
-	bool		is_mistaken;	/* evicted, for the word was false */
+	bool		is_mistaken;	/* evicted, for the one ahead had lied */
 	int64		recalled_at;	/* the last request to release it that the
 								 * user was told of, by its mtime; 0: none */
 
@@ -64,8 +64,8 @@ typedef struct ZkPlace
 } ZkPlace;
 
 /*
- * Is it no longer ours, as far as we know?  live, here and below, is
- * zklock_session_live(): asked once for all places.
+ * Is it known to be lost? live, here and below, is zklock_session_live():
+ * asked once for all places.
  */
 extern bool zklock_place_is_lost(const ZkPlace *place, ZkSessionNumber live);
 
@@ -117,15 +117,14 @@ extern void zklock_place_prove(ZkPlace *const *places, int nplaces,
 							   int attempt);
 
 /*
- * On which node a place stands is known when its downgrade is over.  false
- * if the session is lost meanwhile: that is all there is to know then.
- * Waits; raises on interrupts.
+ * Wait until a downgrade is over: before that it is not known which node the
+ * place has. false if the session is lost meanwhile.  Raises on interrupts.
  */
 extern bool zklock_place_await_downgrade(ZkPlace *place);
 
 /*
- * Free what hangs on it; its node must have gone, or be somebody else's
- * affair.
+ * Free what belongs to it.  Its node must have been removed, or be removed by
+ * somebody else.
  */
 extern void zklock_place_free(ZkPlace *place);
 

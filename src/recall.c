@@ -13,14 +13,14 @@
  * recall_ask.c makes requests.  Nothing watches them: the holder reads its own
  * when zk_release_requested() is called, and at no other time.
  *
- * An eviction deletes a queue node, and the ensemble tells its owner that it
- * is gone, but not who it was.  So who evicts writes that down beforehand, and
- * whoever finds his node gone reads it, and deletes it.  If nobody does, it
- * looks like a request to a queue node that is not there, and is deleted as
- * such by those who ask others.
+ * An eviction deletes a queue node.  Its owner learns from the ensemble that
+ * the node is gone, but not who has deleted it.  So the session that evicts
+ * writes down who it is before, and the owner reads and deletes that.  If the
+ * owner does not, the znode is outdated like a request whose queue node is
+ * gone, and is deleted with those (recall_ask.c).
  *
- * The one rule: nothing depends on either, and anybody may write them.  Where
- * the ensemble does not answer soon there is none, and errors of ZooKeeper
+ * The one rule: nothing depends on these znodes, and anybody may write them.
+ * If the ensemble does not answer soon there is none, and errors of ZooKeeper
  * are not reported.
  *
  *-------------------------------------------------------------------------
@@ -37,7 +37,7 @@
  */
 #define PATIENCE_MS 1000
 
-/* With so much below ".release" nobody writes down evictions any more. */
+/* From that many znodes below ".release" on evictions are not written down. */
 #define EVICTIONS_MAX 1000
 
 static bool eviction_path(char path[ZK_RECALL_PATH_SIZE],
@@ -154,7 +154,7 @@ eviction_path(char path[ZK_RECALL_PATH_SIZE], const char *lock_path,
 							  psprintf("evicted-%s", node));
 }
 
-/* From now on no answer is as good as a late one. */
+/* Bound the trip by PATIENCE_MS from now on, without an error at its end. */
 static void
 be_brief(ZkRoundTrip *trip)
 {
@@ -162,7 +162,7 @@ be_brief(ZkRoundTrip *trip)
 	trip->is_lock_timeout = false;
 }
 
-/* Who asks is in the log, and the client is told if he may know. */
+/* The log says who asks, and the client is told if he may know. */
 static void
 tell_user(const char *name, const ZkReply *request)
 {
@@ -179,8 +179,8 @@ tell_user(const char *name, const ZkReply *request)
 }
 
 /*
- * "at ... by ...", or why instead of by whom, palloc'ed.  Both are what the
- * request says itself.
+ * "at ... by ...", or the reason instead of who, palloc'ed.  The request
+ * itself says both.
  */
 static char *
 describe_request(const ZkReply *request, bool with_who)

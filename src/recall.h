@@ -49,21 +49,21 @@ extern void zklock_recall_remove(const char *lock_path, int root_length,
 #define ZK_EVICTOR_SIZE 256
 
 /*
- * Write down that it is this session that evicts the owner of that queue node
- * of the lock of that name: to be called before.  Where that is refused, takes
- * more than a second, or finds too much of the kind, nothing is written.
- * false if the session was lost.  Raises on interrupts.  The trip's deadline
- * is within that second then.
+ * Write down that this session evicts the owner of that queue node of the lock
+ * of that name; to be called before the eviction.  Nothing is written if
+ * ZooKeeper refuses it, if it takes more than a second, or if there are too
+ * many such znodes. false if the session was lost.  Raises on interrupts.
+ * Afterwards the trip's deadline is within that second.
  */
 extern bool zklock_recall_tell_eviction(ZkRoundTrip *trip, const char *name,
 										const char *node);
 
 /*
- * The queue node of this session was deleted: who says that he did it?  A
- * zklock_nodedata_describe(), palloc'ed; NULL if nobody does, and if there is
- * no reply within a second.  What was written is deleted, for it is for this
- * session alone.  Raises on interrupts.  The trip's deadline is within that
- * second then.
+ * The queue node of this session was deleted: who says that he did it?
+ * Result: a zklock_nodedata_describe(), palloc'ed; NULL if nobody says so, or
+ * if there is no reply within a second.  What was written is deleted, for
+ * nobody else reads it.  Raises on interrupts.  Afterwards the trip's deadline
+ * is within that second.
  */
 extern char *zklock_recall_read_eviction(ZkRoundTrip *trip,
 										 const char *lock_path,

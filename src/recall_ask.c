@@ -5,18 +5,19 @@
  *
  * A request to a holder of zklock's is a persistent znode below the root,
  * <root>/.release/<its queue node>.release, with who asks, why, and for which
- * lock, as its data.  Not in the holder's queue node: nobody may write to
- * that, for its being set is a hand-over (contender_watch.c).  Not in the
- * lock's znode either, nor anywhere that may be one: clients that cannot read
- * the name of a child fail there, or wait for it.  Persistent, because who
- * asks may be gone long before the holder looks.
+ * lock, as its data.  It is not in the data of the holder's queue node:
+ * setting that is a hand-over (contender_watch.c), so nobody else may write
+ * it.  It is no child of the lock's znode either, nor of any znode that may be
+ * a lock's: clients that cannot read the name of a child fail there, or wait
+ * for it.  It is persistent, because the session that asks may end before the
+ * holder reads.
  *
  * When the holder has gone its request is removed: by the holder if it has
- * read it (recall.c); by who made it if the holder left meanwhile; and the
- * rest, bit by bit, by those who ask others, as old records of runs are
- * (zklock_roundtrip_begin_sample()).
- * The names of queue nodes do not come again, so that whose node is not there
- * any more never hears anything.  With REQUESTS_MAX of them nobody is asked.
+ * read it (recall.c); by the session that made it if the holder left
+ * meanwhile; otherwise later, in samples, by those who ask other holders
+ * (zklock_roundtrip_begin_sample()).  A name of a queue node never comes
+ * again, so a request without its queue node is outdated for good.  If there
+ * are REQUESTS_MAX requests nobody is asked.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,7 +36,9 @@
 #include "roundtrip.h"
 #include "session.h"
 
-/* Most requests of one root.  Clients in Java read a list of so many yet. */
+/*
+ * Most requests of one root.  Clients in Java can read a list of that length.
+ */
 #define REQUESTS_MAX 10000
 
 /*
@@ -87,13 +90,12 @@ zk_request_release(PG_FUNCTION_ARGS)
 }
 
 /*
- * Ask all holders of a lock but this session to release it.  reason may be
- * NULL.  Result: how many were asked; a WARNING
- * names those that could not be.  Some requests to holders that are gone go.
- * Waits for the ensemble, not for the holders.  Raises 42602 for a bad name,
- * 22023 for a bad reason, 54000 with too many requests, 55P03 at
- * lock_timeout, 42501 if ZooKeeper refuses, and as the session does; some
- * holders may have been asked then.
+ * Ask all holders of a lock but this session to release it. reason may be
+ * NULL.  Result: how many were asked; a WARNING names those that could not be.
+ * Some outdated requests are deleted.  Waits for the ensemble, not for the
+ * holders.  Raises 42602 for a bad name, 22023 for a bad reason, 54000 with
+ * too many requests, 55P03 at lock_timeout, 42501 if ZooKeeper refuses, and as
+ * the session does; some holders may have been asked then.
  */
 static int
 ask_holders(const char *name, const char *reason)
@@ -143,7 +145,10 @@ ask_holders(const char *name, const char *reason)
 	return nasked;
 }
 
-/* Before it is done: it may be interrupted, and be done all the same. */
+/*
+ * To the log, before the holders are asked: an interrupt may come when some
+ * were.
+ */
 static void
 log_questions(const char *name, const ZkQueueEntry *entries, int nentries)
 {
@@ -160,7 +165,7 @@ log_questions(const char *name, const ZkQueueEntry *entries, int nentries)
 									  nholders, nholders)));
 }
 
-/* This session knows that it wants the lock. */
+/* Is this a holder that is to be asked?  This session itself is not. */
 static bool
 is_meant(const ZkQueueEntry *entry)
 {
@@ -169,8 +174,8 @@ is_meant(const ZkQueueEntry *entry)
 }
 
 /*
- * Is it a session of zklock's, by what its node says?  Nobody is there to read
- * a request to a hold.
+ * Does its node say that it is a session of zklock's?  Nobody would read a
+ * request to a hold.
  */
 static bool
 can_hear(const ZkQueueEntry *entry)
@@ -180,16 +185,15 @@ can_hear(const ZkQueueEntry *entry)
 		strcmp(entry->who.client, "zklock") == 0;
 }
 
-/*
- * --------------------------------------------------------------------- Round
- * trips.  Each returns false if the session was lost, and is then called
+/* ---------------------------------------------------------------------
+ * Round trips.  Each returns false if the session was lost, and is then called
  * again with a new one.
  * ---------------------------------------------------------------------
  */
 
 /*
- * Catch up with the leader, and count the requests that lie there, of which
- * some that are outdated go.
+ * Count the requests, by a read that is not outdated, and delete some that
+ * are.
  */
 static bool
 count_requests(ZkRoundTrip *trip, void *argument)
@@ -223,9 +227,9 @@ end_count(void *argument)
 }
 
 /*
- * Make the request, and take it back if the holder has gone meanwhile: then
- * nobody is asked.  A request that lies there already is renewed, and so is
- * ours if the reply to its create was lost: the holder is told once more.
+ * Make the request, and delete it again if the holder has gone meanwhile: then
+ * nobody is asked.  A request that exists already is renewed.  So is ours if
+ * the reply to its create was lost: the holder is then told twice.
  */
 static bool
 ask_holder(ZkRoundTrip *trip, void *argument)
@@ -288,11 +292,10 @@ raise_too_many(const Asking *asking, const char *request)
  */
 
 /*
- * Delete those of the sample whose queue node is gone.  Result: how many.  A
- * request that is there was made when its queue node was, or later; so a
- * server that knows of the one and has not the other has seen it go.  Whatever
- * ZooKeeper has against it must not keep the caller from asking; an interrupt
- * does raise.
+ * Delete those of the sample whose queue node is gone.  Result: how many.  The
+ * queue node was made before its request.  So if a server has the request and
+ * not the queue node, the node has been deleted.  Errors of ZooKeeper are not
+ * reported, for they must not keep the caller from asking; interrupts raise.
  */
 static int
 remove_outdated(ZkSample *sample, const char *root)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * roundtrip.c
- *	  Questions to the ensemble, asked one by one and awaited: bounds, retries,
+ *	  Requests to the ensemble, one at a time and awaited: bounds, retries,
  *	  removals.
  *
  * Requests are malloc'ed memory of client.c, which no memory context

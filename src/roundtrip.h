@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * roundtrip.h
- *	  Questions to the ensemble, asked one by one and awaited: bounds, retries,
+ *	  Requests to the ensemble, one at a time and awaited: bounds, retries,
  *	  removals.
  *
  *-------------------------------------------------------------------------
@@ -62,9 +62,9 @@ extern int64 zklock_roundtrip_lock_deadline(void);
 
 /*
  * Call talk with an open session, and again with a new one as long as it
- * returns false, which says that the session was lost.  The deadline is
+ * returns false, which means that the session was lost.  The deadline is
  * lock_timeout's. forget, unless NULL, is called at the end of each attempt,
- * also if it raises: it frees the requests that are not the trip's.  Nothing
+ * also if it raises, and frees the requests that are not the trip's.  Nothing
  * is outstanding when this returns or raises.
  */
 extern void zklock_roundtrip_run(bool (*talk) (ZkRoundTrip *trip,

@@ -5,8 +5,8 @@
  *	  beginning, loss and end; and what is told of it as it changes: to the
  *	  board, to the counters, and to the server's log.
  *
- * A backend looks at its session where it waits and at the end of its
- * statements.  One that is idle sees what has happened, and tells it, late.
+ * A backend polls its session while it waits and at the end of its statements.
+ * So an idle backend notices and reports late what has happened.
  *
  * This end of the session lives in malloc'ed memory of client.c.
  *

@@ -69,7 +69,7 @@ extern void zklock_session_renew(void);
 /* Was it opened with other settings than there are now? */
 extern bool zklock_session_is_outdated(void);
 
-/* Do locks hang on it?  Not at first. */
+/* Does this session hold locks?  Not at first. */
 extern void zklock_session_note_use(bool is_in_use);
 
 /*
@@ -92,8 +92,8 @@ extern bool zklock_session_has_credentials(void);
 
 /*
  * The lease: a proof (contact.h) is good if its date is after this.  Then the
- * ensemble will not end the session for another third of its timeout, even if
- * the machine was suspended since.
+ * ensemble keeps the session for another third of its timeout, even if the
+ * machine was suspended since.
  */
 extern Moment zklock_session_fresh_since(void);
 
@@ -121,10 +121,10 @@ extern int64 zklock_session_id(void);
 extern ZkSessionNumber zklock_session_live(void);
 
 /*
- * Close a session that was lost or that could not be had: until then it may
+ * Close a session that was lost or could not be connected.  Until then it may
  * still be the current one.  Never raises, never waits.  Frees all requests,
- * so none may be outstanding.  may_cancel: it cancels the statement, if this
- * is the first one that notices.  Result: as of zklock_session_live().
+ * so none may be outstanding. may_cancel: cancel the statement if it is the
+ * first one that notices the loss.  Result: as of zklock_session_live().
  */
 extern ZkSessionNumber zklock_session_reap(bool may_cancel);
 
@@ -143,7 +143,10 @@ extern void zklock_session_describe_loss(char *text, size_t size);
 /* Was it noticed in this statement? */
 extern bool zklock_session_is_loss_recent(void);
 
-/* Is the session on which locks hang lost, and was that it?  Never raises. */
+/*
+ * Is the session lost that holds locks, and has that canceled the statement?
+ * Never raises.
+ */
 extern bool zklock_session_has_interrupted(void);
 
 /*
@@ -171,9 +174,9 @@ extern bool zklock_session_await_undone(int64 deadline);
 extern bool zklock_session_was_connected(void);
 
 /*
- * Until when a question is to be answered that does not wait for anybody
- * else: a session that has been connected is given zklock.connect_timeout, a
- * new one has its own bound.
+ * The deadline for a reply that does not depend on other contenders:
+ * zklock.connect_timeout from now for a session that has been connected; a new
+ * session has its own bound.
  */
 extern int64 zklock_session_reply_deadline(void);
 
