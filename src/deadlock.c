@@ -61,7 +61,7 @@
 
 /*
  * How long a search may take.  It is done again later, with twice the time if
- * that was too short: its reads go one by one.
+ * that was too short.
  */
 #define SEARCH_MS 5000
 #define SEARCH_MAX_MS 60000

@@ -15,6 +15,12 @@
  * the same holders.  Nobody else's queue is read than those of the waits that
  * we come to.  Reads only.
  *
+ * Servers may be far away, so nothing is asked one by one.  The graph is made
+ * again and again of the answers that are there, and what is missing is asked
+ * for in one flush, until nothing is.  In a cycle each needs the answers about
+ * the one before it; so if a holder waits, too, the same is asked about all
+ * who wait.
+ *
  * In PostgreSQL's lock manager the first look is at this backend's own locks
  * alone: as a rule nobody waits for these.
  *
@@ -22,6 +28,7 @@
  */
 #include "deadlock_private.h"
 
+#include "access/xact.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -31,6 +38,7 @@
 #include "storage/procarray.h"
 #include "utils/array.h"
 #include "utils/fmgrprotos.h"
+#include "utils/wait_event.h"
 
 #include "board.h"
 #include "name.h"
@@ -39,8 +47,11 @@
 /* Of how many holders of one lock it is asked what they wait for. */
 #define HOLDERS_FOLLOWED 64
 
-/* How many waits in PostgreSQL one session is believed to be in. */
-#define BLOCKERS_FOLLOWED 64
+/* About how many of those who wait it is asked without need. */
+#define WAITS_AT_ONCE 64
+
+/* Most questions; what would take more is not known. */
+#define QUESTIONS_MAX (2 * CYCLE_EDGES_MAX)
 
 /* How much is shown of what somebody else has written, in bytes. */
 #define TEXT_SHOWN_MAX 256
@@ -56,11 +67,10 @@ typedef struct Reading
 	const ZkPlace *place;
 	Graph	   *graph;
 	int64		said;			/* czxid of the fact of node 0 */
-	bool		is_newest;		/* the next read is to be */
-	bool		is_over;		/* no more answers, or something better to do */
+	bool		is_missing;		/* the graph lacks an answer */
+	bool		is_deep;		/* a holder waits, too */
 	bool		is_waiting;		/* we are: news of that end the reading */
-	List	   *blocked;		/* names of facts, palloc'ed */
-	bool		is_blocked_read;	/* it is valid */
+	List	   *blocked;		/* names of facts, palloc'ed; NIL: not read yet */
 } Reading;
 
 /* Most processes that one check asks PostgreSQL for. */
@@ -81,7 +91,10 @@ typedef struct Chain
 } Chain;
 
 static char *directory(const ZkPlace *place);
+static void make_graph(Reading *reading, int64 session, int nmembers);
+static void enter_all(Reading *reading);
 static const ZkReply *read_path(Reading *reading, ZkRead read, const char *path);
+static bool await_answers(const Reading *reading);
 static int	enter(Reading *reading, int64 session);
 static bool follow_lock(Reading *reading, int index);
 static bool read_wait(Reading *reading, int index, char **node, int64 *said);
@@ -94,6 +107,7 @@ static void read_blocked(Reading *reading);
 static int	compare_names(const ListCell *a, const ListCell *b);
 static bool is_waited_for(PROCLOCK *held);
 static bool is_waiting(int pid);
+static bool waits_for_snapshot(const PGPROC *proc);
 static bool waits_for_us(Chain *chain, int pid);
 
 char *
@@ -113,17 +127,63 @@ deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place, int64 session,
 				int64 said, bool is_newest)
 {
 	Reading		reading = {
-		.trip = trip,.place = place,.said = said,.is_newest = is_newest,
-		.is_waiting = true,
-		.graph = palloc0(sizeof(Graph))
+		.trip = trip,.place = place,.said = said,.is_deep = is_newest,
+		.is_waiting = true
 	};
+	const ZkReply *reply;
 
-	enter(&reading, session);
-	zklock_nodedata_read_own(&reading.graph->members[0].who);
-	for (int i = 0; i < reading.graph->shape.nnodes && !reading.is_over; i++)
-		if (!follow_lock(&reading, i) && !reading.is_over)
-			follow_postgres(&reading, i);
-	return reading.is_over ? NULL : reading.graph;
+	if (is_newest)
+	{
+		/* what this connection brings behind it is not older */
+		reply = zklock_roundtrip_check(trip, place->node, 0);
+		if (reply == NULL || reply->result == ZK_SESSION_LOST)
+			return NULL;
+	}
+	make_graph(&reading, session, CYCLE_NODES_MAX);
+	return reading.is_missing ? NULL : reading.graph;
+}
+
+/*
+ * Follow the waits of so many members, until no answer is missing, or there
+ * are no more answers.
+ */
+static void
+make_graph(Reading *reading, int64 session, int nmembers)
+{
+	const CycleGraph *shape;
+
+	do
+	{
+		reading->is_missing = false;
+		reading->graph = palloc0(sizeof(Graph));
+		shape = &reading->graph->shape;
+		enter(reading, session);
+		zklock_nodedata_read_own(&reading->graph->members[0].who);
+		for (int i = 0; i < Min(shape->nnodes, nmembers); i++)
+		{
+			if (!follow_lock(reading, i))
+				follow_postgres(reading, i);
+			if (i == shape->nnodes - 1 && reading->is_missing &&
+				reading->is_deep)
+				enter_all(reading);
+		}
+	} while (reading->is_missing && await_answers(reading));
+	zklock_roundtrip_end(reading->trip);
+}
+
+/* Have it asked about all who wait, if those are not too many. */
+static void
+enter_all(Reading *reading)
+{
+	const ZkReply *waits = read_path(reading, zklock_client_list,
+									 directory(reading->place));
+
+	if (waits == NULL || waits->result != ZK_OK ||
+		waits->nchildren > WAITS_AT_ONCE)
+		return;
+	for (int i = 0; i < waits->nchildren; i++)
+		if (strlen(waits->children[i]) == SESSION_DIGITS)
+			enter(reading, (int64) strtoull(waits->children[i], NULL, 16));
 }
 
 static char *
@@ -138,13 +198,13 @@ List *
 deadlock_local_holders(ZkRoundTrip *trip, const ZkPlace *place)
 {
 	Reading		reading = {
-		.trip = trip,.place = place,.graph = palloc0(sizeof(Graph))
+		.trip = trip,.place = place
 	};
-	Graph	   *graph = reading.graph;
+	Graph	   *graph;
 	List	   *holders = NIL;
 
-	enter(&reading, 0);
-	follow_lock(&reading, 0);
+	make_graph(&reading, 0, 1);
+	graph = reading.graph;
 	for (int i = 1; i < graph->shape.nnodes; i++)
 	{
 		const ZkNodeData *who = &graph->members[i].who;
@@ -161,26 +221,28 @@ deadlock_local_holders(ZkRoundTrip *trip, const ZkPlace *place)
 }
 
 /*
- * A read; NULL, with is_over set, if there is no answer.  Whatever ZooKeeper
- * refuses is not known, that is all.
+ * A read; NULL, with is_missing set, if there is no answer yet.  Whatever
+ * ZooKeeper refuses is not known, that is all.
  */
 static const ZkReply *
 read_path(Reading *reading, ZkRead read, const char *path)
 {
-	const ZkReply *reply = reading->is_newest ?
-		zklock_roundtrip_read_newest(reading->trip, read, path) :
-		zklock_roundtrip_read(reading->trip, read, path);
+	const ZkReply *reply;
 
-	/* what this connection brings from now on is not older */
-	reading->is_newest = false;
-	if (reply == NULL || reply->result == ZK_SESSION_LOST ||
-		(reading->is_waiting &&
-		 zklock_client_watch_news(zklock_session_client()) != ZK_WATCH_QUIET))
-	{
-		reading->is_over = true;
+	if (list_length(reading->trip->looks) >= QUESTIONS_MAX)
 		return NULL;
-	}
+	reply = zklock_roundtrip_look(reading->trip, read, path);
+	reading->is_missing |= reply == NULL;
 	return reply;
+}
+
+/* false if there are no more answers, or something better to do. */
+static bool
+await_answers(const Reading *reading)
+{
+	return zklock_roundtrip_await_looks(reading->trip) &&
+		(!reading->is_waiting ||
+		 zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_QUIET);
 }
 
 /* The node of a session; -1 if there is no room for one more. */
@@ -221,8 +283,6 @@ follow_lock(Reading *reading, int index)
 	node->needs_one = is_permit;
 	foreach(cell, holders)
 	{
-		if (reading->is_over)
-			return true;
 		if (foreach_current_index(cell) >= HOLDERS_FOLLOWED)
 		{
 			node->has_way_out = true;
@@ -259,6 +319,7 @@ read_wait(Reading *reading, int index, char **node, int64 *said)
 		if (reply == NULL || reply->result != ZK_OK ||
 			reply->ephemeral_owner != member->session || reply->data == NULL)
 			return false;
+		reading->is_deep = true;
 		end = memchr(reply->data, '\n', reply->data_length);
 		if (end == NULL || end - reply->data >= RECIPE_PATH_SIZE)
 			return false;
@@ -326,11 +387,10 @@ follow_holder(Reading *reading, int index, const char *holder, int64 said)
 	int			to = -1;
 	int			edge;
 
-	if (reply == NULL)
-		return;
-	if (reply->result == ZK_OK)
+	if (reply != NULL && reply->result == ZK_OK)
 		zklock_nodedata_parse(reply->data, reply->data_length, &who);
-	if (reply->result == ZK_OK && reply->ephemeral_owner != 0 &&
+	if (reply != NULL && reply->result == ZK_OK &&
+		reply->ephemeral_owner != 0 &&
 		(recipe_read_mark(holder) != RECIPE_MARK_KEEPER || who.says_held))
 		to = enter(reading, reply->ephemeral_owner);
 	edge = to >= 0 ? cycle_add_edge(&graph->shape, index, to, said) : -1;
@@ -349,9 +409,8 @@ follow_postgres(Reading *reading, int index)
 {
 	Graph	   *graph = reading->graph;
 	ListCell   *cell;
-	int			nread = 0;
 
-	if (!reading->is_blocked_read)
+	if (reading->blocked == NIL)
 		read_blocked(reading);
 	foreach(cell, reading->blocked)
 	{
@@ -362,16 +421,14 @@ follow_postgres(Reading *reading, int index)
 		int			edge;
 
 		if (!zklock_deadlock_parse_fact(lfirst(cell), &waiter, &blocker) ||
-			waiter != graph->members[index].session ||
-			nread++ >= BLOCKERS_FOLLOWED)
+			waiter != graph->members[index].session)
 			continue;
 		reply = read_path(reading, zklock_client_get,
 						  deadlock_path(reading->place, FACT_BLOCKED, waiter,
 										blocker));
-		if (reply == NULL)
-			return;
 		/* it counts if it is its maker's own */
-		if (reply->result != ZK_OK || reply->ephemeral_owner != blocker)
+		if (reply == NULL || reply->result != ZK_OK ||
+			reply->ephemeral_owner != blocker)
 			continue;
 		to = enter(reading, blocker);
 		edge = to >= 0 ?
@@ -395,7 +452,6 @@ read_blocked(Reading *reading)
 				  psprintf("%s/" ZK_WAITS_IN_POSTGRES,
 						   directory(reading->place)));
 
-	reading->is_blocked_read = true;
 	if (reply == NULL || reply->result != ZK_OK)
 		return;
 	for (int i = 0; i < reply->nchildren; i++)
@@ -428,10 +484,15 @@ zklock_deadlock_parse_fact(const char *name, int64 *waiter, int64 *blocker)
 	return true;
 }
 
-/* Each partition of the lock table has a list of ours. */
+/*
+ * Each partition of the lock table has a list of ours.  No lock tells who
+ * waits for the end of a SERIALIZABLE transaction, so that one may be.
+ */
 bool
 deadlock_is_waited_for(void)
 {
+	if (IsolationIsSerializable())
+		return true;
 	for (int i = 0; i < NUM_LOCK_PARTITIONS; i++)
 	{
 		LWLock	   *lock = LockHashPartitionLockByIndex(i);
@@ -496,6 +557,10 @@ deadlock_describe_wait(int pid, LockData **locks)
 {
 	StringInfoData text;
 
+	PGPROC	   *proc = BackendPidGetProc(pid);
+
+	if (proc != NULL && waits_for_snapshot(proc))
+		return pstrdup("a safe snapshot");
 	if (*locks == NULL)
 		*locks = GetLockStatusData();
 	initStringInfo(&text);
@@ -537,7 +602,8 @@ is_waiting(int pid)
 
 	if (proc == NULL)
 		return false;
-	is_found = proc->waitStatus == PROC_WAIT_STATUS_WAITING;
+	is_found = proc->waitStatus == PROC_WAIT_STATUS_WAITING ||
+		waits_for_snapshot(proc);
 	if (is_found || proc->lockGroupLeader != proc)
 		return is_found;
 	lock = LockHashPartitionLockByProc(proc);
@@ -551,6 +617,17 @@ is_waiting(int pid)
 }
 
 /*
+ * Does it wait until its SERIALIZABLE READ ONLY DEFERRABLE transaction can
+ * have a snapshot that is safe?  That is no lock.
+ */
+static bool
+waits_for_snapshot(const PGPROC *proc)
+{
+	return *(const volatile uint32 *) &proc->wait_event_info ==
+		WAIT_EVENT_SAFE_SNAPSHOT;
+}
+
+/*
  * Does that process wait for this backend, or for one that does?  Each is
  * asked for once, for that takes all of PostgreSQL's lock table; in a cycle
  * without us, which PostgreSQL ends itself, the one that it began with counts
@@ -560,6 +637,7 @@ static bool
 waits_for_us(Chain *chain, int pid)
 {
 	Process    *process = &chain->processes[chain->nprocesses];
+	PGPROC	   *proc = BackendPidGetProc(pid);
 	ArrayType  *blockers;
 	const int32 *pids;
 	int			npids;
@@ -573,8 +651,10 @@ waits_for_us(Chain *chain, int pid)
 		return false;
 	chain->nprocesses++;
 	process->pid = pid;
-	blockers = DatumGetArrayTypeP(DirectFunctionCall1(pg_blocking_pids,
-													  Int32GetDatum(pid)));
+	blockers = DatumGetArrayTypeP(
+		DirectFunctionCall1(proc != NULL && waits_for_snapshot(proc) ?
+							pg_safe_snapshot_blocking_pids : pg_blocking_pids,
+							Int32GetDatum(pid)));
 	pids = (const int32 *) ARR_DATA_PTR(blockers);
 	npids = ArrayGetNItems(ARR_NDIM(blockers), ARR_DIMS(blockers));
 	for (int i = 0; i < npids && !process->waits_for_us; i++)

@@ -103,8 +103,8 @@ extern Graph *deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place,
 extern List *deadlock_local_holders(ZkRoundTrip *trip, const ZkPlace *place);
 
 /*
- * Does anybody wait for a lock of PostgreSQL's that this backend holds?  Never
- * raises; no more than a look at its own locks.
+ * May anybody wait in PostgreSQL for this backend?  Never raises; no more than
+ * a look at its own locks.
  */
 extern bool deadlock_is_waited_for(void);
 

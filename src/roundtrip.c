@@ -25,6 +25,14 @@
 #define LISTED_ALWAYS 256
 #define LISTED_SELDOM 4
 
+/* One of many reads; all but the request is palloc'ed. */
+typedef struct Look
+{
+	ZkRead		read;
+	const char *path;
+	ZkRequest  *request;
+} Look;
+
 static const ZkReply *make_container(ZkRoundTrip *trip, const char *path);
 static const ZkReply *create(ZkRoundTrip *trip, const char *path,
 							 ZkNodeKind kind, const char *data);
@@ -130,6 +138,47 @@ zklock_roundtrip_read_newest(ZkRoundTrip *trip, ZkRead read, const char *path)
 		if (reply == NULL || reply->result != ZK_UNKNOWN_OUTCOME)
 			return reply;
 	}
+}
+
+const ZkReply *
+zklock_roundtrip_look(ZkRoundTrip *trip, ZkRead read, const char *path)
+{
+	Look	   *look;
+	ListCell   *cell;
+
+	foreach(cell, trip->looks)
+	{
+		look = lfirst(cell);
+		if (look->read == read && strcmp(look->path, path) == 0)
+			return zklock_client_reply(look->request);
+	}
+	look = palloc0(sizeof(*look));
+	look->read = read;
+	look->path = pstrdup(path);
+	trip->looks = lappend(trip->looks, look);
+	look->request = read(zklock_session_client(), path);
+	return NULL;
+}
+
+bool
+zklock_roundtrip_await_looks(ZkRoundTrip *trip)
+{
+	ListCell   *cell;
+
+	foreach(cell, trip->looks)
+	{
+		Look	   *look = lfirst(cell);
+		const ZkReply *reply = zklock_roundtrip_await(trip, look->request);
+
+		if (reply == NULL || reply->result == ZK_SESSION_LOST)
+			return false;
+		if (reply->result != ZK_UNKNOWN_OUTCOME)
+			continue;
+		zklock_client_free(look->request);
+		look->request = NULL;
+		look->request = look->read(zklock_session_client(), look->path);
+	}
+	return true;
 }
 
 void
@@ -303,10 +352,15 @@ zklock_roundtrip_remove(ZkRoundTrip *trip, ZkRemoval *removal)
 void
 zklock_roundtrip_end(ZkRoundTrip *trip)
 {
+	ListCell   *cell;
+
 	zklock_client_free(trip->ahead);
 	trip->ahead = NULL;
 	zklock_client_free(trip->request);
 	trip->request = NULL;
+	foreach(cell, trip->looks)
+		zklock_client_free(((Look *) lfirst(cell))->request);
+	trip->looks = NIL;
 }
 
 void

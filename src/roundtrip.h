@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "compat.h"
+#include "nodes/pg_list.h"
 #include "session.h"
 
 /*
@@ -28,6 +29,7 @@ typedef struct ZkRoundTrip
 	bool		is_lock_timeout;	/* lock_timeout's: it raises */
 	ZkRequest  *ahead;			/* sent ahead of the next question; or NULL */
 	ZkRequest  *request;		/* the last question; NULL before the first */
+	List	   *looks;			/* those of zklock_roundtrip_look() */
 } ZkRoundTrip;
 
 /* A znode to be deleted; the first part is the caller's order. */
@@ -100,6 +102,17 @@ extern const ZkReply *zklock_roundtrip_check(ZkRoundTrip *trip,
 extern const ZkReply *zklock_roundtrip_read_newest(ZkRoundTrip *trip,
 												   ZkRead read,
 												   const char *path);
+
+/*
+ * The reply to a read that may be one of many: NULL if it is not there yet,
+ * then it has been asked for, once, in the current memory context.  To await
+ * the replies to all: false at the deadline, or if the session is lost; those
+ * that were lost with the connection are asked for again.  They are freed with
+ * the trip.
+ */
+extern const ZkReply *zklock_roundtrip_look(ZkRoundTrip *trip, ZkRead read,
+											const char *path);
+extern bool zklock_roundtrip_await_looks(ZkRoundTrip *trip);
 
 /*
  * Send a request together with the next one, ahead of it.  Nobody waits for

@@ -28,6 +28,7 @@ use warnings;
 use Carp;
 use IO::Select;
 use IO::Socket::INET;
+use List::Util qw(max);
 use POSIX ();
 use Socket qw(:DEFAULT IPPROTO_TCP TCP_NODELAY);
 use Time::HiRes qw(time);
@@ -47,7 +48,8 @@ my @proxies;
 Forwards a free port on 127.0.0.1 to $server ("host:port"). With greeting => sub,
 the first that each client sends goes through that function: it is given all that
 has come so far, and returns what is to be sent instead, or undef if it needs more.
-With patience => seconds, who comes while there is no server is kept waiting for one
+With delay => seconds, what either side sends arrives so much later: the servers are
+far away. With patience => seconds, who comes while there is no server is kept waiting for one
 for so long; otherwise its connection ends at once.
 Other options are for classes that are derived from this one, and have a _serve of
 their own.
@@ -200,12 +202,20 @@ sub _serve
 		greeting => $option{greeting},
 		greeted => {},
 		patience => $option{patience} || 0,
-		waiting => []);
+		waiting => [],
+		delay => $option{delay} || 0,
+		late => []);
 
 	while (1)
 	{
 		my $select = IO::Select->new($commands, _readable(\%state));
-		my @ready = $select->can_read(@{ $state{waiting} } ? $retry_interval : undef);
+		my @ready = $select->can_read(@{ $state{waiting} } ? $retry_interval
+			: @{ $state{late} } ? max(0, $state{late}[0][0] - time) : undef);
+		while (@{ $state{late} } && $state{late}[0][0] <= time)
+		{
+			my (undef, @piece) = @{ shift @{ $state{late} } };
+			_deliver(\%state, @piece);
+		}
 		_connect(\%state, @$_) foreach splice @{ $state{waiting} };
 		foreach my $socket (@ready)
 		{
@@ -232,7 +242,7 @@ sub _serve
 sub _readable
 {
 	my ($state) = @_;
-	my @sockets = map { $_->[0] } values %{ $state->{pair} };
+	my @sockets = grep { !$state->{over}{$_} } map { $_->[0] } values %{ $state->{pair} };
 	@sockets = grep {
 		$state->{from_client}{$_} ? $state->{requests} : $state->{replies}
 	} @sockets;
@@ -283,7 +293,7 @@ sub _obey
 		}
 		$state->{pair} = {};
 		$state->{$_} = {} foreach qw(from_client reading greeted);
-		$state->{waiting} = [];
+		$state->{$_} = [] foreach qw(waiting late);
 	}
 	elsif ($command eq 'connections')
 	{
@@ -324,7 +334,15 @@ sub _forward
 {
 	my ($state, $from) = @_;
 	my $to = $state->{pair}{$from}[1];
-	if (sysread $from, my $data, 65_536)
+	my $got = sysread $from, my $data, 65_536;
+	if ($state->{delay})
+	{
+		push @{ $state->{late} }, [ time + $state->{delay}, $from, $to, $got ? $data : undef ];
+		# Nothing more comes from there.
+		$state->{over}{$from} = 1 if !$got;
+		return;
+	}
+	if ($got)
 	{
 		if (defined $state->{greeted}{$from})
 		{
@@ -346,16 +364,25 @@ sub _forward
 			# What has been read is lost, as with the connection later on.
 			return if $state->{trap}{cut} eq 'requests';
 		}
-		while (length $data)
-		{
-			my $written = syswrite $to, $data or last;
-			substr $data, 0, $written, '';
-		}
-		return if $data eq '';
 	}
+	_deliver($state, $from, $to, $got ? $data : undef);
+	return;
+}
+
+# What one end has sent, to the other; undef for its end.
+sub _deliver
+{
+	my ($state, $from, $to, $data) = @_;
+	return if !$state->{pair}{$from};
+	while (length($data // ''))
+	{
+		my $written = syswrite $to, $data or last;
+		substr $data, 0, $written, '';
+	}
+	return if defined $data && $data eq '';
 	delete $state->{pair}{$_} foreach $from, $to;
 	delete $state->{$_}{$from}, delete $state->{$_}{$to}
-	  foreach qw(from_client reading greeted);
+	  foreach qw(from_client reading greeted over);
 	close $_ foreach $from, $to;
 	return;
 }

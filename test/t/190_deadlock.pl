@@ -7,7 +7,8 @@ use strict;
 use warnings;
 
 use Test::More;
-use Time::HiRes qw(sleep);
+use Proxy;
+use Time::HiRes qw(sleep time);
 use ZkLockTest;
 use ZooKeeper;
 
@@ -149,6 +150,32 @@ foreach my $length (3, 10)
 	};
 }
 
+# How long the cycle is must not count, nor how many reads that takes.
+subtest 'the ensemble is far away' => sub {
+	my $far = 0.15;    # each way, seconds
+	my $proxy = Proxy->new($zk->connect_string, delay => $far);
+	my @ring = map { session($_ % 2 ? 'berlin' : 'paris') } 1 .. 8;
+	foreach my $i (0 .. $#ring)
+	{
+		$ring[$i]->query_safe("SET zklock.servers = '" . $proxy->address . "'");
+		$ring[$i]->start_query("SELECT zk_lock('far/$i')");
+	}
+	$_->wait_result foreach @ring;
+	wait_behind($ring[$_], "SELECT zk_lock('far/" . ($_ + 1) . "')", 'far/' . ($_ + 1), 2)
+	  foreach 0 .. $#ring - 1;
+	wait_until_said($#ring);
+	my $begun = time;
+	$ring[-1]->query("SELECT zk_lock('far/0')");
+	my $trips = (time - $begun - 0.3) / 2 / $far;
+	is($ring[-1]->sqlstate, '40P01', 'it is found');
+	is(scalar(() = $ring[-1]->error =~ /waits for/g), scalar @ring, 'all of it');
+	note("after $trips round trips");
+	cmp_ok($trips, '<', 24, 'after a few round trips, not after three for each of the ring, twice');
+	$_->quit foreach reverse @ring;
+	$proxy->stop;
+	assert_nothing_said();
+};
+
 subtest 'a semaphore' => sub {
 	my ($first, $second, $waiter) = (session('berlin'), session('paris'), session('berlin'));
 	$_->query_safe("SELECT zk_lock('permit', permits => 2)") foreach $first, $second;
@@ -249,6 +276,51 @@ subtest 'a parallel worker waits for a table' => sub {
 	like($table->error, qr/waits for AccessShareLock on relation \d+ of database \d+; blocked by/,
 		'and said what for');
 	assert_goes_on($query, $table);
+};
+
+# Who waits for a snapshot waits for no lock.
+subtest 'a transaction that is deferrable' => sub {
+	my ($writer, $reader, $abroad) = (session('berlin'), session('berlin'), session('paris'));
+	my $wait_for_snapshot = sub {
+		$reader->query_safe('BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRABLE');
+		$reader->start_query('SELECT sum(sum) FROM account');
+		poll_until
+		{
+			$node{berlin}->safe_psql('postgres', 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $reader->pid)
+			  eq 'SafeSnapshot';
+		}
+		'it to wait for its snapshot', 30;
+	};
+	my $begin = sub {
+		$reader->query_safe("SELECT zk_lock('safe')");
+		$writer->query_safe('BEGIN ISOLATION LEVEL SERIALIZABLE; UPDATE account SET sum = 1 WHERE id = 1');
+	};
+
+	$begin->();
+	$wait_for_snapshot->();
+	$writer->query("SELECT zk_xact_lock('safe')");
+	is($writer->sqlstate, '40P01', 'who waits for ZooKeeper gives way');
+	my ($p, $q) = (who('berlin', $writer), who('berlin', $reader));
+	like($writer->error, qr/DETAIL:  P$p waits for ExclusiveLock on ZooKeeper lock "safe"; blocked by p$q\.
+P$q waits for a safe snapshot; blocked by p$p\./, 'and it is told what for');
+	$writer->query('ROLLBACK');
+	$reader->wait_result;
+	$reader->query_safe('COMMIT; SELECT zk_unlock_all()');
+
+	# the other way round, and over another cluster
+	$begin->();
+	$abroad->query_safe("SELECT zk_lock('abroad')");
+	wait_behind($abroad, "SELECT zk_lock('safe')", 'safe', 2);
+	wait_behind($writer, "SELECT zk_xact_lock('abroad')", 'abroad', 2);
+	$wait_for_snapshot->();
+	$writer->wait_result;
+	is($writer->sqlstate, '40P01', 'also if it came first');
+	$writer->query('ROLLBACK');
+	$reader->wait_result;
+	$reader->query_safe('COMMIT; SELECT zk_unlock_all()');
+	$abroad->wait_result;
+	$_->quit foreach $writer, $reader, $abroad;
+	assert_nothing_said();
 };
 
 subtest 'who waits last need not look last' => sub {
