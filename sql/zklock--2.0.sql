@@ -292,7 +292,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock(text) IS
-'Releasing: Releases one exclusive hold of session scope: true. If there is none, or if the lock had been lost, false and a warning. Does not wait for ZooKeeper.';
+'Releasing: Releases one exclusive hold of session scope: true. If there is none, or if the lock is known to have been lost, false and a warning.';
 
 CREATE FUNCTION zk_unlock_shared(name text)
 RETURNS boolean
@@ -306,7 +306,7 @@ RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock_all() IS
-'Releasing: Releases all holds of session scope of this session, those of lost locks too. Does not wait for ZooKeeper.';
+'Releasing: Releases all holds of session scope of this session, those of lost locks too.';
 
 CREATE FUNCTION zk_disconnect()
 RETURNS void
@@ -1398,7 +1398,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_evict(text, bigint) IS
-'By force: Removes by force whoever stands in the queue of the lock with that fencing token, a holder or a waiter of any client, as zk_lock_queue() shows it, and waits until the ensemble has confirmed it. False if there is nobody. A holder that was evicted learns of it at its next proof: its commit is refused with 40001, with commit_guard = lease up to a third of its session timeout later. Logged.';
+'By force: Removes by force whoever stands in the queue of the lock with that fencing token, a holder or a waiter of any client, as zk_lock_queue() shows it, and waits until the ensemble has confirmed it. False if there is nobody. A holder that was evicted learns of it at its next proof: its commit is refused with 40001, with commit_guard = lease up to a third of its session timeout later; or at its release: a warning. Logged.';
 
 -- Holds that outlive their maker
 CREATE FUNCTION zk_hold(name text, reason text, timeout interval DEFAULT NULL)

@@ -502,6 +502,7 @@ handle_sigchld(int signal)
 		if (interrupt_begin(&page->loss_interrupt) ||
 			atomic_load(&page->loss_interrupt) == INTERRUPT_UNDER_WAY)
 		{
+			atomic_store(&page->interrupted_at, protocol_now());
 			kill(getpid(), SIGINT);
 			interrupt_end(&page->loss_interrupt);
 		}

@@ -67,6 +67,7 @@ struct ZkClient
 	uint64_t	watch_id;		/* request of the current watch; 0: none */
 	bool		is_watch_used;	/* its event was here */
 	ZkWatchNews watch_news;		/* of it */
+	int			ngone;			/* LEAVEs for zklock_client_take_gone() */
 
 	/*
 	 * Live requests by slot; a request's id is its generation in the high
@@ -295,9 +296,18 @@ zklock_client_interrupt_if_lost(ZkClient *client)
 	if (page != NULL && client->status.state == ZK_CLIENT_LOST &&
 		interrupt_begin(&page->loss_interrupt))
 	{
+		atomic_store(&page->interrupted_at, zklock_client_now());
 		kill(getpid(), SIGINT);
 		interrupt_end(&page->loss_interrupt);
 	}
+}
+
+int64_t
+zklock_client_interrupted_at(const ZkClient *client)
+{
+	const SharedPage *page = client->channel.page;
+
+	return page == NULL ? 0 : atomic_load(&page->interrupted_at);
 }
 
 const char *
@@ -553,8 +563,11 @@ take_reply(ZkClient *client, const FrameTaken *taken, Moment now)
 {
 	ZkRequest  *request = find_request(client, taken->frame.id);
 
+	if (taken->frame.id == 0)
+		request = new_request(client, REQUEST_LEAVE);
 	if (request == NULL || request->done)
 		return;
+	client->ngone += request->kind == REQUEST_LEAVE;
 	if (request->kind == REQUEST_CREATE &&
 		taken->frame.u.reply.result == ZK_OK &&
 		!protocol_is_made(request->path, taken->blobs[0]))
@@ -883,6 +896,40 @@ zklock_client_delete(ZkClient *client, const char *path)
 	return start_silent(client, REQUEST_DELETE, path, NULL, 0);
 }
 
+bool
+zklock_client_leave(ZkClient *client, const char *path, const char *record,
+					const char *name, int64_t token, bool is_awaited)
+{
+	const Order order = {
+		.what.kind = REQUEST_LEAVE, .what.version = ZK_ANY_VERSION,
+		.what.czxid = token, .what.is_awaited = is_awaited,
+		.path = path, .other_path = record,
+		.data = name, .length = (int) strlen(name) + 1
+	};
+
+	if (!put_request(client, 0, &order))
+		return false;
+	client->nwithdrawn += is_awaited;
+	flush_unless_many(client);
+	return true;
+}
+
+ZkRequest *
+zklock_client_take_gone(ZkClient *client)
+{
+	uint64_t	slot = 0;
+
+	look(client);
+	if (client->ngone == 0)
+		return NULL;
+	client->ngone--;
+	while (client->slots[slot] == NULL ||
+		   client->slots[slot]->kind != REQUEST_LEAVE)
+		slot++;
+	client->slots[slot]->kind = REQUEST_LEAVE_READ;
+	return client->slots[slot];
+}
+
 void
 zklock_client_begin_many(ZkClient *client)
 {
@@ -895,18 +942,6 @@ zklock_client_end_many(ZkClient *client)
 {
 	if (client != NULL && --client->many_depth == 0 && client->is_flush_due)
 		zklock_client_flush(client);
-}
-
-bool
-zklock_client_hand_over(ZkClient *client, const char *path)
-{
-	bool		is_set;
-
-	zklock_client_begin_many(client);
-	is_set = start_silent(client, REQUEST_SET, path, NULL, 0) &&
-		start_silent(client, REQUEST_DELETE, path, NULL, 0);
-	zklock_client_end_many(client);
-	return is_set;
 }
 
 bool

@@ -76,7 +76,7 @@ extern void zklock_client_status(ZkClient *client, ZkClientStatus *status);
 /* The session's id, 0 until it was connected. */
 extern int64_t zklock_client_session_id(ZkClient *client);
 
-/* Is everything undone that was withdrawn? */
+/* Is everything undone that was withdrawn, and over that is awaited? */
 extern bool zklock_client_is_undone(const ZkClient *client);
 
 /*
@@ -90,6 +90,9 @@ extern void zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted);
  * sent now if it is wanted and nobody has.
  */
 extern void zklock_client_interrupt_if_lost(ZkClient *client);
+
+/* When it was sent last, as zklock_client_now(); 0: never. */
+extern int64_t zklock_client_interrupted_at(const ZkClient *client);
 
 /*
  * The library's or our own last error text, one line, "" if there is none.

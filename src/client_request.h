@@ -172,18 +172,30 @@ extern void zklock_client_withdraw(ZkRequest *request);
 extern bool zklock_client_delete(ZkClient *client, const char *path);
 
 /*
+ * The same for the queue node that we stand on: if it was deleted by somebody
+ * else, zklock_client_take_gone() tells of it later.  record: where he may
+ * have written down who he is; name and token are those of the lock.
+ * is_awaited: it counts as withdrawn until it is over
+ * (zklock_client_is_undone()).
+ */
+extern bool zklock_client_leave(ZkClient *client, const char *path,
+								const char *record, const char *name,
+								int64_t token, bool is_awaited);
+
+/*
+ * A node that was left, and had been deleted by somebody else before; to be
+ * freed.  NULL: there is none any more.  Its reply is here, with the path, the
+ * data that he has written down, the lock's name as the only child, and its
+ * token as czxid.
+ */
+extern ZkRequest *zklock_client_take_gone(ZkClient *client);
+
+/*
  * Between these two, nothing is sent, so that many requests go out together.
  * Nothing may raise in between.  A NULL client is fine.
  */
 extern void zklock_client_begin_many(ZkClient *client);
 extern void zklock_client_end_many(ZkClient *client);
-
-/*
- * Set the data of a node of ours to nothing, once, and then delete it as
- * zklock_client_delete() does.  Whoever watches it learns that its owner let
- * go.  If the set is lost or refused the node is deleted all the same.
- */
-extern bool zklock_client_hand_over(ZkClient *client, const char *path);
 
 /*
  * The locks that this session keeps, or may keep: KEEP_SLOTS of them, in the

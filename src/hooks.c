@@ -43,6 +43,7 @@
 #include "utils/resowner.h"
 
 #include "lock.h"
+#include "place.h"
 #include "session.h"
 #include "stat.h"
 
@@ -68,13 +69,13 @@ static const struct config_enum_entry commit_guard_options[] = {
 };
 
 /*
- * A commit is guarded ahead of the callbacks of others.  Behind them it is
- * guarded again if that much time has passed since, or if it had to wait for
- * others that notify.
+ * With "quorum" a proof may be that old when the commit goes on: behind the
+ * callbacks of others, and with the lock of NOTIFY's queue.  With "lease" it
+ * has to be fresh there.
  */
 #define GUARD_AGAIN_MS 10
 
-/* When it was guarded ahead of them; 0: it was not, or is over. */
+/* When the locks were proved in this transaction; 0: they were not. */
 static int64 guarded_at;
 
 /* Has the guard been asked in this transaction, whatever it said? */
@@ -96,7 +97,7 @@ static void guard_prepared(const Node *statement);
 static void prove_locks(void);
 static void end_guard(void);
 static bool has_notified(void);
-static bool lock_notify_queue(void);
+static void prove_behind_others(void);
 static void stop_interruptions(void);
 static void refuse_prepare(void);
 static void at_transaction_event(XactEvent event, void *arg);
@@ -165,6 +166,7 @@ at_transaction_event(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
+			zklock_place_tell_gone(0);
 			guard_commit();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
@@ -178,6 +180,8 @@ at_transaction_event(XactEvent event, void *arg)
 			/* FALLTHROUGH */
 		case XACT_EVENT_COMMIT:
 			end_guard();
+			if (event == XACT_EVENT_ABORT)
+				zklock_session_end_interrupt(true);
 			is_release_due = is_following && !in_error_recursion_trouble();
 			if (!is_release_due)
 				zklock_session_count_requests();
@@ -205,7 +209,6 @@ guard_ahead(XactEvent event, void *arg)
 	if (event != XACT_EVENT_PRE_COMMIT || !is_to_be_guarded())
 		return;
 	prove_locks();
-	guarded_at = zklock_client_now();
 }
 
 static void
@@ -220,8 +223,11 @@ at_subtransaction_event(SubXactEvent event, SubTransactionId mine,
 		case SUBXACT_EVENT_ABORT_SUB:
 			if (!in_error_recursion_trouble())
 				zklock_end_subtransaction(false, mine, parent);
+			zklock_session_end_interrupt(false);
 			break;
 		case SUBXACT_EVENT_START_SUB:
+			zklock_session_end_interrupt(true);
+			break;
 		case SUBXACT_EVENT_PRE_COMMIT_SUB:
 			break;
 	}
@@ -272,13 +278,15 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	else
 		standard_ProcessUtility(pstmt, query, read_only_tree, context, params,
 								environment, dest, completion);
+	Assert(!IsA(pstmt->utilityStmt, NotifyStmt) || has_notified());
 	if (is_discard_all)
 		zklock_release_session_scope(had_written);
 }
 
 /*
- * A cancellation by the user in the statement that the loss interrupts is
- * explained by the loss too: both are true, and this one matters more.
+ * A cancellation by the user that comes together with the interrupt of a loss
+ * is explained by the loss: both are true, and this one matters more.  Errors
+ * of timeouts have words of their own.
  *
  * PostgreSQL calls the hook only for messages that go to the server's log, so
  * with log_min_messages above "error" the client gets the words of a user's
@@ -291,6 +299,9 @@ rewrite_cancellation(ErrorData *error)
 
 	if (error->elevel == ERROR &&
 		error->sqlerrcode == ERRCODE_QUERY_CANCELED &&
+		error->message_id != NULL &&
+		strcmp(error->message_id,
+			   "canceling statement due to user request") == 0 &&
 		zklock_explain_cancellation(&loss))
 	{
 		MemoryContext context = error->assoc_context;
@@ -317,7 +328,7 @@ rewrite_cancellation(ErrorData *error)
  * It comes behind the callbacks of others as far as possible, namely of those
  * that were registered after this library was loaded: postgres_fdw's waits
  * for commits elsewhere, which takes time, and which may notify on this very
- * cluster and wait for the lock of lock_notify_queue().
+ * cluster and wait for the lock that prove_behind_others() takes.
  *
  * The commit is made synchronous: with synchronous_commit off the lock would
  * be passed on before this transaction's WAL is on disk, and after a crash
@@ -330,10 +341,8 @@ guard_commit(void)
 		return;
 	is_guard_asked = true;
 	ForceSyncCommit();
-	if (is_to_be_guarded() &&
-		(lock_notify_queue() ||
-		 zklock_client_now() - guarded_at >= GUARD_AGAIN_MS))
-		prove_locks();
+	if (is_to_be_guarded())
+		prove_behind_others();
 	stop_interruptions();
 }
 
@@ -368,6 +377,7 @@ prove_locks(void)
 	is_guard_asked = true;
 	zklock_session_look();
 	zklock_prove_locks(zklock_hooks_asks_quorum());
+	guarded_at = zklock_client_now();
 }
 
 static void
@@ -394,7 +404,7 @@ stop_interruptions(void)
  * Has the current transaction notified, in whatever way?  PostgreSQL tells
  * nobody, but refuses to prepare such a transaction: the function that does
  * so does nothing but raise, and may be called at any time.  It takes LISTEN
- * and UNLISTEN for the same.
+ * and UNLISTEN for the same.  process_utility() asserts that it still raises.
  */
 static bool
 has_notified(void)
@@ -428,15 +438,30 @@ has_notified(void)
  * A transaction that notifies takes this lock of the whole cluster later in
  * its commit, and keeps it to the end (PreCommit_Notify()).  Whoever has it
  * may be waiting for a standby, for as long as it likes: a proof from before
- * that wait would be none.  So we wait here.  Result: did we?
+ * that wait would be none.  So we wait here, and look at the proof again.  But
+ * while we ask ZooKeeper we must not have the lock ourselves: everybody who
+ * notifies would wait for ZooKeeper.  Where many notify, each wait for the
+ * lock may take longer than a proof may be old, so it may be older each time.
  */
-static bool
-lock_notify_queue(void)
+static void
+prove_behind_others(void)
 {
-	if (RecoveryInProgress() || !has_notified())
-		return false;
-	LockSharedObject(DatabaseRelationId, InvalidOid, 0, AccessExclusiveLock);
-	return true;
+	bool		is_locking = !RecoveryInProgress() && has_notified();
+
+	for (int64 most_ms = GUARD_AGAIN_MS;; most_ms *= 4)
+	{
+		if (is_locking)
+			LockSharedObject(DatabaseRelationId, InvalidOid, 0,
+							 AccessExclusiveLock);
+		if (zklock_are_proved() &&
+			(!zklock_hooks_asks_quorum() ||
+			 zklock_client_now() - guarded_at < most_ms))
+			return;
+		if (is_locking)
+			UnlockSharedObject(DatabaseRelationId, InvalidOid, 0,
+							   AccessExclusiveLock);
+		prove_locks();
+	}
 }
 
 /* A prepared transaction outlives this backend; our queue nodes do not. */

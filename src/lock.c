@@ -84,6 +84,15 @@ static bool is_call_over;
 
 HTAB	   *zklock_locks;
 
+/*
+ * Who releases a lock that was held for AWAITED_MS or longer waits for the
+ * answer, for the lock may have been taken away: for as long as it was held at
+ * most, and for RELEASE_MS.  In a shorter cycle the wait would be too large a
+ * part.
+ */
+#define AWAITED_MS 5
+#define RELEASE_MS 1000
+
 /* A member of a set of scopes. */
 #define ENDS(scope) (1u << (scope))
 
@@ -101,6 +110,7 @@ static int64 count_one(const ZkLockOrder *order, Lock *lock, Lock **taken);
 static ZkContendEnd win_place(const ZkLockOrder *order, Lock *lock,
 							  int64 asked_at);
 static void end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live);
+static int64 release_patience(ZkPlace *place);
 static void forget_if_empty(Lock *lock);
 static void remember_release(bool was_lost, bool has_written);
 static void end_scopes(unsigned scopes, bool has_written);
@@ -174,6 +184,7 @@ zklock_acquire(const ZkLockOrder *order, struct Lock **taken)
 		Lock	   *lock;
 
 		zklock_refuse_if_lost();
+		zklock_place_tell_gone(0);
 		zklock_session_renew();
 		lock = enter_lock(order->name);
 		reserve_count(lock, order->mode, order->scope);
@@ -249,7 +260,9 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 {
 	Lock	   *lock = zklock_lock_find(name);
 	ZkSessionNumber live;
+	int64		token;
 	bool		was_lost;
+	int64		patience;
 
 	if (lock == NULL || lock->counts[mode].session == 0)
 	{
@@ -257,16 +270,26 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 		return false;
 	}
 	live = zklock_session_reap(false);
+	zklock_place_settle(&lock->place, live);
 	was_lost = zklock_place_is_lost(&lock->place, live);
 	remember_release(was_lost, has_written);
+	token = lock->place.token;
 
 	/* all or none of its nodes: a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
+	patience = release_patience(&lock->place);
 	lock->counts[mode].session--;
 	if (!zklock_lock_has_mode(lock, mode))
 		end_mode(lock, mode, live);
 	forget_if_empty(lock);
 	RESUME_INTERRUPTS();
+	if (patience > 0)
+		zklock_session_await_undone(zklock_client_now() + patience);
+	if (zklock_place_tell_gone(token))
+	{
+		remember_release(true, has_written);
+		return false;
+	}
 	if (was_lost)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
@@ -278,12 +301,19 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 void
 zklock_release_session_scope(bool has_written)
 {
+	bool		had_locks = zklock_has_locks();
+
+	zklock_place_tell_gone(0);
+
 	/* a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
-	if (zklock_has_locks())
+	if (had_locks)
 		end_scopes(ENDS(ZK_SCOPE_SESSION), has_written);
 	zklock_keep_drop_down_to(0);
 	RESUME_INTERRUPTS();
+	if (had_locks)
+		zklock_session_await_undone(zklock_client_now() + RELEASE_MS);
+	remember_release(zklock_place_tell_gone(0), has_written);
 }
 
 /* A backend that holds and keeps nothing pays two comparisons. */
@@ -654,6 +684,7 @@ end_scopes(unsigned scopes, bool has_written)
 				remember_release(zklock_place_is_lost(&lock->place, live),
 								 has_written);
 				count->session = 0;
+				release_patience(&lock->place);
 			}
 			if ((scopes & ENDS(ZK_SCOPE_CALL)) != 0)
 				count->call = 0;
@@ -725,6 +756,19 @@ end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live)
 	}
 	else if (mode == RECIPE_EXCLUSIVE)
 		zklock_place_downgrade(&lock->place, live);
+}
+
+/*
+ * How long its release, which is to come, is waited for; 0: not at all, as
+ * without a connection, and behind one that is not answered yet.
+ */
+static int64
+release_patience(ZkPlace *place)
+{
+	int64		held_ms = (GetCurrentTimestamp() - place->granted_at) / 1000;
+
+	place->is_awaited = held_ms >= AWAITED_MS && zklock_session_can_answer();
+	return place->is_awaited ? Min(held_ms, RELEASE_MS) : 0;
 }
 
 /*

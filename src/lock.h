@@ -82,15 +82,17 @@ extern void zklock_give_back(struct Lock *lock, RecipeMode mode,
 
 /*
  * Take back one count of session scope.  false with a WARNING if there is
- * none, or if the lock had been lost; then the transaction, if it
- * has_written, must not commit.
+ * none, or if the lock had been lost as far as that is known; then the
+ * transaction, if it has_written, must not commit.  Of a lock that was held
+ * for long it waits for the answer, for a second at most; raises on
+ * interrupts then, when the lock is released.
  */
 extern bool zklock_release(const char *name, RecipeMode mode,
 						   bool has_written);
 
 /*
  * Take back all counts of session scope.  If one had been lost and the
- * transaction has_written, it must not commit.  Never raises.
+ * transaction has_written, it must not commit.  Waits likewise.
  */
 extern void zklock_release_session_scope(bool has_written);
 
@@ -153,8 +155,6 @@ typedef struct ZkLoss
 	char		message[768];
 	char		detail[768];
 	const char *hint;
-	bool		is_recent;		/* it may have interrupted the current
-								 * statement */
 } ZkLoss;
 
 /*
@@ -163,9 +163,9 @@ typedef struct ZkLoss
 extern bool zklock_describe_loss(ZkLoss *loss);
 
 /*
- * The current statement is canceled: if the loss of a lock may be the reason,
- * describe it likewise and return true.  The lock is held here, or was let go
- * of in this statement before the interrupt took effect, which is told once.
+ * The current statement is canceled by a signal: if the loss of a lock has
+ * sent it, describe that likewise and return true.  The lock is held here, or
+ * was let go of in this statement before the interrupt took effect.
  */
 extern bool zklock_explain_cancellation(ZkLoss *loss);
 
@@ -178,5 +178,8 @@ pg_noreturn extern void zklock_raise_loss(const ZkLoss *loss);
  * node.  May wait and be cancelled.
  */
 extern void zklock_prove_locks(bool always_ask);
+
+/* Is every lock good by the lease?  Never raises or waits. */
+extern bool zklock_are_proved(void);
 
 #endif							/* ZKLOCK_LOCK_H */

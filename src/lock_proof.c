@@ -211,7 +211,7 @@ zklock_describe_loss(ZkLoss *loss)
 void
 zklock_lock_note_late_loss(const Lock *lock)
 {
-	if (lock->place.is_evicted || !zklock_session_is_loss_recent())
+	if (lock->place.is_evicted || !zklock_session_has_interrupted())
 		return;
 	LateLoss.statement = GetCurrentStatementStartTimestamp();
 	describe(lock, &LateLoss.loss);
@@ -220,13 +220,12 @@ zklock_lock_note_late_loss(const Lock *lock)
 bool
 zklock_explain_cancellation(ZkLoss *loss)
 {
-	if (zklock_describe_loss(loss) && loss->is_recent)
-		return true;
-	if (LateLoss.statement != GetCurrentStatementStartTimestamp())
+	if (!zklock_session_has_interrupted())
 		return false;
-	LateLoss.statement = 0;
+	if (zklock_describe_loss(loss))
+		return true;
 	*loss = LateLoss.loss;
-	return true;
+	return LateLoss.statement == GetCurrentStatementStartTimestamp();
 }
 
 bool
@@ -269,6 +268,14 @@ zklock_prove_locks(bool always_ask)
 	zklock_refuse_if_lost();
 }
 
+bool
+zklock_are_proved(void)
+{
+	return !zklock_has_lost() &&
+		(!zklock_has_locks() ||
+		 find_unproved(NULL, zklock_session_fresh_since()) == 0);
+}
+
 /* ---------------------------------------------------------------------
  * Helpers
  * ---------------------------------------------------------------------
@@ -293,8 +300,6 @@ describe(const Lock *lock, ZkLoss *loss)
 	loss->hint = zklock_lock_is_of_session(lock) ?
 		_("Release it with zk_unlock() or zk_unlock_all() and run the transaction again.") :
 		_("Run the transaction again.");
-	loss->is_recent = !lock->place.is_evicted &&
-		zklock_session_is_loss_recent();
 }
 
 /* Some lock that is lost, or NULL. */
@@ -317,8 +322,8 @@ find_lost(void)
 }
 
 /*
- * Collect the places that have no proof from after that time.  Result: how
- * many.
+ * Collect the places that have no proof from after that time, unless places
+ * is NULL.  Result: how many.
  */
 static int
 find_unproved(ZkPlace **places, Moment fresh_since)
@@ -330,7 +335,11 @@ find_unproved(ZkPlace **places, Moment fresh_since)
 	foreach_lock(scan, lock)
 		if (zklock_lock_is_held(lock) &&
 			!contact_is_after(lock->place.proof, fresh_since))
-		places[nplaces++] = &lock->place;
+	{
+		if (places != NULL)
+			places[nplaces] = &lock->place;
+		nplaces++;
+	}
 	return nplaces;
 }
 

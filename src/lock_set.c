@@ -339,7 +339,7 @@ give_back_and_rethrow(Call *call)
 	HOLD_INTERRUPTS();
 	is_by_loss = zklock_describe_loss(&loss) &&
 		(code == ERRCODE_T_R_SERIALIZATION_FAILURE ||
-		 (code == ERRCODE_QUERY_CANCELED && loss.is_recent));
+		 (code == ERRCODE_QUERY_CANCELED && zklock_session_has_interrupted()));
 	give_back(call);
 	is_by_loss &= !zklock_describe_loss(&others);
 	RESUME_INTERRUPTS();

@@ -31,7 +31,7 @@
 #define PROOF_ATTEMPTS 6
 
 static const char *node_name(const ZkPlace *place);
-static void remove_node(const ZkPlace *place);
+static void remove_node(const ZkPlace *place, bool is_known);
 static void name_next_node(ZkPlace *place);
 static void withdraw_downgrade(ZkPlace *place);
 static void remove_recall(ZkPlace *place);
@@ -39,6 +39,9 @@ static ZkRequest *check_node(const ZkPlace *place);
 static void await_proof(ZkPlace *place, ZkRequest **request);
 static void hear_of_eviction(ZkPlace *place);
 static void free_text(char **text);
+static void tell_gone(const ZkReply *gone);
+static void log_eviction(const char *name, const char *node, int64 token,
+						 const char *who);
 
 /* ---------------------------------------------------------------------
  * Public functions
@@ -120,15 +123,40 @@ zklock_place_settle(ZkPlace *place, ZkSessionNumber live)
 void
 zklock_place_leave(ZkPlace *place, ZkSessionNumber live)
 {
+	bool		is_known;
+
 	Assert(place->session != 0);
 	if (place->session == live)
 	{
 		zklock_place_settle(place, live);
+		is_known = place->is_told || place->replacing != NULL;
 		withdraw_downgrade(place);
-		remove_node(place);
+		remove_node(place, is_known);
 	}
 	place->replacing = NULL;
 	remove_recall(place);
+}
+
+bool
+zklock_place_tell_gone(int64 token)
+{
+	ZkClient   *client = zklock_session_client();
+	ZkRequest  *request;
+	bool		is_found = false;
+
+	while (client != NULL &&
+		   (request = zklock_client_take_gone(client)) != NULL)
+	{
+		const ZkReply *gone = zklock_client_reply(request);
+
+		is_found |= token == 0 || gone->czxid == token;
+		HOLD_INTERRUPTS();		/* a WARNING would look for them */
+		if (gone->result == ZK_OK)	/* there was memory for it */
+			tell_gone(gone);
+		RESUME_INTERRUPTS();
+		zklock_client_free(request);
+	}
+	return is_found;
 }
 
 void
@@ -138,7 +166,7 @@ zklock_place_note_grant(ZkPlace *place)
 	place->granted_at = GetCurrentTimestamp();
 	place->is_evicted = false;
 	free_text(&place->evicted_by);
-	place->is_mistaken = false;
+	place->is_mistaken = place->is_told = place->is_awaited = false;
 	place->replacing = NULL;
 }
 
@@ -235,24 +263,37 @@ node_name(const ZkPlace *place)
 }
 
 /*
- * Delete the node, after its data was set if that hands the lock over.  If
- * that is impossible, warn, for no error may be raised here; without the path,
- * which may have characters that cannot be shown.
+ * Delete the node, behind a set of its data to nothing if that hands the lock
+ * over: who watches it learns that it was its owner who let go.  If somebody
+ * else has deleted it before, that is told later, unless it is known, or the
+ * end of a downgrade may have been it.  Complains where that is impossible;
+ * without the path, which may have characters that cannot be shown here, and
+ * this is no place for an error.
  */
 static void
-remove_node(const ZkPlace *place)
+remove_node(const ZkPlace *place, bool is_known)
 {
 	ZkClient   *client = zklock_session_client();
 	const char *child = strrchr(place->node, '/') + 1;
+	char		record[ZK_RECALL_PATH_SIZE];
+	bool		is_sent;
 	bool		is_neighbor_next = place->mode == RECIPE_EXCLUSIVE &&
 		!place->is_evicted &&
 		recipe_read_mark(child) == RECIPE_MARK_HAND_OVER &&
 		zklock_handover_tell(place->node, place->token);
-	bool		should_set = place->can_hand_over && !place->is_evicted &&
-		!is_neighbor_next;
 
-	if (!(should_set ? zklock_client_hand_over(client, place->node) :
-		  zklock_client_delete(client, place->node)))
+	zklock_client_begin_many(client);
+	if (place->can_hand_over && !place->is_evicted && !is_neighbor_next)
+		zklock_client_announce(client, place->node, NULL, 0);
+	if (is_known ||
+		!zklock_recall_eviction_path(record, place->lock_path,
+									 place->root_length, child))
+		is_sent = zklock_client_delete(client, place->node);
+	else
+		is_sent = zklock_client_leave(client, place->node, record, place->name,
+									  place->token, place->is_awaited);
+	zklock_client_end_many(client);
+	if (!is_sent)
 		ereport(WARNING,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("could not delete a queue node of lock \"%s\": out of memory",
@@ -380,11 +421,33 @@ hear_of_eviction(ZkPlace *place)
 		zklock_nodedata_clip(place->evicted_by, ZK_EVICTOR_SIZE, who,
 							 GetDatabaseEncoding());
 	}
+	log_eviction(place->name, node_name(place), place->token, who);
+	place->is_told = true;
+}
+
+/* The same where the lock was released, and the node had gone before. */
+static void
+tell_gone(const ZkReply *gone)
+{
+	const char *name = gone->children[0];
+	char	   *who = zklock_recall_evictor(gone);
+
+	log_eviction(name, strrchr(gone->path, '/') + 1, gone->czxid, who);
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("lock \"%s\" had been lost before it was released", name),
+			 who != NULL && zklock_nodedata_may_be_shown() ?
+			 errdetail("It was evicted by %s.", who) :
+			 errdetail("Another client of ZooKeeper deleted its znode.")));
+}
+
+static void
+log_eviction(const char *name, const char *node, int64 token, const char *who)
+{
 	ereport(LOG,
 			(errmsg("process %d was evicted from ZooKeeper lock \"%s\"",
-					MyProcPid, zklock_nodedata_quotable_own(place->name)),
+					MyProcPid, zklock_nodedata_quotable_own(name)),
 			 errdetail_log("%sIt was queue node \"%s\", fencing token " INT64_FORMAT ".",
 						   who != NULL ? psprintf("By %s. ", who) : "",
-						   zklock_nodedata_quotable(node_name(place)),
-						   place->token)));
+						   zklock_nodedata_quotable(node), token)));
 }

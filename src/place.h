@@ -42,6 +42,8 @@ typedef struct ZkPlace
 								 * our list; not confirmed since */
 	bool		is_evicted;		/* somebody deleted the node */
 	bool		is_mistaken;	/* evicted, for the one ahead had lied */
+	bool		is_told;		/* the log knows who evicted us */
+	bool		is_awaited;		/* who releases it will wait for the delete */
 	int64		recalled_at;	/* the last request to release it that the
 								 * user was told of, by its mtime; 0: none */
 
@@ -97,6 +99,14 @@ extern void zklock_place_settle(ZkPlace *place, ZkSessionNumber live);
  * Never raises, never waits.
  */
 extern void zklock_place_leave(ZkPlace *place, ZkSessionNumber live);
+
+/*
+ * Tell, in the log and by a WARNING, of nodes that were left and had been
+ * deleted by somebody else before, as far as that is known by now.  Was one
+ * of them that of the lock with that token (0: any)?  Never waits; needs a
+ * transaction.
+ */
+extern bool zklock_place_tell_gone(int64 token);
 
 /* Granted by this session: note that, and that nothing speaks against it. */
 extern void zklock_place_note_grant(ZkPlace *place);

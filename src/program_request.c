@@ -108,6 +108,7 @@ take_request(Session *session, const FrameTaken *taken)
 						  (RequestKind) wanted->kind, taken->blobs[0]);
 	request->is_unwanted = request->is_repeated = taken->frame.id == 0;
 	request->is_watched = wanted->is_watched != 0;
+	request->is_withdrawn = wanted->is_awaited != 0;
 	request->node_kind = wanted->node_kind;
 	request->version = wanted->version;
 	request->check.czxid = wanted->czxid;

@@ -51,9 +51,11 @@ struct Request
 	bool		is_pending;		/* the library has it */
 	bool		is_counted;		/* finished as far as the backend counts */
 	bool		is_unwanted;	/* nobody waits for a reply */
-	bool		is_withdrawn;	/* unwanted, and its node is to be removed */
+	bool		is_withdrawn;	/* unwanted, and its node is to be removed; or
+								 * a LEAVE that is awaited */
 	bool		came_too_late;	/* REPLACE: the old node was gone before */
-	bool		is_repeated;	/* SET and DELETE: until it is confirmed */
+	bool		is_repeated;	/* SET, DELETE, LEAVE: until it is confirmed */
+	bool		is_in_doubt;	/* LEAVE: an attempt may have been the one */
 	bool		is_watched;		/* LIST and GET */
 	bool		is_of_list;		/* UNWATCH: of children, not of data */
 	ZkNodeKind	node_kind;		/* CREATE */
@@ -63,11 +65,12 @@ struct Request
 	Retry		retry;
 	char	   *path;			/* node, or parent for LIST and ERASE */
 	char	   *other_path;		/* ERASE: prefix of the child; REPLACE and MOVE:
-								 * the node to go */
+								 * the node to go; LEAVE: where the eviction is
+								 * written down; LEAVE_READ: the node */
 	char	   *data;			/* CREATE, REPLACE, MOVE, SET; DELETE_GUARDED:
-								 * the nodes' paths */
+								 * the nodes' paths; LEAVE: the lock's name */
 	int			data_length;
-	CheckStep	check;
+	CheckStep	check;			/* its czxid: of a LEAVE the token */
 	zoo_op_result_t *op_results;	/* DELETE_GUARDED, MOVE: must outlive the call */
 
 	Answer		answer;			/* the last one */

@@ -444,6 +444,7 @@ move_to(Session *session, ZkClientState state, ZkClientLoss loss)
 	atomic_store(&session->page->lost, (uint32_t) loss);
 	if (interrupt_begin(&session->page->loss_interrupt))
 	{
+		atomic_store(&session->page->interrupted_at, session->lost_at);
 		program_interrupt(session);
 		interrupt_end(&session->page->loss_interrupt);
 	}

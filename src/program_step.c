@@ -39,6 +39,8 @@ static bool after_list(Request *request);
 static bool after_get(Request *request);
 static bool after_set(Request *request);
 static bool after_delete(Request *request);
+static bool after_leave(Request *request);
+static bool after_leave_read(Request *request);
 static bool after_erase(Request *request);
 static bool after_replace(Request *request);
 static bool after_replace_find(Request *request);
@@ -85,6 +87,8 @@ static const struct
 	[REQUEST_CHECK] = {send_check, after_last, true},
 	[REQUEST_SET] = {send_set, after_set, true},
 	[REQUEST_DELETE] = {send_delete, after_delete, true},
+	[REQUEST_LEAVE] = {send_delete, after_leave, true},
+	[REQUEST_LEAVE_READ] = {send_get, after_leave_read, false},
 	[REQUEST_DELETE_GUARDED] = {send_delete_guarded, after_last, true},
 	[REQUEST_MOVE] = {send_move, after_last, true},
 	[REQUEST_REPLACE] = {send_create, after_replace, true},
@@ -379,6 +383,46 @@ after_delete(Request *request)
 	}
 	if (request->came_too_late)
 		request->answer.reply.result = ZK_NO_NODE;
+	return false;
+}
+
+/*
+ * It has gone before: somebody else deleted it, unless an attempt of ours did
+ * whose answer was lost.
+ */
+static bool
+after_leave(Request *request)
+{
+	ZkResult	result = request->answer.reply.result;
+	char	   *node = request->path;
+
+	request->is_in_doubt |= result == ZK_UNKNOWN_OUTCOME;
+	if (result != ZK_NO_NODE || request->is_in_doubt)
+		return after_delete(request);
+	request->path = request->other_path;
+	request->other_path = node;
+	request->kind = REQUEST_LEAVE_READ;
+	return true;
+}
+
+/* What was written down is for this session alone. */
+static bool
+after_leave_read(Request *request)
+{
+	Frame		frame = {.kind = FRAME_REPLY};
+	const FrameBlob blobs[FRAME_NBLOBS] = {
+		frame_text(request->other_path),
+		{request->answer.data, (size_t) request->answer.data_length},
+		frame_text(request->data)
+	};
+
+	if (request->answer.reply.result == ZK_UNKNOWN_OUTCOME)
+		return true;
+	frame.u.reply.czxid = request->check.czxid;
+	frame.u.reply.nchildren = 1;
+	program_put(request->session, &frame, blobs, true);
+	if (request->answer.reply.result == ZK_OK)
+		request_submit_delete(request->session, request->path);
 	return false;
 }
 

@@ -246,11 +246,17 @@ are_blobs_good(const FrameTaken *taken)
 			return lengths[0] > 0 && is_text(taken, 0) && is_text(taken, 1) &&
 				(lengths[1] > 0) ==
 				(taken->frame.u.request.kind == REQUEST_REPLACE ||
-				 taken->frame.u.request.kind == REQUEST_MOVE);
+				 taken->frame.u.request.kind == REQUEST_MOVE ||
+				 taken->frame.u.request.kind == REQUEST_LEAVE) &&
+				(taken->frame.u.request.kind != REQUEST_LEAVE ||
+				 (lengths[2] > 0 && is_text(taken, 2)));
 		case FRAME_STATUS:
 			return is_text(taken, 0) && is_text(taken, 1) && is_text(taken, 2);
 		case FRAME_REPLY:
-			return is_text(taken, 0) && are_children_good(taken);
+			return is_text(taken, 0) && are_children_good(taken) &&
+				(taken->frame.id != 0 ||
+				 (taken->frame.u.reply.result == ZK_OK && lengths[0] > 0 &&
+				  strchr(taken->blobs[0], '/') != NULL && lengths[2] > 0));
 		case FRAME_KEEP:
 			return lengths[0] > 0 && is_text(taken, 0) &&
 				lengths[1] > 0 && is_text(taken, 1) && lengths[2] == 0 &&
@@ -303,6 +309,8 @@ are_values_good(const Frame *frame)
 				frame->u.request.node_kind <= ZK_EPHEMERAL_SEQUENTIAL &&
 				(frame->id != 0 ||
 				 REQUEST_MAY_BE_SILENT(frame->u.request.kind)) &&
+				(!frame->u.request.is_awaited ||
+				 frame->u.request.kind == REQUEST_LEAVE) &&
 				(!frame->u.request.is_watched ||
 				 frame->u.request.kind == REQUEST_LIST ||
 				 frame->u.request.kind == REQUEST_GET);

@@ -64,9 +64,9 @@ typedef enum FrameKind
 #define FRAME_LAST FRAME_WAKE
 
 /*
- * What is asked of the server: the rows of the table in program_step.c.  A SET
- * or DELETE without a number (id 0) is one whose reply nobody waits for: it is
- * repeated until it is confirmed.
+ * What is asked of the server: the rows of the table in program_step.c.  A
+ * SET, DELETE or LEAVE without a number (id 0) is one whose reply nobody waits
+ * for: it is repeated until it is confirmed.
  */
 typedef enum RequestKind
 {
@@ -78,6 +78,8 @@ typedef enum RequestKind
 	REQUEST_CHECK,
 	REQUEST_SET,
 	REQUEST_DELETE,
+	REQUEST_LEAVE,				/* a DELETE of our place: if it has gone before,
+								 * the backend is told, and who says it was he */
 	REQUEST_DELETE_GUARDED,		/* several, if a guard has that version */
 	REQUEST_MOVE,				/* create one, delete another: both or none */
 	REQUEST_REPLACE,			/* an ephemeral node by another: the create */
@@ -86,6 +88,7 @@ typedef enum RequestKind
 	REQUEST_REPLACE_FIND,		/* it was there already: by us? */
 	REQUEST_REPLACE_CHECK,		/* is the old node still there? */
 	REQUEST_REPLACE_DELETE,
+	REQUEST_LEAVE_READ,			/* who says so */
 	REQUEST_ERASE,				/* list, then delete the child that is found */
 	REQUEST_UNWATCH,			/* remove a watch */
 	REQUEST_HEARTBEAT,
@@ -93,7 +96,8 @@ typedef enum RequestKind
 } RequestKind;
 #define REQUEST_LAST_OF_BACKEND REQUEST_REPLACE
 #define REQUEST_MAY_BE_SILENT(kind) \
-	((kind) == REQUEST_SET || (kind) == REQUEST_DELETE)
+	((kind) == REQUEST_SET || (kind) == REQUEST_DELETE || \
+	 (kind) == REQUEST_LEAVE)
 
 /* What identifies a session to the ensemble. */
 typedef struct SessionTicket
@@ -115,17 +119,19 @@ typedef struct FrameOpen
 /*
  * Blobs: path, other path (of REPLACE and MOVE: the node to go), data; for
  * DELETE_GUARDED these are that of the guard, none, and the paths of the
- * nodes, with a NUL behind each.
+ * nodes, with a NUL behind each; for LEAVE that of the node, that where an
+ * eviction of it is written down, and the name of the lock.
  */
 typedef struct FrameRequest
 {
 	int64_t		czxid;			/* CHECK and REPLACE: that the node must have;
-								 * 0: any */
+								 * 0: any.  LEAVE: the fencing token */
 	int32_t		kind;			/* RequestKind */
 	int32_t		node_kind;		/* ZkNodeKind: CREATE, REPLACE and MOVE */
 	int32_t		version;		/* SET and both DELETEs: that the node must
 								 * have; -1: any */
 	int32_t		is_watched;		/* LIST and GET: as the backend's one watch */
+	int32_t		is_awaited;		/* LEAVE: count it among nundone */
 } FrameRequest;
 
 /* Blobs: the path of the lock's queue node, and its data. */
@@ -149,7 +155,10 @@ typedef struct FrameStatus
 
 /*
  * Blobs: path, or for a result other than ZK_OK what the library calls it;
- * data; children, one after the other with a NUL behind each.
+ * data; children, one after the other with a NUL behind each.  Without a
+ * number (id 0) it is about a LEAVE whose node had gone before: that node,
+ * what is written down of its eviction, the name of the lock, and in czxid the
+ * fencing token.
  */
 typedef struct FrameReply
 {
@@ -252,11 +261,13 @@ typedef struct SharedPage
 	_Atomic int64_t alive_at;	/* program: when its loop was last alive */
 	_Atomic uint64_t nflushed;	/* program: how often it has written frames */
 	_Atomic uint64_t nfinished; /* program: requests that are over */
-	_Atomic uint64_t nundone;	/* program: withdrawn ones that are undone */
+	_Atomic uint64_t nundone;	/* program: withdrawn ones that are undone, and
+								 * awaited LEAVEs that are over */
 	_Atomic uint32_t lost;		/* program: ZkClientLoss, once it has reported
 								 * it */
 	_Atomic uint32_t is_looking_up; /* program: names, ahead of connecting */
 	_Atomic uint32_t loss_interrupt;	/* InterruptState: for a loss */
+	_Atomic int64_t interrupted_at; /* who sends one: when; 0: never */
 	KeptLock	kept[KEEP_SLOTS];
 } SharedPage;
 

@@ -40,9 +40,6 @@
 /* From that many znodes below ".release" on evictions are not written down. */
 #define EVICTIONS_MAX 1000
 
-static bool eviction_path(char path[ZK_RECALL_PATH_SIZE],
-						  const char *lock_path, int root_length,
-						  const char *node);
 static void be_brief(ZkRoundTrip *trip);
 static void tell_user(const char *name, const ZkReply *request);
 static char *describe_request(const ZkReply *request, bool with_who);
@@ -100,6 +97,17 @@ zklock_recall_remove(const char *lock_path, int root_length, const char *node)
 }
 
 bool
+zklock_recall_eviction_path(char path[ZK_RECALL_PATH_SIZE],
+							const char *lock_path, int root_length,
+							const char *node)
+{
+	return snprintf(path, ZK_RECALL_PATH_SIZE,
+					"%.*s/" ZK_RELEASE_SUFFIX "/evicted-%s" ZK_RELEASE_SUFFIX,
+					root_length, lock_path,
+					node) < (int) ZK_RECALL_PATH_SIZE;
+}
+
+bool
 zklock_recall_tell_eviction(ZkRoundTrip *trip, const char *name, const char *node)
 {
 	int			root_length;
@@ -109,7 +117,7 @@ zklock_recall_tell_eviction(ZkRoundTrip *trip, const char *name, const char *nod
 	char		path[ZK_RECALL_PATH_SIZE];
 	const ZkReply *reply;
 
-	if (!eviction_path(path, lock_path, root_length, node))
+	if (!zklock_recall_eviction_path(path, lock_path, root_length, node))
 		return true;
 	be_brief(trip);
 	reply = zklock_roundtrip_read(trip, zklock_client_get,
@@ -127,31 +135,29 @@ zklock_recall_read_eviction(ZkRoundTrip *trip, const char *lock_path,
 					 int root_length, const char *node)
 {
 	ZkClientStatus status;
-	ZkNodeData	who;
 	char		path[ZK_RECALL_PATH_SIZE];
 	const ZkReply *reply;
 
 	if (!zklock_session_status(&status) ||
 		status.state != ZK_CLIENT_CONNECTED ||
-		!eviction_path(path, lock_path, root_length, node))
+		!zklock_recall_eviction_path(path, lock_path, root_length, node))
 		return NULL;
 	be_brief(trip);
 	reply = zklock_roundtrip_read(trip, zklock_client_get, path);
 	if (reply == NULL || reply->result != ZK_OK)
 		return NULL;
-	zklock_nodedata_parse(reply->data, reply->data_length, &who);
 	zklock_client_free(zklock_client_remove(zklock_session_client(), path,
 											ZK_ANY_VERSION));
-	return who.pid != 0 ? zklock_nodedata_describe(&who) : NULL;
+	return zklock_recall_evictor(reply);
 }
 
-/* false if the node's name is too long. */
-static bool
-eviction_path(char path[ZK_RECALL_PATH_SIZE], const char *lock_path,
-		  int root_length, const char *node)
+char *
+zklock_recall_evictor(const ZkReply *written)
 {
-	return zklock_recall_path(path, lock_path, root_length,
-							  psprintf("evicted-%s", node));
+	ZkNodeData	who;
+
+	zklock_nodedata_parse(written->data, written->data_length, &who);
+	return who.pid != 0 ? zklock_nodedata_describe(&who) : NULL;
 }
 
 /* Bound the trip by PATIENCE_MS from now on, without an error at its end. */

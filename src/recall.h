@@ -49,11 +49,19 @@ extern void zklock_recall_remove(const char *lock_path, int root_length,
 #define ZK_EVICTOR_SIZE 256
 
 /*
- * Write down that this session evicts the owner of that queue node of the lock
- * of that name; to be called before the eviction.  Nothing is written if
- * ZooKeeper refuses it, if it takes more than a second, or if there are too
- * many such znodes. false if the session was lost.  Raises on interrupts.
- * Afterwards the trip's deadline is within that second.
+ * The path where who evicts that queue node writes down who he is; false if
+ * the node's name is too long.
+ */
+extern bool zklock_recall_eviction_path(char path[ZK_RECALL_PATH_SIZE],
+										const char *lock_path,
+										int root_length, const char *node);
+
+/*
+ * Write down that it is this session that evicts the owner of that queue node
+ * of the lock of that name: to be called before.  Where that is refused, takes
+ * more than a second, or finds too much of the kind, nothing is written.
+ * false if the session was lost.  Raises on interrupts.  The trip's deadline
+ * is within that second then.
  */
 extern bool zklock_recall_tell_eviction(ZkRoundTrip *trip, const char *name,
 										const char *node);
@@ -68,5 +76,8 @@ extern bool zklock_recall_tell_eviction(ZkRoundTrip *trip, const char *name,
 extern char *zklock_recall_read_eviction(ZkRoundTrip *trip,
 										 const char *lock_path,
 										 int root_length, const char *node);
+
+/* Who that is, from what he has written down, likewise. */
+extern char *zklock_recall_evictor(const ZkReply *written);
 
 #endif							/* ZKLOCK_RECALL_H */

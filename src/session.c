@@ -50,6 +50,18 @@
 #define CLOSE_MS 500
 
 /*
+ * An interrupt that was sent so much earlier than a statement began may have
+ * arrived in it.
+ */
+#define INTERRUPT_MS 10
+
+/*
+ * An error that passes through a subtransaction is reported that soon, or has
+ * been caught there.
+ */
+#define CAUGHT_MS 200
+
+/*
  * zklock.servers: where the ensemble is.  Read when a session is opened; a
  * change takes effect with the next session.
  */
@@ -87,6 +99,15 @@ static struct
 	char		text[256];		/* why, in words */
 }			LastLoss;
 
+/*
+ * When the last interrupt for a loss was sent that we know of; and that of
+ * which the error is still to be reported (0: there is none), with the time
+ * until which it has to be if we have seen it pass.
+ */
+static int64 last_interrupt_at;
+static int64 interrupted_at;
+static int64 reported_until;
+
 /* Path of the session's program. */
 static char program_path[MAXPGPATH];
 
@@ -96,6 +117,7 @@ static void choose_auth(ZkClientOptions *options);
 static uint64 settings(void);
 static void open_client(const ZkClientOptions *options);
 static ZkSessionNumber reap(bool may_cancel, ZkClientStatus *status);
+static void note_interrupt(void);
 static void note_end(const ZkClientStatus *status);
 static void note_loss(const ZkClientStatus *status);
 static void close_at_exit(int code, Datum arg);
@@ -277,16 +299,29 @@ zklock_session_live(void)
 }
 
 bool
-zklock_session_is_loss_recent(void)
-{
-	return LastLoss.noticed_at >= GetCurrentStatementStartTimestamp();
-}
-
-bool
 zklock_session_has_interrupted(void)
 {
-	return MySession.is_in_use && zklock_session_live() == 0 &&
-		zklock_session_is_loss_recent();
+	int64		runs_ms = (GetCurrentTimestamp() -
+						   GetCurrentStatementStartTimestamp()) / 1000;
+
+	note_interrupt();
+	return interrupted_at + INTERRUPT_MS >= zklock_client_now() - runs_ms &&
+		zklock_client_now() < reported_until;
+}
+
+/* The signal has come by the end of any system call, if it was sent. */
+void
+zklock_session_end_interrupt(bool is_over)
+{
+	note_interrupt();
+	if (interrupted_at == 0)
+		return;
+	getppid();
+	if (QueryCancelPending)
+		return;
+	reported_until = zklock_client_now() + CAUGHT_MS;
+	if (is_over)
+		interrupted_at = 0;
 }
 
 void
@@ -382,6 +417,7 @@ zklock_session_close(int wait_ms)
 	/* a process without a postmaster has no shared memory at its very end */
 	if (IsUnderPostmaster || !proc_exit_inprogress)
 		zklock_session_count_requests();
+	note_interrupt();
 	MySession.client = NULL;
 	MySession.is_given_up = false;
 	if (MySession.wait_set != NULL)
@@ -585,13 +621,26 @@ reap(bool may_cancel, ZkClientStatus *status)
 	if (!zklock_session_status(status))
 		return 0;
 	if (may_cancel && status->state == ZK_CLIENT_LOST &&
-		status->was_connected && zklock_session_is_loss_recent())
+		status->was_connected &&
+		LastLoss.noticed_at >= GetCurrentStatementStartTimestamp())
 		zklock_client_interrupt_if_lost(MySession.client);
 	session_note_state(status);
 	if (status->state != ZK_CLIENT_LOST && !MySession.is_given_up)
 		return MySession.number;
 	zklock_session_close(0);
 	return 0;
+}
+
+static void
+note_interrupt(void)
+{
+	int64		sent_at = MySession.client == NULL ? 0 :
+		zklock_client_interrupted_at(MySession.client);
+
+	if (sent_at <= last_interrupt_at)
+		return;
+	interrupted_at = last_interrupt_at = sent_at;
+	reported_until = ZK_NO_DEADLINE;
 }
 
 /*

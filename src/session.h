@@ -140,14 +140,18 @@ extern void zklock_session_look(void);
  */
 extern void zklock_session_describe_loss(char *text, size_t size);
 
-/* Was it noticed in this statement? */
-extern bool zklock_session_is_loss_recent(void);
-
 /*
- * Is the session lost that holds locks, and has that canceled the statement?
- * Never raises.
+ * Has the loss of a session interrupted the running statement, and no error
+ * come of that before the present one?  Never raises.
  */
 extern bool zklock_session_has_interrupted(void);
+
+/*
+ * If an error has come of the interrupt, it may be on its way through an
+ * aborted subtransaction; or that is_over, and no later error is the loss's.
+ * Never raises.
+ */
+extern void zklock_session_end_interrupt(bool is_over);
 
 /*
  * Wait for a reply.  NULL if the deadline came first; if the session was lost
@@ -169,6 +173,9 @@ extern ZkWaitEnd zklock_session_await_watch(int64 deadline);
  * there; false at the deadline.
  */
 extern bool zklock_session_await_undone(int64 deadline);
+
+/* Is it connected, and nothing under way that is waited for like that? */
+extern bool zklock_session_can_answer(void);
 
 /* Has this session been connected, so that a time-out is the queue's? */
 extern bool zklock_session_was_connected(void);

@@ -65,8 +65,18 @@ zklock_session_await_watch(int64 deadline)
 bool
 zklock_session_await_undone(int64 deadline)
 {
-	return is_undone() || wait_for(NULL, is_undone, deadline,
-								   ZK_WAITING_FOR_REPLY) != ZK_WAIT_TIMEOUT;
+	return MySession.client == NULL || is_undone() ||
+		wait_for(NULL, is_undone, deadline,
+				 ZK_WAITING_FOR_REPLY) != ZK_WAIT_TIMEOUT;
+}
+
+bool
+zklock_session_can_answer(void)
+{
+	ZkClientStatus status;
+
+	return zklock_session_status(&status) &&
+		status.state == ZK_CLIENT_CONNECTED && is_undone();
 }
 
 /* ---------------------------------------------------------------------

@@ -345,6 +345,76 @@ subtest 'postgres_fdw notifies on the same cluster' => sub {
 	$preloaded->stop;
 };
 
+# It is everybody's lock: who does not use zklock must not wait for ZooKeeper. The ensemble
+# goes away while the session waits for that lock, so that its proof is too old behind it.
+subtest 'others that notify do not wait for ZooKeeper' => sub {
+	foreach my $guard (qw(lease quorum))
+	{
+		my ($first, $session, $other) = map { background($node) } 1 .. 3;
+		$session->query_safe("SET zklock.session_timeout = '10s'; SET zklock.commit_guard = '$guard';
+			SET synchronous_commit = local;
+			BEGIN; SELECT zk_xact_lock('away'); INSERT INTO written VALUES ('$guard'); NOTIFY news");
+		$other->query_safe("SET synchronous_commit = local; SET lock_timeout = '1s'");
+		my $granted = time;
+		$first->query_safe('SET synchronous_commit = on');
+		set_standbys('nobody');
+		$first->start_query("INSERT INTO written SELECT pg_notify('news', '')");
+		poll_until { wait_event($first) eq 'SyncRep' } 'the first to wait';
+		$session->start_query('COMMIT');
+		poll_until { wait_event($session) eq 'object' } 'the second to wait';
+		# The lease is two thirds of the session timeout.
+		poll_until { $guard eq 'quorum' || time > $granted + 8 } 'the proof to age', 30;
+		$zk->pause;
+		set_standbys('');
+		$first->wait_result;
+		wait_for_wait($node, $session->pid);
+		$other->query('NOTIFY news');
+		is($other->sqlstate, '00000', "$guard: another session notifies");
+		ok(!$session->is_done, 'while this one waits');
+		$zk->resume;
+		$session->wait_result;
+		is($session->sqlstate, '00000', 'which commits at last');
+		is(written($guard), '1', 'what it wrote');
+		$_->quit foreach $first, $session, $other;
+	}
+};
+
+# Many that notify, each behind a wait for the others: all of them get through.
+subtest 'a crowd that notifies' => sub {
+	my @crowd = map { background($node) } 1 .. 8;
+	$crowd[$_]->query_safe("SET zklock.commit_guard = 'quorum'; SELECT zk_lock('crowd$_')") foreach 0 .. $#crowd;
+	foreach my $round (1 .. 5)
+	{
+		$_->start_query("INSERT INTO written SELECT 'crowd' FROM pg_sleep(0.01), pg_notify('news', '')") foreach @crowd;
+		foreach my $session (@crowd)
+		{
+			$session->wait_result;
+			is($session->sqlstate, '00000', "committed in round $round");
+		}
+	}
+	is(written('crowd'), 5 * @crowd, 'all is written');
+	$_->quit foreach @crowd;
+};
+
+# Without anything to wait for in between, the quorum is asked once.
+subtest 'the quorum is asked once a commit' => sub {
+	my $session = background($node);
+	$session->query_safe("SET zklock.session_timeout = '10s'; SET zklock.commit_guard = 'quorum'; SELECT zk_lock('once')");
+	foreach my $what ("INSERT INTO written VALUES ('once')", 'NOTIFY news')
+	{
+		my @asked;
+		foreach (1 .. 5)
+		{
+			my $before = $zk->packets_received;
+			$session->query_safe($what);
+			push @asked, $zk->packets_received - $before;
+		}
+		# The check, and the look at its node behind it.
+		is((sort { $a <=> $b } @asked)[0], 2, "$what: two packets");
+	}
+	$session->quit;
+};
+
 subtest 'to notify is to write' => sub {
 	my $session = background($node);
 	$session->query_safe("SELECT zk_lock('only')");

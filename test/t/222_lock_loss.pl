@@ -167,4 +167,68 @@ subtest 'let go of before the interrupt takes effect' => sub {
 	}
 };
 
+# What cancels a statement later is none of the loss, whatever came of that: it was said by an
+# error of ours that was caught, by the cancellation itself that was caught, or nobody was
+# interrupted, for the session was idle.
+subtest 'a later cancellation keeps its words' => sub {
+	my $catch = "DO \$\$ BEGIN
+		%s
+		LOOP
+			BEGIN
+				PERFORM pg_sleep(0.01), zk_fencing_token('lost');
+				%s
+			EXCEPTION WHEN query_canceled OR serialization_failure THEN
+				EXIT;
+			END;
+		END LOOP;
+		PERFORM zk_unlock_all();
+		%s
+	END \$\$";
+	my $sleep = 'PERFORM pg_sleep(60);';
+	my $again = "BEGIN $sleep EXCEPTION WHEN division_by_zero THEN NULL; END;";
+	my %way = (
+		'an error that was caught' => [ 'SELECT 1', sprintf($catch, "PERFORM zk_lock('lost');", "PERFORM zk_lock('lost');", $sleep) ],
+		'a cancellation that was caught' => [ "SELECT zk_lock('lost')", sprintf($catch, '', '', $sleep) ],
+		'likewise, and in another block' => [ "SELECT zk_lock('lost')", sprintf($catch, '', '', $again) ],
+		'idle' => [ "SELECT zk_lock('lost')", 'SELECT pg_sleep(60), zk_fencing_token($$lost$$)' ]);
+	foreach my $way (sort keys %way)
+	{
+		foreach my $by (qw(pg_cancel_backend statement_timeout))
+		{
+			my ($setup, $sql) = @{ $way{$way} };
+			my $session = background($node);
+			$session->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')");
+			$session->query_safe($setup);
+			$session->query_safe("SET statement_timeout = '4s'") if $by eq 'statement_timeout';
+			my ($program) = session_programs($session->pid);
+			if ($way eq 'idle')
+			{
+				kill KILL => $program;
+				poll_until { !-d "/proc/$program" } 'the program to be reaped';
+				my $killed = time;
+				poll_until { time > $killed + 0.5 } 'the signal to be long past';
+			}
+			$session->start_query($sql);
+			if ($way ne 'idle')
+			{
+				wait_for_queue($zk, lock_path('lost'), 1);
+				wait_for_sleep($node, $session->pid);
+				kill KILL => $program;
+				# Nothing of it is left when it has dealt with its loss.
+				assert_no_nodes($zk, lock_path('lost'), "$way: it is lost");
+			}
+			wait_for_sleep($node, $session->pid);
+			my $slept = time;
+			poll_until { time > $slept + 1 } 'it to sleep on';
+			ok(!$session->is_done, "$way: it goes on");
+			$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $session->pid . ')')
+			  if $by eq 'pg_cancel_backend';
+			$session->wait_result;
+			is($session->sqlstate, '57014', "and is canceled by $by");
+			like($session->error, $by eq 'pg_cancel_backend' ? qr/due to user request/ : qr/due to statement timeout/, 'in its own words');
+			$session->quit;
+		}
+	}
+};
+
 done_testing();

@@ -7,7 +7,9 @@ use strict;
 use warnings;
 
 use PostgreSQL::Test::Utils qw(slurp_file);
+use Proxy;
 use Test::More;
+use Time::HiRes qw(time);
 use ZkLockTest;
 use ZooKeeper;
 
@@ -129,6 +131,85 @@ subtest 'a waiter' => sub {
 			return 1;
 		};
 	}
+};
+
+# The lease has not heard of it yet, so the work is committed; the next one holds the lock
+# meanwhile. Who releases it learns of it, and so do both logs.
+subtest 'who releases what he does not hold any more' => sub {
+	$node{berlin}->safe_psql('postgres', 'CREATE TABLE overlap (i int)');
+	my %way = (
+		zk_unlock => [ '', 'zk_lock', "SELECT zk_unlock('evicted')", 'f' ],
+		'zk_unlock of several' => [ '', 'zk_lock', "SELECT zk_unlock(ARRAY['evicted'])", 'f' ],
+		'zk_unlock in a transaction' => [ 'BEGIN', 'zk_lock', "SELECT zk_unlock('evicted')", 'f' ],
+		zk_unlock_all => [ '', 'zk_lock', 'SELECT zk_unlock_all()', '' ],
+		'DISCARD ALL' => [ '', 'zk_lock', 'DISCARD ALL', '' ],
+		'the end of a transaction' => [ 'BEGIN', 'zk_xact_lock', 'COMMIT', '' ],
+		'a kept lock' => [ "SET zklock.keep = '1min'", 'zk_lock', "SELECT zk_unlock('evicted')", 'f' ]);
+	foreach my $way (sort keys %way)
+	{
+		my ($begin, $function, $release, $result) = @{ $way{$way} };
+		my ($holder, $next) = map { background($node{$_}) } qw(berlin paris);
+		my %offset = map { $_ => -s $node{$_}->logfile } keys %node;
+		$holder->query_safe("SET zklock.commit_guard = 'lease'; $begin");
+		$holder->query_safe("SELECT $function('evicted')");
+		my ($token, $queued) = evict('evicted', 1);
+		$next->query_safe("SELECT zk_lock('evicted')");
+		is($holder->query('INSERT INTO overlap VALUES (1)') . $holder->sqlstate, '00000', "$way: the lease lets it work");
+
+		is($holder->query($release), $result, 'it is released');
+		# At the end of a transaction nobody waits for the answer.
+		poll_until { $holder->error ne '' || $holder->query('SELECT') . $holder->error } 'the news', 10
+		  if $way =~ /end/;
+		like($holder->error, qr/WARNING:  lock "evicted" had been lost before it was released\nDETAIL:  It was evicted by $by\./,
+			'with a warning that says by whom');
+		log_has('berlin', $offset{berlin},
+			qr/process \d+ was evicted from ZooKeeper lock "evicted"\n.*DETAIL:  By $by\. It was queue node "\Q$queued\E", fencing token $token\./,
+			'his log is told');
+		log_has('paris', $offset{paris}, qr/evicts a contender from ZooKeeper lock "evicted"\n.*queue node "\Q$queued\E", fencing token $token\./,
+			'the other log names the same token');
+		if ($begin eq 'BEGIN' && $release ne 'COMMIT')
+		{
+			$holder->query('COMMIT');
+			is($holder->sqlstate, '40001', 'what was not committed yet is not');
+		}
+		no_words();
+		$holder->query_safe('SELECT');
+		is($holder->error, '', 'it is said once');
+		$_->quit foreach $holder, $next;
+		assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
+	}
+};
+
+# The node is gone then, too, but it was we who deleted it.
+subtest 'a release of which the reply is lost' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my $holder = background($node{berlin});
+	my $offset = -s $node{berlin}->logfile;
+	$holder->query_safe("SET zklock.servers = '" . $proxy->address . "'; SELECT zk_lock('lost')");
+	$proxy->cut('replies');
+	$holder->start_query("SELECT zk_unlock('lost')");
+	assert_no_nodes($zk, lock_path('lost'), 'deleted');
+	$proxy->reset_connections;
+	$proxy->heal;
+	is($holder->wait_result, 't', 'released');
+	poll_until { $holder->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'it to be confirmed', 20;
+	$holder->query_safe('SELECT');
+	is($holder->error, '', 'nobody is warned');
+	unlike(slurp_file($node{berlin}->logfile, $offset), qr/was evicted/, 'no eviction is logged');
+	$holder->quit;
+	$proxy->stop;
+};
+
+# With the ensemble away nobody waits for long, and not for each one.
+subtest 'a release without an answer' => sub {
+	my $holder = background($node{berlin});
+	$holder->query_safe("SELECT zk_lock(i::text) FROM generate_series(1, 20) AS i");
+	$zk->pause;
+	my $begun = time;
+	is($holder->query("SELECT bool_and(zk_unlock(i::text)) FROM generate_series(1, 20) AS i"), 't', 'released');
+	cmp_ok(time - $begun, q(<), 3, q(only the first one waits));
+	$zk->resume;
+	$holder->quit;
 };
 
 subtest 'by others than zk_evict()' => sub {

@@ -492,8 +492,11 @@ test_hand_over(ZkClient *client)
 											  "data", 4)), "a node");
 		is_int(ZK_OK, result_of(zklock_client_get_and_watch(client, node)),
 			   "is watched");
-		ok(zklock_client_hand_over(i < 0 ? owner : others[i], node),
+		zklock_client_begin_many(i < 0 ? owner : others[i]);
+		ok(zklock_client_announce(i < 0 ? owner : others[i], node, NULL, 0) &&
+		   zklock_client_delete(i < 0 ? owner : others[i], node),
 		   "and handed over");
+		zklock_client_end_many(i < 0 ? owner : others[i]);
 		is_int(i < 0 ? ZK_WATCH_SET : ZK_WATCH_LOOK_AGAIN,
 			   await_watch(client, deadline),
 			   i < 0 ? "the watcher learns so" : "by one who does not own it");
@@ -506,6 +509,44 @@ test_hand_over(ZkClient *client)
 	close_client(owner);
 	close_client(others[0]);
 	remove_node(client, parent);
+}
+
+/* Whether the node that is left is there, and if not, who says that it was he. */
+static void
+test_leave(ZkClient *client)
+{
+	char		node[128];
+	char		record[128];
+
+	snprintf(node, sizeof(node), "%s/left", top);
+	snprintf(record, sizeof(record), "%s/who", top);
+	for (int i = 0; i < 3; i++)
+	{
+		ZkRequest  *gone;
+
+		if (i == 0)
+			result_of(zklock_client_create(client, node, ZK_EPHEMERAL, NULL, 0));
+		if (i == 2)
+			result_of(zklock_client_create(client, record, ZK_PERSISTENT, "it was me", 9));
+		ok(zklock_client_leave(client, node, record, "some lock", 77, true), "left");
+		ok(!zklock_client_is_undone(client), "which is awaited");
+		ok(await_silence(client), "it is over");
+		ok(zklock_client_is_undone(client), "and not awaited any more");
+		gone = zklock_client_take_gone(client);
+		is_int(i > 0, gone != NULL, i > 0 ? "it was gone" : "it was there");
+		if (gone != NULL)
+		{
+			const ZkReply *reply = zklock_client_reply(gone);
+
+			ok(strcmp(reply->path, node) == 0 && strcmp(reply->children[0], "some lock") == 0 &&
+			   reply->czxid == 77, "what and which");
+			ok(reply->data_length == (i == 2 ? 9 : 0) &&
+			   (i < 2 || memcmp(reply->data, "it was me", 9) == 0), "and who");
+			zklock_client_free(gone);
+		}
+		ok(zklock_client_take_gone(client) == NULL, "no more");
+	}
+	is_int(ZK_NO_NODE, result_of(zklock_client_get(client, record)), "the word is removed");
 }
 
 /* With all requests under way that there can be. */
@@ -827,6 +868,7 @@ main(void)
 	test_children(client);
 	test_watch(client);
 	test_hand_over(client);
+	test_leave(client);
 	test_no_room(client);
 	test_close(client);
 	test_killed_program(client);

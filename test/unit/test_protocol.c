@@ -93,7 +93,9 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 			blobs[0] = frame_text("127.0.0.1:1");
 			break;
 		case FRAME_REQUEST:
-			frame.u.request.kind = (int32_t) choose(REQUEST_LAST_OF_BACKEND + 1);
+			/* a LEAVE has blobs of its own: test_kinds() */
+			frame.u.request.kind = (int32_t) choose(REQUEST_LAST_OF_BACKEND);
+			frame.u.request.kind += frame.u.request.kind >= REQUEST_LEAVE;
 			frame.u.request.node_kind = (int32_t) choose(ZK_EPHEMERAL_SEQUENTIAL + 1);
 			frame.id = REQUEST_MAY_BE_SILENT(frame.u.request.kind) && choose(2) == 0 ? 0 : id;
 			blobs[0] = frame_text("/a/b");
@@ -182,6 +184,8 @@ static const Case cases[] = {
 	{"a text that ends before", FRAME_OPEN, sizeof(Frame) + 3, 1, 0, FRAME_INVALID},
 	{"no such request", FRAME_REQUEST, FIELD(u.request.kind), REQUEST_LAST_OF_BACKEND + 1, FRAME_INVALID},
 	{"a negative request", FRAME_REQUEST, FIELD(u.request.kind), -1, FRAME_INVALID},
+	{"only a LEAVE is awaited", FRAME_REQUEST, FIELD(u.request.is_awaited), 1, FRAME_INVALID},
+	{"news of nothing", FRAME_REPLY, FIELD(id), 0, FRAME_INVALID},
 	{"no such node", FRAME_REQUEST, FIELD(u.request.node_kind), ZK_EPHEMERAL_SEQUENTIAL + 1, FRAME_INVALID},
 	{"a negative node", FRAME_REQUEST, FIELD(u.request.node_kind), -1, FRAME_INVALID},
 	{"a path without its end", FRAME_REQUEST, sizeof(Frame) + 4, 1, 'x', FRAME_INVALID},
@@ -426,15 +430,15 @@ test_blobs(void)
 				   judge(&frame, blobs), "kind %d: number %d has no end", kinds[j], i);
 		}
 	}
-	is_int(FRAME_COMPLETE, judge(&(Frame) {.kind = FRAME_REPLY, .u.reply.nchildren = 1},
+	is_int(FRAME_COMPLETE, judge(&(Frame) {.kind = FRAME_REPLY, .id = 7, .u.reply.nchildren = 1},
 								 (FrameBlob[]) {{0}, {0}, {"", 1}}),
 		   "a child without a name");
-	is_int(FRAME_INVALID, judge(&(Frame) {.kind = FRAME_REPLY},
+	is_int(FRAME_INVALID, judge(&(Frame) {.kind = FRAME_REPLY, .id = 7},
 								(FrameBlob[]) {{0}, {0}, {"x", 1}}),
 		   "a child's name without its end");
 }
 
-/* A second path: of REPLACE and MOVE. No number: of SET and DELETE alone. */
+/* A second path: of REPLACE, MOVE, LEAVE. No number: of SET, DELETE, LEAVE alone. */
 static void
 test_kinds(void)
 {
@@ -442,8 +446,11 @@ test_kinds(void)
 	{
 		Frame		frame = make_frame(FRAME_REQUEST);
 		FrameBlob	blobs[FRAME_NBLOBS] = {frame_text("/a"), {0}, {0}};
-		bool		has_two = kind == REQUEST_REPLACE || kind == REQUEST_MOVE;
+		bool		has_two = kind == REQUEST_REPLACE || kind == REQUEST_MOVE ||
+			kind == REQUEST_LEAVE;
 
+		if (kind == REQUEST_LEAVE)
+			blobs[2] = frame_text("the lock");
 		frame.u.request.kind = kind;
 		is_int(has_two ? FRAME_INVALID : FRAME_COMPLETE,
 			   judge(&frame, blobs), "request %d with one path", kind);
@@ -453,8 +460,8 @@ test_kinds(void)
 		if (!has_two)
 			blobs[1] = (FrameBlob) {0};
 		frame.id = 0;
-		is_int(kind == REQUEST_SET || kind == REQUEST_DELETE ? FRAME_COMPLETE :
-			   FRAME_INVALID, judge(&frame, blobs), "and without a number");
+		is_int(kind == REQUEST_SET || kind == REQUEST_DELETE || kind == REQUEST_LEAVE ?
+			   FRAME_COMPLETE : FRAME_INVALID, judge(&frame, blobs), "and without a number");
 		frame.id = 7;
 		frame.u.request.is_watched = true;
 		is_int(kind == REQUEST_LIST || kind == REQUEST_GET ? FRAME_COMPLETE :
@@ -468,7 +475,7 @@ test_longest(void)
 {
 	FrameBuffer buffer = {0};
 	FrameTaken	taken;
-	Frame		frame = {.kind = FRAME_REPLY};
+	Frame		frame = {.kind = FRAME_REPLY, .id = 7};
 	size_t		most = FRAME_MAX - sizeof(Frame);
 	char	   *bytes = calloc(1, most + 1);
 
@@ -869,7 +876,7 @@ use_client(const char *program, int number)
 	requests[4] = zklock_client_replace(client, "/a", 0, "/b", "");
 	for (int i = 5; i < 12; i++)
 		requests[i] = zklock_client_get(client, "/a");
-	zklock_client_hand_over(client, "/a");
+	zklock_client_leave(client, "/a", "/b", "a", 1, number % 2);
 	zklock_client_interrupt_on_loss(client, number % 2);
 	zklock_client_flush(client);
 	until = zklock_client_now() + 100;
