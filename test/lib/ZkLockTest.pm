@@ -60,6 +60,7 @@ our @EXPORT = qw(
   assert_no_nodes
   session_programs
   assert_no_programs
+  least_of
   poll_until
 );
 
@@ -372,6 +373,22 @@ sub assert_no_nodes
 		  10;
 	};
 	return is("@left", '', $what || "no nodes below $path");
+}
+
+=pod
+
+=head2 least_of(@counts)
+
+The least of several counts of the same thing, of which some may have a heartbeat in
+them. That one had is said, and counted by what runs the tests.
+
+=cut
+
+sub least_of
+{
+	my @counts = sort { $a <=> $b } @_;
+	note("again: counted @_ times, and the least is taken") if $counts[-1] != $counts[0];
+	return $counts[0];
 }
 
 =pod

@@ -34,6 +34,7 @@ run_mutation() {
 	[[ -f $run/mutation/counts ]] || return 0
 	while read -r word count; do
 		[[ $word != killed ]] || passed=$((passed + count))
+		ran+=("$count mutants $word")
 	done <"$run/mutation/counts"
 }
 

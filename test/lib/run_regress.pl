@@ -7,7 +7,9 @@ use strict;
 use warnings;
 
 my ($directory, @command) = @ARGV;
+my ($input) = map { /^--inputdir=(.*)/ } @command;
 my $count = 0;
+my %ran;    # what was compared, in words
 my $bad;
 
 $| = 1;
@@ -29,6 +31,7 @@ while (my $line = readline $in)
 }
 close $in;
 my $status = $?;
+print "# ran: $ran{$_} $_\n" foreach sort keys %ran;
 print "1..$count\n";
 show("$directory/regression.diffs", 1_000);
 if ($status && !$bad)
@@ -42,8 +45,27 @@ sub report
 	my ($ok, $name, $took) = @_;
 	$count++;
 	$bad ||= !$ok;
+	if (open my $sql, '<', "$input/sql/$name.sql")
+	{
+		$ran{'SQL files'}++;
+		$ran{'SQL statements'} += statements(join '', readline $sql);
+	}
+	elsif (open my $results, '<', "$directory/results/$name.out")
+	{
+		$ran{'spec files'}++;
+		$ran{'spec permutations'} += grep { /^starting permutation/ } readline $results;
+	}
 	print $ok ? 'ok' : 'not ok', " $count - $name", $took =~ s/ +/ /r, "\n";
 	return;
+}
+
+# How many there are of psql's language.
+sub statements
+{
+	my ($text) = @_;
+	$text =~ s/(\$\w*\$).*?\1|'(?:[^']|'')*'|--[^\n]*//gs;
+	my @ends = $text =~ /;|\\g/g;
+	return scalar @ends;
 }
 
 # The last lines of a file.

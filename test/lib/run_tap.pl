@@ -7,7 +7,9 @@
 # always with VERBOSE=1. JOBS tells how many may run at a time. What a job leaves
 # running in its process group is killed, and does not outlive us either.
 # Into COUNTS go the lines "passed N" and "failed N", "FAILED what" for each
-# failure, and "took SECONDS what" for each job.
+# failure, "took SECONDS what" for each job, and what was run: "ran N what", "skipped N",
+# and "again N", how often a test says that it had to try again, which it does by a comment
+# "# again: why".
 
 use strict;
 use warnings;
@@ -30,6 +32,8 @@ my ($first_port, $end_port) = (10_200, 32_200);
 my @parts = (1 .. $at_a_time);
 
 my ($passed, $failed, @failures, @took) = (0, 0);
+my ($skipped, $again) = (0, 0);
+my %ran;    # by what, in words
 my %running;    # by process id
 
 # Set by a signal, which is looked at where each job that was begun is known.
@@ -126,9 +130,9 @@ sub finish_job
 	while (my $result = $parser->next)
 	{
 		$bailed_out ||= $result->is_bailout;
-		push @notes, $result->as_string
-		  if $result->is_test && $result->has_skip || $result->is_bailout;
+		push @notes, $result->as_string if $result->is_bailout;
 	}
+	push @notes, count_what_ran($job);
 	my @bad = map { "test $_" } $parser->failed;
 	# A program can fail without a failed assertion: crash, sanitizer report, wrong
 	# plan, or because it hung. It counts as one.
@@ -142,12 +146,54 @@ sub finish_job
 	push @failures, map { "$job->{name}: $_" } @bad;
 
 	# Skipping is allowed and never silent.
-	push @notes, 'skipped: ' . $parser->skip_all if $parser->skip_all;
+	if ($parser->skip_all)
+	{
+		push @notes, 'skipped: ' . $parser->skip_all;
+		$skipped++;
+	}
 	printf "%-28s %s %7.1f s, %d passed\n", $job->{name}, @bad ? 'FAILED' : 'ok    ',
 	  $took, scalar $parser->passed;
 	print "    $_\n" foreach @notes, @bad;
 	show($job->{file}) if @bad || $ENV{VERBOSE};
 	return;
+}
+
+# What a job has run, with what is in subtests, and in them only, for what sums a subtest up
+# is no assertion of its own. Returns what is to be shown: who was skipped, or tried again.
+sub count_what_ran
+{
+	my ($job) = @_;
+	my ($depth, $assertions, @notes) = (0, 0);
+	foreach my $line (split /\n/, contents("$job->{file}.out"))
+	{
+		$ran{$2} += $1 if $line =~ /^# ran: (\d+) (.+)/;
+		if ($line =~ /^\s*# (again: .*)/)
+		{
+			push @notes, $1;
+			$again++;
+		}
+		next if $line !~ /^(\s*)(?:(?:not )?ok \d+(.*)|\d+\.\.\d+)/;
+		my ($indent, $text) = (length $1, $2);
+		if (defined $text && $text =~ /# skip\b/i)
+		{
+			push @notes, $line =~ s/^\s+/in a subtest: /r;
+			$skipped++;
+		}
+		elsif (defined $text && $indent >= $depth)
+		{
+			$assertions++;
+		}
+		$depth = $indent;
+	}
+	my ($kind) = $job->{name} =~ m{^(?:sanitized-)?(t/|unit/test|model|tools)} or return @notes;
+	my %what = (
+		't/' => [ 'TAP files', 'TAP assertions' ],
+		'unit/test' => [ 'unit programs', 'unit checks' ],
+		model => [ undef, 'model properties, situations and mutants' ],
+		tools => [ undef, 'tools' ]);
+	$ran{ $what{$kind}[0] }++ if $what{$kind}[0];
+	$ran{ $what{$kind}[1] } += $assertions;
+	return @notes;
 }
 
 sub contents
@@ -205,5 +251,7 @@ open my $out, '>', $counts or die "could not write $counts: $!";
 print $out "passed $passed\nfailed $failed\n";
 s/\s+/ /g, print $out "FAILED $_\n" foreach @failures;
 print $out "$_\n" foreach @took;
+print $out "ran $ran{$_} $_\n" foreach sort keys %ran;
+print $out "skipped $skipped\nagain $again\n";
 close $out or die "could not write $counts: $!";
 exit($failed ? 1 : 0);

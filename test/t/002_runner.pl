@@ -32,7 +32,7 @@ sub run_jobs
 	unlink "$dir/counts";
 	my ($out, $err) = run_command([ $^X, $runner, "$dir/counts", @files ]);
 	my $counts = -e "$dir/counts" ? slurp_file("$dir/counts") : "none: $err";
-	return ($counts =~ s/^took .*\n//mgr, $out);
+	return ($counts =~ s/^(?:took|ran|skipped|again) .*\n//mgr, $out, $counts);
 }
 
 # What a program prints, and what it counts as.
@@ -57,8 +57,25 @@ foreach my $i (0 .. $#cases)
 	like($counts, qr/\Apassed $passed\nfailed $failed\n(FAILED .*\n){$failed}\z/, $what);
 }
 
+# What was run is counted through subtests; what was skipped, or tried again, is shown.
+my ($counts, $out, $all) = run_jobs(job('t%subtests', <<'SH'));
+cat <<'TAP'
+# Subtest: two
+    ok 1 - one
+    ok 2 # skip no time
+    # again: the server was slow
+    1..2
+ok 1 - two
+ok 2 - three
+1..2
+TAP
+SH
+like($all, qr/^ran 2 TAP assertions\nran 1 TAP files\nskipped 1\nagain 1\n/m,
+	'assertions, skips and second tries of subtests are counted');
+like($out, qr/^ +in a subtest: ok 2 # skip no time\n +again: the server was slow$/m, 'and shown');
+
 # What is shown can be read.
-my ($counts, $out) = run_jobs(job('much',
+($counts, $out) = run_jobs(job('much',
 	'echo 1..1; seq -f "# %.0f" 30000; printf "\033[2J\n"; echo not ok 1; exit 1'));
 like($out, qr/# 1\n.*\.\.\. see \Q$dir\E\/much\.out\n.*# 30000\n.*not ok 1/s,
 	'the middle of a long output is left out');
