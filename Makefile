@@ -5,7 +5,10 @@
 #                          that has zklock installed and zklock.servers set, as
 #                          a superuser; with TAP_TESTS=1 also the tests of test/t
 #   make check             sets everything up (packages too) and runs all tests
-#   make check-versions    the same on each current release of Debian
+#                          only those that say most of one file: make check FILE=src/keep.c
+#   make nightly           what takes too long for that: whole models, torture, coverage,
+#                          mutation, valgrind, versions, packages; hours
+#   make check-versions    the same as make check on each current release of Debian
 #   make check-packages    builds the Debian package on each of them, installs it
 #                          where there is no compiler, and uses it
 #   make soak              make check ten times on a busy machine, and a table of
@@ -31,8 +34,8 @@
 # (but indent, its tools), so they must not depend on PGXS; PGXS has a "check" of its
 # own besides, one that refuses.
 
-OUR_GOALS = check check-versions check-packages coverage mutation valgrind soak demo torture \
-	bench indent dist
+OUR_GOALS = check nightly check-versions check-packages coverage mutation valgrind soak demo \
+	torture bench indent dist
 
 # Where this file is: the source tree also in a VPATH build.
 here := $(dir $(lastword $(MAKEFILE_LIST)))
@@ -49,7 +52,7 @@ MAKEFLAGS += --no-print-directory
 .PHONY: $(OUR_GOALS)
 .NOTPARALLEL:
 
-check demo soak:
+check nightly demo soak:
 	@$(here)test/$@
 
 coverage:
