@@ -82,6 +82,10 @@ my $stuck_after_healing = 60;
 # So many of the commits may be excused: several times what was measured, see README.
 my $excused_share = 0.005;
 
+# So many of those who hold a lock when a server hangs may lose it: on a busy machine a
+# session timeout is short. At a load of 25 it were 4 of 14, and 7 of 11 of the mutant.
+my $hang_share = 0.4;
+
 # How late a bounded wait may end, on a busy machine.
 my $slack = 3;
 
@@ -645,13 +649,16 @@ if (!$only_some)
 	cmp_ok(scalar(grep { $_->{answer} eq 't' } @{ $report->claims }),
 		'>=', $option{duration} / 10, 'many slots were given out');
 }
-cmp_ok($woken_by_set, '>=', $option{duration} / 2,
+my ($holders_in_hangs, $lost_in_hangs) = $report->hangs;
+cmp_ok($lost_in_hangs, '<=', 1 + $hang_share * $holders_in_hangs,
+	'a server that hangs costs few their locks');
+cmp_ok($woken_by_set, '>=', $option{duration} / 6,
 	'many locks were handed over')
   if !$only_some;
 cmp_ok(
 	$report->writes('marked', 'refused') + $report->writes('marked', 'accepted'),
-	'>=', $option{duration} / 3, 'a stranger has often tried to hand one over');
-cmp_ok($report->words_heard, '>=', $option{duration} / 10,
+	'>=', $option{duration} / 10, 'a stranger has often tried to hand one over');
+cmp_ok($report->words_heard, '>=', $option{duration} / 30,
 	'some have heard an impostor')
   if $option{guard} eq 'quorum' && !$only_some;
 
@@ -666,6 +673,8 @@ diag($_)
 	[ 'kept locks taken back', $report->taken_back ],
 	(map { [ "excused: $_", scalar keys %{ $excused{$_} } ] } sort keys %excused),
 	[ 'nodes that the ensemble has lost', $witness->lost ],
+	[ 'held when a server hung', $holders_in_hangs ],
+	[ '  of these, lost', $lost_in_hangs ],
 	[ 'silences judged', scalar $report->silences(@Torture::Stage::homes) ],
 	[ 'waiters woken by a hand-over', $woken_by_set ],
 	[ 'waiters woken by a deletion', $woken_by_deletion ]),

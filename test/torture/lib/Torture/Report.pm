@@ -110,6 +110,7 @@ sub _read_worker
 			elsif ($event =~ /^(committed|refused|unknown)$/)
 			{
 				$cycle->{outcome} = $event;
+				$cycle->{lost_at} = $time if ($entry->{sqlstate} || '') eq '40001';
 				$cycle->{ended} = $time;
 			}
 			elsif ($event =~ /^(wanted|got)$/)
@@ -148,6 +149,7 @@ sub _read_worker
 			{
 				$cycle->{gave_up} = $time if $entry->{stage} eq 'asking';
 				$cycle->{has_failed} = 1;
+				$cycle->{lost_at} = $time if ($entry->{sqlstate} || '') eq '40001';
 				$cycle->{is_deadlock} = 1 if ($entry->{sqlstate} || '') eq '40P01';
 			}
 			elsif ($event eq 'claimed')
@@ -307,6 +309,38 @@ sub silences
 		} @silences;
 	}
 	return @quiet;
+}
+
+=pod
+
+=head2 hangs
+
+What became of those who held a lock when a server began to hang: how many there were,
+and how many lost it before it served again. Without those whom something else has hit.
+
+=cut
+
+sub hangs
+{
+	my ($self) = @_;
+	my ($holders, $lost) = (0, 0);
+	my ($from, %hit);
+	foreach my $entry (sort { $a->{time} <=> $b->{time} } @{ $self->{timeline} })
+	{
+		my $pid = $entry->{pid} || ($entry->{target} =~ /^(?:program of )?(\d+)$/ ? $1 : '');
+		$hit{$pid} = $entry->{time};
+		$from = $entry->{time} if $entry->{kind} eq 'hang' && $entry->{event} eq 'fault';
+		next unless $entry->{kind} eq 'hang' && $entry->{event} eq 'heal' && $from;
+		my @held = grep {
+			     $_->{granted} && $_->{granted} < $from
+			  && ($_->{ended} || $_->{release_sent} || $_->{lost_at} || $_->{over} || 0) > $from
+			  && ($hit{ $_->{pid} } || 0) < $from - $shortly
+			  && !grep { $self->{evictions}{ $_->{token} } } @{ $_->{locks} }
+		} grep { $_->{kind} !~ /^(hold|foreign)$/ } @{ $self->{cycles} };
+		$holders += @held;
+		$lost += grep { ($_->{lost_at} || 9**9**9) < $entry->{time} } @held;
+	}
+	return ($holders, $lost);
 }
 
 =pod

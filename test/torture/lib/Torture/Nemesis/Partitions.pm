@@ -7,7 +7,8 @@ Torture::Nemesis::Partitions - faults of the network between the servers
 
 =head1 DESCRIPTION
 
-One server is cut off from the others, in both directions or in one, alone or
+Sometimes one of the servers hangs, and everybody has to connect anew. Else one server is
+cut off from the others, in both directions or in one, alone or
 together with the clients of one cluster. So there are leaders that others have
 deposed, and followers that go on to serve. The worst of it: somebody sleeps with a
 lock, wakes up in time, is told by a follower that all is well, and then both are cut
@@ -26,6 +27,7 @@ use warnings;
 
 use parent 'Torture::Nemesis';
 
+use File::Basename qw(dirname);
 use Time::HiRes qw(sleep);
 use Torture::History qw(now);
 use Torture::Programs qw(programs_of servers_of_holders);
@@ -47,6 +49,7 @@ sub menu
 		mute_leader => 2,
 		deaf_follower => 2,
 		mute_follower => 2,
+		hang => 5,
 		wake_one => 400,
 		wake_all => 160);
 }
@@ -66,6 +69,7 @@ sub inject
 	return if !$leader || @followers < @members - 1;
 	return $self->_wake($kind, \@sleepers, @followers) if $kind =~ /^wake/;
 	my $member = $kind =~ /leader/ ? $leader : $followers[ rand @followers ];
+	return $self->_hang($kind, $member) if $kind eq 'hang';
 	my @others = grep { $_ != $member } @members;
 	$self->_isolate("part_$kind", [$member], \@others);
 	$self->_take_clients($member) if $kind =~ /clients/;
@@ -140,6 +144,33 @@ sub _part_from
 	my @others = grep { $_ != $member } $self->{zookeeper}->members;
 	$self->_isolate('part_follower_awake', [$member], \@others, $self->timeouts(1, 2.2));
 	$self->_take_clients($member, $holder->{cluster});
+	return;
+}
+
+# A follower stands still, and all connections of all clusters fall silent and then end, so
+# that each session has to find one of the two others in the time that is left. Nobody is
+# to cut a cluster off meanwhile.
+sub _hang
+{
+	my ($self, $kind, $member) = @_;
+	# It may have been started again since we know it.
+	my $file = dirname($self->{zookeeper}->data_dir($member)) . '/zookeeper.pid';
+	open my $read, '<', $file or return;
+	chomp(my $pid = readline $read);
+	return if grep { $self->{is_busy}->($_) } keys %{ $self->{proxies} };
+	my @proxies = map { @$_ } values %{ $self->{proxies} };
+	open my $flag, '>', $self->{flag} or die "could not write $self->{flag}: $!";
+	my $seconds = $self->timeouts(1.5, 2.5);
+	$self->fault($kind, "server $member");
+	kill 'STOP', $pid;
+	$_->cut('both') foreach @proxies;
+	$self->heal_in(
+		$self->timeouts(0.15, 0.15),
+		'silence', 'all',
+		sub { $_->reset_connections, $_->heal foreach @proxies; });
+	$self->heal_in($seconds, 'hang', "server $member",
+		sub { kill 'CONT', $pid; unlink $self->{flag}; });
+	$self->heal_in($seconds, 'busy', $_, sub { }) foreach keys %{ $self->{proxies} };
 	return;
 }
 
