@@ -7,8 +7,8 @@
 # Each worker has in DIRECTORY/N what was built and installed, and in JOBS files N%TEST
 # that run one test each with that installation, as run_tap.pl's do; PREFIX is how they are
 # run. A mutant is made of one change (see Mutants.pm), compiled and installed, and the
-# tests that test/coverage/map names for its function are run, the first ones first, a few
-# at a time, until one fails.
+# tests that test/coverage/map names for its function and its file are run, the first ones
+# first, a few at a time, until one fails.
 #
 # In the environment: MODULES, or all that test/mutation/run does not have; COUNT of each
 # of them, chosen by SEED; MINUTES, after which no new one is begun; FUNCTION, only this one.
@@ -230,16 +230,15 @@ sub make
 	return 1;
 }
 
-# Those of its function, and the first ones of its file. Those that build zklock themselves
-# would not have the mutant in it.
+# Those of its function, and then the others of its file, of which some say more of the
+# function, and take longer. Those that build zklock themselves would not have the mutant.
 sub tests_of
 {
 	my ($mutant) = @_;
 	my $file = "src/$mutant->{module}.c";
-	my @file = $map->tests($file);
 	my %has;
 	return grep { !$has{$_}++ && -e job_file(1, $_) }
-	  ($map->tests($file, $mutant->{function}), grep { defined } @file[ 0 .. 2 ]);
+	  ($map->tests($file, $mutant->{function}), $map->tests($file));
 }
 
 sub job_file

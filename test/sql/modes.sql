@@ -170,3 +170,11 @@ COMMIT;
 SELECT zk_is_held('modes'), pg_temp.queue('modes');
 SELECT zk_unlock_shared('modes');
 RESET zklock.commit_guard;
+
+-- What is kept was granted when it was
+SET zklock.keep = '10min';
+SELECT zk_lock('modes kept') > 0 AS granted, zk_unlock('modes kept');
+SELECT state, granted_at BETWEEN now() - interval '1 minute' AND clock_timestamp() AS granted_at_ok
+FROM zk_locks WHERE name = 'modes kept';
+RESET zklock.keep;
+SELECT zk_disconnect();
