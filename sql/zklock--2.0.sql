@@ -20,7 +20,7 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock(text, interval, integer) IS
-'Taking: Takes an exclusive lock of session scope, waiting for it in line. Returns its fencing token, which rises with every grant. timeout and lock_timeout bound the wait, connecting included (error 55P03, nothing left behind). With permits greater than 1 the lock is a counting semaphore: the first permits contenders of the queue hold it, and all its users must name the same number (otherwise 55000). Counted: release as often with zk_unlock(). Ends with the session, DISCARD ALL or zk_unlock_all(); survives ROLLBACK.';
+'Taking: Takes an exclusive lock of session scope, waiting for it in line. Returns its fencing token, which rises with every grant, save that a lock taken back under zklock.keep has its former one: hand on that of zk_fencing_token(). timeout and lock_timeout bound the wait, connecting included (error 55P03, nothing left behind). With permits greater than 1 the lock is a counting semaphore: the first permits contenders of the queue hold it, and all its users must name the same number (otherwise 55000). Counted: release as often with zk_unlock(). Ends with the session, DISCARD ALL or zk_unlock_all(); survives ROLLBACK.';
 
 CREATE FUNCTION zk_lock_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
@@ -320,7 +320,7 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_fencing_token(text) IS
-'Fencing: The fencing token of a lock that this session holds, in either mode; NULL if it holds none. A later holder of the lock has a greater one, in every database and in clients in other languages (it is the czxid of the queue node).';
+'Fencing: The fencing token of a lock that this session holds, in either mode; NULL if it holds none. A later holder of the lock has a greater one, in every database and in clients in other languages (it is the czxid of the queue node). Having been asked for, it is that of no other grant: the lock is not kept after its release (zklock.keep).';
 
 CREATE FUNCTION zk_is_held(name text)
 RETURNS boolean
@@ -409,13 +409,15 @@ COMMENT ON FUNCTION _zk_fence_own_token(text) IS
 
 -- A token that cannot be must not get in, so it is looked at first. The row is
 -- locked by the INSERT whether it is changed or not: until the end of the
--- transaction no other holder, older or newer, gets past it.
+-- transaction no other holder, older or newer, gets past it. If the lock is held
+-- here its token is asked for, so that it is not kept (zklock.keep).
 CREATE FUNCTION zk_fence(name text, token bigint)
 RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
 	SELECT _zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at,
-							 pg_catalog.clock_timestamp())
+							 pg_catalog.clock_timestamp()),
+			zk_fencing_token(zk_fence.name)
 		FROM (VALUES (true)) AS one
 			LEFT JOIN zk_fences AS f
 				ON f.name OPERATOR(pg_catalog.=) zk_fence.name;

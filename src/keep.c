@@ -14,8 +14,10 @@
  * all the time, so nobody else was let in.  A fresh proof, the one that the
  * commit guard relies on, too, says that it is still there; without one it is
  * left, and the lock is contended for as if it had not been kept.  The token
- * is that of the node: nobody has held the lock in between, so there is nobody
- * to be told apart from.
+ * is that of the node.  Behind a pooler those who hold the lock one after the
+ * other can be told apart by it all the same: a place whose token was asked
+ * for (zklock_tell_token()) is not kept, so what is taken back has a token
+ * that nobody was told in this way.
  *
  * A lock that is kept is held by nobody: no commit is guarded for it, no loss
  * is told of, and no statement is canceled for it.
@@ -262,7 +264,8 @@ can_be_taken(const ZkKeep *keep, ZkSessionNumber live)
 }
 
 /*
- * Can that place be kept?  Not when somebody has asked to release the lock.
+ * Can that place be kept?  Not when somebody has asked to release the lock, or
+ * for its token.
  */
 static bool
 can_keep(const ZkKeep *keep, ZkSessionNumber live)
@@ -271,7 +274,8 @@ can_keep(const ZkKeep *keep, ZkSessionNumber live)
 
 	return is_of_setting(keep) && place->mode == RECIPE_EXCLUSIVE &&
 		place->replacing == NULL && !place->is_on_word &&
-		place->recalled_at == 0 && !zklock_place_is_lost(place, live) &&
+		place->recalled_at == 0 && !place->is_token_told &&
+		!zklock_place_is_lost(place, live) &&
 		zklock_client_now() >= *rival_until(place->lock_path) &&
 		!proc_exit_inprogress;
 }

@@ -99,6 +99,9 @@ extern void zklock_release_session_scope(bool has_written);
 /* Fencing token of a lock held here, in either mode; 0 if it is not held. */
 extern int64 zklock_token(const char *name);
 
+/* The same for somebody who may use it: no later grant has that token. */
+extern int64 zklock_tell_token(const char *name);
+
 /* With how many permits it is held; 0 if it is not held. */
 extern int	zklock_permits(const char *name);
 

@@ -47,6 +47,16 @@ zklock_token(const char *name)
 	return place != NULL ? place->token : 0;
 }
 
+int64
+zklock_tell_token(const char *name)
+{
+	int64		token = zklock_token(name);
+
+	if (token != 0)
+		zklock_lock_find(name)->place.is_token_told = true;
+	return token;
+}
+
 int
 zklock_permits(const char *name)
 {

@@ -167,6 +167,7 @@ zklock_place_note_grant(ZkPlace *place)
 	place->is_evicted = false;
 	free_text(&place->evicted_by);
 	place->is_mistaken = place->is_told = place->is_awaited = false;
+	place->is_token_told = false;
 	place->replacing = NULL;
 }
 

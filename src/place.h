@@ -44,6 +44,8 @@ typedef struct ZkPlace
 	bool		is_mistaken;	/* evicted, for the one ahead had lied */
 	bool		is_told;		/* the log knows who evicted us */
 	bool		is_awaited;		/* who releases it will wait for the delete */
+	bool		is_token_told;	/* the token was asked for: no other grant may
+								 * have the same, so the place is not kept */
 	int64		recalled_at;	/* the last request to release it that the
 								 * user was told of, by its mtime; 0: none */
 

@@ -249,7 +249,7 @@ zk_disconnect(PG_FUNCTION_ARGS)
 Datum
 zk_fencing_token(PG_FUNCTION_ARGS)
 {
-	int64		token = zklock_token(zklock_args_name(fcinfo));
+	int64		token = zklock_tell_token(zklock_args_name(fcinfo));
 
 	if (token == 0)
 		PG_RETURN_NULL();
@@ -266,7 +266,7 @@ Datum
 zk_fence_own_token(PG_FUNCTION_ARGS)
 {
 	char	   *name = zklock_args_name(fcinfo);
-	int64		token = zklock_token(name);
+	int64		token = zklock_tell_token(name);
 
 	if (token == 0)
 		ereport(ERROR,

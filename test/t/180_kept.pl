@@ -431,17 +431,43 @@ subtest 'not where others take it in between' => sub {
 	$_->quit foreach $keeper, $rival;
 };
 
-subtest 'fenced as ever' => sub {
+subtest 'fenced' => sub {
 	my $keeper = keeper('10min');
-	my $rival = rival();
+	my $writer = background($node{berlin});
+	my %by = (
+		zk_fence => sub { $keeper->query_safe("SELECT zk_fence('$_[0]')") },
+		'zk_fence with a token' => sub { $keeper->query_safe("SELECT zk_fence('$_[0]', $_[1])") },
+		zk_fencing_token => sub {
+			$writer->query_safe("SELECT zk_fence('$_[0]', "
+				  . $keeper->query_safe("SELECT zk_fencing_token('$_[0]')") . ')');
+		});
+	foreach my $how (sort keys %by)
+	{
+		my $name = new_name();
+		cycle($keeper, $name);
+		my @tokens;
+		foreach my $grant (1, 2)
+		{
+			push @tokens, $keeper->query_safe("SELECT zk_lock('$name')");
+			$by{$how}->($name, $tokens[-1]);
+			is($keeper->query_safe("SELECT zk_unlock('$name')"), 't', "$how: released");
+			is(states($keeper), '', 'and not kept');
+		}
+		cmp_ok($tokens[1], '>', $tokens[0], 'the next grant has a greater token');
+		$writer->query("SELECT zk_fence('$name', $tokens[0])");
+		is($writer->sqlstate, '40001', 'so one who comes late with the first is refused');
+		cycle($keeper, $name);
+		is(states($keeper), "$name kept", 'a grant whose token nobody asks for is kept again');
+		$keeper->query_safe('SELECT zk_unlock_all()');
+	}
+
+	# a fence that fails
 	my $name = new_name();
-	my $token = keep_one($keeper, $name);
-	$keeper->query_safe("BEGIN; SELECT zk_xact_lock('$name'); SELECT zk_fence('$name'); COMMIT")
-	  foreach 1 .. 3;
-	my $next = $rival->query_safe("SELECT zk_lock('$name', '20s')");
-	cmp_ok($next, '>', $token, 'the next holder has a higher token');
-	$rival->query_safe("SELECT zk_unlock('$name')");
-	$_->quit foreach $keeper, $rival;
+	cycle($keeper, $name);
+	$keeper->query("SELECT zk_lock('$name'), 1 / (zk_fencing_token('$name') IS NULL)::int");
+	$keeper->query_safe("SELECT zk_unlock('$name')");
+	is(states($keeper), '', 'what was told in a transaction that failed was told all the same');
+	$_->quit foreach $keeper, $writer;
 };
 
 assert_no_nodes($zk, lock_path("kept$_")) foreach 1 .. $names;
