@@ -150,6 +150,7 @@ PROGRAM_OBJS = \
 	src/program_follow.o \
 	src/program_ask.o \
 	src/protocol.o \
+	src/answer.o \
 	src/keep_word.o \
 	src/contact.o \
 	src/recipe_node.o \

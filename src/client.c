@@ -259,6 +259,13 @@ zklock_client_is_undone(const ZkClient *client)
 	return page == NULL || atomic_load(&page->nundone) >= client->nwithdrawn;
 }
 
+void
+zklock_client_note_use(ZkClient *client, bool is_in_use)
+{
+	if (client->channel.page != NULL)
+		atomic_store(&client->channel.page->is_in_use, is_in_use);
+}
+
 /*
  * The program first marks the loss in the page, and then checks whether an
  * interrupt is wanted.  We first say that one is wanted, and then check the
@@ -540,6 +547,7 @@ take_status(ZkClient *client, const FrameTaken *taken, int64_t now)
 	status->lost_at = news->lost_at < now ? news->lost_at : now;
 	if (status->lost_at < status->suspended_at)
 		status->lost_at = status->suspended_at;
+	status->nrefused = news->nrefused;
 	copy_text(status->server, sizeof(status->server), taken->blobs[0]);
 	copy_text(status->library, sizeof(status->library), taken->blobs[2]);
 	client->ticket = news->ticket;

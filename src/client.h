@@ -80,6 +80,12 @@ extern int64_t zklock_client_session_id(ZkClient *client);
 extern bool zklock_client_is_undone(const ZkClient *client);
 
 /*
+ * Do locks hang on it?  Not at first.  One on which none do, and nobody waits
+ * for any, is ended where it cannot delete what it has made.
+ */
+extern void zklock_client_note_use(ZkClient *client, bool is_in_use);
+
+/*
  * Send this process SIGINT when the session becomes LOST, even if it is busy
  * elsewhere, or do not.  Once refused, none comes any more.
  */

@@ -187,6 +187,11 @@ zklock_errors_describe_loss(const ZkClientStatus *status, const char *error,
 					 "ZooKeeper kept the session, and answered none of its requests for the session timeout of %d ms.",
 					 status->session_timeout_ms);
 			break;
+		case ZK_LOSS_REFUSED:
+			snprintf(text, size,
+					 "ZooKeeper refused for the session timeout of %d ms to delete what had been released.",
+					 status->session_timeout_ms);
+			break;
 		case ZK_LOSS_NONE:
 		case ZK_LOSS_EXPIRED:
 		case ZK_LOSS_RESOLVE:

@@ -635,7 +635,7 @@ win_place(const ZkLockOrder *order, Lock *lock, int64 asked_at)
 		.style = zklock_name_style(),
 		.is_at_once = is_once,
 		.deadline = Min(lock_timeout_at, is_once ?
-						zklock_session_reply_deadline() : timeout_at),
+						zklock_session_reply_deadline(asked_at) : timeout_at),
 		.timeout_ms = lock_timeout_at < timeout_at ?
 		ZK_BY_LOCK_TIMEOUT : order->timeout_ms
 	};

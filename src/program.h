@@ -212,6 +212,12 @@ extern void session_check_connection(Session *session);
 /* An attempt to connect was begun: until when is it to be answered? */
 extern void session_bound_attempt(Session *session, int64_t now);
 
+/*
+ * It will never be of use again.  What is to be repeated or watched may be the
+ * reason, and must not be in the way of the close.
+ */
+extern void session_end(Session *session, ZkClientLoss loss);
+
 /* Put a changed status among the frames for the backend. */
 extern void session_report(Session *session);
 

@@ -23,6 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "recipe.h"
+
 /*
  * How long a request may stay unanswered before a nudge goes out behind it: a
  * server 3.6.0 to 3.8.0 may forget to answer until something else happens
@@ -34,10 +36,10 @@
 #define NUDGE_MS 300
 
 /*
- * How long after a refusal a request is sent again, at first and at most.
+ * How long after a refusal a request is sent again, at first; at most a
+ * quarter of the session timeout.
  */
 #define RETRY_MIN_MS 100
-#define RETRY_MAX_MS 10000
 
 static bool take_request(Session *session, const FrameTaken *taken);
 static void forget(Request *request);
@@ -49,6 +51,9 @@ static bool has_paths(const FrameTaken *taken);
 static Request *find_request(const Session *session, uint64_t id);
 static void free_request(Request *request);
 static int64_t next_heartbeat(const Session *session);
+static void note_refusal(Request *request, int64_t now);
+static bool blocks_others(const Request *request);
+static bool is_unused(const Session *session);
 static void retry(Session *session, int64_t now);
 static void put_reply(Request *request);
 
@@ -196,8 +201,6 @@ is_kept(const Request *request)
 		case REQUEST_REPLACE_CHECK:
 		case REQUEST_REPLACE_DELETE:
 			return request->id != 0;
-		case REQUEST_DELETE:
-			return request->id != 0 && request->came_too_late;
 		default:
 			return false;
 	}
@@ -281,6 +284,11 @@ free_request(Request *request)
 		request->previous->next = request->next;
 	else
 		session->traffic.all = request->next;
+	if (request->retry.refused_at != 0)
+	{
+		session->status.nrefused--;
+		session->is_status_news = true;
+	}
 	free(request->path);
 	free(request->other_path);
 	free(request->data);
@@ -314,6 +322,7 @@ request_submit(Request *request)
 	if (step_is_led(request->kind))
 		session->link.asked_leader_at = request->sent_at.boot_ms;
 	request->is_pending = true;
+	request->retry.due_at = 0;
 	if (session->traffic.npending++ == 0)
 	{
 		session->traffic.pending_since = request->sent_at.boot_ms;
@@ -383,15 +392,90 @@ request_tick(Session *session, int64_t now)
 bool
 request_defer(Request *request)
 {
-	Traffic    *traffic = &request->session->traffic;
+	Session    *session = request->session;
+	Traffic    *traffic = &session->traffic;
+	Retry	   *retry = &request->retry;
+	int64_t		now = protocol_now();
 
-	request->retry.delay_ms = request->retry.delay_ms == 0 ? RETRY_MIN_MS :
-		2 * request->retry.delay_ms;
-	if (request->retry.delay_ms > RETRY_MAX_MS)
-		request->retry.delay_ms = RETRY_MAX_MS;
-	request->retry.due_at = protocol_now() + request->retry.delay_ms;
-	if (request->retry.due_at < traffic->retry_at)
-		traffic->retry_at = request->retry.due_at;
+	if (session->status.state == ZK_CLIENT_LOST)
+		return false;
+	if (request->id != 0 && !request->is_unwanted)
+	{
+		/* whoever waits for this one must not wait for hours */
+		request_submit_delete(session, request->path);
+		return false;
+	}
+	if (retry->refused_at == 0)
+		note_refusal(request, now);
+	else if (now - retry->refused_at >= session->status.session_timeout_ms &&
+			 blocks_others(request) && is_unused(session))
+	{
+		session_end(session, ZK_LOSS_REFUSED);
+		return false;
+	}
+	retry->delay_ms = retry->delay_ms == 0 ? RETRY_MIN_MS :
+		2 * retry->delay_ms;
+	if (retry->delay_ms > session->status.session_timeout_ms / 4)
+		retry->delay_ms = session->status.session_timeout_ms / 4;
+	retry->due_at = now + retry->delay_ms;
+	if (retry->due_at < traffic->retry_at)
+		traffic->retry_at = retry->due_at;
+	return true;
+}
+
+/*
+ * It is refused for the first time.  Whoever waits for it to be undone waits
+ * no more; it is under way again for who counts; and a lock that was released
+ * is handed over.  The backend may not look for hours.
+ */
+static void
+note_refusal(Request *request, int64_t now)
+{
+	Session    *session = request->session;
+	bool		is_backends = !request->is_counted;
+
+	request->retry.refused_at = now;
+	session->status.nrefused++;
+	session_set_error(session, "Znode \"%s\" cannot be %s: %s", request->path,
+					  request->kind == REQUEST_ERASE ? "listed" :
+					  request->kind == REQUEST_SET ? "set" : "deleted",
+					  zerror(request->answer.reply.code));
+	session->is_status_news = true;
+	if (request->is_withdrawn)
+		count_undone(session);
+	request->is_withdrawn = false;
+	if (!is_backends)
+		atomic_fetch_sub(&session->page->nfinished, 1);
+	request->is_counted = false;
+	if (is_backends && request->id == 0 &&
+		request->kind != REQUEST_SET && blocks_others(request))
+		request_submit(request_new_silent(session, REQUEST_SET,
+										  request->path));
+}
+
+/* Does it remove a queue node that would go with the session? */
+static bool
+blocks_others(const Request *request)
+{
+	const char *child = strrchr(request->path, '/') + 1;
+
+	return request->kind == REQUEST_ERASE ||
+		((request->kind == REQUEST_DELETE || request->kind == REQUEST_LEAVE) &&
+		 recipe_parse_node(child).style != RECIPE_STYLE_NONE &&
+		 recipe_read_mark(child) != RECIPE_MARK_HOLD);
+}
+
+/* Does the backend hold nothing, and wait for nothing? */
+static bool
+is_unused(const Session *session)
+{
+	if (atomic_load(&session->page->is_in_use) != 0 ||
+		session->wait.path != NULL)
+		return false;
+	for (Request *request = session->traffic.all; request != NULL;
+		 request = request->next)
+		if (is_kept(request) && !request->is_unwanted)
+			return false;
 	return true;
 }
 
@@ -408,7 +492,6 @@ retry(Session *session, int64_t now)
 		next = request->next;
 		if (request->retry.due_at != 0 && now >= request->retry.due_at)
 		{
-			request->retry.due_at = 0;
 			request_submit(request);
 		}
 		else if (request->retry.due_at != 0 &&
@@ -430,6 +513,11 @@ request_note_answer(Request *request, int rc)
 
 	request->answer.reply.code = rc;
 	request->answer.reply.result = step_result_of(rc);
+
+	/* a server said that, and will say it again: nobody is to ask at once */
+	if (request->answer.reply.result == ZK_UNKNOWN_OUTCOME &&
+		session->link.is_up && zoo_state(session->zh) == ZOO_CONNECTED_STATE)
+		request->answer.reply.result = ZK_FAILED;
 	if ((rc != ZOK && rc > ZAPIERROR) ||
 		request->answer.reply.result == ZK_SESSION_LOST)
 		return;					/* no server has said that */
@@ -455,8 +543,7 @@ request_complete(Request *request)
 		session->traffic.nudge_at = session->traffic.pending_since + NUDGE_MS;
 	}
 	request->is_pending = false;
-	again = step_after(request) &&
-		session->status.loss != ZK_LOSS_UNANSWERED;
+	again = step_after(request) && session->status.state != ZK_CLIENT_LOST;
 	if (!again && !request->is_counted)
 	{
 		request->is_counted = true;
@@ -467,6 +554,9 @@ request_complete(Request *request)
 	else if (!again)
 	{
 		bool		was_withdrawn = request->is_withdrawn;
+
+		if (request->told != ZK_OK)
+			request->answer.reply.result = request->told;
 
 		/* what becomes of requests of a lost session goes without saying */
 		if (!request->is_unwanted &&
@@ -520,14 +610,14 @@ put_reply(Request *request)
 bool
 request_undo(Request *request)
 {
-	ZkResult	result = request->answer.reply.result;
+	AnswerMeaning meaning = step_meaning(request);
 	char	   *slash;
 
-	if (request->kind == REQUEST_REPLACE_DELETE)
-		return request_become_delete(request);	/* of the new node */
-	if (request->kind != REQUEST_CREATE)
+	if (meaning == ANSWER_OVER || !is_kept(request))
 		return false;
-	if (result == ZK_OK && request->answer.path != NULL)
+	if (request->kind != REQUEST_CREATE)
+		return request_become_delete(request);	/* of the new node */
+	if (meaning == ANSWER_DONE)
 	{
 		free(request->path);
 		request->path = request->answer.path;
@@ -535,7 +625,7 @@ request_undo(Request *request)
 		return request_become_delete(request);
 	}
 	slash = strrchr(request->path, '/');
-	if (result != ZK_UNKNOWN_OUTCOME || slash == NULL || slash == request->path)
+	if (meaning != ANSWER_UNKNOWN || slash == NULL || slash == request->path)
 		return false;
 	request->other_path = strdup(slash + 1);
 	if (request->other_path == NULL)

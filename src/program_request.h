@@ -12,6 +12,7 @@
 #ifndef ZKLOCK_PROGRAM_REQUEST_H
 #define ZKLOCK_PROGRAM_REQUEST_H
 
+#include "answer.h"
 #include "program.h"
 
 /* What a server has said, as it goes to the backend. */
@@ -39,6 +40,7 @@ typedef struct Retry
 {
 	int			delay_ms;		/* the last one between two attempts */
 	int64_t		due_at;			/* of the next attempt; 0: not set */
+	int64_t		refused_at;		/* for the first time; 0: never */
 } Retry;
 
 struct Request
@@ -53,7 +55,6 @@ struct Request
 	bool		is_unwanted;	/* nobody waits for a reply */
 	bool		is_withdrawn;	/* unwanted, and its node is to be removed; or
 								 * a LEAVE that is awaited */
-	bool		came_too_late;	/* REPLACE: the old node was gone before */
 	bool		is_repeated;	/* SET, DELETE, LEAVE: until it is confirmed */
 	bool		is_in_doubt;	/* LEAVE: an attempt may have been the one */
 	bool		is_watched;		/* LIST and GET */
@@ -73,6 +74,8 @@ struct Request
 	CheckStep	check;			/* its czxid: of a LEAVE the token */
 	zoo_op_result_t *op_results;	/* DELETE_GUARDED, MOVE: must outlive the call */
 
+	ZkResult	told;			/* of a REPLACE that was undone: why, other
+								 * than ZK_OK */
 	Answer		answer;			/* the last one */
 };
 
@@ -92,7 +95,7 @@ extern void request_complete(Request *request);
 
 /*
  * It was refused: to be sent again, after a delay that doubles each time.
- * true, for the caller to return.
+ * false if it is over, for the session is, or has been ended for that.
  */
 extern bool request_defer(Request *request);
 
@@ -141,6 +144,9 @@ extern bool step_after(Request *request);
  * That tells that both are in touch.
  */
 extern bool step_is_led(RequestKind kind);
+
+/* What its last answer means. */
+extern AnswerMeaning step_meaning(const Request *request);
 
 /* The one table from the library's codes to ours. */
 extern ZkResult step_result_of(int rc);

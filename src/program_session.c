@@ -347,16 +347,18 @@ is_unanswered(const Session *session, int64_t now)
 		 now - session->traffic.pending_since >= timeout);
 }
 
-/*
- * The session will never be of use again.  What is to be repeated or watched
- * may be the reason, and must not be in the way of the close.
- */
 static void
 give_up(Session *session)
 {
 	session_set_error(session, "The ensemble kept the session and answered none of its requests for %d ms",
 					  session->status.session_timeout_ms);
-	move_to(session, ZK_CLIENT_LOST, ZK_LOSS_UNANSWERED);
+	session_end(session, ZK_LOSS_UNANSWERED);
+}
+
+void
+session_end(Session *session, ZkClientLoss loss)
+{
+	move_to(session, ZK_CLIENT_LOST, loss);
 	follow_give_up(session);
 }
 

@@ -33,18 +33,16 @@ static int	send_exists(Request *request);
 static int	send_erase(Request *request);
 static int	send_get_acl(Request *request);
 static int	send_unwatch(Request *request);
-static bool after_create(Request *request);
 static bool after_last(Request *request);
 static bool after_list(Request *request);
 static bool after_get(Request *request);
-static bool after_set(Request *request);
-static bool after_delete(Request *request);
 static bool after_leave(Request *request);
 static bool after_leave_read(Request *request);
 static bool after_erase(Request *request);
 static bool after_replace(Request *request);
 static bool after_replace_find(Request *request);
 static bool after_replace_check(Request *request);
+static bool go_on_or_undo(Request *request, RequestKind next);
 static bool after_replace_delete(Request *request);
 static bool after_unwatch(Request *request);
 static void copy_stat(FrameReply *reply, const struct Stat *stat);
@@ -80,13 +78,13 @@ static const struct
 }			steps[] =
 
 {
-	[REQUEST_CREATE] = {send_create, after_create, true},
+	[REQUEST_CREATE] = {send_create, after_last, true},
 	[REQUEST_LIST] = {send_list, after_list, false},
 	[REQUEST_GET] = {send_get, after_get, false},
 	[REQUEST_GET_ACL] = {send_get_acl, after_last, false},
 	[REQUEST_CHECK] = {send_check, after_last, true},
-	[REQUEST_SET] = {send_set, after_set, true},
-	[REQUEST_DELETE] = {send_delete, after_delete, true},
+	[REQUEST_SET] = {send_set, after_last, true},
+	[REQUEST_DELETE] = {send_delete, after_last, true},
 	[REQUEST_LEAVE] = {send_delete, after_leave, true},
 	[REQUEST_LEAVE_READ] = {send_get, after_leave_read, false},
 	[REQUEST_DELETE_GUARDED] = {send_delete_guarded, after_last, true},
@@ -107,9 +105,32 @@ step_send(Request *request)
 	return steps[request->kind].send(request);
 }
 
+AnswerMeaning
+step_meaning(const Request *request)
+{
+	return answer_meaning(request->kind, request->is_repeated,
+						  request->answer.reply.result);
+}
+
+/*
+ * What a backend waits for is not repeated here, but where it has several
+ * steps.
+ */
 bool
 step_after(Request *request)
 {
+	bool		is_ours = request->is_repeated ||
+		request->kind >= REQUEST_REPLACE;
+	AnswerMeaning meaning = step_meaning(request);
+
+	request->is_in_doubt |= meaning == ANSWER_UNKNOWN;
+	if (request->is_withdrawn && request_undo(request))
+		return true;
+	if (meaning == ANSWER_REPEAT ||
+		(meaning == ANSWER_UNKNOWN && is_ours && request->session->link.is_up))
+		return request_defer(request);
+	if (meaning == ANSWER_UNKNOWN && is_ours)
+		return true;			/* it goes out with the next connection */
 	return steps[request->kind].after(request);
 }
 
@@ -318,12 +339,6 @@ send_unwatch(Request *request)
  */
 
 static bool
-after_create(Request *request)
-{
-	return request->is_withdrawn && request_undo(request);
-}
-
-static bool
 after_last(Request *request)
 {
 	(void) request;
@@ -352,40 +367,6 @@ after_get(Request *request)
 	return false;
 }
 
-static bool
-after_set(Request *request)
-{
-	return request->is_repeated &&
-		request->answer.reply.result == ZK_UNKNOWN_OUTCOME;
-}
-
-static bool
-after_delete(Request *request)
-{
-	ZkResult	result = request->answer.reply.result;
-	bool		is_over = request->session->status.state == ZK_CLIENT_LOST;
-
-	if (!request->is_repeated)
-		return false;
-	if (result == ZK_UNKNOWN_OUTCOME)
-		return true;
-	if (result != ZK_OK && result != ZK_NO_NODE && !is_over)
-	{
-		/* an ACL, a server that wants it later: while it is there it blocks */
-		session_set_error(request->session,
-						  "Could not delete znode \"%s\": %s", request->path,
-						  zerror(request->answer.reply.code));
-		if (request->id == 0)
-			return request_defer(request);
-
-		/* whoever waits for this one must not wait for hours */
-		request_submit_delete(request->session, request->path);
-	}
-	if (request->came_too_late)
-		request->answer.reply.result = ZK_NO_NODE;
-	return false;
-}
-
 /*
  * It has gone before: somebody else deleted it, unless an attempt of ours did
  * whose answer was lost.
@@ -393,12 +374,10 @@ after_delete(Request *request)
 static bool
 after_leave(Request *request)
 {
-	ZkResult	result = request->answer.reply.result;
 	char	   *node = request->path;
 
-	request->is_in_doubt |= result == ZK_UNKNOWN_OUTCOME;
-	if (result != ZK_NO_NODE || request->is_in_doubt)
-		return after_delete(request);
+	if (request->answer.reply.result != ZK_NO_NODE || request->is_in_doubt)
+		return false;
 	request->path = request->other_path;
 	request->other_path = node;
 	request->kind = REQUEST_LEAVE_READ;
@@ -416,8 +395,6 @@ after_leave_read(Request *request)
 		frame_text(request->data)
 	};
 
-	if (request->answer.reply.result == ZK_UNKNOWN_OUTCOME)
-		return true;
 	frame.u.reply.czxid = request->check.czxid;
 	frame.u.reply.nchildren = 1;
 	program_put(request->session, &frame, blobs, true);
@@ -429,9 +406,8 @@ after_leave_read(Request *request)
 static bool
 after_erase(Request *request)
 {
-	return request->answer.reply.result == ZK_UNKNOWN_OUTCOME ||
-		(request->answer.reply.result == ZK_OK &&
-		 request_become_delete_of_child(request));
+	return request->answer.reply.result == ZK_OK &&
+		request_become_delete_of_child(request);
 }
 
 static bool
@@ -439,13 +415,8 @@ after_replace(Request *request)
 {
 	ZkResult	result = request->answer.reply.result;
 
-	if (result == ZK_UNKNOWN_OUTCOME && !request->is_withdrawn)
-		return true;
-	if (result != ZK_OK && result != ZK_NODE_EXISTS &&
-		result != ZK_UNKNOWN_OUTCOME)
+	if (step_meaning(request) != ANSWER_DONE)
 		return false;
-	if (request->is_withdrawn)
-		return request_become_delete(request);
 	request->kind = result == ZK_OK ? REQUEST_REPLACE_CHECK :
 		REQUEST_REPLACE_FIND;
 	return true;
@@ -460,16 +431,10 @@ after_replace_find(Request *request)
 {
 	FrameReply *reply = &request->answer.reply;
 
-	if (reply->result == ZK_UNKNOWN_OUTCOME && !request->is_withdrawn)
-		return true;
-	if (reply->result == ZK_SESSION_LOST)
-		return false;
-	request->came_too_late = reply->result != ZK_OK ||
-		reply->ephemeral_owner != request->session->status.ticket.session_id;
-	if (request->came_too_late || request->is_withdrawn)
-		return request_become_delete(request);
-	request->kind = REQUEST_REPLACE_CHECK;
-	return true;
+	if (step_meaning(request) == ANSWER_DONE &&
+		reply->ephemeral_owner != request->session->status.ticket.session_id)
+		reply->result = ZK_NO_NODE;
+	return go_on_or_undo(request, REQUEST_REPLACE_CHECK);
 }
 
 /*
@@ -480,27 +445,32 @@ after_replace_find(Request *request)
 static bool
 after_replace_check(Request *request)
 {
-	ZkResult	result = request->answer.reply.result;
+	return go_on_or_undo(request, REQUEST_REPLACE_DELETE);
+}
 
-	if (result == ZK_UNKNOWN_OUTCOME && !request->is_withdrawn)
-		return true;
-	if (result == ZK_SESSION_LOST)
+/* The next step of a REPLACE; or its new node goes, and it is told why. */
+static bool
+go_on_or_undo(Request *request, RequestKind next)
+{
+	AnswerMeaning meaning = step_meaning(request);
+
+	if (meaning == ANSWER_OVER)
 		return false;
-	request->came_too_late = result == ZK_NO_NODE;
-	if (result != ZK_OK || request->is_withdrawn)
+	if (meaning != ANSWER_DONE)
+	{
+		request->told = request->answer.reply.result;
 		return request_become_delete(request);
-	request->kind = REQUEST_REPLACE_DELETE;
+	}
+	request->kind = next;
 	return true;
 }
 
 static bool
 after_replace_delete(Request *request)
 {
-	if (request->answer.reply.result == ZK_UNKNOWN_OUTCOME)
-		return true;
 	if (request->answer.reply.result == ZK_NO_NODE)
 		request->answer.reply.result = ZK_OK;
-	return request->is_withdrawn && request_undo(request);
+	return false;
 }
 
 /*

@@ -319,7 +319,8 @@ are_values_good(const Frame *frame)
 				frame->u.status.state <= ZK_CLIENT_LOST &&
 				frame->u.status.loss >= 0 &&
 				frame->u.status.loss <= ZK_LOSS_LAST &&
-				frame->u.status.session_timeout_ms >= 0;
+				frame->u.status.session_timeout_ms >= 0 &&
+				frame->u.status.nrefused >= 0;
 		case FRAME_REPLY:
 			return frame->u.reply.result >= 0 &&
 				frame->u.reply.result <= ZK_FAILED;

@@ -29,7 +29,7 @@
 #include "keep_word.h"
 #include "terms.h"
 
-#define PROTOCOL_VERSION 10
+#define PROTOCOL_VERSION 11
 
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
@@ -66,7 +66,7 @@ typedef enum FrameKind
 /*
  * What is asked of the server: the rows of the table in program_step.c.  A
  * SET, DELETE or LEAVE without a number (id 0) is one whose reply nobody waits
- * for: it is repeated until it is confirmed.
+ * for: it is repeated until it is confirmed (answer.h).
  */
 typedef enum RequestKind
 {
@@ -151,6 +151,7 @@ typedef struct FrameStatus
 	int32_t		loss;			/* ZkClientLoss */
 	int32_t		was_connected;
 	int32_t		session_timeout_ms;
+	int32_t		nrefused;
 } FrameStatus;
 
 /*
@@ -266,6 +267,7 @@ typedef struct SharedPage
 	_Atomic uint32_t lost;		/* program: ZkClientLoss, once it has reported
 								 * it */
 	_Atomic uint32_t is_looking_up; /* program: names, ahead of connecting */
+	_Atomic uint32_t is_in_use; /* backend: locks hang on the session */
 	_Atomic uint32_t loss_interrupt;	/* InterruptState: for a loss */
 	_Atomic int64_t interrupted_at; /* who sends one: when; 0: never */
 	KeptLock	kept[KEEP_SLOTS];

@@ -49,6 +49,10 @@
  */
 #define CLOSE_MS 500
 
+/* How much later a session follows short ones, at first and at most. */
+#define PAUSE_MIN_MS 100
+#define PAUSE_MAX_MS 1000
+
 /*
  * An interrupt that was sent so much earlier than a statement began may have
  * arrived in it.
@@ -112,6 +116,7 @@ static int64 reported_until;
 static char program_path[MAXPGPATH];
 
 static void refuse_wrong_process(void);
+static void pace_sessions(bool is_retry);
 static void start_session(void);
 static void choose_auth(ZkClientOptions *options);
 static uint64 settings(void);
@@ -126,6 +131,7 @@ static const char *silence_text(void);
 static void count_news(const ZkClientStatus *status, int noted_connects,
 					   bool is_noted_lost);
 static TimestampTz state_since(const ZkClientStatus *status);
+static void log_refusal(const ZkClientStatus *status);
 static void log_news(const ZkClientStatus *status, int noted_connects,
 					 TimestampTz suspended_since);
 
@@ -160,14 +166,18 @@ zklock_session_init(void)
 void
 zklock_session_open(void)
 {
+	bool		is_retry = MySession.is_retry;
+
 	refuse_wrong_process();
 	MySession.needs_check = true;
-	if (!MySession.is_retry)
+	MySession.is_retry = false;
+	if (!is_retry)
 		MySession.connect_deadline = zklock_client_now() +
 			connect_timeout_setting;
-	MySession.is_retry = false;
-	if (MySession.client == NULL)
-		start_session();
+	if (MySession.client != NULL)
+		return;
+	pace_sessions(is_retry);
+	start_session();
 }
 
 void
@@ -196,6 +206,8 @@ void
 zklock_session_note_use(bool is_in_use)
 {
 	MySession.is_in_use = is_in_use;
+	if (MySession.client != NULL)
+		zklock_client_note_use(MySession.client, is_in_use);
 	MySession.needs_check = true;
 }
 
@@ -352,10 +364,10 @@ zklock_session_was_connected(void)
 }
 
 int64
-zklock_session_reply_deadline(void)
+zklock_session_reply_deadline(int64 asked_at)
 {
-	return zklock_session_was_connected() ?
-		zklock_client_now() + connect_timeout_setting : ZK_NO_DEADLINE;
+	return asked_at + connect_timeout_setting *
+		(zklock_session_was_connected() ? 1 : 2);
 }
 
 void
@@ -504,6 +516,33 @@ refuse_wrong_process(void)
 				 errmsg("ZooKeeper locks cannot be used in %s", process)));
 }
 
+/*
+ * What grants a session and does not answer like ZooKeeper costs the session
+ * and its program, again and again: so a session that follows short ones
+ * comes later each time.  Those of one call share the deadline of the first;
+ * raises 08006 when it is over.
+ */
+static void
+pace_sessions(bool is_retry)
+{
+	int			pause_ms = MySession.nshort < 2 ? 0 :
+		Min(PAUSE_MIN_MS << Min(MySession.nshort - 2, 8), PAUSE_MAX_MS);
+
+	if (pause_ms > 0)
+		session_sleep(Min(MySession.started_at + pause_ms,
+						  MySession.connect_deadline));
+	if (!is_retry || MySession.nshort == 0 ||
+		zklock_client_now() < MySession.connect_deadline)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_CONNECTION_FAILURE),
+			 errmsg("ZooKeeper sessions are lost as soon as they are granted"),
+			 errdetail("%d in a row were. The last one: %s",
+					   MySession.nshort, LastLoss.text),
+			 errhint("Check that the setting \"%s\" names ZooKeeper servers, see their logs, and zk_check(false).",
+					 "zklock.servers")));
+}
+
 /* Start a session; it has a client when this returns. */
 static void
 start_session(void)
@@ -528,6 +567,7 @@ start_session(void)
 
 	/* backends spread over the servers, and the next session tries another */
 	options.first_server = hash_bytes_uint32(MyProcPid) + MySession.number;
+	MySession.started_at = zklock_client_now();
 	MySession.ncounted = 0;
 	MySession.opened_with = settings();
 	zklock_session_chroot();
@@ -627,6 +667,12 @@ reap(bool may_cancel, ZkClientStatus *status)
 	session_note_state(status);
 	if (status->state != ZK_CLIENT_LOST && !MySession.is_given_up)
 		return MySession.number;
+	if (status->state == ZK_CLIENT_LOST && status->was_connected)
+	{
+		MySession.is_retry = zklock_client_now() - MySession.started_at <
+			connect_timeout_setting;
+		MySession.nshort = MySession.is_retry ? MySession.nshort + 1 : 0;
+	}
 	zklock_session_close(0);
 	return 0;
 }
@@ -740,6 +786,9 @@ session_note_state(const ZkClientStatus *status)
 	TimestampTz suspended_since = noted_state == ZK_CLIENT_SUSPENDED ?
 		MySession.noted_since : 0;
 
+	if (status->nrefused > 0 && (is_new || MySession.noted_refused == 0))
+		log_refusal(status);
+	MySession.noted_refused = status->nrefused;
 	if (!is_new && noted_state == status->state &&
 		noted_connects == status->nconnects)
 		return;
@@ -751,7 +800,8 @@ session_note_state(const ZkClientStatus *status)
 	zklock_board_put_session(MySession.number, status, MySession.noted_since);
 
 	HOLD_INTERRUPTS();
-	if (status->was_connected && zklock_board_is_concerned())
+	if (status->was_connected &&
+		(zklock_board_is_concerned() || status->loss == ZK_LOSS_REFUSED))
 		log_news(status, noted_connects, suspended_since);
 	RESUME_INTERRUPTS();
 }
@@ -801,6 +851,23 @@ state_since(const ZkClientStatus *status)
 	else
 		return now;
 	return TimestampTzPlusMilliseconds(now, since - zklock_client_now());
+}
+
+/*
+ * Something that is released blocks others all the same: a line for the first
+ * one, until all are gone.
+ */
+static void
+log_refusal(const ZkClientStatus *status)
+{
+	HOLD_INTERRUPTS();
+	ereport(LOG_SERVER_ONLY,
+			(errmsg("ZooKeeper refuses to let go of what session 0x%llx has released",
+					(unsigned long long) status->session_id),
+			 errdetail("%s.", zklock_client_last_error(MySession.client)),
+			 errhint("It is repeated until it is done; when all else is released, the session is ended after its timeout, and its znodes go with it. See the ACL of the znode above."),
+			 errhidestmt(true), errhidecontext(true)));
+	RESUME_INTERRUPTS();
 }
 
 /*

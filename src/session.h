@@ -181,11 +181,11 @@ extern bool zklock_session_can_answer(void);
 extern bool zklock_session_was_connected(void);
 
 /*
- * The deadline for a reply that does not depend on other contenders:
- * zklock.connect_timeout from now for a session that has been connected; a new
- * session has its own bound.
+ * Until when a question is to be answered that was asked then and does not
+ * wait for anybody else: in zklock.connect_timeout; where there is no
+ * connection yet that has the same time, and raises when it is over.
  */
-extern int64 zklock_session_reply_deadline(void);
+extern int64 zklock_session_reply_deadline(int64 asked_at);
 
 /*
  * Raise 08001 for a try of that lock whose time is over before the ensemble

@@ -33,12 +33,17 @@ typedef struct CurrentSession
 	int64		connect_deadline;	/* when it is given up */
 	bool		is_retry;		/* the next session has the same deadline: the
 								 * one before it was given up to go without
-								 * an identity */
+								 * an identity, or was short */
+
+	int64		started_at;		/* valid if number is not 0 */
+	int			nshort;			/* so many in a row were connected, and lost
+								 * within zklock.connect_timeout */
 
 	/* What the log and the board know of it. */
 	ZkSessionNumber noted_number;
 	ZkClientState noted_state;
 	int			noted_connects;
+	int			noted_refused;
 	TimestampTz noted_since;
 	uint64		ncounted;		/* of its requests, by stat.c */
 
@@ -47,6 +52,12 @@ typedef struct CurrentSession
 } CurrentSession;
 
 extern CurrentSession MySession;
+
+/*
+ * Wait until that zklock_client_now(), without a session.  Raises on cancel
+ * and termination.
+ */
+extern void session_sleep(int64 until);
 
 /* If its state has changed, tell the board, the counters and the log. */
 extern void session_note_state(const ZkClientStatus *status);

@@ -79,6 +79,23 @@ zklock_session_can_answer(void)
 		status.state == ZK_CLIENT_CONNECTED && is_undone();
 }
 
+/* The loop below needs a session; nothing but a latch is left without one. */
+void
+session_sleep(int64 until)
+{
+	int64		left_ms;
+
+	CHECK_FOR_INTERRUPTS();
+	while ((left_ms = until - zklock_client_now()) > 0)
+	{
+		WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT |
+				  (IsUnderPostmaster ? WL_EXIT_ON_PM_DEATH : 0),
+				  left_ms, wait_event_of(ZK_WAITING_TO_CONNECT));
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
 /* ---------------------------------------------------------------------
  * The loop
  * ---------------------------------------------------------------------

@@ -39,9 +39,11 @@ typedef enum ZkClientLoss
 	ZK_LOSS_PROGRAM,			/* the session's program died, does not
 								 * answer, or is of another version */
 	ZK_LOSS_STANDSTILL,			/* the backend stood still for too long */
-	ZK_LOSS_UNANSWERED			/* there are connections, but no answers */
+	ZK_LOSS_UNANSWERED,			/* there are connections, but no answers */
+	ZK_LOSS_REFUSED				/* the ensemble does not let us delete what
+								 * blocks others, and nothing is held */
 } ZkClientLoss;
-#define ZK_LOSS_LAST ZK_LOSS_UNANSWERED
+#define ZK_LOSS_LAST ZK_LOSS_REFUSED
 
 /* The client at one moment. */
 typedef struct ZkClientStatus
@@ -59,6 +61,8 @@ typedef struct ZkClientStatus
 								 * has stood still for too long */
 	int64_t		now;			/* zklock_client_now(), of this moment */
 	int			npending;		/* requests that are not over */
+	int			nrefused;		/* deletes and the like that were refused and
+								 * are repeated */
 	int			nconnects;		/* how often it was seen to be connected anew;
 								 * the backend's count */
 	int			program_pid;	/* of the session's program; 0: it is over */

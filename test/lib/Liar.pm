@@ -125,6 +125,11 @@ From now on that part of all replies, from 0 to 1, is changed.
 From now on the answer to everything is that to a ping, so that everybody seems to
 be connected.
 
+=head2 answer_all_with($error)
+
+From now on the answer to everything is a header with that error, 0 for none, and nothing
+behind it.
+
 =head2 refuse($number, $error)
 
 The request with that number from now on, counted from 1, is not passed on, and
@@ -144,6 +149,10 @@ Whether that request has come since; nothing more happens to any if it has not.
 No more of that; and connections on which there was a lie are ended, so that
 what comes from now on is true.
 
+=head2 nconnections
+
+How many connections there have been.
+
 =head2 lies
 
 How often it has lied.
@@ -156,10 +165,12 @@ A hash: how often, by the kind of lie.
 
 sub lie { return $_[0]->_command("lie $_[1]"); }
 sub answer_pings_only { return $_[0]->_command('pings'); }
+sub answer_all_with { return $_[0]->_command("all $_[1]"); }
 sub refuse { return $_[0]->_command("refuse $_[1] $_[2]"); }
 sub lose { return $_[0]->_command("refuse $_[1] lose"); }
 sub has_come { return $_[0]->_command('come') eq 'yes'; }
 sub be_honest { return $_[0]->_command('honest'); }
+sub nconnections { return $_[0]->_command('connections'); }
 sub lies { return $_[0]->_command('lies'); }
 sub kinds { return split ' ', $_[0]->_command('kinds'); }
 
@@ -222,9 +233,11 @@ sub _obey
 		return $has_come ? 'yes' : 'no';
 	}
 	return $self->{lies} if $command eq 'lies';
+	return $self->{nconnections} if $command eq 'connections';
 	return join ' ', %{ $self->{kinds} } if $command eq 'kinds';
 	$self->{rate} = $command eq 'lie' ? $argument : 0;
 	$self->{pings_only} = $command eq 'pings';
+	$self->{answer} = $command eq 'all' ? $argument : undef;
 	if ($command eq 'honest')
 	{
 		my %connections = map { $_ => $_ } values %{ $self->{by_fd} };
@@ -375,6 +388,11 @@ sub _reply
 	{
 		$connection->{has_lied} = 1;
 		return _framed(pack 'l> q> l>', -2, 0, 0);
+	}
+	if (defined $self->{answer} && $kind ne 'connect' && !$is_its_own{$kind})
+	{
+		$connection->{has_lied} = 1;
+		return _framed(substr($body, 0, 12) . pack 'l>', $self->{answer});
 	}
 	$connection->{is_granted} = 1;
 	my $held = $connection->{held};

@@ -1,0 +1,59 @@
+
+# A server that grants sessions, and whose answers make no sense, costs a session and two
+# programs with each request: the other one is to end the session. A call ends all the same when zklock.connect_timeout is over,
+# with an error that says so, and does not start one program after the other meanwhile.
+
+use strict;
+use warnings;
+
+use Liar;
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLockTest;
+use ZooKeeper;
+
+# Of a call, in seconds; and what a busy machine adds, beside the time for which a new
+# session may wait to be connected, which is the same again.
+my $timeout = 3;
+my $most_seconds = 2 * $timeout + 10;
+
+# Programs that a call starts in that time. Between its sessions there are 0, 0, 0.1, 0.2,
+# 0.4, 0.8, 1 s.
+my $most_programs = 18;
+
+# What is said to everything, and nothing behind it.
+my %answer = ('all is well' => 0, 'a failure' => -1, 'no connection' => -4, 'moved' => -118);
+
+my $zk = ZooKeeper->new(tick_time => 250)->start;
+my $liar = Liar->new('127.0.0.1:' . $zk->port);
+my $node = cluster('berlin', $zk,
+	servers => $liar->address,
+	'statement_timeout' => '20s',
+	'zklock.connect_timeout' => "${timeout}s",
+	'zklock.session_timeout' => '5s');
+my $session = background($node);
+
+# With a session from before, and without; those that have no bound of their own, too.
+$session->query_safe("SELECT zk_lock('a'), zk_unlock('a')");
+foreach my $what (sort keys %answer)
+{
+	$liar->answer_all_with($answer{$what});
+	foreach my $sql ("SELECT zk_try_lock('a')", "SELECT zk_lock('a')", "SELECT zk_run_once('a', 'today')",
+		"SELECT zk_hold('a', 'because')")
+	{
+		my ($began, $before) = (time, $liar->nconnections);
+		$session->query($sql);
+		cmp_ok(time - $began, '<', $most_seconds, "$what: $sql ends in time");
+		like($session->sqlstate, qr/^(?:08...|5[38]...)$/, 'with an error about ZooKeeper')
+		  or diag($session->error);
+		cmp_ok($liar->nconnections - $before, '<=', $most_programs, 'and few programs')
+		  or diag($session->error);
+	}
+}
+
+$liar->be_honest;
+poll_until { ($session->query("SELECT zk_lock('a')") // '') =~ /^\d+$/ } 'it to lock again', 30;
+pass('the next call that meets a good server has the lock');
+$session->quit;
+assert_no_nodes($zk, lock_path('a'), 'nothing is left');
+done_testing();

@@ -1,0 +1,101 @@
+/*-------------------------------------------------------------------------
+ *
+ * test_answer.c
+ *	  Unit test of src/answer.c: what must be so of each cell of its table.
+ *
+ * The table itself is not copied here.  These are the rules that it was made
+ * by: which answers end a request, and whose word for what has been made is
+ * believed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "answer.h"
+#include "tap.h"
+
+#define NELEMS(array) ((int) (sizeof(array) / sizeof((array)[0])))
+
+/* Requests of which nobody hears, so that they may be lost. */
+static bool
+is_idle_talk(RequestKind kind)
+{
+	return kind == REQUEST_UNWATCH || kind == REQUEST_HEARTBEAT ||
+		kind == REQUEST_NUDGE;
+}
+
+/* The rules for all kinds, and for a refusal in whatever words. */
+static void
+test_rules(void)
+{
+	for (int kind = REQUEST_CREATE; kind <= REQUEST_NUDGE; kind++)
+	{
+		is_int(ANSWER_OVER, answer_meaning(kind, false, ZK_SESSION_LOST),
+			   "kind %d: the session is over", kind);
+		is_int(ANSWER_DONE, answer_meaning(kind, false, ZK_OK),
+			   "kind %d: done", kind);
+		is_int(is_idle_talk(kind) ? ANSWER_DONE : ANSWER_UNKNOWN,
+			   answer_meaning(kind, false, ZK_UNKNOWN_OUTCOME),
+			   "kind %d: done or not", kind);
+		for (int result = ZK_BAD_VERSION; result <= ZK_FAILED; result++)
+		{
+			AnswerMeaning meaning = answer_meaning(kind, false, result);
+
+			if (result == ZK_UNKNOWN_OUTCOME || result == ZK_SESSION_LOST)
+				continue;
+			ok(kind == REQUEST_ERASE ? meaning == ANSWER_REPEAT :
+			   is_idle_talk(kind) ? meaning == ANSWER_DONE :
+			   kind == REQUEST_CREATE && result == ZK_FAILED ?
+			   meaning == ANSWER_UNKNOWN : meaning == ANSWER_TELL,
+			   "kind %d: refused with result %d", kind, result);
+		}
+	}
+}
+
+/* What is repeated ends when it is done, when it is moot, with the session. */
+static void
+test_repeated(void)
+{
+	static const RequestKind repeated[] = {REQUEST_SET, REQUEST_DELETE, REQUEST_LEAVE};
+
+	for (int i = 0; i < NELEMS(repeated); i++)
+		for (int result = ZK_OK; result <= ZK_FAILED; result++)
+			is_int(result == ZK_OK || result == ZK_NO_NODE ? ANSWER_DONE :
+				   result == ZK_SESSION_LOST ? ANSWER_OVER :
+				   result == ZK_UNKNOWN_OUTCOME ? ANSWER_UNKNOWN :
+				   ANSWER_REPEAT,
+				   answer_meaning(repeated[i], true, result),
+				   "kind %d, repeated: result %d", repeated[i], result);
+}
+
+static void
+test_no_node(void)
+{
+	static const struct
+	{
+		AnswerMeaning expected;
+		RequestKind kind;
+		ZkResult	result;
+		const char *what;
+	}			cases[] = {
+		{ANSWER_TELL, REQUEST_DELETE, ZK_NO_NODE, "who deletes another's node hears that it was gone"},
+		{ANSWER_DONE, REQUEST_ERASE, ZK_NO_NODE, "nothing is left to be erased"},
+		{ANSWER_DONE, REQUEST_REPLACE, ZK_NODE_EXISTS, "the next step of a REPLACE finds out by whom"},
+		{ANSWER_TELL, REQUEST_REPLACE_CHECK, ZK_NO_NODE, "the old node of a REPLACE is gone too early"},
+		{ANSWER_DONE, REQUEST_REPLACE_DELETE, ZK_NO_NODE, "the old node of a REPLACE is gone in time"},
+		{ANSWER_TELL, REQUEST_CREATE, ZK_NODE_EXISTS, "who creates hears that it is there"},
+		{ANSWER_TELL, REQUEST_MOVE, ZK_NO_NODE, "who moves hears that it was gone"},
+	};
+
+	for (int i = 0; i < NELEMS(cases); i++)
+		is_int(cases[i].expected,
+			   answer_meaning(cases[i].kind, false, cases[i].result),
+			   "%s", cases[i].what);
+}
+
+int
+main(void)
+{
+	test_rules();
+	test_repeated();
+	test_no_node();
+	return done_testing();
+}
