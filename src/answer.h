@@ -27,7 +27,7 @@ typedef enum AnswerMeaning
 
 /*
  * is_repeated: nobody waits for it, and it is not given up as long as the
- * session lives (SET, DELETE).
+ * session lives (SET, DELETE, LEAVE).
  */
 extern AnswerMeaning answer_meaning(RequestKind kind, bool is_repeated,
 									ZkResult result);
