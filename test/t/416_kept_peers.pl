@@ -25,7 +25,13 @@ foreach my $kind (grep { $_ ne 'Kazoo Semaphore' } Peer::kinds())
 {
 	my $peer = $peer{ Peer::library($kind) } ||= Peer->new($kind, $zk);
 	(my $lock = "kept/$kind") =~ tr/ /_/;
-	$sessions[0]->query_safe("SELECT zk_lock('$lock'), zk_unlock('$lock')");
+	# Not for some seconds after a rival was met for a lock of the same hash.
+	poll_until
+	{
+		$sessions[0]->query_safe("SELECT zk_lock('$lock'), zk_unlock('$lock')");
+		$sessions[0]->query_safe("SELECT state FROM zk_locks WHERE name = '$lock'") eq 'kept'
+	}
+	"$lock to be kept", 30;
 	my ($own) = queue_nodes($zk, lock_path($lock));
 	like($own, qr/-8a13-/, "$kind: it is kept");
 	$peer->choose(lock_path($lock), $kind);
