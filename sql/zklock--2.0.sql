@@ -207,7 +207,7 @@ RETURN (zk_lock(
 	_zk_path_modes(zk_lock_path_shared.name, 'shared'::text)))[1];
 
 COMMENT ON FUNCTION zk_lock_path_shared(text, interval) IS
-'Taking: Like zk_lock_path(), but the lock itself is shared too. Release with zk_unlock_path_shared().';
+'Taking: Like zk_lock_path(), but the lock itself is shared too. It does not keep out who writes below it: zk_lock_path(''a/b'') takes a shared as well. To read all that is below a while nobody writes there, take zk_lock_path(''a''). Release with zk_unlock_path_shared().';
 
 CREATE FUNCTION zk_xact_lock_path(name text, timeout interval DEFAULT NULL)
 RETURNS bigint

@@ -1,9 +1,15 @@
 // Drives the locks of Apache Curator; see test/lib/Peer.pm.
 // Usage: java CuratorDriver CONNECT-STRING [SESSION-TIMEOUT-MS]
 
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.leader.LeaderLatch;
+import org.apache.curator.framework.recipes.leader.LeaderSelector;
+import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
@@ -49,6 +55,12 @@ class CuratorDriver extends Driver
 			case "semaphore_mutex":
 				lock = new InterProcessSemaphoreMutex(client, path);
 				break;
+			case "latch":
+				lock = new LatchLock(client, path);
+				break;
+			case "selector":
+				lock = new SelectorLock(client, path);
+				break;
 			default:
 				throw new IllegalArgumentException(kind);
 		}
@@ -89,5 +101,98 @@ class CuratorDriver extends Driver
 	void close()
 	{
 		client.close();
+	}
+
+	// Who leads has the lock. There is no way to try.
+	private abstract static class Leadership implements InterProcessLock
+	{
+		final CuratorFramework client;
+		final String path;
+
+		Leadership(CuratorFramework client, String path)
+		{
+			this.client = client;
+			this.path = path;
+		}
+
+		@Override
+		public boolean acquire(long time, TimeUnit unit)
+		{
+			throw new UnsupportedOperationException("no try here");
+		}
+
+		@Override
+		public boolean isAcquiredInThisProcess()
+		{
+			throw new UnsupportedOperationException("not asked for here");
+		}
+	}
+
+	private static class LatchLock extends Leadership
+	{
+		private LeaderLatch latch;
+
+		LatchLock(CuratorFramework client, String path)
+		{
+			super(client, path);
+		}
+
+		@Override
+		public void acquire() throws Exception
+		{
+			latch = new LeaderLatch(client, path);
+			latch.start();
+			latch.await();
+		}
+
+		@Override
+		public void release() throws Exception
+		{
+			latch.close();
+		}
+	}
+
+	private static class SelectorLock extends Leadership
+	{
+		private LeaderSelector selector;
+		private ExecutorService executor;
+		private CountDownLatch leads;
+		private CountDownLatch ends;
+
+		SelectorLock(CuratorFramework client, String path)
+		{
+			super(client, path);
+		}
+
+		@Override
+		public void acquire() throws Exception
+		{
+			leads = new CountDownLatch(1);
+			ends = new CountDownLatch(1);
+			executor = Executors.newSingleThreadExecutor();
+			selector = new LeaderSelector(client, path, executor,
+				new LeaderSelectorListenerAdapter()
+				{
+					@Override
+					public void takeLeadership(CuratorFramework client) throws Exception
+					{
+						leads.countDown();
+						ends.await();
+					}
+				});
+			selector.start();
+			leads.await();
+		}
+
+		// Its thread gives the leadership back when takeLeadership() has returned;
+		// close() would interrupt that.
+		@Override
+		public void release() throws Exception
+		{
+			ends.countDown();
+			executor.shutdown();
+			executor.awaitTermination(30, TimeUnit.SECONDS);
+			selector.close();
+		}
 	}
 }

@@ -3,6 +3,7 @@
 
 import re
 import sys
+import threading
 import time
 
 from kazoo.client import KazooClient
@@ -24,6 +25,36 @@ def make_semaphore(client, path):
             return semaphore
 
 
+class ElectionLock:
+    """Who is elected has the lock. There is no way to try."""
+
+    def __init__(self, client, path):
+        self.election = client.Election(path, "kazoo")
+
+    def acquire(self):
+        self.leads, self.ends = threading.Event(), threading.Event()
+        self.thread = threading.Thread(
+            target=self.election.run, args=(self.lead,), daemon=True
+        )
+        self.thread.start()
+        self.leads.wait()
+
+    def lead(self):
+        self.leads.set()
+        self.ends.wait()
+
+    def release(self):
+        self.ends.set()
+        self.thread.join()
+        return True
+
+    def __enter__(self):
+        self.acquire()
+
+    def __exit__(self, *error):
+        self.release()
+
+
 KINDS = {
     "lock": lambda client, path: client.Lock(path, "kazoo"),
     "lock+": lambda client, path: client.Lock(path, "kazoo", **EXTRA),
@@ -32,6 +63,7 @@ KINDS = {
     "read": lambda client, path: client.ReadLock(path, "kazoo"),
     "read+": lambda client, path: client.ReadLock(path, "kazoo", **EXTRA),
     "semaphore": make_semaphore,
+    "election": ElectionLock,
 }
 
 

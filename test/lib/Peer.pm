@@ -24,7 +24,7 @@ standard input is a command, a line on its standard output the answer:
   (at the start)          ready NAME VERSION
   use KIND PATH           ok; the lock that the other commands mean
   lock                    locked, as soon as it is
-  try                     locked or busy; go-zookeeper has none
+  try                     locked or busy; go-zookeeper and leaders have none
   unlock                  unlocked
   increment FILE COUNT    done; COUNT times: take the lock, read the number in
                           FILE, write it back plus one, release the lock
@@ -90,6 +90,8 @@ my %lock = (
 	'Curator InterProcessReadWriteLock, write' => [qw(curator write 1)],
 	'Curator InterProcessReadWriteLock, read' => [qw(curator read 1)],
 	'Curator InterProcessSemaphoreMutex' => [qw(curator semaphore_mutex 1)],
+	'Curator LeaderLatch' => [qw(curator latch 0)],
+	'Curator LeaderSelector' => [qw(curator selector 0)],
 	'go-zookeeper Lock' => [qw(go lock 0)],
 	'ZooKeeper recipes WriteLock (Java)' => [qw(recipes lock 1)],
 	'Kazoo Lock' => [qw(kazoo lock 1)],
@@ -98,7 +100,8 @@ my %lock = (
 	'Kazoo Lock with lock-' => [qw(kazoo lock+ 1)],
 	'Kazoo WriteLock with lock-' => [qw(kazoo write+ 1)],
 	'Kazoo ReadLock with lock-' => [qw(kazoo read+ 1)],
-	'Kazoo Semaphore' => [qw(kazoo semaphore 1)]);
+	'Kazoo Semaphore' => [qw(kazoo semaphore 1)],
+	'Kazoo Election' => [qw(kazoo election 0)]);
 
 # Every peer of this process, for END.
 my @peers;
