@@ -367,10 +367,12 @@ AS $$
 DECLARE
 	-- The upper half of a token is the number of the ensemble's election. One a
 	-- second is more than any ensemble does for years; elections that fail count
-	-- too, so it may be ahead by some. There was no ZooKeeper before 2008.
+	-- too, so it may be ahead by some. There was no ZooKeeper before 2008. Both
+	-- dates are of the database server's clock; if it was set back, or is that of
+	-- another machine after a failover, 1000 elections are allowed all the same.
 	elections bigint := (token >> 32) - COALESCE(newest >> 32, 0);
 	most numeric := CASE WHEN newest IS NULL
-		THEN extract(epoch FROM now) - extract(epoch FROM '2008-01-01 UTC'::timestamptz)
+		THEN greatest(1000, extract(epoch FROM now) - extract(epoch FROM '2008-01-01 UTC'::timestamptz))
 		ELSE 1000 + greatest(0, floor(extract(epoch FROM now)) - floor(extract(epoch FROM claimed_at))) END;
 BEGIN
 	IF name IS NULL THEN
@@ -384,7 +386,7 @@ BEGIN
 			ERRCODE = 'serialization_failure',
 			MESSAGE = format('a newer holder of lock "%s" has been here', name),
 			DETAIL = format('Fencing token %s is older than %s.', token, newest),
-			HINT = 'Take the lock again and run the transaction again.';
+			HINT = 'Take the lock again and run the transaction again. If that never helps, the ensemble has lost its data, or is another one, and its tokens start anew (zk_check() tells): when no holder from before is left, TRUNCATE zk_fences as a superuser.';
 	ELSIF elections > most THEN
 		RAISE EXCEPTION USING
 			ERRCODE = 'invalid_parameter_value',
@@ -688,7 +690,8 @@ CREATE FUNCTION zk_locks(
 	OUT token bigint,
 	OUT node text,
 	OUT granted_at timestamptz,
-	OUT permits integer)
+	OUT permits integer,
+	OUT root text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
@@ -721,6 +724,8 @@ COMMENT ON COLUMN zk_locks.granted_at IS
 'When it was granted in that mode, by the clock of this database server.';
 COMMENT ON COLUMN zk_locks.permits IS
 'How many may hold it: 1, or the number of a semaphore.';
+COMMENT ON COLUMN zk_locks.root IS
+'Path of the znode that the name is below: the chroot of zklock.servers, and zklock.root. The same name below another one is another lock.';
 
 CREATE FUNCTION zk_session(
 	OUT state text,
@@ -770,7 +775,8 @@ CREATE FUNCTION zk_backends(
 	OUT waiting_permits integer,
 	OUT waiting_since timestamptz,
 	OUT held integer,
-	OUT last_proof timestamptz)
+	OUT last_proof timestamptz,
+	OUT root text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
@@ -809,6 +815,8 @@ COMMENT ON COLUMN zk_backends.held IS
 'How many locks it holds. zk_backend_locks has them.';
 COMMENT ON COLUMN zk_backends.last_proof IS
 'The latest date of a proof: from then on the ensemble keeps the session for one session timeout. It grows old while no commit asks for one.';
+COMMENT ON COLUMN zk_backends.root IS
+'As in zk_locks, of the lock that it waited for or took last: the first 127 bytes. NULL before the first one.';
 
 CREATE FUNCTION zk_backend_locks(
 	OUT pid integer,
@@ -1061,9 +1069,20 @@ BEGIN ATOMIC
 			pg_catalog.substring(f.value, '(?n)^syncLimit=([0-9]{1,6})(?![0-9])'::text)::bigint AS sync_limit,
 			pg_catalog.substring(f.value, '(?n)^minSessionTimeout=([0-9]{1,9})(?![0-9])'::text)::bigint AS min_ms,
 			pg_catalog.substring(f.value, '(?n)^maxSessionTimeout=([0-9]{1,9})(?![0-9])'::text)::bigint AS max_ms,
-			pg_catalog.substring(f.value, '(?n)^maxClientCnxns=([0-9]{1,9})(?![0-9])'::text)::bigint AS most
+			pg_catalog.substring(f.value, '(?n)^maxClientCnxns=([0-9]{1,9})(?![0-9])'::text)::bigint AS most,
+			pg_catalog.regexp_match(f.value, E'(?n)^data(?:Log)?Dir=(/(?:tmp|run|var/run|dev/shm)/.*)$'::text) AS volatile
 		FROM fact AS f
 		WHERE f.fact = 'settings'
+	), clock AS (
+		-- of each server: by its own clock, how late it gets the leader's changes, and
+		-- how many of them were not earlier than they were made
+		SELECT DISTINCT f.subject,
+			pg_catalog.substring(f.value, 'zk_p50_propagation_latency.([0-9]{1,15})'::text)::bigint AS half_ms,
+			pg_catalog.substring(f.value, 'zk_max_propagation_latency.([0-9]{1,15})'::text)::bigint AS most_ms,
+			pg_catalog.substring(f.value, 'zk_cnt_propagation_latency.([0-9]{1,15})'::text)::bigint AS late,
+			pg_catalog.substring(f.value, 'received_count.([0-9]{1,15})'::text)::bigint AS changes
+		FROM fact AS f
+		WHERE f.fact = 'counters'
 	), ensemble AS MATERIALIZED (
 		-- servers of the list, each of them once, whatever names it has there
 		SELECT pg_catalog.count(*) AS named,
@@ -1096,7 +1115,8 @@ BEGIN ATOMIC
 			pg_catalog.current_setting('max_connections'::text)::bigint AS max_connections,
 			(extract(epoch FROM pg_catalog.current_setting('zklock.session_timeout'::text)::interval)
 				OPERATOR(pg_catalog.*) 1000::numeric)::integer AS session_ms,
-			EXISTS (SELECT FROM fact AS f WHERE f.item = 'credentials' AND f.fact = 'set') AS has_credentials
+			EXISTS (SELECT FROM fact AS f WHERE f.item = 'credentials' AND f.fact = 'set') AS has_credentials,
+			pg_catalog.current_setting('zklock.root'::text) <> '/' AS has_root
 		FROM zk_session AS o
 	), step AS (
 		-- the last one of each: a session that was lost on the way is asked for anew
@@ -1253,8 +1273,10 @@ BEGIN ATOMIC
 		FROM own AS o, step AS s, LATERAL (VALUES
 			(1, 13, 'chroot', s.fact = 'no node', 'warning', 'znode "%s" does not exist',
 				'Is it mistyped in zklock.servers? Locks below another chroot are other locks. Otherwise create it, or leave that to the first lock.'),
-			(2, 13, 'chroot', s.fact = 'done', 'ok', 'znode "%1$s" is there since %3$s', NULL),
-			(3, 13, 'chroot', true, 'warning', 'znode "%s" cannot be read: %s',
+			(2, 13, 'chroot', s.fact = 'done' AND s.place = 0 AND o.has_root, 'warning', 'znode "%s" is empty: nobody has had a lock there',
+				'Is it mistyped in zklock.servers? Locks below another chroot are other locks. Otherwise leave the rest to the first lock.'),
+			(3, 13, 'chroot', s.fact = 'done', 'ok', 'znode "%1$s" is there since %3$s', NULL),
+			(4, 13, 'chroot', true, 'warning', 'znode "%s" cannot be read: %s',
 				'See its ACL (getAcl in zkCli.sh), and zklock.auth.'),
 			(4, 14, 'root', s.fact = 'no node', 'note', 'znode "%s" does not exist yet',
 				'The first lock makes it. If there should be locks by now, zklock.root is mistyped: locks below another root are other locks.'),
@@ -1289,9 +1311,63 @@ BEGIN ATOMIC
 				pg_catalog.format('the ensemble''s clock is at least %s ms %s ours', pg_catalog.abs(s.number),
 					CASE WHEN s.number < 0 THEN 'behind' ELSE 'ahead of' END),
 				CASE WHEN pg_catalog.abs(s.number) > 2000
-					THEN 'Set the clocks (NTP). Locks do not depend on them; dates in views and the age of records of zk_run_once() do.' END))
+					THEN 'Set the clocks (NTP). Locks do not depend on them; dates in views do.' END))
 			AS r(nr, applies, state, what, remedy)
 		WHERE s.item = 'clock'
+		UNION ALL
+		SELECT 18, 'clocks', r.*
+		FROM ensemble AS e, (
+			SELECT pg_catalog.count(c.half_ms) AS known,
+				pg_catalog.string_agg(pg_catalog.format('%s (%s s)', c.subject, c.half_ms / 1000), ', '::text)
+					FILTER (WHERE c.half_ms > 60000) AS ahead,
+				pg_catalog.string_agg(pg_catalog.format('%s (%s s)', c.subject, c.most_ms / 1000), ', '::text)
+					FILTER (WHERE c.most_ms > 60000) AS once_ahead,
+				pg_catalog.string_agg(c.subject, ', '::text)
+					FILTER (WHERE c.changes > 9 AND c.late * 10 < c.changes) AS behind
+			FROM clock AS c) AS c, LATERAL (VALUES
+			(1, c.ahead IS NOT NULL, 'warning', 'the clocks of servers are ahead of the leader''s: %s',
+				'Set the clocks (NTP). What is shown are counters, which begin anew when a server is restarted.'),
+			(2, c.once_ahead IS NOT NULL, 'note', 'clocks of servers were ahead of the leader''s, or they stood still: %2$s',
+				'Compare the clocks. What is shown are counters since the start of the server.'),
+			(3, c.behind IS NOT NULL, 'note', 'clocks of servers are behind the leader''s, by how much cannot be known: %3$s',
+				'Compare the clocks, and set them (NTP).'),
+			(4, c.known < e.members, 'note', 'the clocks of servers that do not lead cannot be known: they do not answer "mntr"',
+				'Compare them, or add mntr to 4lw.commands.whitelist.'),
+			(5, true, 'ok', 'the servers'' clocks do not differ much, as far as can be seen', NULL))
+			AS v(nr, applies, state, what, remedy),
+			LATERAL (SELECT v.nr, v.applies, v.state,
+				pg_catalog.format(v.what, c.ahead, c.once_ahead, c.behind), v.remedy)
+			AS r(nr, applies, state, what, remedy)
+		WHERE e.members > 0
+		UNION ALL
+		SELECT 19, 'other roots', 1, true, 'note',
+			pg_catalog.concat('beside the root, or what is above it, zklock has made: ', s.others),
+			'Locks below another root, or another chroot, are other locks. Is zklock.root or zklock.servers mistyped, here or there?'
+		FROM (SELECT pg_catalog.string_agg(DISTINCT pg_catalog.format('"%s" by %s', f.subject, f.value), ', '::text) AS others
+			FROM fact AS f
+			WHERE f.item = 'sibling') AS s
+		WHERE s.others IS NOT NULL
+		UNION ALL
+		SELECT 20, 'data', r.*
+		FROM ensemble AS e, (
+			SELECT pg_catalog.string_agg(DISTINCT pg_catalog.concat(t.subject, ' in ', t.volatile[1]), ', '::text) AS lost
+			FROM setting AS t
+			WHERE t.volatile IS NOT NULL) AS d, (
+			SELECT (SELECT pg_catalog.max(f.token) FROM zk_fences AS f) AS token,
+				pg_catalog.max(pg_catalog.concat('x', pg_catalog.lpad(
+					pg_catalog.substring(a.value, '(?n)^Zxid: 0x([0-9a-f]{1,16})$'::text), 16, '0'::text))::bit(64)::bigint) AS zxid
+			FROM address AS a
+			WHERE a.value ~ '(?n)^Zxid: 0x[0-9a-f]{1,16}$') AS n, LATERAL (VALUES
+			(1, n.token > n.zxid, 'error',
+				pg_catalog.format('the ensemble has lost its data, or is another one: it has come to %s, and zk_fences to token %s',
+					n.zxid, n.token),
+				'Holds are gone, and slots of jobs run again. See docs/operations.md, Fencing tokens and a new ensemble.'),
+			(2, d.lost IS NOT NULL, 'warning',
+				pg_catalog.concat('servers keep their data where a restart of the machine deletes it: ', d.lost),
+				'Set dataDir (and dataLogDir) in zoo.cfg to a directory on a disk, such as /var/lib/zookeeper, and move the data there.'),
+			(3, true, 'ok', 'nothing is seen that would lose it', NULL))
+			AS r(nr, applies, state, what, remedy)
+		WHERE e.serving > 0
 	), line(part, place, item, state, what, remedy) AS (
 		SELECT 0, t.ordinal, t.item, t.state, t.what, t.remedy
 		FROM _zk_check_settings() WITH ORDINALITY AS t(item, state, what, remedy, ordinal)
@@ -1352,7 +1428,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_run_once(text, text, interval) IS
-'Jobs: True for exactly one caller for each name and slot, in all databases and clusters, also long after that one has finished; false for all others. Not undone by ROLLBACK. At most once: after an error nobody has got a true yet, and the next call of this session gets it if it is for the same slot and the slot was claimed. After a true, some records that are older than retain by ZooKeeper''s clock are deleted; their slots can be claimed anew.';
+'Jobs: True for exactly one caller for each name and slot, in all databases and clusters, also long after that one has finished; false for all others. Not undone by ROLLBACK. At most once: after an error nobody has got a true yet, and the next call of this session gets it if it is for the same slot and the slot was claimed. After a true, some records that are older than retain, by whichever clock, are deleted; their slots can be claimed anew.';
 
 CREATE FUNCTION zk_forget_run(name text, slot text)
 RETURNS boolean
@@ -1415,7 +1491,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
-'Holds: Releases the hold of zk_hold() with that token, in any session of any cluster, and waits until the ensemble has confirmed it: true. If there is none, false and a warning. Not undone by ROLLBACK.';
+'Holds: Releases the hold of zk_hold() with that token, in any session of any cluster, and waits until the ensemble has confirmed it: true. If there is none, false and a warning. Not undone by ROLLBACK. All that this cluster has committed is flushed to disk before.';
 
 -- Privileges. docs/privileges.md has the reason for each.
 

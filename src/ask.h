@@ -46,7 +46,8 @@ typedef enum AskVerdict
 	ASK_STRANGER,				/* no ZooKeeper (its reply) */
 	ASK_IDLE,					/* a ZooKeeper that serves nobody: no quorum */
 	ASK_SERVING,				/* (its reply to "srvr") */
-	ASK_SETTINGS				/* of one that serves (its reply to "conf") */
+	ASK_SETTINGS,				/* of one that serves (its reply to "conf") */
+	ASK_COUNTERS				/* likewise (some of its reply to "mntr") */
 } AskVerdict;
 
 #endif							/* ZKLOCK_ASK_H */

@@ -66,6 +66,7 @@ static bool is_exit_registered;
 /* Which lines of it are taken. */
 static uint32 taken_lines;
 
+static void put_name(char *name, const char *path, int root_length);
 static int	find_line(void);
 static const Slot *slot_of(int number);
 static void clear_at_exit(int code, Datum arg);
@@ -130,7 +131,8 @@ zklock_board_end_session(void)
 }
 
 void
-zklock_board_put_lock(int *line, const char *name, const ZkBoardHeld *held)
+zklock_board_put_lock(int *line, const char *path, int root_length,
+					  const ZkBoardHeld *held)
 {
 	ZkBoardRow *row = &own->row;
 	bool		is_new = *line == 0;
@@ -144,8 +146,7 @@ zklock_board_put_lock(int *line, const char *name, const ZkBoardHeld *held)
 	if (number >= 0)
 	{
 		if (*line <= 0)
-			zklock_nodedata_clip(row->locks[number].name,
-								 ZK_BOARD_NAME_SIZE, name, PG_UTF8);
+			put_name(row->locks[number].name, path, root_length);
 		row->locks[number].held = *held;
 		taken_lines |= (uint32) 1 << number;
 	}
@@ -171,14 +172,15 @@ zklock_board_remove_lock(int *line)
 }
 
 void
-zklock_board_await(const char *name, RecipeMode mode, int permits)
+zklock_board_await(const char *path, int root_length, RecipeMode mode,
+				   int permits)
 {
 	ZkBoardRow *row = &own->row;
 
 	if (row->awaited[0] != '\0')
 		return;
 	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
-	zklock_nodedata_clip(row->awaited, ZK_BOARD_NAME_SIZE, name, PG_UTF8);
+	put_name(row->awaited, path, root_length);
 	row->awaited_mode = mode;
 	row->awaited_permits = permits;
 	row->awaited_since = GetCurrentTimestamp();
@@ -199,6 +201,16 @@ bool
 zklock_board_is_concerned(void)
 {
 	return own->row.nheld > 0 || own->row.awaited[0] != '\0';
+}
+
+/* Put down a lock's name, of ZK_BOARD_NAME_SIZE bytes, and its root. */
+static void
+put_name(char *name, const char *path, int root_length)
+{
+	zklock_nodedata_clip(name, ZK_BOARD_NAME_SIZE, path + root_length + 1,
+						 PG_UTF8);
+	snprintf(own->row.root, ZK_BOARD_NAME_SIZE, "%.*s", Max(root_length, 1),
+			 path);
 }
 
 /* A line that is free, or NO_LINE. */

@@ -63,6 +63,10 @@ typedef struct ZkBoardRow
 	int			awaited_permits;
 	TimestampTz awaited_since;
 
+	char		root[ZK_BOARD_NAME_SIZE];	/* chroot and root of the lock that
+											 * it took, or waits for, last; or
+											 * "" */
+
 	int			nheld;			/* locks, also those without a line */
 	int64		proof_ms;		/* latest proof of a lock, also of one that
 								 * has been let go of; 0: none */
@@ -90,17 +94,19 @@ extern void zklock_board_put_session(uint64 number,
 extern void zklock_board_end_session(void);
 
 /*
- * A lock is held in this way.  The name is in UTF-8. *line is the caller's to
- * keep, one for each lock: 0 before the first time.
+ * A lock is held in this way.  The path is in UTF-8; its first root_length
+ * bytes are the root, the name follows.  *line is the caller's to keep, one
+ * for each lock: 0 before the first time.
  */
-extern void zklock_board_put_lock(int *line, const char *name,
-								  const ZkBoardHeld *held);
+extern void zklock_board_put_lock(int *line, const char *path,
+								  int root_length, const ZkBoardHeld *held);
 
 /* It is not held any more. */
 extern void zklock_board_remove_lock(int *line);
 
 /* This backend waits for a lock from now on; it waits no more. */
-extern void zklock_board_await(const char *name, RecipeMode mode, int permits);
+extern void zklock_board_await(const char *path, int root_length,
+							   RecipeMode mode, int permits);
 extern void zklock_board_await_over(void);
 
 /* Does this backend hold a lock, or wait for one? */

@@ -56,8 +56,8 @@ PG_FUNCTION_INFO_V1(zk_check_facts);
 /* How much longer the program is waited for. */
 #define PROGRAM_EXTRA_MS 200
 
-/* All messages: one of the program, two of each address. */
-#define ANSWER_MAX ((1 + 2 * ASK_ALL_MAX) * ASK_MESSAGE_SIZE)
+/* All messages: one of the program, three of each address. */
+#define ANSWER_MAX ((1 + 3 * ASK_ALL_MAX) * ASK_MESSAGE_SIZE)
 #define READ_SIZE 8192
 
 /* Most of what a stranger replied that is shown, in bytes. */
@@ -102,6 +102,7 @@ typedef struct Talk
 	Check	   *check;
 	bool		is_late;		/* the deadline came first */
 	ZkRequest  *making;			/* to be withdrawn; NULL: none is */
+	ZkSample	sample;			/* of what is beside the root */
 } Talk;
 
 /* One thing that is looked at, and puts facts.  May raise. */
@@ -128,6 +129,7 @@ static bool talk(ZkRoundTrip *trip, void *argument);
 static bool put_node(ZkRoundTrip *trip, Talk *talking, const char *item,
 					 const char *path);
 static bool try_to_make(ZkRoundTrip *trip, Talk *talking, const char *root);
+static void put_siblings(Talk *talking, const char *root);
 static void put_reply(const Talk *talking, const char *item,
 					  const char *path, const ZkReply *reply);
 static void put_clock(const Talk *talking, TimestampTz theirs,
@@ -458,7 +460,8 @@ put_server(Check *check, char *message)
 		[ASK_STRANGER] = "stranger",
 		[ASK_IDLE] = "idle",
 		[ASK_SERVING] = "serving",
-		[ASK_SETTINGS] = "settings"
+		[ASK_SETTINGS] = "settings",
+		[ASK_COUNTERS] = "counters"
 	};
 	const char *field[4] = {0};
 	const Server *server;
@@ -561,10 +564,12 @@ talk(ZkRoundTrip *trip, void *argument)
 	root = zklock_name_path("check", &root_length);
 	root[root_length] = '\0';
 
-	return ((chroot_path[0] == '\0' ||
-			 put_node(trip, talking, "chroot", chroot_path)) &&
-			put_node(trip, talking, "root", root_length == 0 ? "/" : root)) ||
-		talking->is_late;
+	if ((chroot_path[0] != '\0' &&
+		 !put_node(trip, talking, "chroot", chroot_path)) ||
+		!put_node(trip, talking, "root", root_length == 0 ? "/" : root))
+		return talking->is_late;
+	put_siblings(talking, root);
+	return true;
 }
 
 /* What a znode is; of the root, unless there is none, what can be done there. */
@@ -618,6 +623,47 @@ try_to_make(ZkRoundTrip *trip, Talk *talking, const char *root)
 	return true;
 }
 
+/*
+ * What zklock has made beside the root, and beside each znode above it: data
+ * of ours are in roots and what is above them (see
+ * zklock_roundtrip_make_parents()), and in queue nodes.
+ */
+static void
+put_siblings(Talk *talking, const char *root)
+{
+	ZkSample   *sample = &talking->sample;
+
+	for (const char *slash = root; slash != NULL && *slash != '\0';
+		 slash = strchr(slash + 1, '/'))
+	{
+		zklock_roundtrip_begin_sample(sample,
+									  pnstrdup(root, Max(slash - root, 1)),
+									  (int) Max(talking->check->deadline -
+												zklock_client_now(), 0));
+		for (int i = 0; i < sample->nnodes; i++)
+		{
+			const ZkReply *reply = zklock_roundtrip_await_sample(sample, i);
+			const char *path = sample->paths[i];
+			const char *name = strrchr(path, '/') + 1;
+			size_t		length = strlen(path);
+			ZkNodeData	who = {0};
+
+			if (reply != NULL && reply->result == ZK_OK)
+				zklock_nodedata_parse(reply->data, reply->data_length, &who);
+			if (who.client != NULL && !zklock_name_is_reserved(name) &&
+				recipe_parse_node(name).style == RECIPE_STYLE_NONE &&
+				!(strncmp(path, root, length) == 0 &&
+				  (root[length] == '/' || root[length] == '\0')))
+				put_fact(talking->check, &(Fact) {
+					.item = "sibling",
+					.fact = "found",
+					.subject = zklock_nodedata_quotable(path),
+					.value = zklock_nodedata_describe(&who)
+				});
+		}
+	}
+}
+
 static void
 put_reply(const Talk *talking, const char *item, const char *path,
 		  const ZkReply *reply)
@@ -664,6 +710,7 @@ forget(void *argument)
 	if (talking->making != NULL)
 		zklock_client_withdraw(talking->making);
 	talking->making = NULL;
+	zklock_roundtrip_end_sample(&talking->sample);
 }
 
 /* Is there no answer, for it is late or the session is over? */

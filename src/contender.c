@@ -333,7 +333,7 @@ begin_wait(Standing *standing)
 	standing->has_waited = true;
 	zklock_keep_note_rival(place->lock_path);
 	INSTR_TIME_SET_CURRENT(standing->wait_begun);
-	zklock_board_await(place->lock_path + place->root_length + 1, place->mode,
+	zklock_board_await(place->lock_path, place->root_length, place->mode,
 					   place->permits);
 }
 

@@ -36,6 +36,8 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
@@ -103,6 +105,7 @@ pg_noreturn static void raise_silence(const Holding *holding);
 pg_noreturn static void raise_removed(const Holding *holding);
 static bool remove_contenders(const char *name, int64 token, bool is_eviction);
 static bool catch_up(ZkRoundTrip *trip, void *argument);
+static void flush_commits(void);
 static bool tell_owner(ZkRoundTrip *trip, void *argument);
 static bool remove_node(ZkRoundTrip *trip, void *argument);
 static void log_removal(const char *name, const ZkQueueEntry *entry,
@@ -444,6 +447,8 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 			!(is_eviction || recipe_read_mark(entry->node) == RECIPE_MARK_HOLD))
 			continue;
 		log_removal(name, entry, is_eviction);
+		if (recipe_read_mark(entry->node) == RECIPE_MARK_HOLD)
+			flush_commits();
 		if (is_eviction && entry->who.client != NULL &&
 			recipe_read_mark(entry->node) != RECIPE_MARK_HOLD)
 			zklock_roundtrip_run(tell_owner, NULL, &removing);
@@ -454,6 +459,31 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 		is_removed |= removing.removal.is_removed;
 	}
 	return is_removed;
+}
+
+/*
+ * Whoever worked under a hold did so as nobody's guard, perhaps in another
+ * session, and with synchronous_commit off.  What has become visible in this
+ * cluster until now must survive a crash before somebody else is let in, and
+ * the record of each such commit is ahead of the place where the next record
+ * will begin.  Where a page begins, that place is behind the page's header,
+ * but there is nothing to flush of that page yet.  On a standby nothing
+ * commits.
+ */
+static void
+flush_commits(void)
+{
+	XLogRecPtr	end;
+	uint32		header;
+
+	if (RecoveryInProgress())
+		return;
+	end = GetXLogInsertRecPtr();
+	header = XLogSegmentOffset(end, wal_segment_size) < XLOG_BLCKSZ ?
+		SizeOfXLogLongPHD : SizeOfXLogShortPHD;
+	if (end % XLOG_BLCKSZ == header)
+		end -= header;
+	XLogFlush(end);
 }
 
 /* Before it is done: it may be interrupted, and be done all the same. */

@@ -261,6 +261,8 @@ put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 				   TimestampTzGetDatum(row->awaited_since));
 	zklock_row_add(&columns, is_seen, Int32GetDatum(row->nheld));
 	add_date(&columns, is_seen ? row->proof_ms : 0);
+	zklock_row_add_text(&columns, !is_seen || row->root[0] == '\0' ? NULL :
+						zklock_nodedata_printable(row->root));
 	zklock_row_put(result, &columns);
 }
 

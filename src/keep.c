@@ -274,7 +274,7 @@ can_keep(const ZkKeep *keep, ZkSessionNumber live)
 
 	return is_of_setting(keep) && place->mode == RECIPE_EXCLUSIVE &&
 		place->replacing == NULL && !place->is_on_word &&
-		place->recalled_at == 0 && !place->is_token_told &&
+		place->recall_told == 0 && !place->is_token_told &&
 		!zklock_place_is_lost(place, live) &&
 		zklock_client_now() >= *rival_until(place->lock_path) &&
 		!proc_exit_inprogress;

@@ -828,8 +828,7 @@ post(Lock *lock)
 		held.xact_counts[mode] = zklock_lock_xact_total(&lock->counts[mode]);
 		held.since[mode] = lock->counts[mode].since;
 	}
-	zklock_board_put_lock(&lock->line, lock->path + place->root_length + 1,
-						  &held);
+	zklock_board_put_lock(&lock->line, lock->path, place->root_length, &held);
 }
 
 /* ---------------------------------------------------------------------

@@ -118,6 +118,9 @@ show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 	zklock_row_add(&row, true, TimestampTzGetDatum(is_held ? count->since :
 												   place->granted_at));
 	zklock_row_add_int(&row, place->permits);
+	zklock_row_add_text(&row,
+						zklock_nodedata_printable(pnstrdup(lock->path,
+														   Max(place->root_length, 1))));
 	zklock_row_put(result, &row);
 }
 

@@ -219,7 +219,7 @@ zklock_nodedata_parse(const char *data, int length, ZkNodeData *who)
 {
 	bool		is_json;
 
-	*who = (ZkNodeData) {.retain_ms = -1};
+	*who = (ZkNodeData) {.retain_ms = -1,.claimed_ms = -1};
 	if (length <= 0)
 		return;
 	is_json = parse_json(data, length, who);
@@ -227,6 +227,7 @@ zklock_nodedata_parse(const char *data, int length, ZkNodeData *who)
 		return;
 	*who = (ZkNodeData) {
 		.retain_ms = is_json ? who->retain_ms : -1,
+		.claimed_ms = is_json ? who->claimed_ms : -1,
 		.text = printable(data, Min(length, TEXT_SHOWN_MAX))
 	};
 }
@@ -584,6 +585,8 @@ take_value(void *state, char *token, JsonTokenType type)
 		who->lock = pstrdup(token);
 	else if (strcmp(key, "retain") == 0)
 		who->retain_ms = type == JSON_TOKEN_STRING ? read_count(token) : -1;
+	else if (strcmp(key, "claimed") == 0)
+		who->claimed_ms = type == JSON_TOKEN_STRING ? read_count(token) : -1;
 	JSON_ACTION_RETURN;
 }
 

@@ -35,6 +35,9 @@ typedef struct ZkNodeData
 								 * in UTF-8 and not made printable */
 	int64		retain_ms;		/* of a record of a run, whoever made it: for
 								 * how long it is kept; -1: it does not say */
+	int64		claimed_ms;		/* of the same: when it was made, by the
+								 * clock of the database that did, Unix epoch;
+								 * likewise */
 	char	   *text;			/* data of a stranger, as text; of a hold or
 								 * of a request, why */
 } ZkNodeData;

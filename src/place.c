@@ -177,7 +177,7 @@ zklock_place_read_recall(ZkPlace *place, ZkSessionNumber live)
 	zklock_place_settle(place, live);
 	return !zklock_place_is_lost(place, live) &&
 		zklock_recall_read(place->name, place->lock_path, place->root_length,
-						   node_name(place), &place->recalled_at);
+						   node_name(place), &place->recall_told);
 }
 
 /*
@@ -345,10 +345,10 @@ withdraw_downgrade(ZkPlace *place)
 static void
 remove_recall(ZkPlace *place)
 {
-	if (place->recalled_at != 0)
+	if (place->recall_told != 0)
 		zklock_recall_remove(place->lock_path, place->root_length,
 							 node_name(place));
-	place->recalled_at = 0;
+	place->recall_told = 0;
 }
 
 /* Ask the quorum for the node. */

@@ -46,8 +46,9 @@ typedef struct ZkPlace
 	bool		is_awaited;		/* who releases it will wait for the delete */
 	bool		is_token_told;	/* the token was asked for: no other grant may
 								 * have the same, so the place is not kept */
-	int64		recalled_at;	/* the last request to release it that the
-								 * user was told of, by its mtime; 0: none */
+	int64		recall_told;	/* the last request to release it that the
+								 * user was told of (zklock_recall_read()); 0:
+								 * none */
 
 	struct ZkKeep *keep;		/* NULL unless it may be kept after its
 								 * release; keep.c */

@@ -4,9 +4,9 @@
  *	  The program in its other mode: it asks servers how they are, and ends.
  *
  * It asks with ZooKeeper's four-letter words, over connections of their own:
- * "srvr", which no server can be forbidden to answer, and "conf", which they
- * answer if somebody has allowed it.  No session, and the ZooKeeper library
- * has no part in it.
+ * "srvr", which no server can be forbidden to answer, and "conf" and "mntr",
+ * which they answer if somebody has allowed it.  No session, and the
+ * ZooKeeper library has no part in it.
  *
  * All connections are served by one poll().  Only the look-up of a name can
  * block, for as long as it takes.  So addresses are asked before names are
@@ -31,7 +31,7 @@
 #include "ask.h"
 
 /* Most of a reply that is read. */
-#define REPLY_MAX 8192
+#define REPLY_MAX 65536
 
 /* What a server is asked, and what its reply is said to be. */
 static const struct
@@ -39,7 +39,7 @@ static const struct
 	const char *text;
 	AskVerdict	verdict;
 }			words[] = {
-	{"srvr", ASK_SERVING}, {"conf", ASK_SETTINGS}
+	{"srvr", ASK_SERVING}, {"conf", ASK_SETTINGS}, {"mntr", ASK_COUNTERS}
 };
 #define NWORDS ((int) (sizeof(words) / sizeof(words[0])))
 
@@ -72,6 +72,7 @@ static void serve(int64_t until);
 static void go_on(Asked *one);
 static void finish(Asked *one, AskVerdict verdict, const char *text);
 static AskVerdict judge(const char *reply);
+static const char *pick_counters(const char *reply);
 static int64_t now_us(void);
 static void say(int server, AskVerdict verdict, const char *name, int64_t us,
 				const char *text);
@@ -276,7 +277,7 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 	{
 		verdict = one->word == 0 ? judge(one->reply) :
 			words[one->word].verdict;
-		text = one->reply;
+		text = verdict == ASK_COUNTERS ? pick_counters(one->reply) : one->reply;
 	}
 	else if (one->word > 0)
 		verdict = ASK_PROGRAM;	/* that it serves was said */
@@ -302,6 +303,23 @@ judge(const char *reply)
 		return ASK_SERVING;
 	return strstr(reply, "not currently serving requests") != NULL ?
 		ASK_IDLE : ASK_STRANGER;
+}
+
+/*
+ * How many changes the leader has sent it, and how late they were: its clock
+ * when it applied them less the leader's when it made them.  All else is left
+ * out: there is much of it.
+ */
+static const char *
+pick_counters(const char *reply)
+{
+	static char text[700];
+	const char *number = strstr(reply, "zk_learner_commit_received_count");
+	const char *latency = strstr(reply, "zk_avg_propagation_latency");
+
+	snprintf(text, sizeof(text), "%.60s\n%.600s", number != NULL ? number : "",
+			 latency != NULL ? latency : "");
+	return text;
 }
 
 static int64_t

@@ -56,7 +56,7 @@ zklock_recall_path(char path[ZK_RECALL_PATH_SIZE], const char *lock_path,
 
 bool
 zklock_recall_read(const char *name, const char *lock_path, int root_length,
-				   const char *node, int64 *told_at)
+				   const char *node, int64 *told)
 {
 	ZkRoundTrip trip = {.deadline = zklock_client_now() + PATIENCE_MS};
 	ZkClientStatus status;
@@ -72,9 +72,9 @@ zklock_recall_read(const char *name, const char *lock_path, int root_length,
 	{
 		request = zklock_roundtrip_read(&trip, zklock_client_get, path);
 		is_there = request != NULL && request->result == ZK_OK;
-		if (is_there && request->mtime_ms != *told_at)
+		if (is_there && request->czxid + request->version != *told)
 		{
-			*told_at = request->mtime_ms;
+			*told = request->czxid + request->version;
 			tell_user(name, request);
 		}
 	}

@@ -30,13 +30,14 @@ extern bool zklock_recall_path(char path[ZK_RECALL_PATH_SIZE],
 /*
  * Read whether there is a request to release the lock of that name whose
  * queue node here is called node: one read.  If so, tell the user who asks,
- * with a NOTICE, unless *told_at is the mtime of this very request; then
- * *told_at is set to it.  false if there is none, if there is no connection,
+ * with a NOTICE, unless *told says that this has been done; then that is set:
+ * the czxid plus the number of times that it was renewed, which no later
+ * request has, for each renewal has a zxid of its own.  false if there is none, if there is no connection,
  * and if the server does not answer within a second.  Raises on interrupts.
  */
 extern bool zklock_recall_read(const char *name, const char *lock_path,
 							   int root_length, const char *node,
-							   int64 *told_at);
+							   int64 *told);
 
 /*
  * Delete that request.  Nobody waits for the reply: the program of the session

@@ -15,6 +15,8 @@
 #include "common/pg_prng.h"
 #include "storage/proc.h"
 
+#include "nodedata.h"
+
 /*
  * A list of n znodes costs n names.  So up to LISTED_ALWAYS they are listed
  * each time, and beyond that once in LISTED_SELDOM times.  If one in k is
@@ -218,7 +220,7 @@ zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 	{
 		char	   *parent = pnstrdup(path, end - path);
 		const ZkReply *reply = end - path <= root_length ?
-			create(trip, parent, ZK_PERSISTENT, NULL) :
+			create(trip, parent, ZK_PERSISTENT, zklock_nodedata_build(0)) :
 			make_container(trip, parent);
 
 		if (reply == NULL)
@@ -285,7 +287,7 @@ zklock_roundtrip_begin_sample(ZkSample *sample, const char *parent,
 	for (int i = 0; i < nnodes; i++)
 	{
 		sample->paths[i] =
-			psprintf("%s/%s", parent,
+			psprintf("%s/%s", parent[1] == '\0' ? "" : parent,
 					 list->children[(first + i) % list->nchildren]);
 		sample->reads[i] = zklock_client_get(client, sample->paths[i]);
 		sample->nnodes++;

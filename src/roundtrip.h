@@ -127,7 +127,7 @@ extern const ZkReply *zklock_roundtrip_reply_ahead(ZkRoundTrip *trip);
 
 /*
  * Create what is above the znode of that path: its first root_length bytes
- * for good, the rest as containers, of which the server removes those that
+ * for good, with our name as data (see zk_check_facts()), the rest as containers, of which the server removes those that
  * are empty.  The reply to one that is refused, else NULL: whether all are
  * there the next create tells.
  */

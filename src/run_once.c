@@ -41,6 +41,12 @@
  * that is lost does not matter, somebody will try again.  How long a record
  * is kept it says itself, so that nobody prunes what others rely on.
  *
+ * Clocks differ, by days if one is wrong, and an age is a difference of two.
+ * So no single clock decides that a record is old: it was made at the later
+ * of two dates, of the server that led and of the database that claimed; and
+ * now is the earlier of two, of the server that leads and of the database that
+ * deletes.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -50,7 +56,6 @@
 #include "storage/ipc.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 
 #include "args.h"
 #include "name.h"
@@ -196,7 +201,7 @@ zk_runs(PG_FUNCTION_ARGS)
 /*
  * Claim a slot of a job: true for exactly one caller for as long as the
  * record exists, for retain_ms at least.  After a true, some records of the
- * same name whose time is over by the servers' clock are deleted; with too
+ * same name whose time is over by the servers' clocks and by ours are deleted; with too
  * many that are not, 54000 and nothing is left.  If this raises, the slot may
  * have been claimed; then nobody has got a true for it, and the next call in
  * this session for the same slot will.  Raises 42602 for a bad name or slot,
@@ -349,15 +354,18 @@ settle_claim(void)
 	Unsettled.path = NULL;
 }
 
-/* Who claims, the GUID, and for how long the record is kept. */
+/* Who claims, the GUID, for how long the record is kept, and since when. */
 static char *
 record_data(int64 retain_ms)
 {
 	char	   *data = zklock_nodedata_add(zklock_nodedata_build(0), "run",
 										   Unsettled.guid);
 
-	return zklock_nodedata_add(data, "retain",
+	data = zklock_nodedata_add(data, "retain",
 							   psprintf(INT64_FORMAT, retain_ms));
+	return zklock_nodedata_add(data, "claimed",
+							   psprintf(INT64_FORMAT,
+										 (int64) zklock_client_moment().wall_ms));
 }
 
 /* Is the record that was read the one of this claim? */
@@ -397,7 +405,7 @@ finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
 	};
 
 	if (zklock_roundtrip_should_sample(nothers))
-		prune(claim, record->ctime_ms);
+		prune(claim, Min(record->ctime_ms, zklock_client_moment().wall_ms));
 	if (nothers < RECORDS_MAX)
 		return true;
 	if (!remove_record(trip, claim->guard, &removal))
@@ -417,8 +425,7 @@ finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
  */
 
 /*
- * Delete some records whose time is over by the servers' clock, all in one
- * transaction with the guard.  Nobody waits for the reply, and whatever
+ * Delete some records whose time is over now, all in one transaction with the guard.  Nobody waits for the reply, and whatever
  * ZooKeeper has against it does not cost the caller the claim.  An interrupt
  * does raise: the claim is not settled yet.
  */
@@ -467,7 +474,7 @@ is_old(const Claim *claim, int index, int64 now_ms)
 		return false;
 	zklock_nodedata_parse(reply->data, reply->data_length, &record);
 	return record.retain_ms >= 0 && reply->ctime_ms >= 0 && now_ms >= 0 &&
-		now_ms - reply->ctime_ms > record.retain_ms;
+		now_ms - Max(reply->ctime_ms, record.claimed_ms) > record.retain_ms;
 }
 
 static void

@@ -50,6 +50,9 @@ my $classpath = $ENV{ZOOKEEPER_CLASSPATH} || '/usr/share/java/zookeeper.jar';
 # With this jar the servers write a log, without it they are silent.
 my $logging_jar = '/usr/share/java/slf4j-simple.jar';
 
+# What sets the clock of a process.
+my ($faketime) = glob '/usr/lib/*/faketime/libfaketime.so.1';
+
 # Every ensemble of this process, for END.
 my @ensembles;
 
@@ -153,7 +156,12 @@ Further lines for zoo.cfg.
 
 =item environment => { $member => { NAME => 'value' } }
 
-Of single servers, for example to give one a clock of its own.
+Of single servers.
+
+=item clocks => { $member => '+1d', ... }
+
+How far the wall clocks of members are off, by libfaketime, in its words; see
+can_set_clocks.
 
 =back
 
@@ -170,6 +178,7 @@ sub new
 		config => {},
 		java_options => [],
 		environment => {},
+		clocks => {},
 		owner => $$,
 		%option }, $class;
 
@@ -332,6 +341,16 @@ sub set_counters
 }
 
 sub can_set_counters { return -e '/usr/bin/javac'; }
+
+=pod
+
+=head2 can_set_clocks
+
+Whether there is libfaketime, so that new() can be told of clocks.
+
+=cut
+
+sub can_set_clocks { return defined $faketime; }
 
 =pod
 
@@ -726,6 +745,13 @@ sub _launch
 		# What is preloaded is for PostgreSQL.
 		delete $ENV{LD_PRELOAD};
 		%ENV = (%ENV, %{ $self->{environment}{$id} || {} });
+		if (my $clock = $self->{clocks}{$id})
+		{
+			@ENV{qw(LD_PRELOAD FAKETIME)} = ($faketime, $clock);
+			@ENV{qw(FAKETIME_DONT_FAKE_MONOTONIC FAKETIME_DISABLE_SHM)} = (1, 1);
+			# With it Java's waits do not end.
+			$ENV{FAKETIME_FORCE_MONOTONIC_FIX} = 0;
+		}
 		open STDIN, '<', '/dev/null';
 		open STDOUT, '>>', $self->log_file($id);
 		open STDERR, '>&', \*STDOUT;

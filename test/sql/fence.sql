@@ -65,7 +65,8 @@ SELECT _zk_fence_compare('pure', 1006::bigint << 32, 5::bigint << 32, '2026-01-0
 SELECT _zk_fence_compare('pure', 9223372036854775807, 1, '-infinity', 'infinity');
 SELECT _zk_fence_compare('pure', 1, NULL, NULL, '2008-01-01 UTC'),
 	_zk_fence_compare('pure', 1::bigint << 32, NULL, NULL, '2008-01-01 00:00:01 UTC');
-SELECT _zk_fence_compare('pure', 2::bigint << 32, NULL, NULL, '2008-01-01 00:00:01 UTC');
+SELECT _zk_fence_compare('pure', 1000::bigint << 32, NULL, NULL, '1970-01-01 00:00:01 UTC');
+SELECT _zk_fence_compare('pure', 1002::bigint << 32, NULL, NULL, '2008-01-01 00:16:41 UTC');
 
 \set SHOW_CONTEXT errors
 -- a rollback takes the claim back

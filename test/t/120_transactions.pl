@@ -213,7 +213,32 @@ subtest 'synchronous_commit = off' => sub {
 		$session->wait_result;
 		$rival->query_safe("SELECT zk_unlock('tx/sync')");
 	}
+	# Under a hold nothing makes commits synchronous, so its release has to.
+	foreach my $release (qw(zk_release_hold zk_evict))
+	{
+		my $token = $observer->query_safe("SELECT zk_hold('tx/sync', 'test')");
+		$before = $session->query_safe($insert_lsn);
+		$session->query_safe('INSERT INTO unsafe VALUES (3)');
+		is($observer->query_safe(sprintf $flushed, $before), 'f', 'work under a hold is not flushed');
+		is($observer->query_safe("SELECT $release('tx/sync', $token)"), 't', "$release by another session");
+		is($observer->query_safe(sprintf $flushed, $before), 't', 'flushes it');
+	}
 	kill 'CONT', $wal_writer;
+
+	# Where a page or a file begins there is nothing to flush of it yet.
+	my %border = (
+		file => 'SELECT pg_switch_wal()',
+		page => 'DO $$ BEGIN FOR i IN 1 .. 5000 LOOP
+			EXIT WHEN (pg_current_wal_insert_lsn() - \'0/0\') % 8192 = 24;
+			PERFORM pg_logical_emit_message(false, \'x\', \'x\'); END LOOP; END $$');
+	foreach my $what (sort keys %border)
+	{
+		my $token = $observer->query_safe("SELECT zk_hold('tx/sync', 'test')");
+		$observer->query_safe($border{$what});
+		like($observer->query_safe("SELECT (pg_current_wal_insert_lsn() - '0/0') % 8192"),
+			qr/^(?:24|40)$/, "WAL ends where a $what begins");
+		is($observer->query_safe("SELECT zk_release_hold('tx/sync', $token)"), 't', 'released there');
+	}
 	is_held('', 'nothing left');
 	$_->quit foreach $session, $observer;
 };

@@ -309,6 +309,54 @@ subtest 'the version of the guard' => sub {
 	$session->quit;
 };
 
+# Ages are differences of the clocks of two servers, of two leaders for example. The
+# one who leads when the record is made is 40 days behind, or the one who leads when it
+# might be deleted is a day ahead; or the database is, that might delete it.
+subtest 'clocks that differ' => sub {
+	plan skip_all => 'no libfaketime' unless ZooKeeper::can_set_clocks();
+	my %case = (
+		'made by a server that is behind' => [ '-40d', [ 1, 3 ], 2, '30 days' ],
+		'met by a server that is ahead' => [ '+1d', [ 1, 2 ], 3, '1 hour' ]);
+	foreach my $what (sort keys %case)
+	{
+		my ($clock, $first, $then, $retain) = @{ $case{$what} };
+		# Of two with the same data that one leads which has the higher number.
+		my $three = ZooKeeper->new(servers => 3, clocks => { 3 => $clock })->start(@$first);
+		my ($made, $old) = map {
+			my $session = background($node{paris});
+			$session->query_safe("SET zklock.servers = '" . $three->connect_string . "'");
+			$session;
+		} 1 .. 2;
+		is($three->leader, $first->[1], "$what: the leader");
+		is($made->query_safe("SELECT zk_run_once('late', 'slot', '$retain')"), 't', 'a slot is claimed');
+		is($old->query_safe("SELECT zk_run_once('late', 'old', '0')"), 't', 'and one that is not kept');
+		$three->start($then);
+		$three->kill_leader;
+		$three->wait_ready;
+		is($three->leader, $then, 'another server leads');
+		# Each of these looks at all records there are.
+		$made->query_safe("SELECT zk_run_once('late', i::text, '1 hour') FROM generate_series(1, 10) AS i");
+		is($old->query_safe("SELECT zk_run_once('late', 'slot', '$retain')"), 'f', 'the record is still there');
+		is($old->query_safe("SELECT zk_run_once('late', 'old')"), 't', 'the other one has gone');
+		$_->quit foreach $made, $old;
+		$three->stop;
+	}
+
+	my $ahead = do {
+		local $ENV{LD_PRELOAD} = (glob '/usr/lib/*/faketime/libfaketime.so.1')[0];
+		local @ENV{qw(FAKETIME FAKETIME_DONT_FAKE_MONOTONIC)} = ('+1d', 1);
+		cluster('ahead', $zk);
+	};
+	my $session = background($ahead);
+	is($session->query_safe("SELECT zk_run_once('day', 'own', '1 hour')"), 't', 'a database that is a day ahead');
+	is($node{paris}->safe_psql('postgres', "SELECT zk_run_once('day', 'other', '1 hour')"), 't', 'and another one');
+	$session->query_safe("SELECT zk_run_once('day', i::text, '1 hour') FROM generate_series(1, 10) AS i");
+	is($session->query_safe("SELECT bool_or(zk_run_once('day', slot)) FROM unnest(ARRAY['own', 'other']) AS slot"),
+		'f', 'deletes neither');
+	$session->quit;
+	$ahead->stop;
+};
+
 foreach my $name (sort keys %node)
 {
 	ok(!$node{$name}->log_contains(qr/PANIC|TRAP|terminated by signal/),

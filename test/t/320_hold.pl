@@ -415,6 +415,29 @@ subtest 'bounds' => sub {
 	$_->quit foreach $holder, $session;
 };
 
+# In whatever session it was done, and however that committed.
+subtest 'work under a hold survives a crash once it is released' => sub {
+	my $worker = connected('paris');
+	my $other = connected('berlin');
+	$worker->query_safe('CREATE TABLE work (i int); SET synchronous_commit = off');
+	my $token = $worker->query_safe("SELECT zk_hold('crash', 'work')");
+	my ($wal_writer) = $worker->query_safe("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'");
+	kill 'STOP', $wal_writer;
+	$worker->query_safe('INSERT INTO work VALUES (1)');
+	$other->start_query("SELECT zk_lock('crash')");
+	wait_for_queue($zk, lock_path('crash'), 2);
+	$worker->query_safe("SELECT zk_release_hold('crash', $token)");
+	$node{paris}->kill9;
+	kill 'KILL', $wal_writer;
+	$other->wait_result;
+	$other->quit;
+	$worker->kill;
+	# As long as one of its backends is there it is refused, and the pid file is old.
+	poll_until { $node{paris}->{_pid} = undef; $node{paris}->start(fail_ok => 1) }
+	'the cluster to start', 30;
+	is($node{paris}->safe_psql('postgres', 'SELECT count(*) FROM work'), 1, 'it is there');
+};
+
 foreach my $name (sort keys %node)
 {
 	ok(!$node{$name}->log_contains(qr/PANIC|TRAP|terminated by signal (?!9:)/),

@@ -51,6 +51,8 @@ subtest 'what it holds' => sub {
 	is(backend($holder, "now() - state_since < '1 min' AND state_since <= now()"), 't', 'since when');
 	is(locks($holder, 'name, mode, state, session_holds, xact_holds, permits'),
 		"a|exclusive|held|2|0|1\nb|shared|held|1|0|1", 'its locks');
+	is(backend($holder, 'root'), $holder->query_safe('SELECT DISTINCT root FROM zk_locks'), 'its root');
+	is(backend($holder, 'root'), lock_path('') =~ s{/$}{}r, 'which is');
 	is(locks($holder, 'token, granted_at'),
 		$holder->query_safe('SELECT token, granted_at FROM zk_locks ORDER BY name'),
 		'with what zk_locks tells');

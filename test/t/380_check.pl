@@ -342,9 +342,64 @@ subtest 'chroot and root that are not there' => sub {
 	ok(!$client->exists('/mistyped'), 'nor was it made');
 	$client->create('/there', '');
 	$client->close;
+	shows([ "SET zklock.servers = '$server/there'", 'true' ],
+		chroot => [ qr/^warning: znode "\/there" is empty: .* -> Is it mistyped/, 'an empty one' ]);
 	shows([ "SET zklock.servers = '$server/there'; SET zklock.root = '/'", 'true' ],
 		chroot => [ qr/^ok: znode "\/there" is there since/, 'one that is there' ],
 		writing => [ qr/^ok: /, 'and is the root' ]);
+};
+
+# The same name below two roots is two locks: who made the other one is told.
+subtest 'other roots' => sub {
+	my ($root) = lock_path('') =~ m{(.*)/$};
+	my $paris = cluster('mistyped', $zk, 'zklock.root' => "$root-typo");
+	my $rows = check('', 'true');
+	unlike($rows->{'other roots'} // '', qr/-typo/, 'none yet');
+	$paris->safe_psql('postgres', "SELECT zk_lock('any')");
+	shows([ '', 'true' ],
+		'other roots' => [ qr/^note: .*"\Q$root\E-typo" by process \d+ .*cluster "mistyped".* -> .*mistyped/, 'the wrong one' ]);
+	shows([ '', 'true', $paris ],
+		'other roots' => [ qr/^note: .*"\Q$root\E" by process \d+ .*cluster "berlin"/, 'and the other way round' ]);
+	# Own ones are below the root, and above it.
+	my $below = "SET zklock.root = '$root/deep'";
+	$node->safe_psql('postgres', "SELECT zk_run_once('any', 'once'); $below; SELECT zk_lock('any/b')");
+	$rows = shows([ $below, 'true' ], 'other roots' => [ qr/"\Q$root\E-typo"/, 'also seen from below' ]);
+	unlike($rows->{'other roots'}, qr/"\Q$root\E["\/]/, 'but none of its own');
+	$paris->stop;
+};
+
+subtest 'data that is gone' => sub {
+	my $reset = ZooKeeper->new->start;
+	my $set = "SET zklock.servers = '" . $reset->connect_string . "'";
+	$node->safe_psql('postgres', "$set; SELECT zk_lock('warm'); SELECT zk_lock('fenced'); SELECT zk_fence('fenced')");
+	like(check($set, 'false')->{data}, qr/^ok: /, 'it is there');
+	$reset->stop;
+	my $new = ZooKeeper->new->start;
+	$set = "SET zklock.servers = '" . $new->connect_string . "'";
+	names($set, 'data', qr/^error: the ensemble has lost its data, or is another one: it has come to \d+, and zk_fences to token \d+/,
+		'a new ensemble');
+	my $session = background($node);
+	$session->query_safe("$set; SELECT zk_lock('fenced')");
+	$session->query("SELECT zk_fence('fenced')");
+	is($session->sqlstate, '40001', 'and the fence refuses');
+	like($session->error, qr/HINT: .*the ensemble has lost its data, or is another one.* TRUNCATE zk_fences/, 'with what helps');
+	$session->query_safe('TRUNCATE zk_fences; SELECT zk_fence(\'fenced\')');
+	like(check($set, 'false')->{data}, qr/^ok: /, 'then it does');
+	$session->quit;
+	$_->stop foreach $reset, $new;
+
+	foreach my $line ('dataDir=/tmp/zookeeper/version-2', "dataDir=/data\ndataLogDir=/run/zk/version-2")
+	{
+		my $debian = listener(sub {
+			sysread $_[0], my $word, 10;
+			print { $_[0] } $word eq 'conf' ? "clientPort=2181\n$line\ntickTime=2000\n"
+			  : "Zookeeper version: 3.8.4-0, built on 2024-02-12\nMode: standalone\nNode count: 5\n";
+			return 0;
+		});
+		my ($directory) = $line =~ m{(/(?:tmp|run)\S+)};
+		shows([ "SET zklock.servers = '$debian'", 'false' ],
+			data => [ qr/^warning: servers keep .* deletes it: \Q$debian in $directory\E -> Set dataDir/, $directory ]);
+	}
 };
 
 subtest 'credentials' => sub {
@@ -491,6 +546,34 @@ subtest 'clocks that differ' => sub {
 	shows([ '', 'true', $late ],
 		clock => [ qr/^warning: the ensemble's clock is at least 7[12]\d{5} ms ahead of ours/, 'are named' ]);
 	$late->stop;
+};
+
+subtest 'clocks of servers that do not lead' => sub {
+	plan skip_all => 'no libfaketime' unless ZooKeeper::can_set_clocks();
+	my $three = ZooKeeper->new(servers => 3, clocks => { 1 => '+1d', 2 => '-40d' });
+	my $set = "SET zklock.servers = '" . $three->connect_string . "'";
+	my $claim = "SELECT zk_run_once('clock', i::text) FROM generate_series(1, 15) AS i";
+	$three->start(1, 3);
+	is($three->leader, 3, 'the leader');
+	$node->safe_psql('postgres', "$set; $claim");
+	my ($ahead, $behind) = map { $three->connect_string($_) } 1, 2;
+	foreach my $argument ('true', 'false')
+	{
+		shows([ $set, $argument ],
+			clocks => [ qr/^warning: .* ahead of the leader's: \Q$ahead\E \(86400 s\) -> Set the clocks/, 'one that is ahead' ]);
+	}
+	$three->start(2);
+	$three->stop(1);
+	$node->safe_psql('postgres', "$set; DO \$\$ BEGIN FOR i IN 1 .. 12 LOOP
+		PERFORM zk_lock('clock'); PERFORM zk_unlock('clock'); END LOOP; END \$\$");
+	poll_until { check($set, 'true')->{clocks} =~ /note: .* behind the leader's, .*: \Q$behind\E -> / }
+	'one that is behind to be named', 30;
+	$three->stop;
+
+	my $plain = ZooKeeper->new(servers => 3, config => { '4lw.commands.whitelist' => 'srvr' })->start;
+	shows([ "SET zklock.servers = '" . $plain->connect_string . "'", 'false' ],
+		clocks => [ qr/^note: .* cannot be known: .*mntr/, 'servers as they are by default' ]);
+	$plain->stop;
 };
 
 subtest 'a program that does not start' => sub {
