@@ -1229,7 +1229,7 @@ BEGIN ATOMIC
 			(3, true, 'warning', 'this connection has one that is not connected',
 				'See zk_session, and the rows of the servers.'))
 			AS r(nr, applies, state, what, remedy)
-		WHERE NOT o.with_session
+		WHERE NOT o.with_session AND NOT EXISTS (SELECT FROM step AS s WHERE s.item = 'session')
 		UNION ALL
 		SELECT 10, 'session', r.*
 		FROM step AS s, LATERAL (VALUES
@@ -1242,7 +1242,10 @@ BEGIN ATOMIC
 				pg_catalog.concat('the ensemble has not answered all in zklock.connect_timeout, ',
 					pg_catalog.current_setting('zklock.connect_timeout'::text)),
 				'See the rows of the servers; look into the network and the ensemble''s load.'),
-			(4, s.fact <> 'error', 'ok',
+			(4, s.fact = 'lost', 'error', s.value, s.subject),
+			(5, s.fact = 'suspended', 'warning', 'this connection has one that is not connected',
+				'See zk_session, and the rows of the servers.'),
+			(6, s.fact <> 'error', 'ok',
 				pg_catalog.format('connected to %s; it took %s ms to ask all this', s.subject, s.number), NULL))
 			AS r(nr, applies, state, what, remedy)
 		WHERE s.item = 'session'
@@ -1420,7 +1423,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_check(boolean) IS
-'Checks: What is wrong with zklock here, and what helps: a row for each thing that was looked at, with state (ok, note, warning or error), what was found, and a remedy (NULL if none is needed). Raises nothing but cancellations: an error that it meets is a row. Looks at the settings, the files, each server of zklock.servers, and, with the session of this backend, which it opens if there is none, at chroot, root, ACLs, clocks and queues. Takes zklock.connect_timeout at most, in milliseconds, and a second. For that it makes an ephemeral znode in the root, and takes it away. With false (or NULL) no session is used or opened and nothing is made: then it takes a second at most, for monitoring.';
+'Checks: What is wrong with zklock here, and what helps: a row for each thing that was looked at, with state (ok, note, warning or error), what was found, and a remedy (NULL if none is needed). Raises nothing but cancellations: an error that it meets is a row. While it looks it is not canceled for the loss of a lock; a loss just before or after that cancels the statement, as any, and the next one tells. Looks at the settings, the files, each server of zklock.servers, and, with the session of this backend, which it opens if there is none, at chroot, root, ACLs, clocks and queues. Takes zklock.connect_timeout at most, in milliseconds, and a second. For that it makes an ephemeral znode in the root, and takes it away. With false (or NULL) no session is used or opened and nothing is made: then it takes a second at most, for monitoring.';
 
 -- Jobs that run once: records in ZooKeeper of who ran which slot of a job.
 CREATE FUNCTION zk_run_once(name text, slot text, retain interval DEFAULT '30 days')

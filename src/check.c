@@ -6,8 +6,9 @@
  *
  * What they mean, and what helps, is decided in SQL, in zk_check() itself.
  *
- * The one rule: it raises for interrupts alone.  Each step runs in a
- * subtransaction of its own, and an error that it meets becomes a fact.
+ * The one rule: it raises for interrupts alone, and not for that of a loss.
+ * Each step runs in a subtransaction of its own, and an error that it meets
+ * becomes a fact.  A session with locks that is lost stays as it is.
  *
  * The servers are asked by the program, not by the backend itself, for the
  * look-up of a name can block without bound.  Whatever the program does, it is
@@ -38,6 +39,7 @@
 #include "channel.h"
 #include "compat.h"
 #include "handover.h"
+#include "lock.h"
 #include "name.h"
 #include "nodedata.h"
 #include "recipe.h"
@@ -114,6 +116,7 @@ static void put_fact(const Check *check, const Fact *fact);
 static void check_preloading(Check *check);
 static void check_credentials(Check *check);
 static void check_servers(Check *check);
+static bool put_trouble(const Check *check);
 static void check_session(Check *check);
 static void ask_servers(const char *servers, int answer_ms, Asking *asking);
 static void await_answer(Asking *asking);
@@ -147,11 +150,14 @@ zk_check_facts(PG_FUNCTION_ARGS)
 		atoi(GetConfigOption("zklock.connect_timeout", false, false))
 	};
 
+	zklock_session_interrupt_on_loss(false);
 	run_step(&check, "preloading", check_preloading);
 	run_step(&check, "program", check_servers);
 	run_step(&check, "credentials", check_credentials);
-	if (check.has_session && check.list.nservers > 0)
+	if (!put_trouble(&check) && check.has_session && check.list.nservers > 0)
 		run_step(&check, "session", check_session);
+	if (zklock_has_locks() && zklock_session_live() != 0)
+		zklock_session_interrupt_on_loss(true);
 	return (Datum) 0;
 }
 
@@ -510,6 +516,31 @@ legible(char *text)
  */
 
 /*
+ * Is a lock lost, or is the session on which locks hang not connected?  Then
+ * that is the fact, and the ensemble is not asked: it would be by another
+ * session.
+ */
+static bool
+put_trouble(const Check *check)
+{
+	ZkClientStatus status;
+	ZkLoss		loss;
+
+	zklock_session_look();
+	if (zklock_describe_loss(&loss))
+		put_fact(check, &(Fact) {
+			.item = "session",.fact = "lost",.subject = loss.hint,
+			.value = psprintf("%s: %s", loss.message, loss.detail)
+		});
+	else if (zklock_has_locks() && zklock_session_status(&status) &&
+			 status.state == ZK_CLIENT_SUSPENDED)
+		put_fact(check, &(Fact) {.item = "session",.fact = "suspended"});
+	else
+		return false;
+	return true;
+}
+
+/*
  * It is the backend's own, which stays.  Whether locks can be taken is tried:
  * an ephemeral znode is made in the root, and taken away at once.
  */
@@ -527,7 +558,7 @@ check_session(Check *check)
 		return;
 	}
 	zklock_roundtrip_run(talk, forget, &talking);
-	if (talking.is_late)
+	if (talking.is_late && !put_trouble(check))
 	{
 		put_fact(check, &(Fact) {
 			.item = "session",
@@ -536,7 +567,7 @@ check_session(Check *check)
 		if (!was_there && !zklock_session_was_connected())
 			zklock_session_close(0);
 	}
-	else if (zklock_session_status(&status))
+	else if (!talking.is_late && zklock_session_status(&status))
 		put_fact(check, &(Fact) {
 			.item = "session",
 			.fact = zklock_session_can_hand_over() ? "identity" : "no identity",
@@ -717,6 +748,8 @@ forget(void *argument)
 static bool
 is_lost(Talk *talking, const ZkReply *reply)
 {
-	talking->is_late = reply == NULL;
-	return reply == NULL || reply->result == ZK_SESSION_LOST;
+	bool		is_gone = reply == NULL || reply->result == ZK_SESSION_LOST;
+
+	talking->is_late = reply == NULL || (is_gone && zklock_has_locks());
+	return is_gone;
 }

@@ -98,7 +98,7 @@ raise_timeout(const char *name, int64 timeout_ms, const char *ahead,
 			 errmsg("could not obtain lock \"%s\" within " INT64_FORMAT " ms",
 					name, timeout_ms),
 			 ahead != NULL ? errdetail("%s", ahead) :
-			 zklock_session_errdetail_silence(),
+			 zklock_session_explain_silence(),
 			 ahead_log != NULL ? errdetail_log("%s", ahead_log) : 0,
 			 errcontext("while waiting for ZooKeeper lock \"%s\"", name)));
 }

@@ -50,7 +50,6 @@ static const StartError start_errors[] = {
 
 pg_noreturn static void raise_denied(const char *doing, const char *znode,
 									 const char *code, bool has_credentials);
-static const char *connection_hint(const char *error);
 
 void
 zklock_errors_raise(const ZkReply *reply, const char *doing, const char *path,
@@ -136,7 +135,7 @@ zklock_errors_raise_not_connected(int bound_ms, const char *servers,
 					bound_ms),
 			 error[0] != '\0' ? errdetail("%s.", error) :
 			 errdetail("No server of \"%s\" has answered.", servers),
-			 errhint("%s", connection_hint(error))));
+			 zklock_errors_connection_hint(error)));
 }
 
 void
@@ -150,7 +149,7 @@ zklock_errors_raise_silence(const char *name, const char *error,
 			 error[0] != '\0' ?
 			 errdetail("%s. Whether somebody holds it is not known.", error) :
 			 errdetail("%s Whether somebody holds it is not known.", why),
-			 errhint("%s", connection_hint(error))));
+			 zklock_errors_connection_hint(error)));
 }
 
 void
@@ -225,15 +224,14 @@ raise_denied(const char *doing, const char *znode, const char *code,
 					 "zklock.auth")));
 }
 
-/* The hint that fits the library's last error text. */
-static const char *
-connection_hint(const char *error)
+int
+zklock_errors_connection_hint(const char *error)
 {
 	if (strstr(error, "Connection refused") != NULL)
-		return "Check that ZooKeeper is running and that the setting \"zklock.servers\" names its client port.";
+		return errhint("Check that ZooKeeper is running and that the setting \"zklock.servers\" names its client port.");
 	if (strstr(error, "failed while receiving a server response") != NULL ||
 		strstr(error, "refused to accept the client") != NULL ||
 		strstr(error, "Connection reset") != NULL)
-		return "The server closed the connection during the handshake: check that the ensemble has a quorum, and its maxClientCnxns (by default 60 connections from one address; zklock uses one for each backend).";
-	return "Check that the servers in the setting \"zklock.servers\" can be reached, and see \"zklock.connect_timeout\".";
+		return errhint("The server closed the connection during the handshake: check that the ensemble has a quorum, and its maxClientCnxns (by default 60 connections from one address; zklock uses one for each backend).");
+	return errhint("Check that the servers in the setting \"zklock.servers\" can be reached, and see \"zklock.connect_timeout\".");
 }

@@ -46,6 +46,9 @@ pg_noreturn extern void zklock_errors_raise_silence(const char *name,
 													const char *error,
 													const char *why);
 
+/* Inside ereport(): the errhint() for the library's last words, or for none. */
+extern int	zklock_errors_connection_hint(const char *error);
+
 /* How the session of that status was lost, in a sentence. */
 extern void zklock_errors_describe_loss(const ZkClientStatus *status,
 										const char *error, char *text,

@@ -371,7 +371,7 @@ zklock_roundtrip_raise_timeout(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 errmsg("canceling statement due to lock timeout"),
-			 zklock_session_errdetail_silence()));
+			 zklock_session_explain_silence()));
 }
 
 static void

@@ -400,9 +400,22 @@ zklock_session_raise_silence(const char *name)
 }
 
 int
-zklock_session_errdetail_silence(void)
+zklock_session_explain_silence(void)
 {
-	return errdetail("%s", silence_text());
+	ZkClientStatus status;
+	const char *error = "";
+
+	if (zklock_session_status(&status))
+	{
+		if (status.state == ZK_CLIENT_CONNECTED)
+			return errdetail("%s", silence_text());
+		error = zklock_client_last_error(MySession.client);
+	}
+	if (error[0] != '\0')
+		errdetail("%s %s.", silence_text(), error);
+	else
+		errdetail("%s", silence_text());
+	return zklock_errors_connection_hint(error);
 }
 
 const char *

@@ -194,9 +194,10 @@ extern int64 zklock_session_reply_deadline(int64 asked_at);
 pg_noreturn extern void zklock_session_raise_silence(const char *name);
 
 /*
- * Inside ereport(): the errdetail() that says how it is that nobody answered.
+ * Inside ereport(): the errdetail() that says how it is that nobody answered,
+ * and if there is no connection the errhint().
  */
-extern int	zklock_session_errdetail_silence(void);
+extern int	zklock_session_explain_silence(void);
 
 /*
  * Raise what a failed request calls for; doing completes "could not ..." for

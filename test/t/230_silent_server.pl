@@ -75,6 +75,20 @@ is($session->sqlstate, '08001', 'no server: SQLSTATE');
 like($session->error, qr/within 4000 ms.*HINT/s, 'and what to do');
 cmp_ok($took, '>', 3.5, 'not before its time');
 cmp_ok($took, '<', 6, 'nor long after');
+# lock_timeout bounds it, too; an ensemble that is down is told as such then.
+my $nobody = '127.0.0.1:' . ZooKeeper::free_port();
+foreach ([ $nobody, qr/Connection refused.*HINT:  Check that ZooKeeper is running/s ],
+	[ $silent_address, qr/no connection to ZooKeeper\..*HINT:  Check that the servers/s ])
+{
+	my ($servers, $pattern) = @$_;
+	$session->query_safe("SET zklock.servers = '$servers'; SET lock_timeout = '1s'");
+	foreach my $call ("zk_lock('silent')", "count(*) FROM zk_lock_queue('silent')")
+	{
+		$session->query("SELECT $call");
+		is($session->sqlstate, '55P03', "lock_timeout, $call");
+		like($session->error, $pattern, 'says why, and what to do');
+	}
+}
 $session->quit;
 
 done_testing();

@@ -696,4 +696,36 @@ subtest 'on a standby, and while a lock is held' => sub {
 	$primary->stop;
 };
 
+# Asking repairs nothing, and is not canceled for what it is to tell.
+subtest 'a session with locks' => sub {
+	my $holder = background($node);
+	my $check = "SELECT string_agg(state || ': ' || what || ' -> ' || coalesce(remedy, ''), '')
+		FROM zk_check(%s) WHERE item = 'session'";
+	$holder->query_safe("SELECT zk_lock('checked')");
+	like($holder->query(sprintf $check, 'true'), qr/^ok: connected/, 'connected');
+	my $cancelled = 0;
+	$zk->pause;
+	foreach my $with_session ('false', 'true')
+	{
+		poll_until
+		{
+			my $row = $holder->query(sprintf $check, $with_session);
+			# A loss just as the statement begins or ends cancels it, once for each loss.
+			$cancelled++ if $holder->sqlstate eq '40001';
+			is($holder->sqlstate, '00000', 'no other error') if $holder->sqlstate !~ /^(?:00000|40001)$/;
+			($row // '') =~ /^error: lock "checked" was lost: .*No contact with ZooKeeper.* -> ./;
+		}
+		"zk_check($with_session) to tell of the loss", 30;
+		is($holder->sqlstate, '00000', "zk_check($with_session) tells of the loss, and does not fail");
+	}
+	cmp_ok($cancelled, '<=', 1, 'nor is it canceled again for the same loss');
+	$zk->resume;
+	assert_no_nodes($zk, lock_path('checked'), 'the ensemble is back');
+	like($holder->query(sprintf $check, 'true'), qr/^error: lock "checked" was lost/, 'and it is not forgotten');
+	is($holder->query_safe("SELECT state FROM zk_locks"), 'lost', 'nor repaired');
+	$holder->query_safe('SELECT zk_unlock_all()');
+	like($holder->query(sprintf $check, 'true'), qr/^ok: connected/, 'once it is let go, all is well');
+	$holder->quit;
+};
+
 done_testing();
