@@ -658,7 +658,8 @@ take_node(Standing *standing)
 static void
 make_parents(Standing *standing)
 {
-	const ZkPlace *place = standing->contender->place;
+	ZkContender *contender = standing->contender;
+	const ZkPlace *place = contender->place;
 	char	   *path;
 	int			length = strlen(place->lock_path);
 
@@ -680,17 +681,22 @@ make_parents(Standing *standing)
 								 place->lock_path);
 		return;
 	}
+	if (contender->data == NULL)
+		contender->data = zklock_nodedata_build(0);
 	path = pstrdup(place->lock_path);
 	zklock_client_begin_many(zklock_session_client());
 	for (int i = 1; i <= length; i++)
 	{
+		bool		is_root = i <= place->root_length;
+
 		if (place->lock_path[i] != '/' && place->lock_path[i] != '\0')
 			continue;
 		path[i] = '\0';
 		zklock_client_free(zklock_client_create(zklock_session_client(), path,
-												i <= place->root_length ?
-												ZK_PERSISTENT : ZK_CONTAINER,
-												NULL, 0));
+												is_root ? ZK_PERSISTENT :
+												ZK_CONTAINER,
+												is_root ? contender->data : NULL,
+												is_root ? strlen(contender->data) : 0));
 		path[i] = '/';
 	}
 	zklock_client_end_many(zklock_session_client());

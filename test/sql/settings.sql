@@ -149,12 +149,12 @@ SELECT zk_try_lock('settings/refused', '1 minute');
 \echo :SQLSTATE
 -- A bound that comes before connect_timeout ends the wait too. A try raises: that it
 -- has asked nobody must not look like a busy lock. Its DETAIL is a matter of time.
+\set VERBOSITY terse
 SELECT zk_lock('settings/refused', '100 ms');
 \echo :SQLSTATE
 SET lock_timeout = '100ms';
 SELECT zk_lock('settings/refused');
 \echo :SQLSTATE
-\set VERBOSITY terse
 SELECT zk_try_lock('settings/refused', '1 minute');
 \echo :SQLSTATE
 RESET lock_timeout;
