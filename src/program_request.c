@@ -399,6 +399,13 @@ request_defer(Request *request)
 
 	if (session->status.state == ZK_CLIENT_LOST)
 		return false;
+	if (request->kind == REQUEST_REPLACE_DELETE)
+	{
+		/* the new node stands: who asked has what he wanted */
+		request_submit_delete(session, request->other_path);
+		request->answer.reply.result = ZK_OK;
+		return false;
+	}
 	if (request->id != 0 && !request->is_unwanted)
 	{
 		/* whoever waits for this one must not wait for hours */

@@ -54,6 +54,7 @@ our @EXPORT = qw(
   wait_for_event
   wait_for_demand
   wait_for_queue
+  wait_for_recovery
   lock_path
   queue_nodes
   assert_nodes
@@ -298,6 +299,23 @@ sub wait_for_queue
 	poll_until { @names = queue_nodes($zk, $path); @names == $count }
 	"$count nodes below $path", 30;
 	return @names;
+}
+
+=pod
+
+=head2 wait_for_recovery($node)
+
+Until a cluster answers again that has crashed. Cluster's poll_query_until does not bear
+that psql may end meanwhile before it has read the query.
+
+=cut
+
+sub wait_for_recovery
+{
+	my ($node) = @_;
+	poll_until { eval { $node->safe_psql('postgres', 'SELECT true') eq 't' } }
+	'the cluster to answer', 60;
+	return;
 }
 
 =pod

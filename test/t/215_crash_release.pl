@@ -56,7 +56,7 @@ foreach my $signal (qw(KILL ABRT SEGV))
 {
 	holder_ends($crashing, $other, $zk, sub { kill $signal, $_[0]->pid; },
 		"SIG$signal");
-	$crashing->poll_query_until('postgres', 'SELECT true');
+	wait_for_recovery($crashing);
 }
 
 holder_ends($crashing, $other, $zk, sub { $crashing->stop('immediate'); },
@@ -79,7 +79,7 @@ holder_ends($crashing, $other, $zk,
 		kill 'KILL', $_[0]->pid;
 	},
 	'killed while it works');
-$crashing->poll_query_until('postgres', 'SELECT true');
+wait_for_recovery($crashing);
 assert_no_nodes($zk, lock_path('more'), 'nor anything of its transaction');
 $_->stop foreach $crashing, $other;
 $zk->stop;
@@ -111,7 +111,7 @@ foreach my $what (sort keys %strict)
 	$waiter->query_safe("SELECT zk_lock('crash')");
 	cmp_ok(time - $start, '<', $session_timeout / 2,
 		"$what: long before the session timeout");
-	$holding->poll_query_until('postgres', 'SELECT true');
+	wait_for_recovery($holding);
 	$_->quit foreach $holder, $waiter;
 	$_->stop foreach $holding, $waiting;
 	$ensemble->stop;

@@ -571,7 +571,7 @@ subtest 'without a backend, and asked to end' => sub {
 	pass('it does so at once');
 	$silent->resume;
 	$silent->stop;
-	$node->poll_query_until('postgres', 'SELECT true', 't');
+	wait_for_recovery($node);
 };
 
 foreach my $mode (qw(smart fast immediate))
@@ -624,7 +624,7 @@ subtest 'PostgreSQL is process 1 of a container' => sub {
 		$waiter->wait_result;
 		is($waiter->sqlstate, '00000', 'the lock passes on');
 		$_->quit foreach $session, $waiter;
-		$node->poll_query_until('postgres', 'SELECT true');
+		wait_for_recovery($node);
 	}
 	# After the first end all went on; the second was a crash of a backend,
 	# which PostgreSQL answers by itself, once.

@@ -97,6 +97,20 @@ subtest 'a lock that is kept' => sub {
 	$one->query_safe("RESET zklock.keep");
 };
 
+subtest 'a downgrade' => sub {
+	$one->query_safe("SELECT zk_lock('downgraded'), zk_lock_shared('downgraded')");
+	refuse('downgraded');
+	is($one->query_safe("SELECT zk_unlock('downgraded')"), 't', 'the exclusive hold is released');
+	becomes($one, $pending, 1, 'its node is still to be deleted');
+	is($two->query_safe("SELECT zk_try_lock_shared('downgraded')"), 'f', 'and in the way of others');
+	allow('downgraded');
+	is($two->query_safe("SELECT zk_try_lock_shared('downgraded', '60s')"), 't', 'until it may be deleted');
+	becomes($one, $pending, 0, 'then nothing is under way');
+	is($one->query_safe("SELECT zk_is_held('downgraded')"), 't', 'and the lock is held, shared');
+	$_->query_safe('SELECT zk_unlock_all()') foreach $one, $two;
+	gone('downgraded', 'nobody stands there');
+};
+
 subtest 'a session that holds nothing' => sub {
 	my $from = -s $node->logfile;
 	my $short = background($node);

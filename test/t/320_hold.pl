@@ -251,7 +251,7 @@ subtest 'kill -9 of its maker' => sub {
 	my $token = $maker->query_safe("SELECT zk_hold('killed', 'test')");
 	kill 'KILL', $maker->pid;
 	$maker->quit;
-	$node{paris}->poll_query_until('postgres', 'SELECT true');
+	wait_for_recovery($node{paris});
 	poll_until { !$zk->ephemerals(lock_path('killed')) } 'the session to end', 20;
 	is($other->query_safe("SELECT zk_try_lock('killed')"), 'f', 'the hold is there');
 	is($other->query_safe("SELECT zk_evict('killed', $token)"), 't', 'zk_evict removes it too');
@@ -355,7 +355,7 @@ subtest 'a hold whose maker is killed' => sub {
 	$waiter->query_safe("SELECT zk_unlock('killed')");
 	break_connections();
 	$maker->quit;
-	$node{berlin}->poll_query_until('postgres', 'SELECT true');
+	wait_for_recovery($node{berlin});
 
 	$maker = spring('the hold', 'replies', 'killed');
 	kill 'KILL', $maker->pid;
@@ -366,7 +366,7 @@ subtest 'a hold whose maker is killed' => sub {
 		'held|test|t', 'behind it: the hold stands, can be seen and released');
 	$maker->quit;
 	$waiter->quit;
-	$node{berlin}->poll_query_until('postgres', 'SELECT true');
+	wait_for_recovery($node{berlin});
 };
 
 subtest 'a maker that is evicted' => sub {

@@ -41,7 +41,8 @@ test_rules(void)
 
 			if (result == ZK_UNKNOWN_OUTCOME || result == ZK_SESSION_LOST)
 				continue;
-			ok(kind == REQUEST_ERASE ? meaning == ANSWER_REPEAT :
+			ok(kind == REQUEST_ERASE || kind == REQUEST_REPLACE_DELETE ?
+			   meaning == ANSWER_REPEAT :
 			   is_idle_talk(kind) ? meaning == ANSWER_DONE :
 			   kind == REQUEST_CREATE && result == ZK_FAILED ?
 			   meaning == ANSWER_UNKNOWN : meaning == ANSWER_TELL,
