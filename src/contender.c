@@ -681,8 +681,8 @@ make_parents(Standing *standing)
 								 place->lock_path);
 		return;
 	}
-	if (contender->data == NULL)
-		contender->data = zklock_nodedata_build(0);
+
+	/* the data of our node, which was sent before: who has made the root */
 	path = pstrdup(place->lock_path);
 	zklock_client_begin_many(zklock_session_client());
 	for (int i = 1; i <= length; i++)

@@ -24,8 +24,8 @@
  *
  * Nobody but the session that makes it can set a hold's data, save for those
  * who have the credentials of zklock.auth: Curator's Revoker writes into the
- * nodes of holders, and what it writes would hide the token.  To delete it takes the right to delete
- * children of the lock's znode, which everybody has.
+ * nodes of holders, and what it writes would hide the token.  To delete it
+ * takes the right to delete children of the lock's znode, which everybody has.
  *
  * An eviction deletes a znode that is somebody else's.  ZooKeeper asks for no
  * more than the right to delete children of the lock's znode.  Whoever is

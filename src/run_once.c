@@ -201,11 +201,11 @@ zk_runs(PG_FUNCTION_ARGS)
 /*
  * Claim a slot of a job: true for exactly one caller for as long as the
  * record exists, for retain_ms at least.  After a true, some records of the
- * same name whose time is over by the servers' clocks and by ours are deleted; with too
- * many that are not, 54000 and nothing is left.  If this raises, the slot may
- * have been claimed; then nobody has got a true for it, and the next call in
- * this session for the same slot will.  Raises 42602 for a bad name or slot,
- * 55P03 at lock_timeout, and as the session does.
+ * same name whose time is over by the servers' clocks and by ours are deleted;
+ * with too many that are not, 54000 and nothing is left.  If this raises, the
+ * slot may have been claimed; then nobody has got a true for it, and the next
+ * call in this session for the same slot will.  Raises 42602 for a bad name or
+ * slot, 55P03 at lock_timeout, and as the session does.
  */
 static bool
 claim_once(const char *name, const char *slot, int64 retain_ms)
@@ -365,7 +365,7 @@ record_data(int64 retain_ms)
 							   psprintf(INT64_FORMAT, retain_ms));
 	return zklock_nodedata_add(data, "claimed",
 							   psprintf(INT64_FORMAT,
-										 (int64) zklock_client_moment().wall_ms));
+										(int64) zklock_client_moment().wall_ms));
 }
 
 /* Is the record that was read the one of this claim? */
@@ -425,9 +425,10 @@ finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
  */
 
 /*
- * Delete some records whose time is over now, all in one transaction with the guard.  Nobody waits for the reply, and whatever
- * ZooKeeper has against it does not cost the caller the claim.  An interrupt
- * does raise: the claim is not settled yet.
+ * Delete some records whose time is over now, all in one transaction with the
+ * guard.  Nobody waits for the reply, and whatever ZooKeeper has against it
+ * does not cost the caller the claim.  An interrupt does raise: the claim is
+ * not settled yet.
  */
 static void
 prune(Claim *claim, int64 now_ms)
