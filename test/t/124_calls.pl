@@ -71,13 +71,21 @@ sub has_nothing
 	return is($session->query_safe('SELECT count(*) FROM zk_locks'), 0, "$what: nothing is left");
 }
 
-# The session calls the procedure, and stands at the gate.
-sub start_steps
+# The session calls the procedure, which comes as far as the gate.
+sub send_steps
 {
 	my ($session, $what) = @_;
 	$gate->query_safe('SELECT pg_advisory_lock(1)');
 	sql('TRUNCATE done');
 	$session->start_query("CALL steps(\$what\$$what\$what\$)");
+	return;
+}
+
+# As above, and stands there.
+sub start_steps
+{
+	my ($session, $what) = @_;
+	send_steps($session, $what);
 	poll_until
 	{
 		sql("SELECT wait_event FROM pg_stat_activity WHERE pid = " . $session->pid) eq 'advisory';
@@ -126,9 +134,11 @@ subtest 'a call that is ended from outside' => sub {
 	sql('SELECT pg_cancel_backend(' . $session->pid . ')');
 	$ends->('canceled');
 
-	$session->query_safe("SET statement_timeout = '1s'");
-	start_steps($session, 'SELECT');
+	# It may be over before anybody has seen it stand there.
+	$session->query_safe("SET statement_timeout = '5s'");
+	send_steps($session, 'SELECT');
 	$ends->('timed out');
+	is(done(), 'held', 'timed out at the gate');
 	$session->query_safe('RESET statement_timeout');
 
 	# The session is lost while the procedure works.

@@ -401,18 +401,27 @@ sub check_claims
 sub check_fleeting_claims
 {
 	my ($self, $retention, @claims) = @_;
-	my (%last, @violations);
-	foreach my $claim (sort { $a->{time} <=> $b->{time} }
-		grep { $_->{answer} eq 't' } @claims)
+	my (%since, %true, @violations);
+	foreach my $claim (sort { $a->{time} <=> $b->{time} } @claims)
 	{
-		my $last = $last{ $claim->{slot} };
-		$last{ $claim->{slot} } = $claim;
-		next if !$last || $claim->{time} - $last->{sent} >= $retention;
-		push @violations,
-		  {
-			%{ $self->_violation('slot is run again too soon', 1,
-				"slot $claim->{slot}: workers $last->{worker} and $claim->{worker}") },
-			at => $claim->{time} };
+		# The record may be that of a call before, of which nobody knew what became.
+		my $sent = delete $since{ $claim->{slot} }{ $claim->{worker} } // $claim->{sent};
+		$since{ $claim->{slot} }{ $claim->{worker} } = $sent if $claim->{answer} eq 'open';
+		next if $claim->{answer} ne 't';
+
+		# A record was made between the two times of its claim, which may be far apart: a
+		# backend was stopped. The later answer can be that of the earlier record.
+		foreach my $other (@{ $true{ $claim->{slot} } })
+		{
+			next
+			  if max($claim->{time} - $other->{sent}, $other->{time} - $sent) >= $retention;
+			push @violations,
+			  {
+				%{ $self->_violation('slot is run again too soon', 1,
+					"slot $claim->{slot}: workers $other->{worker} and $claim->{worker}") },
+				at => $claim->{time} };
+		}
+		push @{ $true{ $claim->{slot} } }, { %$claim, sent => $sent };
 	}
 	return @violations;
 }
