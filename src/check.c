@@ -326,7 +326,7 @@ ask_servers(const char *servers, int answer_ms, Asking *asking)
 				 errhint("Install zklock again: the program belongs beside zklock.so.") :
 				 error == EACCES || error == EPERM ?
 				 errhint("Make it executable for the server's user; look for a noexec mount, SELinux or AppArmor.") :
-				 errhint("See the limits of processes and descriptors (docs/operations.md, Processes).")));
+				 errhint("See the limits of processes and descriptors (docs/background.md, Processes).")));
 	PG_TRY();
 	{
 		await_answer(asking);

@@ -16,9 +16,9 @@ plan skip_all => 'there is no default-jdk-headless'
   unless ZooKeeper::can_set_counters();
 
 # What the documentation says is what must be.
-my $operations = slurp_file(
-	dirname($INC{'ZooKeeper.pm'}) . '/../../docs/operations.md');
-my ($limit) = $operations =~ /^From (\d+) on, zklock refuses/m;
+my $design = slurp_file(
+	dirname($INC{'ZooKeeper.pm'}) . '/../../docs/decisions/sequence-counter.md');
+my ($limit) = $design =~ /^From (\d+) on, zklock refuses/m;
 my $last = 2**31 - 1;
 my $uuid = '6ba7b810-9dad-41d1-80b4-00c04fd430c8';
 

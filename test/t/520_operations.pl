@@ -1,5 +1,5 @@
 
-# The queries of docs/operations.md that have a name: each is taken from the page and
+# The queries of docs/monitoring.md that have a name: each is taken from the page and
 # run, as the role that the page asks for, and the rules use no metric that the
 # exporter's queries do not have.
 
@@ -12,7 +12,7 @@ use Test::More;
 use ZkLockTest;
 use ZooKeeper;
 
-my $page = slurp_file("$FindBin::Bin/../../docs/operations.md");
+my $page = slurp_file("$FindBin::Bin/../../docs/monitoring.md");
 my %query;
 $query{$1} = $2 while $page =~ /^<!-- query: (\S+) -->\n```sql\n(.*?)^```$/msg;
 my $ncomments = () = $page =~ /^<!-- query: /mg;

@@ -16,7 +16,7 @@ use ZooKeeper;
 # if one is left out.
 my %elsewhere = (
 	'recipe docs/recipes.md' => '50x_recipes_*.pl',
-	'query docs/operations.md' => '520_operations.pl');
+	'query docs/monitoring.md' => '520_operations.pl');
 
 my $zk = ZooKeeper->new->start;
 my ($node, $other) = map { cluster($_, $zk, shared_preload_libraries => 'zklock') } qw(berlin paris);
