@@ -212,6 +212,22 @@ subtest 'other cancellations are not rewritten' => sub {
 	$session->quit;
 };
 
+# A cancellation that came before the commit is past its guard ends the transaction: later it
+# could only end the wait for a standby. Here the last trigger asks for it, as it ends.
+subtest 'a cancellation just ahead of the guard is heard' => sub {
+	$node->safe_psql('postgres', q{CREATE TABLE canceled (what text);
+		CREATE FUNCTION cancel() RETURNS trigger LANGUAGE plpgsql AS
+			'BEGIN RETURN CASE WHEN pg_cancel_backend(pg_backend_pid()) THEN NULL::canceled END; END';
+		CREATE CONSTRAINT TRIGGER cancel AFTER INSERT ON canceled DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW EXECUTE FUNCTION cancel()});
+	my $session = background($node);
+	$session->query_safe("BEGIN; SELECT zk_xact_lock('canceled'); INSERT INTO canceled VALUES ('here')");
+	$session->query('COMMIT');
+	is($session->sqlstate, '57014', 'the commit is canceled');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM canceled'), '0', 'nothing is written');
+	$session->quit;
+};
+
 # A transaction that notifies takes a lock of the whole cluster when it commits,
 # and keeps it while it waits for a standby. Others that notify wait for it there:
 # what they proved before says nothing any more.
