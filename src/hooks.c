@@ -339,7 +339,6 @@ guard_commit(void)
 {
 	if (!zklock_has_locks() && !zklock_has_released_lost())
 		return;
-	is_guard_asked = true;
 	ForceSyncCommit();
 	if (is_to_be_guarded())
 		prove_behind_others();

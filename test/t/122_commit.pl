@@ -370,7 +370,7 @@ subtest 'others that notify do not wait for ZooKeeper' => sub {
 		$session->query_safe("SET zklock.session_timeout = '10s'; SET zklock.commit_guard = '$guard';
 			SET synchronous_commit = local;
 			BEGIN; SELECT zk_xact_lock('away'); INSERT INTO written VALUES ('$guard'); NOTIFY news");
-		$other->query_safe("SET synchronous_commit = local; SET lock_timeout = '1s'");
+		$other->query_safe("SET synchronous_commit = local; SET lock_timeout = '5s'");
 		my $granted = time;
 		$first->query_safe('SET synchronous_commit = on');
 		set_standbys('nobody');

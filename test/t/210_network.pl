@@ -253,15 +253,16 @@ foreach my $case ([ 'refuses', sub { $proxy->refuse; } ],
 			$session->query($sql);
 			my $took = time - $start;
 			is($session->sqlstate, '08001', $sql);
-			cmp_ok($took, '<', 2, 'ends with connect_timeout');
+			cmp_ok($took, '<', 5, 'ends with connect_timeout');
 			like($session->error,
 				qr/ERROR:  could not connect to ZooKeeper within 1000 ms\nDETAIL:  .+\nHINT:  .+/,
 				'with DETAIL and HINT');
 		}
+		$session->query_safe("SET zklock.connect_timeout = '9s'");
 		my $start = time;
 		$session->query("SELECT zk_lock('unreachable', '300ms')");
 		is($session->sqlstate, '55P03', 'a shorter timeout ends it, too');
-		cmp_ok(time - $start, '<', 1, 'in its time');
+		cmp_ok(time - $start, '<', 5, 'in its time');
 		$session->query("SELECT zk_try_lock('unreachable', '300ms')");
 		is($session->sqlstate, '08001', 'a try does not take that for busy');
 		$session->query_safe("SET zklock.connect_timeout = '1min'");
@@ -290,7 +291,7 @@ subtest 'quit while cut off' => sub {
 	my $start = time;
 	$berlin->safe_psql('postgres',
 		'SELECT pg_terminate_backend(' . $session->pid . ', 5000)');
-	cmp_ok(time - $start, '<', 2, 'the backend ends');
+	cmp_ok(time - $start, '<', 4, 'the backend ends');
 	is($berlin->safe_psql('postgres',
 			'SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $session->pid),
 		0, 'really');

@@ -100,6 +100,7 @@ foreach my $database (sort keys %encoding)
 				$is_logged = $node->log_contains(
 					qr/still waiting for ExclusiveLock on ZooKeeper lock "hostile"/, $offset);
 				last if $is_logged;
+				note('again: the wait was over before it was in the queue');
 			}
 			ok($is_logged, 'and is logged');
 			my $log = PostgreSQL::Test::Utils::slurp_file($node->logfile, $offset);

@@ -55,6 +55,7 @@ sub told_in_time
 	foreach (1 .. 2)
 	{
 		return if $story->(0);
+		note('again: the word did not come in time');
 	}
 	$story->(1);
 	return;

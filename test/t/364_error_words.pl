@@ -50,8 +50,9 @@ sub told
 {
 	my ($session, $sql, $pattern, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	foreach (1 .. 20)
+	foreach my $attempt (1 .. 20)
 	{
+		note('again: there was no time to ask who holds it') if $attempt > 1;
 		$session->query($sql);
 		last if $session->error =~ $pattern;
 	}

@@ -44,8 +44,9 @@ sub rows_like
 {
 	my ($call, %pattern) = @_;
 	my $rows;
-	foreach (1 .. 5)
+	foreach my $attempt (1 .. 5)
 	{
+		note("again: zk_check() had too little time") if $attempt > 1;
 		$rows = check(@$call);
 		last unless grep { ($rows->{$_} // '') !~ $pattern{$_} } keys %pattern;
 	}
@@ -227,8 +228,9 @@ subtest 'nothing that is down takes longer than a second' => sub {
 	my $session = background($node);
 	$session->query_safe("SET zklock.servers = '$server,$silent,$dropping,192.0.2.1:2181'");
 	my $took;
-	foreach (1 .. 5)
+	foreach my $attempt (1 .. 5)
 	{
+		note("again: zk_check() had too little time") if $attempt > 1;
 		$took = $session->query_safe(<<'SQL');
 DROP TABLE IF EXISTS result;
 CREATE TEMP TABLE result AS

@@ -155,7 +155,7 @@ subtest 'at most N at once' => sub {
 	$other->query("SELECT zk_try_lock('etl', permits => 4)");
 	is($other->sqlstate, '55000', 'another number is refused');
 	# Ten minutes are too long here.
-	$other->query_safe("SET lock_timeout = '200ms'");
+	$other->query_safe("SET lock_timeout = '2s'");
 	$other->query_safe($recipes->code('etl-try'));
 	is(Recipes::work_done($berlin, 'etl_work'), 'nothing', 'who gives up does nothing');
 

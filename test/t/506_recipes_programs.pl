@@ -303,7 +303,7 @@ SKIP:
 
 		my $holder = background($paris, database => 'app');
 		$holder->query_safe("SELECT zk_lock('order')");
-		$client = $transact->("SET LOCAL lock_timeout = '100ms'; $work");
+		$client = $transact->("SET LOCAL lock_timeout = '2s'; $work");
 		$berlin->poll_query_until('app', 'SELECT last_value >= 2 FROM attempt');
 		$holder->quit;
 		is(finish($client), 0, 'the lock is not free in time');
