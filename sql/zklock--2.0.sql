@@ -20,14 +20,14 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock(text, interval, integer) IS
-'Taking: Takes an exclusive lock of session scope, waiting for it in line. Returns its fencing token, which rises with every grant, save that a lock taken back under zklock.keep has its former one: hand on that of zk_fencing_token(). timeout and lock_timeout bound the wait, connecting included (error 55P03, nothing left behind). With permits greater than 1 the lock is a counting semaphore: the first permits contenders of the queue hold it, and all its users must name the same number (otherwise 55000). Counted: release as often with zk_unlock(). Ends with the session, DISCARD ALL or zk_unlock_all(); survives ROLLBACK.';
+'Taking: Takes an exclusive lock of session scope, first come, first served. Returns its fencing token. timeout and lock_timeout bound the wait (55P03). permits > 1 makes it a counting semaphore. Counted: call zk_unlock() as often. ROLLBACK does not release it.';
 
 CREATE FUNCTION zk_lock_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock_shared(text, interval) IS
-'Taking: Like zk_lock(), but shared: held together with other shared holders. While this session holds the lock exclusively it is granted at once, and stays when the exclusive hold is released. Release with zk_unlock_shared().';
+'Taking: Like zk_lock(), but shared: several sessions can hold it in this mode. If this session holds the lock exclusively, it is granted at once, and stays when the exclusive hold is released. Release with zk_unlock_shared().';
 
 CREATE FUNCTION zk_xact_lock(
 	name text,
@@ -37,7 +37,7 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_xact_lock(text, interval, integer) IS
-'Taking: Like zk_lock(), but of transaction scope: released after the commit is durable and visible, at rollback, or at rollback to a savepoint set before it; cannot be released earlier. PREPARE TRANSACTION is refused while it is held.';
+'Taking: Like zk_lock(), but of transaction scope: released after the commit is durable and visible, at rollback, or at rollback to an earlier savepoint. It cannot be released before. PREPARE TRANSACTION is refused meanwhile.';
 
 CREATE FUNCTION zk_xact_lock_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
@@ -54,7 +54,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lock(text, interval, integer) IS
-'Taking: Takes an exclusive lock of session scope if that is possible at once, or within timeout: true. Otherwise false, and nothing is left behind. Without a timeout a busy lock costs one read of ZooKeeper. Raises an error if ZooKeeper cannot be reached.';
+'Taking: Takes an exclusive lock of session scope if it is free, or becomes free within timeout: true. Otherwise false, and nothing is left behind. A busy lock costs one read of ZooKeeper. Raises an error if ZooKeeper cannot be reached.';
 
 CREATE FUNCTION zk_try_lock_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
@@ -88,7 +88,7 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_call_lock(text, interval, integer) IS
-'Taking: Like zk_lock(), but of call scope: released when what the client has sent, a CALL for example, is over, however it ends; or with its transaction, if that goes on. COMMIT and ROLLBACK in a procedure leave it; it cannot be released earlier. Raises 0A000 in a background worker, which has no client.';
+'Taking: Like zk_lock(), but of call scope: released when the client''s query, a CALL for example, ends, or with its transaction if that goes on. COMMIT and ROLLBACK in a procedure leave it. It cannot be released before. Raises 0A000 in a background worker.';
 
 CREATE FUNCTION zk_try_call_lock(
 	name text,
@@ -110,7 +110,7 @@ RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zk_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock(text[], interval, text[]) IS
-'Taking: Takes several locks of session scope, all or none: exclusive, or as modes says for each name (exclusive or shared). They are taken in the byte order of the names, whatever order they are asked in, so that two such calls do not wait for each other. timeout and lock_timeout bound all of it together. Returns the fencing tokens in the order of the names. Counted like zk_lock(text), also where a name comes twice. Release with zk_unlock() or zk_unlock_shared(), all at once or one by one.';
+'Taking: Takes several locks of session scope, all or none, in the byte order of their names, so two such calls never deadlock. modes has exclusive or shared for each name. timeout and lock_timeout bound the whole call. Returns the fencing tokens in the order of the names.';
 
 CREATE FUNCTION zk_xact_lock(
 	names text[],
@@ -130,7 +130,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lock(text[], interval, text[]) IS
-'Taking: Takes several locks of session scope, see zk_lock(text[]), if that is possible at once, or within timeout for all of them together: true. Otherwise false, and nothing is left behind.';
+'Taking: Like zk_lock(text[]), if all locks are free, or become free within timeout: true. Otherwise false, and nothing is left behind.';
 
 CREATE FUNCTION zk_try_xact_lock(
 	names text[],
@@ -147,7 +147,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_unlock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock(text[], text[]) IS
-'Releasing: Releases one hold of session scope of each lock: exclusive, or as modes says for each name. True if all were held; otherwise false, and a warning for each that was not held or had been lost, while the others are released.';
+'Releasing: Releases one hold of session scope of each lock; modes as in zk_lock(text[]). True if all were held. Otherwise false, with a warning for each that was not held or had been lost; the others are released.';
 
 -- Waits that hold nothing. No parameter is for output: PL/pgSQL takes such ones
 -- only if there is a variable for them, though they had a default.
@@ -159,7 +159,7 @@ CREATE PROCEDURE zk_wait_lock(
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
 COMMENT ON PROCEDURE zk_wait_lock(text, interval, integer) IS
-'Taking: zk_lock() as a procedure, for long waits: commits the transaction, and waits in a new one that has no snapshot, no transaction id and no locks, so that vacuum goes on, and what is read afterwards was read after the grant at every isolation level. Leaves the lock held in session scope; zk_fencing_token() has its token. Raises 25001 in a transaction block, 2D000 in a function or a block with EXCEPTION, and what zk_lock() does; what was committed stays so.';
+'Taking: zk_lock() for long waits. Commits the transaction, then waits in a new one without snapshot, transaction id and locks, so vacuum goes on. The lock has session scope; zk_fencing_token() returns its token. Raises 25001 in a transaction block, 2D000 in a function.';
 
 -- Paths. The name itself comes first, so that an error names it and not an ancestor;
 -- and one that has too many components is refused for its own sake.
@@ -175,7 +175,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_path_names(text) IS
-'Taking: Part of zk_lock_path() and its kin: the name, and its ancestors.';
+'Taking: Part of zk_lock_path(): the name and its ancestors.';
 
 CREATE FUNCTION _zk_path_modes(name text, mode text)
 RETURNS text[]
@@ -187,7 +187,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_path_modes(text, text) IS
-'Taking: Part of zk_lock_path() and its kin: the modes that go with _zk_path_names(), of which mode is that of the name itself.';
+'Taking: Part of zk_lock_path(): the modes for _zk_path_names(); mode is that of the name itself.';
 
 CREATE FUNCTION zk_lock_path(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
@@ -197,7 +197,7 @@ RETURN (zk_lock(
 	_zk_path_modes(zk_lock_path.name, 'exclusive'::text)))[1];
 
 COMMENT ON FUNCTION zk_lock_path(text, interval) IS
-'Taking: Takes an exclusive lock of session scope and shared locks of its ancestors, all or none: for a/b/c that is a/b/c exclusive, a and a/b shared, ancestors first. Whoever holds an ancestor exclusively excludes all below it; names beside each other do not exclude each other. timeout and lock_timeout bound all of it together. Returns the fencing token of the lock itself. Release with zk_unlock_path().';
+'Taking: Takes a lock exclusively and its ancestors shared, all or none: for a/b/c that is a and a/b shared, a/b/c exclusive. A holder of a excludes all below a. timeout and lock_timeout bound the whole call. Returns the token of the lock itself. Release with zk_unlock_path().';
 
 CREATE FUNCTION zk_lock_path_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
@@ -207,7 +207,7 @@ RETURN (zk_lock(
 	_zk_path_modes(zk_lock_path_shared.name, 'shared'::text)))[1];
 
 COMMENT ON FUNCTION zk_lock_path_shared(text, interval) IS
-'Taking: Like zk_lock_path(), but the lock itself is shared too. It does not keep out who writes below it: zk_lock_path(''a/b'') takes a shared as well. To read all that is below a while nobody writes there, take zk_lock_path(''a''). Release with zk_unlock_path_shared().';
+'Taking: Like zk_lock_path(), but the lock itself is shared too. It does not keep out writers below it: for that take zk_lock_path(). Release with zk_unlock_path_shared().';
 
 CREATE FUNCTION zk_xact_lock_path(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
@@ -237,7 +237,7 @@ RETURN zk_try_lock(
 	_zk_path_modes(zk_try_lock_path.name, 'exclusive'::text));
 
 COMMENT ON FUNCTION zk_try_lock_path(text, interval) IS
-'Taking: Takes the locks of zk_lock_path() if that is possible at once, or within timeout for all of them together: true. Otherwise false, and nothing is left behind.';
+'Taking: Like zk_lock_path(), if all locks are free, or become free within timeout: true. Otherwise false, and nothing is left behind.';
 
 CREATE FUNCTION zk_try_lock_path_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
@@ -276,7 +276,7 @@ RETURN zk_unlock(
 	_zk_path_names(zk_unlock_path.name), _zk_path_modes(zk_unlock_path.name, 'exclusive'::text));
 
 COMMENT ON FUNCTION zk_unlock_path(text) IS
-'Releasing: Releases one hold of session scope of each lock that zk_lock_path() takes: true. False and a warning for each that was not held or had been lost.';
+'Releasing: Releases one hold of each lock that zk_lock_path() takes: true. False, and a warning for each that was not held or had been lost.';
 
 CREATE FUNCTION zk_unlock_path_shared(name text)
 RETURNS boolean
@@ -292,7 +292,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock(text) IS
-'Releasing: Releases one exclusive hold of session scope: true. If there is none, or if the lock is known to have been lost, false and a warning.';
+'Releasing: Releases one exclusive hold of session scope: true. If there is none, or the lock is known to be lost: false and a warning.';
 
 CREATE FUNCTION zk_unlock_shared(name text)
 RETURNS boolean
@@ -306,28 +306,28 @@ RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock_all() IS
-'Releasing: Releases all holds of session scope of this session, those of lost locks too.';
+'Releasing: Releases all holds of session scope, also those of lost locks.';
 
 CREATE FUNCTION zk_disconnect()
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_disconnect() IS
-'Releasing: Releases all holds of session scope and closes the ZooKeeper session of this backend; the next lock opens a new one. Raises 55000 while locks of transaction scope are held.';
+'Releasing: Releases all holds of session scope and closes the ZooKeeper session. The next lock opens a new one. Raises 55000 while locks of transaction or call scope are held.';
 
 CREATE FUNCTION zk_fencing_token(name text)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_fencing_token(text) IS
-'Fencing: The fencing token of a lock that this session holds, in either mode; NULL if it holds none. A later holder of the lock has a greater one, in every database and in clients in other languages (it is the czxid of the queue node). Having been asked for, it is that of no other grant: the lock is not kept after its release (zklock.keep).';
+'Fencing: The fencing token of a lock that this session holds; NULL if it holds none. Each later holder, in any database or client, has a greater one. No other grant has a token that was asked for: the lock is not kept after its release (zklock.keep).';
 
 CREATE FUNCTION zk_is_held(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_is_held(text) IS
-'Fencing: Asks the ensemble whether this session still holds the lock, in either mode: one transaction of the quorum, which a lagging server cannot answer. True means that the ensemble will not end the session for another third of its timeout; after a pause of the process that takes up to 3/10 of the timeout to find out. Waits while the connection is down; raises 08006 if the ensemble answers too late for any certainty.';
+'Fencing: Asks a quorum whether this session still holds the lock. True: the session lives for at least another third of its timeout. Waits while the connection is down. After a pause of the process the answer can take 3/10 of the timeout. Raises 08006 if answers are too slow.';
 
 -- Fencing. Two words: a token is a lock's, and rises with every grant
 -- (zk_fencing_token); a fence is a resource's in this database, and lets nobody
@@ -341,16 +341,16 @@ CREATE TABLE zk_fences (
 );
 
 COMMENT ON TABLE zk_fences IS
-'Fencing: For each resource guarded with zk_fence(): the greatest fencing token that has claimed it in this database, by whom and when. Part of a dump. Changed only through zk_fence().';
+'Fencing: For each resource guarded with zk_fence(): the greatest fencing token seen in this database. Part of a dump. Changed only through zk_fence().';
 
 COMMENT ON COLUMN zk_fences.name IS
-'The resource, which is called like the lock.';
+'The resource, named like the lock.';
 COMMENT ON COLUMN zk_fences.token IS
-'The greatest fencing token that has claimed it.';
+'The greatest fencing token.';
 COMMENT ON COLUMN zk_fences.claimed_by IS
-'The role that logged in and claimed it with that token.';
+'The role that logged in and first used that token.';
 COMMENT ON COLUMN zk_fences.claimed_at IS
-'When that was, by the clock of this database server.';
+'When, by the clock of this database server.';
 
 SELECT pg_catalog.pg_extension_config_dump('zk_fences', '');
 
@@ -400,14 +400,14 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION _zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz) IS
-'Fencing: Part of zk_fence(): raises 40001 if newest, the token that claimed the resource at that time, is greater than token; 22004 or 22023 for a bad argument, and for a token that is greater than the ensemble can have come to until now.';
+'Fencing: Part of zk_fence(): raises 40001 if newest is greater than token; 22004 or 22023 for a bad argument, or for a token that the ensemble cannot have come to yet.';
 
 CREATE FUNCTION _zk_fence_own_token(name text)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_fence_own_token' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION _zk_fence_own_token(text) IS
-'Fencing: Part of zk_fence(): zk_fencing_token(), but raises 55000 if the lock is not held here, or with more than one permit.';
+'Fencing: Part of zk_fence(): zk_fencing_token(), but raises 55000 if the lock is not held here, or is a semaphore.';
 
 -- A token that cannot be must not get in, so it is looked at first. The row is
 -- locked by the INSERT whether it is changed or not: until the end of the
@@ -438,7 +438,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_fence(text, bigint) IS
-'Fencing: Claims the guarded resource of that name in this database for the holder of the fencing token, until the end of the transaction, which waits for another claimant to end its own. Raises 40001 if a holder with a greater token has been here: then this one is no longer the holder. For tokens that come from elsewhere, so not for everybody: whoever may call it can shut out all older holders.';
+'Fencing: Like zk_fence(name), with a token from elsewhere. Raises 40001 if a greater token was here. Other callers for that name wait until this transaction ends. Not for everybody: a great token shuts out all older holders.';
 
 CREATE FUNCTION zk_fence(name text)
 RETURNS void
@@ -448,7 +448,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_fence(text) IS
-'Fencing: zk_fence() with the token of the lock of that name that this session holds; raises 55000 if it holds none, or with more than one permit, whose holders do not exclude each other. Call it first in each transaction that changes what the lock guards.';
+'Fencing: Refuses this transaction (40001) if a newer holder of the lock has used zk_fence() in this database. Call it first in each transaction that changes what the lock guards. Raises 55000 if this session does not hold the lock, or holds a semaphore.';
 
 CREATE FUNCTION zk_lock_queue(
 	name text,
@@ -474,7 +474,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_lock_queue(text) IS
-'Looking: The queue of a lock: one row for each contender of every client and cluster, in order, with state (held, waiting, or releasing: its owner is letting go), mode, style of its node, owning ZooKeeper session, who it says it is, since when (ZooKeeper''s clock) and fencing token. Children of the znode that are not contenders come last, with a NULL position. data is what other clients wrote into their node; permits is 1, or how many may hold a semaphore.';
+'Looking: The queue of a lock: a row for each holder and waiter of every client and cluster, in order. Children of the znode that are no contenders come last, with a NULL position.';
 
 CREATE FUNCTION zk_who(
 	name text,
@@ -505,7 +505,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_who(text) IS
-'Looking: zk_lock_queue() for a terminal of 100 columns: for each contender, in order, position, state, who (user and process; of other clients what they say of themselves), where (cluster/database@host; of a hold its reason, of other clients their ZooKeeper session), cut to 20 and 24 characters, and since when it stands in the queue, to the second.';
+'Looking: zk_lock_queue() for a terminal of 100 columns: who (user and process) and where (cluster/database@host), cut to 20 and 24 characters. A hold shows its reason, another client its ZooKeeper session.';
 
 CREATE FUNCTION zk_all_locks(
 	prefix text DEFAULT '',
@@ -517,7 +517,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
 
 COMMENT ON FUNCTION zk_all_locks(text) IS
-'Looking: All locks that somebody of any client and cluster holds or waits for: name, how many hold it and how many wait. With prefix, a lock name, only that one and those below it: team for team and team/nightly, but not teams. One request to ZooKeeper for each znode below the root; each lock is counted at a moment of its own. Bounded by lock_timeout. A warning tells of znodes that ZooKeeper denies to list.';
+'Looking: All locks that somebody holds or waits for, of every client and cluster. prefix limits it to one name and those below: team for team and team/nightly, not teams. One request for each znode below the root. Bounded by lock_timeout.';
 
 -- Waits for PostgreSQL's own locks, in every cluster, by those who are waited for.
 CREATE FUNCTION _zk_waits_in_postgres(
@@ -529,7 +529,7 @@ AS 'MODULE_PATHNAME', 'zk_waits_in_postgres' LANGUAGE C VOLATILE PARALLEL RESTRI
 ROWS 10;
 
 COMMENT ON FUNCTION _zk_waits_in_postgres() IS
-'Looking: Part of zk_waits(): what sessions that wait for a ZooKeeper lock have said of those who wait for them in PostgreSQL.';
+'Looking: Part of zk_waits(): who waits in PostgreSQL for sessions that wait for ZooKeeper locks.';
 
 CREATE FUNCTION zk_waits(
 	OUT cluster text,
@@ -584,7 +584,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_waits() IS
-'Looking: Who waits for whom, in the locks below this session''s root: one row for each waiter and holder, of every client and cluster. waits_for says it in words, name is the lock. A row without a name is a wait for one of PostgreSQL''s own locks, and is there if who is waited for waits for a ZooKeeper lock himself. One request to ZooKeeper for each znode below the root, and one for each contender of a lock that somebody waits for, each of a moment of its own. Each of these queries is bounded by lock_timeout.';
+'Looking: Who waits for whom, below this session''s root: a row for each waiter and holder, of every client and cluster. A NULL name is a wait for a lock of PostgreSQL''s. One request for each znode below the root and for each contender. lock_timeout bounds each.';
 
 CREATE FUNCTION _zk_process(
 	pid integer,
@@ -595,7 +595,7 @@ RETURNS record
 AS 'MODULE_PATHNAME', 'zk_process' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION _zk_process(integer) IS
-'Looking: Part of zk_blocking(): the ZooKeeper session of a process of this cluster, NULL if it is not known, and what processes of this cluster write into their queue nodes.';
+'Looking: Part of zk_blocking(): the ZooKeeper session of a process of this cluster, NULL if unknown, and what such processes write into their queue nodes.';
 
 CREATE FUNCTION zk_blocking(
 	pid integer,
@@ -622,7 +622,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_blocking(integer) IS
-'Looking: Whom a process of this cluster waits for, in whatever cluster and client: what pg_blocking_pids() cannot know. No row if it does not wait for a ZooKeeper lock. Reads as zk_waits() does. Unless zklock is preloaded, a process is known by what it has written into its queue node, so not with zklock.publish_identity = off.';
+'Looking: For whom a process of this cluster waits, in any cluster and client. No row if it does not wait for a ZooKeeper lock. Costs as much as zk_waits(). Without preloading it needs zklock.publish_identity = on.';
 
 CREATE FUNCTION _zk_mermaid(label text)
 RETURNS text
@@ -637,7 +637,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_mermaid(text) IS
-'Looking: Part of zk_wait_graph(): a text between the quotes of Mermaid, which reads HTML and Markdown there, with entities for what has a meaning in these.';
+'Looking: Part of zk_wait_graph(): a text, escaped for Mermaid.';
 
 CREATE FUNCTION zk_wait_graph()
 RETURNS text
@@ -678,7 +678,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_wait_graph() IS
-'Looking: zk_waits() as the text of a picture, for Mermaid: a box for each process, an arrow from who waits to who is waited for, with the lock; a dashed one for PostgreSQL''s own locks.';
+'Looking: zk_waits() as a picture for Mermaid: a box for each process, an arrow from waiter to holder, dashed for PostgreSQL''s own locks.';
 
 CREATE FUNCTION zk_locks(
 	OUT name text,
@@ -702,30 +702,30 @@ COMMENT ON FUNCTION zk_locks() IS
 CREATE VIEW zk_locks AS SELECT * FROM zk_locks();
 
 COMMENT ON VIEW zk_locks IS
-'Looking: The locks that this session holds. Those of another backend of this cluster: SELECT * FROM zk_backend_locks WHERE pid = ...; those of everybody: zk_lock_queue(), zk_all_locks().';
+'Looking: The locks that this session holds. For other backends of this cluster see zk_backend_locks, for everybody zk_lock_queue() and zk_all_locks().';
 
 COMMENT ON COLUMN zk_locks.name IS
 'Name of the lock.';
 COMMENT ON COLUMN zk_locks.mode IS
-'exclusive or shared. A lock that is held in both modes has a row for each.';
+'exclusive or shared. A lock held in both modes has two rows.';
 COMMENT ON COLUMN zk_locks.state IS
-'held; lost, until it is released; or kept, which is not held any more (see zklock.keep). As far as is known here without asking.';
+'held; lost, until it is released; or kept: released, but not yet given up (zklock.keep). As known here without asking.';
 COMMENT ON COLUMN zk_locks.session_holds IS
-'How many holds of session scope there are in that mode.';
+'Holds of session scope in that mode.';
 COMMENT ON COLUMN zk_locks.call_holds IS
-'How many holds of call scope there are in that mode.';
+'Holds of call scope in that mode.';
 COMMENT ON COLUMN zk_locks.xact_holds IS
-'How many holds of transaction scope there are in that mode.';
+'Holds of transaction scope in that mode.';
 COMMENT ON COLUMN zk_locks.token IS
 'Its fencing token.';
 COMMENT ON COLUMN zk_locks.node IS
-'Path of the queue node, the znode that stands for this session in the queue.';
+'Path of its queue node.';
 COMMENT ON COLUMN zk_locks.granted_at IS
-'When it was granted in that mode, by the clock of this database server.';
+'When it was granted in that mode, by this server''s clock.';
 COMMENT ON COLUMN zk_locks.permits IS
-'How many may hold it: 1, or the number of a semaphore.';
+'How many may hold it: 1, or more for a semaphore.';
 COMMENT ON COLUMN zk_locks.root IS
-'Path of the znode that the name is below: the chroot of zklock.servers, and zklock.root. The same name below another one is another lock.';
+'Chroot of zklock.servers, and zklock.root. The same name below another root is another lock.';
 
 CREATE FUNCTION zk_session(
 	OUT state text,
@@ -747,19 +747,19 @@ COMMENT ON VIEW zk_session IS
 'Looking: The ZooKeeper session of this backend, always one row. Does not open a session.';
 
 COMMENT ON COLUMN zk_session.state IS
-'none, connecting, connected, suspended (no connection now; the session may live) or lost (until the lost locks are let go of).';
+'none, connecting, connected, suspended (no connection now; the session may live) or lost (until the lost locks are released).';
 COMMENT ON COLUMN zk_session.server IS
-'Address of the server that it is or was connected to.';
+'The server it is, or was, connected to.';
 COMMENT ON COLUMN zk_session.session_id IS
 'Its number, as ZooKeeper prints it.';
 COMMENT ON COLUMN zk_session.session_timeout_ms IS
-'The session timeout, as the ensemble has granted it, in milliseconds.';
+'The session timeout that the ensemble has granted, in milliseconds.';
 COMMENT ON COLUMN zk_session.pending_requests IS
-'How many requests are not over.';
+'Requests under way.';
 COMMENT ON COLUMN zk_session.client_version IS
-'Version of ZooKeeper''s C client. NULL until the program of the session has answered.';
+'Version of ZooKeeper''s C client. NULL until the program has answered.';
 COMMENT ON COLUMN zk_session.program_pid IS
-'Process of the program that holds the session. NULL without one.';
+'Process that holds the session. NULL without one.';
 
 -- All backends of this cluster. Whose rows somebody sees, the functions decide.
 CREATE FUNCTION zk_backends(
@@ -787,7 +787,7 @@ COMMENT ON FUNCTION zk_backends() IS
 CREATE VIEW zk_backends AS SELECT * FROM zk_backends();
 
 COMMENT ON VIEW zk_backends IS
-'Monitoring: The backends of this cluster that have, or had, a ZooKeeper session. All as the backend itself knew it last: one that is idle learns of an outage at its next statement, or if it holds nothing at its next lock. Without zklock in shared_preload_libraries the own row alone. Of the backends of other roles only pid, database and username, save for superusers and members of pg_read_all_stats. Asks nobody and opens no session; raises nothing, save 22021 for the name of a database or a role in another encoding, as pg_stat_activity does.';
+'Monitoring: The backends of this cluster that have, or had, a ZooKeeper session, each as it knew it last: an idle backend learns of an outage at its next statement. Without preloading only the own row. Other roles'' details need pg_read_all_stats. Asks nobody.';
 
 COMMENT ON COLUMN zk_backends.pid IS
 'Process of the backend.';
@@ -800,23 +800,23 @@ COMMENT ON COLUMN zk_backends.state IS
 COMMENT ON COLUMN zk_backends.session_id IS
 'Number of the session, as ZooKeeper prints it.';
 COMMENT ON COLUMN zk_backends.server IS
-'Address of the server that it is or was connected to.';
+'The server it is, or was, connected to.';
 COMMENT ON COLUMN zk_backends.state_since IS
 'Since when it is in that state.';
 COMMENT ON COLUMN zk_backends.waiting_for IS
-'The lock that is waited for: the first 127 bytes of its name, which is without its root. NULL if none is.';
+'The lock it waits for: the first 127 bytes of the name, without the root. NULL if none.';
 COMMENT ON COLUMN zk_backends.waiting_mode IS
-'In which mode it is waited for.';
+'The mode it waits for.';
 COMMENT ON COLUMN zk_backends.waiting_permits IS
-'With how many permits.';
+'The permits it names.';
 COMMENT ON COLUMN zk_backends.waiting_since IS
-'Since when it is waited for; anew if the backend has to queue up again after a loss of its session.';
+'Since when it waits; anew if it queued again after a loss of its session.';
 COMMENT ON COLUMN zk_backends.held IS
-'How many locks it holds. zk_backend_locks has them.';
+'Number of locks it holds; zk_backend_locks lists them.';
 COMMENT ON COLUMN zk_backends.last_proof IS
-'The latest date of a proof: from then on the ensemble keeps the session for one session timeout. It grows old while no commit asks for one.';
+'Date of its latest proof. The ensemble keeps the session for one session timeout from then on. Grows old while no commit asks.';
 COMMENT ON COLUMN zk_backends.root IS
-'As in zk_locks, of the lock that it waited for or took last: the first 127 bytes. NULL before the first one.';
+'As in zk_locks, for the lock it waited for or took last: the first 127 bytes. NULL before the first.';
 
 CREATE FUNCTION zk_backend_locks(
 	OUT pid integer,
@@ -840,7 +840,7 @@ COMMENT ON FUNCTION zk_backend_locks() IS
 CREATE VIEW zk_backend_locks AS SELECT * FROM zk_backend_locks();
 
 COMMENT ON VIEW zk_backend_locks IS
-'Monitoring: The locks that the backends of this cluster hold, at most 16 of each: zk_backends.held says how many there are. Whose, and how new, is as in zk_backends.';
+'Monitoring: The locks that the backends of this cluster hold, at most 16 for each backend; zk_backends.held has the number. Visibility and age of the rows are as in zk_backends.';
 
 COMMENT ON COLUMN zk_backend_locks.pid IS
 'Process of the backend.';
@@ -849,7 +849,7 @@ COMMENT ON COLUMN zk_backend_locks.name IS
 COMMENT ON COLUMN zk_backend_locks.mode IS
 'As in zk_locks.';
 COMMENT ON COLUMN zk_backend_locks.state IS
-'held or lost. Locks that are kept are not shown.';
+'held or lost. Kept locks are not shown.';
 COMMENT ON COLUMN zk_backend_locks.session_holds IS
 'As in zk_locks.';
 COMMENT ON COLUMN zk_backend_locks.call_holds IS
@@ -861,9 +861,9 @@ COMMENT ON COLUMN zk_backend_locks.token IS
 COMMENT ON COLUMN zk_backend_locks.granted_at IS
 'As in zk_locks.';
 COMMENT ON COLUMN zk_backend_locks.permits IS
-'How many may hold it: 1, or the number of a semaphore.';
+'As in zk_locks.';
 COMMENT ON COLUMN zk_backend_locks.last_proof IS
-'Date of the latest proof that the ensemble keeps this lock, as in zk_backends.';
+'Date of the latest proof for this lock, as in zk_backends.';
 
 -- Counters
 CREATE FUNCTION zk_stat(
@@ -898,57 +898,57 @@ COMMENT ON FUNCTION zk_stat() IS
 CREATE VIEW zk_stat AS SELECT * FROM zk_stat();
 
 COMMENT ON VIEW zk_stat IS
-'Monitoring: Counters, a row for each database whose backends have used locks. They start with 0 when the server does. What has no row of its own, from the 128th database on, is in the one whose database is NULL. Without zklock in shared_preload_libraries: one row, of what this backend has counted itself. Asks nobody, opens no session.';
+'Monitoring: Counters for each database that has used locks, since the server started or zk_stat_reset(). From the 128th database on they share the row whose database is NULL. Without preloading: one row, counted by this backend. Asks nobody.';
 
 COMMENT ON COLUMN zk_stat.database IS
-'Name of the database. NULL: all that have no row of their own.';
+'The database. NULL: all that have no row of their own.';
 COMMENT ON COLUMN zk_stat.granted_at_once IS
-'Grants of locks for which nobody was ahead. Locks that the session holds already do not count anywhere.';
+'Grants without a wait. Locks that the session already holds are not counted.';
 COMMENT ON COLUMN zk_stat.granted_handed_over IS
-'Grants after a wait, handed over by the holder ahead through the ensemble.';
+'Grants after a wait, handed over by the holder through ZooKeeper.';
 COMMENT ON COLUMN zk_stat.granted_told IS
-'Grants after a wait, told by a holder of this cluster in shared memory.';
+'Grants after a wait, handed over by a holder of this cluster in shared memory.';
 COMMENT ON COLUMN zk_stat.granted_listed IS
-'Grants after a wait, found by a look at the queue, which is the slowest of them.';
+'Grants after a wait, found by reading the queue, which is slowest.';
 COMMENT ON COLUMN zk_stat.granted_kept IS
-'Grants of locks that this session had kept after their release (see zklock.keep).';
+'Grants of locks that this session had kept (zklock.keep).';
 COMMENT ON COLUMN zk_stat.kept_for_others IS
-'Kept locks that were given up because somebody else wanted them, counted when their session notices. Many: zklock.keep is not for these sessions.';
+'Kept locks given up because somebody else wanted them. If many, turn zklock.keep off.';
 COMMENT ON COLUMN zk_stat.tries_in_vain IS
 'Tries that did not get the lock, also those that raised 08001.';
 COMMENT ON COLUMN zk_stat.timeouts IS
-'55P03 of who wanted a lock.';
+'Lock requests that timed out (55P03).';
 COMMENT ON COLUMN zk_stat.cancels IS
-'Cancels and statement_timeout on the way to a lock, but not those for a loss. A backend that was terminated counts in waits alone.';
+'Lock requests that were canceled, or met statement_timeout. Not those canceled for a loss, nor terminated backends.';
 COMMENT ON COLUMN zk_stat.deadlocks IS
-'40P01 of who waited for a lock.';
+'Lock requests that ended in a deadlock (40P01).';
 COMMENT ON COLUMN zk_stat.losses IS
-'Sessions lost, whether they held locks or not.';
+'Sessions lost, with or without locks.';
 COMMENT ON COLUMN zk_stat.refused_commits IS
 'Commits refused with 40001.';
 COMMENT ON COLUMN zk_stat.evictions IS
-'Contenders that sessions of this database have evicted.';
+'Evictions that sessions of this database have made.';
 COMMENT ON COLUMN zk_stat.sessions IS
-'Sessions that were connected for the first time.';
+'Sessions opened.';
 COMMENT ON COLUMN zk_stat.reconnects IS
-'Sessions that were connected again, to whichever server.';
+'Sessions reconnected, to any server.';
 COMMENT ON COLUMN zk_stat.requests IS
-'Requests of backends to the programs of their sessions, counted at the end of a transaction. What goes to the ensemble is hardly different.';
+'Requests sent, about as many as reach ZooKeeper. Counted at the end of a transaction.';
 COMMENT ON COLUMN zk_stat.waits IS
-'How often somebody was ahead, however the wait ended.';
+'Waits for somebody ahead, however they ended.';
 COMMENT ON COLUMN zk_stat.wait_time_ms IS
-'How long these waits were in all, in milliseconds.';
+'Total time of these waits, in milliseconds.';
 COMMENT ON COLUMN zk_stat.wait_histogram IS
-'How many of them were shorter than 1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000, 300000 ms (and not shorter than the bound before), and how many longer.';
+'These waits by length: below 1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000, 300000 ms, and longer.';
 COMMENT ON COLUMN zk_stat.stats_reset IS
-'When the counters were last 0: start of the server, or zk_stat_reset().';
+'Start of the server, or the last zk_stat_reset().';
 
 CREATE FUNCTION zk_stat_reset()
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_stat_reset() IS
-'Monitoring: Sets the counters of this database in zk_stat to 0; if it has no row of its own, those of all that have none.';
+'Monitoring: Sets the counters of this database in zk_stat to 0; without a row of its own, those of the shared row.';
 
 -- What zk_check() tells. An operator whose operands have just its types is found
 -- in pg_catalog first, whatever others have made.
@@ -965,7 +965,7 @@ AS 'MODULE_PATHNAME', 'zk_check_facts' LANGUAGE C STRICT VOLATILE PARALLEL UNSAF
 ROWS 30;
 
 COMMENT ON FUNCTION _zk_check_facts(boolean) IS
-'Checks: Part of zk_check(): what was found out, without a judgement. fact is the outcome, or error: then value is the message, and subject the hint.';
+'Checks: Part of zk_check(): what was found, without a judgement. If fact is error, value is the message and subject the hint.';
 
 CREATE FUNCTION _zk_check_settings(
 	OUT item text,
@@ -1033,7 +1033,7 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 
 COMMENT ON FUNCTION _zk_check_settings() IS
-'Checks: Part of zk_check(): what PostgreSQL knows, read as the owner of the extension, so that every caller is told the same. The value of zklock.auth is never fetched.';
+'Checks: Part of zk_check(): what PostgreSQL knows, read as the owner of the extension, so that every caller is told the same. It never reads the value of zklock.auth.';
 
 CREATE FUNCTION zk_check(
 	with_session boolean DEFAULT true,
@@ -1423,7 +1423,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_check(boolean) IS
-'Checks: What is wrong with zklock here, and what helps: a row for each thing that was looked at, with state (ok, note, warning or error), what was found, and a remedy (NULL if none is needed). Raises nothing but cancellations: an error that it meets is a row. While it looks it is not canceled for the loss of a lock; a loss just before or after that cancels the statement, as any, and the next one tells. Looks at the settings, the files, each server of zklock.servers, and, with the session of this backend, which it opens if there is none, at chroot, root, ACLs, clocks and queues. Takes zklock.connect_timeout at most, in milliseconds, and a second. For that it makes an ephemeral znode in the root, and takes it away. With false (or NULL) no session is used or opened and nothing is made: then it takes a second at most, for monitoring.';
+'Checks: Finds out what is wrong with zklock here: a row for each thing looked at, with state (ok, note, warning, error), finding and remedy. An error is a row, not raised. With false (or NULL) it opens no session, makes nothing, and takes a second at most, for monitoring.';
 
 -- Jobs that run once: records in ZooKeeper of who ran which slot of a job.
 CREATE FUNCTION zk_run_once(name text, slot text, retain interval DEFAULT '30 days')
@@ -1431,14 +1431,14 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_run_once(text, text, interval) IS
-'Jobs: True for exactly one caller for each name and slot, in all databases and clusters, also long after that one has finished; false for all others. Not undone by ROLLBACK. At most once: after an error nobody has got a true yet, and the next call of this session gets it if it is for the same slot and the slot was claimed. After a true, some records that are older than retain, by whichever clock, are deleted; their slots can be claimed anew.';
+'Jobs: True for exactly one caller for each name and slot, in all clusters, for good. Not undone by ROLLBACK. After an error the slot may be taken: repeat the call in the same session. Records older than retain are deleted; their slots can be claimed again.';
 
 CREATE FUNCTION zk_forget_run(name text, slot text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_forget_run(text, text) IS
-'Jobs: Deletes the record of a slot, so that zk_run_once() returns true for it once more: for a job that has failed. False if there is no record. Not undone by ROLLBACK.';
+'Jobs: Deletes the record of a slot, so that zk_run_once() returns true once more: for a job that failed. False if there is none. Not undone by ROLLBACK.';
 
 CREATE FUNCTION zk_runs(
 	name text,
@@ -1456,7 +1456,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
 
 COMMENT ON FUNCTION zk_runs(text) IS
-'Jobs: The slots of zk_run_once() that were claimed for this name and whose records were not deleted yet: when (ZooKeeper''s clock), and by whom, as it said itself. data is what another client wrote into a record.';
+'Jobs: The slots claimed by zk_run_once() for this name whose records still exist: when (ZooKeeper''s clock), and by whom, as it said itself.';
 
 -- Politely
 CREATE FUNCTION zk_request_release(name text, reason text DEFAULT NULL)
@@ -1464,14 +1464,14 @@ RETURNS integer
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_request_release(text, text) IS
-'Requests: Asks all holders of the lock but this session to release it, and returns how many were asked; does not wait for them. Sessions of zklock can be asked, in any cluster: zk_release_requested() is true there. A warning names those that cannot be asked. reason, if given, is one line of at most 512 bytes (22023), shown to the holder with who asks. Not undone by ROLLBACK.';
+'Requests: Asks all holders of the lock, but not this session, to release it, and returns how many were asked. Does not wait. In their sessions zk_release_requested() is true. A warning names holders that cannot be asked. reason: one line, 512 bytes. Not undone by ROLLBACK.';
 
 CREATE FUNCTION zk_release_requested(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_requested(text) IS
-'Requests: True if this session holds the lock, in either mode, and somebody has asked it by zk_request_release() to release it. Each call asks ZooKeeper, with one read, and waits for the reply for a second at most. A NOTICE says when it was asked and why, once for each request.';
+'Requests: True if this session holds the lock and somebody has asked for it by zk_request_release(). Each call costs one read of ZooKeeper, and waits for a second at most. A NOTICE says when it was asked and why, once for each request.';
 
 -- By force
 CREATE FUNCTION zk_evict(name text, token bigint)
@@ -1479,7 +1479,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_evict(text, bigint) IS
-'By force: Removes by force whoever stands in the queue of the lock with that fencing token, a holder or a waiter of any client, as zk_lock_queue() shows it, and waits until the ensemble has confirmed it. False if there is nobody. A holder that was evicted learns of it at its next proof: its commit is refused with 40001, with commit_guard = lease up to a third of its session timeout later; or at its release: a warning. Logged.';
+'By force: Removes the holder or waiter with that fencing token from the queue, of any client, and waits until ZooKeeper has confirmed it. False if there is none. The old holder works on; its commits are refused, under commit_guard = lease up to a third of its session timeout later. Logged.';
 
 -- Holds that outlive their maker
 CREATE FUNCTION zk_hold(name text, reason text, timeout interval DEFAULT NULL)
@@ -1487,14 +1487,14 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_hold(text, text, interval) IS
-'Holds: Takes an exclusive lock, waiting in line like zk_lock(), and keeps it in ZooKeeper until zk_release_hold() is called: it outlives ROLLBACK, this session, the cluster and ZooKeeper''s restarts. It is nobody''s lock: this session does not hold it either. Returns the fencing token, which the release needs; zk_lock_queue() shows the token, the reason, and who made it. Raises 55000 if this session holds the lock.';
+'Holds: Takes an exclusive lock and leaves it in ZooKeeper until zk_release_hold(): it outlives this session, the cluster, and restarts of ZooKeeper. No session holds it, not even this one. Returns the token that the release needs. Raises 55000 if this session holds the lock.';
 
 CREATE FUNCTION zk_release_hold(name text, token bigint)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
-'Holds: Releases the hold of zk_hold() with that token, in any session of any cluster, and waits until the ensemble has confirmed it: true. If there is none, false and a warning. Not undone by ROLLBACK. All that this cluster has committed is flushed to disk before.';
+'Holds: Releases the hold with that token, from any session of any cluster, and waits until the ensemble has confirmed it: true. If there is none: false and a warning. Not undone by ROLLBACK. Flushes to disk first what this cluster has committed.';
 
 -- Privileges. docs/privileges.md has the reason for each.
 
