@@ -787,7 +787,7 @@ COMMENT ON FUNCTION zk_backends() IS
 CREATE VIEW zk_backends AS SELECT * FROM zk_backends();
 
 COMMENT ON VIEW zk_backends IS
-'Monitoring: The backends of this cluster that have, or had, a ZooKeeper session, each as it knew it last: an idle backend learns of an outage at its next statement. Without preloading only the own row. Other roles'' details need pg_read_all_stats. Asks nobody.';
+'Monitoring: The backends of this cluster that have, or had, a ZooKeeper session, each as it knew it last, but with the state that the session''s program tells, also while the backend is idle. Without preloading only the own row. Other roles'' details need pg_read_all_stats. Asks nobody.';
 
 COMMENT ON COLUMN zk_backends.pid IS
 'Process of the backend.';
@@ -802,7 +802,7 @@ COMMENT ON COLUMN zk_backends.session_id IS
 COMMENT ON COLUMN zk_backends.server IS
 'The server it is, or was, connected to.';
 COMMENT ON COLUMN zk_backends.state_since IS
-'Since when it is in that state.';
+'Since when it is in that state. NULL if the backend has been idle since before.';
 COMMENT ON COLUMN zk_backends.waiting_for IS
 'The lock it waits for: the first 127 bytes of the name, without the root. NULL if none.';
 COMMENT ON COLUMN zk_backends.waiting_mode IS

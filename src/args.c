@@ -88,20 +88,6 @@ zklock_args_begin_rows(FunctionCallInfo fcinfo)
 }
 
 const char *
-zklock_args_state(ZkClientState state)
-{
-	static const char *const states[] = {
-		[ZK_CLIENT_STARTING] = "connecting",
-		[ZK_CLIENT_CONNECTING] = "connecting",
-		[ZK_CLIENT_CONNECTED] = "connected",
-		[ZK_CLIENT_SUSPENDED] = "suspended",
-		[ZK_CLIENT_LOST] = "lost"
-	};
-
-	return states[state];
-}
-
-const char *
 zklock_args_mode(RecipeMode mode)
 {
 	return mode == RECIPE_SHARED ? "shared" : "exclusive";

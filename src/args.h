@@ -49,10 +49,9 @@ extern double zklock_args_milliseconds(const Interval *interval);
 extern ReturnSetInfo *zklock_args_begin_rows(FunctionCallInfo fcinfo);
 
 /*
- * What columns show: the state of an open session, the mode of a lock, and a
- * session id as ZooKeeper's own tools write it (palloc'ed).
+ * What columns show: the mode of a lock, and a session id as ZooKeeper's own
+ * tools write it (palloc'ed).
  */
-extern const char *zklock_args_state(ZkClientState state);
 extern const char *zklock_args_mode(RecipeMode mode);
 extern char *zklock_args_session_id(int64 session_id);
 

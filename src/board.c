@@ -112,6 +112,7 @@ zklock_board_put_session(uint64 number, const ZkClientStatus *status,
 	row->session_id = status->was_connected ? status->session_id : 0;
 	row->state = status->state;
 	row->state_since = state_since;
+	row->program_pid = status->program_pid;
 	strlcpy(row->server, status->was_connected ? status->server : "",
 			sizeof(row->server));
 	PGSTAT_END_WRITE_ACTIVITY(own);

@@ -54,6 +54,7 @@ typedef struct ZkBoardRow
 	int64		session_id;		/* 0 until it was connected, and when closed */
 	ZkClientState state;
 	TimestampTz state_since;
+	int			program_pid;	/* 0: it is over */
 	char		server[sizeof(((ZkClientStatus *) 0)->server)]; /* connected to
 																 * last, or "" */
 

@@ -102,7 +102,7 @@ typedef struct Order
 
 static ZkClient *new_client(const ZkClientOptions *options);
 static const char *make_title(char title[ZK_CHANNEL_TITLE_SIZE],
-							  const char *addition);
+							  const char *state);
 static void put_opening(ZkClient *client, const ZkClientOptions *options);
 static void end_orphan(ZkClient *client);
 static void take_frames(ZkClient *client);
@@ -170,7 +170,7 @@ zklock_client_open(const ZkClientOptions *options)
 		   client->opening.end);
 	client->channel.out.end = client->opening.end;
 	if (zklock_channel_open(&client->channel, options->program,
-							make_title(title, "")))
+							make_title(title, PROTOCOL_NO_STATE)))
 	{
 		client->status.program_pid = client->channel.program;
 		return client;
@@ -376,13 +376,11 @@ new_client(const ZkClientOptions *options)
 	return NULL;
 }
 
-/* What ps shows.  The program writes the session's number over the dots. */
 static const char *
-make_title(char title[ZK_CHANNEL_TITLE_SIZE], const char *addition)
+make_title(char title[ZK_CHANNEL_TITLE_SIZE], const char *state)
 {
-	snprintf(title, ZK_CHANNEL_TITLE_SIZE,
-			 "zklock: session .................. of backend %d%s",
-			 (int) getpid(), addition);
+	snprintf(title, ZK_CHANNEL_TITLE_SIZE, PROTOCOL_TITLE, (int) getpid(),
+			 state);
 	return title;
 }
 
@@ -426,7 +424,7 @@ end_orphan(ZkClient *client)
 	ending.out = client->opening;
 	memset(&client->opening, 0, sizeof(client->opening));
 	if (zklock_channel_open(&ending, client->program,
-							make_title(title, ", ending")))
+							make_title(title, "ending")))
 	{
 		zklock_channel_flush(&ending);
 		zklock_channel_close(&ending, 0);

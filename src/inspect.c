@@ -12,10 +12,13 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
+
 #include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/fd.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -28,6 +31,7 @@
 #include "lock.h"
 #include "name.h"
 #include "nodedata.h"
+#include "protocol.h"
 #include "queue.h"
 #include "session.h"
 #include "stat.h"
@@ -43,6 +47,8 @@ PG_FUNCTION_INFO_V1(zk_backend_locks);
 PG_FUNCTION_INFO_V1(zk_stat);
 PG_FUNCTION_INFO_V1(zk_stat_reset);
 
+static bool read_backend(int number, ZkBoardRow *row);
+static ZkClientState ask_program(const ZkBoardRow *row);
 static bool may_see(const ZkBoardRow *row);
 static void put_backend(ReturnSetInfo *result, const ZkBoardRow *row);
 static void put_locks(ReturnSetInfo *result, const ZkBoardRow *row);
@@ -168,7 +174,7 @@ zk_session(PG_FUNCTION_ARGS)
 	ZkRow		row = {0};
 
 	/* what is held without a session is held no more */
-	zklock_row_add_text(&row, exists ? zklock_args_state(status.state) :
+	zklock_row_add_text(&row, exists ? protocol_state(status.state) :
 						zklock_has_locks() ? "lost" : "none");
 	zklock_row_add_text(&row, is_granted ? status.server : NULL);
 	zklock_row_add_text(&row, !is_granted ? NULL :
@@ -189,7 +195,7 @@ zk_backends(PG_FUNCTION_ARGS)
 	ZkBoardRow	row;
 
 	for (int i = 0; i < zklock_board_size(); i++)
-		if (zklock_board_read(i, &row))
+		if (read_backend(i, &row))
 			put_backend(result, &row);
 	return (Datum) 0;
 }
@@ -201,7 +207,7 @@ zk_backend_locks(PG_FUNCTION_ARGS)
 	ZkBoardRow	row;
 
 	for (int i = 0; i < zklock_board_size(); i++)
-		if (zklock_board_read(i, &row) && may_see(&row))
+		if (read_backend(i, &row) && may_see(&row))
 			put_locks(result, &row);
 	return (Datum) 0;
 }
@@ -223,6 +229,67 @@ zk_stat_reset(PG_FUNCTION_ARGS)
 {
 	zklock_stat_reset();
 	PG_RETURN_VOID();
+}
+
+/*
+ * Read a row of the board, with the state that the program of its session
+ * tells: a backend that is idle does not know of an outage.  false if nobody
+ * is there.
+ */
+static bool
+read_backend(int number, ZkBoardRow *row)
+{
+	ZkClientState state;
+	int			program;
+
+	if (!zklock_board_read(number, row))
+		return false;
+	program = row->program_pid;
+	state = ask_program(row);
+	if (state == row->state)
+		return true;
+
+	/* of what the backend itself has done the board knows by now */
+	if (!zklock_board_read(number, row))
+		return false;
+	if (row->is_session_open && row->program_pid == program &&
+		row->state != state && row->state != ZK_CLIENT_LOST)
+	{
+		row->state = state;
+		row->state_since = 0;
+	}
+	return true;
+}
+
+/*
+ * The state of an open session, as the title of its program has it, without
+ * which it is lost.  What the backend knew last where that cannot be read.
+ */
+static ZkClientState
+ask_program(const ZkBoardRow *row)
+{
+	char		path[32];
+	char		title[128];
+	char		word[16] = "";
+	int			backend = 0;
+	FILE	   *file;
+
+	if (!row->is_session_open || row->program_pid == 0)
+		return row->state;
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", row->program_pid);
+	file = AllocateFile(path, "r");
+	if (file == NULL)
+		return kill(row->program_pid, 0) != 0 && errno == ESRCH ?
+			ZK_CLIENT_LOST : row->state;
+	if (fgets(title, sizeof(title), file) != NULL)
+		sscanf(title, PROTOCOL_TITLE_READ, &backend, word);
+	FreeFile(file);
+	if (backend != row->pid)
+		return ZK_CLIENT_LOST;
+	for (int state = ZK_CLIENT_CONNECTED; state <= ZK_CLIENT_LOST; state++)
+		if (strcmp(word, protocol_state((ZkClientState) state)) == 0)
+			return (ZkClientState) state;
+	return row->state;
 }
 
 /* By the rules of pg_stat_activity. */
@@ -249,7 +316,7 @@ put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 	zklock_row_add_text(&columns, !is_seen || !has_session ? NULL :
 						zklock_args_session_id(row->session_id));
 	zklock_row_add_text(&columns, is_seen && has_session ? row->server : NULL);
-	zklock_row_add(&columns, is_seen && row->session_number != 0,
+	zklock_row_add(&columns, is_seen && row->state_since != 0,
 				   TimestampTzGetDatum(row->state_since));
 	zklock_row_add_text(&columns, !is_seen || !is_waiting ? NULL :
 						zklock_nodedata_printable(row->awaited));
@@ -349,7 +416,7 @@ static const char *
 state_of(const ZkBoardRow *row)
 {
 	if (row->is_session_open)
-		return zklock_args_state(row->state);
+		return protocol_state(row->state);
 	return row->nheld > 0 ? "lost" : "none";
 }
 

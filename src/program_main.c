@@ -92,7 +92,7 @@
  */
 #define BURST_SIZE 4096
 
-/* What ps shows, as client.c has laid it out. */
+/* What ps shows, as client.c has laid it out (PROTOCOL_TITLE). */
 static char *title;
 
 /* Is it without a backend, so that nobody minds if it is asked to end? */
@@ -148,8 +148,7 @@ main(int argc, char **argv)
 		 now = protocol_now())
 	{
 		serve(&session, now);
-		if (session.link.is_up)
-			show_session(&session);
+		show_session(&session);
 	}
 	if (session.zh != NULL)
 		close_session(&session);
@@ -269,18 +268,31 @@ map_page(void)
 	return page != MAP_FAILED ? page : NULL;
 }
 
-/* Write the session's number over the dots of the title. */
+/*
+ * Write the session's number and a change of its state into the title, from
+ * which others than the backend learn of it (read_backend() of inspect.c).
+ */
 static void
 show_session(const Session *session)
 {
+	static int32_t shown;
+	static char *state;
 	char		number[24];
-	char	   *dots = strstr(title, "..................");
+	char	   *dots;
 
-	if (dots == NULL)
+	if (session->status.state == shown)
 		return;
+	shown = session->status.state;
+	dots = strstr(title, "..................");
 	snprintf(number, sizeof(number), "0x%-16llx",
 			 (unsigned long long) session->status.ticket.session_id);
-	memcpy(dots, number, 18);
+	if (dots != NULL && session->status.was_connected)
+		memcpy(dots, number, 18);
+	if (state == NULL)
+		state = strstr(title, PROTOCOL_NO_STATE);
+	if (state != NULL)
+		snprintf(state, sizeof(PROTOCOL_NO_STATE), "%-10s",
+				 protocol_state((ZkClientState) shown));
 }
 
 /* ---------------------------------------------------------------------

@@ -61,6 +61,20 @@ protocol_moment(void)
 	};
 }
 
+const char *
+protocol_state(ZkClientState state)
+{
+	static const char *const states[] = {
+		[ZK_CLIENT_STARTING] = "connecting",
+		[ZK_CLIENT_CONNECTING] = "connecting",
+		[ZK_CLIENT_CONNECTED] = "connected",
+		[ZK_CLIENT_SUSPENDED] = "suspended",
+		[ZK_CLIENT_LOST] = "lost"
+	};
+
+	return states[state];
+}
+
 bool
 protocol_is_made(const char *path, const char *node)
 {

@@ -41,6 +41,14 @@
  */
 #define FRAME_MAX ((size_t) 64 * 1024 * 1024)
 
+/*
+ * What ps shows of a program: the title of its session.  The program writes
+ * the session's number over the dots, and its state over PROTOCOL_NO_STATE.
+ */
+#define PROTOCOL_TITLE "zklock: session .................. of backend %d, %s"
+#define PROTOCOL_TITLE_READ "zklock: session %*s of backend %d, %15[a-z]"
+#define PROTOCOL_NO_STATE "connecting"
+
 /* Most texts and data blocks behind the fixed part of a frame. */
 #define FRAME_NBLOBS 3
 
@@ -278,6 +286,12 @@ extern int64_t protocol_now(void);
 
 /* The same, and the time of day. */
 extern Moment protocol_moment(void);
+
+/*
+ * The word for the state of an open session, in columns and in the title of
+ * its program.
+ */
+extern const char *protocol_state(ZkClientState state);
 
 /*
  * Can a create of the path have made that node?  It has the path's name, with

@@ -205,6 +205,45 @@ subtest 'without ZooKeeper' => sub {
 	$holder->quit;
 };
 
+# It runs nothing itself, and so has noted nothing: its program tells.
+subtest 'an idle backend without ZooKeeper' => sub {
+	my ($idle, $asleep) = map { background($node) } 1 .. 2;
+	$_->query_safe("SET zklock.session_timeout = '60s'; SELECT zk_lock('idle/' || pg_backend_pid())")
+	  foreach $idle, $asleep;
+	my ($program) = session_programs($asleep->pid);
+	kill 'STOP', $program;
+	my $since = backend($idle, 'state_since');
+	$zk->stop;
+	poll_until { backend($idle, 'state') eq 'suspended' } 'another one to see it suspended', 3;
+	is(backend($idle, 'state, state_since, held'), 'suspended||1', 'and since when nobody has noted');
+	is(locks($idle, 'state'), 'held', 'it has its lock');
+	is(backend($asleep, 'state'), 'connected', 'whose program does not run is as it was');
+	kill 'CONT', $program;
+	poll_until { backend($asleep, 'state') eq 'suspended' } 'it to run', 30;
+	$zk->start;
+	poll_until { backend($_, 'state') eq 'connected' } 'it to be back', 60 foreach $idle, $asleep;
+	is(backend($idle, 'state, state_since'), "connected|$since", 'as it was, as far as it knows');
+
+	kill 'KILL', $program;
+	poll_until { backend($asleep, 'state') eq 'lost' } 'it to be seen to have no program', 3;
+	is(locks($asleep, 'state'), 'lost', 'nor the lock');
+	is(backend($idle, 'state'), 'connected', 'unlike the other one');
+	$_->quit foreach $idle, $asleep;
+};
+
+# Where all that is read.
+subtest 'the title of its program' => sub {
+	my $holder = background($node);
+	$holder->query_safe("SELECT zk_lock('other')");
+	my ($program) = session_programs($holder->pid);
+	is(backend($holder, 'state'), 'connected', 'its own is connected');
+	open my $title, '<', "/proc/$program/cmdline" or die $!;
+	like(readline($title), qr/^zklock: session 0x[0-9a-f]+ +of backend @{[$holder->pid]}, connected *\0$/, 'and says so');
+	$holder->query_safe('SELECT zk_disconnect()');
+	is(backend($holder, 'state'), 'none', 'nobody is asked without a session');
+	$holder->quit;
+};
+
 subtest 'a session that is lost' => sub {
 	my $holder = background($node);
 	$holder->query_safe("SELECT zk_lock('lost')");
@@ -229,7 +268,7 @@ subtest 'a loss that is noticed late' => sub {
 	# The ensemble ends a session later than its program gives it up.
 	wait_for_queue($zk, lock_path('late'), 0);
 	my $before = sql('SELECT clock_timestamp()');
-	poll_until { $holder->query('SELECT 1'); backend($holder, 'state') eq 'lost' } 'it to notice', 30;
+	poll_until { $holder->query('SELECT 1'); backend($holder, 'state, state_since > now()') eq 'lost|f' } 'it to notice', 30;
 	is(backend($holder, "state_since < '$before'"), 't', 'has its own date');
 	$holder->quit;
 	$proxy->stop;
