@@ -403,6 +403,7 @@ subtest 'bounds' => sub {
 		"SET lock_timeout = '300ms'; SELECT zk_hold('bound', 'x')" => '55P03',
 		"SET statement_timeout = '300ms'; SELECT zk_hold('bound', 'x')" => '57014',
 		"SELECT zk_hold('bound', 'x', '300ms')" => '55P03',
+		"SELECT zk_hold('bound', 'x', '1 ms')" => '55P03',
 		"SELECT zk_hold('bound', 'x', '0')" => '55P03');
 	$holder->query_safe("SELECT zk_lock('bound')");
 	foreach my $sql (sort keys %bound)
@@ -412,6 +413,13 @@ subtest 'bounds' => sub {
 		$session->query_safe('RESET lock_timeout; RESET statement_timeout');
 		is(scalar(wait_for_queue($zk, lock_path('bound'), 1)), 1, 'nothing left behind');
 	}
+	# Not to wait in the queue is not the same as not to wait for an answer.
+	$zk->pause;
+	$session->start_query("SELECT zk_hold('bound/free', 'x', '0')");
+	wait_for_wait($node{berlin}, $session->pid);
+	$zk->resume;
+	like($session->wait_result, qr/^\d+$/, 'no time to wait, and a slow answer');
+	$session->query_safe("SELECT zk_release_hold('bound/free', token) FROM zk_lock_queue('bound/free')");
 	$_->quit foreach $holder, $session;
 };
 
