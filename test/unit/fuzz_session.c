@@ -378,8 +378,12 @@ has_settled(Player *player)
 	zklock_client_status(player->client, &status);
 	if (status.state == ZK_CLIENT_LOST)
 		return true;
-	return status.npending == 0 && zklock_client_is_undone(player->client) &&
-		read_replies(player) == 0;
+	/*
+	 * A server that lied about the path of a node made us delete another
+	 * one's: that is refused by an honest server, and repeated.
+	 */
+	return status.npending <= status.nrefused &&
+		zklock_client_is_undone(player->client) && read_replies(player) == 0;
 }
 
 /* Wait for news of anybody, but not for long. */
@@ -539,8 +543,8 @@ settle(void)
 		if (has_settled(&players[i]))
 			continue;
 		zklock_client_status(players[i].client, &status);
-		broken("a session in state %d waits for %d requests%s, %d answers",
-			   (int) status.state, status.npending,
+		broken("a session in state %d waits for %d requests, %d refused%s, %d answers",
+			   (int) status.state, status.npending, status.nrefused,
 			   zklock_client_is_undone(players[i].client) ? "" : ", some withdrawn",
 			   read_replies(&players[i]));
 	}

@@ -377,7 +377,8 @@ sub _ahead
 The node of a lock that is held stays where it is: its own session does not delete it
 before it was asked to let go; and it is not taken back when it has gone already, in
 whatever way but by an eviction. Who keeps no locks takes none back: the node is made when
-the lock is asked for, and not before. Each spin tells until when a token was held at least.
+the lock is asked for, and not before. Each spin tells until when a token was held at least;
+but for as long as its backend was stopped meanwhile it knew nothing.
 
 =cut
 
@@ -406,7 +407,9 @@ sub check_held
 	foreach my $spin (@spins)
 	{
 		my $node = $self->{by_token}{ $spin->{token} } or next;
-		push @violations, $self->_held_without($node, $spin->{told});
+		my $end = $node->{end};
+		push @violations, $self->_held_without($node,
+			$spin->{told} - $self->{excuses}->stood_still($spin->{pid}, $end - $self->{reserve}, $spin->{told}));
 	}
 	return @violations;
 }

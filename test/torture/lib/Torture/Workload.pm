@@ -207,6 +207,7 @@ sub _spin
 	$self->{history}->note(
 		'spun',
 		name => $name,
+		pid => $home->pid,
 		token => $_->[0],
 		grants => $_->[1],
 		told => at_time_of_day($_->[2], $zero)) foreach @$rows;
