@@ -3,7 +3,8 @@
 
 =head1 NAME
 
-Matrix - the tables of docs/interop.md, for the tests that hold them to it
+Matrix - the tables of docs/interop.md and docs/decisions/interop-matrix.md, for the
+tests that hold them to it
 
 =head1 SYNOPSIS
 
@@ -22,7 +23,8 @@ use warnings;
 use Carp;
 use File::Basename qw(dirname);
 
-my $document = dirname(dirname(dirname(__FILE__))) . '/docs/interop.md';
+my @documents =
+  map { dirname(dirname(dirname(__FILE__))) . "/docs/$_" } qw(interop.md decisions/interop-matrix.md);
 
 =pod
 
@@ -41,9 +43,7 @@ sub rows
 {
 	my ($title) = @_;
 	my ($section, @columns, @rows) = ('');
-	open my $file, '<', $document
-	  or croak "could not read $document: $!";
-	while (my $line = readline $file)
+	foreach my $line (map { _lines($_) } @documents)
 	{
 		$line =~ s/[`*\n]//g;
 		$section = $1 if $line =~ /^#+ (.*)/;
@@ -55,15 +55,24 @@ sub rows
 			@columns = @cells;
 			next;
 		}
-		croak "a row of $document has another number of cells: $line"
+		croak "a row below \"$section\" has another number of cells: $line"
 		  if @cells != @columns;
 		my %row = (section => $section);
 		@row{@columns} = @cells;
 		push @rows, \%row;
 	}
-	close $file;
-	croak "$document has no table below \"$title\"" unless @rows;
+	croak "there is no table below \"$title\"" unless @rows;
 	return @rows;
+}
+
+sub _lines
+{
+	my ($document) = @_;
+	open my $file, '<', $document
+	  or croak "could not read $document: $!";
+	my @lines = readline $file;
+	close $file;
+	return @lines;
 }
 
 =pod
