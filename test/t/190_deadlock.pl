@@ -334,6 +334,35 @@ subtest 'who waits last need not look last' => sub {
 	assert_goes_on($hasty, $patient);
 };
 
+# It is made again after the reconnect, and found to be there: then it is taken for made, and
+# taken back in the end.
+subtest 'the reply to what was said is lost' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my ($one, $other) = (session('berlin'), session('paris'));
+	$one->query_safe("SET zklock.servers = '" . $proxy->address . "'");
+	$one->query_safe("SELECT zk_lock('a')");
+	$other->query_safe("SELECT zk_lock('b')");
+	# the second znode that it makes, behind its queue node
+	$proxy->trap(15, 2, 'replies');
+	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
+	poll_until { $proxy->is_sprung } 'it to be said', 30;
+	wait_until_said(1);
+	# the first that it reads then
+	$proxy->trap(4, 1, 'rest');
+	$proxy->reset_connections;
+	$proxy->heal;
+	poll_until { $proxy->is_sprung } 'it to be looked at', 30;
+	$proxy->heal;
+	$other->query("SELECT zk_lock('a')");
+	is($other->sqlstate, '40P01', 'who came last gives way');
+	$other->query_safe('SELECT zk_unlock_all()');
+	$one->wait_result;
+	is($one->sqlstate, '00000', 'the other one goes on');
+	assert_nothing_said();
+	$_->quit foreach $one, $other;
+	$proxy->stop;
+};
+
 subtest 'who holds nothing says nothing' => sub {
 	my ($holder, @waiters) = (session('berlin'), map { session('paris') } 1 .. 3);
 	$holder->query_safe("SELECT zk_lock('h')");

@@ -124,9 +124,12 @@ subtest 'while a statement runs' => sub {
 # The ensemble would keep the session for a minute.
 foreach my $end (
 	[ 'releases', sub { $_[0]->query('SELECT zk_unlock_all()'); } ],
-	[ 'disconnects', sub { $_[0]->quit; } ])
+	[ 'disconnects', sub { $_[0]->quit; } ],
+	[ 'ends a transaction that has nothing to do with it', sub { $_[0]->query_safe('SELECT 1'); },
+		# Its release is not answered, nor awaited for long.
+		sub { kill 'STOP', program_of($_[0]); $_[0]->query_safe('SELECT zk_unlock_all()'); } ])
 {
-	my ($what, $do) = @$end;
+	my ($what, $do, $do_before) = @$end;
 	subtest "killed, and then its backend $what" => sub {
 		my $long = ZooKeeper->new(tick_time => 3000)->start;
 		my ($holder, $next) = (background($node), background($other));
@@ -136,7 +139,9 @@ foreach my $end (
 			$session->query_safe("SET zklock.session_timeout = '60s'");
 		}
 		$holder->query_safe("SELECT zk_lock('program')");
-		kill 'KILL', program_of($holder);
+		my $program = program_of($holder);
+		$do_before->($holder) if $do_before;
+		kill 'KILL', $program;
 		poll_until { !session_programs($holder->pid) } 'it to be reaped', 10;
 		$do->($holder);
 		is($next->query("SELECT zk_try_lock('program', '30s')"), 't',
