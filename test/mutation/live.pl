@@ -286,6 +286,7 @@ sub start_test
 	# A part of the ports for each that runs at the same time.
 	my %used = map { $_->{part} => 1 } values %kid;
 	my ($part) = grep { !$used{$_} } 0 .. $at_a_time - 1;
+	renew_root("$directory/$worker/" . basename($name) . '/temp.conf');
 	my $from = 10_200 + (($worker - 1) * $at_a_time + $part) * 600;
 	my $pid = fork // die "could not fork: $!";
 	if (!$pid)
@@ -300,6 +301,18 @@ sub start_test
 	setpgid($pid, $pid);
 	write_file("$file.out", '') unless -e "$file.out";
 	$kid{$pid} = { name => $name, file => $file, start => time, part => $part };
+	return;
+}
+
+# All share one ZooKeeper, where a test that was ended has left its holds: the next one
+# has another root.
+sub renew_root
+{
+	my ($file) = @_;
+	return if !-e $file;
+	my $text = slurp($file);
+	$text =~ s{^(zklock\.root = '[^'+]*)\+?(\d*)'}{"$1+" . (($2 || 0) + 1) . "'"}em;
+	write_file($file, $text);
 	return;
 }
 
