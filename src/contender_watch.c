@@ -51,8 +51,11 @@
  */
 #include "contender_private.h"
 
+#include "utils/memutils.h"
+
 #include "handover.h"
 #include "nodedata.h"
+#include "queue.h"
 
 /*
  * How many session timeouts to wait behind a node of zklock's, see
@@ -67,8 +70,13 @@
  */
 #define KEEPER_MS 1000
 
+/* Of so many locks a session warns that others may not wait for it. */
+#define WARNED_MAX 100
+
 static ZkWaitEnd watch_next(Standing *standing, const char *ahead);
 static ZkWaitEnd watch_queue(Standing *standing);
+static void warn_once(const Standing *standing, const char *ahead,
+					  const ZkReply *reply);
 static bool may_be_kept(const Standing *standing, const char *ahead);
 static bool says_held(const ZkReply *reply);
 static bool can_be_handed_over(const ZkContender *contender, const char *ahead);
@@ -170,6 +178,8 @@ watch_next(Standing *standing, const char *ahead)
 	reply = set_watch(standing, ahead, &end);
 	if (reply != NULL && is_set_news)
 		zklock_handover_await(child_path(standing, ahead, path), reply->czxid);
+	if (reply != NULL)
+		warn_once(standing, ahead, reply);
 	if (reply != NULL && reply->version > 0 &&
 		(is_set_news ||
 		 (is_grant_news && note_version(standing, ahead, reply))))
@@ -192,6 +202,34 @@ watch_next(Standing *standing, const char *ahead)
 	}
 	zklock_handover_forget();
 	return end;
+}
+
+/*
+ * We wait for the one ahead; does it wait for us?  Warn once of each lock if
+ * that is in doubt, for as many locks as are remembered.
+ */
+static void
+warn_once(const Standing *standing, const char *ahead, const ZkReply *reply)
+{
+	static List *warned = NIL;	/* paths, in TopMemoryContext */
+	const ZkContender *contender = standing->contender;
+	RecipeStyle theirs = recipe_parse_node(ahead).style;
+	MemoryContext caller;
+	ZkNodeData	who;
+	ListCell   *cell;
+
+	if (recipe_waits_for(theirs, contender->style) ||
+		list_length(warned) == WARNED_MAX)
+		return;
+	foreach(cell, warned)
+		if (strcmp(lfirst(cell), contender->place->lock_path) == 0)
+			return;
+	zklock_nodedata_parse(reply->data, reply->data_length, &who);
+	if (!zklock_warn_of_style(theirs, &who, contender->style))
+		return;
+	caller = MemoryContextSwitchTo(TopMemoryContext);
+	warned = lappend(warned, pstrdup(contender->place->lock_path));
+	MemoryContextSwitchTo(caller);
 }
 
 /*

@@ -62,7 +62,6 @@ static const ZkReply *await_data(const ZkRoundTrip *trip, Reading *reading,
 								 int slot, const char *child);
 static bool take_entry(const Reading *reading, const ZkReply *reply,
 					   const char *child, ZkQueueEntry *entry);
-static void warn_of_styles(const ZkQueueEntry *entries, int nentries);
 static void mark_holders(ZkQueueEntry *entries, int nentries);
 static void free_reading(void *argument);
 static int	compare_children(const void *a, const void *b);
@@ -170,34 +169,29 @@ read_entries(ZkRoundTrip *trip, void *argument)
 			request_data(reading, slot, children[i + READS_AT_ONCE]);
 	}
 	mark_holders(entries, nread);
-	warn_of_styles(entries, nread);
+	for (int i = 0; i < nread; i++)
+		if (zklock_warn_of_style(entries[i].style, &entries[i].who,
+								 zklock_name_style()))
+			break;
 	reading->entries = entries;
 	reading->nentries = nread;
 	return true;
 }
 
-/*
- * Warn if a contender of the queue does not wait for the nodes that this
- * session makes.  Backends with another style do: zklock counts every style.
- */
-static void
-warn_of_styles(const ZkQueueEntry *entries, int nentries)
+bool
+zklock_warn_of_style(RecipeStyle theirs, const ZkNodeData *who,
+					 RecipeStyle ours)
 {
-	for (int i = 0; i < nentries; i++)
-	{
-		const char *client = entries[i].who.client;
-
-		if ((client != NULL && strcmp(client, "zklock") == 0) ||
-			recipe_waits_for(entries[i].style, zklock_name_style()))
-			continue;
-		ereport(WARNING,
-				(errcode(ERRCODE_WARNING),
-				 errmsg("a contender of style \"%s\" does not wait for the queue nodes that this session makes",
-						recipe_style_name(entries[i].style)),
-				 errhint("See the setting \"%s\", and the matrix in docs/interop.md.",
-						 "zklock.node_style")));
-		return;
-	}
+	if (recipe_waits_for(theirs, ours) ||
+		(who->client != NULL && strcmp(who->client, "zklock") == 0))
+		return false;
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("a contender of style \"%s\" may take no notice of the queue nodes that this session makes",
+					recipe_style_name(theirs)),
+			 errhint("See the setting \"%s\", and the matrix in docs/interop.md.",
+					 "zklock.node_style")));
+	return true;
 }
 
 static void

@@ -68,4 +68,12 @@ typedef struct ZkLockCount
  */
 extern List *zklock_count_locks(const char *name);
 
+/*
+ * Warn, and return true, if a contender with such a node may not wait for
+ * nodes of the style `ours`.  Other backends do: zklock counts every style.
+ * Of Kazoo, and of who is unknown, that depends on settings that nobody sees.
+ */
+extern bool zklock_warn_of_style(RecipeStyle theirs, const ZkNodeData *who,
+								 RecipeStyle ours);
+
 #endif							/* ZKLOCK_QUEUE_H */

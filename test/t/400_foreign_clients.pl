@@ -79,12 +79,46 @@ subtest 'a style that does not wait for ours' => sub {
 	my $look = "SELECT count(*) FROM zk_lock_queue('unseen')";
 	$session->query($look);
 	like($session->error,
-		qr/WARNING:  a contender of style "kazoo" does not wait for the queue nodes/,
+		qr/WARNING:  a contender of style "kazoo" may take no notice of the queue nodes/,
 		'a warning');
 	$session->query("SET zklock.node_style = kazoo; $look; RESET zklock.node_style");
 	is($session->error, '', 'none with nodes that it waits for');
 	$stranger->delete($theirs);
 	assert_no_nodes($zk, lock_path('unseen'), 'nothing left');
+};
+
+# And to who waits behind it, once for each lock. The styles that were warned of.
+sub warnings_behind
+{
+	my ($lock, $theirs, $sql) = @_;
+	$session->start_query($sql // "SELECT zk_lock('$lock')");
+	wait_for_wait($node, $session->pid);
+	$stranger->delete($theirs);
+	$session->wait_result;
+	my @warnings = $session->error =~ /WARNING:  a contender of style "(\w+)" may take no notice/g;
+	$session->query_safe('SELECT zk_unlock_all()');
+	return "@warnings";
+}
+
+subtest 'to wait behind such a style' => sub {
+	is(warnings_behind('mixed', stand_in_queue('mixed', $style{'Kazoo'})), 'kazoo', 'a warning');
+	is(warnings_behind('mixed', stand_in_queue('mixed', $style{'Kazoo'})), '', 'once');
+	is(warnings_behind('mixed/b', stand_in_queue('mixed/b', $style{'Curator, writer'})), 'curator_rw', 'for each lock');
+	is(warnings_behind('mixed/c', stand_in_queue('mixed/c', $style{$_})), '', "none behind $_")
+	  foreach 'Curator', 'go-zookeeper', 'ZooKeeper\'s recipe';
+	is(warnings_behind('mixed/d', stand_in_queue('mixed/d', $style{'Kazoo'}),
+			"SET zklock.node_style = kazoo; SELECT zk_lock('mixed/d')"), '', 'none with nodes that it waits for');
+	$session->query_safe('RESET zklock.node_style');
+
+	my $other = background($node);
+	$other->query_safe("SET zklock.node_style = kazoo; SELECT zk_lock('mixed/e')");
+	$session->start_query("SELECT zk_lock('mixed/e')");
+	wait_for_wait($node, $session->pid);
+	$other->query_safe('SELECT zk_unlock_all()');
+	$session->wait_result;
+	is($session->error, '', 'nor behind a backend of another style');
+	$session->query_safe('SELECT zk_unlock_all()');
+	$other->quit;
 };
 
 subtest 'children that are no contenders' => sub {
