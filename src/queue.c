@@ -57,6 +57,7 @@ typedef struct Walk
 
 static ZkQueueEntry entry_of(const char *child);
 static bool read_entries(ZkRoundTrip *trip, void *argument);
+static bool is_zklock(const ZkNodeData *who);
 static void request_data(Reading *reading, int slot, const char *child);
 static const ZkReply *await_data(const ZkRoundTrip *trip, Reading *reading,
 								 int slot, const char *child);
@@ -182,8 +183,7 @@ bool
 zklock_warn_of_style(RecipeStyle theirs, const ZkNodeData *who,
 					 RecipeStyle ours)
 {
-	if (recipe_waits_for(theirs, ours) ||
-		(who->client != NULL && strcmp(who->client, "zklock") == 0))
+	if (recipe_waits_for(theirs, ours) || is_zklock(who))
 		return false;
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
@@ -192,6 +192,12 @@ zklock_warn_of_style(RecipeStyle theirs, const ZkNodeData *who,
 			 errhint("See the setting \"%s\", and the matrix in docs/interop.md.",
 					 "zklock.node_style")));
 	return true;
+}
+
+static bool
+is_zklock(const ZkNodeData *who)
+{
+	return who->client != NULL && strcmp(who->client, "zklock") == 0;
 }
 
 static void
@@ -246,13 +252,15 @@ take_entry(const Reading *reading, const ZkReply *reply, const char *child,
 /*
  * Number the contenders and say who holds: the first, all shared ones behind
  * a first that is shared, up to the first exclusive one, and of a semaphore
- * as many as it has permits, as long as all agree on that.
+ * as many as it has permits, as long as all agree on that.  A node that is
+ * releasing has handed the lock over, if a writer of zklock's is behind it.
  */
 static void
 mark_holders(ZkQueueEntry *entries, int nentries)
 {
 	int			position = 0;
 	bool		is_exclusive_ahead = false;
+	bool		is_handed_over = false;
 	int			permits = 0;
 
 	for (int i = 0; i < nentries; i++)
@@ -267,7 +275,11 @@ mark_holders(ZkQueueEntry *entries, int nentries)
 		else if (entry->permits != permits)
 			permits = 1;
 		entry->is_holder = position <= permits || position == 1 ||
-			(entry->mode == RECIPE_SHARED && !is_exclusive_ahead);
+			(entry->mode == RECIPE_SHARED && !is_exclusive_ahead) ||
+			(is_handed_over && entry->permits == 1 &&
+			 entry->mode == RECIPE_EXCLUSIVE &&
+			 (entry->is_releasing || is_zklock(&entry->who)));
+		is_handed_over = entry->is_releasing && entry->is_holder;
 		if (entry->mode == RECIPE_EXCLUSIVE)
 			is_exclusive_ahead = true;
 	}

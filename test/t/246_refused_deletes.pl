@@ -69,6 +69,35 @@ subtest 'a lock that is released' => sub {
 	$_->query_safe('SELECT zk_unlock_all()') foreach $one, $two;
 };
 
+# Whoever is next has it, though the node ahead of him cannot be deleted.
+subtest 'a lock that is handed over' => sub {
+	my ($writer, $reader) = map { background($node) } 1 .. 2;
+	my $states = "SELECT string_agg(state, ' ' ORDER BY position) FROM zk_lock_queue('over')";
+	$one->query_safe("SELECT zk_lock('over')");
+	foreach my $waiter ($two, $writer)
+	{
+		$waiter->start_query("SELECT zk_lock('over')");
+		wait_for_wait($node, $waiter->pid);
+	}
+	refuse('over');
+	$one->query_safe("SELECT zk_unlock('over')");
+	like($two->wait_result, qr/^\d+$/, 'to who waits');
+	becomes($one, $states, 'releasing held waiting', 'the queue says who has it');
+	$two->query_safe("SELECT zk_unlock('over')");
+	like($writer->wait_result, qr/^\d+$/, 'and to the next one');
+	becomes($one, $states, 'releasing releasing held', 'of whom the queue says so, too');
+	$writer->query_safe("SELECT zk_unlock('over')");
+	$reader->start_query("SELECT zk_lock_shared('over')");
+	wait_for_wait($node, $reader->pid);
+	becomes($one, $states, 'releasing releasing releasing waiting', 'a reader waits until they are gone');
+	allow('over');
+	like($reader->wait_result, qr/^\d+$/, 'and has it then');
+	$reader->query_safe("SELECT zk_unlock_shared('over')");
+	gone('over', 'and nothing is left');
+	becomes($_, $pending, 0, 'nothing to do') foreach $one, $two;
+	$_->quit foreach $writer, $reader;
+};
+
 subtest 'a wait that is given up' => sub {
 	$one->query_safe("SELECT zk_lock('given up')");
 	refuse('given up');
