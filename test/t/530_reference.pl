@@ -1,7 +1,7 @@
 
-# docs/reference.md has what there is, and nothing else: its functions, columns and
-# settings are those of the catalog, and where it says what a comment says, it says it
-# in the same words.
+# docs/reference.md, with the page of internal functions, has what there is, and nothing
+# else: its functions, columns and settings are those of the catalog, and where it says
+# what a comment says, it says it in the same words.
 
 use strict;
 use warnings;
@@ -14,7 +14,7 @@ use ZkLockTest;
 use ZooKeeper;
 
 my $top = "$FindBin::Bin/../..";
-my $page = slurp_file("$top/docs/reference.md");
+my $page = join '', map { slurp_file("$top/docs/$_.md") } qw(reference decisions/internal-functions);
 my $zk = ZooKeeper->new->start;
 # Preloaded: otherwise pg_settings knows the settings only where the library is in use.
 my $node = cluster('berlin', $zk, shared_preload_libraries => 'zklock');
