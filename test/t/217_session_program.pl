@@ -54,15 +54,6 @@ subtest 'the library has no thread and no line of ZooKeeper\'s client' => sub {
 	ok(-x "$directory/zklock-session", 'the program is beside it');
 };
 
-subtest 'ps shows whose session it is' => sub {
-	my $session = background($node);
-	$session->query_safe("SELECT zk_lock('shown'), zk_unlock('shown')");
-	my $id = $session->query_safe('SELECT session_id FROM zk_session') =~ s/^0x//r;
-	my $line = slurp_file('/proc/' . program_of($session) . '/cmdline');
-	like($line, qr/0x0*\Q$id\E\b/, 'by its number');
-	$session->quit;
-};
-
 foreach my $signal (qw(KILL SEGV ABRT))
 {
 	subtest "SIG$signal" => sub {
