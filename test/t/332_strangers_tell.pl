@@ -22,6 +22,7 @@ $berlin->safe_psql('postgres',
 	ALTER FUNCTION take(text) OWNER TO wrapper;
 	GRANT EXECUTE ON FUNCTION zk_request_release(text, text) TO PUBLIC');
 my $other = background($paris);
+my $stranger = $zk->client;
 
 # What only those may know who are named here.
 my $identity = qr/process \d+|"paris"|in database|on host|session 0x/;
@@ -82,8 +83,19 @@ foreach my $role (sort keys %knows)
 		$session->query_safe('SELECT zk_unlock_all()');
 		assert_no_nodes($zk, lock_path('asked'));
 	}
+
+	# One that says nothing but that it is there.
+	$session->query_safe("SELECT zk_lock('bare')");
+	my ($ours) = queue_nodes($zk, lock_path('bare'));
+	$stranger->create_path(lock_path('.release'));
+	$stranger->create(lock_path(".release/$ours.release"), '');
+	poll_until { $session->query_safe("SELECT zk_release_requested('bare')") eq 't' } 'it to be heard', 20;
+	like($session->error, $knows{$role} ? qr/DETAIL:  Requested at [-+:.\d ]+\w* by / : qr/DETAIL:  Requested at [-+:.\d ]+\w*\.$/m,
+		"$role: when, and no more");
 	$session->quit;
+	assert_no_nodes($zk, lock_path('bare'));
 }
 
+$stranger->close;
 $other->quit;
 done_testing();
