@@ -1343,6 +1343,12 @@ BEGIN ATOMIC
 			AS r(nr, applies, state, what, remedy)
 		WHERE e.members > 0
 		UNION ALL
+		SELECT 10, 'releases', 1, true, 'warning',
+			pg_catalog.format('znodes of this session that ZooKeeper does not let it delete: %s; each blocks its lock', f.number),
+			'The log has the reason, and zk_lock_queue shows the nodes as releasing. Give the right DELETE on the lock''s znode back; or end the session with zk_disconnect(), and its nodes with it.'
+		FROM fact AS f
+		WHERE f.item = 'releases'
+		UNION ALL
 		SELECT 19, 'other roots', 1, true, 'note',
 			pg_catalog.concat('beside the root, or what is above it, zklock has made: ', s.others),
 			'Locks below another root, or another chroot, are other locks. Is zklock.root or zklock.servers mistyped, here or there?'

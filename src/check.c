@@ -149,7 +149,13 @@ zk_check_facts(PG_FUNCTION_ARGS)
 		.deadline = zklock_client_now() +
 		atoi(GetConfigOption("zklock.connect_timeout", false, false))
 	};
+	ZkClientStatus status;
 
+	if (zklock_session_status(&status) && status.nrefused > 0)
+		put_fact(&check, &(Fact) {
+			.item = "releases",
+			.number = status.nrefused
+		});
 	zklock_session_interrupt_on_loss(false);
 	run_step(&check, "preloading", check_preloading);
 	run_step(&check, "program", check_servers);

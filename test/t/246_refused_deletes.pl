@@ -58,12 +58,16 @@ subtest 'a lock that is released' => sub {
 	is($one->query_safe("SELECT zk_unlock('released')"), 't', 'it is released');
 	becomes($one, $pending, 1, 'the delete is under way');
 	becomes($two, "SELECT state FROM zk_lock_queue('released')", 'releasing', 'and the queue says so');
+	my $check = q{SELECT state, substring(what, 'delete: \d+'), remedy ~ 'DELETE' FROM zk_check(false) WHERE item = 'releases'};
+	becomes($one, $check, 'warning|delete: 1|t', 'so does zk_check()');
+	is($two->query_safe($check), '', 'of this session alone');
 	is($two->query_safe("SELECT zk_try_lock('released')"), 'f', 'nobody else has it');
 	becomes($one, $pending, 1, 'it is under way still');
 	is(complaints($from, 'released'), 1, 'which was logged once');
 	allow('released');
 	gone('released', 'with the right the node goes');
 	becomes($one, $pending, 0, 'and nothing is under way');
+	is($one->query_safe($check), '', 'so there is no row of it');
 	is($two->query_safe("SELECT zk_try_lock('released')"), 't', 'so another one gets it');
 	is($one->query_safe("SELECT zk_is_held('other')"), 't', 'the other lock is held all the time');
 	$_->query_safe('SELECT zk_unlock_all()') foreach $one, $two;
