@@ -210,7 +210,7 @@ uninstall-program:
 
 # In a directory of their own, for they refer to one another by path, and names like
 # README.md are everybody's.
-PAGES = README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE src/README.md test/*/README.md \
+PAGES = README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE src/*.md test/*/README.md \
 	docs/*.md docs/*/*.md docs/*/*.svg
 pages_dir = $(DESTDIR)$(docdir)/extension/zklock
 
