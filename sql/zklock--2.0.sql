@@ -407,7 +407,7 @@ RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_fence_own_token' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION _zk_fence_own_token(text) IS
-'Fencing: Part of zk_fence(): zk_fencing_token(), but raises 55000 if the lock is not held here, or is a semaphore.';
+'Fencing: Part of zk_fence(): zk_fencing_token(), but raises 55000 if the lock is not held here exclusively, or is a semaphore.';
 
 -- A token that cannot be must not get in, so it is looked at first. The row is
 -- locked by the INSERT whether it is changed or not: until the end of the
@@ -448,7 +448,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_fence(text) IS
-'Fencing: Refuses this transaction (40001) if a newer holder of the lock has used zk_fence() in this database. Call it first in each transaction that changes what the lock guards. Raises 55000 if this session does not hold the lock, or holds a semaphore.';
+'Fencing: Refuses this transaction (40001) if a newer holder of the lock has used zk_fence() in this database. Call it first in each transaction that changes what the lock guards. Raises 55000 if this session does not hold the lock exclusively, or holds a semaphore.';
 
 CREATE FUNCTION zk_lock_queue(
 	name text,

@@ -13,7 +13,9 @@
  * What was taken back is as good as what was granted: the node has been there
  * all the time, so nobody else was let in.  A fresh proof, the one that the
  * commit guard relies on, too, says that it is still there; without one it is
- * left, and the lock is contended for as if it had not been kept.  The token
+ * left, and the lock is contended for as if it had not been kept.  So is a
+ * lock that is wanted by another user or application than it was granted to:
+ * the node's data, which others see, is the former one's.  The token
  * is that of the node.  Behind a pooler those who hold the lock one after the
  * other can be told apart by it all the same: a place whose token was asked
  * for (zklock_tell_token()) is not kept, so what is taken back has a token
@@ -34,6 +36,7 @@
 #include "keep.h"
 
 #include "common/hashfn.h"
+#include "miscadmin.h"
 #include "storage/ipc.h"
 #include "utils/guc.h"
 
@@ -51,6 +54,8 @@ typedef struct ZkKeep
 {
 	ZkPlace    *place;			/* which points to us; NULL: this is free */
 	bool		is_kept;		/* and not held */
+	uint32		whose;			/* what its node says of its maker, see
+								 * caller_hash() */
 	uint32		generation;		/* of its state */
 	uint64		used_at;		/* by the number of uses: the lowest goes
 								 * first */
@@ -75,7 +80,8 @@ static int64 rivals[4 * KEEP_SLOTS];
 static const char *node_name(const ZkPlace *place);
 static KeptLock *shared_part(const ZkKeep *keep);
 static bool can_keep(const ZkKeep *keep, ZkSessionNumber live);
-static bool is_of_setting(const ZkKeep *keep);
+static bool is_unchanged(const ZkKeep *keep);
+static uint32 caller_hash(void);
 static bool can_be_taken(const ZkKeep *keep, ZkSessionNumber live);
 static int64 *rival_until(const char *lock_path);
 static bool reclaim(ZkKeep *keep);
@@ -109,7 +115,7 @@ zklock_keep_take(ZkPlace *place)
 {
 	ZkKeep	   *keep = place->keep;
 
-	if (!zklock_keep_is_kept(place) ||
+	if (!zklock_keep_is_kept(place) || keep->whose != caller_hash() ||
 		zklock_name_style() != RECIPE_STYLE_CURATOR || !reclaim(keep))
 		return false;
 
@@ -142,6 +148,7 @@ zklock_keep_begin(ZkPlace *place, const char *data)
 	if (keep->is_kept)
 		drop(keep);
 	keep->place = place;
+	keep->whose = caller_hash();
 	keep->used_at = ++nuses;
 	keep->generation = keep->generation % (KEEP_GENERATIONS - 1) + 1;
 	place->keep = keep;
@@ -227,7 +234,7 @@ zklock_keep_settle(void)
 	live = zklock_session_live();
 	for (int i = 0; i < KEEP_SLOTS; i++)
 		if (keeps[i].is_kept && (!can_be_taken(&keeps[i], live) ||
-								 !is_of_setting(&keeps[i])))
+								 !is_unchanged(&keeps[i])))
 			drop(&keeps[i]);
 }
 
@@ -272,7 +279,7 @@ can_keep(const ZkKeep *keep, ZkSessionNumber live)
 {
 	const ZkPlace *place = keep->place;
 
-	return is_of_setting(keep) && place->mode == RECIPE_EXCLUSIVE &&
+	return is_unchanged(keep) && place->mode == RECIPE_EXCLUSIVE &&
 		place->replacing == NULL && !place->is_on_word &&
 		place->recall_told == 0 && !place->is_token_told &&
 		!zklock_place_is_lost(place, live) &&
@@ -281,14 +288,27 @@ can_keep(const ZkKeep *keep, ZkSessionNumber live)
 }
 
 /*
- * Was it granted under the present zklock.keep?  The program knows no other
- * time for it.  Valid while its session is the present one.
+ * Was it granted under the present zklock.keep, of which the program knows no
+ * other time, and to the present caller?  Valid while its session is the
+ * present one.
  */
 static bool
-is_of_setting(const ZkKeep *keep)
+is_unchanged(const ZkKeep *keep)
 {
-	return keep_setting > 0 &&
+	return keep_setting > 0 && keep->whose == caller_hash() &&
 		keep_setting == atomic_load(&shared_part(keep)->keep_ms);
+}
+
+/*
+ * Whom the session works for.  Behind a pooler that changes; the data of the
+ * nodes does not.
+ */
+static uint32
+caller_hash(void)
+{
+	return hash_combine(string_hash(application_name, NAMEDATALEN),
+						hash_combine(murmurhash32(GetSessionUserId()),
+									 murmurhash32(GetOuterUserId())));
 }
 
 static int64 *

@@ -102,8 +102,8 @@ extern int64 zklock_token(const char *name);
 /* The same for somebody who may use it: no later grant has that token. */
 extern int64 zklock_tell_token(const char *name);
 
-/* With how many permits it is held; 0 if it is not held. */
-extern int	zklock_permits(const char *name);
+/* Is it held, exclusively and with one permit? */
+extern bool zklock_is_sole(const char *name);
 
 /*
  * Does the ensemble confirm that this backend holds the lock, in either mode?

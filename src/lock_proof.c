@@ -57,12 +57,13 @@ zklock_tell_token(const char *name)
 	return token;
 }
 
-int
-zklock_permits(const char *name)
+bool
+zklock_is_sole(const char *name)
 {
 	const ZkPlace *place = good_place(name);
 
-	return place != NULL ? place->permits : 0;
+	return place != NULL && place->mode == RECIPE_EXCLUSIVE &&
+		place->permits == 1;
 }
 
 bool

@@ -269,25 +269,18 @@ map_page(void)
 }
 
 /*
- * Write the session's number and a change of its state into the title, from
- * which others than the backend learn of it (read_backend() of inspect.c).
+ * Write a change of the session's state into the title, from which others than
+ * the backend learn of it (read_backend() of inspect.c).
  */
 static void
 show_session(const Session *session)
 {
 	static int32_t shown;
 	static char *state;
-	char		number[24];
-	char	   *dots;
 
 	if (session->status.state == shown)
 		return;
 	shown = session->status.state;
-	dots = strstr(title, "..................");
-	snprintf(number, sizeof(number), "0x%-16llx",
-			 (unsigned long long) session->status.ticket.session_id);
-	if (dots != NULL && session->status.was_connected)
-		memcpy(dots, number, 18);
 	if (state == NULL)
 		state = strstr(title, PROTOCOL_NO_STATE);
 	if (state != NULL)

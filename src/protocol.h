@@ -42,11 +42,12 @@
 #define FRAME_MAX ((size_t) 64 * 1024 * 1024)
 
 /*
- * What ps shows of a program: the title of its session.  The program writes
- * the session's number over the dots, and its state over PROTOCOL_NO_STATE.
+ * What ps shows of a program, to everybody, so without the session's number:
+ * who knows that can end it.  The program writes the session's state over
+ * PROTOCOL_NO_STATE.
  */
-#define PROTOCOL_TITLE "zklock: session .................. of backend %d, %s"
-#define PROTOCOL_TITLE_READ "zklock: session %*s of backend %d, %15[a-z]"
+#define PROTOCOL_TITLE "zklock: session of backend %d, %s"
+#define PROTOCOL_TITLE_READ "zklock: session of backend %d, %15[a-z]"
 #define PROTOCOL_NO_STATE "connecting"
 
 /* Most texts and data blocks behind the fixed part of a frame. */

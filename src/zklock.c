@@ -273,12 +273,12 @@ zk_fence_own_token(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("lock \"%s\" is not held by this session", name),
 				 errhint("Take it with zk_lock(), or give the token of its holder to zk_fence().")));
-	if (zklock_permits(name) > 1)
+	if (!zklock_is_sole(name))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("lock \"%s\" is held with more than one permit", name),
-				 errdetail("Its holders do not exclude each other: a fence would refuse all but the newest of them."),
-				 errhint("Take a lock with one permit for what must not be changed by two at a time.")));
+				 errmsg("lock \"%s\" is held in a way that lets others hold it too", name),
+				 errdetail("A fence would refuse all holders but the newest."),
+				 errhint("Take the lock with zk_lock() and one permit for what must not be changed by two at a time.")));
 	PG_RETURN_INT64(token);
 }
 

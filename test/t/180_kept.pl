@@ -271,6 +271,9 @@ subtest 'what ends it' => sub {
 		zk_unlock_all => 'SELECT zk_unlock_all()',
 		zk_disconnect => 'SELECT zk_disconnect()',
 		'the setting' => 'SET zklock.keep = 0',
+		'another application' => "SET application_name = 'another'",
+		'another role' => 'SET ROLE pg_monitor',
+		'another user' => 'SET SESSION AUTHORIZATION pg_monitor',
 		'another setting' => "SET zklock.session_timeout = '9s'");
 	foreach my $how (sort keys %end)
 	{
@@ -395,6 +398,20 @@ subtest 'others see its node, as that of a holder' => sub {
 	is(($stranger->get($node))[0], $data, 'nothing is written for it');
 	ok($rival->query_safe("SELECT zk_lock('$name', '20s')"), 'whoever comes has it all the same');
 	$_->quit foreach $keeper, $rival;
+};
+
+# Taken back at once, in one transaction with the change, and after it.
+subtest 'not by another user' => sub {
+	my $keeper = keeper('10min');
+	my $name = new_name();
+	my $token = keep_one($keeper, $name);
+	my $row = "FROM zk_lock_queue('$name') WHERE state = 'held'";
+	isnt($keeper->query_safe("BEGIN; SET LOCAL application_name = 'bob'; SELECT zk_lock('$name')"),
+		$token, 'another application contends for it');
+	is($keeper->query_safe("SELECT application $row"), 'bob', 'and is named');
+	$keeper->query_safe("COMMIT; SELECT zk_unlock('$name')");
+	poll_until { queue_nodes($zk, lock_path($name)) == 0 } 'its release, under the former name', 10;
+	$keeper->quit;
 };
 
 subtest 'under another zklock.keep' => sub {

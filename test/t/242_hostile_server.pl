@@ -143,7 +143,7 @@ sub programs
 		open my $cmdline, '<', $file or next;
 		my $text = readline($cmdline) // '';
 		push @found, $file
-		  if $text =~ /^zklock: session .* of backend (\d+)/ && $ours{$1};
+		  if $text =~ /^zklock: session of backend (\d+)/ && $ours{$1};
 	}
 	return @found;
 }

@@ -968,7 +968,7 @@ start_program(const char *program, int fds[2])
 
 		dup2(fcntl(page, F_DUPFD, 20), PROTOCOL_PAGE_FD);
 		dup2(channel, PROTOCOL_CHANNEL_FD);
-		execl(program, "zklock: session .................. of a test", (char *) NULL);
+		execl(program, "zklock: session of a test", (char *) NULL);
 		_exit(127);
 	}
 	close(page);
