@@ -15,12 +15,14 @@ my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => "${timeout}s
   qw(berlin paris);
 my $stranger = $zk->client;
 my $names = 0;
+my @backends;	# that there were
 
 # A session that keeps locks; it is connected already.
 sub keeper
 {
 	my ($time) = @_;
 	my $session = background($node{berlin});
+	push @backends, $session->pid;
 	$session->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')");
 	$session->query_safe("SET zklock.keep = '$time'");
 	return $session;
@@ -30,6 +32,7 @@ sub keeper
 sub rival
 {
 	my $session = background($node{paris});
+	push @backends, $session->pid;
 	$session->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')");
 	return $session;
 }
@@ -70,6 +73,8 @@ sub is_waiting
 sub keep_one
 {
 	my ($session, $name) = @_;
+	# The watches of those who have left go with their sessions.
+	poll_until { !session_programs(grep { !kill 0, $_ } @backends) } 'the end of their sessions', 30;
 	my $watches = $zk->watch_count;
 	my $token = cycle($session, $name);
 	poll_until { $zk->watch_count > $watches } 'its queue is watched', 10;
