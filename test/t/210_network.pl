@@ -285,6 +285,21 @@ foreach my $case ([ 'refuses', sub { $proxy->refuse; } ],
 	};
 }
 
+# Who is not connected when the backend ends ends the session once that is possible, long
+# before the ensemble would.
+subtest 'quit while there is no connection' => sub {
+	my $session = background($berlin);
+	$session->query_safe("SET zklock.session_timeout = '40s'; SELECT zk_lock('away')");
+	$proxy->refuse;
+	$proxy->reset_connections;
+	poll_until { $session->query_safe('SELECT state FROM zk_session') eq 'suspended' } 'it to notice', 20;
+	my $pid = $session->pid;
+	$session->quit;
+	poll_until { !-d "/proc/$pid" } 'the backend to end', 20;
+	$proxy->heal;
+	assert_no_nodes($zk, lock_path('away'), 'nothing left');
+};
+
 # The end of a backend must not take long because ZooKeeper is away.
 subtest 'quit while cut off' => sub {
 	my $session = session();
