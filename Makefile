@@ -140,7 +140,7 @@ OBJS = \
 
 # The program that holds a backend's ZooKeeper session, and the only one that is
 # linked with ZooKeeper's client.  It is installed beside the library, which
-# looks for it there.
+# looks for it there.  Another one is for TLS, for it takes long to load OpenSSL.
 PROGRAM_FILE = src/zklock-session
 PROGRAM_OBJS = \
 	src/program_main.o \
@@ -149,6 +149,8 @@ PROGRAM_OBJS = \
 	src/program_step.o \
 	src/program_follow.o \
 	src/program_ask.o \
+	src/program_plain.o \
+	src/program_tls.o \
 	src/protocol.o \
 	src/answer.o \
 	src/keep_word.o \
@@ -186,27 +188,32 @@ PG_CFLAGS = -std=gnu11 -Wall -Wextra -Wno-unused-parameter $(if $(WERROR),-Werro
 PG_CFLAGS += '-ffile-prefix-map=$(abspath $(here))=.' '-ffile-prefix-map=$(CURDIR)=.'
 # Not by -fvisibility: before PostgreSQL 16 its macros mark nothing as visible.
 SHLIB_LINK += -Wl,--version-script=$(here)src/zklock.map
-EXTRA_CLEAN += $(PROGRAM_FILE) $(PROGRAM_OBJS)
+EXTRA_CLEAN += $(PROGRAM_FILE) $(PROGRAM_FILE)-tls $(PROGRAM_OBJS)
 
 include $(PGXS)
 
 # Behind it, for it sets them itself.
 PROVE_FLAGS += -I $(here)test/lib
 
-all: $(PROGRAM_FILE)
+all: $(PROGRAM_FILE) $(PROGRAM_FILE)-tls
 $(MODULE_big).so: $(here)src/zklock.map
 install: install-program install-pages
 uninstall: uninstall-program uninstall-pages
 
 $(PROGRAM_FILE): $(PROGRAM_OBJS)
-	$(CC) $(CFLAGS) $(PROGRAM_OBJS) $(LDFLAGS) $(LDFLAGS_EX) -lzookeeper_st -o $@
+	$(CC) $(CFLAGS) $(filter-out src/program_tls.o,$(PROGRAM_OBJS)) $(LDFLAGS) $(LDFLAGS_EX) -lzookeeper_st -o $@
+
+$(PROGRAM_FILE)-tls: $(PROGRAM_OBJS)
+	$(CC) $(CFLAGS) $(filter-out src/program_plain.o,$(PROGRAM_OBJS)) $(LDFLAGS) $(LDFLAGS_EX) \
+		-lzookeeper_st -lssl -lcrypto -o $@
 
 .PHONY: install-program uninstall-program
-install-program: $(PROGRAM_FILE) installdirs
+install-program: $(PROGRAM_FILE) $(PROGRAM_FILE)-tls installdirs
 	$(INSTALL_PROGRAM) $(PROGRAM_FILE) '$(DESTDIR)$(pkglibdir)/zklock-session'
+	$(INSTALL_PROGRAM) $(PROGRAM_FILE)-tls '$(DESTDIR)$(pkglibdir)/zklock-session-tls'
 
 uninstall-program:
-	rm -f '$(DESTDIR)$(pkglibdir)/zklock-session'
+	rm -f '$(DESTDIR)$(pkglibdir)/zklock-session' '$(DESTDIR)$(pkglibdir)/zklock-session-tls'
 
 # In a directory of their own, for they refer to one another by path, and names like
 # README.md are everybody's.
@@ -244,6 +251,8 @@ $(filter src/program_%,$(PROGRAM_OBJS)): | zookeeper-headers
 zookeeper-headers:
 	@echo '#include <zookeeper/zookeeper.h>' | $(CC) $(CPPFLAGS) -E -o /dev/null -x c - 2>/dev/null || \
 	{ echo 'ZooKeeper'\''s C client is missing: install libzookeeper-st-dev, or say "make check", which does it for you' >&2; exit 1; }
+	@echo '#include <openssl/ssl.h>' | $(CC) $(CPPFLAGS) -E -o /dev/null -x c - 2>/dev/null || \
+	{ echo 'OpenSSL is missing: install libssl-dev, or say "make check", which does it for you' >&2; exit 1; }
 
 .PHONY: expected-links
 expected-links:

@@ -1055,8 +1055,8 @@ BEGIN ATOMIC
 		FROM fact AS f
 			CROSS JOIN LATERAL (SELECT pg_catalog.substring(f.value, E'\nMode: ([a-z-]+)'::text)) AS a(mode)
 			JOIN (VALUES ('unheard', 0), ('not asked', 1), ('unresolved', 2), ('unreachable', 3),
-				('no connection', 4), ('closed', 5), ('silent', 6), ('stranger', 7), ('idle', 8),
-				('serving', 9)) AS r(fact, quality) ON r.fact = f.fact
+				('no connection', 4), ('closed', 5), ('untrusted', 6), ('silent', 7), ('stranger', 8),
+				('idle', 9), ('serving', 10)) AS r(fact, quality) ON r.fact = f.fact
 		WHERE pg_catalog.starts_with(f.item, 'server '::text)
 	), server AS MATERIALIZED (
 		-- the best of its addresses
@@ -1411,7 +1411,8 @@ BEGIN ATOMIC
 				('no connection', '%s does not answer: no connection in time',
 					'Is the machine up? Look for a firewall in between.'),
 				('closed', '%s closes connections without a word',
-					'maxClientCnxns may be reached there: raise it. Or it wants TLS, which zklock does not speak, or is no ZooKeeper.'),
+					'maxClientCnxns may be reached there: raise it. Or it wants TLS (zklock.ssl), or is no ZooKeeper.'),
+				('untrusted', 'no TLS: %2$s', 'Does it run, and is that its port for TLS? See docs/background.md, TLS.'),
 				('silent', '%s takes connections and says nothing',
 					'Is it a ZooKeeper? Then it hangs: see its log, and restart it.'),
 				('stranger', '%s is not a ZooKeeper; it said "%s"', 'Correct the port in zklock.servers.'),

@@ -3,7 +3,7 @@
  * ask.h
  *	  What the program says of servers that it was started to ask.
  *
- * "zklock-session --ask SERVERS DEADLINE" asks all servers of a list how they
+ * "zklock-session --ask SERVERS DEADLINE [TLS]" asks all servers of a list how they
  * are, until that protocol_now(), writes what it learns to descriptor
  * PROTOCOL_CHANNEL_FD as soon as it is known, and ends.  A message is text:
  * the number of the server in the list, an AskVerdict, an address with its
@@ -42,6 +42,7 @@ typedef enum AskVerdict
 	ASK_UNREACHABLE,			/* no connection (why) */
 	ASK_NO_CONNECTION,			/* not in time, nor was it refused */
 	ASK_CLOSED,					/* the server closed it without a reply */
+	ASK_UNTRUSTED,				/* no TLS with it (why) */
 	ASK_SILENT,					/* no reply in time */
 	ASK_STRANGER,				/* no ZooKeeper (its reply) */
 	ASK_IDLE,					/* a ZooKeeper that serves nobody: no quorum */

@@ -308,7 +308,7 @@ ask_servers(const char *servers, int answer_ms, Asking *asking)
 	char	   *list = pstrdup(servers);
 	char		title[] = "zklock: asks servers";
 	char		option[] = ASK_OPTION;
-	char	   *arguments[] = {title, option, list, until, NULL};
+	char	   *arguments[] = {title, option, list, until, zklock_session_tls(), NULL};
 	int			error = EMFILE;
 	volatile int status = 0;
 
@@ -468,6 +468,7 @@ put_server(Check *check, char *message)
 		[ASK_UNREACHABLE] = "unreachable",
 		[ASK_NO_CONNECTION] = "no connection",
 		[ASK_CLOSED] = "closed",
+		[ASK_UNTRUSTED] = "untrusted",
 		[ASK_SILENT] = "silent",
 		[ASK_STRANGER] = "stranger",
 		[ASK_IDLE] = "idle",
@@ -499,7 +500,8 @@ put_server(Check *check, char *message)
 		.fact = verdicts[verdict],
 		.place = place,
 		.subject = zklock_nodedata_printable(field[2]),
-		.value = verdict >= ASK_SERVING ? legible(message) :
+		.value = verdict >= ASK_SERVING || verdict == ASK_UNTRUSTED ?
+		legible(message) :
 		zklock_nodedata_quotable(pnstrdup(message, Min(strcspn(message, "\r\n"),
 													   SAID_MAX))),
 		.number = atoi(field[3])

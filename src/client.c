@@ -395,7 +395,8 @@ put_opening(ZkClient *client, const ZkClientOptions *options)
 	const FrameBlob blobs[FRAME_NBLOBS] = {
 		frame_text(options->servers),
 		frame_text(options->auth_scheme),
-		frame_text(options->auth_credentials)
+		frame_text(options->auth_credentials),
+		frame_text(options->tls)
 	};
 
 	frame.u.open.backend_pid = getpid();

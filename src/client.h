@@ -31,6 +31,7 @@ typedef struct ZkClientOptions
 								 * modulo their number */
 	const char *auth_scheme;	/* NULL for none */
 	const char *auth_credentials;	/* with auth_scheme */
+	const char *tls;			/* how to use it (program_tls.h), NULL: without it */
 	bool		is_auth_private;	/* they are this session's alone, to guard
 									 * its queue nodes and nothing else */
 } ZkClientOptions;

@@ -42,6 +42,11 @@ static const StartError start_errors[] = {
 		"the server does not answer like ZooKeeper",
 		"Check the ports in the setting \"zklock.servers\"."
 	},
+	[ZK_LOSS_TLS] = {
+		ERRCODE_CONFIG_FILE_ERROR,
+		"could not set up TLS for ZooKeeper",
+		"Check the settings \"zklock.ssl_...\", and the files that they name."
+	},
 	[ZK_LOSS_PROGRAM] = {
 		ERRCODE_CONNECTION_FAILURE,
 		"could not start a ZooKeeper session", NULL
@@ -195,6 +200,7 @@ zklock_errors_describe_loss(const ZkClientStatus *status, const char *error,
 		case ZK_LOSS_EXPIRED:
 		case ZK_LOSS_RESOLVE:
 		case ZK_LOSS_RESOURCES:
+		case ZK_LOSS_TLS:
 			snprintf(text, size,
 					 "ZooKeeper ended session 0x%llx.",
 					 (unsigned long long) status->session_id);
@@ -227,11 +233,19 @@ raise_denied(const char *doing, const char *znode, const char *code,
 int
 zklock_errors_connection_hint(const char *error)
 {
+	if (strstr(error, "The certificate of server") != NULL)
+		return errhint("The setting \"zklock.ssl_ca_file\" must name a file with the authority that has signed the servers' certificates, and these must have the names that stand in \"zklock.servers\".");
+	if (strstr(error, " alert ") != NULL ||
+		strstr(error, "right after the TLS handshake") != NULL)
+		return errhint("The server may want a client certificate, of an authority that it knows: check the settings \"zklock.ssl_cert_file\" and \"zklock.ssl_key_file\", and see the server's log.");
+	if (strstr(error, "in the TLS handshake") != NULL ||
+		strstr(error, "TLS with server") != NULL)
+		return errhint("Check that the setting \"zklock.servers\" names the ports where ZooKeeper speaks TLS, its secureClientPort.");
 	if (strstr(error, "Connection refused") != NULL)
 		return errhint("Check that ZooKeeper is running and that the setting \"zklock.servers\" names its client port.");
 	if (strstr(error, "failed while receiving a server response") != NULL ||
 		strstr(error, "refused to accept the client") != NULL ||
 		strstr(error, "Connection reset") != NULL)
-		return errhint("The server closed the connection during the handshake: check that the ensemble has a quorum, and its maxClientCnxns (by default 60 connections from one address; zklock uses one for each backend).");
+		return errhint("The server closed the connection during the handshake: check that the ensemble has a quorum, and its maxClientCnxns (by default 60 connections from one address; zklock uses one for each backend). It may also want TLS (setting \"zklock.ssl\").");
 	return errhint("Check that the servers in the setting \"zklock.servers\" can be reached, and see \"zklock.connect_timeout\".");
 }

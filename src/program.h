@@ -9,6 +9,7 @@
  *
  *	program_main.c		the loop: channel, library, clock; signals; the way out
  *	program_ask.c		the other mode, without a session: asking servers
+ *	program_tls.c		TLS, between the library and the network (program_tls.h)
  *	program_session.c	the handle and the states of the session
  *	program_request.c	requests: sending, answers, undoing
  *	program_step.c		the steps of requests
@@ -171,9 +172,10 @@ extern void program_interrupt(Session *session);
 
 /*
  * Ask the servers of a list how they are, until that protocol_now(), and write
- * what they say (ask.h).  The result is the program's; or it does not return.
+ * what they say (ask.h).  tls says how to use TLS, NULL: without it.  The
+ * result is the program's; or it does not return.
  */
-extern int	program_ask(const char *servers, int64_t until);
+extern int	program_ask(const char *servers, int64_t until, const char *tls);
 
 /* ---- program_session.c ---- */
 

@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "ask.h"
+#include "program_tls.h"
 
 /* Most of a reply that is read. */
 #define REPLY_MAX 65536
@@ -78,9 +79,9 @@ static void say(int server, AskVerdict verdict, const char *name, int64_t us,
 				const char *text);
 
 int
-program_ask(const char *servers, int64_t until)
+program_ask(const char *servers, int64_t until, const char *tls)
 {
-	char		text[256];
+	char		text[TLS_WHY_SIZE];
 	int			nnames = 0;
 
 	deadline = until;
@@ -90,6 +91,12 @@ program_ask(const char *servers, int64_t until)
 		return 1;
 	if (protocol_now() >= deadline)
 		return 0;				/* it was a long way here: nothing is known */
+	if (tls != NULL && !tls_begin(tls, text))
+	{
+		for (int i = 0; i < list.nservers; i++)
+			say(i, ASK_UNTRUSTED, "", 0, text);
+		return 0;
+	}
 	for (int i = 0; i < list.nservers; i++)
 		if (is_name(i))
 			nnames++;
@@ -110,7 +117,8 @@ program_ask(const char *servers, int64_t until)
 	serve(deadline);
 	for (int i = 0; i < nasked; i++)
 		if (asked[i].fd >= 0)
-			finish(&asked[i], !asked[i].is_connected ? ASK_NO_CONNECTION :
+			finish(&asked[i], !asked[i].is_connected ||
+				   tls_error(asked[i].fd)[0] != '\0' ? ASK_NO_CONNECTION :
 				   asked[i].length == 0 ? ASK_SILENT : ASK_SERVING, "");
 	return 0;
 }
@@ -149,6 +157,7 @@ look_up(int server)
 		say(server, ASK_UNRESOLVED, "", 0, found.error);
 		return;
 	}
+	tls_expect(&one, &found);
 	while (nasked - first < ASK_ADDRESSES_MAX &&
 		   (name = strsep(&rest, ",")) != NULL)
 	{
@@ -214,7 +223,7 @@ serve(int64_t until)
 {
 	for (;;)
 	{
-		struct pollfd polled[ASK_ALL_MAX];
+		struct pollfd polled[ASK_ALL_MAX + 1];
 		int64_t		now = protocol_now();
 		bool		is_idle = true;
 
@@ -227,7 +236,9 @@ serve(int64_t until)
 		}
 		if (is_idle || now >= until)
 			return;
-		poll(polled, (nfds_t) nasked, (int) (until - now));
+		polled[nasked] = (struct pollfd) {tls_fd(), POLLIN, 0};
+		poll(polled, (nfds_t) nasked + 1, (int) (until - now));
+		tls_move();
 		for (int i = 0; i < nasked; i++)
 			if (polled[i].revents != 0)
 				go_on(&asked[i]);
@@ -240,6 +251,7 @@ go_on(Asked *one)
 {
 	int			error = 0;
 	socklen_t	error_length = sizeof(error);
+	const char *error_of_tls = tls_error(one->fd);
 	ssize_t		received;
 
 	if (!one->is_connected)
@@ -262,7 +274,9 @@ go_on(Asked *one)
 	if (received > 0)
 		one->length += (size_t) received;
 	if (received <= 0 || one->length == REPLY_MAX)
-		finish(one, one->length == 0 ? ASK_CLOSED : ASK_SERVING, "");
+		finish(one, one->length > 0 ? ASK_SERVING :
+			   error_of_tls[0] != '\0' ? ASK_UNTRUSTED : ASK_CLOSED,
+			   error_of_tls);
 }
 
 /*

@@ -42,6 +42,7 @@
 #include <unistd.h>
 
 #include "ask.h"
+#include "program_tls.h"
 
 /*
  * How long a close waits for outstanding requests before it goes ahead (R4).
@@ -137,10 +138,10 @@ main(int argc, char **argv)
 		return 1;
 	}
 	title = argv[0];
-	is_orphan = argc == 4 && strcmp(argv[1], ASK_OPTION) == 0;
+	is_orphan = argc >= 4 && strcmp(argv[1], ASK_OPTION) == 0;
 	prepare_process();
 	if (is_orphan)
-		return program_ask(argv[2], strtoll(argv[3], NULL, 10));
+		return program_ask(argv[2], strtoll(argv[3], NULL, 10), argv[4]);
 	session.page = map_page();
 	if (session.page == NULL)
 		return 1;
@@ -297,7 +298,9 @@ show_session(const Session *session)
 static void
 serve(Session *session, int64_t now)
 {
-	struct pollfd polled[2] = {{PROTOCOL_CHANNEL_FD, POLLIN, 0}, {-1, 0, 0}};
+	struct pollfd polled[3] = {
+		{PROTOCOL_CHANNEL_FD, POLLIN, 0}, {-1, 0, 0}, {tls_fd(), POLLIN, 0}
+	};
 	int			library_ms = -1;
 	bool		is_sending;
 
@@ -314,8 +317,14 @@ serve(Session *session, int64_t now)
 	else if (session->out.start < session->out.end && session->is_out_urgent)
 		polled[0].events |= POLLOUT;
 
-	if (poll(polled, 2, milliseconds_until_next(session, now, library_ms)) <= 0)
+	tls_move();
+	if (poll(polled, 3, milliseconds_until_next(session, now, library_ms)) <= 0)
 		return;
+	if (polled[2].revents != 0)
+	{
+		tls_move();
+		poll(&polled[1], 1, 0);
+	}
 
 	/* answers alone hardly ever lead to a request */
 	is_sending = polled[0].revents != 0 || !session->link.is_up;
@@ -471,23 +480,26 @@ wind_up(Session *session, int64_t now)
 static void
 close_session(Session *session)
 {
-	struct pollfd server = {-1, POLLIN, 0};
+	struct pollfd polled[2] = {{-1, POLLIN, 0}, {tls_fd(), POLLIN, 0}};
 	int64_t		end = protocol_now() + CLOSE_MS;
 	char		rest[4096];
 	ssize_t		received;
 
 	if (session->link.is_up && session->link.fd >= 0)
-		server.fd = dup(session->link.fd);
+		polled[0].fd = dup(session->link.fd);
 	zookeeper_close(session->zh);
-	if (server.fd < 0)
+	if (polled[0].fd < 0)
 		return;
 	close(PROTOCOL_CHANNEL_FD);
 	for (int64_t now = protocol_now(); now < end; now = protocol_now())
-		if (poll(&server, 1, (int) (end - now)) == 1 &&
-			(received = recv(server.fd, rest, sizeof(rest), MSG_DONTWAIT)) <= 0 &&
+	{
+		tls_move();
+		if (poll(polled, 2, (int) (end - now)) > 0 && polled[0].revents != 0 &&
+			(received = recv(polled[0].fd, rest, sizeof(rest), MSG_DONTWAIT)) <= 0 &&
 			(received == 0 || (errno != EINTR && errno != EAGAIN)))
 			break;
-	close(server.fd);
+	}
+	close(polled[0].fd);
 }
 
 /* Is the backend still taking in why the session was lost? */

@@ -25,6 +25,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "program_tls.h"
 #include "servers.h"
 
 /*
@@ -82,7 +83,7 @@ session_open(Session *session, const FrameTaken *opening)
 	const FrameOpen *open = &opening->frame.u.open;
 	ServerList	list;
 	ServerAddresses addresses;
-	char		why[256];
+	char		why[TLS_WHY_SIZE];
 
 	logging_session = session;
 	session->backend = open->backend_pid;
@@ -103,8 +104,16 @@ session_open(Session *session, const FrameTaken *opening)
 		session_set_error(session, "%s", addresses.error);
 		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_RESOLVE);
 	}
+	else if (opening->blobs[3] != NULL && !tls_begin(opening->blobs[3], why))
+	{
+		session_set_error(session, "%s", why);
+		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_TLS);
+	}
 	else
+	{
+		tls_expect(&list, &addresses);
 		connect_session(session, &addresses, opening);
+	}
 }
 
 /*
@@ -508,8 +517,10 @@ log_line(const char *message)
 		session_set_error(session, "%s", line);
 	else
 	{
+		const char *error = tls_error(session->link.fd);
+
 		if (!session->link.is_cut)
-			session_set_error(session, "%s", line);
+			session_set_error(session, "%s", error[0] != '\0' ? error : line);
 		session->link.was_silent = strstr(text, "retcode=-7") != NULL;
 		note_silence(session);
 		session->link.contact_at = last_contact(session);
@@ -577,19 +588,24 @@ suspended_ms(void)
 /*
  * When did the connection last receive anything, 0 if that cannot be told?
  * The kernel knows, and counts without suspensions; those since the
- * connection was made may all have come after the last contact.
+ * connection was made may all have come after the last contact.  What TLS has
+ * not found to be the server's is none.
  */
 static int64_t
 last_contact(const Session *session)
 {
 	struct tcp_info info;
 	socklen_t	size = sizeof(info);
+	int64_t		received_at;
+	int			fd = tls_socket(session->link.fd, &received_at);
+	int64_t		contact_at;
 
 	if (session->link.fd < 0 || !session->link.is_up ||
-		getsockopt(session->link.fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+		getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
 		return 0;
-	return protocol_now() - info.tcpi_last_data_recv -
+	contact_at = protocol_now() - info.tcpi_last_data_recv -
 		(suspended_ms() - session->link.suspended_ms);
+	return contact_at < received_at ? contact_at : received_at;
 }
 
 /* ---------------------------------------------------------------------

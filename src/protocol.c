@@ -250,11 +250,13 @@ are_blobs_good(const FrameTaken *taken)
 {
 	const uint32_t *lengths = taken->frame.blob_lengths;
 
+	if (taken->frame.kind != FRAME_OPEN && lengths[3] > 0)
+		return false;
 	switch ((FrameKind) taken->frame.kind)
 	{
 		case FRAME_OPEN:
 			return lengths[0] > 0 && is_text(taken, 0) &&
-				is_text(taken, 1) && is_text(taken, 2) &&
+				is_text(taken, 1) && is_text(taken, 2) && is_text(taken, 3) &&
 				(lengths[1] > 0) == (lengths[2] > 0);
 		case FRAME_REQUEST:
 			return lengths[0] > 0 && is_text(taken, 0) && is_text(taken, 1) &&

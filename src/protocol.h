@@ -29,7 +29,7 @@
 #include "keep_word.h"
 #include "terms.h"
 
-#define PROTOCOL_VERSION 11
+#define PROTOCOL_VERSION 12
 
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
@@ -51,7 +51,7 @@
 #define PROTOCOL_NO_STATE "connecting"
 
 /* Most texts and data blocks behind the fixed part of a frame. */
-#define FRAME_NBLOBS 3
+#define FRAME_NBLOBS 4
 
 typedef enum FrameKind
 {
@@ -115,7 +115,10 @@ typedef struct SessionTicket
 	char		password[16];
 } SessionTicket;
 
-/* Blobs: servers as in zklock.servers, authentication scheme, credentials. */
+/*
+ * Blobs: servers as in zklock.servers, authentication scheme, credentials, how
+ * to use TLS (program_tls.h; none: without it).
+ */
 typedef struct FrameOpen
 {
 	SessionTicket ticket;		/* of a session to take over */

@@ -56,6 +56,7 @@ typedef struct AddressSet
 {
 	int			naddresses;
 	char		addresses[SERVERS_ADDRESSES_MAX][SERVERS_ADDRESS_SIZE];
+	unsigned char server[SERVERS_ADDRESSES_MAX];	/* whose each of them is */
 } AddressSet;
 
 static bool read_chroot(const char *text, ServerList *list,
@@ -67,12 +68,9 @@ static bool read_port(const char *text, const char *rest, Server *server,
 static bool check_address(const char *host, Refusal *refusal);
 static bool check_name(const char *host, Refusal *refusal);
 static bool ends_in_number(const char *host);
-static bool is_numeric(const char *host);
 
 static void look_up(const Server *server, int limit, AddressSet *set,
 					ServerAddresses *result);
-static bool format_address(char text[SERVERS_ADDRESS_SIZE],
-						   const struct sockaddr *address, int port);
 static bool contains(const AddressSet *set, const char *address);
 static void write_connect_string(const AddressSet *set,
 								 ServerAddresses *result);
@@ -123,7 +121,7 @@ servers_all_numeric(const ServerList *list)
 {
 	for (int i = 0; i < list->nservers; i++)
 	{
-		if (!is_numeric(list->servers[i].host))
+		if (!servers_is_numeric(list->servers[i].host))
 			return false;
 	}
 	return true;
@@ -143,9 +141,11 @@ servers_resolve(const ServerList *list, ServerAddresses *result)
 	{
 		/* Keep a place for each of the servers that follow. */
 		int			nfollowing = list->nservers - i - 1;
+		int			first = set.naddresses;
 
 		look_up(&list->servers[i], SERVERS_ADDRESSES_MAX - nfollowing, &set,
 				result);
+		memset(set.server + first, i, (size_t) (set.naddresses - first));
 	}
 
 	if (set.naddresses == 0)
@@ -297,8 +297,8 @@ ends_in_number(const char *host)
 	return label[0] != '\0' && label[strspn(label, DIGITS)] == '\0';
 }
 
-static bool
-is_numeric(const char *host)
+bool
+servers_is_numeric(const char *host)
 {
 	struct in_addr v4;
 	struct in6_addr v6;
@@ -327,7 +327,7 @@ look_up(const Server *server, int limit, AddressSet *set,
 	memset(&hints, 0, sizeof(hints));
 	hints.ai_family = AF_UNSPEC;
 	hints.ai_socktype = SOCK_STREAM;
-	hints.ai_flags = is_numeric(server->host) ? AI_NUMERICHOST : 0;
+	hints.ai_flags = servers_is_numeric(server->host) ? AI_NUMERICHOST : 0;
 
 	rc = getaddrinfo(server->host, NULL, &hints, &found);
 	if (rc != 0)
@@ -341,7 +341,7 @@ look_up(const Server *server, int limit, AddressSet *set,
 	{
 		char		text[SERVERS_ADDRESS_SIZE];
 
-		if (!format_address(text, ai->ai_addr, server->port))
+		if (!servers_format_address(text, ai->ai_addr, server->port))
 			continue;
 		is_usable = true;
 		if (contains(set, text))
@@ -361,13 +361,9 @@ look_up(const Server *server, int limit, AddressSet *set,
 				   "has no address but link-local ones", "");
 }
 
-/*
- * Write "address:port".  false if the address is of no use to the client
- * library: link-local, or neither IPv4 nor IPv6.
- */
-static bool
-format_address(char text[SERVERS_ADDRESS_SIZE],
-			   const struct sockaddr *address, int port)
+bool
+servers_format_address(char text[SERVERS_ADDRESS_SIZE],
+					   const struct sockaddr *address, int port)
 {
 	char		host[INET6_ADDRSTRLEN];
 	const void *bytes;
@@ -411,9 +407,12 @@ write_connect_string(const AddressSet *set, ServerAddresses *result)
 	size_t		used = 0;
 
 	for (int i = 0; i < result->naddresses; i++)
+	{
+		result->server[i] = set->server[i % set->naddresses];
 		used += snprintf(result->connect_string + used, size - used, "%s%s",
 						 i > 0 ? "," : "",
 						 set->addresses[i % set->naddresses]);
+	}
 }
 
 /*

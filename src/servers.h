@@ -18,6 +18,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/socket.h>
 
 /* Most servers that a list may name, and most addresses that we use. */
 #define SERVERS_MAX 32
@@ -59,6 +60,8 @@ typedef struct ServerAddresses
 	 */
 	char		connect_string[SERVERS_ADDRESSES_MAX * SERVERS_ADDRESS_SIZE];
 	int			naddresses;		/* of those in it */
+	unsigned char server[SERVERS_ADDRESSES_MAX];	/* its place in the list, of
+													 * each of them */
 	char		error[512];		/* why no address at all was found, else "" */
 	char		warning[512];	/* names that were left out, else "" */
 } ServerAddresses;
@@ -87,5 +90,15 @@ extern bool servers_all_numeric(const ServerList *list);
  * addresses are left out.
  */
 extern bool servers_resolve(const ServerList *list, ServerAddresses *result);
+
+/*
+ * Write "address:port" as in a connect_string.  false if the address is of no
+ * use to the client library: link-local, or neither IPv4 nor IPv6.
+ */
+extern bool servers_format_address(char text[SERVERS_ADDRESS_SIZE],
+								   const struct sockaddr *address, int port);
+
+/* Is that host a numeric address, not a name? */
+extern bool servers_is_numeric(const char *host);
 
 #endif							/* ZKLOCK_SERVERS_H */

@@ -72,6 +72,30 @@
 static char *servers_setting;
 
 /*
+ * zklock.ssl: is all that is said to ZooKeeper to be encrypted?  This and the
+ * rest are called as PostgreSQL's own for its clients, and can be set where
+ * these can: for the whole server.
+ */
+static bool ssl_setting;
+
+/* zklock.ssl_ca_file: the authorities that sign servers' certificates. */
+static char *ssl_ca_file_setting;
+
+/* zklock.ssl_cert_file, zklock.ssl_key_file: who we are to the servers. */
+static char *ssl_cert_file_setting;
+static char *ssl_key_file_setting;
+
+/* zklock.ssl_crl_file: certificates that are not valid any more. */
+static char *ssl_crl_file_setting;
+
+/* zklock.ssl_min_protocol_version */
+static int	ssl_version_setting = 2;
+
+static const struct config_enum_entry ssl_versions[] = {
+	{"TLSv1.2", 2, false}, {"TLSv1.3", 3, false}, {NULL, 0, false}
+};
+
+/*
  * zklock.session_timeout: milliseconds, asked of the ensemble, which clamps
  * it.
  */
@@ -149,6 +173,30 @@ zklock_session_init(void)
 							   &servers_setting, "",
 							   PGC_SUSET, 0,
 							   check_servers, NULL, NULL);
+	DefineCustomBoolVariable("zklock.ssl",
+							 "Whether connections to ZooKeeper are encrypted, and its servers verified.",
+							 NULL, &ssl_setting, false, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+	DefineCustomStringVariable("zklock.ssl_ca_file",
+							   "File with the authorities that sign the certificates of ZooKeeper's servers.",
+							   NULL, &ssl_ca_file_setting, "", PGC_SIGHUP, 0,
+							   NULL, NULL, NULL);
+	DefineCustomStringVariable("zklock.ssl_cert_file",
+							   "File with the certificate that is shown to ZooKeeper's servers.",
+							   NULL, &ssl_cert_file_setting, "", PGC_SIGHUP, 0,
+							   NULL, NULL, NULL);
+	DefineCustomStringVariable("zklock.ssl_key_file",
+							   "File with the private key of that certificate.",
+							   NULL, &ssl_key_file_setting, "", PGC_SIGHUP, 0,
+							   NULL, NULL, NULL);
+	DefineCustomStringVariable("zklock.ssl_crl_file",
+							   "File with the revoked certificates of ZooKeeper's servers.",
+							   NULL, &ssl_crl_file_setting, "", PGC_SIGHUP, 0,
+							   NULL, NULL, NULL);
+	DefineCustomEnumVariable("zklock.ssl_min_protocol_version",
+							 "Lowest version of TLS that is used with ZooKeeper.",
+							 NULL, &ssl_version_setting, 2, ssl_versions,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("zklock.session_timeout",
 							"Session timeout asked of the ensemble.",
 							"At least four thirds of syncLimit * tickTime of the ensemble.",
@@ -464,17 +512,27 @@ zklock_session_program(void)
 {
 	Dl_info		library;
 
-	if (program_path[0] != '\0')
-		return program_path;
-	if (dladdr((void *) zklock_session_program, &library) == 0 ||
-		library.dli_fname == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_SYSTEM_ERROR),
-				 errmsg("could not find out where the library of zklock is")));
-	strlcpy(program_path, library.dli_fname, sizeof(program_path));
-	get_parent_directory(program_path);
-	join_path_components(program_path, program_path, PROGRAM_NAME);
-	return program_path;
+	if (program_path[0] == '\0')
+	{
+		if (dladdr((void *) zklock_session_program, &library) == 0 ||
+			library.dli_fname == NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_SYSTEM_ERROR),
+					 errmsg("could not find out where the library of zklock is")));
+		strlcpy(program_path, library.dli_fname, sizeof(program_path));
+		get_parent_directory(program_path);
+		join_path_components(program_path, program_path, PROGRAM_NAME);
+	}
+	return ssl_setting ? psprintf("%s-tls", program_path) : program_path;
+}
+
+char *
+zklock_session_tls(void)
+{
+	return !ssl_setting ? NULL :
+		psprintf("%s\n%s\n%s\n%s\n%d", ssl_ca_file_setting,
+				 ssl_cert_file_setting, ssl_key_file_setting,
+				 ssl_crl_file_setting, ssl_version_setting);
 }
 
 bool
@@ -563,7 +621,8 @@ start_session(void)
 	ZkClientOptions options = {
 		.program = zklock_session_program(),
 		.servers = servers_setting,
-		.session_timeout_ms = session_timeout_setting
+		.session_timeout_ms = session_timeout_setting,
+		.tls = zklock_session_tls()
 	};
 	ZkClientStatus status;
 
@@ -630,7 +689,14 @@ settings(void)
 {
 	uint64		servers = hash_bytes_extended((const unsigned char *) servers_setting,
 											  strlen(servers_setting), 0);
+	char	   *tls = zklock_session_tls();
 
+	if (tls != NULL)
+	{
+		servers = hash_combine64(servers, hash_bytes_extended((unsigned char *) tls,
+															  strlen(tls), 0));
+		pfree(tls);
+	}
 	return hash_combine64(hash_combine64(servers, zklock_auth_hash()),
 						  session_timeout_setting);
 }

@@ -225,6 +225,9 @@ extern void zklock_session_close(int wait_ms);
  */
 extern const char *zklock_session_program(void);
 
+/* How it is to use TLS (program_tls.h), palloc'ed; NULL: not at all. */
+extern char *zklock_session_tls(void);
+
 /* One moment of the session for the view; false if there is no session. */
 extern bool zklock_session_status(ZkClientStatus *status);
 

@@ -40,10 +40,12 @@ typedef enum ZkClientLoss
 								 * answer, or is of another version */
 	ZK_LOSS_STANDSTILL,			/* the backend stood still for too long */
 	ZK_LOSS_UNANSWERED,			/* there are connections, but no answers */
-	ZK_LOSS_REFUSED				/* the ensemble does not let us delete what
+	ZK_LOSS_REFUSED,			/* the ensemble does not let us delete what
 								 * blocks others, and nothing is held */
+	ZK_LOSS_TLS					/* TLS is wanted, and cannot be had: its files
+								 * or its settings are no good */
 } ZkClientLoss;
-#define ZK_LOSS_LAST ZK_LOSS_REFUSED
+#define ZK_LOSS_LAST ZK_LOSS_TLS
 
 /* The client at one moment. */
 typedef struct ZkClientStatus

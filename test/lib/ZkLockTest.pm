@@ -428,7 +428,7 @@ sub session_programs
 		my ($pid, $command, $parent) =
 		  (<$stat> // '') =~ /^(\d+) \((.*)\) \S (\d+)/
 		  or next;
-		next if $command ne 'zklock-session';
+		next if $command !~ /^zklock-session/;
 		# A zombie has no title.
 		open my $title, '<', "$directory/cmdline" or next;
 		my ($backend) = (<$title> // '') =~ / of backend (\d+)/;

@@ -50,6 +50,10 @@ my $classpath = $ENV{ZOOKEEPER_CLASSPATH} || '/usr/share/java/zookeeper.jar';
 # With this jar the servers write a log, without it they are silent.
 my $logging_jar = '/usr/share/java/slf4j-simple.jar';
 
+# What a server needs for TLS, of the package libnetty-java.
+my @netty = qw(buffer codec common handler resolver transport transport-native-epoll
+  transport-native-unix-common);
+
 # What sets the clock of a process.
 my ($faketime) = glob '/usr/lib/*/faketime/libfaketime.so.1';
 
@@ -154,6 +158,13 @@ Further lines for zoo.cfg.
 
 =item java_options => [ '-Dname=value', ... ]
 
+=item tls => { ca => file, cert => file }
+
+With a second port for each member, where it speaks TLS: see can_tls, secure_port,
+secure_connect_string. The second file holds a certificate and its key; clients need a
+certificate of the authority in the first one. Further settings of ZooKeeper's, ssl.*, go
+to config.
+
 =item environment => { $member => { NAME => 'value' } }
 
 Of single servers.
@@ -190,6 +201,7 @@ sub new
 		$self->{member}{$id} = {
 			dir => $dir,
 			port => free_port(),
+			$self->{tls} ? (secure_port => free_port()) : (),
 			quorum_port => free_port(),
 			election_port => free_port() };
 	}
@@ -254,6 +266,33 @@ sub data_dir
 {
 	my ($self, $member) = @_;
 	return $self->{member}{ $member || 1 }{dir} . '/data';
+}
+
+=pod
+
+=head2 can_tls, secure_port($member), secure_connect_string(members)
+
+Are the jars there that a server needs for TLS? Where it speaks it; by the name
+localhost.
+
+=cut
+
+sub can_tls
+{
+	return !grep { !-e "/usr/share/java/netty-$_.jar" } @netty;
+}
+
+sub secure_port
+{
+	my ($self, $member) = @_;
+	return $self->{member}{ $member || 1 }{secure_port};
+}
+
+sub secure_connect_string
+{
+	my ($self, @members) = @_;
+	@members = $self->members unless @members;
+	return join ',', map { 'localhost:' . $self->secure_port($_) } @members;
 }
 
 =pod
@@ -694,6 +733,18 @@ sub _write_config
 			  map { $self->_peer_port($id, $other, $_) } qw(quorum election);
 		}
 	}
+	if (my $tls = $self->{tls})
+	{
+		%config = (
+			%config,
+			serverCnxnFactory => 'org.apache.zookeeper.server.NettyServerCnxnFactory',
+			secureClientPort => $member->{secure_port},
+			secureClientPortAddress => '127.0.0.1',
+			'ssl.keyStore.location' => $tls->{cert},
+			'ssl.keyStore.type' => 'PEM',
+			'ssl.trustStore.location' => $tls->{ca},
+			'ssl.trustStore.type' => 'PEM');
+	}
 	%config = (%config, %{ $self->{config} });
 
 	mkpath("$member->{dir}/data");
@@ -733,7 +784,8 @@ sub _launch
 		'-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
 		'-Dorg.slf4j.simpleLogger.showDateTime=true',
 		@{ $self->{java_options} },
-		'-cp', "$classpath:$logging_jar",
+		'-cp', join(':', $classpath, $logging_jar,
+			$self->{tls} ? map { "/usr/share/java/netty-$_.jar" } @netty : ()),
 		'org.apache.zookeeper.server.quorum.QuorumPeerMain',
 		"$member->{dir}/zoo.cfg");
 

@@ -51,7 +51,7 @@ destdir=        # where zklock is installed below, if PostgreSQL bears that
 build=build     # where it is built, below work
 
 # What the two commands need on Debian; MAJOR is the release of PostgreSQL.
-build_packages=(make gcc libc6-dev libzookeeper-st-dev
+build_packages=(make gcc libc6-dev libzookeeper-st-dev libssl-dev
 	postgresql-server-dev-MAJOR)
 server_packages=(postgresql-MAJOR zookeeper default-jre-headless libslf4j-java libipc-run-perl
 	procps)

@@ -1,0 +1,55 @@
+/*-------------------------------------------------------------------------
+ *
+ * program_plain.c
+ *	  What stands in the place of program_tls.c in the program that is used
+ *	  without TLS.
+ *
+ * To load OpenSSL takes longer than all else that a session's program does
+ * until it connects.  So there are two, and the backend starts the one that
+ * its settings need.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "program_tls.h"
+
+#include <stdio.h>
+
+bool
+tls_begin(const char *text, char why[TLS_WHY_SIZE])
+{
+	(void) text;
+	snprintf(why, TLS_WHY_SIZE, "This program is the one without TLS");
+	return false;
+}
+
+void
+tls_expect(const ServerList *list, const ServerAddresses *addresses)
+{
+	(void) list;
+	(void) addresses;
+}
+
+int
+tls_fd(void)
+{
+	return -1;
+}
+
+void
+tls_move(void)
+{
+}
+
+const char *
+tls_error(int fd)
+{
+	(void) fd;
+	return "";
+}
+
+int
+tls_socket(int fd, int64_t *received_at)
+{
+	*received_at = INT64_MAX;
+	return fd;
+}

@@ -1,0 +1,599 @@
+/*-------------------------------------------------------------------------
+ *
+ * program_tls.c
+ *	  TLS between the session's program and ZooKeeper's servers.
+ *
+ * A line is one connection: the socket pair of whose ends the caller of
+ * connect() has one, the TCP connection, and what is on its way between them.
+ * It lives until the caller has closed its end.  If it fails before, the
+ * caller finds the end of its input, and tls_error() says why.
+ *
+ * Readiness is edge-triggered: each call of tls_move() reads and writes as
+ * much as can be.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "program_tls.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+#include "ask.h"
+#include "program.h"
+
+/* What TLS takes at a time, and as much as one of its records has. */
+#define BUFFER_SIZE (16 * 1024)
+
+/* As many connections as program_ask.c makes at a time. */
+#define LINES_MAX ASK_ALL_MAX
+
+/* What the text of tls_begin() holds; all but the last are files. */
+typedef enum Setting
+{
+	CA_FILE,
+	CERT_FILE,
+	KEY_FILE,
+	CRL_FILE,
+	MIN_VERSION
+} Setting;
+
+typedef struct Line
+{
+	int			fd;				/* the caller's descriptor: a name, for it may
+								 * be closed */
+	int			inner;			/* our end of the pair */
+	int			outer;			/* the TCP connection */
+	SSL		   *ssl;			/* NULL: it has failed before */
+	const char *host;			/* whose certificate it must be */
+	char		address[SERVERS_ADDRESS_SIZE];
+	bool		is_ready;		/* the handshake is done */
+	bool		is_untrusted;	/* its certificate was found no good */
+	bool		is_left;		/* the caller has closed its end */
+	bool		is_over;		/* nothing comes or goes any more */
+	int64_t		received_at;	/* 0: nothing was */
+	char		error[TLS_WHY_SIZE];
+} Line;
+
+static char *settings[MIN_VERSION + 1];
+static SSL_CTX *context;		/* NULL: without TLS */
+static int	events = -1;		/* epoll; valid with a context */
+static Line *lines[LINES_MAX];
+
+/* The server at each address. */
+static struct
+{
+	char		address[SERVERS_ADDRESS_SIZE];
+	char		host[SERVERS_HOST_MAX + 1];
+}			expected[ASK_ALL_MAX];
+static int	nexpected;
+
+/* Calls of connect() while it is proved that the library does call ours. */
+static int	nproved = -1;
+
+static SSL_CTX *load(char why[TLS_WHY_SIZE]);
+static bool load_file(SSL_CTX *made, Setting file, char why[TLS_WHY_SIZE]);
+static const char *complaint_of_key(const struct stat *status);
+static bool is_ours(void);
+static int	make_line(int fd, const struct sockaddr *address,
+					  socklen_t length);
+static bool begin_handshake(Line *line);
+static Line *line_of(int fd);
+static void free_line(int place);
+static void move(Line *line);
+static bool move_out(Line *line);
+static bool move_in(Line *line);
+static void note_refusal(Line *line, int rc);
+static void fail(Line *line, int system_error);
+static int	note_verdict(int is_good, X509_STORE_CTX *store);
+
+/* The library's connect(), and everybody's. */
+int			program_connect(int fd, const struct sockaddr *address,
+							socklen_t length) __asm__("connect");
+
+bool
+tls_begin(const char *text, char why[TLS_WHY_SIZE])
+{
+	char	   *rest = strdup(text);
+
+	for (int i = CA_FILE; i <= MIN_VERSION; i++)
+		settings[i] = rest != NULL ? strsep(&rest, "\n") : "";
+	why[0] = '\0';
+	if (settings[CA_FILE][0] == '\0')
+		snprintf(why, TLS_WHY_SIZE, "\"zklock.ssl\" is on, and \"zklock.ssl_ca_file\" names no file by which servers could be verified");
+	else if (!settings[CERT_FILE][0] != !settings[KEY_FILE][0])
+		snprintf(why, TLS_WHY_SIZE, "Of \"zklock.ssl_cert_file\" and \"zklock.ssl_key_file\" only one is set");
+	else
+		context = load(why);
+	if (context == NULL)
+		return false;
+	events = epoll_create1(EPOLL_CLOEXEC);
+	if (events < 0)
+		snprintf(why, TLS_WHY_SIZE, "%s", strerror(errno));
+	else if (!is_ours())
+		snprintf(why, TLS_WHY_SIZE, "ZooKeeper's client library does not call the connect() of zklock's program, so its connections cannot be encrypted");
+	return why[0] == '\0';
+}
+
+void
+tls_expect(const ServerList *list, const ServerAddresses *addresses)
+{
+	const char *next = addresses->connect_string;
+
+	for (int i = 0; i < addresses->naddresses && nexpected < ASK_ALL_MAX; i++)
+	{
+		size_t		length = strcspn(next, ",");
+
+		snprintf(expected[nexpected].address, SERVERS_ADDRESS_SIZE, "%.*s",
+				 (int) length, next);
+		strcpy(expected[nexpected++].host,
+			   list->servers[addresses->server[i]].host);
+		next += length + (next[length] == ',');
+	}
+}
+
+int
+tls_fd(void)
+{
+	return events;
+}
+
+void
+tls_move(void)
+{
+	struct epoll_event ready[16];
+
+	if (context == NULL)
+		return;
+	/* what is ready is of no interest, only that it is told again */
+	while (epoll_wait(events, ready, 16, 0) == 16)
+		;
+	for (int i = 0; i < LINES_MAX; i++)
+	{
+		if (lines[i] == NULL)
+			continue;
+		move(lines[i]);
+		if (lines[i]->is_left)
+			free_line(i);
+	}
+}
+
+const char *
+tls_error(int fd)
+{
+	const Line *line = line_of(fd);
+
+	return line != NULL ? line->error : "";
+}
+
+int
+tls_socket(int fd, int64_t *received_at)
+{
+	const Line *line = line_of(fd);
+
+	*received_at = line != NULL ? line->received_at : INT64_MAX;
+	return line != NULL ? line->outer : fd;
+}
+
+/*
+ * Whatever else connects, for example to a local name service, is left alone.
+ */
+int
+program_connect(int fd, const struct sockaddr *address, socklen_t length)
+{
+	if (nproved >= 0)
+	{
+		nproved++;
+		errno = ECONNREFUSED;
+		return -1;
+	}
+	if (context == NULL || (address->sa_family != AF_INET &&
+							address->sa_family != AF_INET6))
+		return (int) syscall(SYS_connect, fd, address, length);
+	return make_line(fd, address, length);
+}
+
+/* ---------------------------------------------------------------------
+ * Beginning
+ * ---------------------------------------------------------------------
+ */
+
+/* A context with all that the settings name; NULL with a reason. */
+static SSL_CTX *
+load(char why[TLS_WHY_SIZE])
+{
+	SSL_CTX    *made = SSL_CTX_new(TLS_client_method());
+
+	if (made == NULL)
+	{
+		snprintf(why, TLS_WHY_SIZE, "OpenSSL could not be started");
+		return NULL;
+	}
+	SSL_CTX_set_mode(made, SSL_MODE_ENABLE_PARTIAL_WRITE |
+					 SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	SSL_CTX_set_min_proto_version(made,
+								  settings[MIN_VERSION][0] == '3' ?
+								  TLS1_3_VERSION : TLS1_2_VERSION);
+	SSL_CTX_set_verify(made, SSL_VERIFY_PEER, note_verdict);
+	/* nobody is here who could be asked for one */
+	SSL_CTX_set_default_passwd_cb_userdata(made, "");
+	for (int i = CA_FILE; i <= CRL_FILE; i++)
+		if (settings[i][0] != '\0' && !load_file(made, i, why))
+		{
+			SSL_CTX_free(made);
+			return NULL;
+		}
+	return made;
+}
+
+/* Not a FIFO, which would hold us up. */
+static bool
+load_file(SSL_CTX *made, Setting file, char why[TLS_WHY_SIZE])
+{
+	const char *path = settings[file];
+	X509_STORE *store = SSL_CTX_get_cert_store(made);
+	const char *reason = NULL;
+	struct stat status;
+	int			rc = 0;
+
+	ERR_clear_error();
+	if (stat(path, &status) != 0)
+		reason = strerror(errno);
+	else if (!S_ISREG(status.st_mode))
+		reason = "not a regular file";
+	else if (file == CA_FILE)
+		rc = SSL_CTX_load_verify_locations(made, path, NULL);
+	else if (file == CERT_FILE)
+		rc = SSL_CTX_use_certificate_chain_file(made, path);
+	else if (file == CRL_FILE)
+		rc = X509_STORE_load_locations(store, path, NULL) == 1 &&
+			X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK |
+								 X509_V_FLAG_CRL_CHECK_ALL);
+	else if ((reason = complaint_of_key(&status)) == NULL)
+		rc = SSL_CTX_use_PrivateKey_file(made, path, SSL_FILETYPE_PEM);
+	if (reason == NULL)
+		reason = ERR_reason_error_string(ERR_peek_last_error());
+	if (rc != 1)
+		snprintf(why, TLS_WHY_SIZE, "Could not load file \"%.250s\": %s", path,
+				 reason != NULL ? reason : "it cannot be read");
+	return rc == 1;
+}
+
+/* NULL: nobody else can read it. */
+static const char *
+complaint_of_key(const struct stat *status)
+{
+	mode_t		others = status->st_uid == 0 ? S_IWGRP | S_IXGRP | S_IRWXO :
+		S_IRWXG | S_IRWXO;
+
+	if (status->st_uid != geteuid() && status->st_uid != 0)
+		return "it must be owned by the database user or root";
+	return (status->st_mode & others) == 0 ? NULL :
+		"it has group or world access; it must have permissions u=rw (0600) or less if owned by the database user, or u=rw,g=r (0640) or less if owned by root";
+}
+
+/*
+ * Does the library call our connect()?  It would not if it was linked so that
+ * it finds its own symbols, or those of the C library, first.  It is asked to
+ * connect to where nobody listens.
+ */
+static bool
+is_ours(void)
+{
+	zhandle_t  *zh = zookeeper_init("127.0.0.1:1", NULL, 1000, NULL, NULL,
+									ZOO_NO_LOG_CLIENTENV);
+	struct timeval timeout;
+	int			fd;
+	int			interest;
+	bool		is_called;
+
+	if (zh == NULL)
+		return false;
+	nproved = 0;
+	zookeeper_interest(zh, &fd, &interest, &timeout);
+	is_called = nproved == 1;
+	nproved = -1;
+	zookeeper_close(zh);
+	return is_called;
+}
+
+/* ---------------------------------------------------------------------
+ * Lines
+ * ---------------------------------------------------------------------
+ */
+
+/*
+ * What connect() does with TLS: connect a copy of the socket, and put one end
+ * of a pair in its place.  The result is always that of a socket that is being
+ * connected: what has failed shows as the end of its input.
+ */
+static int
+make_line(int fd, const struct sockaddr *address, socklen_t length)
+{
+	Line	   *line = calloc(1, sizeof(*line));
+	int			pair[2];
+	int			place = -1;
+
+	for (int i = 0; i < LINES_MAX; i++)
+	{
+		if (lines[i] != NULL && lines[i]->fd == fd)
+			free_line(i);		/* that descriptor was closed */
+		if (lines[i] == NULL)
+			place = i;
+	}
+	if (line == NULL || place < 0 ||
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0,
+				   pair) != 0)
+	{
+		free(line);
+		errno = ENOBUFS;
+		return -1;
+	}
+	lines[place] = line;
+	line->fd = fd;
+	line->inner = pair[0];
+	line->outer = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+	/* IPv6 has its port where IPv4 has it */
+	servers_format_address(line->address, address,
+						   ntohs(((const struct sockaddr_in *) address)->sin_port));
+	for (int i = 0; i < nexpected && line->host == NULL; i++)
+		if (strcmp(expected[i].address, line->address) == 0)
+			line->host = expected[i].host;
+	snprintf(line->error, TLS_WHY_SIZE, "Server \"%s\" did not answer in the TLS handshake in time",
+			 line->address);
+	if (line->outer < 0 || dup2(pair[1], fd) < 0 || line->host == NULL)
+		fail(line, EADDRNOTAVAIL);
+	else if (syscall(SYS_connect, line->outer, address, length) != 0 &&
+			 errno != EINPROGRESS)
+		fail(line, errno);
+	else if (!begin_handshake(line))
+		fail(line, ENOMEM);
+	close(pair[1]);
+	errno = EINPROGRESS;
+	return -1;
+}
+
+/*
+ * The files may have been replaced since the connection before.  If they
+ * cannot be read now, those that could are used.
+ */
+static bool
+begin_handshake(Line *line)
+{
+	struct epoll_event any = {.events = EPOLLIN | EPOLLOUT | EPOLLET};
+	char		why[TLS_WHY_SIZE] = "";
+	static bool is_first = true;
+	SSL_CTX    *newer = is_first ? NULL : load(why);
+
+	is_first = false;
+	if (newer != NULL)
+	{
+		SSL_CTX_free(context);	/* the lines have counted it */
+		context = newer;
+	}
+	line->ssl = SSL_new(context);
+	if (line->ssl == NULL || SSL_set_fd(line->ssl, line->outer) != 1)
+		return false;
+	SSL_set_app_data(line->ssl, line);
+	SSL_set_hostflags(line->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+	if (servers_is_numeric(line->host) ?
+		X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(line->ssl),
+									  line->host) != 1 :
+		SSL_set1_host(line->ssl, line->host) != 1 ||
+		SSL_set_tlsext_host_name(line->ssl, line->host) != 1)
+		return false;
+	return epoll_ctl(events, EPOLL_CTL_ADD, line->inner, &any) == 0 &&
+		epoll_ctl(events, EPOLL_CTL_ADD, line->outer, &any) == 0;
+}
+
+/* NULL: there is none. */
+static Line *
+line_of(int fd)
+{
+	for (int i = 0; i < LINES_MAX && context != NULL; i++)
+		if (lines[i] != NULL && lines[i]->fd == fd && !lines[i]->is_left)
+			return lines[i];
+	return NULL;
+}
+
+static void
+free_line(int place)
+{
+	Line	   *line = lines[place];
+
+	lines[place] = NULL;
+	if (line->is_ready && !line->is_over)
+		SSL_shutdown(line->ssl);	/* as far as it goes now */
+	SSL_free(line->ssl);
+	close(line->inner);
+	if (line->outer >= 0)
+		close(line->outer);
+	explicit_bzero(line, sizeof(*line));
+	free(line);
+}
+
+/* ---------------------------------------------------------------------
+ * Moving
+ * ---------------------------------------------------------------------
+ */
+
+static void
+move(Line *line)
+{
+	bool		is_moving = true;
+
+	ERR_clear_error();
+	if (!line->is_ready && !line->is_over)
+	{
+		int			rc = SSL_connect(line->ssl);
+
+		line->is_ready = rc == 1;
+		if (rc == 1)
+			line->error[0] = '\0';
+		else
+			note_refusal(line, rc);
+	}
+	while (is_moving)
+	{
+		is_moving = move_out(line);
+		is_moving |= move_in(line);
+	}
+}
+
+/*
+ * From the caller to the server, or into nothing if the line is over.  Was
+ * anything moved?  What OpenSSL does not take stays where it is.
+ */
+static bool
+move_out(Line *line)
+{
+	char		bytes[BUFFER_SIZE];
+	ssize_t		length = recv(line->inner, bytes, BUFFER_SIZE,
+							  MSG_PEEK | MSG_DONTWAIT);
+	int			taken = (int) length;
+
+	line->is_left = length == 0 ||
+		(length < 0 && errno != EAGAIN && errno != EINTR);
+	if (length <= 0 || (!line->is_ready && !line->is_over))
+		return false;
+	if (!line->is_over)
+		taken = SSL_write(line->ssl, bytes, (int) length);
+	if (taken <= 0)
+		note_refusal(line, taken);
+	else
+		recv(line->inner, bytes, (size_t) taken, MSG_DONTWAIT);
+	return taken > 0;
+}
+
+/* To the caller.  Was anything moved?  What he does not read stays. */
+static bool
+move_in(Line *line)
+{
+	char		bytes[BUFFER_SIZE];
+	int			length;
+	ssize_t		sent;
+
+	if (!line->is_ready || line->is_over)
+		return false;
+	length = SSL_peek(line->ssl, bytes, BUFFER_SIZE);
+	if (length <= 0)
+	{
+		note_refusal(line, length);
+		return false;
+	}
+	sent = send(line->inner, bytes, (size_t) length,
+				MSG_NOSIGNAL | MSG_DONTWAIT);
+	if (sent <= 0)
+		return false;
+	SSL_read(line->ssl, bytes, (int) sent);
+	line->received_at = protocol_now();
+	return true;
+}
+
+/* ---------------------------------------------------------------------
+ * Failures
+ * ---------------------------------------------------------------------
+ */
+
+/* OpenSSL did not do it.  Does that mean that it will not do it either? */
+static void
+note_refusal(Line *line, int rc)
+{
+	int			system_error = errno;
+	int			kind = SSL_get_error(line->ssl, rc);
+
+	if (kind != SSL_ERROR_WANT_READ && kind != SSL_ERROR_WANT_WRITE)
+		fail(line, kind == SSL_ERROR_SYSCALL ? system_error : 0);
+}
+
+/*
+ * The line is over; say why, unless that is known.  Once a server has
+ * answered it may end the connection as it likes.
+ */
+static void
+fail(Line *line, int system_error)
+{
+	unsigned long code = ERR_peek_error();
+	const char *reason = code != 0 ? ERR_reason_error_string(code) : NULL;
+	bool		is_end = code == 0 || (reason != NULL &&
+									   strstr(reason, "unexpected eof") != NULL);
+
+	line->is_over = true;
+	shutdown(line->inner, SHUT_WR);
+	if (line->is_untrusted || (line->received_at != 0 && is_end))
+		return;
+	if (system_error != 0 && code == 0)
+		snprintf(line->error, TLS_WHY_SIZE, "Could not connect to server \"%s\": %s",
+				 line->address, strerror(system_error));
+	else if (is_end)
+		snprintf(line->error, TLS_WHY_SIZE, "Server \"%s\" closed the connection %s the TLS handshake",
+				 line->address, line->is_ready ? "right after" : "in");
+	else
+		snprintf(line->error, TLS_WHY_SIZE, "TLS with server \"%s\" failed: %s",
+				 line->address, reason != NULL ? reason : "OpenSSL does not say why");
+}
+
+/*
+ * OpenSSL has verified a certificate of the server's chain.  This has no word
+ * in it, but keeps what is wrong: as a line of ASCII, for the server may have
+ * written some of it.
+ */
+static int
+note_verdict(int is_good, X509_STORE_CTX *store)
+{
+	SSL		   *ssl = X509_STORE_CTX_get_ex_data(store,
+												 SSL_get_ex_data_X509_STORE_CTX_idx());
+	Line	   *line = SSL_get_app_data(ssl);
+	X509	   *certificate = X509_STORE_CTX_get_current_cert(store);
+	int			error = X509_STORE_CTX_get_error(store);
+	int			names = is_good || certificate == NULL ? -1 :
+		X509_get_ext_by_NID(certificate, NID_subject_alt_name, -1);
+	BIO		   *text = BIO_new(BIO_s_mem());
+
+	if (is_good || text == NULL || line->is_untrusted || certificate == NULL)
+	{
+		BIO_free(text);
+		return is_good;
+	}
+	BIO_printf(text, "The certificate of server \"%s\" is not ", line->address);
+	if (error == X509_V_ERR_HOSTNAME_MISMATCH ||
+		error == X509_V_ERR_IP_ADDRESS_MISMATCH)
+		BIO_printf(text, "for \"%s\"", line->host);
+	else
+		BIO_printf(text, "good: %s", X509_verify_cert_error_string(error));
+	BIO_printf(text, "; it is that of ");
+	X509_NAME_print_ex(text, X509_get_subject_name(certificate), 0,
+					   XN_FLAG_RFC2253);
+	BIO_printf(text, " (");
+	if (names >= 0)
+		X509V3_EXT_print(text, X509_get_ext(certificate, names), 0, 0);
+	BIO_printf(text, "), issued by ");
+	X509_NAME_print_ex(text, X509_get_issuer_name(certificate), 0,
+					   XN_FLAG_RFC2253);
+	BIO_printf(text, ", valid from ");
+	ASN1_TIME_print(text, X509_get0_notBefore(certificate));
+	BIO_printf(text, " until ");
+	ASN1_TIME_print(text, X509_get0_notAfter(certificate));
+	memset(line->error, 0, TLS_WHY_SIZE);
+	BIO_read(text, line->error, TLS_WHY_SIZE - 1);
+	line->is_untrusted = true;
+	for (char *at = line->error; *at != '\0'; at++)
+		if (*at < ' ' || *at > '~')
+			*at = '?';
+	BIO_free(text);
+	return is_good;
+}

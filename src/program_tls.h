@@ -1,0 +1,67 @@
+/*-------------------------------------------------------------------------
+ *
+ * program_tls.h
+ *	  TLS between the session's program and ZooKeeper's servers.
+ *
+ * ZooKeeper's client library has no TLS as Debian builds it.  But it calls
+ * connect() as every library does, so that a connect() of the program's own
+ * is the one that is called.  Once tls_begin() has succeeded that one puts one
+ * end of a socket pair in the place of the caller's socket, connects itself,
+ * and moves what goes through the pair through OpenSSL.  Who has called it,
+ * the library or program_ask.c, goes on as with a socket of its own.
+ *
+ * The one rule: from then on no connection over TCP is made without TLS, and
+ * none whose certificate was not verified carries a byte of its caller's.  So
+ * names must have been looked up before: that may take connections, too.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_PROGRAM_TLS_H
+#define ZKLOCK_PROGRAM_TLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "servers.h"
+
+/* Room for a reason, a sentence without a full stop. */
+#define TLS_WHY_SIZE 480
+
+/*
+ * Begin: read the files that the text names, and prove that the library calls
+ * our connect().  Its lines: the file of the authorities, of the certificate,
+ * of the key, of revocations, any of them empty; the lowest version, 2 or 3.
+ * Relative paths lead to the data directory, where the program runs.  Files that can be read later are read again
+ * for each connection.  false with a reason in why.
+ */
+extern bool tls_begin(const char *text, char why[TLS_WHY_SIZE]);
+
+/* The certificate at each of these addresses is to be that of its server. */
+extern void tls_expect(const ServerList *list,
+					   const ServerAddresses *addresses);
+
+/*
+ * A descriptor that can be read when there is something for tls_move() to do;
+ * -1 without TLS.
+ */
+extern int	tls_fd(void);
+
+/* Move what can be moved, in both directions.  Never waits. */
+extern void tls_move(void);
+
+/*
+ * What is wrong with the connection that the caller of connect() knows by that
+ * descriptor: until the handshake is done that it is not.  "" if nothing is,
+ * and without TLS.
+ */
+extern const char *tls_error(int fd);
+
+/*
+ * The socket of that connection, without TLS the descriptor itself; and when
+ * anything was last received over it that TLS has found to be the server's,
+ * INT64_MAX without TLS.
+ */
+extern int	tls_socket(int fd, int64_t *received_at);
+
+#endif							/* ZKLOCK_PROGRAM_TLS_H */

@@ -1,0 +1,169 @@
+
+=pod
+
+=head1 NAME
+
+Certificates - certificates for tests, made with openssl
+
+=head1 SYNOPSIS
+
+  my $authority = Certificates->new($directory, 'good');
+  my $file = $authority->issue('server', 'DNS:localhost,IP:127.0.0.1');
+
+=head1 DESCRIPTION
+
+An authority is a directory with files NAME.pem, NAME.key, and NAME.both, which has
+both.
+
+=cut
+
+package Certificates;
+
+use strict;
+use warnings;
+
+use Carp;
+
+=pod
+
+=head1 METHODS
+
+=head2 new($directory, $name), ca
+
+An authority of that name; its certificate's file.
+
+=cut
+
+sub new
+{
+	my ($class, $directory, $name) = @_;
+	my $self = bless { directory => $directory, name => $name }, $class;
+	_openssl(qw(req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 90),
+		'-subj', "/CN=authority $name", '-keyout', $self->_file('ca.key'),
+		'-out', $self->ca);
+	return $self;
+}
+
+sub ca { return $_[0]->_file('ca.pem'); }
+
+=pod
+
+=head2 issue($name, $names, %option), cert($name), key($name), both($name)
+
+A certificate of the subject /CN=$name, for these alternative names, if any. Options:
+days, from now, which may be negative; phrase, of the key.
+
+=cut
+
+sub issue
+{
+	my ($self, $name, $names, %option) = @_;
+	my $request = $self->_file("$name.csr");
+	my $extensions = $self->_file("$name.ext");
+	my $days = $option{days} // 90;
+
+	_write($extensions, "basicConstraints=CA:FALSE\n" . ($names ? "subjectAltName=$names\n" : ''));
+	_openssl(qw(req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1),
+		$option{phrase} ? ('-passout', "pass:$option{phrase}") : '-nodes',
+		'-subj', "/CN=$name", '-keyout', $self->key($name), '-out', $request);
+	# What is over has begun before that.
+	my @dates = $days > 0 ? (-days => $days) : ();
+	if (@dates)
+	{
+		_openssl(qw(x509 -req), '-in', $request, '-CA', $self->ca, '-CAkey', $self->_file('ca.key'),
+			'-CAcreateserial', @dates, '-extfile', $extensions, '-out', $self->cert($name));
+	}
+	else
+	{
+		$self->_configure;
+		_openssl(qw(ca -batch -notext -config), $self->_file('ca.conf'),
+			qw(-startdate 20200101000000Z -enddate 20200102000000Z),
+			'-in', $request, '-extfile', $extensions, '-out', $self->cert($name));
+	}
+	chmod 0600, $self->key($name);
+	_write($self->both($name), _read($self->key($name)) . _read($self->cert($name)));
+	return $self->cert($name);
+}
+
+sub cert { return $_[0]->_file("$_[1].pem"); }
+sub key { return $_[0]->_file("$_[1].key"); }
+sub both { return $_[0]->_file("$_[1].both"); }
+
+=pod
+
+=head2 revoke($name)
+
+The file of a list that says that this certificate is not valid any more.
+
+=cut
+
+sub revoke
+{
+	my ($self, @names) = @_;
+	my $list = $self->_file('crl.pem');
+	$self->_configure;
+	_openssl(qw(ca -config), $self->_file('ca.conf'), '-revoke', $self->cert($_)) foreach @names;
+	_openssl(qw(ca -config), $self->_file('ca.conf'), qw(-gencrl -out), $list);
+	return $list;
+}
+
+# What "openssl ca" needs.
+sub _configure
+{
+	my ($self) = @_;
+	my $conf = $self->_file('ca.conf');
+	return if -e $conf;
+	_write($self->_file('index.txt'), '');
+	_write($conf, <<"CONF");
+[ca]
+default_ca = this
+[this]
+database = @{[ $self->_file('index.txt') ]}
+new_certs_dir = $self->{directory}
+certificate = @{[ $self->ca ]}
+private_key = @{[ $self->_file('ca.key') ]}
+rand_serial = yes
+default_md = sha256
+default_days = 90
+default_crl_days = 30
+policy = any
+[any]
+commonName = supplied
+CONF
+	return;
+}
+
+sub _file
+{
+	my ($self, $name) = @_;
+	return "$self->{directory}/$self->{name}-$name";
+}
+
+sub _openssl
+{
+	my @arguments = @_;
+	open my $out, '-|', 'sh', '-c', 'exec "$0" "$@" 2>&1 </dev/null', 'openssl', @arguments
+	  or croak "could not run openssl: $!";
+	my $text = join '', readline $out;
+	close $out or croak "openssl @arguments: $text";
+	return;
+}
+
+sub _write
+{
+	my ($path, $text) = @_;
+	open my $file, '>', $path or croak "could not write $path: $!";
+	print $file $text;
+	close $file or croak "could not write $path: $!";
+	return;
+}
+
+sub _read
+{
+	my ($path) = @_;
+	open my $file, '<', $path or croak "could not read $path: $!";
+	local $/;
+	return readline $file;
+}
+
+1;

@@ -1,0 +1,343 @@
+# TLS between sessions and ZooKeeper: locks as without it; servers that are not who they
+# should be get no word; and what is wrong is said. With real servers, and certificates
+# that are made here.
+
+use strict;
+use warnings;
+
+use Certificates;
+use IO::Select;
+use IO::Socket::INET;
+use POSIX ();
+use Proxy;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+plan skip_all => 'the servers have no Netty here (libnetty-java)' unless ZooKeeper::can_tls();
+plan skip_all => 'there is no openssl here' if system('openssl version >/dev/null 2>&1') != 0;
+
+my $directory = PostgreSQL::Test::Utils::tempdir();
+my $good = Certificates->new($directory, 'good');
+my $bad = Certificates->new($directory, 'bad');
+$good->issue('server', 'DNS:localhost,IP:127.0.0.1');
+$good->issue('client');
+$good->issue('other', 'DNS:zk9.example');
+$good->issue('expired', 'DNS:localhost', days => -1);
+$good->issue('secret', '', phrase => 'open sesame');
+$bad->issue('server', 'DNS:localhost');
+$bad->issue('client');
+
+my $zk = ZooKeeper->new(servers => 3, tls => { ca => $good->ca, cert => $good->both('server') })
+  ->start;
+my %tls = (
+	'zklock.ssl' => 'on',
+	'zklock.ssl_ca_file' => $good->ca,
+	'zklock.ssl_cert_file' => $good->cert('client'),
+	'zklock.ssl_key_file' => $good->key('client'));
+my $node = cluster('berlin', $zk, servers => $zk->secure_connect_string, %tls,
+	'session_preload_libraries' => 'zklock', 'zklock.session_timeout' => '8s');
+my $plain = cluster('paris', $zk);
+
+# With other settings from now on; without any as at first.
+sub reconfigure
+{
+	my (%setting) = @_;
+	foreach my $name ('zklock.servers', 'zklock.connect_timeout', 'zklock.ssl_crl_file',
+		'zklock.ssl_min_protocol_version', sort keys %tls)
+	{
+		my $value = $setting{$name};
+		$node->safe_psql('postgres', defined $value
+			? "ALTER SYSTEM SET $name = '$value'"
+			: "ALTER SYSTEM RESET $name");
+	}
+	$node->reload;
+	foreach my $name (keys %setting)
+	{
+		my $query = "SELECT current_setting('$name')";
+		poll_until { $node->safe_psql('postgres', $query) eq $setting{$name} } $name;
+	}
+	return;
+}
+
+# The error of a lock with these settings. A server that has just started may take longer
+# than that for its first handshake.
+sub error_with
+{
+	my (%setting) = @_;
+	reconfigure('zklock.connect_timeout' => '2s', %setting);
+	foreach my $attempt (1 .. 10)
+	{
+		my ($status, $out, $err) = $node->psql('postgres', "SELECT zk_lock('refused')");
+		return $err if $err !~ /No server of|did not answer/;
+	}
+	return 'nothing but silence';
+}
+
+# A server with another certificate, or other settings.
+sub server_with
+{
+	my ($certificate, %option) = @_;
+	return ZooKeeper->new(
+		tls => { ca => $good->ca, cert => $certificate }, %option)->start;
+}
+
+subtest 'locks between a cluster with TLS and one without' => sub {
+	my ($ours, $theirs) = (background($node), background($plain));
+	$ours->query_safe("SELECT zk_lock('mixed')");
+	$theirs->start_query("SELECT zk_lock('mixed')");
+	wait_for_wait($plain, $theirs->pid);
+	is($ours->query_safe("SELECT zk_is_held('mixed')"), 't', 'held, proved over TLS');
+	$ours->query_safe("SELECT zk_unlock('mixed')");
+	$theirs->wait_result;
+	is($theirs->sqlstate, '00000', 'granted');
+	$ours->start_query("SELECT zk_lock('mixed')");
+	wait_for_wait($node, $ours->pid);
+	$theirs->query_safe("SELECT zk_unlock('mixed')");
+	$ours->wait_result;
+	is($ours->sqlstate, '00000', 'and back');
+
+	# More than fits into one record of TLS, or into a socket pair.
+	is($ours->query_safe("SELECT count(zk_xact_lock('many/' || repeat('x', 150) || i))
+		FROM generate_series(1, 300) AS i"), 300, 'many at a time');
+	$ours->query_safe("SELECT zk_unlock_all()");
+	poll_until { !$zk->ephemerals('/') } 'all to be released';
+	$ours->quit;
+	$theirs->quit;
+	assert_no_programs($node);
+	assert_no_nodes($zk, lock_path('mixed'));
+};
+
+subtest 'connections that break' => sub {
+	my $session = background($node);
+	$session->query_safe("SELECT zk_lock('kept')");
+	my ($server) = $session->query_safe('SELECT server FROM zk_session') =~ /:(\d+)$/;
+	my ($member) = grep { $zk->secure_port($_) == $server } $zk->members;
+	my $id = $session->query_safe('SELECT session_id FROM zk_session');
+	$zk->kill9($member);
+	poll_until {
+		$session->query_safe('SELECT state, server FROM zk_session') =~ /^connected\|(?!.*:$server$)/;
+	} 'it to be connected elsewhere';
+	is($session->query_safe("SELECT zk_is_held('kept')"), 't', 'the lock outlives a server');
+	is($session->query_safe('SELECT session_id FROM zk_session'), $id, 'and so does the session');
+	$zk->start($member);
+	$session->query_safe("SELECT zk_is_held('kept')");
+
+	# Silent, but the kernel still takes what is sent.
+	$zk->pause;
+	my $began = time;
+	poll_until { $session->query('SELECT state FROM zk_session') =~ /lost|^$/ || $session->sqlstate ne '00000' } 'the loss';
+	cmp_ok(time - $began, '<', 16, 'a silent ensemble is noticed in time');
+	$zk->resume;
+	$zk->wait_ready;
+	$session->quit;
+	poll_until { !$zk->ephemerals('/') } 'its nodes to go';
+};
+
+subtest 'sessions end' => sub {
+	my $session = background($node);
+	$session->query_safe("SELECT zk_lock('ended')");
+	my $began = time;
+	kill 'KILL', $session->query_safe('SELECT program_pid FROM zk_session');
+	poll_until { !$zk->ephemerals('/') } 'the session whose program was killed to be ended';
+	$session->quit;
+
+	$session = background($node);
+	$session->query_safe("SELECT zk_lock('ended')");
+	$session->quit;
+	poll_until { !$zk->ephemerals('/') } 'the session of a backend that ended', 2;
+	assert_no_programs($node);
+};
+
+subtest 'files and settings that are no good' => sub {
+	my %case = (
+		'zklock.ssl_ca_file names nothing' => [
+			{ 'zklock.ssl_ca_file' => '' }, qr/"zklock\.ssl_ca_file" names no file/ ],
+		'a missing CA file' => [
+			{ 'zklock.ssl_ca_file' => 'nowhere.pem' },
+			qr/Could not load file "nowhere\.pem": No such file/ ],
+		'a CA file with rubbish' => [
+			{ 'zklock.ssl_ca_file' => 'postgresql.conf' },
+			qr/Could not load file "postgresql\.conf"/ ],
+		'a certificate without a key' => [ { 'zklock.ssl_key_file' => '' }, qr/only one is set/ ],
+		'a key that does not fit' => [
+			{ 'zklock.ssl_key_file' => $bad->key('client') },
+			qr/Could not load file .*: key values mismatch/ ],
+		'a key with a pass phrase' => [
+			{
+				'zklock.ssl_cert_file' => $good->cert('secret'),
+				'zklock.ssl_key_file' => $good->key('secret')
+			},
+			qr/Could not load file/
+		],
+		'a directory' => [ { 'zklock.ssl_crl_file' => 'base' }, qr/"base": not a regular file/ ]);
+	foreach my $what (sort keys %case)
+	{
+		my $error = error_with(%{ $case{$what}[0] });
+		like($error, qr/could not set up TLS for ZooKeeper/, $what);
+		like($error, $case{$what}[1], 'why');
+	}
+	my $key = $good->key('client');
+	chmod 0640, $key;
+	like(error_with(), qr/Could not load file .* it has group or world access/, 'a key that others can read');
+	my $check = $node->safe_psql('postgres', 'SELECT state, what, remedy FROM zk_check(false)');
+	like($check, qr/^error\|.*has group or world access/m, 'zk_check() says it, too');
+	chmod 0600, $key;
+	link $good->ca, $node->data_dir . '/root.crt';
+	is(error_with('zklock.ssl_ca_file' => 'root.crt'), '', 'a path leads to the data directory');
+};
+
+subtest 'servers that are not what they should be' => sub {
+	my %server = (
+		expired => server_with($good->both('expired')),
+		other => server_with($good->both('other')),
+		unknown => server_with($bad->both('server')));
+	my $revoked = $good->revoke('other');
+	my %expected = (
+		expired => qr/is not good: certificate has expired; it is that of CN=expired \(DNS:localhost\), issued by CN=authority good, valid from Jan  1 .* until Jan  2 00:00:00 2020/,
+		other => qr/is not for "localhost"; it is that of CN=other \(DNS:zk9\.example\), issued by/,
+		unknown => qr/is not good: unable to get .*issuer certificate; it is that of CN=server \(DNS:localhost\), issued by CN=authority bad/);
+	foreach my $what (sort keys %expected)
+	{
+		my $error = error_with('zklock.servers' => $server{$what}->secure_connect_string);
+		like($error, qr/could not connect to ZooKeeper within 2000 ms/, $what);
+		like($error, $expected{$what}, 'why');
+		like($error, qr/HINT:  The setting "zklock.ssl_ca_file"/, 'and what to do');
+		my $check = $node->safe_psql('postgres', 'SELECT state, what, remedy FROM zk_check(false)');
+		like($check, $expected{$what}, 'zk_check() says it, too');
+		is(scalar(grep { /Session establishment|0x/ } $server{$what}->ephemerals('/')), 0, 'no session');
+	}
+	my $error = error_with(
+		'zklock.servers' => 'localhost:' . $server{expired}->secure_port,
+		'zklock.ssl_crl_file' => $revoked);
+	like($error, qr/The certificate of server/, 'with a list of revocations');
+
+	$error = error_with('zklock.servers' => '127.0.0.2:' . $zk->secure_port);
+	like($error, qr/could not connect/, 'another address');
+	is(error_with('zklock.servers' => '127.0.0.1:' . $zk->secure_port), '', 'by its address');
+	$_->stop foreach values %server;
+};
+
+subtest 'what servers want' => sub {
+	my $error = error_with('zklock.ssl_cert_file' => '', 'zklock.ssl_key_file' => '');
+	like($error, qr/could not connect to ZooKeeper/, 'without a client certificate');
+	like($error, qr/HINT:  The server may want a client certificate/, 'what to do');
+	$error = error_with(
+		'zklock.ssl_cert_file' => $bad->cert('client'),
+		'zklock.ssl_key_file' => $bad->key('client'));
+	like($error, qr/HINT:  The server may want a client certificate/, 'one of a stranger');
+	$error = error_with('zklock.servers' => $zk->connect_string);
+	like($error, qr/closed the connection in the TLS handshake|TLS with server/, 'a plain port');
+	like($error, qr/HINT:  .*secureClientPort/, 'what to do');
+	$error = error_with(
+		'zklock.ssl' => 'off',
+		'zklock.servers' => $zk->secure_connect_string);
+	like($error, qr/could not connect to ZooKeeper/, 'TLS is off, and the port wants it');
+	like($error, qr/HINT:  .*zklock\.ssl/, 'what to do');
+	$error = error_with('zklock.servers' => 'localhost:' . ZooKeeper::free_port());
+	like($error, qr/Connection refused/, 'nobody there');
+
+	my $both = server_with($good->both('server'), config => { 'client.portUnification' => 'true' });
+	is(error_with('zklock.servers' => 'localhost:' . $both->port), '', 'a port for both, with TLS');
+	is(error_with('zklock.ssl' => 'off', 'zklock.servers' => 'localhost:' . $both->port), '', 'and without');
+	$both->stop;
+
+	my $newer = server_with($good->both('server'), config => { 'ssl.protocol' => 'TLSv1.3', 'ssl.ciphersuites' => 'TLS_AES_128_GCM_SHA256' });
+	my @servers = ('zklock.servers' => $newer->secure_connect_string);
+	is(error_with(@servers, 'zklock.ssl_min_protocol_version' => 'TLSv1.3'), '', 'TLS 1.3');
+	$error = error_with(@servers, 'zklock.ssl_cert_file' => '', 'zklock.ssl_key_file' => '');
+	like($error, qr/HINT:  The server may want a client certificate/, 'without a certificate');
+	$error = error_with('zklock.ssl_min_protocol_version' => 'TLSv1.3');
+	like($error, qr/TLS with server .* failed/, 'a server that has 1.2 alone');
+	$newer->stop;
+};
+
+# A server that takes what it is sent, and answers with some bytes or none.
+sub fake
+{
+	my ($answer, $file) = @_;
+	my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 50, ReuseAddr => 1)
+	  or die "could not listen: $!";
+	my $pid = fork // die "could not fork: $!";
+	return ($listener->sockport, $pid) if $pid;
+	open my $out, '>>', $file or die "could not open $file: $!";
+	$out->autoflush;
+	while (my $client = $listener->accept)
+	{
+		my $all = '';
+		while (IO::Select->new($client)->can_read(0.3) && sysread $client, my $bytes, 65_536)
+		{
+			$all .= $bytes;
+			syswrite $client, $answer if $answer ne '' && length $all == length $bytes;
+		}
+		print $out unpack('H*', $all), "\n" if $all ne '';
+		$client->close;
+	}
+	POSIX::_exit(0);
+}
+
+subtest 'nothing is said to a stranger' => sub {
+	foreach my $answer ('', "\x00\x00\x00\x29" . "\x00" x 41, "imok\n", "\x15\x03\x03\x00\x02\x02\x28")
+	{
+		my $file = "$directory/heard-" . length $answer;
+		my ($port, $pid) = fake($answer, $file);
+		my $error = error_with('zklock.servers' => "localhost:$port");
+		like($error, qr/could not connect to ZooKeeper/, 'an error');
+		$node->safe_psql('postgres', 'SELECT count(*) FROM zk_check(false)');
+		poll_until { -s $file } 'something to be heard';
+		kill 'KILL', $pid;
+		waitpid $pid, 0;
+		my @heard = split /\n/, PostgreSQL::Test::Utils::slurp_file($file);
+		cmp_ok(scalar @heard, '>=', 2, 'it was asked, by the session and by zk_check()');
+		# A ClientHello, and at most an alert behind it.
+		is(scalar(grep { !/^160301[0-9a-f]{4}01[0-9a-f]*$/ } @heard), 0, 'a ClientHello and no more')
+		  or diag(@heard);
+		is(scalar(grep { pack('H*', $_) =~ /zklock-test|srvr|digest/ } @heard), 0, 'no word');
+	}
+};
+
+subtest 'not a byte in the clear' => sub {
+	my $log = "$directory/beginnings";
+	my $proxy = Proxy->new('127.0.0.1:' . $zk->secure_port,
+		greeting => sub {
+			open my $out, '>>', $log or die "could not open $log: $!";
+			print $out unpack('H6', $_[0]), "\n";
+			close $out;
+			return $_[0];
+		});
+	my ($port) = $proxy->address =~ /:(\d+)$/;
+	reconfigure('zklock.servers' => "localhost:$port");
+	my $session = background($node);
+	$session->query_safe("SELECT zk_lock('quiet')");
+	$proxy->cut;
+	$proxy->heal;
+	poll_until { $session->query_safe("SELECT zk_is_held('quiet')") eq 't' } 'it to be back';
+	kill 'KILL', $session->query_safe('SELECT program_pid FROM zk_session');
+	poll_until { !$zk->ephemerals('/') } 'the session to be ended by another program';
+	like($node->safe_psql('postgres', 'SELECT what FROM zk_check(false)'), qr/release 3\./, 'zk_check() has asked');
+	$session->quit;
+	my @beginnings = split /\n/, PostgreSQL::Test::Utils::slurp_file($log);
+	cmp_ok(scalar @beginnings, '>=', 4, 'connections');
+	is(scalar(grep { $_ ne '160301' } @beginnings), 0, 'each has begun with TLS');
+};
+
+subtest 'new files without a restart' => sub {
+	reconfigure();
+	my $session = background($node);
+	$session->query_safe("SELECT zk_lock('renewed')");
+	$good->issue('client');
+	my $proof = $session->query_safe("SELECT zk_is_held('renewed')");
+	is($proof, 't', 'a connection that is up stays');
+	# Not even a key: the session goes on with what it has read.
+	rename $good->key('client'), $good->key('client') . '.away';
+	my ($server) = $session->query_safe('SELECT server FROM zk_session') =~ /:(\d+)$/;
+	my ($member) = grep { $zk->secure_port($_) == $server } $zk->members;
+	$zk->restart($member);
+	poll_until { $session->query_safe('SELECT state FROM zk_session') eq 'connected' } 'it to be back';
+	is($session->query_safe("SELECT zk_is_held('renewed')"), 't', 'held after a reconnect');
+	rename $good->key('client') . '.away', $good->key('client');
+	$session->quit;
+	is($node->safe_psql('postgres', "SELECT zk_lock('renewed') > 0"), 't', 'the new files are used');
+};
+
+done_testing();
