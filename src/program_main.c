@@ -93,7 +93,7 @@
  */
 #define BURST_SIZE 4096
 
-/* What ps shows, as client.c has laid it out (PROTOCOL_TITLE). */
+/* Where ps shows the state of the session (PROTOCOL_TITLE); NULL: nowhere. */
 static char *title;
 
 /* Is it without a backend, so that nobody minds if it is asked to end? */
@@ -137,7 +137,7 @@ main(int argc, char **argv)
 		fprintf(stderr, "This program is started by PostgreSQL's extension zklock and is of no use otherwise.\n");
 		return 1;
 	}
-	title = argv[0];
+	title = strstr(argv[0], PROTOCOL_NO_STATE);
 	is_orphan = argc >= 4 && strcmp(argv[1], ASK_OPTION) == 0;
 	prepare_process();
 	if (is_orphan)
@@ -277,16 +277,12 @@ static void
 show_session(const Session *session)
 {
 	static int32_t shown;
-	static char *state;
 
-	if (session->status.state == shown)
+	if (title == NULL || session->status.state == shown)
 		return;
 	shown = session->status.state;
-	if (state == NULL)
-		state = strstr(title, PROTOCOL_NO_STATE);
-	if (state != NULL)
-		snprintf(state, sizeof(PROTOCOL_NO_STATE), "%-10s",
-				 protocol_state((ZkClientState) shown));
+	snprintf(title, sizeof(PROTOCOL_NO_STATE), "%-10s",
+			 protocol_state((ZkClientState) shown));
 }
 
 /* ---------------------------------------------------------------------

@@ -420,8 +420,7 @@ free_line(int place)
 		SSL_shutdown(line->ssl);	/* as far as it goes now */
 	SSL_free(line->ssl);
 	close(line->inner);
-	if (line->outer >= 0)
-		close(line->outer);
+	close(line->outer);			/* or -1 */
 	explicit_bzero(line, sizeof(*line));
 	free(line);
 }
