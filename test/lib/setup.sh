@@ -6,14 +6,14 @@
 # however the script ends. All files are in .zklock at the top of the
 # repository, save for sockets, whose paths must be short. When we are root and
 # the repository lies where the unprivileged user cannot go, as in /root, what
-# the servers and tests need lies in /tmp until the end instead. (A capability
+# the servers and tests need lies in /var/tmp until the end instead. (A capability
 # to go there would not do: access(2) ignores it.)
 #
 # After setup_run, these are set:
 #   top work         the repository, .zklock
 #   tree             where they can be read: top, or a copy
-#   run install      run-time files, the private installation: in work or in /tmp
-#   short            a directory in /tmp, for sockets
+#   run install      run-time files, the private installation: in work or in /var/tmp
+#   short            a directory in /var/tmp, for sockets; not /tmp, which may be in memory
 #   PG_CONFIG        of the PostgreSQL that is tested; pg_major is its release
 #   bindir pgxs      of that: its programs, its files for extensions
 #   unprivileged     prefix that runs a command as the unprivileged user, in the
@@ -95,7 +95,7 @@ setup_begin() {
 	clear_last_run
 	rm -rf "$run" "$work/log"
 	mkdir -p "$run" "$work/log"
-	short=$(mktemp -d /tmp/zklock.XXXXXX)
+	short=$(mktemp -d /var/tmp/zklock.XXXXXX)
 	ln -sfn "$short" "$work/short"
 }
 
@@ -106,7 +106,7 @@ clear_last_run() {
 	for run in "$old/run" "$this"; do
 		stop_leftovers
 	done
-	[[ $old != /tmp/zklock.?????? ]] || rm -rf "$old"
+	[[ $old != /var/tmp/zklock.?????? ]] || rm -rf "$old"
 	rm -f "$work/short"
 }
 
@@ -421,7 +421,7 @@ is_readable() {
 use_copy() {
 	cp "$(type -P true)" "$short/"
 	"$short/true" 2>/dev/null ||
-		die "user $run_user cannot read $top, and no program runs in /tmp: move it elsewhere"
+		die "user $run_user cannot read $top, and no program runs in /var/tmp: move it elsewhere"
 	say "user $run_user cannot read $top, so they use a copy in $short"
 	tree=$short/tree
 	run=$short/run

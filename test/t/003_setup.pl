@@ -14,7 +14,7 @@ use ZooKeeper qw(poll_until);
 my $setup = abs_path(dirname(__FILE__) . '/../lib/setup.sh');
 my $dir = PostgreSQL::Test::Utils::tempdir_short();
 
-# Begin, tell the directory in /tmp, and run something that has a thing to take down.
+# Begin, tell the directory in /var/tmp, and run something that has a thing to take down.
 append_to_file("$dir/command", <<"SH");
 source "\$1"
 work=$dir/work
@@ -54,11 +54,11 @@ foreach my $signal (qw(TERM INT HUP))
 	my ($job, $short) = end_by($signal);
 	ok(-e "$dir/down", "SIG$signal: the job has taken down its things");
 	ok(!lives($job), "SIG$signal: it has ended");
-	ok(!-e $short, "SIG$signal: the directory in /tmp is gone");
+	ok(!-e $short, "SIG$signal: the directory in /var/tmp is gone");
 }
 
 my ($job, $first) = end_by('KILL');
-ok(-d $first, 'SIGKILL: the directory in /tmp stays');
+ok(-d $first, 'SIGKILL: the directory in /var/tmp stays');
 my (undef, $second) = end_by('TERM');
 isnt($second, $first, 'another one is made');
 ok(!-e $first && !-e $second, 'and the old one goes with it');

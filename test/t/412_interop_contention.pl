@@ -132,7 +132,10 @@ foreach my $row (@rows)
 	subtest "$style: $kind: order" => sub { test_order("order$number", $kind); };
 	subtest "$style: $kind: contention" => sub {
 		my ($count, $expected, @errors) = race("race$number", $kind);
-		is("@errors", '', 'no errors');
+		# That Kazoo was told of our nodes cannot be seen in its own.
+		s/^.*WARNING:  a contender of style "kazoo" may take no notice .*\n^HINT:  .*\n//mg
+		  foreach $kind =~ /with lock-/ ? @errors : ();
+		is(join('', @errors), '', 'no errors');
 		is($count, $expected, 'none lost');
 		assert_no_nodes($zk, lock_path("race$number"));
 	};
