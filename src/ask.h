@@ -3,8 +3,8 @@
  * ask.h
  *	  What the program says of servers that it was started to ask.
  *
- * "zklock-session --ask SERVERS DEADLINE [TLS]" asks all servers of a list how they
- * are, until that protocol_now(), writes what it learns to descriptor
+ * "zklock-session --ask SERVERS DEADLINE [TLS]" asks all servers of a list
+ * how they are, until that protocol_now(), writes what it learns to descriptor
  * PROTOCOL_CHANNEL_FD as soon as it is known, and ends.  A message is text:
  * the number of the server in the list, an AskVerdict, an address with its
  * port, microseconds, and some text, with tabs between them and a NUL behind.

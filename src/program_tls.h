@@ -32,8 +32,9 @@
  * Begin: read the files that the text names, and prove that the library calls
  * our connect().  Its lines: the file of the authorities, of the certificate,
  * of the key, of revocations, any of them empty; the lowest version, 2 or 3.
- * Relative paths lead to the data directory, where the program runs.  Files that can be read later are read again
- * for each connection.  false with a reason in why.
+ * Relative paths lead to the data directory, where the program runs.  Files
+ * that can be read later are read again for each connection.  false with a
+ * reason in why.
  */
 extern bool tls_begin(const char *text, char why[TLS_WHY_SIZE]);
 

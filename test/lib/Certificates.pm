@@ -23,6 +23,7 @@ use strict;
 use warnings;
 
 use Carp;
+use PostgreSQL::Test::Utils qw(slurp_file);
 
 =pod
 
@@ -81,7 +82,7 @@ sub issue
 			'-in', $request, '-extfile', $extensions, '-out', $self->cert($name));
 	}
 	chmod 0600, $self->key($name);
-	_write($self->both($name), _read($self->key($name)) . _read($self->cert($name)));
+	_write($self->both($name), slurp_file($self->key($name)) . slurp_file($self->cert($name)));
 	return $self->cert($name);
 }
 
@@ -156,14 +157,6 @@ sub _write
 	print $file $text;
 	close $file or croak "could not write $path: $!";
 	return;
-}
-
-sub _read
-{
-	my ($path) = @_;
-	open my $file, '<', $path or croak "could not read $path: $!";
-	local $/;
-	return readline $file;
 }
 
 1;
