@@ -15,7 +15,6 @@ my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->connect_string);
 my $node = cluster('berlin', $zk, servers => $proxy->address,
 	'shared_preload_libraries' => 'zklock', 'zklock.session_timeout' => '30s');
-my $monitor = background($node);
 my $address = $proxy->address;
 
 # The lines of that kind, each with its DETAIL.
@@ -27,17 +26,16 @@ sub lines
 	return @lines;
 }
 
-# Until so many with locks are; those given look now and then.
-sub wait_for_state
+# Until so many have told it; those given look now and then.
+sub wait_for_lines
 {
-	my ($state, $count, @sessions) = @_;
+	my ($what, $count, @sessions) = @_;
 	poll_until
 	{
-		$_->query_safe('SELECT 1') foreach @sessions;
-		$monitor->query_safe("SELECT count(*) FROM zk_backends WHERE state = '$state'
-			AND (held > 0 OR waiting_for IS NOT NULL)") == $count
+		$_->query('SELECT 1') foreach @sessions;
+		lines($what) == $count
 	}
-	"$count to be $state", 30;
+	"$count to tell that it $what", 60;
 	return;
 }
 
@@ -53,18 +51,16 @@ subtest 'an outage' => sub {
 	is(scalar lines('.*'), 0, 'nothing to be told yet');
 	$proxy->refuse;
 	$proxy->reset_connections;
-	wait_for_state('suspended', 4);
-	poll_until { lines('lost its connection') == 4 } 'those that wait to tell', 10;
+	wait_for_lines('lost its connection', 4);
 	my @lines = lines('lost its connection');
 	like($lines[0], qr/ to server "\Q$address\E"\n.*DETAIL:  It keeps its locks .* in time\.$/, 'what');
-	wait_for_state('suspended', 5, $holder, $idle);
-	is(scalar lines('.*'), 5, 'the holder sees it at its next statement; who has no lock is silent');
+	wait_for_lines('lost its connection', 5, $holder, $idle);
+	is(scalar lines('.*'), 5, 'the holder says it at its next statement; who has no lock is silent');
 };
 
 subtest 'its end' => sub {
 	$proxy->heal;
-	wait_for_state('connected', 5, $holder, $idle);
-	poll_until { lines('is connected again') == 5 } 'all with locks to tell', 10;
+	wait_for_lines('is connected again', 5, $holder, $idle);
 	my @lines = lines('is connected again');
 	like($lines[0], qr/again, to server "\Q$address\E"\n.*DETAIL:  It had no connection since 2/, 'since when');
 	is(scalar lines('is lost'), 0, 'nothing is lost');
@@ -76,7 +72,7 @@ subtest 'a loss' => sub {
 		SELECT zk_lock('other')");
 	my ($program) = session_programs($other->pid);
 	kill 'KILL', $program;
-	poll_until { $other->query('SELECT 1'); lines('is lost') } 'a loss', 30;
+	wait_for_lines('is lost', 1, $other);
 	my @lines = lines('is lost');
 	is(scalar @lines, 1, 'told once');
 	unlike($lines[0], qr/No contact with ZooKeeper/, 'why');
@@ -85,7 +81,7 @@ subtest 'a loss' => sub {
 	$proxy->refuse;
 	$proxy->reset_connections;
 	# The loss may cancel the statement that looks for it.
-	poll_until { $holder->query('SELECT 1'); lines('is lost') == 6 } 'the loss of all', 60;
+	wait_for_lines('is lost', 6, $holder);
 	@lines = lines('is lost');
 	like($lines[1], qr/ and its locks with it\n.*DETAIL:  No contact with ZooKeeper for 2[4-9]\d{3} ms, with a session timeout of 30000 ms\.$/,
 		'why');
@@ -113,6 +109,5 @@ subtest 'not to the client' => sub {
 	$session->quit;
 };
 
-$monitor->quit;
 $proxy->stop;
 done_testing();
