@@ -216,8 +216,9 @@ uninstall-program:
 	rm -f '$(DESTDIR)$(pkglibdir)/zklock-session' '$(DESTDIR)$(pkglibdir)/zklock-session-tls'
 
 # In a directory of their own, for they refer to one another by path, and names like
-# README.md are everybody's.
-PAGES = README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE src/*.md test/*/README.md \
+# README.md are everybody's.  The pages of src/ and test/ are for whoever has the source:
+# what is installed names them, but has no links to them.
+PAGES = README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE \
 	docs/*.md docs/*/*.md docs/*/*.svg
 pages_dir = $(DESTDIR)$(docdir)/extension/zklock
 
@@ -225,7 +226,8 @@ pages_dir = $(DESTDIR)$(docdir)/extension/zklock
 install-pages:
 	@for page in $(sort $(patsubst $(here)%,%,$(wildcard $(addprefix $(here),$(PAGES))))); do \
 		$(MKDIR_P) "$$(dirname '$(pages_dir)'/$$page)" && \
-		$(INSTALL_DATA) '$(here)'$$page '$(pages_dir)'/$$page || exit 1; \
+		$(INSTALL_DATA) '$(here)'$$page '$(pages_dir)'/$$page && \
+		sed -i -E 's,\[([^]]*)\]\((\.\./)*(src|test)/[^)]*\),\1,g' '$(pages_dir)'/$$page || exit 1; \
 	done
 
 uninstall-pages:

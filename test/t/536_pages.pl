@@ -5,8 +5,10 @@
 use strict;
 use warnings;
 
+use File::Basename qw(dirname);
 use FindBin;
 use Pages;
+use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
 
 my $top = "$FindBin::Bin/../..";
@@ -133,6 +135,29 @@ subtest 'the front page' => sub {
 	cmp_ok(scalar @{ $front->{lines} }, '<=', 120, 'is not long');
 	my %linked = map { $_->{target} =~ s/#.*//r => 1 } Pages::links($front);
 	is_deeply([ grep { m{^docs/[^/]+\.md$} && !$linked{$_} } sort keys %pages ], [], 'leads to every page of docs/');
+};
+
+# Whoever has the package has no source: no page of it leads there.
+subtest 'what is installed' => sub {
+	my $root = PostgreSQL::Test::Utils::tempdir();
+	local $ENV{MAKEFLAGS} = '';
+	is(system("make -s -C '$top' install-pages DESTDIR='$root' >&2"), 0, 'make install-pages');
+	chomp(my $docdir = qx(pg_config --docdir));
+	my $installed = "$root$docdir/extension/zklock";
+	my @installed = map { s{^\Q$installed\E/}{}r } split /\n/, qx(find '$installed' -type f);
+	ok((grep { $_ eq 'docs/using.md' } @installed), 'has pages');
+	is(join(' ', grep { m{^(src|test)/} } @installed), '', 'none of src or test');
+	my @broken;
+	foreach my $name (grep { /\.md$/ } @installed)
+	{
+		foreach my $link (Pages::links(Pages::page($name, slurp_file("$installed/$name"))))
+		{
+			my $target = $link->{target} =~ s/#.*//r;
+			next if $target eq '' || $target =~ /^(https?|mailto):/;
+			push @broken, "$name:$link->{number}: $target" if !-e dirname("$installed/$name") . "/$target";
+		}
+	}
+	is(join("\n", @broken), '', 'and no link to a file that is not there');
 };
 
 # Messages and hints of the code name pages, and their sections.
