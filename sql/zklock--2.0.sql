@@ -20,14 +20,14 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock(text, interval, integer) IS
-'Taking: Takes an exclusive lock of session scope, first come, first served. Returns its fencing token. timeout and lock_timeout bound the wait (55P03). permits > 1 makes it a counting semaphore. Counted: call zk_unlock() as often. ROLLBACK does not release it.';
+'Takes an exclusive lock of session scope, first come, first served. Returns its fencing token. timeout and lock_timeout bound the wait (55P03). With permits > 1 it is a counting semaphore. Counted: call zk_unlock() as often. ROLLBACK does not release it.';
 
 CREATE FUNCTION zk_lock_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock_shared(text, interval) IS
-'Taking: Like zk_lock(), but shared: several sessions can hold it in this mode. If this session holds the lock exclusively, it is granted at once, and stays when the exclusive hold is released. Release with zk_unlock_shared().';
+'Like zk_lock(), but shared: several sessions can hold it in this mode. If this session holds the lock exclusively, it is granted at once, and stays when the exclusive hold is released. Release with zk_unlock_shared().';
 
 CREATE FUNCTION zk_xact_lock(
 	name text,
@@ -37,14 +37,14 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_xact_lock(text, interval, integer) IS
-'Taking: Like zk_lock(), but of transaction scope: released after the commit is durable and visible, at rollback, or at rollback to an earlier savepoint. It cannot be released before. PREPARE TRANSACTION is refused meanwhile.';
+'Like zk_lock(), but of transaction scope: released after the commit is durable and visible, at rollback, or at rollback to an earlier savepoint. It cannot be released before. PREPARE TRANSACTION is refused meanwhile.';
 
 CREATE FUNCTION zk_xact_lock_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_xact_lock_shared(text, interval) IS
-'Taking: Like zk_lock_shared(), but of transaction scope, see zk_xact_lock().';
+'Like zk_lock_shared(), but of transaction scope.';
 
 CREATE FUNCTION zk_try_lock(
 	name text,
@@ -54,14 +54,14 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lock(text, interval, integer) IS
-'Taking: Takes an exclusive lock of session scope if it is free, or becomes free within timeout: true. Otherwise false, and nothing is left behind. A busy lock costs one read of ZooKeeper. Raises an error if ZooKeeper cannot be reached.';
+'Takes an exclusive lock of session scope if it is free, or becomes free within timeout: true. Otherwise false, and nothing is left behind. Raises 08001 if ZooKeeper does not answer in time.';
 
 CREATE FUNCTION zk_try_lock_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lock_shared(text, interval) IS
-'Taking: Like zk_try_lock(), but shared.';
+'Like zk_try_lock(), but shared.';
 
 CREATE FUNCTION zk_try_xact_lock(
 	name text,
@@ -71,14 +71,14 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_xact_lock(text, interval, integer) IS
-'Taking: Like zk_try_lock(), but of transaction scope, see zk_xact_lock().';
+'Like zk_try_lock(), but of transaction scope.';
 
 CREATE FUNCTION zk_try_xact_lock_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_xact_lock_shared(text, interval) IS
-'Taking: Like zk_try_lock(), but shared and of transaction scope, see zk_xact_lock().';
+'Like zk_try_lock(), but shared and of transaction scope.';
 
 CREATE FUNCTION zk_call_lock(
 	name text,
@@ -88,7 +88,7 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_call_lock(text, interval, integer) IS
-'Taking: Like zk_lock(), but of call scope: released when the client''s query, a CALL for example, ends, or with its transaction if that goes on. COMMIT and ROLLBACK in a procedure leave it. It cannot be released before. Raises 0A000 in a background worker.';
+'Like zk_lock(), but of call scope: released when the client''s query, a CALL for example, ends, or with its transaction if that goes on. COMMIT and ROLLBACK in a procedure leave it. It cannot be released before. Raises 0A000 in a background worker.';
 
 CREATE FUNCTION zk_try_call_lock(
 	name text,
@@ -98,7 +98,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_call_lock(text, interval, integer) IS
-'Taking: Like zk_try_lock(), but of call scope, see zk_call_lock().';
+'Like zk_try_lock(), but of call scope.';
 
 -- Several locks as one call
 
@@ -110,7 +110,7 @@ RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zk_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lock(text[], interval, text[]) IS
-'Taking: Takes several locks of session scope, all or none, in the byte order of their names, so two such calls never deadlock. modes has exclusive or shared for each name. timeout and lock_timeout bound the whole call. Returns the fencing tokens in the order of the names.';
+'Takes several locks of session scope, all or none. It takes them in the byte order of their names, so two such calls never deadlock. modes: exclusive or shared, for each name. timeout and lock_timeout bound the whole call. Returns the fencing tokens in the order of the names.';
 
 CREATE FUNCTION zk_xact_lock(
 	names text[],
@@ -120,7 +120,7 @@ RETURNS bigint[]
 AS 'MODULE_PATHNAME', 'zk_xact_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_xact_lock(text[], interval, text[]) IS
-'Taking: Like zk_lock(text[]), but of transaction scope, see zk_xact_lock().';
+'Like zk_lock(text[]), but of transaction scope.';
 
 CREATE FUNCTION zk_try_lock(
 	names text[],
@@ -130,7 +130,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_lock(text[], interval, text[]) IS
-'Taking: Like zk_lock(text[]), if all locks are free, or become free within timeout: true. Otherwise false, and nothing is left behind.';
+'Like zk_try_lock(text), for several locks, see zk_lock(text[]).';
 
 CREATE FUNCTION zk_try_xact_lock(
 	names text[],
@@ -140,14 +140,14 @@ RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_try_xact_lock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_try_xact_lock(text[], interval, text[]) IS
-'Taking: Like zk_try_lock(text[]), but of transaction scope, see zk_xact_lock().';
+'Like zk_try_lock(text[]), but of transaction scope.';
 
 CREATE FUNCTION zk_unlock(names text[], modes text[] DEFAULT NULL)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'zk_unlock_names' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock(text[], text[]) IS
-'Releasing: Releases one hold of session scope of each lock; modes as in zk_lock(text[]). True if all were held. Otherwise false, with a warning for each that was not held or had been lost; the others are released.';
+'Releases one hold of session scope of each lock; modes as in zk_lock(text[]). True if all were held. Otherwise false, with a warning for each that was not held or had been lost; the others are released.';
 
 -- Waits that hold nothing. No parameter is for output: PL/pgSQL takes such ones
 -- only if there is a variable for them, though they had a default.
@@ -159,7 +159,7 @@ CREATE PROCEDURE zk_wait_lock(
 AS 'MODULE_PATHNAME' LANGUAGE C;
 
 COMMENT ON PROCEDURE zk_wait_lock(text, interval, integer) IS
-'Taking: zk_lock() for long waits. Commits the transaction, then waits in a new one without snapshot, transaction id and locks, so vacuum goes on. The lock has session scope; zk_fencing_token() returns its token. Raises 25001 in a transaction block, 2D000 in a function.';
+'Like zk_lock(), for long waits. Commits the transaction, then waits in a new one without snapshot, transaction id and locks, so vacuum goes on. The lock has session scope; zk_fencing_token() returns its token. Raises 25001 in a transaction block, 2D000 in a function.';
 
 -- Paths. The name itself comes first, so that an error names it and not an ancestor;
 -- and one that has too many components is refused for its own sake.
@@ -175,7 +175,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_path_names(text) IS
-'Taking: Part of zk_lock_path(): the name and its ancestors.';
+'Part of zk_lock_path(): the name and its ancestors.';
 
 CREATE FUNCTION _zk_path_modes(name text, mode text)
 RETURNS text[]
@@ -187,7 +187,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_path_modes(text, text) IS
-'Taking: Part of zk_lock_path(): the modes for _zk_path_names(); mode is that of the name itself.';
+'Part of zk_lock_path(): the modes for _zk_path_names(); mode is that of the name itself.';
 
 CREATE FUNCTION zk_lock_path(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
@@ -197,7 +197,7 @@ RETURN (zk_lock(
 	_zk_path_modes(zk_lock_path.name, 'exclusive'::text)))[1];
 
 COMMENT ON FUNCTION zk_lock_path(text, interval) IS
-'Taking: Takes a lock exclusively and its ancestors shared, all or none: for a/b/c that is a and a/b shared, a/b/c exclusive. A holder of a excludes all below a. timeout and lock_timeout bound the whole call. Returns the token of the lock itself. Release with zk_unlock_path().';
+'Takes a lock exclusively and its ancestors shared, all or none: for a/b/c that is a and a/b shared, a/b/c exclusive. So whoever holds a exclusively keeps others from all below it. timeout and lock_timeout bound the whole call. Returns the token of the lock itself. Release with zk_unlock_path().';
 
 CREATE FUNCTION zk_lock_path_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
@@ -207,7 +207,7 @@ RETURN (zk_lock(
 	_zk_path_modes(zk_lock_path_shared.name, 'shared'::text)))[1];
 
 COMMENT ON FUNCTION zk_lock_path_shared(text, interval) IS
-'Taking: Like zk_lock_path(), but the lock itself is shared too. It does not keep out writers below it: for that take zk_lock_path(). Release with zk_unlock_path_shared().';
+'Like zk_lock_path(), but the lock itself is shared too. It does not keep out writers below it: for that take zk_lock_path(). Release with zk_unlock_path_shared().';
 
 CREATE FUNCTION zk_xact_lock_path(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
@@ -217,7 +217,7 @@ RETURN (zk_xact_lock(
 	_zk_path_modes(zk_xact_lock_path.name, 'exclusive'::text)))[1];
 
 COMMENT ON FUNCTION zk_xact_lock_path(text, interval) IS
-'Taking: Like zk_lock_path(), but of transaction scope, see zk_xact_lock().';
+'Like zk_lock_path(), but of transaction scope.';
 
 CREATE FUNCTION zk_xact_lock_path_shared(name text, timeout interval DEFAULT NULL)
 RETURNS bigint
@@ -227,7 +227,7 @@ RETURN (zk_xact_lock(
 	_zk_path_modes(zk_xact_lock_path_shared.name, 'shared'::text)))[1];
 
 COMMENT ON FUNCTION zk_xact_lock_path_shared(text, interval) IS
-'Taking: Like zk_lock_path_shared(), but of transaction scope, see zk_xact_lock().';
+'Like zk_lock_path_shared(), but of transaction scope.';
 
 CREATE FUNCTION zk_try_lock_path(name text, timeout interval DEFAULT '0')
 RETURNS boolean
@@ -237,7 +237,7 @@ RETURN zk_try_lock(
 	_zk_path_modes(zk_try_lock_path.name, 'exclusive'::text));
 
 COMMENT ON FUNCTION zk_try_lock_path(text, interval) IS
-'Taking: Like zk_lock_path(), if all locks are free, or become free within timeout: true. Otherwise false, and nothing is left behind.';
+'Like zk_try_lock(text), for the locks of zk_lock_path().';
 
 CREATE FUNCTION zk_try_lock_path_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
@@ -247,7 +247,7 @@ RETURN zk_try_lock(
 	_zk_path_modes(zk_try_lock_path_shared.name, 'shared'::text));
 
 COMMENT ON FUNCTION zk_try_lock_path_shared(text, interval) IS
-'Taking: Like zk_try_lock_path(), but the lock itself is shared too.';
+'Like zk_try_lock_path(), but the lock itself is shared too.';
 
 CREATE FUNCTION zk_try_xact_lock_path(name text, timeout interval DEFAULT '0')
 RETURNS boolean
@@ -257,7 +257,7 @@ RETURN zk_try_xact_lock(
 	_zk_path_modes(zk_try_xact_lock_path.name, 'exclusive'::text));
 
 COMMENT ON FUNCTION zk_try_xact_lock_path(text, interval) IS
-'Taking: Like zk_try_lock_path(), but of transaction scope, see zk_xact_lock().';
+'Like zk_try_lock_path(), but of transaction scope.';
 
 CREATE FUNCTION zk_try_xact_lock_path_shared(name text, timeout interval DEFAULT '0')
 RETURNS boolean
@@ -267,7 +267,7 @@ RETURN zk_try_xact_lock(
 	_zk_path_modes(zk_try_xact_lock_path_shared.name, 'shared'::text));
 
 COMMENT ON FUNCTION zk_try_xact_lock_path_shared(text, interval) IS
-'Taking: Like zk_try_lock_path_shared(), but of transaction scope, see zk_xact_lock().';
+'Like zk_try_lock_path_shared(), but of transaction scope.';
 
 CREATE FUNCTION zk_unlock_path(name text)
 RETURNS boolean
@@ -276,7 +276,7 @@ RETURN zk_unlock(
 	_zk_path_names(zk_unlock_path.name), _zk_path_modes(zk_unlock_path.name, 'exclusive'::text));
 
 COMMENT ON FUNCTION zk_unlock_path(text) IS
-'Releasing: Releases one hold of each lock that zk_lock_path() takes: true. False, and a warning for each that was not held or had been lost.';
+'Releases one hold of each lock that zk_lock_path() takes: true. False, and a warning for each that was not held or had been lost.';
 
 CREATE FUNCTION zk_unlock_path_shared(name text)
 RETURNS boolean
@@ -285,49 +285,49 @@ RETURN zk_unlock(
 	_zk_path_names(zk_unlock_path_shared.name), _zk_path_modes(zk_unlock_path_shared.name, 'shared'::text));
 
 COMMENT ON FUNCTION zk_unlock_path_shared(text) IS
-'Releasing: Like zk_unlock_path(), for zk_lock_path_shared().';
+'Like zk_unlock_path(), for zk_lock_path_shared().';
 
 CREATE FUNCTION zk_unlock(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock(text) IS
-'Releasing: Releases one exclusive hold of session scope: true. If there is none, or the lock is known to be lost: false and a warning.';
+'Releases one exclusive hold of session scope: true. If there is none, or the lock is known to be lost: false and a warning.';
 
 CREATE FUNCTION zk_unlock_shared(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock_shared(text) IS
-'Releasing: Like zk_unlock(), for one shared hold.';
+'Like zk_unlock(), for one shared hold.';
 
 CREATE FUNCTION zk_unlock_all()
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_unlock_all() IS
-'Releasing: Releases all holds of session scope, also those of lost locks.';
+'Releases all holds of session scope, also those of lost locks.';
 
 CREATE FUNCTION zk_disconnect()
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_disconnect() IS
-'Releasing: Releases all holds of session scope and closes the ZooKeeper session. The next lock opens a new one. Raises 55000 while locks of transaction or call scope are held.';
+'Releases all holds of session scope and closes the ZooKeeper session. The next lock opens a new one. Raises 55000 while locks of transaction or call scope are held.';
 
 CREATE FUNCTION zk_fencing_token(name text)
 RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_fencing_token(text) IS
-'Fencing: The fencing token of a lock that this session holds; NULL if it holds none. Each later holder, in any database or client, has a greater one. No other grant has a token that was asked for: the lock is not kept after its release (zklock.keep).';
+'The fencing token of a lock that this session holds; NULL if it holds none. Each later holder, in any database or client, has a greater one. No other grant has a token that was asked for: the lock is not kept after its release (zklock.keep).';
 
 CREATE FUNCTION zk_is_held(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_is_held(text) IS
-'Fencing: Asks a quorum whether this session still holds the lock. True: the session lives for at least another third of its timeout. Waits while the connection is down. After a pause of the process the answer can take 3/10 of the timeout. Raises 08006 if answers are too slow.';
+'Asks ZooKeeper whether this session still holds the lock. If true, the session lives for at least another third of its timeout. Waits while the connection is down. After a pause of the process the answer can take 3/10 of the timeout (4.5 s). Raises 08006 if answers are too slow.';
 
 -- Fencing. Two words: a token is a lock's, and rises with every grant
 -- (zk_fencing_token); a fence is a resource's in this database, and lets nobody
@@ -341,7 +341,7 @@ CREATE TABLE zk_fences (
 );
 
 COMMENT ON TABLE zk_fences IS
-'Fencing: For each resource guarded with zk_fence(): the greatest fencing token seen in this database. Part of a dump. Changed only through zk_fence().';
+'For each resource guarded with zk_fence(): the greatest fencing token seen in this database. Part of a dump. Changed only through zk_fence().';
 
 COMMENT ON COLUMN zk_fences.name IS
 'The resource, named like the lock.';
@@ -400,14 +400,14 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION _zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz) IS
-'Fencing: Part of zk_fence(): raises 40001 if newest is greater than token; 22004 or 22023 for a bad argument, or for a token that the ensemble cannot have come to yet.';
+'Part of zk_fence(): raises 40001 if newest is greater than token; 22004 or 22023 for a bad argument, or for a token that the ensemble cannot have come to yet.';
 
 CREATE FUNCTION _zk_fence_own_token(name text)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'zk_fence_own_token' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION _zk_fence_own_token(text) IS
-'Fencing: Part of zk_fence(): zk_fencing_token(), but raises 55000 if the lock is not held here exclusively, or is a semaphore.';
+'Part of zk_fence(): zk_fencing_token(), but raises 55000 if the lock is not held here exclusively, or is a semaphore.';
 
 -- A token that cannot be must not get in, so it is looked at first. The row is
 -- locked by the INSERT whether it is changed or not: until the end of the
@@ -438,7 +438,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_fence(text, bigint) IS
-'Fencing: Like zk_fence(name), with a token from elsewhere. Raises 40001 if a greater token was here. Other callers for that name wait until this transaction ends. Not for everybody: a great token shuts out all older holders.';
+'Like zk_fence(name), with a token from elsewhere. Raises 40001 if a greater token was here. Other calls for that name wait until this transaction ends. Not for everybody: a token that is too great refuses all holders.';
 
 CREATE FUNCTION zk_fence(name text)
 RETURNS void
@@ -448,7 +448,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_fence(text) IS
-'Fencing: Refuses this transaction (40001) if a newer holder of the lock has used zk_fence() in this database. Call it first in each transaction that changes what the lock guards. Raises 55000 if this session does not hold the lock exclusively, or holds a semaphore.';
+'Refuses this transaction (40001) if a newer holder of the lock has used zk_fence() in this database. Call it first in each transaction that changes what the lock guards. Raises 55000 if this session does not hold the lock exclusively, or holds a semaphore.';
 
 CREATE FUNCTION zk_lock_queue(
 	name text,
@@ -474,7 +474,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_lock_queue(text) IS
-'Looking: The queue of a lock: a row for each holder and waiter of every client and cluster, in order. Children of the znode that are no contenders come last, with a NULL position.';
+'The queue of a lock: a row for each holder and waiter of every client and cluster, in order. Other children of its znode come last, with a NULL position.';
 
 CREATE FUNCTION zk_who(
 	name text,
@@ -505,7 +505,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_who(text) IS
-'Looking: zk_lock_queue() for a terminal of 100 columns: who (user and process) and where (cluster/database@host), cut to 20 and 24 characters. A hold shows its reason, another client its ZooKeeper session.';
+'zk_lock_queue() for a terminal of 100 columns: who (user and process) and where (cluster/database@host), cut to 20 and 24 characters. A hold shows its reason, another client its ZooKeeper session.';
 
 CREATE FUNCTION zk_all_locks(
 	prefix text DEFAULT '',
@@ -517,7 +517,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
 
 COMMENT ON FUNCTION zk_all_locks(text) IS
-'Looking: All locks that somebody holds or waits for, of every client and cluster. prefix limits it to one name and those below: team for team and team/nightly, not teams. One request for each znode below the root. Bounded by lock_timeout.';
+'All locks that somebody holds or waits for, of every client and cluster. prefix limits it to one name and those below: team for team and team/nightly, not teams. Sends one request for each znode below the root. Bounded by lock_timeout.';
 
 -- Waits for PostgreSQL's own locks, in every cluster, by those who are waited for.
 CREATE FUNCTION _zk_waits_in_postgres(
@@ -529,7 +529,7 @@ AS 'MODULE_PATHNAME', 'zk_waits_in_postgres' LANGUAGE C VOLATILE PARALLEL RESTRI
 ROWS 10;
 
 COMMENT ON FUNCTION _zk_waits_in_postgres() IS
-'Looking: Part of zk_waits(): who waits in PostgreSQL for sessions that wait for ZooKeeper locks.';
+'Part of zk_waits(): who waits in PostgreSQL for sessions that wait for ZooKeeper locks.';
 
 CREATE FUNCTION zk_waits(
 	OUT cluster text,
@@ -584,7 +584,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_waits() IS
-'Looking: Who waits for whom, below this session''s root: a row for each waiter and holder, of every client and cluster. A NULL name is a wait for a lock of PostgreSQL''s. One request for each znode below the root and for each contender. lock_timeout bounds each.';
+'Who waits for whom, below this session''s root: a row for each waiter and each holder in its way, of every client and cluster. If name is NULL, it waits for a lock of PostgreSQL''s own. Sends one request for each znode below the root and for each contender; lock_timeout bounds each.';
 
 CREATE FUNCTION _zk_process(
 	pid integer,
@@ -595,7 +595,7 @@ RETURNS record
 AS 'MODULE_PATHNAME', 'zk_process' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION _zk_process(integer) IS
-'Looking: Part of zk_blocking(): the ZooKeeper session of a process of this cluster, NULL if unknown, and what such processes write into their queue nodes.';
+'Part of zk_blocking(): the ZooKeeper session of a process of this cluster, NULL if unknown, and what such processes write into their queue nodes.';
 
 CREATE FUNCTION zk_blocking(
 	pid integer,
@@ -622,7 +622,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_blocking(integer) IS
-'Looking: For whom a process of this cluster waits, in any cluster and client. No row if it does not wait for a ZooKeeper lock. Costs as much as zk_waits(). Without preloading it needs zklock.publish_identity = on.';
+'For whom a process of this cluster waits, in any cluster and client. No row if it does not wait for a ZooKeeper lock. Costs as much as zk_waits(). Without preloading it needs zklock.publish_identity = on.';
 
 CREATE FUNCTION _zk_mermaid(label text)
 RETURNS text
@@ -637,7 +637,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION _zk_mermaid(text) IS
-'Looking: Part of zk_wait_graph(): a text, escaped for Mermaid.';
+'Part of zk_wait_graph(): a text, escaped for Mermaid.';
 
 CREATE FUNCTION zk_wait_graph()
 RETURNS text
@@ -678,7 +678,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_wait_graph() IS
-'Looking: zk_waits() as a picture for Mermaid: a box for each process, an arrow from waiter to holder, dashed for PostgreSQL''s own locks.';
+'zk_waits() as a picture for Mermaid: a box for each process, an arrow from waiter to holder, dashed for PostgreSQL''s own locks.';
 
 CREATE FUNCTION zk_locks(
 	OUT name text,
@@ -697,12 +697,12 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_locks() IS
-'Looking: The locks of this session, for the view zk_locks.';
+'The locks of this session, for the view zk_locks.';
 
 CREATE VIEW zk_locks AS SELECT * FROM zk_locks();
 
 COMMENT ON VIEW zk_locks IS
-'Looking: The locks that this session holds. For other backends of this cluster see zk_backend_locks, for everybody zk_lock_queue() and zk_all_locks().';
+'The locks that this session holds. For other backends of this cluster see zk_backend_locks, for everybody zk_lock_queue() and zk_all_locks().';
 
 COMMENT ON COLUMN zk_locks.name IS
 'Name of the lock.';
@@ -739,12 +739,12 @@ RETURNS record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_session() IS
-'Looking: The ZooKeeper session of this backend, for the view zk_session.';
+'The ZooKeeper session of this backend, for the view zk_session.';
 
 CREATE VIEW zk_session AS SELECT * FROM zk_session();
 
 COMMENT ON VIEW zk_session IS
-'Looking: The ZooKeeper session of this backend, always one row. Does not open a session.';
+'The ZooKeeper session of this backend, always one row. Does not open a session.';
 
 COMMENT ON COLUMN zk_session.state IS
 'none, connecting, connected, suspended (no connection now; the session may live) or lost (until the lost locks are released).';
@@ -782,12 +782,12 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
 
 COMMENT ON FUNCTION zk_backends() IS
-'Monitoring: The backends of this cluster, for the view zk_backends.';
+'The backends of this cluster, for the view zk_backends.';
 
 CREATE VIEW zk_backends AS SELECT * FROM zk_backends();
 
 COMMENT ON VIEW zk_backends IS
-'Monitoring: The backends of this cluster that have, or had, a ZooKeeper session, each as it knew it last, but with the state that the session''s program tells, also while the backend is idle. Without preloading only the own row. Other roles'' details need pg_read_all_stats. Asks nobody.';
+'The backends of this cluster that have, or had, a ZooKeeper session. A row is what its backend knew last; only the state of its session is always current. Without preloading only the own row. Other roles'' details need pg_read_all_stats. Asks nobody.';
 
 COMMENT ON COLUMN zk_backends.pid IS
 'Process of the backend.';
@@ -814,7 +814,7 @@ COMMENT ON COLUMN zk_backends.waiting_since IS
 COMMENT ON COLUMN zk_backends.held IS
 'Number of locks it holds; zk_backend_locks lists them.';
 COMMENT ON COLUMN zk_backends.last_proof IS
-'Date of its latest proof. The ensemble keeps the session for one session timeout from then on. Grows old while no commit asks.';
+'When the ensemble last proved that it keeps the session, for one session timeout from then on. Old if no commit has asked since.';
 COMMENT ON COLUMN zk_backends.root IS
 'As in zk_locks, for the lock it waited for or took last: the first 127 bytes. NULL before the first.';
 
@@ -835,12 +835,12 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
 
 COMMENT ON FUNCTION zk_backend_locks() IS
-'Monitoring: The locks of the backends of this cluster, for the view zk_backend_locks.';
+'The locks of the backends of this cluster, for the view zk_backend_locks.';
 
 CREATE VIEW zk_backend_locks AS SELECT * FROM zk_backend_locks();
 
 COMMENT ON VIEW zk_backend_locks IS
-'Monitoring: The locks that the backends of this cluster hold, at most 16 for each backend; zk_backends.held has the number. Visibility and age of the rows are as in zk_backends.';
+'The locks that the backends of this cluster hold, at most 16 for each backend; zk_backends.held has the number. Visibility and age of the rows are as in zk_backends.';
 
 COMMENT ON COLUMN zk_backend_locks.pid IS
 'Process of the backend.';
@@ -893,12 +893,12 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_stat() IS
-'Monitoring: Counters of each database of this cluster, for the view zk_stat.';
+'Counters of each database of this cluster, for the view zk_stat.';
 
 CREATE VIEW zk_stat AS SELECT * FROM zk_stat();
 
 COMMENT ON VIEW zk_stat IS
-'Monitoring: Counters for each database that has used locks, since the server started or zk_stat_reset(). From the 128th database on they share the row whose database is NULL. Without preloading: one row, counted by this backend. Asks nobody.';
+'Counters for each database that has used locks, since the server started or zk_stat_reset(). The 128th database and all later ones share the row whose database is NULL. Without preloading: one row, counted by this backend. Asks nobody.';
 
 COMMENT ON COLUMN zk_stat.database IS
 'The database. NULL: all that have no row of their own.';
@@ -919,7 +919,7 @@ COMMENT ON COLUMN zk_stat.tries_in_vain IS
 COMMENT ON COLUMN zk_stat.timeouts IS
 'Lock requests that timed out (55P03).';
 COMMENT ON COLUMN zk_stat.cancels IS
-'Lock requests that were canceled, or met statement_timeout. Not those canceled for a loss, nor terminated backends.';
+'Lock requests that were canceled, or met statement_timeout. Not those of lost locks or terminated backends.';
 COMMENT ON COLUMN zk_stat.deadlocks IS
 'Lock requests that ended in a deadlock (40P01).';
 COMMENT ON COLUMN zk_stat.losses IS
@@ -948,7 +948,7 @@ RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_stat_reset() IS
-'Monitoring: Sets the counters of this database in zk_stat to 0; without a row of its own, those of the shared row.';
+'Sets the counters of this database in zk_stat to 0; without a row of its own, those of the shared row.';
 
 -- What zk_check() tells. An operator whose operands have just its types is found
 -- in pg_catalog first, whatever others have made.
@@ -965,7 +965,7 @@ AS 'MODULE_PATHNAME', 'zk_check_facts' LANGUAGE C STRICT VOLATILE PARALLEL UNSAF
 ROWS 30;
 
 COMMENT ON FUNCTION _zk_check_facts(boolean) IS
-'Checks: Part of zk_check(): what was found, without a judgement. If fact is error, value is the message and subject the hint.';
+'Part of zk_check(): what was found, without a judgement. If fact is error, value is the message and subject the hint.';
 
 CREATE FUNCTION _zk_check_settings(
 	OUT item text,
@@ -1033,7 +1033,7 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 
 COMMENT ON FUNCTION _zk_check_settings() IS
-'Checks: Part of zk_check(): what PostgreSQL knows, read as the owner of the extension, so that every caller is told the same. It never reads the value of zklock.auth.';
+'Part of zk_check(): what PostgreSQL knows, read as the owner of the extension, so that every caller is told the same. It never reads the value of zklock.auth.';
 
 CREATE FUNCTION zk_check(
 	with_session boolean DEFAULT true,
@@ -1430,7 +1430,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_check(boolean) IS
-'Checks: Finds out what is wrong with zklock here: a row for each thing looked at, with state (ok, note, warning, error), finding and remedy. An error is a row, not raised. With false (or NULL) it opens no session, makes nothing, and takes a second at most, for monitoring.';
+'Finds out what is wrong with zklock here: a row for each thing looked at, with state (ok, note, warning, error), finding and remedy. An error is a row, not raised. With false (or NULL) it opens no session, makes nothing, and takes a second at most: for monitoring.';
 
 -- Jobs that run once: records in ZooKeeper of who ran which slot of a job.
 CREATE FUNCTION zk_run_once(name text, slot text, retain interval DEFAULT '30 days')
@@ -1438,14 +1438,14 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_run_once(text, text, interval) IS
-'Jobs: True for exactly one caller for each name and slot, in all clusters, for good. Not undone by ROLLBACK. After an error the slot may be taken: repeat the call in the same session. Records older than retain are deleted; their slots can be claimed again.';
+'True for exactly one caller for each name and slot, in all clusters, for good. Not undone by ROLLBACK. After an error the slot may be taken: repeat the call in the same session. Records older than retain are deleted; their slots can be claimed again.';
 
 CREATE FUNCTION zk_forget_run(name text, slot text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_forget_run(text, text) IS
-'Jobs: Deletes the record of a slot, so that zk_run_once() returns true once more: for a job that failed. False if there is none. Not undone by ROLLBACK.';
+'Deletes the record of a slot, so that zk_run_once() returns true once more: for a job that failed. False if there is none. Not undone by ROLLBACK.';
 
 CREATE FUNCTION zk_runs(
 	name text,
@@ -1463,7 +1463,7 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
 
 COMMENT ON FUNCTION zk_runs(text) IS
-'Jobs: The slots claimed by zk_run_once() for this name whose records still exist: when (ZooKeeper''s clock), and by whom, as it said itself.';
+'The slots claimed by zk_run_once() for this name whose records still exist: when (ZooKeeper''s clock), and by whom, as it said itself.';
 
 -- Politely
 CREATE FUNCTION zk_request_release(name text, reason text DEFAULT NULL)
@@ -1471,14 +1471,14 @@ RETURNS integer
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_request_release(text, text) IS
-'Requests: Asks all holders of the lock, but not this session, to release it, and returns how many were asked. Does not wait. In their sessions zk_release_requested() is true. A warning names holders that cannot be asked. reason: one line, 512 bytes. Not undone by ROLLBACK.';
+'Asks all holders of the lock, except this session, to release it, and returns how many were asked. Does not wait. Their zk_release_requested() is then true. A warning names holders that cannot be asked. reason: one line, 512 bytes. Not undone by ROLLBACK.';
 
 CREATE FUNCTION zk_release_requested(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_requested(text) IS
-'Requests: True if this session holds the lock and somebody has asked for it by zk_request_release(). Each call costs one read of ZooKeeper, and waits for a second at most. A NOTICE says when it was asked and why, once for each request.';
+'True if this session holds the lock and somebody has asked for it by zk_request_release(). Each call costs one read of ZooKeeper, and waits for a second at most. A NOTICE says when it was asked and why, once for each request.';
 
 -- By force
 CREATE FUNCTION zk_evict(name text, token bigint)
@@ -1486,7 +1486,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_evict(text, bigint) IS
-'By force: Removes the holder or waiter with that fencing token from the queue, of any client, and waits until ZooKeeper has confirmed it. False if there is none. The old holder works on; its commits are refused, under commit_guard = lease up to a third of its session timeout later. Logged.';
+'Removes the holder or waiter with that fencing token from the queue, of any client, and waits until ZooKeeper has confirmed it: true. False if there is none. The old holder works on. Its commits are refused, under commit_guard = lease after up to a third of its session timeout. Logged.';
 
 -- Holds that outlive their maker
 CREATE FUNCTION zk_hold(name text, reason text, timeout interval DEFAULT NULL)
@@ -1494,14 +1494,14 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_hold(text, text, interval) IS
-'Holds: Takes an exclusive lock and leaves it in ZooKeeper until zk_release_hold(): it outlives this session, the cluster, and restarts of ZooKeeper. No session holds it, not even this one. Returns the token that the release needs. Raises 55000 if this session holds the lock.';
+'Takes an exclusive lock and leaves it in ZooKeeper until zk_release_hold(). It outlives this session, the cluster, and restarts of ZooKeeper. It belongs to no session, not even this one. Returns the token that the release needs. Raises 55000 if this session holds the lock.';
 
 CREATE FUNCTION zk_release_hold(name text, token bigint)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
-'Holds: Releases the hold with that token, from any session of any cluster, and waits until the ensemble has confirmed it: true. If there is none: false and a warning. Not undone by ROLLBACK. Flushes to disk first what this cluster has committed.';
+'Releases the hold with that token, from any session of any cluster, and waits until the ensemble has confirmed it: true. If there is none: false and a warning. Not undone by ROLLBACK. First flushes to disk what this cluster has committed.';
 
 -- Privileges. docs/privileges.md has the reason for each.
 

@@ -44,15 +44,6 @@ WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regcla
 	AND a.attnum > 0 AND NOT a.attisdropped
 	AND col_description(a.attrelid, a.attnum) IS NULL;
 
--- and says first what it is for, in the words of docs/reference.md.
-\pset format unaligned
-\pset tuples_only on
-SELECT split_part(obj_description(oid, 'pg_proc'), ': ', 1) COLLATE "C" AS "group",
-	string_agg(DISTINCT proname::text COLLATE "C", ' ') AS functions
-FROM pg_temp.functions GROUP BY 1 ORDER BY 1;
-\pset format aligned
-\pset tuples_only off
-
 -- Who may not call what
 SELECT oid::regprocedure::text COLLATE "C" AS function,
 	has_function_privilege('pg_monitor', oid, 'EXECUTE') AS pg_monitor,

@@ -102,7 +102,7 @@ sub plain
 my (@signatures, %entry, %meaning, @setting_rows);
 sub read_page
 {
-	my ($last, $section);
+	my $last;
 	my @lines = (split(/\n/, $page), '');
 	while (defined(my $line = shift @lines))
 	{
@@ -116,11 +116,11 @@ sub read_page
 				my $signature = $call . ($procedure // " returns $result");
 				push @signatures, $signature;
 				$last = $entry{$signature} =
-				  { text => plain($text), columns => [], section => $section };
+				  { text => plain($text), columns => [] };
 			}
 			elsif ($line =~ /^- (View|Table) `(zk_\w+)`\. (.*)/)
 			{
-				$last = $entry{"$1 $2"} = { text => plain($3), columns => [], section => $section };
+				$last = $entry{"$1 $2"} = { text => plain($3), columns => [] };
 			}
 			elsif ($line =~ /^- `(zklock\.\w+)`: (.*)/)
 			{
@@ -131,18 +131,19 @@ sub read_page
 				fail("an entry that is none: $line");
 			}
 		}
-		elsif ($line =~ /^  \| `(\w+)` \| `(.*?)` \|(?: (.*))? \|$/)
+		elsif ($line =~ /^  \| (`\w+`(?:, `\w+`)*) \| `(.*?)` \|(?: (.*))? \|$/)
 		{
-			push @{ $last->{columns} }, { name => $1, type => $2, meaning => plain($3 // '') };
+			my ($names, $type, $meaning) = ($1, $2, $3);
+			push @{ $last->{columns} }, map { { name => $_, type => $type, meaning => plain($meaning // '') } }
+			  $names =~ /`(\w+)`/g;
 		}
 		elsif ($line =~ /^\| `zklock\./)
 		{
 			push @setting_rows, join '|', map { plain($_) } split /\|/, $line =~ s/^\||\|$//gr, -1;
 		}
-		elsif ($line =~ /^(#+) (.*)/)
+		elsif ($line =~ /^#/)
 		{
 			$last = undef;
-			$section = $2 if $1 eq '##';
 		}
 	}
 	return;
@@ -150,21 +151,19 @@ sub read_page
 
 read_page();
 
-# Does the page say of this, first, what its comment says? That may begin with its
-# group, which is the section here.
+# Does the page say of this, first, what its comment says? That fits on a few lines of a
+# terminal, and says at once what the function does.
 sub says_the_same
 {
 	my ($name, $entry, $comment) = @_;
 	$comment = plain($comment // 'no comment');
-	if ($comment =~ s/^([A-Z][a-z]+(?: [a-z]+)?): //)
-	{
-		like($entry->{section}, qr/^$1\b/, "$name: its section");
-	}
+	cmp_ok(length $comment, '<=', 350, "$name: its comment is short");
+	unlike($comment, qr/^[A-Z][a-z]+(?: [a-z]+)?: /, "$name: and begins with what it does");
 	is(substr($entry->{text}, 0, length $comment), $comment, "$name: its comment");
 	return;
 }
 
-my $no_entry = { text => '', columns => [], section => '' };
+my $no_entry = { text => '', columns => [] };
 
 subtest 'functions' => sub {
 	cmp_ok(scalar @functions, '>', 50, 'the catalog has some');
