@@ -19,13 +19,15 @@
 #                          their unit tests reach each one, of the others some by chance;
 #                          some modules: make mutation MODULES="cycle lock"
 #   make valgrind          runs the regression tests with a server under valgrind
-#   make demo              sets everything up and shows what zklock does
+#   make demo              sets everything up and shows what zklock does; the same over
+#                          TLS: make demo TLS=1
 #   make torture           sets everything up and runs zklock under faults, for
 #                          an hour with: make torture DURATION=3600
 #   make bench             sets everything up and measures zklock next to other
 #                          locks; in two minutes with: make bench QUICK=1;
 #                          crowds and storms: make bench SCALE=1; next to another
-#                          build: make bench CHECK=revision
+#                          build: make bench CHECK=revision; over TLS next to
+#                          without: make bench TLS=1
 #   make indent            lays out the C code as PostgreSQL's is, with pgindent
 #   make dist              the sources of a release, from its tag
 #   make sbom              builds, and says what is linked: zklock.spdx.json

@@ -4,7 +4,7 @@
 #
 # Usage: check.pl --bin DIRECTORY --out DIRECTORY --baseline FILE [--rounds N]
 # The file has the lines of a postgresql.conf by which a cluster finds the other
-# build. Progress goes to standard output, the report and its data to the
+# build, or differs otherwise. Progress goes to standard output, the report and its data to the
 # directory. Status 3 if something has become slower.
 
 use strict;
@@ -24,7 +24,7 @@ my %option = (rounds => 0);
 sub settings
 {
 	my ($file) = @_;
-	my %value = slurp_file($file) =~ /^(\w+) = '(.*)'$/mg;
+	my %value = slurp_file($file) =~ /^([\w.]+) = '(.*)'$/mg;
 	return %value;
 }
 

@@ -1,6 +1,7 @@
 # Drives the locks of Kazoo; see test/lib/Peer.pm.
 # Usage: python3 kazoo_driver.py CONNECT-STRING
 
+import os
 import re
 import sys
 import threading
@@ -67,9 +68,23 @@ KINDS = {
 }
 
 
+def tls_options():
+    """None, if there is no ZKLOCK_TEST_TLS; see test/lib/ZooKeeper.pm."""
+    directory = os.environ.get("ZKLOCK_TEST_TLS")
+    if not directory:
+        return {}
+    return {
+        "use_ssl": True,
+        "verify_certs": True,
+        "ca": directory + "/test-ca.pem",
+        "certfile": directory + "/test-client.pem",
+        "keyfile": directory + "/test-client.key",
+    }
+
+
 class Driver:
     def __init__(self, servers):
-        self.client = KazooClient(hosts=servers, timeout=30)
+        self.client = KazooClient(hosts=servers, timeout=30, **tls_options())
         self.client.start()
         self.current = None
 

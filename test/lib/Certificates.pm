@@ -108,6 +108,24 @@ sub revoke
 	return $list;
 }
 
+=pod
+
+=head2 make_all($directory)
+
+What the tests find there that ZKLOCK_TEST_TLS tells to use TLS: test-ca.pem, and of
+test-server and test-client .pem, .key and .both.
+
+=cut
+
+sub make_all
+{
+	my ($class, $directory) = @_;
+	my $authority = $class->new($directory, 'test');
+	$authority->issue('server', 'DNS:localhost,IP:127.0.0.1,IP:127.0.0.2,IP:127.0.0.3,IP:::1');
+	$authority->issue('client');
+	return;
+}
+
 # What "openssl ca" needs.
 sub _configure
 {

@@ -32,7 +32,8 @@ standard input is a command, a line on its standard output the answer:
   revoke ZNODE            ok; Curator's Revoker on a queue node
   quit
 
-Instead of any of these answers there may be "error" and its text.
+Instead of any of these answers there may be "error" and its text. With ZKLOCK_TEST_TLS,
+see L<ZooKeeper>, they use TLS, but for go-zookeeper, which has none.
 
 =cut
 
@@ -47,6 +48,7 @@ use File::Basename qw(dirname);
 use File::Path qw(mkpath);
 use IPC::Run;
 use PostgreSQL::Test::Utils;
+use ZooKeeper ();
 
 my $source = dirname(dirname(__FILE__)) . '/interop';
 my $java = '/usr/share/java';
@@ -363,10 +365,27 @@ sub java_command
 		# A short life: start fast rather than run fast.
 		'-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-XX:-UsePerfData',
 		'-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
+		java_tls_options(),
 		'-cp',
-		join(':', build_directory() . "/$directory", map { "$java/$_" }
-			  qw(curator-recipes.jar zookeeper-recipes-lock.jar slf4j-simple.jar)),
+		join(':', build_directory() . "/$directory",
+			(map { "$java/$_" }
+				  qw(curator-recipes.jar zookeeper-recipes-lock.jar slf4j-simple.jar)),
+			ZooKeeper::netty_jars()),
 		$class);
+}
+
+# What makes ZooKeeper's client in Java use TLS; none if it should not.
+sub java_tls_options
+{
+	my $directory = $ENV{ZKLOCK_TEST_TLS} or return;
+	my %option = (
+		'client.secure' => 'true',
+		clientCnxnSocket => 'org.apache.zookeeper.ClientCnxnSocketNetty',
+		'ssl.keyStore.location' => "$directory/test-client.both",
+		'ssl.keyStore.type' => 'PEM',
+		'ssl.trustStore.location' => "$directory/test-ca.pem",
+		'ssl.trustStore.type' => 'PEM');
+	return map { "-Dzookeeper.$_=$option{$_}" } sort keys %option;
 }
 
 # Debian's jars name those that they need.

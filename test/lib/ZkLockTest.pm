@@ -27,7 +27,8 @@ ZkLockTest - what the TAP tests of zklock share
 Exports the functions below, and poll_until of L<ZooKeeper>. The clusters are
 PostgreSQL::Test::Cluster objects with everything that offers. Where zklock is
 installed is not known here: test/check names its private installation in
-TEMP_CONFIG, which every test cluster reads.
+TEMP_CONFIG, which every test cluster reads. With ZKLOCK_TEST_TLS in the environment, see
+L<ZooKeeper>, their sessions use TLS.
 
 =cut
 
@@ -114,6 +115,7 @@ sub cluster
 		'zklock.session_timeout' => '4s',
 		'cluster_name' => $name,
 		'max_prepared_transactions' => 5,
+		_tls_settings(),
 		%setting);
 
 	my $node = PostgreSQL::Test::Cluster->new($name);
@@ -128,6 +130,17 @@ sub cluster
 	$node->safe_psql('postgres', "CREATE EXTENSION $extension")
 	  if $extension;
 	return $node;
+}
+
+# None, if they are not to use TLS.
+sub _tls_settings
+{
+	my $directory = $ENV{ZKLOCK_TEST_TLS} or return;
+	return (
+		'zklock.ssl' => 'on',
+		'zklock.ssl_ca_file' => "$directory/test-ca.pem",
+		'zklock.ssl_cert_file' => "$directory/test-client.pem",
+		'zklock.ssl_key_file' => "$directory/test-client.key");
 }
 
 # PostgreSQL 17 and later copy INITDB_TEMPLATE by themselves.

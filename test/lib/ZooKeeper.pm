@@ -54,6 +54,10 @@ my $logging_jar = '/usr/share/java/slf4j-simple.jar';
 my @netty = qw(buffer codec common handler resolver transport transport-native-epoll
   transport-native-unix-common);
 
+# Where what can speak TLS is to do so: the directory with the files of
+# Certificates::make_all.
+my $tls_directory = $ENV{ZKLOCK_TEST_TLS};
+
 # What sets the clock of a process.
 my ($faketime) = glob '/usr/lib/*/faketime/libfaketime.so.1';
 
@@ -163,7 +167,8 @@ Further lines for zoo.cfg.
 With a second port for each member, where it speaks TLS: see can_tls, secure_port,
 secure_connect_string. The second file holds a certificate and its key; clients need a
 certificate of the authority in the first one. Further settings of ZooKeeper's, ssl.*, go
-to config.
+to config. If the environment has ZKLOCK_TEST_TLS, and this option is not given, the one
+port of each member speaks both.
 
 =item environment => { $member => { NAME => 'value' } }
 
@@ -193,6 +198,10 @@ sub new
 		owner => $$,
 		%option }, $class;
 
+	$self->{tls} //= {
+		ca => "$tls_directory/test-ca.pem",
+		cert => "$tls_directory/test-server.both" }
+	  if $tls_directory;
 	$self->{dir} //= _temporary_directory();
 	foreach my $id (1 .. $self->{servers})
 	{
@@ -201,7 +210,7 @@ sub new
 		$self->{member}{$id} = {
 			dir => $dir,
 			port => free_port(),
-			$self->{tls} ? (secure_port => free_port()) : (),
+			$option{tls} ? (secure_port => free_port()) : (),
 			quorum_port => free_port(),
 			election_port => free_port() };
 	}
@@ -270,17 +279,16 @@ sub data_dir
 
 =pod
 
-=head2 can_tls, secure_port($member), secure_connect_string(members)
+=head2 can_tls, netty_jars, secure_port($member), secure_connect_string(members)
 
-Are the jars there that a server needs for TLS? Where it speaks it; by the name
-localhost.
+Are the jars there that a server needs for TLS, and which are they? Where it speaks it;
+by the name localhost.
 
 =cut
 
-sub can_tls
-{
-	return !grep { !-e "/usr/share/java/netty-$_.jar" } @netty;
-}
+sub can_tls { return !grep { !-e } netty_jars(); }
+
+sub netty_jars { return map { "/usr/share/java/netty-$_.jar" } @netty; }
 
 sub secure_port
 {
@@ -738,8 +746,12 @@ sub _write_config
 		%config = (
 			%config,
 			serverCnxnFactory => 'org.apache.zookeeper.server.NettyServerCnxnFactory',
-			secureClientPort => $member->{secure_port},
-			secureClientPortAddress => '127.0.0.1',
+			$member->{secure_port}
+			? (secureClientPort => $member->{secure_port}, secureClientPortAddress => '127.0.0.1')
+			: (
+				'client.portUnification' => 'true',
+				# Set by a secureClientPort alone; without it nobody who uses TLS is served.
+				'authProvider.x509' => 'org.apache.zookeeper.server.auth.X509AuthenticationProvider'),
 			'ssl.keyStore.location' => $tls->{cert},
 			'ssl.keyStore.type' => 'PEM',
 			'ssl.trustStore.location' => $tls->{ca},
@@ -784,8 +796,7 @@ sub _launch
 		'-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
 		'-Dorg.slf4j.simpleLogger.showDateTime=true',
 		@{ $self->{java_options} },
-		'-cp', join(':', $classpath, $logging_jar,
-			$self->{tls} ? map { "/usr/share/java/netty-$_.jar" } @netty : ()),
+		'-cp', join(':', $classpath, $logging_jar, $self->{tls} ? netty_jars() : ()),
 		'org.apache.zookeeper.server.quorum.QuorumPeerMain',
 		"$member->{dir}/zoo.cfg");
 

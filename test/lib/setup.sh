@@ -60,6 +60,7 @@ optional_packages=(postgresql-MAJOR-cron)
 
 zookeeper_pid=  # the program that serves ZooKeeper, and its address
 zookeeper_servers=
+zookeeper_words=()  # NAME=value for its environment
 
 child=          # process group of the running step
 run_user=       # the unprivileged user, if we are root
@@ -558,11 +559,21 @@ setup_build_beside() {
 	setup_build "$@"
 }
 
+# What servers, sessions and other clients need to use TLS: the directory of it goes to
+# "tls", and as ZKLOCK_TEST_TLS to them, see test/lib/ZooKeeper.pm.
+tls=
+make_certificates() {
+	tls=$run/tls
+	test_directory "$tls"
+	run_quietly "$work/log/certificates.log" "${unprivileged[@]}" "${test_files[@]}" \
+		perl -MCertificates -e 'Certificates->make_all(shift)' "$tls"
+}
+
 # One ZooKeeper for several steps. Sets zookeeper_servers. It ends when the
 # pipe to it is closed, so also when we die.
 zookeeper_start() {
 	coproc ZOOKEEPER {
-		exec setsid "${unprivileged[@]}" \
+		exec setsid "${unprivileged[@]}" "${zookeeper_words[@]}" \
 			perl "$tree/test/lib/serve_zookeeper.pl" "$run/zookeeper" 9>&-
 	}
 	# bash forgets its own variables when the process ends.

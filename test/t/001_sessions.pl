@@ -1,6 +1,6 @@
 
 # What the tests are told of their sessions: one that stood idle for longer than a
-# query may take is as good as any other.
+# query may take is as good as any other. And they use TLS if they are told to.
 
 use strict;
 use warnings;
@@ -20,6 +20,11 @@ my $session;
 my $since = time;
 poll_until { time - $since > 3 } 'the time of a query to pass';
 is($session->query_safe('SELECT 1'), '1', 'a session that stood idle answers');
+$session->query_safe("SELECT zk_lock('any')");
+my $program = $session->query_safe('SELECT program_pid FROM zk_session');
+# The kernel keeps 15 characters of a program's name.
+is(slurp_file("/proc/$program/comm"), $ENV{ZKLOCK_TEST_TLS} ? "zklock-session-\n" : "zklock-session\n",
+	'its program has TLS if it should');
 $session->quit;
 
 done_testing();

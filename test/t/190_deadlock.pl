@@ -337,6 +337,7 @@ subtest 'who waits last need not look last' => sub {
 # It is made again after the reconnect, and found to be there: then it is taken for made, and
 # taken back in the end.
 subtest 'the reply to what was said is lost' => sub {
+	plan skip_all => 'a proxy does not know what is encrypted' if $ENV{ZKLOCK_TEST_TLS};
 	my $proxy = Proxy->new($zk->connect_string);
 	my ($one, $other) = (session('berlin'), session('paris'));
 	$one->query_safe("SET zklock.servers = '" . $proxy->address . "'");

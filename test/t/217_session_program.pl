@@ -12,6 +12,9 @@ use ZkLockTest;
 use ZooKeeper;
 
 my $session_timeout = 4;
+# The one for sessions with TLS has another name.
+my $program_file = 'zklock-session' . ($ENV{ZKLOCK_TEST_TLS} ? '-tls' : '');
+
 my $zk = ZooKeeper->new->start;
 my %setting = (
 	'zklock.session_timeout' => "${session_timeout}s",
@@ -418,7 +421,7 @@ subtest 'no more processes' => sub {
 	$session->query("SELECT zk_lock('program')");
 	is($session->sqlstate, '53000', 'SQLSTATE');
 	like($session->error,
-		qr/could not start a ZooKeeper session\nDETAIL:  Could not start the program ".*zklock-session": .*\nHINT:  A session needs a process/,
+		qr/could not start a ZooKeeper session\nDETAIL:  Could not start the program ".*$program_file": .*\nHINT:  A session needs a process/,
 		'message');
 	system_or_bail('prlimit', '--pid', $session->pid, '--nproc=4096:4096');
 	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/,
@@ -435,7 +438,7 @@ subtest 'a relocated installation' => sub {
 	$here->quit;
 	my $moved = $node->basedir . '/moved';
 	mkdir $moved;
-	system_or_bail('cp', $library, $library =~ s/\.so$/-session/r, $moved);
+	system_or_bail('cp', $library, $library =~ s/zklock\.so$/$program_file/r, $moved);
 	my $from = $other->safe_psql('postgres',
 		"SELECT DISTINCT probin FROM pg_proc WHERE probin LIKE '%zklock'");
 	my $set_library = sub {
@@ -458,9 +461,9 @@ subtest 'a relocated installation' => sub {
 	foreach my $what (sort keys %bad)
 	{
 		my ($text, $message) = @{ $bad{$what} };
-		unlink "$moved/zklock-session";
-		append_to_file("$moved/zklock-session", $text);
-		chmod 0755, "$moved/zklock-session";
+		unlink "$moved/$program_file";
+		append_to_file("$moved/$program_file", $text);
+		chmod 0755, "$moved/$program_file";
 		is($session->query_safe("SELECT zk_is_held('program')"), 't',
 			"$what: sessions that are there go on");
 		my $new = background($other);
@@ -469,7 +472,7 @@ subtest 'a relocated installation' => sub {
 		like($new->error, $message, "$what: with the reason");
 		$new->quit;
 	}
-	unlink "$moved/zklock-session";
+	unlink "$moved/$program_file";
 	my $new = background($other);
 	$new->query("SELECT zk_lock('new')");
 	is($new->sqlstate, '53000', 'none at all');
