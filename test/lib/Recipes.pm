@@ -20,7 +20,12 @@ Above each block of code in the document stands a comment that names it:
   <!-- recipe: sql/rebuild -->
 
 The first part says which test runs the block, here one called
-t/NNN_recipes_sql.pl. That test asks for the block by its name and at its end
+t/NNN_recipes_sql.pl. What is longer is a file in docs/recipes, which the document
+links to and names:
+
+  <!-- recipe file: programs/retry.py -->
+
+That test asks for the block by its name and at its end
 for whether there is one that it has forgotten.
 
 The blocks call procedures that stand for the user's work. prepare_work makes one
@@ -34,7 +39,7 @@ use strict;
 use warnings;
 
 use Carp;
-use File::Basename qw(dirname);
+use File::Basename qw(basename dirname);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -91,6 +96,32 @@ sub parse
 
 =pod
 
+=head2 recipes
+
+All of the document, its files too. Dies if it has no link to a file that it names, or
+if there is a file that it does not name.
+
+=cut
+
+sub recipes
+{
+	my $text = slurp_file($document);
+	my %code = parse($text);
+	my $directory = $document =~ s/\.md$//r;
+	my %is_left = map { basename($_) => 1 } glob "$directory/*";
+	while ($text =~ m{^<!-- recipe file: (\w+/(\S+)) -->$}mg)
+	{
+		my ($name, $file) = ($1, $2);
+		croak "there is no link to $file" if index($text, "](recipes/$file)") < 0;
+		$code{$name} = slurp_file("$directory/$file");
+		delete $is_left{$file};
+	}
+	croak "the document does not name @{[ sort keys %is_left ]}" if %is_left;
+	return %code;
+}
+
+=pod
+
 =head2 groups
 
 All groups that the document names.
@@ -99,7 +130,7 @@ All groups that the document names.
 
 sub groups
 {
-	my %code = parse(slurp_file($document));
+	my %code = recipes();
 	my %group = map { m{^(\w+)/} => 1 } keys %code;
 	my @groups = sort keys %group;
 	return @groups;
@@ -118,7 +149,7 @@ The blocks of that group. Dies if there are none.
 sub new
 {
 	my ($class, $group) = @_;
-	my %code = parse(slurp_file($document));
+	my %code = recipes();
 	my $self = bless { code => {}, taken => {} }, $class;
 	foreach my $name (keys %code)
 	{
