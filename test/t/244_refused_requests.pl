@@ -1,13 +1,14 @@
 
-# Each request that a statement makes is refused once, with each error that a server
-# has, or its answer is lost with the connection. Whatever becomes of the statement, it
-# says so in terms of its own; who is told that he has a lock has it; the backend lives
+# Each request that a statement makes is refused once, with each kind of error that a
+# server has, or its answer is lost with the connection. Whatever becomes of the statement,
+# it says so in terms of its own; who is told that he has a lock has it; the backend lives
 # and its next statement works; and nothing is left in any queue.
 
 use strict;
 use warnings;
 
 use Liar;
+use POSIX ();
 use Test::More;
 use ZkLockTest;
 use ZooKeeper;
@@ -26,42 +27,36 @@ my %error = (
 	'a quota' => -125,
 	'no answer' => undef);
 
-# Those that a statement may take for an answer, and one for all that it may not; a few
-# statements meet all of them.
-my @usual = ('no node', 'no rights', 'there already', 'a quota', 'the end of the session', 'no answer');
+# Those that a statement may take for an answer, and one for all that it may not: these the
+# table of src/answer.c and the callers treat alike, but for single requests, which are among
+# those of the few statements that meet all errors.
+my @usual = ('no node', 'no rights', 'there already', 'the end of the session', 'no answer');
 
 # No more requests than that are made for any of the statements.
 my $most_requests = 60;
 
+# Most of a round is waiting, so that many processes go through the cases at a time. Each has
+# a root, connections and a row of its own.
+my $nworkers = 6;
+
 my $zk = ZooKeeper->new(tick_time => 250)->start;
-my $liar = Liar->new('127.0.0.1:' . $zk->port);
 my $node = cluster('berlin', $zk,
 	'shared_preload_libraries' => 'zklock',
 	'deadlock_timeout' => '20ms',
 	'zklock.keep' => '0',
 	'zklock.session_timeout' => '5s');
-$node->safe_psql('postgres', 'CREATE TABLE account (id int PRIMARY KEY, sum int);
-	INSERT INTO account SELECT i, 0 FROM generate_series(1, 2) i');
+$node->safe_psql('postgres', "CREATE TABLE account (id int PRIMARY KEY, sum int);
+	INSERT INTO account SELECT i, 0 FROM generate_series(1, $nworkers) i");
 my $started = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
-
-my $stranger = $zk->client;
-
-# Whose requests are refused, and another one, whose requests are not.
-my ($session, $other) = map { background($node) } 1 .. 2;
-$session->query_safe("SET zklock.servers = '" . $liar->address . "'");
-$other->query_safe("SET deadlock_timeout = '1ms'");
 
 # What may become of a statement: done, a failure of ZooKeeper's that is told as such, or
 # what it says itself.
 my %is_expected = map { $_ => 1 } qw(00000 08006 08001 22023 42501 53200 53400 55P03 57000 58000 40001);
 
-# What is done, with how often which became of it.
-my %told;
-my $round = 0;
-
 # Each case: what is asked for, what stands before it on the same connection, and on the
 # other one; how the other one goes on once the statement waits; what shows that a lock is
-# had, and for which name. NAME is another one each time, and TOKEN what the other one got.
+# had, and for which name. NAME is another one each time, ROW the worker's own, and TOKEN
+# what the other one got.
 my @cases = (
 	[ 'a lock', with_all => 1, sql => "SELECT zk_lock('NAME/a')", lock => 'NAME/a' ],
 	[ 'a shared lock', sql => "SELECT zk_lock_shared('NAME/a')", lock => 'NAME/a' ],
@@ -86,10 +81,10 @@ my @cases = (
 		before => "SELECT zk_lock('NAME/a'), zk_lock_shared('NAME/a')" ],
 	[ 'a commit', sql => 'COMMIT',
 		before => "SET zklock.commit_guard = 'quorum'; BEGIN; SELECT zk_xact_lock('NAME/a'), zk_xact_lock('NAME/b');
-			UPDATE account SET sum = sum + 1 WHERE id = 1" ],
+			UPDATE account SET sum = sum + 1 WHERE id = ROW" ],
 	[ 'a commit behind a downgrade', sql => 'COMMIT',
 		before => "SET zklock.commit_guard = 'quorum'; BEGIN; SELECT zk_lock('NAME/a'), zk_lock_shared('NAME/a'), zk_unlock('NAME/a');
-			UPDATE account SET sum = sum + 1 WHERE id = 1" ],
+			UPDATE account SET sum = sum + 1 WHERE id = ROW" ],
 	[ 'a look at a queue', sql => "SELECT count(*) FROM zk_lock_queue('NAME/a')",
 		other => "SELECT zk_lock('NAME/a')" ],
 	[ 'a look at all locks', sql => 'SELECT count(*) FROM zk_all_locks()', other => "SELECT zk_lock('NAME/a')" ],
@@ -114,66 +109,131 @@ my @cases = (
 	[ 'a deadlock', sql => "SELECT zk_lock('NAME/b')", before => "SELECT zk_lock('NAME/a')",
 		other => "SELECT zk_lock('NAME/b')", its_wait => "SELECT zk_lock('NAME/a')", may_be => '40P01' ],
 	[ 'a deadlock over a row', sql => "SELECT zk_lock('NAME/b')",
-		before => 'BEGIN; UPDATE account SET sum = sum + 1 WHERE id = 2',
-		other => "SELECT zk_lock('NAME/b')", its_row => 'UPDATE account SET sum = sum + 1 WHERE id = 2',
+		before => 'BEGIN; UPDATE account SET sum = sum + 1 WHERE id = ROW',
+		other => "SELECT zk_lock('NAME/b')", its_row => 'UPDATE account SET sum = sum + 1 WHERE id = ROW',
 		may_be => '40P01' ]);
 
-foreach my $case (@cases)
+# Those that take the longest come first: that meet all errors, or wait for each other.
+pipe my $left, my $given or die "could not make a pipe: $!";
+my @is_long = map { "@$_" =~ /with_all|may_be/ ? 1 : 0 } @cases;
+syswrite $given, pack 'C*', sort { $is_long[$b] <=> $is_long[$a] } 0 .. $#cases;
+close $given;
+
+my @reports = map { start_worker($_) } 1 .. $nworkers;
+my %told;
+my %outcome = map { split /\t/, $_, 2 } map { readline $_ } @reports;
+foreach my $index (0 .. $#cases)
 {
-	my ($name, %case) = @$case;
-	my (@odd, $nrounds, $nrequests);
-	foreach my $number (1 .. $most_requests)
-	{
-		my $has_come;
-		foreach my $what ($case{with_all} ? sort keys %error : @usual)
-		{
-			my $is_there = refuse($number, $what, \%case, \@odd);
-			$nrounds++ if $is_there;
-			$has_come ||= $is_there;
-		}
-		last unless $has_come;
-		$nrequests = $number;
-	}
-	ok(defined $nrequests, "$name: there are requests");
-	is("@odd[0 .. ($#odd < 9 ? $#odd : 9)]", '', sprintf '%s: %d requests, %d errors', $name, $nrequests // 0, $nrounds // 0);
+	my ($nrequests, $nrounds, $states, $odd) = split /\t/, $outcome{$index} // "0\t0\t\tit was not done";
+	my $name = $cases[$index][0];
+	cmp_ok($nrequests, '>', 0, "$name: there are requests");
+	chomp $odd;
+	is($odd, '', "$name: $nrequests requests, $nrounds errors");
+	$told{$_}++ foreach split ' ', $states;
 }
 is($node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'), $started, 'the cluster was up all the time');
 note join ', ', map { "$_: $told{$_}" } sort keys %told;
-$_->quit foreach $session, $other;
 poll_until { !$zk->ephemerals(lock_path('')) } 'all to end', 30;
 pass('no node of anybody is left');
 done_testing();
 
+# What a worker asks with, and what it has been told.
+my ($number, $liar, $stranger, $session, $other, $round, @states, @odd);
+
+# A process that goes through cases as long as there are any. Returns where it writes what
+# became of them: a line for each, of its index, how many requests and errors there were, all
+# SQLSTATEs, and what was odd.
+sub start_worker
+{
+	($number) = @_;
+	pipe my $report, my $out or die "could not make a pipe: $!";
+	my $pid = fork // die "could not fork: $!";
+	if ($pid == 0)
+	{
+		close $report;
+		$out->autoflush(1);
+		eval { work($out); 1 } or warn $@;
+		# Not exit: END belongs to the parent.
+		POSIX::_exit(0);
+	}
+	return $report;
+}
+
+sub work
+{
+	my ($out) = @_;
+	$liar = Liar->new('127.0.0.1:' . $zk->port);
+	$stranger = $zk->client;
+	# Whose requests are refused, and another one, whose requests are not.
+	($session, $other) = map { background($node) } 1 .. 2;
+	$_->query_safe("SET zklock.root = '" . lock_path("worker-$number") . "'") foreach $session, $other;
+	$session->query_safe("SET zklock.servers = '" . $liar->address . "'");
+	$other->query_safe("SET deadlock_timeout = '1ms'");
+	while (sysread $left, my $index, 1)
+	{
+		$index = unpack 'C', $index;
+		@states = @odd = ();
+		my @counts = eval { go_through($cases[$index]) };
+		my $death = $@;
+		@counts = (0, 0) if $death;
+		print $out join("\t", $index, @counts, "@states", "@odd$death" =~ s/\s+/ /gr), "\n";
+		last if $death;
+	}
+	$_->quit foreach $session, $other;
+	return;
+}
+
+# How many requests and errors there were, until the first thing that is odd. A statement has
+# no more requests once two errors had nothing to meet.
+sub go_through
+{
+	my ($case) = @_;
+	my (undef, %case) = @$case;
+	my $nrounds = 0;
+	foreach my $nth (1 .. $most_requests)
+	{
+		my ($nmet, $nmissed) = (0, 0);
+		foreach my $what ($case{with_all} ? sort keys %error : @usual)
+		{
+			refuse($nth, $what, \%case) ? $nmet++ : $nmissed++;
+			return ($nth, $nrounds + $nmet) if @odd;
+			return ($nth - 1, $nrounds) if !$nmet && $nmissed == 2;
+		}
+		$nrounds += $nmet;
+	}
+	return ($most_requests, $nrounds);
+}
+
 # One statement, of whose requests that one meets that. Whether there was such a request;
-# adds what is odd about what came of it.
+# notes what is odd about what came of it.
 sub refuse
 {
-	my ($number, $what, $case, $odd) = @_;
+	my ($nth, $what, $case) = @_;
 	my $name = 'round/' . ++$round;
+	my $path = lock_path("worker-$number/$name");
 	my $token = 0;
-	my $with = sub { return $_[0] =~ s/NAME/$name/gr =~ s/TOKEN/$token/gr; };
-	my $odd_one = sub { push @$odd, "[$number, $what: $_[0]]"; };
+	my $with = sub { return $_[0] =~ s/NAME/$name/gr =~ s/TOKEN/$token/gr =~ s/ROW/$number/gr; };
+	my $odd_one = sub { push @odd, "[$nth, $what: $_[0]]"; };
 
-	$session->query($with->($case->{before})) if $case->{before};
+	$session->query_safe($with->($case->{before})) if $case->{before};
 	$token = $other->query_safe($with->($case->{other})) if $case->{other};
 	if ($case->{its_wait} || $case->{its_row})
 	{
 		$other->query_safe('BEGIN');
 		$other->start_query($with->($case->{its_wait} || $case->{its_row}));
-		$case->{its_wait} ? poll_until { $zk->ephemerals(lock_path('.waits/')) } 'it to say so', 30 : wait_for_row($other);
+		$case->{its_wait} ? poll_until { $zk->ephemerals(lock_path("worker-$number/.waits/")) } 'it to say so', 30 : wait_for_row($other);
 	}
-	$session->query_safe($case->{may_be} ? "SET lock_timeout = '300ms'" : "SET lock_timeout = '1s'");
-	defined $error{$what} ? $liar->refuse($number, $error{$what}) : $liar->lose($number);
-	$session->start_query($with->($case->{sql}));
+	defined $error{$what} ? $liar->refuse($nth, $error{$what}) : $liar->lose($nth);
+	$session->start_query($with->('SET lock_timeout = ' . ($case->{may_be} ? 300 : 1000) . "; $case->{sql}"));
 	if ($case->{meanwhile})
 	{
-		poll_until { $session->is_done || queue_nodes($zk, lock_path("$name/a")) == 2 } 'it to wait', 30;
+		poll_until { $session->is_done || queue_nodes($zk, "$path/a") == 2 } 'it to wait', 30;
 		$other->query_safe($with->($case->{meanwhile}));
 	}
 	my $result = $session->wait_result;
 	my $has_come = $liar->has_come;
 	my $state = $session->sqlstate;
-	$told{$state}++;
+	push @states, $state;
 	$odd_one->("$state " . $session->error) if !$is_expected{$state} && $state ne ($case->{may_be} // '');
 
 	# Nobody else gets it, nor its opposite.
@@ -183,25 +243,28 @@ sub refuse
 		my $taken = $other->query_safe($with->("SELECT zk_try_lock('$lock')"));
 		$odd_one->('the lock is not had') if $taken eq 't';
 	}
-	end_round($name, $case);
-	eval { $stranger->delete_recursive(lock_path($name)) };
-	# A lock of its own: that this deletion is confirmed nobody awaits, and if the next
-	# refusal meets it, and denies that there is a node, it is over.
-	$session->query_safe("SELECT zk_lock('after/$name'), zk_unlock('after/$name')");
+	end_round($with, $case);
+	# Unless it was told that a node is gone that is not, or that its session is, it has
+	# deleted what it made.
+	eval {
+		poll_until { !$zk->ephemerals("$path/") } 'the queues to be empty', 30 if $what !~ /no node|session/;
+		1;
+	} or $odd_one->("$state, and a node is left");
+	eval { $stranger->delete_recursive($path) };
 	return $has_come;
 }
 
-# Whatever is left of a round goes.
+# Whatever the round has had goes, and both sessions go on. At the end a lock of its own:
+# that this deletion is confirmed nobody awaits, and if the next refusal meets it, and denies
+# that there is a node, it is over.
 sub end_round
 {
-	my ($name, $case) = @_;
-	$session->query('ROLLBACK');
-	$session->query($_) foreach "SELECT zk_unlock_all()", 'RESET zklock.node_style; RESET zklock.keep; RESET zklock.commit_guard';
+	my ($with, $case) = @_;
+	$session->query_safe($with->("ROLLBACK; SELECT zk_unlock_all(); RESET zklock.commit_guard; RESET lock_timeout;
+		SELECT zk_lock('NAME/after'), zk_unlock('NAME/after')"));
 	$other->wait_result if $case->{its_wait} || $case->{its_row};
-	$other->query('ROLLBACK');
-	$other->query("SELECT zk_unlock_all()");
-	$other->query("SELECT zk_release_hold('$name/h', token) FROM zk_lock_queue('$name/h')")
-	  if "@{[ %$case ]}" =~ /zk_hold/;
+	my $release_hold = "SELECT zk_release_hold('NAME/h', token) FROM zk_lock_queue('NAME/h');";
+	$other->query_safe($with->(("@{ [ %$case ]}" =~ /zk_hold/ ? $release_hold : '') . 'ROLLBACK; SELECT zk_unlock_all()'));
 	return;
 }
 
