@@ -9,8 +9,7 @@
  * turn.  Only names are read, so a lock costs one request, however long its
  * queue.
  *
- * Requests are malloc'ed memory of client.c, freed by free_reading() and
- * end_walk(); results are palloc'ed in the caller's context.
+ * Requests are the trip's; results are palloc'ed in the caller's context.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,13 +34,9 @@ typedef struct Reading
 	ZkPathOf	path_of;		/* what the name stands for */
 	const char *name;
 	const char *path;			/* of the znode, in the session of the moment */
-	ZkRequest  *gets[READS_AT_ONCE];
 	ZkQueueEntry *entries;		/* the result */
 	int			nentries;
 } Reading;
-
-/* How many lists are under way at once, likewise. */
-#define LISTS_AT_ONCE 64
 
 /* A walk under way. */
 typedef struct Walk
@@ -50,7 +45,6 @@ typedef struct Walk
 	int			root_length;	/* of the paths; the names are behind it */
 	List	   *left;			/* a stack of paths that are still to be
 								 * listed */
-	ZkRequest  *lists[LISTS_AT_ONCE];	/* of some of them; NULL: answered */
 	List	   *locks;			/* found so far: ZkLockCount */
 	int			ndenied;		/* lists that ZooKeeper denied */
 } Walk;
@@ -58,18 +52,15 @@ typedef struct Walk
 static ZkQueueEntry entry_of(const char *child);
 static bool read_entries(ZkRoundTrip *trip, void *argument);
 static bool is_zklock(const ZkNodeData *who);
-static void request_data(Reading *reading, int slot, const char *child);
-static const ZkReply *await_data(const ZkRoundTrip *trip, Reading *reading,
-								 int slot, const char *child);
+static const ZkReply *look(ZkRoundTrip *trip, const Reading *reading,
+						   const char *child);
 static bool take_entry(const Reading *reading, const ZkReply *reply,
 					   const char *child, ZkQueueEntry *entry);
 static void mark_holders(ZkQueueEntry *entries, int nentries);
-static void free_reading(void *argument);
 static int	compare_children(const void *a, const void *b);
 static bool walk_tree(ZkRoundTrip *trip, void *argument);
 static char *start_path(Walk *walk);
-static void end_walk(void *argument);
-static bool take_lists(const ZkRoundTrip *trip, Walk *walk);
+static bool take_lists(ZkRoundTrip *trip, Walk *walk);
 static void visit(Walk *walk, const char *path, const ZkReply *list);
 static void add_lock(Walk *walk, const char *path, int nholders,
 					 int nwaiters);
@@ -84,7 +75,7 @@ zklock_read_queue(ZkPathOf path_of, const char *name, int *nentries)
 
 	/* a bad name needs no connection */
 	pfree(path_of(name, NULL));
-	zklock_roundtrip_run(read_entries, free_reading, &reading);
+	zklock_roundtrip_run(read_entries, NULL, &reading);
 	*nentries = reading.nentries;
 	return reading.entries;
 }
@@ -153,21 +144,19 @@ read_entries(ZkRoundTrip *trip, void *argument)
 	memcpy(children, list->children, list->nchildren * sizeof(*children));
 	qsort(children, list->nchildren, sizeof(*children), compare_children);
 
-	for (int i = 0; i < Min(list->nchildren, READS_AT_ONCE); i++)
-		request_data(reading, i, children[i]);
-	for (int i = 0; i < list->nchildren; i++)
+	for (int first = 0; first < list->nchildren; first += READS_AT_ONCE)
 	{
-		int			slot = i % READS_AT_ONCE;
-		const ZkReply *reply;
+		int			last = Min(first + READS_AT_ONCE, list->nchildren);
 
 		CHECK_FOR_INTERRUPTS();
-		reply = await_data(trip, reading, slot, children[i]);
-		if (reply->result == ZK_SESSION_LOST)
+		for (int i = first; i < last; i++)
+			look(trip, reading, children[i]);
+		if (!zklock_roundtrip_await_looks(trip))
 			return false;
-		if (take_entry(reading, reply, children[i], &entries[nread]))
-			nread++;
-		if (i + READS_AT_ONCE < list->nchildren)
-			request_data(reading, slot, children[i + READS_AT_ONCE]);
+		for (int i = first; i < last; i++)
+			nread += take_entry(reading, look(trip, reading, children[i]),
+								children[i], &entries[nread]);
+		zklock_roundtrip_end_looks(trip);
 	}
 	mark_holders(entries, nread);
 	for (int i = 0; i < nread; i++)
@@ -200,30 +189,15 @@ is_zklock(const ZkNodeData *who)
 	return who->client != NULL && strcmp(who->client, "zklock") == 0;
 }
 
-static void
-request_data(Reading *reading, int slot, const char *child)
+/* Ask for the data of a child, or read the reply. */
+static const ZkReply *
+look(ZkRoundTrip *trip, const Reading *reading, const char *child)
 {
 	char	   *path = psprintf("%s/%s", reading->path, child);
+	const ZkReply *reply = zklock_roundtrip_look(trip, zklock_client_get, path);
 
-	zklock_client_free(reading->gets[slot]);
-	reading->gets[slot] = zklock_client_get(zklock_session_client(), path);
 	pfree(path);
-}
-
-/* Await the data of a child; ask again if the connection was lost. */
-static const ZkReply *
-await_data(const ZkRoundTrip *trip, Reading *reading, int slot,
-		   const char *child)
-{
-	for (;;)
-	{
-		const ZkReply *reply = zklock_roundtrip_await(trip,
-													  reading->gets[slot]);
-
-		if (reply->result != ZK_UNKNOWN_OUTCOME)
-			return reply;
-		request_data(reading, slot, child);
-	}
+	return reply;
 }
 
 /* Fill in an entry from the reply; false if the child has vanished. */
@@ -285,18 +259,6 @@ mark_holders(ZkQueueEntry *entries, int nentries)
 	}
 }
 
-static void
-free_reading(void *argument)
-{
-	Reading    *reading = argument;
-
-	for (int i = 0; i < READS_AT_ONCE; i++)
-	{
-		zklock_client_free(reading->gets[i]);
-		reading->gets[i] = NULL;
-	}
-}
-
 static int
 compare_children(const void *a, const void *b)
 {
@@ -313,7 +275,7 @@ zklock_count_locks(const char *name)
 
 	/* a bad name needs no connection */
 	pfree(start_path(walk));
-	zklock_roundtrip_run(walk_tree, end_walk, walk);
+	zklock_roundtrip_run(walk_tree, NULL, walk);
 	if (walk->ndenied > 0)
 		ereport(WARNING,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -358,40 +320,31 @@ start_path(Walk *walk)
 	return path;
 }
 
-/* Free the requests. */
-static void
-end_walk(void *argument)
-{
-	Walk	   *walk = argument;
-
-	for (int i = 0; i < LISTS_AT_ONCE; i++)
-	{
-		zklock_client_free(walk->lists[i]);
-		walk->lists[i] = NULL;
-	}
-}
-
 /*
  * List some of the paths that are left, all at once.  false if the session was
  * lost.
  */
 static bool
-take_lists(const ZkRoundTrip *trip, Walk *walk)
+take_lists(ZkRoundTrip *trip, Walk *walk)
 {
-	char	   *paths[LISTS_AT_ONCE];
-	int			nlists = Min(list_length(walk->left), LISTS_AT_ONCE);
+	char	   *paths[READS_AT_ONCE];
+	int			nlists = Min(list_length(walk->left), READS_AT_ONCE);
+
+	CHECK_FOR_INTERRUPTS();
 
 	for (int i = 0; i < nlists; i++)
 	{
 		paths[i] = llast(walk->left);
 		walk->left = list_delete_last(walk->left);
-		walk->lists[i] = zklock_client_list(zklock_session_client(), paths[i]);
+		zklock_roundtrip_look(trip, zklock_client_list, paths[i]);
 	}
+	if (!zklock_roundtrip_await_looks(trip))
+		return false;
 	for (int i = 0; i < nlists; i++)
 	{
-		const ZkReply *list = zklock_roundtrip_await(trip, walk->lists[i]);
+		const ZkReply *list = zklock_roundtrip_look(trip, zklock_client_list,
+													paths[i]);
 
-		CHECK_FOR_INTERRUPTS();
 		switch (list->result)
 		{
 			case ZK_OK:
@@ -402,17 +355,12 @@ take_lists(const ZkRoundTrip *trip, Walk *walk)
 			case ZK_NO_AUTH:
 				walk->ndenied++;
 				break;
-			case ZK_UNKNOWN_OUTCOME:
-				walk->left = lappend(walk->left, pstrdup(paths[i]));
-				break;
-			case ZK_SESSION_LOST:
-				return false;
 			default:
 				zklock_session_raise(list, "read a lock's queue", paths[i]);
 		}
 		pfree(paths[i]);
 	}
-	end_walk(walk);
+	zklock_roundtrip_end_looks(trip);
 	return true;
 }
 

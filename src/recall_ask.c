@@ -223,7 +223,7 @@ count_requests(ZkRoundTrip *trip, void *argument)
 static void
 end_count(void *argument)
 {
-	zklock_roundtrip_end_sample(&((Asking *) argument)->sample);
+	zklock_roundtrip_end(&((Asking *) argument)->sample.trip);
 }
 
 /*
@@ -242,7 +242,8 @@ ask_holder(ZkRoundTrip *trip, void *argument)
 	const ZkReply *reply;
 
 	asking->is_asked = false;
-	if (!zklock_recall_path(path, lock_path, root_length, asking->node))
+	if (!zklock_recall_path(path, lock_path, root_length, ZK_REQUEST,
+							asking->node))
 		return true;			/* none of ours is called that */
 	if (asking->nrequests >= REQUESTS_MAX)
 		raise_too_many(asking, path);
@@ -300,28 +301,29 @@ raise_too_many(const Asking *asking, const char *request)
 static int
 remove_outdated(ZkSample *sample, const char *root)
 {
-	ZkClient   *client = zklock_session_client();
+	char	   *holders[ZK_SAMPLE_MAX] = {0};
 	int			nremoved = 0;
 
-	/* for each request that is there, read its queue node instead */
 	for (int i = 0; i < sample->nnodes; i++)
 	{
 		const ZkReply *reply = zklock_roundtrip_await_sample(sample, i);
-		char	   *holder = reply != NULL && reply->result == ZK_OK ?
-			holder_path(root, sample->paths[i], reply) : NULL;
 
-		zklock_client_free(sample->reads[i]);
-		sample->reads[i] = holder != NULL ?
-			zklock_client_get(client, holder) : NULL;
+		if (reply != NULL && reply->result == ZK_OK)
+			holders[i] = holder_path(root, sample->paths[i], reply);
 	}
 	for (int i = 0; i < sample->nnodes; i++)
+		if (holders[i] != NULL)
+			zklock_roundtrip_look(&sample->trip, zklock_client_get, holders[i]);
+	zklock_roundtrip_await_looks(&sample->trip);
+	for (int i = 0; i < sample->nnodes; i++)
 	{
-		const ZkReply *reply = sample->reads[i] != NULL ?
-			zklock_roundtrip_await_sample(sample, i) : NULL;
+		const ZkReply *reply = holders[i] == NULL ? NULL :
+			zklock_roundtrip_look(&sample->trip, zklock_client_get, holders[i]);
 
 		if (reply == NULL || reply->result != ZK_NO_NODE)
 			continue;
-		zklock_client_free(zklock_client_remove(client, sample->paths[i],
+		zklock_client_free(zklock_client_remove(zklock_session_client(),
+												sample->paths[i],
 												ZK_ANY_VERSION));
 		nremoved++;
 	}

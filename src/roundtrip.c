@@ -27,14 +27,15 @@
 #define LISTED_ALWAYS 256
 #define LISTED_SELDOM 4
 
-/* One of many reads; all but the request is palloc'ed. */
+/* One of many reads, palloc'ed. */
 typedef struct Look
 {
 	ZkRead		read;
-	const char *path;
 	ZkRequest  *request;
+	char		path[FLEXIBLE_ARRAY_MEMBER];
 } Look;
 
+static Look *find_look(const ZkRoundTrip *trip, ZkRead read, const char *path);
 static const ZkReply *make_container(ZkRoundTrip *trip, const char *path);
 static const ZkReply *create(ZkRoundTrip *trip, const char *path,
 							 ZkNodeKind kind, const char *data);
@@ -145,20 +146,31 @@ zklock_roundtrip_read_newest(ZkRoundTrip *trip, ZkRead read, const char *path)
 const ZkReply *
 zklock_roundtrip_look(ZkRoundTrip *trip, ZkRead read, const char *path)
 {
-	Look	   *look;
+	Look	   *look = find_look(trip, read, path);
+
+	if (look != NULL)
+		return zklock_client_reply(look->request);
+	look = palloc0(offsetof(Look, path) + strlen(path) + 1);
+	look->read = read;
+	strcpy(look->path, path);
+	trip->looks = lappend(trip->looks, look);
+	look->request = read(zklock_session_client(), path);
+	return NULL;
+}
+
+/* NULL: that was not asked for. */
+static Look *
+find_look(const ZkRoundTrip *trip, ZkRead read, const char *path)
+{
 	ListCell   *cell;
 
 	foreach(cell, trip->looks)
 	{
-		look = lfirst(cell);
+		Look	   *look = lfirst(cell);
+
 		if (look->read == read && strcmp(look->path, path) == 0)
-			return zklock_client_reply(look->request);
+			return look;
 	}
-	look = palloc0(sizeof(*look));
-	look->read = read;
-	look->path = pstrdup(path);
-	trip->looks = lappend(trip->looks, look);
-	look->request = read(zklock_session_client(), path);
 	return NULL;
 }
 
@@ -170,17 +182,29 @@ zklock_roundtrip_await_looks(ZkRoundTrip *trip)
 	foreach(cell, trip->looks)
 	{
 		Look	   *look = lfirst(cell);
-		const ZkReply *reply = zklock_roundtrip_await(trip, look->request);
+		const ZkReply *reply;
 
+		while ((reply = zklock_roundtrip_await(trip, look->request)) != NULL &&
+			   reply->result == ZK_UNKNOWN_OUTCOME)
+		{
+			zklock_client_free(look->request);
+			look->request = look->read(zklock_session_client(), look->path);
+		}
 		if (reply == NULL || reply->result == ZK_SESSION_LOST)
 			return false;
-		if (reply->result != ZK_UNKNOWN_OUTCOME)
-			continue;
-		zklock_client_free(look->request);
-		look->request = NULL;
-		look->request = look->read(zklock_session_client(), look->path);
 	}
 	return true;
+}
+
+void
+zklock_roundtrip_end_looks(ZkRoundTrip *trip)
+{
+	ListCell   *cell;
+
+	foreach(cell, trip->looks)
+		zklock_client_free(((Look *) lfirst(cell))->request);
+	list_free_deep(trip->looks);
+	trip->looks = NIL;
 }
 
 void
@@ -270,26 +294,23 @@ void
 zklock_roundtrip_begin_sample(ZkSample *sample, const char *parent,
 							  int wait_ms)
 {
-	ZkClient   *client = zklock_session_client();
 	const ZkReply *list;
-	int			nnodes;
 	int			first;
 
-	zklock_roundtrip_end_sample(sample);
-	sample->deadline = zklock_client_now() + wait_ms;
-	sample->list = zklock_client_list(client, parent);
-	list = zklock_session_await(sample->list, sample->deadline,
-								ZK_WAITING_FOR_REPLY);
+	zklock_roundtrip_end(&sample->trip);
+	memset(sample, 0, sizeof(*sample));
+	sample->trip.deadline = zklock_client_now() + wait_ms;
+	list = zklock_roundtrip_read(&sample->trip, zklock_client_list, parent);
 	if (list == NULL || list->result != ZK_OK || list->nchildren == 0)
 		return;
-	nnodes = Min(list->nchildren, ZK_SAMPLE_MAX);
 	first = pg_prng_uint64_range(&pg_global_prng_state, 0, list->nchildren - 1);
-	for (int i = 0; i < nnodes; i++)
+	for (int i = 0; i < Min(list->nchildren, ZK_SAMPLE_MAX); i++)
 	{
 		sample->paths[i] =
 			psprintf("%s/%s", parent[1] == '\0' ? "" : parent,
 					 list->children[(first + i) % list->nchildren]);
-		sample->reads[i] = zklock_client_get(client, sample->paths[i]);
+		zklock_roundtrip_look(&sample->trip, zklock_client_get,
+							  sample->paths[i]);
 		sample->nnodes++;
 	}
 }
@@ -297,17 +318,9 @@ zklock_roundtrip_begin_sample(ZkSample *sample, const char *parent,
 const ZkReply *
 zklock_roundtrip_await_sample(const ZkSample *sample, int index)
 {
-	return zklock_session_await(sample->reads[index], sample->deadline,
-								ZK_WAITING_FOR_REPLY);
-}
-
-void
-zklock_roundtrip_end_sample(ZkSample *sample)
-{
-	zklock_client_free(sample->list);
-	for (int i = 0; i < sample->nnodes; i++)
-		zklock_client_free(sample->reads[i]);
-	memset(sample, 0, sizeof(*sample));
+	return zklock_roundtrip_await(&sample->trip,
+								  find_look(&sample->trip, zklock_client_get,
+											sample->paths[index])->request);
 }
 
 /*
@@ -318,12 +331,20 @@ zklock_roundtrip_end_sample(ZkSample *sample)
 bool
 zklock_roundtrip_remove(ZkRoundTrip *trip, ZkRemoval *removal)
 {
+	ZkClient   *client = zklock_session_client();
+
 	for (;;)
 	{
-		const ZkReply *reply = zklock_roundtrip_read_newest(trip, zklock_client_get,
-															removal->path);
+		const ZkReply *reply;
+		const ZkReply *guard;
 		bool		was_tried = removal->is_tried;
 
+		if (removal->guard != NULL)
+			zklock_roundtrip_send_ahead(trip, zklock_client_get(client,
+																removal->guard));
+		reply = zklock_roundtrip_read_newest(trip, zklock_client_get,
+											 removal->path);
+		guard = zklock_roundtrip_reply_ahead(trip);
 		if (reply->result == ZK_SESSION_LOST)
 			return false;
 		if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
@@ -335,34 +356,59 @@ zklock_roundtrip_remove(ZkRoundTrip *trip, ZkRemoval *removal)
 			removal->is_removed = was_tried;
 			return true;
 		}
-		removal->is_tried = true;
-		reply = zklock_roundtrip_ask(trip,
-									 zklock_client_remove(zklock_session_client(),
-														  removal->path,
-														  ZK_ANY_VERSION));
-		if (reply->result == ZK_SESSION_LOST)
-			return false;
-		if (reply->result == ZK_UNKNOWN_OUTCOME)
+		if (guard != NULL && guard->result != ZK_OK &&
+			guard->result != ZK_UNKNOWN_OUTCOME)
+			zklock_session_raise(guard, removal->doing, removal->guard);
+		if (removal->guard != NULL &&
+			(guard == NULL || guard->result != ZK_OK))
 			continue;
-		if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
-			zklock_session_raise(reply, removal->doing, removal->path);
-		removal->is_removed = reply->result == ZK_OK || was_tried;
-		return true;
+		if (guard != NULL && guard->version == ZK_ANY_VERSION)
+		{
+			zklock_roundtrip_advance(removal->guard);
+			continue;
+		}
+		removal->is_tried = true;
+		reply = zklock_roundtrip_ask(trip, guard == NULL ?
+									 zklock_client_remove(client, removal->path,
+														  ZK_ANY_VERSION) :
+									 zklock_client_remove_guarded(client,
+																  removal->guard,
+																  guard->version,
+																  &removal->path, 1));
+		switch (reply->result)
+		{
+			case ZK_OK:
+				removal->is_removed = true;
+				return true;
+			case ZK_NO_NODE:
+			case ZK_BAD_VERSION:
+				removal->is_tried = was_tried;
+				break;
+			case ZK_UNKNOWN_OUTCOME:
+				break;
+			case ZK_SESSION_LOST:
+				return false;
+			default:
+				zklock_session_raise(reply, removal->doing, removal->path);
+		}
 	}
+}
+
+void
+zklock_roundtrip_advance(const char *guard)
+{
+	zklock_client_free(zklock_client_set(zklock_session_client(), guard,
+										 "", 0, ZK_ANY_VERSION));
 }
 
 void
 zklock_roundtrip_end(ZkRoundTrip *trip)
 {
-	ListCell   *cell;
-
 	zklock_client_free(trip->ahead);
 	trip->ahead = NULL;
 	zklock_client_free(trip->request);
 	trip->request = NULL;
-	foreach(cell, trip->looks)
-		zklock_client_free(((Look *) lfirst(cell))->request);
-	trip->looks = NIL;
+	zklock_roundtrip_end_looks(trip);
 }
 
 void

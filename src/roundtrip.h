@@ -36,6 +36,7 @@ typedef struct ZkRoundTrip
 typedef struct ZkRemoval
 {
 	const char *path;
+	const char *guard;			/* see zklock_client_remove_guarded(); or NULL */
 	const char *doing;			/* completes "could not ..." */
 	int64		czxid;			/* which one there; 0: who is there now */
 
@@ -49,11 +50,10 @@ typedef struct ZkRemoval
 /* Some znodes below a parent, being read.  All zeros: there are none. */
 typedef struct ZkSample
 {
-	int64		deadline;		/* of all replies */
-	ZkRequest  *list;
+	ZkRoundTrip trip;			/* until the deadline of all replies; its looks
+								 * are the reads */
 	int			nnodes;
 	char	   *paths[ZK_SAMPLE_MAX];
-	ZkRequest  *reads[ZK_SAMPLE_MAX];
 } ZkSample;
 
 /* A read of zklock_client_*(), which may be asked as often as one likes. */
@@ -108,11 +108,12 @@ extern const ZkReply *zklock_roundtrip_read_newest(ZkRoundTrip *trip,
  * then it has been asked for, once, in the current memory context.  To await
  * the replies to all: false at the deadline, or if the session is lost; those
  * that were lost with the connection are asked for again.  They are freed with
- * the trip.
+ * the trip, or before by zklock_roundtrip_end_looks().
  */
 extern const ZkReply *zklock_roundtrip_look(ZkRoundTrip *trip, ZkRead read,
 											const char *path);
 extern bool zklock_roundtrip_await_looks(ZkRoundTrip *trip);
+extern void zklock_roundtrip_end_looks(ZkRoundTrip *trip);
 
 /*
  * Send a request together with the next one, ahead of it.  Nobody waits for
@@ -156,8 +157,8 @@ extern bool zklock_roundtrip_should_sample(int nchildren);
 /*
  * List the children of a znode and send reads for some of them, chosen at
  * random, so that none stays whatever its name.  The replies must be there
- * within wait_ms.  Without a list the sample is empty.  The caller ends the
- * sample.  Raises on interrupts.
+ * within wait_ms.  Without a list the sample is empty.  The caller ends its
+ * trip.  Raises on interrupts.
  */
 extern void zklock_roundtrip_begin_sample(ZkSample *sample,
 										  const char *parent, int wait_ms);
@@ -166,15 +167,19 @@ extern void zklock_roundtrip_begin_sample(ZkSample *sample,
 extern const ZkReply *zklock_roundtrip_await_sample(const ZkSample *sample,
 													int index);
 
-/* Free the requests. */
-extern void zklock_roundtrip_end_sample(ZkSample *sample);
-
 /*
  * Delete a znode and await the confirmation, but never a later one at the
- * same path.  false if the session was lost first: then again with the next
- * one.
+ * same path; with a guard as often as others are faster with theirs.  false if
+ * the session was lost first: then again with the next one.
  */
 extern bool zklock_roundtrip_remove(ZkRoundTrip *trip, ZkRemoval *removal);
+
+/*
+ * The version of a guard counts up and wraps; the one value that means any
+ * version to the server is of no use.  Set the guard once more.  Nobody waits
+ * for the reply.
+ */
+extern void zklock_roundtrip_advance(const char *guard);
 
 /* Free the questions. */
 extern void zklock_roundtrip_end(ZkRoundTrip *trip);

@@ -116,7 +116,6 @@ static bool claim_slot(ZkRoundTrip *trip, void *argument);
 static void begin_claim(const char *path);
 static void settle_claim(void);
 static char *record_data(int64 retain_ms);
-static bool take_record(const ZkReply *reply);
 static int	count_records(ZkRoundTrip *trip);
 static bool finish_claim(ZkRoundTrip *trip, Claim *claim,
 						 const ZkReply *record, int nothers);
@@ -124,9 +123,6 @@ static void prune(Claim *claim, int64 now_ms);
 static bool is_old(const Claim *claim, int index, int64 now_ms);
 static void end_claim(void *argument);
 static bool forget_slot(ZkRoundTrip *trip, void *argument);
-static bool remove_record(ZkRoundTrip *trip, const char *guard,
-						  ZkRemoval *removal);
-static void advance_guard(const char *guard);
 static char *directory_of(const char *record);
 static bool is_record(const char *child);
 
@@ -307,7 +303,9 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 		switch (reply->result)
 		{
 			case ZK_OK:
-				claim->is_ours = take_record(reply);
+				claim->is_ours = reply->data != NULL &&
+					memmem(reply->data, reply->data_length, Unsettled.guid,
+						   RECIPE_GUID_LEN) != NULL;
 				if (!claim->is_ours)
 					return true;
 				return finish_claim(trip, claim, reply,
@@ -368,15 +366,6 @@ record_data(int64 retain_ms)
 										(int64) zklock_client_moment().wall_ms));
 }
 
-/* Is the record that was read the one of this claim? */
-static bool
-take_record(const ZkReply *reply)
-{
-	return reply->data != NULL &&
-		memmem(reply->data, reply->data_length, Unsettled.guid,
-			   RECIPE_GUID_LEN) != NULL;
-}
-
 /*
  * How many records there are, by what was asked ahead of the last question.
  */
@@ -400,6 +389,7 @@ finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
 {
 	ZkRemoval	removal = {
 		.path = claim->path,
+		.guard = claim->guard,
 		.doing = "delete the record of a run",
 		.czxid = record->czxid
 	};
@@ -408,7 +398,7 @@ finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
 		prune(claim, Min(record->ctime_ms, zklock_client_moment().wall_ms));
 	if (nothers < RECORDS_MAX)
 		return true;
-	if (!remove_record(trip, claim->guard, &removal))
+	if (!zklock_roundtrip_remove(trip, &removal))
 		return false;
 	claim->may_be_there = false;
 	ereport(ERROR,
@@ -444,12 +434,12 @@ prune(Claim *claim, int64 now_ms)
 	for (int i = 0; i < claim->sample.nnodes; i++)
 		if (is_old(claim, i, now_ms))
 			old[nold++] = claim->sample.paths[i];
-	reply = zklock_session_await(claim->guarded, claim->sample.deadline,
+	reply = zklock_session_await(claim->guarded, claim->sample.trip.deadline,
 								 ZK_WAITING_FOR_REPLY);
 	if (nold == 0 || reply == NULL || reply->result != ZK_OK)
 		return;
 	if (reply->version == ZK_ANY_VERSION)
-		advance_guard(claim->guard);
+		zklock_roundtrip_advance(claim->guard);
 	else
 		zklock_client_free(zklock_client_remove_guarded(client, claim->guard,
 														reply->version,
@@ -483,7 +473,7 @@ end_claim(void *argument)
 {
 	Claim	   *claim = argument;
 
-	zklock_roundtrip_end_sample(&claim->sample);
+	zklock_roundtrip_end(&claim->sample.trip);
 	zklock_client_free(claim->guarded);
 	claim->guarded = NULL;
 }
@@ -523,91 +513,14 @@ forget_slot(ZkRoundTrip *trip, void *argument)
 				(errmsg("%s deletes the record of a %s", zklock_nodedata_caller(),
 						describe_run(forgetting->name, forgetting->slot))));
 	}
-	return remove_record(trip, pnstrdup(removal->path, guard_length), removal);
-}
-
-/*
- * Delete the record with that czxid, if it is still there, as often as others
- * are faster with theirs.  false if the session was lost.
- */
-static bool
-remove_record(ZkRoundTrip *trip, const char *guard, ZkRemoval *removal)
-{
-	ZkClient   *client = zklock_session_client();
-
-	for (;;)
-	{
-		bool		was_tried = removal->is_tried;
-		const ZkReply *reply;
-		const ZkReply *guarded;
-		int			version;
-
-		zklock_roundtrip_send_ahead(trip, zklock_client_get(client, guard));
-		reply = zklock_roundtrip_ask(trip,
-									 zklock_client_get(client, removal->path));
-		guarded = zklock_roundtrip_reply_ahead(trip);
-		if (reply->result == ZK_SESSION_LOST)
-			return false;
-		if (reply->result == ZK_UNKNOWN_OUTCOME || guarded == NULL ||
-			guarded->result == ZK_UNKNOWN_OUTCOME)
-			continue;
-		if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
-			zklock_session_raise(reply, removal->doing, removal->path);
-		if (reply->result == ZK_NO_NODE || reply->czxid != removal->czxid ||
-			guarded->result == ZK_NO_NODE)
-		{
-			removal->is_removed = was_tried;
-			return true;
-		}
-		if (guarded->result != ZK_OK)
-			zklock_session_raise(guarded, removal->doing, guard);
-
-		version = guarded->version;
-		if (version == ZK_ANY_VERSION)
-		{
-			advance_guard(guard);
-			continue;
-		}
-		removal->is_tried = true;
-		reply = zklock_roundtrip_ask(trip,
-									 zklock_client_remove_guarded(client,
-																  guard,
-																  version,
-																  &removal->path, 1));
-		switch (reply->result)
-		{
-			case ZK_OK:
-				removal->is_removed = true;
-				return true;
-			case ZK_NO_NODE:
-			case ZK_BAD_VERSION:
-				removal->is_tried = was_tried;
-				continue;
-			case ZK_UNKNOWN_OUTCOME:
-				continue;
-			case ZK_SESSION_LOST:
-				return false;
-			default:
-				zklock_session_raise(reply, removal->doing, removal->path);
-		}
-	}
+	removal->guard = pnstrdup(removal->path, guard_length);
+	return zklock_roundtrip_remove(trip, removal);
 }
 
 /* ---------------------------------------------------------------------
  * Helpers
  * ---------------------------------------------------------------------
  */
-
-/*
- * The version counts up and wraps; the one value that means any version to the
- * server is of no use.  Set the guard once more.  Nobody waits for the reply.
- */
-static void
-advance_guard(const char *guard)
-{
-	zklock_client_free(zklock_client_set(zklock_session_client(), guard,
-										 "", 0, ZK_ANY_VERSION));
-}
 
 /* The znode that a record is in. */
 static char *
