@@ -22,6 +22,7 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
+#include "port/pg_bitutils.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "storage/s_lock.h"
@@ -67,11 +68,10 @@ static bool is_exit_registered;
 static uint32 taken_lines;
 
 static void put_name(char *name, const char *path, int root_length);
-static int	find_line(void);
 static const Slot *slot_of(int number);
 static void clear_at_exit(int code, Datum arg);
 
-StaticAssertDecl(ZK_BOARD_LOCKS <= 32, "taken_lines has a bit for each line");
+StaticAssertDecl(ZK_BOARD_LOCKS < 32, "taken_lines has a bit for each line");
 
 /* ---------------------------------------------------------------------
  * Writing
@@ -137,8 +137,11 @@ zklock_board_put_lock(int *line, const char *path, int root_length,
 {
 	ZkBoardRow *row = &own->row;
 	bool		is_new = *line == 0;
-	int			number = *line > 0 ? *line - 1 : find_line();
+	int			number = *line > 0 ? *line - 1 :
+		pg_rightmost_one_pos32(~taken_lines);
 
+	if (number >= ZK_BOARD_LOCKS)
+		number = NO_LINE;
 	if (number < 0 && !is_new)
 		return;
 	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
@@ -214,16 +217,6 @@ put_name(char *name, const char *path, int root_length)
 			 path);
 }
 
-/* A line that is free, or NO_LINE. */
-static int
-find_line(void)
-{
-	for (int i = 0; i < ZK_BOARD_LOCKS; i++)
-		if ((taken_lines & ((uint32) 1 << i)) == 0)
-			return i;
-	return NO_LINE;
-}
-
 /* ---------------------------------------------------------------------
  * Reading
  * ---------------------------------------------------------------------
@@ -263,35 +256,18 @@ zklock_board_read(int number, ZkBoardRow *row)
 }
 
 bool
-zklock_board_session_of(int pid, int64 *session_id)
+zklock_board_find(int pid, int64 session_id, ZkBoardRow *row)
 {
 	for (int i = 0; i < zklock_board_size(); i++)
 	{
-		const volatile Slot *slot = slot_of(i);
-		ZkBoardRow	row;
+		const volatile ZkBoardRow *live = &slot_of(i)->row;
 
-		if (slot->row.pid != pid || !zklock_board_read(i, &row) ||
-			row.pid != pid)
-			continue;
-		*session_id = row.session_id;
-		return row.session_id != 0;
+		if ((live->pid == pid || live->session_id == session_id) &&
+			zklock_board_read(i, row) && row->session_id != 0 &&
+			(row->pid == pid || row->session_id == session_id))
+			return true;
 	}
 	return false;
-}
-
-int
-zklock_board_pid_of(int64 session_id)
-{
-	for (int i = 0; session_id != 0 && i < zklock_board_size(); i++)
-	{
-		const volatile Slot *slot = slot_of(i);
-		ZkBoardRow	row;
-
-		if (slot->row.session_id == session_id &&
-			zklock_board_read(i, &row) && row.session_id == session_id)
-			return row.pid;
-	}
-	return 0;
 }
 
 static const Slot *

@@ -125,12 +125,9 @@ extern int	zklock_board_size(void);
 extern bool zklock_board_read(int number, ZkBoardRow *row);
 
 /*
- * The ZooKeeper session of a backend of this cluster: false if it has none,
- * or none that has been connected, or is not known here.
+ * Copy that of the backend of this cluster that has that number (0: any), or
+ * that session (0: any), which has been connected; false if none is known.
  */
-extern bool zklock_board_session_of(int pid, int64 *session_id);
-
-/* The backend of this cluster that has that session; 0 if none is known. */
-extern int	zklock_board_pid_of(int64 session_id);
+extern bool zklock_board_find(int pid, int64 session_id, ZkBoardRow *row);
 
 #endif							/* ZKLOCK_BOARD_H */

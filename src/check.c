@@ -113,7 +113,6 @@ typedef void (*CheckStep) (Check *check);
 static void run_step(Check *check, const char *item, CheckStep step);
 static void put_error(Check *check, const char *item, ErrorData *error);
 static void put_fact(const Check *check, const Fact *fact);
-static void check_preloading(Check *check);
 static void check_credentials(Check *check);
 static void check_servers(Check *check);
 static bool put_trouble(const Check *check);
@@ -157,7 +156,10 @@ zk_check_facts(PG_FUNCTION_ARGS)
 			.number = status.nrefused
 		});
 	zklock_session_interrupt_on_loss(false);
-	run_step(&check, "preloading", check_preloading);
+	put_fact(&check, &(Fact) {
+		.item = "preloading",
+		.fact = zklock_handover_is_shared() ? "yes" : "no"
+	});
 	run_step(&check, "program", check_servers);
 	run_step(&check, "credentials", check_credentials);
 	if (!put_trouble(&check) && check.has_session && check.list.nservers > 0)
@@ -230,15 +232,6 @@ put_fact(const Check *check, const Fact *fact)
 	zklock_row_add_text(&row, fact->value);
 	zklock_row_add(&row, true, Int64GetDatum(fact->number));
 	zklock_row_put(check->result, &row);
-}
-
-static void
-check_preloading(Check *check)
-{
-	put_fact(check, &(Fact) {
-		.item = "preloading",
-		.fact = zklock_handover_is_shared() ? "yes" : "no"
-	});
 }
 
 /* Are there any?  Reading them may fail, and that is a fact, too. */
@@ -749,7 +742,7 @@ forget(void *argument)
 	if (talking->making != NULL)
 		zklock_client_withdraw(talking->making);
 	talking->making = NULL;
-	zklock_roundtrip_end_sample(&talking->sample);
+	zklock_roundtrip_end(&talking->sample.trip);
 }
 
 /* Is there no answer, for it is late or the session is over? */

@@ -52,7 +52,6 @@ static Step look_around(Standing *standing, Survey *survey);
 static Step act_on(Standing *standing, const Survey *survey, bool *is_granted);
 static void begin_wait(Standing *standing);
 static void end_wait(const Standing *standing);
-static void count_error(void);
 static bool await_first_place(Standing *standing);
 static Step look(Standing *standing);
 static void read_list(Standing *standing, const ZkReply *list,
@@ -61,7 +60,6 @@ static RecipeVerdict judge(const Standing *standing, const ZkReply *list,
 						   const char *mine, int *ahead);
 static bool is_anybody_behind(const Standing *standing, const ZkReply *list);
 static bool confirm_queued(Standing *standing);
-static void note_grant(Standing *standing);
 static void leave(Standing *standing);
 static const ZkReply *join(Standing *standing);
 static void send_create(Standing *standing);
@@ -116,7 +114,10 @@ zklock_contend(ZkContender *contender)
 	}
 	PG_CATCH();
 	{
-		count_error();
+		/* a cancel, but not one that the loss of held locks has sent */
+		if (geterrcode() == ERRCODE_QUERY_CANCELED &&
+			!zklock_session_has_interrupted())
+			zklock_stat_count(ZK_STAT_CANCEL);
 		leave(&standing);
 		PG_RE_THROW();
 	}
@@ -127,7 +128,10 @@ zklock_contend(ZkContender *contender)
 		leave(&standing);
 		return end;
 	}
-	note_grant(&standing);
+	Assert(contender->place->token != 0);
+	zklock_place_note_grant(contender->place);
+	zklock_stat_count(standing.way);
+	end_wait(&standing);
 	zklock_client_free(standing.create);
 	zklock_deadlock_end(&standing.detector);
 	zklock_roundtrip_end(&standing.trip);
@@ -352,18 +356,6 @@ end_wait(const Standing *standing)
 }
 
 /*
- * In a PG_CATCH(): was that a cancel?  Not if the loss of the locks that are
- * held has sent it.
- */
-static void
-count_error(void)
-{
-	if (geterrcode() == ERRCODE_QUERY_CANCELED &&
-		!zklock_session_has_interrupted())
-		zklock_stat_count(ZK_STAT_CANCEL);
-}
-
-/*
  * Wait until our node is the first, by lists alone.  A list may be old, but
  * who is not in it any more has gone for good.
  */
@@ -521,18 +513,6 @@ confirm_queued(Standing *standing)
 		zklock_session_raise(reply, "check a queue node", place->node);
 	place->proof = reply->proof;
 	return true;
-}
-
-/* The lock is ours, and the place with it. */
-static void
-note_grant(Standing *standing)
-{
-	ZkContender *contender = standing->contender;
-
-	Assert(contender->place->token != 0);
-	zklock_place_note_grant(contender->place);
-	zklock_stat_count(standing->way);
-	end_wait(standing);
 }
 
 /* Give up whatever is under way; our node goes, wherever it is. */

@@ -74,12 +74,10 @@
 #define WARNED_MAX 100
 
 static ZkWaitEnd watch_next(Standing *standing, const char *ahead);
-static ZkWaitEnd watch_queue(Standing *standing);
 static void warn_once(const Standing *standing, const char *ahead,
 					  const ZkReply *reply);
 static bool may_be_kept(const Standing *standing, const char *ahead);
 static bool says_held(const ZkReply *reply);
-static bool can_be_handed_over(const ZkContender *contender, const char *ahead);
 static bool is_word_good(const Standing *standing);
 static int64 look_again_at(const Standing *standing, int timeouts);
 static bool note_version(Standing *standing, const char *ahead,
@@ -93,8 +91,18 @@ static const ZkReply *set_watch(Standing *standing, const char *child,
 ZkWaitEnd
 contender_watch(Standing *standing, const char *ahead)
 {
+	bool		is_watched = standing->watches_queue;
+
 	standing->is_handed_over = standing->is_told = false;
-	return ahead == NULL ? watch_queue(standing) : watch_next(standing, ahead);
+	if (ahead != NULL)
+		return watch_next(standing, ahead);
+
+	/*
+	 * The first waiter for a permit: from now on its lists are watched.  If
+	 * the last list was not, read one that is before waiting.
+	 */
+	standing->watches_queue = true;
+	return is_watched ? await_watch(standing, OWN_LOOKS) : ZK_WAIT_OVER;
 }
 
 bool
@@ -165,11 +173,14 @@ static ZkWaitEnd
 watch_next(Standing *standing, const char *ahead)
 {
 	ZkContender *contender = standing->contender;
-	bool		is_set_news = can_be_handed_over(contender, ahead) &&
+	RecipeMark	mark = recipe_read_mark(ahead);
+
+	/* can the one ahead hand the lock over, and can we take it so? */
+	bool		is_set_news = contender->place->mode == RECIPE_EXCLUSIVE &&
+		contender->place->permits == 1 && mark == RECIPE_MARK_HAND_OVER &&
 		is_word_good(standing);
 	bool		is_grant_news = contender->place->permits > 1 &&
 		recipe_parse_node(ahead).permits == contender->place->permits;
-	RecipeMark	mark = recipe_read_mark(ahead);
 	char		path[RECIPE_PATH_SIZE];
 	const ZkReply *reply;
 	ZkWaitEnd	end;
@@ -230,28 +241,6 @@ warn_once(const Standing *standing, const char *ahead, const ZkReply *reply)
 	caller = MemoryContextSwitchTo(TopMemoryContext);
 	warned = lappend(warned, pstrdup(contender->place->lock_path));
 	MemoryContextSwitchTo(caller);
-}
-
-/*
- * The first waiter for a permit: from now on its lists are watched.  If the
- * last list was not, read one that is before waiting.
- */
-static ZkWaitEnd
-watch_queue(Standing *standing)
-{
-	bool		is_watched = standing->watches_queue;
-
-	standing->watches_queue = true;
-	return is_watched ? await_watch(standing, OWN_LOOKS) : ZK_WAIT_OVER;
-}
-
-/* Can the one ahead hand the lock over, and can we take it so? */
-static bool
-can_be_handed_over(const ZkContender *contender, const char *ahead)
-{
-	return contender->place->mode == RECIPE_EXCLUSIVE &&
-		contender->place->permits == 1 &&
-		recipe_read_mark(ahead) == RECIPE_MARK_HAND_OVER;
 }
 
 /*

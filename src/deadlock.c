@@ -82,7 +82,6 @@
 /* Most facts at a time. */
 #define FACTS_MAX 64
 
-static void begin_check(ZkDetector *detector, int64 deadline);
 static void schedule(ZkDetector *detector);
 static List *find_blocked(ZkDetector *detector, const ZkPlace *place);
 static void forget_gone(ZkDetector *detector, List *waiters);
@@ -142,7 +141,11 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 	bool		is_due;
 	bool		is_news = false;
 
-	begin_check(detector, deadline);
+	if (detector->session != zklock_session_number())
+		zklock_deadlock_end(detector);
+	detector->session = zklock_session_number();
+	detector->trip.deadline = Min(deadline,
+								  zklock_client_now() + detector->search_ms);
 	waiters = find_blocked(detector, place);
 	forget_gone(detector, waiters);
 	is_due = detector->cycle_at != 0 &&
@@ -182,16 +185,6 @@ zklock_deadlock_end(ZkDetector *detector)
  * When, and what there is to say
  * ---------------------------------------------------------------------
  */
-
-static void
-begin_check(ZkDetector *detector, int64 deadline)
-{
-	if (detector->session != zklock_session_number())
-		zklock_deadlock_end(detector);
-	detector->session = zklock_session_number();
-	detector->trip.deadline = Min(deadline,
-								  zklock_client_now() + detector->search_ms);
-}
 
 /* When to check PostgreSQL's locks again. */
 static void
@@ -573,14 +566,12 @@ append_statements(StringInfo text, const Cycle *cycle)
 {
 	for (int i = 0; i < cycle->length; i++)
 	{
-		int64		session =
-			cycle->graph->members[edge_of(cycle, i)->from].session;
-		int			pid = session == zklock_session_id() ? MyProcPid :
-			zklock_board_pid_of(session);
+		ZkBoardRow	row;
 
-		if (pid != 0)
-			appendStringInfo(text, "\nProcess %d: %s", pid,
-							 pgstat_get_backend_current_activity(pid, false));
+		if (zklock_board_find(0, cycle->graph->members[edge_of(cycle, i)->from].session,
+							  &row))
+			appendStringInfo(text, "\nProcess %d: %s", row.pid,
+							 pgstat_get_backend_current_activity(row.pid, false));
 	}
 }
 
@@ -637,10 +628,9 @@ blocks_somebody(const ZkDetector *detector)
 	return false;
 }
 
-/* What has gone with its session is gone. */
 /*
- * Take one back, by a delete that is sent again until it is confirmed.  Never
- * raises, never waits.
+ * Take one back, by a delete that is sent again until it is confirmed; what
+ * has gone with its session is gone.  Never raises, never waits.
  */
 static void
 take_back(ZkDetector *detector, ZkFact *fact)

@@ -94,7 +94,6 @@ static char *directory(const ZkPlace *place);
 static void make_graph(Reading *reading, int64 session, int nmembers);
 static void enter_all(Reading *reading);
 static const ZkReply *read_path(Reading *reading, ZkRead read, const char *path);
-static bool await_answers(const Reading *reading);
 static int	enter(Reading *reading, int64 session);
 static bool follow_lock(Reading *reading, int index);
 static bool read_wait(Reading *reading, int index, char **node, int64 *said);
@@ -105,7 +104,6 @@ static void follow_holder(Reading *reading, int index, const char *holder,
 static void follow_postgres(Reading *reading, int index);
 static void read_blocked(Reading *reading);
 static int	compare_names(const ListCell *a, const ListCell *b);
-static bool is_waited_for(PROCLOCK *held);
 static bool is_waiting(int pid);
 static bool waits_for_snapshot(const PGPROC *proc);
 static bool waits_for_us(Chain *chain, int pid);
@@ -167,7 +165,10 @@ make_graph(Reading *reading, int64 session, int nmembers)
 				reading->is_deep)
 				enter_all(reading);
 		}
-	} while (reading->is_missing && await_answers(reading));
+	} while (reading->is_missing &&
+			 zklock_roundtrip_await_looks(reading->trip) &&
+			 (!reading->is_waiting ||
+			  zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_QUIET));
 	zklock_roundtrip_end(reading->trip);
 }
 
@@ -234,15 +235,6 @@ read_path(Reading *reading, ZkRead read, const char *path)
 	reply = zklock_roundtrip_look(reading->trip, read, path);
 	reading->is_missing |= reply == NULL;
 	return reply;
-}
-
-/* false if there are no more answers, or something better to do. */
-static bool
-await_answers(const Reading *reading)
-{
-	return zklock_roundtrip_await_looks(reading->trip) &&
-		(!reading->is_waiting ||
-		 zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_QUIET);
 }
 
 /* The node of a session; -1 if there is no room for one more. */
@@ -502,8 +494,9 @@ deadlock_is_waited_for(void)
 		if (proc_locks_are_empty_compat(MyProc, i))
 			continue;
 		LWLockAcquire(lock, LW_SHARED);
+		/* has somebody asked for more than is granted? */
 		foreach_proc_lock_compat(held, MyProc, i)
-			is_found |= is_waited_for(held);
+			is_found |= held->tag.myLock->nRequested > held->tag.myLock->nGranted;
 		LWLockRelease(lock);
 		if (is_found)
 			return true;
@@ -577,15 +570,6 @@ deadlock_describe_wait(int pid, LockData **locks)
 		break;
 	}
 	return pg_server_to_any(text.data, text.len, PG_UTF8);
-}
-
-/* Has somebody asked for more of that lock than is granted? */
-static bool
-is_waited_for(PROCLOCK *held)
-{
-	const LOCK *lock = held->tag.myLock;
-
-	return lock->nRequested > lock->nGranted;
 }
 
 /*

@@ -91,7 +91,6 @@ PG_FUNCTION_INFO_V1(zk_release_hold);
 
 static int64 make(Holding *holding);
 static bool take_and_hold(ZkRoundTrip *trip, void *argument);
-static void refuse_own(const char *name);
 static bool take_lock(Holding *holding);
 static bool make_hold(ZkRoundTrip *trip, Holding *holding);
 static ZkResult look_for_hold(ZkRoundTrip *trip, const Holding *holding);
@@ -102,7 +101,6 @@ static const ZkReply *ask(ZkRoundTrip *trip, const Holding *holding,
 						  ZkRequest *request);
 static int64 timeout_of(const Holding *holding);
 pg_noreturn static void raise_silence(const Holding *holding);
-pg_noreturn static void raise_removed(const Holding *holding);
 static bool remove_contenders(const char *name, int64 token, bool is_eviction);
 static bool catch_up(ZkRoundTrip *trip, void *argument);
 static void flush_commits(void);
@@ -187,7 +185,14 @@ make(Holding *holding)
 	/* the end of the backend must not leave a hold either */
 	PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(holding));
 	{
-		refuse_own(holding->name);
+		zklock_refuse_if_lost();
+		if (zklock_token(holding->name) != 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("lock \"%s\" is held by this session",
+							holding->name),
+					 errdetail("A hold takes the lock anew, and would wait for this session for ever."),
+					 errhint("Release the lock first.")));
 		zklock_roundtrip_run(take_and_hold, NULL, holding);
 
 		/* a cancel that came with the last reply: undo it while we can */
@@ -226,18 +231,6 @@ take_and_hold(ZkRoundTrip *trip, void *argument)
 		return found == ZK_OK;
 	holding->stage = HOLD_NOTHING;
 	return take_lock(holding) && make_hold(trip, holding);
-}
-
-static void
-refuse_own(const char *name)
-{
-	zklock_refuse_if_lost();
-	if (zklock_token(name) != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("lock \"%s\" is held by this session", name),
-				 errdetail("A hold takes the lock anew, and would wait for this session for ever."),
-				 errhint("Release the lock first.")));
 }
 
 /* The lock in the ordinary way; false if the session was lost. */
@@ -295,7 +288,11 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 	result = reply->result != ZK_NO_NODE ? reply->result :
 		look_for_hold(trip, holding);
 	if (result == ZK_NO_NODE)
-		raise_removed(holding);
+		ereport(ERROR,
+				(errcode(ERRCODE_OPERATOR_INTERVENTION),
+				 errmsg("queue entry for lock \"%s\" was removed",
+						holding->name),
+				 errdetail("Another client of ZooKeeper deleted a znode of the hold while it was being made.")));
 	if (result != ZK_OK && result != ZK_SESSION_LOST)
 		zklock_session_raise(reply, "make a hold", holding->hold);
 	return result == ZK_OK;
@@ -404,16 +401,6 @@ static void
 raise_silence(const Holding *holding)
 {
 	zklock_contend_raise_silence(holding->name, timeout_of(holding));
-}
-
-static void
-raise_removed(const Holding *holding)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OPERATOR_INTERVENTION),
-			 errmsg("queue entry for lock \"%s\" was removed",
-					holding->name),
-			 errdetail("Another client of ZooKeeper deleted a znode of the hold while it was being made.")));
 }
 
 /* ---------------------------------------------------------------------

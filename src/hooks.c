@@ -99,7 +99,6 @@ static void end_guard(void);
 static bool has_notified(void);
 static void prove_behind_others(void);
 static void stop_interruptions(void);
-static void refuse_prepare(void);
 static void at_transaction_event(XactEvent event, void *arg);
 static void guard_ahead(XactEvent event, void *arg);
 static void at_subtransaction_event(SubXactEvent event, SubTransactionId mine,
@@ -170,7 +169,12 @@ at_transaction_event(XactEvent event, void *arg)
 			guard_commit();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
-			refuse_prepare();
+			/* a prepared transaction outlives us; our queue nodes do not */
+			if (zklock_has_xact_locks())
+				ereport(ERROR,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("cannot PREPARE a transaction that holds ZooKeeper locks of transaction or call scope"),
+						 errhint("Use locks of session scope, or commit in one phase.")));
 			guard_commit();
 			break;
 		case XACT_EVENT_ABORT:
@@ -461,15 +465,4 @@ prove_behind_others(void)
 							   AccessExclusiveLock);
 		prove_locks();
 	}
-}
-
-/* A prepared transaction outlives this backend; our queue nodes do not. */
-static void
-refuse_prepare(void)
-{
-	if (zklock_has_xact_locks())
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot PREPARE a transaction that holds ZooKeeper locks of transaction or call scope"),
-				 errhint("Use locks of session scope, or commit in one phase.")));
 }

@@ -53,8 +53,6 @@ static bool may_see(const ZkBoardRow *row);
 static void put_backend(ReturnSetInfo *result, const ZkBoardRow *row);
 static void put_locks(ReturnSetInfo *result, const ZkBoardRow *row);
 static void put_counters(ReturnSetInfo *result, const ZkStatRow *row);
-static const char *state_of(const ZkBoardRow *row);
-static bool is_lost(const ZkBoardRow *row, const ZkBoardHeld *held);
 static void add_name(ZkRow *columns, const char *name);
 static void add_date(ZkRow *columns, int64 unix_ms);
 
@@ -146,13 +144,13 @@ Datum
 zk_process(PG_FUNCTION_ARGS)
 {
 	ZkNodeData	own;
-	int64		session;
+	ZkBoardRow	backend;
 	ZkRow		row = {0};
 
 	zklock_nodedata_read_own(&own);
 	zklock_row_add_text(&row, !PG_ARGISNULL(0) &&
-						zklock_board_session_of(PG_GETARG_INT32(0), &session) ?
-						zklock_args_session_id(session) : NULL);
+						zklock_board_find(PG_GETARG_INT32(0), 0, &backend) ?
+						zklock_args_session_id(backend.session_id) : NULL);
 	zklock_row_add_text(&row, own.cluster);
 	zklock_row_add_text(&row, own.host);
 	return zklock_row_datum(fcinfo, &row);
@@ -312,7 +310,10 @@ put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 	zklock_row_add_int(&columns, row->pid);
 	add_name(&columns, get_database_name(row->database));
 	add_name(&columns, GetUserNameFromId(row->user, true));
-	zklock_row_add_text(&columns, is_seen ? state_of(row) : NULL);
+	/* as zk_session has it: what is held without a session is held no more */
+	zklock_row_add_text(&columns, !is_seen ? NULL :
+						row->is_session_open ? protocol_state(row->state) :
+						row->nheld > 0 ? "lost" : "none");
 	zklock_row_add_text(&columns, !is_seen || !has_session ? NULL :
 						zklock_args_session_id(row->session_id));
 	zklock_row_add_text(&columns, is_seen && has_session ? row->server : NULL);
@@ -341,6 +342,9 @@ put_locks(ReturnSetInfo *result, const ZkBoardRow *row)
 	{
 		const ZkBoardLock *lock = &row->locks[i];
 		const ZkBoardHeld *held = &lock->held;
+		bool		is_lost = held->is_evicted || !row->is_session_open ||
+			row->state == ZK_CLIENT_LOST ||
+			held->session_number != row->session_number;
 
 		if (lock->name[0] == '\0')
 			continue;
@@ -355,7 +359,7 @@ put_locks(ReturnSetInfo *result, const ZkBoardRow *row)
 			zklock_row_add_text(&columns,
 								zklock_nodedata_printable(lock->name));
 			zklock_row_add_text(&columns, zklock_args_mode((RecipeMode) mode));
-			zklock_row_add_text(&columns, is_lost(row, held) ? "lost" : "held");
+			zklock_row_add_text(&columns, is_lost ? "lost" : "held");
 			zklock_row_add_int(&columns, held->session_counts[mode]);
 			zklock_row_add_int(&columns, held->call_counts[mode]);
 			zklock_row_add_int(&columns, held->xact_counts[mode]);
@@ -392,8 +396,8 @@ put_counters(ReturnSetInfo *result, const ZkStatRow *row)
 		return;
 	for (int i = 0; i < ZK_STAT_WAITS; i++)
 	{
-		nwaits += row->waits[i];
-		waits[i] = Int64GetDatum(row->waits[i]);
+		nwaits += row->counts[ZK_STAT_WAIT + i];
+		waits[i] = Int64GetDatum(row->counts[ZK_STAT_WAIT + i]);
 	}
 	add_name(&counters, database);
 	for (int i = 0; i < (int) lengthof(columns); i++)
@@ -409,23 +413,6 @@ put_counters(ReturnSetInfo *result, const ZkStatRow *row)
 												   TYPALIGN_DOUBLE)));
 	zklock_row_add(&counters, true, TimestampTzGetDatum(row->since));
 	zklock_row_put(result, &counters);
-}
-
-/* As zk_session has it: what is held without a session is held no more. */
-static const char *
-state_of(const ZkBoardRow *row)
-{
-	if (row->is_session_open)
-		return protocol_state(row->state);
-	return row->nheld > 0 ? "lost" : "none";
-}
-
-static bool
-is_lost(const ZkBoardRow *row, const ZkBoardHeld *held)
-{
-	return held->is_evicted || !row->is_session_open ||
-		row->state == ZK_CLIENT_LOST ||
-		held->session_number != row->session_number;
 }
 
 /* NULL: it was dropped meanwhile. */

@@ -77,7 +77,6 @@ static uint64 nuses;
  */
 static int64 rivals[4 * KEEP_SLOTS];
 
-static const char *node_name(const ZkPlace *place);
 static KeptLock *shared_part(const ZkKeep *keep);
 static bool can_keep(const ZkKeep *keep, ZkSessionNumber live);
 static bool is_unchanged(const ZkKeep *keep);
@@ -140,7 +139,7 @@ zklock_keep_begin(ZkPlace *place, const char *data)
 	KeptLock   *shared;
 
 	place->keep = NULL;
-	if (recipe_read_mark(node_name(place)) != RECIPE_MARK_KEEPER)
+	if (recipe_read_mark(strrchr(place->node, '/') + 1) != RECIPE_MARK_KEEPER)
 		return;
 	keep = find_free();
 	if (keep == NULL)
@@ -242,12 +241,6 @@ bool
 zklock_keep_can_be_taken(const ZkPlace *place, ZkSessionNumber live)
 {
 	return place->keep != NULL && can_be_taken(place->keep, live);
-}
-
-static const char *
-node_name(const ZkPlace *place)
-{
-	return strrchr(place->node, '/') + 1;
 }
 
 /* What is shared with the program; NULL if that session is over. */

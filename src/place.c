@@ -287,8 +287,8 @@ remove_node(const ZkPlace *place, bool is_known)
 	if (place->can_hand_over && !place->is_evicted && !is_neighbor_next)
 		zklock_client_announce(client, place->node, NULL, 0);
 	if (is_known ||
-		!zklock_recall_eviction_path(record, place->lock_path,
-									 place->root_length, child))
+		!zklock_recall_path(record, place->lock_path, place->root_length,
+							ZK_EVICTION, child))
 		is_sent = zklock_client_delete(client, place->node);
 	else
 		is_sent = zklock_client_leave(client, place->node, record, place->name,

@@ -107,7 +107,6 @@ static void exit_at_once(int signal);
 static void close_other_descriptors(void);
 static void set_handler(int signal, void (*handler) (int));
 static void exit_if_orphan(int signal);
-static SharedPage *map_page(void);
 static void serve(Session *session, int64_t now);
 static void note_attempt(Session *session, Moment before);
 static int	end_attempt(Session *session, int64_t now, int library_ms);
@@ -142,8 +141,9 @@ main(int argc, char **argv)
 	prepare_process();
 	if (is_orphan)
 		return program_ask(argv[2], strtoll(argv[3], NULL, 10), argv[4]);
-	session.page = map_page();
-	if (session.page == NULL)
+	session.page = mmap(NULL, sizeof(SharedPage), PROT_READ | PROT_WRITE,
+						MAP_SHARED, PROTOCOL_PAGE_FD, 0);
+	if (session.page == MAP_FAILED)
 		return 1;
 	for (int64_t now = protocol_now(); !wind_up(&session, now);
 		 now = protocol_now())
@@ -258,15 +258,6 @@ exit_if_orphan(int signal)
 	(void) signal;
 	if (is_orphan)
 		_exit(1);
-}
-
-static SharedPage *
-map_page(void)
-{
-	void	   *page = mmap(NULL, sizeof(SharedPage), PROT_READ | PROT_WRITE,
-							MAP_SHARED, PROTOCOL_PAGE_FD, 0);
-
-	return page != MAP_FAILED ? page : NULL;
 }
 
 /*

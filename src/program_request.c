@@ -42,7 +42,6 @@
 #define RETRY_MIN_MS 100
 
 static bool take_request(Session *session, const FrameTaken *taken);
-static void forget(Request *request);
 static void withdraw(Session *session, uint64_t id);
 static void count_undone(Session *session);
 static bool is_kept(const Request *request);
@@ -72,9 +71,12 @@ request_take(Session *session, const FrameTaken *taken)
 		case FRAME_REQUEST:
 			return take_request(session, taken);
 		case FRAME_FREE:
+			/* the backend is done with a request that is kept for it */
 			request = find_request(session, taken->frame.id);
 			if (request != NULL)
-				forget(request);
+				request->is_unwanted = true;
+			if (request != NULL && !request->is_pending)
+				free_request(request);
 			return true;
 		case FRAME_WITHDRAW:
 			withdraw(session, taken->frame.id);
@@ -124,15 +126,6 @@ take_request(Session *session, const FrameTaken *taken)
 		wait_begin(session, request);
 	request_submit(request);
 	return true;
-}
-
-/* The backend is done with a request that is kept for it. */
-static void
-forget(Request *request)
-{
-	request->is_unwanted = true;
-	if (!request->is_pending)
-		free_request(request);
 }
 
 /*
@@ -199,7 +192,6 @@ is_kept(const Request *request)
 		case REQUEST_REPLACE:
 		case REQUEST_REPLACE_FIND:
 		case REQUEST_REPLACE_CHECK:
-		case REQUEST_REPLACE_DELETE:
 			return request->id != 0;
 		default:
 			return false;
@@ -399,13 +391,6 @@ request_defer(Request *request)
 
 	if (session->status.state == ZK_CLIENT_LOST)
 		return false;
-	if (request->kind == REQUEST_REPLACE_DELETE)
-	{
-		/* the new node stands: who asked has what he wanted */
-		request_submit_delete(session, request->other_path);
-		request->answer.reply.result = ZK_OK;
-		return false;
-	}
 	if (request->id != 0 && !request->is_unwanted)
 	{
 		/* whoever waits for this one must not wait for hours */
@@ -498,9 +483,7 @@ retry(Session *session, int64_t now)
 	{
 		next = request->next;
 		if (request->retry.due_at != 0 && now >= request->retry.due_at)
-		{
 			request_submit(request);
-		}
 		else if (request->retry.due_at != 0 &&
 				 request->retry.due_at < session->traffic.retry_at)
 			session->traffic.retry_at = request->retry.due_at;

@@ -22,11 +22,8 @@ static int	send_list(Request *request);
 static int	send_get(Request *request);
 static int	send_sync(Request *request);
 static int	send_check(Request *request);
-static int	send_check_of_other(Request *request);
-static int	send_check_of_path(Request *request, const char *path);
 static int	send_set(Request *request);
 static int	send_delete(Request *request);
-static int	send_delete_of_other(Request *request);
 static int	send_delete_guarded(Request *request);
 static int	send_move(Request *request);
 static int	send_exists(Request *request);
@@ -42,8 +39,7 @@ static bool after_erase(Request *request);
 static bool after_replace(Request *request);
 static bool after_replace_find(Request *request);
 static bool after_replace_check(Request *request);
-static bool go_on_or_undo(Request *request, RequestKind next);
-static bool after_replace_delete(Request *request);
+static bool undo_replace(Request *request);
 static bool after_unwatch(Request *request);
 static void copy_stat(FrameReply *reply, const struct Stat *stat);
 static void create_done(int rc, const char *value, const struct Stat *stat,
@@ -91,8 +87,7 @@ static const struct
 	[REQUEST_MOVE] = {send_move, after_last, true},
 	[REQUEST_REPLACE] = {send_create, after_replace, true},
 	[REQUEST_REPLACE_FIND] = {send_exists, after_replace_find, false},
-	[REQUEST_REPLACE_CHECK] = {send_check_of_other, after_replace_check, true},
-	[REQUEST_REPLACE_DELETE] = {send_delete_of_other, after_replace_delete, true},
+	[REQUEST_REPLACE_CHECK] = {send_check, after_replace_check, true},
 	[REQUEST_ERASE] = {send_erase, after_erase, false},
 	[REQUEST_UNWATCH] = {send_unwatch, after_unwatch, false},
 	[REQUEST_HEARTBEAT] = {send_sync, after_last, true},
@@ -176,18 +171,6 @@ send_sync(Request *request)
 	return zoo_async(request->session->zh, request->path, string_done, request);
 }
 
-static int
-send_check(Request *request)
-{
-	return send_check_of_path(request, request->path);
-}
-
-static int
-send_check_of_other(Request *request)
-{
-	return send_check_of_path(request, request->other_path);
-}
-
 /*
  * The check tells that there is a node of that name, and whose it is a look
  * right behind it: our server knows by then what the check has met.  A node
@@ -195,9 +178,11 @@ send_check_of_other(Request *request)
  * choose it.
  */
 static int
-send_check_of_path(Request *request, const char *path)
+send_check(Request *request)
 {
 	zhandle_t  *zh = request->session->zh;
+	const char *path = request->kind == REQUEST_REPLACE_CHECK ?
+		request->other_path : request->path;
 	int			rc;
 
 	request->check.is_looked_at = false;
@@ -222,13 +207,6 @@ static int
 send_delete(Request *request)
 {
 	return zoo_adelete(request->session->zh, request->path, request->version,
-					   step_void_done, request);
-}
-
-static int
-send_delete_of_other(Request *request)
-{
-	return zoo_adelete(request->session->zh, request->other_path, -1,
 					   step_void_done, request);
 }
 
@@ -434,43 +412,34 @@ after_replace_find(Request *request)
 	if (step_meaning(request) == ANSWER_DONE &&
 		reply->ephemeral_owner != request->session->status.ticket.session_id)
 		reply->result = ZK_NO_NODE;
-	return go_on_or_undo(request, REQUEST_REPLACE_CHECK);
+	if (step_meaning(request) != ANSWER_DONE)
+		return undo_replace(request);
+	request->kind = REQUEST_REPLACE_CHECK;
+	return true;
 }
 
 /*
- * Both nodes at one time: nobody can have been let in between.  If the old
- * one had been deleted before the new one was there, the new one must not
- * stand ahead of who was.
+ * Both nodes at one time: nobody can have been let in between, and the old one
+ * goes, however often that takes.  If the old one had been deleted before the
+ * new one was there, the new one must not stand ahead of who was.
  */
 static bool
 after_replace_check(Request *request)
 {
-	return go_on_or_undo(request, REQUEST_REPLACE_DELETE);
-}
-
-/* The next step of a REPLACE; or its new node goes, and it is told why. */
-static bool
-go_on_or_undo(Request *request, RequestKind next)
-{
-	AnswerMeaning meaning = step_meaning(request);
-
-	if (meaning == ANSWER_OVER)
-		return false;
-	if (meaning != ANSWER_DONE)
-	{
-		request->told = request->answer.reply.result;
-		return request_become_delete(request);
-	}
-	request->kind = next;
-	return true;
-}
-
-static bool
-after_replace_delete(Request *request)
-{
-	if (request->answer.reply.result == ZK_NO_NODE)
-		request->answer.reply.result = ZK_OK;
+	if (step_meaning(request) != ANSWER_DONE)
+		return undo_replace(request);
+	request_submit_delete(request->session, request->other_path);
 	return false;
+}
+
+/* The new node of a REPLACE goes, and whoever asked is told why. */
+static bool
+undo_replace(Request *request)
+{
+	if (step_meaning(request) == ANSWER_OVER)
+		return false;
+	request->told = request->answer.reply.result;
+	return request_become_delete(request);
 }
 
 /*

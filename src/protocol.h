@@ -95,8 +95,7 @@ typedef enum RequestKind
 
 	/* what follows, and what only the program asks */
 	REQUEST_REPLACE_FIND,		/* it was there already: by us? */
-	REQUEST_REPLACE_CHECK,		/* is the old node still there? */
-	REQUEST_REPLACE_DELETE,
+	REQUEST_REPLACE_CHECK,		/* is the old node still there? then it goes */
 	REQUEST_LEAVE_READ,			/* who says so */
 	REQUEST_ERASE,				/* list, then delete the child that is found */
 	REQUEST_UNWATCH,			/* remove a watch */

@@ -46,11 +46,11 @@ static char *describe_request(const ZkReply *request, bool with_who);
 
 bool
 zklock_recall_path(char path[ZK_RECALL_PATH_SIZE], const char *lock_path,
-				   int root_length, const char *node)
+				   int root_length, const char *prefix, const char *node)
 {
 	return snprintf(path, ZK_RECALL_PATH_SIZE,
-					"%.*s/" ZK_RELEASE_SUFFIX "/%s" ZK_RELEASE_SUFFIX,
-					root_length, lock_path,
+					"%.*s/" ZK_RELEASE_SUFFIX "/%s%s" ZK_RELEASE_SUFFIX,
+					root_length, lock_path, prefix,
 					node) < (int) ZK_RECALL_PATH_SIZE;
 }
 
@@ -66,7 +66,7 @@ zklock_recall_read(const char *name, const char *lock_path, int root_length,
 
 	if (!zklock_session_status(&status) ||
 		status.state != ZK_CLIENT_CONNECTED ||
-		!zklock_recall_path(path, lock_path, root_length, node))
+		!zklock_recall_path(path, lock_path, root_length, ZK_REQUEST, node))
 		return false;
 	PG_TRY();
 	{
@@ -92,19 +92,8 @@ zklock_recall_remove(const char *lock_path, int root_length, const char *node)
 	char		path[ZK_RECALL_PATH_SIZE];
 
 	if (zklock_session_client() != NULL &&
-		zklock_recall_path(path, lock_path, root_length, node))
+		zklock_recall_path(path, lock_path, root_length, ZK_REQUEST, node))
 		zklock_client_delete(zklock_session_client(), path);
-}
-
-bool
-zklock_recall_eviction_path(char path[ZK_RECALL_PATH_SIZE],
-							const char *lock_path, int root_length,
-							const char *node)
-{
-	return snprintf(path, ZK_RECALL_PATH_SIZE,
-					"%.*s/" ZK_RELEASE_SUFFIX "/evicted-%s" ZK_RELEASE_SUFFIX,
-					root_length, lock_path,
-					node) < (int) ZK_RECALL_PATH_SIZE;
 }
 
 bool
@@ -117,7 +106,7 @@ zklock_recall_tell_eviction(ZkRoundTrip *trip, const char *name, const char *nod
 	char		path[ZK_RECALL_PATH_SIZE];
 	const ZkReply *reply;
 
-	if (!zklock_recall_eviction_path(path, lock_path, root_length, node))
+	if (!zklock_recall_path(path, lock_path, root_length, ZK_EVICTION, node))
 		return true;
 	be_brief(trip);
 	reply = zklock_roundtrip_read(trip, zklock_client_get,
@@ -140,7 +129,7 @@ zklock_recall_read_eviction(ZkRoundTrip *trip, const char *lock_path,
 
 	if (!zklock_session_status(&status) ||
 		status.state != ZK_CLIENT_CONNECTED ||
-		!zklock_recall_eviction_path(path, lock_path, root_length, node))
+		!zklock_recall_path(path, lock_path, root_length, ZK_EVICTION, node))
 		return NULL;
 	be_brief(trip);
 	reply = zklock_roundtrip_read(trip, zklock_client_get, path);

@@ -18,14 +18,19 @@
 /* Size of the path of a request, with its NUL. */
 #define ZK_RECALL_PATH_SIZE (RECIPE_PATH_SIZE + 2 * sizeof(ZK_RELEASE_SUFFIX))
 
+/* What stands ahead of the queue node's name in that of what is written. */
+#define ZK_REQUEST ""
+#define ZK_EVICTION "evicted-"
+
 /*
- * The path of the request to the holder whose queue node is called node:
- * <root>/.release/<node>.release, with the first root_length bytes of the
- * lock's path.  false if the node's name is too long.
+ * The path of the request to the holder whose queue node is called node, or
+ * where who evicts it writes down who he is: <root>/.release/<node>.release,
+ * with the first root_length bytes of the lock's path, and with that prefix.
+ * false if the node's name is too long.
  */
 extern bool zklock_recall_path(char path[ZK_RECALL_PATH_SIZE],
 							   const char *lock_path, int root_length,
-							   const char *node);
+							   const char *prefix, const char *node);
 
 /*
  * Read whether there is a request to release the lock of that name whose
@@ -48,14 +53,6 @@ extern void zklock_recall_remove(const char *lock_path, int root_length,
 
 /* Longest text about who has evicted somebody, with its NUL. */
 #define ZK_EVICTOR_SIZE 256
-
-/*
- * The path where who evicts that queue node writes down who he is; false if
- * the node's name is too long.
- */
-extern bool zklock_recall_eviction_path(char path[ZK_RECALL_PATH_SIZE],
-										const char *lock_path,
-										int root_length, const char *node);
 
 /*
  * Write down that it is this session that evicts the owner of that queue node

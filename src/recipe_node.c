@@ -71,7 +71,6 @@ static bool fits_mark(const StyleMark *mark, const char *prefix,
 static int	read_permits(const char *prefix, size_t length);
 static bool is_zk_recipe_prefix(const char *prefix, size_t length);
 static bool is_digit(char c);
-static bool is_hex_digit(char c);
 
 void
 recipe_node_prefix(char prefix[RECIPE_NODE_SIZE], RecipeStyle style,
@@ -377,37 +376,27 @@ read_permits(const char *prefix, size_t length)
 static bool
 is_zk_recipe_prefix(const char *prefix, size_t length)
 {
-	size_t		i = 2;
-	bool		is_negative;
+	size_t		start = 2;
+	const char *digits = "0123456789abcdefABCDEF";
 
 	/* The shortest has one digit. */
 	if (length < strlen("x-0-") || memcmp(prefix, "x-", 2) != 0 ||
 		prefix[length - 1] != '-')
 		return false;
-
-	is_negative = prefix[i] == '-';
-	if (is_negative)
-		i++;
-	if (i == length - 1)
-		return false;			/* "x--" and its minus, but no digit */
-
-	for (; i < length - 1; i++)
+	if (prefix[start] == '-')
 	{
-		if (is_negative ? !is_digit(prefix[i]) : !is_hex_digit(prefix[i]))
-			return false;
+		start++;
+		digits = "0123456789";
 	}
-	return true;
+
+	/* "x--" has a minus, but no digit */
+	return start < length - 1 &&
+		strspn(prefix + start, digits) == length - 1 - start;
 }
 
-/* isdigit() and isxdigit(), but the same in every locale. */
+/* isdigit(), but the same in every locale. */
 static bool
 is_digit(char c)
 {
 	return c >= '0' && c <= '9';
-}
-
-static bool
-is_hex_digit(char c)
-{
-	return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }

@@ -32,7 +32,6 @@ typedef struct StatEntry
 	pg_atomic_uint32 database;	/* InvalidOid: free, or the one for the rest */
 	pg_atomic_uint64 since;		/* a TimestampTz */
 	pg_atomic_uint64 counts[ZK_NSTATS];
-	pg_atomic_uint64 waits[ZK_STAT_WAITS];
 } StatEntry;
 
 /* Upper bounds of the waits, in microseconds, but for the longest. */
@@ -77,7 +76,7 @@ zklock_stat_wait(uint64 microseconds)
 
 	while (bucket < (int) lengthof(bounds) && microseconds >= bounds[bucket])
 		bucket++;
-	pg_atomic_fetch_add_u64(&own_entry()->waits[bucket], 1);
+	zklock_stat_count(ZK_STAT_WAIT + bucket);
 	zklock_stat_add(ZK_STAT_WAIT_US, microseconds);
 }
 
@@ -97,8 +96,6 @@ zklock_stat_read(int number, ZkStatRow *row)
 	row->since = (TimestampTz) pg_atomic_read_u64(&entry->since);
 	for (int i = 0; i < ZK_NSTATS; i++)
 		sum += row->counts[i] = pg_atomic_read_u64(&entry->counts[i]);
-	for (int i = 0; i < ZK_STAT_WAITS; i++)
-		sum += row->waits[i] = pg_atomic_read_u64(&entry->waits[i]);
 	return row->database != InvalidOid || sum > 0;
 }
 
@@ -145,8 +142,6 @@ make_entry(StatEntry *entry, Oid database)
 	pg_atomic_init_u64(&entry->since, 0);
 	for (int i = 0; i < ZK_NSTATS; i++)
 		pg_atomic_init_u64(&entry->counts[i], 0);
-	for (int i = 0; i < ZK_STAT_WAITS; i++)
-		pg_atomic_init_u64(&entry->waits[i], 0);
 	clear(entry);
 }
 
@@ -155,8 +150,6 @@ clear(StatEntry *entry)
 {
 	for (int i = 0; i < ZK_NSTATS; i++)
 		pg_atomic_write_u64(&entry->counts[i], 0);
-	for (int i = 0; i < ZK_STAT_WAITS; i++)
-		pg_atomic_write_u64(&entry->waits[i], 0);
 	pg_atomic_write_u64(&entry->since, (uint64) GetCurrentTimestamp());
 }
 

@@ -32,15 +32,16 @@ typedef enum ZkStat
 	ZK_STAT_DEADLOCK,			/* 40P01 */
 	ZK_STAT_EVICTION,			/* by zk_evict() */
 	ZK_STAT_SESSION,			/* that was connected for the first time */
-	ZK_STAT_RECONNECT			/* of a session, to whichever server */
+	ZK_STAT_RECONNECT,			/* of a session, to whichever server */
+	ZK_STAT_WAIT				/* the first of ZK_STAT_WAITS */
 } ZkStat;
-#define ZK_NSTATS (ZK_STAT_RECONNECT + 1)
 
 /*
  * Waits are counted by how long they took: less than 1 ms, 3 ms, 10 ms, 30
  * ms, 100 ms, 300 ms, 1 s, 3 s, 10 s, 30 s, 100 s, 300 s, or longer.
  */
 #define ZK_STAT_WAITS 13
+#define ZK_NSTATS (ZK_STAT_WAIT + ZK_STAT_WAITS)
 
 /* The counters of one database. */
 typedef struct ZkStatRow
@@ -49,7 +50,6 @@ typedef struct ZkStatRow
 								 * of their own */
 	TimestampTz since;			/* all were 0 then */
 	uint64		counts[ZK_NSTATS];
-	uint64		waits[ZK_STAT_WAITS];
 } ZkStatRow;
 
 /*

@@ -41,7 +41,7 @@ test_rules(void)
 
 			if (result == ZK_UNKNOWN_OUTCOME || result == ZK_SESSION_LOST)
 				continue;
-			ok(kind == REQUEST_ERASE || kind == REQUEST_REPLACE_DELETE ?
+			ok(kind == REQUEST_ERASE ?
 			   meaning == ANSWER_REPEAT :
 			   is_idle_talk(kind) ? meaning == ANSWER_DONE :
 			   kind == REQUEST_CREATE && result == ZK_FAILED ?
@@ -81,7 +81,6 @@ test_no_node(void)
 		{ANSWER_DONE, REQUEST_ERASE, ZK_NO_NODE, "nothing is left to be erased"},
 		{ANSWER_DONE, REQUEST_REPLACE, ZK_NODE_EXISTS, "the next step of a REPLACE finds out by whom"},
 		{ANSWER_TELL, REQUEST_REPLACE_CHECK, ZK_NO_NODE, "the old node of a REPLACE is gone too early"},
-		{ANSWER_DONE, REQUEST_REPLACE_DELETE, ZK_NO_NODE, "the old node of a REPLACE is gone in time"},
 		{ANSWER_TELL, REQUEST_CREATE, ZK_NODE_EXISTS, "who creates hears that it is there"},
 		{ANSWER_TELL, REQUEST_MOVE, ZK_NO_NODE, "who moves hears that it was gone"},
 	};
