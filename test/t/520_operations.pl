@@ -1,6 +1,6 @@
 
-# The queries of docs/monitoring.md that have a name: each is taken from the page and
-# run, as the role that the page asks for, and the rules use no metric that the
+# The queries of docs/monitoring.md that have a name, and those of the files beside it:
+# each is run as the role that the page asks for, and the rules use no metric that the
 # exporter's queries do not have.
 
 use strict;
@@ -12,10 +12,13 @@ use Test::More;
 use ZkLockTest;
 use ZooKeeper;
 
-my $page = slurp_file("$FindBin::Bin/../../docs/monitoring.md");
+my $docs = "$FindBin::Bin/../../docs";
+my $page = slurp_file("$docs/monitoring.md");
+my $queries = slurp_file("$docs/monitoring/queries.sql");
 my %query;
 $query{$1} = $2 while $page =~ /^<!-- query: (\S+) -->\n```sql\n(.*?)^```$/msg;
-my $ncomments = () = $page =~ /^<!-- query: /mg;
+$query{$1} = $2 while $queries =~ /^-- query: (\S+)\n(.*?;\n)/msg;
+my $ncomments = () = "$page$queries" =~ /^(?:<!--|--) query: /mg;
 is(scalar keys %query, $ncomments, 'each name has a query of its own');
 
 my $zk = ZooKeeper->new->start;
@@ -54,7 +57,7 @@ poll_until
 
 subtest 'rules' => sub {
 	my %metric = map { $_ => 1 } map { metrics($_) } qw(zk_stat zk_wait_seconds zk_backends);
-	my ($rules) = $page =~ /^```yaml\n(groups:.*?)^```$/ms or die 'there are no rules';
+	my $rules = slurp_file("$docs/monitoring/alerts.yaml");
 	$rules =~ s/#.*//g;
 	my @used = $rules =~ /\b(zk_\w+)\b/g;
 	cmp_ok(scalar @used, '>=', 8, 'there are rules');
