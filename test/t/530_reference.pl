@@ -98,7 +98,7 @@ sub plain
 	return $text =~ s/^ | $//gr;
 }
 
-# The entries of the page: what begins with "- `" or "- View `", and its table.
+# The entries of the page: what begins with "- `" or "- View `", and the list of its columns.
 my (@signatures, %entry, %meaning, @setting_rows);
 sub read_page
 {
@@ -122,24 +122,22 @@ sub read_page
 			{
 				$last = $entry{"$1 $2"} = { text => plain($3), columns => [] };
 			}
-			elsif ($line =~ /^- `(zklock\.\w+)`: (.*)/)
+			elsif ($line =~ /^- `(zklock\.\w+)` \((.*?)\): (.*)/)
 			{
-				$meaning{$1} = plain($2);
+				$meaning{$1} = plain($3);
+				push @setting_rows, "$1; " . plain($2);
 			}
 			else
 			{
 				fail("an entry that is none: $line");
 			}
 		}
-		elsif ($line =~ /^  \| (`\w+`(?:, `\w+`)*) \| `(.*?)` \|(?: (.*))? \|$/)
+		elsif ($line =~ /^  - (`\w+`(?:, `\w+`)*) `(.*?)`(?:: .*)?$/)
 		{
-			my ($names, $type, $meaning) = ($1, $2, $3);
+			$line .= ' ' . (shift(@lines) =~ s/^ +//r) while $lines[0] =~ /^    \S/;
+			my ($names, $type, $meaning) = $line =~ /^  - (`\w+`(?:, `\w+`)*) `(.*?)`(?:: (.*))?$/;
 			push @{ $last->{columns} }, map { { name => $_, type => $type, meaning => plain($meaning // '') } }
 			  $names =~ /`(\w+)`/g;
-		}
-		elsif ($line =~ /^\| `zklock\./)
-		{
-			push @setting_rows, join '|', map { plain($_) } split /\|/, $line =~ s/^\||\|$//gr, -1;
 		}
 		elsif ($line =~ /^#/)
 		{
@@ -215,7 +213,7 @@ sub expected_row
 	  : $type eq 'integer' ? join(' to ', map { with_unit($_, $unit) } @$setting{qw(min_val max_val)})
 	  : '';
 	my %whom = (superuser => 'superuser', user => 'everybody', sighup => 'postgresql.conf');
-	return join '|', $setting->{name}, $type . ($unit ? ", $unit" : ''),
+	return join '; ', grep { $_ ne '' } $setting->{name}, $type . ($unit ? ", $unit" : ''),
 	  $default eq '' ? 'empty' : with_unit($default, $unit), $range, $whom{ $setting->{context} };
 }
 
@@ -223,9 +221,9 @@ subtest 'settings' => sub {
 	is_deeply([ sort keys %defined ], [ sort 'zklock.auth', map { $_->{name} } @settings ],
 		'what is defined is shown, but the credentials');
 	push @settings, $defined{'zklock.auth'};
-	my @rows = map { s/\|[^|]+$//r } @setting_rows;
-	is_deeply(\@rows, [ sort map { expected_row($_) } @settings ], 'type, default, range and who may set it');
-	is((grep { /\|$/ } @setting_rows), 0, 'each says when a change takes effect');
+	my @rows = map { s/; [^;]*(?:next|at once)[^;]*$//r } @setting_rows;
+	is_deeply([ sort @rows ], [ sort map { expected_row($_) } @settings ],
+		'type, default, range, who may set it, and when a change takes effect');
 	is_deeply([ sort keys %meaning ], [ sort keys %defined ], 'each has an entry');
 	foreach my $setting (@settings)
 	{
