@@ -9,7 +9,7 @@ use Test::More;
 use ZkLockTest;
 use ZooKeeper;
 
-my $timeout = 12;    # of sessions, seconds: no proof gets old on the way
+my $timeout = 24;    # of sessions, seconds: no proof gets old on the way
 my $zk = ZooKeeper->new->start;
 my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => "${timeout}s") }
   qw(berlin paris);
