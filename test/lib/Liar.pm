@@ -140,6 +140,10 @@ not counted.
 
 That one is passed on, and the connection ends instead of its reply.
 
+=head2 misnumber($operation)
+
+The next request of that operation is passed on, and its reply has another number.
+
 =head2 has_come
 
 Whether that request has come since; nothing more happens to any if it has not.
@@ -168,6 +172,7 @@ sub answer_pings_only { return $_[0]->_command('pings'); }
 sub answer_all_with { return $_[0]->_command("all $_[1]"); }
 sub refuse { return $_[0]->_command("refuse $_[1] $_[2]"); }
 sub lose { return $_[0]->_command("refuse $_[1] lose"); }
+sub misnumber { return $_[0]->_command("refuse 1 misnumber $_[1]"); }
 sub has_come { return $_[0]->_command('come') eq 'yes'; }
 sub be_honest { return $_[0]->_command('honest'); }
 sub nconnections { return $_[0]->_command('connections'); }
@@ -225,11 +230,11 @@ sub _serve
 
 sub _obey
 {
-	my ($self, $command, $argument, $error) = @_;
+	my ($self, $command, $argument, $error, $operation) = @_;
 	if ($command =~ /^(?:refuse|come)$/)
 	{
 		my $has_come = !$self->{awaited};
-		$self->{awaited} = $command eq 'refuse' ? { number => $argument, error => $error } : undef;
+		$self->{awaited} = $command eq 'refuse' ? { number => $argument, error => $error, operation => $operation } : undef;
 		return $has_come ? 'yes' : 'no';
 	}
 	return $self->{lies} if $command eq 'lies';
@@ -264,7 +269,7 @@ sub _accept
 		requests => '',		# read and not looked at yet
 		replies => '',
 		operation => {},	# of each request under way, by its number
-		refused => {},		# those of them that have not been passed on: the error
+		refused => {},		# those of them whose reply is another: the error
 		held => '',			# a reply that the next one overtakes
 		former => '' };		# a reply that was sent
 	# The first numbers of a poor start are not random yet.
@@ -327,7 +332,7 @@ sub _pass_requests
 		{
 			my ($xid, $operation) = unpack 'x4 l> l>', $message;
 			$connection->{operation}{$xid} = $operation;
-			$message = $self->_refused($connection, $xid) // $message unless $is_its_own{$operation};
+			$message = $self->_refused($connection, $xid, $operation) // $message unless $is_its_own{$operation};
 		}
 		_send($connection->{server}, $message) or return 0;
 	}
@@ -338,12 +343,13 @@ sub _pass_requests
 # comes in its turn. It asks whether the root exists.
 sub _refused
 {
-	my ($self, $connection, $xid) = @_;
+	my ($self, $connection, $xid, $operation) = @_;
 	my $awaited = $self->{awaited} or return;
+	return if ($awaited->{operation} // $operation) != $operation;
 	return if --$awaited->{number} > 0;
 	$self->{awaited} = undef;
 	$connection->{refused}{$xid} = $awaited->{error};
-	return if $awaited->{error} eq 'lose';
+	return if $awaited->{error} =~ /^(?:lose|misnumber)$/;
 	return _framed(pack('l> l>', $xid, 3) . _framed('/') . "\0");
 }
 
@@ -381,6 +387,7 @@ sub _reply
 		if (defined(my $error = delete $connection->{refused}{$xid}))
 		{
 			return if $error eq 'lose';
+			return _framed(pack('l>', $xid + 1000) . substr $body, 4) if $error eq 'misnumber';
 			return _framed(substr($body, 0, 12) . pack 'l>', $error);
 		}
 	}

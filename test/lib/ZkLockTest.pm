@@ -521,7 +521,7 @@ use PostgreSQL::Test::Utils;
 sub new
 {
 	my ($class, $node, %option) = @_;
-	my $self = bless { in => '', out => '', err => '', count => 0 }, $class;
+	my $self = bless { node => $node, in => '', out => '', err => '', count => 0 }, $class;
 	my $connection = $node->connstr($option{database} || 'postgres');
 	$connection .= " user=$option{user}" if $option{user};
 	$connection .= " application_name='$option{name}'" if $option{name};
@@ -541,12 +541,13 @@ sub new
 
 =pod
 
-=head2 pid
+=head2 node, pid
 
-Of the backend.
+Its cluster, and that of the backend.
 
 =cut
 
+sub node { return $_[0]->{node}; }
 sub pid { return $_[0]->{pid}; }
 
 =pod

@@ -1,0 +1,239 @@
+
+=pod
+
+=head1 NAME
+
+Refusals - tables of faults and calls, and what is said of them
+
+=head1 SYNOPSIS
+
+  my $table = Refusals->new($zk, $proxy);
+  $table->run('a restart',
+	{ holder => session($node), waiter => session($node, 'zklock.session_timeout' => '15s') },
+	[ holder => "zk_lock('a')", qr/^\d+$/ ],
+	[ 'waiter starts' => "zk_lock('a', '300ms')" ],
+	[ queue => a => 2 ],
+	[ break => 'down' ],
+	[ 'waiter ends' => '!55P03', qr/DETAIL:  The connection/ ],
+	[ mend => 'down' ],
+	[ holder => "zk_unlock('a')", 't' ],
+	[ gone => 'a' ]);
+
+=head1 DESCRIPTION
+
+A table is a subtest. Its rows are done in their order, by the sessions that it names, which
+end with it.
+
+=cut
+
+package Refusals;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLockTest;
+
+our @EXPORT = qw(session);
+
+# Rows that begin with these are none of a session.
+my $verbs = qr/^(?:break|mend|queue|nodes|same|gone|state|quit)$/;
+
+# Until something has come or gone that is on its way, in seconds.
+my $patience = 30;
+
+=pod
+
+=head2 session($node, setting => value, ...)
+
+A session with these settings. Not settings: user; is_connected, whether it has a session
+of ZooKeeper's by now.
+
+=cut
+
+sub session
+{
+	my ($node, %setting) = @_;
+	my ($user, $is_connected) = delete @setting{qw(user is_connected)};
+	my $session = background($node, user => $user);
+	$session->query_safe("SET \"$_\" = '$setting{$_}'") foreach sort keys %setting;
+	$session->query_safe("SELECT zk_try_lock('connect'), zk_unlock('connect')") if $is_connected;
+	return $session;
+}
+
+=pod
+
+=head2 new($zookeeper, $proxy)
+
+=cut
+
+sub new
+{
+	my ($class, $zk, $proxy) = @_;
+	return bless {
+		zk => $zk,
+		notes => {},
+		break => {
+			stopped => sub { $zk->stop; },
+			paused => sub { $zk->pause; },
+			cut => sub { $proxy->cut; },
+			'cut replies' => sub { $proxy->cut('replies'); },
+			refused => sub { $proxy->refuse; $proxy->reset_connections; },
+			# as it is behind a load balancer
+			down => sub { $zk->stop; $proxy->refuse; $proxy->reset_connections; } },
+		mend => {
+			stopped => sub { $zk->start; },
+			paused => sub { $zk->resume; },
+			(map { $_ => sub { $proxy->heal; } } 'cut', 'cut replies', 'refused'),
+			down => sub { $zk->start; $proxy->heal; } } }, $class;
+}
+
+=pod
+
+=head2 run($title, { name => session, ... }, row, ...)
+
+Rows are
+
+=over
+
+=item [ name => $sql, $expected, ... ]
+
+What the session is asked; SELECT is put before the name of a function. Expected is its
+output, as a string or a pattern; or a SQLSTATE, as "!40001" or "!08001|08P01"; or nothing:
+that it works. Then come, for the messages that psql shows, patterns that they have, and
+references to those that they have not; and numbers: in how many seconds it is over.
+
+=item [ 'name starts' => $sql ], [ 'name waits' ], [ 'name ends' => $expected, ... ]
+
+The same in parts; it waits for zklock.
+
+=item [ 'name gets' => $sql ]
+
+Asks until the output is "t".
+
+=item [ 'name notes' => $sql ], [ 'name repeats' => $sql ]
+
+The output is the same as before.
+
+=item [ break => $fault ], [ mend => $fault ]
+
+=item [ queue => $name => $count ]
+
+Waits until so many are in that queue.
+
+=item [ nodes => $name => $count ], [ same => $name ], [ gone => $name ]
+
+Waits for the ephemeral znodes of that name and those below: so many, the same ones as at
+the last "nodes", none.
+
+=item [ state => $session => $state ]
+
+Waits until the session sees itself in that state.
+
+=item [ 'quit' ]
+
+All sessions end.
+
+=item sub { my (%session) = @_; ... }
+
+Whatever else.
+
+=back
+
+=cut
+
+sub run
+{
+	my ($self, $title, $cast, @rows) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	die "a session cannot have such a name" if grep { $_ =~ $verbs } keys %$cast;
+	return subtest $title => sub {
+		foreach my $row (@rows)
+		{
+			if (ref $row eq 'CODE') { $row->(%$cast); }
+			else { $self->_do($cast, @$row); }
+		}
+		$self->_do($cast, 'quit');
+	};
+}
+
+sub _do
+{
+	my ($self, $cast, $word, @row) = @_;
+	return map { $_->quit } values %$cast if $word eq 'quit';
+	return $self->{$word}{ $row[0] }->() if $word =~ /^(?:break|mend)$/;
+	return wait_for_queue($self->{zk}, lock_path($row[0]), $row[1]) if $word eq 'queue';
+	return $self->_nodes($word, @row) if $word =~ /^(?:nodes|same|gone)$/;
+	if ($word eq 'state')
+	{
+		# The loss may cancel the very statement that asks.
+		return poll_until { $cast->{ $row[0] }->query('SELECT state FROM zk_session') eq $row[1] }
+		"$row[0] to be $row[1]", $patience;
+	}
+
+	my ($name, $verb) = split ' ', $word;
+	my $session = $cast->{$name} or die "who is $name?";
+	$verb //= '';
+	if ($verb eq 'waits')
+	{
+		wait_for_wait($session->node, $session->pid);
+		return ok(!$session->is_done, "$name waits");
+	}
+	my $start = time;
+	if ($verb ne 'ends')
+	{
+		my $sql = shift @row;
+		$sql = "SELECT $sql" if $sql =~ /^(?:zk_|count)/;
+		$session->start_query($sql);
+		$word .= ': ' . substr($sql =~ s/\s+/ /gr, 0, 100);
+		return if $verb eq 'starts';
+		if ($verb eq 'gets')
+		{
+			poll_until { $session->wait_result eq 't' || ($session->start_query($sql), 0) } "$word to be true", $patience;
+			return;
+		}
+	}
+	my $result = $session->wait_result;
+	@row = $result, $self->{notes}{$name} = $result if $verb eq 'notes';
+	@row = $self->{notes}{$name} if $verb eq 'repeats';
+	return _compare($word, $session, $result, time - $start, @row);
+}
+
+sub _compare
+{
+	my ($what, $session, $result, $seconds, $expected, @more) = @_;
+	my ($error) = ($expected // '') =~ /^!(.*)/;
+	my $state = $error // '00000';
+	like($session->sqlstate, qr/^(?:$state)$/, "$what: $state") || diag($session->error);
+	if (ref $expected) { like($result, $expected, $what); }
+	elsif (defined $expected && !defined $error) { is($result, $expected, $what); }
+	foreach my $wanted (@more)
+	{
+		if (!ref $wanted) { cmp_ok($seconds, '<', $wanted, "$what: in time"); }
+		elsif (ref $wanted eq 'REF') { unlike($session->error, $$wanted, "$what: does not say so"); }
+		else { like($session->error, $wanted, "$what: says so"); }
+	}
+	return;
+}
+
+# What ZooKeeper's "dump" shows may be older than what a queue does.
+sub _nodes
+{
+	my ($self, $word, $name, $count) = @_;
+	my (@nodes, $text);
+	my $is_so = eval {
+		poll_until
+		{
+			@nodes = map { "@$_" } $self->{zk}->ephemerals(lock_path("$name/"));
+			$text = "@nodes";
+			$word eq 'nodes' ? @nodes == $count : $word eq 'gone' ? !@nodes : $text eq $self->{notes}{"/$name"};
+		}
+		'the nodes', $patience;
+	};
+	$self->{notes}{"/$name"} = $text if $word eq 'nodes';
+	return ok($is_so, "$word: $name") || diag($text);
+}
+
+1;
