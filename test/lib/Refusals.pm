@@ -7,17 +7,13 @@ Refusals - tables of faults and calls, and what is said of them
 
 =head1 SYNOPSIS
 
-  my $table = Refusals->new($zk, $proxy);
-  $table->run('a restart',
+  Refusals->new($zk, $proxy)->run('a restart',
 	{ holder => session($node), waiter => session($node, 'zklock.session_timeout' => '15s') },
 	[ holder => "zk_lock('a')", qr/^\d+$/ ],
-	[ 'waiter starts' => "zk_lock('a', '300ms')" ],
-	[ queue => a => 2 ],
+	[ 'waiter starts' => "zk_lock('a', '300ms')" ], [ queue => a => 2 ],
 	[ break => 'down' ],
-	[ 'waiter ends' => '!55P03', qr/DETAIL:  The connection/ ],
-	[ mend => 'down' ],
-	[ holder => "zk_unlock('a')", 't' ],
-	[ gone => 'a' ]);
+	[ 'waiter ends' => '!55P03', qr/DETAIL:  The connection/ ], [ mend => 'down' ],
+	[ holder => "zk_unlock('a')", 't' ], [ gone => 'a' ]);
 
 =head1 DESCRIPTION
 
@@ -67,6 +63,9 @@ sub session
 
 =head2 new($zookeeper, $proxy)
 
+With a proxy, if there is one between sessions and servers. Its tables know the faults that
+are listed here.
+
 =cut
 
 sub new
@@ -96,51 +95,26 @@ sub new
 
 Rows are
 
-=over
+  [ name => $sql, $expected, ... ]          what the session is asked
+  [ 'name starts' => $sql ]                 the same in parts
+  [ 'name waits' ]                          it waits for zklock, or will in a moment
+  [ 'name ends' => $expected, ... ]
+  [ 'name gets' => $sql ]                   again and again, until the output is "t"
+  [ 'name notes' => $sql ]                  the output
+  [ 'name repeats' => $sql ]                has the same one
+  [ break => $fault ], [ mend => $fault ]   see new()
+  [ queue => $lock => $count ]              until so many are in that queue
+  [ nodes => $lock => $count ]              until there are so many ephemeral znodes, of that
+                                            name and below
+  [ same => $lock ], [ gone => $lock ]      until there are those again; until there are none
+  [ state => $name => $state ]              until the session sees itself in that state
+  [ 'quit' ]                                all sessions end, as they do behind the last row
+  sub { my (%session) = @_; ... }           whatever else
 
-=item [ name => $sql, $expected, ... ]
-
-What the session is asked; SELECT is put before the name of a function. Expected is its
-output, as a string or a pattern; or a SQLSTATE, as "!40001" or "!08001|08P01"; or nothing:
-that it works. Then come, for the messages that psql shows, patterns that they have, and
-references to those that they have not; and numbers: in how many seconds it is over.
-
-=item [ 'name starts' => $sql ], [ 'name waits' ], [ 'name ends' => $expected, ... ]
-
-The same in parts; it waits for zklock.
-
-=item [ 'name gets' => $sql ]
-
-Asks until the output is "t".
-
-=item [ 'name notes' => $sql ], [ 'name repeats' => $sql ]
-
-The output is the same as before.
-
-=item [ break => $fault ], [ mend => $fault ]
-
-=item [ queue => $name => $count ]
-
-Waits until so many are in that queue.
-
-=item [ nodes => $name => $count ], [ same => $name ], [ gone => $name ]
-
-Waits for the ephemeral znodes of that name and those below: so many, the same ones as at
-the last "nodes", none.
-
-=item [ state => $session => $state ]
-
-Waits until the session sees itself in that state.
-
-=item [ 'quit' ]
-
-All sessions end.
-
-=item sub { my (%session) = @_; ... }
-
-Whatever else.
-
-=back
+SELECT is put before the name of a function. Expected is an output, as a string or a pattern;
+or a SQLSTATE, as "!40001" or "!08001|08P01"; or nothing: that it works. Then come patterns that
+psql's messages have, references to such as they have not, and numbers: the seconds that it
+may take.
 
 =cut
 

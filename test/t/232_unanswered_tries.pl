@@ -73,8 +73,7 @@ foreach my $fault ('stopped', 'paused', 'cut', 'cut replies')
 			(map { [ $_ => 'SELECT count(*) FROM zk_locks', 0 ] } 0 .. $#calls),
 			# The ensemble is back, and all is free.
 			[ 0 => "zk_try_lock(ARRAY['asked', 'asked/below', 'asked too'], '30s')", 't' ],
-			[ 'quit' ],
-			[ gone => 'asked' ], [ gone => 'asked too' ]);
+			[ 'quit' ], [ gone => 'asked' ], [ gone => 'asked too' ]);
 	}
 }
 
@@ -86,24 +85,16 @@ $table->run('trouble in the middle of a wait',
 	[ asker => "zk_try_lock('middle', '300ms')", 'f', \qr/./ ],
 	[ asker => "zk_try_lock(ARRAY['middle', 'middle too'], '300ms')", 'f' ],
 	[ asker => "zk_lock('middle', '300ms')", '!55P03', \qr/ZooKeeper has not answered|connection to ZooKeeper/ ],
-	[ 'asker starts' => "zk_try_lock('middle', '8s')" ],
-	[ queue => middle => 2 ],
-	[ 'asker waits' ],
+	[ 'asker starts' => "zk_try_lock('middle', '8s')" ], [ queue => middle => 2 ], [ 'asker waits' ],
 	[ break => 'refused' ],
-	[ 'asker ends' => '!08001', qr/The connection to ZooKeeper is down/ ],
-	[ mend => 'refused' ],
+	[ 'asker ends' => '!08001', qr/The connection to ZooKeeper is down/ ], [ mend => 'refused' ],
 	[ queue => middle => 1 ],
 	# A silence that nobody has noticed yet.
-	[ 'asker starts' => "zk_try_lock('middle', '8s')" ],
-	[ queue => middle => 2 ],
-	[ 'asker waits' ],
+	[ 'asker starts' => "zk_try_lock('middle', '8s')" ], [ queue => middle => 2 ], [ 'asker waits' ],
 	[ break => 'cut' ],
-	[ 'asker ends' => 'f' ],
-	[ mend => 'cut' ],
-	[ queue => middle => 1 ],
+	[ 'asker ends' => 'f' ], [ mend => 'cut' ], [ queue => middle => 1 ],
 	[ rival => 'SELECT zk_unlock_all()' ],
 	[ asker => "zk_try_lock('middle', '30s')", 't' ],
-	[ 'quit' ],
-	[ gone => 'middle' ]);
+	[ 'quit' ], [ gone => 'middle' ]);
 
 done_testing();

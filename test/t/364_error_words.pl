@@ -85,8 +85,7 @@ foreach my $what (sort keys %ends)
 		@meanwhile,
 		[ 'waiter ends' => "!$state", $context ],
 		sub { logs(qr/CONTEXT:  while waiting for ZooKeeper lock "words"/); },
-		[ 'quit' ],
-		[ queue => words => 1 ]);
+		[ 'quit' ], [ queue => words => 1 ]);
 }
 
 $table->run('in PL/pgSQL the context comes first, once, and ends with the wait', { session => connected() },
@@ -122,8 +121,7 @@ $table->run('who is in the way',
 		}
 		'the log to say who', 30;
 	},
-	[ 'waiter starts' => "zk_lock('words')" ],
-	[ queue => words => 2 ],
+	[ 'waiter starts' => "zk_lock('words')" ], [ queue => words => 2 ],
 	told(session => "SELECT zk_lock('words', '1s')", qr/$two/),
 	told(session => "SELECT zk_hold('words', 'why', '1s')",
 		qr/could not obtain lock "words" within 1000 ms\n$two\n$context/),
@@ -135,18 +133,15 @@ $table->run('who is in the way',
 $table->run('an ensemble that falls silent does not prolong a wait',
 	{ waiter => connected(),
 		cut_off => session($node, 'zklock.session_timeout' => '60s', log_lock_waits => 'on', deadlock_timeout => '1ms') },
-	[ 'waiter starts' => "zk_lock('words')" ],
-	[ queue => words => 2 ],
+	[ 'waiter starts' => "zk_lock('words')" ], [ queue => words => 2 ],
 	\&mark,
 	[ 'cut_off starts' => "zk_lock('words', '5s')" ],
 	sub { logs(qr/still waiting for ExclusiveLock on ZooKeeper lock "words"/); },
 	[ break => 'cut replies' ],
-	[ 'cut_off ends' => '!55P03', qr/DETAIL:  Up to 2 contenders are ahead\./, 40 ],
-	[ mend => 'cut replies' ],
+	[ 'cut_off ends' => '!55P03', qr/DETAIL:  Up to 2 contenders are ahead\./, 40 ], [ mend => 'cut replies' ],
 	sub { my (%session) = @_; $node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $session{waiter}->pid . ')'); },
 	[ 'waiter ends' => '!57014' ],
-	[ 'quit' ],
-	[ queue => words => 1 ]);
+	[ 'quit' ], [ queue => words => 1 ]);
 
 $table->run('a try reads nobody\'s data', { session => connected() },
 	sub { $proxy->trap(GET, 1, 'requests'); },
