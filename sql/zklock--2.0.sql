@@ -1045,19 +1045,20 @@ RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL UNSAFE ROWS 30
 BEGIN ATOMIC
 	WITH fact AS MATERIALIZED (
-		SELECT f.*
+		-- of a server ask.h has the number of what was found, the better the greater
+		SELECT f.item, CASE WHEN v.words IS NULL THEN f.fact ELSE v.words[f.fact::integer + 1] END AS fact,
+			f.place, f.subject, f.value, f.number, f.ordinal, CASE WHEN v.words IS NOT NULL THEN f.fact::integer END AS quality
 		FROM _zk_check_facts(COALESCE(zk_check.with_session, false)) WITH ORDINALITY AS f(
-			item, fact, place, subject, value, number, ordinal)
+				item, fact, place, subject, value, number, ordinal)
+			LEFT JOIN (VALUES (ARRAY['unheard', 'not asked', 'unresolved', 'unreachable', 'no connection', 'closed',
+				'untrusted', 'silent', 'stranger', 'idle', 'serving', 'settings', 'counters'])) AS v(words)
+				ON pg_catalog.starts_with(f.item, 'server '::text)
 	), address AS MATERIALIZED (
 		SELECT f.*, a.mode, pg_catalog.substring(f.value, '[0-9][0-9.]*'::text) AS release,
-			CASE WHEN f.fact = 'serving' AND a.mode = 'read-only' THEN 'reading' ELSE f.fact END AS verdict,
-			r.quality
+			CASE WHEN f.fact = 'serving' AND a.mode = 'read-only' THEN 'reading' ELSE f.fact END AS verdict
 		FROM fact AS f
 			CROSS JOIN LATERAL (SELECT pg_catalog.substring(f.value, E'\nMode: ([a-z-]+)'::text)) AS a(mode)
-			JOIN (VALUES ('unheard', 0), ('not asked', 1), ('unresolved', 2), ('unreachable', 3),
-				('no connection', 4), ('closed', 5), ('untrusted', 6), ('silent', 7), ('stranger', 8),
-				('idle', 9), ('serving', 10)) AS r(fact, quality) ON r.fact = f.fact
-		WHERE pg_catalog.starts_with(f.item, 'server '::text)
+		WHERE f.quality <= 10
 	), server AS MATERIALIZED (
 		-- the best of its addresses
 		SELECT DISTINCT ON (a.place) a.*

@@ -18,11 +18,7 @@
 char *
 zklock_args_name(FunctionCallInfo fcinfo)
 {
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("lock name must not be null")));
-	return text_to_cstring(PG_GETARG_TEXT_PP(0));
+	return zklock_args_text(fcinfo, 0, "lock name");
 }
 
 char *

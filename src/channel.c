@@ -156,13 +156,6 @@ zklock_channel_ask(const char *program, char *const arguments[], int *fd,
 	return error;
 }
 
-bool
-zklock_channel_put(ZkChannel *channel, const Frame *frame,
-				   const FrameBlob blobs[FRAME_NBLOBS])
-{
-	return frame_put(&channel->out, frame, blobs);
-}
-
 void
 zklock_channel_flush(ZkChannel *channel)
 {
@@ -434,6 +427,14 @@ spawn(const char *program, char *const arguments[], int channel_fd,
 		error = posix_spawn_file_actions_adddup2(&actions, page_fd >= 0 ?
 												 page_fd : STDIN_FILENO,
 												 PROTOCOL_PAGE_FD);
+
+	/*
+	 * What else we have open is not for it: a file that is deleted would keep
+	 * its space, and a pipe would never end for who reads from it.
+	 */
+	if (error == 0)
+		error = posix_spawn_file_actions_addclosefrom_np(&actions,
+														 PROTOCOL_PAGE_FD + 1);
 	if (error == 0)
 		error = posix_spawn(pid, program, &actions, &attributes, arguments,
 							environment);

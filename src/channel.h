@@ -66,12 +66,8 @@ extern bool zklock_channel_open(ZkChannel *channel, const char *program,
 extern int	zklock_channel_ask(const char *program, char *const arguments[],
 							   int *fd, pid_t *pid);
 
-/* Append a frame to what is to be sent; false without memory. */
-extern bool zklock_channel_put(ZkChannel *channel, const Frame *frame,
-							   const FrameBlob blobs[FRAME_NBLOBS]);
-
 /*
- * Send all of it.  Waits for a program that is slow to read; if it reads
+ * Send all that is in its buffer (frame_put()).  Waits for a program that is slow to read; if it reads
  * nothing at all for a second the channel is STUCK.
  */
 extern void zklock_channel_flush(ZkChannel *channel);

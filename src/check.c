@@ -86,6 +86,11 @@ typedef struct Check
 	bool		is_heard[SERVERS_MAX];	/* what was said of that server came in
 										 * time */
 	int			nlistening;		/* addresses at which anything listens */
+
+	/* the questions that only a session answers */
+	bool		is_late;		/* the deadline came first */
+	ZkRequest  *making;			/* to be withdrawn; NULL: none is */
+	ZkSample	sample;			/* of what is beside the root */
 } Check;
 
 /* The program, while it answers. */
@@ -97,15 +102,6 @@ typedef struct Asking
 	StringInfoData answer;		/* its messages */
 	bool		is_over;		/* it has said all */
 } Asking;
-
-/* The questions that only a session answers. */
-typedef struct Talk
-{
-	Check	   *check;
-	bool		is_late;		/* the deadline came first */
-	ZkRequest  *making;			/* to be withdrawn; NULL: none is */
-	ZkSample	sample;			/* of what is beside the root */
-} Talk;
 
 /* One thing that is looked at, and puts facts.  May raise. */
 typedef void (*CheckStep) (Check *check);
@@ -119,25 +115,21 @@ static bool put_trouble(const Check *check);
 static void check_session(Check *check);
 static void ask_servers(const char *servers, int answer_ms, Asking *asking);
 static void await_answer(Asking *asking);
-static void take_answer(Asking *asking);
 static void end_program(Asking *asking, int *status);
-pg_noreturn static void raise_silent(const char *program, bool is_over,
-									 int status);
 static void put_program(Check *check, const char *program,
 						const char *message);
 static void put_server(Check *check, char *message);
-static char *legible(char *text);
 static bool talk(ZkRoundTrip *trip, void *argument);
-static bool put_node(ZkRoundTrip *trip, Talk *talking, const char *item,
+static bool put_node(ZkRoundTrip *trip, Check *check, const char *item,
 					 const char *path);
-static bool try_to_make(ZkRoundTrip *trip, Talk *talking, const char *root);
-static void put_siblings(Talk *talking, const char *root);
-static void put_reply(const Talk *talking, const char *item,
+static bool try_to_make(ZkRoundTrip *trip, Check *check, const char *root);
+static void put_siblings(Check *check, const char *root);
+static void put_reply(const Check *check, const char *item,
 					  const char *path, const ZkReply *reply);
-static void put_clock(const Talk *talking, TimestampTz theirs,
+static void put_clock(const Check *check, TimestampTz theirs,
 					  TimestampTz before, TimestampTz after);
 static void forget(void *argument);
-static bool is_lost(Talk *talking, const ZkReply *reply);
+static bool is_lost(Check *check, const ZkReply *reply);
 
 Datum
 zk_check_facts(PG_FUNCTION_ARGS)
@@ -296,6 +288,7 @@ static void
 ask_servers(const char *servers, int answer_ms, Asking *asking)
 {
 	const char *program = zklock_session_program();
+	const char *shown;
 	int64		deadline = protocol_now() + answer_ms;
 	char	   *until = psprintf(INT64_FORMAT, deadline);
 	char	   *list = pstrdup(servers);
@@ -338,8 +331,21 @@ ask_servers(const char *servers, int answer_ms, Asking *asking)
 		status = ended;
 	}
 	PG_END_TRY();
-	if (asking->answer.len == 0)
-		raise_silent(program, asking->is_over, status);
+	if (asking->answer.len > 0)
+		return;
+	shown = zklock_nodedata_printable(program);
+	ereport(ERROR,
+			(errcode(ERRCODE_SYSTEM_ERROR),
+			 !asking->is_over ?
+			 errmsg("\"%s\" was started and has not said a word in time",
+					shown) :
+			 WIFEXITED(status) && WEXITSTATUS(status) == 127 ?
+			 errmsg("\"%s\" could not be executed: a library that it needs is missing",
+					shown) :
+			 errmsg("\"%s\" was started and has ended without a word", shown),
+			 !asking->is_over ?
+			 errhint("The machine is too busy; or a security policy holds the program up.") :
+			 errhint("See whether ldd finds all its libraries, and install ZooKeeper's client library (libzookeeper-st2).")));
 }
 
 static void
@@ -351,7 +357,9 @@ await_answer(Asking *asking)
 		wait_event = WaitEventExtensionNew_compat("ZkLockCheck");
 	while (!asking->is_over)
 	{
+		StringInfo	answer = &asking->answer;
 		int64		left = asking->deadline - protocol_now();
+		ssize_t		taken;
 		int			events;
 
 		CHECK_FOR_INTERRUPTS();
@@ -362,31 +370,17 @@ await_answer(Asking *asking)
 								   asking->fd, (long) left, wait_event);
 		if (events & WL_LATCH_SET)
 			ResetLatch(MyLatch);
-		if (events & WL_SOCKET_READABLE)
-			take_answer(asking);
-	}
-}
-
-/* As much as is there.  Of a program that says too much the rest is left. */
-static void
-take_answer(Asking *asking)
-{
-	StringInfo	answer = &asking->answer;
-
-	while (answer->len < ANSWER_MAX)
-	{
-		ssize_t		taken;
-
+		if ((events & WL_SOCKET_READABLE) == 0)
+			continue;
 		enlargeStringInfo(answer, READ_SIZE);
 		taken = read(asking->fd, answer->data + answer->len, READ_SIZE);
 		if (taken > 0)
 			answer->len += (int) taken;
-		else if (taken == 0 || (errno != EAGAIN && errno != EINTR))
-			break;
-		else if (errno == EAGAIN)
-			return;
+
+		/* of a program that says too much the rest is left */
+		asking->is_over = answer->len >= ANSWER_MAX || taken == 0 ||
+			(taken < 0 && errno != EAGAIN && errno != EINTR);
 	}
-	asking->is_over = true;
 }
 
 /* *status is what it has ended with; 0 if that cannot be known. */
@@ -401,25 +395,6 @@ end_program(Asking *asking, int *status)
 	kill(asking->pid, SIGKILL);
 	while (waitpid(asking->pid, status, 0) < 0 && errno == EINTR)
 		;
-}
-
-static void
-raise_silent(const char *program, bool is_over, int status)
-{
-	const char *shown = zklock_nodedata_printable(program);
-
-	ereport(ERROR,
-			(errcode(ERRCODE_SYSTEM_ERROR),
-			 !is_over ?
-			 errmsg("\"%s\" was started and has not said a word in time",
-					shown) :
-			 WIFEXITED(status) && WEXITSTATUS(status) == 127 ?
-			 errmsg("\"%s\" could not be executed: a library that it needs is missing",
-					shown) :
-			 errmsg("\"%s\" was started and has ended without a word", shown),
-			 !is_over ?
-			 errhint("The machine is too busy; or a security policy holds the program up.") :
-			 errhint("See whether ldd finds all its libraries, and install ZooKeeper's client library (libzookeeper-st2).")));
 }
 
 /* Its first message, of itself; or anything else that it said. */
@@ -454,25 +429,11 @@ put_program(Check *check, const char *program, const char *message)
 static void
 put_server(Check *check, char *message)
 {
-	static const char *const verdicts[] = {
-		[ASK_PROGRAM] = "unheard",
-		[ASK_NOT_ASKED] = "not asked",
-		[ASK_UNRESOLVED] = "unresolved",
-		[ASK_UNREACHABLE] = "unreachable",
-		[ASK_NO_CONNECTION] = "no connection",
-		[ASK_CLOSED] = "closed",
-		[ASK_UNTRUSTED] = "untrusted",
-		[ASK_SILENT] = "silent",
-		[ASK_STRANGER] = "stranger",
-		[ASK_IDLE] = "idle",
-		[ASK_SERVING] = "serving",
-		[ASK_SETTINGS] = "settings",
-		[ASK_COUNTERS] = "counters"
-	};
 	const char *field[4] = {0};
 	const Server *server;
 	int			place;
 	int			verdict;
+	bool		has_lines;
 
 	for (int i = 0; i < 4 && message != NULL; i++)
 		field[i] = strsep(&message, "\t");
@@ -481,8 +442,14 @@ put_server(Check *check, char *message)
 	place = atoi(field[0]);
 	verdict = atoi(field[1]);
 	if (place < 0 || place >= check->list.nservers || verdict < 0 ||
-		verdict >= (int) lengthof(verdicts))
+		verdict > ASK_COUNTERS)
 		return;
+	has_lines = verdict >= ASK_SERVING || verdict == ASK_UNTRUSTED;
+
+	/* ASCII and ends of lines stay; all else becomes a question mark */
+	for (char *at = message; has_lines && *at != '\0'; at++)
+		if ((*at < ' ' && *at != '\n') || *at > '~')
+			*at = '?';
 	server = &check->list.servers[place];
 	check->is_heard[place] = true;
 	check->nlistening += verdict >= ASK_CLOSED;
@@ -490,25 +457,14 @@ put_server(Check *check, char *message)
 		.item = psprintf(strchr(server->host, ':') != NULL ?
 						 "server [%s]:%d" : "server %s:%d", server->host,
 						 server->port),
-		.fact = verdicts[verdict],
+		.fact = psprintf("%d", verdict),
 		.place = place,
 		.subject = zklock_nodedata_printable(field[2]),
-		.value = verdict >= ASK_SERVING || verdict == ASK_UNTRUSTED ?
-		legible(message) :
+		.value = has_lines ? message :
 		zklock_nodedata_quotable(pnstrdup(message, Min(strcspn(message, "\r\n"),
 													   SAID_MAX))),
 		.number = atoi(field[3])
 	});
-}
-
-/* ASCII and ends of lines stay; all else becomes a question mark. */
-static char *
-legible(char *text)
-{
-	for (char *at = text; *at != '\0'; at++)
-		if ((*at < ' ' && *at != '\n') || *at > '~')
-			*at = '?';
-	return text;
 }
 
 /* ---------------------------------------------------------------------
@@ -548,7 +504,6 @@ put_trouble(const Check *check)
 static void
 check_session(Check *check)
 {
-	Talk		talking = {.check = check};
 	bool		was_there = zklock_session_number() != 0;
 	int64		start = zklock_client_now();
 	ZkClientStatus status;
@@ -558,8 +513,8 @@ check_session(Check *check)
 		put_fact(check, &(Fact) {.item = "session",.fact = "not tried"});
 		return;
 	}
-	zklock_roundtrip_run(talk, forget, &talking);
-	if (talking.is_late && !put_trouble(check))
+	zklock_roundtrip_run(talk, forget, check);
+	if (check->is_late && !put_trouble(check))
 	{
 		put_fact(check, &(Fact) {
 			.item = "session",
@@ -568,7 +523,7 @@ check_session(Check *check)
 		if (!was_there && !zklock_session_was_connected())
 			zklock_session_close(0);
 	}
-	else if (!talking.is_late && zklock_session_status(&status))
+	else if (!check->is_late && zklock_session_status(&status))
 		put_fact(check, &(Fact) {
 			.item = "session",
 			.fact = zklock_session_can_hand_over() ? "identity" : "no identity",
@@ -582,13 +537,13 @@ check_session(Check *check)
 static bool
 talk(ZkRoundTrip *trip, void *argument)
 {
-	Talk	   *talking = argument;
+	Check	   *check = argument;
 	const char *chroot_path;
 	char	   *root;
 	int			root_length;
 
-	talking->is_late = false;
-	trip->deadline = talking->check->deadline;
+	check->is_late = false;
+	trip->deadline = check->deadline;
 	trip->is_lock_timeout = false;
 
 	/* the paths belong to the session */
@@ -597,31 +552,31 @@ talk(ZkRoundTrip *trip, void *argument)
 	root[root_length] = '\0';
 
 	if ((chroot_path[0] != '\0' &&
-		 !put_node(trip, talking, "chroot", chroot_path)) ||
-		!put_node(trip, talking, "root", root_length == 0 ? "/" : root))
-		return talking->is_late;
-	put_siblings(talking, root);
+		 !put_node(trip, check, "chroot", chroot_path)) ||
+		!put_node(trip, check, "root", root_length == 0 ? "/" : root))
+		return check->is_late;
+	put_siblings(check, root);
 	return true;
 }
 
 /* What a znode is; of the root, unless there is none, what can be done there. */
 static bool
-put_node(ZkRoundTrip *trip, Talk *talking, const char *item, const char *path)
+put_node(ZkRoundTrip *trip, Check *check, const char *item, const char *path)
 {
 	const ZkReply *reply = zklock_roundtrip_read(trip, zklock_client_get, path);
 	bool		is_there;
 
-	if (is_lost(talking, reply))
+	if (is_lost(check, reply))
 		return false;
-	put_reply(talking, item, path, reply);
+	put_reply(check, item, path, reply);
 	is_there = reply->result != ZK_NO_NODE;
 	if (!is_there || strcmp(item, "root") != 0)
 		return true;
 	reply = zklock_roundtrip_read(trip, zklock_client_get_acl, path);
-	if (is_lost(talking, reply))
+	if (is_lost(check, reply))
 		return false;
-	put_reply(talking, "acl", path, reply);
-	return try_to_make(trip, talking, path);
+	put_reply(check, "acl", path, reply);
+	return try_to_make(trip, check, path);
 }
 
 /*
@@ -629,7 +584,7 @@ put_node(ZkRoundTrip *trip, Talk *talking, const char *item, const char *path)
  * requests to release a lock do: no lock has such a one.
  */
 static bool
-try_to_make(ZkRoundTrip *trip, Talk *talking, const char *root)
+try_to_make(ZkRoundTrip *trip, Check *check, const char *root)
 {
 	char		guid[RECIPE_GUID_LEN + 1];
 	char	   *data = zklock_nodedata_build(0);
@@ -640,17 +595,17 @@ try_to_make(ZkRoundTrip *trip, Talk *talking, const char *root)
 	zklock_nodedata_make_guid(guid);
 	path = psprintf("%s/%s" ZK_RELEASE_SUFFIX,
 					strcmp(root, "/") == 0 ? "" : root, guid);
-	talking->making = zklock_client_create(zklock_session_client(), path,
+	check->making = zklock_client_create(zklock_session_client(), path,
 										   ZK_EPHEMERAL, data,
 										   (int) strlen(data));
-	reply = zklock_roundtrip_await(trip, talking->making);
-	if (is_lost(talking, reply))
+	reply = zklock_roundtrip_await(trip, check->making);
+	if (is_lost(check, reply))
 		return false;
-	put_reply(talking, "writing", root, reply);
+	put_reply(check, "writing", root, reply);
 	if (reply->result == ZK_OK)
-		put_clock(talking, zklock_nodedata_date(reply->ctime_ms), before,
+		put_clock(check, zklock_nodedata_date(reply->ctime_ms), before,
 				  GetCurrentTimestamp());
-	forget(talking);
+	forget(check);
 	zklock_session_await_undone(trip->deadline);
 	return true;
 }
@@ -661,16 +616,16 @@ try_to_make(ZkRoundTrip *trip, Talk *talking, const char *root)
  * zklock_roundtrip_make_parents()), and in queue nodes.
  */
 static void
-put_siblings(Talk *talking, const char *root)
+put_siblings(Check *check, const char *root)
 {
-	ZkSample   *sample = &talking->sample;
+	ZkSample   *sample = &check->sample;
 
 	for (const char *slash = root; slash != NULL && *slash != '\0';
 		 slash = strchr(slash + 1, '/'))
 	{
 		zklock_roundtrip_begin_sample(sample,
 									  pnstrdup(root, Max(slash - root, 1)),
-									  (int) Max(talking->check->deadline -
+									  (int) Max(check->deadline -
 												zklock_client_now(), 0));
 		for (int i = 0; i < sample->nnodes; i++)
 		{
@@ -686,7 +641,7 @@ put_siblings(Talk *talking, const char *root)
 				recipe_parse_node(name).style == RECIPE_STYLE_NONE &&
 				!(strncmp(path, root, length) == 0 &&
 				  (root[length] == '/' || root[length] == '\0')))
-				put_fact(talking->check, &(Fact) {
+				put_fact(check, &(Fact) {
 					.item = "sibling",
 					.fact = "found",
 					.subject = zklock_nodedata_quotable(path),
@@ -697,12 +652,12 @@ put_siblings(Talk *talking, const char *root)
 }
 
 static void
-put_reply(const Talk *talking, const char *item, const char *path,
+put_reply(const Check *check, const char *item, const char *path,
 		  const ZkReply *reply)
 {
 	const char *code = reply->code_text != NULL ? reply->code_text : "";
 
-	put_fact(talking->check, &(Fact) {
+	put_fact(check, &(Fact) {
 		.item = item,
 		.fact = reply->result == ZK_NO_NODE ? "no node" :
 		reply->result == ZK_NO_AUTH ? "denied" :
@@ -721,10 +676,10 @@ put_reply(const Talk *talking, const char *item, const char *path,
  * was read between two looks at ours, and says milliseconds.
  */
 static void
-put_clock(const Talk *talking, TimestampTz theirs, TimestampTz before,
+put_clock(const Check *check, TimestampTz theirs, TimestampTz before,
 		  TimestampTz after)
 {
-	put_fact(talking->check, &(Fact) {
+	put_fact(check, &(Fact) {
 		.item = "clock",
 		.fact = "read",
 		.place = (int) (after - before),
@@ -737,20 +692,20 @@ put_clock(const Talk *talking, TimestampTz theirs, TimestampTz before,
 static void
 forget(void *argument)
 {
-	Talk	   *talking = argument;
+	Check	   *check = argument;
 
-	if (talking->making != NULL)
-		zklock_client_withdraw(talking->making);
-	talking->making = NULL;
-	zklock_roundtrip_end(&talking->sample.trip);
+	if (check->making != NULL)
+		zklock_client_withdraw(check->making);
+	check->making = NULL;
+	zklock_roundtrip_end(&check->sample.trip);
 }
 
 /* Is there no answer, for it is late or the session is over? */
 static bool
-is_lost(Talk *talking, const ZkReply *reply)
+is_lost(Check *check, const ZkReply *reply)
 {
 	bool		is_gone = reply == NULL || reply->result == ZK_SESSION_LOST;
 
-	talking->is_late = reply == NULL || (is_gone && zklock_has_locks());
+	check->is_late = reply == NULL || (is_gone && zklock_has_locks());
 	return is_gone;
 }

@@ -73,9 +73,9 @@ struct ZkClient
 	 * Live requests by slot; a request's id is its generation in the high
 	 * bits and its slot in the low ones, so that a stale id finds nothing.
 	 */
-	ZkRequest **slots;
-	uint64_t	nslots;
-	uint64_t	next_slot;		/* where to look for a free one first */
+	ZkRequest **slots;			/* SLOT_MASK + 1 of them; what is not used of
+								 * that takes no memory */
+	uint64_t	next_slot;		/* those below it are taken */
 	uint64_t	generation;
 };
 #define SLOT_BITS 16
@@ -100,13 +100,11 @@ typedef struct Order
 	int			length;
 } Order;
 
-static ZkClient *new_client(const ZkClientOptions *options);
 static const char *make_title(char title[ZK_CHANNEL_TITLE_SIZE],
 							  const char *state);
 static void put_opening(ZkClient *client, const ZkClientOptions *options);
 static void end_orphan(ZkClient *client);
 static void take_frames(ZkClient *client);
-static int	still_open(uint64_t count, uint64_t nover);
 static void take_status(ZkClient *client, const FrameTaken *taken,
 						int64_t now);
 static void copy_text(char *to, size_t size, const char *text);
@@ -156,12 +154,17 @@ zklock_client_moment(void)
 ZkClient *
 zklock_client_open(const ZkClientOptions *options)
 {
-	ZkClient   *client = new_client(options);
+	ZkClient   *client = calloc(1, sizeof(*client));
 	char		title[ZK_CHANNEL_TITLE_SIZE];
 
 	if (client == NULL)
 		return NULL;
-	if (!frame_buffer_reserve(&client->channel.out, client->opening.end))
+	client->slots = calloc(SLOT_MASK + 1, sizeof(*client->slots));
+	client->program = strdup(options->program);
+	put_opening(client, options);
+	if (client->slots == NULL || client->program == NULL ||
+		client->opening.end == 0 ||
+		!frame_buffer_reserve(&client->channel.out, client->opening.end))
 	{
 		zklock_client_close(client, 0);
 		return NULL;
@@ -240,8 +243,13 @@ zklock_client_status(ZkClient *client, ZkClientStatus *status)
 	*status = *own;
 	status->now = now;
 	if (page != NULL)
-		status->npending = still_open(client->nrequests,
-									  atomic_load(&page->nfinished));
+	{
+		uint64_t	nfinished = atomic_load(&page->nfinished);
+
+		/* the page may say that more are over than there ever were */
+		status->npending = nfinished >= client->nrequests ? 0 :
+			(int) (client->nrequests - nfinished);
+	}
 }
 
 int64_t
@@ -343,7 +351,7 @@ zklock_client_close(ZkClient *client, int wait_ms)
 	if (client->status.loss == ZK_LOSS_PROGRAM &&
 		client->status.was_connected)
 		end_orphan(client);
-	for (uint64_t i = 0; i < client->nslots; i++)
+	for (uint64_t i = 0; client->slots != NULL && i <= SLOT_MASK; i++)
 		if (client->slots[i] != NULL)
 			free_request(client->slots[i]);
 	free(client->slots);
@@ -359,22 +367,6 @@ zklock_client_close(ZkClient *client, int wait_ms)
  * The session's beginning and end
  * ---------------------------------------------------------------------
  */
-
-/* A client without a channel; NULL without memory. */
-static ZkClient *
-new_client(const ZkClientOptions *options)
-{
-	ZkClient   *client = calloc(1, sizeof(*client));
-
-	if (client == NULL)
-		return NULL;
-	client->program = strdup(options->program);
-	put_opening(client, options);
-	if (client->program != NULL && client->opening.end > 0)
-		return client;
-	zklock_client_close(client, 0);
-	return NULL;
-}
 
 static const char *
 make_title(char title[ZK_CHANNEL_TITLE_SIZE], const char *state)
@@ -458,15 +450,6 @@ look(ZkClient *client)
 	if (lost != ZK_LOSS_NONE)
 		move_to_lost(client, lost <= ZK_LOSS_LAST ? (ZkClientLoss) lost :
 					 ZK_LOSS_PROGRAM);
-}
-
-/* The page may say that more are over than there ever were. */
-static int
-still_open(uint64_t count, uint64_t nover)
-{
-	if (nover >= count)
-		return 0;
-	return count - nover < INT_MAX ? (int) (count - nover) : INT_MAX;
 }
 
 /*
@@ -989,8 +972,7 @@ zklock_client_tell_kept(ZkClient *client, int slot, uint32_t generation,
 static ZkRequest *
 find_request(ZkClient *client, uint64_t id)
 {
-	uint64_t	slot = id & SLOT_MASK;
-	ZkRequest  *request = slot < client->nslots ? client->slots[slot] : NULL;
+	ZkRequest  *request = client->slots[id & SLOT_MASK];
 
 	return request != NULL && request->id == id ? request : NULL;
 }
@@ -998,7 +980,12 @@ find_request(ZkClient *client, uint64_t id)
 static void
 free_request(ZkRequest *request)
 {
-	request->client->slots[request->id & SLOT_MASK] = NULL;
+	ZkClient   *client = request->client;
+	uint64_t	slot = request->id & SLOT_MASK;
+
+	client->slots[slot] = NULL;
+	if (slot < client->next_slot)
+		client->next_slot = slot;
 	free(request->path);
 	free(request->texts);
 	free(request);
@@ -1022,7 +1009,7 @@ put_frame(ZkClient *client, const Frame *frame,
 		  const FrameBlob blobs[FRAME_NBLOBS])
 {
 	if (client->status.state != ZK_CLIENT_LOST &&
-		!zklock_channel_put(&client->channel, frame, blobs))
+		!frame_put(&client->channel.out, frame, blobs))
 	{
 		zklock_channel_break(&client->channel, ZK_CHANNEL_NO_MEMORY);
 		note_end(client);
@@ -1053,37 +1040,16 @@ static ZkRequest *
 new_request(ZkClient *client, RequestKind kind)
 {
 	ZkRequest  *request = calloc(1, sizeof(*request));
-	uint64_t	slot = 0;
-	bool		found = false;
+	uint64_t	slot = client->next_slot;
 
-	if (request == NULL)
-		return NULL;
-	for (uint64_t i = 0; i < client->nslots && !found; i++)
-	{
-		slot = (client->next_slot + i) % client->nslots;
-		found = client->slots[slot] == NULL;
-	}
-	if (!found && client->nslots <= SLOT_MASK)
-	{
-		uint64_t	wider = client->nslots > 0 ? client->nslots * 2 : 64;
-		ZkRequest **more = realloc(client->slots, wider * sizeof(*more));
-
-		if (more != NULL)
-		{
-			memset(more + client->nslots, 0,
-				   (wider - client->nslots) * sizeof(*more));
-			slot = client->nslots;
-			client->slots = more;
-			client->nslots = wider;
-			found = true;
-		}
-	}
-	if (!found)
+	while (slot <= SLOT_MASK && client->slots[slot] != NULL)
+		slot++;
+	client->next_slot = slot;
+	if (request == NULL || slot > SLOT_MASK)
 	{
 		free(request);
 		return NULL;
 	}
-	client->next_slot = (slot + 1) % client->nslots;
 	client->generation++;
 	request->id = (client->generation << SLOT_BITS) | slot;
 	request->client = client;
@@ -1165,7 +1131,7 @@ put_request(ZkClient *client, uint64_t id, const Order *order)
 
 	if (client->status.state == ZK_CLIENT_LOST)
 		return true;
-	if (!zklock_channel_put(&client->channel, &frame, blobs))
+	if (!frame_put(&client->channel.out, &frame, blobs))
 		return false;
 	client->nrequests++;
 	client->is_flush_due = true;

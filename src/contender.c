@@ -66,7 +66,6 @@ static void send_create(Standing *standing);
 static bool take_node(Standing *standing);
 static void make_parents(Standing *standing);
 static void withdraw(Standing *standing);
-static void announce(const Standing *standing);
 
 /* ---------------------------------------------------------------------
  * Public functions
@@ -284,8 +283,19 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 	switch (survey->verdict)
 	{
 		case RECIPE_HELD:
-			if (survey->is_anybody_behind)
-				announce(standing);
+
+			/*
+			 * Tell the contender behind us that we were granted a permit.
+			 * Without memory for that message the permit is not taken: the
+			 * one that watches us would wait for as long as we hold it, even
+			 * if other permits are free.  The deletion of our node wakes it.
+			 */
+			if (survey->is_anybody_behind &&
+				!zklock_client_announce(zklock_session_client(),
+										contender->place->node,
+										contender->data,
+										strlen(contender->data)))
+				zklock_errors_raise_memory();
 			standing->way = standing->has_waited ? ZK_STAT_GRANT_LISTED :
 				ZK_STAT_GRANT_AT_ONCE;
 			*is_granted = true;
@@ -689,21 +699,4 @@ withdraw(Standing *standing)
 {
 	zklock_client_withdraw(standing->create);
 	standing->create = NULL;
-}
-
-/*
- * Tell the contender behind us that we were granted a permit.  If there is no
- * memory for that message the permit is not taken: the one that watches us
- * would wait for as long as we hold it, even if other permits are free.  The
- * deletion of our node wakes it.
- */
-static void
-announce(const Standing *standing)
-{
-	const ZkContender *contender = standing->contender;
-
-	if (!zklock_client_announce(zklock_session_client(),
-								contender->place->node, contender->data,
-								strlen(contender->data)))
-		zklock_errors_raise_memory();
 }

@@ -95,7 +95,6 @@ static bool take_lock(Holding *holding);
 static bool make_hold(ZkRoundTrip *trip, Holding *holding);
 static ZkResult look_for_hold(ZkRoundTrip *trip, const Holding *holding);
 static ZkResult settle_lost(ZkRoundTrip *trip, const Holding *holding);
-static void delete_twin(const Holding *holding);
 static void give_up(int code, Datum arg);
 static const ZkReply *ask(ZkRoundTrip *trip, const Holding *holding,
 						  ZkRequest *request);
@@ -334,17 +333,6 @@ settle_lost(ZkRoundTrip *trip, const Holding *holding)
 	return look_for_hold(trip, holding);
 }
 
-static void
-delete_twin(const Holding *holding)
-{
-	if (!zklock_client_delete(zklock_session_client(), holding->twin.node))
-		ereport(WARNING,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("could not delete a queue node of lock \"%s\": out of memory",
-						holding->name),
-				 errhint("It goes with the end of this session.")));
-}
-
 /*
  * An error, or the end of the backend: delete what is there.  With the session
  * gone there is nothing to delete the hold with.  Nobody waits for it.
@@ -364,7 +352,12 @@ give_up(int code, Datum arg)
 	{
 		if (holding->stage == HOLD_SENT)
 			zklock_client_delete(zklock_session_client(), holding->hold);
-		delete_twin(holding);
+		if (!zklock_client_delete(zklock_session_client(), holding->twin.node))
+			ereport(WARNING,
+					(errcode(ERRCODE_OUT_OF_MEMORY),
+					 errmsg("could not delete a queue node of lock \"%s\": out of memory",
+							holding->name),
+					 errhint("It goes with the end of this session.")));
 	}
 	if (holding->stage == HOLD_SENT &&
 		!(is_alive && status.state == ZK_CLIENT_CONNECTED))

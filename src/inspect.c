@@ -380,13 +380,6 @@ put_locks(ReturnSetInfo *result, const ZkBoardRow *row)
 static void
 put_counters(ReturnSetInfo *result, const ZkStatRow *row)
 {
-	static const ZkStat columns[] = {
-		ZK_STAT_GRANT_AT_ONCE, ZK_STAT_GRANT_HANDED_OVER, ZK_STAT_GRANT_TOLD,
-		ZK_STAT_GRANT_LISTED, ZK_STAT_GRANT_KEPT, ZK_STAT_KEPT_FOR_OTHERS,
-		ZK_STAT_TRY_IN_VAIN, ZK_STAT_TIMEOUT,
-		ZK_STAT_CANCEL, ZK_STAT_DEADLOCK, ZK_STAT_LOSS, ZK_STAT_REFUSED_COMMIT,
-		ZK_STAT_EVICTION, ZK_STAT_SESSION, ZK_STAT_RECONNECT, ZK_STAT_REQUEST
-	};
 	const char *database = get_database_name(row->database);
 	Datum		waits[ZK_STAT_WAITS];
 	int64		nwaits = 0;
@@ -400,9 +393,8 @@ put_counters(ReturnSetInfo *result, const ZkStatRow *row)
 		waits[i] = Int64GetDatum(row->counts[ZK_STAT_WAIT + i]);
 	}
 	add_name(&counters, database);
-	for (int i = 0; i < (int) lengthof(columns); i++)
-		zklock_row_add(&counters, true,
-					   Int64GetDatum(row->counts[columns[i]]));
+	for (int i = 0; i <= ZK_STAT_REQUEST; i++)
+		zklock_row_add(&counters, true, Int64GetDatum(row->counts[i]));
 	zklock_row_add(&counters, true, Int64GetDatum(nwaits));
 	zklock_row_add(&counters, true,
 				   Float8GetDatum(row->counts[ZK_STAT_WAIT_US] / 1000.0));

@@ -62,7 +62,6 @@ static Datum *read_array(FunctionCallInfo fcinfo, int argument,
 static RecipeMode read_mode(Datum word);
 static int	compare_wanted(const void *a, const void *b);
 static bool take_all(Call *call);
-static bool take_in_order(Call *call);
 static void give_back(Call *call);
 pg_noreturn static void give_back_and_rethrow(Call *call);
 static bool release_all(Call *call);
@@ -268,12 +267,19 @@ compare_wanted(const void *a, const void *b)
 static bool
 take_all(Call *call)
 {
-	volatile bool all_taken = false;
+	volatile bool all_taken = true;
 
 	zklock_hooks_follow();
 	PG_TRY();
 	{
-		all_taken = take_in_order(call);
+		for (int i = 0; i < call->nwanted && all_taken; i++)
+		{
+			Wanted	   *wanted = &call->wanted[i];
+
+			CHECK_FOR_INTERRUPTS();
+			wanted->token = zklock_acquire(&wanted->order, &wanted->taken);
+			all_taken = wanted->token != 0;
+		}
 	}
 	PG_CATCH();
 	{
@@ -283,22 +289,6 @@ take_all(Call *call)
 	if (!all_taken)
 		give_back(call);
 	return all_taken;
-}
-
-/* false if one is busy; perhaps some are taken then. */
-static bool
-take_in_order(Call *call)
-{
-	for (int i = 0; i < call->nwanted; i++)
-	{
-		Wanted	   *wanted = &call->wanted[i];
-
-		CHECK_FOR_INTERRUPTS();
-		wanted->token = zklock_acquire(&wanted->order, &wanted->taken);
-		if (wanted->token == 0)
-			return false;
-	}
-	return true;
 }
 
 /*

@@ -88,7 +88,6 @@ static bool is_same(const char *a, const char *b);
 static void append_quoted(StringInfo line, const char *introduction,
 						  const char *text);
 static void append_escaped(StringInfo line, const char *text);
-static char *client_host(void);
 static void append_member(StringInfo json, const char *key, const char *value);
 static char *to_utf8(const char *text);
 static Display find_display(void);
@@ -156,28 +155,18 @@ zklock_nodedata_caller(void)
 {
 	const char *user = GetUserNameFromId(GetSessionUserId(), true);
 	const char *database = get_database_name(MyDatabaseId);
-	char	   *host = client_host();
+	SockAddr	address = MyBEEntry->st_clientaddr;
+	char		host[NI_MAXHOST] = "";
 
+	/* a background worker has none */
+	if (address.salen > 0)
+		pg_getnameinfo_all(&address.addr, address.salen, host, sizeof(host),
+						   NULL, 0, NI_NUMERICHOST | NI_NUMERICSERV);
 	return psprintf("process %d of user \"%s\" in database \"%s\"%s%s",
 					MyProcPid,
 					zklock_nodedata_quotable_own(user != NULL ? user : ""),
 					zklock_nodedata_quotable_own(database != NULL ? database : ""),
-					host != NULL ? " from " : "",
-					host != NULL ? host : "");
-}
-
-/* The address of the client, or NULL: a background worker has none. */
-static char *
-client_host(void)
-{
-	SockAddr	address = MyBEEntry->st_clientaddr;
-	char		host[NI_MAXHOST];
-
-	if (address.salen == 0)
-		return NULL;
-	pg_getnameinfo_all(&address.addr, address.salen, host, sizeof(host),
-					   NULL, 0, NI_NUMERICHOST | NI_NUMERICSERV);
-	return pstrdup(host);
+					host[0] != '\0' ? " from " : "", host);
 }
 
 /* Everybody reads it, on one line. */
@@ -401,14 +390,12 @@ to_utf8(const char *text)
 		char		escape[FOREIGN_ESCAPE_SIZE];
 
 		nbytes = pg_encoding_mblen(encoding, text);
-		if (nbytes > length || !pg_verify_mbstr(encoding, text, nbytes, true))
-			nbytes = 0;
-		else if (convert(&conversion, text, nbytes, character) > 0)
+		if (nbytes <= length && pg_verify_mbstr(encoding, text, nbytes, true) &&
+			convert(&conversion, text, nbytes, character) > 0)
+		{
 			appendStringInfoString(&utf8, character);
-		else
-			nbytes = 0;
-		if (nbytes > 0)
 			continue;
+		}
 		nbytes = 1;
 		foreign_escape(escape, FOREIGN_NO_CHARACTER, (unsigned char) *text);
 		appendStringInfoString(&utf8, escape);

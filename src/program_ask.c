@@ -64,15 +64,12 @@ static int64_t deadline;		/* protocol_now() */
 static Asked asked[ASK_ALL_MAX];
 static int	nasked;
 
-static bool is_name(int server);
-static ServerList only(int server);
 static void look_up(int server);
 static bool read_address(Asked *one);
 static void start(Asked *one);
 static void serve(int64_t until);
 static void go_on(Asked *one);
 static void finish(Asked *one, AskVerdict verdict, const char *text);
-static AskVerdict judge(const char *reply);
 static const char *pick_counters(const char *reply);
 static int64_t now_us(void);
 static void say(int server, AskVerdict verdict, const char *name, int64_t us,
@@ -97,15 +94,17 @@ program_ask(const char *servers, int64_t until, const char *tls)
 			say(i, ASK_UNTRUSTED, "", 0, text);
 		return 0;
 	}
+
+	/* an address takes no time to look up */
 	for (int i = 0; i < list.nservers; i++)
-		if (is_name(i))
-			nnames++;
-		else
+		if (servers_is_numeric(list.servers[i].host))
 			look_up(i);
+		else
+			nnames++;
 
 	/* Those that are being asked get a fair share of the time first. */
 	for (int i = 0; i < list.nservers; i++)
-		if (is_name(i))
+		if (!servers_is_numeric(list.servers[i].host))
 		{
 			int64_t		now = protocol_now();
 			int			nshares = nnames > 0 ? nnames + 1 : 1;
@@ -123,35 +122,17 @@ program_ask(const char *servers, int64_t until, const char *tls)
 	return 0;
 }
 
-/* Or is it an address, which takes no time to look up? */
-static bool
-is_name(int server)
-{
-	ServerList	one = only(server);
-
-	return !servers_all_numeric(&one);
-}
-
-/* The list that has that server alone. */
-static ServerList
-only(int server)
-{
-	ServerList	one = {.nservers = 1};
-
-	one.servers[0] = list.servers[server];
-	return one;
-}
-
 /* Find a server's addresses, and begin to ask each of them. */
 static void
 look_up(int server)
 {
-	ServerList	one = only(server);
+	ServerList	one = {.nservers = 1};
 	ServerAddresses found;
 	char	   *rest = found.connect_string;
 	char	   *name;
 	int			first = nasked;
 
+	one.servers[0] = list.servers[server];
 	if (!servers_resolve(&one, &found))
 	{
 		say(server, ASK_UNRESOLVED, "", 0, found.error);
@@ -286,11 +267,16 @@ go_on(Asked *one)
 static void
 finish(Asked *one, AskVerdict verdict, const char *text)
 {
+	static const char version[] = "Zookeeper version: ";
+
 	one->reply[one->length] = '\0';
 	if (verdict == ASK_SERVING)
 	{
-		verdict = one->word == 0 ? judge(one->reply) :
-			words[one->word].verdict;
+		verdict = words[one->word].verdict;
+		if (one->word == 0 &&
+			strncmp(one->reply, version, strlen(version)) != 0)
+			verdict = strstr(one->reply, "not currently serving requests") != NULL ?
+				ASK_IDLE : ASK_STRANGER;
 		text = verdict == ASK_COUNTERS ? pick_counters(one->reply) : one->reply;
 	}
 	else if (one->word > 0)
@@ -306,17 +292,6 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 		one->word++;
 		start(one);
 	}
-}
-
-static AskVerdict
-judge(const char *reply)
-{
-	static const char version[] = "Zookeeper version: ";
-
-	if (strncmp(reply, version, strlen(version)) == 0)
-		return ASK_SERVING;
-	return strstr(reply, "not currently serving requests") != NULL ?
-		ASK_IDLE : ASK_STRANGER;
 }
 
 /*

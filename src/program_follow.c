@@ -59,7 +59,6 @@ struct Keep
 static bool is_followed(const Session *session, const char *path,
 						bool is_of_list);
 static void tell_waiter(Session *session, int type);
-static void begin_keep(Keep *keep, const FrameTaken *taken);
 static void end_keep(Keep *keep);
 static KeptLock *shared_part(const Session *session, const Keep *keep);
 static Keep *next_keep(const Session *session, Keep *keep);
@@ -215,6 +214,7 @@ tell_waiter(Session *session, int type)
 void
 keep_take(Session *session, const FrameTaken *taken)
 {
+	const char *node = taken->blobs[0];
 	Keep	   *keep;
 
 	if (session->keeps == NULL)
@@ -222,7 +222,14 @@ keep_take(Session *session, const FrameTaken *taken)
 	if (session->keeps == NULL)
 		exit(1);				/* as take_request() explains */
 	keep = &session->keeps[taken->frame.u.keep.slot];
-	begin_keep(keep, taken);
+	end_keep(keep);				/* what was in its slot is over */
+	keep->generation = taken->frame.u.keep.generation;
+	keep->node = strdup(node);
+	keep->lock = strndup(node, (size_t) (strrchr(node, '/') - node));
+	keep->data = strdup(taken->blobs[1]);
+	keep->look_at = protocol_now();
+	if (keep->node == NULL || keep->lock == NULL || keep->data == NULL)
+		exit(1);				/* the end of the session removes it */
 	list_queue(session, keep);
 }
 
@@ -269,22 +276,6 @@ keep_listed(Request *request)
 	else if (request->answer.reply.result != ZK_SESSION_LOST)
 		give_way(session, keep);
 	return false;
-}
-
-/* A lock is held that may be kept; what was in its slot is over. */
-static void
-begin_keep(Keep *keep, const FrameTaken *taken)
-{
-	const char *node = taken->blobs[0];
-
-	end_keep(keep);
-	keep->generation = taken->frame.u.keep.generation;
-	keep->node = strdup(node);
-	keep->lock = strndup(node, (size_t) (strrchr(node, '/') - node));
-	keep->data = strdup(taken->blobs[1]);
-	keep->look_at = protocol_now();
-	if (keep->node == NULL || keep->lock == NULL || keep->data == NULL)
-		exit(1);				/* the end of the session removes it */
 }
 
 static void

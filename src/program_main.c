@@ -22,7 +22,6 @@
  */
 #include "program.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -38,7 +37,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "ask.h"
@@ -104,7 +102,6 @@ static void prepare_process(void);
 static void harden(void);
 static void exit_at_once(int signal);
 #endif
-static void close_other_descriptors(void);
 static void set_handler(int signal, void (*handler) (int));
 static void exit_if_orphan(int signal);
 static void serve(Session *session, int64_t now);
@@ -121,7 +118,6 @@ static int	pause_between_rounds(Session *session, int64_t now,
 static int	milliseconds_until_next(const Session *session, int64_t now,
 									int library_ms);
 static void read_backend(Session *session);
-static bool take_frame(Session *session, const FrameTaken *taken);
 static void note_orphaned(Session *session);
 static void process_library(Session *session, short revents);
 static void show_session(const Session *session);
@@ -172,8 +168,6 @@ prepare_process(void)
 	static const int polite[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP};
 	sigset_t	none;
 
-	close_other_descriptors();
-
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	signal(SIGPIPE, SIG_IGN);
 	for (size_t i = 0; i < sizeof(polite) / sizeof(polite[0]); i++)
@@ -216,32 +210,6 @@ exit_at_once(int signal)
 	_exit(1);
 }
 #endif
-
-/*
- * What the backend had open is not for us: a file that is deleted would keep
- * its space, and a pipe would never end for who reads from it.
- */
-static void
-close_other_descriptors(void)
-{
-	DIR		   *directory;
-	struct dirent *entry;
-
-#ifdef SYS_close_range
-	if (syscall(SYS_close_range, PROTOCOL_PAGE_FD + 1, ~0U, 0) == 0)
-		return;
-#endif
-	directory = opendir("/proc/self/fd");
-	while (directory != NULL && (entry = readdir(directory)) != NULL)
-	{
-		int			fd = atoi(entry->d_name);
-
-		if (fd > PROTOCOL_PAGE_FD && fd != dirfd(directory))
-			close(fd);
-	}
-	if (directory != NULL)
-		closedir(directory);
-}
 
 static void
 set_handler(int signal, void (*handler) (int))
@@ -560,7 +528,12 @@ read_backend(Session *session)
 		   (verdict = frame_take(in, FRAME_TO_PROGRAM, &taken)) ==
 		   FRAME_COMPLETE)
 	{
-		if (!take_frame(session, &taken))
+		/* the first frame opens the session, all others want something of it */
+		if ((session->backend == 0) != (taken.frame.kind == FRAME_OPEN))
+			verdict = FRAME_INVALID;
+		else if (session->backend == 0)
+			session_open(session, &taken);
+		else if (!request_take(session, &taken))
 			verdict = FRAME_INVALID;
 		frame_buffer_consume(in, 0);
 		if (verdict == FRAME_INVALID)
@@ -575,20 +548,6 @@ read_backend(Session *session)
 	}
 	if (verdict == FRAME_WRONG_VERSION || verdict == FRAME_INVALID)
 		exit(1);
-}
-
-/* The first frame opens the session, all others want something of it. */
-static bool
-take_frame(Session *session, const FrameTaken *taken)
-{
-	bool		is_first = session->backend == 0;
-
-	if (is_first != (taken->frame.kind == FRAME_OPEN))
-		return false;
-	if (!is_first)
-		return request_take(session, taken);
-	session_open(session, taken);
-	return true;
 }
 
 /* Before it was opened there is nothing to do but end. */

@@ -46,7 +46,6 @@ static void withdraw(Session *session, uint64_t id);
 static void count_undone(Session *session);
 static bool is_kept(const Request *request);
 static char *copy_blob(const FrameTaken *taken, int blob);
-static bool has_paths(const FrameTaken *taken);
 static Request *find_request(const Session *session, uint64_t id);
 static void free_request(Request *request);
 static int64_t next_heartbeat(const Session *session);
@@ -107,9 +106,11 @@ static bool
 take_request(Session *session, const FrameTaken *taken)
 {
 	const FrameRequest *wanted = &taken->frame.u.request;
+	int			npaths = frame_count_texts(taken, 2);
 	Request    *request;
 
-	if (wanted->kind == REQUEST_DELETE_GUARDED && !has_paths(taken))
+	if (wanted->kind == REQUEST_DELETE_GUARDED &&
+		(npaths < 1 || npaths > ZK_REMOVE_MAX))
 		return false;
 	request = request_new(session, taken->frame.id,
 						  (RequestKind) wanted->kind, taken->blobs[0]);
@@ -238,20 +239,6 @@ copy_blob(const FrameTaken *taken, int blob)
 	if (copy == NULL)
 		exit(1);
 	return memcpy(copy, taken->blobs[blob], length);
-}
-
-/* Is the data of a DELETE_GUARDED as many paths as there may be? */
-static bool
-has_paths(const FrameTaken *taken)
-{
-	uint32_t	length = taken->frame.blob_lengths[2];
-	int			count = 0;
-
-	if (length == 0 || taken->blobs[2][length - 1] != '\0')
-		return false;
-	for (uint32_t i = 0; i < length; i++)
-		count += taken->blobs[2][i] == '\0';
-	return count <= ZK_REMOVE_MAX;
 }
 
 /* It is among the latest, and these come first. */

@@ -59,7 +59,6 @@ static void rotate_addresses(char *list, unsigned first);
 static void session_event(zhandle_t *zh, int type, int state,
 						  const char *path, void *context);
 static void note_connected(Session *session, int state);
-static void note_unanswered(Session *session, int64_t now);
 static bool is_unanswered(const Session *session, int64_t now);
 static void give_up(Session *session);
 static int64_t lost_deadline(const Session *session);
@@ -292,7 +291,15 @@ note_connected(Session *session, int state)
 	session->link.nrounds = session->link.nattempts = 0;
 	session->link.silent[0] = '\0';
 	session->link.up_since = now;
-	note_unanswered(session, now);
+
+	/*
+	 * If nothing was answered over the connection before, this one is asked
+	 * at once, for else it might have had no time to answer.
+	 */
+	if (session->link.nunanswered++ == 0)
+		session->link.unanswered_at = now;
+	session->traffic.pending_since = now;
+	session->link.asked_leader_at = session->link.nunanswered > 1 ? 0 : now;
 	contact_begin(&session->link.contact, session->link.attempt_at);
 	session->link.suspended_ms = suspended_ms();
 	session->link.contact_at = 0;
@@ -323,19 +330,6 @@ note_connected(Session *session, int state)
 	move_to(session, ZK_CLIENT_CONNECTED, ZK_LOSS_NONE);
 	if (is_unanswered(session, now))
 		give_up(session);
-}
-
-/*
- * There is another connection.  If nothing was answered over the one before,
- * this one is asked at once, for else it might have had no time to answer.
- */
-static void
-note_unanswered(Session *session, int64_t now)
-{
-	if (session->link.nunanswered++ == 0)
-		session->link.unanswered_at = now;
-	session->traffic.pending_since = now;
-	session->link.asked_leader_at = session->link.nunanswered > 1 ? 0 : now;
 }
 
 /*

@@ -33,7 +33,6 @@ static FrameVerdict check_head(const Frame *frame, FrameDirection direction);
 static bool are_blobs_good(const FrameTaken *taken);
 static bool is_text(const FrameTaken *taken, int blob);
 static bool are_values_good(const Frame *frame);
-static bool are_children_good(const FrameTaken *taken);
 
 /*
  * CLOCK_BOOTTIME, because leases go on running while the machine is
@@ -227,6 +226,19 @@ frame_take(FrameBuffer *buffer, FrameDirection direction, FrameTaken *taken)
 	return FRAME_COMPLETE;
 }
 
+int
+frame_count_texts(const FrameTaken *taken, int blob)
+{
+	uint32_t	length = taken->frame.blob_lengths[blob];
+	int			count = 0;
+
+	if (length > 0 && taken->blobs[blob][length - 1] != '\0')
+		return -1;
+	for (uint32_t i = 0; i < length; i++)
+		count += taken->blobs[blob][i] == '\0';
+	return count;
+}
+
 /* What can be told of a frame without its blobs. */
 static FrameVerdict
 check_head(const Frame *frame, FrameDirection direction)
@@ -269,7 +281,8 @@ are_blobs_good(const FrameTaken *taken)
 		case FRAME_STATUS:
 			return is_text(taken, 0) && is_text(taken, 1) && is_text(taken, 2);
 		case FRAME_REPLY:
-			return is_text(taken, 0) && are_children_good(taken) &&
+			return is_text(taken, 0) &&
+				frame_count_texts(taken, 2) == taken->frame.u.reply.nchildren &&
 				(taken->frame.id != 0 ||
 				 (taken->frame.u.reply.result == ZK_OK && lengths[0] > 0 &&
 				  strchr(taken->blobs[0], '/') != NULL && lengths[2] > 0));
@@ -296,20 +309,6 @@ is_text(const FrameTaken *taken, int blob)
 	return length == 0 ||
 		memchr(taken->blobs[blob], '\0', length) ==
 		taken->blobs[blob] + length - 1;
-}
-
-/* As many texts as there should be, one behind the other. */
-static bool
-are_children_good(const FrameTaken *taken)
-{
-	uint32_t	length = taken->frame.blob_lengths[2];
-	int32_t		count = 0;
-
-	if (length > 0 && taken->blobs[2][length - 1] != '\0')
-		return false;
-	for (uint32_t i = 0; i < length; i++)
-		count += taken->blobs[2][i] == '\0';
-	return count == taken->frame.u.reply.nchildren;
 }
 
 /* Are all enumerations in range? */

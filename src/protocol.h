@@ -321,6 +321,12 @@ extern bool frame_put(FrameBuffer *buffer, const Frame *frame,
 extern FrameVerdict frame_take(FrameBuffer *buffer, FrameDirection direction,
 							   FrameTaken *taken);
 
+/*
+ * How many texts that blob has, one behind the other; -1 if the last one does
+ * not end.
+ */
+extern int	frame_count_texts(const FrameTaken *taken, int blob);
+
 /* Make room for so many bytes behind the end; false without memory. */
 extern bool frame_buffer_reserve(FrameBuffer *buffer, size_t size);
 

@@ -62,8 +62,6 @@ static bool walk_tree(ZkRoundTrip *trip, void *argument);
 static char *start_path(Walk *walk);
 static bool take_lists(ZkRoundTrip *trip, Walk *walk);
 static void visit(Walk *walk, const char *path, const ZkReply *list);
-static void add_lock(Walk *walk, const char *path, int nholders,
-					 int nwaiters);
 static bool is_root(const Walk *walk, const char *path);
 static bool is_name(const Walk *walk, const char *path, const char *child);
 static int	compare_locks(const ListCell *a, const ListCell *b);
@@ -371,39 +369,24 @@ visit(Walk *walk, const char *path, const ZkReply *list)
 	int			ncontenders;
 	ZkQueueEntry *entries = zklock_order_queue(list->children, list->nchildren,
 											   &ncontenders);
-	int			nholders = 0;
-	int			nwaiters = 0;
+	ZkLockCount *lock;
 
-	for (int i = 0; i < ncontenders; i++)
+	/* the root has no name */
+	if (ncontenders > 0 && !is_root(walk, path))
 	{
-		if (entries[i].is_holder)
-			nholders++;
-		else
-			nwaiters++;
+		lock = palloc0(sizeof(*lock));
+		lock->name = pstrdup(path + walk->root_length + 1);
+		for (int i = 0; i < ncontenders; i++)
+			lock->nholders += entries[i].is_holder;
+		lock->nwaiters = ncontenders - lock->nholders;
+		walk->locks = lappend(walk->locks, lock);
 	}
-	if (ncontenders > 0)
-		add_lock(walk, path, nholders, nwaiters);
 	pfree(entries);
 	for (int i = 0; i < list->nchildren; i++)
 		if (is_name(walk, path, list->children[i]))
 			walk->left = lappend(walk->left,
 								 psprintf("%s/%s", strcmp(path, "/") == 0 ? "" :
 										  path, list->children[i]));
-}
-
-/* Add a lock to the result, but not the root, which has no name. */
-static void
-add_lock(Walk *walk, const char *path, int nholders, int nwaiters)
-{
-	ZkLockCount *lock;
-
-	if (is_root(walk, path))
-		return;
-	lock = palloc(sizeof(*lock));
-	lock->name = pstrdup(path + walk->root_length + 1);
-	lock->nholders = nholders;
-	lock->nwaiters = nwaiters;
-	walk->locks = lappend(walk->locks, lock);
 }
 
 static bool

@@ -70,8 +70,6 @@ static bool can_hear(const ZkQueueEntry *entry);
 static bool count_requests(ZkRoundTrip *trip, void *argument);
 static void end_count(void *argument);
 static bool ask_holder(ZkRoundTrip *trip, void *argument);
-pg_noreturn static void raise_too_many(const Asking *asking,
-									   const char *request);
 static int	remove_outdated(ZkSample *sample, const char *root);
 static char *holder_path(const char *root, const char *request,
 						 const ZkReply *reply);
@@ -246,7 +244,13 @@ ask_holder(ZkRoundTrip *trip, void *argument)
 							asking->node))
 		return true;			/* none of ours is called that */
 	if (asking->nrequests >= REQUESTS_MAX)
-		raise_too_many(asking, path);
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many requests to release locks"),
+				 errdetail("There are %d requests in znode \"%s\".",
+						   asking->nrequests,
+						   zklock_nodedata_quotable(pnstrdup(path, strrchr(path, '/') - path))),
+				 errhint("Each goes with its holder, at the latest when others are asked. Ask again.")));
 	do
 	{
 		reply = zklock_roundtrip_create(trip, path, root_length,
@@ -272,19 +276,6 @@ ask_holder(ZkRoundTrip *trip, void *argument)
 	if (!asking->is_asked)
 		zklock_recall_remove(lock_path, root_length, asking->node);
 	return true;
-}
-
-static void
-raise_too_many(const Asking *asking, const char *request)
-{
-	char	   *parent = pnstrdup(request, strrchr(request, '/') - request);
-
-	ereport(ERROR,
-			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("too many requests to release locks"),
-			 errdetail("There are %d requests in znode \"%s\".",
-					   asking->nrequests, zklock_nodedata_quotable(parent)),
-			 errhint("Each goes with its holder, at the latest when others are asked. Ask again.")));
 }
 
 /* ---------------------------------------------------------------------

@@ -117,17 +117,6 @@ servers_parse(const char *text, ServerList *list, char *why, size_t why_size)
 }
 
 bool
-servers_all_numeric(const ServerList *list)
-{
-	for (int i = 0; i < list->nservers; i++)
-	{
-		if (!servers_is_numeric(list->servers[i].host))
-			return false;
-	}
-	return true;
-}
-
-bool
 servers_resolve(const ServerList *list, ServerAddresses *result)
 {
 	AddressSet	set;

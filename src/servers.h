@@ -78,12 +78,9 @@ typedef struct ServerAddresses
 extern bool servers_parse(const char *text, ServerList *list,
 						  char *why, size_t why_size);
 
-/* Are all hosts numeric addresses, so that servers_resolve() cannot block? */
-extern bool servers_all_numeric(const ServerList *list);
-
 /*
  * Resolve every host, with getaddrinfo(): may block for as long as DNS does,
- * unless servers_all_numeric().  false, with result->error set, if not a
+ * unless all are numeric addresses.  false, with result->error set, if not a
  * single address was found; a name that fails beside others that do not is
  * only a warning.  error and warning are sentences without a full stop.  Each
  * server that has an address gets at least one into the list; link-local

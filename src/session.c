@@ -144,7 +144,6 @@ static void pace_sessions(bool is_retry);
 static void start_session(void);
 static void choose_auth(ZkClientOptions *options);
 static uint64 settings(void);
-static void open_client(const ZkClientOptions *options);
 static ZkSessionNumber reap(bool may_cancel, ZkClientStatus *status);
 static void note_interrupt(void);
 static void note_end(const ZkClientStatus *status);
@@ -643,7 +642,12 @@ start_session(void)
 	MySession.ncounted = 0;
 	MySession.opened_with = settings();
 	zklock_session_chroot();
-	open_client(&options);
+	MySession.client = zklock_client_open(&options);
+	if (options.auth_credentials != NULL)
+		explicit_bzero(unconstify(char *, options.auth_credentials),
+					   strlen(options.auth_credentials));
+	if (MySession.client == NULL)
+		zklock_errors_raise_memory();
 	if (zklock_session_status(&status))
 		session_raise_if_lost(&status);
 }
@@ -666,18 +670,6 @@ choose_auth(ZkClientOptions *options)
 	options->is_auth_private = MySession.has_identity;
 	options->auth_scheme = credentials != NULL ? scheme : NULL;
 	options->auth_credentials = credentials;
-}
-
-/* Open the client, and forget the credentials. */
-static void
-open_client(const ZkClientOptions *options)
-{
-	MySession.client = zklock_client_open(options);
-	if (options->auth_credentials != NULL)
-		explicit_bzero(unconstify(char *, options->auth_credentials),
-					   strlen(options->auth_credentials));
-	if (MySession.client == NULL)
-		zklock_errors_raise_memory();
 }
 
 /*

@@ -12,10 +12,9 @@
 
 #include "datatype/timestamp.h"
 
-/* What is counted.  Those of every lock come first. */
+/* What is counted; up to REQUEST in the order of the columns of zk_stat(). */
 typedef enum ZkStat
 {
-	ZK_STAT_REQUEST,			/* to a session's program */
 	ZK_STAT_GRANT_AT_ONCE,		/* nobody was ahead */
 	ZK_STAT_GRANT_HANDED_OVER,	/* by the one ahead, through the ensemble */
 	ZK_STAT_GRANT_TOLD,			/* by the one ahead, in shared memory */
@@ -24,15 +23,16 @@ typedef enum ZkStat
 	ZK_STAT_KEPT_FOR_OTHERS,	/* and was given up for somebody else; noticed
 								 * later */
 	ZK_STAT_TRY_IN_VAIN,		/* a try that was not granted */
-	ZK_STAT_WAIT_US,			/* how long all waits took */
 	ZK_STAT_TIMEOUT,			/* 55P03 */
 	ZK_STAT_CANCEL,				/* of who stood in a queue, or on his way */
+	ZK_STAT_DEADLOCK,			/* 40P01 */
 	ZK_STAT_LOSS,				/* of a session */
 	ZK_STAT_REFUSED_COMMIT,		/* by the commit guard, 40001 */
-	ZK_STAT_DEADLOCK,			/* 40P01 */
 	ZK_STAT_EVICTION,			/* by zk_evict() */
 	ZK_STAT_SESSION,			/* that was connected for the first time */
 	ZK_STAT_RECONNECT,			/* of a session, to whichever server */
+	ZK_STAT_REQUEST,			/* to a session's program */
+	ZK_STAT_WAIT_US,			/* how long all waits took */
 	ZK_STAT_WAIT				/* the first of ZK_STAT_WAITS */
 } ZkStat;
 

@@ -404,6 +404,7 @@ check_servers(const char *text)
 	static ServerAddresses result;
 	char		why[256];
 	int			ncommas = 0;
+	bool		is_numeric = true;
 
 	if (!servers_parse(text, &list, why, sizeof(why)))
 	{
@@ -420,9 +421,10 @@ check_servers(const char *text)
 		CHECK(list.servers[i].port >= 1 && list.servers[i].port <= 65535);
 		CHECK(list.servers[i].host[0] != '\0');
 		CHECK(strpbrk(list.servers[i].host, " \t\r\n,/[]%") == NULL);
+		is_numeric &= servers_is_numeric(list.servers[i].host);
 	}
 
-	if (!servers_all_numeric(&list))
+	if (!is_numeric)
 		return;
 	CHECK(servers_resolve(&list, &result));
 	CHECK(result.error[0] == '\0' && result.warning[0] == '\0');
