@@ -734,7 +734,10 @@ CREATE FUNCTION zk_session(
 	OUT session_timeout_ms integer,
 	OUT pending_requests integer,
 	OUT client_version text,
-	OUT program_pid integer)
+	OUT program_pid integer,
+	OUT ssl boolean,
+	OUT ssl_version text,
+	OUT ssl_subject text)
 RETURNS record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
@@ -760,6 +763,12 @@ COMMENT ON COLUMN zk_session.client_version IS
 'Version of ZooKeeper''s C client. NULL until the program has answered.';
 COMMENT ON COLUMN zk_session.program_pid IS
 'Process that holds the session. NULL without one.';
+COMMENT ON COLUMN zk_session.ssl IS
+'Whether its connection is, or was, encrypted (zklock.ssl).';
+COMMENT ON COLUMN zk_session.ssl_version IS
+'Version of TLS. NULL without it.';
+COMMENT ON COLUMN zk_session.ssl_subject IS
+'Subject of the server''s certificate. NULL without TLS.';
 
 -- All backends of this cluster. Whose rows somebody sees, the functions decide.
 CREATE FUNCTION zk_backends(
@@ -1051,7 +1060,7 @@ BEGIN ATOMIC
 		FROM _zk_check_facts(COALESCE(zk_check.with_session, false)) WITH ORDINALITY AS f(
 				item, fact, place, subject, value, number, ordinal)
 			LEFT JOIN (VALUES (ARRAY['unheard', 'not asked', 'unresolved', 'unreachable', 'no connection', 'closed',
-				'untrusted', 'silent', 'stranger', 'idle', 'serving', 'settings', 'counters'])) AS v(words)
+				'untrusted', 'silent', 'stranger', 'idle', 'serving', 'settings', 'counters', 'encrypted'])) AS v(words)
 				ON pg_catalog.starts_with(f.item, 'server '::text)
 	), address AS MATERIALIZED (
 		SELECT f.*, a.mode, pg_catalog.substring(f.value, '[0-9][0-9.]*'::text) AS release,
@@ -1084,6 +1093,16 @@ BEGIN ATOMIC
 			pg_catalog.substring(f.value, 'received_count.([0-9]{1,15})'::text)::bigint AS changes
 		FROM fact AS f
 		WHERE f.fact = 'counters'
+	), encryption AS MATERIALIZED (
+		-- 1 version, 2 cipher, 5 subject of the server; and when the first certificate of
+		-- either side expires
+		SELECT f.place, f.item, f.subject, m.part,
+			pg_catalog.to_timestamp(m.part[3]::double precision) AS theirs,
+			pg_catalog.to_timestamp(NULLIF(m.part[4]::double precision, 0::double precision)) AS ours
+		FROM fact AS f
+			CROSS JOIN LATERAL (SELECT pg_catalog.regexp_match(f.value,
+				E'^(\\S+) (\\S+) ([0-9]{1,12}) ([0-9]{1,12}) (.*)$'::text)) AS m(part)
+		WHERE f.fact = 'encrypted' AND m.part IS NOT NULL
 	), ensemble AS MATERIALIZED (
 		-- servers of the list, each of them once, whatever names it has there
 		SELECT pg_catalog.count(*) AS named,
@@ -1424,6 +1443,22 @@ BEGIN ATOMIC
 				('serving', '%1$s is a %3$s, release %4$s, answers in %5$s ms',
 					'Look into the network and the server''s load.'))
 				AS v(verdict, what, remedy) ON v.verdict = a.verdict
+		UNION ALL
+		SELECT 4, t.place, pg_catalog.overlay(t.item, 'tls'::text, 1, 6),
+			CASE WHEN t.theirs < pg_catalog.now() + '30 days'::interval THEN 'warning' ELSE 'ok' END,
+			pg_catalog.format('%s speaks %s, %s; its certificate, of %s, and its authorities are valid until %s',
+				t.subject, t.part[1], t.part[2], t.part[5], t.theirs),
+			CASE WHEN t.theirs < pg_catalog.now() + '30 days'::interval
+				THEN 'Renew what expires first: the server''s certificate, or that of an authority.' END
+		FROM encryption AS t
+		UNION ALL
+		SELECT 9, 1, 'client certificate',
+			CASE WHEN c.until < pg_catalog.now() + '30 days'::interval THEN 'warning' ELSE 'ok' END,
+			pg_catalog.concat('it is valid until ', c.until),
+			CASE WHEN c.until < pg_catalog.now() + '30 days'::interval
+				THEN 'Renew it, and replace the file that zklock.ssl_cert_file names.' END
+		FROM (SELECT pg_catalog.min(t.ours) AS until FROM encryption AS t) AS c
+		WHERE c.until IS NOT NULL
 	)
 	SELECT l.item, l.state, l.what, l.remedy
 	FROM line AS l

@@ -48,7 +48,8 @@ typedef enum AskVerdict
 	ASK_IDLE,					/* a ZooKeeper that serves nobody: no quorum */
 	ASK_SERVING,				/* (its reply to "srvr") */
 	ASK_SETTINGS,				/* of one that serves (its reply to "conf") */
-	ASK_COUNTERS				/* likewise (some of its reply to "mntr") */
+	ASK_COUNTERS,				/* likewise (some of its reply to "mntr") */
+	ASK_ENCRYPTED				/* over TLS (tls_describe()) */
 } AskVerdict;
 
 #endif							/* ZKLOCK_ASK_H */

@@ -22,10 +22,13 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 
+#include "protocol.h"
+
 /*
  * zklock.auth: "scheme:credentials", or "@/path/of/a/file" that holds that
  * line.  The file keeps the secret out of the server's log, where a reload
- * shows every changed setting.
+ * shows every changed setting.  Or PROTOCOL_CERTIFICATE: then the credentials
+ * are the certificate that the connection shows by itself.
  */
 static char *auth_setting;
 
@@ -40,7 +43,7 @@ zklock_auth_init(void)
 {
 	DefineCustomStringVariable("zklock.auth",
 							   "Credentials for ZooKeeper.",
-							   "scheme:credentials, or @ and the path of a file with that line.",
+							   "scheme:credentials, or @ and the path of a file with that line, or x509 for those of the client's certificate.",
 							   &auth_setting, "",
 							   PGC_SUSET,
 							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
@@ -65,6 +68,10 @@ zklock_auth_read(char **scheme, char **credentials)
 		return;
 	line = auth_setting[0] == '@' ? read_auth_file(auth_setting + 1) :
 		pstrdup(auth_setting);
+	*scheme = line;
+	*credentials = line + strlen(line);
+	if (strcmp(line, PROTOCOL_CERTIFICATE) == 0)
+		return;
 	colon = strchr(line, ':');
 	if (colon == NULL || colon == line)
 	{
@@ -76,7 +83,6 @@ zklock_auth_read(char **scheme, char **credentials)
 						   "zklock.auth")));
 	}
 	*colon = '\0';
-	*scheme = line;
 	*credentials = colon + 1;
 }
 
@@ -171,7 +177,8 @@ check_auth(char **newval, void **extra, GucSource source)
 {
 	const char *colon = strchr(*newval, ':');
 
-	if ((*newval)[0] == '\0' || (*newval)[0] == '@')
+	if ((*newval)[0] == '\0' || (*newval)[0] == '@' ||
+		strcmp(*newval, PROTOCOL_CERTIFICATE) == 0)
 		return true;
 	if (is_stored_in_catalog(source))
 	{
@@ -184,7 +191,7 @@ check_auth(char **newval, void **extra, GucSource source)
 	if (colon != NULL && colon != *newval)
 		return true;
 	GUC_check_errmsg("invalid value for parameter \"%s\"", "zklock.auth");
-	GUC_check_errhint("Use scheme:credentials, for example digest:user:password, or @ and the path of a file with that line.");
+	GUC_check_errhint("Use scheme:credentials, for example digest:user:password, or @ and the path of a file with that line, or x509.");
 	return false;
 }
 
@@ -200,6 +207,6 @@ is_stored_in_catalog(GucSource source)
 static const char *
 show_auth(void)
 {
-	return auth_setting[0] == '\0' || auth_setting[0] == '@' ?
-		auth_setting : "********";
+	return auth_setting[0] == '\0' || auth_setting[0] == '@' ||
+		strcmp(auth_setting, PROTOCOL_CERTIFICATE) == 0 ? auth_setting : "********";
 }

@@ -58,8 +58,8 @@ PG_FUNCTION_INFO_V1(zk_check_facts);
 /* How much longer the program is waited for. */
 #define PROGRAM_EXTRA_MS 200
 
-/* All messages: one of the program, three of each address. */
-#define ANSWER_MAX ((1 + 3 * ASK_ALL_MAX) * ASK_MESSAGE_SIZE)
+/* All messages: one of the program, four of each address. */
+#define ANSWER_MAX ((1 + 4 * ASK_ALL_MAX) * ASK_MESSAGE_SIZE)
 #define READ_SIZE 8192
 
 /* Most of what a stranger replied that is shown, in bytes. */
@@ -442,7 +442,7 @@ put_server(Check *check, char *message)
 	place = atoi(field[0]);
 	verdict = atoi(field[1]);
 	if (place < 0 || place >= check->list.nservers || verdict < 0 ||
-		verdict > ASK_COUNTERS)
+		verdict > ASK_ENCRYPTED)
 		return;
 	has_lines = verdict >= ASK_SERVING || verdict == ASK_UNTRUSTED;
 

@@ -532,6 +532,7 @@ take_status(ZkClient *client, const FrameTaken *taken, int64_t now)
 	status->nrefused = news->nrefused;
 	copy_text(status->server, sizeof(status->server), taken->blobs[0]);
 	copy_text(status->library, sizeof(status->library), taken->blobs[2]);
+	copy_text(status->tls, sizeof(status->tls), taken->blobs[3]);
 	client->ticket = news->ticket;
 }
 

@@ -169,6 +169,11 @@ zk_session(PG_FUNCTION_ARGS)
 	ZkClientStatus status;
 	bool		exists = zklock_session_status(&status);
 	bool		is_granted = exists && status.was_connected;
+	char		version[16];
+	int			subject = 0;
+	bool		has_tls = is_granted &&
+		sscanf(status.tls, "%15s %*s %*s %*s %n", version, &subject) == 1 &&
+		subject > 0;
 	ZkRow		row = {0};
 
 	/* what is held without a session is held no more */
@@ -183,6 +188,9 @@ zk_session(PG_FUNCTION_ARGS)
 						status.library : NULL);
 	zklock_row_add(&row, exists && status.program_pid != 0,
 				   Int32GetDatum(status.program_pid));
+	zklock_row_add(&row, is_granted, BoolGetDatum(has_tls));
+	zklock_row_add_text(&row, has_tls ? version : NULL);
+	zklock_row_add_text(&row, has_tls ? status.tls + subject : NULL);
 	return zklock_row_datum(fcinfo, &row);
 }
 

@@ -133,6 +133,7 @@ typedef struct Session
 
 	FrameStatus status;			/* as it is to be reported */
 	char		server[80];
+	char		tls[TLS_TEXT_SIZE]; /* what its connection is like */
 	char		last_error[512];
 	bool		is_status_news; /* report it at the next flush */
 	int64_t		lost_at;		/* when it became LOST; 0: it is not */

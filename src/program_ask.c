@@ -268,8 +268,12 @@ static void
 finish(Asked *one, AskVerdict verdict, const char *text)
 {
 	static const char version[] = "Zookeeper version: ";
+	char		tls[TLS_TEXT_SIZE];
 
 	one->reply[one->length] = '\0';
+	tls_describe(one->fd, tls, sizeof(tls));
+	if (one->word == 0 && tls[0] != '\0')
+		say(one->server, ASK_ENCRYPTED, one->name, 0, tls);
 	if (verdict == ASK_SERVING)
 	{
 		verdict = words[one->word].verdict;

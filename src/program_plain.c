@@ -47,6 +47,14 @@ tls_error(int fd)
 	return "";
 }
 
+void
+tls_describe(int fd, char *text, size_t size)
+{
+	(void) fd;
+	(void) size;
+	text[0] = '\0';
+}
+
 int
 tls_socket(int fd, int64_t *received_at)
 {

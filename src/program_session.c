@@ -177,7 +177,9 @@ connect_session(Session *session, ServerAddresses *addresses,
 		return;
 	}
 	zoo_set_servers_resolution_delay(session->zh, -1);	/* R1 */
-	if (session->access.scheme != NULL)
+	/* the server takes a certificate's subject by itself */
+	if (session->access.scheme != NULL &&
+		strcmp(session->access.scheme, PROTOCOL_CERTIFICATE) != 0)
 		zoo_add_auth(session->zh, session->access.scheme, opening->blobs[2],
 					 (int) strlen(opening->blobs[2]), NULL, NULL);
 	move_to(session, ZK_CLIENT_CONNECTING, ZK_LOSS_NONE);
@@ -325,6 +327,7 @@ note_connected(Session *session, int state)
 	session->status.was_connected = true;
 	snprintf(session->server, sizeof(session->server), "%s",
 			 server != NULL ? server : "");
+	tls_describe(session->link.fd, session->tls, sizeof(session->tls));
 	if (session->standstill.next_check_at == 0)
 		session->standstill.next_check_at = now + timeout / 3;
 	move_to(session, ZK_CLIENT_CONNECTED, ZK_LOSS_NONE);
@@ -465,7 +468,7 @@ session_report(Session *session)
 		};
 		const FrameBlob blobs[FRAME_NBLOBS] = {
 			frame_text(session->server), frame_text(session->last_error),
-			frame_text(ZOO_VERSION)
+			frame_text(ZOO_VERSION), frame_text(session->tls)
 		};
 
 		session->is_status_news = false;

@@ -26,6 +26,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <openssl/err.h>
@@ -99,6 +100,8 @@ static bool move_in(Line *line);
 static void note_refusal(Line *line, int rc);
 static void fail(Line *line, int system_error);
 static int	note_verdict(int is_good, X509_STORE_CTX *store);
+static int64_t expiry_of(const X509 *certificate);
+static void read_text(BIO *text, char *to, size_t size);
 
 /* The library's connect(), and everybody's. */
 int			program_connect(int fd, const struct sockaddr *address,
@@ -186,6 +189,31 @@ tls_socket(int fd, int64_t *received_at)
 
 	*received_at = line != NULL ? line->received_at : INT64_MAX;
 	return line != NULL ? line->outer : fd;
+}
+
+void
+tls_describe(int fd, char *text, size_t size)
+{
+	const Line *line = line_of(fd);
+	STACK_OF(X509) *chain = line != NULL && line->is_ready ?
+		SSL_get0_verified_chain(line->ssl) : NULL;
+	const X509 *own = chain != NULL ? SSL_get_certificate(line->ssl) : NULL;
+	int64_t		expiry = INT64_MAX;
+	BIO		   *subject = chain != NULL ? BIO_new(BIO_s_mem()) : NULL;
+	int			length;
+
+	text[0] = '\0';
+	if (subject == NULL)
+		return;
+	for (int i = 0; i < sk_X509_num(chain); i++)
+		if (expiry_of(sk_X509_value(chain, i)) < expiry)
+			expiry = expiry_of(sk_X509_value(chain, i));
+	length = snprintf(text, size, "%s %s %lld %lld ", SSL_get_version(line->ssl),
+					  SSL_get_cipher(line->ssl), (long long) expiry,
+					  own != NULL ? (long long) expiry_of(own) : 0);
+	X509_NAME_print_ex(subject, X509_get_subject_name(sk_X509_value(chain, 0)),
+					   0, XN_FLAG_RFC2253);
+	read_text(subject, text + length, size - (size_t) length);
 }
 
 /*
@@ -587,12 +615,29 @@ note_verdict(int is_good, X509_STORE_CTX *store)
 	ASN1_TIME_print(text, X509_get0_notBefore(certificate));
 	BIO_printf(text, " until ");
 	ASN1_TIME_print(text, X509_get0_notAfter(certificate));
-	memset(line->error, 0, TLS_WHY_SIZE);
-	BIO_read(text, line->error, TLS_WHY_SIZE - 1);
+	read_text(text, line->error, TLS_WHY_SIZE);
 	line->is_untrusted = true;
-	for (char *at = line->error; *at != '\0'; at++)
+	return is_good;
+}
+
+/* As seconds since 1970. */
+static int64_t
+expiry_of(const X509 *certificate)
+{
+	struct tm	date = {0};
+
+	ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &date);
+	return (int64_t) timegm(&date);
+}
+
+/* All that is in it, as far as there is room, and free it. */
+static void
+read_text(BIO *text, char *to, size_t size)
+{
+	memset(to, 0, size);
+	BIO_read(text, to, (int) size - 1);
+	for (char *at = to; *at != '\0'; at++)
 		if (*at < ' ' || *at > '~')
 			*at = '?';
 	BIO_free(text);
-	return is_good;
 }

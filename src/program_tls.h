@@ -65,4 +65,12 @@ extern const char *tls_error(int fd);
  */
 extern int	tls_socket(int fd, int64_t *received_at);
 
+/*
+ * What a connection is like whose handshake is done, as a text without a line
+ * end: version, cipher, when the first certificate of the server's chain
+ * expires, when our own does (seconds since 1970, 0 without one), and the
+ * subject of the server's, as RFC 2253 has it.  "" without TLS.
+ */
+extern void tls_describe(int fd, char *text, size_t size);
+
 #endif							/* ZKLOCK_PROGRAM_TLS_H */

@@ -262,7 +262,8 @@ are_blobs_good(const FrameTaken *taken)
 {
 	const uint32_t *lengths = taken->frame.blob_lengths;
 
-	if (taken->frame.kind != FRAME_OPEN && lengths[3] > 0)
+	if (lengths[3] > 0 && taken->frame.kind != FRAME_OPEN &&
+		taken->frame.kind != FRAME_STATUS)
 		return false;
 	switch ((FrameKind) taken->frame.kind)
 	{
@@ -279,7 +280,8 @@ are_blobs_good(const FrameTaken *taken)
 				(taken->frame.u.request.kind != REQUEST_LEAVE ||
 				 (lengths[2] > 0 && is_text(taken, 2)));
 		case FRAME_STATUS:
-			return is_text(taken, 0) && is_text(taken, 1) && is_text(taken, 2);
+			return is_text(taken, 0) && is_text(taken, 1) &&
+				is_text(taken, 2) && is_text(taken, 3);
 		case FRAME_REPLY:
 			return is_text(taken, 0) &&
 				frame_count_texts(taken, 2) == taken->frame.u.reply.nchildren &&

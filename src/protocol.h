@@ -29,7 +29,7 @@
 #include "keep_word.h"
 #include "terms.h"
 
-#define PROTOCOL_VERSION 12
+#define PROTOCOL_VERSION 13
 
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
@@ -49,6 +49,9 @@
 #define PROTOCOL_TITLE "zklock: session of backend %d, %s"
 #define PROTOCOL_TITLE_READ "zklock: session of backend %d, %15[a-z]"
 #define PROTOCOL_NO_STATE "connecting"
+
+/* The scheme of credentials that are those of the client's certificate. */
+#define PROTOCOL_CERTIFICATE "x509"
 
 /* Most texts and data blocks behind the fixed part of a frame. */
 #define FRAME_NBLOBS 4
@@ -152,7 +155,10 @@ typedef struct FrameKeep
 	uint32_t	generation;		/* likewise; not 0 */
 } FrameKeep;
 
-/* Blobs: server, last error, version of the library; all of them texts. */
+/*
+ * Blobs: server, last error, version of the library, and what its connection
+ * is like (tls_describe()); all of them texts.
+ */
 typedef struct FrameStatus
 {
 	SessionTicket ticket;		/* valid if was_connected */

@@ -150,6 +150,7 @@ static void note_end(const ZkClientStatus *status);
 static void note_loss(const ZkClientStatus *status);
 static void close_at_exit(int code, Datum arg);
 static bool check_servers(char **newval, void **extra, GucSource source);
+static bool check_ssl_file(char **newval, void **extra, GucSource source);
 static const char *silence_text(void);
 static void count_news(const ZkClientStatus *status, int noted_connects,
 					   bool is_noted_lost);
@@ -179,19 +180,19 @@ zklock_session_init(void)
 	DefineCustomStringVariable("zklock.ssl_ca_file",
 							   "File with the authorities that sign the certificates of ZooKeeper's servers.",
 							   NULL, &ssl_ca_file_setting, "", PGC_SIGHUP, 0,
-							   NULL, NULL, NULL);
+							   check_ssl_file, NULL, NULL);
 	DefineCustomStringVariable("zklock.ssl_cert_file",
 							   "File with the certificate that is shown to ZooKeeper's servers.",
 							   NULL, &ssl_cert_file_setting, "", PGC_SIGHUP, 0,
-							   NULL, NULL, NULL);
+							   check_ssl_file, NULL, NULL);
 	DefineCustomStringVariable("zklock.ssl_key_file",
 							   "File with the private key of that certificate.",
 							   NULL, &ssl_key_file_setting, "", PGC_SIGHUP, 0,
-							   NULL, NULL, NULL);
+							   check_ssl_file, NULL, NULL);
 	DefineCustomStringVariable("zklock.ssl_crl_file",
 							   "File with the revoked certificates of ZooKeeper's servers.",
 							   NULL, &ssl_crl_file_setting, "", PGC_SIGHUP, 0,
-							   NULL, NULL, NULL);
+							   check_ssl_file, NULL, NULL);
 	DefineCustomEnumVariable("zklock.ssl_min_protocol_version",
 							 "Lowest version of TLS that is used with ZooKeeper.",
 							 NULL, &ssl_version_setting, 2, ssl_versions,
@@ -663,6 +664,14 @@ choose_auth(ZkClientOptions *options)
 	char	   *credentials = NULL;
 
 	zklock_auth_read(&scheme, &credentials);
+	if (credentials != NULL && strcmp(scheme, PROTOCOL_CERTIFICATE) == 0 &&
+		(!ssl_setting || ssl_cert_file_setting[0] == '\0'))
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("there is no certificate to be the credentials for ZooKeeper"),
+				 errdetail("The setting \"%s\" says \"%s\", and \"%s\" is off, or \"%s\" is empty.",
+						   "zklock.auth", PROTOCOL_CERTIFICATE, "zklock.ssl",
+						   "zklock.ssl_cert_file")));
 	MySession.has_credentials = credentials != NULL;
 	if (!MySession.has_credentials && !is_identity_refused)
 		credentials = zklock_auth_make_identity();
@@ -837,6 +846,24 @@ check_servers(char **newval, void **extra, GucSource source)
 							list.chroot);
 		return false;
 	}
+	return true;
+}
+
+/*
+ * A file that cannot be read now may be there when a session needs it, so it
+ * is no reason to refuse the setting.  The postmaster says so, and nobody
+ * else, or each backend would.
+ */
+static bool
+check_ssl_file(char **newval, void **extra, GucSource source)
+{
+	if (!IsUnderPostmaster && (*newval)[0] != '\0' &&
+		access(*newval, R_OK) != 0)
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("could not access file \"%s\" for TLS with ZooKeeper: %m",
+						*newval),
+				 errhint("Sessions that are connected stay; new ones need it.")));
 	return true;
 }
 

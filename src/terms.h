@@ -14,6 +14,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Room for what is said of a connection with TLS. */
+#define TLS_TEXT_SIZE 400
+
 /* States of a session; only move_to() of the program changes
  * them, and the backend when it gives one up. */
 typedef enum ZkClientState
@@ -70,6 +73,7 @@ typedef struct ZkClientStatus
 	int			program_pid;	/* of the session's program; 0: it is over */
 	char		server[80];		/* address connected to last, or "" */
 	char		library[32];	/* version of the ZooKeeper library, or "" */
+	char		tls[TLS_TEXT_SIZE]; /* tls_describe(), or "" */
 } ZkClientStatus;
 
 /* Outcome of a request: the library's codes, sorted by what to do next. */

@@ -1,6 +1,7 @@
 
 # The demo: two independent databases share locks through ZooKeeper. Every step
-# is shown as it happens and verified; the program fails if one is not true.
+# is shown as it happens and verified; the program fails if one is not true. With
+# ZKLOCK_TEST_TLS, see ZooKeeper.pm, all that goes to ZooKeeper goes over TLS.
 
 use strict;
 use warnings;
@@ -178,6 +179,38 @@ sub start_servers
 	return;
 }
 
+# Who shows no certificate of theirs is told nothing.
+sub by_certificate
+{
+	title('Encrypted, and known by a certificate');
+	does('berlin 1', "SELECT zk_try_lock('first')");
+	my $is = does('berlin 1', 'SELECT ssl, ssl_version, ssl_subject FROM zk_session');
+	verify($is =~ /^t\|TLSv1\.[23]\|CN=server$/, 'the session is, and has verified its server');
+	does('berlin 1', "SELECT what FROM zk_check() WHERE item ~ '^(tls|client certificate)'");
+	my $key = $node{tokyo}->safe_psql('postgres', 'SHOW zklock.ssl_key_file');
+	line('tokyo', "ALTER SYSTEM SET zklock.ssl_cert_file, zklock.ssl_key_file = ''");
+	set_certificate('', '');
+	fails('tokyo 1', '08001', "SELECT zk_try_lock('first')");
+	set_certificate($key =~ s/key$/pem/r, $key);
+	verify(does('tokyo 1', "SELECT zk_try_lock('first')") eq 'f', 'with its certificate it is told');
+	does('berlin 1', "SELECT zk_unlock('first')");
+	return;
+}
+
+sub set_certificate
+{
+	my ($certificate, $key) = @_;
+	$node{tokyo}->safe_psql('postgres', "ALTER SYSTEM SET zklock.ssl_$_->[0]_file = '$_->[1]'")
+	  foreach [ 'cert', $certificate ], [ 'key', $key ];
+	$node{tokyo}->reload;
+	poll_until
+	{
+		session('tokyo 1')->query_safe("LOAD 'zklock'; SHOW zklock.ssl_key_file") eq $key;
+	}
+	'the settings to be read', 30;
+	return;
+}
+
 sub one_job
 {
 	title('One job, two databases: only one of them runs it');
@@ -341,6 +374,7 @@ sub by_hand
 $SIG{INT} = \&ZooKeeper::end_by_signal;
 my $worked = eval {
 	start_servers();
+	by_certificate() if $ENV{ZKLOCK_TEST_TLS};
 	my $token = one_job();
 	the_queue();
 	first_come($token);

@@ -185,7 +185,7 @@ sub count_what_ran
 		}
 		$depth = $indent;
 	}
-	my ($kind) = $job->{name} =~ m{^(?:sanitized-)?(t/|unit/test|model|tools)} or return @notes;
+	my ($kind) = $job->{name} =~ m{^(?:sanitized-|tls-)?(t/|unit/test|model|tools)} or return @notes;
 	my %what = (
 		't/' => [ 'TAP files', 'TAP assertions' ],
 		'unit/test' => [ 'unit programs', 'unit checks' ],

@@ -24,6 +24,8 @@ $good->issue('server', 'DNS:localhost,IP:127.0.0.1');
 $good->issue('client');
 $good->issue('other', 'DNS:zk9.example');
 $good->issue('expired', 'DNS:localhost', days => -1);
+$good->issue('revoked', 'DNS:localhost,IP:127.0.0.1');
+$good->issue('soon', 'DNS:localhost', days => 20);
 $good->issue('secret', '', phrase => 'open sesame');
 $bad->issue('server', 'DNS:localhost');
 $bad->issue('client');
@@ -111,6 +113,47 @@ subtest 'locks between a cluster with TLS and one without' => sub {
 	assert_no_nodes($zk, lock_path('mixed'));
 };
 
+# What zk_check() says of an item, in this session: so many rows. On a busy machine not
+# all servers have answered when its time is over.
+sub check_of
+{
+	my ($session, $item, $count) = @_;
+	my $rows;
+	poll_until
+	{
+		$rows = $session->query_safe(
+			"SELECT state, what, remedy FROM zk_check(false) WHERE item ~ '^$item'");
+		(() = $rows =~ /^./mg) == $count;
+	}
+	"$count rows for $item";
+	return $rows;
+}
+
+subtest 'what is told of it' => sub {
+	my ($ours, $theirs) = (background($node), background($plain));
+	$_->query_safe("SELECT zk_lock('told'), zk_unlock('told')") foreach $ours, $theirs;
+	my $query = 'SELECT ssl, ssl_version, ssl_subject FROM zk_session';
+	like($ours->query_safe($query), qr/^t\|TLSv1\.[23]\|CN=server$/, 'zk_session, with TLS');
+	is($theirs->query_safe($query), 'f||', 'and without');
+	like(check_of($ours, 'tls', 3), qr/^ok\|\S+ speaks TLSv1\.[23], \S+; its certificate, of CN=server, and its authorities are valid until 20\d\d-/m,
+		'zk_check(): each of the servers');
+	like(check_of($ours, 'client certificate', 1), qr/^ok\|it is valid until 20\d\d-/, 'and ours');
+	is(check_of($theirs, '(tls|client)', 0), '', 'nothing of it without TLS');
+	$_->quit foreach $ours, $theirs;
+
+	my $soon = server_with($good->both('soon'));
+	reconfigure(
+		'zklock.servers' => $soon->secure_connect_string,
+		'zklock.ssl_cert_file' => $good->cert('soon'),
+		'zklock.ssl_key_file' => $good->key('soon'));
+	my $session = background($node);
+	like(check_of($session, 'tls', 1), qr/^warning\|.*CN=soon.*\|Renew/, 'a warning, 20 days before');
+	like(check_of($session, 'client certificate', 1), qr/^warning\|.*\|Renew/, 'likewise');
+	$session->quit;
+	$soon->stop;
+	reconfigure();
+};
+
 subtest 'connections that break' => sub {
 	my $session = background($node);
 	$session->query_safe("SELECT zk_lock('kept')");
@@ -195,7 +238,7 @@ subtest 'servers that are not what they should be' => sub {
 		expired => server_with($good->both('expired')),
 		other => server_with($good->both('other')),
 		unknown => server_with($bad->both('server')));
-	my $revoked = $good->revoke('other');
+	my $list = $good->revoke('revoked');
 	my %expected = (
 		expired => qr/is not good: certificate has expired; it is that of CN=expired \(DNS:localhost\), issued by CN=authority good, valid from Jan  1 .* until Jan  2 00:00:00 2020/,
 		other => qr/is not for "localhost"; it is that of CN=other \(DNS:zk9\.example\), issued by/,
@@ -210,10 +253,15 @@ subtest 'servers that are not what they should be' => sub {
 		like($check, $expected{$what}, 'zk_check() says it, too');
 		is(scalar(grep { /Session establishment|0x/ } $server{$what}->ephemerals('/')), 0, 'no session');
 	}
-	my $error = error_with(
-		'zklock.servers' => 'localhost:' . $server{expired}->secure_port,
-		'zklock.ssl_crl_file' => $revoked);
-	like($error, qr/The certificate of server/, 'with a list of revocations');
+	my $revoked = server_with($good->both('revoked'));
+	my @servers = ('zklock.servers' => $revoked->secure_connect_string);
+	is(error_with(@servers), '', 'who does not know that it is revoked believes it');
+	my $error = error_with(@servers, 'zklock.ssl_crl_file' => $list);
+	like($error,
+		qr/is not good: certificate revoked; it is that of CN=revoked \(DNS:localhost, IP Address:127\.0\.0\.1\)/,
+		'who knows it does not');
+	is(error_with('zklock.ssl_crl_file' => $list), '', 'others are good');
+	$revoked->stop;
 
 	$error = error_with('zklock.servers' => '127.0.0.2:' . $zk->secure_port);
 	like($error, qr/could not connect/, 'another address');
@@ -253,6 +301,57 @@ subtest 'what servers want' => sub {
 	$error = error_with('zklock.ssl_min_protocol_version' => 'TLSv1.3');
 	like($error, qr/TLS with server .* failed/, 'a server that has 1.2 alone');
 	$newer->stop;
+};
+
+subtest 'the certificate as credentials' => sub {
+	my %setting = (
+		servers => $zk->secure_connect_string,
+		%tls,
+		'zklock.auth' => 'x509',
+		'zklock.root' => '/certified');
+	my ($one, $same) = map { cluster($_, $zk, %setting) } qw(oslo rome);
+	my $stranger = cluster('bonn', $zk, %setting,
+		'zklock.ssl_cert_file' => $good->cert('other'),
+		'zklock.ssl_key_file' => $good->key('other'));
+	my ($holder, $waiter, $thief) = map { background($_) } $one, $same, $stranger;
+	my $token = $holder->query_safe("SELECT zk_lock('mine')");
+	my $client = $zk->client;
+	my ($name) = queue_nodes($zk, '/certified/mine');
+	foreach my $path ('/certified', '/certified/mine', "/certified/mine/$name")
+	{
+		is_deeply([ map { "@$_" } $client->get_acl($path) ],
+			[ '31 x509 CN=client', '1 world anyone' ], "who may do what: $path");
+	}
+	$client->close;
+	$waiter->start_query("SELECT zk_lock('mine')");
+	wait_for_queue($zk, '/certified/mine', 2);
+
+	$thief->query("SELECT zk_evict('mine', $token)");
+	is($thief->sqlstate, '42501', 'another certificate may not take it away');
+	$thief->query("SELECT zk_lock('mine')");
+	is($thief->sqlstate, '42501', 'nor stand in the queue');
+	my $without = background($plain);
+	$without->query_safe("SET zklock.root = '/certified'");
+	$without->query("SELECT zk_evict('mine', $token)");
+	is($without->sqlstate, '42501', 'nor who has none');
+
+	$holder->query_safe("SELECT zk_unlock('mine')");
+	$waiter->wait_result;
+	is($waiter->sqlstate, '00000', 'the same certificate is granted it in turn');
+	is($holder->query_safe('SHOW zklock.auth'), 'x509', 'no secret');
+	like($holder->query_safe("SELECT what FROM zk_check(false) WHERE item = 'credentials'"),
+		qr/scheme "x509"/, 'zk_check() names it');
+	$_->quit foreach $holder, $waiter, $thief, $without;
+	assert_no_nodes($zk, '/certified/mine');
+
+	$one->safe_psql('postgres', "ALTER SYSTEM SET zklock.$_ = ''")
+	  foreach qw(ssl_cert_file ssl_key_file);
+	$one->reload;
+	poll_until { $one->safe_psql('postgres', 'SHOW zklock.ssl_cert_file') eq '' } 'the setting';
+	my ($status, $out, $err) = $one->psql('postgres', "SELECT zk_lock('mine')");
+	like($err, qr/ERROR:  there is no certificate to be the credentials for ZooKeeper\nDETAIL:  .*"x509"/,
+		'without a certificate');
+	$_->stop foreach $one, $same, $stranger;
 };
 
 # A server that takes what it is sent, and answers with some bytes or none.

@@ -1,0 +1,235 @@
+# TLS with what breaks in the middle: servers that end the connection, say nothing more, or
+# change a byte, wherever that comes in what they say; and a library that does not call the
+# program's connect(), so that nothing could be encrypted. All of it is over in time, says
+# why, and leaves nothing.
+
+use strict;
+use warnings;
+
+use Certificates;
+use IO::Select;
+use IO::Socket::INET;
+use POSIX ();
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+use ZkLockTest;
+use ZooKeeper;
+
+plan skip_all => 'the servers have no Netty here (libnetty-java)' unless ZooKeeper::can_tls();
+plan skip_all => 'there is no openssl here' if system('openssl version >/dev/null 2>&1') != 0;
+
+my $directory = PostgreSQL::Test::Utils::tempdir();
+my $authority = Certificates->new($directory, 'good');
+$authority->issue('server', 'DNS:localhost');
+$authority->issue('client');
+my $zk = ZooKeeper->new(tls => { ca => $authority->ca, cert => $authority->both('server') })->start;
+my %tls = (
+	'zklock.ssl' => 'on',
+	'zklock.ssl_ca_file' => $authority->ca,
+	'zklock.ssl_cert_file' => $authority->cert('client'),
+	'zklock.ssl_key_file' => $authority->key('client'));
+my $node = cluster('berlin', $zk, servers => $zk->secure_connect_string, %tls,
+	'zklock.session_timeout' => '30s',
+	'zklock.connect_timeout' => '30s',
+	'shared_preload_libraries' => 'zklock');
+
+# From where in what the server says it goes wrong: each byte of the first record's head, and
+# then here and there up to what it says when all is encrypted.
+my @places = (0 .. 7, map { int(7 + 1.25**$_) } 9 .. 31);
+my %relay;    # process by what it does
+my $main = $$;
+
+# Between clients and the server: what the server says is passed on up to a place, and then
+# comes the fault. A port for each place; returns them.
+sub relays
+{
+	my ($fault) = @_;
+	my %place;
+	my $all = IO::Select->new;
+	foreach my $place (@places)
+	{
+		my $listener =
+		  IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 50, ReuseAddr => 1)
+		  or die "could not listen: $!";
+		$all->add($listener);
+		$place{$listener} = $place;
+	}
+	my @ports = map { $_->sockport } sort { $place{$a} <=> $place{$b} } $all->handles;
+	$relay{$fault} = fork // die "could not fork: $!";
+	return @ports if $relay{$fault};
+	$SIG{CHLD} = 'IGNORE';
+	while (my @ready = $all->can_read)
+	{
+		foreach my $listener (@ready)
+		{
+			my $client = $listener->accept or next;
+			next if fork;
+			serve($client, $fault, $place{$listener});
+			POSIX::_exit(0);
+		}
+	}
+	POSIX::_exit(0);
+}
+
+sub serve
+{
+	my ($client, $fault, $left) = @_;
+	my $server = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $zk->secure_port) or return;
+	my $both = IO::Select->new($client, $server);
+	while (my @ready = $both->can_read)
+	{
+		foreach my $from (@ready)
+		{
+			sysread $from, my $bytes, 65_536 or return;
+			if ($from == $client)
+			{
+				syswrite $server, $bytes;
+				next;
+			}
+			my $is_there = $left >= 0 && length $bytes > $left;
+			substr($bytes, $left, 1) ^= "\x01" if $is_there && $fault eq 'changed';
+			$bytes = substr $bytes, 0, $left if $is_there && $fault ne 'changed';
+			syswrite $client, $bytes;
+			$left -= length $bytes;
+			next if !$is_there || $fault eq 'changed';
+			return if $fault eq 'closed';
+			# Silent from now on, until the client goes.
+			$both->remove($server);
+		}
+	}
+	return;
+}
+
+# With other servers from now on.
+sub use_servers
+{
+	my ($servers, $timeout) = @_;
+	$node->safe_psql('postgres', $_)
+	  foreach "ALTER SYSTEM SET zklock.servers = '$servers'",
+	  "ALTER SYSTEM SET zklock.connect_timeout = '$timeout'";
+	$node->reload;
+	poll_until
+	{
+		$node->safe_psql('postgres', 'SHOW zklock.servers') eq $servers
+		  && $node->safe_psql('postgres', 'SHOW zklock.connect_timeout') eq $timeout;
+	}
+	'the settings to be read';
+	return;
+}
+
+# A changed byte may be one that means nothing, such as that of a version which nobody reads.
+foreach my $fault (qw(closed silent changed))
+{
+	subtest "at each place: $fault" => sub {
+		my @ports = relays($fault);
+		my @servers = map { "localhost:$_" } @ports;
+
+		use_servers(join(',', @servers), '5s');
+		my $session = background($node);
+		my $began = time;
+		$session->query("SELECT zk_lock('broken')");
+		cmp_ok(time - $began, '<', 25, 'over in time');
+		if ($fault ne 'changed' || $session->sqlstate ne '00000')
+		{
+			is($session->sqlstate, '08001', 'with an error');
+			like($session->error, qr/could not connect to ZooKeeper within 5000 ms/, 'which');
+			like($session->error, qr/TLS|did not answer/, 'and why');
+		}
+		my $check = $session->query_safe('SELECT item, state, what FROM zk_check(false)');
+		my @lines = $check =~ /^(server .*)/mg;
+		is(scalar @lines, scalar @servers, 'zk_check() knows of each of them');
+		unlike($check, qr/^server .*\|ok\|/m, 'and that it is no good') if $fault ne 'changed';
+		$session->quit;
+		assert_no_programs('no program is left', $session);
+
+		# The good one among bad ones is found.
+		use_servers(join(',', @servers[ 0, 5, 20 ], $zk->secure_connect_string), '1min');
+		$session = background($node);
+		$session->query_safe("SELECT zk_lock('whole')");
+		is($session->query_safe("SELECT zk_is_held('whole')"), 't', 'a lock beside them');
+		$session->quit;
+		assert_no_programs('no program is left', $session);
+		poll_until { !$zk->ephemerals('/') } 'nodes to go';
+		kill 'KILL', $relay{$fault};
+		waitpid $relay{$fault}, 0;
+		delete $relay{$fault};
+	};
+}
+
+subtest 'a file that cannot be read at a reload' => sub {
+	my $session = background($node);
+	$session->query_safe("SELECT zk_lock('kept')");
+	my $from = -s $node->logfile;
+	$node->safe_psql('postgres', "ALTER SYSTEM SET zklock.ssl_ca_file = 'nowhere.pem'");
+	$node->reload;
+	my $line = qr/LOG:  could not access file "nowhere\.pem" for TLS with ZooKeeper: No such file/;
+	my $said;
+	poll_until { $said = slurp_file($node->logfile, $from); $said =~ $line } 'the log to tell it';
+	poll_until { $node->safe_psql('postgres', 'SHOW zklock.ssl_ca_file') eq 'nowhere.pem' } 'the setting';
+	is($session->query_safe("SELECT zk_is_held('kept')"), 't', 'what worked goes on');
+	is(scalar(() = slurp_file($node->logfile, $from) =~ /$line/g), 1, 'it is said once');
+	$node->safe_psql('postgres', 'ALTER SYSTEM RESET zklock.ssl_ca_file');
+	$node->reload;
+	$session->quit;
+};
+
+subtest 'a library that does not call our connect()' => sub {
+	my ($source, $preload) = map { "$directory/interest.$_" } qw(c so);
+	open my $file, '>', $source or die "could not write $source: $!";
+	# It connects by itself, as one would that is linked otherwise.
+	print $file <<'C';
+#define _GNU_SOURCE
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int
+zookeeper_interest(void *zh, int *fd, int *interest, void *timeout)
+{
+	struct sockaddr address = {.sa_family = AF_UNIX};
+
+	*fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	*interest = 0;
+	memset(timeout, 0, 2 * sizeof(long));
+	return syscall(SYS_connect, *fd, &address, sizeof(address)) == 0 ? 0 : -4;
+}
+C
+	close $file;
+	plan skip_all => 'there is no compiler'
+	  if system('cc', '-shared', '-fPIC', '-o', $preload, $source) != 0;
+
+	# Behind what is there already.
+	my $other = do {
+		local $ENV{LD_PRELOAD} = join ' ', grep { $_ } $ENV{LD_PRELOAD}, $preload;
+		cluster('paris', $zk, servers => $zk->secure_connect_string, %tls);
+	};
+	my $before = $zk->packets_received;
+	my ($status, $out, $err) = $other->psql('postgres', "SELECT zk_lock('open')");
+	like($err, qr/could not set up TLS for ZooKeeper/, 'refused');
+	like($err, qr/DETAIL:  .* does not call the connect\(\) of zklock's program/, 'why');
+	like($other->safe_psql('postgres', 'SELECT what FROM zk_check(false)'),
+		qr/does not call the connect\(\) of zklock's program/, 'zk_check() says it, too');
+	is($zk->packets_received, $before, 'the server was sent nothing');
+	$other->stop;
+};
+
+subtest 'a library that is bound at once' => sub {
+	my $bound = do {
+		local $ENV{LD_BIND_NOW} = 1;
+		cluster('rome', $zk, servers => $zk->secure_connect_string, %tls);
+	};
+	is($bound->safe_psql('postgres', "SELECT zk_lock('bound') > 0"), 't', 'is served');
+	$bound->stop;
+};
+
+done_testing();
+
+END
+{
+	my $status = $?;
+	kill 'KILL', values %relay if $$ == $main;
+	$? = $status;
+}
