@@ -305,6 +305,22 @@ sub secure_connect_string
 
 =pod
 
+=head2 add_tls($member, { ca => file, cert => file })
+
+From its next start on it has the second port, too; see tls of new().
+
+=cut
+
+sub add_tls
+{
+	my ($self, $member, $tls) = @_;
+	$self->{tls} = $tls;
+	$self->{member}{$member}{secure_port} //= free_port();
+	return $self->_write_config($member);
+}
+
+=pod
+
 =head2 start(members)
 
 Starts what does not run yet and waits until it serves.

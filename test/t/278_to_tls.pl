@@ -1,0 +1,101 @@
+# An ensemble and its clients go from plain to TLS, one server after the other and then one
+# cluster after the other, as docs/background.md tells it: no lock is lost on the way, and
+# locks pass between those who have TLS and those who do not yet.
+
+use strict;
+use warnings;
+
+use Certificates;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use ZkLockTest;
+use ZooKeeper;
+
+plan skip_all => 'the servers have no Netty here (libnetty-java)' unless ZooKeeper::can_tls();
+plan skip_all => 'there is no openssl here' if system('openssl version >/dev/null 2>&1') != 0;
+plan skip_all => 'it begins without TLS' if $ENV{ZKLOCK_TEST_TLS};
+
+my $authority = Certificates->new(PostgreSQL::Test::Utils::tempdir(), 'good');
+$authority->issue('server', 'DNS:localhost');
+$authority->issue('client');
+
+my $zk = ZooKeeper->new(servers => 3)->start;
+my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => '1min',
+		'zklock.connect_timeout' => '1min') } qw(berlin paris);
+my ($holder, $waiter) = map { background($node{$_}) } qw(berlin paris);
+$holder->query_safe("SELECT zk_lock('moving')");
+$waiter->start_query("SELECT zk_lock('moving')");
+wait_for_queue($zk, lock_path('moving'), 2);
+
+sub is_encrypted { return $_[0]->query_safe('SELECT ssl FROM zk_session'); }
+
+# How many clients there are at the plain ports; we ask there ourselves.
+sub plain_clients
+{
+	my $clients = join '', map { $zk->four_letter_word('cons', $_) } $zk->members;
+	return scalar(() = $clients =~ /\bsid=0x[0-9a-f]*[1-9a-f]/g);
+}
+
+# A cluster's files and settings.
+sub use_tls
+{
+	my ($node) = @_;
+	my %setting = (
+		servers => $zk->secure_connect_string,
+		ssl => 'on',
+		ssl_ca_file => $authority->ca,
+		ssl_cert_file => $authority->cert('client'),
+		ssl_key_file => $authority->key('client'));
+	$node->safe_psql('postgres', "LOAD 'zklock';\nALTER SYSTEM SET zklock.$_ = '$setting{$_}'")
+	  foreach sort keys %setting;
+	$node->reload;
+	foreach my $name (sort keys %setting)
+	{
+		poll_until
+		{
+			$node->safe_psql('postgres', "LOAD 'zklock'; SHOW zklock.$name") eq $setting{$name};
+		}
+		"zklock.$name";
+	}
+	return;
+}
+
+subtest 'the servers, one after the other' => sub {
+	foreach my $member ($zk->members)
+	{
+		$zk->add_tls($member, { ca => $authority->ca, cert => $authority->both('server') });
+		$zk->restart($member);
+		is($holder->query_safe("SELECT zk_is_held('moving')"), 't', "held, with server $member");
+	}
+	ok(!$waiter->is_done, 'and waited for');
+	is(is_encrypted($holder), 'f', 'without TLS so far');
+	cmp_ok(plain_clients(), '>=', 2, 'by their plain ports');
+};
+
+subtest 'the clusters, one after the other' => sub {
+	use_tls($node{berlin});
+	my $new = background($node{berlin});
+	$new->start_query("SELECT zk_lock('moving')");
+	wait_for_queue($zk, lock_path('moving'), 3);
+	is($holder->query_safe("SELECT zk_is_held('moving')"), 't', 'a session with locks stays');
+	is(is_encrypted($holder), 'f', 'as it is');
+	$holder->query_safe("SELECT zk_unlock('moving')");
+	$waiter->wait_result;
+	is($waiter->sqlstate, '00000', 'the lock goes to who has no TLS');
+	$waiter->query_safe("SELECT zk_unlock('moving')");
+	$new->wait_result;
+	is($new->sqlstate, '00000', 'and to who has it');
+	is(is_encrypted($new), 't', 'a new session has');
+	$holder->query_safe("SELECT zk_lock('other')");
+	is(is_encrypted($holder), 't', 'and so has the next one of a backend');
+
+	use_tls($node{paris});
+	$waiter->query_safe("SELECT zk_lock('another')");
+	is(is_encrypted($waiter), 't', 'the other cluster');
+	poll_until { plain_clients() == 0 } 'the last to leave the plain ports';
+	is($new->query_safe("SELECT zk_is_held('moving')"), 't', 'nothing was lost');
+	$_->quit foreach $holder, $waiter, $new;
+	poll_until { !$zk->ephemerals('/') } 'their nodes to go';
+};
+
+done_testing();
