@@ -38,7 +38,8 @@ my %tls = (
 	'zklock.ssl_cert_file' => $good->cert('client'),
 	'zklock.ssl_key_file' => $good->key('client'));
 my $node = cluster('berlin', $zk, servers => $zk->secure_connect_string, %tls,
-	'session_preload_libraries' => 'zklock', 'zklock.session_timeout' => '8s');
+	'session_preload_libraries' => 'zklock', 'zklock.session_timeout' => '8s',
+	'zklock.connect_timeout' => '1min');
 my $plain = cluster('paris', $zk);
 
 # With other settings from now on; without any as at first.
@@ -409,11 +410,13 @@ subtest 'not a byte in the clear' => sub {
 		});
 	my ($port) = $proxy->address =~ /:(\d+)$/;
 	reconfigure('zklock.servers' => "localhost:$port");
+	my $connections = sub { return scalar split /\n/, PostgreSQL::Test::Utils::slurp_file($log) };
 	my $session = background($node);
 	$session->query_safe("SELECT zk_lock('quiet')");
-	$proxy->cut;
-	$proxy->heal;
-	poll_until { $session->query_safe("SELECT zk_is_held('quiet')") eq 't' } 'it to be back';
+	my $before = $connections->();
+	$proxy->reset_connections;
+	poll_until { $connections->() > $before && $session->query_safe('SELECT state FROM zk_session') eq 'connected' }
+	'it to be back';
 	kill 'KILL', $session->query_safe('SELECT program_pid FROM zk_session');
 	poll_until { !$zk->ephemerals('/') } 'the session to be ended by another program';
 	like($node->safe_psql('postgres', 'SELECT what FROM zk_check(false)'), qr/release 3\./, 'zk_check() has asked');
