@@ -137,7 +137,11 @@ sub _do
 {
 	my ($self, $cast, $word, @row) = @_;
 	return map { $_->quit } values %$cast if $word eq 'quit';
-	return $self->{$word}{ $row[0] }->() if $word =~ /^(?:break|mend)$/;
+	if ($word =~ /^(?:break|mend)$/)
+	{
+		note("$word: $row[0]");
+		return $self->{$word}{ $row[0] }->();
+	}
 	return wait_for_queue($self->{zk}, lock_path($row[0]), $row[1]) if $word eq 'queue';
 	return $self->_nodes($word, @row) if $word =~ /^(?:nodes|same|gone)$/;
 	if ($word eq 'state')
@@ -156,23 +160,24 @@ sub _do
 		return ok(!$session->is_done, "$name waits");
 	}
 	my $start = time;
+	my $what = "$name: " . ($self->{asked}{$name} // '');
 	if ($verb ne 'ends')
 	{
 		my $sql = shift @row;
 		$sql = "SELECT $sql" if $sql =~ /^(?:zk_|count)/;
 		$session->start_query($sql);
-		$word .= ': ' . substr($sql =~ s/\s+/ /gr, 0, 100);
+		$what = "$name: " . ($self->{asked}{$name} = substr $sql =~ s/\s+/ /gr, 0, 100);
 		return if $verb eq 'starts';
 		if ($verb eq 'gets')
 		{
-			poll_until { $session->wait_result eq 't' || ($session->start_query($sql), 0) } "$word to be true", $patience;
+			poll_until { $session->wait_result eq 't' || ($session->start_query($sql), 0) } "$what to be true", $patience;
 			return;
 		}
 	}
 	my $result = $session->wait_result;
 	@row = $result, $self->{notes}{$name} = $result if $verb eq 'notes';
 	@row = $self->{notes}{$name} if $verb eq 'repeats';
-	return _compare($word, $session, $result, time - $start, @row);
+	return _compare($what, $session, $result, time - $start, @row);
 }
 
 sub _compare

@@ -53,29 +53,26 @@ my @is_late = ('!55P03',
 	qr/^DETAIL:  (There was no connection to ZooKeeper|The connection to ZooKeeper is down|ZooKeeper has not answered)\.(?: .*)?$/m);
 my @calls = ((map { [ $_, @raises ] } @tries), (map { [ $_, @is_late ] } @waits));
 
-# All are asked at once.
+# All are asked at once, by a session each, that has been connected or not.
+my %cast = map { $_ => session($berlin) } 0 .. $#calls;
+my @rows;
 foreach my $fault ('stopped', 'paused', 'cut', 'cut replies')
 {
-	foreach my $is_connected (0, 1)
+	foreach my $connect ('SELECT zk_disconnect()', "SELECT zk_try_lock('connect'), zk_unlock('connect')")
 	{
-		my (%cast, @asked, @told);
-		foreach my $number (0 .. $#calls)
-		{
-			my ($call, @expected) = @{ $calls[$number] };
-			my ($sql, $setting) = @$call;
-			$cast{$number} = session($berlin, is_connected => $is_connected);
-			push @asked, [ $number => "SET $setting = '300ms'" ] if $setting;
-			push @told, [ "$number starts" => $sql ], [ "$number ends", @expected ];
-		}
-		$table->run("$fault, " . ($is_connected ? 'after' : 'before') . ' the first connection',
-			\%cast, @asked, [ break => $fault ], (grep { $_->[0] =~ /starts/ } @told), (grep { $_->[0] =~ /ends/ } @told),
-			[ mend => $fault ],
-			(map { [ $_ => 'SELECT count(*) FROM zk_locks', 0 ] } 0 .. $#calls),
-			# The ensemble is back, and all is free.
-			[ 0 => "zk_try_lock(ARRAY['asked', 'asked/below', 'asked too'], '30s')", 't' ],
-			[ 'quit' ], [ gone => 'asked' ], [ gone => 'asked too' ]);
+		push @rows, (map { [ $_ => $connect ] } keys %cast),
+		  (map { $calls[$_][0][1] ? [ $_ => "SET $calls[$_][0][1] = '300ms'" ] : () } 0 .. $#calls),
+		  [ break => $fault ],
+		  (map { [ "$_ starts" => $calls[$_][0][0] ] } 0 .. $#calls),
+		  (map { [ "$_ ends" => @{ $calls[$_] }[1 .. $#{ $calls[$_] }] ] } 0 .. $#calls),
+		  [ mend => $fault ],
+		  (map { [ $_ => 'RESET ALL; SELECT count(*) FROM zk_locks', 0 ] } 0 .. $#calls),
+		  # The ensemble is back, and all is free.
+		  [ 0 => "zk_try_lock(ARRAY['asked', 'asked/below', 'asked too'], '30s')", 't' ], [ 0 => 'SELECT zk_unlock_all()' ],
+		  [ gone => 'asked' ], [ gone => 'asked too' ];
 	}
 }
+$table->run('nobody answers', \%cast, @rows);
 
 # Once the ensemble has said that somebody is ahead, false is true, unless that has
 # been known for no more than a broken connection.
