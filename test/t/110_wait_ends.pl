@@ -23,6 +23,14 @@ my $path = lock_path('wait');
 my $at_once = 4;
 my $bound = 3;
 
+# The words of each end, and what the client and the log are told besides.
+my %words = (
+	statement_timeout => 'canceling statement due to statement timeout',
+	lock_timeout => 'canceling statement due to lock timeout',
+	cancel => 'canceling statement due to user request',
+	terminate => 'terminating connection due to administrator command');
+my $context = '\n(?:.*DETAIL:.*\n)?.*CONTEXT:  while waiting for ZooKeeper lock "wait"';
+
 # Holder and successor are of one cluster, who leaves the queue is of the other.
 my $holder = background($node{berlin});
 my $successor = background($node{berlin});
@@ -97,17 +105,14 @@ sub bound_ends_wait
 }
 
 bound_ends_wait('statement_timeout', '57014',
-	qr/canceling statement due to statement timeout/,
-	"SELECT zk_lock('wait')", "SET statement_timeout = '${bound}s'");
+	qr/$words{statement_timeout}$context/, "SELECT zk_lock('wait')", "SET statement_timeout = '${bound}s'");
 bound_ends_wait('lock_timeout', '55P03',
-	qr/canceling statement due to lock timeout/,
-	"SELECT zk_lock('wait')", "SET lock_timeout = '${bound}s'");
+	qr/$words{lock_timeout}$context/, "SELECT zk_lock('wait')", "SET lock_timeout = '${bound}s'");
 bound_ends_wait('timeout argument', '55P03',
 	qr/could not obtain lock "wait" within ${bound}000 ms/,
 	"SELECT zk_lock('wait', '${bound}s')");
 bound_ends_wait('the earlier of lock_timeout and argument', '55P03',
-	qr/canceling statement due to lock timeout/,
-	"SELECT zk_lock('wait', '1 hour')", "SET lock_timeout = '${bound}s'");
+	qr/$words{lock_timeout}/, "SELECT zk_lock('wait', '1 hour')", "SET lock_timeout = '${bound}s'");
 bound_ends_wait('a try with a timeout', '00000', qr/^f$/,
 	"SELECT zk_try_lock('wait', '${bound}s')");
 
@@ -119,7 +124,7 @@ subtest 'pg_cancel_backend' => sub {
 	$waiter->wait_result;
 	cmp_ok(time - $start, '<', $at_once, 'ends at once');
 	is($waiter->sqlstate, '57014', 'SQLSTATE');
-	like($waiter->error, qr/canceling statement due to user request/, 'message');
+	like($waiter->error, qr/$words{cancel}$context/, 'message');
 	queue_moves_on($start);
 	is($waiter->query("SELECT zk_try_lock('wait'), zk_unlock('wait')"),
 		't|t', 'the session goes on');
@@ -133,8 +138,7 @@ subtest 'pg_terminate_backend' => sub {
 	$waiter->wait_result;
 	cmp_ok(time - $start, '<', $at_once, 'ends at once');
 	is($waiter->sqlstate, '08006', 'the connection is gone');
-	like($waiter->error,
-		qr/terminating connection due to administrator command/, 'message');
+	like($waiter->error, qr/$words{terminate}$context/, 'message');
 	queue_moves_on($start);
 };
 
@@ -315,6 +319,9 @@ subtest '200 cancels on free locks' => sub {
 	$session->quit;
 	assert_no_nodes($zk, $path, 'nothing left');
 };
+
+my $log = slurp_file($node{paris}->logfile);
+like($log, qr/$words{$_}$context/, "$_: the log says the same") foreach sort keys %words;
 
 foreach my $name (sort keys %node)
 {

@@ -201,14 +201,6 @@ foreach my $pid ($ssh_pid, $http_pid)
 	waitpid $pid, 0;
 }
 
-$table->run('zklock.max_locks', { session => session($node, 'zklock.max_locks' => 10) },
-	[ session => "zk_lock('many/' || i) FROM generate_series(1, 10) i" ],
-	[ session => "zk_lock('many/11')", '!53400' ],
-	# One that is held may be taken again.
-	[ session => "zk_lock('many/10')", qr/^\d+$/ ],
-	[ nodes => many => 10 ],
-	[ session => 'SELECT zk_unlock_all()' ], [ gone => 'many' ]);
-
 $client->close;
 ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal/), 'the cluster did not crash');
 

@@ -1,6 +1,7 @@
 
-# An error names the lock and says what stands in the way: who waits for which lock
-# when a wait is ended, who holds it, whose ACL it is and what credentials there were.
+# An error names the lock and says what stands in the way: who holds it, whose ACL it is
+# and what credentials there were. That a wait which is ended says for which lock it was:
+# t/110.
 # Who works elsewhere is for members of pg_monitor.
 
 use strict;
@@ -61,31 +62,6 @@ sub told
 		}
 		like($session{$name}->error, $pattern, "$name: $sql");
 	};
-}
-
-sub by_hand
-{
-	my ($function) = @_;
-	return ([ queue => words => 2 ],
-		sub { my (%session) = @_; $node->safe_psql('postgres', "SELECT $function(" . $session{waiter}->pid . ')'); });
-}
-
-my %ends = (
-	lock_timeout => [ '55P03', [ waiter => "SET lock_timeout = '2s'" ] ],
-	statement_timeout => [ '57014', [ waiter => "SET statement_timeout = '2s'" ] ],
-	pg_cancel_backend => [ '57014', undef, by_hand('pg_cancel_backend') ],
-	pg_terminate_backend => [ '08006', undef, by_hand('pg_terminate_backend') ]);
-foreach my $what (sort keys %ends)
-{
-	my ($state, $setting, @meanwhile) = @{ $ends{$what} };
-	$table->run("$what ends a wait", { waiter => connected() },
-		\&mark,
-		$setting // (),
-		[ 'waiter starts' => "zk_lock('words')" ],
-		@meanwhile,
-		[ 'waiter ends' => "!$state", $context ],
-		sub { logs(qr/CONTEXT:  while waiting for ZooKeeper lock "words"/); },
-		[ 'quit' ], [ queue => words => 1 ]);
 }
 
 $table->run('in PL/pgSQL the context comes first, once, and ends with the wait', { session => connected() },
