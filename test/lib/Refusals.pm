@@ -35,7 +35,7 @@ use ZkLockTest;
 our @EXPORT = qw(session);
 
 # Rows that begin with these are none of a session.
-my $verbs = qr/^(?:break|mend|queue|nodes|same|gone|state|quit)$/;
+my $verbs = qr/^(?:break|mend|queue|nodes|same|gone|state|cancel|quit)$/;
 
 # Until something has come or gone that is on its way, in seconds.
 my $patience = 30;
@@ -79,13 +79,15 @@ sub new
 			paused => sub { $zk->pause; },
 			cut => sub { $proxy->cut; },
 			'cut replies' => sub { $proxy->cut('replies'); },
+			'cut requests' => sub { $proxy->cut('requests'); },
 			refused => sub { $proxy->refuse; $proxy->reset_connections; },
 			# as it is behind a load balancer
 			down => sub { $zk->stop; $proxy->refuse; $proxy->reset_connections; } },
 		mend => {
 			stopped => sub { $zk->start; },
 			paused => sub { $zk->resume; },
-			(map { $_ => sub { $proxy->heal; } } 'cut', 'cut replies', 'refused'),
+			(map { $_ => sub { $proxy->heal; } } 'cut', 'cut replies', 'cut requests', 'refused'),
+			reset => sub { $proxy->reset_connections; $proxy->heal; },
 			down => sub { $zk->start; $proxy->heal; } } }, $class;
 }
 
@@ -101,13 +103,14 @@ Rows are
   [ 'name ends' => $expected, ... ]
   [ 'name gets' => $sql ]                   again and again, until the output is "t"
   [ 'name notes' => $sql ]                  the output
-  [ 'name repeats' => $sql ]                has the same one
+  [ 'name repeats' => $sql ]                has the output of the last "notes" or "ends"
   [ break => $fault ], [ mend => $fault ]   see new()
   [ queue => $lock => $count ]              until so many are in that queue
   [ nodes => $lock => $count ]              until there are so many ephemeral znodes, of that
                                             name and below
   [ same => $lock ], [ gone => $lock ]      until there are those again; until there are none
   [ state => $name => $state ]              until the session sees itself in that state
+  [ cancel => $name ]                       by another session
   [ 'quit' ]                                all sessions end, as they do behind the last row
   sub { my (%session) = @_; ... }           whatever else
 
@@ -136,6 +139,11 @@ sub run
 sub _do
 {
 	my ($self, $cast, $word, @row) = @_;
+	if ($word eq 'cancel')
+	{
+		my $session = $cast->{ $row[0] };
+		return $session->node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $session->pid . ')');
+	}
 	return map { $_->quit } values %$cast if $word eq 'quit';
 	if ($word =~ /^(?:break|mend)$/)
 	{
@@ -175,8 +183,8 @@ sub _do
 		}
 	}
 	my $result = $session->wait_result;
-	@row = $result, $self->{notes}{$name} = $result if $verb eq 'notes';
 	@row = $self->{notes}{$name} if $verb eq 'repeats';
+	$self->{notes}{$name} = $result if $verb =~ /^(?:notes|ends)$/;
 	return _compare($what, $session, $result, time - $start, @row);
 }
 

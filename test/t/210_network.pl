@@ -9,6 +9,7 @@ use warnings;
 
 use File::Temp ();
 use Proxy;
+use Refusals;
 use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
@@ -41,8 +42,8 @@ my $berlin = cluster('berlin', $zk,
 	servers => $proxy->address,
 	'zklock.session_timeout' => '6s');
 my $paris = cluster('paris', $zk);
-my $rival = background($paris);
-my $pid_waits = sub { wait_for_wait($berlin, $_[0]->pid) };
+my $client = $zk->client;
+my $table = Refusals->new($zk, $proxy);
 
 sub nodes
 {
@@ -50,259 +51,150 @@ sub nodes
 	return [ map { $_->[0] } $zk->ephemerals(lock_path($name) . '/') ];
 }
 
-# A session that is connected.
-sub session
+# A session that is connected, of a timeout that is not over while the network is cut.
+sub connected
 {
-	my $session = background($berlin);
-	$session->query_safe("SELECT zk_lock('connect'), zk_unlock('connect')");
-	return $session;
+	return session($berlin, is_connected => 1, 'zklock.session_timeout' => '15s');
 }
 
 # What is cut, and what ends it: a link that comes back, or a reset connection.
 foreach my $case (
-	[ 'requests cut, link back', 'requests', 0 ],
-	[ 'replies cut, link back', 'replies', 0 ],
-	[ 'requests cut, connection reset', 'requests', 1 ],
-	[ 'replies cut, connection reset', 'replies', 1 ],
-	[ 'both cut, connection reset', 'both', 1 ])
+	[ 'cut requests', 'cut requests' ], [ 'cut replies', 'cut replies' ],
+	[ 'cut requests', 'reset' ], [ 'cut replies', 'reset' ], [ 'cut', 'reset' ])
 {
-	my ($what, $direction, $reset) = @$case;
-	my $heal = sub {
-		$proxy->reset_connections if $reset;
-		$proxy->heal;
-	};
+	my ($fault, $end) = @$case;
 	# Until the server has what gets through.
-	my $wait_for_create = sub {
-		my ($count) = @_;
-		return if $direction ne 'replies';
-		poll_until { @{ nodes('cut') } == $count } 'the create to arrive', 10;
-	};
+	my $arrival = sub { my ($count) = @_; return $fault eq 'cut replies' ? [ nodes => cut => $count ] : (); };
+	my @released = ([ asker => "zk_unlock('cut')", 't' ], [ gone => 'cut' ]);
 
-	subtest "create: $what" => sub {
-		my $session = session();
-		$session->query_safe("SELECT zk_lock('cut'), zk_unlock('cut')");
-		$proxy->cut($direction);
-		$session->start_query("SELECT zk_lock('cut')");
-		$pid_waits->($session);
-		$wait_for_create->(1);
-		$heal->();
-		my $token = $session->wait_result;
-		is($session->sqlstate, '00000', 'granted');
-		my $nodes = nodes('cut');
-		is(scalar @$nodes, 1, 'exactly one node');
-		is($session->query_safe('SELECT node, token FROM zk_locks'),
-			"$nodes->[0]|$token", 'the one it knows');
-		my $client = $zk->client;
-		is($client->exists($nodes->[0])->{czxid}, $token, 'with its token');
-		$client->close;
-		is($rival->query_safe("SELECT zk_try_lock('cut')"), 'f', 'it holds');
-		$session->query_safe("SELECT zk_unlock('cut')");
-		assert_no_nodes($zk, lock_path('cut'), 'nothing left');
-		$session->quit;
-	};
+	$table->run("create: $fault, $end", { asker => connected(), rival => session($paris) },
+		[ asker => "zk_lock('cut'), zk_unlock('cut')" ],
+		[ break => $fault ],
+		[ 'asker starts' => "zk_lock('cut')" ], [ 'asker waits' ], $arrival->(1),
+		[ mend => $end ],
+		[ 'asker ends' => qr/^\d+$/ ], [ nodes => cut => 1 ],
+		# It knows its node, and the token is that one's.
+		[ 'asker repeats' => 'SELECT token FROM zk_locks' ],
+		sub {
+			my (%session) = @_;
+			my ($node) = @{ nodes('cut') };
+			is($session{asker}->query_safe('SELECT node, token FROM zk_locks'),
+				join('|', $node, $client->exists($node)->{czxid}), 'the node and its token');
+		},
+		[ rival => "zk_try_lock('cut')", 'f' ],
+		@released);
 
-	subtest "create and wait: $what" => sub {
-		my $session = session();
-		$rival->query_safe("SELECT zk_lock('cut')");
-		$proxy->cut($direction);
-		$session->start_query("SELECT zk_lock('cut')");
-		$pid_waits->($session);
-		$wait_for_create->(2);
-		$heal->();
-		wait_for_queue($zk, lock_path('cut'), 2);
-		# The server makes a node known to who lists a queue before it is its session's.
-		eval { poll_until { @{ nodes('cut') } == 2 } 'one node of each', 10 };
-		is(scalar @{ nodes('cut') }, 2, 'one node of each');
-		ok(!$session->is_done, 'it waits');
-		$rival->query_safe("SELECT zk_unlock('cut')");
-		$session->wait_result;
-		is($session->sqlstate, '00000', 'granted');
-		is(scalar @{ nodes('cut') }, 1, 'exactly one node');
-		$session->query_safe("SELECT zk_unlock('cut')");
-		assert_no_nodes($zk, lock_path('cut'), 'nothing left');
-		$session->quit;
-	};
+	# The server makes a node known to who lists a queue before it is its session's.
+	$table->run("create and wait: $fault, $end", { asker => connected(), rival => session($paris) },
+		[ rival => "zk_lock('cut')" ],
+		[ break => $fault ],
+		[ 'asker starts' => "zk_lock('cut')" ], [ 'asker waits' ], $arrival->(2),
+		[ mend => $end ], [ queue => cut => 2 ], [ nodes => cut => 2 ],
+		[ 'asker waits' ],
+		[ rival => "zk_unlock('cut')", 't' ], [ 'asker ends' ], [ nodes => cut => 1 ],
+		@released);
 
-	subtest "create is cancelled: $what" => sub {
-		my $session = session();
-		$proxy->cut($direction);
-		$session->start_query("SELECT zk_lock('cut')");
-		$pid_waits->($session);
-		$wait_for_create->(1);
-		my $start = time;
-		$berlin->safe_psql('postgres',
-			'SELECT pg_cancel_backend(' . $session->pid . ')');
-		$session->wait_result;
-		is($session->sqlstate, '57014', 'cancelled');
-		cmp_ok(time - $start, '<', 2, 'at once');
-		$heal->();
-		assert_no_nodes($zk, lock_path('cut'), 'no orphan');
-		is($session->query_safe("SELECT zk_try_lock('cut')"), 't',
-			'the session goes on');
-		is(scalar @{ nodes('cut') }, 1, 'with one node');
-		$session->query_safe("SELECT zk_unlock('cut')");
-		assert_no_nodes($zk, lock_path('cut'), 'nothing left');
-		$session->quit;
-	};
+	$table->run("create is cancelled: $fault, $end", { asker => connected() },
+		[ break => $fault ],
+		[ 'asker starts' => "zk_lock('cut')" ], [ 'asker waits' ], $arrival->(1),
+		[ cancel => 'asker' ], [ 'asker ends' => '!57014', 5 ],
+		[ mend => $end ], [ gone => 'cut' ],
+		[ asker => "zk_try_lock('cut')", 't' ], [ nodes => cut => 1 ],
+		@released);
 
-	subtest "unlock: $what" => sub {
-		my $session = session();
-		$session->query_safe("SELECT zk_lock('cut')");
-		$proxy->cut($direction);
-		my $start = time;
-		is($session->query_safe("SELECT zk_unlock('cut')"), 't', 'released');
-		cmp_ok(time - $start, '<', 1, 'without waiting');
-		is($session->query_safe('SELECT count(*) FROM zk_locks'),
-			0, 'nothing is held here');
-		$heal->();
-		assert_no_nodes($zk, lock_path('cut'), 'the node goes');
-		is($session->query_safe("SELECT zk_try_lock('cut')"), 't',
-			'the session goes on');
-		$session->query_safe("SELECT zk_unlock('cut')");
-		assert_no_nodes($zk, lock_path('cut'), 'nothing left');
-		$session->quit;
-	};
+	# It does not wait.
+	$table->run("unlock: $fault, $end", { asker => connected() },
+		[ asker => "zk_lock('cut')" ],
+		[ break => $fault ],
+		[ asker => "zk_unlock('cut')", 't', 5 ], [ asker => 'SELECT count(*) FROM zk_locks', 0 ],
+		[ mend => $end ], [ gone => 'cut' ],
+		[ asker => "zk_try_lock('cut')", 't' ],
+		@released);
 }
 
 # What is left of the cancelled wait is ahead of the try in every queue on the
 # way, but nobody holds the lock.
-subtest 'a try after a cancelled wait' => sub {
-	my $session = session();
-	$session->query_safe("SELECT zk_lock('again'), zk_unlock('again')");
-	$proxy->cut('replies');
-	$session->start_query("SELECT zk_lock('again')");
-	$pid_waits->($session);
-	poll_until { @{ nodes('again') } == 1 } 'the create to arrive', 10;
-	$berlin->safe_psql('postgres',
-		'SELECT pg_cancel_backend(' . $session->pid . ')');
-	$session->wait_result;
-	is($session->sqlstate, '57014', 'cancelled');
-	my $before = $zk->packets_received;
-	$session->start_query("SELECT zk_try_lock('again')");
-	poll_until { $zk->packets_received > $before } 'the try to ask', 10;
-	$proxy->heal;
-	is($session->wait_result, 't', 'the try is not in its own way');
-	$session->query('SELECT zk_unlock_all()');
-	assert_no_nodes($zk, lock_path('again'), 'nothing left');
-	$session->quit;
-};
+my $before;
+$table->run('a try after a cancelled wait', { asker => connected() },
+	[ asker => "zk_lock('again'), zk_unlock('again')" ],
+	[ break => 'cut replies' ],
+	[ 'asker starts' => "zk_lock('again')" ], [ 'asker waits' ], [ nodes => again => 1 ],
+	[ cancel => 'asker' ], [ 'asker ends' => '!57014' ],
+	sub { $before = $zk->packets_received; },
+	[ 'asker starts' => "zk_try_lock('again')" ],
+	sub { poll_until { $zk->packets_received > $before } 'the try to ask', 30; },
+	[ mend => 'cut replies' ],
+	[ 'asker ends' => 't' ],
+	[ asker => 'SELECT zk_unlock_all()' ], [ gone => 'again' ]);
 
-subtest 'the connection is reset while holding and waiting' => sub {
-	my ($holder, $waiter) = map { session() } 1 .. 2;
-	$holder->query_safe("SELECT zk_lock('reset')");
-	$waiter->start_query("SELECT zk_lock('reset')");
-	wait_for_queue($zk, lock_path('reset'), 2);
-	my $before = nodes('reset');
-	foreach (1 .. 5)
-	{
-		$proxy->reset_connections;
-		poll_until { $proxy->connections >= 2 } 'both to be back', 10;
-	}
-	is_deeply(nodes('reset'), $before, 'both keep their nodes');
-	ok(!$waiter->is_done, 'the waiter waits');
-	$holder->query_safe("SELECT zk_unlock('reset')");
-	$waiter->wait_result;
-	is($waiter->sqlstate, '00000', 'and is granted');
-	$waiter->query_safe("SELECT zk_unlock('reset')");
-	assert_no_nodes($zk, lock_path('reset'), 'nothing left');
-	$_->quit foreach $holder, $waiter;
+my $reset = sub {
+	$proxy->reset_connections;
+	poll_until { $proxy->connections >= 2 } 'both to be back', 30;
 };
+$table->run('the connection is reset while holding and waiting', { holder => connected(), waiter => connected() },
+	[ holder => "zk_lock('reset')" ],
+	[ 'waiter starts' => "zk_lock('reset')" ], [ queue => reset => 2 ], [ nodes => reset => 2 ],
+	($reset) x 5,
+	[ same => 'reset' ], [ 'waiter waits' ],
+	[ holder => "zk_unlock('reset')", 't' ], [ 'waiter ends' ],
+	[ waiter => "zk_unlock('reset')", 't' ], [ gone => 'reset' ]);
 
 # A connection may be accepted and never served: by a ZooKeeper server that is
 # just starting, by a load balancer without a server behind it. The session
 # lives, another attempt would find it; a lock must not be lost for that.
-subtest 'a reconnect that nobody answers' => sub {
-	my ($holder, $waiter) = map { session() } 1 .. 2;
-	my $id = $holder->query_safe('SELECT session_id FROM zk_session');
-	$holder->query_safe("SELECT zk_lock('swallowed')");
-	$waiter->start_query("SELECT zk_lock('swallowed')");
-	wait_for_queue($zk, lock_path('swallowed'), 2);
-	my $before = nodes('swallowed');
-
+my $away = sub {
 	open my $file, '>', $swallow or die $!;
 	close $file;
 	$proxy->reset_connections;
-	poll_until { -s $swallow >= 2 * length "one\n" } 'both to reconnect', 10;
+	poll_until { -s $swallow >= 2 * length "one\n" } 'both to reconnect', 30;
 	unlink $swallow;
-	poll_until
-	{
-		$holder->query('SELECT state FROM zk_session') =~ /connected|lost|none/;
-	}
-	'a decision', 20;
-	is($holder->query('SELECT state, session_id FROM zk_session'),
-		"connected|$id", 'the session is kept');
-	is_deeply(nodes('swallowed'), $before, 'and the nodes in the queue');
-	$holder->query("SELECT zk_unlock('swallowed')");
-	$waiter->wait_result;
-	$_->quit foreach $holder, $waiter;
-	assert_no_nodes($zk, lock_path('swallowed'), 'nothing left');
 };
+$table->run('a reconnect that nobody answers', { holder => connected(), waiter => connected() },
+	[ holder => "zk_lock('swallowed')" ],
+	[ 'holder notes' => 'SELECT session_id FROM zk_session' ],
+	[ 'waiter starts' => "zk_lock('swallowed')" ], [ queue => swallowed => 2 ], [ nodes => swallowed => 2 ],
+	$away,
+	[ state => holder => 'connected' ],
+	[ 'holder repeats' => 'SELECT session_id FROM zk_session' ], [ same => 'swallowed' ],
+	[ holder => "zk_unlock('swallowed')", 't' ], [ 'waiter ends' ],
+	[ 'quit' ], [ gone => 'swallowed' ]);
 
-# Refused at once, or a silence in which nobody knows.
-foreach my $case ([ 'refuses', sub { $proxy->refuse; } ],
-	[ 'does not answer', sub { $proxy->cut; } ])
+# Refused at once, or a silence in which nobody knows. A shorter timeout ends it, too; a try
+# does not take that for busy; and it can be cancelled.
+foreach my $fault ('refused', 'cut')
 {
-	my ($what, $break) = @$case;
-	subtest "the server $what" => sub {
-		my $session = background($berlin);
-		$session->query_safe("SET zklock.connect_timeout = '1s'");
-		$break->();
-		foreach my $sql ("SELECT zk_lock('unreachable')",
-			"SELECT zk_try_lock('unreachable')",
-			"SELECT * FROM zk_lock_queue('unreachable')")
-		{
-			my $start = time;
-			$session->query($sql);
-			my $took = time - $start;
-			is($session->sqlstate, '08001', $sql);
-			cmp_ok($took, '<', 5, 'ends with connect_timeout');
-			like($session->error,
-				qr/ERROR:  could not connect to ZooKeeper within 1000 ms\nDETAIL:  .+\nHINT:  .+/,
-				'with DETAIL and HINT');
-		}
-		$session->query_safe("SET zklock.connect_timeout = '9s'");
-		my $start = time;
-		$session->query("SELECT zk_lock('unreachable', '300ms')");
-		is($session->sqlstate, '55P03', 'a shorter timeout ends it, too');
-		cmp_ok(time - $start, '<', 5, 'in its time');
-		$session->query("SELECT zk_try_lock('unreachable', '300ms')");
-		is($session->sqlstate, '08001', 'a try does not take that for busy');
-		$session->query_safe("SET zklock.connect_timeout = '1min'");
-		$session->start_query("SELECT zk_lock('unreachable')");
-		$pid_waits->($session);
-		$berlin->safe_psql('postgres',
-			'SELECT pg_cancel_backend(' . $session->pid . ')');
-		$session->wait_result;
-		is($session->sqlstate, '57014', 'it can be cancelled');
-
-		$proxy->heal;
-		$session->query_safe("SET zklock.connect_timeout = '10s'");
-		like($session->query("SELECT zk_lock('unreachable')"),
-			qr/^\d+$/, 'the same backend works when the server is back');
-		is(scalar @{ nodes('unreachable') }, 1, 'with one node');
-		$session->quit;
-		assert_no_nodes($zk, lock_path('unreachable'), 'nothing left');
-	};
+	$table->run("no server before the first connection: $fault", { asker => session($berlin) },
+		[ break => $fault ],
+		[ asker => "SET zklock.connect_timeout = '1s'" ],
+		(map {
+			[ asker => $_, '!08001', 20,
+				qr/ERROR:  could not connect to ZooKeeper within 1000 ms\nDETAIL:  .+\nHINT:  .+/ ]
+		} "zk_lock('unreachable')", "zk_try_lock('unreachable')", "SELECT * FROM zk_lock_queue('unreachable')"),
+		[ asker => "SET zklock.connect_timeout = '1min'" ],
+		[ asker => "zk_lock('unreachable', '300ms')", '!55P03', 30 ],
+		[ asker => "zk_try_lock('unreachable', '300ms')", '!08001', 30 ],
+		[ 'asker starts' => "zk_lock('unreachable')" ], [ 'asker waits' ],
+		[ cancel => 'asker' ], [ 'asker ends' => '!57014' ],
+		[ mend => $fault ],
+		[ asker => "zk_lock('unreachable')", qr/^\d+$/ ], [ nodes => unreachable => 1 ],
+		[ 'quit' ], [ gone => 'unreachable' ]);
 }
 
 # Who is not connected when the backend ends ends the session once that is possible, long
 # before the ensemble would.
-subtest 'quit while there is no connection' => sub {
-	my $session = background($berlin);
-	$session->query_safe("SET zklock.session_timeout = '40s'; SELECT zk_lock('away')");
-	$proxy->refuse;
-	$proxy->reset_connections;
-	poll_until { $session->query_safe('SELECT state FROM zk_session') eq 'suspended' } 'it to notice', 20;
-	my $pid = $session->pid;
-	$session->quit;
-	poll_until { !-d "/proc/$pid" } 'the backend to end', 20;
-	$proxy->heal;
-	assert_no_nodes($zk, lock_path('away'), 'nothing left');
-};
+$table->run('quit while there is no connection', { holder => session($berlin, 'zklock.session_timeout' => '90s') },
+	[ holder => "zk_lock('away')" ],
+	[ break => 'refused' ], [ state => holder => 'suspended' ],
+	sub {
+		my (%session) = @_;
+		$session{holder}->quit;
+		poll_until { !-d '/proc/' . $session{holder}->pid } 'the backend to end', 30;
+	},
+	[ mend => 'refused' ], [ gone => 'away' ]);
 
 # The end of a backend must not take long because ZooKeeper is away.
 subtest 'quit while cut off' => sub {
-	my $session = session();
+	my $session = session($berlin, is_connected => 1);
 	$session->query_safe("SELECT zk_lock('quit')");
 	$proxy->cut;
 	my $start = time;
@@ -322,22 +214,14 @@ subtest 'quit while cut off' => sub {
 # reading: then the client library tells nobody. No server is to be had any more, so
 # nothing else tells it either.
 subtest 'reset just ahead of a request' => sub {
-	my $session = session();
+	my $session = session($berlin, is_connected => 1);
 	$session->query_safe("SELECT zk_lock('reset')");
-	my $pid = $session->pid;
-	my $program;
-	foreach my $file (glob '/proc/[0-9]*/cmdline')
-	{
-		open my $title, '<', $file or next;
-		next
-		  unless (readline($title) // '') =~ /^zklock: session of backend $pid\b/;
-		($program) = $file =~ /(\d+)/;
-	}
+	my ($program) = session_programs($session->pid);
 	kill 'STOP', $program;
 	$proxy->refuse;
 	$proxy->reset_connections;
 	$session->start_query("SELECT zk_try_lock('other', '3s')");
-	$pid_waits->($session);
+	wait_for_wait($berlin, $session->pid);
 	kill 'CONT', $program;
 	$session->wait_result;
 	my $is_lost = eval {

@@ -5,54 +5,20 @@
 use strict;
 use warnings;
 
-use IPC::Run;
+use Proxy;
 use Test::More;
 use ZkLockTest;
 use ZooKeeper;
 
-# In Python, whose event loop has a clock: bytes pass 0.2 s after they came.
-my $slow_proxy = <<'EOP';
-import asyncio, sys
-delay, host, port, own_port = 0.2, sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-async def pipe(reader, writer):
-    loop = asyncio.get_event_loop()
-    queue = asyncio.Queue()
-    async def pass_on():
-        while True:
-            when, data = await queue.get()
-            await asyncio.sleep(max(0, when - loop.time()))
-            if not data:
-                return writer.close()
-            writer.write(data)
-    passing = asyncio.ensure_future(pass_on())
-    while True:
-        try:
-            data = await reader.read(65536)
-        except OSError:
-            data = b''
-        await queue.put((loop.time() + delay, data))
-        if not data:
-            return await passing
-async def serve(reader, writer):
-    far_reader, far_writer = await asyncio.open_connection(host, port)
-    await asyncio.gather(pipe(reader, far_writer), pipe(far_reader, writer))
-async def main():
-    server = await asyncio.start_server(serve, '127.0.0.1', own_port)
-    await server.serve_forever()
-asyncio.run(main())
-EOP
-
 my $zk = ZooKeeper->new(tick_time => 200)->start;
-my ($host, $port) = split /:/, $zk->connect_string;
-my $slow_port = ZooKeeper::free_port();
-my $slow = IPC::Run::start([ 'python3', '-c', $slow_proxy, $host, $port, $slow_port ]);
+my $slow = Proxy->new($zk->connect_string, delay => 0.2);
 my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '1s');
 $node->safe_psql('postgres', 'CREATE TABLE work (i int)');
 
 foreach my $guard (qw(lease quorum))
 {
 	my $session = background($node);
-	$session->query_safe("SET zklock.servers = '127.0.0.1:$slow_port';
+	$session->query_safe("SET zklock.servers = '" . $slow->address . "';
 		SET zklock.commit_guard = $guard");
 	poll_until { $session->query("SELECT zk_lock('slow')"); $session->sqlstate eq '00000' }
 	'the proxy', 10;
@@ -65,6 +31,4 @@ foreach my $guard (qw(lease quorum))
 	$session->quit;
 }
 is($node->safe_psql('postgres', 'SELECT count(*) FROM work'), '0', 'nothing is written');
-$slow->signal('KILL');
-$slow->finish;
 done_testing();

@@ -101,7 +101,7 @@ $table->run('who is in the way',
 	told(session => "SELECT zk_lock('words', '1s')", qr/$two/),
 	told(session => "SELECT zk_hold('words', 'why', '1s')",
 		qr/could not obtain lock "words" within 1000 ms\n$two\n$context/),
-	sub { my (%session) = @_; $node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $session{waiter}->pid . ')'); },
+	[ cancel => 'waiter' ],
 	[ 'waiter ends' => '!57014' ],
 	[ queue => words => 1 ]);
 
@@ -115,7 +115,7 @@ $table->run('an ensemble that falls silent does not prolong a wait',
 	sub { logs(qr/still waiting for ExclusiveLock on ZooKeeper lock "words"/); },
 	[ break => 'cut replies' ],
 	[ 'cut_off ends' => '!55P03', qr/DETAIL:  Up to 2 contenders are ahead\./, 40 ], [ mend => 'cut replies' ],
-	sub { my (%session) = @_; $node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $session{waiter}->pid . ')'); },
+	[ cancel => 'waiter' ],
 	[ 'waiter ends' => '!57014' ],
 	[ 'quit' ], [ queue => words => 1 ]);
 
