@@ -1555,8 +1555,13 @@ BEGIN
 			SELECT FROM pg_catalog.pg_roles r
 			WHERE r.rolname OPERATOR(pg_catalog.=) role_name::pg_catalog.name)
 		THEN
-			EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', role_name);
-			CONTINUE;
+			-- Unless CREATE EXTENSION in another database is faster: that is waited for.
+			BEGIN
+				EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', role_name);
+				CONTINUE;
+			EXCEPTION WHEN duplicate_object OR unique_violation THEN
+				NULL;
+			END;
 		END IF;
 		SELECT CASE
 				WHEN r.rolcanlogin THEN 'It may log in.'
@@ -1613,6 +1618,37 @@ BEGIN
 END $$;
 
 GRANT zklock_job TO zklock_operator;
+
+-- What ALTER DEFAULT PRIVILEGES of whoever runs this gives others is not meant for
+-- these: of functions they have what everybody has, of tables and views nothing.
+DO LANGUAGE plpgsql $$
+DECLARE
+	command pg_catalog.text;
+BEGIN
+	FOR command IN
+		SELECT DISTINCT pg_catalog.format('REVOKE ALL ON %s %s FROM %s', o.kind, o.name,
+			CASE WHEN a.grantee OPERATOR(pg_catalog.=) 0::pg_catalog.oid THEN 'PUBLIC'
+				ELSE pg_catalog.quote_ident(r.rolname::pg_catalog.text) END)
+		FROM pg_catalog.pg_extension AS e
+			JOIN pg_catalog.pg_depend AS d ON d.refobjid OPERATOR(pg_catalog.=) e.oid
+				AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass::pg_catalog.oid
+			JOIN (
+				SELECT p.tableoid, p.oid, 'ROUTINE', p.oid::pg_catalog.regprocedure::pg_catalog.text, p.proowner, p.proacl
+				FROM pg_catalog.pg_proc AS p
+				UNION ALL
+				SELECT c.tableoid, c.oid, 'TABLE', c.oid::pg_catalog.regclass::pg_catalog.text, c.relowner, c.relacl
+				FROM pg_catalog.pg_class AS c) AS o(classid, oid, kind, name, owner, acl)
+				ON o.oid OPERATOR(pg_catalog.=) d.objid AND o.classid OPERATOR(pg_catalog.=) d.classid
+			CROSS JOIN LATERAL pg_catalog.aclexplode(o.acl) AS a
+			LEFT JOIN pg_catalog.pg_roles AS r ON r.oid OPERATOR(pg_catalog.=) a.grantee
+		WHERE e.extname OPERATOR(pg_catalog.=) 'zklock'::pg_catalog.name
+			AND a.grantee OPERATOR(pg_catalog.<>) o.owner
+			AND (a.grantee OPERATOR(pg_catalog.<>) 0::pg_catalog.oid
+				OR o.kind OPERATOR(pg_catalog.=) 'TABLE'::pg_catalog.text)
+	LOOP
+		EXECUTE command;
+	END LOOP;
+END $$;
 
 REVOKE EXECUTE ON FUNCTION
 	_zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz),

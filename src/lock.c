@@ -32,8 +32,9 @@
 #include "keep.h"
 #include "name.h"
 
-/* How many locks are held. */
+/* How many locks are held, and how much of the ensemble their nodes take. */
 static int	nheld;
+static Size held_bytes;
 
 /*
  * zklock.max_locks: how many locks one backend may hold.  The end of a
@@ -41,6 +42,13 @@ static int	nheld;
  * too large for the ensemble (ZOOKEEPER-4306).
  */
 static int	max_locks_setting;
+
+/*
+ * How much their nodes may take, paths and data, whatever zklock.max_locks is:
+ * half of what a server takes for a transaction (jute.maxbuffer).  The other
+ * half is for what is not counted: the lock taken last, kept ones, facts.
+ */
+#define BYTES_MAX (512 * 1024)
 
 /*
  * Has this transaction, after it wrote, let go of a lock that was lost?  Then
@@ -102,7 +110,6 @@ static MemoryContext LockContext;
 static void make_room(void);
 static bool has_unkept(void);
 static Lock *enter_lock(const char *name);
-static void set_name(Lock *lock, const char *name);
 static void reserve_count(Lock *lock, RecipeMode mode, ZkScope scope);
 static int64 take_again(const ZkLockOrder *order, Lock *lock, Lock **taken);
 static int64 grant(const ZkLockOrder *order, Lock *lock, Lock **taken);
@@ -453,18 +460,25 @@ zklock_lock_is_of_session(const Lock *lock)
 
 /*
  * Raise 53400 if one more lock is past zklock.max_locks, with what is merely
- * kept given up.
+ * kept given up, or if those that are held take too much of the ensemble.
  */
 static void
 make_room(void)
 {
+	bool		are_long = nheld < max_locks_setting;
+
 	zklock_keep_drop_down_to(Max(max_locks_setting - nheld - 1, 0));
-	if (nheld < max_locks_setting)
+	if (are_long && held_bytes < BYTES_MAX)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("too many ZooKeeper locks"),
+			 are_long ?
+			 errdetail("This session holds %d, whose znodes have %zu bytes, and may have %d bytes.",
+					   nheld, held_bytes, BYTES_MAX) :
 			 errdetail("This session holds %d.", nheld),
+			 are_long ?
+			 errhint("Release some, or give locks shorter names.") :
 			 errhint("Release some, or increase \"%s\".",
 					 "zklock.max_locks")));
 }
@@ -510,26 +524,22 @@ enter_lock(const char *name)
 		lock->line = 0;
 		memset(&lock->place, 0, sizeof(lock->place));
 	}
-	if (!zklock_lock_is_held(lock))
-		set_name(lock, name);
+
+	/* the name in the words of whoever takes the lock now */
+	if (!zklock_lock_is_held(lock) &&
+		(lock->name == NULL || strcmp(lock->name, name) != 0))
+	{
+		char	   *former = lock->name;
+
+		lock->name = MemoryContextStrdup(LockContext, name);
+		if (former != NULL)
+			pfree(former);
+	}
 	lock->place.name = lock->name;
 	lock->place.lock_path = lock->path;
 	lock->place.root_length = root_length;
 	pfree(path);
 	return lock;
-}
-
-/* The name in the words of whoever takes the lock now. */
-static void
-set_name(Lock *lock, const char *name)
-{
-	char	   *former = lock->name;
-
-	if (former != NULL && strcmp(former, name) == 0)
-		return;
-	lock->name = MemoryContextStrdup(LockContext, name);
-	if (former != NULL)
-		pfree(former);
 }
 
 /*
@@ -598,8 +608,12 @@ count_one(const ZkLockOrder *order, Lock *lock, Lock **taken)
 {
 	ModeCount  *count = &lock->counts[order->mode];
 
-	if (!zklock_lock_is_held(lock) && nheld++ == 0)
-		zklock_session_note_use(true);
+	if (!zklock_lock_is_held(lock))
+	{
+		held_bytes += lock->nbytes;
+		if (nheld++ == 0)
+			zklock_session_note_use(true);
+	}
 	if (!zklock_lock_has_mode(lock, order->mode))
 		count->since = GetCurrentTimestamp();
 	if (order->scope == ZK_SCOPE_SESSION)
@@ -649,6 +663,8 @@ win_place(const ZkLockOrder *order, Lock *lock, int64 asked_at)
 		zklock_keep_is_wanted(lock->path);
 	zklock_session_open();
 	end = zklock_contend(&contender);
+	if (end == ZK_CONTEND_GRANTED)
+		lock->nbytes = strlen(lock->place.node) + strlen(contender.data);
 	if (end == ZK_CONTEND_GRANTED && contender.wants_keep)
 		zklock_keep_begin(&lock->place, contender.data);
 	return end;
@@ -749,6 +765,7 @@ end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live)
 			zklock_lock_note_late_loss(lock);
 		if (!zklock_keep_put(&lock->place, live))
 			zklock_place_leave(&lock->place, live);
+		held_bytes -= lock->nbytes;
 		if (--nheld > 0)
 			return;
 		zklock_session_note_use(false);

@@ -17,6 +17,7 @@
 
 #include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -26,6 +27,12 @@
 #include "lock.h"
 #include "name.h"
 #include "session.h"
+
+/*
+ * Most names of a call: as many as zklock.max_locks may be, in both modes.  The
+ * locks of more could not be held, and to look at them takes time and memory.
+ */
+#define NAMES_MAX 20000
 
 /* One of the locks of a call. */
 typedef struct Wanted
@@ -180,6 +187,7 @@ read_names(FunctionCallInfo fcinfo, int modes_argument,
 		char	   *name = TextDatumGetCString(names[i]);
 		char	   *path = zklock_name_path(name, NULL);
 
+		CHECK_FOR_INTERRUPTS();
 		wanted->order = *terms;
 		wanted->order.name = name;
 		wanted->order.mode = modes != NULL ? read_mode(modes[i]) :
@@ -210,6 +218,13 @@ read_array(FunctionCallInfo fcinfo, int argument, const char *what,
 		ereport(ERROR,
 				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
 				 errmsg("array of %ss must be one-dimensional", what)));
+	if (ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)) > NAMES_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many %ss in one call", what),
+				 errdetail("There are %d, and one call may have %d.",
+						   ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)),
+						   NAMES_MAX)));
 	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT,
 					  &elements, &nulls, nelements);
 	for (int i = 0; i < *nelements; i++)
@@ -232,7 +247,8 @@ read_mode(Datum word)
 		return RECIPE_SHARED;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("invalid lock mode \"%s\"", mode),
+			 errmsg("invalid lock mode \"%.*s\"",
+					pg_mbcliplen(mode, strlen(mode), RECIPE_NAME_MAX), mode),
 			 errdetail("A mode is \"exclusive\" or \"shared\".")));
 }
 

@@ -27,6 +27,9 @@ static char *root_setting;
  */
 static int	node_style = RECIPE_STYLE_CURATOR;
 
+/* How much is shown of a name that is too long, in bytes. */
+#define QUOTE_MAX 64
+
 static const struct config_enum_entry node_style_options[] = {
 	{"curator", RECIPE_STYLE_CURATOR, false},
 	{"curator_rw", RECIPE_STYLE_CURATOR_RW, false},
@@ -34,7 +37,7 @@ static const struct config_enum_entry node_style_options[] = {
 	{NULL, 0, false}
 };
 
-static char *name_to_utf8(const char *name);
+static char *name_to_utf8(const char *what, const char *name);
 static char *to_server(const char *utf8);
 static void refuse_reserved(const char *name);
 static char *slot_to_utf8(const char *slot);
@@ -71,15 +74,13 @@ char *
 zklock_name_path(const char *name, int *root_length)
 {
 	char	   *path = palloc(RECIPE_PATH_SIZE);
-	char	   *utf8 = name_to_utf8(name);
+	char	   *utf8 = name_to_utf8("lock name", name);
 	const char *below = strcmp(root_setting, "/") == 0 ? "" : root_setting;
 	char	   *root = psprintf("%s%s", zklock_session_chroot(), below);
 	RecipeNameError error;
 	size_t		offset;
 
 	error = recipe_check_name(utf8, &offset);
-	if (error == RECIPE_NAME_OK && strlen(name) > RECIPE_NAME_MAX)
-		error = RECIPE_NAME_TOO_LONG;
 	if (error != RECIPE_NAME_OK)
 		raise_bad_name("lock name", name, utf8, error, offset);
 	if (root[0] == '\0' &&
@@ -187,7 +188,7 @@ refuse_reserved(const char *name)
 static char *
 slot_to_utf8(const char *slot)
 {
-	char	   *utf8 = name_to_utf8(slot);
+	char	   *utf8 = name_to_utf8("slot", slot);
 	RecipeNameError error;
 	size_t		offset;
 
@@ -205,10 +206,13 @@ slot_to_utf8(const char *slot)
 
 /*
  * The name in UTF-8, as ZooKeeper wants it: palloc'ed, or the argument itself.
+ * Raises at once if it is too long, for it may have megabytes.
  */
 static char *
-name_to_utf8(const char *name)
+name_to_utf8(const char *what, const char *name)
 {
+	if (strlen(name) > RECIPE_NAME_MAX)
+		raise_bad_name(what, name, "", RECIPE_NAME_TOO_LONG, 0);
 	if (GetDatabaseEncoding() == PG_SQL_ASCII)
 		return pg_any_to_server(name, strlen(name), PG_SQL_ASCII);
 	return pg_server_to_any(name, strlen(name), PG_UTF8);
@@ -241,6 +245,8 @@ raise_bad_name(const char *what, const char *name, const char *utf8,
 		case RECIPE_NAME_TOO_LONG:
 			detail = psprintf("The %s has more than %d bytes.",
 							  noun, RECIPE_NAME_MAX);
+			name = psprintf("%.*s...", pg_mbcliplen(name, strlen(name), QUOTE_MAX),
+							name);
 			break;
 		case RECIPE_NAME_TOO_DEEP:
 			detail = psprintf("The name has more than %d components.",

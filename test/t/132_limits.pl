@@ -201,6 +201,44 @@ foreach my $pid ($ssh_pid, $http_pid)
 	waitpid $pid, 0;
 }
 
+# A server could not read the end of a session whose znodes have more than it takes for
+# a transaction (ZOOKEEPER-4306).
+subtest 'long names, with many locks allowed' => sub {
+	my $session = session($node, 'zklock.max_locks' => 10000);
+	$session->query(
+		"DO \$\$ BEGIN FOR i IN 1..1200 LOOP
+			PERFORM zk_lock('long/' || repeat('x', 490) || i); END LOOP; END \$\$");
+	is($session->sqlstate, '53400', 'are refused when there are too many for a session');
+	like($session->error, qr/DETAIL:  This session holds \d+, whose znodes have 52\d{4} bytes, and may have 524288 bytes/,
+		'and it is said how much there is');
+	like($session->error, qr/HINT:  Release some, or give locks shorter names/, 'and what to do');
+	my $held = $session->query_safe('SELECT count(*) FROM zk_locks');
+	cmp_ok($held, '>', 400, 'many can be held');
+	$session->query_safe("SELECT zk_unlock('long/' || repeat('x', 490) || 1)");
+	like($session->query("SELECT zk_lock('long/one')"), qr/^\d+$/, 'and one more when one was released');
+	$session->quit;
+	poll_until { !(my @nodes = $zk->ephemerals(lock_path('long') . '/')) }
+	'nodes to go with the session', 60;
+};
+
+subtest 'more than there can be' => sub {
+	my $session = session($node);
+	my $before = -s $node->logfile;
+	$session->query("SELECT zk_lock(array_fill('a'::text, ARRAY[2000000]))");
+	is($session->sqlstate, '54000', 'two million names');
+	like($session->error, qr/too many lock names in one call\nDETAIL:  There are 2000000, and one call may have 20000/,
+		'are counted, and not looked at');
+	foreach my $call ("zk_lock(repeat('x', 20000000))", "zk_lock(ARRAY[repeat('x', 20000000)])",
+		"zk_run_once('job', repeat('x', 20000000))", "zk_lock(ARRAY['a'], NULL, ARRAY[repeat('x', 20000000)])")
+	{
+		$session->query("SELECT $call");
+		like($session->sqlstate, qr/^(42602|22023)$/, "$call is refused");
+		cmp_ok(length $session->error, '<', 2000, 'in a few words');
+	}
+	cmp_ok((-s $node->logfile) - $before, '<', 20000, 'in the log, too');
+	$session->quit;
+};
+
 $client->close;
 ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal/), 'the cluster did not crash');
 

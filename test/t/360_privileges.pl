@@ -103,6 +103,53 @@ HINT:  /, 'who gets something by that is said');
 	sql('DROP EXTENSION zklock; DROP ROLE zklock_job, zklock_operator');
 };
 
+# The first has made the roles and not committed yet. Whoever comes then waits for it.
+subtest 'in two databases at a time' => sub {
+	foreach my $end ('COMMIT', 'ROLLBACK')
+	{
+		my ($first, $second) = map { background($node, database => $_) } 'postgres', 'other';
+		$first->query_safe('BEGIN; CREATE EXTENSION zklock');
+		$second->start_query('CREATE EXTENSION zklock');
+		poll_until
+		{
+			sql("SELECT count(*) FROM pg_stat_activity WHERE datname = 'other' AND wait_event_type = 'Lock'") == 1;
+		}
+		'the second to wait', 60;
+		$first->query_safe($end);
+		$second->wait_result;
+		is($second->error, '', "the second succeeds after $end of the first");
+		is(roles(), $as_made, 'with the same roles');
+		$_->quit foreach $first, $second;
+		sql('DROP EXTENSION IF EXISTS zklock');
+		$node->safe_psql('other', 'DROP EXTENSION zklock');
+		sql('DROP ROLE zklock_job, zklock_operator');
+	}
+};
+
+# What the installer gives to whoever he makes something for is not meant for this.
+subtest 'default privileges of the installer' => sub {
+	sql(join ';', map { "ALTER DEFAULT PRIVILEGES $_" }
+		'GRANT ALL ON TABLES TO anybody', 'GRANT ALL ON TABLES TO PUBLIC',
+		'GRANT ALL ON ROUTINES TO anybody WITH GRANT OPTION');
+	sql('CREATE ROLE nobody; CREATE EXTENSION zklock');
+	foreach my $role ('anybody', 'nobody')
+	{
+		ok(!may($role, 'zk_evict(text,bigint)'), "$role may not call what is the operator's");
+		is(sql("SELECT has_table_privilege('$role', 'zk_fences', 'INSERT, UPDATE, DELETE, TRUNCATE, SELECT')"),
+			'f', 'nor write or read fences');
+		is(sql("SELECT has_table_privilege('$role', 'zk_locks', 'SELECT')"), 't', 'but read what everybody may');
+		ok(may($role, 'zk_lock(text,interval,integer)'), 'and lock');
+	}
+	is(sql("SELECT string_agg(DISTINCT a.grantee::regrole::text, ' ') FROM pg_proc, aclexplode(proacl) AS a
+			WHERE proname ~ '^_?zk_' AND a.grantee <> 0 AND a.grantee <> proowner
+				AND a.grantee::regrole::text NOT IN ('zklock_job', 'zklock_operator', 'pg_monitor')"),
+		'', 'nobody else is named');
+	sql(join ';', map { "ALTER DEFAULT PRIVILEGES $_" }
+		'REVOKE ALL ON TABLES FROM anybody', 'REVOKE ALL ON TABLES FROM PUBLIC',
+		'REVOKE ALL ON ROUTINES FROM anybody');
+	sql('DROP EXTENSION zklock; DROP ROLE zklock_job, zklock_operator, nobody');
+};
+
 subtest 'roles that somebody may have planted' => sub {
 	sql('CREATE ROLE planter CREATEROLE');
 	my %planted = (
