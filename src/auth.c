@@ -35,7 +35,6 @@ static char *auth_setting;
 static char *read_auth_file(const char *path);
 static void warn_of_readers(const char *path, const struct stat *status);
 static bool check_auth(char **newval, void **extra, GucSource source);
-static bool is_stored_in_catalog(GucSource source);
 static const char *show_auth(void);
 
 void
@@ -180,7 +179,11 @@ check_auth(char **newval, void **extra, GucSource source)
 	if ((*newval)[0] == '\0' || (*newval)[0] == '@' ||
 		strcmp(*newval, PROTOCOL_CERTIFICATE) == 0)
 		return true;
-	if (is_stored_in_catalog(source))
+
+	/* PGC_S_TEST is that of ALTER ROLE, ALTER DATABASE and CREATE FUNCTION */
+	if (source == PGC_S_TEST || source == PGC_S_GLOBAL ||
+		source == PGC_S_DATABASE || source == PGC_S_USER ||
+		source == PGC_S_DATABASE_USER)
 	{
 		GUC_check_errmsg("parameter \"%s\" of a database, role or function must not hold credentials",
 						 "zklock.auth");
@@ -193,15 +196,6 @@ check_auth(char **newval, void **extra, GucSource source)
 	GUC_check_errmsg("invalid value for parameter \"%s\"", "zklock.auth");
 	GUC_check_errhint("Use scheme:credentials, for example digest:user:password, or @ and the path of a file with that line, or x509.");
 	return false;
-}
-
-/* PGC_S_TEST is that of ALTER ROLE, ALTER DATABASE and CREATE FUNCTION. */
-static bool
-is_stored_in_catalog(GucSource source)
-{
-	return source == PGC_S_TEST || source == PGC_S_GLOBAL ||
-		source == PGC_S_DATABASE || source == PGC_S_USER ||
-		source == PGC_S_DATABASE_USER;
 }
 
 static const char *

@@ -94,8 +94,6 @@ static Display find_display(void);
 static Conversion find_conversion(int from, int to);
 static int	convert(const Conversion *conversion, const char *text, int length,
 					char *result);
-static int	encode(const Display *display, const char *character, int length,
-				   char *result);
 static char *printable(const char *data, int length);
 static int64 read_count(const char *text);
 static bool parse_json(const char *data, int length, ZkNodeData *who);
@@ -461,18 +459,6 @@ convert(const Conversion *conversion, const char *text, int length,
 	return strlen(result);
 }
 
-/* A character of UTF-8 in this database's encoding, likewise. */
-static int
-encode(const Display *display, const char *character, int length, char *result)
-{
-	char		shown[CHARACTER_SIZE];
-	int			nbytes = convert(&display->to_server, character, length,
-								 result);
-
-	return nbytes > 0 &&
-		convert(&display->to_client, result, nbytes, shown) > 0 ? nbytes : 0;
-}
-
 /* A copy of what is said to be UTF-8 that may be shown. */
 static char *
 printable(const char *data, int length)
@@ -486,9 +472,10 @@ printable(const char *data, int length)
 	for (; length > 0; data += nbytes, length -= nbytes)
 	{
 		char		character[CHARACTER_SIZE];
+		char		shown[CHARACTER_SIZE];
 		char		escape[FOREIGN_ESCAPE_SIZE];
 		uint32		number;
-		int			nshown = 0;
+		int			server_length;
 
 		nbytes = foreign_take(data, length, &number);
 		if (number < 0x80 && foreign_is_plain(number))
@@ -502,8 +489,10 @@ printable(const char *data, int length)
 		if (foreign_is_plain(number) && display.is_utf8)
 			appendBinaryStringInfo(&copy, data, nbytes);
 		else if (foreign_is_plain(number) &&
-				 (nshown = encode(&display, data, nbytes, character)) > 0)
-			appendBinaryStringInfo(&copy, character, nshown);
+				 (server_length = convert(&display.to_server, data, nbytes,
+										character)) > 0 &&
+				 convert(&display.to_client, character, server_length, shown) > 0)
+			appendBinaryStringInfo(&copy, character, server_length);
 		else
 		{
 			foreign_escape(escape, number, (unsigned char) *data);

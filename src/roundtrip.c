@@ -36,7 +36,6 @@ typedef struct Look
 } Look;
 
 static Look *find_look(const ZkRoundTrip *trip, ZkRead read, const char *path);
-static const ZkReply *make_container(ZkRoundTrip *trip, const char *path);
 static const ZkReply *create(ZkRoundTrip *trip, const char *path,
 							 ZkNodeKind kind, const char *data);
 static void end_talk(ZkRoundTrip *trip, void (*forget) (void *argument),
@@ -220,20 +219,6 @@ zklock_roundtrip_reply_ahead(ZkRoundTrip *trip)
 	return trip->ahead != NULL ? zklock_client_reply(trip->ahead) : NULL;
 }
 
-/*
- * Create a container, which the server removes when it is empty; where it
- * knows none, a znode that stays.  The reply as of
- * zklock_roundtrip_ask().
- */
-static const ZkReply *
-make_container(ZkRoundTrip *trip, const char *path)
-{
-	const ZkReply *reply = create(trip, path, ZK_CONTAINER, NULL);
-
-	return reply != NULL && reply->result == ZK_UNIMPLEMENTED ?
-		create(trip, path, ZK_PERSISTENT, NULL) : reply;
-}
-
 const ZkReply *
 zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 							  int root_length)
@@ -245,8 +230,11 @@ zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 		char	   *parent = pnstrdup(path, end - path);
 		const ZkReply *reply = end - path <= root_length ?
 			create(trip, parent, ZK_PERSISTENT, zklock_nodedata_build(0)) :
-			make_container(trip, parent);
+			create(trip, parent, ZK_CONTAINER, NULL);
 
+		/* where the server knows no containers, a znode that stays */
+		if (reply != NULL && reply->result == ZK_UNIMPLEMENTED)
+			reply = create(trip, parent, ZK_PERSISTENT, NULL);
 		if (reply == NULL)
 			return NULL;
 		switch (reply->result)
