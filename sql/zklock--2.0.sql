@@ -1632,6 +1632,7 @@ BEGIN
 		FROM pg_catalog.pg_extension AS e
 			JOIN pg_catalog.pg_depend AS d ON d.refobjid OPERATOR(pg_catalog.=) e.oid
 				AND d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass::pg_catalog.oid
+				AND d.deptype OPERATOR(pg_catalog.=) 'e'::pg_catalog."char"
 			JOIN (
 				SELECT p.tableoid, p.oid, 'ROUTINE', p.oid::pg_catalog.regprocedure::pg_catalog.text, p.proowner, p.proacl
 				FROM pg_catalog.pg_proc AS p

@@ -340,7 +340,8 @@ are_values_good(const Frame *frame)
 				frame->u.status.nrefused >= 0;
 		case FRAME_REPLY:
 			return frame->u.reply.result >= 0 &&
-				frame->u.reply.result <= ZK_FAILED;
+				frame->u.reply.result <= ZK_FAILED &&
+				frame->u.reply.nchildren >= 0;
 		case FRAME_WATCH:
 			return frame->u.watch.news >= 0 &&
 				frame->u.watch.news <= ZK_WATCH_LOOK_AGAIN;

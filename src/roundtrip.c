@@ -332,14 +332,15 @@ zklock_roundtrip_remove(ZkRoundTrip *trip, ZkRemoval *removal)
 																removal->guard));
 		reply = zklock_roundtrip_read_newest(trip, zklock_client_get,
 											 removal->path);
-		guard = zklock_roundtrip_reply_ahead(trip);
+		guard = removal->guard != NULL ? zklock_roundtrip_reply_ahead(trip) : NULL;
 		if (reply->result == ZK_SESSION_LOST)
 			return false;
 		if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
 			zklock_session_raise(reply, removal->doing, removal->path);
 		if (reply->result == ZK_OK && removal->czxid == 0)
 			removal->czxid = reply->czxid;
-		if (reply->result == ZK_NO_NODE || reply->czxid != removal->czxid)
+		if (reply->result == ZK_NO_NODE || reply->czxid != removal->czxid ||
+			(guard != NULL && guard->result == ZK_NO_NODE))
 		{
 			removal->is_removed = was_tried;
 			return true;
