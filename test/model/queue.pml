@@ -147,7 +147,7 @@ inline judge() {
 	nahead < (MUTANT(TOO_MANY) -> PERMITS + 1 : PERMITS))
 #define is_first_to_wait (PERMITS > 0 && nahead == PERMITS && !MUTANT(WATCH_NEXT))
 
-/* is_anybody_behind(), announce() */
+/* is_anybody_behind(), act_on() */
 inline announce() {
 	for (i : 0 .. NODES - 1) {
 		if
@@ -209,7 +209,7 @@ verdict:						/* perhaps long after the list was read */
 				is_holder[c] = true; watch[c] = NONE; ahead = 0; nahead = 0
 			}
 			goto granted
-		/* watch_queue() */
+		/* contender_watch() */
 		:: !may_enter && is_first_to_wait && !watches_queue ->
 			watches_queue = true;
 			if
@@ -286,7 +286,7 @@ granted:						/* commits under the lock; a downgrade */
 			:: is_alive[c] && (exists(g) || MUTANT(NO_CHECK | DELETE_FIRST))
 			fi
 		}
-		/* STEP_REPLACE_DELETE */
+		/* the delete behind it, which is repeated until it is done */
 		atomic {
 			if
 			:: !is_alive[c] -> d_step { drop_node(ahead); finish() } goto end
