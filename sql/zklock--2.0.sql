@@ -1331,8 +1331,11 @@ BEGIN ATOMIC
 			(1, s.number = 0, 'ok', 'the ensemble''s clock is as ours, as far as can be seen', NULL),
 			(2, true, CASE WHEN pg_catalog.abs(s.number) > 60000 THEN 'warning'
 					WHEN pg_catalog.abs(s.number) > 2000 THEN 'note' ELSE 'ok' END,
-				pg_catalog.format('the ensemble''s clock is at least %s ms %s ours', pg_catalog.abs(s.number),
-					CASE WHEN s.number < 0 THEN 'behind' ELSE 'ahead of' END),
+				pg_catalog.format('the ensemble''s clock is %s ours by %s or more',
+					CASE WHEN s.number < 0 THEN 'behind' ELSE 'ahead of' END,
+					CASE WHEN pg_catalog.abs(s.number) >= 7200000 THEN pg_catalog.format('%s hours', pg_catalog.abs(s.number) / 3600000)
+						WHEN pg_catalog.abs(s.number) >= 120000 THEN pg_catalog.format('%s minutes', pg_catalog.abs(s.number) / 60000)
+						ELSE pg_catalog.format('%s ms', pg_catalog.abs(s.number)) END),
 				CASE WHEN pg_catalog.abs(s.number) > 2000
 					THEN 'Set the clocks (NTP). Locks do not depend on them; dates in views do.' END))
 			AS r(nr, applies, state, what, remedy)
@@ -1423,7 +1426,9 @@ BEGIN ATOMIC
 		FROM address AS a CROSS JOIN ensemble AS e
 			JOIN (VALUES
 				('unheard', 'nothing was heard of it in time',
-					'Look into the DNS of this machine, or name the server by its address. If it is one, the machine is too busy: zk_check(true) waits longer.'),
+					CASE WHEN zk_check.with_session
+						THEN 'Look into the DNS of this machine, or name the server by its address. If it is one, the machine is too busy: try again.'
+						ELSE 'Run zk_check(true), which waits longer. If it says the same, look into the DNS of this machine, or name the server by its address.' END),
 				('not asked', 'it could not be asked: %2$s',
 					'See the limits of processes and memory (docs/background.md, Processes).'),
 				('unresolved', 'its name has no address: %2$s', 'Correct the name in zklock.servers, or the DNS.'),

@@ -344,7 +344,7 @@ ask_servers(const char *servers, int answer_ms, Asking *asking)
 					shown) :
 			 errmsg("\"%s\" was started and has ended without a word", shown),
 			 !asking->is_over ?
-			 errhint("The machine is too busy; or a security policy holds the program up.") :
+			 errhint("Try again when the machine is less busy, and look for a security policy that holds the program up.") :
 			 errhint("See whether ldd finds all its libraries, and install ZooKeeper's client library (libzookeeper-st2).")));
 }
 

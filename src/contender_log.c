@@ -115,13 +115,14 @@ contender_raise_evicted(Standing *standing)
 	ereport(ERROR,
 			(errcode(ERRCODE_OPERATOR_INTERVENTION),
 			 errmsg("queue entry for lock \"%s\" was removed", place->name),
-			 who != NULL && zklock_nodedata_may_be_shown() ?
+			 who != NULL ?
 			 errdetail("It was evicted by %s.", who) :
 			 errdetail("Another client of ZooKeeper deleted the znode below \"%s\".",
 					   zklock_nodedata_quotable(place->lock_path)),
 			 errdetail_log("%sIt was queue node \"%s\", fencing token " INT64_FORMAT ".",
 						   who != NULL ? psprintf("By %s. ", who) : "",
-						   zklock_nodedata_quotable(node), place->token)));
+						   zklock_nodedata_quotable(node), place->token),
+			 errhint("Run the statement again to queue anew.")));
 }
 
 void
@@ -149,7 +150,7 @@ contender_raise_mismatch(const Standing *standing, const char *child)
 			 errdetail("This call names %d, the first contender of the queue, of style \"%s\", has %d.",
 					   standing->contender->place->permits,
 					   recipe_style_name(node.style), node.permits),
-			 errhint("All users of a lock must name the same number of permits. Readers and clients in other languages count as 1.")));
+			 errhint("Name the number that zk_lock_queue() shows: all users of a lock must name the same. Readers and clients in other languages count as 1.")));
 }
 
 void
@@ -219,7 +220,7 @@ lock_mode_name(const Standing *standing)
 		"ShareLock" : "ExclusiveLock";
 }
 
-/* How many are ahead, and who holds the lock if that is not NULL. */
+/* How many are ahead; before it who holds the lock, if that is not NULL. */
 static char *
 describe_ahead(const Standing *standing, const char *holder)
 {
@@ -227,7 +228,7 @@ describe_ahead(const Standing *standing, const char *holder)
 
 	initStringInfo(&line);
 	if (holder != NULL)
-		appendStringInfo(&line, "Held by %s. ", holder);
+		appendStringInfoString(&line, holder);
 	appendStringInfo(&line, standing->nahead == 1 ?
 					 "%d contender is ahead." :
 					 "Up to %d contenders are ahead.", standing->nahead);
@@ -235,8 +236,8 @@ describe_ahead(const Standing *standing, const char *holder)
 }
 
 /*
- * Who holds the lock: zklock_nodedata_describe(), palloc'ed; NULL if that
- * cannot be told by that deadline.  Mostly nothing is read: the one just ahead
+ * Who holds the lock, as a sentence, palloc'ed; NULL if that cannot be told by
+ * that deadline.  Mostly nothing is read: the one just ahead
  * has been, and if it is the first, it holds the lock.  Otherwise the first of
  * the last list is read, which holds the lock if it is still there.  One that
  * is letting go says nothing of itself any more.
@@ -263,5 +264,8 @@ describe_holder(Standing *standing, int64 deadline)
 	if (first == NULL || first->result != ZK_OK || first->data_length <= 0)
 		return NULL;
 	zklock_nodedata_parse(first->data, first->data_length, &who);
-	return zklock_nodedata_describe(&who);
+	return psprintf(standing->first != NULL &&
+					recipe_read_mark(strrchr(standing->first, '/') + 1) == RECIPE_MARK_HOLD ?
+					"A hold, made by %s; zk_release_hold() ends it. " : "Held by %s. ",
+					zklock_nodedata_describe(&who));
 }

@@ -17,7 +17,7 @@ typedef struct StartError
 {
 	int			sqlstate;
 	const char *message;
-	const char *hint;			/* NULL: none */
+	const char *hint;
 } StartError;
 
 /* For a loss that is not here, and for none: "could not connect". */
@@ -25,7 +25,7 @@ static const StartError start_errors[] = {
 	[ZK_LOSS_RESOLVE] = {
 		ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
 		"could not resolve the ZooKeeper servers",
-		"Check the setting \"zklock.servers\"."
+		"Correct the names in the setting \"zklock.servers\", or the DNS. zk_check() names each server that has no address."
 	},
 	[ZK_LOSS_AUTH] = {
 		ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION,
@@ -35,21 +35,22 @@ static const StartError start_errors[] = {
 	[ZK_LOSS_RESOURCES] = {
 		ERRCODE_INSUFFICIENT_RESOURCES,
 		"could not start a ZooKeeper session",
-		"A session needs a process, three file descriptors and memory."
+		"Raise the limits of processes, file descriptors and memory (docs/background.md, Processes). zk_check() tries the program."
 	},
 	[ZK_LOSS_PROTOCOL] = {
 		ERRCODE_PROTOCOL_VIOLATION,
 		"the server does not answer like ZooKeeper",
-		"Check the ports in the setting \"zklock.servers\"."
+		"Correct the ports in the setting \"zklock.servers\": another service is listening there. zk_check() quotes what it says."
 	},
 	[ZK_LOSS_TLS] = {
 		ERRCODE_CONFIG_FILE_ERROR,
 		"could not set up TLS for ZooKeeper",
-		"Check the settings \"zklock.ssl_...\", and the files that they name."
+		"Check the settings \"zklock.ssl_...\", and the files that they name. zk_check() tries them."
 	},
 	[ZK_LOSS_PROGRAM] = {
 		ERRCODE_CONNECTION_FAILURE,
-		"could not start a ZooKeeper session", NULL
+		"could not start a ZooKeeper session",
+		"Try again. zk_check() looks at the program and at each server."
 	},
 };
 
@@ -64,7 +65,7 @@ zklock_errors_raise(const ZkReply *reply, const char *doing, const char *path,
 	char	   *znode = zklock_nodedata_quotable(path);
 	int			sqlstate = ERRCODE_SYSTEM_ERROR;
 	const char *problem = "request to ZooKeeper failed";
-	const char *hint = NULL;
+	const char *hint = "Run the statement again. If it fails again, zk_check() says what is wrong with the ensemble.";
 
 	switch (reply->result)
 	{
@@ -73,7 +74,7 @@ zklock_errors_raise(const ZkReply *reply, const char *doing, const char *path,
 					(errcode(ERRCODE_CONNECTION_FAILURE),
 					 errmsg("could not %s: the ZooKeeper session was lost", doing),
 					 errdetail("%s", loss),
-					 errhint("Run the statement again; it will use a new session.")));
+					 errhint("Run the statement again; it will use a new session. zk_check() says what is wrong with the ensemble.")));
 			break;
 		case ZK_NO_AUTH:
 			raise_denied(doing, znode, code, has_credentials);
@@ -91,6 +92,7 @@ zklock_errors_raise(const ZkReply *reply, const char *doing, const char *path,
 		case ZK_BAD_ARGUMENTS:
 			sqlstate = ERRCODE_INVALID_PARAMETER_VALUE;
 			problem = "ZooKeeper refused the path";
+			hint = "Choose another name.";
 			break;
 		default:
 			break;
@@ -99,7 +101,7 @@ zklock_errors_raise(const ZkReply *reply, const char *doing, const char *path,
 			(errcode(sqlstate),
 			 errmsg("could not %s: %s", doing, problem),
 			 errdetail("ZooKeeper said of znode \"%s\": %s.", znode, code),
-			 hint != NULL ? errhint("%s", hint) : 0));
+			 errhint("%s", hint)));
 	pg_unreachable();
 }
 
@@ -117,7 +119,8 @@ zklock_errors_raise_no_session(ZkClientLoss loss, const char *error)
 {
 	StartError	start = {
 		ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
-		"could not connect to ZooKeeper", NULL
+		"could not connect to ZooKeeper",
+		"Try again. zk_check() says what is wrong with the ensemble."
 	};
 
 	if (loss < lengthof(start_errors) && start_errors[loss].message != NULL)
@@ -126,7 +129,7 @@ zklock_errors_raise_no_session(ZkClientLoss loss, const char *error)
 			(errcode(start.sqlstate),
 			 errmsg("%s", start.message),
 			 loss != ZK_LOSS_AUTH ? errdetail("%s.", error) : 0,
-			 start.hint != NULL ? errhint("%s", start.hint) : 0));
+			 errhint("%s", start.hint)));
 	pg_unreachable();
 }
 
@@ -234,18 +237,16 @@ int
 zklock_errors_connection_hint(const char *error)
 {
 	if (strstr(error, "The certificate of server") != NULL)
-		return errhint("The setting \"zklock.ssl_ca_file\" must name a file with the authority that has signed the servers' certificates, and these must have the names that stand in \"zklock.servers\".");
+		return errhint("The setting \"zklock.ssl_ca_file\" must name a file with the authority that has signed the servers' certificates, and these must have the names that stand in \"zklock.servers\". zk_check() looks at each server.");
 	if (strstr(error, " alert ") != NULL ||
 		strstr(error, "right after the TLS handshake") != NULL)
-		return errhint("The server may want a client certificate, of an authority that it knows: check the settings \"zklock.ssl_cert_file\" and \"zklock.ssl_key_file\", and see the server's log.");
+		return errhint("The server may want a client certificate, of an authority that it knows: check the settings \"zklock.ssl_cert_file\" and \"zklock.ssl_key_file\", and see the server's log. zk_check() looks at each server.");
 	if (strstr(error, "in the TLS handshake") != NULL ||
 		strstr(error, "TLS with server") != NULL)
-		return errhint("Check that the setting \"zklock.servers\" names the ports where ZooKeeper speaks TLS, its secureClientPort.");
+		return errhint("Check that the setting \"zklock.servers\" names the ports where ZooKeeper speaks TLS, its secureClientPort. zk_check() looks at each server.");
 	if (strstr(error, "Connection refused") != NULL)
-		return errhint("Check that ZooKeeper is running and that the setting \"zklock.servers\" names its client port.");
-	if (strstr(error, "failed while receiving a server response") != NULL ||
-		strstr(error, "refused to accept the client") != NULL ||
-		strstr(error, "Connection reset") != NULL)
-		return errhint("The server closed the connection during the handshake: check that the ensemble has a quorum, and its maxClientCnxns (by default 60 connections from one address; zklock uses one for each backend). It may also want TLS (setting \"zklock.ssl\").");
-	return errhint("Check that the servers in the setting \"zklock.servers\" can be reached, and see \"zklock.connect_timeout\".");
+		return errhint("Check that ZooKeeper is running and that the setting \"zklock.servers\" names its client port. zk_check() looks at each server.");
+	if (strstr(error, "closed the connection") != NULL)
+		return errhint("Check that the ensemble has a quorum, and its maxClientCnxns (by default 60 connections from one address; zklock uses one for each backend). It may also want TLS (setting \"zklock.ssl\"). zk_check() looks at each server.");
+	return errhint("Check that the servers in the setting \"zklock.servers\" can be reached, and see \"zklock.connect_timeout\". zk_check() looks at each server.");
 }

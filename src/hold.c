@@ -357,7 +357,7 @@ give_up(int code, Datum arg)
 					(errcode(ERRCODE_OUT_OF_MEMORY),
 					 errmsg("could not delete a queue node of lock \"%s\": out of memory",
 							holding->name),
-					 errhint("It goes with the end of this session.")));
+					 errhint("Call zk_disconnect(), or end this connection: the node goes with the session.")));
 	}
 	if (holding->stage == HOLD_SENT &&
 		!(is_alive && status.state == ZK_CLIENT_CONNECTED))

@@ -966,5 +966,5 @@ refuse_permits(const Lock *lock, int permits)
 					lock->name),
 			 errdetail("This call names %d, the lock was taken with %d.",
 					   permits, lock->place.permits),
-			 errhint("All users of a lock must name the same number of permits; a shared lock has 1.")));
+			 errhint("Name the same number of permits as before, which zk_locks shows; a shared lock has 1.")));
 }

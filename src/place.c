@@ -196,7 +196,7 @@ zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt)
 				(errcode(ERRCODE_CONNECTION_FAILURE),
 				 errmsg("could not prove that the ZooKeeper locks of this session are held"),
 				 errdetail("ZooKeeper answers, but too late for what it says to be still certain."),
-				 errhint("Increase \"%s\", or look into what slows the ensemble down.",
+				 errhint("Increase \"%s\", or find out with zk_check() what slows the ensemble down.",
 						 "zklock.session_timeout")));
 	if (attempt >= 2)
 		zklock_session_await_contact();
@@ -299,7 +299,7 @@ remove_node(const ZkPlace *place, bool is_known)
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("could not delete a queue node of lock \"%s\": out of memory",
 						place->name),
-				 errhint("It goes with the end of this session.")));
+				 errhint("Call zk_disconnect(), or end this connection: the node goes with the session.")));
 }
 
 /* ---------------------------------------------------------------------
@@ -414,7 +414,7 @@ hear_of_eviction(ZkPlace *place)
 	}
 	PG_END_TRY();
 	zklock_roundtrip_end(&trip);
-	if (who != NULL && zklock_nodedata_may_be_shown())
+	if (who != NULL)
 	{
 		free_text(&place->evicted_by);
 		place->evicted_by = MemoryContextAlloc(TopMemoryContext,
@@ -437,7 +437,7 @@ tell_gone(const ZkReply *gone)
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
 			 errmsg("lock \"%s\" had been lost before it was released", name),
-			 who != NULL && zklock_nodedata_may_be_shown() ?
+			 who != NULL ?
 			 errdetail("It was evicted by %s.", who) :
 			 errdetail("Another client of ZooKeeper deleted its znode.")));
 }

@@ -65,6 +65,7 @@ static int64_t lost_deadline(const Session *session);
 static void note_disconnected(Session *session);
 static void move_to(Session *session, ZkClientState state, ZkClientLoss loss);
 static void log_line(const char *message);
+static void say_why_it_ended(Session *session, const char *text);
 static void note_silence(Session *session);
 static int64_t suspended_ms(void);
 static int64_t last_contact(const Session *session);
@@ -315,8 +316,8 @@ note_connected(Session *session, int state)
 	}
 	if (state != ZOO_CONNECTED_STATE || timeout <= 0 || timeout > most)
 	{
-		session_set_error(session, "What answers at \"%s\" granted a session timeout of %d ms in state %d",
-						  server != NULL ? server : "", timeout, state);
+		session_set_error(session, "What answers at \"%s\" is not ZooKeeper",
+						  server != NULL ? server : "");
 		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_PROTOCOL);
 		return;
 	}
@@ -516,13 +517,33 @@ log_line(const char *message)
 	{
 		const char *error = tls_error(session->link.fd);
 
-		if (!session->link.is_cut)
-			session_set_error(session, "%s", error[0] != '\0' ? error : line);
+		if (!session->link.is_cut && error[0] != '\0')
+			session_set_error(session, "%s", error);
+		else if (!session->link.is_cut)
+			say_why_it_ended(session, strchr(text, '(') + 1);
 		session->link.was_silent = strstr(text, "retcode=-7") != NULL;
 		note_silence(session);
 		session->link.contact_at = last_contact(session);
 		session->link.fd = -1;
 	}
+}
+
+/*
+ * The words for an end of the connection.  text: the system's word for it, and
+ * a parenthesis.  The library says "Host is down" where a server that is up
+ * has closed the connection.
+ */
+static void
+say_why_it_ended(Session *session, const char *text)
+{
+	const char *server = zoo_get_current_server(session->zh);
+
+	if (strncmp(text, "Host is down", 12) == 0 ||
+		strncmp(text, "Connection reset", 16) == 0)
+		session_set_error(session, "Server \"%s\" closed the connection", server);
+	else
+		session_set_error(session, "Server \"%s\" cannot be reached: %.*s",
+						  server, (int) strcspn(text, ")"), text);
 }
 
 /*

@@ -610,7 +610,7 @@ pace_sessions(bool is_retry)
 			 errmsg("ZooKeeper sessions are lost as soon as they are granted"),
 			 errdetail("%d in a row were. The last one: %s",
 					   MySession.nshort, LastLoss.text),
-			 errhint("Check that the setting \"%s\" names ZooKeeper servers, see their logs, and zk_check(false).",
+			 errhint("Check that the setting \"%s\" names ZooKeeper servers, see their logs, and run zk_check(false).",
 					 "zklock.servers")));
 }
 

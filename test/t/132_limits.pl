@@ -169,22 +169,27 @@ sub other_server
 	while (my $connection = $listener->accept)
 	{
 		sysread $connection, my $request, 1000 if !$is_first;
-		syswrite $connection, $text;
+		syswrite $connection, $text if $text ne '';
 	}
 	POSIX::_exit(0);
 }
 my ($ssh, $ssh_pid) = other_server(1, "SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n" x 3);
 my ($http, $http_pid) = other_server(0,
 	"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\r\nno\r\n");
+# It is up and hangs up, which the library calls "Host is down".
+my ($closing, $closing_pid) = other_server(0, '');
 
 foreach my $bad (
 	[ '', '!55000', qr/servers are not configured.*HINT:  Set it/s ],
 	[ 'no-such-host.invalid:2181', '!08001',
 		qr/could not resolve the ZooKeeper servers\nDETAIL:  .*no-such-host\.invalid.*\nHINT:  .*zklock\.servers/ ],
 	[ "127.0.0.1:$dead", '!08001',
-		qr/could not connect.*\nDETAIL:  .*refused.*\nHINT:  Check that ZooKeeper is running/ ],
+		qr/could not connect.*\nDETAIL:  Server "127\.0\.0\.1:$dead" cannot be reached: Connection refused\.\nHINT:  Check that ZooKeeper is running.*zk_check\(\)/ ],
+	[ "127.0.0.1:$closing", '!08001',
+		qr/could not connect.*\nDETAIL:  Server "127\.0\.0\.1:$closing" closed the connection\.\nHINT:  .*quorum.*zk_check\(\)/,
+		\qr/errno|retcode|Host is down/, 20 ],
 	[ "127.0.0.1:$ssh", '!08P01|08001', 20 ],
-	[ "127.0.0.1:$http", '!08P01', qr/DETAIL:  What answers at "127\.0\.0\.1:$http" granted/, 20 ])
+	[ "127.0.0.1:$http", '!08P01', qr/DETAIL:  What answers at "127\.0\.0\.1:$http" is not ZooKeeper\.\nHINT:  Correct .*zk_check\(\)/, 20 ])
 {
 	my ($servers, @expected) = @$bad;
 	$table->run("no such server: $servers",
@@ -195,7 +200,7 @@ foreach my $bad (
 		[ session => "zk_try_lock('bad')", 't' ],
 		[ 'quit' ], [ gone => 'bad' ]);
 }
-foreach my $pid ($ssh_pid, $http_pid)
+foreach my $pid ($ssh_pid, $http_pid, $closing_pid)
 {
 	kill 'KILL', $pid;
 	waitpid $pid, 0;

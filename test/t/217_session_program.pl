@@ -421,7 +421,7 @@ subtest 'no more processes' => sub {
 	$session->query("SELECT zk_lock('program')");
 	is($session->sqlstate, '53000', 'SQLSTATE');
 	like($session->error,
-		qr/could not start a ZooKeeper session\nDETAIL:  Could not start the program ".*$program_file": .*\nHINT:  A session needs a process/,
+		qr/could not start a ZooKeeper session\nDETAIL:  Could not start the program ".*$program_file": .*\nHINT:  Raise the limits of processes, .*zk_check\(\)/,
 		'message');
 	system_or_bail('prlimit', '--pid', $session->pid, '--nproc=4096:4096');
 	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/,

@@ -77,8 +77,8 @@ cmp_ok($took, '>', 3.5, 'not before its time');
 cmp_ok($took, '<', 6, 'nor long after');
 # lock_timeout bounds it, too; an ensemble that is down is told as such then.
 my $nobody = '127.0.0.1:' . ZooKeeper::free_port();
-foreach ([ $nobody, qr/Connection refused.*HINT:  Check that ZooKeeper is running/s ],
-	[ $silent_address, qr/no connection to ZooKeeper\..*HINT:  Check that the servers/s ])
+foreach ([ $nobody, qr/Server "[^"]+" cannot be reached: Connection refused\.\nHINT:  Check that ZooKeeper is running.*zk_check\(\)/ ],
+	[ $silent_address, qr/no connection to ZooKeeper\..*HINT:  Check that the servers.*zk_check\(\)/s ])
 {
 	my ($servers, $pattern) = @$_;
 	$session->query_safe("SET zklock.servers = '$servers'; SET lock_timeout = '1s'");
