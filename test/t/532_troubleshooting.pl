@@ -146,13 +146,15 @@ sub messages_of_script
 	return @found;
 }
 
-# Those of the page's tables. What PostgreSQL says itself has a section of its own.
+# Those of the page's lists. What PostgreSQL says itself has a section of its own.
 sub messages_of_page
 {
 	my ($page) = @_;
 	my @found;
 	$page =~ s/^## PostgreSQL's own words.*?(?=^## |\z)//ms;
-	while ($page =~ /^\| (`.*?) \| (.*?) \| /mg)
+	$page =~ s/\n +/ /g;
+	my $kind = qr/(?:warning )?[0-9A-Z]{5}|log|notice|detail|stderr/;
+	while ($page =~ /^- (`.*?`) \((?=$kind)([^)]*)\): /mg)
 	{
 		my ($messages, $kinds) = ($1, $2);
 		foreach my $kind (split /; /, $kinds)
