@@ -38,7 +38,7 @@ our @EXPORT = qw(session);
 my $verbs = qr/^(?:break|mend|queue|nodes|same|gone|state|cancel|quit)$/;
 
 # Until something has come or gone that is on its way, in seconds.
-my $patience = 30;
+my $patience = 60;
 
 =pod
 
@@ -101,7 +101,7 @@ Rows are
   [ 'name starts' => $sql ]                 the same in parts
   [ 'name waits' ]                          it waits for zklock, or will in a moment
   [ 'name ends' => $expected, ... ]
-  [ 'name gets' => $sql ]                   again and again, until the output is "t"
+  [ 'name becomes' => $sql, $expected ]     again and again, until that is the output
   [ 'name notes' => $sql ]                  the output
   [ 'name repeats' => $sql ]                has the output of the last "notes" or "ends"
   [ break => $fault ], [ mend => $fault ]   see new()
@@ -176,10 +176,13 @@ sub _do
 		$session->start_query($sql);
 		$what = "$name: " . ($self->{asked}{$name} = substr $sql =~ s/\s+/ /gr, 0, 100);
 		return if $verb eq 'starts';
-		if ($verb eq 'gets')
+		if ($verb eq 'becomes')
 		{
-			poll_until { $session->wait_result eq 't' || ($session->start_query($sql), 0) } "$what to be true", $patience;
-			return;
+			my $result;
+			my $is_so = eval {
+				poll_until { ($result = $session->wait_result) eq $row[0] || ($session->start_query($sql), 0) } $what, $patience;
+			};
+			return ok($is_so, "$what becomes $row[0]") || diag($result);
 		}
 	}
 	my $result = $session->wait_result;

@@ -29,12 +29,12 @@ $table->run('maxClientCnxns',
 	{ first => session($node, @small), second => session($node, @small),
 		third => session($node, @small, 'zklock.connect_timeout' => '500ms') },
 	# Four-letter words are connections, too.
-	[ 'first gets' => "zk_try_lock('limit/1')" ],
-	[ 'second gets' => "zk_try_lock('limit/2')" ],
+	[ 'first becomes' => "zk_try_lock('limit/1')", 't' ],
+	[ 'second becomes' => "zk_try_lock('limit/2')", 't' ],
 	(map { [ third => "zk_lock('limit/3')", '!08001', qr/DETAIL:  .+\nHINT:  .*maxClientCnxns/, 20 ] } 1 .. 6),
 	sub { my (%session) = @_; $session{first}->quit; },
 	# With room for it the same backend connects.
-	[ 'third gets' => "zk_try_lock('limit/3')" ]);
+	[ 'third becomes' => "zk_try_lock('limit/3')", 't' ]);
 $small->stop;
 
 # What a stranger may do with the only node of a lock.
