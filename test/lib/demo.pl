@@ -190,7 +190,9 @@ sub by_certificate
 	my $key = $node{tokyo}->safe_psql('postgres', 'SHOW zklock.ssl_key_file');
 	line('tokyo', "ALTER SYSTEM SET zklock.ssl_cert_file, zklock.ssl_key_file = ''");
 	set_certificate('', '');
+	does('tokyo 1', "SET zklock.connect_timeout = '2s'");
 	fails('tokyo 1', '08001', "SELECT zk_try_lock('first')");
+	does('tokyo 1', 'RESET zklock.connect_timeout');
 	set_certificate($key =~ s/key$/pem/r, $key);
 	verify(does('tokyo 1', "SELECT zk_try_lock('first')") eq 'f', 'with its certificate it is told');
 	does('berlin 1', "SELECT zk_unlock('first')");

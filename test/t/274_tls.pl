@@ -91,6 +91,12 @@ subtest 'locks between a cluster with TLS and one without' => sub {
 	$theirs->start_query("SELECT zk_lock('mixed')");
 	wait_for_wait($plain, $theirs->pid);
 	is($ours->query_safe("SELECT zk_is_held('mixed')"), 't', 'held, proved over TLS');
+	my $client = $zk->client;
+	my ($first) = queue_nodes($zk, lock_path('mixed'));
+	my @acl = sort map { "@$_" } $client->get_acl(lock_path('mixed') . "/$first");
+	$client->close;
+	like("@acl", qr/^1 world anyone 31 digest zklock:\S+ 31 x509 CN=client$/,
+		'who has a certificate of the same subject may set its data, too');
 	$ours->query_safe("SELECT zk_unlock('mixed')");
 	$theirs->wait_result;
 	is($theirs->sqlstate, '00000', 'granted');
@@ -110,7 +116,7 @@ subtest 'locks between a cluster with TLS and one without' => sub {
 	poll_until { !$zk->ephemerals('/') } 'all to be released';
 	$ours->quit;
 	$theirs->quit;
-	assert_no_programs($node);
+	assert_no_programs('no program is left', $ours, $theirs);
 	assert_no_nodes($zk, lock_path('mixed'));
 };
 
@@ -193,7 +199,7 @@ subtest 'sessions end' => sub {
 	$session->query_safe("SELECT zk_lock('ended')");
 	$session->quit;
 	poll_until { !$zk->ephemerals('/') } 'the session of a backend that ended', 2;
-	assert_no_programs($node);
+	assert_no_programs('no program is left', $session);
 };
 
 subtest 'files and settings that are no good' => sub {
