@@ -237,7 +237,7 @@ subtest 'SQLSTATEs' => sub {
 	my ($raised) = $page =~ /^All functions of this section raise:\n\n(.*?)\n\n/ms;
 	my @codes = map { split /, / } ($raised // '') =~ /^\| ((?:[0-9A-Z]{5}(?:, )?)+) \|/mg;
 	cmp_ok(scalar @codes, '>', 10, 'there are some');
-	my @explained = slurp_file("$top/docs/troubleshooting.md") =~ /` \(([0-9A-Z]{5}(?:; [0-9A-Z]{5})*)\):/mg;
+	my @explained = slurp_file("$top/docs/troubleshooting.md") =~ /`\s+\(([0-9A-Z]{5}(?:; [0-9A-Z]{5})*)\):/mg;
 	my %is_explained = map { $_ => 1 } map { split /; / } @explained;
 	is_deeply([ grep { !$is_explained{$_} } @codes ], [], 'each is that of a message');
 };
