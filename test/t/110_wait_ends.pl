@@ -8,20 +8,22 @@ use strict;
 use warnings;
 
 use PostgreSQL::Test::Utils;
+use Refusals;
 use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
 use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
-my %node = map { $_ => cluster($_, $zk, restart_after_crash => 'on') }
+my %node = map { $_ => cluster($_, $zk, restart_after_crash => 'on', 'zklock.session_timeout' => '1min') }
   qw(berlin paris);
+my $table = Refusals->new($zk);
 my $path = lock_path('wait');
 
-# What "at once" may take on a busy machine, in seconds; and a bound that is not over before
-# the queue is seen as it shall be.
-my $at_once = 4;
-my $bound = 3;
+# What "at once" may take on a busy machine, in seconds, long before a session is over; and a
+# bound that is not over before the queue is seen as it shall be.
+my $at_once = 20;
+my $bound = 5;
 
 # The words of each end, and what the client and the log are told besides.
 my %words = (
@@ -31,10 +33,6 @@ my %words = (
 	terminate => 'terminating connection due to administrator command');
 my $context = '\n(?:.*DETAIL:.*\n)?.*CONTEXT:  while waiting for ZooKeeper lock "wait"';
 
-# Holder and successor are of one cluster, who leaves the queue is of the other.
-my $holder = background($node{berlin});
-my $successor = background($node{berlin});
-
 # How many ephemeral nodes are below the path, as ZooKeeper's dump has it.
 sub count_nodes
 {
@@ -43,201 +41,141 @@ sub count_nodes
 	return scalar @nodes;
 }
 
-# Seconds until the condition holds.
-sub seconds_until(&$)
+# Holder and successor are of one cluster, who leaves the queue is of the other. It is
+# connected before, so that the wait is all that takes time.
+sub cast
 {
-	my ($condition, $what) = @_;
-	my $start = time;
-	poll_until { $condition->() } $what, 30;
-	return time - $start;
+	return {
+		holder => session($node{berlin}),
+		successor => session($node{berlin}),
+		waiter => session($node{paris}, is_connected => 1) };
 }
 
-# A session of paris that waits between holder and successor.
-sub queue_up
+# Rows: from there on the time counts; and it is at once.
+my $start;
+my $clock = sub { $start = time; };
+my $at_once_by_now = sub { cmp_ok(time - $start, '<', $at_once, 'at once'); };
+
+# Rows: who waits stands between holder and successor; its node is gone, and the queue moves
+# on past the gap.
+sub queued
 {
-	my ($sql, @setup) = @_;
-	my $waiter = background($node{paris});
-	# Connected before, so that the wait is all that takes time.
-	$waiter->query_safe($_)
-	  foreach "SELECT zk_try_lock('other'), zk_unlock('other')", @setup;
-	$holder->query_safe("SELECT zk_lock('wait')");
-	$waiter->start_query($sql);
-	wait_for_queue($zk, $path, 2);
-	$successor->start_query("SELECT zk_lock('wait')");
-	wait_for_queue($zk, $path, 3);
-	return $waiter;
+	my ($sql) = @_;
+	return ([ holder => "zk_lock('wait')" ],
+		[ 'waiter starts' => $sql // "zk_lock('wait')" ], [ queue => wait => 2 ],
+		[ 'successor starts' => "zk_lock('wait')" ], [ queue => wait => 3 ]);
 }
 
-# The waiter's node is gone, the queue moves on past the gap.
-sub queue_moves_on
+my @moves_on = ([ nodes => wait => 2 ], $at_once_by_now, [ 'successor waits' ],
+	[ holder => "zk_unlock('wait')", 't' ], [ 'successor ends' ],
+	[ successor => "zk_unlock('wait')", 't' ], [ gone => 'wait' ]);
+my @goes_on = ([ waiter => "RESET ALL; SELECT zk_try_lock('wait'), zk_unlock('wait')", 't|t' ]);
+
+# The wait ends by itself, by its bound: the setting, the call, and what is said.
+my $cannot = qr/could not obtain lock "wait" within ${bound}000 ms/;
+foreach my $case (
+	[ 'statement_timeout', undef, '!57014', qr/$words{statement_timeout}$context/ ],
+	[ 'lock_timeout', undef, '!55P03', qr/$words{lock_timeout}$context/ ],
+	[ undef, "zk_lock('wait', '${bound}s')", '!55P03', $cannot ],
+	# the earlier of the two
+	[ 'lock_timeout', "zk_lock('wait', '1 hour')", '!55P03', qr/$words{lock_timeout}/ ],
+	[ undef, "zk_try_lock('wait', '${bound}s')", 'f' ])
 {
-	my ($start) = @_;
-	my $took = seconds_until { count_nodes($path) == 2 } 'the node to go';
-	$took = time - $start if $start;
-	cmp_ok($took, '<', $at_once, 'its node is gone at once');
-	ok(!$successor->is_done, 'the holder still holds');
-	$holder->query_safe("SELECT zk_unlock('wait')");
-	$successor->wait_result;
-	is($successor->sqlstate, '00000', 'the next waiter gets the lock');
-	$successor->query_safe("SELECT zk_unlock('wait')");
-	assert_no_nodes($zk, $path, 'nothing left');
-	return;
+	my ($setting, $sql, @expected) = @$case;
+	$table->run(join(', ', grep { defined } $setting, $sql), cast(),
+		$setting ? [ waiter => "SET $setting = '${bound}s'" ] : (),
+		$clock,
+		queued($sql),
+		[ 'waiter ends' => @expected ],
+		sub { cmp_ok(time - $start, '>', $bound - 0.1, 'not before its time'); },
+		sub { cmp_ok(time - $start, '<', $bound + $at_once, 'and not much later'); $start = time; },
+		@moves_on, @goes_on);
 }
 
-# The wait ends by itself, by its bound; the session goes on.
-sub bound_ends_wait
-{
-	my ($what, $sqlstate, $message, $sql, @setup) = @_;
-	subtest $what => sub {
-		my $start = time;
-		my $waiter = queue_up($sql, @setup);
-		my $result = $waiter->wait_result;
-		my $took = time - $start;
-		is($waiter->sqlstate, $sqlstate, 'SQLSTATE');
-		like($waiter->error . $result, $message, 'message');
-		cmp_ok($took, '>', $bound - 0.1, 'not before its time');
-		cmp_ok($took, '<', $bound + $at_once, 'and not much later');
-		queue_moves_on();
-		is($waiter->query("RESET ALL; SELECT zk_try_lock('wait'), zk_unlock('wait')"),
-			't|t', 'the session goes on');
-	};
-	return;
-}
+$table->run('pg_cancel_backend', cast(),
+	queued(), $clock,
+	[ cancel => 'waiter' ], [ 'waiter ends' => '!57014', qr/$words{cancel}$context/ ],
+	@moves_on, @goes_on);
 
-bound_ends_wait('statement_timeout', '57014',
-	qr/$words{statement_timeout}$context/, "SELECT zk_lock('wait')", "SET statement_timeout = '${bound}s'");
-bound_ends_wait('lock_timeout', '55P03',
-	qr/$words{lock_timeout}$context/, "SELECT zk_lock('wait')", "SET lock_timeout = '${bound}s'");
-bound_ends_wait('timeout argument', '55P03',
-	qr/could not obtain lock "wait" within ${bound}000 ms/,
-	"SELECT zk_lock('wait', '${bound}s')");
-bound_ends_wait('the earlier of lock_timeout and argument', '55P03',
-	qr/$words{lock_timeout}/, "SELECT zk_lock('wait', '1 hour')", "SET lock_timeout = '${bound}s'");
-bound_ends_wait('a try with a timeout', '00000', qr/^f$/,
-	"SELECT zk_try_lock('wait', '${bound}s')");
-
-subtest 'pg_cancel_backend' => sub {
-	my $waiter = queue_up("SELECT zk_lock('wait')");
-	my $start = time;
-	$node{paris}
-	  ->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $waiter->pid . ')');
-	$waiter->wait_result;
-	cmp_ok(time - $start, '<', $at_once, 'ends at once');
-	is($waiter->sqlstate, '57014', 'SQLSTATE');
-	like($waiter->error, qr/$words{cancel}$context/, 'message');
-	queue_moves_on($start);
-	is($waiter->query("SELECT zk_try_lock('wait'), zk_unlock('wait')"),
-		't|t', 'the session goes on');
-};
-
-subtest 'pg_terminate_backend' => sub {
-	my $waiter = queue_up("SELECT zk_lock('wait')");
-	my $start = time;
-	$node{paris}->safe_psql('postgres',
-		'SELECT pg_terminate_backend(' . $waiter->pid . ')');
-	$waiter->wait_result;
-	cmp_ok(time - $start, '<', $at_once, 'ends at once');
-	is($waiter->sqlstate, '08006', 'the connection is gone');
-	like($waiter->error, qr/$words{terminate}$context/, 'message');
-	queue_moves_on($start);
-};
+$table->run('pg_terminate_backend', cast(),
+	queued(), $clock,
+	sub { my (%session) = @_; $node{paris}->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $session{waiter}->pid . ')'); },
+	[ 'waiter ends' => '!08006', qr/$words{terminate}$context/ ],
+	@moves_on);
 
 # PostgreSQL 17 and later.  It ends the session, so no error handler of a wait runs.
-subtest 'transaction_timeout' => sub {
-	plan skip_all => 'there is no transaction_timeout before PostgreSQL 17'
-	  if pg_major($node{paris}) < 17;
-	my $start = time;
-	my $waiter = queue_up("SELECT zk_lock('wait')", "SET transaction_timeout = '${bound}s'");
-	$waiter->wait_result;
-	cmp_ok(time - $start, '>', $bound - 0.1, 'not before its time');
-	cmp_ok(time - $start, '<', $bound + $at_once, 'and not much later');
-	is($waiter->sqlstate, '08006', 'the connection is gone');
-	like($waiter->error, qr/terminating connection due to transaction timeout/, 'message');
-	assert_no_programs('so is the program of its session', $waiter);
-	queue_moves_on();
-
-	my $idle = background($node{paris});
-	$idle->query_safe("SET transaction_timeout = '${bound}s'");
-	$idle->query_safe("BEGIN; SELECT zk_xact_lock('wait')");
-	$successor->start_query("SELECT zk_lock('wait')");
-	$successor->wait_result;
-	is($successor->sqlstate, '00000', 'what an idle transaction has locked is free again');
-	$successor->query_safe("SELECT zk_unlock('wait')");
-	assert_no_nodes($zk, $path, 'nothing left');
-};
+SKIP:
+{
+	skip 'there is no transaction_timeout before PostgreSQL 17', 1 if pg_major($node{paris}) < 17;
+	$table->run('transaction_timeout', { %{ cast() }, idle => session($node{paris}) },
+		[ waiter => "SET transaction_timeout = '${bound}s'" ],
+		$clock,
+		queued(),
+		[ 'waiter ends' => '!08006', qr/terminating connection due to transaction timeout/, $bound + $at_once ],
+		sub { cmp_ok(time - $start, '>', $bound - 0.1, 'not before its time'); $start = time; },
+		sub { my (%session) = @_; assert_no_programs('the program of its session is gone', $session{waiter}); },
+		@moves_on,
+		# What an idle transaction has locked is free again.
+		[ idle => "SET transaction_timeout = '${bound}s'" ], [ idle => "BEGIN; SELECT zk_xact_lock('wait')" ],
+		[ successor => "zk_lock('wait')" ],
+		[ successor => "zk_unlock('wait')", 't' ], [ gone => 'wait' ]);
+}
 
 # Without client_connection_check_interval a backend notices the loss of its
 # client only when it has something to say, as in every wait of PostgreSQL.
-subtest 'the client vanishes' => sub {
-	my $waiter = queue_up("SELECT zk_lock('wait')",
-		"SET client_connection_check_interval = '200ms'");
-	my $start = time;
-	$waiter->kill;
-	queue_moves_on($start);
-};
+$table->run('the client vanishes', cast(),
+	[ waiter => "SET client_connection_check_interval = '200ms'" ],
+	queued(), $clock,
+	sub { my (%session) = @_; $session{waiter}->kill; },
+	@moves_on);
 
-subtest 'fast shutdown' => sub {
-	my $waiter = queue_up("SELECT zk_lock('wait')");
-	my $start = time;
-	$node{paris}->stop('fast');
-	cmp_ok(time - $start, '<', $at_once, 'is not held up');
-	$waiter->wait_result;
-	is($waiter->sqlstate, '08006', 'the connection is gone');
-	queue_moves_on($start);
-	$node{paris}->start;
-};
+$table->run('fast shutdown', cast(),
+	queued(), $clock,
+	sub { $node{paris}->stop('fast'); },
+	$at_once_by_now,
+	[ 'waiter ends' => '!08006' ],
+	@moves_on);
+$node{paris}->start;
 
 # As PostgreSQL has it: a smart shutdown waits for sessions, busy or idle.
-subtest 'smart shutdown' => sub {
-	my $waiter = queue_up("SELECT zk_lock('wait')");
-	my $watcher = background($node{paris});
-	$node{paris}->command_ok(
-		[ 'pg_ctl', '-D', $node{paris}->data_dir, '-m', 'smart', '-W', 'stop' ],
-		'is asked for');
-	# Not by psql(), which writes to a psql that may have gone by then.
-	poll_until
-	{
-		my (undef, $error) =
-		  run_command([ 'psql', '-XAtc', 'SELECT 1', $node{paris}->connstr('postgres') ]);
-		$error =~ /shutting down/;
-	}
-	'new connections to be refused', 30;
-	is(count_nodes($path), 3, 'the waiter stays in the queue');
-	is($watcher->query("SELECT wait_event_type FROM pg_stat_activity
-		WHERE pid = " . $waiter->pid), 'Extension', 'and waits');
-	$watcher->quit;
+$table->run('smart shutdown', { %{ cast() }, watcher => session($node{paris}) },
+	queued(),
+	sub {
+		my (%session) = @_;
+		my ($paris, $watcher) = ($node{paris}, $session{watcher});
+		$paris->command_ok([ 'pg_ctl', '-D', $paris->data_dir, '-m', 'smart', '-W', 'stop' ], 'is asked for');
+		# Not by psql(), which writes to a psql that may have gone by then.
+		poll_until
+		{
+			my (undef, $error) = run_command([ 'psql', '-XAtc', 'SELECT 1', $paris->connstr('postgres') ]);
+			$error =~ /shutting down/;
+		}
+		'new connections to be refused', 30;
+		is($watcher->query('SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $session{waiter}->pid),
+			'Extension', 'the waiter waits');
+		$watcher->quit;
+	},
+	[ nodes => wait => 3 ],
+	[ holder => "zk_unlock('wait')", 't' ], [ 'waiter ends' ], [ waiter => "zk_unlock('wait')", 't' ],
+	sub { my (%session) = @_; $session{waiter}->quit; },
+	[ 'successor ends' ], [ successor => "zk_unlock('wait')", 't' ],
+	# The server ends with its last session.
+	sub { poll_until { !-e $node{paris}->data_dir . '/postmaster.pid' } 'the server to end', 30; },
+	[ gone => 'wait' ]);
+$node{paris}->_update_pid(0);
+$node{paris}->start;
 
-	$holder->query_safe("SELECT zk_unlock('wait')");
-	$waiter->wait_result;
-	is($waiter->sqlstate, '00000', 'it is granted the lock');
-	is($waiter->query_safe("SELECT zk_unlock('wait')"), 't', 'and releases it');
-	$waiter->quit;
-	$successor->wait_result;
-	$successor->query_safe("SELECT zk_unlock('wait')");
-	poll_until { !-e $node{paris}->data_dir . '/postmaster.pid' }
-	'the server to end', 30;
-	pass('the server ends with its last session');
-	$node{paris}->_update_pid(0);
-	$node{paris}->start;
-	assert_no_nodes($zk, $path, 'nothing left');
-};
-
-subtest 'postmaster killed' => sub {
-	my $waiter = queue_up("SELECT zk_lock('wait')");
-	my $start = time;
-	my $postmaster = $node{paris}->{_pid};
-	$node{paris}->kill9;
-	$waiter->wait_result;
-	cmp_ok(time - $start, '<', $at_once, 'the waiter ends at once');
-	is($waiter->sqlstate, '08006', 'the connection is gone');
-	queue_moves_on($start);
-	# Whoever adopted it must have collected it.
-	poll_until { !kill 0, $postmaster } 'the postmaster to be gone', 30;
-	$node{paris}->start;
-	is($node{paris}->safe_psql('postgres', "SELECT zk_try_lock('wait')"),
-		't', 'the cluster works after its restart');
-	assert_no_nodes($zk, $path, 'nothing left');
-};
+# Whoever adopted the postmaster must have collected it.
+my $postmaster = $node{paris}->{_pid};
+$table->run('postmaster killed', cast(),
+	queued(), $clock,
+	sub { $node{paris}->kill9; },
+	[ 'waiter ends' => '!08006' ],
+	@moves_on,
+	sub { poll_until { !kill 0, $postmaster } 'the postmaster to be gone', 30; });
+$node{paris}->start;
+is($node{paris}->safe_psql('postgres', "SELECT zk_try_lock('wait')"), 't', 'the cluster works after its restart');
+assert_no_nodes($zk, $path, 'nothing left');
 
 # Run statements in one session while another cancels it at random moments.
 sub run_under_cancels
@@ -258,6 +196,8 @@ sub run_under_cancels
 	my $cancelled = () = $session->error =~ /canceling statement/g;
 	return $cancelled;
 }
+
+my $holder = background($node{berlin});
 
 # Create, list, watch and delete are under way at the moment of some of these.
 subtest '200 cancels on a lock that another holds' => sub {
