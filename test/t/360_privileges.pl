@@ -21,7 +21,8 @@ sub sql { return $node->safe_psql('postgres', $_[0]); }
 sub documented
 {
 	my %users;
-	foreach my $row (split /\n/, slurp_file("$FindBin::Bin/../../docs/privileges.md"))
+	my @rows = map { split /\n/, slurp_file("$FindBin::Bin/../../docs/$_.md") } qw(privileges decisions/internal-functions);
+	foreach my $row (@rows)
 	{
 		my ($what, $who) = $row =~ /^\| (`_?zk_.*?) \| (.*?) \|/ or next;
 		my @names = $what =~ /`(_?zk_[^`]+)`/g;
