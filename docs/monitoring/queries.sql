@@ -1,6 +1,7 @@
 -- What a monitor asks, as a member of pg_monitor, from one database of each cluster. Of the
 -- queries of the exporter columns with numbers become metrics, named after query and column
--- (zk_stat_losses); the others are labels.
+-- (zk_stat_losses); the others are labels.  blocked: backends that wait for zklock now, for a
+-- lock, a connection or an answer.
 
 -- query: exporter/zk_stat
 SELECT coalesce(database::text, 'others') AS database,
