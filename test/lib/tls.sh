@@ -18,7 +18,7 @@ tls_all=("${tls_quick[@]}" t/100_fifo.pl t/110_wait_ends.pl t/142_neighbors.pl t
 
 tls_sql=(durable fence modes once queue scopes semaphore several)
 
-# Also SQL, where no other suite has started the ZooKeeper that they share, and half a
+# Also SQL, where no other suite has started the ZooKeeper that they share, and a
 # minute of torture.
 add_tls() {
 	local file regress_conf=$run/tls.conf
@@ -57,6 +57,6 @@ add_tls() {
 			"${tests[@]/#/$tree/test/sql/}"
 	fi
 	test_directory "$run/tls-torture"
-	job tls-torture "$tree/test/torture" "ZKLOCK_TEST_TLS=$tls" "DURATION=${DURATION:-30}" \
+	job tls-torture "$tree/test/torture" "ZKLOCK_TEST_TLS=$tls" "DURATION=${DURATION:-60}" \
 		perl torture.pl
 }
