@@ -539,6 +539,7 @@ say_why_it_ended(Session *session, const char *text)
 	const char *server = zoo_get_current_server(session->zh);
 
 	if (strncmp(text, "Host is down", 12) == 0 ||
+		strncmp(text, "Broken pipe", 11) == 0 ||
 		strncmp(text, "Connection reset", 16) == 0)
 		session_set_error(session, "Server \"%s\" closed the connection", server);
 	else
