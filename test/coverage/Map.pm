@@ -4,8 +4,7 @@
 
 package Map;
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Basename qw(basename);
 
@@ -13,9 +12,8 @@ use File::Basename qw(basename);
 my $server_start = 4;
 
 # new(TREE). All names of tests here are those of files, relative to test/.
-sub new
+sub new ($class, $top = undef)
 {
-	my ($class, $top) = @_;
 	my $self = bless { top => $top, seconds => {}, file => {}, function => {} }, $class;
 	foreach my $dir (qw(t/*.pl sql/*.sql specs/*.spec unit/test_*.c))
 	{
@@ -53,24 +51,21 @@ sub new
 sub files { my ($self) = @_; return sort keys %{ $self->{file} } }
 
 # In seconds; of a test that is not in the map that is a guess.
-sub seconds
+sub seconds ($self, $test)
 {
-	my ($self, $test) = @_;
 	return $self->{seconds}{ $test =~ s{^(t/\d+)_.*|\.\w+$}{$1 // ''}er } // 10;
 }
 
 # The tests of a file of src, or of a function of it, the most telling first.
-sub tests
+sub tests ($self, $file, $function = undef)
 {
-	my ($self, $file, $function) = @_;
 	my $names = defined $function && $self->{function}{$file}{$function} || $self->{file}{$file} || [];
 	return grep { defined } map { $self->{test}{$_} } @$names;
 }
 
 # The same for any file of the tree, as far as anything is known of it.
-sub tests_for
+sub tests_for ($self, $file)
 {
-	my ($self, $file) = @_;
 	my $top = $self->{top};
 	return $self->tests($file) if $self->{file}{$file};
 	if ($file =~ m{^src/(\w+)\.h$})
@@ -88,9 +83,8 @@ sub tests_for
 }
 
 # Of several files the first test each, then the second, and so on.
-sub first_of
+sub first_of ($self, @files)
 {
-	my ($self, @files) = @_;
 	my @lists = map { [ $self->tests($_) ] } @files;
 	my (@tests, %has);
 	while (grep { @$_ } @lists)
@@ -100,9 +94,8 @@ sub first_of
 	return @tests;
 }
 
-sub reads
+sub reads ($file, $pattern)
 {
-	my ($file, $pattern) = @_;
 	open my $in, '<', $file or return 0;
 	local $/;
 	return readline($in) =~ $pattern;
@@ -110,9 +103,8 @@ sub reads
 
 # Those that are done after so many seconds, that many running at a time; the first one in
 # any case.
-sub in_time
+sub in_time ($self, $limit, $at_a_time, @tests)
 {
-	my ($self, $limit, $at_a_time, @tests) = @_;
 	my @busy = (0) x $at_a_time;
 	my %busy;    # the one job of sql, and that of specs
 	my @chosen;
@@ -139,9 +131,8 @@ sub in_time
 
 # Of tests in this order those without which a function of the file would be reached by fewer
 # than two of them, as far as there are any.
-sub needed
+sub needed ($self, $file, @tests)
 {
-	my ($self, $file, @tests) = @_;
 	my $functions = $self->{function}{$file} or return @tests;
 	my %left;
 	my %of;    # by test: functions
@@ -162,9 +153,8 @@ sub needed
 
 # What is wrong with the map, as lines of text: each file of src with a function, and each
 # test, has to be in it, and what is in it has to be there.
-sub complaints
+sub complaints ($self)
 {
-	my ($self) = @_;
 	my $top = $self->{top};
 	my @bad;
 	foreach my $file (map { s{^\Q$top\E/}{}r } glob "'$top'/src/*.c")

@@ -22,8 +22,7 @@ setup_destination in test/lib/setup.sh.
 
 package Builds;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
@@ -54,9 +53,8 @@ sub _installation
 
 sub can_be { return scalar _installation(); }
 
-sub _pg_config
+sub _pg_config ($what)
 {
-	my ($what) = @_;
 	chomp(my $path = `pg_config --$what`);
 	return $path;
 }
@@ -75,18 +73,16 @@ flags are words for make.
 
 =cut
 
-sub copy
+sub copy ($class)
 {
-	my ($class) = @_;
 	my $self = $class->_new;
 	my ($from) = _installation();
 	system_or_bail('cp', '-RT', $from, $self->{destination});
 	return $self;
 }
 
-sub of_tree
+sub of_tree ($class, %option)
 {
-	my ($class, %option) = @_;
 	my $self = $class->_new;
 	my $from = $option{tree} || $tree;
 	my $sources = PostgreSQL::Test::Utils::tempdir_short() . '/other/place';
@@ -102,9 +98,8 @@ sub of_tree
 	return $self;
 }
 
-sub _new
+sub _new ($class)
 {
-	my ($class) = @_;
 	my $directory = PostgreSQL::Test::Utils::tempdir_short() . '/build';
 	mkdir $directory or die "$directory: $!";
 	return bless { destination => $directory }, $class;
@@ -118,9 +113,8 @@ The sub changes the file's text in $_, and must change it.
 
 =cut
 
-sub edit_file
+sub edit_file ($file, $change)
 {
-	my ($file, $change) = @_;
 	my $before = -e $file ? slurp_file($file) : '';
 	local $_ = $before;
 	$change->();
@@ -138,9 +132,8 @@ Of a cluster that is to use it.
 
 =cut
 
-sub settings
+sub settings ($self)
 {
-	my ($self) = @_;
 	my (undef, $setting) = _installation();
 	my $path = $setting eq 'extension_destdir' ? $self->{destination}
 	  : $self->{destination} . _pg_config('sharedir') . ':$system';
@@ -167,16 +160,14 @@ replaces them: the old file stays with whoever has it open.
 sub library_directory { return $_[0]{destination} . _pg_config('pkglibdir'); }
 sub script_directory { return $_[0]{destination} . _pg_config('sharedir') . '/extension'; }
 
-sub edit
+sub edit ($self, $file, $change)
 {
-	my ($self, $file, $change) = @_;
 	edit_file($self->script_directory . "/$file", $change);
 	return;
 }
 
-sub replace_by
+sub replace_by ($self, $other, @files)
 {
-	my ($self, $other, @files) = @_;
 	foreach my $file (@files)
 	{
 		my $here = $self->library_directory . "/$file";

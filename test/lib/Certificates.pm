@@ -19,8 +19,7 @@ both.
 
 package Certificates;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Carp;
 use PostgreSQL::Test::Utils qw(slurp_file);
@@ -35,9 +34,8 @@ An authority of that name; its certificate's file.
 
 =cut
 
-sub new
+sub new ($class, $directory, $name)
 {
-	my ($class, $directory, $name) = @_;
 	my $self = bless { directory => $directory, name => $name }, $class;
 	_openssl(qw(req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 90),
 		'-subj', "/CN=authority $name", '-keyout', $self->_file('ca.key'),
@@ -56,9 +54,8 @@ days, from now, which may be negative; phrase, of the key.
 
 =cut
 
-sub issue
+sub issue ($self, $name, $names = undef, %option)
 {
-	my ($self, $name, $names, %option) = @_;
 	my $request = $self->_file("$name.csr");
 	my $extensions = $self->_file("$name.ext");
 	my $days = $option{days} // 90;
@@ -98,9 +95,8 @@ The file of a list that says that this certificate is not valid any more.
 
 =cut
 
-sub revoke
+sub revoke ($self, @names)
 {
-	my ($self, @names) = @_;
 	my $list = $self->_file('crl.pem');
 	$self->_configure;
 	_openssl(qw(ca -config), $self->_file('ca.conf'), '-revoke', $self->cert($_)) foreach @names;
@@ -130,9 +126,8 @@ sub make_all
 }
 
 # What "openssl ca" needs.
-sub _configure
+sub _configure ($self)
 {
-	my ($self) = @_;
 	my $conf = $self->_file('ca.conf');
 	return if -e $conf;
 	_write($self->_file('index.txt'), '');
@@ -155,9 +150,8 @@ CONF
 	return;
 }
 
-sub _file
+sub _file ($self, $name = undef)
 {
-	my ($self, $name) = @_;
 	return "$self->{directory}/$self->{name}-$name";
 }
 
@@ -171,9 +165,8 @@ sub _openssl
 	return;
 }
 
-sub _write
+sub _write ($path, $text = undef)
 {
-	my ($path, $text) = @_;
 	open my $file, '>', $path or croak "could not write $path: $!";
 	print $file $text;
 	close $file or croak "could not write $path: $!";

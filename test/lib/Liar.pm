@@ -28,8 +28,7 @@ can be repeated.
 
 package Liar;
 
-use strict;
-use warnings;
+use v5.36;
 
 use IO::Select;
 use IO::Socket::INET;
@@ -181,9 +180,8 @@ sub kinds { return split ' ', $_[0]->_command('kinds'); }
 
 # The child's loop. A connection is entered under the descriptors of both of its
 # sockets.
-sub _serve
+sub _serve ($class, $server, $listener, $commands, %option)
 {
-	my ($class, $server, $listener, $commands, %option) = @_;
 	my $self = bless {
 		server => $server,
 		seed => $option{seed} || 1,
@@ -228,9 +226,8 @@ sub _serve
 	}
 }
 
-sub _obey
+sub _obey ($self, $command, $argument = undef, $error = undef, $operation = undef)
 {
-	my ($self, $command, $argument, $error, $operation) = @_;
 	if ($command =~ /^(?:refuse|come)$/)
 	{
 		my $has_come = !$self->{awaited};
@@ -252,9 +249,8 @@ sub _obey
 	return 'done';
 }
 
-sub _accept
+sub _accept ($self, $listener)
 {
-	my ($self, $listener) = @_;
 	my $client = $listener->accept or return;
 	my $server = IO::Socket::INET->new($self->{server}) or return;
 	setsockopt $_, IPPROTO_TCP, TCP_NODELAY, 1 foreach $client, $server;
@@ -279,18 +275,16 @@ sub _accept
 	return;
 }
 
-sub _end
+sub _end ($self, $connection)
 {
-	my ($self, $connection) = @_;
 	delete $self->{by_fd}{ $connection->{$_} } foreach qw(client_fd server_fd);
 	close $connection->{$_} foreach qw(client server);
 	return;
 }
 
 # A number from 0 to $limit - 1.
-sub _random
+sub _random ($connection, $limit)
 {
-	my ($connection, $limit) = @_;
 	my $x = $connection->{random};
 	$x ^= $x << 13;
 	$x ^= $x >> 7;
@@ -299,25 +293,22 @@ sub _random
 	return ($x >> 11) % $limit;
 }
 
-sub _one_of
+sub _one_of ($connection, @choice)
 {
-	my ($connection, @choice) = @_;
 	return $choice[ _random($connection, scalar @choice) ];
 }
 
 # Those who would rather not read lose what does not fit.
-sub _send
+sub _send ($socket, $data)
 {
-	my ($socket, $data) = @_;
 	my $sent = send $socket, $data, MSG_DONTWAIT | MSG_NOSIGNAL;
 	return defined $sent && $sent == length $data;
 }
 
 # As they are, but for one that is refused; and note what each of them asks for. false if
 # there are no more.
-sub _pass_requests
+sub _pass_requests ($self, $connection)
 {
-	my ($self, $connection) = @_;
 	sysread $connection->{client}, my $data, 65_536 or return 0;
 	$connection->{requests} .= $data;
 	while (length $connection->{requests} >= 4)
@@ -341,9 +332,8 @@ sub _pass_requests
 
 # If this request is the one to be refused: what is sent in its place, so that its answer
 # comes in its turn. It asks whether the root exists.
-sub _refused
+sub _refused ($self, $connection, $xid, $operation)
 {
-	my ($self, $connection, $xid, $operation) = @_;
 	my $awaited = $self->{awaited} or return;
 	return if ($awaited->{operation} // $operation) != $operation;
 	return if --$awaited->{number} > 0;
@@ -353,9 +343,8 @@ sub _refused
 	return _framed(pack('l> l>', $xid, 3) . _framed('/') . "\0");
 }
 
-sub _pass_replies
+sub _pass_replies ($self, $connection)
 {
-	my ($self, $connection) = @_;
 	sysread $connection->{server}, my $data, 65_536 or return 0;
 	$connection->{replies} .= $data;
 	while (length $connection->{replies} >= 4)
@@ -375,9 +364,8 @@ sub _pass_replies
 sub _framed { return pack('N', length $_[0]) . $_[0]; }
 
 # What is to be sent for that reply; undef to hang up.
-sub _reply
+sub _reply ($self, $connection, $body)
 {
-	my ($self, $connection, $body) = @_;
 	my $kind = 'connect';
 	if ($connection->{is_granted})
 	{
@@ -436,9 +424,8 @@ sub _reply
 	return defined $sent ? $sent . $held : undef;
 }
 
-sub _with_bearable_timeout
+sub _with_bearable_timeout ($sent, $body)
 {
-	my ($sent, $body) = @_;
 	return $sent if length $sent < 12;
 	my $granted = unpack 'l>', substr $body, 4, 4;
 	my $timeout = unpack 'l>', substr $sent, 8, 4;
@@ -449,9 +436,8 @@ sub _with_bearable_timeout
 
 # Where the numbers of a reply are: [offset, size] of each; lengths and counts
 # are among them. With a list, where the texts are is added to it.
-sub _fields
+sub _fields ($kind, $body, $texts = undef)
 {
-	my ($kind, $body, $texts) = @_;
 	return ([ 0, 4 ], [ 4, 4 ], [ 4, 4 ], [ 8, 8 ], [ 16, 4 ], [ 36, 1 ])
 	  if $kind eq 'connect';
 	my @fields = ([ 4, 8 ]);
@@ -508,9 +494,8 @@ sub _fields
 }
 
 # One to three numbers are others.
-sub _lie_field
+sub _lie_field ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	my @fields = _fields($kind, $body);
 	# The last ones first: those before do not move.
 	foreach my $i (0 .. _random($connection, 3))
@@ -530,9 +515,8 @@ sub _lie_field
 
 # Every number of each kind of reply has its turn to be each of those that
 # programs stumble over.
-sub _lie_turn
+sub _lie_turn ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	my @fields = _fields($kind, $body);
 	my $turn = $self->{turns}{$kind}++;
 	my ($at, $size) = @{ $fields[ $turn % @fields ] };
@@ -544,9 +528,8 @@ sub _lie_turn
 }
 
 # A path, a name or data is another, and all the rest is right.
-sub _lie_text
+sub _lie_text ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	_fields($kind, $body, \my @texts);
 	return $self->_lie_turn($connection, $kind, $body) unless @texts;
 	my $at = _one_of($connection, @texts);
@@ -561,27 +544,24 @@ sub _lie_text
 }
 
 # Another number: of no request, of another one, or of what is no request.
-sub _lie_header
+sub _lie_header ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	my $xid = unpack 'l>', $body;
 	substr($body, 0, 4) = pack 'L>', 0xffffffff & _one_of($connection, @xids,
 		$xid + 1, $xid - 1, -$xid, sort { $a <=> $b } keys %{ $connection->{operation} });
 	return _framed($body);
 }
 
-sub _lie_error
+sub _lie_error ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	substr($body, 12, 4) = pack 'l>', _one_of($connection, @errors);
 	# An error comes alone, as a rule.
 	substr($body, 16) = '' if _random($connection, 2);
 	return _framed($body);
 }
 
-sub _lie_bits
+sub _lie_bits ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	my $nbits = 1 + _random($connection, 8);
 	for (my $i = 0; $i < $nbits && $body ne ''; $i++)
 	{
@@ -592,9 +572,8 @@ sub _lie_bits
 	return _framed($body);
 }
 
-sub _lie_bytes
+sub _lie_bytes ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	my $from = $kind ne 'connect' && length $body > 16 ? 16 : 0;
 	my $at = $from + _random($connection, length($body) - $from);
 	my $count = 1 + _random($connection, 12);
@@ -602,44 +581,38 @@ sub _lie_bytes
 	return _framed($body);
 }
 
-sub _noise
+sub _noise ($connection, $count)
 {
-	my ($connection, $count) = @_;
 	return join '', map { chr _random($connection, 256) } 1 .. $count;
 }
 
 # Every byte has its turn to be the last one.
-sub _lie_cut
+sub _lie_cut ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	my $at = $self->{cut_at}{$kind}++ % (length($body) || 1);
 	return _framed(substr $body, 0, $at);
 }
 
 # The same; the length still tells of the rest, which the next message becomes.
-sub _lie_cut_short
+sub _lie_cut_short ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	my $at = $self->{cut_at}{$kind}++ % (length($body) || 1);
 	return pack('N', length $body) . substr $body, 0, $at;
 }
 
-sub _lie_longer
+sub _lie_longer ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	return _framed($body . _noise($connection, 1 + _random($connection, 40)));
 }
 
-sub _lie_length
+sub _lie_length ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	return pack('L>', 0xffffffff & _one_of($connection, @numbers,
 			length($body) + 1, length($body) - 1, 2 * length $body)) . $body;
 }
 
-sub _lie_noise
+sub _lie_noise ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	my $noise = _noise($connection, _random($connection, 200));
 	# At times behind a good header.
 	substr($noise, 0, 16) = substr $body, 0, 16
@@ -647,26 +620,23 @@ sub _lie_noise
 	return _framed($noise);
 }
 
-sub _lie_twice
+sub _lie_twice ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	return _framed($body) . _framed($body);
 }
 
 sub _lie_drop { return ''; }
 
-sub _lie_swap
+sub _lie_swap ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	$connection->{held} = _framed($body);
 	return '';
 }
 
 # An event of any type and state, for a path or something like it, ahead of the
 # reply.
-sub _lie_event
+sub _lie_event ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	my $path = _one_of($connection, '/', '', '/fuzz', '/fuzz/n0', '/fuzz/n1',
 		'/fuzz/queue', _noise($connection, 20), '/' . 'x' x 5000, undef);
 	my $event = pack('l> q> l>', -1, -1, 0)
@@ -680,41 +650,36 @@ sub _lie_event
 }
 
 # One that nobody has asked for, or that was sent before.
-sub _lie_reply
+sub _lie_reply ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	return _framed($body) . $connection->{former} if _random($connection, 2);
 	return _framed(pack('L> q> l>', 0xffffffff & _one_of($connection, @xids), 0,
 			_one_of($connection, @errors)) . _noise($connection, _random($connection, 40)))
 	  . _framed($body);
 }
 
-sub _lie_ping
+sub _lie_ping ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	return join('', map {
 		_framed(pack('l> q> l>', -2, 0, _one_of($connection, @errors)))
 	} 0 .. _random($connection, 3)) . _framed($body);
 }
 
-sub _lie_auth
+sub _lie_auth ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	return _framed(pack('l> q> l>', -4, 0, _one_of($connection, 0, 0, 0, @errors)))
 	  . _framed($body);
 }
 
-sub _lie_banner
+sub _lie_banner ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	return _one_of($connection, @banners);
 }
 
 sub _lie_empty { return _framed(''); }
 
-sub _lie_hang_up
+sub _lie_hang_up ($self, $connection, $kind, $body)
 {
-	my ($self, $connection, $kind, $body) = @_;
 	_send($connection->{client}, substr _framed($body), 0,
 		_random($connection, 4 + length $body))
 	  if _random($connection, 2);

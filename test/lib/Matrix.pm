@@ -17,8 +17,7 @@ tests that hold them to it
 
 package Matrix;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Carp;
 use File::Basename qw(dirname);
@@ -39,9 +38,8 @@ reads nothing must not pass.
 
 =cut
 
-sub rows
+sub rows ($title = undef)
 {
-	my ($title) = @_;
 	my ($section, @columns, @rows) = ('');
 	foreach my $line (map { _lines($_) } @documents)
 	{
@@ -65,9 +63,8 @@ sub rows
 	return @rows;
 }
 
-sub _lines
+sub _lines ($document)
 {
-	my ($document) = @_;
 	open my $file, '<', $document
 	  or croak "could not read $document: $!";
 	my @lines = readline $file;
@@ -84,9 +81,8 @@ heading ends in the style. Returns the style.
 
 =cut
 
-sub set_style
+sub set_style ($row, @sessions)
 {
-	my ($row, @sessions) = @_;
 	my ($style) = $row->{section} =~ /(\w+)$/;
 	foreach my $session (@sessions)
 	{

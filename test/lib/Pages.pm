@@ -16,8 +16,7 @@ Pages - all pages in Markdown, for the tests that hold them to something
 
 package Pages;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Carp;
 use Cwd qw(abs_path);
@@ -53,9 +52,8 @@ sub all
 	return @pages;
 }
 
-sub _slurp
+sub _slurp ($file)
 {
-	my ($file) = @_;
 	open my $handle, '<:encoding(UTF-8)', $file or croak "could not read $file: $!";
 	local $/ = undef;
 	return scalar readline $handle;
@@ -69,9 +67,8 @@ The same of a text.
 
 =cut
 
-sub page
+sub page ($name, $text)
 {
-	my ($name, $text) = @_;
 	my (@lines, $fence);
 	my $number = 0;
 	foreach my $line (split /\n/, $text)
@@ -100,9 +97,8 @@ a comment, its kind and value: <!-- kind: value -->.
 
 =cut
 
-sub blocks
+sub blocks ($page)
 {
-	my ($page) = @_;
 	my (@blocks, $block, $above);
 	foreach my $line (@{ $page->{lines} })
 	{
@@ -145,9 +141,8 @@ A reference to a hash of the anchors that GitHub gives the headings.
 
 =cut
 
-sub anchors
+sub anchors ($page)
 {
-	my ($page) = @_;
 	my (%anchors, %count);
 	foreach my $line (grep { !$_->{is_code} } @{ $page->{lines} })
 	{
@@ -171,9 +166,8 @@ may be broken over two lines.
 
 =cut
 
-sub links
+sub links ($page)
 {
-	my ($page) = @_;
 	my $text = join "\n", map { $_->{is_code} ? '' : $_->{text} } @{ $page->{lines} };
 	$text =~ s/(`+)(.*?)\1/"`" . "\n" x ($2 =~ tr{\n}{}) . "`"/gse;
 	my @links;
@@ -194,9 +188,8 @@ How many cells a row of a table has.
 
 =cut
 
-sub cells
+sub cells ($line)
 {
-	my ($line) = @_;
 	$line =~ s/^\s*\|//;
 	$line =~ s/(?<!\\)\|\s*$//;
 	my @bars = $line =~ /(?<!\\)\|/g;

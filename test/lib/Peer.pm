@@ -39,8 +39,7 @@ see L<ZooKeeper>, they use TLS, but for go-zookeeper, which has none.
 
 package Peer;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Carp;
 use Fcntl qw(:flock);
@@ -167,9 +166,8 @@ example, it uses those of $zookeeper. The session timeout is for Curator alone.
 
 =cut
 
-sub new
+sub new ($class, $kind, $zk, %option)
 {
-	my ($class, $kind, $zk, %option) = @_;
 	my ($name) = @{ $lock{$kind} || croak "no such kind of lock: $kind" };
 	my $library = $library{$name};
 	_build($library) if $library->{compile};
@@ -204,9 +202,8 @@ What the driver has said of itself.
 
 =cut
 
-sub version
+sub version ($self)
 {
-	my ($self) = @_;
 	$self->_wait_ready;
 	return $self->{version};
 }
@@ -224,9 +221,8 @@ Whether this kind of lock can be tried.
 
 =cut
 
-sub choose
+sub choose ($self, $path, $kind = undef)
 {
-	my ($self, $path, $kind) = @_;
 	$self->{kind} = $kind if $kind;
 	my ($library, $word) = @{ $lock{ $self->{kind} } };
 	croak "not a lock of $self->{library}: $self->{kind}"
@@ -256,9 +252,8 @@ start_command and wait_answer; dies if the answer is an error.
 
 =cut
 
-sub start_command
+sub start_command ($self, $command)
 {
-	my ($self, $command) = @_;
 	$self->_wait_ready;
 	croak "the last command is still under way: $self->{pending}"
 	  if $self->{pending};
@@ -270,16 +265,14 @@ sub start_command
 	return;
 }
 
-sub is_done
+sub is_done ($self)
 {
-	my ($self) = @_;
 	$self->{run}->pump_nb if $self->{run}->pumpable;
 	return $self->{out} =~ /\n/ ? 1 : 0;
 }
 
-sub wait_answer
+sub wait_answer ($self)
 {
-	my ($self) = @_;
 	croak 'no command is under way' unless $self->{pending};
 	$self->{timeout}->start;
 	eval {
@@ -292,9 +285,8 @@ sub wait_answer
 	return $1;
 }
 
-sub ask
+sub ask ($self, $command)
 {
-	my ($self, $command) = @_;
 	$self->start_command($command);
 	my $answer = $self->wait_answer;
 	croak "$self->{library} answered \"$command\" with $answer"
@@ -310,9 +302,8 @@ Ends the driver, whose session is then closed.
 
 =cut
 
-sub quit
+sub quit ($self)
 {
-	my ($self) = @_;
 	return unless $self->{run};
 	$self->{in} .= "quit\n";
 	eval { $self->{run}->finish; };
@@ -320,9 +311,8 @@ sub quit
 	return;
 }
 
-sub _wait_ready
+sub _wait_ready ($self)
 {
-	my ($self) = @_;
 	return if defined $self->{version};
 	my $answer = $self->wait_answer;
 	($self->{version}) = $answer =~ /^ready (.*)/
@@ -332,9 +322,8 @@ sub _wait_ready
 
 # Once per run: what is newer than its sources is up to date. Tests that run at the
 # same time wait for the one that compiles.
-sub _build
+sub _build ($library)
 {
-	my ($library) = @_;
 	my $build = build_directory();
 	my @sources = map { "$source/$_" } @{ $library->{sources} };
 	my $product = "$build/$library->{product}";
@@ -357,9 +346,8 @@ sub _build
 sub build_directory { return "$PostgreSQL::Test::Utils::tmp_check/interop"; }
 
 # A class of a directory below build_directory.
-sub java_command
+sub java_command ($class, $directory)
 {
-	my ($class, $directory) = @_;
 	return (
 		'java', '-Xmx64m',
 		# A short life: start fast rather than run fast.
@@ -389,9 +377,8 @@ sub java_tls_options
 }
 
 # Debian's jars name those that they need.
-sub java_compiler
+sub java_compiler ($jar, $directory)
 {
-	my ($jar, $directory) = @_;
 	return ('javac', '-cp', "$java/$jar:$java/zookeeper.jar",
 		'-d', build_directory() . "/$directory");
 }

@@ -22,8 +22,7 @@ because it reads its commands from a socket that closes then.
 
 package Proxy;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Carp;
 use IO::Select;
@@ -56,9 +55,8 @@ their own.
 
 =cut
 
-sub new
+sub new ($class, $server, %option)
 {
-	my ($class, $server, %option) = @_;
 	my $listener = _listen(0);
 	my $port = $listener->sockport;
 	socketpair(my $ours, my $theirs, AF_UNIX, SOCK_STREAM, PF_UNSPEC)
@@ -136,14 +134,12 @@ How many connections are open.
 
 =cut
 
-sub cut
+sub cut ($self, $direction = undef)
 {
-	my ($self, $direction) = @_;
 	return $self->_command('cut ' . ($direction || 'both'));
 }
-sub trap
+sub trap ($self, $type, $nth, $direction)
 {
-	my ($self, $type, $nth, $direction) = @_;
 	return $self->_command("trap $type $nth $direction");
 }
 sub is_sprung { return $_[0]->_command('sprung'); }
@@ -152,9 +148,8 @@ sub reset_connections { return $_[0]->_command('reset'); }
 sub refuse { return $_[0]->_command('refuse'); }
 sub connections { return $_[0]->_command('connections'); }
 
-sub stop
+sub stop ($self)
 {
-	my ($self) = @_;
 	return unless $self->{pid};
 	close $self->{commands};
 	kill 'TERM', $self->{pid};
@@ -164,9 +159,8 @@ sub stop
 }
 
 # Tell the child and wait until it has done so; returns its answer.
-sub _command
+sub _command ($self, $command)
 {
-	my ($self, $command) = @_;
 	syswrite $self->{commands}, "$command\n";
 	my $answer = readline $self->{commands};
 	croak "proxy did not do \"$command\"" unless defined $answer;
@@ -175,9 +169,8 @@ sub _command
 	return $answer;
 }
 
-sub _listen
+sub _listen ($port)
 {
-	my ($port) = @_;
 	return IO::Socket::INET->new(
 		LocalAddr => '127.0.0.1',
 		LocalPort => $port,
@@ -186,9 +179,8 @@ sub _listen
 }
 
 # The child's loop. %pair leads from each socket to its other end.
-sub _serve
+sub _serve ($class, $server, $listener, $commands, %option)
 {
-	my ($class, $server, $listener, $commands, %option) = @_;
 	my %state = (
 		server => $server,
 		listener => $listener,
@@ -239,9 +231,8 @@ sub _serve
 	}
 }
 
-sub _readable
+sub _readable ($state)
 {
-	my ($state) = @_;
 	my @sockets = grep { !$state->{over}{$_} } map { $_->[0] } values %{ $state->{pair} };
 	@sockets = grep {
 		$state->{from_client}{$_} ? $state->{requests} : $state->{replies}
@@ -252,9 +243,8 @@ sub _readable
 	return @sockets;
 }
 
-sub _obey
+sub _obey ($state, $command, $argument = undef, @more)
 {
-	my ($state, $command, $argument, @more) = @_;
 	if ($command eq 'cut')
 	{
 		$state->{requests} = 0 if $argument ne 'replies';
@@ -302,18 +292,16 @@ sub _obey
 	return 'done';
 }
 
-sub _accept
+sub _accept ($state)
 {
-	my ($state) = @_;
 	my $client = $state->{listener}->accept or return;
 	_connect($state, $client, time + $state->{patience});
 	return;
 }
 
 # To the server, until that time.
-sub _connect
+sub _connect ($state, $client, $until)
 {
-	my ($state, $client, $until) = @_;
 	my $server = IO::Socket::INET->new($state->{server});
 	if (!$server)
 	{
@@ -330,9 +318,8 @@ sub _connect
 	return;
 }
 
-sub _forward
+sub _forward ($state, $from)
 {
-	my ($state, $from) = @_;
 	my $to = $state->{pair}{$from}[1];
 	my $got = sysread $from, my $data, 65_536;
 	if ($state->{delay})
@@ -370,9 +357,8 @@ sub _forward
 }
 
 # What one end has sent, to the other; undef for its end.
-sub _deliver
+sub _deliver ($state, $from, $to, $data)
 {
-	my ($state, $from, $to, $data) = @_;
 	return if !$state->{pair}{$from};
 	while (length($data // ''))
 	{
@@ -390,9 +376,8 @@ sub _deliver
 # Does the trap wait for a request whose head is complete with this data? A
 # request is its length, its number, its type, and the rest; its parts may come
 # one by one.
-sub _springs
+sub _springs ($state, $from, $data)
 {
-	my ($state, $from, $data) = @_;
 	my $trap = $state->{trap};
 	my $reading = $state->{reading}{$from} ||= { head => '', skip => 0 };
 	my $springs = 0;

@@ -35,8 +35,7 @@ that the test can stop and let fail.
 
 package Recipes;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Carp;
 use File::Basename qw(basename dirname);
@@ -56,9 +55,8 @@ block has no name or not one of its own.
 
 =cut
 
-sub parse
+sub parse ($text)
 {
-	my ($text) = @_;
 	my (%code, $name, $fence);
 	foreach my $line (split /\n/, $text)
 	{
@@ -146,9 +144,8 @@ The blocks of that group. Dies if there are none.
 
 =cut
 
-sub new
+sub new ($class, $group)
 {
-	my ($class, $group) = @_;
 	my %code = recipes();
 	my $self = bless { code => {}, taken => {} }, $class;
 	foreach my $name (keys %code)
@@ -166,9 +163,8 @@ sub new
 
 =cut
 
-sub code
+sub code ($self, $name)
 {
-	my ($self, $name) = @_;
 	croak "no such block: $name" unless exists $self->{code}{$name};
 	$self->{taken}{$name} = 1;
 	return $self->{code}{$name};
@@ -183,9 +179,8 @@ which must succeed.
 
 =cut
 
-sub install
+sub install ($self, $name, @nodes)
 {
-	my ($self, $name, @nodes) = @_;
 	$_->safe_psql('app', $self->code($name)) foreach @nodes;
 	return;
 }
@@ -198,9 +193,8 @@ Writes the block into a file of its name, executable, and returns the path.
 
 =cut
 
-sub save
+sub save ($self, $name)
 {
-	my ($self, $name) = @_;
 	my $directory = "$PostgreSQL::Test::Utils::tmp_check/recipes";
 	my $path = "$directory/$name";
 	mkdir $directory;
@@ -219,9 +213,8 @@ A test: each block of the group was asked for.
 
 =cut
 
-sub assert_all_taken
+sub assert_all_taken ($self)
 {
-	my ($self) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my @left = grep { !$self->{taken}{$_} } sort keys %{ $self->{code} };
 	return is("@left", '', 'every block of the document was run');
@@ -243,9 +236,8 @@ work_done, and fails if trouble has its name, or its name and its parameter.
 
 =cut
 
-sub prepare_database
+sub prepare_database ($node)
 {
-	my ($node) = @_;
 	$node->safe_psql('postgres', 'CREATE DATABASE app');
 	$node->safe_psql('app', 'CREATE EXTENSION zklock;
 		CREATE TABLE work_done (what text, detail text, pid int DEFAULT pg_backend_pid());
@@ -253,9 +245,8 @@ sub prepare_database
 	return;
 }
 
-sub prepare_work
+sub prepare_work ($node, $procedure, $parameter = undef)
 {
-	my ($node, $procedure, $parameter) = @_;
 	my ($detail) = ($parameter || '') =~ /^(\w+)/;
 	$detail = $detail ? "$detail\::text" : "''";
 	$parameter ||= '';
@@ -290,32 +281,28 @@ What is in work_done: the details, in the order in which they were added.
 
 =cut
 
-sub close_gate
+sub close_gate ($session, $procedure)
 {
-	my ($session, $procedure) = @_;
 	$session->query_safe("SELECT pg_advisory_lock(hashtext('$procedure'))");
 	return;
 }
 
-sub open_gate
+sub open_gate ($session, $procedure)
 {
-	my ($session, $procedure) = @_;
 	$session->query_safe("SELECT pg_advisory_unlock(hashtext('$procedure'))");
 	return;
 }
 
-sub wait_at_gate
+sub wait_at_gate ($node, $count)
 {
-	my ($node, $count) = @_;
 	$node->poll_query_until('app', "SELECT count(*) = $count FROM pg_stat_activity
 		WHERE datname = 'app' AND wait_event = 'advisory'")
 	  or croak "there are not $count at the gate";
 	return;
 }
 
-sub work_done
+sub work_done ($node, $procedure)
 {
-	my ($node, $procedure) = @_;
 	return $node->safe_psql('app', "SELECT coalesce(string_agg(detail, ' ' ORDER BY ctid), 'nothing')
 		FROM work_done WHERE what = '$procedure'");
 }

@@ -21,8 +21,7 @@ For reports with symbolize=0, which is faster: there are thousands where a serve
 
 package Sanitizers;
 
-use strict;
-use warnings;
+use v5.36;
 
 # Programs and libraries of ours.
 my $ours = qr/zklock-session|zklock\.so|fuzz_session/;
@@ -42,9 +41,8 @@ The reports in a file, each as a text.
 
 =cut
 
-sub reports
+sub reports ($file)
 {
-	my ($file) = @_;
 	open my $report, '<', $file or return;
 	my $text = do { local $/; readline $report };
 	close $report;
@@ -62,9 +60,8 @@ what kind of fault it is, where.
 
 # That of the first frame that is not the sanitizer's; but of what the library has freed
 # or never had, it has told us otherwise.
-sub judge
+sub judge ($text)
 {
-	my ($text) = @_;
 	# The sanitizer of undefined behaviour is compiled into our code alone.
 	return ('ours', $text) if $text =~ /runtime error/;
 	my ($kind) = $text =~ /(\w+ leak of|AddressSanitizer: \S+)/ or return;
@@ -88,18 +85,16 @@ sub judge
 }
 
 # The first one that belongs to a program or library that is no run-time's.
-sub _first_frame
+sub _first_frame ($text)
 {
-	my ($text) = @_;
 	my ($frame) = grep { !m{/lib(?:asan|ubsan|lsan|c|pthread)\.so} }
 	  ($text // '') =~ /^ *#\d+ (.*)$/mg;
 	return $frame;
 }
 
 # Our own lines among the frames, a text for each frame, with those inlined there.
-sub _whereabouts
+sub _whereabouts ($text)
 {
-	my ($text) = @_;
 	return map { scalar `addr2line -pife '$_->[0]' $_->[1] 2>&1` }
 	  map { [m{\((\S*/(?:$ours))\+(0x\w+)}] } grep { m{/(?:$ours)\+} } split /\n/, $text;
 }

@@ -24,7 +24,8 @@ ZkLockTest - what the TAP tests of zklock share
 
 =head1 DESCRIPTION
 
-Exports the functions below, and poll_until of L<ZooKeeper>. The clusters are
+Exports the functions below, poll_until of L<ZooKeeper>, and those of L<Test::More>, and
+turns on strict, warnings and signatures for who uses it. The clusters are
 PostgreSQL::Test::Cluster objects with everything that offers. Where zklock is
 installed is not known here: test/check names its private installation in
 TEMP_CONFIG, which every test cluster reads. With ZKLOCK_TEST_TLS in the environment, see
@@ -34,16 +35,17 @@ L<ZooKeeper>, their sessions use TLS.
 
 package ZkLockTest;
 
-use strict;
-use warnings;
+use v5.36;
+use feature ();
 
 use Carp;
-use Exporter 'import';
 use File::Basename qw(basename);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use ZooKeeper qw(poll_until);
+
+use parent 'Exporter';
 
 our @EXPORT = qw(
   cluster
@@ -55,6 +57,7 @@ our @EXPORT = qw(
   wait_for_event
   wait_for_demand
   wait_for_queue
+  start_in_queue
   wait_for_recovery
   lock_path
   queue_nodes
@@ -62,9 +65,24 @@ our @EXPORT = qw(
   assert_no_nodes
   session_programs
   assert_no_programs
+  assert_query
+  assert_ends
+  assert_soon
+  assert_becomes
   least_of
   poll_until
 );
+
+# What every test begins with, see DESCRIPTION.
+sub import ($class, @names)
+{
+	Test::More->export_to_level(1);
+	$class->export_to_level(1, $class, @names);
+	strict->import;
+	warnings->import;
+	feature->import('signatures');
+	return;
+}
 
 # Every cluster of this test, for END.
 my @clusters;
@@ -101,9 +119,8 @@ Instead of zklock, or undef for none.
 
 =cut
 
-sub cluster
+sub cluster ($name, $zk, %setting)
 {
-	my ($name, $zk, %setting) = @_;
 	my @init = @{ delete $setting{init} || [] };
 	my $extension =
 	  exists $setting{extension} ? delete $setting{extension} : 'zklock';
@@ -167,9 +184,8 @@ A session of its own; see L</SESSIONS>.
 
 =cut
 
-sub background
+sub background ($node, %option)
 {
-	my ($node, %option) = @_;
 	return ZkLockTest::Session->new($node, %option);
 }
 
@@ -181,9 +197,8 @@ Its release of PostgreSQL, 17 or the like, whatever comes behind that.
 
 =cut
 
-sub pg_major
+sub pg_major ($node)
 {
-	my ($node) = @_;
 	return int($node->safe_psql('postgres', 'SHOW server_version_num') / 10000);
 }
 
@@ -196,9 +211,8 @@ contrib modules.
 
 =cut
 
-sub missing_extensions
+sub missing_extensions ($node, @names)
 {
-	my ($node, @names) = @_;
 	my %has = map { $_ => 1 } split /\n/,
 	  $node->safe_psql('postgres', 'SELECT name FROM pg_available_extensions');
 	return grep { !$has{$_} } @names;
@@ -212,9 +226,8 @@ Until that backend waits for zklock, be it for a lock or for a connection.
 
 =cut
 
-sub wait_for_wait
+sub wait_for_wait ($node, $pid)
 {
-	my ($node, $pid) = @_;
 	_wait_for_activity($node, $pid,
 		"state = 'active' AND wait_event_type = 'Extension'", 'to wait for a lock');
 	return;
@@ -228,9 +241,8 @@ Until that backend is in pg_sleep().
 
 =cut
 
-sub wait_for_sleep
+sub wait_for_sleep ($node, $pid)
 {
-	my ($node, $pid) = @_;
 	_wait_for_activity($node, $pid, "wait_event = 'PgSleep'", 'to sleep');
 	return;
 }
@@ -244,18 +256,16 @@ no names.
 
 =cut
 
-sub wait_for_event
+sub wait_for_event ($node, $pid, $event)
 {
-	my ($node, $pid, $event) = @_;
 	_wait_for_activity($node, $pid,
 		"wait_event_type = 'Extension' AND wait_event = '$event'", "to wait for $event");
 	return;
 }
 
 # Until the row of that backend in pg_stat_activity is like that.
-sub _wait_for_activity
+sub _wait_for_activity ($node, $pid, $condition, $what)
 {
-	my ($node, $pid, $condition, $what) = @_;
 	my $sql =
 	  "SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = $pid AND $condition";
 	poll_until { $node->safe_psql('postgres', $sql) eq 't' } "backend $pid $what", 30;
@@ -271,9 +281,8 @@ checkpointer says when, and it may take the setting later than the sessions.
 
 =cut
 
-sub wait_for_demand
+sub wait_for_demand ($node)
 {
-	my ($node) = @_;
 	my $session = ZkLockTest::Session->new($node);
 	my $pid = $session->pid;
 	$session->query_safe('SET synchronous_commit = on');
@@ -305,13 +314,26 @@ may wait for its connection before it stands in the queue.
 
 =cut
 
-sub wait_for_queue
+sub wait_for_queue ($zk, $path, $count)
 {
-	my ($zk, $path, $count) = @_;
 	my @names;
 	poll_until { @names = queue_nodes($zk, $path); @names == $count }
 	"$count nodes below $path", 30;
 	return @names;
+}
+
+=pod
+
+=head2 start_in_queue($session, $sql, $zookeeper, $path, $count)
+
+Starts the query, and waits until so many nodes are below the path.
+
+=cut
+
+sub start_in_queue ($session, $sql, $zk, $path, $count)
+{
+	$session->start_query($sql);
+	return wait_for_queue($zk, $path, $count);
 }
 
 =pod
@@ -323,9 +345,8 @@ that psql may end meanwhile before it has read the query.
 
 =cut
 
-sub wait_for_recovery
+sub wait_for_recovery ($node)
 {
-	my ($node) = @_;
 	poll_until { eval { $node->safe_psql('postgres', 'SELECT true') eq 't' } }
 	'the cluster to answer', 60;
 	return;
@@ -339,9 +360,8 @@ The znode of a lock.
 
 =cut
 
-sub lock_path
+sub lock_path ($name)
 {
-	my ($name) = @_;
 	return "$root/$name";
 }
 
@@ -370,6 +390,36 @@ sub queue_nodes
 
 =pod
 
+=head2 assert_soon { condition } $what, $seconds
+
+A test: the condition is met in that time, as of poll_until.
+
+=cut
+
+sub assert_soon :prototype(&$;$) ($condition, $what, $seconds = undef)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok(eval { poll_until(\&$condition, $what, $seconds); 1 }, $what) || diag($@);
+}
+
+=pod
+
+=head2 assert_becomes { value } $expected, $what, $seconds
+
+A test: the value is the expected one, or will be in that time, by default half a minute.
+
+=cut
+
+sub assert_becomes :prototype(&$$;$) ($value, $expected, $what, $seconds = 30)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $is;
+	eval { poll_until { ($is = $value->()) eq $expected } $what, $seconds };
+	return is($is, $expected, $what);
+}
+
+=pod
+
 =head2 assert_nodes($zookeeper, $path, $count, $what)
 
 A test: so many contenders' nodes are below the path, or will be in a moment, for
@@ -377,12 +427,10 @@ who leaves does not wait until he has left.
 
 =cut
 
-sub assert_nodes
+sub assert_nodes ($zk, $path, $count, $what)
 {
-	my ($zk, $path, $count, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	eval { wait_for_queue($zk, $path, $count) };
-	return is(scalar queue_nodes($zk, $path), $count, $what);
+	return assert_becomes { scalar queue_nodes($zk, $path) } $count, $what;
 }
 
 =pod
@@ -394,16 +442,34 @@ releases, so it may take a moment.
 
 =cut
 
-sub assert_no_nodes
+sub assert_no_nodes ($zk, $path, $what = undef)
 {
-	my ($zk, $path, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my @left;
-	eval {
-		poll_until { @left = queue_nodes($zk, $path); !@left } 'nodes to go',
-		  10;
-	};
-	return is("@left", '', $what || "no nodes below $path");
+	return assert_becomes { join ' ', queue_nodes($zk, $path) } '', $what || "no nodes below $path";
+}
+
+=pod
+
+=head2 assert_query($session, $sql, $sqlstate, $what), assert_ends($session, $sqlstate, $what)
+
+A test: the query, or the one that is under way, ends with that SQLSTATE. Returns what it has
+said.
+
+=cut
+
+sub assert_query ($session, $sql, @expected)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$session->start_query($sql);
+	return assert_ends($session, @expected);
+}
+
+sub assert_ends ($session, $sqlstate, $what)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $result = $session->wait_result;
+	is($session->sqlstate, $sqlstate, $what) or diag($session->error);
+	return $result;
 }
 
 =pod
@@ -459,20 +525,10 @@ pid. A program ends a little later than its backend.
 
 =cut
 
-sub assert_no_programs
+sub assert_no_programs ($what, @backends)
 {
-	my ($what, @backends) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my @left;
-	eval {
-		poll_until
-		{
-			@left = session_programs(map { ref $_ ? $_->pid : $_ } @backends);
-			!@left
-		}
-		'programs to end', 30;
-	};
-	return is("@left", '', $what);
+	return assert_becomes { join ' ', session_programs(map { ref $_ ? $_->pid : $_ } @backends) } '', $what;
 }
 
 # What is needed to understand a failure, while the servers run.
@@ -490,9 +546,8 @@ END
 }
 
 # The last lines of a log.
-sub _show_end
+sub _show_end ($file, $count)
 {
-	my ($file, $count) = @_;
 	my @lines = split /\n/, eval { slurp_file($file) } // '';
 	splice @lines, 0, @lines - $count if @lines > $count;
 	diag("the end of $file:\n", join "\n", @lines);
@@ -511,17 +566,15 @@ survives, as an object, the end of its backend.
 
 package ZkLockTest::Session;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Carp;
 use IPC::Run;
 use PostgreSQL::Test::Utils;
 
-sub new
+sub new ($class, $node, %option)
 {
-	my ($class, $node, %option) = @_;
-	my $self = bless { node => $node, in => '', out => '', err => '', count => 0 }, $class;
+	my $self = bless { node => $node, in => '', out => '', err => '', count => 0, owner => $$ }, $class;
 	my $connection = $node->connstr($option{database} || 'postgres');
 	$connection .= " user=$option{user}" if $option{user};
 	$connection .= " application_name='$option{name}'" if $option{name};
@@ -558,9 +611,8 @@ Sends it and returns at once. One at a time: wait_result comes before the next.
 
 =cut
 
-sub start_query
+sub start_query ($self, $sql)
 {
-	my ($self, $sql) = @_;
 	croak 'the last query is still under way' if $self->{pending};
 	$self->{pending} = 'end of query ' . ++$self->{count};
 	$self->{out} = $self->{err} = '';
@@ -582,9 +634,8 @@ Whether the query sent has ended; does not wait.
 
 =cut
 
-sub is_done
+sub is_done ($self)
 {
-	my ($self) = @_;
 	return 1 unless $self->{pending};
 	$self->{psql}->pump_nb if $self->{psql}->pumpable;
 	return $self->_has_ended;
@@ -602,9 +653,8 @@ sqlstate is "08006".
 
 =cut
 
-sub wait_result
+sub wait_result ($self)
 {
-	my ($self) = @_;
 	croak 'no query is under way' unless $self->{pending};
 	$self->{timeout}->start;
 	eval {
@@ -633,16 +683,14 @@ start_query and wait_result; query_safe dies if there was an error.
 
 =cut
 
-sub query
+sub query ($self, $sql)
 {
-	my ($self, $sql) = @_;
 	$self->start_query($sql);
 	return $self->wait_result;
 }
 
-sub query_safe
+sub query_safe ($self, $sql)
 {
-	my ($self, $sql) = @_;
 	my $result = $self->query($sql);
 	croak "\"$sql\" failed: $self->{err}" if $self->{sqlstate} ne '00000';
 	return $result;
@@ -652,13 +700,13 @@ sub query_safe
 
 =head2 quit, kill
 
-End psql: in order, or by SIGKILL, as a client that vanishes.
+End psql: in order, or by SIGKILL, as a client that vanishes. A session that nobody refers to
+any more quits, but for one whose query is under way, as after a failure: that is killed.
 
 =cut
 
-sub quit
+sub quit ($self)
 {
-	my ($self) = @_;
 	if ($self->{psql}->pumpable)
 	{
 		$self->{in} .= "\\q\n";
@@ -667,17 +715,22 @@ sub quit
 	return;
 }
 
-sub kill
+sub kill ($self)
 {
-	my ($self) = @_;
 	$self->{psql}->kill_kill(grace => 0);
 	return;
 }
 
-# Both streams have come to the mark, or psql has ended.
-sub _has_ended
+sub DESTROY ($self)
 {
-	my ($self) = @_;
+	return if ${^GLOBAL_PHASE} eq 'DESTRUCT' || $self->{owner} != $$ || !$self->{psql};
+	local ($@, $!, $?);
+	return $self->{pending} ? $self->kill : $self->quit;
+}
+
+# Both streams have come to the mark, or psql has ended.
+sub _has_ended ($self)
+{
 	my $mark = quotemeta $self->{pending};
 	# With the line's end, or that would turn up in the next answer.
 	return 1

@@ -28,8 +28,7 @@ kills the servers with it (setpriv --pdeathsig).
 
 package ZooKeeper;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Carp;
 use Exporter 'import';
@@ -77,7 +76,7 @@ conditions cost a process.
 
 =cut
 
-sub poll_until(&$;$)
+sub poll_until :prototype(&$;$)
 {
 	my ($condition, $what, $timeout) = @_;
 	my $start = time();
@@ -183,9 +182,8 @@ can_set_clocks.
 
 =cut
 
-sub new
+sub new ($class, %option)
 {
-	my ($class, %option) = @_;
 	my $self = bless {
 		servers => 1,
 		tick_time => 500,
@@ -227,15 +225,13 @@ The numbers of all members; of those that run (paused ones included).
 
 =cut
 
-sub members
+sub members ($self)
 {
-	my ($self) = @_;
 	return 1 .. $self->{servers};
 }
 
-sub running
+sub running ($self)
 {
-	my ($self) = @_;
 	return grep { $self->pid($_) } $self->members;
 }
 
@@ -246,34 +242,29 @@ data_dir($member)
 
 =cut
 
-sub connect_string
+sub connect_string ($self, @members)
 {
-	my ($self, @members) = @_;
 	@members = $self->members unless @members;
 	return join ',', map { '127.0.0.1:' . $self->port($_) } @members;
 }
 
-sub port
+sub port ($self, $member = undef)
 {
-	my ($self, $member) = @_;
 	return $self->{member}{ $member || 1 }{port};
 }
 
-sub pid
+sub pid ($self, $member = undef)
 {
-	my ($self, $member) = @_;
 	return $self->{member}{ $member || 1 }{pid};
 }
 
-sub log_file
+sub log_file ($self, $member = undef)
 {
-	my ($self, $member) = @_;
 	return $self->{member}{ $member || 1 }{dir} . '/server.log';
 }
 
-sub data_dir
+sub data_dir ($self, $member = undef)
 {
-	my ($self, $member) = @_;
 	return $self->{member}{ $member || 1 }{dir} . '/data';
 }
 
@@ -290,15 +281,13 @@ sub can_tls { return !grep { !-e } netty_jars(); }
 
 sub netty_jars { return map { "/usr/share/java/netty-$_.jar" } @netty; }
 
-sub secure_port
+sub secure_port ($self, $member = undef)
 {
-	my ($self, $member) = @_;
 	return $self->{member}{ $member || 1 }{secure_port};
 }
 
-sub secure_connect_string
+sub secure_connect_string ($self, @members)
 {
-	my ($self, @members) = @_;
 	@members = $self->members unless @members;
 	return join ',', map { 'localhost:' . $self->secure_port($_) } @members;
 }
@@ -327,9 +316,8 @@ Starts what does not run yet and waits until it serves.
 
 =cut
 
-sub start
+sub start ($self, @members)
 {
-	my ($self, @members) = @_;
 	@members = $self->members unless @members;
 	$self->_launch($_) foreach grep { !$self->pid($_) } @members;
 	$self->wait_ready;
@@ -344,16 +332,14 @@ SIGTERM or SIGKILL, and wait for the end of the processes. Paused ones too.
 
 =cut
 
-sub stop
+sub stop ($self, @members)
 {
-	my ($self, @members) = @_;
 	$self->resume(@members);
 	return $self->_end('TERM', @members);
 }
 
-sub kill9
+sub kill9 ($self, @members)
 {
-	my ($self, @members) = @_;
 	return $self->_end('KILL', @members);
 }
 
@@ -366,9 +352,8 @@ than their timeout.
 
 =cut
 
-sub restart
+sub restart ($self, @members)
 {
-	my ($self, @members) = @_;
 	$self->stop(@members);
 	return $self->start(@members);
 }
@@ -387,9 +372,8 @@ Whether there is one.
 
 =cut
 
-sub set_counters
+sub set_counters ($self, @counters)
 {
-	my ($self, @counters) = @_;
 	$self->stop;
 	my $out = "$self->{member}{1}{dir}/counters.log";
 	system(
@@ -424,9 +408,8 @@ every thread of the servers stands still.
 
 =cut
 
-sub pause
+sub pause ($self, @members)
 {
-	my ($self, @members) = @_;
 	@members = $self->running unless @members;
 	$self->_signal('STOP', @members);
 	foreach my $pid (grep { $_ } map { $self->pid($_) } @members)
@@ -436,9 +419,8 @@ sub pause
 	return $self;
 }
 
-sub resume
+sub resume ($self, @members)
 {
-	my ($self, @members) = @_;
 	return $self->_signal('CONT', @members);
 }
 
@@ -451,9 +433,8 @@ and followers. Dies at once if a server has ended by itself.
 
 =cut
 
-sub wait_ready
+sub wait_ready ($self)
 {
-	my ($self) = @_;
 	poll_until
 	{
 		$self->_check_alive;
@@ -474,9 +455,8 @@ sub wait_ready
 
 =cut
 
-sub mode
+sub mode ($self, $member = undef)
 {
-	my ($self, $member) = @_;
 	my $answer = $self->four_letter_word('srvr', $member);
 	return $answer =~ /^Mode: (\w+)/m ? $1 : '';
 }
@@ -489,9 +469,8 @@ The release of the servers, to be compared: $zk->version < v3.7.
 
 =cut
 
-sub version
+sub version ($self)
 {
-	my ($self) = @_;
 	my ($version) =
 	  $self->four_letter_word('srvr', $self->leader) =~ /^Zookeeper version: (\d+\.\d+\.\d+)/
 	  or croak 'no version of ZooKeeper';
@@ -508,9 +487,8 @@ the election (wait_ready does).
 
 =cut
 
-sub leader
+sub leader ($self)
 {
-	my ($self) = @_;
 	return poll_until
 	{
 		my ($leader) =
@@ -520,15 +498,13 @@ sub leader
 	'a leader';
 }
 
-sub followers
+sub followers ($self)
 {
-	my ($self) = @_;
 	return grep { $self->mode($_) eq 'follower' } $self->running;
 }
 
-sub kill_leader
+sub kill_leader ($self)
 {
-	my ($self) = @_;
 	my $leader = $self->leader;
 	$self->kill9($leader);
 	return $leader;
@@ -542,9 +518,8 @@ The answer, or "" if the member does not answer (within a second).
 
 =cut
 
-sub four_letter_word
+sub four_letter_word ($self, $word, $member = undef)
 {
-	my ($self, $word, $member) = @_;
 	$self->{asked}++;
 	my $socket = IO::Socket::INET->new(
 		PeerAddr => '127.0.0.1',
@@ -576,17 +551,15 @@ our own four-letter words: what it rises by is what the clients sent.
 
 =cut
 
-sub monitor
+sub monitor ($self, $member = undef)
 {
-	my ($self, $member) = @_;
 	my $answer = $self->four_letter_word('mntr', $member);
 	my %counter = $answer =~ /^zk_(\S+)\t(.*)$/mg;
 	return \%counter;
 }
 
-sub counter
+sub counter ($self, $name)
 {
-	my ($self, $name) = @_;
 	my $sum = 0;
 	$sum += $self->monitor($_)->{$name} || 0 foreach $self->running;
 	return $sum;
@@ -594,9 +567,8 @@ sub counter
 
 sub watch_count { return $_[0]->counter('watch_count'); }
 
-sub packets_received
+sub packets_received ($self)
 {
-	my ($self) = @_;
 	my $received = $self->counter('packets_received');
 	$received -= $self->{member}{$_}{words} foreach $self->running;
 	return $received;
@@ -616,9 +588,8 @@ as one likes to wait. So it is asked something first, in a session of its own.
 
 =cut
 
-sub ephemerals
+sub ephemerals ($self, $prefix)
 {
-	my ($self, $prefix) = @_;
 	$prefix //= '/';
 	my $leader = $self->leader;
 	if ($self->{servers} > 1)
@@ -657,9 +628,8 @@ Whoever waits in line watches the one ahead.
 
 =cut
 
-sub watched_paths
+sub watched_paths ($self, $prefix)
 {
-	my ($self, $prefix) = @_;
 	my @paths = map { $self->four_letter_word('wchp', $_) =~ /^(\Q$prefix\E.*)$/mg }
 	  $self->running;
 	@paths = sort @paths;
@@ -697,9 +667,8 @@ sub report
 }
 
 # At most so many lines of a text.
-sub _lines
+sub _lines ($text, $limit = undef)
 {
-	my ($text, $limit) = @_;
 	my @lines = grep { !/^0 expire at/ } split /\n/, $text;
 	splice @lines, $limit, @lines - $limit, '...' if @lines > $limit;
 	return join "\n", @lines;
@@ -713,9 +682,8 @@ A new session of its own: a foreign client. See ZooKeeper::Client.
 
 =cut
 
-sub client
+sub client ($self, %option)
 {
-	my ($self, %option) = @_;
 	my $member = $option{member} || ($self->running)[0];
 	return ZooKeeper::Client->new('127.0.0.1:' . $self->port($member),
 		%option);
@@ -730,9 +698,8 @@ sub _temporary_directory
 	return File::Temp::tempdir('zookeeper_XXXX', TMPDIR => 1, CLEANUP => 1);
 }
 
-sub _write_config
+sub _write_config ($self, $id)
 {
-	my ($self, $id) = @_;
 	my $member = $self->{member}{$id};
 	my %config = (
 		tickTime => $self->{tick_time},
@@ -782,26 +749,23 @@ sub _write_config
 	return;
 }
 
-sub _peer_port
+sub _peer_port ($self, $from, $to, $what)
 {
-	my ($self, $from, $to, $what) = @_;
 	my $port = $self->{member}{$to}{"${what}_port"};
 	return $port if $from == $to || !$self->{link};
 	return $self->{link}->($from, $to, $what, "127.0.0.1:$port");
 }
 
-sub _write_file
+sub _write_file ($path, $text)
 {
-	my ($path, $text) = @_;
 	open my $file, '>', $path or croak "could not write $path: $!";
 	print $file $text;
 	close $file or croak "could not write $path: $!";
 	return;
 }
 
-sub _launch
+sub _launch ($self, $id)
 {
-	my ($self, $id) = @_;
 	my $member = $self->{member}{$id};
 	my @command = (
 		'setpriv', '--pdeathsig', 'KILL',
@@ -845,9 +809,8 @@ sub _launch
 	return;
 }
 
-sub _signal
+sub _signal ($self, $signal, @members)
 {
-	my ($self, $signal, @members) = @_;
 	@members = $self->running unless @members;
 	foreach my $id (grep { $self->pid($_) } @members)
 	{
@@ -856,9 +819,8 @@ sub _signal
 	return $self;
 }
 
-sub _end
+sub _end ($self, $signal, @members)
 {
-	my ($self, $signal, @members) = @_;
 	@members = $self->running unless @members;
 	@members = grep { $self->pid($_) } @members;
 	$self->_signal($signal, @members) if @members;
@@ -875,9 +837,8 @@ sub _end
 }
 
 # The signal reaches the threads of a process one after the other.
-sub _is_stopped
+sub _is_stopped ($pid)
 {
-	my ($pid) = @_;
 	foreach my $path (glob "/proc/$pid/task/*/stat")
 	{
 		# A thread that is gone by now stands still, too.
@@ -889,9 +850,8 @@ sub _is_stopped
 }
 
 # Collect the process if it has ended.
-sub _has_ended
+sub _has_ended ($self, $id)
 {
-	my ($self, $id) = @_;
 	my $member = $self->{member}{$id};
 	return 1 unless $member->{pid};
 	return 0 if waitpid($member->{pid}, WNOHANG) == 0;
@@ -900,9 +860,8 @@ sub _has_ended
 	return 1;
 }
 
-sub _check_alive
+sub _check_alive ($self)
 {
-	my ($self) = @_;
 	foreach my $id ($self->running)
 	{
 		croak "ZooKeeper $id ended by itself, see " . $self->log_file($id)

@@ -3,8 +3,7 @@
 # is shown as it happens and verified; the program fails if one is not true. With
 # ZKLOCK_TEST_TLS, see ZooKeeper.pm, all that goes to ZooKeeper goes over TLS.
 
-use strict;
-use warnings;
+use v5.36;
 
 # PostgreSQL's test modules take over standard output for their log.
 my $screen;
@@ -21,15 +20,13 @@ my ($zk, %node, %session, $control);
 
 # Output -----------------------------------------------------------------
 
-sub paint
+sub paint ($color, $text)
 {
-	my ($color, $text) = @_;
 	return $on_terminal ? "\e[${color}m$text\e[0m" : $text;
 }
 
-sub line
+sub line ($who, $text)
 {
-	my ($who, $text) = @_;
 	my $now = time();
 	my $clock = strftime('%H:%M:%S', localtime $now)
 	  . sprintf('.%03d', ($now - int $now) * 1000);
@@ -40,9 +37,8 @@ sub line
 sub title { print $screen "\n", paint('1', $_[0]), "\n"; return; }
 
 # What was told must be so.
-sub verify
+sub verify ($true, $what)
 {
-	my ($true, $what) = @_;
 	die "this is not so: $what\n" unless $true;
 	line('', paint('32', "-> $what"));
 	return;
@@ -51,17 +47,15 @@ sub verify
 # Steps ------------------------------------------------------------------
 
 # The session of that name, "berlin 2" being the second one in cluster berlin.
-sub session
+sub session ($who = undef)
 {
-	my ($who) = @_;
 	my ($cluster) = split ' ', $who;
 	return $session{$who} ||= background($node{$cluster}, name => "job $who");
 }
 
 # Run a statement to its end.
-sub does
+sub does ($who, $sql)
 {
-	my ($who, $sql) = @_;
 	line($who, $sql);
 	my $result = session($who)->query_safe($sql);
 	line($who, "   $_") foreach split /\n/, $result;
@@ -70,9 +64,8 @@ sub does
 
 # Start to wait for a lock, and see it in the queue: only then is it certain
 # that whoever comes next stands behind.
-sub waits
+sub waits ($who, $name, $function = undef)
 {
-	my ($who, $name, $function) = @_;
 	my $session = session($who);
 	my $pid = $session->pid;
 	my $sql = 'SELECT ' . ($function || 'zk_lock') . "('$name')";
@@ -89,18 +82,16 @@ sub waits
 }
 
 # Run a statement that must fail with that SQLSTATE.
-sub fails
+sub fails ($who, $sqlstate = undef, $sql = undef)
 {
-	my ($who, $sqlstate, $sql) = @_;
 	line($who, $sql);
 	session($who)->query($sql);
 	tells_error($who, $sqlstate);
 	return;
 }
 
-sub tells_error
+sub tells_error ($who, $sqlstate)
 {
-	my ($who, $sqlstate) = @_;
 	line($who, paint('31', "   $_"))
 	  foreach grep { /\S/ } split /\n/, session($who)->error;
 	verify(session($who)->sqlstate eq $sqlstate, "$who: SQLSTATE $sqlstate");
@@ -108,18 +99,16 @@ sub tells_error
 }
 
 # The wait of that session ends; returns what it got.
-sub gets
+sub gets ($who)
 {
-	my ($who) = @_;
 	my $result = session($who)->wait_result;
 	die "$who: " . session($who)->error if session($who)->sqlstate ne '00000';
 	line($who, "   $result");
 	return $result;
 }
 
-sub show_queue
+sub show_queue ($name)
 {
-	my ($name) = @_;
 	my $sql = "SELECT position, state, cluster, application, pid, token "
 	  . "FROM zk_lock_queue('$name') ORDER BY position";
 	line('tokyo', $sql);
@@ -129,9 +118,8 @@ sub show_queue
 
 # The queue as it is now, on a terminal in place of the one that was drawn last
 # with that number of lines, and slowly enough for eyes. Returns its lines.
-sub move_queue
+sub move_queue ($name, $nlines, $what)
 {
-	my ($name, $nlines, $what) = @_;
 	return 0 unless $on_terminal;
 	my $table = table("SELECT position, state, cluster, application, token "
 		. "FROM zk_lock_queue('$name') ORDER BY position") . "              $what\n";
@@ -140,9 +128,8 @@ sub move_queue
 	return $table =~ tr/\n//;
 }
 
-sub table
+sub table ($sql)
 {
-	my ($sql) = @_;
 	my $table;
 	IPC::Run::run(
 		[
@@ -155,9 +142,8 @@ sub table
 }
 
 # "held berlin, waiting tokyo": the queue in one line.
-sub queue
+sub queue ($name)
 {
-	my ($name) = @_;
 	return $control->query_safe(
 		"SELECT string_agg(state || ' ' || cluster, ', ' ORDER BY position)
 		 FROM zk_lock_queue('$name')");

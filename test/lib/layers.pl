@@ -10,8 +10,7 @@
 # - which session it is, session.c decides: only its family and the client's know client.h.
 # Usage: layers.pl SOURCE-TREE
 
-use strict;
-use warnings;
+use v5.36;
 
 use List::Util qw(uniq);
 
@@ -48,18 +47,16 @@ print map { "$_\n" } uniq @findings;
 exit(@findings ? 1 : 0);
 
 # The modules of a list of objects.
-sub modules
+sub modules ($list)
 {
-	my ($list) = @_;
 	my ($objects) = $makefile =~ /^$list = \\\n((?:\tsrc.*\n)+)/m
 	  or die "there is no $list in the Makefile";
 	return $objects =~ m{src/(\w+)\.o}g;
 }
 
 # Does the file include what stands above it?
-sub check_includes
+sub check_includes ($file, $module)
 {
-	my ($file, $module) = @_;
 	my ($family) = $is_alone{$module} ? $module : $module =~ /^([^_]+)/;
 	foreach my $header (@{ $includes{$file} })
 	{
@@ -77,9 +74,8 @@ sub check_includes
 	return;
 }
 
-sub check_for_circle
+sub check_for_circle ($start)
 {
-	my ($start) = @_;
 	my %seen;
 	my @left = @{ $includes{$start} };
 	while (defined(my $header = shift @left))
@@ -91,9 +87,8 @@ sub check_for_circle
 	return;
 }
 
-sub contents
+sub contents ($path)
 {
-	my ($path) = @_;
 	open my $in, '<', $path or die "could not read $path: $!";
 	local $/;
 	return readline $in;

@@ -3,8 +3,7 @@
 # on. What differs from what was expected follows as comments.
 # Usage: run_regress.pl OUTPUT-DIRECTORY COMMAND...
 
-use strict;
-use warnings;
+use v5.36;
 
 my ($directory, @command) = @ARGV;
 my ($input) = map { /^--inputdir=(.*)/ } @command;
@@ -40,9 +39,8 @@ if ($status && !$bad)
 }
 exit($status ? 1 : 0);
 
-sub report
+sub report ($ok, $name, $took)
 {
-	my ($ok, $name, $took) = @_;
 	$count++;
 	$bad ||= !$ok;
 	if (open my $sql, '<', "$input/sql/$name.sql")
@@ -60,18 +58,16 @@ sub report
 }
 
 # How many there are of psql's language.
-sub statements
+sub statements ($text)
 {
-	my ($text) = @_;
 	$text =~ s/(\$\w*\$).*?\1|'(?:[^']|'')*'|--[^\n]*//gs;
 	my @ends = $text =~ /;|\\g/g;
 	return scalar @ends;
 }
 
 # The last lines of a file.
-sub show
+sub show ($file, $limit = undef)
 {
-	my ($file, $limit) = @_;
 	open my $text, '<', $file or return;
 	my @lines = readline $text;
 	splice @lines, 0, @lines - $limit if @lines > $limit;

@@ -11,8 +11,7 @@
 # and "again N", how often a test says that it had to try again, which it does by a comment
 # "# again: why".
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Basename qw(basename);
 use POSIX qw(setpgid :sys_wait_h);
@@ -59,9 +58,8 @@ while (@queue || %running)
 
 # Pass the signal on, and go when all have gone. By SIGKILL who does not: a second
 # signal of the other kind would disturb the tests as they clear up.
-sub end_all
+sub end_all ($signal)
 {
-	my ($signal) = @_;
 	my $deadline = time + 20;
 	$SIG{$_} = 'IGNORE' foreach qw(INT TERM HUP PIPE);
 	kill $signal, map { -$_ } keys %running;
@@ -77,9 +75,8 @@ sub end_all
 	exit 1;
 }
 
-sub start_job
+sub start_job ($file)
 {
-	my ($file) = @_;
 	my %job = (
 		file => $file,
 		name => basename($file) =~ s/%/\//gr,
@@ -116,9 +113,8 @@ sub end_what_hangs
 	return;
 }
 
-sub finish_job
+sub finish_job ($job, $status)
 {
-	my ($job, $status) = @_;
 	kill 'KILL', -$job->{pid};
 	push @parts, $job->{part};
 	my $took = time - $job->{start};
@@ -160,9 +156,8 @@ sub finish_job
 
 # What a job has run, with what is in subtests, and in them only, for what sums a subtest up
 # is no assertion of its own. Returns what is to be shown: who was skipped, or tried again.
-sub count_what_ran
+sub count_what_ran ($job)
 {
-	my ($job) = @_;
 	my ($depth, $assertions, @notes) = (0, 0);
 	foreach my $line (split /\n/, contents("$job->{file}.out"))
 	{
@@ -196,9 +191,8 @@ sub count_what_ran
 	return @notes;
 }
 
-sub contents
+sub contents ($file)
 {
-	my ($file) = @_;
 	open my $in, '<', $file or die "could not read $file: $!";
 	local $/;
 	return readline($in) // '';
@@ -207,9 +201,8 @@ sub contents
 # What it died of, if it said so: the logs come after that, as comments, and only the
 # end of a long output may be kept. Where PostgreSQL's modules have sent it to a log of
 # their own, it is the end of that.
-sub last_words
+sub last_words ($file)
 {
-	my ($file) = @_;
 	my $said = contents($file);
 	my @words = grep { /\S/ && !/^\s*#/ } split /\n/, $said;
 	return printable("($words[-1])") if @words;
@@ -224,9 +217,8 @@ sub last_words
 }
 
 # Without what passed, unless it is to be seen.
-sub show
+sub show ($file)
 {
-	my ($file) = @_;
 	foreach my $part (map { "$file.$_" } qw(out err))
 	{
 		my @lines = split /\n/, contents($part);
@@ -240,9 +232,8 @@ sub show
 }
 
 # It goes to a terminal.
-sub printable
+sub printable ($line)
 {
-	my ($line) = @_;
 	$line =~ s/([\x00-\x08\x0b-\x1f\x7f])/sprintf '\x%02x', ord $1/ge;
 	return length $line > 4_000 ? substr($line, 0, 4_000) . '...' : $line;
 }

@@ -4,8 +4,7 @@
 # shown, and a failure; what has none is PostgreSQL's, or a library's, and counted.
 # Usage: valgrind.pl DIRECTORY
 
-use strict;
-use warnings;
+use v5.36;
 
 my ($directory) = @ARGV;
 my (%ours, %theirs, %processes);
@@ -36,9 +35,8 @@ print "none of ours, $theirs{$_} times: $_\n" foreach sort keys %theirs;
 print "$ours{$_} times: $_\n" foreach sort keys %ours;
 exit(%ours ? 1 : 0);
 
-sub frame
+sub frame ($text)
 {
-	my ($text) = @_;
 	my %part = map { $_ => $text =~ m{<$_>([^<]*)</$_>} ? $1 : '' } qw(obj fn file line);
 	return { object => $part{obj}, text => "$part{fn} ($part{file}:$part{line}) $part{obj}" };
 }

@@ -4,8 +4,7 @@
 
 package Mutants;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Exporter qw(import);
 
@@ -13,9 +12,8 @@ our @EXPORT_OK = qw(mutants_of read_list);
 
 # The list of those that live, and why: under reasons the keys, each as they are printed of
 # those that live, behind the line number.
-sub read_list
+sub read_list ($list)
 {
-	my ($list) = @_;
 	my ($reason, %entry);
 	open my $in, '<', $list or die "could not read $list: $!\n";
 	while (my $line = readline $in)
@@ -37,9 +35,8 @@ sub read_list
 
 # All mutants of a text: {text} is all of it with the change, {line} where that is, and
 # {key} names it wherever it stands.
-sub mutants_of
+sub mutants_of ($module, $text)
 {
-	my ($module, $text) = @_;
 	my @lines = split /\n/, $text;
 	my (@mutants, %nsame);
 	foreach my $function (functions_of(tokens_of($text)))
@@ -63,9 +60,8 @@ sub mutants_of
 }
 
 # What the compiler would see: {kind} name, number, character, string or sign, {text}, {at}.
-sub tokens_of
+sub tokens_of ($text)
 {
-	my ($text) = @_;
 	my @tokens;
 	pos($text) = 0;
 	while (pos $text < length $text)
@@ -119,9 +115,8 @@ sub functions_of
 
 # The changes of a function, in the order of the text: where, how many bytes, by what, and
 # that in words.
-sub changes_of
+sub changes_of ($text, $function)
 {
-	my ($text, $function) = @_;
 	my @tokens = @{ $function->{body} };
 	my $partner = match(\@tokens);
 	my $context = contexts(\@tokens, $partner);
@@ -140,9 +135,8 @@ sub changes_of
 }
 
 # Of each bracket the index of the other one.
-sub match
+sub match ($tokens)
 {
-	my ($tokens) = @_;
 	my (@open, @partner);
 	foreach my $i (0 .. $#$tokens)
 	{
@@ -159,9 +153,8 @@ sub match
 
 # Where statements start that are no declarations: {end} is the index of their semicolon;
 # and which tokens declare something, or are none that are computed: {is_declared}.
-sub contexts
+sub contexts ($tokens, $partner)
 {
-	my ($tokens, $partner) = @_;
 	my (@end, @is_declared);
 	my $starts = 0;
 	for (my $i = 0; $i < @$tokens; $i++)
@@ -194,9 +187,8 @@ sub contexts
 }
 
 # Is this colon one of a case?
-sub is_label
+sub is_label ($tokens, $i)
 {
-	my ($tokens, $i) = @_;
 	while (--$i >= 0)
 	{
 		return 1 if $tokens->[$i]{text} =~ /^(?:case|default)$/;
@@ -205,9 +197,8 @@ sub is_label
 	return 0;
 }
 
-sub in_for
+sub in_for ($tokens, $i, $partner)
 {
-	my ($tokens, $i, $partner) = @_;
 	while (--$i >= 0)
 	{
 		if ($tokens->[$i]{text} =~ /^[)\]}]$/)
@@ -222,9 +213,8 @@ sub in_for
 
 # If a declaration starts here, the index of its last token that is no value: the "=", or
 # the semicolon.
-sub declares
+sub declares ($tokens, $i)
 {
-	my ($tokens, $i) = @_;
 	my $j = $i;
 	my $nnames = 0;
 	for (; $tokens->[$j]{kind} eq 'name' || $tokens->[$j]{text} eq '*'; $j++)
@@ -239,9 +229,8 @@ sub declares
 
 # The index of the semicolon of a simple statement that starts here; of others there is
 # none.
-sub end_of
+sub end_of ($tokens, $i, $partner)
 {
-	my ($tokens, $i, $partner) = @_;
 	return if $tokens->[$i]{kind} ne 'name' && $tokens->[$i]{text} !~ /^(?:\*|\+\+|--)$/;
 	return if $tokens->[$i]{text} =~ /^(?:if|while|for|switch|do|else|case|default|goto|PG_\w+)$/;
 	my $next = $tokens->[ $i + 1 ]{text} eq '(' && $tokens->[ $partner->[ $i + 1 ] + 1 ];
@@ -255,9 +244,8 @@ sub end_of
 }
 
 # A statement is dropped, leaves a loop instead of going on with it, or has another result.
-sub statement_changes
+sub statement_changes ($text, $tokens, $i, $end, $is_bool)
 {
-	my ($text, $tokens, $i, $end, $is_bool) = @_;
 	my $word = $tokens->[$i]{text};
 	my ($from, $to) = ($tokens->[$i]{at}, $tokens->[$end]{at});
 	if ($word eq 'return')
@@ -275,9 +263,8 @@ sub statement_changes
 }
 
 # The condition of an if or a loop, negated.
-sub condition_changes
+sub condition_changes ($text, $tokens, $i, $partner)
 {
-	my ($text, $tokens, $i, $partner) = @_;
 	return if $tokens->[$i]{text} !~ /^(?:if|while)$/;
 	my $start = $tokens->[ $i + 1 ]{at};
 	my $length = $tokens->[ $partner->[ $i + 1 ] ]{at} + 1 - $start;
@@ -286,9 +273,8 @@ sub condition_changes
 }
 
 # What stands in the place of this token in a mutant each.
-sub token_changes
+sub token_changes ($tokens, $i)
 {
-	my ($tokens, $i) = @_;
 	my ($kind, $word) = @{ $tokens->[$i] }{qw(kind text)};
 	my %other = (
 		'<' => ['<='], '<=' => ['<'], '>' => ['>='], '>=' => ['>'], '==' => ['!='], '!=' => ['=='],

@@ -17,8 +17,7 @@
 # number above 15 by one, as most are times and sizes; of pfree() and the like, without
 # which memory goes later.
 
-use strict;
-use warnings;
+use v5.36;
 
 use File::Basename qw(dirname basename);
 use List::Util qw(shuffle);
@@ -77,17 +76,15 @@ while ((my $pid = wait) > 0)
 }
 exit summary();
 
-sub slurp
+sub slurp ($file)
 {
-	my ($file) = @_;
 	open my $in, '<', $file or die "could not read $file: $!\n";
 	local $/;
 	return readline($in) // '';
 }
 
-sub write_file
+sub write_file ($file, $text)
 {
-	my ($file, $text) = @_;
 	open my $out, '>', $file or die "could not write $file: $!\n";
 	print {$out} $text;
 	close $out or die "could not write $file: $!\n";
@@ -95,9 +92,8 @@ sub write_file
 }
 
 # By file: lines of text, with how many that follow are not reached either.
-sub read_uncovered
+sub read_uncovered ($file)
 {
-	my ($file) = @_;
 	my %range;
 	foreach (split /\n/, slurp($file))
 	{
@@ -106,9 +102,8 @@ sub read_uncovered
 	return \%range;
 }
 
-sub sample
+sub sample ($module)
 {
-	my ($module) = @_;
 	my $text = slurp("$top/src/$module.c");
 	my %left_out = left_out($module, $text);
 	my @made = mutants_of($module, $text);
@@ -128,9 +123,8 @@ sub sample
 }
 
 # Lines with a reason for that they are not reached.
-sub left_out
+sub left_out ($module, $text)
 {
-	my ($module, $text) = @_;
 	my @lines = split /\n/, $text;
 	my %out;
 	foreach my $i (0 .. $#lines)
@@ -148,9 +142,8 @@ sub left_out
 # A worker
 # ---------------------------------------------------------------------
 
-sub work
+sub work ($worker)
 {
-	my ($worker) = @_;
 	$SIG{$_} = sub { end_tests($worker); POSIX::_exit(1) } foreach qw(HUP INT TERM);
 	%kid = ();
 	open my $results, '>', "$directory/$worker/results" or die "could not write: $!";
@@ -168,9 +161,8 @@ sub work
 }
 
 # Killed, living, invalid as it does not compile, or the same; and by whom.
-sub judge
+sub judge ($worker, $mutant)
 {
-	my ($worker, $mutant) = @_;
 	my $build = "$directory/$worker/build";
 	my $name = "$build/src/$mutant->{module}";
 	my $original = "$directory/$worker/original.o";
@@ -206,18 +198,16 @@ sub is_busy
 }
 
 # Its machine code, whatever the lines are.
-sub code
+sub code ($object)
 {
-	my ($object) = @_;
 	system('objcopy', '-g', $object, "$object.code") == 0 or die "objcopy failed\n";
 	my $code = slurp("$object.code");
 	unlink "$object.code";
 	return $code;
 }
 
-sub make
+sub make ($worker)
 {
-	my ($worker) = @_;
 	my $build = "$directory/$worker/build";
 	my $libdir = slurp("$directory/$worker/libdir") =~ s/\s+$//r;
 	unlink "$build/zklock.so", "$build/src/zklock-session";
@@ -232,25 +222,22 @@ sub make
 
 # Those of its function, and then the others of its file, of which some say more of the
 # function, and take longer. Those that build zklock themselves would not have the mutant.
-sub tests_of
+sub tests_of ($mutant)
 {
-	my ($mutant) = @_;
 	my $file = "src/$mutant->{module}.c";
 	my %has;
 	return grep { !$has{$_}++ && -e job_file(1, $_) }
 	  ($map->tests($file, $mutant->{function}), $map->tests($file));
 }
 
-sub job_file
+sub job_file ($worker, $test)
 {
-	my ($worker, $test) = @_;
 	return "$jobs/$worker%" . ($test =~ s{/}{%}gr);
 }
 
 # In order, a few at a time, until one fails; returns that, and how.
-sub run_tests
+sub run_tests ($worker, @tests)
 {
-	my ($worker, @tests) = @_;
 	my ($killer, $why);
 	while (!defined $killer && (@tests || %kid))
 	{
@@ -279,9 +266,8 @@ sub run_tests
 	return ($killer, $why);
 }
 
-sub start_test
+sub start_test ($worker, $name)
 {
-	my ($worker, $name) = @_;
 	my $file = job_file($worker, $name);
 	# A part of the ports for each that runs at the same time.
 	my %used = map { $_->{part} => 1 } values %kid;
@@ -306,9 +292,8 @@ sub start_test
 
 # All share one ZooKeeper, where a test that was ended has left its holds: the next one
 # has another root.
-sub renew_root
+sub renew_root ($file)
 {
-	my ($file) = @_;
 	return if !-e $file;
 	my $text = slurp($file);
 	$text =~ s{^(zklock\.root = '[^'+]*)\+?(\d*)'}{"$1+" . (($2 || 0) + 1) . "'"}em;
@@ -317,9 +302,8 @@ sub renew_root
 }
 
 # They get some time to take their servers down.
-sub end_tests
+sub end_tests ($worker)
 {
-	my ($worker) = @_;
 	my $deadline = time + 20;
 	kill 'TERM', map { -$_ } keys %kid;
 	while (%kid)
@@ -338,9 +322,8 @@ sub end_tests
 }
 
 # A server of a test that has not stopped it; its command line names the worker's directory.
-sub stop_leftovers
+sub stop_leftovers ($worker)
 {
-	my ($worker) = @_;
 	foreach my $file (split /\n/, `find '$directory/$worker' '(' -name postmaster.pid -o -name zookeeper.pid ')' 2>/dev/null`)
 	{
 		open my $in, '<', $file or next;

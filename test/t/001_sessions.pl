@@ -2,14 +2,9 @@
 # What the tests are told of their sessions: one that stood idle for longer than a
 # query may take is as good as any other. And they use TLS if they are told to.
 
-use strict;
-use warnings;
-
 use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 my $node = cluster('berlin', ZooKeeper->new->start);
 my $session;
@@ -25,6 +20,6 @@ my $program = $session->query_safe('SELECT program_pid FROM zk_session');
 # The kernel keeps 15 characters of a program's name.
 is(slurp_file("/proc/$program/comm"), $ENV{ZKLOCK_TEST_TLS} ? "zklock-session-\n" : "zklock-session\n",
 	'its program has TLS if it should');
-$session->quit;
 
+$session->quit;
 done_testing();

@@ -3,21 +3,15 @@
 # which they joined, each with a greater token, and log_lock_waits says who
 # holds up whom. A waiter that overtakes, or that is forgotten, shows here.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my %logging = (log_lock_waits => 'on', deadlock_timeout => '100ms');
 my %node = map { $_ => cluster($_, $zk, %logging) } qw(berlin paris);
 
 # The ephemeral nodes of a lock, first contender first.
-sub contenders
+sub contenders ($name)
 {
-	my ($name) = @_;
 	my @names = map { $_->[0] =~ s{.*/}{}r } $zk->ephemerals(lock_path($name) . '/');
 	@names = sort { substr($a, -10) cmp substr($b, -10) } @names;
 	return @names;
@@ -34,8 +28,7 @@ subtest 'six waiters of two clusters' => sub {
 	foreach my $number (1 .. 6)
 	{
 		my $waiter = background($node{ $number % 2 ? 'paris' : 'berlin' });
-		$waiter->start_query("SELECT zk_lock('fifo')");
-		wait_for_queue($zk, lock_path('fifo'), $number + 1);
+		start_in_queue($waiter, "SELECT zk_lock('fifo')", $zk, lock_path('fifo'), $number + 1);
 		push @waiters, $waiter;
 	}
 	my @queue = contenders('fifo');
@@ -73,21 +66,17 @@ subtest 'a writer between readers' => sub {
 	$reader->query_safe("SELECT zk_lock_shared('mixed')");
 	$second_reader->query_safe("SELECT zk_lock_shared('mixed')");
 	is(scalar contenders('mixed'), 2, 'readers of two clusters hold it together');
-	$writer->start_query("SELECT zk_lock('mixed')");
-	wait_for_queue($zk, lock_path('mixed'), 3);
-	$late_reader->start_query("SELECT zk_lock_shared('mixed')");
-	wait_for_queue($zk, lock_path('mixed'), 4);
+	start_in_queue($writer, "SELECT zk_lock('mixed')", $zk, lock_path('mixed'), 3);
+	start_in_queue($late_reader, "SELECT zk_lock_shared('mixed')", $zk, lock_path('mixed'), 4);
 
 	$reader->query_safe("SELECT zk_unlock_shared('mixed')");
 	wait_for_queue($zk, lock_path('mixed'), 3);
 	ok(!$writer->is_done, 'the writer waits for both readers');
 	$second_reader->query_safe("SELECT zk_unlock_shared('mixed')");
-	$writer->wait_result;
-	is($writer->sqlstate, '00000', 'then it is granted');
+	assert_ends($writer, '00000', 'then it is granted');
 	ok(!$late_reader->is_done, 'ahead of the reader that came later');
 	$writer->query_safe("SELECT zk_unlock('mixed')");
-	$late_reader->wait_result;
-	is($late_reader->sqlstate, '00000', 'who gets it in the end');
+	assert_ends($late_reader, '00000', 'who gets it in the end');
 	$late_reader->query_safe("SELECT zk_unlock_shared('mixed')");
 	assert_no_nodes($zk, lock_path('mixed'), 'nothing left');
 };

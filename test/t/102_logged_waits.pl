@@ -3,14 +3,9 @@
 # nothing: the first is on by default from PostgreSQL 19 on, and every wait that is
 # longer than deadlock_timeout comes to it.
 
-use strict;
-use warnings;
-
 use PostgreSQL::Test::Utils;
 use Proxy;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 # ZooKeeper's number of the request for a list.
 use constant LIST => 8;
@@ -25,22 +20,19 @@ my $holder = background($node);
 my $holder_text = 'Held by process ' . $holder->pid . ' of user "\w+" [^\n]*';
 
 # What the log says of a backend since then, once it says anything like that.
-sub log_since
+sub log_since ($offset, $pattern)
 {
-	my ($offset, $pattern) = @_;
 	poll_until { slurp_file($node->logfile, $offset) =~ $pattern } "the log to have $pattern", 30;
 	return slurp_file($node->logfile, $offset);
 }
 
 # A waiter that has come to its wait, and has nothing more to ask.
-sub waiter
+sub waiter ($setup, $place)
 {
-	my ($setup, $place) = @_;
 	my $waiter = background($node);
 	$waiter->query_safe($_)
 	  foreach "SELECT zk_try_lock('other'), zk_unlock('other')", $setup;
-	$waiter->start_query("SELECT zk_lock('logged')");
-	wait_for_queue($zk, lock_path('logged'), $place);
+	start_in_queue($waiter, "SELECT zk_lock('logged')", $zk, lock_path('logged'), $place);
 	poll_until { scalar $zk->watched_paths(lock_path('logged')) == $place - 1 } 'its watch', 30;
 	return $waiter;
 }
@@ -65,8 +57,7 @@ subtest 'who is next in line is told the holder without a request' => sub {
 	$holder->query_safe("SELECT zk_unlock('logged')");
 	foreach my $session ($waiter, $next)
 	{
-		$session->wait_result;
-		is($session->sqlstate, '00000', 'granted');
+		assert_ends($session, '00000', 'granted');
 		$session->query_safe("SELECT zk_unlock('logged')");
 	}
 	assert_no_nodes($zk, lock_path('logged'));
@@ -82,8 +73,7 @@ subtest 'a semaphore' => sub {
 	like(log_since($offset, qr/still waiting for/),
 		qr/$holder_text\. Up to 2 contenders are ahead\./, 'its first holder is told');
 	$other->query_safe("SELECT zk_unlock('permits')");
-	$waiter->wait_result;
-	is($waiter->sqlstate, '00000', 'granted');
+	assert_ends($waiter, '00000', 'granted');
 	$_->query_safe("SELECT zk_unlock('permits')") foreach $holder, $waiter;
 	assert_no_nodes($zk, lock_path('permits'));
 };

@@ -2,13 +2,8 @@
 # What a backend waits for has a name in pg_stat_activity, from PostgreSQL 17 on,
 # so that a lock that is busy is told from an ensemble that is slow or away.
 
-use strict;
-use warnings;
-
 use Proxy;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->connect_string);
@@ -23,15 +18,13 @@ my $holder = background($node);
 my $session = background($node);
 
 # A statement that waits for that event until it gets what it needs.
-sub waits_for
+sub waits_for ($event, $sql, $end)
 {
-	my ($event, $sql, $end) = @_;
 	$session->start_query($sql);
 	wait_for_event($node, $session->pid, $event);
 	pass("$sql waits for $event");
 	$end->();
-	$session->wait_result;
-	is($session->sqlstate, '00000', 'and goes on');
+	assert_ends($session, '00000', 'and goes on');
 	return;
 }
 

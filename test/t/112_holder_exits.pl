@@ -3,13 +3,8 @@
 # would hang for seconds after every disconnect. For other ways see
 # 215_crash_release.
 
-use strict;
-use warnings;
-
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my %node = map {
@@ -20,15 +15,13 @@ my $path = lock_path('held');
 
 # Holder in paris, waiter in berlin: the holder ends, its node goes, and the
 # waiter is granted, all within a second.
-sub holder_ends
+sub holder_ends ($what, $end, %option)
 {
-	my ($what, $end, %option) = @_;
 	subtest $what => sub {
 		my $holder = background($node{paris}, %option);
 		my $waiter = background($node{berlin});
 		$holder->query_safe("SELECT zk_lock('held'), zk_lock('second')");
-		$waiter->start_query("SELECT zk_lock('held')");
-		wait_for_queue($zk, $path, 2);
+		start_in_queue($waiter, "SELECT zk_lock('held')", $zk, $path, 2);
 
 		my $start = time;
 		my $began = $end->($holder);

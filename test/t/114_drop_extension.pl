@@ -2,12 +2,7 @@
 # DROP EXTENSION takes the functions away, not the locks: what sessions hold and wait
 # for is theirs, the commit guard goes on, and the end of each is as it was.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my %node = map { $_ => cluster($_, $zk, 'zklock.commit_guard' => 'quorum') } qw(berlin paris);
@@ -17,8 +12,7 @@ my $abroad = background($node{paris});
 $node->safe_psql('postgres', 'CREATE TABLE written (what text)');
 
 $holder->query_safe("SELECT zk_lock('held'), zk_lock('lost')");
-$waiter->start_query("SELECT zk_lock('held')");
-wait_for_queue($zk, lock_path('held'), 2);
+start_in_queue($waiter, "SELECT zk_lock('held')", $zk, lock_path('held'), 2);
 $keeper->query_safe("SET zklock.keep = '10min'; SELECT zk_lock('kept'), zk_unlock('kept')");
 is($keeper->query_safe('SELECT state FROM zk_locks'), 'kept', 'a lock is kept');
 $writer->query_safe("BEGIN; SELECT zk_xact_lock('fenced'); SELECT zk_fence('fenced')");
@@ -33,20 +27,17 @@ poll_until
 'DROP EXTENSION to wait', 30;
 ok(!$owner->is_done, 'it waits for a transaction that has fenced something');
 $writer->query_safe("INSERT INTO written VALUES ('fenced'); COMMIT");
-$owner->wait_result;
-is($owner->sqlstate, '00000', 'and for no other');
+assert_ends($owner, '00000', 'and for no other');
 assert_no_nodes($zk, lock_path('fenced'), 'that transaction has let go of its lock');
 
 subtest 'what is held' => sub {
-	$holder->query("SELECT zk_unlock('held')");
-	is($holder->sqlstate, '42883', 'there are no functions any more');
+	assert_query($holder, "SELECT zk_unlock('held')", '42883', 'there are no functions any more');
 	is($abroad->query_safe("SELECT zk_try_lock('held')"), 'f', 'it is held all the same');
 	$holder->query_safe("INSERT INTO written VALUES ('held')");
 	pass('and guards a commit');
 	my $client = $zk->client;
 	$client->delete(map { $_->[0] } $zk->ephemerals(lock_path('lost') . '/'));
-	$holder->query("INSERT INTO written VALUES ('lost')");
-	is($holder->sqlstate, '40001', 'which is refused when it is lost');
+	assert_query($holder, "INSERT INTO written VALUES ('lost')", '40001', 'which is refused when it is lost');
 	like($holder->error, qr/lock "lost" was lost/, 'with its name');
 };
 

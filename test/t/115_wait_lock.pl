@@ -3,12 +3,7 @@
 # stands in line, and what is read after it is what the holder before has left, at
 # every isolation level. Where a transaction cannot be ended it is refused.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk, autovacuum => 'off');
@@ -19,9 +14,8 @@ sub sql { return $node->safe_psql('postgres', $_[0]); }
 
 # What pg_stat_activity shows of a waiter that could hold back others; all in this
 # order: backend_xmin, backend_xid, locks but that of its virtual transaction.
-sub burden
+sub burden ($pid)
 {
-	my ($pid) = @_;
 	return sql("SELECT coalesce(backend_xmin::text, 'none'), coalesce(backend_xid::text, 'none'),
 		(SELECT count(*) FROM pg_locks l WHERE l.pid = a.pid AND locktype <> 'virtualxid')
 		FROM pg_stat_activity a WHERE pid = $pid");
@@ -37,19 +31,16 @@ sub vacuum_removes
 }
 
 # The waiter is behind the holder.
-sub starts_to_wait
+sub starts_to_wait ($session, $sql)
 {
-	my ($session, $sql) = @_;
-	$session->start_query($sql);
-	wait_for_queue($zk, $path, 2);
+	start_in_queue($session, $sql, $zk, $path, 2);
 	wait_for_wait($node, $session->pid);
 	return;
 }
 
 # The holder lets go, the waiter gets the lock; its output.
-sub is_granted
+sub is_granted ($session, $what)
 {
-	my ($session, $what) = @_;
 	$holder->query_safe("SELECT zk_unlock('calm')");
 	my $result = $session->wait_result;
 	is($session->sqlstate, '00000', "$what: granted") or diag($session->error);
@@ -59,9 +50,8 @@ sub is_granted
 	return $result;
 }
 
-sub lets_go
+sub lets_go ($session)
 {
-	my ($session) = @_;
 	$session->query_safe('SELECT zk_unlock_all()');
 	assert_no_nodes($zk, $path, 'nothing left');
 	return;
@@ -107,7 +97,6 @@ foreach my $what (sort keys %calls)
 		$waiter->query_safe($calls{$what});
 		is($waiter->query_safe("SELECT zk_unlock('calm')"), 't', 'also where nobody is ahead');
 		lets_go($waiter);
-		$waiter->quit;
 	};
 }
 
@@ -154,7 +143,6 @@ foreach my $level ('read committed', 'repeatable read', 'serializable')
 			unlike($read, qr/WARNING/, 'and nobody is warned');
 			lets_go($waiter);
 		}
-		$waiter->quit;
 	};
 }
 
@@ -173,12 +161,10 @@ foreach my $what (sort keys %refused)
 {
 	my ($sqlstate, $sql, $message) = @{ $refused{$what} };
 	my $session = background($node);
-	$session->query($sql);
-	is($session->sqlstate, $sqlstate, "$what: refused");
+	assert_query($session, $sql, $sqlstate, "$what: refused");
 	like($session->error, qr/zk_wait_lock\(\) cannot .* ?\Q$message\E\nDETAIL:  It ends the transaction.*\nHINT:  /, 'with the reason');
 	$session->query('ROLLBACK');
 	is($session->query_safe('SELECT count(*) FROM zk_locks'), 0, 'and nothing is held');
-	$session->quit;
 }
 my ($rc, $out, $err) = $node->psql('postgres', 'SELECT 1', extra_params => [ '-c', "SELECT 1; CALL zk_wait_lock('calm')" ]);
 like($err, qr/cannot run inside a transaction block/, 'several statements at once: refused');
@@ -207,8 +193,7 @@ foreach my $what (sort keys %ends)
 			wait_for_queue($zk, $path, 2);
 			sql("SELECT $cancel(" . $session->pid . ')');
 		}
-		$session->wait_result;
-		is($session->sqlstate, $sqlstate, "$sql: SQLSTATE");
+		assert_ends($session, $sqlstate, "$sql: SQLSTATE");
 		like($session->error, $message, 'message');
 		$session->query_safe('RESET statement_timeout') if $setting;
 		is($session->query_safe('SELECT name FROM zk_locks'), 'mine', 'it holds what it held');
@@ -236,7 +221,6 @@ subtest 'what was done before is committed, and guarded' => sub {
 	is($session->sqlstate, '40001', 'with a lock that was lost it is not committed');
 	is(sql('SELECT count(*) FROM work WHERE i = 2000'), 0, 'nor is anything left');
 	assert_no_nodes($zk, $path, 'nor has it queued up');
-	$session->quit;
 };
 
 subtest 'a bad name commits nothing' => sub {
@@ -244,7 +228,6 @@ subtest 'a bad name commits nothing' => sub {
 	$session->query("DO \$\$ BEGIN INSERT INTO work VALUES (3000); CALL zk_wait_lock('bad//name'); END \$\$");
 	is($session->sqlstate, '42602', 'it is refused');
 	is(sql('SELECT count(*) FROM work WHERE i = 3000'), 0, 'and what was done before it is undone');
-	$session->quit;
 };
 
 subtest 'holds are counted' => sub {
@@ -252,12 +235,10 @@ subtest 'holds are counted' => sub {
 	$session->query_safe("CALL zk_wait_lock('calm', permits => 2)") foreach 1, 2;
 	is($session->query_safe('SELECT session_holds, permits FROM zk_locks'), '2|2', 'each CALL is one');
 	lets_go($session);
-	$session->query('CALL zk_wait_lock(NULL)');
-	is($session->sqlstate, '22004', 'no name is refused');
+	assert_query($session, 'CALL zk_wait_lock(NULL)', '22004', 'no name is refused');
 	is($session->query("CALL zk_wait_lock('calm'); CALL zk_wait_lock('calm', permits => NULL)"), '', 'nothing is returned');
 	is($session->sqlstate, '22004', 'a number of permits that is NULL is, too');
 	lets_go($session);
-	$session->quit;
 };
 
 subtest 'a standby' => sub {

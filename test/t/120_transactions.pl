@@ -4,12 +4,7 @@
 # the first half from inside; here the nodes in ZooKeeper and a rival in another
 # cluster say when a lock is really free.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $berlin = cluster('berlin', $zk,
@@ -27,13 +22,10 @@ sub held
 }
 
 # A release is not awaited.
-sub is_held
+sub is_held ($expected, $what)
 {
-	my ($expected, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $held;
-	eval { poll_until { $held = held(); $held eq $expected } 'it', 5; };
-	return is($held, $expected, $what);
+	return assert_becomes { held() } $expected, $what;
 }
 
 subtest 'DISCARD' => sub {
@@ -51,7 +43,6 @@ subtest 'DISCARD' => sub {
 	is($session->query_safe('SELECT count(*) FROM zk_locks'), 0, 'known here');
 	is($session->query_safe('SELECT session_id FROM zk_session'),
 		$id, 'the session is kept');
-	$session->quit;
 };
 
 subtest 'savepoints' => sub {
@@ -74,18 +65,15 @@ subtest 'savepoints' => sub {
 	is_held('s', 'a session lock outlives the same lock in a transaction');
 	$session->query_safe("SELECT zk_unlock('tx/s')");
 	is_held('', 'until it is released');
-	$session->query("SELECT zk_xact_lock('tx/a'), 1 / 0");
-	is($session->sqlstate, '22012', 'an error after the lock');
+	assert_query($session, "SELECT zk_xact_lock('tx/a'), 1 / 0", '22012', 'an error after the lock');
 	is_held('', 'releases it');
-	$session->quit;
 };
 
 subtest 'a wait is cancelled in a savepoint' => sub {
 	my $session = background($berlin);
 	$rival->query_safe("SELECT zk_lock('tx/busy')");
 	$session->query_safe("BEGIN; SELECT zk_xact_lock('tx/a'); SAVEPOINT one");
-	$session->query("SELECT zk_xact_lock('tx/busy', '100ms')");
-	is($session->sqlstate, '55P03', 'timed out');
+	assert_query($session, "SELECT zk_xact_lock('tx/busy', '100ms')", '55P03', 'timed out');
 	is_held('a busy', 'the outer lock is kept');
 	assert_nodes($zk, lock_path('tx/busy'), 1, 'nobody waits any more');
 	$session->query_safe('ROLLBACK TO one');
@@ -94,7 +82,6 @@ subtest 'a wait is cancelled in a savepoint' => sub {
 	is_held('a busy', 'the transaction can go on');
 	$session->query_safe('COMMIT');
 	is_held('', 'to its end');
-	$session->quit;
 };
 
 subtest 'EXCEPTION' => sub {
@@ -113,7 +100,6 @@ subtest 'EXCEPTION' => sub {
 	is_held('done', 'a block that fails releases, one that succeeds keeps');
 	$session->query_safe('COMMIT');
 	is_held('', 'till the end');
-	$session->quit;
 };
 
 # The loop that works off a queue: each round holds the lock for its own
@@ -132,8 +118,7 @@ subtest 'a procedure with COMMIT in a loop' => sub {
 	$gate->query_safe('SELECT pg_advisory_lock(1), pg_advisory_lock(2)');
 	$session->start_query('CALL work()');
 	poll_until { held() eq 'work' } 'the first round', 10;
-	$rival->start_query("SELECT zk_lock('tx/work')");
-	wait_for_queue($zk, lock_path('tx/work'), 2);
+	start_in_queue($rival, "SELECT zk_lock('tx/work')", $zk, lock_path('tx/work'), 2);
 	$gate->query_safe('SELECT pg_advisory_unlock(1)');
 	my $token = $rival->wait_result;
 	wait_for_queue($zk, lock_path('tx/work'), 2);
@@ -142,8 +127,7 @@ subtest 'a procedure with COMMIT in a loop' => sub {
 	ok(!$session->is_done, 'the second round waits for its turn');
 	$rival->query_safe("SELECT zk_unlock('tx/work')");
 	$gate->query_safe('SELECT pg_advisory_unlock(2)');
-	$session->wait_result;
-	is($session->sqlstate, '00000', 'and is done');
+	assert_ends($session, '00000', 'and is done');
 	is( $session->query_safe("SELECT string_agg((token < $token)::text, ' '
 			ORDER BY round) FROM rounds"),
 		'true false', 'a new token each round');
@@ -159,20 +143,17 @@ subtest 'a procedure with COMMIT in a loop' => sub {
 	is_held('session', 'a session lock outlives transactions in a procedure');
 	$session->query_safe('SELECT zk_unlock_all()');
 	is_held('', 'nothing left');
-	$_->quit foreach $session, $gate;
 };
 
 subtest 'PREPARE TRANSACTION' => sub {
 	my $session = background($berlin);
 	$session->query_safe("BEGIN; SELECT zk_xact_lock('tx/a'), zk_lock('tx/s')");
-	$session->query("PREPARE TRANSACTION 'x'");
-	is($session->sqlstate, '0A000', 'refused with a lock of the transaction');
+	assert_query($session, "PREPARE TRANSACTION 'x'", '0A000', 'refused with a lock of the transaction');
 	is_held('s', 'which is rolled back');
 	$session->query_safe("BEGIN; CREATE TABLE prepared (); PREPARE TRANSACTION 'x'");
 	is_held('s', 'a session lock stays with its session');
 	$session->query_safe("COMMIT PREPARED 'x'; SELECT zk_unlock('tx/s')");
 	is_held('', 'and can be released');
-	$session->quit;
 };
 
 # The WAL writer is stopped, so that an asynchronous commit stays unflushed. A
@@ -198,8 +179,7 @@ subtest 'synchronous_commit = off' => sub {
 	{
 		$session->query_safe("BEGIN; SELECT $function('tx/sync');
 			INSERT INTO unsafe VALUES (2)");
-		$rival->start_query("SELECT zk_lock('tx/sync')");
-		wait_for_queue($zk, lock_path('tx/sync'), 2);
+		start_in_queue($rival, "SELECT zk_lock('tx/sync')", $zk, lock_path('tx/sync'), 2);
 		$before = $session->query_safe($insert_lsn);
 		$session->start_query('COMMIT');
 		if ($function eq 'zk_lock')
@@ -240,7 +220,6 @@ subtest 'synchronous_commit = off' => sub {
 		is($observer->query_safe("SELECT zk_release_hold('tx/sync', $token)"), 't', 'released there');
 	}
 	is_held('', 'nothing left');
-	$_->quit foreach $session, $observer;
 };
 
 subtest 'synchronous replication without a standby' => sub {
@@ -260,8 +239,7 @@ subtest 'synchronous replication without a standby' => sub {
 
 	$session->query_safe("BEGIN; SELECT zk_xact_lock('tx/sync');
 		INSERT INTO synchronous VALUES (1)");
-	$rival->start_query("SELECT zk_lock('tx/sync')");
-	wait_for_queue($zk, lock_path('tx/sync'), 2);
+	start_in_queue($rival, "SELECT zk_lock('tx/sync')", $zk, lock_path('tx/sync'), 2);
 	$session->start_query('COMMIT');
 	poll_until { $observer->query_safe($waits) eq 'SyncRep' }
 	'the commit to wait', 10;
@@ -273,8 +251,7 @@ subtest 'synchronous replication without a standby' => sub {
 		0, 'nothing is visible yet');
 
 	$observer->query_safe('SELECT pg_cancel_backend(' . $session->pid . ')');
-	$rival->wait_result;
-	is($rival->sqlstate, '00000', 'it passes on once the commit stops waiting');
+	assert_ends($rival, '00000', 'it passes on once the commit stops waiting');
 	is($observer->query_safe('SELECT count(*) FROM synchronous'),
 		1, 'and the row is visible');
 	$session->wait_result;
@@ -284,7 +261,6 @@ subtest 'synchronous replication without a standby' => sub {
 		ALTER SYSTEM RESET synchronous_standby_names');
 	$observer->query_safe('SELECT pg_reload_conf()');
 	is_held('', 'nothing left');
-	$_->quit foreach $session, $observer;
 };
 
 done_testing();

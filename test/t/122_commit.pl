@@ -2,13 +2,8 @@
 # The last moments of a transaction: what a loss of the lock may do there, and
 # what it must not.
 
-use strict;
-use warnings;
-
 use Proxy;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new(tick_time => 500)->start;
 my $foreign = $zk->client;
@@ -18,17 +13,15 @@ my $node = cluster('berlin', $zk,
 	'zklock.session_timeout' => '3s');
 $node->safe_psql('postgres', 'CREATE TABLE written (what text)');
 
-sub written
+sub written ($what)
 {
-	my ($what) = @_;
 	return $node->safe_psql('postgres',
 		"SELECT count(*) FROM written WHERE what = '$what'");
 }
 
 # Name the standbys that a commit waits for, in this cluster or another; '' for none.
-sub set_standbys
+sub set_standbys ($names, $cluster = undef)
 {
-	my ($names, $cluster) = @_;
 	$cluster //= $node;
 	$cluster->append_conf('postgresql.conf',
 		"synchronous_standby_names = '$names'");
@@ -43,9 +36,8 @@ sub set_standbys
 	return;
 }
 
-sub wait_event
+sub wait_event ($session, $cluster = undef)
 {
-	my ($session, $cluster) = @_;
 	$cluster //= $node;
 	return $cluster->safe_psql('postgres',
 		'SELECT wait_event FROM pg_stat_activity WHERE pid = '
@@ -53,9 +45,8 @@ sub wait_event
 }
 
 # Take a lock away by hand.
-sub evict
+sub evict ($lock)
 {
-	my ($lock) = @_;
 	my ($path) = map { $_->[0] } $zk->ephemerals(lock_path($lock) . '/');
 	$foreign->delete($path);
 	return;
@@ -105,8 +96,7 @@ subtest 'the answer to an old question is no proof' => sub {
 	$proxy->heal;
 	$new->query_safe("SELECT zk_lock('proof', '30s')");
 	kill 'CONT', $old->pid;
-	$old->wait_result;
-	is($old->sqlstate, '40001', 'the commit is refused');
+	assert_ends($old, '40001', 'the commit is refused');
 	is(written('proof'), '0', 'nothing is written');
 	$_->quit foreach $old, $new;
 	$proxy->stop;
@@ -127,9 +117,7 @@ subtest 'a downgrade does not bring an evicted lock back' => sub {
 		't', 'the new one does');
 	assert_nodes($zk, lock_path('evicted'), 1, 'alone');
 	$old->query_safe("BEGIN; INSERT INTO written VALUES ('evicted')");
-	$old->query('COMMIT');
-	is($old->sqlstate, '40001', 'and the evicted one commits nothing');
-	$_->quit foreach $old, $new;
+	assert_query($old, 'COMMIT', '40001', 'and the evicted one commits nothing');
 };
 
 subtest 'to let go of a lost lock does not help the transaction' => sub {
@@ -142,13 +130,11 @@ subtest 'to let go of a lost lock does not help the transaction' => sub {
 		is($session->query_safe("SELECT zk_is_held('released')"), 'f', 'it is lost');
 		$session->query_safe("SELECT $way");
 		is($session->query_safe('SELECT count(*) FROM zk_locks'), '0', "let go of by $way");
-		$session->query('COMMIT');
-		is($session->sqlstate, '40001', 'the commit is refused');
+		assert_query($session, 'COMMIT', '40001', 'the commit is refused');
 		is(written('released'), '0', 'nothing is written');
 	}
 	$session->query_safe("INSERT INTO written VALUES ('later')");
 	is(written('later'), '1', 'the next transaction is not refused');
-	$session->quit;
 };
 
 # The next holder must find the row, and so must whoever looks after a crash. What
@@ -174,7 +160,6 @@ subtest 'a commit under a lock is on disk, guarded or not' => sub {
 		is($flushed->($session), 't', "commit_guard = $guard");
 	}
 	kill CONT => $writer;
-	$_->quit foreach $session, $free;
 };
 
 # A commit is held up when it is past its guard, and not yet visible.
@@ -187,15 +172,12 @@ subtest 'the lock stays until the commit is visible' => sub {
 	poll_until { wait_event($session) eq 'SyncRep' } 'it to wait';
 	$next->query("SELECT zk_lock('visible', '1s')");
 	is($next->sqlstate, '55P03', 'nobody else has it while the commit goes on');
-	$next->start_query("SELECT zk_lock('visible', '30s')");
-	wait_for_queue($zk, lock_path('visible'), 2);
+	start_in_queue($next, "SELECT zk_lock('visible', '30s')", $zk, lock_path('visible'), 2);
 	set_standbys('');
 	$session->wait_result;
-	$next->wait_result;
-	is($next->sqlstate, '00000', 'and then');
+	assert_ends($next, '00000', 'and then');
 	is($next->query_safe("SELECT count(*) FROM written WHERE what = 'visible'"),
 		'1', 'with what was written');
-	$_->quit foreach $session, $next;
 };
 
 # A lost lock stays in the table until it is let go of. A cancellation that has
@@ -207,9 +189,7 @@ subtest 'other cancellations are not rewritten' => sub {
 	$foreign->delete($path);
 	is($session->query_safe("SELECT zk_is_held('old')"), 'f', 'it is lost');
 	$session->query_safe("SET statement_timeout = '100ms'");
-	$session->query('SELECT pg_sleep(60)');
-	is($session->sqlstate, '57014', 'a timeout is a timeout');
-	$session->quit;
+	assert_query($session, 'SELECT pg_sleep(60)', '57014', 'a timeout is a timeout');
 };
 
 # A cancellation that came before the commit is past its guard ends the transaction: later it
@@ -222,10 +202,8 @@ subtest 'a cancellation just ahead of the guard is heard' => sub {
 			FOR EACH ROW EXECUTE FUNCTION cancel()});
 	my $session = background($node);
 	$session->query_safe("BEGIN; SELECT zk_xact_lock('canceled'); INSERT INTO canceled VALUES ('here')");
-	$session->query('COMMIT');
-	is($session->sqlstate, '57014', 'the commit is canceled');
+	assert_query($session, 'COMMIT', '57014', 'the commit is canceled');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM canceled'), '0', 'nothing is written');
-	$session->quit;
 };
 
 # A transaction that notifies takes a lock of the whole cluster when it commits,
@@ -261,10 +239,8 @@ subtest 'the wait for other notifiers comes before the proof' => sub {
 		$next->query_safe("SELECT zk_lock('news', '10 s')");
 		set_standbys('');
 		$first->wait_result;
-		$session->wait_result;
-		is($session->sqlstate, '40001', "$way: the commit is refused");
+		assert_ends($session, '40001', "$way: the commit is refused");
 		is(written('news'), '0', 'nothing is written');
-		$_->quit foreach $first, $session, $next;
 	}
 };
 
@@ -298,8 +274,7 @@ subtest 'postgres_fdw notifies on the same cluster' => sub {
 		my $session = background($preloaded);
 		$session->query_safe($_) foreach @{ $order{$order} };
 		$session->query_safe("BEGIN; INSERT INTO far VALUES ('$order'); NOTIFY news");
-		$session->query('COMMIT');
-		is($session->sqlstate, '00000', "$order: committed");
+		assert_query($session, 'COMMIT', '00000', "$order: committed");
 		is($told->($order), '1', 'there too');
 
 		if ($order eq 'the other connection first')
@@ -307,18 +282,15 @@ subtest 'postgres_fdw notifies on the same cluster' => sub {
 			evict('far');
 			is($session->query_safe("SELECT zk_is_held('far')"), 'f', 'the lock is lost');
 			$session->query_safe("BEGIN; INSERT INTO far VALUES ('late'); NOTIFY news");
-			$session->query('COMMIT');
-			is($session->sqlstate, '40001', 'refused');
+			assert_query($session, 'COMMIT', '40001', 'refused');
 			is($told->('late'), '0', 'there too');
 			$session->query_safe("SELECT zk_unlock_all(), zk_lock('far');
 				SET zklock.commit_guard = quorum");
 			evict('far');
 			$session->query_safe("BEGIN; INSERT INTO far VALUES ('unaware'); NOTIFY news");
-			$session->query('COMMIT');
-			is($session->sqlstate, '40001', 'refused, though nobody knew');
+			assert_query($session, 'COMMIT', '40001', 'refused, though nobody knew');
 			is($told->('unaware'), '0', 'there too');
 		}
-		$session->quit;
 	}
 
 	# What happens there can take time. Then the quorum is asked again, behind the wait
@@ -384,14 +356,11 @@ subtest 'others that notify do not wait for ZooKeeper' => sub {
 		set_standbys('');
 		$first->wait_result;
 		wait_for_wait($node, $session->pid);
-		$other->query('NOTIFY news');
-		is($other->sqlstate, '00000', "$guard: another session notifies");
+		assert_query($other, 'NOTIFY news', '00000', "$guard: another session notifies");
 		ok(!$session->is_done, 'while this one waits');
 		$zk->resume;
-		$session->wait_result;
-		is($session->sqlstate, '00000', 'which commits at last');
+		assert_ends($session, '00000', 'which commits at last');
 		is(written($guard), '1', 'what it wrote');
-		$_->quit foreach $first, $session, $other;
 	}
 };
 
@@ -404,12 +373,10 @@ subtest 'a crowd that notifies' => sub {
 		$_->start_query("INSERT INTO written SELECT 'crowd' FROM pg_sleep(0.01), pg_notify('news', '')") foreach @crowd;
 		foreach my $session (@crowd)
 		{
-			$session->wait_result;
-			is($session->sqlstate, '00000', "committed in round $round");
+			assert_ends($session, '00000', "committed in round $round");
 		}
 	}
 	is(written('crowd'), 5 * @crowd, 'all is written');
-	$_->quit foreach @crowd;
 };
 
 # Without anything to wait for in between, the quorum is asked once.
@@ -426,9 +393,8 @@ subtest 'the quorum is asked once a commit' => sub {
 			push @asked, $zk->packets_received - $before;
 		}
 		# The check, and the look at its node behind it.
-		is((sort { $a <=> $b } @asked)[0], 2, "$what: two packets");
+		is(least_of(@asked), 2, "$what: two packets");
 	}
-	$session->quit;
 };
 
 subtest 'to notify is to write' => sub {
@@ -436,15 +402,12 @@ subtest 'to notify is to write' => sub {
 	$session->query_safe("SELECT zk_lock('only')");
 	evict('only');
 	is($session->query_safe("SELECT zk_is_held('only')"), 'f', 'it is lost');
-	$session->query('NOTIFY news');
-	is($session->sqlstate, '40001', 'the notification is refused');
+	assert_query($session, 'NOTIFY news', '40001', 'the notification is refused');
 	$session->query_safe('BEGIN; SAVEPOINT s; NOTIFY news; ROLLBACK TO s; COMMIT');
 	$session->query_safe('BEGIN; NOTIFY news');
 	is($session->query_safe("SELECT zk_unlock('only')"), 'f', 'let go of');
-	$session->query('COMMIT');
-	is($session->sqlstate, '40001', 'which does not help the transaction');
+	assert_query($session, 'COMMIT', '40001', 'which does not help the transaction');
 	$session->query_safe('NOTIFY news');
-	$session->quit;
 };
 
 subtest 'COMMIT PREPARED is a commit' => sub {
@@ -458,8 +421,7 @@ subtest 'COMMIT PREPARED is a commit' => sub {
 		evict('two');
 		is($session->query_safe("SELECT zk_is_held('two')"), 'f', 'it is lost')
 		  if $is_known;
-		$session->query("COMMIT PREPARED 'two'");
-		is($session->sqlstate, '40001', 'refused');
+		assert_query($session, "COMMIT PREPARED 'two'", '40001', 'refused');
 		is($session->query_safe($prepared), '1', 'still prepared');
 		$session->query_safe("ROLLBACK PREPARED 'two'");
 		is($session->query_safe($prepared), '0', 'to roll it back is not refused');
@@ -468,11 +430,9 @@ subtest 'COMMIT PREPARED is a commit' => sub {
 	}
 	$session->query_safe("SELECT zk_lock('two'); BEGIN;
 		INSERT INTO written VALUES ('two'); PREPARE TRANSACTION 'two'");
-	$session->query("COMMIT PREPARED 'other'");
-	is($session->sqlstate, '42704', 'no such transaction: as ever');
+	assert_query($session, "COMMIT PREPARED 'other'", '42704', 'no such transaction: as ever');
 	$session->query_safe("COMMIT PREPARED 'two'");
 	is(written('two'), '1', 'committed while the lock is held');
-	$session->quit;
 };
 
 subtest 'nor is its wait for a standby cancelled by a loss' => sub {
@@ -502,10 +462,8 @@ subtest 'nor is its wait for a standby cancelled by a loss' => sub {
 	$session->start_query('SELECT pg_sleep(60)');
 	poll_until { wait_event($session) eq 'PgSleep' } 'it to sleep';
 	$zk->pause;
-	$session->wait_result;
-	is($session->sqlstate, '40001', 'the next statement is interrupted');
+	assert_ends($session, '40001', 'the next statement is interrupted');
 	$zk->resume;
-	$_->quit foreach $session, $bystander;
 };
 
 # Whether a transaction has notified is found out by an error that nobody sees.
@@ -514,23 +472,19 @@ subtest 'to notify with exit_on_error' => sub {
 	$session->query_safe("SET exit_on_error = on; SELECT zk_lock('careful')");
 	$session->query_safe('BEGIN; NOTIFY news; COMMIT');
 	is($session->query_safe('SHOW exit_on_error'), 'on', 'nobody is thrown out');
-	$session->quit;
 };
 
 # In a transaction block COMMIT PREPARED is refused, and the transaction may go on.
 subtest 'COMMIT PREPARED after a savepoint' => sub {
 	my $session = background($node);
 	$session->query_safe("SELECT zk_lock('block'); BEGIN; SAVEPOINT s");
-	$session->query("COMMIT PREPARED 'nothing'");
-	is($session->sqlstate, '25001', 'refused');
+	assert_query($session, "COMMIT PREPARED 'nothing'", '25001', 'refused');
 	$session->query_safe('ROLLBACK TO s');
 	my ($program) = session_programs($session->pid);
 	$session->start_query('SELECT pg_sleep(60)');
 	poll_until { wait_event($session) eq 'PgSleep' } 'it to sleep';
 	kill 'KILL', $program;
-	$session->wait_result;
-	is($session->sqlstate, '40001', 'a loss still interrupts');
-	$session->quit;
+	assert_ends($session, '40001', 'a loss still interrupts');
 };
 
 # It drops the temporary tables, which is a change; but not one that relied on
@@ -540,13 +494,11 @@ subtest 'DISCARD ALL lets go of a lost lock' => sub {
 	$session->query_safe("CREATE TEMP TABLE scratch (i int); SELECT zk_lock('discard')");
 	evict('discard');
 	is($session->query_safe("SELECT zk_is_held('discard')"), 'f', 'it is lost');
-	$session->query('DISCARD ALL');
-	is($session->sqlstate, '00000', 'temporary tables or not');
+	assert_query($session, 'DISCARD ALL', '00000', 'temporary tables or not');
 	is($session->query_safe('SELECT count(*) FROM zk_locks'), '0', 'let go of');
 	is($session->query_safe("SELECT to_regclass('scratch') IS NULL"), 't',
 		'with the tables');
 	$session->query_safe("INSERT INTO written VALUES ('discard')");
-	$session->quit;
 };
 
 done_testing();

@@ -2,13 +2,8 @@
 # Locks of call scope: they outlive the commits of a procedure, and end with what the
 # client has sent, however that ends.
 
-use strict;
-use warnings;
-
 use PostgreSQL::Test::Utils;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 # With quorum an eviction is a loss at once. Not preloaded: the first lock of a
@@ -49,32 +44,28 @@ BEGIN
 END $$;
 SQL
 
-sub is_free
+sub is_free ($what)
 {
-	my ($what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	# A release is sent and not waited for.
 	return is($other->query_safe("SELECT zk_try_lock('call', '10 s') AND zk_unlock('call')"), 't', "$what: free");
 }
 
-sub is_busy
+sub is_busy ($what)
 {
-	my ($what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return is($other->query_safe("SELECT CASE WHEN zk_try_lock('call') THEN zk_unlock('call') END"), '', "$what: held");
 }
 
-sub has_nothing
+sub has_nothing ($session, $what)
 {
-	my ($session, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return is($session->query_safe('SELECT count(*) FROM zk_locks'), 0, "$what: nothing is left");
 }
 
 # The session calls the procedure, which comes as far as the gate.
-sub send_steps
+sub send_steps ($session, $what)
 {
-	my ($session, $what) = @_;
 	$gate->query_safe('SELECT pg_advisory_lock(1)');
 	sql('TRUNCATE done');
 	$session->start_query("CALL steps(\$what\$$what\$what\$)");
@@ -82,9 +73,8 @@ sub send_steps
 }
 
 # As above, and stands there.
-sub start_steps
+sub start_steps ($session, $what)
 {
-	my ($session, $what) = @_;
 	send_steps($session, $what);
 	poll_until
 	{
@@ -111,12 +101,10 @@ subtest 'however a call ends' => sub {
 		start_steps($session, $does);
 		is_busy("over commit and rollback, $what");
 		open_gate();
-		$session->wait_result;
-		is($session->sqlstate, $sqlstate, "$what: how it ends") or diag($session->error);
+		assert_ends($session, $sqlstate, "$what: how it ends") or diag($session->error);
 		is_free($what);
 		is(done(), $done, "$what: what was committed stays");
 		has_nothing($session, $what);
-		$session->quit;
 	}
 };
 
@@ -124,8 +112,7 @@ subtest 'a call that is ended from outside' => sub {
 	my $session = background($node);
 	my $ends = sub {
 		my ($what) = @_;
-		$session->wait_result;
-		is($session->sqlstate, '57014', $what);
+		assert_ends($session, '57014', $what);
 		open_gate();
 		is_free($what);
 		has_nothing($session, $what);
@@ -145,8 +132,7 @@ subtest 'a call that is ended from outside' => sub {
 	start_steps($session, 'SELECT pg_sleep(600)');
 	open_gate();
 	kill 'KILL', session_programs($session->pid);
-	$session->wait_result;
-	is($session->sqlstate, '40001', 'lost');
+	assert_ends($session, '40001', 'lost');
 	has_nothing($session, 'lost, and nothing to let go of');
 	is_free('lost');
 	$session->query_safe("SELECT zk_call_lock('call')");
@@ -205,7 +191,6 @@ subtest 'what a call is' => sub {
 	$session->query_safe("SET zklock.keep = '1min'; SELECT zk_call_lock('kept')");
 	is($session->query_safe('SELECT state FROM zk_locks'), 'kept', 'what is kept at the end of the call');
 	is_free('kept');
-	$session->quit;
 };
 
 subtest 'in a transaction that goes on' => sub {
@@ -226,8 +211,7 @@ subtest 'in a transaction that goes on' => sub {
 	is_free('by the error of the call itself');
 	$session->query_safe('ROLLBACK');
 
-	$session->query("BEGIN; SELECT locks(); PREPARE TRANSACTION 'call'");
-	is($session->sqlstate, '0A000', 'cannot be prepared');
+	assert_query($session, "BEGIN; SELECT locks(); PREPARE TRANSACTION 'call'", '0A000', 'cannot be prepared');
 	$session->query_safe('ROLLBACK');
 	$session->query('DO $$ BEGIN PERFORM locks(); PERFORM zk_disconnect(); END $$');
 	is($session->sqlstate, '55000', 'cannot be disconnected');
@@ -236,7 +220,6 @@ subtest 'in a transaction that goes on' => sub {
 	like($session->error, qr/is not held in exclusive mode.*call scope: the end of what the client has sent/s,
 		'which a warning says');
 	is_free('after all that');
-	$session->quit;
 };
 
 # Two clients count up what nothing but the lock protects, over a commit.
@@ -248,8 +231,7 @@ subtest 'an error after a savepoint' => sub {
 		$session->query_safe("BEGIN; SELECT zk_call_lock('call'); INSERT INTO done VALUES ('in')");
 		is_busy('in the transaction');
 		$session->query_safe('SAVEPOINT s');
-		$session->query($error);
-		is($session->sqlstate, '22012', 'a statement fails');
+		assert_query($session, $error, '22012', 'a statement fails');
 		is_busy('in the failed subtransaction');
 		$session->query_safe('ROLLBACK TO s');
 		is_busy('in the transaction that goes on');
@@ -262,10 +244,8 @@ subtest 'an error after a savepoint' => sub {
 	$session->query('SELECT 1 / 0');
 	$session->query_safe('ROLLBACK TO s');
 	$other->query_safe("SELECT zk_evict('call', token) FROM zk_lock_queue('call')");
-	$session->query('COMMIT');
-	is($session->sqlstate, '40001', 'evicted meanwhile: the commit is refused');
+	assert_query($session, 'COMMIT', '40001', 'evicted meanwhile: the commit is refused');
 	has_nothing($session, 'refused');
-	$session->quit;
 };
 
 subtest 'the extended protocol' => sub {

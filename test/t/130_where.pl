@@ -4,14 +4,9 @@
 # parallel workers, autovacuum and walsenders, they are refused: a lock there
 # would end with somebody else's work, or hold up what must not wait.
 
-use strict;
-use warnings;
-
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $primary = cluster('primary', $zk,
@@ -26,9 +21,8 @@ my $other = cluster('other', $zk);
 my $rival = background($other);
 
 # The ephemeral nodes of a lock.
-sub nodes
+sub nodes ($name)
 {
-	my ($name) = @_;
 	return [ $zk->ephemerals(lock_path($name) . '/') ];
 }
 
@@ -42,8 +36,7 @@ subtest 'parallel workers' => sub {
 		BEGIN RETURN zk_try_lock('parallel'); END $$});
 	my $force = pg_major($primary) >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
 	$session->query_safe("SET $force = on");
-	$session->query('SELECT count(*) FROM many WHERE lie(i)');
-	is($session->sqlstate, '0A000', 'refused');
+	assert_query($session, 'SELECT count(*) FROM many WHERE lie(i)', '0A000', 'refused');
 	like($session->error,
 		qr/ZooKeeper locks cannot be used in a parallel worker/, 'message');
 	is_deeply(nodes('parallel'), [], 'no node');
@@ -62,7 +55,6 @@ subtest 'parallel workers' => sub {
 		't', 'and the leader may lock');
 	$session->query_safe('SELECT zk_unlock_all()');
 	assert_no_nodes($zk, lock_path('parallel'), 'nothing left');
-	$session->quit;
 };
 
 subtest 'autovacuum' => sub {
@@ -87,7 +79,6 @@ subtest 'autovacuum' => sub {
 	$session->query_safe('ALTER SYSTEM SET autovacuum = off');
 	$session->query_safe('SELECT pg_reload_conf()');
 	$session->query_safe('DROP TABLE vacuumed');
-	$session->quit;
 };
 
 subtest 'walsender' => sub {
@@ -155,9 +146,8 @@ subtest 'background worker' => sub {
 	my ($node) = map { $_->[0] } grep { $_->[0] !~ $holder->query_safe(
 		'SELECT node FROM zk_locks') } @{ nodes('applied') };
 	$other->safe_psql('postgres', "SELECT pg_terminate_backend($first)");
-	poll_until { !grep { $_->[0] eq $node } @{ nodes('applied') } }
-	'its node to go', 10;
-	pass('terminated while it waits it leaves no node');
+	assert_soon { !grep { $_->[0] eq $node } @{ nodes('applied') } }
+	'terminated while it waits it leaves no node', 10;
 
 	# The launcher starts another one.
 	wait_for_queue($zk, lock_path('applied'), 2);
@@ -169,7 +159,6 @@ subtest 'background worker' => sub {
 	assert_no_nodes($zk, lock_path('applied'), 'nothing left');
 	$other->safe_psql('postgres', 'DROP SUBSCRIPTION changes');
 	$primary->safe_psql('postgres', 'DROP PUBLICATION changes');
-	$holder->quit;
 };
 
 subtest 'hot standby and promotion' => sub {
@@ -193,8 +182,7 @@ subtest 'hot standby and promotion' => sub {
 		'f', 'a lock of a transaction, too');
 	$here->query_safe('COMMIT');
 	assert_no_nodes($zk, lock_path('transaction'), 'until its end');
-	$there->start_query("SELECT zk_lock('standby')");
-	wait_for_queue($zk, lock_path('standby'), 2);
+	start_in_queue($there, "SELECT zk_lock('standby')", $zk, lock_path('standby'), 2);
 
 	my $id = $here->query_safe('SELECT session_id FROM zk_session');
 	$standby->promote;
@@ -208,12 +196,10 @@ subtest 'hot standby and promotion' => sub {
 	$here->query_safe("BEGIN; CREATE TABLE written ();
 		SELECT zk_xact_lock('transaction'); COMMIT");
 	is($here->query_safe("SELECT zk_unlock('standby')"), 't', 'released');
-	$there->wait_result;
-	is($there->sqlstate, '00000', 'it is granted the lock');
+	assert_ends($there, '00000', 'it is granted the lock');
 	$there->query_safe('SELECT zk_unlock_all()');
 	assert_no_nodes($zk, lock_path($_), "$_: nothing left")
 	  foreach qw(standby transaction);
-	$_->quit foreach $here, $there;
 };
 
 done_testing();

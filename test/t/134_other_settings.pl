@@ -2,21 +2,15 @@
 # A session whose settings have changed, here to another chroot, goes there with
 # whatever it does next: it reads and deletes there, and not where it was before.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk, 'zklock.root' => '/locks');
 my $client = $zk->client;
 my $session = background($node);
 
-sub go_to
+sub go_to ($there, $chroot)
 {
-	my ($there, $chroot) = @_;
 	$there->query_safe("SET zklock.servers = '" . $zk->connect_string . "/$chroot'");
 	return;
 }
@@ -33,18 +27,16 @@ foreach my $place (sort keys %keeper)
 }
 
 # Have a session with one place, and then the settings of the other.
-sub move
+sub move ($from, $to)
 {
-	my ($from, $to) = @_;
 	go_to($session, $from);
 	$session->query_safe("SELECT zk_try_lock('free'), zk_unlock_all()");
 	go_to($session, $to);
 	return;
 }
 
-sub at
+sub at ($place, $path)
 {
-	my ($place, $path) = @_;
 	return "/$place/locks/$path";
 }
 
@@ -100,5 +92,4 @@ foreach ([ qw(here there) ], [ qw(there here) ])
 }
 
 $_->quit foreach $session, values %keeper;
-
 done_testing();

@@ -2,12 +2,7 @@
 # zklock hooks into what others hook into as well: behind another library it passes on
 # what that one has asked for, and works as it does alone.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $name = 'pg_stat_statements';
@@ -18,11 +13,9 @@ my $node = cluster('berlin', $zk, 'shared_preload_libraries' => 'pg_stat_stateme
 $node->safe_psql('postgres', 'CREATE EXTENSION pg_stat_statements; CREATE TABLE work (n int)');
 my ($session, $other) = map { background($node) } 1 .. 2;
 $session->query_safe("SELECT zk_lock('a')");
-$other->start_query("SELECT zk_lock('a')");
-wait_for_queue($zk, lock_path('a'), 2);
+start_in_queue($other, "SELECT zk_lock('a')", $zk, lock_path('a'), 2);
 $session->query_safe('DISCARD ALL');
-$other->wait_result;
-is($other->sqlstate, '00000', 'DISCARD ALL lets go of a lock, which is handed over');
+assert_ends($other, '00000', 'DISCARD ALL lets go of a lock, which is handed over');
 $other->query_safe("BEGIN; INSERT INTO work VALUES (1); PREPARE TRANSACTION 'p'");
 $other->query_safe("COMMIT PREPARED 'p'");
 is($node->safe_psql('postgres', 'SELECT n FROM work'), 1, 'COMMIT PREPARED, with a lock held');

@@ -3,12 +3,7 @@
 # with a look at the queue whenever it is not. The server's own counter tells
 # which of the two it was.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $timeout = 12;    # of sessions, seconds: long enough for a proof to be fresh
 my $zk = ZooKeeper->new->start;
@@ -20,22 +15,19 @@ my $stranger = $zk->client;
 my @pool = map { background($node{ $_ % 2 ? 'paris' : 'berlin' }) } 1 .. 4;
 $_->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')") foreach @pool;
 
-sub path
+sub path ($lock)
 {
-	my ($lock) = @_;
 	my ($node) = queue_nodes($zk, lock_path($lock));
 	return lock_path($lock) . "/$node";
 }
 
 # The first takes the lock, the others queue up behind it, in this order.
-sub queue_up
+sub queue_up ($lock, @sessions)
 {
-	my ($lock, @sessions) = @_;
 	$sessions[0]->query_safe("SELECT zk_lock('$lock')");
 	foreach my $position (1 .. $#sessions)
 	{
-		$sessions[$position]->start_query("SELECT zk_lock('$lock')");
-		wait_for_queue($zk, lock_path($lock), $position + 1);
+		start_in_queue($sessions[$position], "SELECT zk_lock('$lock')", $zk, lock_path($lock), $position + 1);
 		# create, list, and the watch, which comes last
 		my $ahead = (queue_nodes($zk, lock_path($lock)))[ $position - 1 ];
 		poll_until {
@@ -80,8 +72,7 @@ subtest 'a holder that had to wait hands over' => sub {
 
 		my $before = $zk->packets_received;
 		$second->query_safe("SELECT zk_unlock('pass')");
-		$third->wait_result;
-		is($third->sqlstate, '00000', 'granted');
+		assert_ends($third, '00000', 'granted');
 		poll_until { $zk->packets_received - $before >= 2 } 'set and delete', 10;
 		push @received, $zk->packets_received - $before;
 		wait_for_queue($zk, lock_path('pass'), 1);
@@ -124,12 +115,10 @@ subtest 'nobody else can' => sub {
 	isnt(scalar $stranger->get(path('guarded')), undef, 'but read it');
 	ok(!$second->is_done, 'the waiter waits');
 	# A waiter that gives up lets the one behind it in, no sooner than its turn.
-	$third->start_query("SELECT zk_lock('guarded')");
-	wait_for_queue($zk, lock_path('guarded'), 3);
+	start_in_queue($third, "SELECT zk_lock('guarded')", $zk, lock_path('guarded'), 3);
 	$_->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $second->pid . ')')
 	  foreach values %node;
-	$second->wait_result;
-	is($second->sqlstate, '57014', 'it gave up');
+	assert_ends($second, '57014', 'it gave up');
 	wait_for_queue($zk, lock_path('guarded'), 2);
 	poll_until {
 		my ($holder) = queue_nodes($zk, lock_path('guarded'));
@@ -137,8 +126,7 @@ subtest 'nobody else can' => sub {
 	} 'the last one to look again', 10;
 	ok(!$third->is_done, 'who waits behind it goes on to wait');
 	$first->query_safe("SELECT zk_unlock('guarded')");
-	$third->wait_result;
-	is($third->sqlstate, '00000', 'until its turn');
+	assert_ends($third, '00000', 'until its turn');
 	$third->query_safe("SELECT zk_unlock('guarded')");
 	assert_no_nodes($zk, lock_path('guarded'));
 };
@@ -152,16 +140,14 @@ subtest 'the data of a foreign node says nothing' => sub {
 	{
 		my $theirs = $stranger->create(lock_path('revoked') . "/$name", 'me',
 			ephemeral => 1, sequential => 1);
-		$session->start_query("SELECT zk_lock('revoked')");
-		wait_for_queue($zk, lock_path('revoked'), 2);
+		start_in_queue($session, "SELECT zk_lock('revoked')", $zk, lock_path('revoked'), 2);
 		poll_until { $zk->four_letter_word('wchp') =~ /\Q$theirs\E/ } 'the watch', 10;
 		my $before = $zk->packets_received;
 		$stranger->set($theirs, '__REVOKE__');
 		poll_until { $zk->packets_received - $before >= 3 } 'it to look again', 10;
 		ok(!$session->is_done, 'the waiter goes on to wait');
 		$stranger->delete($theirs);
-		$session->wait_result;
-		is($session->sqlstate, '00000', 'until the node goes');
+		assert_ends($session, '00000', 'until the node goes');
 		$session->query_safe("SELECT zk_unlock('revoked')");
 		assert_no_nodes($zk, lock_path('revoked'));
 	}
@@ -183,8 +169,7 @@ subtest 'a downgrade hands nothing over' => sub {
 		'the writer to look again', 10;
 		ok(!$next->is_done, 'the writer waits');
 		$holder->query_safe("SELECT zk_unlock_shared('down')");
-		$next->wait_result;
-		is($next->sqlstate, '00000', 'until the reader goes');
+		assert_ends($next, '00000', 'until the reader goes');
 	}
 	$third->query_safe("SELECT zk_unlock('down')");
 	assert_no_nodes($zk, lock_path('down'));
@@ -205,8 +190,7 @@ subtest 'readers behind a holder that hands over' => sub {
 	$second->query_safe("SELECT zk_unlock('readers')");
 	foreach my $reader (@readers)
 	{
-		$reader->wait_result;
-		is($reader->sqlstate, '00000', 'granted');
+		assert_ends($reader, '00000', 'granted');
 	}
 	$_->query_safe("SELECT zk_unlock_shared('readers')") foreach @readers;
 	assert_no_nodes($zk, lock_path('readers'));
@@ -226,10 +210,8 @@ subtest 'after a long wait' => sub {
 	my @queue = queue_nodes($zk, lock_path('long'));
 	$stranger->delete(lock_path("long/$queue[1]"));
 	$second->query_safe("SELECT zk_unlock('long')");
-	$third->wait_result;
-	is($third->sqlstate, '57000', 'one whose node was deleted is told');
-	$fourth->wait_result;
-	is($fourth->sqlstate, '00000', 'the next one is granted');
+	assert_ends($third, '57000', 'one whose node was deleted is told');
+	assert_ends($fourth, '00000', 'the next one is granted');
 	is($fourth->query_safe("SELECT zk_is_held('long')"), 't', 'and holds it');
 	$fourth->query_safe("SELECT zk_unlock('long')");
 	assert_no_nodes($zk, lock_path('long'));
@@ -244,8 +226,7 @@ subtest 'a waiter that sleeps through it' => sub {
 	$second->wait_result;
 	kill 'STOP', $sleeper->pid or die "could not stop it: $!";
 	$second->query_safe("SELECT zk_unlock('asleep')");
-	$fourth->wait_result;
-	is($fourth->sqlstate, '00000', 'the next one is granted when its session ends');
+	assert_ends($fourth, '00000', 'the next one is granted when its session ends');
 	kill 'CONT', $sleeper->pid;
 	wait_for_queue($zk, lock_path('asleep'), 2);
 	ok(!$sleeper->is_done, 'the sleeper was not granted, but queues again');
@@ -263,8 +244,7 @@ subtest 'a waiter that sleeps through a deletion' => sub {
 	queue_up('gone', $first, $sleeper, $fourth);
 	kill 'STOP', $sleeper->pid or die "could not stop it: $!";
 	$first->query_safe("SELECT zk_unlock('gone')");
-	$fourth->wait_result;
-	is($fourth->sqlstate, '00000', 'the next one is granted when its session ends');
+	assert_ends($fourth, '00000', 'the next one is granted when its session ends');
 	kill 'CONT', $sleeper->pid;
 	wait_for_queue($zk, lock_path('gone'), 2);
 	ok(!$sleeper->is_done, 'the sleeper was not granted, but queues again');
@@ -293,23 +273,19 @@ subtest 'without digest authentication' => sub {
 		my $looking = background($node);
 		$looking->query("SELECT count(*) FROM zk_lock_queue('plain')");
 		is($looking->sqlstate, '00000', 'also if it is a look at the queue');
-		$looking->quit;
 	}
 	foreach my $number (1, 2)
 	{
-		$sessions[$number]->start_query("SELECT zk_lock('plain')");
-		wait_for_queue($plain, lock_path('plain'), $number + 1);
+		start_in_queue($sessions[$number], "SELECT zk_lock('plain')", $plain, lock_path('plain'), $number + 1);
 	}
 	unlike($_, qr/-8a11-/, 'no mark') foreach queue_nodes($plain, lock_path('plain'));
 	foreach my $number (1, 2)
 	{
 		$sessions[ $number - 1 ]->query_safe("SELECT zk_unlock('plain')");
-		$sessions[$number]->wait_result;
-		is($sessions[$number]->sqlstate, '00000', 'granted in turn');
+		assert_ends($sessions[$number], '00000', 'granted in turn');
 	}
 	$sessions[2]->query_safe("SELECT zk_unlock('plain')");
 	assert_no_nodes($plain, lock_path('plain'));
-	$_->quit foreach @sessions;
 };
 
 done_testing();

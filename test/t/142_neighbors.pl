@@ -3,14 +3,9 @@
 # directly. The ensemble still has the last word: nobody is let in twice, nobody
 # is forgotten, and those who know nothing of it come in their turn.
 
-use strict;
-use warnings;
-
 use Proxy;
-use Test::More;
 use Time::HiRes qw(sleep);
 use ZkLockTest;
-use ZooKeeper;
 
 my $timeout = 12;    # of sessions, seconds: long enough for a proof to be fresh
 my $zk = ZooKeeper->new->start;
@@ -31,25 +26,22 @@ $_->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')")
 sub nodes { return queue_nodes($zk, lock_path($_[0])); }
 
 # Until somebody watches that node: who waits for it waits here, too.
-sub wait_for_watch
+sub wait_for_watch ($node)
 {
-	my ($node) = @_;
 	poll_until { $zk->four_letter_word('wchp') =~ /\Q$node\E/ } 'a watch', 10;
 	return;
 }
 
 # How many sessions watch that node.
-sub watchers
+sub watchers ($node)
 {
-	my ($node) = @_;
 	my ($list) = $zk->four_letter_word('wchp') =~ /\Q$node\E\n((?:\t\S+\n?)*)/;
 	return scalar(() = ($list // '') =~ /0x/g);
 }
 
 # They come in this order; the first has the lock.
-sub queue_up
+sub queue_up ($lock, $first, @others)
 {
-	my ($lock, $first, @others) = @_;
 	$first->query_safe("SELECT zk_lock('$lock')");
 	foreach my $position (1 .. @others)
 	{
@@ -60,17 +52,15 @@ sub queue_up
 	return;
 }
 
-sub granted
+sub granted ($session, $what)
 {
-	my ($session, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	$session->wait_result;
 	return is($session->sqlstate, '00000', $what);
 }
 
-sub release_all
+sub release_all ($lock, @sessions)
 {
-	my ($lock, @sessions) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	$_->query_safe("SELECT zk_unlock('$lock')") foreach @sessions;
 	return assert_no_nodes($zk, lock_path($lock));
@@ -178,7 +168,6 @@ subtest 'waiters that give up' => sub {
 			poll_until { $zk->packets_received > $before } 'the delete', 10;
 			push @received, $zk->packets_received - $before;
 			release_all('leave', $second);
-			$leaving->quit;
 		}
 		is(least_of(@received), 1, "$how: it was told");
 	}
@@ -217,14 +206,12 @@ subtest 'a hold as the first wait of a backend' => sub {
 		$maker->query_safe("SELECT zk_is_held('warm')");
 		$pool[0]->query_safe("SELECT zk_lock('held')");
 		my ($node) = nodes('held');
-		$maker->start_query("SELECT zk_hold('held', 'maintenance')");
-		wait_for_queue($zk, lock_path('held'), 2);
+		start_in_queue($maker, "SELECT zk_hold('held', 'maintenance')", $zk, lock_path('held'), 2);
 		wait_for_watch($node);
 		if ($how eq 'cancelled')
 		{
 			$berlin->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $maker->pid . ')');
-			$maker->wait_result;
-			is($maker->sqlstate, '57014', 'it was cancelled, no more');
+			assert_ends($maker, '57014', 'it was cancelled, no more');
 			$pool[0]->query_safe("SELECT zk_unlock('held')");
 		}
 		else
@@ -251,8 +238,7 @@ subtest 'told once' => sub {
 	queue_up('told', $first, $second);
 	$first->query_safe("SELECT zk_unlock('told')");
 	granted($second, 'told');
-	$second->start_query("SELECT zk_lock('foreign')");
-	wait_for_queue($zk, lock_path('foreign'), 2);
+	start_in_queue($second, "SELECT zk_lock('foreign')", $zk, lock_path('foreign'), 2);
 	wait_for_watch($made);
 	ok(!$second->is_done, 'a foreign holder is waited for');
 	$stranger->delete($made);
@@ -302,8 +288,7 @@ subtest 'after a long wait' => sub {
 	sleep $timeout / 3 + 1;
 	$stranger->delete(lock_path('long') . '/' . (nodes('long'))[1]);
 	$first->query_safe("SELECT zk_unlock('long')");
-	$second->wait_result;
-	is($second->sqlstate, '57000', 'one whose node was deleted is told');
+	assert_ends($second, '57000', 'one whose node was deleted is told');
 	assert_no_nodes($zk, lock_path('long'));
 	$cut->quit;
 	$proxy->stop;
@@ -321,8 +306,7 @@ subtest 'a waiter that was evicted' => sub {
 	$first->query_safe("SELECT zk_unlock('evicted')");
 	$second->wait_result;
 	granted($third, 'the one behind it is granted');
-	$second->query('INSERT INTO work VALUES (1)');
-	is($second->sqlstate, '40001', 'it may not commit');
+	assert_query($second, 'INSERT INTO work VALUES (1)', '40001', 'it may not commit');
 	is($berlin->safe_psql('postgres', 'SELECT count(*) FROM work'),
 		'0', 'it has not written');
 	$second->query_safe('SELECT zk_unlock_all()');
@@ -419,7 +403,6 @@ subtest 'none is lost' => sub {
 				AS is_late FROM turns) AS t WHERE is_late'),
 		'0', 'in the order of the queue');
 	assert_no_nodes($zk, lock_path('counter'));
-	$_->quit foreach @many;
 };
 
 $_->quit foreach @pool, $abroad;

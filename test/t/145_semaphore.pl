@@ -3,13 +3,8 @@
 # in the order of the queue, whoever of them leaves first; and a wait costs one
 # watch, a release wakes one.
 
-use strict;
-use warnings;
-
 use Proxy;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => '60s') }
@@ -18,9 +13,8 @@ my @pool = map { background($node{ $_ % 2 ? 'paris' : 'berlin' }) } 1 .. 7;
 my $stranger = $zk->client;
 my $uuid = '6ba7b810-9dad-41d1-80b4-00c04fd430c8';
 
-sub take
+sub take ($session, $lock, $permits)
 {
-	my ($session, $lock, $permits) = @_;
 	$session->start_query("SELECT zk_lock('$lock', permits => $permits)");
 	return;
 }
@@ -30,9 +24,8 @@ sub granted
 	return join ' ', grep { $pool[$_]->is_done } 0 .. $#pool;
 }
 
-sub states
+sub states ($lock)
 {
-	my ($lock) = @_;
 	return $node{paris}->safe_psql('postgres',
 		"SELECT string_agg(left(state, 1), '' ORDER BY position) FROM zk_lock_queue('$lock')");
 }
@@ -57,8 +50,7 @@ subtest 'the first of the queue hold it' => sub {
 	{
 		my $leaving = splice @holders, $next % 2 ? 1 : 2, 1;
 		$pool[$leaving]->query_safe("SELECT zk_unlock('three')");
-		$pool[$next]->wait_result;
-		is($pool[$next]->sqlstate, '00000', "$leaving leaves, $next follows");
+		assert_ends($pool[$next], '00000', "$leaving leaves, $next follows");
 		push @holders, $next;
 		is(scalar(grep { !$pool[$_]->is_done } $next + 1 .. $#pool),
 			$#pool - $next, 'nobody else');
@@ -79,18 +71,15 @@ subtest 'those who wait may leave, too' => sub {
 	{
 		$_->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $pool[$number]->pid . ')')
 		  foreach values %node;
-		$pool[$number]->wait_result;
-		is($pool[$number]->sqlstate, '57014', "$number gives up");
+		assert_ends($pool[$number], '57014', "$number gives up");
 	}
 	wait_for_queue($zk, lock_path('two'), 4);
 	ok(!$pool[3]->is_done && !$pool[5]->is_done, 'the others wait');
 	$pool[1]->query_safe("SELECT zk_unlock('two')");
-	$pool[3]->wait_result;
-	is($pool[3]->sqlstate, '00000', 'and follow in turn');
+	assert_ends($pool[3], '00000', 'and follow in turn');
 	ok(!$pool[5]->is_done, 'one by one');
 	$pool[0]->query_safe("SELECT zk_unlock('two')");
-	$pool[5]->wait_result;
-	is($pool[5]->sqlstate, '00000', 'to the last');
+	assert_ends($pool[5], '00000', 'to the last');
 	$pool[$_]->query_safe("SELECT zk_unlock('two')") foreach 3, 5;
 	assert_no_nodes($zk, lock_path('two'));
 };
@@ -130,8 +119,7 @@ subtest 'all must count alike' => sub {
 		"zk_lock_shared('mixed')", "zk_try_lock('mixed', permits => 4)",
 		"zk_xact_lock('mixed', '10 s', 5)")
 	{
-		$pool[1]->query("SELECT $other");
-		is($pool[1]->sqlstate, '55000', "$other is refused");
+		assert_query($pool[1], "SELECT $other", '55000', "$other is refused");
 	}
 	like($pool[1]->error, qr/This call names 5, .* has 2/, 'and told why');
 	is($pool[1]->query_safe("SELECT zk_try_lock('mixed', permits => 2)"),
@@ -169,8 +157,7 @@ subtest 'a wrong number in the middle stops nobody' => sub {
 		$pool[0]->query_safe("SELECT zk_unlock('wrong$permits')");
 		foreach my $number (2, 3)
 		{
-			$pool[$number]->wait_result;
-			is($pool[$number]->sqlstate, '00000', "$permits: it is waited for");
+			assert_ends($pool[$number], '00000', "$permits: it is waited for");
 			$pool[$number]->query_safe("SELECT zk_unlock('wrong$permits')");
 		}
 		assert_no_nodes($zk, $path);
@@ -196,8 +183,7 @@ subtest 'somebody sets the data of the one ahead' => sub {
 	}
 	$stranger->delete($theirs);
 	$pool[0]->query_safe("SELECT zk_unlock('set')");
-	$pool[3]->wait_result;
-	is($pool[3]->sqlstate, '00000', 'and is granted in turn');
+	assert_ends($pool[3], '00000', 'and is granted in turn');
 	$pool[$_]->query_safe("SELECT zk_unlock('set')") foreach 2, 3;
 	assert_no_nodes($zk, $path);
 };
@@ -208,8 +194,7 @@ subtest 'holders that die make room' => sub {
 	wait_for_queue($zk, lock_path('mortal'), 3);
 	$_->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $pool[1]->pid . ')')
 	  foreach values %node;
-	$pool[2]->wait_result;
-	is($pool[2]->sqlstate, '00000', 'the next one follows');
+	assert_ends($pool[2], '00000', 'the next one follows');
 	$pool[$_]->query_safe("SELECT zk_unlock('mortal')") foreach 0, 2;
 	assert_no_nodes($zk, lock_path('mortal'));
 };
@@ -234,20 +219,16 @@ subtest 'granted at the first look, with others behind' => sub {
 	wait_for_queue($zk, lock_path('late'), 3);
 	$proxy->reset_connections;
 	$proxy->heal;
-	$late->wait_result;
-	is($late->sqlstate, '00000', 'granted when it is back');
+	assert_ends($late, '00000', 'granted when it is back');
 
 	$pool[2]->query_safe("SELECT zk_unlock('late')");
-	ok( eval { poll_until { $pool[3]->is_done } 'the one behind', 10 },
-		'the one behind it follows when another holder leaves');
+	assert_soon { $pool[3]->is_done } 'the one behind it follows when another holder leaves', 30;
 	$late->query_safe("SELECT zk_unlock('late')");
 	$pool[3]->wait_result;
 	$pool[3]->query_safe("SELECT zk_unlock('late')");
 	assert_no_nodes($zk, lock_path('late'));
-	$late->quit;
 };
 
 $stranger->close;
 $_->quit foreach @pool[ 0, 2 .. $#pool ];
-
 done_testing();

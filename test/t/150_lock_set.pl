@@ -3,14 +3,9 @@
 # order in which nobody waits for somebody who waits for him. Whether anything is
 # left behind is asked of ZooKeeper, not of those who say so.
 
-use strict;
-use warnings;
-
 use Proxy;
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $berlin = cluster('berlin', $zk);
@@ -26,13 +21,10 @@ sub nodes
 }
 
 # A release is not awaited.
-sub nodes_are
+sub nodes_are ($expected, $what)
 {
-	my ($expected, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $nodes;
-	eval { poll_until { $nodes = nodes(); $nodes eq $expected } 'it', 10; };
-	return is($nodes, $expected, $what);
+	return assert_becomes { nodes() } $expected, $what;
 }
 
 # What a session holds: "a:1+0 b:0+2" is a once in the session, b twice in the
@@ -72,7 +64,6 @@ subtest 'opposite orders' => sub {
 		is($sessions[$number]->query_safe($holds), '', 'holds nothing');
 	}
 	nodes_are('', 'nothing left');
-	$_->quit foreach @sessions;
 };
 
 # The one in the middle is held by the rival: a is taken before, c is not even
@@ -95,9 +86,8 @@ foreach my $what (sort keys %ends)
 	}
 }
 
-sub ends
+sub ends ($what, $function)
 {
-	my ($what, $function) = @_;
 	my ($call, $sqlstate, $message, $setting) = @{ $ends{$what} };
 	my $session = background($berlin);
 	my $run = sub {
@@ -151,13 +141,11 @@ sub ends
 
 subtest 'pg_terminate_backend()' => sub {
 	my $session = background($berlin);
-	$session->start_query('SELECT zk_lock(' . names(qw(c b a)) . ')');
-	wait_for_queue($zk, lock_path('sev/b'), 2);
+	start_in_queue($session, 'SELECT zk_lock(' . names(qw(c b a)) . ')', $zk, lock_path('sev/b'), 2);
 	$berlin->safe_psql('postgres',
 		'SELECT pg_terminate_backend(' . $session->pid . ')');
 	$session->wait_result;
 	nodes_are('b', 'nothing left in ZooKeeper');
-	$session->quit;
 };
 
 subtest 'tries' => sub {
@@ -184,7 +172,6 @@ subtest 'tries' => sub {
 	is($session->query_safe('SELECT zk_try_lock_path(\'sev/b/c\')'), 'f', 'path: false');
 	is($session->query_safe($holds), '', 'holds nothing');
 	nodes_are('b', 'nothing left');
-	$session->quit;
 };
 $rival->query_safe("SELECT zk_unlock('sev/b')");
 
@@ -213,8 +200,7 @@ subtest 'the connection breaks again and again' => sub {
 		poll_until { $watcher->query_safe($round) >= $reset * $gap } 'progress', 30;
 		$proxy->reset_connections;
 	}
-	$session->wait_result;
-	is($session->sqlstate, '00000', 'all rounds are done') or diag($session->error);
+	assert_ends($session, '00000', 'all rounds are done') or diag($session->error);
 	is($session->query_safe($holds), '', 'holds nothing');
 	nodes_are('', 'nothing left');
 	$_->quit foreach $session, $watcher;
@@ -232,8 +218,7 @@ subtest 'one deadline for all' => sub {
 		$rival->query_safe("SELECT zk_lock('sev/a')");
 		$second->query_safe("SELECT zk_lock('sev/b')");
 		my $start = time;
-		$session->start_query(sprintf $sql, names(qw(a b)));
-		wait_for_queue($zk, lock_path('sev/a'), 2);
+		start_in_queue($session, sprintf($sql, names(qw(a b))), $zk, lock_path('sev/a'), 2);
 		# two of the three seconds, by the server's clock
 		$second->query_safe('SELECT pg_sleep(2)');
 		$rival->query_safe("SELECT zk_unlock('sev/a')");
@@ -247,7 +232,6 @@ subtest 'one deadline for all' => sub {
 		$second->query_safe("SELECT zk_unlock('sev/b')");
 		nodes_are('', 'nothing left');
 	}
-	$_->quit foreach $session, $second;
 };
 
 # Rows hold, columns ask; a and a/b/c are above and below a/b, a/d beside it.
@@ -290,11 +274,9 @@ subtest 'a name and its ancestors' => sub {
 	is($third->query_safe("SELECT zk_try_lock_path('sev/a/d')"), 'f',
 		'a newcomer below stays behind the one who waits for the whole');
 	$session->query_safe("SELECT zk_unlock_path('sev/a/b')");
-	$rival->wait_result;
-	is($rival->sqlstate, '00000', 'the whole is had when the last below is released');
+	assert_ends($rival, '00000', 'the whole is had when the last below is released');
 	is($rival->query_safe("SELECT zk_unlock_path('sev/a')"), 't', 'released');
 	nodes_are('', 'nothing left');
-	$_->quit foreach $session, $third;
 };
 
 # The first is granted, then the session is lost. That lock is the call's, not the
@@ -303,12 +285,10 @@ subtest 'a name and its ancestors' => sub {
 my $patient = background($paris);
 $patient->query_safe("SET zklock.session_timeout = '60s'; SELECT zk_lock('sev/b')");
 
-sub loses
+sub loses ($session, $sql)
 {
-	my ($session, $sql) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	$session->start_query($sql);
-	wait_for_queue($zk, lock_path('sev/b'), 2);
+	start_in_queue($session, $sql, $zk, lock_path('sev/b'), 2);
 	$zk->pause;
 	$session->wait_result;
 	$zk->resume;

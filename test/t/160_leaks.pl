@@ -3,12 +3,7 @@
 # session's program or in the server: descriptors, threads, processes, memory,
 # watches.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk);
@@ -36,17 +31,15 @@ sub resources
 		context => $context };
 }
 
-sub memory_of
+sub memory_of ($pid)
 {
-	my ($pid) = @_;
 	open my $status, '<', "/proc/$pid/status" or die $!;
 	my ($memory) = map { /^RssAnon:\s+(\d+)/ ? $1 : () } <$status>;
 	return $memory;
 }
 
-sub compare
+sub compare ($before, $what)
 {
-	my ($before, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $after = resources();
 	is($after->{$_}, $before->{$_}, "$what: $_")
@@ -151,11 +144,9 @@ subtest 'a deletion that is refused for a while' => sub {
 	is($session->query_safe("SELECT zk_unlock('refused')"), 't', 'which is released once more');
 	is($session->query_safe("SELECT zk_lock('elsewhere', '10s') > 0, zk_unlock('elsewhere')"), 't|t',
 		'which does not wait for it with other locks');
-	$holder->start_query("SELECT zk_lock('refused')");
-	wait_for_queue($zk, $refused, 3);
+	start_in_queue($holder, "SELECT zk_lock('refused')", $zk, $refused, 3);
 	$stranger->set_acl($refused, [ [ 31, 'world', 'anyone' ] ]);
-	$holder->wait_result;
-	is($holder->sqlstate, '00000', 'it goes as soon as it may, without anybody asking');
+	assert_ends($holder, '00000', 'it goes as soon as it may, without anybody asking');
 	poll_until { $session->query_safe('SELECT pending_requests FROM zk_session') == 0 }
 	'the deletion to be over', 10;
 	$holder->query_safe("SELECT zk_unlock('refused')");

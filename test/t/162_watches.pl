@@ -4,14 +4,9 @@
 # all of them in one packet: beyond the server's jute.maxbuffer the connection is
 # ended at once, again and again. Nobody piles up as many.
 
-use strict;
-use warnings;
-
 use Proxy;
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 # Long enough for a server that reads 20 kB.
 my $nlocks = 200;
@@ -30,9 +25,8 @@ $holder->query_safe(
 $session->query_safe("SELECT zk_lock('mine')");
 
 # Wait for each of the locks in vain, with that call.
-sub wait_in_vain
+sub wait_in_vain ($call)
 {
-	my ($call) = @_;
 	$session->query_safe(
 		"DO \$\$ BEGIN FOR i IN 1..$nlocks LOOP
 			BEGIN PERFORM $call; EXCEPTION WHEN lock_not_available OR
@@ -42,19 +36,10 @@ sub wait_in_vain
 }
 
 # The watches whose znode is below that path are as many, in the end.
-sub await_watches
+sub await_watches ($count, $what, $below = undef)
 {
-	my ($count, $what, $below) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my @watched;
-	eval {
-		poll_until {
-			@watched = $zk->watched_paths(lock_path($below // 'held'));
-			@watched == $count
-		} 'watches to go', 10;
-	};
-	is(@watched, $count, $what);
-	return;
+	return assert_becomes { scalar(my @watched = $zk->watched_paths(lock_path($below // 'held'))) } $count, $what;
 }
 
 my $name = "'held/' || i || '$long'";
@@ -82,21 +67,19 @@ my $second = background($node);
 $second->query_safe("SELECT zk_lock('permits/' || i, permits => 2) FROM generate_series(1, 20) i");
 # A busy server may take longer to answer, and then a try raises.
 $session->query("SELECT zk_try_lock('permits/$_', '100ms', permits => 2)") foreach 1 .. 20;
-eval { poll_until { $zk->watch_count == 0 } 'watches to go', 10 };
-is($zk->watch_count, 0, 'waits for a permit leave none');
+assert_becomes { $zk->watch_count } 0, 'waits for a permit leave none';
 
 # One wait that is still under way, with the watch of the one before gone. That one may
 # raise, as above.
 $session->query("SELECT zk_try_lock('held/1$long', '100ms')");
-$session->start_query("SELECT zk_lock('held/2$long')");
-wait_for_queue($zk, lock_path("held/2$long"), 2);
+start_in_queue($session, "SELECT zk_lock('held/2$long')", $zk, lock_path("held/2$long"), 2);
 await_watches(1, 'who waits watches one node');
 
 # The connection is reset in the middle of it all.
 my $since = time;
 $proxy->reset_connections;
 $holder->query_safe("SELECT zk_unlock('held/2$long')");
-like($session->wait_result(30), qr/^\d+$/, 'the wait goes on after a reset');
+like($session->wait_result, qr/^\d+$/, 'the wait goes on after a reset');
 is($session->query_safe("SELECT zk_is_held('mine')"), 't', 'and the session');
 cmp_ok(time - $since, '<', 10, 'at once');
 await_watches(0, 'the watch of a wait that ended with the lock is gone');

@@ -3,14 +3,9 @@
 # in the files of a server that is not running. At the end zklock refuses the lock
 # rather than guess who is first, and says how its counter starts again.
 
-use strict;
-use warnings;
-
 use File::Basename qw(dirname);
 use PostgreSQL::Test::Utils;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 plan skip_all => 'there is no default-jdk-headless'
   unless ZooKeeper::can_set_counters();
@@ -39,9 +34,8 @@ my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => '60s') }
 my ($holder, $waiter) = map { background($node{$_}) } qw(berlin paris);
 
 # The number of the one lock that a session holds.
-sub number
+sub number ($session)
 {
-	my ($session) = @_;
 	return $session->query_safe('SELECT right(node, 10)::bigint FROM zk_locks');
 }
 
@@ -55,16 +49,14 @@ sub unlock
 subtest 'at the limit' => sub {
 	$holder->query_safe("SELECT zk_lock('refused')");
 	is(number($holder), $limit - 1, 'the last number below it is granted');
-	$waiter->query("SELECT zk_lock('refused', '30 s')");
-	is($waiter->sqlstate, '54000', 'who comes behind is refused at once');
+	assert_query($waiter, "SELECT zk_lock('refused', '30 s')", '54000', 'who comes behind is refused at once');
 	is($holder->query_safe("SELECT zk_is_held('refused')"), 't', 'and takes the lock from nobody');
 	unlock($holder);
 	foreach my $sql ("zk_lock('refused')", "zk_try_lock('refused')",
 		"zk_xact_lock_shared('refused', '1 s')", "zk_lock('refused', permits => 2)",
 		"zk_lock('stuck')", "zk_try_lock('stuck')")
 	{
-		$waiter->query("SELECT $sql");
-		is($waiter->sqlstate, '54000', "$sql is refused");
+		assert_query($waiter, "SELECT $sql", '54000', "$sql is refused");
 	}
 	like($waiter->error, qr/sequence numbers of lock "stuck" are used up/, 'and told why');
 	foreach my $lock (qw(refused stuck))
@@ -95,8 +87,7 @@ foreach my $number ('-000000005', '-2147483648', $last, $limit)
 		foreach my $sql ("zk_lock('foreign')", "zk_try_lock('foreign')",
 			"zk_lock_shared('foreign')", "zk_try_lock('foreign', permits => 2)")
 		{
-			$waiter->query("SELECT $sql");
-			is($waiter->sqlstate, '54000', "$sql is refused");
+			assert_query($waiter, "SELECT $sql", '54000', "$sql is refused");
 		}
 		wait_for_queue($zk, $path, 1);
 		$stranger->delete($theirs);

@@ -3,13 +3,8 @@
 # children that nobody expects, and locks whose names have every character there
 # is.
 
-use strict;
-use warnings;
-
 use Encode qw(decode_utf8);
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '60s');
@@ -55,8 +50,7 @@ subtest 'ten thousand contenders ahead' => sub {
 	  foreach @leaving;
 	ok(!$session->is_done, 'those who leave the middle do not let it in');
 	$crowd->close;
-	$session->wait_result;
-	is($session->sqlstate, '00000', 'it has the lock when all are gone');
+	assert_ends($session, '00000', 'it has the lock when all are gone');
 	# deletes, close; list; and some patience with heartbeats, but not a look for
 	# each who left
 	cmp_ok($zk->packets_received - $before, '<=', @leaving + 5,
@@ -92,8 +86,7 @@ subtest 'children that are not in the queue' => sub {
 		ephemeral => 1, sequential => 1);
 	is($session->query_safe("SELECT zk_try_lock('crowded')"), 'f',
 		'a contender with a long name counts');
-	$session->query("SELECT zk_lock('crowded')");
-	is($session->sqlstate, '42622', 'and cannot be waited for');
+	assert_query($session, "SELECT zk_lock('crowded')", '42622', 'and cannot be waited for');
 	poll_until { queue_nodes($zk, $path) == @odd + 1 } 'our node to go', 10;
 	$stranger->delete($long);
 	is($session->query_safe("SELECT zk_try_lock('crowded')"), 't',

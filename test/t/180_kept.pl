@@ -2,12 +2,7 @@
 # zklock.keep: a lock that nobody waits for stays with the session that used it
 # last. Taking it again asks nobody; whoever else comes has it at once.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $timeout = 24;    # of sessions, seconds: no proof gets old on the way
 my $zk = ZooKeeper->new->start;
@@ -18,9 +13,8 @@ my $names = 0;
 my @backends;	# that there were
 
 # A session that keeps locks; it is connected already.
-sub keeper
+sub keeper ($time)
 {
-	my ($time) = @_;
 	my $session = background($node{berlin});
 	push @backends, $session->pid;
 	$session->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')");
@@ -40,39 +34,34 @@ sub rival
 sub new_name { return 'kept' . ++$names; }
 
 # Take and release it; it is kept then. The token.
-sub cycle
+sub cycle ($session, $name)
 {
-	my ($session, $name) = @_;
 	return $session->query_safe("SELECT zk_lock('$name')")
 	  . ($session->query_safe("SELECT zk_unlock('$name')") eq 't' ? '' : ' not held');
 }
 
-sub states
+sub states ($session)
 {
-	my ($session) = @_;
 	return $session->query_safe(
 		q(SELECT string_agg(name || ' ' || state, ', ' ORDER BY name) FROM zk_locks));
 }
 
 # What another cluster sees of its queue.
-sub queue_state
+sub queue_state ($session, $name)
 {
-	my ($session, $name) = @_;
 	return $session->query_safe(
 		"SELECT string_agg(state, ', ' ORDER BY position) FROM zk_lock_queue('$name')");
 }
 
 # Does a backend of berlin wait for its session's program?
-sub is_waiting
+sub is_waiting ($session)
 {
-	my ($session) = @_;
 	return $node{berlin}->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity
 		WHERE wait_event_type = 'Extension' AND pid = " . $session->pid) eq '1';
 }
 
-sub keep_one
+sub keep_one ($session, $name)
 {
-	my ($session, $name) = @_;
 	# The watches of those who have left go with their sessions.
 	poll_until { !session_programs(grep { !kill 0, $_ } @backends) } 'the end of their sessions', 30;
 	my $watches = $zk->watch_count;
@@ -126,7 +115,6 @@ subtest "nor is the session's program" => sub {
 	# for heartbeats
 	cmp_ok($sleeps, '<', 200, 'and it is hardly woken');
 	cmp_ok($keeper->query_safe('SELECT sum(granted_kept) FROM zk_stat'), '>=', 10000, 'counted');
-	$keeper->quit;
 };
 
 subtest 'whoever comes has it at once' => sub {
@@ -150,7 +138,6 @@ subtest 'whoever comes has it at once' => sub {
 		$keeper->query('ROLLBACK');
 		is(states($keeper), '', 'and nothing is kept any more');
 		is(cycle($keeper, $name) =~ /^\d+$/, 1, 'it can be taken again');
-		$keeper->quit;
 	}
 
 	my $keeper = keeper('10min');
@@ -168,7 +155,6 @@ subtest 'whoever comes has it at once' => sub {
 	poll_until { queue_nodes($zk, $path) == 1 } 'the node to go for a client of any make', 10;
 	is(join(' ', map { "$path/$_" } queue_nodes($zk, $path)), $theirs, 'for any other client, too');
 	$stranger->delete($theirs);
-	$_->quit foreach $keeper, $rival;
 };
 
 subtest 'a reader, and one with permits, likewise' => sub {
@@ -184,10 +170,8 @@ subtest 'a reader, and one with permits, likewise' => sub {
 
 	my $name = new_name();
 	$keeper->query_safe("SELECT zk_lock('$name')");
-	$rival->query("SELECT zk_lock('$name', '20s', 3)");
-	is($rival->sqlstate, '55000', 'one that is held is another matter');
+	assert_query($rival, "SELECT zk_lock('$name', '20s', 3)", '55000', 'one that is held is another matter');
 	$keeper->query_safe("SELECT zk_unlock('$name')");
-	$_->quit foreach $keeper, $rival;
 };
 
 subtest 'a try does not lie' => sub {
@@ -220,7 +204,6 @@ subtest 'a try does not lie' => sub {
 	is($keeper->query_safe("SELECT zk_unlock('$names[4]')"), 't', 'released');
 	is(states($keeper), '', 'not kept, for somebody wants it');
 	is($rival->query_safe("SELECT zk_try_lock('$names[4]', '20s')"), 't', 'and there it is');
-	$_->quit foreach $keeper, $rival;
 };
 
 subtest 'a keeper that does not answer' => sub {
@@ -235,7 +218,6 @@ subtest 'a keeper that does not answer' => sub {
 	cmp_ok(time - $begun, '<', 10, 'that is to say, a second');
 	kill CONT => $program;
 	poll_until { queue_nodes($zk, lock_path($name)) == 0 } 'it gives way when it wakes up', 20;
-	$_->quit foreach $keeper, $rival;
 };
 
 subtest 'what this session wants itself' => sub {
@@ -267,7 +249,6 @@ subtest 'until its time is over' => sub {
 	poll_until { queue_nodes($zk, lock_path($name)) == 0 } 'it goes, with its backend idle', 20;
 	is(states($keeper), '', 'which this knows');
 	cmp_ok(cycle($keeper, $name), '>', $token, 'the next time it is another');
-	$keeper->quit;
 };
 
 subtest 'what ends it' => sub {
@@ -288,7 +269,6 @@ subtest 'what ends it' => sub {
 		$keeper->query_safe($end{$how});
 		poll_until { queue_nodes($zk, lock_path($name)) == 0 } "$how", 10;
 		is(states($keeper), '', 'none is left');
-		$keeper->quit;
 	}
 	foreach my $signal (qw(TERM KILL))
 	{
@@ -304,7 +284,6 @@ subtest 'what ends it' => sub {
 		{
 			ok(cycle($keeper, $name) =~ /^\d+$/, 'the next session takes it anew');
 		}
-		$keeper->quit;
 	}
 };
 
@@ -319,8 +298,7 @@ subtest 'it counts against max_locks, and goes first' => sub {
 	assert_no_nodes($zk, lock_path($names[0]));
 	$keeper->query_safe("SELECT zk_lock(ARRAY['$names[0]', '$names[1]', '$names[2]'])");
 	is(states($keeper), join(', ', map { "$_ held" } @names[ 0 .. 2 ]), 'all, for others');
-	$keeper->query("SELECT zk_lock('$names[3]')");
-	is($keeper->sqlstate, '53400', 'then it is full');
+	assert_query($keeper, "SELECT zk_lock('$names[3]')", '53400', 'then it is full');
 	$keeper->quit;
 
 	# more than there are slots
@@ -328,7 +306,6 @@ subtest 'it counts against max_locks, and goes first' => sub {
 	cycle($keeper, "many$_") foreach 1 .. 150;
 	is($keeper->query_safe(q(SELECT count(*), min(state) FROM zk_locks)), '64|kept', 'no more than 64');
 	poll_until { grep({ queue_nodes($zk, lock_path("many$_")) } 1 .. 150) == 64 } 'all others have gone', 20;
-	$keeper->quit;
 };
 
 subtest 'nobody is disturbed for it' => sub {
@@ -347,7 +324,6 @@ subtest 'nobody is disturbed for it' => sub {
 
 	# nor is a lock that is held mixed up with it
 	ok(cycle($keeper, $name) =~ /^\d+$/, 'taken anew');
-	$keeper->quit;
 };
 
 subtest 'one that was evicted' => sub {
@@ -357,7 +333,6 @@ subtest 'one that was evicted' => sub {
 	$node{paris}->safe_psql('postgres', "SELECT zk_evict('$name', '$token')");
 	poll_until { states($keeper) eq '' } 'is not kept', 10;
 	cmp_ok(cycle($keeper, $name), '>', $token, 'and is taken anew');
-	$keeper->quit;
 };
 
 subtest 'an old proof' => sub {
@@ -386,7 +361,6 @@ subtest 'an old proof' => sub {
 	ok(!$keeper->is_done, 'nothing is taken back without a reply');
 	kill CONT => $program;
 	cmp_ok($keeper->wait_result, '>', $token, 'a node that has gone is not taken back');
-	$keeper->quit;
 };
 
 subtest 'others see its node, as that of a holder' => sub {
@@ -402,7 +376,6 @@ subtest 'others see its node, as that of a holder' => sub {
 	$keeper->query_safe("SELECT zk_unlock('$name')");
 	is(($stranger->get($node))[0], $data, 'nothing is written for it');
 	ok($rival->query_safe("SELECT zk_lock('$name', '20s')"), 'whoever comes has it all the same');
-	$_->quit foreach $keeper, $rival;
 };
 
 # Taken back at once, in one transaction with the change, and after it.
@@ -416,7 +389,6 @@ subtest 'not by another user' => sub {
 	is($keeper->query_safe("SELECT application $row"), 'bob', 'and is named');
 	$keeper->query_safe("COMMIT; SELECT zk_unlock('$name')");
 	poll_until { queue_nodes($zk, lock_path($name)) == 0 } 'its release, under the former name', 10;
-	$keeper->quit;
 };
 
 subtest 'under another zklock.keep' => sub {
@@ -433,7 +405,6 @@ subtest 'under another zklock.keep' => sub {
 	$keeper->query_safe("SELECT zk_unlock('$name')");
 	is(states($keeper), "$name kept", 'its time begins with its release, however long it was held');
 	poll_until { queue_nodes($zk, lock_path($name)) == 0 } 'and ends', 20;
-	$keeper->quit;
 };
 
 subtest 'not where others take it in between' => sub {
@@ -450,7 +421,6 @@ subtest 'not where others take it in between' => sub {
 		cycle($keeper, $name);
 		states($keeper) eq "$name kept"
 	} 'and later it is again', 20;
-	$_->quit foreach $keeper, $rival;
 };
 
 subtest 'fenced' => sub {

@@ -8,14 +8,9 @@
 #
 # STORM_SECONDS: how long that goes on.
 
-use strict;
-use warnings;
-
-use Test::More;
 use Proxy;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 my $seconds = $ENV{STORM_SECONDS} // 12;
 my $nlocks = 16;

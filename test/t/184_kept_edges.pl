@@ -2,13 +2,8 @@
 # Kept locks at the edges: cancels, requests to release, too many of them, strangers
 # with the mark of a keeper. Each was found by somebody who tried to break it.
 
-use strict;
-use warnings;
-
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => '12s', 'log_statement' => 'none') }
@@ -29,16 +24,14 @@ sub states
 		q(SELECT coalesce(string_agg(name || ' ' || state, ', ' ORDER BY name), '') FROM zk_locks));
 }
 
-sub node_of
+sub node_of ($name)
 {
-	my ($name) = @_;
 	return lock_path($name) . '/' . (queue_nodes($zk, lock_path($name)))[0];
 }
 
 # A node with a keeper's mark, at the head of a queue that exists.
-sub forge
+sub forge ($name, %option)
 {
-	my ($name, %option) = @_;
 	$rival->query_safe("SELECT zk_lock('$name'), zk_unlock('$name')");
 	assert_no_nodes($zk, lock_path($name));
 	return $stranger->create(
@@ -61,7 +54,6 @@ subtest 'a cancel as the lock is taken back' => sub {
 		$keeper->query_safe('RESET statement_timeout; SELECT zk_unlock_all()');
 		is($rival->query_safe("SELECT zk_try_lock('cancel', '10s')"), 't', 'nothing stays behind');
 		$rival->query_safe("SELECT zk_unlock('cancel')");
-		$keeper->quit;
 	}
 };
 
@@ -78,7 +70,6 @@ subtest 'locks below a kept one' => sub {
 	$keeper->query_safe("SELECT zk_lock('above'), zk_unlock('above')");
 	is($rival->query_safe("SELECT zk_try_lock('above', '10s')"), 't', 'and goes to who wants it');
 	$rival->query_safe('SELECT zk_unlock_all()');
-	$keeper->quit;
 };
 
 subtest 'requests to release' => sub {
@@ -102,7 +93,6 @@ subtest 'requests to release' => sub {
 	poll_until { $keeper->query_safe("SELECT zk_release_requested('kept')") eq 't' } 'it hears that', 10;
 	$keeper->query_safe("SELECT zk_unlock('kept')");
 	is(states($keeper), 'asked kept', 'and lets go of it');
-	$keeper->quit;
 };
 
 subtest 'more locks than can be kept' => sub {
@@ -115,7 +105,6 @@ subtest 'more locks than can be kept' => sub {
 	is($keeper->query_safe("SELECT count(*) FROM generate_series(1, 70) i WHERE zk_unlock('many/' || i)"), 70,
 		'released');
 	is($keeper->query_safe("SELECT count(*) || min(state) FROM zk_locks"), '64kept', '64 are kept');
-	$keeper->quit;
 };
 
 subtest 'a set, and a lock that is held' => sub {
@@ -132,7 +121,6 @@ subtest 'a set, and a lock that is held' => sub {
 	ok($keeper->query_safe("SELECT zk_lock(ARRAY[$names])"), 'a set is taken');
 	$keeper->query_safe("SELECT zk_unlock(ARRAY[$names])");
 	is(states($keeper), '', 'and not kept');
-	$keeper->quit;
 };
 
 subtest 'strangers with the mark' => sub {
@@ -151,10 +139,8 @@ subtest 'strangers with the mark' => sub {
 
 	# one that never answers, and another number of permits; the wait is the caller's
 	$node = forge('silent');
-	$rival->query("SELECT zk_lock('silent', '200ms', 3)");
-	is($rival->sqlstate, '55P03', 'not the permits, but the time');
-	$rival->query("SELECT zk_lock('silent', '20s', 3)");
-	is($rival->sqlstate, '55000', 'with more of it, the permits');
+	assert_query($rival, "SELECT zk_lock('silent', '200ms', 3)", '55P03', 'not the permits, but the time');
+	assert_query($rival, "SELECT zk_lock('silent', '20s', 3)", '55000', 'with more of it, the permits');
 
 	# and who tries finds no deadlock
 	$rival->query_safe("SET deadlock_timeout = '100ms'; SELECT zk_lock('mine')");
@@ -169,8 +155,7 @@ subtest 'one that has no answer is not in a deadlock' => sub {
 	$_->query_safe("SET deadlock_timeout = '200ms'") foreach $keeper, $other;
 	$keeper->query_safe("SELECT zk_lock('x')");
 	$other->query_safe("SELECT zk_lock('y')");
-	$keeper->start_query("SELECT zk_lock('y', '30s')");
-	wait_for_queue($zk, lock_path('y'), 2);
+	start_in_queue($keeper, "SELECT zk_lock('y', '30s')", $zk, lock_path('y'), 2);
 	# and one that is held is: whichever of the two gives way first lets the other go on
 	$other->start_query("SELECT zk_lock('x', '20s')");
 	poll_until { $other->is_done || $keeper->is_done } 'one to give way';
@@ -180,7 +165,6 @@ subtest 'one that has no answer is not in a deadlock' => sub {
 	$first->query_safe('SELECT zk_unlock_all()');
 	$second->wait_result;
 	is(join(' ', sort $error, $second->sqlstate), '00000 40P01', 'a deadlock over a keeper is found');
-	$_->quit foreach $keeper, $other;
 };
 
 done_testing();

@@ -3,14 +3,9 @@
 # PostgreSQL's own locks. One of those who wait for each other gives way, with
 # 40P01 and the whole cycle; the others go on; and who only waits is left alone.
 
-use strict;
-use warnings;
-
-use Test::More;
 use Proxy;
 use Time::HiRes qw(sleep time);
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my %setting = (
@@ -25,18 +20,15 @@ $_->safe_psql('postgres', 'CREATE TABLE account (id int PRIMARY KEY, sum int);
 sub session { return background($node{ $_[0] }); }
 
 # A statement that is to wait for that lock, behind so many others.
-sub wait_behind
+sub wait_behind ($session, $sql, $lock, $length)
 {
-	my ($session, $sql, $lock, $length) = @_;
-	$session->start_query($sql);
-	wait_for_queue($zk, lock_path($lock), $length);
+	start_in_queue($session, $sql, $zk, lock_path($lock), $length);
 	return;
 }
 
 # Until a backend waits for one of PostgreSQL's own locks.
-sub wait_for_row
+sub wait_for_row ($cluster, $session)
 {
-	my ($cluster, $session) = @_;
 	poll_until
 	{
 		$node{$cluster}->safe_psql('postgres',
@@ -47,9 +39,8 @@ sub wait_for_row
 	return;
 }
 
-sub who
+sub who ($cluster, $session)
 {
-	my ($cluster, $session) = @_;
 	return 'rocess ' . $session->pid . " of cluster \"$cluster\", database \"postgres\"";
 }
 
@@ -61,9 +52,8 @@ sub said
 }
 
 # Until so many of those who wait have said so: who says it after them is the last.
-sub wait_until_said
+sub wait_until_said ($count)
 {
-	my ($count) = @_;
 	poll_until { said() == $count } "$count facts", 30;
 	return;
 }
@@ -77,14 +67,12 @@ sub assert_nothing_said
 }
 
 # The one that has given way ends its transaction, and the other one's is granted.
-sub assert_goes_on
+sub assert_goes_on ($other, $victim)
 {
-	my ($other, $victim) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	$victim->query('ROLLBACK');
 	$victim->query_safe('SELECT zk_unlock_all()');
-	$other->wait_result;
-	is($other->sqlstate, '00000', 'the other one goes on');
+	assert_ends($other, '00000', 'the other one goes on');
 	$other->query('COMMIT');
 	$_->quit foreach $victim, $other;
 	return assert_nothing_said();
@@ -96,15 +84,13 @@ subtest 'two sessions of two clusters' => sub {
 	$other->query_safe("BEGIN; SELECT zk_xact_lock('b')");
 	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
 	wait_until_said(1);
-	$other->query("SELECT zk_xact_lock('a')");
-	is($other->sqlstate, '40P01', 'who came last gives way');
+	assert_query($other, "SELECT zk_xact_lock('a')", '40P01', 'who came last gives way');
 	my ($p, $q) = (who('berlin', $one), who('paris', $other));
 	like($other->error, qr/ERROR:  deadlock detected
 DETAIL:  P$q waits for ExclusiveLock on ZooKeeper lock "a"; blocked by p$p\.
 P$p waits for ExclusiveLock on ZooKeeper lock "b"; blocked by p$q\.
 HINT:  See server log for query details\./, 'the cycle is told');
-	$one->wait_result;
-	is($one->sqlstate, '00000', 'the other one goes on, for the transaction is over');
+	assert_ends($one, '00000', 'the other one goes on, for the transaction is over');
 	$other->query('ROLLBACK');
 	ok($node{paris}->log_contains(
 		"Process " . $other->pid . ": SELECT zk_xact_lock\\('a'\\)"), 'the log has the statement');
@@ -134,15 +120,13 @@ foreach my $length (3, 10)
 			wait_behind($ring[$i], "SELECT zk_lock('ring/$next')", "ring/$next", 2);
 		}
 		wait_until_said($length - 1);
-		$ring[-1]->query("SELECT zk_lock('ring/0')");
-		is($ring[-1]->sqlstate, '40P01', 'the last one gives way');
+		assert_query($ring[-1], "SELECT zk_lock('ring/0')", '40P01', 'the last one gives way');
 		is(scalar(() = $ring[-1]->error =~ /waits for/g), $length, 'all are named');
 		is(scalar(grep { $_->is_done } @ring[ 0 .. $#ring - 1 ]), 0, 'nobody else does');
 		$ring[-1]->query_safe('SELECT zk_unlock_all()');
 		foreach my $i (reverse 0 .. $#ring - 1)
 		{
-			$ring[$i]->wait_result;
-			is($ring[$i]->sqlstate, '00000', "$i goes on");
+			assert_ends($ring[$i], '00000', "$i goes on");
 			$ring[$i]->query_safe('SELECT zk_unlock_all()');
 		}
 		$_->quit foreach @ring;
@@ -184,15 +168,12 @@ subtest 'a semaphore' => sub {
 	wait_behind($first, "SELECT zk_lock('c')", 'c', 2);
 	wait_until_said(2);
 	ok(!$first->is_done && !$waiter->is_done, 'a permit may still be let go of');
-	$second->query("SELECT zk_lock('d')");
-	is($second->sqlstate, '40P01', 'now none can be');
+	assert_query($second, "SELECT zk_lock('d')", '40P01', 'now none can be');
 	is(scalar(() = $second->error =~ /waits for/g), 2, 'the shortest cycle is told');
 	$second->query_safe('SELECT zk_unlock_all()');
-	$waiter->wait_result;
-	is($waiter->sqlstate, '00000', 'the permit is enough for the waiter');
+	assert_ends($waiter, '00000', 'the permit is enough for the waiter');
 	$waiter->query_safe('SELECT zk_unlock_all()');
-	$first->wait_result;
-	is($first->sqlstate, '00000', 'and the first goes on');
+	assert_ends($first, '00000', 'and the first goes on');
 	$_->quit foreach $first, $second, $waiter;
 	assert_nothing_said();
 };
@@ -203,8 +184,7 @@ subtest 'a row first, then the lock' => sub {
 	$row->query_safe('BEGIN; UPDATE account SET sum = 1 WHERE id = 1');
 	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 1');
 	wait_for_row('berlin', $lock);
-	$row->query("SELECT zk_xact_lock('e')");
-	is($row->sqlstate, '40P01', 'who waits for ZooKeeper gives way');
+	assert_query($row, "SELECT zk_xact_lock('e')", '40P01', 'who waits for ZooKeeper gives way');
 	my ($p, $q) = (who('berlin', $row), who('berlin', $lock));
 	like($row->error, qr/DETAIL:  P$p waits for ExclusiveLock on ZooKeeper lock "e"; blocked by p$q\.
 P$q waits for ShareLock on transaction \d+; blocked by p$p\./, 'both waits are told');
@@ -218,8 +198,7 @@ subtest 'the lock first, then a row' => sub {
 	$row->query_safe('BEGIN; UPDATE account SET sum = 1 WHERE id = 1');
 	wait_behind($row, "SELECT zk_xact_lock('e')", 'e', 2);
 	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 1');
-	$row->wait_result;
-	is($row->sqlstate, '40P01', 'who waits for ZooKeeper gives way, though it came first');
+	assert_ends($row, '40P01', 'who waits for ZooKeeper gives way, though it came first');
 	assert_goes_on($lock, $row);
 };
 
@@ -236,12 +215,10 @@ subtest 'over a row, a stranger in between, and another cluster' => sub {
 	wait_for_row('berlin', $lock);
 	wait_behind($row, "SELECT zk_xact_lock('f')", 'f', 2);
 	wait_until_said(2);
-	$abroad->query("SELECT zk_lock('g')");
-	is($abroad->sqlstate, '40P01', 'who came last gives way');
+	assert_query($abroad, "SELECT zk_lock('g')", '40P01', 'who came last gives way');
 	is(scalar(() = $abroad->error =~ /waits for/g), 3, 'three are in the cycle');
 	$abroad->query_safe('SELECT zk_unlock_all()');
-	$row->wait_result;
-	is($row->sqlstate, '00000', 'the others go on');
+	assert_ends($row, '00000', 'the others go on');
 	$row->query_safe('COMMIT');
 	$between->wait_result;
 	$between->query_safe('COMMIT');
@@ -271,8 +248,7 @@ subtest 'a parallel worker waits for a table' => sub {
 			WHERE backend_type = 'parallel worker' AND wait_event_type = 'Lock'") eq 't';
 	}
 	'a worker to wait', 30;
-	$table->query("SELECT zk_xact_lock('p')");
-	is($table->sqlstate, '40P01', 'it is found');
+	assert_query($table, "SELECT zk_xact_lock('p')", '40P01', 'it is found');
 	like($table->error, qr/waits for AccessShareLock on relation \d+ of database \d+; blocked by/,
 		'and said what for');
 	assert_goes_on($query, $table);
@@ -300,8 +276,7 @@ subtest 'a transaction that is deferrable' => sub {
 
 	$begin->();
 	$wait_for_snapshot->();
-	$writer->query("SELECT zk_xact_lock('safe')");
-	is($writer->sqlstate, '40P01', 'who waits for ZooKeeper gives way');
+	assert_query($writer, "SELECT zk_xact_lock('safe')", '40P01', 'who waits for ZooKeeper gives way');
 	my ($p, $q) = (who('berlin', $writer), who('berlin', $reader));
 	like($writer->error, qr/DETAIL:  P$p waits for ExclusiveLock on ZooKeeper lock "safe"; blocked by p$q\.
 P$q waits for a safe snapshot; blocked by p$p\./, 'and it is told what for');
@@ -315,8 +290,7 @@ P$q waits for a safe snapshot; blocked by p$p\./, 'and it is told what for');
 	wait_behind($abroad, "SELECT zk_lock('safe')", 'safe', 2);
 	wait_behind($writer, "SELECT zk_xact_lock('abroad')", 'abroad', 2);
 	$wait_for_snapshot->($writer);
-	$writer->wait_result;
-	is($writer->sqlstate, '40P01', 'also if it came first');
+	assert_ends($writer, '40P01', 'also if it came first');
 	$writer->query('ROLLBACK');
 	$reader->wait_result;
 	$reader->query_safe('COMMIT; SELECT zk_unlock_all()');
@@ -331,8 +305,7 @@ subtest 'who waits last need not look last' => sub {
 	$hasty->query_safe("SET deadlock_timeout = '100ms'; SELECT zk_lock('b')");
 	wait_behind($patient, "SELECT zk_lock('b')", 'b', 2);
 	$hasty->start_query("SELECT zk_lock('a')");
-	$patient->wait_result;
-	is($patient->sqlstate, '40P01', 'who says it last gives way');
+	assert_ends($patient, '40P01', 'who says it last gives way');
 	assert_goes_on($hasty, $patient);
 };
 
@@ -356,11 +329,9 @@ subtest 'the reply to what was said is lost' => sub {
 	$proxy->heal;
 	poll_until { $proxy->is_sprung } 'it to be looked at', 30;
 	$proxy->heal;
-	$other->query("SELECT zk_lock('a')");
-	is($other->sqlstate, '40P01', 'who came last gives way');
+	assert_query($other, "SELECT zk_lock('a')", '40P01', 'who came last gives way');
 	$other->query_safe('SELECT zk_unlock_all()');
-	$one->wait_result;
-	is($one->sqlstate, '00000', 'the other one goes on');
+	assert_ends($one, '00000', 'the other one goes on');
 	assert_nothing_said();
 	$_->quit foreach $one, $other;
 	$proxy->stop;
@@ -397,8 +368,7 @@ subtest 'what was said is deleted by a stranger' => sub {
 	$other->start_query("SELECT zk_lock('a')");
 	my $victim;
 	poll_until { ($victim) = grep { $_->is_done } $one, $other; $victim } 'one to give way', 60;
-	$victim->wait_result;
-	is($victim->sqlstate, '40P01', 'it is said again, and found');
+	assert_ends($victim, '40P01', 'it is said again, and found');
 	assert_goes_on((grep { $_ != $victim } $one, $other), $victim);
 	$stranger->close;
 };
@@ -420,8 +390,7 @@ subtest 'what one says of others does not count' => sub {
 	ok(!$one->is_done, 'who waits for it waits');
 	$stranger->close;
 	$holder->query_safe('SELECT zk_unlock_all()');
-	$one->wait_result;
-	is($one->sqlstate, '00000', 'until the lock is released');
+	assert_ends($one, '00000', 'until the lock is released');
 	$one->query_safe('SELECT zk_unlock_all()');
 	$waiter->wait_result;
 	$_->quit foreach $one, $holder, $waiter;
@@ -472,9 +441,7 @@ subtest 'nobody may say anything' => sub {
 	poll_until { $node{berlin}->log_contains('deadlocks over ZooKeeper locks go unseen by process ' . $one->pid) }
 	'the log to say so', 30;
 	$other->quit;
-	$one->wait_result;
-	is($one->sqlstate, '00000', 'it is granted');
-	$one->quit;
+	assert_ends($one, '00000', 'it is granted');
 	$stranger->close;
 };
 
@@ -488,8 +455,7 @@ subtest 'without shared memory' => sub {
 	$row->start_query("SELECT zk_xact_lock('e')");
 	poll_until { 2 == (my @queue = $zk->ephemerals('/madrid/e/')) } 'it to wait', 30;
 	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 1');
-	$row->wait_result;
-	is($row->sqlstate, '40P01', 'who waits for ZooKeeper gives way');
+	assert_ends($row, '40P01', 'who waits for ZooKeeper gives way');
 	assert_goes_on($lock, $row);
 	$node->stop;
 };

@@ -5,12 +5,7 @@
 #
 # DEADLOCK_REPEATS: how often all that is done.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $rounds = 25;    # transactions of each session
 my $repeats = $ENV{DEADLOCK_REPEATS} // 1;
@@ -27,9 +22,8 @@ $_->safe_psql('postgres', 'CREATE TABLE account (id int PRIMARY KEY, sum int);
 
 # Transactions that take so many things of eight each, in that order: locks, two of
 # them shared now and then, and rows.  Says how many deadlocks there were.
-sub workload
+sub workload ($order, $timeout, $nrounds)
 {
-	my ($order, $timeout, $nrounds) = @_;
 	return "SET deadlock_timeout = '$timeout';
 		DO \$\$
 		DECLARE thing int; ndeadlocks int := 0; nwaits int := 0;
@@ -59,9 +53,8 @@ sub workload
 }
 
 # All sessions at once.  Result: how many deadlocks there were.
-sub run_all
+sub run_all ($sql, @sessions)
 {
-	my ($sql, @sessions) = @_;
 	$_->start_query($sql) foreach @sessions;
 	my $ndeadlocks = 0;
 	foreach my $session (@sessions)

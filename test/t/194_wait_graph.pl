@@ -1,12 +1,7 @@
 
 # Who waits for whom, over all clusters: as rows, for one process, and as a picture.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my %setting = (
@@ -25,10 +20,8 @@ $holder->query_safe(q{SELECT zk_lock('a "quoted" <name>')});
 $abroad->query_safe("SELECT zk_lock('b')");
 $row->query_safe('BEGIN; UPDATE account SET id = 2');
 $stuck->query_safe("SELECT zk_lock('c')");
-$abroad->start_query(q{SELECT zk_lock_shared('a "quoted" <name>')});
-wait_for_queue($zk, lock_path('a "quoted" <name>'), 2);
-$row->start_query("SELECT zk_lock('b')");
-wait_for_queue($zk, lock_path('b'), 2);
+start_in_queue($abroad, q{SELECT zk_lock_shared('a "quoted" <name>')}, $zk, lock_path('a "quoted" <name>'), 2);
+start_in_queue($row, "SELECT zk_lock('b')", $zk, lock_path('b'), 2);
 $stuck->start_query('UPDATE account SET id = 3');
 poll_until
 {
@@ -75,8 +68,7 @@ $_->close foreach @crowd;
 # Without preloading a process is known by what its queue node says.
 my $oslo = cluster('oslo', $zk);
 my $lonely = background($oslo);
-$lonely->start_query("SELECT zk_lock('b')");
-wait_for_queue($zk, lock_path('b'), 3);
+start_in_queue($lonely, "SELECT zk_lock('b')", $zk, lock_path('b'), 3);
 my $blocking = 'SELECT blocked_by_pid FROM zk_blocking(' . $lonely->pid . ')';
 is($oslo->safe_psql('postgres', $blocking), $abroad->pid, 'not preloaded');
 is($berlin->safe_psql('postgres', $blocking), '', 'a process of another cluster with that number');

@@ -3,14 +3,9 @@
 # timeout x what the caller meets. Each cell is a lock of its own and one assertion;
 # promise() is the table of what must come out. It knows the documents, not the code.
 
-use strict;
-use warnings;
-
 use Peer;
-use Test::More;
 use Time::HiRes qw(sleep time);
 use ZkLockTest;
-use ZooKeeper;
 
 # How long a call of a cell waits that is to be refused, and one that is to be granted.
 my ($short, $long) = (30, 10_000);
@@ -85,9 +80,8 @@ is in t/410_interop_matrix.pl.
 #   queue   the rows of zk_lock_queue() then: state, mode, style
 #   nodes   how many nodes of contenders there are then
 #   left    how many when all have let go
-sub promise
+sub promise ($cell)
 {
-	my ($cell) = @_;
 	my ($situation, $kind, $timeout) = @$cell{qw(situation kind timeout)};
 	my $in_time = $timeout ne 'try 0';
 	my $in_vain = $timeout eq 'lock in time' ? '55P03' : 'refused';
@@ -128,9 +122,8 @@ sub promise
 	die "nothing is promised for $situation";
 }
 
-sub outcome
+sub outcome ($result, $rows, $left = undef)
 {
-	my ($result, $rows, $left) = @_;
 	my $nodes = 0;
 	$nodes += $_->{nodes} foreach @$rows;
 	return {
@@ -141,9 +134,8 @@ sub outcome
 }
 
 # Who is ahead of the caller, each as kind and style.
-sub holders
+sub holders ($cell)
 {
-	my ($cell) = @_;
 	my ($situation, $kind, $style) = @$cell{qw(situation kind style)};
 	my $is_semaphore = $kind eq 'permits 3';
 	return $foreign{$situation} if $foreign{$situation};
@@ -155,17 +147,15 @@ sub holders
 	return [ 'exclusive', $style ];
 }
 
-sub waiter
+sub waiter ($cell)
 {
-	my ($cell) = @_;
 	return [ $cell->{kind} eq 'permits 3' ? 'permits 3' : 'exclusive', $cell->{style} ];
 }
 
 # Only the session of a plain exclusive lock of that style keeps it, and only if it
 # has met nobody.
-sub is_kept
+sub is_kept ($cell)
 {
-	my ($cell) = @_;
 	return $cell->{keep} eq 'on' && $cell->{kind} eq 'exclusive' && $cell->{style} eq 'curator';
 }
 
@@ -173,9 +163,8 @@ sub held { return map { row('held', @$_) } @_; }
 sub waiting { return map { row('waiting', @$_) } @_; }
 
 # A semaphore's nodes, and a reader's of style "curator", are zklock's own.
-sub row
+sub row ($state, $kind, $style)
 {
-	my ($state, $kind, $style) = @_;
 	my $mode = $kind eq 'shared' ? 'shared' : 'exclusive';
 	my $shown = $kind eq 'permits 3' || "$kind $style" eq 'shared curator' ? 'zklock' : $style;
 	return { row => "$state $mode $shown", nodes => $shown eq 'all' ? 3 : 1 };
@@ -184,9 +173,8 @@ sub row
 # The rest makes these situations, and looks.
 
 # The calls of SQL, and what lets go of the lock again.
-sub call
+sub call ($name, $kind, $scope, $timeout, $milliseconds = undef)
 {
-	my ($name, $kind, $scope, $timeout, $milliseconds) = @_;
 	my %part = (session => '', transaction => 'xact_', call => 'call_');
 	my $try = $timeout eq 'lock in time' ? '' : 'try_';
 	my $shared = $kind eq 'shared' ? '_shared' : '';
@@ -195,24 +183,21 @@ sub call
 	return "SELECT zk_$try$part{$scope}lock$shared('$name'$bound$permits)";
 }
 
-sub call_of
+sub call_of ($cell, $milliseconds)
 {
-	my ($cell, $milliseconds) = @_;
 	return call(@$cell{qw(name kind scope timeout)}, $milliseconds);
 }
 
-sub unlock
+sub unlock ($name, $kind)
 {
-	my ($name, $kind) = @_;
 	return 'SELECT zk_unlock' . ($kind eq 'shared' ? '_shared' : '') . "('$name')";
 }
 
 sub style_of { return "SET zklock.node_style = '$_[0]'"; }
 
 # Statements in a row, each after a word that its outcome is found by.
-sub start_script
+sub start_script ($session, @items)
 {
-	my ($session, @items) = @_;
 	my $script = '';
 	while (my ($word, $sql) = splice @items, 0, 2)
 	{
@@ -222,9 +207,8 @@ sub start_script
 	return;
 }
 
-sub end_script
+sub end_script ($session)
 {
-	my ($session) = @_;
 	my (%found, @lines);
 	my $took = 0;
 	foreach my $line (split /\n/, $session->wait_result)
@@ -243,17 +227,15 @@ sub end_script
 	return \%found;
 }
 
-sub script
+sub script ($session, @items)
 {
-	my ($session, @items) = @_;
 	start_script($session, @items);
 	return end_script($session);
 }
 
 # A session; errors do not end its transaction.
-sub open_session
+sub open_session ($cluster, $keep)
 {
-	my ($cluster, $keep) = @_;
 	my $session = background($node{$cluster});
 	$session->query_safe("\\set ON_ERROR_ROLLBACK on\n\\timing on\n"
 		  . 'SET zklock.keep = ' . ($keep eq 'on' ? "'10min'" : '0'));
@@ -261,9 +243,8 @@ sub open_session
 }
 
 # How many nodes stand in the queue of each of these locks.
-sub count_nodes
+sub count_nodes (@names)
 {
-	my (@names) = @_;
 	my %count;
 	foreach my $name (@names)
 	{
@@ -274,9 +255,8 @@ sub count_nodes
 	return \%count;
 }
 
-sub read_queues
+sub read_queues (@names)
 {
-	my (@names) = @_;
 	my %rows = map { $_ => '' } @names;
 	my $list = join ', ', map { "'$_'" } @names;
 	my $out = $observer->query_safe(
@@ -294,9 +274,8 @@ sub read_queues
 # Where much is broken there is no use in so much patience.
 my $patience = 5;
 
-sub settle
+sub settle ($ask, $cells, $found, $promised)
 {
-	my ($ask, $cells, $found, $promised) = @_;
 	my $until = time + $patience;
 	while (1)
 	{
@@ -310,25 +289,22 @@ sub settle
 	return;
 }
 
-sub look
+sub look (@looked)
 {
-	my (@looked) = @_;
 	settle(\&read_queues, \@looked, 'queue', 'queue');
 	settle(\&count_nodes, \@looked, 'nodes', 'nodes');
 	return;
 }
 
-sub look_what_is_left
+sub look_what_is_left (@looked)
 {
-	my (@looked) = @_;
 	settle(\&count_nodes, \@looked, 'left', 'left');
 	return;
 }
 
 # The cells of a situation: those that differ in style and kind make a batch.
-sub batches
+sub batches ($situation, %only)
 {
-	my ($situation, %only) = @_;
 	my @batches;
 	foreach my $scope (@{ $only{scopes} || \@scopes })
 	{
@@ -341,9 +317,8 @@ sub batches
 	return @batches;
 }
 
-sub cells_of
+sub cells_of ($situation, $scope, $keep, $timeout)
 {
-	my ($situation, $scope, $keep, $timeout) = @_;
 	my @batch;
 	foreach my $style (@styles)
 	{
@@ -388,9 +363,8 @@ foreach my $keep (@keeps)
 }
 
 # Those ahead of the caller take the locks of these cells.
-sub take_ahead
+sub take_ahead (@batch)
 {
-	my (@batch) = @_;
 	my @sessions = @{ $holder{ $batch[0]{keep} } };
 	foreach my $number (0 .. $#sessions)
 	{
@@ -411,18 +385,16 @@ sub take_ahead
 	return;
 }
 
-sub release_ahead
+sub release_ahead ($keep)
 {
-	my ($keep) = @_;
 	$_->query_safe('SELECT zk_unlock_all()') foreach @{ $holder{$keep} };
 	return;
 }
 
 # What a call has come to; a try in vain that took longer than it may, or one that
 # did not wait as long as it was told to, is another matter.
-sub verdict
+sub verdict ($cell, $outcome)
 {
-	my ($cell, $outcome) = @_;
 	my ($result, $took) = @$outcome{qw(result took)};
 	my $is_try = $cell->{timeout} eq 'try 0';
 	return "$result, but not at once" if $is_try && $result =~ /^(refused|55000)$/ && $took > $at_once;
@@ -431,9 +403,8 @@ sub verdict
 }
 
 # The caller makes the calls of a batch, and lets go. Then those ahead do, by $release.
-sub call_and_look
+sub call_and_look ($release, @batch)
 {
-	my ($release, @batch) = @_;
 	my ($scope, $keep, $timeout) = @{ $batch[0] }{qw(scope keep timeout)};
 	my $session = $caller{$keep};
 	$session->query_safe('BEGIN') if $scope ne 'session';
@@ -445,6 +416,7 @@ sub call_and_look
 	foreach my $cell ((grep { $_->{got}{result} =~ /not at once|^08/ } @batch) x 3)
 	{
 		next if $cell->{got}{result} !~ /not at once|^08/;
+		note("again: $cell->{name}: $cell->{got}{result}");
 		$found = script($session, style => style_of($cell->{style}),
 			$cell->{name} => call_of($cell, 10 * $short));
 		$cell->{got}{result} = verdict($cell, $found->{ $cell->{name} });
@@ -508,9 +480,8 @@ foreach my $situation ('held', 'partly held', 'other permits', 'other style')
 }
 
 # Until so many nodes stand in the queue.
-sub wait_for_nodes
+sub wait_for_nodes ($name, $count)
 {
-	my ($name, $count) = @_;
 	return if eval { poll_until { count_nodes($name)->{$name} >= $count } 'nodes', $patience };
 	diag("$name: not $count nodes");
 	$patience = 1;
@@ -518,18 +489,16 @@ sub wait_for_nodes
 }
 
 # The nodes of those ahead and, with $more, of those who join them.
-sub nodes_of
+sub nodes_of (@who)
 {
-	my (@who) = @_;
 	my $nodes = 0;
 	$nodes += $_->{nodes} foreach held(@who);
 	return $nodes;
 }
 
 # One behind the other, and each has its turn.
-sub let_in_turn
+sub let_in_turn ($cell)
 {
-	my ($cell) = @_;
 	my ($keep, $name) = @$cell{qw(keep name)};
 	my ($session, $ahead) = ($caller{$keep}, $waiter{$keep});
 	my @waiter = @{ waiter($cell) };
@@ -593,9 +562,8 @@ my @sets = map {
 
 # The caller holds one lock and waits for the cell's, which the others hold, who wait
 # for the caller's in their turn. Each lets go when its call is over.
-sub lock_each_other
+sub lock_each_other (@batch)
 {
-	my (@batch) = @_;
 	my %of = map { $batch[$_]{name} => $sets[$_] } 0 .. $#batch;
 	my $keep = $batch[0]{keep} eq 'on' ? "'10min'" : '0';
 	my $end = $batch[0]{timeout} eq 'lock in time' ? 'ROLLBACK' : 'COMMIT';
@@ -651,9 +619,8 @@ subtest 'deadlocked' => sub {
 };
 
 # A session's number in the ensemble, signed, and its program.
-sub session_of
+sub session_of ($session)
 {
-	my ($session) = @_;
 	my ($id, $program) = $session->query_safe('SELECT session_id, program_pid FROM zk_session') =~
 	  /^(?:0x)?([0-9a-f]+)\|(\d+)/;
 	return (unpack('q>', pack('H16', sprintf('%016s', $id))), $program);
@@ -661,9 +628,8 @@ sub session_of
 
 # The ensemble ends that session, as if it had been silent for too long. Meanwhile
 # its program stands still, or it would take the session back.
-sub end_session
+sub end_session ($id, $program)
 {
-	my ($id, $program) = @_;
 	kill STOP => $program;
 	$zk->client(session => $id)->close;
 	kill CONT => $program;
@@ -671,9 +637,8 @@ sub end_session
 }
 
 # The caller has the lock when it happens.
-sub lose
+sub lose ($blow, $cell)
 {
-	my ($blow, $cell) = @_;
 	my ($name, $kind, $scope) = @$cell{qw(name kind scope)};
 	my $session = $caller{ $cell->{keep} };
 	my $taker = $waiter{ $cell->{keep} };
@@ -699,9 +664,8 @@ sub lose
 	return;
 }
 
-sub evict
+sub evict ($name, $position)
 {
-	my ($name, $position) = @_;
 	my $is = $observer->query_safe(
 		"SELECT zk_evict('$name', token) FROM zk_lock_queue('$name') WHERE position = $position");
 	diag("$name: not evicted") if $is ne 't';
@@ -714,9 +678,8 @@ my %blow = (
 	lost => sub { my ($session) = @_; end_session(@$session) });
 
 # The caller waits when it happens. It learns of it in its turn.
-sub lose_in_line
+sub lose_in_line ($blow, $cell)
 {
-	my ($blow, $cell) = @_;
 	my ($name, $keep) = @$cell{qw(name keep)};
 	my $session = $caller{$keep};
 	take_ahead($cell);

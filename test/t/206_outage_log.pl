@@ -2,14 +2,9 @@
 # What the server's log tells of an outage: a line of each backend that holds or waits
 # for locks, and nothing of others.
 
-use strict;
-use warnings;
-
 use Proxy;
 use PostgreSQL::Test::Utils qw(slurp_file);
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->connect_string);
@@ -18,18 +13,16 @@ my $node = cluster('berlin', $zk, servers => $proxy->address,
 my $address = $proxy->address;
 
 # The lines of that kind, each with its DETAIL.
-sub lines
+sub lines ($what)
 {
-	my ($what) = @_;
 	my $log = slurp_file($node->logfile);
 	my @lines = $log =~ /LOG:  (ZooKeeper session 0x[0-9a-f]+ (?:$what).*(?:\n.*DETAIL:  .*)?)/g;
 	return @lines;
 }
 
 # Until so many have told it; those given look now and then.
-sub wait_for_lines
+sub wait_for_lines ($what, $count, @sessions)
 {
-	my ($what, $count, @sessions) = @_;
 	poll_until
 	{
 		$_->query('SELECT 1') foreach @sessions;
@@ -106,8 +99,6 @@ subtest 'not to the client' => sub {
 	}
 	'it to be back', 30;
 	unlike($told, qr/ZooKeeper session/, 'not to its client');
-	$session->quit;
 };
 
-$proxy->stop;
 done_testing();

@@ -4,16 +4,11 @@
 # not, and nobody knows. There must be exactly one node in the end, or none: an
 # orphan would hold the lock for as long as the backend lives.
 
-use strict;
-use warnings;
-
 use File::Temp ();
 use Proxy;
 use Refusals;
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 # Empty znodes of locks stay: what is cut off here is the create of the node.
 my $zk = ZooKeeper->new(

@@ -3,13 +3,8 @@
 # installation: its session's program finds the end of its input. The session
 # timeout has nothing to do with it.
 
-use strict;
-use warnings;
-
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 my $session_timeout = 20;
 my %setting = (
@@ -19,9 +14,8 @@ my %setting = (
 # A holder in one cluster and a waiter in another; the holder ends, and the
 # waiter has the lock long before the session timeout. A bystander's lock goes,
 # too, where all backends of the cluster do.
-sub holder_ends
+sub holder_ends ($crashing, $other, $zk, $end, $what)
 {
-	my ($crashing, $other, $zk, $end, $what) = @_;
 	my ($holder, $bystander) = (background($crashing), background($crashing));
 	my $waiter = background($other);
 	my $path = lock_path('crash');
@@ -30,8 +24,7 @@ sub holder_ends
 	is($holder->query_safe('SELECT session_timeout_ms FROM zk_session'),
 		1000 * $session_timeout, "$what: session timeout as asked for");
 	$bystander->query_safe("SELECT zk_lock('bystander')");
-	$waiter->start_query("SELECT zk_lock('crash')");
-	wait_for_queue($zk, $path, 2);
+	start_in_queue($waiter, "SELECT zk_lock('crash')", $zk, $path, 2);
 	my $start = time;
 	$end->($holder);
 	$waiter->wait_result;

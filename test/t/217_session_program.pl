@@ -2,14 +2,9 @@
 # The session's program: whatever happens to it costs its backend the session and
 # nobody else anything, and whatever happens to the backend leaves nothing behind.
 
-use strict;
-use warnings;
-
 use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 my $session_timeout = 4;
 # The one for sessions with TLS has another name.
@@ -24,16 +19,14 @@ my $other = cluster('paris', $zk, %setting);
 my $path = lock_path('program');
 my $postmaster = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
 
-sub program_of
+sub program_of ($session)
 {
-	my ($session) = @_;
 	return $session->query_safe('SELECT program_pid FROM zk_session');
 }
 
 # Somebody else can have the lock, and has it long before a timeout of a minute.
-sub assert_free
+sub assert_free ($name, $what)
 {
-	my ($name, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	return is(
 		$other->safe_psql('postgres', "SELECT zk_try_lock('$name', '60s')"), 't', $what);
@@ -64,10 +57,8 @@ foreach my $signal (qw(KILL SEGV ABRT))
 		$holder->query_safe("SELECT zk_lock('program')");
 		my $token = $holder->query_safe("SELECT zk_fencing_token('program')");
 		kill $signal, program_of($holder);
-		poll_until { !session_programs($holder->pid) } 'it to be reaped', 10;
-		pass('no zombie stays, though the backend is idle');
-		$holder->query("CREATE TABLE never_$signal ()");
-		is($holder->sqlstate, '40001', 'a transaction that writes is refused');
+		assert_soon { !session_programs($holder->pid) } 'no zombie stays, though the backend is idle', 10;
+		assert_query($holder, "CREATE TABLE never_$signal ()", '40001', 'a transaction that writes is refused');
 		like($holder->error,
 			qr/lock "program" was lost\nDETAIL:  The lock was given up at .*program of the session.*has ended/,
 			'and the reason is named');
@@ -96,8 +87,7 @@ subtest 'while a statement runs' => sub {
 	$holder->start_query('SELECT pg_sleep(60)');
 	wait_for_sleep($node, $holder->pid);
 	kill 'KILL', $program;
-	$holder->wait_result;
-	is($holder->sqlstate, '40001', 'it is canceled');
+	assert_ends($holder, '40001', 'it is canceled');
 	cmp_ok(time - $start, '<', 30, 'at once');
 	$holder->query_safe('SELECT zk_unlock_all()');
 	assert_free('program', 'the lock is free');
@@ -112,7 +102,6 @@ subtest 'while a statement runs' => sub {
 	poll_until { !session_programs($holder->pid) } 'it to be reaped', 30;
 	$bystander->query_safe('SELECT pg_advisory_unlock(17)');
 	is($holder->wait_result, '|17', 'without a lock nothing is canceled');
-	$_->quit foreach $holder, $bystander;
 };
 
 # The ensemble would keep the session for a minute.
@@ -154,9 +143,7 @@ subtest 'while a statement runs that has left something unread' => sub {
 	$holder->start_query("SELECT zk_try_lock('rival', '500ms'), pg_sleep(60)");
 	wait_for_sleep($node, $holder->pid);
 	kill 'KILL', $program;
-	$holder->wait_result;
-	is($holder->sqlstate, '40001', 'the reason for the cancellation is found');
-	$_->quit foreach $holder, $rival;
+	assert_ends($holder, '40001', 'the reason for the cancellation is found');
 };
 
 subtest 'while it waits' => sub {
@@ -164,8 +151,7 @@ subtest 'while it waits' => sub {
 	$holder->query_safe("SELECT zk_lock('program')");
 	$waiter->query_safe("SELECT zk_is_held('program'), zk_try_lock('program')");
 	my $program = program_of($waiter);
-	$waiter->start_query("SELECT zk_lock('program') > 0");
-	wait_for_queue($zk, $path, 2);
+	start_in_queue($waiter, "SELECT zk_lock('program') > 0", $zk, $path, 2);
 	kill 'KILL', $program;
 	poll_until
 	{
@@ -246,14 +232,11 @@ subtest 'a backend that stands still' => sub {
 	my ($holder, $waiter) = (background($node), background($other));
 	$holder->query_safe("SELECT zk_lock('program')");
 	$holder->query_safe('BEGIN; CREATE TABLE never ()');
-	$waiter->start_query("SELECT zk_lock('program')");
-	wait_for_queue($zk, $path, 2);
+	start_in_queue($waiter, "SELECT zk_lock('program')", $zk, $path, 2);
 	kill 'STOP', $holder->pid;
-	$waiter->wait_result;
-	is($waiter->sqlstate, '00000', 'loses its locks');
+	assert_ends($waiter, '00000', 'loses its locks');
 	kill 'CONT', $holder->pid;
-	$holder->query('COMMIT');
-	is($holder->sqlstate, '40001', 'and does not commit');
+	assert_query($holder, 'COMMIT', '40001', 'and does not commit');
 	like($holder->error, qr/stood still/, 'for that reason');
 	$_->quit foreach $holder, $waiter;
 	assert_no_nodes($zk, $path, 'nothing left');
@@ -274,9 +257,8 @@ subtest 'an idle backend whose session was given up blocks nobody' => sub {
 	$second->start;
 	$waiter->query_safe("SELECT zk_lock('program', '60s')");
 	is($waiter->sqlstate, '00000', 'the lock is to be had');
-	poll_until { !grep { $_ == $program } session_programs($holder->pid) }
-	'its program to end', 30;
-	pass('its program has ended the session');
+	assert_soon { !grep { $_ == $program } session_programs($holder->pid) }
+	'its program has ended the session', 30;
 	$_->quit foreach $holder, $waiter;
 	$second->stop;
 };
@@ -290,8 +272,7 @@ subtest 'signals' => sub {
 	$holder->start_query('SELECT pg_sleep(60)');
 	wait_for_sleep($node, $holder->pid);
 	$node->safe_psql('postgres', "SELECT pg_cancel_backend(${\$holder->pid})");
-	$holder->wait_result;
-	is($holder->sqlstate, '57014', 'a cancel is for the backend');
+	assert_ends($holder, '57014', 'a cancel is for the backend');
 	is($holder->query_safe("SELECT zk_is_held('program')"), 't', 'the lock stays');
 	is(program_of($holder), $program, 'and the program');
 	$holder->quit;
@@ -314,7 +295,6 @@ subtest 'COPY PROGRAM' => sub {
 	like($session->error, qr/child process exited with exit code 3/,
 		'its end is PostgreSQL\'s to learn of');
 	is($session->query_safe("SELECT zk_is_held('program')"), 't', 'the lock is held');
-	$session->quit;
 };
 
 subtest 'many descriptors, and none' => sub {
@@ -342,7 +322,6 @@ subtest 'many descriptors, and none' => sub {
 	system_or_bail('prlimit', '--pid', $session->pid, '--nofile=4096:4096');
 	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/,
 		'with more of them it works again');
-	$session->quit;
 };
 
 # PostgreSQL's own limit, which other extensions use up.
@@ -383,9 +362,8 @@ subtest 'no external descriptors' => sub {
 };
 
 # Ticks of a hundredth of a second that a process has used.
-sub ticks
+sub ticks ($pid)
 {
-	my ($pid) = @_;
 	my @field = split ' ', slurp_file("/proc/$pid/stat") =~ s/.*\) //r;
 	return $field[11] + $field[12];
 }
@@ -418,15 +396,13 @@ subtest 'no more processes' => sub {
 	my $session = background($node);
 	$session->query_safe("LOAD 'zklock'");
 	system_or_bail('prlimit', '--pid', $session->pid, '--nproc=1:4096');
-	$session->query("SELECT zk_lock('program')");
-	is($session->sqlstate, '53000', 'SQLSTATE');
+	assert_query($session, "SELECT zk_lock('program')", '53000', 'SQLSTATE');
 	like($session->error,
 		qr/could not start a ZooKeeper session\nDETAIL:  Could not start the program ".*$program_file": .*\nHINT:  Raise the limits of processes, .*zk_check\(\)/,
 		'message');
 	system_or_bail('prlimit', '--pid', $session->pid, '--nproc=4096:4096');
 	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/,
 		'the same backend works when there are');
-	$session->quit;
 };
 
 # The library finds its program wherever both are; and what it finds may be
@@ -467,15 +443,12 @@ subtest 'a relocated installation' => sub {
 		is($session->query_safe("SELECT zk_is_held('program')"), 't',
 			"$what: sessions that are there go on");
 		my $new = background($other);
-		$new->query("SELECT zk_lock('new')");
-		is($new->sqlstate, '08006', "$what: a new one is refused");
+		assert_query($new, "SELECT zk_lock('new')", '08006', "$what: a new one is refused");
 		like($new->error, $message, "$what: with the reason");
-		$new->quit;
 	}
 	unlink "$moved/$program_file";
 	my $new = background($other);
-	$new->query("SELECT zk_lock('new')");
-	is($new->sqlstate, '53000', 'none at all');
+	assert_query($new, "SELECT zk_lock('new')", '53000', 'none at all');
 	like($new->error, qr/No such file or directory/, 'is named');
 	$_->quit foreach $new, $session;
 	$set_library->($from);
@@ -490,9 +463,8 @@ subtest 'a thousand locks, and a program that does not read' => sub {
 	$session->query_safe('ROLLBACK');
 	cmp_ok(time - $start, '<', 30, 'an abort does not hang');
 	kill 'CONT', $program;
-	poll_until { !(my @nodes = $zk->ephemerals(lock_path('x' x 200))) }
-	'all nodes to go', 60;
-	pass('and all nodes go');
+	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('x' x 200))) }
+	'and all nodes go', 60;
 	$session->query_safe("SELECT zk_lock('program')");
 	$session->quit;
 	assert_no_nodes($zk, $path, 'nothing left');
@@ -509,9 +481,8 @@ subtest 'exit with requests under way' => sub {
 	  foreach map { $_->pid } @sessions;
 	$_->wait_result, $_->quit foreach @sessions;
 	assert_no_programs('nothing is left', @sessions);
-	poll_until { !(my @nodes = $zk->ephemerals(lock_path('many') . '/')) }
-	'all nodes to go', 30;
-	pass('nor a node');
+	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('many') . '/')) }
+	'nor a node', 30;
 };
 
 # One that is lost is made up for when the session timeout has passed.
@@ -551,9 +522,8 @@ subtest 'backends that come and go' => sub {
 	my @pids = split /\n/, $node->safe_psql('postgres', 'SELECT pid FROM come');
 	is(scalar @pids, 100, 'so many backends');
 	assert_no_programs('leave nothing', @pids);
-	poll_until { !(my @nodes = $zk->ephemerals(lock_path('come') . '/')) }
-	'all nodes to go', 30;
-	pass('nor a node');
+	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('come') . '/')) }
+	'nor a node', 30;
 };
 
 is($node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'),
@@ -575,8 +545,7 @@ subtest 'without a backend, and asked to end' => sub {
 	my $program = program_of($session);
 	kill 'KILL', $backend;
 	poll_until { $node->log_contains("\\(PID $backend\\) was terminated") } 'its backend to end', 30;
-	poll_until { kill('TERM', $program); !session_programs($backend) } 'it to end', 20;
-	pass('it does so at once');
+	assert_soon { kill('TERM', $program); !session_programs($backend) } 'it does so at once', 20;
 	$silent->resume;
 	$silent->stop;
 	wait_for_recovery($node);
@@ -594,9 +563,8 @@ foreach my $mode (qw(smart fast immediate))
 		}
 		$node->stop($mode);
 		assert_no_programs('no program is left', @pids);
-		poll_until { !(my @nodes = $zk->ephemerals(lock_path('stop') . '/')) }
-		'all nodes to go', 30;
-		pass('nor a node');
+		assert_soon { !(my @nodes = $zk->ephemerals(lock_path('stop') . '/')) }
+		'nor a node', 30;
 		$_->quit foreach @sessions;
 		$node->start;
 	};
@@ -626,11 +594,9 @@ subtest 'PostgreSQL is process 1 of a container' => sub {
 	{
 		my ($session, $waiter) = (background($node), background($other));
 		$session->query_safe("SELECT zk_lock('program')");
-		$waiter->start_query("SELECT zk_lock('program')");
-		wait_for_queue($zk, $path, 2);
+		start_in_queue($waiter, "SELECT zk_lock('program')", $zk, $path, 2);
 		$session->query($end);
-		$waiter->wait_result;
-		is($waiter->sqlstate, '00000', 'the lock passes on');
+		assert_ends($waiter, '00000', 'the lock passes on');
 		$_->quit foreach $session, $waiter;
 		wait_for_recovery($node);
 	}

@@ -2,30 +2,23 @@
 # An ensemble of three: a lock is the same through every server, and no one of them
 # costs anybody a lock or a place in the queue, be it dead, hung or cut off.
 
-use strict;
-use warnings;
-
 use Peer;
 use Proxy;
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new(servers => 3)->start;
 my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => '15s') }
   qw(berlin paris);
 
-sub nodes
+sub nodes ($name)
 {
-	my ($name) = @_;
 	return [ $zk->ephemerals(lock_path($name) . '/') ];
 }
 
 # A session that uses one member of the ensemble.
-sub session_at
+sub session_at ($cluster, $member)
 {
-	my ($cluster, $member) = @_;
 	my $session = background($node{$cluster});
 	$session->query_safe(
 		"SET zklock.servers = '" . $zk->connect_string($member) . "'");
@@ -71,8 +64,7 @@ subtest 'the leader is killed' => sub {
 
 	my $leader = $zk->kill_leader;
 	# The guard may have to wait for the new leader, and then is satisfied.
-	$holder->query('COMMIT');
-	is($holder->sqlstate, '00000', 'the holder commits');
+	assert_query($holder, 'COMMIT', '00000', 'the holder commits');
 	$zk->wait_ready;
 	is_deeply(nodes('killed'), $before, 'holder and waiters keep their nodes');
 	is($holder->query_safe("SELECT zk_is_held('killed')"), 't', 'it is held');
@@ -108,12 +100,10 @@ subtest 'without a quorum' => sub {
 	ok(!$waiter->is_done, 'the waiter waits');
 	$zk->resume;
 	$zk->wait_ready;
-	$holder->wait_result;
-	is($holder->sqlstate, '00000', 'the commit goes on with the quorum');
+	assert_ends($holder, '00000', 'the commit goes on with the quorum');
 	is_deeply(nodes('quorum'), $before, 'and all keep their nodes');
 	$holder->query_safe("SELECT zk_unlock('quorum')");
-	$waiter->wait_result;
-	is($waiter->sqlstate, '00000', 'the waiter is granted');
+	assert_ends($waiter, '00000', 'the waiter is granted');
 	$_->quit foreach $holder, $waiter;
 	poll_until { !@{ nodes('quorum') } } 'nodes to go', 10;
 };

@@ -3,13 +3,8 @@
 # the loss, with an error that names the lock, which no exception handler in PL/pgSQL
 # can swallow.
 
-use strict;
-use warnings;
-
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 my $timeout = 4;
 my $zk = ZooKeeper->new(tick_time => 500)->start;
@@ -18,13 +13,11 @@ $node->safe_psql('postgres', 'CREATE TABLE written (what text)');
 
 # Run a statement in a session that holds the lock, stop the server, and see the
 # statement fail before the server could have given the lock to another.
-sub loses
+sub loses ($what, $setup, $sql)
 {
-	my ($what, $setup, $sql) = @_;
 	my $session = background($node);
 	$session->query_safe($setup);
-	$session->start_query($sql);
-	wait_for_queue($zk, lock_path('lost'), 1);
+	start_in_queue($session, $sql, $zk, lock_path('lost'), 1);
 	my $since = time;
 	$zk->pause;
 	$session->wait_result;
@@ -74,7 +67,6 @@ loses(
 		"SELECT zk_lock('other')");
 	is($other->query_safe("SELECT zk_is_held('other')"),
 		't', 'a session with a longer timeout keeps its lock');
-	$other->quit;
 }
 
 subtest 'a row lock is let go' => sub {
@@ -92,8 +84,7 @@ subtest 'a row lock is let go' => sub {
 	}
 	'the row lock';
 	$zk->pause;
-	$session->wait_result;
-	is($session->sqlstate, '40001', 'the wait for the row ends');
+	assert_ends($session, '40001', 'the wait for the row ends');
 	$zk->resume;
 	$blocker->query_safe('COMMIT');
 	$session->query('ROLLBACK');
@@ -109,12 +100,10 @@ subtest 'a session without a lock is left alone' => sub {
 	assert_no_nodes($zk, lock_path('lost'), 'released');
 	$session->start_query("SELECT pg_sleep($timeout * 1.5)");
 	$zk->pause;
-	$session->wait_result;
-	is($session->sqlstate, '00000', 'its statement runs to the end');
+	assert_ends($session, '00000', 'its statement runs to the end');
 	$zk->resume;
 	is($session->query_safe("SELECT zk_lock('lost') > 0"),
 		't', 'and it gets a lock again');
-	$session->quit;
 };
 
 # While idle in a transaction there is no statement to cancel. So none may run
@@ -127,8 +116,7 @@ subtest 'idle in transaction' => sub {
 	my $paused = time;
 	poll_until { time > $paused + 6 } 'the session timeout of 4 s to pass', 30;
 	is($session->query_safe('SELECT state FROM zk_locks'), 'lost', 'it is lost');
-	$session->query('COMMIT');
-	is($session->sqlstate, '40001', 'the commit is refused');
+	assert_query($session, 'COMMIT', '40001', 'the commit is refused');
 	$zk->resume;
 	$session->quit;
 	assert_no_nodes($zk, lock_path('lost'), 'nothing left');
@@ -229,10 +217,8 @@ subtest 'a later cancellation keeps its words' => sub {
 				ok(!$session->is_done, "$way: it goes on");
 				$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $session->pid . ')');
 			}
-			$session->wait_result;
-			is($session->sqlstate, '57014', "and is canceled by $by");
+			assert_ends($session, '57014', "and is canceled by $by");
 			like($session->error, $by eq 'pg_cancel_backend' ? qr/due to user request/ : qr/due to statement timeout/, 'in its own words');
-			$session->quit;
 		}
 	}
 };

@@ -5,13 +5,8 @@
 # session that has a moment left, or, if the follower goes at once, for one of
 # which the leader will never hear again. See src/contact.h.
 
-use strict;
-use warnings;
-
-use Test::More;
 use Time::HiRes qw(sleep time);
 use ZkLockTest;
-use ZooKeeper;
 
 my $timeout = 6;    # of sessions, seconds
 my $reserve = $timeout / 3;    # what a proof leaves at least
@@ -27,9 +22,8 @@ $node{berlin}->safe_psql('postgres', 'CREATE TABLE work (i int)');
 
 # A session at one of these servers: of berlin's at the follower, of paris' at
 # another one, unless others are named.
-sub session_of
+sub session_of ($cluster, @members)
 {
-	my ($cluster, @members) = @_;
 	my $session = background($node{$cluster});
 	@members = $cluster eq 'berlin' ? $follower : @others unless @members;
 	my $servers = $zk->connect_string(@members);
@@ -41,9 +35,8 @@ sub session_of
 # The sessions have just been busy, and the leader has heard of that, which takes
 # half a tick; then backends and programs stand still, almost for the session
 # timeout. When they wake up an answer waits for them. So the connections are good.
-sub stand_still
+sub stand_still (@sessions)
 {
-	my (@sessions) = @_;
 	my @processes = map { ($_->pid, session_programs($_->pid)) } @sessions;
 	$zk->pause($follower);
 	$_->start_query("SELECT count(*) FROM zk_lock_queue('warm')")
@@ -60,19 +53,16 @@ sub stand_still
 # The follower goes right after it has told the holder that it holds the lock. The
 # next one is not granted it before the reserve is over, and then the holder has
 # lost it.
-sub follower_goes
+sub follower_goes ($holder, $next, $lock)
 {
-	my ($holder, $next, $lock) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $asked = time;
 	$zk->kill9($follower);
 	poll_until { $next->is_done } 'the next one to be granted the lock',
 	  3 * $timeout;
 	cmp_ok(time - $asked, '>', $reserve, 'after the reserve');
-	$next->wait_result;
-	is($next->sqlstate, '00000', 'granted');
-	$holder->query('INSERT INTO work VALUES (1)');
-	is($holder->sqlstate, '40001', 'the former holder does not commit');
+	assert_ends($next, '00000', 'granted');
+	assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'the former holder does not commit');
 	$zk->start($follower);
 	$_->quit foreach $holder, $next;
 	assert_no_nodes($zk, lock_path($lock));
@@ -84,8 +74,7 @@ subtest 'the follower goes at once' => sub {
 	my $holder = session_of('berlin');
 	my $next = session_of('paris');
 	$holder->query_safe("SELECT zk_lock('gone')");
-	$next->start_query("SELECT zk_lock('gone')");
-	wait_for_queue($zk, lock_path('gone'), 2);
+	start_in_queue($next, "SELECT zk_lock('gone')", $zk, lock_path('gone'), 2);
 	# Long enough for the last heartbeat to be as old as it gets.
 	sleep 0.15 * $timeout;
 	is($holder->query_safe("SELECT zk_is_held('gone')"), 't', 'it is held');
@@ -98,8 +87,7 @@ subtest 'after a pause' => sub {
 	my $holder = session_of('berlin');
 	my $next = session_of('paris');
 	$holder->query_safe("SELECT zk_lock('pause')");
-	$next->start_query("SELECT zk_lock('pause')");
-	wait_for_queue($zk, lock_path('pause'), 2);
+	start_in_queue($next, "SELECT zk_lock('pause')", $zk, lock_path('pause'), 2);
 	stand_still($holder);
 	is($holder->query_safe("SELECT zk_is_held('pause')"), 't', 'it is held');
 	follower_goes($holder, $next, 'pause');
@@ -113,8 +101,7 @@ subtest 'a commit after a pause' => sub {
 		my $next = session_of('paris');
 		$holder->query_safe("SET zklock.commit_guard = $guard");
 		$holder->query_safe("SELECT zk_lock('commit')");
-		$next->start_query("SELECT zk_lock('commit')");
-		wait_for_queue($zk, lock_path('commit'), 2);
+		start_in_queue($next, "SELECT zk_lock('commit')", $zk, lock_path('commit'), 2);
 		stand_still($holder);
 		$holder->query_safe('INSERT INTO work VALUES (3)');
 		my $committed = time;
@@ -134,8 +121,7 @@ subtest 'at the leader' => sub {
 	my $next = session_of('paris');
 	$holder->query_safe("SET zklock.commit_guard = quorum;
 		SELECT zk_lock('leader')");
-	$next->start_query("SELECT zk_lock('leader')");
-	wait_for_queue($zk, lock_path('leader'), 2);
+	start_in_queue($next, "SELECT zk_lock('leader')", $zk, lock_path('leader'), 2);
 	$holder->query_safe('INSERT INTO work VALUES (4)');
 	my $committed = time;
 	my @processes = ($holder->pid, session_programs($holder->pid));

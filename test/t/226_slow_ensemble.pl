@@ -2,13 +2,8 @@
 # Where each answer takes longer than a third of the session timeout, no proof is
 # ever fresh. A commit says so instead of asking for ever.
 
-use strict;
-use warnings;
-
 use Proxy;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new(tick_time => 200)->start;
 my $slow = Proxy->new($zk->connect_string, delay => 0.2);
@@ -24,11 +19,9 @@ foreach my $guard (qw(lease quorum))
 	'the proxy', 10;
 	$session->start_query('INSERT INTO work VALUES (1)');
 	poll_until { $session->is_done } 'the commit to end', 30;
-	$session->wait_result;
-	is($session->sqlstate, '08006', "$guard: refused");
+	assert_ends($session, '08006', "$guard: refused");
 	like($session->error, qr/could not prove.*HINT:  Increase/s, 'with the reason');
 	is($session->query_safe("SELECT state FROM zk_locks"), 'held', 'the lock is not lost');
-	$session->quit;
 }
 is($node->safe_psql('postgres', 'SELECT count(*) FROM work'), '0', 'nothing is written');
 done_testing();

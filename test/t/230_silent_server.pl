@@ -3,15 +3,10 @@
 # connections, or packets, and never answers. New sessions must not wait for it
 # any longer than a moment, and must not fail because of it.
 
-use strict;
-use warnings;
-
 use IO::Socket::INET;
 use Proxy;
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 
@@ -37,7 +32,6 @@ foreach my $i (1 .. 8)
 	my $took = time - $since;
 	is($session->sqlstate, '00000', "session $i gets the lock");
 	$longest = $took if $took > $longest;
-	$session->quit;
 }
 cmp_ok($longest, '<', 8, 'none waits as long as the client library would');
 assert_no_nodes($zk, lock_path('silent'), 'nothing left');
@@ -84,11 +78,10 @@ foreach ([ $nobody, qr/Server "[^"]+" cannot be reached: Connection refused\.\nH
 	$session->query_safe("SET zklock.servers = '$servers'; SET lock_timeout = '1s'");
 	foreach my $call ("zk_lock('silent')", "count(*) FROM zk_lock_queue('silent')")
 	{
-		$session->query("SELECT $call");
-		is($session->sqlstate, '55P03', "lock_timeout, $call");
+		assert_query($session, "SELECT $call", '55P03', "lock_timeout, $call");
 		like($session->error, $pattern, 'says why, and what to do');
 	}
 }
-$session->quit;
 
+$session->quit;
 done_testing();

@@ -3,14 +3,9 @@
 # swallows everything, holds up no end of a backend: in no state of its session, by
 # no signal. What its program still tries to tell the ensemble, it does alone.
 
-use strict;
-use warnings;
-
 use Proxy;
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 # What an end may take on a busy machine, in seconds. Of that a backend gives its
 # program 0.2 s to close the session.
@@ -63,15 +58,13 @@ my $node;
 
 # A session in each of the states in which it has to do with the ensemble, which
 # falls silent on the way.
-sub sessions_in_silence
+sub sessions_in_silence ($fall_silent)
 {
-	my ($fall_silent) = @_;
 	my %session = map { $_ => background($node) } (
 		'idle with a lock', 'in a wait', 'asking for a lock it holds',
 		'releasing', 'in the commit guard', 'connecting', 'looking up names');
 	$session{'idle with a lock'}->query_safe("SELECT zk_lock('busy')");
-	$session{'in a wait'}->start_query("SELECT zk_lock('busy')");
-	wait_for_queue($zk, lock_path('busy'), 2);
+	start_in_queue($session{'in a wait'}, "SELECT zk_lock('busy')", $zk, lock_path('busy'), 2);
 	$session{'asking for a lock it holds'}->query_safe("SELECT zk_lock('held')");
 	$session{'releasing'}->query_safe("SELECT zk_lock('let go')");
 	$session{'in the commit guard'}->query_safe(
@@ -116,8 +109,7 @@ foreach my $how (sort keys %silence)
 		is($node->safe_psql('postgres', 'SELECT count(*) FROM work'),
 			'0', 'what could not be proved is not committed');
 		$speak->();
-		poll_until { !$zk->ephemerals(lock_path('')) } 'all nodes to go', 30;
-		pass('their programs end the sessions when they can');
+		assert_soon { !$zk->ephemerals(lock_path('')) } 'their programs end the sessions when they can', 30;
 	};
 
 	foreach my $mode (qw(fast immediate))
@@ -136,11 +128,9 @@ foreach my $how (sort keys %silence)
 			cmp_ok(seconds_until_gone($looking), '<', $at_once,
 				'and who is still looking up names');
 			$speak->();
-			poll_until { !grep { -d "/proc/$_" } @programs } 'programs to end', 50;
-			pass('no program is left');
+			assert_soon { !grep { -d "/proc/$_" } @programs } 'no program is left', 50;
 			# A session that could not be ended has its timeout left.
-			poll_until { !$zk->ephemerals(lock_path('')) } 'all nodes to go', 50;
-			pass('nor a node');
+			assert_soon { !$zk->ephemerals(lock_path('')) } 'nor a node', 50;
 			local $ENV{LD_PRELOAD} = $preload;
 			$node->start;
 		};

@@ -4,14 +4,9 @@
 # behind that to what was asked before. A session that gets no answer for its timeout is lost all the same: nobody
 # hangs, nothing commits, and once there is an honest server nothing is left.
 
-use strict;
-use warnings;
-
 use Liar;
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 my $timeout = 4;
 my $zk = ZooKeeper->new->start;
@@ -26,8 +21,7 @@ $session{idles}->query_safe("SELECT zk_lock('busy')");
 $session{asks}->query_safe("SELECT zk_lock('asked')");
 $session{commits}->query_safe("SET zklock.commit_guard = 'quorum';
 	BEGIN; SELECT zk_xact_lock('commit'); INSERT INTO work VALUES (1)");
-$session{waits}->start_query("SELECT zk_lock('busy')");
-wait_for_queue($zk, lock_path('busy'), 2);
+start_in_queue($session{waits}, "SELECT zk_lock('busy')", $zk, lock_path('busy'), 2);
 
 $liar->answer_pings_only;
 my $since = time;

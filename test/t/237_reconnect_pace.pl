@@ -4,23 +4,17 @@
 # sessions at one short pace would keep them from it. So the pace slows down, and
 # is not everybody's.
 
-use strict;
-use warnings;
-
 use IO::Select;
 use IO::Socket::INET;
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('tokyo', $zk);
 
 # When that session connects to a server that hangs up on it, until it gives up.
-sub attempts
+sub attempts ($timeout, $patience)
 {
-	my ($timeout, $patience) = @_;
 	my $listener = IO::Socket::INET->new(
 		LocalAddr => '127.0.0.1',
 		LocalPort => ZooKeeper::free_port(),
@@ -39,8 +33,7 @@ sub attempts
 		$listener->accept->close;
 		push @times, time();
 	}
-	$session->wait_result;
-	is($session->sqlstate, '08001', 'could not connect');
+	assert_ends($session, '08001', 'could not connect');
 	$session->quit;
 	return @times;
 }

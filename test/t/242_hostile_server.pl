@@ -4,14 +4,9 @@
 # again as soon as there is an honest server. What it can do to the client library
 # happens in the session's program, which ends.
 
-use strict;
-use warnings;
-
 use Liar;
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 # For how long it lies at least, to how many statements, and what the seed is, printed
 # below.
@@ -125,8 +120,7 @@ foreach my $i (0 .. $#sessions)
 $_->quit foreach @sessions;
 assert_no_nodes($zk, lock_path($_), "no node of $_ is left")
   foreach qw(a b c d e/f honest);
-poll_until { !programs() } 'the programs of the sessions to end', 20;
-pass('no program of a session is left');
+assert_soon { !programs() } 'no program of a session is left', 20;
 $bystander->quit;
 ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal|was terminated|crash of another/),
 	'nothing has crashed');

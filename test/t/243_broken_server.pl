@@ -3,14 +3,9 @@
 # programs with each request: the other one is to end the session. A call ends all the same when zklock.connect_timeout is over,
 # with an error that says so, and does not start one program after the other meanwhile.
 
-use strict;
-use warnings;
-
 use Liar;
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 # Of a call, in seconds; and what a busy machine adds, beside the time for which a new
 # session may wait to be connected, which is the same again.
@@ -52,8 +47,7 @@ foreach my $what (sort keys %answer)
 }
 
 $liar->be_honest;
-poll_until { ($session->query("SELECT zk_lock('a')") // '') =~ /^\d+$/ } 'it to lock again', 30;
-pass('the next call that meets a good server has the lock');
+assert_soon { ($session->query("SELECT zk_lock('a')") // '') =~ /^\d+$/ } 'the next call that meets a good server has the lock', 30;
 $session->quit;
 assert_no_nodes($zk, lock_path('a'), 'nothing is left');
 done_testing();

@@ -4,13 +4,8 @@
 # becomes of the statement, the cluster stays up, the session works or is replaced,
 # and nothing is left in any queue.
 
-use strict;
-use warnings;
-
 use File::Temp ();
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 # malloc() and its kin return NULL to zklock.so, once, in the process whose number
 # stands in a file, when they have been called there that often.
@@ -80,9 +75,8 @@ plan(skip_all => 'there is no C compiler')
   if system("cc -shared -fPIC -o $shim $directory/fault.c 2>$directory/errors") != 0;
 
 # In that process, at that allocation; how many are still to come until then.
-sub set_fault
+sub set_fault ($pid, $countdown)
 {
-	my ($pid, $countdown) = @_;
 	open my $handle, '>:raw', "$file.new" or die $!;
 	print $handle pack 'l l', $pid, $countdown;
 	close $handle;

@@ -2,21 +2,15 @@
 # Credentials for ZooKeeper do not get to where others can read them, or somebody
 # is told.
 
-use strict;
-use warnings;
-
 use File::Temp ();
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $secret = 'digest:alice:nobody-may-read-this';
 my $directory = File::Temp->newdir;
 
-sub credentials_file
+sub credentials_file ($mode)
 {
-	my ($mode) = @_;
 	my $file = "$directory/auth";
 	unlink $file;
 	open my $handle, '>', $file or die "could not write $file: $!";
@@ -54,15 +48,13 @@ foreach my $preload ('zklock', '')
 		my @refused = map { $_->[0] } @of_superuser;
 		foreach my $command (@refused, @functions)
 		{
-			$session->query(sprintf $command, "zklock.auth = '$secret'");
-			is($session->sqlstate, '22023', $command);
+			assert_query($session, sprintf($command, "zklock.auth = '$secret'"), '22023', $command);
 			unlike($session->error, qr/nobody-may/, 'and is not shown again');
 			like($session->error, qr/DETAIL:.*\nHINT:  .*file/, 'with the way out');
 		}
 		foreach my $command (@refused, @functions)
 		{
-			$session->query(sprintf $command, "zklock.auth = '\@/a/file'");
-			is($session->sqlstate, '00000', "a file: $command");
+			assert_query($session, sprintf($command, "zklock.auth = '\@/a/file'"), '00000', "a file: $command");
 		}
 		$session->query_safe(sprintf $_->[1], 'zklock.auth') foreach @of_superuser;
 		is($session->query_safe("SET zklock.auth = '$secret'; SHOW zklock.auth"),
@@ -126,7 +118,6 @@ foreach my $case (
 				$who ? 1 : 0, 'it is in the log');
 			$session->query_safe("SELECT zk_disconnect(), zk_lock('file')");
 			unlike($session->error, qr/world access/, 'once');
-			$session->quit;
 		}
 		unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile), qr/nobody-may/,
 			'its content is nowhere');

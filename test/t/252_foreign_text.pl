@@ -2,14 +2,10 @@
 # What others have written into a queue, and the names in other encodings, are shown
 # so that they cannot be taken for anything else, and no message is lost for them.
 
-use strict;
-use warnings;
 use utf8;
 
 use Encode qw(encode_utf8 decode_utf8);
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk,
@@ -34,9 +30,8 @@ my $forbidden = qr/[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8b-\x8f\x
 my $letters = "Zoë 日本 \x{1f600}";
 
 # Everything that a stranger can write into one queue, in front.
-sub write_hostile
+sub write_hostile ($name)
 {
-	my ($name) = @_;
 	my $path = lock_path($name);
 	my $json = sub {
 		my ($text) = @_;
@@ -108,10 +103,8 @@ foreach my $database (sort keys %encoding)
 			like($log, qr/\\" of user \\"root\\\\ <U\+FEFF>"\)/, 'and quotes that end nothing');
 			unlike($log, qr/2202[0-9]|has no equivalent|invalid byte/, 'nor another error');
 
-			$session->query("SELECT zk_request_release('hostile')");
-			is($session->sqlstate, '00000', 'so does a request');
+			assert_query($session, "SELECT zk_request_release('hostile')", '00000', 'so does a request');
 			unlike($session->error, $forbidden, 'which names whom it could not ask');
-			$session->quit;
 		};
 	}
 }
@@ -146,7 +139,6 @@ subtest 'a root of another encoding' => sub {
 			$database eq 'latin1' ? qr{^/w\xf6rter/<U\+65E5>/root/} : qr{^/w.+rter/.+/root/},
 			"where a lock is, in $database");
 		is($session->sqlstate, '00000', 'without an error') or diag $session->error;
-		$session->quit;
 	}
 	$node->append_conf('postgresql.conf', "zklock.root = '" . lock_path('') =~ s{/$}{}r . "'");
 	$node->reload;
@@ -169,7 +161,6 @@ subtest 'reasons' => sub {
 		unlike($holder->error, $forbidden, 'and nothing hides in it');
 		unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile, $offset),
 			$forbidden, 'nor in the log');
-		$holder->quit;
 	}
 };
 

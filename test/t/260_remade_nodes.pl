@@ -3,12 +3,7 @@
 # nobody's lock: nobody who held the first one commits under quorum, or is told that
 # he holds it, and nothing that takes its place stands for him.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my %setting = ('zklock.commit_guard' => 'quorum', 'zklock.session_timeout' => '20s');
@@ -17,9 +12,8 @@ my $stranger = $zk->client;
 $node->safe_psql('postgres', 'CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)');
 
 # Delete the nodes of a lock, and make them anew.
-sub remake
+sub remake ($lock, $in_between)
 {
-	my ($lock, $in_between) = @_;
 	my @names = queue_nodes($zk, lock_path($lock));
 	$stranger->delete(lock_path($lock) . "/$_") foreach @names;
 	$in_between->();
@@ -29,9 +23,8 @@ sub remake
 }
 
 # Unless who had the first ones has deleted these, too, when it let go.
-sub remove
+sub remove ($lock, @names)
 {
-	my ($lock, @names) = @_;
 	foreach my $name (@names)
 	{
 		eval { $stranger->delete(lock_path($lock) . "/$name"); 1 }
@@ -57,8 +50,7 @@ foreach my $style (qw(curator kazoo))
 			});
 			is($old->query_safe("SELECT zk_is_held('lock')"), 'f', 'it is lost')
 			  if $function eq 'zk_lock';
-			$old->query("UPDATE counter SET n = $n + 1; COMMIT");
-			is($old->sqlstate, '40001', 'the commit is refused');
+			assert_query($old, "UPDATE counter SET n = $n + 1; COMMIT", '40001', 'the commit is refused');
 			is($node->safe_psql('postgres', 'SELECT n FROM counter'), $n + 1,
 				'no update is lost');
 			$_->quit foreach $old, $next;
@@ -74,8 +66,7 @@ subtest 'a downgrade' => sub {
 	my @names = remake('down', sub { });
 	$old->query_safe("SELECT zk_unlock('down')");
 	is($old->query_safe("SELECT zk_is_held('down')"), 'f', 'no downgrade of a lost lock');
-	$old->query('BEGIN; UPDATE counter SET n = n + 1; COMMIT');
-	is($old->sqlstate, '40001', 'the commit is refused');
+	assert_query($old, 'BEGIN; UPDATE counter SET n = n + 1; COMMIT', '40001', 'the commit is refused');
 	$old->query_safe('SELECT zk_unlock_all()');
 	remove('down', @names);
 
@@ -85,7 +76,6 @@ subtest 'a downgrade' => sub {
 	@names = remake('down', sub { });
 	is($old->query_safe("SELECT zk_is_held('down')"), 'f', 'no more');
 	remove('down', @names);
-	$_->quit foreach $old, $next;
 };
 
 $node->stop;

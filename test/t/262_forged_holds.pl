@@ -2,12 +2,7 @@
 # Anybody can make a node that looks like a hold. It stands like any other node,
 # whatever is in it.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '20s');
@@ -15,23 +10,19 @@ my $marked = '_c_6ba7b810-9dad-8a12-80b4-00c04fd430c8-lock-';
 my $stranger = $zk->client;
 
 # Make what looks like a hold.
-sub forge
+sub forge ($path, $data)
 {
-	my ($path, $data) = @_;
 	$stranger->create_path($path);
 	return $stranger->create("$path/$marked", $data, sequential => 1);
 }
 
 # It stands like any other node: a try fails, a wait waits.
-sub assert_stands
+sub assert_stands ($name, $what)
 {
-	my ($name, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $session = background($node);
 	is($session->query("SELECT zk_try_lock('$name')"), 'f', "$what: a try fails");
-	$session->query("SELECT zk_lock('$name', '1 s')");
-	is($session->sqlstate, '55P03', "$what: a wait waits");
-	$session->quit;
+	assert_query($session, "SELECT zk_lock('$name', '1 s')", '55P03', "$what: a wait waits");
 	return;
 }
 
@@ -55,7 +46,6 @@ subtest 'many of them' => sub {
 	my $before = $zk->packets_received;
 	is($session->query_safe("SELECT zk_try_lock('many')"), 'f', 'a try fails');
 	cmp_ok($zk->packets_received - $before, '<', 100, 'having asked a few times');
-	$session->quit;
 	$crowd->close;
 };
 

@@ -4,13 +4,8 @@
 # who waits behind it may believe that. Nobody commits by it under quorum, and
 # nobody who asks is told that the lock is held.
 
-use strict;
-use warnings;
-
 use Proxy;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $other_zk = ZooKeeper->new->start;
@@ -23,9 +18,8 @@ my $forged_name = '_c_6ba7b810-9dad-8a11-80b4-00c04fd430c8-lock-';
 $node->safe_psql('postgres', 'CREATE TABLE written (what text)');
 
 # A holder, a forged node behind it, and one who waits for that.
-sub queue_up
+sub queue_up ($lock, $settings = undef)
 {
-	my ($lock, $settings) = @_;
 	my ($holder, $waiter) = map { background($node) } 1 .. 2;
 	my $path = lock_path($lock);
 	$holder->query_safe("SELECT zk_lock('$lock')");
@@ -36,9 +30,8 @@ sub queue_up
 	return ($holder, $waiter, $forged);
 }
 
-sub start_waiting
+sub start_waiting ($waiter, $query, $ahead)
 {
-	my ($waiter, $query, $ahead) = @_;
 	$waiter->start_query($query);
 	poll_until { grep { $_ eq $ahead } $zk->watched_paths('/') } 'it to watch';
 	return;
@@ -46,9 +39,8 @@ sub start_waiting
 
 # Until the set has reached the one who waits: it has looked at the queue, and
 # watches again.
-sub set_and_be_seen
+sub set_and_be_seen ($forged)
 {
-	my ($forged) = @_;
 	my $received = $zk->packets_received;
 	$stranger->set($forged, '');
 	poll_until { $zk->packets_received > $received + 1 } 'it to look';
@@ -63,9 +55,7 @@ subtest 'under quorum it is not believed' => sub {
 	is($holder->query_safe("SELECT zk_is_held('quorum')"), 't', 'for the holder');
 	$stranger->delete($forged);
 	$holder->query_safe("SELECT zk_unlock('quorum')");
-	$waiter->wait_result;
-	is($waiter->sqlstate, '00000', 'and has the lock in its turn');
-	$_->quit foreach $holder, $waiter;
+	assert_ends($waiter, '00000', 'and has the lock in its turn');
 };
 
 subtest 'nor for a hold, which is for ever' => sub {
@@ -79,7 +69,6 @@ subtest 'nor for a hold, which is for ever' => sub {
 	$holder->quit;
 	$stranger->delete($forged);
 	like($waiter->wait_result, qr/^\d+$/, 'until it is its turn');
-	$waiter->quit;
 };
 
 # The guard is asked for more only afterwards.
@@ -91,8 +80,7 @@ subtest 'what was granted on such a word is looked at again' => sub {
 	{
 		my ($holder, $waiter, $forged) = queue_up('again', "SET zklock.session_timeout = '2s'");
 		$stranger->set($forged, '');
-		$waiter->wait_result;
-		is($waiter->sqlstate, '00000', 'the one who waited believes it');
+		assert_ends($waiter, '00000', 'the one who waited believes it');
 		my $answer = $waiter->query($way);
 		if ($way =~ /is_held/)
 		{
@@ -112,16 +100,13 @@ subtest 'what was granted on such a word is looked at again' => sub {
 		# The former believer does not pass its error on.
 		my $next = background($node);
 		$next->query_safe("SET zklock.commit_guard = 'quorum'");
-		$next->start_query("SELECT zk_lock('again')");
-		wait_for_queue($zk, lock_path('again'), 4);
+		start_in_queue($next, "SELECT zk_lock('again')", $zk, lock_path('again'), 4);
 		$waiter->query_safe('SELECT zk_unlock_all()');
 		wait_for_queue($zk, lock_path('again'), 3);
 		ok(!$next->is_done, 'and hands nothing over');
 		$stranger->delete($forged);
 		$holder->query_safe('SELECT zk_unlock_all()');
-		$next->wait_result;
-		is($next->sqlstate, '00000', 'until the holder lets go');
-		$_->quit foreach $holder, $waiter, $next;
+		assert_ends($next, '00000', 'until the holder lets go');
 	}
 	is($node->safe_psql('postgres', "SELECT count(*) FROM written WHERE what = 'false'"),
 		'0', 'nothing was written by a false word');
@@ -154,19 +139,16 @@ subtest 'a true word stays one' => sub {
 	$sessions[0]->query_safe("SELECT zk_lock('true')");
 	foreach my $position (1 .. $#sessions)
 	{
-		$sessions[$position]->start_query("SELECT zk_lock('true')");
-		wait_for_queue($zk, lock_path('true'), $position + 1);
+		start_in_queue($sessions[$position], "SELECT zk_lock('true')", $zk, lock_path('true'), $position + 1);
 	}
 	foreach my $position (1 .. $#sessions)
 	{
 		$sessions[ $position - 1 ]->query_safe("SELECT zk_unlock('true')");
-		$sessions[$position]->wait_result;
-		is($sessions[$position]->sqlstate, '00000', 'granted');
+		assert_ends($sessions[$position], '00000', 'granted');
 		is($sessions[$position]->query_safe("SELECT zk_is_held('true')"), 't', 'and held');
 		$sessions[$position]->query_safe("SET zklock.commit_guard = 'quorum';
 			INSERT INTO written VALUES ('handed over')");
 	}
-	$_->quit foreach @sessions;
 };
 
 # Backends of one cluster tell each other. The name of a node can be copied to
@@ -197,8 +179,7 @@ subtest 'a copied name' => sub {
 		is($holder->query_safe("SELECT zk_is_held('$copied')"), 't', 'its holder holds it');
 		$stranger->delete($copy);
 		$holder->quit;
-		$waiter->wait_result;
-		is($waiter->sqlstate, '00000', 'granted in its turn');
+		assert_ends($waiter, '00000', 'granted in its turn');
 		$waiter->quit;
 		assert_no_nodes($zk, lock_path($copied), 'nothing left');
 	}
@@ -229,8 +210,7 @@ subtest 'nodes in the name of a session' => sub {
 	ok(!$waiter->is_done, 'who waits goes on to wait');
 	is($holder->query_safe("SELECT zk_is_held('name')"), 't', 'for the holder');
 	$holder->query_safe("SELECT zk_unlock('name')");
-	$waiter->wait_result;
-	is($waiter->sqlstate, '00000', 'until its turn');
+	assert_ends($waiter, '00000', 'until its turn');
 	$_->quit foreach $holder, $waiter;
 	$proxy->stop;
 };
@@ -250,8 +230,7 @@ subtest 'nodes with the GUID of one that is taken back' => sub {
 	my $prefix = $name =~ s/\d{10}$//r;
 	$stranger->create(sprintf('%s/%s%010d', $path, $prefix, $_), '', ephemeral => 1)
 	  foreach 1000 .. 1029;
-	$session->wait_result;
-	is($session->sqlstate, '55P03', 'the statement gives up');
+	assert_ends($session, '55P03', 'the statement gives up');
 	$proxy->reset_connections;
 	$proxy->heal;
 	assert_no_nodes($zk, $path, 'all are gone');

@@ -3,12 +3,7 @@
 # nobody is handed one: who has the credentials may write to queue nodes, and a set
 # means nothing. Strangers may not enter the queue.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $secret = 'zklock:s3cr3t-of-this-test';
@@ -23,8 +18,7 @@ $stranger->create_path(lock_path('open'));
 subtest 'locks pass in turn, without a mark or a set' => sub {
 	foreach my $number (0 .. 2)
 	{
-		$pool[$number]->start_query("SELECT zk_lock('pass')");
-		wait_for_queue($zk, lock_path('pass'), $number + 1);
+		start_in_queue($pool[$number], "SELECT zk_lock('pass')", $zk, lock_path('pass'), $number + 1);
 	}
 	$pool[0]->wait_result;
 	my @nodes = queue_nodes($zk, lock_path('pass'));
@@ -32,14 +26,15 @@ subtest 'locks pass in turn, without a mark or a set' => sub {
 	poll_until { grep { /\Q$nodes[1]\E$/ } $zk->watched_paths('/') } 'the last one to watch';
 
 	# What a holder's hand-over would be.
+	my $received = $zk->packets_received;
 	$friend->set(lock_path("pass/$nodes[1]"), '');
+	poll_until { $zk->packets_received > $received + 1 } 'it to look';
 	poll_until { grep { /\Q$nodes[1]\E$/ } $zk->watched_paths('/') } 'it to watch again';
 	ok(!$pool[2]->is_done, 'a set of the one ahead grants nothing');
 	foreach my $number (0, 1)
 	{
 		$pool[$number]->query_safe("SELECT zk_unlock('pass')");
-		$pool[ $number + 1 ]->wait_result;
-		is($pool[ $number + 1 ]->sqlstate, '00000', 'granted in turn');
+		assert_ends($pool[ $number + 1 ], '00000', 'granted in turn');
 		is($pool[ $number + 1 ]->query_safe("SELECT zk_is_held('pass')"), 't', 'held');
 	}
 	$pool[2]->query_safe("SELECT zk_unlock('pass')");

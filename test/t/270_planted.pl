@@ -3,12 +3,7 @@
 # plants what our script and our functions could take for theirs: it must not
 # get to run anything as the superuser, or as whoever calls us.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk);
@@ -58,9 +53,8 @@ SQL
 	return;
 }
 
-sub planted_function
+sub planted_function ($name, $arguments, $result = undef)
 {
-	my ($name, $arguments, $result) = @_;
 	$result ||= 'void';
 	my $value = $result eq 'void' ? '' : ' NULL';
 	return "CREATE FUNCTION garden.$name($arguments) RETURNS $result LANGUAGE plpgsql AS "
@@ -78,9 +72,8 @@ sub create_extension
 }
 
 # All lists of up to that many of the types.
-sub lists
+sub lists ($length, @types)
 {
-	my ($length, @types) = @_;
 	my @all = my @last = ([]);
 	foreach (1 .. $length)
 	{
@@ -218,7 +211,6 @@ SQL
 			  or diag($session->error);
 		}
 		$session->query_safe("SELECT * FROM garden.$_") foreach qw(zk_locks zk_session);
-		$session->quit;
 	}
 	is(alarm_rang(), 'f', 'nor does a call');
 };

@@ -3,12 +3,7 @@
 # that he may not read. The one ahead can take that right away when the waiter
 # watches already: then nothing wakes him, and he must look by himself.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '1s');
@@ -31,12 +26,11 @@ foreach my $who (sort keys %mark)
 	$stranger->set_acl($theirs, [ [ 31, 'auth', '' ] ]);
 	ok(!$waiter->is_done, "$who: who may not see the one ahead any more waits on");
 	$stranger->delete($theirs);
-	$waiter->wait_result;
-	is($waiter->sqlstate, '00000', "$who: and has its turn");
+	assert_ends($waiter, '00000', "$who: and has its turn");
 	$waiter->query_safe("SELECT zk_unlock('hidden')");
 	assert_no_nodes($zk, lock_path('hidden'), "$who: nothing left");
 }
+
 $stranger->close;
 $waiter->quit;
-
 done_testing();

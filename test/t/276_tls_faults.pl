@@ -3,18 +3,13 @@
 # program's connect(), so that nothing could be encrypted. All of it is over in time, says
 # why, and leaves nothing.
 
-use strict;
-use warnings;
-
 use Certificates;
 use IO::Select;
 use IO::Socket::INET;
 use POSIX ();
 use PostgreSQL::Test::Utils;
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 plan skip_all => 'the servers have no Netty here (libnetty-java)' unless ZooKeeper::can_tls();
 plan skip_all => 'there is no openssl here' if system('openssl version >/dev/null 2>&1') != 0;
@@ -171,7 +166,6 @@ subtest 'a file that cannot be read at a reload' => sub {
 	is(scalar(() = slurp_file($node->logfile, $from) =~ /$line/g), 1, 'it is said once');
 	$node->safe_psql('postgres', 'ALTER SYSTEM RESET zklock.ssl_ca_file');
 	$node->reload;
-	$session->quit;
 };
 
 subtest 'a library that does not call our connect()' => sub {

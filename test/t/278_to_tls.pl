@@ -2,14 +2,9 @@
 # cluster after the other, as docs/background.md tells it: no lock is lost on the way, and
 # locks pass between those who have TLS and those who do not yet.
 
-use strict;
-use warnings;
-
 use Certificates;
 use PostgreSQL::Test::Utils;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 plan skip_all => 'the servers have no Netty here (libnetty-java)' unless ZooKeeper::can_tls();
 plan skip_all => 'there is no openssl here' if system('openssl version >/dev/null 2>&1') != 0;
@@ -24,8 +19,7 @@ my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => '1min',
 		'zklock.connect_timeout' => '1min') } qw(berlin paris);
 my ($holder, $waiter) = map { background($node{$_}) } qw(berlin paris);
 $holder->query_safe("SELECT zk_lock('moving')");
-$waiter->start_query("SELECT zk_lock('moving')");
-wait_for_queue($zk, lock_path('moving'), 2);
+start_in_queue($waiter, "SELECT zk_lock('moving')", $zk, lock_path('moving'), 2);
 
 sub is_encrypted { return $_[0]->query_safe('SELECT ssl FROM zk_session'); }
 
@@ -75,16 +69,13 @@ subtest 'the servers, one after the other' => sub {
 subtest 'the clusters, one after the other' => sub {
 	use_tls($node{berlin});
 	my $new = background($node{berlin});
-	$new->start_query("SELECT zk_lock('moving')");
-	wait_for_queue($zk, lock_path('moving'), 3);
+	start_in_queue($new, "SELECT zk_lock('moving')", $zk, lock_path('moving'), 3);
 	is($holder->query_safe("SELECT zk_is_held('moving')"), 't', 'a session with locks stays');
 	is(is_encrypted($holder), 'f', 'as it is');
 	$holder->query_safe("SELECT zk_unlock('moving')");
-	$waiter->wait_result;
-	is($waiter->sqlstate, '00000', 'the lock goes to who has no TLS');
+	assert_ends($waiter, '00000', 'the lock goes to who has no TLS');
 	$waiter->query_safe("SELECT zk_unlock('moving')");
-	$new->wait_result;
-	is($new->sqlstate, '00000', 'and to who has it');
+	assert_ends($new, '00000', 'and to who has it');
 	is(is_encrypted($new), 't', 'a new session has');
 	$holder->query_safe("SELECT zk_lock('other')");
 	is(is_encrypted($holder), 't', 'and so has the next one of a backend');

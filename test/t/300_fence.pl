@@ -3,13 +3,8 @@
 # holder that wakes up late must not write, whichever of the two comes first,
 # and the tokens must survive a dump.
 
-use strict;
-use warnings;
-
 use PostgreSQL::Test::Utils qw(command_ok slurp_file);
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $berlin = cluster('berlin', $zk, 'zklock.session_timeout' => '2s');
@@ -46,8 +41,7 @@ subtest 'a paused holder writes too late' => sub {
 	}
 	'the older holder to wait';
 	$new_write->query_safe('COMMIT');
-	$old_write->wait_result;
-	is($old_write->sqlstate, '40001', 'the older holder is refused');
+	assert_ends($old_write, '40001', 'the older holder is refused');
 	like($old_write->error, qr/a newer holder of lock "account" has been here/,
 		'and told why');
 	$old_write->query('ROLLBACK');
@@ -56,7 +50,6 @@ subtest 'a paused holder writes too late' => sub {
 	kill 'CONT', $old->pid;
 	is($old->query_safe("SELECT zk_is_held('account')"),
 		'f', 'the old holder does not hold it');
-	$_->quit foreach $old, $new, $old_write, $new_write;
 };
 
 subtest 'an old holder that was first is waited for' => sub {
@@ -71,21 +64,16 @@ subtest 'an old holder that was first is waited for' => sub {
 	}
 	'the newer holder to wait';
 	$first->query_safe('COMMIT');
-	$second->wait_result;
-	is($second->sqlstate, '00000', 'then the newer one passes');
-	$first->query("SELECT zk_fence('order', 5)");
-	is($first->sqlstate, '40001', 'and the old one does not pass again');
-	$_->quit foreach $first, $second;
+	assert_ends($second, '00000', 'then the newer one passes');
+	assert_query($first, "SELECT zk_fence('order', 5)", '40001', 'and the old one does not pass again');
 };
 
 subtest 'an old snapshot is no way around' => sub {
 	my $session = background($guarded);
 	$session->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
 	$guarded->safe_psql('postgres', "SELECT zk_fence('snapshot', 9)");
-	$session->query("SELECT zk_fence('snapshot', 5)");
-	is($session->sqlstate, '40001', 'refused');
+	assert_query($session, "SELECT zk_fence('snapshot', 5)", '40001', 'refused');
 	$session->query('ROLLBACK');
-	$session->quit;
 };
 
 subtest 'the tokens are in a dump' => sub {
@@ -104,9 +92,7 @@ subtest 'the tokens are in a dump' => sub {
 		],
 		'restore');
 	my $session = background($guarded, database => 'restored');
-	$session->query("SELECT zk_fence('order', 8)");
-	is($session->sqlstate, '40001', 'an old token is refused there too');
-	$session->quit;
+	assert_query($session, "SELECT zk_fence('order', 8)", '40001', 'an old token is refused there too');
 };
 
 # Who owns a database can dump it without being a superuser.
@@ -123,13 +109,11 @@ subtest 'a dump by the owner of the database' => sub {
 	command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump,
 			'-d', $guarded->connstr('kept_again') ], 'restore');
 	my $session = background($guarded, database => 'kept_again');
-	$session->query("SELECT zk_fence('order', 8)");
-	is($session->sqlstate, '40001', 'an old token is refused there');
+	assert_query($session, "SELECT zk_fence('order', 8)", '40001', 'an old token is refused there');
 	is($session->query_safe('SELECT n FROM orders'), 1, 'the rest is there, too');
 	$session->query_safe('SET ROLE keeper');
 	$session->query("UPDATE zk_fences SET token = 1");
 	is($session->sqlstate, '42501', 'the owner of the database may not change tokens');
-	$session->quit;
 };
 
 done_testing();

@@ -3,13 +3,8 @@
 # connection breaks between the request and its reply, when the ensemble
 # restarts, and when the first one has long finished.
 
-use strict;
-use warnings;
-
 use Proxy;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->connect_string);
@@ -21,30 +16,26 @@ my $stranger = $zk->client;
 # What is above the records exists, so that one request makes a record.
 $node{paris}->safe_psql('postgres', "SELECT zk_run_once('job', 'parents')");
 
-sub record
+sub record ($job, $slot)
 {
-	my ($job, $slot) = @_;
 	return lock_path(".once/$job.once/$slot.once");
 }
 
 # A session that has its connection to ZooKeeper.
-sub connected
+sub connected ($cluster)
 {
-	my ($cluster) = @_;
 	my $session = background($node{$cluster});
 	$session->query_safe("SELECT zk_try_lock('connect/$cluster'), zk_unlock_all()");
 	return $session;
 }
 
-sub run_once
+sub run_once ($session, $slot)
 {
-	my ($session, $slot) = @_;
 	return $session->query("SELECT zk_run_once('job', '$slot')");
 }
 
-sub wait_for_record
+sub wait_for_record ($slot)
 {
-	my ($slot) = @_;
 	poll_until { $stranger->exists(record('job', $slot)) } "the record of $slot", 20;
 	return;
 }
@@ -92,7 +83,6 @@ subtest 'the reply is lost' => sub {
 	is($session->wait_result, 't', 'and recognises it as its own');
 	is($session->sqlstate, '00000', 'without an error');
 	is(run_once($session, 'reply'), 'f', 'but once');
-	$_->quit foreach $session, $rival;
 };
 
 subtest 'the request is lost' => sub {
@@ -110,7 +100,6 @@ subtest 'the request is lost' => sub {
 		is($session->wait_result, $wins, "the first one's answer");
 		is(run_once($rival, "request $wins"), 'f', 'nobody else from then on');
 	}
-	$_->quit foreach $session, $rival;
 };
 
 subtest 'the session is lost' => sub {
@@ -127,7 +116,6 @@ subtest 'the session is lost' => sub {
 	break_connections();
 	is($session->wait_result, 't', 'found again in the next session');
 	isnt($session->query_safe('SELECT session_id FROM zk_session'), $id, 'which is a new one');
-	$_->quit foreach $session, $rival;
 };
 
 subtest 'canceled, terminated, timed out' => sub {
@@ -165,7 +153,6 @@ subtest 'canceled, terminated, timed out' => sub {
 		$session->pid, 'its record says by whom');
 	is($rival->query_safe("SELECT zk_forget_run('job', 'gone')"), 't', 'it can be given free');
 	is(run_once($rival, 'gone'), 't', 'and run');
-	$_->quit foreach $session, $rival;
 };
 
 subtest 'the connection is lost in zk_forget_run' => sub {
@@ -179,7 +166,6 @@ subtest 'the connection is lost in zk_forget_run' => sub {
 	is($session->wait_result, 't', 'deleted after reconnecting');
 	is(run_once($rival, 'forget'), 't', 'free again');
 	is($session->query_safe("SELECT zk_forget_run('job', 'unknown')"), 'f', 'no record');
-	$_->quit foreach $session, $rival;
 };
 
 subtest 'the ensemble restarts' => sub {
@@ -197,7 +183,6 @@ subtest 'the ensemble restarts' => sub {
 	is($session->wait_result, 't', 'who asked meanwhile gets its answer');
 	is($rival->wait_result, 'f', 'what was claimed before is known');
 	is(run_once($rival, 'restart'), 'f', 'and what was claimed since');
-	$_->quit foreach $session, $rival;
 };
 
 subtest 'ZooKeeper cannot be reached' => sub {
@@ -208,7 +193,6 @@ subtest 'ZooKeeper cannot be reached' => sub {
 	is($session->sqlstate, '08001', 'an error, not false');
 	$proxy->heal;
 	is(run_once($session, 'away'), 't', 'nothing was claimed');
-	$session->quit;
 };
 
 # A record is deleted when its own time is over, whatever others ask for theirs.
@@ -250,7 +234,6 @@ subtest 'retention' => sub {
 	$other->delete(lock_path(".once/kept.once/$_"))
 	  foreach 'parent.once/child', 'parent.once', grep { $_ ne 'other.once' } keys %strange;
 	$other->close;
-	$session->quit;
 };
 
 # A delete names a path, and the slot may have been claimed anew meanwhile. Each of
@@ -290,7 +273,6 @@ subtest 'two delete the same record' => sub {
 	$claimer->query_safe("SELECT zk_forget_run('racy', slot) FROM zk_runs('racy')");
 	assert_no_nodes($zk, lock_path('.once/racy.once'), 'nothing left');
 	$watcher->close;
-	$_->quit foreach $late, $other, $claimer;
 };
 
 # The version of the guard is a counter of 32 bits, and one of its values means any
@@ -306,7 +288,6 @@ subtest 'the version of the guard' => sub {
 	is($session->query_safe("SELECT zk_forget_run('counted', 'a')"), 'f', 'there is none');
 	is($version->(), $before + 1, 'which does not');
 	$watcher->close;
-	$session->quit;
 };
 
 # Ages are differences of the clocks of two servers, of two leaders for example. The

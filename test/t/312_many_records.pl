@@ -2,13 +2,8 @@
 # The records of one name are bounded, and a claim costs the same however many there
 # are.
 
-use strict;
-use warnings;
-
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 my $most = 100_000;
 my $zk = ZooKeeper->new->start;
@@ -20,9 +15,8 @@ my $directory = lock_path('.once/job.once');
 sub records { return $stranger->exists($directory)->{num_children}; }
 
 # Claims of so many slots, all of which must be granted.
-sub claim
+sub claim ($slots, $count)
 {
-	my ($slots, $count) = @_;
 	my $start = time;
 	my $won = $session->query_safe("SELECT count(*) FROM generate_series(1, $count) AS i
 		WHERE zk_run_once('job', '$slots ' || i, '1 day')");
@@ -57,8 +51,7 @@ subtest 'so many and no more' => sub {
 	is(records(), $most, 'as many as there may be');
 	foreach (1 .. 2)
 	{
-		$session->query("SELECT zk_run_once('job', 'one too many')");
-		is($session->sqlstate, '54000', 'one more is refused');
+		assert_query($session, "SELECT zk_run_once('job', 'one too many')", '54000', 'one more is refused');
 		like($session->error, qr/too many records of runs of "job".*DETAIL:.*HINT:/s,
 			'with the reason and what to do');
 	}

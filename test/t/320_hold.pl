@@ -2,13 +2,8 @@
 # What is done to a queue from outside of it, and what stays in it when its maker
 # has gone: zk_evict(), zk_hold(), zk_release_hold().
 
-use strict;
-use warnings;
-
 use Proxy;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->connect_string);
@@ -19,18 +14,16 @@ my %node = (
 my $foreign = $zk->client;
 
 # A session that has its connection to ZooKeeper.
-sub connected
+sub connected ($cluster)
 {
-	my ($cluster) = @_;
 	my $session = background($node{$cluster});
 	$session->query_safe("SELECT zk_try_lock('connect/$cluster'), zk_unlock_all()");
 	return $session;
 }
 
 # The token of the contender at that position.
-sub token_at
+sub token_at ($session, $lock, $position)
 {
-	my ($session, $lock, $position) = @_;
 	return $session->query_safe(
 		"SELECT token FROM zk_lock_queue('$lock') WHERE position = $position");
 }
@@ -53,8 +46,7 @@ foreach my $guard (qw(quorum lease))
 		$holder->query_safe("BEGIN; SELECT zk_xact_lock('evict');
 			INSERT INTO evicted_$guard VALUES (1)");
 		my $token = token_at($admin, 'evict', 1);
-		$waiter->start_query("SELECT zk_lock('evict')");
-		wait_for_queue($zk, lock_path('evict'), 2);
+		start_in_queue($waiter, "SELECT zk_lock('evict')", $zk, lock_path('evict'), 2);
 
 		my $offset = -s $node{paris}->logfile;
 		is($admin->query_safe("SELECT zk_evict('evict', $token)"), 't', 'evicted');
@@ -71,8 +63,7 @@ foreach my $guard (qw(quorum lease))
 		# With lease the proof that it made when it took the lock has to grow
 		# old: a third of 4 s.
 		$holder->query_safe('SELECT pg_sleep(1.4)') if $guard eq 'lease';
-		$holder->query('COMMIT');
-		is($holder->sqlstate, '40001', 'the commit of the evicted holder is refused');
+		assert_query($holder, 'COMMIT', '40001', 'the commit of the evicted holder is refused');
 		like($holder->error, qr/lock "evict" was lost\n.*It was evicted by process \d+ of user/s,
 			'with the reason');
 		is($holder->query_safe("SELECT count(*) FROM evicted_$guard"), 0, 'nothing of it remains');
@@ -101,10 +92,8 @@ subtest 'waiters are evicted' => sub {
 	is($admin->query_safe("SELECT zk_evict('line', $token)"), 't', 'the first waiter is evicted');
 	assert_nodes($zk, lock_path('line'), 2, 'the others stay');
 	$holder->query_safe("SELECT zk_unlock('line')");
-	$second->wait_result;
-	is($second->sqlstate, '00000', 'the one behind it gets the lock');
-	$first->wait_result;
-	is($first->sqlstate, '57000', 'the evicted one does not');
+	assert_ends($second, '00000', 'the one behind it gets the lock');
+	assert_ends($first, '57000', 'the evicted one does not');
 	$_->quit foreach $holder, $first, $second, $admin;
 	assert_no_nodes($zk, lock_path('line'), 'nothing left');
 };
@@ -120,7 +109,6 @@ subtest 'other clients, and children that are no contenders' => sub {
 	is($admin->query_safe("SELECT zk_evict('foreign', $token)"), 't', "another client's");
 	is($admin->query_safe("SELECT zk_evict('foreign', 4711)"), 'f', 'what is no contender is not');
 	ok($foreign->exists("$path/note"), 'and stays');
-	$admin->quit;
 };
 
 subtest 'the connection breaks during an eviction' => sub {
@@ -160,23 +148,16 @@ subtest 'the reply is lost, and the node made anew' => sub {
 	assert_no_nodes($zk, lock_path('anew'), 'nothing left');
 };
 
-sub hold_nodes
+sub hold_nodes ($lock)
 {
-	my ($lock) = @_;
 	return queue_nodes($zk, lock_path($lock));
 }
 
-sub is_free
+sub is_free ($session, $lock, $what)
 {
-	my ($session, $lock, $what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $free = eval {
-		poll_until {
-			$session->query_safe("SELECT zk_try_lock('$lock')") eq 't';
-		} 'the lock to be free', 20;
-	};
-	ok($free, $what);
-	$session->query_safe("SELECT zk_unlock('$lock')") if $free;
+	assert_soon { $session->query_safe("SELECT zk_try_lock('$lock')") eq 't' } $what, 30
+	  and $session->query_safe("SELECT zk_unlock('$lock')");
 	return assert_no_nodes($zk, lock_path($lock), "$what: nothing is left");
 }
 
@@ -184,8 +165,7 @@ subtest 'a hold outlives its maker, and everybody' => sub {
 	my $maker = connected('berlin');
 	my $other = connected('paris');
 	my $earlier = $maker->query_safe("SELECT zk_lock('hold')");
-	$other->start_query("SELECT zk_hold('hold', 'moving to new disks')");
-	wait_for_queue($zk, lock_path('hold'), 2);
+	start_in_queue($other, "SELECT zk_hold('hold', 'moving to new disks')", $zk, lock_path('hold'), 2);
 	ok(!$other->is_done, 'it waits in line');
 	$maker->query_safe("SELECT zk_unlock('hold')");
 	my $token = $other->wait_result;
@@ -199,8 +179,7 @@ subtest 'a hold outlives its maker, and everybody' => sub {
 		'zk_lock_queue shows who and why');
 
 	my $waiter = connected('berlin');
-	$waiter->start_query("SELECT zk_lock_shared('hold')");
-	wait_for_queue($zk, lock_path('hold'), 2);
+	start_in_queue($waiter, "SELECT zk_lock_shared('hold')", $zk, lock_path('hold'), 2);
 	is($other->query_safe("SELECT zk_try_lock('hold')"), 'f', 'its maker has to wait too');
 	is($other->query_safe("SELECT zk_try_lock(ARRAY['a new one', 'hold'])"), 'f',
 		'also for one of several');
@@ -213,19 +192,16 @@ subtest 'a hold outlives its maker, and everybody' => sub {
 	$node{paris}->restart;
 	$other = connected('paris');
 	# The waiter may have got a new session, and the end of the old one is due.
-	poll_until { scalar hold_nodes('hold') == 2 } 'the two to be left', 20;
-	pass('and after restarts');
+	assert_soon { scalar hold_nodes('hold') == 2 } 'and after restarts', 20;
 	ok(!$waiter->is_done, 'the waiter waits');
 
 	is($other->query_safe("SELECT zk_release_hold('hold', $earlier)"), 'f', 'another token');
 	like($other->error, qr/WARNING:  there is no hold of lock "hold" with that token/, 'a warning');
 	is($maker->query_safe("SELECT zk_release_hold('hold', $token)"), 't',
 		'released from another cluster');
-	$waiter->wait_result;
-	is($waiter->sqlstate, '00000', 'the waiter has the lock');
+	assert_ends($waiter, '00000', 'the waiter has the lock');
 	$waiter->query_safe("SELECT zk_unlock_shared('hold')");
 	is_free($other, 'hold', 'free again');
-	$_->quit foreach $maker, $other, $waiter;
 };
 
 # As Curator's Revoker does with the node of a holder: the token is in there.
@@ -242,7 +218,6 @@ subtest 'nobody else writes into a hold' => sub {
 	my $other = connected('berlin');
 	is($other->query_safe("SELECT zk_release_hold('written', $token)"), 't', 'another session releases it');
 	is_free($other, 'written', 'free again');
-	$other->quit;
 };
 
 subtest 'kill -9 of its maker' => sub {
@@ -256,7 +231,6 @@ subtest 'kill -9 of its maker' => sub {
 	is($other->query_safe("SELECT zk_try_lock('killed')"), 'f', 'the hold is there');
 	is($other->query_safe("SELECT zk_evict('killed', $token)"), 't', 'zk_evict removes it too');
 	is_free($other, 'killed', 'free again');
-	$other->quit;
 };
 
 subtest 'a transaction under a hold' => sub {
@@ -269,7 +243,6 @@ subtest 'a transaction under a hold' => sub {
 	is($session->query_safe("SELECT sum(zk_release_hold(name, token)::int)
 		FROM unnest(ARRAY['over', 'rolled back']) AS name, zk_lock_queue(name)"),
 		2, 'not undone by ROLLBACK');
-	$session->quit;
 };
 
 # Where zk_hold() can be interrupted: at which request, as the protocol numbers
@@ -280,9 +253,8 @@ my %step = (
 my $admin = connected('paris');
 
 # A session that runs into the trap.
-sub spring
+sub spring ($step, $direction, $lock)
 {
-	my ($step, $direction, $lock) = @_;
 	my $maker = background($node{berlin});
 	# Some of these sessions have to time out.
 	$maker->query_safe("SET zklock.session_timeout = '1s'; SELECT zk_lock('$lock'), zk_unlock('$lock')");
@@ -314,8 +286,7 @@ foreach my $step (sort keys %step)
 			$maker = spring($step, $direction, $lock);
 			$node{berlin}->safe_psql('postgres',
 				'SELECT pg_cancel_backend(' . $maker->pid . ')');
-			$maker->wait_result;
-			is($maker->sqlstate, '57014', 'canceled');
+			assert_ends($maker, '57014', 'canceled');
 			break_connections();
 			assert_no_nodes($zk, lock_path($lock), 'canceled: it clears up itself');
 			$maker->quit;
@@ -349,8 +320,7 @@ subtest 'a hold whose maker is killed' => sub {
 	# On a busy machine the maker's session, of a second, may have ended by then.
 	poll_until { $waiter->is_done || queue_nodes($zk, lock_path('killed')) == 2 } 'it to wait', 30;
 	kill 'KILL', $maker->pid;
-	$waiter->wait_result;
-	is($waiter->sqlstate, '00000', 'ahead of it: a waiter gets the lock when the session has ended');
+	assert_ends($waiter, '00000', 'ahead of it: a waiter gets the lock when the session has ended');
 	is(scalar hold_nodes('killed'), 1, 'and nothing else is there');
 	$waiter->query_safe("SELECT zk_unlock('killed')");
 	break_connections();
@@ -375,11 +345,9 @@ subtest 'a maker that is evicted' => sub {
 	is($admin->query_safe("SELECT zk_evict('evicted', $token), zk_try_lock('evicted')"), 't|t',
 		'before there is a hold, and the lock is taken');
 	break_connections();
-	$maker->wait_result;
-	is($maker->sqlstate, '57000', 'it is told');
+	assert_ends($maker, '57000', 'it is told');
 	is($admin->query_safe("SELECT zk_is_held('evicted'), zk_unlock('evicted')"), 't|t', 'the other is unharmed');
 	assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
-	$maker->quit;
 };
 
 subtest 'another client waits behind a hold' => sub {
@@ -420,7 +388,6 @@ subtest 'bounds' => sub {
 	$zk->resume;
 	like($session->wait_result, qr/^\d+$/, 'no time to wait, and a slow answer');
 	$session->query_safe("SELECT zk_release_hold('bound/free', token) FROM zk_lock_queue('bound/free')");
-	$_->quit foreach $holder, $session;
 };
 
 # In whatever session it was done, and however that committed.
@@ -432,8 +399,7 @@ subtest 'work under a hold survives a crash once it is released' => sub {
 	my ($wal_writer) = $worker->query_safe("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'");
 	kill 'STOP', $wal_writer;
 	$worker->query_safe('INSERT INTO work VALUES (1)');
-	$other->start_query("SELECT zk_lock('crash')");
-	wait_for_queue($zk, lock_path('crash'), 2);
+	start_in_queue($other, "SELECT zk_lock('crash')", $zk, lock_path('crash'), 2);
 	$worker->query_safe("SELECT zk_release_hold('crash', $token)");
 	$node{paris}->kill9;
 	kill 'KILL', $wal_writer;

@@ -3,15 +3,10 @@
 # the logs of both sides name the same token. It is a word that is left beside the queue:
 # an eviction does not depend on it, and it does not stay.
 
-use strict;
-use warnings;
-
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Proxy;
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my %node = map { $_ => cluster($_, $zk, 'zklock.commit_guard' => 'quorum') } qw(berlin paris);
@@ -21,9 +16,8 @@ my $words = lock_path('.release');
 my $by = 'process ' . $operator->pid . ' of user "\w+" in database "postgres" of cluster "paris" on host "[^"]+"';
 
 # Evict whoever stands there in the queue; his token and queue node.
-sub evict
+sub evict ($name, $position)
 {
-	my ($name, $position) = @_;
 	my ($token, $queued) = split /\|/, $operator->query_safe(
 		"SELECT token, node FROM zk_lock_queue('$name') WHERE position = $position");
 	is($operator->query_safe("SELECT zk_evict('$name', $token)"), 't', 'evicted');
@@ -31,27 +25,24 @@ sub evict
 }
 
 # What the log of a cluster says from there on, once it says anything like that.
-sub log_has
+sub log_has ($name, $offset, $pattern, $what)
 {
-	my ($name, $offset, $pattern, $what) = @_;
 	my $log;
 	eval { poll_until { ($log = slurp_file($node{$name}->logfile, $offset)) =~ $pattern } 'the log', 10 };
 	return like($log, $pattern, $what);
 }
 
 # The log of who was evicted; does it say by whom?
-sub log_names
+sub log_names ($offset)
 {
-	my ($offset) = @_;
 	log_has('berlin', $offset, qr/DETAIL:  (?:By|It was queue node)/, 'the log is told');
 	return slurp_file($node{berlin}->logfile, $offset) =~ /DETAIL:  By /;
 }
 
 # A story whose end depends on a word that came in time; on a busy machine it may not,
 # and then it is told again. It returns whether it came.
-sub told_in_time
+sub told_in_time ($story)
 {
-	my ($story) = @_;
 	foreach (1 .. 2)
 	{
 		return if $story->(0);
@@ -64,9 +55,7 @@ sub told_in_time
 # No word is left.
 sub no_words
 {
-	my @left;
-	eval { poll_until { @left = queue_nodes($zk, $words); !@left } 'words to go', 10 };
-	return is("@left", '', 'no word is left');
+	return assert_no_nodes($zk, $words, 'no word is left');
 }
 
 subtest 'a holder' => sub {
@@ -78,8 +67,7 @@ subtest 'a holder' => sub {
 			my %offset = map { $_ => -s $node{$_}->logfile } keys %node;
 			$holder->query_safe("SELECT zk_lock('evicted')");
 			my ($token, $queued) = evict('evicted', 1);
-			$holder->query('INSERT INTO work VALUES (1)');
-			is($holder->sqlstate, '40001', 'cannot commit');
+			assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'cannot commit');
 			if (!log_names($offset{berlin}) && !$is_last)
 			{
 				$holder->quit;
@@ -110,13 +98,11 @@ subtest 'a waiter' => sub {
 			$holder->query_safe("SELECT zk_lock('evicted')");
 			my $waiter = background($node{berlin}, $user ? (user => $user) : ());
 			my $offset = -s $node{berlin}->logfile;
-			$waiter->start_query("SELECT zk_lock('evicted')");
-			wait_for_queue($zk, lock_path('evicted'), 2);
+			start_in_queue($waiter, "SELECT zk_lock('evicted')", $zk, lock_path('evicted'), 2);
 			wait_for_wait($node{berlin}, $waiter->pid);
 			my ($token, $queued) = evict('evicted', 2);
 			$holder->query_safe("SELECT zk_unlock('evicted')");
-			$waiter->wait_result;
-			is($waiter->sqlstate, '57000', 'is not granted the lock');
+			assert_ends($waiter, '57000', 'is not granted the lock');
 			if (!log_names($offset) && !$is_last)
 			{
 				$_->quit foreach $holder, $waiter;
@@ -169,8 +155,7 @@ subtest 'who releases what he does not hold any more' => sub {
 			'the other log names the same token');
 		if ($begin eq 'BEGIN' && $release ne 'COMMIT')
 		{
-			$holder->query('COMMIT');
-			is($holder->sqlstate, '40001', 'what was not committed yet is not');
+			assert_query($holder, 'COMMIT', '40001', 'what was not committed yet is not');
 		}
 		no_words();
 		$holder->query_safe('SELECT');
@@ -209,7 +194,6 @@ subtest 'a release without an answer' => sub {
 	is($holder->query("SELECT bool_and(zk_unlock(i::text)) FROM generate_series(1, 20) AS i"), 't', 'released');
 	cmp_ok(time - $begun, q(<), 3, q(only the first one waits));
 	$zk->resume;
-	$holder->quit;
 };
 
 subtest 'by others than zk_evict()' => sub {
@@ -224,7 +208,6 @@ subtest 'by others than zk_evict()' => sub {
 	like($holder->error, qr/DETAIL:  Another client of ZooKeeper deleted its znode\./, 'it is not known who');
 	log_has('berlin', $offset, qr/was evicted from ZooKeeper lock "evicted"\n.*DETAIL:  It was queue node "\Q$queued\E", fencing token \d+\./,
 		'but which node that was');
-	$holder->quit;
 };
 
 subtest 'a word that nobody fetches' => sub {
@@ -239,14 +222,12 @@ subtest 'a word that nobody fetches' => sub {
 	'it to lie there', 30;
 	my $holder = background($node{berlin});
 	$holder->query_safe("SELECT zk_lock('other')");
-	poll_until
+	assert_soon
 	{
 		$operator->query_safe("SELECT zk_request_release('other')");
 		!grep { /evicted/ } queue_nodes($zk, $words);
 	}
-	'it to be swept', 30;
-	pass('until somebody asks others for a lock');
-	$holder->quit;
+	'until somebody asks others for a lock', 30;
 };
 
 # It may not be had, and too many may lie there.
@@ -266,9 +247,7 @@ subtest 'an eviction does not need it' => sub {
 		$holder->query_safe("SELECT zk_lock('evicted')");
 		evict('evicted', 1);
 		is(scalar grep({ /evicted/ } queue_nodes($zk, $words)), 0, "$what there is none");
-		$holder->query('INSERT INTO work VALUES (1)');
-		is($holder->sqlstate, '40001', 'the commit is refused all the same');
-		$holder->quit;
+		assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'the commit is refused all the same');
 	}
 	$client->delete_recursive($words);
 	$client->close;

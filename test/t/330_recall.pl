@@ -3,14 +3,9 @@
 # zk_release_requested(), and is never held up or harmed by it; what it was told of
 # is not left behind.
 
-use strict;
-use warnings;
-
 use Peer;
 use Proxy;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 # Looks for empty containers often, so that one can see them go.
 my $zk = ZooKeeper->new(
@@ -22,43 +17,36 @@ my $other = background($node{paris});
 $_->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')") foreach $holder, $other;
 
 # Ask from the other cluster, in a session that is over at once.
-sub request
+sub request ($lock, $reason = undef)
 {
-	my ($lock, $reason) = @_;
 	return $node{paris}->safe_psql('postgres', $reason
 		? "SELECT zk_request_release('$lock', '$reason')"
 		: "SELECT zk_request_release('$lock')");
 }
 
 # The requests that lie there for a lock.
-sub requests
+sub requests ($lock)
 {
-	my ($lock) = @_;
 	my $parent = lock_path('.release');
 	# It goes when it is empty.
 	my @all = eval { $stranger->children($parent) };
 	return grep { (eval { $stranger->get("$parent/$_") } // '') =~ /"lock":"\Q$lock\E"/ } @all;
 }
 
-sub assert_no_requests
+sub assert_no_requests ($lock)
 {
-	my ($lock) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	eval { poll_until { !requests($lock) } 'requests to go', 10 };
-	is($@, '', 'no request is left');
-	return;
+	return assert_soon { !requests($lock) } 'no request is left', 30;
 }
 
-sub is_requested
+sub is_requested ($session, $lock)
 {
-	my ($session, $lock) = @_;
 	return $session->query_safe("SELECT zk_release_requested('$lock')");
 }
 
 # Run it and count the NOTICEs of requests.
-sub notices
+sub notices ($session, $sql)
 {
-	my ($session, $sql) = @_;
 	$session->query_safe($sql);
 	my $count = () = $session->error =~ /NOTICE:  release of lock ".*" was requested/g;
 	return $count;
@@ -103,8 +91,7 @@ subtest 'asked by somebody who has gone' => sub {
 	is(is_requested($holder, 'ask'), 'f', 'false when it is released');
 	assert_no_nodes($zk, lock_path('ask'));
 	assert_no_requests('ask');
-	eval { poll_until { !$stranger->exists(lock_path('.release')) } 'it to go', 30 };
-	is($@, '', 'nor what it was in');
+	assert_soon { !$stranger->exists(lock_path('.release')) } 'nor what it was in', 30;
 };
 
 subtest 'a later holder is not asked' => sub {
@@ -123,8 +110,7 @@ subtest 'nobody to ask' => sub {
 	is($other->query_safe("SELECT zk_request_release('nobody')"), 0,
 		'one\'s own lock');
 	is(is_requested($other, 'nobody'), 'f', 'it is not asked');
-	$holder->start_query("SELECT zk_lock('nobody')");
-	wait_for_queue($zk, lock_path('nobody'), 2);
+	start_in_queue($holder, "SELECT zk_lock('nobody')", $zk, lock_path('nobody'), 2);
 	is($other->query_safe("SELECT zk_request_release('nobody')"), 0, 'one who waits');
 	$other->query_safe("SELECT zk_unlock('nobody')");
 	$holder->wait_result;
@@ -141,8 +127,7 @@ subtest 'several holders' => sub {
 	{
 		my ($take, $wait, $lock) = @$kind;
 		$_->query_safe("SELECT $take") foreach @readers;
-		$other->start_query("SELECT $wait");
-		wait_for_queue($zk, lock_path($lock), 4);
+		start_in_queue($other, "SELECT $wait", $zk, lock_path($lock), 4);
 		is(request($lock), 3, "$lock: all holders are asked");
 		is(is_requested($_, $lock), 't', 'each hears it') foreach @readers;
 		# One of them asks the others.
@@ -154,7 +139,6 @@ subtest 'several holders' => sub {
 		$other->query_safe('SELECT zk_unlock_all()');
 		assert_no_requests($lock);
 	}
-	$_->quit foreach @readers;
 };
 
 # Everything about a request of a lock that somebody goes down from.
@@ -238,8 +222,7 @@ subtest 'arguments and privileges' => sub {
 	$node{paris}->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
 	my $user = background($node{paris}, user => 'ordinary');
 	$holder->query_safe("SELECT zk_lock('asked')");
-	$user->query("SELECT zk_request_release('asked')");
-	is($user->sqlstate, '42501', 'not everybody may ask');
+	assert_query($user, "SELECT zk_request_release('asked')", '42501', 'not everybody may ask');
 	$node{paris}->safe_psql('postgres', 'GRANT zklock_job TO ordinary');
 	is($user->query_safe("SELECT zk_request_release('asked')"), 1, 'who may, asks');
 	is(notices($holder, "SELECT zk_release_requested('asked')"), 1, 'the holder hears');
@@ -247,14 +230,11 @@ subtest 'arguments and privileges' => sub {
 	my $long = 'x' x 513;
 	foreach my $bad ("'asked', ''", "'asked', E'two\\nlines'", "'asked', '$long'")
 	{
-		$user->query("SELECT zk_request_release($bad)");
-		is($user->sqlstate, '22023', 'a bad reason');
+		assert_query($user, "SELECT zk_request_release($bad)", '22023', 'a bad reason');
 		like($user->error, qr/invalid reason for a request.*DETAIL:  The reason/s, 'is explained');
 	}
-	$user->query("SELECT zk_request_release('a//b')");
-	is($user->sqlstate, '42602', 'a bad name');
-	$user->query("SELECT zk_request_release(NULL)");
-	is($user->sqlstate, '22004', 'no name');
+	assert_query($user, "SELECT zk_request_release('a//b')", '42602', 'a bad name');
+	assert_query($user, "SELECT zk_request_release(NULL)", '22004', 'no name');
 	is($user->query_safe("SELECT zk_request_release('asked', NULL)"), 1, 'no reason');
 	$user->query_safe("SELECT zk_request_release('asked', 'é \"quoted\" \\')");
 	my $shown = '("é \\"quoted\\" \\\\")';
@@ -262,7 +242,6 @@ subtest 'arguments and privileges' => sub {
 		  index($holder->error, $shown) >= 0 } 'an odd reason', 10;
 	$holder->query_safe("SELECT zk_unlock('asked')");
 	assert_no_requests('asked');
-	$user->quit;
 };
 
 # ---------------------------------------------------------------------------
@@ -280,8 +259,7 @@ subtest 'a request to a holder that is gone' => sub {
 	$holder->query_safe("SELECT zk_lock('gone')");
 	is(request('gone'), 1, 'the next one to ask');
 	my ($mine) = queue_nodes($zk, lock_path('gone'));
-	poll_until { join(' ', requests('gone')) eq "$mine.release" } 'it to go', 10;
-	pass('removes it, and asks the new holder');
+	assert_soon { join(' ', requests('gone')) eq "$mine.release" } 'removes it, and asks the new holder', 10;
 	is(is_requested($holder, 'gone'), 't', 'who hears it');
 	$holder->query_safe("SELECT zk_unlock('gone')");
 	assert_no_requests('gone');
@@ -360,9 +338,7 @@ subtest 'a server that does not answer holds nobody up' => sub {
 	cmp_ok(time - $since, '<', 5, 'in a moment');
 	$zk->resume;
 	poll_until { eval { request('silent') } } 'ZooKeeper', 30;
-	poll_until { is_requested($session, 'silent') eq 't' } 'it to hear', 10;
-	pass('afterwards it is');
-	$session->quit;
+	assert_soon { is_requested($session, 'silent') eq 't' } 'afterwards it is', 10;
 };
 
 $_->quit foreach $holder, $other;
@@ -380,7 +356,6 @@ subtest 'without digest authentication' => sub {
 	my $client = $plain->client;
 	like($client->get(lock_path("plain/$mine")), qr/zklock/, 'the queue node is untouched');
 	$client->close;
-	$_->quit foreach @sessions;
 };
 
 subtest 'with credentials' => sub {
@@ -392,9 +367,7 @@ subtest 'with credentials' => sub {
 	is($sessions[1]->query_safe("SELECT zk_request_release('guarded')"), 1, 'asked');
 	is(is_requested($sessions[0], 'guarded'), 't', 'and heard');
 	$sessions[1]->query_safe("SELECT zk_disconnect(); RESET zklock.auth");
-	$sessions[1]->query("SELECT zk_request_release('guarded')");
-	is($sessions[1]->sqlstate, '42501', 'without them it is refused');
-	$_->quit foreach @sessions;
+	assert_query($sessions[1], "SELECT zk_request_release('guarded')", '42501', 'without them it is refused');
 };
 
 done_testing();

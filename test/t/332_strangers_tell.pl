@@ -2,12 +2,7 @@
 # Who is at work in another cluster is the business of the server's log and of
 # pg_monitor's members.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $berlin = cluster('berlin', $zk,
@@ -31,9 +26,8 @@ my %knows = (ordinary => 0, monitor => 1);
 sub log_since { return PostgreSQL::Test::Utils::slurp_file($berlin->logfile, $_[0]); }
 
 # Ask for the lock from the other cluster.
-sub request
+sub request ($lock)
 {
-	my ($lock) = @_;
 	return $other->query_safe("SELECT zk_request_release('$lock', 'why not')");
 }
 
@@ -55,8 +49,7 @@ foreach my $role (sort keys %knows)
 	$other->query_safe("SELECT zk_lock('wait')");
 	$session->query_safe('SET client_min_messages = log');
 	$offset = -s $berlin->logfile;
-	$session->query("SELECT zk_lock('wait', '500ms')");
-	is($session->sqlstate, '55P03', 'a wait');
+	assert_query($session, "SELECT zk_lock('wait', '500ms')", '55P03', 'a wait');
 	like($session->error, qr/LOG:  process \d+ still waiting for ExclusiveLock on ZooKeeper lock "wait"/,
 		'that is logged, to the client too');
 	$session->{err} =~ s/LOG:  process \d+ still//;

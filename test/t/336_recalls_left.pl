@@ -2,13 +2,8 @@
 # Requests to holders that end before they hear them are persistent: they are in no
 # lock's queue, and those who ask others take them away.
 
-use strict;
-use warnings;
-
 use Peer;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk);
@@ -20,9 +15,8 @@ my $parent = lock_path('.release');
 sub requests { return ($stranger->exists($parent) || {})->{num_children} || 0; }
 
 # A session of the same role that holds locks, has them asked for, and is ended.
-sub leave_requests
+sub leave_requests (@locks)
 {
-	my (@locks) = @_;
 	my $holder = background($node, user => 'mallory');
 	my $names = join ', ', map { "'$_'" } @locks;
 	$holder->query_safe("SELECT zk_lock(ARRAY[$names])");
@@ -91,7 +85,6 @@ subtest 'those that are heard stay' => sub {
 	ok($stranger->exists("$parent/$_"), "who is asked cannot be told: $_")
 	  foreach sort keys %strange;
 	$stranger->delete("$parent/$_") foreach sort keys %strange;
-	$holder->quit;
 };
 
 subtest 'so many and no more' => sub {
@@ -100,8 +93,7 @@ subtest 'so many and no more' => sub {
 	$stranger->delete("$parent/$_") foreach $stranger->children($parent);
 	$stranger->create_path($parent);
 	$stranger->create_many(10_000, sub { "$parent/strange $_[0].release" }, 'kept');
-	$asking->query("SELECT zk_request_release('full')");
-	is($asking->sqlstate, '54000', 'one more is refused');
+	assert_query($asking, "SELECT zk_request_release('full')", '54000', 'one more is refused');
 	like($asking->error, qr/too many requests to release locks.*DETAIL:.*HINT:/s,
 		'with the reason and what to do');
 	is($asking->query_safe("SELECT zk_request_release('free')"), 0,
@@ -110,12 +102,10 @@ subtest 'so many and no more' => sub {
 	$stranger->delete("$parent/$_") foreach @outdated;
 	$stranger->create_many(scalar @outdated, sub { "$parent/lock-" . (1e9 + $_[0]) . '.release' },
 		'{"client":"zklock","lock":"gone"}');
-	poll_until {
+	assert_soon {
 		$asking->query("SELECT zk_request_release('full')");
 		$asking->sqlstate eq '00000';
-	} 'one to be answered', 60;
-	pass('until some are found that nobody hears');
-	$holder->quit;
+	} 'until some are found that nobody hears', 60;
 };
 
 $asking->quit;

@@ -2,13 +2,8 @@
 # zk_all_locks(): what it makes of other clients' nodes, of many locks, and of
 # trouble on the way.
 
-use strict;
-use warnings;
-
 use Proxy;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->connect_string);
@@ -18,24 +13,21 @@ my $foreign = $zk->client;
 my $count = 0;
 
 # A lock's znode with children of those names.
-sub make
+sub make ($lock, @children)
 {
-	my ($lock, @children) = @_;
 	$foreign->create_path(lock_path($lock));
 	$foreign->create(lock_path("$lock/$_"), '') foreach @children;
 	return;
 }
 
-sub curator
+sub curator ($sequence, $what = undef, $group = undef)
 {
-	my ($sequence, $what, $group) = @_;
 	return sprintf '_c_a4b0c6d2-7813-%s-a1c0-%012d-%slock-%010d', $group || '4a12', ++$count,
 	  $what || '', $sequence;
 }
 
-sub census
+sub census ($prefix)
 {
-	my ($prefix) = @_;
 	return $session->query_safe("SELECT * FROM zk_all_locks('$prefix')");
 }
 
@@ -108,8 +100,7 @@ subtest 'the connection is lost' => sub {
 
 subtest 'bounds' => sub {
 	$proxy->cut;
-	$session->query("SET lock_timeout = '300ms'; SELECT zk_all_locks('many')");
-	is($session->sqlstate, '55P03', 'lock_timeout');
+	assert_query($session, "SET lock_timeout = '300ms'; SELECT zk_all_locks('many')", '55P03', 'lock_timeout');
 	$session->query("RESET lock_timeout; SET statement_timeout = '300ms'; SELECT zk_all_locks('many')");
 	is($session->sqlstate, '57014', 'statement_timeout');
 	$proxy->reset_connections;

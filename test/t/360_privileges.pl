@@ -2,14 +2,9 @@
 # Who may call what: what docs/privileges.md says is so, for each function, and the
 # roles that CREATE EXTENSION makes are not taken from somebody who made them first.
 
-use strict;
-use warnings;
-
 use FindBin;
 use PostgreSQL::Test::Utils qw(slurp_file);
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk);
@@ -34,9 +29,8 @@ sub documented
 	return \%users;
 }
 
-sub may
+sub may ($role, $function)
 {
-	my ($role, $function) = @_;
 	return sql("SELECT has_function_privilege('$role', '$function', 'EXECUTE')") eq 't';
 }
 

@@ -2,14 +2,9 @@
 # Whoever leaves something behind in ZooKeeper, or reaches into the work of others,
 # is in the server's log: one line for each act, that says who.
 
-use strict;
-use warnings;
-
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Proxy;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk, log_error_verbosity => 'default');
@@ -24,9 +19,8 @@ $anna->query_safe("SET SESSION AUTHORIZATION $name");
 
 # The lines of that kind, and the DETAIL of the last.
 my $who = qr/process \d+ of user "an[^"\n]*na" in database "postgres" from \[local\]/;
-sub logged
+sub logged ($sql, $act, $detail = undef)
 {
-	my ($sql, $act, $detail) = @_;
 	my $from = -s $node->logfile;
 	my $result = $anna->query_safe($sql);
 	my $log = substr(slurp_file($node->logfile), $from);
@@ -36,9 +30,8 @@ sub logged
 	return $result;
 }
 
-sub not_logged
+sub not_logged ($sql)
 {
-	my ($sql) = @_;
 	my $from = -s $node->logfile;
 	$anna->query_safe($sql);
 	my $log = substr(slurp_file($node->logfile), $from);
@@ -83,17 +76,15 @@ $holder->quit;
 my $proxy = Proxy->new('127.0.0.1:' . $zk->port);
 $anna->query_safe("RESET SESSION AUTHORIZATION; SET zklock.servers = '" . $proxy->address . "'");
 $anna->query_safe("SET SESSION AUTHORIZATION $name");
-sub logged_of_cancelled
+sub logged_of_cancelled ($type, $nth, $sql, $act)
 {
-	my ($type, $nth, $sql, $act) = @_;
 	my $from = -s $node->logfile;
 	$anna->query_safe("SELECT zk_try_lock('warm'), zk_unlock_all()");
 	$proxy->trap($type, $nth, 'replies');
 	$anna->start_query($sql);
 	poll_until { $proxy->is_sprung } 'it to be sent';
 	$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $anna->pid . ')');
-	$anna->wait_result;
-	is($anna->sqlstate, '57014', "cancelled: $act");
+	assert_ends($anna, '57014', "cancelled: $act");
 	$proxy->heal;
 	my @lines = substr(slurp_file($node->logfile), $from) =~ /^.*?LOG:  ($who $act)/mg;
 	is(scalar @lines, 1, 'one line');
@@ -111,7 +102,6 @@ logged_of_cancelled(2, 1, "SELECT zk_release_hold('door', $hold)", qr/releases a
 my $second = background($node);
 $second->query_safe("SELECT zk_lock('busy')");
 logged_of_cancelled(15, 1, "SELECT zk_request_release('busy')", qr/requests the release of ZooKeeper lock "busy"/);
-$_->quit foreach $second, $anna;
-$proxy->stop;
 
+$_->quit foreach $second, $anna;
 done_testing();

@@ -2,12 +2,7 @@
 # Who has a lock? A contender that is letting go is not shown as one that holds, and
 # all of it fits on a terminal.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('production-eu', $zk);
@@ -21,20 +16,16 @@ sub sql { return $node->safe_psql('postgres', $_[0]); }
 sub states { return sql("SELECT string_agg(state, ', ' ORDER BY position) FROM zk_lock_queue('$name')"); }
 
 # A session that waits, behind so many.
-sub queued
+sub queued ($sql, $ahead)
 {
-	my ($sql, $ahead) = @_;
 	my $session = background($node);
-	$session->start_query($sql);
-	wait_for_queue($zk, $path, $ahead + 1);
+	start_in_queue($session, $sql, $zk, $path, $ahead + 1);
 	return $session;
 }
 
-sub granted
+sub granted ($session)
 {
-	my ($session) = @_;
-	$session->wait_result;
-	is($session->sqlstate, '00000', 'granted') or diag($session->error);
+	assert_ends($session, '00000', 'granted') or diag($session->error);
 	return;
 }
 

@@ -3,13 +3,8 @@
 # for, without asking anybody; who may see it; and that nothing is left of a backend
 # that has ended, in whatever way.
 
-use strict;
-use warnings;
-
 use Proxy;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk, 'shared_preload_libraries' => 'zklock',
@@ -19,22 +14,19 @@ my $monitor = background($node);
 
 sub sql { return $monitor->query_safe($_[0]); }
 
-sub backend
+sub backend ($session, $columns)
 {
-	my ($session, $columns) = @_;
 	return sql("SELECT $columns FROM zk_backends WHERE pid = " . $session->pid);
 }
 
-sub locks
+sub locks ($session, $columns)
 {
-	my ($session, $columns) = @_;
 	return sql("SELECT $columns FROM (SELECT * FROM zk_backend_locks WHERE pid = "
 		  . $session->pid . ' ORDER BY name, mode) AS l');
 }
 
-sub nobody_left
+sub nobody_left ($what)
 {
-	my ($what) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	poll_until { sql('SELECT count(*) FROM zk_backends') == 0 } 'the rows to go', 30;
 	return pass($what);
@@ -91,7 +83,6 @@ subtest 'the session of one that holds its first lock' => sub {
 	sql('SELECT pg_cancel_backend(' . $holder->pid . ')');
 	$holder->wait_result;
 	is(locks($holder, 'name, session_holds'), 'first|1', 'which the error leaves');
-	$holder->quit;
 };
 
 subtest 'what it waits for' => sub {
@@ -126,7 +117,6 @@ subtest 'what it waits for' => sub {
 	$holder->query_safe("SELECT zk_unlock('queue')");
 	$waiter->wait_result;
 	is(backend($waiter, 'waiting_for, held'), '|1', 'what waits and is granted has');
-	$_->quit foreach $holder, $waiter;
 };
 
 subtest 'more locks than there are lines' => sub {
@@ -138,7 +128,6 @@ subtest 'more locks than there are lines' => sub {
 		WHERE i NOT IN (7, 33)");
 	is(backend($holder, 'held'), 2, 'two are left');
 	is(locks($holder, 'name'), "many/33\nmany/7", 'and told of');
-	$holder->quit;
 };
 
 subtest 'names of all kinds' => sub {
@@ -157,7 +146,6 @@ subtest 'names of all kinds' => sub {
 	is(locks($latin, 'name'), "d\xc3\xa4", 'from one encoding to another');
 	like($latin->query_safe("SELECT database, name FROM zk_backends JOIN zk_backend_locks USING (pid)
 			WHERE pid = " . $holder->pid), qr/^postgres\|l\xc3\xa4<U\+20AC>/, 'and back, as far as it has them');
-	$_->quit foreach $holder, $latin;
 };
 
 subtest 'who may see it' => sub {
@@ -185,7 +173,6 @@ subtest 'another user than the one who logged in' => sub {
 	$holder->query_safe("SET SESSION AUTHORIZATION anna; SELECT zk_lock('whose')");
 	is(sql('SELECT username = usename, username FROM zk_backends JOIN pg_stat_activity USING (pid)
 			WHERE pid = ' . $holder->pid), 't|' . sql('SELECT current_user'), 'is not shown, as in pg_stat_activity');
-	$holder->quit;
 };
 
 subtest 'without ZooKeeper' => sub {
@@ -202,7 +189,6 @@ subtest 'without ZooKeeper' => sub {
 	poll_until { $holder->query_safe('SELECT 1'); backend($holder, 'state') eq 'connected' }
 	'it to be back', 60;
 	is(backend($holder, 'session_id, held'), "$id|1", 'all is as it was');
-	$holder->quit;
 };
 
 # It runs nothing itself, and so has noted nothing: its program tells.
@@ -228,7 +214,6 @@ subtest 'an idle backend without ZooKeeper' => sub {
 	poll_until { backend($asleep, 'state') eq 'lost' } 'it to be seen to have no program', 30;
 	is(locks($asleep, 'state'), 'lost', 'nor the lock');
 	is(backend($idle, 'state'), 'connected', 'unlike the other one');
-	$_->quit foreach $idle, $asleep;
 };
 
 # Where all that is read.
@@ -241,7 +226,6 @@ subtest 'the title of its program' => sub {
 	like(readline($title), qr/^zklock: session of backend @{[$holder->pid]}, connected *\0$/, 'and says so');
 	$holder->query_safe('SELECT zk_disconnect()');
 	is(backend($holder, 'state'), 'none', 'nobody is asked without a session');
-	$holder->quit;
 };
 
 subtest 'a session that is lost' => sub {
@@ -256,7 +240,6 @@ subtest 'a session that is lost' => sub {
 	is(locks($holder, 'name, state'), 'lost|lost', 'and is lost');
 	$holder->query("SELECT zk_unlock('lost')");
 	is(backend($holder, 'state, held'), 'none|0', 'until then');
-	$holder->quit;
 };
 
 subtest 'a loss that is noticed late' => sub {
@@ -305,7 +288,6 @@ subtest 'every row is one row' => sub {
 	$_->wait_result foreach @busy;
 	is(join(' ', map { $_->sqlstate } @busy), '00000 00000 00000 00000', 'all have ended well');
 	is(sql('SELECT sum(held) FROM zk_backends'), 0, 'with nothing');
-	$_->quit foreach @busy;
 };
 
 subtest 'not preloaded' => sub {
@@ -317,7 +299,6 @@ subtest 'not preloaded' => sub {
 		is($session->query_safe('SELECT pid, b.state, held, name FROM zk_backends b JOIN zk_backend_locks USING (pid)'),
 			$session->pid . '|connected|1|own/' . $session->pid, 'its own row alone');
 	}
-	$_->quit foreach $one, $two;
 };
 
 $monitor->quit;

@@ -2,13 +2,8 @@
 # zk_stat: after a known workload it has exactly the known numbers, for each
 # database; who may reset it; and what it is without preloading.
 
-use strict;
-use warnings;
-
 use Proxy;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->connect_string);
@@ -26,9 +21,8 @@ my @counters = qw(granted_at_once granted_handed_over granted_told granted_liste
 	reconnects waits);
 
 # All that are not 0, of the database postgres.
-sub numbers
+sub numbers ($session = undef)
 {
-	my ($session) = @_;
 	my $row = ($session || $monitor)->query_safe('SELECT ' . join(', ', @counters)
 		  . " FROM zk_stat WHERE database = 'postgres'");
 	my %number;
@@ -39,9 +33,8 @@ sub numbers
 # A test: since the last one these have been counted, and nothing else.
 my %last;
 
-sub counted
+sub counted ($what, %expected)
 {
-	my ($what, %expected) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $now = numbers();
 	is_deeply({ map { $_ => $now->{$_} - ($last{$_} || 0) }
@@ -51,9 +44,8 @@ sub counted
 }
 
 # The second waits for the first, and that for whoever is there.
-sub queue_up
+sub queue_up ($name, @sessions)
 {
-	my ($name, @sessions) = @_;
 	(shift @sessions)->query_safe("SELECT zk_lock('$name')");
 	my $count = 1;
 	foreach my $session (@sessions)
@@ -91,11 +83,9 @@ subtest 'in vain' => sub {
 	# Long enough to find its place in the queue, and to wait there.
 	$first->query_safe("SELECT zk_try_lock('a', '2 s')");
 	counted('one that waits', tries_in_vain => 1, waits => 1);
-	$first->query("SELECT zk_lock('a', '2 s')");
-	is($first->sqlstate, '55P03', 'the time is up');
+	assert_query($first, "SELECT zk_lock('a', '2 s')", '55P03', 'the time is up');
 	counted('a timeout', timeouts => 1, waits => 1);
-	$first->query("SET lock_timeout = '2 s'; SELECT zk_lock('a')");
-	is($first->sqlstate, '55P03', 'the time is up');
+	assert_query($first, "SET lock_timeout = '2 s'; SELECT zk_lock('a')", '55P03', 'the time is up');
 	counted('lock_timeout', timeouts => 1, waits => 1);
 	$first->query('SET lock_timeout = 0');
 	$first->query("SELECT zk_lock('a', '0')");
@@ -127,8 +117,7 @@ subtest 'after a wait' => sub {
 	$abroad->query_safe("SELECT zk_unlock('listed')");
 	$first->wait_result;
 	counted('listed behind one that had it at once', granted_listed => 1, waits => 1);
-	$second->start_query("SELECT zk_lock_shared('listed')");
-	wait_for_queue($zk, lock_path('listed'), 2);
+	start_in_queue($second, "SELECT zk_lock_shared('listed')", $zk, lock_path('listed'), 2);
 	poll_until { $zk->watch_count >= 1 } 'it to watch', 30;
 	$first->query_safe("SELECT zk_unlock('listed')");
 	$second->wait_result;
@@ -142,11 +131,9 @@ subtest 'trouble' => sub {
 	counted('an eviction', evictions => 1, granted_at_once => 1);
 	is($second->query_safe("SELECT zk_evict('evicted', 1)"), 'f', 'nobody is there');
 	counted('is none');
-	$first->query('INSERT INTO work VALUES (1)');
-	is($first->sqlstate, '40001', 'its commit is refused');
+	assert_query($first, 'INSERT INTO work VALUES (1)', '40001', 'its commit is refused');
 	counted('once', refused_commits => 1);
-	$first->query("INSERT INTO work SELECT zk_lock('more')");
-	is($first->sqlstate, '40001', 'no lock is granted');
+	assert_query($first, "INSERT INTO work SELECT zk_lock('more')", '40001', 'no lock is granted');
 	counted('that is no commit');
 	$first->query("SELECT zk_unlock_all(); RESET zklock.commit_guard");
 
@@ -187,7 +174,6 @@ subtest 'ended while it waits' => sub {
 	$waiter->wait_result;
 	poll_until { $monitor->query_safe($of_waiter) eq '0|0' } 'it to end', 30;
 	counted('has waited', granted_at_once => 1, sessions => 1, waits => 1);
-	$waiter->quit;
 };
 
 # Its signal comes as a cancel; what it says in the end is 40001.
@@ -200,8 +186,7 @@ subtest 'a loss that interrupts' => sub {
 	$loser->query_safe('BEGIN; INSERT INTO work VALUES (2)');
 	$own->refuse;
 	$own->reset_connections;
-	$loser->query('COMMIT');
-	is($loser->sqlstate, '40001', 'a commit that waited for its proof');
+	assert_query($loser, 'COMMIT', '40001', 'a commit that waited for its proof');
 	counted('is refused', losses => 1, refused_commits => 1);
 
 	$own->heal;
@@ -216,8 +201,7 @@ subtest 'a loss that interrupts' => sub {
 	'it to wait', 30;
 	$own->refuse;
 	$own->reset_connections;
-	$loser->wait_result;
-	is($loser->sqlstate, '40001', 'a wait for another lock');
+	assert_ends($loser, '40001', 'a wait for another lock');
 	counted('is not canceled', losses => 1, waits => 1);
 
 	$own->heal;
@@ -262,8 +246,7 @@ subtest 'databases, and starting again' => sub {
 		'1|1', 'likewise');
 	$monitor->query_safe('CREATE ROLE anna LOGIN');
 	my $anna = background($node, user => 'anna');
-	$anna->query('SELECT zk_stat_reset()');
-	is($anna->sqlstate, '42501', 'not everybody may reset them');
+	assert_query($anna, 'SELECT zk_stat_reset()', '42501', 'not everybody may reset them');
 	is($anna->query_safe('SELECT count(*) FROM zk_stat'), 2, 'but see them');
 	$anna->quit;
 	$monitor->query_safe('SELECT zk_stat_reset()');
@@ -289,9 +272,7 @@ subtest 'not preloaded' => sub {
 	is_deeply(numbers($other), { granted_at_once => 1, sessions => 1 }, 'counts for itself');
 	$other->query_safe('SELECT zk_stat_reset()');
 	is_deeply(numbers($other), {}, 'and may start again');
-	$other->quit;
 };
 
 $_->quit foreach $abroad, $monitor;
-$proxy->stop;
 done_testing();

@@ -4,12 +4,7 @@
 # does not; and when somebody deletes a node of ours we must notice, and not
 # work on.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 # Empty znodes of locks stay until a test deletes them.
 my $zk = ZooKeeper->new(
@@ -21,17 +16,15 @@ $stranger->create_path(lock_path('made'));
 my $uuid = '6ba7b810-9dad-11d1-80b4-00c04fd430c8';
 
 # A node of the stranger's in the queue of a lock.
-sub stand_in_queue
+sub stand_in_queue ($lock, $prefix, $data = undef)
 {
-	my ($lock, $prefix, $data) = @_;
 	$stranger->create_path(lock_path($lock));
 	return $stranger->create(lock_path($lock) . "/$prefix", $data // 'me',
 		ephemeral => 1, sequential => 1);
 }
 
-sub nodes
+sub nodes ($lock)
 {
-	my ($lock) = @_;
 	return map { $_->[0] } $zk->ephemerals(lock_path($lock) . '/');
 }
 
@@ -59,8 +52,7 @@ foreach my $style (sort keys %style)
 		is($node->safe_psql('postgres', "SELECT string_agg(state, ' ' ORDER BY position)
 			FROM zk_lock_queue('foreign')"), 'held waiting', 'zk_lock_queue shows both');
 		$stranger->delete($theirs);
-		$session->wait_result;
-		is($session->sqlstate, '00000', 'its end lets us in');
+		assert_ends($session, '00000', 'its end lets us in');
 		is_deeply([ nodes('foreign') ], [$ours], 'with the node that we had');
 
 		# And the other way round: it comes after us.
@@ -88,9 +80,8 @@ subtest 'a style that does not wait for ours' => sub {
 };
 
 # And to who waits behind it, once for each lock. The styles that were warned of.
-sub warnings_behind
+sub warnings_behind ($lock, $theirs, $sql = undef)
 {
-	my ($lock, $theirs, $sql) = @_;
 	$session->start_query($sql // "SELECT zk_lock('$lock')");
 	wait_for_wait($node, $session->pid);
 	$stranger->delete($theirs);
@@ -118,7 +109,6 @@ subtest 'to wait behind such a style' => sub {
 	$session->wait_result;
 	is($session->error, '', 'nor behind a backend of another style');
 	$session->query_safe('SELECT zk_unlock_all()');
-	$other->quit;
 };
 
 subtest 'children that are no contenders' => sub {
@@ -157,8 +147,7 @@ subtest 'our waiting node is deleted' => sub {
 	$stranger->delete(lock_path("evicted/$queue[1]"));
 	# It watches the one ahead, and looks at the queue when that has moved.
 	$stranger->delete($theirs);
-	$session->wait_result;
-	is($session->sqlstate, '57000', 'the waiter is told, not granted');
+	assert_ends($session, '57000', 'the waiter is told, not granted');
 	like($session->error, qr/queue entry for lock "evicted" was removed/, 'message');
 	is($session->query_safe("SELECT zk_try_lock('evicted')"), 't',
 		'the session goes on');
@@ -174,8 +163,7 @@ subtest 'our held node is deleted' => sub {
 	$stranger->delete($_) foreach nodes('stolen');
 	is($session->query_safe("SELECT zk_try_lock('stolen')"), 't',
 		'another one gets the lock');
-	$holder->query('COMMIT');
-	is($holder->sqlstate, '40001', 'quorum: the commit is refused');
+	assert_query($holder, 'COMMIT', '40001', 'quorum: the commit is refused');
 	like($holder->error, qr/lock "stolen" was lost\nDETAIL:  Another client/,
 		'and told why');
 	is($holder->query_safe('SELECT count(*) FROM stolen'), 0,
@@ -190,8 +178,7 @@ subtest 'our held node is deleted' => sub {
 	$stranger->delete($_) foreach nodes('stolen/too');
 	is($holder->query_safe("SELECT zk_is_held('stolen/too')"), 'f',
 		'zk_is_held asks the ensemble');
-	$holder->query('CREATE TABLE stolen_too ()');
-	is($holder->sqlstate, '40001', 'and then nothing may be written');
+	assert_query($holder, 'CREATE TABLE stolen_too ()', '40001', 'and then nothing may be written');
 	$holder->query('SELECT zk_unlock_all()');
 	is($session->query_safe("SELECT zk_is_held('stolen')"), 't',
 		'its release does not touch the node of the new holder');
@@ -230,5 +217,4 @@ subtest 'tokens rise over the life of a znode' => sub {
 
 $stranger->close;
 $session->quit;
-
 done_testing();

@@ -3,14 +3,9 @@
 # tables of docs/interop.md say it, and this test holds each of their cells
 # against the real clients.
 
-use strict;
-use warnings;
-
 use Matrix;
 use Peer;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 plan skip_all => 'there is no ' . Peer::missing() if Peer::missing();
 
@@ -50,9 +45,8 @@ sub new_lock
 # Ask the client for the lock: "yes" if it waits, "no" if it gets the lock,
 # "fails" if there is an error. Whoever waits watches the one ahead; Kazoo's semaphore watches the
 # list of children, and such a watch the server does not show but only count.
-sub lock_outcome
+sub lock_outcome ($peer, $kind, $path)
 {
-	my ($peer, $kind, $path) = @_;
 	my $before = $zk->watch_count;
 	$peer->start_command('lock');
 	poll_until
@@ -69,9 +63,8 @@ sub lock_outcome
 }
 
 # zk_lock_queue shows the one that holds the lock as the table says.
-sub test_queue
+sub test_queue ($lock, $who)
 {
-	my ($lock, $who) = @_;
 	my $row = $shown{$who};
 	my ($node, $shown) = split / /, $observer->query_safe(
 		"SELECT string_agg(node, ',' ORDER BY node) || ' '
@@ -86,9 +79,8 @@ sub test_queue
 }
 
 # zklock holds the lock, the client tries to get it.
-sub test_client_tries
+sub test_client_tries ($peer, $kind, $suffix, $expected)
 {
-	my ($peer, $kind, $suffix, $expected) = @_;
 	my $lock = new_lock();
 	$session->query_safe("SELECT zk_lock$suffix('$lock')");
 	$peer->choose(lock_path($lock), $kind);
@@ -102,9 +94,8 @@ sub test_client_tries
 }
 
 # zklock holds the lock, the client asks for it.
-sub test_client_behind
+sub test_client_behind ($peer, $kind, $suffix, $expected)
 {
-	my ($peer, $kind, $suffix, $expected) = @_;
 	my $lock = new_lock();
 	$session->query_safe("SELECT zk_lock$suffix('$lock')");
 	$peer->choose(lock_path($lock), $kind);
@@ -121,9 +112,8 @@ sub test_client_behind
 }
 
 # The client holds the lock, zklock comes.
-sub test_zklock_behind
+sub test_zklock_behind ($peer, $kind, $suffix, $expected)
 {
-	my ($peer, $kind, $suffix, $expected) = @_;
 	my $lock = new_lock();
 	$peer->choose(lock_path($lock), $kind);
 	$peer->ask('lock');
@@ -213,5 +203,4 @@ foreach my $row (Matrix::rows('Among themselves'))
 }
 
 $_->quit foreach values %driver, $session, $observer;
-
 done_testing();

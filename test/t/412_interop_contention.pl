@@ -3,15 +3,10 @@
 # client add to one counter that nothing but the lock protects. And they are
 # served in the order in which they came.
 
-use strict;
-use warnings;
-
 use Matrix;
 use Peer;
 use PostgreSQL::Test::Utils;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 plan skip_all => 'there is no ' . Peer::missing() if Peer::missing();
 
@@ -60,9 +55,8 @@ $sessions[0]->query_safe("SELECT zk_try_lock('first'), zk_unlock('first')");
 # All of them add at the same time, with one reader at most: it excludes the
 # others, as they do it. Ours is the last session. Returns what is in the counter,
 # what should be, and what went wrong.
-sub race
+sub race ($lock, $kind)
 {
-	my ($lock, $kind) = @_;
 	my $file = "$PostgreSQL::Test::Utils::tmp_check/$lock";
 	my @peers = @{ $peers{ Peer::library($kind) } };
 	my @backends = @sessions;
@@ -93,9 +87,8 @@ sub race
 
 # Do they have the lock one after the other, first come, first served? One client
 # stands between two backends, and another one behind them.
-sub test_order
+sub test_order ($lock, $kind)
 {
-	my ($lock, $kind) = @_;
 	my @peers = @{ $peers{ Peer::library($kind) } };
 	my $path = lock_path($lock);
 	my ($holder, $waiter) = @sessions;
@@ -104,8 +97,7 @@ sub test_order
 	$holder->query_safe("SELECT zk_lock('$lock')");
 	$peers[0]->start_command('lock');
 	wait_for_queue($zk, $path, 2);
-	$waiter->start_query("SELECT zk_lock('$lock')");
-	wait_for_queue($zk, $path, 3);
+	start_in_queue($waiter, "SELECT zk_lock('$lock')", $zk, $path, 3);
 	$peers[1]->start_command('lock');
 	wait_for_queue($zk, $path, 4);
 
@@ -155,5 +147,4 @@ subtest 'without mutual exclusion' => sub {
 };
 
 $_->quit foreach map({ @$_ } values %peers), @sessions;
-
 done_testing();

@@ -2,13 +2,8 @@
 # The rules of docs/interop.md for zklock next to other clients, and the places
 # where it hurts: each is shown with the real clients.
 
-use strict;
-use warnings;
-
 use Peer;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 plan skip_all => 'there is no ' . Peer::missing() if Peer::missing();
 
@@ -32,24 +27,21 @@ my $waiter = background($node);
 $session->query_safe("SELECT zk_try_lock('first'), zk_unlock('first')");
 
 # Until somebody watches a node below this path, that is, waits in line.
-sub wait_for_watch
+sub wait_for_watch ($path)
 {
-	my ($path) = @_;
 	poll_until { $zk->watched_paths("$path/") } "a waiter below $path", 30;
 	return;
 }
 
-sub answer
+sub answer ($peer, $command)
 {
-	my ($peer, $command) = @_;
 	$peer->start_command($command);
 	return $peer->wait_answer;
 }
 
 # zklock holds the lock of this name, and the client waits for it on this path.
-sub test_waits
+sub test_waits ($peer, $lock, $path)
 {
-	my ($peer, $lock, $path) = @_;
 	$session->query_safe("SELECT zk_lock('$lock')");
 	$peer->choose($path);
 	$peer->start_command('lock');
@@ -170,8 +162,7 @@ subtest 'a writer behind Kazoo\'s ReadLock' => sub {
 		'the two to wait for each other', 30;
 		ok(!$kazoo->is_done && !$waiter->is_done, 'neither has the lock');
 		$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $waiter->pid . ')');
-		$waiter->wait_result;
-		is($waiter->sqlstate, '57014', 'the writer gives up');
+		assert_ends($waiter, '57014', 'the writer gives up');
 		is($kazoo->wait_answer, 'locked', 'and the reader has the lock');
 		$kazoo->ask('unlock');
 		return;
@@ -179,8 +170,7 @@ subtest 'a writer behind Kazoo\'s ReadLock' => sub {
 	is($kazoo->wait_answer, 'locked', 'the reader has its turn');
 	ok(!$waiter->is_done, 'and the writer waits for it');
 	$kazoo->ask('unlock');
-	$waiter->wait_result;
-	is($waiter->sqlstate, '00000', 'and then has its own');
+	assert_ends($waiter, '00000', 'and then has its own');
 	$waiter->query_safe("SELECT zk_unlock('reader')");
 };
 
@@ -264,5 +254,4 @@ foreach my $kind (@kinds)
 
 $_->quit foreach values %peer, $session, $waiter;
 $stranger->close;
-
 done_testing();

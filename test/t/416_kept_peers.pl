@@ -2,14 +2,9 @@
 # The other clients behind a lock that is kept: each has it at once. And they add to a
 # counter with sessions that keep the lock between them.
 
-use strict;
-use warnings;
-
 use Peer;
 use PostgreSQL::Test::Utils;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 plan skip_all => 'there is no ' . Peer::missing() if Peer::missing();
 

@@ -2,14 +2,9 @@
 # The recipes of docs/recipes.md that need nothing but SQL: each block is taken
 # from the document and must do what the text around it says.
 
-use strict;
-use warnings;
-
 use File::Basename qw(dirname);
 use Recipes;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $recipes = Recipes->new('sql');
 my $zk = ZooKeeper->new->start;
@@ -24,9 +19,8 @@ foreach my $node ($berlin, $paris)
 	Recipes::prepare_work($node, $_) foreach qw(etl_work order_work maintenance_work);
 }
 
-sub session
+sub session ($node)
 {
-	my ($node) = @_;
 	return background($node, database => 'app');
 }
 
@@ -36,17 +30,15 @@ sub reset_work
 	return;
 }
 
-sub evict
+sub evict ($node, $name)
 {
-	my ($node, $name) = @_;
 	is($node->safe_psql('app', "SELECT zk_evict('$name', token) FROM zk_lock_queue('$name')
 		WHERE position = 1"), 't', "the holder of $name is evicted");
 	return;
 }
 
-sub held
+sub held ($session)
 {
-	my ($session) = @_;
 	return $session->query_safe("SELECT coalesce(string_agg(name || ' ' || state, ' '), '')
 		FROM zk_locks");
 }
@@ -85,8 +77,7 @@ subtest 'one caller at a time' => sub {
 	$second->query_safe($recipes->code('rebuild-do'));
 	is(Recipes::work_done($paris, 'rebuild_work'), 'nothing', 'and does nothing, nor does DO');
 	Recipes::open_gate($gate, 'rebuild_work');
-	$first->wait_result;
-	is($first->sqlstate, '00000', 'the first ends well');
+	assert_ends($first, '00000', 'the first ends well');
 	is(Recipes::work_done($berlin, 'rebuild_work'), '1 2 3', 'and has done it all');
 	is($first->query_safe('SELECT count(DISTINCT xmin::text) FROM work_done'), 3,
 		'in three transactions');
@@ -96,8 +87,7 @@ subtest 'one caller at a time' => sub {
 	is(Recipes::work_done($paris, 'rebuild_work'), '1 2 3 1', 'then the others may');
 
 	reset_work();
-	$first->query('BEGIN; CALL rebuild()');
-	is($first->sqlstate, '2D000', 'in a transaction block: refused');
+	assert_query($first, 'BEGIN; CALL rebuild()', '2D000', 'in a transaction block: refused');
 	$first->query('ROLLBACK');
 	is(held($first), '', 'without a lock left');
 
@@ -113,8 +103,7 @@ subtest 'one caller at a time' => sub {
 	Recipes::wait_at_gate($berlin, 1);
 	evict($paris, 'rebuild');
 	Recipes::open_gate($gate, 'rebuild_work');
-	$first->wait_result;
-	is($first->sqlstate, '40001', 'the lock was lost: the commit is refused');
+	assert_ends($first, '40001', 'the lock was lost: the commit is refused');
 	is(Recipes::work_done($berlin, 'rebuild_work'), 'nothing', 'no part stays');
 	is(held($first), '', 'nothing to let go of');
 	$first->query_safe('CALL rebuild()');
@@ -125,13 +114,11 @@ subtest 'one caller at a time' => sub {
 	$first->start_query('CALL rebuild()');
 	Recipes::wait_at_gate($berlin, 1);
 	$gate->query_safe('SELECT pg_cancel_backend(' . $first->pid . ')');
-	$first->wait_result;
-	is($first->sqlstate, '57014', 'it is canceled');
+	assert_ends($first, '57014', 'it is canceled');
 	Recipes::open_gate($gate, 'rebuild_work');
 	assert_no_nodes($zk, lock_path('rebuild'), 'without a lock left');
 	$second->query_safe('CALL rebuild()');
 	is(Recipes::work_done($paris, 'rebuild_work'), '1 2 3', 'so others may');
-	$_->quit foreach $first, $second, $gate;
 };
 
 subtest 'at most N at once' => sub {
@@ -141,19 +128,16 @@ subtest 'at most N at once' => sub {
 	Recipes::close_gate($_, 'etl_work') foreach @gate;
 	foreach my $count (1 .. 3)
 	{
-		$load[ $count - 1 ]->start_query($recipes->code('etl'));
-		wait_for_queue($zk, lock_path('etl'), $count);
+		start_in_queue($load[ $count - 1 ], $recipes->code('etl'), $zk, lock_path('etl'), $count);
 	}
 	Recipes::wait_at_gate($berlin, 2);
 	Recipes::wait_at_gate($paris, 1);
-	$load[3]->start_query($recipes->code('etl'));
-	wait_for_queue($zk, lock_path('etl'), 4);
+	start_in_queue($load[3], $recipes->code('etl'), $zk, lock_path('etl'), 4);
 	wait_for_wait($paris, $load[3]->pid);
 	Recipes::wait_at_gate($paris, 1);
 
 	my $other = session($berlin);
-	$other->query("SELECT zk_try_lock('etl', permits => 4)");
-	is($other->sqlstate, '55000', 'another number is refused');
+	assert_query($other, "SELECT zk_try_lock('etl', permits => 4)", '55000', 'another number is refused');
 	# Ten minutes are too long here.
 	$other->query_safe("SET lock_timeout = '2s'");
 	$other->query_safe($recipes->code('etl-try'));
@@ -172,7 +156,6 @@ subtest 'at most N at once' => sub {
 	$other->query_safe($recipes->code('etl-try'));
 	is($berlin->safe_psql('app', 'SELECT count(*) FROM work_done'), 2,
 		'then who tried has its turn');
-	$_->quit foreach @gate, @load, $other;
 };
 
 subtest 'maintenance window' => sub {
@@ -185,13 +168,10 @@ subtest 'maintenance window' => sub {
 
 	$worker->start_query($recipes->code('window-worker'));
 	Recipes::wait_at_gate($berlin, 1);
-	$maintenance->start_query($recipes->code('window-maintenance'));
-	wait_for_queue($zk, lock_path('shop/open'), 2);
-	$late->start_query($recipes->code('window-worker'));
-	wait_for_queue($zk, lock_path('shop/open'), 3);
+	start_in_queue($maintenance, $recipes->code('window-maintenance'), $zk, lock_path('shop/open'), 2);
+	start_in_queue($late, $recipes->code('window-worker'), $zk, lock_path('shop/open'), 3);
 	Recipes::open_gate($gate, 'order_work');
-	$worker->wait_result;
-	is($worker->sqlstate, '00000', 'who is at work finishes');
+	assert_ends($worker, '00000', 'who is at work finishes');
 	Recipes::wait_at_gate($paris, 1);
 	ok(!$late->is_done, 'then the window is open, and newcomers wait');
 	is(scalar queue_nodes($zk, lock_path('shop/open')), 2, 'behind it');
@@ -203,15 +183,13 @@ subtest 'maintenance window' => sub {
 	my ($token) = $told =~ /^the token is (\d+)$/ or die "no token in: $told";
 	$maintenance->quit;
 	$maintenance_gate->quit;
-	$late->start_query($recipes->code('window-worker'));
-	wait_for_queue($zk, lock_path('shop/open'), 2);
+	start_in_queue($late, $recipes->code('window-worker'), $zk, lock_path('shop/open'), 2);
 	like($worker->query_safe($recipes->code('window-who')),
 		qr/^$token\|moving to new disks, Anna\|.*\|paris\|/, 'who closed it');
 	ok(!$late->is_done, 'a hold needs no session');
 	is($worker->query_safe("\\set token $token\n" . $recipes->code('window-reopen')), 't',
 		'another cluster ends it');
-	$late->wait_result;
-	is($late->sqlstate, '00000', 'and workers go on');
+	assert_ends($late, '00000', 'and workers go on');
 	is($berlin->safe_psql('app', "SELECT count(*) FROM work_done WHERE what = 'order_work'"),
 		3, 'three have worked');
 	$_->quit foreach $worker, $late, $gate;
@@ -248,9 +226,7 @@ subtest 'fenced writes' => sub {
 	is($paris->safe_psql('postgres', 'SELECT body FROM store'), 'new', 'the newest body');
 
 	# The lock is held elsewhere.
-	$old->query("SELECT zk_fence('ledger', $old_token)");
-	is($old->sqlstate, '40001', 'with a token from elsewhere too');
-	$_->quit foreach $old, $new, $store;
+	assert_query($old, "SELECT zk_fence('ledger', $old_token)", '40001', 'with a token from elsewhere too');
 };
 
 subtest 'trying again in PL/pgSQL' => sub {
@@ -300,7 +276,6 @@ subtest 'trying again in PL/pgSQL' => sub {
 	is($post->('', 0), '55P03 attempts 0 posted none', 'a lock that does not become free');
 	$holder->quit;
 	assert_no_nodes($zk, lock_path('ledger'), 'nothing left');
-	$session->quit;
 };
 
 $recipes->assert_all_taken;

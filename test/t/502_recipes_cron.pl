@@ -3,7 +3,6 @@
 # two clusters with pg_cron, and from a crontab.
 
 use strict;
-use warnings;
 
 # Ahead of the modules, so that it comes after their ends, when no server runs.
 END { sweep_faketime(); }
@@ -12,9 +11,7 @@ use Errno;
 use IPC::Run;
 use Recipes;
 use PostgreSQL::Test::Utils;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 chomp(my $pkglibdir = qx(pg_config --pkglibdir));
 my $has_pg_cron = -e "$pkglibdir/pg_cron.so";
@@ -50,17 +47,15 @@ sub with_cron
 		'cron.host' => $PostgreSQL::Test::Cluster::test_pghost);
 }
 
-sub session
+sub session ($node)
 {
-	my ($node) = @_;
 	return background($node, database => 'app');
 }
 
 # Like cron: /bin/sh, with little in the environment but how to reach the
 # cluster. Of the command, cron takes a bare % for the end of the line.
-sub start_shell
+sub start_shell ($node, $command, @arguments)
 {
-	my ($node, $command, @arguments) = @_;
 	chomp(my $psql = qx(sh -c 'command -v psql'));
 	(my $bin = $psql) =~ s{/psql$}{};
 	my $shell = { in => '', out => '' };
@@ -76,9 +71,8 @@ sub start_shell
 	return $shell;
 }
 
-sub wait_shell
+sub wait_shell ($shell)
 {
-	my ($shell) = @_;
 	$shell->{run}->finish;
 	return $shell->{run}->result(0);
 }
@@ -91,9 +85,8 @@ sub run_shell
 	return $status;
 }
 
-sub crontab_command
+sub crontab_command ($name)
 {
-	my ($name) = @_;
 	my ($command) = $recipes->code($name) =~ /^(?:\S+\s+){5}(.*)\n\z/
 	  or die "$name is not a line of a crontab";
 	$command =~ s/(?<!\\)%.*//;
@@ -101,9 +94,8 @@ sub crontab_command
 	return $command;
 }
 
-sub count_work
+sub count_work ($procedure, @nodes)
 {
-	my ($procedure, @nodes) = @_;
 	my $count = 0;
 	$count += $_->safe_psql('app', "SELECT count(*) FROM work_done WHERE what = '$procedure'")
 	  foreach @nodes;
@@ -142,9 +134,8 @@ sub sweep_faketime
 # pg_cron 1.4 knows no shorter time than a minute. So let their clocks go before
 # the minute, that of paris two seconds late, and look later. Without libfaketime
 # the real minute has to do.
-sub set_clock
+sub set_clock ($node, $real, $second)
 {
-	my ($node, $real, $second) = @_;
 	sweep_faketime();
 	local $ENV{LD_PRELOAD} = $libfaketime;
 	local $ENV{FAKETIME} = sprintf '%+d', $second - $real % 60;
@@ -366,7 +357,6 @@ subtest 'a job from a crontab' => sub {
 	forget_nightly();
 	is(run_shell($paris, $command), 0, 'until the slot is given free');
 	is(count_work('nightly_work', $paris), 1, 'then it is run');
-	$gate->quit;
 };
 
 $recipes->assert_all_taken;

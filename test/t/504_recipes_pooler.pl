@@ -2,13 +2,9 @@
 # The recipes of docs/recipes.md behind a real PgBouncer, and its table of what
 # works in transaction mode and what does not.
 
-use strict;
-use warnings;
-
 use IPC::Run;
 use PostgreSQL::Test::Utils;
 use Recipes;
-use Test::More;
 use ZkLockTest;
 use ZooKeeper qw(free_port);
 
@@ -89,9 +85,8 @@ END
 	$? = $status;
 }
 
-sub session
+sub session ($pooler, @option)
 {
-	my ($pooler, @option) = @_;
 	return background($pooler, database => 'app', @option);
 }
 
@@ -103,8 +98,7 @@ subtest 'locks of transaction scope' => sub {
 	Recipes::close_gate($direct, 'invoice_work');
 	$first->start_query($recipes->code('transaction'));
 	Recipes::wait_at_gate($berlin, 1);
-	$second->start_query($recipes->code('transaction'));
-	wait_for_queue($zk, lock_path('invoice'), 2);
+	start_in_queue($second, $recipes->code('transaction'), $zk, lock_path('invoice'), 2);
 	is($direct->query_safe("SELECT zk_try_xact_lock('invoice')"), 'f', 'others are kept out');
 	Recipes::open_gate($direct, 'invoice_work');
 	$_->wait_result foreach $first, $second;
@@ -208,12 +202,10 @@ subtest 'session scope is refused' => sub {
 		"SELECT zk_lock('right')", "SELECT zk_lock(ARRAY['right'])",
 		"SELECT zk_try_lock_path_shared('right')", "CALL zk_wait_lock('right')")
 	{
-		$clerk->query($call);
-		is($clerk->sqlstate, '0A000', "$call is refused");
+		assert_query($clerk, $call, '0A000', "$call is refused");
 		is($next->query_safe('SELECT count(*) FROM zk_locks'), 0, 'the next client has no lock');
 	}
-	$clerk->query("SET zklock.session_scope = 'allow'");
-	is($clerk->sqlstate, '42501', 'nor can a client change that');
+	assert_query($clerk, "SET zklock.session_scope = 'allow'", '42501', 'nor can a client change that');
 	$clerk->query_safe($recipes->code('transaction'));
 	pass('transaction scope and fence are not');
 	$_->quit foreach $clerk, $next;

@@ -2,18 +2,13 @@
 # The programs of docs/recipes.md: a migration of several shards, a service in
 # Java and one in Python on the same lock as SQL, and trying again in Python.
 
-use strict;
-use warnings;
-
 use File::Path qw(mkpath);
 use IPC::Run;
 use Peer;
 use PostgreSQL::Test::Utils;
 use Proxy;
 use Recipes;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $missing = Peer::missing();
 my $has_psycopg2 = -d '/usr/lib/python3/dist-packages/psycopg2';
@@ -32,9 +27,8 @@ my $control = background($berlin, database => 'app');
 my @programs;
 
 # In the background.
-sub start
+sub start (@command)
 {
-	my (@command) = @_;
 	my $self = { out => '', in => '' };
 	# Should the test be killed, its programs go too.
 	$self->{run} = IPC::Run::start([ 'setpriv', '--pdeathsig', 'KILL', @command ],
@@ -45,9 +39,8 @@ sub start
 }
 
 # The exit status, or 128 and the signal.
-sub finish
+sub finish ($self)
 {
-	my ($self) = @_;
 	$self->{run}->finish;
 	note $self->{out};
 	my $status = $self->{run}->full_result(0);
@@ -56,24 +49,21 @@ sub finish
 
 sub run { return finish(start(@_)); }
 
-sub wait_output
+sub wait_output ($self, $pattern)
 {
-	my ($self, $pattern) = @_;
 	poll_until { $self->{run}->pump_nb; $self->{out} =~ $pattern } "output like $pattern", 60;
 	return $self->{out} =~ $pattern ? $1 : undef;
 }
 
-sub evict
+sub evict ($name)
 {
-	my ($name) = @_;
 	is($paris->safe_psql('app', "SELECT zk_evict('$name', token) FROM zk_lock_queue('$name')
 		WHERE position = 1"), 't', "the holder of $name is evicted");
 	return;
 }
 
-sub dsn
+sub dsn ($node)
 {
-	my ($node) = @_;
 	return 'host=127.0.0.1 port=' . $node->port . ' dbname=app';
 }
 
@@ -152,7 +142,6 @@ subtest 'migrations' => sub {
 	is(run('psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-v', 'token=1', '-d', dsn($paris),
 			'-f', $migrate[1]), 3, 'a forgotten one');
 	like($programs[-1]{out}, qr/a newer holder of lock/, 'is refused by the fence');
-	$_->quit foreach $reader, $local;
 };
 
 SKIP:
@@ -245,7 +234,6 @@ SKIP:
 		$reporter->query_safe("SELECT zk_unlock('plain')");
 		is($peer->ask('lock'), 'locked', 'and has it then');
 		$peer->quit;
-		$_->quit foreach $lock, $reporter;
 	};
 }
 

@@ -3,15 +3,10 @@
 # row's SQL is taken from there, and must do what other kinds of locks are used
 # for.
 
-use strict;
-use warnings;
-
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 use PostgreSQL::Test::Utils qw(slurp_file);
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $document = dirname(dirname(dirname(abs_path(__FILE__)))) . '/docs/comparison.md';
 my $zk = ZooKeeper->new->start;
@@ -39,9 +34,8 @@ sub rows
 }
 
 # What the document says, as a statement.
-sub statement
+sub statement ($sql)
 {
-	my ($sql) = @_;
 	die "the row does not say $sql, but: @sql" unless grep { $_ eq $sql } @sql;
 	$was_run{$sql} = 1;
 	return $sql if $sql =~ /^SELECT/;
@@ -50,17 +44,15 @@ sub statement
 
 sub run { return $session->query_safe(statement($_[0])); }
 
-sub evict
+sub evict ($name)
 {
-	my ($name) = @_;
 	$rival->query_safe("SELECT zk_evict('$name', token) FROM zk_lock_queue('$name')
 		WHERE position = 1");
 	return;
 }
 
-sub is_free
+sub is_free ($name, $timeout = undef)
 {
-	my ($name, $timeout) = @_;
 	my $free = $rival->query_safe("SELECT zk_try_lock('$name', '@{[ $timeout // '0' ]}')");
 	$rival->query_safe("SELECT zk_unlock('$name')") if $free eq 't';
 	return $free eq 't';
@@ -69,9 +61,8 @@ sub is_free
 # A release is not awaited by who releases.
 sub becomes_free { return is_free($_[0], '30 s'); }
 
-sub is_fenced
+sub is_fenced ($sql, $lock)
 {
-	my ($sql, $lock) = @_;
 	$lock->();
 	$session->query_safe('BEGIN; ' . statement($sql) . '; COMMIT');
 	evict('a');
@@ -81,8 +72,7 @@ sub is_fenced
 	$berlin->safe_psql('postgres', "SELECT zk_fence('a', $token)");
 	# The guard must not be what refuses.
 	$session->query_safe('SET zklock.commit_guard = off');
-	$session->query('BEGIN; ' . statement($sql));
-	is($session->sqlstate, '40001', 'an older holder is refused');
+	assert_query($session, 'BEGIN; ' . statement($sql), '40001', 'an older holder is refused');
 	$session->query('ROLLBACK');
 	return;
 }
@@ -100,8 +90,7 @@ my %check = (
 	},
 	'Try with a pause between' => sub {
 		$rival->query_safe("SELECT zk_lock('job')");
-		$session->start_query(statement("SELECT zk_try_lock('job', '30 s')"));
-		wait_for_queue($zk, lock_path('job'), 2);
+		start_in_queue($session, statement("SELECT zk_try_lock('job', '30 s')"), $zk, lock_path('job'), 2);
 		$rival->query_safe("SELECT zk_unlock('job')");
 		is($session->wait_result, 't', 'its turn comes');
 	},
@@ -127,19 +116,16 @@ my %check = (
 			is($session->sqlstate, $timeout =~ /lock/ ? '55P03' : '57014', $timeout);
 			$session->query_safe("RESET $timeout");
 		}
-		$session->query(statement("zk_lock('a', '5 s')"));
-		is($session->sqlstate, '55P03', 'its own timeout');
+		assert_query($session, statement("zk_lock('a', '5 s')"), '55P03', 'its own timeout');
 		assert_nodes($zk, lock_path('a'), 1, 'nothing is left');
 	},
 	'Read/write lock' => sub {
 		run("zk_lock_shared('a')");
 		is($rival->query_safe("SELECT zk_try_lock_shared('a')"), 't', 'shared with others');
 		$rival->query_safe("SELECT zk_unlock_shared('a')");
-		$session->query("SELECT zk_lock('a')");
-		is($session->sqlstate, '55000', 'an upgrade is refused at once');
+		assert_query($session, "SELECT zk_lock('a')", '55000', 'an upgrade is refused at once');
 		$session->query_safe("SELECT zk_unlock_shared('a'), zk_lock('a')");
-		$rival->start_query("SELECT zk_lock('a')");
-		wait_for_queue($zk, lock_path('a'), 2);
+		start_in_queue($rival, "SELECT zk_lock('a')", $zk, lock_path('a'), 2);
 		run("zk_lock_shared('a')");
 		$session->query_safe("SELECT zk_unlock('a')");
 		is($session->query_safe("SELECT zk_is_held('a')"), 't', 'a downgrade keeps the place');
@@ -157,12 +143,10 @@ my %check = (
 		kill 'TERM', $session[0]->pid;
 		poll_until { $rival->query_safe($try) eq 't' } 'a permit to come back', 10;
 		pass('a dead holder\'s permit comes back');
-		$_->quit foreach @session;
 	},
 	'Several locks at once' => sub {
 		$rival->query_safe("SELECT zk_lock('a')");
-		$session->start_query(statement("zk_lock(ARRAY['b', 'a'])"));
-		wait_for_queue($zk, lock_path('a'), 2);
+		start_in_queue($session, statement("zk_lock(ARRAY['b', 'a'])"), $zk, lock_path('a'), 2);
 		ok(is_free('b'), 'none is held while another is waited for');
 		$rival->query_safe("SELECT zk_unlock('a')");
 		$session->wait_result;
@@ -173,8 +157,7 @@ my %check = (
 		run("zk_xact_lock('a')");
 		ok(!is_free('a'), 'held in the transaction');
 		evict('a');
-		$session->query('COMMIT');
-		is($session->sqlstate, '40001', 'a commit without it is refused');
+		assert_query($session, 'COMMIT', '40001', 'a commit without it is refused');
 		ok(becomes_free('a'), 'it has ended with the transaction');
 	},
 	'A row with an owner and an expiry column' => undef,
@@ -205,8 +188,7 @@ my %check = (
 	},
 	'Curator\'s getParticipantNodes' => sub {
 		$session->query_safe("SELECT zk_lock('a')");
-		$rival->start_query("SELECT zk_lock('a')");
-		wait_for_queue($zk, lock_path('a'), 2);
+		start_in_queue($rival, "SELECT zk_lock('a')", $zk, lock_path('a'), 2);
 		like(run("SELECT * FROM zk_lock_queue('a')"),
 			qr/^1\|held\|.*\|berlin\|.*\n2\|waiting\|.*\|paris\|/, 'who and where');
 		$session->query_safe("SELECT zk_unlock('a')");
@@ -216,15 +198,13 @@ my %check = (
 		$rival->query_safe("SELECT zk_lock('a')");
 		is($rival->query_safe(statement("zk_release_requested('a')")), 'f', 'not asked');
 		is(run("zk_request_release('a', 'why')"), '1', 'one holder is asked');
-		poll_until { $rival->query_safe(statement("zk_release_requested('a')")) eq 't' }
-		'the request to arrive', 30;
-		pass('and hears it');
+		assert_soon { $rival->query_safe(statement("zk_release_requested('a')")) eq 't' }
+		'and hears it', 30;
 		my $evict = statement("zk_evict('a', token)");
 		my $token = $rival->query_safe("SELECT zk_fencing_token('a')");
 		$evict =~ s/\btoken\b/$token/;
 		is($session->query_safe($evict), 't', 'it is evicted');
-		$rival->query('CREATE TABLE unseen ()');
-		is($rival->sqlstate, '40001', 'and may not commit');
+		assert_query($rival, 'CREATE TABLE unseen ()', '40001', 'and may not commit');
 	},
 	'Hive\'s lock manager: shared locks on the parents of what is locked' => sub {
 		run("zk_lock_path('db/table/partition')");
@@ -262,11 +242,7 @@ foreach my $title (sort keys %rows)
 		is_deeply([ sort keys %was_run ], [ sort @sql ], 'all of its SQL was run');
 		$session->quit;
 		$rival->query_safe('SELECT zk_unlock_all()');
-		my @left;
-		eval {
-			poll_until { @left = $zk->ephemerals(lock_path('')); !@left } 'nodes to go', 10;
-		};
-		is(scalar @left, 0, 'nothing is left');
+		assert_becomes { scalar(my @left = $zk->ephemerals(lock_path(''))) } 0, 'nothing is left';
 	};
 }
 $rival->quit;

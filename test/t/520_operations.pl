@@ -3,14 +3,9 @@
 # each is run as the role that the page asks for, and the rules use no metric that the
 # exporter's queries do not have.
 
-use strict;
-use warnings;
-
 use FindBin;
 use PostgreSQL::Test::Utils qw(slurp_file);
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $docs = "$FindBin::Bin/../../docs";
 my $page = slurp_file("$docs/monitoring.md");
@@ -28,18 +23,16 @@ my $exporter = background($node, user => 'exporter');
 my ($holder, $waiter) = map { background($node, user => 'app') } 1 .. 2;
 
 # The rows, each a list of its columns.
-sub run
+sub run ($name, $change = undef)
 {
-	my ($name, $change) = @_;
 	my $sql = delete $query{$name} or die "there is no query $name";
 	$sql = $change->($sql) if $change;
 	return map { [ split /\|/, $_, -1 ] } split /\n/, $exporter->query_safe($sql);
 }
 
 # The columns that are numbers: metrics are called like them.
-sub metrics
+sub metrics ($name)
 {
-	my ($name) = @_;
 	my $sql = $query{"exporter/$name"} or die "there is no query $name";
 	$sql =~ s/;\s*$//;
 	my %is_label = map { $_ => 1 } qw(database state le);
@@ -105,23 +98,21 @@ subtest 'alerts' => sub {
 	my $soon = $sql =~ s/interval '.*?'/interval '0'/gr;
 	$waiter->start_query("SELECT zk_lock('team/report')");
 	$query{soon} = $soon;
-	poll_until
+	assert_soon
 	{
 		$query{soon} = $soon;
 		grep { $_->[3] eq 'waits for lock team/report' } run('soon');
 	}
-	'the wait', 30;
-	pass('a long wait');
+	'a long wait', 30;
 	$query{soon} = $soon;
 	ok((grep { $_->[3] eq 'holds lock team/report while idle' } run('soon')), 'an idle holder');
 	$zk->stop;
-	poll_until
+	assert_soon
 	{
 		$query{soon} = $soon;
 		grep { $_->[3] =~ /^session is (suspended|lost)$/ } run('soon');
 	}
-	'the outage', 30;
-	pass('an outage');
+	'an outage', 30;
 
 	# The holder sees it, too, and runs nothing from then on.
 	my $state = 'SELECT state FROM zk_backends WHERE pid = ' . $holder->pid;
@@ -133,8 +124,7 @@ subtest 'alerts' => sub {
 		!grep { $_->[3] =~ /^session is/ } run('soon')
 	}
 	'nobody to be in trouble', 30;
-	poll_until { $exporter->query_safe($state) ne 'suspended' } 'who is idle to be back, too', 30;
-	pass('nor is who is idle');
+	assert_soon { $exporter->query_safe($state) ne 'suspended' } 'nor is who is idle', 30;
 	$holder->query("SELECT zk_unlock_all()");
 	$waiter->wait_result;
 };

@@ -3,15 +3,10 @@
 # else: its functions, columns and settings are those of the catalog, and where it says
 # what a comment says, it says it in the same words.
 
-use strict;
-use warnings;
-
 use FindBin;
 use JSON::PP;
 use PostgreSQL::Test::Utils qw(slurp_file);
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $top = "$FindBin::Bin/../..";
 my $page = join '', map { slurp_file("$top/docs/$_.md") } qw(reference decisions/internal-functions);
@@ -20,9 +15,8 @@ my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk, shared_preload_libraries => 'zklock');
 
 # Rows of a query, each as a hash.
-sub rows
+sub rows ($sql)
 {
-	my ($sql) = @_;
 	return @{
 		decode_json($node->safe_psql('postgres', "SELECT coalesce(json_agg(q), '[]') FROM ($sql) AS q")) };
 }
@@ -74,9 +68,8 @@ sub defined_settings
 	return @found;
 }
 
-sub signature
+sub signature ($function)
 {
-	my ($function) = @_;
 	my $arguments = type($function->{arguments});
 	$arguments =~ s/(?:, )?\bOUT .*//;
 	$arguments =~ s/\bIN //g;
@@ -89,9 +82,8 @@ sub signature
 sub type { return $_[0] =~ s/timestamp with time zone/timestamptz/gr; }
 
 # Without what only Markdown means.
-sub plain
+sub plain ($text)
 {
-	my ($text) = @_;
 	$text =~ s/\[([^]]*)\]\([^)]*\)/$1/g;
 	$text =~ s/`//g;
 	$text =~ s/\s+/ /g;
@@ -151,9 +143,8 @@ read_page();
 
 # Does the page say of this, first, what its comment says? That fits on a few lines of a
 # terminal, and says at once what the function does.
-sub says_the_same
+sub says_the_same ($name, $entry, $comment)
 {
-	my ($name, $entry, $comment) = @_;
 	$comment = plain($comment // 'no comment');
 	cmp_ok(length $comment, '<=', 350, "$name: its comment is short");
 	unlike($comment, qr/^[A-Z][a-z]+(?: [a-z]+)?: /, "$name: and begins with what it does");
@@ -193,9 +184,8 @@ subtest 'views' => sub {
 };
 
 # As PostgreSQL shows it.
-sub with_unit
+sub with_unit ($value, $unit)
 {
-	my ($value, $unit) = @_;
 	return $value unless $value && ($unit // '') eq 'ms';
 	foreach my $large ([ 86400000, 'd' ], [ 3600000, 'h' ], [ 60000, 'min' ], [ 1000, 's' ])
 	{
@@ -204,9 +194,8 @@ sub with_unit
 	return "${value}ms";
 }
 
-sub expected_row
+sub expected_row ($setting)
 {
-	my ($setting) = @_;
 	my ($type, $unit, $default) = @$setting{qw(vartype unit boot_val)};
 	my $range =
 		$type eq 'enum' ? join(', ', @{ $setting->{enumvals} })

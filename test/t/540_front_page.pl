@@ -2,14 +2,9 @@
 # What is shown first is so: the transcript of docs/using.md, word for word, and what
 # README.md says of updates that are lost without a lock.
 
-use strict;
-use warnings;
-
 use FindBin;
 use PostgreSQL::Test::Utils qw(slurp_file);
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $page = slurp_file("$FindBin::Bin/../../README.md");
 my $first_look = slurp_file("$FindBin::Bin/../../docs/using.md");
@@ -31,9 +26,8 @@ sub blocks
 
 # Tokens, pids, hosts differ from run to run, and with them the width of columns; that two
 # numbers are the same one does not.
-sub normal
+sub normal ($text)
 {
-	my ($text) = @_;
 	my %number;
 	$text =~ s/^psql:<stdin>:\d+: //mg;
 	$text =~ s/\b(user|host) "[^"]*"/$1 "somebody"/g;
@@ -65,8 +59,7 @@ subtest 'transcript' => sub {
 		{
 			my ($name) = $block->{sql} =~ /zk_lock\('(\w+)'/ or die "who waits for what: $block->{sql}";
 			my $queue = queue_nodes($zk, lock_path($name));
-			$session->start_query($block->{sql});
-			wait_for_queue($zk, lock_path($name), $queue + 1);
+			start_in_queue($session, $block->{sql}, $zk, lock_path($name), $queue + 1);
 		}
 		else
 		{
@@ -83,9 +76,8 @@ subtest 'transcript' => sub {
 
 # Several sessions of each cluster add 1 to a number that is in neither of them: read it,
 # then write it.
-sub count_up
+sub count_up ($bank, $total, $lock, $unlock)
 {
-	my ($bank, $total, $lock, $unlock) = @_;
 	$bank->safe_psql('postgres', 'UPDATE counter SET n = 0');
 	my @session = map { background($_) } map { ($_) x 4 } values %node;
 	my $times = $total / @session;
@@ -110,8 +102,7 @@ sub count_up
 	}
 	foreach my $session (@session)
 	{
-		$session->wait_result;
-		is($session->sqlstate, '00000', 'it has counted');
+		assert_ends($session, '00000', 'it has counted');
 		$session->quit;
 	}
 	return $bank->safe_psql('postgres', 'SELECT n FROM counter');

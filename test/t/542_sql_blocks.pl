@@ -4,13 +4,8 @@
 # What other tests run has their comment. A block that cannot be run says why:
 # <!-- not run: reason -->.
 
-use strict;
-use warnings;
-
 use Pages;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 # Blocks with these comments, in these pages, are run by a test of their own, which fails
 # if one is left out.
@@ -45,7 +40,6 @@ my %situation = (
 		my $problems = $session->query_safe($sql);
 		unlike($problems, qr/\|(error|warning)\|/, 'nothing is wrong');
 		like($session->query_safe("SELECT zk_lock('fresh')"), qr/^\d+$/, 'and there are locks');
-		$session->quit;
 	},
 	'trap/wrong' => sub {
 		my ($sql) = @_;
@@ -63,7 +57,6 @@ my %situation = (
 		is($second->query_safe('SELECT n FROM counter'), 0, 'the next one does not see the change');
 		$first->query_safe($rest);
 		is($second->query_safe('SELECT n FROM counter'), 1, 'which comes late');
-		$_->quit foreach $first, $second;
 	},
 	'trap/right' => sub {
 		my ($sql) = @_;
@@ -86,9 +79,7 @@ my %situation = (
 		$old->query_safe("SELECT zk_unlock('accounts')");
 		$new->query_safe("SELECT zk_lock('accounts')");
 		$new->query_safe("SELECT zk_fence('accounts')");
-		$old->query($elsewhere =~ s/\d{3,}/$token/r);
-		is($old->sqlstate, '40001', 'who is late may not');
-		$_->quit foreach $old, $new;
+		assert_query($old, $elsewhere =~ s/\d{3,}/$token/r, '40001', 'who is late may not');
 	},
 	'operations/terminate' => sub {
 		my ($sql) = @_;
@@ -99,7 +90,6 @@ my %situation = (
 		my $pid = $victim->pid;
 		is($node->safe_psql('app', $sql =~ s/4711/$pid/r), 't', 'the holder is ended');
 		like($next->wait_result, qr/^\d+$/, 'the next one has it');
-		$_->quit foreach $victim, $next;
 	},
 	'operations/evict' => sub {
 		my ($sql) = @_;
@@ -129,7 +119,6 @@ my %situation = (
 		$writer->query_safe('COMMIT');
 		$owner->wait_result;
 		is($owner->query_safe($rows), 0, 'TRUNCATE waits for it, and nothing is left');
-		$_->quit foreach $writer, $owner;
 	},
 	'reference/hold' => sub {
 		my ($sql) = @_;
@@ -143,9 +132,8 @@ my %situation = (
 
 # What a statement sees that waits for somebody who counts, and what there is when both
 # are done.
-sub behind_another
+sub behind_another ($sql)
 {
-	my ($sql) = @_;
 	my ($first, $second) = map { session() } 1 .. 2;
 	$first->query_safe("UPDATE counter SET n = 0; SELECT zk_lock('counter')");
 	$second->start_query($sql);
@@ -160,9 +148,8 @@ sub behind_another
 }
 
 # What is to be done with a block: why it is not run here, or nothing.
-sub reason
+sub reason ($page, $block)
 {
-	my ($page, $block) = @_;
 	return $elsewhere{"$block->{kind} $page->{name}"} || ($block->{kind} eq 'not run' && $block->{value});
 }
 
@@ -190,7 +177,6 @@ foreach my $page (Pages::all())
 			# The SQLSTATE would be that of the last statement alone.
 			my ($error) = $session->error =~ /^(?:psql:\S+ )?((?:ERROR|FATAL|PANIC):.*)/m;
 			is($error // '', '', $where);
-			$session->quit;
 		}
 		elsif (my $check = $block->{kind} eq 'sql' && $situation{ $block->{value} })
 		{

@@ -3,17 +3,12 @@
 # to just what CREATE EXTENSION makes; and what was released has not been changed. A
 # script that was forgotten is found: shown with a version that was made up.
 
-use strict;
-use warnings;
-
 use Builds;
 use Cwd qw(abs_path);
 use Digest::SHA qw(sha256_hex);
 use File::Basename qw(dirname);
 use PostgreSQL::Test::Utils;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $tree = abs_path(dirname(__FILE__) . '/../..');
 my $zk = ZooKeeper->new->start;
@@ -101,9 +96,8 @@ SELECT to_json(name || ': ' || what) FROM fact WHERE what IS NOT NULL ORDER BY 1
 SQL
 
 # What the statements make of a database that is new.
-sub catalog_after
+sub catalog_after ($node, @statements)
 {
-	my ($node, @statements) = @_;
 	my $database = 'upgrade' . ++$ndatabases;
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
 	$node->safe_psql($database, join ';', @statements);
@@ -111,9 +105,8 @@ sub catalog_after
 }
 
 # The facts that one has and the other has not, or a word that there are none.
-sub difference
+sub difference ($fresh, $upgraded)
 {
-	my ($fresh, $upgraded) = @_;
 	return join "\n", (map { "missing: $_" } grep { !$upgraded->{$_} } sort keys %$fresh),
 	  (map { "too much: $_" } grep { !$fresh->{$_} } sort keys %$upgraded);
 }

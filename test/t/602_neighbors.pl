@@ -5,14 +5,9 @@
 # (test/check finds its tag), and always one that is ahead of this: it says more in its
 # znodes than this one knows.
 
-use strict;
-use warnings;
-
 use Builds;
 use PostgreSQL::Test::Utils;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
 
@@ -55,17 +50,14 @@ foreach my $cluster (sort keys %build)
 done_testing();
 
 # Start to wait, and stand in the queue.
-sub queue_up
+sub queue_up ($session, $lock, $position, $sql = undef)
 {
-	my ($session, $lock, $position, $sql) = @_;
-	$session->start_query($sql // "SELECT zk_lock('$lock')");
-	wait_for_queue($zk, lock_path($lock), $position);
+	start_in_queue($session, $sql // "SELECT zk_lock('$lock')", $zk, lock_path($lock), $position);
 	return;
 }
 
-sub one_lock
+sub one_lock ($theirs)
 {
-	my ($theirs) = @_;
 	foreach my $style (qw(curator curator_rw kazoo))
 	{
 		my @sessions = map { background($_) } $ours, $theirs, $ours, $theirs, $theirs, $ours;
@@ -86,7 +78,6 @@ sub one_lock
 		}
 		is("@got", join(' ', ('turn') x @sessions), "style $style: each in turn, with a higher token");
 		assert_no_nodes($zk, lock_path($lock), "style $style: nothing is left");
-		$_->quit foreach @sessions;
 	}
 	foreach my $node ($ours, $theirs)
 	{
@@ -96,9 +87,8 @@ sub one_lock
 	return;
 }
 
-sub readers
+sub readers ($theirs)
 {
-	my ($theirs) = @_;
 	foreach my $order ([ $ours, $theirs ], [ $theirs, $ours ])
 	{
 		my @session = map { background($_) } @$order, @$order;
@@ -116,9 +106,8 @@ sub readers
 	return;
 }
 
-sub seen
+sub seen ($theirs)
 {
-	my ($theirs) = @_;
 	foreach my $pair ([ $ours, $theirs ], [ $theirs, $ours ])
 	{
 		my ($holder, $looker) = map { background($_, name => 'job "x"') } @$pair;
@@ -126,8 +115,7 @@ sub seen
 		is($looker->query_safe("SELECT concat_ws(' ', state, mode, client, cluster, database, application, pid, data)
 			FROM zk_lock_queue('seen')"),
 			'held exclusive zklock ' . $pair->[0]->name . ' postgres job "x" ' . $holder->pid, 'who has it');
-		$looker->query("SELECT zk_lock('seen', '0.1 s')");
-		is($looker->sqlstate, '55P03', 'a wait that is too long');
+		assert_query($looker, "SELECT zk_lock('seen', '0.1 s')", '55P03', 'a wait that is too long');
 		my $pid = $holder->pid;
 		like($looker->error, qr/process $pid/, 'names the holder');
 		is($looker->query_safe("SELECT count(*) FROM zk_check() WHERE state = 'error'"), 0, 'zk_check()');
@@ -137,9 +125,8 @@ sub seen
 	return;
 }
 
-sub deadlocks
+sub deadlocks ($theirs)
 {
-	my ($theirs) = @_;
 	foreach my $pair ([ $ours, $theirs ], [ $theirs, $ours ])
 	{
 		my ($first, $second) = map { background($_) } @$pair;
@@ -149,20 +136,17 @@ sub deadlocks
 		$second->start_query("SELECT zk_lock('x', '60 s')");
 		poll_until { $first->is_done || $second->is_done } 'one of them to give way', 90;
 		my ($loser, $winner) = $second->is_done ? ($second, $first) : ($first, $second);
-		$loser->wait_result;
-		is($loser->sqlstate, '40P01', 'one of them gives way');
+		assert_ends($loser, '40P01', 'one of them gives way');
 		$loser->query_safe('SELECT zk_unlock_all()');
-		$winner->wait_result;
-		is($winner->sqlstate, '00000', 'and the other one goes on');
+		assert_ends($winner, '00000', 'and the other one goes on');
 		$_->quit foreach $first, $second;
 		assert_no_nodes($zk, lock_path($_)) foreach qw(x y);
 	}
 	return;
 }
 
-sub words
+sub words ($theirs)
 {
-	my ($theirs) = @_;
 	foreach my $pair ([ $ours, $theirs ], [ $theirs, $ours ])
 	{
 		my ($one, $two) = map { background($_) } @$pair;
@@ -182,14 +166,12 @@ sub words
 		$two->query_safe("SELECT zk_lock('asked')");
 		is($two->query_safe("SELECT zk_release_requested('asked')"), 'f', 'nobody has asked');
 		is($one->query_safe("SELECT zk_request_release('asked', 'please')"), 1, 'a holder is asked');
-		poll_until { $two->query_safe("SELECT zk_release_requested('asked')") eq 't' } 'it to hear of it', 10;
-		pass('and hears of it');
+		assert_soon { $two->query_safe("SELECT zk_release_requested('asked')") eq 't' } 'and hears of it', 10;
 
 		$token = $two->query_safe("SELECT zk_fencing_token('asked')");
 		is($one->query_safe("SELECT zk_evict('asked', $token)"), 't', 'it is evicted');
 		$two->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT pg_current_xact_id()");
-		$two->query('COMMIT');
-		is($two->sqlstate, '40001', 'and does not commit');
+		assert_query($two, 'COMMIT', '40001', 'and does not commit');
 		like($two->error, qr/evicted/, 'for that reason');
 		$_->quit foreach $one, $two;
 		assert_no_nodes($zk, lock_path($_)) foreach qw(hold asked);
@@ -197,9 +179,8 @@ sub words
 	return;
 }
 
-sub kept
+sub kept ($theirs)
 {
-	my ($theirs) = @_;
 	foreach my $pair ([ $ours, $theirs ], [ $theirs, $ours ])
 	{
 		my ($keeper, $other) = map { background($_) } @$pair;

@@ -3,14 +3,9 @@
 # library in his memory goes on with what he has, and gets a clear error for what he
 # cannot have; the next connection, or the next start of the server, has all of it.
 
-use strict;
-use warnings;
-
 use Builds;
 use PostgreSQL::Test::Utils;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
 
@@ -33,26 +28,23 @@ my $script = "CREATE FUNCTION zk_novelty() RETURNS integer AS 'MODULE_PATHNAME' 
 my $old = Builds->copy;
 
 # A cluster with an installation of its own: the old files.
-sub old_cluster
+sub old_cluster ($name, %setting)
 {
-	my ($name, %setting) = @_;
 	my $build = Builds->copy;
 	return (cluster($name, $zk, $build->settings, %setting), $build);
 }
 
 # What make install does.
-sub install_newer
+sub install_newer ($build)
 {
-	my ($build) = @_;
 	$build->replace_by($newer, @files);
 	$build->edit('zklock.control', sub { s/default_version = '.*'/default_version = '$next'/ });
 	$build->edit("zklock--$now--$next.sql", sub { $_ = $script });
 	return;
 }
 
-sub row
+sub row ($session, $item)
 {
-	my ($session, $item) = @_;
 	return $session->query_safe(
 		"SELECT concat_ws(' ', state, what) FROM zk_check(false) WHERE item = '$item' LIMIT 1");
 }
@@ -66,8 +58,7 @@ subtest 'the library is loaded by each connection' => sub {
 
 	is($has_session->query_safe("SELECT zk_is_held('here')"), 't', 'a session that is there goes on');
 	like($has_session->query_safe("SELECT zk_lock('there')"), qr/^\d+$/, 'and takes further locks');
-	$has_library->query("SELECT zk_lock('late')");
-	is($has_library->sqlstate, '08006', 'the old library gets no new session');
+	assert_query($has_library, "SELECT zk_lock('late')", '08006', 'the old library gets no new session');
 	like($has_library->error, qr/is of another version of zklock.*connect again/, 'and says what to do');
 	like(row($has_library, 'program'), qr/^error .*another version/, 'so does zk_check()');
 
@@ -109,8 +100,7 @@ subtest 'the library is preloaded' => sub {
 	like($late->error, qr/is of another version of zklock.*restart the server if it preloads zklock/,
 		'and says what to do');
 	like(row($late, 'program'), qr/^error .*another version/, 'so does zk_check()');
-	$late->query('ALTER EXTENSION zklock UPDATE');
-	is($late->sqlstate, '42883', 'no update before the restart');
+	assert_query($late, 'ALTER EXTENSION zklock UPDATE', '42883', 'no update before the restart');
 	$_->quit foreach $has_session, $late;
 
 	$node->restart;
@@ -127,8 +117,7 @@ subtest 'an old program beside the new library' => sub {
 	my ($node, $build) = old_cluster('rome');
 	$build->replace_by($newer, 'zklock.so');
 	my $session = background($node);
-	$session->query("SELECT zk_lock('half')");
-	is($session->sqlstate, '08006', 'refused');
+	assert_query($session, "SELECT zk_lock('half')", '08006', 'refused');
 	like($session->error, qr/is of another version of zklock/, 'for that reason');
 	$build->replace_by($newer, 'zklock-session');
 	like($session->query_safe("SELECT zk_lock('half')"), qr/^\d+$/, 'with the whole of it the same backend works');

@@ -25,8 +25,7 @@ a long timeout instead, which ZooKeeper.pm lets the servers grant.
 
 package ZooKeeper::Client;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Carp;
 use IO::Select;
@@ -80,9 +79,8 @@ when there were none for so long, by default for five minutes.
 
 =cut
 
-sub new
+sub new ($class, $server, %option)
 {
-	my ($class, $server, %option) = @_;
 	my $socket = IO::Socket::INET->new(PeerAddr => $server, Timeout => 10)
 	  or croak "could not connect to ZooKeeper at $server: $@";
 	$socket->setsockopt(IPPROTO_TCP, TCP_NODELAY, 1);
@@ -118,9 +116,8 @@ sub timeout { return $_[0]->{timeout}; }
 
 =cut
 
-sub add_auth
+sub add_auth ($self, $scheme, $credentials)
 {
-	my ($self, $scheme, $credentials) = @_;
 	$self->_request('auth', $scheme, -4,
 		pack('N', 0) . _buffer($scheme) . _buffer($credentials));
 	return;
@@ -134,17 +131,15 @@ Returns the path as created, with its sequence number.
 
 =cut
 
-sub create
+sub create ($self, $path, $data, %option)
 {
-	my ($self, $path, $data, %option) = @_;
 	my $reply = $self->_call(_create_request($path, $data, %option));
 	return _read_buffer(\$reply);
 }
 
 # The operation, the path and the body.
-sub _create_request
+sub _create_request ($path, $data, %option)
 {
-	my ($path, $data, %option) = @_;
 	my $acl = _acl($option{acl} || [ [ 31, 'world', 'anyone' ] ]);
 	my $flags =
 		$option{container}
@@ -164,9 +159,8 @@ that is given their numbers, from 1 on.
 
 =cut
 
-sub create_many
+sub create_many ($self, $count, $path_of, @create)
 {
-	my ($self, $count, $path_of, @create) = @_;
 	my ($op, $path, $body) = _create_request(ref $path_of ? '' : $path_of, @create);
 	my $number = 0;
 	while ($count > 0)
@@ -193,9 +187,8 @@ Makes the path and its parents as needed, as plain persistent nodes.
 
 =cut
 
-sub create_path
+sub create_path ($self, $path)
 {
-	my ($self, $path) = @_;
 	my $above = '';
 	foreach my $part (grep { length } split m{/}, $path)
 	{
@@ -215,9 +208,8 @@ The names below $path, sorted. In scalar context their number.
 
 =cut
 
-sub children
+sub children ($self, $path)
 {
-	my ($self, $path) = @_;
 	my $reply = $self->_call('get_children2', $path, _buffer($path) . "\0");
 	my $count = unpack('l>', substr($reply, 0, 4, ''));
 	my @names = map { _read_buffer(\$reply) } 1 .. $count;
@@ -234,9 +226,8 @@ data_length, num_children, ...), or undef if there is no such node.
 
 =cut
 
-sub exists
+sub exists ($self, $path)
 {
-	my ($self, $path) = @_;
 	my $reply = eval { $self->_call('exists', $path, _buffer($path) . "\0") };
 	return _stat($reply) if defined $reply;
 	return undef if $@ =~ /NoNode/;
@@ -251,9 +242,8 @@ The node's data; in list context data and stat.
 
 =cut
 
-sub get
+sub get ($self, $path)
 {
-	my ($self, $path) = @_;
 	my $reply = $self->_call('get_data', $path, _buffer($path) . "\0");
 	my $data = _read_buffer(\$reply);
 	return wantarray ? ($data, _stat($reply)) : $data;
@@ -267,17 +257,15 @@ Any version by default.
 
 =cut
 
-sub set
+sub set ($self, $path, $data, $version = undef)
 {
-	my ($self, $path, $data, $version) = @_;
 	my $reply = $self->_call('set_data', $path,
 		_buffer($path) . _buffer($data) . pack('l>', $version // -1));
 	return _stat($reply);
 }
 
-sub delete
+sub delete ($self, $path, $version = undef)
 {
-	my ($self, $path, $version) = @_;
 	$self->_call('delete', $path,
 		_buffer($path) . pack('l>', $version // -1));
 	return;
@@ -289,9 +277,8 @@ sub delete
 
 =cut
 
-sub get_acl
+sub get_acl ($self, $path)
 {
-	my ($self, $path) = @_;
 	my $reply = $self->_call('get_acl', $path, _buffer($path));
 	my $count = unpack('l>', substr($reply, 0, 4, ''));
 	my @acl;
@@ -304,16 +291,14 @@ sub get_acl
 	return @acl;
 }
 
-sub set_acl
+sub set_acl ($self, $path, $acl)
 {
-	my ($self, $path, $acl) = @_;
 	$self->_call('set_acl', $path, _buffer($path) . _acl($acl) . pack('l>', -1));
 	return;
 }
 
-sub _acl
+sub _acl ($acl)
 {
-	my ($acl) = @_;
 	return join('', pack('N', scalar @$acl),
 		map { pack('N', $_->[0]) . _buffer($_->[1]) . _buffer($_->[2]) } @$acl);
 }
@@ -324,9 +309,8 @@ sub _acl
 
 =cut
 
-sub delete_recursive
+sub delete_recursive ($self, $path)
 {
-	my ($self, $path) = @_;
 	$self->delete_recursive("$path/$_") foreach $self->children($path);
 	$self->delete($path);
 	return;
@@ -340,9 +324,8 @@ Ends the session; its ephemeral nodes go at once.
 
 =cut
 
-sub close
+sub close ($self)
 {
-	my ($self) = @_;
 	return unless $self->{socket};
 	eval { $self->_call('close', '', ''); };
 	$self->{socket}->close;
@@ -359,9 +342,8 @@ nodes stay until the session times out.
 
 =cut
 
-sub abandon
+sub abandon ($self)
 {
-	my ($self) = @_;
 	setsockopt($self->{socket}, SOL_SOCKET, SO_LINGER, pack('ii', 1, 0));
 	$self->{socket}->close;
 	$self->{socket} = undef;
@@ -370,9 +352,8 @@ sub abandon
 
 # The password of a session: the server makes it from the session's number and a
 # constant, by java.util.Random.
-sub _password
+sub _password ($id)
 {
-	my ($id) = @_;
 	my $mask = (1 << 48) - 1;
 	my $factor = 5 << 32 | 0xdeece66d;
 	my $seed = ($id ^ 0xb3415c00 ^ $factor) & $mask;
@@ -390,30 +371,26 @@ sub _password
 }
 
 # Send one request and return the body of its reply.
-sub _call
+sub _call ($self, $op, $path, $body)
 {
-	my ($self, $op, $path, $body) = @_;
 	return $self->_request($op, $path, ++$self->{xid}, $body);
 }
 
-sub _request
+sub _request ($self, $op, $path, $xid, $body)
 {
-	my ($self, $op, $path, $xid, $body) = @_;
 	$self->_send_request($op, $path, $xid, $body);
 	return $self->_take_reply($op, $path, $xid);
 }
 
-sub _send_request
+sub _send_request ($self, $op, $path, $xid, $body)
 {
-	my ($self, $op, $path, $xid, $body) = @_;
 	croak "$op $path: session is closed" unless $self->{socket};
 	$self->_send(pack('l> l>', $xid, $OP{$op}) . $body);
 	return;
 }
 
-sub _take_reply
+sub _take_reply ($self, $op, $path, $xid)
 {
-	my ($self, $op, $path, $xid) = @_;
 	my $reply = $self->_receive;
 	my ($reply_xid, undef, $error) = unpack('l> q> l>', $reply);
 	croak "$op $path: reply $reply_xid to request $xid"
@@ -422,9 +399,8 @@ sub _take_reply
 	return substr($reply, 16);
 }
 
-sub _send
+sub _send ($self, $message)
 {
-	my ($self, $message) = @_;
 	$message = pack('N', length $message) . $message;
 	while (length $message)
 	{
@@ -436,16 +412,14 @@ sub _send
 	return;
 }
 
-sub _receive
+sub _receive ($self)
 {
-	my ($self) = @_;
 	my $length = unpack('N', $self->_read(4));
 	return $self->_read($length);
 }
 
-sub _read
+sub _read ($self, $wanted)
 {
-	my ($self, $wanted) = @_;
 	my $data = '';
 	my $select = IO::Select->new($self->{socket});
 	while (length $data < $wanted)
@@ -461,25 +435,22 @@ sub _read
 }
 
 # jute: a buffer or string is its length and its bytes; length -1 is null.
-sub _buffer
+sub _buffer ($bytes)
 {
-	my ($bytes) = @_;
 	return pack('l>', -1) unless defined $bytes;
 	utf8::encode($bytes) if utf8::is_utf8($bytes);
 	return pack('N', length $bytes) . $bytes;
 }
 
-sub _read_buffer
+sub _read_buffer ($reply)
 {
-	my ($reply) = @_;
 	my $length = unpack('l>', substr($$reply, 0, 4, ''));
 	return undef if $length < 0;
 	return substr($$reply, 0, $length, '');
 }
 
-sub _stat
+sub _stat ($reply)
 {
-	my ($reply) = @_;
 	my %stat;
 	@stat{
 		qw(czxid mzxid ctime mtime version cversion aversion owner
