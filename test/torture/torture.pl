@@ -8,12 +8,11 @@
 # Usage: torture.pl [--duration SECONDS] [--seed N] [--guard quorum|lease|off]
 #                   [--style curator|mixed] [--workers N]
 #                   [--preload one|both] [--control] [--faults REGEXP]
-#                   [--kinds KIND,KIND...] [--sabotage no-lock|ignore-refusal]
-# The same as DURATION, SEED, GUARD, STYLE, WORKERS, PRELOAD, CONTROL, FAULTS, KINDS,
-# SABOTAGE in the environment.
+#                   [--kinds KIND,KIND...]
+# The same as DURATION, SEED, GUARD, STYLE, WORKERS, PRELOAD, CONTROL, FAULTS, KINDS
+# in the environment.
 
-use strict;
-use warnings;
+use v5.36;
 
 use FindBin;
 use lib "$FindBin::Bin/lib", "$FindBin::Bin/../lib";
@@ -26,7 +25,6 @@ use Test::More;
 use Time::HiRes qw(sleep);
 use Torture::Board;
 use Torture::Checker;
-use Torture::Edn;
 use Torture::Excuses;
 use Torture::Foreign;
 use Torture::Forgery;
@@ -103,10 +101,9 @@ my %option = (
 	preload => $ENV{PRELOAD} || 'both',
 	control => $ENV{CONTROL} ? 1 : 0,
 	faults => $ENV{FAULTS} || '',
-	kinds => $ENV{KINDS} || '',
-	sabotage => $ENV{SABOTAGE} || '');
+	kinds => $ENV{KINDS} || '');
 GetOptions(\%option, 'duration=i', 'seed=i', 'guard=s', 'style=s', 'workers=i',
-	'preload=s', 'control!', 'faults=s', 'kinds=s', 'sabotage=s')
+	'preload=s', 'control!', 'faults=s', 'kinds=s')
   or die "see the head of $0\n";
 die "no such guard: $option{guard}\n"
   unless $option{guard} =~ /^(quorum|lease|off)$/;
@@ -114,8 +111,6 @@ die "no such style: $option{style}\n"
   unless $option{style} =~ /^(curator|mixed)$/;
 die "no such preload: $option{preload}\n"
   unless $option{preload} =~ /^(one|both)$/;
-die "no such sabotage: $option{sabotage}\n"
-  unless $option{sabotage} =~ /^(|no-lock|ignore-refusal)$/;
 my $only_some = $option{kinds} ne '';
 $option{kinds} = join ',', grep { $_ ne 'evict' } all_kinds()
   if !$only_some && $option{control};
@@ -135,8 +130,7 @@ Torture::History->new($_) foreach @worker_files, @foreign_files,
 
 note("seed $option{seed}, $option{duration} s, guard $option{guard}, style $option{style},"
 	  . " $option{workers} workers, preloaded in $option{preload}"
-	  . ($option{control} ? ', a control' : '')
-	  . ($option{sabotage} && ", sabotage: $option{sabotage}"));
+	  . ($option{control} ? ', a control' : ''));
 note("histories and logs: $PostgreSQL::Test::Utils::tmp_check");
 
 is(join("\n", map { "$_->[0]: found \"$_->[2]\", not \"$_->[1]\"" }
@@ -161,9 +155,8 @@ my $end = $begin + $option{duration};
 # ---------------------------------------------------------------------
 
 # A child process that leaves without END and buffers of ours.
-sub in_child
+sub in_child ($seed, $code)
 {
-	my ($seed, $code) = @_;
 	my $pid = fork // die "could not fork: $!";
 	return $pid if $pid;
 	$SIG{$_} = 'DEFAULT' foreach qw(TERM HUP);
@@ -175,9 +168,8 @@ sub in_child
 	POSIX::_exit($done ? 0 : 1);
 }
 
-sub run_worker
+sub run_worker ($worker, $quit)
 {
-	my ($worker, $quit) = @_;
 	my $home = $Torture::Stage::homes[ $worker % @Torture::Stage::homes ];
 	$board->reopen;
 	Torture::Workload->new(
@@ -191,7 +183,6 @@ sub run_worker
 		board => $board,
 		session_timeout => $session_timeout,
 		kinds => [ split /,/, $option{kinds} ],
-		sabotage => $option{sabotage},
 		is_over => \&is_over,
 		quit => $quit)->run;
 	return;
@@ -201,9 +192,8 @@ sub run_worker
 sub is_over { return now() >= $end; }
 
 # What every nemesis needs.
-sub nemesis_basics
+sub nemesis_basics ($name)
 {
-	my ($name) = @_;
 	return (
 		history => Torture::History->new($nemesis_file{$name}),
 		session_timeout => $session_timeout,
@@ -235,9 +225,8 @@ sub run_network_nemeses
 	return;
 }
 
-sub run_foreigner
+sub run_foreigner ($number)
 {
-	my ($number) = @_;
 	my $zk = $stage->zookeeper;
 	my %path = $stage->paths;
 	my @names = map { names_of($_) } @foreign_kinds;
@@ -265,9 +254,8 @@ sub run_stranger
 }
 
 # The impostor, and what refuses deletes.
-sub run_client
+sub run_client ($class, $name, @paths)
 {
-	my ($class, $name, @paths) = @_;
 	# A server that is killed is the next attempt's concern.
 	$SIG{PIPE} = 'IGNORE';
 	my $nemesis = $class->new(
@@ -361,9 +349,8 @@ sub show_progress
 	return;
 }
 
-sub find_stuck
+sub find_stuck ($bound)
 {
-	my ($bound) = @_;
 	my @found = grep { now() - $_->{since} > $bound
 		  && $_->{state} !~ /^(parked|ended)$/ } $board->entries;
 	push @stuck, map { describe_stuck($_) } @found;
@@ -371,9 +358,8 @@ sub find_stuck
 }
 
 # All there is to know about a worker that does not come on.
-sub describe_stuck
+sub describe_stuck ($entry)
 {
-	my ($entry) = @_;
 	my $text = "worker $entry->{worker} $entry->{state} $entry->{name}"
 	  . " for " . int(now() - $entry->{since}) . " s in $entry->{cluster},"
 	  . " backend $entry->{pid}\n";
@@ -486,22 +472,14 @@ my $checker = Torture::Checker->new(
 	cycles => $report->cycles,
 	excuses => $excuses);
 my $witness = make_witness($reserve);
-if ($ENV{EDN})
-{
-	mkdir "$dir/edn" or die "could not make $dir/edn: $!";
-	Torture::Edn::write_files("$dir/edn", $report->cycles,
-		grep { defined $_->{end} && $_->{kind} ne 'nobody' } @rows);
-	note("for other checkers: $dir/edn");
-}
 my %counters;   # by who answers for them
 push @{ $counters{ $_->{kind} } }, $_ foreach grep { defined $_->{end} } @rows;
 my @seen;       # rows of the table of violations
 my %excused;    # cycles of promises that were broken, by excuse
 
 # The witness has seen the time of day; all others go by the machine's clock.
-sub make_witness
+sub make_witness ($reserve)
 {
-	my ($reserve) = @_;
 	my @transactions = $stage->transactions;
 	my @missing =
 	  Torture::TransactionLog::missing(grep { !$_->{is_void} } @transactions);
@@ -522,9 +500,8 @@ sub make_witness
 }
 
 # One promise: a test if it was made, and a line in the table in any case.
-sub judge
+sub judge ($name, $is_promised, @violations)
 {
-	my ($name, $is_promised, @violations) = @_;
 	my @explained = grep { $_->{is_explained} } @violations;
 	foreach my $cycle (map { @{ $_->{cycles} } } @explained)
 	{
@@ -647,8 +624,7 @@ if (!$only_some)
 			qw(local shared permits set path fenced bare hold kept free call)),
 		'', 'every kind of lock was granted');
 	cmp_ok($report->taken_back, '>=', 10 * $option{duration}, 'kept locks were taken back');
-	cmp_ok(3 * $granted{kept}, '>=', sum0(values %granted), 'who keeps them does half of the work')
-	  if !$option{sabotage};
+	cmp_ok(3 * $granted{kept}, '>=', sum0(values %granted), 'who keeps them does half of the work');
 	cmp_ok(scalar(grep { $_->{answer} eq 't' } @{ $report->claims }),
 		'>=', $option{duration} / 10, 'many slots were given out');
 }

@@ -22,17 +22,15 @@ connected), ended. The name is that of the lock; of several, all with "+" betwee
 
 package Torture::Board;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Carp;
 use Torture::History qw(now);
 
 my $width = 120;
 
-sub new
+sub new ($class, $path, $workers)
 {
-	my ($class, $path, $workers) = @_;
 	open my $file, '+>', $path or croak "could not write $path: $!";
 	my $self = bless { file => $file, path => $path, workers => $workers },
 	  $class;
@@ -41,9 +39,8 @@ sub new
 }
 
 # A file handle of our own after a fork: the position belongs to the handle.
-sub reopen
+sub reopen ($self)
 {
-	my ($self) = @_;
 	open $self->{file}, '+<', $self->{path}
 	  or croak "could not open $self->{path}: $!";
 	return;
@@ -59,9 +56,8 @@ if there is none; until is when it is going to wake up, 0 if it is awake.
 
 =cut
 
-sub post
+sub post ($self, $worker, %entry)
 {
-	my ($self, $worker, %entry) = @_;
 	my $line = join ' ', $worker, $entry{state}, $entry{pid} || 0,
 	  $entry{cluster} || '-', $entry{name} || '-', $entry{cycle} || 0,
 	  sprintf('%.3f %.3f', now(), $entry{until} || 0);
@@ -78,9 +74,8 @@ A list of hashes: worker, state, pid, cluster, name, cycle, since, until.
 
 =cut
 
-sub entries
+sub entries ($self)
 {
-	my ($self) = @_;
 	sysseek $self->{file}, 0, 0;
 	sysread $self->{file}, my $text, $self->{workers} * $width;
 	my @entries;

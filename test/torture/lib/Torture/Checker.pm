@@ -27,8 +27,7 @@ excuse (L<Torture::Excuses>). A fence has no gap, so nothing excuses its violati
 
 package Torture::Checker;
 
-use strict;
-use warnings;
+use v5.36;
 
 use List::Util qw(max);
 
@@ -38,9 +37,8 @@ use List::Util qw(max);
 
 =cut
 
-sub new
+sub new ($class, %option)
 {
-	my ($class, %option) = @_;
 	my $self = bless {%option}, $class;
 	$self->{cycle_of}{"$_->{worker} $_->{cycle}"} = $_
 	  foreach @{ $self->{cycles} };
@@ -55,9 +53,8 @@ Every increment counts, and no two committed ones have read the same value.
 
 =cut
 
-sub check_lost_updates
+sub check_lost_updates ($self, $row)
 {
-	my ($self, $row) = @_;
 	my (@violations, %by_value);
 	my @entries = grep { !$_->{is_reader} } @{ $row->{entries} };
 	push @{ $by_value{ $_->{v} } }, $_ foreach @entries;
@@ -91,9 +88,8 @@ stand between the writer of what they have read and the next one.
 
 =cut
 
-sub check_order
+sub check_order ($self, $row)
 {
-	my ($self, $row) = @_;
 	my @violations;
 	my ($writer, @readers);
 	foreach my $entry (
@@ -115,9 +111,8 @@ sub check_order
 }
 
 # The tokens of each lock that both have, and one of them alone.
-sub _compare_order
+sub _compare_order ($self, $row, $first, $second)
 {
-	my ($self, $row, $first, $second) = @_;
 	my ($one, $other) = $self->_cycles($first, $second);
 	return () unless $one && $other;
 	my %lock = map { $_->{name} => $_ } @{ $one->{locks} };
@@ -137,9 +132,8 @@ sub _compare_order
 
 # Does the token of the later cycle's lock say so? A session that has kept the lock
 # in between has the same.
-sub _rises
+sub _rises ($earlier, $first, $later, $second)
 {
-	my ($earlier, $first, $later, $second) = @_;
 	return $first->{token} < $second->{token}
 	  || $first->{token} == $second->{token}
 	  && $earlier->{worker} == $later->{worker};
@@ -153,9 +147,8 @@ What a holder has read does not move before it commits.
 
 =cut
 
-sub check_repeated_reads
+sub check_repeated_reads ($self, $row)
 {
-	my ($self, $row) = @_;
 	return map {
 		$self->_violation(
 			'read twice', 0,
@@ -173,9 +166,8 @@ that was itself.
 
 =cut
 
-sub check_tokens
+sub check_tokens ($self, $name = undef)
 {
-	my ($self, $name) = @_;
 	my (@violations, %floor);
 	my $newest;
 	foreach my $step ($self->_steps($name, qw(asked granted)))
@@ -209,9 +201,8 @@ count_stale_attempts tells how many tried, whatever became of it.
 
 =cut
 
-sub check_stale_commits
+sub check_stale_commits ($self, $name)
 {
-	my ($self, $name) = @_;
 	return
 	  map {
 		my ($cycle, $lock, $newer, $newer_lock) = @$_;
@@ -223,16 +214,14 @@ sub check_stale_commits
 	  grep { $_->[0]{outcome} eq 'committed' } $self->_stale_attempts($name);
 }
 
-sub count_stale_attempts
+sub count_stale_attempts ($self, $name)
 {
-	my ($self, $name) = @_;
 	return scalar(my @attempts = $self->_stale_attempts($name));
 }
 
 # A hold is not among those who commit: it has no COMMIT of its own.
-sub _stale_attempts
+sub _stale_attempts ($self, $name)
 {
-	my ($self, $name) = @_;
 	my @attempts;
 	my %newest;     # [cycle, lock] by mode
 	foreach my $step ($self->_steps($name, qw(granted commit_sent)))
@@ -266,9 +255,8 @@ beside others in use.
 
 =cut
 
-sub check_permits
+sub check_permits ($self, $name, $permits)
 {
-	my ($self, $name, $permits) = @_;
 	my @violations;
 	$self->_visit_permits($name, sub {
 		my ($cycle, $lock, @others) = @_;
@@ -286,9 +274,8 @@ sub check_permits
 	return @violations;
 }
 
-sub count_full
+sub count_full ($self, $name, $permits)
 {
-	my ($self, $name, $permits) = @_;
 	my $full = 0;
 	$self->_visit_permits($name, sub {
 		my ($cycle, $lock, @others) = @_;
@@ -300,9 +287,8 @@ sub count_full
 
 # At each grant: its cycle, its lock, and [cycle, lock] of those who asked before
 # and sent later a COMMIT that succeeded.
-sub _visit_permits
+sub _visit_permits ($self, $name, $visit)
 {
-	my ($self, $name, $visit) = @_;
 	my %open;
 	foreach my $step ($self->_steps($name, qw(asked granted commit_sent)))
 	{
@@ -332,9 +318,8 @@ the lock; and there is something to release then.
 
 =cut
 
-sub check_holds
+sub check_holds ($self, $name)
 {
-	my ($self, $name) = @_;
 	my (@violations, %held);
 	foreach my $step ($self->_steps($name, qw(granted release_sent)))
 	{
@@ -355,9 +340,8 @@ sub check_holds
 	return @violations;
 }
 
-sub check_released_holds
+sub check_released_holds ($self)
 {
-	my ($self) = @_;
 	return map {
 		$self->_violation('hold has vanished', 1,
 			"$_->{name}: there was no hold $_->{locks}[0]{token} to release", $_)
@@ -375,9 +359,8 @@ another before they have passed. A claim is a hash: worker, slot, answer ("t", "
 
 =cut
 
-sub check_claims
+sub check_claims ($self, @claims)
 {
-	my ($self, @claims) = @_;
 	my (%by_slot, @violations);
 	push @{ $by_slot{ $_->{slot} } }, $_ foreach @claims;
 	foreach my $slot (sort { $a <=> $b } keys %by_slot)
@@ -398,9 +381,8 @@ sub check_claims
 	return @violations;
 }
 
-sub check_fleeting_claims
+sub check_fleeting_claims ($self, $retention, @claims)
 {
-	my ($self, $retention, @claims) = @_;
 	my (%since, %true, @violations);
 	foreach my $claim (sort { $a->{time} <=> $b->{time} } @claims)
 	{
@@ -435,17 +417,15 @@ for a lock that it held: while it waited for the last one.
 
 =cut
 
-sub check_deadlocks
+sub check_deadlocks ($self)
 {
-	my ($self) = @_;
 	return map {
 		$self->_violation('deadlock of nobody', 1, "$_->{name}: nobody waited in a circle", $_)
 	} grep { $_->{is_deadlock} && !$self->_is_in_circle($_) } @{ $self->{cycles} };
 }
 
-sub _is_in_circle
+sub _is_in_circle ($self, $victim)
 {
-	my ($self, $victim) = @_;
 	my @span = (max(values %{ $victim->{wanted} }), $victim->{gave_up});
 	my @others = grep { $_ != $victim && $_->{wanted} } @{ $self->{cycles} };
 	my (%seen, @found);
@@ -460,9 +440,8 @@ sub _is_in_circle
 }
 
 # For a lock that the other one had got, or wanted, and may have had still.
-sub _waits_for
+sub _waits_for ($waiter, $other, $what, $begin, $end)
 {
-	my ($waiter, $other, $what, $begin, $end) = @_;
 	return 0 if $waiter == $other || ($other->{over} || $end) < $begin;
 	return scalar grep {
 		$waiter->{wanted}{$_} < $end
@@ -481,9 +460,8 @@ backend stood still meanwhile.
 
 =cut
 
-sub check_bounds
+sub check_bounds ($self, $slack)
 {
-	my ($self, $slack) = @_;
 	my @violations;
 	foreach my $cycle (grep { $_->{patience} } @{ $self->{cycles} })
 	{
@@ -507,9 +485,8 @@ count_unknown tells what became of those without an answer: (in a ledger, not).
 
 =cut
 
-sub check_answers
+sub check_answers ($self, @rows)
 {
-	my ($self, @rows) = @_;
 	my $is_in = _ledger_of(@rows);
 	my @violations;
 	foreach my $cycle (grep { $_->{outcome} } @{ $self->{cycles} })
@@ -527,9 +504,8 @@ sub check_answers
 	return @violations;
 }
 
-sub count_unknown
+sub count_unknown ($self, @rows)
 {
-	my ($self, @rows) = @_;
 	my $is_in = _ledger_of(@rows);
 	my @unknown =
 	  grep { ($_->{outcome} || '') eq 'unknown' } @{ $self->{cycles} };
@@ -538,9 +514,8 @@ sub count_unknown
 	return ($committed, @unknown - $committed);
 }
 
-sub _ledger_of
+sub _ledger_of (@rows)
 {
-	my (@rows) = @_;
 	my %is_in;
 	foreach my $row (@rows)
 	{
@@ -551,9 +526,8 @@ sub _ledger_of
 
 # [time, what, cycle, lock] of these steps of all cycles that were granted a lock,
 # in order of time.
-sub _steps
+sub _steps ($self, $name, @what)
 {
-	my ($self, $name, @what) = @_;
 	my @steps;
 	foreach my $cycle (@{ $self->{cycles} })
 	{
@@ -565,16 +539,14 @@ sub _steps
 	return @steps;
 }
 
-sub _cycles
+sub _cycles ($self, @entries)
 {
-	my ($self, @entries) = @_;
 	return grep { $_ }
 	  map { $self->{cycle_of}{"$_->{worker} $_->{cycle}"} } @entries;
 }
 
-sub _violation
+sub _violation ($self, $check, $is_inexplicable, $text, @cycles)
 {
-	my ($self, $check, $is_inexplicable, $text, @cycles) = @_;
 	return {
 		check => $check,
 		text => $text,

@@ -16,8 +16,7 @@ class 08, too. Statements are plain text; BEGIN and COMMIT are the caller's.
 
 package Torture::Connection;
 
-use strict;
-use warnings;
+use v5.36;
 
 use DBI;
 
@@ -27,9 +26,8 @@ use DBI;
 
 =cut
 
-sub new
+sub new ($class, $connstr, $name)
 {
-	my ($class, $connstr, $name) = @_;
 	# DBD::Pg passes everything behind "dbi:Pg:" to libpq, with ; for blanks.
 	(my $source = "dbi:Pg:$connstr") =~ s/ /;/g;
 	my $dbh = DBI->connect(
@@ -63,17 +61,15 @@ The same, and adds the server's warnings to that array, also if it fails.
 
 =cut
 
-sub execute
+sub execute ($self, $sql, @values)
 {
-	my ($self, $sql, @values) = @_;
 	my $dbh = $self->{dbh};
 	defined $dbh->do($sql, undef, @values) or $self->_fail;
 	return;
 }
 
-sub value
+sub value ($self, $sql, @values)
 {
-	my ($self, $sql, @values) = @_;
 	my $dbh = $self->{dbh};
 	my ($value) = $dbh->selectrow_array($sql, undef, @values);
 	$self->_fail if $dbh->err;
@@ -89,25 +85,22 @@ sub value_with_warnings
 }
 
 # All rows as arrays.
-sub rows
+sub rows ($self, $sql = undef, @values)
 {
-	my ($self, $sql, @values) = @_;
 	my $rows = $self->{dbh}->selectall_arrayref($sql, undef, @values);
 	$self->_fail if $self->{dbh}->err;
 	return $rows;
 }
 
-sub close
+sub close ($self)
 {
-	my ($self) = @_;
 	$self->{dbh}->disconnect;
 	return;
 }
 
 # err and state are overwritten by the ping, so they are read before it.
-sub _fail
+sub _fail ($self)
 {
-	my ($self) = @_;
 	my $dbh = $self->{dbh};
 	my ($state, $message) = ($dbh->state, $dbh->errstr);
 	my $alive = $dbh->ping > 0;
@@ -118,12 +111,10 @@ sub _fail
 
 package Torture::Failure;
 
-use strict;
-use warnings;
+use v5.36;
 
-sub new
+sub new ($class, $sqlstate, $message, $is_lost)
 {
-	my ($class, $sqlstate, $message, $is_lost) = @_;
 	$message //= 'no message';
 	$message =~ s/\s+/ /g;
 	return bless {

@@ -23,8 +23,7 @@ long. Who lost its lock there, and only there, is excused:
 
 package Torture::Excuses;
 
-use strict;
-use warnings;
+use v5.36;
 
 use List::Util qw(max min sum0);
 
@@ -38,9 +37,8 @@ standby: when it was held up; the last two as for L<Torture::Witness>.
 
 =cut
 
-sub new
+sub new ($class, %option)
 {
-	my ($class, %option) = @_;
 	return bless {%option}, $class;
 }
 
@@ -53,9 +51,8 @@ those whose COMMIT goes to the backend that holds the lock.
 
 =cut
 
-sub excuses
+sub excuses ($self, $cycle)
 {
-	my ($self, $cycle) = @_;
 	return '' if $cycle->{kind} =~ /^(fenced|bare|hold|foreign)$/;
 	my ($begin, $end) = @{$cycle}{qw(commit_sent ended)};
 	return '' unless defined $begin && defined $end;
@@ -80,21 +77,18 @@ session.
 
 =cut
 
-sub stood_still
+sub stood_still ($self, $pid, $begin, $end)
 {
-	my ($self, $pid, $begin, $end) = @_;
 	return _overlap($begin, $end, $self->{stops}{$pid});
 }
 
-sub program_stood_still
+sub program_stood_still ($self, $pid, $begin, $end)
 {
-	my ($self, $pid, $begin, $end) = @_;
 	return _overlap($begin, $end, $self->{frozen_programs}{$pid});
 }
 
-sub _overlap
+sub _overlap ($begin, $end, $times)
 {
-	my ($begin, $end, $times) = @_;
 	return sum0 map { max(0, min($_->[1], $end) - max($_->[0], $begin)) } @{ $times || [] };
 }
 

@@ -20,8 +20,7 @@ times out.
 
 package Torture::Foreign;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Time::HiRes qw(sleep);
 use Torture::History qw(now);
@@ -41,15 +40,13 @@ session_timeout (seconds), is_over (code).
 
 =cut
 
-sub new
+sub new ($class, %option)
 {
-	my ($class, %option) = @_;
 	return bless { %option, cycle => 0 }, $class;
 }
 
-sub run
+sub run ($self)
 {
-	my ($self) = @_;
 	my $parent = getppid;
 	# A server that is killed is the next attempt's concern.
 	local $SIG{PIPE} = 'IGNORE';
@@ -62,9 +59,8 @@ sub run
 	return;
 }
 
-sub _cycle
+sub _cycle ($self)
 {
-	my ($self) = @_;
 	my $servers = $self->{servers};
 	my $client = $self->{client} ||= ZooKeeper::Client->new(
 		$servers->[ rand @$servers ],
@@ -90,9 +86,8 @@ sub _cycle
 }
 
 # The token of the node, as soon as nobody is ahead of it.
-sub _wait
+sub _wait ($self, $path, $node)
 {
-	my ($self, $path, $node) = @_;
 	my $client = $self->{client};
 	my $own = substr $node, -10;
 	while (1)
@@ -108,9 +103,8 @@ sub _wait
 }
 
 # It is not known what became of the node.
-sub _fail
+sub _fail ($self, $message = undef)
 {
-	my ($self, $message) = @_;
 	$message =~ s/\s+/ /g;
 	$self->_note('failed', stage => 'asking', message => $message);
 	eval { $self->{client}->abandon } if $self->{client};
@@ -118,9 +112,8 @@ sub _fail
 	return;
 }
 
-sub _note
+sub _note ($self, $event, %detail)
 {
-	my ($self, $event, %detail) = @_;
 	$self->{cycle}++ if $event eq 'asked';
 	$self->{history}->note($event, cycle => $self->{cycle}, %detail);
 	return;

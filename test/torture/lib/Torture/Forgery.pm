@@ -15,8 +15,7 @@ reads. A judge that acquits the former and convicts all of the latter is awake.
 
 package Torture::Forgery;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Compress::Raw::Zlib qw(adler32);
 use File::Temp ();
@@ -180,9 +179,8 @@ names with blanks between.
 
 sub verdicts { return ((map { _judge(@$_) } @forgeries), _judge_files()); }
 
-sub _judge
+sub _judge ($name, $forge, $expected)
 {
-	my ($name, $forge, $expected) = @_;
 	my $history = _history();
 	$forge->() foreach $history;
 	my %promise = (
@@ -227,9 +225,8 @@ sub _history
 			_transaction(2, 2.8, 16, 'delete', _node(2)) ] };
 }
 
-sub _cycle
+sub _cycle ($number, $token = undef, %times)
 {
-	my ($number, $token, %times) = @_;
 	return {
 		worker => $number,
 		cycle => 1,
@@ -243,9 +240,8 @@ sub _cycle
 		%times };
 }
 
-sub _transaction
+sub _transaction ($session, $time, $zxid, $kind, $path, $is_ephemeral = undef)
 {
-	my ($session, $time, $zxid, $kind, $path, $is_ephemeral) = @_;
 	return {
 		session => $session,
 		cxid => 1,
@@ -254,42 +250,37 @@ sub _transaction
 		changes => [ { kind => $kind, path => $path, is_ephemeral => $is_ephemeral } ] };
 }
 
-sub _node
+sub _node ($number, $mark = undef)
 {
-	my ($number, $mark) = @_;
 	return sprintf '/root/a/_c_0000000%d-0000-4000-8000-000000000000%s-lock-%010d',
 	  $number, $mark || '', $number;
 }
 
-sub _expire
+sub _expire ($history, $time)
 {
-	my ($history, $time) = @_;
 	my $transaction = $history->{log}[4];
 	@{$transaction}{qw(time cxid changes)} = ($time, 0, [ { kind => 'close' } ]);
 	return;
 }
 
 # A session comes late and has a small number.
-sub _start_again
+sub _start_again ($history)
 {
-	my ($history) = @_;
 	splice @{ $history->{log} }, 3, 0, _transaction(7, 1.95, 17, 'create', _node(0), 1);
 	return;
 }
 
 # The first one hears nothing for too long, and nobody ends its session.
-sub _be_silent
+sub _be_silent ($history)
 {
-	my ($history) = @_;
 	$history->{silences} = [ [ 1.3, 1.5, 'berlin' ] ];
 	$history->{log}[4]{time} = 3.5;
 	return;
 }
 
 # After an error it may let go as soon as it was granted the lock.
-sub _refuse
+sub _refuse ($history)
 {
-	my ($history) = @_;
 	my $cycle = $history->{first};
 	$cycle->{outcome} = 'refused';
 	delete $cycle->{recorded};
@@ -297,9 +288,8 @@ sub _refuse
 }
 
 # The second one is the first one, which takes its lock back without a new node.
-sub _keep
+sub _keep ($history)
 {
-	my ($history) = @_;
 	$history->{second}{worker} = $history->{second}{pid} = 1;
 	@{ $history->{second} }{qw(cycle keeps)} = (2, 1);
 	$history->{second}{asked} = 2.38;
@@ -315,9 +305,8 @@ sub _keep
 }
 
 # Both are readers, or one of them.
-sub _share
+sub _share ($history, @who)
 {
-	my ($history, @who) = @_;
 	@who = qw(first second) unless @who;
 	$history->{$_}{locks}[0]{mode} = 'shared' foreach @who;
 	foreach my $change (map { @{ $_->{changes} } } @{ $history->{log} })
@@ -364,16 +353,14 @@ sub _judge_files
 }
 
 # A transaction in a file: a session is closed.
-sub _bytes
+sub _bytes ($zxid, $session)
 {
-	my ($zxid, $session) = @_;
 	my $bytes = pack 'q> l> q> q> l>', $session, 0, $zxid, 1000, -11;
 	return pack('q> N', adler32($bytes), length $bytes) . $bytes . 'B';
 }
 
-sub _write_log
+sub _write_log ($dir, @transactions)
 {
-	my ($dir, @transactions) = @_;
 	mkdir $dir or die "could not make $dir: $!";
 	mkdir "$dir/version-2" or die "could not make $dir: $!";
 	open my $file, '>:raw', "$dir/version-2/log.1" or die "could not write: $!";

@@ -17,8 +17,7 @@ an answer was certainly after it; the checker concludes nothing else from times.
 
 package Torture::History;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Carp;
 use Exporter 'import';
@@ -51,16 +50,14 @@ sub time_of_day_at_zero
 }
 
 # When it was on the machine's clock, from what somebody's clock said then.
-sub at_time_of_day
+sub at_time_of_day ($time_of_day, $zero)
 {
-	my ($time_of_day, $zero) = @_;
 	my $time = $time_of_day - $zero;
 	return $time - $day * sprintf('%.0f', ($time - now()) / $day);
 }
 
-sub new
+sub new ($class, $path)
 {
-	my ($class, $path) = @_;
 	open my $file, '>>', $path or croak "could not write $path: $!";
 	return bless { file => $file }, $class;
 }
@@ -73,9 +70,8 @@ The time is now, or that of the key "at".
 
 =cut
 
-sub note
+sub note ($self, $event = undef, %detail)
 {
-	my ($self, $event, %detail) = @_;
 	my $line = sprintf "%.6f\t%s", delete $detail{at} // now(), $event;
 	foreach my $key (sort keys %detail)
 	{
@@ -94,9 +90,8 @@ Calls $visit with a hash for each line of a file: time, event and the details.
 
 =cut
 
-sub read_events
+sub read_events ($path, $visit)
 {
-	my ($path, $visit) = @_;
 	open my $file, '<', $path or croak "could not read $path: $!";
 	while (my $line = readline $file)
 	{

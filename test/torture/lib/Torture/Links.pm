@@ -20,8 +20,7 @@ ours.
 
 package Torture::Links;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Proxy;
 
@@ -39,9 +38,8 @@ That of a new proxy; what L<ZooKeeper> wants as its "link".
 
 =cut
 
-sub port
+sub port ($self, $from, $to, $what, $address)
 {
-	my ($self, $from, $to, $what, $address) = @_;
 	my $proxy = Proxy->new(
 		$address,
 		patience => $patience,
@@ -51,9 +49,8 @@ sub port
 }
 
 # What a server sends first: version, its number, length and text of its address.
-sub _hide_address
+sub _hide_address ($text)
 {
-	my ($text) = @_;
 	return undef if length $text < 20;
 	my (undef, undef, $length) = unpack 'q> q> N', $text;
 	return undef if length $text < 20 + $length;
@@ -70,31 +67,27 @@ members. Nothing is said of what comes back. With reset their connections end.
 
 =cut
 
-sub cut
+sub cut ($self, $from = undef, $to = undef)
 {
-	my ($self, $from, $to) = @_;
 	$_->[0]->cut($_->[1]) foreach $self->_ways($from, $to);
 	return;
 }
 
-sub heal
+sub heal ($self, @sides)
 {
-	my ($self, @sides) = @_;
 	$_->heal foreach map { $_->[0] } $self->_ways(@sides);
 	return;
 }
 
-sub reset
+sub reset ($self, @sides)
 {
-	my ($self, @sides) = @_;
 	$_->reset_connections foreach map { $_->[0] } $self->_ways(@sides);
 	return;
 }
 
 # [proxy, direction] of all ways from these to those.
-sub _ways
+sub _ways ($self, $from, $to)
 {
-	my ($self, $from, $to) = @_;
 	my @ways;
 	foreach my $one (@$from)
 	{

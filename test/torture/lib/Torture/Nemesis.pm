@@ -16,8 +16,7 @@ faults; whom they hit depends on what the victims are doing.
 
 package Torture::Nemesis;
 
-use strict;
-use warnings;
+use v5.36;
 
 use POSIX qw(floor);
 use Torture::History qw(now);
@@ -40,9 +39,8 @@ expression: no other faults), and what the kind of nemesis needs.
 
 =cut
 
-sub new
+sub new ($class, %option)
 {
-	my ($class, %option) = @_;
 	my $now = now();
 	return bless {
 		%option,
@@ -62,9 +60,8 @@ next thing to do.
 
 =cut
 
-sub step
+sub step ($self)
 {
-	my ($self) = @_;
 	my @due = grep { $_->{at} <= now() } @{ $self->{heals} };
 	$self->{heals} = [ grep { $_->{at} > now() } @{ $self->{heals} } ]
 	  if @due;
@@ -82,17 +79,15 @@ sub step
 	return $next;
 }
 
-sub heal_all
+sub heal_all ($self)
 {
-	my ($self) = @_;
 	$self->_heal($_) foreach splice @{ $self->{heals} };
 	return;
 }
 
 # That time, or if it is calm then, the beginning of the next storm.
-sub _in_storm
+sub _in_storm ($self, $time)
 {
-	my ($self, $time) = @_;
 	my $length = $storm + $calm;
 	my $round = floor(($time - $self->{begin}) / $length);
 	my $since = $time - $self->{begin} - $round * $length;
@@ -100,9 +95,8 @@ sub _in_storm
 	return $self->{begin} + ($round + 1) * $length;
 }
 
-sub _heal
+sub _heal ($self, $heal)
 {
-	my ($self, $heal) = @_;
 	$heal->{action}->();
 	$self->{history}
 	  ->note('heal', kind => $heal->{kind}, target => $heal->{target});
@@ -110,9 +104,8 @@ sub _heal
 }
 
 # One of the kinds of fault, by its weight; undef if there is none.
-sub _choose
+sub _choose ($self)
 {
-	my ($self) = @_;
 	my %weight = $self->menu;
 	delete @weight{ grep { /$excusing/ } keys %weight } if $self->{is_control};
 	delete @weight{ grep { !/(?:$self->{only})/ } keys %weight };
@@ -128,18 +121,16 @@ sub _choose
 }
 
 # For the kinds of nemesis: log a fault that has been injected ...
-sub fault
+sub fault ($self, $kind, $target, %detail)
 {
-	my ($self, $kind, $target, %detail) = @_;
 	$self->{history}
 	  ->note('fault', kind => $kind, target => $target, %detail);
 	return;
 }
 
 # ... and have it healed in so many seconds.
-sub heal_in
+sub heal_in ($self, $seconds, $kind, $target, $action)
 {
-	my ($self, $seconds, $kind, $target, $action) = @_;
 	push @{ $self->{heals} },
 	  {
 		at => now() + $seconds,
@@ -149,16 +140,14 @@ sub heal_in
 	return;
 }
 
-sub is_healing
+sub is_healing ($self, $target)
 {
-	my ($self, $target) = @_;
 	return scalar grep { $_->{target} eq $target } @{ $self->{heals} };
 }
 
 # Seconds as multiples of the session timeout.
-sub timeouts
+sub timeouts ($self, $least, $most)
 {
-	my ($self, $least, $most) = @_;
 	return $self->{session_timeout} * ($least + rand($most - $least));
 }
 

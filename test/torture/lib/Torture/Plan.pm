@@ -43,8 +43,7 @@ in which way. Pure but for rand(), so that a seed repeats the plans.
 
 package Torture::Plan;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Exporter 'import';
 
@@ -155,7 +154,7 @@ my %depth_weight = (leaf => 70, above => 22, root => 8);
 
 =pod
 
-=head2 plan(session_timeout => seconds, kinds => [...], sabotage => ..., worker => number,
+=head2 plan(session_timeout => seconds, kinds => [...], worker => number,
 keeps => whether it keeps locks)
 
 A hash: kind, function ("lock", "names", "path", or that of the kind alone),
@@ -167,16 +166,13 @@ whether it is released, or rolled back with the lock, or with a lock that was ta
 
 =cut
 
-sub plan
+sub plan (%option)
 {
-	my (%option) = @_;
 	my %weight = %kind_weight;
 	if (@{ $option{kinds} || [] })
 	{
 		%weight = map { $_ => $kind_weight{$_} } @{ $option{kinds} };
 	}
-	# Only what is done under locks makes sense without them.
-	delete @weight{qw(hold once evict call free)} if $option{sabotage} eq 'no-lock';
 	$weight{kept} *= $keepers_share if $weight{kept} && $option{keeps};
 	my $kind = _choose(%weight);
 	my $scope = rand(2) < 1 ? 'session' : 'transaction';
@@ -190,7 +186,6 @@ sub plan
 		: 0.1 + rand($option{session_timeout}),
 		downgrade => rand($downgrade_one_in) < 1
 		  && $scope eq 'session'
-		  && $option{sabotage} ne 'no-lock'
 		  && $can_downgrade{$kind},
 		think => 0.001 + rand(0.015),
 		slow => rand($slow_one_in) < 1
@@ -204,7 +199,6 @@ sub plan
 		is_asynchronous => rand($asynchronous_one_in) < 1,
 		prepares => $scope eq 'session' && rand($prepare_one_in) < 1,
 		savepoint => $scope eq 'transaction'
-		  && $option{sabotage} ne 'no-lock'
 		  && rand($savepoint_one_in) < 1 ? _one_of(qw(released again undone)) : '',
 		# Where a slow worker sleeps: before or after it has read.
 		slow_early => rand(2) < 1 };
@@ -226,9 +220,8 @@ sub home_counters { return (@leaves, map { names_of($_) } qw(local shared set ho
 sub vault_counters { return map { names_of($_) } qw(fenced bare hold); }
 
 # One of the keys, by weight.
-sub _choose
+sub _choose (%weight)
 {
-	my (%weight) = @_;
 	my $sum = 0;
 	$sum += $_ foreach values %weight;
 	my $dice = rand $sum;
@@ -242,9 +235,8 @@ sub _choose
 sub _one_of { return $_[ rand @_ ]; }
 
 # One lock of that name and mode, which guards the counter of its name.
-sub _ask_for
+sub _ask_for ($plan, $name, $mode)
 {
-	my ($plan, $name, $mode) = @_;
 	$plan->{function} = 'lock';
 	$plan->{name} = $name;
 	$plan->{names} = [$name];
@@ -254,32 +246,28 @@ sub _ask_for
 	return;
 }
 
-sub _choose_one
+sub _choose_one ($plan, @)
 {
-	my ($plan) = @_;
 	_ask_for($plan, _one_of(names_of($plan->{kind})), 'exclusive');
 	return;
 }
 
-sub _choose_local
+sub _choose_local ($plan, @)
 {
-	my ($plan) = @_;
 	my $kind = rand($held_one_in) < 1 ? 'hold' : 'local';
 	_ask_for($plan, _one_of(names_of($kind)), 'exclusive');
 	return;
 }
 
-sub _choose_shared
+sub _choose_shared ($plan, @)
 {
-	my ($plan) = @_;
 	_ask_for($plan, _one_of(names_of('shared')),
 		rand() < $reader_share ? 'shared' : 'exclusive');
 	return;
 }
 
-sub _choose_permits
+sub _choose_permits ($plan, @)
 {
-	my ($plan) = @_;
 	_choose_one($plan);
 	$plan->{permits} = $permits{ $plan->{name} };
 	# So that all of them are in use now and then.
@@ -289,12 +277,11 @@ sub _choose_permits
 }
 
 # A keeper goes back to work soon, for its lock is kept for a moment only.
-sub _choose_kept
+sub _choose_kept ($plan, %option)
 {
-	my ($plan, %option) = @_;
 	my @kept = names_of('kept');
 	$plan->{is_rival} = !$option{keeps} || rand($rival_one_in) < 1;
-	$plan->{spins} = !$plan->{is_rival} && $option{sabotage} ne 'no-lock';
+	$plan->{spins} = !$plan->{is_rival};
 	$plan->{rest} = $plan->{slow} = 0 if rand(10) >= 1;
 	$plan->{own} = [ map { $kept[ ($own * $option{worker} + $_) % @kept ] } 1 .. $own ];
 	_ask_for($plan, _one_of($plan->{is_rival} ? @kept : @{ $plan->{own} }), 'exclusive');
@@ -302,9 +289,8 @@ sub _choose_kept
 }
 
 # One after the other, so no bound is one of both.
-sub _choose_free
+sub _choose_free ($plan, @)
 {
-	my ($plan) = @_;
 	my @left = names_of('free');
 	_ask_for($plan, splice(@left, rand @left, 1), 'exclusive');
 	push @{ $plan->{names} }, _one_of(@left);
@@ -316,9 +302,8 @@ sub _choose_free
 	return;
 }
 
-sub _choose_call
+sub _choose_call ($plan, @)
 {
-	my ($plan) = @_;
 	_choose_one($plan);
 	@{$plan}{qw(scope savepoint)} = ('call', '');
 	return;
@@ -326,9 +311,8 @@ sub _choose_call
 
 # Two or three locks in random order. More of the calls than of others end when
 # some of the locks are taken.
-sub _choose_set
+sub _choose_set ($plan, @)
 {
-	my ($plan) = @_;
 	($plan->{wait}, $plan->{patience}) =
 	  (_one_of(qw(timeout try_for lock_timeout)), 0.005 + rand($set_patience))
 	  if rand($set_brief_one_in) < 1;
@@ -347,9 +331,8 @@ sub _choose_set
 	return;
 }
 
-sub _choose_path
+sub _choose_path ($plan, @)
 {
-	my ($plan) = @_;
 	my $depth = _choose(%depth_weight);
 	my $name =
 		$depth eq 'leaf' ? _one_of(@leaves)
@@ -370,17 +353,15 @@ sub _choose_path
 }
 
 # These have a course of their own; see Torture::Workload.
-sub _choose_once
+sub _choose_once ($plan, @)
 {
-	my ($plan) = @_;
 	_ask_for($plan, 'once/a', 'exclusive');
 	return;
 }
 
 # A hold is not evicted: then it would not outlive its maker.
-sub _choose_evict
+sub _choose_evict ($plan, @)
 {
-	my ($plan) = @_;
 	_ask_for($plan, _one_of(grep { !m{^hold/} } all_names()), 'exclusive');
 	return;
 }

@@ -14,8 +14,7 @@ Finds it among the processes, and finds out which servers sessions are connected
 
 package Torture::Programs;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Exporter 'import';
 use ZkLockTest qw(lock_path session_programs);
@@ -41,9 +40,8 @@ lock: by name of the lock.
 
 =cut
 
-sub servers_of_holders
+sub servers_of_holders ($zk)
 {
-	my ($zk) = @_;
 	my ($leader) = grep { $zk->mode($_) eq 'leader' } $zk->members;
 	return {} unless $leader;
 	my $root = lock_path('');

@@ -14,8 +14,7 @@ takes, and counts.
 
 package Torture::Report;
 
-use strict;
-use warnings;
+use v5.36;
 
 use List::Util qw(max sum0);
 use Torture::History qw(at_time_of_day);
@@ -43,9 +42,8 @@ my %expected_sqlstate = map { $_ => 1 } (
 
 =cut
 
-sub new
+sub new ($class, %option)
 {
-	my ($class, %option) = @_;
 	my $self = bless {
 		cycles => [],
 		stops => {},
@@ -77,9 +75,8 @@ sub leftovers { return @{ $_[0]->{leftovers} }; }
 sub partial { return @{ $_[0]->{partial} || [] }; }
 sub other_tokens { return @{ $_[0]->{other_tokens} || [] }; }
 
-sub _read_worker
+sub _read_worker ($self, $path)
 {
-	my ($self, $path) = @_;
 	my ($worker) = $path =~ /(\d+)$/;
 	my $cycle;
 	Torture::History::read_events(
@@ -175,9 +172,8 @@ sub _read_worker
 }
 
 # Of "name:mode:token", several with blanks between.
-sub _locks
+sub _locks ($text)
 {
-	my ($text) = @_;
 	my @locks;
 	foreach my $lock (split / /, $text)
 	{
@@ -188,9 +184,8 @@ sub _locks
 	return \@locks;
 }
 
-sub _count_error
+sub _count_error ($self, $worker, $entry)
 {
-	my ($self, $worker, $entry) = @_;
 	$self->{errors}{ $entry->{stage} }{ $entry->{sqlstate} }++;
 	push @{ $self->{unexpected} },
 	  "worker $worker cycle $entry->{cycle}, $entry->{stage}:"
@@ -199,9 +194,8 @@ sub _count_error
 	return;
 }
 
-sub _read_nemesis
+sub _read_nemesis ($self, $path)
 {
-	my ($self, $path) = @_;
 	my (%stopped, %frozen);
 	Torture::History::read_events(
 		$path,
@@ -249,9 +243,8 @@ sub _read_nemesis
 }
 
 # What the impostor has written, or false.
-sub _note_impostor
+sub _note_impostor ($self, $entry)
 {
-	my ($self, $entry) = @_;
 	my $event = $entry->{event};
 	push @{ $self->{strangers} }, $entry->{id} if $event eq 'session';
 	$self->{forged}{ $entry->{kind} }++ if $event eq 'forged';
@@ -283,9 +276,8 @@ cluster, then and shortly afterwards.
 # In seconds.
 my $shortly = 2;
 
-sub silences
+sub silences ($self, @clusters)
 {
-	my ($self, @clusters) = @_;
 	my (%begin, @silences, @cuts);
 	foreach my $entry (sort { $a->{time} <=> $b->{time} } @{ $self->{timeline} })
 	{
@@ -320,9 +312,8 @@ and how many lost it before it served again. Without those whom something else h
 
 =cut
 
-sub hangs
+sub hangs ($self)
 {
-	my ($self) = @_;
 	my ($holders, $lost) = (0, 0);
 	my ($from, %hit);
 	foreach my $entry (sort { $a->{time} <=> $b->{time} } @{ $self->{timeline} })
@@ -352,9 +343,8 @@ How many attempts of the stranger to write into nodes that are "marked" or
 
 =cut
 
-sub writes
+sub writes ($self, $where, $result)
 {
-	my ($self, $where, $result) = @_;
 	return $self->{writes}{$where}{$result} || 0;
 }
 
@@ -369,9 +359,8 @@ Counts; outcomes by name.
 sub faults { return sum0(values %{ $_[0]->{faults} }); }
 
 # How often a worker was granted a lock with a token that it had before.
-sub taken_back
+sub taken_back ($self)
 {
-	my ($self) = @_;
 	my %seen = map { ("$_->{worker} $_->{name} $_->{token}" => 1) } $self->spins;
 	return sum0(map { $_->{grants} - 1 } $self->spins) + scalar grep { $seen{"$_->[0] $_->[1]{name} $_->[1]{token}"}++ }
 	  map { my $cycle = $_; map { [ $cycle->{worker}, $_ ] } @{ $cycle->{locks} } }
@@ -380,17 +369,15 @@ sub taken_back
 
 sub grants { return scalar grep { $_->{granted} } @{ $_[0]->{cycles} }; }
 
-sub grants_by_kind
+sub grants_by_kind ($self)
 {
-	my ($self) = @_;
 	my %count;
 	$count{ $_->{kind} }++ foreach grep { $_->{granted} } @{ $self->{cycles} };
 	return %count;
 }
 
-sub outcomes
+sub outcomes ($self)
 {
-	my ($self) = @_;
 	my %count = (committed => 0, refused => 0, unknown => 0);
 	$count{ $_->{outcome} }++ foreach grep { $_->{outcome} } @{ $self->{cycles} };
 	return %count;
@@ -405,9 +392,8 @@ rows of L<Torture::Stage> and the time of day when the machine's clock was 0.
 
 =cut
 
-sub note_records
+sub note_records ($self, $zero, @rows)
 {
-	my ($self, $zero, @rows) = @_;
 	my %cycle = map { ("$_->{worker} $_->{cycle}" => $_) } @{ $self->{cycles} };
 	foreach my $entry (map { @{ $_->{entries} } } @rows)
 	{
@@ -425,9 +411,8 @@ The lines of the summary.
 
 =cut
 
-sub tables
+sub tables ($self, @more)
 {
-	my ($self, @more) = @_;
 	my %outcome = $self->outcomes;
 	my @lines = _table(
 		'workload',
@@ -466,9 +451,8 @@ sub tables
 }
 
 # With what happened to holds and slots, too.
-sub _rows_by_kind
+sub _rows_by_kind ($self)
 {
-	my ($self) = @_;
 	my %grants = $self->grants_by_kind;
 	my %answers;
 	$answers{ $_->{answer} }++ foreach @{ $self->{claims} };
@@ -484,9 +468,8 @@ sub _rows_by_kind
 		[ 'hold: outcome unknown, void', $self->{count}{hold_void} || 0 ]);
 }
 
-sub _table
+sub _table ($title, @rows)
 {
-	my ($title, @rows) = @_;
 	my $width = max(0, map { length $_->[0] } @rows);
 	return ($title, map { sprintf "  %-*s %7s", $width, @$_ } @rows);
 }
@@ -501,9 +484,8 @@ in seconds after the first step of the first cycle.
 
 =cut
 
-sub around
+sub around ($self, @cycles)
 {
-	my ($self, @cycles) = @_;
 	my @steps;
 	foreach my $cycle (@cycles)
 	{

@@ -18,8 +18,7 @@ Tokyo has a synchronous standby, for which only those wait who ask for it.
 
 package Torture::Stage;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Proxy;
 use Torture::Connection;
@@ -139,9 +138,8 @@ sub new
 	return $self;
 }
 
-sub _add_standby
+sub _add_standby ($self, $primary)
 {
-	my ($self, $primary) = @_;
 	my $name = $primary->name . '_standby';
 	$primary->backup('standby');
 	my $node = PostgreSQL::Test::Cluster->new($name);
@@ -157,9 +155,8 @@ sub _add_standby
 }
 
 # What gives a program its own time of day, beside the machine's other clocks.
-sub _odd_clock
+sub _odd_clock (@where)
 {
-	my (@where) = @_;
 	return unless $faketime;
 	return (LD_PRELOAD => $faketime, FAKETIME_DONT_FAKE_MONOTONIC => 1,
 		FAKETIME_CACHE_DURATION => 1, @where);
@@ -177,9 +174,8 @@ sub _sweep_clocks
 	return;
 }
 
-sub _add_cluster
+sub _add_cluster ($self, $name, $counters, %more)
 {
-	my ($self, $name, $counters, %more) = @_;
 	local %ENV = (%ENV, $odd_clock{$name} ? _odd_clock(FAKETIME => $odd_clock{$name}) : ());
 	my $node = cluster($name, $self->{zookeeper}, %settings, %more);
 	$node->safe_psql('postgres', $tables);
@@ -200,9 +196,8 @@ sub proxies { return $_[0]->{proxies}; }
 sub links { return $_[0]->{links}; }
 sub standby { return $_[0]->{standby}->name; }
 
-sub connstr
+sub connstr ($self, $name)
 {
-	my ($self, $name) = @_;
 	return $self->{cluster}{$name}->connstr('postgres');
 }
 
@@ -215,9 +210,8 @@ and of ephemeral nodes, as the leader lists them.
 
 =cut
 
-sub nodes
+sub nodes ($self)
 {
-	my ($self) = @_;
 	my $zk = $self->{zookeeper};
 	my %found = map { $_->[0] => 1 } $zk->ephemerals(lock_path(''));
 	foreach my $name (all_names())
@@ -242,9 +236,8 @@ recorded, the time of day of its commit record.
 
 =cut
 
-sub rows
+sub rows ($self)
 {
-	my ($self) = @_;
 	my @rows;
 	foreach my $where (@homes, 'vault')
 	{
@@ -282,9 +275,8 @@ intended, given [pid, ...] of those that the nemesis killed.
 
 =cut
 
-sub crashes
+sub crashes ($self, @killed)
 {
-	my ($self, @killed) = @_;
 	my %is_killed = map { $_ => 1 } @killed;
 	my @lines;
 	foreach my $node (values %{ $self->{cluster} })
@@ -305,9 +297,8 @@ sub crashes
 	return @lines;
 }
 
-sub _tells_of_crash
+sub _tells_of_crash ($line)
 {
-	my ($line) = @_;
 	return 1 if $line =~ /was terminated by signal/;
 	return 1 if $line =~ /\(PID \d+\) exited with exit code (?!0|1\b)/;
 	return $line =~
@@ -327,9 +318,8 @@ The znode of each lock, by name.
 
 =cut
 
-sub transactions
+sub transactions ($self)
 {
-	my ($self) = @_;
 	my $zk = $self->{zookeeper};
 	my %leader;     # data directory by epoch
 	foreach my $member ($zk->members)
@@ -344,9 +334,8 @@ sub transactions
 
 sub paths { return map { $_ => lock_path($_) } all_names(); }
 
-sub stop
+sub stop ($self)
 {
-	my ($self) = @_;
 	$_->stop('fast') foreach values %{ $self->{cluster} }, $self->{standby};
 	$self->{zookeeper}->stop;
 	_sweep_clocks();

@@ -21,8 +21,7 @@ zookeeper.jute, release 3.8; numbers are big-endian.
 
 package Torture::TransactionLog;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Carp;
 use Compress::Raw::Zlib qw(adler32);
@@ -62,9 +61,8 @@ transaction yet.
 
 =cut
 
-sub read_file
+sub read_file ($path, $visit)
 {
-	my ($path, $visit) = @_;
 	open my $file, '<:raw', $path or croak "could not read $path: $!";
 	my $text = do { local $/; readline $file };
 	croak "$path is not a transaction log"
@@ -105,9 +103,8 @@ The numbers of those that must have been there, for there is a later one of that
 
 =cut
 
-sub all
+sub all ($leaders, @directories)
 {
-	my ($leaders, @directories) = @_;
 	my (%transaction, %count, %last);
 	foreach my $directory (@directories)
 	{
@@ -149,9 +146,8 @@ sub all
 # Hexadecimal, of up to 16 digits.
 sub _zxid { return unpack 'q>', pack 'H16', sprintf '%016s', $_[0]; }
 
-sub missing
+sub missing (@transactions)
 {
-	my (@transactions) = @_;
 	my (%last, @missing);
 	foreach my $zxid (map { $_->{zxid} } @transactions)
 	{
@@ -162,9 +158,8 @@ sub missing
 	return @missing;
 }
 
-sub _transaction
+sub _transaction ($bytes)
 {
-	my ($bytes) = @_;
 	my %transaction;
 	(@transaction{qw(session cxid zxid time)}, my $type) =
 	  unpack 'q> l> q> q> l>', $bytes;
@@ -173,9 +168,8 @@ sub _transaction
 	return \%transaction;
 }
 
-sub _changes
+sub _changes ($type, $body)
 {
-	my ($type, $body) = @_;
 	my $kind = $kind{$type}
 	  or croak "a transaction of the unknown type $type";
 	return _parts($body) if $kind eq 'multi';
@@ -196,9 +190,8 @@ sub _changes
 }
 
 # Of a multi: how many, and each with its type and its body.
-sub _parts
+sub _parts ($body)
 {
-	my ($body) = @_;
 	my $count = _number(\$body);
 	my @changes;
 	foreach (1 .. $count)
@@ -210,15 +203,13 @@ sub _parts
 }
 
 # These take what they return from the front of the text.
-sub _number
+sub _number ($text)
 {
-	my ($text) = @_;
 	return unpack 'l>', substr $$text, 0, 4, '';
 }
 
-sub _buffer
+sub _buffer ($text)
 {
-	my ($text) = @_;
 	my $length = _number($text);
 	return $length < 0 ? '' : substr $$text, 0, $length, '';
 }

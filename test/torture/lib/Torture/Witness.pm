@@ -25,8 +25,7 @@ before a quorum has agreed: nothing follows from a change before that time.
 
 package Torture::Witness;
 
-use strict;
-use warnings;
+use v5.36;
 
 use List::Util qw(max min);
 
@@ -59,9 +58,8 @@ sent, at most; 0 if only after that) and reserve (until the session can be expir
 
 =cut
 
-sub new
+sub new ($class, %option)
 {
-	my ($class, %option) = @_;
 	my $self = bless { permits => {}, %option }, $class;
 	my %name_of = reverse %{ $self->{paths} };
 	$self->{name_of} = \%name_of;
@@ -91,9 +89,8 @@ sub nodes { return scalar keys %{ $_[0]->{by_token} }; }
 
 # One transaction: its changes. Those of one request are one, so what is made comes
 # first: a hold stands in its maker's place, and is not somebody new.
-sub _follow
+sub _follow ($self, $transaction)
 {
-	my ($self, $transaction) = @_;
 	my @changes = @{ $transaction->{changes} };
 	foreach my $change ((grep { $_->{kind} eq 'create' } @changes),
 		(grep { $_->{kind} ne 'create' } @changes))
@@ -130,9 +127,8 @@ sub _follow
 
 # A queue node, unless it is something else. What its name says is all that the
 # recipe goes by.
-sub _begin
+sub _begin ($self, $transaction = undef, $change = undef)
 {
-	my ($self, $transaction, $change) = @_;
 	return if $self->{is_stranger}{ $transaction->{session} };
 	my ($parent, $leaf, $number) = $change->{path} =~ m{^(.*)/([^/]*?)(\d{10})$} or return;
 	my $name = $self->{name_of}{$parent} // return;
@@ -157,9 +153,8 @@ sub _begin
 
 # The others in its queue, of which some may be ahead: those that are there, and
 # whoever comes later with a smaller number.
-sub _stand_beside
+sub _stand_beside ($self, $node)
 {
-	my ($self, $node) = @_;
 	my $queue = $self->{queue}{ $node->{name} } ||= {};
 	my ($other) = grep { _is_same_contender($_, $node) } values %$queue;
 	$node->{contender} = $other ? $other->{contender} : $node->{token};
@@ -173,9 +168,8 @@ sub _stand_beside
 
 # A number is greater than that of all who are there. If it is not, they are there in the
 # logs only: the ensemble has lost them.
-sub _forget_lost
+sub _forget_lost ($self, $node)
 {
-	my ($self, $node) = @_;
 	my $queue = $self->{queue}{ $node->{name} };
 	foreach my $lost (grep { $_->{number} >= $node->{number} } values %$queue)
 	{
@@ -187,9 +181,8 @@ sub _forget_lost
 
 # Several nodes of one have its GUID; a reader's that replaces a writer's, and a hold, its
 # number. (Numbers may come again when all of them are gone, or lost.)
-sub _is_same_contender
+sub _is_same_contender ($node, $other)
 {
-	my ($node, $other) = @_;
 	return $node->{session} == $other->{session}
 	  && ($node->{guid} eq $other->{guid}
 		|| $node->{number} == $other->{number}
@@ -197,9 +190,8 @@ sub _is_same_contender
 			|| $node->{is_ephemeral} != $other->{is_ephemeral}));
 }
 
-sub _end
+sub _end ($self, $node, $transaction, $how)
 {
-	my ($self, $node, $transaction, $how) = @_;
 	@{$node}{qw(end how)} = ($transaction->{time}, $how);
 	delete $self->{node}{ $node->{path} };
 	delete $self->{queue}{ $node->{name} }{ $node->{path} };
@@ -209,9 +201,8 @@ sub _end
 # Which cycles a node stood for: those which were told its token, or that of another node
 # of the same contender; of a lock that was kept more than one. By the first of them it was
 # granted, and the last one lets go of it.
-sub _find_owners
+sub _find_owners ($self)
 {
-	my ($self) = @_;
 	my %cycle;
 	foreach my $cycle (sort { $a->{asked} <=> $b->{asked} } @{ $self->{cycles} })
 	{
@@ -243,9 +234,8 @@ Was this cycle granted its lock by what the ensemble has lost?
 
 =cut
 
-sub check_tokens
+sub check_tokens ($self)
 {
-	my ($self) = @_;
 	my @violations;
 	foreach my $cycle (@{ $self->{cycles} })
 	{
@@ -261,9 +251,8 @@ sub check_tokens
 	return @violations;
 }
 
-sub was_lost
+sub was_lost ($self, $cycle)
 {
-	my ($self, $cycle) = @_;
 	return scalar grep { abs($_->{time} - $cycle->{granted}) < $losing } values %{ $self->{void} };
 }
 
@@ -278,9 +267,8 @@ could come: unless he was evicted, of which he may not know while he has a proof
 
 =cut
 
-sub check_turns
+sub check_turns ($self)
 {
-	my ($self) = @_;
 	my @violations;
 	foreach my $node (sort { $a->{token} <=> $b->{token} }
 		grep { _is_granted($_) } values %{ $self->{by_token} })
@@ -308,18 +296,16 @@ sub check_turns
 }
 
 # Is this the node whose token the cycle was told?
-sub _is_granted
+sub _is_granted ($node)
 {
-	my ($node) = @_;
 	my $cycle = $node->{first} or return 0;
 	return defined $cycle->{granted}
 	  && scalar grep { $_->{token} == $node->{token} } @{ $cycle->{locks} };
 }
 
 # When it can have been granted the lock at the earliest.
-sub _turn
+sub _turn ($self, $node)
 {
-	my ($self, $node) = @_;
 	return $node->{turn} if defined $node->{turn};
 	my @gone = sort { $b <=> $a } map { $self->_gone_at($_) } $self->_ahead($node);
 	my $others = ($self->{permits}{ $node->{name} } || 1) - 1;
@@ -328,17 +314,15 @@ sub _turn
 
 # When it no longer stood in the way: it was not there, or it may have handed the
 # lock over.
-sub _gone_at
+sub _gone_at ($self, $node)
 {
-	my ($self, $node) = @_;
 	return min($node->{end}, $self->_let_go_at($node));
 }
 
 # At the earliest. Who was granted the lock without telling the worker, because the
 # statement was canceled or the connection lost, may let go as soon as it has it.
-sub _let_go_at
+sub _let_go_at ($self, $node)
 {
-	my ($self, $node) = @_;
 	my $cycle = $node->{cycle};
 	return $self->_turn($node) if !$cycle || !defined $cycle->{granted};
 	# A foreign client says nothing, a hold asks to be released.
@@ -347,9 +331,8 @@ sub _let_go_at
 	return _released_at($cycle);
 }
 
-sub _released_at
+sub _released_at ($cycle)
 {
-	my ($cycle) = @_;
 	# After an error, or an end of the backend, it lets go by itself.
 	return $cycle->{granted}
 	  if ($cycle->{outcome} || '') ne 'committed' || $cycle->{has_failed};
@@ -359,9 +342,8 @@ sub _released_at
 
 # The nodes that it has to wait for. They came before it, or have the number of one
 # that did.
-sub _ahead
+sub _ahead ($self, $node)
 {
-	my ($self, $node) = @_;
 	return grep {
 		$_->{number} < $node->{number}
 		  && $_->{guid} ne $node->{guid}
@@ -382,9 +364,8 @@ but for as long as its backend was stopped meanwhile it knew nothing.
 
 =cut
 
-sub check_held
+sub check_held ($self, @spins)
 {
-	my ($self, @spins) = @_;
 	my @violations;
 	foreach my $cycle (grep { defined $_->{granted} && $_->{kind} !~ /^(hold|foreign)$/ }
 		@{ $self->{cycles} })
@@ -415,9 +396,8 @@ sub check_held
 }
 
 # A violation if it was held at that time and the node was gone.
-sub _held_without
+sub _held_without ($self, $node, $held, @cycles)
 {
-	my ($self, $node, $held, @cycles) = @_;
 	return if $node->{end} + $rounding >= $held || $node->{how} =~ /^(evicted|lost)$/;
 	return $self->_violation(
 		'held without a node', 0,
@@ -434,15 +414,13 @@ that the lock is his.
 
 =cut
 
-sub check_late_commits
+sub check_late_commits ($self)
 {
-	my ($self) = @_;
 	return map { $self->_late_commits($_) } sort keys %{ $self->{paths} };
 }
 
-sub _late_commits
+sub _late_commits ($self, $name)
 {
-	my ($self, $name) = @_;
 	my $permits = $self->{permits}{$name} || 1;
 	my (@violations, %open);
 	foreach my $step ($self->_steps($name))
@@ -472,17 +450,15 @@ sub _late_commits
 }
 
 # Is the other lock newer, and not shared with it?
-sub _excludes
+sub _excludes ($, $lock, $other)
 {
-	my (undef, $lock, $other) = @_;
 	return $lock->{token} < $other->{token}
 	  && !($lock->{mode} eq 'shared' && $other->{mode} eq 'shared');
 }
 
 # [time, "asked" or "granted", cycle, lock], in order, of all that were granted it.
-sub _steps
+sub _steps ($self, $name)
 {
-	my ($self, $name) = @_;
 	my @steps;
 	foreach my $cycle (grep { defined $_->{granted} } @{ $self->{cycles} })
 	{
@@ -496,9 +472,8 @@ sub _steps
 }
 
 # Does the commit guard answer for it?
-sub _is_guarded
+sub _is_guarded ($cycle)
 {
-	my ($cycle) = @_;
 	return $cycle->{kind} !~ /^(fenced|bare|hold|foreign)$/;
 }
 
@@ -510,9 +485,8 @@ Nobody writes a commit record whose node is gone.
 
 =cut
 
-sub check_ended
+sub check_ended ($self)
 {
-	my ($self) = @_;
 	return $self->_check_commits(
 		'commit without a node',
 		sub {
@@ -533,9 +507,8 @@ was. There is no excuse: the guard looks at the clock after COMMIT was sent.
 
 =cut
 
-sub check_proofs
+sub check_proofs ($self)
 {
-	my ($self) = @_;
 	return $self->_check_commits(
 		'commit without a proof',
 		sub {
@@ -552,9 +525,8 @@ sub check_proofs
 }
 
 # The last answer of the leader's before the commit.
-sub _proof
+sub _proof ($self, $cycle, $node)
 {
-	my ($self, $cycle, $node) = @_;
 	return max map { $_ <= $cycle->{recorded} ? $_ : $node->{begin} } @{ $node->{proofs} };
 }
 
@@ -569,9 +541,8 @@ whether the node is still there by then or has been released. No excuse here eit
 
 =cut
 
-sub check_reserve
+sub check_reserve ($self)
 {
-	my ($self) = @_;
 	return $self->_check_commits(
 		'session expired too soon',
 		sub {
@@ -596,9 +567,8 @@ longer than that. Only for those who had been granted a lock and did not stand s
 
 =cut
 
-sub check_lost_sessions
+sub check_lost_sessions ($self, @silences)
 {
-	my ($self, @silences) = @_;
 	my @violations;
 	foreach my $silence (@silences)
 	{
@@ -634,9 +604,8 @@ sub check_lost_sessions
 
 # A violation for each guarded commit of which the code has something to say, given
 # the cycle and its nodes of one lock.
-sub _check_commits
+sub _check_commits ($self, $check, $code, $is_inexcusable = undef)
 {
-	my ($self, $check, $code, $is_inexcusable) = @_;
 	my @violations;
 	foreach my $cycle (grep { defined $_->{recorded} && _is_guarded($_) }
 		@{ $self->{cycles} })
@@ -657,15 +626,13 @@ sub _check_commits
 	return @violations;
 }
 
-sub _last_to_go
+sub _last_to_go (@nodes)
 {
-	my (@nodes) = @_;
 	return (sort { $b->{end} <=> $a->{end} } @nodes)[0];
 }
 
-sub _violation
+sub _violation ($self, $check, $is_explained, $text, @cycles)
 {
-	my ($self, $check, $is_explained, $text, @cycles) = @_;
 	return {
 		check => $check,
 		text => $text,

@@ -23,8 +23,7 @@ Torture::Workload::Hold, ::Once and ::Evict.
 
 package Torture::Workload;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Scalar::Util qw(blessed);
 use Time::HiRes qw(sleep);
@@ -67,14 +66,13 @@ my %course = (
 
 worker (number), cluster (name of the home), home and vault (connection strings),
 away (that of another cluster with zklock), history, board, session_timeout
-(seconds), kinds (those to choose from, or none for all), sabotage (or ""),
+(seconds), kinds (those to choose from, or none for all),
 is_over (code), quit (a file handle that is at its end when the worker shall go).
 
 =cut
 
-sub new
+sub new ($class, %option)
 {
-	my ($class, %option) = @_;
 	return bless {
 		%option,
 		keeps => int($option{worker} / 2) % 2,
@@ -83,9 +81,8 @@ sub new
 		parent => getppid() }, $class;
 }
 
-sub run
+sub run ($self)
 {
-	my ($self) = @_;
 	$self->_cycle while !$self->{is_over}->() && $self->_has_parent;
 	$self->_post('parked');
 	$self->{history}->note('parked');
@@ -96,18 +93,16 @@ sub run
 	return;
 }
 
-sub _has_parent
+sub _has_parent ($self)
 {
-	my ($self) = @_;
 	return getppid() == $self->{parent};
 }
 
 # One cycle, whatever happens in it.
-sub _cycle
+sub _cycle ($self)
 {
-	my ($self) = @_;
 	my $plan = $self->{plan} = plan(
-		map { $_ => $self->{$_} } qw(session_timeout kinds sabotage worker keeps));
+		map { $_ => $self->{$_} } qw(session_timeout kinds worker keeps));
 	$plan->{cycle} = ++$self->{cycle};
 	my $course = $course{ $plan->{kind} } || \&_attempt;
 	$self->{is_asking} = 0;
@@ -118,16 +113,11 @@ sub _cycle
 	$self->_recover;
 	$self->_settle if $plan->{is_prepared};
 	Torture::Workload::Hold::settle($self) if $plan->{is_unsettled};
-	$self->_write_regardless
-	  if $self->{sabotage} eq 'ignore-refusal'
-	  && $failure->sqlstate eq '40001'
-	  && defined $plan->{v};
 	return;
 }
 
-sub _attempt
+sub _attempt ($self)
 {
-	my ($self) = @_;
 	my $plan = $self->{plan};
 	$self->connect;
 	my $home = $self->{home_db};
@@ -166,9 +156,8 @@ sub _attempt
 }
 
 # The lock that a keeper is just taking, if there is one.
-sub _meet_keeper
+sub _meet_keeper ($self)
 {
-	my ($self) = @_;
 	my $plan = $self->{plan};
 	my @names = map { $_->{name} }
 	  grep { $_->{state} eq 'spinning' && $_->{worker} != $self->{worker} } $self->{board}->entries;
@@ -176,18 +165,16 @@ sub _meet_keeper
 	return;
 }
 
-sub _turn_to
+sub _turn_to ($self, $name)
 {
-	my ($self, $name) = @_;
 	@{ $self->{plan} }{qw(name names read write)} = ($name, [$name], [$name], [$name]);
 	return;
 }
 
 # Who does nothing but take a lock and let it go asks nobody for it. The witness hears
 # until when it was held under which token, by the database's clock, which is this one.
-sub _spin
+sub _spin ($self)
 {
-	my ($self) = @_;
 	my ($plan, $home) = @{$self}{qw(plan home_db)};
 	my ($held, $free) = @{ $spin_pauses[ rand @spin_pauses ] };
 	my $met = $self->{met};
@@ -215,9 +202,8 @@ sub _spin
 }
 
 # A transaction, with what a savepoint in it does about the lock before it is taken.
-sub _begin
+sub _begin ($self)
 {
-	my ($self) = @_;
 	my ($plan, $home) = @{$self}{qw(plan home_db)};
 	$home->execute('BEGIN');
 	$home->execute('SAVEPOINT a') if $plan->{savepoint} =~ /^(released|undone)$/;
@@ -231,9 +217,8 @@ sub _begin
 
 # And when it was: what was taken inside and released stays, and so does what was taken
 # outside, whatever is rolled back.
-sub _end_savepoint
+sub _end_savepoint ($self)
 {
-	my ($self) = @_;
 	my ($plan, $home) = @{$self}{qw(plan home_db)};
 	if ($plan->{savepoint} eq 'again')
 	{
@@ -248,9 +233,8 @@ sub _end_savepoint
 
 # The course of a lock of call scope: all is done by one call, in two transactions. It
 # tells when it was granted the lock and when it was about to commit, by its clock.
-sub _call
+sub _call ($self)
 {
-	my ($self) = @_;
 	my ($plan, $history) = @{$self}{qw(plan history)};
 	$self->connect;
 	$self->note_asked;
@@ -277,9 +261,8 @@ the order of the plan's names.
 
 =cut
 
-sub note_asked
+sub note_asked ($self)
 {
-	my ($self) = @_;
 	my $plan = $self->{plan};
 	$self->enter('asking');
 	$self->{history}->note(
@@ -294,9 +277,8 @@ sub note_asked
 	return;
 }
 
-sub note_granted
+sub note_granted ($self, @tokens)
 {
-	my ($self, @tokens) = @_;
 	my $plan = $self->{plan};
 	$plan->{token} = $tokens[-1];
 	$self->{history}->note(
@@ -310,16 +292,10 @@ sub note_granted
 }
 
 # Whether all locks were granted; without them the cycle is over.
-sub _take_lock
+sub _take_lock ($self)
 {
-	my ($self) = @_;
 	my ($plan, $home) = @{$self}{qw(plan home_db)};
 	my @names = @{ $plan->{names} };
-	if ($self->{sabotage} eq 'no-lock')
-	{
-		$self->note_granted(map { 0 } @names);
-		return 1;
-	}
 	if ($plan->{kind} eq 'free')
 	{
 		$self->note_granted(map { $self->_take_one($_) } @names);
@@ -338,9 +314,8 @@ sub _take_lock
 }
 
 # One of several that are taken by themselves.
-sub _take_one
+sub _take_one ($self, $name)
 {
-	my ($self, $name) = @_;
 	my ($plan, $history) = @{$self}{qw(plan history)};
 	$history->note('wanted', cycle => $plan->{cycle}, name => $name);
 	my $token = $self->_ask($name);
@@ -349,9 +324,8 @@ sub _take_one
 }
 
 # How many of the locks are held must be none or that number.
-sub _check_taken
+sub _check_taken ($self, $all)
 {
-	my ($self, $all) = @_;
 	my $taken =
 	  $self->{home_db}->value("SELECT count(DISTINCT name) FROM zk_locks WHERE state <> 'kept'");
 	$self->{history}
@@ -362,9 +336,8 @@ sub _check_taken
 
 # The fencing tokens of all locks taken: from the answer, and as zklock tells
 # them when it is asked. A try does not tell any, a path only the last.
-sub _tokens
+sub _tokens ($self, $answer)
 {
-	my ($self, $answer) = @_;
 	my $plan = $self->{plan};
 	my $is_try = $plan->{wait} =~ /^try/;
 	return $answer if $plan->{function} eq 'lock' && !$is_try;
@@ -391,9 +364,8 @@ sub _tokens
 	return @tokens;
 }
 
-sub _downgrade
+sub _downgrade ($self)
 {
-	my ($self) = @_;
 	my ($plan, $home) = @{$self}{qw(plan home_db)};
 	$home->value('SELECT zk_lock_shared(?)', $plan->{name});
 	$home->value('SELECT zk_unlock(?)', $plan->{name});
@@ -403,17 +375,15 @@ sub _downgrade
 
 # How long the wait may take, in seconds; "" if for ever. Only those that ask
 # once are bounded by the time to connect.
-sub _bound
+sub _bound ($plan)
 {
-	my ($plan) = @_;
 	return '' if $plan->{wait} =~ /^(forever|try_once)$/ || $plan->{kind} =~ /^(free|call)$/;
 	return sprintf '%.3f', $plan->{patience};
 }
 
 # What the function returns: the token or the tokens, or whether a try went well.
-sub _ask
+sub _ask ($self, $name = undef)
 {
-	my ($self, $name) = @_;
 	my ($plan, $home) = @{$self}{qw(plan home_db)};
 	my $is_try = $plan->{wait} =~ /^try/;
 	my $patience = _interval($plan->{patience});
@@ -450,17 +420,15 @@ sub _ask
 sub _interval { return sprintf '%d ms', 1000 * $_[0]; }
 
 # Is the one lock that the function names shared?
-sub _is_shared
+sub _is_shared ($self)
 {
-	my ($self) = @_;
 	my $plan = $self->{plan};
 	return $plan->{function} ne 'names' && $plan->{modes}[-1] eq 'shared';
 }
 
 # Read, think, write, commit, in the transaction that is open, in one phase or in two.
-sub _increment
+sub _increment ($self, $db, $prepares = undef)
 {
-	my ($self, $db, $prepares) = @_;
 	my ($plan, $history) = @{$self}{qw(plan history)};
 	$self->_oversleep if $plan->{slow} && $plan->{slow_early};
 	$plan->{v} = _read_counters($db, $plan->{read});
@@ -487,17 +455,15 @@ sub _increment
 	return;
 }
 
-sub _name_prepared
+sub _name_prepared ($self)
 {
-	my ($self) = @_;
 	return "'worker $self->{worker} cycle $self->{plan}{cycle}'";
 }
 
 # After an error: if it was prepared and not committed, it ends now. Somebody whose end
 # is still to come may have it in hand.
-sub _settle
+sub _settle ($self)
 {
-	my ($self) = @_;
 	my $sqlstate = 'none';
 	until ($sqlstate =~ /^(|42704)$/)
 	{
@@ -517,9 +483,8 @@ sub _settle
 }
 
 # Values by name.
-sub _read_counters
+sub _read_counters ($db, $names = undef)
 {
-	my ($db, $names) = @_;
 	return {} unless @$names;
 	my $rows =
 	  $db->rows('SELECT name, v FROM counter WHERE name = ANY (?)', $names);
@@ -528,9 +493,8 @@ sub _read_counters
 
 # In the order of names, so that those who should not meet do not wait for each
 # other in a circle when they do. What a semaphore guards has no value.
-sub _write
+sub _write ($self, $db = undef)
 {
-	my ($self, $db) = @_;
 	my $plan = $self->{plan};
 	my %is_written = map { $_ => 1 } @{ $plan->{write} };
 	foreach my $name (@{ $plan->{write} })
@@ -559,9 +523,8 @@ In a transaction of its own.
 =cut
 
 # The lock may have been lost long ago: who writes here does not know.
-sub increment_in_vault
+sub increment_in_vault ($self)
 {
-	my ($self) = @_;
 	my ($plan, $vault) = @{$self}{qw(plan vault_db)};
 	if ($plan->{slow} && $plan->{slow_early})
 	{
@@ -575,9 +538,8 @@ sub increment_in_vault
 	return;
 }
 
-sub _oversleep
+sub _oversleep ($self)
 {
-	my ($self) = @_;
 	$self->enter('slow', until => now() + $self->{plan}{slow});
 	sleep $self->{plan}{slow};
 	$self->enter('holding');
@@ -585,25 +547,23 @@ sub _oversleep
 }
 
 # An idle holder.
-sub _rest
+sub _rest ($self)
 {
-	my ($self) = @_;
 	$self->enter('resting', until => now() + $self->{plan}{rest});
 	sleep $self->{plan}{rest};
 	$self->enter('holding');
 	return;
 }
 
-sub _release
+sub _release ($self)
 {
-	my ($self) = @_;
 	my ($plan, $home) = @{$self}{qw(plan home_db)};
 	my $was_held = 1;
 	if ($plan->{scope} eq 'transaction')
 	{
 		$home->execute('COMMIT');
 	}
-	elsif ($self->{sabotage} ne 'no-lock')
+	else
 	{
 		$self->{history}->note('release_sent', cycle => $plan->{cycle});
 		$was_held = $self->_unlock;
@@ -615,9 +575,8 @@ sub _release
 	return;
 }
 
-sub _unlock
+sub _unlock ($self)
 {
-	my ($self) = @_;
 	my ($plan, $home) = @{$self}{qw(plan home_db)};
 	return $home->value('SELECT zk_unlock(?::text[], ?::text[])',
 		$plan->{names}, $plan->{modes})
@@ -636,17 +595,15 @@ Tell the others where we are, and ourselves where a failure came from.
 
 =cut
 
-sub enter
+sub enter ($self, $state, %more)
 {
-	my ($self, $state, %more) = @_;
 	$self->{state} = $state;
 	$self->_post($state, %more);
 	return;
 }
 
-sub _post
+sub _post ($self, $state, %more)
 {
-	my ($self, $state, %more) = @_;
 	my ($plan, $home) = @{$self}{qw(plan home_db)};
 	$self->{board}->post(
 		$self->{worker},
@@ -668,9 +625,8 @@ which is the caller's.
 
 =cut
 
-sub connect
+sub connect ($self)
 {
-	my ($self) = @_;
 	return if $self->{home_db} && $self->{vault_db};
 	$self->enter('connecting');
 	foreach my $where (qw(home vault))
@@ -687,9 +643,8 @@ sub connect
 	return;
 }
 
-sub away
+sub away ($self)
 {
-	my ($self) = @_;
 	return Torture::Connection->new($self->{away}, "worker-$self->{worker}");
 }
 
@@ -701,9 +656,8 @@ sub away
 
 # A commit that failed: refused if the server says so; if it said nothing, only
 # the ledger knows.
-sub note_failure
+sub note_failure ($self, $failure)
 {
-	my ($self, $failure) = @_;
 	my $state = $self->{state};
 	my $event =
 		$state ne 'committing' ? 'failed'
@@ -720,9 +674,8 @@ sub note_failure
 }
 
 # Back to a state in which the next cycle can begin: nothing held, nothing open.
-sub _recover
+sub _recover ($self)
 {
-	my ($self) = @_;
 	$self->enter('recovering');
 	foreach my $where (qw(home vault))
 	{
@@ -741,9 +694,8 @@ sub _recover
 	return;
 }
 
-sub _clean
+sub _clean ($self, $db, $where)
 {
-	my ($self, $db, $where) = @_;
 	$db->execute('ROLLBACK');
 	return if $where eq 'vault';
 	if ($self->{is_asking})
@@ -759,22 +711,6 @@ sub _clean
 	$self->{history}
 	  ->note('leftover', cycle => $self->{plan}{cycle}, held => $held)
 	  if $held;
-	return;
-}
-
-# Sabotage: what an application does that does not take no for an answer.
-sub _write_regardless
-{
-	my ($self) = @_;
-	my $db = $self->{
-		$self->{plan}{kind} =~ /^(fenced|bare)$/ ? 'vault_db' : 'home_db' }
-	  or return;
-	eval {
-		$db->execute('BEGIN');
-		$self->_write($db);
-		$db->execute('COMMIT');
-		1;
-	} or eval { $db->execute('ROLLBACK') };
 	return;
 }
 

@@ -16,8 +16,7 @@ sent directly: pg_cancel_backend() and pg_terminate_backend() do nothing else.
 
 package Torture::Nemesis::Backends;
 
-use strict;
-use warnings;
+use v5.36;
 
 use parent 'Torture::Nemesis';
 
@@ -55,6 +54,8 @@ my %anybody = (
 	evicting => 1,
 	recovering => 0.3);
 
+my %keepers = (keeping => 5, spinning => 1);
+
 # How long an ambush waits for a victim, and how often it looks, in seconds.
 my $ambush = 1;
 my $ambush_interval = 0.0002;
@@ -62,49 +63,52 @@ my $ambush_interval = 0.0002;
 # By then, in seconds, a request for a slot is under way whose reply will not come.
 my $claim_delay = 0.03;
 
-sub menu
-{
-	return (
-		cancel => 34,
-		cancel_waiter => 16,
-		terminate => 12,
-		crash => 2,
-		crash_after_commit => 3,
-		stop_long => 14,
-		stop_short => 8,
-		stop_in_commit => 6,
-		stop_and_kill => 2,
-		stop_waiter_long => 3,
-		stop_waiter_short => 5,
-		stop_session => 6,
-		stop_keeper => 4,
-		stop_machine => 2,
-		freeze_program => 5,
-		kill_program => 4,
-		freeze_standby => 4,
-		cut => 2,
-		cut_requests => 1,
-		cut_replies => 2,
-		cut_one_server => 4,
-		cut_replies_at_release => 2,
-		cut_replies_at_claim => 14,
-		reset => 5,
-		reset_at_release => 6,
-		refuse => 1);
-}
+# Each fault, how often it is chosen, and what it does. A committer is one who has just sent
+# COMMIT: there the guard does its work.
+my %fault = (
+	cancel => [ 34, sub ($self, $kind) { $self->_signal($kind, 'INT', $self->_victim(\%anybody)) } ],
+	cancel_waiter => [ 16, sub ($self, $kind) { $self->_signal($kind, 'INT', $self->_waiter) } ],
+	terminate => [ 12, sub ($self, $kind) { $self->_signal($kind, 'TERM', $self->_victim(\%holders_first)) } ],
+	# kill -9 of one backend makes the postmaster restart all of its cluster; also just when
+	# somebody was told that his transaction is committed.
+	crash => [ 2, sub ($self, $) { $self->_crash($self->_victim(\%holders_first)) } ],
+	crash_after_commit => [ 3, sub ($self, $) { $self->_crash($self->_in_ambush(sub { $_->{state} eq 'releasing' })) } ],
+	stop_long => [ 14, sub ($self, $kind) { $self->_stop($kind, $self->_victim(\%holders_first), $self->timeouts(1.2, 2)) } ],
+	stop_short => [ 8, sub ($self, $kind) { $self->_stop($kind, $self->_victim(\%anybody), $self->timeouts(0.1, 0.9)) } ],
+	stop_in_commit => [ 6, sub ($self, $kind) { $self->_stop($kind, $self->_committer, $self->timeouts(1.2, 2)) } ],
+	# Terminated while it stands still: it learns both at once, later.
+	stop_and_kill => [ 2, \&_stop_and_kill ],
+	# The news that it is its turn comes while it stands still: with a session that is over
+	# when it wakes up, or with one that lives.
+	stop_waiter_long => [ 3, sub ($self, $kind) { $self->_stop($kind, $self->_waiter, $self->timeouts(1.2, 2)) } ],
+	stop_waiter_short => [ 5, sub ($self, $kind) { $self->_stop($kind, $self->_waiter, $self->timeouts(0.1, 0.9)) } ],
+	# A backend and the program that has its session: as if their machine slept.
+	stop_session => [ 6, sub ($self, $kind) { $self->_stop_both($kind, $self->_victim(\%holders_first), $self->timeouts(0.2, 1.5)) } ],
+	# Until its session is over: when it wakes up it must not take back what it had kept.
+	stop_keeper => [ 4, sub ($self, $kind) { $self->_stop_both($kind, $self->_victim(\%keepers), $self->timeouts(1.3, 1.7)) } ],
+	stop_machine => [ 2, \&_stop_machine ],
+	freeze_program => [ 5, \&_freeze_program ],
+	kill_program => [ 4, \&_kill_program ],
+	freeze_standby => [ 4, \&_freeze_standby ],
+	cut => [ 2, sub ($self, $kind) { $self->_cut($kind, 'both', $self->_cluster) } ],
+	cut_requests => [ 1, sub ($self, $kind) { $self->_cut($kind, 'requests', $self->_cluster) } ],
+	cut_replies => [ 2, sub ($self, $kind) { $self->_cut($kind, 'replies', $self->_cluster) } ],
+	cut_one_server => [ 4, \&_cut_one_server ],
+	# Who lets go does not learn what became of it; and nor does the next one, if it is in
+	# the same cluster.
+	cut_replies_at_release => [ 2, sub ($self, $kind) { $self->_cut($kind, 'replies', $self->_cluster_of_releaser) } ],
+	cut_replies_at_claim => [ 14, \&_cut_replies_at_claim ],
+	reset => [ 5, sub ($self, $kind) { $self->_reset($kind, $self->_cluster) } ],
+	reset_at_release => [ 6, sub ($self, $kind) { $self->_reset($kind, $self->_cluster_of_releaser) } ],
+	refuse => [ 1, \&_refuse ]);
 
-sub inject
-{
-	my ($self, $kind) = @_;
-	my $method = "_$kind";
-	$self->$method($kind);
-	return;
-}
+sub menu { return map { $_ => $fault{$_}[0] } keys %fault; }
+
+sub inject ($self, $kind) { return $fault{$kind}[1]->($self, $kind); }
 
 # An entry of the board, by the weights of the states; undef if nobody is there.
-sub _victim
+sub _victim ($self, $weight)
 {
-	my ($self, $weight) = @_;
 	my $dice = rand;
 	my @entries =
 	  grep { $_->{pid} && $weight->{ $_->{state} } } $self->{board}->entries;
@@ -120,30 +124,26 @@ sub _victim
 }
 
 # One that stands still is left alone, so that the log tells how long it did.
-sub _is_fair_game
+sub _is_fair_game ($self, $entry)
 {
-	my ($self, $entry) = @_;
 	return !$self->is_healing($entry->{pid}) && _is_backend($entry);
 }
 
 # The board may be out of date: is this still the backend of the worker?
-sub _is_backend
+sub _is_backend ($entry)
 {
-	my ($entry) = @_;
 	return _title($entry->{pid}) =~ /^postgres: \Q$entry->{cluster}\E: /;
 }
 
-sub _title
+sub _title ($pid)
 {
-	my ($pid) = @_;
 	open my $file, '<', "/proc/$pid/cmdline" or return '';
 	return readline($file) // '';
 }
 
 # Send a signal to a victim and log it; false if there is none.
-sub _signal
+sub _signal ($self, $kind, $signal, $victim)
 {
-	my ($self, $kind, $signal, $victim) = @_;
 	return 0 unless $victim;
 	$self->fault(
 		$kind, "worker $victim->{worker}",
@@ -153,30 +153,9 @@ sub _signal
 	return kill $signal, $victim->{pid};
 }
 
-sub _cancel
+sub _crash ($self, $victim)
 {
-	my ($self) = @_;
-	$self->_signal('cancel', 'INT', $self->_victim(\%anybody));
-	return;
-}
-
-sub _terminate
-{
-	my ($self) = @_;
-	$self->_signal('terminate', 'TERM', $self->_victim(\%holders_first));
-	return;
-}
-
-# kill -9 of one backend makes the postmaster restart all of its cluster.
-sub _crash { $_[0]->_crash_of($_[0]->_victim(\%holders_first)); return; }
-
-# Just when somebody was told that his transaction is committed.
-sub _crash_after_commit { $_[0]->_crash_of($_[0]->_ambush(sub { $_->{state} eq 'releasing' })); return; }
-
-sub _crash_of
-{
-	my ($self, $victim) = @_;
-	return unless $victim && $self->_is_fair_game($victim);
+	return unless $victim;
 	my $last = $self->{crashed_at}{ $victim->{cluster} } || 0;
 	return if now() - $last < $crash_interval;
 	$self->{crashed_at}{ $victim->{cluster} } = now();
@@ -184,39 +163,10 @@ sub _crash_of
 	return;
 }
 
-sub _stop_long
-{
-	my ($self) = @_;
-	$self->_stop('stop_long', $self->timeouts(1.2, 2),
-		$self->_victim(\%holders_first));
-	return;
-}
-
-sub _stop_short
-{
-	my ($self) = @_;
-	$self->_stop('stop_short', $self->timeouts(0.1, 0.9),
-		$self->_victim(\%anybody));
-	return;
-}
-
-# Lie in wait for one who has just sent COMMIT: there the guard does its work.
-sub _stop_in_commit
-{
-	my ($self) = @_;
-	my $seconds = $self->timeouts(1.2, 2);
-	my $victim = $self->_ambush(
-		sub { $_->{state} eq 'committing' && _is_local($_) });
-	$self->_stop('stop_in_commit', $seconds, $victim)
-	  if $victim && $self->_is_fair_game($victim);
-	return;
-}
-
 # The first entry of the board for which the condition comes true, given all
 # entries; undef if that takes too long.
-sub _ambush
+sub _ambush ($self, $condition)
 {
-	my ($self, $condition) = @_;
 	my $until = now() + $ambush;
 	my $dice = rand;
 	while (now() < $until)
@@ -231,120 +181,82 @@ sub _ambush
 	return undef;
 }
 
+# The same, if it may be hit.
+sub _in_ambush ($self, $condition)
+{
+	my $victim = $self->_ambush($condition);
+	return $victim && $self->_is_fair_game($victim) ? $victim : undef;
+}
+
 # Is somebody about to let go of a lock? The set and the delete of its node are
 # under way in a moment. Within COMMIT for a lock of transaction scope, which
 # cannot be told here from one of session scope.
-sub _is_releasing
+sub _is_releasing ($entry)
 {
-	my ($entry) = @_;
 	return 1 if $entry->{state} eq 'releasing';
 	return $entry->{state} eq 'committing' && _is_local($entry);
 }
 
 # Does the backend that holds the lock change what it guards?
-sub _is_local
+sub _is_local ($entry)
 {
-	my ($entry) = @_;
 	return $entry->{name} !~ /^(fenced|bare|hold)/;
 }
 
-sub _releaser
+sub _cluster_of_releaser ($self)
 {
-	my ($self) = @_;
-	return $self->_ambush(sub { _is_releasing($_) });
+	my $releaser = $self->_ambush(sub { _is_releasing($_) });
+	return $releaser && $releaser->{cluster};
+}
+
+sub _committer ($self)
+{
+	return $self->_in_ambush(sub { $_->{state} eq 'committing' && _is_local($_) });
 }
 
 # One who waits for a lock that is just let go.
-sub _waiter
+sub _waiter ($self)
 {
-	my ($self) = @_;
-	my $waiter = $self->_ambush(
+	return $self->_in_ambush(
 		sub {
 			return 0 unless $_->{state} eq 'asking';
 			my %wanted = map { $_ => 1 } split /\+/, $_->{name};
 			return grep { _is_releasing($_) && grep { $wanted{$_} } split /\+/, $_->{name} } @_;
 		});
-	return $waiter && $self->_is_fair_game($waiter) ? $waiter : undef;
 }
 
-sub _cancel_waiter
+sub _stop ($self, $kind, $victim, $seconds)
 {
-	my ($self) = @_;
-	$self->_signal('cancel_waiter', 'INT', $self->_waiter);
-	return;
-}
-
-# The news that it is its turn comes while it stands still: with a session that
-# is over when it wakes up, or with one that lives.
-sub _stop_waiter_long
-{
-	my ($self) = @_;
-	$self->_stop('stop_waiter_long', $self->timeouts(1.2, 2), $self->_waiter);
-	return;
-}
-
-sub _stop_waiter_short
-{
-	my ($self) = @_;
-	$self->_stop('stop_waiter_short', $self->timeouts(0.1, 0.9),
-		$self->_waiter);
-	return;
-}
-
-sub _stop
-{
-	my ($self, $kind, $seconds, $victim) = @_;
 	$self->_signal($kind, 'STOP', $victim) or return;
 	my $pid = $victim->{pid};
 	$self->heal_in($seconds, $kind, $pid, sub { kill 'CONT', $pid; });
 	return;
 }
 
-# A backend and the program that has its session: as if their machine slept.
-sub _stop_session
-{
-	my ($self, $kind) = @_;
-	$self->_stop_both($kind, $self->timeouts(0.2, 1.5),
-		$self->_victim(\%holders_first));
-	return;
-}
-
-# Until its session is over: when it wakes up it must not take back what it had kept.
-sub _stop_keeper
-{
-	my ($self, $kind) = @_;
-	$self->_stop_both($kind, $self->timeouts(1.3, 1.7),
-		$self->_victim({ keeping => 5, spinning => 1 }));
-	return;
-}
-
 # All of a cluster that may have locks, and their programs.
-sub _stop_machine
+sub _stop_machine ($self, $kind)
 {
-	my ($self, $kind) = @_;
 	my $cluster = $self->_cluster;
 	my $seconds = $self->timeouts(0.2, 1.2);
-	$self->_stop_both($kind, $seconds, $_)
+	$self->_stop_both($kind, $_, $seconds)
 	  foreach grep { $_->{pid} && $_->{cluster} eq $cluster && $self->_is_fair_game($_) }
 	  $self->{board}->entries;
 	return;
 }
 
-sub _stop_both
+sub _stop_both ($self, $kind, $victim, $seconds)
 {
-	my ($self, $kind, $seconds, $victim) = @_;
 	my @programs = $victim ? programs_of($victim->{pid}) : ();
 	return unless @programs;
 	kill 'STOP', @programs;
-	$self->_stop($kind, $seconds, $victim);
+	$self->_stop($kind, $victim, $seconds);
 	$self->heal_in($seconds, 'frozen_program', "@programs", sub { kill 'CONT', @programs; });
 	return;
 }
 
 # Not the backend: it goes on in the belief that all is well.
-sub _freeze_program
+sub _freeze_program ($self, $kind)
 {
-	my ($self, $kind) = @_;
 	my $victim = $self->_victim(\%holders_first) or return;
 	my @programs = programs_of($victim->{pid}) or return;
 	my $who = "program of $victim->{pid}";
@@ -355,9 +267,8 @@ sub _freeze_program
 	return;
 }
 
-sub _kill_program
+sub _kill_program ($self, $kind)
 {
-	my ($self, $kind) = @_;
 	my $victim = $self->_victim(\%anybody) or return;
 	my @programs = programs_of($victim->{pid}) or return;
 	$self->fault($kind, "program of $victim->{pid}");
@@ -366,9 +277,8 @@ sub _kill_program
 }
 
 # Who waits for the standby has written his commit record, and has the lock still.
-sub _freeze_standby
+sub _freeze_standby ($self, $kind)
 {
-	my ($self, $kind) = @_;
 	return if $self->is_healing('standby');
 	my ($pid) = grep { _title($_) =~ /^postgres: \Q$self->{standby}\E: walreceiver/ }
 	  map { m{(\d+)$} } glob '/proc/[0-9]*';
@@ -380,38 +290,20 @@ sub _freeze_standby
 	return;
 }
 
-# Terminated while it stands still: it learns both at once, later.
-sub _stop_and_kill
+sub _stop_and_kill ($self, $kind)
 {
-	my ($self) = @_;
 	my $victim = $self->_victim(\%holders_first);
-	$self->_stop('stop_and_kill', $self->timeouts(0.1, 1.5), $victim);
+	$self->_stop($kind, $victim, $self->timeouts(0.1, 1.5));
 	kill 'TERM', $victim->{pid} if $victim;
-	return;
-}
-
-sub _cut { $_[0]->_cut_cluster('cut', 'both'); return; }
-sub _cut_requests { $_[0]->_cut_cluster('cut_requests', 'requests'); return; }
-sub _cut_replies { $_[0]->_cut_cluster('cut_replies', 'replies'); return; }
-
-# Who lets go does not learn what became of it; and nor does the next one, if it
-# is in the same cluster.
-sub _cut_replies_at_release
-{
-	my ($self, $kind) = @_;
-	my $releaser = $self->_releaser;
-	$self->_cut_cluster($kind, 'replies', $releaser->{cluster})
-	  if $releaser;
 	return;
 }
 
 # The slot is taken, but nobody learns whose it is; and one of those who wait for the
 # answer is cancelled meanwhile. It asks again.
-sub _cut_replies_at_claim
+sub _cut_replies_at_claim ($self, $kind)
 {
-	my ($self, $kind) = @_;
 	my $claimer = $self->_ambush(sub { $_->{state} eq 'claiming' }) or return;
-	$self->_cut_cluster($kind, 'replies', $claimer->{cluster});
+	$self->_cut($kind, 'replies', $claimer->{cluster});
 	sleep $claim_delay;
 	my ($still) =
 	  grep { $_->{worker} == $claimer->{worker} } $self->{board}->entries;
@@ -421,11 +313,9 @@ sub _cut_replies_at_claim
 }
 
 # Silence between a cluster and the ensemble; sometimes it ends with RST.
-sub _cut_cluster
+sub _cut ($self, $kind, $direction, $cluster)
 {
-	my ($self, $kind, $direction, $cluster) = @_;
-	$cluster ||= $self->_cluster;
-	return if $self->_is_cut($cluster);
+	return if !$cluster || $self->_is_cut($cluster);
 	my @proxies = @{ $self->{proxies}{$cluster} };
 	my $reset = rand(3) < 1;
 	$self->fault($kind, $cluster);
@@ -444,67 +334,53 @@ sub _cut_cluster
 }
 
 # One server out of reach: the sessions move to another.
-sub _cut_one_server
+sub _cut_one_server ($self, $kind)
 {
-	my ($self) = @_;
 	my $cluster = $self->_cluster;
 	return if $self->_is_cut($cluster);
 	my $proxies = $self->{proxies}{$cluster};
 	my $proxy = $proxies->[ rand @$proxies ];
-	$self->fault('cut_one_server', $cluster);
+	$self->fault($kind, $cluster);
 	$proxy->cut;
 	$self->heal_in($self->timeouts(0.5, 2),
-		'cut_one_server', $cluster, sub { $proxy->heal; });
+		$kind, $cluster, sub { $proxy->heal; });
 	return;
 }
 
-sub _reset { $_[0]->_reset_cluster('reset', $_[0]->_cluster); return; }
-
-sub _reset_at_release
+sub _reset ($self, $kind, $cluster)
 {
-	my ($self, $kind) = @_;
-	my $releaser = $self->_releaser;
-	$self->_reset_cluster($kind, $releaser->{cluster}) if $releaser;
-	return;
-}
-
-sub _reset_cluster
-{
-	my ($self, $kind, $cluster) = @_;
+	return if !$cluster;
 	$self->fault($kind, $cluster);
 	$_->reset_connections foreach @{ $self->{proxies}{$cluster} };
 	return;
 }
 
 # Connections end and new ones are refused for a while.
-sub _refuse
+sub _refuse ($self, $kind)
 {
-	my ($self) = @_;
 	my $cluster = $self->_cluster;
 	return if $self->_is_cut($cluster);
 	my @proxies = @{ $self->{proxies}{$cluster} };
-	$self->fault('refuse', $cluster);
+	$self->fault($kind, $cluster);
 	foreach my $proxy (@proxies)
 	{
 		$proxy->refuse;
 		$proxy->reset_connections;
 	}
 	$self->heal_in($self->timeouts(0.1, 1.5),
-		'refuse', $cluster, sub { $_->heal foreach @proxies; });
+		$kind, $cluster, sub { $_->heal foreach @proxies; });
 	return;
 }
 
-sub _cluster
+sub _cluster ($self)
 {
-	my ($self) = @_;
 	my @clusters = sort keys %{ $self->{proxies} };
 	return $clusters[ rand @clusters ];
 }
 
 # Here or, by somebody else with whom we share the proxies, there.
-sub _is_cut
+sub _is_cut ($self, $cluster)
 {
-	my ($self, $cluster) = @_;
 	return $self->is_healing($cluster) || $self->{is_busy}->($cluster);
 }
 

@@ -24,8 +24,7 @@ still.
 
 package Torture::Nemesis::Impostor;
 
-use strict;
-use warnings;
+use v5.36;
 
 use parent 'Torture::Nemesis';
 
@@ -44,9 +43,8 @@ my $choice = 4;
 
 sub menu { return (end => 6, between => 2, copy => 2); }
 
-sub inject
+sub inject ($self, $kind)
 {
-	my ($self, $kind) = @_;
 	$self->attempt(sub { $self->_forge($kind); });
 	return;
 }
@@ -59,18 +57,16 @@ Its nodes go with its session.
 
 =cut
 
-sub leave
+sub leave ($self)
 {
-	my ($self) = @_;
 	$self->attempt(sub { $self->{client}->close; }) if $self->{client};
 	return;
 }
 
 # Trouble with the server, or a delete that is refused, means another one next time, and
 # the end of all nodes.
-sub attempt
+sub attempt ($self, $action)
 {
-	my ($self, $action) = @_;
 	eval { $action->(); 1 } and return;
 	my $error = $@;
 	die $error
@@ -80,9 +76,8 @@ sub attempt
 	return;
 }
 
-sub client
+sub client ($self)
 {
-	my ($self) = @_;
 	return $self->{client} if $self->{client};
 	my $zk = $self->{zookeeper};
 	my @members = $zk->members;
@@ -95,9 +90,8 @@ sub client
 }
 
 # A node beside others; in a queue that is empty nobody would be deceived.
-sub _forge
+sub _forge ($self, $kind)
 {
-	my ($self, $kind) = @_;
 	my ($queue, $other) = $self->queues;
 	return unless $other;
 	my $path = $queue->{path};
@@ -138,9 +132,8 @@ sub _free_numbers
 
 # Some queues that are not empty, those with many nodes first: hashes with path and
 # nodes.
-sub queues
+sub queues ($self)
 {
-	my ($self) = @_;
 	my @queues;
 	foreach my $path (shuffle @{ $self->{paths} })
 	{
@@ -153,18 +146,16 @@ sub queues
 }
 
 # What is asked for, or nothing if the node was deleted meanwhile, or is there already.
-sub unless_gone
+sub unless_gone ($, $request)
 {
-	my (undef, $request) = @_;
 	my $answer = eval { $request->() };
 	die $@ if $@ && $@ !~ /NoNode|NodeExists/;
 	return $answer;
 }
 
 # In a while, until somebody watches the node or patience is at its end.
-sub _listen
+sub _listen ($self, $node, $looks_left)
 {
-	my ($self, $node, $looks_left) = @_;
 	$self->heal_in(
 		rand $silence,
 		'forged', $node,
@@ -178,9 +169,8 @@ sub _listen
 }
 
 # The word of a holder that lets go. If this fails the session is over, or will be.
-sub _say
+sub _say ($self, $node, $is_watched)
 {
-	my ($self, $node, $is_watched) = @_;
 	$self->attempt(
 		sub {
 			$self->unless_gone(sub { $self->client->set($node, ''); 1 }) or return;

@@ -22,8 +22,7 @@ alone. In turn nothing is parted while one of them is away.
 
 package Torture::Nemesis::Partitions;
 
-use strict;
-use warnings;
+use v5.36;
 
 use parent 'Torture::Nemesis';
 
@@ -55,9 +54,8 @@ sub menu
 }
 
 # One at a time.
-sub inject
+sub inject ($self, $kind)
 {
-	my ($self, $kind) = @_;
 	return if @{ $self->{heals} };
 	my @sleepers = $self->_sleepers;
 	return if $kind =~ /^wake/ && !@sleepers;
@@ -78,9 +76,8 @@ sub inject
 
 # One holder, or all of its cluster: its neighbors may be told that the lock is theirs.
 # The worker wakes up while its backend and its program sleep.
-sub _wake
+sub _wake ($self, $kind, $sleepers, @followers)
 {
-	my ($self, $kind, $sleepers, @followers) = @_;
 	my $member_of = servers_of_holders($self->{zookeeper});
 	my ($holder) = grep {
 		my $member = $member_of->{ _first_name($_) } || 0;
@@ -112,9 +109,8 @@ sub _wake
 }
 
 # Workers that hold a lock and are going to wake up in less than a session timeout.
-sub _sleepers
+sub _sleepers ($self)
 {
-	my ($self) = @_;
 	my $soon = now() + $self->timeouts(0.4, 0.5);
 	my $late = now() + $self->timeouts(0.9, 0.94);
 	return grep {
@@ -128,9 +124,8 @@ sub _sleepers
 
 # As soon as it has committed: cut it off, with its follower. Nothing is cut if it does not
 # come to that.
-sub _part_from
+sub _part_from ($self, $holder, $member)
 {
-	my ($self, $holder, $member) = @_;
 	my $until = now() + $last_words;
 	my ($state, $was_committing) = ('', 0);
 	while (now() < $until && !($was_committing && $state ne 'committing'))
@@ -150,9 +145,8 @@ sub _part_from
 # A follower stands still, and all connections of all clusters fall silent and then end, so
 # that each session has to find one of the two others in the time that is left. Nobody is
 # to cut a cluster off meanwhile.
-sub _hang
+sub _hang ($self, $kind, $member)
 {
-	my ($self, $kind, $member) = @_;
 	# It may have been started again since we know it.
 	my $file = dirname($self->{zookeeper}->data_dir($member)) . '/zookeeper.pid';
 	open my $read, '<', $file or return;
@@ -177,9 +171,8 @@ sub _hang
 # Of several locks the first: its session is that of all.
 sub _first_name { return (split /\+/, $_[0]{name})[0]; }
 
-sub _isolate
+sub _isolate ($self, $kind, $one, $others, $seconds = undef)
 {
-	my ($self, $kind, $one, $others, $seconds) = @_;
 	my $links = $self->{links};
 	my $is_reset = rand(2) < 1;
 	open my $flag, '>', $self->{flag} or die "could not write $self->{flag}: $!";
@@ -199,9 +192,8 @@ sub _isolate
 }
 
 # A cluster that reaches that server alone, for as long as the server is alone.
-sub _take_clients
+sub _take_clients ($self, $member, $cluster = undef)
 {
-	my ($self, $member, $cluster) = @_;
 	my @clusters = sort keys %{ $self->{proxies} };
 	$cluster ||= $clusters[ rand @clusters ];
 	return if $self->{is_busy}->($cluster);

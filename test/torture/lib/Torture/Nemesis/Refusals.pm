@@ -18,8 +18,7 @@ Needs what L<Torture::Nemesis::Impostor> needs, whose client this is.
 
 package Torture::Nemesis::Refusals;
 
-use strict;
-use warnings;
+use v5.36;
 
 use parent 'Torture::Nemesis::Impostor';
 
@@ -33,9 +32,8 @@ my $patience = 60;
 
 sub menu { return (refuse_deletes => 1); }
 
-sub inject
+sub inject ($self, $kind)
 {
-	my ($self, $kind) = @_;
 	$self->attempt(
 		sub {
 			my ($queue) = $self->queues or return;
@@ -52,9 +50,8 @@ sub inject
 	return;
 }
 
-sub _give_back
+sub _give_back ($self, $path, $acl)
 {
-	my ($self, $path, $acl) = @_;
 	my $until = now() + $patience;
 	my $is_done = 0;
 	until ($is_done || now() > $until)

@@ -16,8 +16,7 @@ which nothing else happens here. The leader is hit more often than others, and f
 
 package Torture::Nemesis::Servers;
 
-use strict;
-use warnings;
+use v5.36;
 
 use parent 'Torture::Nemesis';
 
@@ -54,9 +53,8 @@ sub menu
 }
 
 # One fault at a time: with two members down nothing would go on for long.
-sub inject
+sub inject ($self, $kind)
 {
-	my ($self, $kind) = @_;
 	return if @{ $self->{heals} } || -e $self->{flag};
 	$self->_read_counters;
 	$kind = 'kill_leader' unless $self->{has_begun}++;
@@ -87,27 +85,24 @@ every fault: a few may be missing.
 
 =cut
 
-sub wakeups
+sub wakeups ($self)
 {
-	my ($self) = @_;
 	$self->_read_counters;
 	return map { $self->{count}{$_} || 0 } @counters;
 }
 
 # The leader, if all members serve. Release 3.8.0 forgets what it has acknowledged
 # when a follower is killed that is just catching up (ZOOKEEPER-4643 and others).
-sub _is_settled
+sub _is_settled ($self)
 {
-	my ($self) = @_;
 	my $zk = $self->{zookeeper};
 	my %mode = map { $_ => $zk->mode($_) } $zk->members;
 	return if grep { !$_ } values %mode;
 	return grep { $mode{$_} eq 'leader' } $zk->members;
 }
 
-sub _read_counters
+sub _read_counters ($self)
 {
-	my ($self) = @_;
 	foreach my $member ($self->{zookeeper}->running)
 	{
 		my $monitor = $self->{zookeeper}->monitor($member);
@@ -126,9 +121,8 @@ sub _read_counters
 # well, and then that server dies: a follower that had nothing to report of that
 # session to the leader for long. A follower stands for all: who is connected to
 # the leader is let sleep in peace.
-sub _wake_and_kill
+sub _wake_and_kill ($self, $leader)
 {
-	my ($self, $leader) = @_;
 	my ($victim) = sort { $a->{since} <=> $b->{since} }
 	  grep { $_->{pid} && $_->{state} =~ /^(holding|slow|resting)$/ } $self->{board}->entries
 	  or return;
@@ -156,9 +150,8 @@ sub _wake_and_kill
 # The ensemble is away for so long that sessions are lost, while somebody who holds a
 # lock does nothing at all, and goes on so. When it comes back it gives each session its
 # whole timeout again.
-sub _kill_all_idle
+sub _kill_all_idle ($self, $kind, @members)
 {
-	my ($self, $kind, @members) = @_;
 	my $away = $self->timeouts(1.2, 1.6);
 	my $late = now() + $away + $come_back;
 	return
@@ -168,9 +161,8 @@ sub _kill_all_idle
 }
 
 # That of one server, by whole days.
-sub _set_clock
+sub _set_clock ($self, $kind)
 {
-	my ($self, $kind) = @_;
 	my $days = sprintf '%+dd', int(rand 7) - 3;
 	open my $file, '>', $self->{clock} or die "could not write $self->{clock}: $!";
 	print $file "$days\n";
@@ -181,27 +173,24 @@ sub _set_clock
 
 sub _kill { $_[0]->_kill_for($_[0]->timeouts(0.2, 1.5), @_[ 1 .. $#_ ]); return; }
 
-sub _kill_for
+sub _kill_for ($self, $seconds, $kind, @members)
 {
-	my ($self, $seconds, $kind, @members) = @_;
 	$self->fault($kind, "server @members");
 	$self->{zookeeper}->kill9(@members);
 	$self->_start_in($seconds, $kind, @members);
 	return;
 }
 
-sub _restart
+sub _restart ($self, $kind, @members)
 {
-	my ($self, $kind, @members) = @_;
 	$self->fault($kind, "server @members");
 	$self->{zookeeper}->stop(@members);
 	$self->_start_in(0.1, $kind, @members);
 	return;
 }
 
-sub _start_in
+sub _start_in ($self, $seconds, $kind, @members)
 {
-	my ($self, $seconds, $kind, @members) = @_;
 	my $zk = $self->{zookeeper};
 	delete @{ $self->{seen} }{@members};
 	$self->heal_in($seconds, $kind, "server @members",
@@ -210,9 +199,8 @@ sub _start_in
 }
 
 # A leader that wakes up still thinks that it leads.
-sub _pause
+sub _pause ($self, $kind, @members)
 {
-	my ($self, $kind, @members) = @_;
 	my $zk = $self->{zookeeper};
 	$self->fault($kind, "server @members");
 	$zk->pause(@members);

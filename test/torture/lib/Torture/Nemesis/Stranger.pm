@@ -21,8 +21,7 @@ still.
 
 package Torture::Nemesis::Stranger;
 
-use strict;
-use warnings;
+use v5.36;
 
 use parent 'Torture::Nemesis';
 
@@ -31,9 +30,8 @@ use ZooKeeper::Client;
 sub menu { return (write => 1); }
 
 # Trouble with the server means another one next time.
-sub inject
+sub inject ($self, @)
 {
-	my ($self) = @_;
 	eval { $self->_write; 1 } and return;
 	my $error = $@;
 	die $error
@@ -43,9 +41,8 @@ sub inject
 	return;
 }
 
-sub _write
+sub _write ($self)
 {
-	my ($self) = @_;
 	my ($servers, $paths) = @{$self}{qw(servers paths)};
 	my $client = $self->{client} ||=
 	  ZooKeeper::Client->new($servers->[ rand @$servers ]);

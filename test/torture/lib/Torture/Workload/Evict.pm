@@ -15,8 +15,7 @@ a lock no more and commits all the same; the history tells when that may have be
 
 package Torture::Workload::Evict;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Torture::Connection;
 
@@ -26,9 +25,8 @@ use Torture::Connection;
 
 =cut
 
-sub run
+sub run ($worker)
 {
-	my ($worker) = @_;
 	$worker->connect;
 	$worker->enter('evicting');
 	my ($plan, $home, $history) = @{$worker}{qw(plan home_db history)};

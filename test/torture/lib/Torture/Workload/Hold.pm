@@ -19,8 +19,7 @@ looked for by its reason, as the documentation says, and released if it is there
 
 package Torture::Workload::Hold;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Scalar::Util qw(blessed);
 use Time::HiRes qw(sleep);
@@ -45,9 +44,8 @@ my $retry_interval = 0.1;
 
 =cut
 
-sub run
+sub run ($worker)
 {
-	my ($worker) = @_;
 	$worker->connect;
 	$worker->note_asked;
 	my $token = _hold($worker);
@@ -61,9 +59,8 @@ sub run
 }
 
 # The token.
-sub _hold
+sub _hold ($worker)
 {
-	my ($worker) = @_;
 	my ($plan, $home) = @{$worker}{qw(plan home_db)};
 	my $patience = sprintf '%d ms', 1000 * $plan->{patience};
 	my $timeout =
@@ -87,16 +84,14 @@ sub _hold
 	die $failure;
 }
 
-sub _reason
+sub _reason ($worker)
 {
-	my ($worker) = @_;
 	return "worker $worker->{worker} cycle $worker->{plan}{cycle}";
 }
 
 # The hold must not mind, nor the end of the transaction.
-sub _part
+sub _part ($worker, $parting)
 {
-	my ($worker, $parting) = @_;
 	my $home = $worker->{home_db};
 	my $is_well = eval {
 		$home->execute('ROLLBACK')
@@ -137,9 +132,8 @@ sub _release
 }
 
 # What the code returns, given a connection, home or away; undef if it has failed.
-sub _through
+sub _through ($worker, $is_away, $code)
 {
-	my ($worker, $is_away, $code) = @_;
 	my ($db, $answer);
 	my $is_well = eval {
 		if ($is_away)
@@ -207,9 +201,8 @@ sub settle
 
 # Its token and state; empty if there is none. A void one goes when the next
 # contender comes by: here it is. What it takes ends with the connection.
-sub _find
+sub _find ($worker, $db)
 {
-	my ($worker, $db) = @_;
 	my $name = $worker->{plan}{name};
 	$db->value('SELECT zk_try_lock(?)', $name);
 	$db->value('SELECT zk_unlock_all()');

@@ -19,8 +19,7 @@ open whether the slot was taken.
 
 package Torture::Workload::Once;
 
-use strict;
-use warnings;
+use v5.36;
 
 use List::Util qw(shuffle);
 use Scalar::Util qw(blessed);
@@ -46,9 +45,8 @@ my $retry_interval = 0.05;
 
 =cut
 
-sub run
+sub run ($worker)
 {
-	my ($worker) = @_;
 	$worker->connect;
 	$worker->enter('idle');
 	my $round = int(now() / $round_length) + 1;
@@ -66,9 +64,8 @@ sub run
 }
 
 # Notes what came of it: t, f, or open.
-sub _claim
+sub _claim ($worker, $slot, $name, $kept_for)
 {
-	my ($worker, $slot, $name, $kept_for) = @_;
 	my ($answer, $failure);
 	my $sent = now();
 	foreach my $attempt (1 .. $attempts)
