@@ -7,8 +7,7 @@
 #                 [--variants "sync nosync ensemble"] [--rounds N]
 # Progress goes to standard output, the report and its data to the directory.
 
-use strict;
-use warnings;
+use v5.36;
 
 use FindBin;
 use lib "$FindBin::Bin/lib", "$FindBin::Bin/../lib";
@@ -23,9 +22,8 @@ use JSON::PP;
 
 my %option = (quick => 0, only => '', variants => '', rounds => 0);
 
-sub run
+sub run ($dir)
 {
-	my ($dir) = @_;
 	my $plan = Bench::Plan->new(%option);
 	my $results = {
 		machine => [ Bench::Machine::describe($dir) ],

@@ -7,8 +7,7 @@
 # build, or differs otherwise. Progress goes to standard output, the report and its data to the
 # directory. Status 3 if something has become slower.
 
-use strict;
-use warnings;
+use v5.36;
 
 use FindBin;
 use lib "$FindBin::Bin/lib", "$FindBin::Bin/../lib";
@@ -21,16 +20,14 @@ use PostgreSQL::Test::Utils;
 
 my %option = (rounds => 0);
 
-sub settings
+sub settings ($file)
 {
-	my ($file) = @_;
 	my %value = slurp_file($file) =~ /^([\w.]+) = '(.*)'$/mg;
 	return %value;
 }
 
-sub run
+sub run ($dir)
 {
-	my ($dir) = @_;
 	my $results = Bench::Check::measure(
 		\&say_line,
 		bin => $option{bin},

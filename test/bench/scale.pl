@@ -7,8 +7,7 @@
 #                 [--names 50] [--config "key=value ..."]
 # Progress goes to standard output, the report and its data to the directory.
 
-use strict;
-use warnings;
+use v5.36;
 
 use FindBin;
 use lib "$FindBin::Bin/lib", "$FindBin::Bin/../lib";
@@ -30,9 +29,8 @@ my %option = (
 	names => 50,
 	config => '');
 
-sub run
+sub run ($dir)
 {
-	my ($dir) = @_;
 	my @sizes = split ' ', $option{sizes};
 	my (@storms, @impossible);
 	push @{ Bench::Storm::is_possible($_, $option{servers}) ? \@storms : \@impossible },

@@ -11,8 +11,7 @@
 # program is for. A fault in our own code is a failure: the reports of the
 # sanitizers tell which of them it was.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Cwd qw(getcwd);
 use File::Basename qw(dirname);
@@ -134,9 +133,8 @@ sub is_time_over
 }
 
 # How many kinds of lies such a request has met.
-sub told
+sub told ($kinds, $request)
 {
-	my ($kinds, $request) = @_;
 	return scalar grep { /^\Q$request\E:/ } keys %$kinds;
 }
 
@@ -155,9 +153,8 @@ sub check_coverage
 }
 
 # What the pattern finds in these of our files, comments aside.
-sub calls
+sub calls ($files, $pattern)
 {
-	my ($files, $pattern) = @_;
 	my %found = map { $_ => 1 } map { $_ =~ /$pattern/g } text_of(glob "$source/$files");
 	return sort keys %found;
 }

@@ -14,8 +14,7 @@ answer has come.
 
 package Bench::Backends;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Bench::Stage;
 
@@ -24,15 +23,13 @@ use parent 'Bench::Program';
 sub lock { return "bench-$_[1]"; }
 sub znode { return "$Bench::Stage::root/bench-$_[1]"; }
 
-sub _file
+sub _file ($self)
 {
-	my ($self) = @_;
 	return $self->{file} = "$self->{dir}/$self->{name}-sql.cycles";
 }
 
-sub _lock_and_unlock
+sub _lock_and_unlock ($self, $lock)
 {
-	my ($self, $lock) = @_;
 	my $name = $self->lock($lock);
 	return ("SELECT zk_lock('$name')", "SELECT zk_unlock('$name')");
 }
@@ -51,16 +48,14 @@ returns the file of cycles. close_from ends that session and all after it.
 
 =cut
 
-sub query
+sub query ($self, $session, $sql)
 {
-	my ($self, $session, $sql) = @_;
 	my ($ok, undef, $value) = split ' ', $self->ask("query $session", $sql), 3;
 	return $value;
 }
 
-sub time_query
+sub time_query ($self, $session, $count, @sql)
 {
-	my ($self, $session, $count, @sql) = @_;
 	$self->ask("time $session $count " . $self->_file, @sql);
 	return $self->{file};
 }
@@ -70,26 +65,23 @@ sub close_from { $_[0]->ask("close $_[1]"); return; }
 # The workloads ----------------------------------------------------------
 
 # Turns of so many backends, of which only one is at it at a time.
-sub start_loop
+sub start_loop ($self, %loop)
 {
-	my ($self, %loop) = @_;
 	$self->order(
 		"turns $loop{sessions} $loop{seconds} $loop{order} " . $self->_file,
 		$self->_lock_and_unlock($loop{lock}));
 	return;
 }
 
-sub start_queue
+sub start_queue ($self, $depth, $stops, $lock)
 {
-	my ($self, $depth, $stops, $lock) = @_;
 	$self->ask("queue $depth $stops " . $self->_file,
 		$self->_lock_and_unlock($lock));
 	return;
 }
 
-sub fresh
+sub fresh ($self, $count, $lock)
 {
-	my ($self, $count, $lock) = @_;
 	my ($take, $release) = $self->_lock_and_unlock($lock);
 	return $self->time_query(0, $count, '', $take,
 		"$release; SELECT zk_disconnect()")
@@ -99,9 +91,8 @@ sub fresh
 	return $self->{file};
 }
 
-sub start_try
+sub start_try ($self, $count, $lock)
 {
-	my ($self, $count, $lock) = @_;
 	my $name = $self->lock($lock);
 	$self->{try} = [ $count, '', "SELECT zk_try_lock('$name')", '' ];
 	$self->query(0, "SELECT zk_lock('$name')");
@@ -111,40 +102,35 @@ sub start_try
 	return;
 }
 
-sub try_in_vain
+sub try_in_vain ($self)
 {
-	my ($self) = @_;
 	$self->time_query(1, @{ $self->{try} });
 	return;
 }
 
-sub finish_try
+sub finish_try ($self)
 {
-	my ($self) = @_;
 	$self->query(0, 'SELECT zk_unlock_all()');
 	return $self->{file};
 }
 
-sub start_take
+sub start_take ($self, $lock)
 {
-	my ($self, $lock) = @_;
 	$self->{backend} = $self->query(0, 'SELECT pg_backend_pid()');
 	my ($take) = $self->_lock_and_unlock($lock);
 	$self->order('query 0', $take);
 	return;
 }
 
-sub taken
+sub taken ($self)
 {
-	my ($self) = @_;
 	my ($ok, $granted) = split ' ', $self->answer;
 	return ($granted, $self->{backend});
 }
 
 # The backend ends when its client has.
-sub leave
+sub leave ($self)
 {
-	my ($self) = @_;
 	$self->order('close 0');
 	return;
 }

@@ -9,17 +9,15 @@ Bench::Block - zklock inside one DO block, with no round trip to a client
 
 package Bench::Block;
 
-use strict;
-use warnings;
+use v5.36;
 
 use parent 'Bench::Program';
 
 sub lock { return "bench-$_[1]"; }
 
 # Everything on one line, as the program "sql" wants it.
-sub _block
+sub _block ($lock, $seconds)
 {
-	my ($lock, $seconds) = @_;
 	my $sql = <<"SQL";
 DO \$\$
 DECLARE
@@ -53,9 +51,8 @@ SQL
 	return $sql;
 }
 
-sub start_loop
+sub start_loop ($self, %loop)
 {
-	my ($self, %loop) = @_;
 	$self->{file} = "$self->{dir}/$self->{name}.cycles";
 	$self->order("all $loop{sessions} $self->{file}",
 		_block($self->lock($loop{lock}), $loop{seconds}));

@@ -16,8 +16,7 @@ within a round.
 
 package Bench::Check;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Bench::Backends;
 use Bench::Block;
@@ -47,9 +46,8 @@ my %count = (fresh => 15, commit => 30);
 
 # [key, title, what measures a party and returns what takes time]. -------------
 
-sub _loop
+sub _loop ($who, $sessions, $lock)
 {
-	my ($who, $sessions, $lock) = @_;
 	return sub {
 		my ($zk, $party) = @_;
 		my $seen = Bench::Loops::measure($zk, $party->{$who},
@@ -58,9 +56,8 @@ sub _loop
 	};
 }
 
-sub _commit
+sub _commit ($locks, $writes)
 {
-	my ($locks, $writes) = @_;
 	return sub {
 		my ($zk, $party) = @_;
 		return Bench::Commits::commit($party->{backends}, $locks, $writes,
@@ -92,9 +89,8 @@ Returns {times}{workload}{build}, a list of microseconds, one a round, and
 
 =cut
 
-sub measure
+sub measure ($say, %option)
 {
-	my ($say, %option) = @_;
 	die "too few rounds to tell anything: at least $rounds_min\n"
 	  if $option{rounds} && $option{rounds} < $rounds_min;
 	my $zk = Bench::Stage::zookeeper_of('sync')->start;
@@ -125,9 +121,8 @@ sub measure
 		ratios => { map { $_ => judge($times{$_}) } keys %times } };
 }
 
-sub _party
+sub _party ($zk, $build, %option)
 {
-	my ($zk, $build, %option) = @_;
 	my %settings = $build eq 'old' ? %{ $option{baseline} } : ();
 	my $cluster = cluster(
 		$build, $zk,
@@ -152,9 +147,8 @@ sub _party
 		backends => Bench::Backends->new(@sql, name => "$build-commit") };
 }
 
-sub _stop
+sub _stop ($party)
 {
-	my ($party) = @_;
 	$party->{$_}->stop foreach qw(block fresh backends);
 	return;
 }
@@ -172,9 +166,8 @@ nearer bound is on that side of 1 and the median is beyond the tolerance;
 =cut
 
 # How many of so many ratios, at either end, are outside of the interval.
-sub _outside
+sub _outside ($count)
 {
-	my ($count) = @_;
 	my ($outside, $ways, $sum) = (0, 1, 0);
 	while (1)
 	{
@@ -186,9 +179,8 @@ sub _outside
 	return $outside - 1;
 }
 
-sub judge
+sub judge ($times)
 {
-	my ($times) = @_;
 	my @ratios = sort { $a <=> $b }
 	  map { $times->{new}[$_] / $times->{old}[$_] } keys @{ $times->{old} };
 	my $middle = median(@ratios);
@@ -212,16 +204,14 @@ The titles of what has become slower; the report.
 
 =cut
 
-sub slower
+sub slower ($results)
 {
-	my ($results) = @_;
 	return map { $_->[1] }
 	  grep { $results->{ratios}{ $_->[0] }{verdict} eq 'slower' } @workloads;
 }
 
-sub text
+sub text ($results)
 {
-	my ($results) = @_;
 	my @slower = slower($results);
 	my $text = "# This build of zklock next to $results->{baseline}\n\n";
 	$text .= join '', map { "- $_->[0]: $_->[1]\n" } @{ $results->{machine} };

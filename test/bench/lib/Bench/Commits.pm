@@ -9,17 +9,15 @@ Bench::Commits - what a commit costs a backend that has locks, and its memory
 
 package Bench::Commits;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Bench::Stats qw(percentile read_cycles waits);
 use ZooKeeper qw(poll_until);
 
 my $insert = 'INSERT INTO work VALUES (1)';
 
-sub _times
+sub _times ($file)
 {
-	my ($file) = @_;
 	my @times = waits(@{ read_cycles($file) });
 	return { p50 => percentile(50, @times), p95 => percentile(95, @times) };
 }
@@ -33,9 +31,8 @@ inserted a row.
 
 =cut
 
-sub commit
+sub commit ($backends, $locks, $writes, $count)
 {
-	my ($backends, $locks, $writes, $count) = @_;
 	my $begin = "BEGIN; SELECT count(zk_xact_lock('bench-commit-' || i))"
 	  . " FROM generate_series(1, $locks) AS i";
 	$begin .= "; $insert" if $writes;
@@ -51,9 +48,8 @@ that level; "no lock" is without a lock.
 
 =cut
 
-sub guard
+sub guard ($backends, $level, $count)
 {
-	my ($backends, $level, $count) = @_;
 	if ($level ne 'no lock')
 	{
 		$backends->query(0, "SET zklock.commit_guard = $level");
@@ -74,9 +70,8 @@ ZooKeeper session and a lock.
 
 =cut
 
-sub _private
+sub _private ($pid)
 {
-	my ($pid) = @_;
 	open my $in, '<', "/proc/$pid/smaps_rollup"
 	  or die "could not read /proc/$pid/smaps_rollup: $!";
 	my $sum = 0;
@@ -87,9 +82,8 @@ sub _private
 	return $sum;
 }
 
-sub memory
+sub memory ($backends)
 {
-	my ($backends) = @_;
 	# Both know zklock's functions; only one opens a session.
 	my @does = (
 		q{SELECT zk_fencing_token('bench-memory')},

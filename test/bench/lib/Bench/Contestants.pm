@@ -9,8 +9,7 @@ Bench::Contestants - who takes part, and in what
 
 package Bench::Contestants;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Bench::Backends;
 use Bench::Block;
@@ -23,10 +22,18 @@ my @jars = map { "$jars/$_.jar" }
   qw(curator-recipes curator-framework curator-client guava zookeeper
   slf4j-api slf4j-nop);
 
+my @cycle = ('SELECT zk_lock(LOCK);', 'SELECT zk_unlock(LOCK);');
+my @advisory = (
+	q{SELECT * FROM dblink('central', format('SELECT pg_advisory_lock(hashtext(%L))', LOCK)) AS t(t text);},
+	q{SELECT * FROM dblink('central', format('SELECT pg_advisory_unlock(hashtext(%L))', LOCK)) AS t(t bool);});
+my @table = (
+	q{SELECT dblink_exec('central', 'BEGIN');},
+	q{SELECT * FROM dblink('central', format('SELECT name FROM locks WHERE name = %L FOR UPDATE', LOCK)) AS t(t text);},
+	q{SELECT dblink_exec('central', 'COMMIT');});
+
 # Through dblink, with a connection that stays open.
-sub dblink
+sub dblink ($stage)
 {
-	my ($stage) = @_;
 	my $central = $stage->central->connstr('postgres');
 	$central =~ s/'/''/g;
 	return [ "SELECT dblink_connect('central', '$central');" ];
@@ -40,135 +47,49 @@ The same name may stand for two, who can do different things.
 
 =cut
 
-sub all
+sub all ($stage, %option)
 {
-	my ($stage, %option) = @_;
 	my $bin = $option{bin};
 	my $home = $stage->home->connstr('postgres');
 	my $central = $stage->central->connstr('postgres');
-	my @cycle = ('SELECT zk_lock(LOCK);', 'SELECT zk_unlock(LOCK);');
 	my $timeout_ms =
 	  $option{session_timeout_ms} || $Bench::Stage::session_timeout_ms;
 	my @servers = ($stage->zookeeper->connect_string, $timeout_ms);
 	$home .= " options='-c zklock.session_timeout=${timeout_ms}ms'"
 	  if $option{session_timeout_ms};
-	my @dir = (dir => $option{dir});
 	my @loops = qw(uncontended contenders locks);
 	my @peer = (@loops, qw(depth fresh release));
+	my @sql = ("$bin/sql", $home);
+	my @floor = ("$bin/floor", @servers);
+	my @home = (cluster => $stage->home, root => $Bench::Stage::root);
+	my @dblink = (cluster => $stage->home, init => dblink($stage));
+	my @java = ('java', '-cp', join(':', $bin, @jars), 'Curator', @servers);
+	my @python = ('/usr/bin/python3', "$bin/kazoo_lock.py", @servers);
 
-	return (
-		Bench::Pgbench->new(
-			@dir,
-			name => 'zklock',
-			title => 'zklock, SQL',
-			can => [@loops],
-			cluster => $stage->home,
-			root => $Bench::Stage::root,
-			script => [@cycle]),
-		Bench::Pgbench->new(
-			@dir,
-			name => 'unloaded',
-			title => 'zklock, not preloaded',
-			can => ['contenders'],
-			cluster => $stage->central,
-			root => $Bench::Stage::root,
-			script => [@cycle]),
-		Bench::Backends->new(
-			@dir,
-			name => 'unloaded',
-			title => 'zklock, not preloaded',
-			can => ['depth'],
-			command => [ "$bin/sql", $central ]),
-		Bench::Backends->new(
-			@dir,
-			name => 'zklock',
-			title => 'zklock, SQL',
-			can => [qw(depth fresh try release)],
-			command => [ "$bin/sql", $home ]),
-		Bench::Backends->new(
-			@dir,
-			name => 'used',
-			title => 'zklock, used backend',
-			can => ['fresh'],
-			before => q{SELECT zk_fencing_token('none')},
-			command => [ "$bin/sql", $home ]),
-		Bench::Backends->new(
-			@dir,
-			name => 'reopened',
-			title => 'zklock, reopened session',
-			can => ['fresh'],
-			is_reopened => 1,
-			command => [ "$bin/sql", $home ]),
-		Bench::Block->new(
-			@dir,
-			name => 'block',
-			title => 'zklock, DO block',
-			can => [qw(uncontended contenders)],
-			command => [ "$bin/sql", $home ]),
-		Bench::Program->new(
-			@dir,
-			name => 'floor',
-			title => 'floor: C client, create + delete',
-			can => [qw(uncontended locks fresh)],
-			command => [ "$bin/floor", @servers ]),
-		Bench::Program->new(
-			@dir,
-			name => 'forked',
-			title => 'C client in a new process',
-			can => ['fresh'],
-			fresh_command => 'fork',
-			command => [ "$bin/floor", @servers ]),
-		Bench::Program->new(
-			@dir,
-			name => 'spawned',
-			title => 'C client in a program of its own',
-			can => ['fresh'],
-			fresh_command => 'spawn',
-			command => [ "$bin/floor", @servers ]),
-		Bench::Program->new(
-			@dir,
-			name => 'curator',
-			title => 'Curator InterProcessMutex',
-			can => [ @peer, 'try' ],
-			command => [
-				'java', '-cp', join(':', $bin, @jars), 'Curator', @servers
-			]),
-		Bench::Program->new(
-			@dir,
-			name => 'kazoo',
-			title => 'Kazoo Lock',
-			can => [ @peer, 'try' ],
-			command =>
-			  [ '/usr/bin/python3', "$bin/kazoo_lock.py", @servers ]),
-		Bench::Program->new(
-			@dir,
-			name => 'golock',
-			title => 'go-zookeeper Lock',
-			can => [@peer],
-			command => [ "$bin/golock", @servers ]),
-		Bench::Pgbench->new(
-			@dir,
-			name => 'advisory',
-			title => 'pg_advisory_lock, dblink',
-			can => [@loops],
-			cluster => $stage->home,
-			init => dblink($stage),
-			script => [
-				q{SELECT * FROM dblink('central', format('SELECT pg_advisory_lock(hashtext(%L))', LOCK)) AS t(t text);},
-				q{SELECT * FROM dblink('central', format('SELECT pg_advisory_unlock(hashtext(%L))', LOCK)) AS t(t bool);}
-			]),
-		Bench::Pgbench->new(
-			@dir,
-			name => 'table',
-			title => 'SELECT FOR UPDATE, dblink',
-			can => [@loops],
-			cluster => $stage->home,
-			init => dblink($stage),
-			script => [
-				q{SELECT dblink_exec('central', 'BEGIN');},
-				q{SELECT * FROM dblink('central', format('SELECT name FROM locks WHERE name = %L FOR UPDATE', LOCK)) AS t(t text);},
-				q{SELECT dblink_exec('central', 'COMMIT');}
-			]));
+	# Class, name, title, what it can do, and what else its class wants to know.
+	my @contestants = (
+		[ 'Pgbench', 'zklock', 'zklock, SQL', \@loops, @home, script => \@cycle ],
+		[ 'Pgbench', 'unloaded', 'zklock, not preloaded', ['contenders'],
+			@home, cluster => $stage->central, script => \@cycle ],
+		[ 'Backends', 'unloaded', 'zklock, not preloaded', ['depth'], command => [ "$bin/sql", $central ] ],
+		[ 'Backends', 'zklock', 'zklock, SQL', [qw(depth fresh try release)], command => \@sql ],
+		[ 'Backends', 'used', 'zklock, used backend', ['fresh'],
+			command => \@sql, before => q{SELECT zk_fencing_token('none')} ],
+		[ 'Backends', 'reopened', 'zklock, reopened session', ['fresh'], command => \@sql, is_reopened => 1 ],
+		[ 'Block', 'block', 'zklock, DO block', [qw(uncontended contenders)], command => \@sql ],
+		[ 'Program', 'floor', 'floor: C client, create + delete', [qw(uncontended locks fresh)], command => \@floor ],
+		[ 'Program', 'forked', 'C client in a new process', ['fresh'], command => \@floor, fresh_command => 'fork' ],
+		[ 'Program', 'spawned', 'C client in a program of its own', ['fresh'],
+			command => \@floor, fresh_command => 'spawn' ],
+		[ 'Program', 'curator', 'Curator InterProcessMutex', [ @peer, 'try' ], command => \@java ],
+		[ 'Program', 'kazoo', 'Kazoo Lock', [ @peer, 'try' ], command => \@python ],
+		[ 'Program', 'golock', 'go-zookeeper Lock', \@peer, command => [ "$bin/golock", @servers ] ],
+		[ 'Pgbench', 'advisory', 'pg_advisory_lock, dblink', \@loops, @dblink, script => \@advisory ],
+		[ 'Pgbench', 'table', 'SELECT FOR UPDATE, dblink', \@loops, @dblink, script => \@table ]);
+	return map {
+		my ($class, $name, $title, $can, %more) = @$_;
+		"Bench::$class"->new(dir => $option{dir}, name => $name, title => $title, can => $can, %more)
+	} @contestants;
 }
 
 =pod
@@ -181,9 +102,8 @@ its whole cluster down. Only home has zklock preloaded.
 
 =cut
 
-sub pairs
+sub pairs ($stage, %option)
 {
-	my ($stage, %option) = @_;
 	my %made;
 	push @{ $made{ $_->name } }, $_
 	  foreach grep { $_->can_do('release') } all($stage, %option),

@@ -19,8 +19,7 @@ the lock, but where there is no other one.
 
 package Bench::Depth;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Bench::Stats qw(percentile read_cycles hand_overs);
 use ZooKeeper qw(poll_until);
@@ -34,9 +33,8 @@ my %measured = (1 => 1, 10 => 9, 100 => 50, 1000 => 100);
 my $quiet_bytes = 10_000;
 my $quiet_time = 0.1;
 
-sub _wait_for_queue
+sub _wait_for_queue ($zk, $znode, $count)
 {
-	my ($zk, $znode, $count) = @_;
 	my $client = $zk->client;
 	poll_until
 	{
@@ -65,9 +63,8 @@ response_bytes and packets_received for each hand-over.
 
 =cut
 
-sub measure
+sub measure ($zk, $contestant, $depth)
 {
-	my ($zk, $contestant, $depth) = @_;
 	my $count = $measured{$depth};
 	my $first = $depth > 1 ? 1 : 0;
 	my @stops = ($first || (), $first + $count);

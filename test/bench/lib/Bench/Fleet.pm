@@ -15,8 +15,7 @@ cluster holds besides its own.
 
 package Bench::Fleet;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Bench::Program;
 use Bench::Stage;
@@ -47,9 +46,8 @@ between sessions and servers (route).
 
 =cut
 
-sub new
+sub new ($class, %option)
 {
-	my ($class, %option) = @_;
 	my $self = bless {%option}, $class;
 	$self->{zookeeper} = ZooKeeper->new(
 		%zookeeper,
@@ -82,9 +80,8 @@ sub new
 }
 
 # A port for each server. While it refuses, nobody else gets them: see free_port.
-sub _start_network
+sub _start_network ($self)
 {
-	my ($self) = @_;
 	my $zk = $self->{zookeeper};
 	my @ports = map { free_port() } $zk->members;
 	$self->{network_address} = join ',', map { "127.0.0.1:$_" } @ports;
@@ -111,9 +108,8 @@ So many from now on, over both clusters; all of them new, without a session.
 
 =cut
 
-sub resize
+sub resize ($self, $backends)
 {
-	my ($self, $backends) = @_;
 	$self->{each} = int($backends / 2);
 	$self->{holders} = int($backends / 4);
 	foreach my $name (@clusters)
@@ -125,18 +121,16 @@ sub resize
 	return;
 }
 
-sub _wait_for_backends
+sub _wait_for_backends ($self, $name, $count)
 {
-	my ($self, $name, $count) = @_;
 	poll_until { scalar $self->backends($name) == $count }
 	"$count backends in $name", 120;
 	return;
 }
 
 # [from, to] of the sessions of a kind.
-sub range
+sub range ($self, $kind)
 {
-	my ($self, $kind) = @_;
 	return {
 		all => [ 0, $self->{each} ],
 		holders => [ 0, $self->{holders} ],
@@ -158,9 +152,8 @@ many there are now; of sessions until now; with servers until now; failed of the
 
 =cut
 
-sub route
+sub route ($self, $way)
 {
-	my ($self, $way) = @_;
 	my $servers =
 	  $way eq 'network'
 	  ? $self->{network_address}
@@ -178,9 +171,8 @@ sub route
 	return;
 }
 
-sub network
+sub network ($self, $command)
 {
-	my ($self, $command) = @_;
 	my ($ok, @count) = split ' ', $self->{network}->ask($command);
 	my %count;
 	@count{qw(connections accepted begun failed)} = @count;
@@ -200,9 +192,8 @@ seconds; who has not answered is "late".
 
 =cut
 
-sub send
+sub send ($self, $kind, $sql, @names)
 {
-	my ($self, $kind, $sql, @names) = @_;
 	@names = @clusters unless @names;
 	my ($from, $to) = @{ $self->range($kind) };
 	foreach my $name (@names)
@@ -214,9 +205,8 @@ sub send
 	return;
 }
 
-sub collect
+sub collect ($self, $kind, $seconds, $second = undef, @names)
 {
-	my ($self, $kind, $seconds, $second, @names) = @_;
 	@names = @clusters unless @names;
 	my ($from, $to) = @{ $self->range($kind) };
 	foreach my $name (@names)
@@ -244,9 +234,8 @@ sub collect
 	return @answers;
 }
 
-sub ask_all
+sub ask_all ($self, $kind, $sql, $seconds, @names)
 {
-	my ($self, $kind, $sql, $seconds, @names) = @_;
 	$self->send($kind, $sql, @names);
 	return $self->collect($kind, $seconds, '', @names);
 }
@@ -260,16 +249,14 @@ ends without a word; restart brings it back.
 
 =cut
 
-sub close_all
+sub close_all ($self)
 {
-	my ($self) = @_;
 	$self->{crowd}{$_}->ask("close 0 $self->{size}") foreach @clusters;
 	return;
 }
 
-sub crash
+sub crash ($self, $name)
 {
-	my ($self, $name) = @_;
 	my $postmaster = $self->postmaster($name);
 	my @backends = $self->backends($name);
 	my @others = _children($postmaster);
@@ -277,9 +264,8 @@ sub crash
 	return scalar @backends;
 }
 
-sub restart
+sub restart ($self, $name)
 {
-	my ($self, $name) = @_;
 	my $cluster = $self->{cluster}{$name};
 	$self->{crowd}{$name}->kill9;
 	# It does not know that its postmaster is gone.
@@ -299,9 +285,8 @@ Process ids. Backends are those of the crowd.
 
 =cut
 
-sub postmaster
+sub postmaster ($self, $name)
 {
-	my ($self, $name) = @_;
 	my $file = $self->{cluster}{$name}->data_dir . '/postmaster.pid';
 	open my $in, '<', $file or die "could not read $file: $!";
 	my $pid = readline $in;
@@ -309,9 +294,8 @@ sub postmaster
 	return $pid;
 }
 
-sub _children
+sub _children ($pid)
 {
-	my ($pid) = @_;
 	my @children;
 	foreach my $file (glob "/proc/$pid/task/*/children")
 	{
@@ -321,24 +305,21 @@ sub _children
 	return @children;
 }
 
-sub _title
+sub _title ($pid)
 {
-	my ($pid) = @_;
 	open my $in, '<', "/proc/$pid/cmdline" or return '';
 	return readline($in) // '';
 }
 
-sub backends
+sub backends ($self, $name)
 {
-	my ($self, $name) = @_;
 	return grep { _title($_) =~ /postgres \[local\]/ }
 	  _children($self->postmaster($name));
 }
 
 # A program is a child of its backend.
-sub programs
+sub programs ($self, $name)
 {
-	my ($self, $name) = @_;
 	return map { _children($_) } $self->backends($name);
 }
 
@@ -355,9 +336,8 @@ server what it has resident, and its heap after a full collection.
 
 =cut
 
-sub _field
+sub _field ($file, @fields)
 {
-	my ($file, @fields) = @_;
 	open my $in, '<', $file or return 0;
 	my $sum = 0;
 	my $wanted = join '|', @fields;
@@ -368,25 +348,22 @@ sub _field
 	return $sum;
 }
 
-sub _mean
+sub _mean (@values)
 {
-	my (@values) = @_;
 	return @values ? sum0(@values) / @values : 0;
 }
 
 # Live data, after a full collection; 0 without a JDK.
-sub _heap_kb
+sub _heap_kb ($pid)
 {
-	my ($pid) = @_;
 	system("jcmd $pid GC.run >/dev/null 2>&1");
 	my $info = qx(jcmd $pid GC.heap_info 2>/dev/null);
 	return $info =~ /used (\d+)K/ ? $1 : 0;
 }
 
 # Of all there are, by kind.
-sub _processes
+sub _processes ($self)
 {
-	my ($self) = @_;
 	my @backends = map { $self->backends($_) } @clusters;
 	return (
 		backends => \@backends,
@@ -395,9 +372,8 @@ sub _processes
 		  [ map { $self->{zookeeper}->pid($_) } $self->{zookeeper}->running ]);
 }
 
-sub memory
+sub memory ($self)
 {
-	my ($self) = @_;
 	my %pids = $self->_processes;
 	return {
 		backend => _mean(map {
@@ -414,17 +390,15 @@ sub memory
 }
 
 # In seconds. Of processes with one thread the scheduler knows it exactly.
-sub _cpu_of_one
+sub _cpu_of_one ($pid)
 {
-	my ($pid) = @_;
 	open my $in, '<', "/proc/$pid/schedstat" or return 0;
 	my ($ns) = split ' ', readline($in) // '';
 	return ($ns // 0) / 1e9;
 }
 
-sub _cpu_of_all
+sub _cpu_of_all ($pid)
 {
-	my ($pid) = @_;
 	open my $in, '<', "/proc/$pid/stat" or return 0;
 	my $line = readline $in // return 0;
 	$line =~ s/.*\) //s;
@@ -432,9 +406,8 @@ sub _cpu_of_all
 	return ($fields[11] + $fields[12]) / 100;
 }
 
-sub cpu
+sub cpu ($self)
 {
-	my ($self) = @_;
 	my %pids = $self->_processes;
 	return {
 		backends => sum0(map { _cpu_of_one($_) } @{ $pids{backends} }),
@@ -452,9 +425,8 @@ sub descriptors
 	return $open;
 }
 
-sub threads
+sub threads ($self)
 {
-	my ($self) = @_;
 	my @servers =
 	  map { $self->{zookeeper}->pid($_) } $self->{zookeeper}->running;
 	return {
@@ -472,9 +444,8 @@ sub threads
 
 =cut
 
-sub owners
+sub owners ($self)
 {
-	my ($self) = @_;
 	return { map { @$_ } $self->{zookeeper}->ephemerals($root) };
 }
 
@@ -488,9 +459,8 @@ members. Of two connections the later one counts: the end of the other is on its
 
 =cut
 
-sub served
+sub served ($self)
 {
-	my ($self) = @_;
 	my %served;
 	foreach my $id ($self->{zookeeper}->running)
 	{

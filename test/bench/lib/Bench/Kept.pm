@@ -14,8 +14,7 @@ the same database, and what they cost where somebody does.
 
 package Bench::Kept;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Bench::Backends;
 use Bench::Loops;
@@ -65,9 +64,8 @@ stop ends what it has started.
 
 =cut
 
-sub new
+sub new ($class, $zk, $stage, $curator, %option)
 {
-	my ($class, $zk, $stage, $curator, %option) = @_;
 	my $self = bless {
 		zookeeper => $zk,
 		stage => $stage,
@@ -91,9 +89,8 @@ SQL
 	return $self;
 }
 
-sub _backends
+sub _backends ($self, $cluster = undef, $settings = undef)
 {
-	my ($self, $cluster, $settings) = @_;
 	return Bench::Backends->new(
 		dir => $self->{dir},
 		name => 'zklock',
@@ -105,9 +102,8 @@ sub _backends
 		]);
 }
 
-sub stop
+sub stop ($self)
 {
-	my ($self) = @_;
 	$self->{$_}->stop foreach keys %settings, 'waiter';
 	return;
 }
@@ -122,109 +118,49 @@ says of what is done in no time.
 
 =cut
 
-sub parts
+sub parts ($self)
 {
-	my ($self) = @_;
 	my %title = (
 		kept => 'zklock, kept',
 		off => 'zklock, not kept',
 		local => 'pg_advisory_lock',
 		none => 'no lock');
-	my $party = sub {
-		my ($name, $measure) = @_;
-		return [ $name, $title{$name}, $measure ];
-	};
-	my $scripts = sub {
-		my ($lock, %script) = @_;
+	my $parties = sub ($measure, @names) {
 		return map {
 			my $name = $_;
-			$party->($name,
-				sub { return $self->_pgbench($name, $lock, 1, $script{$name}) });
-		} sort keys %script;
+			[ $name, $title{$name} // $name, sub { return $measure->($name) } ]
+		} @names;
 	};
+	my $scripts = sub ($lock, %script) {
+		return $parties->(sub ($name) { $self->_pgbench($name, $lock, 1, $script{$name}) }, sort keys %script);
+	};
+	my %transaction = map { $_ => [ 'BEGIN;', "SELECT $call{$_};", $update, 'COMMIT;' ] } keys %call;
+	my @curator = ('curator', $self->{curator}->title,
+		sub { return $self->_loop($self->{curator}, 'uncontended', 1) });
+	my @waits = map { my $who = $_; map { "$who, $_" } qw(free handed kept) } qw(zklock curator);
 	return (
-		[
-			'block',
-			2,
-			(map {
-				my $name = $_;
-				$party->($name, sub { return $self->_block($name) });
-			} sort keys %block),
-			[
-				'curator',
-				$self->{curator}->title,
-				sub { return $self->_loop($self->{curator}, 'uncontended', 1) }
-			]
-		],
+		[ 'block', 2, $parties->(sub ($name) { $self->_block($name) }, sort keys %block), \@curator ],
 		[ 'statements', 1, $scripts->('prepared', %statements) ],
-		[
-			'transaction',
-			1,
-			$scripts->(
-				'row',
-				map {
-					$_ => [ 'BEGIN;', "SELECT $call{$_};", $update, 'COMMIT;' ]
-				} keys %call)
-		],
-		[
-			'function',
-			4,
-			map {
-				my $name = $_;
-				$party->($name, sub { return $self->_function($name) });
-			} sort keys %call
-		],
+		[ 'transaction', 1, $scripts->('row', %transaction) ],
+		[ 'function', 4, $parties->(sub ($name) { $self->_function($name) }, sort keys %call) ],
 		(map {
 			my $sessions = $_;
-			[
-				"$sessions contenders",
-				1,
-				map {
-					my $name = $_;
-					$party->($name,
-						sub {
-							return $self->_pgbench($name, 'contended',
-								$sessions, $statements{kept});
-						})
-				} qw(kept off)
-			]
-		} (2, 8, 32)),
+			[ "$sessions contenders", 1, $parties->(sub ($name) {
+					$self->_pgbench($name, 'contended', $sessions, $statements{kept})
+				}, qw(kept off)) ]
+		} 2, 8, 32),
 		(map {
 			my $order = $_;
-			[
-				"turns, $order",
-				1,
-				map {
-					my $name = $_;
-					$party->($name,
-						sub {
-							return $self->_loop($self->{$name},
-								"turns-$name-$order", 8, order => $order);
-						})
-				} qw(kept off)
-			]
+			[ "turns, $order", 1, $parties->(sub ($name) {
+					$self->_loop($self->{$name}, "turns-$name-$order", 8, order => $order)
+				}, qw(kept off)) ]
 		} qw(next random)),
-		[
-			'wait',
-			4,
-			map {
-				my $who = $_;
-				map {
-					my $state = $_;
-					[
-						"$who, $state",
-						"$who, $state",
-						sub { return $self->_wait($who, $state) }
-					]
-				} qw(free handed kept)
-			} qw(zklock curator)
-		]);
+		[ 'wait', 4, $parties->(sub ($name) { $self->_wait(split /, /, $name) }, @waits) ]);
 }
 
 # Without recording each cycle: that would take as long as the cycle.
-sub _block
+sub _block ($self, $name)
 {
-	my ($self, $name) = @_;
 	my $body = join ' ', map { "PERFORM $_;" } @{ $block{$name} };
 	my $packets = $self->{zookeeper}->packets_received;
 	my $file = $self->{kept}->time_query(0, $blocks, '',
@@ -238,9 +174,8 @@ sub _block
 }
 
 # Transactions of one statement that update a row, with that call before it.
-sub _function
+sub _function ($self, $name)
 {
-	my ($self, $name) = @_;
 	my $file = $self->{kept}->time_query(0, $transactions, '',
 		"SELECT count_$name()", '');
 	my @times = waits(@{ read_cycles($file) });
@@ -250,9 +185,8 @@ sub _function
 		rate => 1_000_000 * @times / sum(@times) };
 }
 
-sub _loop
+sub _loop ($self, $contestant, $lock, $sessions = undef, %arg)
 {
-	my ($self, $contestant, $lock, $sessions, %arg) = @_;
 	my $seen = Bench::Loops::measure(
 		$self->{zookeeper}, $contestant,
 		sessions => $sessions,
@@ -263,9 +197,8 @@ sub _loop
 	return $seen;
 }
 
-sub _pgbench
+sub _pgbench ($self, $name, $lock, $sessions, $script)
 {
-	my ($self, $name, $lock, $sessions, $script) = @_;
 	my $contestant = Bench::Pgbench->new(
 		dir => $self->{dir},
 		name => $name,
@@ -332,9 +265,8 @@ sub _wait
 }
 
 # Are the locks as the measurement wants them?
-sub _check_state
+sub _check_state ($holder, $client, $state, $last)
 {
-	my ($holder, $client, $state, $last) = @_;
 	my %count = (free => 0, handed => $given, kept => $given);
 	my $word = $state eq 'kept' ? 'kept' : 'held';
 	my $seen = $holder->query(0,

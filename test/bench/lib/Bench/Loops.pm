@@ -15,8 +15,7 @@ window counts.
 
 package Bench::Loops;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Bench::Stats qw(percentile read_cycles waits cycle_times fifo_share);
 use Time::HiRes qw(time sleep);
@@ -29,9 +28,8 @@ my $lead_out = 0.05;
 
 my @counters = qw(packets_received packets_sent response_bytes);
 
-sub counters
+sub counters ($zk)
 {
-	my ($zk) = @_;
 	my %value = map { $_ => $zk->counter($_) } grep { !/^packets_r/ } @counters;
 	$value{packets_received} = $zk->packets_received;
 	# Of the log; each server has its own, and flushes it for every change.
@@ -54,9 +52,8 @@ window. Then the measurement is repeated, but not for ever.
 
 my $attempts = 5;
 
-sub measure
+sub measure ($zk, $contestant, %arg)
 {
-	my ($zk, $contestant, %arg) = @_;
 	foreach (1 .. $attempts)
 	{
 		my $seen = _measure_once($zk, $contestant, %arg);
@@ -65,9 +62,8 @@ sub measure
 	die $contestant->name . " did nothing in $arg{window} s\n";
 }
 
-sub _measure_once
+sub _measure_once ($zk, $contestant, %arg)
 {
-	my ($zk, $contestant, %arg) = @_;
 	my $lead = $lead_in + $lead_in_each * $arg{sessions};
 	$contestant->start_loop(
 		locks => 1,

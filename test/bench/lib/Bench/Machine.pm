@@ -9,39 +9,34 @@ Bench::Machine - where and with what the benchmark ran
 
 package Bench::Machine;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Bench::Stats qw(median);
 use IO::Handle;
 use POSIX qw(strftime uname);
 use Time::HiRes qw(time);
 
-sub _first_line
+sub _first_line ($command)
 {
-	my ($command) = @_;
 	my ($line) = split /\n/, qx($command 2>&1);
 	return $line // '?';
 }
 
-sub _package
+sub _package ($name)
 {
-	my ($name) = @_;
 	return _first_line("dpkg-query -W -f='\${Version}' $name");
 }
 
-sub _field
+sub _field ($file, $pattern)
 {
-	my ($file, $pattern) = @_;
 	open my $in, '<', $file or return '?';
 	my @found = grep { defined } map { /$pattern/ ? $1 : undef } readline $in;
 	return wantarray ? @found : $found[0] // '?';
 }
 
 # What a write that must last costs here, in microseconds.
-sub _fsync
+sub _fsync ($dir)
 {
-	my ($dir) = @_;
 	my @times;
 	open my $file, '>', "$dir/fsync" or die "could not write $dir/fsync: $!";
 	foreach (1 .. 200)
@@ -64,9 +59,8 @@ A list of [what, value]. The time of fsync is measured in the directory.
 
 =cut
 
-sub describe
+sub describe ($dir)
 {
-	my ($dir) = @_;
 	my @cpus = _field('/proc/cpuinfo', qr/^model name\s*: (.*)/);
 	my $memory = _field('/proc/meminfo', qr/^MemTotal:\s+(\d+)/);
 	my $system = _field('/etc/os-release', qr/^PRETTY_NAME="(.*)"/);

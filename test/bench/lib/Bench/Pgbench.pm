@@ -16,8 +16,7 @@ the grants were.
 
 package Bench::Pgbench;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Carp;
 use POSIX qw(ceil);
@@ -44,15 +43,13 @@ once by each client. root is where the locks are, if they are in ZooKeeper.
 sub lock { return "bench-$_[1]"; }
 sub knows_grants { return 0; }
 
-sub znode
+sub znode ($self, $name)
 {
-	my ($self, $name) = @_;
 	return $self->{root} && "$self->{root}/" . $self->lock($name);
 }
 
-sub _script
+sub _script ($self, %loop)
 {
-	my ($self, %loop) = @_;
 	my $lock = $self->lock($loop{lock});
 	my $expression = "'$lock'";
 	my @lines;
@@ -70,9 +67,8 @@ sub _script
 	return @lines;
 }
 
-sub start_loop
+sub start_loop ($self, %loop)
 {
-	my ($self, %loop) = @_;
 	my $base = "$self->{dir}/$self->{name}";
 	unlink glob "$base.log.*";
 	open my $script, '>', "$base.sql" or die "could not write $base.sql: $!";
@@ -111,9 +107,8 @@ sub start_loop
 	return;
 }
 
-sub finish_loop
+sub finish_loop ($self)
 {
-	my ($self) = @_;
 	my $base = "$self->{dir}/$self->{name}";
 	waitpid $self->{pid}, 0;
 	$self->{pid} = undef;

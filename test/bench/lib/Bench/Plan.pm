@@ -14,8 +14,7 @@ workload are over before the next begins.
 
 package Bench::Plan;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Bench::Commits;
 use Bench::Contestants;
@@ -26,25 +25,12 @@ use Bench::Sessions;
 use Bench::Stage;
 use Bench::Stats qw(percentile);
 
-# The workloads in their order, and how each is run. After those that follow one
+# The workloads in their order, each run by the method of its name. After those that follow one
 # another so closely that the contestants stay warm come those that need a quiet
 # server. "depth" leaves a thousand sessions behind.
 my @warm = qw(uncontended contenders locks kept depth);
 my @quiet = qw(fresh try release commit guard memory);
 my @workloads = (@warm, @quiet);
-my %does = (
-	uncontended => \&_uncontended,
-	contenders => \&_contenders,
-	locks => \&_locks,
-	kept => \&_kept,
-	depth => \&_depth,
-	fresh => \&_fresh,
-	try => \&_try,
-	release => \&_release,
-	commit => \&_commit,
-	guard => \&_guard,
-	memory => \&_memory);
-
 # What a quick run and the lesser variants are content with.
 my @main = qw(uncontended contenders);
 
@@ -99,9 +85,8 @@ Empty words and 0 mean what is usual.
 
 =cut
 
-sub new
+sub new ($class, %option)
 {
-	my ($class, %option) = @_;
 	my $self = bless { %option, %{ $option{quick} ? \%quick : \%full } },
 	  $class;
 	my @asked = split ' ', $option{only};
@@ -113,7 +98,7 @@ sub new
 	foreach my $word (@asked)
 	{
 		die "no such workload: $word (there are: @workloads)\n"
-		  unless $does{$word};
+		  unless grep { $_ eq $word } @workloads;
 	}
 	foreach my $word (@variants)
 	{
@@ -133,9 +118,8 @@ How the run was started, for the report.
 
 =cut
 
-sub words
+sub words ($self)
 {
-	my ($self) = @_;
 	return {
 		quick => $self->{quick} ? 1 : 0,
 		window => $self->{window},
@@ -151,9 +135,8 @@ a list of what was seen, one element a round.
 
 =cut
 
-sub run
+sub run ($self, $variant, $stage, $say, %option)
 {
-	my ($self, $variant, $stage, $say, %option) = @_;
 	my %usual = map { $_ => 1 }
 	  $self->{quick} || $variant ne 'sync' ? @main : @workloads;
 	my $wanted = $self->{only} || \%usual;
@@ -168,21 +151,26 @@ sub run
 	my %result;
 	my @now = grep { $wanted->{$_} } @warm;
 	$self->_warm_up if @now;
-	$result{$_} = $does{$_}->($self) foreach @now;
+	$result{$_} = $self->_run($_) foreach @now;
 
 	@now = grep { $wanted->{$_} } @quiet;
 	$_->stop foreach @{ $self->{contestants} };
 	$stage->wait_quiet if @now;
-	$result{$_} = $does{$_}->($self) foreach @now;
+	$result{$_} = $self->_run($_) foreach @now;
 	$_->stop foreach @{ $self->{contestants} };
 	return \%result;
 }
 
+sub _run ($self, $workload)
+{
+	my $method = "_$workload";
+	return $self->$method;
+}
+
 # Everything runs once before anything counts: server and contestants compile
 # themselves as they go, and that takes some seconds.
-sub _warm_up
+sub _warm_up ($self)
 {
-	my ($self) = @_;
 	$self->{say}->('warming up');
 	foreach my $contestant (@{ $self->{contestants} })
 	{
@@ -199,9 +187,8 @@ sub _warm_up
 	return;
 }
 
-sub _rounds_of
+sub _rounds_of ($self, $workload, $parameter = undef)
 {
-	my ($self, $workload, $parameter) = @_;
 	my $rounds = $self->{rounds}{$workload};
 	$rounds = $rounds->{$parameter} if ref $rounds;
 	# Targets are about the first variant.
@@ -212,9 +199,8 @@ sub _rounds_of
 # So many rounds of one measurement each: {name} is a list of what was seen. Who
 # begins changes, lest somebody always comes after the same neighbour. The
 # parties are [name, title, what measures].
-sub _take_turns
+sub _take_turns ($self, $rounds, $title, @parties)
 {
-	my ($self, $rounds, $title, @parties) = @_;
 	my %result;
 	foreach my $round (1 .. $rounds)
 	{
@@ -232,9 +218,8 @@ sub _take_turns
 	return \%result;
 }
 
-sub _figures
+sub _figures ($seen)
 {
-	my ($seen) = @_;
 	my @shown = (
 		[ p50 => '%8.0f' ],
 		[ rate => '%7.0f /s' ],
@@ -244,26 +229,22 @@ sub _figures
 	  grep { defined $seen->{ $_->[0] } } @shown;
 }
 
-sub _those_who_can
+sub _those_who_can ($self, $workload)
 {
-	my ($self, $workload) = @_;
 	return grep { $_->can_do($workload) } @{ $self->{contestants} };
 }
 
 # Turns of all who can do the workload.
-sub _contest
+sub _contest ($self, $workload, $parameter, $title, $measure)
 {
-	my ($self, $workload, $parameter, $title, $measure) = @_;
-	return $self->_take_turns(
-		$self->_rounds_of($workload, $parameter),
-		$title,
-		map {
-			my $contestant = $_;
-			[
-				$contestant->name, $contestant->title,
-				sub { return $measure->($contestant) }
-			]
-		} $self->_those_who_can($workload));
+	return $self->_take_turns($self->_rounds_of($workload, $parameter), $title,
+		map { _party($_->name, $_->title, $measure, $_) } $self->_those_who_can($workload));
+}
+
+# What measures is given more than its name.
+sub _party ($name, $title, $measure, @more)
+{
+	return [ $name, $title, sub { return $measure->(@more) } ];
 }
 
 sub _loops
@@ -287,45 +268,28 @@ sub _loops
 	return $result;
 }
 
-sub _uncontended
+sub _uncontended ($self)
 {
-	my ($self) = @_;
-	return {
-		1 => $self->_loops(
-			'uncontended', 1, 'uncontended',
-			sessions => 1,
-			lock => 'uncontended') };
+	my $title = 'uncontended';
+	return { 1 => $self->_loops($title, 1, $title, sessions => 1, lock => $title) };
 }
 
-sub _contenders
+sub _contenders ($self)
 {
-	my ($self) = @_;
-	return {
-		map {
-			$_ => $self->_loops(
-				'contenders', $_, "$_ contenders",
-				sessions => $_,
-				lock => 'contended')
+	return { map {
+			$_ => $self->_loops('contenders', $_, "$_ contenders", sessions => $_, lock => 'contended')
 		} (2, 8, 32) };
 }
 
-sub _locks
+sub _locks ($self)
 {
-	my ($self) = @_;
-	$_->make_locks($self->{zookeeper}, 'many', 1000)
-	  foreach $self->_those_who_can('locks');
-	return {
-		1000 => $self->_loops(
-			'locks', 1000, '1,000 locks',
-			sessions => 8,
-			locks => 1000,
-			lock => 'many') };
+	$_->make_locks($self->{zookeeper}, 'many', 1000) foreach $self->_those_who_can('locks');
+	return { 1000 => $self->_loops('locks', 1000, '1,000 locks', sessions => 8, locks => 1000, lock => 'many') };
 }
 
 # {what is measured}
-sub _kept
+sub _kept ($self)
 {
-	my ($self) = @_;
 	my ($curator) =
 	  grep { $_->name eq 'curator' } @{ $self->{contestants} };
 	my $kept = Bench::Kept->new(
@@ -344,19 +308,15 @@ sub _kept
 	return \%result;
 }
 
-sub _depth
+sub _depth ($self)
 {
-	my ($self) = @_;
-	return {
-		map {
-			my $depth = $_;
-			$depth => $self->_contest(
-				'depth', $depth, "depth $depth",
-				sub {
-					return Bench::Depth::measure($self->{zookeeper}, $_[0],
-						$depth);
-				})
-		} (1, 10, 100, 1000) };
+	my %result;
+	foreach my $depth (1, 10, 100, 1000)
+	{
+		$result{$depth} = $self->_contest('depth', $depth, "depth $depth",
+			sub ($who) { return Bench::Depth::measure($self->{zookeeper}, $who, $depth) });
+	}
+	return \%result;
 }
 
 # Once without counting: their programs are new. The locks' znodes stay: a session
@@ -391,38 +351,26 @@ sub _try
 	return { 1 => $self->_contest('try', 1, 'try in vain', $measure) };
 }
 
-sub _release
+sub _release ($self)
 {
-	my ($self) = @_;
 	my %result;
 	foreach my $how (qw(leave kill))
 	{
-		$result{$how} = $self->_take_turns(
-			$self->_rounds_of('release', $how),
-			"holder: $how",
-			map {
-				my $pair = $_;
-				[
-					$pair->{name},
-					$pair->{title},
-					sub {
-						my $seen = Bench::Sessions::release(
-							$self->{zookeeper}, @{$pair}{qw(holder waiter)},
-							$how);
-						$self->{stage}->wait_up;
-						return $seen;
-					}
-				]
-			} Bench::Contestants::pairs(
-				$self->{stage}, %{ $self->{option} },
-				session_timeout_ms => $release_timeout_ms));
+		my $measure = sub ($pair) {
+			my $seen = Bench::Sessions::release($self->{zookeeper}, @{$pair}{qw(holder waiter)}, $how);
+			$self->{stage}->wait_up;
+			return $seen;
+		};
+		my @pairs = Bench::Contestants::pairs($self->{stage}, %{ $self->{option} },
+			session_timeout_ms => $release_timeout_ms);
+		$result{$how} = $self->_take_turns($self->_rounds_of('release', $how), "holder: $how",
+			map { _party(@{$_}{qw(name title)}, $measure, $_) } @pairs);
 	}
 	return \%result;
 }
 
-sub _backends
+sub _backends ($self)
 {
-	my ($self) = @_;
 	my ($backends) =
 	  grep { $_->name eq 'zklock' && $_->isa('Bench::Backends') }
 	  @{ $self->{contestants} };
@@ -430,24 +378,16 @@ sub _backends
 }
 
 # {with or without a write}{number of locks}
-sub _commit
+sub _commit ($self)
 {
-	my ($self) = @_;
 	my $backends = $self->_backends;
 	my %result;
 	foreach my $writes (0, 1)
 	{
-		my @parties = map {
-			my $locks = $_;
-			[
-				$locks,
-				"$locks locks" . ($writes ? ', 1 row' : ''),
-				sub {
-					return Bench::Commits::commit($backends, $locks, $writes,
-						$count{commit});
-				}
-			]
-		} (1, 10, 100);
+		my $measure = sub ($locks) {
+			return Bench::Commits::commit($backends, $locks, $writes, $count{commit});
+		};
+		my @parties = map { _party($_, "$_ locks" . ($writes ? ', 1 row' : ''), $measure, $_) } 1, 10, 100;
 		$_->[2]->() foreach @parties;
 		$result{ $writes ? 'write' : 'read' } =
 		  $self->_take_turns($self->_rounds_of('commit'), 'commit', @parties);
@@ -455,27 +395,18 @@ sub _commit
 	return \%result;
 }
 
-sub _guard
+sub _guard ($self)
 {
-	my ($self) = @_;
 	my $backends = $self->_backends;
-	my @parties = map {
-		my $level = $_;
-		[
-			$level, $level,
-			sub {
-				return Bench::Commits::guard($backends, $level, $count{guard});
-			}
-		]
-	} ('no lock', qw(off lease quorum));
+	my $measure = sub ($level) { return Bench::Commits::guard($backends, $level, $count{guard}) };
+	my @parties = map { _party($_, $_, $measure, $_) } 'no lock', qw(off lease quorum);
 	$_->[2]->() foreach @parties;
 	return { 1 =>
 		  $self->_take_turns($self->_rounds_of('guard'), 'guard', @parties) };
 }
 
-sub _memory
+sub _memory ($self)
 {
-	my ($self) = @_;
 	my $backends = $self->_backends;
 	$backends->close_from(0);
 	return { 1 => $self->_take_turns(

@@ -9,8 +9,7 @@ Bench::Plots - the results as curves, drawn by gnuplot
 
 package Bench::Plots;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Bench::Stage;
 use Bench::Stats qw(median);
@@ -33,9 +32,8 @@ my %line = (
 	open => [ 'all open a session at once', '#27ae60' ]);
 my @order = qw(zklock block unloaded floor curator kazoo golock);
 
-sub _gnuplot
+sub _gnuplot (@commands)
 {
-	my (@commands) = @_;
 	open my $gnuplot, '|-', 'gnuplot' or die "could not run gnuplot: $!";
 	print $gnuplot map { "$_\n" } @commands;
 	close $gnuplot or die "gnuplot failed\n";
@@ -43,9 +41,8 @@ sub _gnuplot
 }
 
 # Curves are [name, [x, y], ...].
-sub _draw
+sub _draw ($file, $settings, @curves)
 {
-	my ($file, $settings, @curves) = @_;
 	return unless @curves;
 	my (@blocks, @plots);
 	foreach my $curve (@curves)
@@ -70,9 +67,8 @@ sub _draw
 }
 
 # One curve for each contestant: x is the parameter, y a median.
-sub _curves
+sub _curves ($results, $key, $factor)
 {
-	my ($results, $key, $factor) = @_;
 	my @parameters = sort { $a <=> $b } keys %$results;
 	my @curves;
 	foreach my $name (@order)
@@ -92,9 +88,8 @@ sub _curves
 	return @curves;
 }
 
-sub _distribution
+sub _distribution ($results)
 {
-	my ($results) = @_;
 	return map {
 		my $quantiles = $results->{$_}[0]{quantiles};
 		[ $_, map { [ $quantiles->[$_] / 1000, $_ / 2 ] } keys @$quantiles ];
@@ -110,9 +105,8 @@ drawn.
 
 =cut
 
-sub draw
+sub draw ($dir, $results)
 {
-	my ($dir, $results) = @_;
 	my ($variant) =
 	  grep { $results->{variants}{$_} } @Bench::Stage::variants;
 	my $seen = $results->{variants}{$variant};
@@ -175,9 +169,8 @@ number.
 
 =cut
 
-sub draw_scale
+sub draw_scale ($dir, $results)
 {
-	my ($dir, $results) = @_;
 	my @sizes = sort { $a <=> $b } keys %{ $results->{sizes} };
 	my @curves;
 	foreach my $step (@{ $results->{storms} }, 'open')

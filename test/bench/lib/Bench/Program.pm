@@ -15,8 +15,7 @@ input: see README.md.
 
 package Bench::Program;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Carp;
 use IPC::Open2;
@@ -30,9 +29,8 @@ my @programs;
 
 =cut
 
-sub new
+sub new ($class, %option)
 {
-	my ($class, %option) = @_;
 	my $self = bless { owner => $$, %option }, $class;
 	$self->{can} = { map { $_ => 1 } @{ $option{can} } };
 	push @programs, $self;
@@ -89,9 +87,8 @@ other.
 
 =cut
 
-sub make_locks
+sub make_locks ($self, $zk, $name, $count)
 {
-	my ($self, $zk, $name, $count) = @_;
 	my $znode = $self->znode($name) or return;
 	my $client = $zk->client;
 	$client->create_path("$znode-0");
@@ -113,9 +110,8 @@ Standard input that ends is the program's order to end.
 
 =cut
 
-sub start
+sub start ($self)
 {
-	my ($self) = @_;
 	my ($from, $to);
 	$self->{pid} =
 	  open2($from, $to, 'setpriv', '--pdeathsig', 'KILL',
@@ -124,9 +120,8 @@ sub start
 	return $self;
 }
 
-sub stop
+sub stop ($self)
 {
-	my ($self) = @_;
 	return unless $self->{pid};
 	close $self->{to};
 	my $ended = eval {
@@ -142,9 +137,8 @@ sub stop
 	return;
 }
 
-sub kill9
+sub kill9 ($self)
 {
-	my ($self) = @_;
 	kill 'KILL', $self->{pid};
 	waitpid $self->{pid}, 0;
 	$self->{pid} = undef;
@@ -159,9 +153,8 @@ Sends a command; waits for its answer, a line; both.
 
 =cut
 
-sub order
+sub order ($self, @lines)
 {
-	my ($self, @lines) = @_;
 	$self->start unless $self->{pid};
 	my $to = $self->{to};
 	print $to map { "$_\n" } @lines;
@@ -169,18 +162,16 @@ sub order
 	return;
 }
 
-sub answer
+sub answer ($self)
 {
-	my ($self) = @_;
 	my $line = readline $self->{from};
 	croak "$self->{name} ended by itself; see the log" unless defined $line;
 	chomp $line;
 	return $line;
 }
 
-sub ask
+sub ask ($self, @lines)
 {
-	my ($self, @lines) = @_;
 	$self->order(@lines);
 	return $self->answer;
 }
@@ -194,18 +185,16 @@ locks) again and again. finish_loop returns the file of cycles.
 
 =cut
 
-sub start_loop
+sub start_loop ($self, %loop)
 {
-	my ($self, %loop) = @_;
 	$self->{file} = "$self->{dir}/$self->{name}.cycles";
 	$self->order(join ' ', 'loop', @loop{qw(sessions seconds locks)},
 		$self->lock($loop{lock}), $self->{file});
 	return;
 }
 
-sub finish_loop
+sub finish_loop ($self)
 {
-	my ($self) = @_;
 	$self->answer;
 	return $self->{file};
 }
@@ -221,9 +210,8 @@ release it; returns the file of cycles.
 
 =cut
 
-sub start_queue
+sub start_queue ($self, $depth, $stops, $lock)
 {
-	my ($self, $depth, $stops, $lock) = @_;
 	$self->{file} = "$self->{dir}/$self->{name}.cycles";
 	$self->ask(join ' ', 'queue', $depth, $stops, $self->lock($lock),
 		$self->{file});
@@ -232,9 +220,8 @@ sub start_queue
 
 sub let_go { $_[0]->ask('go'); return; }
 
-sub drain
+sub drain ($self)
 {
-	my ($self) = @_;
 	$self->ask('drain');
 	return $self->{file};
 }
@@ -248,9 +235,8 @@ begins before the session.
 
 =cut
 
-sub fresh
+sub fresh ($self, $count, $lock)
 {
-	my ($self, $count, $lock) = @_;
 	my $file = "$self->{dir}/$self->{name}.cycles";
 	$self->ask(join ' ', $self->{fresh_command} || 'fresh',
 		$count, $self->lock($lock), $file);
@@ -266,9 +252,8 @@ file of cycles.
 
 =cut
 
-sub start_try
+sub start_try ($self, $count, $lock)
 {
-	my ($self, $count, $lock) = @_;
 	$self->{file} = "$self->{dir}/$self->{name}.cycles";
 	$self->ask(join ' ', 'try', $count, $self->lock($lock), $self->{file});
 	return;
@@ -276,9 +261,8 @@ sub start_try
 
 sub try_in_vain { $_[0]->ask('go'); return; }
 
-sub finish_try
+sub finish_try ($self)
 {
-	my ($self) = @_;
 	$self->ask('done');
 	return $self->{file};
 }
@@ -292,16 +276,14 @@ in microseconds, and the process whose death releases it.
 
 =cut
 
-sub start_take
+sub start_take ($self, $lock)
 {
-	my ($self, $lock) = @_;
 	$self->order('take ' . $self->lock($lock));
 	return;
 }
 
-sub taken
+sub taken ($self)
 {
-	my ($self) = @_;
 	my ($ok, @granted) = split ' ', $self->answer;
 	return @granted;
 }

@@ -9,8 +9,7 @@ Bench::Report - the results as Markdown
 
 package Bench::Report;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Bench::Stage;
 use Bench::Stats qw(median percentile);
@@ -45,9 +44,8 @@ my %title = (
 
 # Columns: [head, format, value of a contestant's rounds among all]. ----------
 
-sub _middle
+sub _middle ($head, $format, $key, $factor = undef)
 {
-	my ($head, $format, $key, $factor) = @_;
 	return [
 		$head, $format,
 		sub {
@@ -59,9 +57,8 @@ sub _middle
 
 # The median of the rounds' ratios, each to what the other showed in the same
 # round.
-sub _against
+sub _against ($head, $other, $key)
 {
-	my ($head, $other, $key) = @_;
 	return [
 		$head, '%.2f',
 		sub {
@@ -87,9 +84,9 @@ my @cost = (
 	_middle('flushes', '%.2f', 'flushes'),
 	_middle('bytes from server', '%.0f', 'response_bytes'));
 
+my @percentiles = (_middle('p50, us', '%.0f', 'p50'), _middle('p95, us', '%.0f', 'p95'));
 my @uncontended = (
-	_middle('p50, us', '%.0f', 'p50'),
-	_middle('p95, us', '%.0f', 'p95'),
+	@percentiles,
 	_against('/ floor', 'floor', 'p50'),
 	_against('/ Curator', 'curator', 'p50'),
 	_middle('cycles/s', '%.0f', 'rate'),
@@ -106,8 +103,7 @@ my @locks = (
 	_middle('cycles/s', '%.0f', 'rate'),
 	_against('/ floor', 'floor', 'rate'),
 	_against('/ Curator', 'curator', 'rate'),
-	_middle('p50, us', '%.0f', 'p50'),
-	_middle('p95, us', '%.0f', 'p95'),
+	@percentiles,
 	@cost);
 my @kept_block = (
 	_middle('cycle, us', '%.2f', 'p50'),
@@ -116,8 +112,7 @@ my @kept_block = (
 	_against('cycles/s / Curator', 'curator', 'rate'),
 	_middle('requests for 1,000', '%.3f', 'requests_1000'));
 my @kept_script = (
-	_middle('p50, us', '%.0f', 'p50'),
-	_middle('p95, us', '%.0f', 'p95'),
+	@percentiles,
 	_middle('per second', '%.0f', 'rate'),
 	_against('/ pg_advisory_lock', 'local', 'p50'),
 	_against('per second / no lock', 'none', 'rate'),
@@ -137,26 +132,22 @@ my @depth = (
 	_against('/ Curator', 'curator', 'p50'),
 	@cost);
 my @fresh = (
-	_middle('p50, us', '%.0f', 'p50'),
-	_middle('p95, us', '%.0f', 'p95'),
+	@percentiles,
 	_against('/ new process', 'forked', 'p50'),
 	_against('/ new program', 'spawned', 'p50'),
 	_against('/ floor', 'floor', 'p50'),
 	_against('/ Curator', 'curator', 'p50'));
 my @try = (
-	_middle('p50, us', '%.0f', 'p50'),
-	_middle('p95, us', '%.0f', 'p95'),
+	@percentiles,
 	_against('/ Curator', 'curator', 'p50'),
 	_middle('requests', '%.2f', 'packets_received'),
 	_middle('writes', '%.2f', 'writes'));
 my @release = (_middle('p50, ms', '%.1f', 'p50', 0.001));
 my @commit = (
-	_middle('p50, us', '%.0f', 'p50'),
-	_middle('p95, us', '%.0f', 'p95'),
+	@percentiles,
 	_against('/ 1 lock', 1, 'p50'));
 my @guard = (
-	_middle('p50, us', '%.0f', 'p50'),
-	_middle('p95, us', '%.0f', 'p95'),
+	@percentiles,
 	_against('/ no lock', 'no lock', 'p50'));
 my @memory = (
 	_middle('with, kB', '%.0f', 'with'),
@@ -175,9 +166,8 @@ sub _markdown
 	  map { $line->(@$_) } @rows;
 }
 
-sub _cells
+sub _cells ($all, $name, @columns)
 {
-	my ($all, $name, @columns) = @_;
 	return map {
 		my (undef, $format, $value) = @$_;
 		my $cell = $value->($all->{$name}, $all);
@@ -186,9 +176,8 @@ sub _cells
 }
 
 # Columns in which nobody has anything are left out.
-sub _table
+sub _table ($all, $names, @columns)
 {
-	my ($all, $names, @columns) = @_;
 	@columns = grep {
 		my $column = $_;
 		grep { (_cells($all, $_, $column))[0] ne '' } @$names;
@@ -199,15 +188,13 @@ sub _table
 }
 
 # A contest: rows are those contestants that are in the results.
-sub _contest
+sub _contest ($all, @columns)
 {
-	my ($all, @columns) = @_;
 	return _table($all, [ grep { $all->{$_} } @order ], @columns);
 }
 
-sub _by_parameter
+sub _by_parameter ($results, $head, @columns)
 {
-	my ($results, $head, @columns) = @_;
 	return map {
 		sprintf("### $head\n\n", $_ =~ s/(\d)(\d{3})$/$1,$2/r)
 		  . _contest($results->{$_}, @columns)
@@ -215,9 +202,8 @@ sub _by_parameter
 }
 
 # Rounds with and without zklock.keep, as one list.
-sub _pairs
+sub _pairs ($all)
 {
-	my ($all) = @_;
 	my ($kept, $off) = @{$all}{qw(kept off)};
 	return [
 		map {
@@ -231,80 +217,39 @@ sub _pairs
 
 # Sections ----------------------------------------------------------------
 
-my %section = (
-	uncontended => sub {
-		return "### Uncontended cycle\n\n" . _contest($_[0]{1}, @uncontended);
-	},
-	contenders => sub {
-		return _by_parameter($_[0],
-			'%s contenders on one lock, no hold time', @contended);
-	},
-	locks => sub {
-		return "### 8 clients, 1,000 locks\n\n"
-		  . _contest($_[0]{1000}, @locks);
-	},
-	kept => sub {
-		my ($results) = @_;
-		my @rivals = (
-			'2 contenders', '8 contenders', '32 contenders',
-			'turns, next', 'turns, random');
-		my @wait = map {
-			my $who = $_;
-			map { "$who, $_" } qw(free handed kept)
-		} qw(zklock curator);
-		return (
-			"### Kept locks: lock and unlock in a loop in a DO block\n\n"
-			  . _contest($results->{block}, @kept_block),
-			"### Kept locks: lock and unlock as two prepared statements\n\n"
-			  . _contest($results->{statements}, @kept_script),
-			"### Kept locks: BEGIN, zk_xact_lock, UPDATE of one row, COMMIT\n\n"
-			  . _contest($results->{transaction}, @kept_script),
-			"### Kept locks: zk_xact_lock and UPDATE of one row in one statement\n\n"
-			  . _contest($results->{function}, @kept_script),
-			"### Kept locks: where others take the lock in between\n\n"
-			  . _table({ map { $_ => _pairs($results->{$_}) } @rivals },
-				\@rivals, @kept_rivals),
-			"### Kept locks: a waiter of another session has the lock after\n\n"
-			  . _table($results->{wait}, \@wait, @kept_wait));
-	},
-	depth => sub {
-		return _by_parameter($_[0], 'Hand-over with %s waiting', @depth);
-	},
-	fresh => sub {
-		return "### Fresh session to first lock\n\n"
-		  . _contest($_[0]{1}, @fresh);
-	},
-	try => sub {
-		return "### A try that fails\n\n" . _contest($_[0]{1}, @try);
-	},
-	release => sub {
-		my ($results, $plan) = @_;
-		my $timeout = $plan->{release_timeout_ms} / 1000;
-		return (
-			"### The holder leaves in order: next waiter holds after\n\n"
-			  . _contest($results->{leave}, @release),
-			"### The holder is killed (session timeout $timeout s): next waiter holds after\n\n"
-			  . _contest($results->{kill}, @release));
-	},
-	commit => sub {
-		my ($results) = @_;
-		my @locks = (1, 10, 100);
-		my %kind = (read => 'wrote nothing', write => 'inserted a row');
-		return map {
-			"### COMMIT of a transaction that $kind{$_}, by locks held\n\n"
-			  . _table($results->{$_}, \@locks, @commit)
-		} sort keys %kind;
-	},
-	guard => sub {
-		return "### One-row INSERT under a held lock, by commit guard\n\n"
-		  . _table($_[0]{1}, [ 'no lock', qw(off lease quorum) ], @guard);
-	},
-	memory => sub {
-		return "### Private memory of a backend\n\n"
-		  . _contest($_[0]{1}, @memory);
-	});
-my @sections = qw(uncontended contenders locks kept depth fresh try release
-  commit guard memory);
+# Workload, title, parameter (all of them, whose number stands for %s, without one), columns,
+# and rows, if these are not the contestants. Sections are in this order.
+my @kinds_of_guard = ('no lock', qw(off lease quorum));
+my @rivals = ('2 contenders', '8 contenders', '32 contenders', 'turns, next', 'turns, random');
+my @waiters = map { my $who = $_; map { "$who, $_" } qw(free handed kept) } qw(zklock curator);
+my @sections = (
+	[ 'uncontended', 'Uncontended cycle', 1, \@uncontended ],
+	[ 'contenders', '%s contenders on one lock, no hold time', undef, \@contended ],
+	[ 'locks', '8 clients, 1,000 locks', 1000, \@locks ],
+	[ 'kept', 'Kept locks: lock and unlock in a loop in a DO block', 'block', \@kept_block ],
+	[ 'kept', 'Kept locks: lock and unlock as two prepared statements', 'statements', \@kept_script ],
+	[ 'kept', 'Kept locks: BEGIN, zk_xact_lock, UPDATE of one row, COMMIT', 'transaction', \@kept_script ],
+	[ 'kept', 'Kept locks: zk_xact_lock and UPDATE of one row in one statement', 'function', \@kept_script ],
+	[ 'kept', 'Kept locks: where others take the lock in between', 'rivals', \@kept_rivals, \@rivals ],
+	[ 'kept', 'Kept locks: a waiter of another session has the lock after', 'wait', \@kept_wait, \@waiters ],
+	[ 'depth', 'Hand-over with %s waiting', undef, \@depth ],
+	[ 'fresh', 'Fresh session to first lock', 1, \@fresh ],
+	[ 'try', 'A try that fails', 1, \@try ],
+	[ 'release', 'The holder leaves in order: next waiter holds after', 'leave', \@release ],
+	[ 'release', 'The holder is killed (session timeout TIMEOUT s): next waiter holds after', 'kill', \@release ],
+	[ 'commit', 'COMMIT of a transaction that wrote nothing, by locks held', 'read', \@commit, [ 1, 10, 100 ] ],
+	[ 'commit', 'COMMIT of a transaction that inserted a row, by locks held', 'write', \@commit, [ 1, 10, 100 ] ],
+	[ 'guard', 'One-row INSERT under a held lock, by commit guard', 1, \@guard, \@kinds_of_guard ],
+	[ 'memory', 'Private memory of a backend', 1, \@memory ]);
+
+sub _section ($seen, $plan, $workload, $title, $parameter, $columns, $rows = undef)
+{
+	my $results = $seen->{$workload} or return;
+	return _by_parameter($results, $title, @$columns) unless defined $parameter;
+	$title =~ s{TIMEOUT}{$plan->{release_timeout_ms} / 1000}e;
+	my $all = $parameter eq 'rivals' ? { map { $_ => _pairs($results->{$_}) } @$rows } : $results->{$parameter};
+	return "### $title\n\n" . ($rows ? _table($all, $rows, @$columns) : _contest($all, @$columns));
+}
 
 my $how = <<'END';
 All contestants ran in turns on the same servers, one measurement each a round.
@@ -325,9 +270,8 @@ Plots are [file, caption].
 
 =cut
 
-sub text
+sub text ($results, @plots)
 {
-	my ($results, @plots) = @_;
 	my $plan = $results->{plan};
 	my @parts = (
 		'# Benchmark of zklock' . ($plan->{quick} ? ', quick run' : '') . "\n",
@@ -342,8 +286,7 @@ sub text
 	{
 		my $seen = $results->{variants}{$variant} or next;
 		push @parts, "## ZooKeeper: $Bench::Stage::variant_title{$variant}\n",
-		  map { $section{$_}->($seen->{$_}, $plan) }
-		  grep { $seen->{$_} } @sections;
+		  map { _section($seen, $plan, @$_) } @sections;
 	}
 	return join "\n", @parts;
 }

@@ -9,8 +9,7 @@ Bench::Scale - one size of the fleet, through all that may happen to it
 
 package Bench::Scale;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Bench::Stage;
 use Bench::Stats qw(percentile);
@@ -42,9 +41,8 @@ sessions afterwards.
 
 =cut
 
-sub measure
+sub measure ($fleet, $backends, $say, %option)
 {
-	my ($fleet, $backends, $say, %option) = @_;
 	my %seen = (backends => $backends);
 	my $tell = sub {
 		my ($step) = @_;
@@ -94,18 +92,16 @@ sub measure
 	return \%seen;
 }
 
-sub _close
+sub _close ($fleet)
 {
-	my ($fleet) = @_;
 	$fleet->close_all;
 	poll_until { !$fleet->zookeeper->counter('global_sessions') }
 	'all sessions to end', $patience;
 	return;
 }
 
-sub _words
+sub _words ($seen)
 {
-	my ($seen) = @_;
 	return join '  ', map {
 		my $value = $seen->{$_};
 		"$_ "
@@ -118,32 +114,28 @@ sub _words
 }
 
 # How many answers were not what they should be, by SQLSTATE.
-sub _failures
+sub _failures ($key, @answers)
 {
-	my ($key, @answers) = @_;
 	my %count;
 	$count{ $_->{$key} }++ foreach grep { $_->{$key} !~ /^(00000|-)$/ } @answers;
 	return join(' ', map { "$count{$_} x $_" } sort keys %count) || 0;
 }
 
-sub _times
+sub _times ($from, @answers)
 {
-	my ($from, @answers) = @_;
 	my @times = map { $_->{answered} - $from } grep { $_->{answered} } @answers;
 	return (percentile(50, @times), percentile(100, @times));
 }
 
-sub _leader
+sub _leader ($fleet)
 {
-	my ($fleet) = @_;
 	my $zk = $fleet->zookeeper;
 	return $zk->monitor($zk->leader);
 }
 
 # Everybody's first lock at the same moment, and what that costs.
-sub _open
+sub _open ($fleet, $backends)
 {
-	my ($fleet, $backends) = @_;
 	my %before = (
 		before => $fleet->memory,
 		processes_before => $fleet->threads,
@@ -151,9 +143,8 @@ sub _open
 	return { %before, %{ _take_locks($fleet, $backends) } };
 }
 
-sub _take_locks
+sub _take_locks ($fleet, $backends)
 {
-	my ($fleet, $backends) = @_;
 	$fleet->ask_all('first', q{SELECT zk_lock('one')}, $patience, 'east');
 	my $begin = time();
 	$fleet->send('holders', q{SELECT zk_lock('own-@-#')});
@@ -179,9 +170,8 @@ sub _take_locks
 		failed => _failures('state', @answers) };
 }
 
-sub _idle
+sub _idle ($fleet, $backends)
 {
-	my ($fleet, $backends) = @_;
 	my $zk = $fleet->zookeeper;
 	my @counters = qw(packets_received packets_sent commit_count proposal_count);
 	my $count = sub {
@@ -208,9 +198,8 @@ sub _idle
 }
 
 # The lock goes through all who wait for it, to the last.
-sub _queue
+sub _queue ($fleet)
 {
-	my ($fleet) = @_;
 	my $begin = time();
 	$fleet->ask_all('first', q{SELECT zk_unlock('one')}, $patience, 'east');
 	my @answers =
@@ -236,9 +225,8 @@ sub _queue
 }
 
 # As many transactions as there are backends, each with a lock, end together.
-sub _commit
+sub _commit ($fleet)
 {
-	my ($fleet) = @_;
 	my $nodes = _leader($fleet)->{ephemerals_count};
 	my @begun = $fleet->ask_all('all',
 		q{BEGIN; SELECT zk_xact_lock('work-@-#')}, $patience);
@@ -256,9 +244,8 @@ sub _commit
 }
 
 # A list of all locks, when there are many.
-sub _names
+sub _names ($fleet, $names)
 {
-	my ($fleet, $names) = @_;
 	my $zk = $fleet->zookeeper;
 	my $each = int($names / $fleet->{each} + 0.5);
 	my $begin = time();
@@ -299,9 +286,8 @@ sub _names
 }
 
 # One of the clusters ends without a word.
-sub _crash
+sub _crash ($fleet)
 {
-	my ($fleet) = @_;
 	my $zk = $fleet->zookeeper;
 	my $nodes = grep { m{/own-west-} } keys %{ $fleet->owners };
 	my $begin = time();

@@ -9,15 +9,13 @@ Bench::ScaleReport - what a crowd costs and what it bears, as Markdown
 
 package Bench::ScaleReport;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Bench::Storm;
 
 # [title, format, step, key or code]
-sub _row
+sub _row ($title, $format, $step, $key, $factor = undef)
 {
-	my ($title, $format, $step, $key, $factor) = @_;
 	return [
 		$title,
 		sub {
@@ -90,9 +88,8 @@ my @storm = (
 	[ 'CPU of the network, s', '%.1f', 'cpu_network' ],
 	[ 'share of the fullest server', '%.2f', 'spread' ]);
 
-sub _queue
+sub _queue ($step)
 {
-	my ($step) = @_;
 	return (
 		_row('waiters', '%d', $step, 'waiters'),
 		_row('of them granted', '%d', $step, 'granted'),
@@ -146,9 +143,8 @@ Plots are [file, caption].
 
 =cut
 
-sub text
+sub text ($results, @plots)
 {
-	my ($results, @plots) = @_;
 	my $how =
 	  $results->{servers} == 1
 	  ? 'one server'
@@ -178,9 +174,8 @@ sub text
 	  : ();
 }
 
-sub _storms
+sub _storms ($results, @kinds)
 {
-	my ($results, @kinds) = @_;
 	return map {
 		my $kind = $_;
 		"## Storm: " . Bench::Storm::title($kind) . "\n",

@@ -21,8 +21,7 @@ test modules take it over for their log.
 
 package Bench::Script;
 
-use strict;
-use warnings;
+use v5.36;
 
 my $screen;
 BEGIN { open $screen, '>&', \*STDOUT or die $!; $screen->autoflush(1); }
@@ -48,9 +47,8 @@ status that it returns, or 1 if it dies.
 
 =cut
 
-sub run_script
+sub run_script ($work, $option, @names)
 {
-	my ($work, $option, @names) = @_;
 	GetOptions($option, 'bin=s', 'out=s', @names)
 	  or die "see the head of $0\n";
 	$out = $option->{out};
@@ -78,17 +76,15 @@ Below the directory that the option out names.
 
 =cut
 
-sub say_line
+sub say_line ($text)
 {
-	my ($text) = @_;
 	my $passed = time() - $start;
 	printf $screen "[%d:%02d] %s\n", $passed / 60, $passed % 60, $text;
 	return;
 }
 
-sub write_file
+sub write_file ($name, $text)
 {
-	my ($name, $text) = @_;
 	open my $file, '>', "$out/$name" or die "could not write $out/$name: $!";
 	print $file $text;
 	close $file or die "could not write $out/$name: $!";

@@ -9,8 +9,7 @@ Bench::Sessions - new sessions, tries in vain, and holders that go
 
 package Bench::Sessions;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Bench::Stats qw(percentile read_cycles waits);
 use Time::HiRes qw(time);
@@ -25,9 +24,8 @@ of sessions are not part of it.
 
 =cut
 
-sub fresh
+sub fresh ($zk, $contestant, $count)
 {
-	my ($zk, $contestant, $count) = @_;
 	my $file = $contestant->fresh($count, 'fresh');
 	my @times = waits(@{ read_cycles($file) });
 	return { p50 => percentile(50, @times), p95 => percentile(95, @times) };
@@ -42,17 +40,15 @@ transaction ids that the server gives out.
 
 =cut
 
-sub _zxid
+sub _zxid ($zk)
 {
-	my ($zk) = @_;
 	my ($zxid) =
 	  $zk->four_letter_word('srvr', $zk->leader) =~ /^Zxid: 0x([0-9a-f]+)/m;
 	return hex $zxid;
 }
 
-sub try
+sub try ($zk, $contestant, $count)
 {
-	my ($zk, $contestant, $count) = @_;
 	$contestant->start_try($count, 'tried');
 	my $zxid = _zxid($zk);
 	my $packets = $zk->packets_received;
@@ -76,9 +72,8 @@ How long it takes until the waiter has the lock after the holder has been killed
 
 =cut
 
-sub release
+sub release ($zk, $holder, $waiter, $how)
 {
-	my ($zk, $holder, $waiter, $how) = @_;
 	my $znode = $holder->znode('released');
 	$holder->start_take('released');
 	my (undef, $pid) = $holder->taken;

@@ -15,8 +15,7 @@ that home reaches through dblink.
 
 package Bench::Stage;
 
-use strict;
-use warnings;
+use v5.36;
 
 use ZkLockTest;
 use ZooKeeper qw(poll_until);
@@ -65,17 +64,15 @@ That ZooKeeper, not started; the settings of a cluster.
 
 =cut
 
-sub zookeeper_of
+sub zookeeper_of ($variant)
 {
-	my ($variant) = @_;
 	return ZooKeeper->new(%zookeeper, %{ $of_variant{$variant} });
 }
 
 sub cluster_settings { return %cluster; }
 
-sub new
+sub new ($class)
 {
-	my ($class) = @_;
 	return bless {}, $class;
 }
 
@@ -87,9 +84,8 @@ Starts that ZooKeeper, after stopping the last one; the clusters go along.
 
 =cut
 
-sub set
+sub set ($self, $variant)
 {
-	my ($self, $variant) = @_;
 	$self->{zookeeper}->stop if $self->{zookeeper};
 	$self->{zookeeper} = zookeeper_of($variant)->start;
 	my $servers = $self->{zookeeper}->connect_string;
@@ -136,17 +132,15 @@ Until both clusters answer: one whose backend was killed starts anew.
 
 =cut
 
-sub wait_quiet
+sub wait_quiet ($self)
 {
-	my ($self) = @_;
 	poll_until { !$self->{zookeeper}->counter('global_sessions') }
 	'all sessions to end';
 	return;
 }
 
-sub wait_up
+sub wait_up ($self)
 {
-	my ($self) = @_;
 	foreach my $cluster (@{$self}{qw(home central)})
 	{
 		poll_until { $cluster->psql('postgres', 'SELECT 1') == 0 }

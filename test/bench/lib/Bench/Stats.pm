@@ -14,8 +14,7 @@ of the clock that all programs share.
 
 package Bench::Stats;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Exporter 'import';
 
@@ -38,9 +37,8 @@ undef of no values.
 
 =cut
 
-sub percentile
+sub percentile ($percent, @values)
 {
-	my ($percent, @values) = @_;
 	return undef unless @values;
 	@values = sort { $a <=> $b } @values;
 	my $rank = int($percent / 100 * @values + 0.999999) - 1;
@@ -60,9 +58,8 @@ sub median
 
 =cut
 
-sub read_cycles
+sub read_cycles ($file)
 {
-	my ($file) = @_;
 	open my $in, '<', $file or die "could not read $file: $!";
 	my @cycles = map { [split] } readline $in;
 	return \@cycles;

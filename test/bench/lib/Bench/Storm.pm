@@ -9,8 +9,7 @@ Bench::Storm - what a fleet does when servers or network go and come back
 
 package Bench::Storm;
 
-use strict;
-use warnings;
+use v5.36;
 
 use Bench::Stage;
 use Bench::Stats qw(percentile);
@@ -64,9 +63,8 @@ sub title { return _kind($_[0])->{title}; }
 sub is_of_network { return _kind($_[0])->{network}; }
 sub is_possible { return $_[1] >= (_kind($_[0])->{servers} // 1); }
 
-sub _kind
+sub _kind ($name)
 {
-	my ($name) = @_;
 	return $kind{$name}
 	  // die "there is no storm $name, only " . join(' ', sort keys %kind) . "\n";
 }
@@ -88,9 +86,8 @@ sessions that the fullest of several servers has afterwards (spread).
 
 =cut
 
-sub weather
+sub weather ($fleet, $kind, $patience)
 {
-	my ($fleet, $kind, $patience) = @_;
 	my $zk = $fleet->zookeeper;
 	my $owners = $fleet->owners;
 	my %waits = map { sprintf('%x', $_) => 1 } values %$owners;
@@ -188,9 +185,8 @@ sub weather
 
 # This and those that follow do it, and return a function: is a session back that
 # still has the connection of before, on which it has got so many answers?
-sub _restart
+sub _restart ($fleet, @)
 {
-	my ($fleet) = @_;
 	my $zk = $fleet->zookeeper;
 	# By SIGTERM it takes them seconds to end, when there are many clients.
 	$zk->kill9;
@@ -198,16 +194,14 @@ sub _restart
 	return sub { return 1 };
 }
 
-sub _kill_leader
+sub _kill_leader ($fleet, @)
 {
-	my ($fleet) = @_;
 	$fleet->zookeeper->kill_leader;
 	return sub { return 1 };
 }
 
-sub _pause
+sub _pause ($fleet, $begin, $part)
 {
-	my ($fleet, $begin, $part) = @_;
 	$fleet->zookeeper->pause;
 	sleep($part * _timeout());
 	$fleet->zookeeper->resume;
@@ -215,9 +209,8 @@ sub _pause
 }
 
 # Nobody comes through, or else it was no storm.
-sub _refuse
+sub _refuse ($fleet, $begin)
 {
-	my ($fleet, $begin) = @_;
 	my $end = $begin + _timeout() / 2;
 	$fleet->network('refuse');
 	_sleep_until($end - $look_s);
@@ -228,9 +221,8 @@ sub _refuse
 	return sub { return 0 };
 }
 
-sub _hold
+sub _hold ($fleet, $begin)
 {
-	my ($fleet, $begin) = @_;
 	my $end = $begin + _timeout() / 2;
 	$fleet->network('hold');
 	# What was in the servers has been answered by then.
@@ -250,49 +242,43 @@ sub _hold
 
 sub _timeout { return $Bench::Stage::session_timeout_ms / 1000; }
 
-sub _sleep_until
+sub _sleep_until ($time)
 {
-	my ($time) = @_;
 	my $left = $time - time();
 	sleep($left) if $left > 0;
 	return;
 }
 
 # {session => how many it has got on its connection}
-sub _answers
+sub _answers ($fleet)
 {
-	my ($fleet) = @_;
 	my $served = $fleet->served;
 	return { map { $_ => $served->{$_}[2] } keys %$served };
 }
 
-sub _serves
+sub _serves ($zk)
 {
-	my ($zk) = @_;
 	my @modes = map { $zk->mode($_) } $zk->running;
 	return !(grep { $_ eq '' } @modes)
 	  && grep { /leader|standalone/ } @modes;
 }
 
-sub _restore
+sub _restore ($zk)
 {
-	my ($zk) = @_;
 	my @members = $zk->members;
 	$zk->start if $zk->running < @members;
 	return;
 }
 
-sub _are_there
+sub _are_there ($fleet, @sessions)
 {
-	my ($fleet, @sessions) = @_;
 	my %there = map { sprintf('%x', $_) => 1 } values %{ $fleet->owners };
 	return scalar grep { $there{$_} } @sessions;
 }
 
 # The share of the sessions that the fullest server has.
-sub _spread
+sub _spread ($fleet)
 {
-	my ($fleet) = @_;
 	my $served = $fleet->served;
 	my %count;
 	$count{ $_->[0] }++ foreach values %$served;
@@ -302,9 +288,8 @@ sub _spread
 
 # Attempts to connect by the kernel's count, without our own and the network's, and
 # how many of them were not granted; how often a queue was full.
-sub _attempts
+sub _attempts ($fleet)
 {
-	my ($fleet) = @_;
 	my $kernel = _kernel();
 	my $network =
 	  $fleet->{network} ? $fleet->network('count') : { begun => 0, failed => 0 };
@@ -341,9 +326,8 @@ sub _kernel
 	return \%value;
 }
 
-sub _counted
+sub _counted ($zk)
 {
-	my ($zk) = @_;
 	return { map {
 			my $value = $zk->monitor($_);
 			$_ => {
