@@ -103,9 +103,13 @@ static int	note_verdict(int is_good, X509_STORE_CTX *store);
 static int64_t expiry_of(const X509 *certificate);
 static void read_text(BIO *text, char *to, size_t size);
 
-/* The library's connect(), and everybody's. */
+/*
+ * The library's connect(), and everybody's.  The library finds it only if the
+ * program exports it; from PostgreSQL 16 on PGXS hides what does not ask.
+ */
 int			program_connect(int fd, const struct sockaddr *address,
-							socklen_t length) __asm__("connect");
+							socklen_t length) __asm__("connect")
+			__attribute__((visibility("default")));
 
 bool
 tls_begin(const char *text, char why[TLS_WHY_SIZE])

@@ -129,11 +129,12 @@ foreach my $fault (qw(closed silent changed))
 		{
 			is($session->sqlstate, '08001', 'with an error');
 			like($session->error, qr/could not connect to ZooKeeper within 5000 ms/, 'which');
-			like($session->error, qr/TLS|did not answer/, 'and why');
+			# Where a name has an address of IPv6, too, nobody listens there.
+			like($session->error, qr/TLS|did not answer|"::1:\d+": Connection refused/, 'and why');
 		}
 		my $check = $session->query_safe('SELECT item, state, what FROM zk_check(false)');
-		my @lines = $check =~ /^(server .*)/mg;
-		is(scalar @lines, scalar @servers, 'zk_check() knows of each of them');
+		my %said = map { $_ => 1 } $check =~ /^server ([^|]+)/mg;
+		is(scalar keys %said, scalar @servers, 'zk_check() knows of each of them');
 		unlike($check, qr/^server .*\|ok\|/m, 'and that it is no good') if $fault ne 'changed';
 		$session->quit;
 		assert_no_programs('no program is left', $session);
