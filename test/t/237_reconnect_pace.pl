@@ -50,7 +50,7 @@ my @pauses = map { sprintf '%.2f', $_ } pauses(@first);
 isnt("@pauses", join(' ', map { sprintf '%.2f', $_ } pauses(@second)),
 	'another session has another pace');
 my ($longest) = sort { $b <=> $a } pauses(@first), pauses(@second);
-cmp_ok($longest, '<', 2.5, 'and no pause is a large part of the session timeout');
+cmp_ok($longest, '<', 5, 'and no pause is a large part of the session timeout');
 
 # A session with a lock, and a server that is away: it is back in time.
 my $holder = background($node);
