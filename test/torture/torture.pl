@@ -87,6 +87,9 @@ my $hang_share = 0.4;
 # Of fewer it says nothing: at a load of 20 it were 3 of 3.
 my $hang_sample = 8;
 
+# All permits of a lock are in use once in twenty grants of them.
+my $permit_sample = 100;
+
 # How late a bounded wait may end, on a busy machine.
 my $slack = 3;
 
@@ -617,9 +620,12 @@ cmp_ok($report->faults, '>=', $option{duration} / ($option{faults} ? 20 : 2),
 if (!$only_some)
 {
 	my %granted = $report->grants_by_kind;
-	# On a busy machine seldom.
-	cmp_ok($full, '>=', $option{duration} / 60,
-		'all permits were in use');
+	SKIP:
+	{
+		my $count = $granted{permits} // 0;
+		skip "few permits were granted: $count, and all were in use $full times", 1 if $count < $permit_sample;
+		cmp_ok($full, '>=', $option{duration} / 60, 'all permits were in use');
+	}
 	is(join(' ', grep { !$granted{$_} }
 			qw(local shared permits set path fenced bare hold kept free call)),
 		'', 'every kind of lock was granted');
