@@ -25,12 +25,12 @@
 #include "client.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "channel.h"
@@ -73,13 +73,14 @@ struct ZkClient
 	 * Live requests by slot; a request's id is its generation in the high
 	 * bits and its slot in the low ones, so that a stale id finds nothing.
 	 */
-	ZkRequest **slots;			/* SLOT_MASK + 1 of them; what is not used of
-								 * that takes no memory */
+	ZkRequest **slots;			/* SLOTS_SIZE bytes, by mmap(): what is not
+								 * used of that takes no memory */
 	uint64_t	next_slot;		/* those below it are taken */
 	uint64_t	generation;
 };
 #define SLOT_BITS 16
 #define SLOT_MASK (((uint64_t) 1 << SLOT_BITS) - 1)
+#define SLOTS_SIZE ((SLOT_MASK + 1) * sizeof(ZkRequest *))
 
 /*
  * How often the handler of SIGCHLD is checked (zklock_channel_watch()), which
@@ -159,10 +160,11 @@ zklock_client_open(const ZkClientOptions *options)
 
 	if (client == NULL)
 		return NULL;
-	client->slots = calloc(SLOT_MASK + 1, sizeof(*client->slots));
+	client->slots = mmap(NULL, SLOTS_SIZE, PROT_READ | PROT_WRITE,
+						 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	client->program = strdup(options->program);
 	put_opening(client, options);
-	if (client->slots == NULL || client->program == NULL ||
+	if (client->slots == MAP_FAILED || client->program == NULL ||
 		client->opening.end == 0 ||
 		!frame_buffer_reserve(&client->channel.out, client->opening.end))
 	{
@@ -351,10 +353,11 @@ zklock_client_close(ZkClient *client, int wait_ms)
 	if (client->status.loss == ZK_LOSS_PROGRAM &&
 		client->status.was_connected)
 		end_orphan(client);
-	for (uint64_t i = 0; client->slots != NULL && i <= SLOT_MASK; i++)
+	for (uint64_t i = 0; client->slots != MAP_FAILED && i <= SLOT_MASK; i++)
 		if (client->slots[i] != NULL)
 			free_request(client->slots[i]);
-	free(client->slots);
+	if (client->slots != MAP_FAILED)
+		munmap(client->slots, SLOTS_SIZE);
 	free(client->program);
 	if (client->opening.bytes != NULL)
 		explicit_bzero(client->opening.bytes, client->opening.size);

@@ -172,4 +172,15 @@ subtest '100 sessions one after the other' => sub {
 	cmp_ok($zk->counter('global_sessions'), '<=', 4, 'sessions');
 };
 
+# A session that ends gives back what it had, also the first ones of a backend.
+subtest 'the first sessions of a backend' => sub {
+	my $fresh = background($node);
+	my $one = "SELECT zk_lock('leak'), zk_disconnect()";
+	$fresh->query_safe($one);
+	my $memory = memory_of($fresh->pid);
+	$fresh->query_safe($one) foreach 1 .. 5;
+	cmp_ok(memory_of($fresh->pid) - $memory, '<', 256, 'memory of the backend, in kB');
+	$fresh->quit;
+};
+
 done_testing();
