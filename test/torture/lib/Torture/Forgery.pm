@@ -327,7 +327,7 @@ my @files = (
 	[ 'the end of a log is torn off', 1, sub { $_[0][2] = substr $_[0][2], 0, 40; }, '1 2 3' ],
 	[ 'two logs are torn off', 1, sub { $_->[2] = substr $_->[2], 0, 40 foreach @_[ 0, 1 ]; }, '1 2' ],
 	[ 'a transaction is missing', 0, sub { splice @$_, 1, 1 foreach @_; }, '1 3 without 2' ],
-	[ 'a byte is wrong', 0, sub { substr($_[0][1], 30, 1) ^= "\1"; }, 'wrong checksum' ],
+	[ 'a byte is wrong', 0, sub { substr($_[0][1], 30, 1) ^.= "\1"; }, 'wrong checksum' ],
 	[ 'two servers disagree', 0, sub { $_[0][1] = _bytes(2, 9); }, 'not the same' ]);
 
 sub _judge_files
