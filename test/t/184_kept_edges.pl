@@ -167,4 +167,22 @@ subtest 'one that has no answer is not in a deadlock' => sub {
 	is(join(' ', sort $error, $second->sqlstate), '00000 40P01', 'a deadlock over a keeper is found');
 };
 
+# It waits for who waits for it, but would have given the lock up, were it not stopped.
+subtest 'one that merely keeps a lock is not in a deadlock' => sub {
+	my $keeper = keeper();
+	my $other = background($node{paris});
+	$_->query_safe("SET deadlock_timeout = '200ms'") foreach $keeper, $other;
+	$keeper->query_safe("SELECT zk_lock('held'), zk_lock('x'), zk_unlock('x')");
+	is(states($keeper), 'held held, x kept', 'kept');
+	$other->query_safe("SELECT zk_lock('y')");
+	start_in_queue($keeper, "SELECT zk_lock('y', '30s')", $zk, lock_path('y'), 2);
+	poll_until { $zk->ephemerals(lock_path('.waits/')) == 1 } 'it to say that it waits';
+	my ($program) = session_programs($keeper->pid);
+	kill 'STOP', $program;
+	assert_query($other, "SELECT zk_lock('x', '2s')", '55P03', 'who waits for it goes on waiting');
+	kill 'CONT', $program;
+	$other->query_safe('SELECT zk_unlock_all()');
+	assert_ends($keeper, '00000', 'and it has what it waits for');
+};
+
 done_testing();

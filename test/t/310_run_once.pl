@@ -220,6 +220,9 @@ subtest 'retention' => sub {
 		$session->query_safe("SELECT pg_sleep(0.01), zk_run_once('kept', 'more $calls', '0')");
 	}
 	is($left->(), 0, "old records go, here with $calls more claims");
+	$session->query_safe("SELECT pg_sleep(0.01), zk_run_once('kept', 'last', '0')");
+	poll_until { $session->query_safe("SELECT count(*) FROM zk_runs('kept') WHERE slot LIKE 'more %'") eq '0' }
+	'those claims to go, too, beside one that has children', 20;
 	ok($other->exists(lock_path(".once/kept.once/$_")), "$_ stays")
 	  foreach sort(keys %strange), 'parent.once/child';
 	is($session->query_safe("SELECT zk_run_once('kept', 'long')"), 'f',

@@ -2,6 +2,7 @@
 # What is done to a queue from outside of it, and what stays in it when its maker
 # has gone: zk_evict(), zk_hold(), zk_release_hold().
 
+use PostgreSQL::Test::Utils qw(slurp_file);
 use Proxy;
 use ZkLockTest;
 
@@ -348,6 +349,21 @@ subtest 'a maker that is evicted' => sub {
 	assert_ends($maker, '57000', 'it is told');
 	is($admin->query_safe("SELECT zk_is_held('evicted'), zk_unlock('evicted')"), 't|t', 'the other is unharmed');
 	assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
+};
+
+# Then nobody knows whether there is a hold, nor can it be undone at once.
+subtest 'a cancel without a connection' => sub {
+	my $maker = spring('the hold', 'requests', 'warned');
+	my ($program) = session_programs($maker->pid);
+	$proxy->refuse;
+	$proxy->reset_connections;
+	poll_until { slurp_file("/proc/$program/cmdline") !~ /connected/ } 'it to notice', 10;
+	$node{berlin}->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $maker->pid . ')');
+	assert_ends($maker, '57014', 'canceled');
+	like($maker->error, qr/WARNING:  there may be a hold of lock "warned" now\nDETAIL:  .* Its token is \d+\./, 'with a warning');
+	break_connections();
+	$maker->quit;
+	is_free($admin, 'warned', 'there is none');
 };
 
 subtest 'another client waits behind a hold' => sub {

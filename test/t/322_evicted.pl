@@ -128,6 +128,7 @@ subtest 'who releases what he does not hold any more' => sub {
 		'zk_unlock of several' => [ '', 'zk_lock', "SELECT zk_unlock(ARRAY['evicted'])", 'f' ],
 		'zk_unlock in a transaction' => [ 'BEGIN', 'zk_lock', "SELECT zk_unlock('evicted')", 'f' ],
 		zk_unlock_all => [ '', 'zk_lock', 'SELECT zk_unlock_all()', '' ],
+		'zk_unlock_all in a transaction' => [ 'BEGIN', 'zk_lock', 'SELECT zk_unlock_all()', '' ],
 		'DISCARD ALL' => [ '', 'zk_lock', 'DISCARD ALL', '' ],
 		'the end of a transaction' => [ 'BEGIN', 'zk_xact_lock', 'COMMIT', '' ],
 		'a kept lock' => [ "SET zklock.keep = '1min'", 'zk_lock', "SELECT zk_unlock('evicted')", 'f' ]);
@@ -208,6 +209,18 @@ subtest 'by others than zk_evict()' => sub {
 	like($holder->error, qr/DETAIL:  Another client of ZooKeeper deleted its znode\./, 'it is not known who');
 	log_has('berlin', $offset, qr/was evicted from ZooKeeper lock "evicted"\n.*DETAIL:  It was queue node "\Q$queued\E", fencing token \d+\./,
 		'but which node that was');
+};
+
+# The node that was to be replaced is gone: nobody knows who was let in meanwhile.
+subtest 'before a downgrade' => sub {
+	my $holder = background($node{berlin});
+	$holder->query_safe("SET zklock.commit_guard = 'lease'; SELECT zk_lock('evicted'), zk_lock_shared('evicted')");
+	evict('evicted', 1);
+	$holder->query_safe("SELECT zk_unlock('evicted')");
+	poll_until { $holder->query_safe('SELECT state FROM zk_locks') eq 'lost' } 'the loss to be known', 4;
+	assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'also the lease refuses a commit');
+	$holder->quit;
+	assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
 };
 
 subtest 'a word that nobody fetches' => sub {
