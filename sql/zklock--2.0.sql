@@ -1437,7 +1437,7 @@ BEGIN ATOMIC
 					'Is the machine up? Look for a firewall in between.'),
 				('closed', '%s closes connections without a word',
 					'maxClientCnxns may be reached there: raise it. Or it wants TLS (zklock.ssl), or is no ZooKeeper.'),
-				('untrusted', 'no TLS: %2$s', 'Does it run, and is that its port for TLS? See docs/background.md, TLS.'),
+				('untrusted', 'no TLS: %2$s', 'Does it run, is that its port for TLS, and are certificates in date and files right? See docs/background.md, TLS.'),
 				('silent', '%s takes connections and says nothing',
 					'Is it a ZooKeeper? Then it hangs: see its log, and restart it.'),
 				('stranger', '%s is not a ZooKeeper; it said "%s"', 'Correct the port in zklock.servers.'),

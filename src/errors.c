@@ -11,6 +11,7 @@
 #include "errors.h"
 
 #include "nodedata.h"
+#include "protocol.h"
 
 /* What is raised for a loss before there is a session. */
 typedef struct StartError
@@ -77,6 +78,15 @@ zklock_errors_raise(const ZkReply *reply, const char *doing, const char *path,
 					 errhint("Run the statement again; it will use a new session. zk_check() says what is wrong with the ensemble.")));
 			break;
 		case ZK_NO_AUTH:
+			if (has_credentials && strcmp(code, "invalid acl") == 0)
+				ereport(ERROR,
+						(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+						 errmsg("could not %s: ZooKeeper knows no credentials of this session",
+								doing),
+						 errdetail("ZooKeeper said of znode \"%s\": %s.", znode,
+								   code),
+						 errhint("If the setting \"%s\" is \"%s\", the servers must ask for a client certificate (ssl.clientAuth=need). Else enable its scheme in the ensemble.",
+								 "zklock.auth", PROTOCOL_CERTIFICATE)));
 			raise_denied(doing, znode, code, has_credentials);
 		case ZK_NO_MEMORY:
 			zklock_errors_raise_memory();
@@ -164,13 +174,17 @@ void
 zklock_errors_describe_loss(const ZkClientStatus *status, const char *error,
 							char *text, size_t size)
 {
+	int			length;
+
 	switch (status->loss)
 	{
 		case ZK_LOSS_SILENCE:
-			snprintf(text, size,
-					 "No contact with ZooKeeper for %lld ms, with a session timeout of %d ms.",
-					 (long long) (status->lost_at - status->suspended_at),
-					 status->session_timeout_ms);
+			length = snprintf(text, size,
+							  "No contact with ZooKeeper for %lld ms, with a session timeout of %d ms.",
+							  (long long) (status->lost_at - status->suspended_at),
+							  status->session_timeout_ms);
+			if (error[0] != '\0')
+				snprintf(text + length, size - (size_t) length, " %s.", error);
 			break;
 		case ZK_LOSS_AUTH:
 			snprintf(text, size,
@@ -237,7 +251,7 @@ int
 zklock_errors_connection_hint(const char *error)
 {
 	if (strstr(error, "The certificate of server") != NULL)
-		return errhint("The setting \"zklock.ssl_ca_file\" must name a file with the authority that has signed the servers' certificates, and these must have the names that stand in \"zklock.servers\". zk_check() looks at each server.");
+		return errhint("The setting \"zklock.ssl_ca_file\" must name a file with the authority that has signed the servers' certificates, and these must be in date and have the names that stand in \"zklock.servers\". If \"zklock.ssl_crl_file\" is set, it must have a list in date of each authority. zk_check() looks at each server.");
 	if (strstr(error, " alert ") != NULL ||
 		strstr(error, "right after the TLS handshake") != NULL)
 		return errhint("The server may want a client certificate, of an authority that it knows: check the settings \"zklock.ssl_cert_file\" and \"zklock.ssl_key_file\", and see the server's log. zk_check() looks at each server.");

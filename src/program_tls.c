@@ -562,6 +562,8 @@ fail(Line *line, int system_error)
 	const char *reason = code != 0 ? ERR_reason_error_string(code) : NULL;
 	bool		is_end = code == 0 || (reason != NULL &&
 									   strstr(reason, "unexpected eof") != NULL);
+	const X509 *own = line->ssl != NULL ? SSL_get_certificate(line->ssl) : NULL;
+	size_t		length;
 
 	line->is_over = true;
 	shutdown(line->inner, SHUT_WR);
@@ -576,6 +578,14 @@ fail(Line *line, int system_error)
 	else
 		snprintf(line->error, TLS_WHY_SIZE, "TLS with server \"%s\" failed: %s",
 				 line->address, reason != NULL ? reason : "OpenSSL does not say why");
+
+	/* the server may know that, and does not say so */
+	length = strlen(line->error);
+	if (own != NULL && (code != 0 || system_error == 0) &&
+		(X509_cmp_current_time(X509_get0_notBefore(own)) > 0 ||
+		 X509_cmp_current_time(X509_get0_notAfter(own)) < 0))
+		snprintf(line->error + length, TLS_WHY_SIZE - length,
+				 "; the certificate of \"zklock.ssl_cert_file\" has expired, or is not valid yet");
 }
 
 /*
@@ -609,16 +619,17 @@ note_verdict(int is_good, X509_STORE_CTX *store)
 	BIO_printf(text, "; it is that of ");
 	X509_NAME_print_ex(text, X509_get_subject_name(certificate), 0,
 					   XN_FLAG_RFC2253);
-	BIO_printf(text, " (");
-	if (names >= 0)
-		X509V3_EXT_print(text, X509_get_ext(certificate, names), 0, 0);
-	BIO_printf(text, "), issued by ");
+	BIO_printf(text, ", issued by ");
 	X509_NAME_print_ex(text, X509_get_issuer_name(certificate), 0,
 					   XN_FLAG_RFC2253);
 	BIO_printf(text, ", valid from ");
 	ASN1_TIME_print(text, X509_get0_notBefore(certificate));
 	BIO_printf(text, " until ");
 	ASN1_TIME_print(text, X509_get0_notAfter(certificate));
+	if (names >= 0)
+		BIO_printf(text, ", for ");	/* last: there may be too many */
+	if (names >= 0)
+		X509V3_EXT_print(text, X509_get_ext(certificate, names), 0, 0);
 	read_text(text, line->error, TLS_WHY_SIZE);
 	line->is_untrusted = true;
 	return is_good;

@@ -124,7 +124,7 @@ static struct
 	TimestampTz broken_at;		/* when the connection broke, and */
 	TimestampTz lost_at;		/* when the session was given up; not earlier */
 	TimestampTz noticed_at;
-	char		text[256];		/* why, in words */
+	char		text[512];		/* why, in words */
 }			LastLoss;
 
 /*
@@ -978,7 +978,7 @@ log_news(const ZkClientStatus *status, int noted_connects,
 		 TimestampTz suspended_since)
 {
 	unsigned long long id = status->session_id;
-	char		why[256];
+	char		why[512];
 
 	switch (status->state)
 	{

@@ -76,7 +76,7 @@ subtest 'a loss' => sub {
 	# The loss may cancel the statement that looks for it.
 	wait_for_lines('is lost', 6, $holder);
 	@lines = lines('is lost');
-	like($lines[1], qr/ and its locks with it\n.*DETAIL:  No contact with ZooKeeper for 2[4-9]\d{3} ms, with a session timeout of 30000 ms\.$/,
+	like($lines[1], qr/ and its locks with it\n.*DETAIL:  No contact with ZooKeeper for 2[4-9]\d{3} ms, with a session timeout of 30000 ms\. Server "127\.0\.0\.1:\d+" .*\.$/,
 		'why');
 	$proxy->heal;
 	$holder->query('SELECT zk_unlock_all()');

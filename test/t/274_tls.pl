@@ -25,6 +25,7 @@ $good->issue('client');
 $good->issue('other', 'DNS:zk9.example');
 $good->issue('expired', 'DNS:localhost', days => -1);
 $good->issue('revoked', 'DNS:localhost,IP:127.0.0.1');
+$good->issue('many', join ',', map { "DNS:zk$_.production.example" } 1 .. 40);
 $good->issue('soon', 'DNS:localhost', days => 20);
 $good->issue('secret', '', phrase => 'open sesame');
 $bad->issue('server', 'DNS:localhost');
@@ -245,12 +246,14 @@ subtest 'servers that are not what they should be' => sub {
 	my %server = (
 		expired => server_with($good->both('expired')),
 		other => server_with($good->both('other')),
+		many => server_with($good->both('many')),
 		unknown => server_with($bad->both('server')));
 	my $list = $good->revoke('revoked');
 	my %expected = (
-		expired => qr/is not good: certificate has expired; it is that of CN=expired \(DNS:localhost\), issued by CN=authority good, valid from Jan  1 .* until Jan  2 00:00:00 2020/,
-		other => qr/is not for "localhost"; it is that of CN=other \(DNS:zk9\.example\), issued by/,
-		unknown => qr/is not good: unable to get .*issuer certificate; it is that of CN=server \(DNS:localhost\), issued by CN=authority bad/);
+		expired => qr/is not good: certificate has expired; it is that of CN=expired, issued by CN=authority good, valid from Jan  1 .* until Jan  2 00:00:00 2020 GMT, for DNS:localhost/,
+		other => qr/is not for "localhost"; it is that of CN=other, issued by .*, for DNS:zk9\.example/,
+		many => qr/is not for "localhost"; it is that of CN=many, issued by CN=authority good, valid from .* until .*, for DNS:zk1\./,
+		unknown => qr/is not good: unable to get .*issuer certificate; it is that of CN=server, issued by CN=authority bad, .*, for DNS:localhost/);
 	foreach my $what (sort keys %expected)
 	{
 		my $error = error_with('zklock.servers' => $server{$what}->secure_connect_string);
@@ -266,7 +269,7 @@ subtest 'servers that are not what they should be' => sub {
 	is(error_with(@servers), '', 'who does not know that it is revoked believes it');
 	my $error = error_with(@servers, 'zklock.ssl_crl_file' => $list);
 	like($error,
-		qr/is not good: certificate revoked; it is that of CN=revoked \(DNS:localhost, IP Address:127\.0\.0\.1\)/,
+		qr/is not good: certificate revoked; it is that of CN=revoked, .*, for DNS:localhost, IP Address:127\.0\.0\.1/,
 		'who knows it does not');
 	is(error_with('zklock.ssl_crl_file' => $list), '', 'others are good');
 	$revoked->stop;
@@ -285,6 +288,10 @@ subtest 'what servers want' => sub {
 		'zklock.ssl_cert_file' => $bad->cert('client'),
 		'zklock.ssl_key_file' => $bad->key('client'));
 	like($error, qr/HINT:  The server may want a client certificate/, 'one of a stranger');
+	$error = error_with(
+		'zklock.ssl_cert_file' => $good->cert('expired'),
+		'zklock.ssl_key_file' => $good->key('expired'));
+	like($error, qr/; the certificate of "zklock\.ssl_cert_file" has expired/, 'one that has expired');
 	$error = error_with('zklock.servers' => $zk->connect_string);
 	like($error, qr/closed the connection in the TLS handshake|TLS with server/, 'a plain port');
 	like($error, qr/HINT:  .*secureClientPort/, 'what to do');
@@ -361,6 +368,16 @@ subtest 'the certificate as credentials' => sub {
 	my ($status, $out, $err) = $one->psql('postgres', "SELECT zk_lock('mine')");
 	like($err, qr/ERROR:  there is no certificate to be the credentials for ZooKeeper\nDETAIL:  .*"x509"/,
 		'without a certificate');
+
+	my $careless = server_with($good->both('server'), config => { 'ssl.clientAuth' => 'none' });
+	$same->safe_psql('postgres', "ALTER SYSTEM SET zklock.servers = '" . $careless->secure_connect_string . "'");
+	$same->reload;
+	poll_until { $same->safe_psql('postgres', 'SHOW zklock.servers') eq $careless->secure_connect_string } 'the setting';
+	($status, $out, $err) = $same->psql('postgres', "SELECT zk_lock('mine')");
+	like($err, qr/ERROR:  could not join a lock's queue: ZooKeeper knows no credentials of this session\n/,
+		'a server that asks for none');
+	like($err, qr/HINT:  .*"x509", the servers must ask for a client certificate/, 'what to do');
+	$careless->stop;
 	$_->stop foreach $one, $same, $stranger;
 };
 
@@ -452,6 +469,32 @@ subtest 'new files without a restart' => sub {
 	rename $good->key('client') . '.away', $good->key('client');
 	$session->quit;
 	is($node->safe_psql('postgres', "SELECT zk_lock('renewed') > 0"), 't', 'the new files are used');
+};
+
+subtest 'a server that is back with a certificate that is no good' => sub {
+	my $file = "$directory/changed";
+	PostgreSQL::Test::Utils::append_to_file($file, PostgreSQL::Test::Utils::slurp_file($good->both('server')));
+	my $server = server_with($file);
+	reconfigure('zklock.servers' => '127.0.0.1:' . $server->secure_port);
+	my $session = background($node);
+	$session->query_safe("SET zklock.session_timeout = '20s'");
+	$session->query_safe("SELECT zk_lock('changed')");
+	my $from = -s $node->logfile;
+	$server->stop;
+	unlink $file;
+	PostgreSQL::Test::Utils::append_to_file($file, PostgreSQL::Test::Utils::slurp_file($good->both('expired')));
+	$server->start;
+	my $said;
+	poll_until
+	{
+		$session->query('SELECT state FROM zk_session');
+		($said) = PostgreSQL::Test::Utils::slurp_file($node->logfile, $from) =~ /is lost, and its locks with it\n(.*)/;
+	}
+	'the loss';
+	like($said, qr/DETAIL:  No contact with ZooKeeper for .*\. The certificate of server .* is not .*CN=expired/,
+		'the log says why the session was not connected again');
+	$session->quit;
+	$server->stop;
 };
 
 done_testing();
