@@ -147,6 +147,8 @@ zklock_roundtrip_look(ZkRoundTrip *trip, ZkRead read, const char *path)
 {
 	Look	   *look = find_look(trip, read, path);
 
+	if (look != NULL && look->request == NULL)
+		return NULL;			/* no memory: who awaits it is told */
 	if (look != NULL)
 		return zklock_client_reply(look->request);
 	look = palloc0(offsetof(Look, path) + strlen(path) + 1);

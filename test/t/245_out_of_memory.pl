@@ -158,6 +158,28 @@ ok($seen{'53200'} || $seen{'08006'}, 'some of which were missed')
 is("@odd", '', 'a statement ends well or says why not');
 is("@stuck", '', 'and the session goes on');
 assert_no_nodes($zk, lock_path("m/$_"), "nothing left of $_") foreach qw(a b c d e f g h z x/y);
+
+# A search for deadlocks asks twice for what two of those ahead wait for.
+my @ahead = map { background($node, name => $_) } qw(first second);
+$other->query_safe("SELECT zk_lock('m/w')");
+foreach my $i (0, 1)
+{
+	$ahead[$i]->query_safe("SET deadlock_timeout = '10ms'; SELECT zk_lock_shared('m/k')");
+	start_in_queue($ahead[$i], "SELECT zk_lock('m/w')", $zk, lock_path('m/w'), $i + 2);
+}
+poll_until { $zk->ephemerals(lock_path('.waits/')) == 2 } 'both to say that they wait', 30;
+for ($round = 1; $round <= 200; $round++)
+{
+	my $session = background($node);
+	$session->query_safe("SET deadlock_timeout = '10ms'; SELECT zk_lock('m/own')");
+	set_fault($session->pid, $round);
+	$session->query("SELECT zk_try_lock('m/k', '200ms')");
+	my $is_over = countdown() > 0;
+	set_fault(0, 0);
+	last if $is_over || $session->sqlstate !~ /^(00000|53200|08006)$/;
+	$session->quit;
+}
+cmp_ok($round, '>', 10, 'a search for deadlocks allocates');
 ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal|while in COMMIT state/),
 	'the cluster did not crash');
 is($other->query_safe("SELECT zk_is_held('busy')"), 't', 'others are not harmed');
