@@ -471,6 +471,45 @@ subtest 'new files without a restart' => sub {
 	is($node->safe_psql('postgres', "SELECT zk_lock('renewed') > 0"), 't', 'the new files are used');
 };
 
+subtest 'new files for a session that is there' => sub {
+	my ($cert, $key) = map { "$directory/own.$_" } qw(pem key);
+	my $copy = sub {
+		my ($name) = @_;
+		foreach my $file ([ $good->cert($name), $cert ], [ $good->key($name), $key ])
+		{
+			unlink $file->[1];
+			PostgreSQL::Test::Utils::append_to_file($file->[1], PostgreSQL::Test::Utils::slurp_file($file->[0]));
+			chmod 0600, $file->[1];
+		}
+	};
+	$copy->('client');
+	my $proxy = Proxy->new('127.0.0.1:' . $zk->secure_port);
+	my ($port) = $proxy->address =~ /:(\d+)$/;
+	reconfigure(
+		'zklock.servers' => "127.0.0.1:$port",
+		'zklock.ssl_cert_file' => $cert,
+		'zklock.ssl_key_file' => $key);
+	my $session = background($node);
+	my $acl = sub {
+		my ($lock) = @_;
+		$session->query_safe("SELECT zk_lock('$lock')");
+		my $client = $zk->client;
+		my ($first) = queue_nodes($zk, lock_path($lock));
+		my @acl = map { "@$_" } $client->get_acl(lock_path($lock) . "/$first");
+		$client->close;
+		return "@acl";
+	};
+	like($acl->('before'), qr/x509 CN=client/, 'the old certificate');
+	my $id = $session->query_safe('SELECT session_id FROM zk_session');
+	$copy->('other');
+	$proxy->reset_connections;
+	my $round = 0;
+	poll_until { $acl->('after' . $round++) =~ /x509 CN=other/ } 'the new one to be shown';
+	is($session->query_safe('SELECT session_id FROM zk_session'), $id, 'by the same session');
+	$session->quit;
+	$proxy->stop;
+};
+
 subtest 'a server that is back with a certificate that is no good' => sub {
 	my $file = "$directory/changed";
 	PostgreSQL::Test::Utils::append_to_file($file, PostgreSQL::Test::Utils::slurp_file($good->both('server')));
