@@ -207,11 +207,12 @@ SKIP:
 			FROM cron.job_run_details JOIN cron.job USING (jobid) WHERE jobname = '$job'");
 	};
 
-	# The second one comes when the first has finished: no lock would stop it.
+	# The second one comes when the first has finished: no lock would stop it. A minute may
+	# have begun while the database was without ZooKeeper, above; that one's job has failed.
 	subtest 'a job of pg_cron runs once' => sub {
 		poll_until
 		{
-			2 == grep { $status->($_, 'nightly') eq 'succeeded' } $berlin, $paris;
+			2 == grep { $status->($_, 'nightly') =~ /succeeded/ } $berlin, $paris;
 		}
 		'the next minute', $next_minutes;
 		$_->safe_psql('app', "SELECT cron.unschedule('nightly')") foreach $berlin, $paris;
