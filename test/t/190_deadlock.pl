@@ -104,6 +104,27 @@ HINT:  See server log for query details\./, 'the cycle is told');
 	assert_nothing_said();
 };
 
+# What it says of PostgreSQL's locks is old: it is stopped, and cannot take that back.
+subtest 'a wait in PostgreSQL that is over' => sub {
+	my ($teller, $waiter, $last) = map { session($_) } qw(berlin berlin paris);
+	$teller->query_safe("SELECT zk_lock('old/a'); BEGIN; UPDATE account SET sum = 1 WHERE id = 9");
+	$waiter->query_safe("SELECT zk_lock('old/b')");
+	$last->query_safe("SELECT zk_lock('old/c')");
+	$waiter->start_query('UPDATE account SET sum = 2 WHERE id = 9');
+	wait_for_row('berlin', $waiter);
+	wait_behind($teller, "SELECT zk_lock('old/c')", 'old/c', 2);
+	wait_until_said(2);
+	kill 'STOP', $teller->pid;
+	$node{berlin}->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $waiter->pid . ')');
+	assert_ends($waiter, '57014', 'it waits no more');
+	assert_query($last, "SELECT zk_lock('old/b', '3s')", '55P03', 'what is not said again is not believed');
+	kill 'CONT', $teller->pid;
+	$last->query_safe('SELECT zk_unlock_all()');
+	assert_ends($teller, '00000', 'and all go on');
+	$_->quit foreach $teller, $waiter, $last;
+	assert_nothing_said();
+};
+
 foreach my $length (3, 10)
 {
 	subtest "a ring of $length" => sub {
