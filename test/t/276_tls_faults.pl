@@ -153,6 +153,51 @@ foreach my $fault (qw(closed silent changed))
 	};
 }
 
+# Bytes that TLS has not found to be the server's keep no session alive: a record that is
+# never whole, byte by byte, and nobody who takes a new connection.
+subtest 'a record that does not end' => sub {
+	my $flag = "$directory/trickle";
+	my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 50, ReuseAddr => 1)
+	  or die "could not listen: $!";
+	use_servers('localhost:' . $listener->sockport, '1min');
+	$relay{trickle} = fork // die "could not fork: $!";
+	if (!$relay{trickle})
+	{
+		$SIG{CHLD} = 'IGNORE';
+		while (my $client = $listener->accept)
+		{
+			next if -e $flag || fork;
+			my $server = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $zk->secure_port);
+			my $both = IO::Select->new($client, $server);
+			my $next = "\x17\x03\x03\x40\x00";
+			while ($next)
+			{
+				if (-e $flag)
+				{
+					syswrite $client, $next;
+					$next = 'x';
+				}
+				foreach my $from ($both->can_read(0.2))
+				{
+					sysread $from, my $bytes, 65_536 or POSIX::_exit(0);
+					syswrite $from == $client ? $server : $client, $bytes if !-e $flag;
+				}
+			}
+		}
+		POSIX::_exit(0);
+	}
+	my $session = background($node);
+	$session->query_safe("SET zklock.session_timeout = '9s'");
+	$session->query_safe("SELECT zk_lock('trickle')");
+	my $began = time;
+	append_to_file($flag, '');
+	poll_until { $session->query('SELECT state FROM zk_session') eq 'lost' } 'the loss';
+	cmp_ok(time - $began, '<', 11, 'the loss is not put off');
+	$session->quit;
+	kill 'KILL', delete $relay{trickle};
+	use_servers($zk->secure_connect_string, '30s');
+};
+
 subtest 'a file that cannot be read at a reload' => sub {
 	my $session = background($node);
 	$session->query_safe("SELECT zk_lock('kept')");
