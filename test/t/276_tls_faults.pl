@@ -187,12 +187,12 @@ subtest 'a record that does not end' => sub {
 		POSIX::_exit(0);
 	}
 	my $session = background($node);
-	$session->query_safe("SET zklock.session_timeout = '9s'");
+	$session->query_safe("SET zklock.session_timeout = '18s'");
 	$session->query_safe("SELECT zk_lock('trickle')");
 	my $began = time;
 	append_to_file($flag, '');
 	poll_until { $session->query('SELECT state FROM zk_session') eq 'lost' } 'the loss';
-	cmp_ok(time - $began, '<', 11, 'the loss is not put off');
+	cmp_ok(time - $began, '<', 23, 'the loss is not put off');
 	$session->quit;
 	kill 'KILL', delete $relay{trickle};
 	use_servers($zk->secure_connect_string, '30s');
