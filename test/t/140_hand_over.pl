@@ -68,7 +68,7 @@ subtest 'a holder that had to wait hands over' => sub {
 		$first->query_safe("SELECT zk_unlock('pass')");
 		$second->wait_result;
 		wait_for_queue($zk, lock_path('pass'), 2);
-		like(path('pass'), qr/-8a11-/, 'its node is marked');
+		like(path('pass'), qr/_c_\w{8}-\w{4}-8a11-/, 'its node is marked');
 
 		my $before = $zk->packets_received;
 		$second->query_safe("SELECT zk_unlock('pass')");
@@ -278,7 +278,7 @@ subtest 'without digest authentication' => sub {
 	{
 		start_in_queue($sessions[$number], "SELECT zk_lock('plain')", $plain, lock_path('plain'), $number + 1);
 	}
-	unlike($_, qr/-8a11-/, 'no mark') foreach queue_nodes($plain, lock_path('plain'));
+	unlike($_, qr/_c_\w{8}-\w{4}-8a11-/, 'no mark') foreach queue_nodes($plain, lock_path('plain'));
 	foreach my $number (1, 2)
 	{
 		$sessions[ $number - 1 ]->query_safe("SELECT zk_unlock('plain')");

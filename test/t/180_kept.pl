@@ -78,7 +78,7 @@ subtest 'the second time nobody is asked' => sub {
 	is($keeper->query_safe("SELECT zk_fencing_token('$name') IS NULL"), 't', 'not held');
 	is($keeper->query_safe("SELECT zk_is_held('$name')"), 'f', 'by its own word');
 	my $node = join ' ', queue_nodes($zk, lock_path($name));
-	like($node, qr/-8a13-/, 'its node is marked');
+	like($node, qr/_c_\w{8}-\w{4}-8a13-/, 'its node is marked');
 
 	my $before = $zk->packets_received;
 	is(cycle($keeper, $name), $token, 'the same token') foreach 1 .. 100;
