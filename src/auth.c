@@ -36,6 +36,7 @@ static char *read_auth_file(const char *path);
 static void warn_of_readers(const char *path, const struct stat *status);
 static bool check_auth(char **newval, void **extra, GucSource source);
 static const char *show_auth(void);
+static bool has_secret(const char *setting);
 
 void
 zklock_auth_init(void)
@@ -176,8 +177,7 @@ check_auth(char **newval, void **extra, GucSource source)
 {
 	const char *colon = strchr(*newval, ':');
 
-	if ((*newval)[0] == '\0' || (*newval)[0] == '@' ||
-		strcmp(*newval, PROTOCOL_CERTIFICATE) == 0)
+	if (!has_secret(*newval))
 		return true;
 
 	/* PGC_S_TEST is that of ALTER ROLE, ALTER DATABASE and CREATE FUNCTION */
@@ -201,6 +201,13 @@ check_auth(char **newval, void **extra, GucSource source)
 static const char *
 show_auth(void)
 {
-	return auth_setting[0] == '\0' || auth_setting[0] == '@' ||
-		strcmp(auth_setting, PROTOCOL_CERTIFICATE) == 0 ? auth_setting : "********";
+	return has_secret(auth_setting) ? "********" : auth_setting;
+}
+
+/* Are the credentials in the setting itself? */
+static bool
+has_secret(const char *setting)
+{
+	return setting[0] != '\0' && setting[0] != '@' &&
+		strcmp(setting, PROTOCOL_CERTIFICATE) != 0;
 }

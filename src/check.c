@@ -596,8 +596,8 @@ try_to_make(ZkRoundTrip *trip, Check *check, const char *root)
 	path = psprintf("%s/%s" ZK_RELEASE_SUFFIX,
 					strcmp(root, "/") == 0 ? "" : root, guid);
 	check->making = zklock_client_create(zklock_session_client(), path,
-										   ZK_EPHEMERAL, data,
-										   (int) strlen(data));
+										 ZK_EPHEMERAL, data,
+										 (int) strlen(data));
 	reply = zklock_roundtrip_await(trip, check->making);
 	if (is_lost(check, reply))
 		return false;

@@ -23,20 +23,41 @@ use v5.36;
 
 use Carp;
 use PostgreSQL::Test::Utils qw(slurp_file);
+use Test::More;
+use ZooKeeper;
+
+=pod
+
+=head1 FUNCTIONS
+
+=head2 need_tls()
+
+Skips the whole test where there is no TLS to be had.
+
+=cut
+
+sub need_tls
+{
+	plan skip_all => 'the servers have no Netty here (libnetty-java)' unless ZooKeeper::can_tls();
+	plan skip_all => 'there is no openssl here' if system('openssl version >/dev/null 2>&1') != 0;
+	return;
+}
 
 =pod
 
 =head1 METHODS
 
-=head2 new($directory, $name), ca
+=head2 new($directory, $name), at($directory, $name), ca
 
-An authority of that name; its certificate's file.
+An authority of that name, made now or before; its certificate's file.
 
 =cut
 
+sub at ($class, $directory, $name) { return bless { directory => $directory, name => $name }, $class; }
+
 sub new ($class, $directory, $name)
 {
-	my $self = bless { directory => $directory, name => $name }, $class;
+	my $self = $class->at($directory, $name);
 	_openssl(qw(req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 90),
 		'-subj', "/CN=authority $name", '-keyout', $self->_file('ca.key'),
 		'-out', $self->ca);
@@ -86,6 +107,23 @@ sub issue ($self, $name, $names = undef, %option)
 sub cert { return $_[0]->_file("$_[1].pem"); }
 sub key { return $_[0]->_file("$_[1].key"); }
 sub both { return $_[0]->_file("$_[1].both"); }
+
+=pod
+
+=head2 settings($name)
+
+The settings with which a cluster shows that certificate, and knows those of the authority.
+
+=cut
+
+sub settings ($self, $name)
+{
+	return (
+		'zklock.ssl' => 'on',
+		'zklock.ssl_ca_file' => $self->ca,
+		'zklock.ssl_cert_file' => $self->cert($name),
+		'zklock.ssl_key_file' => $self->key($name));
+}
 
 =pod
 

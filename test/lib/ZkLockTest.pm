@@ -39,6 +39,7 @@ use v5.36;
 use feature ();
 
 use Carp;
+use Certificates;
 use File::Basename qw(basename);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -153,11 +154,7 @@ sub cluster ($name, $zk, %setting)
 sub _tls_settings
 {
 	my $directory = $ENV{ZKLOCK_TEST_TLS} or return;
-	return (
-		'zklock.ssl' => 'on',
-		'zklock.ssl_ca_file' => "$directory/test-ca.pem",
-		'zklock.ssl_cert_file' => "$directory/test-client.pem",
-		'zklock.ssl_key_file' => "$directory/test-client.key");
+	return Certificates->at($directory, 'test')->settings('client');
 }
 
 # PostgreSQL 17 and later copy INITDB_TEMPLATE by themselves.

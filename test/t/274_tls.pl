@@ -14,8 +14,7 @@ use Test::More;
 use ZkLockTest;
 use ZooKeeper;
 
-plan skip_all => 'the servers have no Netty here (libnetty-java)' unless ZooKeeper::can_tls();
-plan skip_all => 'there is no openssl here' if system('openssl version >/dev/null 2>&1') != 0;
+Certificates::need_tls();
 
 my $directory = PostgreSQL::Test::Utils::tempdir();
 my $good = Certificates->new($directory, 'good');
@@ -33,11 +32,7 @@ $bad->issue('client');
 
 my $zk = ZooKeeper->new(servers => 3, tls => { ca => $good->ca, cert => $good->both('server') })
   ->start;
-my %tls = (
-	'zklock.ssl' => 'on',
-	'zklock.ssl_ca_file' => $good->ca,
-	'zklock.ssl_cert_file' => $good->cert('client'),
-	'zklock.ssl_key_file' => $good->key('client'));
+my %tls = $good->settings('client');
 my $node = cluster('berlin', $zk, servers => $zk->secure_connect_string, %tls,
 	'session_preload_libraries' => 'zklock', 'zklock.session_timeout' => '8s',
 	'zklock.connect_timeout' => '1min');

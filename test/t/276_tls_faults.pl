@@ -11,19 +11,14 @@ use PostgreSQL::Test::Utils;
 use Time::HiRes qw(time);
 use ZkLockTest;
 
-plan skip_all => 'the servers have no Netty here (libnetty-java)' unless ZooKeeper::can_tls();
-plan skip_all => 'there is no openssl here' if system('openssl version >/dev/null 2>&1') != 0;
+Certificates::need_tls();
 
 my $directory = PostgreSQL::Test::Utils::tempdir();
 my $authority = Certificates->new($directory, 'good');
 $authority->issue('server', 'DNS:localhost');
 $authority->issue('client');
 my $zk = ZooKeeper->new(tls => { ca => $authority->ca, cert => $authority->both('server') })->start;
-my %tls = (
-	'zklock.ssl' => 'on',
-	'zklock.ssl_ca_file' => $authority->ca,
-	'zklock.ssl_cert_file' => $authority->cert('client'),
-	'zklock.ssl_key_file' => $authority->key('client'));
+my %tls = $authority->settings('client');
 my $node = cluster('berlin', $zk, servers => $zk->secure_connect_string, %tls,
 	'zklock.session_timeout' => '30s',
 	'zklock.connect_timeout' => '30s',

@@ -6,8 +6,7 @@ use Certificates;
 use PostgreSQL::Test::Utils;
 use ZkLockTest;
 
-plan skip_all => 'the servers have no Netty here (libnetty-java)' unless ZooKeeper::can_tls();
-plan skip_all => 'there is no openssl here' if system('openssl version >/dev/null 2>&1') != 0;
+Certificates::need_tls();
 plan skip_all => 'it begins without TLS' if $ENV{ZKLOCK_TEST_TLS};
 
 my $authority = Certificates->new(PostgreSQL::Test::Utils::tempdir(), 'good');
@@ -34,22 +33,17 @@ sub plain_clients
 sub use_tls
 {
 	my ($node) = @_;
-	my %setting = (
-		servers => $zk->secure_connect_string,
-		ssl => 'on',
-		ssl_ca_file => $authority->ca,
-		ssl_cert_file => $authority->cert('client'),
-		ssl_key_file => $authority->key('client'));
-	$node->safe_psql('postgres', "LOAD 'zklock';\nALTER SYSTEM SET zklock.$_ = '$setting{$_}'")
+	my %setting = ('zklock.servers' => $zk->secure_connect_string, $authority->settings('client'));
+	$node->safe_psql('postgres', "LOAD 'zklock';\nALTER SYSTEM SET $_ = '$setting{$_}'")
 	  foreach sort keys %setting;
 	$node->reload;
 	foreach my $name (sort keys %setting)
 	{
 		poll_until
 		{
-			$node->safe_psql('postgres', "LOAD 'zklock'; SHOW zklock.$name") eq $setting{$name};
+			$node->safe_psql('postgres', "LOAD 'zklock'; SHOW $name") eq $setting{$name};
 		}
-		"zklock.$name";
+		$name;
 	}
 	return;
 }
