@@ -7,9 +7,12 @@
 # always with VERBOSE=1. JOBS tells how many may run at a time. What a job leaves
 # running in its process group is killed, and does not outlive us either.
 # Into COUNTS go the lines "passed N" and "failed N", "FAILED what" for each
-# failure, "took SECONDS what" for each job, and what was run: "ran N what", "skipped N",
-# and "again N", how often a test says that it had to try again, which it does by a comment
-# "# again: why".
+# failure, "REPEATED what" for each that was none the second time, "took SECONDS what" for
+# each job, and what was run: "ran N what", "skipped N", and "again N": how often a test
+# says that it had to try again, by a comment "# again: why", and how many files of t/ failed
+# at first. If only a few of these did, and nothing crashed, each is run once more when
+# nothing else runs, and that counts: what fails alone is broken, what fails beside others
+# may only be late. What failed at first is told.
 
 use v5.36;
 
@@ -24,6 +27,8 @@ my $at_a_time = $ENV{JOBS};
 my $limit = 1800;
 # Of a longer output the middle is left out.
 my $most_lines = 1_000;
+# With more TAP files than that which failed, none of them is run again.
+my $most_repeated = 3;
 
 # Servers of the tests listen on ports of this range; so that no two tests that run
 # at the same time try the same, each of them has a part of it.
@@ -31,6 +36,8 @@ my ($first_port, $end_port) = (10_200, 32_200);
 my @parts = (1 .. $at_a_time);
 
 my ($passed, $failed, @failures, @took) = (0, 0);
+my @late;    # that failed, to be run again
+my @repeated;    # and what failed of those that did not fail then
 my ($skipped, $again) = (0, 0);
 my %ran;    # by what, in words
 my %running;    # by process id
@@ -41,19 +48,36 @@ my $ended_by;
 $| = 1;
 $SIG{$_} = sub { $ended_by = shift } foreach qw(INT TERM HUP);
 
-while (@queue || %running)
+run_all();
+repeat($_) foreach @late;
+
+sub run_all
 {
-	start_job(shift @queue)
-	  while !$ended_by && @queue && keys %running < $at_a_time;
-	end_all($ended_by) if $ended_by;
-	my $pid = waitpid(-1, WNOHANG);
-	if ($pid > 0)
+	while (@queue || %running)
 	{
-		finish_job(delete $running{$pid}, $?) if $running{$pid};
-		next;
+		start_job(shift @queue)
+		  while !$ended_by && @queue && keys %running < $at_a_time;
+		end_all($ended_by) if $ended_by;
+		my $pid = waitpid(-1, WNOHANG);
+		if ($pid > 0)
+		{
+			finish_job(delete $running{$pid}, $?) if $running{$pid};
+			next;
+		}
+		end_what_hangs();
+		Time::HiRes::sleep(0.05);
 	}
-	end_what_hangs();
-	Time::HiRes::sleep(0.05);
+	return;
+}
+
+# Run one once more that has failed, or let that count.
+sub repeat ($first)
+{
+	return judge($first) if @late > $most_repeated;
+	rename "$first->{file}.$_", "$first->{file}.first.$_" foreach qw(out err);
+	@queue = $first->{file};
+	run_all();
+	return;
 }
 
 # Pass the signal on, and go when all have gone. By SIGKILL who does not: a second
@@ -128,8 +152,8 @@ sub finish_job ($job, $status)
 		$bailed_out ||= $result->is_bailout;
 		push @notes, $result->as_string if $result->is_bailout;
 	}
-	push @notes, count_what_ran($job);
 	my @bad = map { "test $_" } $parser->failed;
+	$bad[0] .= first_failure("$job->{file}.err") if @bad;
 	# A program can fail without a failed assertion: crash, sanitizer report, wrong
 	# plan, or because it hung. It counts as one.
 	if ($job->{hung} || $bailed_out || $parser->parse_errors || !@bad && $status)
@@ -137,9 +161,6 @@ sub finish_job ($job, $status)
 		push @bad, ($job->{hung} ? "not done after $limit s" : "wait status $status")
 		  . join ' ', '', $parser->parse_errors, last_words("$job->{file}.err");
 	}
-	$passed += $parser->passed;
-	$failed += @bad;
-	push @failures, map { "$job->{name}: $_" } @bad;
 
 	# Skipping is allowed and never silent.
 	if ($parser->skip_all)
@@ -149,9 +170,53 @@ sub finish_job ($job, $status)
 	}
 	printf "%-28s %s %7.1f s, %d passed\n", $job->{name}, @bad ? 'FAILED' : 'ok    ',
 	  $took, scalar $parser->passed;
+	@$job{qw(bad notes passed)} = (\@bad, \@notes, scalar $parser->passed);
+	if (@bad && may_be_late($job, $status))
+	{
+		print "    to be run again: $_\n" foreach @bad;
+		show($job->{file});
+		push @late, $job;
+		return;
+	}
+	return judge($job);
+}
+
+# Is it a TAP file, run for the first time, and did nothing crash?
+sub may_be_late ($job, $status)
+{
+	return $job->{name} =~ m{^t/}
+	  && !$job->{hung}
+	  && !($status & 127)
+	  && !-e "$job->{file}.first.out"
+	  && contents("$job->{file}.err") !~ /TRAP:|PANIC|Sanitizer|terminated by signal|core dumped/;
+}
+
+# Let that count.
+sub judge ($job)
+{
+	my @bad = $job->{bad}->@*;
+	my @notes = ($job->{notes}->@*, count_what_ran($job));
+	my ($first) = grep { $_->{file} eq $job->{file} } @late;
+	if ($first && $first != $job && !@bad)
+	{
+		push @notes, map { "again: failed beside others: $_" } $first->{bad}->@*;
+		push @repeated, map { "$job->{name}: $_" } $first->{bad}->@*;
+		$again++;
+	}
+	$passed += $job->{passed};
+	$failed += @bad;
+	push @failures, map { "$job->{name}: $_" } @bad;
 	print "    $_\n" foreach @notes, @bad;
 	show($job->{file}) if @bad || $ENV{VERBOSE};
 	return;
+}
+
+# What the first failed assertion says, on one line.
+sub first_failure ($file)
+{
+	my ($words) = contents($file) =~ /^\s*#\s+(Failed test .*\n(?:\s*#.*\n){0,9})/m or return '';
+	$words =~ s/\s*\n\s*#\s*/ | /g;
+	return printable(" ($words)") =~ s/\s+\)$/)/r;
 }
 
 # What a job has run, with what is in subtests, and in them only, for what sums a subtest up
@@ -241,6 +306,7 @@ sub printable ($line)
 open my $out, '>', $counts or die "could not write $counts: $!";
 print $out "passed $passed\nfailed $failed\n";
 s/\s+/ /g, print $out "FAILED $_\n" foreach @failures;
+s/\s+/ /g, print $out "REPEATED $_\n" foreach @repeated;
 print $out "$_\n" foreach @took;
 print $out "ran $ran{$_} $_\n" foreach sort keys %ran;
 print $out "skipped $skipped\nagain $again\n";

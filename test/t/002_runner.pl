@@ -2,8 +2,7 @@
 # The runner of the tests tells what has failed, however a test program fails, and
 # leaves nothing running.
 
-use strict;
-use warnings;
+use v5.36;
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
@@ -73,6 +72,32 @@ SH
 like($all, qr/^ran 2 TAP assertions\nran 1 TAP files\nskipped 1\nagain 1\n/m,
 	'assertions, skips and second tries of subtests are counted');
 like($out, qr/^ +in a subtest: ok 2 # skip no time\n +again: the server was slow$/m, 'and shown');
+
+# Files of t/ that fail are run again when nothing else runs, unless they are many, or
+# something crashed. The number of times that each was run is in a file.
+sub failing ($name, $words, $until)
+{
+	return job("t%$name", <<"SH");
+echo >>$dir/$name.runs
+test \$(wc -l <$dir/$name.runs) -lt $until || { printf '1..1\nok 1\n'; exit; }
+printf '#   Failed test "it"\n#   at line 7.\n%s\n# Looks bad\n' '$words' >&2
+printf '1..1\nnot ok 1\n'
+exit 1
+SH
+}
+sub runs { return scalar(() = slurp_file("$dir/$_[0].runs") =~ /\n/g); }
+
+my $told = qr/t\/\w+: test 1 \(Failed test "it" \| at line 7\. \| got: 3 \| Looks bad\)/;
+($counts, $out, $all) = run_jobs(failing('late', '#  got: 3', 2), failing('broken', '#  got: 3', 9));
+like($counts, qr/\Apassed 1\nfailed 1\nFAILED $told\nREPEATED $told\n\z/, 'what fails alone, too, counts');
+like($all, qr/^again 1$/m, 'what was late is counted as tried again');
+like($out, qr/again: failed beside others: test 1 \(Failed/, 'and told');
+is(runs($_), 2, "$_ was run twice") foreach qw(late broken);
+($counts) = run_jobs(failing('crash', 'TRAP: failed Assert', 2));
+like($counts, qr/\Apassed 0\nfailed 1\n/, 'what crashed counts at once');
+($counts) = run_jobs(map { failing("many$_", '# x', 2) } 1 .. 4);
+like($counts, qr/\Apassed 0\nfailed 4\n/, 'many that fail, too');
+is(runs($_), 1, "$_ was run once") foreach qw(crash many1 many4);
 
 # What is shown can be read.
 ($counts, $out) = run_jobs(job('much',
