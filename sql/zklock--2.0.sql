@@ -460,9 +460,9 @@ CREATE FUNCTION zk_lock_queue(
 	OUT session_id text,
 	OUT client text,
 	OUT cluster text,
-	OUT database text,
-	OUT username text,
-	OUT application text,
+	OUT datname text,
+	OUT usename text,
+	OUT application_name text,
 	OUT pid integer,
 	OUT host text,
 	OUT since timestamptz,
@@ -481,14 +481,14 @@ CREATE FUNCTION zk_who(
 	OUT "position" integer,
 	OUT state text,
 	OUT who text,
-	OUT "where" text,
+	OUT location text,
 	OUT since timestamptz)
 RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 10
 BEGIN ATOMIC
 	SELECT q."position", q.state,
 		CASE WHEN q.pid IS NOT NULL
-			THEN pg_catalog.concat(pg_catalog."left"(q.username, 12), ' ', q.pid)
+			THEN pg_catalog.concat(pg_catalog."left"(q.usename, 12), ' ', q.pid)
 			ELSE pg_catalog."left"(COALESCE(q.data, q.client, q.style), 20) END,
 		pg_catalog."left"(
 			CASE WHEN q.session_id IS NULL AND q.token IS NOT NULL
@@ -496,7 +496,7 @@ BEGIN ATOMIC
 				THEN pg_catalog.concat('hold: ', q.data)
 				WHEN q.pid IS NULL THEN q.session_id
 				ELSE pg_catalog.concat_ws('@',
-					pg_catalog.concat_ws('/', q.cluster, q.database),
+					pg_catalog.concat_ws('/', q.cluster, q.datname),
 					pg_catalog.split_part(q.host, '.', 1)) END, 24),
 		pg_catalog.date_trunc('second', q.since)
 	FROM zk_lock_queue(zk_who.name) AS q
@@ -505,13 +505,13 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_who(text) IS
-'zk_lock_queue() for a terminal of 100 columns: who (user and process) and where (cluster/database@host), cut to 20 and 24 characters. A hold shows its reason, another client its ZooKeeper session.';
+'zk_lock_queue() for a terminal of 100 columns: who (user and process) and location (cluster/database@host), cut to 20 and 24 characters. A hold shows its reason, another client its ZooKeeper session.';
 
 CREATE FUNCTION zk_all_locks(
 	prefix text DEFAULT '',
 	OUT name text,
-	OUT holders integer,
-	OUT waiters integer)
+	OUT holder_count integer,
+	OUT waiter_count integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
@@ -533,9 +533,9 @@ COMMENT ON FUNCTION _zk_waits_in_postgres() IS
 
 CREATE FUNCTION zk_waits(
 	OUT cluster text,
-	OUT database text,
+	OUT datname text,
 	OUT pid integer,
-	OUT username text,
+	OUT usename text,
 	OUT host text,
 	OUT session_id text,
 	OUT client text,
@@ -543,9 +543,9 @@ CREATE FUNCTION zk_waits(
 	OUT name text,
 	OUT since timestamptz,
 	OUT blocked_by_cluster text,
-	OUT blocked_by_database text,
+	OUT blocked_by_datname text,
 	OUT blocked_by_pid integer,
-	OUT blocked_by_username text,
+	OUT blocked_by_usename text,
 	OUT blocked_by_host text,
 	OUT blocked_by_session_id text,
 	OUT blocked_by_client text)
@@ -553,31 +553,31 @@ RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 100
 BEGIN ATOMIC
 	WITH queued AS MATERIALIZED (
-		SELECT l.name, q."position", q.state, q.mode, q.since, q.cluster, q.database,
-			q.pid, q.username, q.host, q.session_id, COALESCE(q.client, q.style) AS client
+		SELECT l.name, q."position", q.state, q.mode, q.since, q.cluster, q.datname,
+			q.pid, q.usename, q.host, q.session_id, COALESCE(q.client, q.style) AS client
 		FROM zk_all_locks(''::text) AS l
 			CROSS JOIN LATERAL zk_lock_queue(l.name) AS q
-		WHERE l.waiters OPERATOR(pg_catalog.>) 0 AND q."position" IS NOT NULL
+		WHERE l.waiter_count OPERATOR(pg_catalog.>) 0 AND q."position" IS NOT NULL
 	), known AS (
 		SELECT DISTINCT ON (q.session_id) q.*
 		FROM queued AS q
 		WHERE q.session_id IS NOT NULL
 	)
-	SELECT w.cluster, w.database, w.pid, w.username, w.host, w.session_id, w.client,
+	SELECT w.cluster, w.datname, w.pid, w.usename, w.host, w.session_id, w.client,
 		pg_catalog.format('%s on ZooKeeper lock "%s"',
 			CASE WHEN w.mode OPERATOR(pg_catalog.=) 'shared'::text
 				THEN 'ShareLock' ELSE 'ExclusiveLock' END, w.name),
 		w.name, w.since,
-		b.cluster, b.database, b.pid, b.username, b.host, b.session_id, b.client
+		b.cluster, b.datname, b.pid, b.usename, b.host, b.session_id, b.client
 	FROM queued AS w
 		JOIN queued AS b ON b.name OPERATOR(pg_catalog.=) w.name
 			AND b."position" OPERATOR(pg_catalog.<) w."position"
 	WHERE w.state OPERATOR(pg_catalog.=) 'waiting'::text
 		AND b.state OPERATOR(pg_catalog.=) ANY (ARRAY['held', 'releasing']::text[])
 	UNION ALL
-	SELECT w.cluster, w.database, w.pid, w.username, w.host, p.session_id, w.client,
+	SELECT w.cluster, w.datname, w.pid, w.usename, w.host, p.session_id, w.client,
 		p.waits_for, NULL::text, NULL::timestamptz,
-		b.cluster, b.database, b.pid, b.username, b.host, p.blocked_by_session_id, b.client
+		b.cluster, b.datname, b.pid, b.usename, b.host, p.blocked_by_session_id, b.client
 	FROM _zk_waits_in_postgres() AS p
 		LEFT JOIN known AS w ON w.session_id OPERATOR(pg_catalog.=) p.session_id
 		LEFT JOIN known AS b ON b.session_id OPERATOR(pg_catalog.=) p.blocked_by_session_id;
@@ -600,18 +600,18 @@ COMMENT ON FUNCTION _zk_process(integer) IS
 CREATE FUNCTION zk_blocking(
 	pid integer,
 	OUT waits_for text,
-	OUT cluster text,
-	OUT database text,
+	OUT blocked_by_cluster text,
+	OUT blocked_by_datname text,
 	OUT blocked_by_pid integer,
-	OUT username text,
-	OUT host text,
-	OUT session_id text,
-	OUT client text)
+	OUT blocked_by_usename text,
+	OUT blocked_by_host text,
+	OUT blocked_by_session_id text,
+	OUT blocked_by_client text)
 RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 1
 BEGIN ATOMIC
-	SELECT w.waits_for, w.blocked_by_cluster, w.blocked_by_database, w.blocked_by_pid,
-		w.blocked_by_username, w.blocked_by_host, w.blocked_by_session_id, w.blocked_by_client
+	SELECT w.waits_for, w.blocked_by_cluster, w.blocked_by_datname, w.blocked_by_pid,
+		w.blocked_by_usename, w.blocked_by_host, w.blocked_by_session_id, w.blocked_by_client
 	FROM _zk_process(zk_blocking.pid) AS p
 		CROSS JOIN zk_waits() AS w
 	WHERE CASE WHEN p.session_id IS NOT NULL
@@ -652,18 +652,18 @@ BEGIN ATOMIC
 			CASE WHEN b.pid IS NOT NULL THEN pg_catalog.concat('process ', b.pid)
 				WHEN b.session_id IS NOT NULL THEN pg_catalog.concat('session ', b.session_id)
 				ELSE pg_catalog.concat('hold of ', b.name) END AS who,
-			CASE WHEN b.cluster IS NULL AND b.database IS NULL THEN b.client
-				ELSE pg_catalog.concat_ws(', ', b.cluster, b.database) END AS "where"
+			CASE WHEN b.cluster IS NULL AND b.datname IS NULL THEN b.client
+				ELSE pg_catalog.concat_ws(', ', b.cluster, b.datname) END AS location
 		FROM waits AS w
 			CROSS JOIN LATERAL (VALUES
-				(w.waiter, w.pid, w.session_id, w.name, w.cluster, w.database, w.client),
+				(w.waiter, w.pid, w.session_id, w.name, w.cluster, w.datname, w.client),
 				(w.blocker, w.blocked_by_pid, w.blocked_by_session_id, w.name,
-					w.blocked_by_cluster, w.blocked_by_database, w.blocked_by_client))
-				AS b(box, pid, session_id, name, cluster, database, client)
+					w.blocked_by_cluster, w.blocked_by_datname, w.blocked_by_client))
+				AS b(box, pid, session_id, name, cluster, datname, client)
 		ORDER BY b.box
 	), lines AS (
 		SELECT 1 AS part, pg_catalog.format(E'\t%s["%s"]', b.box,
-			pg_catalog.concat_ws('<br>', _zk_mermaid(b.who), _zk_mermaid(b."where"))) AS line
+			pg_catalog.concat_ws('<br>', _zk_mermaid(b.who), _zk_mermaid(b.location))) AS line
 		FROM boxes AS b
 		UNION ALL
 		SELECT 2, pg_catalog.format(E'\t%s %s|"%s"| %s', w.waiter,
@@ -773,8 +773,8 @@ COMMENT ON COLUMN zk_session.ssl_subject IS
 -- All backends of this cluster. Whose rows somebody sees, the functions decide.
 CREATE FUNCTION zk_backends(
 	OUT pid integer,
-	OUT database name,
-	OUT username name,
+	OUT datname name,
+	OUT usename name,
 	OUT state text,
 	OUT session_id text,
 	OUT server text,
@@ -783,7 +783,7 @@ CREATE FUNCTION zk_backends(
 	OUT waiting_mode text,
 	OUT waiting_permits integer,
 	OUT waiting_since timestamptz,
-	OUT held integer,
+	OUT lock_count integer,
 	OUT last_proof timestamptz,
 	OUT root text)
 RETURNS SETOF record
@@ -800,9 +800,9 @@ COMMENT ON VIEW zk_backends IS
 
 COMMENT ON COLUMN zk_backends.pid IS
 'Process of the backend.';
-COMMENT ON COLUMN zk_backends.database IS
+COMMENT ON COLUMN zk_backends.datname IS
 'Its database.';
-COMMENT ON COLUMN zk_backends.username IS
+COMMENT ON COLUMN zk_backends.usename IS
 'Its role.';
 COMMENT ON COLUMN zk_backends.state IS
 'State of its ZooKeeper session, as in zk_session.';
@@ -820,7 +820,7 @@ COMMENT ON COLUMN zk_backends.waiting_permits IS
 'The permits it names.';
 COMMENT ON COLUMN zk_backends.waiting_since IS
 'Since when it waits; anew if it queued again after a loss of its session.';
-COMMENT ON COLUMN zk_backends.held IS
+COMMENT ON COLUMN zk_backends.lock_count IS
 'Number of locks it holds; zk_backend_locks lists them.';
 COMMENT ON COLUMN zk_backends.last_proof IS
 'When the ensemble last proved that it keeps the session, for one session timeout from then on. Old if no commit has asked since.';
@@ -849,7 +849,7 @@ COMMENT ON FUNCTION zk_backend_locks() IS
 CREATE VIEW zk_backend_locks AS SELECT * FROM zk_backend_locks();
 
 COMMENT ON VIEW zk_backend_locks IS
-'The locks that the backends of this cluster hold, at most 16 for each backend; zk_backends.held has the number. Visibility and age of the rows are as in zk_backends.';
+'The locks that the backends of this cluster hold, at most 16 for each backend; zk_backends.lock_count has the number. Visibility and age of the rows are as in zk_backends.';
 
 COMMENT ON COLUMN zk_backend_locks.pid IS
 'Process of the backend.';
@@ -876,13 +876,13 @@ COMMENT ON COLUMN zk_backend_locks.last_proof IS
 
 -- Counters
 CREATE FUNCTION zk_stat(
-	OUT database name,
-	OUT granted_at_once bigint,
-	OUT granted_handed_over bigint,
-	OUT granted_told bigint,
-	OUT granted_listed bigint,
-	OUT granted_kept bigint,
-	OUT kept_for_others bigint,
+	OUT datname name,
+	OUT grants_at_once bigint,
+	OUT grants_handed_over bigint,
+	OUT grants_told bigint,
+	OUT grants_listed bigint,
+	OUT grants_kept bigint,
+	OUT keeps_given_up bigint,
 	OUT tries_in_vain bigint,
 	OUT timeouts bigint,
 	OUT cancels bigint,
@@ -907,21 +907,21 @@ COMMENT ON FUNCTION zk_stat() IS
 CREATE VIEW zk_stat AS SELECT * FROM zk_stat();
 
 COMMENT ON VIEW zk_stat IS
-'Counters for each database that has used locks, since the server started or zk_stat_reset(). The 128th database and all later ones share the row whose database is NULL. Without preloading: one row, counted by this backend. Asks nobody.';
+'Counters for each database that has used locks, since the server started or zk_stat_reset(). The 128th database and all later ones share the row whose datname is NULL. Without preloading: one row, counted by this backend. Asks nobody.';
 
-COMMENT ON COLUMN zk_stat.database IS
+COMMENT ON COLUMN zk_stat.datname IS
 'The database. NULL: all that have no row of their own.';
-COMMENT ON COLUMN zk_stat.granted_at_once IS
+COMMENT ON COLUMN zk_stat.grants_at_once IS
 'Grants without a wait. Locks that the session already holds are not counted.';
-COMMENT ON COLUMN zk_stat.granted_handed_over IS
+COMMENT ON COLUMN zk_stat.grants_handed_over IS
 'Grants after a wait, handed over by the holder through ZooKeeper.';
-COMMENT ON COLUMN zk_stat.granted_told IS
+COMMENT ON COLUMN zk_stat.grants_told IS
 'Grants after a wait, handed over by a holder of this cluster in shared memory.';
-COMMENT ON COLUMN zk_stat.granted_listed IS
+COMMENT ON COLUMN zk_stat.grants_listed IS
 'Grants after a wait, found by reading the queue, which is slowest.';
-COMMENT ON COLUMN zk_stat.granted_kept IS
+COMMENT ON COLUMN zk_stat.grants_kept IS
 'Grants of locks that this session had kept (zklock.keep).';
-COMMENT ON COLUMN zk_stat.kept_for_others IS
+COMMENT ON COLUMN zk_stat.keeps_given_up IS
 'Kept locks given up because somebody else wanted them. If many, turn zklock.keep off.';
 COMMENT ON COLUMN zk_stat.tries_in_vain IS
 'Tries that did not get the lock, also those that raised 08001.';
@@ -1493,9 +1493,9 @@ CREATE FUNCTION zk_runs(
 	OUT slot text,
 	OUT claimed_at timestamptz,
 	OUT cluster text,
-	OUT database text,
-	OUT username text,
-	OUT application text,
+	OUT datname text,
+	OUT usename text,
+	OUT application_name text,
 	OUT pid integer,
 	OUT host text,
 	OUT data text)
@@ -1563,6 +1563,10 @@ BEGIN
 			-- Unless CREATE EXTENSION in another database is faster: that is waited for.
 			BEGIN
 				EXECUTE pg_catalog.format('CREATE ROLE %I NOLOGIN', role_name);
+				EXECUTE pg_catalog.format('COMMENT ON ROLE %I IS %L', role_name,
+					CASE role_name WHEN 'zklock_job'::pg_catalog.text
+						THEN 'Extension zklock: may claim runs of jobs, and ask holders to release a lock.'
+						ELSE 'Extension zklock: zklock_job, and may take locks away, hold them for good, and see who holds them.' END);
 				CONTINUE;
 			EXCEPTION WHEN duplicate_object OR unique_violation THEN
 				NULL;

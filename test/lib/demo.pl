@@ -109,7 +109,7 @@ sub gets ($who)
 
 sub show_queue ($name)
 {
-	my $sql = "SELECT position, state, cluster, application, pid, token "
+	my $sql = "SELECT position, state, cluster, application_name, pid, token "
 	  . "FROM zk_lock_queue('$name') ORDER BY position";
 	line('tokyo', $sql);
 	print $screen table($sql);
@@ -121,7 +121,7 @@ sub show_queue ($name)
 sub move_queue ($name, $nlines, $what)
 {
 	return 0 unless $on_terminal;
-	my $table = table("SELECT position, state, cluster, application, token "
+	my $table = table("SELECT position, state, cluster, application_name, token "
 		. "FROM zk_lock_queue('$name') ORDER BY position") . "              $what\n";
 	print $screen $nlines ? "\e[${nlines}A\e[J" : '', $table;
 	sleep 0.8;

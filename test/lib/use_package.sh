@@ -118,7 +118,7 @@ is() {
 }
 
 queue_is() {
-	is "$(ask -c "SELECT string_agg(state || ' ' || application, ', ' ORDER BY position)
+	is "$(ask -c "SELECT string_agg(state || ' ' || application_name, ', ' ORDER BY position)
 		FROM zk_lock_queue('nightly')")" "$1"
 }
 

@@ -31,7 +31,7 @@ SELECT :token > :earlier AS is_greater;
 SELECT * FROM zk_locks;
 SELECT zk_is_held('durable/hold'), zk_fencing_token('durable/hold'), zk_try_lock('durable/hold'),
 	zk_try_lock_shared('durable/hold');
-SELECT "position", state, mode, style, session_id, client, database = current_database() AS database_ok,
+SELECT "position", state, mode, style, session_id, client, datname = current_database() AS datname_ok,
 	pid = pg_backend_pid() AS pid_ok, token = :token AS token_ok, data,
 	since BETWEEN now() - interval '1 minute' AND clock_timestamp() + interval '1 second' AS since_ok
 FROM zk_lock_queue('durable/hold');

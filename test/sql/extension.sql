@@ -44,6 +44,16 @@ WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_extension'::regcla
 	AND a.attnum > 0 AND NOT a.attisdropped
 	AND col_description(a.attrelid, a.attnum) IS NULL;
 
+-- The roles explain themselves, too, unless another database made them before.
+SELECT rolname, shobj_description(oid, 'pg_authid') IS NULL AS uncommented
+FROM pg_roles WHERE rolname IN ('zklock_job', 'zklock_operator') ORDER BY rolname;
+
+-- What pg_stat_activity has is called the same; and no column is a reserved word.
+SELECT p.proname, a.name
+FROM pg_temp.functions AS p, unnest(p.proargnames) AS a(name)
+WHERE a.name ~ '(^|_)(database|username|user|application|process)$'
+	OR a.name IN (SELECT word FROM pg_get_keywords() WHERE catcode = 'R');
+
 -- Who may not call what
 SELECT oid::regprocedure::text COLLATE "C" AS function,
 	has_function_privilege('pg_monitor', oid, 'EXECUTE') AS pg_monitor,

@@ -122,7 +122,7 @@ SELECT zk_unlock_all();
 -- exclude, are shown, and are in nobody's way.
 SELECT zk_lock('order-0000000001') > 0 AS first, zk_lock('order-0000000002') > 0 AS second,
 	zk_try_lock('names') AS other;
-SELECT name, holders FROM zk_all_locks() WHERE name LIKE 'order-%' ORDER BY name;
+SELECT name, holder_count FROM zk_all_locks() WHERE name LIKE 'order-%' ORDER BY name;
 SELECT * FROM zk_all_locks('order-0000000002');
 SELECT count(*) AS contenders FROM zk_lock_queue('order-0000000001');
 SELECT zk_unlock_all();

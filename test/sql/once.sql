@@ -34,7 +34,7 @@ SELECT zk_run_once('once/job', 'while locked');
 SELECT zk_unlock('once/job');
 
 -- The records
-SELECT slot, database = current_database() AS database_ok, username = session_user AS username_ok,
+SELECT slot, datname = current_database() AS datname_ok, usename = session_user AS usename_ok,
 	pid = pg_backend_pid() AS pid_ok, host <> '' AS has_host, data,
 	claimed_at BETWEEN now() - interval '1 minute' AND clock_timestamp() + interval '1 second' AS claimed_at_ok
 FROM zk_runs('once/job');
@@ -87,7 +87,7 @@ SELECT zk_runs('once/job');
 RESET ROLE;
 GRANT zklock_operator TO regress_zklock_once;
 SET ROLE regress_zklock_once;
-SELECT slot, username = session_user AS by_me FROM zk_runs('once/job') WHERE slot LIKE 'by a%';
+SELECT slot, usename = session_user AS by_me FROM zk_runs('once/job') WHERE slot LIKE 'by a%';
 SELECT zk_forget_run('once/job', 'by a job');
 RESET ROLE;
 DROP ROLE regress_zklock_once;
@@ -96,7 +96,7 @@ DROP ROLE regress_zklock_once;
 SET zklock.publish_identity = off;
 SELECT zk_run_once('once/silent', 'a'), zk_run_once('once/silent', 'a');
 SELECT * FROM zk_runs('once/silent') AS r(slot, claimed_at) WHERE claimed_at IS NULL;
-SELECT slot, cluster, database, username, application, pid, host, data FROM zk_runs('once/silent');
+SELECT slot, cluster, datname, usename, application_name, pid, host, data FROM zk_runs('once/silent');
 RESET zklock.publish_identity;
 CALL pg_temp.forget_all();
 SELECT * FROM zk_runs('once/job');

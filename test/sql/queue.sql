@@ -10,8 +10,8 @@ SELECT count(*) FROM zk_lock_queue('queue/unknown/deeper');
 SET application_name = E'regress "queue" \\1';
 SELECT zk_lock('queue/own') AS token \gset
 \x on
-SELECT "position", state, mode, style, client, application,
-	database = current_database() AS database_ok, username = session_user AS username_ok,
+SELECT "position", state, mode, style, client, application_name,
+	datname = current_database() AS datname_ok, usename = session_user AS usename_ok,
 	node LIKE '\_c\_%-lock-__________' AS node_ok,
 	session_id = (SELECT session_id FROM zk_session) AS session_ok,
 	cluster IS NOT DISTINCT FROM nullif(current_setting('cluster_name'), '') AS cluster_ok,
@@ -43,7 +43,7 @@ CREATE ROLE regress_zklock_queue;
 SET ROLE regress_zklock_queue;
 SELECT zk_lock('queue/own') > 0 AS token;
 RESET ROLE;
-SELECT username = session_user AS is_session_user FROM zk_lock_queue('queue/own');
+SELECT usename = session_user AS is_session_user FROM zk_lock_queue('queue/own');
 SELECT zk_unlock('queue/own');
 DROP ROLE regress_zklock_queue;
 
@@ -51,8 +51,8 @@ DROP ROLE regress_zklock_queue;
 SET zklock.publish_identity = off;
 SELECT zk_lock('queue/own') > 0 AS token;
 \x on
-SELECT "position", state, mode, style, client, cluster, database, username,
-	application, pid, host, since IS NOT NULL AS has_since, token > 0 AS has_token, data,
+SELECT "position", state, mode, style, client, cluster, datname, usename,
+	application_name, pid, host, since IS NOT NULL AS has_since, token > 0 AS has_token, data,
 	session_id = (SELECT session_id FROM zk_session) AS session_ok
 FROM zk_lock_queue('queue/own');
 \x off

@@ -114,7 +114,7 @@ subtest "nor is the session's program" => sub {
 	is($requests, 0, 'ten thousand cycles, no request');
 	# for heartbeats
 	cmp_ok($sleeps, '<', 200, 'and it is hardly woken');
-	cmp_ok($keeper->query_safe('SELECT sum(granted_kept) FROM zk_stat'), '>=', 10000, 'counted');
+	cmp_ok($keeper->query_safe('SELECT sum(grants_kept) FROM zk_stat'), '>=', 10000, 'counted');
 };
 
 subtest 'whoever comes has it at once' => sub {
@@ -386,7 +386,7 @@ subtest 'not by another user' => sub {
 	my $row = "FROM zk_lock_queue('$name') WHERE state = 'held'";
 	isnt($keeper->query_safe("BEGIN; SET LOCAL application_name = 'bob'; SELECT zk_lock('$name')"),
 		$token, 'another application contends for it');
-	is($keeper->query_safe("SELECT application $row"), 'bob', 'and is named');
+	is($keeper->query_safe("SELECT application_name $row"), 'bob', 'and is named');
 	$keeper->query_safe("COMMIT; SELECT zk_unlock('$name')");
 	poll_until { queue_nodes($zk, lock_path($name)) == 0 } 'its release, under the former name', 10;
 };

@@ -98,7 +98,7 @@ my %count = (kept => 0, others => 0);
 foreach my $node (values %node)
 {
 	my ($kept, $others) = split /\|/, $node->safe_psql('postgres',
-		'SELECT sum(granted_kept), sum(kept_for_others) FROM zk_stat');
+		'SELECT sum(grants_kept), sum(keeps_given_up) FROM zk_stat');
 	$count{kept} += $kept;
 	$count{others} += $others;
 }

@@ -38,7 +38,7 @@ is( $berlin->safe_psql('postgres', q{SELECT format('%s %s %s: %s <- %s %s', clus
 		'berlin ' . $row->pid . ' b: ExclusiveLock on ZooKeeper lock "b" <- paris ' . $abroad->pid,
 		'  : ShareLock on transaction N <- berlin ' . $row->pid),
 	'everybody who waits, and for whom');
-is($berlin->safe_psql('postgres', 'SELECT cluster, blocked_by_pid FROM zk_blocking(' . $row->pid . ')'),
+is($berlin->safe_psql('postgres', 'SELECT blocked_by_cluster, blocked_by_pid FROM zk_blocking(' . $row->pid . ')'),
 	'paris|' . $abroad->pid, 'whom one waits for');
 like($berlin->safe_psql('postgres', 'SELECT waits_for, blocked_by_pid FROM zk_blocking(' . $stuck->pid . ')'),
 	qr/^ShareLock on transaction \d+\|${\ $row->pid}$/, 'also in PostgreSQL');

@@ -118,7 +118,7 @@ subtest 'names of another encoding' => sub {
 		my $session = background($node, database => $database, user => "J\xf6rg");
 		$session->query("SELECT zk_lock('own'), zk_run_once('own', '$database')");
 		is($session->sqlstate, '00000', "a lock in $database") or diag $session->error;
-		my $shown = $session->query("SELECT username FROM zk_lock_queue('own')");
+		my $shown = $session->query("SELECT usename FROM zk_lock_queue('own')");
 		is($session->sqlstate, '00000', 'who holds it');
 		like($shown, qr/^J(?:\xf6|\xc3\xb6|<F6>|<U\+00F6>)rg$/, 'is shown');
 		$session->quit;

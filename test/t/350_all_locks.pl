@@ -44,9 +44,9 @@ subtest 'holders and waiters, of every client' => sub {
 			'count/exclusive|1|2', 'count/hold|1|1', 'count/kazoo|1|1', 'count/mixed|1|2',
 			'count/permits|3|2', 'count/readers|2|2'),
 		'as their names tell');
-	is($session->query_safe("SELECT name, holders, waiters
+	is($session->query_safe("SELECT name, holder_count, waiter_count
 			FROM zk_all_locks('count') c
-			WHERE holders <> (SELECT count(*) FROM zk_lock_queue(c.name) WHERE state = 'held')"),
+			WHERE holder_count <> (SELECT count(*) FROM zk_lock_queue(c.name) WHERE state = 'held')"),
 		'', 'which is what zk_lock_queue says');
 };
 
@@ -73,7 +73,7 @@ subtest 'many' => sub {
 		make("many/$i/$_", curator(1), curator(2)) foreach 1 .. 10;
 	}
 	is($session->query_safe(
-			"SELECT count(*), sum(holders), sum(waiters), count(DISTINCT name) FROM zk_all_locks('many')"),
+			"SELECT count(*), sum(holder_count), sum(waiter_count), count(DISTINCT name) FROM zk_all_locks('many')"),
 		'440|440|400|440', 'all of them');
 	is($session->query_safe('SELECT count(*) > 440 FROM zk_all_locks()'), 't', 'from the root too');
 	is($session->query_safe('SELECT pending_requests FROM zk_session'), 0, 'nothing is left under way');

@@ -46,7 +46,7 @@ subtest 'a contender for good' => sub {
 	my $client = $zk->client;
 	$client->create_path($path);
 	my $stays = $client->create("$path/$mark", 'somebody else', sequential => 1);
-	is(sql("SELECT who, coalesce(\"where\", '') FROM zk_who('$name')"), 'somebody else|', 'of another client is no hold');
+	is(sql("SELECT who, coalesce(location, '') FROM zk_who('$name')"), 'somebody else|', 'of another client is no hold');
 	$client->delete($stays);
 	$client->close;
 	assert_no_nodes($zk, $path, 'nothing left');
@@ -72,7 +72,7 @@ subtest 'it fits on a terminal' => sub {
 	$client->close;
 	$holder->quit;
 	granted($waiter);
-	like(sql("SELECT who, \"where\" FROM zk_who('$name')"), qr/^\w+ \d+\|hold: new disks, and a r$/, 'a hold');
+	like(sql("SELECT who, location FROM zk_who('$name')"), qr/^\w+ \d+\|hold: new disks, and a r$/, 'a hold');
 	sql("SELECT zk_release_hold('$name', token) FROM zk_lock_queue('$name')");
 	$waiter->quit;
 	assert_no_nodes($zk, $path, 'nothing left');

@@ -36,7 +36,7 @@ subtest 'what it holds' => sub {
 	my $holder = background($node);
 	is(backend($holder, 'count(*)'), 0, 'no row without a session');
 	$holder->query_safe("SELECT zk_lock('a'), zk_lock('a'), zk_lock_shared('b')");
-	is(backend($holder, "state, database, username = current_user, waiting_for, held"),
+	is(backend($holder, "state, datname, usename = current_user, waiting_for, lock_count"),
 		'connected|postgres|t||2', 'its row');
 	is(backend($holder, 'session_id, server'),
 		$holder->query_safe('SELECT session_id, server FROM zk_session'), 'its session');
@@ -63,12 +63,12 @@ subtest 'what it holds' => sub {
 	is(locks($holder, 'name, xact_holds'), "a|0\nb|0\nc|1", 'not those that were rolled back');
 	$holder->query_safe('COMMIT; SELECT zk_unlock_all()');
 	is(locks($holder, 'count(*)'), 0, 'nothing');
-	is(backend($holder, 'state, held'), 'connected|0', 'but the session');
+	is(backend($holder, 'state, lock_count'), 'connected|0', 'but the session');
 	$holder->query_safe('SELECT zk_disconnect()');
 	is(backend($holder, "state, session_id, server, state_since > now() - interval '1 min'"),
 		'none|||t', 'nor that');
 	$holder->query_safe("SELECT zk_lock('again')");
-	is(backend($holder, 'state, held'), 'connected|1', 'and again');
+	is(backend($holder, 'state, lock_count'), 'connected|1', 'and again');
 	$holder->quit;
 	nobody_left('its row goes with it');
 };
@@ -94,7 +94,7 @@ subtest 'what it waits for' => sub {
 		$waiter->start_query("SELECT zk_lock_shared('queue', $timeout)");
 		poll_until { backend($waiter, 'waiting_for') eq 'queue' } 'it to wait', 30;
 		is(backend($waiter, "waiting_mode, waiting_permits, waiting_since BETWEEN
-				now() - interval '1 min' AND now(), state, held"),
+				now() - interval '1 min' AND now(), state, lock_count"),
 			'shared|1|t|connected|0', 'how, and since when');
 		$holder->query_safe("SELECT zk_unlock('queue')") if $end eq 'granted';
 		sql('SELECT pg_cancel_backend(' . $waiter->pid . ')') if $end eq 'cancelled';
@@ -104,29 +104,29 @@ subtest 'what it waits for' => sub {
 		is(backend($waiter, 'waiting_for, waiting_mode, waiting_permits, waiting_since'), '|||',
 			"$end: it waits no more");
 		next if $end ne 'granted';
-		is(backend($waiter, 'held'), 1, 'but holds it');
+		is(backend($waiter, 'lock_count'), 1, 'but holds it');
 		$waiter->query_safe("SELECT zk_unlock_shared('queue')");
 		$holder->query_safe("SELECT zk_lock('queue')");
 	}
 	poll_until { backend($waiter, 'count(*)') == 0 } 'the row of a killed one to go', 30;
 	$waiter = background($node);
 	$waiter->query_safe("SELECT zk_try_lock('queue')");
-	is(backend($waiter, 'waiting_for, held'), '|0', 'a try has not waited');
+	is(backend($waiter, 'waiting_for, lock_count'), '|0', 'a try has not waited');
 	$waiter->start_query("SELECT zk_lock('queue')");
 	poll_until { backend($waiter, 'waiting_for') eq 'queue' } 'it to wait', 30;
 	$holder->query_safe("SELECT zk_unlock('queue')");
 	$waiter->wait_result;
-	is(backend($waiter, 'waiting_for, held'), '|1', 'what waits and is granted has');
+	is(backend($waiter, 'waiting_for, lock_count'), '|1', 'what waits and is granted has');
 };
 
 subtest 'more locks than there are lines' => sub {
 	my $holder = background($node);
 	$holder->query_safe("SELECT zk_lock(ARRAY(SELECT 'many/' || i FROM generate_series(1, 40) i))");
-	is(backend($holder, 'held'), 40, 'all are counted');
+	is(backend($holder, 'lock_count'), 40, 'all are counted');
 	is(locks($holder, 'count(*)'), 16, 'sixteen are told of');
 	$holder->query_safe("SELECT zk_unlock('many/' || i) FROM generate_series(1, 40) i
 		WHERE i NOT IN (7, 33)");
-	is(backend($holder, 'held'), 2, 'two are left');
+	is(backend($holder, 'lock_count'), 2, 'two are left');
 	is(locks($holder, 'name'), "many/33\nmany/7", 'and told of');
 };
 
@@ -144,7 +144,7 @@ subtest 'names of all kinds' => sub {
 	my $latin = background($node, database => 'latin');
 	$latin->query_safe("SET client_encoding = 'UTF8'; SELECT zk_lock('d\xc3\xa4')");
 	is(locks($latin, 'name'), "d\xc3\xa4", 'from one encoding to another');
-	like($latin->query_safe("SELECT database, name FROM zk_backends JOIN zk_backend_locks USING (pid)
+	like($latin->query_safe("SELECT datname, name FROM zk_backends JOIN zk_backend_locks USING (pid)
 			WHERE pid = " . $holder->pid), qr/^postgres\|l\xc3\xa4<U\+20AC>/, 'and back, as far as it has them');
 };
 
@@ -154,7 +154,7 @@ subtest 'who may see it' => sub {
 	my %session = map { $_ => background($node, user => $_) } qw(anna bert chris);
 	$session{anna}->query_safe("SELECT zk_lock('theirs')");
 	my $seen = sub {
-		return $session{ $_[0] }->query_safe('SELECT b.username, b.state, b.held, l.name
+		return $session{ $_[0] }->query_safe('SELECT b.usename, b.state, b.lock_count, l.name
 			FROM zk_backends b LEFT JOIN zk_backend_locks l USING (pid) WHERE pid = ' . $session{anna}->pid);
 	};
 	is($seen->('anna'), 'anna|connected|1|theirs', 'its own role');
@@ -171,7 +171,7 @@ subtest 'who may see it' => sub {
 subtest 'another user than the one who logged in' => sub {
 	my $holder = background($node);
 	$holder->query_safe("SET SESSION AUTHORIZATION anna; SELECT zk_lock('whose')");
-	is(sql('SELECT username = usename, username FROM zk_backends JOIN pg_stat_activity USING (pid)
+	is(sql('SELECT b.usename = a.usename, b.usename FROM zk_backends AS b JOIN pg_stat_activity AS a USING (pid)
 			WHERE pid = ' . $holder->pid), 't|' . sql('SELECT current_user'), 'is not shown, as in pg_stat_activity');
 };
 
@@ -183,12 +183,12 @@ subtest 'without ZooKeeper' => sub {
 	$zk->stop;
 	poll_until { $holder->query_safe('SELECT 1'); backend($holder, 'state') eq 'suspended' }
 	'it to notice', 30;
-	is(backend($holder, 'session_id, held'), "$id|1", 'nothing is lost yet');
+	is(backend($holder, 'session_id, lock_count'), "$id|1", 'nothing is lost yet');
 	is(locks($holder, 'name, state'), 'outage|held', 'nor the lock');
 	$zk->start;
 	poll_until { $holder->query_safe('SELECT 1'); backend($holder, 'state') eq 'connected' }
 	'it to be back', 60;
-	is(backend($holder, 'session_id, held'), "$id|1", 'all is as it was');
+	is(backend($holder, 'session_id, lock_count'), "$id|1", 'all is as it was');
 };
 
 # It runs nothing itself, and so has noted nothing: its program tells.
@@ -201,7 +201,7 @@ subtest 'an idle backend without ZooKeeper' => sub {
 	my $since = backend($idle, 'state_since');
 	$zk->stop;
 	poll_until { backend($idle, 'state') eq 'suspended' } 'another one to see it suspended', 30;
-	is(backend($idle, 'state, state_since, held'), 'suspended||1', 'and since when nobody has noted');
+	is(backend($idle, 'state, state_since, lock_count'), 'suspended||1', 'and since when nobody has noted');
 	is(locks($idle, 'state'), 'held', 'it has its lock');
 	is(backend($asleep, 'state'), 'connected', 'whose program does not run is as it was');
 	kill 'CONT', $program;
@@ -236,10 +236,10 @@ subtest 'a session that is lost' => sub {
 	# The loss may cancel the statement that looks for it. That it is lost is seen before
 	# it knows itself; that its session has no number is what it has noted.
 	poll_until { $holder->query('SELECT 1'); backend($holder, 'session_id, state') eq '|lost' } 'it to notice', 30;
-	is(backend($holder, 'held'), 1, 'the lock is to be let go of');
+	is(backend($holder, 'lock_count'), 1, 'the lock is to be let go of');
 	is(locks($holder, 'name, state'), 'lost|lost', 'and is lost');
 	$holder->query("SELECT zk_unlock('lost')");
-	is(backend($holder, 'state, held'), 'none|0', 'until then');
+	is(backend($holder, 'state, lock_count'), 'none|0', 'until then');
 };
 
 subtest 'a loss that is noticed late' => sub {
@@ -287,7 +287,7 @@ subtest 'every row is one row' => sub {
 	is($torn, 0, 'whenever it is read');
 	$_->wait_result foreach @busy;
 	is(join(' ', map { $_->sqlstate } @busy), '00000 00000 00000 00000', 'all have ended well');
-	is(sql('SELECT sum(held) FROM zk_backends'), 0, 'with nothing');
+	is(sql('SELECT sum(lock_count) FROM zk_backends'), 0, 'with nothing');
 };
 
 subtest 'not preloaded' => sub {
@@ -296,7 +296,7 @@ subtest 'not preloaded' => sub {
 	$_->query_safe("SELECT zk_lock('own/' || pg_backend_pid())") foreach $one, $two;
 	foreach my $session ($one, $two)
 	{
-		is($session->query_safe('SELECT pid, b.state, held, name FROM zk_backends b JOIN zk_backend_locks USING (pid)'),
+		is($session->query_safe('SELECT pid, b.state, lock_count, name FROM zk_backends b JOIN zk_backend_locks USING (pid)'),
 			$session->pid . '|connected|1|own/' . $session->pid, 'its own row alone');
 	}
 };

@@ -16,7 +16,7 @@ my $monitor = background($node);
 my ($first, $second) = map { background($node) } 1 .. 2;
 my $abroad = background($paris);
 
-my @counters = qw(granted_at_once granted_handed_over granted_told granted_listed granted_kept kept_for_others
+my @counters = qw(grants_at_once grants_handed_over grants_told grants_listed grants_kept keeps_given_up
 	tries_in_vain timeouts cancels deadlocks losses refused_commits evictions sessions
 	reconnects waits);
 
@@ -24,7 +24,7 @@ my @counters = qw(granted_at_once granted_handed_over granted_told granted_liste
 sub numbers ($session = undef)
 {
 	my $row = ($session || $monitor)->query_safe('SELECT ' . join(', ', @counters)
-		  . " FROM zk_stat WHERE database = 'postgres'");
+		  . " FROM zk_stat WHERE datname = 'postgres'");
 	my %number;
 	@number{@counters} = split /\|/, $row if $row ne '';
 	return { map { $_ => $number{$_} } grep { $number{$_} } keys %number };
@@ -62,20 +62,20 @@ is($monitor->query_safe('SELECT count(*) FROM zk_stat'), 0, 'nothing at first');
 
 subtest 'grants at once' => sub {
 	$first->query_safe("SELECT zk_lock('a'), zk_unlock('a')") foreach 1 .. 10;
-	counted('one each', granted_at_once => 10, sessions => 1);
+	counted('one each', grants_at_once => 10, sessions => 1);
 	$first->query_safe("SELECT zk_lock('a'), zk_lock('a'), zk_lock_shared('a'); SELECT zk_unlock_all()");
-	counted('what is held is not granted', granted_at_once => 1);
+	counted('what is held is not granted', grants_at_once => 1);
 	$first->query_safe("SELECT zk_lock(ARRAY['a', 'b', 'c']); SELECT zk_unlock_all()");
-	counted('each of several', granted_at_once => 3);
+	counted('each of several', grants_at_once => 3);
 	$first->query_safe("BEGIN; SELECT zk_xact_lock('a'), zk_try_xact_lock_shared('b'); ROLLBACK");
-	counted('in transactions', granted_at_once => 2);
+	counted('in transactions', grants_at_once => 2);
 	$first->query_safe("SELECT zk_release_hold('a', zk_hold('a', 'maintenance'))");
-	counted('holds, too', granted_at_once => 1);
+	counted('holds, too', grants_at_once => 1);
 };
 
 subtest 'in vain' => sub {
 	$second->query_safe("SELECT zk_lock('a')");
-	counted('a session', granted_at_once => 1, sessions => 1);
+	counted('a session', grants_at_once => 1, sessions => 1);
 	$first->query_safe("SELECT zk_try_lock('a') FROM generate_series(1, 3)");
 	counted('tries', tries_in_vain => 3);
 	$first->query_safe("SELECT zk_try_lock(ARRAY['a', 'b', 'c'])");
@@ -103,32 +103,32 @@ subtest 'in vain' => sub {
 
 subtest 'after a wait' => sub {
 	queue_up('told', $first, $second, $abroad);
-	counted('who holds it', granted_at_once => 1);
+	counted('who holds it', grants_at_once => 1);
 	$first->query_safe("SELECT zk_unlock('told')");
 	$second->wait_result;
-	counted('told by a neighbor', granted_told => 1, waits => 1);
+	counted('told by a neighbor', grants_told => 1, waits => 1);
 	$second->query_safe("SELECT zk_unlock('told')");
 	$abroad->wait_result;
-	is_deeply(numbers($abroad), { granted_handed_over => 1, sessions => 1, waits => 1 },
+	is_deeply(numbers($abroad), { grants_handed_over => 1, sessions => 1, waits => 1 },
 		'handed over to another cluster, which is not preloaded');
 	$abroad->query_safe("SELECT zk_unlock('told')");
 
 	queue_up('listed', $abroad, $first);
 	$abroad->query_safe("SELECT zk_unlock('listed')");
 	$first->wait_result;
-	counted('listed behind one that had it at once', granted_listed => 1, waits => 1);
+	counted('listed behind one that had it at once', grants_listed => 1, waits => 1);
 	start_in_queue($second, "SELECT zk_lock_shared('listed')", $zk, lock_path('listed'), 2);
 	poll_until { $zk->watch_count >= 1 } 'it to watch', 30;
 	$first->query_safe("SELECT zk_unlock('listed')");
 	$second->wait_result;
-	counted('and as a reader', granted_listed => 1, waits => 1);
+	counted('and as a reader', grants_listed => 1, waits => 1);
 	$second->query_safe("SELECT zk_unlock_shared('listed')");
 };
 
 subtest 'trouble' => sub {
 	$first->query_safe("SET zklock.commit_guard = quorum; CREATE TABLE work (i int); SELECT zk_lock('evicted')");
 	$second->query_safe("SELECT zk_evict('evicted', token) FROM zk_lock_queue('evicted')");
-	counted('an eviction', evictions => 1, granted_at_once => 1);
+	counted('an eviction', evictions => 1, grants_at_once => 1);
 	is($second->query_safe("SELECT zk_evict('evicted', 1)"), 'f', 'nobody is there');
 	counted('is none');
 	assert_query($first, 'INSERT INTO work VALUES (1)', '40001', 'its commit is refused');
@@ -142,17 +142,17 @@ subtest 'trouble' => sub {
 	kill 'KILL', $program;
 	poll_until { $second->query("SELECT state FROM zk_session") eq 'lost' } 'the loss', 30;
 	$second->query('SELECT zk_unlock_all()');
-	counted('a session that is lost', granted_at_once => 1, losses => 1);
+	counted('a session that is lost', grants_at_once => 1, losses => 1);
 	wait_for_queue($zk, lock_path('lost'), 0);
 	$second->query_safe("SELECT zk_lock('lost'), zk_unlock('lost')");
-	counted('and the next one', granted_at_once => 1, sessions => 1);
+	counted('and the next one', grants_at_once => 1, sessions => 1);
 
 	$first->query_safe("SELECT zk_lock('kept')");
 	my $suspended = $monitor->query_safe("SELECT count(*) FROM zk_backends WHERE state = 'connected'");
 	is($suspended, 2, 'two sessions');
 	# Who holds nothing need not look at its session.
 	$second->query_safe("SELECT zk_lock('kept/too')");
-	counted('two locks', granted_at_once => 2);
+	counted('two locks', grants_at_once => 2);
 	$proxy->reset_connections;
 	foreach my $session ($first, $second)
 	{
@@ -173,7 +173,7 @@ subtest 'ended while it waits' => sub {
 	$monitor->query_safe('SELECT pg_terminate_backend(' . $waiter->pid . ')');
 	$waiter->wait_result;
 	poll_until { $monitor->query_safe($of_waiter) eq '0|0' } 'it to end', 30;
-	counted('has waited', granted_at_once => 1, sessions => 1, waits => 1);
+	counted('has waited', grants_at_once => 1, sessions => 1, waits => 1);
 };
 
 # Its signal comes as a cancel; what it says in the end is 40001.
@@ -182,7 +182,7 @@ subtest 'a loss that interrupts' => sub {
 	my $loser = background($node);
 	$loser->query_safe("SET zklock.servers = '" . $own->address . "';
 		SET zklock.session_timeout = '4s'; SET zklock.commit_guard = quorum; SELECT zk_lock('loss')");
-	counted('a lock', granted_at_once => 1, sessions => 1);
+	counted('a lock', grants_at_once => 1, sessions => 1);
 	$loser->query_safe('BEGIN; INSERT INTO work VALUES (2)');
 	$own->refuse;
 	$own->reset_connections;
@@ -192,7 +192,7 @@ subtest 'a loss that interrupts' => sub {
 	$own->heal;
 	# The former one may still be in the way of the same lock.
 	$loser->query_safe("SELECT zk_unlock_all(), zk_lock('next')");
-	counted('the next session', granted_at_once => 1, sessions => 1);
+	counted('the next session', grants_at_once => 1, sessions => 1);
 	$loser->start_query("SELECT zk_lock('ended')");
 	poll_until
 	{
@@ -219,7 +219,7 @@ subtest 'a loss that interrupts' => sub {
 
 subtest 'traffic' => sub {
 	my $traffic = sub {
-		$monitor->query_safe("SELECT requests FROM zk_stat WHERE database = 'postgres'");
+		$monitor->query_safe("SELECT requests FROM zk_stat WHERE datname = 'postgres'");
 	};
 	my $cycle = "SELECT zk_lock('cycle'), zk_unlock('cycle')";
 	# An empty container may be removed, and made anew.
@@ -242,7 +242,7 @@ subtest 'databases, and starting again' => sub {
 	my $other = background($node, database => 'other');
 	$other->query_safe("SELECT zk_lock('a')");
 	counted('a database counts for itself');
-	is($monitor->query_safe("SELECT granted_at_once, sessions FROM zk_stat WHERE database = 'other'"),
+	is($monitor->query_safe("SELECT grants_at_once, sessions FROM zk_stat WHERE datname = 'other'"),
 		'1|1', 'likewise');
 	$monitor->query_safe('CREATE ROLE anna LOGIN');
 	my $anna = background($node, user => 'anna');
@@ -252,9 +252,9 @@ subtest 'databases, and starting again' => sub {
 	$monitor->query_safe('SELECT zk_stat_reset()');
 	is_deeply(numbers(), {}, 'reset');
 	is($monitor->query_safe("SELECT stats_reset > now() - interval '1 min', requests, wait_time_ms,
-			wait_histogram FROM zk_stat WHERE database = 'postgres'"),
+			wait_histogram FROM zk_stat WHERE datname = 'postgres'"),
 		't|0|0|{' . join(',', (0) x 13) . '}', 'all of it');
-	is($monitor->query_safe("SELECT granted_at_once FROM zk_stat WHERE database = 'other'"), 1,
+	is($monitor->query_safe("SELECT grants_at_once FROM zk_stat WHERE datname = 'other'"), 1,
 		'but that of others');
 	$other->quit;
 	poll_until { $node->psql('postgres', 'DROP DATABASE other') == 0 } 'the database to be dropped', 30;
@@ -269,7 +269,7 @@ subtest 'not preloaded' => sub {
 	my $other = background($paris);
 	is_deeply(numbers($other), {}, 'a backend of its own');
 	$other->query_safe("SELECT zk_lock('own')");
-	is_deeply(numbers($other), { granted_at_once => 1, sessions => 1 }, 'counts for itself');
+	is_deeply(numbers($other), { grants_at_once => 1, sessions => 1 }, 'counts for itself');
 	$other->query_safe('SELECT zk_stat_reset()');
 	is_deeply(numbers($other), {}, 'and may start again');
 };

@@ -199,8 +199,8 @@ subtest 'what others say about themselves' => sub {
 		$peer->ask('lock');
 		like($session->query_safe("SELECT data FROM zk_lock_queue('data$i')"),
 			$expected{ $kinds[$i] }, "$kinds[$i]: data");
-		is( $session->query_safe("SELECT num_nulls(client, cluster, database,
-				username, application, pid, host), since IS NOT NULL, token > 0
+		is( $session->query_safe("SELECT num_nulls(client, cluster, datname,
+				usename, application_name, pid, host), since IS NOT NULL, token > 0
 				FROM zk_lock_queue('data$i')"), '7|t|t', 'since and token');
 		$peer->ask('unlock');
 	}

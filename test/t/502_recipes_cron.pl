@@ -248,7 +248,7 @@ SKIP:
 
 		my $token = sub {
 			return $berlin->safe_psql('app',
-				"SELECT max(token) FROM zk_lock_queue('mailer') WHERE application = 'psql'");
+				"SELECT max(token) FROM zk_lock_queue('mailer') WHERE application_name = 'psql'");
 		};
 		my $old = $token->();
 		$berlin->safe_psql('app', "SELECT zk_evict('mailer', $old)");

@@ -216,7 +216,7 @@ my %check = (
 		$session->quit;
 		$session = background($berlin);
 		ok(!is_free('db/table'), 'it does');
-		like($rival->query_safe("SELECT data, username, since FROM zk_lock_queue('db/table')"),
+		like($rival->query_safe("SELECT data, usename, since FROM zk_lock_queue('db/table')"),
 			qr/^migration 4711\|\w+\|20/, 'the queue shows who, when and why');
 		my $release = statement("zk_release_hold('db/table', token)");
 		$release =~ s/\btoken\b/$token/;

@@ -35,7 +35,7 @@ sub metrics ($name)
 {
 	my $sql = $query{"exporter/$name"} or die "there is no query $name";
 	$sql =~ s/;\s*$//;
-	my %is_label = map { $_ => 1 } qw(database state le);
+	my %is_label = map { $_ => 1 } qw(datname state le);
 	return map { "${name}_$_" } grep { !$is_label{$_} } split /\n/,
 	  $exporter->query_safe("SELECT DISTINCT k FROM ($sql) AS q, json_object_keys(row_to_json(q)) AS k");
 }

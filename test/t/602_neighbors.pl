@@ -81,7 +81,7 @@ sub one_lock ($theirs)
 	}
 	foreach my $node ($ours, $theirs)
 	{
-		cmp_ok($node->safe_psql('postgres', 'SELECT sum(granted_handed_over) FROM zk_stat'), '>', 0,
+		cmp_ok($node->safe_psql('postgres', 'SELECT sum(grants_handed_over) FROM zk_stat'), '>', 0,
 			'some were handed over, to ' . $node->name);
 	}
 	return;
@@ -112,7 +112,7 @@ sub seen ($theirs)
 	{
 		my ($holder, $looker) = map { background($_, name => 'job "x"') } @$pair;
 		$holder->query_safe("SELECT zk_lock('seen')");
-		is($looker->query_safe("SELECT concat_ws(' ', state, mode, client, cluster, database, application, pid, data)
+		is($looker->query_safe("SELECT concat_ws(' ', state, mode, client, cluster, datname, application_name, pid, data)
 			FROM zk_lock_queue('seen')"),
 			'held exclusive zklock ' . $pair->[0]->name . ' postgres job "x" ' . $holder->pid, 'who has it');
 		assert_query($looker, "SELECT zk_lock('seen', '0.1 s')", '55P03', 'a wait that is too long');

@@ -258,7 +258,7 @@ sub _names ($fleet, $names)
 	my $pid = ($fleet->backends('west'))[0];
 	my ($bytes, $requests) =
 	  ($zk->counter('response_bytes'), $zk->packets_received);
-	my $sql = q{SELECT count(*) || ' ' || sum(holders) FROM zk_all_locks()};
+	my $sql = q{SELECT count(*) || ' ' || sum(holder_count) FROM zk_all_locks()};
 	my $asked = time();
 	my $counted = $fleet->cluster_of('west')->safe_psql('postgres',
 		qq{$sql; SELECT pg_backend_pid(); SELECT $peak;});
