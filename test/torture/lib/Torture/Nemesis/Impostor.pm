@@ -153,13 +153,18 @@ sub unless_gone ($, $request)
 	return $answer;
 }
 
-# In a while, until somebody watches the node or patience is at its end.
+# In a while, until somebody watches the node or patience is at its end. The session lives
+# by its requests alone, so each look is one: on a busy machine it ended before a word was
+# said. A node that went with its session costs no more looks.
 sub _listen ($self, $node, $looks_left)
 {
 	$self->heal_in(
 		rand $silence,
 		'forged', $node,
 		sub {
+			my $is_there;
+			$self->attempt(sub { $is_there = $self->client->exists($node); });
+			return unless $is_there;
 			my $is_watched = grep { $_ eq $node } $self->{zookeeper}->watched_paths($node);
 			return $self->_listen($node, $looks_left - 1)
 			  if !$is_watched && $looks_left > 1;
