@@ -145,10 +145,10 @@ sub is_healing ($self, $target)
 	return scalar grep { $_->{target} eq $target } @{ $self->{heals} };
 }
 
-# Seconds as multiples of the session timeout.
+# Seconds as multiples of the session timeout. (rand(0) is rand(1).)
 sub timeouts ($self, $least, $most)
 {
-	return $self->{session_timeout} * ($least + rand($most - $least));
+	return $self->{session_timeout} * ($least + rand(1) * ($most - $least));
 }
 
 1;

@@ -159,7 +159,7 @@ sub _hang ($self, $kind, $member)
 	kill 'STOP', $pid;
 	$_->cut('both') foreach @proxies;
 	$self->heal_in(
-		$self->timeouts(0.15, 0.15),
+		$self->timeouts(0.15, 1.15),
 		'silence', 'all',
 		sub { $_->reset_connections, $_->heal foreach @proxies; });
 	$self->heal_in($seconds, 'hang', "server $member",
