@@ -126,6 +126,12 @@ test_new_connection(void)
 	contact_begin(&contact, at(2000));
 	date = contact_date(&contact, at(20000), TIMEOUT_MS);
 	is_int(2000, date.boot_ms, "all of it");
+
+	/* the time of day may have been set within a millisecond */
+	contact_begin(&contact, (Moment) {2000, 2000});
+	contact_note(&contact, at(2000), at(2001), TIMEOUT_MS);
+	date = contact_date(&contact, at(20000), TIMEOUT_MS);
+	is_int(2000, date.wall_ms, "what was sent in the same millisecond is no later");
 }
 
 /*

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -337,6 +338,7 @@ static const struct
 	{FRAME_COMPLETE, FRAME_OPEN, {"a", NULL, NULL, "d"}, "with TLS"},
 	{FRAME_COMPLETE, FRAME_OPEN, {"a", "b", "c", "d"}, "with all"},
 	{FRAME_INVALID, FRAME_REQUEST, {"/a", NULL, "data", "d"}, "with a fourth text"},
+	{FRAME_INVALID, FRAME_REQUEST, {"/a", NULL, "data", ""}, "with an empty one"},
 	{FRAME_INVALID, FRAME_REPLY, {"/a", "data", NULL, "d"}, "with a fourth text"},
 	{FRAME_COMPLETE, FRAME_REQUEST, {"/a", NULL, NULL}, "with a path"},
 	{FRAME_COMPLETE, FRAME_REQUEST, {"/a", NULL, "data"}, "with a path and data"},
@@ -413,7 +415,7 @@ test_blobs(void)
 		is_int(blob_cases[i].verdict, judge(&frame, blobs), "kind %d: %s",
 			   blob_cases[i].kind, blob_cases[i].what);
 	}
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < FRAME_NBLOBS; i++)
 	{
 		static const FrameKind kinds[] = {FRAME_OPEN, FRAME_REQUEST, FRAME_STATUS, FRAME_REPLY};
 
@@ -423,11 +425,16 @@ test_blobs(void)
 			FrameBlob	blobs[FRAME_NBLOBS] = {
 				frame_text("/a"), frame_text("/b"), frame_text("/c")
 			};
+			bool		has_four = kinds[j] == FRAME_OPEN || kinds[j] == FRAME_STATUS;
 
+			if (has_four)
+				blobs[3] = frame_text("/d");
+			else if (i == 3)
+				continue;
 			if (kinds[j] == FRAME_REQUEST)
 				frame.u.request.kind = REQUEST_REPLACE;
 			frame.u.reply.nchildren += kinds[j] == FRAME_REPLY;
-			is_int(FRAME_COMPLETE, judge(&frame, blobs), "kind %d: three texts", kinds[j]);
+			is_int(FRAME_COMPLETE, judge(&frame, blobs), "kind %d: all texts", kinds[j]);
 			blobs[i].length--;
 			is_int((kinds[j] == FRAME_REQUEST && i == 2) ||
 				   (kinds[j] == FRAME_REPLY && i == 1) ? FRAME_COMPLETE : FRAME_INVALID,
@@ -440,6 +447,58 @@ test_blobs(void)
 	is_int(FRAME_INVALID, judge(&(Frame) {.kind = FRAME_REPLY, .id = 7},
 								(FrameBlob[FRAME_NBLOBS]) {{0}, {0}, {"x", 1}}),
 		   "a child's name without its end");
+}
+
+/*
+ * What a session that leaves a lock writes down, and what it is told of that: a reply
+ * without a number; and what it says of a kept lock.
+ */
+static void
+test_leaving(void)
+{
+	const FrameBlob cut = {"lock", 4};
+	Frame		leave = make_frame(FRAME_REQUEST);
+	Frame		news = {.kind = FRAME_REPLY, .u.reply.nchildren = 1};
+	Frame		keep = make_frame(FRAME_KEEP);
+
+	leave.u.request.kind = REQUEST_LEAVE;
+	is_int(FRAME_COMPLETE, judge(&leave, (FrameBlob[FRAME_NBLOBS]) {
+		frame_text("/a"), frame_text("/b"), frame_text("")
+	}), "a LEAVE, of which an empty text is written down");
+	is_int(FRAME_INVALID, judge(&leave, (FrameBlob[FRAME_NBLOBS]) {
+		frame_text("/a"), frame_text("/b")
+	}), "a LEAVE, of which nothing is");
+	is_int(FRAME_INVALID, judge(&leave, (FrameBlob[FRAME_NBLOBS]) {
+		frame_text("/a"), frame_text("/b"), cut
+	}), "a LEAVE, of which a text without its end is");
+
+	is_int(FRAME_COMPLETE, judge(&news, (FrameBlob[FRAME_NBLOBS]) {
+		frame_text("/a"), {0}, frame_text("")
+	}), "news");
+	is_int(FRAME_INVALID, judge(&news, (FrameBlob[FRAME_NBLOBS]) {
+		frame_text("a"), {0}, frame_text("lock")
+	}), "news of what has no slash");
+	news.u.reply.result = ZK_NO_NODE;
+	is_int(FRAME_INVALID, judge(&news, (FrameBlob[FRAME_NBLOBS]) {
+		frame_text("/a"), {0}, frame_text("lock")
+	}), "news that are a refusal");
+	news.u.reply.result = ZK_OK;
+	news.u.reply.nchildren = 0;
+	is_int(FRAME_INVALID, judge(&news, (FrameBlob[FRAME_NBLOBS]) {frame_text("/a")}),
+		   "news of no lock");
+
+	is_int(FRAME_COMPLETE, judge(&keep, (FrameBlob[FRAME_NBLOBS]) {
+		frame_text("/a"), frame_text("")
+	}), "a kept lock");
+	is_int(FRAME_INVALID, judge(&keep, (FrameBlob[FRAME_NBLOBS]) {
+		frame_text("/a"), cut
+	}), "a kept lock whose data have no end");
+
+	for (ZkClientState state = ZK_CLIENT_STARTING; state <= ZK_CLIENT_LOST; state++)
+		is_str(state <= ZK_CLIENT_CONNECTING ? "connecting" :
+			   state == ZK_CLIENT_CONNECTED ? "connected" :
+			   state == ZK_CLIENT_SUSPENDED ? "suspended" : "lost",
+			   protocol_state(state), "the word for state %d", state);
 }
 
 /* A second path: of REPLACE, MOVE, LEAVE. No number: of SET, DELETE, LEAVE alone. */
@@ -567,6 +626,37 @@ test_buffers(void)
 	ok(buffer.bytes == NULL, "one that has nothing can be freed");
 	is_int(0, (long long) frame_text(NULL).length, "no text is no blob");
 	is_int(1, (long long) frame_text("").length, "an empty one has its end");
+}
+
+/* The sanitizers have their own way to run out of memory. */
+static void
+test_memory(void)
+{
+#ifndef __SANITIZE_ADDRESS__
+	static const char blob[4 * 1024 * 1024];
+	FrameBlob	blobs[FRAME_NBLOBS] = {{"/", 2}, {NULL, 0}, {blob, sizeof(blob)}};
+	const Frame frame = {.kind = FRAME_REQUEST};
+	FrameBuffer buffer = {0};
+	struct rlimit before;
+	struct rlimit none;
+	bool		is_reserved;
+	bool		is_put;
+
+	ok(frame_buffer_reserve(&buffer, 10), "some memory");
+	memcpy(buffer.bytes, "0123456789", 10);
+	buffer.end = 10;
+	getrlimit(RLIMIT_AS, &before);
+	none = (struct rlimit) {0, before.rlim_max};
+	setrlimit(RLIMIT_AS, &none);
+	is_reserved = frame_buffer_reserve(&buffer, sizeof(blob));
+	is_put = frame_put(&buffer, &frame, blobs);
+	setrlimit(RLIMIT_AS, &before);
+	ok(!is_reserved, "without memory there is no room");
+	ok(!is_put, "and a frame is not written");
+	ok(buffer.size == 4096 && buffer.end == 10 && memcmp(buffer.bytes, "0123456789", 10) == 0,
+	   "what was there is there still");
+	frame_buffer_free(&buffer);
+#endif
 }
 
 /* ---------------------------------------------------------------------
@@ -1118,8 +1208,10 @@ main(int argc, char **argv)
 	test_made();
 	test_blobs();
 	test_kinds();
+	test_leaving();
 	test_longest();
 	test_buffers();
+	test_memory();
 	test_clocks();
 	test_random();
 	test_interrupts();

@@ -328,6 +328,13 @@ test_bounds(void)
 	ok(!servers_parse(text, &list, why, sizeof(why)), "nothing in a quote is ASCII");
 	ok(strncmp(why, "Host name \"\" contains", 20) == 0, "so it is empty");
 
+	/* Here the text is an array of its own, and sanitizers see what is read. */
+	memset(text, '\xC3', 200);
+	text[200] = text[201] = ':';
+	text[202] = '\0';
+	ok(!servers_parse(text, &list, why, sizeof(why)), "nor is what stands ahead of colons");
+	ok(strncmp(why, "\"\" has more than one colon", 26) == 0, "which is not quoted either");
+
 	/* The longest sentence of all, with a full quote. */
 	memset(text, '!', 200);
 	text[200] = '\0';
@@ -343,6 +350,15 @@ test_bounds(void)
 	ok(!servers_parse(text, &list, why, sizeof(why)), "a long bad address");
 	is_str(" is not an IPv6 address", why + strlen(why) - 23,
 		   "a long bad address: reason");
+
+	/* As much as fits is looked at as any other. */
+	memset(text, '1', 255);
+	memcpy(text, "[fe80::1%", 9);
+	text[254] = ']';
+	text[255] = '\0';
+	ok(!servers_parse(text, &list, why, sizeof(why)), "a long address with a zone");
+	is_str(" has a zone, which is not supported", why + strlen(why) - 35,
+		   "a long address with a zone: reason");
 
 	ok(!servers_parse("zk1:0", &list, tiny, sizeof(tiny)), "little room");
 	is_str("Por", tiny, "a reason is cut to the room it has");
@@ -397,6 +413,19 @@ resolve(const char *text, ServerAddresses *result)
 	if (!ok(servers_parse(text, &list, why, sizeof(why)), "accepted: %s", text))
 		exit(done_testing());
 	return servers_resolve(&list, result);
+}
+
+/* Whose each of the addresses is: its certificate must be that server's. */
+static void
+test_owners(void)
+{
+	static const unsigned char expected[] = {0, 0, 1, 2, 0};
+	ServerAddresses result;
+
+	ok(resolve("twice.test,192.0.2.9,both.test", &result), "three servers with addresses");
+	is_str("192.0.2.1:2181,192.0.2.7:2181,192.0.2.9:2181,2001:db8::1:2181,192.0.2.1:2181",
+		   result.connect_string, "are four different ones, and the first again");
+	ok(memcmp(result.server, expected, sizeof(expected)) == 0, "and it is known whose they are");
 }
 
 static void
@@ -594,6 +623,7 @@ main(void)
 	test_bounds();
 	test_is_numeric();
 	test_resolution();
+	test_owners();
 	test_many_addresses();
 	test_many_errors();
 	test_room_for_reasons();
