@@ -314,6 +314,31 @@ subtest 'a waiter that was evicted' => sub {
 	release_all('evicted', $third);
 };
 
+# One of them has been evicted, which it does not know of. The entry is its own; the other
+# one has none, and must not take what others are told for its.
+subtest 'two that wait for one' => sub {
+	my ($first, $second, $third) = @pool;
+	my ($holder, $waiter) = map { background($berlin) } 1 .. 2;
+	queue_up('two', $first, $second);
+	my ($node, $evicted) = nodes('two');
+	$third->query_safe("SET lock_timeout = '8s'");
+	$third->start_query("SELECT zk_lock('two')");
+	wait_for_queue($zk, lock_path('two'), 3);
+	wait_for_watch($evicted);
+	$stranger->delete(lock_path('two') . "/$evicted");
+	poll_until { watchers($node) == 2 } 'both to wait for the first', 10;
+	$berlin->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $second->pid . ')');
+	assert_ends($second, '57014', 'the one that was evicted leaves');
+	queue_up('another', $holder, $waiter);
+	$holder->query_safe("SELECT zk_unlock('another')");
+	granted($waiter, 'another lock is handed over meanwhile');
+	assert_ends($third, '55P03', 'who waits for the first goes on to');
+	$third->query_safe('RESET lock_timeout');
+	release_all('two', $first);
+	release_all('another', $waiter);
+	$_->quit foreach $holder, $waiter;
+};
+
 subtest 'a commit is visible to the next holder' => sub {
 	my ($first, $second) = @pool;
 	$first->query_safe('CREATE TABLE counted (i int); INSERT INTO counted VALUES (0)');

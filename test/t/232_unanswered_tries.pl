@@ -94,4 +94,16 @@ $table->run('trouble in the middle of a wait',
 	[ asker => "zk_try_lock('middle', '30s')", 't' ],
 	[ 'quit' ], [ gone => 'middle' ]);
 
+# What stands in the queue of a lock that was canceled is the session's own, and goes before
+# it tries again.
+$table->run('a try behind a create that was canceled',
+	{ asker => session($berlin, is_connected => 1) },
+	[ asker => "SELECT zk_lock('undone'); SELECT zk_unlock('undone')" ], [ gone => 'undone' ],
+	[ break => 'cut replies' ],
+	[ 'asker starts' => "zk_lock('undone')" ], [ queue => undone => 1 ],
+	[ cancel => 'asker' ], [ 'asker ends' => '!57014' ],
+	[ 'asker starts' => "zk_try_lock('undone')" ], [ 'asker waits' ],
+	[ mend => 'cut replies' ], [ 'asker ends' => 't' ],
+	[ 'quit' ], [ gone => 'undone' ]);
+
 done_testing();

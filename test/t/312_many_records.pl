@@ -2,6 +2,7 @@
 # The records of one name are bounded, and a claim costs the same however many there
 # are.
 
+use Proxy;
 use Time::HiRes qw(time);
 use ZkLockTest;
 
@@ -60,6 +61,29 @@ subtest 'so many and no more' => sub {
 	is($session->query_safe("SELECT zk_run_once('other', 'first 1')"), 't', 'other jobs are unharmed');
 	$session->query_safe("SELECT zk_forget_run('job', slot) FROM unnest(ARRAY['first 2', 'first 3']) AS slot");
 	is($session->query_safe("SELECT zk_run_once('job', 'one too many')"), 't', 'then there is room again');
+};
+
+# Whose reply was lost finds its own record among those that it counts.
+subtest 'so many without its own' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my $asker = background($node);
+	$asker->query_safe("SET zklock.servers = '" . $proxy->address . "'; SELECT zk_run_once('other', 'connect')");
+	add_records('kept too', $most - 1 - records(), 1 << 40) if records() < $most - 1;
+	foreach my $case ([ 'last', '00000', 't' ], [ 'over', '54000' ])
+	{
+		my ($slot, $state, $result) = @$case;
+		my $before = records();
+		$proxy->trap(15, 1, 'replies');    # create2
+		$asker->start_query("SELECT zk_run_once('job', '$slot')");
+		poll_until { $stranger->exists("$directory/$slot.once") } 'the record', 20;
+		$proxy->reset_connections;
+		$proxy->heal;
+		my $got = $asker->wait_result;
+		is($asker->sqlstate, $state, "$before others: $state");
+		is($got, $result, 'and it has the slot') if $result;
+	}
+	$asker->quit;
+	$proxy->stop;
 };
 
 done_testing();
