@@ -47,17 +47,25 @@ sub need_tls
 
 =head1 METHODS
 
-=head2 new($directory, $name), at($directory, $name), ca
+=head2 new($directory, $name, $above), at($directory, $name), ca
 
-An authority of that name, made now or before; its certificate's file.
+An authority of that name, made now or before; its certificate's file. One that has another
+one above it is known to that as "below-$name".
 
 =cut
 
 sub at ($class, $directory, $name) { return bless { directory => $directory, name => $name }, $class; }
 
-sub new ($class, $directory, $name)
+sub new ($class, $directory, $name, $above = undef)
 {
 	my $self = $class->at($directory, $name);
+	if ($above)
+	{
+		$above->issue("below-$name", undef, is_authority => 1);
+		_write($self->_file('ca.key'), slurp_file($above->key("below-$name")));
+		_write($self->ca, slurp_file($above->cert("below-$name")));
+		return $self;
+	}
 	_openssl(qw(req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 90),
 		'-subj', "/CN=authority $name", '-keyout', $self->_file('ca.key'),
 		'-out', $self->ca);
@@ -71,7 +79,7 @@ sub ca { return $_[0]->_file('ca.pem'); }
 =head2 issue($name, $names, %option), cert($name), key($name), both($name)
 
 A certificate of the subject /CN=$name, for these alternative names, if any. Options:
-days, from now, which may be negative; phrase, of the key.
+days, from now, which may be negative; phrase, of the key; is_authority.
 
 =cut
 
@@ -80,8 +88,9 @@ sub issue ($self, $name, $names = undef, %option)
 	my $request = $self->_file("$name.csr");
 	my $extensions = $self->_file("$name.ext");
 	my $days = $option{days} // 90;
+	my $is_authority = $option{is_authority} ? 'TRUE' : 'FALSE';
 
-	_write($extensions, "basicConstraints=CA:FALSE\n" . ($names ? "subjectAltName=$names\n" : ''));
+	_write($extensions, "basicConstraints=CA:$is_authority\n" . ($names ? "subjectAltName=$names\n" : ''));
 	_openssl(qw(req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1),
 		$option{phrase} ? ('-passout', "pass:$option{phrase}") : '-nodes',
 		'-subj', "/CN=$name", '-keyout', $self->key($name), '-out', $request);
@@ -127,9 +136,9 @@ sub settings ($self, $name)
 
 =pod
 
-=head2 revoke($name)
+=head2 revoke($name, ...)
 
-The file of a list that says that this certificate is not valid any more.
+The file of a list that says that these certificates are not valid any more.
 
 =cut
 

@@ -47,6 +47,7 @@ my @proxies;
 Forwards a free port on 127.0.0.1 to $server ("host:port"). With greeting => sub,
 the first that each client sends goes through that function: it is given all that
 has come so far, and returns what is to be sent instead, or undef if it needs more.
+With heard => sub, that function is given all that clients send, piece by piece.
 With delay => seconds, what either side sends arrives so much later: the servers are
 far away. With patience => seconds, who comes while there is no server is kept waiting for one
 for so long; otherwise its connection ends at once.
@@ -193,6 +194,7 @@ sub _serve ($class, $server, $listener, $commands, %option)
 		held => {},
 		greeting => $option{greeting},
 		greeted => {},
+		heard => $option{heard},
 		patience => $option{patience} || 0,
 		waiting => [],
 		delay => $option{delay} || 0,
@@ -331,6 +333,7 @@ sub _forward ($state, $from)
 	}
 	if ($got)
 	{
+		$state->{heard}->($data) if $state->{heard} && $state->{from_client}{$from};
 		if (defined $state->{greeted}{$from})
 		{
 			my $greeting = $state->{greeted}{$from} .= $data;

@@ -220,6 +220,12 @@ subtest 'files and settings that are no good' => sub {
 			},
 			qr/Could not load file/
 		],
+		# All that can be told of files of root's is by whom they can be read.
+		"a key of root's that its group can read" => [
+			{ 'zklock.ssl_key_file' => '/etc/shadow' },
+			qr/Could not load file "\/etc\/shadow": (?!it (?:must|has))/ ],
+		"a key of root's that all can read" => [
+			{ 'zklock.ssl_key_file' => '/etc/passwd' }, qr/it has group or world access/ ],
 		'a directory' => [ { 'zklock.ssl_crl_file' => 'base' }, qr/"base": not a regular file/ ]);
 	foreach my $what (sort keys %case)
 	{
@@ -268,6 +274,28 @@ subtest 'servers that are not what they should be' => sub {
 		'who knows it does not');
 	is(error_with('zklock.ssl_crl_file' => $list), '', 'others are good');
 	$revoked->stop;
+
+	# Not the server's own certificate is revoked, but that of who has issued it.
+	my $below = Certificates->new($directory, 'below', $good);
+	$below->issue('server', 'DNS:localhost');
+	my ($chain, $lists) = map { "$directory/$_" } qw(chain lists);
+	PostgreSQL::Test::Utils::append_to_file($chain, PostgreSQL::Test::Utils::slurp_file($_))
+	  foreach $below->both('server'), $below->ca;
+	my $lower = server_with($chain);
+	@servers = ('zklock.servers' => $lower->secure_connect_string);
+	is(error_with(@servers), '', 'an authority below the one that is known');
+	PostgreSQL::Test::Utils::append_to_file($lists, PostgreSQL::Test::Utils::slurp_file($_))
+	  foreach $below->revoke, $good->revoke('below-below');
+	like(error_with(@servers, 'zklock.ssl_crl_file' => $lists),
+		qr/is not good: certificate revoked; it is that of CN=below-below, /, 'until that is revoked');
+	$lower->stop;
+
+	# A name for which there is no need of DNS; a star is for the whole of its label.
+	$good->issue('wild', 'DNS:12*.0.0.0x1');
+	my $wild = server_with($good->both('wild'));
+	like(error_with('zklock.servers' => '127.0.0.0x1:' . $wild->secure_port),
+		qr/is not for "127\.0\.0\.0x1"/, 'a part of a label');
+	$wild->stop;
 
 	$error = error_with('zklock.servers' => '127.0.0.2:' . $zk->secure_port);
 	like($error, qr/could not connect/, 'another address');
@@ -445,6 +473,34 @@ subtest 'not a byte in the clear' => sub {
 	my @beginnings = split /\n/, PostgreSQL::Test::Utils::slurp_file($log);
 	cmp_ok(scalar @beginnings, '>=', 4, 'connections');
 	is(scalar(grep { $_ ne '160301' } @beginnings), 0, 'each has begun with TLS');
+};
+
+# Who gives a server up tells it so: the last record is an alert. TLS 1.2 shows what is one.
+subtest 'a silent server is told of the end' => sub {
+	my $log = "$directory/all-that-was-sent";
+	my $server = server_with($good->both('server'),
+		config => { 'ssl.protocol' => 'TLSv1.2', 'ssl.enabledProtocols' => 'TLSv1.2' });
+	my $proxy = Proxy->new('127.0.0.1:' . $server->secure_port,
+		heard => sub { PostgreSQL::Test::Utils::append_to_file($log, $_[0]); });
+	reconfigure('zklock.servers' => $proxy->address);
+	my $records = sub {
+		my $bytes = PostgreSQL::Test::Utils::slurp_file($log);
+		my @types;
+		while (length $bytes >= 5)
+		{
+			my ($type, undef, $length) = unpack 'Cnn', $bytes;
+			push @types, $type;
+			substr $bytes, 0, 5 + $length, '';
+		}
+		return @types;
+	};
+	my $session = background($node);
+	$session->query_safe("SELECT zk_lock('silent')");
+	is(scalar(grep { $_ == 21 } $records->()), 0, 'no alert while all is well');
+	$proxy->cut('replies');
+	poll_until { ($records->())[-1] == 21 } 'an alert as the last record', 30;
+	$session->quit;
+	$_->stop foreach $proxy, $server;
 };
 
 subtest 'new files without a restart' => sub {
