@@ -120,6 +120,7 @@ OBJS = \
 	src/roundtrip.o \
 	src/name.o \
 	src/args.o \
+	src/privilege.o \
 	src/session.o \
 	src/session_wait.o \
 	src/handover.o \

@@ -375,13 +375,7 @@ DECLARE
 		THEN greatest(1000, extract(epoch FROM now) - extract(epoch FROM '2008-01-01 UTC'::timestamptz))
 		ELSE 1000 + greatest(0, floor(extract(epoch FROM now)) - floor(extract(epoch FROM claimed_at))) END;
 BEGIN
-	IF name IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'lock name must not be null';
-	ELSIF token IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'fencing token must not be null';
-	ELSIF token <= 0 THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'fencing token must be greater than zero';
-	ELSIF newest > token THEN
+	IF newest > token THEN
 		RAISE EXCEPTION USING
 			ERRCODE = 'serialization_failure',
 			MESSAGE = format('a newer holder of lock "%s" has been here', name),
@@ -400,7 +394,7 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION _zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz) IS
-'Part of zk_fence(): raises 40001 if newest is greater than token; 22004 or 22023 for a bad argument, or for a token that the ensemble cannot have come to yet.';
+'Part of zk_fence(): raises 40001 if newest is greater than token, 22023 for a token that the ensemble cannot have come to yet.';
 
 CREATE FUNCTION _zk_fence_own_token(name text)
 RETURNS bigint
@@ -413,29 +407,37 @@ COMMENT ON FUNCTION _zk_fence_own_token(text) IS
 -- locked by the INSERT whether it is changed or not: until the end of the
 -- transaction no other holder, older or newer, gets past it. If the lock is held
 -- here its token is asked for, so that it is not kept (zklock.keep).
-CREATE FUNCTION zk_fence(name text, token bigint)
-RETURNS void
+CREATE FUNCTION _zk_fence_claim(name text, token bigint)
+RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
-	SELECT _zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at,
+	SELECT _zk_fence_compare(_zk_fence_claim.name, _zk_fence_claim.token, f.token, f.claimed_at,
 							 pg_catalog.clock_timestamp()),
-			zk_fencing_token(zk_fence.name)
+			zk_fencing_token(_zk_fence_claim.name)
 		FROM (VALUES (true)) AS one
 			LEFT JOIN zk_fences AS f
-				ON f.name OPERATOR(pg_catalog.=) zk_fence.name;
+				ON f.name OPERATOR(pg_catalog.=) _zk_fence_claim.name;
 	INSERT INTO zk_fences AS f (name, token, claimed_by, claimed_at)
-		VALUES (zk_fence.name, zk_fence.token, session_user,
+		VALUES (_zk_fence_claim.name, _zk_fence_claim.token, session_user,
 				pg_catalog.clock_timestamp())
 		ON CONFLICT (name) DO UPDATE
 			SET token = excluded.token,
 				claimed_by = excluded.claimed_by,
 				claimed_at = excluded.claimed_at
 			WHERE f.token OPERATOR(pg_catalog.<) excluded.token;
-	SELECT _zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at,
+	SELECT _zk_fence_compare(_zk_fence_claim.name, _zk_fence_claim.token, f.token, f.claimed_at,
 							 pg_catalog.clock_timestamp())
 		FROM zk_fences AS f
-		WHERE f.name OPERATOR(pg_catalog.=) zk_fence.name;
+		WHERE f.name OPERATOR(pg_catalog.=) _zk_fence_claim.name;
+	SELECT true;
 END;
+
+COMMENT ON FUNCTION _zk_fence_claim(text, bigint) IS
+'Part of zk_fence(), which asks before whether the caller may.';
+
+CREATE FUNCTION zk_fence(name text, token bigint)
+RETURNS void
+AS 'MODULE_PATHNAME', 'zk_fence_claim' LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION zk_fence(text, bigint) IS
 'Like zk_fence(name), with a token from elsewhere. Raises 40001 if a greater token was here. Other calls for that name wait until this transaction ends. Not for everybody: a token that is too great refuses all holders.';
@@ -444,7 +446,7 @@ CREATE FUNCTION zk_fence(name text)
 RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 BEGIN ATOMIC
-	SELECT zk_fence(zk_fence.name, _zk_fence_own_token(zk_fence.name));
+	SELECT _zk_fence_claim(zk_fence.name, _zk_fence_own_token(zk_fence.name));
 END;
 
 COMMENT ON FUNCTION zk_fence(text) IS
@@ -1544,6 +1546,83 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
 'Releases the hold with that token, from any session of any cluster, and waits until the ensemble has confirmed it: true. If there is none: false and a warning. Not undone by ROLLBACK. First flushes to disk what this cluster has committed.';
 
+-- Privileges by name. The table has roles by their number, as PostgreSQL's own
+-- privileges do: a role may be renamed, and one that is made anew inherits nothing. Those
+-- of dropped roles are no part of a dump: elsewhere the number may be another role's.
+CREATE TABLE zk_privileges (
+	prefix pg_catalog.text,
+	role pg_catalog.regrole,
+	privilege pg_catalog.text CONSTRAINT "share, lock, look, request, run, hold, evict, or none" CHECK (
+		privilege OPERATOR(pg_catalog.=) ANY ('{share,lock,look,request,run,hold,evict,none}'::text[])),
+	PRIMARY KEY (prefix, role, privilege)
+);
+
+COMMENT ON TABLE zk_privileges IS
+'Who may do what with which names of locks and jobs in this database: what zk_grant() has given. Part of a dump.';
+
+COMMENT ON COLUMN zk_privileges.prefix IS
+'It covers the name that it is, and those below it; empty: all names.';
+COMMENT ON COLUMN zk_privileges.role IS
+'Who has the privilege, and with him the members of the role; - for everybody.';
+COMMENT ON COLUMN zk_privileges.privilege IS
+'share, lock, look, request, run, hold or evict; none gives nothing.';
+
+SELECT pg_catalog.pg_extension_config_dump('zk_privileges',
+	'WHERE role::oid = 0 OR EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = role)');
+
+CREATE FUNCTION _zk_privileges_changed()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'zk_privileges_changed' LANGUAGE C;
+
+COMMENT ON FUNCTION _zk_privileges_changed() IS
+'Part of zk_privileges: tells all backends that it has changed.';
+
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON zk_privileges
+	EXECUTE FUNCTION _zk_privileges_changed();
+ALTER TABLE zk_privileges ENABLE ALWAYS TRIGGER changed;
+
+CREATE FUNCTION _zk_privileges_of(prefix text, role text, what text)
+RETURNS SETOF zk_privileges
+LANGUAGE sql VOLATILE
+BEGIN ATOMIC
+	SELECT CASE WHEN _zk_privileges_of.prefix OPERATOR(pg_catalog.=) ''::text THEN NULL::bigint
+		ELSE zk_fencing_token(_zk_privileges_of.prefix) END;
+	SELECT _zk_privileges_of.prefix,
+		CASE _zk_privileges_of.role WHEN 'public' THEN '-'
+			ELSE pg_catalog.quote_ident(_zk_privileges_of.role) END::pg_catalog.regrole,
+		pg_catalog.btrim(w)
+	FROM pg_catalog.string_to_table(CASE _zk_privileges_of.what WHEN 'all'
+		THEN 'share,lock,look,request,run,hold,evict' ELSE _zk_privileges_of.what END, ','::text) AS w;
+END;
+
+COMMENT ON FUNCTION _zk_privileges_of(text, text, text) IS
+'Part of zk_grant() and zk_revoke(): the rows that they are about.';
+
+CREATE FUNCTION zk_grant(prefix text, role text, what text)
+RETURNS void
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+BEGIN ATOMIC
+	INSERT INTO zk_privileges
+		SELECT * FROM _zk_privileges_of(zk_grant.prefix, zk_grant.role, zk_grant.what)
+		ON CONFLICT DO NOTHING;
+END;
+
+COMMENT ON FUNCTION zk_grant(text, text, text) IS
+'Gives a role, or public, privileges on a name and all below it; the prefix '''' covers all names. what: share, lock, look, request, run, hold, evict, several with commas, all, or none. Names that are covered are closed to whom no row gives them.';
+
+CREATE FUNCTION zk_revoke(prefix text, role text, what text)
+RETURNS void
+LANGUAGE sql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+BEGIN ATOMIC
+	SELECT pg_catalog.count(*) FROM _zk_privileges_of(zk_revoke.prefix, zk_revoke.role, zk_revoke.what);
+	DELETE FROM zk_privileges AS p
+		USING _zk_privileges_of(zk_revoke.prefix, zk_revoke.role, zk_revoke.what) AS r
+		WHERE r.* OPERATOR(pg_catalog.=) p.*;
+END;
+
+COMMENT ON FUNCTION zk_revoke(text, text, text) IS
+'Takes away what zk_grant() gave for just that prefix and role; all leaves none. What is held or waited for stays. The last row of a prefix opens its names to everybody: give public none before.';
+
 -- Privileges. docs/privileges.md has the reason for each.
 
 -- The roles are the cluster's, so they may be there, from another database. But
@@ -1662,7 +1741,8 @@ END $$;
 
 REVOKE EXECUTE ON FUNCTION
 	_zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz),
-	_zk_fence_own_token(text),
+	_zk_fence_own_token(text), _zk_fence_claim(text, bigint),
+	_zk_privileges_changed(), _zk_privileges_of(text, text, text), zk_grant(text, text, text), zk_revoke(text, text, text),
 	zk_fence(text, bigint),
 	zk_lock_queue(text), zk_who(text), zk_all_locks(text), zk_runs(text),
 	zk_check(boolean), _zk_check_facts(boolean), _zk_check_settings(),
@@ -1694,5 +1774,6 @@ GRANT EXECUTE ON FUNCTION
 TO pg_monitor;
 
 -- The database's owner reads it for a dump, of which it is part.
-GRANT SELECT ON zk_fences TO pg_monitor, pg_database_owner;
+GRANT SELECT ON zk_fences, zk_privileges TO pg_monitor, pg_database_owner;
+GRANT SELECT ON zk_privileges TO zklock_operator;
 GRANT SELECT ON zk_locks, zk_session, zk_backends, zk_backend_locks, zk_stat TO PUBLIC;

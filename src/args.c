@@ -16,9 +16,18 @@
 #include "utils/tuplestore.h"
 
 char *
-zklock_args_name(FunctionCallInfo fcinfo)
+zklock_args_name(FunctionCallInfo fcinfo, const char *what)
 {
-	return zklock_args_text(fcinfo, 0, "lock name");
+	char	   *name = zklock_args_text(fcinfo, 0, "lock name");
+
+	zklock_privilege_check(fcinfo, name, what);
+	return name;
+}
+
+const char *
+zklock_args_privilege(RecipeMode mode)
+{
+	return mode == RECIPE_SHARED ? ZK_MAY_SHARE : ZK_MAY_LOCK;
 }
 
 char *

@@ -15,6 +15,7 @@
 #include "nodes/execnodes.h"
 
 #include "nodedata.h"
+#include "privilege.h"
 #include "recipe.h"
 #include "terms.h"
 
@@ -22,10 +23,14 @@
 #define ZK_COLUMNS_MAX 24
 
 /*
- * The name of a lock, argument 0.  A NULL raises 22004: a strict function
- * would let the caller go on.
+ * The name of a lock or job, argument 0, with which the current role may do
+ * that (42501).  A NULL raises 22004: a strict function would let the caller
+ * go on.
  */
-extern char *zklock_args_name(FunctionCallInfo fcinfo);
+extern char *zklock_args_name(FunctionCallInfo fcinfo, const char *what);
+
+/* The privilege to take a lock in that mode. */
+extern const char *zklock_args_privilege(RecipeMode mode);
 
 /* Likewise another text; the error calls it what. */
 extern char *zklock_args_text(FunctionCallInfo fcinfo, int number,

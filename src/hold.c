@@ -116,7 +116,7 @@ static void log_removal(const char *name, const ZkQueueEntry *entry,
 Datum
 zk_hold(PG_FUNCTION_ARGS)
 {
-	Holding		holding = {.name = zklock_args_name(fcinfo)};
+	Holding		holding = {.name = zklock_args_name(fcinfo, ZK_MAY_HOLD)};
 
 	holding.reason = zklock_args_text(fcinfo, 1, "reason");
 	holding.has_timeout = zklock_args_timeout(fcinfo, 2, false,
@@ -127,7 +127,7 @@ zk_hold(PG_FUNCTION_ARGS)
 Datum
 zk_release_hold(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_args_name(fcinfo);
+	char	   *name = zklock_args_name(fcinfo, ZK_MAY_HOLD);
 
 	if (remove_contenders(name, zklock_args_token(fcinfo, 1), false))
 		PG_RETURN_BOOL(true);
@@ -140,7 +140,7 @@ zk_release_hold(PG_FUNCTION_ARGS)
 Datum
 zk_evict(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_args_name(fcinfo);
+	char	   *name = zklock_args_name(fcinfo, ZK_MAY_EVICT);
 	bool		is_evicted = remove_contenders(name,
 											   zklock_args_token(fcinfo, 1),
 											   true);

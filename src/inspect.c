@@ -59,7 +59,7 @@ static void add_date(ZkRow *columns, int64 unix_ms);
 Datum
 zk_lock_queue(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_args_name(fcinfo);
+	char	   *name = zklock_args_name(fcinfo, ZK_MAY_LOOK);
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
 	ZkQueueEntry *entries;
 	int			nentries;
@@ -96,16 +96,20 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 Datum
 zk_all_locks(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_args_name(fcinfo);
+	char	   *name = zklock_args_name(fcinfo, ZK_OWN);
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
 	ListCell   *cell;
 
 	foreach(cell, zklock_count_locks(name))
 	{
 		const ZkLockCount *lock = lfirst(cell);
+		const char *shown = zklock_nodedata_printable(lock->name);
+		const char *prefix;
 		ZkRow		row = {0};
 
-		zklock_row_add_text(&row, zklock_nodedata_printable(lock->name));
+		if (!zklock_privilege_allows(fcinfo, shown, ZK_MAY_LOOK, &prefix))
+			continue;
+		zklock_row_add_text(&row, shown);
 		zklock_row_add_int(&row, lock->nholders);
 		zklock_row_add_int(&row, lock->nwaiters);
 		zklock_row_put(result, &row);

@@ -151,10 +151,15 @@ read_call(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
 		.wants_list = zklock_hooks_asks_quorum(),
 		.asked_at = zklock_client_now()
 	};
+	Call		call;
 
 	terms.has_timeout = zklock_args_timeout(fcinfo, 1, is_try,
 											&terms.timeout_ms);
-	return read_names(fcinfo, 2, &terms);
+	call = read_names(fcinfo, 2, &terms);
+	for (int i = 0; i < call.nwanted; i++)
+		zklock_privilege_check(fcinfo, call.wanted[i].order.name,
+							   zklock_args_privilege(call.wanted[i].order.mode));
+	return call;
 }
 
 /*

@@ -81,7 +81,7 @@ static void warn_of_unasked(const char *name, int nunasked,
 Datum
 zk_request_release(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_args_name(fcinfo);
+	char	   *name = zklock_args_name(fcinfo, ZK_MAY_REQUEST);
 
 	PG_RETURN_INT32(ask_holders(name, PG_ARGISNULL(1) ? NULL :
 								text_to_cstring(PG_GETARG_TEXT_PP(1))));

@@ -134,7 +134,7 @@ static bool is_record(const char *child);
 Datum
 zk_run_once(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_args_name(fcinfo);
+	char	   *name = zklock_args_name(fcinfo, ZK_MAY_RUN);
 	char	   *slot = zklock_args_text(fcinfo, 1, "slot");
 	double		retain_ms;
 
@@ -156,7 +156,7 @@ zk_run_once(PG_FUNCTION_ARGS)
 Datum
 zk_forget_run(PG_FUNCTION_ARGS)
 {
-	Forgetting	forgetting = {.name = zklock_args_name(fcinfo)};
+	Forgetting	forgetting = {.name = zklock_args_name(fcinfo, ZK_MAY_RUN)};
 
 	forgetting.slot = zklock_args_text(fcinfo, 1, "slot");
 
@@ -169,7 +169,7 @@ zk_forget_run(PG_FUNCTION_ARGS)
 Datum
 zk_runs(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_args_name(fcinfo);
+	char	   *name = zklock_args_name(fcinfo, ZK_MAY_LOOK);
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
 	int			nchildren;
 	ZkQueueEntry *runs = zklock_read_queue(zklock_name_runs_path, name,

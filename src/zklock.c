@@ -12,12 +12,16 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "nodes/parsenodes.h"
+#include "nodes/value.h"
+#include "parser/parse_func.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 #include "args.h"
@@ -61,6 +65,7 @@ PG_FUNCTION_INFO_V1(zk_disconnect);
 PG_FUNCTION_INFO_V1(zk_fencing_token);
 PG_FUNCTION_INFO_V1(zk_is_held);
 PG_FUNCTION_INFO_V1(zk_fence_own_token);
+PG_FUNCTION_INFO_V1(zk_fence_claim);
 PG_FUNCTION_INFO_V1(zk_release_requested);
 
 static shmem_request_hook_type previous_request_hook;
@@ -210,14 +215,16 @@ zk_wait_lock(PG_FUNCTION_ARGS)
 Datum
 zk_unlock(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zklock_release(zklock_args_name(fcinfo), RECIPE_EXCLUSIVE,
+	PG_RETURN_BOOL(zklock_release(zklock_args_name(fcinfo, ZK_OWN),
+								  RECIPE_EXCLUSIVE,
 								  zklock_hooks_has_written()));
 }
 
 Datum
 zk_unlock_shared(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zklock_release(zklock_args_name(fcinfo), RECIPE_SHARED,
+	PG_RETURN_BOOL(zklock_release(zklock_args_name(fcinfo, ZK_OWN),
+								  RECIPE_SHARED,
 								  zklock_hooks_has_written()));
 }
 
@@ -249,7 +256,7 @@ zk_disconnect(PG_FUNCTION_ARGS)
 Datum
 zk_fencing_token(PG_FUNCTION_ARGS)
 {
-	int64		token = zklock_tell_token(zklock_args_name(fcinfo));
+	int64		token = zklock_tell_token(zklock_args_name(fcinfo, ZK_OWN));
 
 	if (token == 0)
 		PG_RETURN_NULL();
@@ -259,13 +266,13 @@ zk_fencing_token(PG_FUNCTION_ARGS)
 Datum
 zk_is_held(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zklock_confirm_held(zklock_args_name(fcinfo)));
+	PG_RETURN_BOOL(zklock_confirm_held(zklock_args_name(fcinfo, ZK_OWN)));
 }
 
 Datum
 zk_fence_own_token(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_args_name(fcinfo);
+	char	   *name = zklock_args_name(fcinfo, ZK_OWN);
 	int64		token = zklock_tell_token(name);
 
 	if (token == 0)
@@ -282,10 +289,29 @@ zk_fence_own_token(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(token);
 }
 
+/*
+ * zk_fence(name, token): whether the caller may is asked here, the rest of it
+ * runs as the owner of the table.
+ */
+Datum
+zk_fence_claim(PG_FUNCTION_ARGS)
+{
+	Oid			types[] = {TEXTOID, INT8OID};
+	Oid			schema = get_func_namespace(fcinfo->flinfo->fn_oid);
+
+	pfree(zklock_args_name(fcinfo, ZK_MAY_HOLD));
+	zklock_args_token(fcinfo, 1);
+	return OidFunctionCall2Coll(LookupFuncName(list_make2(makeString(get_namespace_name(schema)),
+														  makeString("_zk_fence_claim")),
+											   lengthof(types), types, false),
+								PG_GET_COLLATION(), PG_GETARG_DATUM(0),
+								PG_GETARG_DATUM(1));
+}
+
 Datum
 zk_release_requested(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(zklock_read_recall(zklock_args_name(fcinfo)));
+	PG_RETURN_BOOL(zklock_read_recall(zklock_args_name(fcinfo, ZK_OWN)));
 }
 
 /* ---------------------------------------------------------------------
@@ -366,7 +392,7 @@ read_order(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope,
 		.wants_list = zklock_hooks_asks_quorum()
 	};
 
-	order.name = zklock_args_name(fcinfo);
+	order.name = zklock_args_name(fcinfo, zklock_args_privilege(mode));
 	order.has_timeout = zklock_args_timeout(fcinfo, 1, is_try,
 											&order.timeout_ms);
 	if (PG_NARGS() > 2)

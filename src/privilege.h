@@ -1,0 +1,41 @@
+/*-------------------------------------------------------------------------
+ *
+ * privilege.h
+ *	  Privileges by name: who may do what below a prefix.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_PRIVILEGE_H
+#define ZKLOCK_PRIVILEGE_H
+
+#include "postgres.h"
+
+#include "fmgr.h"
+
+/* What a call does with a name, in the words of zk_grant(). */
+#define ZK_MAY_SHARE "share"
+#define ZK_MAY_LOCK "lock"		/* which includes to share */
+#define ZK_MAY_LOOK "look"
+#define ZK_MAY_REQUEST "request"
+#define ZK_MAY_RUN "run"
+#define ZK_MAY_HOLD "hold"
+#define ZK_MAY_EVICT "evict"
+
+/* Nothing but with what the own session holds: no privilege is needed. */
+#define ZK_OWN NULL
+
+/*
+ * Raise 42501, with the row that is missing, unless the current role may do
+ * that with the name.  fcinfo is that of an SQL function of this extension.
+ */
+extern void zklock_privilege_check(FunctionCallInfo fcinfo, const char *name,
+								   const char *what);
+
+/*
+ * The same as a question.  If not, *prefix is the longest one that covers the
+ * name.
+ */
+extern bool zklock_privilege_allows(FunctionCallInfo fcinfo, const char *name,
+									const char *what, const char **prefix);
+
+#endif							/* ZKLOCK_PRIVILEGE_H */

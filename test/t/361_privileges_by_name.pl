@@ -1,0 +1,295 @@
+
+# Privileges by name: which names are covered, to whom rows give what, that no function
+# with a name is forgotten, and that a change is heeded, also one that is rolled back.
+
+use PostgreSQL::Test::Utils qw(run_log);
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk, shared_preload_libraries => 'zklock', init => [ allows_streaming => 1 ]);
+
+sub sql { return $node->safe_psql('postgres', $_[0]); }
+
+# Whoever may call all functions, to see what the rows do.
+sql("CREATE ROLE tenant LOGIN IN ROLE zklock_operator, pg_monitor; CREATE ROLE payroll; CREATE ROLE stranger LOGIN");
+my $tenant = background($node, user => 'tenant');
+my $stranger = background($node, user => 'stranger');
+my $super = background($node);
+
+my $all = 'share, lock, look, request, run, hold, evict';
+sub only
+{
+	my (@rows) = @_;
+	return sql(join '; ', 'DELETE FROM zk_privileges', map { "SELECT zk_grant('$_->[0]', '$_->[1]', '$_->[2]')" } @rows);
+}
+
+sub refused ($session, $sql, $what, $row)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	assert_query($session, $sql, '42501', $what);
+	like($session->error, qr/HINT:  The row that is missing: SELECT zk_grant\(\Q$row\E\)\./, "with the row: $row");
+	return;
+}
+
+# Each function of the extension that takes a text, or several, and what it needs for it.
+my %needs = (
+	(map { ("$_(text,interval,integer)" => 'lock') }
+		qw(zk_lock zk_xact_lock zk_try_lock zk_try_xact_lock zk_call_lock zk_try_call_lock zk_wait_lock)),
+	(map { ("$_(text,interval)" => 'share') }
+		qw(zk_lock_shared zk_xact_lock_shared zk_try_lock_shared zk_try_xact_lock_shared
+		   zk_lock_path_shared zk_xact_lock_path_shared zk_try_lock_path_shared zk_try_xact_lock_path_shared)),
+	(map { ("$_(text,interval)" => 'lock') }
+		qw(zk_lock_path zk_xact_lock_path zk_try_lock_path zk_try_xact_lock_path)),
+	(map { ("$_(text[],interval,text[])" => 'lock') } qw(zk_lock zk_xact_lock zk_try_lock zk_try_xact_lock)),
+	(map { ("$_(text)" => 'look') } qw(zk_lock_queue zk_who zk_runs)),
+	'zk_all_locks(text)' => 'look: rows',
+	'zk_run_once(text,text,interval)' => 'run', 'zk_forget_run(text,text)' => 'run',
+	'zk_request_release(text,text)' => 'request',
+	'zk_hold(text,text,interval)' => 'hold', 'zk_release_hold(text,bigint)' => 'hold', 'zk_fence(text,bigint)' => 'hold',
+	'zk_evict(text,bigint)' => 'evict',
+	# with what the own session holds, and no more
+	(map { ("$_(text)" => '') }
+		qw(zk_unlock zk_unlock_shared zk_unlock_path zk_unlock_path_shared zk_fencing_token zk_is_held zk_fence
+		   zk_release_requested)),
+	'zk_unlock(text[],text[])' => '',
+	# those who may call them at all may do so for each name
+	(map { ("$_(text,text,text)" => 'superuser') } qw(zk_grant zk_revoke)));
+
+subtest 'each function with a name' => sub {
+	my %left = %needs;
+	my $number = 0;
+	foreach my $line (split /\n/, sql(<<'SQL'))
+SELECT concat_ws('|', p.oid::regprocedure, p.prokind, array_to_string(p.proargnames[:p.pronargs - p.pronargdefaults], ',')
+	|| CASE WHEN 'timeout' = ANY (p.proargnames) THEN ',timeout' ELSE '' END)
+FROM pg_proc AS p JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+WHERE d.deptype = 'e' AND p.proname ~ '^zk_' AND p.proargtypes::oid[] && '{text, text[]}'::regtype[]::oid[]
+SQL
+	{
+		my ($function, $kind, $arguments) = split /\|/, $line;
+		my $needs = delete $left{$function};
+		ok(defined $needs, "$function is known here") or next;
+		next if $needs eq 'superuser';
+		my $name = 'pay/f' . ++$number;
+		my %value = (name => "'$name'", names => "ARRAY['$name']", timeout => "timeout => '0'",
+			token => 4294967297, slot => "'s'", reason => "'r'");
+		$arguments = 'prefix' if $function =~ /^zk_all_locks/;
+		$value{prefix} = "'pay'";
+		my $call = ($kind eq 'p' ? 'CALL ' : 'SELECT ') . $function =~ s/\(.*//r
+		  . '(' . join(', ', map { $value{$_} // die "what is $_?" } split /,/, $arguments) . ')';
+		if ($needs eq '')
+		{
+			only([ '', 'public', 'none' ]);
+			$tenant->query($call);
+			isnt($tenant->sqlstate, '42501', "$function: of the own session");
+			next;
+		}
+		if ($needs eq 'look: rows')
+		{
+			my $holder = background($node);
+			$holder->query_safe("SELECT zk_lock('$name')");
+			only([ 'pay', 'tenant', $all =~ s/look, //r ]);
+			is($tenant->query_safe($call), '', "$function shows nothing");
+			only([ 'pay', 'tenant', 'look' ]);
+			like($tenant->query_safe($call), qr/\b\Q$name\E\b/, 'but with look');
+			next;
+		}
+		only([ 'pay', 'tenant', join ', ', grep { $_ ne $needs && !($needs eq 'share' && $_ eq 'lock') } split /, /, $all ]);
+		$tenant->query('SET search_path = public');
+		refused($tenant, $call, "$function needs $needs", "'pay', 'tenant', '$needs'");
+		only([ 'pay', 'tenant', $needs ]);
+		$tenant->query($call);
+		isnt($tenant->sqlstate, '42501', 'and no more') or diag($tenant->error);
+		$tenant->query_safe('SELECT zk_unlock_all()');
+	}
+	is_deeply([ sort keys %left ], [], 'and there is no other');
+};
+
+subtest 'which names a prefix covers' => sub {
+	only([ 'pay', 'payroll', 'lock' ]);
+	refused($tenant, "SELECT zk_try_lock('$_')", $_, "'pay', 'tenant', 'lock'") foreach 'pay', 'pay/a', 'pay/a/b';
+	foreach my $name ('pa', 'payment', 'pay-x', 'Pay', 'x/pay', 'other')
+	{
+		assert_query($tenant, "SELECT zk_try_lock('$name'), zk_unlock('$name')", '00000', "not $name");
+	}
+	assert_query($tenant, "SELECT zk_try_lock('$_')", '42602', "$_ is no name") foreach 'pay_/', 'a//pay';
+	assert_query($tenant, "SELECT zk_lock('{other,pay/x}'::text[], '0')", '42501', 'of a set each');
+	is($tenant->query_safe('SELECT count(*) FROM zk_locks'), 0, 'and nothing is taken');
+	only([ '', 'public', 'none' ]);
+	refused($tenant, "SELECT zk_try_lock('any')", 'one row closes all', "'', 'tenant', 'lock'");
+	assert_query($super, "SELECT zk_try_lock('any'), zk_unlock('any')", '00000', 'not for superusers');
+	only([ '', 'public', 'none' ], [ 'a', 'tenant', 'look' ], [ 'a/b', 'tenant', 'lock' ]);
+	assert_query($tenant, "SELECT zk_try_lock('a/b'), zk_unlock('a/b'), zk_who('a/b')", '00000', 'rows add up');
+	assert_query($tenant, "SELECT zk_who('a')", '00000', 'each for its prefix');
+	refused($tenant, "SELECT zk_try_lock('a')", 'and not above it', "'a', 'tenant', 'lock'");
+	assert_query($super, "SELECT zk_grant('$_', 'tenant', 'lock')", '42602', "a prefix is a name: '$_'")
+	  foreach 'pay/', '/pay', 'pay//x';
+	assert_query($super, "SELECT zk_grant(NULL, 'tenant', 'lock')", '22004', 'not NULL');
+	assert_query($super, "SELECT zk_grant('p', NULL, 'lock')", '23502', 'for a role');
+	assert_query($super, "SELECT zk_grant('p', 'tenant', NULL)", '00000', 'nothing is nothing');
+	assert_query($super, "SELECT zk_grant('p', 'nobody there', 'lock')", '42704', 'that there is');
+	assert_query($super, "SELECT zk_grant('p', 'tenant', 'lokc')", '23514', 'a privilege');
+	like($super->error, qr/constraint "share, lock, look, request, run, hold, evict, or none"/, 'in words');
+	is(sql("SELECT count(*) FROM zk_privileges WHERE prefix IN ('p', 'pay/')"), 0, 'none of these is there');
+};
+
+subtest 'whom a row is for' => sub {
+	only([ 'pay', 'payroll', 'lock, look' ]);
+	my $may = "SELECT zk_try_lock('pay'), zk_unlock('pay')";
+	refused($stranger, $may, 'nobody else', "'pay', 'stranger', 'lock'");
+	sql('GRANT payroll TO stranger');
+	assert_query($stranger, $may, '00000', 'a member');
+	assert_query($stranger, "SELECT zk_try_lock_shared('pay'), zk_unlock_shared('pay')", '00000', 'lock includes to share');
+	sql('ALTER ROLE stranger NOINHERIT');
+	sql(q{UPDATE pg_auth_members SET inherit_option = false WHERE member = 'stranger'::regrole}) if pg_major($node) >= 16;
+	refused($stranger, $may, 'one that does not inherit', "'pay', 'stranger', 'lock'");
+	assert_query($stranger, "SET ROLE payroll; $may", '00000', 'until it is SET');
+	$stranger->query_safe('RESET ROLE');
+	sql('REVOKE payroll FROM stranger');
+	refused($stranger, $may, 'not any more', "'pay', 'stranger', 'lock'");
+	sql(q{CREATE FUNCTION pay_now() RETURNS boolean SECURITY DEFINER LANGUAGE sql AS $$SELECT zk_try_xact_lock('pay')$$;
+		ALTER FUNCTION pay_now() OWNER TO payroll; GRANT CREATE ON SCHEMA public TO stranger});
+	is($stranger->query_safe('SELECT pay_now()'), 't', 'who calls what its owner may');
+	$stranger->query_safe(q{CREATE FUNCTION trap() RETURNS boolean SECURITY DEFINER LANGUAGE sql AS $$SELECT zk_try_xact_lock('pay')$$});
+	my $caller = background($node);
+	assert_query($caller, 'SELECT trap()', '42501', 'and not more, not even for a superuser');
+	sql("SELECT zk_grant('pay', 'public', 'lock')");
+	assert_query($stranger, $may, '00000', 'public is everybody');
+	sql("SELECT zk_revoke('pay', 'public', 'all')");
+	refused($stranger, $may, 'until it is revoked', "'pay', 'stranger', 'lock'");
+	sql(q{CREATE ROLE "Odd ""o'clock" LOGIN});
+	my $odd = background($node, user => q{'Odd "o\\'clock'});
+	refused($odd, $may, 'an odd name', q{'pay', 'Odd "o''clock', 'lock'});
+	sql(q{SELECT zk_grant('pay', 'Odd "o''clock', 'lock')});
+	assert_query($odd, $may, '00000', 'as the hint said');
+	sql(q{ALTER ROLE "Odd ""o'clock" RENAME TO even});
+	assert_query($odd, $may, '00000', 'a role that is renamed keeps its rows');
+	$odd->quit;
+	sql('DROP ROLE even; CREATE ROLE even LOGIN');
+	refused(my $even = background($node, user => 'even'), $may, 'one that is made anew has none', "'pay', 'even', 'lock'");
+	$even->quit;
+	like(sql('SELECT role FROM zk_privileges'), qr/^\d+$/m, 'the row of the dropped one can be seen');
+	sql('DROP FUNCTION trap(); REVOKE CREATE ON SCHEMA public FROM stranger');
+};
+
+subtest 'who may grant' => sub {
+	foreach my $session ($tenant, $stranger)
+	{
+		assert_query($session, $_, '42501', $_)
+		  foreach "SELECT zk_grant('', 'public', 'all')", "SELECT zk_revoke('pay', 'payroll', 'all')",
+		  "INSERT INTO zk_privileges VALUES ('', '-', 'lock')", 'DELETE FROM zk_privileges', 'TRUNCATE zk_privileges',
+		  "SELECT _zk_privileges_of('', 'public', 'lock')", 'SELECT _zk_privileges_changed()',
+		  "SELECT _zk_fence_claim('pay', 1)", 'ALTER TABLE zk_privileges DISABLE TRIGGER changed';
+	}
+	assert_query($stranger, 'SELECT * FROM zk_privileges', '42501', 'nor look at them');
+	assert_query($tenant, 'SELECT * FROM zk_privileges', '00000', 'but an operator');
+	sql('GRANT EXECUTE ON FUNCTION zk_grant TO stranger');
+	assert_query($stranger, "SELECT zk_grant('pay', 'stranger', 'lock'); SELECT zk_try_lock('pay'), zk_unlock('pay')",
+		'00000', 'unless it is granted');
+	sql('REVOKE EXECUTE ON FUNCTION zk_grant FROM stranger');
+};
+
+subtest 'a change is heeded' => sub {
+	my $may = "SELECT zk_try_xact_lock('pay')";
+	only();
+	assert_query($stranger, $may, '00000', 'without rows all is open');
+	$super->query_safe("BEGIN; SELECT zk_grant('pay', 'payroll', 'lock')");
+	assert_query($stranger, $may, '00000', 'also while one is under way');
+	$super->query_safe('COMMIT');
+	assert_query($stranger, $may, '42501', 'once it is committed it counts');
+	$stranger->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class');
+	only([ 'pay', 'stranger', 'lock' ]);
+	assert_query($stranger, "SELECT count(*) FROM pg_class; $may", '00000', 'also in a transaction that is older');
+	$stranger->query_safe('COMMIT');
+	sql('TRUNCATE zk_privileges');
+	assert_query($tenant, $may, '00000', 'TRUNCATE is a change');
+	sql("SET session_replication_role = replica; INSERT INTO zk_privileges VALUES ('pay', '-', 'none')");
+	assert_query($tenant, $may, '42501', 'and one by who replicates');
+	only();
+
+	# one's own, and what is rolled back
+	my $session = background($node);
+	my $as_tenant = "SET LOCAL ROLE tenant; $may";
+	$session->query_safe("BEGIN; $as_tenant; RESET ROLE; SELECT zk_grant('pay', 'public', 'none')");
+	assert_query($session, "SAVEPOINT a; $as_tenant", '42501', 'of the transaction itself at once');
+	$session->query_safe('ROLLBACK TO a');
+	$session->query_safe("SELECT zk_grant('pay', 'tenant', 'lock')");
+	assert_query($session, "SAVEPOINT b; $as_tenant", '00000', 'one more row');
+	$session->query_safe("RESET ROLE; SAVEPOINT c; SELECT zk_revoke('pay', 'tenant', 'lock')");
+	assert_query($session, "SAVEPOINT d; $as_tenant", '42501', 'less');
+	$session->query_safe('ROLLBACK TO c');
+	assert_query($session, $as_tenant, '00000', 'a savepoint is rolled back');
+	$session->query_safe('ROLLBACK');
+	assert_query($session, "BEGIN; $as_tenant; COMMIT", '00000', 'the transaction is');
+	$session->query_safe("BEGIN; SELECT zk_grant('pay', 'public', 'none'); PREPARE TRANSACTION 'close'");
+	assert_query($tenant, $may, '00000', 'one that is prepared');
+	sql("COMMIT PREPARED 'close'");
+	assert_query($tenant, $may, '42501', 'and committed');
+	sql('DROP EXTENSION zklock; CREATE EXTENSION zklock; GRANT zklock_operator TO tenant');
+	assert_query($tenant, $may, '00000', 'an extension made anew has none');
+	sql('CREATE SCHEMA elsewhere; GRANT USAGE ON SCHEMA elsewhere TO PUBLIC; ALTER EXTENSION zklock SET SCHEMA elsewhere');
+	sql("SELECT elsewhere.zk_grant('pay', 'public', 'none')");
+	assert_query($tenant, $may =~ s/zk_/elsewhere.zk_/r, '42501', 'one that is moved is found');
+	sql('ALTER EXTENSION zklock SET SCHEMA public');
+	assert_query($tenant, "SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+		SET min_parallel_table_scan_size = 0; SELECT count(zk_try_xact_lock('pay')) FROM pg_class", '42501',
+		'in the leader of a parallel query');
+	$tenant->query_safe('RESET ALL');
+};
+
+subtest 'what is held, and what is awaited' => sub {
+	only();
+	$tenant->query_safe("SELECT zk_lock('pay')");
+	$stranger->start_query("SELECT zk_lock('pay')");
+	wait_for_wait($node, $stranger->pid);
+	sql("SELECT zk_grant('', 'public', 'none')");
+	refused($tenant, "SELECT zk_lock('pay')", 'no more of what is held', "'', 'tenant', 'lock'");
+	is($tenant->query_safe("SELECT zk_is_held('pay'), zk_fencing_token('pay') > 0, zk_unlock('pay')"), 't|t|t', 'which stays, and can be released');
+	like($stranger->wait_result, qr/^\d+$/, 'and who waits gets it');
+	is($stranger->query_safe("SELECT zk_unlock('pay')"), 't', 'and can release it');
+};
+
+subtest 'who waits is shown to whom may look' => sub {
+	only();
+	$stranger->query_safe("SELECT zk_lock('pay/w')");
+	my $waiter = background($node);
+	$waiter->start_query("SELECT zk_lock('pay/w')");
+	wait_for_queue($zk, lock_path('pay/w'), 2);
+	only([ 'pay', 'tenant', 'look' ]);
+	my @looks = ('SELECT name FROM zk_waits()', "SELECT waits_for FROM zk_blocking(@{[ $waiter->pid ]})",
+		'SELECT zk_wait_graph()', 'SELECT name FROM zk_all_locks()');
+	like($tenant->query_safe($_), qr{pay/w}, "with look: $_") foreach @looks;
+	only([ 'pay', 'tenant', 'lock' ]);
+	unlike($tenant->query_safe($_), qr{pay/w}, "without: $_") foreach @looks;
+	$stranger->query_safe('SELECT zk_unlock_all()');
+	$waiter->wait_result;
+};
+
+subtest 'a dump, and a standby' => sub {
+	only([ 'pay', 'payroll', 'lock' ], [ '', 'public', 'none' ], [ 'gone', 'stranger', 'all' ]);
+	$stranger->quit;
+	sql('DROP ROLE stranger; CREATE ROLE owner; CREATE DATABASE copy OWNER owner');
+	my $file = $node->basedir . '/dump';
+	ok(run_log([ 'pg_dump', '-d', $node->connstr('postgres'), '-f', $file ]), 'dumped');
+	my $in_copy = background($node, database => 'copy');
+	$in_copy->query_safe("LOAD 'zklock'");
+	ok(run_log([ 'psql', '-qX', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('copy'), '-f', $file ]), 'restored');
+	is($in_copy->query_safe("SELECT string_agg(concat_ws(' ', prefix, role, privilege), ', ' ORDER BY prefix) FROM zk_privileges"),
+		' - none, pay payroll lock', 'without rows of a dropped role');
+	assert_query($in_copy, "SET ROLE tenant; SELECT zk_try_lock('x')", '42501', 'and they count');
+	$in_copy->query_safe('RESET ROLE; DELETE FROM zk_privileges');
+	assert_query($in_copy, "SET ROLE tenant; SELECT zk_try_lock('x'), zk_unlock('x')", '00000', 'in this database');
+
+	$node->backup('base');
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	$standby->init_from_backup($node, 'base', has_streaming => 1);
+	$standby->start;
+	my $there = background($standby, user => 'tenant');
+	refused($there, "SELECT zk_try_lock('x')", 'on a standby', "'', 'tenant', 'lock'");
+	sql("SELECT zk_grant('x', 'tenant', 'lock')");
+	$node->wait_for_catchup($standby);
+	assert_query($there, "SELECT zk_try_lock('x'), zk_unlock('x')", '00000', 'which hears of changes');
+	$there->quit;
+};
+
+$_->quit foreach $tenant, $super;
+done_testing();
