@@ -186,13 +186,13 @@ zklock_acquire(const ZkLockOrder *order, struct Lock **taken)
 		order->asked_at : zklock_client_now();
 
 	zklock_check_scope(order->scope);
-	for (;;)
+	for (bool is_again = false;; is_again = true)
 	{
 		Lock	   *lock;
 
 		zklock_refuse_if_lost();
 		zklock_place_tell_gone(0);
-		zklock_session_renew();
+		zklock_session_renew(is_again);
 		lock = enter_lock(order->name);
 		reserve_count(lock, order->mode, order->scope);
 		if (zklock_lock_is_held(lock))

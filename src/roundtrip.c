@@ -57,11 +57,13 @@ zklock_roundtrip_run(bool (*talk) (ZkRoundTrip *trip, void *argument),
 		.is_lock_timeout = true
 	};
 	volatile bool is_over = false;
+	volatile bool is_again = false;
 
 	while (!is_over)
 	{
-		zklock_session_renew();
+		zklock_session_renew(is_again);
 		zklock_session_open();
+		is_again = true;
 		PG_TRY();
 		{
 			is_over = talk(&trip, argument);

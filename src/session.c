@@ -236,9 +236,10 @@ zklock_session_interrupt_on_loss(bool is_wanted)
 }
 
 void
-zklock_session_renew(void)
+zklock_session_renew(bool is_again)
 {
 	zklock_session_reap(true);
+	MySession.is_retry = MySession.is_retry && is_again;
 	if (!MySession.is_in_use && zklock_session_is_outdated())
 		zklock_session_close(CLOSE_MS);
 }

@@ -62,9 +62,10 @@ extern void zklock_session_interrupt_on_loss(bool is_wanted);
 
 /*
  * Before the ensemble is asked: close a session that is over, and one that
- * was opened with other settings unless it is in use.  Never raises.
+ * was opened with other settings unless it is in use.  is_again: the session
+ * before is of this call, whose time to connect goes on.  Never raises.
  */
-extern void zklock_session_renew(void);
+extern void zklock_session_renew(bool is_again);
 
 /* Was it opened with other settings than there are now? */
 extern bool zklock_session_is_outdated(void);

@@ -66,4 +66,19 @@ is($holder->query_safe('SELECT session_id FROM zk_session'), $id, 'in its sessio
 $holder->quit;
 assert_no_nodes($zk, lock_path('kept'), 'nothing left');
 
+# A session that is lost soon shares the time to connect with the next one, of the same
+# call. Later calls have a time of their own; that of the last one is over here.
+my $young = background($node);
+$young->query_safe("SET zklock.connect_timeout = '1min'; SELECT zk_lock('young')");
+$young->query_safe("SET zklock.connect_timeout = '100ms'; SELECT zk_unlock('young'), zk_lock('young')");
+$young->query_safe("SET zklock.connect_timeout = '1min'; SELECT zk_unlock('young'), pg_sleep(0.2)");
+my ($number, $program) = $young->query_safe('SELECT session_id, program_pid FROM zk_session') =~ /^0x([0-9a-f]+)\|(\d+)$/;
+# Who stands still does not take its session back.
+kill STOP => $program;
+$zk->client(session => unpack('q>', pack 'H16', sprintf '%016s', $number))->close;
+kill CONT => $program;
+poll_until { $young->query('SELECT state FROM zk_session') eq 'lost' } 'the session to be lost', 30;
+assert_query($young, "SELECT zk_try_lock('young')", '00000', 'the next call has its time to connect');
+$young->quit;
+
 done_testing();
