@@ -66,7 +66,7 @@ sub error_with
 {
 	my (%setting) = @_;
 	reconfigure('zklock.connect_timeout' => '2s', %setting);
-	foreach my $attempt (1 .. 10)
+	foreach my $attempt (1 .. 60)
 	{
 		my ($status, $out, $err) = $node->psql('postgres', "SELECT zk_lock('refused')");
 		return $err if $err !~ /No server of|did not answer|"::1:\d+": Connection refused/;
