@@ -156,6 +156,26 @@ sub library { return $lock{ $_[0] }[0]; }
 
 =pod
 
+=head2 prepare(@kinds)
+
+Builds the drivers of these kinds, before clients begin whose sessions live by requests: Go
+1.20 and later come without a compiled standard library, which takes minutes on a busy
+machine.
+
+=cut
+
+sub prepare (@kinds)
+{
+	foreach my $kind (@kinds)
+	{
+		my $library = $library{ library($kind) };
+		_build($library) if $library->{compile};
+	}
+	return;
+}
+
+=pod
+
 =head1 METHODS
 
 =head2 new($kind, $zookeeper, servers => connect string, timeout => milliseconds)

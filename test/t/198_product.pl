@@ -28,6 +28,7 @@ my %setting = (
 my %node = map { $_ => cluster($_, $zk, %setting) } qw(berlin paris);
 $node{berlin}->safe_psql('postgres', 'CREATE TABLE work (name text)');
 
+Peer::prepare(Peer::kinds()) unless Peer::missing();
 # The test's own client: what is left is not asked of zklock.
 my $client = $zk->client;
 my $observer = background($node{paris});

@@ -11,6 +11,8 @@ use ZkLockTest;
 my $zk = ZooKeeper->new(
 	java_options => ['-Dznode.container.checkIntervalMs=100'])->start;
 my %node = map { $_ => cluster($_, $zk) } qw(berlin paris);
+my @peers = ('Curator InterProcessMutex', 'Kazoo Lock', 'go-zookeeper Lock');
+Peer::prepare(@peers) unless Peer::missing();
 my $stranger = $zk->client;
 my $holder = background($node{berlin}, name => 'nightly job');
 my $other = background($node{paris});
@@ -195,7 +197,7 @@ SKIP:
 		poll_until { !$stranger->exists(lock_path(".release/$ours.release")) } 'it to be removed', 10;
 	};
 
-	foreach my $kind ('Curator InterProcessMutex', 'Kazoo Lock', 'go-zookeeper Lock')
+	foreach my $kind (@peers)
 	{
 		subtest "$kind cannot be asked" => sub {
 			my $peer = Peer->new($kind, $zk);
