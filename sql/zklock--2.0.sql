@@ -287,6 +287,63 @@ RETURN zk_unlock(
 COMMENT ON FUNCTION zk_unlock_path_shared(text) IS
 'Like zk_unlock_path(), for zk_lock_path_shared().';
 
+-- Drivers that give strings the type text or varchar, as JDBC's setString() does, can
+-- give a timeout so, too. Parameters of no type stay intervals, for drivers that send
+-- what they are told to: of two types of one category the preferred one is taken, which
+-- is interval. With text in its place they would become text.
+CREATE TYPE zk_timeout;
+
+CREATE FUNCTION _zk_timeout_in(pg_catalog.cstring) RETURNS zk_timeout
+AS 'textin' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_timeout_in(cstring) IS
+'Part of the type zk_timeout.';
+
+CREATE FUNCTION _zk_timeout_out(zk_timeout) RETURNS pg_catalog.cstring
+AS 'textout' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION _zk_timeout_out(zk_timeout) IS
+'Part of the type zk_timeout.';
+
+CREATE TYPE zk_timeout (
+	INPUT = _zk_timeout_in, OUTPUT = _zk_timeout_out, LIKE = pg_catalog.text, CATEGORY = 'T');
+
+COMMENT ON TYPE zk_timeout IS
+'A timeout that is given as a string, such as 5 s. Its functions make an interval of it.';
+
+CREATE CAST (text AS zk_timeout) WITHOUT FUNCTION AS IMPLICIT;
+CREATE CAST (varchar AS zk_timeout) WITHOUT FUNCTION AS IMPLICIT;
+CREATE CAST (zk_timeout AS text) WITHOUT FUNCTION;
+
+DO LANGUAGE plpgsql $$
+DECLARE
+	twin pg_catalog.record;
+BEGIN
+	FOR twin IN
+		SELECT p.proname AS name, p.proargnames[3] AS third,
+			p.oid::pg_catalog.regprocedure::pg_catalog.text AS original,
+			p.prorettype::pg_catalog.regtype AS result,
+			pg_catalog.regexp_replace(pg_catalog.pg_get_function_arguments(p.oid),
+				'interval DEFAULT [^,]*'::pg_catalog.text, 'zk_timeout'::pg_catalog.text) AS arguments
+		FROM pg_catalog.pg_proc AS p
+			JOIN pg_catalog.pg_depend AS d ON d.objid OPERATOR(pg_catalog.=) p.oid
+				AND d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass::pg_catalog.oid
+				AND d.deptype OPERATOR(pg_catalog.=) 'e'::pg_catalog."char"
+			JOIN pg_catalog.pg_extension AS e ON e.oid OPERATOR(pg_catalog.=) d.refobjid
+				AND e.extname OPERATOR(pg_catalog.=) 'zklock'::pg_catalog.name
+		WHERE p.prosrc OPERATOR(pg_catalog.~) '^zk_(try_)?(call_|xact_)?lock(_shared)?$'::pg_catalog.text
+	LOOP
+		EXECUTE pg_catalog.format('CREATE FUNCTION %1$I(%2$s) RETURNS %3$s
+			LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+			RETURN %1$I(%1$I.name, (%1$I.timeout::text)::interval%4$s)',
+			twin.name, twin.arguments, twin.result,
+			CASE WHEN twin.third IS NOT NULL THEN pg_catalog.format(', %I.%I', twin.name, twin.third) END);
+		EXECUTE pg_catalog.format('COMMENT ON FUNCTION %s IS %L',
+			pg_catalog.replace(twin.original, 'interval'::pg_catalog.text, 'zk_timeout'::pg_catalog.text),
+			pg_catalog.format('%s, for a timeout that is a text, as drivers may send a string.', twin.original));
+	END LOOP;
+END $$;
+
 CREATE FUNCTION zk_unlock(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;

@@ -88,12 +88,6 @@ my %check = (
 		$rival->wait_result;
 		like($queue, qr/ @{[ queue_nodes($zk, lock_path('job')) ]}$/, 'who waits keeps its place');
 	},
-	'Try with a pause between' => sub {
-		$rival->query_safe("SELECT zk_lock('job')");
-		start_in_queue($session, statement("SELECT zk_try_lock('job', '30 s')"), $zk, lock_path('job'), 2);
-		$rival->query_safe("SELECT zk_unlock('job')");
-		is($session->wait_result, 't', 'its turn comes');
-	},
 	'Watcher lock: one znode, all watch it' => undef,
 	'Fair lock (queue of znodes) by hand' => undef,
 	'Reentrant lock' => sub {
@@ -160,18 +154,11 @@ my %check = (
 		assert_query($session, 'COMMIT', '40001', 'a commit without it is refused');
 		ok(becomes_free('a'), 'it has ended with the transaction');
 	},
-	'A row with an owner and an expiry column' => undef,
 	'Version column (compare and set)' => sub {
 		is_fenced("zk_fence('a')", sub { $session->query_safe("SELECT zk_lock('a')") });
 	},
 	'SETNX with an expiry (Redis)' => sub {
 		is_fenced("zk_fence('a')", sub { run("zk_lock('a')") });
-	},
-	'pg_advisory_lock' => sub {
-		is($session->query_safe("SELECT string_agg(DISTINCT proname, ' ') FROM pg_proc AS theirs
-			WHERE proname ~ '^pg_.*advisory' AND NOT EXISTS (SELECT FROM pg_proc AS ours
-				WHERE ours.proname = regexp_replace(theirs.proname, '^pg_(.*)advisory_', 'zk_\\1'))"),
-			'', 'each has its equal');
 	},
 	'Curator InterProcessMutex' => sub {
 		run("zk_lock('a')");

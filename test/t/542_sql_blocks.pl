@@ -11,6 +11,7 @@ use ZkLockTest;
 # if one is left out.
 my %elsewhere = (
 	'recipe docs/recipes.md' => '50x_recipes_*.pl',
+	'recipe docs/migrating.md' => '512_migrating.pl',
 	'query docs/monitoring.md' => '520_operations.pl');
 
 my $zk = ZooKeeper->new->start;

@@ -1,0 +1,107 @@
+-- zk_fence(name, token) for a database where extensions cannot be installed: on a managed
+-- PostgreSQL, of whatever release from 10 on. The lock is held elsewhere, in a cluster with
+-- zklock or by a client of Curator or Kazoo; its fencing token comes with each transaction
+-- that writes here, and an older one is refused (40001), as the extension does it.
+--
+--   psql -d app -f fence.sql        -- as the role that is to own the table
+--   GRANT EXECUTE ON FUNCTION zklock.zk_fence(text, bigint) TO worker;
+--
+-- and in each transaction, first of all:
+--
+--   SELECT zklock.zk_fence('accounts', 4294967311);
+--
+-- Not for everybody: a token that is too great refuses all holders. Before the extension
+-- can be installed in that schema: DROP SCHEMA zklock CASCADE.
+\set ON_ERROR_STOP on
+BEGIN;
+CREATE SCHEMA zklock;
+GRANT USAGE ON SCHEMA zklock TO PUBLIC;
+
+CREATE TABLE zklock.zk_fences (
+	name text PRIMARY KEY,
+	token bigint NOT NULL CHECK (token > 0),
+	claimed_by name NOT NULL,
+	claimed_at timestamptz NOT NULL
+);
+
+COMMENT ON TABLE zklock.zk_fences IS
+'For each resource guarded with zk_fence(): the greatest fencing token seen in this database. Changed only through zk_fence().';
+
+CREATE FUNCTION zklock._zk_fence_compare(
+	name text,
+	token bigint,
+	newest bigint,
+	claimed_at pg_catalog.timestamptz,
+	now pg_catalog.timestamptz)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	-- The upper half of a token is the number of the ensemble's election. One a
+	-- second is more than any ensemble does for years; elections that fail count
+	-- too, so it may be ahead by some. There was no ZooKeeper before 2008. Both
+	-- dates are of the database server's clock; if it was set back, or is that of
+	-- another machine after a failover, 1000 elections are allowed all the same.
+	elections bigint := (token >> 32) - COALESCE(newest >> 32, 0);
+	most numeric := CASE WHEN newest IS NULL
+		THEN greatest(1000, extract(epoch FROM now) - extract(epoch FROM '2008-01-01 UTC'::timestamptz))
+		ELSE 1000 + greatest(0, floor(extract(epoch FROM now)) - floor(extract(epoch FROM claimed_at))) END;
+BEGIN
+	IF name IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'lock name must not be null';
+	ELSIF token IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'fencing token must not be null';
+	ELSIF token <= 0 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'fencing token must be greater than zero';
+	ELSIF newest > token THEN
+		RAISE EXCEPTION USING
+			ERRCODE = 'serialization_failure',
+			MESSAGE = format('a newer holder of lock "%s" has been here', name),
+			DETAIL = format('Fencing token %s is older than %s.', token, newest),
+			HINT = 'Take the lock again and run the transaction again. If that never helps, the ensemble has lost its data, or is another one, and its tokens start anew: when no holder from before is left, TRUNCATE zklock.zk_fences as its owner.';
+	ELSIF elections > most THEN
+		RAISE EXCEPTION USING
+			ERRCODE = 'invalid_parameter_value',
+			MESSAGE = format('implausible fencing token for lock "%s"', name),
+			DETAIL = CASE WHEN newest IS NULL
+				THEN format('Its ensemble would have elected %s leaders, more than one a second since 2008.', elections)
+				ELSE format('Fencing token %s is %s elections of a leader ahead of %s, which claimed the lock %s seconds ago.',
+					token, elections, newest, most - 1000) END,
+			HINT = 'A greater token than there can be would refuse all holders for ever. If it is right, delete the lock''s row of zklock.zk_fences first, as its owner.';
+	END IF;
+END $$;
+
+COMMENT ON FUNCTION zklock._zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz) IS
+'Part of zk_fence(): raises 40001 if newest is greater than token; 22004 or 22023 for a bad argument, or for a token that the ensemble cannot have come to yet.';
+
+-- A token that cannot be must not get in, so it is looked at first. The row is locked by
+-- the INSERT whether it is changed or not: until the end of the transaction no other
+-- holder, older or newer, gets past it.
+CREATE FUNCTION zklock.zk_fence(name text, token bigint)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	PERFORM zklock._zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at, clock_timestamp())
+		FROM (VALUES (true)) AS one
+			LEFT JOIN zklock.zk_fences AS f ON f.name = zk_fence.name;
+	INSERT INTO zklock.zk_fences AS f (name, token, claimed_by, claimed_at)
+		VALUES (zk_fence.name, zk_fence.token, session_user, clock_timestamp())
+		ON CONFLICT ON CONSTRAINT zk_fences_pkey DO UPDATE
+			SET token = excluded.token, claimed_by = excluded.claimed_by, claimed_at = excluded.claimed_at
+			WHERE f.token < excluded.token;
+	PERFORM zklock._zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at, clock_timestamp())
+		FROM zklock.zk_fences AS f
+		WHERE f.name = zk_fence.name;
+END $$;
+
+COMMENT ON FUNCTION zklock.zk_fence(text, bigint) IS
+'Raises 40001 if a greater token was here. Other calls for that name wait until this transaction ends. Not for everybody: a token that is too great refuses all holders.';
+
+REVOKE EXECUTE ON FUNCTION
+	zklock._zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz),
+	zklock.zk_fence(text, bigint)
+FROM PUBLIC;
+COMMIT;

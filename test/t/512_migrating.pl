@@ -1,0 +1,333 @@
+
+# docs/migrating.md: each statement of its tables is run. The drop-in for PostgreSQL's
+# advisory locks has all of them, and does over two clusters what they do on one: with the
+# SQL that migrators send, and with Rails and Alembic as Debian has them. The programs in
+# Java and Go compile, and give a timeout as a string.
+
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use IPC::Run;
+use PostgreSQL::Test::Utils;
+use ZkLockTest;
+
+my $docs = abs_path(dirname(__FILE__)) . '/../../docs';
+my $page = slurp_file("$docs/migrating.md");
+my $zk = ZooKeeper->new->start;
+my ($berlin, $paris) = map {
+	cluster($_, $zk, extension => undef, 'listen_addresses' => '127.0.0.1', 'zklock.commit_guard' => 'quorum')
+} qw(berlin paris);
+my $path = "$docs/migrating/advisory.sql";
+my $where = 'public, zklock_advisory, pg_catalog';
+
+# As the front page installs it.
+foreach my $node ($berlin, $paris)
+{
+	$node->safe_psql('postgres', 'CREATE DATABASE app; CREATE DATABASE other; CREATE ROLE migrator LOGIN');
+	foreach my $database (qw(app other))
+	{
+		$node->safe_psql($database, 'CREATE SCHEMA zklock; GRANT USAGE ON SCHEMA zklock TO PUBLIC;
+			CREATE EXTENSION zklock SCHEMA zklock; GRANT CREATE ON SCHEMA public TO migrator');
+		command_ok([ 'psql', '-X', '-q', '-d', $node->connstr($database), '-f', $path ], "$database: the drop-in");
+	}
+	my ($setting) = $page =~ /^(ALTER ROLE .*;)$/m or die 'the page does not say how to set it';
+	$node->safe_psql('postgres', $setting);
+}
+
+sub migrator ($node, %option) { return background($node, database => 'app', user => 'migrator', %option); }
+
+subtest 'all 21 of them' => sub {
+	my $list = sub {
+		return $berlin->safe_psql('app', "SELECT string_agg(concat_ws(' ', proname, proargtypes::regtype[],
+				prorettype::regtype, provolatile, proparallel), E'\\n' ORDER BY proname, proargtypes)
+			FROM pg_proc WHERE pronamespace = '$_[0]'::regnamespace AND proname ~ '^pg_(try_)?advisory'");
+	};
+	my $ours = $list->('zklock_advisory');
+	is($ours, $list->('pg_catalog'), 'names, arguments, results');
+	is(scalar(split /\n/, $ours), 21, 'so many');
+};
+
+subtest 'keys over two clusters' => sub {
+	my ($here, $there) = map { migrator($_) } $berlin, $paris;
+	my $elsewhere = background($paris, database => 'other', user => 'migrator');
+	foreach my $key ('42', '-1', '9223372036854775807', '-9223372036854775808', '77431708279161', '1, 2',
+		'2147483647, -2147483648')
+	{
+		$here->query_safe("SELECT pg_advisory_lock($key)");
+		is($there->query_safe("SELECT pg_try_advisory_lock($key), pg_try_advisory_xact_lock($key),
+				pg_try_advisory_lock_shared($key), pg_try_advisory_xact_lock_shared($key)"), 'f|f|f|f', "$key is taken");
+		is($elsewhere->query_safe("SELECT pg_try_advisory_lock($key)"), 't', 'not in another database');
+		is($here->query_safe("SELECT pg_advisory_unlock($key)"), 't', 'until it is released');
+		is($there->query_safe("SELECT pg_advisory_lock($key), pg_advisory_unlock($key)"), '|t', 'for all');
+	}
+	$here->query_safe('SELECT pg_advisory_lock_shared(7)');
+	is($there->query_safe('SELECT pg_try_advisory_lock_shared(7), pg_try_advisory_lock_shared(7),
+			pg_advisory_unlock_shared(7)'), 't|t|t', 'readers share');
+	is($there->query_safe('SELECT pg_try_advisory_lock(8), pg_try_advisory_lock(0, 7)'), 't|t', 'other keys are free');
+	$there->query_safe('SELECT pg_advisory_unlock_all()');
+	$here->query_safe('SELECT pg_advisory_unlock_all()');
+	is($there->query_safe('SELECT count(*) FROM zklock.zk_locks'), 0, 'all are released');
+	$here->query_safe('BEGIN; SELECT pg_advisory_xact_lock(9)');
+	is($there->query_safe('SELECT pg_try_advisory_lock(9)'), 'f', 'of a transaction');
+	$here->query_safe('COMMIT');
+	$there->query_safe('SELECT pg_advisory_lock(9)');
+	is($there->query_safe('SELECT zklock.zk_fencing_token(\'advisory/app/(9)\') > 0'), 't', 'by that name');
+	$here->query('SELECT pg_advisory_lock(NULL)');
+	is($here->sqlstate, '22004', 'NULL is refused');
+	is($here->query_safe('SELECT current_schema'), 'public', 'tables go where they went');
+	$_->quit foreach $here, $there, $elsewhere;
+};
+
+# From their sources: of golang-migrate its driver for postgres, of Flyway
+# PostgreSQLAdvisoryLockTemplate, of Ecto the strategy :pg_advisory_lock, of Rails
+# ActiveRecord's PostgreSQLAdapter. The keys are such as they compute.
+my %migrator = (
+	'golang-migrate' => [ 'PREPARE t AS SELECT pg_advisory_lock($1)', "EXECUTE t('1486264103')", undef,
+		'PREPARE u AS SELECT pg_advisory_unlock($1)', "EXECUTE u('1486264103')" ],
+	Flyway => [ 'SELECT pg_try_advisory_lock(77431708279161)', undef, 'SELECT pg_advisory_unlock(77431708279161)' ],
+	'Flyway in a transaction' => [ 'BEGIN', 'SELECT pg_try_advisory_xact_lock(77431708279161)', undef, 'COMMIT' ],
+	Ecto => [ 'SELECT pg_try_advisory_lock(129653361)', undef, 'SELECT pg_advisory_unlock(129653361)' ],
+	Rails => [ 'SELECT pg_try_advisory_lock(2988211364217205800)', undef,
+		'SELECT pg_advisory_unlock(2988211364217205800)' ]);
+
+foreach my $name (sort keys %migrator)
+{
+	subtest "what $name sends" => sub {
+		my ($here, $there) = map { migrator($_) } $berlin, $paris;
+		my @statements = @{ $migrator{$name} };
+		my (@lock, @unlock);
+		push @lock, shift @statements while defined $statements[0];
+		@unlock = @statements[ 1 .. $#statements ];
+		isnt($here->query_safe($_), 'f', $_) foreach @lock;
+		if ($lock[-1] =~ /try/)
+		{
+			$there->query_safe($_) foreach @lock[ 0 .. $#lock - 1 ];
+			is($there->query_safe($lock[-1]), 'f', 'the other cluster does not get it');
+			isnt($here->query_safe($_), 'f', $_) foreach @unlock;
+			poll_until { $there->query_safe($lock[-1]) eq 't' } 'the release';
+		}
+		else
+		{
+			$there->query_safe($lock[0]);
+			$there->start_query($lock[1]);
+			wait_for_queue($zk, lock_path("advisory/app/(1486264103)"), 2);
+			ok(!$there->is_done, 'the other cluster waits');
+			isnt($here->query_safe($_), 'f', $_) foreach @unlock;
+			$there->wait_result;
+			is($there->sqlstate, '00000', 'until it is released');
+		}
+		$_->quit foreach $here, $there;
+	};
+}
+
+sub url ($node) { return 'postgresql://migrator@127.0.0.1:' . $node->port . '/app'; }
+sub program (@command)
+{
+	my $out = '';
+	IPC::Run::run(\@command, '<', \undef, '>', \$out, '2>&1', IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	note($out);
+	return ($? >> 8, $out);
+}
+
+my $directory = PostgreSQL::Test::Utils::tempdir_short();
+sub file ($name, $text)
+{
+	my $file = "$directory/$name";
+	mkdir dirname($file);
+	open my $handle, '>', $file or die "$file: $!";
+	print $handle $text;
+	close $handle or die "$file: $!";
+	return $file;
+}
+
+# The lock of a migrator, held on the other cluster: it waits, or says so.
+sub held_elsewhere ($key)
+{
+	my $session = migrator($paris);
+	$session->query_safe("SELECT pg_advisory_lock($key)");
+	return $session;
+}
+
+subtest 'Rails' => sub {
+	plan skip_all => 'not installed: ruby-activerecord, ruby-pg'
+	  if !-e '/usr/bin/ruby' || system("ruby -e 'require \"active_record\"; require \"pg\"' 2>/dev/null") != 0;
+	my $script = file('migrate.rb', <<~'RUBY');
+		require 'active_record'
+		ActiveRecord::Base.establish_connection(ARGV[0])
+		class Work < ActiveRecord::Migration[6.1]
+		  def up
+		    create_table(:migrated) { |t| t.string :what }
+		  end
+		end
+		if ARGV[1] == 'key'
+		  puts ActiveRecord::Migrator.new(:up, [], ActiveRecord::SchemaMigration).send(:generate_migrator_advisory_lock_id)
+		  exit
+		end
+		work = Work.new('Work', 20261120000000)
+		ActiveRecord::Migration.verbose = false
+		ActiveRecord::Migrator.new(:up, [work], ActiveRecord::SchemaMigration).migrate
+		puts 'migrated'
+		RUBY
+	my (undef, $key) = program('ruby', $script, url($berlin), 'key');
+	like($key, qr/^\d+$/, 'its key');
+	chomp $key;
+	my $other = held_elsewhere($key);
+	my ($status, $out) = program('ruby', $script, url($berlin));
+	isnt($status, 0, 'while another cluster migrates');
+	like($out, qr/ConcurrentMigrationError/, 'it refuses to');
+	$other->quit;
+	wait_for_queue($zk, lock_path("advisory/app/($key)"), 0);
+	foreach my $node ($berlin, $paris)
+	{
+		($status, $out) = program('ruby', $script, url($node));
+		is("$status $out", "0 migrated\n", 'then it migrates ' . $node->name);
+		is($node->safe_psql('app', "SELECT 'public.migrated'::regclass"), 'migrated', 'in the schema of tables');
+	}
+};
+
+subtest 'Alembic' => sub {
+	plan skip_all => 'not installed: python3-alembic' if !-d '/usr/lib/python3/dist-packages/alembic';
+	my $ini = file('alembic/alembic.ini', "[alembic]\nscript_location = $directory/alembic\n");
+	file('alembic/script.py.mako', '');
+	mkdir "$directory/alembic/versions";
+	file('alembic/env.py', <<~'PYTHON');
+		from alembic import context
+		from sqlalchemy import create_engine, text
+		engine = create_engine(context.get_x_argument(as_dictionary=True)['url'])
+		with engine.connect() as connection:
+		    context.configure(connection=connection)
+		    with context.begin_transaction():
+		        connection.execute(text('SELECT pg_advisory_xact_lock(4711)'))
+		        context.run_migrations()
+		PYTHON
+	file('alembic/versions/1_work.py', <<~'PYTHON');
+		from alembic import op
+		revision = '1'
+		down_revision = None
+		def upgrade():
+		    op.execute('CREATE TABLE alembic_work (what text)')
+		PYTHON
+	my $other = held_elsewhere(4711);
+	my $out = '';
+	my $run = IPC::Run::start([ 'setpriv', '--pdeathsig', 'KILL', '/usr/bin/python3', '-m', 'alembic', '-c', $ini,
+			'-x', 'url=' . url($berlin), 'upgrade', 'head' ], '<', \undef, '>', \$out, '2>&1',
+		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	wait_for_queue($zk, lock_path("advisory/app/(4711)"), 2);
+	is($berlin->safe_psql('app', "SELECT to_regclass('public.alembic_work') IS NULL"), 't',
+		'while another cluster migrates it waits');
+	$other->quit;
+	$run->finish;
+	note($out);
+	is($run->full_result(0), 0, 'then it goes on');
+	is($berlin->safe_psql('app', "SELECT 'public.alembic_work'::regclass"), 'alembic_work', 'and has migrated');
+};
+
+# No Debian has it: the one that GOLANG_MIGRATE names, or that is in PATH.
+subtest 'golang-migrate' => sub {
+	my $migrate = $ENV{GOLANG_MIGRATE} // (grep { -x } map { "$_/migrate" } split /:/, $ENV{PATH})[0];
+	plan skip_all => 'there is no golang-migrate' if !$migrate;
+	file('go/1_work.up.sql', 'CREATE TABLE go_work (what text)');
+	my %url = map { $_->name => url($_) . '?sslmode=disable&x-migrations-table=go_migrations' } $berlin, $paris;
+	# Its key is in the log, for it makes its table first, under the same lock.
+	my $other = migrator($paris);
+	program($migrate, '-path', "$directory/go", '-database', $url{paris}, 'version');
+	my $log = slurp_file($paris->logfile);
+	my ($key) = $log =~ /SELECT pg_advisory_lock\(\$1\)\n[^\n]*parameters: \$1 = '(-?\d+)'/ or die 'its key is not in the log';
+	$other->query_safe("SELECT pg_advisory_lock($key)");
+	my $out = '';
+	my $run = IPC::Run::start([ 'setpriv', '--pdeathsig', 'KILL', $migrate, '-path', "$directory/go",
+			'-database', $url{berlin}, 'up' ], '<', \undef, '>', \$out, '2>&1',
+		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	wait_for_queue($zk, lock_path("advisory/app/($key)"), 2);
+	is($berlin->safe_psql('app', "SELECT to_regclass('public.go_work') IS NULL"), 't', 'while another cluster migrates it waits');
+	$other->quit;
+	$run->finish;
+	note($out);
+	is($run->full_result(0), 0, 'then it goes on');
+	is($berlin->safe_psql('app', "SELECT 'public.go_work'::regclass, 'public.go_migrations'::regclass"),
+		'go_work|go_migrations', 'and has migrated, in the schema of tables');
+};
+
+subtest 'the tables' => sub {
+	my @statements = map { /`(SELECT [^`]*)`/g } grep { /^\|/ } split /\n/, $page;
+	cmp_ok(scalar @statements, '>', 15, 'they have statements');
+	foreach my $statement (@statements)
+	{
+		my $session = background($berlin, database => 'app');
+		$session->query_safe('SET search_path = "$user", public, zklock');
+		$session->query_safe("BEGIN; SELECT zk_lock('job')") if $statement =~ /unlock|fenc/;
+		$session->query_safe("DO \$\$ BEGIN IF zk_forget_run('nightly', '2026-11-20') THEN END IF; END \$\$");
+		isnt($session->query_safe($statement), 'f', $statement);
+		my ($name) = $statement =~ /(?<!zk)_lock\w*\('(job|etl)'/;
+		if ($name && $statement !~ /unlock|queue/)
+		{
+			my $rival = background($paris, database => 'app');
+			$rival->query_safe('SET search_path = "$user", public, zklock');
+			is($rival->query_safe("SELECT zk_try_lock('$name')"), $statement =~ /xact/ ? 't' : 'f', 'another cluster')
+			  if $statement !~ /permits/;
+			$rival->quit;
+		}
+		$session->quit;
+	}
+};
+
+# Of the drivers, and by what PostgreSQL takes a parameter for.
+subtest 'strings as timeouts' => sub {
+	my $session = background($berlin, database => 'app');
+	$session->query_safe('SET search_path = zklock');
+	foreach my $function (qw(zk_lock zk_lock_shared zk_xact_lock zk_xact_lock_shared zk_try_lock zk_try_lock_shared
+		zk_try_xact_lock zk_try_xact_lock_shared zk_call_lock zk_try_call_lock))
+	{
+		my @types;
+		foreach my $types ('', '(varchar, varchar)', '(text, text)', '(text, interval)', '(unknown, unknown)', '(varchar, unknown)')
+		{
+			$session->query_safe("PREPARE p$types AS SELECT $function(\$1, \$2)");
+			push @types, $session->query_safe("SELECT parameter_types FROM pg_prepared_statements WHERE name = 'p'");
+			$session->query_safe("EXECUTE p('driver', '5 s'); DEALLOCATE p; SELECT zk_unlock_all()");
+		}
+		is("@types", '{text,interval} {"character varying","character varying"} {text,text} {text,interval}'
+			  . ' {text,interval} {"character varying",interval}', "$function: what its parameters are");
+	}
+	$session->query("SELECT zk_lock('driver', 'soon'::text)");
+	is($session->sqlstate, '22007', 'a string that is none');
+	is($session->query_safe("SELECT zk_lock('driver'::varchar, '5 s'::varchar, 4) > 0"), 't', 'with permits');
+	unlike($session->query_safe("EXPLAIN (VERBOSE, COSTS OFF) SELECT zk_lock('driver'::varchar, '5 s'::varchar)"),
+		qr/zk_timeout/, 'it costs nothing');
+	$session->quit;
+};
+
+sub works_as_one ($what, @command)
+{
+	my $holder = background($paris, database => 'app');
+	my $name = "program/$what";
+	$holder->query_safe("SELECT zklock.zk_lock('$name')");
+	my ($status, $out) = program(@command, $name, '3 s');
+	is("$status $out", "0 another one has it\n", 'while another cluster has it');
+	$holder->query_safe('SELECT zklock.zk_unlock_all()');
+	($status, $out) = program(@command, $name, '100 s');
+	is("$status $out", "0 done\n", 'then it works');
+	assert_no_nodes($zk, lock_path($name), 'nothing left');
+	$holder->quit;
+	return;
+}
+
+$_->safe_psql('app', 'ALTER DATABASE app SET search_path = "$user", public, zklock; CREATE ROLE service LOGIN')
+  foreach $berlin, $paris;
+
+subtest 'JDBC' => sub {
+	my $driver = '/usr/share/java/postgresql.jar';
+	plan skip_all => 'not installed: libpostgresql-jdbc-java' if !-e $driver || !-e '/usr/bin/java';
+	works_as_one('java', 'java', '-cp', $driver, "$docs/migrating/Lock.java",
+		'jdbc:postgresql://127.0.0.1:' . $berlin->port . '/app?user=service');
+};
+
+subtest 'Go' => sub {
+	plan skip_all => 'not installed: golang-github-lib-pq-dev'
+	  if !-e '/usr/bin/go' || !-d '/usr/share/gocode/src/github.com/lib/pq';
+	local %ENV = (%ENV, GO111MODULE => 'off', GOPATH => '/usr/share/gocode', GOCACHE => "$directory/cache",
+		GOFLAGS => '', HOME => $directory);
+	my ($status) = program('go', 'build', '-o', "$directory/lock", "$docs/migrating/lock.go");
+	is($status, 0, 'it compiles');
+	works_as_one('go', "$directory/lock", 'postgres://service@127.0.0.1:' . $berlin->port . '/app?sslmode=disable');
+};
+
+done_testing();
