@@ -1,11 +1,17 @@
 #!/bin/sh
 # serve.sh postgres | serve.sh zookeeper: serve, as root who then is the server's user,
 # until SIGINT. What Containerfile's images start, and make check-packages.
+# serve.sh postgres-serves | serve.sh zookeeper-serves: does it?
 #
 #   ZOOKEEPER_SERVERS    for zklock.servers, when the cluster is made
 #   POSTGRES_PASSWORD    of user postgres for connections by TCP, when it is made
 #   POSTGRES_PORT        5432
+#   CLUSTER_NAME         for cluster_name, when it is made
 #   ZOOKEEPER_PORT       2181
+#   ZOOKEEPER_MEMBERS    the hosts of an ensemble, as all of them call them; otherwise it
+#                        is a single server
+#   ZOOKEEPER_ID         which of them it is: 1 is the first. Ports are 2888 and 3888,
+#                        or ZOOKEEPER_PORT + 707 and + 1707
 set -eu
 
 as_user() {
@@ -31,6 +37,7 @@ serve_postgres() {
 		listen_addresses = '*'
 		shared_preload_libraries = 'zklock'
 		zklock.servers = '${ZOOKEEPER_SERVERS:-zookeeper:2181}'
+		cluster_name = '${CLUSTER_NAME:-}'
 		CONF
 		echo 'host all all all scram-sha-256' >>"$data/pg_hba.conf"
 	fi
@@ -38,17 +45,48 @@ serve_postgres() {
 	as_user postgres "$bin/postgres" -D "$data" -p "${POSTGRES_PORT:-5432}"
 }
 
+# Its answer to a word. Debian's smallest image has Perl, and no nc.
+zookeeper_says() {
+	perl -MIO::Socket::INET -e '
+		my $socket = IO::Socket::INET->new(PeerAddr => "127.0.0.1:$ARGV[0]", Timeout => 3) or exit 1;
+		print $socket $ARGV[1];
+		print while <$socket>;' "${ZOOKEEPER_PORT:-2181}" "$1"
+}
+
 serve_zookeeper() {
 	conf=/var/lib/zklock-zookeeper/zoo.cfg
+	port=${ZOOKEEPER_PORT:-2181}
 	cat >"$conf" <<-CONF
 	tickTime=2000
+	initLimit=10
+	syncLimit=5
 	dataDir=/var/lib/zklock-zookeeper/data
-	clientPort=${ZOOKEEPER_PORT:-2181}
+	clientPort=$port
 	maxClientCnxns=0
+	4lw.commands.whitelist=srvr,conf,mntr
 	admin.enableServer=false
 	CONF
+	number=0
+	for member in ${ZOOKEEPER_MEMBERS:-}; do
+		number=$((number + 1))
+		echo "server.$number=$member:$((port + 707)):$((port + 1707))" >>"$conf"
+	done
+	if [ "$number" -gt 0 ]; then
+		echo "${ZOOKEEPER_ID:?must be set for an ensemble}" >"${conf%/*}/data/myid"
+	fi
 	as_user nobody java -Xmx256m -cp /usr/share/java/zookeeper.jar \
 		org.apache.zookeeper.server.quorum.QuorumPeerMain "$conf"
 }
 
-"serve_$1"
+case $1 in
+	postgres-serves)
+		as_user postgres psql -qAt -p "${POSTGRES_PORT:-5432}" -c 'SELECT 1'
+		;;
+	zookeeper-serves)
+		# It says its mode only if there is a quorum.
+		zookeeper_says srvr | grep -q '^Mode: '
+		;;
+	*)
+		"serve_$1"
+		;;
+esac

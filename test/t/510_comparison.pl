@@ -88,8 +88,6 @@ my %check = (
 		$rival->wait_result;
 		like($queue, qr/ @{[ queue_nodes($zk, lock_path('job')) ]}$/, 'who waits keeps its place');
 	},
-	'Watcher lock: one znode, all watch it' => undef,
-	'Fair lock (queue of znodes) by hand' => undef,
 	'Reentrant lock' => sub {
 		run("zk_lock('a')") foreach 1, 2;
 		is(run("zk_unlock('a')"), 't', 'released once');
@@ -153,9 +151,6 @@ my %check = (
 		evict('a');
 		assert_query($session, 'COMMIT', '40001', 'a commit without it is refused');
 		ok(becomes_free('a'), 'it has ended with the transaction');
-	},
-	'Version column (compare and set)' => sub {
-		is_fenced("zk_fence('a')", sub { $session->query_safe("SELECT zk_lock('a')") });
 	},
 	'SETNX with an expiry (Redis)' => sub {
 		is_fenced("zk_fence('a')", sub { run("zk_lock('a')") });

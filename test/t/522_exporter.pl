@@ -1,0 +1,145 @@
+
+# docs/monitoring: the file for postgres_exporter has the queries of queries.sql, and says
+# what each column is; the rules and the dashboard use its metrics. With the real exporter
+# and the real Prometheus every panel of the dashboard has data, and no rule fails.
+
+use FindBin;
+use HTTP::Tiny;
+use IPC::Run;
+use JSON::PP;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils qw(slurp_file);
+use ZkLockTest;
+
+my $directory = "$FindBin::Bin/../../docs/monitoring";
+my $queries = slurp_file("$directory/queries.sql");
+my $exporter = slurp_file("$directory/postgres_exporter.yaml");
+my $rules = slurp_file("$directory/alerts.yaml");
+my $dashboard = decode_json(slurp_file("$directory/grafana.json"));
+
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk, 'shared_preload_libraries' => 'zklock', listen_addresses => '127.0.0.1');
+$node->safe_psql('postgres', 'CREATE ROLE exporter LOGIN IN ROLE pg_monitor');
+
+sub squeezed ($text) { return $text =~ s/\s+/ /gr =~ s/^ | $//gr; }
+
+my (%metric, %label);
+subtest 'the file for the exporter' => sub {
+	my %query;
+	$query{$1} = $2 while $queries =~ m{^-- query: exporter/(\S+)\n(.*?);\n}msg;
+	my %block = $exporter =~ /^(\w+):\n(.*?)(?=^\w|\z)/msg;
+	is_deeply([ sort keys %block ], [ sort keys %query ], 'all of the queries');
+	my $session = background($node, user => 'exporter');
+	foreach my $name (sort keys %block)
+	{
+		my ($query, $columns) = $block{$name} =~ /^  query: \|\n(.*?)^  metrics:\n(.*)/ms or die "what is $name?";
+		is(squeezed($query), squeezed($query{$name}), "$name: the same");
+		my @columns = $columns =~ /^    - (\w+): \{usage: "(?:LABEL|COUNTER|GAUGE)", description: "[^"]+"\}$/mg;
+		is(scalar @columns, scalar(() = $columns =~ /^    - /mg), 'well-formed');
+		$session->query_safe("CREATE TEMP TABLE columns_$name AS $query");
+		is($session->query_safe("SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_attribute
+				WHERE attrelid = 'columns_$name'::regclass AND attnum > 0"), "@columns", 'and its columns');
+		$label{$_} = 1 foreach $columns =~ /^    - (\w+): \{usage: "LABEL"/mg;
+		$metric{"${name}_$_"} = 1 foreach $columns =~ /^    - (\w+): \{usage: "[CG]/mg;
+	}
+	$session->quit;
+};
+
+my @panels = @{ $dashboard->{panels} };
+subtest 'the dashboard' => sub {
+	cmp_ok(scalar @panels, '>=', 10, 'it has panels');
+	my (%id, %place);
+	foreach my $panel (@panels)
+	{
+		ok(!$id{ $panel->{id} }++ && !$place{"$panel->{gridPos}{x} $panel->{gridPos}{y}"}++, "$panel->{title}: in a place of its own");
+		foreach my $target (@{ $panel->{targets} })
+		{
+			my @used = $target->{expr} =~ /\b(zk_\w+)/g;
+			is(join(' ', grep { !$metric{$_} } @used), '', 'of metrics that there are');
+		}
+	}
+};
+
+my @programs;
+sub start (@command)
+{
+	my $self = { out => '' };
+	$self->{run} = IPC::Run::start([ 'setpriv', '--pdeathsig', 'KILL', @command ],
+		'<', \undef, '>', \$self->{out}, '2>&1');
+	push @programs, $self;
+	return $self;
+}
+
+END
+{
+	my $status = $?;
+	$_->{run}->kill_kill(grace => 2) foreach @programs;
+	$? = $status;
+}
+
+my $http = HTTP::Tiny->new(timeout => 30);
+sub get ($url) { return $http->get($url)->{content}; }
+
+subtest 'with Prometheus' => sub {
+	my @needed = grep { !-x "/usr/bin/$_" } qw(prometheus promtool prometheus-postgres-exporter);
+	plan skip_all => "not installed: @needed" if @needed;
+	my $place = PostgreSQL::Test::Utils::tempdir_short();
+	my ($exporter_port, $prometheus_port) = map { PostgreSQL::Test::Cluster::get_free_port() } 1 .. 2;
+	local $ENV{DATA_SOURCE_NAME} =
+	  'postgresql://exporter@127.0.0.1:' . $node->port . '/postgres?sslmode=disable';
+	my $exports = start('/usr/bin/prometheus-postgres-exporter', "--web.listen-address=127.0.0.1:$exporter_port",
+		"--extend.query-path=$directory/postgres_exporter.yaml", '--disable-default-metrics', '--disable-settings-metrics');
+	PostgreSQL::Test::Utils::append_to_file("$place/prometheus.yml", <<~YAML);
+		global: {scrape_interval: 1s, evaluation_interval: 1s}
+		rule_files: ["$directory/alerts.yaml"]
+		scrape_configs:
+		- job_name: postgres
+		  static_configs: [{targets: ["127.0.0.1:$exporter_port"]}]
+		YAML
+	my $checked = start('/usr/bin/promtool', 'check', 'rules', "$directory/alerts.yaml");
+	$checked->{run}->finish;
+	is($checked->{run}->full_result(0), 0, 'the rules') or diag($checked->{out});
+	my $prometheus = start('/usr/bin/prometheus', "--config.file=$place/prometheus.yml", "--storage.tsdb.path=$place/data",
+		"--web.listen-address=127.0.0.1:$prometheus_port");
+
+	# Some of everything: grants, waits, tries in vain.
+	my ($holder, $waiter) = map { background($node) } 1 .. 2;
+	my $work = sub {
+		$holder->query_safe("SELECT zk_lock('nightly')");
+		$waiter->query_safe("SELECT zk_try_lock('nightly')");
+		$waiter->start_query("SELECT zk_lock('nightly'), zk_unlock('nightly')");
+		wait_for_queue($zk, lock_path('nightly'), 2);
+		$holder->query_safe("SELECT zk_unlock('nightly')");
+		$waiter->wait_result;
+	};
+	$work->();
+	poll_until { $exports->{run}->pump_nb; get("http://127.0.0.1:$exporter_port/metrics") =~ /^zk_stat_waits/m } 'the exporter', 60;
+	poll_until { $prometheus->{run}->pump_nb; get("http://127.0.0.1:$prometheus_port/-/ready") =~ /Ready/i } 'Prometheus', 60;
+
+	my $ask = sub ($expression) {
+		$expression =~ s/\$__rate_interval/30s/g;
+		$expression =~ s/\$instance/.*/g;
+		my $answer = decode_json($http->post_form("http://127.0.0.1:$prometheus_port/api/v1/query", { query => $expression })->{content});
+		die "$expression: $answer->{error}" if $answer->{status} ne 'success';
+		return grep { $_->{value}[1] ne 'NaN' } @{ $answer->{data}{result} };
+	};
+	foreach my $panel (@panels)
+	{
+		foreach my $target (@{ $panel->{targets} })
+		{
+			assert_soon
+			{
+				$work->();
+				scalar $ask->($target->{expr});
+			}
+			"$panel->{title}: $target->{legendFormat}", 60;
+		}
+	}
+	my $asked = decode_json(get("http://127.0.0.1:$prometheus_port/api/v1/rules"));
+	my @rules = map { @{ $_->{rules} } } @{ $asked->{data}{groups} };
+	is(scalar @rules, scalar(() = $rules =~ /^  - alert: /mg), 'all rules are loaded');
+	is(join(' ', map { "$_->{name}: $_->{lastError}" } grep { $_->{lastError} } @rules), '', 'none fails');
+	$_->quit foreach $holder, $waiter;
+};
+
+done_testing();

@@ -1,0 +1,79 @@
+
+# compose.yaml: two clusters and an ensemble of three. Docker is not at hand, so it is read
+# as Docker Compose would, its words for serve.sh are those that serve.sh knows, and the
+# lines to paste, at its head, are run in clusters of these names.
+
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use IPC::Run;
+use JSON::PP;
+use PostgreSQL::Test::Utils;
+use ZkLockTest;
+
+my $tree = abs_path(dirname(__FILE__) . '/../..');
+my $text = slurp_file("$tree/compose.yaml");
+my $serve = slurp_file("$tree/packages/container/serve.sh");
+my $containerfile = slurp_file("$tree/packages/container/Containerfile");
+
+subtest 'the file' => sub {
+	plan skip_all => 'not installed: python3-yaml' if !-d '/usr/lib/python3/dist-packages/yaml';
+	my ($json, $err) = ('', '');
+	IPC::Run::run([ '/usr/bin/python3', '-c', 'import json, sys, yaml; print(json.dumps(yaml.safe_load(sys.stdin)))' ],
+		'<', \$text, '>', \$json, '2>', \$err);
+	is($err, '', 'is YAML');
+	my $services = decode_json($json)->{services};
+	is(join(' ', sort keys %$services), 'berlin paris zk1 zk2 zk3', 'its services');
+	foreach my $name (sort keys %$services)
+	{
+		my $service = $services->{$name};
+		my ($target, %word) = ($service->{build}{target}, %{ $service->{environment} });
+		like($containerfile, qr/^FROM \S+ AS \Q$target\E$/m, "$name: a stage that there is");
+		is($service->{build}{dockerfile}, 'packages/container/Containerfile', 'of that file');
+		is(join(' ', grep { $serve !~ /\$\{\Q$_\E\b/ } sort keys %word), '', 'words that serve.sh knows');
+		like($serve, qr/^\t\Q$service->{healthcheck}{test}[2]\E\)$/m, 'and its question whether it serves');
+		is($word{ZOOKEEPER_MEMBERS} // join(' ', $word{ZOOKEEPER_SERVERS} =~ /(\w+):2181/g), 'zk1 zk2 zk3', 'all members');
+		is(($word{ZOOKEEPER_ID} // '') =~ s/^/zk/r, $name, 'its own number') if $target eq 'zookeeper';
+		is($word{CLUSTER_NAME}, $name, 'its name') if $target eq 'postgres';
+		is(join(' ', sort keys %{ $service->{depends_on} // {} }), $target eq 'postgres' ? 'zk1 zk2 zk3' : '', 'after the ensemble');
+		ok(!$service->{ports}, 'no open port');
+	}
+};
+
+subtest 'the lines to paste' => sub {
+	my $zk = ZooKeeper->new(servers => 3)->start;
+	my %node = map { $_ => cluster($_, $zk, extension => undef) } qw(berlin paris);
+	my $bin = PostgreSQL::Test::Utils::tempdir_short();
+	open my $docker, '>', "$bin/docker" or die "$bin/docker: $!";
+	print $docker <<~SH;
+		#!/bin/sh
+		case "\$2 \$5" in
+		'exec berlin') port=@{[ $node{berlin}->port ]} host=@{[ $node{berlin}->host ]} ;;
+		'exec paris') port=@{[ $node{paris}->port ]} host=@{[ $node{paris}->host ]} ;;
+		*) exit 0 ;;
+		esac
+		shift 6
+		exec psql -X -h "\$host" -p "\$port" -d postgres -v ON_ERROR_STOP=1 "\$@"
+		SH
+	close $docker or die "$bin/docker: $!";
+	chmod 0755, "$bin/docker" or die "$bin/docker: $!";
+	local $ENV{PATH} = "$bin:$ENV{PATH}";
+	my @lines = $text =~ /^#   (docker compose .*)/mg;
+	cmp_ok(scalar @lines, '>=', 6, 'there are some');
+	my $all = '';
+	foreach my $line (@lines)
+	{
+		my $out = '';
+		IPC::Run::run([ 'sh', '-c', $line ], '<', \undef, '>', \$out, '2>&1');
+		is($? >> 8, 0, $line);
+		note($out);
+		$all .= $out;
+	}
+	like($all, qr/zk_try_lock \n-+\n f\n.*hold: from berlin.*zk_release_hold \n-+\n t\n/s, 'the other cluster sees and releases it');
+	my ($port) = $zk->connect_string =~ /:(\d+)/;
+	local $ENV{ZOOKEEPER_PORT} = $port;
+	command_ok([ "$tree/packages/container/serve.sh", 'zookeeper-serves' ], 'a server with a quorum serves');
+	$zk->stop;
+	command_fails([ "$tree/packages/container/serve.sh", 'zookeeper-serves' ], 'one that is away does not');
+};
+
+done_testing();
