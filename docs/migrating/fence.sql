@@ -48,13 +48,7 @@ DECLARE
 		THEN greatest(1000, extract(epoch FROM now) - extract(epoch FROM '2008-01-01 UTC'::timestamptz))
 		ELSE 1000 + greatest(0, floor(extract(epoch FROM now)) - floor(extract(epoch FROM claimed_at))) END;
 BEGIN
-	IF name IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'lock name must not be null';
-	ELSIF token IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'fencing token must not be null';
-	ELSIF token <= 0 THEN
-		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'fencing token must be greater than zero';
-	ELSIF newest > token THEN
+	IF newest > token THEN
 		RAISE EXCEPTION USING
 			ERRCODE = 'serialization_failure',
 			MESSAGE = format('a newer holder of lock "%s" has been here', name),
@@ -73,7 +67,7 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION zklock._zk_fence_compare(text, bigint, bigint, timestamptz, timestamptz) IS
-'Part of zk_fence(): raises 40001 if newest is greater than token; 22004 or 22023 for a bad argument, or for a token that the ensemble cannot have come to yet.';
+'Part of zk_fence(): raises 40001 if newest is greater than token; 22023 for a token that the ensemble cannot have come to yet.';
 
 -- A token that cannot be must not get in, so it is looked at first. The row is locked by
 -- the INSERT whether it is changed or not: until the end of the transaction no other
@@ -84,6 +78,13 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	IF name IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'lock name must not be null';
+	ELSIF token IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = 'null_value_not_allowed', MESSAGE = 'fencing token must not be null';
+	ELSIF token <= 0 THEN
+		RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'fencing token must be greater than zero';
+	END IF;
 	PERFORM zklock._zk_fence_compare(zk_fence.name, zk_fence.token, f.token, f.claimed_at, clock_timestamp())
 		FROM (VALUES (true)) AS one
 			LEFT JOIN zklock.zk_fences AS f ON f.name = zk_fence.name;

@@ -40,6 +40,10 @@ my %needs = (
 		   zk_lock_path_shared zk_xact_lock_path_shared zk_try_lock_path_shared zk_try_xact_lock_path_shared)),
 	(map { ("$_(text,interval)" => 'lock') }
 		qw(zk_lock_path zk_xact_lock_path zk_try_lock_path zk_try_xact_lock_path)),
+	(map { ("$_(text,zk_timeout,integer)" => 'lock') }
+		qw(zk_lock zk_xact_lock zk_try_lock zk_try_xact_lock zk_call_lock zk_try_call_lock)),
+	(map { ("$_(text,zk_timeout)" => 'share') }
+		qw(zk_lock_shared zk_xact_lock_shared zk_try_lock_shared zk_try_xact_lock_shared)),
 	(map { ("$_(text[],interval,text[])" => 'lock') } qw(zk_lock zk_xact_lock zk_try_lock zk_try_xact_lock)),
 	(map { ("$_(text)" => 'look') } qw(zk_lock_queue zk_who zk_runs)),
 	'zk_all_locks(text)' => 'look: rows',
@@ -72,6 +76,7 @@ SQL
 		my $name = 'pay/f' . ++$number;
 		my %value = (name => "'$name'", names => "ARRAY['$name']", timeout => "timeout => '0'",
 			token => 4294967297, slot => "'s'", reason => "'r'");
+		$value{timeout} .= '::text' if $arguments =~ s/,timeout,timeout$/,timeout/;
 		$arguments = 'prefix' if $function =~ /^zk_all_locks/;
 		$value{prefix} = "'pay'";
 		my $call = ($kind eq 'p' ? 'CALL ' : 'SELECT ') . $function =~ s/\(.*//r
