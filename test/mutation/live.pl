@@ -20,7 +20,7 @@
 use v5.36;
 
 use File::Basename qw(dirname basename);
-use List::Util qw(shuffle);
+use List::Util qw(max shuffle);
 use POSIX qw(setpgid :sys_wait_h);
 use Time::HiRes qw(time);
 
@@ -31,7 +31,8 @@ use Mutants qw(mutants_of read_list);
 my ($top, $directory, $jobs, $workers, @prefix) = @ARGV;
 # How many tests of a worker run at a time.
 my $at_a_time = 3;
-# A test hangs that takes so many times its seconds, and so many besides.
+# A test hangs that takes so many times its seconds, and so many besides; the longer, the
+# busier the machine is.
 my ($times, $more) = (4, 60);
 
 my @pure = qw(keep_word contact cycle foreign servers protocol recipe_name recipe_node recipe);
@@ -191,11 +192,9 @@ sub judge ($worker, $mutant)
 	return ($verdict, $why);
 }
 
-sub is_busy
-{
-	my ($load) = split / /, slurp('/proc/loadavg');
-	return $load > 4 * $workers;
-}
+sub is_busy { return load() > 4 * $workers; }
+
+sub load { return (split / /, slurp('/proc/loadavg'))[0]; }
 
 # Its machine code, whatever the lines are.
 sub code ($object)
@@ -249,7 +248,8 @@ sub run_tests ($worker, @tests)
 			my $done = waitpid($pid, WNOHANG) > 0;
 			my $status = $?;
 			my ($bad) = slurp("$test->{file}.out") =~ /^\s*not ok \d+ ?-? ?((?!.*# TODO).*)/m;
-			my $hangs = time > $test->{start} + $times * $map->seconds($test->{name}) + $more;
+			my $patience = ($times * $map->seconds($test->{name}) + $more) * max(1, load() / (4 * $workers));
+			my $hangs = time > $test->{start} + $patience;
 			if ($done)
 			{
 				kill 'KILL', -$pid;
