@@ -241,6 +241,9 @@ subtest 'told once' => sub {
 	start_in_queue($second, "SELECT zk_lock('foreign')", $zk, lock_path('foreign'), 2);
 	wait_for_watch($made);
 	ok(!$second->is_done, 'a foreign holder is waited for');
+	my $before = $zk->packets_received;
+	sleep 1;
+	cmp_ok($zk->packets_received - $before, '<', 200, 'and not asked for again and again');
 	$stranger->delete($made);
 	granted($second, 'until it goes');
 	release_all('foreign', $second);
@@ -252,7 +255,7 @@ subtest 'told once' => sub {
 # asked.
 subtest 'after a long wait' => sub {
 	my ($first, $second) = @pool;
-	my @received;
+	my (@received, @proofs);
 	foreach (1 .. 2)
 	{
 		queue_up('long', $first, $second);
@@ -265,9 +268,13 @@ subtest 'after a long wait' => sub {
 		poll_until { $zk->ephemerals(lock_path('long') . '/') == 1 }
 		'the delete', 10;
 		push @received, $zk->packets_received - $before;
+		# That of the node is dated a third of the timeout before it at least.
+		push @proofs, $second->query_safe("SELECT last_proof > to_timestamp($queued - $timeout / 4)
+			FROM zk_backends WHERE pid = pg_backend_pid()");
 		release_all('long', $second);
 	}
 	cmp_ok(least_of(@received), '>=', 2, 'by a check');
+	like("@proofs", qr/t/, 'which is a proof');
 
 	# also while the node of the one before still stands
 	my $proxy = Proxy->new($zk->connect_string);

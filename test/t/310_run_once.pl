@@ -243,8 +243,8 @@ subtest 'retention' => sub {
 # these deletes is stopped on its way until somebody else has deleted the record,
 # and claimed the slot.
 subtest 'two delete the same record' => sub {
-	# zk_forget_run() has a check ahead of its delete, a multi as well.
-	my @late = ([ "zk_run_once('racy', 'new %d', '0')", 1 ], [ "zk_forget_run('racy', 'old %d')", 2 ]);
+	# zk_forget_run() has two checks ahead of its delete, multis as well.
+	my @late = ([ "zk_run_once('racy', 'new %d', '0')", 1 ], [ "zk_forget_run('racy', 'old %d')", 3 ]);
 	my @other = ("zk_run_once('racy', 'newer %d', '0')", "zk_forget_run('racy', 'old %d')");
 	my $watcher = $zk->client;
 	my ($late, $other, $claimer) = map { connected($_) } qw(berlin paris paris);
