@@ -24,12 +24,6 @@ zklock_args_name(FunctionCallInfo fcinfo, const char *what)
 	return name;
 }
 
-const char *
-zklock_args_privilege(RecipeMode mode)
-{
-	return mode == RECIPE_SHARED ? ZK_MAY_SHARE : ZK_MAY_LOCK;
-}
-
 char *
 zklock_args_text(FunctionCallInfo fcinfo, int number, const char *what)
 {

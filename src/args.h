@@ -30,7 +30,8 @@
 extern char *zklock_args_name(FunctionCallInfo fcinfo, const char *what);
 
 /* The privilege to take a lock in that mode. */
-extern const char *zklock_args_privilege(RecipeMode mode);
+#define ZK_MAY_TAKE(mode) \
+	((mode) == RECIPE_SHARED ? ZK_MAY_SHARE : ZK_MAY_LOCK)
 
 /* Likewise another text; the error calls it what. */
 extern char *zklock_args_text(FunctionCallInfo fcinfo, int number,

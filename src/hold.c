@@ -205,7 +205,7 @@ make(Holding *holding)
 	caller = zklock_nodedata_caller();
 	quoted = zklock_nodedata_quotable_own(holding->name);
 	reason = zklock_nodedata_quotable_own(holding->reason);
-	ereport(LOG,
+	ereport(zklock_nodedata_logs(false) ? LOG : DEBUG1,
 			(errmsg("%s made a hold of ZooKeeper lock \"%s\"",
 					caller, quoted),
 			 errdetail("Fencing token " INT64_FORMAT ", reason \"%s\".",
@@ -473,7 +473,7 @@ log_removal(const char *name, const ZkQueueEntry *entry, bool is_eviction)
 	const char *caller = zklock_nodedata_caller();
 	const char *quoted = zklock_nodedata_quotable_own(name);
 
-	ereport(LOG,
+	ereport(zklock_nodedata_logs(false) ? LOG : DEBUG1,
 			(is_eviction ?
 			 errmsg("%s evicts a contender from ZooKeeper lock \"%s\"",
 					caller, quoted) :

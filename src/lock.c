@@ -27,10 +27,12 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
+#include "args.h"
 #include "board.h"
 #include "contender.h"
 #include "keep.h"
 #include "name.h"
+#include "nodedata.h"
 
 /* How many locks are held, and how much of the ensemble their nodes take. */
 static int	nheld;
@@ -116,7 +118,11 @@ static int64 grant(const ZkLockOrder *order, Lock *lock, Lock **taken);
 static int64 count_one(const ZkLockOrder *order, Lock *lock, Lock **taken);
 static ZkContendEnd win_place(const ZkLockOrder *order, Lock *lock,
 							  int64 asked_at);
-static void end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live);
+static void end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live,
+					 const char *how);
+static void note_holder(Lock *lock);
+static void log_lock(const Lock *lock, RecipeMode mode, const char *event);
+static void log_exit(int code, Datum arg);
 static int64 release_patience(ZkPlace *place);
 static void forget_if_empty(Lock *lock);
 static void remember_release(bool was_lost, bool has_written);
@@ -197,6 +203,7 @@ zklock_acquire(const ZkLockOrder *order, struct Lock **taken)
 		reserve_count(lock, order->mode, order->scope);
 		if (zklock_lock_is_held(lock))
 			return take_again(order, lock, taken);
+		note_holder(lock);
 		warn_of_snapshot();
 
 		/* true: nothing may raise until it is counted */
@@ -253,7 +260,7 @@ zklock_give_back(Lock *lock, RecipeMode mode, ZkScope scope)
 			break;
 	}
 	if (!zklock_lock_has_mode(lock, mode))
-		end_mode(lock, mode, zklock_session_live());
+		end_mode(lock, mode, zklock_session_live(), "given back");
 	forget_if_empty(lock);
 }
 
@@ -287,7 +294,7 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 	patience = release_patience(&lock->place);
 	lock->counts[mode].session--;
 	if (!zklock_lock_has_mode(lock, mode))
-		end_mode(lock, mode, live);
+		end_mode(lock, mode, live, "unlocked");
 	forget_if_empty(lock);
 	RESUME_INTERRUPTS();
 	if (patience > 0)
@@ -515,11 +522,13 @@ enter_lock(const char *name)
 		control.hcxt = LockContext;
 		zklock_locks = hash_create("zklock locks", 16, &control,
 								   HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+		on_proc_exit(log_exit, 0);
 	}
 	lock = hash_search(zklock_locks, path, HASH_ENTER, &found);
 	if (!found)
 	{
 		lock->name = NULL;
+		lock->holder = NULL;
 		memset(lock->counts, 0, sizeof(lock->counts));
 		lock->line = 0;
 		memset(&lock->place, 0, sizeof(lock->place));
@@ -599,6 +608,7 @@ grant(const ZkLockOrder *order, Lock *lock, Lock **taken)
 
 	/* from here on an error finds the lock held and counted */
 	zklock_session_interrupt_on_loss(true);
+	log_lock(lock, order->mode, "taken");
 	return lock->place.token;
 }
 
@@ -708,7 +718,10 @@ end_scopes(unsigned scopes, bool has_written)
 				count->xact != NULL)
 				drop_xact_counts(count);
 			if (was_held && !zklock_lock_has_mode(lock, mode))
-				end_mode(lock, mode, live);
+				end_mode(lock, mode, live,
+						 (scopes & ENDS(ZK_SCOPE_SESSION)) != 0 ?
+						 "unlocked with all" :
+						 "ended with its transaction or call");
 		}
 		forget_if_empty(lock);
 	}
@@ -747,7 +760,7 @@ end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
 	if (is_commit)
 		(*link)->count += ending->count;
 	else if (ending->count > 0 && !zklock_lock_has_mode(lock, mode))
-		end_mode(lock, mode, zklock_session_live());
+		end_mode(lock, mode, zklock_session_live(), "rolled back");
 	pfree(ending);
 }
 
@@ -756,11 +769,13 @@ end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
  * one: downgrade.  None: keep the place or leave it.  Never raises or waits.
  */
 static void
-end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live)
+end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live, const char *how)
 {
 	Assert(!zklock_lock_has_mode(lock, mode));
 	if (!zklock_lock_is_held(lock))
 	{
+		log_lock(lock, mode,
+				 zklock_place_is_lost(&lock->place, live) ? "lost" : how);
 		if (lock->place.session != live)
 			zklock_lock_note_late_loss(lock);
 		if (!zklock_keep_put(&lock->place, live))
@@ -808,7 +823,54 @@ forget_if_empty(Lock *lock)
 	zklock_place_free(&lock->place);
 	if (lock->name != NULL)
 		pfree(lock->name);
+	if (lock->holder != NULL)
+		pfree(lock->holder);
 	hash_search(zklock_locks, lock->path, HASH_REMOVE, NULL);
+}
+
+/*
+ * Say who takes the lock, for the log, while the catalog may still be read: at
+ * the end of a transaction it may not.
+ */
+static void
+note_holder(Lock *lock)
+{
+	if (lock->holder != NULL)
+		pfree(lock->holder);
+	lock->holder = NULL;
+	if (zklock_nodedata_logs(true))
+		lock->holder = MemoryContextStrdup(LockContext,
+										   psprintf("%s, ZooKeeper lock \"%s\"",
+													zklock_nodedata_caller(),
+													zklock_nodedata_quotable_own(lock->name)));
+}
+
+/* Interrupts wait: the caller of a lock must hear that he has it. */
+static void
+log_lock(const Lock *lock, RecipeMode mode, const char *event)
+{
+	if (lock->holder == NULL)
+		return;
+	HOLD_INTERRUPTS();
+	ereport(LOG_SERVER_ONLY,
+			(errmsg("%s: %s in %s mode, fencing token " INT64_FORMAT ", after " INT64_FORMAT " ms",
+					lock->holder, event, zklock_args_mode(mode),
+					lock->place.token,
+					(GetCurrentTimestamp() - lock->counts[mode].since) / 1000),
+			 errhidecontext(true), errhidestmt(true)));
+	RESUME_INTERRUPTS();
+}
+
+/* The end of the backend: what is left are locks of session scope. */
+static void
+log_exit(int code, Datum arg)
+{
+	HASH_SEQ_STATUS scan;
+	Lock	   *lock;
+
+	foreach_lock(scan, lock)
+		if (zklock_lock_is_held(lock))
+			log_lock(lock, lock->place.mode, "ended with its session");
 }
 
 /*

@@ -37,6 +37,8 @@ typedef struct Lock
 	char	   *name;			/* as the user wrote it */
 	ModeCount	counts[2];		/* by RecipeMode */
 	int			line;			/* on the board, see zklock_board_put_lock() */
+	char	   *holder;			/* and the lock, for the log; NULL: it is not
+								 * logged */
 	Size		nbytes;			/* path and data of its node, from the grant on */
 	ZkPlace		place;			/* of both modes; ours while there are counts */
 } Lock;

@@ -158,7 +158,7 @@ read_call(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
 	call = read_names(fcinfo, 2, &terms);
 	for (int i = 0; i < call.nwanted; i++)
 		zklock_privilege_check(fcinfo, call.wanted[i].order.name,
-							   zklock_args_privilege(call.wanted[i].order.mode));
+							   ZK_MAY_TAKE(call.wanted[i].order.mode));
 	return call;
 }
 

@@ -84,6 +84,22 @@ typedef struct Display
  */
 static bool publish_identity;
 
+/* zklock.log_locks: what is written to the server's log. */
+enum
+{
+	LOG_NONE,
+	LOG_ADMINISTRATIVE,			/* what touches the work of others */
+	LOG_ALL						/* each lock, too */
+};
+static int	log_locks = LOG_ADMINISTRATIVE;
+
+static const struct config_enum_entry log_locks_options[] = {
+	{"none", LOG_NONE, false},
+	{"administrative", LOG_ADMINISTRATIVE, false},
+	{"all", LOG_ALL, false},
+	{NULL, 0, false}
+};
+
 static bool is_same(const char *a, const char *b);
 static void append_quoted(StringInfo line, const char *introduction,
 						  const char *text);
@@ -107,6 +123,18 @@ zklock_nodedata_init(void)
 							 &publish_identity, true,
 							 PGC_SUSET, 0,
 							 NULL, NULL, NULL);
+	DefineCustomEnumVariable("zklock.log_locks",
+							 "Writes to the server's log who does what.",
+							 "none, administrative (what touches others), or all (each lock too).",
+							 &log_locks, LOG_ADMINISTRATIVE, log_locks_options,
+							 PGC_SUSET, 0,
+							 NULL, NULL, NULL);
+}
+
+bool
+zklock_nodedata_logs(bool each_lock)
+{
+	return log_locks >= (each_lock ? LOG_ALL : LOG_ADMINISTRATIVE);
 }
 
 char *
@@ -152,6 +180,7 @@ char *
 zklock_nodedata_caller(void)
 {
 	const char *user = GetUserNameFromId(GetSessionUserId(), true);
+	const char *role = GetUserNameFromId(GetUserId(), true);
 	const char *database = get_database_name(MyDatabaseId);
 	SockAddr	address = MyBEEntry->st_clientaddr;
 	char		host[NI_MAXHOST] = "";
@@ -160,9 +189,12 @@ zklock_nodedata_caller(void)
 	if (address.salen > 0)
 		pg_getnameinfo_all(&address.addr, address.salen, host, sizeof(host),
 						   NULL, 0, NI_NUMERICHOST | NI_NUMERICSERV);
-	return psprintf("process %d of user \"%s\" in database \"%s\"%s%s",
+	return psprintf("process %d of user \"%s\"%s in database \"%s\"%s%s",
 					MyProcPid,
 					zklock_nodedata_quotable_own(user != NULL ? user : ""),
+					GetUserId() == GetSessionUserId() || role == NULL ? "" :
+					psprintf(" as role \"%s\"",
+							 zklock_nodedata_quotable_own(role)),
 					zklock_nodedata_quotable_own(database != NULL ? database : ""),
 					host[0] != '\0' ? " from " : "", host);
 }

@@ -67,6 +67,12 @@ extern void zklock_nodedata_check_reason(const char *reason, const char *what,
 										 const char *hint);
 
 /*
+ * Does zklock.log_locks want a line for each deed that touches others, or for
+ * each lock as well?
+ */
+extern bool zklock_nodedata_logs(bool each_lock);
+
+/*
  * Who calls a function that does something to others, for the server's log,
  * palloc'ed: the subject of a sentence.
  */

@@ -58,7 +58,6 @@ PG_FUNCTION_INFO_V1(zk_privileges_changed);
 
 static bool covers(const char *prefix, const char *name);
 static void read_rows(FunctionCallInfo fcinfo);
-static Datum read_column(HeapTuple tuple, Relation table, int number);
 static void forget_rows(Datum arg, Oid relation);
 
 void
@@ -122,11 +121,12 @@ zk_privileges_changed(PG_FUNCTION_ARGS)
 static bool
 covers(const char *prefix, const char *name)
 {
-	size_t		length = strlen(prefix);
+	size_t		length = 0;
 
-	return length == 0 ||
-		(strncmp(name, prefix, length) == 0 &&
-		 (name[length] == '\0' || name[length] == '/'));
+	while (prefix[length] != '\0' && prefix[length] == name[length])
+		length++;
+	return prefix[length] == '\0' &&
+		(length == 0 || name[length] == '\0' || name[length] == '/');
 }
 
 /*
@@ -160,13 +160,16 @@ read_rows(FunctionCallInfo fcinfo)
 	scan = systable_beginscan(table, InvalidOid, false, NULL, 0, NULL);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
+		TupleDesc	columns = RelationGetDescr(table);
+		bool		is_null;	/* none is */
 		Row		   *row;
 
 		caller = MemoryContextSwitchTo(RowContext);
 		row = palloc(sizeof(*row));
-		row->prefix = TextDatumGetCString(read_column(tuple, table, 1));
-		row->role = DatumGetObjectId(read_column(tuple, table, 2));
-		row->what = TextDatumGetCString(read_column(tuple, table, 3));
+		row->prefix = TextDatumGetCString(heap_getattr(tuple, 1, columns, &is_null));
+		row->role = DatumGetObjectId(heap_getattr(tuple, 2, columns,
+												  &is_null));
+		row->what = TextDatumGetCString(heap_getattr(tuple, 3, columns, &is_null));
 		rows = lappend(rows, row);
 		MemoryContextSwitchTo(caller);
 	}
@@ -174,15 +177,6 @@ read_rows(FunctionCallInfo fcinfo)
 	table_close(table, AccessShareLock);
 	is_current = as_of == nchanges;
 	is_open = is_current && rows == NIL;
-}
-
-/* None is NULL. */
-static Datum
-read_column(HeapTuple tuple, Relation table, int number)
-{
-	bool		is_null;
-
-	return heap_getattr(tuple, number, RelationGetDescr(table), &is_null);
 }
 
 /* PostgreSQL calls this, also where nothing may be read or raised. */

@@ -155,7 +155,7 @@ log_questions(const char *name, const ZkQueueEntry *entries, int nentries)
 	for (int i = 0; i < nentries; i++)
 		nholders += is_meant(&entries[i]) && can_hear(&entries[i]);
 	if (nholders > 0)
-		ereport(LOG,
+		ereport(zklock_nodedata_logs(false) ? LOG : DEBUG1,
 				(errmsg("%s requests the release of ZooKeeper lock \"%s\"",
 						zklock_nodedata_caller(),
 						zklock_nodedata_quotable_own(name)),

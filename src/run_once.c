@@ -225,7 +225,7 @@ claim_once(const char *name, const char *slot, int64 retain_ms)
 
 	/* which looks for interrupts, too */
 	if (claim->is_ours)
-		ereport(LOG,
+		ereport(zklock_nodedata_logs(false) ? LOG : DEBUG1,
 				(errmsg("%s recorded a %s", claim->caller, claim->run),
 				 errdetail("The record is kept for " INT64_FORMAT " ms.", retain_ms)));
 
@@ -247,7 +247,7 @@ log_unsettled(int code, Datum arg)
 	const Claim *claim = (const Claim *) DatumGetPointer(arg);
 
 	if (claim->may_be_there)
-		ereport(LOG,
+		ereport(zklock_nodedata_logs(false) ? LOG : DEBUG1,
 				(errmsg("%s may have recorded a %s", claim->caller, claim->run),
 				 errdetail("The call ended before it was known.")));
 }
@@ -509,7 +509,7 @@ forget_slot(ZkRoundTrip *trip, void *argument)
 		removal->czxid = reply->czxid;
 
 		/* before it is done: it may be interrupted, and be done all the same */
-		ereport(LOG,
+		ereport(zklock_nodedata_logs(false) ? LOG : DEBUG1,
 				(errmsg("%s deletes the record of a %s", zklock_nodedata_caller(),
 						describe_run(forgetting->name, forgetting->slot))));
 	}

@@ -392,7 +392,7 @@ read_order(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope,
 		.wants_list = zklock_hooks_asks_quorum()
 	};
 
-	order.name = zklock_args_name(fcinfo, zklock_args_privilege(mode));
+	order.name = zklock_args_name(fcinfo, ZK_MAY_TAKE(mode));
 	order.has_timeout = zklock_args_timeout(fcinfo, 1, is_try,
 											&order.timeout_ms);
 	if (PG_NARGS() > 2)

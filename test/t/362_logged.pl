@@ -103,5 +103,44 @@ my $second = background($node);
 $second->query_safe("SELECT zk_lock('busy')");
 logged_of_cancelled(15, 1, "SELECT zk_request_release('busy')", qr/requests the release of ZooKeeper lock "busy"/);
 
-$_->quit foreach $second, $anna;
+# Each lock, if that is wanted: who took it, as whom, and how it ended.
+sub lines_of ($sql, $session = $second)
+{
+	my $from = -s $node->logfile;
+	$session->query($sql);
+	my $lines;
+	poll_until
+	{
+		$lines = substr(slurp_file($node->logfile), $from);
+		$session->sqlstate ne '08006' || $lines =~ /ended with its session/;
+	}
+	'the log of its end';
+	return join '; ', map { s/token [1-9]\d*/token N/r =~ s/ \d+ ms/ N ms/r }
+	  $lines =~ /LOG:  (process \d+ of user .*, ZooKeeper lock .*)/g;
+}
+
+$second->query_safe('SELECT zk_unlock_all()');
+is(lines_of("SELECT zk_lock('x'), zk_unlock('x')"), '', 'not by default');
+$second->query_safe("SET zklock.log_locks = 'all'; CREATE ROLE job");
+my $by = qr/process \d+ of user "[^"]*" in database "postgres" from \[local\], ZooKeeper lock/;
+foreach my $case (
+	[ "SELECT zk_lock('x'), zk_lock('x'), zk_unlock('x')", '"x": taken in exclusive' ],
+	[ "SELECT zk_unlock('x')", '"x": unlocked in exclusive' ],
+	[ "BEGIN; SELECT zk_xact_lock_shared('y'); COMMIT", '"y": taken in shared', '"y": ended with its transaction or call in shared' ],
+	[ "BEGIN; SAVEPOINT a; SELECT zk_xact_lock('z'); ROLLBACK TO a; COMMIT", '"z": taken in exclusive', '"z": rolled back in exclusive' ],
+	[ "SELECT zk_lock('u'); DISCARD ALL; SET zklock.log_locks = 'all'", '"u": taken in exclusive', '"u": unlocked with all in exclusive' ],
+	[ "SELECT zk_lock($hostile); SELECT zk_unlock_all()", "\"$shown\": taken in exclusive", "\"$shown\": unlocked with all in exclusive" ])
+{
+	my ($sql, @expected) = @$case;
+	my $expected = join '; ', map { my $line = ref $_ ? $_ : $_; "$by $line mode, fencing token N, after N ms" } @expected;
+	like(lines_of($sql), qr/^$expected$/, $sql);
+}
+like(lines_of("SET ROLE job; SELECT zk_lock('r'); RESET ROLE"), qr/of user "[^"]*" as role "job" in database/, 'the current role');
+like(lines_of("SELECT pg_terminate_backend(pg_backend_pid())"), qr/^process.*"r": ended with its session in exclusive mode/,
+	'what is left at the end of the session');
+$anna->query_safe("RESET SESSION AUTHORIZATION; SET zklock.log_locks = 'none'; SET SESSION AUTHORIZATION $name");
+not_logged("SELECT zk_run_once('job', 'none'), zk_forget_run('job', 'none')");
+assert_query($anna, "SET zklock.log_locks = 'none'", '42501', 'which is not for everybody to say');
+
+$anna->quit;
 done_testing();
