@@ -23,11 +23,6 @@ use parent 'Bench::Program';
 sub lock { return "bench-$_[1]"; }
 sub znode { return "$Bench::Stage::root/bench-$_[1]"; }
 
-sub _file ($self)
-{
-	return $self->{file} = "$self->{dir}/$self->{name}-sql.cycles";
-}
-
 sub _lock_and_unlock ($self, $lock)
 {
 	my $name = $self->lock($lock);
@@ -56,7 +51,7 @@ sub query ($self, $session, $sql)
 
 sub time_query ($self, $session, $count, @sql)
 {
-	$self->ask("time $session $count " . $self->_file, @sql);
+	$self->ask("time $session $count $self->{file}", @sql);
 	return $self->{file};
 }
 
@@ -68,14 +63,14 @@ sub close_from { $_[0]->ask("close $_[1]"); return; }
 sub start_loop ($self, %loop)
 {
 	$self->order(
-		"turns $loop{sessions} $loop{seconds} $loop{order} " . $self->_file,
+		"turns $loop{sessions} $loop{seconds} $loop{order} $self->{file}",
 		$self->_lock_and_unlock($loop{lock}));
 	return;
 }
 
 sub start_queue ($self, $depth, $stops, $lock)
 {
-	$self->ask("queue $depth $stops " . $self->_file,
+	$self->ask("queue $depth $stops $self->{file}",
 		$self->_lock_and_unlock($lock));
 	return;
 }
@@ -86,7 +81,7 @@ sub fresh ($self, $count, $lock)
 	return $self->time_query(0, $count, '', $take,
 		"$release; SELECT zk_disconnect()")
 	  if $self->{is_reopened};
-	$self->ask("fresh $count " . $self->_file, $self->{before} // '',
+	$self->ask("fresh $count $self->{file}", $self->{before} // '',
 		$take, $release);
 	return $self->{file};
 }

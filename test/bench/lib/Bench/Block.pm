@@ -53,7 +53,6 @@ SQL
 
 sub start_loop ($self, %loop)
 {
-	$self->{file} = "$self->{dir}/$self->{name}.cycles";
 	$self->order("all $loop{sessions} $self->{file}",
 		_block($self->lock($loop{lock}), $loop{seconds}));
 	return;

@@ -48,8 +48,7 @@ my %count = (fresh => 15, commit => 30);
 
 sub _loop ($who, $sessions, $lock)
 {
-	return sub {
-		my ($zk, $party) = @_;
+	return sub ($zk, $party) {
 		my $seen = Bench::Loops::measure($zk, $party->{$who},
 			sessions => $sessions, lock => $lock, window => $window_s);
 		return $sessions > 1 ? 1e6 / $seen->{rate} : $seen->{p50};
@@ -58,8 +57,7 @@ sub _loop ($who, $sessions, $lock)
 
 sub _commit ($locks, $writes)
 {
-	return sub {
-		my ($zk, $party) = @_;
+	return sub ($zk, $party) {
 		return Bench::Commits::commit($party->{backends}, $locks, $writes,
 			$count{commit})->{p50};
 	};
@@ -72,8 +70,7 @@ my @workloads = (
 	[ 'two', 'a hand-over, 2 contenders', _loop('pgbench', 2, 'contended') ],
 	[ 'eight', 'a hand-over, 8 contenders', _loop('pgbench', 8, 'contended') ],
 	[ 'fresh', 'first lock of a new backend',
-		sub {
-			my ($zk, $party) = @_;
+		sub ($zk, $party) {
 			return Bench::Sessions::fresh($zk, $party->{fresh},
 				$count{fresh})->{p50};
 		} ],

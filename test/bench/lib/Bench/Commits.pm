@@ -11,16 +11,10 @@ package Bench::Commits;
 
 use v5.36;
 
-use Bench::Stats qw(percentile read_cycles waits);
-use ZooKeeper qw(poll_until);
+use Bench::Machine;
+use Bench::Stats qw(wait_times);
 
 my $insert = 'INSERT INTO work VALUES (1)';
-
-sub _times ($file)
-{
-	my @times = waits(@{ read_cycles($file) });
-	return { p50 => percentile(50, @times), p95 => percentile(95, @times) };
-}
 
 =pod
 
@@ -36,7 +30,7 @@ sub commit ($backends, $locks, $writes, $count)
 	my $begin = "BEGIN; SELECT count(zk_xact_lock('bench-commit-' || i))"
 	  . " FROM generate_series(1, $locks) AS i";
 	$begin .= "; $insert" if $writes;
-	return _times($backends->time_query(0, $count, $begin, 'COMMIT', ''));
+	return { wait_times($backends->time_query(0, $count, $begin, 'COMMIT', '')) };
 }
 
 =pod
@@ -55,10 +49,10 @@ sub guard ($backends, $level, $count)
 		$backends->query(0, "SET zklock.commit_guard = $level");
 		$backends->query(0, q{SELECT zk_lock('bench-guard')});
 	}
-	my $seen = _times($backends->time_query(0, $count, '', $insert, ''));
+	my %seen = wait_times($backends->time_query(0, $count, '', $insert, ''));
 	$backends->query(0, 'SELECT zk_unlock_all()');
 	$backends->query(0, 'RESET zklock.commit_guard');
-	return $seen;
+	return \%seen;
 }
 
 =pod
@@ -69,18 +63,6 @@ Private memory, in kB, that a backend has more than one like it, once it has a
 ZooKeeper session and a lock.
 
 =cut
-
-sub _private ($pid)
-{
-	open my $in, '<', "/proc/$pid/smaps_rollup"
-	  or die "could not read /proc/$pid/smaps_rollup: $!";
-	my $sum = 0;
-	foreach my $line (readline $in)
-	{
-		$sum += $1 if $line =~ /^Private_\w+:\s+(\d+) kB/;
-	}
-	return $sum;
-}
 
 sub memory ($backends)
 {
@@ -93,7 +75,7 @@ sub memory ($backends)
 	$backends->query($_, $does[$_]) foreach keys @does;
 	# Now that both are there: a page that two have touched is no longer
 	# private.
-	my ($without, $with) = map { _private($_) } @pids;
+	my ($without, $with) = map { Bench::Machine::kilobytes("/proc/$_/smaps_rollup", 'Private_\w+') } @pids;
 	$backends->close_from(0);
 	return {
 		with => $with,

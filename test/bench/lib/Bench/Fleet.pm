@@ -17,6 +17,7 @@ package Bench::Fleet;
 
 use v5.36;
 
+use Bench::Machine;
 use Bench::Program;
 use Bench::Stage;
 use List::Util qw(sum0);
@@ -30,12 +31,9 @@ our @clusters = qw(east west);
 # As its users run them, see Bench::Stage. A backlog that is too short for a
 # crowd is Java's default; what it costs is told in docs/performance.md.
 my %zookeeper = (
-	tick_time => 2000,
+	%Bench::Stage::zookeeper,
 	force_sync => 1,
-	java_options => [
-		'-XX:TieredStopAtLevel=4', '-XX:-UseSerialGC', '-XX:+UseG1GC',
-		'-Xmx2g'
-	]);
+	java_options => [ @Bench::Stage::java_options, '-Xmx2g' ]);
 
 =pod
 
@@ -52,7 +50,7 @@ sub new ($class, %option)
 	$self->{zookeeper} = ZooKeeper->new(
 		%zookeeper,
 		servers => $option{servers},
-		config => { preAllocSize => 65_536, %{ $option{config} || {} } }
+		config => { %{ $zookeeper{config} }, %{ $option{config} || {} } }
 	)->start;
 	$self->_start_network if $option{network};
 	foreach my $name (@clusters)
@@ -158,16 +156,7 @@ sub route ($self, $way)
 	  $way eq 'network'
 	  ? $self->{network_address}
 	  : $self->{zookeeper}->connect_string;
-	foreach my $cluster (values %{ $self->{cluster} })
-	{
-		$cluster->append_conf('postgresql.conf', "zklock.servers = '$servers'");
-		$cluster->reload;
-		poll_until
-		{
-			$cluster->safe_psql('postgres', 'SHOW zklock.servers') eq $servers;
-		}
-		'the settings to be read';
-	}
+	Bench::Stage::use_servers($servers, values %{ $self->{cluster} });
 	return;
 }
 
@@ -289,8 +278,7 @@ sub postmaster ($self, $name)
 {
 	my $file = $self->{cluster}{$name}->data_dir . '/postmaster.pid';
 	open my $in, '<', $file or die "could not read $file: $!";
-	my $pid = readline $in;
-	chomp $pid;
+	chomp(my $pid = readline $in);
 	return $pid;
 }
 
@@ -336,18 +324,6 @@ server what it has resident, and its heap after a full collection.
 
 =cut
 
-sub _field ($file, @fields)
-{
-	open my $in, '<', $file or return 0;
-	my $sum = 0;
-	my $wanted = join '|', @fields;
-	foreach my $line (readline $in)
-	{
-		$sum += $1 if $line =~ /^(?:$wanted):\s+(\d+)/;
-	}
-	return $sum;
-}
-
 sub _mean (@values)
 {
 	return @values ? sum0(@values) / @values : 0;
@@ -377,16 +353,16 @@ sub memory ($self)
 	my %pids = $self->_processes;
 	return {
 		backend => _mean(map {
-				_field("/proc/$_/smaps_rollup", 'Private_\w+')
-				  + _field("/proc/$_/status", 'VmPTE')
+				Bench::Machine::kilobytes("/proc/$_/smaps_rollup", 'Private_\w+')
+				  + Bench::Machine::kilobytes("/proc/$_/status", 'VmPTE')
 		} @{ $pids{backends} }),
 		program => _mean(map {
-				_field("/proc/$_/status", 'RssAnon', 'VmPTE')
+				Bench::Machine::kilobytes("/proc/$_/status", 'RssAnon', 'VmPTE')
 		} @{ $pids{programs} }),
-		server => _mean(map { _field("/proc/$_/status", 'VmRSS') } @{ $pids{servers} }),
+		server => _mean(map { Bench::Machine::kilobytes("/proc/$_/status", 'VmRSS') } @{ $pids{servers} }),
 		heap => _mean(map { _heap_kb($_) } @{ $pids{servers} }),
-		used => _field('/proc/meminfo', 'MemTotal')
-		  - _field('/proc/meminfo', 'MemAvailable') };
+		used => Bench::Machine::kilobytes('/proc/meminfo', 'MemTotal')
+		  - Bench::Machine::kilobytes('/proc/meminfo', 'MemAvailable') };
 }
 
 # In seconds. Of processes with one thread the scheduler knows it exactly.
@@ -432,7 +408,7 @@ sub threads ($self)
 	return {
 		backends => scalar(map { $self->backends($_) } @clusters),
 		programs => scalar(map { $self->programs($_) } @clusters),
-		server => _mean(map { _field("/proc/$_/status", 'Threads') } @servers)
+		server => _mean(map { Bench::Machine::kilobytes("/proc/$_/status", 'Threads') } @servers)
 	};
 }
 

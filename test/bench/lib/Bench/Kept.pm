@@ -20,7 +20,7 @@ use Bench::Backends;
 use Bench::Loops;
 use Bench::Pgbench;
 use Bench::Stage;
-use Bench::Stats qw(percentile read_cycles waits);
+use Bench::Stats qw(percentile read_cycles waits wait_times);
 use List::Util qw(sum);
 use Time::HiRes qw(time sleep);
 use ZooKeeper qw(poll_until);
@@ -179,10 +179,7 @@ sub _function ($self, $name)
 	my $file = $self->{kept}->time_query(0, $transactions, '',
 		"SELECT count_$name()", '');
 	my @times = waits(@{ read_cycles($file) });
-	return {
-		p50 => percentile(50, @times),
-		p95 => percentile(95, @times),
-		rate => 1_000_000 * @times / sum(@times) };
+	return { wait_times($file), rate => 1_000_000 * @times / sum(@times) };
 }
 
 sub _loop ($self, $contestant, $lock, $sessions = undef, %arg)
@@ -211,14 +208,13 @@ sub _pgbench ($self, $name, $lock, $sessions, $script)
 # From the request of a waiter, or, if the lock is handed over, from the
 # release, until the waiter has it. Each lock is used once: who had a rival does
 # not keep it again so soon. The waiter's session is open.
-sub _wait
+sub _wait ($self, $who, $state)
 {
-	my ($self, $who, $state) = @_;
 	my ($holder, $waiter) = @{$self}{ 'kept', 'waiter' };
 	my $client = $self->{zookeeper}->client;
 	my @locks = map { 'given-' . $self->{given}++ } 1 .. $given;
-	my $each = sub {
-		$holder->query(0, "SELECT $_[0](name) FROM unnest('{"
+	my $each = sub ($function) {
+		$holder->query(0, "SELECT $function(name) FROM unnest('{"
 			  . join(',', map { $holder->lock($_) } @locks)
 			  . "}'::text[]) AS name");
 	};
@@ -258,7 +254,6 @@ sub _wait
 		push @times, $granted - $begin * 1_000_000;
 	}
 	$self->{waiter}->query(0, 'SELECT zk_unlock_all()');
-	$client->close;
 	return {
 		p50 => percentile(50, @times),
 		times => \@times };

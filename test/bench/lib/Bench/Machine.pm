@@ -53,6 +53,23 @@ sub _fsync ($dir)
 
 =pod
 
+=head2 kilobytes($file, fields)
+
+The sum of these fields of a file in /proc, each a pattern; 0 if it cannot be read.
+
+=cut
+
+sub kilobytes ($file, @fields)
+{
+	open my $in, '<', $file or return 0;
+	my $wanted = join '|', @fields;
+	my $sum = 0;
+	$sum += $_ foreach map { /^(?:$wanted):\s+(\d+)/ ? $1 : () } readline $in;
+	return $sum;
+}
+
+=pod
+
 =head2 describe($dir)
 
 A list of [what, value]. The time of fsync is measured in the directory.

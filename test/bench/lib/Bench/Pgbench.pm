@@ -115,7 +115,7 @@ sub finish_loop ($self)
 	croak "pgbench failed for $self->{name}; see the log" if $?;
 
 	my @logs = glob "$base.log.*";
-	open my $out, '>', "$base.cycles" or die "could not write a log: $!";
+	open my $out, '>', $self->{file} or die "could not write a log: $!";
 	foreach my $log (@logs)
 	{
 		open my $in, '<', $log or die "could not read $log: $!";
@@ -127,7 +127,7 @@ sub finish_loop ($self)
 		}
 	}
 	close $out or die "could not write a log: $!";
-	return "$base.cycles";
+	return $self->{file};
 }
 
 # There is no program that stays.

@@ -37,38 +37,25 @@ my @main = qw(uncontended contenders);
 # Many short measurements rather than a few long ones: a disturbance that lasts
 # for seconds then spoils a few rounds, which medians forgive. Windows and times
 # in seconds.
-my %full = (
-	rounds => {
-		uncontended => 15,
-		contenders => 11,
-		locks => 7,
-		kept => 9,
-		depth => { 1 => 20, 10 => 11, 100 => 7, 1000 => 5 },
-		fresh => 7,
-		try => 5,
-		release => 3,
-		commit => 7,
-		guard => 7,
-		memory => 5 },
-	window => 0.5,
-	warm_up => 3.0,
-	without => {});
-my %quick = (
-	rounds => {
-		uncontended => 4,
-		contenders => 3,
-		locks => 1,
-		kept => 2,
-		depth => { 1 => 10, 10 => 5, 100 => 3, 1000 => 1 },
-		fresh => 2,
-		try => 2,
-		release => 1,
-		commit => 2,
-		guard => 2,
-		memory => 2 },
-	window => 0.5,
-	warm_up => 1.5,
-	without => { advisory => 1, table => 1 });
+my %full = (window => 0.5, warm_up => 3.0, without => {});
+my %quick = (window => 0.5, warm_up => 1.5, without => { advisory => 1, table => 1 });
+
+# [rounds, rounds of a quick run]
+my %rounds = (
+	uncontended => [ 15, 4 ],
+	contenders => [ 11, 3 ],
+	locks => [ 7, 1 ],
+	kept => [ 9, 2 ],
+	'depth 1' => [ 20, 10 ],
+	'depth 10' => [ 11, 5 ],
+	'depth 100' => [ 7, 3 ],
+	'depth 1000' => [ 5, 1 ],
+	fresh => [ 7, 2 ],
+	try => [ 5, 2 ],
+	release => [ 3, 1 ],
+	commit => [ 7, 2 ],
+	guard => [ 7, 2 ],
+	memory => [ 5, 2 ]);
 
 # Measurements in a round.
 my %count = (fresh => 20, try => 200, commit => 30, guard => 200);
@@ -189,8 +176,7 @@ sub _warm_up ($self)
 
 sub _rounds_of ($self, $workload, $parameter = undef)
 {
-	my $rounds = $self->{rounds}{$workload};
-	$rounds = $rounds->{$parameter} if ref $rounds;
+	my $rounds = ($rounds{$workload} || $rounds{"$workload $parameter"})->[ $self->{quick} ? 1 : 0 ];
 	# Targets are about the first variant.
 	$rounds = int(($rounds + 1) / 2) if $self->{variant} ne 'sync';
 	return $self->{option}{rounds} || $rounds;
@@ -247,14 +233,10 @@ sub _party ($name, $title, $measure, @more)
 	return [ $name, $title, sub { return $measure->(@more) } ];
 }
 
-sub _loops
+sub _loops ($self, $workload, $parameter, $title, %arg)
 {
-	my ($self, $workload, $parameter, $title, %arg) = @_;
 	my $result = $self->_contest($workload, $parameter, $title,
-		sub {
-			return Bench::Loops::measure($self->{zookeeper}, $_[0],
-				window => $self->{window}, %arg);
-		});
+		sub ($who) { return Bench::Loops::measure($self->{zookeeper}, $who, window => $self->{window}, %arg); });
 	# Too much to keep, and only the uncontended cycle is drawn as a
 	# distribution.
 	foreach my $name (keys %$result)
@@ -322,29 +304,22 @@ sub _depth ($self)
 # Once without counting: their programs are new. The locks' znodes stay: a session
 # of zklock takes those away that it has made itself, and would have to make
 # them anew each time, which is no part of the others' cycle.
-sub _fresh
+sub _fresh ($self)
 {
-	my ($self) = @_;
 	my $client = $self->{zookeeper}->client;
 	$client->create_path($_->znode('fresh')) foreach $self->_those_who_can('fresh');
-	$client->close;
-	my $measure = sub {
-		return Bench::Sessions::fresh($self->{zookeeper}, $_[0],
-			$count{fresh});
-	};
+	my $measure = sub ($who) { return Bench::Sessions::fresh($self->{zookeeper}, $who, $count{fresh}); };
 	$measure->($_) foreach $self->_those_who_can('fresh');
 	return { 1 =>
 		  $self->_contest('fresh', 1, 'fresh session', $measure) };
 }
 
-sub _try
+sub _try ($self)
 {
-	my ($self) = @_;
-	my $measure = sub {
-		my $seen = Bench::Sessions::try($self->{zookeeper}, $_[0],
-			$count{try});
+	my $measure = sub ($who) {
+		my $seen = Bench::Sessions::try($self->{zookeeper}, $who, $count{try});
 		# An idle session's pings would be counted with the next one's tries.
-		$_[0]->stop if $_[0]->isa('Bench::Backends');
+		$who->stop if $who->isa('Bench::Backends');
 		return $seen;
 	};
 	$measure->($_) foreach $self->_those_who_can('try');

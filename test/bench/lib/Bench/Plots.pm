@@ -110,52 +110,24 @@ sub draw ($dir, $results)
 	my ($variant) =
 	  grep { $results->{variants}{$_} } @Bench::Stage::variants;
 	my $seen = $results->{variants}{$variant};
+	my @cycles = $seen->{uncontended} ? _distribution($seen->{uncontended}{1}) : ();
+	# The tails are another matter; see p95 in the table.
+	my ($slowest) = sort { $b <=> $a } map { $_->[ $#$_ / 2 ][0] } @cycles;
+	my @plots = (
+		[ 'contenders', 'Throughput against contenders', [ _curves($seen->{contenders}, 'rate', 1) ],
+			'set logscale x 2', 'set xtics (2, 8, 32)', 'set xlabel "contenders"',
+			'set ylabel "hand-overs per second"', 'set yrange [0:*]' ],
+		[ 'depth', 'Hand-over against depth of the queue', [ _curves($seen->{depth}, 'p50', 0.001) ],
+			'set logscale x 10', 'set xlabel "waiters"', 'set ylabel "hand-over, ms"', 'set yrange [0:*]' ],
+		[ 'uncontended', 'Distribution of the uncontended cycle', \@cycles,
+			'set style data lines', 'set xlabel "cycle, ms"', 'set ylabel "cycles that took no longer, %"',
+			'set xrange [0:' . 2 * ($slowest // 0) . ']', 'set yrange [0:100]' ]);
 	my @drawn;
-	if ($seen->{contenders})
+	foreach my $plot (grep { $seen->{ $_->[0] } } @plots)
 	{
-		_draw(
-			"$dir/contenders.svg",
-			[
-				'set logscale x 2',
-				'set xtics (2, 8, 32)',
-				'set xlabel "contenders"',
-				'set ylabel "hand-overs per second"',
-				'set yrange [0:*]'
-			],
-			_curves($seen->{contenders}, 'rate', 1));
-		push @drawn, [ 'contenders.svg', 'Throughput against contenders' ];
-	}
-	if ($seen->{depth})
-	{
-		_draw(
-			"$dir/depth.svg",
-			[
-				'set logscale x 10',
-				'set xlabel "waiters"',
-				'set ylabel "hand-over, ms"',
-				'set yrange [0:*]'
-			],
-			_curves($seen->{depth}, 'p50', 0.001));
-		push @drawn, [ 'depth.svg', 'Hand-over against depth of the queue' ];
-	}
-	if ($seen->{uncontended})
-	{
-		# The tails are another matter; see p95 in the table.
-		my @curves = _distribution($seen->{uncontended}{1});
-		my ($slowest) = sort { $b <=> $a } map { $_->[ $#$_ / 2 ][0] } @curves;
-		my $last = 2 * $slowest;
-		_draw(
-			"$dir/uncontended.svg",
-			[
-				'set style data lines',
-				'set xlabel "cycle, ms"',
-				'set ylabel "cycles that took no longer, %"',
-				"set xrange [0:$last]",
-				'set yrange [0:100]'
-			],
-			@curves);
-		push @drawn,
-		  [ 'uncontended.svg', 'Distribution of the uncontended cycle' ];
+		my ($name, $caption, $curves, @settings) = @$plot;
+		_draw("$dir/$name.svg", \@settings, @$curves);
+		push @drawn, [ "$name.svg", $caption ];
 	}
 	return @drawn;
 }

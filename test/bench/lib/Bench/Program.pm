@@ -31,7 +31,7 @@ my @programs;
 
 sub new ($class, %option)
 {
-	my $self = bless { owner => $$, %option }, $class;
+	my $self = bless { owner => $$, file => "$option{dir}/$option{name}.cycles", %option }, $class;
 	$self->{can} = { map { $_ => 1 } @{ $option{can} } };
 	push @programs, $self;
 	return $self;
@@ -98,7 +98,6 @@ sub make_locks ($self, $zk, $name, $count)
 		  or $@ =~ /NodeExists/
 		  or die $@;
 	}
-	$client->close;
 	return;
 }
 
@@ -187,7 +186,6 @@ locks) again and again. finish_loop returns the file of cycles.
 
 sub start_loop ($self, %loop)
 {
-	$self->{file} = "$self->{dir}/$self->{name}.cycles";
 	$self->order(join ' ', 'loop', @loop{qw(sessions seconds locks)},
 		$self->lock($loop{lock}), $self->{file});
 	return;
@@ -212,7 +210,6 @@ release it; returns the file of cycles.
 
 sub start_queue ($self, $depth, $stops, $lock)
 {
-	$self->{file} = "$self->{dir}/$self->{name}.cycles";
 	$self->ask(join ' ', 'queue', $depth, $stops, $self->lock($lock),
 		$self->{file});
 	return;
@@ -237,10 +234,8 @@ begins before the session.
 
 sub fresh ($self, $count, $lock)
 {
-	my $file = "$self->{dir}/$self->{name}.cycles";
-	$self->ask(join ' ', $self->{fresh_command} || 'fresh',
-		$count, $self->lock($lock), $file);
-	return $file;
+	$self->ask(join ' ', $self->{fresh_command} || 'fresh', $count, $self->lock($lock), $self->{file});
+	return $self->{file};
 }
 
 =pod
@@ -254,7 +249,6 @@ file of cycles.
 
 sub start_try ($self, $count, $lock)
 {
-	$self->{file} = "$self->{dir}/$self->{name}.cycles";
 	$self->ask(join ' ', 'try', $count, $self->lock($lock), $self->{file});
 	return;
 }

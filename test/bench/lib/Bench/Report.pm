@@ -48,8 +48,7 @@ sub _middle ($head, $format, $key, $factor = undef)
 {
 	return [
 		$head, $format,
-		sub {
-			my ($rounds) = @_;
+		sub ($rounds, @) {
 			my $middle = median(map { $_->{$key} } @$rounds);
 			return defined $middle ? $middle * ($factor || 1) : undef;
 		} ];
@@ -61,8 +60,7 @@ sub _against ($head, $other, $key)
 {
 	return [
 		$head, '%.2f',
-		sub {
-			my ($rounds, $all) = @_;
+		sub ($rounds, $all) {
 			my $others = $all->{$other} or return undef;
 			return median(map { $rounds->[$_]{$key} / $others->[$_]{$key} }
 				  grep { $others->[$_] } 0 .. $#$rounds);
@@ -70,13 +68,9 @@ sub _against ($head, $other, $key)
 }
 
 # Of the times of all rounds together, in rounds too short for that percentile.
-sub _pooled
+sub _pooled ($head, $percent)
 {
-	my ($head, $percent) = @_;
-	return [
-		$head, '%.0f',
-		sub { return percentile($percent, map { @{ $_->{times} } } @{ $_[0] }) }
-	];
+	return [ $head, '%.0f', sub ($rounds, @) { return percentile($percent, map { @{ $_->{times} } } @$rounds) } ];
 }
 
 my @cost = (
@@ -156,14 +150,10 @@ my @memory = (
 
 # Tables ------------------------------------------------------------------
 
-sub _markdown
+sub markdown ($heads, @rows)
 {
-	my ($heads, @rows) = @_;
-	my $line = sub { return '| ' . join(' | ', @_) . " |\n" };
-	return join '',
-	  $line->(@$heads),
-	  '|---|' . '---:|' x $#$heads . "\n",
-	  map { $line->(@$_) } @rows;
+	my ($head, @lines) = map { '| ' . join(' | ', @$_) . " |\n" } $heads, @rows;
+	return join '', $head, '|---|' . '---:|' x $#$heads . "\n", @lines;
 }
 
 sub _cells ($all, $name, @columns)
@@ -182,7 +172,7 @@ sub _table ($all, $names, @columns)
 		my $column = $_;
 		grep { (_cells($all, $_, $column))[0] ne '' } @$names;
 	} @columns;
-	return _markdown(
+	return markdown(
 		[ '', map { $_->[0] } @columns ],
 		map { [ $title{$_} // $_, _cells($all, $_, @columns) ] } @$names);
 }
@@ -279,7 +269,7 @@ sub text ($results, @plots)
 	my $main = $results->{variants}{sync};
 	my @targets = $main ? Bench::Targets::check($main) : ();
 	push @parts, "## Targets\n",
-	  _markdown([qw(target bound median rounds result)], @targets)
+	  markdown([qw(target bound median rounds result)], @targets)
 	  if @targets;
 	push @parts, map { "![$_->[1]]($_->[0])\n" } @plots;
 	foreach my $variant (@Bench::Stage::variants)

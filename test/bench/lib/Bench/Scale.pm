@@ -44,49 +44,34 @@ sessions afterwards.
 sub measure ($fleet, $backends, $say, %option)
 {
 	my %seen = (backends => $backends);
-	my $tell = sub {
-		my ($step) = @_;
-		$say->(sprintf '%5d backends  %-8s %s',
-			$backends, $step, _words($seen{$step}));
+	my $step = sub ($name, $seen) {
+		$say->(sprintf '%5d backends  %-8s %s', $backends, $name, _words($seen));
+		$seen{$name} = $seen;
 	};
+	my $weather = sub ($kind) { $step->($kind, Bench::Storm::weather($fleet, $kind, $patience)); };
 	my @storms = @{ $option{storms} };
 	my @of_network = grep { Bench::Storm::is_of_network($_) } @storms;
-	my $weather = sub {
-		my ($kind) = @_;
-		$seen{$kind} = Bench::Storm::weather($fleet, $kind, $patience);
-		$tell->($kind);
-	};
 	$fleet->resize($backends);
-	$seen{open} = _open($fleet, $backends);
-	$tell->('open');
-	$seen{idle} = _idle($fleet, $backends);
-	$tell->('idle');
+	$step->('open', _open($fleet, $backends));
+	$step->('idle', _idle($fleet, $backends));
 	$weather->($_)
 	  foreach grep { !Bench::Storm::is_of_network($_) } @storms;
-	$seen{queue} = _queue($fleet);
-	$tell->('queue');
-	$seen{commit} = _commit($fleet);
-	$tell->('commit');
-	if ($option{names})
-	{
-		$seen{names} = _names($fleet, $option{names} * $backends);
-		$tell->('names');
-	}
-	$seen{crash} = _crash($fleet);
-	$tell->('crash');
+	$step->('queue', _queue($fleet));
+	$step->('commit', _commit($fleet));
+	$step->('names', _names($fleet, $option{names} * $backends)) if $option{names};
+	$step->('crash', _crash($fleet));
 	_close($fleet);
 	return \%seen unless @of_network;
 
 	$fleet->route('network');
 	$fleet->resize($backends);
-	$seen{through} = _take_locks($fleet, $backends);
-	$seen{through}{connections} = $fleet->network('count')->{connections};
-	$tell->('through');
+	my $through = _take_locks($fleet, $backends);
+	$through->{connections} = $fleet->network('count')->{connections};
+	$step->('through', $through);
 	die "sessions do not go through the network\n"
-	  if $seen{through}{connections} < $backends - $seen{through}{missing};
+	  if $through->{connections} < $backends - $through->{missing};
 	$weather->($_) foreach @of_network;
-	$seen{after} = _queue($fleet);
-	$tell->('after');
+	$step->('after', _queue($fleet));
 	_close($fleet);
 	$fleet->route('servers');
 	return \%seen;

@@ -11,6 +11,7 @@ package Bench::ScaleReport;
 
 use v5.36;
 
+use Bench::Report;
 use Bench::Storm;
 
 # [title, format, step, key or code]
@@ -18,8 +19,7 @@ sub _row ($title, $format, $step, $key, $factor = undef)
 {
 	return [
 		$title,
-		sub {
-			my ($seen) = @_;
+		sub ($seen) {
 			my $at = $seen->{$step} or return undef;
 			my $value = ref $key ? $key->($at, $seen) : $at->{$key};
 			return undef unless defined $value;
@@ -29,9 +29,8 @@ sub _row ($title, $format, $step, $key, $factor = undef)
 		} ];
 }
 
-sub _memory
+sub _memory ($what, $head)
 {
-	my ($what, $head) = @_;
 	return _row($head, '%.0f', 'idle', sub { return $_[0]{memory}{$what} });
 }
 
@@ -48,8 +47,7 @@ my @cost = (
 	_memory('backend', 'backend with one, private kB'),
 	_memory('program', 'its session\'s program, private kB'),
 	_row('the whole machine, for each session, kB', '%.0f', 'idle',
-		sub {
-			my ($idle, $seen) = @_;
+		sub ($idle, $seen) {
 			return ($idle->{memory}{used} - $seen->{open}{before}{used}) /
 			  $seen->{backends};
 		}),
@@ -60,8 +58,7 @@ my @cost = (
 	_row('processes of sessions', '%d', 'idle',
 		sub { return $_[0]{processes}{programs} }),
 	_row('open files of the machine, for each session', '%.1f', 'idle',
-		sub {
-			my ($idle, $seen) = @_;
+		sub ($idle, $seen) {
 			return ($idle->{files} - $seen->{open}{files_before}) /
 			  $seen->{backends};
 		}),
@@ -119,20 +116,15 @@ my @rest = (
 	_row('live heap of a server, kB', '%.0f', 'names', 'heap'),
 	_row('let go after, s', '%.1f', 'names', 'released'));
 
-sub _table
+sub _table ($head, $results, @rows)
 {
-	my ($head, $results, @rows) = @_;
 	my @sizes = sort { $a <=> $b } keys %{ $results->{sizes} };
-	my $line = sub { return '| ' . join(' | ', @_) . " |\n" };
-	my $text = $line->($head, @sizes) . '|---|' . '---:|' x @sizes . "\n";
-	foreach my $row (@rows)
-	{
-		my ($title, $value) = @$row;
-		my @cells = map { $value->($results->{sizes}{$_}) } @sizes;
-		next unless grep { defined } @cells;
-		$text .= $line->($title, map { $_ // '' } @cells);
-	}
-	return $text;
+	my @cells = map {
+		my ($title, $value) = @$_;
+		[ $title, map { $value->($results->{sizes}{$_}) } @sizes ]
+	} @rows;
+	@cells = grep { grep({ defined } @$_) > 1 } @cells;
+	return Bench::Report::markdown([ $head, @sizes ], map { [ map { $_ // '' } @$_ ] } @cells);
 }
 
 =pod

@@ -11,7 +11,7 @@ package Bench::Sessions;
 
 use v5.36;
 
-use Bench::Stats qw(percentile read_cycles waits);
+use Bench::Stats qw(wait_times);
 use Time::HiRes qw(time);
 use ZooKeeper qw(poll_until);
 
@@ -26,9 +26,7 @@ of sessions are not part of it.
 
 sub fresh ($zk, $contestant, $count)
 {
-	my $file = $contestant->fresh($count, 'fresh');
-	my @times = waits(@{ read_cycles($file) });
-	return { p50 => percentile(50, @times), p95 => percentile(95, @times) };
+	return { wait_times($contestant->fresh($count, 'fresh')) };
 }
 
 =pod
@@ -55,10 +53,8 @@ sub try ($zk, $contestant, $count)
 	$contestant->try_in_vain;
 	$packets = $zk->packets_received - $packets;
 	$zxid = _zxid($zk) - $zxid;
-	my @times = waits(@{ read_cycles($contestant->finish_try) });
 	return {
-		p50 => percentile(50, @times),
-		p95 => percentile(95, @times),
+		wait_times($contestant->finish_try),
 		packets_received => $packets / $count,
 		writes => $zxid / $count };
 }
@@ -81,7 +77,6 @@ sub release ($zk, $holder, $waiter, $how)
 	my $client = $zk->client;
 	poll_until { $client->exists($znode)->{num_children} == 2 }
 	'a holder and a waiter';
-	$client->close;
 
 	my $begin = time() * 1_000_000;
 	if ($how eq 'kill')

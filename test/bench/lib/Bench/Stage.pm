@@ -35,13 +35,11 @@ our %variant_title = (
 # Unlike those of the tests, servers that run for long and as their users run
 # them: with ZooKeeper's default tick and file sizes, Java's optimizing compiler
 # and usual collector.
-my %zookeeper = (
+our @java_options = ('-XX:TieredStopAtLevel=4', '-XX:-UseSerialGC', '-XX:+UseG1GC');
+our %zookeeper = (
 	tick_time => 2000,
 	config => { preAllocSize => 65_536 },
-	java_options => [
-		'-XX:TieredStopAtLevel=4', '-XX:-UseSerialGC', '-XX:+UseG1GC',
-		'-Xmx1g'
-	]);
+	java_options => [ @java_options, '-Xmx1g' ]);
 my %of_variant = (
 	sync => { force_sync => 1 },
 	nosync => { force_sync => 0 },
@@ -104,16 +102,25 @@ sub set ($self, $variant)
 			VACUUM ANALYZE locks});
 		return;
 	}
-	foreach my $cluster (@{$self}{qw(home central)})
+	use_servers($servers, @{$self}{qw(home central)});
+	return;
+}
+
+=pod
+
+=head2 use_servers($servers, clusters)
+
+From now on; returns when they do.
+
+=cut
+
+sub use_servers ($servers, @clusters)
+{
+	foreach my $cluster (@clusters)
 	{
-		$cluster->append_conf('postgresql.conf',
-			"zklock.servers = '$servers'");
+		$cluster->append_conf('postgresql.conf', "zklock.servers = '$servers'");
 		$cluster->reload;
-		poll_until
-		{
-			$cluster->safe_psql('postgres',
-				q{LOAD 'zklock'; SHOW zklock.servers}) eq $servers;
-		}
+		poll_until { $cluster->safe_psql('postgres', q{LOAD 'zklock'; SHOW zklock.servers}) eq $servers }
 		'the settings to be read';
 	}
 	return;

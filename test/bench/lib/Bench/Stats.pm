@@ -18,7 +18,7 @@ use v5.36;
 
 use Exporter 'import';
 
-our @EXPORT_OK = qw(percentile median read_cycles waits cycle_times
+our @EXPORT_OK = qw(percentile median read_cycles waits wait_times cycle_times
   hand_overs fifo_share);
 
 use constant {
@@ -73,7 +73,19 @@ In microseconds: from the request to the grant, and to the end of the release.
 
 =cut
 
+=head2 wait_times($file)
+
+(p50 => ..., p95 => ...) of the waits in a file of cycles.
+
+=cut
+
 sub waits { return map { $_->[GRANTED] - $_->[REQUESTED] } @_; }
+sub wait_times ($file)
+{
+	my @times = waits(@{ read_cycles($file) });
+	return (p50 => percentile(50, @times), p95 => percentile(95, @times));
+}
+
 sub cycle_times { return map { $_->[RELEASED] - $_->[REQUESTED] } @_; }
 
 =pod

@@ -234,8 +234,7 @@ sub _hold ($fleet, $begin)
 	die "$answered sessions were served through a silent network\n" if $answered;
 	_sleep_until($end);
 	$fleet->network('pass');
-	return sub {
-		my ($session, $answers) = @_;
+	return sub ($session, $answers) {
 		return $answers > ($last->{$session} // 0);
 	};
 }

@@ -29,8 +29,7 @@ sub _seen ($results, $workload, $parameter)
 # shows; zklock's own figures.
 sub _ratio ($workload, $parameter, $other, $key, $our = undef)
 {
-	return sub {
-		my ($results) = @_;
+	return sub ($results) {
 		my $all = _seen($results, $workload, $parameter);
 		my ($ours, $theirs) = @{$all}{ $our || 'zklock', $other };
 		return unless $ours && $theirs;
@@ -41,8 +40,7 @@ sub _ratio ($workload, $parameter, $other, $key, $our = undef)
 
 sub _own ($workload, $parameter, $key, $our = undef)
 {
-	return sub {
-		my ($results) = @_;
+	return sub ($results) {
 		my $all = _seen($results, $workload, $parameter);
 		return map { $_->{$key} } @{ $all->{ $our || 'zklock' } || [] };
 	};
@@ -51,8 +49,7 @@ sub _own ($workload, $parameter, $key, $our = undef)
 # One ratio of medians: rounds of different parameters are no pairs.
 sub _growth ($workload, $from, $to, $find)
 {
-	return sub {
-		my ($results) = @_;
+	return sub ($results) {
 		my ($less, $more) =
 		  map { $find->($results->{$workload} || {}, $_) } $from, $to;
 		return unless $less && $more;
