@@ -157,15 +157,18 @@ my $end = $begin + $option{duration};
 # The run
 # ---------------------------------------------------------------------
 
-# A child process that leaves without END and buffers of ours.
-sub in_child ($seed, $code)
+pipe(my $quit, my $stay) or die "could not make a pipe: $!";
+
+# A child process that leaves without END and buffers of ours. The number is for its dice.
+sub in_child ($number, $code)
 {
 	my $pid = fork // die "could not fork: $!";
 	return $pid if $pid;
 	$SIG{$_} = 'DEFAULT' foreach qw(TERM HUP);
 	$SIG{INT} = 'IGNORE';
 	$SIG{USR1} = sub { $end = now() };
-	srand($seed);
+	srand(1000 * $option{seed} + $number);
+	close $stay;
 	my $done = eval { $code->(); 1 };
 	print STDERR "process $$: $@" unless $done;
 	POSIX::_exit($done ? 0 : 1);
@@ -288,38 +291,24 @@ sub run_nemeses
 	return;
 }
 
-pipe(my $quit, my $stay) or die "could not make a pipe: $!";
 my %worker_pid;
 foreach my $worker (1 .. $option{workers})
 {
-	$worker_pid{$worker} = in_child(
-		1000 * $option{seed} + $worker,
-		sub { close $stay; run_worker($worker, $quit); });
+	$worker_pid{$worker} = in_child($worker, sub { run_worker($worker, $quit); });
 }
 close $quit;
 my %nemesis_pid = (
-	backends => in_child(
-		1000 * $option{seed} + 998,
-		sub { close $stay; run_network_nemeses(); }),
-	stranger => in_child(
-		1000 * $option{seed} + 997,
-		sub { close $stay; run_stranger(); }),
+	backends => in_child(998, \&run_network_nemeses),
+	stranger => in_child(997, \&run_stranger),
 	# Only this guard promises anything against them.
 	$option{guard} ne 'quorum' ? () : (
-		impostor => in_child(
-			1000 * $option{seed} + 996,
-			sub {
-				close $stay;
-				run_client('Torture::Nemesis::Impostor', 'impostor',
-					map { names_of($_) } @impostors_kinds);
-			})),
-	refusals => in_child(
-		1000 * $option{seed} + 995,
-		sub { close $stay; run_client('Torture::Nemesis::Refusals', 'refusals', @all_names); }),
+		impostor => in_child(996, sub {
+			run_client('Torture::Nemesis::Impostor', 'impostor', map { names_of($_) } @impostors_kinds);
+		})),
+	refusals => in_child(995, sub { run_client('Torture::Nemesis::Refusals', 'refusals', @all_names); }),
 	map {
 		my $number = $_;
-		"foreign $number" => in_child(1000 * $option{seed} + 900 + $number,
-			sub { close $stay; run_foreigner($number); })
+		"foreign $number" => in_child(900 + $number, sub { run_foreigner($number); })
 	} 1 .. $foreigners);
 srand(1000 * $option{seed} + 999);
 my $nemesis = Torture::Nemesis::Servers->new(

@@ -258,8 +258,7 @@ beside others in use.
 sub check_permits ($self, $name, $permits)
 {
 	my @violations;
-	$self->_visit_permits($name, sub {
-		my ($cycle, $lock, @others) = @_;
+	$self->_visit_permits($name, sub ($cycle, $lock, @others) {
 		my @older = grep { $_->[1]{token} < $lock->{token} } @others;
 		return if @older < $permits;
 		my @cycles = map { $_->[0] } @older;
@@ -277,8 +276,7 @@ sub check_permits ($self, $name, $permits)
 sub count_full ($self, $name, $permits)
 {
 	my $full = 0;
-	$self->_visit_permits($name, sub {
-		my ($cycle, $lock, @others) = @_;
+	$self->_visit_permits($name, sub ($cycle, $lock, @others) {
 		$full++
 		  if $permits - 1 <= grep { $_->[0]{granted} <= $cycle->{granted} } @others;
 	});

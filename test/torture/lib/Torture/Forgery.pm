@@ -32,141 +32,51 @@ my ($reserve, $asked_within) = (0.7, 1);
 # What is changed in the history, and which checks must find it.
 my @forgeries = (
 	[ 'nothing', sub { }, '' ],
-	[
-		'the next one is granted the lock too early',
-		sub { $_->{second}{granted} = 1.5; }, 'late_commits turns'
-	],
-	[
-		'the same, and the first one commits nothing',
-		sub { _refuse($_); $_->{second}{granted} = 1.1; }, 'turns'
-	],
-	[
-		'a commit after the next one was granted the lock',
-		sub { $_->{first}{recorded} = $_->{first}{ended} = 2.6; }, 'late_commits ended'
-	],
-	[
-		'the same, while it stood still for long enough',
-		sub { $_->{first}{recorded} = $_->{first}{ended} = 2.6; $_->{stops} = { 1 => [ [ 1.85, 2.6 ] ] }; }, ''
-	],
-	[
-		'the same, while it stood still for a moment',
-		sub { $_->{first}{recorded} = $_->{first}{ended} = 2.6; $_->{stops} = { 1 => [ [ 2.4, 2.6 ] ] }; },
-		'late_commits ended'
-	],
-	[
-		'a commit of who is evicted meanwhile',
-		sub { $_->{log}[4]{session} = 7; $_->{log}[4]{time} = 2; $_->{evictions} = { 11 => [ 1.95, 2.05 ] }; },
-		''
-	],
-	[
-		'a commit of who was evicted by nobody we know',
-		sub { $_->{log}[4]{session} = 7; $_->{log}[4]{time} = 2; }, 'ended'
-	],
-	[
-		'the session was expired before the commit',
-		sub { _expire($_, 2.05); }, 'ended reserve'
-	],
-	[
-		'the session was expired just after the commit',
-		sub { _expire($_, 2.3); }, 'reserve'
-	],
-	[
-		'the session was closed just after the commit',
-		sub { _expire($_, 2.3); $_->{log}[4]{cxid} = 5; }, ''
-	],
-	[
-		'nobody was asked before the commit',
-		sub { splice @{ $_->{log} }, 3, 1; }, 'proofs'
-	],
-	[
-		'another session was asked',
-		sub { $_->{log}[3]{session} = 2; }, 'proofs'
-	],
-	[
-		'nobody was asked, and need not be',
-		sub { splice @{ $_->{log} }, 3, 1; $_->{is_lease} = 1; }, ''
-	],
-	[
-		'nobody was asked for too long',
-		sub { splice @{ $_->{log} }, 3, 1; $_->{log}[1]{time} = $_->{first}{asked} = -0.5; $_->{is_lease} = 1; }, 'proofs'
-	],
-	[
-		'a token that is none',
-		sub { $_->{second}{locks}[0]{token} = 99; }, 'tokens'
-	],
-	[
-		'granted a lock when the node was gone before its turn',
-		sub { $_->{log}[6]{time} = 1.5; $_->{second}{kind} = 'bare'; $_->{log}[5]{time} = 1.4; }, 'turns held'
-	],
-	[
-		'who goes on with a node that it has deleted itself',
-		sub { $_->{log}[4]{time} = 1.8; }, 'ended held'
-	],
-	[
-		'the same, and it was refused',
-		sub { $_->{log}[4]{time} = 1.8; _refuse($_); }, ''
-	],
-	[
-		'a lock that was kept and is taken back',
-		sub { _keep($_); }, ''
-	],
-	[
-		'the same, by somebody who keeps none',
-		sub { _keep($_); $_->{second}{keeps} = 0; }, 'held'
-	],
-	[
-		'the same, when its session has expired',
-		sub { _keep($_); _expire($_, 2.3); }, 'ended reserve held'
-	],
-	[
-		'a lock that is taken again and again, also without a node',
-		sub { $_->{spins} = [ { token => 11, told => 2.35 } ]; }, 'held'
-	],
-	[
-		'the same, with a node',
-		sub { $_->{spins} = [ { token => 11, told => 2.25 } ]; }, ''
-	],
-	[
-		'a session goes on after a silence',
-		sub { _be_silent($_); }, 'lost_sessions'
-	],
-	[
-		'the same, until the ensemble ends it in time',
-		sub { _be_silent($_); _expire($_, 5.4); }, ''
-	],
-	[
-		'the same, until the ensemble ends it too late',
-		sub { _be_silent($_); _expire($_, 5.6); }, 'lost_sessions'
-	],
-	[
-		'the same, and its program was stopped',
-		sub { _be_silent($_); $_->{frozen_programs} = { 1 => [ [ 1.3, 1.8 ] ] }; }, ''
-	],
-	[
-		'two readers',
-		sub { _share($_); $_->{second}{granted} = 1.5; }, ''
-	],
-	[
-		'a reader beside a writer',
-		sub { _share($_, 'second'); $_->{second}{granted} = 1.5; }, 'late_commits turns'
-	],
-	[
-		'two of two permits',
-		sub { $_->{permits} = { a => 2 }; $_->{second}{granted} = 1.5; }, ''
-	],
-	[
-		'the number of a new node tells that the ensemble has lost the first one',
-		sub { _start_again($_); }, 'ended proofs'
-	],
-	[
-		'the same, but it is that of a stranger, which tells nothing',
-		sub { _start_again($_); $_->{strangers} = [7]; }, ''
-	],
-	[
-		'and the next one is granted the lock by his word',
-		sub { _start_again($_); $_->{strangers} = [7]; $_->{second}{granted} = 1.5; },
-		'late_commits turns'
-	]);
+	[ 'the next one is granted the lock too early', sub { $_->{second}{granted} = 1.5; }, 'late_commits turns' ],
+	[ 'the same, and the first one commits nothing', sub { _refuse($_); $_->{second}{granted} = 1.1; }, 'turns' ],
+	[ 'a commit after the next one was granted the lock',
+		sub { $_->{first}{recorded} = $_->{first}{ended} = 2.6; }, 'late_commits ended' ],
+	[ 'the same, while it stood still for long enough',
+		sub { $_->{first}{recorded} = $_->{first}{ended} = 2.6; $_->{stops} = { 1 => [ [ 1.85, 2.6 ] ] }; }, '' ],
+	[ 'the same, while it stood still for a moment',
+		sub { $_->{first}{recorded} = $_->{first}{ended} = 2.6; $_->{stops} = { 1 => [ [ 2.4, 2.6 ] ] }; }, 'late_commits ended' ],
+	[ 'a commit of who is evicted meanwhile',
+		sub { $_->{log}[4]{session} = 7; $_->{log}[4]{time} = 2; $_->{evictions} = { 11 => [ 1.95, 2.05 ] }; }, '' ],
+	[ 'a commit of who was evicted by nobody we know',
+		sub { $_->{log}[4]{session} = 7; $_->{log}[4]{time} = 2; }, 'ended' ],
+	[ 'the session was expired before the commit', sub { _expire($_, 2.05); }, 'ended reserve' ],
+	[ 'the session was expired just after the commit', sub { _expire($_, 2.3); }, 'reserve' ],
+	[ 'the session was closed just after the commit', sub { _expire($_, 2.3); $_->{log}[4]{cxid} = 5; }, '' ],
+	[ 'nobody was asked before the commit', sub { splice @{ $_->{log} }, 3, 1; }, 'proofs' ],
+	[ 'another session was asked', sub { $_->{log}[3]{session} = 2; }, 'proofs' ],
+	[ 'nobody was asked, and need not be', sub { splice @{ $_->{log} }, 3, 1; $_->{is_lease} = 1; }, '' ],
+	[ 'nobody was asked for too long',
+		sub { splice @{ $_->{log} }, 3, 1; $_->{log}[1]{time} = $_->{first}{asked} = -0.5; $_->{is_lease} = 1; }, 'proofs' ],
+	[ 'a token that is none', sub { $_->{second}{locks}[0]{token} = 99; }, 'tokens' ],
+	[ 'granted a lock when the node was gone before its turn',
+		sub { $_->{log}[6]{time} = 1.5; $_->{second}{kind} = 'bare'; $_->{log}[5]{time} = 1.4; }, 'turns held' ],
+	[ 'who goes on with a node that it has deleted itself', sub { $_->{log}[4]{time} = 1.8; }, 'ended held' ],
+	[ 'the same, and it was refused', sub { $_->{log}[4]{time} = 1.8; _refuse($_); }, '' ],
+	[ 'a lock that was kept and is taken back', sub { _keep($_); }, '' ],
+	[ 'the same, by somebody who keeps none', sub { _keep($_); $_->{second}{keeps} = 0; }, 'held' ],
+	[ 'the same, when its session has expired', sub { _keep($_); _expire($_, 2.3); }, 'ended reserve held' ],
+	[ 'a lock that is taken again and again, also without a node',
+		sub { $_->{spins} = [ { token => 11, told => 2.35 } ]; }, 'held' ],
+	[ 'the same, with a node', sub { $_->{spins} = [ { token => 11, told => 2.25 } ]; }, '' ],
+	[ 'a session goes on after a silence', sub { _be_silent($_); }, 'lost_sessions' ],
+	[ 'the same, until the ensemble ends it in time', sub { _be_silent($_); _expire($_, 5.4); }, '' ],
+	[ 'the same, until the ensemble ends it too late', sub { _be_silent($_); _expire($_, 5.6); }, 'lost_sessions' ],
+	[ 'the same, and its program was stopped',
+		sub { _be_silent($_); $_->{frozen_programs} = { 1 => [ [ 1.3, 1.8 ] ] }; }, '' ],
+	[ 'two readers', sub { _share($_); $_->{second}{granted} = 1.5; }, '' ],
+	[ 'a reader beside a writer', sub { _share($_, 'second'); $_->{second}{granted} = 1.5; }, 'late_commits turns' ],
+	[ 'two of two permits', sub { $_->{permits} = { a => 2 }; $_->{second}{granted} = 1.5; }, '' ],
+	[ 'the number of a new node tells that the ensemble has lost the first one',
+		sub { _start_again($_); }, 'ended proofs' ],
+	[ 'the same, but it is that of a stranger, which tells nothing',
+		sub { _start_again($_); $_->{strangers} = [7]; }, '' ],
+	[ 'and the next one is granted the lock by his word',
+		sub { _start_again($_); $_->{strangers} = [7]; $_->{second}{granted} = 1.5; }, 'late_commits turns' ]);
 
 =pod
 

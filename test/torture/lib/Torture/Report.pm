@@ -79,88 +79,51 @@ sub _read_worker ($self, $path)
 {
 	my ($worker) = $path =~ /(\d+)$/;
 	my $cycle;
+	my $note = sub ($list, $entry, $text) {
+		push @{ $self->{$list} }, "worker $worker cycle $entry->{cycle}: $text";
+	};
+	my $set_time = sub ($entry) { $cycle->{ $entry->{event} } = $entry->{time}; };
+	my $set_time_of = sub ($entry) { $cycle->{ $entry->{event} }{ $entry->{name} } = $entry->{time}; };
+	my $end = sub ($entry) {
+		@{$cycle}{qw(outcome ended)} = @{$entry}{qw(event time)};
+		$cycle->{lost_at} = $entry->{time} if ($entry->{sqlstate} || '') eq '40001';
+	};
+	my %read = (
+		asked => sub ($entry) {
+			$cycle->{over} = $entry->{time} if $cycle;
+			$cycle = {
+				worker => $worker,
+				asked => $entry->{time},
+				locks => [],
+				map { $_ => $entry->{$_} }
+				  qw(cycle kind name pid scope wait patience cluster is_synchronous keeps) };
+			push @{ $self->{cycles} }, $cycle;
+		},
+		granted => sub ($entry) { @{$cycle}{qw(granted locks)} = ($entry->{time}, _locks($entry->{locks})); },
+		(map { $_ => $set_time } qw(commit_sent release_sent gave_up)),
+		(map { $_ => $set_time_of } qw(wanted got)),
+		(map { $_ => $end } qw(committed refused unknown)),
+		failed => sub ($entry) {
+			return unless $cycle && $cycle->{cycle} == $entry->{cycle};
+			my $sqlstate = $entry->{sqlstate} || '';
+			$cycle->{gave_up} = $entry->{time} if $entry->{stage} eq 'asking';
+			$cycle->{has_failed} = 1;
+			$cycle->{lost_at} = $entry->{time} if $sqlstate eq '40001';
+			$cycle->{is_deadlock} = 1 if $sqlstate eq '40P01';
+		},
+		hold_released => sub ($entry) { $cycle->{was_held} = $entry->{was_held}; },
+		spun => sub ($entry) { push @{ $self->{spins} }, { worker => $worker, %$entry }; },
+		claimed => sub ($entry) { push @{ $self->{claims} }, { worker => $worker, %$entry }; },
+		leftover => sub ($entry) { $note->('leftovers', $entry, "$entry->{held} held"); },
+		partial => sub ($entry) { $note->('partial', $entry, "$cycle->{name}: $entry->{taken} taken"); },
+		other_tokens => sub ($entry) { $note->('other_tokens', $entry, $cycle->{name}); },
+		evict_sent => sub ($entry) { $self->{evictions}{ $entry->{token} } = [ $entry->{time}, 9**9**9 ]; },
+		evicted => sub ($entry) { $self->{evictions}{ $entry->{token} }[1] = $entry->{time}; });
 	Torture::History::read_events(
 		$path,
-		sub {
-			my ($entry) = @_;
-			my ($event, $time) = @{$entry}{qw(event time)};
-			if ($event eq 'asked')
-			{
-				$cycle->{over} = $time if $cycle;
-				$cycle = {
-					worker => $worker,
-					asked => $time,
-					locks => [],
-					map { $_ => $entry->{$_} }
-					  qw(cycle kind name pid scope wait patience cluster is_synchronous keeps) };
-				push @{ $self->{cycles} }, $cycle;
-			}
-			elsif ($event eq 'granted')
-			{
-				$cycle->{granted} = $time;
-				$cycle->{locks} = _locks($entry->{locks});
-			}
-			elsif ($event =~ /^(commit_sent|release_sent)$/)
-			{
-				$cycle->{$event} = $time;
-			}
-			elsif ($event =~ /^(committed|refused|unknown)$/)
-			{
-				$cycle->{outcome} = $event;
-				$cycle->{lost_at} = $time if ($entry->{sqlstate} || '') eq '40001';
-				$cycle->{ended} = $time;
-			}
-			elsif ($event =~ /^(wanted|got)$/)
-			{
-				$cycle->{$event}{ $entry->{name} } = $time;
-			}
-			elsif ($event eq 'spun')
-			{
-				push @{ $self->{spins} }, { worker => $worker, %$entry };
-			}
-			elsif ($event eq 'hold_released')
-			{
-				$cycle->{was_held} = $entry->{was_held};
-			}
-			elsif ($event eq 'leftover')
-			{
-				push @{ $self->{leftovers} },
-				  "worker $worker cycle $entry->{cycle}: $entry->{held} held";
-			}
-			elsif ($event eq 'partial')
-			{
-				push @{ $self->{partial} },
-				  "worker $worker cycle $entry->{cycle}: $cycle->{name}:"
-				  . " $entry->{taken} taken";
-			}
-			elsif ($event eq 'other_tokens')
-			{
-				push @{ $self->{other_tokens} },
-				  "worker $worker cycle $entry->{cycle}: $cycle->{name}";
-			}
-			elsif ($event eq 'gave_up')
-			{
-				$cycle->{gave_up} = $time;
-			}
-			elsif ($event eq 'failed' && $cycle && $cycle->{cycle} == $entry->{cycle})
-			{
-				$cycle->{gave_up} = $time if $entry->{stage} eq 'asking';
-				$cycle->{has_failed} = 1;
-				$cycle->{lost_at} = $time if ($entry->{sqlstate} || '') eq '40001';
-				$cycle->{is_deadlock} = 1 if ($entry->{sqlstate} || '') eq '40P01';
-			}
-			elsif ($event eq 'claimed')
-			{
-				push @{ $self->{claims} }, { worker => $worker, %$entry };
-			}
-			elsif ($event eq 'evict_sent')
-			{
-				$self->{evictions}{ $entry->{token} } = [ $time, 9**9**9 ];
-			}
-			elsif ($event eq 'evicted')
-			{
-				$self->{evictions}{ $entry->{token} }[1] = $time;
-			}
+		sub ($entry) {
+			my $event = $entry->{event};
+			$read{$event}->($entry) if $read{$event};
 			$self->{count}{$event}++;
 			$self->{count}{too_late}++
 			  if $event eq 'released' && !$entry->{was_held};
@@ -199,8 +162,7 @@ sub _read_nemesis ($self, $path)
 	my (%stopped, %frozen);
 	Torture::History::read_events(
 		$path,
-		sub {
-			my ($entry) = @_;
+		sub ($entry) {
 			if ($entry->{event} eq 'write')
 			{
 				my $where = $entry->{is_marked} ? 'marked' : 'other';

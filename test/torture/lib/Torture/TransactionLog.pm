@@ -113,8 +113,7 @@ sub all ($leaders, @directories)
 		{
 			read_file(
 				$path,
-				sub {
-					my ($transaction) = @_;
+				sub ($transaction) {
 					my $zxid = $transaction->{zxid};
 					my $other = $transaction{$zxid} ||= $transaction;
 					croak sprintf 'transaction 0x%x is not the same in all logs', $zxid

@@ -489,8 +489,7 @@ sub check_ended ($self)
 {
 	return $self->_check_commits(
 		'commit without a node',
-		sub {
-			my ($cycle, @nodes) = @_;
+		sub ($cycle, @nodes) {
 			my $last = _last_to_go(@nodes);
 			return if $cycle->{recorded} - $last->{end} <= $rounding;
 			return sprintf 'its node was %s %.3f s before', $last->{how},
@@ -511,8 +510,7 @@ sub check_proofs ($self)
 {
 	return $self->_check_commits(
 		'commit without a proof',
-		sub {
-			my ($cycle, @nodes) = @_;
+		sub ($cycle, @nodes) {
 			# A node that a downgrade replaces goes meanwhile.
 			my @left = grep { $_->{end} > $cycle->{recorded} } @nodes;
 			my $proof = min map { $self->_proof($cycle, $_) }
@@ -545,8 +543,7 @@ sub check_reserve ($self)
 {
 	return $self->_check_commits(
 		'session expired too soon',
-		sub {
-			my ($cycle, @nodes) = @_;
+		sub ($cycle, @nodes) {
 			my $last = _last_to_go(@nodes);
 			my $expired = $self->{expired}{ $last->{session} } // return;
 			my $passed = max $cycle->{commit_sent}, $self->_proof($cycle, $last);

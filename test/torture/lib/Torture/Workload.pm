@@ -235,7 +235,7 @@ sub _end_savepoint ($self)
 # tells when it was granted the lock and when it was about to commit, by its clock.
 sub _call ($self)
 {
-	my ($plan, $history) = @{$self}{qw(plan history)};
+	my $plan = $self->{plan};
 	$self->connect;
 	$self->note_asked;
 	$self->enter('committing');
@@ -244,12 +244,24 @@ sub _call ($self)
 		$self->{worker}, $plan->{cycle}, $plan->{name},
 		$plan->{wait} eq 'forever' ? undef : _interval($plan->{patience}), $plan->{think}) };
 	my ($token, $granted, $sent) = @$row;
-	$history->note('granted', cycle => $plan->{cycle},
+	$self->tell('granted',
 		at => at_time_of_day($granted, $zero), locks => "$plan->{name}:exclusive:$token");
-	$history->note('commit_sent', cycle => $plan->{cycle},
-		at => at_time_of_day($sent, $zero));
-	$history->note('committed', cycle => $plan->{cycle});
+	$self->tell('commit_sent', at => at_time_of_day($sent, $zero));
+	$self->tell('committed');
 	return;
+}
+
+=pod
+
+=head2 tell($event, more => ...)
+
+The history, of the cycle at hand.
+
+=cut
+
+sub tell ($self, $event, %more)
+{
+	return $self->{history}->note($event, cycle => $self->{plan}{cycle}, %more);
 }
 
 =pod
@@ -265,9 +277,8 @@ sub note_asked ($self)
 {
 	my $plan = $self->{plan};
 	$self->enter('asking');
-	$self->{history}->note(
+	$self->tell(
 		'asked',
-		cycle => $plan->{cycle},
 		pid => $self->{home_db}->pid,
 		patience => _bound($plan),
 		cluster => $self->{cluster},
@@ -281,9 +292,7 @@ sub note_granted ($self, @tokens)
 {
 	my $plan = $self->{plan};
 	$plan->{token} = $tokens[-1];
-	$self->{history}->note(
-		'granted',
-		cycle => $plan->{cycle},
+	$self->tell('granted',
 		locks => join ' ',
 		map { "$plan->{names}[$_]:$plan->{modes}[$_]:$tokens[$_]" }
 		  0 .. $#tokens);
@@ -304,7 +313,7 @@ sub _take_lock ($self)
 	my $answer = $self->_ask;
 	if (!$answer)
 	{
-		$self->{history}->note('gave_up', cycle => $plan->{cycle});
+		$self->tell('gave_up');
 		$self->_check_taken(0);
 		$home->execute('ROLLBACK') if $plan->{scope} eq 'transaction';
 		return 0;
@@ -316,10 +325,9 @@ sub _take_lock ($self)
 # One of several that are taken by themselves.
 sub _take_one ($self, $name)
 {
-	my ($plan, $history) = @{$self}{qw(plan history)};
-	$history->note('wanted', cycle => $plan->{cycle}, name => $name);
+	$self->tell('wanted', name => $name);
 	my $token = $self->_ask($name);
-	$history->note('got', cycle => $plan->{cycle}, name => $name);
+	$self->tell('got', name => $name);
 	return $token;
 }
 
@@ -328,8 +336,7 @@ sub _check_taken ($self, $all)
 {
 	my $taken =
 	  $self->{home_db}->value("SELECT count(DISTINCT name) FROM zk_locks WHERE state <> 'kept'");
-	$self->{history}
-	  ->note('partial', cycle => $self->{plan}{cycle}, taken => $taken)
+	$self->tell('partial', taken => $taken)
 	  if $taken && $taken != $all;
 	return;
 }
@@ -350,7 +357,7 @@ sub _tokens ($self, $answer)
 	{
 		my $lost = $self->{home_db}->value(
 			"SELECT count(*) FROM zk_locks WHERE state = 'lost'");
-		$self->{history}->note('other_tokens', cycle => $plan->{cycle})
+		$self->tell('other_tokens')
 		  unless $lost;
 		die Torture::Failure->new('40001', 'lost before its token was known', 0);
 	}
@@ -359,7 +366,7 @@ sub _tokens ($self, $answer)
 	  : ref $answer ? @$answer
 	  : $answer;
 	my @expected = @tokens[ @tokens - @told .. $#tokens ];
-	$self->{history}->note('other_tokens', cycle => $plan->{cycle})
+	$self->tell('other_tokens')
 	  if "@told" ne "@expected";
 	return @tokens;
 }
@@ -369,7 +376,7 @@ sub _downgrade ($self)
 	my ($plan, $home) = @{$self}{qw(plan home_db)};
 	$home->value('SELECT zk_lock_shared(?)', $plan->{name});
 	$home->value('SELECT zk_unlock(?)', $plan->{name});
-	$self->{history}->note('downgraded', cycle => $plan->{cycle});
+	$self->tell('downgraded');
 	return;
 }
 
@@ -429,10 +436,10 @@ sub _is_shared ($self)
 # Read, think, write, commit, in the transaction that is open, in one phase or in two.
 sub _increment ($self, $db, $prepares = undef)
 {
-	my ($plan, $history) = @{$self}{qw(plan history)};
+	my $plan = $self->{plan};
 	$self->_oversleep if $plan->{slow} && $plan->{slow_early};
 	$plan->{v} = _read_counters($db, $plan->{read});
-	$history->note('read', cycle => $plan->{cycle});
+	$self->tell('read');
 	sleep $plan->{think};
 	$self->_oversleep if $plan->{slow} && !$plan->{slow_early};
 	# Readers see to it that nothing moves.
@@ -448,9 +455,9 @@ sub _increment ($self, $db, $prepares = undef)
 		sleep rand $prepared;
 	}
 	$self->enter('committing');
-	$history->note('commit_sent', cycle => $plan->{cycle});
+	$self->tell('commit_sent');
 	$db->execute($prepares ? 'COMMIT PREPARED ' . $self->_name_prepared : 'COMMIT');
-	$history->note('committed', cycle => $plan->{cycle});
+	$self->tell('committed');
 	$self->enter('releasing');
 	return;
 }
@@ -565,13 +572,10 @@ sub _release ($self)
 	}
 	else
 	{
-		$self->{history}->note('release_sent', cycle => $plan->{cycle});
+		$self->tell('release_sent');
 		$was_held = $self->_unlock;
 	}
-	$self->{history}->note(
-		'released',
-		cycle => $plan->{cycle},
-		was_held => $was_held ? 1 : 0);
+	$self->tell('released', was_held => $was_held ? 1 : 0);
 	return;
 }
 
@@ -663,9 +667,7 @@ sub note_failure ($self, $failure)
 		$state ne 'committing' ? 'failed'
 	  : $failure->is_lost ? 'unknown'
 	  : 'refused';
-	$self->{history}->note(
-		$event,
-		cycle => $self->{plan}{cycle},
+	$self->tell($event,
 		stage => $state,
 		sqlstate => $failure->sqlstate,
 		lost => $failure->is_lost,
@@ -708,8 +710,7 @@ sub _clean ($self, $db, $where)
 	$db->execute('SELECT zk_unlock_all()');
 	$db->execute('RESET lock_timeout');
 	my $held = $db->value('SELECT count(*) FROM zk_locks');
-	$self->{history}
-	  ->note('leftover', cycle => $self->{plan}{cycle}, held => $held)
+	$self->tell('leftover', held => $held)
 	  if $held;
 	return;
 }

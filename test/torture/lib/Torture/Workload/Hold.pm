@@ -110,24 +110,20 @@ sub _part ($worker, $parting)
 # Until there is an answer. One that is false is no surprise when the reply to an
 # earlier attempt was lost, or when its maker warned of it: that one undoes it as soon as
 # it has contact again.
-sub _release
+sub _release ($worker, $token)
 {
-	my ($worker, $token) = @_;
-	my ($plan, $history) = @{$worker}{qw(plan history)};
+	my $plan = $worker->{plan};
 	my ($answer, $attempts) = (undef, 0);
 	$worker->enter('releasing');
-	$history->note('release_sent', cycle => $plan->{cycle});
+	$worker->tell('release_sent');
 	until (defined $answer)
 	{
 		$answer = _through($worker, rand($away_one_in) < 1,
-			sub { $_[0]->value('SELECT zk_release_hold(?, ?)', $plan->{name}, $token) });
+			sub ($db) { $db->value('SELECT zk_release_hold(?, ?)', $plan->{name}, $token) });
 		$attempts++;
 		sleep $retry_interval unless defined $answer;
 	}
-	$history->note(
-		'hold_released',
-		cycle => $plan->{cycle},
-		was_held => $answer || $attempts > 1 || $plan->{may_be_undone} ? 1 : 0);
+	$worker->tell('hold_released', was_held => $answer || $attempts > 1 || $plan->{may_be_undone} ? 1 : 0);
 	return;
 }
 
@@ -173,25 +169,23 @@ one, now or later.
 
 =cut
 
-sub settle
+sub settle ($worker)
 {
-	my ($worker) = @_;
-	my ($plan, $history) = @{$worker}{qw(plan history)};
 	my $until = now() + $settle_timeouts * $worker->{session_timeout};
 	my $is_over = 0;
 	$worker->enter('settling');
 	until ($is_over)
 	{
 		my $is_last = now() > $until;
-		my $found = _through($worker, 1, sub { _find($worker, $_[0]); });
+		my $found = _through($worker, 1, sub ($db) { _find($worker, $db); });
 		my $state = $found && $found->{state};
 		if (defined $state && $state ne 'pending')
 		{
-			$history->note('hold_found', cycle => $plan->{cycle});
+			$worker->tell('hold_found');
 			_release($worker, $found->{token});
 			return;
 		}
-		$history->note('hold_void', cycle => $plan->{cycle})
+		$worker->tell('hold_void')
 		  if $is_last && defined $state;
 		$is_over = $is_last && $found;
 		sleep $retry_interval unless $is_over;
