@@ -161,9 +161,8 @@ of them use, they are a month old by now: clocks may be behind.
 
 =cut
 
-sub make_all
+sub make_all ($class, $directory)
 {
-	my ($class, $directory) = @_;
 	my ($faketime) = glob '/usr/lib/*/faketime/libfaketime.so.1';
 	local %ENV = (%ENV, $faketime ? (LD_PRELOAD => $faketime, FAKETIME => '-30d') : ());
 	my $authority = $class->new($directory, 'test');

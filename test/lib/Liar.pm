@@ -442,8 +442,7 @@ sub _fields ($kind, $body, $texts = undef)
 	  if $kind eq 'connect';
 	my @fields = ([ 4, 8 ]);
 	my $at = 16;
-	my $number = sub {
-		my ($size) = @_;
+	my $number = sub ($size) {
 		push @fields, [ $at, $size ];
 		$at += $size;
 		return $at > length $body ? 0 : unpack 'l>', substr $body, $at - 4, 4;

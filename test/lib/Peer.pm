@@ -47,6 +47,7 @@ use File::Basename qw(dirname);
 use File::Path qw(mkpath);
 use IPC::Run;
 use PostgreSQL::Test::Utils;
+use Scalar::Util qw(weaken);
 use ZooKeeper ();
 
 my $source = dirname(dirname(__FILE__)) . '/interop';
@@ -211,6 +212,7 @@ sub new ($class, $kind, $zk, %option)
 		],
 		'<', \$self->{in}, '>', \$self->{out}, '2>>', $log, $self->{timeout});
 	push @peers, $self;
+	weaken $peers[-1];
 	return $self;
 }
 
@@ -318,7 +320,8 @@ sub ask ($self, $command)
 
 =head2 quit
 
-Ends the driver, whose session is then closed.
+Ends the driver, whose session is then closed. With the last reference to a peer its driver is
+killed.
 
 =cut
 
@@ -327,6 +330,15 @@ sub quit ($self)
 	return unless $self->{run};
 	$self->{in} .= "quit\n";
 	eval { $self->{run}->finish; };
+	$self->{run} = undef;
+	return;
+}
+
+sub DESTROY ($self)
+{
+	return if ${^GLOBAL_PHASE} eq 'DESTRUCT' || $self->{owner} != $$ || !$self->{run};
+	local ($@, $!, $?);
+	$self->{run}->kill_kill(grace => 0);
 	$self->{run} = undef;
 	return;
 }
@@ -414,11 +426,7 @@ sub go_compiler
 END
 {
 	my $status = $?;
-	foreach my $peer (@peers)
-	{
-		next if $peer->{owner} != $$ || !$peer->{run};
-		$peer->{run}->kill_kill(grace => 0);
-	}
+	$_->DESTROY foreach grep { $_ } @peers;
 	$? = $status;
 }
 

@@ -29,13 +29,14 @@ use IO::Select;
 use IO::Socket::INET;
 use List::Util qw(max);
 use POSIX ();
+use Scalar::Util qw(weaken);
 use Socket qw(:DEFAULT IPPROTO_TCP TCP_NODELAY);
 use Time::HiRes qw(time);
 
 # How often a server is tried that is not there, in seconds.
 my $retry_interval = 0.05;
 
-# Every proxy of this process, for END.
+# Every proxy of this process that somebody still refers to, for END.
 my @proxies;
 
 =pod
@@ -83,6 +84,7 @@ sub new ($class, $server, %option)
 		commands => $ours,
 		owner => $$ }, $class;
 	push @proxies, $self;
+	weaken $proxies[-1];
 	return $self;
 }
 
@@ -127,11 +129,17 @@ Ends every connection with RST, on both sides. What was not forwarded is lost.
 
 Closes the port: new connections are refused. Existing ones stay.
 
+=head2 go_away, come_back
+
+It refuses new connections and resets those that there are; it resets what there is, and heals.
+
 =head2 connections
 
 How many connections are open.
 
 =head2 stop
+
+A proxy stops with the last reference to it, too.
 
 =cut
 
@@ -147,17 +155,32 @@ sub is_sprung { return $_[0]->_command('sprung'); }
 sub heal { return $_[0]->_command('heal'); }
 sub reset_connections { return $_[0]->_command('reset'); }
 sub refuse { return $_[0]->_command('refuse'); }
+sub go_away ($self)
+{
+	$self->refuse;
+	return $self->reset_connections;
+}
+
+sub come_back ($self)
+{
+	$self->reset_connections;
+	return $self->heal;
+}
+
 sub connections { return $_[0]->_command('connections'); }
 
 sub stop ($self)
 {
-	return unless $self->{pid};
+	return unless $self->{pid} && $self->{owner} == $$;
+	local ($!, $?);
 	close $self->{commands};
 	kill 'TERM', $self->{pid};
 	waitpid $self->{pid}, 0;
 	$self->{pid} = undef;
 	return;
 }
+
+sub DESTROY { return $_[0]->stop; }
 
 # Tell the child and wait until it has done so; returns its answer.
 sub _command ($self, $command)
@@ -411,7 +434,7 @@ sub _springs ($state, $from, $data)
 END
 {
 	my $status = $?;
-	$_->stop foreach grep { $_->{owner} == $$ } @proxies;
+	$_->stop foreach grep { $_ } @proxies;
 	$? = $status;
 }
 

@@ -279,7 +279,17 @@ Until that many stand at gates of the cluster.
 
 What is in work_done: the details, in the order in which they were added.
 
+=head2 evict($node, $name)
+
+A test: the holder of that lock is evicted.
+
 =cut
+
+sub evict ($node, $name)
+{
+	return is($node->safe_psql('app', "SELECT zk_evict('$name', token) FROM zk_lock_queue('$name')
+		WHERE position = 1"), 't', "the holder of $name is evicted");
+}
 
 sub close_gate ($session, $procedure)
 {

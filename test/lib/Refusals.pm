@@ -8,7 +8,7 @@ Refusals - tables of faults and calls, and what is said of them
 =head1 SYNOPSIS
 
   Refusals->new($zk, $proxy)->run('a restart',
-	{ holder => session($node), waiter => session($node, 'zklock.session_timeout' => '15s') },
+	{ holder => background($node), waiter => background($node, 'zklock.session_timeout' => '15s') },
 	[ holder => "zk_lock('a')", qr/^\d+$/ ],
 	[ 'waiter starts' => "zk_lock('a', '300ms')" ], [ queue => a => 2 ],
 	[ break => 'down' ],
@@ -24,40 +24,14 @@ end with it.
 
 package Refusals;
 
-use strict;
-use warnings;
-
-use Exporter 'import';
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-
-our @EXPORT = qw(session);
 
 # Rows that begin with these are none of a session.
 my $verbs = qr/^(?:break|mend|queue|nodes|same|gone|state|cancel|quit)$/;
 
 # Until something has come or gone that is on its way, in seconds.
 my $patience = 60;
-
-=pod
-
-=head2 session($node, setting => value, ...)
-
-A session with these settings. Not settings: user; is_connected, whether it has a session
-of ZooKeeper's by now.
-
-=cut
-
-sub session
-{
-	my ($node, %setting) = @_;
-	my ($user, $is_connected) = delete @setting{qw(user is_connected)};
-	my $session = background($node, user => $user);
-	$session->query_safe("SET \"$_\" = '$setting{$_}'") foreach sort keys %setting;
-	$session->query_safe("SELECT zk_try_lock('connect'), zk_unlock('connect')") if $is_connected;
-	return $session;
-}
 
 =pod
 
@@ -68,9 +42,8 @@ are listed here.
 
 =cut
 
-sub new
+sub new ($class, $zk, $proxy = undef)
 {
-	my ($class, $zk, $proxy) = @_;
 	return bless {
 		zk => $zk,
 		notes => {},
@@ -80,14 +53,14 @@ sub new
 			cut => sub { $proxy->cut; },
 			'cut replies' => sub { $proxy->cut('replies'); },
 			'cut requests' => sub { $proxy->cut('requests'); },
-			refused => sub { $proxy->refuse; $proxy->reset_connections; },
+			refused => sub { $proxy->go_away; },
 			# as it is behind a load balancer
-			down => sub { $zk->stop; $proxy->refuse; $proxy->reset_connections; } },
+			down => sub { $zk->stop; $proxy->go_away; } },
 		mend => {
 			stopped => sub { $zk->start; },
 			paused => sub { $zk->resume; },
 			(map { $_ => sub { $proxy->heal; } } 'cut', 'cut replies', 'cut requests', 'refused'),
-			reset => sub { $proxy->reset_connections; $proxy->heal; },
+			reset => sub { $proxy->come_back; },
 			down => sub { $zk->start; $proxy->heal; } } }, $class;
 }
 
@@ -121,9 +94,8 @@ may take.
 
 =cut
 
-sub run
+sub run ($self, $title, $cast, @rows)
 {
-	my ($self, $title, $cast, @rows) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	die "a session cannot have such a name" if grep { $_ =~ $verbs } keys %$cast;
 	return subtest $title => sub {
@@ -136,14 +108,9 @@ sub run
 	};
 }
 
-sub _do
+sub _do ($self, $cast, $word, @row)
 {
-	my ($self, $cast, $word, @row) = @_;
-	if ($word eq 'cancel')
-	{
-		my $session = $cast->{ $row[0] };
-		return $session->node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $session->pid . ')');
-	}
+	return $cast->{ $row[0] }->cancel if $word eq 'cancel';
 	return map { $_->quit } values %$cast if $word eq 'quit';
 	if ($word =~ /^(?:break|mend)$/)
 	{
@@ -191,9 +158,8 @@ sub _do
 	return _compare($what, $session, $result, time - $start, @row);
 }
 
-sub _compare
+sub _compare ($what, $session, $result, $seconds, $expected = undef, @more)
 {
-	my ($what, $session, $result, $seconds, $expected, @more) = @_;
 	my ($error) = ($expected // '') =~ /^!(.*)/;
 	my $state = $error // '00000';
 	like($session->sqlstate, qr/^(?:$state)$/, "$what: $state") || diag($session->error);
@@ -209,9 +175,8 @@ sub _compare
 }
 
 # What ZooKeeper's "dump" shows may be older than what a queue does.
-sub _nodes
+sub _nodes ($self, $word, $name, $count = undef)
 {
-	my ($self, $word, $name, $count) = @_;
 	my (@nodes, $text);
 	my $is_so = eval {
 		poll_until

@@ -43,7 +43,7 @@ use Certificates;
 use File::Basename qw(basename);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
-use Test::More;
+use Test::More import => ['!done_testing'];
 use ZooKeeper qw(poll_until);
 
 use parent 'Exporter';
@@ -55,10 +55,13 @@ our @EXPORT = qw(
   missing_extensions
   wait_for_wait
   wait_for_sleep
+  wait_for_lock
   wait_for_event
   wait_for_demand
   wait_for_queue
   start_in_queue
+  start_to_wait
+  line_up
   wait_for_recovery
   lock_path
   queue_nodes
@@ -72,12 +75,13 @@ our @EXPORT = qw(
   assert_becomes
   least_of
   poll_until
+  done_testing
 );
 
 # What every test begins with, see DESCRIPTION.
 sub import ($class, @names)
 {
-	Test::More->export_to_level(1);
+	Test::More->export_to_level(1, undef, grep { $_ ne 'done_testing' } @Test::More::EXPORT);
 	$class->export_to_level(1, $class, @names);
 	strict->import;
 	warnings->import;
@@ -112,6 +116,10 @@ Instead of that of $zookeeper, e.g. a proxy's address.
 
 For PostgreSQL::Test::Cluster's init.
 
+=item environment => { NAME => value }
+
+Of its processes, as it is started here.
+
 =item extension => name
 
 Instead of zklock, or undef for none.
@@ -126,6 +134,7 @@ sub cluster ($name, $zk, %setting)
 	my $extension =
 	  exists $setting{extension} ? delete $setting{extension} : 'zklock';
 	my $servers = delete $setting{servers} || $zk->connect_string;
+	local %ENV = (%ENV, %{ delete $setting{environment} || {} });
 
 	%setting = (
 		'zklock.servers' => $servers,
@@ -175,9 +184,10 @@ sub _init
 
 =pod
 
-=head2 background($node, database => name, user => name, name => application_name)
+=head2 background($node, database => name, user => name, name => application_name, setting => value, ...)
 
-A session of its own; see L</SESSIONS>.
+A session of its own, with these settings; see L</SESSIONS>. With is_connected it has a session
+of ZooKeeper's by now.
 
 =cut
 
@@ -232,15 +242,21 @@ sub wait_for_wait ($node, $pid)
 
 =pod
 
-=head2 wait_for_sleep($node, $pid)
+=head2 wait_for_sleep($node, $pid), wait_for_lock($node, $pid)
 
-Until that backend is in pg_sleep().
+Until that backend is in pg_sleep(); until it waits for a lock of PostgreSQL's own.
 
 =cut
 
 sub wait_for_sleep ($node, $pid)
 {
 	_wait_for_activity($node, $pid, "wait_event = 'PgSleep'", 'to sleep');
+	return;
+}
+
+sub wait_for_lock ($node, $pid)
+{
+	_wait_for_activity($node, $pid, "wait_event_type = 'Lock'", "to wait for a lock of PostgreSQL's own");
 	return;
 }
 
@@ -331,6 +347,40 @@ sub start_in_queue ($session, $sql, $zk, $path, $count)
 {
 	$session->start_query($sql);
 	return wait_for_queue($zk, $path, $count);
+}
+
+=pod
+
+=head2 start_to_wait($session, $sql)
+
+Starts the query, and waits until it waits for zklock.
+
+=cut
+
+sub start_to_wait ($session, $sql)
+{
+	$session->start_query($sql);
+	return wait_for_wait($session->node, $session->pid);
+}
+
+=pod
+
+=head2 line_up($zookeeper, $name, @sessions)
+
+The first one takes the lock, the others wait in this order, and each watches the one ahead.
+
+=cut
+
+sub line_up ($zk, $name, $first, @others)
+{
+	$first->query_safe("SELECT zk_lock('$name')");
+	foreach my $position (1 .. @others)
+	{
+		my ($ahead) = (start_in_queue($others[ $position - 1 ], "SELECT zk_lock('$name')",
+				$zk, lock_path($name), $position + 1))[ $position - 1 ];
+		poll_until { grep { m{/\Q$ahead\E$} } $zk->watched_paths(lock_path($name)) } "somebody to watch $ahead", 30;
+	}
+	return;
 }
 
 =pod
@@ -528,6 +578,26 @@ sub assert_no_programs ($what, @backends)
 	return assert_becomes { join ' ', session_programs(map { ref $_ ? $_->pid : $_ } @backends) } '', $what;
 }
 
+=pod
+
+=head2 done_testing
+
+As that of Test::More, and a test for each cluster: no backend has crashed. One that is killed
+by SIGKILL has not.
+
+=cut
+
+sub done_testing
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	foreach my $node (grep { -e $_->logfile } @clusters)
+	{
+		my ($crash) = slurp_file($node->logfile) =~ /^(.*(?:PANIC|TRAP|terminated by signal (?!9:)).*)$/m;
+		is($crash, undef, $node->name . ' did not crash');
+	}
+	return Test::More::done_testing();
+}
+
 # What is needed to understand a failure, while the servers run.
 END
 {
@@ -571,10 +641,11 @@ use PostgreSQL::Test::Utils;
 
 sub new ($class, $node, %option)
 {
+	my ($database, $user, $name, $is_connected) = delete @option{qw(database user name is_connected)};
 	my $self = bless { node => $node, in => '', out => '', err => '', count => 0, owner => $$ }, $class;
-	my $connection = $node->connstr($option{database} || 'postgres');
-	$connection .= " user=$option{user}" if $option{user};
-	$connection .= " application_name='$option{name}'" if $option{name};
+	my $connection = $node->connstr($database || 'postgres');
+	$connection .= " user=$user" if $user;
+	$connection .= " application_name='$name'" if $name;
 
 	$self->{timeout} =
 	  IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default);
@@ -586,6 +657,8 @@ sub new ($class, $node, %option)
 		'<', \$self->{in}, '>', \$self->{out}, '2>', \$self->{err},
 		$self->{timeout});
 	$self->{pid} = $self->query_safe('SELECT pg_backend_pid()');
+	$self->query_safe("SET \"$_\" = '$option{$_}'") foreach sort keys %option;
+	$self->query_safe("SELECT zk_try_lock('connect'), zk_unlock('connect')") if $is_connected;
 	return $self;
 }
 
@@ -599,6 +672,22 @@ Its cluster, and that of the backend.
 
 sub node { return $_[0]->{node}; }
 sub pid { return $_[0]->{pid}; }
+
+=pod
+
+=head2 cancel, terminate
+
+What its backend does, by another session.
+
+=cut
+
+sub cancel ($self) { return $self->_by_another('pg_cancel_backend'); }
+sub terminate ($self) { return $self->_by_another('pg_terminate_backend'); }
+
+sub _by_another ($self, $function)
+{
+	return $self->node->safe_psql('postgres', "SELECT $function(" . $self->pid . ')');
+}
 
 =pod
 

@@ -39,6 +39,7 @@ use IO::Select;
 use IO::Socket::INET;
 use List::Util qw(max min);
 use POSIX qw(:sys_wait_h setsid);
+use Scalar::Util qw(weaken);
 use Time::HiRes qw(time);
 use ZooKeeper::Client;
 
@@ -60,7 +61,7 @@ my $tls_directory = $ENV{ZKLOCK_TEST_TLS};
 # What sets the clock of a process.
 my ($faketime) = glob '/usr/lib/*/faketime/libfaketime.so.1';
 
-# Every ensemble of this process, for END.
+# Every ensemble of this process that somebody still refers to, for END.
 my @ensembles;
 
 =pod
@@ -214,6 +215,7 @@ sub new ($class, %option)
 	}
 	$self->_write_config($_) foreach $self->members;
 	push @ensembles, $self;
+	weaken $ensembles[-1];
 	return $self;
 }
 
@@ -300,9 +302,8 @@ From its next start on it has the second port, too; see tls of new().
 
 =cut
 
-sub add_tls
+sub add_tls ($self, $member, $tls)
 {
-	my ($self, $member, $tls) = @_;
 	$self->{tls} = $tls;
 	$self->{member}{$member}{secure_port} //= free_port();
 	return $self->_write_config($member);
@@ -391,13 +392,19 @@ sub can_set_counters { return -e '/usr/bin/javac'; }
 
 =pod
 
-=head2 can_set_clocks
+=head2 can_set_clocks, clock($offset)
 
-Whether there is libfaketime, so that new() can be told of clocks.
+Whether there is libfaketime, so that new() can be told of clocks; the environment of a process
+with such a clock.
 
 =cut
 
 sub can_set_clocks { return defined $faketime; }
+
+sub clock ($offset)
+{
+	return { LD_PRELOAD => $faketime, FAKETIME => $offset, FAKETIME_DONT_FAKE_MONOTONIC => 1 };
+}
 
 =pod
 
@@ -649,7 +656,7 @@ last lines of each log.
 sub report
 {
 	my $text = '';
-	foreach my $ensemble (grep { $_->{owner} == $$ } @ensembles)
+	foreach my $ensemble (grep { $_ && $_->{owner} == $$ } @ensembles)
 	{
 		foreach my $id ($ensemble->members)
 		{
@@ -664,6 +671,16 @@ sub report
 		}
 	}
 	return $text;
+}
+
+# An ensemble ends with the last reference to it. A forked child of the test has copies, and
+# owns nothing.
+sub DESTROY ($self)
+{
+	return if ${^GLOBAL_PHASE} eq 'DESTRUCT' || $self->{owner} != $$;
+	local ($@, $!, $?);
+	eval { $self->kill9; 1 } or warn $@;
+	return;
 }
 
 # At most so many lines of a text.
@@ -790,10 +807,8 @@ sub _launch ($self, $id)
 		%ENV = (%ENV, %{ $self->{environment}{$id} || {} });
 		if (my $clock = $self->{clocks}{$id})
 		{
-			@ENV{qw(LD_PRELOAD FAKETIME)} = ($faketime, $clock);
-			@ENV{qw(FAKETIME_DONT_FAKE_MONOTONIC FAKETIME_DISABLE_SHM)} = (1, 1);
-			# With it Java's waits do not end.
-			$ENV{FAKETIME_FORCE_MONOTONIC_FIX} = 0;
+			# With the last one Java's waits do not end.
+			%ENV = (%ENV, %{ clock($clock) }, FAKETIME_DISABLE_SHM => 1, FAKETIME_FORCE_MONOTONIC_FIX => 0);
 		}
 		open STDIN, '<', '/dev/null';
 		open STDOUT, '>>', $self->log_file($id);
@@ -889,12 +904,7 @@ foreach my $signal (qw(INT TERM HUP))
 END
 {
 	my $status = $?;
-	foreach my $ensemble (@ensembles)
-	{
-		# A forked child of the test runs END too, and owns nothing.
-		next if $ensemble->{owner} != $$;
-		eval { $ensemble->kill9; 1 } or warn $@;
-	}
+	$_->DESTROY foreach grep { $_ } @ensembles;
 	$? = $status;
 }
 

@@ -185,9 +185,8 @@ sub by_certificate
 	return;
 }
 
-sub set_certificate
+sub set_certificate ($certificate, $key)
 {
-	my ($certificate, $key) = @_;
 	$node{tokyo}->safe_psql('postgres', "ALTER SYSTEM SET zklock.ssl_$_->[0]_file = '$_->[1]'")
 	  foreach [ 'cert', $certificate ], [ 'key', $key ];
 	$node{tokyo}->reload;

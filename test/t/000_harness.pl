@@ -54,7 +54,6 @@ subtest 'the protocol client' => sub {
 	my $next = $zk->client;
 	$next->delete_recursive('/locks');
 	is($next->exists('/locks'), undef, 'delete_recursive');
-	$next->close;
 };
 
 subtest 'an abandoned session ends by its timeout' => sub {
@@ -77,7 +76,6 @@ subtest 'ACL and auth' => sub {
 	eval { $other->set('/mine', 'y'); };
 	like($@, qr/NoAuth/, 'only the owner writes');
 	$owner->delete('/mine');
-	$_->close foreach $owner, $other;
 };
 
 subtest 'counters' => sub {
@@ -87,7 +85,6 @@ subtest 'counters' => sub {
 	is($zk->packets_received - $before, 10, 'packets received');
 	is($zk->watch_count, 0, 'no watches');
 	is($zk->monitor->{server_state}, 'standalone', 'mntr');
-	$client->close;
 };
 
 subtest 'pause and resume' => sub {
@@ -113,7 +110,6 @@ subtest 'restart keeps port, data and sessions' => sub {
 	my $next = $zk->client;
 	is($next->get('/kept'), 'data', 'data');
 	ok($next->exists('/held'), 'session');
-	$next->close;
 };
 
 subtest 'a proxy' => sub {

@@ -6,7 +6,8 @@ use PostgreSQL::Test::Utils;
 use Time::HiRes qw(time);
 use ZkLockTest;
 
-my $node = cluster('berlin', ZooKeeper->new->start);
+my $zk = ZooKeeper->new->start;
+my $node = cluster('berlin', $zk);
 my $session;
 {
 	local $PostgreSQL::Test::Utils::timeout_default = 2;
@@ -21,5 +22,4 @@ my $program = $session->query_safe('SELECT program_pid FROM zk_session');
 is(slurp_file("/proc/$program/comm"), $ENV{ZKLOCK_TEST_TLS} ? "zklock-session-\n" : "zklock-session\n",
 	'its program has TLS if it should');
 
-$session->quit;
 done_testing();

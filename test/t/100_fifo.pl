@@ -56,7 +56,6 @@ subtest 'six waiters of two clusters' => sub {
 	is(keys %{ { map { $_ => 1 } @tokens } }, 7, 'and differ');
 	$holder->query_safe("SELECT zk_unlock('fifo')");
 	assert_no_nodes($zk, lock_path('fifo'), 'nothing left');
-	$client->close;
 };
 
 subtest 'a writer between readers' => sub {

@@ -66,8 +66,7 @@ subtest 'who is next in line is told the holder without a request' => sub {
 subtest 'a semaphore' => sub {
 	my $other = background($node);
 	$_->query_safe("SELECT zk_lock('permits', permits => 2)") foreach $holder, $other;
-	my $waiter = background($node);
-	$waiter->query_safe("SET deadlock_timeout = '100ms'");
+	my $waiter = background($node, 'deadlock_timeout' => '100ms');
 	my $offset = -s $node->logfile;
 	$waiter->start_query("SELECT zk_lock('permits', permits => 2)");
 	like(log_since($offset, qr/still waiting for/),

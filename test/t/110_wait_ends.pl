@@ -4,15 +4,10 @@
 # backend must come back at once, its node must go, and whoever waited behind it
 # must not be forgotten: an orphan would block the lock for everybody.
 
-use strict;
-use warnings;
-
 use PostgreSQL::Test::Utils;
 use Refusals;
-use Test::More;
 use Time::HiRes qw(time);
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my %node = map { $_ => cluster($_, $zk, restart_after_crash => 'on', 'zklock.session_timeout' => '1min') }
@@ -34,9 +29,8 @@ my %words = (
 my $context = '\n(?:.*DETAIL:.*\n)?.*CONTEXT:  while waiting for ZooKeeper lock "wait"';
 
 # How many ephemeral nodes are below the path, as ZooKeeper's dump has it.
-sub count_nodes
+sub count_nodes ($below)
 {
-	my ($below) = @_;
 	my @nodes = $zk->ephemerals("$below/");
 	return scalar @nodes;
 }
@@ -46,9 +40,9 @@ sub count_nodes
 sub cast
 {
 	return {
-		holder => session($node{berlin}),
-		successor => session($node{berlin}),
-		waiter => session($node{paris}, is_connected => 1) };
+		holder => background($node{berlin}),
+		successor => background($node{berlin}),
+		waiter => background($node{paris}, is_connected => 1) };
 }
 
 # Rows: from there on the time counts; and it is at once.
@@ -58,9 +52,8 @@ my $at_once_by_now = sub { cmp_ok(time - $start, '<', $at_once, 'at once'); };
 
 # Rows: who waits stands between holder and successor; its node is gone, and the queue moves
 # on past the gap.
-sub queued
+sub queued ($sql = undef)
 {
-	my ($sql) = @_;
 	return ([ holder => "zk_lock('wait')" ],
 		[ 'waiter starts' => $sql // "zk_lock('wait')" ], [ queue => wait => 2 ],
 		[ 'successor starts' => "zk_lock('wait')" ], [ queue => wait => 3 ]);
@@ -99,7 +92,7 @@ $table->run('pg_cancel_backend', cast(),
 
 $table->run('pg_terminate_backend', cast(),
 	queued(), $clock,
-	sub { my (%session) = @_; $node{paris}->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $session{waiter}->pid . ')'); },
+	sub { my (%session) = @_; $session{waiter}->terminate; },
 	[ 'waiter ends' => '!08006', qr/$words{terminate}$context/ ],
 	@moves_on);
 
@@ -107,7 +100,7 @@ $table->run('pg_terminate_backend', cast(),
 SKIP:
 {
 	skip 'there is no transaction_timeout before PostgreSQL 17', 1 if pg_major($node{paris}) < 17;
-	$table->run('transaction_timeout', { %{ cast() }, idle => session($node{paris}) },
+	$table->run('transaction_timeout', { %{ cast() }, idle => background($node{paris}) },
 		[ waiter => "SET transaction_timeout = '${bound}s'" ],
 		$clock,
 		queued(),
@@ -138,10 +131,9 @@ $table->run('fast shutdown', cast(),
 $node{paris}->start;
 
 # As PostgreSQL has it: a smart shutdown waits for sessions, busy or idle.
-$table->run('smart shutdown', { %{ cast() }, watcher => session($node{paris}) },
+$table->run('smart shutdown', { %{ cast() }, watcher => background($node{paris}) },
 	queued(),
-	sub {
-		my (%session) = @_;
+	sub (%session) {
 		my ($paris, $watcher) = ($node{paris}, $session{watcher});
 		$paris->command_ok([ 'pg_ctl', '-D', $paris->data_dir, '-m', 'smart', '-W', 'stop' ], 'is asked for');
 		# Not by psql(), which writes to a psql that may have gone by then.
@@ -178,9 +170,8 @@ is($node{paris}->safe_psql('postgres', "SELECT zk_try_lock('wait')"), 't', 'the 
 assert_no_nodes($zk, $path, 'nothing left');
 
 # Run statements in one session while another cancels it at random moments.
-sub run_under_cancels
+sub run_under_cancels ($session, $between, @statements)
 {
-	my ($session, $between, @statements) = @_;
 	my $canceller = background($node{paris});
 	my $pid = $session->pid;
 	$session->start_query(join "\n", map { "$_;" } @statements);
@@ -262,12 +253,5 @@ subtest '200 cancels on free locks' => sub {
 
 my $log = slurp_file($node{paris}->logfile);
 like($log, qr/$words{$_}$context/, "$_: the log says the same") foreach sort keys %words;
-
-foreach my $name (sort keys %node)
-{
-	ok( !$node{$name}->log_contains(
-			qr/PANIC|TRAP|terminated by signal|terminating any other active/),
-		"$name did not crash");
-}
 
 done_testing();

@@ -48,8 +48,7 @@ holder_ends('quit', sub { $_[0]->quit; return; });
 holder_ends(
 	'pg_terminate_backend',
 	sub {
-		$node{paris}->safe_psql('postgres',
-			'SELECT pg_terminate_backend(' . $_[0]->pid . ')');
+		$_[0]->terminate;
 		return;
 	});
 
@@ -59,8 +58,7 @@ holder_ends(
 	sub {
 		$_[0]->query_safe("BEGIN; SELECT zk_xact_lock('third')");
 		my $start = time;
-		$node{paris}->safe_psql('postgres',
-			'SELECT pg_terminate_backend(' . $_[0]->pid . ')');
+		$_[0]->terminate;
 		return $start;
 	});
 

@@ -19,12 +19,7 @@ $writer->query_safe("BEGIN; SELECT zk_xact_lock('fenced'); SELECT zk_fence('fenc
 
 # Who has fenced something has its row, and so the table, locked.
 $owner->start_query('DROP EXTENSION zklock');
-poll_until
-{
-	$node->safe_psql('postgres', 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $owner->pid) eq
-	  'Lock';
-}
-'DROP EXTENSION to wait', 30;
+wait_for_lock($owner->node, $owner->pid);
 ok(!$owner->is_done, 'it waits for a transaction that has fenced something');
 $writer->query_safe("INSERT INTO written VALUES ('fenced'); COMMIT");
 assert_ends($owner, '00000', 'and for no other');

@@ -250,7 +250,7 @@ subtest 'synchronous replication without a standby' => sub {
 	is($observer->query_safe('SELECT count(*) FROM synchronous'),
 		0, 'nothing is visible yet');
 
-	$observer->query_safe('SELECT pg_cancel_backend(' . $session->pid . ')');
+	$session->cancel;
 	assert_ends($rival, '00000', 'it passes on once the commit stops waiting');
 	is($observer->query_safe('SELECT count(*) FROM synchronous'),
 		1, 'and the row is visible');

@@ -98,8 +98,6 @@ subtest 'the answer to an old question is no proof' => sub {
 	kill 'CONT', $old->pid;
 	assert_ends($old, '40001', 'the commit is refused');
 	is(written('proof'), '0', 'nothing is written');
-	$_->quit foreach $old, $new;
-	$proxy->stop;
 };
 
 # Deleted by hand, then granted to another: letting go of the exclusive hold
@@ -143,8 +141,7 @@ subtest 'a commit under a lock is on disk, guarded or not' => sub {
 	my ($session, $free) = map { background($node) } 1 .. 2;
 	my $writer = $node->safe_psql('postgres',
 		"SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'");
-	my $flushed = sub {
-		my ($who) = @_;
+	my $flushed = sub ($who) {
 		$who->query_safe("BEGIN; INSERT INTO written VALUES ('disk')");
 		my $written = $who->query_safe('SELECT pg_current_wal_insert_lsn()');
 		$who->query_safe('COMMIT');
@@ -304,8 +301,7 @@ subtest 'postgres_fdw notifies on the same cluster' => sub {
 		CREATE FOREIGN TABLE far_slow (what text) SERVER here OPTIONS (table_name 'slow');
 		ALTER SERVER here OPTIONS (SET options '-c lock_timeout=30s -c synchronous_commit=local')});
 	my ($first, $session, $gate, $next) = map { background($preloaded) } 1 .. 4;
-	my $wait_for_lock = sub {
-		my ($type, $what) = @_;
+	my $wait_for_lock = sub ($type, $what) {
 		poll_until { $preloaded->safe_psql('postgres', "SELECT count(*) FROM pg_locks
 			WHERE NOT granted AND locktype = '$type'") eq '1' } $what;
 	};
@@ -329,8 +325,6 @@ subtest 'postgres_fdw notifies on the same cluster' => sub {
 	is($session->sqlstate, '40001', 'refused, after a long wait there and one here');
 	is($preloaded->safe_psql('postgres', "SELECT count(*) FROM plain WHERE what = 'slow'"),
 		'0', 'nothing is written here');
-	$_->quit foreach $first, $session, $gate, $next;
-	$preloaded->stop;
 };
 
 # It is everybody's lock: who does not use zklock must not wait for ZooKeeper. The ensemble

@@ -110,15 +110,14 @@ subtest 'however a call ends' => sub {
 
 subtest 'a call that is ended from outside' => sub {
 	my $session = background($node);
-	my $ends = sub {
-		my ($what) = @_;
+	my $ends = sub ($what) {
 		assert_ends($session, '57014', $what);
 		open_gate();
 		is_free($what);
 		has_nothing($session, $what);
 	};
 	start_steps($session, 'SELECT');
-	sql('SELECT pg_cancel_backend(' . $session->pid . ')');
+	$session->cancel;
 	$ends->('canceled');
 
 	# It may be over before anybody has seen it stand there.

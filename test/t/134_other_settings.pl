@@ -91,5 +91,4 @@ foreach ([ qw(here there) ], [ qw(there here) ])
 	};
 }
 
-$_->quit foreach $session, values %keeper;
 done_testing();

@@ -23,5 +23,5 @@ is( $node->safe_psql('postgres',
 		"SELECT count(*) FROM pg_stat_statements WHERE query IN ('DISCARD ALL', 'SELECT zk_lock(\$1)')"),
 	2, 'and the other library has seen all of it');
 is($node->safe_psql('postgres', 'SELECT count(*) > 0 FROM zk_backends'), 't', 'both have their shared memory');
-$_->quit foreach $session, $other;
+
 done_testing();

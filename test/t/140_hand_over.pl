@@ -21,22 +21,6 @@ sub path ($lock)
 	return lock_path($lock) . "/$node";
 }
 
-# The first takes the lock, the others queue up behind it, in this order.
-sub queue_up ($lock, @sessions)
-{
-	$sessions[0]->query_safe("SELECT zk_lock('$lock')");
-	foreach my $position (1 .. $#sessions)
-	{
-		start_in_queue($sessions[$position], "SELECT zk_lock('$lock')", $zk, lock_path($lock), $position + 1);
-		# create, list, and the watch, which comes last
-		my $ahead = (queue_nodes($zk, lock_path($lock)))[ $position - 1 ];
-		poll_until {
-			$zk->four_letter_word('wchp') =~ /\Q$ahead\E/
-		} 'it to watch the one ahead', 10;
-	}
-	return;
-}
-
 subtest 'three requests for a cycle, one for a try in vain' => sub {
 	my ($one, $two) = @pool;
 	my $before = $zk->packets_received;
@@ -64,7 +48,7 @@ subtest 'a holder that had to wait hands over' => sub {
 	# Heartbeats may be counted too; hardly each time.
 	foreach (1 .. 3)
 	{
-		queue_up('pass', $first, $second, $third);
+		line_up($zk, 'pass', $first, $second, $third);
 		$first->query_safe("SELECT zk_unlock('pass')");
 		$second->wait_result;
 		wait_for_queue($zk, lock_path('pass'), 2);
@@ -88,7 +72,7 @@ subtest 'who was evicted hands nothing on' => sub {
 	my @received;
 	foreach (1 .. 3)
 	{
-		queue_up('lost', $first, $second, $third);
+		line_up($zk, 'lost', $first, $second, $third);
 		$first->query_safe("SELECT zk_unlock('lost')");
 		$second->wait_result;
 		wait_for_queue($zk, lock_path('lost'), 2);
@@ -109,7 +93,7 @@ subtest 'who was evicted hands nothing on' => sub {
 
 subtest 'nobody else can' => sub {
 	my ($first, $second, $third) = @pool;
-	queue_up('guarded', $first, $second);
+	line_up($zk, 'guarded', $first, $second);
 	eval { $stranger->set(path('guarded'), 'unlock'); };
 	like($@, qr/NoAuth|NOAUTH|-102/i, 'a stranger cannot write to the node');
 	isnt(scalar $stranger->get(path('guarded')), undef, 'but read it');
@@ -157,7 +141,7 @@ subtest 'the data of a foreign node says nothing' => sub {
 # end of the lock, in whichever way the holder got it.
 subtest 'a downgrade hands nothing over' => sub {
 	my ($first, $second, $third) = @pool;
-	queue_up('down', $first, $second, $third);
+	line_up($zk, 'down', $first, $second, $third);
 	foreach my $pair ([ $first, $second ], [ $second, $third ])
 	{
 		my ($holder, $next) = @$pair;
@@ -178,7 +162,7 @@ subtest 'a downgrade hands nothing over' => sub {
 # Readers look: several may go ahead together, and some may be there.
 subtest 'readers behind a holder that hands over' => sub {
 	my ($first, $second, @readers) = @pool;
-	queue_up('readers', $first, $second);
+	line_up($zk, 'readers', $first, $second);
 	foreach my $number (0 .. $#readers)
 	{
 		$readers[$number]->start_query("SELECT zk_lock_shared('readers')");
@@ -200,7 +184,7 @@ subtest 'readers behind a holder that hands over' => sub {
 # the quorum for its own node first.
 subtest 'after a long wait' => sub {
 	my ($first, $second, $third, $fourth) = @pool;
-	queue_up('long', $first, $second, $third, $fourth);
+	line_up($zk, 'long', $first, $second, $third, $fourth);
 	my $queued = time;
 	$first->query_safe("SELECT zk_unlock('long')");
 	$second->wait_result;
@@ -221,7 +205,7 @@ subtest 'after a long wait' => sub {
 # long over and the lock another's.
 subtest 'a waiter that sleeps through it' => sub {
 	my ($first, $second, $sleeper, $fourth) = @pool;
-	queue_up('asleep', $first, $second, $sleeper, $fourth);
+	line_up($zk, 'asleep', $first, $second, $sleeper, $fourth);
 	$first->query_safe("SELECT zk_unlock('asleep')");
 	$second->wait_result;
 	kill 'STOP', $sleeper->pid or die "could not stop it: $!";
@@ -241,7 +225,7 @@ subtest 'a waiter that sleeps through it' => sub {
 # is stopped, too.
 subtest 'a waiter that sleeps through a deletion' => sub {
 	my ($first, undef, $sleeper, $fourth) = @pool;
-	queue_up('gone', $first, $sleeper, $fourth);
+	line_up($zk, 'gone', $first, $sleeper, $fourth);
 	kill 'STOP', $sleeper->pid or die "could not stop it: $!";
 	$first->query_safe("SELECT zk_unlock('gone')");
 	assert_ends($fourth, '00000', 'the next one is granted when its session ends');

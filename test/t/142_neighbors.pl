@@ -39,26 +39,6 @@ sub watchers ($node)
 	return scalar(() = ($list // '') =~ /0x/g);
 }
 
-# They come in this order; the first has the lock.
-sub queue_up ($lock, $first, @others)
-{
-	$first->query_safe("SELECT zk_lock('$lock')");
-	foreach my $position (1 .. @others)
-	{
-		$others[ $position - 1 ]->start_query("SELECT zk_lock('$lock')");
-		wait_for_queue($zk, lock_path($lock), $position + 1);
-		wait_for_watch((nodes($lock))[ $position - 1 ]);
-	}
-	return;
-}
-
-sub granted ($session, $what)
-{
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	$session->wait_result;
-	return is($session->sqlstate, '00000', $what);
-}
-
 sub release_all ($lock, @sessions)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -72,12 +52,12 @@ subtest 'one request for a hand-over' => sub {
 	my @received;
 	foreach (1 .. 3)
 	{
-		queue_up('pass', @pool);
+		line_up($zk, 'pass', @pool);
 		foreach my $next (1, 2)
 		{
 			my $before = $zk->packets_received;
 			$pool[ $next - 1 ]->query_safe("SELECT zk_unlock('pass')");
-			granted($pool[$next], 'granted');
+			assert_ends($pool[$next], '00000', 'granted');
 			poll_until { $zk->packets_received - $before >= 1 } 'the delete', 10;
 			push @received, $zk->packets_received - $before;
 			wait_for_queue($zk, lock_path('pass'), 3 - $next);
@@ -92,12 +72,12 @@ subtest 'one request for a hand-over' => sub {
 
 # The server stands still. Nobody needs it to pass the lock on.
 subtest 'while the ensemble is silent' => sub {
-	queue_up('silent', @pool, $abroad);
+	line_up($zk, 'silent', @pool, $abroad);
 	$zk->pause;
 	$pool[0]->query_safe("SELECT zk_unlock('silent')");
-	granted($pool[1], 'the second has it');
+	assert_ends($pool[1], '00000', 'the second has it');
 	$pool[1]->query_safe("SELECT zk_unlock('silent')");
-	granted($pool[2], 'the third has it');
+	assert_ends($pool[2], '00000', 'the third has it');
 	ok(!$abroad->is_done, 'the one from abroad waits');
 	$zk->resume;
 	wait_for_queue($zk, lock_path('silent'), 2);
@@ -105,7 +85,7 @@ subtest 'while the ensemble is silent' => sub {
 		't', 'the ensemble agrees');
 	ok(!$abroad->is_done, 'the one from abroad still waits');
 	$pool[2]->query_safe("SELECT zk_unlock('silent')");
-	granted($abroad, 'until its turn');
+	assert_ends($abroad, '00000', 'until its turn');
 	release_all('silent', $abroad);
 };
 
@@ -113,24 +93,23 @@ subtest 'while the ensemble is silent' => sub {
 # have a hand-over need not look; those who have to look wait for it.
 subtest 'the node of one who let go stays' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
-	my $cut = background($berlin);
-	$cut->query_safe("SET zklock.servers = '" . $proxy->address . "'");
+	my $cut = background($berlin, 'zklock.servers' => $proxy->address);
 	my $theirs = '_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-';
 
-	queue_up('stays', $cut, $pool[0], $abroad);
+	line_up($zk, 'stays', $cut, $pool[0], $abroad);
 	my ($first) = nodes('stays');
 	$stranger->create(lock_path('stays') . "/$theirs",
 		'', ephemeral => 1, sequential => 1);
 	$proxy->cut;
 	$cut->query_safe("SELECT zk_unlock('stays')");
-	granted($pool[0], 'the neighbor has it');
+	assert_ends($pool[0], '00000', 'the neighbor has it');
 	is($pool[0]->query_safe("SELECT zk_is_held('stays')"), 't', 'and holds it');
 	is($pool[0]->query_safe("BEGIN; SET LOCAL zklock.commit_guard = quorum;
 		CREATE TEMP TABLE work AS SELECT 1; COMMIT; SELECT 'done'"),
 		'done', 'and may commit');
 	ok(!$abroad->is_done, 'nobody else has it');
 	$pool[0]->query_safe("SELECT zk_unlock('stays')");
-	granted($abroad, 'it is handed over abroad');
+	assert_ends($abroad, '00000', 'it is handed over abroad');
 	is((nodes('stays'))[0], $first, 'though the first node is still there');
 	is($pool[1]->query_safe("SELECT zk_try_lock('stays')"),
 		'f', 'which keeps out those who look');
@@ -139,8 +118,6 @@ subtest 'the node of one who let go stays' => sub {
 	$stranger->delete(lock_path('stays') . "/$_")
 	  foreach grep { /^\Q$theirs\E/ } nodes('stays');
 	release_all('stays', $abroad);
-	$cut->quit;
-	$proxy->stop;
 };
 
 # Whoever gave up is told in vain, or not at all, and the one behind it comes.
@@ -153,7 +130,7 @@ subtest 'waiters that give up' => sub {
 		foreach (1 .. 3)
 		{
 			my $leaving = background($berlin);
-			queue_up('leave', $first, $leaving, $second);
+			line_up($zk, 'leave', $first, $leaving, $second);
 			my ($holder) = nodes('leave');
 			$berlin->safe_psql('postgres', "SELECT $how(" . $leaving->pid . ')');
 			$leaving->wait_result;
@@ -164,7 +141,7 @@ subtest 'waiters that give up' => sub {
 			ok(!$second->is_done, "$how: who waits behind it goes on to wait");
 			my $before = $zk->packets_received;
 			$first->query_safe("SELECT zk_unlock('leave')");
-			granted($second, "$how: until its turn");
+			assert_ends($second, '00000', "$how: until its turn");
 			poll_until { $zk->packets_received > $before } 'the delete', 10;
 			push @received, $zk->packets_received - $before;
 			release_all('leave', $second);
@@ -186,10 +163,10 @@ subtest 'waiters that give up' => sub {
 	my @received;
 	foreach (1 .. 3)
 	{
-		queue_up('leave', $second, $third);
+		line_up($zk, 'leave', $second, $third);
 		$before = $zk->packets_received;
 		$second->query_safe("SELECT zk_unlock('leave')");
-		granted($third, 'after a hundred that gave up');
+		assert_ends($third, '00000', 'after a hundred that gave up');
 		poll_until { $zk->packets_received > $before } 'the delete', 10;
 		push @received, $zk->packets_received - $before;
 		release_all('leave', $third);
@@ -210,7 +187,7 @@ subtest 'a hold as the first wait of a backend' => sub {
 		wait_for_watch($node);
 		if ($how eq 'cancelled')
 		{
-			$berlin->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $maker->pid . ')');
+			$maker->cancel;
 			assert_ends($maker, '57014', 'it was cancelled, no more');
 			$pool[0]->query_safe("SELECT zk_unlock('held')");
 		}
@@ -235,9 +212,9 @@ subtest 'told once' => sub {
 	my $theirs = lock_path('foreign') . '/6ba7b8109dad11d180b400c04fd430c8__lock__';
 	$stranger->create_path(lock_path('foreign'));
 	my $made = $stranger->create($theirs, '', ephemeral => 1, sequential => 1);
-	queue_up('told', $first, $second);
+	line_up($zk, 'told', $first, $second);
 	$first->query_safe("SELECT zk_unlock('told')");
-	granted($second, 'told');
+	assert_ends($second, '00000', 'told');
 	start_in_queue($second, "SELECT zk_lock('foreign')", $zk, lock_path('foreign'), 2);
 	wait_for_watch($made);
 	ok(!$second->is_done, 'a foreign holder is waited for');
@@ -245,7 +222,7 @@ subtest 'told once' => sub {
 	sleep 1;
 	cmp_ok($zk->packets_received - $before, '<', 200, 'and not asked for again and again');
 	$stranger->delete($made);
-	granted($second, 'until it goes');
+	assert_ends($second, '00000', 'until it goes');
 	release_all('foreign', $second);
 	release_all('told', $second);
 };
@@ -258,13 +235,13 @@ subtest 'after a long wait' => sub {
 	my (@received, @proofs);
 	foreach (1 .. 2)
 	{
-		queue_up('long', $first, $second);
+		line_up($zk, 'long', $first, $second);
 		my $queued = time;
 		poll_until { time > $queued + $timeout / 3 + 1 } 'the proof to age',
 		  $timeout;
 		my $before = $zk->packets_received;
 		$first->query_safe("SELECT zk_unlock('long')");
-		granted($second, 'granted');
+		assert_ends($second, '00000', 'granted');
 		poll_until { $zk->ephemerals(lock_path('long') . '/') == 1 }
 		'the delete', 10;
 		push @received, $zk->packets_received - $before;
@@ -278,27 +255,24 @@ subtest 'after a long wait' => sub {
 
 	# also while the node of the one before still stands
 	my $proxy = Proxy->new($zk->connect_string);
-	my $cut = background($berlin);
-	$cut->query_safe("SET zklock.servers = '" . $proxy->address . "'");
-	queue_up('long', $cut, $second);
+	my $cut = background($berlin, 'zklock.servers' => $proxy->address);
+	line_up($zk, 'long', $cut, $second);
 	sleep $timeout / 3 + 1;
 	$proxy->cut;
 	$cut->query_safe("SELECT zk_unlock('long')");
-	granted($second, 'granted');
+	assert_ends($second, '00000', 'granted');
 	wait_for_queue($zk, lock_path('long'), 2);
 	$proxy->heal;
 	wait_for_queue($zk, lock_path('long'), 1);
 	release_all('long', $second);
 
 	# and refused if it says that the waiter's own is not there
-	queue_up('long', $first, $second);
+	line_up($zk, 'long', $first, $second);
 	sleep $timeout / 3 + 1;
 	$stranger->delete(lock_path('long') . '/' . (nodes('long'))[1]);
 	$first->query_safe("SELECT zk_unlock('long')");
 	assert_ends($second, '57000', 'one whose node was deleted is told');
 	assert_no_nodes($zk, lock_path('long'));
-	$cut->quit;
-	$proxy->stop;
 };
 
 # Nobody can know of an eviction until the next proof, as a holder cannot, so the
@@ -307,12 +281,12 @@ subtest 'a waiter that was evicted' => sub {
 	my ($first, $second, $third) = @pool;
 	$second->query_safe('CREATE TABLE work (i int)');
 	$second->query_safe('SET zklock.commit_guard = quorum');
-	queue_up('evicted', $first, $second, $third);
+	line_up($zk, 'evicted', $first, $second, $third);
 	$stranger->delete(lock_path('evicted') . '/' . (nodes('evicted'))[1]);
 	wait_for_watch((nodes('evicted'))[0]);
 	$first->query_safe("SELECT zk_unlock('evicted')");
 	$second->wait_result;
-	granted($third, 'the one behind it is granted');
+	assert_ends($third, '00000', 'the one behind it is granted');
 	assert_query($second, 'INSERT INTO work VALUES (1)', '40001', 'it may not commit');
 	is($berlin->safe_psql('postgres', 'SELECT count(*) FROM work'),
 		'0', 'it has not written');
@@ -326,7 +300,7 @@ subtest 'a waiter that was evicted' => sub {
 subtest 'two that wait for one' => sub {
 	my ($first, $second, $third) = @pool;
 	my ($holder, $waiter) = map { background($berlin) } 1 .. 2;
-	queue_up('two', $first, $second);
+	line_up($zk, 'two', $first, $second);
 	my ($node, $evicted) = nodes('two');
 	$third->query_safe("SET lock_timeout = '8s'");
 	$third->start_query("SELECT zk_lock('two')");
@@ -334,16 +308,15 @@ subtest 'two that wait for one' => sub {
 	wait_for_watch($evicted);
 	$stranger->delete(lock_path('two') . "/$evicted");
 	poll_until { watchers($node) == 2 } 'both to wait for the first', 10;
-	$berlin->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $second->pid . ')');
+	$second->cancel;
 	assert_ends($second, '57014', 'the one that was evicted leaves');
-	queue_up('another', $holder, $waiter);
+	line_up($zk, 'another', $holder, $waiter);
 	$holder->query_safe("SELECT zk_unlock('another')");
-	granted($waiter, 'another lock is handed over meanwhile');
+	assert_ends($waiter, '00000', 'another lock is handed over meanwhile');
 	assert_ends($third, '55P03', 'who waits for the first goes on to');
 	$third->query_safe('RESET lock_timeout');
 	release_all('two', $first);
 	release_all('another', $waiter);
-	$_->quit foreach $holder, $waiter;
 };
 
 subtest 'a commit is visible to the next holder' => sub {
@@ -392,14 +365,14 @@ subtest 'a commit is over for the next holder' => sub {
 # The lock is still held, by a reader.
 subtest 'a downgrade tells nobody' => sub {
 	my ($first, $second, $third) = @pool;
-	queue_up('down', $first, $second);
+	line_up($zk, 'down', $first, $second);
 	my ($old) = nodes('down');
 	$first->query_safe("SELECT zk_lock_shared('down'); SELECT zk_unlock('down')");
 	poll_until { (nodes('down'))[0] ne $old } 'the node of a reader', 10;
 	wait_for_watch((nodes('down'))[0]);
 	ok(!$second->is_done, 'the writer waits');
 	$first->query_safe("SELECT zk_unlock_shared('down')");
-	granted($second, 'until the reader goes');
+	assert_ends($second, '00000', 'until the reader goes');
 	release_all('down', $second);
 };
 
@@ -427,7 +400,7 @@ subtest 'none is lost' => sub {
 		PERFORM zk_lock('counter'), zk_unlock('counter'); END LOOP; END \$\$";
 	$_->start_query($sql) foreach @many;
 	$abroad->start_query($elsewhere);
-	granted($_, 'done') foreach @many, $abroad;
+	assert_ends($_, '00000', 'done') foreach @many, $abroad;
 	is($berlin->safe_psql('postgres', 'SELECT count(*) FROM turns'),
 		@many * $count, 'all turns, each with a token of its own');
 	is($berlin->safe_psql('postgres',
@@ -437,6 +410,4 @@ subtest 'none is lost' => sub {
 	assert_no_nodes($zk, lock_path('counter'));
 };
 
-$_->quit foreach @pool, $abroad;
-$stranger->close;
 done_testing();

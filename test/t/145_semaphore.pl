@@ -205,8 +205,7 @@ subtest 'granted at the first look, with others behind' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
 	my $oslo = cluster('oslo', $zk,
 		servers => $proxy->address, 'zklock.session_timeout' => '60s');
-	my $late = background($oslo);
-	$late->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')");
+	my $late = background($oslo, is_connected => 1);
 	$_->query_safe("SELECT zk_lock('late', permits => 2)") foreach @pool[ 0, 2 ];
 
 	$proxy->trap(8, 1, 'rest');    # the list: its create is answered
@@ -217,8 +216,7 @@ subtest 'granted at the first look, with others behind' => sub {
 	'the one behind to watch it', 10;
 	$pool[0]->query_safe("SELECT zk_unlock('late')");
 	wait_for_queue($zk, lock_path('late'), 3);
-	$proxy->reset_connections;
-	$proxy->heal;
+	$proxy->come_back;
 	assert_ends($late, '00000', 'granted when it is back');
 
 	$pool[2]->query_safe("SELECT zk_unlock('late')");
@@ -229,6 +227,4 @@ subtest 'granted at the first look, with others behind' => sub {
 	assert_no_nodes($zk, lock_path('late'));
 };
 
-$stranger->close;
-$_->quit foreach @pool[ 0, 2 .. $#pool ];
 done_testing();

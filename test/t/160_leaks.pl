@@ -151,7 +151,6 @@ subtest 'a deletion that is refused for a while' => sub {
 	'the deletion to be over', 10;
 	$holder->query_safe("SELECT zk_unlock('refused')");
 	assert_no_nodes($zk, $refused);
-	$stranger->close;
 };
 
 subtest '1000 transactions, and errors in them' => sub {
@@ -180,7 +179,6 @@ subtest 'the first sessions of a backend' => sub {
 	my $memory = memory_of($fresh->pid);
 	$fresh->query_safe($one) foreach 1 .. 5;
 	cmp_ok(memory_of($fresh->pid) - $memory, '<', 256, 'memory of the backend, in kB');
-	$fresh->quit;
 };
 
 done_testing();

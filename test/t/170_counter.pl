@@ -100,8 +100,4 @@ foreach my $number ('-000000005', '-2147483648', $last, $limit)
 
 $stranger->close;
 $_->quit foreach $holder, $waiter;
-ok(!$_->log_contains(qr/PANIC|TRAP|terminated by signal/),
-	$_->name . ' did not crash')
-  foreach values %node;
-
 done_testing();

@@ -15,9 +15,8 @@ my @backends;	# that there were
 # A session that keeps locks; it is connected already.
 sub keeper ($time)
 {
-	my $session = background($node{berlin});
+	my $session = background($node{berlin}, is_connected => 1);
 	push @backends, $session->pid;
-	$session->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')");
 	$session->query_safe("SET zklock.keep = '$time'");
 	return $session;
 }
@@ -25,9 +24,8 @@ sub keeper ($time)
 # Another one that does not.
 sub rival
 {
-	my $session = background($node{paris});
+	my $session = background($node{paris}, is_connected => 1);
 	push @backends, $session->pid;
-	$session->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')");
 	return $session;
 }
 
@@ -70,10 +68,15 @@ sub keep_one ($session, $name)
 	return $token;
 }
 
+# It keeps a lock: the session, the lock's name, and its token.
+sub keeper_of_one ($time)
+{
+	my @keeper = (keeper($time), new_name());
+	return (@keeper, keep_one(@keeper));
+}
+
 subtest 'the second time nobody is asked' => sub {
-	my $keeper = keeper('1min');
-	my $name = new_name();
-	my $token = keep_one($keeper, $name);
+	my ($keeper, $name, $token) = keeper_of_one('1min');
 	is(states($keeper), "$name kept", 'kept');
 	is($keeper->query_safe("SELECT zk_fencing_token('$name') IS NULL"), 't', 'not held');
 	is($keeper->query_safe("SELECT zk_is_held('$name')"), 'f', 'by its own word');
@@ -100,9 +103,7 @@ subtest 'the second time nobody is asked' => sub {
 };
 
 subtest "nor is the session's program" => sub {
-	my $keeper = keeper('1min');
-	my $name = new_name();
-	keep_one($keeper, $name);
+	my ($keeper, $name) = keeper_of_one('1min');
 	my ($program) = session_programs($keeper->pid);
 	# Requests, and how often the program has gone to sleep.
 	my $work = sub {
@@ -128,24 +129,19 @@ subtest 'whoever comes has it at once' => sub {
 		'in a long statement' => 'SELECT pg_sleep(600)');
 	foreach my $how (sort keys %busy)
 	{
-		my $keeper = keeper('10min');
-		my $name = new_name();
-		keep_one($keeper, $name);
+		my ($keeper, $name) = keeper_of_one('10min');
 		$keeper->start_query($busy{$how}) if $busy{$how};
 		ok($rival->query_safe("SELECT zk_lock('$name', '20s')"), "while its backend is $how");
 		is(states($rival), "$name held", 'held by the other');
 		$rival->query_safe("SELECT zk_unlock('$name')");
-		$node{berlin}->safe_psql('postgres',
-			'SELECT pg_cancel_backend(' . $keeper->pid . ')');
+		$keeper->cancel;
 		$keeper->wait_result if $busy{$how};
 		$keeper->query('ROLLBACK');
 		is(states($keeper), '', 'and nothing is kept any more');
 		is(cycle($keeper, $name) =~ /^\d+$/, 1, 'it can be taken again');
 	}
 
-	my $keeper = keeper('10min');
-	my $name = new_name();
-	keep_one($keeper, $name);
+	my ($keeper, $name) = keeper_of_one('10min');
 	kill STOP => $keeper->pid;
 	ok($rival->query_safe("SELECT zk_lock('$name', '20s')"), 'while its backend is stopped');
 	kill CONT => $keeper->pid;
@@ -211,9 +207,7 @@ subtest 'a try does not lie' => sub {
 
 subtest 'a keeper that does not answer' => sub {
 	my $rival = rival();
-	my $keeper = keeper('10min');
-	my $name = new_name();
-	keep_one($keeper, $name);
+	my ($keeper, $name) = keeper_of_one('10min');
 	my ($program) = session_programs($keeper->pid);
 	kill STOP => $program;
 	my $begun = time;
@@ -245,9 +239,7 @@ subtest 'what this session wants itself' => sub {
 };
 
 subtest 'until its time is over' => sub {
-	my $keeper = keeper('2s');
-	my $name = new_name();
-	my $token = keep_one($keeper, $name);
+	my ($keeper, $name, $token) = keeper_of_one('2s');
 	is(join(' ', map { cycle($keeper, $name) } 1 .. 20), join(' ', ($token) x 20), 'used');
 	poll_until { queue_nodes($zk, lock_path($name)) == 0 } 'it goes, with its backend idle', 20;
 	is(states($keeper), '', 'which this knows');
@@ -266,18 +258,14 @@ subtest 'what ends it' => sub {
 		'another setting' => "SET zklock.session_timeout = '9s'");
 	foreach my $how (sort keys %end)
 	{
-		my $keeper = keeper('10min');
-		my $name = new_name();
-		keep_one($keeper, $name);
+		my ($keeper, $name) = keeper_of_one('10min');
 		$keeper->query_safe($end{$how});
 		poll_until { queue_nodes($zk, lock_path($name)) == 0 } "$how", 10;
 		is(states($keeper), '', 'none is left');
 	}
 	foreach my $signal (qw(TERM KILL))
 	{
-		my $keeper = keeper('10min');
-		my $name = new_name();
-		keep_one($keeper, $name);
+		my ($keeper, $name) = keeper_of_one('10min');
 		kill $signal => session_programs($keeper->pid) if $signal eq 'KILL';
 		kill TERM => $keeper->pid if $signal eq 'TERM';
 		poll_until { queue_nodes($zk, lock_path($name)) == 0 }
@@ -330,9 +318,7 @@ subtest 'nobody is disturbed for it' => sub {
 };
 
 subtest 'one that was evicted' => sub {
-	my $keeper = keeper('10min');
-	my $name = new_name();
-	my $token = keep_one($keeper, $name);
+	my ($keeper, $name, $token) = keeper_of_one('10min');
 	$node{paris}->safe_psql('postgres', "SELECT zk_evict('$name', '$token')");
 	poll_until { states($keeper) eq '' } 'is not kept', 10;
 	cmp_ok(cycle($keeper, $name), '>', $token, 'and is taken anew');
@@ -368,9 +354,7 @@ subtest 'an old proof' => sub {
 
 subtest 'others see its node, as that of a holder' => sub {
 	my $rival = rival();
-	my $keeper = keeper('10min');
-	my $name = new_name();
-	my $token = keep_one($keeper, $name);
+	my ($keeper, $name, $token) = keeper_of_one('10min');
 	is(queue_state($rival, $name), 'held', 'kept');
 	my $node = lock_path($name) . '/' . (queue_nodes($zk, lock_path($name)))[0];
 	my ($data) = $stranger->get($node);
@@ -383,9 +367,7 @@ subtest 'others see its node, as that of a holder' => sub {
 
 # Taken back at once, in one transaction with the change, and after it.
 subtest 'not by another user' => sub {
-	my $keeper = keeper('10min');
-	my $name = new_name();
-	my $token = keep_one($keeper, $name);
+	my ($keeper, $name, $token) = keeper_of_one('10min');
 	my $row = "FROM zk_lock_queue('$name') WHERE state = 'held'";
 	isnt($keeper->query_safe("BEGIN; SET LOCAL application_name = 'bob'; SELECT zk_lock('$name')"),
 		$token, 'another application contends for it');
@@ -395,9 +377,7 @@ subtest 'not by another user' => sub {
 };
 
 subtest 'under another zklock.keep' => sub {
-	my $keeper = keeper('10min');
-	my $name = new_name();
-	keep_one($keeper, $name);
+	my ($keeper, $name) = keeper_of_one('10min');
 	$keeper->query_safe("SET zklock.keep = '2s'");
 	is(states($keeper), '', 'what was kept goes');
 	$keeper->query_safe("SELECT zk_lock('$name'); SET zklock.keep = '3s'; SELECT zk_unlock('$name')");
@@ -412,8 +392,7 @@ subtest 'under another zklock.keep' => sub {
 
 subtest 'not where others take it in between' => sub {
 	my $keeper = keeper('10min');
-	my $rival = background($node{paris});
-	$rival->query_safe("SET zklock.keep = '10min'");
+	my $rival = background($node{paris}, 'zklock.keep' => '10min');
 	my $name = new_name();
 	keep_one($keeper, $name);
 	cycle($rival, $name);
@@ -462,7 +441,6 @@ subtest 'fenced' => sub {
 	$keeper->query("SELECT zk_lock('$name'), 1 / (zk_fencing_token('$name') IS NULL)::int");
 	$keeper->query_safe("SELECT zk_unlock('$name')");
 	is(states($keeper), '', 'what was told in a transaction that failed was told all the same');
-	$_->quit foreach $keeper, $writer;
 };
 
 assert_no_nodes($zk, lock_path("kept$_")) foreach 1 .. $names;

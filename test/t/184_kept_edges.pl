@@ -11,12 +11,7 @@ my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => '12s', 'log_
 my $stranger = $zk->client;
 my $rival = background($node{paris});
 
-sub keeper
-{
-	my $session = background($node{berlin});
-	$session->query_safe("SET zklock.keep = '10min'");
-	return $session;
-}
+sub keeper { return background($node{berlin}, 'zklock.keep' => '10min'); }
 
 sub states
 {

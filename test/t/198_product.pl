@@ -342,8 +342,7 @@ sub judge
 	foreach my $cell (@_)
 	{
 		my ($got, $promise) = map { $cell->{$_} } qw(got promise);
-		my $text = sub {
-			my ($record) = @_;
+		my $text = sub ($record) {
 			return sprintf '%s | %s | %s, %s left',
 			  map { $record->{$_} // 'nothing' } qw(result queue nodes left);
 		};
@@ -438,47 +437,31 @@ sub call_and_look ($release, @batch)
 	return;
 }
 
-subtest 'free' => sub {
-	foreach my $batch (batches('free'))
-	{
-		call_and_look(undef, @$batch);
-		judge(@$batch);
-	}
-};
-
-subtest 'scope refused' => sub {
-	$_->query_safe("SET zklock.session_scope = 'refuse'") foreach values %caller;
-	foreach my $batch (batches('scope refused'))
-	{
-		call_and_look(undef, @$batch);
-		judge(@$batch);
-	}
-	$_->query_safe('RESET zklock.session_scope') foreach values %caller;
-};
-
-subtest 'kept' => sub {
-	foreach my $batch (batches('kept'))
-	{
-		script($holder{ $batch->[0]{keep} }[0], map {
-			(style => style_of($_->{style}), lock => "SELECT zk_lock('$_->{name}')",
-				unlock => "SELECT zk_unlock('$_->{name}')")
-		} @$batch);
-		call_and_look(undef, @$batch);
-		judge(@$batch);
-	}
-};
-
-foreach my $situation ('held', 'partly held', 'other permits', 'other style')
+# All cells of a situation that one of these makes, and the other one ends.
+sub play ($situation, $begin = undef, $end = undef)
 {
 	subtest $situation => sub {
 		foreach my $batch (batches($situation))
 		{
-			take_ahead(@$batch);
-			call_and_look(\&release_ahead, @$batch);
+			$begin->(@$batch) if $begin;
+			call_and_look($end, @$batch);
 			judge(@$batch);
 		}
 	};
+	return;
 }
+
+play('free');
+$_->query_safe("SET zklock.session_scope = 'refuse'") foreach values %caller;
+play('scope refused');
+$_->query_safe('RESET zklock.session_scope') foreach values %caller;
+play('kept', sub (@batch) {
+	script($holder{ $batch[0]{keep} }[0], map {
+		(style => style_of($_->{style}), lock => "SELECT zk_lock('$_->{name}')",
+			unlock => "SELECT zk_unlock('$_->{name}')")
+	} @batch);
+});
+play($_, \&take_ahead, \&release_ahead) foreach 'held', 'partly held', 'other permits', 'other style';
 
 # Until so many nodes stand in the queue.
 sub wait_for_nodes ($name, $count)
@@ -722,6 +705,5 @@ foreach my $situation (sort keys %blow)
 
 is($node{berlin}->safe_psql('postgres', 'SELECT count(*) FROM work'),
 	0, 'nothing was written without its lock');
-$_->quit foreach $observer, values %caller, values %waiter, map({ @$_ } values %holder, @sets);
-$client->close;
+
 done_testing();

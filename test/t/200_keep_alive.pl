@@ -4,12 +4,7 @@
 # keep its session and its lock all the same. The statements here run for twice
 # the timeout because that is the case to be tested.
 
-use strict;
-use warnings;
-
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $berlin = cluster('berlin', $zk, 'zklock.session_timeout' => '2s');
@@ -32,9 +27,8 @@ my %workload = (
 
 # The ephemeral nodes of a lock, once there are so many: ZooKeeper's "dump" may be older than
 # what a queue shows.
-sub nodes
+sub nodes ($name, $count)
 {
-	my ($name, $count) = @_;
 	my @nodes;
 	poll_until { @nodes = $zk->ephemerals(lock_path("$name/")); @nodes == $count } "$count nodes", 30;
 	return \@nodes;

@@ -4,14 +4,9 @@
 # long one the lock is lost, and then no transaction that relied on it may
 # commit.
 
-use strict;
-use warnings;
-
 use Proxy;
 use Refusals;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 
@@ -25,10 +20,9 @@ my $table = Refusals->new($zk, $proxy);
 my %node = map { $_ => cluster($_, $zk, servers => $proxy->address) } qw(berlin paris);
 
 # Sessions with their own session timeout, each in its cluster.
-sub cast
+sub cast ($timeout, %cluster)
 {
-	my ($timeout, %cluster) = @_;
-	return { map { $_ => session($node{ $cluster{$_} }, 'zklock.session_timeout' => $timeout) } keys %cluster };
+	return { map { $_ => background($node{ $cluster{$_} }, 'zklock.session_timeout' => $timeout) } keys %cluster };
 }
 
 $table->run('restart within the session timeout',
@@ -173,11 +167,6 @@ foreach my $guard (qw(lease quorum))
 		[ sleeper => "SELECT count(*) FROM slept_$guard", 0 ],
 		[ sleeper => "zk_xact_lock('slept') > 0", 't' ],
 		[ gone => 'slept' ]);
-}
-
-foreach my $name (sort keys %node)
-{
-	ok(!$node{$name}->log_contains(qr/PANIC|TRAP|terminated by signal/), "$name did not crash");
 }
 
 done_testing();

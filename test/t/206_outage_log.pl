@@ -42,8 +42,7 @@ wait_for_queue($zk, lock_path('outage'), 5);
 
 subtest 'an outage' => sub {
 	is(scalar lines('.*'), 0, 'nothing to be told yet');
-	$proxy->refuse;
-	$proxy->reset_connections;
+	$proxy->go_away;
 	wait_for_lines('lost its connection', 4);
 	my @lines = lines('lost its connection');
 	like($lines[0], qr/ to server "\Q$address\E"\n.*DETAIL:  It keeps its locks .* in time\.$/, 'what');
@@ -71,8 +70,7 @@ subtest 'a loss' => sub {
 	unlike($lines[0], qr/No contact with ZooKeeper/, 'why');
 	$other->quit;
 
-	$proxy->refuse;
-	$proxy->reset_connections;
+	$proxy->go_away;
 	# The loss may cancel the statement that looks for it.
 	wait_for_lines('is lost', 6, $holder);
 	@lines = lines('is lost');

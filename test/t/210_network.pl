@@ -20,8 +20,7 @@ my $swallow = File::Temp->newdir . '/swallow';
 {
 	no warnings qw(redefine once);
 	my ($accept, @swallowed) = (\&Proxy::_accept);
-	*Proxy::_accept = sub {
-		my ($state) = @_;
+	*Proxy::_accept = sub ($state) {
 		return $accept->($state) unless -e $swallow;
 		push @swallowed, $state->{listener}->accept;
 		open my $file, '>>', $swallow or die $!;
@@ -40,16 +39,15 @@ my $paris = cluster('paris', $zk);
 my $client = $zk->client;
 my $table = Refusals->new($zk, $proxy);
 
-sub nodes
+sub nodes ($name)
 {
-	my ($name) = @_;
 	return [ map { $_->[0] } $zk->ephemerals(lock_path($name) . '/') ];
 }
 
 # A session that is connected, of a timeout that is not over while the network is cut.
 sub connected
 {
-	return session($berlin, is_connected => 1, 'zklock.session_timeout' => '15s');
+	return background($berlin, is_connected => 1, 'zklock.session_timeout' => '15s');
 }
 
 # What is cut, and what ends it: a link that comes back, or a reset connection.
@@ -62,7 +60,7 @@ foreach my $case (
 	my $arrival = sub { my ($count) = @_; return $fault eq 'cut replies' ? [ nodes => cut => $count ] : (); };
 	my @released = ([ asker => "zk_unlock('cut')", 't' ], [ gone => 'cut' ]);
 
-	$table->run("create: $fault, $end", { asker => connected(), rival => session($paris) },
+	$table->run("create: $fault, $end", { asker => connected(), rival => background($paris) },
 		[ asker => "zk_lock('cut'), zk_unlock('cut')" ],
 		[ break => $fault ],
 		[ 'asker starts' => "zk_lock('cut')" ], [ 'asker waits' ], $arrival->(1),
@@ -70,8 +68,7 @@ foreach my $case (
 		[ 'asker ends' => qr/^\d+$/ ], [ nodes => cut => 1 ],
 		# It knows its node, and the token is that one's.
 		[ 'asker repeats' => 'SELECT token FROM zk_locks' ],
-		sub {
-			my (%session) = @_;
+		sub (%session) {
 			my ($node) = @{ nodes('cut') };
 			is($session{asker}->query_safe('SELECT node, token FROM zk_locks'),
 				join('|', $node, $client->exists($node)->{czxid}), 'the node and its token');
@@ -80,7 +77,7 @@ foreach my $case (
 		@released);
 
 	# The server makes a node known to who lists a queue before it is its session's.
-	$table->run("create and wait: $fault, $end", { asker => connected(), rival => session($paris) },
+	$table->run("create and wait: $fault, $end", { asker => connected(), rival => background($paris) },
 		[ rival => "zk_lock('cut')" ],
 		[ break => $fault ],
 		[ 'asker starts' => "zk_lock('cut')" ], [ 'asker waits' ], $arrival->(2),
@@ -158,7 +155,7 @@ $table->run('a reconnect that nobody answers', { holder => connected(), waiter =
 # does not take that for busy; and it can be cancelled.
 foreach my $fault ('refused', 'cut')
 {
-	$table->run("no server before the first connection: $fault", { asker => session($berlin) },
+	$table->run("no server before the first connection: $fault", { asker => background($berlin) },
 		[ break => $fault ],
 		[ asker => "SET zklock.connect_timeout = '1s'" ],
 		(map {
@@ -177,11 +174,10 @@ foreach my $fault ('refused', 'cut')
 
 # Who is not connected when the backend ends ends the session once that is possible, long
 # before the ensemble would.
-$table->run('quit while there is no connection', { holder => session($berlin, 'zklock.session_timeout' => '90s') },
+$table->run('quit while there is no connection', { holder => background($berlin, 'zklock.session_timeout' => '90s') },
 	[ holder => "zk_lock('away')" ],
 	[ break => 'refused' ], [ state => holder => 'suspended' ],
-	sub {
-		my (%session) = @_;
+	sub (%session) {
 		$session{holder}->quit;
 		poll_until { !-d '/proc/' . $session{holder}->pid } 'the backend to end', 30;
 	},
@@ -189,7 +185,7 @@ $table->run('quit while there is no connection', { holder => session($berlin, 'z
 
 # The end of a backend must not take long because ZooKeeper is away.
 subtest 'quit while cut off' => sub {
-	my $session = session($berlin, is_connected => 1, 'zklock.session_timeout' => '90s');
+	my $session = background($berlin, is_connected => 1, 'zklock.session_timeout' => '90s');
 	$session->query_safe("SELECT zk_lock('quit')");
 	$proxy->cut;
 	my $start = time;
@@ -209,14 +205,12 @@ subtest 'quit while cut off' => sub {
 # reading: then the client library tells nobody. No server is to be had any more, so
 # nothing else tells it either.
 subtest 'reset just ahead of a request' => sub {
-	my $session = session($berlin, is_connected => 1);
+	my $session = background($berlin, is_connected => 1);
 	$session->query_safe("SELECT zk_lock('reset')");
 	my ($program) = session_programs($session->pid);
 	kill 'STOP', $program;
-	$proxy->refuse;
-	$proxy->reset_connections;
-	$session->start_query("SELECT zk_try_lock('other', '3s')");
-	wait_for_wait($berlin, $session->pid);
+	$proxy->go_away;
+	start_to_wait($session, "SELECT zk_try_lock('other', '3s')");
 	kill 'CONT', $program;
 	$session->wait_result;
 	my $is_lost = eval {
@@ -228,8 +222,5 @@ subtest 'reset just ahead of a request' => sub {
 	$session->quit;
 	assert_no_nodes($zk, lock_path('reset'), 'its node goes');
 };
-
-ok(!$berlin->log_contains(qr/PANIC|TRAP|terminated by signal/),
-	'the cluster did not crash');
 
 done_testing();

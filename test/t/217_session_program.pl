@@ -129,8 +129,6 @@ foreach my $end (
 		$do->($holder);
 		is($next->query("SELECT zk_try_lock('program', '30s')"), 't',
 			'another program has ended its session');
-		$_->quit foreach $holder, $next;
-		$long->stop;
 	};
 }
 
@@ -259,8 +257,6 @@ subtest 'an idle backend whose session was given up blocks nobody' => sub {
 	is($waiter->sqlstate, '00000', 'the lock is to be had');
 	assert_soon { !grep { $_ == $program } session_programs($holder->pid) }
 	'its program has ended the session', 30;
-	$_->quit foreach $holder, $waiter;
-	$second->stop;
 };
 
 subtest 'signals' => sub {
@@ -387,8 +383,6 @@ subtest 'nobody spins while an ensemble refuses connections' => sub {
 	  foreach $holder, $waiter;
 	$gone->start;
 	$waiter->wait_result;
-	$_->quit foreach $holder, $waiter;
-	$gone->stop;
 };
 
 subtest 'no more processes' => sub {

@@ -19,9 +19,7 @@ sub nodes ($name)
 # A session that uses one member of the ensemble.
 sub session_at ($cluster, $member)
 {
-	my $session = background($node{$cluster});
-	$session->query_safe(
-		"SET zklock.servers = '" . $zk->connect_string($member) . "'");
+	my $session = background($node{$cluster}, 'zklock.servers' => $zk->connect_string($member));
 	return $session;
 }
 
@@ -95,8 +93,7 @@ subtest 'without a quorum' => sub {
 	poll_until { @{ nodes('quorum') } == 2 } 'it to queue', 10;
 	my $before = nodes('quorum');
 	$zk->pause($zk->followers);
-	$holder->start_query('INSERT INTO unproven VALUES (1)');
-	wait_for_wait($node{berlin}, $holder->pid);
+	start_to_wait($holder, 'INSERT INTO unproven VALUES (1)');
 	ok(!$waiter->is_done, 'the waiter waits');
 	$zk->resume;
 	$zk->wait_ready;
@@ -124,8 +121,6 @@ subtest 'a server that accepts and is silent' => sub {
 	$sessions[$_]->start_query("SELECT zk_is_held('silent$_')") foreach 0 .. $#sessions;
 	is(join(' ', map { $_->wait_result } @sessions), 't t t t t t', 'all keep their locks');
 	cmp_ok(time - $since, '<', 8, 'long before the session timeout');
-	$_->quit foreach @sessions;
-	$_->stop foreach @proxies;
 };
 
 # The two others elect a leader after ten seconds only, as with ZooKeeper's defaults: a
@@ -167,7 +162,6 @@ subtest 'the leader hangs' => sub {
 	is($lost, 0, 'no session of ours has lost its lock');
 	is(scalar(grep { $ours[$_]->query("SELECT zk_is_held('ours$_')") ne 't' } 0 .. $#ours),
 		0, 'nor does one when the leader of old is back');
-	$_->quit foreach @ours, @peers;
 };
 
 done_testing();

@@ -76,13 +76,7 @@ subtest 'a row lock is let go' => sub {
 		"BEGIN; UPDATE written SET what = 'row' WHERE what = 'row'");
 	$session->query_safe("BEGIN; SELECT zk_xact_lock('lost')");
 	$session->start_query("UPDATE written SET what = 'lost'");
-	poll_until
-	{
-		$node->safe_psql('postgres',
-			'SELECT wait_event_type FROM pg_stat_activity WHERE pid = '
-			  . $session->pid) eq 'Lock';
-	}
-	'the row lock';
+	wait_for_lock($session->node, $session->pid);
 	$zk->pause;
 	assert_ends($session, '40001', 'the wait for the row ends');
 	$zk->resume;
@@ -127,8 +121,7 @@ subtest 'idle in transaction' => sub {
 subtest 'let go of before the interrupt takes effect' => sub {
 	foreach my $round (1 .. 10)
 	{
-		my $session = background($node);
-		$session->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')");
+		my $session = background($node, is_connected => 1);
 		my ($program) = session_programs($session->pid);
 		$session->start_query("DO \$\$ BEGIN
 			BEGIN
@@ -187,8 +180,7 @@ subtest 'a later cancellation keeps its words' => sub {
 		foreach my $by (qw(pg_cancel_backend statement_timeout))
 		{
 			my ($setup, $sql) = @{ $way{$way} };
-			my $session = background($node);
-			$session->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')");
+			my $session = background($node, is_connected => 1);
 			$session->query_safe($setup);
 			$session->query_safe("SET statement_timeout = '8s'") if $by eq 'statement_timeout';
 			my ($program) = session_programs($session->pid);
@@ -215,7 +207,7 @@ subtest 'a later cancellation keeps its words' => sub {
 				my $slept = time;
 				poll_until { time > $slept + 1 } 'it to sleep on';
 				ok(!$session->is_done, "$way: it goes on");
-				$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $session->pid . ')');
+				$session->cancel;
 			}
 			assert_ends($session, '57014', "and is canceled by $by");
 			like($session->error, $by eq 'pg_cancel_backend' ? qr/due to user request/ : qr/due to statement timeout/, 'in its own words');

@@ -46,8 +46,7 @@ $session->query_safe("SELECT zk_disconnect()");
 # not much more than what was wanted, or a crowd would keep the servers from coming up
 # to date. Heartbeats and the library's pings are among it.
 my $proxy = Proxy->new('127.0.0.1:' . $zk->port);
-my $patient = background($node);
-$patient->query_safe("SET zklock.servers = '" . $proxy->address . "'");
+my $patient = background($node, 'zklock.servers' => $proxy->address);
 $patient->query_safe("SELECT zk_lock('silent')");
 my $packets = $zk->packets_received;
 $proxy->cut;
@@ -83,5 +82,4 @@ foreach ([ $nobody, qr/Server "[^"]+" cannot be reached: Connection refused\.\nH
 	}
 }
 
-$session->quit;
 done_testing();

@@ -3,14 +3,9 @@
 # skipped. So false must be the ensemble's word: where nobody has answered, a try
 # raises, whichever of its bounds comes first.
 
-use strict;
-use warnings;
-
 use Proxy;
 use Refusals;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->connect_string);
@@ -54,7 +49,7 @@ my @is_late = ('!55P03',
 my @calls = ((map { [ $_, @raises ] } @tries), (map { [ $_, @is_late ] } @waits));
 
 # All are asked at once, by a session each, that has been connected or not.
-my %cast = map { $_ => session($berlin) } 0 .. $#calls;
+my %cast = map { $_ => background($berlin) } 0 .. $#calls;
 my @rows;
 foreach my $fault ('stopped', 'paused', 'cut', 'cut replies')
 {
@@ -77,7 +72,7 @@ $table->run('nobody answers', \%cast, @rows);
 # Once the ensemble has said that somebody is ahead, false is true, unless that has
 # been known for no more than a broken connection.
 $table->run('trouble in the middle of a wait',
-	{ asker => session($berlin, is_connected => 1), rival => session($paris) },
+	{ asker => background($berlin, is_connected => 1), rival => background($paris) },
 	[ rival => "zk_lock('middle')" ],
 	[ asker => "zk_try_lock('middle', '300ms')", 'f', \qr/./ ],
 	[ asker => "zk_try_lock(ARRAY['middle', 'middle too'], '300ms')", 'f' ],
@@ -97,7 +92,7 @@ $table->run('trouble in the middle of a wait',
 # What stands in the queue of a lock that was canceled is the session's own, and goes before
 # it tries again.
 $table->run('a try behind a create that was canceled',
-	{ asker => session($berlin, is_connected => 1) },
+	{ asker => background($berlin, is_connected => 1) },
 	[ asker => "SELECT zk_lock('undone'); SELECT zk_unlock('undone')" ], [ gone => 'undone' ],
 	[ break => 'cut replies' ],
 	[ 'asker starts' => "zk_lock('undone')" ], [ queue => undone => 1 ],

@@ -3,6 +3,7 @@
 # swallows everything, holds up no end of a backend: in no state of its session, by
 # no signal. What its program still tries to tell the ensemble, it does alone.
 
+use Preload;
 use Proxy;
 use Time::HiRes qw(time);
 use ZkLockTest;
@@ -19,42 +20,14 @@ my %silence = (
 
 # The program of this cluster's sessions looks up names for as long as it likes, if
 # they are of the kind that takes long.
-my $preload = PostgreSQL::Test::Utils::tempdir() . '/slow_names.so';
-my $source = "$preload.c";
-open my $file, '>', $source or die "could not write $source: $!";
-print $file <<'C';
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <netdb.h>
-#include <string.h>
-#include <unistd.h>
-
-int
-getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
-			struct addrinfo **result)
-{
-	int			(*libc) (const char *, const char *, const struct addrinfo *,
-						 struct addrinfo **) = dlsym(RTLD_NEXT, "getaddrinfo");
-
-	while (host != NULL && strstr(host, ".silent") != NULL)
-		sleep(60);
-	return libc(host, service, hints, result);
-}
-C
-close $file;
-system('cc', '-shared', '-fPIC', '-o', $preload, $source, '-ldl') == 0
-  or plan skip_all => 'there is no compiler';
-
-my $node;
-{
-	local $ENV{LD_PRELOAD} = $preload;
-	$node = cluster('berlin', $zk,
-		servers => $proxy->address,
-		'zklock.connect_timeout' => '1min',
-		'zklock.session_timeout' => '20s',
-		'zklock.commit_guard' => 'quorum');
-	$node->safe_psql('postgres', 'CREATE TABLE work (n int)');
-}
+my $preload = Preload::slow_names() or plan skip_all => 'there is no compiler';
+my $node = cluster('berlin', $zk,
+	servers => $proxy->address,
+	environment => { LD_PRELOAD => $preload },
+	'zklock.connect_timeout' => '1min',
+	'zklock.session_timeout' => '20s',
+	'zklock.commit_guard' => 'quorum');
+$node->safe_psql('postgres', 'CREATE TABLE work (n int)');
 
 # A session in each of the states in which it has to do with the ensemble, which
 # falls silent on the way.
@@ -70,7 +43,7 @@ sub sessions_in_silence ($fall_silent)
 	$session{'in the commit guard'}->query_safe(
 		"BEGIN; SELECT zk_xact_lock('commit'); INSERT INTO work VALUES (1)");
 	$session{'looking up names'}
-	  ->query_safe("SET zklock.servers = 'zookeeper.silent:2181'");
+	  ->query_safe("SET zklock.servers = 'slow.zookeeper:2181'");
 
 	$fall_silent->();
 	$session{'asking for a lock it holds'}->start_query("SELECT zk_is_held('held')");

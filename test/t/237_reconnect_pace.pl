@@ -53,8 +53,7 @@ my ($longest) = sort { $b <=> $a } pauses(@first), pauses(@second);
 cmp_ok($longest, '<', 5, 'and no pause is a large part of the session timeout');
 
 # A session with a lock, and a server that is away: it is back in time.
-my $holder = background($node);
-$holder->query_safe("SET zklock.session_timeout = '30s'");
+my $holder = background($node, 'zklock.session_timeout' => '30s');
 $holder->query_safe("SELECT zk_lock('kept')");
 my $id = $holder->query_safe('SELECT session_id FROM zk_session');
 $zk->stop;

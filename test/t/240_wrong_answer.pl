@@ -4,14 +4,9 @@
 # error of its own, ZRUNTIMEINCONSISTENCY. What was asked may have been done: no
 # queue node may stay behind, and nothing may fail that can be asked again.
 
-use strict;
-use warnings;
-
 use Liar;
 use Refusals;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 # Operations, from ZooKeeper's protocol.
 my %operation = (delete => 2, multi => 14, create2 => 15);
@@ -26,7 +21,7 @@ sub spoil { my ($name) = @_; return sub { $liar->misnumber($operation{$name}); }
 my $spoilt = sub { ok($liar->has_come, 'an answer is spoilt'); };
 
 Refusals->new($zk)->run('answers out of order',
-	{ session => session($node, is_connected => 1) },
+	{ session => background($node, is_connected => 1) },
 	spoil('create2'),
 	[ session => "zk_lock('answer')" ],
 	$spoilt,

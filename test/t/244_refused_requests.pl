@@ -4,15 +4,10 @@
 # it says so in terms of its own; who is told that he has a lock has it; the backend lives
 # and its next statement works; and nothing is left in any queue.
 
-use strict;
-use warnings;
-
 use Liar;
 use POSIX ();
 use Refusals;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 # What a server says, as ZooKeeper's protocol numbers it.
 my %error = (
@@ -156,15 +151,14 @@ sub start_worker
 	return $report;
 }
 
-sub work
+sub work ($out)
 {
-	my ($out) = @_;
 	$liar = Liar->new('127.0.0.1:' . $zk->port);
 	$stranger = $zk->client;
 	# Whose requests are refused, and another one, whose requests are not.
 	my @root = ('zklock.root' => lock_path("worker-$number"));
-	$session = session($node, @root, 'zklock.servers' => $liar->address);
-	$other = session($node, @root, deadlock_timeout => '1ms');
+	$session = background($node, @root, 'zklock.servers' => $liar->address);
+	$other = background($node, @root, deadlock_timeout => '1ms');
 	while (sysread $left, my $index, 1)
 	{
 		$index = unpack 'C', $index;
@@ -181,9 +175,8 @@ sub work
 
 # How many requests and errors there were, until the first thing that is odd. A statement has
 # no more requests once two errors had nothing to meet.
-sub go_through
+sub go_through ($case)
 {
-	my ($case) = @_;
 	my (undef, %case) = @$case;
 	my $nrounds = 0;
 	foreach my $nth (1 .. $most_requests)
@@ -217,7 +210,7 @@ sub refuse
 	{
 		$other->query_safe('BEGIN');
 		$other->start_query($with->($case->{its_wait} || $case->{its_row}));
-		$case->{its_wait} ? poll_until { $zk->ephemerals(lock_path("worker-$number/.waits/")) } 'it to say so', 30 : wait_for_row($other);
+		$case->{its_wait} ? poll_until { $zk->ephemerals(lock_path("worker-$number/.waits/")) } 'it to say so', 30 : wait_for_lock($node, $other->pid);
 	}
 	defined $error{$what} ? $liar->refuse($nth, $error{$what}) : $liar->lose($nth);
 	$session->start_query($with->('SET lock_timeout = ' . ($case->{may_be} ? 300 : 1000) . "; $case->{sql}"));
@@ -252,9 +245,8 @@ sub refuse
 # Whatever the round has had goes, and both sessions go on. At the end a lock of its own:
 # that this deletion is confirmed nobody awaits, and if the next refusal meets it, and denies
 # that there is a node, it is over.
-sub end_round
+sub end_round ($with, $case)
 {
-	my ($with, $case) = @_;
 	$session->query_safe($with->("ROLLBACK; SELECT zk_unlock_all(); RESET zklock.commit_guard; RESET lock_timeout;
 		SELECT zk_lock('NAME/after'), zk_unlock('NAME/after')"));
 	$other->wait_result if $case->{its_wait} || $case->{its_row};
@@ -263,12 +255,3 @@ sub end_round
 	return;
 }
 
-# Until a backend waits for one of PostgreSQL's own locks.
-sub wait_for_row
-{
-	my ($waiter) = @_;
-	$node->poll_query_until('postgres',
-		"SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = " . $waiter->pid)
-	  or die 'it does not wait';
-	return;
-}

@@ -4,14 +4,9 @@
 # said once in the log, and shown meanwhile. If it stays refused for a session timeout, and
 # the session holds nothing, the session is ended, and its nodes with it.
 
-use strict;
-use warnings;
-
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Refusals;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 my $all = 31;
 my $delete = 8;
@@ -22,21 +17,19 @@ my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '60s');
 my $stranger = $zk->client;
 
 # Rows: nobody may delete the nodes of that lock; everybody may again.
-sub refuse
+sub refuse ($name)
 {
-	my ($name) = @_;
 	return sub { $stranger->set_acl(lock_path($name), [ [ $all & ~$delete, 'world', 'anyone' ] ]); };
 }
 
-sub allow
+sub allow ($name)
 {
-	my ($name) = @_;
 	return sub { $stranger->set_acl(lock_path($name), [ [ $all, 'world', 'anyone' ] ]); };
 }
 
 sub cast
 {
-	return { map { $_ => session($node) } @_ };
+	return { map { $_ => background($node) } @_ };
 }
 
 # The log from there on.
@@ -119,7 +112,7 @@ $table->run('a downgrade', cast(qw(one two)),
 # One that holds another lock goes on, and so the node stays. Without a lock it is ended,
 # and the next lock has a session of its own.
 $table->run('a session that holds nothing',
-	{ %{ cast('other') }, short => session($node, 'zklock.session_timeout' => '2s') },
+	{ %{ cast('other') }, short => background($node, 'zklock.session_timeout' => '2s') },
 	\&mark,
 	[ short => "zk_lock('stuck'), zk_lock('held')" ],
 	refuse('stuck'),

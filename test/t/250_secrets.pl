@@ -90,8 +90,6 @@ foreach my $preload ('zklock', '')
 		unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile) =~ s/^.*STATEMENT:.*\n//mgr,
 			qr/(?:WARNING|ERROR|DETAIL).*nobody-may/, 'the log does not show it either');
 	};
-	$session->quit;
-	$node->stop;
 }
 
 my $node = cluster('files', $zk);

@@ -33,8 +33,7 @@ my $letters = "Zoë 日本 \x{1f600}";
 sub write_hostile ($name)
 {
 	my $path = lock_path($name);
-	my $json = sub {
-		my ($text) = @_;
+	my $json = sub ($text) {
 		$text =~ s/(["\\])/\\$1/g;
 		$text =~ s/([\x00-\x1f])/sprintf '\\u%04x', ord $1/ge;
 		return encode_utf8(qq({"client":"zklock","user":"$text","host":"$text",)
@@ -163,6 +162,4 @@ subtest 'reasons' => sub {
 	}
 };
 
-ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal/), 'the cluster did not crash');
-$stranger->close;
 done_testing();

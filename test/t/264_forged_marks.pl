@@ -98,8 +98,7 @@ subtest 'what was granted on such a word is looked at again' => sub {
 		is($waiter->query_safe('SELECT state FROM zk_locks'), 'lost', 'the other has lost it');
 
 		# The former believer does not pass its error on.
-		my $next = background($node);
-		$next->query_safe("SET zklock.commit_guard = 'quorum'");
+		my $next = background($node, 'zklock.commit_guard' => 'quorum');
 		start_in_queue($next, "SELECT zk_lock('again')", $zk, lock_path('again'), 4);
 		$waiter->query_safe('SELECT zk_unlock_all()');
 		wait_for_queue($zk, lock_path('again'), 3);
@@ -203,16 +202,13 @@ subtest 'nodes in the name of a session' => sub {
 	$thief->create(sprintf('%s/%s%010d', $path, $names[1] =~ s/\d{10}$//r, $_), '', ephemeral => 1)
 	  foreach 0 .. 19;
 	$stranger->delete("$path/$names[1]");
-	$proxy->reset_connections;
-	$proxy->heal;
+	$proxy->come_back;
 	poll_until { $waiter->is_done || grep { /\Q$names[0]\E$/ } $zk->watched_paths('/') }
 	'it to wait for the holder', 30;
 	ok(!$waiter->is_done, 'who waits goes on to wait');
 	is($holder->query_safe("SELECT zk_is_held('name')"), 't', 'for the holder');
 	$holder->query_safe("SELECT zk_unlock('name')");
 	assert_ends($waiter, '00000', 'until its turn');
-	$_->quit foreach $holder, $waiter;
-	$proxy->stop;
 };
 
 # A create whose reply was lost is undone, whoever else has used its GUID by then.
@@ -231,14 +227,10 @@ subtest 'nodes with the GUID of one that is taken back' => sub {
 	$stranger->create(sprintf('%s/%s%010d', $path, $prefix, $_), '', ephemeral => 1)
 	  foreach 1000 .. 1029;
 	assert_ends($session, '55P03', 'the statement gives up');
-	$proxy->reset_connections;
-	$proxy->heal;
+	$proxy->come_back;
 	assert_no_nodes($zk, $path, 'all are gone');
 	is($session->query_safe("SELECT zk_is_held('other')"), 't', 'the session is the same');
 	$other->query_safe("SELECT zk_lock('back', '5s')");
-	$_->quit foreach $session, $other;
-	$proxy->stop;
 };
 
-$_->stop foreach $zk, $other_zk;
 done_testing();

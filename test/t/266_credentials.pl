@@ -84,6 +84,4 @@ subtest 'a word in an open queue is not believed' => sub {
 	assert_no_nodes($zk, $path);
 };
 
-$_->quit foreach @pool;
-$_->close foreach $stranger, $friend;
 done_testing();

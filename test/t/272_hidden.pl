@@ -31,6 +31,4 @@ foreach my $who (sort keys %mark)
 	assert_no_nodes($zk, lock_path('hidden'), "$who: nothing left");
 }
 
-$stranger->close;
-$waiter->quit;
 done_testing();

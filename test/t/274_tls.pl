@@ -2,17 +2,12 @@
 # should be get no word; and what is wrong is said. With real servers, and certificates
 # that are made here.
 
-use strict;
-use warnings;
-
 use Certificates;
+use FakeServer;
 use IO::Select;
-use IO::Socket::INET;
-use POSIX ();
+use PostgreSQL::Test::Utils;
 use Proxy;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 Certificates::need_tls();
 
@@ -39,9 +34,8 @@ my $node = cluster('berlin', $zk, servers => $zk->secure_connect_string, %tls,
 my $plain = cluster('paris', $zk);
 
 # With other settings from now on; without any as at first.
-sub reconfigure
+sub reconfigure (%setting)
 {
-	my (%setting) = @_;
 	foreach my $name ('zklock.servers', 'zklock.connect_timeout', 'zklock.ssl_crl_file',
 		'zklock.ssl_min_protocol_version', sort keys %tls)
 	{
@@ -62,9 +56,8 @@ sub reconfigure
 # The error of a lock with these settings. A server that has just started may take longer
 # than that for its first handshake; and a name may have an address of IPv6, too, where
 # nobody listens, and which is as likely to be the one that was asked last.
-sub error_with
+sub error_with (%setting)
 {
-	my (%setting) = @_;
 	reconfigure('zklock.connect_timeout' => '2s', %setting);
 	foreach my $attempt (1 .. 60)
 	{
@@ -75,9 +68,8 @@ sub error_with
 }
 
 # A server with another certificate, or other settings.
-sub server_with
+sub server_with ($certificate, %option)
 {
-	my ($certificate, %option) = @_;
 	return ZooKeeper->new(
 		tls => { ca => $good->ca, cert => $certificate }, %option)->start;
 }
@@ -85,8 +77,7 @@ sub server_with
 subtest 'locks between a cluster with TLS and one without' => sub {
 	my ($ours, $theirs) = (background($node), background($plain));
 	$ours->query_safe("SELECT zk_lock('mixed')");
-	$theirs->start_query("SELECT zk_lock('mixed')");
-	wait_for_wait($plain, $theirs->pid);
+	start_to_wait($theirs, "SELECT zk_lock('mixed')");
 	is($ours->query_safe("SELECT zk_is_held('mixed')"), 't', 'held, proved over TLS');
 	my $client = $zk->client;
 	my ($first) = queue_nodes($zk, lock_path('mixed'));
@@ -97,8 +88,7 @@ subtest 'locks between a cluster with TLS and one without' => sub {
 	$ours->query_safe("SELECT zk_unlock('mixed')");
 	$theirs->wait_result;
 	is($theirs->sqlstate, '00000', 'granted');
-	$ours->start_query("SELECT zk_lock('mixed')");
-	wait_for_wait($node, $ours->pid);
+	start_to_wait($ours, "SELECT zk_lock('mixed')");
 	$theirs->query_safe("SELECT zk_unlock('mixed')");
 	$ours->wait_result;
 	is($ours->sqlstate, '00000', 'and back');
@@ -119,9 +109,8 @@ subtest 'locks between a cluster with TLS and one without' => sub {
 
 # What zk_check() says of an item, in this session: so many rows. On a busy machine not
 # all servers have answered when its time is over.
-sub check_of
+sub check_of ($session, $item, $count)
 {
-	my ($session, $item, $count) = @_;
 	my $rows;
 	poll_until
 	{
@@ -343,7 +332,6 @@ subtest 'what servers want' => sub {
 	my $older = server_with($good->both('server'), config => { 'ssl.protocol' => 'TLSv1.2', 'ssl.enabledProtocols' => 'TLSv1.2' });
 	$error = error_with('zklock.servers' => $older->secure_connect_string, 'zklock.ssl_min_protocol_version' => 'TLSv1.3');
 	like($error, qr/TLS with server .* failed/, 'a server that has 1.2 alone');
-	$older->stop;
 };
 
 subtest 'the certificate as credentials' => sub {
@@ -374,8 +362,7 @@ subtest 'the certificate as credentials' => sub {
 	is($thief->sqlstate, '42501', 'another certificate may not take it away');
 	$thief->query("SELECT zk_lock('mine')");
 	is($thief->sqlstate, '42501', 'nor stand in the queue');
-	my $without = background($plain);
-	$without->query_safe("SET zklock.root = '/certified'");
+	my $without = background($plain, 'zklock.root' => '/certified');
 	$without->query("SELECT zk_evict('mine', $token)");
 	is($without->sqlstate, '42501', 'nor who has none');
 
@@ -404,46 +391,33 @@ subtest 'the certificate as credentials' => sub {
 	like($err, qr/ERROR:  could not join a lock's queue: ZooKeeper knows no credentials of this session\n/,
 		'a server that asks for none');
 	like($err, qr/HINT:  .*"x509", the servers must ask for a client certificate/, 'what to do');
-	$careless->stop;
-	$_->stop foreach $one, $same, $stranger;
 };
 
 # A server that takes what it is sent, and answers with some bytes or none.
-sub fake
+sub fake ($answer, $file)
 {
-	my ($answer, $file) = @_;
-	my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 50, ReuseAddr => 1)
-	  or die "could not listen: $!";
-	my $pid = fork // die "could not fork: $!";
-	return ($listener->sockport, $pid) if $pid;
-	open my $out, '>>', $file or die "could not open $file: $!";
-	$out->autoflush;
-	while (my $client = $listener->accept)
-	{
+	return FakeServer->new(sub ($client) {
 		my $all = '';
 		while (IO::Select->new($client)->can_read(0.3) && sysread $client, my $bytes, 65_536)
 		{
 			$all .= $bytes;
 			syswrite $client, $answer if $answer ne '' && length $all == length $bytes;
 		}
-		print $out unpack('H*', $all), "\n" if $all ne '';
-		$client->close;
-	}
-	POSIX::_exit(0);
+		append_to_file($file, unpack('H*', $all) . "\n") if $all ne '';
+		return 0;
+	});
 }
 
 subtest 'nothing is said to a stranger' => sub {
 	foreach my $answer ('', "\x00\x00\x00\x29" . "\x00" x 41, "imok\n", "\x15\x03\x03\x00\x02\x02\x28")
 	{
 		my $file = "$directory/heard-" . length $answer;
-		my ($port, $pid) = fake($answer, $file);
-		my $error = error_with('zklock.servers' => "localhost:$port");
+		my $fake = fake($answer, $file);
+		my $error = error_with('zklock.servers' => 'localhost:' . $fake->port);
 		like($error, qr/could not connect to ZooKeeper/, 'an error');
 		$node->safe_psql('postgres', 'SELECT count(*) FROM zk_check(false)');
 		poll_until { -s $file } 'something to be heard';
-		kill 'KILL', $pid;
-		waitpid $pid, 0;
-		my @heard = split /\n/, PostgreSQL::Test::Utils::slurp_file($file);
+		my @heard = split /\n/, slurp_file($file);
 		cmp_ok(scalar @heard, '>=', 2, 'it was asked, by the session and by zk_check()');
 		# A ClientHello, and at most an alert behind it.
 		is(scalar(grep { !/^160301[0-9a-f]{4}01[0-9a-f]*$/ } @heard), 0, 'a ClientHello and no more')
@@ -463,7 +437,7 @@ subtest 'not a byte in the clear' => sub {
 		});
 	my ($port) = $proxy->address =~ /:(\d+)$/;
 	reconfigure('zklock.servers' => "localhost:$port");
-	my $connections = sub { return scalar split /\n/, PostgreSQL::Test::Utils::slurp_file($log) };
+	my $connections = sub { return scalar split /\n/, slurp_file($log) };
 	my $session = background($node);
 	$session->query_safe("SELECT zk_lock('quiet')");
 	my $before = $connections->();
@@ -474,7 +448,7 @@ subtest 'not a byte in the clear' => sub {
 	poll_until { !$zk->ephemerals('/') } 'the session to be ended by another program';
 	assert_soon { $node->safe_psql('postgres', 'SELECT what FROM zk_check(false)') =~ /release 3\./ } 'zk_check() has asked', 60;
 	$session->quit;
-	my @beginnings = split /\n/, PostgreSQL::Test::Utils::slurp_file($log);
+	my @beginnings = split /\n/, slurp_file($log);
 	cmp_ok(scalar @beginnings, '>=', 4, 'connections');
 	is(scalar(grep { $_ ne '160301' } @beginnings), 0, 'each has begun with TLS');
 };
@@ -528,12 +502,11 @@ subtest 'new files without a restart' => sub {
 
 subtest 'new files for a session that is there' => sub {
 	my ($cert, $key) = map { "$directory/own.$_" } qw(pem key);
-	my $copy = sub {
-		my ($name) = @_;
+	my $copy = sub ($name) {
 		foreach my $file ([ $good->cert($name), $cert ], [ $good->key($name), $key ])
 		{
 			unlink $file->[1];
-			PostgreSQL::Test::Utils::append_to_file($file->[1], PostgreSQL::Test::Utils::slurp_file($file->[0]));
+			PostgreSQL::Test::Utils::append_to_file($file->[1], slurp_file($file->[0]));
 			chmod 0600, $file->[1];
 		}
 	};
@@ -545,8 +518,7 @@ subtest 'new files for a session that is there' => sub {
 		'zklock.ssl_cert_file' => $cert,
 		'zklock.ssl_key_file' => $key);
 	my $session = background($node);
-	my $acl = sub {
-		my ($lock) = @_;
+	my $acl = sub ($lock) {
 		$session->query_safe("SELECT zk_lock('$lock')");
 		my $client = $zk->client;
 		my ($first) = queue_nodes($zk, lock_path($lock));
@@ -561,34 +533,29 @@ subtest 'new files for a session that is there' => sub {
 	my $round = 0;
 	poll_until { $acl->('after' . $round++) =~ /x509 CN=other/ } 'the new one to be shown';
 	is($session->query_safe('SELECT session_id FROM zk_session'), $id, 'by the same session');
-	$session->quit;
-	$proxy->stop;
 };
 
 subtest 'a server that is back with a certificate that is no good' => sub {
 	my $file = "$directory/changed";
-	PostgreSQL::Test::Utils::append_to_file($file, PostgreSQL::Test::Utils::slurp_file($good->both('server')));
+	PostgreSQL::Test::Utils::append_to_file($file, slurp_file($good->both('server')));
 	my $server = server_with($file);
 	reconfigure('zklock.servers' => '127.0.0.1:' . $server->secure_port);
-	my $session = background($node);
-	$session->query_safe("SET zklock.session_timeout = '20s'");
+	my $session = background($node, 'zklock.session_timeout' => '20s');
 	$session->query_safe("SELECT zk_lock('changed')");
 	my $from = -s $node->logfile;
 	$server->stop;
 	unlink $file;
-	PostgreSQL::Test::Utils::append_to_file($file, PostgreSQL::Test::Utils::slurp_file($good->both('expired')));
+	PostgreSQL::Test::Utils::append_to_file($file, slurp_file($good->both('expired')));
 	$server->start;
 	my $said;
 	poll_until
 	{
 		$session->query('SELECT state FROM zk_session');
-		($said) = PostgreSQL::Test::Utils::slurp_file($node->logfile, $from) =~ /is lost, and its locks with it\n(.*)/;
+		($said) = slurp_file($node->logfile, $from) =~ /is lost, and its locks with it\n(.*)/;
 	}
 	'the loss';
 	like($said, qr/DETAIL:  No contact with ZooKeeper for .*\. The certificate of server .* is not .*CN=expired/,
 		'the log says why the session was not connected again');
-	$session->quit;
-	$server->stop;
 };
 
 done_testing();

@@ -4,10 +4,11 @@
 # why, and leaves nothing.
 
 use Certificates;
+use FakeServer;
 use IO::Select;
 use IO::Socket::INET;
-use POSIX ();
 use PostgreSQL::Test::Utils;
+use Preload;
 use Time::HiRes qw(time);
 use ZkLockTest;
 
@@ -27,44 +28,11 @@ my $node = cluster('berlin', $zk, servers => $zk->secure_connect_string, %tls,
 # From where in what the server says it goes wrong: each byte of the first record's head, and
 # then here and there up to what it says when all is encrypted.
 my @places = (0 .. 7, map { int(7 + 1.25**$_) } 9 .. 31);
-my %relay;    # process by what it does
-my $main = $$;
 
-# Between clients and the server: what the server says is passed on up to a place, and then
-# comes the fault. A port for each place; returns them.
-sub relays
+# Between a client and the server: what the server says is passed on up to a place, and then
+# comes the fault.
+sub serve ($client, $fault, $left)
 {
-	my ($fault) = @_;
-	my %place;
-	my $all = IO::Select->new;
-	foreach my $place (@places)
-	{
-		my $listener =
-		  IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 50, ReuseAddr => 1)
-		  or die "could not listen: $!";
-		$all->add($listener);
-		$place{$listener} = $place;
-	}
-	my @ports = map { $_->sockport } sort { $place{$a} <=> $place{$b} } $all->handles;
-	$relay{$fault} = fork // die "could not fork: $!";
-	return @ports if $relay{$fault};
-	$SIG{CHLD} = 'IGNORE';
-	while (my @ready = $all->can_read)
-	{
-		foreach my $listener (@ready)
-		{
-			my $client = $listener->accept or next;
-			next if fork;
-			serve($client, $fault, $place{$listener});
-			POSIX::_exit(0);
-		}
-	}
-	POSIX::_exit(0);
-}
-
-sub serve
-{
-	my ($client, $fault, $left) = @_;
 	my $server = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $zk->secure_port) or return;
 	my $both = IO::Select->new($client, $server);
 	while (my @ready = $both->can_read)
@@ -92,9 +60,8 @@ sub serve
 }
 
 # With other servers from now on.
-sub use_servers
+sub use_servers ($servers, $timeout)
 {
-	my ($servers, $timeout) = @_;
 	$node->safe_psql('postgres', $_)
 	  foreach "ALTER SYSTEM SET zklock.servers = '$servers'",
 	  "ALTER SYSTEM SET zklock.connect_timeout = '$timeout'";
@@ -112,8 +79,11 @@ sub use_servers
 foreach my $fault (qw(closed silent changed))
 {
 	subtest "at each place: $fault" => sub {
-		my @ports = relays($fault);
-		my @servers = map { "localhost:$_" } @ports;
+		my @relays = map {
+			my $place = $_;
+			FakeServer->new(sub ($client) { return serve($client, $fault, $place); }, forks => 1)
+		} @places;
+		my @servers = map { 'localhost:' . $_->port } @relays;
 
 		use_servers(join(',', @servers), '5s');
 		my $session = background($node);
@@ -142,9 +112,6 @@ foreach my $fault (qw(closed silent changed))
 		$session->quit;
 		assert_no_programs('no program is left', $session);
 		poll_until { !$zk->ephemerals('/') } 'nodes to go';
-		kill 'KILL', $relay{$fault};
-		waitpid $relay{$fault}, 0;
-		delete $relay{$fault};
 	};
 }
 
@@ -152,44 +119,33 @@ foreach my $fault (qw(closed silent changed))
 # never whole, byte by byte, and nobody who takes a new connection.
 subtest 'a record that does not end' => sub {
 	my $flag = "$directory/trickle";
-	my $listener = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 50, ReuseAddr => 1)
-	  or die "could not listen: $!";
-	use_servers('localhost:' . $listener->sockport, '1min');
-	$relay{trickle} = fork // die "could not fork: $!";
-	if (!$relay{trickle})
-	{
-		$SIG{CHLD} = 'IGNORE';
-		while (my $client = $listener->accept)
+	my $trickle = FakeServer->new(sub ($client) {
+		return 0 if -e $flag;
+		my $server = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $zk->secure_port);
+		my $both = IO::Select->new($client, $server);
+		my $next = "\x17\x03\x03\x40\x00";
+		while ($next)
 		{
-			next if -e $flag || fork;
-			my $server = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $zk->secure_port);
-			my $both = IO::Select->new($client, $server);
-			my $next = "\x17\x03\x03\x40\x00";
-			while ($next)
+			if (-e $flag)
 			{
-				if (-e $flag)
-				{
-					syswrite $client, $next;
-					$next = 'x';
-				}
-				foreach my $from ($both->can_read(0.2))
-				{
-					sysread $from, my $bytes, 65_536 or POSIX::_exit(0);
-					syswrite $from == $client ? $server : $client, $bytes if !-e $flag;
-				}
+				syswrite $client, $next;
+				$next = 'x';
+			}
+			foreach my $from ($both->can_read(0.2))
+			{
+				sysread $from, my $bytes, 65_536 or return 0;
+				syswrite $from == $client ? $server : $client, $bytes if !-e $flag;
 			}
 		}
-		POSIX::_exit(0);
-	}
-	my $session = background($node);
-	$session->query_safe("SET zklock.session_timeout = '18s'");
+	}, forks => 1);
+	use_servers('localhost:' . $trickle->port, '1min');
+	my $session = background($node, 'zklock.session_timeout' => '18s');
 	$session->query_safe("SELECT zk_lock('trickle')");
 	my $began = time;
 	append_to_file($flag, '');
 	poll_until { $session->query('SELECT state FROM zk_session') eq 'lost' } 'the loss';
 	cmp_ok(time - $began, '<', 23, 'the loss is not put off');
 	$session->quit;
-	kill 'KILL', delete $relay{trickle};
 	use_servers($zk->secure_connect_string, '30s');
 };
 
@@ -210,11 +166,8 @@ subtest 'a file that cannot be read at a reload' => sub {
 };
 
 subtest 'a library that does not call our connect()' => sub {
-	my ($source, $preload) = map { "$directory/interest.$_" } qw(c so);
-	open my $file, '>', $source or die "could not write $source: $!";
 	# It connects by itself, as one would that is linked otherwise.
-	print $file <<'C';
-#define _GNU_SOURCE
+	my $preload = Preload::library(<<'C') or plan skip_all => 'there is no compiler';
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -232,40 +185,23 @@ zookeeper_interest(void *zh, int *fd, int *interest, void *timeout)
 	return syscall(SYS_connect, *fd, &address, sizeof(address)) == 0 ? 0 : -4;
 }
 C
-	close $file;
-	plan skip_all => 'there is no compiler'
-	  if system('cc', '-shared', '-fPIC', '-o', $preload, $source) != 0;
 
 	# Behind what is there already. Nobody else knows this server.
 	my $server = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 5)
 	  or die "could not listen: $!";
-	my $other = do {
-		local $ENV{LD_PRELOAD} = join ' ', grep { $_ } $ENV{LD_PRELOAD}, $preload;
-		cluster('paris', $zk, servers => 'localhost:' . $server->sockport, %tls);
-	};
+	my $other = cluster('paris', $zk, servers => 'localhost:' . $server->sockport, %tls,
+		environment => { LD_PRELOAD => join ' ', grep { $_ } $ENV{LD_PRELOAD}, $preload });
 	my ($status, $out, $err) = $other->psql('postgres', "SELECT zk_lock('open')");
 	like($err, qr/could not set up TLS for ZooKeeper/, 'refused');
 	like($err, qr/DETAIL:  .* does not call the connect\(\) of zklock's program/, 'why');
 	like($other->safe_psql('postgres', 'SELECT what FROM zk_check(false)'),
 		qr/does not call the connect\(\) of zklock's program/, 'zk_check() says it, too');
 	ok(!IO::Select->new($server)->can_read(0), 'nobody has connected to the server');
-	$other->stop;
 };
 
 subtest 'a library that is bound at once' => sub {
-	my $bound = do {
-		local $ENV{LD_BIND_NOW} = 1;
-		cluster('rome', $zk, servers => $zk->secure_connect_string, %tls);
-	};
+	my $bound = cluster('rome', $zk, servers => $zk->secure_connect_string, %tls, environment => { LD_BIND_NOW => 1 });
 	is($bound->safe_psql('postgres', "SELECT zk_lock('bound') > 0"), 't', 'is served');
-	$bound->stop;
 };
 
 done_testing();
-
-END
-{
-	my $status = $?;
-	kill 'KILL', values %relay if $$ == $main;
-	$? = $status;
-}

@@ -30,9 +30,8 @@ sub plain_clients
 }
 
 # A cluster's files and settings.
-sub use_tls
+sub use_tls ($node)
 {
-	my ($node) = @_;
 	my %setting = ('zklock.servers' => $zk->secure_connect_string, $authority->settings('client'));
 	$node->safe_psql('postgres', "LOAD 'zklock';\nALTER SYSTEM SET $_ = '$setting{$_}'")
 	  foreach sort keys %setting;

@@ -33,13 +33,7 @@ subtest 'a paused holder writes too late' => sub {
 	# The old one is behind the new one, which has not committed yet.
 	$old_write->query_safe('BEGIN');
 	$old_write->start_query("SELECT zk_fence('account', $old_token)");
-	poll_until
-	{
-		$guarded->safe_psql('postgres',
-			'SELECT wait_event_type FROM pg_stat_activity WHERE pid = '
-			  . $old_write->pid) eq 'Lock';
-	}
-	'the older holder to wait';
+	wait_for_lock($old_write->node, $old_write->pid);
 	$new_write->query_safe('COMMIT');
 	assert_ends($old_write, '40001', 'the older holder is refused');
 	like($old_write->error, qr/a newer holder of lock "account" has been here/,
@@ -56,13 +50,7 @@ subtest 'an old holder that was first is waited for' => sub {
 	my ($first, $second) = map { background($guarded) } 1 .. 2;
 	$first->query_safe("BEGIN; SELECT zk_fence('order', 5)");
 	$second->start_query("SELECT zk_fence('order', 9)");
-	poll_until
-	{
-		$guarded->safe_psql('postgres',
-			'SELECT wait_event_type FROM pg_stat_activity WHERE pid = '
-			  . $second->pid) eq 'Lock';
-	}
-	'the newer holder to wait';
+	wait_for_lock($second->node, $second->pid);
 	$first->query_safe('COMMIT');
 	assert_ends($second, '00000', 'then the newer one passes');
 	assert_query($first, "SELECT zk_fence('order', 5)", '40001', 'and the old one does not pass again');

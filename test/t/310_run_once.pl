@@ -21,14 +21,6 @@ sub record ($job, $slot)
 	return lock_path(".once/$job.once/$slot.once");
 }
 
-# A session that has its connection to ZooKeeper.
-sub connected ($cluster)
-{
-	my $session = background($node{$cluster});
-	$session->query_safe("SELECT zk_try_lock('connect/$cluster'), zk_unlock_all()");
-	return $session;
-}
-
 sub run_once ($session, $slot)
 {
 	return $session->query("SELECT zk_run_once('job', '$slot')");
@@ -37,13 +29,6 @@ sub run_once ($session, $slot)
 sub wait_for_record ($slot)
 {
 	poll_until { $stranger->exists(record('job', $slot)) } "the record of $slot", 20;
-	return;
-}
-
-sub break_connections
-{
-	$proxy->reset_connections;
-	$proxy->heal;
 	return;
 }
 
@@ -72,31 +57,30 @@ subtest 'many sessions race for the same slots' => sub {
 };
 
 subtest 'the reply is lost' => sub {
-	my $session = connected('berlin');
-	my $rival = connected('paris');
+	my $session = background($node{berlin}, is_connected => 1);
+	my $rival = background($node{paris}, is_connected => 1);
 	$proxy->cut('replies');
 	$session->start_query("SELECT zk_run_once('job', 'reply')");
 	wait_for_record('reply');
 	is(run_once($rival, 'reply'), 'f', 'the record is there: false for others');
 	ok(!$session->is_done, 'its maker does not know it yet');
-	break_connections();
+	$proxy->come_back;
 	is($session->wait_result, 't', 'and recognises it as its own');
 	is($session->sqlstate, '00000', 'without an error');
 	is(run_once($session, 'reply'), 'f', 'but once');
 };
 
 subtest 'the request is lost' => sub {
-	my $session = connected('berlin');
-	my $rival = connected('paris');
+	my $session = background($node{berlin}, is_connected => 1);
+	my $rival = background($node{paris}, is_connected => 1);
 	# One asks while somebody else is faster, one while nobody is.
 	foreach my $wins ('t', 'f')
 	{
 		$proxy->cut('requests');
-		$session->start_query("SELECT zk_run_once('job', 'request $wins')");
-		wait_for_wait($node{berlin}, $session->pid);
+		start_to_wait($session, "SELECT zk_run_once('job', 'request $wins')");
 		is(run_once($rival, "request $wins"), 't', 'somebody else is faster')
 		  if $wins eq 'f';
-		break_connections();
+		$proxy->come_back;
 		is($session->wait_result, $wins, "the first one's answer");
 		is(run_once($rival, "request $wins"), 'f', 'nobody else from then on');
 	}
@@ -104,7 +88,7 @@ subtest 'the request is lost' => sub {
 
 subtest 'the session is lost' => sub {
 	my $session = background($node{berlin});
-	my $rival = connected('paris');
+	my $rival = background($node{paris}, is_connected => 1);
 	$session->query_safe("SET zklock.session_timeout = '2s'");
 	run_once($session, 'before');
 	my $id = $session->query_safe('SELECT session_id FROM zk_session');
@@ -113,14 +97,14 @@ subtest 'the session is lost' => sub {
 	wait_for_record('lost');
 	poll_until { $zk->four_letter_word('dump') !~ /\Q$id\E\b/ } 'the session to end', 20;
 	is(run_once($rival, 'lost'), 'f', 'false for others');
-	break_connections();
+	$proxy->come_back;
 	is($session->wait_result, 't', 'found again in the next session');
 	isnt($session->query_safe('SELECT session_id FROM zk_session'), $id, 'which is a new one');
 };
 
 subtest 'canceled, terminated, timed out' => sub {
-	my $session = connected('berlin');
-	my $rival = connected('paris');
+	my $session = background($node{berlin}, is_connected => 1);
+	my $rival = background($node{paris}, is_connected => 1);
 	my %ending = (
 		cancel => '57014',
 		statement_timeout => '57014',
@@ -131,12 +115,12 @@ subtest 'canceled, terminated, timed out' => sub {
 		$proxy->cut('replies');
 		$session->start_query("SELECT zk_run_once('job', '$ending')");
 		wait_for_record($ending);
-		$node{berlin}->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $session->pid . ')')
+		$session->cancel
 		  if $ending eq 'cancel';
 		$session->wait_result;
 		is($session->sqlstate, $ending{$ending}, "$ending: its error");
 		$session->query_safe("RESET $ending") if $ending =~ /timeout/;
-		break_connections();
+		$proxy->come_back;
 		is(run_once($rival, $ending), 'f', 'false for others');
 		is(run_once($session, $ending), 't', 'true for it when it asks again');
 		is(run_once($session, $ending), 'f', 'and once');
@@ -147,7 +131,7 @@ subtest 'canceled, terminated, timed out' => sub {
 	wait_for_record('gone');
 	kill 'TERM', $session->pid;
 	$session->wait_result;
-	break_connections();
+	$proxy->come_back;
 	is(run_once($rival, 'gone'), 'f', 'a backend that ends there leaves the slot taken');
 	is($rival->query_safe("SELECT pid FROM zk_runs('job') WHERE slot = 'gone'"),
 		$session->pid, 'its record says by whom');
@@ -156,25 +140,23 @@ subtest 'canceled, terminated, timed out' => sub {
 };
 
 subtest 'the connection is lost in zk_forget_run' => sub {
-	my $session = connected('berlin');
-	my $rival = connected('paris');
+	my $session = background($node{berlin}, is_connected => 1);
+	my $rival = background($node{paris}, is_connected => 1);
 	is(run_once($rival, 'forget'), 't', 'there is a record');
 	$proxy->cut('requests');
-	$session->start_query("SELECT zk_forget_run('job', 'forget')");
-	wait_for_wait($node{berlin}, $session->pid);
-	break_connections();
+	start_to_wait($session, "SELECT zk_forget_run('job', 'forget')");
+	$proxy->come_back;
 	is($session->wait_result, 't', 'deleted after reconnecting');
 	is(run_once($rival, 'forget'), 't', 'free again');
 	is($session->query_safe("SELECT zk_forget_run('job', 'unknown')"), 'f', 'no record');
 };
 
 subtest 'the ensemble restarts' => sub {
-	my $session = connected('berlin');
-	my $rival = connected('paris');
+	my $session = background($node{berlin}, is_connected => 1);
+	my $rival = background($node{paris}, is_connected => 1);
 	is(run_once($session, 'kept'), 't', 'claimed');
 	$zk->stop;
-	$proxy->refuse;
-	$proxy->reset_connections;
+	$proxy->go_away;
 	$session->start_query("SELECT zk_run_once('job', 'restart')");
 	$rival->start_query("SELECT zk_run_once('job', 'kept')");
 	wait_for_wait($node{berlin}, $session->pid);
@@ -186,8 +168,7 @@ subtest 'the ensemble restarts' => sub {
 };
 
 subtest 'ZooKeeper cannot be reached' => sub {
-	my $session = background($node{berlin});
-	$session->query_safe("SET zklock.connect_timeout = '500ms'");
+	my $session = background($node{berlin}, 'zklock.connect_timeout' => '500ms');
 	$proxy->refuse;
 	run_once($session, 'away');
 	is($session->sqlstate, '08001', 'an error, not false');
@@ -197,7 +178,7 @@ subtest 'ZooKeeper cannot be reached' => sub {
 
 # A record is deleted when its own time is over, whatever others ask for theirs.
 subtest 'retention' => sub {
-	my $session = connected('paris');
+	my $session = background($node{paris}, is_connected => 1);
 	my $other = $zk->client;
 	my %strange = (
 		note => 'no record',
@@ -236,7 +217,6 @@ subtest 'retention' => sub {
 	is($session->query_safe("SELECT zk_forget_run('kept', 'other')"), 't', 'also one of another client');
 	$other->delete(lock_path(".once/kept.once/$_"))
 	  foreach 'parent.once/child', 'parent.once', grep { $_ ne 'other.once' } keys %strange;
-	$other->close;
 };
 
 # A delete names a path, and the slot may have been claimed anew meanwhile. Each of
@@ -247,7 +227,7 @@ subtest 'two delete the same record' => sub {
 	my @late = ([ "zk_run_once('racy', 'new %d', '0')", 1 ], [ "zk_forget_run('racy', 'old %d')", 3 ]);
 	my @other = ("zk_run_once('racy', 'newer %d', '0')", "zk_forget_run('racy', 'old %d')");
 	my $watcher = $zk->client;
-	my ($late, $other, $claimer) = map { connected($_) } qw(berlin paris paris);
+	my ($late, $other, $claimer) = map { background($node{$_}, is_connected => 1) } qw(berlin paris paris);
 	my $number = 0;
 	foreach my $first (@late)
 	{
@@ -275,13 +255,12 @@ subtest 'two delete the same record' => sub {
 	}
 	$claimer->query_safe("SELECT zk_forget_run('racy', slot) FROM zk_runs('racy')");
 	assert_no_nodes($zk, lock_path('.once/racy.once'), 'nothing left');
-	$watcher->close;
 };
 
 # The version of the guard is a counter of 32 bits, and one of its values means any
 # version to the server.
 subtest 'the version of the guard' => sub {
-	my $session = connected('paris');
+	my $session = background($node{paris}, is_connected => 1);
 	my $watcher = $zk->client;
 	my $version = sub { return $watcher->exists(lock_path('.once'))->{version}; };
 	my $before = $version->();
@@ -290,7 +269,6 @@ subtest 'the version of the guard' => sub {
 	is($version->(), $before + 1, 'which the version counts');
 	is($session->query_safe("SELECT zk_forget_run('counted', 'a')"), 'f', 'there is none');
 	is($version->(), $before + 1, 'which does not');
-	$watcher->close;
 };
 
 # Ages are differences of the clocks of two servers, of two leaders for example. The
@@ -307,8 +285,7 @@ subtest 'clocks that differ' => sub {
 		# Of two with the same data that one leads which has the higher number.
 		my $three = ZooKeeper->new(servers => 3, clocks => { 3 => $clock })->start(@$first);
 		my ($made, $old) = map {
-			my $session = background($node{paris});
-			$session->query_safe("SET zklock.servers = '" . $three->connect_string . "'");
+			my $session = background($node{paris}, 'zklock.servers' => $three->connect_string);
 			$session;
 		} 1 .. 2;
 		is($three->leader, $first->[1], "$what: the leader");
@@ -322,29 +299,15 @@ subtest 'clocks that differ' => sub {
 		$made->query_safe("SELECT zk_run_once('late', i::text, '1 hour') FROM generate_series(1, 10) AS i");
 		is($old->query_safe("SELECT zk_run_once('late', 'slot', '$retain')"), 'f', 'the record is still there');
 		is($old->query_safe("SELECT zk_run_once('late', 'old')"), 't', 'the other one has gone');
-		$_->quit foreach $made, $old;
-		$three->stop;
 	}
 
-	my $ahead = do {
-		local $ENV{LD_PRELOAD} = (glob '/usr/lib/*/faketime/libfaketime.so.1')[0];
-		local @ENV{qw(FAKETIME FAKETIME_DONT_FAKE_MONOTONIC)} = ('+1d', 1);
-		cluster('ahead', $zk);
-	};
+	my $ahead = cluster('ahead', $zk, environment => ZooKeeper::clock('+1d'));
 	my $session = background($ahead);
 	is($session->query_safe("SELECT zk_run_once('day', 'own', '1 hour')"), 't', 'a database that is a day ahead');
 	is($node{paris}->safe_psql('postgres', "SELECT zk_run_once('day', 'other', '1 hour')"), 't', 'and another one');
 	$session->query_safe("SELECT zk_run_once('day', i::text, '1 hour') FROM generate_series(1, 10) AS i");
 	is($session->query_safe("SELECT bool_or(zk_run_once('day', slot)) FROM unnest(ARRAY['own', 'other']) AS slot"),
 		'f', 'deletes neither');
-	$session->quit;
-	$ahead->stop;
 };
-
-foreach my $name (sort keys %node)
-{
-	ok(!$node{$name}->log_contains(qr/PANIC|TRAP|terminated by signal/),
-		"$name did not crash");
-}
 
 done_testing();

@@ -61,8 +61,7 @@ sub no_words
 subtest 'a holder' => sub {
 	foreach my $user (undef, 'clerk')
 	{
-		told_in_time sub {
-			my ($is_last) = @_;
+		told_in_time sub ($is_last) {
 			my $holder = background($node{berlin}, $user ? (user => $user) : ());
 			my %offset = map { $_ => -s $node{$_}->logfile } keys %node;
 			$holder->query_safe("SELECT zk_lock('evicted')");
@@ -92,8 +91,7 @@ subtest 'a holder' => sub {
 subtest 'a waiter' => sub {
 	foreach my $user (undef, 'clerk')
 	{
-		told_in_time sub {
-			my ($is_last) = @_;
+		told_in_time sub ($is_last) {
 			my $holder = background($node{paris});
 			$holder->query_safe("SELECT zk_lock('evicted')");
 			my $waiter = background($node{berlin}, $user ? (user => $user) : ());
@@ -175,15 +173,12 @@ subtest 'a release of which the reply is lost' => sub {
 	$proxy->cut('replies');
 	$holder->start_query("SELECT zk_unlock('lost')");
 	assert_no_nodes($zk, lock_path('lost'), 'deleted');
-	$proxy->reset_connections;
-	$proxy->heal;
+	$proxy->come_back;
 	is($holder->wait_result, 't', 'released');
 	poll_until { $holder->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'it to be confirmed', 20;
 	$holder->query_safe('SELECT');
 	is($holder->error, '', 'nobody is warned');
 	unlike(slurp_file($node{berlin}->logfile, $offset), qr/was evicted/, 'no eviction is logged');
-	$holder->quit;
-	$proxy->stop;
 };
 
 # With the ensemble away nobody waits for long, and not for each one.
@@ -263,7 +258,6 @@ subtest 'an eviction does not need it' => sub {
 		assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'the commit is refused all the same');
 	}
 	$client->delete_recursive($words);
-	$client->close;
 };
 
 is($node{berlin}->safe_psql('postgres', 'SELECT count(*) FROM work'), 0, 'nothing was written');

@@ -210,10 +210,8 @@ SKIP:
 				'which is said');
 			is($stranger->get(lock_path("deaf/$theirs")), $before, 'its node is untouched');
 			$peer->ask('unlock');
-			$peer->quit;
 		};
 	}
-	$curator->quit;
 }
 
 # ---------------------------------------------------------------------------
@@ -316,8 +314,7 @@ subtest 'a connection that breaks' => sub {
 	my $session = background($node{berlin});
 	$session->query_safe("SET zklock.servers = '" . $proxy->address . "';
 		SET zklock.session_timeout = '10 s'; SELECT zk_lock('broken')");
-	$proxy->refuse;
-	$proxy->reset_connections;
+	$proxy->go_away;
 	poll_until { $session->query_safe('SELECT state FROM zk_session') ne 'connected' }
 	'it to break', 10;
 	request('broken', 'meanwhile');
@@ -327,8 +324,6 @@ subtest 'a connection that breaks' => sub {
 	like($session->error, qr/meanwhile/, 'then somebody has');
 	is($session->query_safe("SELECT zk_unlock('broken')"), 't', 'the lock was kept');
 	assert_no_requests('broken');
-	$session->quit;
-	$proxy->stop;
 };
 
 subtest 'a server that does not answer holds nobody up' => sub {
@@ -357,7 +352,6 @@ subtest 'without digest authentication' => sub {
 	my ($mine) = queue_nodes($plain, lock_path('plain'));
 	my $client = $plain->client;
 	like($client->get(lock_path("plain/$mine")), qr/zklock/, 'the queue node is untouched');
-	$client->close;
 };
 
 subtest 'with credentials' => sub {

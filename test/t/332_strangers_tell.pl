@@ -37,8 +37,7 @@ foreach my $role (sort keys %knows)
 	my $offset;
 
 	# As all that follows does it: what is shown is what is told.
-	my $told = sub {
-		my ($what, $is_told) = @_;
+	my $told = sub ($what, $is_told) {
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		is($session->error =~ $identity ? 1 : 0, $is_told, "$role: $what")
 		  or diag $session->error;
@@ -89,6 +88,4 @@ foreach my $role (sort keys %knows)
 	assert_no_nodes($zk, lock_path('bare'));
 }
 
-$stranger->close;
-$other->quit;
 done_testing();

@@ -43,7 +43,6 @@ SKIP:
 		is($curator->ask('try'), 'locked', 'Curator gets the lock that nobody holds');
 		$curator->ask('unlock');
 	}
-	$curator->quit;
 }
 
 subtest 'those who ask take outdated ones away' => sub {
@@ -108,5 +107,4 @@ subtest 'so many and no more' => sub {
 	} 'until some are found that nobody hears', 60;
 };
 
-$asking->quit;
 done_testing();

@@ -81,20 +81,16 @@ subtest 'many' => sub {
 
 subtest 'the connection is lost' => sub {
 	$proxy->cut('replies');
-	$session->start_query("SELECT count(*) FROM zk_all_locks('many')");
-	wait_for_wait($node, $session->pid);
-	$proxy->reset_connections;
-	$proxy->heal;
+	start_to_wait($session, "SELECT count(*) FROM zk_all_locks('many')");
+	$proxy->come_back;
 	is($session->wait_result, 440, 'all of them all the same');
 	$session->query_safe("SELECT zk_disconnect()");
 	$session->query_safe("SET zklock.session_timeout = '2s'; SELECT zk_all_locks('name')");
 	my $id = $session->query_safe('SELECT session_id FROM zk_session');
 	$proxy->cut;
-	$session->start_query("SELECT count(*) FROM zk_all_locks('many')");
-	wait_for_wait($node, $session->pid);
+	start_to_wait($session, "SELECT count(*) FROM zk_all_locks('many')");
 	poll_until { $zk->four_letter_word('dump') !~ /\Q$id\E\b/ } 'the session to end', 20;
-	$proxy->reset_connections;
-	$proxy->heal;
+	$proxy->come_back;
 	is($session->wait_result, 440, 'in the next session too');
 };
 
@@ -103,8 +99,7 @@ subtest 'bounds' => sub {
 	assert_query($session, "SET lock_timeout = '300ms'; SELECT zk_all_locks('many')", '55P03', 'lock_timeout');
 	$session->query("RESET lock_timeout; SET statement_timeout = '300ms'; SELECT zk_all_locks('many')");
 	is($session->sqlstate, '57014', 'statement_timeout');
-	$proxy->reset_connections;
-	$proxy->heal;
+	$proxy->come_back;
 	is($session->query_safe("RESET statement_timeout; SELECT count(*) FROM zk_all_locks('many')"),
 		440, 'and on it goes');
 };
@@ -117,7 +112,6 @@ subtest 'what ZooKeeper does not show' => sub {
 	make('secret/open', curator(1));
 	is(census('secret'), 'secret/open|1|0', 'is left out');
 	like($session->error, qr/WARNING:  could not list the contenders of 1 znode\n/, 'with a warning');
-	$owner->close;
 };
 
 subtest 'the root of ZooKeeper' => sub {
@@ -130,6 +124,4 @@ subtest 'the root of ZooKeeper' => sub {
 		0, 'no root, no locks');
 };
 
-$session->quit;
-$foreign->close;
 done_testing();

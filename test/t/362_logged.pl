@@ -83,7 +83,7 @@ sub logged_of_cancelled ($type, $nth, $sql, $act)
 	$proxy->trap($type, $nth, 'replies');
 	$anna->start_query($sql);
 	poll_until { $proxy->is_sprung } 'it to be sent';
-	$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $anna->pid . ')');
+	$anna->cancel;
 	assert_ends($anna, '57014', "cancelled: $act");
 	$proxy->heal;
 	my @lines = substr(slurp_file($node->logfile), $from) =~ /^.*?LOG:  ($who $act)/mg;
@@ -142,5 +142,4 @@ $anna->query_safe("RESET SESSION AUTHORIZATION; SET zklock.log_locks = 'none'; S
 not_logged("SELECT zk_run_once('job', 'none'), zk_forget_run('job', 'none')");
 assert_query($anna, "SET zklock.log_locks = 'none'", '42501', 'which is not for everybody to say');
 
-$anna->quit;
 done_testing();

@@ -4,15 +4,10 @@
 # t/110.
 # Who works elsewhere is for members of pg_monitor.
 
-use strict;
-use warnings;
-
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Proxy;
 use Refusals;
-use Test::More;
 use ZkLockTest;
-use ZooKeeper;
 
 # ZooKeeper's number of the request for a node's data.
 use constant GET => 4;
@@ -24,7 +19,7 @@ my $node = cluster('berlin', $zk, servers => $proxy->address);
 $node->safe_psql('postgres', 'CREATE ROLE clerk LOGIN');
 
 # Also when the ensemble falls silent for some seconds.
-my $holder = session($node, 'zklock.session_timeout' => '60s');
+my $holder = background($node, 'zklock.session_timeout' => '60s');
 $holder->query_safe("SELECT zk_lock('words')");
 my $held = 'Held by process ' . $holder->pid
   . ' of user "\w+" in database "postgres" of cluster "berlin" on host "[^"]+"\.';
@@ -34,15 +29,14 @@ my $context = qr/^CONTEXT:  while waiting for ZooKeeper lock "words"$/m;
 
 sub connected
 {
-	return session($node, is_connected => 1, @_);
+	return background($node, is_connected => 1, @_);
 }
 
 # Until the log says that from there on.
 my $offset;
 sub mark { $offset = -s $node->logfile; return; }
-sub logs
+sub logs ($pattern)
 {
-	my ($pattern) = @_;
 	poll_until { slurp_file($node->logfile, $offset) =~ $pattern } "the log to have $pattern", 30;
 	return pass("the log has $pattern");
 }
@@ -52,8 +46,7 @@ sub logs
 sub told
 {
 	my ($name, $sql, $pattern) = @_;
-	return sub {
-		my (%session) = @_;
+	return sub (%session) {
 		foreach my $attempt (1 .. 20)
 		{
 			note('again: there was no time to ask who holds it') if $attempt > 1;
@@ -87,8 +80,7 @@ $table->run('who is in the way',
 	# Others are told how many, but not who. The log is.
 	\&mark,
 	told(clerk => "SELECT zk_lock('words', '0')", qr/DETAIL:  1 contender is ahead\.\n$context/),
-	sub {
-		my (%session) = @_;
+	sub (%session) {
 		poll_until
 		{
 			$session{clerk}->query("SELECT zk_lock('words', '0')");
@@ -108,7 +100,7 @@ $table->run('who is in the way',
 # Only the backend itself knows what has come through the proxy to it.
 $table->run('an ensemble that falls silent does not prolong a wait',
 	{ waiter => connected(),
-		cut_off => session($node, 'zklock.session_timeout' => '60s', log_lock_waits => 'on', deadlock_timeout => '1ms') },
+		cut_off => background($node, 'zklock.session_timeout' => '60s', log_lock_waits => 'on', deadlock_timeout => '1ms') },
 	[ 'waiter starts' => "zk_lock('words')" ], [ queue => words => 2 ],
 	\&mark,
 	[ 'cut_off starts' => "zk_lock('words', '5s')" ],

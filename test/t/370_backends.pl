@@ -80,7 +80,7 @@ subtest 'the session of one that holds its first lock' => sub {
 	wait_for_sleep($node, $holder->pid);
 	like(backend($holder, 'session_id, state'), qr/^0x[0-9a-f]+\|connected$/, 'is known at once');
 	is(locks($holder, 'name'), 'first', 'with its lock');
-	sql('SELECT pg_cancel_backend(' . $holder->pid . ')');
+	$holder->cancel;
 	$holder->wait_result;
 	is(locks($holder, 'name, session_holds'), 'first|1', 'which the error leaves');
 };
@@ -97,8 +97,8 @@ subtest 'what it waits for' => sub {
 				now() - interval '1 min' AND now(), state, lock_count"),
 			'shared|1|t|connected|0', 'how, and since when');
 		$holder->query_safe("SELECT zk_unlock('queue')") if $end eq 'granted';
-		sql('SELECT pg_cancel_backend(' . $waiter->pid . ')') if $end eq 'cancelled';
-		sql('SELECT pg_terminate_backend(' . $waiter->pid . ')') if $end eq 'killed';
+		$waiter->cancel if $end eq 'cancelled';
+		$waiter->terminate if $end eq 'killed';
 		$waiter->wait_result;
 		last if $end eq 'killed';
 		is(backend($waiter, 'waiting_for, waiting_mode, waiting_permits, waiting_since'), '|||',
@@ -247,15 +247,12 @@ subtest 'a loss that is noticed late' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
 	$holder->query_safe("SET zklock.servers = '" . $proxy->address . "';
 		SET zklock.session_timeout = '2s'; SELECT zk_lock('late')");
-	$proxy->refuse;
-	$proxy->reset_connections;
+	$proxy->go_away;
 	# The ensemble ends a session later than its program gives it up.
 	wait_for_queue($zk, lock_path('late'), 0);
 	my $before = sql('SELECT clock_timestamp()');
 	poll_until { $holder->query('SELECT 1'); backend($holder, 'state, state_since > now()') eq 'lost|f' } 'it to notice', 30;
 	is(backend($holder, "state_since < '$before'"), 't', 'has its own date');
-	$holder->quit;
-	$proxy->stop;
 };
 
 subtest 'a crash' => sub {
@@ -301,5 +298,4 @@ subtest 'not preloaded' => sub {
 	}
 };
 
-$monitor->quit;
 done_testing();

@@ -43,21 +43,6 @@ sub counted ($what, %expected)
 	return;
 }
 
-# The second waits for the first, and that for whoever is there.
-sub queue_up ($name, @sessions)
-{
-	(shift @sessions)->query_safe("SELECT zk_lock('$name')");
-	my $count = 1;
-	foreach my $session (@sessions)
-	{
-		$session->start_query("SELECT zk_lock('$name')");
-		wait_for_queue($zk, lock_path($name), ++$count);
-		# It is in the queue before it watches.
-		poll_until { $zk->watch_count >= $count - 1 } 'it to watch', 30;
-	}
-	return;
-}
-
 is($monitor->query_safe('SELECT count(*) FROM zk_stat'), 0, 'nothing at first');
 
 subtest 'grants at once' => sub {
@@ -102,7 +87,7 @@ subtest 'in vain' => sub {
 };
 
 subtest 'after a wait' => sub {
-	queue_up('told', $first, $second, $abroad);
+	line_up($zk, 'told', $first, $second, $abroad);
 	counted('who holds it', grants_at_once => 1);
 	$first->query_safe("SELECT zk_unlock('told')");
 	$second->wait_result;
@@ -113,7 +98,7 @@ subtest 'after a wait' => sub {
 		'handed over to another cluster, which is not preloaded');
 	$abroad->query_safe("SELECT zk_unlock('told')");
 
-	queue_up('listed', $abroad, $first);
+	line_up($zk, 'listed', $abroad, $first);
 	$abroad->query_safe("SELECT zk_unlock('listed')");
 	$first->wait_result;
 	counted('listed behind one that had it at once', grants_listed => 1, waits => 1);
@@ -170,7 +155,7 @@ subtest 'ended while it waits' => sub {
 	$waiter->start_query("SELECT zk_lock('ended')");
 	my $of_waiter = 'SELECT count(waiting_for), count(*) FROM zk_backends WHERE pid = ' . $waiter->pid;
 	poll_until { $monitor->query_safe($of_waiter) eq '1|1' } 'it to wait', 30;
-	$monitor->query_safe('SELECT pg_terminate_backend(' . $waiter->pid . ')');
+	$waiter->terminate;
 	$waiter->wait_result;
 	poll_until { $monitor->query_safe($of_waiter) eq '0|0' } 'it to end', 30;
 	counted('has waited', grants_at_once => 1, sessions => 1, waits => 1);
@@ -184,8 +169,7 @@ subtest 'a loss that interrupts' => sub {
 		SET zklock.session_timeout = '4s'; SET zklock.commit_guard = quorum; SELECT zk_lock('loss')");
 	counted('a lock', grants_at_once => 1, sessions => 1);
 	$loser->query_safe('BEGIN; INSERT INTO work VALUES (2)');
-	$own->refuse;
-	$own->reset_connections;
+	$own->go_away;
 	assert_query($loser, 'COMMIT', '40001', 'a commit that waited for its proof');
 	counted('is refused', losses => 1, refused_commits => 1);
 
@@ -199,8 +183,7 @@ subtest 'a loss that interrupts' => sub {
 		$monitor->query_safe('SELECT waiting_for FROM zk_backends WHERE pid = ' . $loser->pid) eq 'ended'
 	}
 	'it to wait', 30;
-	$own->refuse;
-	$own->reset_connections;
+	$own->go_away;
 	assert_ends($loser, '40001', 'a wait for another lock');
 	counted('is not canceled', losses => 1, waits => 1);
 
@@ -274,5 +257,4 @@ subtest 'not preloaded' => sub {
 	is_deeply(numbers($other), {}, 'and may start again');
 };
 
-$_->quit foreach $abroad, $monitor;
 done_testing();

@@ -2,12 +2,13 @@
 # zk_check() names what is wrong, whatever it is, never raises, and keeps its bounds.
 
 use Builds;
+use FakeServer;
 use File::Copy qw(copy);
 use File::Temp ();
 use IO::Socket::INET;
-use IO::Socket::IP;
 use POSIX ();
 use PostgreSQL::Test::Utils qw(append_to_file run_command slurp_file);
+use Preload;
 use Time::HiRes qw(time);
 use ZkLockTest;
 use ZooKeeper qw(free_port);
@@ -72,47 +73,14 @@ sub names ($sql, $item, $pattern, $what)
 	return;
 }
 
-# A server that does to each connection what that says, until the test ends.
-my @listeners;
+# As a server says it.
+sub srvr ($mode) { return "Zookeeper version: 3.8.4-0, built on 2024-02-12\nMode: $mode\nNode count: 5\n"; }
 
-sub listener ($serve, %option)
-{
-	my $address = $option{at} // '127.0.0.1';
-	my $socket = IO::Socket::IP->new(
-		LocalHost => $address, Listen => $option{backlog} || 10) or die "no socket: $!";
-	my $pid = fork // die "could not fork: $!";
-	if ($pid == 0)
-	{
-		$SIG{$_} = 'DEFAULT' foreach qw(TERM INT);
-		$SIG{PIPE} = 'IGNORE';
-		my @open;
-		while (my $client = $socket->accept)
-		{
-			push @open, $client if $serve->($client);
-		}
-		POSIX::_exit(0);
-	}
-	push @listeners, $pid;
-	return ($address =~ /:/ ? "[$address]" : $address) . ':' . $socket->sockport;
-}
-
-END
-{
-	my $status = $?;
-	kill 'KILL', @listeners if @listeners;
-	waitpid $_, 0 foreach @listeners;
-	$? = $status;
-}
-
-my $silent = listener(sub { return 1; });
-my $web = listener(sub { print { $_[0] } "HTTP/1.1 400 Bad \e[31mRequest\r\n\r\n"; return 0; });
-my $closing = listener(sub { return 0; });
+my $silent = FakeServer->new(sub { return 1; });
+my $web = FakeServer->new(sub { print { $_[0] } "HTTP/1.1 400 Bad \e[31mRequest\r\n\r\n"; return 0; });
+my $closing = FakeServer->new(sub { return 0; });
 # As one does that has lost its quorum, with readonlymode.enabled.
-my $reading = listener(sub {
-	sysread $_[0], my $word, 10;
-	print { $_[0] } "Zookeeper version: 3.8.4-0, built on 2024-02-12\nMode: read-only\nNode count: 5\n";
-	return 0;
-});
+my $reading = FakeServer->answering(srvr('read-only'));
 
 subtest 'all is well' => sub {
 	my $path = lock_path('any');
@@ -147,7 +115,6 @@ subtest 'all is well' => sub {
 	my @left = grep { /release$/ && $_ ne '.release' }
 	  $client->children(lock_path('any') =~ s{/any$}{}r);
 	is("@left", '', 'nor in the root');
-	$client->close;
 };
 
 subtest 'the form without a session uses none' => sub {
@@ -188,13 +155,7 @@ subtest 'servers that are none' => sub {
 };
 
 subtest 'two leaders' => sub {
-	my @leaders = map {
-		listener(sub {
-			sysread $_[0], my $word, 10;
-			print { $_[0] } "Zookeeper version: 3.8.4-0, built on 2024-02-12\nMode: leader\nNode count: 5\n";
-			return 0;
-		})
-	} 1 .. 2;
+	my @leaders = map { FakeServer->answering(srvr('leader')) } 1 .. 2;
 	shows([ "SET zklock.servers = '$leaders[0],$leaders[1]'", 'false' ],
 		ensemble => [ qr/^warning: 2 of the servers are leaders: .* several ensembles/, 'are of two ensembles' ]);
 };
@@ -223,8 +184,7 @@ subtest 'nothing that is down takes longer than a second' => sub {
 			Blocking => 0)
 	} 1 .. 8;
 	my $dropping = '127.0.0.1:' . $full->sockport;
-	my $session = background($node);
-	$session->query_safe("SET zklock.servers = '$server,$silent,$dropping,192.0.2.1:2181'");
+	my $session = background($node, 'zklock.servers' => "$server,$silent,$dropping,192.0.2.1:2181");
 	my $rows = shows([ '', 'false', $session ],
 		"server $server" => [ qr/^(?:ok|note)/, 'the good one has its answer' ],
 		"server $dropping" => [ qr/^warning.*no connection in time/, 'the one that drops is named' ]);
@@ -235,41 +195,14 @@ subtest 'nothing that is down takes longer than a second' => sub {
 
 # Nothing can bound the look-up of a name; here it takes a minute, for some names.
 subtest 'names that nobody looks up in time' => sub {
-	my $directory = File::Temp->newdir;
-	chmod 0755, "$directory";
-	open my $file, '>', "$directory/slow.c" or die "could not write: $!";
-	print $file <<'C';
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <netdb.h>
-#include <string.h>
-#include <unistd.h>
-int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
-				struct addrinfo **found)
-{
-	int (*real)(const char *, const char *, const struct addrinfo *,
-				struct addrinfo **) = dlsym(RTLD_NEXT, "getaddrinfo");
-	if (host != NULL && strncmp(host, "slow", 4) == 0)
-		sleep(60);
-	return real(host, service, hints, found);
-}
-C
-	close $file;
-	if (system('cc', '-shared', '-fPIC', '-o', "$directory/slow.so", "$directory/slow.c", '-ldl') != 0)
-	{
-		plan skip_all => 'no C compiler';
-	}
-	my $slow = do {
-		local $ENV{LD_PRELOAD} = "$directory/slow.so";
-		cluster('slow', $zk, servers => "slow1:2181,$server,slow2:2181");
-	};
+	my $library = Preload::slow_names() or plan skip_all => 'no C compiler';
+	my $slow = cluster('slow', $zk,
+		servers => "slow1:2181,$server,slow2:2181", environment => { LD_PRELOAD => $library });
 	my $session = background($slow);
 	my $rows = shows([ '', 'false', $session ],
 		'server slow1:2181' => [ qr/^warning: nothing was heard of it in time/, 'they are named' ],
 		"server $server" => [ qr/^(?:ok|note): /, 'the one between them has its answer' ]);
 	cmp_ok($rows->{took}, '<', 10, "and it took $rows->{took} s");
-	$session->quit;
-	$slow->stop;
 };
 
 subtest 'as many servers as there may be' => sub {
@@ -286,8 +219,7 @@ sub askers ($address)
 }
 
 subtest 'a backend that is terminated leaves nothing' => sub {
-	my $session = background($node);
-	$session->query_safe("SET zklock.servers = '$silent'");
+	my $session = background($node, 'zklock.servers' => "$silent");
 	poll_until
 	{
 		$session->wait_result if $session->{pending} && $session->is_done;
@@ -295,7 +227,7 @@ subtest 'a backend that is terminated leaves nothing' => sub {
 		askers($silent);
 	}
 	'the program to ask', 30;
-	$node->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $session->pid . ')');
+	$session->terminate;
 	$session->wait_result;
 	assert_soon { !askers($silent) } 'the program ends, too', 30;
 };
@@ -340,7 +272,6 @@ subtest 'other roots' => sub {
 	$node->safe_psql('postgres', "SELECT zk_run_once('any', 'once'); $below; SELECT zk_lock('any/b')");
 	$rows = shows([ $below, 'true' ], 'other roots' => [ qr/"\Q$root\E-typo"/, 'also seen from below' ]);
 	unlike($rows->{'other roots'}, qr/"\Q$root\E["\/]/, 'but none of its own');
-	$paris->stop;
 };
 
 subtest 'data that is gone' => sub {
@@ -364,11 +295,8 @@ subtest 'data that is gone' => sub {
 
 	foreach my $line ('dataDir=/tmp/zookeeper/version-2', "dataDir=/data\ndataLogDir=/run/zk/version-2")
 	{
-		my $debian = listener(sub {
-			sysread $_[0], my $word, 10;
-			print { $_[0] } $word eq 'conf' ? "clientPort=2181\n$line\ntickTime=2000\n"
-			  : "Zookeeper version: 3.8.4-0, built on 2024-02-12\nMode: standalone\nNode count: 5\n";
-			return 0;
+		my $debian = FakeServer->answering(sub ($word) {
+			return $word eq 'conf' ? "clientPort=2181\n$line\ntickTime=2000\n" : srvr('standalone');
 		});
 		my ($directory) = $line =~ m{(/(?:tmp|run)\S+)};
 		shows([ "SET zklock.servers = '$debian'", 'false' ],
@@ -412,7 +340,6 @@ subtest 'a session timeout that is not granted' => sub {
 		'granted timeout' => [ qr/^warning: 60000 ms were asked for, 5000 ms granted/, 'and seen' ]);
 	names("SET zklock.servers = '$server,$servers'", 'ensemble',
 		qr/^error: the servers are not of one ensemble: 2 standalone/, 'two ensembles in one list');
-	$small->stop;
 };
 
 subtest 'servers as they are by default' => sub {
@@ -434,7 +361,6 @@ subtest 'servers as they are by default' => sub {
 	my $narrow = ZooKeeper->new(config => { maxClientCnxns => 10 })->start;
 	shows([ 'SET zklock.servers = \'' . join(',', map { $_->connect_string } $wide, $narrow, $wide) . '\'', 'false' ],
 		connections => [ qr/^note: a server allows 10 from one address/, 'the server that allows the fewest counts' ]);
-	$_->stop foreach $wide, $narrow;
 };
 
 subtest 'servers of the other protocol' => sub {
@@ -442,11 +368,7 @@ subtest 'servers of the other protocol' => sub {
 	my $port = free_port();
 	names("SET zklock.servers = '[::1]:$port'", "server [::1]:$port",
 		qr/^error: ::1:$port cannot be reached: Connection refused/, 'a port that refuses');
-	my $server = listener(sub {
-		sysread $_[0], my $word, 10;
-		print { $_[0] } "Zookeeper version: 3.8.4-0, built on 2024-02-12\nMode: observer\nNode count: 5\n";
-		return 0;
-	}, at => '::1');
+	my $server = FakeServer->answering(srvr('observer'), at => '::1');
 	shows([ "SET zklock.servers = '$server'", 'false' ],
 		"server $server" => [ qr/^(?:ok|note): .* is an? observer, release 3\.8/, 'one that is there' ]);
 };
@@ -475,7 +397,6 @@ subtest 'an ensemble' => sub {
 	poll_until { check($set, 'false')->{ensemble} =~ /^error: none of the 3 servers serves: no quorum/ }
 	'the last one to serve no more', 60;
 	names($set, 'ensemble', qr/^error: .* no quorum/, 'no quorum');
-	$three->stop;
 };
 
 subtest 'an ensemble that falls silent while a lock is held' => sub {
@@ -492,8 +413,6 @@ subtest 'an ensemble that falls silent while a lock is held' => sub {
 	$one->resume;
 	is($session->query_safe("SELECT zk_is_held('silent')"), 't', 'and the lock is as it was');
 	like($session->query_safe("SELECT state FROM zk_check() WHERE item = 'writing'"), qr/^ok/, 'all is well again');
-	$session->quit;
-	$one->stop;
 };
 
 subtest 'an ensemble without digest authentication' => sub {
@@ -504,22 +423,14 @@ subtest 'an ensemble without digest authentication' => sub {
 	shows([ "SET zklock.servers = '$address'; SET zklock.root = '/'", 'true' ],
 		digest => [ qr/^note: the ensemble refuses digest/, 'is named' ],
 		writing => [ qr/^ok/, 'and serves' ]);
-	$plain->stop;
 };
 
 # Without libfaketime there is but one clock.
 subtest 'clocks that differ' => sub {
-	my ($library) = glob '/usr/lib/*/faketime/libfaketime.so.1';
-	plan skip_all => 'no libfaketime' unless $library;
-	my $late = do {
-		local $ENV{LD_PRELOAD} = $library;
-		local $ENV{FAKETIME} = '-2h';
-		local $ENV{FAKETIME_DONT_FAKE_MONOTONIC} = 1;
-		cluster('late', $zk);
-	};
+	plan skip_all => 'no libfaketime' unless ZooKeeper::can_set_clocks();
+	my $late = cluster('late', $zk, environment => ZooKeeper::clock('-2h'));
 	shows([ '', 'true', $late ],
 		clock => [ qr/^warning: the ensemble's clock is ahead of ours by (?:2 hours|119 minutes) or more/, 'are named' ]);
-	$late->stop;
 };
 
 subtest 'clocks of servers that do not lead' => sub {
@@ -547,7 +458,6 @@ subtest 'clocks of servers that do not lead' => sub {
 	my $plain = ZooKeeper->new(servers => 3, config => { '4lw.commands.whitelist' => 'srvr' })->start;
 	shows([ "SET zklock.servers = '" . $plain->connect_string . "'", 'false' ],
 		clocks => [ qr/^note: .* cannot be known: .*mntr/, 'servers as they are by default' ]);
-	$plain->stop;
 };
 
 subtest 'a program that does not start' => sub {
@@ -564,7 +474,6 @@ subtest 'a program that does not start' => sub {
 	chmod 0755, $program;
 	shows([ '', 'false', $odd ],
 		program => [ qr/^error: .*"\S+zklock-session" could not be started: Exec format error/, 'one that is none' ]);
-	$odd->stop;
 };
 
 subtest 'settings that were refused' => sub {
@@ -587,7 +496,6 @@ CONF
 	$broken->reload;
 	shows([ '', 'false', $broken ],
 		'postgresql.conf' => [ qr/^error: what stands in .* line \d+ is refused: syntax error/, 'a line that cannot be read' ]);
-	$broken->stop;
 };
 
 subtest 'preloading' => sub {
@@ -596,7 +504,6 @@ subtest 'preloading' => sub {
 	$plain->append_conf('postgresql.conf', "shared_preload_libraries = 'zklock'");
 	$plain->restart;
 	like(check('', 'true', $plain)->{preloading}, qr/^ok/, 'preloaded');
-	$plain->stop;
 };
 
 subtest 'the program is missing, or is not what it should be' => sub {
@@ -607,16 +514,14 @@ subtest 'the program is missing, or is not what it should be' => sub {
 	copy("$directory/zklock.so", "$elsewhere/zklock.so") or die "could not copy: $!";
 	chmod 0755, "$elsewhere/zklock.so";
 	my $program = "$elsewhere/zklock-session";
-	my $write = sub {
-		my ($mode, $text) = @_;
+	my $write = sub ($mode, $text) {
 		unlink $program;
 		open my $file, '>', $program or die "could not write: $!";
 		print $file $text;
 		close $file;
 		chmod $mode, $program;
 	};
-	my $look = sub {
-		my ($argument) = @_;
+	my $look = sub ($argument) {
 		my $start = time;
 		# The program is looked for beside the library that is loaded.
 		my $text = $node->safe_psql('postgres', <<"SQL");
@@ -663,9 +568,6 @@ subtest 'on a standby, and while a lock is held' => sub {
 	$session->query_safe("BEGIN; SELECT zk_xact_lock('held too'); SELECT count(*) FROM zk_check()");
 	is($session->query_safe('SELECT count(*) FROM zk_locks'), 2, 'locks stay as they are');
 	$session->query_safe("COMMIT; SELECT zk_unlock_all()");
-	$session->quit;
-	$standby->stop;
-	$primary->stop;
 };
 
 # Asking repairs nothing, and is not canceled for what it is to tell.

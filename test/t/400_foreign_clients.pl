@@ -44,8 +44,7 @@ foreach my $style (sort keys %style)
 		my $theirs = stand_in_queue('foreign', $style{$style});
 		is($session->query_safe("SELECT zk_try_lock('foreign')"),
 			'f', 'a try fails');
-		$session->start_query("SELECT zk_lock('foreign')");
-		wait_for_wait($node, $session->pid);
+		start_to_wait($session, "SELECT zk_lock('foreign')");
 		wait_for_queue($zk, lock_path('foreign'), 2);
 		my ($ours) = grep { $_ ne $theirs } nodes('foreign');
 		ok(!$session->is_done, 'we wait');
@@ -82,8 +81,7 @@ subtest 'a style that does not wait for ours' => sub {
 # And to who waits behind it, once for each lock. The styles that were warned of.
 sub warnings_behind ($lock, $theirs, $sql = undef)
 {
-	$session->start_query($sql // "SELECT zk_lock('$lock')");
-	wait_for_wait($node, $session->pid);
+	start_to_wait($session, $sql // "SELECT zk_lock('$lock')");
 	$stranger->delete($theirs);
 	$session->wait_result;
 	my @warnings = $session->error =~ /WARNING:  a contender of style "(\w+)" may take no notice/g;
@@ -103,8 +101,7 @@ subtest 'to wait behind such a style' => sub {
 
 	my $other = background($node);
 	$other->query_safe("SET zklock.node_style = kazoo; SELECT zk_lock('mixed/e')");
-	$session->start_query("SELECT zk_lock('mixed/e')");
-	wait_for_wait($node, $session->pid);
+	start_to_wait($session, "SELECT zk_lock('mixed/e')");
 	$other->query_safe('SELECT zk_unlock_all()');
 	$session->wait_result;
 	is($session->error, '', 'nor behind a backend of another style');
@@ -215,6 +212,4 @@ subtest 'tokens rise over the life of a znode' => sub {
 	is_deeply(\@tokens, [ sort { $a <=> $b } @tokens ], 'the token rises');
 };
 
-$stranger->close;
-$session->quit;
 done_testing();

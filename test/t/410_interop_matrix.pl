@@ -202,5 +202,4 @@ foreach my $row (Matrix::rows('Among themselves'))
 	}
 }
 
-$_->quit foreach values %driver, $session, $observer;
 done_testing();

@@ -146,5 +146,4 @@ subtest 'without mutual exclusion' => sub {
 	ok($is_lost, "in round $round");
 };
 
-$_->quit foreach map({ @$_ } values %peers), @sessions;
 done_testing();

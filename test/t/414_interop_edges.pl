@@ -161,7 +161,7 @@ subtest 'a writer behind Kazoo\'s ReadLock' => sub {
 		}
 		'the two to wait for each other', 30;
 		ok(!$kazoo->is_done && !$waiter->is_done, 'neither has the lock');
-		$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $waiter->pid . ')');
+		$waiter->cancel;
 		assert_ends($waiter, '57014', 'the writer gives up');
 		is($kazoo->wait_answer, 'locked', 'and the reader has the lock');
 		$kazoo->ask('unlock');
@@ -252,6 +252,4 @@ foreach my $kind (@kinds)
 	};
 }
 
-$_->quit foreach values %peer, $session, $waiter;
-$stranger->close;
 done_testing();

@@ -61,5 +61,4 @@ foreach my $kind ('Curator InterProcessMutex', grep { /go/i } Peer::kinds())
 	is(slurp_file($file) + 0, 3 * $times, 'nothing is lost');
 }
 
-$_->quit foreach values %peer, @sessions;
 done_testing();

@@ -19,21 +19,9 @@ foreach my $node ($berlin, $paris)
 	Recipes::prepare_work($node, $_) foreach qw(etl_work order_work maintenance_work);
 }
 
-sub session ($node)
-{
-	return background($node, database => 'app');
-}
-
 sub reset_work
 {
 	$_->safe_psql('app', 'TRUNCATE work_done, trouble') foreach $berlin, $paris;
-	return;
-}
-
-sub evict ($node, $name)
-{
-	is($node->safe_psql('app', "SELECT zk_evict('$name', token) FROM zk_lock_queue('$name')
-		WHERE position = 1"), 't', "the holder of $name is evicted");
 	return;
 }
 
@@ -67,7 +55,7 @@ subtest 'the document' => sub {
 
 subtest 'one caller at a time' => sub {
 	$recipes->install('rebuild', $berlin, $paris);
-	my ($first, $second, $gate) = map { session($_) } $berlin, $paris, $berlin;
+	my ($first, $second, $gate) = map { background($_, database => 'app') } $berlin, $paris, $berlin;
 
 	Recipes::close_gate($gate, 'rebuild_work');
 	$first->start_query('CALL rebuild()');
@@ -101,7 +89,7 @@ subtest 'one caller at a time' => sub {
 	Recipes::close_gate($gate, 'rebuild_work');
 	$first->start_query('CALL rebuild()');
 	Recipes::wait_at_gate($berlin, 1);
-	evict($paris, 'rebuild');
+	Recipes::evict($paris, 'rebuild');
 	Recipes::open_gate($gate, 'rebuild_work');
 	assert_ends($first, '40001', 'the lock was lost: the commit is refused');
 	is(Recipes::work_done($berlin, 'rebuild_work'), 'nothing', 'no part stays');
@@ -113,7 +101,7 @@ subtest 'one caller at a time' => sub {
 	Recipes::close_gate($gate, 'rebuild_work');
 	$first->start_query('CALL rebuild()');
 	Recipes::wait_at_gate($berlin, 1);
-	$gate->query_safe('SELECT pg_cancel_backend(' . $first->pid . ')');
+	$first->cancel;
 	assert_ends($first, '57014', 'it is canceled');
 	Recipes::open_gate($gate, 'rebuild_work');
 	assert_no_nodes($zk, lock_path('rebuild'), 'without a lock left');
@@ -123,8 +111,8 @@ subtest 'one caller at a time' => sub {
 
 subtest 'at most N at once' => sub {
 	reset_work();
-	my @gate = map { session($_) } $berlin, $paris;
-	my @load = map { session($_) } $berlin, $paris, $berlin, $paris;
+	my @gate = map { background($_, database => 'app') } $berlin, $paris;
+	my @load = map { background($_, database => 'app') } $berlin, $paris, $berlin, $paris;
 	Recipes::close_gate($_, 'etl_work') foreach @gate;
 	foreach my $count (1 .. 3)
 	{
@@ -136,7 +124,7 @@ subtest 'at most N at once' => sub {
 	wait_for_wait($paris, $load[3]->pid);
 	Recipes::wait_at_gate($paris, 1);
 
-	my $other = session($berlin);
+	my $other = background($berlin, database => 'app');
 	assert_query($other, "SELECT zk_try_lock('etl', permits => 4)", '55000', 'another number is refused');
 	# Ten minutes are too long here.
 	$other->query_safe("SET lock_timeout = '2s'");
@@ -160,9 +148,9 @@ subtest 'at most N at once' => sub {
 
 subtest 'maintenance window' => sub {
 	reset_work();
-	my ($worker, $late, $gate) = map { session($berlin) } 1 .. 3;
-	my $maintenance = session($paris);
-	my $maintenance_gate = session($paris);
+	my ($worker, $late, $gate) = map { background($berlin, database => 'app') } 1 .. 3;
+	my $maintenance = background($paris, database => 'app');
+	my $maintenance_gate = background($paris, database => 'app');
 	Recipes::close_gate($gate, 'order_work');
 	Recipes::close_gate($maintenance_gate, 'maintenance_work');
 
@@ -200,10 +188,9 @@ subtest 'fenced writes' => sub {
 	$berlin->safe_psql('app', 'CREATE TABLE ledger (balance int); INSERT INTO ledger VALUES (0)');
 	# The store is in a database that knows nothing of zklock.
 	$paris->safe_psql('postgres', $recipes->code('store'));
-	my ($old, $new) = map { session($berlin) } 1 .. 2;
+	my ($old, $new) = map { background($berlin, database => 'app') } 1 .. 2;
 	my $store = background($paris);
-	my $put = sub {
-		my ($token, $body) = @_;
+	my $put = sub ($token, $body) {
 		return $store->query_safe(
 			"\\set token $token\n\\set body '$body'\n" . $recipes->code('store-put'));
 	};
@@ -214,7 +201,7 @@ subtest 'fenced writes' => sub {
 	$old->query_safe($recipes->code('fence'));
 	is($put->($old_token, 'old'), 'written', 'the holder writes');
 	is($put->($old_token, 'old again'), 'written', 'more than once');
-	evict($paris, 'ledger');
+	Recipes::evict($paris, 'ledger');
 	my $new_token = $new->query_safe("SELECT zk_lock('ledger')");
 	$new->query_safe($recipes->code('fence'));
 	is($put->($new_token, 'new'), 'written', 'so does the next one');
@@ -231,7 +218,7 @@ subtest 'fenced writes' => sub {
 
 subtest 'trying again in PL/pgSQL' => sub {
 	$recipes->install('retry', $berlin);
-	my $session = session($berlin);
+	my $session = background($berlin, database => 'app');
 	# The first so many attempts fail.
 	$session->query_safe(<<~'SQL');
 		CREATE TABLE posted (attempt int);
@@ -252,8 +239,7 @@ subtest 'trying again in PL/pgSQL' => sub {
 			PERFORM zk_xact_lock('another');
 		END $$;
 		SQL
-	my $post = sub {
-		my ($sqlstate, $failures) = @_;
+	my $post = sub ($sqlstate, $failures) {
 		$session->query_safe("TRUNCATE posted; SELECT setval('attempts', 1, false);
 			SET test.sqlstate = '$sqlstate'; SET test.failures = $failures");
 		$session->query('CALL post()');
@@ -270,7 +256,7 @@ subtest 'trying again in PL/pgSQL' => sub {
 	is($post->('22012', 2), '22012 attempts 1 posted none', 'a mistake is not');
 	is($post->('40001', 9), '40001 attempts 5 posted none', 'it ends');
 
-	my $holder = session($paris);
+	my $holder = background($paris, database => 'app');
 	$holder->query_safe("SELECT zk_lock('ledger')");
 	$session->query_safe("SET lock_timeout = '50ms'");
 	is($post->('', 0), '55P03 attempts 0 posted none', 'a lock that does not become free');

@@ -47,11 +47,6 @@ sub with_cron
 		'cron.host' => $PostgreSQL::Test::Cluster::test_pghost);
 }
 
-sub session ($node)
-{
-	return background($node, database => 'app');
-}
-
 # Like cron: /bin/sh, with little in the environment but how to reach the
 # cluster. Of the command, cron takes a bare % for the end of the line.
 sub start_shell ($node, $command, @arguments)
@@ -201,8 +196,7 @@ subtest 'a program from a crontab' => sub {
 SKIP:
 {
 	skip 'there is no pg_cron for this PostgreSQL', 2 unless $has_pg_cron;
-	my $status = sub {
-		my ($node, $job) = @_;
+	my $status = sub ($node, $job) {
 		return $node->safe_psql('app', "SELECT coalesce(string_agg(DISTINCT status, ' '), '')
 			FROM cron.job_run_details JOIN cron.job USING (jobid) WHERE jobname = '$job'");
 	};
@@ -270,8 +264,7 @@ if (!$has_pg_cron)
 }
 
 subtest 'slots' => sub {
-	my $slots = sub {
-		my ($time) = @_;
+	my $slots = sub ($time) {
 		(my $sql = $recipes->code('slots')) =~ s/\bnow\(\)/timestamptz '$time UTC'/g;
 		return [ split /\|/, $berlin->safe_psql('app', $sql) ];
 	};
@@ -331,7 +324,7 @@ subtest 'a job from a crontab' => sub {
 	# slot over another connection than it was claimed with.
 	forget_nightly();
 	$berlin->safe_psql('app', "INSERT INTO trouble VALUES ('nightly_work')");
-	my $gate_away = session($berlin);
+	my $gate_away = background($berlin, database => 'app');
 	Recipes::close_gate($gate_away, 'nightly_work');
 	my $away = start_shell($berlin, "$command");
 	Recipes::wait_at_gate($berlin, 1);
@@ -343,7 +336,7 @@ subtest 'a job from a crontab' => sub {
 	$gate_away->quit;
 
 	forget_nightly();
-	my $gate = session($berlin);
+	my $gate = background($berlin, database => 'app');
 	Recipes::close_gate($gate, 'nightly_work');
 	my $shell = start_shell($berlin, $command);
 	Recipes::wait_at_gate($berlin, 1);

@@ -23,7 +23,6 @@ Recipes::prepare_work($berlin, 'invoice_work');
 $berlin->safe_psql('app', 'CREATE ROLE clerk LOGIN; GRANT INSERT, SELECT ON work_done, trouble TO clerk');
 my $direct = background($berlin, database => 'app');
 my $owner = getpwuid $<;
-my @poolers;
 
 # Stands for a cluster where sessions are made: a PgBouncer in front of it.
 package Pooler    ## no critic (RequireFilenameMatchesPackage)
@@ -52,7 +51,6 @@ package Pooler    ## no critic (RequireFilenameMatchesPackage)
 		$self->{run} = IPC::Run::start(
 			[ 'setpriv', '--pdeathsig', 'KILL', $pgbouncer, '-q', "$base.ini" ],
 			'<', \undef, '>', \$self->{out}, '2>&1');
-		push @poolers, $self;
 		ZooKeeper::poll_until
 		{
 			IPC::Run::run([ 'psql', '-X', '-q', '-d', $self->connstr('app'), '-c', '' ],
@@ -70,19 +68,8 @@ package Pooler    ## no critic (RequireFilenameMatchesPackage)
 
 	sub installed_command { return $berlin->installed_command($_[1]); }
 
-	sub stop
-	{
-		my ($self) = @_;
-		$self->{run}->kill_kill(grace => 0);
-		return;
-	}
-}
-
-END
-{
-	my $status = $?;
-	$_->stop foreach @poolers;
-	$? = $status;
+	sub stop { return $_[0]{run}->kill_kill(grace => 0); }
+	sub DESTROY { return $_[0]->stop; }
 }
 
 sub session ($pooler, @option)
@@ -122,8 +109,6 @@ subtest 'locks of transaction scope' => sub {
 	my $token = $first->query_safe("SELECT zk_hold('invoice', 'audit')");
 	is($second->query_safe("SELECT state FROM zk_lock_queue('invoice')"), 'held', 'zk_hold');
 	is($second->query_safe("SELECT zk_release_hold('invoice', $token)"), 't', 'zk_release_hold');
-	$_->quit foreach $first, $second;
-	$pooler->stop;
 };
 
 # With one server connection, everybody gets the same.
@@ -141,8 +126,6 @@ subtest 'a lost lock' => sub {
 	like($first->error, qr/lock "invoice" was lost/, 'the commit is refused');
 	$second->query_safe($recipes->code('transaction'));
 	is(pid($second), $pid, 'the same server connection is good for the next');
-	$_->quit foreach $first, $second;
-	$pooler->stop;
 };
 
 subtest 'locks of session scope do not work' => sub {
@@ -168,8 +151,6 @@ subtest 'server_reset_query_always' => sub {
 	is(pid($first), $pid, 'with the same server connection');
 	is($first->query_safe('SELECT count(*) FROM zk_session WHERE state = \'connected\''), 1,
 		'and the same session of ZooKeeper');
-	$first->quit;
-	$pooler->stop;
 };
 
 subtest 'session mode' => sub {
@@ -183,8 +164,6 @@ subtest 'session mode' => sub {
 	assert_no_nodes($zk, lock_path('mine'), 'it ends with the client');
 	my $second = session($pooler);
 	is(pid($second), $pid, 'and not with the server connection');
-	$second->quit;
-	$pooler->stop;
 };
 
 subtest 'session scope is refused' => sub {
@@ -209,7 +188,6 @@ subtest 'session scope is refused' => sub {
 	$clerk->query_safe($recipes->code('transaction'));
 	pass('transaction scope and fence are not');
 	$_->quit foreach $clerk, $next;
-	$pooler->stop;
 };
 
 $direct->quit;

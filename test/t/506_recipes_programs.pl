@@ -55,13 +55,6 @@ sub wait_output ($self, $pattern)
 	return $self->{out} =~ $pattern ? $1 : undef;
 }
 
-sub evict ($name)
-{
-	is($paris->safe_psql('app', "SELECT zk_evict('$name', token) FROM zk_lock_queue('$name')
-		WHERE position = 1"), 't', "the holder of $name is evicted");
-	return;
-}
-
 sub dsn ($node)
 {
 	return 'host=127.0.0.1 port=' . $node->port . ' dbname=app';
@@ -127,7 +120,7 @@ subtest 'migrations' => sub {
 	$first = start(@migrate);
 	$berlin->poll_query_until('app', "SELECT count(*) = 1 FROM pg_locks WHERE NOT granted")
 	  or die 'no migration waits';
-	evict('migrate/shop');
+	Recipes::evict($paris, 'migrate/shop');
 	$second = start(@migrate);
 	$berlin->poll_query_until('app', "SELECT count(*) = 2 FROM pg_locks WHERE NOT granted")
 	  or die 'the second one does not wait for the first';
@@ -177,13 +170,10 @@ SKIP:
 
 		$service = start(@with_lock, 'echo "token $TOKEN"; exec sleep 600');
 		wait_output($service, qr/token (\d+)/);
-		$proxy->refuse;
-		$proxy->reset_connections;
+		$proxy->go_away;
 		$proxy->heal;
 		is(finish($service), 143, 'its command is stopped when the connection breaks');
 		assert_no_nodes($zk, '/zklock/report', 'nothing left');
-		$lock->quit;
-		$proxy->stop;
 	};
 }
 
@@ -233,7 +223,6 @@ SKIP:
 		is($peer->ask('try'), 'busy', 'a plain Kazoo lock sees it');
 		$reporter->query_safe("SELECT zk_unlock('plain')");
 		is($peer->ask('lock'), 'locked', 'and has it then');
-		$peer->quit;
 	};
 }
 
@@ -253,8 +242,7 @@ SKIP:
 			import retry
 			retry.transact(sys.argv[2], lambda cursor: cursor.execute(sys.argv[3]))
 			PYTHON
-		my $transact = sub {
-			my ($sql) = @_;
+		my $transact = sub ($sql) {
 			$control->query_safe("TRUNCATE work_done, trouble; SELECT setval('attempt', 1, false)");
 			return start('/usr/bin/python3', '-B', '-c', $program, $module,
 				'host=127.0.0.1 port=' . $proxy->port . ' dbname=app',
@@ -284,7 +272,7 @@ SKIP:
 		Recipes::close_gate($control, 'order_work');
 		my $client = $transact->($work);
 		Recipes::wait_at_gate($berlin, 1);
-		evict('order');
+		Recipes::evict($paris, 'order');
 		Recipes::open_gate($control, 'order_work');
 		is(finish($client), 0, 'the lock is lost');
 		is($state->(), '1 done, attempts: 2', 'done again');
@@ -320,8 +308,7 @@ SKIP:
 				$proxy->cut('replies');
 				Recipes::open_gate($control, 'commit');
 				$berlin->poll_query_until('app', 'SELECT count(*) = 1 FROM work_done');
-				$proxy->reset_connections;
-				$proxy->heal;
+				$proxy->come_back;
 			}
 			is(finish($client), 0, "the backend $ending");
 			is($state->(), '1 done, attempts: ' . ($ending =~ /dies/ ? 2 : 1), 'done once');
@@ -332,7 +319,6 @@ SKIP:
 		isnt(finish($transact->("$work; DO \$\$ BEGIN RAISE SQLSTATE '40001'; END \$\$")), 0,
 			'one that fails always');
 		is($state->(), '0 done, attempts: 5', 'ends');
-		$proxy->stop;
 	};
 }
 

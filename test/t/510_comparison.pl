@@ -81,8 +81,7 @@ my %check = (
 	'Spin lock: try, sleep, try again' => sub {
 		run("SELECT zk_lock('job')");
 		ok(!is_free('job'), 'it is held');
-		$rival->start_query(statement("SELECT zk_lock('job')"));
-		wait_for_wait($paris, $rival->pid);
+		start_to_wait($rival, statement("SELECT zk_lock('job')"));
 		my $queue = join ' ', wait_for_queue($zk, lock_path('job'), 2);
 		$session->query_safe("SELECT zk_unlock('job')");
 		$rival->wait_result;
@@ -227,5 +226,5 @@ foreach my $title (sort keys %rows)
 		assert_becomes { scalar(my @left = $zk->ephemerals(lock_path(''))) } 0, 'nothing is left';
 	};
 }
-$rival->quit;
+
 done_testing();

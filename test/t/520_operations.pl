@@ -130,5 +130,5 @@ subtest 'alerts' => sub {
 };
 
 is_deeply([ sort keys %query ], [], 'no query was left out');
-$_->quit foreach $exporter, $holder, $waiter;
+
 done_testing();

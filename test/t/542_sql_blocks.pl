@@ -35,15 +35,13 @@ sub session { return background($node, database => 'app'); }
 
 # The situations: each gets the block and makes its tests.
 my %situation = (
-	'front/install' => sub {
-		my ($sql) = @_;
+	'front/install' => sub ($sql) {
 		my $session = background($node, database => 'fresh');
 		my $problems = $session->query_safe($sql);
 		unlike($problems, qr/\|(error|warning)\|/, 'nothing is wrong');
 		like($session->query_safe("SELECT zk_lock('fresh')"), qr/^\d+$/, 'and there are locks');
 	},
-	'trap/wrong' => sub {
-		my ($sql) = @_;
+	'trap/wrong' => sub ($sql) {
 		my @wrong = split /(?=^-- WRONG)/m, $sql;
 		is(scalar @wrong, 3, 'three ways');
 		foreach my $way (@wrong[ 0, 1 ])
@@ -59,8 +57,7 @@ my %situation = (
 		$first->query_safe($rest);
 		is($second->query_safe('SELECT n FROM counter'), 1, 'which comes late');
 	},
-	'trap/right' => sub {
-		my ($sql) = @_;
+	'trap/right' => sub ($sql) {
 		my @right = split /\n\n/, $sql;
 		foreach my $way (@right)
 		{
@@ -68,8 +65,7 @@ my %situation = (
 			is($after, 2, 'both have counted');
 		}
 	},
-	'safety/fence' => sub {
-		my ($sql) = @_;
+	'safety/fence' => sub ($sql) {
 		my ($old, $new) = map { session() } 1 .. 2;
 		my $token = $old->query_safe("SELECT zk_lock('accounts')");
 		$old->query_safe($sql);
@@ -82,26 +78,22 @@ my %situation = (
 		$new->query_safe("SELECT zk_fence('accounts')");
 		assert_query($old, $elsewhere =~ s/\d{3,}/$token/r, '40001', 'who is late may not');
 	},
-	'operations/terminate' => sub {
-		my ($sql) = @_;
+	'operations/terminate' => sub ($sql) {
 		my ($victim, $next) = map { session() } 1 .. 2;
 		$victim->query_safe("SELECT zk_lock('theirs')");
-		$next->start_query("SELECT zk_lock('theirs')");
-		wait_for_wait($node, $next->pid);
+		start_to_wait($next, "SELECT zk_lock('theirs')");
 		my $pid = $victim->pid;
 		is($node->safe_psql('app', $sql =~ s/4711/$pid/r), 't', 'the holder is ended');
 		like($next->wait_result, qr/^\d+$/, 'the next one has it');
 	},
-	'operations/evict' => sub {
-		my ($sql) = @_;
+	'operations/evict' => sub ($sql) {
 		my $token = $holder->query_safe("SELECT zk_fencing_token('nightly')");
 		is($node->safe_psql('app', $sql =~ s/\d{3,}/$token/r), 't', 'it is evicted');
 		is($holder->query_safe("SELECT zk_is_held('nightly')"), 'f', 'and learns of it when it asks');
 		$holder->query_safe('SELECT zk_unlock_all()');
 		$holder->query_safe("SELECT zk_lock('nightly')");
 	},
-	'operations/new-ensemble' => sub {
-		my ($sql) = @_;
+	'operations/new-ensemble' => sub ($sql) {
 		my ($writer, $owner) = map { session() } 1 .. 2;
 		my ($table) = $sql =~ /^TRUNCATE (\w+);/m or die "which table: $sql";
 		my $rows = "SELECT count(*) FROM $table";
@@ -111,18 +103,12 @@ my %situation = (
 		is($owner->query_safe($rows), 1, 'DELETE does not see what is under way');
 		$writer->query_safe("BEGIN; SELECT zk_fence('new')");
 		$owner->start_query($sql);
-		poll_until
-		{
-			$node->safe_psql('app', 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $owner->pid) eq
-			  'Lock';
-		}
-		'TRUNCATE to wait', 30;
+		wait_for_lock($owner->node, $owner->pid);
 		$writer->query_safe('COMMIT');
 		$owner->wait_result;
 		is($owner->query_safe($rows), 0, 'TRUNCATE waits for it, and nothing is left');
 	},
-	'reference/hold' => sub {
-		my ($sql) = @_;
+	'reference/hold' => sub ($sql) {
 		$holder->query_safe("SELECT zk_unlock('nightly')");
 		my ($hold, $release) = split /^--.*\n/m, $sql;
 		my $token = $node->safe_psql('app', $hold);
@@ -137,8 +123,7 @@ sub behind_another ($sql)
 {
 	my ($first, $second) = map { session() } 1 .. 2;
 	$first->query_safe("UPDATE counter SET n = 0; SELECT zk_lock('counter')");
-	$second->start_query($sql);
-	wait_for_wait($node, $second->pid);
+	start_to_wait($second, $sql);
 	$first->query_safe("UPDATE counter SET n = n + 1; SELECT zk_unlock('counter')");
 	my ($seen) = $second->wait_result =~ /^(\d+)(?:\|\d+)?\z/m;
 	$second->query('ROLLBACK');
@@ -194,5 +179,5 @@ foreach my $page (Pages::all())
 }
 cmp_ok($count, '>', 20, 'there are blocks');
 is_deeply([ grep { !$is_used{$_} } sort keys %situation ], [], 'each situation has a block');
-$holder->quit;
+
 done_testing();

@@ -84,7 +84,7 @@ sub new ($class, $server, %option)
 	my $socket = IO::Socket::INET->new(PeerAddr => $server, Timeout => 10)
 	  or croak "could not connect to ZooKeeper at $server: $@";
 	$socket->setsockopt(IPPROTO_TCP, TCP_NODELAY, 1);
-	my $self = bless { socket => $socket, xid => 0 }, $class;
+	my $self = bless { socket => $socket, xid => 0, owner => $$ }, $class;
 
 	my $timeout = int(1000 * ($option{timeout} || 300));
 	my $id = $option{session} || 0;
@@ -320,7 +320,8 @@ sub delete_recursive ($self, $path)
 
 =head2 close
 
-Ends the session; its ephemeral nodes go at once.
+Ends the session; its ephemeral nodes go at once. It ends with the last reference to the
+client, too, and then nobody waits for that.
 
 =cut
 
@@ -330,6 +331,15 @@ sub close ($self)
 	eval { $self->_call('close', '', ''); };
 	$self->{socket}->close;
 	$self->{socket} = undef;
+	return;
+}
+
+sub DESTROY ($self)
+{
+	return if ${^GLOBAL_PHASE} eq 'DESTRUCT' || $self->{owner} != $$ || !$self->{socket};
+	local ($@, $!, $?);
+	local $SIG{PIPE} = 'IGNORE';
+	eval { $self->_send_request('close', '', ++$self->{xid}, ''); };
 	return;
 }
 
