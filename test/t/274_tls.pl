@@ -62,7 +62,7 @@ sub error_with (%setting)
 	foreach my $attempt (1 .. 60)
 	{
 		my ($status, $out, $err) = $node->psql('postgres', "SELECT zk_lock('refused')");
-		return $err if $err !~ /No server of|did not answer|"::1:\d+": Connection refused/;
+		return $err if $err !~ /No server of|did not answer|::1\]?:\d+"(?: cannot be reached)?: Connection refused/;
 	}
 	return 'nothing but silence';
 }
