@@ -1072,7 +1072,7 @@ BEGIN
 				CASE WHEN s.pending_restart THEN '; the file has another value, which waits for a restart' END),
 			CASE WHEN s.pending_restart THEN 'Restart the server.' END
 		FROM pg_settings AS s
-		WHERE s.name LIKE 'zklock.%' AND s.name <> 'zklock.auth'
+		WHERE s.name LIKE 'zklock.%' AND s.name NOT IN ('zklock.auth', 'zklock.ssl_passphrase_command')
 			AND (s.name <> 'zklock.servers' OR current_setting(s.name) <> '')
 		ORDER BY s.name;
 
@@ -1101,7 +1101,7 @@ EXCEPTION WHEN OTHERS THEN
 END $$;
 
 COMMENT ON FUNCTION _zk_check_settings() IS
-'Part of zk_check(): what PostgreSQL knows, read as the owner of the extension, so that every caller is told the same. It never reads the value of zklock.auth.';
+'Part of zk_check(): what PostgreSQL knows, read as the owner of the extension, so that every caller is told the same. It never reads the values of zklock.auth and zklock.ssl_passphrase_command.';
 
 CREATE FUNCTION zk_check(
 	with_session boolean DEFAULT true,

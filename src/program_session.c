@@ -289,6 +289,7 @@ note_connected(Session *session, int state)
 	const		clientid_t *id = zoo_client_id(session->zh);
 	const char *server = zoo_get_current_server(session->zh);
 	int64_t		now = protocol_now();
+	const char *stale;
 
 	session->link.is_up = true;
 	session->link.nrounds = session->link.nattempts = 0;
@@ -328,7 +329,9 @@ note_connected(Session *session, int state)
 	session->status.was_connected = true;
 	snprintf(session->server, sizeof(session->server), "%s",
 			 server != NULL ? server : "");
-	tls_describe(session->link.fd, session->tls, sizeof(session->tls));
+	stale = tls_describe(session->link.fd, session->tls, sizeof(session->tls));
+	if (stale[0] != '\0')
+		session_set_error(session, "%s", stale);
 	if (session->standstill.next_check_at == 0)
 		session->standstill.next_check_at = now + timeout / 3;
 	move_to(session, ZK_CLIENT_CONNECTED, ZK_LOSS_NONE);

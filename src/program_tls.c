@@ -42,14 +42,22 @@
 /* As many connections as program_ask.c makes at a time. */
 #define LINES_MAX ASK_ALL_MAX
 
-/* What the text of tls_begin() holds; all but the last are files. */
+/*
+ * What runs the passphrase command, for so many seconds at most.  Who goes on
+ * behind it has no pipe of ours, and nobody has the channel and the page.
+ */
+#define RUN_FOR(seconds) "exec timeout -s KILL " seconds \
+	" sh -c 'said=$(eval \"$COMMAND\") && printf %s \"$said\"' 3>&- 4>&-"
+
+/* What the text of tls_begin() holds; the first are files. */
 typedef enum Setting
 {
 	CA_FILE,
 	CERT_FILE,
 	KEY_FILE,
 	CRL_FILE,
-	MIN_VERSION
+	MIN_VERSION,
+	PASSPHRASE_COMMAND
 } Setting;
 
 typedef struct Line
@@ -69,7 +77,10 @@ typedef struct Line
 	char		error[TLS_WHY_SIZE];
 } Line;
 
-static char *settings[MIN_VERSION + 1];
+static char *settings[PASSPHRASE_COMMAND + 1];
+static uint64_t files_read;		/* their state when they were read last */
+static char stale[TLS_WHY_SIZE];	/* why those of before are used, or "" */
+static const char *fault;		/* why a file is no good; NULL: it may be */
 static SSL_CTX *context;		/* NULL: without TLS */
 static int	events = -1;		/* epoll; valid with a context */
 static Line *lines[LINES_MAX];
@@ -86,7 +97,9 @@ static int	nexpected;
 static int	nproved = -1;
 
 static SSL_CTX *load(char why[TLS_WHY_SIZE]);
+static uint64_t state_of_files(void);
 static bool load_file(SSL_CTX *made, Setting file, char why[TLS_WHY_SIZE]);
+static int	ask_passphrase(char *phrase, int size, int is_writing, void *unused);
 static const char *complaint_of_key(const struct stat *status);
 static bool is_ours(void);
 static int	make_line(int fd, const struct sockaddr *address,
@@ -116,9 +129,9 @@ tls_begin(const char *text, char why[TLS_WHY_SIZE])
 {
 	char	   *rest = strdup(text);
 
-	for (int i = CA_FILE; i <= MIN_VERSION; i++)
-		settings[i] = rest != NULL ? strsep(&rest, "\n") : "";
-	why[0] = '\0';
+	for (int i = CA_FILE; i <= PASSPHRASE_COMMAND; i++)
+		settings[i] = rest == NULL ? "" :
+			strsep(&rest, i < PASSPHRASE_COMMAND ? "\n" : "");
 	if (settings[CA_FILE][0] == '\0')
 		snprintf(why, TLS_WHY_SIZE, "\"zklock.ssl\" is on, and \"zklock.ssl_ca_file\" names no file by which servers could be verified");
 	else if (!settings[CERT_FILE][0] != !settings[KEY_FILE][0])
@@ -195,7 +208,7 @@ tls_socket(int fd, int64_t *received_at)
 	return line != NULL ? line->outer : fd;
 }
 
-void
+const char *
 tls_describe(int fd, char *text, size_t size)
 {
 	const Line *line = line_of(fd);
@@ -208,7 +221,7 @@ tls_describe(int fd, char *text, size_t size)
 
 	text[0] = '\0';
 	if (subject == NULL)
-		return;
+		return stale;
 	for (int i = 0; i < sk_X509_num(chain); i++)
 		if (expiry_of(sk_X509_value(chain, i)) < expiry)
 			expiry = expiry_of(sk_X509_value(chain, i));
@@ -218,6 +231,7 @@ tls_describe(int fd, char *text, size_t size)
 	X509_NAME_print_ex(subject, X509_get_subject_name(sk_X509_value(chain, 0)),
 					   0, XN_FLAG_RFC2253);
 	read_text(subject, text + length, size - (size_t) length);
+	return stale;
 }
 
 /*
@@ -249,19 +263,18 @@ load(char why[TLS_WHY_SIZE])
 {
 	SSL_CTX    *made = SSL_CTX_new(TLS_client_method());
 
+	snprintf(why, TLS_WHY_SIZE, "OpenSSL could not be started");
 	if (made == NULL)
-	{
-		snprintf(why, TLS_WHY_SIZE, "OpenSSL could not be started");
 		return NULL;
-	}
+	why[0] = '\0';
 	SSL_CTX_set_mode(made, SSL_MODE_ENABLE_PARTIAL_WRITE |
 					 SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
 	SSL_CTX_set_min_proto_version(made,
 								  settings[MIN_VERSION][0] == '3' ?
 								  TLS1_3_VERSION : TLS1_2_VERSION);
 	SSL_CTX_set_verify(made, SSL_VERIFY_PEER, note_verdict);
-	/* nobody is here who could be asked for one */
-	SSL_CTX_set_default_passwd_cb_userdata(made, "");
+	SSL_CTX_set_default_passwd_cb(made, ask_passphrase);
+	files_read = state_of_files();
 	for (int i = CA_FILE; i <= CRL_FILE; i++)
 		if (settings[i][0] != '\0' && !load_file(made, i, why))
 		{
@@ -271,36 +284,49 @@ load(char why[TLS_WHY_SIZE])
 	return made;
 }
 
+/* Another number whenever one of the files is replaced or changed. */
+static uint64_t
+state_of_files(void)
+{
+	uint64_t	state = 0;
+	struct stat file;
+
+	for (int i = CA_FILE; i <= CRL_FILE; i++)
+		if (stat(settings[i], &file) == 0)
+			state = state * 31 + file.st_ino +
+				(uint64_t) (file.st_ctim.tv_sec * 1000000000 + file.st_ctim.tv_nsec);
+	return state;
+}
+
 /* Not a FIFO, which would hold us up. */
 static bool
 load_file(SSL_CTX *made, Setting file, char why[TLS_WHY_SIZE])
 {
 	const char *path = settings[file];
-	X509_STORE *store = SSL_CTX_get_cert_store(made);
-	const char *reason = NULL;
 	struct stat status;
 	int			rc = 0;
 
 	ERR_clear_error();
+	fault = NULL;
 	if (stat(path, &status) != 0)
-		reason = strerror(errno);
+		fault = strerror(errno);
 	else if (!S_ISREG(status.st_mode))
-		reason = "not a regular file";
+		fault = "not a regular file";
 	else if (file == CA_FILE)
 		rc = SSL_CTX_load_verify_locations(made, path, NULL);
 	else if (file == CERT_FILE)
 		rc = SSL_CTX_use_certificate_chain_file(made, path);
 	else if (file == CRL_FILE)
-		rc = X509_STORE_load_locations(store, path, NULL) == 1 &&
-			X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK |
-								 X509_V_FLAG_CRL_CHECK_ALL);
-	else if ((reason = complaint_of_key(&status)) == NULL)
+		rc = SSL_CTX_load_verify_locations(made, path, NULL) == 1 &&
+			X509_STORE_set_flags(SSL_CTX_get_cert_store(made),
+								 X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
+	else if ((fault = complaint_of_key(&status)) == NULL)
 		rc = SSL_CTX_use_PrivateKey_file(made, path, SSL_FILETYPE_PEM);
-	if (reason == NULL)
-		reason = ERR_reason_error_string(ERR_peek_last_error());
+	if (fault == NULL)
+		fault = ERR_reason_error_string(ERR_peek_error());
 	if (rc != 1)
 		snprintf(why, TLS_WHY_SIZE, "Could not load file \"%.250s\": %s", path,
-				 reason != NULL ? reason : "it cannot be read");
+				 fault != NULL ? fault : "it cannot be read");
 	return rc == 1;
 }
 
@@ -315,6 +341,35 @@ complaint_of_key(const struct stat *status)
 		return "it must be owned by the database user or root";
 	return (status->st_mode & others) == 0 ? NULL :
 		"it has group or world access; it must have permissions u=rw (0600) or less if owned by the database user, or u=rw,g=r (0640) or less if owned by root";
+}
+
+/*
+ * The passphrase of the key, as PostgreSQL asks for that of its own: the first
+ * line that the command says.  PostgreSQL's run_ssl_passphrase_command() is no
+ * help: it runs the server's own, for as long as that takes, and in a backend.
+ * OpenSSL clears what is returned.  It may ask again if it got nothing.
+ */
+static int
+ask_passphrase(char *phrase, int size, int is_writing, void *unused)
+{
+	FILE	   *said;
+
+	(void) is_writing;
+	(void) unused;
+	if (fault != NULL)
+		return -1;
+	fault = "it needs a passphrase, and \"zklock.ssl_passphrase_command\" is empty, failed or took too long";
+	setenv("COMMAND", settings[PASSPHRASE_COMMAND], 1);
+	said = popen(context == NULL ? RUN_FOR("5") : RUN_FOR("1"), "re");
+	if (said == NULL)
+		return -1;
+	setvbuf(said, NULL, _IONBF, 0); /* no copy */
+	phrase[fread(phrase, 1, (size_t) size - 1, said)] = '\0';
+	if (pclose(said) == 0 && phrase[0] != '\0')
+		fault = "what \"zklock.ssl_passphrase_command\" says is not its passphrase";
+	else
+		OPENSSL_cleanse(phrase, (size_t) size);
+	return (int) strcspn(phrase, "\r\n");
 }
 
 /*
@@ -400,18 +455,15 @@ make_line(int fd, const struct sockaddr *address, socklen_t length)
 }
 
 /*
- * The files may have been replaced since the connection before.  If they
- * cannot be read now, those that could are used.
+ * The files may have been replaced since the connection before.  If they are
+ * no good now, those that were are used.
  */
 static bool
 begin_handshake(Line *line)
 {
 	struct epoll_event any = {.events = EPOLLIN | EPOLLOUT | EPOLLET};
-	char		why[TLS_WHY_SIZE] = "";
-	static bool is_first = true;
-	SSL_CTX    *newer = is_first ? NULL : load(why);
+	SSL_CTX    *newer = state_of_files() != files_read ? load(stale) : NULL;
 
-	is_first = false;
 	if (newer != NULL)
 	{
 		SSL_CTX_free(context);	/* the lines have counted it */

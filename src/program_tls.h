@@ -31,10 +31,11 @@
 /*
  * Begin: read the files that the text names, and prove that the library calls
  * our connect().  Its lines: the file of the authorities, of the certificate,
- * of the key, of revocations, any of them empty; the lowest version, 2 or 3.
- * Relative paths lead to the data directory, where the program runs.  Files
- * that can be read later are read again for each connection.  false with a
- * reason in why.
+ * of the key, of revocations, any of them empty; the lowest version, 2 or 3;
+ * and the rest is the command that says the key's passphrase, or empty: it has
+ * five seconds.  Relative paths lead to the data directory, where the program
+ * runs.  Files that are replaced later are read again for the next connection.
+ * false with a reason in why.
  */
 extern bool tls_begin(const char *text, char why[TLS_WHY_SIZE]);
 
@@ -69,8 +70,9 @@ extern int	tls_socket(int fd, int64_t *received_at);
  * What a connection is like whose handshake is done, as a text without a line
  * end: version, cipher, when the first certificate of the server's chain
  * expires, when our own does (seconds since 1970, 0 without one), and the
- * subject of the server's, as RFC 2253 has it.  "" without TLS.
+ * subject of the server's, as RFC 2253 has it.  "" without TLS.  Result: what
+ * is wrong with the files, if it was made with those of before, or "".
  */
-extern void tls_describe(int fd, char *text, size_t size);
+extern const char *tls_describe(int fd, char *text, size_t size);
 
 #endif							/* ZKLOCK_PROGRAM_TLS_H */

@@ -88,6 +88,13 @@ static char *ssl_key_file_setting;
 /* zklock.ssl_crl_file: certificates that are not valid any more. */
 static char *ssl_crl_file_setting;
 
+/*
+ * zklock.ssl_passphrase_command: says the passphrase of that key, for which %p
+ * is a prompt.  It may have the passphrase in it, so it is shown to no others
+ * than PostgreSQL's own is.
+ */
+static char *ssl_passphrase_command_setting;
+
 /* zklock.ssl_min_protocol_version */
 static int	ssl_version_setting = 2;
 
@@ -193,6 +200,10 @@ zklock_session_init(void)
 							   "File with the revoked certificates of ZooKeeper's servers.",
 							   NULL, &ssl_crl_file_setting, "", PGC_SIGHUP, 0,
 							   check_ssl_file, NULL, NULL);
+	DefineCustomStringVariable("zklock.ssl_passphrase_command",
+							   "Command that says the passphrase of that key.",
+							   NULL, &ssl_passphrase_command_setting, "", PGC_SIGHUP,
+							   GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
 	DefineCustomEnumVariable("zklock.ssl_min_protocol_version",
 							 "Lowest version of TLS that is used with ZooKeeper.",
 							 NULL, &ssl_version_setting, 2, ssl_versions,
@@ -530,10 +541,20 @@ zklock_session_program(void)
 char *
 zklock_session_tls(void)
 {
-	return !ssl_setting ? NULL :
-		psprintf("%s\n%s\n%s\n%s\n%d", ssl_ca_file_setting,
-				 ssl_cert_file_setting, ssl_key_file_setting,
-				 ssl_crl_file_setting, ssl_version_setting);
+	StringInfoData text;
+
+	if (!ssl_setting)
+		return NULL;
+	initStringInfo(&text);
+	appendStringInfo(&text, "%s\n%s\n%s\n%s\n%d\n", ssl_ca_file_setting,
+					 ssl_cert_file_setting, ssl_key_file_setting,
+					 ssl_crl_file_setting, ssl_version_setting);
+	for (const char *at = ssl_passphrase_command_setting; *at != '\0'; at++)
+		if (at[0] == '%' && (at[1] == 'p' || at[1] == '%'))
+			appendStringInfoString(&text, *++at == 'p' ? "Enter passphrase of the key for ZooKeeper:" : "%");
+		else
+			appendStringInfoChar(&text, *at);
+	return text.data;
 }
 
 bool
@@ -981,6 +1002,7 @@ log_news(const ZkClientStatus *status, int noted_connects,
 	unsigned long long id = status->session_id;
 	char		why[512];
 
+	strlcpy(why, zklock_client_last_error(MySession.client), sizeof(why));
 	switch (status->state)
 	{
 		case ZK_CLIENT_STARTING:
@@ -1003,6 +1025,8 @@ log_news(const ZkClientStatus *status, int noted_connects,
 					 errdetail("It had no connection since %s.",
 							   timestamptz_to_str(suspended_since)) :
 					 errdetail("Its locks are kept."),
+					 strstr(why, "Could not load file") != NULL ?
+					 errhint("It uses what it has read before. New sessions will fail: %s.", why) : 0,
 					 errhidestmt(true), errhidecontext(true)));
 			break;
 		case ZK_CLIENT_LOST:

@@ -1,0 +1,218 @@
+# The files of TLS: the passphrase of a key, by a command that does what it should or
+# not; files that are replaced by ones that are no good; and what they cost a session
+# that is connected again.
+
+use Certificates;
+use PostgreSQL::Test::Utils;
+use Proxy;
+use Time::HiRes qw(time);
+use ZkLockTest;
+
+Certificates::need_tls();
+
+my $directory = PostgreSQL::Test::Utils::tempdir();
+my $good = Certificates->new($directory, 'good');
+$good->issue('server', 'DNS:localhost,IP:127.0.0.1');
+$good->issue('named', 'DNS:localhost');
+$good->issue('client');
+$good->issue('secret', '', phrase => 'open sesame');
+my $zk = ZooKeeper->new(tls => { ca => $good->ca, cert => $good->both('server') })->start;
+my $proxy = Proxy->new('127.0.0.1:' . $zk->secure_port);
+my %tls = (
+	$good->settings('secret'),
+	'zklock.servers' => $proxy->address,
+	'zklock.ssl_passphrase_command' => '',
+	'zklock.connect_timeout' => '1min');
+my $node = cluster('berlin', $zk, servers => $proxy->address, %tls,
+	shared_preload_libraries => 'zklock');
+my $runs = "$directory/runs";    # a line for each time that a command was run
+
+# With these settings from now on, and the rest as at first.
+sub reconfigure
+{
+	my %setting = (%tls, @_);
+	my %written = map { $_ => $setting{$_} =~ s/'/''/gr } keys %setting;
+	$node->safe_psql('postgres', "ALTER SYSTEM SET $_ = '$written{$_}'") foreach keys %setting;
+	$node->reload;
+	foreach my $name (keys %setting)
+	{
+		poll_until { $node->safe_psql('postgres', "SELECT current_setting('$name') = '$written{$name}'") eq 't' } $name;
+	}
+	return;
+}
+
+# With this command; each of its runs is counted.
+sub use_command
+{
+	my ($command, %other) = @_;
+	unlink $runs;
+	append_to_file($runs, '');
+	return reconfigure('zklock.ssl_passphrase_command' => "echo run >>$runs; $command", %other);
+}
+
+sub runs { return scalar split /\n/, slurp_file($runs); }
+
+# The error of a lock, without those settings.
+sub error_of_lock
+{
+	my ($status, $out, $err) = $node->psql('postgres', "SELECT zk_lock('secret')");
+	return $err;
+}
+
+# Processes with that in their command lines.
+sub processes
+{
+	my ($word) = @_;
+	return grep { -r $_ && eval { slurp_file($_) } =~ /\Q$word\E/ } glob '/proc/[0-9]*/cmdline';
+}
+
+subtest 'a passphrase' => sub {
+	my $prompt = "$directory/prompt";
+	like(error_of_lock(), qr/DETAIL:  Could not load file .*: it needs a passphrase, and "zklock\.ssl_passphrase_command" is empty, /,
+		'without a command');
+	use_command("echo '%p 100%%' >$prompt; echo 'open sesame'");
+	is(error_of_lock(), '', 'the right one');
+	is(runs(), 1, 'it was run once');
+	is(slurp_file($prompt), "Enter passphrase of the key for ZooKeeper: 100%\n", 'with a prompt');
+	my $check;
+	poll_until { $check = $node->safe_psql('postgres', 'SELECT what FROM zk_check(false)'); $check =~ /speaks TLSv1/ }
+	'zk_check() to ask for it, too';
+	unlike($check, qr/sesame/, 'and not to tell it, for all may call it');
+	$node->safe_psql('postgres', 'CREATE ROLE visitor LOGIN');
+	my ($status, $out, $err) = $node->psql('postgres', 'SHOW zklock.ssl_passphrase_command', extra_params => [ '-U', 'visitor' ]);
+	like($err, qr/ERROR:  (must be superuser or have privileges of pg_read_all_settings|permission denied) to examine "zklock\.ssl_passphrase_command"/,
+		'hidden from others');
+	use_command("printf 'open sesame\\r\\nnext line'");
+	is(error_of_lock(), '', 'the first line');
+};
+
+subtest 'a passphrase that does not come' => sub {
+	my $no = qr/ERROR:  could not set up TLS for ZooKeeper\nDETAIL:  Could not load file "[^"]*-secret\.key":/;
+	my $failed = qr/$no it needs a passphrase, and "zklock\.ssl_passphrase_command" is empty, failed or took too long/;
+	my $wrong = qr/$no what "zklock\.ssl_passphrase_command" says is not its passphrase/;
+	my @cases = (
+		[ 'wrong', 'echo close sesame', $wrong ],
+		[ 'nothing', ':', $failed ],
+		[ '10 kB', 'head -c 10000 /dev/zero | tr "\\\\0" x', $wrong ],
+		[ '1 MB', 'head -c 1000000 /dev/zero | tr "\\\\0" x', $failed ],
+		[ 'a failure', 'echo open sesame; exit 3', $failed ],
+		[ 'no such command', '/nowhere/to/be/found', $failed ],
+		[ 'no command', 'if', $failed ],
+		[ 'a command that hangs', 'exec sleep 4711', $failed ],
+		[ 'children that hang', 'sleep 4711 & sleep 4711', $failed ],
+		[ 'one that ignores signals', 'trap "" TERM INT HUP; sleep 4711', $failed ],
+		[ 'one that leaves its output to another', 'echo open sesame; sleep 4711 &', $failed ]);
+	my $from = -s $node->logfile;
+	foreach my $case (@cases)
+	{
+		my ($what, $command, $expected) = @$case;
+		use_command($command =~ s/\\\\/\\/gr);
+		my $began = time;
+		like(error_of_lock(), $expected, $what);
+		cmp_ok(time - $began, '<', 30, 'over in time');
+		is(runs(), 1, 'it was run once') if $command ne 'if';
+		poll_until { !processes('sleep4711') && !processes("sleep\0004711") } 'nothing to be left of it';
+	}
+	unlike(slurp_file($node->logfile, $from) =~ s/^.*(?:ALTER SYSTEM|SELECT current_setting|parameter "zklock\.ssl_passphrase).*$//mgr, qr/sesame/,
+		'the log has no word of it');
+
+	# Who gives up does not wait for it, and a program that is killed leaves nothing.
+	use_command('exec sleep 4711');
+	my $session = background($node);
+	$session->start_query("SELECT zk_lock('secret')");
+	poll_until { processes("sleep\0004711") } 'the command to run';
+	my $began = time;
+	$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $session->pid . ')');
+	$session->wait_result;
+	is($session->sqlstate, '57014', 'canceled');
+	$session->start_query("SELECT zk_lock('secret')");
+	poll_until { processes("sleep\0004711") || $session->is_done } 'the command to run';
+	kill 'KILL', session_programs($session->pid);
+	$session->wait_result;
+	isnt($session->sqlstate, '00000', 'without a program');
+	$session->quit;
+	poll_until { !processes("sleep\0004711") } 'nothing to be left of it';
+	assert_no_programs('no program is left', $session);
+};
+
+# A session that holds a lock; code that breaks its connection and returns what the log
+# says when it is back.
+sub session
+{
+	my $session = background($node);
+	$session->query_safe("SELECT zk_lock('files')");
+	return ($session, sub {
+		my $from = -s $node->logfile;
+		my $said;
+		$proxy->reset_connections;
+		poll_until
+		{
+			$session->query_safe('SELECT state FROM zk_session');
+			($said) = slurp_file($node->logfile, $from) =~ /(is connected again, to.*\n(?:.*(?:DETAIL|HINT):.*\n)*)/;
+		}
+		'it to be back';
+		is($session->query_safe("SELECT zk_is_held('files')"), 't', 'the lock is kept');
+		return $said;
+	});
+}
+
+# Another file in the place of that one.
+sub replace
+{
+	my ($file, $text) = @_;
+	append_to_file("$file.new", $text);
+	chmod 0600, "$file.new";
+	rename "$file.new", $file or die "could not replace $file: $!";
+	return;
+}
+
+subtest 'a session that is connected again' => sub {
+	use_command("echo 'open sesame'");
+	my ($session, $reconnect) = session();
+	unlike($reconnect->(), qr/HINT/, 'with its files');
+	is(runs(), 1, 'nobody was asked again');
+	my $key = slurp_file($good->key('secret'));
+	replace($good->key('secret'), $key);
+	unlike($reconnect->(), qr/HINT/, 'with a new file');
+	is(runs(), 2, 'for which the command was run');
+
+	# The setting is the same: the file is not.
+	my $from = -s $node->logfile;
+	replace($good->key('secret'), "rubbish\n");
+	my $hint = qr/HINT:  It uses what it has read before\. New sessions will fail: Could not load file "[^"]*-secret\.key": /;
+	like($reconnect->(), $hint, 'with a file that is no good');
+	like(error_of_lock(), qr/Could not load file "[^"]*-secret\.key": /, 'a new session');
+	like(slurp_file($node->logfile, $from), qr/ERROR:  could not set up TLS for ZooKeeper\n.*DETAIL:  Could not load file "[^"]*-secret\.key"/,
+		'which the log has, too');
+	unlink $good->key('secret');
+	like($reconnect->(), qr/$hint.*No such file or directory/, 'without a file');
+	$from = -s $node->logfile;
+	$node->reload;
+	poll_until { slurp_file($node->logfile, $from) =~ /could not access file "[^"]*-secret\.key" for TLS/ }
+	'a reload to say so, though no setting has changed';
+	replace($good->key('secret'), $key);
+	unlike($reconnect->(), qr/HINT/, 'with a good one again');
+
+	# A command that hangs costs it a second, and not its locks.
+	$session->quit;
+	use_command("test -e $directory/hang && sleep 4711; echo 'open sesame'");
+	($session, $reconnect) = session();
+	append_to_file("$directory/hang", '');
+	replace($good->key('secret'), $key);
+	like($reconnect->(), qr/$hint.*failed or took too long/, 'with a command that hangs');
+	poll_until { !processes("sleep\0004711") } 'nothing to be left of it';
+	$session->quit;
+};
+
+subtest 'two names for one address' => sub {
+	my $named = ZooKeeper->new(tls => { ca => $good->ca, cert => $good->both('named') })->start;
+	my $port = $named->secure_port;
+	my @client = ('zklock.ssl_cert_file' => $good->cert('client'), 'zklock.ssl_key_file' => $good->key('client'));
+	reconfigure(@client, 'zklock.servers' => "localhost:$port,127.0.0.1:$port");
+	is(error_of_lock(), '', 'the first is in the certificate');
+	reconfigure(@client, 'zklock.servers' => "127.0.0.1:$port,localhost:$port", 'zklock.connect_timeout' => '3s');
+	like(error_of_lock(), qr/is not for "127\.0\.0\.1"|"::1:\d+": Connection refused/, 'the second is');
+	$named->stop;
+};
+
+done_testing();
