@@ -579,7 +579,8 @@ program_cork(const Session *session, bool is_corked)
 {
 	int			value = is_corked;
 
-	if (session->link.fd >= 0)
+	/* with TLS it is no TCP socket, and all that is sent goes as one record */
+	if (session->link.fd >= 0 && tls_fd() < 0)
 		setsockopt(session->link.fd, IPPROTO_TCP, TCP_CORK, &value,
 				   sizeof(value));
 }

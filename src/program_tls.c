@@ -75,6 +75,8 @@ typedef struct Line
 	bool		is_over;		/* nothing comes or goes any more */
 	int64_t		received_at;	/* 0: nothing was */
 	char		error[TLS_WHY_SIZE];
+	ssize_t		nleaving;		/* bytes that OpenSSL has not taken yet */
+	char		leaving[BUFFER_SIZE];
 } Line;
 
 static char *settings[PASSPHRASE_COMMAND + 1];
@@ -174,16 +176,16 @@ tls_fd(void)
 void
 tls_move(void)
 {
-	struct epoll_event ready[16];
+	struct epoll_event ready[2 * LINES_MAX];
+	int			nready;
 
 	if (context == NULL)
 		return;
-	/* what is ready is of no interest, only that it is told again */
-	while (epoll_wait(events, ready, 16, 0) == 16)
-		;
+	/* which of them does not matter, for hardly ever are there several */
+	nready = epoll_wait(events, ready, 2 * LINES_MAX, 0);
 	for (int i = 0; i < LINES_MAX; i++)
 	{
-		if (lines[i] == NULL)
+		if (lines[i] == NULL || (nready == 0 && lines[i]->is_ready))
 			continue;
 		move(lines[i]);
 		if (lines[i]->is_left)
@@ -267,8 +269,7 @@ load(char why[TLS_WHY_SIZE])
 	if (made == NULL)
 		return NULL;
 	why[0] = '\0';
-	SSL_CTX_set_mode(made, SSL_MODE_ENABLE_PARTIAL_WRITE |
-					 SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	SSL_CTX_set_read_ahead(made, 1);
 	SSL_CTX_set_min_proto_version(made,
 								  settings[MIN_VERSION][0] == '3' ?
 								  TLS1_3_VERSION : TLS1_2_VERSION);
@@ -517,8 +518,6 @@ free_line(int place)
 static void
 move(Line *line)
 {
-	bool		is_moving = true;
-
 	ERR_clear_error();
 	if (!line->is_ready && !line->is_over)
 	{
@@ -530,35 +529,36 @@ move(Line *line)
 		else
 			note_refusal(line, rc);
 	}
-	while (is_moving)
-	{
-		is_moving = move_out(line);
-		is_moving |= move_in(line);
-	}
+	while (move_out(line))
+		;
+	while (move_in(line))
+		;
 }
 
 /*
  * From the caller to the server, or into nothing if the line is over.  Was
- * anything moved?  What OpenSSL does not take stays where it is.
+ * anything moved?
  */
 static bool
 move_out(Line *line)
 {
-	char		bytes[BUFFER_SIZE];
-	ssize_t		length = recv(line->inner, bytes, BUFFER_SIZE,
-							  MSG_PEEK | MSG_DONTWAIT);
-	int			taken = (int) length;
+	int			taken = 1;
 
-	line->is_left = length == 0 ||
-		(length < 0 && errno != EAGAIN && errno != EINTR);
-	if (length <= 0 || (!line->is_ready && !line->is_over))
+	if (line->nleaving <= 0)
+	{
+		line->nleaving = recv(line->inner, line->leaving, BUFFER_SIZE,
+							  MSG_DONTWAIT);
+		line->is_left = line->nleaving == 0 ||
+			(line->nleaving < 0 && errno != EAGAIN && errno != EINTR);
+	}
+	if (line->nleaving <= 0 || (!line->is_ready && !line->is_over))
 		return false;
 	if (!line->is_over)
-		taken = SSL_write(line->ssl, bytes, (int) length);
+		taken = SSL_write(line->ssl, line->leaving, (int) line->nleaving);
 	if (taken <= 0)
 		note_refusal(line, taken);
-	else
-		recv(line->inner, bytes, (size_t) taken, MSG_DONTWAIT);
+	else						/* all: it fits into one record */
+		line->nleaving = 0;
 	return taken > 0;
 }
 
