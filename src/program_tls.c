@@ -46,8 +46,7 @@
  * What runs the passphrase command, for so many seconds at most.  Who goes on
  * behind it has no pipe of ours, and nobody has the channel and the page.
  */
-#define RUN_FOR(seconds) "exec timeout -s KILL " seconds \
-	" sh -c 'said=$(eval \"$COMMAND\") && printf %s \"$said\"' 3>&- 4>&-"
+#define RUN_FOR(seconds) "exec timeout -s KILL " seconds " sh -c 'said=$(eval \"$COMMAND\") && printf %s \"$said\"' 3>&- 4>&-"
 
 /* What the text of tls_begin() holds; the first are files. */
 typedef enum Setting
@@ -355,8 +354,7 @@ ask_passphrase(char *phrase, int size, int is_writing, void *unused)
 {
 	FILE	   *said;
 
-	(void) is_writing;
-	(void) unused;
+	(void) is_writing, (void) unused;
 	if (fault != NULL)
 		return -1;
 	fault = "it needs a passphrase, and \"zklock.ssl_passphrase_command\" is empty, failed or took too long";
