@@ -42,14 +42,15 @@ class RecipeDriver extends Driver implements LockListener
 
 	// WriteLock.lock() does not wait: it calls the listener, now or later. Or
 	// never, if the one ahead left between its two looks at the queue; so ask
-	// again (a second call does not queue up again).
+	// again (a second call does not queue up again). What it returns counts: the
+	// listener is called by the watch, too, which may come when that lock has
+	// been released and the next one is waited for.
 	@Override
 	void lock() throws Exception
 	{
 		granted = new Semaphore(0);
-		do
-			lock.lock();
-		while (!granted.tryAcquire(100, TimeUnit.MILLISECONDS));
+		while (!lock.lock())
+			granted.tryAcquire(100, TimeUnit.MILLISECONDS);
 	}
 
 	@Override
