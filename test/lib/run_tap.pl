@@ -75,10 +75,12 @@ sub repeat ($first)
 {
 	return judge($first) if @late > $most_repeated;
 	rename "$first->{file}.$_", "$first->{file}.first.$_" foreach qw(out err);
-	# Its servers' directories stay when it has failed, and must not be there when they are made.
+	# Its servers' directories and logs stay when it has failed, and must not be there when
+	# they are made: a test reads the log of its own run.
 	my ($directory) = contents($first->{file}) =~ /TESTDATADIR=(\S+)/;
 	my $name = $first->{name} =~ s{^t/|\.pl$}{}gr;
-	rename $_, "$_.first" foreach $directory ? glob "'$directory'/t_${name}_*_data" : ();
+	rename $_, "$_.first"
+	  foreach $directory ? glob "'$directory'/{t_${name}_*_data,log/*${name}*}" : ();
 	@queue = $first->{file};
 	run_all();
 	return;

@@ -77,11 +77,11 @@ like($out, qr/^ +in a subtest: ok 2 # skip no time\n +again: the server was slow
 # something crashed. The number of times that each was run is in a file.
 sub failing ($name, $words, $until)
 {
-	system 'rm', '-rf', glob "$dir/t_${name}_*";
+	system 'rm', '-rf', glob "$dir/t_${name}_* $dir/log";
 	return job("t%$name", <<"SH");
 TESTDATADIR=$dir
 echo >>$dir/$name.runs
-mkdir $dir/t_${name}_berlin_data || { echo 'Bail out!  the server of the first time is there'; exit 1; }
+mkdir -p $dir/log; mkdir $dir/t_${name}_berlin_data $dir/log/${name}_berlin.log || { echo 'Bail out!  the server of the first time is there'; exit 1; }
 test \$(wc -l <$dir/$name.runs) -lt $until || { printf '1..1\nok 1\n'; exit; }
 printf '#   Failed test "it"\n#   at line 7.\n%s\n# Looks bad\n' '$words' >&2
 printf '1..1\nnot ok 1\n'
