@@ -15,10 +15,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "access/parallel.h"
 #include "access/xact.h"
+#include "catalog/pg_authid.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 
@@ -89,20 +92,19 @@ zklock_auth_read(char **scheme, char **credentials)
 char *
 zklock_auth_make_identity(void)
 {
-	uint8		random[16];
-	char		hex[2 * sizeof(random) + 1];
+	uint64		random[2];
 
 	if (!pg_strong_random(random, sizeof(random)))
 		return NULL;
-	hex_encode((const char *) random, sizeof(random), hex);
-	hex[sizeof(hex) - 1] = '\0';
-	return psprintf("zklock:%s", hex);
+	return psprintf("zklock:%016" INT64_MODIFIER "x%016" INT64_MODIFIER "x",
+					random[0], random[1]);
 }
 
 /*
- * The first line of a file, palloc'ed.  Raises if there is none.  Not by
- * stdio, which leaves what it has read in memory.  A FIFO would hold the
- * backend up for as long as nobody writes to it: it is refused.
+ * The first line of a file, palloc'ed.  Raises if there is none; its path is
+ * for the log, for everybody gets here.  Not by stdio, which leaves what it
+ * has read in memory.  A FIFO would hold the backend up for as long as nobody
+ * writes to it: it is refused.
  */
 static char *
 read_auth_file(const char *path)
@@ -114,21 +116,20 @@ read_auth_file(const char *path)
 	ssize_t		length;
 	char	   *result;
 
-	if (file < 0)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not open file \"%s\": %m", path)));
-	if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode))
+	if (file >= 0 && (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a regular file", path),
+				 errmsg("what \"%s\" names is not a regular file",
+						"zklock.auth"),
+				 errdetail_log("It is \"%s\".", path),
 				 errhint("Write the credentials for ZooKeeper to a file.")));
-	warn_of_readers(path, &status);
-	length = read(file, line, sizeof(line) - 1);
+	length = file < 0 ? -1 : read(file, line, sizeof(line) - 1);
 	if (length < 0)
 		ereport(ERROR,
 				(errcode_for_file_access(),
-				 errmsg("could not read file \"%s\": %m", path)));
+				 errmsg("could not read the file with the credentials for ZooKeeper: %m"),
+				 errdetail_log("It is \"%s\".", path)));
+	warn_of_readers(path, &status);
 	CloseTransientFile(file);
 	line[length] = '\0';
 	line[strcspn(line, "\r\n")] = '\0';
@@ -149,12 +150,11 @@ static void
 warn_of_readers(const char *path, const struct stat *status)
 {
 	static bool has_warned = false;
-	mode_t		others;
+	mode_t		others = status->st_uid == 0 ? S_IWGRP | S_IXGRP | S_IRWXO :
+		S_IRWXG | S_IRWXO;
 	bool		is_ours = IsTransactionState() &&
 		superuser_arg(GetSessionUserId());
 
-	others = status->st_uid == 0 ? S_IWGRP | S_IXGRP | S_IRWXO :
-		S_IRWXG | S_IRWXO;
 	if (has_warned || (status->st_mode & others) == 0)
 		return;
 	has_warned = true;
@@ -166,6 +166,8 @@ warn_of_readers(const char *path, const struct stat *status)
 }
 
 /*
+ * Who was granted to set this may not read files that way.
+ *
  * A bad value is refused without showing it, as the default message would.
  * So are credentials where everybody can read them: pg_db_role_setting and
  * pg_proc.  What was stored there while this library was not loaded is not
@@ -177,6 +179,16 @@ check_auth(char **newval, void **extra, GucSource source)
 {
 	const char *colon = strchr(*newval, ':');
 
+	if (**newval == '@' && source >= PGC_S_CLIENT && IsTransactionState() &&
+		!InitializingParallelWorker &&
+		!has_privs_of_role(GetUserId(), ROLE_PG_READ_SERVER_FILES))
+	{
+		GUC_check_errcode(ERRCODE_INSUFFICIENT_PRIVILEGE);
+		GUC_check_errmsg("permission denied to name a file in parameter \"%s\"",
+						 "zklock.auth");
+		GUC_check_errdetail("It takes the role \"%s\".", "pg_read_server_files");
+		return false;
+	}
 	if (!has_secret(*newval))
 		return true;
 

@@ -103,7 +103,8 @@ typedef struct Order
 
 static const char *make_title(char title[ZK_CHANNEL_TITLE_SIZE],
 							  const char *state);
-static void put_opening(ZkClient *client, const ZkClientOptions *options);
+static bool put_opening(FrameBuffer *buffer, const ZkClientOptions *options,
+						bool has_auth);
 static void end_orphan(ZkClient *client);
 static void take_frames(ZkClient *client);
 static void take_status(ZkClient *client, const FrameTaken *taken,
@@ -163,17 +164,13 @@ zklock_client_open(const ZkClientOptions *options)
 	client->slots = mmap(NULL, SLOTS_SIZE, PROT_READ | PROT_WRITE,
 						 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	client->program = strdup(options->program);
-	put_opening(client, options);
 	if (client->slots == MAP_FAILED || client->program == NULL ||
-		client->opening.end == 0 ||
-		!frame_buffer_reserve(&client->channel.out, client->opening.end))
+		!put_opening(&client->opening, options, false) ||
+		!put_opening(&client->channel.out, options, true))
 	{
 		zklock_client_close(client, 0);
 		return NULL;
 	}
-	memcpy(client->channel.out.bytes, client->opening.bytes,
-		   client->opening.end);
-	client->channel.out.end = client->opening.end;
 	if (zklock_channel_open(&client->channel, options->program,
 							make_title(title, PROTOCOL_NO_STATE)))
 	{
@@ -359,8 +356,6 @@ zklock_client_close(ZkClient *client, int wait_ms)
 	if (client->slots != MAP_FAILED)
 		munmap(client->slots, SLOTS_SIZE);
 	free(client->program);
-	if (client->opening.bytes != NULL)
-		explicit_bzero(client->opening.bytes, client->opening.size);
 	frame_buffer_free(&client->opening);
 	explicit_bzero(client, sizeof(*client));
 	free(client);
@@ -380,17 +375,17 @@ make_title(char title[ZK_CHANNEL_TITLE_SIZE], const char *state)
 }
 
 /*
- * The frame that opens the session; client->opening stays empty without
- * memory.
+ * The frame that opens the session; false without memory.  What is kept to end
+ * it is without credentials, which closing a session does not take.
  */
-static void
-put_opening(ZkClient *client, const ZkClientOptions *options)
+static bool
+put_opening(FrameBuffer *buffer, const ZkClientOptions *options, bool has_auth)
 {
 	Frame		frame = {.kind = FRAME_OPEN};
 	const FrameBlob blobs[FRAME_NBLOBS] = {
 		frame_text(options->servers),
-		frame_text(options->auth_scheme),
-		frame_text(options->auth_credentials),
+		frame_text(has_auth ? options->auth_scheme : NULL),
+		frame_text(has_auth ? options->auth_credentials : NULL),
 		frame_text(options->tls)
 	};
 
@@ -398,8 +393,7 @@ put_opening(ZkClient *client, const ZkClientOptions *options)
 	frame.u.open.session_timeout_ms = options->session_timeout_ms;
 	frame.u.open.first_server = options->first_server;
 	frame.u.open.is_auth_private = options->is_auth_private;
-	frame_put(&client->opening, &frame, blobs);
-	explicit_bzero(&frame, sizeof(frame));
+	return frame_put(buffer, &frame, blobs);
 }
 
 /*
@@ -426,10 +420,7 @@ end_orphan(ZkClient *client)
 		zklock_channel_close(&ending, 0);
 	}
 	else
-	{
-		client->opening = ending.out;
-		memset(&ending, 0, sizeof(ending));
-	}
+		frame_buffer_free(&ending.out);
 }
 
 /* ---------------------------------------------------------------------

@@ -98,7 +98,7 @@ $table->run('credentials in a file', { session => background($node) },
 	},
 	[ session => 'RESET zklock.servers; RESET zklock.connect_timeout; SELECT zk_disconnect()' ],
 	[ session => "SET zklock.auth = '\@$file.missing'; SELECT zk_lock('file')", '!58P01',
-		qr/could not open file ".*missing": No such file/ ],
+		qr/could not read the file with the credentials for ZooKeeper: No such file/ ],
 	[ session => "SET zklock.auth = '\@$file.bad'; SELECT zk_lock('file')", '!F0000', \qr/only-a-secret/ ],
 	[ gone => 'file' ]);
 $node->adjust_conf('postgresql.conf', $_, undef, 1) foreach qw(zklock.auth log_min_messages);

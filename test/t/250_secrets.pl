@@ -122,4 +122,78 @@ foreach my $case (
 	};
 }
 
+# Whom a superuser lets set the parameter may not read the server's files that way.
+subtest 'a file that a delegate names' => sub {
+	my $file = credentials_file(0600);
+	$node->safe_psql('postgres', 'CREATE ROLE delegate LOGIN; GRANT SET ON PARAMETER zklock.auth TO delegate');
+	my $set = "SET zklock.auth = '\@$file'";
+	my $delegate = background($node, user => 'delegate');
+	$delegate->query_safe("SELECT zk_is_held('x')");
+	foreach my $command ($set, $set =~ s/^SET/ALTER ROLE delegate SET/r)
+	{
+		assert_query($delegate, $command, '42501', "refused: $command");
+		like($delegate->error, qr/DETAIL:  It takes the role "pg_read_server_files"/, 'and what it takes');
+	}
+	assert_query($delegate, "SET zklock.auth = '$secret'", '00000', 'credentials of his own are his affair');
+	local $ENV{PGOPTIONS} = "-c zklock.auth=\@$file";
+	my ($status, $out, $err) = $node->psql('postgres', "SELECT zk_is_held('x'); SHOW zklock.auth", connstr => $node->connstr('postgres') . ' user=delegate');
+	unlike($out, qr/\@/, 'nor when he connects');
+	delete local $ENV{PGOPTIONS};
+	$node->safe_psql('postgres', 'GRANT pg_read_server_files TO delegate');
+	$delegate = background($node, user => 'delegate');
+	$delegate->query_safe("SELECT zk_is_held('x')");
+	assert_query($delegate, $set, '00000', 'with that role it is allowed');
+};
+
+# Where the file is, is not for everybody.
+subtest 'a file that is not there' => sub {
+	$node->append_conf('postgresql.conf', "zklock.auth = '\@$directory/gone'");
+	$node->reload;
+	my $session = background($node, user => 'ordinary');
+	my $offset = -s $node->logfile;
+	assert_query($session, "SELECT zk_lock('gone')", '58P01', 'raises');
+	like($session->error, qr/could not read the file with the credentials for ZooKeeper: No such file/, 'why');
+	unlike($session->error, qr/\Q$directory\E/, 'without its path');
+	ok($node->log_contains(qr/DETAIL:  It is "\Q$directory\E\/gone"\./, $offset), 'which the log has');
+};
+
+# Does the memory of a process have it? Undefined if that cannot be read.
+sub has_in_memory ($pid, $text)
+{
+	open my $maps, '<', "/proc/$pid/maps" or return;
+	open my $memory, '<:raw', "/proc/$pid/mem" or return;
+	while (my $line = readline $maps)
+	{
+		my ($from, $to) = $line =~ /^(\w+)-(\w+) rw/ or next;
+		sysseek $memory, hex $from, 0 or next;
+		my $tail = '';
+		for (my $left = hex($to) - hex $from; $left > 0; $left -= 1 << 20)
+		{
+			sysread $memory, my $bytes, $left < 1 << 20 ? $left : 1 << 20 or last;
+			return 1 if index("$tail$bytes", $text) >= 0;
+			$tail = substr $bytes, -length $text;
+		}
+	}
+	return 0;
+}
+
+# What the backend has given to the session's program it has no more. Should the program
+# die, the session is closed without it.
+subtest 'credentials in memory' => sub {
+	my $file = credentials_file(0600);
+	$node->append_conf('postgresql.conf', "zklock.auth = '\@$file'");
+	$node->reload;
+	my $session = background($node);
+	$session->query_safe("SET zklock.session_timeout = '2min'; SELECT zk_lock('memory')");
+	my ($program) = session_programs($session->pid);
+	my $found = has_in_memory($session->pid, "\@$file");
+	plan skip_all => 'the memory of other processes cannot be read' if !defined $found;
+	is($found, 1, 'the backend has the path');
+	is(has_in_memory($session->pid, 'nobody-may-read-this'), 0, 'and not what is in the file');
+	kill KILL => $program;
+	$session->query('SELECT zk_is_held($$memory$$)');
+	$session->quit;
+	assert_no_nodes($zk, lock_path('memory'), 'and can end the session without them');
+};
+
 done_testing();

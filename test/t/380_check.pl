@@ -324,7 +324,7 @@ subtest 'credentials' => sub {
 	shows([ "SET zklock.auth = 'nonsense:alice:secret'", 'true' ],
 		session => [ qr/^error: .*refused the credentials/, 'a scheme that the ensemble does not know' ]);
 	$rows = check("SET zklock.auth = '\@/no/such/file'", 'false');
-	like($rows->{credentials}, qr/^error: could not open file/, 'a file that is not there');
+	like($rows->{credentials}, qr/^error: could not read the file with the credentials/, 'a file that is not there');
 	my $fifo = $node->basedir . '/fifo';
 	POSIX::mkfifo($fifo, 0600) or die "could not make a FIFO: $!";
 	$rows = check("SET zklock.auth = '\@$fifo'", 'false');
