@@ -119,8 +119,7 @@ read_auth_file(const char *path)
 	if (file >= 0 && (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("what \"%s\" names is not a regular file",
-						"zklock.auth"),
+				 errmsg("the file with the credentials for ZooKeeper is not a regular file"),
 				 errdetail_log("It is \"%s\".", path),
 				 errhint("Write the credentials for ZooKeeper to a file.")));
 	length = file < 0 ? -1 : read(file, line, sizeof(line) - 1);

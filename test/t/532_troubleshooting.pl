@@ -107,7 +107,9 @@ sub messages_of_source
 		my ($level, $words) = $call =~ /^(\w+),(.*)/s;
 		push @found, map { "$_: " . literal($words) } kinds($level, 'XX000');
 	}
-	push @found, map { '22023: ' . literal($_) } calls($text, 'GUC_check_errmsg');
+	my @codes = map { $_ ? $sqlstate{$_} : '22023' }
+	  $text =~ /(?:GUC_check_errcode\((\w+)\);\s*)?GUC_check_errmsg\(/g;
+	push @found, map { shift(@codes) . ': ' . literal($_) } calls($text, 'GUC_check_errmsg');
 	push @found, map { 'stderr: ' . literal(s/^stderr,//r) }
 	  grep { /^stderr,/ } calls($text, 'fprintf');
 	push @found, map { 'detail: ' . literal(s/^[^,]*,//r) }
