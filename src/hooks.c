@@ -184,8 +184,9 @@ at_transaction_event(XactEvent event, void *arg)
 			/* FALLTHROUGH */
 		case XACT_EVENT_COMMIT:
 			end_guard();
+			/* an error of a procedure's COMMIT is reported after that */
 			if (event == XACT_EVENT_ABORT)
-				zklock_session_end_interrupt(true);
+				zklock_session_end_interrupt(false);
 			is_release_due = is_following && !in_error_recursion_trouble();
 			if (!is_release_due)
 				zklock_session_count_requests();
@@ -314,6 +315,7 @@ rewrite_cancellation(ErrorData *error)
 		error->message = MemoryContextStrdup(context, loss.message);
 		error->detail = MemoryContextStrdup(context, loss.detail);
 		error->hint = MemoryContextStrdup(context, loss.hint);
+		zklock_session_end_interrupt(true);
 	}
 	if (next_emit_log != NULL)
 		next_emit_log(error);

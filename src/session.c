@@ -60,8 +60,8 @@
 #define INTERRUPT_MS 10
 
 /*
- * An error that passes through a subtransaction is reported that soon, or has
- * been caught there.
+ * An error that passes through a subtransaction, or a procedure's COMMIT, is
+ * reported that soon, or has been caught there.
  */
 #define CAUGHT_MS 200
 

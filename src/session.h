@@ -149,7 +149,7 @@ extern bool zklock_session_has_interrupted(void);
 
 /*
  * If an error has come of the interrupt, it may be on its way through an
- * aborted subtransaction; or that is_over, and no later error is the loss's.
+ * aborted transaction; or that is_over, and no later error is the loss's.
  * Never raises.
  */
 extern void zklock_session_end_interrupt(bool is_over);

@@ -136,8 +136,29 @@ subtest 'a call that is ended from outside' => sub {
 	is_free('lost');
 	$session->query_safe("SELECT zk_call_lock('call')");
 
-	start_steps($session, 'SELECT');
+	# It is lost as the procedure commits: then PostgreSQL aborts before it reports the error.
+	sql(<<'SQL');
+CREATE TABLE slow (i int);
+CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(600); RETURN NULL; END';
+CREATE CONSTRAINT TRIGGER nap AFTER INSERT ON slow DEFERRABLE INITIALLY DEFERRED
+	FOR EACH ROW EXECUTE FUNCTION nap();
+CREATE PROCEDURE commit_slowly() LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM zk_call_lock('call');
+	INSERT INTO slow VALUES (1);
+	COMMIT;
+END $$;
+SQL
+	$session->start_query('CALL commit_slowly()');
 	my $pid = $session->pid;
+	poll_until { sql("SELECT wait_event FROM pg_stat_activity WHERE pid = $pid") eq 'PgSleep' } 'its commit';
+	kill 'KILL', session_programs($pid);
+	assert_ends($session, '40001', 'lost in a commit');
+	has_nothing($session, 'lost in a commit');
+	is_free('lost in a commit');
+	$session->query_safe("SELECT zk_call_lock('call')");
+
+	start_steps($session, 'SELECT');
 	sql("SELECT pg_terminate_backend($pid)");
 	poll_until { sql("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") == 0 } 'its end', 30;
 	open_gate();
