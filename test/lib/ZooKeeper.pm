@@ -572,7 +572,25 @@ sub counter ($self, $name)
 	return $sum;
 }
 
-sub watch_count { return $_[0]->counter('watch_count'); }
+# Without those of clients that have closed their connection, which a server forgets first
+# and then closes it, too.
+sub watch_count ($self)
+{
+	my $port = join '|', map { sprintf '%04X', $self->port($_) } $self->running;
+	my $is_half_closed = qr/^\s*\d+: [[:xdigit:]]+:(?:$port) \S+ 08 /;
+	poll_until
+	{
+		my @sockets;
+		foreach my $file (grep { -e } qw(/proc/net/tcp /proc/net/tcp6))
+		{
+			open my $table, '<', $file or croak "could not read $file: $!";
+			push @sockets, readline $table;
+		}
+		!grep { /$is_half_closed/ } @sockets;
+	}
+	'the servers to close what their clients have closed', 10;
+	return $self->counter('watch_count');
+}
 
 sub packets_received ($self)
 {
