@@ -139,6 +139,17 @@ subtest 'a name and names below it' => sub {
 	is($session->query_safe("SELECT zk_try_lock('deep', '30 s'), zk_unlock('deep')"),
 		't|t', 'and holds up zklock until its session ends');
 	$waiter->query_safe("SELECT zk_unlock('deep/er')");
+	foreach my $child ('0', '!b')
+	{
+		$waiter->query_safe("SELECT zk_lock('deep/$child')");
+		$curator->choose(lock_path('deep'));
+		$curator->start_command('lock');
+		wait_for_watch(lock_path('deep'));
+		ok(!$curator->is_done, "Curator takes '$child' for one ahead of it");
+		$waiter->query_safe("SELECT zk_unlock('deep/$child')");
+		is($curator->wait_answer, 'locked', 'until that is gone');
+		$curator->ask('unlock');
+	}
 };
 
 # Kazoo 2.8 takes any writer for one ahead of its reader, later ones do not.
