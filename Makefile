@@ -222,7 +222,7 @@ uninstall-program:
 # README.md are everybody's.  The pages of src/ and test/ are for whoever has the source:
 # what is installed names them, but has no links to them.
 PAGES = README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE \
-	docs/*.md docs/*/*.md docs/*/*.svg docs/migrating/* docs/monitoring/* docs/recipes/*
+	docs/*.md docs/*.svg docs/*/*.md docs/*/*.svg docs/migrating/* docs/monitoring/* docs/recipes/*
 pages_dir = $(DESTDIR)$(docdir)/extension/zklock
 
 .PHONY: install-pages uninstall-pages
