@@ -376,16 +376,21 @@ make_title(char title[ZK_CHANNEL_TITLE_SIZE], const char *state)
 
 /*
  * The frame that opens the session; false without memory.  What is kept to end
- * it is without credentials, which closing a session does not take.
+ * it is without the credentials.  Whoever has its ticket may close a session,
+ * but of an ensemble that enforces authentication nobody may who has presented
+ * nothing: of digest's, that are not checked, anything will do.
  */
 static bool
 put_opening(FrameBuffer *buffer, const ZkClientOptions *options, bool has_auth)
 {
 	Frame		frame = {.kind = FRAME_OPEN};
+	const char *scheme = options->auth_scheme;
+	bool		is_sent = has_auth || (scheme && strcmp(scheme, "digest") == 0);
 	const FrameBlob blobs[FRAME_NBLOBS] = {
 		frame_text(options->servers),
-		frame_text(has_auth ? options->auth_scheme : NULL),
-		frame_text(has_auth ? options->auth_credentials : NULL),
+		frame_text(is_sent ? scheme : NULL),
+		frame_text(has_auth ? options->auth_credentials :
+				   is_sent ? "zklock:ends" : NULL),
 		frame_text(options->tls)
 	};
 
@@ -415,12 +420,8 @@ end_orphan(ZkClient *client)
 	memset(&client->opening, 0, sizeof(client->opening));
 	if (zklock_channel_open(&ending, client->program,
 							make_title(title, "ending")))
-	{
 		zklock_channel_flush(&ending);
-		zklock_channel_close(&ending, 0);
-	}
-	else
-		frame_buffer_free(&ending.out);
+	zklock_channel_close(&ending, 0);
 }
 
 /* ---------------------------------------------------------------------

@@ -105,6 +105,16 @@ foreach my $what (sort keys %strict)
 	cmp_ok(time - $start, '<', $session_timeout / 2,
 		"$what: long before the session timeout");
 	wait_for_recovery($holding);
+
+	# The backend has no credentials any more with which another program could end it.
+	my ($program) = session_programs($waiter->pid);
+	$start = time;
+	kill 'KILL', $program;
+	$waiter->query("SELECT zk_is_held('crash')");
+	$waiter->quit;
+	my $next = background($holding);
+	$next->query_safe("SELECT zk_lock('crash')");
+	cmp_ok(time - $start, '<', $session_timeout / 2, "$what: and when its program is killed");
 }
 
 # Not that of ZkLockTest, which would find the crashes.
