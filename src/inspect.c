@@ -17,6 +17,7 @@
 #include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
 #include "utils/acl.h"
@@ -61,10 +62,9 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 {
 	char	   *name = zklock_args_name(fcinfo, ZK_MAY_LOOK);
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
-	ZkQueueEntry *entries;
 	int			nentries;
+	ZkQueueEntry *entries = zklock_read_queue(zklock_name_path, name, &nentries);
 
-	entries = zklock_read_queue(zklock_name_path, name, &nentries);
 	for (int i = 0; i < nentries; i++)
 	{
 		ZkQueueEntry *entry = &entries[i];
@@ -96,18 +96,19 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 Datum
 zk_all_locks(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_args_name(fcinfo, ZK_OWN);
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
 	ListCell   *cell;
 
-	foreach(cell, zklock_count_locks(name))
+	foreach(cell, zklock_count_locks(zklock_args_name(fcinfo, ZK_OWN)))
 	{
 		const ZkLockCount *lock = lfirst(cell);
 		const char *shown = zklock_nodedata_printable(lock->name);
 		const char *prefix;
 		ZkRow		row = {0};
 
-		if (!zklock_privilege_allows(fcinfo, shown, ZK_MAY_LOOK, &prefix))
+		/* the rows have the name itself, which may not be fit to be shown */
+		if (!zklock_privilege_allows(fcinfo, GetDatabaseEncoding() == PG_UTF8 ?
+									 lock->name : shown, ZK_MAY_LOOK, &prefix))
 			continue;
 		zklock_row_add_text(&row, shown);
 		zklock_row_add_int(&row, lock->nholders);

@@ -121,12 +121,10 @@ zk_privileges_changed(PG_FUNCTION_ARGS)
 static bool
 covers(const char *prefix, const char *name)
 {
-	size_t		length = 0;
+	size_t		length = strlen(prefix);
 
-	while (prefix[length] != '\0' && prefix[length] == name[length])
-		length++;
-	return prefix[length] == '\0' &&
-		(length == 0 || name[length] == '\0' || name[length] == '/');
+	return length == 0 || (strncmp(prefix, name, length) == 0 &&
+						   (name[length] == '\0' || name[length] == '/'));
 }
 
 /*
@@ -167,8 +165,7 @@ read_rows(FunctionCallInfo fcinfo)
 		caller = MemoryContextSwitchTo(RowContext);
 		row = palloc(sizeof(*row));
 		row->prefix = TextDatumGetCString(heap_getattr(tuple, 1, columns, &is_null));
-		row->role = DatumGetObjectId(heap_getattr(tuple, 2, columns,
-												  &is_null));
+		row->role = DatumGetObjectId(heap_getattr(tuple, 2, columns, &is_null));
 		row->what = TextDatumGetCString(heap_getattr(tuple, 3, columns, &is_null));
 		rows = lappend(rows, row);
 		MemoryContextSwitchTo(caller);

@@ -265,6 +265,10 @@ subtest 'who waits is shown to whom may look' => sub {
 	like($tenant->query_safe($_), qr{pay/w}, "with look: $_") foreach @looks;
 	only([ 'pay', 'tenant', 'lock' ]);
 	unlike($tenant->query_safe($_), qr{pay/w}, "without: $_") foreach @looks;
+	only([ q{'||U&'\202E}, 'public', 'none' ]);
+	$super->query_safe(q{SELECT zk_lock(U&'\202E')});
+	is($tenant->query_safe('SELECT name FROM zk_all_locks() WHERE name !~ $$^pay/$$'), '', 'nor a name that is shown in another form');
+	$super->query_safe('SELECT zk_unlock_all()');
 	$stranger->query_safe('SELECT zk_unlock_all()');
 	$waiter->wait_result;
 };
