@@ -21,6 +21,7 @@
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
+#include "tcop/pquery.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -34,6 +35,9 @@
  * are the certificate that the connection shows by itself.
  */
 static char *auth_setting;
+
+/* Is the setting defined, and what was set before the library came applied? */
+static bool is_defined;
 
 static char *read_auth_file(const char *path);
 static void warn_of_readers(const char *path, const struct stat *status);
@@ -52,6 +56,7 @@ zklock_auth_init(void)
 							   GUC_SUPERUSER_ONLY | GUC_NO_SHOW_ALL |
 							   GUC_NOT_IN_SAMPLE,
 							   check_auth, NULL, show_auth);
+	is_defined = true;
 }
 
 uint64
@@ -165,7 +170,9 @@ warn_of_readers(const char *path, const struct stat *status)
 }
 
 /*
- * Who was granted to set this may not read files that way.
+ * Who was granted to set this may not read files that way.  What was set while
+ * this library was not loaded is not of the function that loads it, but of who
+ * called it.  ALTER SYSTEM says PGC_S_FILE, as a reload does outside portals.
  *
  * A bad value is refused without showing it, as the default message would.
  * So are credentials where everybody can read them: pg_db_role_setting and
@@ -178,9 +185,11 @@ check_auth(char **newval, void **extra, GucSource source)
 {
 	const char *colon = strchr(*newval, ':');
 
-	if (**newval == '@' && source >= PGC_S_CLIENT && IsTransactionState() &&
+	if (**newval == '@' && IsTransactionState() &&
+		(source >= PGC_S_CLIENT || (is_defined && ActivePortal != NULL)) &&
 		!InitializingParallelWorker &&
-		!has_privs_of_role(GetUserId(), ROLE_PG_READ_SERVER_FILES))
+		!has_privs_of_role(is_defined ? GetUserId() : GetOuterUserId(),
+						   ROLE_PG_READ_SERVER_FILES))
 	{
 		GUC_check_errcode(ERRCODE_INSUFFICIENT_PRIVILEGE);
 		GUC_check_errmsg("permission denied to name a file in parameter \"%s\"",
@@ -192,9 +201,8 @@ check_auth(char **newval, void **extra, GucSource source)
 		return true;
 
 	/* PGC_S_TEST is that of ALTER ROLE, ALTER DATABASE and CREATE FUNCTION */
-	if (source == PGC_S_TEST || source == PGC_S_GLOBAL ||
-		source == PGC_S_DATABASE || source == PGC_S_USER ||
-		source == PGC_S_DATABASE_USER)
+	if (source == PGC_S_TEST ||
+		(source >= PGC_S_GLOBAL && source <= PGC_S_DATABASE_USER))
 	{
 		GUC_check_errmsg("parameter \"%s\" of a database, role or function must not hold credentials",
 						 "zklock.auth");

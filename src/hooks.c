@@ -181,12 +181,11 @@ at_transaction_event(XactEvent event, void *arg)
 			if (is_guard_asked && !in_error_recursion_trouble() &&
 				zklock_has_lost())
 				zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
+			/* an error of a procedure's COMMIT is reported after that */
+			zklock_session_end_interrupt(false);
 			/* FALLTHROUGH */
 		case XACT_EVENT_COMMIT:
 			end_guard();
-			/* an error of a procedure's COMMIT is reported after that */
-			if (event == XACT_EVENT_ABORT)
-				zklock_session_end_interrupt(false);
 			is_release_due = is_following && !in_error_recursion_trouble();
 			if (!is_release_due)
 				zklock_session_count_requests();
@@ -211,9 +210,8 @@ at_transaction_event(XactEvent event, void *arg)
 static void
 guard_ahead(XactEvent event, void *arg)
 {
-	if (event != XACT_EVENT_PRE_COMMIT || !is_to_be_guarded())
-		return;
-	prove_locks();
+	if (event == XACT_EVENT_PRE_COMMIT && is_to_be_guarded())
+		prove_locks();
 }
 
 static void

@@ -125,15 +125,19 @@ foreach my $case (
 # Whom a superuser lets set the parameter may not read the server's files that way.
 subtest 'a file that a delegate names' => sub {
 	my $file = credentials_file(0600);
-	$node->safe_psql('postgres', 'CREATE ROLE delegate LOGIN; GRANT SET ON PARAMETER zklock.auth TO delegate');
+	$node->safe_psql('postgres', 'CREATE ROLE delegate LOGIN; GRANT SET, ALTER SYSTEM ON PARAMETER zklock.auth TO delegate');
 	my $set = "SET zklock.auth = '\@$file'";
 	my $delegate = background($node, user => 'delegate');
 	$delegate->query_safe("SELECT zk_is_held('x')");
-	foreach my $command ($set, $set =~ s/^SET/ALTER ROLE delegate SET/r)
+	foreach my $command ($set, map { $set =~ s/^SET/$_ SET/r } 'ALTER ROLE delegate', 'ALTER SYSTEM')
 	{
 		assert_query($delegate, $command, '42501', "refused: $command");
 		like($delegate->error, qr/DETAIL:  It takes the role "pg_read_server_files"/, 'and what it takes');
 	}
+	my $early = background($node, user => 'delegate');
+	$early->query_safe($set);
+	$early->query("SELECT zk_fence('x')");
+	like($early->error, qr/WARNING:  permission denied to name a file/, 'nor where a function of a superuser loads the library');
 	assert_query($delegate, "SET zklock.auth = '$secret'", '00000', 'credentials of his own are his affair');
 	local $ENV{PGOPTIONS} = "-c zklock.auth=\@$file";
 	my ($status, $out, $err) = $node->psql('postgres', "SELECT zk_is_held('x'); SHOW zklock.auth", connstr => $node->connstr('postgres') . ' user=delegate');
