@@ -121,7 +121,7 @@ static ZkContendEnd win_place(const ZkLockOrder *order, Lock *lock,
 static void end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live,
 					 const char *how);
 static void note_holder(Lock *lock);
-static void log_lock(const Lock *lock, RecipeMode mode, const char *event);
+static void log_lock(const Lock *lock, RecipeMode mode, const char *how);
 static void log_exit(int code, Datum arg);
 static int64 release_patience(ZkPlace *place);
 static void forget_if_empty(Lock *lock);
@@ -522,7 +522,7 @@ enter_lock(const char *name)
 		control.hcxt = LockContext;
 		zklock_locks = hash_create("zklock locks", 16, &control,
 								   HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
-		on_proc_exit(log_exit, 0);
+		on_shmem_exit(log_exit, 0);
 	}
 	lock = hash_search(zklock_locks, path, HASH_ENTER, &found);
 	if (!found)
@@ -608,7 +608,7 @@ grant(const ZkLockOrder *order, Lock *lock, Lock **taken)
 
 	/* from here on an error finds the lock held and counted */
 	zklock_session_interrupt_on_loss(true);
-	log_lock(lock, order->mode, "taken");
+	log_lock(lock, order->mode, NULL);
 	return lock->place.token;
 }
 
@@ -774,8 +774,7 @@ end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live, const char *how)
 	Assert(!zklock_lock_has_mode(lock, mode));
 	if (!zklock_lock_is_held(lock))
 	{
-		log_lock(lock, mode,
-				 zklock_place_is_lost(&lock->place, live) ? "lost" : how);
+		log_lock(lock, mode, how);
 		if (lock->place.session != live)
 			zklock_lock_note_late_loss(lock);
 		if (!zklock_keep_put(&lock->place, live))
@@ -845,23 +844,28 @@ note_holder(Lock *lock)
 													zklock_nodedata_quotable_own(lock->name)));
 }
 
-/* Interrupts wait: the caller of a lock must hear that he has it. */
+/*
+ * How it has ended; NULL: it is taken.  Interrupts wait: the caller of a lock
+ * must hear that he has it.
+ */
 static void
-log_lock(const Lock *lock, RecipeMode mode, const char *event)
+log_lock(const Lock *lock, RecipeMode mode, const char *how)
 {
 	if (lock->holder == NULL)
 		return;
 	HOLD_INTERRUPTS();
 	ereport(LOG_SERVER_ONLY,
 			(errmsg("%s: %s in %s mode, fencing token " INT64_FORMAT ", after " INT64_FORMAT " ms",
-					lock->holder, event, zklock_args_mode(mode),
+					lock->holder, how == NULL ? "taken" :
+					zklock_place_is_lost(&lock->place, zklock_session_live()) ?
+					"lost" : how, zklock_args_mode(mode),
 					lock->place.token,
 					(GetCurrentTimestamp() - lock->counts[mode].since) / 1000),
 			 errhidecontext(true), errhidestmt(true)));
 	RESUME_INTERRUPTS();
 }
 
-/* The end of the backend: what is left are locks of session scope. */
+/* The end of the backend, ahead of the session's: locks of session scope are left. */
 static void
 log_exit(int code, Datum arg)
 {

@@ -138,6 +138,13 @@ foreach my $case (
 like(lines_of("SET ROLE job; SELECT zk_lock('r'); RESET ROLE"), qr/of user "[^"]*" as role "job" in database/, 'the current role');
 like(lines_of("SELECT pg_terminate_backend(pg_backend_pid())"), qr/^process.*"r": ended with its session in exclusive mode/,
 	'what is left at the end of the session');
+my $loser = background($node);
+$loser->query_safe("SET zklock.log_locks = 'all'; SELECT zk_lock('l')");
+kill KILL => $loser->query_safe('SELECT program_pid FROM zk_session');
+assert_becomes { $loser->query_safe("SELECT zk_is_held('l')") } 'f', 'a lock is lost';
+my $at_end = -s $node->logfile;
+$loser->quit;
+assert_becomes { $node->log_contains(qr/"l": lost in exclusive mode/, $at_end) ? 1 : 0 } 1, 'and said to be at the end of the session';
 $anna->query_safe("RESET SESSION AUTHORIZATION; SET zklock.log_locks = 'none'; SET SESSION AUTHORIZATION $name");
 not_logged("SELECT zk_run_once('job', 'none'), zk_forget_run('job', 'none')");
 assert_query($anna, "SET zklock.log_locks = 'none'", '42501', 'which is not for everybody to say');
