@@ -573,22 +573,24 @@ sub counter ($self, $name)
 }
 
 # Without those of clients that have closed their connection, which a server forgets first
-# and then closes it, too.
+# and then closes it, too; unless it takes more than ten seconds for that.
 sub watch_count ($self)
 {
 	my $port = join '|', map { sprintf '%04X', $self->port($_) } $self->running;
 	my $is_half_closed = qr/^\s*\d+: [[:xdigit:]]+:(?:$port) \S+ 08 /;
-	poll_until
-	{
-		my @sockets;
-		foreach my $file (grep { -e } qw(/proc/net/tcp /proc/net/tcp6))
+	eval {
+		poll_until
 		{
-			open my $table, '<', $file or croak "could not read $file: $!";
-			push @sockets, readline $table;
+			my @sockets;
+			foreach my $file (grep { -e } qw(/proc/net/tcp /proc/net/tcp6))
+			{
+				open my $table, '<', $file or croak "could not read $file: $!";
+				push @sockets, readline $table;
+			}
+			!grep { /$is_half_closed/ } @sockets;
 		}
-		!grep { /$is_half_closed/ } @sockets;
-	}
-	'the servers to close what their clients have closed', 10;
+		'the servers to close what their clients have closed', 10;
+	};
 	return $self->counter('watch_count');
 }
 
