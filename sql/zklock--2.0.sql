@@ -1486,8 +1486,8 @@ BEGIN ATOMIC
 			JOIN (VALUES
 				('unheard', 'nothing was heard of it in time',
 					CASE WHEN zk_check.with_session
-						THEN 'Look into the DNS of this machine, or name the server by its address. If it is one, the machine is too busy: try again.'
-						ELSE 'Run zk_check(true), which waits longer. If it says the same, look into the DNS of this machine, or name the server by its address.' END),
+						THEN 'Look into the DNS of this machine, or name the server by its address. If it is one, the machine is too busy, or zklock.ssl_passphrase_command slow: try again.'
+						ELSE 'Run zk_check(true), which waits longer. If it says the same, look into the DNS of this machine, or name the server by its address. zklock.ssl_passphrase_command may be slow, too.' END),
 				('not asked', 'it could not be asked: %2$s',
 					'See the limits of processes and memory (docs/background.md, Processes).'),
 				('unresolved', 'its name has no address: %2$s', 'Correct the name in zklock.servers, or the DNS.'),
@@ -1498,7 +1498,7 @@ BEGIN ATOMIC
 					'maxClientCnxns may be reached there: raise it. Or it wants TLS (zklock.ssl), or is no ZooKeeper.'),
 				('untrusted', 'no TLS: %2$s', 'Does it run, is that its port for TLS, and are certificates in date and files right? See docs/background.md, TLS.'),
 				('silent', '%s takes connections and says nothing',
-					'Is it a ZooKeeper? Then it hangs: see its log, and restart it.'),
+					'Is that its port for TLS? Then set zklock.ssl. If not, and it is a ZooKeeper, it hangs: see its log, and restart it.'),
 				('stranger', '%s is not a ZooKeeper; it said "%s"', 'Correct the port in zklock.servers.'),
 				('idle', '%s is a ZooKeeper that serves nobody',
 					'It has no quorum, or is just starting: start the other servers; see its log.'),

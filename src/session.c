@@ -693,7 +693,8 @@ choose_auth(ZkClientOptions *options)
 				 errmsg("there is no certificate to be the credentials for ZooKeeper"),
 				 errdetail("The setting \"%s\" says \"%s\", and \"%s\" is off, or \"%s\" is empty.",
 						   "zklock.auth", PROTOCOL_CERTIFICATE, "zklock.ssl",
-						   "zklock.ssl_cert_file")));
+						   "zklock.ssl_cert_file"),
+				 errhint("Turn TLS on, and name a certificate and its key; or set other credentials.")));
 	MySession.has_credentials = credentials != NULL;
 	if (!MySession.has_credentials && !is_identity_refused)
 		credentials = zklock_auth_make_identity();

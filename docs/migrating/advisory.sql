@@ -8,6 +8,11 @@
 -- docs/migrating.md says what differs. To take it away: DROP SCHEMA zklock_advisory CASCADE.
 \set ON_ERROR_STOP on
 BEGIN;
+DO $$ BEGIN
+	IF NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'zklock') THEN
+		RAISE EXCEPTION 'extension "zklock" is not in this database' USING HINT = 'CREATE EXTENSION zklock there first.';
+	END IF;
+END $$;
 CREATE SCHEMA zklock_advisory;
 GRANT USAGE ON SCHEMA zklock_advisory TO PUBLIC;
 -- Bodies are parsed now, so a caller's search_path does not change what they mean.

@@ -116,8 +116,15 @@ subtest 'a passphrase that does not come' => sub {
 	unlike(slurp_file($node->logfile, $from) =~ s/^.*(?:ALTER SYSTEM|SELECT current_setting|parameter "zklock\.ssl_passphrase).*$//mgr, qr/sesame/,
 		'the log has no word of it');
 
-	# Who gives up does not wait for it, and a program that is killed leaves nothing.
+	# zk_check() has less time than the command has.
 	use_command('exec sleep 4711');
+	foreach my $form ('', 'false')
+	{
+		like($node->safe_psql('postgres', "SELECT what, remedy FROM zk_check($form) WHERE item ~ '^server '"),
+			qr/nothing was heard .*zklock\.ssl_passphrase_command/, "zk_check($form) suspects it");
+	}
+
+	# Who gives up does not wait for it, and a program that is killed leaves nothing.
 	my $session = background($node);
 	$session->start_query("SELECT zk_lock('secret')");
 	poll_until { processes("sleep\0004711") } 'the command to run';

@@ -33,6 +33,10 @@ foreach my $node ($berlin, $paris)
 	$node->safe_psql('postgres', $setting);
 }
 
+command_checks_all([ 'psql', '-X', '-q', '-d', $berlin->connstr('postgres'), '-f', $path ], 3, [qr/^$/],
+	[qr/ERROR:  extension "zklock" is not in this database/], 'where zklock is not installed');
+is($berlin->safe_psql('postgres', "SELECT to_regnamespace('zklock_advisory') IS NULL"), 't', 'nothing is left of it');
+
 sub migrator ($node, %option) { return background($node, database => 'app', user => 'migrator', %option); }
 
 subtest 'all 21 of them' => sub {
