@@ -70,10 +70,12 @@ subtest 'a passphrase' => sub {
 	my $prompt = "$directory/prompt";
 	like(error_of_lock(), qr/DETAIL:  Could not load file .*: it needs a passphrase, and "zklock\.ssl_passphrase_command" is empty, /,
 		'without a command');
-	use_command("echo '%p 100%%' >$prompt; echo 'open sesame'");
+	my $inherited = "$directory/inherited";
+	use_command("echo '%p 100%%' >$prompt; readlink /proc/self/fd/3 /proc/self/fd/4 >$inherited; echo 'open sesame'");
 	is(error_of_lock(), '', 'the right one');
 	is(runs(), 1, 'it was run once');
 	is(slurp_file($prompt), "Enter passphrase of the key for ZooKeeper: 100%\n", 'with a prompt');
+	is(slurp_file($inherited), '', "and without the program's channel and page");
 	my $check;
 	poll_until { $check = $node->safe_psql('postgres', 'SELECT what FROM zk_check(false)'); $check =~ /speaks TLSv1/ }
 	'zk_check() to ask for it, too';
