@@ -25,7 +25,8 @@ while (my $line = readline STDIN)
 	next if !$before && $line !~ /^\d\d:\d\d:\d\d\./;
 	$now += max($least, min($most, time - ($before // time)));
 	$before = time;
-	push @lines, [ $now, substr $line, 0, $columns ];
+	$line =~ s/^(.{1,$columns})\b .*/$1 .../ if length $line > $columns;
+	push @lines, [ $now, $line ];
 }
 print while readline STDIN;
 die "nothing to record\n" if !@lines;
