@@ -572,26 +572,26 @@ sub counter ($self, $name)
 	return $sum;
 }
 
-# Without those of clients that have closed their connection, which a server forgets first
-# and then closes it, too; unless it takes more than ten seconds for that.
-sub watch_count ($self)
+sub watch_count { return $_[0]->counter('watch_count'); }
+
+# Until the servers have closed what their clients have closed: before that they forget the
+# watches of these.
+sub wait_closed ($self)
 {
 	my $port = join '|', map { sprintf '%04X', $self->port($_) } $self->running;
 	my $is_half_closed = qr/^\s*\d+: [[:xdigit:]]+:(?:$port) \S+ 08 /;
-	eval {
-		poll_until
+	poll_until
+	{
+		my @sockets;
+		foreach my $file (grep { -e } qw(/proc/net/tcp /proc/net/tcp6))
 		{
-			my @sockets;
-			foreach my $file (grep { -e } qw(/proc/net/tcp /proc/net/tcp6))
-			{
-				open my $table, '<', $file or croak "could not read $file: $!";
-				push @sockets, readline $table;
-			}
-			!grep { /$is_half_closed/ } @sockets;
+			open my $table, '<', $file or croak "could not read $file: $!";
+			push @sockets, readline $table;
 		}
-		'the servers to close what their clients have closed', 10;
-	};
-	return $self->counter('watch_count');
+		!grep { /$is_half_closed/ } @sockets;
+	}
+	'the servers to close what their clients have closed';
+	return;
 }
 
 sub packets_received ($self)

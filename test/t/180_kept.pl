@@ -62,6 +62,7 @@ sub keep_one ($session, $name)
 {
 	# The watches of those who have left go with their sessions.
 	poll_until { !session_programs(grep { !kill 0, $_ } @backends) } 'the end of their sessions', 30;
+	$zk->wait_closed;
 	my $watches = $zk->watch_count;
 	my $token = cycle($session, $name);
 	poll_until { $zk->watch_count > $watches } 'its queue is watched', 10;

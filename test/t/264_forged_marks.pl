@@ -119,6 +119,7 @@ subtest 'the session is lost while it looks again' => sub {
 	my $program = $waiter->query_safe('SELECT program_pid FROM zk_session');
 	$waiter->query_safe("SET zklock.commit_guard = 'quorum'; BEGIN;
 		INSERT INTO written VALUES ('false')");
+	$zk->wait_closed;
 	my $watches = $zk->watch_count;
 	$waiter->start_query('COMMIT');
 	poll_until { $zk->watch_count > $watches } 'it to watch';
