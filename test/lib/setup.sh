@@ -194,7 +194,7 @@ run_quietly() {
 # Install those of the packages that are missing, PostgreSQL's only if PG_CONFIG names
 # no other; needs no root if nothing is missing.
 setup_packages() {
-	local missing=() package service=
+	local missing=() package
 
 	if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
 		setup_elsewhere "$@"
@@ -207,7 +207,7 @@ setup_packages() {
 	for package; do
 		[[ $package != *MAJOR* || -n $pg_major ]] || continue
 		package=${package//MAJOR/$pg_major}
-		is_installed "$package" || missing+=("$package")
+		[[ " ${missing[*]} " == *" $package "* ]] || is_installed "$package" || missing+=("$package")
 	done
 	forgo_optional
 	if [[ ${#missing[@]} -eq 0 ]]; then
@@ -218,15 +218,17 @@ setup_packages() {
 
 	become_root "${missing[*]}"
 	make_cluster_rule
-	[[ " ${missing[*]} " != *' pgbouncer '* ]] || service=pgbouncer
-	[[ -z $service ]] || make_service_rule "$service"
+	make_service_rule
 	update_lists
 	# apt may know now what it did not know before.
 	forgo_optional
 	apt_get install -y --no-install-recommends "${missing[@]}" ||
 		die "could not install ${missing[*]}, see $work/log/apt-get.log"
 	remove_cluster_rule
-	[[ -z $service ]] || leave_service_off "$service"
+	for package in pgbouncer prometheus prometheus-postgres-exporter; do
+		[[ " ${missing[*]} " != *" $package "* ]] || leave_service_off "$package"
+	done
+	remove_service_rule
 }
 
 is_installed() {
@@ -342,14 +344,24 @@ remove_cluster_rule() {
 }
 
 # Debian's packages start their service as they are installed, and with each boot
-# from then on. We want the program only; so a rule says no to this service, and
-# it is disabled. Where there is a rule already, it stays as it is, and the
-# service is stopped if it did start.
+# from then on. We want the programs only, so a rule says no to every service that is
+# not there yet, and those of the packages that we ask for are disabled. What is there
+# and has an update is started again. Where the administrator has a rule, it stays as it
+# is, and a service of ours is stopped if it did start.
+service_policy=/usr/sbin/policy-rc.d
 make_service_rule() {
-	[[ -e /usr/sbin/policy-rc.d ]] && return
-	service_rule=/usr/sbin/policy-rc.d
-	printf '#!/bin/sh\ncase $1 in %s | %s.*) exit 101 ;; esac\n' "$1" "$1" |
-		"${as_root[@]}" tee "$service_rule" >/dev/null
+	local known
+	[[ -e $service_policy ]] && ! grep -q '^# zklock$' "$service_policy" && return
+	known=$(find {/etc/init.d,/{etc,lib,usr/lib}/systemd/system} -maxdepth 1 ! -type d -printf '%f ' 2>/dev/null) || true
+	service_rule=$service_policy
+	"${as_root[@]}" tee "$service_rule" >/dev/null <<-RULE
+	#!/bin/sh
+	# zklock
+	for name in \$1 \$1.service \${1%%@*}@.service; do
+		case " $known" in *" \$name "*) exit 0 ;; esac
+	done
+	exit 101
+	RULE
 	"${as_root[@]}" chmod 755 "$service_rule"
 }
 
@@ -362,11 +374,7 @@ remove_service_rule() {
 leave_service_off() {
 	"${as_root[@]}" update-rc.d "$1" disable >>"$work/log/apt-get.log" 2>&1 ||
 		say "could not disable the service $1"
-	if [[ -z $service_rule ]]; then
-		"${as_root[@]}" invoke-rc.d "$1" stop >>"$work/log/apt-get.log" 2>&1 ||
-			true
-	fi
-	remove_service_rule
+	[[ -n $service_rule ]] || "${as_root[@]}" invoke-rc.d "$1" stop >>"$work/log/apt-get.log" 2>&1 || true
 }
 
 # Find PostgreSQL, and the user to run it as: it refuses root.

@@ -1,12 +1,13 @@
 
 # However a command that sets everything up is ended, nothing of it stays: by a
-# signal at once, and by SIGKILL at the latest with the next one.
+# signal at once, and by SIGKILL at the latest with the next one. And no package that it
+# installs starts a service.
 
 use strict;
 use warnings;
 
 use Cwd qw(abs_path);
-use File::Basename qw(dirname);
+use File::Basename qw(basename dirname);
 use PostgreSQL::Test::Utils;
 use Test::More;
 use ZooKeeper qw(poll_until);
@@ -64,5 +65,19 @@ isnt($second, $first, 'another one is made');
 ok(!-e $first && !-e $second, 'and the old one goes with it');
 poll_until { !lives($job) } 'the job to end';
 pass('SIGKILL: the job has ended');
+
+# May that service do that while packages are installed?
+sub may
+{
+	return system("$dir/policy", @_) >> 8;
+}
+
+my ($there) = map { basename($_) } grep { -f } glob '{/etc/init.d,/usr/lib/systemd/system}/*';
+is(system('bash', '-c', 'source "$1"; service_policy=$2/policy; make_service_rule', 'bash', $setup, $dir), 0, 'a rule');
+is(may($there, 'start'), 0, 'a service that is there may start again');
+is(may($_, 'start'), 101, "$_, which is not there, may not start") foreach 'zklockd', 'zklockd.service', 'zklockd@main.service';
+PostgreSQL::Test::Utils::append_to_file("$dir/mine", "exit 0\n");
+is(system('bash', '-c', 'source "$1"; service_policy=$2/mine; make_service_rule', 'bash', $setup, $dir) >> 8, 0, 'a second time');
+is(slurp_file("$dir/mine"), "exit 0\n", 'a rule of the administrator stays as it is');
 
 done_testing();
