@@ -103,9 +103,11 @@ OBJS = \
 	src/inspect.o \
 	src/run_once.o \
 	src/hold.o \
+	src/lease.o \
 	src/recall_ask.o \
 	src/check.o \
 	src/hooks.o \
+	src/lease_node.o \
 	src/lock.o \
 	src/lock_proof.o \
 	src/contender.o \
@@ -117,6 +119,7 @@ OBJS = \
 	src/place.o \
 	src/queue.o \
 	src/recall.o \
+	src/expiry.o \
 	src/roundtrip.o \
 	src/name.o \
 	src/args.o \

@@ -527,13 +527,15 @@ CREATE FUNCTION zk_lock_queue(
 	OUT since timestamptz,
 	OUT token bigint,
 	OUT data text,
-	OUT permits integer)
+	OUT permits integer,
+	OUT lease_owner text,
+	OUT lease_expires_at timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 10;
 
 COMMENT ON FUNCTION zk_lock_queue(text) IS
-'The queue of a lock: a row for each holder and waiter of every client and cluster, in order. Other children of its znode come last, with a NULL position.';
+'The queue of a lock: a row for each holder and waiter of every client and cluster, in order. Other children of its znode come last, with a NULL position. Of a lease: who renewed it last, its owner and data, and when its term is over, by ZooKeeper''s clock, unless it is renewed.';
 
 CREATE FUNCTION zk_who(
 	name text,
@@ -546,11 +548,14 @@ RETURNS SETOF record
 LANGUAGE sql VOLATILE PARALLEL RESTRICTED ROWS 10
 BEGIN ATOMIC
 	SELECT q."position", q.state,
-		CASE WHEN q.pid IS NOT NULL
+		CASE WHEN q.lease_owner IS NOT NULL THEN pg_catalog."left"(q.lease_owner, 20)
+			WHEN q.pid IS NOT NULL
 			THEN pg_catalog.concat(pg_catalog."left"(q.usename, 12), ' ', q.pid)
 			ELSE pg_catalog."left"(COALESCE(q.data, q.client, q.style), 20) END,
 		pg_catalog."left"(
-			CASE WHEN q.session_id IS NULL AND q.token IS NOT NULL
+			CASE WHEN q.lease_expires_at IS NOT NULL
+				THEN pg_catalog.to_char(q.lease_expires_at, '"lease until "HH24:MI:SS')
+				WHEN q.session_id IS NULL AND q.token IS NOT NULL
 					AND q.client OPERATOR(pg_catalog.=) 'zklock'::pg_catalog.text
 				THEN pg_catalog.concat('hold: ', q.data)
 				WHEN q.pid IS NULL THEN q.session_id
@@ -564,7 +569,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_who(text) IS
-'zk_lock_queue() for a terminal of 100 columns: who (user and process) and location (cluster/database@host), cut to 20 and 24 characters. A hold shows its reason, another client its ZooKeeper session.';
+'zk_lock_queue() for a terminal of 100 columns: who (user and process) and location (cluster/database@host), cut to 20 and 24 characters. A hold shows its reason, a lease its owner and how long it lasts, another client its ZooKeeper session.';
 
 CREATE FUNCTION zk_all_locks(
 	prefix text DEFAULT '',
@@ -1603,14 +1608,58 @@ AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION zk_release_hold(text, bigint) IS
 'Releases the hold with that token, from any session of any cluster, and waits until the ensemble has confirmed it: true. If there is none: false and a warning. Not undone by ROLLBACK. First flushes to disk what this cluster has committed.';
 
+-- Leases, which belong to an owner and to no session
+CREATE FUNCTION zk_lease(name text, owner text, ttl interval, timeout interval DEFAULT '0',
+	data text DEFAULT NULL, place boolean DEFAULT false)
+RETURNS bigint
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lease(text, text, interval, interval, text, boolean) IS
+'Takes an exclusive lock for an owner, or renews it if he has it: its fencing token; NULL while others have it, after the timeout. It lasts for ttl (2 s to one day) from the last renewal, from any session of any cluster; then whoever wants the lock removes it. With place he joins the queue, and keeps his place if he calls again within ttl. data: one line for zk_leader(). Not undone by ROLLBACK. Raises 55000 if this session holds the lock.';
+
+CREATE FUNCTION zk_lease_renew(name text, token bigint, ttl interval)
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lease_renew(text, bigint, interval) IS
+'Renews the lease with that token for ttl from now on: true. False if it is not held any more.';
+
+CREATE FUNCTION zk_lease_release(name text, token bigint, keep_for interval DEFAULT '0')
+RETURNS boolean
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_lease_release(text, bigint, interval) IS
+'Gives up the lease with that token: true. The lock is free at once, or with keep_for when that time is over; nobody can renew it meanwhile. If there is no such lease: false and a warning. Not undone by ROLLBACK. First flushes to disk what this cluster has committed.';
+
+CREATE FUNCTION zk_xact_lease(name text, token bigint)
+RETURNS void
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_xact_lease(text, bigint) IS
+'Renews the lease with that token, and lets this transaction commit only while the lease is held: otherwise 40001, here or at COMMIT (zklock.commit_guard). Rolled back to a savepoint before it, the transaction does not depend on the lease any more.';
+
+CREATE FUNCTION zk_leader(
+	name text,
+	OUT owner text,
+	OUT data text,
+	OUT since timestamptz,
+	OUT token bigint,
+	OUT expires_at timestamptz,
+	OUT is_overdue boolean)
+RETURNS record
+AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION zk_leader(text) IS
+'Who holds the lock, not longer ago than the beginning of the call; NULL: nobody. Of a lease: its owner and data, and when its term is over, by ZooKeeper''s clock, unless it is renewed; is_overdue: that is past by this machine''s clock. The owner of another lock is shown to members of pg_monitor.';
+
 -- Privileges by name. The table has roles by their number, as PostgreSQL's own
 -- privileges do: a role may be renamed, and one that is made anew inherits nothing. Those
 -- of dropped roles are no part of a dump: elsewhere the number may be another role's.
 CREATE TABLE zk_privileges (
 	prefix pg_catalog.text,
 	role pg_catalog.regrole,
-	privilege pg_catalog.text CONSTRAINT "share, lock, look, request, run, hold, evict, or none" CHECK (
-		privilege OPERATOR(pg_catalog.=) ANY ('{share,lock,look,request,run,hold,evict,none}'::text[])),
+	privilege pg_catalog.text CONSTRAINT "share, lock, look, request, run, hold, lease, evict, or none" CHECK (
+		privilege OPERATOR(pg_catalog.=) ANY ('{share,lock,look,request,run,hold,lease,evict,none}'::text[])),
 	PRIMARY KEY (prefix, role, privilege)
 );
 
@@ -1622,7 +1671,7 @@ COMMENT ON COLUMN zk_privileges.prefix IS
 COMMENT ON COLUMN zk_privileges.role IS
 'Who has the privilege, and with him the members of the role; - for everybody.';
 COMMENT ON COLUMN zk_privileges.privilege IS
-'share, lock, look, request, run, hold or evict; none gives nothing.';
+'share, lock, look, request, run, hold, lease or evict; none gives nothing.';
 
 SELECT pg_catalog.pg_extension_config_dump('zk_privileges',
 	'WHERE role::oid = 0 OR EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = role)');
@@ -1649,7 +1698,7 @@ BEGIN ATOMIC
 			ELSE pg_catalog.quote_ident(_zk_privileges_of.role) END::pg_catalog.regrole,
 		pg_catalog.btrim(w)
 	FROM pg_catalog.string_to_table(CASE _zk_privileges_of.what WHEN 'all'
-		THEN 'share,lock,look,request,run,hold,evict' ELSE _zk_privileges_of.what END, ','::text) AS w;
+		THEN 'share,lock,look,request,run,hold,lease,evict' ELSE _zk_privileges_of.what END, ','::text) AS w;
 END;
 
 COMMENT ON FUNCTION _zk_privileges_of(text, text, text) IS
@@ -1665,7 +1714,7 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION zk_grant(text, text, text) IS
-'Gives a role, or public, privileges on a name and all below it; the prefix '''' covers all names. what: share, lock, look, request, run, hold, evict, several with commas, all, or none. Names that are covered are closed to whom no row gives them.';
+'Gives a role, or public, privileges on a name and all below it; the prefix '''' covers all names. what: share, lock, look, request, run, hold, lease, evict, several with commas, all, or none. Names that are covered are closed to whom no row gives them.';
 
 CREATE FUNCTION zk_revoke(prefix text, role text, what text)
 RETURNS void

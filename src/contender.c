@@ -29,6 +29,7 @@
 
 #include "board.h"
 #include "errors.h"
+#include "expiry.h"
 #include "handover.h"
 #include "keep.h"
 #include "nodedata.h"
@@ -207,6 +208,7 @@ stand(ZkContender *contender)
 
 	standing.trip.deadline = contender->deadline;
 	standing.log_at = ZK_NO_DEADLINE;
+	standing.lease_at = ZK_NO_DEADLINE;
 	standing.detector.look_at = ZK_NO_DEADLINE;
 	return standing;
 }
@@ -302,14 +304,17 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 			return STEP_GO_ON;
 		case RECIPE_MISMATCH:
 			step = contender_await_keeper(standing, survey->next);
-			if (step == STEP_OUT_OF_PATIENCE &&
-				zklock_client_now() < contender->deadline)
+			if (step != STEP_OUT_OF_PATIENCE ||
+				zklock_client_now() >= contender->deadline)
+				return step;
+			if (contender_time_out(standing) != STEP_NO_NODE)
 				contender_raise_mismatch(standing, survey->next);
-			return step;
+			return STEP_GO_ON;
 		case RECIPE_GONE:
 			contender_raise_evicted(standing);
 		case RECIPE_EXHAUSTED:
-			contender_raise_exhausted(standing);
+			zklock_contend_raise_exhausted(standing->contender->place->name,
+										   standing->contender->place->lock_path);
 		case RECIPE_WAIT:
 			contender->place->can_hand_over =
 				recipe_read_mark(contender_node_name(standing)) == RECIPE_MARK_HAND_OVER;
@@ -418,14 +423,19 @@ look(Standing *standing)
 		case RECIPE_HELD:
 			return STEP_GO_ON;
 		case RECIPE_MISMATCH:
-			if (contender_is_held(standing, survey.next))
+			if (contender_is_held(standing, survey.next) &&
+				contender_time_out(standing) != STEP_NO_NODE)
 				contender_raise_mismatch(standing, survey.next);
 			return STEP_GO_ON;
 		case RECIPE_EXHAUSTED:
-			contender_raise_exhausted(standing);
+			zklock_contend_raise_exhausted(standing->contender->place->name,
+										   standing->contender->place->lock_path);
 		case RECIPE_WAIT:
-			return contender_is_held(standing, survey.next) ?
-				STEP_OUT_OF_PATIENCE : STEP_GO_ON;
+			if (!contender_is_held(standing, survey.next))
+				return STEP_GO_ON;
+			step = contender_time_out(standing);
+			return step == STEP_NO_NODE ? look(standing) :
+				step == STEP_GO_ON ? STEP_OUT_OF_PATIENCE : step;
 		case RECIPE_GONE:
 			break;
 	}
@@ -447,6 +457,11 @@ read_list(Standing *standing, const ZkReply *list, const char *mine,
 	standing->saw_others = survey->verdict == RECIPE_WAIT;
 	if (standing->saw_others)
 		contender_note_ahead(standing, list, mine);
+	if (standing->saw_others || survey->verdict == RECIPE_MISMATCH)
+	{
+		standing->leases = zklock_expiry_nodes(list->children, list->nchildren);
+		standing->lease_at = standing->leases != NIL ? 0 : ZK_NO_DEADLINE;
+	}
 	survey->next = ahead >= 0 ? pstrdup(list->children[ahead]) : NULL;
 	standing->is_next_first = survey->next != NULL &&
 		recipe_is_first(list->children, list->nchildren, survey->next);

@@ -67,6 +67,10 @@ extern ZkContendEnd zklock_contend(ZkContender *contender);
  */
 extern bool zklock_contend_confirm(ZkContender *contender);
 
+/* Raise 54000: the numbers of that lock's queue are used up. */
+pg_noreturn extern void zklock_contend_raise_exhausted(const char *name,
+													   const char *lock_path);
+
 /*
  * Raise 55P03 for the lock of that name: ZooKeeper has not answered in that
  * time, which may be ZK_BY_LOCK_TIMEOUT.

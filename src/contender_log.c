@@ -126,16 +126,16 @@ contender_raise_evicted(Standing *standing)
 }
 
 void
-contender_raise_exhausted(const Standing *standing)
+zklock_contend_raise_exhausted(const char *name, const char *lock_path)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 			 errmsg("sequence numbers of lock \"%s\" are used up",
-					standing->contender->place->name),
+					name),
 			 errdetail("ZooKeeper counts the queue entries below \"%s\" with 31 bits and cannot order more of them, or somebody has made one with a number that another one has.",
-					   zklock_nodedata_quotable(standing->contender->place->lock_path)),
+					   zklock_nodedata_quotable(lock_path)),
 			 errhint("When nobody holds the lock or waits for it any more, let somebody who may run \"delete %s\" in ZooKeeper's zkCli.sh. The znode is created again with a counter of zero.",
-					 zklock_nodedata_quotable(standing->contender->place->lock_path))));
+					 zklock_nodedata_quotable(lock_path))));
 }
 
 void
@@ -248,6 +248,7 @@ describe_holder(Standing *standing, int64 deadline)
 	const ZkReply *first = NULL;
 	ZkClientStatus status;
 	ZkNodeData	who;
+	RecipeMark	mark;
 	int64		bound = standing->trip.deadline;
 
 	if (standing->is_ahead_read && standing->is_next_first)
@@ -264,8 +265,13 @@ describe_holder(Standing *standing, int64 deadline)
 	if (first == NULL || first->result != ZK_OK || first->data_length <= 0)
 		return NULL;
 	zklock_nodedata_parse(first->data, first->data_length, &who);
-	return psprintf(standing->first != NULL &&
-					recipe_read_mark(strrchr(standing->first, '/') + 1) == RECIPE_MARK_HOLD ?
-					"A hold, made by %s; zk_release_hold() ends it. " : "Held by %s. ",
-					zklock_nodedata_describe(&who));
+	mark = standing->first == NULL ? RECIPE_MARK_NONE :
+		recipe_read_mark(strrchr(standing->first, '/') + 1);
+	if (mark == RECIPE_MARK_LEASE && who.owner != NULL)
+		return psprintf("A lease of \"%s\" for " INT64_FORMAT " ms, renewed last by %s. ",
+						zklock_nodedata_quotable(who.owner), who.ttl_ms,
+						zklock_nodedata_describe(&who));
+	return psprintf(mark == RECIPE_MARK_HOLD ?
+					"A hold, made by %s; zk_release_hold() ends it. " :
+					"Held by %s. ", zklock_nodedata_describe(&who));
 }

@@ -49,6 +49,10 @@ typedef struct Standing
 								 * to tell; 0: it was not waited for yet */
 	bool		is_ahead_read;	/* the last reply is the read of the one just
 								 * ahead */
+	List	   *leases;			/* the leased nodes of the last list that has
+								 * shown somebody ahead: names */
+	int64		lease_at;		/* when the term of one may be over; 0: not
+								 * looked at yet */
 	char	   *seen;			/* the one ahead whose data was set when we
 								 * last looked at it, palloc'ed; NULL if none
 								 * was */
@@ -105,6 +109,12 @@ extern bool contender_is_held(Standing *standing, const char *ahead);
  */
 extern Step contender_await_keeper(Standing *standing, const char *ahead);
 
+/*
+ * Delete those of standing->leases whose term is over.  STEP_NO_NODE: some are
+ * gone, list again.
+ */
+extern Step contender_time_out(Standing *standing);
+
 /* ---- contender_log.c ---- */
 
 /*
@@ -121,7 +131,6 @@ extern void contender_add_context(void *name);
 extern void contender_refuse(Standing *standing, bool is_known);
 
 pg_noreturn extern void contender_raise_evicted(Standing *standing);
-pg_noreturn extern void contender_raise_exhausted(const Standing *standing);
 pg_noreturn extern void contender_raise_mismatch(const Standing *standing,
 												 const char *child);
 

@@ -53,6 +53,7 @@
 
 #include "utils/memutils.h"
 
+#include "expiry.h"
 #include "handover.h"
 #include "nodedata.h"
 #include "queue.h"
@@ -142,6 +143,24 @@ contender_await_keeper(Standing *standing, const char *ahead)
 	if (end == ZK_WAIT_LOST)
 		return STEP_SESSION_LOST;
 	return end == ZK_WAIT_OVER ? STEP_GO_ON : STEP_OUT_OF_PATIENCE;
+}
+
+/* The trip's deadline ends a wait, too, so that it need not be told here. */
+Step
+contender_time_out(Standing *standing)
+{
+	if (standing->leases == NIL)
+		return STEP_GO_ON;
+	standing->is_ahead_read = false;
+	if (!zklock_expiry_sweep(&standing->trip,
+							 standing->contender->place->lock_path,
+							 standing->leases, &standing->lease_at))
+	{
+		standing->lease_at = ZK_NO_DEADLINE;
+		return zklock_session_live() == 0 ? STEP_SESSION_LOST :
+			STEP_OUT_OF_PATIENCE;
+	}
+	return standing->lease_at == 0 ? STEP_NO_NODE : STEP_GO_ON;
 }
 
 /*
@@ -353,13 +372,16 @@ await_watch(Standing *standing, int timeouts)
 	for (;;)
 	{
 		int64		until = Min(Min(deadline, look_at),
-								Min(standing->log_at,
+								Min(Min(standing->log_at, standing->lease_at),
 									standing->detector.look_at));
 		ZkWaitEnd	end = zklock_session_await_watch(until);
 
 		if (end != ZK_WAIT_TIMEOUT || until == deadline)
 			return end;
 		if (until == look_at)
+			return ZK_WAIT_OVER;
+		if (until == standing->lease_at &&
+			contender_time_out(standing) == STEP_NO_NODE)
 			return ZK_WAIT_OVER;
 		if (until == standing->log_at)
 		{

@@ -36,14 +36,13 @@
  */
 #include "postgres.h"
 
-#include "access/xlog.h"
-#include "access/xlog_internal.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 
 #include "args.h"
 #include "contender.h"
+#include "hooks.h"
 #include "lock.h"
 #include "name.h"
 #include "nodedata.h"
@@ -102,7 +101,6 @@ static int64 timeout_of(const Holding *holding);
 pg_noreturn static void raise_silence(const Holding *holding);
 static bool remove_contenders(const char *name, int64 token, bool is_eviction);
 static bool catch_up(ZkRoundTrip *trip, void *argument);
-static void flush_commits(void);
 static bool tell_owner(ZkRoundTrip *trip, void *argument);
 static bool remove_node(ZkRoundTrip *trip, void *argument);
 static void log_removal(const char *name, const ZkQueueEntry *entry,
@@ -171,8 +169,8 @@ make(Holding *holding)
 	const char *quoted;
 	const char *reason;
 
-	zklock_nodedata_check_reason(holding->reason, "a hold",
-								 "Say in one line why the lock is held, for whoever waits for it.");
+	zklock_nodedata_check_line(holding->reason, "reason", "a hold",
+							   "Say in one line why the lock is held, for whoever waits for it.");
 
 	/* not to wait in the queue is not the same as not to wait for a reply */
 	if (holding->has_timeout && holding->timeout_ms > 0)
@@ -276,7 +274,7 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 	snprintf(holding->hold, RECIPE_PATH_SIZE, "%s/%s%010d", twin->lock_path,
 			 prefix, recipe_parse_node(strrchr(twin->node, '/') + 1).sequence);
 	data = zklock_nodedata_add(zklock_nodedata_build(twin->token), "reason",
-							   holding->reason);
+							   zklock_nodedata_to_utf8(holding->reason));
 
 	holding->stage = HOLD_SENT;
 	do
@@ -427,10 +425,10 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 			!(is_eviction || recipe_read_mark(entry->node) == RECIPE_MARK_HOLD))
 			continue;
 		log_removal(name, entry, is_eviction);
-		if (recipe_read_mark(entry->node) == RECIPE_MARK_HOLD)
-			flush_commits();
+		if (recipe_is_lasting(entry->node))
+			zklock_hooks_flush_commits();
 		if (is_eviction && entry->who.client != NULL &&
-			recipe_read_mark(entry->node) != RECIPE_MARK_HOLD)
+			!recipe_is_lasting(entry->node))
 			zklock_roundtrip_run(tell_owner, NULL, &removing);
 		removing.removal.doing = is_eviction ? "evict a contender" :
 			"release a hold";
@@ -439,31 +437,6 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 		is_removed |= removing.removal.is_removed;
 	}
 	return is_removed;
-}
-
-/*
- * Whoever worked under a hold did so as nobody's guard, perhaps in another
- * session, and with synchronous_commit off.  What has become visible in this
- * cluster until now must survive a crash before somebody else is let in, and
- * the record of each such commit is ahead of the place where the next record
- * will begin.  Where a page begins, that place is behind the page's header,
- * but there is nothing to flush of that page yet.  On a standby nothing
- * commits.
- */
-static void
-flush_commits(void)
-{
-	XLogRecPtr	end;
-	uint32		header;
-
-	if (RecoveryInProgress())
-		return;
-	end = GetXLogInsertRecPtr();
-	header = XLogSegmentOffset(end, wal_segment_size) < XLOG_BLCKSZ ?
-		SizeOfXLogLongPHD : SizeOfXLogShortPHD;
-	if (end % XLOG_BLCKSZ == header)
-		end -= header;
-	XLogFlush(end);
 }
 
 /* Before it is done: it may be interrupted, and be done all the same. */

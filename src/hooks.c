@@ -32,6 +32,7 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "access/xlog_internal.h"
 #include "catalog/pg_database.h"
 #include "commands/async.h"
 #include "miscadmin.h"
@@ -42,6 +43,7 @@
 #include "utils/guc.h"
 #include "utils/resowner.h"
 
+#include "lease_node.h"
 #include "lock.h"
 #include "place.h"
 #include "session.h"
@@ -154,6 +156,28 @@ zklock_hooks_asks_quorum(void)
 	return commit_guard == GUARD_QUORUM;
 }
 
+/*
+ * The record of each such commit is ahead of the place where the next record
+ * will begin.  Where a page begins, that place is behind the page's header,
+ * but there is nothing to flush of that page yet.  On a standby nothing
+ * commits.
+ */
+void
+zklock_hooks_flush_commits(void)
+{
+	XLogRecPtr	end;
+	uint32		header;
+
+	if (RecoveryInProgress())
+		return;
+	end = GetXLogInsertRecPtr();
+	header = XLogSegmentOffset(end, wal_segment_size) < XLOG_BLCKSZ ?
+		SizeOfXLogLongPHD : SizeOfXLogShortPHD;
+	if (end % XLOG_BLCKSZ == header)
+		end -= header;
+	XLogFlush(end);
+}
+
 /* ---------------------------------------------------------------------
  * Callbacks
  * ---------------------------------------------------------------------
@@ -175,6 +199,11 @@ at_transaction_event(XactEvent event, void *arg)
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot PREPARE a transaction that holds ZooKeeper locks of transaction or call scope"),
 						 errhint("Use locks of session scope, or commit in one phase.")));
+			if (zklock_lease_is_used())
+				ereport(ERROR,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("cannot PREPARE a transaction that has called zk_xact_lease()"),
+						 errhint("Commit in one phase.")));
 			guard_commit();
 			break;
 		case XACT_EVENT_ABORT:
@@ -222,10 +251,12 @@ at_subtransaction_event(SubXactEvent event, SubTransactionId mine,
 	{
 		case SUBXACT_EVENT_COMMIT_SUB:
 			zklock_end_subtransaction(true, mine, parent);
+			zklock_lease_end_subtransaction(true, mine, parent);
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
 			if (!in_error_recursion_trouble())
 				zklock_end_subtransaction(false, mine, parent);
+			zklock_lease_end_subtransaction(false, mine, parent);
 			zklock_session_end_interrupt(false);
 			break;
 		case SUBXACT_EVENT_START_SUB:
@@ -341,7 +372,8 @@ rewrite_cancellation(ErrorData *error)
 static void
 guard_commit(void)
 {
-	if (!zklock_has_locks() && !zklock_has_released_lost())
+	if (!zklock_has_locks() && !zklock_has_released_lost() &&
+		!zklock_lease_is_used())
 		return;
 	ForceSyncCommit();
 	if (is_to_be_guarded())
@@ -354,8 +386,9 @@ static bool
 is_to_be_guarded(void)
 {
 	return commit_guard != GUARD_OFF &&
-		(zklock_has_locks() || zklock_has_released_lost()) &&
-		(zklock_hooks_has_written() || zklock_has_xact_locks());
+		(zklock_lease_is_used() ||
+		 ((zklock_has_locks() || zklock_has_released_lost()) &&
+		  (zklock_hooks_has_written() || zklock_has_xact_locks())));
 }
 
 /*
@@ -380,6 +413,7 @@ prove_locks(void)
 	is_guard_asked = true;
 	zklock_session_look();
 	zklock_prove_locks(zklock_hooks_asks_quorum());
+	zklock_lease_prove(zklock_hooks_asks_quorum());
 	guarded_at = zklock_client_now();
 }
 
@@ -388,6 +422,7 @@ end_guard(void)
 {
 	guarded_at = 0;
 	is_guard_asked = false;
+	zklock_lease_end_transaction();
 }
 
 /*
@@ -456,7 +491,7 @@ prove_behind_others(void)
 		if (is_locking)
 			LockSharedObject(DatabaseRelationId, InvalidOid, 0,
 							 AccessExclusiveLock);
-		if (zklock_are_proved() &&
+		if (zklock_are_proved() && zklock_lease_is_proved() &&
 			(!zklock_hooks_asks_quorum() ||
 			 zklock_client_now() - guarded_at < most_ms))
 			return;

@@ -88,6 +88,10 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 		zklock_row_add(&row, entry->token != 0, Int64GetDatum(entry->token));
 		zklock_row_add_text(&row, entry->who.text);
 		zklock_row_add(&row, is_contender, Int32GetDatum(entry->permits));
+		zklock_row_add_text(&row, entry->who.owner == NULL ? NULL :
+							zklock_nodedata_printable(entry->who.owner));
+		zklock_row_add(&row, entry->expires != 0,
+					   TimestampTzGetDatum(entry->expires));
 		zklock_row_put(result, &row);
 	}
 	return (Datum) 0;

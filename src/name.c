@@ -137,6 +137,21 @@ zklock_name_waits_path(const char *name, int *root_length)
 					path);
 }
 
+/* A slash would begin another component. */
+char *
+zklock_name_lease_path(const char *name, int *root_length)
+{
+	char	   *path = zklock_name_path(name, root_length);
+	StringInfoData pointer;
+
+	initStringInfo(&pointer);
+	appendStringInfo(&pointer, "%.*s/" ZK_LEASES_NAME "/", *root_length, path);
+	for (const char *c = path + *root_length + 1; *c != '\0'; c++)
+		appendStringInfo(&pointer, *c == '/' ? "%%2F" : *c == '%' ? "%%25" :
+						 "%c", *c);
+	return pointer.data;
+}
+
 bool
 zklock_name_ends_in(const char *name, const char *suffix)
 {
@@ -152,7 +167,8 @@ zklock_name_is_reserved(const char *component)
 {
 	return zklock_name_ends_in(component, ZK_RUNS_SUFFIX) ||
 		zklock_name_ends_in(component, ZK_RELEASE_SUFFIX) ||
-		strcmp(component, ZK_WAITS_NAME) == 0;
+		strcmp(component, ZK_WAITS_NAME) == 0 ||
+		strcmp(component, ZK_LEASES_NAME) == 0;
 }
 
 /*
@@ -174,8 +190,9 @@ refuse_reserved(const char *name)
 					 errmsg("invalid lock name \"%s\"", name),
 					 errdetail("The component \"%s\" is called like znodes of zklock's own.",
 							   component),
-					 errhint("Let no component end in \"%s\" or \"%s\", or be \"%s\".",
-							 ZK_RUNS_SUFFIX, ZK_RELEASE_SUFFIX, ZK_WAITS_NAME)));
+					 errhint("Let no component end in \"%s\" or \"%s\", or be \"%s\" or \"%s\".",
+							 ZK_RUNS_SUFFIX, ZK_RELEASE_SUFFIX, ZK_WAITS_NAME,
+							 ZK_LEASES_NAME)));
 		pfree(component);
 		rest = rest[length] == '/' ? rest + length + 1 : NULL;
 	}

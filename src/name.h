@@ -58,6 +58,14 @@ extern char *zklock_name_run_path(const char *name, const char *slot,
 #define ZK_WAITS_IN_POSTGRES "pg"
 extern char *zklock_name_waits_path(const char *name, int *root_length);
 
+/*
+ * The znode in which each lock that has, or had, leases is named: a child
+ * whose data is the lock's name in UTF-8.  zklock_name_lease_path() makes the
+ * path of that child.
+ */
+#define ZK_LEASES_NAME ".leases"
+extern char *zklock_name_lease_path(const char *name, int *root_length);
+
 /* Does the name of a znode end in that, or consist of it? */
 extern bool zklock_name_ends_in(const char *name, const char *suffix);
 

@@ -104,8 +104,8 @@ static bool is_same(const char *a, const char *b);
 static void append_quoted(StringInfo line, const char *introduction,
 						  const char *text);
 static void append_escaped(StringInfo line, const char *text);
+static void append_own(StringInfo json, const char *key, const char *value);
 static void append_member(StringInfo json, const char *key, const char *value);
-static char *to_utf8(const char *text);
 static Display find_display(void);
 static Conversion find_conversion(int from, int to);
 static int	convert(const Conversion *conversion, const char *text, int length,
@@ -153,11 +153,11 @@ zklock_nodedata_build(int64 token)
 		if (gethostname(host, sizeof(host)) != 0)
 			host[0] = '\0';
 		host[sizeof(host) - 1] = '\0';
-		append_member(&json, "cluster", cluster_name);
-		append_member(&json, "database", get_database_name(MyDatabaseId));
-		append_member(&json, "user", GetUserNameFromId(GetSessionUserId(), true));
-		append_member(&json, "application", application_name);
-		append_member(&json, "host", host);
+		append_own(&json, "cluster", cluster_name);
+		append_own(&json, "database", get_database_name(MyDatabaseId));
+		append_own(&json, "user", GetUserNameFromId(GetSessionUserId(), true));
+		append_own(&json, "application", application_name);
+		append_own(&json, "host", host);
 		appendStringInfo(&json, ",\"pid\":%d", MyProcPid);
 	}
 	appendStringInfoChar(&json, '}');
@@ -201,22 +201,23 @@ zklock_nodedata_caller(void)
 
 /* Everybody reads it, on one line. */
 void
-zklock_nodedata_check_reason(const char *reason, const char *what,
-							 const char *hint)
+zklock_nodedata_check_line(const char *text, const char *noun,
+						   const char *what, const char *hint)
 {
 	const char *detail = NULL;
 
-	if (reason[0] == '\0')
-		detail = "The reason is empty.";
-	else if (strlen(reason) > ZK_REASON_MAX)
-		detail = psprintf("The reason has more than %d bytes.", ZK_REASON_MAX);
-	for (const char *c = reason; *c != '\0' && detail == NULL; c++)
+	if (text[0] == '\0')
+		detail = psprintf("The %s is empty.", noun);
+	else if (strlen(text) > ZK_REASON_MAX)
+		detail = psprintf("The %s has more than %d bytes.", noun,
+						  ZK_REASON_MAX);
+	for (const char *c = text; *c != '\0' && detail == NULL; c++)
 		if ((unsigned char) *c < 0x20 || *c == 0x7f)
-			detail = "The reason has a control character.";
+			detail = psprintf("The %s has a control character.", noun);
 	if (detail != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid reason for %s", what),
+				 errmsg("invalid %s for %s", noun, what),
 				 errdetail("%s", detail),
 				 errhint("%s", hint)));
 }
@@ -238,7 +239,7 @@ zklock_nodedata_parse(const char *data, int length, ZkNodeData *who)
 {
 	bool		is_json;
 
-	*who = (ZkNodeData) {.retain_ms = -1,.claimed_ms = -1};
+	*who = (ZkNodeData) {.retain_ms = -1,.claimed_ms = -1,.ttl_ms = -1};
 	if (length <= 0)
 		return;
 	is_json = parse_json(data, length, who);
@@ -247,6 +248,7 @@ zklock_nodedata_parse(const char *data, int length, ZkNodeData *who)
 	*who = (ZkNodeData) {
 		.retain_ms = is_json ? who->retain_ms : -1,
 		.claimed_ms = is_json ? who->claimed_ms : -1,
+		.ttl_ms = -1,
 		.text = printable(data, Min(length, TEXT_SHOWN_MAX))
 	};
 }
@@ -318,7 +320,7 @@ zklock_nodedata_quotable(const char *text)
 char *
 zklock_nodedata_quotable_own(const char *text)
 {
-	return zklock_nodedata_quotable(to_utf8(text));
+	return zklock_nodedata_quotable(zklock_nodedata_to_utf8(text));
 }
 
 void
@@ -382,7 +384,15 @@ append_member(StringInfo json, const char *key, const char *value)
 	if (value == NULL || value[0] == '\0')
 		return;
 	appendStringInfo(json, ",\"%s\":", key);
-	escape_json(json, to_utf8(value));
+	escape_json(json, value);
+}
+
+/* The same of text in this database's encoding. */
+static void
+append_own(StringInfo json, const char *key, const char *value)
+{
+	if (value != NULL)
+		append_member(json, key, zklock_nodedata_to_utf8(value));
 }
 
 /* ---------------------------------------------------------------------
@@ -398,8 +408,8 @@ append_member(StringInfo json, const char *key, const char *value)
  * of whichever database they were made in, so that the bytes may be anything:
  * what is no character here becomes an escape.
  */
-static char *
-to_utf8(const char *text)
+char *
+zklock_nodedata_to_utf8(const char *text)
 {
 	int			encoding = GetDatabaseEncoding();
 	int			length = strlen(text);
@@ -591,6 +601,12 @@ take_value(void *state, char *token, JsonTokenType type)
 		who->says_held = true;
 	else if (strcmp(key, "lock") == 0 && type == JSON_TOKEN_STRING)
 		who->lock = pstrdup(token);
+	else if (strcmp(key, "owner") == 0 && type == JSON_TOKEN_STRING)
+		who->owner = pstrdup(token);
+	else if (strcmp(key, "data") == 0 && type == JSON_TOKEN_STRING)
+		who->note = pstrdup(token);
+	else if (strcmp(key, "ttl") == 0)
+		who->ttl_ms = type == JSON_TOKEN_STRING ? read_count(token) : -1;
 	else if (strcmp(key, "retain") == 0)
 		who->retain_ms = type == JSON_TOKEN_STRING ? read_count(token) : -1;
 	else if (strcmp(key, "claimed") == 0)

@@ -38,6 +38,10 @@ typedef struct ZkNodeData
 	int64		claimed_ms;		/* of the same: when it was made, by the
 								 * clock of the database that did, Unix epoch;
 								 * likewise */
+	char	   *owner;			/* of a lease, and what he has added: in UTF-8
+								 * and not made printable */
+	char	   *note;
+	int64		ttl_ms;			/* of a lease: its term; -1: it does not say */
 	char	   *text;			/* data of a stranger, as text; of a hold or
 								 * of a request, why */
 } ZkNodeData;
@@ -53,18 +57,21 @@ extern void zklock_nodedata_init(void);
 extern char *zklock_nodedata_build(int64 token);
 
 /*
- * Such data with one more member at its end, palloc'ed; the value is in this
- * database's encoding.
+ * Such data with one more member at its end, palloc'ed; the value is in UTF-8.
+ * None is added without a value.
  */
 extern char *zklock_nodedata_add(const char *data, const char *key,
 								 const char *value);
 
+/* Text of this database's encoding in UTF-8, palloc'ed. */
+extern char *zklock_nodedata_to_utf8(const char *text);
+
 /*
- * Raise 22023 unless the reason, for what, is one line of text of at most
- * ZK_REASON_MAX bytes.
+ * Raise 22023 unless the text, which is the noun ("reason") for what, is one
+ * line of at most ZK_REASON_MAX bytes.
  */
-extern void zklock_nodedata_check_reason(const char *reason, const char *what,
-										 const char *hint);
+extern void zklock_nodedata_check_line(const char *text, const char *noun,
+									   const char *what, const char *hint);
 
 /*
  * Does zklock.log_locks want a line for each deed that touches others, or for

@@ -19,6 +19,7 @@
 #define ZK_MAY_REQUEST "request"
 #define ZK_MAY_RUN "run"
 #define ZK_MAY_HOLD "hold"
+#define ZK_MAY_LEASE "lease"
 #define ZK_MAY_EVICT "evict"
 
 /* Nothing but with what the own session holds: no privilege is needed. */

@@ -441,7 +441,7 @@ blocks_others(const Request *request)
 	return request->kind == REQUEST_ERASE ||
 		((request->kind == REQUEST_DELETE || request->kind == REQUEST_LEAVE) &&
 		 recipe_parse_node(child).style != RECIPE_STYLE_NONE &&
-		 recipe_read_mark(child) != RECIPE_MARK_HOLD);
+		 !recipe_is_lasting(child));
 }
 
 /* Does the backend hold nothing, and wait for nothing? */

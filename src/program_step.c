@@ -639,6 +639,8 @@ flags_of(ZkNodeKind kind)
 			return ZOO_EPHEMERAL;
 		case ZK_EPHEMERAL_SEQUENTIAL:
 			return ZOO_EPHEMERAL_SEQUENTIAL;
+		case ZK_PERSISTENT_SEQUENTIAL:
+			return ZOO_PERSISTENT_SEQUENTIAL;
 	}
 	return 0;
 }
@@ -648,17 +650,18 @@ flags_of(ZkNodeKind kind)
  * clients of the recipe need to wait behind us; the rest is for whoever has
  * the credentials that this session has presented ("auth").  If these are its
  * own alone, they are to keep others from writing to its nodes, and parents
- * are everybody's, as with every other client.
+ * and leases are everybody's, as with every other client.
  */
 static const struct ACL_vector *
 acl_for(const Session *session, ZkNodeKind kind)
 {
 	static struct ACL entries[2];
 	static const struct ACL_vector ours = {2, entries};
-	bool		is_parent = kind == ZK_PERSISTENT || kind == ZK_CONTAINER;
+	bool		is_shared = kind == ZK_PERSISTENT || kind == ZK_CONTAINER ||
+		kind == ZK_PERSISTENT_SEQUENTIAL;
 
 	if (session->access.scheme == NULL ||
-		(session->access.is_private && is_parent))
+		(session->access.is_private && is_shared))
 		return &ZOO_OPEN_ACL_UNSAFE;
 	entries[0] = (struct ACL) {ZOO_PERM_ALL, ZOO_AUTH_IDS};
 	entries[1] = (struct ACL) {ZOO_PERM_READ, ZOO_ANYONE_ID_UNSAFE};

@@ -323,7 +323,7 @@ are_values_good(const Frame *frame)
 			return frame->u.request.kind >= 0 &&
 				frame->u.request.kind <= REQUEST_LAST_OF_BACKEND &&
 				frame->u.request.node_kind >= 0 &&
-				frame->u.request.node_kind <= ZK_EPHEMERAL_SEQUENTIAL &&
+				frame->u.request.node_kind <= ZK_PERSISTENT_SEQUENTIAL &&
 				(frame->id != 0 ||
 				 REQUEST_MAY_BE_SILENT(frame->u.request.kind)) &&
 				(!frame->u.request.is_awaited ||

@@ -51,6 +51,7 @@ typedef struct Walk
 
 static ZkQueueEntry entry_of(const char *child);
 static bool read_entries(ZkRoundTrip *trip, void *argument);
+static bool read_first(ZkRoundTrip *trip, void *argument);
 static bool is_zklock(const ZkNodeData *who);
 static const ZkReply *look(ZkRoundTrip *trip, const Reading *reading,
 						   const char *child);
@@ -97,6 +98,51 @@ zklock_order_queue(const char *const *children, int nchildren, int *nentries)
 	pfree(sorted);
 	*nentries = count;
 	return entries;
+}
+
+ZkQueueEntry *
+zklock_read_first(const char *name)
+{
+	Reading		reading = {.path_of = zklock_name_path,.name = name};
+
+	pfree(zklock_name_path(name, NULL));
+	zklock_roundtrip_run(read_first, NULL, &reading);
+	return reading.nentries > 0 ? reading.entries : NULL;
+}
+
+/* false if the session was lost. */
+static bool
+read_first(ZkRoundTrip *trip, void *argument)
+{
+	Reading    *reading = argument;
+
+	reading->path = zklock_name_path(reading->name, NULL);
+	for (;;)
+	{
+		const ZkReply *list = zklock_roundtrip_read_newest(trip,
+														   zklock_client_list,
+														   reading->path);
+		const ZkReply *reply;
+
+		reading->nentries = 0;
+		if (list->result == ZK_SESSION_LOST)
+			return false;
+		if (list->result != ZK_OK && list->result != ZK_NO_NODE)
+			zklock_session_raise(list, "read a lock's queue", reading->path);
+		reading->entries = zklock_order_queue(list->children, list->nchildren,
+											  &reading->nentries);
+		if (reading->nentries == 0)
+			return true;
+		reading->entries->node = pstrdup(reading->entries->node);
+		reply = zklock_roundtrip_read(trip, zklock_client_get,
+									  psprintf("%s/%s", reading->path,
+											   reading->entries->node));
+		if (reply->result == ZK_SESSION_LOST)
+			return false;
+		if (take_entry(reading, reply, reading->entries->node,
+					   reading->entries))
+			return true;
+	}
 }
 
 /* What its name tells. */
@@ -218,6 +264,14 @@ take_entry(const Reading *reading, const ZkReply *reply, const char *child,
 	entry->czxid = reply->czxid;
 	entry->token = entry->who.token != 0 ? entry->who.token :
 		reply->czxid;
+	if (recipe_read_mark(child) == RECIPE_MARK_LEASE &&
+		entry->who.ttl_ms >= 0)
+	{
+		entry->expires = zklock_nodedata_date(reply->mtime_ms) +
+			entry->who.ttl_ms * 1000;
+		entry->who.text = entry->who.note == NULL ? NULL :
+			zklock_nodedata_printable(entry->who.note);
+	}
 	return true;
 }
 

@@ -29,8 +29,16 @@ typedef struct ZkQueueEntry
 	TimestampTz since;			/* by ZooKeeper's clock */
 	int64		token;
 	int64		czxid;			/* of the znode; 0: it may not be read */
+	TimestampTz expires;		/* of a lease: when its term is over, by
+								 * ZooKeeper's clock; 0: it is none */
 	ZkNodeData	who;
 } ZkQueueEntry;
+
+/*
+ * Read who is first in the queue of a lock, palloc'ed; NULL: nobody.  The
+ * queue is not older than the call.  Raises as zklock_read_queue().
+ */
+extern ZkQueueEntry *zklock_read_first(const char *name);
 
 /*
  * Read the queue of a lock: contenders in order, then other children; or what

@@ -108,11 +108,13 @@ ask_holders(const char *name, const char *reason)
 
 	if (reason != NULL)
 	{
-		zklock_nodedata_check_reason(reason, "a request",
-									 "Say in one line why the lock is wanted, for whoever holds it.");
-		data = zklock_nodedata_add(data, "reason", reason);
+		zklock_nodedata_check_line(reason, "reason", "a request",
+								   "Say in one line why the lock is wanted, for whoever holds it.");
+		data = zklock_nodedata_add(data, "reason",
+								   zklock_nodedata_to_utf8(reason));
 	}
-	asking.data = zklock_nodedata_add(data, "lock", name);
+	asking.data = zklock_nodedata_add(data, "lock",
+									  zklock_nodedata_to_utf8(name));
 
 	/* a bad name needs no connection */
 	pfree(zklock_name_path(name, NULL));
@@ -173,12 +175,12 @@ is_meant(const ZkQueueEntry *entry)
 
 /*
  * Does its node say that it is a session of zklock's?  Nobody would read a
- * request to a hold.
+ * request to a hold or a lease.
  */
 static bool
 can_hear(const ZkQueueEntry *entry)
 {
-	return recipe_read_mark(entry->node) != RECIPE_MARK_HOLD &&
+	return !recipe_is_lasting(entry->node) &&
 		entry->who.client != NULL &&
 		strcmp(entry->who.client, "zklock") == 0;
 }

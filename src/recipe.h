@@ -80,9 +80,11 @@ typedef enum RecipeMark
 	RECIPE_MARK_HAND_OVER = 1,	/* only its owner can set its data, and does
 								 * so to say that it lets go of the lock */
 	RECIPE_MARK_HOLD = 2,		/* it is persistent, of zk_hold() */
-	RECIPE_MARK_KEEPER = 3		/* whoever made it may keep the lock after its
+	RECIPE_MARK_KEEPER = 3,		/* whoever made it may keep the lock after its
 								 * release, and gives it up when somebody
 								 * comes */
+	RECIPE_MARK_LEASE = 4		/* it is persistent, and is deleted when its
+								 * data has not been set for a term (expiry.h) */
 } RecipeMark;
 
 /* What the name of one child of a lock's znode says. */
@@ -184,6 +186,9 @@ extern void recipe_mark(char guid[RECIPE_GUID_LEN + 1], RecipeMark mark);
 
 /* The mark of a child of a lock's znode, RECIPE_MARK_NONE for most. */
 extern RecipeMark recipe_read_mark(const char *child);
+
+/* Is it a node of ours that does not go with its session? */
+extern bool recipe_is_lasting(const char *child);
 
 /*
  * Find the sequence number at the end of a name of `length` bytes.  false if

@@ -172,9 +172,19 @@ recipe_read_mark(const char *child)
 			return RECIPE_MARK_HOLD;
 		case RECIPE_MARK_KEEPER:
 			return RECIPE_MARK_KEEPER;
+		case RECIPE_MARK_LEASE:
+			return RECIPE_MARK_LEASE;
 		default:
 			return RECIPE_MARK_NONE;
 	}
+}
+
+bool
+recipe_is_lasting(const char *child)
+{
+	RecipeMark	mark = recipe_read_mark(child);
+
+	return mark == RECIPE_MARK_HOLD || mark == RECIPE_MARK_LEASE;
 }
 
 RecipeNode

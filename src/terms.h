@@ -103,7 +103,9 @@ typedef enum ZkNodeKind
 								 * all who have his credentials */
 	ZK_CONTAINER,				/* the server removes it when it is empty */
 	ZK_EPHEMERAL,
-	ZK_EPHEMERAL_SEQUENTIAL
+	ZK_EPHEMERAL_SEQUENTIAL,
+	ZK_PERSISTENT_SEQUENTIAL	/* a leased queue node: whoever may make one
+								 * may set its data */
 } ZkNodeKind;
 
 /* Most nodes that are deleted in one transaction. */

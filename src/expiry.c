@@ -1,0 +1,207 @@
+/*-------------------------------------------------------------------------
+ *
+ * expiry.c
+ *	  Leased queue nodes: how they are read, timed, and deleted when their
+ *	  term is over.
+ *
+ * A lease is a persistent node of the queue.  Its heartbeat is the version of
+ * its data, which its owner sets at least once in the term that the data
+ * names.  Whoever waits behind it reads version v, waits for the term by his
+ * own CLOCK_BOOTTIME, and then deletes the node with v as condition.  So a
+ * renewal and the delete cannot both win, and no two clocks are compared.
+ *
+ * Why an owner may rely on it.  Let him send a renewal at s, which makes
+ * version v and is confirmed.  Nobody can have read v before s.  So nobody
+ * deletes v before s plus the term, by a clock of his own; the owner stops to
+ * rely on it a tenth of the term earlier, for clocks of different speed.  A
+ * reader that was stopped, or whose clock was, deletes later.  One that reads v
+ * late begins late.  What he read before, v-1, he cannot delete any more.
+ *
+ * The term is that of the data of the same version.  Whoever may create nodes
+ * in the queue may also set the data of a lease, as Curator's Revoker does:
+ * data that names no term has the longest one, so that its owner loses
+ * nothing that he relies on.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "expiry.h"
+
+#include "utils/hsearch.h"
+
+#include "recipe.h"
+
+/*
+ * A version that this backend has read.  By the name of the node, whose GUID
+ * nobody else has.
+ */
+typedef struct Seen
+{
+	char		node[RECIPE_NODE_SIZE]; /* key */
+	int			version;
+	int64		since;			/* zklock_client_now() */
+} Seen;
+
+/* NULL until there is one. */
+static HTAB *all_seen;
+
+/* Beyond so many all are forgotten: they are deleted a term later then. */
+#define SEEN_MAX 100000
+
+static int	compare_nodes(const ListCell *a, const ListCell *b);
+static int64 seen_since(const char *node, int version);
+static void log_expiry(const char *lock_path, const ZkLeased *leased);
+
+List *
+zklock_expiry_nodes(const char *const *children, int nchildren)
+{
+	List	   *nodes = NIL;
+
+	for (int i = 0; i < nchildren; i++)
+		if (recipe_read_mark(children[i]) == RECIPE_MARK_LEASE)
+			nodes = lappend(nodes, pstrdup(children[i]));
+	list_sort(nodes, compare_nodes);
+	return nodes;
+}
+
+bool
+zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
+				   const List *nodes, List **leased)
+{
+	ListCell   *cell;
+	bool		is_read;
+
+	*leased = NIL;
+	foreach(cell, nodes)
+	{
+		ZkLeased   *one = palloc0(sizeof(*one));
+
+		one->node = lfirst(cell);
+		one->path = psprintf("%s/%s", lock_path, one->node);
+		zklock_roundtrip_look(trip, zklock_client_get, one->path);
+		*leased = lappend(*leased, one);
+	}
+	is_read = zklock_roundtrip_await_looks(trip);
+	foreach(cell, *leased)
+	{
+		ZkLeased   *one = lfirst(cell);
+		const ZkReply *reply = !is_read ? NULL :
+			zklock_roundtrip_look(trip, zklock_client_get, one->path);
+
+		/* an ephemeral one is somebody's who has forged the mark */
+		if (reply == NULL || reply->result != ZK_OK ||
+			reply->ephemeral_owner != 0)
+		{
+			*leased = foreach_delete_current(*leased, cell);
+			continue;
+		}
+		zklock_nodedata_parse(reply->data, reply->data_length, &one->who);
+		one->token = reply->czxid;
+		one->version = reply->version;
+		one->mtime_ms = reply->mtime_ms;
+		one->ttl_ms = one->who.ttl_ms < 0 ? ZK_TERM_MAX :
+			Min(one->who.ttl_ms, ZK_TERM_MAX);
+		one->over_at = seen_since(one->node, one->version) + one->ttl_ms;
+	}
+	zklock_roundtrip_end_looks(trip);
+	return is_read;
+}
+
+bool
+zklock_expiry_remove(ZkRoundTrip *trip, const ZkLeased *leased, bool *is_gone)
+{
+	const ZkReply *reply;
+
+	*is_gone = false;
+	if (leased->version == ZK_ANY_VERSION)
+		return true;			/* the counter has wrapped: no condition */
+	do
+		reply = zklock_roundtrip_ask(trip,
+									 zklock_client_remove(zklock_session_client(),
+														  leased->path,
+														  leased->version));
+	while (reply != NULL && reply->result == ZK_UNKNOWN_OUTCOME);
+	if (reply == NULL || reply->result == ZK_SESSION_LOST)
+		return false;
+	*is_gone = reply->result == ZK_OK || reply->result == ZK_NO_NODE;
+	return true;
+}
+
+bool
+zklock_expiry_sweep(ZkRoundTrip *trip, const char *lock_path,
+					const List *nodes, int64 *look_at)
+{
+	List	   *leased;
+	ListCell   *cell;
+
+	*look_at = ZK_NO_DEADLINE;
+	if (!zklock_expiry_read(trip, lock_path, nodes, &leased))
+		return false;
+	foreach(cell, leased)
+	{
+		const ZkLeased *one = lfirst(cell);
+		bool		is_gone;
+
+		if (zklock_client_now() < one->over_at)
+		{
+			*look_at = Min(*look_at, one->over_at);
+			continue;
+		}
+		log_expiry(lock_path, one);
+		if (!zklock_expiry_remove(trip, one, &is_gone))
+			return false;
+
+		/* renewed meanwhile, or refused: in a term again */
+		*look_at = is_gone ? 0 :
+			Min(*look_at, zklock_client_now() + one->ttl_ms);
+	}
+	return true;
+}
+
+static int
+compare_nodes(const ListCell *a, const ListCell *b)
+{
+	return recipe_compare_nodes(lfirst(a), lfirst(b));
+}
+
+/*
+ * Since when this backend knows that version of the node; from now on if it
+ * does not.  The reply was here before the clock is read.
+ */
+static int64
+seen_since(const char *node, int version)
+{
+	HASHCTL		control = {.keysize = RECIPE_NODE_SIZE,.entrysize = sizeof(Seen)};
+	char		key[RECIPE_NODE_SIZE];
+	bool		is_known;
+	Seen	   *seen;
+
+	if (all_seen != NULL && hash_get_num_entries(all_seen) >= SEEN_MAX)
+	{
+		hash_destroy(all_seen);
+		all_seen = NULL;
+	}
+	if (all_seen == NULL)
+		all_seen = hash_create("zklock leases seen", 16, &control,
+							   HASH_ELEM | HASH_STRINGS);
+	strlcpy(key, node, sizeof(key));
+	seen = hash_search(all_seen, key, HASH_ENTER, &is_known);
+	if (!is_known || seen->version != version)
+	{
+		seen->version = version;
+		seen->since = zklock_client_now();
+	}
+	return seen->since;
+}
+
+/* Before it is done: it may be interrupted, and be done all the same. */
+static void
+log_expiry(const char *lock_path, const ZkLeased *leased)
+{
+	ereport(zklock_nodedata_logs(false) ? LOG : DEBUG1,
+			(errmsg("removing a lease below znode \"%s\" that was not renewed for " INT64_FORMAT " ms",
+					zklock_nodedata_quotable(lock_path), leased->ttl_ms),
+			 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ".",
+						   leased->who.owner == NULL ? "" :
+						   zklock_nodedata_quotable(leased->who.owner),
+						   leased->token)));
+}

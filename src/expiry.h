@@ -1,0 +1,68 @@
+/*-------------------------------------------------------------------------
+ *
+ * expiry.h
+ *	  Leased queue nodes: how they are read, timed, and deleted when their
+ *	  term is over.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_EXPIRY_H
+#define ZKLOCK_EXPIRY_H
+
+#include "postgres.h"
+
+#include "nodes/pg_list.h"
+
+#include "nodedata.h"
+#include "roundtrip.h"
+
+/* The longest term, in milliseconds. */
+#define ZK_TERM_MAX INT64CONST(86400000)
+
+/* A leased queue node, palloc'ed. */
+typedef struct ZkLeased
+{
+	const char *node;			/* name of the child, UTF-8 */
+	char	   *path;
+	int64		token;			/* its czxid */
+	int			version;		/* how often its data was set: its heartbeat */
+	int64		ttl_ms;			/* for how long a version is good */
+	int64		over_at;		/* zklock_client_now(): when this session may
+								 * delete it, unless it is renewed */
+	int64		mtime_ms;		/* when it was renewed last, by ZooKeeper's
+								 * clock */
+	ZkNodeData	who;
+} ZkLeased;
+
+/*
+ * The leased ones among the children of a lock's znode, in order: names,
+ * palloc'ed.
+ */
+extern List *zklock_expiry_nodes(const char *const *children, int nchildren);
+
+/*
+ * Read those: ZkLeased, in the same order; those that are gone are left out.
+ * The time of each version begins when this session reads it first, in
+ * whatever call.  false at the trip's deadline, and if the session is lost.
+ * What the trip has asked before stays valid.
+ */
+extern bool zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
+							   const List *nodes, List **leased);
+
+/*
+ * Delete that one if it has not been renewed since it was read.  *is_gone: it
+ * is deleted, whoever did it.  false if the session is lost, or at the
+ * deadline.
+ */
+extern bool zklock_expiry_remove(ZkRoundTrip *trip, const ZkLeased *leased,
+								 bool *is_gone);
+
+/*
+ * Read them, and delete those whose term is over, with a line in the log.
+ * *look_at: when the next may be over (zklock_client_now()); 0: some are gone,
+ * and the queue is to be listed again.  Result as zklock_expiry_read().
+ */
+extern bool zklock_expiry_sweep(ZkRoundTrip *trip, const char *lock_path,
+								const List *nodes, int64 *look_at);
+
+#endif							/* ZKLOCK_EXPIRY_H */

@@ -1,0 +1,197 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease.c
+ *	  SQL functions about leases: locks that belong to no session, but to an
+ *	  owner who renews them.
+ *
+ * What each promises stands with its COMMENT ON in sql/zklock--2.0.sql.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "utils/timestamp.h"
+
+#include "args.h"
+#include "hooks.h"
+#include "lease_node.h"
+#include "lock.h"
+#include "name.h"
+#include "queue.h"
+#include "session.h"
+
+/* The shortest term, in milliseconds. */
+#define TERM_MIN INT64CONST(2000)
+
+PG_FUNCTION_INFO_V1(zk_lease);
+PG_FUNCTION_INFO_V1(zk_lease_renew);
+PG_FUNCTION_INFO_V1(zk_lease_release);
+PG_FUNCTION_INFO_V1(zk_xact_lease);
+PG_FUNCTION_INFO_V1(zk_leader);
+
+static char *read_line(FunctionCallInfo fcinfo, int number, const char *noun,
+					   const char *hint);
+static int64 read_term(FunctionCallInfo fcinfo, int number, const char *what,
+					   int64 least);
+static void log_lease(const ZkLeasing *leasing, const char *done);
+
+Datum
+zk_lease(PG_FUNCTION_ARGS)
+{
+	ZkLeasing	leasing = {.name = zklock_args_name(fcinfo, ZK_MAY_LEASE)};
+	int64		timeout_ms;
+
+	leasing.owner = read_line(fcinfo, 1, "owner",
+							  "Say who renews the lease: the same text in each call, and nobody else's.");
+	leasing.ttl_ms = read_term(fcinfo, 2, "ttl", TERM_MIN);
+	zklock_args_timeout(fcinfo, 3, true, &timeout_ms);
+	if (!PG_ARGISNULL(4))
+		leasing.note = read_line(fcinfo, 4, "data",
+								 "Write in one line what others want to know of the owner.");
+	leasing.has_place = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
+	leasing.is_at_once = timeout_ms == 0;
+	leasing.deadline = zklock_client_now() + timeout_ms;
+
+	/* a bad name needs no connection */
+	pfree(zklock_name_path(leasing.name, NULL));
+	if (zklock_token(leasing.name) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("lock \"%s\" is held by this session", leasing.name),
+				 errdetail("A lease takes the lock anew, and would wait for this session for ever."),
+				 errhint("Release the lock first.")));
+	zklock_drop_kept(leasing.name); /* we do not stand in our own way */
+	zklock_roundtrip_run(zklock_lease_take, zklock_lease_end, &leasing);
+	if (leasing.mine == NULL || !leasing.is_first)
+		PG_RETURN_NULL();
+	zklock_lease_note(&leasing, false);
+	log_lease(&leasing, "holds");
+	PG_RETURN_INT64(leasing.mine->token);
+}
+
+Datum
+zk_lease_renew(PG_FUNCTION_ARGS)
+{
+	ZkLeasing	leasing = {.name = zklock_args_name(fcinfo, ZK_MAY_LEASE)};
+
+	leasing.token = zklock_args_token(fcinfo, 1);
+	leasing.ttl_ms = read_term(fcinfo, 2, "ttl", TERM_MIN);
+	pfree(zklock_name_path(leasing.name, NULL));
+	zklock_roundtrip_run(zklock_lease_renew, NULL, &leasing);
+	if (leasing.mine == NULL)
+		PG_RETURN_BOOL(false);
+	zklock_lease_note(&leasing, false);
+	PG_RETURN_BOOL(true);
+}
+
+Datum
+zk_lease_release(PG_FUNCTION_ARGS)
+{
+	ZkLeasing	leasing = {.name = zklock_args_name(fcinfo, ZK_MAY_LEASE)};
+
+	leasing.token = zklock_args_token(fcinfo, 1);
+	leasing.ttl_ms = read_term(fcinfo, 2, "keep_for", 0);
+	pfree(zklock_name_path(leasing.name, NULL));
+	zklock_hooks_flush_commits();
+	zklock_roundtrip_run(zklock_lease_release, NULL, &leasing);
+	if (leasing.mine == NULL)
+	{
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("there is no lease of lock \"%s\" with that token",
+						leasing.name)));
+		PG_RETURN_BOOL(false);
+	}
+	log_lease(&leasing, "gives up");
+	zklock_lease_forget(leasing.token);
+	PG_RETURN_BOOL(true);
+}
+
+Datum
+zk_xact_lease(PG_FUNCTION_ARGS)
+{
+	ZkLeasing	leasing = {.name = zklock_args_name(fcinfo, ZK_MAY_LEASE)};
+
+	leasing.token = zklock_args_token(fcinfo, 1);
+	pfree(zklock_name_path(leasing.name, NULL));
+	zklock_roundtrip_run(zklock_lease_renew, NULL, &leasing);
+	if (leasing.mine == NULL)
+		zklock_lease_raise_lost(leasing.name, leasing.token);
+	zklock_hooks_follow();
+	zklock_lease_note(&leasing, true);
+	PG_RETURN_VOID();
+}
+
+Datum
+zk_leader(PG_FUNCTION_ARGS)
+{
+	const ZkQueueEntry *first =
+		zklock_read_first(zklock_args_name(fcinfo, ZK_MAY_LOOK));
+	ZkRow		row = {0};
+
+	if (first == NULL)
+		PG_RETURN_NULL();
+	zklock_row_add_text(&row, first->who.owner != NULL ?
+						zklock_nodedata_printable(first->who.owner) :
+						zklock_nodedata_may_be_shown() ?
+						zklock_nodedata_describe(&first->who) : NULL);
+	zklock_row_add_text(&row, first->who.text);
+	zklock_row_add(&row, first->token != 0, TimestampTzGetDatum(first->since));
+	zklock_row_add(&row, first->token != 0, Int64GetDatum(first->token));
+	zklock_row_add(&row, first->expires != 0,
+				   TimestampTzGetDatum(first->expires));
+	zklock_row_add(&row, first->expires != 0,
+				   BoolGetDatum(first->expires < GetCurrentTimestamp()));
+	return zklock_row_datum(fcinfo, &row);
+}
+
+/* ---------------------------------------------------------------------
+ * Helpers
+ * ---------------------------------------------------------------------
+ */
+
+/* One line of text, in UTF-8. */
+static char *
+read_line(FunctionCallInfo fcinfo, int number, const char *noun,
+		  const char *hint)
+{
+	char	   *text = zklock_args_text(fcinfo, number, noun);
+
+	zklock_nodedata_check_line(text, noun, "a lease", hint);
+	return zklock_nodedata_to_utf8(text);
+}
+
+/* Milliseconds of an interval between those bounds. */
+static int64
+read_term(FunctionCallInfo fcinfo, int number, const char *what, int64 least)
+{
+	double		ms;
+
+	if (PG_ARGISNULL(number))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", what)));
+	ms = zklock_args_milliseconds(PG_GETARG_INTERVAL_P(number));
+	if (ms < (double) least || ms > (double) ZK_TERM_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s is out of range", what),
+				 errdetail("It is from " INT64_FORMAT " s to one day.",
+						   least / 1000),
+				 errhint("Renew a lease at least three times within its ttl.")));
+	return (int64) ms;
+}
+
+/* For the log, if each lock is to be there. */
+static void
+log_lease(const ZkLeasing *leasing, const char *done)
+{
+	ereport(zklock_nodedata_logs(true) ? LOG_SERVER_ONLY : DEBUG1,
+			(errmsg("%s %s a lease of ZooKeeper lock \"%s\"",
+					zklock_nodedata_caller(), done,
+					zklock_nodedata_quotable_own(leasing->name)),
+			 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ".",
+						   zklock_nodedata_quotable(leasing->mine->who.owner),
+						   leasing->mine->token)));
+}

@@ -1,0 +1,675 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_node.c
+ *	  The node of a lease: how it is taken, found, renewed and given up; and
+ *	  which leases a transaction rests on.
+ *
+ * A lease is a persistent node in the lock's queue; expiry.c says what keeps
+ * it alive.  Whoever names its owner, or its token, may renew it, from any
+ * backend of any cluster.  Its token is the czxid of its node.
+ *
+ * Nothing of it is lost with a session, so a lost reply needs no care: what
+ * was created is found by its owner.  If an owner has two nodes, because he
+ * asked twice at a time or a create was done after all, the first one counts,
+ * and whoever sees the others deletes them.  What nobody finds is over after a
+ * term.
+ *
+ * A node is deleted with its version as condition, also by the call that made
+ * it and gives it up: another call of the same owner may have found and renewed
+ * it meanwhile.
+ *
+ * What this backend knows of the leases that it has renewed saves it to read
+ * the queue.  It may be outdated: each renewal has the version as condition,
+ * and whoever fails reads the queue.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lease_node.h"
+
+#include "access/xact.h"
+#include "utils/memutils.h"
+
+#include "contender.h"
+#include "name.h"
+#include "recipe.h"
+#include "session.h"
+#include "stat.h"
+
+/*
+ * How long somebody who merely keeps the lock (keep.c) is waited for by a call
+ * that does not wait; as in contender_watch.c.
+ */
+#define KEEPER_MS 1000
+
+/*
+ * A commit may rest on a renewal for that many tenths of the term.  The rest is
+ * for the commit itself, and a tenth of it for clocks of different speed.
+ */
+#define FRESH_TENTHS 6
+
+/* A lease that this backend has renewed. */
+typedef struct Known
+{
+	MemoryContext context;		/* its own, in which it is itself */
+	char	   *name;			/* of the lock */
+	ZkLeased	leased;			/* path, token, version, term, owner, note */
+	Moment		proof;			/* when the last renewal was sent */
+	SubTransactionId user;		/* what rests on it; Invalid: nothing */
+} Known;
+
+/* Of Known, in TopMemoryContext. */
+static List *all_known;
+
+/* Beyond so many, those that nothing rests on are forgotten. */
+#define KNOWN_MAX 1000
+
+/* How many of them this transaction rests on. */
+static int	nused;
+
+static int64 renewal_due_at(const ZkLeasing *leasing);
+static bool is_worth_a_node(ZkRoundTrip *trip, ZkLeasing *leasing);
+static bool make_node(ZkRoundTrip *trip, ZkLeasing *leasing);
+static bool find(ZkRoundTrip *trip, ZkLeasing *leasing);
+static bool look(ZkRoundTrip *trip, ZkLeasing *leasing, bool *is_settled);
+static bool is_wanted(const ZkLeasing *leasing, const ZkLeased *one);
+static bool set_data(ZkRoundTrip *trip, ZkLeasing *leasing, const char *data);
+static char *build_data(const ZkLeasing *leasing);
+static const ZkReply *check_reply(const ZkReply *reply,
+								  const ZkLeasing *leasing);
+static Known *find_known(int64 token);
+static Known *learn(const ZkLeasing *leasing, Known *former);
+static void forget_unused(void);
+static void forget(Known *known);
+pg_noreturn static void refuse_commit(const ZkLeasing *leasing);
+static bool is_fresh(const Known *known);
+static bool prove(ZkRoundTrip *trip, void *argument);
+
+/* ---------------------------------------------------------------------
+ * Talks
+ * ---------------------------------------------------------------------
+ */
+
+bool
+zklock_lease_take(ZkRoundTrip *trip, void *argument)
+{
+	ZkLeasing  *leasing = argument;
+	int64		deadline = leasing->deadline;
+	bool		is_gone;
+
+	trip->is_lock_timeout = false;
+	for (;;)
+	{
+		/* each answer has a time of its own: it does not wait for others */
+		trip->deadline = zklock_session_reply_deadline(zklock_client_now());
+		if (!find(trip, leasing))
+			return false;
+		if (leasing->mine == NULL)
+		{
+			if (!leasing->is_first && leasing->is_at_once &&
+				!leasing->has_place && !is_worth_a_node(trip, leasing))
+				return zklock_session_live() != 0;
+			if (leasing->ahead != NULL &&
+				recipe_read_mark(leasing->ahead) == RECIPE_MARK_KEEPER)
+				deadline = Max(deadline, zklock_client_now() + KEEPER_MS);
+			leasing->is_watching = zklock_client_now() < deadline;
+			if (!make_node(trip, leasing))
+				return false;
+			continue;
+		}
+		if ((leasing->renewed != leasing->mine->token ||
+			 zklock_client_now() >= renewal_due_at(leasing)) &&
+			!set_data(trip, leasing, build_data(leasing)))
+			return false;
+		if (leasing->renewed != leasing->mine->token)
+			continue;
+		if (leasing->is_first || zklock_client_now() >= deadline)
+			break;
+		if (zklock_session_await_watch(Min(Min(deadline, leasing->look_at),
+										   renewal_due_at(leasing))) == ZK_WAIT_LOST)
+			return false;
+	}
+	if (!leasing->is_first && !leasing->has_place &&
+		leasing->made == leasing->mine->token &&
+		!zklock_expiry_remove(trip, leasing->mine, &is_gone))
+		return false;
+	leasing->made = 0;
+	return true;
+}
+
+bool
+zklock_lease_renew(ZkRoundTrip *trip, void *argument)
+{
+	ZkLeasing  *leasing = argument;
+	Known	   *known = find_known(leasing->token);
+
+	leasing->mine = known != NULL && strcmp(known->name, leasing->name) == 0 ?
+		&known->leased : NULL;
+	for (;;)
+	{
+		if (leasing->mine == NULL)
+		{
+			if (!find(trip, leasing))
+				return false;
+			if (!leasing->is_first)
+				leasing->mine = NULL;	/* a place in the queue */
+			if (leasing->mine == NULL)
+				return true;
+		}
+		if (!set_data(trip, leasing, build_data(leasing)))
+			return false;
+		if (leasing->renewed == leasing->token)
+			return true;
+		leasing->mine = NULL;
+	}
+}
+
+bool
+zklock_lease_release(ZkRoundTrip *trip, void *argument)
+{
+	ZkLeasing  *leasing = argument;
+	bool		is_gone = false;
+
+	for (;;)
+	{
+		if (!find(trip, leasing))
+			return false;
+		if (leasing->mine == NULL)
+			return true;
+		if (leasing->ttl_ms > 0)
+		{
+			/* without an owner nobody can renew it */
+			if (!set_data(trip, leasing,
+						  zklock_nodedata_add(zklock_nodedata_build(0), "ttl",
+											  psprintf(INT64_FORMAT,
+													   leasing->ttl_ms))))
+				return false;
+			is_gone = leasing->renewed == leasing->token;
+		}
+		else if (!zklock_expiry_remove(trip, leasing->mine, &is_gone))
+			return false;
+		if (is_gone)
+			return true;
+	}
+}
+
+void
+zklock_lease_end(void *argument)
+{
+	ZkLeasing  *leasing = argument;
+
+	zklock_client_unwatch(zklock_session_client());
+	if (leasing->mine != NULL && leasing->made == leasing->mine->token)
+		zklock_client_free(zklock_client_remove(zklock_session_client(),
+												leasing->mine->path,
+												leasing->mine->version));
+}
+
+/* When it is to be renewed while it waits. */
+static int64
+renewal_due_at(const ZkLeasing *leasing)
+{
+	return leasing->proof.boot_ms + leasing->ttl_ms / 3;
+}
+
+/*
+ * Others are ahead.  May the one just ahead merely keep the lock?  Then it
+ * gives it up when somebody comes.
+ */
+static bool
+is_worth_a_node(ZkRoundTrip *trip, ZkLeasing *leasing)
+{
+	const ZkReply *reply;
+	ZkNodeData	who;
+
+	if (leasing->ahead == NULL ||
+		recipe_read_mark(leasing->ahead) != RECIPE_MARK_KEEPER)
+		return false;
+	reply = zklock_roundtrip_read(trip, zklock_client_get,
+								  psprintf("%s/%s", leasing->lock_path,
+										   leasing->ahead));
+	if (reply == NULL || reply->result != ZK_OK)
+		return reply != NULL && reply->result == ZK_NO_NODE;
+	zklock_nodedata_parse(reply->data, reply->data_length, &who);
+	return !who.says_held;
+}
+
+/*
+ * Make a node for the owner.  The name of the lock is noted first, for the
+ * worker that looks for leases whose term is over (sweeper.c).  If the reply
+ * is lost the next look finds what there is.
+ */
+static bool
+make_node(ZkRoundTrip *trip, ZkLeasing *leasing)
+{
+	int			root_length;
+	char	   *pointer = zklock_name_lease_path(leasing->name, &root_length);
+	const char *name = leasing->lock_path + root_length + 1;
+	char		guid[RECIPE_GUID_LEN + 1];
+	char		prefix[RECIPE_NODE_SIZE];
+	char	   *data = build_data(leasing);
+	const ZkReply *reply;
+	Moment		sent;
+
+	reply = check_reply(zklock_roundtrip_ask(trip,
+											 zklock_client_set(zklock_session_client(),
+															   pointer, name,
+															   strlen(name),
+															   ZK_ANY_VERSION)),
+						leasing);
+	if (reply->result == ZK_NO_NODE)
+		reply = check_reply(zklock_roundtrip_create(trip, pointer, root_length,
+													ZK_PERSISTENT, name),
+							leasing);
+	if (reply->result != ZK_OK)
+		return reply->result != ZK_SESSION_LOST;
+
+	zklock_nodedata_make_guid(guid);
+	recipe_mark(guid, RECIPE_MARK_LEASE);
+	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1, guid);
+	sent = zklock_client_moment();
+	reply = check_reply(zklock_roundtrip_create(trip,
+												psprintf("%s/%s",
+														 leasing->lock_path,
+														 prefix),
+												root_length,
+												ZK_PERSISTENT_SEQUENTIAL, data),
+						leasing);
+	if (reply->result == ZK_OK)
+	{
+		leasing->renewed = leasing->made = reply->czxid;
+		leasing->proof = sent;
+	}
+	return reply->result != ZK_SESSION_LOST;
+}
+
+/*
+ * Look for the owner's node, or that with the token, and whether it is first.
+ * Others whose term is over are deleted on the way.
+ */
+static bool
+find(ZkRoundTrip *trip, ZkLeasing *leasing)
+{
+	bool		is_settled = false;
+
+	while (!is_settled)
+		if (!look(trip, leasing, &is_settled))
+			return false;
+	return true;
+}
+
+/*
+ * Look once.  *is_settled: nothing was deleted.  A token may come from a
+ * server that is ahead of ours.
+ */
+static bool
+look(ZkRoundTrip *trip, ZkLeasing *leasing, bool *is_settled)
+{
+	RecipeWish	wish = {.mode = RECIPE_EXCLUSIVE,.permits = 1};
+	ZkRead		read = leasing->is_watching ? zklock_client_list_and_watch :
+		zklock_client_list;
+	const ZkReply *list;
+	List	   *leased;
+	ListCell   *cell;
+	RecipeVerdict verdict;
+	int			ahead;
+
+	*is_settled = leasing->is_first = true;
+	leasing->lock_path = zklock_name_path(leasing->name, NULL);
+	leasing->mine = NULL;
+	leasing->ahead = NULL;
+	leasing->look_at = ZK_NO_DEADLINE;
+	list = check_reply(leasing->owner != NULL ?
+					   zklock_roundtrip_read(trip, read, leasing->lock_path) :
+					   zklock_roundtrip_read_newest(trip, read,
+													leasing->lock_path),
+					   leasing);
+	if (list->result != ZK_OK)
+		return list->result != ZK_SESSION_LOST;
+	if (!zklock_expiry_read(trip, leasing->lock_path,
+							zklock_expiry_nodes(list->children, list->nchildren),
+							&leased))
+		return zklock_session_live() != 0 &&
+			check_reply(NULL, leasing) != NULL;
+	foreach(cell, leased)
+		if (leasing->mine == NULL && is_wanted(leasing, lfirst(cell)))
+		leasing->mine = lfirst(cell);
+	wish.mine = leasing->mine != NULL ? leasing->mine->node : NULL;
+	verdict = recipe_verdict(list->children, list->nchildren, &wish, &ahead);
+	if (verdict == RECIPE_EXHAUSTED)
+		zklock_contend_raise_exhausted(leasing->name, leasing->lock_path);
+	leasing->is_first = verdict == RECIPE_HELD;
+	if (ahead >= 0)
+		leasing->ahead = pstrdup(list->children[ahead]);
+
+	foreach(cell, leased)
+	{
+		const ZkLeased *one = lfirst(cell);
+		bool		is_gone;
+
+		if (one == leasing->mine)
+			continue;
+		if (!(leasing->mine != NULL && is_wanted(leasing, one)) &&
+			zklock_client_now() < one->over_at)
+		{
+			leasing->look_at = Min(leasing->look_at, one->over_at);
+			continue;
+		}
+		if (!zklock_expiry_remove(trip, one, &is_gone))
+			return false;
+		*is_settled &= !is_gone;
+	}
+	return true;
+}
+
+/* One that was given up has no owner. */
+static bool
+is_wanted(const ZkLeasing *leasing, const ZkLeased *one)
+{
+	return one->who.owner != NULL &&
+		(leasing->owner != NULL ? strcmp(one->who.owner, leasing->owner) == 0 :
+		 one->token == leasing->token);
+}
+
+/*
+ * Set the data of the node: a renewal, if leasing->renewed says so.  If not,
+ * it was deleted or set by somebody else, or the reply was lost; a look tells.
+ */
+static bool
+set_data(ZkRoundTrip *trip, ZkLeasing *leasing, const char *data)
+{
+	ZkLeased   *mine = leasing->mine;
+	Moment		sent = zklock_client_moment();
+	const ZkReply *reply =
+		check_reply(zklock_roundtrip_ask(trip,
+										 zklock_client_set(zklock_session_client(),
+														   mine->path, data,
+														   strlen(data),
+														   mine->version)),
+					leasing);
+
+	leasing->renewed = 0;
+	if (reply->result == ZK_OK && reply->czxid == mine->token)
+	{
+		mine->version = reply->version;
+		leasing->renewed = mine->token;
+		leasing->proof = sent;
+	}
+	return reply->result != ZK_SESSION_LOST;
+}
+
+/* Who renews it, the owner and what he adds, and the term. */
+static char *
+build_data(const ZkLeasing *leasing)
+{
+	const ZkLeased *mine = leasing->mine;
+	char	   *data = zklock_nodedata_add(zklock_nodedata_build(0), "owner",
+										   leasing->owner != NULL ?
+										   leasing->owner : mine->who.owner);
+
+	data = zklock_nodedata_add(data, "data", leasing->note != NULL ?
+							   leasing->note :
+							   mine != NULL ? mine->who.note : NULL);
+	return zklock_nodedata_add(data, "ttl",
+							   psprintf(INT64_FORMAT, leasing->ttl_ms != 0 ?
+										leasing->ttl_ms : mine->ttl_ms));
+}
+
+/*
+ * The reply, if it can be gone on with; raises otherwise, and if there is none
+ * in time.
+ */
+static const ZkReply *
+check_reply(const ZkReply *reply, const ZkLeasing *leasing)
+{
+	if (reply == NULL && leasing->is_at_commit)
+		refuse_commit(leasing);
+	if (reply == NULL)
+		zklock_session_raise_silence(leasing->name);
+	switch (reply->result)
+	{
+		case ZK_OK:
+		case ZK_NO_NODE:
+		case ZK_NODE_EXISTS:
+		case ZK_BAD_VERSION:
+		case ZK_UNKNOWN_OUTCOME:
+		case ZK_SESSION_LOST:
+			return reply;
+		default:
+			zklock_session_raise(reply, "use a lease", leasing->lock_path);
+	}
+}
+
+/* ---------------------------------------------------------------------
+ * What this backend knows
+ * ---------------------------------------------------------------------
+ */
+
+void
+zklock_lease_note(const ZkLeasing *leasing, bool is_used)
+{
+	const ZkLeased *mine = leasing->mine;
+	Known	   *known = find_known(mine->token);
+
+	if (known == NULL || mine != &known->leased)
+		known = learn(leasing, known);
+	if (leasing->ttl_ms != 0)
+		known->leased.ttl_ms = leasing->ttl_ms;
+	known->proof = leasing->proof;
+	if (is_used && known->user == InvalidSubTransactionId)
+	{
+		known->user = GetCurrentSubTransactionId();
+		nused++;
+	}
+}
+
+void
+zklock_lease_forget(int64 token)
+{
+	Known	   *known = find_known(token);
+
+	if (known != NULL && known->user == InvalidSubTransactionId)
+		forget(known);
+}
+
+/* NULL: this backend has not renewed it. */
+static Known *
+find_known(int64 token)
+{
+	ListCell   *cell;
+
+	foreach(cell, all_known)
+		if (((Known *) lfirst(cell))->leased.token == token)
+		return lfirst(cell);
+	return NULL;
+}
+
+/* Copy what was found to a new entry, in the place of a former one, or NULL. */
+static Known *
+learn(const ZkLeasing *leasing, Known *former)
+{
+	const ZkLeased *mine = leasing->mine;
+	MemoryContext context = AllocSetContextCreate(TopMemoryContext,
+												  "zklock lease",
+												  ALLOCSET_SMALL_SIZES);
+	MemoryContext caller = MemoryContextSwitchTo(context);
+	Known	   *known = palloc0(sizeof(*known));
+
+	known->context = context;
+	known->name = pstrdup(leasing->name);
+	known->leased = (ZkLeased)
+	{
+		.node = "",.path = pstrdup(mine->path),.token = mine->token,
+			.version = mine->version,.ttl_ms = mine->ttl_ms
+	};
+	known->leased.who.owner = pstrdup(mine->who.owner);
+	if (leasing->note != NULL || mine->who.note != NULL)
+		known->leased.who.note = pstrdup(leasing->note != NULL ?
+										 leasing->note : mine->who.note);
+	MemoryContextSwitchTo(TopMemoryContext);
+	if (former == NULL && list_length(all_known) >= KNOWN_MAX)
+		forget_unused();
+	all_known = lappend(all_known, known);
+	MemoryContextSwitchTo(caller);
+	if (former != NULL)
+	{
+		known->user = former->user;
+		forget(former);
+	}
+	return known;
+}
+
+static void
+forget_unused(void)
+{
+	ListCell   *cell;
+
+	foreach(cell, all_known)
+	{
+		Known	   *known = lfirst(cell);
+
+		if (known->user == InvalidSubTransactionId)
+		{
+			all_known = foreach_delete_current(all_known, cell);
+			MemoryContextDelete(known->context);
+		}
+	}
+}
+
+static void
+forget(Known *known)
+{
+	all_known = list_delete_ptr(all_known, known);
+	MemoryContextDelete(known->context);
+}
+
+/* ---------------------------------------------------------------------
+ * What this transaction rests on
+ * ---------------------------------------------------------------------
+ */
+
+bool
+zklock_lease_is_used(void)
+{
+	return nused > 0;
+}
+
+/* A renewal can forget what it replaces, so the list is looked at anew. */
+void
+zklock_lease_prove(bool always_ask)
+{
+	ListCell   *cell;
+	List	   *tokens = NIL;
+
+	if (nused == 0)
+		return;
+	foreach(cell, all_known)
+	{
+		Known	   *known = lfirst(cell);
+
+		if (known->user != InvalidSubTransactionId &&
+			(always_ask || !is_fresh(known)))
+			tokens = lappend(tokens, known);
+	}
+	foreach(cell, tokens)
+		zklock_roundtrip_run(prove, NULL, lfirst(cell));
+	list_free(tokens);
+}
+
+bool
+zklock_lease_is_proved(void)
+{
+	ListCell   *cell;
+
+	if (nused == 0)
+		return true;
+	foreach(cell, all_known)
+	{
+		const Known *known = lfirst(cell);
+
+		if (known->user != InvalidSubTransactionId && !is_fresh(known))
+			return false;
+	}
+	return true;
+}
+
+void
+zklock_lease_end_transaction(void)
+{
+	ListCell   *cell;
+
+	if (nused == 0)
+		return;
+	foreach(cell, all_known)
+		((Known *) lfirst(cell))->user = InvalidSubTransactionId;
+	nused = 0;
+}
+
+void
+zklock_lease_end_subtransaction(bool is_commit, SubTransactionId mine,
+								SubTransactionId parent)
+{
+	ListCell   *cell;
+
+	if (nused == 0)
+		return;
+	foreach(cell, all_known)
+	{
+		Known	   *known = lfirst(cell);
+
+		if (known->user != mine)
+			continue;
+		known->user = is_commit ? parent : InvalidSubTransactionId;
+		nused -= !is_commit;
+	}
+}
+
+void
+zklock_lease_raise_lost(const char *name, int64 token)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("the lease of lock \"%s\" with fencing token " INT64_FORMAT " is not held",
+					name, token),
+			 errdetail("It was given up, evicted, or not renewed within its term, or ZooKeeper does not answer."),
+			 errhint("Take the lease again with zk_lease(), and run the transaction again with its token.")));
+}
+
+static void
+refuse_commit(const ZkLeasing *leasing)
+{
+	zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
+	zklock_lease_raise_lost(leasing->name, leasing->token);
+}
+
+/* Was it renewed so lately that enough of its term is left for a commit? */
+static bool
+is_fresh(const Known *known)
+{
+	Moment		since = zklock_client_moment();
+	int64		usable_ms = known->leased.ttl_ms * FRESH_TENTHS / 10;
+
+	since.boot_ms -= usable_ms;
+	since.wall_ms -= usable_ms;
+	return contact_is_after(known->proof, since);
+}
+
+/* Renew one of them; at its deadline, and if it is lost, this raises. */
+static bool
+prove(ZkRoundTrip *trip, void *argument)
+{
+	Known	   *known = argument;
+	ZkLeasing	leasing = {
+		.name = known->name,
+		.token = known->leased.token,
+		.is_at_commit = true
+	};
+
+	trip->deadline = zklock_client_now() + known->leased.ttl_ms;
+	trip->is_lock_timeout = false;
+	if (!zklock_lease_renew(trip, &leasing))
+		return false;
+	if (leasing.mine == NULL)
+		refuse_commit(&leasing);
+	zklock_lease_note(&leasing, false); /* which may replace this one */
+	return true;
+}

@@ -1,0 +1,102 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_node.h
+ *	  The node of a lease: how it is taken, found, renewed and given up; and
+ *	  which leases a transaction rests on.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef ZKLOCK_LEASE_NODE_H
+#define ZKLOCK_LEASE_NODE_H
+
+#include "postgres.h"
+
+#include "expiry.h"
+
+/* What a call asks for, and what it has found. */
+typedef struct ZkLeasing
+{
+	const char *name;			/* of the lock */
+	const char *owner;			/* in UTF-8; NULL: whose token it is */
+	int64		token;			/* 0: whose owner it is */
+	int64		ttl_ms;			/* 0: as it is */
+	const char *note;			/* in UTF-8; NULL: as it is */
+	bool		has_place;		/* a place in the queue is kept */
+	bool		is_at_once;		/* others are not waited for */
+	bool		is_at_commit;	/* no answer in time: the lease is lost */
+	int64		deadline;		/* zklock_client_now() */
+
+	bool		is_watching;	/* looks are to watch the queue; false at first */
+
+	/* Of the last look at the queue; valid when the call is over. */
+	char	   *lock_path;
+	ZkLeased   *mine;			/* NULL: there is none */
+	bool		is_first;		/* is nobody ahead of it, or would be? */
+	char	   *ahead;			/* the node just ahead; NULL: none */
+	int64		look_at;		/* when the term of another one may be over */
+
+	/* Of what was written. */
+	int64		renewed;		/* token of the one that was renewed or made by
+								 * this call last; 0: none */
+	Moment		proof;			/* when that was sent */
+	int64		made;			/* token of the one made; 0: none */
+} ZkLeasing;
+
+/*
+ * Talks of zklock_roundtrip_run() about a ZkLeasing.
+ *
+ * Take a lease for an owner, or renew the one he has: mine, if is_first.
+ * Without has_place nothing of this call stays in the queue otherwise.  Raises
+ * 08001 if the ensemble does not answer in time.
+ */
+extern bool zklock_lease_take(ZkRoundTrip *trip, void *leasing);
+
+/* Renew the lease with that token: mine, NULL if it is not held. */
+extern bool zklock_lease_renew(ZkRoundTrip *trip, void *leasing);
+
+/*
+ * Give it up, now, or with ttl_ms in that time: mine is NULL if there was
+ * none.
+ */
+extern bool zklock_lease_release(ZkRoundTrip *trip, void *leasing);
+
+/*
+ * At the end of each attempt of zklock_lease_take(): what it made and nobody
+ * needs is deleted.  Never raises.
+ */
+extern void zklock_lease_end(void *leasing);
+
+/* Forget what is known of it, for somebody who gives it up. */
+extern void zklock_lease_forget(int64 token);
+
+/*
+ * Note what was renewed, for the next renewal; and with is_used that this
+ * transaction rests on it from here on.
+ */
+extern void zklock_lease_note(const ZkLeasing *leasing, bool is_used);
+
+/* Raise 40001: the lease with that token is not its owner's any more. */
+pg_noreturn extern void zklock_lease_raise_lost(const char *name, int64 token);
+
+/* ---- for hooks.c ---- */
+
+/* Does this transaction rest on any lease? */
+extern bool zklock_lease_is_used(void);
+
+/*
+ * Raise 40001 unless each of them is still its owner's: by a renewal that
+ * leaves enough of its term, or if there is none or with always_ask, by
+ * another one.  Waits for a term at most.
+ */
+extern void zklock_lease_prove(bool always_ask);
+
+/* Has each of them such a renewal?  Never raises or waits. */
+extern bool zklock_lease_is_proved(void);
+
+/* The transaction is over, or a subtransaction is.  Never raises or waits. */
+extern void zklock_lease_end_transaction(void);
+extern void zklock_lease_end_subtransaction(bool is_commit,
+											SubTransactionId mine,
+											SubTransactionId parent);
+
+#endif							/* ZKLOCK_LEASE_NODE_H */

@@ -1,0 +1,172 @@
+
+# Leases: who takes, renews and loses them, over two clusters, and what a transaction that
+# rests on one may commit.
+
+use PostgreSQL::Test::Utils;
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $berlin = cluster('berlin', $zk);
+my $paris = cluster('paris', $zk);
+$_->safe_psql('postgres', 'CREATE TABLE work (who text)') foreach $berlin, $paris;
+
+my ($here, $there) = (background($berlin), background($paris));
+
+sub lease ($session, $name, $owner, $more = "'30s'")
+{
+	return $session->query_safe("SELECT zk_lease('$name', '$owner', $more)");
+}
+
+# A query that ends with that SQLSTATE and says that.
+sub assert_says ($session, $sql, $sqlstate, $what, $pattern)
+{
+	assert_query($session, $sql, $sqlstate, $what);
+	like($session->error, $pattern, "$what: and says so");
+	return;
+}
+
+subtest 'one owner, from anywhere' => sub {
+	my $token = lease($here, 'one', 'app');
+	cmp_ok($token, '>', 0, 'a token');
+	is(lease($here, 'one', 'app'), $token, 'the same for the same owner');
+	is(lease($there, 'one', 'app'), $token, 'also from another cluster');
+	is(lease($there, 'one', 'other'), '', 'nobody else gets it');
+	is($there->query_safe("SELECT zk_try_lock('one')"), 'f', 'nor the lock');
+	is($there->query_safe("SELECT zk_lease_renew('one', $token, '30s')"), 't', 'renewed by its token');
+	is($there->query_safe("SELECT zk_lease_renew('one', $token + 1, '30s')"), 'f', 'not by another');
+	is($there->query_safe("SELECT zk_lease_renew('two', $token, '30s')"), 'f', 'nor of another lock');
+	is($there->query_safe("SELECT zk_lease_release('one', $token)"), 't', 'given up');
+	is($here->query_safe("SELECT zk_lease_renew('one', $token, '30s')"), 'f', 'not renewed after that');
+	assert_says($here, "SELECT zk_lease_release('one', $token)", '00000', 'nor given up again',
+		qr/there is no lease of lock "one" with that token/);
+	my $next = lease($there, 'one', 'other');
+	cmp_ok($next, '>', $token, 'the next one has a greater token');
+	$there->query_safe("SELECT zk_lease_release('one', $next)");
+	assert_no_nodes($zk, lock_path('one'));
+};
+
+subtest 'what is seen of it' => sub {
+	my $token = lease($here, 'seen', 'app', "'30s', data => 'host:80'");
+	is($here->query_safe(
+			"SELECT owner, data, token, expires_at - since > '25s', is_overdue FROM zk_leader('seen')"),
+		"app|host:80|$token|t|f", 'zk_leader()');
+	is($there->query_safe(
+			"SELECT state, lease_owner, data, lease_expires_at IS NOT NULL FROM zk_lock_queue('seen')"),
+		'held|app|host:80|t', 'zk_lock_queue()');
+	like($there->query_safe("SELECT concat_ws('|', who, location) FROM zk_who('seen')"),
+		qr/^app\|lease until \d\d:\d\d:\d\d$/, 'zk_who()');
+	$there->query_safe("SELECT zk_lease_renew('seen', $token, '40s')");
+	is($here->query_safe("SELECT owner, data FROM zk_leader('seen')"), 'app|host:80', 'a renewal keeps them');
+	lease($there, 'seen', 'app', "'30s', data => 'other:81'");
+	is($here->query_safe("SELECT data FROM zk_leader('seen')"), 'other:81', 'the owner sets them');
+	assert_says($there, "SELECT zk_lock('seen', '100ms')", '55P03', 'who waits is told', qr/A lease of "app" for 30000 ms/);
+	is($here->query_safe("SELECT zk_leader('nobody') IS NULL"), 't', 'nobody leads');
+	is($here->query_safe("SELECT zk_evict('seen', $token)"), 't', 'evicted');
+	is($here->query_safe("SELECT zk_lease_renew('seen', $token, '30s')"), 'f', 'and gone');
+};
+
+subtest 'whoever does not renew loses it' => sub {
+	my $token = lease($here, 'late', 'app', "'2s'");
+	my $successor = background($paris);
+	$successor->start_query("SELECT zk_lock('late', '60s')");
+	wait_for_wait($paris, $successor->pid);
+	cmp_ok($successor->wait_result, '>', $token, 'a waiter of another cluster gets the lock');
+	is($here->query_safe("SELECT zk_lease_renew('late', $token, '2s')"), 'f', 'no renewal');
+	$successor->query_safe("SELECT zk_unlock('late')");
+
+	$token = lease($here, 'late', 'app', "'2s'");
+	assert_soon { $there->query_safe("SELECT zk_try_lock('late')") eq 't' } 'tries alone do it, too';
+	$there->query_safe("SELECT zk_unlock('late')");
+	$token = lease($here, 'late', 'app', "'2s'");
+	assert_soon { lease($there, 'late', 'other') ne '' } 'another owner who asks again and again';
+};
+
+subtest 'who renews it keeps it' => sub {
+	my $token = lease($here, 'kept', 'app', "'2s'");
+	my $waiter = background($paris);
+	$waiter->start_query("SELECT zk_lock('kept', '7s')");
+	while (!$waiter->is_done)
+	{
+		is($here->query_safe("SELECT zk_lease_renew('kept', $token, '2s')"), 't', 'renewed') or last;
+		$here->query_safe('SELECT pg_sleep(0.3)');
+	}
+	assert_ends($waiter, '55P03', 'and the waiter does not get it');
+	$here->query_safe("SELECT zk_lease_release('kept', $token, '3s')");
+	is(lease($here, 'kept', 'app', "'2s'"), '', 'kept after its release, from its owner, too');
+	assert_soon { lease($there, 'kept', 'other', "'2s'") ne '' } 'until that time is over';
+};
+
+subtest 'a place in the queue' => sub {
+	my $lock = $here->query_safe("SELECT zk_lock('line')");
+	is(lease($there, 'line', 'first', "'60s', place => true"), '', 'the first joins');
+	is(lease($here, 'later', 'x', "'60s', place => true") ne '', 1, 'one that is free');
+	is(lease(background($paris), 'line', 'second', "'60s', place => true"), '', 'the second, too');
+	assert_nodes($zk, lock_path('line'), 3, 'the places are there');
+	$here->query_safe("SELECT zk_unlock('line')");
+	assert_nodes($zk, lock_path('line'), 2, 'the lock is not');
+	is(lease($here, 'line', 'second', "'60s'"), '', 'it is not the turn of the second');
+	my $token = lease($here, 'line', 'first', "'60s'");
+	cmp_ok($token, '>', 0, 'it is that of the first');
+	my $waiting = background($paris);
+	$waiting->start_query("SELECT zk_lease('line', 'second', '60s', '30s')");
+	$here->query_safe("SELECT zk_lease_release('line', $token)");
+	cmp_ok($waiting->wait_result, '>', 0, 'then that of the second, who waited');
+};
+
+subtest 'a transaction that rests on it' => sub {
+	my $token = lease($there, 'work', 'app', "'2s'");
+	$here->query_safe("BEGIN; SELECT zk_xact_lease('work', $token); INSERT INTO work VALUES ('good'); COMMIT");
+	is($berlin->safe_psql('postgres', 'SELECT who FROM work'), 'good', 'commits');
+
+	$here->query_safe("BEGIN; SELECT zk_xact_lease('work', $token); INSERT INTO work VALUES ('late')");
+	assert_soon { $there->query_safe("SELECT zk_try_lock('work')") eq 't' } 'somebody else has the lock';
+	assert_says($here, 'COMMIT', '40001', 'it does not commit', qr/the lease of lock "work" with fencing token $token is not held/);
+	is($berlin->safe_psql('postgres', 'SELECT count(*) FROM work'), '1', 'nothing of it');
+	assert_query($here, "SELECT zk_xact_lease('work', $token)", '40001', 'nor does another begin');
+	$there->query_safe("SELECT zk_unlock('work')");
+
+	$token = lease($there, 'work', 'app', "'60s'");
+	$here->query_safe("BEGIN; SAVEPOINT a; SELECT zk_xact_lease('work', $token); ROLLBACK TO a");
+	$there->query_safe("SELECT zk_lease_release('work', $token)");
+	$here->query_safe("INSERT INTO work VALUES ('no lease'); COMMIT");
+	is($berlin->safe_psql('postgres', 'SELECT count(*) FROM work'), '2', 'rolled back, it does not count');
+
+	$token = lease($there, 'work', 'app', "'60s'");
+	$here->query_safe("BEGIN; SAVEPOINT a; SELECT zk_xact_lease('work', $token); RELEASE a; INSERT INTO work VALUES ('quorum')");
+	$there->query_safe("SELECT zk_lease_release('work', $token)");
+	$here->query_safe("SET zklock.commit_guard = quorum");
+	assert_query($here, 'COMMIT', '40001', 'quorum asks again');
+	$here->query_safe('RESET zklock.commit_guard');
+	$token = lease($there, 'work', 'app', "'60s'");
+	$here->query_safe("BEGIN; SELECT zk_xact_lease('work', $token)");
+	assert_query($here, "PREPARE TRANSACTION 'p'", '0A000', 'no two phases');
+};
+
+subtest 'bad input' => sub {
+	foreach my $case (
+		["NULL, 'a', '9s'" => '22004', 'lock name must not be null'],
+		["'bad', NULL, '9s'" => '22004', 'owner must not be null'],
+		["'bad', 'a', NULL" => '22004', 'ttl must not be null'],
+		["'bad', '', '9s'" => '22023', 'invalid owner for a lease'],
+		["'bad', repeat('x', 10000), '9s'" => '22023', 'invalid owner for a lease'],
+		["'bad', E'a\\n', '9s'" => '22023', 'invalid owner for a lease'],
+		["'bad', 'a', '0'" => '22023', 'ttl is out of range'],
+		["'bad', 'a', '-1s'" => '22023', 'ttl is out of range'],
+		["'bad', 'a', '10 years'" => '22023', 'ttl is out of range'],
+		["'bad', 'a', '9s', '-1s'" => '22023', 'timeout must not be negative'],
+		["'bad', 'a', '9s', NULL" => '22004', 'timeout of a try must not be null'],
+		["'bad', 'a', '9s', '0', repeat('x', 10000)" => '22023', 'invalid data for a lease'],
+		["'a//b', 'a', '9s'" => '42602', 'invalid lock name'])
+	{
+		my ($arguments, $state, $message) = @$case;
+		assert_says($here, "SELECT zk_lease($arguments)", $state, "zk_lease($arguments)", qr/ERROR:  \Q$message\E/);
+	}
+	assert_query($here, "SELECT zk_lease_renew('bad', 0, '9s')", '22023', 'no token');
+	assert_query($here, "SELECT zk_lease_release('bad', 5, '-1s')", '22023', 'a negative time');
+	$here->query_safe("SELECT zk_lock('mine')");
+	assert_query($here, "SELECT zk_lease('mine', 'a', '9s')", '55000', 'of a lock that the session holds');
+	$here->query_safe("SELECT zk_unlock('mine')");
+	assert_no_nodes($zk, lock_path('bad'));
+};
+
+done_testing();
