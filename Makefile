@@ -104,6 +104,7 @@ OBJS = \
 	src/run_once.o \
 	src/hold.o \
 	src/lease.o \
+	src/lease_worker.o \
 	src/recall_ask.o \
 	src/check.o \
 	src/hooks.o \

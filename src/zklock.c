@@ -31,6 +31,7 @@
 #include "handover.h"
 #include "hooks.h"
 #include "keep.h"
+#include "lease_worker.h"
 #include "lock.h"
 #include "name.h"
 #include "nodedata.h"
@@ -93,6 +94,7 @@ _PG_init(void)
 	zklock_lock_init();
 	zklock_keep_init();
 	zklock_hooks_init();
+	zklock_lease_worker_init();
 	MarkGUCPrefixReserved("zklock");
 	if (!process_shared_preload_libraries_in_progress)
 		return;

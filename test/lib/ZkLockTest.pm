@@ -138,6 +138,7 @@ sub cluster ($name, $zk, %setting)
 
 	%setting = (
 		'zklock.servers' => $servers,
+		'zklock.lease_worker' => 'off',
 		'zklock.root' => $root,
 		'zklock.session_timeout' => '4s',
 		'cluster_name' => $name,

@@ -1,0 +1,280 @@
+/*-------------------------------------------------------------------------
+ *
+ * lease_worker.c
+ *	  A background worker that deletes leases whose term is over.
+ *
+ * Contenders of zklock's see to those that are ahead of them.  Another client
+ * of ZooKeeper that waits behind one would wait for ever.  So each cluster
+ * that has preloaded the library has a worker that looks at the queues of all
+ * locks that have leases.  Several of them do no harm: see expiry.c.
+ *
+ * Who makes a lease names its lock below <root>/.leases first.  The worker
+ * deletes such a name when two rounds in a row have found no lease in the queue
+ * and the name has not been set in between.  That leaves whoever has just set
+ * it the time of a round to make his node.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "lease_worker.h"
+
+#include "access/xact.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "storage/ipc.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#include "compat.h"
+#include "expiry.h"
+#include "name.h"
+#include "recipe.h"
+#include "session.h"
+
+/* How long a round begins after the one before, at most and at least. */
+#define ROUND_MS 5000
+#define ROUND_MIN_MS 500
+
+/* How long after an error, and to wait for the end of a session. */
+#define RETRY_MS 30000
+#define CLOSE_MS 1000
+
+/* A name without leases. */
+typedef struct Unused
+{
+	char	   *path;			/* below .leases */
+	int			version;
+} Unused;
+
+/* One round over all names. */
+typedef struct Round
+{
+	char	   *root;
+	const List *former;			/* Unused, of the round before */
+	List	   *unused;			/* and of this one */
+	int64		look_at;		/* when the next lease may be over */
+} Round;
+
+/*
+ * zklock.lease_worker: has this cluster such a worker?  It needs the library
+ * in shared_preload_libraries, and has a ZooKeeper session of its own.
+ */
+static bool lease_worker;
+
+static int64 do_round(void);
+static bool sweep_all(ZkRoundTrip *trip, void *argument);
+static bool sweep_lock(ZkRoundTrip *trip, Round *round, const char *pointer);
+static bool drop_name(ZkRoundTrip *trip, Round *round, char *path);
+static char *name_of(const char *pointer);
+
+PGDLLEXPORT void zk_lease_worker(Datum argument);
+
+void
+zklock_lease_worker_init(void)
+{
+	BackgroundWorker worker = {
+		.bgw_name = "zklock lease worker",
+		.bgw_type = "zklock lease worker",
+		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+		.bgw_start_time = BgWorkerStart_ConsistentState,
+		.bgw_restart_time = RETRY_MS / 1000,
+		.bgw_library_name = "zklock",
+		.bgw_function_name = "zk_lease_worker"
+	};
+
+	DefineCustomBoolVariable("zklock.lease_worker",
+							 "Removes leases whose term is over from queues in which only other clients wait.",
+							 "It needs the library in shared_preload_libraries.",
+							 &lease_worker, true,
+							 PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+	if (process_shared_preload_libraries_in_progress)
+		RegisterBackgroundWorker(&worker);
+}
+
+/* Without a database: it reads no catalog. */
+void
+zk_lease_worker(Datum argument)
+{
+	int64		wait_ms = 0;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	for (;;)
+	{
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 wait_ms, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+		if (lease_worker &&
+			GetConfigOption("zklock.servers", false, false)[0] != '\0')
+			wait_ms = do_round();
+		else
+		{
+			zklock_session_close(CLOSE_MS);
+			wait_ms = RETRY_MS;
+		}
+	}
+}
+
+/*
+ * Look at all names.  Result: how long to wait for the next round.  An error
+ * is logged unless the round before had one.
+ */
+static int64
+do_round(void)
+{
+	static bool is_failing;
+	static MemoryContext former_context;
+	static List *former;		/* in it: Unused, of the round before */
+	MemoryContext context = AllocSetContextCreate(TopMemoryContext,
+												  "zklock round",
+												  ALLOCSET_DEFAULT_SIZES);
+	Round		round = {.former = former,.look_at = ZK_NO_DEADLINE};
+
+	PG_TRY();
+	{
+		StartTransactionCommand();
+		MemoryContextSwitchTo(context);
+		zklock_roundtrip_run(sweep_all, NULL, &round);
+		CommitTransactionCommand();
+		is_failing = false;
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		HOLD_INTERRUPTS();
+		if (!is_failing)
+			EmitErrorReport();
+		is_failing = true;
+		AbortCurrentTransaction();
+		FlushErrorState();
+		RESUME_INTERRUPTS();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(TopMemoryContext);
+	if (former_context != NULL)
+		MemoryContextDelete(former_context);
+	former_context = context;
+	former = is_failing ? NIL : round.unused;
+	return is_failing ? RETRY_MS :
+		Max(ROUND_MIN_MS, Min(ROUND_MS,
+							  round.look_at - zklock_client_now()));
+}
+
+static bool
+sweep_all(ZkRoundTrip *trip, void *argument)
+{
+	Round	   *round = argument;
+	const ZkReply *list;
+	List	   *pointers = NIL;
+	ListCell   *cell;
+	int			root_length;
+	char	   *any = zklock_name_path("any", &root_length);
+
+	round->root = pnstrdup(any, root_length);
+	round->unused = NIL;
+	trip->is_lock_timeout = false;
+	trip->deadline = zklock_session_reply_deadline(zklock_client_now());
+	list = zklock_roundtrip_read(trip, zklock_client_list,
+								 psprintf("%s/" ZK_LEASES_NAME, round->root));
+	if (list == NULL || list->result == ZK_SESSION_LOST)
+		return list == NULL;
+	for (int i = 0; list->result == ZK_OK && i < list->nchildren; i++)
+		pointers = lappend(pointers, pstrdup(list->children[i]));
+	foreach(cell, pointers)
+	{
+		CHECK_FOR_INTERRUPTS();
+		trip->deadline = zklock_session_reply_deadline(zklock_client_now());
+		if (!sweep_lock(trip, round, lfirst(cell)))
+			return zklock_session_live() != 0;
+	}
+	return true;
+}
+
+/* Look at the leases of one lock.  What others wrote below .leases is skipped. */
+static bool
+sweep_lock(ZkRoundTrip *trip, Round *round, const char *pointer)
+{
+	char		path[RECIPE_PATH_SIZE];
+	char	   *name = name_of(pointer);
+	const ZkReply *list;
+	List	   *nodes;
+	int64		look_at;
+	size_t		offset;
+
+	if (strlen(name) > RECIPE_NAME_MAX ||
+		recipe_check_name(name, &offset) != RECIPE_NAME_OK ||
+		!recipe_lock_path(path, round->root, name))
+		return true;
+	list = zklock_roundtrip_read(trip, zklock_client_list, path);
+	if (list == NULL || list->result == ZK_SESSION_LOST)
+		return false;
+	nodes = list->result != ZK_OK ? NIL :
+		zklock_expiry_nodes(list->children, list->nchildren);
+	if (nodes == NIL)
+		return (list->result != ZK_OK && list->result != ZK_NO_NODE) ||
+			drop_name(trip, round, psprintf("%s/" ZK_LEASES_NAME "/%s",
+											round->root, pointer));
+	if (!zklock_expiry_sweep(trip, path, nodes, &look_at))
+		return false;
+	round->look_at = Min(round->look_at, look_at);
+	return true;
+}
+
+/* No lease is there.  If that was so before, the name is not needed. */
+static bool
+drop_name(ZkRoundTrip *trip, Round *round, char *path)
+{
+	const ZkReply *reply = zklock_roundtrip_read(trip, zklock_client_get, path);
+	Unused	   *unused = palloc(sizeof(*unused));
+	ListCell   *cell;
+
+	if (reply == NULL || reply->result == ZK_SESSION_LOST)
+		return false;
+	if (reply->result != ZK_OK)
+		return true;
+	unused->path = path;
+	unused->version = reply->version;
+	round->unused = lappend(round->unused, unused);
+	foreach(cell, round->former)
+	{
+		const Unused *before = lfirst(cell);
+
+		if (strcmp(before->path, path) == 0 &&
+			before->version == unused->version)
+			zklock_client_free(zklock_client_remove(zklock_session_client(),
+													path, before->version));
+	}
+	return true;
+}
+
+/* The lock's name that zklock_name_lease_path() has made this of. */
+static char *
+name_of(const char *pointer)
+{
+	StringInfoData name;
+
+	initStringInfo(&name);
+	for (; *pointer != '\0'; pointer++)
+	{
+		bool		is_slash = strncmp(pointer, "%2F", 3) == 0;
+
+		appendStringInfoChar(&name, is_slash ? '/' : *pointer);
+		if (is_slash || strncmp(pointer, "%25", 3) == 0)
+			pointer += 2;
+	}
+	return name.data;
+}
