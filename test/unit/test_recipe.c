@@ -501,8 +501,9 @@ test_marks(void)
 		{RECIPE_MARK_HAND_OVER, "8a11"},
 		{RECIPE_MARK_HOLD, "8a12"},
 		{RECIPE_MARK_KEEPER, "8a13"},
+		{RECIPE_MARK_LEASE, "8a14"},
 		{RECIPE_MARK_NONE, "8a10"},
-		{RECIPE_MARK_NONE, "8a14"},
+		{RECIPE_MARK_NONE, "8a15"},
 		{RECIPE_MARK_NONE, "8b11"},
 	};
 	static const char *const others[] = {
