@@ -7,6 +7,7 @@
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 use IPC::Run;
+use Peer;
 use PostgreSQL::Test::Utils;
 use ZkLockTest;
 
@@ -337,10 +338,8 @@ subtest 'JDBC' => sub {
 subtest 'Go' => sub {
 	plan skip_all => 'not installed: golang-github-lib-pq-dev'
 	  if !-e '/usr/bin/go' || !-d '/usr/share/gocode/src/github.com/lib/pq';
-	local %ENV = (%ENV, GO111MODULE => 'off', GOPATH => '/usr/share/gocode', GOCACHE => "$directory/cache",
-		GOFLAGS => '', HOME => $directory);
-	my ($status) = program('go', 'build', '-o', "$directory/lock", "$docs/migrating/lock.go");
-	is($status, 0, 'it compiles');
+	local %ENV = (%ENV, Peer::go_environment());
+	is(system('go', 'build', '-o', "$directory/lock", "$docs/migrating/lock.go"), 0, 'it compiles');
 	works_as_one('go', "$directory/lock", 'postgres://service@127.0.0.1:' . $berlin->port . '/app?sslmode=disable');
 };
 
