@@ -161,14 +161,15 @@ subtest 'a file that is not there' => sub {
 	ok($node->log_contains(qr/DETAIL:  It is "\Q$directory\E\/gone"\./, $offset), 'which the log has');
 };
 
-# Does the memory of a process have it? Undefined if that cannot be read.
+# Does the memory of a process have it? Undefined if that cannot be read. In what it shares
+# with others are the texts of statements, of those who wrote the secret in one, too.
 sub has_in_memory ($pid, $text)
 {
 	open my $maps, '<', "/proc/$pid/maps" or return;
 	open my $memory, '<:raw', "/proc/$pid/mem" or return;
 	while (my $line = readline $maps)
 	{
-		my ($from, $to) = $line =~ /^(\w+)-(\w+) rw/ or next;
+		my ($from, $to) = $line =~ /^(\w+)-(\w+) rw.p/ or next;
 		sysseek $memory, hex $from, 0 or next;
 		my $tail = '';
 		for (my $left = hex($to) - hex $from; $left > 0; $left -= 1 << 20)
