@@ -43,6 +43,7 @@
 #include "args.h"
 #include "contender.h"
 #include "hooks.h"
+#include "lease_node.h"
 #include "lock.h"
 #include "name.h"
 #include "nodedata.h"
@@ -412,6 +413,8 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 	ZkQueueEntry *entries;
 	int			nentries;
 	bool		is_removed = false;
+
+	zklock_lease_distrust(token);
 
 	/* the token may come from a server that is ahead of ours */
 	zklock_roundtrip_run(catch_up, NULL, unconstify(char *, name));

@@ -94,6 +94,7 @@ zk_lease_release(PG_FUNCTION_ARGS)
 	leasing.ttl_ms = read_term(fcinfo, 2, "keep_for", 0);
 	pfree(zklock_name_path(leasing.name, NULL));
 	zklock_hooks_flush_commits();
+	zklock_lease_distrust(leasing.token);
 	zklock_roundtrip_run(zklock_lease_release, NULL, &leasing);
 	if (leasing.mine == NULL)
 	{
@@ -104,7 +105,6 @@ zk_lease_release(PG_FUNCTION_ARGS)
 		PG_RETURN_BOOL(false);
 	}
 	log_lease(&leasing, "gives up");
-	zklock_lease_forget(leasing.token);
 	PG_RETURN_BOOL(true);
 }
 

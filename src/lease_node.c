@@ -50,17 +50,17 @@
 /* A lease that this backend has renewed. */
 typedef struct Known
 {
-	MemoryContext context;		/* its own, in which it is itself */
 	char	   *name;			/* of the lock */
 	ZkLeased	leased;			/* path, token, version, term, owner, note */
 	Moment		proof;			/* when the last renewal was sent */
 	SubTransactionId user;		/* what rests on it; Invalid: nothing */
 } Known;
 
-/* Of Known, in TopMemoryContext. */
+/* Of Known, with all of it in KnownContext. */
 static List *all_known;
+static MemoryContext KnownContext;
 
-/* Beyond so many, those that nothing rests on are forgotten. */
+/* Beyond so many all are forgotten, unless a transaction rests on some. */
 #define KNOWN_MAX 1000
 
 /* How many of them this transaction rests on. */
@@ -78,8 +78,6 @@ static const ZkReply *check_reply(const ZkReply *reply,
 								  const ZkLeasing *leasing);
 static Known *find_known(int64 token);
 static Known *learn(const ZkLeasing *leasing, Known *former);
-static void forget_unused(void);
-static void forget(Known *known);
 pg_noreturn static void refuse_commit(const ZkLeasing *leasing);
 static bool is_fresh(const Known *known);
 static bool prove(ZkRoundTrip *trip, void *argument);
@@ -463,12 +461,12 @@ zklock_lease_note(const ZkLeasing *leasing, bool is_used)
 }
 
 void
-zklock_lease_forget(int64 token)
+zklock_lease_distrust(int64 token)
 {
 	Known	   *known = find_known(token);
 
-	if (known != NULL && known->user == InvalidSubTransactionId)
-		forget(known);
+	if (known != NULL)
+		memset(&known->proof, 0, sizeof(known->proof));
 }
 
 /* NULL: this backend has not renewed it. */
@@ -483,63 +481,40 @@ find_known(int64 token)
 	return NULL;
 }
 
-/* Copy what was found to a new entry, in the place of a former one, or NULL. */
+/* Copy what was found to an entry, which may be NULL. */
 static Known *
-learn(const ZkLeasing *leasing, Known *former)
+learn(const ZkLeasing *leasing, Known *known)
 {
 	const ZkLeased *mine = leasing->mine;
-	MemoryContext context = AllocSetContextCreate(TopMemoryContext,
-												  "zklock lease",
-												  ALLOCSET_SMALL_SIZES);
-	MemoryContext caller = MemoryContextSwitchTo(context);
-	Known	   *known = palloc0(sizeof(*known));
+	const char *note = leasing->note != NULL ? leasing->note : mine->who.note;
+	MemoryContext caller;
 
-	known->context = context;
-	known->name = pstrdup(leasing->name);
-	known->leased = (ZkLeased)
+	if (KnownContext == NULL)
+		KnownContext = AllocSetContextCreate(TopMemoryContext, "zklock leases",
+											 ALLOCSET_SMALL_SIZES);
+	if (list_length(all_known) >= KNOWN_MAX && nused == 0)
 	{
-		.node = "",.path = pstrdup(mine->path),.token = mine->token,
-			.version = mine->version,.ttl_ms = mine->ttl_ms
-	};
-	known->leased.who.owner = pstrdup(mine->who.owner);
-	if (leasing->note != NULL || mine->who.note != NULL)
-		known->leased.who.note = pstrdup(leasing->note != NULL ?
-										 leasing->note : mine->who.note);
-	MemoryContextSwitchTo(TopMemoryContext);
-	if (former == NULL && list_length(all_known) >= KNOWN_MAX)
-		forget_unused();
-	all_known = lappend(all_known, known);
+		MemoryContextReset(KnownContext);
+		all_known = NIL;
+		known = NULL;
+	}
+	caller = MemoryContextSwitchTo(KnownContext);
+	if (known == NULL)
+	{
+		known = palloc0(sizeof(*known));
+		known->name = pstrdup(leasing->name);
+		known->leased.path = pstrdup(mine->path);
+		known->leased.token = mine->token;
+		known->leased.who.owner = pstrdup(mine->who.owner);
+		all_known = lappend(all_known, known);
+	}
+	known->leased.version = mine->version;
+	known->leased.ttl_ms = mine->ttl_ms;
+	if (known->leased.who.note != NULL)
+		pfree(known->leased.who.note);
+	known->leased.who.note = note != NULL ? pstrdup(note) : NULL;
 	MemoryContextSwitchTo(caller);
-	if (former != NULL)
-	{
-		known->user = former->user;
-		forget(former);
-	}
 	return known;
-}
-
-static void
-forget_unused(void)
-{
-	ListCell   *cell;
-
-	foreach(cell, all_known)
-	{
-		Known	   *known = lfirst(cell);
-
-		if (known->user == InvalidSubTransactionId)
-		{
-			all_known = foreach_delete_current(all_known, cell);
-			MemoryContextDelete(known->context);
-		}
-	}
-}
-
-static void
-forget(Known *known)
-{
-	all_known = list_delete_ptr(all_known, known);
-	MemoryContextDelete(known->context);
 }
 
 /* ---------------------------------------------------------------------
@@ -553,12 +528,10 @@ zklock_lease_is_used(void)
 	return nused > 0;
 }
 
-/* A renewal can forget what it replaces, so the list is looked at anew. */
 void
 zklock_lease_prove(bool always_ask)
 {
 	ListCell   *cell;
-	List	   *tokens = NIL;
 
 	if (nused == 0)
 		return;
@@ -568,11 +541,8 @@ zklock_lease_prove(bool always_ask)
 
 		if (known->user != InvalidSubTransactionId &&
 			(always_ask || !is_fresh(known)))
-			tokens = lappend(tokens, known);
+			zklock_roundtrip_run(prove, NULL, known);
 	}
-	foreach(cell, tokens)
-		zklock_roundtrip_run(prove, NULL, lfirst(cell));
-	list_free(tokens);
 }
 
 bool
@@ -670,6 +640,6 @@ prove(ZkRoundTrip *trip, void *argument)
 		return false;
 	if (leasing.mine == NULL)
 		refuse_commit(&leasing);
-	zklock_lease_note(&leasing, false); /* which may replace this one */
+	zklock_lease_note(&leasing, false);
 	return true;
 }

@@ -66,9 +66,6 @@ extern bool zklock_lease_release(ZkRoundTrip *trip, void *leasing);
  */
 extern void zklock_lease_end(void *leasing);
 
-/* Forget what is known of it, for somebody who gives it up. */
-extern void zklock_lease_forget(int64 token);
-
 /*
  * Note what was renewed, for the next renewal; and with is_used that this
  * transaction rests on it from here on.
@@ -77,6 +74,12 @@ extern void zklock_lease_note(const ZkLeasing *leasing, bool is_used);
 
 /* Raise 40001: the lease with that token is not its owner's any more. */
 pg_noreturn extern void zklock_lease_raise_lost(const char *name, int64 token);
+
+/*
+ * This session deletes the lease with that token, or gives it up: no renewal
+ * of the past is worth anything.
+ */
+extern void zklock_lease_distrust(int64 token);
 
 /* ---- for hooks.c ---- */
 

@@ -9,9 +9,11 @@
  * locks that have leases.  Several of them do no harm: see expiry.c.
  *
  * Who makes a lease names its lock below <root>/.leases first.  The worker
- * deletes such a name when two rounds in a row have found no lease in the queue
- * and the name has not been set in between.  That leaves whoever has just set
- * it the time of a round to make his node.
+ * deletes such a name, with its version as condition, when there is no lease in
+ * the queue and the name was not set for a while: whoever has just set it is
+ * about to make his node.  That is the one place where the clocks of this
+ * machine and of ZooKeeper are compared.  If they differ by more, a name can be
+ * lost in a moment as unlucky, and with it what the worker does for that lease.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,19 +45,13 @@
 #define RETRY_MS 30000
 #define CLOSE_MS 1000
 
-/* A name without leases. */
-typedef struct Unused
-{
-	char	   *path;			/* below .leases */
-	int			version;
-} Unused;
+/* How long a name stays that nobody sets and that has no leases. */
+#define NAME_MS 10000
 
 /* One round over all names. */
 typedef struct Round
 {
 	char	   *root;
-	const List *former;			/* Unused, of the round before */
-	List	   *unused;			/* and of this one */
 	int64		look_at;		/* when the next lease may be over */
 } Round;
 
@@ -68,7 +64,7 @@ static bool lease_worker;
 static int64 do_round(void);
 static bool sweep_all(ZkRoundTrip *trip, void *argument);
 static bool sweep_lock(ZkRoundTrip *trip, Round *round, const char *pointer);
-static bool drop_name(ZkRoundTrip *trip, Round *round, char *path);
+static bool drop_name(ZkRoundTrip *trip, const char *path);
 static char *name_of(const char *pointer);
 
 PGDLLEXPORT void zk_lease_worker(Datum argument);
@@ -137,12 +133,10 @@ static int64
 do_round(void)
 {
 	static bool is_failing;
-	static MemoryContext former_context;
-	static List *former;		/* in it: Unused, of the round before */
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext,
 												  "zklock round",
 												  ALLOCSET_DEFAULT_SIZES);
-	Round		round = {.former = former,.look_at = ZK_NO_DEADLINE};
+	Round		round = {.look_at = ZK_NO_DEADLINE};
 
 	PG_TRY();
 	{
@@ -165,10 +159,7 @@ do_round(void)
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(TopMemoryContext);
-	if (former_context != NULL)
-		MemoryContextDelete(former_context);
-	former_context = context;
-	former = is_failing ? NIL : round.unused;
+	MemoryContextDelete(context);
 	return is_failing ? RETRY_MS :
 		Max(ROUND_MIN_MS, Min(ROUND_MS,
 							  round.look_at - zklock_client_now()));
@@ -185,7 +176,6 @@ sweep_all(ZkRoundTrip *trip, void *argument)
 	char	   *any = zklock_name_path("any", &root_length);
 
 	round->root = pnstrdup(any, root_length);
-	round->unused = NIL;
 	trip->is_lock_timeout = false;
 	trip->deadline = zklock_session_reply_deadline(zklock_client_now());
 	list = zklock_roundtrip_read(trip, zklock_client_list,
@@ -226,38 +216,26 @@ sweep_lock(ZkRoundTrip *trip, Round *round, const char *pointer)
 		zklock_expiry_nodes(list->children, list->nchildren);
 	if (nodes == NIL)
 		return (list->result != ZK_OK && list->result != ZK_NO_NODE) ||
-			drop_name(trip, round, psprintf("%s/" ZK_LEASES_NAME "/%s",
-											round->root, pointer));
+			drop_name(trip, psprintf("%s/" ZK_LEASES_NAME "/%s", round->root,
+									 pointer));
 	if (!zklock_expiry_sweep(trip, path, nodes, &look_at))
 		return false;
 	round->look_at = Min(round->look_at, look_at);
 	return true;
 }
 
-/* No lease is there.  If that was so before, the name is not needed. */
+/* No lease is there: is the name still needed? */
 static bool
-drop_name(ZkRoundTrip *trip, Round *round, char *path)
+drop_name(ZkRoundTrip *trip, const char *path)
 {
 	const ZkReply *reply = zklock_roundtrip_read(trip, zklock_client_get, path);
-	Unused	   *unused = palloc(sizeof(*unused));
-	ListCell   *cell;
 
 	if (reply == NULL || reply->result == ZK_SESSION_LOST)
 		return false;
-	if (reply->result != ZK_OK)
-		return true;
-	unused->path = path;
-	unused->version = reply->version;
-	round->unused = lappend(round->unused, unused);
-	foreach(cell, round->former)
-	{
-		const Unused *before = lfirst(cell);
-
-		if (strcmp(before->path, path) == 0 &&
-			before->version == unused->version)
-			zklock_client_free(zklock_client_remove(zklock_session_client(),
-													path, before->version));
-	}
+	if (reply->result == ZK_OK &&
+		zklock_client_moment().wall_ms - reply->mtime_ms > NAME_MS)
+		zklock_client_free(zklock_client_remove(zklock_session_client(), path,
+												reply->version));
 	return true;
 }
 

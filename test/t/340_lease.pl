@@ -137,6 +137,12 @@ subtest 'a transaction that rests on it' => sub {
 	$here->query_safe("SET zklock.commit_guard = quorum");
 	assert_query($here, 'COMMIT', '40001', 'quorum asks again');
 	$here->query_safe('RESET zklock.commit_guard');
+	foreach my $end ('zk_lease_release', 'zk_evict')
+	{
+		$token = lease($there, 'work', 'app', "'60s'");
+		$here->query_safe("BEGIN; SELECT zk_xact_lease('work', $token); INSERT INTO work VALUES ('given up'); SELECT $end('work', $token)");
+		assert_query($here, 'COMMIT', '40001', "$end() in the transaction itself");
+	}
 	$token = lease($there, 'work', 'app', "'60s'");
 	$here->query_safe("BEGIN; SELECT zk_xact_lease('work', $token)");
 	assert_query($here, "PREPARE TRANSACTION 'p'", '0A000', 'no two phases');
