@@ -574,21 +574,22 @@ sub counter ($self, $name)
 
 sub watch_count { return $_[0]->counter('watch_count'); }
 
-# Until the servers have closed what their clients have closed: before that they forget the
-# watches of these.
+# Until the servers have closed the sessions' connections that their clients have closed: before
+# that they forget the watches of these. Others, for words, may stay long.
 sub wait_closed ($self)
 {
-	my $port = join '|', map { sprintf '%04X', $self->port($_) } $self->running;
-	my $is_half_closed = qr/^\s*\d+: [[:xdigit:]]+:(?:$port) \S+ 08 /;
 	poll_until
 	{
-		my @sockets;
+		my %is_session = map { $_ => 1 }
+		  map { $self->four_letter_word('cons', $_) =~ /:(\d+)\[\d+\]\([^)]*\bsid=/g } $self->running;
+		my $port = join '|', map { sprintf '%04X', $self->port($_) } $self->running;
+		my @remote;
 		foreach my $file (grep { -e } qw(/proc/net/tcp /proc/net/tcp6))
 		{
 			open my $table, '<', $file or croak "could not read $file: $!";
-			push @sockets, readline $table;
+			push @remote, map { /^\s*\d+: [[:xdigit:]]+:(?:$port) [[:xdigit:]]+:([[:xdigit:]]{4}) 08 / ? hex $1 : () } readline $table;
 		}
-		!grep { /$is_half_closed/ } @sockets;
+		!grep { $is_session{$_} } @remote;
 	}
 	'the servers to close what their clients have closed';
 	return;

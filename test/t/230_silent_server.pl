@@ -11,10 +11,8 @@ use ZkLockTest;
 my $zk = ZooKeeper->new->start;
 
 # Connections to it are completed by the kernel and lie in its backlog.
-my $silent = IO::Socket::INET->new(
-	LocalAddr => '127.0.0.1',
-	Listen => 128) or die "could not listen: $!";
-my $silent_address = '127.0.0.1:' . $silent->sockport;
+my @silent = map { IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 128) || die "could not listen: $!" } 1, 2;
+my ($silent_address, $another) = map { '127.0.0.1:' . $_->sockport } @silent;
 
 my $node = cluster('berlin', $zk,
 	servers => "$silent_address," . $zk->connect_string,
@@ -59,13 +57,14 @@ $patient->query_safe('SELECT zk_disconnect()');
 
 # With none that answers, zklock.connect_timeout bounds it all.
 $session->query_safe(
-	"SET zklock.servers = '$silent_address,$silent_address'");
+	"SET zklock.servers = '$silent_address,$another'");
 $session->query_safe("SET zklock.connect_timeout = '4s'");
 my $since = time;
 $session->query("SELECT zk_lock('silent')");
 my $took = time - $since;
 is($session->sqlstate, '08001', 'no server: SQLSTATE');
 like($session->error, qr/within 4000 ms.*HINT/s, 'and what to do');
+like($session->error, qr/Server "(?:$silent_address|$another)" did not answer within \d{4} ms/, 'and who was silent');
 cmp_ok($took, '>', 3.5, 'not before its time');
 cmp_ok($took, '<', 6, 'nor long after');
 # lock_timeout bounds it, too; an ensemble that is down is told as such then.

@@ -12,8 +12,8 @@ use ZkLockTest;
 my $zk = ZooKeeper->new->start;
 my $node = cluster('tokyo', $zk);
 
-# When that session connects to a server that hangs up on it, until it gives up.
-sub attempts ($timeout, $patience)
+# When that session connects to a server that hangs up on it, until it gives up; there may be others.
+sub attempts ($timeout, $patience, $others = '')
 {
 	my $listener = IO::Socket::INET->new(
 		LocalAddr => '127.0.0.1',
@@ -22,7 +22,7 @@ sub attempts ($timeout, $patience)
 		ReuseAddr => 1) or die "could not listen: $!";
 	my $select = IO::Select->new($listener);
 	my $session = background($node);
-	$session->query_safe("SET zklock.servers = '127.0.0.1:" . $listener->sockport . "';
+	$session->query_safe("SET zklock.servers = '127.0.0.1:" . $listener->sockport . "$others';
 		SET zklock.session_timeout = '$timeout';
 		SET zklock.connect_timeout = '$patience'");
 	$session->start_query("SELECT zk_lock('nowhere')");
@@ -51,6 +51,12 @@ isnt("@pauses", join(' ', map { sprintf '%.2f', $_ } pauses(@second)),
 	'another session has another pace');
 my ($longest) = sort { $b <=> $a } pauses(@first), pauses(@second);
 cmp_ok($longest, '<', 5, 'and no pause is a large part of the session timeout');
+
+# One that is silent has its three seconds, and is left out then, while another one answers. The
+# other one would come twice or thrice otherwise.
+my $silent = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 50) or die "could not listen: $!";
+my @beside = attempts('15s', '9s', ',127.0.0.1:' . $silent->sockport);
+cmp_ok(scalar @beside, '>', 5, 'a silent server is left out');
 
 # A session with a lock, and a server that is away: it is back in time.
 my $holder = background($node, 'zklock.session_timeout' => '30s');

@@ -147,6 +147,10 @@ subtest 'a file that a delegate names' => sub {
 	$delegate = background($node, user => 'delegate');
 	$delegate->query_safe("SELECT zk_is_held('x')");
 	assert_query($delegate, $set, '00000', 'with that role it is allowed');
+	$node->safe_psql('postgres', 'REVOKE pg_read_server_files FROM delegate');
+	$delegate->query_safe("SET $_ = 0") foreach qw(parallel_setup_cost parallel_tuple_cost min_parallel_table_scan_size);
+	like($delegate->query_safe('EXPLAIN (ANALYZE, COSTS OFF) SELECT sum(relpages) FROM pg_class'),
+		qr/Workers Launched: [1-9]/, 'and what was set then goes to parallel workers later');
 };
 
 # Where the file is, is not for everybody.

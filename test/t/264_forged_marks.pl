@@ -4,23 +4,23 @@
 # who waits behind it may believe that. Nobody commits by it under quorum, and
 # nobody who asks is told that the lock is held.
 
+use Preload;
 use Proxy;
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
 my $other_zk = ZooKeeper->new->start;
-my $node = cluster('berlin', $zk,
-	'zklock.session_timeout' => '20s',
-	'shared_preload_libraries' => 'zklock');
+my %setting = ('zklock.session_timeout' => '20s', 'shared_preload_libraries' => 'zklock');
+my $node = cluster('berlin', $zk, %setting);
 my $stranger = $zk->client;
 my $forged_name = '_c_6ba7b810-9dad-8a11-80b4-00c04fd430c8-lock-';
 
 $node->safe_psql('postgres', 'CREATE TABLE written (what text)');
 
 # A holder, a forged node behind it, and one who waits for that.
-sub queue_up ($lock, $settings = undef)
+sub queue_up ($lock, $settings = undef, $cluster = $node)
 {
-	my ($holder, $waiter) = map { background($node) } 1 .. 2;
+	my ($holder, $waiter) = (background($node), background($cluster));
 	my $path = lock_path($lock);
 	$holder->query_safe("SELECT zk_lock('$lock')");
 	my $forged = $stranger->create("$path/$forged_name", '',
@@ -131,6 +131,32 @@ subtest 'the session is lost while it looks again' => sub {
 	$_->quit foreach $holder, $waiter;
 	is($node->safe_psql('postgres', "SELECT count(*) FROM written WHERE what = 'false'"),
 		'0', 'nothing was written');
+};
+
+# As when the interrupt of the loss comes late: the backend finds the loss by itself.
+subtest 'likewise, and nothing interrupts it' => sub {
+	my $library = Preload::library(<<'C') or plan skip_all => 'there is no compiler';
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int
+kill(pid_t pid, int signal)
+{
+	return signal == SIGINT ? 0 : (int) syscall(SYS_kill, pid, signal);
+}
+C
+	my $deaf = cluster('paris', $zk, %setting, environment => { LD_PRELOAD => $library });
+	my $proxy = Proxy->new($zk->connect_string);
+	my ($holder, $waiter, $forged) = queue_up('late', "SET zklock.servers = '" . $proxy->address . "';
+		SET zklock.session_timeout = '2s'", $deaf);
+	$stranger->set($forged, '');
+	$waiter->wait_result;
+	$waiter->query_safe("SET zklock.commit_guard = quorum; BEGIN; CREATE TABLE false_word ()");
+	$proxy->cut;
+	assert_query($waiter, 'COMMIT', '40001', 'the commit is refused');
+	like($waiter->error, qr/DETAIL:  The connection broke at/, 'for what has happened');
+	$stranger->delete($forged);
 };
 
 # An honest word that is looked at again holds, be there one ahead or several.

@@ -211,6 +211,15 @@ subtest 'a change is heeded' => sub {
 	assert_query($tenant, $may, '42501', 'and one by who replicates');
 	only();
 
+	# of more changes than the server remembers for who is behind, it says only that there were some
+	$tenant->query_safe($may);
+	kill STOP => $tenant->pid;
+	sql("SELECT zk_grant('pay', 'public', 'none')");
+	sql('DO $$ BEGIN FOR i IN 1 .. 500 LOOP CREATE TEMP TABLE t (); DROP TABLE t; COMMIT; END LOOP; END $$');
+	kill CONT => $tenant->pid;
+	assert_query($tenant, $may, '42501', 'one of very many');
+	only();
+
 	# one's own, and what is rolled back
 	my $session = background($node);
 	my $as_tenant = "SET LOCAL ROLE tenant; $may";
