@@ -17,7 +17,7 @@ my $node = cluster('berlin', $zk,
 	'log_lock_waits' => 'on',
 	'zklock.session_timeout' => '60s');
 my $holder = background($node);
-my $holder_text = 'Held by process ' . $holder->pid . ' of user "\w+" [^\n]*';
+my $holder_text = 'Held by process ' . $holder->pid . ' of user "\w+" in database "postgres" of cluster "berlin" on host "[^"]+"';
 
 # What the log says of a backend since then, once it says anything like that.
 sub log_since ($offset, $pattern)
@@ -58,7 +58,11 @@ subtest 'who is next in line is told the holder without a request' => sub {
 	foreach my $session ($waiter, $next)
 	{
 		assert_ends($session, '00000', 'granted');
-		$session->query_safe("SELECT zk_unlock('logged')");
+		my $acquired = 'process ' . $session->pid . ' acquired ExclusiveLock on ZooKeeper lock';
+		like(log_since($offset, qr/$acquired/), qr/$acquired "logged" after \d+\D/, 'the end of the wait is logged');
+		$session->query_safe("SELECT zk_unlock('logged'), zk_lock('free')");
+		unlike(log_since($offset, qr/$acquired/), qr/(?:still waiting for|acquired) .* lock "free"/, 'and nothing of a free lock');
+		$session->query_safe("SELECT zk_unlock('free')");
 	}
 	assert_no_nodes($zk, lock_path('logged'));
 };

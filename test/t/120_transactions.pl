@@ -1,8 +1,7 @@
 
 # Locks follow transactions as advisory locks do, and a lock passes on only when
-# what was done under it is durable and visible. The regression tests look at
-# the first half from inside; here the nodes in ZooKeeper and a rival in another
-# cluster say when a lock is really free.
+# what was done under it is durable and visible. The first half is sql/scopes and
+# specs/savepoint; here a rival in another cluster says when a lock is really free.
 
 use ZkLockTest;
 
@@ -28,47 +27,6 @@ sub is_held ($expected, $what)
 	return assert_becomes { held() } $expected, $what;
 }
 
-subtest 'DISCARD' => sub {
-	my $session = background($berlin);
-	$session->query_safe("SELECT zk_lock('tx/a'), zk_lock('tx/a'), zk_lock_shared('tx/b')");
-	$session->query_safe('DISCARD PLANS; DISCARD TEMP; DISCARD SEQUENCES');
-	is_held('a b', 'all but DISCARD ALL keep locks');
-	$session->query('BEGIN; DISCARD ALL; ROLLBACK');
-	like($session->error, qr/cannot run inside a transaction block/,
-		'DISCARD ALL fails in a transaction block');
-	is_held('a b', 'and then keeps them too');
-	my $id = $session->query_safe('SELECT session_id FROM zk_session');
-	$session->query_safe('DISCARD ALL');
-	is_held('', 'DISCARD ALL releases them, however often they were taken');
-	is($session->query_safe('SELECT count(*) FROM zk_locks'), 0, 'known here');
-	is($session->query_safe('SELECT session_id FROM zk_session'),
-		$id, 'the session is kept');
-};
-
-subtest 'savepoints' => sub {
-	my $session = background($berlin);
-	$session->query_safe("BEGIN; SELECT zk_xact_lock('tx/a');
-		SAVEPOINT one; SELECT zk_xact_lock('tx/b'), zk_xact_lock('tx/a'), zk_lock('tx/s');
-		SAVEPOINT two; SELECT zk_xact_lock('tx/c')");
-	is_held('a b c s', 'all are held');
-	$session->query_safe('RELEASE two');
-	is_held('a b c s', 'RELEASE keeps them');
-	is($rival->query_safe("SELECT zk_try_lock('tx/c')"), 'f', 'against others');
-	$session->query_safe('ROLLBACK TO one');
-	is_held('a s',
-		'ROLLBACK TO releases what came after, but not what was held before, nor session locks');
-	is($rival->query_safe("SELECT zk_try_lock('tx/b')"), 't', 'for others to take');
-	$rival->query_safe("SELECT zk_unlock('tx/b')");
-	$session->query_safe("SELECT zk_xact_lock('tx/b'); ROLLBACK");
-	is_held('s', 'ROLLBACK releases all but session locks');
-	$session->query_safe("BEGIN; SELECT zk_xact_lock('tx/s'); COMMIT");
-	is_held('s', 'a session lock outlives the same lock in a transaction');
-	$session->query_safe("SELECT zk_unlock('tx/s')");
-	is_held('', 'until it is released');
-	assert_query($session, "SELECT zk_xact_lock('tx/a'), 1 / 0", '22012', 'an error after the lock');
-	is_held('', 'releases it');
-};
-
 subtest 'a wait is cancelled in a savepoint' => sub {
 	my $session = background($berlin);
 	$rival->query_safe("SELECT zk_lock('tx/busy')");
@@ -82,24 +40,6 @@ subtest 'a wait is cancelled in a savepoint' => sub {
 	is_held('a busy', 'the transaction can go on');
 	$session->query_safe('COMMIT');
 	is_held('', 'to its end');
-};
-
-subtest 'EXCEPTION' => sub {
-	my $session = background($berlin);
-	$session->query_safe("BEGIN; DO \$\$ BEGIN
-		BEGIN
-			PERFORM zk_xact_lock('tx/failed');
-			PERFORM 1 / 0;
-		EXCEPTION WHEN division_by_zero THEN NULL;
-		END;
-		BEGIN
-			PERFORM zk_xact_lock('tx/done');
-		EXCEPTION WHEN division_by_zero THEN NULL;
-		END;
-		END \$\$");
-	is_held('done', 'a block that fails releases, one that succeeds keeps');
-	$session->query_safe('COMMIT');
-	is_held('', 'till the end');
 };
 
 # The loop that works off a queue: each round holds the lock for its own
@@ -133,27 +73,6 @@ subtest 'a procedure with COMMIT in a loop' => sub {
 		'true false', 'a new token each round');
 	is_held('', 'nothing left');
 
-	$session->query_safe(q{DO $$ BEGIN
-		PERFORM zk_lock('tx/session'), zk_xact_lock('tx/transaction');
-		ROLLBACK;
-		IF (SELECT count(*) FROM zk_lock_queue('tx/session')) <> 1
-			OR EXISTS (SELECT FROM zk_lock_queue('tx/transaction')) THEN
-			RAISE 'wrong';
-		END IF; END $$});
-	is_held('session', 'a session lock outlives transactions in a procedure');
-	$session->query_safe('SELECT zk_unlock_all()');
-	is_held('', 'nothing left');
-};
-
-subtest 'PREPARE TRANSACTION' => sub {
-	my $session = background($berlin);
-	$session->query_safe("BEGIN; SELECT zk_xact_lock('tx/a'), zk_lock('tx/s')");
-	assert_query($session, "PREPARE TRANSACTION 'x'", '0A000', 'refused with a lock of the transaction');
-	is_held('s', 'which is rolled back');
-	$session->query_safe("BEGIN; CREATE TABLE prepared (); PREPARE TRANSACTION 'x'");
-	is_held('s', 'a session lock stays with its session');
-	$session->query_safe("COMMIT PREPARED 'x'; SELECT zk_unlock('tx/s')");
-	is_held('', 'and can be released');
 };
 
 # The WAL writer is stopped, so that an asynchronous commit stays unflushed. A

@@ -201,43 +201,32 @@ subtest 'after a long wait' => sub {
 	assert_no_nodes($zk, lock_path('long'));
 };
 
-# The news arrives while the waiter is stopped, and is read when its session is
-# long over and the lock another's.
-subtest 'a waiter that sleeps through it' => sub {
-	my ($first, $second, $sleeper, $fourth) = @pool;
-	line_up($zk, 'asleep', $first, $second, $sleeper, $fourth);
-	$first->query_safe("SELECT zk_unlock('asleep')");
-	$second->wait_result;
-	kill 'STOP', $sleeper->pid or die "could not stop it: $!";
-	$second->query_safe("SELECT zk_unlock('asleep')");
-	assert_ends($fourth, '00000', 'the next one is granted when its session ends');
-	kill 'CONT', $sleeper->pid;
-	wait_for_queue($zk, lock_path('asleep'), 2);
-	ok(!$sleeper->is_done, 'the sleeper was not granted, but queues again');
-	my $token = $fourth->query_safe("SELECT zk_fencing_token('asleep')");
-	$fourth->query_safe("SELECT zk_unlock('asleep')");
-	cmp_ok($sleeper->wait_result, '>', $token, 'for a turn of its own');
-	$sleeper->query_safe("SELECT zk_unlock('asleep')");
-	assert_no_nodes($zk, lock_path('asleep'));
-};
-
-# The same without a hand-over: the list that tells that it is the first comes while it
-# is stopped, too.
-subtest 'a waiter that sleeps through a deletion' => sub {
-	my ($first, undef, $sleeper, $fourth) = @pool;
-	line_up($zk, 'gone', $first, $sleeper, $fourth);
-	kill 'STOP', $sleeper->pid or die "could not stop it: $!";
-	$first->query_safe("SELECT zk_unlock('gone')");
-	assert_ends($fourth, '00000', 'the next one is granted when its session ends');
-	kill 'CONT', $sleeper->pid;
-	wait_for_queue($zk, lock_path('gone'), 2);
-	ok(!$sleeper->is_done, 'the sleeper was not granted, but queues again');
-	my $token = $fourth->query_safe("SELECT zk_fencing_token('gone')");
-	$fourth->query_safe("SELECT zk_unlock('gone')");
-	cmp_ok($sleeper->wait_result, '>', $token, 'for a turn of its own');
-	$sleeper->query_safe("SELECT zk_unlock('gone')");
-	assert_no_nodes($zk, lock_path('gone'));
-};
+# The news arrives while the waiter is stopped, and is read when its session is long over and the
+# lock another's: that of a hand-over, or the list that tells that it is the first.
+foreach my $what ('hand-over', 'deletion')
+{
+	subtest "a waiter that sleeps through a $what" => sub {
+		my ($first, $second, $sleeper, $fourth) = @pool;
+		my @ahead = $what eq 'deletion' ? $first : ($first, $second);
+		line_up($zk, 'asleep', @ahead, $sleeper, $fourth);
+		if (@ahead > 1)
+		{
+			$first->query_safe("SELECT zk_unlock('asleep')");
+			$second->wait_result;
+		}
+		kill 'STOP', $sleeper->pid or die "could not stop it: $!";
+		$ahead[-1]->query_safe("SELECT zk_unlock('asleep')");
+		assert_ends($fourth, '00000', 'the next one is granted when its session ends');
+		kill 'CONT', $sleeper->pid;
+		wait_for_queue($zk, lock_path('asleep'), 2);
+		ok(!$sleeper->is_done, 'the sleeper was not granted, but queues again');
+		my $token = $fourth->query_safe("SELECT zk_fencing_token('asleep')");
+		$fourth->query_safe("SELECT zk_unlock('asleep')");
+		cmp_ok($sleeper->wait_result, '>', $token, 'for a turn of its own');
+		$sleeper->query_safe("SELECT zk_unlock('asleep')");
+		assert_no_nodes($zk, lock_path('asleep'));
+	};
+}
 
 $_->quit foreach @pool;
 $stranger->close;

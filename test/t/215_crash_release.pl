@@ -1,6 +1,6 @@
 
-# A backend that ends in whatever way lets go of its locks at once, on every
-# installation: its session's program finds the end of its input. The session
+# A backend that ends in whatever way, in order or not, lets go of its locks at once, on
+# every installation: its session's program finds the end of its input. The session
 # timeout has nothing to do with it.
 
 use Time::HiRes qw(time);
@@ -13,10 +13,10 @@ my %setting = (
 
 # A holder in one cluster and a waiter in another; the holder ends, and the
 # waiter has the lock long before the session timeout. A bystander's lock goes,
-# too, where all backends of the cluster do.
-sub holder_ends ($crashing, $other, $zk, $end, $what)
+# too, where all backends of the cluster do. $end may return when the end began.
+sub holder_ends ($crashing, $other, $zk, $end, $what, $is_alone = 0, %option)
 {
-	my ($holder, $bystander) = (background($crashing), background($crashing));
+	my ($holder, $bystander) = (background($crashing, %option), background($crashing));
 	my $waiter = background($other);
 	my $path = lock_path('crash');
 
@@ -26,14 +26,16 @@ sub holder_ends ($crashing, $other, $zk, $end, $what)
 	$bystander->query_safe("SELECT zk_lock('bystander')");
 	start_in_queue($waiter, "SELECT zk_lock('crash')", $zk, $path, 2);
 	my $start = time;
-	$end->($holder);
+	my $began = $end->($holder);
 	$waiter->wait_result;
-	my $took = time - $start;
+	my $took = time - ($is_alone && $began || $start);
 	is($waiter->sqlstate, '00000', "$what: the waiter gets the lock");
 	cmp_ok($took, '<', $session_timeout / 2, 'long before the session timeout');
 	note sprintf '%s: %.1f ms', $what, 1000 * $took;
-	assert_no_nodes($zk, lock_path('bystander'),
-		"$what: the bystander's lock is released, too");
+	is_deeply([ map { $_->[0] } $zk->ephemerals("$path/") ], [ $waiter->query_safe('SELECT node FROM zk_locks') ],
+		'whose node is the only one') if $is_alone;
+	$bystander->quit if $is_alone;
+	assert_no_nodes($zk, lock_path($_), "$what: $_ is released, too") foreach qw(bystander more);
 	$waiter->query_safe("SELECT zk_unlock('crash')");
 	$_->quit foreach $waiter, $bystander, $holder;
 	assert_no_nodes($zk, $path, "$what: nothing left");
@@ -45,16 +47,39 @@ my $zk = ZooKeeper->new(tick_time => 1000)->start;
 my $crashing = cluster('berlin', $zk, %setting);
 my $other = cluster('paris', $zk, %setting);
 
+# In order, which costs nobody else anything.
+$crashing->safe_psql('postgres', 'CREATE DATABASE doomed');
+$crashing->safe_psql('doomed', 'CREATE EXTENSION zklock');
+my %in_order = (
+	quit => sub { $_[0]->quit; return; },
+	pg_terminate_backend => sub { $_[0]->terminate; return; },
+	# Both kinds of hold end with it.
+	'pg_terminate_backend in a transaction' => sub {
+		$_[0]->query_safe("BEGIN; SELECT zk_xact_lock('more')");
+		my $start = time;
+		$_[0]->terminate;
+		return $start;
+	},
+	idle_session_timeout => sub {
+		$_[0]->query_safe("SET idle_session_timeout = '200ms'");
+		$crashing->poll_query_until('postgres', 'SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = ' . $_[0]->pid);
+		return;
+	},
+	'DROP DATABASE WITH (FORCE)' => sub { $crashing->safe_psql('postgres', 'DROP DATABASE doomed WITH (FORCE)'); return; });
+holder_ends($crashing, $other, $zk, $in_order{$_}, $_, 1, /DROP/ ? (database => 'doomed') : ()) foreach sort keys %in_order;
+
+foreach my $mode (qw(fast immediate))
+{
+	holder_ends($crashing, $other, $zk, sub { $crashing->stop($mode); }, "$mode shutdown");
+	$crashing->start;
+}
+
 foreach my $signal (qw(KILL ABRT SEGV))
 {
 	holder_ends($crashing, $other, $zk, sub { kill $signal, $_[0]->pid; },
 		"SIG$signal");
 	wait_for_recovery($crashing);
 }
-
-holder_ends($crashing, $other, $zk, sub { $crashing->stop('immediate'); },
-	'immediate shutdown');
-$crashing->start;
 
 # Nobody ends the backends then but they themselves.
 holder_ends($crashing, $other, $zk,
@@ -73,7 +98,6 @@ holder_ends($crashing, $other, $zk,
 	},
 	'killed while it works');
 wait_for_recovery($crashing);
-assert_no_nodes($zk, lock_path('more'), 'nor anything of its transaction');
 $_->stop foreach $crashing, $other;
 $zk->stop;
 

@@ -64,25 +64,6 @@ subtest 'an old snapshot is no way around' => sub {
 	$session->query('ROLLBACK');
 };
 
-subtest 'the tokens are in a dump' => sub {
-	my $dump = $guarded->basedir . '/dump.sql';
-	command_ok(
-		[
-			'pg_dump', '--file', $dump, '--dbname',
-			$guarded->connstr('postgres')
-		],
-		'pg_dump');
-	$guarded->safe_psql('postgres', 'CREATE DATABASE restored');
-	command_ok(
-		[
-			'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump,
-			$guarded->connstr('restored')
-		],
-		'restore');
-	my $session = background($guarded, database => 'restored');
-	assert_query($session, "SELECT zk_fence('order', 8)", '40001', 'an old token is refused there too');
-};
-
 # Who owns a database can dump it without being a superuser.
 subtest 'a dump by the owner of the database' => sub {
 	my $dump = $guarded->basedir . '/owner.sql';
