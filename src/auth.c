@@ -97,12 +97,11 @@ zklock_auth_read(char **scheme, char **credentials)
 char *
 zklock_auth_make_identity(void)
 {
-	uint64		random[2];
+	unsigned long long random[2];
 
 	if (!pg_strong_random(random, sizeof(random)))
 		return NULL;
-	return psprintf("zklock:%016" INT64_MODIFIER "x%016" INT64_MODIFIER "x",
-					random[0], random[1]);
+	return psprintf("zklock:%016llx%016llx", random[0], random[1]);
 }
 
 /*
