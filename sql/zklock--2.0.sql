@@ -1123,7 +1123,7 @@ BEGIN ATOMIC
 			f.place, f.subject, f.value, f.number, f.ordinal, CASE WHEN v.words IS NOT NULL THEN f.fact::integer END AS quality
 		FROM _zk_check_facts(COALESCE(zk_check.with_session, false)) WITH ORDINALITY AS f(
 				item, fact, place, subject, value, number, ordinal)
-			LEFT JOIN (VALUES (ARRAY['unheard', 'not asked', 'unresolved', 'unreachable', 'no connection', 'closed',
+			LEFT JOIN (VALUES (ARRAY['unheard', 'unresolved', 'unreachable', 'no connection', 'closed',
 				'untrusted', 'silent', 'stranger', 'idle', 'serving', 'settings', 'counters', 'encrypted'])) AS v(words)
 				ON pg_catalog.starts_with(f.item, 'server '::text)
 	), address AS MATERIALIZED (
@@ -1131,7 +1131,7 @@ BEGIN ATOMIC
 			CASE WHEN f.fact = 'serving' AND a.mode = 'read-only' THEN 'reading' ELSE f.fact END AS verdict
 		FROM fact AS f
 			CROSS JOIN LATERAL (SELECT pg_catalog.substring(f.value, E'\nMode: ([a-z-]+)'::text)) AS a(mode)
-		WHERE f.quality <= 10
+		WHERE f.quality <= 9
 	), server AS MATERIALIZED (
 		-- the best of its addresses
 		SELECT DISTINCT ON (a.place) a.*
@@ -1170,7 +1170,7 @@ BEGIN ATOMIC
 	), ensemble AS MATERIALIZED (
 		-- servers of the list, each of them once, whatever names it has there
 		SELECT pg_catalog.count(*) AS named,
-			pg_catalog.count(*) FILTER (WHERE s.quality > 4) AS reached,
+			pg_catalog.count(*) FILTER (WHERE s.quality > 3) AS reached,
 			pg_catalog.count(*) FILTER (WHERE s.verdict = 'serving') AS serving,
 			pg_catalog.count(*) FILTER (WHERE s.verdict IN ('idle', 'reading')) AS without_quorum,
 			pg_catalog.count(DISTINCT s.subject) FILTER (WHERE s.mode = 'standalone') AS alone,
@@ -1184,7 +1184,7 @@ BEGIN ATOMIC
 			-- ZOOKEEPER-4537
 			pg_catalog.bool_or(a.release ~ '^(3\.6\.|3\.7\.0$|3\.8\.0$)') AS has_bugs
 		FROM address AS a
-		WHERE a.quality = 9
+		WHERE a.quality = 8
 	), granted AS (
 		SELECT pg_catalog.max(t.min_ms) AS min_ms, pg_catalog.min(t.max_ms) AS max_ms,
 			pg_catalog.max(t.tick_ms * t.sync_limit) FILTER (WHERE s.mode <> 'standalone') AS sync_ms
@@ -1493,8 +1493,6 @@ BEGIN ATOMIC
 					CASE WHEN zk_check.with_session
 						THEN 'Look into the DNS of this machine, or name the server by its address. If it is one, the machine is too busy, or zklock.ssl_passphrase_command slow: try again.'
 						ELSE 'Run zk_check(true), which waits longer. If it says the same, look into the DNS of this machine, or name the server by its address. zklock.ssl_passphrase_command may be slow, too.' END),
-				('not asked', 'it could not be asked: %2$s',
-					'See the limits of processes and memory (docs/background.md, Processes).'),
 				('unresolved', 'its name has no address: %2$s', 'Correct the name in zklock.servers, or the DNS.'),
 				('unreachable', '%s cannot be reached: %s', 'Start the server, or correct its port in zklock.servers.'),
 				('no connection', '%s does not answer: no connection in time',

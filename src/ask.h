@@ -37,7 +37,6 @@ typedef enum AskVerdict
 {
 	ASK_PROGRAM,				/* no server: the program has started
 								 * (PROTOCOL_VERSION, its library's version) */
-	ASK_NOT_ASKED,				/* for reasons of our own (why) */
 	ASK_UNRESOLVED,				/* the name has no address (why) */
 	ASK_UNREACHABLE,			/* no connection (why) */
 	ASK_NO_CONNECTION,			/* not in time, nor was it refused */

@@ -18,8 +18,6 @@
 #include "program.h"
 
 #include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,10 +45,7 @@ static const struct
 /* An address that is asked one word after the other. */
 typedef struct Asked
 {
-	int			server;			/* its place in the list */
-	char		name[SERVERS_ADDRESS_SIZE]; /* "address:port" */
-	struct sockaddr_storage address;
-	socklen_t	address_length;
+	ServerAddress address;
 	int			word;			/* the current one */
 	int			fd;				/* -1: there is nothing to wait for */
 	bool		is_connected;
@@ -65,7 +60,6 @@ static Asked asked[ASK_ALL_MAX];
 static int	nasked;
 
 static void look_up(int server);
-static bool read_address(Asked *one);
 static void start(Asked *one);
 static void serve(int64_t until);
 static void go_on(Asked *one);
@@ -128,54 +122,20 @@ look_up(int server)
 {
 	ServerList	one = {.nservers = 1};
 	ServerAddresses found;
-	char	   *rest = found.connect_string;
-	char	   *name;
-	int			first = nasked;
 
 	one.servers[0] = list.servers[server];
 	if (!servers_resolve(&one, &found))
 	{
-		say(server, ASK_UNRESOLVED, "", 0, found.error);
+		say(server, ASK_UNRESOLVED, "", 0, found.complaint);
 		return;
 	}
 	tls_expect(&one, &found);
-	while (nasked - first < ASK_ADDRESSES_MAX &&
-		   (name = strsep(&rest, ",")) != NULL)
+	for (int i = 0; i < found.count && i < ASK_ADDRESSES_MAX; i++)
 	{
-		Asked	   *next = &asked[nasked];
-
-		if (nasked > first && strcmp(name, asked[first].name) == 0)
-			return;				/* to make their number odd */
-		next->server = server;
-		snprintf(next->name, sizeof(next->name), "%s", name);
-		next->fd = -1;
-		nasked++;
-		if (read_address(next))
-			start(next);
-		else
-			say(server, ASK_NOT_ASKED, name, 0, strerror(ENOMEM));
+		asked[nasked].address = found.all[i];
+		asked[nasked].address.server = server;
+		start(&asked[nasked++]);
 	}
-}
-
-/* Its name, "address:port", IPv6 without brackets, for connect(). */
-static bool
-read_address(Asked *one)
-{
-	struct addrinfo hints = {
-		.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
-		.ai_socktype = SOCK_STREAM
-	};
-	struct addrinfo *found;
-	const char *colon = strrchr(one->name, ':');
-	char		host[SERVERS_ADDRESS_SIZE];
-
-	snprintf(host, sizeof(host), "%.*s", (int) (colon - one->name), one->name);
-	if (getaddrinfo(host, colon + 1, &hints, &found) != 0)
-		return false;
-	memcpy(&one->address, found->ai_addr, found->ai_addrlen);
-	one->address_length = found->ai_addrlen;
-	freeaddrinfo(found);
-	return true;
 }
 
 /* ---------------------------------------------------------------------
@@ -190,11 +150,11 @@ start(Asked *one)
 	one->is_connected = false;
 	one->length = 0;
 	one->started_us = now_us();
-	one->fd = socket(one->address.ss_family,
+	one->fd = socket(one->address.address.ss_family,
 					 SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (one->fd < 0 ||
-		(connect(one->fd, (const struct sockaddr *) &one->address,
-				 one->address_length) != 0 && errno != EINPROGRESS))
+		(connect(one->fd, (const struct sockaddr *) &one->address.address,
+				 one->address.length) != 0 && errno != EINPROGRESS))
 		finish(one, ASK_UNREACHABLE, strerror(errno));
 }
 
@@ -273,7 +233,7 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 	one->reply[one->length] = '\0';
 	tls_describe(one->fd, tls, sizeof(tls));
 	if (one->word == 0 && tls[0] != '\0')
-		say(one->server, ASK_ENCRYPTED, one->name, 0, tls);
+		say(one->address.server, ASK_ENCRYPTED, one->address.text, 0, tls);
 	if (verdict == ASK_SERVING)
 	{
 		verdict = words[one->word].verdict;
@@ -286,7 +246,7 @@ finish(Asked *one, AskVerdict verdict, const char *text)
 	else if (one->word > 0)
 		verdict = ASK_PROGRAM;	/* that it serves was said */
 	if (verdict != ASK_PROGRAM)
-		say(one->server, verdict, one->name, now_us() - one->started_us, text);
+		say(one->address.server, verdict, one->address.text, now_us() - one->started_us, text);
 	if (one->fd >= 0)
 		close(one->fd);
 	one->fd = -1;

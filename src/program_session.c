@@ -53,9 +53,9 @@ static Session *logging_session;
 
 static bool look_up(Session *session, const ServerList *list,
 					ServerAddresses *addresses);
-static void connect_session(Session *session, ServerAddresses *addresses,
+static void connect_session(Session *session,
+							const ServerAddresses *addresses,
 							const FrameTaken *opening);
-static void rotate_addresses(char *list, unsigned first);
 static void session_event(zhandle_t *zh, int type, int state,
 						  const char *path, void *context);
 static void note_connected(Session *session, int state);
@@ -101,7 +101,7 @@ session_open(Session *session, const FrameTaken *opening)
 	}
 	else if (!look_up(session, &list, &addresses))
 	{
-		session_set_error(session, "%s", addresses.error);
+		session_set_error(session, "%s", addresses.complaint);
 		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_RESOLVE);
 	}
 	else if (opening->blobs[3] != NULL && !tls_begin(opening->blobs[3], why))
@@ -152,21 +152,20 @@ look_up(Session *session, const ServerList *list, ServerAddresses *addresses)
  * here alone (R12).
  */
 static void
-connect_session(Session *session, ServerAddresses *addresses,
+connect_session(Session *session, const ServerAddresses *addresses,
 				const FrameTaken *opening)
 {
 	const FrameOpen *open = &opening->frame.u.open;
 	clientid_t	id = {.client_id = open->ticket.session_id};
+	char		text[SERVERS_TEXT_SIZE];
 
-	if (addresses->warning[0] != '\0')
-		session_set_error(session, "%s", addresses->warning);
-	session->link.naddresses = addresses->naddresses;
+	if (addresses->complaint[0] != '\0')
+		session_set_error(session, "%s", addresses->complaint);
+	session->link.naddresses = servers_write(addresses, open->first_server, text);
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
-	zoo_deterministic_conn_order(1);	/* rotated by us */
-	rotate_addresses(addresses->connect_string,
-					 open->first_server % (unsigned) session->link.naddresses);
+	zoo_deterministic_conn_order(1);	/* begins where we say */
 	memcpy(id.passwd, open->ticket.password, sizeof(id.passwd));
-	session->zh = zookeeper_init2(addresses->connect_string, session_event,
+	session->zh = zookeeper_init2(text, session_event,
 								  session->asked_timeout_ms,
 								  id.client_id != 0 ? &id : NULL, session,
 								  ZOO_NO_LOG_CLIENTENV, log_line);
@@ -184,22 +183,6 @@ connect_session(Session *session, ServerAddresses *addresses,
 		zoo_add_auth(session->zh, session->access.scheme, opening->blobs[2],
 					 (int) strlen(opening->blobs[2]), NULL, NULL);
 	move_to(session, ZK_CLIENT_CONNECTING, ZK_LOSS_NONE);
-}
-
-/* Let the list "a,b,c" begin with another of its members: "b,c,a" for 1. */
-static void
-rotate_addresses(char *list, unsigned first)
-{
-	char		rotated[sizeof(((ServerAddresses *) 0)->connect_string)];
-	char	   *comma;
-
-	if (first == 0)
-		return;
-	for (comma = strchr(list, ','); --first > 0;)
-		comma = strchr(comma + 1, ',');
-	snprintf(rotated, sizeof(rotated), "%s,%.*s", comma + 1,
-			 (int) (comma - list), list);
-	strcpy(list, rotated);
 }
 
 /* ---------------------------------------------------------------------

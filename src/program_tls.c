@@ -152,17 +152,11 @@ tls_begin(const char *text, char why[TLS_WHY_SIZE])
 void
 tls_expect(const ServerList *list, const ServerAddresses *addresses)
 {
-	const char *next = addresses->connect_string;
-
-	for (int i = 0; i < addresses->naddresses && nexpected < ASK_ALL_MAX; i++)
+	for (int i = 0; i < addresses->count && nexpected < ASK_ALL_MAX; i++)
 	{
-		size_t		length = strcspn(next, ",");
-
-		snprintf(expected[nexpected].address, SERVERS_ADDRESS_SIZE, "%.*s",
-				 (int) length, next);
+		strcpy(expected[nexpected].address, addresses->all[i].text);
 		strcpy(expected[nexpected++].host,
-			   list->servers[addresses->server[i]].host);
-		next += length + (next[length] == ',');
+			   list->servers[addresses->all[i].server].host);
 	}
 }
 

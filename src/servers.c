@@ -51,14 +51,6 @@ typedef struct Refusal
 	size_t		why_size;
 } Refusal;
 
-/* The addresses found so far, each "address:port", no two alike. */
-typedef struct AddressSet
-{
-	int			naddresses;
-	char		addresses[SERVERS_ADDRESSES_MAX][SERVERS_ADDRESS_SIZE];
-	unsigned char server[SERVERS_ADDRESSES_MAX];	/* whose each of them is */
-} AddressSet;
-
 static bool read_chroot(const char *text, ServerList *list,
 						Refusal *refusal);
 static bool read_server(const char *text, Server *server,
@@ -69,12 +61,10 @@ static bool check_address(const char *host, Refusal *refusal);
 static bool check_name(const char *host, Refusal *refusal);
 static bool ends_in_number(const char *host);
 
-static void look_up(const Server *server, int limit, AddressSet *set,
+static void look_up(const Server *server, int place, int limit,
 					ServerAddresses *result);
-static bool contains(const AddressSet *set, const char *address);
-static void write_connect_string(const AddressSet *set,
-								 ServerAddresses *result);
-static void add_reason(char *reasons, size_t size, const char *host,
+static bool contains(const ServerAddresses *addresses, const char *text);
+static void add_reason(ServerAddresses *result, const char *host,
 					   const char *reason, const char *cause);
 
 static void copy_trimmed(char *copy, size_t size, const char *text,
@@ -119,34 +109,30 @@ servers_parse(const char *text, ServerList *list, char *why, size_t why_size)
 bool
 servers_resolve(const ServerList *list, ServerAddresses *result)
 {
-	AddressSet	set;
+	result->count = 0;
+	result->complaint[0] = '\0';
 
-	set.naddresses = 0;
-	result->connect_string[0] = '\0';
-	result->error[0] = '\0';
-	result->warning[0] = '\0';
-
+	/* keep a place for each of the servers that follow */
 	for (int i = 0; i < list->nservers; i++)
+		look_up(&list->servers[i], i,
+				SERVERS_ADDRESSES_MAX - (list->nservers - i - 1), result);
+	return result->count > 0;
+}
+
+/* It always fits: the most that there can be is an odd number. */
+int
+servers_write(const ServerAddresses *addresses, unsigned first,
+			  char text[SERVERS_TEXT_SIZE])
+{
+	unsigned	count = (unsigned) addresses->count;
+
+	for (unsigned i = 0; i < (count | 1); i++)
 	{
-		/* Keep a place for each of the servers that follow. */
-		int			nfollowing = list->nservers - i - 1;
-		int			first = set.naddresses;
-
-		look_up(&list->servers[i], SERVERS_ADDRESSES_MAX - nfollowing, &set,
-				result);
-		memset(set.server + first, i, (size_t) (set.naddresses - first));
+		text = stpcpy(text, addresses->all[(first % count + i) % count].text);
+		*text++ = ',';
 	}
-
-	if (set.naddresses == 0)
-	{
-		memcpy(result->error, result->warning, sizeof(result->error));
-		result->warning[0] = '\0';
-		return false;
-	}
-
-	result->naddresses = set.naddresses | 1;
-	write_connect_string(&set, result);
-	return true;
+	text[-1] = '\0';
+	return (int) (count | 1);
 }
 
 /*
@@ -297,12 +283,11 @@ servers_is_numeric(const char *host)
 }
 
 /*
- * Add the addresses of one server to the set, until that has `limit` of them.
- * Whatever is left out is noted in result->warning.
+ * Add the addresses of the server at that place, until there are `limit` of
+ * all.  Whatever is left out is noted in the complaint.
  */
 static void
-look_up(const Server *server, int limit, AddressSet *set,
-		ServerAddresses *result)
+look_up(const Server *server, int place, int limit, ServerAddresses *result)
 {
 	struct addrinfo hints;
 	struct addrinfo *found;
@@ -321,32 +306,36 @@ look_up(const Server *server, int limit, AddressSet *set,
 	rc = getaddrinfo(server->host, NULL, &hints, &found);
 	if (rc != 0)
 	{
-		add_reason(result->warning, sizeof(result->warning), server->host,
-				   "could not be resolved: ", gai_strerror(rc));
+		add_reason(result, server->host, "could not be resolved: ",
+				   gai_strerror(rc));
 		return;
 	}
 
 	for (struct addrinfo *ai = found; ai != NULL; ai = ai->ai_next)
 	{
-		char		text[SERVERS_ADDRESS_SIZE];
+		ServerAddress one = {.server = place,.length = ai->ai_addrlen};
 
-		if (!servers_format_address(text, ai->ai_addr, server->port))
+		if (!servers_format_address(one.text, ai->ai_addr, server->port))
 			continue;
 		is_usable = true;
-		if (contains(set, text))
+		if (contains(result, one.text))
 			continue;
-		if (set->naddresses >= limit)
+		if (result->count >= limit)
 		{
-			add_reason(result->warning, sizeof(result->warning), server->host,
+			add_reason(result, server->host,
 					   "has more addresses than can be used", "");
 			break;
 		}
-		memcpy(set->addresses[set->naddresses++], text, sizeof(text));
+		memcpy(&one.address, ai->ai_addr, ai->ai_addrlen);
+		/* IPv6 has its port where IPv4 has it */
+		((struct sockaddr_in *) &one.address)->sin_port =
+			htons((uint16_t) server->port);
+		result->all[result->count++] = one;
 	}
 	freeaddrinfo(found);
 
 	if (!is_usable)
-		add_reason(result->warning, sizeof(result->warning), server->host,
+		add_reason(result, server->host,
 				   "has no address but link-local ones", "");
 }
 
@@ -375,33 +364,14 @@ servers_format_address(char text[SERVERS_ADDRESS_SIZE],
 }
 
 static bool
-contains(const AddressSet *set, const char *address)
+contains(const ServerAddresses *addresses, const char *text)
 {
-	for (int i = 0; i < set->naddresses; i++)
+	for (int i = 0; i < addresses->count; i++)
 	{
-		if (strcmp(set->addresses[i], address) == 0)
+		if (strcmp(addresses->all[i].text, text) == 0)
 			return true;
 	}
 	return false;
-}
-
-/*
- * Join the addresses of a set that is not empty, the first once more at the
- * end if their number is even.  Always fits: the largest set is odd.
- */
-static void
-write_connect_string(const AddressSet *set, ServerAddresses *result)
-{
-	size_t		size = sizeof(result->connect_string);
-	size_t		used = 0;
-
-	for (int i = 0; i < result->naddresses; i++)
-	{
-		result->server[i] = set->server[i % set->naddresses];
-		used += snprintf(result->connect_string + used, size - used, "%s%s",
-						 i > 0 ? "," : "",
-						 set->addresses[i % set->naddresses]);
-	}
 }
 
 /*
@@ -409,22 +379,23 @@ write_connect_string(const AddressSet *set, ServerAddresses *result)
  * there is no room left, append once that there are more.
  */
 static void
-add_reason(char *reasons, size_t size, const char *host, const char *reason,
-		   const char *cause)
+add_reason(ServerAddresses *result, const char *host, const char *reason,
+			  const char *cause)
 {
-	size_t		used = strlen(reasons);
-	size_t		room = size - used;
+	char	   *complaint = result->complaint;
+	size_t		used = strlen(complaint);
+	size_t		room = sizeof(result->complaint) - used;
 	size_t		more_length = strlen(MORE_REASONS);
 	int			needed;
 
 	if (used >= more_length &&
-		strcmp(reasons + used - more_length, MORE_REASONS) == 0)
+		strcmp(complaint + used - more_length, MORE_REASONS) == 0)
 		return;
 
-	needed = snprintf(reasons + used, room, "%s \"%s\" %s%s",
+	needed = snprintf(complaint + used, room, "%s \"%s\" %s%s",
 					  used > 0 ? "; host" : "Host", host, reason, cause);
 	if (needed < 0 || (size_t) needed + more_length >= room)
-		memcpy(reasons + used, MORE_REASONS, more_length + 1);
+		memcpy(complaint + used, MORE_REASONS, more_length + 1);
 }
 
 /* Copy a part of a text without the blanks around it, as much as fits. */

@@ -33,6 +33,9 @@
 /* Room for one address as text: IPv6, ':', port, and ',' or NUL. */
 #define SERVERS_ADDRESS_SIZE 56
 
+/* Room for all addresses. */
+#define SERVERS_TEXT_SIZE (SERVERS_ADDRESSES_MAX * SERVERS_ADDRESS_SIZE)
+
 #define SERVERS_DEFAULT_PORT 2181
 
 typedef struct Server
@@ -50,20 +53,23 @@ typedef struct ServerList
 												 * checked as a root */
 } ServerList;
 
-/* The outcome of a look-up; the addresses are valid if error is "". */
+/* An address to connect to. */
+typedef struct ServerAddress
+{
+	int			server;			/* its server's place in the list */
+	struct sockaddr_storage address;
+	socklen_t	length;
+	char		text[SERVERS_ADDRESS_SIZE]; /* "address:port", IPv6 without
+											 * brackets */
+} ServerAddress;
+
+/* The outcome of a look-up: no two of the addresses are alike. */
 typedef struct ServerAddresses
 {
-	/*
-	 * "a.b.c.d:port,v6::addr:port,..." as zookeeper_init() takes it: IPv6
-	 * without brackets, an odd number of addresses, without duplicates save
-	 * for one repeated to make the number odd.
-	 */
-	char		connect_string[SERVERS_ADDRESSES_MAX * SERVERS_ADDRESS_SIZE];
-	int			naddresses;		/* of those in it */
-	unsigned char server[SERVERS_ADDRESSES_MAX];	/* its place in the list, of
-													 * each of them */
-	char		error[512];		/* why no address at all was found, else "" */
-	char		warning[512];	/* names that were left out, else "" */
+	int			count;
+	ServerAddress all[SERVERS_ADDRESSES_MAX];
+	char		complaint[512]; /* names that were left out, or why there is
+								 * no address at all; else "" */
 } ServerAddresses;
 
 /*
@@ -80,16 +86,24 @@ extern bool servers_parse(const char *text, ServerList *list,
 
 /*
  * Resolve every host, with getaddrinfo(): may block for as long as DNS does,
- * unless all are numeric addresses.  false, with result->error set, if not a
- * single address was found; a name that fails beside others that do not is
- * only a warning.  error and warning are sentences without a full stop.  Each
- * server that has an address gets at least one into the list; link-local
- * addresses are left out.
+ * unless all are numeric addresses.  false if not a single address was found;
+ * a name that fails beside others that do not is only left out.  The complaint
+ * is a sentence without a full stop.  Each server that has an address gets at
+ * least one into the result; link-local addresses are left out.
  */
 extern bool servers_resolve(const ServerList *list, ServerAddresses *result);
 
 /*
- * Write "address:port" as in a connect_string.  false if the address is of no
+ * Write addresses, of which there are some, as zookeeper_init() takes them,
+ * beginning with that one, taken modulo their number: "a:port,b:port,...".
+ * The first stands once more at the end if their number is even.  Result: how
+ * many there are then.
+ */
+extern int	servers_write(const ServerAddresses *addresses, unsigned first,
+						  char text[SERVERS_TEXT_SIZE]);
+
+/*
+ * Write "address:port" as in a ServerAddress.  false if the address is of no
  * use to the client library: link-local, or neither IPv4 nor IPv6.
  */
 extern bool servers_format_address(char text[SERVERS_ADDRESS_SIZE],

@@ -402,6 +402,7 @@ check_servers(const char *text)
 {
 	static ServerList list;
 	static ServerAddresses result;
+	static char written[SERVERS_TEXT_SIZE];
 	char		why[256];
 	int			ncommas = 0;
 	bool		is_numeric = true;
@@ -427,8 +428,9 @@ check_servers(const char *text)
 	if (!is_numeric)
 		return;
 	CHECK(servers_resolve(&list, &result));
-	CHECK(result.error[0] == '\0' && result.warning[0] == '\0');
-	for (const char *c = result.connect_string; *c != '\0'; c++)
+	CHECK(result.complaint[0] == '\0');
+	CHECK(servers_write(&result, 1, written) == (result.count | 1));
+	for (const char *c = written; *c != '\0'; c++)
 		ncommas += *c == ',';
 	CHECK(ncommas % 2 == 0 && ncommas <= list.nservers);
 }

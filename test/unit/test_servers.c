@@ -402,30 +402,61 @@ count_addresses(const char *connect_string)
 	return n;
 }
 
-/* Parse and resolve; a list that is not accepted counts as a failed test. */
+/* The addresses as ZooKeeper's library takes them, from the first on. */
+static char written[SERVERS_TEXT_SIZE];
+
+/* Parse, resolve and write; a list that is not accepted counts as a failed test. */
 static bool
 resolve(const char *text, ServerAddresses *result)
 {
 	static ServerList list;
 	char		why[256];
+	int			count;
 
 	memset(result, 'x', sizeof(*result));
 	if (!ok(servers_parse(text, &list, why, sizeof(why)), "accepted: %s", text))
 		exit(done_testing());
-	return servers_resolve(&list, result);
+	written[0] = '\0';
+	if (!servers_resolve(&list, result))
+		return false;
+	count = servers_write(result, 0, written);
+	is_int(count_addresses(written), count, "as many of %s as are said", text);
+	return true;
 }
 
 /* Whose each of the addresses is: its certificate must be that server's. */
 static void
 test_owners(void)
 {
-	static const unsigned char expected[] = {0, 0, 1, 2, 0};
+	static const int expected[] = {0, 0, 1, 2};
 	ServerAddresses result;
 
 	ok(resolve("twice.test,192.0.2.9,both.test", &result), "three servers with addresses");
 	is_str("192.0.2.1:2181,192.0.2.7:2181,192.0.2.9:2181,2001:db8::1:2181,192.0.2.1:2181",
-		   result.connect_string, "are four different ones, and the first again");
-	ok(memcmp(result.server, expected, sizeof(expected)) == 0, "and it is known whose they are");
+		   written, "are four different ones, and the first again");
+	for (int i = 0; i < NELEMS(expected); i++)
+		is_int(expected[i], result.all[i].server, "and it is known whose %s is", result.all[i].text);
+	is_int(5, servers_write(&result, 6, written), "from another one on there are as many");
+	is_str("192.0.2.9:2181,2001:db8::1:2181,192.0.2.1:2181,192.0.2.7:2181,192.0.2.9:2181",
+		   written, "and it is both the first and the last");
+}
+
+/* To connect to an address is to connect to what its text says. */
+static void
+check_sockets(const ServerAddresses *addresses)
+{
+	for (int i = 0; i < addresses->count; i++)
+	{
+		const ServerAddress *one = &addresses->all[i];
+		char		host[SERVERS_ADDRESS_SIZE];
+		char		port[8];
+		char		text[SERVERS_ADDRESS_SIZE + 8];
+
+		getnameinfo((const struct sockaddr *) &one->address, one->length, host,
+					sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
+		snprintf(text, sizeof(text), "%s:%s", host, port);
+		is_str(one->text, text, "an address as a socket's");
+	}
 }
 
 static void
@@ -434,8 +465,7 @@ test_resolution(void)
 	static const struct
 	{
 		const char *addresses;	/* "" if none is found */
-		const char *complaint;	/* the error if none is found, else the
-								 * warning */
+		const char *complaint;
 		const char *text;
 	}			cases[] = {
 		/* numeric; an even number is made odd */
@@ -492,10 +522,11 @@ test_resolution(void)
 		ServerAddresses result;
 
 		is_int(found, resolve(text, &result), "resolve %s", text);
-		is_str(cases[i].addresses, result.connect_string, "addresses of %s",
+		is_str(cases[i].addresses, written, "addresses of %s",
 			   text);
-		is_str(found ? "" : complaint, result.error, "error for %s", text);
-		is_str(found ? complaint : "", result.warning, "warning for %s", text);
+		is_str(complaint, result.complaint, "complaint about %s", text);
+		if (found)
+			check_sockets(&result);
 	}
 
 	ok(!other_wishes, "only addresses of TCP are asked for");
@@ -509,23 +540,23 @@ test_many_addresses(void)
 	ServerAddresses result;
 
 	ok(resolve("many.test", &result), "many addresses");
-	is_int(SERVERS_ADDRESSES_MAX, count_addresses(result.connect_string),
+	is_int(SERVERS_ADDRESSES_MAX, count_addresses(written),
 		   "many addresses: as many as we use");
-	ok(strstr(result.connect_string, ",203.0.113.62:2181") != NULL,
+	ok(strstr(written, ",203.0.113.62:2181") != NULL,
 	   "many addresses: to the last of these");
 	is_str("Host \"many.test\" has more addresses than can be used",
-		   result.warning, "many addresses: warning");
+		   result.complaint, "many addresses: warning");
 
 	ok(resolve("many.test,one.test,[2001:db8::7]", &result),
 	   "many addresses before others");
-	is_int(SERVERS_ADDRESSES_MAX, count_addresses(result.connect_string),
+	is_int(SERVERS_ADDRESSES_MAX, count_addresses(written),
 		   "many addresses before others: as many as we use");
-	ok(strstr(result.connect_string, ",192.0.2.1:2181,2001:db8::7:2181") != NULL,
+	ok(strstr(written, ",192.0.2.1:2181,2001:db8::7:2181") != NULL,
 	   "many addresses before others: these have their place");
 
 	ok(resolve("[2001:db8::7],many.test", &result),
 	   "many addresses behind others");
-	is_int(SERVERS_ADDRESSES_MAX, count_addresses(result.connect_string),
+	is_int(SERVERS_ADDRESSES_MAX, count_addresses(written),
 		   "many addresses behind others: as many as we use");
 }
 
@@ -541,15 +572,15 @@ test_many_errors(void)
 	for (int i = 1; i < SERVERS_MAX; i++)
 		strcat(text, ",unknown.test");
 	ok(!resolve(text, &result), "many errors");
-	is_str("", result.connect_string, "many errors: no address");
-	length = strlen(result.error);
-	ok(length < sizeof(result.error), "many errors: bounded");
-	is_str(more, result.error + length - strlen(more),
+	is_str("", written, "many errors: no address");
+	length = strlen(result.complaint);
+	ok(length < sizeof(result.complaint), "many errors: bounded");
+	is_str(more, result.complaint + length - strlen(more),
 		   "many errors: says that there are more");
-	ok(strstr(result.error, "; and more; ") == NULL,
+	ok(strstr(result.complaint, "; and more; ") == NULL,
 	   "many errors: says it once");
-	result.error[length - strlen(more)] = '\0';
-	is_str("no such name", result.error + length - strlen(more) - 12,
+	result.complaint[length - strlen(more)] = '\0';
+	is_str("no such name", result.complaint + length - strlen(more) - 12,
 		   "many errors: the last one before is whole");
 }
 
@@ -578,12 +609,12 @@ test_room_for_reasons(void)
 			snprintf(expected + used, sizeof(expected) - used,
 					 "%s \"%s\" could not be resolved: no such name",
 					 i > 0 ? "; host" : "Host", i < 2 ? first : "a.gone");
-			is_full = strlen(expected) + strlen("; and more") >= sizeof(result->error);
+			is_full = strlen(expected) + strlen("; and more") >= sizeof(result->complaint);
 			if (is_full)
 				strcpy(expected + used, "; and more");
 		}
 		resolve(text, result);
-		is_str(expected, result->error, "reasons against names of %d bytes", length);
+		is_str(expected, result->complaint, "reasons against names of %d bytes", length);
 		free(result);
 	}
 }
@@ -595,23 +626,21 @@ test_libc(void)
 	ServerAddresses result;
 
 	ok(resolve("localhost:2182", &result), "localhost is found");
-	ok(strstr(result.connect_string, "127.0.0.1:2182") != NULL ||
-	   strstr(result.connect_string, "::1:2182") != NULL,
+	ok(strstr(written, "127.0.0.1:2182") != NULL ||
+	   strstr(written, "::1:2182") != NULL,
 	   "localhost is a loopback address");
-	is_int(1, count_addresses(result.connect_string) % 2,
+	is_int(1, count_addresses(written) % 2,
 		   "localhost: an odd number");
 
 	ok(!resolve("no-such-host.invalid", &result), "an unknown name alone");
-	ok(strncmp(result.error, "Host \"no-such-host.invalid\" could not", 37) == 0,
+	ok(strncmp(result.complaint, "Host \"no-such-host.invalid\" could not", 37) == 0,
 	   "an unknown name alone: error");
-	is_str("", result.warning, "an unknown name alone: no warning");
 
 	ok(resolve("no-such-host.invalid,127.0.0.1", &result),
 	   "an unknown name beside a good one");
-	is_str("127.0.0.1:2181", result.connect_string,
+	is_str("127.0.0.1:2181", written,
 		   "an unknown name beside a good one: the good one");
-	is_str("", result.error, "an unknown name beside a good one: no error");
-	ok(strncmp(result.warning, "Host \"no-such-host.invalid\" could not", 37) == 0,
+	ok(strncmp(result.complaint, "Host \"no-such-host.invalid\" could not", 37) == 0,
 	   "an unknown name beside a good one: warning");
 }
 
