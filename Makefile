@@ -127,10 +127,10 @@ OBJS = \
 	src/privilege.o \
 	src/session.o \
 	src/session_wait.o \
+	src/session_error.o \
 	src/handover.o \
 	src/board.o \
 	src/stat.o \
-	src/errors.o \
 	src/auth.o \
 	src/nodedata.o \
 	src/client.o \

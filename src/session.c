@@ -29,7 +29,6 @@
 
 #include "auth.h"
 #include "board.h"
-#include "errors.h"
 #include "recipe.h"
 #include "servers.h"
 #include "stat.h"
@@ -123,16 +122,7 @@ static int	connect_timeout_setting;
 static bool is_identity_refused;
 
 CurrentSession MySession;
-
-/* The session that was lost last. */
-static struct
-{
-	ZkSessionNumber number;		/* 0: none was; the rest is valid if one was */
-	TimestampTz broken_at;		/* when the connection broke, and */
-	TimestampTz lost_at;		/* when the session was given up; not earlier */
-	TimestampTz noticed_at;
-	char		text[512];		/* why, in words */
-}			LastLoss;
+LostSession LastLoss;
 
 /*
  * When the last interrupt for a loss was sent that we know of; and that of
@@ -154,11 +144,9 @@ static uint64 settings(void);
 static ZkSessionNumber reap(bool may_cancel, ZkClientStatus *status);
 static void note_interrupt(void);
 static void note_end(const ZkClientStatus *status);
-static void note_loss(const ZkClientStatus *status);
 static void close_at_exit(int code, Datum arg);
 static bool check_servers(char **newval, void **extra, GucSource source);
 static bool check_ssl_file(char **newval, void **extra, GucSource source);
-static const char *silence_text(void);
 static void count_news(const ZkClientStatus *status, int noted_connects,
 					   bool is_noted_lost);
 static TimestampTz state_since(const ZkClientStatus *status);
@@ -430,54 +418,6 @@ zklock_session_reply_deadline(int64 asked_at)
 		(zklock_session_was_connected() ? 1 : 2);
 }
 
-void
-zklock_session_raise(const ZkReply *reply, const char *doing,
-					 const char *path)
-{
-	ZkClientStatus status;
-
-	CHECK_FOR_INTERRUPTS();
-	if (reply->result == ZK_SESSION_LOST && zklock_session_status(&status))
-	{
-		if (!status.was_connected)
-			session_raise_if_lost(&status);
-		note_loss(&status);
-	}
-	zklock_errors_raise(reply, doing, path, LastLoss.text,
-						zklock_session_has_credentials());
-}
-
-/* The session stays: it may be connected by the next try. */
-void
-zklock_session_raise_silence(const char *name)
-{
-	bool		is_new = MySession.client != NULL &&
-		!zklock_session_was_connected();
-
-	zklock_errors_raise_silence(name, !is_new ? "" :
-								zklock_client_last_error(MySession.client),
-								silence_text());
-}
-
-int
-zklock_session_explain_silence(void)
-{
-	ZkClientStatus status;
-	const char *error = "";
-
-	if (zklock_session_status(&status))
-	{
-		if (status.state == ZK_CLIENT_CONNECTED)
-			return errdetail("%s", silence_text());
-		error = zklock_client_last_error(MySession.client);
-	}
-	if (error[0] != '\0')
-		errdetail("%s %s.", silence_text(), error);
-	else
-		errdetail("%s", silence_text());
-	return zklock_errors_connection_hint(error);
-}
-
 const char *
 zklock_session_chroot(void)
 {
@@ -566,19 +506,6 @@ zklock_session_status(ZkClientStatus *status)
 	if (status->state == ZK_CLIENT_LOST)
 		note_end(status);
 	return true;
-}
-
-/* Why there has been no answer. */
-static const char *
-silence_text(void)
-{
-	ZkClientStatus status;
-
-	if (!zklock_session_status(&status) || !status.was_connected)
-		return _("There was no connection to ZooKeeper.");
-	if (status.state != ZK_CLIENT_CONNECTED)
-		return _("The connection to ZooKeeper is down.");
-	return _("ZooKeeper has not answered.");
 }
 
 /* ---------------------------------------------------------------------
@@ -731,22 +658,18 @@ settings(void)
  */
 
 void
-session_raise_if_lost(const ZkClientStatus *status)
-{
-	if (status->state != ZK_CLIENT_LOST)
-		return;
-	MySession.is_given_up = true;
-	zklock_errors_raise_no_session(status->loss,
-								   zklock_client_last_error(MySession.client));
-}
-
-void
 session_raise_not_connected(void)
 {
+	const char *error = zklock_client_last_error(MySession.client);
+
 	MySession.is_given_up = true;
-	zklock_errors_raise_not_connected(connect_timeout_setting,
-									  servers_setting,
-									  zklock_client_last_error(MySession.client));
+	ereport(ERROR,
+			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
+			 errmsg("could not connect to ZooKeeper within %d ms",
+					connect_timeout_setting),
+			 error[0] != '\0' ? errdetail("%s.", error) :
+			 errdetail("No server of \"%s\" has answered.", servers_setting),
+			 session_connection_hint(error)));
 }
 
 /*
@@ -801,7 +724,7 @@ static void
 note_end(const ZkClientStatus *status)
 {
 	if (status->was_connected)
-		note_loss(status);
+		session_note_loss(status);
 	if (status->loss != ZK_LOSS_AUTH || !MySession.has_identity ||
 		MySession.is_given_up)
 		return;
@@ -811,9 +734,8 @@ note_end(const ZkClientStatus *status)
 	MySession.connect_deadline = zklock_client_now() + connect_timeout_setting;
 }
 
-/* Keep the circumstances of a loss, once, for messages to come. */
-static void
-note_loss(const ZkClientStatus *status)
+void
+session_note_loss(const ZkClientStatus *status)
 {
 	int64		now = zklock_client_now();
 	int64		lost_at = status->state == ZK_CLIENT_LOST ?
@@ -830,9 +752,8 @@ note_loss(const ZkClientStatus *status)
 													 status->suspended_at - now);
 	LastLoss.lost_at = TimestampTzPlusMilliseconds(LastLoss.noticed_at,
 												   lost_at - now);
-	zklock_errors_describe_loss(status,
-								zklock_client_last_error(MySession.client),
-								LastLoss.text, sizeof(LastLoss.text));
+	session_describe_loss(status, zklock_client_last_error(MySession.client),
+						  LastLoss.text, sizeof(LastLoss.text));
 }
 
 /*
@@ -1001,9 +922,8 @@ log_news(const ZkClientStatus *status, int noted_connects,
 		 TimestampTz suspended_since)
 {
 	unsigned long long id = status->session_id;
-	char		why[512];
+	const char *error = zklock_client_last_error(MySession.client);
 
-	strlcpy(why, zklock_client_last_error(MySession.client), sizeof(why));
 	switch (status->state)
 	{
 		case ZK_CLIENT_STARTING:
@@ -1026,18 +946,15 @@ log_news(const ZkClientStatus *status, int noted_connects,
 					 errdetail("It had no connection since %s.",
 							   timestamptz_to_str(suspended_since)) :
 					 errdetail("Its locks are kept."),
-					 strstr(why, "Could not load file") != NULL ?
-					 errhint("It uses what it has read before. New sessions will fail: %s.", why) : 0,
+					 strstr(error, "Could not load file") != NULL ?
+					 errhint("It uses what it has read before. New sessions will fail: %s.", error) : 0,
 					 errhidestmt(true), errhidecontext(true)));
 			break;
 		case ZK_CLIENT_LOST:
-			zklock_errors_describe_loss(status,
-										zklock_client_last_error(MySession.client),
-										why, sizeof(why));
 			ereport(LOG_SERVER_ONLY,
 					(errmsg("ZooKeeper session 0x%llx is lost, and its locks with it",
 							id),
-					 errdetail("%s", why),
+					 errdetail("%s", LastLoss.text),
 					 errhidestmt(true), errhidecontext(true)));
 			break;
 	}

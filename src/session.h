@@ -10,8 +10,7 @@
 
 #include "postgres.h"
 
-#include "client_request.h"
-#include "compat.h"
+#include "errors.h"
 #include "protocol.h"
 #include "utils/timestamp.h"
 
@@ -187,26 +186,6 @@ extern bool zklock_session_was_connected(void);
  * connection yet that has the same time, and raises when it is over.
  */
 extern int64 zklock_session_reply_deadline(int64 asked_at);
-
-/*
- * Raise 08001 for a try of that lock whose time is over before the ensemble
- * has answered.
- */
-pg_noreturn extern void zklock_session_raise_silence(const char *name);
-
-/*
- * Inside ereport(): the errdetail() that says how it is that nobody answered,
- * and if there is no connection the errhint().
- */
-extern int	zklock_session_explain_silence(void);
-
-/*
- * Raise what a failed request calls for; doing completes "could not ..." for
- * the znode at path.
- */
-pg_noreturn extern void zklock_session_raise(const ZkReply *reply,
-											 const char *doing,
-											 const char *path);
 
 /*
  * The chroot of the server list, "" if none: of the session if there is one,

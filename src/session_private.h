@@ -51,7 +51,18 @@ typedef struct CurrentSession
 	WaitEventSet *wait_set;
 } CurrentSession;
 
+/* The session that was lost last. */
+typedef struct LostSession
+{
+	ZkSessionNumber number;		/* 0: none was; the rest is valid if one was */
+	TimestampTz broken_at;		/* when the connection broke, and */
+	TimestampTz lost_at;		/* when the session was given up; not earlier */
+	TimestampTz noticed_at;
+	char		text[512];		/* why, in words */
+} LostSession;
+
 extern CurrentSession MySession;
+extern LostSession LastLoss;
 
 /*
  * Wait until that zklock_client_now(), without a session.  Raises on cancel
@@ -70,7 +81,17 @@ extern void session_note_beginning(void);
  */
 extern void session_raise_if_lost(const ZkClientStatus *status);
 
-/* Raise for a first connection that took too long, and give it up. */
+/* Keep the circumstances of a loss, once, for messages to come. */
+extern void session_note_loss(const ZkClientStatus *status);
+
+/* How the session of that status was lost, in a sentence. */
+extern void session_describe_loss(const ZkClientStatus *status,
+								  const char *error, char *text, size_t size);
+
+/* Raise 08001 for a first connection that took too long, and give it up. */
 pg_noreturn extern void session_raise_not_connected(void);
+
+/* Inside ereport(): the errhint() for the library's last words, or for none. */
+extern int	session_connection_hint(const char *error);
 
 #endif							/* ZKLOCK_SESSION_PRIVATE_H */

@@ -19,7 +19,6 @@
 #include "storage/latch.h"
 #include "utils/snapmgr.h"
 
-#include "errors.h"
 #include "handover.h"
 
 /* What a request on a lost session brought. */

@@ -18,7 +18,7 @@ my $top = shift;
 my $most_lines = 1200;
 # Modules of SQL functions that are called like a family, and are none of it.
 my %is_alone = map { $_ => 1 } qw(lock_set recall_ask);
-my %knows_client = map { $_ => 1 } qw(session session_wait client);
+my %knows_client = map { $_ => 1 } qw(session session_wait session_error client);
 
 my @findings;
 my $makefile = contents("$top/Makefile");

@@ -20,7 +20,7 @@ my %sqlstate = sqlstates();
 my %was_read;
 
 # What is told otherwise than by words in its own ereport(): there it says "%s".
-my @told_elsewhere = qw(errors.c lock_proof.c zklock.c);
+my @told_elsewhere = qw(lock_proof.c session_error.c zklock.c);
 
 sub read_text
 {
@@ -122,9 +122,10 @@ sub messages_of_source
 	  $text =~ /snprintf\(\w+->message,\s*sizeof\(\w+->message\),(.*?)\);/gs;
 	push @found, map { '57014: ' . literal($_) } $text =~ /psprintf\((_\("canceling statement.*?)\)/gs;
 	push @found, map { 'detail: ' . literal($_) } $text =~ /snprintf\(text, size,(.*?)\);/gs
-	  if basename($file) eq 'errors.c';
-	if (basename($file) eq 'errors.c')
+	  if basename($file) eq 'session_error.c';
+	if (basename($file) eq 'session_error.c')
 	{
+		push @found, map { 'detail: ' . literal($_) } $text =~ /\[ZK_LOSS_\w+\] = ("[^"]*")/g;
 		push @found, map { /^(ERRCODE_\w+)(.*)/s ? "$sqlstate{$1}: " . literal($2 =~ s/^[^"]*//r) : () }
 		  $text =~ /[{\t](ERRCODE_\w+,\s*"(?:[^"\\]|\\.)*")/g;
 		push @found, map { /^(ERRCODE_\w+)(.*)/s ? "$sqlstate{$1}: could not …: " . literal($2 =~ s/^[^"]*//r) : () }

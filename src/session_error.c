@@ -1,17 +1,16 @@
 /*-------------------------------------------------------------------------
  *
- * errors.c
+ * session_error.c
  *	  Errors of ZooKeeper, and of connections to it, as PostgreSQL's errors:
  *	  the one table from results and losses (terms.h) to SQLSTATEs and texts.
  *
- * It does not know the session: callers pass all that a message needs.
- *
  *-------------------------------------------------------------------------
  */
-#include "errors.h"
+#include "session_private.h"
+
+#include "miscadmin.h"
 
 #include "nodedata.h"
-#include "protocol.h"
 
 /* What is raised for a loss before there is a session. */
 typedef struct StartError
@@ -55,30 +54,47 @@ static const StartError start_errors[] = {
 	},
 };
 
+/* How a session was lost, by the reason; with its timeout. */
+static const char *const loss_texts[] = {
+	[ZK_LOSS_AUTH] = "ZooKeeper refused the credentials after a reconnect.",
+	[ZK_LOSS_STANDSTILL] = "This backend stood still for the session timeout of %d ms.",
+	[ZK_LOSS_UNANSWERED] = "ZooKeeper kept the session, and answered none of its requests for the session timeout of %d ms.",
+	[ZK_LOSS_REFUSED] = "ZooKeeper refused for the session timeout of %d ms to delete what had been released."
+};
+
 pg_noreturn static void raise_denied(const char *doing, const char *znode,
-									 const char *code, bool has_credentials);
+									 const char *code);
+static const char *silence_text(void);
 
 void
-zklock_errors_raise(const ZkReply *reply, const char *doing, const char *path,
-					const char *loss, bool has_credentials)
+zklock_session_raise(const ZkReply *reply, const char *doing,
+					 const char *path)
 {
 	const char *code = reply->code_text;
+	ZkClientStatus status;
 	char	   *znode = zklock_nodedata_quotable(path);
 	int			sqlstate = ERRCODE_SYSTEM_ERROR;
 	const char *problem = "request to ZooKeeper failed";
 	const char *hint = "Run the statement again. If it fails again, zk_check() says what is wrong with the ensemble.";
 
+	CHECK_FOR_INTERRUPTS();
 	switch (reply->result)
 	{
 		case ZK_SESSION_LOST:
+			if (zklock_session_status(&status))
+			{
+				if (!status.was_connected)
+					session_raise_if_lost(&status);
+				session_note_loss(&status);
+			}
 			ereport(ERROR,
 					(errcode(ERRCODE_CONNECTION_FAILURE),
 					 errmsg("could not %s: the ZooKeeper session was lost", doing),
-					 errdetail("%s", loss),
+					 errdetail("%s", LastLoss.text),
 					 errhint("Run the statement again; it will use a new session. zk_check() says what is wrong with the ensemble.")));
 			break;
 		case ZK_NO_AUTH:
-			if (has_credentials && strcmp(code, "invalid acl") == 0)
+			if (zklock_session_has_credentials() && strcmp(code, "invalid acl") == 0)
 				ereport(ERROR,
 						(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 						 errmsg("could not %s: ZooKeeper knows no credentials of this session",
@@ -87,7 +103,7 @@ zklock_errors_raise(const ZkReply *reply, const char *doing, const char *path,
 								   code),
 						 errhint("If the setting \"%s\" is \"%s\", the servers must ask for a client certificate (ssl.clientAuth=need). Else enable its scheme in the ensemble.",
 								 "zklock.auth", PROTOCOL_CERTIFICATE)));
-			raise_denied(doing, znode, code, has_credentials);
+			raise_denied(doing, znode, code);
 		case ZK_NO_MEMORY:
 			zklock_errors_raise_memory();
 		case ZK_UNKNOWN_OUTCOME:
@@ -125,7 +141,7 @@ zklock_errors_raise_memory(void)
 }
 
 void
-zklock_errors_raise_no_session(ZkClientLoss loss, const char *error)
+session_raise_if_lost(const ZkClientStatus *status)
 {
 	StartError	start = {
 		ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION,
@@ -133,96 +149,98 @@ zklock_errors_raise_no_session(ZkClientLoss loss, const char *error)
 		"Try again. zk_check() says what is wrong with the ensemble."
 	};
 
-	if (loss < lengthof(start_errors) && start_errors[loss].message != NULL)
-		start = start_errors[loss];
+	if (status->state != ZK_CLIENT_LOST)
+		return;
+	MySession.is_given_up = true;
+	if (status->loss < lengthof(start_errors) &&
+		start_errors[status->loss].message != NULL)
+		start = start_errors[status->loss];
 	ereport(ERROR,
 			(errcode(start.sqlstate),
 			 errmsg("%s", start.message),
-			 loss != ZK_LOSS_AUTH ? errdetail("%s.", error) : 0,
+			 status->loss != ZK_LOSS_AUTH ?
+			 errdetail("%s.", zklock_client_last_error(MySession.client)) : 0,
 			 errhint("%s", start.hint)));
-	pg_unreachable();
 }
 
+/* The session stays: it may be connected by the next try. */
 void
-zklock_errors_raise_not_connected(int bound_ms, const char *servers,
-								  const char *error)
+zklock_session_raise_silence(const char *name)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
-			 errmsg("could not connect to ZooKeeper within %d ms",
-					bound_ms),
-			 error[0] != '\0' ? errdetail("%s.", error) :
-			 errdetail("No server of \"%s\" has answered.", servers),
-			 zklock_errors_connection_hint(error)));
-}
+	const char *error = MySession.client == NULL ||
+		zklock_session_was_connected() ? "" :
+		zklock_client_last_error(MySession.client);
 
-void
-zklock_errors_raise_silence(const char *name, const char *error,
-							const char *why)
-{
 	ereport(ERROR,
 			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
 			 errmsg("could not ask ZooKeeper for lock \"%s\" in the time given",
 					name),
 			 error[0] != '\0' ?
 			 errdetail("%s. Whether somebody holds it is not known.", error) :
-			 errdetail("%s Whether somebody holds it is not known.", why),
-			 zklock_errors_connection_hint(error)));
+			 errdetail("%s Whether somebody holds it is not known.",
+					   silence_text()),
+			 session_connection_hint(error)));
+}
+
+int
+zklock_session_explain_silence(void)
+{
+	ZkClientStatus status;
+	const char *error = "";
+
+	if (zklock_session_status(&status))
+	{
+		if (status.state == ZK_CLIENT_CONNECTED)
+			return errdetail("%s", silence_text());
+		error = zklock_client_last_error(MySession.client);
+	}
+	if (error[0] != '\0')
+		errdetail("%s %s.", silence_text(), error);
+	else
+		errdetail("%s", silence_text());
+	return session_connection_hint(error);
+}
+
+/* Why there has been no answer. */
+static const char *
+silence_text(void)
+{
+	ZkClientStatus status;
+
+	if (!zklock_session_status(&status) || !status.was_connected)
+		return _("There was no connection to ZooKeeper.");
+	if (status.state != ZK_CLIENT_CONNECTED)
+		return _("The connection to ZooKeeper is down.");
+	return _("ZooKeeper has not answered.");
 }
 
 void
-zklock_errors_describe_loss(const ZkClientStatus *status, const char *error,
-							char *text, size_t size)
+session_describe_loss(const ZkClientStatus *status, const char *error,
+					  char *text, size_t size)
 {
-	int			length;
-
-	switch (status->loss)
+	if (status->loss == ZK_LOSS_SILENCE)
 	{
-		case ZK_LOSS_SILENCE:
-			length = snprintf(text, size,
-							  "No contact with ZooKeeper for %lld ms, with a session timeout of %d ms.",
-							  (long long) (status->lost_at - status->suspended_at),
-							  status->session_timeout_ms);
-			if (error[0] != '\0')
-				snprintf(text + length, size - (size_t) length, " %s.", error);
-			break;
-		case ZK_LOSS_AUTH:
-			snprintf(text, size,
-					 "ZooKeeper refused the credentials after a reconnect.");
-			break;
-		case ZK_LOSS_PROTOCOL:
-			snprintf(text, size,
-					 "What answered after a reconnect is not a usable ZooKeeper server: %s.",
-					 error);
-			break;
-		case ZK_LOSS_PROGRAM:
-			snprintf(text, size, "%s.", error);
-			break;
-		case ZK_LOSS_STANDSTILL:
-			snprintf(text, size,
-					 "This backend stood still for the session timeout of %d ms.",
-					 status->session_timeout_ms);
-			break;
-		case ZK_LOSS_UNANSWERED:
-			snprintf(text, size,
-					 "ZooKeeper kept the session, and answered none of its requests for the session timeout of %d ms.",
-					 status->session_timeout_ms);
-			break;
-		case ZK_LOSS_REFUSED:
-			snprintf(text, size,
-					 "ZooKeeper refused for the session timeout of %d ms to delete what had been released.",
-					 status->session_timeout_ms);
-			break;
-		case ZK_LOSS_NONE:
-		case ZK_LOSS_EXPIRED:
-		case ZK_LOSS_RESOLVE:
-		case ZK_LOSS_RESOURCES:
-		case ZK_LOSS_TLS:
-			snprintf(text, size,
-					 "ZooKeeper ended session 0x%llx.",
-					 (unsigned long long) status->session_id);
-			break;
+		int			length = snprintf(text, size,
+									  "No contact with ZooKeeper for %lld ms, with a session timeout of %d ms.",
+									  (long long) (status->lost_at - status->suspended_at),
+									  status->session_timeout_ms);
+
+		if (error[0] != '\0')
+			snprintf(text + length, size - (size_t) length, " %s.", error);
 	}
+	else if (status->loss == ZK_LOSS_PROTOCOL)
+		snprintf(text, size,
+				 "What answered after a reconnect is not a usable ZooKeeper server: %s.",
+				 error);
+	else if (status->loss == ZK_LOSS_PROGRAM)
+		snprintf(text, size, "%s.", error);
+	else if (status->loss < lengthof(loss_texts) &&
+			 loss_texts[status->loss] != NULL)
+		snprintf(text, size, loss_texts[status->loss],
+				 status->session_timeout_ms);
+	else
+		snprintf(text, size, "ZooKeeper ended session 0x%llx.",
+				 (unsigned long long) status->session_id);
 }
 
 /*
@@ -230,9 +248,10 @@ zklock_errors_describe_loss(const ZkClientStatus *status, const char *error,
  * its parent.
  */
 static void
-raise_denied(const char *doing, const char *znode, const char *code,
-			 bool has_credentials)
+raise_denied(const char *doing, const char *znode, const char *code)
 {
+	bool		has_credentials = zklock_session_has_credentials();
+
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			 errmsg("could not %s: ZooKeeper denied access", doing),
@@ -248,7 +267,7 @@ raise_denied(const char *doing, const char *znode, const char *code,
 }
 
 int
-zklock_errors_connection_hint(const char *error)
+session_connection_hint(const char *error)
 {
 	if (strstr(error, "The certificate of server") != NULL)
 		return errhint("The setting \"zklock.ssl_ca_file\" must name a file with the authority that has signed the servers' certificates, and these must be in date and have the names that stand in \"zklock.servers\". If \"zklock.ssl_crl_file\" is set, it must have a list in date of each authority. zk_check() looks at each server.");
