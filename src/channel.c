@@ -95,6 +95,7 @@ zklock_channel_open(ZkChannel *channel, const char *program, const char *title)
 	char		own_title[ZK_CHANNEL_TITLE_SIZE];
 	char	   *arguments[] = {own_title, NULL};
 	int			size = SEND_BUFFER_SIZE;
+	struct timeval patience = {.tv_sec = FLUSH_MS / 1000};
 	int			fds[2] = {-1, -1};
 	int			page_fd;
 	int			error;
@@ -104,8 +105,7 @@ zklock_channel_open(ZkChannel *channel, const char *program, const char *title)
 	page_fd = make_page(&opened.page);
 	if (page_fd < 0)
 		return false;
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
-				   fds) != 0)
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
 		error = errno;
 	else
 	{
@@ -128,6 +128,7 @@ zklock_channel_open(ZkChannel *channel, const char *program, const char *title)
 		return false;
 	}
 	setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	setsockopt(fds[0], SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	opened.fd = fds[0];
 	opened.out = channel->out;
 	*channel = opened;
@@ -160,7 +161,7 @@ void
 zklock_channel_flush(ZkChannel *channel)
 {
 	FrameBuffer *out = &channel->out;
-	int64_t		deadline = 0;
+	int64_t		deadline = protocol_now() + FLUSH_MS;
 
 	if (channel->page == NULL)
 		return;
@@ -168,30 +169,20 @@ zklock_channel_flush(ZkChannel *channel)
 	{
 		ssize_t		sent = send(channel->fd, out->bytes + out->start,
 								out->end - out->start, MSG_NOSIGNAL);
-		struct pollfd writable = {channel->fd, POLLOUT, 0};
 
 		if (sent > 0)
 		{
 			frame_buffer_consume(out, (size_t) sent);
-			deadline = 0;
+			deadline = protocol_now() + FLUSH_MS;
 		}
-		else if (errno == EINTR)
-			continue;
-		else if (errno != EAGAIN)
+		else if (errno != EINTR && errno != EAGAIN)
 		{
 			/* what it had to say before it ended is still to be read */
 			zklock_channel_receive(channel, true);
 			zklock_channel_break(channel, ZK_CHANNEL_ENDED);
 		}
-		else
-		{
-			if (deadline == 0)
-				deadline = protocol_now() + FLUSH_MS;
-			if (protocol_now() >= deadline)
-				zklock_channel_break(channel, ZK_CHANNEL_STUCK);
-			else
-				poll(&writable, 1, (int) (deadline - protocol_now()) + 1);
-		}
+		else if (errno == EAGAIN || protocol_now() >= deadline)
+			zklock_channel_break(channel, ZK_CHANNEL_STUCK);
 	}
 }
 
@@ -487,6 +478,7 @@ handle_sigchld(int signal)
 	{
 		Child	   *child = &children[i];
 		SharedPage *page = child->page;
+		uint32_t	under_way;
 
 		/* still running; what is no child of ours counts as dead */
 		if (child->pid == 0 || waitpid(child->pid, NULL, WNOHANG) == 0)
@@ -500,13 +492,10 @@ handle_sigchld(int signal)
 		 * The program may have died while it was sending the signal.  Nobody
 		 * knows whether it has sent it.  A second SIGINT does no harm.
 		 */
-		if (interrupt_begin(&page->loss_interrupt) ||
-			atomic_load(&page->loss_interrupt) == INTERRUPT_UNDER_WAY)
-		{
-			atomic_store(&page->interrupted_at, protocol_now());
-			kill(getpid(), SIGINT);
-			interrupt_end(&page->loss_interrupt);
-		}
+		under_way = INTERRUPT_UNDER_WAY;
+		atomic_compare_exchange_strong(&page->loss_interrupt, &under_way,
+									   INTERRUPT_WANTED);
+		interrupt_send(page, getpid());
 	}
 	errno = error;
 }

@@ -91,6 +91,14 @@ struct ZkClient
 /* No data, paths or texts with a frame. */
 static const FrameBlob no_blobs[FRAME_NBLOBS];
 
+/* What is said of a channel that is over, and of its program's process. */
+static const char *const end_texts[] = {
+	[ZK_CHANNEL_ENDED] = "The program of the session, process %d, has ended",
+	[ZK_CHANNEL_STUCK] = "The program of the session, process %d, stands still",
+	[ZK_CHANNEL_GARBLED] = "The program of the session, process %d, has sent what makes no sense",
+	[ZK_CHANNEL_NO_MEMORY] = "Out of memory"
+};
+
 /* What is asked for, and the blobs that go with it; see FrameRequest. */
 typedef struct Order
 {
@@ -118,7 +126,8 @@ static void move_to_lost(ZkClient *client, ZkClientLoss loss);
 static void set_error(ZkClient *client, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
 static void look(ZkClient *client);
-static void refuse_interrupt(ZkClient *client, _Atomic uint32_t *interrupt);
+static void refuse_interrupt(ZkClient *client);
+static void end_channel(ZkClient *client, ZkChannelState state);
 static void note_end(ZkClient *client);
 static ZkRequest *find_request(ZkClient *client, uint64_t id);
 static void free_request(ZkRequest *request);
@@ -233,11 +242,7 @@ zklock_client_status(ZkClient *client, ZkClientStatus *status)
 		own->lost_deadline = (alive_at < now ? alive_at : now) +
 			own->session_timeout_ms;
 		if (now >= own->lost_deadline)
-		{
-			set_error(client, "The program of the session, process %d, stands still",
-					  own->program_pid);
-			move_to_lost(client, ZK_LOSS_PROGRAM);
-		}
+			end_channel(client, ZK_CHANNEL_STUCK);
 	}
 	*status = *own;
 	status->now = now;
@@ -288,11 +293,11 @@ zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted)
 		return;
 	if (!is_wanted)
 	{
-		refuse_interrupt(client, &page->loss_interrupt);
+		refuse_interrupt(client);
 		return;
 	}
 	now = protocol_now();
-	interrupt_want(&page->loss_interrupt);
+	interrupt_want(page);
 	if (now < client->watched_at || now >= client->watched_at + WATCH_MS)
 	{
 		zklock_channel_watch();
@@ -307,13 +312,8 @@ zklock_client_interrupt_if_lost(ZkClient *client)
 {
 	SharedPage *page = client->channel.page;
 
-	if (page != NULL && client->status.state == ZK_CLIENT_LOST &&
-		interrupt_begin(&page->loss_interrupt))
-	{
-		atomic_store(&page->interrupted_at, zklock_client_now());
-		kill(getpid(), SIGINT);
-		interrupt_end(&page->loss_interrupt);
-	}
+	if (page != NULL && client->status.state == ZK_CLIENT_LOST)
+		interrupt_send(page, getpid());
 }
 
 int64_t
@@ -340,7 +340,7 @@ zklock_client_close(ZkClient *client, int wait_ms)
 	{
 		if (channel->owner != getpid())
 			return;				/* the parent's session, not ours to close */
-		refuse_interrupt(client, &channel->page->loss_interrupt);
+		refuse_interrupt(client);
 		zklock_channel_flush(channel);
 		zklock_client_receive(client);	/* it may be over, unnoticed */
 	}
@@ -452,14 +452,12 @@ look(ZkClient *client)
  * of one could send it at any time: it is killed.
  */
 static void
-refuse_interrupt(ZkClient *client, _Atomic uint32_t *interrupt)
+refuse_interrupt(ZkClient *client)
 {
-	if (interrupt_refuse(interrupt))
+	if (interrupt_refuse(client->channel.page))
 		return;
-	set_error(client, "The program of the session, process %d, stands still",
-			  client->status.program_pid);
 	zklock_channel_kill(&client->channel);
-	move_to_lost(client, ZK_LOSS_PROGRAM);
+	end_channel(client, ZK_CHANNEL_STUCK);
 }
 
 static void
@@ -646,39 +644,29 @@ take_watch(ZkClient *client, const FrameTaken *taken)
 		client->watch_news = taken->frame.u.watch.news;
 }
 
+static void
+end_channel(ZkClient *client, ZkChannelState state)
+{
+	zklock_channel_break(&client->channel, state);
+	note_end(client);
+}
+
 /* If the channel is over and the session was not, it is now. */
 static void
 note_end(ZkClient *client)
 {
-	if (client->channel.state == ZK_CHANNEL_OPEN)
+	ZkChannelState state = client->channel.state;
+
+	if (state == ZK_CHANNEL_OPEN)
 		return;
 	client->status.program_pid = 0;
 	if (client->status.state == ZK_CLIENT_LOST)
 		return;
-	switch (client->channel.state)
-	{
-		case ZK_CHANNEL_OPEN:
-			return;
-		case ZK_CHANNEL_ENDED:
-			set_error(client, "The program of the session, process %d, has ended",
-					  (int) client->channel.program);
-			break;
-		case ZK_CHANNEL_STUCK:
-			set_error(client, "The program of the session, process %d, stands still",
-					  (int) client->channel.program);
-			break;
-		case ZK_CHANNEL_WRONG_VERSION:
-			set_error(client, "The program \"%s\" is of another version of zklock than this connection's library; connect again, or restart the server if it preloads zklock",
-					  client->program);
-			break;
-		case ZK_CHANNEL_GARBLED:
-			set_error(client, "The program of the session, process %d, has sent what makes no sense",
-					  (int) client->channel.program);
-			break;
-		case ZK_CHANNEL_NO_MEMORY:
-			set_error(client, "Out of memory");
-			break;
-	}
+	if (state == ZK_CHANNEL_WRONG_VERSION)
+		set_error(client, "The program \"%s\" is of another version of zklock than this connection's library; connect again, or restart the server if it preloads zklock",
+				  client->program);
+	else
+		set_error(client, end_texts[state], (int) client->channel.program);
 	move_to_lost(client, ZK_LOSS_PROGRAM);
 }
 
@@ -1006,10 +994,7 @@ put_frame(ZkClient *client, const Frame *frame,
 {
 	if (client->status.state != ZK_CLIENT_LOST &&
 		!frame_put(&client->channel.out, frame, blobs))
-	{
-		zklock_channel_break(&client->channel, ZK_CHANNEL_NO_MEMORY);
-		note_end(client);
-	}
+		end_channel(client, ZK_CHANNEL_NO_MEMORY);
 
 	/* who frees what is answered is in no hurry */
 	client->is_flush_due |= frame->kind != FRAME_FREE;

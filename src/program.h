@@ -166,7 +166,7 @@ extern void program_flush(Session *session);
  */
 extern void program_cork(const Session *session, bool is_corked);
 
-/* Send the backend the signal for an interrupt that was begun. */
+/* Interrupt the backend, if it wants that. */
 extern void program_interrupt(Session *session);
 
 /* ---- program_ask.c ---- */

@@ -609,7 +609,8 @@ program_flush(Session *session)
 	while (session->is_out_urgent && session->orphaned_at == 0)
 	{
 		ssize_t		sent = send(PROTOCOL_CHANNEL_FD, out->bytes + out->start,
-								out->end - out->start, MSG_NOSIGNAL);
+								out->end - out->start,
+								MSG_NOSIGNAL | MSG_DONTWAIT);
 
 		if (sent > 0)
 		{
@@ -635,5 +636,5 @@ program_interrupt(Session *session)
 
 	if (getppid() == session->backend &&
 		(poll(&channel, 1, 0) == 0 || !(channel.revents & POLLHUP)))
-		kill(session->backend, SIGINT);
+		interrupt_send(session->page, session->backend);
 }

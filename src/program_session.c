@@ -437,12 +437,7 @@ move_to(Session *session, ZkClientState state, ZkClientLoss loss)
 	session->lost_at = protocol_now();
 	program_flush(session);
 	atomic_store(&session->page->lost, (uint32_t) loss);
-	if (interrupt_begin(&session->page->loss_interrupt))
-	{
-		atomic_store(&session->page->interrupted_at, session->lost_at);
-		program_interrupt(session);
-		interrupt_end(&session->page->loss_interrupt);
-	}
+	program_interrupt(session);
 }
 
 void

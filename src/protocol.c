@@ -11,6 +11,7 @@
 #include "protocol.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -29,10 +30,28 @@
 /* A buffer that has grown beyond this is given back when it is empty. */
 #define BUFFER_KEEP (256 * 1024)
 
+/*
+ * The blobs of each kind of frame: T is a text, t one or none, B are bytes or
+ * none, and - is none.
+ */
+static const char *const blob_kinds[FRAME_LAST + 1] = {
+	[FRAME_OPEN] = "Tttt",
+	[FRAME_REQUEST] = "TtB-",
+	[FRAME_FREE] = "----",
+	[FRAME_WITHDRAW] = "----",
+	[FRAME_UNWATCH] = "----",
+	[FRAME_KEEP] = "TT--",
+	[FRAME_STATUS] = "tttt",
+	[FRAME_REPLY] = "tBB-",
+	[FRAME_WATCH] = "----",
+	[FRAME_WAKE] = "----",
+};
+
 static FrameVerdict check_head(const Frame *frame, FrameDirection direction);
-static bool are_blobs_good(const FrameTaken *taken);
-static bool is_text(const FrameTaken *taken, int blob);
-static bool are_values_good(const Frame *frame);
+static bool is_blob(const FrameTaken *taken, int blob, char kind);
+static bool is_good(const FrameTaken *taken);
+static bool is_request_good(const FrameTaken *taken);
+static bool is_among(int32_t value, int32_t last);
 
 /*
  * CLOCK_BOOTTIME, because leases go on running while the machine is
@@ -220,7 +239,7 @@ frame_take(FrameBuffer *buffer, FrameDirection direction, FrameTaken *taken)
 		taken->blobs[i] = frame->blob_lengths[i] > 0 ? bytes : NULL;
 		bytes += frame->blob_lengths[i];
 	}
-	if (!are_blobs_good(taken) || !are_values_good(frame))
+	if (!is_good(taken))
 		return FRAME_INVALID;
 	buffer->start += frame->length;
 	return FRAME_COMPLETE;
@@ -256,102 +275,56 @@ check_head(const Frame *frame, FrameDirection direction)
 	return FRAME_COMPLETE;
 }
 
-/* Are the blobs those that the kind has? */
+/* Is it one of that kind?  A text ends with its only NUL. */
 static bool
-are_blobs_good(const FrameTaken *taken)
-{
-	const uint32_t *lengths = taken->frame.blob_lengths;
-
-	if (lengths[3] > 0 && taken->frame.kind != FRAME_OPEN &&
-		taken->frame.kind != FRAME_STATUS)
-		return false;
-	switch ((FrameKind) taken->frame.kind)
-	{
-		case FRAME_OPEN:
-			return lengths[0] > 0 && is_text(taken, 0) &&
-				is_text(taken, 1) && is_text(taken, 2) && is_text(taken, 3) &&
-				(lengths[1] > 0) == (lengths[2] > 0);
-		case FRAME_REQUEST:
-			return lengths[0] > 0 && is_text(taken, 0) && is_text(taken, 1) &&
-				(lengths[1] > 0) ==
-				(taken->frame.u.request.kind == REQUEST_REPLACE ||
-				 taken->frame.u.request.kind == REQUEST_MOVE ||
-				 taken->frame.u.request.kind == REQUEST_LEAVE) &&
-				(taken->frame.u.request.kind != REQUEST_LEAVE ||
-				 (lengths[2] > 0 && is_text(taken, 2)));
-		case FRAME_STATUS:
-			return is_text(taken, 0) && is_text(taken, 1) &&
-				is_text(taken, 2) && is_text(taken, 3);
-		case FRAME_REPLY:
-			return is_text(taken, 0) &&
-				frame_count_texts(taken, 2) == taken->frame.u.reply.nchildren &&
-				(taken->frame.id != 0 ||
-				 (taken->frame.u.reply.result == ZK_OK && lengths[0] > 0 &&
-				  strchr(taken->blobs[0], '/') != NULL && lengths[2] > 0));
-		case FRAME_KEEP:
-			return lengths[0] > 0 && is_text(taken, 0) &&
-				lengths[1] > 0 && is_text(taken, 1) && lengths[2] == 0 &&
-				strchr(taken->blobs[0], '/') != NULL;
-		case FRAME_FREE:
-		case FRAME_WITHDRAW:
-		case FRAME_UNWATCH:
-		case FRAME_WATCH:
-		case FRAME_WAKE:
-			return lengths[0] == 0 && lengths[1] == 0 && lengths[2] == 0;
-	}
-	return false;
-}
-
-/* Is a blob empty, or a text that ends with its only NUL? */
-static bool
-is_text(const FrameTaken *taken, int blob)
+is_blob(const FrameTaken *taken, int blob, char kind)
 {
 	uint32_t	length = taken->frame.blob_lengths[blob];
+	const char *bytes = taken->blobs[blob];
 
-	return length == 0 ||
-		memchr(taken->blobs[blob], '\0', length) ==
-		taken->blobs[blob] + length - 1;
+	if (length == 0)
+		return kind != 'T';
+	return kind == 'B' ||
+		(kind != '-' && memchr(bytes, '\0', length) == bytes + length - 1);
 }
 
-/* Are all enumerations in range? */
+/* Are the blobs those that the kind has, and all enumerations in range? */
 static bool
-are_values_good(const Frame *frame)
+is_good(const FrameTaken *taken)
 {
+	const Frame *frame = &taken->frame;
+	const uint32_t *lengths = frame->blob_lengths;
+
+	for (int i = 0; i < FRAME_NBLOBS; i++)
+		if (!is_blob(taken, i, blob_kinds[frame->kind][i]))
+			return false;
 	switch ((FrameKind) frame->kind)
 	{
+		case FRAME_OPEN:
+			return (lengths[1] > 0) == (lengths[2] > 0) &&
+				frame->u.open.session_timeout_ms > 0 &&
+				frame->u.open.backend_pid > 1;
 		case FRAME_REQUEST:
-			return frame->u.request.kind >= 0 &&
-				frame->u.request.kind <= REQUEST_LAST_OF_BACKEND &&
-				frame->u.request.node_kind >= 0 &&
-				frame->u.request.node_kind <= ZK_PERSISTENT_SEQUENTIAL &&
-				(frame->id != 0 ||
-				 REQUEST_MAY_BE_SILENT(frame->u.request.kind)) &&
-				(!frame->u.request.is_awaited ||
-				 frame->u.request.kind == REQUEST_LEAVE) &&
-				(!frame->u.request.is_watched ||
-				 frame->u.request.kind == REQUEST_LIST ||
-				 frame->u.request.kind == REQUEST_GET);
+			return is_request_good(taken);
 		case FRAME_STATUS:
-			return frame->u.status.state >= 0 &&
-				frame->u.status.state <= ZK_CLIENT_LOST &&
-				frame->u.status.loss >= 0 &&
-				frame->u.status.loss <= ZK_LOSS_LAST &&
+			return is_among(frame->u.status.state, ZK_CLIENT_LOST) &&
+				is_among(frame->u.status.loss, ZK_LOSS_LAST) &&
 				frame->u.status.session_timeout_ms >= 0 &&
 				frame->u.status.nrefused >= 0;
 		case FRAME_REPLY:
-			return frame->u.reply.result >= 0 &&
-				frame->u.reply.result <= ZK_FAILED &&
-				frame->u.reply.nchildren >= 0;
+			return is_among(frame->u.reply.result, ZK_FAILED) &&
+				frame->u.reply.nchildren >= 0 &&
+				frame_count_texts(taken, 2) == frame->u.reply.nchildren &&
+				(frame->id != 0 ||
+				 (frame->u.reply.result == ZK_OK && lengths[0] > 0 &&
+				  strchr(taken->blobs[0], '/') != NULL && lengths[2] > 0));
 		case FRAME_WATCH:
-			return frame->u.watch.news >= 0 &&
-				frame->u.watch.news <= ZK_WATCH_LOOK_AGAIN;
+			return is_among(frame->u.watch.news, ZK_WATCH_LOOK_AGAIN);
 		case FRAME_KEEP:
-			return frame->u.keep.slot < KEEP_SLOTS &&
+			return strchr(taken->blobs[0], '/') != NULL &&
+				frame->u.keep.slot < KEEP_SLOTS &&
 				frame->u.keep.generation > 0 &&
 				frame->u.keep.generation < KEEP_GENERATIONS;
-		case FRAME_OPEN:
-			return frame->u.open.session_timeout_ms > 0 &&
-				frame->u.open.backend_pid > 1;
 		case FRAME_FREE:
 		case FRAME_WITHDRAW:
 		case FRAME_UNWATCH:
@@ -361,48 +334,72 @@ are_values_good(const Frame *frame)
 	return false;
 }
 
+static bool
+is_request_good(const FrameTaken *taken)
+{
+	const FrameRequest *request = &taken->frame.u.request;
+	int32_t		kind = request->kind;
+
+	return is_among(kind, REQUEST_LAST_OF_BACKEND) &&
+		is_among(request->node_kind, ZK_PERSISTENT_SEQUENTIAL) &&
+		(taken->frame.id != 0 || REQUEST_MAY_BE_SILENT(kind)) &&
+		(!request->is_awaited || kind == REQUEST_LEAVE) &&
+		(!request->is_watched || kind == REQUEST_LIST || kind == REQUEST_GET) &&
+		(taken->blobs[1] != NULL) ==
+		(kind == REQUEST_REPLACE || kind == REQUEST_MOVE ||
+		 kind == REQUEST_LEAVE) &&
+		(kind != REQUEST_LEAVE || is_blob(taken, 2, 'T'));
+}
+
+static bool
+is_among(int32_t value, int32_t last)
+{
+	return value >= 0 && value <= last;
+}
+
 /* ---------------------------------------------------------------------
  * Interrupts
  * ---------------------------------------------------------------------
  */
 
 void
-interrupt_want(_Atomic uint32_t *interrupt)
+interrupt_want(SharedPage *page)
 {
 	uint32_t	off = INTERRUPT_OFF;
 
-	atomic_compare_exchange_strong(interrupt, &off, INTERRUPT_WANTED);
+	atomic_compare_exchange_strong(&page->loss_interrupt, &off,
+								   INTERRUPT_WANTED);
 }
 
 bool
-interrupt_refuse(_Atomic uint32_t *interrupt)
+interrupt_refuse(SharedPage *page)
 {
 	uint32_t	wanted = INTERRUPT_WANTED;
 	int64_t		deadline;
 
-	if (atomic_load(interrupt) == INTERRUPT_OFF ||
-		atomic_compare_exchange_strong(interrupt, &wanted, INTERRUPT_OFF))
+	if (atomic_load(&page->loss_interrupt) == INTERRUPT_OFF ||
+		atomic_compare_exchange_strong(&page->loss_interrupt, &wanted,
+									   INTERRUPT_OFF))
 		return true;
 	deadline = protocol_now() + INTERRUPT_WAIT_MS;
-	while (atomic_load(interrupt) == INTERRUPT_UNDER_WAY &&
+	while (atomic_load(&page->loss_interrupt) == INTERRUPT_UNDER_WAY &&
 		   protocol_now() < deadline)
 		sched_yield();
-	return atomic_exchange(interrupt, INTERRUPT_OFF) != INTERRUPT_UNDER_WAY;
-}
-
-bool
-interrupt_begin(_Atomic uint32_t *interrupt)
-{
-	uint32_t	wanted = INTERRUPT_WANTED;
-
-	return atomic_compare_exchange_strong(interrupt, &wanted,
-										  INTERRUPT_UNDER_WAY);
+	return atomic_exchange(&page->loss_interrupt, INTERRUPT_OFF) !=
+		INTERRUPT_UNDER_WAY;
 }
 
 void
-interrupt_end(_Atomic uint32_t *interrupt)
+interrupt_send(SharedPage *page, pid_t backend)
 {
+	uint32_t	wanted = INTERRUPT_WANTED;
 	uint32_t	under_way = INTERRUPT_UNDER_WAY;
 
-	atomic_compare_exchange_strong(interrupt, &under_way, INTERRUPT_SENT);
+	if (!atomic_compare_exchange_strong(&page->loss_interrupt, &wanted,
+										INTERRUPT_UNDER_WAY))
+		return;
+	atomic_store(&page->interrupted_at, protocol_now());
+	kill(backend, SIGINT);
+	atomic_compare_exchange_strong(&page->loss_interrupt, &under_way,
+								   INTERRUPT_SENT);
 }

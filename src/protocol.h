@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "contact.h"
 #include "keep_word.h"
@@ -341,22 +342,16 @@ extern void frame_buffer_consume(FrameBuffer *buffer, size_t length);
 
 extern void frame_buffer_free(FrameBuffer *buffer);
 
-/* Turn an interrupt on.  One that was sent stays sent: a loss is final. */
-extern void interrupt_want(_Atomic uint32_t *interrupt);
+/* Turn the interrupt on.  One that was sent stays sent: a loss is final. */
+extern void interrupt_want(SharedPage *page);
 
 /*
  * Turn it off.  When this returns true no signal is under way any more.
  * false, after a second: one is, from a program that stands still just there.
  */
-extern bool interrupt_refuse(_Atomic uint32_t *interrupt);
+extern bool interrupt_refuse(SharedPage *page);
 
-/*
- * Claim an interrupt that is wanted. true: the caller is to send the signal
- * now, and then to call interrupt_end().
- */
-extern bool interrupt_begin(_Atomic uint32_t *interrupt);
-
-/* The signal was sent. */
-extern void interrupt_end(_Atomic uint32_t *interrupt);
+/* If it is wanted, send it to that process, which is the backend. */
+extern void interrupt_send(SharedPage *page, pid_t backend);
 
 #endif							/* ZKLOCK_PROTOCOL_H */

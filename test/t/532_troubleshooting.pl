@@ -116,6 +116,7 @@ sub messages_of_source
 	  grep { !/const char/ } calls($text, '(?:session_)?set_error');
 
 	# Words that are made for an ereport() elsewhere.
+	push @found, map { 'detail: ' . literal($_) } $text =~ /\[ZK_CHANNEL_\w+\] = ("(?:[^"\\]|\\.)*")/g;
 	push @found, map { /^(ERRCODE_\w+),(.*)/s ? "$sqlstate{$1}: " . literal($2) : () }
 	  calls($text, 'refuse_to_end');
 	push @found, map { '40001: ' . literal($_) }

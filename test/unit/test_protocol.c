@@ -696,11 +696,20 @@ test_clocks(void)
 
 /* The program, which has sent the signal a moment later. */
 static void *
-end_soon(void *interrupt)
+end_soon(void *page)
 {
 	usleep(50000);
-	interrupt_end(interrupt);
+	atomic_store(&((SharedPage *) page)->loss_interrupt, INTERRUPT_SENT);
 	return NULL;
+}
+
+static volatile sig_atomic_t ninterrupts;
+
+static void
+count_interrupt(int signal)
+{
+	(void) signal;
+	ninterrupts++;
 }
 
 /* What each call makes of each state. */
@@ -711,52 +720,55 @@ test_interrupts(void)
 	{
 		InterruptState from;
 		InterruptState wanted;
-		bool		begins;
-		InterruptState begun;
-		InterruptState ended;
+		int			nsent;
+		InterruptState sent;
 	}			states[] = {
-		{INTERRUPT_OFF, INTERRUPT_WANTED, false, INTERRUPT_OFF, INTERRUPT_OFF},
-		{INTERRUPT_WANTED, INTERRUPT_WANTED, true, INTERRUPT_UNDER_WAY, INTERRUPT_WANTED},
-		{INTERRUPT_UNDER_WAY, INTERRUPT_UNDER_WAY, false, INTERRUPT_UNDER_WAY, INTERRUPT_SENT},
-		{INTERRUPT_SENT, INTERRUPT_SENT, false, INTERRUPT_SENT, INTERRUPT_SENT},
+		{INTERRUPT_OFF, INTERRUPT_WANTED, 0, INTERRUPT_OFF},
+		{INTERRUPT_WANTED, INTERRUPT_WANTED, 1, INTERRUPT_SENT},
+		{INTERRUPT_UNDER_WAY, INTERRUPT_UNDER_WAY, 0, INTERRUPT_UNDER_WAY},
+		{INTERRUPT_SENT, INTERRUPT_SENT, 0, INTERRUPT_SENT},
 	};
-	_Atomic uint32_t interrupt;
+	static SharedPage page;
+	_Atomic uint32_t *interrupt = &page.loss_interrupt;
 	pthread_t	program;
 	int64_t		begun;
 	int64_t		took;
 
+	signal(SIGINT, count_interrupt);
 	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
 	{
-		interrupt = states[i].from;
-		interrupt_want(&interrupt);
-		is_int(states[i].wanted, interrupt, "state %d: wanted", states[i].from);
-		interrupt = states[i].from;
-		is_int(states[i].begins, interrupt_begin(&interrupt), "may begin?");
-		is_int(states[i].begun, interrupt, "begun");
-		interrupt = states[i].from;
-		interrupt_end(&interrupt);
-		is_int(states[i].ended, interrupt, "ended");
+		*interrupt = states[i].from;
+		interrupt_want(&page);
+		is_int(states[i].wanted, *interrupt, "state %d: wanted", states[i].from);
+		*interrupt = states[i].from;
+		page.interrupted_at = ninterrupts = 0;
+		begun = protocol_now();
+		interrupt_send(&page, getpid());
+		is_int(states[i].nsent, ninterrupts, "sent");
+		is_int(states[i].sent, *interrupt, "and what is said of it");
+		is_int(states[i].nsent, page.interrupted_at >= begun, "and when");
 		if (states[i].from == INTERRUPT_UNDER_WAY)
 			continue;
-		interrupt = states[i].from;
+		*interrupt = states[i].from;
 		begun = protocol_now();
-		ok(interrupt_refuse(&interrupt), "refused");
-		is_int(INTERRUPT_OFF, interrupt, "off");
+		ok(interrupt_refuse(&page), "refused");
+		is_int(INTERRUPT_OFF, *interrupt, "off");
 		ok(protocol_now() - begun < 500, "at once");
 	}
+	signal(SIGINT, SIG_DFL);
 
-	interrupt = INTERRUPT_UNDER_WAY;
-	pthread_create(&program, NULL, end_soon, (void *) &interrupt);
-	ok(interrupt_refuse(&interrupt), "one that is under way is waited for");
-	is_int(INTERRUPT_OFF, interrupt, "and is off then");
+	*interrupt = INTERRUPT_UNDER_WAY;
+	pthread_create(&program, NULL, end_soon, &page);
+	ok(interrupt_refuse(&page), "one that is under way is waited for");
+	is_int(INTERRUPT_OFF, *interrupt, "and is off then");
 	pthread_join(program, NULL);
 
-	interrupt = INTERRUPT_UNDER_WAY;
+	*interrupt = INTERRUPT_UNDER_WAY;
 	begun = protocol_now();
-	ok(!interrupt_refuse(&interrupt), "if it stays so");
+	ok(!interrupt_refuse(&page), "if it stays so");
 	took = protocol_now() - begun;
 	ok(took >= 1000 && took < 60000, "a second long");
-	is_int(INTERRUPT_OFF, interrupt, "it is off nevertheless");
+	is_int(INTERRUPT_OFF, *interrupt, "it is off nevertheless");
 }
 
 /* ---------------------------------------------------------------------
