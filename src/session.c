@@ -147,12 +147,11 @@ static void note_end(const ZkClientStatus *status);
 static void close_at_exit(int code, Datum arg);
 static bool check_servers(char **newval, void **extra, GucSource source);
 static bool check_ssl_file(char **newval, void **extra, GucSource source);
-static void count_news(const ZkClientStatus *status, int noted_connects,
-					   bool is_noted_lost);
+static void count_news(const ZkClientStatus *status,
+					   const NotedSession *before);
 static TimestampTz state_since(const ZkClientStatus *status);
 static void log_refusal(const ZkClientStatus *status);
-static void log_news(const ZkClientStatus *status, int noted_connects,
-					 TimestampTz suspended_since);
+static void log_news(const ZkClientStatus *status, const NotedSession *before);
 
 /* ---------------------------------------------------------------------
  * Public functions
@@ -589,6 +588,7 @@ start_session(void)
 	/* backends spread over the servers, and the next session tries another */
 	options.first_server = hash_bytes_uint32(MyProcPid) + MySession.number;
 	MySession.started_at = zklock_client_now();
+	MySession.noted = (NotedSession) {0};
 	MySession.ncounted = 0;
 	MySession.opened_with = settings();
 	zklock_session_chroot();
@@ -821,30 +821,25 @@ check_ssl_file(char **newval, void **extra, GucSource source)
 void
 session_note_state(const ZkClientStatus *status)
 {
-	bool		is_new = MySession.noted_number != MySession.number;
-	int			noted_connects = is_new ? 0 : MySession.noted_connects;
-	ZkClientState noted_state = is_new ? ZK_CLIENT_STARTING :
-		MySession.noted_state;
-	TimestampTz suspended_since = noted_state == ZK_CLIENT_SUSPENDED ?
-		MySession.noted_since : 0;
+	NotedSession before = MySession.noted;
+	NotedSession *noted = &MySession.noted;
 
-	if (status->nrefused > 0 && (is_new || MySession.noted_refused == 0))
+	noted->nrefused = status->nrefused;
+	if (status->nrefused > 0 && before.nrefused == 0)
 		log_refusal(status);
-	MySession.noted_refused = status->nrefused;
-	if (!is_new && noted_state == status->state &&
-		noted_connects == status->nconnects)
+	if (before.since != 0 && before.state == status->state &&
+		before.nconnects == status->nconnects)
 		return;
-	count_news(status, noted_connects, noted_state == ZK_CLIENT_LOST);
-	MySession.noted_number = MySession.number;
-	MySession.noted_state = status->state;
-	MySession.noted_connects = status->nconnects;
-	MySession.noted_since = state_since(status);
-	zklock_board_put_session(MySession.number, status, MySession.noted_since);
+	noted->state = status->state;
+	noted->nconnects = status->nconnects;
+	noted->since = state_since(status);
+	zklock_board_put_session(MySession.number, status, noted->since);
+	count_news(status, &before);
 
 	HOLD_INTERRUPTS();
 	if (status->was_connected &&
 		(zklock_board_is_concerned() || status->loss == ZK_LOSS_REFUSED))
-		log_news(status, noted_connects, suspended_since);
+		log_news(status, &before);
 	RESUME_INTERRUPTS();
 }
 
@@ -857,25 +852,22 @@ session_note_beginning(void)
 {
 	ZkClientStatus status;
 
-	if ((MySession.noted_number != MySession.number ||
-		 MySession.noted_connects == 0 ||
-		 MySession.noted_state == ZK_CLIENT_SUSPENDED) &&
+	if ((MySession.noted.nconnects == 0 ||
+		 MySession.noted.state == ZK_CLIENT_SUSPENDED) &&
 		zklock_session_status(&status))
 		session_note_state(&status);
 }
 
-/* Against what was noted last of this session. */
 static void
-count_news(const ZkClientStatus *status, int noted_connects,
-		   bool is_noted_lost)
+count_news(const ZkClientStatus *status, const NotedSession *before)
 {
-	if (noted_connects == 0 && status->nconnects > 0)
+	if (before->nconnects == 0 && status->nconnects > 0)
 		zklock_stat_count(ZK_STAT_SESSION);
-	if (status->nconnects > Max(noted_connects, 1))
+	if (status->nconnects > Max(before->nconnects, 1))
 		zklock_stat_add(ZK_STAT_RECONNECT,
-						status->nconnects - Max(noted_connects, 1));
+						status->nconnects - Max(before->nconnects, 1));
 	if (status->state == ZK_CLIENT_LOST && status->was_connected &&
-		!is_noted_lost)
+		before->state != ZK_CLIENT_LOST)
 		zklock_stat_count(ZK_STAT_LOSS);
 }
 
@@ -918,8 +910,7 @@ log_refusal(const ZkClientStatus *status)
  * of locks.
  */
 static void
-log_news(const ZkClientStatus *status, int noted_connects,
-		 TimestampTz suspended_since)
+log_news(const ZkClientStatus *status, const NotedSession *before)
 {
 	unsigned long long id = status->session_id;
 	const char *error = zklock_client_last_error(MySession.client);
@@ -937,14 +928,14 @@ log_news(const ZkClientStatus *status, int noted_connects,
 					 errhidestmt(true), errhidecontext(true)));
 			break;
 		case ZK_CLIENT_CONNECTED:
-			if (status->nconnects <= Max(noted_connects, 1))
+			if (status->nconnects <= Max(before->nconnects, 1))
 				break;
 			ereport(LOG_SERVER_ONLY,
 					(errmsg("ZooKeeper session 0x%llx is connected again, to server \"%s\"",
 							id, status->server),
-					 suspended_since != 0 ?
+					 before->state == ZK_CLIENT_SUSPENDED ?
 					 errdetail("It had no connection since %s.",
-							   timestamptz_to_str(suspended_since)) :
+							   timestamptz_to_str(before->since)) :
 					 errdetail("Its locks are kept."),
 					 strstr(error, "Could not load file") != NULL ?
 					 errhint("It uses what it has read before. New sessions will fail: %s.", error) : 0,

@@ -14,6 +14,15 @@
 #include "servers.h"
 #include "session.h"
 
+/* What the log and the board know of a session. */
+typedef struct NotedSession
+{
+	ZkClientState state;
+	TimestampTz since;			/* of that; 0: nothing is known yet */
+	int			nconnects;
+	int			nrefused;
+} NotedSession;
+
 /* The current session of this backend. */
 typedef struct CurrentSession
 {
@@ -39,12 +48,7 @@ typedef struct CurrentSession
 	int			nshort;			/* so many in a row were connected, and lost
 								 * within zklock.connect_timeout */
 
-	/* What the log and the board know of it. */
-	ZkSessionNumber noted_number;
-	ZkClientState noted_state;
-	int			noted_connects;
-	int			noted_refused;
-	TimestampTz noted_since;
+	NotedSession noted;
 	uint64		ncounted;		/* of its requests, by stat.c */
 
 	/* The set that every wait uses: latch, its program, postmaster; or NULL. */
