@@ -65,7 +65,7 @@ request_take(Session *session, const FrameTaken *taken)
 {
 	Request    *request;
 
-	switch ((FrameKind) taken->frame.kind)
+	switch (taken->frame.kind)
 	{
 		case FRAME_REQUEST:
 			return take_request(session, taken);
@@ -88,12 +88,6 @@ request_take(Session *session, const FrameTaken *taken)
 		case FRAME_KEEP:
 			keep_take(session, taken);
 			return true;
-		case FRAME_OPEN:
-		case FRAME_STATUS:
-		case FRAME_REPLY:
-		case FRAME_WATCH:
-		case FRAME_WAKE:
-			break;
 	}
 	return false;
 }
@@ -187,16 +181,10 @@ count_undone(Session *session)
 static bool
 is_kept(const Request *request)
 {
-	switch (request->kind)
-	{
-		case REQUEST_CREATE:
-		case REQUEST_REPLACE:
-		case REQUEST_REPLACE_FIND:
-		case REQUEST_REPLACE_CHECK:
-			return request->id != 0;
-		default:
-			return false;
-	}
+	return request->id != 0 &&
+		(request->kind == REQUEST_CREATE || request->kind == REQUEST_REPLACE ||
+		 request->kind == REQUEST_REPLACE_FIND ||
+		 request->kind == REQUEST_REPLACE_CHECK);
 }
 
 /* Ends the program without memory, as take_request() explains. */

@@ -41,7 +41,7 @@ static bool after_replace_find(Request *request);
 static bool after_replace_check(Request *request);
 static bool undo_replace(Request *request);
 static bool after_unwatch(Request *request);
-static void copy_stat(FrameReply *reply, const struct Stat *stat);
+static void note_answer(Request *request, int rc, const struct Stat *stat);
 static void create_done(int rc, const char *value, const struct Stat *stat,
 						const void *data);
 static void list_done(int rc, const struct String_vector *strings,
@@ -61,6 +61,35 @@ static const struct ACL_vector *acl_for(const Session *session,
 										ZkNodeKind kind);
 static bool is_open(const struct ACL_vector *acl);
 static bool is_path(const char *path);
+
+/* What the library's codes mean; the others are ZK_FAILED. */
+static const struct
+{
+	int			code;
+	ZkResult	result;
+}			results[] = {
+	{ZOK, ZK_OK},
+	{ZNONODE, ZK_NO_NODE},
+	{ZNODEEXISTS, ZK_NODE_EXISTS},
+	{ZBADVERSION, ZK_BAD_VERSION},
+	{ZNOAUTH, ZK_NO_AUTH},
+	{ZINVALIDACL, ZK_NO_AUTH},
+	{ZCONNECTIONLOSS, ZK_UNKNOWN_OUTCOME},
+	{ZOPERATIONTIMEOUT, ZK_UNKNOWN_OUTCOME},	/* R8: it may be executed yet */
+	{ZSYSTEMERROR, ZK_UNKNOWN_OUTCOME}, /* no socket for the next attempt */
+	{ZSESSIONMOVED, ZK_UNKNOWN_OUTCOME},
+	{ZRUNTIMEINCONSISTENCY, ZK_UNKNOWN_OUTCOME},	/* a reply out of order:
+													 * it hangs up */
+	{ZSESSIONEXPIRED, ZK_SESSION_LOST},
+	{ZINVALIDSTATE, ZK_SESSION_LOST},
+	{ZCLOSING, ZK_SESSION_LOST},
+	{ZAUTHFAILED, ZK_SESSION_LOST},
+	{ZSESSIONCLOSEDREQUIRESASLAUTH, ZK_SESSION_LOST},
+	{ZBADARGUMENTS, ZK_BAD_ARGUMENTS},
+	{ZUNIMPLEMENTED, ZK_UNIMPLEMENTED},
+	{QUOTA_EXCEEDED, ZK_QUOTA_EXCEEDED},
+	{ZMARSHALLINGERROR, ZK_NO_MEMORY}	/* before sending */
+};
 
 /*
  * How a step is sent, what follows from its answer, and whether the leader
@@ -462,8 +491,13 @@ after_unwatch(Request *request)
  */
 
 static void
-copy_stat(FrameReply *reply, const struct Stat *stat)
+note_answer(Request *request, int rc, const struct Stat *stat)
 {
+	FrameReply *reply = &request->answer.reply;
+
+	request_note_answer(request, rc);
+	if (rc != ZOK || stat == NULL)
+		return;
 	reply->czxid = stat->czxid;
 	reply->ephemeral_owner = stat->ephemeralOwner;
 	reply->ctime_ms = stat->ctime;
@@ -478,13 +512,11 @@ create_done(int rc, const char *value, const struct Stat *stat,
 {
 	Request    *request = (Request *) data;
 
-	request_note_answer(request, rc);
+	note_answer(request, rc, stat);
 	if (rc == ZOK && protocol_is_made(request->path, value))
 		request->answer.path = strdup(value);
 	if (rc == ZOK && request->answer.path == NULL)
 		request->answer.reply.result = ZK_UNKNOWN_OUTCOME; /* found by its GUID */
-	if (rc == ZOK && stat != NULL)
-		copy_stat(&request->answer.reply, stat);
 	request_complete(request);
 }
 
@@ -535,9 +567,7 @@ get_done(int rc, const char *value, int length, const struct Stat *stat,
 {
 	Request    *request = (Request *) data;
 
-	request_note_answer(request, rc);
-	if (rc == ZOK && stat != NULL)
-		copy_stat(&request->answer.reply, stat);
+	note_answer(request, rc, stat);
 	free(request->answer.data);	/* of an earlier attempt */
 	request->answer.data = NULL;
 	request->answer.data_length = 0;
@@ -597,9 +627,7 @@ stat_done(int rc, const struct Stat *stat, const void *data)
 {
 	Request    *request = (Request *) data;
 
-	request_note_answer(request, rc);
-	if (rc == ZOK && stat != NULL)
-		copy_stat(&request->answer.reply, stat);
+	note_answer(request, rc, stat);
 	request_complete(request);
 }
 
@@ -628,21 +656,14 @@ step_void_done(int rc, const void *data)
 static int
 flags_of(ZkNodeKind kind)
 {
-	switch (kind)
-	{
-		case ZK_PERSISTENT:
-		case ZK_PERSISTENT_OWN:
-			return 0;
-		case ZK_CONTAINER:
-			return ZOO_CONTAINER;
-		case ZK_EPHEMERAL:
-			return ZOO_EPHEMERAL;
-		case ZK_EPHEMERAL_SEQUENTIAL:
-			return ZOO_EPHEMERAL_SEQUENTIAL;
-		case ZK_PERSISTENT_SEQUENTIAL:
-			return ZOO_PERSISTENT_SEQUENTIAL;
-	}
-	return 0;
+	const int	flags[] = {
+		[ZK_CONTAINER] = ZOO_CONTAINER,
+		[ZK_EPHEMERAL] = ZOO_EPHEMERAL,
+		[ZK_EPHEMERAL_SEQUENTIAL] = ZOO_EPHEMERAL_SEQUENTIAL,
+		[ZK_PERSISTENT_SEQUENTIAL] = ZOO_PERSISTENT_SEQUENTIAL
+	};
+
+	return flags[kind];
 }
 
 /*
@@ -720,40 +741,8 @@ is_path(const char *path)
 ZkResult
 step_result_of(int rc)
 {
-	switch (rc)
-	{
-		case ZOK:
-			return ZK_OK;
-		case ZNONODE:
-			return ZK_NO_NODE;
-		case ZNODEEXISTS:
-			return ZK_NODE_EXISTS;
-		case ZBADVERSION:
-			return ZK_BAD_VERSION;
-		case ZNOAUTH:
-		case ZINVALIDACL:
-			return ZK_NO_AUTH;
-		case ZCONNECTIONLOSS:
-		case ZOPERATIONTIMEOUT: /* R8: the server may execute it yet */
-		case ZSYSTEMERROR:		/* no socket for the next attempt */
-		case ZSESSIONMOVED:
-		case ZRUNTIMEINCONSISTENCY: /* a reply out of order: it hangs up */
-			return ZK_UNKNOWN_OUTCOME;
-		case ZSESSIONEXPIRED:
-		case ZINVALIDSTATE:
-		case ZCLOSING:
-		case ZAUTHFAILED:
-		case ZSESSIONCLOSEDREQUIRESASLAUTH:
-			return ZK_SESSION_LOST;
-		case ZBADARGUMENTS:
-			return ZK_BAD_ARGUMENTS;
-		case ZUNIMPLEMENTED:
-			return ZK_UNIMPLEMENTED;
-		case QUOTA_EXCEEDED:
-			return ZK_QUOTA_EXCEEDED;
-		case ZMARSHALLINGERROR: /* before sending: out of memory */
-			return ZK_NO_MEMORY;
-		default:
-			return ZK_FAILED;
-	}
+	for (size_t i = 0; i < sizeof(results) / sizeof(results[0]); i++)
+		if (results[i].code == rc)
+			return results[i].result;
+	return ZK_FAILED;
 }
