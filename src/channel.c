@@ -61,6 +61,7 @@ typedef struct Child
 	volatile pid_t pid;			/* 0: none, or dead */
 	SharedPage *volatile page;	/* of the current session, NULL otherwise */
 	volatile sig_atomic_t is_dead;	/* valid while page is not NULL */
+	volatile int status;		/* what it has ended with; valid if it is */
 } Child;
 
 static Child children[CHILDREN_MAX];
@@ -134,27 +135,6 @@ zklock_channel_open(ZkChannel *channel, const char *program, const char *title)
 	*channel = opened;
 	remember(channel->program, channel->page);
 	return true;
-}
-
-int
-zklock_channel_ask(const char *program, char *const arguments[], int *fd,
-				   pid_t *pid)
-{
-	int			fds[2];
-	int			error;
-
-	if (pipe2(fds, O_CLOEXEC) != 0)
-		return errno;
-	fds[1] = raise_descriptor(fds[1]);
-	error = fds[1] < 0 ? EMFILE : spawn(program, arguments, fds[1], -1, pid);
-	if (fds[1] >= 0)
-		close(fds[1]);
-	if (error != 0)
-		close(fds[0]);
-	else
-		fcntl(fds[0], F_SETFL, O_NONBLOCK);
-	*fd = error == 0 ? fds[0] : -1;
-	return error;
 }
 
 void
@@ -279,7 +259,7 @@ zklock_channel_kill(ZkChannel *channel)
  * to exit, or runs something else that must go.  So it is killed, and
  * waitpid() takes microseconds.
  */
-void
+int
 zklock_channel_close(ZkChannel *channel, int wait_ms)
 {
 	Child	   *child = child_of(channel);
@@ -287,7 +267,7 @@ zklock_channel_close(ZkChannel *channel, int wait_ms)
 	frame_buffer_free(&channel->in);
 	frame_buffer_free(&channel->out);
 	if (channel->page == NULL || channel->owner != getpid())
-		return;
+		return 0;
 	shutdown(channel->fd, SHUT_WR);
 	if (child != NULL)
 	{
@@ -300,6 +280,7 @@ zklock_channel_close(ZkChannel *channel, int wait_ms)
 	close(channel->fd);
 	munmap(channel->page, sizeof(*channel->page));
 	channel->page = NULL;
+	return child != NULL ? child->status : 0;
 }
 
 /*
@@ -375,7 +356,7 @@ raise_descriptor(int fd)
 }
 
 /*
- * Start the program; 0, or an errno. page_fd is -1 if it gets no page.
+ * Start the program; 0, or an errno.
  * posix_spawn() does not copy the page tables of large shared_buffers, as
  * fork() would.  The program has a process group of its own, because
  * pg_cancel_backend() and a terminal's Ctrl-C signal the whole group of the
@@ -413,10 +394,8 @@ spawn(const char *program, char *const arguments[], int channel_fd,
 	if (error == 0)
 		error = posix_spawn_file_actions_adddup2(&actions, channel_fd,
 												 PROTOCOL_CHANNEL_FD);
-	/* without a page: not the server's descriptor of that number */
 	if (error == 0)
-		error = posix_spawn_file_actions_adddup2(&actions, page_fd >= 0 ?
-												 page_fd : STDIN_FILENO,
+		error = posix_spawn_file_actions_adddup2(&actions, page_fd,
 												 PROTOCOL_PAGE_FD);
 
 	/*
@@ -479,11 +458,13 @@ handle_sigchld(int signal)
 		Child	   *child = &children[i];
 		SharedPage *page = child->page;
 		uint32_t	under_way;
+		int			status = 0;
 
 		/* still running; what is no child of ours counts as dead */
-		if (child->pid == 0 || waitpid(child->pid, NULL, WNOHANG) == 0)
+		if (child->pid == 0 || waitpid(child->pid, &status, WNOHANG) == 0)
 			continue;
 		child->pid = 0;
+		child->status = status;
 		child->is_dead = true;
 		if (page == NULL)
 			continue;
@@ -516,6 +497,7 @@ remember(pid_t pid, SharedPage *page)
 		return;
 	child->pid = 0;
 	child->is_dead = false;
+	child->status = 0;
 	child->page = page;
 	child->pid = pid;
 	handle_sigchld(SIGCHLD);
@@ -541,6 +523,7 @@ reap(Child *child, pid_t program)
 {
 	sigset_t	sigchld;
 	sigset_t	former;
+	int			status = 0;
 
 	sigemptyset(&sigchld);
 	sigaddset(&sigchld, SIGCHLD);
@@ -548,9 +531,10 @@ reap(Child *child, pid_t program)
 	if (child->pid == program)
 	{
 		kill(program, SIGKILL);
-		while (waitpid(program, NULL, 0) < 0 && errno == EINTR)
+		while (waitpid(program, &status, 0) < 0 && errno == EINTR)
 			;
 		child->pid = 0;
+		child->status = status;
 	}
 	sigprocmask(SIG_SETMASK, &former, NULL);
 }

@@ -58,15 +58,6 @@ extern bool zklock_channel_open(ZkChannel *channel, const char *program,
 								const char *title);
 
 /*
- * Start the program to answer a question and end: its arguments, the title
- * first, NULL behind the last.  Sets the descriptor, which does not block,
- * from which its answer can be read, and its pid; both are the caller's to
- * close and to wait for.  0, or an errno.
- */
-extern int	zklock_channel_ask(const char *program, char *const arguments[],
-							   int *fd, pid_t *pid);
-
-/*
  * Send all that is in its buffer (frame_put()).  Waits for a program that is slow to read; if it reads
  * nothing at all for a second the channel is STUCK.
  */
@@ -92,10 +83,11 @@ extern void zklock_channel_break(ZkChannel *channel, ZkChannelState state);
 /*
  * Let the program end its session, wait for at most so long until it is over,
  * and free all that belongs to the channel.  ZK_CHANNEL_KILL: the program is
- * to go at once, without ending its session.
+ * to go at once, without ending its session.  Result: what it has ended with,
+ * as waitpid() says; 0 if it has not, or that is not known.
  */
 #define ZK_CHANNEL_KILL (-1)
-extern void zklock_channel_close(ZkChannel *channel, int wait_ms);
+extern int	zklock_channel_close(ZkChannel *channel, int wait_ms);
 
 /*
  * Install the handler of SIGCHLD again if somebody has removed it.  Without it

@@ -19,12 +19,9 @@
 #include "postgres.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "access/xact.h"
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
 #include "storage/latch.h"
@@ -58,23 +55,11 @@ PG_FUNCTION_INFO_V1(zk_check_facts);
 /* How much longer the program is waited for. */
 #define PROGRAM_EXTRA_MS 200
 
-/* All messages: one of the program, four of each address. */
-#define ANSWER_MAX ((1 + 4 * ASK_ALL_MAX) * ASK_MESSAGE_SIZE)
-#define READ_SIZE 8192
+/* Most answers: one of the program, four of each address. */
+#define ANSWERS_MAX (1 + 4 * ASK_ALL_MAX)
 
 /* Most of what a stranger replied that is shown, in bytes. */
 #define SAID_MAX 160
-
-/* A row; see the comment on _zk_check_facts(). */
-typedef struct Fact
-{
-	const char *item;
-	const char *fact;
-	int			place;
-	const char *subject;		/* this and the next one may be NULL */
-	const char *value;
-	int64		number;
-} Fact;
 
 /* A call under way. */
 typedef struct Check
@@ -93,32 +78,24 @@ typedef struct Check
 	ZkSample	sample;			/* of what is beside the root */
 } Check;
 
-/* The program, while it answers. */
-typedef struct Asking
-{
-	pid_t		pid;
-	int			fd;				/* of its answer */
-	int64		deadline;		/* protocol_now() */
-	StringInfoData answer;		/* its messages */
-	bool		is_over;		/* it has said all */
-} Asking;
-
 /* One thing that is looked at, and puts facts.  May raise. */
 typedef void (*CheckStep) (Check *check);
 
 static void run_step(Check *check, const char *item, CheckStep step);
 static void put_error(Check *check, const char *item, ErrorData *error);
-static void put_fact(const Check *check, const Fact *fact);
+static void put_fact(const Check *check, const char *item, const char *fact,
+					 int place, const char *subject, const char *value,
+					 int64 number);
 static void check_credentials(Check *check);
 static void check_servers(Check *check);
 static bool put_trouble(const Check *check);
 static void check_session(Check *check);
-static void ask_servers(const char *servers, int answer_ms, Asking *asking);
-static void await_answer(Asking *asking);
-static void end_program(Asking *asking, int *status);
-static void put_program(Check *check, const char *program,
-						const char *message);
-static void put_server(Check *check, char *message);
+static int	read_answers(Check *check, ZkChannel *channel, int64 deadline);
+pg_noreturn static void raise_no_answer(const char *program,
+										ZkChannelState state, int status);
+static bool put_answer(Check *check, const FrameTaken *taken, bool is_first);
+static void put_server(Check *check, int place, AskVerdict verdict,
+					   const char *address, const char *text, int64 us);
 static bool talk(ZkRoundTrip *trip, void *argument);
 static bool put_node(ZkRoundTrip *trip, Check *check, const char *item,
 					 const char *path);
@@ -143,15 +120,10 @@ zk_check_facts(PG_FUNCTION_ARGS)
 	ZkClientStatus status;
 
 	if (zklock_session_status(&status) && status.nrefused > 0)
-		put_fact(&check, &(Fact) {
-			.item = "releases",
-			.number = status.nrefused
-		});
+		put_fact(&check, "releases", NULL, 0, NULL, NULL, status.nrefused);
 	zklock_session_interrupt_on_loss(false);
-	put_fact(&check, &(Fact) {
-		.item = "preloading",
-		.fact = zklock_handover_is_shared() ? "yes" : "no"
-	});
+	put_fact(&check, "preloading", zklock_handover_is_shared() ? "yes" : "no",
+			 0, NULL, NULL, 0);
 	run_step(&check, "program", check_servers);
 	run_step(&check, "credentials", check_credentials);
 	if (!put_trouble(&check) && check.has_session && check.list.nservers > 0)
@@ -199,30 +171,28 @@ put_error(Check *check, const char *item, ErrorData *error)
 	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED ||
 		error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN)
 		ReThrowError(error);
-	put_fact(check, &(Fact) {
-		.item = item,
-		.fact = "error",
-		.subject = error->hint,
-		.value = psprintf("%s%s%s (SQLSTATE %s)",
-						  error->message != NULL ? error->message : "",
-						  error->detail != NULL ? ": " : "",
-						  error->detail != NULL ? error->detail : "",
-						  unpack_sql_state(error->sqlerrcode))
-	});
+	put_fact(check, item, "error", 0, error->hint,
+			 psprintf("%s%s%s (SQLSTATE %s)",
+					  error->message != NULL ? error->message : "",
+					  error->detail != NULL ? ": " : "",
+					  error->detail != NULL ? error->detail : "",
+					  unpack_sql_state(error->sqlerrcode)), 0);
 	FreeErrorData(error);
 }
 
+/* A row; see the comment on _zk_check_facts().  All texts may be NULL. */
 static void
-put_fact(const Check *check, const Fact *fact)
+put_fact(const Check *check, const char *item, const char *fact, int place,
+		 const char *subject, const char *value, int64 number)
 {
 	ZkRow		row = {0};
 
-	zklock_row_add_text(&row, fact->item);
-	zklock_row_add_text(&row, fact->fact);
-	zklock_row_add_int(&row, fact->place);
-	zklock_row_add_text(&row, fact->subject);
-	zklock_row_add_text(&row, fact->value);
-	zklock_row_add(&row, true, Int64GetDatum(fact->number));
+	zklock_row_add_text(&row, item);
+	zklock_row_add_text(&row, fact);
+	zklock_row_add_int(&row, place);
+	zklock_row_add_text(&row, subject);
+	zklock_row_add_text(&row, value);
+	zklock_row_add(&row, true, Int64GetDatum(number));
 	zklock_row_put(check->result, &row);
 }
 
@@ -236,11 +206,9 @@ check_credentials(Check *check)
 	zklock_auth_read(&scheme, &credentials);
 	if (scheme != NULL)
 		explicit_bzero(credentials, strlen(credentials));
-	put_fact(check, &(Fact) {
-		.item = "credentials",
-		.fact = scheme == NULL ? "none" : "set",
-		.subject = scheme == NULL ? NULL : zklock_nodedata_quotable_own(scheme)
-	});
+	put_fact(check, "credentials", scheme == NULL ? "none" : "set", 0,
+			 scheme == NULL ? NULL : zklock_nodedata_quotable_own(scheme),
+			 NULL, 0);
 }
 
 /* ---------------------------------------------------------------------
@@ -248,65 +216,43 @@ check_credentials(Check *check)
  * ---------------------------------------------------------------------
  */
 
+/*
+ * By the program.  Takes at most PROGRAM_EXTRA_MS more than the servers have.
+ * No process is left behind, but by a backend that is terminated: that one
+ * ends by itself.
+ */
 static void
 check_servers(Check *check)
 {
 	const char *servers = GetConfigOption("zklock.servers", false, false);
 	const char *program = zklock_session_program();
+	char	   *tls = zklock_session_tls();
 	int			left = (int) (check->deadline - zklock_client_now());
+	int64		until = protocol_now() + (!check->has_session ? ANSWER_MS :
+										  Min(ANSWER_FULL_MS, Max(left / 2, 100)));
+	const Frame frame = {.kind = FRAME_ASK,.u.ask.until = until};
+	const FrameBlob blobs[FRAME_NBLOBS] = {
+		frame_text(servers), frame_text(tls)
+	};
+	ZkChannel	channel = {0};
 	char		why[256];
-	Asking		asking;
-	char	   *next;
-	char	   *end;
+	int			error = ENOMEM;
+	volatile int nanswers = 0;
+	volatile int status = 0;
 
 	if (servers[0] == '\0' ||
 		!servers_parse(servers, &check->list, why, sizeof(why)))
 		return;
-	ask_servers(servers, !check->has_session ? ANSWER_MS :
-				Min(ANSWER_FULL_MS, Max(left / 2, 100)), &asking);
-
-	/* the last message may be incomplete */
-	next = asking.answer.data;
-	end = next + asking.answer.len;
-	while (end > next && end[-1] != '\0')
-		end--;
-	put_program(check, program, end > next ? next : "");
-	while ((next += strlen(next) + 1) < end)
-		put_server(check, pstrdup(next));
-	for (int i = 0; i < check->list.nservers; i++)
-		if (!check->is_heard[i])
-			put_server(check, psprintf("%d\t%d\t\t0\t", i, ASK_PROGRAM));
-}
-
-/*
- * Ask the servers of that list, which must be a good one, by the program.
- * Takes at most PROGRAM_EXTRA_MS more than answer_ms.  Raises if it does not
- * do what it is for; no process is left behind, but by a backend that is
- * terminated: that one ends by itself.
- */
-static void
-ask_servers(const char *servers, int answer_ms, Asking *asking)
-{
-	const char *program = zklock_session_program();
-	const char *shown;
-	int64		deadline = protocol_now() + answer_ms;
-	char	   *until = psprintf(INT64_FORMAT, deadline);
-	char	   *list = pstrdup(servers);
-	char		title[] = "zklock: asks servers";
-	char		option[] = ASK_OPTION;
-	char	   *arguments[] = {title, option, list, until, zklock_session_tls(), NULL};
-	int			error = EMFILE;
-	volatile int status = 0;
-
-	memset(asking, 0, sizeof(*asking));
-	asking->deadline = deadline + PROGRAM_EXTRA_MS;
-	initStringInfo(&asking->answer);
-	if (AcquireExternalFD())
+	if (!AcquireExternalFD())
+		error = EMFILE;
+	else if (frame_put(&channel.out, &frame, blobs) &&
+			 zklock_channel_open(&channel, program, "zklock: asks servers"))
+		error = 0;
+	else
 	{
-		error = zklock_channel_ask(program, arguments, &asking->fd,
-								   &asking->pid);
-		if (error != 0)
-			ReleaseExternalFD();
+		error = errno;
+		ReleaseExternalFD();
+		frame_buffer_free(&channel.out);
 	}
 	errno = error;
 	if (error != 0)
@@ -321,150 +267,133 @@ ask_servers(const char *servers, int answer_ms, Asking *asking)
 				 errhint("See the limits of processes and descriptors (docs/background.md, Processes).")));
 	PG_TRY();
 	{
-		await_answer(asking);
+		zklock_channel_flush(&channel);
+		nanswers = read_answers(check, &channel, until + PROGRAM_EXTRA_MS);
 	}
 	PG_FINALLY();
 	{
-		int			ended;
-
-		end_program(asking, &ended);
-		status = ended;
+		status = zklock_channel_close(&channel, ZK_CHANNEL_KILL);
+		ReleaseExternalFD();
 	}
 	PG_END_TRY();
-	if (asking->answer.len > 0)
-		return;
-	shown = zklock_nodedata_printable(program);
+	if (nanswers == 0)
+		raise_no_answer(program, channel.state, status);
+	for (int i = 0; i < check->list.nservers; i++)
+		if (!check->is_heard[i])
+			put_server(check, i, ASK_PROGRAM, "", "", 0);
+}
+
+/*
+ * Until the program has said all, or the time is over; of one that says too
+ * much the rest is left.  Result: how many there were.
+ */
+static int
+read_answers(Check *check, ZkChannel *channel, int64 deadline)
+{
+	static uint32 wait_event;
+	FrameTaken	taken;
+	int			count = 0;
+
+	if (wait_event == 0)
+		wait_event = WaitEventExtensionNew_compat("ZkLockCheck");
+	for (;;)
+	{
+		int64		left = deadline - protocol_now();
+		int			events;
+
+		while (zklock_channel_take(channel, &taken))
+		{
+			if (!put_answer(check, &taken, count == 0))
+				zklock_channel_break(channel, ZK_CHANNEL_GARBLED);
+			else
+				count++;
+			frame_buffer_consume(&channel->in, 0);
+		}
+		CHECK_FOR_INTERRUPTS();
+		if (channel->state != ZK_CHANNEL_OPEN || left <= 0 ||
+			count >= ANSWERS_MAX)
+			return count;
+		events = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_READABLE |
+								   WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+								   channel->fd, (long) left, wait_event);
+		if (events & WL_LATCH_SET)
+			ResetLatch(MyLatch);
+		if (events & WL_SOCKET_READABLE)
+			zklock_channel_receive(channel, true);
+	}
+}
+
+/* The program was started, and does not do what it is for. */
+static void
+raise_no_answer(const char *program, ZkChannelState state, int status)
+{
+	const char *shown = zklock_nodedata_printable(program);
+
+	if (state == ZK_CHANNEL_WRONG_VERSION || state == ZK_CHANNEL_GARBLED)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("\"%s\" is of another version of zklock than the library that this connection has loaded",
+						shown),
+				 errhint("The files were replaced under a running server: connect again; if zklock is preloaded, restart the server.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_SYSTEM_ERROR),
-			 !asking->is_over ?
+			 state == ZK_CHANNEL_OPEN ?
 			 errmsg("\"%s\" was started and has not said a word in time",
 					shown) :
 			 WIFEXITED(status) && WEXITSTATUS(status) == 127 ?
 			 errmsg("\"%s\" could not be executed: a library that it needs is missing",
 					shown) :
 			 errmsg("\"%s\" was started and has ended without a word", shown),
-			 !asking->is_over ?
+			 state == ZK_CHANNEL_OPEN ?
 			 errhint("Try again when the machine is less busy, and look for a security policy that holds the program up.") :
 			 errhint("See whether ldd finds all its libraries, and install ZooKeeper's client library (libzookeeper-st2).")));
 }
 
-static void
-await_answer(Asking *asking)
+/* One of the program's answers; false if it makes no sense. */
+static bool
+put_answer(Check *check, const FrameTaken *taken, bool is_first)
 {
-	static uint32 wait_event;
+	const FrameAnswer *answer = &taken->frame.u.answer;
+	const char *text = taken->blobs[1] != NULL ? taken->blobs[1] : "";
 
-	if (wait_event == 0)
-		wait_event = WaitEventExtensionNew_compat("ZkLockCheck");
-	while (!asking->is_over)
-	{
-		StringInfo	answer = &asking->answer;
-		int64		left = asking->deadline - protocol_now();
-		ssize_t		taken;
-		int			events;
-
-		CHECK_FOR_INTERRUPTS();
-		if (left <= 0)
-			return;
-		events = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_READABLE |
-								   WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-								   asking->fd, (long) left, wait_event);
-		if (events & WL_LATCH_SET)
-			ResetLatch(MyLatch);
-		if ((events & WL_SOCKET_READABLE) == 0)
-			continue;
-		enlargeStringInfo(answer, READ_SIZE);
-		taken = read(asking->fd, answer->data + answer->len, READ_SIZE);
-		if (taken > 0)
-			answer->len += (int) taken;
-
-		/* of a program that says too much the rest is left */
-		asking->is_over = answer->len >= ANSWER_MAX || taken == 0 ||
-			(taken < 0 && errno != EAGAIN && errno != EINTR);
-	}
+	if (taken->frame.kind != FRAME_ANSWER || answer->server < 0 ||
+		answer->server >= check->list.nservers || answer->verdict < 0 ||
+		answer->verdict > ASK_ENCRYPTED ||
+		is_first != (answer->verdict == ASK_PROGRAM))
+		return false;
+	if (is_first)
+		put_fact(check, "program", "runs", 0,
+				 zklock_nodedata_printable(zklock_session_program()),
+				 zklock_nodedata_printable(text), PROTOCOL_VERSION);
+	else
+		put_server(check, answer->server, answer->verdict, taken->blobs[0] != NULL ?
+				   taken->blobs[0] : "", text, answer->us);
+	return true;
 }
 
-/* *status is what it has ended with; 0 if that cannot be known. */
+/* What is known of a server, by a stranger's words. */
 static void
-end_program(Asking *asking, int *status)
+put_server(Check *check, int place, AskVerdict verdict, const char *address,
+		   const char *text, int64 us)
 {
-	*status = 0;
-	close(asking->fd);
-	ReleaseExternalFD();
-	if (waitpid(asking->pid, status, WNOHANG) != 0)
-		return;
-	kill(asking->pid, SIGKILL);
-	while (waitpid(asking->pid, status, 0) < 0 && errno == EINTR)
-		;
-}
-
-/* Its first message, of itself; or anything else that it said. */
-static void
-put_program(Check *check, const char *program, const char *message)
-{
-	int			length = 0;
-	int			protocol;
-	char	   *space;
-
-	sscanf(message, "0\t0\t\t0\t%n", &length);
-	protocol = (int) strtol(message + length, &space, 10);
-	if (length == 0 || protocol != PROTOCOL_VERSION || *space != ' ')
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("\"%s\" is of another version of zklock than the library that this connection has loaded",
-						zklock_nodedata_printable(program)),
-				 errhint("The files were replaced under a running server: connect again; if zklock is preloaded, restart the server.")));
-	put_fact(check, &(Fact) {
-		.item = "program",
-		.fact = "runs",
-		.subject = zklock_nodedata_printable(program),
-		.value = zklock_nodedata_printable(space + 1),
-		.number = protocol
-	});
-}
-
-/*
- * A message of the program's about a server (see ask.h), read as a
- * stranger's; what cannot be one is dropped.  ASK_PROGRAM: there was none.
- */
-static void
-put_server(Check *check, char *message)
-{
-	const char *field[4] = {0};
-	const Server *server;
-	int			place;
-	int			verdict;
-	bool		has_lines;
-
-	for (int i = 0; i < 4 && message != NULL; i++)
-		field[i] = strsep(&message, "\t");
-	if (message == NULL)
-		return;
-	place = atoi(field[0]);
-	verdict = atoi(field[1]);
-	if (place < 0 || place >= check->list.nservers || verdict < 0 ||
-		verdict > ASK_ENCRYPTED)
-		return;
-	has_lines = verdict >= ASK_SERVING || verdict == ASK_UNTRUSTED;
+	const Server *server = &check->list.servers[place];
+	bool		has_lines = verdict >= ASK_SERVING || verdict == ASK_UNTRUSTED;
+	char	   *shown = pstrdup(text);
 
 	/* ASCII and ends of lines stay; all else becomes a question mark */
-	for (char *at = message; has_lines && *at != '\0'; at++)
+	for (char *at = shown; has_lines && *at != '\0'; at++)
 		if ((*at < ' ' && *at != '\n') || *at > '~')
 			*at = '?';
-	server = &check->list.servers[place];
+	if (!has_lines)
+		shown = zklock_nodedata_quotable(pnstrdup(text, Min(strcspn(text, "\r\n"),
+															SAID_MAX)));
 	check->is_heard[place] = true;
 	check->nlistening += verdict >= ASK_CLOSED;
-	put_fact(check, &(Fact) {
-		.item = psprintf(strchr(server->host, ':') != NULL ?
-						 "server [%s]:%d" : "server %s:%d", server->host,
-						 server->port),
-		.fact = psprintf("%d", verdict),
-		.place = place,
-		.subject = zklock_nodedata_printable(field[2]),
-		.value = has_lines ? message :
-		zklock_nodedata_quotable(pnstrdup(message, Min(strcspn(message, "\r\n"),
-													   SAID_MAX))),
-		.number = atoi(field[3])
-	});
+	put_fact(check, psprintf(strchr(server->host, ':') != NULL ?
+							 "server [%s]:%d" : "server %s:%d", server->host,
+							 server->port),
+			 psprintf("%d", verdict), place,
+			 zklock_nodedata_printable(address), shown, us);
 }
 
 /* ---------------------------------------------------------------------
@@ -485,13 +414,11 @@ put_trouble(const Check *check)
 
 	zklock_session_look();
 	if (zklock_describe_loss(&loss))
-		put_fact(check, &(Fact) {
-			.item = "session",.fact = "lost",.subject = loss.hint,
-			.value = psprintf("%s: %s", loss.message, loss.detail)
-		});
+		put_fact(check, "session", "lost", 0, loss.hint,
+				 psprintf("%s: %s", loss.message, loss.detail), 0);
 	else if (zklock_has_locks() && zklock_session_status(&status) &&
 			 status.state == ZK_CLIENT_SUSPENDED)
-		put_fact(check, &(Fact) {.item = "session",.fact = "suspended"});
+		put_fact(check, "session", "suspended", 0, NULL, NULL, 0);
 	else
 		return false;
 	return true;
@@ -510,27 +437,22 @@ check_session(Check *check)
 
 	if (!was_there && check->nlistening == 0)
 	{
-		put_fact(check, &(Fact) {.item = "session",.fact = "not tried"});
+		put_fact(check, "session", "not tried", 0, NULL, NULL, 0);
 		return;
 	}
 	zklock_roundtrip_run(talk, forget, check);
 	if (check->is_late && !put_trouble(check))
 	{
-		put_fact(check, &(Fact) {
-			.item = "session",
-			.fact = zklock_session_was_connected() ? "late" : "not granted"
-		});
+		put_fact(check, "session", zklock_session_was_connected() ?
+				 "late" : "not granted", 0, NULL, NULL, 0);
 		if (!was_there && !zklock_session_was_connected())
 			zklock_session_close(0);
 	}
 	else if (!check->is_late && zklock_session_status(&status))
-		put_fact(check, &(Fact) {
-			.item = "session",
-			.fact = zklock_session_can_hand_over() ? "identity" : "no identity",
-			.place = status.session_timeout_ms,
-			.subject = zklock_nodedata_printable(status.server),
-			.number = zklock_client_now() - start
-		});
+		put_fact(check, "session", zklock_session_can_hand_over() ?
+				 "identity" : "no identity", status.session_timeout_ms,
+				 zklock_nodedata_printable(status.server), NULL,
+				 zklock_client_now() - start);
 }
 
 /* All questions; false if the session was lost on the way. */
@@ -641,12 +563,9 @@ put_siblings(Check *check, const char *root)
 				recipe_parse_node(name).style == RECIPE_STYLE_NONE &&
 				!(strncmp(path, root, length) == 0 &&
 				  (root[length] == '/' || root[length] == '\0')))
-				put_fact(check, &(Fact) {
-					.item = "sibling",
-					.fact = "found",
-					.subject = zklock_nodedata_quotable(path),
-					.value = zklock_nodedata_describe(&who)
-				});
+				put_fact(check, "sibling", "found", 0,
+						 zklock_nodedata_quotable(path),
+						 zklock_nodedata_describe(&who), 0);
 		}
 	}
 }
@@ -657,18 +576,14 @@ put_reply(const Check *check, const char *item, const char *path,
 {
 	const char *code = reply->code_text != NULL ? reply->code_text : "";
 
-	put_fact(check, &(Fact) {
-		.item = item,
-		.fact = reply->result == ZK_NO_NODE ? "no node" :
-		reply->result == ZK_NO_AUTH ? "denied" :
-		reply->result == ZK_QUOTA_EXCEEDED ? "quota" :
-		reply->result != ZK_OK ? "failed" :
-		reply->is_open ? "open" : "done",
-		.place = reply->nbelow,
-		.subject = zklock_nodedata_quotable(path),
-		.value = zklock_nodedata_printable(code),
-		.number = reply->ctime_ms
-	});
+	put_fact(check, item,
+			 reply->result == ZK_NO_NODE ? "no node" :
+			 reply->result == ZK_NO_AUTH ? "denied" :
+			 reply->result == ZK_QUOTA_EXCEEDED ? "quota" :
+			 reply->result != ZK_OK ? "failed" :
+			 reply->is_open ? "open" : "done",
+			 reply->nbelow, zklock_nodedata_quotable(path),
+			 zklock_nodedata_printable(code), reply->ctime_ms);
 }
 
 /*
@@ -679,13 +594,9 @@ static void
 put_clock(const Check *check, TimestampTz theirs, TimestampTz before,
 		  TimestampTz after)
 {
-	put_fact(check, &(Fact) {
-		.item = "clock",
-		.fact = "read",
-		.place = (int) (after - before),
-		.number = (theirs > after ? theirs - after :
-				   theirs < before - 1000 ? theirs - before : 0) / 1000
-	});
+	put_fact(check, "clock", "read", (int) (after - before), NULL, NULL,
+			 (theirs > after ? theirs - after :
+			  theirs < before - 1000 ? theirs - before : 0) / 1000);
 }
 
 /* At the end of each attempt; also if it raises. */

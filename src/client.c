@@ -472,7 +472,8 @@ take_frames(ZkClient *client)
 	while (zklock_channel_take(&client->channel, &taken))
 	{
 		client->nframes++;
-		switch ((FrameKind) taken.frame.kind)
+		/* a FRAME_WAKE has woken us: that is all */
+		switch (taken.frame.kind)
 		{
 			case FRAME_STATUS:
 				take_status(client, &taken, now.boot_ms);
@@ -482,14 +483,6 @@ take_frames(ZkClient *client)
 				break;
 			case FRAME_WATCH:
 				take_watch(client, &taken);
-				break;
-			case FRAME_WAKE:	/* it has woken us: that is all */
-			case FRAME_OPEN:	/* and these are refused by frame_take() */
-			case FRAME_REQUEST:
-			case FRAME_FREE:
-			case FRAME_WITHDRAW:
-			case FRAME_UNWATCH:
-			case FRAME_KEEP:
 				break;
 		}
 		frame_buffer_consume(&client->channel.in, 0);

@@ -171,12 +171,8 @@ extern void program_interrupt(Session *session);
 
 /* ---- program_ask.c ---- */
 
-/*
- * Ask the servers of a list how they are, until that protocol_now(), and write
- * what they say (ask.h).  tls says how to use TLS, NULL: without it.  The
- * result is the program's; or it does not return.
- */
-extern int	program_ask(const char *servers, int64_t until, const char *tls);
+/* Ask the servers of a list how they are, as that FRAME_ASK says. */
+extern void program_ask(const FrameTaken *asking);
 
 /* ---- program_session.c ---- */
 

@@ -69,24 +69,23 @@ static int64_t now_us(void);
 static void say(int server, AskVerdict verdict, const char *name, int64_t us,
 				const char *text);
 
-int
-program_ask(const char *servers, int64_t until, const char *tls)
+void
+program_ask(const FrameTaken *asking)
 {
+	const char *tls = asking->blobs[1];
 	char		text[TLS_WHY_SIZE];
 	int			nnames = 0;
 
-	deadline = until;
-	snprintf(text, sizeof(text), "%d %s", PROTOCOL_VERSION, ZOO_VERSION);
-	say(0, ASK_PROGRAM, "", 0, text);
-	if (!servers_parse(servers, &list, text, sizeof(text)))
-		return 1;
-	if (protocol_now() >= deadline)
-		return 0;				/* it was a long way here: nothing is known */
+	deadline = asking->frame.u.ask.until;
+	say(0, ASK_PROGRAM, "", 0, ZOO_VERSION);
+	if (protocol_now() >= deadline ||	/* it was a long way here */
+		!servers_parse(asking->blobs[0], &list, text, sizeof(text)))
+		return;
 	if (tls != NULL && !tls_begin(tls, text))
 	{
 		for (int i = 0; i < list.nservers; i++)
 			say(i, ASK_UNTRUSTED, "", 0, text);
-		return 0;
+		return;
 	}
 
 	/* an address takes no time to look up */
@@ -113,7 +112,6 @@ program_ask(const char *servers, int64_t until, const char *tls)
 			finish(&asked[i], !asked[i].is_connected ||
 				   tls_error(asked[i].fd)[0] != '\0' ? ASK_NO_CONNECTION :
 				   asked[i].length == 0 ? ASK_SILENT : ASK_SERVING, "");
-	return 0;
 }
 
 /* Find a server's addresses, and begin to ask each of them. */
@@ -284,16 +282,23 @@ now_us(void)
 	return (int64_t) now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* Write a message.  Without a backend that reads there is nothing to do. */
+/* Without a backend that reads there is nothing to do. */
 static void
 say(int server, AskVerdict verdict, const char *name, int64_t us,
 	const char *text)
 {
-	char		message[ASK_MESSAGE_SIZE];
-	int			length = snprintf(message, sizeof(message),
-								  "%d\t%d\t%s\t%lld\t%.*s", server, verdict,
-								  name, (long long) us, ASK_TEXT_MAX, text);
+	const Frame frame = {
+		.kind = FRAME_ANSWER,.u.answer = {us, server, verdict}
+	};
+	char		clipped[ASK_TEXT_MAX + 1];
+	const FrameBlob blobs[FRAME_NBLOBS] = {
+		frame_text(name), {clipped, strnlen(text, ASK_TEXT_MAX) + 1}
+	};
+	FrameBuffer out = {0};
 
-	if (write(PROTOCOL_CHANNEL_FD, message, (size_t) length + 1) != length + 1)
+	snprintf(clipped, sizeof(clipped), "%s", text);
+	if (!frame_put(&out, &frame, blobs) ||
+		write(PROTOCOL_CHANNEL_FD, out.bytes, out.end) != (ssize_t) out.end)
 		_exit(1);
+	frame_buffer_free(&out);
 }

@@ -39,7 +39,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ask.h"
 #include "program_tls.h"
 
 /*
@@ -133,10 +132,7 @@ main(int argc, char **argv)
 		return 1;
 	}
 	title = strstr(argv[0], PROTOCOL_NO_STATE);
-	is_orphan = argc >= 4 && strcmp(argv[1], ASK_OPTION) == 0;
 	prepare_process();
-	if (is_orphan)
-		return program_ask(argv[2], strtoll(argv[3], NULL, 10), argv[4]);
 	session.page = mmap(NULL, sizeof(SharedPage), PROT_READ | PROT_WRITE,
 						MAP_SHARED, PROTOCOL_PAGE_FD, 0);
 	if (session.page == MAP_FAILED)
@@ -529,6 +525,12 @@ read_backend(Session *session)
 		   FRAME_COMPLETE)
 	{
 		/* the first frame opens the session, all others want something of it */
+		if (session->backend == 0 && taken.frame.kind == FRAME_ASK)
+		{
+			is_orphan = true;
+			program_ask(&taken);
+			exit(0);
+		}
 		if ((session->backend == 0) != (taken.frame.kind == FRAME_OPEN))
 			verdict = FRAME_INVALID;
 		else if (session->backend == 0)

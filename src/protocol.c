@@ -41,10 +41,12 @@ static const char *const blob_kinds[FRAME_LAST + 1] = {
 	[FRAME_WITHDRAW] = "----",
 	[FRAME_UNWATCH] = "----",
 	[FRAME_KEEP] = "TT--",
+	[FRAME_ASK] = "Tt--",
 	[FRAME_STATUS] = "tttt",
 	[FRAME_REPLY] = "tBB-",
 	[FRAME_WATCH] = "----",
 	[FRAME_WAKE] = "----",
+	[FRAME_ANSWER] = "tt--",
 };
 
 static FrameVerdict check_head(const Frame *frame, FrameDirection direction);
@@ -298,7 +300,7 @@ is_good(const FrameTaken *taken)
 	for (int i = 0; i < FRAME_NBLOBS; i++)
 		if (!is_blob(taken, i, blob_kinds[frame->kind][i]))
 			return false;
-	switch ((FrameKind) frame->kind)
+	switch (frame->kind)
 	{
 		case FRAME_OPEN:
 			return (lengths[1] > 0) == (lengths[2] > 0) &&
@@ -325,13 +327,8 @@ is_good(const FrameTaken *taken)
 				frame->u.keep.slot < KEEP_SLOTS &&
 				frame->u.keep.generation > 0 &&
 				frame->u.keep.generation < KEEP_GENERATIONS;
-		case FRAME_FREE:
-		case FRAME_WITHDRAW:
-		case FRAME_UNWATCH:
-		case FRAME_WAKE:
-			return true;
 	}
-	return false;
+	return true;
 }
 
 static bool

@@ -30,7 +30,7 @@
 #include "keep_word.h"
 #include "terms.h"
 
-#define PROTOCOL_VERSION 14
+#define PROTOCOL_VERSION 15
 
 /* The descriptors that the program finds when it starts. */
 #define PROTOCOL_CHANNEL_FD 3
@@ -66,15 +66,17 @@ typedef enum FrameKind
 	FRAME_WITHDRAW,				/* undo a create or replace */
 	FRAME_UNWATCH,				/* done with what that request watches */
 	FRAME_KEEP,					/* a lock is held that may be kept */
+	FRAME_ASK,					/* instead of FRAME_OPEN: ask servers (ask.h) */
 
 	/* from the program */
 	FRAME_STATUS,				/* the session changed its state */
 	FRAME_REPLY,				/* to the request with that id */
 	FRAME_WATCH,				/* news of the node that request watches */
-	FRAME_WAKE					/* the page has changed */
+	FRAME_WAKE,					/* the page has changed */
+	FRAME_ANSWER				/* what is known of a server */
 } FrameKind;
-#define FRAME_LAST_TO_PROGRAM FRAME_KEEP
-#define FRAME_LAST FRAME_WAKE
+#define FRAME_LAST_TO_PROGRAM FRAME_ASK
+#define FRAME_LAST FRAME_ANSWER
 
 /*
  * What is asked of the server: the rows of the table in program_step.c.  A
@@ -156,6 +158,20 @@ typedef struct FrameKeep
 	uint32_t	generation;		/* likewise; not 0 */
 } FrameKeep;
 
+/* Blobs: servers and how to use TLS, as in FrameOpen. */
+typedef struct FrameAsk
+{
+	int64_t		until;			/* protocol_now() */
+} FrameAsk;
+
+/* Blobs: an address with its port, and a text. */
+typedef struct FrameAnswer
+{
+	int64_t		us;				/* how long it took */
+	int32_t		server;			/* its place in the list */
+	int32_t		verdict;		/* AskVerdict */
+} FrameAnswer;
+
 /*
  * Blobs: server, last error, version of the library, and what its connection
  * is like (tls_describe()); all of them texts.
@@ -216,6 +232,8 @@ typedef struct Frame
 		FrameStatus status;
 		FrameReply	reply;
 		FrameWatch	watch;
+		FrameAsk	ask;
+		FrameAnswer answer;
 	}			u;
 } Frame;
 

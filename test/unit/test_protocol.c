@@ -129,6 +129,14 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 			blobs[0] = frame_text("/a/b/c");
 			blobs[1] = frame_text("{}");
 			break;
+		case FRAME_ASK:
+			blobs[0] = frame_text("127.0.0.1:1");
+			break;
+		case FRAME_ANSWER:
+			frame.u.answer.server = (int32_t) choose(4);
+			blobs[0] = frame_text("127.0.0.1:1");
+			blobs[1] = frame_text("an answer");
+			break;
 		case FRAME_FREE:
 		case FRAME_WITHDRAW:
 		case FRAME_UNWATCH:
@@ -358,6 +366,13 @@ static const struct
 	{FRAME_INVALID, FRAME_KEEP, {"/a", NULL, NULL}, "with a path alone"},
 	{FRAME_INVALID, FRAME_KEEP, {NULL, "b", NULL}, "with data alone"},
 	{FRAME_INVALID, FRAME_KEEP, {"/a", "b", "c"}, "with a third text"},
+	{FRAME_COMPLETE, FRAME_ASK, {"a", NULL, NULL}, "without TLS"},
+	{FRAME_COMPLETE, FRAME_ASK, {"a", "b", NULL}, "with TLS"},
+	{FRAME_INVALID, FRAME_ASK, {NULL, "b", NULL}, "without servers"},
+	{FRAME_INVALID, FRAME_ASK, {"a", "b", "c"}, "with a third text"},
+	{FRAME_COMPLETE, FRAME_ANSWER, {"a", "b", NULL}, "with both"},
+	{FRAME_COMPLETE, FRAME_ANSWER, {NULL, NULL, NULL}, "that says nothing"},
+	{FRAME_INVALID, FRAME_ANSWER, {"a", "b", "c"}, "with a third text"},
 	{FRAME_COMPLETE, FRAME_WAKE, {NULL, NULL, NULL}, "with nothing"},
 	{FRAME_INVALID, FRAME_WAKE, {"a", NULL, NULL}, "with a text"},
 	{FRAME_INVALID, FRAME_WAKE, {NULL, "b", NULL}, "with another"},
