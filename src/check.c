@@ -235,13 +235,13 @@ check_servers(Check *check)
 		frame_text(servers), frame_text(tls)
 	};
 	ZkChannel	channel = {0};
-	char		why[256];
+	char		why[SERVERS_WHY_SIZE];
 	int			error = ENOMEM;
 	volatile int nanswers = 0;
 	volatile int status = 0;
 
 	if (servers[0] == '\0' ||
-		!servers_parse(servers, &check->list, why, sizeof(why)))
+		!servers_parse(servers, &check->list, why))
 		return;
 	if (!AcquireExternalFD())
 		error = EMFILE;

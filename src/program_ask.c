@@ -79,7 +79,7 @@ program_ask(const FrameTaken *asking)
 	deadline = asking->frame.u.ask.until;
 	say(0, ASK_PROGRAM, "", 0, ZOO_VERSION);
 	if (protocol_now() >= deadline ||	/* it was a long way here */
-		!servers_parse(asking->blobs[0], &list, text, sizeof(text)))
+		!servers_parse(asking->blobs[0], &list, text))
 		return;
 	if (tls != NULL && !tls_begin(tls, text))
 	{

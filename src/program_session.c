@@ -94,7 +94,7 @@ session_open(Session *session, const FrameTaken *opening)
 		session->access.scheme = strdup(opening->blobs[1]);
 		session->access.is_private = open->is_auth_private != 0;
 	}
-	if (!servers_parse(opening->blobs[0], &list, why, sizeof(why)))
+	if (!servers_parse(opening->blobs[0], &list, why))
 	{
 		session_set_error(session, "%s", why);
 		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_RESOLVE);

@@ -44,21 +44,12 @@
 /* What is appended when there is no room for more reasons. */
 #define MORE_REASONS "; and more"
 
-/* Where to say why a list is refused; the caller's memory. */
-typedef struct Refusal
-{
-	char	   *why;
-	size_t		why_size;
-} Refusal;
-
-static bool read_chroot(const char *text, ServerList *list,
-						Refusal *refusal);
-static bool read_server(const char *text, Server *server,
-						Refusal *refusal);
+static bool read_chroot(const char *text, ServerList *list, char *why);
+static bool read_server(const char *text, Server *server, char *why);
 static bool read_port(const char *text, const char *rest, Server *server,
-					  Refusal *refusal);
-static bool check_address(const char *host, Refusal *refusal);
-static bool check_name(const char *host, Refusal *refusal);
+					  char *why);
+static bool check_address(const char *host, char *why);
+static bool check_name(const char *host, char *why);
 static bool ends_in_number(const char *host);
 
 static void look_up(const Server *server, int place, int limit,
@@ -70,20 +61,18 @@ static void add_reason(ServerAddresses *result, const char *host,
 static void copy_trimmed(char *copy, size_t size, const char *text,
 						 size_t length);
 static int	quoted_length(const char *text);
-static bool refuse(Refusal *refusal, const char *format,...)
+static bool refuse(char *why, const char *format,...)
 			__attribute__((format(printf, 2, 3)));
 
 bool
-servers_parse(const char *text, ServerList *list, char *why, size_t why_size)
+servers_parse(const char *text, ServerList *list, char why[SERVERS_WHY_SIZE])
 {
-	Refusal		refusal = {why, why_size};
 	const char *start = text;
 	char		first = text[strspn(text, BLANKS)];
 
-	if (why_size > 0)
-		why[0] = '\0';
+	why[0] = '\0';
 	if (first == '\0' || first == '/')
-		return refuse(&refusal, "The list names no server");
+		return refuse(why, "The list names no server");
 
 	for (list->nservers = 0;; start++)
 	{
@@ -91,18 +80,18 @@ servers_parse(const char *text, ServerList *list, char *why, size_t why_size)
 		char		server[SERVER_TEXT_SIZE];
 
 		if (list->nservers == SERVERS_MAX)
-			return refuse(&refusal, "The list names more than %d servers",
+			return refuse(why, "The list names more than %d servers",
 						  SERVERS_MAX);
 		copy_trimmed(server, sizeof(server), start, length);
 		if (server[0] == '\0')
-			return refuse(&refusal, "Server %d of the list is empty",
+			return refuse(why, "Server %d of the list is empty",
 						  list->nservers + 1);
-		if (!read_server(server, &list->servers[list->nservers], &refusal))
+		if (!read_server(server, &list->servers[list->nservers], why))
 			return false;
 		list->nservers++;
 		start += length;
 		if (*start != ',')
-			return read_chroot(start, list, &refusal);
+			return read_chroot(start, list, why);
 	}
 }
 
@@ -141,17 +130,17 @@ servers_write(const ServerAddresses *addresses, unsigned first,
  * which would silently become part of the root.
  */
 static bool
-read_chroot(const char *text, ServerList *list, Refusal *refusal)
+read_chroot(const char *text, ServerList *list, char *why)
 {
 	char		chroot[SERVERS_CHROOT_MAX + 2]; /* shows what is too long */
 
 	copy_trimmed(chroot, sizeof(chroot), text, strlen(text));
 	if (strchr(text, ',') != NULL)
-		return refuse(refusal,
+		return refuse(why,
 					  "The path \"%.*s\" contains a comma; a path stands once, behind the last server",
 					  QUOTE(chroot));
 	if (strlen(chroot) > SERVERS_CHROOT_MAX)
-		return refuse(refusal,
+		return refuse(why,
 					  "The path that starts with \"%.*s\" is longer than %d bytes",
 					  QUOTE(chroot), SERVERS_CHROOT_MAX);
 	memcpy(list->chroot, chroot, sizeof(list->chroot));
@@ -162,7 +151,7 @@ read_chroot(const char *text, ServerList *list, Refusal *refusal)
 
 /* Read one server, without blanks around it and not empty. */
 static bool
-read_server(const char *text, Server *server, Refusal *refusal)
+read_server(const char *text, Server *server, char *why)
 {
 	bool		is_bracketed = text[0] == '[';
 	const char *host = is_bracketed ? text + 1 : text;
@@ -170,43 +159,43 @@ read_server(const char *text, Server *server, Refusal *refusal)
 	const char *rest = host + length;
 
 	if (is_bracketed && *rest++ != ']')
-		return refuse(refusal, "\"%.*s\" lacks the closing bracket",
+		return refuse(why, "\"%.*s\" lacks the closing bracket",
 					  QUOTE(text));
 	if (!is_bracketed && strchr(rest, ':') != strrchr(rest, ':'))
-		return refuse(refusal,
+		return refuse(why,
 					  "\"%.*s\" has more than one colon; an IPv6 address must stand in brackets",
 					  QUOTE(text));
 	if (!is_bracketed && length == 0)
-		return refuse(refusal, "\"%.*s\" lacks a host", QUOTE(text));
+		return refuse(why, "\"%.*s\" lacks a host", QUOTE(text));
 	if (is_bracketed && length > SERVERS_HOST_MAX)
-		return refuse(refusal, "\"%.*s\" is not an IPv6 address",
+		return refuse(why, "\"%.*s\" is not an IPv6 address",
 					  QUOTE(host));
 	if (length > SERVERS_HOST_MAX)
-		return refuse(refusal,
+		return refuse(why,
 					  "The host name that starts with \"%.*s\" is longer than %d bytes",
 					  QUOTE(host), SERVERS_HOST_MAX);
 	memcpy(server->host, host, length);
 	server->host[length] = '\0';
-	return (is_bracketed ? check_address(server->host, refusal) :
-			check_name(server->host, refusal)) &&
-		read_port(text, rest, server, refusal);
+	return (is_bracketed ? check_address(server->host, why) :
+			check_name(server->host, why)) &&
+		read_port(text, rest, server, why);
 }
 
 /* Is it an IPv6 address? */
 static bool
-check_address(const char *host, Refusal *refusal)
+check_address(const char *host, char *why)
 {
 	struct in6_addr address;
 
 	if (strchr(host, '%') != NULL)
-		return refuse(refusal,
+		return refuse(why,
 					  "IPv6 address \"%.*s\" has a zone, which is not supported",
 					  QUOTE(host));
 	if (inet_pton(AF_INET6, host, &address) != 1)
-		return refuse(refusal, "\"%.*s\" is not an IPv6 address",
+		return refuse(why, "\"%.*s\" is not an IPv6 address",
 					  QUOTE(host));
 	if (IN6_IS_ADDR_LINKLOCAL(&address))
-		return refuse(refusal,
+		return refuse(why,
 					  "IPv6 address \"%.*s\" is link-local, which is not supported",
 					  QUOTE(host));
 	return true;
@@ -214,18 +203,18 @@ check_address(const char *host, Refusal *refusal)
 
 /* Is it a host name or an IPv4 address? */
 static bool
-check_name(const char *host, Refusal *refusal)
+check_name(const char *host, char *why)
 {
 	struct in_addr address;
 
 	if (host[strspn(host, HOST_CHARACTERS)] != '\0')
-		return refuse(refusal,
+		return refuse(why,
 					  "Host name \"%.*s\" contains a character other than ASCII letters, digits, hyphen, underscore and dot",
 					  QUOTE(host));
 
 	/* "10.1", "010.0.0.1" and "300.0.0.1" are neither names nor addresses. */
 	if (ends_in_number(host) && inet_pton(AF_INET, host, &address) != 1)
-		return refuse(refusal, "\"%.*s\" is not an IPv4 address",
+		return refuse(why, "\"%.*s\" is not an IPv4 address",
 					  QUOTE(host));
 	return true;
 }
@@ -236,7 +225,7 @@ check_name(const char *host, Refusal *refusal)
  */
 static bool
 read_port(const char *text, const char *rest, Server *server,
-		  Refusal *refusal)
+		  char *why)
 {
 	const char *port = rest + 1;
 
@@ -244,16 +233,16 @@ read_port(const char *text, const char *rest, Server *server,
 	if (rest[0] == '\0')
 		return true;
 	if (rest[0] != ':')
-		return refuse(refusal,
+		return refuse(why,
 					  "\"%.*s\" has something other than a port behind the bracket",
 					  QUOTE(text));
 	if (port[0] == '\0')
-		return refuse(refusal, "\"%.*s\" lacks a port behind the colon",
+		return refuse(why, "\"%.*s\" lacks a port behind the colon",
 					  QUOTE(text));
 	server->port = strspn(port, DIGITS) == strlen(port) && strlen(port) <= 5 ?
 		atoi(port) : 0;
 	if (port[0] == '0' || server->port < 1 || server->port > 65535)
-		return refuse(refusal,
+		return refuse(why,
 					  "Port \"%.*s\" is not a decimal number from 1 to 65535 without leading zeros",
 					  QUOTE(port));
 	return true;
@@ -430,14 +419,14 @@ quoted_length(const char *text)
 	return (int) length;
 }
 
-/* Say why; always false, for the caller to return. */
+/* Say why, in SERVERS_WHY_SIZE bytes; always false, for the caller to return. */
 static bool
-refuse(Refusal *refusal, const char *format,...)
+refuse(char *why, const char *format,...)
 {
 	va_list		args;
 
 	va_start(args, format);
-	vsnprintf(refusal->why, refusal->why_size, format, args);
+	vsnprintf(why, SERVERS_WHY_SIZE, format, args);
 	va_end(args);
 	return false;
 }

@@ -38,6 +38,9 @@
 
 #define SERVERS_DEFAULT_PORT 2181
 
+/* Room for a reason, a sentence without a full stop. */
+#define SERVERS_WHY_SIZE 256
+
 typedef struct Server
 {
 	char		host[SERVERS_HOST_MAX + 1]; /* name or numeric address,
@@ -78,11 +81,10 @@ typedef struct ServerAddresses
  * refused, for they mean nothing without an interface.  Ports are decimal.
  * Blanks around a server and behind the chroot are ignored; a chroot of "/"
  * is none.  On failure returns false and writes a sentence without a full
- * stop for a DETAIL into why (256 bytes are enough for all of it); the list
- * is then not to be used.
+ * stop for a DETAIL into why; the list is then not to be used.
  */
 extern bool servers_parse(const char *text, ServerList *list,
-						  char *why, size_t why_size);
+						  char why[SERVERS_WHY_SIZE]);
 
 /*
  * Resolve every host, with getaddrinfo(): may block for as long as DNS does,

@@ -334,8 +334,10 @@ zklock_session_number(void)
 int64
 zklock_session_id(void)
 {
-	return MySession.client != NULL ?
-		zklock_client_session_id(MySession.client) : 0;
+	ZkClientStatus status;
+
+	return zklock_session_status(&status) && status.was_connected ?
+		status.session_id : 0;
 }
 
 ZkSessionNumber
@@ -421,11 +423,11 @@ const char *
 zklock_session_chroot(void)
 {
 	ServerList	list;
-	char		why[256];
+	char		why[SERVERS_WHY_SIZE];
 
 	if (MySession.client == NULL)
 		strlcpy(MySession.chroot,
-				servers_parse(servers_setting, &list, why, sizeof(why)) ?
+				servers_parse(servers_setting, &list, why) ?
 				list.chroot : "", sizeof(MySession.chroot));
 	return MySession.chroot;
 }
@@ -775,11 +777,11 @@ static bool
 check_servers(char **newval, void **extra, GucSource source)
 {
 	ServerList	list;
-	char		why[256];
+	char		why[SERVERS_WHY_SIZE];
 
 	if ((*newval)[0] == '\0')
 		return true;
-	if (!servers_parse(*newval, &list, why, sizeof(why)))
+	if (!servers_parse(*newval, &list, why))
 	{
 		GUC_check_errdetail("%s.", why);
 		return false;
@@ -841,21 +843,6 @@ session_note_state(const ZkClientStatus *status)
 		(zklock_board_is_concerned() || status->loss == ZK_LOSS_REFUSED))
 		log_news(status, &before);
 	RESUME_INTERRUPTS();
-}
-
-/*
- * From its first grant on the board has the session's number, and it is not
- * said to be suspended when it has got an answer.
- */
-void
-session_note_beginning(void)
-{
-	ZkClientStatus status;
-
-	if ((MySession.noted.nconnects == 0 ||
-		 MySession.noted.state == ZK_CLIENT_SUSPENDED) &&
-		zklock_session_status(&status))
-		session_note_state(&status);
 }
 
 static void

@@ -77,9 +77,6 @@ extern void session_sleep(int64 until);
 /* If its state has changed, tell the board, the counters and the log. */
 extern void session_note_state(const ZkClientStatus *status);
 
-/* The same as soon as it is connected, first or again; else nothing. */
-extern void session_note_beginning(void);
-
 /*
  * Raise for a lost session that there is no point in replacing; give it up.
  */

@@ -403,11 +403,11 @@ check_servers(const char *text)
 	static ServerList list;
 	static ServerAddresses result;
 	static char written[SERVERS_TEXT_SIZE];
-	char		why[256];
+	char		why[SERVERS_WHY_SIZE];
 	int			ncommas = 0;
 	bool		is_numeric = true;
 
-	if (!servers_parse(text, &list, why, sizeof(why)))
+	if (!servers_parse(text, &list, why))
 	{
 		CHECK(why[0] != '\0' && strlen(why) < sizeof(why) - 1);
 		return;
