@@ -99,16 +99,6 @@ static const char *const end_texts[] = {
 	[ZK_CHANNEL_NO_MEMORY] = "Out of memory"
 };
 
-/* What is asked for, and the blobs that go with it; see FrameRequest. */
-typedef struct Order
-{
-	FrameRequest what;
-	const char *path;
-	const char *other_path;		/* or NULL */
-	const char *data;			/* or NULL */
-	int			length;
-} Order;
-
 static const char *make_title(char title[ZK_CHANNEL_TITLE_SIZE],
 							  const char *state);
 static bool put_opening(FrameBuffer *buffer, const ZkClientOptions *options,
@@ -136,14 +126,17 @@ static void put_frame(ZkClient *client, const Frame *frame,
 					  const FrameBlob blobs[FRAME_NBLOBS]);
 static void flush_unless_many(ZkClient *client);
 static ZkRequest *new_request(ZkClient *client, RequestKind kind);
-static ZkRequest *start_request(ZkClient *client, const Order *order);
-static ZkRequest *start_plain(ZkClient *client, RequestKind kind,
-							  const char *path);
+static ZkRequest *start_request(ZkClient *client, const FrameRequest *what,
+								const char *path, const char *other_path,
+								const char *data, int length);
 static ZkRequest *start_watching(ZkClient *client, RequestKind kind,
 								 const char *path);
-static bool start_silent(ZkClient *client, RequestKind kind, const char *path,
+static bool start_silent(ZkClient *client, const FrameRequest *what,
+						 const char *path, const char *other_path,
 						 const char *data, int length);
-static bool put_request(ZkClient *client, uint64_t id, const Order *order);
+static bool put_request(ZkClient *client, uint64_t id,
+						const FrameRequest *what, const char *path,
+						const char *other_path, const char *data, int length);
 
 /* ---------------------------------------------------------------------
  * Public functions: clock, session
@@ -254,13 +247,6 @@ zklock_client_status(ZkClient *client, ZkClientStatus *status)
 		status->npending = nfinished >= client->nrequests ? 0 :
 			(int) (client->nrequests - nfinished);
 	}
-}
-
-int64_t
-zklock_client_session_id(ZkClient *client)
-{
-	look(client);
-	return client->status.was_connected ? client->status.session_id : 0;
 }
 
 bool
@@ -692,37 +678,38 @@ ZkRequest *
 zklock_client_create(ZkClient *client, const char *path, ZkNodeKind kind,
 					 const char *data, int length)
 {
-	return start_request(client, &(Order) {
-		.what.kind = REQUEST_CREATE, .what.node_kind = kind,
-		.path = path, .data = data, .length = length
-	});
+	return start_request(client, &(FrameRequest) {
+		.kind = REQUEST_CREATE, .node_kind = kind
+	}, path, NULL, data, length);
 }
 
 ZkRequest *
 zklock_client_list(ZkClient *client, const char *path)
 {
-	return start_plain(client, REQUEST_LIST, path);
+	return start_request(client, &(FrameRequest) {.kind = REQUEST_LIST}, path,
+						 NULL, NULL, 0);
 }
 
 ZkRequest *
 zklock_client_get(ZkClient *client, const char *path)
 {
-	return start_plain(client, REQUEST_GET, path);
+	return start_request(client, &(FrameRequest) {.kind = REQUEST_GET}, path,
+						 NULL, NULL, 0);
 }
 
 ZkRequest *
 zklock_client_check(ZkClient *client, const char *path, int64_t czxid)
 {
-	return start_request(client, &(Order) {
-		.what.kind = REQUEST_CHECK, .what.czxid = czxid,
-		.path = path
-	});
+	return start_request(client, &(FrameRequest) {
+		.kind = REQUEST_CHECK, .czxid = czxid
+	}, path, NULL, NULL, 0);
 }
 
 ZkRequest *
 zklock_client_get_acl(ZkClient *client, const char *path)
 {
-	return start_plain(client, REQUEST_GET_ACL, path);
+	return start_request(client, &(FrameRequest) {.kind = REQUEST_GET_ACL}, path,
+						 NULL, NULL, 0);
 }
 
 ZkRequest *
@@ -759,32 +746,26 @@ ZkRequest *
 zklock_client_replace(ZkClient *client, const char *from, int64_t czxid,
 					  const char *to, const char *data)
 {
-	return start_request(client, &(Order) {
-		.what.kind = REQUEST_REPLACE,
-		.what.node_kind = ZK_EPHEMERAL, .what.czxid = czxid,
-		.path = to, .other_path = from,
-		.data = data, .length = (int) strlen(data)
-	});
+	return start_request(client, &(FrameRequest) {
+		.kind = REQUEST_REPLACE, .node_kind = ZK_EPHEMERAL, .czxid = czxid
+	}, to, from, data, (int) strlen(data));
 }
 
 ZkRequest *
 zklock_client_move(ZkClient *client, const char *from, const char *to,
 				   const char *data, int length)
 {
-	return start_request(client, &(Order) {
-		.what.kind = REQUEST_MOVE,
-		.what.node_kind = ZK_PERSISTENT_OWN, .path = to,
-		.other_path = from, .data = data, .length = length
-	});
+	return start_request(client, &(FrameRequest) {
+		.kind = REQUEST_MOVE, .node_kind = ZK_PERSISTENT_OWN
+	}, to, from, data, length);
 }
 
 ZkRequest *
 zklock_client_remove(ZkClient *client, const char *path, int version)
 {
-	return start_request(client, &(Order) {
-		.what.kind = REQUEST_DELETE, .what.version = version,
-		.path = path
-	});
+	return start_request(client, &(FrameRequest) {
+		.kind = REQUEST_DELETE, .version = version
+	}, path, NULL, NULL, 0);
 }
 
 ZkRequest *
@@ -803,11 +784,9 @@ zklock_client_remove_guarded(ZkClient *client, const char *guard, int version,
 		return NULL;
 	for (int i = 0; i < npaths; i++)
 		next = stpcpy(next, paths[i]) + 1;
-	request = start_request(client, &(Order) {
-		.what.kind = REQUEST_DELETE_GUARDED,
-		.what.version = version, .path = guard, .data = data,
-		.length = (int) length
-	});
+	request = start_request(client, &(FrameRequest) {
+		.kind = REQUEST_DELETE_GUARDED, .version = version
+	}, guard, NULL, data, (int) length);
 	free(data);
 	return request;
 }
@@ -816,10 +795,9 @@ ZkRequest *
 zklock_client_set(ZkClient *client, const char *path, const char *data,
 				  int length, int version)
 {
-	return start_request(client, &(Order) {
-		.what.kind = REQUEST_SET, .what.version = version,
-		.path = path, .data = data, .length = length
-	});
+	return start_request(client, &(FrameRequest) {
+		.kind = REQUEST_SET, .version = version
+	}, path, NULL, data, length);
 }
 
 const ZkReply *
@@ -860,24 +838,21 @@ zklock_client_withdraw(ZkRequest *request)
 bool
 zklock_client_delete(ZkClient *client, const char *path)
 {
-	return start_silent(client, REQUEST_DELETE, path, NULL, 0);
+	return start_silent(client, &(FrameRequest) {
+		.kind = REQUEST_DELETE, .version = ZK_ANY_VERSION
+	}, path, NULL, NULL, 0);
 }
 
 bool
 zklock_client_leave(ZkClient *client, const char *path, const char *record,
 					const char *name, int64_t token, bool is_awaited)
 {
-	const Order order = {
-		.what.kind = REQUEST_LEAVE, .what.version = ZK_ANY_VERSION,
-		.what.czxid = token, .what.is_awaited = is_awaited,
-		.path = path, .other_path = record,
-		.data = name, .length = (int) strlen(name) + 1
-	};
-
-	if (!put_request(client, 0, &order))
+	if (!start_silent(client, &(FrameRequest) {
+		.kind = REQUEST_LEAVE, .version = ZK_ANY_VERSION, .czxid = token,
+		.is_awaited = is_awaited
+	}, path, record, name, (int) strlen(name) + 1))
 		return false;
 	client->nwithdrawn += is_awaited;
-	flush_unless_many(client);
 	return true;
 }
 
@@ -915,7 +890,9 @@ bool
 zklock_client_announce(ZkClient *client, const char *path,
 					   const char *data, int length)
 {
-	return start_silent(client, REQUEST_SET, path, data, length);
+	return start_silent(client, &(FrameRequest) {
+		.kind = REQUEST_SET, .version = ZK_ANY_VERSION
+	}, path, NULL, data, length);
 }
 
 KeptLock *
@@ -1032,40 +1009,35 @@ new_request(ZkClient *client, RequestKind kind)
 	return request;
 }
 
-/* Make a request and have it sent; NULL without memory. */
+/*
+ * Make a request and have it sent; NULL without memory.  The paths and the
+ * data, or NULL, are as FrameRequest has them.
+ */
 static ZkRequest *
-start_request(ZkClient *client, const Order *order)
+start_request(ZkClient *client, const FrameRequest *what, const char *path,
+			  const char *other_path, const char *data, int length)
 {
-	bool		is_create = order->what.kind == REQUEST_CREATE;
-	ZkRequest  *request = new_request(client, order->what.kind);
+	bool		is_create = what->kind == REQUEST_CREATE;
+	ZkRequest  *request = new_request(client, what->kind);
 
 	if (request == NULL)
 		return NULL;
 	if (is_create)
-		request->path = strdup(order->path);
+		request->path = strdup(path);
 	if ((!is_create || request->path != NULL) &&
-		put_request(client, request->id, order))
+		put_request(client, request->id, what, path, other_path, data, length))
 		return request;
 	free_request(request);
 	return NULL;
-}
-
-/* The same for one that takes nothing but a path. */
-static ZkRequest *
-start_plain(ZkClient *client, RequestKind kind, const char *path)
-{
-	return start_request(client, &(Order) {
-		.what.kind = kind, .path = path
-	});
 }
 
 /* The same for a read whose node, or list, is watched from then on. */
 static ZkRequest *
 start_watching(ZkClient *client, RequestKind kind, const char *path)
 {
-	ZkRequest  *request = start_request(client, &(Order) {
-		.what.kind = kind, .what.is_watched = true, .path = path
-	});
+	ZkRequest  *request = start_request(client, &(FrameRequest) {
+		.kind = kind, .is_watched = true
+	}, path, NULL, NULL, 0);
 
 	if (request == NULL)
 		return NULL;
@@ -1077,15 +1049,10 @@ start_watching(ZkClient *client, RequestKind kind, const char *path)
 
 /* The same for one whose answer nobody waits for; false without memory. */
 static bool
-start_silent(ZkClient *client, RequestKind kind, const char *path,
-			 const char *data, int length)
+start_silent(ZkClient *client, const FrameRequest *what, const char *path,
+			 const char *other_path, const char *data, int length)
 {
-	const Order order = {
-		.what.kind = kind, .what.version = ZK_ANY_VERSION,
-		.path = path, .data = data, .length = length
-	};
-
-	if (!put_request(client, 0, &order))
+	if (!put_request(client, 0, what, path, other_path, data, length))
 		return false;
 	flush_unless_many(client);
 	return true;
@@ -1093,14 +1060,15 @@ start_silent(ZkClient *client, RequestKind kind, const char *path,
 
 /* Nothing is kept for a session that is over: nobody would send it. */
 static bool
-put_request(ZkClient *client, uint64_t id, const Order *order)
+put_request(ZkClient *client, uint64_t id, const FrameRequest *what,
+			const char *path, const char *other_path, const char *data,
+			int length)
 {
 	const Frame frame = {
-		.kind = FRAME_REQUEST, .id = id, .u.request = order->what
+		.kind = FRAME_REQUEST, .id = id, .u.request = *what
 	};
 	const FrameBlob blobs[FRAME_NBLOBS] = {
-		frame_text(order->path), frame_text(order->other_path),
-		{order->data, (size_t) order->length}
+		frame_text(path), frame_text(other_path), {data, (size_t) length}
 	};
 
 	if (client->status.state == ZK_CLIENT_LOST)

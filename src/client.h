@@ -74,9 +74,6 @@ extern uint64_t zklock_client_count_requests(const ZkClient *client);
  */
 extern void zklock_client_status(ZkClient *client, ZkClientStatus *status);
 
-/* The session's id, 0 until it was connected. */
-extern int64_t zklock_client_session_id(ZkClient *client);
-
 /* Is everything undone that was withdrawn, and over that is awaited? */
 extern bool zklock_client_is_undone(const ZkClient *client);
 
