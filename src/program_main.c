@@ -97,12 +97,7 @@ static char *title;
 static volatile sig_atomic_t is_orphan;
 
 static void prepare_process(void);
-#ifndef __SANITIZE_ADDRESS__
-static void harden(void);
-static void exit_at_once(int signal);
-#endif
-static void set_handler(int signal, void (*handler) (int));
-static void exit_if_orphan(int signal);
+static void end_at_signal(int signal);
 static void serve(Session *session, int64_t now);
 static void note_attempt(Session *session, Moment before);
 static int	end_attempt(Session *session, int64_t now, int library_ms);
@@ -158,69 +153,48 @@ main(int argc, char **argv)
  * ---------------------------------------------------------------------
  */
 
-static void
-prepare_process(void)
-{
-	static const int polite[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP};
-	sigset_t	none;
-
-	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	signal(SIGPIPE, SIG_IGN);
-	for (size_t i = 0; i < sizeof(polite) / sizeof(polite[0]); i++)
-		set_handler(polite[i], exit_if_orphan);
-#ifndef __SANITIZE_ADDRESS__	/* which wants to see and tell */
-	harden();
-#endif
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);	/* all are blocked until now */
-}
-
-#ifndef __SANITIZE_ADDRESS__
 /*
  * Nobody looks into its memory, where the password of the session and the
  * credentials are; it does not eat up the machine's; and what goes wrong in
  * it ends it with a status that tells PostgreSQL nothing.
  */
 static void
-harden(void)
+prepare_process(void)
 {
-	static const int deadly[] = {
+	static const int handled[] = {
+		SIGTERM, SIGINT, SIGQUIT, SIGHUP,
+#ifndef __SANITIZE_ADDRESS__	/* which wants to see and tell */
 		SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGSYS, SIGTRAP, SIGXCPU,
 		SIGXFSZ, SIGALRM, SIGVTALRM, SIGPROF, SIGUSR1, SIGUSR2, SIGIO
-	};
-	static char stack[16 * 1024];	/* for when the other is used up */
-	stack_t		alternative = {.ss_sp = stack,.ss_size = sizeof(stack)};
-	struct rlimit limit = {MEMORY_MAX, MEMORY_MAX};
-
-	sigaltstack(&alternative, NULL);
-	prctl(PR_SET_DUMPABLE, 0);
-	setrlimit(RLIMIT_DATA, &limit);
-	for (size_t i = 0; i < sizeof(deadly) / sizeof(deadly[0]); i++)
-		set_handler(deadly[i], exit_at_once);
-}
-
-static void
-exit_at_once(int signal)
-{
-	(void) signal;
-	_exit(1);
-}
 #endif
+	};
+	struct sigaction action = {
+		.sa_handler = end_at_signal,.sa_flags = SA_ONSTACK
+	};
+	sigset_t	none;
 
-static void
-set_handler(int signal, void (*handler) (int))
-{
-	struct sigaction action = {.sa_handler = handler,.sa_flags = SA_ONSTACK};
+#ifndef __SANITIZE_ADDRESS__
+	static char stack[16 * 1024];	/* for when the other is used up */
 
+	sigaltstack(&(stack_t) {.ss_sp = stack,.ss_size = sizeof(stack)}, NULL);
+	prctl(PR_SET_DUMPABLE, 0);
+	setrlimit(RLIMIT_DATA, &(struct rlimit) {MEMORY_MAX, MEMORY_MAX});
+#endif
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	signal(SIGPIPE, SIG_IGN);
 	sigfillset(&action.sa_mask);
-	sigaction(signal, &action, NULL);
+	for (size_t i = 0; i < sizeof(handled) / sizeof(handled[0]); i++)
+		sigaction(handled[i], &action, NULL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);	/* all are blocked until now */
 }
 
+/* Those that ask it to end are for a program without a backend. */
 static void
-exit_if_orphan(int signal)
+end_at_signal(int signal)
 {
-	(void) signal;
-	if (is_orphan)
+	if (is_orphan || (signal != SIGTERM && signal != SIGINT &&
+					  signal != SIGQUIT && signal != SIGHUP))
 		_exit(1);
 }
 

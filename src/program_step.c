@@ -30,7 +30,6 @@ static int	send_exists(Request *request);
 static int	send_erase(Request *request);
 static int	send_get_acl(Request *request);
 static int	send_unwatch(Request *request);
-static bool after_last(Request *request);
 static bool after_list(Request *request);
 static bool after_get(Request *request);
 static bool after_leave(Request *request);
@@ -92,8 +91,8 @@ static const struct
 };
 
 /*
- * How a step is sent, what follows from its answer, and whether the leader
- * has to answer it: see the functions below.
+ * How a step is sent, what follows from its answer (NULL: nothing), and
+ * whether the leader has to answer it: see the functions below.
  */
 static const struct
 {
@@ -103,24 +102,24 @@ static const struct
 }			steps[] =
 
 {
-	[REQUEST_CREATE] = {send_create, after_last, true},
+	[REQUEST_CREATE] = {send_create, NULL, true},
 	[REQUEST_LIST] = {send_list, after_list, false},
 	[REQUEST_GET] = {send_get, after_get, false},
-	[REQUEST_GET_ACL] = {send_get_acl, after_last, false},
-	[REQUEST_CHECK] = {send_check, after_last, true},
-	[REQUEST_SET] = {send_set, after_last, true},
-	[REQUEST_DELETE] = {send_delete, after_last, true},
+	[REQUEST_GET_ACL] = {send_get_acl, NULL, false},
+	[REQUEST_CHECK] = {send_check, NULL, true},
+	[REQUEST_SET] = {send_set, NULL, true},
+	[REQUEST_DELETE] = {send_delete, NULL, true},
 	[REQUEST_LEAVE] = {send_delete, after_leave, true},
 	[REQUEST_LEAVE_READ] = {send_get, after_leave_read, false},
-	[REQUEST_DELETE_GUARDED] = {send_delete_guarded, after_last, true},
-	[REQUEST_MOVE] = {send_move, after_last, true},
+	[REQUEST_DELETE_GUARDED] = {send_delete_guarded, NULL, true},
+	[REQUEST_MOVE] = {send_move, NULL, true},
 	[REQUEST_REPLACE] = {send_create, after_replace, true},
 	[REQUEST_REPLACE_FIND] = {send_exists, after_replace_find, false},
 	[REQUEST_REPLACE_CHECK] = {send_check, after_replace_check, true},
 	[REQUEST_ERASE] = {send_erase, after_erase, false},
 	[REQUEST_UNWATCH] = {send_unwatch, after_unwatch, false},
-	[REQUEST_HEARTBEAT] = {send_sync, after_last, true},
-	[REQUEST_NUDGE] = {send_exists, after_last, false},
+	[REQUEST_HEARTBEAT] = {send_sync, NULL, true},
+	[REQUEST_NUDGE] = {send_exists, NULL, false},
 };
 
 int
@@ -155,7 +154,8 @@ step_after(Request *request)
 		return request_defer(request);
 	if (meaning == ANSWER_UNKNOWN && is_ours)
 		return true;			/* it goes out with the next connection */
-	return steps[request->kind].after(request);
+	return steps[request->kind].after != NULL &&
+		steps[request->kind].after(request);
 }
 
 bool
@@ -344,13 +344,6 @@ send_unwatch(Request *request)
  * What follows
  * ---------------------------------------------------------------------
  */
-
-static bool
-after_last(Request *request)
-{
-	(void) request;
-	return false;
-}
 
 static bool
 after_list(Request *request)
