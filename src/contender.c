@@ -459,6 +459,7 @@ read_list(Standing *standing, const ZkReply *list, const char *mine,
 		contender_note_ahead(standing, list, mine);
 	if (standing->saw_others || survey->verdict == RECIPE_MISMATCH)
 	{
+		list_free_deep(standing->leases);
 		standing->leases = zklock_expiry_nodes(list->children, list->nchildren);
 		standing->lease_at = standing->leases != NIL ? 0 : ZK_NO_DEADLINE;
 	}

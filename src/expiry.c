@@ -130,13 +130,18 @@ bool
 zklock_expiry_sweep(ZkRoundTrip *trip, const char *lock_path,
 					const List *nodes, int64 *look_at)
 {
+	/* a waiter may look for hours */
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
+												  "zklock leases",
+												  ALLOCSET_SMALL_SIZES);
+	MemoryContext caller = MemoryContextSwitchTo(context);
 	List	   *leased;
 	ListCell   *cell;
+	bool		is_done;
 
 	*look_at = ZK_NO_DEADLINE;
-	if (!zklock_expiry_read(trip, lock_path, nodes, &leased))
-		return false;
-	foreach(cell, leased)
+	is_done = zklock_expiry_read(trip, lock_path, nodes, &leased);
+	foreach(cell, is_done ? leased : NIL)
 	{
 		const ZkLeased *one = lfirst(cell);
 		bool		is_gone;
@@ -147,14 +152,17 @@ zklock_expiry_sweep(ZkRoundTrip *trip, const char *lock_path,
 			continue;
 		}
 		log_expiry(lock_path, one);
-		if (!zklock_expiry_remove(trip, one, &is_gone))
-			return false;
+		is_done = zklock_expiry_remove(trip, one, &is_gone);
+		if (!is_done)
+			break;
 
 		/* renewed meanwhile, or refused: in a term again */
 		*look_at = is_gone ? 0 :
 			Min(*look_at, zklock_client_now() + one->ttl_ms);
 	}
-	return true;
+	MemoryContextSwitchTo(caller);
+	MemoryContextDelete(context);
+	return is_done;
 }
 
 static int

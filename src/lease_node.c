@@ -139,8 +139,12 @@ zklock_lease_renew(ZkRoundTrip *trip, void *argument)
 {
 	ZkLeasing  *leasing = argument;
 	Known	   *known = find_known(leasing->token);
+	char	   *lock_path = zklock_name_path(leasing->name, NULL);
 
-	leasing->mine = known != NULL && strcmp(known->name, leasing->name) == 0 ?
+	/* the same token may be one of another root, or of another name */
+	leasing->mine = known != NULL &&
+		strncmp(known->leased.path, lock_path, strlen(lock_path)) == 0 &&
+		strrchr(known->leased.path, '/') == known->leased.path + strlen(lock_path) ?
 		&known->leased : NULL;
 	for (;;)
 	{
@@ -288,11 +292,22 @@ static bool
 find(ZkRoundTrip *trip, ZkLeasing *leasing)
 {
 	bool		is_settled = false;
+	bool		is_lost = false;
+	MemoryContext caller;
 
-	while (!is_settled)
-		if (!look(trip, leasing, &is_settled))
-			return false;
-	return true;
+	/* somebody may wait for hours, and look each time */
+	if (leasing->context == NULL)
+		leasing->context = AllocSetContextCreate(CurrentMemoryContext,
+												 "zklock lease look",
+												 ALLOCSET_SMALL_SIZES);
+	caller = MemoryContextSwitchTo(leasing->context);
+	while (!is_settled && !is_lost)
+	{
+		MemoryContextReset(leasing->context);
+		is_lost = !look(trip, leasing, &is_settled);
+	}
+	MemoryContextSwitchTo(caller);
+	return !is_lost;
 }
 
 /*

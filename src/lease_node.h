@@ -29,6 +29,7 @@ typedef struct ZkLeasing
 	bool		is_watching;	/* looks are to watch the queue; false at first */
 
 	/* Of the last look at the queue; valid when the call is over. */
+	MemoryContext context;		/* in which that is; NULL at first */
 	char	   *lock_path;
 	ZkLeased   *mine;			/* NULL: there is none */
 	bool		is_first;		/* is nobody ahead of it, or would be? */
