@@ -16,7 +16,7 @@ my $tenant = background($node, user => 'tenant');
 my $stranger = background($node, user => 'stranger');
 my $super = background($node);
 
-my $all = 'share, lock, look, request, run, hold, evict';
+my $all = 'share, lock, look, request, run, hold, lease, evict';
 sub only
 {
 	my (@rows) = @_;
@@ -51,6 +51,8 @@ my %needs = (
 	'zk_request_release(text,text)' => 'request',
 	'zk_hold(text,text,interval)' => 'hold', 'zk_release_hold(text,bigint)' => 'hold', 'zk_fence(text,bigint)' => 'hold',
 	'zk_evict(text,bigint)' => 'evict',
+	'zk_lease(text,text,interval,interval,text,boolean)' => 'lease', 'zk_lease_renew(text,bigint,interval)' => 'lease',
+	'zk_lease_release(text,bigint,interval)' => 'lease', 'zk_xact_lease(text,bigint)' => 'lease', 'zk_leader(text)' => 'look',
 	# with what the own session holds, and no more
 	(map { ("$_(text)" => '') }
 		qw(zk_unlock zk_unlock_shared zk_unlock_path zk_unlock_path_shared zk_fencing_token zk_is_held zk_fence
@@ -75,7 +77,7 @@ SQL
 		next if $needs eq 'superuser';
 		my $name = 'pay/f' . ++$number;
 		my %value = (name => "'$name'", names => "ARRAY['$name']", timeout => "timeout => '0'",
-			token => 4294967297, slot => "'s'", reason => "'r'");
+			token => 4294967297, slot => "'s'", reason => "'r'", owner => "'o'", ttl => "'9s'");
 		$value{timeout} .= '::text' if $arguments =~ s/,timeout,timeout$/,timeout/;
 		$arguments = 'prefix' if $function =~ /^zk_all_locks/;
 		$value{prefix} = "'pay'";
@@ -133,7 +135,7 @@ subtest 'which names a prefix covers' => sub {
 	assert_query($super, "SELECT zk_grant('p', 'tenant', NULL)", '00000', 'nothing is nothing');
 	assert_query($super, "SELECT zk_grant('p', 'nobody there', 'lock')", '42704', 'that there is');
 	assert_query($super, "SELECT zk_grant('p', 'tenant', 'lokc')", '23514', 'a privilege');
-	like($super->error, qr/constraint "share, lock, look, request, run, hold, evict, or none"/, 'in words');
+	like($super->error, qr/constraint "share, lock, look, request, run, hold, lease, evict, or none"/, 'in words');
 	is(sql("SELECT count(*) FROM zk_privileges WHERE prefix IN ('p', 'pay/')"), 0, 'none of these is there');
 };
 
