@@ -57,45 +57,38 @@ int
 cycle_find(const CycleGraph *graph, int from, int to, int64_t latest,
 		   int way[CYCLE_NODES_MAX])
 {
-	int			came_by[CYCLE_NODES_MAX];	/* edge; -1: not reached */
+	int			goes_by[CYCLE_NODES_MAX];	/* edge; -1: not reached */
 	int			reached[CYCLE_NODES_MAX];
 	int			nreached = 1;
 
-	if (!graph->nodes[from].is_stuck)
+	if (!graph->nodes[to].is_stuck)
 		return 0;
 	for (int i = 0; i < graph->nnodes; i++)
-		came_by[i] = -1;
-	reached[0] = from;
-	for (int next = 0; next < nreached && came_by[to] < 0; next++)
+		goes_by[i] = -1;
+	reached[0] = to;
+	for (int next = 0; next < nreached && goes_by[from] < 0; next++)
 	{
 		for (int i = 0; i < graph->nedges; i++)
 		{
 			const CycleEdge *edge = &graph->edges[i];
 
-			if (edge->from != reached[next] || edge->said > latest ||
-				!graph->nodes[edge->to].is_stuck || came_by[edge->to] >= 0)
+			if (edge->to != reached[next] || edge->said > latest ||
+				!graph->nodes[edge->from].is_stuck || goes_by[edge->from] >= 0)
 				continue;
-			came_by[edge->to] = i;
+			goes_by[edge->from] = i;
 
-			/* the start is reached once more, and that ends the cycle */
-			if (edge->to != from)
-				reached[nreached++] = edge->to;
+			/* the end is reached once more, and that ends the cycle */
+			if (edge->from != to)
+				reached[nreached++] = edge->from;
 		}
 	}
-	if (came_by[to] < 0)
+	if (goes_by[from] < 0)
 		return 0;
 
 	nreached = 0;
-	for (int node = to; nreached == 0 || node != from;
-		 node = graph->edges[came_by[node]].from)
-		way[nreached++] = came_by[node];
-	for (int i = 0; i < nreached / 2; i++)
-	{
-		int			other = way[i];
-
-		way[i] = way[nreached - 1 - i];
-		way[nreached - 1 - i] = other;
-	}
+	for (int node = from; nreached == 0 || node != to;
+		 node = graph->edges[goes_by[node]].to)
+		way[nreached++] = goes_by[node];
 	return nreached;
 }
 
