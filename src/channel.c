@@ -79,8 +79,7 @@ static int	spawn(const char *program, char *const arguments[],
 				  int channel_fd, int page_fd, pid_t *pid);
 static char **choose_environment(void);
 static void handle_sigchld(int signal);
-static void remember(pid_t pid, SharedPage *page);
-static Child *child_of(const ZkChannel *channel);
+static Child *remember(pid_t pid, SharedPage *page);
 static void reap(Child *child, pid_t program);
 static bool await_end(const ZkChannel *channel, int wait_ms);
 
@@ -133,7 +132,7 @@ zklock_channel_open(ZkChannel *channel, const char *program, const char *title)
 	opened.fd = fds[0];
 	opened.out = channel->out;
 	*channel = opened;
-	remember(channel->program, channel->page);
+	channel->child = remember(channel->program, channel->page);
 	return true;
 }
 
@@ -177,7 +176,7 @@ zklock_channel_receive(ZkChannel *channel, bool is_forced)
 	if (channel->page == NULL || channel->state != ZK_CHANNEL_OPEN)
 		return true;
 	nflushed = atomic_load(&channel->page->nflushed);
-	child = child_of(channel);
+	child = channel->child;
 	is_dead = child != NULL && child->is_dead;
 	if (!is_forced && nflushed == channel->nflushed && is_watching &&
 		child != NULL && !is_dead)
@@ -247,10 +246,8 @@ zklock_channel_break(ZkChannel *channel, ZkChannelState state)
 void
 zklock_channel_kill(ZkChannel *channel)
 {
-	Child	   *child = child_of(channel);
-
-	if (child != NULL)
-		reap(child, channel->program);
+	if (channel->child != NULL)
+		reap(channel->child, channel->program);
 }
 
 /*
@@ -262,7 +259,7 @@ zklock_channel_kill(ZkChannel *channel)
 int
 zklock_channel_close(ZkChannel *channel, int wait_ms)
 {
-	Child	   *child = child_of(channel);
+	Child	   *child = channel->child;
 
 	frame_buffer_free(&channel->in);
 	frame_buffer_free(&channel->out);
@@ -280,6 +277,7 @@ zklock_channel_close(ZkChannel *channel, int wait_ms)
 	close(channel->fd);
 	munmap(channel->page, sizeof(*channel->page));
 	channel->page = NULL;
+	channel->child = NULL;
 	return child != NULL ? child->status : 0;
 }
 
@@ -481,8 +479,11 @@ handle_sigchld(int signal)
 	errno = error;
 }
 
-/* Remember a program that was started; it may be dead already. */
-static void
+/*
+ * Remember a program that was started; it may be dead already.  Result: its
+ * entry, until its page is given back; NULL if there is no room.
+ */
+static Child *
 remember(pid_t pid, SharedPage *page)
 {
 	Child	   *child = NULL;
@@ -494,23 +495,14 @@ remember(pid_t pid, SharedPage *page)
 		if (children[i].page == NULL)
 			child = &children[(i + (int) pid) % CHILDREN_MAX];
 	if (child == NULL || child->page != NULL)
-		return;
+		return NULL;
 	child->pid = 0;
 	child->is_dead = false;
 	child->status = 0;
 	child->page = page;
 	child->pid = pid;
 	handle_sigchld(SIGCHLD);
-}
-
-/* The entry of a channel's program, NULL if there is none. */
-static Child *
-child_of(const ZkChannel *channel)
-{
-	for (int i = 0; i < CHILDREN_MAX; i++)
-		if (channel->page != NULL && children[i].page == channel->page)
-			return &children[i];
-	return NULL;
+	return child;
 }
 
 /*

@@ -34,6 +34,8 @@ typedef struct ZkChannel
 	int			fd;				/* our end of the socket pair; valid while
 								 * page is not NULL */
 	SharedPage *page;			/* NULL: not opened, or closed */
+	struct Child *child;		/* its program's entry, NULL: there was no
+								 * room */
 	pid_t		program;
 	pid_t		owner;			/* the process that opened it; its children
 								 * must not use it */
