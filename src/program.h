@@ -65,7 +65,6 @@ typedef struct Link
 								 * try again before */
 	int			nrounds;		/* so many times in a row the library has tried
 								 * all servers in vain */
-	unsigned short dice[3];		/* for erand48() */
 	bool		is_up;			/* there is one, and the session is granted */
 	int64_t		up_since;		/* valid if it is */
 	int64_t		suspended_ms;	/* how long the machine had been suspended
@@ -122,6 +121,8 @@ typedef struct Session
 	FrameBuffer in;
 	FrameBuffer out;
 	bool		is_out_urgent;	/* something in out is news for the backend */
+	int64_t		wake_at;		/* when something is to be done next, if
+								 * nothing happens before */
 	SharedPage *page;
 	pid_t		backend;
 	int64_t		orphaned_at;	/* when its end of the channel was closed; 0:
@@ -136,7 +137,6 @@ typedef struct Session
 	char		tls[TLS_TEXT_SIZE]; /* what its connection is like */
 	char		last_error[512];
 	bool		is_status_news; /* report it at the next flush */
-	int64_t		lost_at;		/* when it became LOST; 0: it is not */
 	int64_t		lost_deadline;	/* SUSPENDED: when it is lost */
 	int64_t		early_deadline; /* and when, if that is to interrupt the
 								 * backend */
@@ -155,6 +155,9 @@ typedef struct Session
 /* Append a frame for the backend, which wakes it if it is urgent. */
 extern void program_put(Session *session, const Frame *frame,
 						const FrameBlob blobs[FRAME_NBLOBS], bool is_urgent);
+
+/* At that time, at the latest, the loop is to go round again. */
+extern void program_wake_at(Session *session, int64_t at);
 
 /* Send the backend all that there is for it, as far as it reads. */
 extern void program_flush(Session *session);
@@ -180,16 +183,10 @@ extern void program_ask(const FrameTaken *asking);
 extern void session_open(Session *session, const FrameTaken *opening);
 
 /*
- * Do what is due by now: declare a session lost that was suspended for too
- * long, or whose backend stands still.
+ * Do what is due by now, and say what is due next, here and below: declare a
+ * session lost that was suspended for too long, or whose backend stands still.
  */
 extern void session_tick(Session *session, int64_t now);
-
-/*
- * When session_tick() is to be called next; INT64_MAX if that does not
- * matter.
- */
-extern int64_t session_next_tick(const Session *session);
 
 /*
  * Over for good, as far as the backend is concerned, or without a backend: it
@@ -232,12 +229,6 @@ extern bool request_take(Session *session, const FrameTaken *taken);
 /* Send a heartbeat or a nudge (R10) if one is due. */
 extern void request_tick(Session *session, int64_t now);
 
-/*
- * When request_tick() is to be called next; INT64_MAX if that does not
- * matter.
- */
-extern int64_t request_next_tick(const Session *session);
-
 /* All memory of requests is given back; the library must be closed. */
 extern void request_free_all(Session *session);
 
@@ -248,9 +239,6 @@ extern void keep_take(Session *session, const FrameTaken *taken);
 
 /* Give up those whose time is over. */
 extern void keep_tick(Session *session, int64_t now);
-
-/* When keep_tick() is to be called next; INT64_MAX if that does not matter. */
-extern int64_t keep_next_tick(const Session *session);
 
 /*
  * Repeat nothing any more, and have nothing watched after the next connect.

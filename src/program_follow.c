@@ -234,23 +234,16 @@ keep_take(Session *session, const FrameTaken *taken)
 }
 
 /* There are few of them, and mostly none. */
-int64_t
-keep_next_tick(const Session *session)
-{
-	int64_t		next = INT64_MAX;
-
-	for (Keep *keep = NULL; (keep = next_keep(session, keep)) != NULL;)
-		if (keep->look_at < next)
-			next = keep->look_at;
-	return next;
-}
-
 void
 keep_tick(Session *session, int64_t now)
 {
 	for (Keep *keep = NULL; (keep = next_keep(session, keep)) != NULL;)
+	{
 		if (now >= keep->look_at)
 			look_at_time(session, keep, now);
+		if (keep->generation != 0)
+			program_wake_at(session, keep->look_at);
+	}
 }
 
 /*

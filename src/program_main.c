@@ -109,8 +109,7 @@ static int	prepare_library(Session *session, int64_t now,
 							struct pollfd *polled);
 static int	pause_between_rounds(Session *session, int64_t now,
 								 int library_ms);
-static int	milliseconds_until_next(const Session *session, int64_t now,
-									int library_ms);
+static int	milliseconds_until_next(Session *session, int64_t now);
 static void read_backend(Session *session);
 static void note_orphaned(Session *session);
 static void process_library(Session *session, short revents);
@@ -230,11 +229,12 @@ serve(Session *session, int64_t now)
 	bool		is_sending;
 
 	atomic_store(&session->page->alive_at, now);
+	if (session->zh != NULL && !is_unrecoverable(session->zh))
+		library_ms = prepare_library(session, now, &polled[1]);
+	session->wake_at = library_ms < 0 ? INT64_MAX : now + library_ms;
 	session_tick(session, now);
 	request_tick(session, now);
 	keep_tick(session, now);
-	if (session->zh != NULL && !is_unrecoverable(session->zh))
-		library_ms = prepare_library(session, now, &polled[1]);
 	session_report(session);
 	program_flush(session);
 	if (session->orphaned_at != 0)
@@ -243,7 +243,7 @@ serve(Session *session, int64_t now)
 		polled[0].events |= POLLOUT;
 
 	tls_move();
-	if (poll(polled, 3, milliseconds_until_next(session, now, library_ms)) <= 0)
+	if (poll(polled, 3, milliseconds_until_next(session, now)) <= 0)
 		return;
 	if (polled[2].revents != 0)
 	{
@@ -314,24 +314,18 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 static int
 pause_between_rounds(Session *session, int64_t now, int library_ms)
 {
-	int			nrounds = session->link.nrounds;
+	int			nrounds = session->link.nrounds++;
 	int			factor = nrounds < 2 ? 1 << nrounds :
 		PAUSE_FACTOR_MAX;
 	int64_t		left_ms = INT64_MAX;
 	int64_t		pause_ms;
 
-	if (session->link.nrounds++ == 0)
-	{
-		memcpy(session->link.dice, &now, sizeof(session->link.dice));
-		session->link.dice[0] ^= (unsigned short) getpid();
-	}
 	if (session->status.state == ZK_CLIENT_SUSPENDED)
 		left_ms = session->early_deadline - now;
 	pause_ms = (int64_t) library_ms * factor;
 	if (pause_ms > left_ms / 4)
 		pause_ms = left_ms / 4 > library_ms ? left_ms / 4 : library_ms;
-	return (int) (pause_ms / 2 + (int64_t) (erand48(session->link.dice) *
-											(double) pause_ms));
+	return (int) (pause_ms / 2 + (int64_t) (drand48() * (double) pause_ms));
 }
 
 /*
@@ -432,7 +426,7 @@ static bool
 is_heard_yet(const Session *session, int64_t now)
 {
 	return session->orphaned_at == 0 && session->is_out_urgent &&
-		now < session->lost_at + DRAIN_MS;
+		now < session->status.lost_at + DRAIN_MS;
 }
 
 /* When a session that is ending is not waited for any longer. */
@@ -448,31 +442,28 @@ end_deadline(const Session *session)
 		return since == 0 ? INT64_MAX :
 			since + (patience < ORPHAN_MAX_MS ? patience : ORPHAN_MAX_MS);
 	if (session->status.state == ZK_CLIENT_LOST)
-		since = session->lost_at;
+		since = session->status.lost_at;
 	return DRAIN_MS +
 		(session->link.up_since > since ? session->link.up_since : since);
 }
 
 static int
-milliseconds_until_next(const Session *session, int64_t now, int library_ms)
+milliseconds_until_next(Session *session, int64_t now)
 {
-	bool		is_ending = session_is_ending(session);
-	int64_t		next = is_ending ? end_deadline(session) :
-		session_next_tick(session);
-	int64_t		request_next = request_next_tick(session);
-	int64_t		keep_next = keep_next_tick(session);
-
-	if (is_ending && is_heard_yet(session, now))
-		next = session->lost_at + DRAIN_MS;
-	if (request_next < next)
-		next = request_next;
-	if (keep_next < next)
-		next = keep_next;
-	if (library_ms >= 0 && next > now + library_ms)
-		next = now + library_ms;
-	if (next == INT64_MAX)
+	if (session_is_ending(session))
+		program_wake_at(session, is_heard_yet(session, now) ?
+						session->status.lost_at + DRAIN_MS :
+						end_deadline(session));
+	if (session->wake_at == INT64_MAX)
 		return -1;
-	return next > now ? (int) (next - now) : 0;
+	return session->wake_at > now ? (int) (session->wake_at - now) : 0;
+}
+
+void
+program_wake_at(Session *session, int64_t at)
+{
+	if (at < session->wake_at)
+		session->wake_at = at;
 }
 
 /* What the backend has sent; or it has gone. */

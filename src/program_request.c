@@ -308,17 +308,6 @@ request_submit(Request *request)
 		step_void_done(rc, request);
 }
 
-int64_t
-request_next_tick(const Session *session)
-{
-	int64_t		next = next_heartbeat(session);
-
-	if (session->link.is_up && session->traffic.nudge_at != 0 &&
-		session->traffic.nudge_at < next)
-		next = session->traffic.nudge_at;
-	return session->traffic.retry_at < next ? session->traffic.retry_at : next;
-}
-
 /* When the next heartbeat is due. */
 static int64_t
 next_heartbeat(const Session *session)
@@ -340,20 +329,24 @@ next_heartbeat(const Session *session)
 void
 request_tick(Session *session, int64_t now)
 {
-	int64_t		silent_ms = now - session->traffic.pending_since;
-	RequestKind kind;
-	Request    *request;
+	Traffic    *traffic = &session->traffic;
+	int64_t		silent_ms = now - traffic->pending_since;
 
-	if (now >= session->traffic.retry_at)
+	if (now >= traffic->retry_at)
 		retry(session, now);
-	if (now < request_next_tick(session))
-		return;
-	kind = now >= next_heartbeat(session) ? REQUEST_HEARTBEAT : REQUEST_NUDGE;
-	request = request_new_silent(session, kind, "/");
-	request_submit(request);
-	if (kind == REQUEST_NUDGE)
-		session->traffic.nudge_at = now +
+	if (now >= next_heartbeat(session))
+		request_submit(request_new_silent(session, REQUEST_HEARTBEAT, "/"));
+	else if (session->link.is_up && traffic->nudge_at != 0 &&
+			 now >= traffic->nudge_at)
+	{
+		request_submit(request_new_silent(session, REQUEST_NUDGE, "/"));
+		traffic->nudge_at = now +
 			(silent_ms > NUDGE_MS ? silent_ms : NUDGE_MS);
+	}
+	program_wake_at(session, traffic->retry_at);
+	program_wake_at(session, next_heartbeat(session));
+	if (session->link.is_up && traffic->nudge_at != 0)
+		program_wake_at(session, traffic->nudge_at);
 }
 
 bool
@@ -406,7 +399,7 @@ note_refusal(Request *request, int64_t now)
 	session_set_error(session, "Znode \"%s\" cannot be %s: %s", request->path,
 					  request->kind == REQUEST_ERASE ? "listed" :
 					  request->kind == REQUEST_SET ? "set" : "deleted",
-					  zerror(request->answer.reply.code));
+					  zerror(request->answer.code));
 	session->is_status_news = true;
 	if (request->is_withdrawn)
 		count_undone(session);
@@ -476,7 +469,7 @@ request_note_answer(Request *request, int rc)
 	Session    *session = request->session;
 	int			timeout = session->status.session_timeout_ms;
 
-	request->answer.reply.code = rc;
+	request->answer.code = rc;
 	request->answer.reply.result = step_result_of(rc);
 
 	/* a server said that, and will say it again: nobody is to ask at once */
@@ -541,7 +534,7 @@ put_reply(Request *request)
 	Frame		frame = {.kind = FRAME_REPLY,.id = request->id};
 	FrameBlob	blobs[FRAME_NBLOBS] = {
 		frame_text(request->answer.reply.result == ZK_OK ? request->answer.path :
-				   zerror(request->answer.reply.code)),
+				   zerror(request->answer.code)),
 		{request->answer.data, (size_t) request->answer.data_length},
 		{request->answer.children, request->answer.children_size}
 	};

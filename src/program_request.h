@@ -19,6 +19,7 @@
 typedef struct Answer
 {
 	FrameReply	reply;
+	int			code;			/* the library's */
 	char	   *path;
 	char	   *data;
 	int			data_length;

@@ -24,6 +24,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "program_tls.h"
 #include "servers.h"
@@ -51,6 +52,7 @@
 /* The session whose log lines come without a context. */
 static Session *logging_session;
 
+static void lose(Session *session, ZkClientLoss loss, const char *why);
 static bool look_up(Session *session, const ServerList *list,
 					ServerAddresses *addresses);
 static void connect_session(Session *session,
@@ -86,6 +88,7 @@ session_open(Session *session, const FrameTaken *opening)
 	char		why[TLS_WHY_SIZE];
 
 	logging_session = session;
+	srand48((long) protocol_now() + 7919L * getpid());
 	session->backend = open->backend_pid;
 	session->asked_timeout_ms = open->session_timeout_ms;
 	session->status.ticket = open->ticket;
@@ -95,25 +98,23 @@ session_open(Session *session, const FrameTaken *opening)
 		session->access.is_private = open->is_auth_private != 0;
 	}
 	if (!servers_parse(opening->blobs[0], &list, why))
-	{
-		session_set_error(session, "%s", why);
-		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_RESOLVE);
-	}
+		lose(session, ZK_LOSS_RESOLVE, why);
 	else if (!look_up(session, &list, &addresses))
-	{
-		session_set_error(session, "%s", addresses.complaint);
-		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_RESOLVE);
-	}
+		lose(session, ZK_LOSS_RESOLVE, addresses.complaint);
 	else if (opening->blobs[3] != NULL && !tls_begin(opening->blobs[3], why))
-	{
-		session_set_error(session, "%s", why);
-		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_TLS);
-	}
+		lose(session, ZK_LOSS_TLS, why);
 	else
 	{
 		tls_expect(&list, &addresses);
 		connect_session(session, &addresses, opening);
 	}
+}
+
+static void
+lose(Session *session, ZkClientLoss loss, const char *why)
+{
+	session_set_error(session, "%s", why);
+	move_to(session, ZK_CLIENT_LOST, loss);
 }
 
 /*
@@ -206,30 +207,11 @@ session_may_live(const Session *session)
 		session->status.ticket.session_id != 0;
 }
 
-int64_t
-session_next_tick(const Session *session)
-{
-	int64_t		next = INT64_MAX;
-	int64_t		silent_at = INT64_MAX;
-
-	if (session_is_ending(session))
-		return next;
-	if (session->status.state == ZK_CLIENT_SUSPENDED)
-		next = lost_deadline(session);
-	if (session->status.was_connected &&
-		session->standstill.next_check_at < next)
-		next = session->standstill.next_check_at;
-	if (session->link.is_up && session->traffic.npending > 0)
-		silent_at = session->traffic.pending_since +
-			session->status.session_timeout_ms;
-	if (silent_at < next)
-		next = silent_at;
-	return next;
-}
-
 void
 session_tick(Session *session, int64_t now)
 {
+	int			timeout = session->status.session_timeout_ms;
+
 	if (session_is_ending(session))
 		return;
 	if (session->status.state == ZK_CLIENT_SUSPENDED &&
@@ -240,6 +222,12 @@ session_tick(Session *session, int64_t now)
 	else if (session->status.was_connected &&
 			 now >= session->standstill.next_check_at)
 		check_backend(session, now);
+	if (session->status.state == ZK_CLIENT_SUSPENDED)
+		program_wake_at(session, lost_deadline(session));
+	if (session->status.was_connected)
+		program_wake_at(session, session->standstill.next_check_at);
+	if (session->link.is_up && session->traffic.npending > 0)
+		program_wake_at(session, session->traffic.pending_since + timeout);
 }
 
 /* The session's state changed: watcher function of the library. */
@@ -434,7 +422,6 @@ move_to(Session *session, ZkClientState state, ZkClientLoss loss)
 	session_report(session);
 	if (state != ZK_CLIENT_LOST)
 		return;
-	session->lost_at = protocol_now();
 	program_flush(session);
 	atomic_store(&session->page->lost, (uint32_t) loss);
 	program_interrupt(session);

@@ -26,6 +26,7 @@ static int	send_set(Request *request);
 static int	send_delete(Request *request);
 static int	send_delete_guarded(Request *request);
 static int	send_move(Request *request);
+static int	send_several(Request *request, const zoo_op_t *ops, int count);
 static int	send_exists(Request *request);
 static int	send_erase(Request *request);
 static int	send_get_acl(Request *request);
@@ -247,12 +248,6 @@ send_delete_guarded(Request *request)
 	zoo_op_t	ops[1 + ZK_REMOVE_MAX];
 	int			count = 0;
 
-	if (is_unrecoverable(request->session->zh))
-		return ZINVALIDSTATE;	/* R6 */
-	request->op_results = calloc(1 + ZK_REMOVE_MAX,
-								 sizeof(*request->op_results));
-	if (request->op_results == NULL)
-		return ZMARSHALLINGERROR;
 	if (!is_path(request->path))
 		return ZBADARGUMENTS;
 	zoo_set_op_init(&ops[count++], request->path, "", 0, request->version, NULL);
@@ -263,8 +258,7 @@ send_delete_guarded(Request *request)
 			return ZBADARGUMENTS;
 		zoo_delete_op_init(&ops[count++], path, -1);
 	}
-	return zoo_amulti(request->session->zh, count, ops, request->op_results,
-					  step_void_done, request);
+	return send_several(request, ops, count);
 }
 
 /* The node that goes is checked first: if it is gone that is the answer. */
@@ -273,19 +267,25 @@ send_move(Request *request)
 {
 	zoo_op_t	ops[2];
 
-	if (is_unrecoverable(request->session->zh))
-		return ZINVALIDSTATE;	/* R6 */
 	if (!is_path(request->other_path) || !is_path(request->path))
 		return ZBADARGUMENTS;
-	request->op_results = calloc(2, sizeof(*request->op_results));
-	if (request->op_results == NULL)
-		return ZMARSHALLINGERROR;
 	zoo_delete_op_init(&ops[0], request->other_path, -1);
 	zoo_create_op_init(&ops[1], request->path, request->data,
 					   request->data_length,
 					   acl_for(request->session, request->node_kind),
 					   flags_of(request->node_kind), NULL, 0);
-	return zoo_amulti(request->session->zh, 2, ops, request->op_results,
+	return send_several(request, ops, 2);
+}
+
+static int
+send_several(Request *request, const zoo_op_t *ops, int count)
+{
+	if (is_unrecoverable(request->session->zh))
+		return ZINVALIDSTATE;	/* R6 */
+	request->op_results = calloc((size_t) count, sizeof(*request->op_results));
+	if (request->op_results == NULL)
+		return ZMARSHALLINGERROR;
+	return zoo_amulti(request->session->zh, count, ops, request->op_results,
 					  step_void_done, request);
 }
 
