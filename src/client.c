@@ -569,14 +569,8 @@ copy_reply(ZkRequest *request, const FrameTaken *taken, Moment now)
 							1);
 	if (request->texts == NULL)
 		return false;
-	reply->result = from->result;
+	memcpy(reply, from, ZK_REPLY_SENT);
 	reply->proof = contact_earlier(from->proof, now);
-	reply->czxid = from->czxid;
-	reply->ephemeral_owner = from->ephemeral_owner;
-	reply->ctime_ms = from->ctime_ms;
-	reply->mtime_ms = from->mtime_ms;
-	reply->version = from->version;
-	reply->is_open = from->is_open != 0;
 	reply->nbelow = from->nbelow < 0 ? 0 : from->nbelow;
 
 	children = (char **) request->texts;
@@ -589,7 +583,6 @@ copy_reply(ZkRequest *request, const FrameTaken *taken, Moment now)
 		next += strlen(next) + 1;
 	}
 	reply->children = (const char *const *) children;
-	reply->nchildren = from->nchildren;
 	if (lengths[0] > 0)
 	{
 		memcpy(next, taken->blobs[0], lengths[0]);

@@ -24,28 +24,6 @@
 typedef struct ZkClient ZkClient;
 typedef struct ZkRequest ZkRequest;
 
-/* What a request brought.  Strings live as long as the request. */
-typedef struct ZkReply
-{
-	ZkResult	result;
-	const char *code_text;		/* the library's words for it, for a DETAIL */
-	Moment		proof;			/* create, check, replace: the date of the
-								 * proof that the session lives, see contact.h */
-	const char *path;			/* create: the node made */
-	int64_t		czxid;			/* create, get, replace: the fencing token */
-	int64_t		ephemeral_owner;	/* create, get */
-	int64_t		ctime_ms;		/* create, get: server's clock, Unix epoch */
-	int64_t		mtime_ms;		/* get: when the data was set last, likewise */
-	int			version;		/* get: how often the data was set */
-	bool		is_open;		/* get_acl: everybody may create or delete
-								 * something in the node */
-	int			nbelow;			/* get: how many children the node has */
-	const char *const *children;	/* list */
-	int			nchildren;
-	const char *data;			/* get; not NUL-terminated, NULL if none */
-	int			data_length;
-} ZkReply;
-
 /* Milliseconds of a clock that goes on while the machine is suspended. */
 extern int64_t zklock_client_now(void);
 

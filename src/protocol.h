@@ -189,26 +189,15 @@ typedef struct FrameStatus
 } FrameStatus;
 
 /*
+ * The reply, up to ZK_REPLY_SENT, is as the ensemble has said.
+ *
  * Blobs: path, or for a result other than ZK_OK what the library calls it;
  * data; children, one after the other with a NUL behind each.  Without a
  * number (id 0) it is about a LEAVE whose node had gone before: that node,
  * what is written down of its eviction, the name of the lock, and in czxid the
  * fencing token.
  */
-typedef struct FrameReply
-{
-	Moment		proof;			/* this and the rest: see ZkReply */
-	int64_t		czxid;
-	int64_t		ephemeral_owner;
-	int64_t		ctime_ms;
-	int64_t		mtime_ms;
-	int32_t		result;			/* ZkResult */
-	int32_t		code;
-	int32_t		version;
-	int32_t		nchildren;
-	int32_t		is_open;
-	int32_t		nbelow;
-} FrameReply;
+typedef ZkReply FrameReply;
 
 /* No blobs. */
 typedef struct FrameWatch

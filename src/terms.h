@@ -12,7 +12,10 @@
 #define ZKLOCK_TERMS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#include "contact.h"
 
 /* Room for what is said of a connection with TLS. */
 #define TLS_TEXT_SIZE 400
@@ -93,6 +96,34 @@ typedef enum ZkResult
 	ZK_NO_MEMORY,				/* malloc() failed: nothing was sent */
 	ZK_FAILED					/* anything else: not done */
 } ZkResult;
+
+/* What a request brought.  Strings live as long as the request. */
+typedef struct ZkReply
+{
+	/* as the program says */
+	Moment		proof;			/* create, check, replace: the date of the
+								 * proof that the session lives, see contact.h */
+	int64_t		czxid;			/* create, get, replace: the fencing token */
+	int64_t		ephemeral_owner;	/* create, get */
+	int64_t		ctime_ms;		/* create, get: server's clock, Unix epoch */
+	int64_t		mtime_ms;		/* get: when the data was set last, likewise */
+	ZkResult	result;
+	int			version;		/* get: how often the data was set */
+	int			is_open;		/* get_acl: everybody may create or delete
+								 * something in the node */
+	int			nbelow;			/* get: how many children the node has */
+	int			nchildren;		/* list */
+
+	/* as the backend has it */
+	const char *code_text;		/* the library's words for it, for a DETAIL */
+	const char *path;			/* create: the node made */
+	const char *const *children;	/* list */
+	const char *data;			/* get; not NUL-terminated, NULL if none */
+	int			data_length;
+} ZkReply;
+
+/* So much of it is sent. */
+#define ZK_REPLY_SENT offsetof(ZkReply, code_text)
 
 /* Kinds of nodes that we create. */
 typedef enum ZkNodeKind
