@@ -317,7 +317,6 @@ make_page(SharedPage **page)
 {
 	int			fd = memfd_create("zklock", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	void	   *mapped = MAP_FAILED;
-	int			error;
 
 	if (fd < 0)
 		return -1;
@@ -327,9 +326,7 @@ make_page(SharedPage **page)
 					  fd, 0);
 	if (mapped == MAP_FAILED)
 	{
-		error = errno;
-		close(fd);
-		errno = error;
+		close(fd);				/* which succeeds, and leaves errno */
 		return -1;
 	}
 	*page = mapped;

@@ -86,13 +86,6 @@ typedef struct Link
 								 * there are any */
 } Link;
 
-/* Who it is to the ensemble. */
-typedef struct Access
-{
-	char	   *scheme;			/* of its credentials, NULL: none */
-	bool		is_private;		/* they are this session's alone */
-} Access;
-
 /* Does the backend stand still?  program_session.c. */
 typedef struct Standstill
 {
@@ -142,7 +135,8 @@ typedef struct Session
 								 * backend */
 
 	int			asked_timeout_ms;
-	Access		access;
+	bool		has_auth;		/* it has credentials */
+	bool		is_auth_private;	/* they are this session's alone */
 	Standstill	standstill;
 	Traffic		traffic;
 	Keep	   *keeps;			/* by slot; NULL before the first;

@@ -47,7 +47,8 @@
 /* A lock that is kept, or that is held and may be. */
 struct Keep
 {
-	uint32_t	generation;		/* of its KeptLock; 0: there is none */
+	KeptLock   *shared;			/* in the page */
+	uint32_t	generation;		/* of that; 0: there is none */
 	char	   *node;			/* path of the queue node */
 	char	   *lock;			/* and of the lock's znode */
 	char	   *data;			/* of the node, as it was made */
@@ -60,7 +61,6 @@ static bool is_followed(const Session *session, const char *path,
 						bool is_of_list);
 static void tell_waiter(Session *session, int type);
 static void end_keep(Keep *keep);
-static KeptLock *shared_part(const Session *session, const Keep *keep);
 static Keep *next_keep(const Session *session, Keep *keep);
 static void look_at_time(Session *session, Keep *keep, int64_t now);
 static void give_way(Session *session, Keep *keep);
@@ -223,6 +223,7 @@ keep_take(Session *session, const FrameTaken *taken)
 		exit(1);				/* as take_request() explains */
 	keep = &session->keeps[taken->frame.u.keep.slot];
 	end_keep(keep);				/* what was in its slot is over */
+	keep->shared = &session->page->kept[taken->frame.u.keep.slot];
 	keep->generation = taken->frame.u.keep.generation;
 	keep->node = strdup(node);
 	keep->lock = strndup(node, (size_t) (strrchr(node, '/') - node));
@@ -280,12 +281,6 @@ end_keep(Keep *keep)
 	memset(keep, 0, sizeof(*keep));
 }
 
-static KeptLock *
-shared_part(const Session *session, const Keep *keep)
-{
-	return &session->page->kept[keep - session->keeps];
-}
-
 /* The one behind that one, or with NULL the first; NULL if there is none. */
 static Keep *
 next_keep(const Session *session, Keep *keep)
@@ -307,7 +302,7 @@ next_keep(const Session *session, Keep *keep)
 static void
 look_at_time(Session *session, Keep *keep, int64_t now)
 {
-	KeptLock   *shared = shared_part(session, keep);
+	KeptLock   *shared = keep->shared;
 	int32_t		keep_ms = atomic_load(&shared->keep_ms);
 
 	keep->look_at = atomic_load(&shared->since) + keep_ms;
@@ -329,7 +324,7 @@ look_at_time(Session *session, Keep *keep, int64_t now)
 static void
 give_way(Session *session, Keep *keep)
 {
-	switch (keep_word_want(shared_part(session, keep), keep->generation))
+	switch (keep_word_want(keep->shared, keep->generation))
 	{
 		case KEEP_GIVEN_UP:
 			request_submit_delete(session, keep->node);

@@ -140,7 +140,6 @@ main(int argc, char **argv)
 	if (session.zh != NULL)
 		close_session(&session);
 	request_free_all(&session);
-	free(session.access.scheme);
 	follow_free(&session);
 	frame_buffer_free(&session.in);
 	frame_buffer_free(&session.out);

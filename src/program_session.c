@@ -92,11 +92,8 @@ session_open(Session *session, const FrameTaken *opening)
 	session->backend = open->backend_pid;
 	session->asked_timeout_ms = open->session_timeout_ms;
 	session->status.ticket = open->ticket;
-	if (opening->blobs[1] != NULL)
-	{
-		session->access.scheme = strdup(opening->blobs[1]);
-		session->access.is_private = open->is_auth_private != 0;
-	}
+	session->has_auth = opening->blobs[1] != NULL;
+	session->is_auth_private = open->is_auth_private != 0;
 	if (!servers_parse(opening->blobs[0], &list, why))
 		lose(session, ZK_LOSS_RESOLVE, why);
 	else if (!look_up(session, &list, &addresses))
@@ -179,9 +176,9 @@ connect_session(Session *session, const ServerAddresses *addresses,
 	}
 	zoo_set_servers_resolution_delay(session->zh, -1);	/* R1 */
 	/* the server takes a certificate's subject by itself */
-	if (session->access.scheme != NULL &&
-		strcmp(session->access.scheme, PROTOCOL_CERTIFICATE) != 0)
-		zoo_add_auth(session->zh, session->access.scheme, opening->blobs[2],
+	if (session->has_auth &&
+		strcmp(opening->blobs[1], PROTOCOL_CERTIFICATE) != 0)
+		zoo_add_auth(session->zh, opening->blobs[1], opening->blobs[2],
 					 (int) strlen(opening->blobs[2]), NULL, NULL);
 	move_to(session, ZK_CLIENT_CONNECTING, ZK_LOSS_NONE);
 }
@@ -306,8 +303,6 @@ note_connected(Session *session, int state)
 	if (session->standstill.next_check_at == 0)
 		session->standstill.next_check_at = now + timeout / 3;
 	move_to(session, ZK_CLIENT_CONNECTED, ZK_LOSS_NONE);
-	if (is_unanswered(session, now))
-		give_up(session);
 }
 
 /*

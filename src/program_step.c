@@ -27,7 +27,6 @@ static int	send_delete(Request *request);
 static int	send_delete_guarded(Request *request);
 static int	send_move(Request *request);
 static int	send_several(Request *request, const zoo_op_t *ops, int count);
-static int	send_exists(Request *request);
 static int	send_erase(Request *request);
 static int	send_get_acl(Request *request);
 static int	send_unwatch(Request *request);
@@ -115,12 +114,12 @@ static const struct
 	[REQUEST_DELETE_GUARDED] = {send_delete_guarded, NULL, true},
 	[REQUEST_MOVE] = {send_move, NULL, true},
 	[REQUEST_REPLACE] = {send_create, after_replace, true},
-	[REQUEST_REPLACE_FIND] = {send_exists, after_replace_find, false},
+	[REQUEST_REPLACE_FIND] = {send_get, after_replace_find, false},
 	[REQUEST_REPLACE_CHECK] = {send_check, after_replace_check, true},
 	[REQUEST_ERASE] = {send_erase, after_erase, false},
 	[REQUEST_UNWATCH] = {send_unwatch, after_unwatch, false},
 	[REQUEST_HEARTBEAT] = {send_sync, NULL, true},
-	[REQUEST_NUDGE] = {send_exists, NULL, false},
+	[REQUEST_NUDGE] = {send_get, NULL, false},
 };
 
 int
@@ -289,13 +288,6 @@ send_several(Request *request, const zoo_op_t *ops, int count)
 					  step_void_done, request);
 }
 
-static int
-send_exists(Request *request)
-{
-	return zoo_aexists(request->session->zh, request->path, 0, stat_done,
-					   request);
-}
-
 /*
  * The server that we are connected to now may not have heard of the node yet:
  * a write goes first, whatever comes of it, since the list is not older than
@@ -431,8 +423,9 @@ after_replace_find(Request *request)
 {
 	FrameReply *reply = &request->answer.reply;
 
-	if (step_meaning(request) == ANSWER_DONE &&
-		reply->ephemeral_owner != request->session->status.ticket.session_id)
+	if (reply->result == ZK_NO_AUTH ||	/* ours can be read */
+		(step_meaning(request) == ANSWER_DONE && reply->ephemeral_owner !=
+		 request->session->status.ticket.session_id))
 		reply->result = ZK_NO_NODE;
 	if (step_meaning(request) != ANSWER_DONE)
 		return undo_replace(request);
@@ -674,8 +667,8 @@ acl_for(const Session *session, ZkNodeKind kind)
 	bool		is_shared = kind == ZK_PERSISTENT || kind == ZK_CONTAINER ||
 		kind == ZK_PERSISTENT_SEQUENTIAL;
 
-	if (session->access.scheme == NULL ||
-		(session->access.is_private && is_shared))
+	if (!session->has_auth ||
+		(session->is_auth_private && is_shared))
 		return &ZOO_OPEN_ACL_UNSAFE;
 	entries[0] = (struct ACL) {ZOO_PERM_ALL, ZOO_AUTH_IDS};
 	entries[1] = (struct ACL) {ZOO_PERM_READ, ZOO_ANYONE_ID_UNSAFE};
