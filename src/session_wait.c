@@ -120,25 +120,17 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		WaitEvent	event;
 		int64		now;
 		int64		wake_at = deadline;
-		uint64		progress;
-		bool		is_there;
-
-		zklock_session_status(&status);
-		session_note_state(&status);
-		progress = zklock_client_progress(MySession.client);
-		is_there = (request != NULL && zklock_client_reply(request) != NULL) ||
+		uint64		progress = zklock_client_progress(MySession.client);
+		bool		is_there = (request != NULL &&
+								zklock_client_reply(request) != NULL) ||
 			(is_over != NULL && is_over());
 
-		/*
-		 * A message that came meanwhile is newer than the status; and the
-		 * descriptor will not become readable for it again.
-		 */
-		if (zklock_client_progress(MySession.client) != progress)
-			continue;
+		if (!is_there)
+			CHECK_FOR_INTERRUPTS();
+		zklock_session_status(&status);
+		session_note_state(&status);
 		if (is_there)
 			return ZK_WAIT_OVER;
-		CHECK_FOR_INTERRUPTS();
-
 		now = status.now;
 		if (status.state == ZK_CLIENT_LOST)
 		{
@@ -161,6 +153,13 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 			status.state == ZK_CLIENT_CONNECTED)
 			wake_at = Min(wake_at, status.lost_deadline);
 
+		/*
+		 * What was called above may have read a message from the program
+		 * that is_over() has not seen, and the descriptor will not become
+		 * readable for it again.
+		 */
+		if (zklock_client_progress(MySession.client) != progress)
+			continue;
 		if (MySession.wait_set == NULL)
 			make_wait_set();
 
