@@ -228,8 +228,9 @@ check_servers(Check *check)
 	const char *program = zklock_session_program();
 	char	   *tls = zklock_session_tls();
 	int			left = (int) (check->deadline - zklock_client_now());
-	int64		until = protocol_now() + (!check->has_session ? ANSWER_MS :
-										  Min(ANSWER_FULL_MS, Max(left / 2, 100)));
+	int64		until = protocol_now() +
+		(!check->has_session ? ANSWER_MS :
+		 Min(ANSWER_FULL_MS, Max(left / 2, 100)));
 	const Frame frame = {.kind = FRAME_ASK,.u.ask.until = until};
 	const FrameBlob blobs[FRAME_NBLOBS] = {
 		frame_text(servers), frame_text(tls)
@@ -354,6 +355,7 @@ static bool
 put_answer(Check *check, const FrameTaken *taken, bool is_first)
 {
 	const FrameAnswer *answer = &taken->frame.u.answer;
+	const char *address = taken->blobs[0] != NULL ? taken->blobs[0] : "";
 	const char *text = taken->blobs[1] != NULL ? taken->blobs[1] : "";
 
 	if (taken->frame.kind != FRAME_ANSWER || answer->server < 0 ||
@@ -366,8 +368,8 @@ put_answer(Check *check, const FrameTaken *taken, bool is_first)
 				 zklock_nodedata_printable(zklock_session_program()),
 				 zklock_nodedata_printable(text), PROTOCOL_VERSION);
 	else
-		put_server(check, answer->server, answer->verdict, taken->blobs[0] != NULL ?
-				   taken->blobs[0] : "", text, answer->us);
+		put_server(check, answer->server, answer->verdict, address, text,
+				   answer->us);
 	return true;
 }
 

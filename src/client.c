@@ -701,8 +701,9 @@ zklock_client_check(ZkClient *client, const char *path, int64_t czxid)
 ZkRequest *
 zklock_client_get_acl(ZkClient *client, const char *path)
 {
-	return start_request(client, &(FrameRequest) {.kind = REQUEST_GET_ACL}, path,
-						 NULL, NULL, 0);
+	return start_request(client, &(FrameRequest) {
+		.kind = REQUEST_GET_ACL
+	}, path, NULL, NULL, 0);
 }
 
 ZkRequest *

@@ -159,7 +159,8 @@ connect_session(Session *session, const ServerAddresses *addresses,
 
 	if (addresses->complaint[0] != '\0')
 		session_set_error(session, "%s", addresses->complaint);
-	session->link.naddresses = servers_write(addresses, open->first_server, text);
+	session->link.naddresses = servers_write(addresses, open->first_server,
+											 text);
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
 	zoo_deterministic_conn_order(1);	/* begins where we say */
 	memcpy(id.passwd, open->ticket.password, sizeof(id.passwd));

@@ -419,7 +419,7 @@ quoted_length(const char *text)
 	return (int) length;
 }
 
-/* Say why, in SERVERS_WHY_SIZE bytes; always false, for the caller to return. */
+/* Say why in SERVERS_WHY_SIZE bytes; always false, for callers to return. */
 static bool
 refuse(char *why, const char *format,...)
 {
