@@ -20,9 +20,7 @@
 #include "storage/latch.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
-#include "storage/shmem.h"
 #include "utils/guc.h"
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
 #if PG_VERSION_NUM >= 180000
@@ -137,17 +135,6 @@ MyProcNumber_compat(void)
 	return MyProcNumber;
 #else
 	return MyProc->pgprocno;
-#endif
-}
-
-/* 19: a table has one size. */
-static inline HTAB *
-ShmemInitHash_compat(const char *name, int64 nelems, HASHCTL *info, int flags)
-{
-#if PG_VERSION_NUM >= 190000
-	return ShmemInitHash(name, nelems, info, flags);
-#else
-	return ShmemInitHash(name, nelems, nelems, info, flags);
 #endif
 }
 

@@ -3,187 +3,111 @@
  * handover.c
  *	  Backends of one cluster hand a lock to each other directly.
  *
- * A backend that waits for a lock makes an entry in shared memory: the queue
+ * A backend that waits for a lock says in shared memory for which: the queue
  * node of the contender just ahead.  A holder that lets go of the lock looks
- * for an entry with its own node.  If there is one it marks the entry and sets
- * the waiter's latch, and the waiter need not wait for the ensemble.  Why that
- * is a grant: see the head of contender_watch.c.
+ * who says its own node.  If somebody does it puts TOLD in place of that and
+ * sets the waiter's latch, and the waiter need not wait for the ensemble.  Why
+ * that is a grant: see the head of contender_watch.c.
  *
  * The one rule: the holder always deletes its node, too, and the waiter
- * watches that node before it makes the entry.  So a waiter that gets no
- * message here gets one from the ensemble.
+ * watches that node before it says so.  So a waiter that gets no message here
+ * gets one from the ensemble, and no lock is needed.
  *
- * Each waiting backend makes and removes its own entry, which goes when the
- * backend leaves shared memory.  Nothing raises while the lock of the table is
- * held.
+ * What a backend has said stays when it ends, until another one has its place
+ * and waits.  Then a holder may tell nobody: the next in the queue learns it
+ * from the ensemble.
  *
  *-------------------------------------------------------------------------
  */
 #include "handover.h"
 
-#include "common/hashfn.h"
 #include "miscadmin.h"
+#include "port/atomics.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "storage/lwlock.h"
 #include "storage/proc.h"
-#include "utils/hsearch.h"
+#include "storage/shmem.h"
 
 #include "compat.h"
 #include "recipe.h"
 
-/*
- * The node that somebody waits for.  Its path alone would not do: whoever may
- * create nodes can copy the name into another queue or another ensemble.  The
- * czxid he cannot choose.
- */
-typedef struct WaiterKey
-{
-	int64		czxid;
-	char		node[RECIPE_PATH_SIZE];
-} WaiterKey;
-
-/* A backend that waits. */
-typedef struct Waiter
-{
-	WaiterKey	key;
-	PGPROC	   *proc;			/* whose latch is to be set */
-	bool		is_told;		/* the node's owner has let go of its lock */
-} Waiter;
+/* In place of a czxid: nobody waits; who waits was told. */
+#define NOBODY 0
+#define TOLD PG_UINT64_MAX
 
 /*
- * The table and its lock, in shared memory; NULL if the library was not
- * preloaded.  Inherited from the postmaster.
+ * In shared memory, by proc number: the czxid and the path of the node that
+ * somebody waits for; NULL if the library was not preloaded.  The path alone
+ * would not do: whoever may create nodes can copy the name into another queue
+ * or another ensemble.  The czxid he cannot choose.  It is written last, and a
+ * waiter is told only if it is the same before and after the path was read.
  */
-static HTAB *waiters;
-static LWLock *waiters_lock;
+static pg_atomic_uint64 *awaited;
+static char (*nodes)[RECIPE_PATH_SIZE];
 
-/* This backend's entry, NULL if it does not wait. */
-static Waiter *own;
-
-/* Is the callback registered that removes it? */
-static bool is_exit_registered;
-
-static bool make_key(WaiterKey *key, const char *node, int64 czxid);
-static uint32 hash_key(const void *key, Size size);
-static void forget_at_exit(int code, Datum arg);
+/* Has this backend said for which node it waits? */
+static bool is_waiting;
 
 bool
 zklock_handover_is_shared(void)
 {
-	return waiters != NULL;
+	return awaited != NULL;
 }
 
 void
 zklock_handover_await(const char *node, int64 czxid)
 {
-	WaiterKey	key;
-	Waiter	   *waiter;
-	bool		found;
+	int			own = MyProcNumber_compat();
 
 	zklock_handover_forget();
-	if (waiters == NULL || !make_key(&key, node, czxid))
+	if (awaited == NULL || strlen(node) >= RECIPE_PATH_SIZE)
 		return;
-
-	/*
-	 * Not before_shmem_exit(): PG_ENSURE_ERROR_CLEANUP, in which zk_hold()
-	 * waits, demands that its own callback be the latest of those at its end.
-	 * This comes after the transaction was aborted, while there is still a
-	 * PGPROC, for whatever was registered last is called first.
-	 */
-	if (!is_exit_registered)
-	{
-		on_shmem_exit(forget_at_exit, 0);
-		is_exit_registered = true;
-	}
-	LWLockAcquire(waiters_lock, LW_EXCLUSIVE);
-	waiter = hash_search(waiters, &key, HASH_ENTER_NULL, &found);
-
-	/* only one can be next to a node; if it is not us, let it be */
-	if (waiter != NULL && !found)
-	{
-		waiter->proc = MyProc;
-		waiter->is_told = false;
-		own = waiter;
-	}
-	LWLockRelease(waiters_lock);
+	strcpy(nodes[own], node);
+	pg_atomic_exchange_u64(&awaited[own], czxid);
+	is_waiting = true;
 }
 
 bool
 zklock_handover_has_told(void)
 {
-	bool		is_told;
-
-	if (own == NULL)
-		return false;
-	LWLockAcquire(waiters_lock, LW_SHARED);
-	is_told = own->is_told;
-	LWLockRelease(waiters_lock);
-	return is_told;
+	return is_waiting &&
+		pg_atomic_read_u64(&awaited[MyProcNumber_compat()]) == TOLD;
 }
 
 void
 zklock_handover_forget(void)
 {
-	if (own == NULL)
-		return;
-	LWLockAcquire(waiters_lock, LW_EXCLUSIVE);
-	hash_search(waiters, &own->key, HASH_REMOVE, NULL);
-	LWLockRelease(waiters_lock);
-	own = NULL;
+	if (is_waiting)
+		pg_atomic_exchange_u64(&awaited[MyProcNumber_compat()], NOBODY);
+	is_waiting = false;
 }
 
 /*
  * Locks that are released by the end of a process are left to the ensemble: by
- * then there may be no PGPROC, which waiting for the lock of the table needs.
- * A waiter that comes just after the table was found empty is left to it, too.
- *
- * The latch is set after the lock was released.  Setting it is a system call;
- * a process that is stopped in it (SIGSTOP, a debugger) would block all
- * backends of the cluster that wait for locks.  If the waiter is gone by then,
- * another backend that has its PGPROC wakes up once for nothing.
+ * then there may be no shared memory.  If the waiter is gone, another backend
+ * that has its PGPROC wakes up once for nothing.
  */
 bool
 zklock_handover_tell(const char *node, int64 czxid)
 {
-	WaiterKey	key;
-	Waiter	   *waiter;
-	PGPROC	   *told = NULL;
+	bool		is_told = false;
 
-	if (waiters == NULL || hash_get_num_entries(waiters) == 0 ||
-		proc_exit_inprogress || MyProc == NULL ||
-		!make_key(&key, node, czxid))
+	if (awaited == NULL || proc_exit_inprogress)
 		return false;
-	LWLockAcquire(waiters_lock, LW_EXCLUSIVE);
-	waiter = hash_search(waiters, &key, HASH_FIND, NULL);
-	if (waiter != NULL)
+	for (int i = 0; i < MaxBackends; i++)
 	{
-		waiter->is_told = true;
-		told = waiter->proc;
+		uint64		expected = czxid;
+
+		if (pg_atomic_read_u64(&awaited[i]) != expected)
+			continue;
+		pg_read_barrier();
+		if (strncmp(nodes[i], node, RECIPE_PATH_SIZE) != 0 ||
+			!pg_atomic_compare_exchange_u64(&awaited[i], &expected, TOLD))
+			continue;
+		SetLatch(&GetPGProcByNumber(i)->procLatch);
+		is_told = true;
 	}
-	LWLockRelease(waiters_lock);
-	if (told != NULL)
-		SetLatch(&told->procLatch);
-	return told != NULL;
-}
-
-/*
- * The padding is zeroed, for all bytes are compared. false for a path that is
- * too long.
- */
-static bool
-make_key(WaiterKey *key, const char *node, int64 czxid)
-{
-	memset(key, 0, sizeof(*key));
-	key->czxid = czxid;
-	return strlcpy(key->node, node, sizeof(key->node)) < sizeof(key->node);
-}
-
-/* The czxid tells nodes of one ensemble apart, and is a hundredth of the key. */
-static uint32
-hash_key(const void *key, Size size)
-{
-	return tag_hash(&((const WaiterKey *) key)->czxid, sizeof(int64));
+	return is_told;
 }
 
 /* ---------------------------------------------------------------------
@@ -191,28 +115,26 @@ hash_key(const void *key, Size size)
  * ---------------------------------------------------------------------
  */
 
+/* What all backends can say. */
+static Size
+memory_size(void)
+{
+	return mul_size(MaxBackends, sizeof(*awaited) + sizeof(*nodes));
+}
+
 void
 zklock_handover_request_memory(void)
 {
-	RequestAddinShmemSpace(hash_estimate_size(MaxBackends, sizeof(Waiter)));
-	RequestNamedLWLockTranche("zklock", 1);
+	RequestAddinShmemSpace(memory_size());
 }
 
 void
 zklock_handover_make_memory(void)
 {
-	HASHCTL		control = {0};
+	bool		found;
 
-	control.keysize = sizeof(WaiterKey);
-	control.entrysize = sizeof(Waiter);
-	control.hash = hash_key;
-	waiters = ShmemInitHash_compat("zklock waiters", MaxBackends, &control,
-								   HASH_ELEM | HASH_FUNCTION | HASH_FIXED_SIZE);
-	waiters_lock = &GetNamedLWLockTranche("zklock")->lock;
-}
-
-static void
-forget_at_exit(int code, Datum arg)
-{
-	zklock_handover_forget();
+	awaited = ShmemInitStruct("zklock waiters", memory_size(), &found);
+	nodes = (void *) (awaited + MaxBackends);
+	for (int i = 0; i < MaxBackends && !found; i++)
+		pg_atomic_init_u64(&awaited[i], NOBODY);
 }

@@ -23,7 +23,7 @@ extern bool zklock_handover_is_shared(void);
 /*
  * This backend waits for the contender with the queue node of that path and
  * czxid, which must be the one just ahead.  Ends an earlier wait.  Raises
- * nothing.  If there is no room the waiter hears from the ensemble only.
+ * nothing.
  */
 extern void zklock_handover_await(const char *node, int64 czxid);
 
@@ -38,8 +38,7 @@ extern void zklock_handover_forget(void);
 /*
  * The holder of that queue node lets go of the lock: tell the backend that
  * waits for it, if there is one here.  Result: is there?  It may have given
- * up since, so the node must be deleted all the same.  Never raises, never
- * waits but for a lightweight lock.
+ * up since, so the node must be deleted all the same.  Never raises or waits.
  */
 extern bool zklock_handover_tell(const char *node, int64 czxid);
 
