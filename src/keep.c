@@ -57,8 +57,6 @@ typedef struct ZkKeep
 	uint32		whose;			/* what its node says of its maker, see
 								 * caller_hash() */
 	uint32		generation;		/* of its state */
-	uint64		used_at;		/* by the number of uses: the lowest goes
-								 * first */
 } ZkKeep;
 
 /*
@@ -69,7 +67,6 @@ static int	keep_setting;
 
 static ZkKeep keeps[KEEP_SLOTS];
 static int	nkept;				/* how many of them are kept */
-static uint64 nuses;
 
 /*
  * Until when a rival counts that was met, zklock_client_now(), by a hash of the
@@ -87,7 +84,7 @@ static bool reclaim(ZkKeep *keep);
 static void drop(ZkKeep *keep);
 static void leave(ZkKeep *keep);
 static void release(ZkKeep *keep);
-static ZkKeep *oldest_kept(void);
+static ZkKeep *find_kept(void);
 static ZkKeep *find_free(void);
 
 void
@@ -148,7 +145,6 @@ zklock_keep_begin(ZkPlace *place, const char *data)
 		drop(keep);
 	keep->place = place;
 	keep->whose = caller_hash();
-	keep->used_at = ++nuses;
 	keep->generation = keep->generation % (KEEP_GENERATIONS - 1) + 1;
 	place->keep = keep;
 	shared = shared_part(keep);
@@ -218,7 +214,7 @@ void
 zklock_keep_drop_down_to(int most)
 {
 	while (nkept > most)
-		drop(oldest_kept());
+		drop(find_kept());
 }
 
 void
@@ -321,7 +317,6 @@ reclaim(ZkKeep *keep)
 	KeptLock   *shared = shared_part(keep);
 
 	keep->is_kept = false;
-	keep->used_at = ++nuses;
 	nkept--;
 	if (shared != NULL && keep_word_take(shared, keep->generation))
 		return true;
@@ -360,21 +355,19 @@ release(ZkKeep *keep)
 	keep->place = NULL;
 }
 
+/* One that is kept; NULL if there is none. */
 static ZkKeep *
-oldest_kept(void)
+find_kept(void)
 {
-	ZkKeep	   *found = NULL;
-
 	for (int i = 0; i < KEEP_SLOTS; i++)
-		if (keeps[i].is_kept &&
-			(found == NULL || keeps[i].used_at < found->used_at))
-			found = &keeps[i];
-	return found;
+		if (keeps[i].is_kept)
+			return &keeps[i];
+	return NULL;
 }
 
 /*
- * One that is free, or else the oldest that is kept; NULL if all are of locks
- * that are held.
+ * One that is free, or else one that is kept; NULL if all are of locks that are
+ * held.
  */
 static ZkKeep *
 find_free(void)
@@ -382,5 +375,5 @@ find_free(void)
 	for (int i = 0; i < KEEP_SLOTS; i++)
 		if (keeps[i].place == NULL)
 			return &keeps[i];
-	return oldest_kept();
+	return find_kept();
 }

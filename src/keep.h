@@ -54,10 +54,7 @@ extern void zklock_keep_drop(ZkPlace *place);
 /* How many are kept, or were given up, which nobody has noticed yet. */
 extern int	zklock_keep_count(void);
 
-/*
- * Leave as many, the oldest first, that there are no more than that.  Never
- * raises or waits.
- */
+/* Leave as many that there are no more than that.  Never raises or waits. */
 extern void zklock_keep_drop_down_to(int most);
 
 /*
