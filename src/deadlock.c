@@ -60,24 +60,17 @@
 #define CHECK_AGAIN_MS 1000
 
 /*
- * How long a search may take.  It is done again later, with twice the time if
- * that was too short.
+ * How long one reading of who waits for whom may take.  What takes longer is
+ * not known, until the next search.
  */
-#define SEARCH_MS 5000
-#define SEARCH_MAX_MS 60000
-
-/*
- * How often in a row to search for a cycle that cannot be confirmed: somebody
- * may have made it up.
- */
-#define SUSPICIONS_MAX 10
+#define SEARCH_MS 20000
 
 /*
  * How long to wait for other waiters to say once more who waits for them,
  * which they do every CHECK_AGAIN_MS, and how often to look.
  */
 #define CONFIRM_MS 4000
-#define LOOK_AGAIN_MS 100
+#define LOOK_AGAIN_MS 250
 
 /* Most facts at a time. */
 #define FACTS_MAX 64
@@ -89,44 +82,34 @@ static bool say_wait(ZkDetector *detector, const ZkPlace *place);
 static bool say_blocked(ZkDetector *detector, const ZkPlace *place,
 						List *waiters);
 static void search(ZkDetector *detector, const ZkPlace *place, int64 deadline);
-static void note_search(ZkDetector *detector, bool is_over, bool is_found);
+static void note_search(ZkDetector *detector, bool is_found);
 static bool find_cycle(ZkDetector *detector, const ZkPlace *place,
-					   bool is_newest, Cycle *cycle);
+					   bool is_newest, int64 deadline, Cycle *cycle);
 static bool is_same(const Cycle *a, const Cycle *b);
-static bool confirm(ZkDetector *detector, const ZkPlace *place,
-					const Cycle *cycle, int64 deadline);
 static const CycleEdge *edge_of(const Cycle *cycle, int step);
-static bool is_said_again(ZkDetector *detector, const ZkPlace *place,
-						  const Cycle *cycle, int step);
-static bool is_true_still(ZkDetector *detector, const ZkPlace *place,
-						  const Cycle *cycle);
+static bool is_said_again(const ZkDetector *detector, const Cycle *first,
+						  const Cycle *second);
 pg_noreturn static void give_way(const ZkPlace *place, const Cycle *cycle);
 static char *describe(const ZkPlace *place, const Cycle *cycle);
 static void append_member(StringInfo text, const Member *member,
 						  const char *process);
 static const char *name_of_lock(const ZkPlace *place, const char *lock_path);
 static void append_statements(StringInfo text, const Cycle *cycle);
-static bool say(ZkDetector *detector, const ZkPlace *place, FactKind kind,
-				int64 session, const char *data);
-static ZkFact *find_fact(const ZkDetector *detector, FactKind kind,
-						 int64 session);
-static bool blocks_somebody(const ZkDetector *detector);
+static bool say(ZkDetector *detector, const ZkPlace *place, int64 session,
+				const char *data);
+static ZkFact *find_fact(const ZkDetector *detector, int64 session);
 static void take_back(ZkDetector *detector, ZkFact *fact);
 static void forget_deleted(ZkDetector *detector);
 static void repeat(const ZkDetector *detector);
-static ZkFact *new_fact(ZkDetector *detector, FactKind kind, int64 session,
-						const char *path, const char *data);
 static bool make(ZkDetector *detector, const ZkPlace *place, ZkFact *fact);
-static bool adopt_or_delete(ZkDetector *detector, ZkFact *fact);
 static void note_refusal(ZkDetector *detector, const ZkFact *fact,
-						 const ZkReply *reply);
+						 const char *reason);
 
 void
 zklock_deadlock_begin(ZkDetector *detector, int64 now)
 {
 	detector->look_at = now + DeadlockTimeout;
 	detector->context = CurrentMemoryContext;
-	detector->search_ms = SEARCH_MS;
 }
 
 void
@@ -144,8 +127,7 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 	if (detector->session != zklock_session_number())
 		zklock_deadlock_end(detector);
 	detector->session = zklock_session_number();
-	detector->trip.deadline = Min(deadline,
-								  zklock_client_now() + detector->search_ms);
+	detector->trip.deadline = Min(deadline, zklock_client_now() + SEARCH_MS);
 	waiters = find_blocked(detector, place);
 	forget_gone(detector, waiters);
 	is_due = detector->cycle_at != 0 &&
@@ -158,6 +140,8 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 		is_news = say_wait(detector, place);
 	repeat(detector);
 	is_news |= say_blocked(detector, place, waiters);
+	if (is_news)
+		detector->pause_ms = 0;
 	if (is_news || is_due)
 		search(detector, place, deadline);
 
@@ -177,7 +161,6 @@ zklock_deadlock_end(ZkDetector *detector)
 		take_back(detector, llast(detector->facts));
 	detector->cycle_at = 0;
 	detector->pause_ms = 0;
-	detector->nsuspicions = 0;
 	detector->is_refused = false;
 }
 
@@ -186,17 +169,20 @@ zklock_deadlock_end(ZkDetector *detector)
  * ---------------------------------------------------------------------
  */
 
-/* When to check PostgreSQL's locks again. */
+/*
+ * When to check PostgreSQL's locks again.  Whoever is said to wait for us there
+ * is said so again each time.
+ */
 static void
 schedule(ZkDetector *detector)
 {
 	int64		now = zklock_client_now();
-	bool		is_suspicious = detector->cycle_at != 0 &&
-		detector->cycle_at <= now + CHECK_AGAIN_MS;
+	bool		is_urgent = list_length(detector->facts) > 1 ||
+		(detector->cycle_at != 0 &&
+		 detector->cycle_at <= now + CHECK_AGAIN_MS);
 
 	detector->look_at = now +
-		(blocks_somebody(detector) || is_suspicious ?
-		 CHECK_AGAIN_MS : Max(DeadlockTimeout, CHECK_AGAIN_MS));
+		Max(CHECK_AGAIN_MS, is_urgent ? 0 : DeadlockTimeout);
 }
 
 /*
@@ -224,7 +210,7 @@ forget_gone(ZkDetector *detector, List *waiters)
 	{
 		ZkFact	   *fact = lfirst(cell);
 		ListCell   *other;
-		bool		is_gone = fact->kind == FACT_BLOCKED;
+		bool		is_gone = fact->session != zklock_session_id();
 
 		foreach(other, waiters)
 			is_gone &= ((LocalWaiter *) lfirst(other))->session != fact->session;
@@ -238,37 +224,33 @@ static bool
 say_wait(ZkDetector *detector, const ZkPlace *place)
 {
 	int64		own = zklock_session_id();
-	ZkFact	   *said = find_fact(detector, FACT_WAIT, own);
+	ZkFact	   *said = find_fact(detector, own);
 
 	if (said != NULL &&
 		strncmp(said->data, place->node, strlen(place->node)) == 0)
 		return false;
 	if (said != NULL)
 		take_back(detector, said);
-	return say(detector, place, FACT_WAIT, own,
-						psprintf("%s\n%s", place->node,
-								 zklock_nodedata_build(0)));
+	return say(detector, place, own,
+			   psprintf("%s\n%s", place->node, zklock_nodedata_build(0)));
 }
 
 /* Say who waits for us in PostgreSQL.  Result: is anybody new? */
 static bool
 say_blocked(ZkDetector *detector, const ZkPlace *place, List *waiters)
 {
-	LockData   *locks = NULL;
 	ListCell   *cell;
 	bool		is_news = false;
 
-	if (find_fact(detector, FACT_WAIT, zklock_session_id()) == NULL)
+	if (find_fact(detector, zklock_session_id()) == NULL)
 		return false;
 	foreach(cell, waiters)
 	{
 		const LocalWaiter *waiter = lfirst(cell);
 
-		if (find_fact(detector, FACT_BLOCKED, waiter->session) == NULL)
-			is_news |= say(detector, place, FACT_BLOCKED,
-									waiter->session,
-									deadlock_describe_wait(waiter->pid,
-														   &locks));
+		if (find_fact(detector, waiter->session) == NULL)
+			is_news |= say(detector, place, waiter->session,
+						   deadlock_describe_wait(waiter->pid));
 	}
 	return is_news;
 }
@@ -278,55 +260,62 @@ say_blocked(ZkDetector *detector, const ZkPlace *place, List *waiters)
  * ---------------------------------------------------------------------
  */
 
-/* Give way if there is a cycle of which we have said the last. */
+/*
+ * Give way if there is a cycle of which we have said the last.  What is found
+ * is read from the leader until those who know have said once more who waits
+ * in PostgreSQL, as each does with every check; meanwhile others may await
+ * ours.  News of our own wait end this.
+ */
 static void
 search(ZkDetector *detector, const ZkPlace *place, int64 deadline)
 {
 	Cycle		first;
 	Cycle		second;
 	bool		is_over;
+	bool		is_certain;
+	int64		until;
 
-	if (find_fact(detector, FACT_WAIT, zklock_session_id()) == NULL)
+	if (find_fact(detector, zklock_session_id()) == NULL)
 		return;
-	is_over = find_cycle(detector, place, false, &first);
-	note_search(detector, is_over, is_over && first.length > 0);
+	is_over = find_cycle(detector, place, false, deadline, &first);
+	note_search(detector, is_over && first.length > 0);
 	if (!is_over || first.length == 0)
 		return;
 	ereport(DEBUG1,
 			(errmsg_internal("lock \"%s\": this may be a deadlock",
 							 place->name),
 			 errdetail_internal("%s", describe(place, &first))));
-	if (!confirm(detector, place, &first, deadline))
-		return;
-	detector->trip.deadline = Min(deadline,
-								  zklock_client_now() + detector->search_ms);
-	if (find_cycle(detector, place, true, &second) &&
-		is_same(&first, &second) && is_true_still(detector, place, &second))
+	until = Min(deadline, zklock_client_now() + CONFIRM_MS);
+	do
+	{
+		if (!find_cycle(detector, place, true, deadline, &second) ||
+			!is_same(&first, &second))
+			return;
+		forget_gone(detector, find_blocked(detector, place));
+		repeat(detector);
+		is_certain = is_said_again(detector, &first, &second);
+		if (zklock_session_await_watch(zklock_client_now() +
+									   (is_certain ? 0 : LOOK_AGAIN_MS)) !=
+			ZK_WAIT_TIMEOUT)
+			return;
+	} while (!is_certain && zklock_client_now() < until);
+	if (is_certain)
 		give_way(place, &second);
 }
 
 /*
- * A search has come to its end, or not; it has found something, or not.  Set
- * when to search without news: soon if there may be a cycle; else after a
- * session timeout, and then after twice as long each time.
+ * Set when to search without news: soon if there may be a cycle, else after a
+ * session timeout; and then after twice as long each time.
  */
 static void
-note_search(ZkDetector *detector, bool is_over, bool is_found)
+note_search(ZkDetector *detector, bool is_found)
 {
-	int64		now = zklock_client_now();
 	ZkClientStatus status;
+	int			least = is_found || !zklock_session_status(&status) ?
+		CHECK_AGAIN_MS : status.session_timeout_ms;
 
-	if (!is_over && now >= detector->trip.deadline)
-		detector->search_ms = Min(2 * detector->search_ms, SEARCH_MAX_MS);
-	detector->nsuspicions = is_over && !is_found ? 0 :
-		detector->nsuspicions + 1;
-	detector->cycle_at = now;
-	if (detector->nsuspicions > 0 && detector->nsuspicions <= SUSPICIONS_MAX)
-		return;
-	if (detector->pause_ms == 0 && zklock_session_status(&status))
-		detector->pause_ms = status.session_timeout_ms;
-	detector->cycle_at += Max(detector->pause_ms, CHECK_AGAIN_MS);
-	detector->pause_ms = Min(2 * detector->pause_ms, INT_MAX / 4);
+	detector->pause_ms = Max(least, Min(2 * detector->pause_ms, INT_MAX / 4));
+	detector->cycle_at = zklock_client_now() + detector->pause_ms;
 }
 
 /*
@@ -335,14 +324,15 @@ note_search(ZkDetector *detector, bool is_over, bool is_found)
  */
 static bool
 find_cycle(ZkDetector *detector, const ZkPlace *place, bool is_newest,
-		   Cycle *cycle)
+		   int64 deadline, Cycle *cycle)
 {
 	int64		own = zklock_session_id();
-	const ZkFact *wait = find_fact(detector, FACT_WAIT, own);
+	const ZkFact *wait = find_fact(detector, own);
 	int64		said = wait != NULL ? wait->czxid : 0;
 	CycleGraph *shape;
 
 	cycle->length = 0;
+	detector->trip.deadline = Min(deadline, zklock_client_now() + SEARCH_MS);
 	cycle->graph = deadlock_follow(&detector->trip, place, own, said,
 								   is_newest);
 	if (cycle->graph == NULL)
@@ -365,7 +355,7 @@ find_cycle(ZkDetector *detector, const ZkPlace *place, bool is_newest,
 	return true;
 }
 
-/* Are both made of the same facts? */
+/* Are both made of the same facts, by the same sessions? */
 static bool
 is_same(const Cycle *a, const Cycle *b)
 {
@@ -377,8 +367,6 @@ is_same(const Cycle *a, const Cycle *b)
 		const CycleEdge *other = edge_of(b, i);
 
 		if (one->said != other->said ||
-			a->graph->members[one->from].session !=
-			b->graph->members[other->from].session ||
 			a->graph->members[one->to].session !=
 			b->graph->members[other->to].session)
 			return false;
@@ -394,77 +382,29 @@ edge_of(const Cycle *cycle, int step)
 }
 
 /*
- * Do those who know say once more who waits in PostgreSQL, as each does with
- * every check?  That is awaited of each step that somebody else has told of;
- * meanwhile others may await ours.  News of our own wait end this.
+ * Has each wait in PostgreSQL been said once more since the first of two
+ * readings of one cycle?  That somebody waits for us we say ourselves, if it is
+ * so.
  */
 static bool
-confirm(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle,
-		int64 deadline)
+is_said_again(const ZkDetector *detector, const Cycle *first,
+			  const Cycle *second)
 {
-	int64		until = Min(deadline, zklock_client_now() + CONFIRM_MS);
-	int64		check_at = 0;
-	int			step = 0;
+	const Graph *graph = second->graph;
 
-	detector->trip.deadline = until;
-	for (;;)
+	for (int i = 0; i < second->length; i++)
 	{
-		while (step < cycle->length &&
-			   is_said_again(detector, place, cycle, step))
-			step++;
-		if (step == cycle->length)
-			return true;
-		if (zklock_client_now() >= until ||
-			zklock_session_await_watch(zklock_client_now() + LOOK_AGAIN_MS) !=
-			ZK_WAIT_TIMEOUT)
-			return false;
-		if (zklock_client_now() < check_at)
+		int			number = second->way[i];
+		const CycleEdge *edge = edge_of(second, i);
+
+		if (graph->in_postgres[number] == NULL)
 			continue;
-		forget_gone(detector, find_blocked(detector, place));
-		repeat(detector);
-		check_at = zklock_client_now() + CHECK_AGAIN_MS;
-	}
-}
-
-/* Of a wait for a lock of ours, and of what we say ourselves, that is known. */
-static bool
-is_said_again(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle,
-			  int step)
-{
-	const Graph *graph = cycle->graph;
-	const CycleEdge *edge = edge_of(cycle, step);
-	const ZkReply *reply;
-
-	if (graph->in_postgres[cycle->way[step]] == NULL || edge->to == 0)
-		return true;
-	reply = zklock_roundtrip_read(&detector->trip, zklock_client_get,
-								  deadlock_path(place, FACT_BLOCKED,
-												graph->members[edge->from].session,
-												graph->members[edge->to].session));
-	return reply != NULL && reply->result == ZK_OK &&
-		reply->czxid == edge->said &&
-		reply->version > graph->versions[cycle->way[step]];
-}
-
-/*
- * After all these requests: is there no news for us, and does whoever is to
- * wait for us in PostgreSQL still do?
- */
-static bool
-is_true_still(ZkDetector *detector, const ZkPlace *place, const Cycle *cycle)
-{
-	const Graph *graph = cycle->graph;
-	int			last = cycle->length - 1;
-
-	if (graph->in_postgres[cycle->way[last]] != NULL)
-	{
-		forget_gone(detector, find_blocked(detector, place));
-		if (find_fact(detector, FACT_BLOCKED,
-						  graph->members[edge_of(cycle, last)->from].session) ==
-			NULL)
+		if (edge->to == 0 ?
+			find_fact(detector, graph->members[edge->from].session) == NULL :
+			graph->versions[number] <= first->graph->versions[first->way[i]])
 			return false;
 	}
-	return zklock_session_await_watch(zklock_client_now()) == ZK_WAIT_TIMEOUT;
+	return true;
 }
 
 /* ---------------------------------------------------------------------
@@ -576,33 +516,38 @@ append_statements(StringInfo text, const Cycle *cycle)
 }
 
 /*
- * Say a fact of that kind about a session, with that text, unless it is said
- * already.  Result: is it new?  false too if ZooKeeper refuses it.  Raises on
- * interrupts.
+ * Say that a session waits, with that text, unless it is said
+ * already.  Result: is it new?  false too if ZooKeeper refuses it, or if it is
+ * not known to be there: then the next check says it.  Raises on interrupts.
  */
 static bool
-say(ZkDetector *detector, const ZkPlace *place, FactKind kind,
-			 int64 session, const char *data)
+say(ZkDetector *detector, const ZkPlace *place, int64 session,
+	const char *data)
 {
+	const char *path = deadlock_path(place, session, zklock_session_id());
+	MemoryContext caller;
 	ZkFact	   *fact;
 
 	if (detector->is_refused ||
-		find_fact(detector, kind, session) != NULL ||
+		find_fact(detector, session) != NULL ||
 		list_length(detector->facts) >= FACTS_MAX)
 		return false;
-	fact = new_fact(detector, kind, session,
-					deadlock_path(place, kind, session,
-								  zklock_session_id()),
-					data);
+	caller = MemoryContextSwitchTo(detector->context);
+	fact = palloc0(sizeof(*fact));
+	fact->session = session;
+	fact->path = pstrdup(path);
+	fact->data = pstrdup(data);
+	detector->facts = lappend(detector->facts, fact);
+	MemoryContextSwitchTo(caller);
 	if (make(detector, place, fact))
 		return true;
 	take_back(detector, fact);
 	return false;
 }
 
-/* The fact of that kind about a session, or NULL. */
+/* The fact that a session waits, or NULL. */
 static ZkFact *
-find_fact(const ZkDetector *detector, FactKind kind, int64 session)
+find_fact(const ZkDetector *detector, int64 session)
 {
 	ListCell   *cell;
 
@@ -610,22 +555,10 @@ find_fact(const ZkDetector *detector, FactKind kind, int64 session)
 	{
 		ZkFact	   *fact = lfirst(cell);
 
-		if (fact->kind == kind && fact->session == session)
+		if (fact->session == session)
 			return fact;
 	}
 	return NULL;
-}
-
-/* Is anybody said to wait for us in PostgreSQL? */
-static bool
-blocks_somebody(const ZkDetector *detector)
-{
-	ListCell   *cell;
-
-	foreach(cell, detector->facts)
-		if (((const ZkFact *) lfirst(cell))->kind == FACT_BLOCKED)
-		return true;
-	return false;
 }
 
 /*
@@ -636,7 +569,7 @@ static void
 take_back(ZkDetector *detector, ZkFact *fact)
 {
 	detector->facts = list_delete_ptr(detector->facts, fact);
-	if (fact->is_tried && detector->session == zklock_session_number())
+	if (!fact->is_others && detector->session == zklock_session_number())
 		zklock_client_delete(zklock_session_client(), fact->path);
 	pfree(fact->path);
 	pfree(fact->data);
@@ -676,94 +609,42 @@ repeat(const ZkDetector *detector)
 	{
 		const ZkFact *fact = lfirst(cell);
 
-		if (fact->kind == FACT_BLOCKED)
+		if (fact->session != zklock_session_id())
 			zklock_client_announce(zklock_session_client(), fact->path,
 								   fact->data, strlen(fact->data));
 	}
 }
 
-/* One that is not made yet, the detector's. */
-static ZkFact *
-new_fact(ZkDetector *detector, FactKind kind, int64 session, const char *path,
-		 const char *data)
-{
-	MemoryContext caller = MemoryContextSwitchTo(detector->context);
-	ZkFact	   *fact = palloc0(sizeof(*fact));
-
-	fact->kind = kind;
-	fact->session = session;
-	fact->path = pstrdup(path);
-	fact->data = pstrdup(data);
-	detector->facts = lappend(detector->facts, fact);
-	MemoryContextSwitchTo(caller);
-	return fact;
-}
-
 /*
- * Create a fact's znode.  false if that was refused, or came to no end: then
- * is_tried tells whether there may be one of ours.
+ * Create a fact's znode.  false if that was refused, or came to no end.  There
+ * may be one at its path: another one of ours, that is being taken back, goes
+ * with this one; somebody else's stays.
  */
 static bool
 make(ZkDetector *detector, const ZkPlace *place, ZkFact *fact)
 {
-	for (int attempts = 0; attempts < PARENT_ATTEMPTS; attempts++)
-	{
-		const ZkReply *reply;
+	const ZkReply *reply = zklock_roundtrip_create(&detector->trip, fact->path,
+												   place->root_length,
+												   ZK_EPHEMERAL, fact->data);
+	const char *reason;
 
-		fact->is_tried = true;
-		reply = zklock_roundtrip_create(&detector->trip, fact->path,
-										place->root_length, ZK_EPHEMERAL,
-										fact->data);
-		if (reply == NULL)
-			return false;
-		switch (reply->result)
-		{
-			case ZK_OK:
-				fact->czxid = reply->czxid;
-				return true;
-			case ZK_NODE_EXISTS:
-				if (adopt_or_delete(detector, fact))
-					return true;
-				if (fact->is_tried)
-					break;
-				note_refusal(detector, fact, reply);
-				return false;
-			case ZK_UNKNOWN_OUTCOME:
-				break;
-			case ZK_SESSION_LOST:
-				return false;
-			default:
-				note_refusal(detector, fact, reply);
-				return false;
-		}
-	}
-	return false;
-}
-
-/*
- * There is a znode at the fact's path.  If it is what was to be made, by an
- * attempt whose reply was lost: take it for that.  If it is another one of
- * ours, one that was to be taken back: delete it, and leave is_tried set: try
- * again.  Somebody else's stays.
- */
-static bool
-adopt_or_delete(ZkDetector *detector, ZkFact *fact)
-{
-	const ZkReply *reply =
-		zklock_roundtrip_read(&detector->trip, zklock_client_get, fact->path);
-
-	fact->is_tried = reply != NULL && reply->result == ZK_OK &&
-		reply->ephemeral_owner == zklock_session_id();
-	if (!fact->is_tried)
+	if (reply == NULL || reply->result == ZK_UNKNOWN_OUTCOME ||
+		reply->result == ZK_SESSION_LOST)
 		return false;
-	if (reply->data != NULL &&
-		reply->data_length == (int) strlen(fact->data) &&
-		memcmp(reply->data, fact->data, reply->data_length) == 0)
-	{
-		fact->czxid = reply->czxid;
+	fact->czxid = reply->czxid;
+	if (reply->result == ZK_OK)
 		return true;
+	reason = pstrdup(reply->code_text);
+	if (reply->result == ZK_NODE_EXISTS)
+	{
+		reply = zklock_roundtrip_read(&detector->trip, zklock_client_get,
+									  fact->path);
+		fact->is_others = reply == NULL || reply->result != ZK_OK ||
+			reply->ephemeral_owner != zklock_session_id();
+		if (!fact->is_others)
+			return false;
 	}
-	zklock_client_delete(zklock_session_client(), fact->path);
+	note_refusal(detector, fact, reason);
 	return false;
 }
 
@@ -772,7 +653,7 @@ adopt_or_delete(ZkDetector *detector, ZkFact *fact)
  * is somebody else's in its place; the log has it once.
  */
 static void
-note_refusal(ZkDetector *detector, const ZkFact *fact, const ZkReply *reply)
+note_refusal(ZkDetector *detector, const ZkFact *fact, const char *reason)
 {
 	static bool is_logged;
 
@@ -782,8 +663,7 @@ note_refusal(ZkDetector *detector, const ZkFact *fact, const ZkReply *reply)
 				(errmsg("deadlocks over ZooKeeper locks go unseen by process %d",
 						MyProcPid),
 				 errdetail("Znode \"%s\" cannot be created: %s.",
-						   zklock_nodedata_quotable(fact->path),
-						   reply->code_text),
+						   zklock_nodedata_quotable(fact->path), reason),
 				 errhint("All who share a root must have the same credentials, \"%s\". Nobody else may create below it.",
 						 "zklock.auth")));
 	is_logged = true;

@@ -28,9 +28,6 @@ typedef struct ZkDetector
 	int64		cycle_at;		/* when to search for a cycle without news; 0:
 								 * not set */
 	int			pause_ms;		/* how long before that */
-	int			search_ms;		/* how long a search may take */
-	int			nsuspicions;	/* searches in a row that have found a cycle
-								 * which was not confirmed, or had no end */
 } ZkDetector;
 
 /*

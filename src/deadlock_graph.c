@@ -73,23 +73,6 @@ typedef struct Reading
 	List	   *blocked;		/* names of facts, palloc'ed; NIL: not read yet */
 } Reading;
 
-/* Most processes that one check asks PostgreSQL for. */
-#define PROCESSES_MAX 256
-
-/* A process of this cluster whose wait was looked at, or is. */
-typedef struct Process
-{
-	int			pid;
-	bool		waits_for_us;	/* as far as it has been found out */
-} Process;
-
-/* The processes of one check. */
-typedef struct Chain
-{
-	int			nprocesses;
-	Process		processes[PROCESSES_MAX];
-} Chain;
-
 static char *directory(const ZkPlace *place);
 static void make_graph(Reading *reading, int64 session, int nmembers);
 static void enter_all(Reading *reading);
@@ -104,17 +87,17 @@ static void follow_holder(Reading *reading, int index, const char *holder,
 static void follow_postgres(Reading *reading, int index);
 static void read_blocked(Reading *reading);
 static int	compare_names(const ListCell *a, const ListCell *b);
-static bool is_waiting(int pid);
+static List *add_local(List *list, int pid, int64 session);
 static bool waits_for_snapshot(const PGPROC *proc);
-static bool waits_for_us(Chain *chain, int pid);
+static List *ask_blockers(int pid);
 
 char *
-deadlock_path(const ZkPlace *place, FactKind kind, int64 session, int64 maker)
+deadlock_path(const ZkPlace *place, int64 session, int64 maker)
 {
 	char	   *parent = directory(place);
 	unsigned long long about = session;
 
-	if (kind == FACT_WAIT)
+	if (session == maker)
 		return psprintf("%s/%016llx", parent, about);
 	return psprintf("%s/" ZK_WAITS_IN_POSTGRES "/%016llx-%016llx", parent,
 					about, (unsigned long long) maker);
@@ -209,14 +192,10 @@ deadlock_local_holders(ZkRoundTrip *trip, const ZkPlace *place)
 	for (int i = 1; i < graph->shape.nnodes; i++)
 	{
 		const ZkNodeData *who = &graph->members[i].who;
-		LocalWaiter *holder;
 
-		if (who->pid == 0 || !zklock_nodedata_is_here(who))
-			continue;
-		holder = palloc0(sizeof(*holder));
-		holder->pid = who->pid;
-		holder->session = graph->members[i].session;
-		holders = lappend(holders, holder);
+		if (who->pid != 0 && who->pid != MyProcPid &&
+			zklock_nodedata_is_here(who))
+			holders = add_local(holders, who->pid, graph->members[i].session);
 	}
 	return holders;
 }
@@ -306,8 +285,8 @@ read_wait(Reading *reading, int index, char **node, int64 *said)
 	else
 	{
 		reply = read_path(reading, zklock_client_get,
-						  deadlock_path(reading->place, FACT_WAIT,
-										member->session, 0));
+						  deadlock_path(reading->place, member->session,
+										member->session));
 		if (reply == NULL || reply->result != ZK_OK ||
 			reply->ephemeral_owner != member->session || reply->data == NULL)
 			return false;
@@ -416,8 +395,7 @@ follow_postgres(Reading *reading, int index)
 			waiter != graph->members[index].session)
 			continue;
 		reply = read_path(reading, zklock_client_get,
-						  deadlock_path(reading->place, FACT_BLOCKED, waiter,
-										blocker));
+						  deadlock_path(reading->place, waiter, blocker));
 		/* it counts if it is its maker's own */
 		if (reply == NULL || reply->result != ZK_OK ||
 			reply->ephemeral_owner != blocker)
@@ -464,15 +442,13 @@ compare_names(const ListCell *a, const ListCell *b)
 bool
 zklock_deadlock_parse_fact(const char *name, int64 *waiter, int64 *blocker)
 {
-	static const char digits[] = "0123456789abcdef";
+	unsigned long long about;
+	unsigned long long maker;
 
-	if (strlen(name) != BLOCKED_NAME_SIZE - 1 ||
-		strspn(name, digits) != SESSION_DIGITS ||
-		name[SESSION_DIGITS] != '-' ||
-		strspn(name + SESSION_DIGITS + 1, digits) != SESSION_DIGITS)
+	if (sscanf(name, "%16llx-%16llx", &about, &maker) != 2)
 		return false;
-	*waiter = (int64) strtoull(name, NULL, 16);
-	*blocker = (int64) strtoull(name + SESSION_DIGITS + 1, NULL, 16);
+	*waiter = about;
+	*blocker = maker;
 	return true;
 }
 
@@ -511,55 +487,83 @@ deadlock_local_candidates(void)
 	List	   *candidates = NIL;
 
 	for (int i = 0; i < zklock_board_size(); i++)
-	{
-		LocalWaiter *candidate;
-
-		if (!zklock_board_read(i, row) || row->session_id == 0 ||
-			row->nheld == 0 || row->pid == MyProcPid)
-			continue;
-		candidate = palloc0(sizeof(*candidate));
-		candidate->pid = row->pid;
-		candidate->session = row->session_id;
-		candidates = lappend(candidates, candidate);
-	}
+		if (zklock_board_read(i, row) && row->session_id != 0 &&
+			row->nheld != 0 && row->pid != MyProcPid)
+			candidates = add_local(candidates, row->pid, row->session_id);
 	pfree(row);
 	return candidates;
 }
 
+/* The list with one more LocalWaiter. */
+static List *
+add_local(List *list, int pid, int64 session)
+{
+	LocalWaiter *added = palloc(sizeof(*added));
+
+	added->pid = pid;
+	added->session = session;
+	return lappend(list, added);
+}
+
+/*
+ * Each process is asked for once, for that takes all of PostgreSQL's lock
+ * table: first who waits for whom, from the candidates on; then who of them
+ * waits for this backend, from there back.
+ */
 List *
 deadlock_local_waiters(List *candidates)
 {
-	Chain	   *chain = palloc0(sizeof(*chain));
+	List	   *pids = NIL;
+	List	   *waiting = NIL;	/* and for whom, in the same order */
+	List	   *blocking = NIL;
+	List	   *stuck = list_make1_int(MyProcPid);
 	List	   *waiters = NIL;
 	ListCell   *cell;
+	ListCell   *from;
+	ListCell   *to;
 
 	foreach(cell, candidates)
+		pids = list_append_unique_int(pids, ((LocalWaiter *) lfirst(cell))->pid);
+	foreach(cell, pids)
 	{
-		LocalWaiter *candidate = lfirst(cell);
-
-		if (candidate->pid != MyProcPid && is_waiting(candidate->pid) &&
-			waits_for_us(chain, candidate->pid))
-			waiters = lappend(waiters, candidate);
+		CHECK_FOR_INTERRUPTS();
+		foreach(to, ask_blockers(lfirst_int(cell)))
+		{
+			waiting = lappend_int(waiting, lfirst_int(cell));
+			blocking = lappend_int(blocking, lfirst_int(to));
+			if (lfirst_int(to) != MyProcPid)
+				pids = list_append_unique_int(pids, lfirst_int(to));
+		}
 	}
+	foreach(cell, stuck)
+	{
+		forboth(from, waiting, to, blocking)
+		{
+			if (lfirst_int(to) == lfirst_int(cell))
+				stuck = list_append_unique_int(stuck, lfirst_int(from));
+		}
+	}
+	foreach(cell, candidates)
+		if (list_member_int(stuck, ((LocalWaiter *) lfirst(cell))->pid))
+		waiters = lappend(waiters, lfirst(cell));
 	return waiters;
 }
 
-/* Reads the whole lock table, once for a look. */
+/* Reads the whole lock table. */
 char *
-deadlock_describe_wait(int pid, LockData **locks)
+deadlock_describe_wait(int pid)
 {
 	StringInfoData text;
-
 	PGPROC	   *proc = BackendPidGetProc(pid);
+	LockData   *locks;
 
 	if (proc != NULL && waits_for_snapshot(proc))
 		return pstrdup("a safe snapshot");
-	if (*locks == NULL)
-		*locks = GetLockStatusData();
+	locks = GetLockStatusData();
 	initStringInfo(&text);
-	for (int i = 0; i < (*locks)->nelements; i++)
+	for (int i = 0; i < locks->nelements; i++)
 	{
-		LockInstanceData *lock = &(*locks)->locks[i];
+		LockInstanceData *lock = &locks->locks[i];
 
 		if (lock->leaderPid != pid || lock->waitLockMode == NoLock)
 			continue;
@@ -573,34 +577,6 @@ deadlock_describe_wait(int pid, LockData **locks)
 }
 
 /*
- * Does it wait, or one of its parallel workers?  What is read is of no
- * moment: if it waits for long, the next look sees it.
- */
-static bool
-is_waiting(int pid)
-{
-	PGPROC	   *proc = BackendPidGetProc(pid);
-	LWLock	   *lock;
-	bool		is_found;
-	dlist_iter	member;
-
-	if (proc == NULL)
-		return false;
-	is_found = proc->waitStatus == PROC_WAIT_STATUS_WAITING ||
-		waits_for_snapshot(proc);
-	if (is_found || proc->lockGroupLeader != proc)
-		return is_found;
-	lock = LockHashPartitionLockByProc(proc);
-	LWLockAcquire(lock, LW_SHARED);
-	dlist_foreach(member, &proc->lockGroupMembers)
-		is_found |= dlist_container(PGPROC, lockGroupLink,
-									member.cur)->waitStatus ==
-		PROC_WAIT_STATUS_WAITING;
-	LWLockRelease(lock);
-	return is_found;
-}
-
-/*
  * Does it wait until its SERIALIZABLE READ ONLY DEFERRABLE transaction can
  * have a snapshot that is safe?  That is no lock.
  */
@@ -611,38 +587,20 @@ waits_for_snapshot(const PGPROC *proc)
 		WAIT_EVENT_SAFE_SNAPSHOT;
 }
 
-/*
- * Does that process wait for this backend, or for one that does?  Each is
- * asked for once, for that takes all of PostgreSQL's lock table; in a cycle
- * without us, which PostgreSQL ends itself, the one that it began with counts
- * as not waiting for us.
- */
-static bool
-waits_for_us(Chain *chain, int pid)
+/* For which processes does that one wait?  They are integers. */
+static List *
+ask_blockers(int pid)
 {
-	Process    *process = &chain->processes[chain->nprocesses];
 	PGPROC	   *proc = BackendPidGetProc(pid);
-	ArrayType  *blockers;
-	const int32 *pids;
-	int			npids;
-
-	check_stack_depth();
-	CHECK_FOR_INTERRUPTS();
-	for (int i = 0; i < chain->nprocesses; i++)
-		if (chain->processes[i].pid == pid)
-			return chain->processes[i].waits_for_us;
-	if (chain->nprocesses == PROCESSES_MAX)
-		return false;
-	chain->nprocesses++;
-	process->pid = pid;
-	blockers = DatumGetArrayTypeP(
+	ArrayType  *blockers = DatumGetArrayTypeP(
 		DirectFunctionCall1(proc != NULL && waits_for_snapshot(proc) ?
 							pg_safe_snapshot_blocking_pids : pg_blocking_pids,
 							Int32GetDatum(pid)));
-	pids = (const int32 *) ARR_DATA_PTR(blockers);
-	npids = ArrayGetNItems(ARR_NDIM(blockers), ARR_DIMS(blockers));
-	for (int i = 0; i < npids && !process->waits_for_us; i++)
-		process->waits_for_us = pids[i] == MyProcPid ||
-			waits_for_us(chain, pids[i]);
-	return process->waits_for_us;
+	const int32 *pids = (const int32 *) ARR_DATA_PTR(blockers);
+	int			npids = ArrayGetNItems(ARR_NDIM(blockers), ARR_DIMS(blockers));
+	List	   *result = NIL;
+
+	for (int i = 0; i < npids; i++)
+		result = lappend_int(result, pids[i]);
+	return result;
 }

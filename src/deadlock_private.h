@@ -29,21 +29,14 @@
  * facts of the second form are still true it sets their data once more: a new
  * version says so.
  */
-typedef enum FactKind
-{
-	FACT_WAIT,					/* that we wait for a lock */
-	FACT_BLOCKED				/* that a session waits for us in PostgreSQL */
-} FactKind;
-
 typedef struct ZkFact
 {
-	FactKind	kind;
-	int64		session;		/* of whom it is said; our own for FACT_WAIT */
+	int64		session;		/* who waits: we ourselves, for a lock, or
+								 * another one, for us */
 	char	   *path;
 	char	   *data;
-	bool		is_tried;		/* a create has been sent: it may be there, and
-								 * ours */
-	int64		czxid;			/* 0: it is not known to be there */
+	bool		is_others;		/* what is there is somebody else's */
+	int64		czxid;			/* valid once it was made */
 } ZkFact;
 
 /* A backend of this cluster, and its ZooKeeper session. */
@@ -80,12 +73,8 @@ typedef struct Cycle
 	int			way[CYCLE_NODES_MAX];	/* its edges, from node 0 on */
 } Cycle;
 
-/*
- * The path of a fact of that kind about a session, palloc'ed.  maker: who says
- * it; for FACT_BLOCKED only.
- */
-extern char *deadlock_path(const ZkPlace *place, FactKind kind, int64 session,
-						   int64 maker);
+/* The path of the fact that the maker says of a session, palloc'ed. */
+extern char *deadlock_path(const ZkPlace *place, int64 session, int64 maker);
 
 /*
  * Follow who waits for whom from this backend on, which waits for that place,
@@ -117,10 +106,7 @@ extern List *deadlock_local_candidates(void);
  */
 extern List *deadlock_local_waiters(List *candidates);
 
-/*
- * What a backend waits for there, in UTF-8, palloc'ed; "" if for nothing.
- * *locks is NULL the first time, and kept for the next.
- */
-extern char *deadlock_describe_wait(int pid, LockData **locks);
+/* What a backend waits for there, in UTF-8, palloc'ed; "" if for nothing. */
+extern char *deadlock_describe_wait(int pid);
 
 #endif							/* ZKLOCK_DEADLOCK_PRIVATE_H */
