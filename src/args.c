@@ -24,23 +24,28 @@ zklock_args_name(FunctionCallInfo fcinfo, const char *what)
 	return name;
 }
 
-char *
-zklock_args_text(FunctionCallInfo fcinfo, int number, const char *what)
+void
+zklock_args_require(FunctionCallInfo fcinfo, int number, const char *what,
+					const char *hint)
 {
 	if (PG_ARGISNULL(number))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", what)));
+				 errmsg("%s must not be null", what),
+				 hint != NULL ? errhint("%s", hint) : 0));
+}
+
+char *
+zklock_args_text(FunctionCallInfo fcinfo, int number, const char *what)
+{
+	zklock_args_require(fcinfo, number, what, NULL);
 	return text_to_cstring(PG_GETARG_TEXT_PP(number));
 }
 
 int64
 zklock_args_token(FunctionCallInfo fcinfo, int number)
 {
-	if (PG_ARGISNULL(number))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("fencing token must not be null")));
+	zklock_args_require(fcinfo, number, "fencing token", NULL);
 	if (PG_GETARG_INT64(number) <= 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -52,23 +57,25 @@ bool
 zklock_args_timeout(FunctionCallInfo fcinfo, int number, bool is_try,
 					int64 *timeout_ms)
 {
-	double		ms;
-
-	if (PG_ARGISNULL(number) && is_try)
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("timeout of a try must not be null"),
-				 errhint("Leave it out, or use zk_lock() to wait without a bound.")));
+	if (is_try)
+		zklock_args_require(fcinfo, number, "timeout of a try",
+							"Leave it out, or use zk_lock() to wait without a bound.");
 	if (PG_ARGISNULL(number))
 		return false;
-	ms = zklock_args_milliseconds(PG_GETARG_INTERVAL_P(number));
+	*timeout_ms = zklock_args_interval(fcinfo, number, "timeout");
+	return true;
+}
+
+int64
+zklock_args_interval(FunctionCallInfo fcinfo, int number, const char *what)
+{
+	double		ms = zklock_args_milliseconds(PG_GETARG_INTERVAL_P(number));
+
 	if (ms < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("timeout must not be negative")));
-	*timeout_ms = ms > (double) (PG_INT64_MAX / 4) ? PG_INT64_MAX / 4 :
-		(int64) ceil(ms);
-	return true;
+				 errmsg("%s must not be negative", what)));
+	return (int64) Min(ceil(ms), (double) (PG_INT64_MAX / 4));
 }
 
 double

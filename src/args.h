@@ -33,7 +33,11 @@ extern char *zklock_args_name(FunctionCallInfo fcinfo, const char *what);
 #define ZK_MAY_TAKE(mode) \
 	((mode) == RECIPE_SHARED ? ZK_MAY_SHARE : ZK_MAY_LOCK)
 
-/* Likewise another text; the error calls it what. */
+/* Raise that for any argument; the error calls it what. hint may be NULL. */
+extern void zklock_args_require(FunctionCallInfo fcinfo, int number,
+								const char *what, const char *hint);
+
+/* Likewise another text. */
 extern char *zklock_args_text(FunctionCallInfo fcinfo, int number,
 							  const char *what);
 
@@ -41,12 +45,18 @@ extern char *zklock_args_text(FunctionCallInfo fcinfo, int number,
 extern int64 zklock_args_token(FunctionCallInfo fcinfo, int number);
 
 /*
- * Milliseconds of a timeout, rounded up so that a bound that is not zero does
- * not become zero.  false for NULL, no bound, which of a try raises 22004: it
- * would turn it into a wait without end.  Raises 22023 if it is negative.
+ * A timeout.  false for NULL, no bound, which of a try raises 22004: it would
+ * turn it into a wait without end.
  */
 extern bool zklock_args_timeout(FunctionCallInfo fcinfo, int number,
 								bool is_try, int64 *timeout_ms);
+
+/*
+ * Milliseconds of an interval, rounded up so that a bound that is not zero does
+ * not become zero.  Raises 22023 if it is negative.
+ */
+extern int64 zklock_args_interval(FunctionCallInfo fcinfo, int number,
+								  const char *what);
 
 /* A month is 30 days, as in comparisons of intervals. */
 extern double zklock_args_milliseconds(const Interval *interval);

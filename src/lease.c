@@ -169,10 +169,7 @@ read_term(FunctionCallInfo fcinfo, int number, const char *what, int64 least)
 {
 	double		ms;
 
-	if (PG_ARGISNULL(number))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("%s must not be null", what)));
+	zklock_args_require(fcinfo, number, what, NULL);
 	ms = zklock_args_milliseconds(PG_GETARG_INTERVAL_P(number));
 	if (ms < (double) least || ms > (double) ZK_TERM_MAX)
 		ereport(ERROR,

@@ -10,6 +10,7 @@
  */
 #include "name.h"
 
+#include "common/string.h"
 #include "mb/pg_wchar.h"
 #include "utils/guc.h"
 
@@ -153,20 +154,10 @@ zklock_name_lease_path(const char *name, int *root_length)
 }
 
 bool
-zklock_name_ends_in(const char *name, const char *suffix)
-{
-	size_t		length = strlen(name);
-	size_t		suffix_length = strlen(suffix);
-
-	return length >= suffix_length &&
-		strcmp(name + length - suffix_length, suffix) == 0;
-}
-
-bool
 zklock_name_is_reserved(const char *component)
 {
-	return zklock_name_ends_in(component, ZK_RUNS_SUFFIX) ||
-		zklock_name_ends_in(component, ZK_RELEASE_SUFFIX) ||
+	return pg_str_endswith(component, ZK_RUNS_SUFFIX) ||
+		pg_str_endswith(component, ZK_RELEASE_SUFFIX) ||
 		strcmp(component, ZK_WAITS_NAME) == 0 ||
 		strcmp(component, ZK_LEASES_NAME) == 0;
 }

@@ -66,9 +66,6 @@ extern char *zklock_name_waits_path(const char *name, int *root_length);
 #define ZK_LEASES_NAME ".leases"
 extern char *zklock_name_lease_path(const char *name, int *root_length);
 
-/* Does the name of a znode end in that, or consist of it? */
-extern bool zklock_name_ends_in(const char *name, const char *suffix);
-
 /*
  * Is this component of a path a name of zklock's own, which no lock can have?
  */

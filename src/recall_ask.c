@@ -23,6 +23,7 @@
  */
 #include "postgres.h"
 
+#include "common/string.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "utils/builtins.h"
@@ -339,7 +340,7 @@ holder_path(const char *root, const char *request, const ZkReply *reply)
 
 	zklock_nodedata_parse(reply->data, reply->data_length, &who);
 	if (who.lock == NULL || length <= 0 ||
-		!zklock_name_ends_in(name, ZK_RELEASE_SUFFIX) ||
+		!pg_str_endswith(name, ZK_RELEASE_SUFFIX) ||
 		recipe_check_name(who.lock, &offset) != RECIPE_NAME_OK ||
 		!recipe_lock_path(path, root, who.lock))
 		return NULL;

@@ -51,6 +51,7 @@
  */
 #include "postgres.h"
 
+#include "common/string.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
@@ -87,7 +88,6 @@ typedef struct Claim
 	const char *guard;			/* and of the znode whose version guards
 								 * deletions */
 	ZkSample	sample;			/* of the records of that name */
-	ZkRequest  *guarded;		/* get of the guard, ahead of the sample's */
 } Claim;
 
 /* What zk_forget_run() asks. */
@@ -116,10 +116,9 @@ static bool claim_slot(ZkRoundTrip *trip, void *argument);
 static void begin_claim(const char *path);
 static void settle_claim(void);
 static char *record_data(int64 retain_ms);
-static int	count_records(ZkRoundTrip *trip);
 static bool finish_claim(ZkRoundTrip *trip, Claim *claim,
-						 const ZkReply *record, int nothers);
-static void prune(Claim *claim, int64 now_ms);
+						 const ZkReply *record, bool was_there);
+static void prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms);
 static bool is_old(const Claim *claim, int index, int64 now_ms);
 static void end_claim(void *argument);
 static bool forget_slot(ZkRoundTrip *trip, void *argument);
@@ -136,21 +135,11 @@ zk_run_once(PG_FUNCTION_ARGS)
 {
 	char	   *name = zklock_args_name(fcinfo, ZK_MAY_RUN);
 	char	   *slot = zklock_args_text(fcinfo, 1, "slot");
-	double		retain_ms;
 
-	if (PG_ARGISNULL(2))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("retention must not be null"),
-				 errhint("To keep all records, give a long interval.")));
-	retain_ms = zklock_args_milliseconds(PG_GETARG_INTERVAL_P(2));
-	if (retain_ms < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("retention must not be negative")));
+	zklock_args_require(fcinfo, 2, "retention",
+						"To keep all records, give a long interval.");
 	PG_RETURN_BOOL(claim_once(name, slot,
-							  (int64) Min(retain_ms,
-										  (double) (PG_INT64_MAX / 4))));
+							  zklock_args_interval(fcinfo, 2, "retention")));
 }
 
 Datum
@@ -280,47 +269,31 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 	claim->may_be_there = true;
 	for (;;)
 	{
+		bool		is_there;
+
 		zklock_roundtrip_send_ahead(trip, zklock_client_get(client, directory));
 		reply = zklock_roundtrip_create(trip, path, guard_length,
 										ZK_PERSISTENT_OWN, data);
-		switch (reply->result)
-		{
-			case ZK_OK:
-				claim->is_ours = true;
-				return finish_claim(trip, claim, reply, count_records(trip));
-			case ZK_NODE_EXISTS:
-				break;
-			case ZK_UNKNOWN_OUTCOME:
-				continue;
-			case ZK_SESSION_LOST:
-				return false;
-			default:
-				zklock_session_raise(reply, "record a run", path);
-		}
+		is_there = reply->result == ZK_NODE_EXISTS;
 
 		/* our server knows at least what it has just refused */
-		reply = zklock_roundtrip_ask(trip, zklock_client_get(client, path));
-		switch (reply->result)
-		{
-			case ZK_OK:
-				claim->is_ours = reply->data != NULL &&
-					memmem(reply->data, reply->data_length, Unsettled.guid,
-						   RECIPE_GUID_LEN) != NULL;
-				if (!claim->is_ours)
-					return true;
-				return finish_claim(trip, claim, reply,
-									count_records(trip) - 1);
-			case ZK_NO_AUTH:	/* ours we could read */
-				claim->is_ours = false;
-				return true;
-			case ZK_NO_NODE:	/* deleted meanwhile */
-			case ZK_UNKNOWN_OUTCOME:
-				continue;
-			case ZK_SESSION_LOST:
-				return false;
-			default:
-				zklock_session_raise(reply, "record a run", path);
-		}
+		if (is_there)
+			reply = zklock_roundtrip_ask(trip, zklock_client_get(client, path));
+		claim->is_ours = reply->result == ZK_OK &&
+			(!is_there ||
+			 (reply->data != NULL &&
+			  memmem(reply->data, reply->data_length, Unsettled.guid,
+					 RECIPE_GUID_LEN) != NULL));
+		if (claim->is_ours)
+			return finish_claim(trip, claim, reply, is_there);
+		if (is_there &&			/* ours we could read */
+			(reply->result == ZK_OK || reply->result == ZK_NO_AUTH))
+			return true;
+		if (reply->result == ZK_SESSION_LOST)
+			return false;
+		if (reply->result != ZK_UNKNOWN_OUTCOME &&
+			!(is_there && reply->result == ZK_NO_NODE)) /* deleted meanwhile */
+			zklock_session_raise(reply, "record a run", path);
 	}
 }
 
@@ -367,26 +340,18 @@ record_data(int64 retain_ms)
 }
 
 /*
- * How many records there are, by what was asked ahead of the last question.
- */
-static int
-count_records(ZkRoundTrip *trip)
-{
-	const ZkReply *directory = zklock_roundtrip_reply_ahead(trip);
-
-	return directory != NULL && directory->result == ZK_OK ?
-		directory->nbelow : 0;
-}
-
-/*
- * The record is ours.  Delete old ones; if there are too many others, also
- * ours again, and raise 54000: nobody has got a true for it.  false if the
+ * The record is ours, by this attempt or because it was there.  Delete old
+ * ones; if there are too many others, by what was asked ahead of the create,
+ * also ours again, and raise 54000: nobody has got a true for it.  false if the
  * session was lost on the way.
  */
 static bool
 finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
-			 int nothers)
+			 bool was_there)
 {
+	const ZkReply *directory = zklock_roundtrip_reply_ahead(trip);
+	int			nothers = directory != NULL && directory->result == ZK_OK ?
+		directory->nbelow - was_there : 0;
 	ZkRemoval	removal = {
 		.path = claim->path,
 		.guard = claim->guard,
@@ -395,7 +360,7 @@ finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
 	};
 
 	if (zklock_roundtrip_should_sample(nothers))
-		prune(claim, Min(record->ctime_ms, zklock_client_moment().wall_ms));
+		prune(trip, claim, Min(record->ctime_ms, zklock_client_moment().wall_ms));
 	if (nothers < RECORDS_MAX)
 		return true;
 	if (!zklock_roundtrip_remove(trip, &removal))
@@ -421,21 +386,20 @@ finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
  * not settled yet.
  */
 static void
-prune(Claim *claim, int64 now_ms)
+prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms)
 {
 	ZkClient   *client = zklock_session_client();
 	const char *old[ZK_SAMPLE_MAX];
 	const ZkReply *reply;
 	int			nold = 0;
 
-	claim->guarded = zklock_client_get(client, claim->guard);
+	zklock_roundtrip_send_ahead(trip, zklock_client_get(client, claim->guard));
 	zklock_roundtrip_begin_sample(&claim->sample, directory_of(claim->path),
 								  PRUNE_MS);
 	for (int i = 0; i < claim->sample.nnodes; i++)
 		if (is_old(claim, i, now_ms))
 			old[nold++] = claim->sample.paths[i];
-	reply = zklock_session_await(claim->guarded, claim->sample.trip.deadline,
-								 ZK_WAITING_FOR_REPLY);
+	reply = zklock_roundtrip_reply_ahead(trip);
 	if (nold == 0 || reply == NULL || reply->result != ZK_OK)
 		return;
 	if (reply->version == ZK_ANY_VERSION)
@@ -471,11 +435,7 @@ is_old(const Claim *claim, int index, int64 now_ms)
 static void
 end_claim(void *argument)
 {
-	Claim	   *claim = argument;
-
-	zklock_roundtrip_end(&claim->sample.trip);
-	zklock_client_free(claim->guarded);
-	claim->guarded = NULL;
+	zklock_roundtrip_end(&((Claim *) argument)->sample.trip);
 }
 
 /* ---------------------------------------------------------------------
@@ -533,6 +493,6 @@ directory_of(const char *record)
 static bool
 is_record(const char *child)
 {
-	return zklock_name_ends_in(child, ZK_RUNS_SUFFIX) &&
+	return pg_str_endswith(child, ZK_RUNS_SUFFIX) &&
 		strcmp(child, ZK_RUNS_SUFFIX) != 0;
 }

@@ -48,16 +48,6 @@ PG_MODULE_MAGIC;
 
 void		_PG_init(void);
 
-PG_FUNCTION_INFO_V1(zk_lock);
-PG_FUNCTION_INFO_V1(zk_lock_shared);
-PG_FUNCTION_INFO_V1(zk_xact_lock);
-PG_FUNCTION_INFO_V1(zk_xact_lock_shared);
-PG_FUNCTION_INFO_V1(zk_try_lock);
-PG_FUNCTION_INFO_V1(zk_try_lock_shared);
-PG_FUNCTION_INFO_V1(zk_try_xact_lock);
-PG_FUNCTION_INFO_V1(zk_try_xact_lock_shared);
-PG_FUNCTION_INFO_V1(zk_call_lock);
-PG_FUNCTION_INFO_V1(zk_try_call_lock);
 PG_FUNCTION_INFO_V1(zk_wait_lock);
 PG_FUNCTION_INFO_V1(zk_unlock);
 PG_FUNCTION_INFO_V1(zk_unlock_shared);
@@ -74,10 +64,8 @@ static shmem_startup_hook_type previous_startup_hook;
 
 static void request_memory(void);
 static void make_memory(void);
-static Datum lock_or_raise(FunctionCallInfo fcinfo, RecipeMode mode,
-						   ZkScope scope);
-static Datum try_to_lock(FunctionCallInfo fcinfo, RecipeMode mode,
-						 ZkScope scope);
+static Datum take_lock(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope,
+					   bool is_try);
 static void end_transaction(FunctionCallInfo fcinfo);
 pg_noreturn static void refuse_to_end(int code, const char *message,
 									  const char *hint);
@@ -131,65 +119,25 @@ make_memory(void)
  * ---------------------------------------------------------------------
  */
 
-Datum
-zk_lock(PG_FUNCTION_ARGS)
-{
-	return lock_or_raise(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_SESSION);
+/* The functions that take a lock differ in its mode and scope: is it a try? */
+#define LOCK_FUNCTION(function, mode, scope, is_try) \
+PG_FUNCTION_INFO_V1(function); \
+Datum \
+function(PG_FUNCTION_ARGS) \
+{ \
+	return take_lock(fcinfo, mode, scope, is_try); \
 }
 
-Datum
-zk_lock_shared(PG_FUNCTION_ARGS)
-{
-	return lock_or_raise(fcinfo, RECIPE_SHARED, ZK_SCOPE_SESSION);
-}
-
-Datum
-zk_xact_lock(PG_FUNCTION_ARGS)
-{
-	return lock_or_raise(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_TRANSACTION);
-}
-
-Datum
-zk_xact_lock_shared(PG_FUNCTION_ARGS)
-{
-	return lock_or_raise(fcinfo, RECIPE_SHARED, ZK_SCOPE_TRANSACTION);
-}
-
-Datum
-zk_try_lock(PG_FUNCTION_ARGS)
-{
-	return try_to_lock(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_SESSION);
-}
-
-Datum
-zk_try_lock_shared(PG_FUNCTION_ARGS)
-{
-	return try_to_lock(fcinfo, RECIPE_SHARED, ZK_SCOPE_SESSION);
-}
-
-Datum
-zk_try_xact_lock(PG_FUNCTION_ARGS)
-{
-	return try_to_lock(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_TRANSACTION);
-}
-
-Datum
-zk_try_xact_lock_shared(PG_FUNCTION_ARGS)
-{
-	return try_to_lock(fcinfo, RECIPE_SHARED, ZK_SCOPE_TRANSACTION);
-}
-
-Datum
-zk_call_lock(PG_FUNCTION_ARGS)
-{
-	return lock_or_raise(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_CALL);
-}
-
-Datum
-zk_try_call_lock(PG_FUNCTION_ARGS)
-{
-	return try_to_lock(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_CALL);
-}
+LOCK_FUNCTION(zk_lock, RECIPE_EXCLUSIVE, ZK_SCOPE_SESSION, false)
+LOCK_FUNCTION(zk_lock_shared, RECIPE_SHARED, ZK_SCOPE_SESSION, false)
+LOCK_FUNCTION(zk_xact_lock, RECIPE_EXCLUSIVE, ZK_SCOPE_TRANSACTION, false)
+LOCK_FUNCTION(zk_xact_lock_shared, RECIPE_SHARED, ZK_SCOPE_TRANSACTION, false)
+LOCK_FUNCTION(zk_try_lock, RECIPE_EXCLUSIVE, ZK_SCOPE_SESSION, true)
+LOCK_FUNCTION(zk_try_lock_shared, RECIPE_SHARED, ZK_SCOPE_SESSION, true)
+LOCK_FUNCTION(zk_try_xact_lock, RECIPE_EXCLUSIVE, ZK_SCOPE_TRANSACTION, true)
+LOCK_FUNCTION(zk_try_xact_lock_shared, RECIPE_SHARED, ZK_SCOPE_TRANSACTION, true)
+LOCK_FUNCTION(zk_call_lock, RECIPE_EXCLUSIVE, ZK_SCOPE_CALL, false)
+LOCK_FUNCTION(zk_try_call_lock, RECIPE_EXCLUSIVE, ZK_SCOPE_CALL, true)
 
 /*
  * Waits in a transaction that holds back nobody: one that has just begun.  A
@@ -321,22 +269,18 @@ zk_release_requested(PG_FUNCTION_ARGS)
  * ---------------------------------------------------------------------
  */
 
+/* Take a lock.  Result: its token, or of a try whether it was granted. */
 static Datum
-lock_or_raise(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope)
+take_lock(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope, bool is_try)
 {
-	ZkLockOrder order = read_order(fcinfo, mode, scope, false);
+	ZkLockOrder order = read_order(fcinfo, mode, scope, is_try);
+	int64		token;
 
 	zklock_hooks_follow();
-	PG_RETURN_INT64(zklock_acquire(&order, NULL));
-}
-
-static Datum
-try_to_lock(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope)
-{
-	ZkLockOrder order = read_order(fcinfo, mode, scope, true);
-
-	zklock_hooks_follow();
-	PG_RETURN_BOOL(zklock_acquire(&order, NULL) != 0);
+	token = zklock_acquire(&order, NULL);
+	if (is_try)
+		PG_RETURN_BOOL(token != 0);
+	PG_RETURN_INT64(token);
 }
 
 /*
@@ -399,10 +343,7 @@ read_order(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope,
 											&order.timeout_ms);
 	if (PG_NARGS() > 2)
 	{
-		if (PG_ARGISNULL(2))
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("number of permits must not be null")));
+		zklock_args_require(fcinfo, 2, "number of permits", NULL);
 		order.permits = PG_GETARG_INT32(2);
 		if (order.permits < 1 || order.permits > RECIPE_PERMITS_MAX)
 			ereport(ERROR,
