@@ -76,7 +76,6 @@
 #define FACTS_MAX 64
 
 static void schedule(ZkDetector *detector);
-static List *find_blocked(ZkDetector *detector, const ZkPlace *place);
 static void forget_gone(ZkDetector *detector, List *waiters);
 static bool say_wait(ZkDetector *detector, const ZkPlace *place);
 static bool say_blocked(ZkDetector *detector, const ZkPlace *place,
@@ -128,7 +127,7 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 		zklock_deadlock_end(detector);
 	detector->session = zklock_session_number();
 	detector->trip.deadline = Min(deadline, zklock_client_now() + SEARCH_MS);
-	waiters = find_blocked(detector, place);
+	waiters = deadlock_local_waiters(&detector->trip, place);
 	forget_gone(detector, waiters);
 	is_due = detector->cycle_at != 0 &&
 		zklock_client_now() >= detector->cycle_at;
@@ -183,21 +182,6 @@ schedule(ZkDetector *detector)
 
 	detector->look_at = now +
 		Max(CHECK_AGAIN_MS, is_urgent ? 0 : DeadlockTimeout);
-}
-
-/*
- * Who waits for us in PostgreSQL, and holds ZooKeeper locks?  Without shared
- * memory we know of those only that hold the lock that we wait for.
- */
-static List *
-find_blocked(ZkDetector *detector, const ZkPlace *place)
-{
-	if (!deadlock_is_waited_for())
-		return NIL;
-	return deadlock_local_waiters(zklock_board_size() > 1 ?
-								  deadlock_local_candidates() :
-								  deadlock_local_holders(&detector->trip,
-														 place));
 }
 
 /* Take back what is said of those who are not among the waiters. */
@@ -291,7 +275,7 @@ search(ZkDetector *detector, const ZkPlace *place, int64 deadline)
 		if (!find_cycle(detector, place, true, deadline, &second) ||
 			!is_same(&first, &second))
 			return;
-		forget_gone(detector, find_blocked(detector, place));
+		forget_gone(detector, deadlock_local_waiters(&detector->trip, place));
 		repeat(detector);
 		is_certain = is_said_again(detector, &first, &second);
 		if (zklock_session_await_watch(zklock_client_now() +

@@ -56,9 +56,8 @@
 /* How much is shown of what somebody else has written, in bytes. */
 #define TEXT_SHOWN_MAX 256
 
-/* Longest name of a fact about a wait in PostgreSQL, and its NUL. */
+/* Length of the name of a fact that a session waits for a lock. */
 #define SESSION_DIGITS 16
-#define BLOCKED_NAME_SIZE (2 * SESSION_DIGITS + 2)
 
 /* A reading under way. */
 typedef struct Reading
@@ -69,24 +68,20 @@ typedef struct Reading
 	int64		said;			/* czxid of the fact of node 0 */
 	bool		is_missing;		/* the graph lacks an answer */
 	bool		is_deep;		/* a holder waits, too */
-	bool		is_waiting;		/* we are: news of that end the reading */
-	List	   *blocked;		/* names of facts, palloc'ed; NIL: not read yet */
 } Reading;
 
 static char *directory(const ZkPlace *place);
-static void make_graph(Reading *reading, int64 session, int nmembers);
 static void enter_all(Reading *reading);
 static const ZkReply *read_path(Reading *reading, ZkRead read, const char *path);
 static int	enter(Reading *reading, int64 session);
 static bool follow_lock(Reading *reading, int index);
 static bool read_wait(Reading *reading, int index, char **node, int64 *said);
-static List *read_holders(Reading *reading, int index, const char *node,
-						  bool *is_permit);
 static void follow_holder(Reading *reading, int index, const char *holder,
 						  int64 said);
 static void follow_postgres(Reading *reading, int index);
-static void read_blocked(Reading *reading);
-static int	compare_names(const ListCell *a, const ListCell *b);
+static bool is_waited_for(void);
+static List *local_candidates(void);
+static List *local_holders(ZkRoundTrip *trip, const ZkPlace *place);
 static List *add_local(List *list, int pid, int64 session);
 static bool waits_for_snapshot(const PGPROC *proc);
 static List *ask_blockers(int pid);
@@ -103,15 +98,19 @@ deadlock_path(const ZkPlace *place, int64 session, int64 maker)
 					about, (unsigned long long) maker);
 }
 
+/*
+ * The graph is made until no answer is missing, or there are no more answers,
+ * or news of our own wait.
+ */
 Graph *
 deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place, int64 session,
 				int64 said, bool is_newest)
 {
 	Reading		reading = {
-		.trip = trip,.place = place,.said = said,.is_deep = is_newest,
-		.is_waiting = true
+		.trip = trip,.place = place,.said = said,.is_deep = is_newest
 	};
 	const ZkReply *reply;
+	const CycleGraph *shape;
 
 	if (is_newest)
 	{
@@ -120,39 +119,26 @@ deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place, int64 session,
 		if (reply == NULL || reply->result == ZK_SESSION_LOST)
 			return NULL;
 	}
-	make_graph(&reading, session, CYCLE_NODES_MAX);
-	return reading.is_missing ? NULL : reading.graph;
-}
-
-/*
- * Follow the waits of so many members, until no answer is missing, or there
- * are no more answers.
- */
-static void
-make_graph(Reading *reading, int64 session, int nmembers)
-{
-	const CycleGraph *shape;
-
 	do
 	{
-		reading->is_missing = false;
-		reading->graph = palloc0(sizeof(Graph));
-		shape = &reading->graph->shape;
-		enter(reading, session);
-		zklock_nodedata_read_own(&reading->graph->members[0].who);
-		for (int i = 0; i < Min(shape->nnodes, nmembers); i++)
+		reading.is_missing = false;
+		reading.graph = palloc0(sizeof(Graph));
+		shape = &reading.graph->shape;
+		enter(&reading, session);
+		zklock_nodedata_read_own(&reading.graph->members[0].who);
+		for (int i = 0; i < shape->nnodes; i++)
 		{
-			if (!follow_lock(reading, i))
-				follow_postgres(reading, i);
-			if (i == shape->nnodes - 1 && reading->is_missing &&
-				reading->is_deep)
-				enter_all(reading);
+			if (!follow_lock(&reading, i))
+				follow_postgres(&reading, i);
+			if (i == shape->nnodes - 1 && reading.is_missing &&
+				reading.is_deep)
+				enter_all(&reading);
 		}
-	} while (reading->is_missing &&
-			 zklock_roundtrip_await_looks(reading->trip) &&
-			 (!reading->is_waiting ||
-			  zklock_client_watch_news(zklock_session_client()) == ZK_WATCH_QUIET));
-	zklock_roundtrip_end(reading->trip);
+	} while (reading.is_missing && zklock_roundtrip_await_looks(trip) &&
+			 zklock_client_watch_news(zklock_session_client()) ==
+			 ZK_WATCH_QUIET);
+	zklock_roundtrip_end(trip);
+	return reading.is_missing ? NULL : reading.graph;
 }
 
 /* Have it asked about all who wait, if those are not too many. */
@@ -175,29 +161,6 @@ directory(const ZkPlace *place)
 {
 	return psprintf("%.*s/" ZK_WAITS_NAME, place->root_length,
 					place->lock_path);
-}
-
-/* Our own queue node says which host and cluster is ours. */
-List *
-deadlock_local_holders(ZkRoundTrip *trip, const ZkPlace *place)
-{
-	Reading		reading = {
-		.trip = trip,.place = place
-	};
-	Graph	   *graph;
-	List	   *holders = NIL;
-
-	make_graph(&reading, 0, 1);
-	graph = reading.graph;
-	for (int i = 1; i < graph->shape.nnodes; i++)
-	{
-		const ZkNodeData *who = &graph->members[i].who;
-
-		if (who->pid != 0 && who->pid != MyProcPid &&
-			zklock_nodedata_is_here(who))
-			holders = add_local(holders, who->pid, graph->members[i].session);
-	}
-	return holders;
 }
 
 /*
@@ -236,30 +199,39 @@ enter(Reading *reading, int64 session)
 static bool
 follow_lock(Reading *reading, int index)
 {
+	Member	   *member = &reading->graph->members[index];
 	CycleNode  *node = &reading->graph->shape.nodes[index];
+	const ZkReply *reply;
+	ZkQueueEntry *entries = NULL;
+	int			nentries = 0;
 	char	   *own;
 	int64		said;
-	bool		is_permit;
-	List	   *holders;
-	ListCell   *cell;
+	int			number = 0;
+	int			nfollowed = 0;
 
 	if (!read_wait(reading, index, &own, &said))
 		return false;
-	holders = read_holders(reading, index, own, &is_permit);
-	if (holders == NIL)
+	reply = read_path(reading, zklock_client_list, member->lock_path);
+	if (reply != NULL && reply->result == ZK_OK)
+		entries = zklock_order_queue(reply->children, reply->nchildren,
+									 &nentries);
+	while (number < nentries && strcmp(entries[number].node, own) != 0)
+		number++;
+	if (number == nentries || entries[number].is_holder)
 	{
-		reading->graph->members[index].lock_path = NULL;
+		member->lock_path = NULL;
 		return false;
 	}
-	node->needs_one = is_permit;
-	foreach(cell, holders)
+	member->mode = entries[number].mode;
+	node->needs_one = entries[number].permits > 1;
+	for (int i = 0; i < number; i++)
 	{
-		if (foreach_current_index(cell) >= HOLDERS_FOLLOWED)
-		{
+		if (!entries[i].is_holder)
+			continue;
+		if (nfollowed++ < HOLDERS_FOLLOWED)
+			follow_holder(reading, index, entries[i].node, said);
+		else
 			node->has_way_out = true;
-			break;
-		}
-		follow_holder(reading, index, lfirst(cell), said);
 	}
 	return true;
 }
@@ -311,38 +283,6 @@ read_wait(Reading *reading, int index, char **node, int64 *said)
 }
 
 /*
- * Who holds the lock that it waits for: a list of names of queue nodes,
- * palloc'ed; NIL if it does not wait for it (any more).
- */
-static List *
-read_holders(Reading *reading, int index, const char *node, bool *is_permit)
-{
-	Member	   *member = &reading->graph->members[index];
-	const ZkReply *reply = read_path(reading, zklock_client_list,
-									 member->lock_path);
-	ZkQueueEntry *entries;
-	int			nentries;
-	List	   *holders = NIL;
-	bool		waits = false;
-
-	if (reply == NULL || reply->result != ZK_OK)
-		return NIL;
-	entries = zklock_order_queue(reply->children, reply->nchildren, &nentries);
-	for (int i = 0; i < nentries && !waits; i++)
-	{
-		if (entries[i].is_holder)
-			holders = lappend(holders, pstrdup(entries[i].node));
-		if (strcmp(entries[i].node, node) != 0)
-			continue;
-		waits = !entries[i].is_holder;
-		member->mode = entries[i].mode;
-		*is_permit = entries[i].permits > 1;
-	}
-	pfree(entries);
-	return waits ? holders : NIL;
-}
-
-/*
  * Add that it waits for one of the holders.  One of whom nothing can be told
  * may let go at any time: a hold of zk_hold(), a client of another make, one
  * that has just gone, one that may merely keep the lock.
@@ -379,11 +319,14 @@ static void
 follow_postgres(Reading *reading, int index)
 {
 	Graph	   *graph = reading->graph;
-	ListCell   *cell;
+	const ZkReply *facts =
+		read_path(reading, zklock_client_list,
+				  psprintf("%s/" ZK_WAITS_IN_POSTGRES,
+						   directory(reading->place)));
+	int			nfacts = facts != NULL && facts->result == ZK_OK ?
+		facts->nchildren : 0;
 
-	if (reading->blocked == NIL)
-		read_blocked(reading);
-	foreach(cell, reading->blocked)
+	for (int i = 0; i < nfacts; i++)
 	{
 		int64		waiter;
 		int64		blocker;
@@ -391,7 +334,7 @@ follow_postgres(Reading *reading, int index)
 		int			to;
 		int			edge;
 
-		if (!zklock_deadlock_parse_fact(lfirst(cell), &waiter, &blocker) ||
+		if (!zklock_deadlock_parse_fact(facts->children[i], &waiter, &blocker) ||
 			waiter != graph->members[index].session)
 			continue;
 		reply = read_path(reading, zklock_client_get,
@@ -413,32 +356,6 @@ follow_postgres(Reading *reading, int index)
 	}
 }
 
-/* Which facts of waits in PostgreSQL are there? */
-static void
-read_blocked(Reading *reading)
-{
-	const ZkReply *reply =
-		read_path(reading, zklock_client_list,
-				  psprintf("%s/" ZK_WAITS_IN_POSTGRES,
-						   directory(reading->place)));
-
-	if (reply == NULL || reply->result != ZK_OK)
-		return;
-	for (int i = 0; i < reply->nchildren; i++)
-		if (strlen(reply->children[i]) < BLOCKED_NAME_SIZE)
-			reading->blocked = lappend(reading->blocked,
-									   pstrdup(reply->children[i]));
-
-	/* two looks are to find the same way */
-	list_sort(reading->blocked, compare_names);
-}
-
-static int
-compare_names(const ListCell *a, const ListCell *b)
-{
-	return strcmp(lfirst(a), lfirst(b));
-}
-
 bool
 zklock_deadlock_parse_fact(const char *name, int64 *waiter, int64 *blocker)
 {
@@ -453,66 +370,14 @@ zklock_deadlock_parse_fact(const char *name, int64 *waiter, int64 *blocker)
 }
 
 /*
- * Each partition of the lock table has a list of ours.  No lock tells who
- * waits for the end of a SERIALIZABLE transaction, so that one may be.
- */
-bool
-deadlock_is_waited_for(void)
-{
-	if (IsolationIsSerializable())
-		return true;
-	for (int i = 0; i < NUM_LOCK_PARTITIONS; i++)
-	{
-		LWLock	   *lock = LockHashPartitionLockByIndex(i);
-		bool		is_found = false;
-
-		/* what others transfer to it the next look sees */
-		if (proc_locks_are_empty_compat(MyProc, i))
-			continue;
-		LWLockAcquire(lock, LW_SHARED);
-		/* has somebody asked for more than is granted? */
-		foreach_proc_lock_compat(held, MyProc, i)
-			is_found |= held->tag.myLock->nRequested > held->tag.myLock->nGranted;
-		LWLockRelease(lock);
-		if (is_found)
-			return true;
-	}
-	return false;
-}
-
-List *
-deadlock_local_candidates(void)
-{
-	ZkBoardRow *row = palloc(sizeof(*row));
-	List	   *candidates = NIL;
-
-	for (int i = 0; i < zklock_board_size(); i++)
-		if (zklock_board_read(i, row) && row->session_id != 0 &&
-			row->nheld != 0 && row->pid != MyProcPid)
-			candidates = add_local(candidates, row->pid, row->session_id);
-	pfree(row);
-	return candidates;
-}
-
-/* The list with one more LocalWaiter. */
-static List *
-add_local(List *list, int pid, int64 session)
-{
-	LocalWaiter *added = palloc(sizeof(*added));
-
-	added->pid = pid;
-	added->session = session;
-	return lappend(list, added);
-}
-
-/*
  * Each process is asked for once, for that takes all of PostgreSQL's lock
  * table: first who waits for whom, from the candidates on; then who of them
  * waits for this backend, from there back.
  */
 List *
-deadlock_local_waiters(List *candidates)
+deadlock_local_waiters(ZkRoundTrip *trip, const ZkPlace *place)
 {
+	List	   *candidates;
 	List	   *pids = NIL;
 	List	   *waiting = NIL;	/* and for whom, in the same order */
 	List	   *blocking = NIL;
@@ -522,6 +387,10 @@ deadlock_local_waiters(List *candidates)
 	ListCell   *from;
 	ListCell   *to;
 
+	if (!is_waited_for())
+		return NIL;
+	candidates = zklock_board_size() > 1 ? local_candidates() :
+		local_holders(trip, place);
 	foreach(cell, candidates)
 		pids = list_append_unique_int(pids, ((LocalWaiter *) lfirst(cell))->pid);
 	foreach(cell, pids)
@@ -547,6 +416,85 @@ deadlock_local_waiters(List *candidates)
 		if (list_member_int(stuck, ((LocalWaiter *) lfirst(cell))->pid))
 		waiters = lappend(waiters, lfirst(cell));
 	return waiters;
+}
+
+/*
+ * May anybody wait in PostgreSQL for this backend?  That is no more than a look
+ * at its own locks: each partition of the lock table has a list of them.  No lock tells who
+ * waits for the end of a SERIALIZABLE transaction, so that one may be.
+ */
+static bool
+is_waited_for(void)
+{
+	if (IsolationIsSerializable())
+		return true;
+	for (int i = 0; i < NUM_LOCK_PARTITIONS; i++)
+	{
+		LWLock	   *lock = LockHashPartitionLockByIndex(i);
+		bool		is_found = false;
+
+		/* what others transfer to it the next look sees */
+		if (proc_locks_are_empty_compat(MyProc, i))
+			continue;
+		LWLockAcquire(lock, LW_SHARED);
+		/* has somebody asked for more than is granted? */
+		foreach_proc_lock_compat(held, MyProc, i)
+			is_found |= held->tag.myLock->nRequested > held->tag.myLock->nGranted;
+		LWLockRelease(lock);
+		if (is_found)
+			return true;
+	}
+	return false;
+}
+
+/* The backends that hold locks, as far as they are on the board. */
+static List *
+local_candidates(void)
+{
+	ZkBoardRow *row = palloc(sizeof(*row));
+	List	   *candidates = NIL;
+
+	for (int i = 0; i < zklock_board_size(); i++)
+		if (zklock_board_read(i, row) && row->session_id != 0 &&
+			row->nheld != 0 && row->pid != MyProcPid)
+			candidates = add_local(candidates, row->pid, row->session_id);
+	pfree(row);
+	return candidates;
+}
+
+/*
+ * Without shared memory we know only of those that hold the lock that we wait
+ * for, by their queue nodes.  Our own says which host and cluster is ours.
+ */
+static List *
+local_holders(ZkRoundTrip *trip, const ZkPlace *place)
+{
+	const Graph *graph = deadlock_follow(trip, place, zklock_session_id(), 0,
+										 false);
+	List	   *holders = NIL;
+
+	for (int i = 0; graph != NULL && i < graph->shape.nedges; i++)
+	{
+		const CycleEdge *edge = &graph->shape.edges[i];
+		const ZkNodeData *who = &graph->members[edge->to].who;
+
+		if (edge->from == 0 && who->pid != 0 && who->pid != MyProcPid &&
+			zklock_nodedata_is_here(who))
+			holders = add_local(holders, who->pid,
+								graph->members[edge->to].session);
+	}
+	return holders;
+}
+
+/* The list with one more LocalWaiter. */
+static List *
+add_local(List *list, int pid, int64 session)
+{
+	LocalWaiter *added = palloc(sizeof(*added));
+
+	added->pid = pid;
+	added->session = session;
+	return lappend(list, added);
 }
 
 /* Reads the whole lock table. */

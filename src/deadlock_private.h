@@ -86,25 +86,11 @@ extern Graph *deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place,
 							  int64 session, int64 said, bool is_newest);
 
 /*
- * Who of this cluster holds the lock of that place, as their queue nodes have
- * it: a list of LocalWaiter.  For those who are not on the board.
+ * The backends of this cluster that hold ZooKeeper locks and wait for this one
+ * in PostgreSQL, or for one that does: a list of LocalWaiter.  Raises on
+ * interrupts.
  */
-extern List *deadlock_local_holders(ZkRoundTrip *trip, const ZkPlace *place);
-
-/*
- * May anybody wait in PostgreSQL for this backend?  Never raises; no more than
- * a look at its own locks.
- */
-extern bool deadlock_is_waited_for(void);
-
-/* The backends that hold locks, as far as they are on the board. */
-extern List *deadlock_local_candidates(void);
-
-/*
- * Those of them that wait for this backend in PostgreSQL, or for one that
- * does.  Raises on interrupts.
- */
-extern List *deadlock_local_waiters(List *candidates);
+extern List *deadlock_local_waiters(ZkRoundTrip *trip, const ZkPlace *place);
 
 /* What a backend waits for there, in UTF-8, palloc'ed; "" if for nothing. */
 extern char *deadlock_describe_wait(int pid);

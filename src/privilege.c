@@ -53,7 +53,7 @@ zklock_privilege_check(FunctionCallInfo fcinfo, const char *name,
 	const char *prefix;
 	const char *role;
 
-	if (is_open || what == ZK_OWN ||
+	if (what == ZK_OWN ||
 		zklock_privilege_allows(fcinfo, name, what, &prefix))
 		return;
 	role = GetUserNameFromId(GetUserId(), false);
