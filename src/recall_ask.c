@@ -63,9 +63,6 @@ typedef struct Asking
 
 PG_FUNCTION_INFO_V1(zk_request_release);
 
-static int	ask_holders(const char *name, const char *reason);
-static void log_questions(const char *name, const ZkQueueEntry *entries,
-						  int nentries);
 static bool is_meant(const ZkQueueEntry *entry);
 static bool can_hear(const ZkQueueEntry *entry);
 static bool count_requests(ZkRoundTrip *trip, void *argument);
@@ -79,91 +76,69 @@ static void add_unasked(StringInfo names, int nunasked,
 static void warn_of_unasked(const char *name, int nunasked,
 							const char *names);
 
+/*
+ * A WARNING names the holders that could not be asked.  Some outdated requests
+ * are deleted.  Waits for the ensemble, not for the holders.  If this raises,
+ * some holders may have been asked.
+ */
 Datum
 zk_request_release(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_args_name(fcinfo, ZK_MAY_REQUEST);
-
-	PG_RETURN_INT32(ask_holders(name, PG_ARGISNULL(1) ? NULL :
-								text_to_cstring(PG_GETARG_TEXT_PP(1))));
-}
-
-/*
- * Ask all holders of a lock but this session to release it. reason may be
- * NULL.  Result: how many were asked; a WARNING names those that could not be.
- * Some outdated requests are deleted.  Waits for the ensemble, not for the
- * holders.  Raises 42602 for a bad name, 22023 for a bad reason, 54000 with
- * too many requests, 55P03 at lock_timeout, 42501 if ZooKeeper refuses, and as
- * the session does; some holders may have been asked then.
- */
-static int
-ask_holders(const char *name, const char *reason)
-{
-	Asking		asking = {.name = name};
+	Asking		asking = {.name = zklock_args_name(fcinfo, ZK_MAY_REQUEST)};
+	char	   *data = zklock_nodedata_build(0);
 	StringInfoData unasked;
 	int			nunasked = 0;
-	char	   *data = zklock_nodedata_build(0);
 	ZkQueueEntry *entries;
 	int			nentries;
+	int			nholders = 0;
 	int			nasked = 0;
 
-	if (reason != NULL)
+	if (!PG_ARGISNULL(1))
 	{
+		char	   *reason = text_to_cstring(PG_GETARG_TEXT_PP(1));
+
 		zklock_nodedata_check_line(reason, "reason", "a request",
 								   "Say in one line why the lock is wanted, for whoever holds it.");
 		data = zklock_nodedata_add(data, "reason",
 								   zklock_nodedata_to_utf8(reason));
 	}
 	asking.data = zklock_nodedata_add(data, "lock",
-									  zklock_nodedata_to_utf8(name));
+									  zklock_nodedata_to_utf8(asking.name));
 
 	/* a bad name needs no connection */
-	pfree(zklock_name_path(name, NULL));
+	pfree(zklock_name_path(asking.name, NULL));
 
 	zklock_roundtrip_run(count_requests, end_count, &asking);
-	entries = zklock_read_queue(zklock_name_path, name, &nentries);
-	log_questions(name, entries, nentries);
-
+	entries = zklock_read_queue(zklock_name_path, asking.name, &nentries);
 	initStringInfo(&unasked);
 	for (int i = 0; i < nentries; i++)
 	{
-		ZkQueueEntry *entry = &entries[i];
+		if (!is_meant(&entries[i]))
+			continue;
+		if (can_hear(&entries[i]))
+			entries[nholders++] = entries[i];
+		else
+			add_unasked(&unasked, nunasked++, &entries[i]);
+	}
 
-		if (!is_meant(entry))
-			continue;
-		if (!can_hear(entry))
-		{
-			add_unasked(&unasked, nunasked++, entry);
-			continue;
-		}
-		asking.node = entry->node;
+	/* before they are asked: an interrupt may come when some were */
+	if (nholders > 0)
+		ereport(zklock_nodedata_logs(false) ? LOG : DEBUG1,
+				(errmsg("%s requests the release of ZooKeeper lock \"%s\"",
+						zklock_nodedata_caller(),
+						zklock_nodedata_quotable_own(asking.name)),
+				 errdetail_log_plural("%d holder is asked.", "%d holders are asked.",
+									  nholders, nholders)));
+	for (int i = 0; i < nholders; i++)
+	{
+		asking.node = entries[i].node;
 		zklock_roundtrip_run(ask_holder, NULL, &asking);
 		nasked += asking.is_asked;
 		asking.nrequests += asking.is_asked;
 	}
 	if (nunasked > 0)
-		warn_of_unasked(name, nunasked, unasked.data);
-	return nasked;
-}
-
-/*
- * To the log, before the holders are asked: an interrupt may come when some
- * were.
- */
-static void
-log_questions(const char *name, const ZkQueueEntry *entries, int nentries)
-{
-	int			nholders = 0;
-
-	for (int i = 0; i < nentries; i++)
-		nholders += is_meant(&entries[i]) && can_hear(&entries[i]);
-	if (nholders > 0)
-		ereport(zklock_nodedata_logs(false) ? LOG : DEBUG1,
-				(errmsg("%s requests the release of ZooKeeper lock \"%s\"",
-						zklock_nodedata_caller(),
-						zklock_nodedata_quotable_own(name)),
-				 errdetail_log_plural("%d holder is asked.", "%d holders are asked.",
-									  nholders, nholders)));
+		warn_of_unasked(asking.name, nunasked, unasked.data);
+	PG_RETURN_INT32(nasked);
 }
 
 /* Is this a holder that is to be asked?  This session itself is not. */

@@ -109,7 +109,6 @@ PG_FUNCTION_INFO_V1(zk_run_once);
 PG_FUNCTION_INFO_V1(zk_forget_run);
 PG_FUNCTION_INFO_V1(zk_runs);
 
-static bool claim_once(const char *name, const char *slot, int64 retain_ms);
 static void log_unsettled(int code, Datum arg);
 static char *describe_run(const char *name, const char *slot);
 static bool claim_slot(ZkRoundTrip *trip, void *argument);
@@ -130,16 +129,47 @@ static bool is_record(const char *child);
  * ---------------------------------------------------------------------
  */
 
+/*
+ * After a true, some records of the same name whose time is over by the
+ * servers' clocks and by ours are deleted; with too many that are not, 54000
+ * and nothing is left.  If this raises, the slot may have been claimed; then
+ * nobody has got a true for it, and the next call in this session for the same
+ * slot will.
+ */
 Datum
 zk_run_once(PG_FUNCTION_ARGS)
 {
-	char	   *name = zklock_args_name(fcinfo, ZK_MAY_RUN);
-	char	   *slot = zklock_args_text(fcinfo, 1, "slot");
+	Claim	   *claim = palloc0(sizeof(*claim));
 
+	claim->name = zklock_args_name(fcinfo, ZK_MAY_RUN);
+	claim->slot = zklock_args_text(fcinfo, 1, "slot");
 	zklock_args_require(fcinfo, 2, "retention",
 						"To keep all records, give a long interval.");
-	PG_RETURN_BOOL(claim_once(name, slot,
-							  zklock_args_interval(fcinfo, 2, "retention")));
+	claim->retain_ms = zklock_args_interval(fcinfo, 2, "retention");
+
+	/* a bad argument needs no connection */
+	pfree(zklock_name_run_path(claim->name, claim->slot, NULL));
+	claim->caller = zklock_nodedata_caller();
+	claim->run = describe_run(claim->name, claim->slot);
+
+	/* the end of the backend, too, may leave a record that nobody knows of */
+	PG_ENSURE_ERROR_CLEANUP(log_unsettled, PointerGetDatum(claim));
+	{
+		zklock_roundtrip_run(claim_slot, end_claim, claim);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(log_unsettled, PointerGetDatum(claim));
+
+	/* which looks for interrupts, too */
+	if (claim->is_ours)
+		ereport(zklock_nodedata_logs(false) ? LOG : DEBUG1,
+				(errmsg("%s recorded a %s", claim->caller, claim->run),
+				 errdetail("The record is kept for " INT64_FORMAT " ms.",
+						   claim->retain_ms)));
+
+	/* a cancel that came with the last reply: nobody has got the answer yet */
+	CHECK_FOR_INTERRUPTS();
+	settle_claim();
+	PG_RETURN_BOOL(claim->is_ours);
 }
 
 Datum
@@ -181,47 +211,6 @@ zk_runs(PG_FUNCTION_ARGS)
 		zklock_row_put(result, &row);
 	}
 	return (Datum) 0;
-}
-
-/*
- * Claim a slot of a job: true for exactly one caller for as long as the
- * record exists, for retain_ms at least.  After a true, some records of the
- * same name whose time is over by the servers' clocks and by ours are deleted;
- * with too many that are not, 54000 and nothing is left.  If this raises, the
- * slot may have been claimed; then nobody has got a true for it, and the next
- * call in this session for the same slot will.  Raises 42602 for a bad name or
- * slot, 55P03 at lock_timeout, and as the session does.
- */
-static bool
-claim_once(const char *name, const char *slot, int64 retain_ms)
-{
-	Claim	   *claim = palloc0(sizeof(*claim));
-
-	/* a bad argument needs no connection */
-	pfree(zklock_name_run_path(name, slot, NULL));
-	claim->name = name;
-	claim->slot = slot;
-	claim->retain_ms = retain_ms;
-	claim->caller = zklock_nodedata_caller();
-	claim->run = describe_run(name, slot);
-
-	/* the end of the backend, too, may leave a record that nobody knows of */
-	PG_ENSURE_ERROR_CLEANUP(log_unsettled, PointerGetDatum(claim));
-	{
-		zklock_roundtrip_run(claim_slot, end_claim, claim);
-	}
-	PG_END_ENSURE_ERROR_CLEANUP(log_unsettled, PointerGetDatum(claim));
-
-	/* which looks for interrupts, too */
-	if (claim->is_ours)
-		ereport(zklock_nodedata_logs(false) ? LOG : DEBUG1,
-				(errmsg("%s recorded a %s", claim->caller, claim->run),
-				 errdetail("The record is kept for " INT64_FORMAT " ms.", retain_ms)));
-
-	/* a cancel that came with the last reply: nobody has got the answer yet */
-	CHECK_FOR_INTERRUPTS();
-	settle_claim();
-	return claim->is_ours;
 }
 
 /* ---------------------------------------------------------------------
