@@ -33,9 +33,9 @@
 #include "args.h"
 #include "ask.h"
 #include "auth.h"
+#include "board.h"
 #include "channel.h"
 #include "compat.h"
-#include "handover.h"
 #include "lock.h"
 #include "name.h"
 #include "nodedata.h"
@@ -122,8 +122,8 @@ zk_check_facts(PG_FUNCTION_ARGS)
 	if (zklock_session_status(&status) && status.nrefused > 0)
 		put_fact(&check, "releases", NULL, 0, NULL, NULL, status.nrefused);
 	zklock_session_interrupt_on_loss(false);
-	put_fact(&check, "preloading", zklock_handover_is_shared() ? "yes" : "no",
-			 0, NULL, NULL, 0);
+	put_fact(&check, "preloading", zklock_board_size() > 1 ? "yes" : "no", 0,
+			 NULL, NULL, 0);
 	run_step(&check, "program", check_servers);
 	run_step(&check, "credentials", check_credentials);
 	if (!put_trouble(&check) && check.has_session && check.list.nservers > 0)

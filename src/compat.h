@@ -62,8 +62,6 @@
  * for, in one partition of the lock table.
  */
 #if PG_VERSION_NUM >= 160000
-#define proc_locks_are_empty_compat(proc, partition) \
-	dlist_is_empty(&(proc)->myProcLocks[partition])
 static inline PROCLOCK *
 next_proc_lock_compat(PGPROC *proc, int partition, PROCLOCK *last)
 {
@@ -74,8 +72,6 @@ next_proc_lock_compat(PGPROC *proc, int partition, PROCLOCK *last)
 		dlist_container(PROCLOCK, procLink, node->next);
 }
 #else
-#define proc_locks_are_empty_compat(proc, partition) \
-	SHMQueueEmpty(&(proc)->myProcLocks[partition])
 static inline PROCLOCK *
 next_proc_lock_compat(PGPROC *proc, int partition, PROCLOCK *last)
 {

@@ -48,7 +48,6 @@
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/backend_status.h"
 #include "utils/memutils.h"
@@ -108,6 +107,7 @@ void
 zklock_deadlock_begin(ZkDetector *detector, int64 now)
 {
 	detector->look_at = now + DeadlockTimeout;
+	detector->cycle_at = ZK_NO_DEADLINE;
 	detector->context = CurrentMemoryContext;
 }
 
@@ -129,8 +129,7 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 	detector->trip.deadline = Min(deadline, zklock_client_now() + SEARCH_MS);
 	waiters = deadlock_local_waiters(&detector->trip, place);
 	forget_gone(detector, waiters);
-	is_due = detector->cycle_at != 0 &&
-		zklock_client_now() >= detector->cycle_at;
+	is_due = zklock_client_now() >= detector->cycle_at;
 	if (is_due)
 		forget_deleted(detector);
 
@@ -158,7 +157,7 @@ zklock_deadlock_end(ZkDetector *detector)
 	zklock_roundtrip_end(&detector->trip);
 	while (detector->facts != NIL)
 		take_back(detector, llast(detector->facts));
-	detector->cycle_at = 0;
+	detector->cycle_at = ZK_NO_DEADLINE;
 	detector->pause_ms = 0;
 	detector->is_refused = false;
 }
@@ -177,8 +176,7 @@ schedule(ZkDetector *detector)
 {
 	int64		now = zklock_client_now();
 	bool		is_urgent = list_length(detector->facts) > 1 ||
-		(detector->cycle_at != 0 &&
-		 detector->cycle_at <= now + CHECK_AGAIN_MS);
+		detector->cycle_at <= now + CHECK_AGAIN_MS;
 
 	detector->look_at = now +
 		Max(CHECK_AGAIN_MS, is_urgent ? 0 : DeadlockTimeout);
@@ -255,20 +253,16 @@ search(ZkDetector *detector, const ZkPlace *place, int64 deadline)
 {
 	Cycle		first;
 	Cycle		second;
-	bool		is_over;
+	bool		is_found;
 	bool		is_certain;
 	int64		until;
 
 	if (find_fact(detector, zklock_session_id()) == NULL)
 		return;
-	is_over = find_cycle(detector, place, false, deadline, &first);
-	note_search(detector, is_over && first.length > 0);
-	if (!is_over || first.length == 0)
+	is_found = find_cycle(detector, place, false, deadline, &first);
+	note_search(detector, is_found);
+	if (!is_found)
 		return;
-	ereport(DEBUG1,
-			(errmsg_internal("lock \"%s\": this may be a deadlock",
-							 place->name),
-			 errdetail_internal("%s", describe(place, &first))));
 	until = Min(deadline, zklock_client_now() + CONFIRM_MS);
 	do
 	{
@@ -304,7 +298,7 @@ note_search(ZkDetector *detector, bool is_found)
 
 /*
  * Find a cycle with us in it, of which the newest fact is ours: our wait, or
- * that somebody waits for us in PostgreSQL.  false if there was no end to it.
+ * that somebody waits for us in PostgreSQL.  false if none is known.
  */
 static bool
 find_cycle(ZkDetector *detector, const ZkPlace *place, bool is_newest,
@@ -336,7 +330,7 @@ find_cycle(ZkDetector *detector, const ZkPlace *place, bool is_newest,
 		if (cycle->length > 0)
 			cycle->way[cycle->length++] = i;
 	}
-	return true;
+	return cycle->length > 0;
 }
 
 /* Are both made of the same facts, by the same sessions? */
@@ -500,9 +494,9 @@ append_statements(StringInfo text, const Cycle *cycle)
 }
 
 /*
- * Say that a session waits, with that text, unless it is said
- * already.  Result: is it new?  false too if ZooKeeper refuses it, or if it is
- * not known to be there: then the next check says it.  Raises on interrupts.
+ * Say that a session waits, which is not said yet, with that text.  false if
+ * ZooKeeper refuses it, or if it is not known to be there: then the next check
+ * says it.  Raises on interrupts.
  */
 static bool
 say(ZkDetector *detector, const ZkPlace *place, int64 session,
@@ -512,9 +506,7 @@ say(ZkDetector *detector, const ZkPlace *place, int64 session,
 	MemoryContext caller;
 	ZkFact	   *fact;
 
-	if (detector->is_refused ||
-		find_fact(detector, session) != NULL ||
-		list_length(detector->facts) >= FACTS_MAX)
+	if (detector->is_refused || list_length(detector->facts) >= FACTS_MAX)
 		return false;
 	caller = MemoryContextSwitchTo(detector->context);
 	fact = palloc0(sizeof(*fact));

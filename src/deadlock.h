@@ -25,8 +25,7 @@ typedef struct ZkDetector
 	List	   *facts;			/* ZkFact: what has been said, the wait first */
 	bool		is_refused;		/* ZooKeeper does not let us say anything */
 
-	int64		cycle_at;		/* when to search for a cycle without news; 0:
-								 * not set */
+	int64		cycle_at;		/* when to search for a cycle without news */
 	int			pause_ms;		/* how long before that */
 } ZkDetector;
 

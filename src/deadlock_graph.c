@@ -434,7 +434,7 @@ is_waited_for(void)
 		bool		is_found = false;
 
 		/* what others transfer to it the next look sees */
-		if (proc_locks_are_empty_compat(MyProc, i))
+		if (next_proc_lock_compat(MyProc, i, NULL) == NULL)
 			continue;
 		LWLockAcquire(lock, LW_SHARED);
 		/* has somebody asked for more than is granted? */

@@ -14,7 +14,6 @@
 #include "deadlock.h"
 #include "nodedata.h"
 #include "recipe.h"
-#include "storage/lock.h"
 
 /*
  * A fact: an ephemeral znode below <root>/.waits, of the session that says

@@ -48,12 +48,6 @@ static char (*nodes)[RECIPE_PATH_SIZE];
 /* Has this backend said for which node it waits? */
 static bool is_waiting;
 
-bool
-zklock_handover_is_shared(void)
-{
-	return awaited != NULL;
-}
-
 void
 zklock_handover_await(const char *node, int64 czxid)
 {

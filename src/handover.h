@@ -17,9 +17,6 @@
 extern void zklock_handover_request_memory(void);
 extern void zklock_handover_make_memory(void);
 
-/* Was the library preloaded, so that there is shared memory? */
-extern bool zklock_handover_is_shared(void);
-
 /*
  * This backend waits for the contender with the queue node of that path and
  * czxid, which must be the one just ahead.  Ends an earlier wait.  Raises

@@ -55,7 +55,6 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
-#include "utils/builtins.h"
 #include "utils/memutils.h"
 
 #include "args.h"

@@ -22,7 +22,6 @@
 #include "storage/lwlock.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
-#include "utils/timestamp.h"
 
 #include "args.h"
 #include "auth.h"
