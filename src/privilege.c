@@ -7,8 +7,8 @@
  * none of them covers is everybody's.  One that some cover is for the roles to
  * which any of these gives what is asked, and for superusers: rows add up.
  *
- * A backend reads the table at each check, unless it knows that there are no
- * rows.  That it may be otherwise a trigger of the table has told by
+ * A backend reads the table when it needs the rows for the first time, and
+ * again after a change.  A trigger of the table has the change told by
  * PostgreSQL's own messages about relations: to everybody at commit; to the
  * backend itself at once, and again when it is rolled back.  So it is heeded
  * when what GRANT changes is.
@@ -29,22 +29,36 @@
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 
 #include "recipe.h"
 
-/* Is the table known to have no rows? */
+/* A row of the table. */
+typedef struct Row
+{
+	char	   *prefix;
+	Oid			role;			/* InvalidOid: PUBLIC */
+	char	   *what;
+} Row;
+
+/* Are the rows those of the table?  And if so, are there none? */
+static bool is_current;
 static bool is_open;
 
+/* Row, and the context of it all; NULL until they are read. */
+static List *rows;
+static MemoryContext RowContext;
+
 /* The table, and how often we were told that it may have changed. */
-static Oid	table_id;		/* InvalidOid until it is read */
+static Oid	table_id;
 static uint64 nchanges;
 
 PG_FUNCTION_INFO_V1(zk_privileges_changed);
 
 static bool covers(const char *prefix, const char *name);
-static bool includes(const char *given, const char *what);
-static void note_change(Datum arg, Oid relation);
+static void read_rows(FunctionCallInfo fcinfo);
+static void forget_rows(Datum arg, Oid relation);
 
 void
 zklock_privilege_check(FunctionCallInfo fcinfo, const char *name,
@@ -68,56 +82,30 @@ zklock_privilege_check(FunctionCallInfo fcinfo, const char *name,
 					 what)));
 }
 
-/*
- * The table is read by a snapshot of this moment, as all that PostgreSQL's own
- * privileges rest on: a transaction's own may be old.
- */
 bool
 zklock_privilege_allows(FunctionCallInfo fcinfo, const char *name,
 						const char *what, const char **prefix)
 {
 	Oid			role = GetUserId();
-	bool		is_given = false;
-	bool		is_empty = true;
-	uint64		as_of;
-	Relation	table;
-	SysScanDesc scan;
-	HeapTuple	tuple;
+	ListCell   *cell;
 
 	*prefix = NULL;
-	if (is_open)
-		return true;
-	if (table_id == InvalidOid)
-		CacheRegisterRelcacheCallback(note_change, (Datum) 0);
-	table_id = get_relname_relid("zk_privileges",
-								 get_func_namespace(fcinfo->flinfo->fn_oid));
-	table = table_open(table_id, AccessShareLock);
-	as_of = nchanges;
-	scan = systable_beginscan(table, InvalidOid, false, NULL, 0, NULL);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	read_rows(fcinfo);
+	foreach(cell, rows)
 	{
-		Datum		row[3];
-		bool		nulls[3];	/* none is */
-		char	   *covered;
+		const Row  *row = lfirst(cell);
 
-		is_empty = false;
-		heap_deform_tuple(tuple, RelationGetDescr(table), row, nulls);
-		covered = TextDatumGetCString(row[0]);
-		if (!covers(covered, name))
-		{
-			pfree(covered);
+		if (!covers(row->prefix, name))
 			continue;
-		}
-		is_given |= includes(TextDatumGetCString(row[2]), what) &&
-			(DatumGetObjectId(row[1]) == InvalidOid ||
-			 has_privs_of_role(role, DatumGetObjectId(row[1])));
-		if (*prefix == NULL || strlen(covered) > strlen(*prefix))
-			*prefix = covered;
+		if ((strcmp(row->what, what) == 0 ||
+			 (strcmp(row->what, ZK_MAY_LOCK) == 0 &&
+			  strcmp(what, ZK_MAY_SHARE) == 0)) &&
+			(row->role == InvalidOid || has_privs_of_role(role, row->role)))
+			return true;
+		if (*prefix == NULL || strlen(row->prefix) > strlen(*prefix))
+			*prefix = row->prefix;
 	}
-	systable_endscan(scan);
-	table_close(table, AccessShareLock);
-	is_open = is_empty && as_of == nchanges;
-	return is_given || *prefix == NULL || superuser_arg(role);
+	return *prefix == NULL || superuser_arg(role);
 }
 
 /* Every change of the table ends here, also that of a restore. */
@@ -139,20 +127,61 @@ covers(const char *prefix, const char *name)
 						   (name[length] == '\0' || name[length] == '/'));
 }
 
-/* Does one privilege include the other? */
-static bool
-includes(const char *given, const char *what)
+/*
+ * Read the table unless that was done.  By a snapshot of this moment, as all
+ * that PostgreSQL's own privileges rest on: a transaction's own may be old.
+ */
+static void
+read_rows(FunctionCallInfo fcinfo)
 {
-	return strcmp(given, what) == 0 ||
-		(strcmp(given, ZK_MAY_LOCK) == 0 && strcmp(what, ZK_MAY_SHARE) == 0);
+	MemoryContext caller;
+	Relation	table;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	uint64		as_of;
+
+	if (is_current)
+		return;
+	if (RowContext == NULL)
+	{
+		CacheRegisterRelcacheCallback(forget_rows, (Datum) 0);
+		RowContext = AllocSetContextCreate(TopMemoryContext,
+										   "zklock privileges",
+										   ALLOCSET_SMALL_SIZES);
+	}
+	rows = NIL;
+	MemoryContextReset(RowContext);
+	table_id = get_relname_relid("zk_privileges",
+								 get_func_namespace(fcinfo->flinfo->fn_oid));
+	table = table_open(table_id, AccessShareLock);
+	as_of = nchanges;
+	scan = systable_beginscan(table, InvalidOid, false, NULL, 0, NULL);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		TupleDesc	columns = RelationGetDescr(table);
+		bool		is_null;	/* none is */
+		Row		   *row;
+
+		caller = MemoryContextSwitchTo(RowContext);
+		row = palloc(sizeof(*row));
+		row->prefix = TextDatumGetCString(heap_getattr(tuple, 1, columns, &is_null));
+		row->role = DatumGetObjectId(heap_getattr(tuple, 2, columns, &is_null));
+		row->what = TextDatumGetCString(heap_getattr(tuple, 3, columns, &is_null));
+		rows = lappend(rows, row);
+		MemoryContextSwitchTo(caller);
+	}
+	systable_endscan(scan);
+	table_close(table, AccessShareLock);
+	is_current = as_of == nchanges;
+	is_open = is_current && rows == NIL;
 }
 
 /* PostgreSQL calls this, also where nothing may be read or raised. */
 static void
-note_change(Datum arg, Oid relation)
+forget_rows(Datum arg, Oid relation)
 {
 	if (relation != InvalidOid && relation != table_id)
 		return;
 	nchanges++;
-	is_open = false;
+	is_current = is_open = false;
 }
