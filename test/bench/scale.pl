@@ -15,9 +15,8 @@ use lib "$FindBin::Bin/lib", "$FindBin::Bin/../lib";
 use Bench::Script;
 use Bench::Fleet;
 use Bench::Machine;
-use Bench::Plots;
+use Bench::Report;
 use Bench::Scale;
-use Bench::ScaleReport;
 use Bench::Storm;
 use JSON::PP;
 use List::Util qw(max);
@@ -61,9 +60,40 @@ sub run ($dir)
 		write_file('scale.json',
 			JSON::PP->new->canonical->pretty->encode($results));
 	}
-	my @plots = Bench::Plots::draw_scale($option{out}, $results);
-	write_file('scale.md', Bench::ScaleReport::text($results, @plots));
+	write_file('scale.md', report($results));
 	return 0;
+}
+
+# What was seen as a table, a row for each thing, as Bench::Scale and Bench::Storm name it.
+sub report ($results)
+{
+	my $sizes = $results->{sizes};
+	my @columns = sort { $a <=> $b } keys %$sizes;
+	my @tables = map {
+		my $step = $_;
+		my %seen = map { my $size = $_; %{ flat('', $sizes->{$size}{$step}) } } @columns;
+		my @rows = map {
+			my $what = $_;
+			[ $what, map { number(flat('', $sizes->{$_}{$step})->{$what}) } @columns ]
+		} sort keys %seen;
+		("## $step\n", Bench::Report::markdown([ 'backends', @columns ], @rows))
+	} (qw(open idle), @{ $results->{storms} }, qw(queue commit names crash through after));
+	return join "\n", "# zklock in a crowd\n",
+	  "Two clusters, half of the backends each, servers: $results->{servers} $results->{config}.",
+	  "What the steps are is told in test/bench/README.md. Times in seconds, memory in kB.\n",
+	  join('', map { "- $_->[0]: $_->[1]\n" } @{ $results->{machine} }), @tables;
+}
+
+# {a => {b => 1}} as {"a b" => 1}
+sub flat ($name, $value)
+{
+	return { $name => $value } if !ref $value;
+	return { map { %{ flat($name eq '' ? $_ : "$name $_", $value->{$_}) } } keys %$value };
+}
+
+sub number ($value)
+{
+	return !defined $value ? '' : $value =~ /^-?\d*\.\d/ ? sprintf('%.2f', $value) : $value;
 }
 
 run_script(\&run, \%option, 'sizes=s', 'storms=s', 'servers=i', 'names=i',

@@ -268,7 +268,7 @@ sub restart ($self, $name)
 
 =pod
 
-=head2 postmaster($cluster), backends($cluster), programs($cluster)
+=head2 postmaster($cluster), backends($cluster)
 
 Process ids. Backends are those of the crowd.
 
@@ -305,18 +305,11 @@ sub backends ($self, $name)
 	  _children($self->postmaster($name));
 }
 
-# A program is a child of its backend.
-sub programs ($self, $name)
-{
-	return map { _children($_) } $self->backends($name);
-}
-
 =pod
 
-=head2 memory, cpu, descriptors, threads
+=head2 memory, cpu
 
-As they are now: {what => kB}; {what => seconds since it was started}; number
-of open files of the whole machine; {what => count}.
+As they are now: {what => kB}; {what => seconds since it was started}.
 
 Of a backend its Private_* as in Bench::Commits; of a session's program, which
 lets nobody look at it, anonymous memory and page tables; both as means. Of a
@@ -392,24 +385,6 @@ sub cpu ($self)
 		$self->{network}
 		? (network => _cpu_of_one($self->{network}{pid}))
 		: () };
-}
-
-sub descriptors
-{
-	open my $in, '<', '/proc/sys/fs/file-nr' or return 0;
-	my ($open) = split ' ', readline $in;
-	return $open;
-}
-
-sub threads ($self)
-{
-	my @servers =
-	  map { $self->{zookeeper}->pid($_) } $self->{zookeeper}->running;
-	return {
-		backends => scalar(map { $self->backends($_) } @clusters),
-		programs => scalar(map { $self->programs($_) } @clusters),
-		server => _mean(map { Bench::Machine::kilobytes("/proc/$_/status", 'Threads') } @servers)
-	};
 }
 
 =pod

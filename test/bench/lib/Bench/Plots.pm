@@ -22,14 +22,7 @@ my %line = (
 	floor => [ 'C client, create + delete', '#7f8c8d' ],
 	curator => [ 'Curator', '#2c3e50' ],
 	kazoo => [ 'Kazoo', '#2980b9' ],
-	golock => [ 'go-zookeeper', '#27ae60' ],
-	restart => [ 'all servers restarted', '#c0392b' ],
-	leader => [ 'leader killed', '#e67e22' ],
-	cut => [ 'servers stood still for 7.5 s', '#2980b9' ],
-	long => [ 'servers stood still for 10.5 s', '#2c3e50' ],
-	network => [ 'no network for 7.5 s', '#8e44ad' ],
-	silence => [ 'nothing passed for 7.5 s', '#7f8c8d' ],
-	open => [ 'all open a session at once', '#27ae60' ]);
+	golock => [ 'go-zookeeper', '#27ae60' ]);
 my @order = qw(zklock block unloaded floor curator kazoo golock);
 
 sub _gnuplot (@commands)
@@ -130,36 +123,6 @@ sub draw ($dir, $results)
 		push @drawn, [ "$name.svg", $caption ];
 	}
 	return @drawn;
-}
-
-=pod
-
-=head2 draw_scale($directory, $results)
-
-The same for crowds of backends: until the last one is served, against their
-number.
-
-=cut
-
-sub draw_scale ($dir, $results)
-{
-	my @sizes = sort { $a <=> $b } keys %{ $results->{sizes} };
-	my @curves;
-	foreach my $step (@{ $results->{storms} }, 'open')
-	{
-		push @curves,
-		  [ $step, map { [ $_, $results->{sizes}{$_}{$step}{last} ] } @sizes ];
-	}
-	_draw(
-		"$dir/scale.svg",
-		[
-			'set xlabel "backends"',
-			'set ylabel "until the last one is served, s"',
-			'set yrange [0:*]',
-			'set xrange [0:*]'
-		],
-		@curves);
-	return [ 'scale.svg', 'Until all are served, against their number' ];
 }
 
 1;

@@ -121,11 +121,7 @@ sub _leader ($fleet)
 # Everybody's first lock at the same moment, and what that costs.
 sub _open ($fleet, $backends)
 {
-	my %before = (
-		before => $fleet->memory,
-		processes_before => $fleet->threads,
-		files_before => $fleet->descriptors);
-	return { %before, %{ _take_locks($fleet, $backends) } };
+	return { before => $fleet->memory, %{ _take_locks($fleet, $backends) } };
 }
 
 sub _take_locks ($fleet, $backends)
@@ -158,26 +154,17 @@ sub _take_locks ($fleet, $backends)
 sub _idle ($fleet, $backends)
 {
 	my $zk = $fleet->zookeeper;
-	my @counters = qw(packets_received packets_sent commit_count proposal_count);
-	my $count = sub {
-		return { map { $_ => $zk->counter($_) } @counters };
-	};
 	sleep(3);
-	my ($before, $cpu) = ($count->(), $fleet->cpu);
+	my ($before, $cpu) = ($zk->counter('packets_received'), $fleet->cpu);
 	my $begin = time();
 	sleep($idle_s);
-	my ($after, $cpu_after) = ($count->(), $fleet->cpu);
+	my ($after, $cpu_after) = ($zk->counter('packets_received'), $fleet->cpu);
 	my $took = time() - $begin;
 	return {
 		memory => $fleet->memory,
-		processes => $fleet->threads,
-		files => $fleet->descriptors,
 		watches => $zk->watch_count,
 		sessions => _leader($fleet)->{global_sessions},
-		requests => ($after->{packets_received} - $before->{packets_received})
-		  / $took,
-		writes => ($after->{proposal_count} - $before->{proposal_count})
-		  / $took,
+		requests => ($after - $before) / $took,
 		map { ("cpu_$_" => ($cpu_after->{$_} - $cpu->{$_}) / $took) }
 		  keys %$cpu };
 }
@@ -194,15 +181,11 @@ sub _queue ($fleet)
 	my $overtaken = grep {
 		$granted[$_]{value} < $granted[ $_ - 1 ]{value}
 	} 1 .. $#granted;
-	my $crossings = grep {
-		$granted[$_]{cluster} ne $granted[ $_ - 1 ]{cluster}
-	} 1 .. $#granted;
 	my $took = @granted ? $granted[-1]{answered} - $begin : undef;
 	return {
 		waiters => scalar @answers,
 		granted => scalar @granted,
 		overtaken => $overtaken,
-		between_clusters => $crossings,
 		took => $took,
 		rate => $took ? @granted / $took : undef,
 		failed => _failures('state', @answers),

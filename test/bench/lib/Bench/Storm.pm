@@ -19,11 +19,6 @@ use ZooKeeper qw(poll_until);
 # Between two looks at all connections; a look costs a server some milliseconds.
 my $look_s = 0.2;
 
-# The servers' own counters. They begin anew with the process.
-my @counters = qw(packets_received connection_request_count
-  connection_revalidate_count connection_rejected connection_drop_count
-  stale_sessions_expired);
-
 # What there is. servers: as many are needed. network: the sessions go through
 # Fleet's program of that name. raise: see _restart.
 my %kind = (
@@ -80,9 +75,8 @@ sessions (half) have the connection on which they are served then, and until the
 one was seen to be served (last, late by up to 0.2 s and a look); how many never were,
 and how many are lost, with those that have no node any more; how many nodes have
 gone, and how many locks backends no longer hold; for each session attempts to
-connect, by the kernel's count (opens, refused) and by the servers'; how often a
-server's queue of connections to accept was full (overflows); the share of the
-sessions that the fullest of several servers has afterwards (spread).
+connect, by the kernel's count (opens, refused); how often a server's queue of
+connections to accept was full (overflows).
 
 =cut
 
@@ -91,9 +85,7 @@ sub weather ($fleet, $kind, $patience)
 	my $zk = $fleet->zookeeper;
 	my $owners = $fleet->owners;
 	my %waits = map { sprintf('%x', $_) => 1 } values %$owners;
-	my $before = $fleet->served;
 	my $kernel = _attempts($fleet);
-	my $counted = _counted($zk);
 	my $cpu = $fleet->cpu;
 
 	my $begin = time();
@@ -136,15 +128,10 @@ sub weather ($fleet, $kind, $patience)
 	}
 	$ready //= time();
 	my $took = time() - $begin;
-	my $after = $fleet->served;
 	my %seen = (
 		sessions => scalar keys %waits,
 		away => $ready - $begin,
-		never => scalar(grep { !$back{$_} } keys %waits),
-		moved => scalar(grep {
-				$after->{$_} && $before->{$_}
-				  && $after->{$_}[1] != $before->{$_}[1]
-		} keys %waits));
+		never => scalar(grep { !$back{$_} } keys %waits));
 	$seen{half} = percentile(50,
 		map { $accepted{$_} } grep { $back{$_} } keys %waits);
 	$seen{last} = percentile(100, grep { defined } @back{ keys %waits });
@@ -153,19 +140,6 @@ sub weather ($fleet, $kind, $patience)
 	$seen{opens} = ($kernel_after->{opens} - $kernel->{opens}) / $count;
 	$seen{refused} = ($kernel_after->{refused} - $kernel->{refused}) / $count;
 	$seen{overflows} = $kernel_after->{overflows} - $kernel->{overflows};
-	my $counted_after = _counted($zk);
-	foreach my $counter (@counters)
-	{
-		my $sum = 0;
-		foreach my $id (keys %$counted_after)
-		{
-			my ($old, $new) = ($counted->{$id}, $counted_after->{$id});
-			my $base =
-			  $old && $old->{pid} == $new->{pid} ? $old->{$counter} : 0;
-			$sum += $new->{$counter} - $base;
-		}
-		$seen{$counter} = $sum / $count;
-	}
 	my $cpu_after = $fleet->cpu;
 	$seen{"cpu_$_"} = $cpu_after->{$_} - $cpu->{$_} foreach
 	  qw(programs backends), is_of_network($kind) ? 'network' : ();
@@ -177,7 +151,6 @@ sub weather ($fleet, $kind, $patience)
 	$seen{nodes_before} = keys %$owners;
 	# or are another session's
 	$seen{nodes_gone} = grep { ($left->{$_} // 0) != $owners->{$_} } keys %$owners;
-	$seen{spread} = _spread($fleet) if $zk->members > 1;
 	$seen{not_held} = grep { $_->{state} ne '00000' || $_->{value} ne 't' }
 	  $fleet->ask_all('holders', q{SELECT zk_is_held('own-@-#')}, 60);
 	return \%seen;
@@ -275,16 +248,6 @@ sub _are_there ($fleet, @sessions)
 	return scalar grep { $there{$_} } @sessions;
 }
 
-# The share of the sessions that the fullest server has.
-sub _spread ($fleet)
-{
-	my $served = $fleet->served;
-	my %count;
-	$count{ $_->[0] }++ foreach values %$served;
-	my ($most) = sort { $b <=> $a } values %count;
-	return $most ? $most / keys %$served : undef;
-}
-
 # Attempts to connect by the kernel's count, without our own and the network's, and
 # how many of them were not granted; how often a queue was full.
 sub _attempts ($fleet)
@@ -323,16 +286,6 @@ sub _kernel
 		}
 	}
 	return \%value;
-}
-
-sub _counted ($zk)
-{
-	return { map {
-			my $value = $zk->monitor($_);
-			$_ => {
-				pid => $zk->pid($_),
-				map { $_ => $value->{$_} || 0 } @counters }
-	} $zk->running };
 }
 
 1;
