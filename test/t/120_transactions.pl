@@ -6,9 +6,7 @@
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
-my $berlin = cluster('berlin', $zk,
-	init => [ allows_streaming => 1 ],
-	max_connections => 30);
+my $berlin = cluster('berlin', $zk);
 my $paris = cluster('paris', $zk);
 my $rival = background($paris);
 
@@ -94,9 +92,10 @@ subtest 'synchronous_commit = off' => sub {
 	is($observer->query_safe(sprintf $flushed, $before),
 		'f', 'a commit without a lock is not flushed');
 
-	foreach my $function (qw(zk_xact_lock zk_lock))
+	foreach my $case (map { my $function = $_; map { [ $function, $_ ] } qw(off lease quorum) } qw(zk_xact_lock zk_lock))
 	{
-		$session->query_safe("BEGIN; SELECT $function('tx/sync');
+		my ($function, $guard) = @$case;
+		$session->query_safe("SET zklock.commit_guard = '$guard'; BEGIN; SELECT $function('tx/sync');
 			INSERT INTO unsafe VALUES (2)");
 		start_in_queue($rival, "SELECT zk_lock('tx/sync')", $zk, lock_path('tx/sync'), 2);
 		$before = $session->query_safe($insert_lsn);
@@ -108,7 +107,7 @@ subtest 'synchronous_commit = off' => sub {
 		}
 		$rival->wait_result;
 		is($observer->query_safe(sprintf $flushed, $before),
-			't', "$function: it is when the lock passes on");
+			't', "$function, $guard: it is when the lock passes on");
 		$session->wait_result;
 		$rival->query_safe("SELECT zk_unlock('tx/sync')");
 	}
@@ -139,47 +138,6 @@ subtest 'synchronous_commit = off' => sub {
 		"WAL ends where a $what begins";
 		is($observer->query_safe("SELECT zk_release_hold('tx/sync', $token)"), 't', 'released there');
 	}
-	is_held('', 'nothing left');
-};
-
-subtest 'synchronous replication without a standby' => sub {
-	my $session = background($berlin);
-	my $observer = background($berlin);
-	my $waits = 'SELECT wait_event FROM pg_stat_activity WHERE pid = '
-	  . $session->pid;
-	$observer->query_safe('CREATE TABLE synchronous (i int)');
-	$observer->query_safe("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
-	$observer->query_safe('SELECT pg_reload_conf()');
-	poll_until
-	{
-		$session->query_safe('SHOW synchronous_standby_names') eq 'nobody';
-	}
-	'the setting', 10;
-	wait_for_demand($berlin);
-
-	$session->query_safe("BEGIN; SELECT zk_xact_lock('tx/sync');
-		INSERT INTO synchronous VALUES (1)");
-	start_in_queue($rival, "SELECT zk_lock('tx/sync')", $zk, lock_path('tx/sync'), 2);
-	$session->start_query('COMMIT');
-	poll_until { $observer->query_safe($waits) eq 'SyncRep' }
-	'the commit to wait', 10;
-	# Whatever is sent to ZooKeeper now comes after what the commit has sent.
-	is($rival->is_done, '', 'the lock does not pass on while the commit waits');
-	is(scalar(my @nodes = $zk->ephemerals(lock_path('tx/sync') . '/')),
-		2, 'its node is there');
-	is($observer->query_safe('SELECT count(*) FROM synchronous'),
-		0, 'nothing is visible yet');
-
-	$session->cancel;
-	assert_ends($rival, '00000', 'it passes on once the commit stops waiting');
-	is($observer->query_safe('SELECT count(*) FROM synchronous'),
-		1, 'and the row is visible');
-	$session->wait_result;
-	like($session->error, qr/committed locally/, 'the commit says so');
-	$rival->query_safe("SELECT zk_unlock('tx/sync')");
-	$observer->query_safe('SET synchronous_commit = local;
-		ALTER SYSTEM RESET synchronous_standby_names');
-	$observer->query_safe('SELECT pg_reload_conf()');
 	is_held('', 'nothing left');
 };
 

@@ -135,58 +135,28 @@ subtest 'to let go of a lost lock does not help the transaction' => sub {
 	is(written('later'), '1', 'the next transaction is not refused');
 };
 
-# The next holder must find the row, and so must whoever looks after a crash. What
-# would write WAL to disk a little later is stopped, so only the commit does.
-subtest 'a commit under a lock is on disk, guarded or not' => sub {
-	my ($session, $free) = map { background($node) } 1 .. 2;
-	my $writer = $node->safe_psql('postgres',
-		"SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'");
-	my $flushed = sub ($who) {
-		$who->query_safe("BEGIN; INSERT INTO written VALUES ('disk')");
-		my $written = $who->query_safe('SELECT pg_current_wal_insert_lsn()');
-		$who->query_safe('COMMIT');
-		return $who->query_safe("SELECT pg_current_wal_flush_lsn() > '$written'");
-	};
-	kill STOP => $writer;
-	$free->query_safe('SET synchronous_commit = off');
-	is($flushed->($free), 'f', 'not without a lock');
-	$session->query_safe("SET synchronous_commit = off; SELECT zk_lock('disk')");
-	foreach my $guard (qw(off lease quorum))
-	{
-		$session->query_safe("SET zklock.commit_guard = '$guard'");
-		is($flushed->($session), 't', "commit_guard = $guard");
-	}
-	kill CONT => $writer;
-};
-
 # A commit is held up when it is past its guard, and not yet visible.
 subtest 'the lock stays until the commit is visible' => sub {
-	my ($session, $next) = map { background($node) } 1 .. 2;
-	$session->query_safe("SET synchronous_commit = on; BEGIN; SELECT zk_xact_lock('visible');
-		INSERT INTO written VALUES ('visible')");
-	set_standbys('nobody');
-	$session->start_query('COMMIT');
-	poll_until { wait_event($session) eq 'SyncRep' } 'it to wait';
-	$next->query("SELECT zk_lock('visible', '1s')");
-	is($next->sqlstate, '55P03', 'nobody else has it while the commit goes on');
-	start_in_queue($next, "SELECT zk_lock('visible', '30s')", $zk, lock_path('visible'), 2);
-	set_standbys('');
-	$session->wait_result;
-	assert_ends($next, '00000', 'and then');
-	is($next->query_safe("SELECT count(*) FROM written WHERE what = 'visible'"),
-		'1', 'with what was written');
-};
-
-# A lost lock stays in the table until it is let go of. A cancellation that has
-# nothing to do with it must keep its own words.
-subtest 'other cancellations are not rewritten' => sub {
-	my $session = background($node);
-	$session->query_safe("SELECT zk_lock('old')");
-	my ($path) = map { $_->[0] } $zk->ephemerals(lock_path('old') . '/');
-	$foreign->delete($path);
-	is($session->query_safe("SELECT zk_is_held('old')"), 'f', 'it is lost');
-	$session->query_safe("SET statement_timeout = '100ms'");
-	assert_query($session, 'SELECT pg_sleep(60)', '57014', 'a timeout is a timeout');
+	foreach my $end ('no standby is demanded', 'canceled')
+	{
+		my ($session, $next) = map { background($node) } 1 .. 2;
+		$session->query_safe("SET synchronous_commit = on; BEGIN; SELECT zk_xact_lock('visible');
+			INSERT INTO written VALUES ('$end')");
+		set_standbys('nobody');
+		$session->start_query('COMMIT');
+		poll_until { wait_event($session) eq 'SyncRep' } 'it to wait';
+		assert_query($next, "SELECT zk_lock('visible', '1s')", '55P03', 'nobody else has it while the commit goes on');
+		start_in_queue($next, "SELECT zk_lock('visible', '30s')", $zk, lock_path('visible'), 2);
+		is(written($end), '0', 'and nothing is visible');
+		$end eq 'canceled' ? $session->cancel : set_standbys('');
+		assert_ends($next, '00000', "$end: and then");
+		is(written($end), '1', 'with what was written');
+		$session->wait_result;
+		like($session->error, $end eq 'canceled' ? qr/committed locally/ : qr/^$/, 'as the commit says');
+		set_standbys('');
+		$_->quit foreach $session, $next;
+		assert_no_nodes($zk, lock_path('visible'));
+	}
 };
 
 # A cancellation that came before the commit is past its guard ends the transaction: later it

@@ -163,7 +163,7 @@ foreach my $guard (qw(lease quorum))
 		[ 'rival ends' ],
 		[ 'sleeper starts' => 'COMMIT' ],
 		sub { my (%session) = @_; kill 'CONT', $session{sleeper}->pid; },
-		[ 'sleeper ends' => '!40001', qr/lock "slept" was lost/ ],
+		[ 'sleeper ends' => '!40001', qr/lock "slept" was lost\n.*stood still/s ],
 		[ sleeper => "SELECT count(*) FROM slept_$guard", 0 ],
 		[ sleeper => "zk_xact_lock('slept') > 0", 't' ],
 		[ gone => 'slept' ]);

@@ -226,20 +226,6 @@ subtest 'a program that stands still' => sub {
 	assert_no_nodes($zk, $path, 'nothing left');
 };
 
-subtest 'a backend that stands still' => sub {
-	my ($holder, $waiter) = (background($node), background($other));
-	$holder->query_safe("SELECT zk_lock('program')");
-	$holder->query_safe('BEGIN; CREATE TABLE never ()');
-	start_in_queue($waiter, "SELECT zk_lock('program')", $zk, $path, 2);
-	kill 'STOP', $holder->pid;
-	assert_ends($waiter, '00000', 'loses its locks');
-	kill 'CONT', $holder->pid;
-	assert_query($holder, 'COMMIT', '40001', 'and does not commit');
-	like($holder->error, qr/stood still/, 'for that reason');
-	$_->quit foreach $holder, $waiter;
-	assert_no_nodes($zk, $path, 'nothing left');
-};
-
 # Nobody closes a session that is given up, unless its program does.
 subtest 'an idle backend whose session was given up blocks nobody' => sub {
 	my ($holder, $waiter) = (background($node), background($other));
@@ -544,25 +530,6 @@ subtest 'without a backend, and asked to end' => sub {
 	$silent->stop;
 	wait_for_recovery($node);
 };
-
-foreach my $mode (qw(smart fast immediate))
-{
-	subtest "pg_ctl stop -m $mode" => sub {
-		my @sessions = map { background($node) } 1 .. 20;
-		$_->query_safe("SELECT zk_lock('stop/' || pg_backend_pid())") foreach @sessions;
-		my @pids = map { $_->pid } @sessions;
-		if ($mode eq 'smart')
-		{
-			$_->quit foreach @sessions;
-		}
-		$node->stop($mode);
-		assert_no_programs('no program is left', @pids);
-		assert_soon { !(my @nodes = $zk->ephemerals(lock_path('stop') . '/')) }
-		'nor a node', 30;
-		$_->quit foreach @sessions;
-		$node->start;
-	};
-}
 
 # The server that is process 1 inherits all orphans, and takes one of which it
 # knows nothing, and that dies badly, for one of its own.

@@ -3,11 +3,9 @@
 
 use Builds;
 use FakeServer;
-use File::Copy qw(copy);
-use File::Temp ();
 use IO::Socket::INET;
 use POSIX ();
-use PostgreSQL::Test::Utils qw(append_to_file run_command slurp_file);
+use PostgreSQL::Test::Utils qw(append_to_file slurp_file);
 use Preload;
 use Time::HiRes qw(time);
 use ZkLockTest;
@@ -460,20 +458,27 @@ subtest 'clocks of servers that do not lead' => sub {
 		clocks => [ qr/^note: .* cannot be known: .*mntr/, 'servers as they are by default' ]);
 };
 
-subtest 'a program that does not start' => sub {
+subtest 'the program is missing, or is not what it should be' => sub {
 	plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;
 	my $build = Builds->copy;
 	my $program = $build->library_directory . '/zklock-session';
 	my $odd = cluster('odd', $zk, $build->settings);
-	unlink $program;
-	shows([ '', 'false', $odd ],
-		program => [ qr/^error: ".*zklock-session" could not be started: No such file or directory .*-> Install/, 'none' ]);
-	append_to_file($program, 'nothing that the kernel knows');
-	shows([ '', 'false', $odd ],
-		program => [ qr/^error: ".*zklock-session" could not be started: Permission denied .*-> Make/, 'one that may not be run' ]);
-	chmod 0755, $program;
-	shows([ '', 'false', $odd ],
-		program => [ qr/^error: .*"\S+zklock-session" could not be started: Exec format error/, 'one that is none' ]);
+	my $cannot = '^error: ".*zklock-session" could not be started: ';
+	foreach my $case (
+		[ 'missing', undef, '', qr/${cannot}No such file or directory .*-> Install zklock again/ ],
+		[ 'not executable', 0644, '', qr/${cannot}Permission denied .*-> Make/ ],
+		[ 'nothing that the kernel knows', 0755, 'nothing', qr/${cannot}Exec format error/ ],
+		[ 'something else', 0755, "#!/bin/sh\nexit 0\n", qr/^error: .*ended without a word/ ],
+		[ 'one that hangs', 0755, "#!/bin/sh\nexec sleep 60 >&3\n", qr/^error: .*not said a word in time/ ],
+		[ 'one that says nonsense', 0755, "#!/bin/sh\nhead -c 100000 /dev/urandom >&3\n", qr/^error: .*another version/ ])
+	{
+		my ($what, $mode, $text, $pattern) = @$case;
+		unlink $program;
+		append_to_file($program, $text) if $mode;
+		chmod $mode, $program if $mode;
+		my $rows = shows([ '', $what eq 'not executable' ? 'true' : 'false', $odd ], program => [ $pattern, $what ]);
+		cmp_ok($rows->{took}, '<', 10, 'in time');
+	}
 };
 
 subtest 'settings that were refused' => sub {
@@ -504,45 +509,6 @@ subtest 'preloading' => sub {
 	$plain->append_conf('postgresql.conf', "shared_preload_libraries = 'zklock'");
 	$plain->restart;
 	like(check('', 'true', $plain)->{preloading}, qr/^ok/, 'preloaded');
-};
-
-subtest 'the program is missing, or is not what it should be' => sub {
-	my ($directory) = split /:/, $node->safe_psql('postgres', 'SHOW dynamic_library_path');
-	($directory) = run_command([ 'pg_config', '--pkglibdir' ]) if $directory eq '$libdir';
-	my $elsewhere = File::Temp->newdir;
-	chmod 0755, "$elsewhere";
-	copy("$directory/zklock.so", "$elsewhere/zklock.so") or die "could not copy: $!";
-	chmod 0755, "$elsewhere/zklock.so";
-	my $program = "$elsewhere/zklock-session";
-	my $write = sub ($mode, $text) {
-		unlink $program;
-		open my $file, '>', $program or die "could not write: $!";
-		print $file $text;
-		close $file;
-		chmod $mode, $program;
-	};
-	my $look = sub ($argument) {
-		my $start = time;
-		# The program is looked for beside the library that is loaded.
-		my $text = $node->safe_psql('postgres', <<"SQL");
-LOAD '$elsewhere/zklock.so';
-CREATE FUNCTION pg_temp.look(boolean, OUT item text, OUT fact text, OUT place integer, OUT subject text,
-	OUT value text, OUT number bigint)
-	RETURNS SETOF record AS '$elsewhere/zklock.so', 'zk_check_facts' LANGUAGE c;
-SELECT fact || ': ' || value || ' -> ' || coalesce(subject, '') FROM pg_temp.look($argument) WHERE item = 'program'
-SQL
-		cmp_ok(time - $start, '<', 10, 'in time');
-		return $text;
-	};
-	like($look->('false'), qr/^error: .* could not be started: No such file.* -> Install zklock again/, 'missing');
-	$write->(0644, '');
-	like($look->('true'), qr/^error: .* could not be started: Permission denied/, 'not executable');
-	$write->(0755, "#!/bin/sh\nexit 0\n");
-	like($look->('false'), qr/^error: .*ended without a word/, 'something else');
-	$write->(0755, "#!/bin/sh\nexec sleep 60 >&3\n");
-	like($look->('false'), qr/^error: .*not said a word in time/, 'one that hangs');
-	$write->(0755, "#!/bin/sh\nhead -c 100000 /dev/urandom >&3\n");
-	like($look->('false'), qr/^error: .*another version/, 'one that says nonsense');
 };
 
 subtest 'who may call it' => sub {
