@@ -303,8 +303,7 @@ subtest 'two that wait for one' => sub {
 	line_up($zk, 'two', $first, $second);
 	my ($node, $evicted) = nodes('two');
 	$third->query_safe("SET lock_timeout = '8s'");
-	$third->start_query("SELECT zk_lock('two')");
-	wait_for_queue($zk, lock_path('two'), 3);
+	start_in_queue($third, "SELECT zk_lock('two')", $zk, lock_path('two'), 3);
 	wait_for_watch($evicted);
 	$stranger->delete(lock_path('two') . "/$evicted");
 	poll_until { watchers($node) == 2 } 'both to wait for the first', 10;

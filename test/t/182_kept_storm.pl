@@ -88,8 +88,7 @@ while (grep { !$_->is_done } @sessions)
 my @added = (0) x $nlocks;
 foreach my $session (@sessions)
 {
-	$session->wait_result;
-	is($session->sqlstate, '00000', 'a session came through') || diag $session->error;
+	assert_ends($session, '00000', 'a session came through');
 	my @mine = $session->error =~ /added \{([\d,]+)\}/ ? split /,/, $1 : ();
 	$added[$_] += $mine[$_] // 0 foreach 0 .. $#added;
 }

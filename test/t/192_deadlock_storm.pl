@@ -59,9 +59,7 @@ sub run_all ($sql, @sessions)
 	my $ndeadlocks = 0;
 	foreach my $session (@sessions)
 	{
-		$session->wait_result;
-		is($session->sqlstate, '00000', 'a session came through')
-		  || diag $session->error;
+		assert_ends($session, '00000', 'a session came through');
 		$ndeadlocks += $1 if $session->error =~ /(\d+) deadlocks/;
 	}
 	return $ndeadlocks;

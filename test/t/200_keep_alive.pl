@@ -47,8 +47,7 @@ foreach my $name (sort keys %workload)
 
 # One that stands in a queue for that long, too, and keeps its place.
 my $waiter = background($berlin);
-$waiter->start_query("SELECT zk_lock('sleep')");
-wait_for_queue($zk, lock_path('sleep'), 2);
+start_in_queue($waiter, "SELECT zk_lock('sleep')", $zk, lock_path('sleep'), 2);
 $before{sleep} = nodes('sleep', 2);
 
 foreach my $name (grep { $workload{$_} } sort keys %workload)
@@ -80,8 +79,7 @@ foreach my $name (sort keys %workload)
 	is($session{$name}->query_safe("SELECT zk_unlock('$name')"),
 		't', "$name: released");
 }
-$waiter->wait_result;
-is($waiter->sqlstate, '00000', 'the waiter is granted');
+assert_ends($waiter, '00000', 'the waiter is granted');
 $waiter->query_safe("SELECT zk_unlock('sleep')");
 assert_no_nodes($zk, lock_path($_), "$_: nothing left")
   foreach sort keys %workload;

@@ -86,12 +86,10 @@ subtest 'locks between a cluster with TLS and one without' => sub {
 	like("@acl", qr/^1 world anyone 31 digest zklock:\S+ 31 x509 CN=client$/,
 		'who has a certificate of the same subject may set its data, too');
 	$ours->query_safe("SELECT zk_unlock('mixed')");
-	$theirs->wait_result;
-	is($theirs->sqlstate, '00000', 'granted');
+	assert_ends($theirs, '00000', 'granted');
 	start_to_wait($ours, "SELECT zk_lock('mixed')");
 	$theirs->query_safe("SELECT zk_unlock('mixed')");
-	$ours->wait_result;
-	is($ours->sqlstate, '00000', 'and back');
+	assert_ends($ours, '00000', 'and back');
 
 	# More than fits into one record of TLS, or into a socket pair. On a busy machine the
 	# proof of so many takes its time.
@@ -355,20 +353,15 @@ subtest 'the certificate as credentials' => sub {
 			[ '31 x509 CN=client', '1 world anyone' ], "who may do what: $path");
 	}
 	$client->close;
-	$waiter->start_query("SELECT zk_lock('mine')");
-	wait_for_queue($zk, '/certified/mine', 2);
+	start_in_queue($waiter, "SELECT zk_lock('mine')", $zk, '/certified/mine', 2);
 
-	$thief->query("SELECT zk_evict('mine', $token)");
-	is($thief->sqlstate, '42501', 'another certificate may not take it away');
-	$thief->query("SELECT zk_lock('mine')");
-	is($thief->sqlstate, '42501', 'nor stand in the queue');
+	assert_query($thief, "SELECT zk_evict('mine', $token)", '42501', 'another certificate may not take it away');
+	assert_query($thief, "SELECT zk_lock('mine')", '42501', 'nor stand in the queue');
 	my $without = background($plain, 'zklock.root' => '/certified');
-	$without->query("SELECT zk_evict('mine', $token)");
-	is($without->sqlstate, '42501', 'nor who has none');
+	assert_query($without, "SELECT zk_evict('mine', $token)", '42501', 'nor who has none');
 
 	$holder->query_safe("SELECT zk_unlock('mine')");
-	$waiter->wait_result;
-	is($waiter->sqlstate, '00000', 'the same certificate is granted it in turn');
+	assert_ends($waiter, '00000', 'the same certificate is granted it in turn');
 	is($holder->query_safe('SHOW zklock.auth'), 'x509', 'no secret');
 	like($holder->query_safe("SELECT what FROM zk_check(false) WHERE item = 'credentials'"),
 		qr/scheme "x509"/, 'zk_check() names it');

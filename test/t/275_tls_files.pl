@@ -132,8 +132,7 @@ subtest 'a passphrase that does not come' => sub {
 	poll_until { processes("sleep\0004711") } 'the command to run';
 	my $began = time;
 	$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $session->pid . ')');
-	$session->wait_result;
-	is($session->sqlstate, '57014', 'canceled');
+	assert_ends($session, '57014', 'canceled');
 	$session->start_query("SELECT zk_lock('secret')");
 	poll_until { processes("sleep\0004711") || $session->is_done } 'the command to run';
 	kill 'KILL', session_programs($session->pid);

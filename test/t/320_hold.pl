@@ -71,8 +71,7 @@ subtest 'waiters are evicted' => sub {
 	$holder->query_safe("SELECT zk_lock('line')");
 	foreach ([ $first, 2 ], [ $second, 3 ])
 	{
-		$_->[0]->start_query("SELECT zk_lock('line')");
-		wait_for_queue($zk, lock_path('line'), $_->[1]);
+		start_in_queue($_->[0], "SELECT zk_lock('line')", $zk, lock_path('line'), $_->[1]);
 	}
 	my $token = token_at($admin, 'line', 2);
 	is($admin->query_safe("SELECT zk_evict('line', $token)"), 't', 'the first waiter is evicted');

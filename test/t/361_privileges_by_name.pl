@@ -268,8 +268,7 @@ subtest 'who waits is shown to whom may look' => sub {
 	only();
 	$stranger->query_safe("SELECT zk_lock('pay/w')");
 	my $waiter = background($node);
-	$waiter->start_query("SELECT zk_lock('pay/w')");
-	wait_for_queue($zk, lock_path('pay/w'), 2);
+	start_in_queue($waiter, "SELECT zk_lock('pay/w')", $zk, lock_path('pay/w'), 2);
 	only([ 'pay', 'tenant', 'look' ]);
 	my @looks = ('SELECT name FROM zk_waits()', "SELECT waits_for FROM zk_blocking(@{[ $waiter->pid ]})",
 		'SELECT zk_wait_graph()', 'SELECT name FROM zk_all_locks()');

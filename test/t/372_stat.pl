@@ -75,8 +75,7 @@ subtest 'in vain' => sub {
 	$first->query('SET lock_timeout = 0');
 	$first->query("SELECT zk_lock('a', '0')");
 	counted('without a wait', timeouts => 1);
-	$first->query("SET statement_timeout = '2 s'; SELECT zk_lock('a')");
-	is($first->sqlstate, '57014', 'the statement is canceled');
+	assert_query($first, "SET statement_timeout = '2 s'; SELECT zk_lock('a')", '57014', 'the statement is canceled');
 	$first->query('RESET statement_timeout');
 	counted('a cancel', cancels => 1, waits => 1);
 	is($monitor->query_safe("SELECT wait_time_ms BETWEEN 2000 AND 100000 AND stats_reset < now(),

@@ -55,8 +55,7 @@ foreach my $kind ('Curator InterProcessMutex', grep { /go/i } Peer::kinds())
 	is($peer->ask("increment $file $times"), 'done', "$kind: it counts");
 	foreach my $session (@sessions)
 	{
-		$session->wait_result;
-		is($session->sqlstate, '00000', 'so do we') || diag $session->error;
+		assert_ends($session, '00000', 'so do we');
 	}
 	is(slurp_file($file) + 0, 3 * $times, 'nothing is lost');
 }

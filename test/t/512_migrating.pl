@@ -76,8 +76,7 @@ subtest 'keys over two clusters' => sub {
 	$here->query_safe('COMMIT');
 	$there->query_safe('SELECT pg_advisory_lock(9)');
 	is($there->query_safe('SELECT zklock.zk_fencing_token(\'advisory/app/(9)\') > 0'), 't', 'by that name');
-	$here->query('SELECT pg_advisory_lock(NULL)');
-	is($here->sqlstate, '22004', 'NULL is refused');
+	assert_query($here, 'SELECT pg_advisory_lock(NULL)', '22004', 'NULL is refused');
 	is($here->query_safe('SELECT current_schema'), 'public', 'tables go where they went');
 	$_->quit foreach $here, $there, $elsewhere;
 };
@@ -113,12 +112,10 @@ foreach my $name (sort keys %migrator)
 		else
 		{
 			$there->query_safe($lock[0]);
-			$there->start_query($lock[1]);
-			wait_for_queue($zk, lock_path("advisory/app/(1486264103)"), 2);
+			start_in_queue($there, $lock[1], $zk, lock_path("advisory/app/(1486264103)"), 2);
 			ok(!$there->is_done, 'the other cluster waits');
 			isnt($here->query_safe($_), 'f', $_) foreach @unlock;
-			$there->wait_result;
-			is($there->sqlstate, '00000', 'until it is released');
+			assert_ends($there, '00000', 'until it is released');
 		}
 		$_->quit foreach $here, $there;
 	};
@@ -302,8 +299,7 @@ subtest 'strings as timeouts' => sub {
 		is("@types", '{text,interval} {"character varying","character varying"} {text,text} {text,interval}'
 			  . ' {text,interval} {"character varying",interval}', "$function: what its parameters are");
 	}
-	$session->query("SELECT zk_lock('driver', 'soon'::text)");
-	is($session->sqlstate, '22007', 'a string that is none');
+	assert_query($session, "SELECT zk_lock('driver', 'soon'::text)", '22007', 'a string that is none');
 	is($session->query_safe("SELECT zk_lock('driver'::varchar, '5 s'::varchar, 4) > 0"), 't', 'with permits');
 	unlike($session->query_safe("EXPLAIN (VERBOSE, COSTS OFF) SELECT zk_lock('driver'::varchar, '5 s'::varchar)"),
 		qr/zk_timeout/, 'it costs nothing');

@@ -107,8 +107,7 @@ subtest 'with Prometheus' => sub {
 	my $work = sub {
 		$holder->query_safe("SELECT zk_lock('nightly')");
 		$waiter->query_safe("SELECT zk_try_lock('nightly')");
-		$waiter->start_query("SELECT zk_lock('nightly'), zk_unlock('nightly')");
-		wait_for_queue($zk, lock_path('nightly'), 2);
+		start_in_queue($waiter, "SELECT zk_lock('nightly'), zk_unlock('nightly')", $zk, lock_path('nightly'), 2);
 		$holder->query_safe("SELECT zk_unlock('nightly')");
 		$waiter->wait_result;
 	};

@@ -95,8 +95,7 @@ subtest 'the library is preloaded' => sub {
 
 	is($has_session->query_safe("SELECT zk_is_held('preloaded')"), 't', 'a session that is there goes on');
 	my $late = background($node);
-	$late->query("SELECT zk_lock('late')");
-	is($late->sqlstate, '08006', 'a new connection gets none, for it has the old library');
+	assert_query($late, "SELECT zk_lock('late')", '08006', 'a new connection gets none, for it has the old library');
 	like($late->error, qr/is of another version of zklock.*restart the server if it preloads zklock/,
 		'and says what to do');
 	like(row($late, 'program'), qr/^error .*another version/, 'so does zk_check()');
