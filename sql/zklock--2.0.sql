@@ -315,35 +315,6 @@ CREATE CAST (text AS zk_timeout) WITHOUT FUNCTION AS IMPLICIT;
 CREATE CAST (varchar AS zk_timeout) WITHOUT FUNCTION AS IMPLICIT;
 CREATE CAST (zk_timeout AS text) WITHOUT FUNCTION;
 
-DO LANGUAGE plpgsql $$
-DECLARE
-	twin pg_catalog.record;
-BEGIN
-	FOR twin IN
-		SELECT p.proname AS name, p.proargnames[3] AS third,
-			p.oid::pg_catalog.regprocedure::pg_catalog.text AS original,
-			p.prorettype::pg_catalog.regtype AS result,
-			pg_catalog.regexp_replace(pg_catalog.pg_get_function_arguments(p.oid),
-				'interval DEFAULT [^,]*'::pg_catalog.text, 'zk_timeout'::pg_catalog.text) AS arguments
-		FROM pg_catalog.pg_proc AS p
-			JOIN pg_catalog.pg_depend AS d ON d.objid OPERATOR(pg_catalog.=) p.oid
-				AND d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass::pg_catalog.oid
-				AND d.deptype OPERATOR(pg_catalog.=) 'e'::pg_catalog."char"
-			JOIN pg_catalog.pg_extension AS e ON e.oid OPERATOR(pg_catalog.=) d.refobjid
-				AND e.extname OPERATOR(pg_catalog.=) 'zklock'::pg_catalog.name
-		WHERE p.prosrc OPERATOR(pg_catalog.~) '^zk_(try_)?(call_|xact_)?lock(_shared)?$'::pg_catalog.text
-	LOOP
-		EXECUTE pg_catalog.format('CREATE FUNCTION %1$I(%2$s) RETURNS %3$s
-			LANGUAGE sql VOLATILE PARALLEL RESTRICTED
-			RETURN %1$I(%1$I.name, (%1$I.timeout::text)::interval%4$s)',
-			twin.name, twin.arguments, twin.result,
-			CASE WHEN twin.third IS NOT NULL THEN pg_catalog.format(', %I.%I', twin.name, twin.third) END);
-		EXECUTE pg_catalog.format('COMMENT ON FUNCTION %s IS %L',
-			pg_catalog.replace(twin.original, 'interval'::pg_catalog.text, 'zk_timeout'::pg_catalog.text),
-			pg_catalog.format('%s, for a timeout that is a text, as drivers may send a string.', twin.original));
-	END LOOP;
-END $$;
-
 CREATE FUNCTION zk_unlock(name text)
 RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
@@ -1613,7 +1584,7 @@ RETURNS bigint
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lease(text, text, interval, interval, text, boolean) IS
-'Takes an exclusive lock for an owner, or renews it if he has it: its fencing token; NULL while others have it, after the timeout. It lasts for ttl (2 s to one day) from the last renewal, from any session of any cluster; then whoever wants the lock removes it. With place he joins the queue, and keeps his place if he calls again within ttl. data: one line for zk_leader(). Not undone by ROLLBACK. Raises 55000 if this session holds the lock.';
+'Takes an exclusive lock for an owner, or renews it: its fencing token, or NULL while others have it, after the timeout. Any session of any cluster may renew it. It ends ttl (2 s to one day) after the last renewal. With place the owner joins the queue, and stays if he calls again within ttl. data: one line for zk_leader(). Not undone by ROLLBACK.';
 
 CREATE FUNCTION zk_lease_renew(name text, token bigint, ttl interval)
 RETURNS boolean
@@ -1627,14 +1598,14 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lease_release(text, bigint, interval) IS
-'Gives up the lease with that token: true. The lock is free at once, or with keep_for when that time is over; nobody can renew it meanwhile. If there is no such lease: false and a warning. Not undone by ROLLBACK. First flushes to disk what this cluster has committed.';
+'Gives up the lease with that token: true. The lock is free at once, or after keep_for, in which nobody can renew it. If there is none: false and a warning. Not undone by ROLLBACK. First flushes to disk what this cluster has committed.';
 
 CREATE FUNCTION zk_xact_lease(name text, token bigint)
 RETURNS void
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_xact_lease(text, bigint) IS
-'Renews the lease with that token, and lets this transaction commit only while the lease is held: otherwise 40001, here or at COMMIT (zklock.commit_guard). Rolled back to a savepoint before it, the transaction does not depend on the lease any more.';
+'Renews the lease with that token, and lets this transaction commit only while it is held: otherwise 40001, here or at COMMIT (zklock.commit_guard). A rollback to an earlier savepoint ends that.';
 
 CREATE FUNCTION zk_leader(
 	name text,
@@ -1648,7 +1619,41 @@ RETURNS record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_leader(text) IS
-'Who holds the lock, not longer ago than the beginning of the call; NULL: nobody. Of a lease: its owner and data, and when its term is over, by ZooKeeper''s clock, unless it is renewed; is_overdue: that is past by this machine''s clock. The owner of another lock is shown to members of pg_monitor.';
+'Who holds the lock, as of this call; NULL: nobody. Of a lease: its owner and data, and when it ends by ZooKeeper''s clock, if it is not renewed; is_overdue: that is past by this server''s clock. The owner of another lock is shown to members of pg_monitor.';
+
+-- Those with timeouts and terms, for strings that have a type: see zk_timeout.
+DO LANGUAGE plpgsql $$
+DECLARE
+	twin pg_catalog.record;
+BEGIN
+	FOR twin IN
+		SELECT p.proname AS name,
+			p.oid::pg_catalog.regprocedure::pg_catalog.text AS original,
+			p.prorettype::pg_catalog.regtype AS result,
+			pg_catalog.replace(pg_catalog.regexp_replace(pg_catalog.pg_get_function_arguments(p.oid),
+				'interval( DEFAULT [^,]*)?'::pg_catalog.text, 'zk_timeout'::pg_catalog.text),
+				'interval'::pg_catalog.text, 'zk_timeout'::pg_catalog.text) AS arguments,
+			(SELECT pg_catalog.string_agg(pg_catalog.format(
+					CASE WHEN a.type OPERATOR(pg_catalog.=) 'pg_catalog.interval'::pg_catalog.regtype::pg_catalog.oid
+						THEN '(%I.%I::text)::interval' ELSE '%I.%I' END, p.proname, a.name), ', '::pg_catalog.text)
+				FROM ROWS FROM (pg_catalog.unnest(p.proargnames),
+					pg_catalog.unnest(p.proargtypes::pg_catalog.oid[])) AS a(name, type)) AS values
+		FROM pg_catalog.pg_proc AS p
+			JOIN pg_catalog.pg_depend AS d ON d.objid OPERATOR(pg_catalog.=) p.oid
+				AND d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass::pg_catalog.oid
+				AND d.deptype OPERATOR(pg_catalog.=) 'e'::pg_catalog."char"
+			JOIN pg_catalog.pg_extension AS e ON e.oid OPERATOR(pg_catalog.=) d.refobjid
+				AND e.extname OPERATOR(pg_catalog.=) 'zklock'::pg_catalog.name
+		WHERE p.prosrc OPERATOR(pg_catalog.~) '^zk_((try_)?(call_|xact_)?lock(_shared)?|lease(_renew|_release)?)$'::pg_catalog.text
+	LOOP
+		EXECUTE pg_catalog.format('CREATE FUNCTION %1$I(%2$s) RETURNS %3$s
+			LANGUAGE sql VOLATILE PARALLEL RESTRICTED
+			RETURN %1$I(%4$s)', twin.name, twin.arguments, twin.result, twin.values);
+		EXECUTE pg_catalog.format('COMMENT ON FUNCTION %s IS %L',
+			pg_catalog.replace(twin.original, 'interval'::pg_catalog.text, 'zk_timeout'::pg_catalog.text),
+			pg_catalog.format('%s, for a timeout that is a text, as drivers may send a string.', twin.original));
+	END LOOP;
+END $$;
 
 -- Privileges by name. The table has roles by their number, as PostgreSQL's own
 -- privileges do: a role may be renamed, and one that is made anew inherits nothing. Those

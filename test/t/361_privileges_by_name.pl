@@ -45,14 +45,15 @@ my %needs = (
 	(map { ("$_(text,zk_timeout)" => 'share') }
 		qw(zk_lock_shared zk_xact_lock_shared zk_try_lock_shared zk_try_xact_lock_shared)),
 	(map { ("$_(text[],interval,text[])" => 'lock') } qw(zk_lock zk_xact_lock zk_try_lock zk_try_xact_lock)),
-	(map { ("$_(text)" => 'look') } qw(zk_lock_queue zk_who zk_runs)),
+	(map { ("$_(text)" => 'look') } qw(zk_lock_queue zk_who zk_runs zk_leader)),
+	(map { ("zk_lease(text,text,$_,$_,text,boolean)" => 'lease', "zk_lease_renew(text,bigint,$_)" => 'lease',
+		"zk_lease_release(text,bigint,$_)" => 'lease') } qw(interval zk_timeout)),
+	'zk_xact_lease(text,bigint)' => 'lease',
 	'zk_all_locks(text)' => 'look: rows',
 	'zk_run_once(text,text,interval)' => 'run', 'zk_forget_run(text,text)' => 'run',
 	'zk_request_release(text,text)' => 'request',
 	'zk_hold(text,text,interval)' => 'hold', 'zk_release_hold(text,bigint)' => 'hold', 'zk_fence(text,bigint)' => 'hold',
 	'zk_evict(text,bigint)' => 'evict',
-	'zk_lease(text,text,interval,interval,text,boolean)' => 'lease', 'zk_lease_renew(text,bigint,interval)' => 'lease',
-	'zk_lease_release(text,bigint,interval)' => 'lease', 'zk_xact_lease(text,bigint)' => 'lease', 'zk_leader(text)' => 'look',
 	# with what the own session holds, and no more
 	(map { ("$_(text)" => '') }
 		qw(zk_unlock zk_unlock_shared zk_unlock_path zk_unlock_path_shared zk_fencing_token zk_is_held zk_fence
@@ -77,7 +78,8 @@ SQL
 		next if $needs eq 'superuser';
 		my $name = 'pay/f' . ++$number;
 		my %value = (name => "'$name'", names => "ARRAY['$name']", timeout => "timeout => '0'",
-			token => 4294967297, slot => "'s'", reason => "'r'", owner => "'o'", ttl => "'9s'");
+			token => 4294967297, slot => "'s'", reason => "'r'", owner => "'o'", ttl => "'9s'" . ($function =~ /zk_timeout/ ? '::text' : ''),
+			keep_for => "keep_for => '9s'" . ($function =~ /zk_timeout/ ? '::text' : ''));
 		$value{timeout} .= '::text' if $arguments =~ s/,timeout,timeout$/,timeout/;
 		$arguments = 'prefix' if $function =~ /^zk_all_locks/;
 		$value{prefix} = "'pay'";
