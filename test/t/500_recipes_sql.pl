@@ -16,7 +16,7 @@ foreach my $node ($berlin, $paris)
 {
 	Recipes::prepare_database($node);
 	Recipes::prepare_work($node, 'rebuild_work', 'part int');
-	Recipes::prepare_work($node, $_) foreach qw(etl_work order_work maintenance_work);
+	Recipes::prepare_work($node, $_) foreach qw(etl_work order_work maintenance_work mailer_work billing_work);
 }
 
 sub reset_work
@@ -262,6 +262,94 @@ subtest 'trying again in PL/pgSQL' => sub {
 	is($post->('', 0), '55P03 attempts 0 posted none', 'a lock that does not become free');
 	$holder->quit;
 	assert_no_nodes($zk, lock_path('ledger'), 'nothing left');
+};
+
+# One tick of a process of that name; what it ended with.
+sub tick ($session, $me, $sql = $recipes->code('tick'))
+{
+	$session->query("\\set me $me\n\\set address $me:8080\n$sql");
+	my ($state) = $session->error =~ /^(?:psql:\S+ )?ERROR:  (.*)/m;
+	return $state // '';
+}
+
+subtest 'a leader behind a pooler' => sub {
+	reset_work();
+	my ($first, $second, $other) = map { background($_, database => 'app') } $berlin, $paris, $paris;
+	my $who = sub { return $other->query_safe('SELECT owner, data FROM (' . ($recipes->code('who-leads') =~ s/;//r) . ') AS q'); };
+	my $works = sub { return join ' ', map { $_->safe_psql('app', 'SELECT count(*) FROM work_done') } $berlin, $paris; };
+	is(tick($_->[0], $_->[1]), '', "a tick of $_->[1]") foreach [ $first, 'app-1' ], [ $second, 'app-2' ], [ $first, 'app-1' ];
+	is($works->(), '2 0', 'one leads');
+	is($who->(), 'app-1|app-1:8080', 'and all know who');
+	is(tick($other, 'app-1'), '', 'from another connection, of another cluster,');
+	is($works->(), '2 1', 'it is still the leader');
+
+	is($other->query_safe($recipes->code('step-down')), 't', 'it steps down');
+	is(tick($_->[0], $_->[1]), '', "a tick of $_->[1]") foreach [ $second, 'app-2' ], [ $first, 'app-1' ];
+	is($works->(), '2 2', 'who comes first is the next');
+	is($other->query_safe($recipes->code('step-down')), 't', 'it steps down');
+	is(tick($first, 'app-1'), '', 'the other leads again');
+	is($other->query_safe($recipes->code('hand-over')), "\nt", 'it is told to hand over');
+	is(tick($_->[0], $_->[1]), '', "a tick of $_->[1]") foreach [ $first, 'app-1' ], [ $second, 'app-2' ], [ $first, 'app-1' ];
+	is($who->(), 'app-2|app-2:8080', 'and nobody gets in between');
+	is($works->(), '3 3', 'nor leads meanwhile');
+
+	# The leader dies, or comes too late with its commit.
+	my $short = $recipes->code('tick') =~ s/'30 s'/'2 s'/r;
+	tick($second, 'app-2', $short);
+	$second->quit;
+	assert_soon { tick($first, 'app-1'); $who->() =~ /^app-1/ } 'a dead leader is followed';
+	reset_work();
+	my $gate = background($berlin, database => 'app');
+	Recipes::close_gate($gate, 'mailer_work');
+	$first->start_query("\\set me app-1\n\\set address x\n" . $recipes->code('tick'));
+	Recipes::wait_at_gate($berlin, 1);
+	Recipes::evict($paris, 'mailer');
+	is(tick($other, 'app-3'), '', 'another one leads');
+	Recipes::open_gate($gate, 'mailer_work');
+	$first->wait_result;
+	like($first->error, qr/the lease of lock "mailer" with fencing token \d+ is not held/, 'the former one is late');
+	is($works->(), '0 1', 'and has done nothing');
+	$first->query('ROLLBACK');
+	$other->query_safe($recipes->code('step-down'));
+	assert_no_nodes($zk, lock_path('mailer'), 'nothing left');
+};
+
+subtest 'a job that is done at least once' => sub {
+	reset_work();
+	(my $billing = $recipes->code('billing')) =~ s/'10 min'/'2 s'/ or die 'which term?';
+	$_->safe_psql('app', $billing) foreach $berlin, $paris;
+	my ($first, $second, $gate) = map { background($_, database => 'app') } $berlin, $paris, $berlin;
+	my $works = sub { return join ' ', map { $_->safe_psql('app', 'SELECT count(*) FROM work_done') } $berlin, $paris; };
+	my $forget = sub { reset_work(); $second->query_safe("SELECT zk_forget_run('billing', slot) FROM zk_runs('billing')"); };
+
+	# Who runs it dies.
+	Recipes::close_gate($gate, 'billing_work');
+	$first->start_query('CALL billing()');
+	Recipes::wait_at_gate($berlin, 1);
+	$second->query_safe('CALL billing()');
+	is($works->(), '0 0', 'one run at a time');
+	$gate->query_safe("SELECT pg_terminate_backend(" . $first->pid . ')');
+	assert_soon { $second->query_safe('CALL billing()'); $works->() eq '0 1' } 'another cluster takes over';
+	$second->query_safe('CALL billing()');
+	is($works->(), '0 1', 'then it is done');
+	like($second->query_safe("SELECT cluster FROM zk_runs('billing')"), qr/^paris$/, 'as is recorded');
+
+	# It stands still until another one has taken over.
+	$forget->();
+	$first = background($berlin, database => 'app');
+	$first->start_query('CALL billing()');
+	Recipes::wait_at_gate($berlin, 1);
+	assert_soon { $second->query_safe('CALL billing()'); $works->() eq '0 1' } 'another cluster takes over again';
+	Recipes::open_gate($gate, 'billing_work');
+	assert_ends($first, '40001', 'the former run is late');
+	is($works->(), '0 1', 'and has done nothing');
+
+	$forget->();
+	$first->query_safe("INSERT INTO trouble VALUES ('billing_work')");
+	$first->query('CALL billing()');
+	like($first->error, qr/trouble in billing_work/, 'the work fails');
+	assert_soon { $second->query_safe('CALL billing()'); $works->() eq '0 1' } 'another cluster does it';
+	assert_no_nodes($zk, lock_path('billing'), 'nothing left');
 };
 
 $recipes->assert_all_taken;

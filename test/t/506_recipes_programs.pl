@@ -2,6 +2,7 @@
 # The programs of docs/recipes.md: a migration of several shards, a service in
 # Java and one in Python on the same lock as SQL, and trying again in Python.
 
+use File::Basename qw(dirname);
 use File::Path qw(mkpath);
 use IPC::Run;
 use Peer;
@@ -321,6 +322,48 @@ SKIP:
 		is($state->(), '0 done, attempts: 5', 'ends');
 	};
 }
+
+subtest 'leaders in three languages' => sub {
+	Recipes::prepare_work($_, 'mailer_work') foreach $berlin, $paris;
+	$_->safe_psql('app', 'CREATE ROLE service LOGIN; GRANT INSERT, SELECT ON work_done, trouble TO service') foreach $berlin, $paris;
+	my ($source, $java, $python) = map { $recipes->save($_) } qw(leader.go Leader.java leader.py);
+	my $directory = dirname($source);
+	local %ENV = (%ENV, GO111MODULE => 'off', GOPATH => '/usr/share/gocode', GOCACHE => "$directory/cache",
+		GOFLAGS => '', HOME => $directory);
+	my @ticks;
+	push @ticks, [ Python => '/usr/bin/python3', $python, dsn($berlin) . ' user=service' ] if $has_psycopg2;
+	push @ticks, [ Java => 'java', '-cp', '/usr/share/java/postgresql.jar', $java,
+		'jdbc:postgresql://127.0.0.1:' . $paris->port . '/app?user=service' ]
+	  if -e '/usr/share/java/postgresql.jar' && -e '/usr/bin/java';
+	if (-e '/usr/bin/go' && -d '/usr/share/gocode/src/github.com/lib/pq')
+	{
+		is(run('go', 'build', '-o', "$directory/leader", $source), 0, 'Go compiles');
+		push @ticks, [ Go => "$directory/leader", 'postgres://service@127.0.0.1:' . $berlin->port . '/app?sslmode=disable' ];
+	}
+	plan skip_all => 'not installed: python3-psycopg2, libpostgresql-jdbc-java, golang-github-lib-pq-dev' if !@ticks;
+	my $tick = sub ($which) {
+		my ($language, @command) = @$which;
+		my $status = run(@command, $language, "$language:80");
+		return "$status $programs[-1]{out}";
+	};
+	my $leader = sub { return $control->query_safe("SELECT owner, data FROM zk_leader('mailer')"); };
+	my $work = sub { return join ' ', map { $_->safe_psql('app', "SELECT count(*) FROM work_done WHERE what = 'mailer_work'") } $berlin, $paris; };
+	foreach my $i (0 .. $#ticks)
+	{
+		my ($one, $next) = ($ticks[$i], $ticks[ ($i + 1) % @ticks ]);
+		$_->safe_psql('app', 'TRUNCATE work_done, trouble') foreach $berlin, $paris;
+		is($tick->($one), "0 leads\n", "$one->[0] leads");
+		is($leader->(), "$one->[0]|$one->[0]:80", 'as all know');
+		is($tick->($next), "0 follows\n", "$next->[0] follows") if @ticks > 1;
+		is($tick->($one), "0 leads\n", 'at its next tick, over another connection, it still leads');
+		like($work->(), qr/^(2 0|0 2)$/, 'and alone has worked');
+		$_->safe_psql('app', "INSERT INTO trouble VALUES ('mailer_work')") foreach $berlin, $paris;
+		unlike($tick->($one), qr/^0/, 'an error of the work is one of the tick');
+		like($work->(), qr/^(2 0|0 2)$/, 'and rolled back');
+		$control->query_safe("SELECT zk_lease_release('mailer', token) FROM zk_leader('mailer')");
+	}
+	assert_no_nodes($zk, '/zklock/mailer', 'nothing left');
+};
 
 $control->quit;
 $recipes->assert_all_taken;

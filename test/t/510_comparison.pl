@@ -1,5 +1,5 @@
 
-# docs/comparison.md names for each kind of lock the SQL that does the same. Each
+# docs/decisions/comparison.md names for each kind of lock the SQL that does the same. Each
 # row's SQL is taken from there, and must do what other kinds of locks are used
 # for.
 
@@ -8,7 +8,7 @@ use File::Basename qw(dirname);
 use PostgreSQL::Test::Utils qw(slurp_file);
 use ZkLockTest;
 
-my $document = dirname(dirname(dirname(abs_path(__FILE__)))) . '/docs/comparison.md';
+my $document = dirname(dirname(dirname(abs_path(__FILE__)))) . '/docs/decisions/comparison.md';
 my $zk = ZooKeeper->new->start;
 # With quorum an eviction is a loss at once; nothing has to be waited for.
 my ($berlin, $paris) =

@@ -268,7 +268,9 @@ subtest 'the tables' => sub {
 		$session->query_safe('SET search_path = "$user", public, zklock');
 		$session->query_safe("BEGIN; SELECT zk_lock('job')") if $statement =~ /unlock|fenc/;
 		$session->query_safe("DO \$\$ BEGIN IF zk_forget_run('nightly', '2026-11-20') THEN END IF; END \$\$");
-		isnt($session->query_safe($statement), 'f', $statement);
+		my $token = '';
+		$token = $session->query_safe("SELECT zk_lease('job', 'app-1', '30 s')") if $statement =~ /zk_(lease_re|xact_lease|leader)/;
+		isnt($session->query_safe($statement =~ s/\b\d{8,}\b/$token/r), 'f', $statement);
 		my ($name) = $statement =~ /(?<!zk)_lock\w*\('(job|etl)'/;
 		if ($name && $statement !~ /unlock|queue/)
 		{
@@ -277,6 +279,11 @@ subtest 'the tables' => sub {
 			is($rival->query_safe("SELECT zk_try_lock('$name')"), $statement =~ /xact/ ? 't' : 'f', 'another cluster')
 			  if $statement !~ /permits/;
 			$rival->quit;
+		}
+		if ($statement =~ /zk_(lease|xact_lease|leader)/)
+		{
+			is($session->query_safe("SELECT zk_try_lock('job', '100ms')"), 'f', 'a lease');
+			is($session->query_safe("SELECT zk_evict('job', token) FROM zk_leader('job')"), 't', 'that ends');
 		}
 		$session->quit;
 	}
@@ -301,6 +308,10 @@ subtest 'strings as timeouts' => sub {
 	}
 	assert_query($session, "SELECT zk_lock('driver', 'soon'::text)", '22007', 'a string that is none');
 	is($session->query_safe("SELECT zk_lock('driver'::varchar, '5 s'::varchar, 4) > 0"), 't', 'with permits');
+	is($session->query_safe("SELECT zk_lease('leased'::varchar, 'me'::varchar, '9 s'::varchar, '0'::varchar, 'x'::varchar) = token
+			AND zk_lease('leased', 'me', '9 s', '0') = token AND zk_lease('leased'::varchar, 'me'::varchar, '9 s') = token
+			AND zk_lease_renew('leased'::varchar, token, '9 s'::varchar) AND zk_lease_release('leased'::varchar, token, '0'::varchar)
+		FROM CAST(zk_lease('leased'::varchar, 'me'::varchar, '9 s'::varchar) AS bigint) AS token"), 't', 'of leases, too');
 	unlike($session->query_safe("EXPLAIN (VERBOSE, COSTS OFF) SELECT zk_lock('driver'::varchar, '5 s'::varchar)"),
 		qr/zk_timeout/, 'it costs nothing');
 	$session->quit;

@@ -1,0 +1,43 @@
+// go run leader.go DSN NAME ADDRESS: one tick, over a connection of the pool.
+package main
+
+import (
+	"database/sql"
+	"fmt"
+	"log"
+	"os"
+
+	_ "github.com/lib/pq"
+)
+
+func tick(db *sql.DB, name, address string) (bool, error) {
+	tx, err := db.Begin()
+	if err != nil {
+		return false, err
+	}
+	defer tx.Rollback()
+	var token sql.NullInt64
+	err = tx.QueryRow("SELECT zk_lease('mailer', $1, '30 s', data => $2)", name, address).Scan(&token)
+	if err != nil || !token.Valid {
+		return false, err
+	}
+	if _, err = tx.Exec("SELECT zk_xact_lease('mailer', $1)", token); err != nil {
+		return false, err
+	}
+	if _, err = tx.Exec("CALL mailer_work()"); err != nil {
+		return false, err
+	}
+	return true, tx.Commit() // 40001: no longer the leader
+}
+
+func main() {
+	db, err := sql.Open("postgres", os.Args[1])
+	if err != nil {
+		log.Fatal(err)
+	}
+	leads, err := tick(db, os.Args[2], os.Args[3])
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(map[bool]string{true: "leads", false: "follows"}[leads])
+}
