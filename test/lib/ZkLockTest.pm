@@ -332,7 +332,7 @@ sub wait_for_queue ($zk, $path, $count)
 {
 	my @names;
 	poll_until { @names = queue_nodes($zk, $path); @names == $count }
-	"$count nodes below $path", 30;
+	"$count nodes below $path", $PostgreSQL::Test::Utils::timeout_default;
 	return @names;
 }
 

@@ -56,6 +56,14 @@ foreach my $i (0 .. $#cases)
 	like($counts, qr/\Apassed $passed\nfailed $failed\n(FAILED .*\n){$failed}\z/, $what);
 }
 
+# However long it takes, what goes on does not hang.
+{
+	local $ENV{ZKLOCK_TEST_SILENCE} = 5;
+	my ($counts) = run_jobs(job('silent', 'sleep 600'),
+		job('slow', 'while [ $SECONDS -lt 7 ]; do echo "# goes on"; sleep 0.1; done; echo "1..1"; echo "ok 1"'));
+	like($counts, qr/\Apassed 1\nfailed 1\nFAILED silent: silent for 5 s .*\n\z/, 'who says nothing hangs');
+}
+
 # What was run is counted through subtests; what was skipped, or tried again, is shown.
 my ($counts, $out, $all) = run_jobs(job('t%subtests', <<'SH'));
 cat <<'TAP'
