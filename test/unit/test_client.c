@@ -528,8 +528,11 @@ test_leave(ZkClient *client)
 			result_of(zklock_client_create(client, node, ZK_EPHEMERAL, NULL, 0));
 		if (i == 2)
 			result_of(zklock_client_create(client, record, ZK_PERSISTENT, "it was me", 9));
+		/* It is not sent before we have asked. */
+		zklock_client_begin_many(client);
 		ok(zklock_client_leave(client, node, record, "some lock", 77, true), "left");
 		ok(!zklock_client_is_undone(client), "which is awaited");
+		zklock_client_end_many(client);
 		ok(await_silence(client), "it is over");
 		ok(zklock_client_is_undone(client), "and not awaited any more");
 		gone = zklock_client_take_gone(client);
