@@ -1591,7 +1591,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_lease_renew(text, bigint, interval) IS
-'Renews the lease with that token for ttl from now on: true. False if it is not held any more.';
+'Renews the lease with that token for ttl from now on, or for the longest that it has had before: true. False if it is not held any more.';
 
 CREATE FUNCTION zk_lease_release(name text, token bigint, keep_for interval DEFAULT '0')
 RETURNS boolean

@@ -42,7 +42,7 @@ static const char *const meanings[] = {
 	[REQUEST_UNWATCH] = "DDDDD" "DO" "DDDDD",
 	[REQUEST_HEARTBEAT] = "DDDDD" "DO" "DDDDD",
 	[REQUEST_NUDGE] = "DDDDD" "DO" "DDDDD",
-	[REPEATED] = "DDRRR" "UO" "RRRRR",
+	[REPEATED] = "DDRDR" "UO" "RRRRR",
 };
 
 AnswerMeaning

@@ -31,12 +31,13 @@
 #include "recipe.h"
 
 /*
- * A version that this backend has read.  By the name of the node, whose GUID
- * nobody else has.
+ * A version that this backend has read.  By the node's name; somebody may have
+ * given it to another one, in whatever queue.
  */
 typedef struct Seen
 {
 	char		node[RECIPE_NODE_SIZE]; /* key */
+	int64		token;
 	int			version;
 	int64		since;			/* zklock_client_now() */
 } Seen;
@@ -48,7 +49,7 @@ static HTAB *all_seen;
 #define SEEN_MAX 100000
 
 static int	compare_nodes(const ListCell *a, const ListCell *b);
-static int64 seen_since(const char *node, int version);
+static int64 seen_since(const ZkLeased *leased);
 static void log_expiry(const char *lock_path, const ZkLeased *leased);
 
 List *
@@ -100,7 +101,7 @@ zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 		one->mtime_ms = reply->mtime_ms;
 		one->ttl_ms = one->who.ttl_ms < 0 ? ZK_TERM_MAX :
 			Min(one->who.ttl_ms, ZK_TERM_MAX);
-		one->over_at = seen_since(one->node, one->version) + one->ttl_ms;
+		one->over_at = seen_since(one) + one->ttl_ms;
 	}
 	zklock_roundtrip_end_looks(trip);
 	return is_read;
@@ -127,6 +128,27 @@ zklock_expiry_remove(ZkRoundTrip *trip, const ZkLeased *leased, bool *is_gone)
 }
 
 bool
+zklock_expiry_end(ZkRoundTrip *trip, const char *lock_path,
+				  const ZkLeased *leased, int64 *look_at)
+{
+	bool		is_gone;
+
+	if (zklock_client_now() < leased->over_at)
+	{
+		*look_at = Min(*look_at, leased->over_at);
+		return true;
+	}
+	log_expiry(lock_path, leased);
+	if (!zklock_expiry_remove(trip, leased, &is_gone))
+		return false;
+
+	/* renewed meanwhile, or refused: in a term again */
+	*look_at = is_gone ? 0 :
+		Min(*look_at, zklock_client_now() + leased->ttl_ms);
+	return true;
+}
+
+bool
 zklock_expiry_sweep(ZkRoundTrip *trip, const char *lock_path,
 					const List *nodes, int64 *look_at)
 {
@@ -141,24 +163,10 @@ zklock_expiry_sweep(ZkRoundTrip *trip, const char *lock_path,
 
 	*look_at = ZK_NO_DEADLINE;
 	is_done = zklock_expiry_read(trip, lock_path, nodes, &leased);
-	foreach(cell, is_done ? leased : NIL)
+	foreach(cell, leased)
 	{
-		const ZkLeased *one = lfirst(cell);
-		bool		is_gone;
-
-		if (zklock_client_now() < one->over_at)
-		{
-			*look_at = Min(*look_at, one->over_at);
-			continue;
-		}
-		log_expiry(lock_path, one);
-		is_done = zklock_expiry_remove(trip, one, &is_gone);
-		if (!is_done)
-			break;
-
-		/* renewed meanwhile, or refused: in a term again */
-		*look_at = is_gone ? 0 :
-			Min(*look_at, zklock_client_now() + one->ttl_ms);
+		if (is_done)
+			is_done = zklock_expiry_end(trip, lock_path, lfirst(cell), look_at);
 	}
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(context);
@@ -176,7 +184,7 @@ compare_nodes(const ListCell *a, const ListCell *b)
  * does not.  The reply was here before the clock is read.
  */
 static int64
-seen_since(const char *node, int version)
+seen_since(const ZkLeased *leased)
 {
 	HASHCTL		control = {.keysize = RECIPE_NODE_SIZE,.entrysize = sizeof(Seen)};
 	char		key[RECIPE_NODE_SIZE];
@@ -191,11 +199,13 @@ seen_since(const char *node, int version)
 	if (all_seen == NULL)
 		all_seen = hash_create("zklock leases seen", 16, &control,
 							   HASH_ELEM | HASH_STRINGS);
-	strlcpy(key, node, sizeof(key));
+	strlcpy(key, leased->node, sizeof(key));
 	seen = hash_search(all_seen, key, HASH_ENTER, &is_known);
-	if (!is_known || seen->version != version)
+	if (!is_known || seen->token != leased->token ||
+		seen->version != leased->version)
 	{
-		seen->version = version;
+		seen->token = leased->token;
+		seen->version = leased->version;
 		seen->since = zklock_client_now();
 	}
 	return seen->since;

@@ -58,10 +58,15 @@ extern bool zklock_expiry_remove(ZkRoundTrip *trip, const ZkLeased *leased,
 								 bool *is_gone);
 
 /*
- * Read them, and delete those whose term is over, with a line in the log.
- * *look_at: when the next may be over (zklock_client_now()); 0: some are gone,
- * and the queue is to be listed again.  Result as zklock_expiry_read().
+ * Delete that one if its term is over, with a line in the log.  *look_at: the
+ * earlier of what it was and when that one may be over (zklock_client_now());
+ * 0: it is gone, and the queue is to be listed again.  Result as
+ * zklock_expiry_remove().
  */
+extern bool zklock_expiry_end(ZkRoundTrip *trip, const char *lock_path,
+							  const ZkLeased *leased, int64 *look_at);
+
+/* Read them, and do that with each.  Result as zklock_expiry_read(). */
 extern bool zklock_expiry_sweep(ZkRoundTrip *trip, const char *lock_path,
 								const List *nodes, int64 *look_at);
 

@@ -68,12 +68,14 @@ static int	nused;
 
 static int64 renewal_due_at(const ZkLeasing *leasing);
 static bool is_worth_a_node(ZkRoundTrip *trip, ZkLeasing *leasing);
+static bool is_made(const ZkLeasing *leasing);
 static bool make_node(ZkRoundTrip *trip, ZkLeasing *leasing);
 static bool find(ZkRoundTrip *trip, ZkLeasing *leasing);
 static bool look(ZkRoundTrip *trip, ZkLeasing *leasing, bool *is_settled);
 static bool is_wanted(const ZkLeasing *leasing, const ZkLeased *one);
 static bool set_data(ZkRoundTrip *trip, ZkLeasing *leasing, const char *data);
 static char *build_data(const ZkLeasing *leasing);
+static int64 term_of(const ZkLeasing *leasing);
 static const ZkReply *check_reply(const ZkReply *reply,
 								  const ZkLeasing *leasing);
 static Known *find_known(int64 token);
@@ -114,6 +116,12 @@ zklock_lease_take(ZkRoundTrip *trip, void *argument)
 				return false;
 			continue;
 		}
+		if (!leasing->is_first && !leasing->is_watching &&
+			zklock_client_now() < deadline)
+		{
+			leasing->is_watching = true;
+			continue;
+		}
 		if ((leasing->renewed != leasing->mine->token ||
 			 zklock_client_now() >= renewal_due_at(leasing)) &&
 			!set_data(trip, leasing, build_data(leasing)))
@@ -126,11 +134,11 @@ zklock_lease_take(ZkRoundTrip *trip, void *argument)
 										   renewal_due_at(leasing))) == ZK_WAIT_LOST)
 			return false;
 	}
-	if (!leasing->is_first && !leasing->has_place &&
-		leasing->made == leasing->mine->token &&
+	if (!leasing->is_first && !leasing->has_place && is_made(leasing) &&
 		!zklock_expiry_remove(trip, leasing->mine, &is_gone))
 		return false;
-	leasing->made = 0;
+	zklock_client_free(leasing->create);
+	leasing->create = NULL;
 	return true;
 }
 
@@ -169,6 +177,7 @@ bool
 zklock_lease_release(ZkRoundTrip *trip, void *argument)
 {
 	ZkLeasing  *leasing = argument;
+	const ZkReply *reply;
 	bool		is_gone = false;
 
 	for (;;)
@@ -187,8 +196,17 @@ zklock_lease_release(ZkRoundTrip *trip, void *argument)
 				return false;
 			is_gone = leasing->renewed == leasing->token;
 		}
-		else if (!zklock_expiry_remove(trip, leasing->mine, &is_gone))
-			return false;
+		else
+		{
+			reply = check_reply(zklock_roundtrip_ask(trip,
+													 zklock_client_remove(zklock_session_client(),
+																		  leasing->mine->path,
+																		  leasing->mine->version)),
+								leasing);
+			if (reply->result == ZK_SESSION_LOST)
+				return false;
+			is_gone = reply->result == ZK_OK || reply->result == ZK_NO_NODE;
+		}
 		if (is_gone)
 			return true;
 	}
@@ -200,10 +218,24 @@ zklock_lease_end(void *argument)
 	ZkLeasing  *leasing = argument;
 
 	zklock_client_unwatch(zklock_session_client());
-	if (leasing->mine != NULL && leasing->made == leasing->mine->token)
+	if (is_made(leasing))
+	{
 		zklock_client_free(zklock_client_remove(zklock_session_client(),
 												leasing->mine->path,
 												leasing->mine->version));
+		zklock_client_free(leasing->create);
+	}
+	else
+		zklock_client_withdraw(leasing->create);
+	leasing->create = NULL;
+}
+
+/* Was mine made by this call, and is it not to stay yet? */
+static bool
+is_made(const ZkLeasing *leasing)
+{
+	return leasing->create != NULL && leasing->mine != NULL &&
+		strstr(leasing->mine->node, leasing->guid) != NULL;
 }
 
 /* When it is to be renewed while it waits. */
@@ -246,9 +278,9 @@ make_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 	int			root_length;
 	char	   *pointer = zklock_name_lease_path(leasing->name, &root_length);
 	const char *name = leasing->lock_path + root_length + 1;
-	char		guid[RECIPE_GUID_LEN + 1];
 	char		prefix[RECIPE_NODE_SIZE];
 	char	   *data = build_data(leasing);
+	char	   *path;
 	const ZkReply *reply;
 	Moment		sent;
 
@@ -265,20 +297,26 @@ make_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 	if (reply->result != ZK_OK)
 		return reply->result != ZK_SESSION_LOST;
 
-	zklock_nodedata_make_guid(guid);
-	recipe_mark(guid, RECIPE_MARK_LEASE);
-	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1, guid);
+	zklock_nodedata_make_guid(leasing->guid);
+	recipe_mark(leasing->guid, RECIPE_MARK_LEASE);
+	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1,
+					   leasing->guid);
+	path = psprintf("%s/%s", leasing->lock_path, prefix);
+	reply = leasing->has_parent ? NULL :
+		zklock_roundtrip_make_parents(trip, path, root_length);
+	if (reply != NULL)
+		return check_reply(reply, leasing)->result != ZK_SESSION_LOST;
+
+	/* one whose reply was lost may be made yet */
+	zklock_client_withdraw(leasing->create);
 	sent = zklock_client_moment();
-	reply = check_reply(zklock_roundtrip_create(trip,
-												psprintf("%s/%s",
-														 leasing->lock_path,
-														 prefix),
-												root_length,
-												ZK_PERSISTENT_SEQUENTIAL, data),
-						leasing);
+	leasing->create = zklock_client_create(zklock_session_client(), path,
+										   ZK_PERSISTENT_SEQUENTIAL,
+										   data, strlen(data));
+	reply = check_reply(zklock_roundtrip_await(trip, leasing->create), leasing);
 	if (reply->result == ZK_OK)
 	{
-		leasing->renewed = leasing->made = reply->czxid;
+		leasing->renewed = reply->czxid;
 		leasing->proof = sent;
 	}
 	return reply->result != ZK_SESSION_LOST;
@@ -303,6 +341,7 @@ find(ZkRoundTrip *trip, ZkLeasing *leasing)
 	caller = MemoryContextSwitchTo(leasing->context);
 	while (!is_settled && !is_lost)
 	{
+		leasing->mine = NULL;
 		MemoryContextReset(leasing->context);
 		is_lost = !look(trip, leasing, &is_settled);
 	}
@@ -326,7 +365,7 @@ look(ZkRoundTrip *trip, ZkLeasing *leasing, bool *is_settled)
 	RecipeVerdict verdict;
 	int			ahead;
 
-	*is_settled = leasing->is_first = true;
+	leasing->is_first = true;
 	leasing->lock_path = zklock_name_path(leasing->name, NULL);
 	leasing->mine = NULL;
 	leasing->ahead = NULL;
@@ -336,6 +375,8 @@ look(ZkRoundTrip *trip, ZkLeasing *leasing, bool *is_settled)
 					   zklock_roundtrip_read_newest(trip, read,
 													leasing->lock_path),
 					   leasing);
+	*is_settled = true;
+	leasing->has_parent = list->result == ZK_OK;
 	if (list->result != ZK_OK)
 		return list->result != ZK_SESSION_LOST;
 	if (!zklock_expiry_read(trip, leasing->lock_path,
@@ -361,16 +402,18 @@ look(ZkRoundTrip *trip, ZkLeasing *leasing, bool *is_settled)
 
 		if (one == leasing->mine)
 			continue;
-		if (!(leasing->mine != NULL && is_wanted(leasing, one)) &&
-			zklock_client_now() < one->over_at)
+		if (leasing->mine != NULL && is_wanted(leasing, one))
 		{
-			leasing->look_at = Min(leasing->look_at, one->over_at);
-			continue;
+			if (!zklock_expiry_remove(trip, one, &is_gone))
+				return false;
+			if (is_gone)
+				leasing->look_at = 0;
 		}
-		if (!zklock_expiry_remove(trip, one, &is_gone))
+		else if (!zklock_expiry_end(trip, leasing->lock_path, one,
+									&leasing->look_at))
 			return false;
-		*is_settled &= !is_gone;
 	}
+	*is_settled = leasing->look_at != 0;
 	return true;
 }
 
@@ -386,11 +429,15 @@ is_wanted(const ZkLeasing *leasing, const ZkLeased *one)
 /*
  * Set the data of the node: a renewal, if leasing->renewed says so.  If not,
  * it was deleted or set by somebody else, or the reply was lost; a look tells.
+ *
+ * A renewal never shortens the term: another backend may rely on the one
+ * before, whose term would then be over sooner than it said.
  */
 static bool
 set_data(ZkRoundTrip *trip, ZkLeasing *leasing, const char *data)
 {
 	ZkLeased   *mine = leasing->mine;
+	int64		ttl_ms = term_of(leasing);
 	Moment		sent = zklock_client_moment();
 	const ZkReply *reply =
 		check_reply(zklock_roundtrip_ask(trip,
@@ -404,6 +451,7 @@ set_data(ZkRoundTrip *trip, ZkLeasing *leasing, const char *data)
 	if (reply->result == ZK_OK && reply->czxid == mine->token)
 	{
 		mine->version = reply->version;
+		mine->ttl_ms = ttl_ms;
 		leasing->renewed = mine->token;
 		leasing->proof = sent;
 	}
@@ -423,8 +471,15 @@ build_data(const ZkLeasing *leasing)
 							   leasing->note :
 							   mine != NULL ? mine->who.note : NULL);
 	return zklock_nodedata_add(data, "ttl",
-							   psprintf(INT64_FORMAT, leasing->ttl_ms != 0 ?
-										leasing->ttl_ms : mine->ttl_ms));
+							   psprintf(INT64_FORMAT, term_of(leasing)));
+}
+
+/* The term that it has from its next renewal on. */
+static int64
+term_of(const ZkLeasing *leasing)
+{
+	return leasing->mine == NULL ? leasing->ttl_ms :
+		Max(leasing->ttl_ms, leasing->mine->ttl_ms);
 }
 
 /*
@@ -465,8 +520,6 @@ zklock_lease_note(const ZkLeasing *leasing, bool is_used)
 
 	if (known == NULL || mine != &known->leased)
 		known = learn(leasing, known);
-	if (leasing->ttl_ms != 0)
-		known->leased.ttl_ms = leasing->ttl_ms;
 	known->proof = leasing->proof;
 	if (is_used && known->user == InvalidSubTransactionId)
 	{

@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "expiry.h"
+#include "recipe.h"
 
 /* What a call asks for, and what it has found. */
 typedef struct ZkLeasing
@@ -33,6 +34,7 @@ typedef struct ZkLeasing
 	char	   *lock_path;
 	ZkLeased   *mine;			/* NULL: there is none */
 	bool		is_first;		/* is nobody ahead of it, or would be? */
+	bool		has_parent;		/* is the lock's znode there? */
 	char	   *ahead;			/* the node just ahead; NULL: none */
 	int64		look_at;		/* when the term of another one may be over */
 
@@ -40,7 +42,8 @@ typedef struct ZkLeasing
 	int64		renewed;		/* token of the one that was renewed or made by
 								 * this call last; 0: none */
 	Moment		proof;			/* when that was sent */
-	int64		made;			/* token of the one made; 0: none */
+	ZkRequest  *create;			/* of the one made; NULL: none was, or it stays */
+	char		guid[RECIPE_GUID_LEN + 1];	/* in its name */
 } ZkLeasing;
 
 /*

@@ -630,7 +630,9 @@ bool
 request_become_delete(Request *request)
 {
 	request->kind = REQUEST_DELETE;
-	request->version = -1;
+
+	/* a lease may have been found and renewed by another call of its owner */
+	request->version = request->node_kind == ZK_PERSISTENT_SEQUENTIAL ? 0 : -1;
 	request->is_repeated = true;
 	return true;
 }

@@ -59,7 +59,7 @@ subtest 'what is seen of it' => sub {
 	is($here->query_safe("SELECT owner, data FROM zk_leader('seen')"), 'app|host:80', 'a renewal keeps them');
 	lease($there, 'seen', 'app', "'30s', data => 'other:81'");
 	is($here->query_safe("SELECT data FROM zk_leader('seen')"), 'other:81', 'the owner sets them');
-	assert_says($there, "SELECT zk_lock('seen', '100ms')", '55P03', 'who waits is told', qr/A lease of "app" for 30000 ms/);
+	assert_says($there, "SELECT zk_lock('seen', '100ms')", '55P03', 'who waits is told', qr/A lease of "app" for 40000 ms/);
 	is($here->query_safe("SELECT zk_leader('nobody') IS NULL"), 't', 'nobody leads');
 	is($here->query_safe("SELECT zk_evict('seen', $token)"), 't', 'evicted');
 	is($here->query_safe("SELECT zk_lease_renew('seen', $token, '30s')"), 'f', 'and gone');

@@ -1,0 +1,198 @@
+
+# Leases in a broken world: calls that are cancelled or killed, two at a time, on a standby,
+# nodes that strangers set or make up, deletes that are refused.
+
+use Proxy;
+use ZkLockTest;
+
+my $zk = ZooKeeper->new->start;
+my $proxy = Proxy->new($zk->connect_string);
+my $berlin = cluster('berlin', $zk, servers => $proxy->address,
+	init => [ allows_streaming => 1 ], 'zklock.session_timeout' => '20s', restart_after_crash => 'on');
+my $paris = cluster('paris', $zk);
+my $stranger = $zk->client;
+my ($here, $there) = (background($berlin, is_connected => 1), background($paris));
+$berlin->safe_psql('postgres', 'CREATE TABLE work (who text)');
+
+sub lease ($session, $name, $owner, $more = "'60s'")
+{
+	return $session->query_safe("SELECT zk_lease('$name', '$owner', $more)");
+}
+
+sub node_of ($name)
+{
+	return (queue_nodes($zk, lock_path($name)))[0];
+}
+
+subtest 'a call that ends in the middle' => sub {
+	lease($there, 'middle', 'other');
+	my $waiting = background($berlin);
+	$waiting->start_query("SELECT zk_lease('middle', 'app', '60s', '60s')");
+	wait_for_queue($zk, lock_path('middle'), 2);
+	$waiting->cancel;
+	assert_ends($waiting, '57014', 'cancelled while it waits');
+	wait_for_queue($zk, lock_path('middle'), 1);
+
+	$waiting->start_query("SELECT zk_lease('middle', 'app', '2s', '60s')");
+	wait_for_queue($zk, lock_path('middle'), 2);
+	kill KILL => $waiting->pid;
+	assert_soon { $there->query_safe(q{SELECT zk_try_lock('middle'); SELECT count(*) FROM zk_lock_queue('middle')}) =~ /1$/ }
+		'killed, its place is over after a term';
+	assert_soon { $berlin->psql('postgres', 'SELECT 1') == 0 } 'the cluster is back';
+	$here = background($berlin, is_connected => 1);
+
+	lease($here, 'create', 'app');
+	$proxy->trap(15, 1, 'replies');    # create2
+	$here->start_query("SELECT zk_lease('create', 'second', '60s', '60s')");
+	wait_for_queue($zk, lock_path('create'), 2);
+	$here->cancel;
+	assert_ends($here, '57014', 'cancelled before the reply to its create');
+	$proxy->heal;
+	wait_for_queue($zk, lock_path('create'), 1);
+
+	$proxy->trap(15, 1, 'replies');
+	$here->start_query("SELECT zk_lease('create', 'second', '60s', '3s')");
+	wait_for_queue($zk, lock_path('create'), 2);
+	$proxy->reset_connections;
+	$proxy->heal;
+	is($here->wait_result, '', 'the reply to its create is lost');
+	wait_for_queue($zk, lock_path('create'), 1);
+};
+
+subtest 'two calls of one owner at a time' => sub {
+	my @sessions = ($here, $there);
+	foreach my $round (1 .. 10)
+	{
+		$_->start_query("SELECT zk_lease('twice$round', 'app', '60s', '10s')") foreach @sessions;
+		my @tokens = map { $_->wait_result } @sessions;
+		is($tokens[0], $tokens[1], 'one token') or last;
+		assert_nodes($zk, lock_path("twice$round"), 1, 'one node is left');
+		$here->query_safe("SELECT zk_lease_release('twice$round', $tokens[1])");
+	}
+};
+
+# Each waits for what the other one does, and for nothing else.
+subtest 'a wait ends when it is to' => sub {
+	my $token = lease($there, 'line', 'first');
+	is(lease($here, 'line', 'second', "'1 day', place => true"), '', 'a place');
+	$here->start_query("SELECT zk_lease('line', 'second', '1 day', '60s')");
+	wait_for_wait($berlin, $here->pid);
+	$there->query_safe("SELECT zk_lease_release('line', $token)");
+	cmp_ok($here->wait_result, '>', $token, 'of a place that was there');
+
+	$token = lease($there, 'refused', 'first', "'2s'");
+	$stranger->set_acl(lock_path('refused'), [ [ 31 & ~8, 'world', 'anyone' ] ]);
+	my $from = -s $berlin->logfile;
+	$here->start_query("SELECT zk_lease('refused', 'second', '1 day', '60s')");
+	assert_soon { $berlin->log_contains(qr/removing a lease below znode "\S+\/refused" that was not renewed for 2000 ms/, $from) }
+		'a delete is tried';
+	$stranger->set_acl(lock_path('refused'), [ [ 31, 'world', 'anyone' ] ]);
+	cmp_ok($here->wait_result, '>', $token, 'and again, after it was refused');
+
+	$token = lease($there, 'refused too', 'app');
+	$stranger->set_acl(lock_path('refused too'), [ [ 31 & ~8, 'world', 'anyone' ] ]);
+	assert_query($there, "SELECT zk_lease_release('refused too', $token)", '42501', 'who gives it up is told');
+	$stranger->set_acl(lock_path('refused too'), [ [ 31, 'world', 'anyone' ] ]);
+	is($there->query_safe("SELECT zk_lease_release('refused too', $token)"), 't', 'and may try again');
+};
+
+subtest 'what comes late' => sub {
+	my $token = lease($there, 'late', 'app', "'2s'");
+	is($here->query_safe("SELECT zk_try_lock('late')"), 'f', 'its term begins');
+	$here->query_safe('SELECT pg_sleep(2.1)');
+	$proxy->trap(2, 1, 'rest');    # delete
+	$here->start_query("SELECT zk_try_lock('late')");
+	assert_soon { $proxy->is_sprung } 'and is over';
+	is($there->query_safe("SELECT zk_lease_renew('late', $token, '2s')"), 't', 'a renewal comes before the delete');
+	$proxy->heal;
+	is($here->wait_result, 'f', 'which deletes nothing then');
+	is($there->query_safe("SELECT zk_lease_renew('late', $token, '2s')"), 't', 'its owner has it still');
+
+	$proxy->trap(5, 1, 'replies');    # setData
+	$here->query_safe("BEGIN; INSERT INTO work VALUES ('late')");
+	$here->start_query("SELECT zk_xact_lease('late', $token)");
+	my $next = $there->query_safe("SELECT zk_lock('late', '30s')");
+	cmp_ok($next, '>', $token, 'somebody else has it before the reply to a renewal is there');
+	$proxy->heal;
+	is($here->wait_result, '', 'it was one');
+	assert_query($here, 'COMMIT', '40001', 'but it is as old as its request');
+};
+
+subtest 'what others rely on' => sub {
+	my $token = lease($there, 'term', 'app');
+	$here->query_safe("BEGIN; SELECT zk_xact_lease('term', $token); INSERT INTO work VALUES ('long')");
+	is($there->query_safe("SELECT zk_lease_renew('term', $token, '2s')"), 't', 'renewed for less');
+	assert_query($there, "SELECT zk_lock('term', '4s')", '55P03', 'is not free sooner than it was said before');
+	$here->query_safe('COMMIT');
+
+	# A node of the same name elsewhere is of a higher version already.
+	$token = lease($there, 'known', 'app', "'4s'");
+	my $forged = lock_path('else') . '/' . node_of('known');
+	$stranger->create_path(lock_path('else'));
+	$stranger->create($forged, '{"owner":"x","ttl":"60000"}');
+	$stranger->set($forged, '{"owner":"x","ttl":"60000"}');
+	is($here->query_safe("SELECT zk_try_lock('else')"), 'f', 'a node of that name is seen');
+	$here->query_safe('SELECT pg_sleep(4.2)');
+	is($there->query_safe("SELECT zk_lease_renew('known', $token, '4s')"), 't', 'renewed');
+	is($here->query_safe("SELECT zk_try_lock('known')"), 'f', 'the term begins with the renewal');
+	is($there->query_safe("SELECT zk_lease_renew('known', $token, '4s')"), 't', 'its owner has it still');
+	$stranger->delete($forged);
+};
+
+subtest 'nodes that strangers set or make' => sub {
+	my $token = lease($there, 'set', 'app', "'2s'");
+	$stranger->set(lock_path('set') . '/' . node_of('set'), '__REVOKE__');
+	is($here->query_safe("SELECT zk_lease_renew('set', $token, '2s')"), 'f', 'nobody renews what has no owner');
+	assert_query($here, "SELECT zk_lock('set', '3s')", '55P03', 'it is there for the longest term');
+	is($here->query_safe("SELECT zk_evict('set', $token)"), 't', 'evicted');
+	is($here->query_safe("SELECT zk_try_lock('set'), zk_unlock('set')"), 't|t', 'then it is free');
+
+	my $name = node_of('create') =~ s/.{10}$/0000000000/r;
+	$stranger->create_path(lock_path('forged'));
+	$stranger->create(lock_path('forged') . "/$name", '{"owner":"app","ttl":"2000"}', ephemeral => 1);
+	is(lease($here, 'forged', 'app'), '', 'an ephemeral node is no lease');
+	assert_query($here, "SELECT zk_lock('forged', '3s')", '55P03', 'and is not timed');
+	$stranger->delete(lock_path('forged') . "/$name");
+};
+
+subtest 'where nothing can be written' => sub {
+	my $token = lease($there, 'read', 'app');
+	is($here->query_safe("BEGIN READ ONLY; SELECT zk_lease_renew('read', $token, '60s'); COMMIT"), 't', 'in a read-only transaction');
+	is($here->query_safe("BEGIN READ ONLY; SELECT zk_xact_lease('read', $token); COMMIT"), '', 'which may rest on it');
+	assert_query($here, "BEGIN; SELECT 1/0", '22012', 'an aborted transaction');
+	assert_query($here, "SELECT zk_lease_renew('read', $token, '60s')", '25P02', 'does nothing');
+	$here->query_safe('ROLLBACK');
+
+	$here->query_safe(q{CREATE ROLE worker; GRANT zklock_user TO worker; SELECT zk_grant('read', 'worker', 'lock,look')});
+	assert_query($here, "SET ROLE worker; SELECT zk_lease('read', 'app', '60s')", '42501', "without 'lease' nobody takes one");
+	assert_query($here, "SELECT zk_lease_renew('read', $token, '60s')", '42501', 'nor renews it');
+	assert_query($here, "SELECT zk_lease_release('read', $token)", '42501', 'nor gives it up');
+	assert_query($here, "SELECT zk_xact_lease('read', $token)", '42501', 'nor rests on it');
+	is($here->query_safe("SELECT (zk_leader('read')).owner"), 'app', 'who may look sees it');
+	$here->query_safe("RESET ROLE; SELECT zk_grant('read', 'worker', 'lease')");
+	is($here->query_safe("SET ROLE worker; SELECT zk_lease('read', 'app', '60s')"), $token, 'with it he does');
+	$here->query_safe('RESET ROLE');
+};
+
+# The application goes on with its token where the standby has become the primary.
+subtest 'a primary that fails' => sub {
+	$berlin->backup('copy');
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	$standby->init_from_backup($berlin, 'copy', has_streaming => 1);
+	$standby->start;
+	my $token = lease($here, 'failover', 'app', "'60s'");
+	my $session = background($standby);
+	is($session->query_safe("SELECT zk_lease_renew('failover', $token, '60s')"), 't', 'renewed on a standby');
+	$here->query_safe("BEGIN; SELECT zk_xact_lease('failover', $token); INSERT INTO work VALUES ('old'); COMMIT");
+	$berlin->wait_for_catchup($standby);
+	$berlin->stop('immediate');
+	$standby->promote;
+	$session->query_safe("BEGIN; SELECT zk_xact_lease('failover', $token); INSERT INTO work VALUES ('new'); COMMIT");
+	is($standby->safe_psql('postgres', "SELECT string_agg(who, ' ' ORDER BY who) FROM work WHERE who IN ('old', 'new')"),
+		'new old', 'the token is good on the new one');
+	is(lease($session, 'failover', 'app'), $token, 'and its owner has it');
+	is(lease($there, 'failover', 'other'), '', 'and nobody else');
+	is($session->query_safe("SELECT zk_lease_release('failover', $token)"), 't', 'until he gives it up');
+};
+
+done_testing();
