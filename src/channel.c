@@ -67,6 +67,12 @@ typedef struct Child
 static Child children[CHILDREN_MAX];
 
 /*
+ * What of the environment the program is to have: how it is loaded, how names
+ * are looked up, what time it is, and nothing else.  NULL until it is kept.
+ */
+static char **environment;
+
+/*
  * Is the handler installed, and in which process?  Not if somebody else has
  * one.
  */
@@ -77,7 +83,6 @@ static int	make_page(SharedPage **page);
 static int	raise_descriptor(int fd);
 static int	spawn(const char *program, char *const arguments[],
 				  int channel_fd, int page_fd, pid_t *pid);
-static char **choose_environment(void);
 static void handle_sigchld(int signal);
 static Child *remember(pid_t pid, SharedPage *page);
 static void reap(Child *child, pid_t program);
@@ -87,6 +92,31 @@ static bool await_end(const ZkChannel *channel, int wait_ms);
  * Public functions
  * ---------------------------------------------------------------------
  */
+
+void
+zklock_channel_keep_environment(void)
+{
+	static const char *const prefixes[] = {
+		"LD_", "RES_OPTIONS=", "LOCALDOMAIN=", "HOSTALIASES=", "FAKETIME",
+		"ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="
+	};
+	extern char **environ;
+	size_t		count = 0;
+	size_t		nchosen = 0;
+
+	if (environment != NULL)
+		return;
+	while (environ != NULL && environ[count] != NULL)
+		count++;
+	environment = calloc(count + 1, sizeof(*environment));
+	for (size_t i = 0; environment != NULL && i < count; i++)
+		for (size_t j = 0; j < sizeof(prefixes) / sizeof(prefixes[0]); j++)
+			if (strncmp(environ[i], prefixes[j], strlen(prefixes[j])) == 0)
+			{
+				environment[nchosen++] = strdup(environ[i]);
+				break;
+			}
+}
 
 bool
 zklock_channel_open(ZkChannel *channel, const char *program, const char *title)
@@ -361,12 +391,12 @@ static int
 spawn(const char *program, char *const arguments[], int channel_fd,
 	  int page_fd, pid_t *pid)
 {
-	char	  **environment = choose_environment();
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
 	sigset_t	signals;
 	int			error;
 
+	zklock_channel_keep_environment();
 	if (environment == NULL)
 		return ENOMEM;
 	posix_spawnattr_init(&attributes);
@@ -405,38 +435,7 @@ spawn(const char *program, char *const arguments[], int channel_fd,
 							environment);
 	posix_spawn_file_actions_destroy(&actions);
 	posix_spawnattr_destroy(&attributes);
-	free(environment);
 	return error;
-}
-
-/*
- * What of the server's environment the program is to have: how it is loaded,
- * how names are looked up, what time it is, and nothing else.  malloc'ed; the
- * strings are not copied.
- */
-static char **
-choose_environment(void)
-{
-	static const char *const prefixes[] = {
-		"LD_", "RES_OPTIONS=", "LOCALDOMAIN=", "HOSTALIASES=", "FAKETIME",
-		"ASAN_OPTIONS=", "UBSAN_OPTIONS=", "LSAN_OPTIONS="
-	};
-	extern char **environ;
-	char	  **chosen;
-	size_t		count = 0;
-	size_t		nchosen = 0;
-
-	while (environ != NULL && environ[count] != NULL)
-		count++;
-	chosen = calloc(count + 1, sizeof(*chosen));
-	for (size_t i = 0; chosen != NULL && i < count; i++)
-		for (size_t j = 0; j < sizeof(prefixes) / sizeof(prefixes[0]); j++)
-			if (strncmp(environ[i], prefixes[j], strlen(prefixes[j])) == 0)
-			{
-				chosen[nchosen++] = environ[i];
-				break;
-			}
-	return chosen;
 }
 
 /* Our handler of SIGCHLD; see the head of this file. */

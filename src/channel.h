@@ -92,6 +92,12 @@ extern void zklock_channel_break(ZkChannel *channel, ZkChannelState state);
 extern int	zklock_channel_close(ZkChannel *channel, int wait_ms);
 
 /*
+ * Keep what programs are to have of the environment, once: what a function of
+ * some language puts there later is not for them.  For _PG_init().
+ */
+extern void zklock_channel_keep_environment(void);
+
+/*
  * Install the handler of SIGCHLD again if somebody has removed it.  Without it
  * this process does not learn that a program has died.
  */

@@ -29,6 +29,7 @@
 
 #include "auth.h"
 #include "board.h"
+#include "channel.h"
 #include "recipe.h"
 #include "servers.h"
 #include "stat.h"
@@ -161,6 +162,7 @@ static void log_news(const ZkClientStatus *status, const NotedSession *before);
 void
 zklock_session_init(void)
 {
+	zklock_channel_keep_environment();
 	DefineCustomStringVariable("zklock.servers",
 							   "ZooKeeper servers that zklock uses.",
 							   "host:port,host:port[/chroot]; IPv6 addresses in brackets.",

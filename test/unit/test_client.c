@@ -22,6 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "channel.h"
 #include "client.h"
 #include "protocol.h"
 #include "tap.h"
@@ -860,7 +861,12 @@ main(void)
 		printf("Bail out! ZKLOCK_TEST_SERVERS is not set\n");
 		return 1;
 	}
+
+	/* with that, which is not for it, the program would list its libraries and end */
+	zklock_channel_keep_environment();
+	setenv("LD_TRACE_LOADED_OBJECTS", "1", 1);
 	client = open_connected();
+	ok(client != NULL, "a program gets the environment of the beginning");
 	snprintf(top, sizeof(top), "/test_client_%d", (int) getpid());
 	is_int(ZK_OK, result_of(zklock_client_create(client, top, ZK_PERSISTENT,
 												 NULL, 0)), "top is made");
