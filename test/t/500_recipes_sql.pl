@@ -283,10 +283,12 @@ subtest 'a leader behind a pooler' => sub {
 	is(tick($other, 'app-1'), '', 'from another connection, of another cluster,');
 	is($works->(), '2 1', 'it is still the leader');
 
-	is($other->query_safe($recipes->code('step-down')), 't', 'it steps down');
+	my $depose = sub ($who) { return $other->query_safe($recipes->code('step-down') =~ s/app-1/$who/r); };
+	is($depose->('app-1'), 't', 'it steps down');
 	is(tick($_->[0], $_->[1]), '', "a tick of $_->[1]") foreach [ $second, 'app-2' ], [ $first, 'app-1' ];
 	is($works->(), '2 2', 'who comes first is the next');
-	is($other->query_safe($recipes->code('step-down')), 't', 'it steps down');
+	is($depose->('app-1'), '', 'which a former leader does not depose');
+	is($depose->('app-2'), 't', 'it steps down');
 	is(tick($first, 'app-1'), '', 'the other leads again');
 	is($other->query_safe($recipes->code('hand-over')), "\nt", 'it is told to hand over');
 	is(tick($_->[0], $_->[1]), '', "a tick of $_->[1]") foreach [ $first, 'app-1' ], [ $second, 'app-2' ], [ $first, 'app-1' ];
@@ -310,7 +312,8 @@ subtest 'a leader behind a pooler' => sub {
 	like($first->error, qr/the lease of lock "mailer" with fencing token \d+ is not held/, 'the former one is late');
 	is($works->(), '0 1', 'and has done nothing');
 	$first->query('ROLLBACK');
-	$other->query_safe($recipes->code('step-down'));
+	$depose->('app-3');
+	is($depose->('app-3'), '', 'nobody leads');
 	assert_no_nodes($zk, lock_path('mailer'), 'nothing left');
 };
 
