@@ -81,7 +81,7 @@ my $stuck_after_healing = 60;
 my $excused_share = 0.005;
 
 # So many of those who hold a lock when a server hangs may lose it: on a busy machine a
-# session timeout is short. At a load of 25 it were 4 of 14, and 7 of 11 of the mutant.
+# session timeout is short. At a load of 25 it were 4 of 14.
 my $hang_share = 0.4;
 
 # Of fewer it says nothing: at a load of 20 it were 3 of 3.
