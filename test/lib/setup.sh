@@ -149,9 +149,13 @@ wait_for_group() {
 }
 
 # Whatever a step should have stopped and did not. Each server has left its
-# process id in our directories; the command line guards against a reused one.
+# process id in our directories; the command line guards against a reused one. The
+# program of a session whose ensemble is gone stays for as long as its timeout.
 stop_leftovers() {
 	local file pid
+	while IFS=/ read -r _ _ pid _; do
+		kill -KILL "$pid" 2>/dev/null || true
+	done < <(find /proc -maxdepth 2 -name exe -lname "${run%/run}/install/*/zklock-session*" 2>/dev/null)
 	while read -r file; do
 		read -r pid <"$file" || continue
 		[[ -r /proc/$pid/cmdline ]] || continue

@@ -22,6 +22,10 @@ work=$dir/work
 run=\$work/run
 setup_begin
 echo "\$short" >$dir/short
+mkdir -p \$work/install/lib
+cp "\$(type -P sleep)" \$work/install/lib/zklock-session
+setsid \$work/install/lib/zklock-session 600 9>&- &
+echo \$! >$dir/session
 run \$work/log/job "\${runner[@]}" bash -c '
 	trap "kill \\\$!; sleep 1; echo >$dir/down; exit" TERM
 	echo \$\$ >$dir/job.new && mv $dir/job.new $dir/job
@@ -56,15 +60,18 @@ foreach my $signal (qw(TERM INT HUP))
 	ok(-e "$dir/down", "SIG$signal: the job has taken down its things");
 	ok(!lives($job), "SIG$signal: it has ended");
 	ok(!-e $short, "SIG$signal: the directory in /var/tmp is gone");
+	chomp(my $session = slurp_file("$dir/session"));
+	poll_until { !lives($session) } 'the program of the session to end';
 }
 
 my ($job, $first) = end_by('KILL');
+chomp(my $session = slurp_file("$dir/session"));
 ok(-d $first, 'SIGKILL: the directory in /var/tmp stays');
 my (undef, $second) = end_by('TERM');
 isnt($second, $first, 'another one is made');
 ok(!-e $first && !-e $second, 'and the old one goes with it');
-poll_until { !lives($job) } 'the job to end';
-pass('SIGKILL: the job has ended');
+poll_until { !lives($job) && !lives($session) } 'the job and the program of the session to end';
+pass('SIGKILL: they have ended');
 
 # May that service do that while packages are installed?
 sub may
