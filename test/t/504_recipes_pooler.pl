@@ -111,6 +111,24 @@ subtest 'locks of transaction scope' => sub {
 	is($second->query_safe("SELECT zk_release_hold('invoice', $token)"), 't', 'zk_release_hold');
 };
 
+# Over two server connections, of which one ends.
+subtest 'leases' => sub {
+	my $pooler = Pooler->new;
+	my ($first, $second) = map { session($pooler) } 1 .. 2;
+	$first->query_safe('BEGIN');
+	my $token = $second->query_safe("SELECT zk_lease('invoice', 'clerk', '60s')");
+	my $pid = pid($second);
+	isnt(pid($first), $pid, 'another server connection');
+	is($first->query_safe("SELECT zk_lease('invoice', 'clerk', '60s')"), $token, 'has the same lease');
+	$first->query_safe('COMMIT');
+	$direct->query_safe("SELECT pg_terminate_backend($pid, 60000)");
+	is($second->query("SELECT zk_lease_renew('invoice', $token, '60s')"), 't', 'which does not end with its connection')
+	  or diag($second->error);
+	$first->query_safe("BEGIN; SELECT zk_xact_lease('invoice', $token); INSERT INTO work_done VALUES ('leased'); COMMIT");
+	is($direct->query_safe("SELECT count(*) FROM work_done WHERE what = 'leased'"), 1, 'a transaction that rests on it');
+	is($first->query_safe("SELECT zk_lease_release('invoice', $token)"), 't', 'released by another one');
+};
+
 # With one server connection, everybody gets the same.
 subtest 'a lost lock' => sub {
 	my $pooler = Pooler->new(default_pool_size => 1);
