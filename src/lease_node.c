@@ -269,7 +269,7 @@ is_worth_a_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 
 /*
  * Make a node for the owner.  The name of the lock is noted first, for the
- * worker that looks for leases whose term is over (sweeper.c).  If the reply
+ * worker that looks for leases whose term is over (lease_worker.c).  If the reply
  * is lost the next look finds what there is.
  */
 static bool
