@@ -297,6 +297,7 @@ subtest 'a leader behind a pooler' => sub {
 
 	# The leader dies, or comes too late with its commit.
 	my $short = $recipes->code('tick') =~ s/'30 s'/'2 s'/r;
+	$depose->('app-2');
 	tick($second, 'app-2', $short);
 	$second->quit;
 	assert_soon { tick($first, 'app-1'); $who->() =~ /^app-1/ } 'a dead leader is followed';
