@@ -147,7 +147,7 @@ my $stage = Torture::Stage->new(
 	clock => $clock,
 	session_timeout => $session_timeout);
 my $board = Torture::Board->new("$dir/board", $option{workers});
-my @guarded_names = map { names_of($_) } qw(local shared set path hold kept free call);
+my @guarded_names = map { names_of($_) } qw(local shared set path hold lease kept free call);
 my @all_names = all_names();
 my $begin = now();
 my $zero = time_of_day_at_zero();
@@ -255,7 +255,8 @@ sub run_stranger
 		Torture::Nemesis::Stranger->new(
 			nemesis_basics('stranger'),
 			servers => [ map { '127.0.0.1:' . $zk->port($_) } $zk->members ],
-			paths => [ map { lock_path($_) } grep { !/^kept/ } @all_names ]));
+			# Who may make leases may set them.
+			paths => [ map { lock_path($_) } grep { !/^(kept|lease)/ } @all_names ]));
 	return;
 }
 
@@ -610,7 +611,7 @@ if (!$only_some)
 		cmp_ok($full, '>=', $option{duration} / 60, 'all permits were in use');
 	}
 	is(join(' ', grep { !$granted{$_} }
-			qw(local shared permits set path fenced bare hold kept free call)),
+			qw(local shared permits set path fenced bare hold lease kept free call)),
 		'', 'every kind of lock was granted');
 	cmp_ok($report->taken_back, '>=', 10 * $option{duration}, 'kept locks were taken back');
 	cmp_ok(3 * $granted{kept}, '>=', sum0(values %granted), 'who keeps them does half of the work');

@@ -36,6 +36,9 @@ in which way. Pure but for rand(), so that a seed repeats the plans.
            the fence is good for.
   hold     zk_hold(). The counter is in the vault, without a fence: a hold is not
            lost, so nothing else is needed. Its lock is taken as a local one, too.
+  lease    zk_lease() for an owner of this cycle's, and zk_xact_lease() in the transaction,
+           for which the commit guard answers. Its counters are in the home cluster. It is
+           renewed and given up through any cluster, or left behind.
   once     zk_run_once(): who asks for a slot, and who is told to run it.
   evict    zk_evict() of whoever stands in a queue.
 
@@ -59,6 +62,7 @@ my %names = (
 	fenced => [ 'fenced/a', 'fenced/b' ],
 	bare => ['bare/a'],
 	hold => ['hold/a'],
+	lease => [ 'lease/a', 'lease/b' ],
 	kept => [ map { "kept/$_" } 1 .. 96 ],
 	free => [ map { "free/$_" } 'a' .. 'd' ],
 	call => [ 'call/a', 'call/b' ]);
@@ -71,14 +75,15 @@ my @leaves = ('path/a/x', 'path/a/y', 'path/b/z');
 
 # How often which kind is chosen.
 my %kind_weight = (
-	local => 28,
+	local => 26,
 	shared => 9,
 	permits => 15,
 	set => 13,
 	path => 10,
-	fenced => 13,
+	fenced => 11,
 	bare => 5,
 	hold => 5,
+	lease => 8,
 	once => 4,
 	evict => 2,
 	kept => 20,
@@ -162,7 +167,7 @@ names and modes (of all locks it takes), name (those that it asks for, joined wi
 permits, scope ("session", "transaction", "call"), wait, patience, downgrade, think, slow,
 slow_early, rest, notifies, is_synchronous, is_asynchronous, prepares, savepoint ("", or
 whether it is released, or rolled back with the lock, or with a lock that was taken
-"again"), spins, is_rival, own (locks that it keeps), and read and write: the counters, in order.
+"again"), spins, ttl, is_rival, own (locks that it keeps), and read and write: the counters, in order.
 
 =cut
 
@@ -216,7 +221,7 @@ sub plan (%option)
 sub names_of { return @{ $names{ $_[0] } }; }
 sub all_kinds { return sort keys %kind_weight; }
 sub all_names { return map { @$_ } @names{ sort keys %names }; }
-sub home_counters { return (@leaves, map { names_of($_) } qw(local shared set hold kept free call)); }
+sub home_counters { return (@leaves, map { names_of($_) } qw(local shared set hold lease kept free call)); }
 sub vault_counters { return map { names_of($_) } qw(fenced bare hold); }
 
 # One of the keys, by weight.
@@ -359,10 +364,22 @@ sub _choose_once ($plan, @)
 	return;
 }
 
-# A hold is not evicted: then it would not outlive its maker.
+# Its term is as short as may be, and now and then over before the transaction begins, or
+# before it ends.
+sub _choose_lease ($plan, %option)
+{
+	_choose_one($plan);
+	@{$plan}{qw(scope savepoint prepares)} = ('session', '', '');
+	$plan->{ttl} = 2 + rand 2;
+	$plan->{$_} = rand(6) < 1 ? rand(2 * $plan->{ttl}) : 0 foreach qw(rest slow);
+	return;
+}
+
+# A hold is not evicted: then it would not outlive its maker. Nor is a lease: "lease" lets
+# its transaction commit for longer than after other evictions.
 sub _choose_evict ($plan, @)
 {
-	_ask_for($plan, _one_of(grep { !m{^hold/} } all_names()), 'exclusive');
+	_ask_for($plan, _one_of(grep { !m{^(hold|lease)/} } all_names()), 'exclusive');
 	return;
 }
 

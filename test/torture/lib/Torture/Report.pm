@@ -96,7 +96,7 @@ sub _read_worker ($self, $path)
 				asked => $entry->{time},
 				locks => [],
 				map { $_ => $entry->{$_} }
-				  qw(cycle kind name pid scope wait patience cluster is_synchronous keeps) };
+				  qw(cycle kind name pid scope wait patience cluster is_synchronous keeps ttl) };
 			push @{ $self->{cycles} }, $cycle;
 		},
 		granted => sub ($entry) { @{$cycle}{qw(granted locks)} = ($entry->{time}, _locks($entry->{locks})); },
@@ -289,7 +289,7 @@ sub hangs ($self)
 			  && ($_->{ended} || $_->{release_sent} || $_->{lost_at} || $_->{over} || 0) > $from
 			  && ($hit{ $_->{pid} } || 0) < $from - $shortly
 			  && !grep { $self->{evictions}{ $_->{token} } } @{ $_->{locks} }
-		} grep { $_->{kind} !~ /^(hold|foreign)$/ } @{ $self->{cycles} };
+		} grep { $_->{kind} !~ /^(hold|lease|foreign)$/ } @{ $self->{cycles} };
 		$holders += @held;
 		$lost += grep { ($_->{lost_at} || 9**9**9) < $entry->{time} } @held;
 	}

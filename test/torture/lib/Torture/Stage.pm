@@ -122,6 +122,7 @@ sub new
 			  1000 * $option{session_timeout} . 'ms',
 			'zklock.connect_timeout' => '5s',
 			'zklock.commit_guard' => $option{guard},
+			'zklock.lease_worker' => 'on',
 			# Where it is preloaded, backends hand locks to each other, too.
 			'shared_preload_libraries' => $option{preload} eq 'both'
 			  || $home eq $homes[0] ? 'zklock' : '',

@@ -34,6 +34,9 @@ my $rounding = 0.002;
 
 my $infinity = 9**9**9;
 
+# For so much of its term a commit relies on the renewal of a lease.
+my $lease_share = 0.6;
+
 # Between a request and its answer, in seconds.
 my $losing = 0.5;
 
@@ -121,6 +124,10 @@ sub _follow ($self, $transaction)
 		{
 			push @{ $node->{proofs} }, $transaction->{time};
 		}
+		elsif ($node && $change->{kind} eq 'set' && $node->{is_lease})
+		{
+			push @{ $node->{proofs} }, $transaction->{time};
+		}
 	}
 	return;
 }
@@ -141,6 +148,7 @@ sub _begin ($self, $transaction = undef, $change = undef)
 		token => $transaction->{zxid},
 		session => $transaction->{session},
 		is_ephemeral => $change->{is_ephemeral},
+		is_lease => !$change->{is_ephemeral} && $name =~ m{^lease/},
 		begin => $transaction->{time},
 		end => $infinity,
 		proofs => [ $transaction->{time} ],
@@ -516,7 +524,8 @@ sub check_proofs ($self)
 			my $proof = min map { $self->_proof($cycle, $_) }
 			  @left ? @left : _last_to_go(@nodes);
 			my $age = $cycle->{commit_sent} - $proof;
-			return if $age <= $self->{asked_within} + $rounding;
+			my $within = $self->{asked_within} && $cycle->{ttl} ? $lease_share * $cycle->{ttl} : $self->{asked_within};
+			return if $age <= $within + $rounding;
 			return sprintf 'the leader was asked %.3f s before COMMIT was sent', $age;
 		},
 		1);
@@ -545,6 +554,7 @@ sub check_reserve ($self)
 		'session expired too soon',
 		sub ($cycle, @nodes) {
 			my $last = _last_to_go(@nodes);
+			return if $last->{is_lease};
 			my $expired = $self->{expired}{ $last->{session} } // return;
 			my $passed = max $cycle->{commit_sent}, $self->_proof($cycle, $last);
 			my $left = $expired - $passed;

@@ -15,9 +15,9 @@ increment, in the same transaction, it writes who did it into a ledger; so it is
 known for sure in the end which transactions have committed, those without an
 answer included. Readers write only into the ledger.
 
-What it asks for is planned by L<Torture::Plan>, which tells of the kinds. Holds,
+What it asks for is planned by L<Torture::Plan>, which tells of the kinds. Holds, leases,
 jobs that run once, and evictions have courses of their own, in
-Torture::Workload::Hold, ::Once and ::Evict.
+Torture::Workload::Hold, ::Lease, ::Once and ::Evict.
 
 =cut
 
@@ -32,6 +32,7 @@ use Torture::History qw(now time_of_day_at_zero at_time_of_day);
 use Torture::Plan qw(plan);
 use Torture::Workload::Evict;
 use Torture::Workload::Hold;
+use Torture::Workload::Lease;
 use Torture::Workload::Once;
 
 # Recovery is tried so often: a late cancel may hit each of its statements.
@@ -54,6 +55,7 @@ my $prepared = 0.02;
 # Kinds that are more than a lock taken, used and let go.
 my %course = (
 	hold => \&Torture::Workload::Hold::run,
+	lease => \&Torture::Workload::Lease::run,
 	once => \&Torture::Workload::Once::run,
 	evict => \&Torture::Workload::Evict::run,
 	call => \&_call);
@@ -138,11 +140,7 @@ sub _attempt ($self)
 	{
 		$self->_rest if $plan->{rest};
 		$home->execute('BEGIN') unless $in_transaction;
-		my $setting =
-		  $plan->{is_synchronous} ? 'on' : $plan->{is_asynchronous} ? 'off' : 'local';
-		$home->execute("SET LOCAL synchronous_commit = $setting");
-		$home->execute('NOTIFY torture') if $plan->{notifies} && !$plan->{prepares};
-		$self->_increment($home, $plan->{prepares});
+		$self->commit_at_home;
 		# That was the release of locks of transaction scope, too.
 		return if $in_transaction;
 	}
@@ -284,6 +282,7 @@ sub note_asked ($self)
 		cluster => $self->{cluster},
 		is_synchronous => $plan->{is_synchronous} ? 1 : 0,
 		keeps => $self->{keeps} ? 1 : 0,
+		ttl => $plan->{ttl} || 0,
 		map { $_ => $plan->{$_} } qw(kind name scope wait));
 	return;
 }
@@ -384,7 +383,7 @@ sub _downgrade ($self)
 # once are bounded by the time to connect.
 sub _bound ($plan)
 {
-	return '' if $plan->{wait} =~ /^(forever|try_once)$/ || $plan->{kind} =~ /^(free|call)$/;
+	return '' if $plan->{wait} =~ /^(forever|try_once)$/ || $plan->{kind} =~ /^(free|call|lease)$/;
 	return sprintf '%.3f', $plan->{patience};
 }
 
@@ -528,6 +527,25 @@ sub _write ($self, $db = undef)
 In a transaction of its own.
 
 =cut
+
+=pod
+
+=head2 commit_at_home
+
+In the transaction that is open there.
+
+=cut
+
+sub commit_at_home ($self)
+{
+	my ($plan, $home) = @{$self}{qw(plan home_db)};
+	my $setting =
+	  $plan->{is_synchronous} ? 'on' : $plan->{is_asynchronous} ? 'off' : 'local';
+	$home->execute("SET LOCAL synchronous_commit = $setting");
+	$home->execute('NOTIFY torture') if $plan->{notifies} && !$plan->{prepares};
+	$self->_increment($home, $plan->{prepares});
+	return;
+}
 
 # The lock may have been lost long ago: who writes here does not know.
 sub increment_in_vault ($self)

@@ -1,0 +1,107 @@
+
+=pod
+
+=head1 NAME
+
+Torture::Workload::Lease - a lease is taken, renewed, used and given up
+
+=head1 DESCRIPTION
+
+The course of a worker through zk_lease(): it asks for a lease, in one call or in several
+that keep its place in the queue, perhaps does nothing for a while, increments the counter
+in a transaction that rests on the lease, which others may renew meanwhile, and gives it up.
+All but the transaction goes through any cluster.
+
+Each cycle is an owner of its own. What it leaves behind, after an error or because it
+likes to, is over after a term, and others see to that: nobody knows the owner any more.
+
+=cut
+
+package Torture::Workload::Lease;
+
+use v5.36;
+
+use Scalar::Util qw(blessed);
+use Time::HiRes qw(sleep);
+use Torture::Connection;
+use Torture::History qw(now);
+
+# One in so many calls goes through the other cluster, and one in so many leases is left
+# behind.
+my $away_one_in = 4;
+my $left_one_in = 8;
+
+# One in so many transactions is renewed by somebody else while it is open.
+my $renewed_one_in = 2;
+
+# How long a call for a place in the queue waits itself, in seconds.
+my $call = 0.2;
+
+=pod
+
+=head2 run($worker)
+
+=cut
+
+sub run ($worker)
+{
+	my $plan = $worker->{plan};
+	$worker->connect;
+	$worker->note_asked;
+	my $token = _lease($worker);
+	if (!$token)
+	{
+		$worker->tell('gave_up');
+		return;
+	}
+	$worker->note_granted($token);
+	if ($plan->{rest})
+	{
+		$worker->enter('resting', until => now() + $plan->{rest});
+		sleep $plan->{rest};
+		$worker->enter('holding');
+	}
+	$worker->{home_db}->execute('BEGIN');
+	$worker->{home_db}->execute('SELECT zk_xact_lease(?, ?)', $plan->{name}, $token);
+	_somewhere($worker, sub ($db) {
+		$db->value('SELECT zk_lease_renew(?, ?, ?)', $plan->{name}, $token, _ms($plan->{ttl}));
+	}) if rand($renewed_one_in) < 1;
+	$worker->commit_at_home;
+	$worker->tell('release_sent');
+	my $is_held = rand($left_one_in) < 1 || _somewhere($worker, sub ($db) {
+		$db->value('SELECT zk_lease_release(?, ?)', $plan->{name}, $token);
+	});
+	$worker->tell('released', was_held => $is_held ? 1 : 0);
+	return;
+}
+
+# The token; undef if it has not come in time. Who waits for ever asks again and again,
+# from wherever, and keeps its place.
+sub _lease ($worker)
+{
+	my $plan = $worker->{plan};
+	my $has_place = $plan->{wait} eq 'forever';
+	my ($token, $until) = (undef, now() + 60);
+	my $ask = sub ($db) {
+		$token = $db->value('SELECT zk_lease(?, ?, ?, ?, place => ?)',
+			$plan->{name}, "worker $worker->{worker} cycle $plan->{cycle}", _ms($plan->{ttl}),
+			_ms($plan->{wait} eq 'try_once' ? 0 : $has_place ? $call : $plan->{patience}), $has_place ? 't' : 'f');
+	};
+	do { _somewhere($worker, $ask) } while !$token && $has_place && now() < $until;
+	return $token;
+}
+
+sub _somewhere ($worker, $code)
+{
+	return $code->($worker->{home_db}) if rand($away_one_in) >= 1;
+	my $db = $worker->away;
+	my $answer = eval { $code->($db) };
+	my $failure = $@;
+	eval { $db->close };
+	die $failure if $failure;
+	return $answer;
+}
+
+sub _ms { return sprintf '%d ms', 1000 * $_[0]; }
+
+1;
