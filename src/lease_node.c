@@ -47,6 +47,12 @@
  */
 #define FRESH_TENTHS 6
 
+/*
+ * After so long the worker may have dropped a name that no lease was found
+ * for: twice, in rounds that are at least so far apart (lease_worker.c).
+ */
+#define NAME_MS 500
+
 /* A lease that this backend has renewed. */
 typedef struct Known
 {
@@ -70,6 +76,8 @@ static int64 renewal_due_at(const ZkLeasing *leasing);
 static bool is_worth_a_node(ZkRoundTrip *trip, ZkLeasing *leasing);
 static bool is_made(const ZkLeasing *leasing);
 static bool make_node(ZkRoundTrip *trip, ZkLeasing *leasing);
+static const ZkReply *note_name(ZkRoundTrip *trip, const ZkLeasing *leasing,
+								const char *pointer, int root_length);
 static bool find(ZkRoundTrip *trip, ZkLeasing *leasing);
 static bool look(ZkRoundTrip *trip, ZkLeasing *leasing, bool *is_settled);
 static bool is_wanted(const ZkLeasing *leasing, const ZkLeased *one);
@@ -269,7 +277,8 @@ is_worth_a_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 
 /*
  * Make a node for the owner.  The name of the lock is noted first, for the
- * worker that looks for leases whose term is over (lease_worker.c).  If the reply
+ * worker that looks for leases whose term is over; and once more, if it may
+ * have been dropped before the node was there (lease_worker.c).  If the reply
  * is lost the next look finds what there is.
  */
 static bool
@@ -277,26 +286,15 @@ make_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 {
 	int			root_length;
 	char	   *pointer = zklock_name_lease_path(leasing->name, &root_length);
-	const char *name = leasing->lock_path + root_length + 1;
+	int64		named_at = zklock_client_now();
 	char		prefix[RECIPE_NODE_SIZE];
 	char	   *data = build_data(leasing);
 	char	   *path;
-	const ZkReply *reply;
+	const ZkReply *reply = note_name(trip, leasing, pointer, root_length);
 	Moment		sent;
 
-	reply = check_reply(zklock_roundtrip_ask(trip,
-											 zklock_client_set(zklock_session_client(),
-															   pointer, name,
-															   strlen(name),
-															   ZK_ANY_VERSION)),
-						leasing);
-	if (reply->result == ZK_NO_NODE)
-		reply = check_reply(zklock_roundtrip_create(trip, pointer, root_length,
-													ZK_PERSISTENT, name),
-							leasing);
 	if (reply->result != ZK_OK)
 		return reply->result != ZK_SESSION_LOST;
-
 	zklock_nodedata_make_guid(leasing->guid);
 	recipe_mark(leasing->guid, RECIPE_MARK_LEASE);
 	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1,
@@ -318,8 +316,29 @@ make_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 	{
 		leasing->renewed = reply->czxid;
 		leasing->proof = sent;
+		if (zklock_client_now() - named_at >= NAME_MS)
+			reply = note_name(trip, leasing, pointer, root_length);
 	}
 	return reply->result != ZK_SESSION_LOST;
+}
+
+/* Note it at the node of that path, which is below the root. */
+static const ZkReply *
+note_name(ZkRoundTrip *trip, const ZkLeasing *leasing, const char *pointer,
+		  int root_length)
+{
+	const char *name = leasing->lock_path + root_length + 1;
+	const ZkReply *reply =
+		check_reply(zklock_roundtrip_ask(trip,
+										 zklock_client_set(zklock_session_client(),
+														   pointer, name,
+														   strlen(name),
+														   ZK_ANY_VERSION)),
+					leasing);
+
+	return reply->result != ZK_NO_NODE ? reply :
+		check_reply(zklock_roundtrip_create(trip, pointer, root_length,
+											ZK_PERSISTENT, name), leasing);
 }
 
 /*

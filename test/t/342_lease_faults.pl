@@ -77,8 +77,10 @@ subtest 'a wait ends when it is to' => sub {
 	is(lease($here, 'line', 'second', "'1 day', place => true"), '', 'a place');
 	$here->start_query("SELECT zk_lease('line', 'second', '1 day', '60s')");
 	wait_for_wait($berlin, $here->pid);
+	my $since = time;
 	$there->query_safe("SELECT zk_lease_release('line', $token)");
 	cmp_ok($here->wait_result, '>', $token, 'of a place that was there');
+	cmp_ok(time - $since, '<', 30, 'at once');
 
 	$token = lease($there, 'refused', 'first', "'2s'");
 	$stranger->set_acl(lock_path('refused'), [ [ 31 & ~8, 'world', 'anyone' ] ]);
