@@ -1,6 +1,7 @@
 
 # The other clients behind a lock that is kept: each has it at once. And they add to a
-# counter with sessions that keep the lock between them.
+# counter with sessions that keep the lock between them. Behind a lease they wait as long as it
+# is renewed; then the worker of a cluster lets them in.
 
 use Peer;
 use PostgreSQL::Test::Utils;
@@ -58,6 +59,31 @@ foreach my $kind ('Curator InterProcessMutex', grep { /go/i } Peer::kinds())
 		assert_ends($session, '00000', 'so do we');
 	}
 	is(slurp_file($file) + 0, 3 * $times, 'nothing is lost');
+}
+
+my $guard = cluster('guard', $zk, extension => undef,
+	shared_preload_libraries => 'zklock', 'zklock.lease_worker' => 'on');
+my ($owner, $second) = @sessions;
+foreach my $kind ('Curator InterProcessMutex', 'Kazoo Lock with lock-', 'go-zookeeper Lock')
+{
+	my $peer = $peer{ Peer::library($kind) };
+	(my $lock = "leased/$kind") =~ tr/ /_/;
+	my $token = $owner->query_safe("SELECT zk_lease('$lock', 'app', '2s')");
+	$peer->choose(lock_path($lock), $kind);
+	$peer->start_command('lock');
+	wait_for_queue($zk, lock_path($lock), 2);
+	foreach (1 .. 6)
+	{
+		$owner->query_safe("SELECT zk_lease_renew('$lock', $token, '2s'), pg_sleep(0.5)");
+	}
+	is($owner->query_safe("SELECT zk_lease_renew('$lock', $token, '2s')"), 't', "$kind: who renews a lease keeps it");
+	ok(!$peer->is_done, "$kind: it waits behind that");
+	is($peer->wait_answer, 'locked', "$kind: and has the lock when nobody renews it");
+	is($owner->query_safe("SELECT zk_lease_renew('$lock', $token, '2s')"), 'f', 'which the owner hears');
+	start_in_queue($second, "SELECT zk_lease('$lock', 'next', '2s', '60s')", $zk, lock_path($lock), 2);
+	ok(!$second->is_done, 'the next owner waits for it');
+	is($peer->ask('unlock'), 'unlocked', "$kind: it lets go");
+	cmp_ok($second->wait_result, '>', $token, 'and the next owner has the lock');
 }
 
 done_testing();
