@@ -6,7 +6,7 @@ use IPC::Run;
 use PostgreSQL::Test::Utils;
 use Recipes;
 use ZkLockTest;
-use ZooKeeper qw(free_port);
+use ZooKeeper qw(free_port poll_until);
 
 my $pgbouncer = '/usr/sbin/pgbouncer';
 plan skip_all => 'there is no PgBouncer' unless -x $pgbouncer;
@@ -210,4 +210,58 @@ subtest 'session scope is refused' => sub {
 
 $direct->quit;
 $recipes->assert_all_taken;
+# Each client takes, renews and gives up leases over whatever connection it gets, and commits
+# with zk_xact_lease(). When PgBouncer is killed all of them begin again, as the same owners.
+subtest 'leases of 200 clients over five connections' => sub {
+	my $script = "$PostgreSQL::Test::Utils::tmp_check/leases.sql";
+	append_to_file($script, <<'END');
+\set lock :client_id % 4
+\set is_lease :client_id % 2
+SELECT coalesce(zk_lease('pool/:lock', 'client :client_id', '8s', place => random() < 0.5), 0) AS token
+\gset
+\if :token = 0
+\sleep 500 ms
+\else
+SELECT zk_lease_renew('pool/:lock', :token, '8s');
+BEGIN;
+SELECT set_config('zklock.commit_guard', CASE :is_lease WHEN 1 THEN 'lease' ELSE 'quorum' END, true);
+SELECT zk_xact_lease('pool/:lock', :token);
+SELECT v FROM pool_counter WHERE lock = :lock
+\gset
+UPDATE pool_counter SET v = :v + 1 WHERE lock = :lock;
+INSERT INTO pool_ledger VALUES (:lock, :v);
+COMMIT;
+SELECT zk_lease_release('pool/:lock', :token);
+\endif
+END
+	$berlin->safe_psql('app', 'CREATE TABLE pool_counter (lock int PRIMARY KEY, v int);
+		INSERT INTO pool_counter SELECT i, 0 FROM generate_series(0, 3) AS i;
+		CREATE TABLE pool_ledger (lock int, v int)');
+	my $counted = q{SELECT count(*) FROM pool_ledger};
+	foreach my $is_killed (1, 0)
+	{
+		my $pooler = Pooler->new(default_pool_size => 5, max_client_conn => 300);
+		my $before = $berlin->safe_psql('app', $counted);
+		my $clients = IPC::Run::start(
+			[ $berlin->installed_command('pgbench'), '-n', '-c', 200, '-j', 2, '-T', 300, '-f', $script,
+				$pooler->connstr('app') ],
+			'<', \undef, '>', \my $out, '2>&1');
+		poll_until { $berlin->safe_psql('app', $counted) > $before + 20 } 'the clients to work', 120;
+		# Beside these the test's own.
+		cmp_ok($berlin->safe_psql('app', q{SELECT count(*) FROM pg_stat_activity WHERE datname = 'app' AND backend_type = 'client backend'}),
+			'<=', 5 + 2, 'over five connections');
+		$is_killed ? $pooler->stop : $clients->signal('TERM');
+		$clients->finish;
+	}
+	is($berlin->safe_psql('app', 'SELECT count(*) FROM pool_counter AS c WHERE v <> (SELECT count(*) FROM pool_ledger AS l WHERE l.lock = c.lock)'),
+		0, 'the counters are exact');
+	is($berlin->safe_psql('app', 'SELECT count(*) FROM (SELECT FROM pool_ledger GROUP BY lock, v HAVING count(*) > 1) AS l'),
+		0, 'nobody has read what another one had changed');
+	foreach my $lock (map { "pool/$_" } 0 .. 3)
+	{
+		assert_soon { $direct->query_safe("SELECT zk_try_xact_lock('$lock')") eq 't' } "$lock is free after a term", 60;
+		assert_no_nodes($zk, lock_path($lock));
+	}
+};
+
 done_testing();
