@@ -42,9 +42,8 @@ typedef struct Row
 	char	   *what;
 } Row;
 
-/* Are the rows those of the table?  And if so, are there none? */
+/* Are the rows those of the table? */
 static bool is_current;
-static bool is_open;
 
 /* Row, and the context of it all; NULL until they are read. */
 static List *rows;
@@ -173,7 +172,6 @@ read_rows(FunctionCallInfo fcinfo)
 	systable_endscan(scan);
 	table_close(table, AccessShareLock);
 	is_current = as_of == nchanges;
-	is_open = is_current && rows == NIL;
 }
 
 /* PostgreSQL calls this, also where nothing may be read or raised. */
@@ -183,5 +181,5 @@ forget_rows(Datum arg, Oid relation)
 	if (relation != InvalidOid && relation != table_id)
 		return;
 	nchanges++;
-	is_current = is_open = false;
+	is_current = false;
 }
