@@ -31,6 +31,7 @@
 #include "access/xact.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "nodes/bitmapset.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/lwlock.h"
@@ -79,6 +80,7 @@ static bool read_wait(Reading *reading, int index, char **node, int64 *said);
 static void follow_holder(Reading *reading, int index, const char *holder,
 						  int64 said);
 static void follow_postgres(Reading *reading, int index);
+static bool waits_for_us(int pid, Bitmapset **asked, Bitmapset **stuck);
 static bool is_waited_for(void);
 static List *local_candidates(void);
 static List *local_holders(ZkRoundTrip *trip, const ZkPlace *place);
@@ -361,61 +363,62 @@ zklock_deadlock_parse_fact(const char *name, int64 *waiter, int64 *blocker)
 {
 	unsigned long long about;
 	unsigned long long maker;
+	char		proper[2 * SESSION_DIGITS + 2];
 
 	if (sscanf(name, "%16llx-%16llx", &about, &maker) != 2)
+		return false;
+	snprintf(proper, sizeof(proper), "%016llx-%016llx", about, maker);
+	if (strcmp(name, proper) != 0)
 		return false;
 	*waiter = about;
 	*blocker = maker;
 	return true;
 }
 
-/*
- * Each process is asked for once, for that takes all of PostgreSQL's lock
- * table: first who waits for whom, from the candidates on; then who of them
- * waits for this backend, from there back.
- */
 List *
 deadlock_local_waiters(ZkRoundTrip *trip, const ZkPlace *place)
 {
 	List	   *candidates;
-	List	   *pids = NIL;
-	List	   *waiting = NIL;	/* and for whom, in the same order */
-	List	   *blocking = NIL;
-	List	   *stuck = list_make1_int(MyProcPid);
+	Bitmapset  *asked = bms_make_singleton(MyProcPid);
+	Bitmapset  *stuck = bms_copy(asked);
 	List	   *waiters = NIL;
 	ListCell   *cell;
-	ListCell   *from;
-	ListCell   *to;
 
 	if (!is_waited_for())
 		return NIL;
 	candidates = zklock_board_size() > 1 ? local_candidates() :
 		local_holders(trip, place);
 	foreach(cell, candidates)
-		pids = list_append_unique_int(pids, ((LocalWaiter *) lfirst(cell))->pid);
-	foreach(cell, pids)
-	{
-		CHECK_FOR_INTERRUPTS();
-		foreach(to, ask_blockers(lfirst_int(cell)))
-		{
-			waiting = lappend_int(waiting, lfirst_int(cell));
-			blocking = lappend_int(blocking, lfirst_int(to));
-			if (lfirst_int(to) != MyProcPid)
-				pids = list_append_unique_int(pids, lfirst_int(to));
-		}
-	}
-	foreach(cell, stuck)
-	{
-		forboth(from, waiting, to, blocking)
-		{
-			if (lfirst_int(to) == lfirst_int(cell))
-				stuck = list_append_unique_int(stuck, lfirst_int(from));
-		}
-	}
-	foreach(cell, candidates)
-		if (list_member_int(stuck, ((LocalWaiter *) lfirst(cell))->pid))
+		if (waits_for_us(((LocalWaiter *) lfirst(cell))->pid, &asked, &stuck))
 		waiters = lappend(waiters, lfirst(cell));
 	return waiters;
+}
+
+/*
+ * Does that process wait for this backend, or for one that does?  Each is
+ * asked for once, for that takes all of PostgreSQL's lock table, and no more of
+ * them than it takes: of a crowd that waits for one row each waits for all
+ * ahead of it.  In a cycle without us, which PostgreSQL ends itself, one may
+ * count as not waiting for us.
+ */
+static bool
+waits_for_us(int pid, Bitmapset **asked, Bitmapset **stuck)
+{
+	ListCell   *cell;
+
+	check_stack_depth();
+	CHECK_FOR_INTERRUPTS();
+	if (bms_is_member(pid, *asked))
+		return bms_is_member(pid, *stuck);
+	*asked = bms_add_member(*asked, pid);
+	foreach(cell, ask_blockers(pid))
+	{
+		if (!waits_for_us(lfirst_int(cell), asked, stuck))
+			continue;
+		*stuck = bms_add_member(*stuck, pid);
+		return true;
+	}
+	return false;
 }
 
 /*

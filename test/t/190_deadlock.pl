@@ -401,6 +401,31 @@ subtest 'what one says of others does not count' => sub {
 	assert_nothing_said();
 };
 
+# Names that read alike, but are not what zklock writes. Each would be one more wait of the same two.
+subtest 'a thousand that look like a fact' => sub {
+	my ($row, $lock, $abroad) = (session('berlin'), session('berlin'), session('paris'));
+	my $stranger = $zk->client;
+	$abroad->query_safe("SELECT zk_lock('f')");
+	$lock->query_safe("BEGIN; SELECT zk_xact_lock('g')");
+	$row->query_safe('BEGIN; UPDATE account SET sum = 1 WHERE id = 1');
+	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 1');
+	wait_for_lock($node{berlin}, $lock->pid);
+	wait_behind($row, "SELECT zk_xact_lock('f')", 'f', 2);
+	wait_until_said(2);
+	my ($fact) = grep { m{/pg/} } map { $_->[0] } $zk->ephemerals(lock_path('.waits/'));
+	$stranger->create("$fact-$_", '') foreach 1 .. 1100;
+	assert_query($abroad, "SELECT zk_lock('g')", '40P01', 'the deadlock is found all the same');
+	$abroad->query_safe('SELECT zk_unlock_all()');
+	assert_ends($row, '00000', 'the others go on');
+	$row->query_safe('COMMIT');
+	$lock->wait_result;
+	$lock->query_safe('COMMIT');
+	$stranger->delete("$fact-$_") foreach 1 .. 1100;
+	$stranger->close;
+	$_->quit foreach $row, $lock, $abroad;
+	assert_nothing_said();
+};
+
 # A client that waits likewise and says so, but does not search, is one of a cycle.
 subtest 'the newest fact decides who gives way' => sub {
 	foreach my $is_newest (0, 1)
