@@ -26,6 +26,7 @@
  */
 #include "expiry.h"
 
+#include "miscadmin.h"
 #include "utils/hsearch.h"
 
 #include "recipe.h"
@@ -76,6 +77,7 @@ zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 	{
 		ZkLeased   *one = palloc0(sizeof(*one));
 
+		CHECK_FOR_INTERRUPTS(); /* each look searches all those before it */
 		one->node = lfirst(cell);
 		one->path = psprintf("%s/%s", lock_path, one->node);
 		zklock_roundtrip_look(trip, zklock_client_get, one->path);
@@ -87,6 +89,8 @@ zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 		ZkLeased   *one = lfirst(cell);
 		const ZkReply *reply = !is_read ? NULL :
 			zklock_roundtrip_look(trip, zklock_client_get, one->path);
+
+		CHECK_FOR_INTERRUPTS();
 
 		/* an ephemeral one is somebody's who has forged the mark */
 		if (reply == NULL || reply->result != ZK_OK ||
@@ -142,9 +146,9 @@ zklock_expiry_end(ZkRoundTrip *trip, const char *lock_path,
 	if (!zklock_expiry_remove(trip, leased, &is_gone))
 		return false;
 
-	/* renewed meanwhile, or refused: in a term again */
+	/* renewed meanwhile, or refused: in a term again, which may be forged */
 	*look_at = is_gone ? 0 :
-		Min(*look_at, zklock_client_now() + leased->ttl_ms);
+		Min(*look_at, zklock_client_now() + Max(leased->ttl_ms, ZK_TERM_MIN));
 	return true;
 }
 

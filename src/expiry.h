@@ -16,7 +16,8 @@
 #include "nodedata.h"
 #include "roundtrip.h"
 
-/* The longest term, in milliseconds. */
+/* The shortest term of an owner, and the longest one, in milliseconds. */
+#define ZK_TERM_MIN INT64CONST(2000)
 #define ZK_TERM_MAX INT64CONST(86400000)
 
 /* A leased queue node, palloc'ed. */

@@ -21,9 +21,6 @@
 #include "queue.h"
 #include "session.h"
 
-/* The shortest term, in milliseconds. */
-#define TERM_MIN INT64CONST(2000)
-
 PG_FUNCTION_INFO_V1(zk_lease);
 PG_FUNCTION_INFO_V1(zk_lease_renew);
 PG_FUNCTION_INFO_V1(zk_lease_release);
@@ -44,7 +41,7 @@ zk_lease(PG_FUNCTION_ARGS)
 
 	leasing.owner = read_line(fcinfo, 1, "owner",
 							  "Say who renews the lease: the same text in each call, and nobody else's.");
-	leasing.ttl_ms = read_term(fcinfo, 2, "ttl", TERM_MIN);
+	leasing.ttl_ms = read_term(fcinfo, 2, "ttl", ZK_TERM_MIN);
 	zklock_args_timeout(fcinfo, 3, true, &timeout_ms);
 	if (!PG_ARGISNULL(4))
 		leasing.note = read_line(fcinfo, 4, "data",
@@ -77,7 +74,7 @@ zk_lease_renew(PG_FUNCTION_ARGS)
 	ZkLeasing	leasing = {.name = zklock_args_name(fcinfo, ZK_MAY_LEASE)};
 
 	leasing.token = zklock_args_token(fcinfo, 1);
-	leasing.ttl_ms = read_term(fcinfo, 2, "ttl", TERM_MIN);
+	leasing.ttl_ms = read_term(fcinfo, 2, "ttl", ZK_TERM_MIN);
 	pfree(zklock_name_path(leasing.name, NULL));
 	zklock_roundtrip_run(zklock_lease_renew, NULL, &leasing);
 	if (leasing.mine == NULL)
@@ -157,10 +154,11 @@ static char *
 read_line(FunctionCallInfo fcinfo, int number, const char *noun,
 		  const char *hint)
 {
-	char	   *text = zklock_args_text(fcinfo, number, noun);
+	char	   *text =
+		zklock_nodedata_to_utf8(zklock_args_text(fcinfo, number, noun));
 
 	zklock_nodedata_check_line(text, noun, "a lease", hint);
-	return zklock_nodedata_to_utf8(text);
+	return text;
 }
 
 /* Milliseconds of an interval between those bounds. */

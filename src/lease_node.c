@@ -698,12 +698,19 @@ refuse_commit(const ZkLeasing *leasing)
 	zklock_lease_raise_lost(leasing->name, leasing->token);
 }
 
-/* Was it renewed so lately that enough of its term is left for a commit? */
+/*
+ * Was it renewed so lately that enough of its term is left for a commit?  It
+ * may have been evicted or given up since, so it is trusted no longer than a
+ * lock of a session.
+ */
 static bool
 is_fresh(const Known *known)
 {
+	ZkClientStatus status;
 	Moment		since = zklock_client_moment();
-	int64		usable_ms = known->leased.ttl_ms * FRESH_TENTHS / 10;
+	int64		usable_ms = zklock_session_status(&status) ?
+		Min(known->leased.ttl_ms * FRESH_TENTHS / 10,
+			status.session_timeout_ms / 3) : 0;
 
 	since.boot_ms -= usable_ms;
 	since.wall_ms -= usable_ms;

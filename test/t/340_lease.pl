@@ -143,6 +143,13 @@ subtest 'a transaction that rests on it' => sub {
 		$here->query_safe("BEGIN; SELECT zk_xact_lease('work', $token); INSERT INTO work VALUES ('given up'); SELECT $end('work', $token)");
 		assert_query($here, 'COMMIT', '40001', "$end() in the transaction itself");
 	}
+	foreach my $end ('zk_lease_release', 'zk_evict')
+	{
+		$token = lease($there, 'work', 'app', "'1 day'");
+		$here->query_safe("BEGIN; SELECT zk_xact_lease('work', $token); INSERT INTO work VALUES ('deposed'); SELECT pg_sleep(1.4)");
+		$there->query_safe("SELECT $end('work', $token)");
+		assert_query($here, 'COMMIT', '40001', "$end() elsewhere, after a third of the session timeout");
+	}
 	$token = lease($there, 'work', 'app', "'60s'");
 	$here->query_safe("BEGIN; SELECT zk_xact_lease('work', $token)");
 	assert_query($here, "PREPARE TRANSACTION 'p'", '0A000', 'no two phases');
@@ -172,6 +179,12 @@ subtest 'bad input' => sub {
 	$here->query_safe("SELECT zk_lock('mine')");
 	assert_query($here, "SELECT zk_lease('mine', 'a', '9s')", '55000', 'of a lock that the session holds');
 	$here->query_safe("SELECT zk_unlock('mine')");
+
+	$berlin->safe_psql('postgres', "CREATE DATABASE bytes ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0");
+	$berlin->safe_psql('bytes', 'CREATE EXTENSION zklock');
+	my $bytes = "repeat(convert_from('\\xfc', 'SQL_ASCII'), 512)";
+	assert_says(background($berlin, database => 'bytes'), "SELECT zk_lease('bad', $bytes, '9s', data => $bytes)",
+		'22023', 'what is too long in UTF-8', qr/The owner has more than 512 bytes/);
 	assert_no_nodes($zk, lock_path('bad'));
 };
 

@@ -2,6 +2,7 @@
 # Leases in a broken world: calls that are cancelled or killed, two at a time, on a standby,
 # nodes that strangers set or make up, deletes that are refused.
 
+use PostgreSQL::Test::Utils;
 use Proxy;
 use ZkLockTest;
 
@@ -155,6 +156,13 @@ subtest 'nodes that strangers set or make' => sub {
 	is(lease($here, 'forged', 'app'), '', 'an ephemeral node is no lease');
 	assert_query($here, "SELECT zk_lock('forged', '3s')", '55P03', 'and is not timed');
 	$stranger->delete(lock_path('forged') . "/$name");
+
+	$stranger->create(lock_path('forged') . "/$name", '{"client":"zklock","owner":"x","ttl":"0"}');
+	$stranger->create(lock_path('forged') . "/$name/child", '');
+	my $log = -s $paris->logfile;
+	assert_query($there, "SELECT zk_lock('forged', '3s')", '55P03', 'what cannot be deleted stays');
+	my @lines = slurp_file($paris->logfile, $log) =~ /removing a lease below/g;
+	cmp_ok(scalar(@lines), '<', 5, 'and is tried now and then');
 };
 
 subtest 'where nothing can be written' => sub {
