@@ -209,6 +209,21 @@ subtest 'the wait for other notifiers comes before the proof' => sub {
 		assert_ends($session, '40001', "$way: the commit is refused");
 		is(written('news'), '0', 'nothing is written');
 	}
+
+	# A lease is proved anew behind that wait, too: by then a third of the session timeout is over.
+	my ($first, $session, $next) = map { background($node) } 1 .. 3;
+	my $token = $next->query_safe("SELECT zk_lease('news', 'app', '1 day')");
+	$session->query_safe("SET synchronous_commit = local; BEGIN; INSERT INTO written VALUES ('leased'); NOTIFY news");
+	set_standbys('nobody');
+	$first->start_query("INSERT INTO written SELECT pg_notify('news', '')");
+	poll_until { wait_event($first) eq 'SyncRep' } 'the first to wait';
+	$session->start_query("SELECT zk_xact_lease('news', $token); COMMIT");
+	poll_until { wait_event($session) eq 'object' } 'the second to wait';
+	$next->query_safe("SELECT zk_evict('news', $token), pg_sleep(1.4)");
+	set_standbys('');
+	$first->wait_result;
+	assert_ends($session, '40001', 'a lease: the commit is refused');
+	is(written('leased'), '0', 'nothing is written');
 };
 
 # postgres_fdw commits on its other connection while this one commits. That is to
