@@ -1560,7 +1560,7 @@ RETURNS boolean
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION zk_evict(text, bigint) IS
-'Removes the holder or waiter with that fencing token from the queue, of any client, and waits until ZooKeeper has confirmed it: true. False if there is none. The old holder works on. Its commits are refused, under commit_guard = lease after up to a third of its session timeout. Logged.';
+'Removes the holder or waiter with that fencing token from the queue, of any client, and waits until ZooKeeper has confirmed it: true. False if there is none. Logged.';
 
 -- Holds that outlive their maker
 CREATE FUNCTION zk_hold(name text, reason text, timeout interval DEFAULT NULL)

@@ -42,6 +42,8 @@ struct ZkRequest
 	ZkClient   *client;
 	RequestKind kind;
 	bool		done;			/* reply is valid */
+	bool		is_place;		/* it makes one in a queue: that this is gone
+								 * is another reply */
 	ZkReply		reply;
 	char	   *texts;			/* what its pointers point to, one block */
 	char	   *path;			/* CREATE: what is to be made */
@@ -283,6 +285,9 @@ zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted)
 		return;
 	}
 	now = protocol_now();
+	look(client);
+	if (client->status.state != ZK_CLIENT_LOST) /* if for a lock, then again */
+		refuse_interrupt(client);
 	interrupt_want(page);
 	if (now < client->watched_at || now >= client->watched_at + WATCH_MS)
 	{
@@ -528,7 +533,9 @@ take_reply(ZkClient *client, const FrameTaken *taken, Moment now)
 
 	if (taken->frame.id == 0)
 		request = new_request(client, REQUEST_LEAVE);
-	if (request == NULL || request->done)
+	if (request == NULL ||
+		(request->done && (!request->is_place ||
+						   taken->frame.u.reply.result != ZK_NO_NODE)))
 		return;
 	client->ngone += request->kind == REQUEST_LEAVE;
 	if (request->kind == REQUEST_CREATE &&
@@ -565,6 +572,8 @@ copy_reply(ZkRequest *request, const FrameTaken *taken, Moment now)
 	char	  **children;
 	char	   *next;
 
+	free(request->texts);
+	*reply = (ZkReply) {0};
 	request->texts = malloc(pointers + lengths[0] + lengths[1] + lengths[2] +
 							1);
 	if (request->texts == NULL)
@@ -734,6 +743,8 @@ zklock_client_unwatch(ZkClient *client)
 	if (!client->is_watch_used)
 		put_note(client, FRAME_UNWATCH, client->watch_id);
 	client->watch_id = 0;
+	if (client->is_flush_due)
+		flush_unless_many(client);	/* the program tells who waits from who holds */
 }
 
 ZkRequest *
@@ -1016,6 +1027,8 @@ start_request(ZkClient *client, const FrameRequest *what, const char *path,
 
 	if (request == NULL)
 		return NULL;
+	request->is_place = what->kind == REQUEST_REPLACE ||
+		what->node_kind == ZK_EPHEMERAL_SEQUENTIAL;
 	if (is_create)
 		request->path = strdup(path);
 	if ((!is_create || request->path != NULL) &&

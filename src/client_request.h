@@ -35,6 +35,12 @@ extern Moment zklock_client_moment(void);
  * zklock_client_free() or zklock_client_withdraw(), at any time.  Replies come
  * in the order of the requests.  The reply to the create of a sequential node
  * wakes nobody: it is there when the list that was sent behind it is answered.
+ *
+ * An ephemeral sequential node is a place in a queue.  If somebody else
+ * deletes it when it has been there for more than a moment, the reply becomes
+ * ZK_NO_NODE, without its strings, and the program interrupts us
+ * (zklock_client_interrupt_on_loss()), until the request is ended.  So for the
+ * node that a zklock_client_replace() has made.
  */
 extern ZkRequest *zklock_client_create(ZkClient *client, const char *path,
 									   ZkNodeKind kind,

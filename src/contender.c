@@ -129,10 +129,9 @@ zklock_contend(ZkContender *contender)
 		return end;
 	}
 	Assert(contender->place->token != 0);
-	zklock_place_note_grant(contender->place);
+	zklock_place_note_grant(contender->place, standing.create);
 	zklock_stat_count(standing.way);
 	end_wait(&standing);
-	zklock_client_free(standing.create);
 	zklock_deadlock_end(&standing.detector);
 	zklock_roundtrip_end(&standing.trip);
 
@@ -646,11 +645,11 @@ take_node(Standing *standing)
 								 place->lock_path);
 	}
 
-	if (reply->ephemeral_owner != zklock_session_id())
-		contender_raise_evicted(standing);
 	strlcpy(place->node, reply->path, RECIPE_PATH_SIZE);
 	place->token = place->czxid = reply->czxid;
 	place->proof = reply->proof;
+	if (reply->ephemeral_owner != zklock_session_id())
+		contender_raise_evicted(standing);
 	standing->is_node_known = true;
 	return true;
 }

@@ -254,6 +254,7 @@ take_lock(Holding *holding)
 	zklock_drop_kept(holding->name);	/* we do not stand in our own way */
 	if (zklock_contend(&contender) == ZK_CONTEND_SESSION_LOST)
 		return false;
+	zklock_place_unwatch(twin);
 	holding->stage = HOLD_TWIN;
 	return true;
 }

@@ -351,6 +351,7 @@ leave(ZkKeep *keep)
 static void
 release(ZkKeep *keep)
 {
+	zklock_place_unwatch(keep->place);
 	keep->place->keep = NULL;
 	keep->place = NULL;
 }

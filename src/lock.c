@@ -593,7 +593,8 @@ take_again(const ZkLockOrder *order, Lock *lock, Lock **taken)
 		refuse_permits(lock, order->permits);
 	if (order->mode == RECIPE_EXCLUSIVE && !is_exclusive)
 		refuse_upgrade(lock);
-	zklock_place_settle(&lock->place, zklock_session_live());
+	if (!contact_is_after(lock->place.proof, zklock_session_fresh_since()))
+		zklock_confirm_held(order->name);
 	zklock_refuse_if_lost();
 	if (!zklock_lock_has_mode(lock, order->mode))
 		zklock_place_prepare_downgrade(&lock->place, LockContext);
@@ -700,6 +701,7 @@ end_scopes(unsigned scopes, bool has_written)
 	zklock_client_begin_many(zklock_session_client());
 	foreach_lock(scan, lock)
 	{
+		zklock_place_settle(&lock->place, live);
 		foreach_mode(mode)
 		{
 			ModeCount  *count = &lock->counts[mode];
@@ -775,7 +777,7 @@ end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live, const char *how)
 	if (!zklock_lock_is_held(lock))
 	{
 		log_lock(lock, mode, how);
-		if (lock->place.session != live)
+		if (zklock_place_is_lost(&lock->place, live))
 			zklock_lock_note_late_loss(lock);
 		if (!zklock_keep_put(&lock->place, live))
 			zklock_place_leave(&lock->place, live);

@@ -155,10 +155,12 @@ static const ZkPlace *
 good_place(const char *name)
 {
 	Lock	   *lock = zklock_lock_find(name);
+	ZkSessionNumber live = zklock_session_live();
 
-	return lock != NULL && zklock_lock_is_held(lock) &&
-		!zklock_place_is_lost(&lock->place, zklock_session_live()) ?
-		&lock->place : NULL;
+	if (lock == NULL || !zklock_lock_is_held(lock))
+		return NULL;
+	zklock_place_settle(&lock->place, live);
+	return zklock_place_is_lost(&lock->place, live) ? NULL : &lock->place;
 }
 
 void
@@ -185,18 +187,22 @@ zklock_lock_warn_not_held(const char *name, const Lock *lock, RecipeMode mode)
 void
 zklock_refuse_if_lost(void)
 {
+	Lock	   *lock = find_lost();
 	ZkLoss		loss;
 
-	if (!zklock_describe_loss(&loss))
+	if (lock == NULL)
 		return;
+	if (lock->place.is_evicted && !lock->place.is_told &&
+		!lock->place.is_mistaken)
+		zklock_place_hear_of_eviction(&lock->place);
+	describe(lock, &loss);
 
 	/*
 	 * The interrupt for the loss may be on its way: we may have seen first
 	 * what the session's program has written down.  It must not come to who
 	 * has caught this error and goes on.
 	 */
-	if (zklock_session_live() == 0)
-		zklock_session_interrupt_on_loss(false);
+	zklock_session_interrupt_on_loss(false);
 	CHECK_FOR_INTERRUPTS();
 	zklock_raise_loss(&loss);
 }
@@ -225,7 +231,7 @@ zklock_describe_loss(ZkLoss *loss)
 void
 zklock_lock_note_late_loss(const Lock *lock)
 {
-	if (lock->place.is_evicted || !zklock_session_has_interrupted())
+	if (!zklock_session_has_interrupted())
 		return;
 	LateLoss.statement = GetCurrentStatementStartTimestamp();
 	describe(lock, &LateLoss.loss);
@@ -329,9 +335,12 @@ find_lost(void)
 		return NULL;
 	live = zklock_session_live();
 	foreach_lock(scan, lock)
+	{
+		zklock_place_settle(&lock->place, live);
 		if (lost == NULL && zklock_lock_is_held(lock) &&
 			zklock_place_is_lost(&lock->place, live))
-		lost = lock;
+			lost = lock;
+	}
 	return lost;
 }
 

@@ -37,7 +37,6 @@ static void withdraw_downgrade(ZkPlace *place);
 static void remove_recall(ZkPlace *place);
 static ZkRequest *check_node(const ZkPlace *place);
 static void await_proof(ZkPlace *place, ZkRequest **request);
-static void hear_of_eviction(ZkPlace *place);
 static void free_text(char **text);
 static void tell_gone(const ZkReply *gone);
 static void log_eviction(const char *name, const char *node, int64 token,
@@ -96,6 +95,9 @@ zklock_place_settle(ZkPlace *place, ZkSessionNumber live)
 {
 	const ZkReply *reply;
 
+	if (place->made != NULL && place->session == live &&
+		zklock_client_reply(place->made)->result == ZK_NO_NODE)
+		place->is_evicted = true;
 	if (place->replacing == NULL)
 		return;
 	if (place->session != live)
@@ -116,7 +118,8 @@ zklock_place_settle(ZkPlace *place, ZkSessionNumber live)
 	strlcpy(place->node, place->next_node, RECIPE_PATH_SIZE);
 	place->proof = reply->proof;
 	place->czxid = reply->czxid;
-	zklock_client_free(place->replacing);
+	zklock_place_unwatch(place);
+	place->made = place->replacing;
 	place->replacing = NULL;
 }
 
@@ -126,9 +129,12 @@ zklock_place_leave(ZkPlace *place, ZkSessionNumber live)
 	bool		is_known;
 
 	Assert(place->session != 0);
+	zklock_place_settle(place, live);
+
+	/* ahead of the delete: that is our own */
+	zklock_place_unwatch(place);
 	if (place->session == live)
 	{
-		zklock_place_settle(place, live);
 		is_known = place->is_told || place->replacing != NULL;
 		withdraw_downgrade(place);
 		remove_node(place, is_known);
@@ -160,8 +166,9 @@ zklock_place_tell_gone(int64 token)
 }
 
 void
-zklock_place_note_grant(ZkPlace *place)
+zklock_place_note_grant(ZkPlace *place, ZkRequest *made)
 {
+	place->made = made;
 	place->session = zklock_session_number();
 	place->granted_at = GetCurrentTimestamp();
 	place->is_evicted = false;
@@ -169,6 +176,14 @@ zklock_place_note_grant(ZkPlace *place)
 	place->is_mistaken = place->is_told = place->is_awaited = false;
 	place->is_token_told = false;
 	place->replacing = NULL;
+}
+
+void
+zklock_place_unwatch(ZkPlace *place)
+{
+	if (place->session == zklock_session_number())
+		zklock_client_free(place->made);
+	place->made = NULL;
 }
 
 bool
@@ -220,7 +235,38 @@ zklock_place_prove(ZkPlace *const *places, int nplaces, int attempt)
 	PG_END_TRY();
 	for (int i = 0; i < nplaces; i++)
 		if (places[i]->is_evicted)
-			hear_of_eviction(places[i]);
+			zklock_place_hear_of_eviction(places[i]);
+}
+
+void
+zklock_place_hear_of_eviction(ZkPlace *place)
+{
+	ZkRoundTrip trip = {.deadline = ZK_NO_DEADLINE};
+	char	   *who = NULL;
+
+	PG_TRY();
+	{
+		who = zklock_recall_read_eviction(&trip, place->lock_path,
+										  place->root_length,
+										  node_name(place));
+	}
+	PG_CATCH();
+	{
+		zklock_roundtrip_end(&trip);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	zklock_roundtrip_end(&trip);
+	if (who != NULL)
+	{
+		free_text(&place->evicted_by);
+		place->evicted_by = MemoryContextAlloc(TopMemoryContext,
+											   ZK_EVICTOR_SIZE);
+		zklock_nodedata_clip(place->evicted_by, ZK_EVICTOR_SIZE, who,
+							 GetDatabaseEncoding());
+	}
+	log_eviction(place->name, node_name(place), place->token, who);
+	place->is_told = true;
 }
 
 bool
@@ -391,42 +437,7 @@ await_proof(ZkPlace *place, ZkRequest **request)
 	}
 }
 
-/*
- * A node of the place is gone: find out who has deleted it.  The log is told
- * in any case.  The log of whoever did it has the same token.
- */
-static void
-hear_of_eviction(ZkPlace *place)
-{
-	ZkRoundTrip trip = {.deadline = ZK_NO_DEADLINE};
-	char	   *who = NULL;
-
-	PG_TRY();
-	{
-		who = zklock_recall_read_eviction(&trip, place->lock_path,
-										  place->root_length,
-										  node_name(place));
-	}
-	PG_CATCH();
-	{
-		zklock_roundtrip_end(&trip);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	zklock_roundtrip_end(&trip);
-	if (who != NULL)
-	{
-		free_text(&place->evicted_by);
-		place->evicted_by = MemoryContextAlloc(TopMemoryContext,
-											   ZK_EVICTOR_SIZE);
-		zklock_nodedata_clip(place->evicted_by, ZK_EVICTOR_SIZE, who,
-							 GetDatabaseEncoding());
-	}
-	log_eviction(place->name, node_name(place), place->token, who);
-	place->is_told = true;
-}
-
-/* The same where the lock was released, and the node had gone before. */
+/* A lock was released, and its node had gone before. */
 static void
 tell_gone(const ZkReply *gone)
 {

@@ -50,6 +50,12 @@ typedef struct ZkPlace
 								 * user was told of (zklock_recall_read()); 0:
 								 * none */
 
+	/*
+	 * The request that has made the node: its reply is ZK_NO_NODE when that is
+	 * known to be gone.  NULL, or valid as `replacing` below.
+	 */
+	ZkRequest  *made;
+
 	struct ZkKeep *keep;		/* NULL unless it may be kept after its
 								 * release; keep.c */
 
@@ -91,8 +97,8 @@ extern void zklock_place_prepare_downgrade(ZkPlace *place,
 extern void zklock_place_downgrade(ZkPlace *place, ZkSessionNumber live);
 
 /*
- * If a downgrade has been answered, note how it ended.  Never raises or
- * waits.
+ * If a downgrade has been answered, note how it ended; and note that the node
+ * is gone, if that is known.  Never raises or waits.
  */
 extern void zklock_place_settle(ZkPlace *place, ZkSessionNumber live);
 
@@ -111,8 +117,21 @@ extern void zklock_place_leave(ZkPlace *place, ZkSessionNumber live);
  */
 extern bool zklock_place_tell_gone(int64 token);
 
-/* Granted by this session: note that, and that nothing speaks against it. */
-extern void zklock_place_note_grant(ZkPlace *place);
+/*
+ * Granted by this session, on the node that this request has made: note that,
+ * and that nothing speaks against it.
+ */
+extern void zklock_place_note_grant(ZkPlace *place, ZkRequest *made);
+
+/* What becomes of the node is of no interest any more. */
+extern void zklock_place_unwatch(ZkPlace *place);
+
+/*
+ * A node of the place is gone: find out who has deleted it.  The log is told
+ * in any case.  The log of whoever did it has the same token.  Raises on
+ * interrupts.
+ */
+extern void zklock_place_hear_of_eviction(ZkPlace *place);
 
 /*
  * Has somebody asked for the release of the lock?  false if the place is

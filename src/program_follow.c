@@ -3,14 +3,16 @@
  * program_follow.c
  *	  The session's program: the paths that it follows for its backend.
  *
- * There are two uses of a watch, and one callback for both.  The one ahead in
+ * There are three uses of a watch, and one callback for all.  The one ahead in
  * a queue, or a whole queue, is followed while the backend waits: it is told
  * what happens.  And the queue of each lock that is kept, or that is held and
  * may be kept, is followed from the grant on.  As soon as anybody else stands
  * there, or its time is over, the program gives up what is kept, whatever the
  * backend does at that moment (keep_word.h).  What is held will not be kept,
  * and the data of the node tells whoever has come: it is held, and not merely
- * kept.
+ * kept.  And the place of each lock is followed that is held for more than a
+ * moment: if it is gone, and it was not we who deleted it, the backend is
+ * interrupted.
  *
  * The library keeps a watch per path, callback and context.  There is but one
  * callback with one context, so that watches of waits that were given up do
@@ -19,7 +21,9 @@
  *
  * The watch of a kept lock is on the children of the lock's znode.  It is not
  * removed when the lock is kept no more: its node goes then, and that uses
- * the watch up; if it was gone before, the next one who comes does.
+ * the watch up; if it was gone before, the next one who comes does.  That of
+ * a place that is held is on its children, too: it has none, so that only its
+ * end is an event.
  *
  *-------------------------------------------------------------------------
  */
@@ -43,6 +47,12 @@
  * not worth it.
  */
 #define STRANGERS_MAX 64
+
+/*
+ * From when on a place is watched.  Who has held a lock for so long can pay
+ * for one read more; who takes many a second pays for none.
+ */
+#define MOMENT_MS 1000
 
 /* A lock that is kept, or that is held and may be. */
 struct Keep
@@ -86,6 +96,7 @@ follow_event(zhandle_t *zh, int type, int state, const char *path,
 {
 	Session    *session = context;
 	Wait	   *wait = &session->wait;
+	Request    *held;
 
 	(void) zh;
 	(void) state;
@@ -93,13 +104,19 @@ follow_event(zhandle_t *zh, int type, int state, const char *path,
 		return;
 	for (Keep *keep = NULL; (keep = next_keep(session, keep)) != NULL;)
 	{
-		if (strcmp(keep->lock, path) != 0 || keep->list != NULL)
+		bool		is_gone = strcmp(keep->node, path) == 0;
+
+		if (!is_gone &&
+			(strcmp(keep->lock, path) != 0 || keep->list != NULL))
 			continue;
-		if (keep->has_strangers)
+		if (!is_gone && keep->has_strangers)
 			list_queue(session, keep);
 		else
 			give_way(session, keep);
 	}
+	held = request_find_held(session, path);
+	if (held != NULL && !held->is_pending)
+		request_submit(held);
 	if (wait->path != NULL && strcmp(wait->path, path) == 0)
 		tell_waiter(session, type);
 }
@@ -129,6 +146,9 @@ follow_give_up(Session *session)
 {
 	for (Keep *keep = NULL; (keep = next_keep(session, keep)) != NULL;)
 		follow_remove_here(session, keep->lock, true);
+	for (Request *held = session->traffic.all; held != NULL; held = held->next)
+		if (held->kind == REQUEST_HELD)
+			follow_remove_here(session, held->path, true);
 	wait_end(session);
 }
 
@@ -204,6 +224,71 @@ tell_waiter(Session *session, int type)
 	program_put(session, &frame, none, true);
 	if (session->wait.is_set)
 		wait_forget(session);	/* it is used up */
+}
+
+/* ---------------------------------------------------------------------
+ * Held locks
+ * ---------------------------------------------------------------------
+ */
+
+void
+held_begin(Request *request)
+{
+	char	   *prefix = request->path;
+	bool		is_create = request->kind == REQUEST_CREATE &&
+		request->node_kind == ZK_EPHEMERAL_SEQUENTIAL;
+
+	if (request->answer.reply.result != ZK_OK ||
+		(!is_create && request->kind != REQUEST_REPLACE_CHECK))
+		return;
+	if (is_create)
+	{
+		request->path = request->answer.path;
+		request->answer.path = prefix;
+	}
+	request->kind = REQUEST_HELD;
+	request->is_watched = true;
+	request->retry.due_at = protocol_now() + MOMENT_MS;
+	if (request->retry.due_at < request->session->traffic.retry_at)
+		request->session->traffic.retry_at = request->retry.due_at;
+}
+
+/*
+ * The answer also proves that the session lives, whose end deletes the place,
+ * too, and is told otherwise.
+ */
+bool
+held_listed(Request *held)
+{
+	Session    *session = held->session;
+	Frame		frame = {.kind = FRAME_REPLY,.id = held->id};
+	const FrameBlob none[FRAME_NBLOBS] = {0};
+
+	if (held->is_unwanted || held->answer.reply.result != ZK_NO_NODE ||
+		held_is_queued(held))
+		return !held->is_unwanted &&
+			held->answer.reply.result == ZK_UNKNOWN_OUTCOME;
+	frame.u.reply.result = ZK_NO_NODE;
+	program_put(session, &frame, none, true);
+	program_flush(session);
+	if (!session->is_out_urgent)	/* it can read why */
+		program_interrupt(session);
+	return false;
+}
+
+/* It waits for somebody there, or for any change. */
+bool
+held_is_queued(const Request *request)
+{
+	const char *wait = request->session->wait.path;
+	size_t		length;
+
+	if (request->kind != REQUEST_HELD || wait == NULL)
+		return false;
+	length = (size_t) (strrchr(request->path, '/') - request->path);
+	return strncmp(wait, request->path, length) == 0 &&
+		(wait[length] == '\0' ||
+		 (wait[length] == '/' && strchr(wait + length + 1, '/') == NULL));
 }
 
 /* ---------------------------------------------------------------------

@@ -42,6 +42,7 @@
 #define RETRY_MIN_MS 100
 
 static bool take_request(Session *session, const FrameTaken *taken);
+static void let_go(Request *request);
 static void withdraw(Session *session, uint64_t id);
 static void count_undone(Session *session);
 static bool is_kept(const Request *request);
@@ -63,19 +64,13 @@ static void put_reply(Request *request);
 bool
 request_take(Session *session, const FrameTaken *taken)
 {
-	Request    *request;
-
 	switch (taken->frame.kind)
 	{
 		case FRAME_REQUEST:
 			return take_request(session, taken);
 		case FRAME_FREE:
 			/* the backend is done with a request that is kept for it */
-			request = find_request(session, taken->frame.id);
-			if (request != NULL)
-				request->is_unwanted = true;
-			if (request != NULL && !request->is_pending)
-				free_request(request);
+			let_go(find_request(session, taken->frame.id));
 			return true;
 		case FRAME_WITHDRAW:
 			withdraw(session, taken->frame.id);
@@ -159,7 +154,18 @@ request_submit_delete(Session *session, const char *path)
 {
 	Request    *request = request_new_silent(session, REQUEST_DELETE, path);
 
+	let_go(request_find_held(session, path));
 	request_submit(request);
+}
+
+/* Nobody wants to hear of it any more.  NULL is fine. */
+static void
+let_go(Request *request)
+{
+	if (request != NULL)
+		request->is_unwanted = true;
+	if (request != NULL && !request->is_pending)
+		free_request(request);
 }
 
 static void
@@ -184,7 +190,8 @@ is_kept(const Request *request)
 	return request->id != 0 &&
 		(request->kind == REQUEST_CREATE || request->kind == REQUEST_REPLACE ||
 		 request->kind == REQUEST_REPLACE_FIND ||
-		 request->kind == REQUEST_REPLACE_CHECK);
+		 request->kind == REQUEST_REPLACE_CHECK ||
+		 request->kind == REQUEST_HELD);
 }
 
 /* Ends the program without memory, as take_request() explains. */
@@ -236,6 +243,17 @@ find_request(const Session *session, uint64_t id)
 	Request    *request = session->traffic.all;
 
 	while (request != NULL && (request->id != id || !is_kept(request)))
+		request = request->next;
+	return request;
+}
+
+Request *
+request_find_held(const Session *session, const char *path)
+{
+	Request    *request = session->traffic.all;
+
+	while (request != NULL &&
+		   (request->kind != REQUEST_HELD || strcmp(request->path, path) != 0))
 		request = request->next;
 	return request;
 }
@@ -434,12 +452,16 @@ is_unused(const Session *session)
 		return false;
 	for (Request *request = session->traffic.all; request != NULL;
 		 request = request->next)
-		if (is_kept(request) && !request->is_unwanted)
+		if (is_kept(request) && request->kind != REQUEST_HELD &&
+			!request->is_unwanted)
 			return false;
 	return true;
 }
 
-/* Send those again that are due, and find out when the next one is. */
+/*
+ * Send those that are due, and find out when the next one is.  A place that
+ * waits for its lock is not HELD yet: look again with the next heartbeat.
+ */
 static void
 retry(Session *session, int64_t now)
 {
@@ -450,10 +472,14 @@ retry(Session *session, int64_t now)
 		 request = next)
 	{
 		next = request->next;
-		if (request->retry.due_at != 0 && now >= request->retry.due_at)
+		if (request->retry.due_at == 0)
+			continue;
+		if (now >= request->retry.due_at && held_is_queued(request))
+			request->retry.due_at = now +
+				contact_heartbeat_ms(session->status.session_timeout_ms);
+		if (now >= request->retry.due_at)
 			request_submit(request);
-		else if (request->retry.due_at != 0 &&
-				 request->retry.due_at < session->traffic.retry_at)
+		else if (request->retry.due_at < session->traffic.retry_at)
 			session->traffic.retry_at = request->retry.due_at;
 	}
 }
@@ -517,11 +543,13 @@ request_complete(Request *request)
 			request->answer.reply.result = request->told;
 
 		/* what becomes of requests of a lost session goes without saying */
-		if (!request->is_unwanted &&
+		if (!request->is_unwanted && request->kind != REQUEST_HELD &&
 			session->status.state != ZK_CLIENT_LOST)
 			put_reply(request);
 		if (request->is_unwanted || !is_kept(request))
 			free_request(request);
+		else
+			held_begin(request);
 		if (was_withdrawn)
 			count_undone(session);
 	}

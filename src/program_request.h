@@ -5,7 +5,7 @@
  *
  *	program_request.c	from the frame to the reply: sending, answers, undoing
  *	program_step.c		the table of steps: what is sent, what follows
- *	program_follow.c	the wait, and kept locks: what is watched for them
+ *	program_follow.c	the wait, held and kept locks: what is watched for them
  *
  *-------------------------------------------------------------------------
  */
@@ -108,8 +108,14 @@ extern Request *request_new(Session *session, uint64_t id, RequestKind kind,
 extern Request *request_new_silent(Session *session, RequestKind kind,
 								   const char *path);
 
-/* Delete a node, until it is confirmed; nobody hears of it. */
+/*
+ * Delete a node, until it is confirmed; nobody hears of it.  If it is HELD,
+ * that is over.
+ */
 extern void request_submit_delete(Session *session, const char *path);
+
+/* The one that is HELD, of that node; or NULL. */
+extern Request *request_find_held(const Session *session, const char *path);
 
 /*
  * Turn an answered create or replace into the request that removes what it
@@ -173,6 +179,21 @@ extern void wait_end(Session *session);
 
 /* The same where the watch is gone already. */
 extern void wait_forget(Session *session);
+
+/*
+ * A create or replace is answered, and stays for the backend.  If it has made
+ * a place in a queue, it is HELD from now on.
+ */
+extern void held_begin(Request *request);
+
+/* Is it HELD, and does the backend still wait in that queue? */
+extern bool held_is_queued(const Request *request);
+
+/*
+ * It is watched, or gone; then the backend is told, and interrupted.  Is it to
+ * be sent once more?
+ */
+extern bool held_listed(Request *held);
 
 /* The list of a kept lock's queue is answered.  Is it to be sent once more? */
 extern bool keep_listed(Request *request);

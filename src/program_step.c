@@ -111,6 +111,7 @@ static const struct
 	[REQUEST_DELETE] = {send_delete, NULL, true},
 	[REQUEST_LEAVE] = {send_delete, after_leave, true},
 	[REQUEST_LEAVE_READ] = {send_get, after_leave_read, false},
+	[REQUEST_HELD] = {send_list, held_listed, false},
 	[REQUEST_DELETE_GUARDED] = {send_delete_guarded, NULL, true},
 	[REQUEST_MOVE] = {send_move, NULL, true},
 	[REQUEST_REPLACE] = {send_create, after_replace, true},

@@ -103,6 +103,8 @@ typedef enum RequestKind
 	REQUEST_REPLACE_FIND,		/* it was there already: by us? */
 	REQUEST_REPLACE_CHECK,		/* is the old node still there? then it goes */
 	REQUEST_LEAVE_READ,			/* who says so */
+	REQUEST_HELD,				/* a CREATE or REPLACE has made a place in a
+								 * queue: watch it */
 	REQUEST_ERASE,				/* list, then delete the child that is found */
 	REQUEST_UNWATCH,			/* remove a watch */
 	REQUEST_HEARTBEAT,
@@ -195,7 +197,8 @@ typedef struct FrameStatus
  * data; children, one after the other with a NUL behind each.  Without a
  * number (id 0) it is about a LEAVE whose node had gone before: that node,
  * what is written down of its eviction, the name of the lock, and in czxid the
- * fencing token.
+ * fencing token.  ZK_NO_NODE behind the reply to a create or replace: the
+ * place in a queue that it has made was deleted by somebody else.
  */
 typedef ZkReply FrameReply;
 

@@ -135,7 +135,7 @@ subtest 'waiters that give up' => sub {
 			$berlin->safe_psql('postgres', "SELECT $how(" . $leaving->pid . ')');
 			$leaving->wait_result;
 			wait_for_queue($zk, lock_path('leave'), 2);
-			poll_until { watchers($holder) == 1 && $zk->watch_count == 1 }
+			poll_until { watchers($holder) == 1 && $zk->watch_count <= 2 }
 			'the one behind it to look again', 10;
 			sleep 0.1;
 			ok(!$second->is_done, "$how: who waits behind it goes on to wait");

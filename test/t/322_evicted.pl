@@ -130,6 +130,7 @@ subtest 'who releases what he does not hold any more' => sub {
 		'DISCARD ALL' => [ '', 'zk_lock', 'DISCARD ALL', '' ],
 		'the end of a transaction' => [ 'BEGIN', 'zk_xact_lock', 'COMMIT', '' ],
 		'a kept lock' => [ "SET zklock.keep = '1min'", 'zk_lock', "SELECT zk_unlock('evicted')", 'f' ]);
+	my $ntold = 0;
 	foreach my $way (sort keys %way)
 	{
 		my ($begin, $function, $release, $result) = @{ $way{$way} };
@@ -139,7 +140,14 @@ subtest 'who releases what he does not hold any more' => sub {
 		$holder->query_safe("SELECT $function('evicted')");
 		my ($token, $queued) = evict('evicted', 1);
 		$next->query_safe("SELECT zk_lock('evicted')");
-		is($holder->query('INSERT INTO overlap VALUES (1)') . $holder->sqlstate, '00000', "$way: the lease lets it work");
+		$holder->query('INSERT INTO overlap VALUES (1)');
+		if ($holder->sqlstate eq '40001' && $ntold++ < 8)
+		{
+			note('again: it was held for more than a moment, and so he was told');
+			$_->quit foreach $holder, $next;
+			redo;
+		}
+		is($holder->sqlstate, '00000', "$way: the lease lets it work");
 
 		is($holder->query($release), $result, 'it is released');
 		# At the end of a transaction nobody waits for the answer.

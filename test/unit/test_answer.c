@@ -14,12 +14,12 @@
 
 #define NELEMS(array) ((int) (sizeof(array) / sizeof((array)[0])))
 
-/* Requests of which nobody hears, so that they may be lost. */
+/* Requests of which nobody hears, or of which their own step decides. */
 static bool
 is_idle_talk(RequestKind kind)
 {
 	return kind == REQUEST_UNWATCH || kind == REQUEST_HEARTBEAT ||
-		kind == REQUEST_NUDGE;
+		kind == REQUEST_NUDGE || kind == REQUEST_HELD;
 }
 
 /* The rules for all kinds, and for a refusal in whatever words. */

@@ -1,0 +1,269 @@
+
+# Whoever has held a lock for more than a moment hears at once that it was taken away,
+# whatever he does. A third of the session timeout is 20 s here, so that no proof tells.
+
+use PostgreSQL::Test::Utils qw(slurp_file);
+use Proxy;
+use Time::HiRes qw(sleep time);
+use ZkLockTest;
+
+my $zk = ZooKeeper->new(max_session_timeout => 60_000)->start;
+my $node = cluster('berlin', $zk, init => [ allows_streaming => 1 ], 'zklock.session_timeout' => '60s');
+my $operator = background($node);
+my $client = $zk->client;
+my $evicted = qr/It was evicted by process @{[ $operator->pid ]} of user/;
+my $soon = 10;
+
+my %scopes = (session => 'zk_lock', call => 'zk_call_lock', transaction => 'zk_xact_lock');
+my %ways = (
+	'zk_evict()' => sub ($name) {
+		$operator->query_safe("SELECT zk_evict('$name', token) FROM zk_lock_queue('$name') WHERE position = 1");
+		sleep 0.5;    # what asks meanwhile would be interrupted
+	},
+	'another client' => sub ($name) {
+		$client->delete(lock_path("$name/" . (queue_nodes($zk, lock_path($name)))[0]));
+		sleep 0.5;    # likewise
+	});
+
+# So many places are watched; nobody waits for a lock here.
+sub await_watches ($count, $what = 'the place is watched')
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return assert_becomes { $zk->watch_count } $count, $what;
+}
+
+# A session that holds it, in a transaction if need be.
+sub hold ($scope, $name)
+{
+	my $holder = background($node);
+	$holder->query_safe('BEGIN') if $scope ne 'session';
+	$holder->query_safe("SELECT $scopes{$scope}('$name')");
+	return $holder;
+}
+
+# All holds of a session are gone.
+sub quit ($holder)
+{
+	$holder->quit;
+	return await_watches(0, 'no watch is left');
+}
+
+foreach my $scope (sort keys %scopes)
+{
+	foreach my $way (sort keys %ways)
+	{
+		subtest "$scope scope, $way" => sub {
+			my $holder = hold($scope, 'idle');
+			await_watches(1);
+			my $begun = time;
+			$ways{$way}->('idle');
+			assert_becomes { $holder->query('SELECT state FROM zk_locks') } 'lost', 'idle: zk_locks knows', $soon;
+			assert_query($holder, "SELECT $scopes{$scope}('idle')", '40001', 'it is not taken again');
+			like($holder->error, qr/lock "idle" was lost\nDETAIL:  (?:$evicted|Another client of ZooKeeper deleted its znode)/, 'in words');
+			like($holder->error, $evicted, 'and by whom') if $way eq 'zk_evict()';
+			cmp_ok(time - $begun, '<', $soon, 'without any proof');
+			quit($holder);
+
+			$holder = hold($scope, 'asked');
+			await_watches(1);
+			$ways{$way}->('asked');
+			my $try = "SELECT zk_try_@{[ $scopes{$scope} =~ s/^zk_//r ]}('asked')";
+			poll_until { $holder->query($try) ne 't' } 're-entry to be refused', $soon;
+			is($holder->sqlstate, '40001', 're-entry is refused');
+			quit($holder);
+
+			$holder = background($node);
+			$holder->start_query("DO \$\$ BEGIN PERFORM $scopes{$scope}('busy');
+				BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN OTHERS THEN NULL; END; END \$\$");
+			wait_for_sleep($node, $holder->pid);
+			await_watches(1);
+			$begun = time;
+			$ways{$way}->('busy');
+			assert_ends($holder, '40001', 'a running statement is interrupted');
+			like($holder->error, qr/ERROR:  lock "busy" was lost\nDETAIL:  Another client of ZooKeeper deleted its znode\./, 'and says why');
+			cmp_ok(time - $begun, '<', $soon, 'at once');
+			$holder->query_safe('SELECT zk_unlock_all()');
+			is($holder->query_safe("SELECT zk_try_lock('busy')"), 't', 'it goes on');
+			quit($holder);
+		};
+	}
+}
+
+subtest 'a moment costs nothing' => sub {
+	my $other = background($node, is_connected => 1);
+	my $holder = background($node, is_connected => 1);
+	$holder->query_safe("SELECT zk_lock('short'), zk_unlock('short')");
+	my @received;
+	foreach (1 .. 3)
+	{
+		my $before = $zk->packets_received;
+		$holder->query_safe("SELECT zk_lock('short'), zk_unlock('short')") foreach 1 .. 10;
+		# By the time that this one is watched they would be, too.
+		$other->query_safe("SELECT zk_lock('short')");
+		poll_until { $zk->watch_count == 1 } 'the other one to be watched';
+		push @received, $zk->packets_received - $before;
+		$other->query_safe("SELECT zk_unlock('short')");
+		poll_until { $zk->watch_count == 0 } 'it to be gone';
+	}
+	is(least_of(@received), 3 * 10 + 2 + 1, 'three requests for each, and one for the one that is held longer');
+};
+
+subtest 'an old proof is renewed before a lock is taken again' => sub {
+	my $holder = background($node);
+	my $asks = sub {
+		my $before = $holder->query_safe("SELECT sum(requests) FROM zk_stat");
+		is($holder->query_safe("SELECT zk_try_lock('again')"), 't', 'taken again');
+		$holder->query_safe('SELECT pg_stat_clear_snapshot()');
+		return $holder->query_safe("SELECT sum(requests) FROM zk_stat") - $before;
+	};
+	$holder->query_safe("SET zklock.session_timeout = '6s'; SELECT zk_lock('again')");
+	is($asks->(), 0, 'a fresh one will do');
+	poll_until { $asks->() == 1 } 'an old one not to', 30;
+	is($asks->(), 0, 'and it is fresh then');
+	quit($holder);
+};
+
+subtest 'no alarm' => sub {
+	my ($holder, $other) = map { background($node) } 1 .. 2;
+	$holder->query_safe("SELECT zk_lock('held'); SELECT zk_lock('left'), zk_lock('down'), zk_lock_shared('down')");
+	await_watches(3);
+	$holder->start_query("DO \$\$ BEGIN PERFORM zk_unlock('left'), zk_unlock('down'); PERFORM pg_sleep(3); END \$\$");
+	await_watches(2, 'what replaces a place is watched');
+	assert_ends($holder, '00000', 'of what a session lets go of');
+	is($holder->query_safe("SELECT string_agg(state, ' ') FROM zk_locks"), 'held held', 'the rest is held');
+	assert_becomes { join ' ', map { /shared/ ? 'shared' : $_ } queue_nodes($zk, lock_path('down')) } 'shared', 'one of them shared';
+	await_watches(2);
+	$ways{'another client'}->('down');
+	assert_becomes { $holder->query("SELECT state FROM zk_locks WHERE name = 'down'") } 'lost', 'until it is taken away', $soon;
+	$holder->query_safe("SELECT zk_unlock_shared('down')");
+	await_watches(1);
+
+	# What is kept is held by nobody.
+	$holder->query_safe("SET zklock.keep = '1h'");
+	my $keep = sub {
+		poll_until
+		{
+			$holder->query_safe("SELECT zk_lock('kept'), zk_unlock('kept')");
+			$holder->query_safe("SELECT count(*) FROM zk_locks WHERE state = 'kept'") == 1;
+		}
+		'it to be kept', 30;
+		await_watches(3, 'its place is watched, too, and its queue');
+	};
+	my %who = (
+		'when it is given up' => sub { $other->query_safe("SELECT zk_lock('kept'), zk_unlock('kept')") },
+		'when it is taken away' => sub { $ways{'another client'}->('kept') });
+	foreach my $what (sort keys %who)
+	{
+		$keep->();
+		$holder->start_query('SELECT pg_sleep(2)');
+		wait_for_sleep($node, $holder->pid);
+		$who{$what}->();
+		assert_ends($holder, '00000', "of what is kept, $what");
+		is($holder->query_safe("SELECT string_agg(state, ' ') FROM zk_locks"), 'held', 'what is held still is');
+	}
+	$keep->();
+	$holder->start_query("SELECT zk_lock('kept'), pg_sleep(60)");
+	wait_for_sleep($node, $holder->pid);
+	$ways{'another client'}->('kept');
+	assert_ends($holder, '40001', 'but of what was taken back');
+	$other->quit;
+	quit($holder);
+};
+
+subtest 'a waiter loses nothing' => sub {
+	my ($first, $waiter) = map { background($node) } 1 .. 2;
+	$first->query_safe("SELECT zk_lock('queue')");
+	$waiter->query_safe("SELECT zk_lock('held')");
+	start_in_queue($waiter, "SELECT zk_lock('queue')", $zk, lock_path('queue'), 2);
+	wait_for_wait($node, $waiter->pid);
+	await_watches(3, 'the one ahead, and what is held');
+	$operator->query_safe("SELECT zk_evict('queue', token) FROM zk_lock_queue('queue') WHERE position = 2");
+	$first->query_safe("SELECT zk_unlock('queue')");
+	assert_ends($waiter, '57000', 'it is not in the queue any more');
+	is($waiter->query_safe('SELECT state FROM zk_locks'), 'held', 'and has lost no lock');
+
+	# Who has waited is told like others.
+	$first->query_safe("SELECT zk_lock('queue')");
+	start_in_queue($waiter, "SELECT zk_lock('queue')", $zk, lock_path('queue'), 2);
+	wait_for_wait($node, $waiter->pid);
+	$first->query_safe("SELECT zk_unlock('queue')");
+	$waiter->wait_result;
+	await_watches(2, 'and is watched in the end');
+	$ways{'zk_evict()'}->('queue');
+	assert_becomes { $waiter->query("SELECT state FROM zk_locks WHERE name = 'queue'") } 'lost', 'and told', $soon;
+	$_->quit foreach $first, $waiter;
+	await_watches(0, 'no watch is left');
+
+	# The first of those who wait for a permit watches the queue to the end.
+	my @holder = map { background($node) } 1 .. 2;
+	$waiter = background($node);
+	$_->query_safe("SELECT zk_lock('permits', permits => 2)") foreach @holder;
+	start_in_queue($waiter, "SELECT zk_lock('permits', permits => 2)", $zk, lock_path('permits'), 3);
+	await_watches(3, 'its queue is watched, and two permits');
+	$holder[0]->query_safe("SELECT zk_unlock('permits')");
+	assert_ends($waiter, '00000', 'granted');
+	await_watches(2, 'and two permits in the end');
+	$holder[1]->quit;
+	await_watches(1);
+	$ways{'another client'}->('permits');
+	assert_becomes { $waiter->query('SELECT state FROM zk_locks') } 'lost', 'it is told as well', $soon;
+	$holder[0]->quit;
+	quit($waiter);
+};
+
+subtest 'several, one after the other' => sub {
+	my $holder = background($node);
+	$holder->query_safe("SELECT zk_lock('a'), zk_lock('b'), zk_lock('c')");
+	await_watches(3);
+	foreach my $name (qw(a b))
+	{
+		$holder->start_query('SELECT pg_sleep(60)');
+		wait_for_sleep($node, $holder->pid);
+		$ways{'another client'}->($name);
+		assert_ends($holder, '40001', "$name interrupts");
+		is($holder->query_safe("SELECT string_agg(name, ' ') FROM zk_locks WHERE state = 'lost'"), $name, 'it is the one');
+		$holder->query_safe("SELECT zk_unlock('$name')");
+	}
+	is($holder->query_safe("SELECT zk_is_held('c')"), 't', 'the other one is held');
+	quit($holder);
+};
+
+subtest 'a commit that is under way is not interrupted' => sub {
+	$node->safe_psql('postgres', 'CREATE TABLE work (i int)');
+	my $holder = hold('transaction', 'commit');
+	$holder->query_safe('INSERT INTO work VALUES (1)');
+	await_watches(1);
+	$operator->query_safe("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+	$operator->query_safe('SELECT pg_reload_conf()');
+	poll_until { $holder->query_safe('SHOW synchronous_standby_names') eq 'nobody' } 'the setting';
+	wait_for_demand($node);
+	$holder->start_query('COMMIT');
+	poll_until { $operator->query_safe("SELECT wait_event FROM pg_stat_activity WHERE pid = @{[ $holder->pid ]}") eq 'SyncRep' } 'it to wait';
+	my $offset = -s $node->logfile;
+	$ways{'another client'}->('commit');
+	await_watches(0, 'it is gone, and the program knows');
+	ok(!$holder->is_done, 'it waits on');
+	$operator->query_safe('ALTER SYSTEM RESET synchronous_standby_names');
+	$operator->query_safe('SELECT pg_reload_conf()');
+	assert_ends($holder, '00000', 'and is committed');
+	unlike(slurp_file($node->logfile, $offset), qr/ERROR|canceling/, 'and nobody says otherwise');
+	quit($holder);
+};
+
+subtest 'while there was no connection' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my $holder = background($node);
+	$holder->query_safe("SET zklock.servers = '" . $proxy->address . q{'; SELECT zk_lock('apart'), zk_lock('stays')});
+	await_watches(2);
+	$proxy->reset_connections;
+	await_watches(2, 'watched again');
+	is($holder->query_safe("SELECT string_agg(state, ' ') FROM zk_locks"), 'held held', 'nothing is lost');
+	$proxy->go_away;
+	$ways{'another client'}->('apart');
+	$proxy->come_back;
+	assert_becomes { $holder->query("SELECT state FROM zk_locks WHERE name = 'apart'") } 'lost', 'heard when there is one again', 30;
+	is($holder->query_safe("SELECT state FROM zk_locks WHERE name = 'stays'"), 'held', 'of that one alone');
+	quit($holder);
+};
+
+done_testing();
