@@ -138,6 +138,18 @@ zklock_row_add_who(ZkRow *row, const ZkNodeData *who)
 }
 
 void
+zklock_row_add_taken(ZkRow *row, const char *name, RecipeMode mode,
+					 const char *state, const ZkTaken *taken, int64 token)
+{
+	zklock_row_add_text(row, name);
+	zklock_row_add_text(row, zklock_args_mode(mode));
+	zklock_row_add_text(row, state);
+	for (int scope = 0; scope < ZK_NSCOPES; scope++)
+		zklock_row_add_int(row, taken->counts[scope]);
+	zklock_row_add(row, true, Int64GetDatum(token));
+}
+
+void
 zklock_row_put(ReturnSetInfo *result, ZkRow *row)
 {
 	Assert(row->ncolumns == result->setDesc->natts);

@@ -14,6 +14,7 @@
 #include "fmgr.h"
 #include "nodes/execnodes.h"
 
+#include "board.h"
 #include "nodedata.h"
 #include "privilege.h"
 #include "recipe.h"
@@ -88,6 +89,11 @@ extern void zklock_row_add_text(ZkRow *row, const char *text);
 
 /* cluster, database, username, application, pid and host, so far as known. */
 extern void zklock_row_add_who(ZkRow *row, const ZkNodeData *who);
+
+/* How a lock is held: its name, the mode, a word for the state, and so on. */
+extern void zklock_row_add_taken(ZkRow *row, const char *name,
+								 RecipeMode mode, const char *state,
+								 const ZkTaken *taken, int64 token);
 
 /* Put the row to those of a set-returning function. */
 extern void zklock_row_put(ReturnSetInfo *result, ZkRow *row);

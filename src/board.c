@@ -159,6 +159,14 @@ zklock_board_put_lock(int *line, const char *path, int root_length,
 	*line = number >= 0 ? number + 1 : NO_LINE;
 }
 
+bool
+zklock_board_is_taken(const ZkTaken *taken)
+{
+	return taken->counts[ZK_SCOPE_SESSION] > 0 ||
+		taken->counts[ZK_SCOPE_CALL] > 0 ||
+		taken->counts[ZK_SCOPE_TRANSACTION] > 0;
+}
+
 void
 zklock_board_remove_lock(int *line)
 {

@@ -20,14 +20,27 @@
 /* Most locks of a backend that have a line of their own. */
 #define ZK_BOARD_LOCKS 16
 
-/* How a lock is held.  Arrays are by RecipeMode. */
+/* What ends a hold of a lock that is not released before. */
+typedef enum ZkScope
+{
+	ZK_SCOPE_SESSION,			/* with the backend, or DISCARD ALL */
+	ZK_SCOPE_CALL,				/* with what the client has sent: lock.c */
+	ZK_SCOPE_TRANSACTION		/* with the transaction or savepoint */
+} ZkScope;
+#define ZK_NSCOPES 3
+
+/* How often a lock is taken in one mode. */
+typedef struct ZkTaken
+{
+	int			counts[ZK_NSCOPES]; /* by ZkScope */
+	TimestampTz since;			/* when the first was; valid if there are any */
+} ZkTaken;
+
+/* How a lock is held. */
 typedef struct ZkBoardHeld
 {
 	int			permits;
-	int			session_counts[2];
-	int			call_counts[2];
-	int			xact_counts[2];
-	TimestampTz since[2];		/* valid for a mode that is held */
+	ZkTaken		taken[2];		/* by RecipeMode */
 	int64		token;
 	int64		proof_ms;		/* date of the last proof (contact.h), Unix
 								 * epoch; 0: there is none */
@@ -101,6 +114,9 @@ extern void zklock_board_end_session(void);
  */
 extern void zklock_board_put_lock(int *line, const char *path,
 								  int root_length, const ZkBoardHeld *held);
+
+/* Is it taken at all, in that mode? */
+extern bool zklock_board_is_taken(const ZkTaken *taken);
 
 /* It is not held any more. */
 extern void zklock_board_remove_lock(int *line);

@@ -365,24 +365,19 @@ put_locks(ReturnSetInfo *result, const ZkBoardRow *row)
 
 		if (lock->name[0] == '\0')
 			continue;
-		for (int mode = 0; mode < (int) lengthof(held->since); mode++)
+		for (int mode = 0; mode < (int) lengthof(held->taken); mode++)
 		{
+			const ZkTaken *taken = &held->taken[mode];
 			ZkRow		columns = {0};
 
-			if (held->session_counts[mode] == 0 &&
-				held->call_counts[mode] == 0 && held->xact_counts[mode] == 0)
+			if (!zklock_board_is_taken(taken))
 				continue;
 			zklock_row_add_int(&columns, row->pid);
-			zklock_row_add_text(&columns,
-								zklock_nodedata_printable(lock->name));
-			zklock_row_add_text(&columns, zklock_args_mode((RecipeMode) mode));
-			zklock_row_add_text(&columns, is_lost ? "lost" : "held");
-			zklock_row_add_int(&columns, held->session_counts[mode]);
-			zklock_row_add_int(&columns, held->call_counts[mode]);
-			zklock_row_add_int(&columns, held->xact_counts[mode]);
-			zklock_row_add(&columns, true, Int64GetDatum(held->token));
-			zklock_row_add(&columns, true,
-						   TimestampTzGetDatum(held->since[mode]));
+			zklock_row_add_taken(&columns,
+								 zklock_nodedata_printable(lock->name),
+								 (RecipeMode) mode, is_lost ? "lost" : "held",
+								 taken, held->token);
+			zklock_row_add(&columns, true, TimestampTzGetDatum(taken->since));
 			zklock_row_add_int(&columns, held->permits);
 			add_date(&columns, held->proof_ms);
 			zklock_row_put(result, &columns);

@@ -127,7 +127,7 @@ static int64 release_patience(ZkPlace *place);
 static void forget_if_empty(Lock *lock);
 static void remember_release(bool was_lost, bool has_written);
 static void end_scopes(unsigned scopes, bool has_written);
-static void drop_xact_counts(ModeCount *count);
+static void drop_xact_counts(XactCount **list);
 static void end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
 						   SubTransactionId parent);
 static void post(Lock *lock);
@@ -242,22 +242,12 @@ zklock_drop_kept(const char *name)
 void
 zklock_give_back(Lock *lock, RecipeMode mode, ZkScope scope)
 {
-	ModeCount  *count = &lock->counts[mode];
-
-	switch (scope)
+	Assert(lock->taken[mode].counts[scope] > 0);
+	lock->taken[mode].counts[scope]--;
+	if (scope == ZK_SCOPE_TRANSACTION)
 	{
-		case ZK_SCOPE_SESSION:
-			Assert(count->session > 0);
-			count->session--;
-			break;
-		case ZK_SCOPE_CALL:
-			Assert(count->call > 0);
-			count->call--;
-			break;
-		case ZK_SCOPE_TRANSACTION:
-			Assert(count->xact->subid == GetCurrentSubTransactionId());
-			count->xact->count--;
-			break;
+		Assert(lock->xact[mode]->subid == GetCurrentSubTransactionId());
+		lock->xact[mode]->count--;
 	}
 	if (!zklock_lock_has_mode(lock, mode))
 		end_mode(lock, mode, zklock_session_live(), "given back");
@@ -278,7 +268,7 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 	bool		was_lost;
 	int64		patience;
 
-	if (lock == NULL || lock->counts[mode].session == 0)
+	if (lock == NULL || lock->taken[mode].counts[ZK_SCOPE_SESSION] == 0)
 	{
 		zklock_lock_warn_not_held(name, lock, mode);
 		return false;
@@ -292,7 +282,7 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 	/* all or none of its nodes: a WARNING would look for interrupts, too */
 	HOLD_INTERRUPTS();
 	patience = release_patience(&lock->place);
-	lock->counts[mode].session--;
+	lock->taken[mode].counts[ZK_SCOPE_SESSION]--;
 	if (!zklock_lock_has_mode(lock, mode))
 		end_mode(lock, mode, live, "unlocked");
 	forget_if_empty(lock);
@@ -365,8 +355,7 @@ zklock_end_subtransaction(bool is_commit, SubTransactionId mine,
 		foreach_mode(mode)
 		{
 			/* inner subtransactions come first in the list */
-			if (lock->counts[mode].xact == NULL ||
-				lock->counts[mode].xact->subid != mine)
+			if (lock->xact[mode] == NULL || lock->xact[mode]->subid != mine)
 				continue;
 			end_xact_count(lock, mode, is_commit, parent);
 			is_same = false;
@@ -404,9 +393,8 @@ zklock_has_xact_locks(void)
 		return false;
 	foreach_lock(scan, lock)
 		foreach_mode(mode)
-		found |= lock->counts[mode].call > 0 ||
-			(lock->counts[mode].xact != NULL &&
-			 zklock_lock_xact_total(&lock->counts[mode]) > 0);
+		found |= lock->taken[mode].counts[ZK_SCOPE_CALL] > 0 ||
+			lock->taken[mode].counts[ZK_SCOPE_TRANSACTION] > 0;
 	return found;
 }
 
@@ -430,10 +418,7 @@ zklock_lock_find(const char *name)
 bool
 zklock_lock_has_mode(const Lock *lock, RecipeMode mode)
 {
-	const ModeCount *count = &lock->counts[mode];
-
-	return count->session > 0 || count->call > 0 ||
-		(count->xact != NULL && zklock_lock_xact_total(count) > 0);
+	return zklock_board_is_taken(&lock->taken[mode]);
 }
 
 bool
@@ -443,21 +428,11 @@ zklock_lock_is_held(const Lock *lock)
 		zklock_lock_has_mode(lock, RECIPE_SHARED);
 }
 
-int
-zklock_lock_xact_total(const ModeCount *count)
-{
-	int			sum = 0;
-
-	for (XactCount *each = count->xact; each != NULL; each = each->next)
-		sum += each->count;
-	return sum;
-}
-
 bool
 zklock_lock_is_of_session(const Lock *lock)
 {
-	return lock->counts[RECIPE_EXCLUSIVE].session > 0 ||
-		lock->counts[RECIPE_SHARED].session > 0;
+	return lock->taken[RECIPE_EXCLUSIVE].counts[ZK_SCOPE_SESSION] > 0 ||
+		lock->taken[RECIPE_SHARED].counts[ZK_SCOPE_SESSION] > 0;
 }
 
 /* ---------------------------------------------------------------------
@@ -529,7 +504,8 @@ enter_lock(const char *name)
 	{
 		lock->name = NULL;
 		lock->holder = NULL;
-		memset(lock->counts, 0, sizeof(lock->counts));
+		memset(lock->taken, 0, sizeof(lock->taken));
+		memset(lock->xact, 0, sizeof(lock->xact));
 		lock->line = 0;
 		memset(&lock->place, 0, sizeof(lock->place));
 	}
@@ -558,24 +534,22 @@ enter_lock(const char *name)
 static void
 reserve_count(Lock *lock, RecipeMode mode, ZkScope scope)
 {
-	ModeCount  *count = &lock->counts[mode];
+	XactCount **xact = &lock->xact[mode];
 	SubTransactionId subid = GetCurrentSubTransactionId();
 
-	if ((scope == ZK_SCOPE_SESSION ? count->session :
-		 scope == ZK_SCOPE_CALL ? count->call :
-		 zklock_lock_xact_total(count)) == INT_MAX)
+	if (lock->taken[mode].counts[scope] == INT_MAX)
 		refuse_count(lock);
 	if (scope == ZK_SCOPE_CALL)
 		follow_call();
 	if (scope == ZK_SCOPE_TRANSACTION &&
-		(count->xact == NULL || count->xact->subid != subid))
+		(*xact == NULL || (*xact)->subid != subid))
 	{
 		XactCount  *more = MemoryContextAlloc(LockContext, sizeof(*more));
 
 		more->subid = subid;
 		more->count = 0;
-		more->next = count->xact;
-		count->xact = more;
+		more->next = *xact;
+		*xact = more;
 	}
 }
 
@@ -617,7 +591,7 @@ grant(const ZkLockOrder *order, Lock *lock, Lock **taken)
 static int64
 count_one(const ZkLockOrder *order, Lock *lock, Lock **taken)
 {
-	ModeCount  *count = &lock->counts[order->mode];
+	ZkTaken    *mode = &lock->taken[order->mode];
 
 	if (!zklock_lock_is_held(lock))
 	{
@@ -625,14 +599,11 @@ count_one(const ZkLockOrder *order, Lock *lock, Lock **taken)
 		if (nheld++ == 0)
 			zklock_session_note_use(true);
 	}
-	if (!zklock_lock_has_mode(lock, order->mode))
-		count->since = GetCurrentTimestamp();
-	if (order->scope == ZK_SCOPE_SESSION)
-		count->session++;
-	else if (order->scope == ZK_SCOPE_CALL)
-		count->call++;
-	else
-		count->xact->count++;
+	if (!zklock_board_is_taken(mode))
+		mode->since = GetCurrentTimestamp();
+	mode->counts[order->scope]++;
+	if (order->scope == ZK_SCOPE_TRANSACTION)
+		lock->xact[order->mode]->count++;
 	if (taken != NULL)
 		*taken = lock;
 	post(lock);
@@ -704,21 +675,21 @@ end_scopes(unsigned scopes, bool has_written)
 		zklock_place_settle(&lock->place, live);
 		foreach_mode(mode)
 		{
-			ModeCount  *count = &lock->counts[mode];
+			int		   *counts = lock->taken[mode].counts;
 			bool		was_held = zklock_lock_has_mode(lock, mode);
 
-			if ((scopes & ENDS(ZK_SCOPE_SESSION)) != 0 && count->session > 0)
+			if ((scopes & ENDS(ZK_SCOPE_SESSION)) != 0 &&
+				counts[ZK_SCOPE_SESSION] > 0)
 			{
 				remember_release(zklock_place_is_lost(&lock->place, live),
 								 has_written);
-				count->session = 0;
 				release_patience(&lock->place);
 			}
-			if ((scopes & ENDS(ZK_SCOPE_CALL)) != 0)
-				count->call = 0;
-			if ((scopes & ENDS(ZK_SCOPE_TRANSACTION)) != 0 &&
-				count->xact != NULL)
-				drop_xact_counts(count);
+			for (int scope = 0; scope < ZK_NSCOPES; scope++)
+				if ((scopes & ENDS(scope)) != 0)
+					counts[scope] = 0;
+			if ((scopes & ENDS(ZK_SCOPE_TRANSACTION)) != 0)
+				drop_xact_counts(&lock->xact[mode]);
 			if (was_held && !zklock_lock_has_mode(lock, mode))
 				end_mode(lock, mode, live,
 						 (scopes & ENDS(ZK_SCOPE_SESSION)) != 0 ?
@@ -731,13 +702,13 @@ end_scopes(unsigned scopes, bool has_written)
 }
 
 static void
-drop_xact_counts(ModeCount *count)
+drop_xact_counts(XactCount **list)
 {
-	while (count->xact != NULL)
+	while (*list != NULL)
 	{
-		XactCount  *dropped = count->xact;
+		XactCount  *dropped = *list;
 
-		count->xact = dropped->next;
+		*list = dropped->next;
 		pfree(dropped);
 	}
 }
@@ -750,7 +721,7 @@ static void
 end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
 			   SubTransactionId parent)
 {
-	XactCount **link = &lock->counts[mode].xact;
+	XactCount **link = &lock->xact[mode];
 	XactCount  *ending = *link;
 
 	if (is_commit && (ending->next == NULL || ending->next->subid != parent))
@@ -761,7 +732,9 @@ end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
 	*link = ending->next;
 	if (is_commit)
 		(*link)->count += ending->count;
-	else if (ending->count > 0 && !zklock_lock_has_mode(lock, mode))
+	else
+		lock->taken[mode].counts[ZK_SCOPE_TRANSACTION] -= ending->count;
+	if (ending->count > 0 && !zklock_lock_has_mode(lock, mode))
 		end_mode(lock, mode, zklock_session_live(), "rolled back");
 	pfree(ending);
 }
@@ -818,7 +791,7 @@ forget_if_empty(Lock *lock)
 	}
 	zklock_board_remove_lock(&lock->line);
 	foreach_mode(mode)
-		drop_xact_counts(&lock->counts[mode]);
+		drop_xact_counts(&lock->xact[mode]);
 	if (zklock_keep_is_kept(&lock->place))
 		return;
 	zklock_place_free(&lock->place);
@@ -862,7 +835,7 @@ log_lock(const Lock *lock, RecipeMode mode, const char *how)
 					zklock_place_is_lost(&lock->place, zklock_session_live()) ?
 					"lost" : how, zklock_args_mode(mode),
 					lock->place.token,
-					(GetCurrentTimestamp() - lock->counts[mode].since) / 1000),
+					(GetCurrentTimestamp() - lock->taken[mode].since) / 1000),
 			 errhidecontext(true), errhidestmt(true)));
 	RESUME_INTERRUPTS();
 }
@@ -906,13 +879,7 @@ post(Lock *lock)
 		.is_evicted = place->is_evicted
 	};
 
-	for (int mode = 0; mode < (int) lengthof(lock->counts); mode++)
-	{
-		held.session_counts[mode] = lock->counts[mode].session;
-		held.call_counts[mode] = lock->counts[mode].call;
-		held.xact_counts[mode] = zklock_lock_xact_total(&lock->counts[mode]);
-		held.since[mode] = lock->counts[mode].since;
-	}
+	memcpy(held.taken, lock->taken, sizeof(held.taken));
 	zklock_board_put_lock(&lock->line, lock->path, place->root_length, &held);
 }
 

@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "board.h"
 #include "compat.h"
 #include "nodes/execnodes.h"
 #include "recipe.h"
@@ -17,14 +18,6 @@
 
 /* A lock that is held here; lock_private.h. */
 struct Lock;
-
-/* What ends a hold of a lock that is not released before. */
-typedef enum ZkScope
-{
-	ZK_SCOPE_SESSION,			/* with the backend, or DISCARD ALL */
-	ZK_SCOPE_CALL,				/* with what the client has sent: lock.c */
-	ZK_SCOPE_TRANSACTION		/* with the transaction or savepoint */
-} ZkScope;
 
 /* What somebody asks for.  Names are in the database's encoding. */
 typedef struct ZkLockOrder

@@ -22,20 +22,13 @@ typedef struct XactCount
 	struct XactCount *next;
 } XactCount;
 
-/* How often a lock is taken in one mode. */
-typedef struct ModeCount
-{
-	int			session;		/* in session scope */
-	int			call;			/* in call scope */
-	XactCount  *xact;			/* in transaction scope; innermost first */
-	TimestampTz since;			/* when the first was; valid if there are any */
-} ModeCount;
-
 typedef struct Lock
 {
 	char		path[RECIPE_PATH_SIZE]; /* key: znode of the lock */
 	char	   *name;			/* as the user wrote it */
-	ModeCount	counts[2];		/* by RecipeMode */
+	ZkTaken		taken[2];		/* by RecipeMode */
+	XactCount  *xact[2];		/* what is taken in transaction scope,
+								 * likewise; innermost first */
 	int			line;			/* on the board, see zklock_board_put_lock() */
 	char	   *holder;			/* and the lock, for the log; NULL: it is not
 								 * logged */
@@ -70,9 +63,6 @@ extern void zklock_lock_note_late_loss(const Lock *lock);
 
 /* In session scope, so that the user has to release it? */
 extern bool zklock_lock_is_of_session(const Lock *lock);
-
-/* How often it is taken in transaction scope, in all subtransactions. */
-extern int	zklock_lock_xact_total(const ModeCount *count);
 
 /* Loop over the entries of the table, which may be removed as they come. */
 #define foreach_lock(scan, lock) \

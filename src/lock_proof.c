@@ -102,21 +102,15 @@ static void
 show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 		  const char *state)
 {
-	const ModeCount *count = &lock->counts[mode];
+	const ZkTaken *taken = &lock->taken[mode];
 	const ZkPlace *place = &lock->place;
-	bool		is_held = zklock_lock_has_mode(lock, mode);
 	ZkRow		row = {0};
 
-	zklock_row_add_text(&row, lock->name);
-	zklock_row_add_text(&row, zklock_args_mode(mode));
-	zklock_row_add_text(&row, state);
-	zklock_row_add_int(&row, count->session);
-	zklock_row_add_int(&row, count->call);
-	zklock_row_add_int(&row, zklock_lock_xact_total(count));
-	zklock_row_add(&row, true, Int64GetDatum(place->token));
+	zklock_row_add_taken(&row, lock->name, mode, state, taken, place->token);
 	/* the root in it may be of another encoding than the name */
 	zklock_row_add_text(&row, zklock_nodedata_printable(place->node));
-	zklock_row_add(&row, true, TimestampTzGetDatum(is_held ? count->since :
+	zklock_row_add(&row, true, TimestampTzGetDatum(zklock_board_is_taken(taken) ?
+												   taken->since :
 												   place->granted_at));
 	zklock_row_add_int(&row, place->permits);
 	zklock_row_add_text(&row,
@@ -169,7 +163,7 @@ zklock_lock_warn_not_held(const char *name, const Lock *lock, RecipeMode mode)
 	bool		is_shared = mode == RECIPE_SHARED;
 	const char *hint = NULL;
 
-	if (lock != NULL && lock->counts[mode].call > 0)
+	if (lock != NULL && lock->taken[mode].counts[ZK_SCOPE_CALL] > 0)
 		hint = _("It is held in call scope: the end of what the client has sent releases it.");
 	else if (lock != NULL && zklock_lock_has_mode(lock, mode))
 		hint = _("It is held in transaction scope: the end of the transaction releases it.");
