@@ -53,17 +53,14 @@ zklock_args_token(FunctionCallInfo fcinfo, int number)
 	return PG_GETARG_INT64(number);
 }
 
-bool
-zklock_args_timeout(FunctionCallInfo fcinfo, int number, bool is_try,
-					int64 *timeout_ms)
+int64
+zklock_args_timeout(FunctionCallInfo fcinfo, int number, bool is_try)
 {
 	if (is_try)
 		zklock_args_require(fcinfo, number, "timeout of a try",
 							"Leave it out, or use zk_lock() to wait without a bound.");
-	if (PG_ARGISNULL(number))
-		return false;
-	*timeout_ms = zklock_args_interval(fcinfo, number, "timeout");
-	return true;
+	return PG_ARGISNULL(number) ? ZK_MS_MAX :
+		zklock_args_interval(fcinfo, number, "timeout");
 }
 
 int64
@@ -75,7 +72,7 @@ zklock_args_interval(FunctionCallInfo fcinfo, int number, const char *what)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s must not be negative", what)));
-	return (int64) Min(ceil(ms), (double) (PG_INT64_MAX / 4));
+	return (int64) Min(ceil(ms), (double) ZK_MS_MAX);
 }
 
 double

@@ -46,16 +46,19 @@ extern char *zklock_args_text(FunctionCallInfo fcinfo, int number,
 extern int64 zklock_args_token(FunctionCallInfo fcinfo, int number);
 
 /*
- * A timeout.  false for NULL, no bound, which of a try raises 22004: it would
- * turn it into a wait without end.
+ * Milliseconds of a timeout.  A NULL is no bound, and of a try raises 22004:
+ * it would turn it into a wait without end.
  */
-extern bool zklock_args_timeout(FunctionCallInfo fcinfo, int number,
-								bool is_try, int64 *timeout_ms);
+extern int64 zklock_args_timeout(FunctionCallInfo fcinfo, int number,
+								 bool is_try);
 
 /*
  * Milliseconds of an interval, rounded up so that a bound that is not zero does
- * not become zero.  Raises 22023 if it is negative.
+ * not become zero.  Raises 22023 if it is negative.  What is longer than
+ * ZK_MS_MAX, which is as good as no bound, and which can be added to a date,
+ * becomes that.
  */
+#define ZK_MS_MAX (PG_INT64_MAX / 4)
 extern int64 zklock_args_interval(FunctionCallInfo fcinfo, int number,
 								  const char *what);
 

@@ -71,11 +71,7 @@ extern bool zklock_contend_confirm(ZkContender *contender);
 pg_noreturn extern void zklock_contend_raise_exhausted(const char *name,
 													   const char *lock_path);
 
-/*
- * Raise 55P03 for the lock of that name: ZooKeeper has not answered in that
- * time, which may be ZK_BY_LOCK_TIMEOUT.
- */
-pg_noreturn extern void zklock_contend_raise_silence(const char *name,
-													 int64 timeout_ms);
+/* Raise 55P03: ZooKeeper has not answered in the time that it has. */
+pg_noreturn extern void zklock_contend_raise_silence(const ZkContender *contender);
 
 #endif							/* ZKLOCK_CONTENDER_H */

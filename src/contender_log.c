@@ -25,7 +25,7 @@
  */
 #define REASON_MS 200
 
-pg_noreturn static void raise_timeout(const char *name, int64 timeout_ms,
+pg_noreturn static void raise_timeout(const ZkContender *contender,
 									  const char *ahead,
 									  const char *ahead_log);
 static char *milliseconds_waited(const Standing *standing);
@@ -59,7 +59,7 @@ contender_refuse(Standing *standing, bool is_known)
 			return;
 	}
 	if (!is_known)
-		zklock_contend_raise_silence(name, contender->timeout_ms);
+		zklock_contend_raise_silence(contender);
 
 	holder = describe_holder(standing, zklock_client_now() + REASON_MS);
 	ahead = describe_ahead(standing, holder);
@@ -69,15 +69,14 @@ contender_refuse(Standing *standing, bool is_known)
 						MyProcPid, lock_mode_name(standing), name),
 				 errdetail_log("%s", ahead)));
 	if (!contender->is_try)
-		raise_timeout(name, contender->timeout_ms,
-					  zklock_nodedata_may_be_shown() ? ahead :
+		raise_timeout(contender, zklock_nodedata_may_be_shown() ? ahead :
 					  describe_ahead(standing, NULL), ahead);
 }
 
 void
-zklock_contend_raise_silence(const char *name, int64 timeout_ms)
+zklock_contend_raise_silence(const ZkContender *contender)
 {
-	raise_timeout(name, timeout_ms, NULL, NULL);
+	raise_timeout(contender, NULL, NULL);
 }
 
 /*
@@ -85,9 +84,12 @@ zklock_contend_raise_silence(const char *name, int64 timeout_ms)
  * not known.
  */
 static void
-raise_timeout(const char *name, int64 timeout_ms, const char *ahead,
+raise_timeout(const ZkContender *contender, const char *ahead,
 			  const char *ahead_log)
 {
+	const char *name = contender->place->name;
+	int64		timeout_ms = contender->timeout_ms;
+
 	zklock_stat_count(ZK_STAT_TIMEOUT);
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),

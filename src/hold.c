@@ -67,11 +67,8 @@ typedef struct Holding
 	/* what somebody asks for; in the database's encoding */
 	const char *name;
 	const char *reason;			/* why, for zk_lock_queue() */
-	bool		has_timeout;
-	int64		timeout_ms;		/* valid if has_timeout; 0 or more */
 
-	int64		deadline;		/* zklock_client_now() */
-	bool		is_lock_timeout;	/* which is lock_timeout's */
+	ZkContender contender;		/* for the twin, with the bounds of all steps */
 	HoldStage	stage;
 	ZkPlace		twin;			/* from HOLD_TWIN on: ours */
 	char		hold[RECIPE_PATH_SIZE]; /* from HOLD_SENT on */
@@ -89,7 +86,7 @@ PG_FUNCTION_INFO_V1(zk_evict);
 PG_FUNCTION_INFO_V1(zk_hold);
 PG_FUNCTION_INFO_V1(zk_release_hold);
 
-static int64 make(Holding *holding);
+static int64 make(Holding *holding, int64 timeout_ms);
 static bool take_and_hold(ZkRoundTrip *trip, void *argument);
 static bool take_lock(Holding *holding);
 static bool make_hold(ZkRoundTrip *trip, Holding *holding);
@@ -98,8 +95,6 @@ static ZkResult settle_lost(ZkRoundTrip *trip, const Holding *holding);
 static void give_up(int code, Datum arg);
 static const ZkReply *ask(ZkRoundTrip *trip, const Holding *holding,
 						  ZkRequest *request);
-static int64 timeout_of(const Holding *holding);
-pg_noreturn static void raise_silence(const Holding *holding);
 static bool remove_contenders(const char *name, int64 token, bool is_eviction);
 static bool catch_up(ZkRoundTrip *trip, void *argument);
 static bool tell_owner(ZkRoundTrip *trip, void *argument);
@@ -118,9 +113,7 @@ zk_hold(PG_FUNCTION_ARGS)
 	Holding		holding = {.name = zklock_args_name(fcinfo, ZK_MAY_HOLD)};
 
 	holding.reason = zklock_args_text(fcinfo, 1, "reason");
-	holding.has_timeout = zklock_args_timeout(fcinfo, 2, false,
-											  &holding.timeout_ms);
-	PG_RETURN_INT64(make(&holding));
+	PG_RETURN_INT64(make(&holding, zklock_args_timeout(fcinfo, 2, false)));
 }
 
 Datum
@@ -162,9 +155,10 @@ zk_evict(PG_FUNCTION_ARGS)
  * no hold, or a WARNING says that there may be one.
  */
 static int64
-make(Holding *holding)
+make(Holding *holding, int64 timeout_ms)
 {
-	int64		timeout_at = ZK_NO_DEADLINE;
+	int64		lock_timeout_at = zklock_roundtrip_lock_deadline();
+	int64		timeout_at = zklock_client_now() + timeout_ms;
 	int64		token;
 	const char *caller;
 	const char *quoted;
@@ -174,11 +168,17 @@ make(Holding *holding)
 							   "Say in one line why the lock is held, for whoever waits for it.");
 
 	/* not to wait in the queue is not the same as not to wait for a reply */
-	if (holding->has_timeout && holding->timeout_ms > 0)
-		timeout_at = zklock_client_now() + holding->timeout_ms;
-	holding->deadline = zklock_roundtrip_lock_deadline();
-	holding->is_lock_timeout = holding->deadline < timeout_at;
-	holding->deadline = Min(holding->deadline, timeout_at);
+	holding->contender = (ZkContender)
+	{
+		.place = &holding->twin,
+			.wants_list = true,
+			.style = RECIPE_STYLE_CURATOR,	/* its hold will have that */
+			.is_at_once = timeout_ms == 0,
+			.deadline = timeout_ms == 0 ? lock_timeout_at :
+			Min(lock_timeout_at, timeout_at),
+			.timeout_ms = timeout_ms > 0 && lock_timeout_at < timeout_at ?
+			ZK_BY_LOCK_TIMEOUT : timeout_ms
+	};
 
 	/* the end of the backend must not leave a hold either */
 	PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(holding));
@@ -220,7 +220,7 @@ take_and_hold(ZkRoundTrip *trip, void *argument)
 	Holding    *holding = argument;
 	ZkResult	found = ZK_NO_NODE;
 
-	trip->deadline = holding->deadline;
+	trip->deadline = holding->contender.deadline;
 	trip->is_lock_timeout = false;
 	zklock_refuse_if_lost();
 	if (holding->stage == HOLD_SENT)
@@ -236,15 +236,6 @@ static bool
 take_lock(Holding *holding)
 {
 	ZkPlace    *twin = &holding->twin;
-	ZkContender contender = {
-		.place = twin,
-		.wants_list = true,
-		.style = RECIPE_STYLE_CURATOR,	/* its hold will have that */
-		.holds_locks = zklock_has_locks(),
-		.is_at_once = holding->has_timeout && holding->timeout_ms == 0,
-		.deadline = holding->deadline,
-		.timeout_ms = timeout_of(holding)
-	};
 
 	*twin = (ZkPlace)
 	{
@@ -252,7 +243,8 @@ take_lock(Holding *holding)
 	};
 	twin->lock_path = zklock_name_path(holding->name, &twin->root_length);
 	zklock_drop_kept(holding->name);	/* we do not stand in our own way */
-	if (zklock_contend(&contender) == ZK_CONTEND_SESSION_LOST)
+	holding->contender.holds_locks = zklock_has_locks();
+	if (zklock_contend(&holding->contender) == ZK_CONTEND_SESSION_LOST)
 		return false;
 	zklock_place_unwatch(twin);
 	holding->stage = HOLD_TWIN;
@@ -305,7 +297,7 @@ look_for_hold(ZkRoundTrip *trip, const Holding *holding)
 												 holding->hold);
 
 	if (reply == NULL)
-		raise_silence(holding);
+		zklock_contend_raise_silence(&holding->contender);
 	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE &&
 		reply->result != ZK_SESSION_LOST)
 		zklock_session_raise(reply, "make a hold", holding->hold);
@@ -377,23 +369,8 @@ ask(ZkRoundTrip *trip, const Holding *holding, ZkRequest *request)
 	const ZkReply *reply = zklock_roundtrip_ask(trip, request);
 
 	if (reply == NULL)
-		raise_silence(holding);
+		zklock_contend_raise_silence(&holding->contender);
 	return reply;
-}
-
-/* By what the time is bound, for errors. */
-static int64
-timeout_of(const Holding *holding)
-{
-	return holding->is_lock_timeout && !(holding->has_timeout &&
-										 holding->timeout_ms == 0) ?
-		ZK_BY_LOCK_TIMEOUT : holding->timeout_ms;
-}
-
-static void
-raise_silence(const Holding *holding)
-{
-	zklock_contend_raise_silence(holding->name, timeout_of(holding));
 }
 
 /* ---------------------------------------------------------------------

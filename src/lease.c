@@ -42,7 +42,7 @@ zk_lease(PG_FUNCTION_ARGS)
 	leasing.owner = read_line(fcinfo, 1, "owner",
 							  "Say who renews the lease: the same text in each call, and nobody else's.");
 	leasing.ttl_ms = read_term(fcinfo, 2, "ttl", ZK_TERM_MIN);
-	zklock_args_timeout(fcinfo, 3, true, &timeout_ms);
+	timeout_ms = zklock_args_timeout(fcinfo, 3, true);
 	if (!PG_ARGISNULL(4))
 		leasing.note = read_line(fcinfo, 4, "data",
 								 "Write in one line what others want to know of the owner.");

@@ -617,9 +617,8 @@ count_one(const ZkLockOrder *order, Lock *lock, Lock **taken)
 static ZkContendEnd
 win_place(const ZkLockOrder *order, Lock *lock, int64 asked_at)
 {
-	bool		is_once = order->has_timeout && order->timeout_ms == 0;
-	int64		timeout_at = order->has_timeout ?
-		asked_at + order->timeout_ms : ZK_NO_DEADLINE;
+	bool		is_once = order->timeout_ms == 0;
+	int64		timeout_at = asked_at + order->timeout_ms;
 	int64		lock_timeout_at = LockTimeout > 0 ?
 		asked_at + LockTimeout : ZK_NO_DEADLINE;
 	ZkContendEnd end;

@@ -27,8 +27,7 @@ typedef struct ZkLockOrder
 	ZkScope		scope;
 	int			permits;		/* 1, or of a counting semaphore */
 	bool		is_try;			/* busy is an answer, not an error */
-	bool		has_timeout;
-	int64		timeout_ms;		/* valid if has_timeout; 0 or more */
+	int64		timeout_ms;		/* of zklock_args_timeout() */
 	bool		wants_list;		/* see ZkContender */
 
 	/* The rest is for one of several locks that are taken by one call. */

@@ -149,12 +149,11 @@ read_call(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
 		.is_of_set = true,
 		.is_try = is_try,
 		.wants_list = zklock_hooks_asks_quorum(),
+		.timeout_ms = zklock_args_timeout(fcinfo, 1, is_try),
 		.asked_at = zklock_client_now()
 	};
 	Call		call;
 
-	terms.has_timeout = zklock_args_timeout(fcinfo, 1, is_try,
-											&terms.timeout_ms);
 	call = read_names(fcinfo, 2, &terms);
 	for (int i = 0; i < call.nwanted; i++)
 		zklock_privilege_check(fcinfo, call.wanted[i].order.name,

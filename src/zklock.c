@@ -338,8 +338,7 @@ read_order(FunctionCallInfo fcinfo, RecipeMode mode, ZkScope scope,
 	};
 
 	order.name = zklock_args_name(fcinfo, ZK_MAY_TAKE(mode));
-	order.has_timeout = zklock_args_timeout(fcinfo, 1, is_try,
-											&order.timeout_ms);
+	order.timeout_ms = zklock_args_timeout(fcinfo, 1, is_try);
 	if (PG_NARGS() > 2)
 	{
 		zklock_args_require(fcinfo, 2, "number of permits", NULL);
