@@ -86,6 +86,7 @@ typedef enum RecipeMark
 	RECIPE_MARK_LEASE = 4		/* it is persistent, and is deleted when its
 								 * data has not been set for a term (expiry.h) */
 } RecipeMark;
+#define RECIPE_MARK_LAST RECIPE_MARK_LEASE
 
 /* What the name of one child of a lock's znode says. */
 typedef struct RecipeNode

@@ -152,31 +152,21 @@ recipe_mark(char guid[RECIPE_GUID_LEN + 1], RecipeMark mark)
 	group[strlen(MARK_GROUP)] = '0' + mark;
 }
 
-/* Two marks with one number would be a case twice, which does not compile. */
 RecipeMark
 recipe_read_mark(const char *child)
 {
 	size_t		start = strlen("_c_");
 	const char *group = child + start + MARK_GROUP_OFFSET;
+	int			number;
 
 	if (strlen(child) != start + RECIPE_GUID_LEN + strlen("-lock-") +
 		SEQUENCE_DIGITS ||
 		recipe_parse_node(child).style != RECIPE_STYLE_CURATOR ||
 		memcmp(group, MARK_GROUP, strlen(MARK_GROUP)) != 0)
 		return RECIPE_MARK_NONE;
-	switch (group[strlen(MARK_GROUP)] - '0')
-	{
-		case RECIPE_MARK_HAND_OVER:
-			return RECIPE_MARK_HAND_OVER;
-		case RECIPE_MARK_HOLD:
-			return RECIPE_MARK_HOLD;
-		case RECIPE_MARK_KEEPER:
-			return RECIPE_MARK_KEEPER;
-		case RECIPE_MARK_LEASE:
-			return RECIPE_MARK_LEASE;
-		default:
-			return RECIPE_MARK_NONE;
-	}
+	number = group[strlen(MARK_GROUP)] - '0';
+	return number >= RECIPE_MARK_NONE && number <= RECIPE_MARK_LAST ?
+		(RecipeMark) number : RECIPE_MARK_NONE;
 }
 
 bool
@@ -205,29 +195,20 @@ recipe_parse_node(const char *child)
 const char *
 recipe_style_name(RecipeStyle style)
 {
-	switch (style)
-	{
-		case RECIPE_STYLE_NONE:
-			return "none";
-		case RECIPE_STYLE_ZKLOCK_SHARED:
-		case RECIPE_STYLE_ZKLOCK_PERMITS:
-			return "zklock";
-		case RECIPE_STYLE_CURATOR:
-			return "curator";
-		case RECIPE_STYLE_CURATOR_RW:
-			return "curator_rw";
-		case RECIPE_STYLE_KAZOO:
-			return "kazoo";
-		case RECIPE_STYLE_ZK_RECIPE:
-			return "zookeeper";
-		case RECIPE_STYLE_HIVE:
-			return "hive";
-		case RECIPE_STYLE_DOTNET:
-			return "dotnet";
-		case RECIPE_STYLE_UNKNOWN:
-			return "unknown";
-	}
-	return "unknown";
+	static const char *const names[RECIPE_STYLE_UNKNOWN + 1] = {
+		[RECIPE_STYLE_NONE] = "none",
+		[RECIPE_STYLE_ZKLOCK_SHARED] = "zklock",
+		[RECIPE_STYLE_ZKLOCK_PERMITS] = "zklock",
+		[RECIPE_STYLE_CURATOR] = "curator",
+		[RECIPE_STYLE_CURATOR_RW] = "curator_rw",
+		[RECIPE_STYLE_KAZOO] = "kazoo",
+		[RECIPE_STYLE_ZK_RECIPE] = "zookeeper",
+		[RECIPE_STYLE_HIVE] = "hive",
+		[RECIPE_STYLE_DOTNET] = "dotnet",
+		[RECIPE_STYLE_UNKNOWN] = "unknown"
+	};
+
+	return names[style];
 }
 
 int
