@@ -53,14 +53,9 @@ typedef struct Call
 	Wanted	   *wanted;			/* sorted before anything is taken */
 } Call;
 
-PG_FUNCTION_INFO_V1(zk_lock_names);
-PG_FUNCTION_INFO_V1(zk_xact_lock_names);
-PG_FUNCTION_INFO_V1(zk_try_lock_names);
-PG_FUNCTION_INFO_V1(zk_try_xact_lock_names);
 PG_FUNCTION_INFO_V1(zk_unlock_names);
 
-static Datum lock_names(FunctionCallInfo fcinfo, ZkScope scope);
-static Datum try_names(FunctionCallInfo fcinfo, ZkScope scope);
+static Datum lock_names(FunctionCallInfo fcinfo, ZkScope scope, bool is_try);
 static Call read_call(FunctionCallInfo fcinfo, ZkScope scope, bool is_try);
 static Call read_names(FunctionCallInfo fcinfo, int modes_argument,
 					   const ZkLockOrder *terms);
@@ -71,44 +66,42 @@ static int	compare_wanted(const void *a, const void *b);
 static bool take_all(Call *call);
 static void give_back(Call *call);
 pg_noreturn static void give_back_and_rethrow(Call *call);
-static bool release_all(Call *call);
 
 /* ---------------------------------------------------------------------
  * SQL functions
  * ---------------------------------------------------------------------
  */
 
-Datum
-zk_lock_names(PG_FUNCTION_ARGS)
-{
-	return lock_names(fcinfo, ZK_SCOPE_SESSION);
+/* The functions that take locks differ in their scope: is it a try? */
+#define LOCK_FUNCTION(function, scope, is_try) \
+PG_FUNCTION_INFO_V1(function); \
+Datum \
+function(PG_FUNCTION_ARGS) \
+{ \
+	return lock_names(fcinfo, scope, is_try); \
 }
 
-Datum
-zk_xact_lock_names(PG_FUNCTION_ARGS)
-{
-	return lock_names(fcinfo, ZK_SCOPE_TRANSACTION);
-}
+LOCK_FUNCTION(zk_lock_names, ZK_SCOPE_SESSION, false)
+LOCK_FUNCTION(zk_xact_lock_names, ZK_SCOPE_TRANSACTION, false)
+LOCK_FUNCTION(zk_try_lock_names, ZK_SCOPE_SESSION, true)
+LOCK_FUNCTION(zk_try_xact_lock_names, ZK_SCOPE_TRANSACTION, true)
 
-Datum
-zk_try_lock_names(PG_FUNCTION_ARGS)
-{
-	return try_names(fcinfo, ZK_SCOPE_SESSION);
-}
-
-Datum
-zk_try_xact_lock_names(PG_FUNCTION_ARGS)
-{
-	return try_names(fcinfo, ZK_SCOPE_TRANSACTION);
-}
-
+/*
+ * Let go of one session-scope hold of each, the last first.  false, with a
+ * WARNING for each that is not held or was lost, unless all were good.
+ */
 Datum
 zk_unlock_names(PG_FUNCTION_ARGS)
 {
 	const ZkLockOrder terms = {0};
 	Call		call = read_names(fcinfo, 1, &terms);
+	bool		all_good = true;
+	bool		has_written = zklock_hooks_has_written();
 
-	PG_RETURN_BOOL(release_all(&call));
+	for (int i = call.nwanted - 1; i >= 0; i--)
+		all_good &= zklock_release(call.wanted[i].order.name,
+								   call.wanted[i].order.mode, has_written);
+	PG_RETURN_BOOL(all_good);
 }
 
 /* ---------------------------------------------------------------------
@@ -116,27 +109,21 @@ zk_unlock_names(PG_FUNCTION_ARGS)
  * ---------------------------------------------------------------------
  */
 
-/* The tokens stand where the names did. */
+/* Of a try, whether all are taken; else the tokens, where the names stood. */
 static Datum
-lock_names(FunctionCallInfo fcinfo, ZkScope scope)
+lock_names(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
 {
-	Call		call = read_call(fcinfo, scope, false);
+	Call		call = read_call(fcinfo, scope, is_try);
 	Datum	   *tokens = palloc(call.nwanted * sizeof(*tokens));
+	bool		all_taken = take_all(&call);
 
-	take_all(&call);
+	if (is_try)
+		PG_RETURN_BOOL(all_taken);
 	for (int i = 0; i < call.nwanted; i++)
 		tokens[call.wanted[i].argument] = Int64GetDatum(call.wanted[i].token);
 	PG_RETURN_ARRAYTYPE_P(construct_array(tokens, call.nwanted, INT8OID,
 										  sizeof(int64), FLOAT8PASSBYVAL,
 										  TYPALIGN_DOUBLE));
-}
-
-static Datum
-try_names(FunctionCallInfo fcinfo, ZkScope scope)
-{
-	Call		call = read_call(fcinfo, scope, true);
-
-	PG_RETURN_BOOL(take_all(&call));
 }
 
 /* Read (names, timeout, modes); the bounds of the call count from here. */
@@ -360,20 +347,4 @@ give_back_and_rethrow(Call *call)
 		zklock_raise_loss(&loss);
 	}
 	PG_RE_THROW();
-}
-
-/*
- * Let go of one session-scope hold of each, the last first.  false, with a
- * WARNING for each that is not held or was lost, unless all were good.
- */
-static bool
-release_all(Call *call)
-{
-	bool		all_good = true;
-	bool		has_written = zklock_hooks_has_written();
-
-	for (int i = call->nwanted - 1; i >= 0; i--)
-		all_good &= zklock_release(call->wanted[i].order.name,
-								   call->wanted[i].order.mode, has_written);
-	return all_good;
 }
