@@ -33,6 +33,8 @@ typedef struct Reading
 {
 	ZkPathOf	path_of;		/* what the name stands for */
 	const char *name;
+	bool		is_first;		/* only the first, of a list that is not older
+								 * than the call */
 	const char *path;			/* of the znode, in the session of the moment */
 	ZkQueueEntry *entries;		/* the result */
 	int			nentries;
@@ -51,7 +53,6 @@ typedef struct Walk
 
 static ZkQueueEntry entry_of(const char *child);
 static bool read_entries(ZkRoundTrip *trip, void *argument);
-static bool read_first(ZkRoundTrip *trip, void *argument);
 static bool is_zklock(const ZkNodeData *who);
 static const ZkReply *look(ZkRoundTrip *trip, const Reading *reading,
 						   const char *child);
@@ -103,46 +104,12 @@ zklock_order_queue(const char *const *children, int nchildren, int *nentries)
 ZkQueueEntry *
 zklock_read_first(const char *name)
 {
-	Reading		reading = {.path_of = zklock_name_path,.name = name};
+	Reading		reading = {.path_of = zklock_name_path,.name = name,.is_first = true};
 
 	pfree(zklock_name_path(name, NULL));
-	zklock_roundtrip_run(read_first, NULL, &reading);
-	return reading.nentries > 0 ? reading.entries : NULL;
-}
-
-/* false if the session was lost. */
-static bool
-read_first(ZkRoundTrip *trip, void *argument)
-{
-	Reading    *reading = argument;
-
-	reading->path = zklock_name_path(reading->name, NULL);
-	for (;;)
-	{
-		const ZkReply *list = zklock_roundtrip_read_newest(trip,
-														   zklock_client_list,
-														   reading->path);
-		const ZkReply *reply;
-
-		reading->nentries = 0;
-		if (list->result == ZK_SESSION_LOST)
-			return false;
-		if (list->result != ZK_OK && list->result != ZK_NO_NODE)
-			zklock_session_raise(list, "read a lock's queue", reading->path);
-		reading->entries = zklock_order_queue(list->children, list->nchildren,
-											  &reading->nentries);
-		if (reading->nentries == 0)
-			return true;
-		reading->entries->node = pstrdup(reading->entries->node);
-		reply = zklock_roundtrip_read(trip, zklock_client_get,
-									  psprintf("%s/%s", reading->path,
-											   reading->entries->node));
-		if (reply->result == ZK_SESSION_LOST)
-			return false;
-		if (take_entry(reading, reply, reading->entries->node,
-					   reading->entries))
-			return true;
-	}
+	zklock_roundtrip_run(read_entries, NULL, &reading);
+	return reading.nentries > 0 && reading.entries->position > 0 ?
+		reading.entries : NULL;
 }
 
 /* What its name tells. */
@@ -159,8 +126,9 @@ entry_of(const char *child)
 }
 
 /*
- * List the children, then read the data of each, many at a time.  false if
- * the session was lost.
+ * List the children, then read the data of each, many at a time; or of the
+ * first, and if that has gone meanwhile, list again.  false if the session was
+ * lost.
  */
 static bool
 read_entries(ZkRoundTrip *trip, void *argument)
@@ -169,12 +137,15 @@ read_entries(ZkRoundTrip *trip, void *argument)
 	const ZkReply *list;
 	const char **children;
 	ZkQueueEntry *entries;
+	int			nchildren;
 	int			nread = 0;
 
 	/* the chroot, and so the path, belongs to the session */
 	reading->path = reading->path_of(reading->name, NULL);
 	reading->nentries = 0;
-	list = zklock_roundtrip_read(trip, zklock_client_list, reading->path);
+	list = reading->is_first ?
+		zklock_roundtrip_read_newest(trip, zklock_client_list, reading->path) :
+		zklock_roundtrip_read(trip, zklock_client_list, reading->path);
 	if (list->result == ZK_SESSION_LOST)
 		return false;
 	if (list->result == ZK_NO_NODE)
@@ -187,10 +158,11 @@ read_entries(ZkRoundTrip *trip, void *argument)
 	children = palloc((list->nchildren + 1) * sizeof(*children));
 	memcpy(children, list->children, list->nchildren * sizeof(*children));
 	qsort(children, list->nchildren, sizeof(*children), compare_children);
+	nchildren = reading->is_first ? Min(list->nchildren, 1) : list->nchildren;
 
-	for (int first = 0; first < list->nchildren; first += READS_AT_ONCE)
+	for (int first = 0; first < nchildren; first += READS_AT_ONCE)
 	{
-		int			last = Min(first + READS_AT_ONCE, list->nchildren);
+		int			last = Min(first + READS_AT_ONCE, nchildren);
 
 		CHECK_FOR_INTERRUPTS();
 		for (int i = first; i < last; i++)
@@ -202,8 +174,10 @@ read_entries(ZkRoundTrip *trip, void *argument)
 								children[i], &entries[nread]);
 		zklock_roundtrip_end_looks(trip);
 	}
+	if (reading->is_first && nread < nchildren)
+		return read_entries(trip, argument);
 	mark_holders(entries, nread);
-	for (int i = 0; i < nread; i++)
+	for (int i = 0; i < nread && !reading->is_first; i++)
 		if (zklock_warn_of_style(entries[i].style, &entries[i].who,
 								 zklock_name_style()))
 			break;
