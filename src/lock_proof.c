@@ -30,8 +30,11 @@ static void show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 					  const char *state);
 static const ZkPlace *good_place(const char *name);
 static void describe(const Lock *lock, ZkLoss *loss);
-static Lock *find_lost(void);
-static int	find_unproved(ZkPlace **places, Moment fresh_since);
+static void prove(const Lock *only, bool always_ask);
+static bool is_asked(const Lock *lock, const Lock *only);
+static Lock *find_lost(const Lock *only);
+static int	find_unproved(const Lock *only, ZkPlace **places,
+						  Moment fresh_since);
 static void confirm_grant(ZkPlace *place);
 
 /* ---------------------------------------------------------------------
@@ -123,23 +126,11 @@ bool
 zklock_confirm_held(const char *name)
 {
 	Lock	   *lock = zklock_lock_find(name);
-	ZkPlace    *place = lock != NULL ? &lock->place : NULL;
 
-	if (lock == NULL || !zklock_lock_is_held(lock) ||
-		zklock_place_is_lost(place, zklock_session_live()))
+	if (lock == NULL || !zklock_lock_is_held(lock))
 		return false;
-	confirm_grant(place);
-	if (zklock_place_is_lost(place, zklock_session_live()))
-		return false;
-	for (int attempt = 0; attempt == 0 ||
-		 !contact_is_after(place->proof, zklock_session_fresh_since());
-		 attempt++)
-	{
-		zklock_place_prove(&place, 1, attempt);
-		if (zklock_place_is_lost(place, zklock_session_live()))
-			return false;
-	}
-	return true;
+	prove(lock, true);
+	return find_lost(lock) == NULL;
 }
 
 /*
@@ -181,7 +172,7 @@ zklock_lock_warn_not_held(const char *name, const Lock *lock, RecipeMode mode)
 void
 zklock_refuse_if_lost(void)
 {
-	Lock	   *lock = find_lost();
+	Lock	   *lock = find_lost(NULL);
 	ZkLoss		loss;
 
 	if (lock == NULL)
@@ -215,7 +206,7 @@ zklock_raise_loss(const ZkLoss *loss)
 bool
 zklock_describe_loss(ZkLoss *loss)
 {
-	Lock	   *lock = find_lost();
+	Lock	   *lock = find_lost(NULL);
 
 	if (lock != NULL)
 		describe(lock, loss);
@@ -245,17 +236,12 @@ zklock_explain_cancellation(ZkLoss *loss)
 bool
 zklock_has_lost(void)
 {
-	return zklock_has_released_lost() || find_lost() != NULL;
+	return zklock_has_released_lost() || find_lost(NULL) != NULL;
 }
 
 void
 zklock_prove_locks(bool always_ask)
 {
-	ZkPlace   **places;
-	int			nplaces;
-	int			attempt = 0;
-	Moment		fresh_since;
-
 	if (zklock_has_released_lost())
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -264,21 +250,7 @@ zklock_prove_locks(bool always_ask)
 				 errhint("Run the transaction again.")));
 	if (!zklock_has_locks())
 		return;
-	fresh_since = always_ask ? ZK_NO_PROOF : zklock_session_fresh_since();
-	places = palloc(hash_get_num_entries(zklock_locks) * sizeof(*places));
-	if (always_ask && find_lost() == NULL)
-	{
-		nplaces = find_unproved(places, ZK_NO_PROOF);
-		for (int i = 0; i < nplaces; i++)
-			confirm_grant(places[i]);
-	}
-	while (find_lost() == NULL &&
-		   (nplaces = find_unproved(places, fresh_since)) > 0)
-	{
-		zklock_place_prove(places, nplaces, attempt++);
-		fresh_since = zklock_session_fresh_since();
-	}
-	pfree(places);
+	prove(NULL, always_ask);
 	zklock_refuse_if_lost();
 }
 
@@ -287,7 +259,7 @@ zklock_are_proved(void)
 {
 	return !zklock_has_lost() &&
 		(!zklock_has_locks() ||
-		 find_unproved(NULL, zklock_session_fresh_since()) == 0);
+		 find_unproved(NULL, NULL, zklock_session_fresh_since()) == 0);
 }
 
 /* ---------------------------------------------------------------------
@@ -316,9 +288,45 @@ describe(const Lock *lock, ZkLoss *loss)
 		_("Run the transaction again.");
 }
 
-/* Some lock that is lost, or NULL. */
+/*
+ * Ask for proofs until the lock, or with NULL each one that is held here, has
+ * a fresh one, or one is lost.  always_ask: as zklock_prove_locks().
+ */
+static void
+prove(const Lock *only, bool always_ask)
+{
+	Moment		fresh_since = always_ask ? ZK_NO_PROOF :
+		zklock_session_fresh_since();
+	ZkPlace   **places = palloc(hash_get_num_entries(zklock_locks) *
+								sizeof(*places));
+	int			nplaces;
+	int			attempt = 0;
+
+	if (always_ask && find_lost(only) == NULL)
+	{
+		nplaces = find_unproved(only, places, ZK_NO_PROOF);
+		for (int i = 0; i < nplaces; i++)
+			confirm_grant(places[i]);
+	}
+	while (find_lost(only) == NULL &&
+		   (nplaces = find_unproved(only, places, fresh_since)) > 0)
+	{
+		zklock_place_prove(places, nplaces, attempt++);
+		fresh_since = zklock_session_fresh_since();
+	}
+	pfree(places);
+}
+
+/* Is it held, and asked about: that one, or with NULL any? */
+static bool
+is_asked(const Lock *lock, const Lock *only)
+{
+	return (only == NULL || lock == only) && zklock_lock_is_held(lock);
+}
+
+/* Some lock that is asked about and lost, or NULL. */
 static Lock *
-find_lost(void)
+find_lost(const Lock *only)
 {
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
@@ -331,7 +339,7 @@ find_lost(void)
 	foreach_lock(scan, lock)
 	{
 		zklock_place_settle(&lock->place, live);
-		if (lost == NULL && zklock_lock_is_held(lock) &&
+		if (lost == NULL && is_asked(lock, only) &&
 			zklock_place_is_lost(&lock->place, live))
 			lost = lock;
 	}
@@ -339,18 +347,18 @@ find_lost(void)
 }
 
 /*
- * Collect the places that have no proof from after that time, unless places
- * is NULL.  Result: how many.
+ * Collect the places asked about that have no proof from after that time,
+ * unless places is NULL.  Result: how many.
  */
 static int
-find_unproved(ZkPlace **places, Moment fresh_since)
+find_unproved(const Lock *only, ZkPlace **places, Moment fresh_since)
 {
 	HASH_SEQ_STATUS scan;
 	Lock	   *lock;
 	int			nplaces = 0;
 
 	foreach_lock(scan, lock)
-		if (zklock_lock_is_held(lock) &&
+		if (is_asked(lock, only) &&
 			!contact_is_after(lock->place.proof, fresh_since))
 	{
 		if (places != NULL)
