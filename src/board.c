@@ -51,12 +51,15 @@ typedef struct Slot
 /* A lock that has no line, for want of room. */
 #define NO_LINE (-1)
 
-/* In shared memory, by proc number; NULL if the library was not preloaded. */
-static Slot *slots;
-static int	nslots;
-
 /* The row of a backend that has none in shared memory. */
 static Slot private_slot;
+
+/*
+ * In shared memory, by proc number; or this backend's alone, if the library
+ * was not preloaded.
+ */
+static Slot *slots = &private_slot;
+static int	nslots = 1;
 
 /* This backend's. */
 static Slot *own = &private_slot;
@@ -68,7 +71,6 @@ static bool is_exit_registered;
 static uint32 taken_lines;
 
 static void put_name(char *name, const char *path, int root_length);
-static const Slot *slot_of(int number);
 static void clear_at_exit(int code, Datum arg);
 
 StaticAssertDecl(ZK_BOARD_LOCKS < 32, "taken_lines has a bit for each line");
@@ -81,7 +83,7 @@ StaticAssertDecl(ZK_BOARD_LOCKS < 32, "taken_lines has a bit for each line");
 void
 zklock_board_enter(void)
 {
-	if (slots != NULL && own == &private_slot && !proc_exit_inprogress &&
+	if (slots != &private_slot && own == &private_slot && !proc_exit_inprogress &&
 		MyProc != NULL && MyProcNumber_compat() < nslots)
 	{
 		if (!is_exit_registered)
@@ -233,13 +235,13 @@ put_name(char *name, const char *path, int root_length)
 int
 zklock_board_size(void)
 {
-	return slots != NULL ? nslots : 1;
+	return nslots;
 }
 
 bool
 zklock_board_read(int number, ZkBoardRow *row)
 {
-	const Slot *slot = slot_of(number);
+	const Slot *slot = &slots[number];
 	const volatile Slot *live = slot;
 
 	for (int attempt = 0; attempt < READ_ATTEMPTS; attempt++)
@@ -266,9 +268,9 @@ zklock_board_read(int number, ZkBoardRow *row)
 bool
 zklock_board_find(int pid, int64 session_id, ZkBoardRow *row)
 {
-	for (int i = 0; i < zklock_board_size(); i++)
+	for (int i = 0; i < nslots; i++)
 	{
-		const volatile ZkBoardRow *live = &slot_of(i)->row;
+		const volatile ZkBoardRow *live = &slots[i].row;
 
 		if ((live->pid == pid || live->session_id == session_id) &&
 			zklock_board_read(i, row) && row->session_id != 0 &&
@@ -276,12 +278,6 @@ zklock_board_find(int pid, int64 session_id, ZkBoardRow *row)
 			return true;
 	}
 	return false;
-}
-
-static const Slot *
-slot_of(int number)
-{
-	return slots != NULL ? &slots[number] : own;
 }
 
 /* ---------------------------------------------------------------------

@@ -40,14 +40,15 @@ static const uint64 bounds[ZK_STAT_WAITS - 1] = {
 	1000000, 3000000, 10000000, 30000000, 100000000, 300000000
 };
 
-/*
- * In shared memory, taken in turn, the one for the rest at the end; NULL if
- * the library was not preloaded.
- */
-static StatEntry *entries;
-
-/* Without it, this backend's. */
+/* Of this backend, where there are none in shared memory. */
 static StatEntry private_entry;
+
+/*
+ * In shared memory, taken in turn, the one for the rest at the end; or that
+ * one, if the library was not preloaded.
+ */
+static StatEntry *entries = &private_entry;
+static int	nentries = 1;
 
 /* Where this backend counts; NULL: it has not counted yet. */
 static StatEntry *own;
@@ -83,15 +84,17 @@ zklock_stat_wait(uint64 microseconds)
 int
 zklock_stat_size(void)
 {
-	return entries != NULL ? STAT_DATABASES + 1 : 1;
+	return nentries;
 }
 
 bool
 zklock_stat_read(int number, ZkStatRow *row)
 {
-	StatEntry  *entry = entries != NULL ? &entries[number] : own_entry();
+	StatEntry  *entry = &entries[number];
 	uint64		sum = 0;
 
+	if (entry == &private_entry)
+		own_entry();			/* it may not have counted yet */
 	row->database = pg_atomic_read_u32(&entry->database);
 	row->since = (TimestampTz) pg_atomic_read_u64(&entry->since);
 	for (int i = 0; i < ZK_NSTATS; i++)
@@ -118,12 +121,9 @@ own_entry(void)
 static StatEntry *
 take_entry(Oid database)
 {
-	if (entries == NULL)
-	{
+	if (entries == &private_entry)
 		make_entry(&private_entry, database);
-		return &private_entry;
-	}
-	for (int i = 0; i < STAT_DATABASES && database != InvalidOid; i++)
+	for (int i = 0; i < nentries - 1 && database != InvalidOid; i++)
 	{
 		uint32		taken_by = InvalidOid;
 
@@ -132,7 +132,7 @@ take_entry(Oid database)
 			taken_by == database)
 			return &entries[i];
 	}
-	return &entries[STAT_DATABASES];
+	return &entries[nentries - 1];
 }
 
 static void
@@ -169,8 +169,9 @@ zklock_stat_make_memory(void)
 {
 	bool		found;
 
+	nentries = STAT_DATABASES + 1;
 	entries = ShmemInitStruct("zklock statistics",
-							  (STAT_DATABASES + 1) * sizeof(StatEntry), &found);
-	for (int i = 0; !found && i <= STAT_DATABASES; i++)
+							  nentries * sizeof(StatEntry), &found);
+	for (int i = 0; !found && i < nentries; i++)
 		make_entry(&entries[i], InvalidOid);
 }
