@@ -107,7 +107,7 @@ zklock_row_add(ZkRow *row, bool is_known, Datum value)
 {
 	Assert(row->ncolumns < ZK_COLUMNS_MAX);
 	row->values[row->ncolumns] = value;
-	row->nulls[row->ncolumns++] = !is_known;
+	row->nulls[row->ncolumns++] = !is_known || row->is_hidden;
 }
 
 void

@@ -78,6 +78,7 @@ extern char *zklock_args_session_id(int64 session_id);
 /* A row of a result, filled column by column; all zeros at first. */
 typedef struct ZkRow
 {
+	bool		is_hidden;		/* from here on all is a NULL */
 	int			ncolumns;
 	Datum		values[ZK_COLUMNS_MAX];
 	bool		nulls[ZK_COLUMNS_MAX];

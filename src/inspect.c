@@ -88,7 +88,7 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 		zklock_row_add(&row, entry->token != 0, Int64GetDatum(entry->token));
 		zklock_row_add_text(&row, entry->who.text);
 		zklock_row_add(&row, is_contender, Int32GetDatum(entry->permits));
-		zklock_row_add_text(&row, entry->who.owner == NULL ? NULL :
+		zklock_row_add_text(&row,
 							zklock_nodedata_printable(entry->who.owner));
 		zklock_row_add(&row, entry->expires != 0,
 					   TimestampTzGetDatum(entry->expires));
@@ -321,32 +321,31 @@ put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 {
 	bool		is_waiting = row->awaited[0] != '\0';
 	bool		has_session = row->session_id != 0;
-	bool		is_seen = may_see(row);
 	ZkRow		columns = {0};
 
 	zklock_row_add_int(&columns, row->pid);
 	add_name(&columns, get_database_name(row->database));
 	add_name(&columns, GetUserNameFromId(row->user, true));
+	columns.is_hidden = !may_see(row);
 	/* as zk_session has it: what is held without a session is held no more */
-	zklock_row_add_text(&columns, !is_seen ? NULL :
-						row->is_session_open ? protocol_state(row->state) :
+	zklock_row_add_text(&columns, row->is_session_open ?
+						protocol_state(row->state) :
 						row->nheld > 0 ? "lost" : "none");
-	zklock_row_add_text(&columns, !is_seen || !has_session ? NULL :
+	zklock_row_add_text(&columns, !has_session ? NULL :
 						zklock_args_session_id(row->session_id));
-	zklock_row_add_text(&columns, is_seen && has_session ? row->server : NULL);
-	zklock_row_add(&columns, is_seen && row->state_since != 0,
+	zklock_row_add_text(&columns, has_session ? row->server : NULL);
+	zklock_row_add(&columns, row->state_since != 0,
 				   TimestampTzGetDatum(row->state_since));
-	zklock_row_add_text(&columns, !is_seen || !is_waiting ? NULL :
-						zklock_nodedata_printable(row->awaited));
-	zklock_row_add_text(&columns, !is_seen || !is_waiting ? NULL :
-						zklock_args_mode(row->awaited_mode));
-	zklock_row_add(&columns, is_seen && is_waiting,
-				   Int32GetDatum(row->awaited_permits));
-	zklock_row_add(&columns, is_seen && is_waiting,
+	zklock_row_add_text(&columns, is_waiting ?
+						zklock_nodedata_printable(row->awaited) : NULL);
+	zklock_row_add_text(&columns, is_waiting ?
+						zklock_args_mode(row->awaited_mode) : NULL);
+	zklock_row_add(&columns, is_waiting, Int32GetDatum(row->awaited_permits));
+	zklock_row_add(&columns, is_waiting,
 				   TimestampTzGetDatum(row->awaited_since));
-	zklock_row_add(&columns, is_seen, Int32GetDatum(row->nheld));
-	add_date(&columns, is_seen ? row->proof_ms : 0);
-	zklock_row_add_text(&columns, !is_seen || row->root[0] == '\0' ? NULL :
+	zklock_row_add_int(&columns, row->nheld);
+	add_date(&columns, row->proof_ms);
+	zklock_row_add_text(&columns, row->root[0] == '\0' ? NULL :
 						zklock_nodedata_printable(row->root));
 	zklock_row_put(result, &columns);
 }

@@ -304,7 +304,7 @@ zklock_nodedata_reason(const ZkNodeData *who)
 char *
 zklock_nodedata_printable(const char *text)
 {
-	return printable(text, strlen(text));
+	return text != NULL ? printable(text, strlen(text)) : NULL;
 }
 
 char *

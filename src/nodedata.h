@@ -107,7 +107,7 @@ extern bool zklock_nodedata_is_here(const ZkNodeData *who);
  * shown in this database and to its client.  Characters that are not to be
  * shown are escaped as "<U+202E>", bytes that are no character as "<FF>".  May
  * be called while an error is reported; then only ASCII is shown unless all is
- * in UTF-8.
+ * in UTF-8.  NULL of NULL.
  */
 extern char *zklock_nodedata_printable(const char *text);
 

@@ -243,8 +243,7 @@ take_entry(const Reading *reading, const ZkReply *reply, const char *child,
 	{
 		entry->expires = zklock_nodedata_date(reply->mtime_ms) +
 			entry->who.ttl_ms * 1000;
-		entry->who.text = entry->who.note == NULL ? NULL :
-			zklock_nodedata_printable(entry->who.note);
+		entry->who.text = zklock_nodedata_printable(entry->who.note);
 	}
 	return true;
 }
