@@ -48,13 +48,13 @@ typedef struct Survey
 
 static Standing stand(ZkContender *contender);
 static bool is_known_busy(const Standing *standing);
-static ZkContendEnd stand_in_queue(Standing *standing);
-static Step look_around(Standing *standing, Survey *survey);
-static Step act_on(Standing *standing, const Survey *survey, bool *is_granted);
+static ZkWaitEnd stand_in_queue(Standing *standing);
+static ZkWaitEnd look_around(Standing *standing, Survey *survey);
+static ZkWaitEnd act_on(Standing *standing, const Survey *survey);
 static void begin_wait(Standing *standing);
 static void end_wait(const Standing *standing);
 static bool await_first_place(Standing *standing);
-static Step look(Standing *standing);
+static ZkWaitEnd look(Standing *standing);
 static void read_list(Standing *standing, const ZkReply *list,
 					  const char *mine, Survey *survey);
 static RecipeVerdict judge(const Standing *standing, const ZkReply *list,
@@ -73,11 +73,11 @@ static void withdraw(Standing *standing);
  * ---------------------------------------------------------------------
  */
 
-ZkContendEnd
+ZkWaitEnd
 zklock_contend(ZkContender *contender)
 {
 	Standing	standing = stand(contender);
-	volatile ZkContendEnd end = ZK_CONTEND_BUSY;
+	volatile ZkWaitEnd end = ZK_WAIT_TIMEOUT;
 	ErrorContextCallback context = {
 		.previous = error_context_stack,
 		.callback = contender_add_context,
@@ -92,24 +92,22 @@ zklock_contend(ZkContender *contender)
 	zklock_deadlock_begin(&standing.detector, standing.started_at);
 	PG_TRY();
 	{
-		Step		step;
-
 		error_context_stack = &context;
 
 		/*
 		 * A create of ours that was cancelled may still be in the queue,
 		 * ahead of us.
 		 */
-		step = zklock_session_await_undone(contender->deadline) ?
-			STEP_GO_ON : STEP_OUT_OF_PATIENCE;
-		if (step == STEP_GO_ON && contender->is_at_once)
-			step = look(&standing);
-		end = step == STEP_SESSION_LOST ? ZK_CONTEND_SESSION_LOST :
-			step == STEP_GO_ON ? stand_in_queue(&standing) : ZK_CONTEND_BUSY;
+		end = zklock_session_await_undone(contender->deadline) ?
+			ZK_WAIT_OVER : ZK_WAIT_TIMEOUT;
+		if (end == ZK_WAIT_OVER && contender->is_at_once)
+			end = look(&standing);
+		if (end == ZK_WAIT_OVER)
+			end = stand_in_queue(&standing);
 		error_context_stack = context.previous;
-		if (end == ZK_CONTEND_GRANTED)
+		if (end == ZK_WAIT_GRANTED)
 			contender_log_grant(&standing);
-		if (end == ZK_CONTEND_BUSY)
+		if (end == ZK_WAIT_TIMEOUT)
 			contender_refuse(&standing, is_known_busy(&standing));
 	}
 	PG_CATCH();
@@ -123,7 +121,7 @@ zklock_contend(ZkContender *contender)
 	}
 	PG_END_TRY();
 
-	if (end != ZK_CONTEND_GRANTED)
+	if (end != ZK_WAIT_GRANTED)
 	{
 		leave(&standing);
 		return end;
@@ -166,19 +164,19 @@ zklock_contend_confirm(ZkContender *contender)
  * ---------------------------------------------------------------------
  */
 
-Step
+ZkWaitEnd
 contender_step(const Standing *standing, const ZkReply *reply)
 {
 	if (reply == NULL)
-		return STEP_OUT_OF_PATIENCE;
+		return ZK_WAIT_TIMEOUT;
 	switch (reply->result)
 	{
 		case ZK_OK:
-			return STEP_GO_ON;
+			return ZK_WAIT_OVER;
 		case ZK_NO_NODE:
-			return STEP_NO_NODE;
+			return ZK_WAIT_NO_NODE;
 		case ZK_SESSION_LOST:
-			return STEP_SESSION_LOST;
+			return ZK_WAIT_LOST;
 		default:
 			zklock_session_raise(reply, "read a lock's queue",
 								 standing->contender->place->lock_path);
@@ -229,57 +227,53 @@ is_known_busy(const Standing *standing)
 }
 
 /* Join the queue and go through it. */
-static ZkContendEnd
+static ZkWaitEnd
 stand_in_queue(Standing *standing)
 {
-	for (;;)
+	ZkWaitEnd	step;
+
+	do
 	{
 		Survey		survey;
-		bool		is_granted = false;
-		Step		step = look_around(standing, &survey);
 
-		if (step == STEP_GO_ON)
-			step = act_on(standing, &survey, &is_granted);
-		if (is_granted)
-			return ZK_CONTEND_GRANTED;
-		if (step == STEP_SESSION_LOST)
-			return ZK_CONTEND_SESSION_LOST;
-		if (step == STEP_OUT_OF_PATIENCE)
-			return ZK_CONTEND_BUSY;
-	}
+		step = look_around(standing, &survey);
+		if (step == ZK_WAIT_OVER)
+			step = act_on(standing, &survey);
+	} while (step == ZK_WAIT_OVER || step == ZK_WAIT_NO_NODE);
+	return step;
 }
 
 /*
  * Make a node in the queue, if there is none, and list the queue.
- * STEP_NO_NODE: there is no node yet, so join again.
+ * ZK_WAIT_NO_NODE: there is no node yet, so join again.
  */
-static Step
+static ZkWaitEnd
 look_around(Standing *standing, Survey *survey)
 {
 	const ZkReply *list = join(standing);
-	Step		step;
+	ZkWaitEnd	step;
 
 	CHECK_FOR_INTERRUPTS();
 	if (list == NULL)
-		return STEP_OUT_OF_PATIENCE;
+		return ZK_WAIT_TIMEOUT;
 	if (list->result == ZK_SESSION_LOST)
-		return STEP_SESSION_LOST;
+		return ZK_WAIT_LOST;
 	if (!standing->is_node_known && !take_node(standing))
-		return STEP_NO_NODE;
+		return ZK_WAIT_NO_NODE;
 	step = contender_step(standing, list);
-	if (step == STEP_NO_NODE)
+	if (step == ZK_WAIT_NO_NODE)
 		contender_raise_evicted(standing);
-	if (step == STEP_GO_ON)
+	if (step == ZK_WAIT_OVER)
 		read_list(standing, list, contender_node_name(standing), survey);
 	return step;
 }
 
 /* Do what the survey asks for, and wait if it is to wait. */
-static Step
-act_on(Standing *standing, const Survey *survey, bool *is_granted)
+static ZkWaitEnd
+act_on(Standing *standing, const Survey *survey)
 {
 	ZkContender *contender = standing->contender;
-	Step		step;
+	ZkWaitEnd	step;
 
 	switch (survey->verdict)
 	{
@@ -299,21 +293,18 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 				zklock_errors_raise_memory();
 			standing->way = standing->has_waited ? ZK_STAT_GRANT_LISTED :
 				ZK_STAT_GRANT_AT_ONCE;
-			*is_granted = true;
-			return STEP_GO_ON;
+			return ZK_WAIT_GRANTED;
 		case RECIPE_MISMATCH:
 			step = contender_await_keeper(standing, survey->next);
-			if (step != STEP_OUT_OF_PATIENCE ||
+			if (step != ZK_WAIT_TIMEOUT ||
 				zklock_client_now() >= contender->deadline)
 				return step;
-			if (contender_time_out(standing) != STEP_NO_NODE)
+			if (contender_time_out(standing) != ZK_WAIT_NO_NODE)
 				contender_raise_mismatch(standing, survey->next);
-			return STEP_GO_ON;
-		case RECIPE_GONE:
-			contender_raise_evicted(standing);
+			return ZK_WAIT_OVER;
+		case RECIPE_GONE:		/* read_list() has raised */
 		case RECIPE_EXHAUSTED:
-			zklock_contend_raise_exhausted(standing->contender->place->name,
-										   standing->contender->place->lock_path);
+			break;
 		case RECIPE_WAIT:
 			contender->place->can_hand_over =
 				recipe_read_mark(contender_node_name(standing)) == RECIPE_MARK_HAND_OVER;
@@ -322,22 +313,14 @@ act_on(Standing *standing, const Survey *survey, bool *is_granted)
 	if (contender->is_at_once)
 		return contender_await_keeper(standing, survey->next);
 	begin_wait(standing);
-	switch (contender_watch(standing, survey->next))
-	{
-		case ZK_WAIT_OVER:
-			if (!standing->is_handed_over || !confirm_queued(standing))
-				break;
-			contender->place->is_on_word = !standing->is_next_first;
-			standing->way = standing->is_told ? ZK_STAT_GRANT_TOLD :
-				ZK_STAT_GRANT_HANDED_OVER;
-			*is_granted = true;
-			break;
-		case ZK_WAIT_TIMEOUT:
-			return STEP_OUT_OF_PATIENCE;
-		case ZK_WAIT_LOST:
-			return STEP_SESSION_LOST;
-	}
-	return STEP_GO_ON;
+	step = contender_watch(standing, survey->next);
+	if (step != ZK_WAIT_OVER || !standing->is_handed_over ||
+		!confirm_queued(standing))
+		return step;
+	contender->place->is_on_word = !standing->is_next_first;
+	standing->way = standing->is_told ? ZK_STAT_GRANT_TOLD :
+		ZK_STAT_GRANT_HANDED_OVER;
+	return ZK_WAIT_GRANTED;
 }
 
 /* Others are ahead: let views show what we wait for. */
@@ -385,11 +368,11 @@ await_first_place(Standing *standing)
 		const ZkReply *list =
 			zklock_roundtrip_read(&standing->trip, zklock_client_list_and_watch,
 								  contender->place->lock_path);
-		Step		step = contender_step(standing, list);
+		ZkWaitEnd	step = contender_step(standing, list);
 		int			ahead;
 
-		if (step != STEP_GO_ON)
-			return step == STEP_SESSION_LOST;
+		if (step != ZK_WAIT_OVER)
+			return step == ZK_WAIT_LOST;
 		verdict = judge(standing, list, contender_node_name(standing), &ahead);
 		if (verdict == RECIPE_WAIT)
 			end = zklock_session_await_watch(contender->deadline);
@@ -400,50 +383,41 @@ await_first_place(Standing *standing)
 /*
  * A try lists before it writes: a lock that is not free costs one read, or two
  * if its holder may merely keep it, and no transaction of the ensemble.
- * STEP_GO_ON: it would be granted now, or only a node in the queue can find
+ * ZK_WAIT_OVER: it would be granted now, or only a node in the queue can find
  * that out.
  */
-static Step
+static ZkWaitEnd
 look(Standing *standing)
 {
 	const char *path = standing->contender->place->lock_path;
 	const ZkReply *list = zklock_roundtrip_read(&standing->trip,
 												zklock_client_list, path);
-	Step		step = contender_step(standing, list);
+	ZkWaitEnd	step = contender_step(standing, list);
 	Survey		survey;
 
-	if (step == STEP_NO_NODE)
-		return STEP_GO_ON;
-	if (step != STEP_GO_ON)
+	if (step == ZK_WAIT_NO_NODE)
+		return ZK_WAIT_OVER;
+	if (step != ZK_WAIT_OVER)
 		return step;
 	read_list(standing, list, NULL, &survey);
-	switch (survey.verdict)
+	if (survey.verdict == RECIPE_HELD ||
+		!contender_is_held(standing, survey.next))
+		return ZK_WAIT_OVER;
+	step = contender_time_out(standing);
+	if (survey.verdict == RECIPE_MISMATCH)
 	{
-		case RECIPE_HELD:
-			return STEP_GO_ON;
-		case RECIPE_MISMATCH:
-			if (contender_is_held(standing, survey.next) &&
-				contender_time_out(standing) != STEP_NO_NODE)
-				contender_raise_mismatch(standing, survey.next);
-			return STEP_GO_ON;
-		case RECIPE_EXHAUSTED:
-			zklock_contend_raise_exhausted(standing->contender->place->name,
-										   standing->contender->place->lock_path);
-		case RECIPE_WAIT:
-			if (!contender_is_held(standing, survey.next))
-				return STEP_GO_ON;
-			step = contender_time_out(standing);
-			return step == STEP_NO_NODE ? look(standing) :
-				step == STEP_GO_ON ? STEP_OUT_OF_PATIENCE : step;
-		case RECIPE_GONE:
-			break;
+		if (step != ZK_WAIT_NO_NODE)
+			contender_raise_mismatch(standing, survey.next);
+		return ZK_WAIT_OVER;
 	}
-	return STEP_OUT_OF_PATIENCE;
+	return step == ZK_WAIT_NO_NODE ? look(standing) :
+		step == ZK_WAIT_OVER ? ZK_WAIT_TIMEOUT : step;
 }
 
 /*
  * What does a list tell, for our node or, with mine NULL, for one that is
- * still to be made?
+ * still to be made?  Raises if our node has gone, and if the numbers are used
+ * up.
  */
 static void
 read_list(Standing *standing, const ZkReply *list, const char *mine,
@@ -453,6 +427,11 @@ read_list(Standing *standing, const ZkReply *list, const char *mine,
 
 	memset(survey, 0, sizeof(*survey));
 	survey->verdict = judge(standing, list, mine, &ahead);
+	if (survey->verdict == RECIPE_GONE)
+		contender_raise_evicted(standing);
+	if (survey->verdict == RECIPE_EXHAUSTED)
+		zklock_contend_raise_exhausted(standing->contender->place->name,
+									   standing->contender->place->lock_path);
 	standing->saw_others = survey->verdict == RECIPE_WAIT;
 	if (standing->saw_others)
 		contender_note_ahead(standing, list, mine);

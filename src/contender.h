@@ -13,15 +13,6 @@
 #include "place.h"
 #include "recipe.h"
 
-/* How it ended. */
-typedef enum ZkContendEnd
-{
-	ZK_CONTEND_GRANTED,
-	ZK_CONTEND_BUSY,			/* a try: others are ahead, and patience is at
-								 * its end */
-	ZK_CONTEND_SESSION_LOST		/* the session was lost while waiting */
-} ZkContendEnd;
-
 /* Instead of a timeout: the bound is that of lock_timeout. */
 #define ZK_BY_LOCK_TIMEOUT (-1)
 
@@ -48,15 +39,17 @@ typedef struct ZkContender
 } ZkContender;
 
 /*
- * Queue up and wait.  When it ends in any other way than GRANTED, by an error
- * too, nothing of ours stays in the queue.  Needs an open session.  Raises
+ * Queue up and wait: ZK_WAIT_GRANTED; ZK_WAIT_TIMEOUT of a try that is busy:
+ * others are ahead, and patience is at its end; or ZK_WAIT_LOST.  When it ends
+ * in any other way than GRANTED, by an error too, nothing of ours stays in the
+ * queue.  Needs an open session.  Raises
  * 55P03 at the deadline, and says who holds the lock to members of pg_monitor
  * and to the log; 08001 for a try if the ensemble has not said that somebody
  * does; 57000 when somebody removed our node; 54000 when the queue's sequence
  * numbers are used up; 55000 when the first of the queue has another number of
  * permits.  Also on interrupts, and when ZooKeeper refuses.
  */
-extern ZkContendEnd zklock_contend(ZkContender *contender);
+extern ZkWaitEnd zklock_contend(ZkContender *contender);
 
 /*
  * Confirm a grant that rests on a message of the one ahead: is nobody ahead of

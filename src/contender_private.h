@@ -17,16 +17,6 @@
 #include "roundtrip.h"
 #include "stat.h"
 
-/* How a step on the way ended.  None of them is a grant. */
-typedef enum Step
-{
-	STEP_GO_ON,
-	STEP_NO_NODE,				/* there is no such znode */
-	STEP_OUT_OF_PATIENCE,		/* others are ahead, or the deadline came
-								 * first */
-	STEP_SESSION_LOST
-} Step;
-
 /* A contender on its way. */
 typedef struct Standing
 {
@@ -81,7 +71,7 @@ typedef struct Standing
  * What the reply about a lock's queue means for a contender; NULL: there was
  * none in time.  Raises if ZooKeeper refuses.
  */
-extern Step contender_step(const Standing *standing, const ZkReply *reply);
+extern ZkWaitEnd contender_step(const Standing *standing, const ZkReply *reply);
 
 /* The name of our queue node. */
 extern const char *contender_node_name(const Standing *standing);
@@ -104,16 +94,16 @@ extern bool contender_is_held(Standing *standing, const char *ahead);
 
 /*
  * The same when our node is in the queue, which makes the other one give the
- * lock up or say that it holds it.  STEP_OUT_OF_PATIENCE: it is held, or there
- * was no message in time.  STEP_GO_ON: list again.
+ * lock up or say that it holds it.  ZK_WAIT_TIMEOUT: it is held, or there was
+ * no message in time.  ZK_WAIT_OVER: list again.
  */
-extern Step contender_await_keeper(Standing *standing, const char *ahead);
+extern ZkWaitEnd contender_await_keeper(Standing *standing, const char *ahead);
 
 /*
- * Delete those of standing->leases whose term is over.  STEP_NO_NODE: some are
+ * Delete those of standing->leases whose term is over.  ZK_WAIT_NO_NODE: some are
  * gone, list again.
  */
-extern Step contender_time_out(Standing *standing);
+extern ZkWaitEnd contender_time_out(Standing *standing);
 
 /* ---- contender_log.c ---- */
 

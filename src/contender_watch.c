@@ -121,46 +121,43 @@ contender_is_held(Standing *standing, const char *ahead)
 	return reply->result != ZK_NO_NODE && reply->result != ZK_SESSION_LOST;
 }
 
-Step
+ZkWaitEnd
 contender_await_keeper(Standing *standing, const char *ahead)
 {
 	const ZkReply *reply;
 	ZkWaitEnd	end = ZK_WAIT_TIMEOUT;
 
 	if (!may_be_kept(standing, ahead))
-		return STEP_OUT_OF_PATIENCE;
+		return ZK_WAIT_TIMEOUT;
 	if (standing->keeper_until == 0)
 		standing->keeper_until = Min(standing->contender->deadline,
 									 zklock_client_now() + KEEPER_MS);
 	else if (zklock_client_now() >= standing->keeper_until)
-		return STEP_OUT_OF_PATIENCE;
+		return ZK_WAIT_TIMEOUT;
 	standing->watches_queue = false;
 	reply = set_watch(standing, ahead, &end);
 
 	/* no search for deadlocks: this wait is short */
 	if (reply != NULL && !says_held(reply))
 		end = zklock_session_await_watch(standing->keeper_until);
-	if (end == ZK_WAIT_LOST)
-		return STEP_SESSION_LOST;
-	return end == ZK_WAIT_OVER ? STEP_GO_ON : STEP_OUT_OF_PATIENCE;
+	return end;
 }
 
 /* The trip's deadline ends a wait, too, so that it need not be told here. */
-Step
+ZkWaitEnd
 contender_time_out(Standing *standing)
 {
 	if (standing->leases == NIL)
-		return STEP_GO_ON;
+		return ZK_WAIT_OVER;
 	standing->is_ahead_read = false;
 	if (!zklock_expiry_sweep(&standing->trip,
 							 standing->contender->place->lock_path,
 							 standing->leases, &standing->lease_at))
 	{
 		standing->lease_at = ZK_NO_DEADLINE;
-		return zklock_session_live() == 0 ? STEP_SESSION_LOST :
-			STEP_OUT_OF_PATIENCE;
+		return zklock_session_live() == 0 ? ZK_WAIT_LOST : ZK_WAIT_TIMEOUT;
 	}
-	return standing->lease_at == 0 ? STEP_NO_NODE : STEP_GO_ON;
+	return standing->lease_at == 0 ? ZK_WAIT_NO_NODE : ZK_WAIT_OVER;
 }
 
 /*
@@ -381,7 +378,7 @@ await_watch(Standing *standing, int timeouts)
 		if (until == look_at)
 			return ZK_WAIT_OVER;
 		if (until == standing->lease_at &&
-			contender_time_out(standing) == STEP_NO_NODE)
+			contender_time_out(standing) == ZK_WAIT_NO_NODE)
 			return ZK_WAIT_OVER;
 		if (until == standing->log_at)
 		{

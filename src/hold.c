@@ -244,7 +244,7 @@ take_lock(Holding *holding)
 	twin->lock_path = zklock_name_path(holding->name, &twin->root_length);
 	zklock_drop_kept(holding->name);	/* we do not stand in our own way */
 	holding->contender.holds_locks = zklock_has_locks();
-	if (zklock_contend(&holding->contender) == ZK_CONTEND_SESSION_LOST)
+	if (zklock_contend(&holding->contender) == ZK_WAIT_LOST)
 		return false;
 	zklock_place_unwatch(twin);
 	holding->stage = HOLD_TWIN;

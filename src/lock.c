@@ -116,8 +116,8 @@ static void reserve_count(Lock *lock, RecipeMode mode, ZkScope scope);
 static int64 take_again(const ZkLockOrder *order, Lock *lock, Lock **taken);
 static int64 grant(const ZkLockOrder *order, Lock *lock, Lock **taken);
 static int64 count_one(const ZkLockOrder *order, Lock *lock, Lock **taken);
-static ZkContendEnd win_place(const ZkLockOrder *order, Lock *lock,
-							  int64 asked_at);
+static ZkWaitEnd win_place(const ZkLockOrder *order, Lock *lock,
+						   int64 asked_at);
 static void end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live,
 					 const char *how);
 static void note_holder(Lock *lock);
@@ -195,6 +195,7 @@ zklock_acquire(const ZkLockOrder *order, struct Lock **taken)
 	for (bool is_again = false;; is_again = true)
 	{
 		Lock	   *lock;
+		ZkWaitEnd	end;
 
 		zklock_refuse_if_lost();
 		zklock_place_tell_gone(0);
@@ -211,22 +212,17 @@ zklock_acquire(const ZkLockOrder *order, struct Lock **taken)
 			zklock_keep_take(&lock->place))
 			return grant(order, lock, taken);
 		make_room();
-		switch (win_place(order, lock, asked_at))
-		{
-			case ZK_CONTEND_GRANTED:
-				return grant(order, lock, taken);
-			case ZK_CONTEND_BUSY:
-				forget_if_empty(lock);
-				return 0;
-			case ZK_CONTEND_SESSION_LOST:
+		end = win_place(order, lock, asked_at);
+		if (end == ZK_WAIT_GRANTED)
+			return grant(order, lock, taken);
+		forget_if_empty(lock);
+		if (end != ZK_WAIT_LOST)
+			return 0;
 
-				/*
-				 * If nothing else hung on the session, start again with a new
-				 * one, at the end of the queue.
-				 */
-				forget_if_empty(lock);
-				break;
-		}
+		/*
+		 * If nothing else hung on the session, start again with a new one, at
+		 * the end of the queue.
+		 */
 	}
 }
 
@@ -614,14 +610,14 @@ count_one(const ZkLockOrder *order, Lock *lock, Lock **taken)
  * Contend for a lock that is not held here.  Not to wait in the queue is not
  * the same as not to wait for a reply.
  */
-static ZkContendEnd
+static ZkWaitEnd
 win_place(const ZkLockOrder *order, Lock *lock, int64 asked_at)
 {
 	bool		is_once = order->timeout_ms == 0;
 	int64		timeout_at = asked_at + order->timeout_ms;
 	int64		lock_timeout_at = LockTimeout > 0 ?
 		asked_at + LockTimeout : ZK_NO_DEADLINE;
-	ZkContendEnd end;
+	ZkWaitEnd end;
 	ZkContender contender = {
 		.place = &lock->place,
 		.wants_list = order->wants_list,
@@ -644,9 +640,9 @@ win_place(const ZkLockOrder *order, Lock *lock, int64 asked_at)
 		zklock_keep_is_wanted(lock->path);
 	zklock_session_open();
 	end = zklock_contend(&contender);
-	if (end == ZK_CONTEND_GRANTED)
+	if (end == ZK_WAIT_GRANTED)
 		lock->nbytes = strlen(lock->place.node) + strlen(contender.data);
-	if (end == ZK_CONTEND_GRANTED && contender.wants_keep)
+	if (end == ZK_WAIT_GRANTED && contender.wants_keep)
 		zklock_keep_begin(&lock->place, contender.data);
 	return end;
 }
