@@ -28,7 +28,7 @@ static struct
 
 static void show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 					  const char *state);
-static const ZkPlace *good_place(const char *name);
+static ZkPlace *good_place(const char *name);
 static void describe(const Lock *lock, ZkLoss *loss);
 static void prove(const Lock *only, bool always_ask);
 static bool is_asked(const Lock *lock, const Lock *only);
@@ -53,11 +53,12 @@ zklock_token(const char *name)
 int64
 zklock_tell_token(const char *name)
 {
-	int64		token = zklock_token(name);
+	ZkPlace    *place = good_place(name);
 
-	if (token != 0)
-		zklock_lock_find(name)->place.is_token_told = true;
-	return token;
+	if (place == NULL)
+		return 0;
+	place->is_token_told = true;
+	return place->token;
 }
 
 bool
@@ -72,10 +73,10 @@ zklock_is_sole(const char *name)
 bool
 zklock_read_recall(const char *name)
 {
-	Lock	   *lock = zklock_lock_find(name);
+	ZkPlace    *place = good_place(name);
 
-	return lock != NULL && zklock_lock_is_held(lock) &&
-		zklock_place_read_recall(&lock->place, zklock_session_live());
+	return place != NULL &&
+		zklock_place_read_recall(place, zklock_session_live());
 }
 
 void
@@ -136,7 +137,7 @@ zklock_confirm_held(const char *name)
 /*
  * The place that a lock is held on and that is not known to be lost, or NULL.
  */
-static const ZkPlace *
+static ZkPlace *
 good_place(const char *name)
 {
 	Lock	   *lock = zklock_lock_find(name);

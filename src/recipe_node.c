@@ -13,6 +13,7 @@
 #include "recipe.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The server appends the sequence number as "%010d". */
@@ -70,7 +71,6 @@ static bool fits_mark(const StyleMark *mark, const char *prefix,
 					  size_t length);
 static int	read_permits(const char *prefix, size_t length);
 static bool is_zk_recipe_prefix(const char *prefix, size_t length);
-static bool is_digit(char c);
 
 void
 recipe_node_prefix(char prefix[RECIPE_NODE_SIZE], RecipeStyle style,
@@ -339,25 +339,21 @@ fits_mark(const StyleMark *mark, const char *prefix, size_t length)
 static int
 read_permits(const char *prefix, size_t length)
 {
-	const char *end = "-lock-";
-	size_t		start = strlen("_c_") + RECIPE_GUID_LEN;
-	size_t		stop = length - strlen(end);
-	int			permits = 0;
+	const char *guid = prefix + strlen("_c_");
+	const char *mark = guid + RECIPE_GUID_LEN;
+	char		ours[RECIPE_NODE_SIZE];
+	long		permits;
 
-	if (length < start + strlen(PERMITS_MARK) + 1 + strlen(end) ||
-		memcmp(prefix, "_c_", strlen("_c_")) != 0 ||
-		memcmp(prefix + start, PERMITS_MARK, strlen(PERMITS_MARK)) != 0 ||
-		memcmp(prefix + stop, end, strlen(end)) != 0)
+	if (length < strlen("_c_") + RECIPE_GUID_LEN + strlen(PERMITS_MARK) ||
+		memcmp(mark, PERMITS_MARK, strlen(PERMITS_MARK)) != 0)
 		return 1;
-	for (size_t i = start + strlen(PERMITS_MARK); i < stop; i++)
-	{
-		if (!is_digit(prefix[i]))
-			return 1;
-		permits = permits * 10 + (prefix[i] - '0');
-		if (permits == 0 || permits > RECIPE_PERMITS_MAX)
-			return 1;			/* not one of ours */
-	}
-	return permits;
+	permits = strtol(mark + strlen(PERMITS_MARK), NULL, 10);
+	if (permits < 1 || permits > RECIPE_PERMITS_MAX)
+		return 1;
+	recipe_node_prefix(ours, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE,
+					   (int) permits, guid);
+	return strlen(ours) == length && memcmp(ours, prefix, length) == 0 ?
+		(int) permits : 1;
 }
 
 /*
@@ -383,11 +379,4 @@ is_zk_recipe_prefix(const char *prefix, size_t length)
 	/* "x--" has a minus, but no digit */
 	return start < length - 1 &&
 		strspn(prefix + start, digits) == length - 1 - start;
-}
-
-/* isdigit(), but the same in every locale. */
-static bool
-is_digit(char c)
-{
-	return c >= '0' && c <= '9';
 }
