@@ -66,7 +66,7 @@ typedef struct Check
 {
 	ReturnSetInfo *result;
 	bool		has_session;	/* may one be opened? */
-	int64		deadline;		/* zklock_client_now(); of everything */
+	int64		deadline;		/* protocol_now(); of everything */
 	ServerList	list;
 	bool		is_heard[SERVERS_MAX];	/* what was said of that server came in
 										 * time */
@@ -114,7 +114,7 @@ zk_check_facts(PG_FUNCTION_ARGS)
 	Check		check = {
 		.result = zklock_args_begin_rows(fcinfo),
 		.has_session = PG_GETARG_BOOL(0),
-		.deadline = zklock_client_now() +
+		.deadline = protocol_now() +
 		atoi(GetConfigOption("zklock.connect_timeout", false, false))
 	};
 	ZkClientStatus status;
@@ -227,7 +227,7 @@ check_servers(Check *check)
 	const char *servers = GetConfigOption("zklock.servers", false, false);
 	const char *program = zklock_session_program();
 	char	   *tls = zklock_session_tls();
-	int			left = (int) (check->deadline - zklock_client_now());
+	int			left = (int) (check->deadline - protocol_now());
 	int64		until = protocol_now() +
 		(!check->has_session ? ANSWER_MS :
 		 Min(ANSWER_FULL_MS, Max(left / 2, 100)));
@@ -434,7 +434,7 @@ static void
 check_session(Check *check)
 {
 	bool		was_there = zklock_session_number() != 0;
-	int64		start = zklock_client_now();
+	int64		start = protocol_now();
 	ZkClientStatus status;
 
 	if (!was_there && check->nlistening == 0)
@@ -454,7 +454,7 @@ check_session(Check *check)
 		put_fact(check, "session", zklock_session_can_hand_over() ?
 				 "identity" : "no identity", status.session_timeout_ms,
 				 zklock_nodedata_printable(status.server), NULL,
-				 zklock_client_now() - start);
+				 protocol_now() - start);
 }
 
 /* All questions; false if the session was lost on the way. */
@@ -550,7 +550,7 @@ put_siblings(Check *check, const char *root)
 		zklock_roundtrip_begin_sample(sample,
 									  pnstrdup(root, Max(slash - root, 1)),
 									  (int) Max(check->deadline -
-												zklock_client_now(), 0));
+												protocol_now(), 0));
 		for (int i = 0; i < sample->nnodes; i++)
 		{
 			const ZkReply *reply = zklock_roundtrip_await_sample(sample, i);

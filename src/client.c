@@ -141,21 +141,9 @@ static bool put_request(ZkClient *client, uint64_t id,
 						const char *other_path, const char *data, int length);
 
 /* ---------------------------------------------------------------------
- * Public functions: clock, session
+ * Public functions: session
  * ---------------------------------------------------------------------
  */
-
-int64_t
-zklock_client_now(void)
-{
-	return protocol_now();
-}
-
-Moment
-zklock_client_moment(void)
-{
-	return protocol_moment();
-}
 
 ZkClient *
 zklock_client_open(const ZkClientOptions *options)

@@ -95,7 +95,7 @@ extern void zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted);
  */
 extern void zklock_client_interrupt_if_lost(ZkClient *client);
 
-/* When it was sent last, as zklock_client_now(); 0: never. */
+/* When it was sent last, as protocol_now(); 0: never. */
 extern int64_t zklock_client_interrupted_at(const ZkClient *client);
 
 /*

@@ -24,12 +24,6 @@
 typedef struct ZkClient ZkClient;
 typedef struct ZkRequest ZkRequest;
 
-/* Milliseconds of a clock that goes on while the machine is suspended. */
-extern int64_t zklock_client_now(void);
-
-/* The same as a date that can be compared with that of a proof. */
-extern Moment zklock_client_moment(void);
-
 /*
  * Requests.  NULL only without memory.  The caller ends each with
  * zklock_client_free() or zklock_client_withdraw(), at any time.  Replies come

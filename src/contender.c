@@ -86,7 +86,7 @@ zklock_contend(ZkContender *contender)
 
 	contender->place->is_on_word = false;
 	contender->place->can_hand_over = false;
-	standing.started_at = zklock_client_now();
+	standing.started_at = protocol_now();
 	standing.log_at = log_lock_waits ?
 		standing.started_at + DeadlockTimeout : ZK_NO_DEADLINE;
 	zklock_deadlock_begin(&standing.detector, standing.started_at);
@@ -221,7 +221,7 @@ is_known_busy(const Standing *standing)
 	ZkClientStatus status;
 
 	return standing->saw_others &&
-		(zklock_client_now() < standing->contender->deadline ||
+		(protocol_now() < standing->contender->deadline ||
 		 (zklock_session_status(&status) &&
 		  status.state == ZK_CLIENT_CONNECTED));
 }
@@ -297,7 +297,7 @@ act_on(Standing *standing, const Survey *survey)
 		case RECIPE_MISMATCH:
 			step = contender_await_keeper(standing, survey->next);
 			if (step != ZK_WAIT_TIMEOUT ||
-				zklock_client_now() >= contender->deadline)
+				protocol_now() >= contender->deadline)
 				return step;
 			if (contender_time_out(standing) != ZK_WAIT_NO_NODE)
 				contender_raise_mismatch(standing, survey->next);

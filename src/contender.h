@@ -32,7 +32,7 @@ typedef struct ZkContender
 								 * one of style _CURATOR */
 	bool		is_at_once;		/* it does not wait for others: a list before
 								 * the node is made shows whether it need try */
-	int64		deadline;		/* zklock_client_now() */
+	int64		deadline;		/* protocol_now() */
 	int64		timeout_ms;		/* what made it, for errors; or
 								 * ZK_BY_LOCK_TIMEOUT */
 	char	   *data;			/* is set to that of our node, palloc'ed */

@@ -61,7 +61,7 @@ contender_refuse(Standing *standing, bool is_known)
 	if (!is_known)
 		zklock_contend_raise_silence(contender);
 
-	holder = describe_holder(standing, zklock_client_now() + REASON_MS);
+	holder = describe_holder(standing, protocol_now() + REASON_MS);
 	ahead = describe_ahead(standing, holder);
 	if (log_lock_failures)
 		ereport(LOG,
@@ -211,8 +211,7 @@ contender_log_grant(const Standing *standing)
 static char *
 milliseconds_waited(const Standing *standing)
 {
-	return psprintf(INT64_FORMAT " ms",
-					zklock_client_now() - standing->started_at);
+	return psprintf(INT64_FORMAT " ms", protocol_now() - standing->started_at);
 }
 
 static const char *

@@ -131,8 +131,8 @@ contender_await_keeper(Standing *standing, const char *ahead)
 		return ZK_WAIT_TIMEOUT;
 	if (standing->keeper_until == 0)
 		standing->keeper_until = Min(standing->contender->deadline,
-									 zklock_client_now() + KEEPER_MS);
-	else if (zklock_client_now() >= standing->keeper_until)
+									 protocol_now() + KEEPER_MS);
+	else if (protocol_now() >= standing->keeper_until)
 		return ZK_WAIT_TIMEOUT;
 	standing->watches_queue = false;
 	reply = set_watch(standing, ahead, &end);
@@ -288,8 +288,7 @@ look_again_at(const Standing *standing, int timeouts)
 	if (!zklock_session_status(&status))
 		return standing->contender->deadline;
 	return Min(standing->contender->deadline,
-			   zklock_client_now() +
-			   timeouts * (int64) status.session_timeout_ms);
+			   protocol_now() + timeouts * (int64) status.session_timeout_ms);
 }
 
 /*

@@ -126,10 +126,10 @@ zklock_deadlock_look(ZkDetector *detector, const ZkPlace *place,
 	if (detector->session != zklock_session_number())
 		zklock_deadlock_end(detector);
 	detector->session = zklock_session_number();
-	detector->trip.deadline = Min(deadline, zklock_client_now() + SEARCH_MS);
+	detector->trip.deadline = Min(deadline, protocol_now() + SEARCH_MS);
 	waiters = deadlock_local_waiters(&detector->trip, place);
 	forget_gone(detector, waiters);
-	is_due = zklock_client_now() >= detector->cycle_at;
+	is_due = protocol_now() >= detector->cycle_at;
 	if (is_due)
 		forget_deleted(detector);
 
@@ -174,7 +174,7 @@ zklock_deadlock_end(ZkDetector *detector)
 static void
 schedule(ZkDetector *detector)
 {
-	int64		now = zklock_client_now();
+	int64		now = protocol_now();
 	bool		is_urgent = list_length(detector->facts) > 1 ||
 		detector->cycle_at <= now + CHECK_AGAIN_MS;
 
@@ -263,7 +263,7 @@ search(ZkDetector *detector, const ZkPlace *place, int64 deadline)
 	note_search(detector, is_found);
 	if (!is_found)
 		return;
-	until = Min(deadline, zklock_client_now() + CONFIRM_MS);
+	until = Min(deadline, protocol_now() + CONFIRM_MS);
 	do
 	{
 		if (!find_cycle(detector, place, true, deadline, &second) ||
@@ -272,11 +272,11 @@ search(ZkDetector *detector, const ZkPlace *place, int64 deadline)
 		forget_gone(detector, deadlock_local_waiters(&detector->trip, place));
 		repeat(detector);
 		is_certain = is_said_again(detector, &first, &second);
-		if (zklock_session_await_watch(zklock_client_now() +
+		if (zklock_session_await_watch(protocol_now() +
 									   (is_certain ? 0 : LOOK_AGAIN_MS)) !=
 			ZK_WAIT_TIMEOUT)
 			return;
-	} while (!is_certain && zklock_client_now() < until);
+	} while (!is_certain && protocol_now() < until);
 	if (is_certain)
 		give_way(place, &second);
 }
@@ -293,7 +293,7 @@ note_search(ZkDetector *detector, bool is_found)
 		CHECK_AGAIN_MS : status.session_timeout_ms;
 
 	detector->pause_ms = Max(least, Min(2 * detector->pause_ms, INT_MAX / 4));
-	detector->cycle_at = zklock_client_now() + detector->pause_ms;
+	detector->cycle_at = protocol_now() + detector->pause_ms;
 }
 
 /*
@@ -310,7 +310,7 @@ find_cycle(ZkDetector *detector, const ZkPlace *place, bool is_newest,
 	CycleGraph *shape;
 
 	cycle->length = 0;
-	detector->trip.deadline = Min(deadline, zklock_client_now() + SEARCH_MS);
+	detector->trip.deadline = Min(deadline, protocol_now() + SEARCH_MS);
 	cycle->graph = deadlock_follow(&detector->trip, place, own, said,
 								   is_newest);
 	if (cycle->graph == NULL)

@@ -18,7 +18,7 @@
 /* What a waiter has said, and found; all zeros but look_at at first. */
 typedef struct ZkDetector
 {
-	int64		look_at;		/* zklock_client_now() of the next check */
+	int64		look_at;		/* protocol_now() of the next check */
 	ZkRoundTrip trip;			/* the request under way */
 	ZkSessionNumber session;	/* whose the facts are */
 	MemoryContext context;		/* in which the facts are */
@@ -30,7 +30,7 @@ typedef struct ZkDetector
 } ZkDetector;
 
 /*
- * A wait begins, at that zklock_client_now(): it is checked first after
+ * A wait begins, at that protocol_now(): it is checked first after
  * deadlock_timeout.
  */
 extern void zklock_deadlock_begin(ZkDetector *detector, int64 now);

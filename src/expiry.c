@@ -40,7 +40,7 @@ typedef struct Seen
 	char		node[RECIPE_NODE_SIZE]; /* key */
 	int64		token;
 	int			version;
-	int64		since;			/* zklock_client_now() */
+	int64		since;			/* protocol_now() */
 } Seen;
 
 /* NULL until there is one. */
@@ -137,7 +137,7 @@ zklock_expiry_end(ZkRoundTrip *trip, const char *lock_path,
 {
 	bool		is_gone;
 
-	if (zklock_client_now() < leased->over_at)
+	if (protocol_now() < leased->over_at)
 	{
 		*look_at = Min(*look_at, leased->over_at);
 		return true;
@@ -148,7 +148,7 @@ zklock_expiry_end(ZkRoundTrip *trip, const char *lock_path,
 
 	/* renewed meanwhile, or refused: in a term again, which may be forged */
 	*look_at = is_gone ? 0 :
-		Min(*look_at, zklock_client_now() + Max(leased->ttl_ms, ZK_TERM_MIN));
+		Min(*look_at, protocol_now() + Max(leased->ttl_ms, ZK_TERM_MIN));
 	return true;
 }
 
@@ -210,7 +210,7 @@ seen_since(const ZkLeased *leased)
 	{
 		seen->token = leased->token;
 		seen->version = leased->version;
-		seen->since = zklock_client_now();
+		seen->since = protocol_now();
 	}
 	return seen->since;
 }

@@ -28,7 +28,7 @@ typedef struct ZkLeased
 	int64		token;			/* its czxid */
 	int			version;		/* how often its data was set: its heartbeat */
 	int64		ttl_ms;			/* for how long a version is good */
-	int64		over_at;		/* zklock_client_now(): when this session may
+	int64		over_at;		/* protocol_now(): when this session may
 								 * delete it, unless it is renewed */
 	int64		mtime_ms;		/* when it was renewed last, by ZooKeeper's
 								 * clock */
@@ -60,7 +60,7 @@ extern bool zklock_expiry_remove(ZkRoundTrip *trip, const ZkLeased *leased,
 
 /*
  * Delete that one if its term is over, with a line in the log.  *look_at: the
- * earlier of what it was and when that one may be over (zklock_client_now());
+ * earlier of what it was and when that one may be over (protocol_now());
  * 0: it is gone, and the queue is to be listed again.  Result as
  * zklock_expiry_remove().
  */

@@ -158,7 +158,7 @@ static int64
 make(Holding *holding, int64 timeout_ms)
 {
 	int64		lock_timeout_at = zklock_roundtrip_lock_deadline();
-	int64		timeout_at = zklock_client_now() + timeout_ms;
+	int64		timeout_at = protocol_now() + timeout_ms;
 	int64		token;
 	const char *caller;
 	const char *quoted;

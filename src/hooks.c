@@ -414,7 +414,7 @@ prove_locks(void)
 	zklock_session_look();
 	zklock_prove_locks(zklock_hooks_asks_quorum());
 	zklock_lease_prove(zklock_hooks_asks_quorum());
-	guarded_at = zklock_client_now();
+	guarded_at = protocol_now();
 }
 
 static void
@@ -493,7 +493,7 @@ prove_behind_others(void)
 							 AccessExclusiveLock);
 		if (zklock_are_proved() && zklock_lease_is_proved() &&
 			(!zklock_hooks_asks_quorum() ||
-			 zklock_client_now() - guarded_at < most_ms))
+			 protocol_now() - guarded_at < most_ms))
 			return;
 		if (is_locking)
 			UnlockSharedObject(DatabaseRelationId, InvalidOid, 0,

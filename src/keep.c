@@ -69,7 +69,7 @@ static ZkKeep keeps[KEEP_SLOTS];
 static int	nkept;				/* how many of them are kept */
 
 /*
- * Until when a rival counts that was met, zklock_client_now(), by a hash of the
+ * Until when a rival counts that was met, protocol_now(), by a hash of the
  * lock's path.  A lock that shares another one's is merely not kept so long.
  */
 static int64 rivals[4 * KEEP_SLOTS];
@@ -103,7 +103,7 @@ bool
 zklock_keep_is_wanted(const char *lock_path)
 {
 	return keep_setting > 0 && zklock_name_style() == RECIPE_STYLE_CURATOR &&
-		zklock_client_now() >= *rival_until(lock_path) && find_free() != NULL;
+		protocol_now() >= *rival_until(lock_path) && find_free() != NULL;
 }
 
 bool
@@ -155,8 +155,7 @@ zklock_keep_begin(ZkPlace *place, const char *data)
 	}
 
 	/* the state goes first: the program reads it as soon as it is told */
-	keep_word_begin(shared, keep->generation, keep_setting,
-					zklock_client_now());
+	keep_word_begin(shared, keep->generation, keep_setting, protocol_now());
 	zklock_client_tell_kept(zklock_session_client(), keep - keeps,
 							keep->generation, place->node, data);
 }
@@ -172,7 +171,7 @@ zklock_keep_put(ZkPlace *place, ZkSessionNumber live)
 	if (shared != NULL && !can_keep(keep, live))
 		keep_word_end(shared);
 	else if (shared != NULL &&
-			 keep_word_put(shared, keep->generation, zklock_client_now()))
+			 keep_word_put(shared, keep->generation, protocol_now()))
 	{
 		keep->is_kept = true;
 		nkept++;
@@ -194,7 +193,7 @@ void
 zklock_keep_note_rival(const char *lock_path)
 {
 	if (keep_setting > 0)
-		*rival_until(lock_path) = zklock_client_now() + RIVAL_MS;
+		*rival_until(lock_path) = protocol_now() + RIVAL_MS;
 }
 
 void
@@ -272,7 +271,7 @@ can_keep(const ZkKeep *keep, ZkSessionNumber live)
 		place->replacing == NULL && !place->is_on_word &&
 		place->recall_told == 0 && !place->is_token_told &&
 		!zklock_place_is_lost(place, live) &&
-		zklock_client_now() >= *rival_until(place->lock_path) &&
+		protocol_now() >= *rival_until(place->lock_path) &&
 		!proc_exit_inprogress;
 }
 

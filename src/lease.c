@@ -48,7 +48,7 @@ zk_lease(PG_FUNCTION_ARGS)
 								 "Write in one line what others want to know of the owner.");
 	leasing.has_place = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
 	leasing.is_at_once = timeout_ms == 0;
-	leasing.deadline = Min(zklock_client_now() + timeout_ms,
+	leasing.deadline = Min(protocol_now() + timeout_ms,
 						   zklock_roundtrip_lock_deadline());
 
 	/* a bad name needs no connection */

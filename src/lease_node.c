@@ -108,7 +108,7 @@ zklock_lease_take(ZkRoundTrip *trip, void *argument)
 	for (;;)
 	{
 		/* each answer has a time of its own: it does not wait for others */
-		trip->deadline = zklock_session_reply_deadline(zklock_client_now());
+		trip->deadline = zklock_session_reply_deadline(protocol_now());
 		if (!find(trip, leasing))
 			return false;
 		if (leasing->mine == NULL)
@@ -118,25 +118,25 @@ zklock_lease_take(ZkRoundTrip *trip, void *argument)
 				return zklock_session_live() != 0;
 			if (leasing->ahead != NULL &&
 				recipe_read_mark(leasing->ahead) == RECIPE_MARK_KEEPER)
-				deadline = Max(deadline, zklock_client_now() + KEEPER_MS);
-			leasing->is_watching = zklock_client_now() < deadline;
+				deadline = Max(deadline, protocol_now() + KEEPER_MS);
+			leasing->is_watching = protocol_now() < deadline;
 			if (!make_node(trip, leasing))
 				return false;
 			continue;
 		}
 		if (!leasing->is_first && !leasing->is_watching &&
-			zklock_client_now() < deadline)
+			protocol_now() < deadline)
 		{
 			leasing->is_watching = true;
 			continue;
 		}
 		if ((leasing->renewed != leasing->mine->token ||
-			 zklock_client_now() >= renewal_due_at(leasing)) &&
+			 protocol_now() >= renewal_due_at(leasing)) &&
 			!set_data(trip, leasing, build_data(leasing)))
 			return false;
 		if (leasing->renewed != leasing->mine->token)
 			continue;
-		if (leasing->is_first || zklock_client_now() >= deadline)
+		if (leasing->is_first || protocol_now() >= deadline)
 			break;
 		if (zklock_session_await_watch(Min(Min(deadline, leasing->look_at),
 										   renewal_due_at(leasing))) == ZK_WAIT_LOST)
@@ -286,7 +286,7 @@ make_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 {
 	int			root_length;
 	char	   *pointer = zklock_name_lease_path(leasing->name, &root_length);
-	int64		named_at = zklock_client_now();
+	int64		named_at = protocol_now();
 	char		prefix[RECIPE_NODE_SIZE];
 	char	   *data = build_data(leasing);
 	char	   *path;
@@ -307,7 +307,7 @@ make_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 
 	/* one whose reply was lost may be made yet */
 	zklock_client_withdraw(leasing->create);
-	sent = zklock_client_moment();
+	sent = protocol_moment();
 	leasing->create = zklock_client_create(zklock_session_client(), path,
 										   ZK_PERSISTENT_SEQUENTIAL,
 										   data, strlen(data));
@@ -316,7 +316,7 @@ make_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 	{
 		leasing->renewed = reply->czxid;
 		leasing->proof = sent;
-		if (zklock_client_now() - named_at >= NAME_MS)
+		if (protocol_now() - named_at >= NAME_MS)
 			reply = note_name(trip, leasing, pointer, root_length);
 	}
 	return reply->result != ZK_SESSION_LOST;
@@ -457,7 +457,7 @@ set_data(ZkRoundTrip *trip, ZkLeasing *leasing, const char *data)
 {
 	ZkLeased   *mine = leasing->mine;
 	int64		ttl_ms = term_of(leasing);
-	Moment		sent = zklock_client_moment();
+	Moment		sent = protocol_moment();
 	const ZkReply *reply =
 		check_reply(zklock_roundtrip_ask(trip,
 										 zklock_client_set(zklock_session_client(),
@@ -707,7 +707,7 @@ static bool
 is_fresh(const Known *known)
 {
 	ZkClientStatus status;
-	Moment		since = zklock_client_moment();
+	Moment		since = protocol_moment();
 	int64		usable_ms = zklock_session_status(&status) ?
 		Min(known->leased.ttl_ms * FRESH_TENTHS / 10,
 			status.session_timeout_ms / 3) : 0;
@@ -728,7 +728,7 @@ prove(ZkRoundTrip *trip, void *argument)
 		.is_at_commit = true
 	};
 
-	trip->deadline = zklock_client_now() + known->leased.ttl_ms;
+	trip->deadline = protocol_now() + known->leased.ttl_ms;
 	trip->is_lock_timeout = false;
 	if (!zklock_lease_renew(trip, &leasing))
 		return false;

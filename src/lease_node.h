@@ -25,7 +25,7 @@ typedef struct ZkLeasing
 	bool		has_place;		/* a place in the queue is kept */
 	bool		is_at_once;		/* others are not waited for */
 	bool		is_at_commit;	/* no answer in time: the lease is lost */
-	int64		deadline;		/* zklock_client_now() */
+	int64		deadline;		/* protocol_now() */
 
 	bool		is_watching;	/* looks are to watch the queue; false at first */
 

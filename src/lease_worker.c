@@ -161,8 +161,7 @@ do_round(void)
 	MemoryContextSwitchTo(TopMemoryContext);
 	MemoryContextDelete(context);
 	return is_failing ? RETRY_MS :
-		Max(ROUND_MIN_MS, Min(ROUND_MS,
-							  round.look_at - zklock_client_now()));
+		Max(ROUND_MIN_MS, Min(ROUND_MS, round.look_at - protocol_now()));
 }
 
 static bool
@@ -177,7 +176,7 @@ sweep_all(ZkRoundTrip *trip, void *argument)
 
 	round->root = pnstrdup(any, root_length);
 	trip->is_lock_timeout = false;
-	trip->deadline = zklock_session_reply_deadline(zklock_client_now());
+	trip->deadline = zklock_session_reply_deadline(protocol_now());
 	list = zklock_roundtrip_read(trip, zklock_client_list,
 								 psprintf("%s/" ZK_LEASES_NAME, round->root));
 	if (list == NULL || list->result == ZK_SESSION_LOST)
@@ -187,7 +186,7 @@ sweep_all(ZkRoundTrip *trip, void *argument)
 	foreach(cell, pointers)
 	{
 		CHECK_FOR_INTERRUPTS();
-		trip->deadline = zklock_session_reply_deadline(zklock_client_now());
+		trip->deadline = zklock_session_reply_deadline(protocol_now());
 		if (!sweep_lock(trip, round, lfirst(cell)))
 			return zklock_session_live() != 0;
 	}
@@ -233,7 +232,7 @@ drop_name(ZkRoundTrip *trip, const char *path)
 	if (reply == NULL || reply->result == ZK_SESSION_LOST)
 		return false;
 	if (reply->result == ZK_OK &&
-		zklock_client_moment().wall_ms - reply->mtime_ms > NAME_MS)
+		protocol_moment().wall_ms - reply->mtime_ms > NAME_MS)
 		zklock_client_free(zklock_client_remove(zklock_session_client(), path,
 												reply->version));
 	return true;

@@ -189,7 +189,7 @@ int64
 zklock_acquire(const ZkLockOrder *order, struct Lock **taken)
 {
 	int64		asked_at = order->asked_at != 0 ?
-		order->asked_at : zklock_client_now();
+		order->asked_at : protocol_now();
 
 	zklock_check_scope(order->scope);
 	for (bool is_again = false;; is_again = true)
@@ -284,7 +284,7 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 	forget_if_empty(lock);
 	RESUME_INTERRUPTS();
 	if (patience > 0)
-		zklock_session_await_undone(zklock_client_now() + patience);
+		zklock_session_await_undone(protocol_now() + patience);
 	if (zklock_place_tell_gone(token))
 	{
 		remember_release(true, has_written);
@@ -312,7 +312,7 @@ zklock_release_session_scope(bool has_written)
 	zklock_keep_drop_down_to(0);
 	RESUME_INTERRUPTS();
 	if (had_locks)
-		zklock_session_await_undone(zklock_client_now() + RELEASE_MS);
+		zklock_session_await_undone(protocol_now() + RELEASE_MS);
 	remember_release(zklock_place_tell_gone(0), has_written);
 }
 

@@ -32,7 +32,7 @@ typedef struct ZkLockOrder
 
 	/* The rest is for one of several locks that are taken by one call. */
 	bool		is_of_set;
-	int64		asked_at;		/* zklock_client_now() from which on the
+	int64		asked_at;		/* protocol_now() from which on the
 								 * bounds count; 0: from now on */
 } ZkLockOrder;
 

@@ -382,7 +382,7 @@ confirm_grant(ZkPlace *place)
 
 	if (!place->is_on_word || !zklock_session_status(&status))
 		return;
-	contender.deadline = zklock_client_now() + status.session_timeout_ms;
+	contender.deadline = protocol_now() + status.session_timeout_ms;
 	if (!zklock_place_await_downgrade(place))
 		return;
 	if (!zklock_contend_confirm(&contender))

@@ -137,7 +137,7 @@ read_call(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
 		.is_try = is_try,
 		.wants_list = zklock_hooks_asks_quorum(),
 		.timeout_ms = zklock_args_timeout(fcinfo, 1, is_try),
-		.asked_at = zklock_client_now()
+		.asked_at = protocol_now()
 	};
 	Call		call;
 

@@ -58,7 +58,7 @@ bool
 zklock_recall_read(const char *name, const char *lock_path, int root_length,
 				   const char *node, int64 *told)
 {
-	ZkRoundTrip trip = {.deadline = zklock_client_now() + PATIENCE_MS};
+	ZkRoundTrip trip = {.deadline = protocol_now() + PATIENCE_MS};
 	ZkClientStatus status;
 	char		path[ZK_RECALL_PATH_SIZE];
 	const ZkReply *request;
@@ -153,7 +153,7 @@ zklock_recall_evictor(const ZkReply *written)
 static void
 be_brief(ZkRoundTrip *trip)
 {
-	trip->deadline = Min(trip->deadline, zklock_client_now() + PATIENCE_MS);
+	trip->deadline = Min(trip->deadline, protocol_now() + PATIENCE_MS);
 	trip->is_lock_timeout = false;
 }
 

@@ -44,7 +44,7 @@ static void end_talk(ZkRoundTrip *trip, void (*forget) (void *argument),
 int64
 zklock_roundtrip_lock_deadline(void)
 {
-	return LockTimeout > 0 ? zklock_client_now() + LockTimeout :
+	return LockTimeout > 0 ? protocol_now() + LockTimeout :
 		ZK_NO_DEADLINE;
 }
 
@@ -291,7 +291,7 @@ zklock_roundtrip_begin_sample(ZkSample *sample, const char *parent,
 
 	zklock_roundtrip_end(&sample->trip);
 	memset(sample, 0, sizeof(*sample));
-	sample->trip.deadline = zklock_client_now() + wait_ms;
+	sample->trip.deadline = protocol_now() + wait_ms;
 	list = zklock_roundtrip_read(&sample->trip, zklock_client_list, parent);
 	if (list == NULL || list->result != ZK_OK || list->nchildren == 0)
 		return;

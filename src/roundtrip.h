@@ -25,7 +25,7 @@
 /* Questions under way; all zeros but the deadline before the first. */
 typedef struct ZkRoundTrip
 {
-	int64		deadline;		/* zklock_client_now() */
+	int64		deadline;		/* protocol_now() */
 	bool		is_lock_timeout;	/* lock_timeout's: it raises */
 	ZkRequest  *ahead;			/* sent ahead of the next question; or NULL */
 	ZkRequest  *request;		/* the last question; NULL before the first */

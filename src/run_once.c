@@ -324,7 +324,7 @@ record_data(int64 retain_ms)
 							   psprintf(INT64_FORMAT, retain_ms));
 	return zklock_nodedata_add(data, "claimed",
 							   psprintf(INT64_FORMAT,
-										(int64) zklock_client_moment().wall_ms));
+										(int64) protocol_moment().wall_ms));
 }
 
 /*
@@ -348,7 +348,7 @@ finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
 	};
 
 	if (zklock_roundtrip_should_sample(nothers))
-		prune(trip, claim, Min(record->ctime_ms, zklock_client_moment().wall_ms));
+		prune(trip, claim, Min(record->ctime_ms, protocol_moment().wall_ms));
 	if (nothers < RECORDS_MAX)
 		return true;
 	if (!zklock_roundtrip_remove(trip, &removal))

@@ -220,8 +220,7 @@ zklock_session_open(void)
 	MySession.needs_check = true;
 	MySession.is_retry = false;
 	if (!is_retry)
-		MySession.connect_deadline = zklock_client_now() +
-			connect_timeout_setting;
+		MySession.connect_deadline = protocol_now() + connect_timeout_setting;
 	if (MySession.client != NULL)
 		return;
 	pace_sessions(is_retry);
@@ -310,8 +309,7 @@ zklock_session_fresh_since(void)
 
 	if (!zklock_session_status(&status) || !status.was_connected)
 		return ZK_NO_PROOF;
-	return contact_fresh_since(zklock_client_moment(),
-							   status.session_timeout_ms);
+	return contact_fresh_since(protocol_moment(), status.session_timeout_ms);
 }
 
 void
@@ -368,8 +366,8 @@ zklock_session_has_interrupted(void)
 						   GetCurrentStatementStartTimestamp()) / 1000;
 
 	note_interrupt();
-	return interrupted_at + INTERRUPT_MS >= zklock_client_now() - runs_ms &&
-		zklock_client_now() < reported_until;
+	return interrupted_at + INTERRUPT_MS >= protocol_now() - runs_ms &&
+		protocol_now() < reported_until;
 }
 
 /* The signal has come by the end of any system call, if it was sent. */
@@ -382,7 +380,7 @@ zklock_session_end_interrupt(bool is_over)
 	getppid();
 	if (QueryCancelPending)
 		return;
-	reported_until = zklock_client_now() + CAUGHT_MS;
+	reported_until = protocol_now() + CAUGHT_MS;
 	if (is_over)
 		interrupted_at = 0;
 }
@@ -555,7 +553,7 @@ pace_sessions(bool is_retry)
 		session_sleep(Min(MySession.started_at + pause_ms,
 						  MySession.connect_deadline));
 	if (!is_retry || MySession.nshort == 0 ||
-		zklock_client_now() < MySession.connect_deadline)
+		protocol_now() < MySession.connect_deadline)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_CONNECTION_FAILURE),
@@ -591,7 +589,7 @@ start_session(void)
 
 	/* backends spread over the servers, and the next session tries another */
 	options.first_server = hash_bytes_uint32(MyProcPid) + MySession.number;
-	MySession.started_at = zklock_client_now();
+	MySession.started_at = protocol_now();
 	MySession.noted = (NotedSession) {0};
 	MySession.ncounted = 0;
 	MySession.opened_with = settings();
@@ -699,7 +697,7 @@ reap(bool may_cancel, ZkClientStatus *status)
 		return MySession.number;
 	if (status->state == ZK_CLIENT_LOST && status->was_connected)
 	{
-		MySession.is_retry = zklock_client_now() - MySession.started_at <
+		MySession.is_retry = protocol_now() - MySession.started_at <
 			connect_timeout_setting;
 		MySession.nshort = MySession.is_retry ? MySession.nshort + 1 : 0;
 	}
@@ -735,13 +733,13 @@ note_end(const ZkClientStatus *status)
 	is_identity_refused = true;
 	MySession.is_given_up = true;
 	MySession.is_retry = true;
-	MySession.connect_deadline = zklock_client_now() + connect_timeout_setting;
+	MySession.connect_deadline = protocol_now() + connect_timeout_setting;
 }
 
 void
 session_note_loss(const ZkClientStatus *status)
 {
-	int64		now = zklock_client_now();
+	int64		now = protocol_now();
 	int64		lost_at = status->state == ZK_CLIENT_LOST ?
 		status->lost_at : now;
 
@@ -873,7 +871,7 @@ state_since(const ZkClientStatus *status)
 		since = status->lost_at;
 	else
 		return now;
-	return TimestampTzPlusMilliseconds(now, since - zklock_client_now());
+	return TimestampTzPlusMilliseconds(now, since - protocol_now());
 }
 
 /*

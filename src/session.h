@@ -14,7 +14,7 @@
 #include "protocol.h"
 #include "utils/timestamp.h"
 
-/* A deadline on zklock_client_now()'s clock that never comes. */
+/* A deadline on protocol_now()'s clock that never comes. */
 #define ZK_NO_DEADLINE INT64_MAX
 
 /*

@@ -69,7 +69,7 @@ extern CurrentSession MySession;
 extern LostSession LastLoss;
 
 /*
- * Wait until that zklock_client_now(), without a session.  Raises on cancel
+ * Wait until that protocol_now(), without a session.  Raises on cancel
  * and termination.
  */
 extern void session_sleep(int64 until);

@@ -37,7 +37,7 @@ zklock_session_await_contact(void)
 	ZkClientStatus status;
 
 	if (zklock_session_status(&status))
-		wait_for(NULL, NULL, zklock_client_now() + 1 +
+		wait_for(NULL, NULL, protocol_now() + 1 +
 				 contact_delay_ms(status.session_timeout_ms),
 				 ZK_WAITING_TO_COMMIT);
 }
@@ -85,7 +85,7 @@ session_sleep(int64 until)
 	int64		left_ms;
 
 	CHECK_FOR_INTERRUPTS();
-	while ((left_ms = until - zklock_client_now()) > 0)
+	while ((left_ms = until - protocol_now()) > 0)
 	{
 		WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT |
 				  (IsUnderPostmaster ? WL_EXIT_ON_PM_DEATH : 0),

@@ -61,13 +61,13 @@ typedef struct ZkClientStatus
 	bool		was_connected;	/* has a session ever been granted? */
 	int64_t		session_id;		/* valid if was_connected */
 	int			session_timeout_ms; /* granted; valid if was_connected */
-	int64_t		suspended_at;	/* zklock_client_now(); valid if SUSPENDED or
+	int64_t		suspended_at;	/* protocol_now(); valid if SUSPENDED or
 								 * LOST after having been connected */
 	int64_t		lost_at;		/* LOST: when it became that; never before
 								 * suspended_at */
 	int64_t		lost_deadline;	/* CONNECTED or SUSPENDED: when the program
 								 * has stood still for too long */
-	int64_t		now;			/* zklock_client_now(), of this moment */
+	int64_t		now;			/* protocol_now(), of this moment */
 	int			npending;		/* requests that are not over */
 	int			nrefused;		/* deletes and the like that were refused and
 								 * are repeated */

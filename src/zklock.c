@@ -151,7 +151,7 @@ zk_wait_lock(PG_FUNCTION_ARGS)
 	ZkLockOrder order = read_order(fcinfo, RECIPE_EXCLUSIVE, ZK_SCOPE_SESSION,
 								   false);
 
-	order.asked_at = zklock_client_now();
+	order.asked_at = protocol_now();
 	/* what is refused commits nothing */
 	pfree(zklock_name_path(order.name, NULL));
 	zklock_check_scope(order.scope);

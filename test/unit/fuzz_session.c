@@ -32,6 +32,7 @@
 #include <unistd.h>
 
 #include "client.h"
+#include "protocol.h"
 
 /*
  * Sessions at one time, and requests of each of them.  client.c reaps sixteen
@@ -117,7 +118,7 @@ tell(const char *what)
 static void
 check_time(int64_t since, int64_t most, const char *what)
 {
-	int64_t		took = zklock_client_now() - since;
+	int64_t		took = protocol_now() - since;
 
 	if (took > most)
 		broken("%s took %lld ms", what, (long long) took);
@@ -134,7 +135,7 @@ open_session(Player *player)
 	static const char *const credentials[] = {"zklock:a", "zklock:b"};
 	bool		has_auth = choose(2) == 0;
 	bool		is_private = choose(2) == 0;
-	int64_t		since = zklock_client_now();
+	int64_t		since = protocol_now();
 
 	memset(player, 0, sizeof(*player));
 	player->client = zklock_client_open(&(ZkClientOptions) {
@@ -175,7 +176,7 @@ keep_something(Player *player)
 	ZkClient   *client = player->client;
 	KeptLock   *kept = zklock_client_kept(client);
 	int			keep_ms = 1 + (int) choose(100);
-	int64_t		now = zklock_client_now();
+	int64_t		now = protocol_now();
 	const char *nodes[] = {
 		"/fuzz/queue/_c_0f8fad5b-lock-0000000001", "/fuzz/n1", "/fuzz/n2/n", "/n"
 	};
@@ -417,13 +418,13 @@ play(int64_t until, bool is_silent)
 {
 	bool		is_over = false;
 
-	while (!is_over && zklock_client_now() < until)
+	while (!is_over && protocol_now() < until)
 	{
 		is_over = true;
 		for (int i = 0; i < NCLIENTS; i++)
 		{
 			Player	   *player = &players[i];
-			int64_t		now = zklock_client_now();
+			int64_t		now = protocol_now();
 			ZkClientStatus status;
 
 			zklock_client_status(player->client, &status);
@@ -496,12 +497,12 @@ count_children(int *nzombies)
 static void
 await_programs(int most)
 {
-	int64_t		deadline = zklock_client_now() + PATIENCE_MS;
+	int64_t		deadline = protocol_now() + PATIENCE_MS;
 	int			nzombies;
 	int			count;
 
 	while ((count = count_children(&nzombies)) > most &&
-		   zklock_client_now() < deadline)
+		   protocol_now() < deadline)
 		poll(NULL, 0, 10);
 	if (count > most)
 		broken("%d programs are left, %d of them zombies", count, nzombies);
@@ -511,7 +512,7 @@ static void
 close_session(Player *player)
 {
 	int			wait_ms = choose(2) ? 0 : (int) choose(300);
-	int64_t		since = zklock_client_now();
+	int64_t		since = protocol_now();
 	char		error[512];
 
 	snprintf(error, sizeof(error), "%s", zklock_client_last_error(player->client));
@@ -525,10 +526,10 @@ close_session(Player *player)
 static void
 settle(void)
 {
-	int64_t		deadline = zklock_client_now() + PATIENCE_MS;
+	int64_t		deadline = protocol_now() + PATIENCE_MS;
 	bool		is_over = false;
 
-	while (!is_over && zklock_client_now() < deadline)
+	while (!is_over && protocol_now() < deadline)
 	{
 		is_over = true;
 		for (int i = 0; i < NCLIENTS; i++)
@@ -565,7 +566,7 @@ play_round(void)
 		if (is_silent)
 			players[i].nleft = 0;
 	}
-	play(zklock_client_now() +
+	play(protocol_now() +
 		 (is_silent ? SILENT_LIES_MS : 50 + choose(LIES_MS)), is_silent);
 
 	/* at times they end among lies */

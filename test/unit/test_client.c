@@ -48,7 +48,7 @@ wait_for_news(int64_t deadline)
 {
 	struct pollfd polled[CLIENTS_MAX];
 
-	if (zklock_client_now() >= deadline)
+	if (protocol_now() >= deadline)
 		return false;
 	for (int i = 0; i < CLIENTS_MAX; i++)
 	{
@@ -111,7 +111,7 @@ open_client(const char *text)
 static ZkClientStatus
 await_state(ZkClient *client, ZkClientState state)
 {
-	int64_t		deadline = zklock_client_now() + PATIENCE_MS;
+	int64_t		deadline = protocol_now() + PATIENCE_MS;
 	ZkClientStatus status;
 
 	do
@@ -134,7 +134,7 @@ open_connected(void)
 static const ZkReply *
 await_reply(ZkRequest *request)
 {
-	int64_t		deadline = zklock_client_now() + PATIENCE_MS;
+	int64_t		deadline = protocol_now() + PATIENCE_MS;
 	const ZkReply *reply;
 
 	while ((reply = zklock_client_reply(request)) == NULL &&
@@ -170,11 +170,11 @@ count_children(ZkClient *client, const char *path)
 static int
 await_children(ZkClient *client, const char *path, int expected)
 {
-	int64_t		deadline = zklock_client_now() + PATIENCE_MS;
+	int64_t		deadline = protocol_now() + PATIENCE_MS;
 	int			count;
 
 	while ((count = count_children(client, path)) != expected &&
-		   zklock_client_now() < deadline)
+		   protocol_now() < deadline)
 		;
 	return count;
 }
@@ -195,12 +195,12 @@ make_parent(ZkClient *client, char *path, size_t size, const char *name)
 static bool
 await_silence(ZkClient *client)
 {
-	int64_t		deadline = zklock_client_now() + PATIENCE_MS;
+	int64_t		deadline = protocol_now() + PATIENCE_MS;
 	ZkClientStatus status;
 
 	do
 		zklock_client_status(client, &status);
-	while (status.npending > 0 && zklock_client_now() < deadline &&
+	while (status.npending > 0 && protocol_now() < deadline &&
 		   poll(NULL, 0, 2) == 0);
 	return status.npending == 0;
 }
@@ -241,7 +241,7 @@ test_requests(ZkClient *client)
 	ok(reply->czxid > 0 && reply->ephemeral_owner == status.session_id,
 	   "token and owner come with the create");
 	ok(reply->proof.boot_ms > 0 && reply->proof.wall_ms > 0 &&
-	   reply->proof.boot_ms <= zklock_client_now(),
+	   reply->proof.boot_ms <= protocol_now(),
 	   "and the date of the proof");
 
 	get = zklock_client_get(client, node);
@@ -428,7 +428,7 @@ test_watch(ZkClient *client)
 	ZkClient   *other = open_connected();
 	char		parent[80];
 	char		nodes[2][128];
-	int64_t		deadline = zklock_client_now() + PATIENCE_MS;
+	int64_t		deadline = protocol_now() + PATIENCE_MS;
 
 	make_parent(client, parent, sizeof(parent), "watch");
 	for (int i = 0; i < 2; i++)
@@ -486,7 +486,7 @@ test_hand_over(ZkClient *client)
 	snprintf(node, sizeof(node), "%s/node", parent);
 	for (int i = -1; i < 2; i++)
 	{
-		int64_t		deadline = zklock_client_now() + PATIENCE_MS;
+		int64_t		deadline = protocol_now() + PATIENCE_MS;
 
 		is_int(ZK_OK,
 			   result_of(zklock_client_create(owner, node, ZK_EPHEMERAL,
@@ -595,15 +595,15 @@ test_close(ZkClient *client)
 								 NULL, 0);
 		if (round % 2 == 0)
 			await_state(other, ZK_CLIENT_CONNECTED);
-		began = zklock_client_now();
+		began = protocol_now();
 		close_client(other);
-		ok(zklock_client_now() - began < PATIENCE_MS / 2,
+		ok(protocol_now() - began < PATIENCE_MS / 2,
 		   "close does not hang, round %d", round);
 	}
-	closed_at = zklock_client_now();
+	closed_at = protocol_now();
 	is_int(0, await_children(client, parent, 0),
 		   "closed sessions leave no node");
-	ok(zklock_client_now() - closed_at < SESSION_TIMEOUT_MS / 2,
+	ok(protocol_now() - closed_at < SESSION_TIMEOUT_MS / 2,
 	   "and not for lack of time");
 	remove_node(client, parent);
 }
@@ -621,7 +621,7 @@ count_signal(int number)
 static int
 await_signals(int expected)
 {
-	int64_t		deadline = zklock_client_now() + PATIENCE_MS;
+	int64_t		deadline = protocol_now() + PATIENCE_MS;
 
 	while (nsignals < expected && wait_for_news(deadline))
 		;
@@ -635,7 +635,7 @@ test_failures(void)
 	ZkClient   *client;
 	ZkClientStatus status;
 	char		error[512] = "";
-	int64_t		deadline = zklock_client_now() + PATIENCE_MS;
+	int64_t		deadline = protocol_now() + PATIENCE_MS;
 
 	/* port 1 of the loopback device: nobody listens */
 	client = open_client("127.0.0.1:1");
@@ -677,7 +677,7 @@ is_running(int pid)
 static bool
 await_reaped(int pid)
 {
-	int64_t		deadline = zklock_client_now() + PATIENCE_MS;
+	int64_t		deadline = protocol_now() + PATIENCE_MS;
 
 	while (is_running(pid) && wait_for_news(deadline))
 		;
@@ -719,7 +719,7 @@ test_killed_program(ZkClient *client)
 											  NULL, 0)), "a node");
 		zklock_client_status(other, &status);
 		zklock_client_interrupt_on_loss(other, i != 1);
-		began = zklock_client_now();
+		began = protocol_now();
 		kill(status.program_pid, signals[i]);
 		is_int(ZK_LOSS_PROGRAM, await_loss(other), "its program is killed");
 		is_int(i != 1, await_signals(i != 1), "which interrupts who wants it");
@@ -730,7 +730,7 @@ test_killed_program(ZkClient *client)
 		zklock_client_free(get);
 		close_client(other);
 		is_int(0, await_children(client, parent, 0), "the node goes");
-		ok(zklock_client_now() - began < SESSION_TIMEOUT_MS / 2,
+		ok(protocol_now() - began < SESSION_TIMEOUT_MS / 2,
 		   "long before the session timeout");
 	}
 	remove_node(client, parent);
@@ -745,7 +745,7 @@ test_stopped_program(ZkClient *client)
 	char		path[128];
 	ZkClientStatus status;
 	ZkClientStatus lost;
-	int64_t		began = zklock_client_now();
+	int64_t		began = protocol_now();
 
 	make_parent(client, parent, sizeof(parent), "stopped");
 	snprintf(path, sizeof(path), "%s/node", parent);
@@ -758,7 +758,7 @@ test_stopped_program(ZkClient *client)
 		zklock_client_status(other, &lost);
 	while (lost.state != ZK_CLIENT_LOST && wait_for_news(began + PATIENCE_MS));
 	is_int(ZK_LOSS_PROGRAM, lost.loss, "a program that stands still is lost");
-	ok(zklock_client_now() - began >= SESSION_TIMEOUT_MS * 9 / 10,
+	ok(protocol_now() - began >= SESSION_TIMEOUT_MS * 9 / 10,
 	   "but not early");
 	kill(status.program_pid, SIGCONT);
 	close_client(other);
@@ -798,10 +798,10 @@ test_full_socket(ZkClient *client)
 	ok(await_silence(other), "and answered");
 
 	kill(program, SIGSTOP);
-	began = zklock_client_now();
+	began = protocol_now();
 	for (int i = 0; i < COUNT; i++)
 		zklock_client_delete(other, path);
-	ok(zklock_client_now() - began < 5000,
+	ok(protocol_now() - began < 5000,
 	   "a program that does not read is not waited for for long");
 	zklock_client_status(other, &status);
 	is_int(ZK_LOSS_PROGRAM, status.loss, "it is given up");

@@ -1000,7 +1000,7 @@ use_client(const char *program, int number)
 	zklock_client_leave(client, "/a", "/b", "a", 1, number % 2);
 	zklock_client_interrupt_on_loss(client, number % 2);
 	zklock_client_flush(client);
-	until = zklock_client_now() + 100;
+	until = protocol_now() + 100;
 	do
 	{
 		struct pollfd readable = {zklock_client_fd(client), POLLIN, 0};
@@ -1019,12 +1019,12 @@ use_client(const char *program, int number)
 			if (reply != NULL && reply->path != NULL)
 				checksum += (unsigned) strlen(reply->path);
 		}
-	} while (status.state != ZK_CLIENT_LOST && zklock_client_now() < until);
-	began = zklock_client_now();
+	} while (status.state != ZK_CLIENT_LOST && protocol_now() < until);
+	began = protocol_now();
 	zklock_client_withdraw(requests[0]);
 	zklock_client_free(requests[5]);
 	zklock_client_close(client, 50);
-	return zklock_client_now() - began;
+	return protocol_now() - began;
 }
 
 static void
