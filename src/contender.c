@@ -28,7 +28,6 @@
 #include "storage/proc.h"
 
 #include "board.h"
-#include "errors.h"
 #include "expiry.h"
 #include "handover.h"
 #include "keep.h"
@@ -290,7 +289,7 @@ act_on(Standing *standing, const Survey *survey)
 										contender->place->node,
 										contender->data,
 										strlen(contender->data)))
-				zklock_errors_raise_memory();
+				zklock_session_raise_memory();
 			standing->way = standing->has_waited ? ZK_STAT_GRANT_LISTED :
 				ZK_STAT_GRANT_AT_ONCE;
 			return ZK_WAIT_GRANTED;
@@ -585,7 +584,7 @@ send_create(Standing *standing)
 											contender->data,
 											strlen(contender->data));
 	if (standing->create == NULL)
-		zklock_errors_raise_memory();
+		zklock_session_raise_memory();
 }
 
 /*

@@ -599,7 +599,7 @@ start_session(void)
 		explicit_bzero(unconstify(char *, options.auth_credentials),
 					   strlen(options.auth_credentials));
 	if (MySession.client == NULL)
-		zklock_errors_raise_memory();
+		zklock_session_raise_memory();
 	if (zklock_session_status(&status))
 		session_raise_if_lost(&status);
 }

@@ -10,7 +10,8 @@
 
 #include "postgres.h"
 
-#include "errors.h"
+#include "client_request.h"
+#include "compat.h"
 #include "protocol.h"
 #include "utils/timestamp.h"
 
@@ -214,5 +215,30 @@ extern char *zklock_session_tls(void);
 
 /* One moment of the session for the view; false if there is no session. */
 extern bool zklock_session_status(ZkClientStatus *status);
+
+/* ---- errors, in session_error.c ---- */
+
+/* Raise out of memory for a request that could not even be made. */
+pg_noreturn extern void zklock_session_raise_memory(void);
+
+/*
+ * Raise what a failed request calls for; doing completes "could not ..." for
+ * the znode at path.
+ */
+pg_noreturn extern void zklock_session_raise(const ZkReply *reply,
+											 const char *doing,
+											 const char *path);
+
+/*
+ * Raise 08001 for a try of that lock whose time is over before the ensemble
+ * has answered.
+ */
+pg_noreturn extern void zklock_session_raise_silence(const char *name);
+
+/*
+ * Inside ereport(): the errdetail() that says how it is that nobody answered,
+ * and if there is no connection the errhint().
+ */
+extern int	zklock_session_explain_silence(void);
 
 #endif							/* ZKLOCK_SESSION_H */

@@ -105,7 +105,7 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 								 "zklock.auth", PROTOCOL_CERTIFICATE)));
 			raise_denied(doing, znode, code);
 		case ZK_NO_MEMORY:
-			zklock_errors_raise_memory();
+			zklock_session_raise_memory();
 		case ZK_UNKNOWN_OUTCOME:
 			sqlstate = ERRCODE_CONNECTION_FAILURE;
 			problem = "the connection to ZooKeeper was lost";
@@ -132,7 +132,7 @@ zklock_session_raise(const ZkReply *reply, const char *doing,
 }
 
 void
-zklock_errors_raise_memory(void)
+zklock_session_raise_memory(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OUT_OF_MEMORY),

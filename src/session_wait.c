@@ -48,7 +48,7 @@ zklock_session_await(ZkRequest *request, int64 deadline, ZkWaitReason reason)
 	ZkWaitEnd	end;
 
 	if (request == NULL)
-		zklock_errors_raise_memory();
+		zklock_session_raise_memory();
 	end = wait_for(request, NULL, deadline, reason);
 	if (end == ZK_WAIT_TIMEOUT)
 		return NULL;
