@@ -274,41 +274,34 @@ act_on(Standing *standing, const Survey *survey)
 	ZkContender *contender = standing->contender;
 	ZkWaitEnd	step;
 
-	switch (survey->verdict)
+	if (survey->verdict == RECIPE_HELD)
 	{
-		case RECIPE_HELD:
-
-			/*
-			 * Tell the contender behind us that we were granted a permit.
-			 * Without memory for that message the permit is not taken: the
-			 * one that watches us would wait for as long as we hold it, even
-			 * if other permits are free.  The deletion of our node wakes it.
-			 */
-			if (survey->is_anybody_behind &&
-				!zklock_client_announce(zklock_session_client(),
-										contender->place->node,
-										contender->data,
-										strlen(contender->data)))
-				zklock_session_raise_memory();
-			standing->way = standing->has_waited ? ZK_STAT_GRANT_LISTED :
-				ZK_STAT_GRANT_AT_ONCE;
-			return ZK_WAIT_GRANTED;
-		case RECIPE_MISMATCH:
-			step = contender_await_keeper(standing, survey->next);
-			if (step != ZK_WAIT_TIMEOUT ||
-				protocol_now() >= contender->deadline)
-				return step;
-			if (contender_time_out(standing) != ZK_WAIT_NO_NODE)
-				contender_raise_mismatch(standing, survey->next);
-			return ZK_WAIT_OVER;
-		case RECIPE_GONE:		/* read_list() has raised */
-		case RECIPE_EXHAUSTED:
-			break;
-		case RECIPE_WAIT:
-			contender->place->can_hand_over =
-				recipe_read_mark(contender_node_name(standing)) == RECIPE_MARK_HAND_OVER;
-			break;
+		/*
+		 * Tell the contender behind us that we were granted a permit. Without
+		 * memory for that message the permit is not taken: the one that
+		 * watches us would wait for as long as we hold it, even if other
+		 * permits are free.  The deletion of our node wakes it.
+		 */
+		if (survey->is_anybody_behind &&
+			!zklock_client_announce(zklock_session_client(),
+									contender->place->node, contender->data,
+									strlen(contender->data)))
+			zklock_session_raise_memory();
+		standing->way = standing->has_waited ? ZK_STAT_GRANT_LISTED :
+			ZK_STAT_GRANT_AT_ONCE;
+		return ZK_WAIT_GRANTED;
 	}
+	if (survey->verdict == RECIPE_MISMATCH)
+	{
+		step = contender_await_keeper(standing, survey->next);
+		if (step != ZK_WAIT_TIMEOUT || protocol_now() >= contender->deadline)
+			return step;
+		if (contender_time_out(standing) != ZK_WAIT_NO_NODE)
+			contender_raise_mismatch(standing, survey->next);
+		return ZK_WAIT_OVER;
+	}
+	contender->place->can_hand_over =
+		recipe_read_mark(contender_node_name(standing)) == RECIPE_MARK_HAND_OVER;
 	if (contender->is_at_once)
 		return contender_await_keeper(standing, survey->next);
 	begin_wait(standing);

@@ -348,7 +348,7 @@ read_permits(const char *prefix, size_t length)
 		memcmp(mark, PERMITS_MARK, strlen(PERMITS_MARK)) != 0)
 		return 1;
 	permits = strtol(mark + strlen(PERMITS_MARK), NULL, 10);
-	if (permits < 1 || permits > RECIPE_PERMITS_MAX)
+	if (permits > RECIPE_PERMITS_MAX)
 		return 1;
 	recipe_node_prefix(ours, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE,
 					   (int) permits, guid);

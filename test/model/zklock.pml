@@ -460,7 +460,7 @@ inline leave() {
 	fi
 }
 
-/* ZK_CONTEND_SESSION_LOST: a new session, at the end of the queue */
+/* ZK_WAIT_LOST: a new session, at the end of the queue */
 inline lose_session() {
 	open_session(); let_go();
 	if
