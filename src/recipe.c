@@ -15,16 +15,17 @@
 /* Who is ahead of a contender. */
 typedef struct Ahead
 {
+	bool		is_own_there;	/* is our own node in the list? */
+	bool		is_orderly;		/* do the numbers order the queue?  Else the
+								 * rest is not valid */
 	int			count;			/* of all of them */
 	int			first;			/* index of the first, -1: nobody is ahead */
 	int			nearest;		/* and of the nearest that excludes us, or -1 */
 	bool		is_mixed;		/* do they differ from us in permits? */
 } Ahead;
 
-static int	find_own(const char *const *children, int nchildren,
-					 const char *mine);
-static bool look_ahead(const char *const *children, int nchildren,
-					   const RecipeWish *wish, int own, Ahead *ahead);
+static Ahead look_ahead(const char *const *children, int nchildren,
+						const RecipeWish *wish);
 static bool is_orderly(int32_t sequence);
 static bool may_share_number(const RecipeNode *node);
 
@@ -32,14 +33,12 @@ RecipeVerdict
 recipe_verdict(const char *const *children, int nchildren,
 			   const RecipeWish *wish, int *watch)
 {
-	int			own = wish->mine != NULL ?
-		find_own(children, nchildren, wish->mine) : -1;
-	Ahead		ahead;
+	const Ahead ahead = look_ahead(children, nchildren, wish);
 
 	*watch = -1;
-	if (wish->mine != NULL && own < 0)
+	if (wish->mine != NULL && !ahead.is_own_there)
 		return RECIPE_GONE;
-	if (!look_ahead(children, nchildren, wish, own, &ahead))
+	if (!ahead.is_orderly)
 		return RECIPE_EXHAUSTED;
 	if (ahead.first >= 0 &&
 		recipe_parse_node(children[ahead.first]).permits != wish->permits)
@@ -77,64 +76,55 @@ recipe_is_first(const char *const *children, int nchildren, const char *child)
 	return true;
 }
 
-/* The index of the child of that name, or -1. */
-static int
-find_own(const char *const *children, int nchildren, const char *mine)
-{
-	for (int i = 0; i < nchildren; i++)
-		if (strcmp(children[i], mine) == 0)
-			return i;
-	return -1;
-}
-
-/*
- * Who is ahead of the contender whose node is children[own], or of a newcomer
- * if own is -1?  false if the numbers do not order the queue.
- */
-static bool
-look_ahead(const char *const *children, int nchildren,
-		   const RecipeWish *wish, int own, Ahead *ahead)
+/* Who is ahead of the contender with that wish? */
+static Ahead
+look_ahead(const char *const *children, int nchildren, const RecipeWish *wish)
 {
 	/* A newcomer stands behind every number that we accept. */
-	int32_t		own_sequence = own < 0 ? RECIPE_SEQUENCE_LIMIT :
-		recipe_parse_node(children[own]).sequence;
+	int32_t		own_sequence = wish->mine == NULL ? RECIPE_SEQUENCE_LIMIT :
+		recipe_parse_node(wish->mine).sequence;
 	int32_t		first_sequence = RECIPE_SEQUENCE_LIMIT;
 	int32_t		nearest_sequence = -1;
+	Ahead		ahead = {
+		.is_orderly = wish->mine == NULL || is_orderly(own_sequence),
+		.first = -1,
+		.nearest = -1
+	};
 
-	*ahead = (Ahead) {.first = -1,.nearest = -1};
-	if (own >= 0 && !is_orderly(own_sequence))
-		return false;
 	for (int i = 0; i < nchildren; i++)
 	{
 		RecipeNode	node;
 
-		if (i == own)
+		if (wish->mine != NULL && !ahead.is_own_there &&
+			strcmp(children[i], wish->mine) == 0)
+		{
+			ahead.is_own_there = true;
 			continue;
+		}
 		node = recipe_parse_node(children[i]);
 		if (node.style == RECIPE_STYLE_NONE)
 			continue;
-		if (!is_orderly(node.sequence))
-			return false;
+		if (!is_orderly(node.sequence) ||
+			(node.sequence == own_sequence && !may_share_number(&node)))
+			ahead.is_orderly = false;
 		if (node.sequence > own_sequence)
 			continue;
-		if (node.sequence == own_sequence && !may_share_number(&node))
-			return false;
-		ahead->count++;
-		ahead->is_mixed |= node.permits != wish->permits;
+		ahead.count++;
+		ahead.is_mixed |= node.permits != wish->permits;
 		if (node.sequence < first_sequence)
 		{
 			first_sequence = node.sequence;
-			ahead->first = i;
+			ahead.first = i;
 		}
 		if (wish->mode == RECIPE_SHARED && node.mode == RECIPE_SHARED)
 			continue;
 		if (node.sequence > nearest_sequence)
 		{
 			nearest_sequence = node.sequence;
-			ahead->nearest = i;
+			ahead.nearest = i;
 		}
 	}
-	return true;
+	return ahead;
 }
 
 /* Is this a number by which the server orders contenders? */

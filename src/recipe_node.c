@@ -195,7 +195,7 @@ recipe_parse_node(const char *child)
 const char *
 recipe_style_name(RecipeStyle style)
 {
-	static const char *const names[RECIPE_STYLE_UNKNOWN + 1] = {
+	static const char *const names[RECIPE_STYLE_UNKNOWN] = {
 		[RECIPE_STYLE_NONE] = "none",
 		[RECIPE_STYLE_ZKLOCK_SHARED] = "zklock",
 		[RECIPE_STYLE_ZKLOCK_PERMITS] = "zklock",
@@ -204,11 +204,10 @@ recipe_style_name(RecipeStyle style)
 		[RECIPE_STYLE_KAZOO] = "kazoo",
 		[RECIPE_STYLE_ZK_RECIPE] = "zookeeper",
 		[RECIPE_STYLE_HIVE] = "hive",
-		[RECIPE_STYLE_DOTNET] = "dotnet",
-		[RECIPE_STYLE_UNKNOWN] = "unknown"
+		[RECIPE_STYLE_DOTNET] = "dotnet"
 	};
 
-	return names[style];
+	return style < RECIPE_STYLE_UNKNOWN ? names[style] : "unknown";
 }
 
 int
