@@ -56,7 +56,6 @@ typedef struct Call
 PG_FUNCTION_INFO_V1(zk_unlock_names);
 
 static Datum lock_names(FunctionCallInfo fcinfo, ZkScope scope, bool is_try);
-static Call read_call(FunctionCallInfo fcinfo, ZkScope scope, bool is_try);
 static Call read_names(FunctionCallInfo fcinfo, int modes_argument,
 					   const ZkLockOrder *terms);
 static Datum *read_array(FunctionCallInfo fcinfo, int argument,
@@ -109,26 +108,12 @@ zk_unlock_names(PG_FUNCTION_ARGS)
  * ---------------------------------------------------------------------
  */
 
-/* Of a try, whether all are taken; else the tokens, where the names stood. */
+/*
+ * Take the locks of (names, timeout, modes); the bounds count from here.  Of a
+ * try, whether all are taken; else the tokens, where the names stood.
+ */
 static Datum
 lock_names(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
-{
-	Call		call = read_call(fcinfo, scope, is_try);
-	Datum	   *tokens = palloc(call.nwanted * sizeof(*tokens));
-	bool		all_taken = take_all(&call);
-
-	if (is_try)
-		PG_RETURN_BOOL(all_taken);
-	for (int i = 0; i < call.nwanted; i++)
-		tokens[call.wanted[i].argument] = Int64GetDatum(call.wanted[i].token);
-	PG_RETURN_ARRAYTYPE_P(construct_array(tokens, call.nwanted, INT8OID,
-										  sizeof(int64), FLOAT8PASSBYVAL,
-										  TYPALIGN_DOUBLE));
-}
-
-/* Read (names, timeout, modes); the bounds of the call count from here. */
-static Call
-read_call(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
 {
 	ZkLockOrder terms = {
 		.scope = scope,
@@ -139,13 +124,21 @@ read_call(FunctionCallInfo fcinfo, ZkScope scope, bool is_try)
 		.timeout_ms = zklock_args_timeout(fcinfo, 1, is_try),
 		.asked_at = protocol_now()
 	};
-	Call		call;
+	Call		call = read_names(fcinfo, 2, &terms);
+	Datum	   *tokens = palloc(call.nwanted * sizeof(*tokens));
+	bool		all_taken;
 
-	call = read_names(fcinfo, 2, &terms);
 	for (int i = 0; i < call.nwanted; i++)
 		zklock_privilege_check(fcinfo, call.wanted[i].order.name,
 							   ZK_MAY_TAKE(call.wanted[i].order.mode));
-	return call;
+	all_taken = take_all(&call);
+	if (is_try)
+		PG_RETURN_BOOL(all_taken);
+	for (int i = 0; i < call.nwanted; i++)
+		tokens[call.wanted[i].argument] = Int64GetDatum(call.wanted[i].token);
+	PG_RETURN_ARRAYTYPE_P(construct_array(tokens, call.nwanted, INT8OID,
+										  sizeof(int64), FLOAT8PASSBYVAL,
+										  TYPALIGN_DOUBLE));
 }
 
 /*
