@@ -497,14 +497,8 @@ enter_lock(const char *name)
 	}
 	lock = hash_search(zklock_locks, path, HASH_ENTER, &found);
 	if (!found)
-	{
-		lock->name = NULL;
-		lock->holder = NULL;
-		memset(lock->taken, 0, sizeof(lock->taken));
-		memset(lock->xact, 0, sizeof(lock->xact));
-		lock->line = 0;
-		memset(&lock->place, 0, sizeof(lock->place));
-	}
+		memset((char *) lock + RECIPE_PATH_SIZE, 0,
+			   sizeof(*lock) - RECIPE_PATH_SIZE);
 
 	/* the name in the words of whoever takes the lock now */
 	if (!zklock_lock_is_held(lock) &&

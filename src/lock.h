@@ -91,11 +91,11 @@ extern void zklock_release_session_scope(bool has_written);
 /* Fencing token of a lock held here, in either mode; 0 if it is not held. */
 extern int64 zklock_token(const char *name);
 
-/* The same for somebody who may use it: no later grant has that token. */
-extern int64 zklock_tell_token(const char *name);
-
-/* Is it held, exclusively and with one permit? */
-extern bool zklock_is_sole(const char *name);
+/*
+ * The same for somebody who may use it: no later grant has that token.
+ * *is_sole, unless NULL: is it held exclusively and with one permit?
+ */
+extern int64 zklock_tell_token(const char *name, bool *is_sole);
 
 /*
  * Does the ensemble confirm that this backend holds the lock, in either mode?

@@ -24,7 +24,8 @@ typedef struct XactCount
 
 typedef struct Lock
 {
-	char		path[RECIPE_PATH_SIZE]; /* key: znode of the lock */
+	char		path[RECIPE_PATH_SIZE]; /* key: znode of the lock; all behind it
+										 * is zeros at first */
 	char	   *name;			/* as the user wrote it */
 	ZkTaken		taken[2];		/* by RecipeMode */
 	XactCount  *xact[2];		/* what is taken in transaction scope,

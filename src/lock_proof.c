@@ -51,23 +51,16 @@ zklock_token(const char *name)
 }
 
 int64
-zklock_tell_token(const char *name)
+zklock_tell_token(const char *name, bool *is_sole)
 {
 	ZkPlace    *place = good_place(name);
 
 	if (place == NULL)
 		return 0;
 	place->is_token_told = true;
+	if (is_sole != NULL)
+		*is_sole = place->mode == RECIPE_EXCLUSIVE && place->permits == 1;
 	return place->token;
-}
-
-bool
-zklock_is_sole(const char *name)
-{
-	const ZkPlace *place = good_place(name);
-
-	return place != NULL && place->mode == RECIPE_EXCLUSIVE &&
-		place->permits == 1;
 }
 
 bool

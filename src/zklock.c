@@ -205,7 +205,7 @@ zk_disconnect(PG_FUNCTION_ARGS)
 Datum
 zk_fencing_token(PG_FUNCTION_ARGS)
 {
-	int64		token = zklock_tell_token(zklock_args_name(fcinfo, ZK_OWN));
+	int64		token = zklock_tell_token(zklock_args_name(fcinfo, ZK_OWN), NULL);
 
 	if (token == 0)
 		PG_RETURN_NULL();
@@ -222,14 +222,15 @@ Datum
 zk_fence_own_token(PG_FUNCTION_ARGS)
 {
 	char	   *name = zklock_args_name(fcinfo, ZK_OWN);
-	int64		token = zklock_tell_token(name);
+	bool		is_sole;
+	int64		token = zklock_tell_token(name, &is_sole);
 
 	if (token == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("lock \"%s\" is not held by this session", name),
 				 errhint("Take it with zk_lock(), or give the token of its holder to zk_fence().")));
-	if (!zklock_is_sole(name))
+	if (!is_sole)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("lock \"%s\" is held in a way that lets others hold it too", name),
