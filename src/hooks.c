@@ -77,11 +77,11 @@ static const struct config_enum_entry commit_guard_options[] = {
  */
 #define GUARD_AGAIN_MS 10
 
-/* When the locks were proved in this transaction; 0: they were not. */
+/*
+ * When the locks were to be proved in this transaction last; 0: they were not.
+ * If it has not raised they were proved then.
+ */
 static int64 guarded_at;
-
-/* Has the guard been asked in this transaction, whatever it said? */
-static bool is_guard_asked;
 
 /* Has this backend had a lock, so that all callbacks are registered? */
 static bool is_following;
@@ -89,7 +89,7 @@ static bool is_following;
 /* Is the transaction over, and its locks still to be let go? */
 static bool is_release_due;
 
-/* The next in each chain of hooks, or NULL. */
+/* The next in each chain of hooks, which of errors may be NULL. */
 static ProcessUtility_hook_type next_ProcessUtility;
 static emit_log_hook_type next_emit_log;
 
@@ -124,7 +124,8 @@ zklock_hooks_init(void)
 							 &commit_guard, GUARD_LEASE, commit_guard_options,
 							 PGC_SUSET, 0,
 							 NULL, NULL, NULL);
-	next_ProcessUtility = ProcessUtility_hook;
+	next_ProcessUtility = ProcessUtility_hook != NULL ? ProcessUtility_hook :
+		standard_ProcessUtility;
 	ProcessUtility_hook = process_utility;
 	next_emit_log = emit_log_hook;
 	emit_log_hook = rewrite_cancellation;
@@ -207,7 +208,7 @@ at_transaction_event(XactEvent event, void *arg)
 			guard_commit();
 			break;
 		case XACT_EVENT_ABORT:
-			if (is_guard_asked && !in_error_recursion_trouble() &&
+			if (guarded_at != 0 && !in_error_recursion_trouble() &&
 				zklock_has_lost())
 				zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
 			/* an error of a procedure's COMMIT is reported after that */
@@ -306,12 +307,8 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 
 	if (context == PROCESS_UTILITY_TOPLEVEL && !IsTransactionBlock())
 		guard_prepared(pstmt->utilityStmt);
-	if (next_ProcessUtility != NULL)
-		next_ProcessUtility(pstmt, query, read_only_tree, context, params,
-							environment, dest, completion);
-	else
-		standard_ProcessUtility(pstmt, query, read_only_tree, context, params,
-								environment, dest, completion);
+	next_ProcessUtility(pstmt, query, read_only_tree, context, params,
+						environment, dest, completion);
 	Assert(!IsA(pstmt->utilityStmt, NotifyStmt) || has_notified());
 	if (is_discard_all)
 		zklock_release_session_scope(had_written);
@@ -410,7 +407,7 @@ guard_prepared(const Node *statement)
 static void
 prove_locks(void)
 {
-	is_guard_asked = true;
+	guarded_at = protocol_now();
 	zklock_session_look();
 	zklock_prove_locks(zklock_hooks_asks_quorum());
 	zklock_lease_prove(zklock_hooks_asks_quorum());
@@ -421,7 +418,6 @@ static void
 end_guard(void)
 {
 	guarded_at = 0;
-	is_guard_asked = false;
 	zklock_lease_end_transaction();
 }
 

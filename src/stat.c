@@ -56,13 +56,6 @@ static StatEntry *own;
 static StatEntry *own_entry(void);
 static StatEntry *take_entry(Oid database);
 static void make_entry(StatEntry *entry, Oid database);
-static void clear(StatEntry *entry);
-
-void
-zklock_stat_count(ZkStat which)
-{
-	zklock_stat_add(which, 1);
-}
 
 void
 zklock_stat_add(ZkStat which, uint64 count)
@@ -106,7 +99,11 @@ zklock_stat_read(int number, ZkStatRow *row)
 void
 zklock_stat_reset(void)
 {
-	clear(own_entry());
+	StatEntry  *entry = own_entry();
+
+	for (int i = 0; i < ZK_NSTATS; i++)
+		pg_atomic_write_u64(&entry->counts[i], 0);
+	pg_atomic_write_u64(&entry->since, (uint64) GetCurrentTimestamp());
 }
 
 static StatEntry *
@@ -139,18 +136,9 @@ static void
 make_entry(StatEntry *entry, Oid database)
 {
 	pg_atomic_init_u32(&entry->database, database);
-	pg_atomic_init_u64(&entry->since, 0);
+	pg_atomic_init_u64(&entry->since, (uint64) GetCurrentTimestamp());
 	for (int i = 0; i < ZK_NSTATS; i++)
 		pg_atomic_init_u64(&entry->counts[i], 0);
-	clear(entry);
-}
-
-static void
-clear(StatEntry *entry)
-{
-	for (int i = 0; i < ZK_NSTATS; i++)
-		pg_atomic_write_u64(&entry->counts[i], 0);
-	pg_atomic_write_u64(&entry->since, (uint64) GetCurrentTimestamp());
 }
 
 /* ---------------------------------------------------------------------

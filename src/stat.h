@@ -60,8 +60,8 @@ extern void zklock_stat_request_memory(void);
 extern void zklock_stat_make_memory(void);
 
 /* Count for this database.  Never raises, never waits, takes no lock. */
-extern void zklock_stat_count(ZkStat which);
 extern void zklock_stat_add(ZkStat which, uint64 count);
+#define zklock_stat_count(which) zklock_stat_add((which), 1)
 
 /* A wait is over, however it ended. */
 extern void zklock_stat_wait(uint64 microseconds);
