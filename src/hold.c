@@ -159,10 +159,6 @@ make(Holding *holding, int64 timeout_ms)
 {
 	int64		lock_timeout_at = zklock_roundtrip_lock_deadline();
 	int64		timeout_at = protocol_now() + timeout_ms;
-	int64		token;
-	const char *caller;
-	const char *quoted;
-	const char *reason;
 
 	zklock_nodedata_check_line(holding->reason, "reason", "a hold",
 							   "Say in one line why the lock is held, for whoever waits for it.");
@@ -197,20 +193,18 @@ make(Holding *holding, int64 timeout_ms)
 		CHECK_FOR_INTERRUPTS();
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(holding));
-	token = holding->twin.token;
 
 	/* which would look for interrupts, and the token would be told to nobody */
 	HOLD_INTERRUPTS();
-	caller = zklock_nodedata_caller();
-	quoted = zklock_nodedata_quotable_own(holding->name);
-	reason = zklock_nodedata_quotable_own(holding->reason);
 	ereport(zklock_nodedata_logs(false) ? LOG : DEBUG1,
 			(errmsg("%s made a hold of ZooKeeper lock \"%s\"",
-					caller, quoted),
+					zklock_nodedata_caller(),
+					zklock_nodedata_quotable_own(holding->name)),
 			 errdetail("Fencing token " INT64_FORMAT ", reason \"%s\".",
-					   token, reason)));
+					   holding->twin.token,
+					   zklock_nodedata_quotable_own(holding->reason))));
 	RESUME_INTERRUPTS();
-	return token;
+	return holding->twin.token;
 }
 
 /* All steps, or what is left of them after a session was lost. */
@@ -448,7 +442,7 @@ catch_up(ZkRoundTrip *trip, void *argument)
 {
 	char	   *path = zklock_name_path(argument, NULL);
 
-	return zklock_roundtrip_check(trip, path, 0)->result != ZK_SESSION_LOST;
+	return zklock_roundtrip_check(trip, path)->result != ZK_SESSION_LOST;
 }
 
 /* Write down for the owner of a node who evicts him. */

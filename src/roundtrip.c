@@ -35,6 +35,7 @@ typedef struct Look
 	char		path[FLEXIBLE_ARRAY_MEMBER];
 } Look;
 
+static ZkRequest *check_any(ZkClient *client, const char *path);
 static Look *find_look(const ZkRoundTrip *trip, ZkRead read, const char *path);
 static const ZkReply *create(ZkRoundTrip *trip, const char *path,
 							 ZkNodeKind kind, const char *data);
@@ -109,16 +110,16 @@ zklock_roundtrip_read(ZkRoundTrip *trip, ZkRead read, const char *path)
 }
 
 const ZkReply *
-zklock_roundtrip_check(ZkRoundTrip *trip, const char *path, int64 czxid)
+zklock_roundtrip_check(ZkRoundTrip *trip, const char *path)
 {
-	const ZkReply *reply;
+	return zklock_roundtrip_read(trip, check_any, path);
+}
 
-	do
-		reply = zklock_roundtrip_ask(trip,
-									 zklock_client_check(zklock_session_client(),
-														 path, czxid));
-	while (reply != NULL && reply->result == ZK_UNKNOWN_OUTCOME);
-	return reply;
+/* A check is asked like a read. */
+static ZkRequest *
+check_any(ZkClient *client, const char *path)
+{
+	return zklock_client_check(client, path, 0);
 }
 
 /*
@@ -133,7 +134,7 @@ zklock_roundtrip_read_newest(ZkRoundTrip *trip, ZkRead read, const char *path)
 {
 	for (;;)
 	{
-		const ZkReply *reply = zklock_roundtrip_check(trip, path, 0);
+		const ZkReply *reply = zklock_roundtrip_check(trip, path);
 
 		if (reply == NULL || reply->result == ZK_SESSION_LOST)
 			return reply;

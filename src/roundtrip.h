@@ -93,7 +93,7 @@ extern const ZkReply *zklock_roundtrip_await(const ZkRoundTrip *trip,
 extern const ZkReply *zklock_roundtrip_read(ZkRoundTrip *trip, ZkRead read,
 											const char *path);
 extern const ZkReply *zklock_roundtrip_check(ZkRoundTrip *trip,
-											 const char *path, int64 czxid);
+											 const char *path);
 
 /*
  * A read whose result is not older than what any server has told anybody
