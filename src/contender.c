@@ -164,7 +164,7 @@ zklock_contend_confirm(ZkContender *contender)
  */
 
 ZkWaitEnd
-contender_step(const Standing *standing, const ZkReply *reply)
+contender_step(const ZkReply *reply, const char *path)
 {
 	if (reply == NULL)
 		return ZK_WAIT_TIMEOUT;
@@ -177,8 +177,7 @@ contender_step(const Standing *standing, const ZkReply *reply)
 		case ZK_SESSION_LOST:
 			return ZK_WAIT_LOST;
 		default:
-			zklock_session_raise(reply, "read a lock's queue",
-								 standing->contender->place->lock_path);
+			zklock_session_raise(reply, "read a lock's queue", path);
 	}
 }
 
@@ -259,7 +258,7 @@ look_around(Standing *standing, Survey *survey)
 		return ZK_WAIT_LOST;
 	if (!standing->is_node_known && !take_node(standing))
 		return ZK_WAIT_NO_NODE;
-	step = contender_step(standing, list);
+	step = contender_step(list, standing->contender->place->lock_path);
 	if (step == ZK_WAIT_NO_NODE)
 		contender_raise_evicted(standing);
 	if (step == ZK_WAIT_OVER)
@@ -360,7 +359,7 @@ await_first_place(Standing *standing)
 		const ZkReply *list =
 			zklock_roundtrip_read(&standing->trip, zklock_client_list_and_watch,
 								  contender->place->lock_path);
-		ZkWaitEnd	step = contender_step(standing, list);
+		ZkWaitEnd	step = contender_step(list, contender->place->lock_path);
 		int			ahead;
 
 		if (step != ZK_WAIT_OVER)
@@ -384,7 +383,7 @@ look(Standing *standing)
 	const char *path = standing->contender->place->lock_path;
 	const ZkReply *list = zklock_roundtrip_read(&standing->trip,
 												zklock_client_list, path);
-	ZkWaitEnd	step = contender_step(standing, list);
+	ZkWaitEnd	step = contender_step(list, path);
 	Survey		survey;
 
 	if (step == ZK_WAIT_NO_NODE)

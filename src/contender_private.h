@@ -68,10 +68,10 @@ typedef struct Standing
 /* ---- contender.c ---- */
 
 /*
- * What the reply about a lock's queue means for a contender; NULL: there was
- * none in time.  Raises if ZooKeeper refuses.
+ * What the reply about a znode of a lock's queue means for a contender; NULL:
+ * there was none in time.  Raises if ZooKeeper refuses.
  */
-extern ZkWaitEnd contender_step(const Standing *standing, const ZkReply *reply);
+extern ZkWaitEnd contender_step(const ZkReply *reply, const char *path);
 
 /* The name of our queue node. */
 extern const char *contender_node_name(const Standing *standing);

@@ -323,20 +323,11 @@ set_watch(Standing *standing, const char *child, ZkWaitEnd *end)
 	standing->is_ahead_read = false;
 	reply = zklock_roundtrip_read(&standing->trip, zklock_client_get_and_watch,
 								  child_path(standing, child, path));
-	if (reply == NULL)
-		*end = ZK_WAIT_TIMEOUT;
-	else if (reply->result == ZK_SESSION_LOST)
-		*end = ZK_WAIT_LOST;
-	else if (reply->result == ZK_NO_NODE)
+	*end = contender_step(reply, path);
+	standing->is_ahead_read = *end == ZK_WAIT_OVER;
+	if (*end == ZK_WAIT_NO_NODE)
 		*end = ZK_WAIT_OVER;
-	else if (reply->result != ZK_OK)
-		zklock_session_raise(reply, "watch a lock's queue", path);
-	else
-	{
-		standing->is_ahead_read = true;
-		return reply;
-	}
-	return NULL;
+	return standing->is_ahead_read ? reply : NULL;
 }
 
 /* Write the path of a child of the lock's znode; raises if it is too long. */
