@@ -12,7 +12,6 @@
  */
 #include "contender_private.h"
 
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
 
@@ -28,7 +27,6 @@
 pg_noreturn static void raise_timeout(const ZkContender *contender,
 									  const char *ahead,
 									  const char *ahead_log);
-static char *milliseconds_waited(const Standing *standing);
 static const char *lock_mode_name(const Standing *standing);
 static char *describe_ahead(const Standing *standing, const char *holder);
 static char *describe_holder(Standing *standing, int64 deadline);
@@ -189,10 +187,10 @@ contender_log_wait(Standing *standing)
 
 	standing->is_wait_logged = true;
 	ereport(LOG,
-			(errmsg("process %d still waiting for %s on ZooKeeper lock \"%s\" after %s",
+			(errmsg("process %d still waiting for %s on ZooKeeper lock \"%s\" after " INT64_FORMAT " ms",
 					MyProcPid, lock_mode_name(standing),
 					standing->contender->place->name,
-					milliseconds_waited(standing)),
+					protocol_now() - standing->started_at),
 			 errdetail_log("%s", describe_ahead(standing, holder))));
 }
 
@@ -202,16 +200,10 @@ contender_log_grant(const Standing *standing)
 	if (!standing->is_wait_logged)
 		return;
 	ereport(LOG,
-			(errmsg("process %d acquired %s on ZooKeeper lock \"%s\" after %s",
+			(errmsg("process %d acquired %s on ZooKeeper lock \"%s\" after " INT64_FORMAT " ms",
 					MyProcPid, lock_mode_name(standing),
 					standing->contender->place->name,
-					milliseconds_waited(standing))));
-}
-
-static char *
-milliseconds_waited(const Standing *standing)
-{
-	return psprintf(INT64_FORMAT " ms", protocol_now() - standing->started_at);
+					protocol_now() - standing->started_at)));
 }
 
 static const char *
@@ -225,15 +217,10 @@ lock_mode_name(const Standing *standing)
 static char *
 describe_ahead(const Standing *standing, const char *holder)
 {
-	StringInfoData line;
-
-	initStringInfo(&line);
-	if (holder != NULL)
-		appendStringInfoString(&line, holder);
-	appendStringInfo(&line, standing->nahead == 1 ?
-					 "%d contender is ahead." :
-					 "Up to %d contenders are ahead.", standing->nahead);
-	return line.data;
+	return psprintf(standing->nahead == 1 ?
+					"%s%d contender is ahead." :
+					"%sUp to %d contenders are ahead.",
+					holder != NULL ? holder : "", standing->nahead);
 }
 
 /*

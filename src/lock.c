@@ -245,7 +245,7 @@ zklock_give_back(Lock *lock, RecipeMode mode, ZkScope scope)
 		Assert(lock->xact[mode]->subid == GetCurrentSubTransactionId());
 		lock->xact[mode]->count--;
 	}
-	if (!zklock_lock_has_mode(lock, mode))
+	if (!zklock_board_is_taken(&lock->taken[mode]))
 		end_mode(lock, mode, zklock_session_live(), "given back");
 	forget_if_empty(lock);
 }
@@ -279,7 +279,7 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 	HOLD_INTERRUPTS();
 	patience = release_patience(&lock->place);
 	lock->taken[mode].counts[ZK_SCOPE_SESSION]--;
-	if (!zklock_lock_has_mode(lock, mode))
+	if (!zklock_board_is_taken(&lock->taken[mode]))
 		end_mode(lock, mode, live, "unlocked");
 	forget_if_empty(lock);
 	RESUME_INTERRUPTS();
@@ -412,16 +412,10 @@ zklock_lock_find(const char *name)
 }
 
 bool
-zklock_lock_has_mode(const Lock *lock, RecipeMode mode)
-{
-	return zklock_board_is_taken(&lock->taken[mode]);
-}
-
-bool
 zklock_lock_is_held(const Lock *lock)
 {
-	return zklock_lock_has_mode(lock, RECIPE_EXCLUSIVE) ||
-		zklock_lock_has_mode(lock, RECIPE_SHARED);
+	return zklock_board_is_taken(&lock->taken[RECIPE_EXCLUSIVE]) ||
+		zklock_board_is_taken(&lock->taken[RECIPE_SHARED]);
 }
 
 bool
@@ -551,7 +545,8 @@ reserve_count(Lock *lock, RecipeMode mode, ZkScope scope)
 static int64
 take_again(const ZkLockOrder *order, Lock *lock, Lock **taken)
 {
-	bool		is_exclusive = zklock_lock_has_mode(lock, RECIPE_EXCLUSIVE);
+	const ZkTaken *exclusive = &lock->taken[RECIPE_EXCLUSIVE];
+	bool		is_exclusive = zklock_board_is_taken(exclusive);
 
 	if (is_exclusive && lock->place.permits != order->permits)
 		refuse_permits(lock, order->permits);
@@ -560,7 +555,7 @@ take_again(const ZkLockOrder *order, Lock *lock, Lock **taken)
 	if (!contact_is_after(lock->place.proof, zklock_session_fresh_since()))
 		zklock_confirm_held(order->name);
 	zklock_refuse_if_lost();
-	if (!zklock_lock_has_mode(lock, order->mode))
+	if (!zklock_board_is_taken(&lock->taken[order->mode]))
 		zklock_place_prepare_downgrade(&lock->place, LockContext);
 	return count_one(order, lock, taken);
 }
@@ -665,7 +660,7 @@ end_scopes(unsigned scopes, bool has_written)
 		foreach_mode(mode)
 		{
 			int		   *counts = lock->taken[mode].counts;
-			bool		was_held = zklock_lock_has_mode(lock, mode);
+			bool		was_held = zklock_board_is_taken(&lock->taken[mode]);
 
 			if ((scopes & ENDS(ZK_SCOPE_SESSION)) != 0 &&
 				counts[ZK_SCOPE_SESSION] > 0)
@@ -679,7 +674,7 @@ end_scopes(unsigned scopes, bool has_written)
 					counts[scope] = 0;
 			if ((scopes & ENDS(ZK_SCOPE_TRANSACTION)) != 0)
 				drop_xact_counts(&lock->xact[mode]);
-			if (was_held && !zklock_lock_has_mode(lock, mode))
+			if (was_held && !zklock_board_is_taken(&lock->taken[mode]))
 				end_mode(lock, mode, live,
 						 (scopes & ENDS(ZK_SCOPE_SESSION)) != 0 ?
 						 "unlocked with all" :
@@ -723,7 +718,7 @@ end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
 		(*link)->count += ending->count;
 	else
 		lock->taken[mode].counts[ZK_SCOPE_TRANSACTION] -= ending->count;
-	if (ending->count > 0 && !zklock_lock_has_mode(lock, mode))
+	if (ending->count > 0 && !zklock_board_is_taken(&lock->taken[mode]))
 		end_mode(lock, mode, zklock_session_live(), "rolled back");
 	pfree(ending);
 }
@@ -735,7 +730,7 @@ end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
 static void
 end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live, const char *how)
 {
-	Assert(!zklock_lock_has_mode(lock, mode));
+	Assert(!zklock_board_is_taken(&lock->taken[mode]));
 	if (!zklock_lock_is_held(lock))
 	{
 		log_lock(lock, mode, how);

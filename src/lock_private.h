@@ -45,8 +45,7 @@ extern HTAB *zklock_locks;
  */
 extern Lock *zklock_lock_find(const char *name);
 
-/* Is the lock held here, in that mode, or in any? */
-extern bool zklock_lock_has_mode(const Lock *lock, RecipeMode mode);
+/* Is the lock held here, in any mode? */
 extern bool zklock_lock_is_held(const Lock *lock);
 
 /*

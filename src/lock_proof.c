@@ -85,7 +85,7 @@ zklock_show_locks(ReturnSetInfo *result)
 	{
 		zklock_place_settle(&lock->place, live);
 		foreach_mode(mode)
-			if (zklock_lock_has_mode(lock, mode))
+			if (zklock_board_is_taken(&lock->taken[mode]))
 			show_lock(result, lock, mode,
 					  zklock_place_is_lost(&lock->place, live) ?
 					  "lost" : "held");
@@ -150,7 +150,7 @@ zklock_lock_warn_not_held(const char *name, const Lock *lock, RecipeMode mode)
 
 	if (lock != NULL && lock->taken[mode].counts[ZK_SCOPE_CALL] > 0)
 		hint = _("It is held in call scope: the end of what the client has sent releases it.");
-	else if (lock != NULL && zklock_lock_has_mode(lock, mode))
+	else if (lock != NULL && zklock_board_is_taken(&lock->taken[mode]))
 		hint = _("It is held in transaction scope: the end of the transaction releases it.");
 	else if (lock != NULL && zklock_lock_is_of_session(lock))
 		hint = is_shared ?
