@@ -64,7 +64,12 @@ extern bool zklock_contend_confirm(ZkContender *contender);
 pg_noreturn extern void zklock_contend_raise_exhausted(const char *name,
 													   const char *lock_path);
 
-/* Raise 55P03: ZooKeeper has not answered in the time that it has. */
-pg_noreturn extern void zklock_contend_raise_silence(const ZkContender *contender);
+/*
+ * Raise 55P03 for a contender whose time is over.  ahead: who was, for the
+ * client and for the log; NULL: ZooKeeper has not answered.
+ */
+pg_noreturn extern void zklock_contend_raise_timeout(const ZkContender *contender,
+													 const char *ahead,
+													 const char *ahead_log);
 
 #endif							/* ZKLOCK_CONTENDER_H */

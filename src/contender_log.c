@@ -24,9 +24,6 @@
  */
 #define REASON_MS 200
 
-pg_noreturn static void raise_timeout(const ZkContender *contender,
-									  const char *ahead,
-									  const char *ahead_log);
 static const char *lock_mode_name(const Standing *standing);
 static char *describe_ahead(const Standing *standing, const char *holder);
 static char *describe_holder(Standing *standing, int64 deadline);
@@ -57,7 +54,7 @@ contender_refuse(Standing *standing, bool is_known)
 			return;
 	}
 	if (!is_known)
-		zklock_contend_raise_silence(contender);
+		zklock_contend_raise_timeout(contender, NULL, NULL);
 
 	holder = describe_holder(standing, protocol_now() + REASON_MS);
 	ahead = describe_ahead(standing, holder);
@@ -67,23 +64,14 @@ contender_refuse(Standing *standing, bool is_known)
 						MyProcPid, lock_mode_name(standing), name),
 				 errdetail_log("%s", ahead)));
 	if (!contender->is_try)
-		raise_timeout(contender, zklock_nodedata_may_be_shown() ? ahead :
-					  describe_ahead(standing, NULL), ahead);
+		zklock_contend_raise_timeout(contender,
+									 zklock_nodedata_may_be_shown() ? ahead :
+									 describe_ahead(standing, NULL), ahead);
 }
 
 void
-zklock_contend_raise_silence(const ZkContender *contender)
-{
-	raise_timeout(contender, NULL, NULL);
-}
-
-/*
- * Raise 55P03.  ahead: who was, for the client and for the log; NULL: that is
- * not known.
- */
-static void
-raise_timeout(const ZkContender *contender, const char *ahead,
-			  const char *ahead_log)
+zklock_contend_raise_timeout(const ZkContender *contender, const char *ahead,
+							 const char *ahead_log)
 {
 	const char *name = contender->place->name;
 	int64		timeout_ms = contender->timeout_ms;

@@ -291,7 +291,7 @@ look_for_hold(ZkRoundTrip *trip, const Holding *holding)
 												 holding->hold);
 
 	if (reply == NULL)
-		zklock_contend_raise_silence(&holding->contender);
+		zklock_contend_raise_timeout(&holding->contender, NULL, NULL);
 	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE &&
 		reply->result != ZK_SESSION_LOST)
 		zklock_session_raise(reply, "make a hold", holding->hold);
@@ -363,7 +363,7 @@ ask(ZkRoundTrip *trip, const Holding *holding, ZkRequest *request)
 	const ZkReply *reply = zklock_roundtrip_ask(trip, request);
 
 	if (reply == NULL)
-		zklock_contend_raise_silence(&holding->contender);
+		zklock_contend_raise_timeout(&holding->contender, NULL, NULL);
 	return reply;
 }
 

@@ -53,7 +53,6 @@ static ZkClientState ask_program(const ZkBoardRow *row);
 static bool may_see(const ZkBoardRow *row);
 static void put_backend(ReturnSetInfo *result, const ZkBoardRow *row);
 static void put_locks(ReturnSetInfo *result, const ZkBoardRow *row);
-static void put_counters(ReturnSetInfo *result, const ZkStatRow *row);
 static void add_name(ZkRow *columns, const char *name);
 static void add_date(ZkRow *columns, int64 unix_ms);
 
@@ -227,15 +226,44 @@ zk_backend_locks(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/* In the order of its columns. */
 Datum
 zk_stat(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
 	ZkStatRow	row;
 
-	for (int i = 0; i < zklock_stat_size(); i++)
-		if (zklock_stat_read(i, &row))
-			put_counters(result, &row);
+	for (int number = 0; number < zklock_stat_size(); number++)
+	{
+		const char *database;
+		Datum		waits[ZK_STAT_WAITS];
+		int64		nwaits = 0;
+		ZkRow		counters = {0};
+
+		if (!zklock_stat_read(number, &row))
+			continue;
+		database = get_database_name(row.database);
+		if (database == NULL && row.database != InvalidOid)
+			continue;			/* it was dropped */
+		for (int i = 0; i < ZK_STAT_WAITS; i++)
+		{
+			nwaits += row.counts[ZK_STAT_WAIT + i];
+			waits[i] = Int64GetDatum(row.counts[ZK_STAT_WAIT + i]);
+		}
+		add_name(&counters, database);
+		for (int i = 0; i <= ZK_STAT_REQUEST; i++)
+			zklock_row_add(&counters, true, Int64GetDatum(row.counts[i]));
+		zklock_row_add(&counters, true, Int64GetDatum(nwaits));
+		zklock_row_add(&counters, true,
+					   Float8GetDatum(row.counts[ZK_STAT_WAIT_US] / 1000.0));
+		zklock_row_add(&counters, true,
+					   PointerGetDatum(construct_array(waits, ZK_STAT_WAITS,
+													   INT8OID, sizeof(int64),
+													   FLOAT8PASSBYVAL,
+													   TYPALIGN_DOUBLE)));
+		zklock_row_add(&counters, true, TimestampTzGetDatum(row.since));
+		zklock_row_put(result, &counters);
+	}
 	return (Datum) 0;
 }
 
@@ -382,40 +410,6 @@ put_locks(ReturnSetInfo *result, const ZkBoardRow *row)
 			zklock_row_put(result, &columns);
 		}
 	}
-}
-
-/*
- * Put one row of zk_stat(), in the order of its columns; none for a database
- * that was dropped.
- */
-static void
-put_counters(ReturnSetInfo *result, const ZkStatRow *row)
-{
-	const char *database = get_database_name(row->database);
-	Datum		waits[ZK_STAT_WAITS];
-	int64		nwaits = 0;
-	ZkRow		counters = {0};
-
-	if (database == NULL && row->database != InvalidOid)
-		return;
-	for (int i = 0; i < ZK_STAT_WAITS; i++)
-	{
-		nwaits += row->counts[ZK_STAT_WAIT + i];
-		waits[i] = Int64GetDatum(row->counts[ZK_STAT_WAIT + i]);
-	}
-	add_name(&counters, database);
-	for (int i = 0; i <= ZK_STAT_REQUEST; i++)
-		zklock_row_add(&counters, true, Int64GetDatum(row->counts[i]));
-	zklock_row_add(&counters, true, Int64GetDatum(nwaits));
-	zklock_row_add(&counters, true,
-				   Float8GetDatum(row->counts[ZK_STAT_WAIT_US] / 1000.0));
-	zklock_row_add(&counters, true,
-				   PointerGetDatum(construct_array(waits, ZK_STAT_WAITS,
-												   INT8OID, sizeof(int64),
-												   FLOAT8PASSBYVAL,
-												   TYPALIGN_DOUBLE)));
-	zklock_row_add(&counters, true, TimestampTzGetDatum(row->since));
-	zklock_row_put(result, &counters);
 }
 
 /* NULL: it was dropped meanwhile. */
