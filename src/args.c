@@ -66,21 +66,16 @@ zklock_args_timeout(FunctionCallInfo fcinfo, int number, bool is_try)
 int64
 zklock_args_interval(FunctionCallInfo fcinfo, int number, const char *what)
 {
-	double		ms = zklock_args_milliseconds(PG_GETARG_INTERVAL_P(number));
+	const Interval *interval = PG_GETARG_INTERVAL_P(number);
+	double		ms = interval->time / 1000.0 +
+		(interval->day + interval->month * (double) DAYS_PER_MONTH) *
+		SECS_PER_DAY * 1000.0;
 
 	if (ms < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s must not be negative", what)));
 	return (int64) Min(ceil(ms), (double) ZK_MS_MAX);
-}
-
-double
-zklock_args_milliseconds(const Interval *interval)
-{
-	return interval->time / 1000.0 +
-		(interval->day + interval->month * (double) DAYS_PER_MONTH) *
-		SECS_PER_DAY * 1000.0;
 }
 
 ReturnSetInfo *

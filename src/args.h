@@ -54,16 +54,13 @@ extern int64 zklock_args_timeout(FunctionCallInfo fcinfo, int number,
 
 /*
  * Milliseconds of an interval, rounded up so that a bound that is not zero does
- * not become zero.  Raises 22023 if it is negative.  What is longer than
+ * not become zero; a month is 30 days, as in comparisons of intervals.  Raises 22023 if it is negative.  What is longer than
  * ZK_MS_MAX, which is as good as no bound, and which can be added to a date,
  * becomes that.
  */
 #define ZK_MS_MAX (PG_INT64_MAX / 4)
 extern int64 zklock_args_interval(FunctionCallInfo fcinfo, int number,
 								  const char *what);
-
-/* A month is 30 days, as in comparisons of intervals. */
-extern double zklock_args_milliseconds(const Interval *interval);
 
 /* Prepare a set-returning function that fills a tuplestore. */
 extern ReturnSetInfo *zklock_args_begin_rows(FunctionCallInfo fcinfo);

@@ -40,7 +40,6 @@
 typedef struct Survey
 {
 	RecipeVerdict verdict;
-	bool		is_anybody_behind;	/* of our permit; valid if HELD */
 	char	   *next;			/* the child that the verdict names,
 								 * palloc'ed; NULL: none */
 } Survey;
@@ -58,7 +57,7 @@ static void read_list(Standing *standing, const ZkReply *list,
 					  const char *mine, Survey *survey);
 static RecipeVerdict judge(const Standing *standing, const ZkReply *list,
 						   const char *mine, int *ahead);
-static bool is_anybody_behind(const Standing *standing, const ZkReply *list);
+static bool is_anybody_behind(const Standing *standing);
 static bool confirm_queued(Standing *standing);
 static void leave(Standing *standing);
 static const ZkReply *join(Standing *standing);
@@ -281,7 +280,7 @@ act_on(Standing *standing, const Survey *survey)
 		 * watches us would wait for as long as we hold it, even if other
 		 * permits are free.  The deletion of our node wakes it.
 		 */
-		if (survey->is_anybody_behind &&
+		if (contender->place->permits > 1 && is_anybody_behind(standing) &&
 			!zklock_client_announce(zklock_session_client(),
 									contender->place->node, contender->data,
 									strlen(contender->data)))
@@ -416,7 +415,6 @@ read_list(Standing *standing, const ZkReply *list, const char *mine,
 {
 	int			ahead;
 
-	memset(survey, 0, sizeof(*survey));
 	survey->verdict = judge(standing, list, mine, &ahead);
 	if (survey->verdict == RECIPE_GONE)
 		contender_raise_evicted(standing);
@@ -435,9 +433,6 @@ read_list(Standing *standing, const ZkReply *list, const char *mine,
 	survey->next = ahead >= 0 ? pstrdup(list->children[ahead]) : NULL;
 	standing->is_next_first = survey->next != NULL &&
 		recipe_is_first(list->children, list->nchildren, survey->next);
-	survey->is_anybody_behind = survey->verdict == RECIPE_HELD &&
-		mine != NULL && standing->contender->place->permits > 1 &&
-		is_anybody_behind(standing, list);
 }
 
 /*
@@ -459,14 +454,16 @@ judge(const Standing *standing, const ZkReply *list, const char *mine,
 }
 
 /*
- * Is anybody behind us in the list that grants us a permit?  Those may have an
- * older list, by which we wait, and watch us for the grant.  That may be so
- * also with our first list, whose reply may have taken long.  Contenders that
- * are not in it came later, and their lists show that we hold a permit.
+ * Is anybody behind us in the list, the last reply, that grants us a permit?
+ * Those may have an older list, by which we wait, and watch us for the grant.
+ * That may be so also with our first list, whose reply may have taken long.
+ * Contenders that are not in it came later, and their lists show that we hold
+ * a permit.
  */
 static bool
-is_anybody_behind(const Standing *standing, const ZkReply *list)
+is_anybody_behind(const Standing *standing)
 {
+	const ZkReply *list = zklock_client_reply(standing->trip.request);
 	const char *mine = contender_node_name(standing);
 
 	for (int i = 0; i < list->nchildren; i++)

@@ -165,18 +165,18 @@ read_line(FunctionCallInfo fcinfo, int number, const char *noun,
 static int64
 read_term(FunctionCallInfo fcinfo, int number, const char *what, int64 least)
 {
-	double		ms;
+	int64		ms;
 
 	zklock_args_require(fcinfo, number, what, NULL);
-	ms = zklock_args_milliseconds(PG_GETARG_INTERVAL_P(number));
-	if (ms < (double) least || ms > (double) ZK_TERM_MAX)
+	ms = zklock_args_interval(fcinfo, number, what);
+	if (ms < least || ms > ZK_TERM_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("%s is out of range", what),
 				 errdetail("It is from " INT64_FORMAT " s to one day.",
 						   least / 1000),
 				 errhint("Renew a lease at least three times within its ttl.")));
-	return (int64) ms;
+	return ms;
 }
 
 /* For the log, if each lock is to be there. */
