@@ -445,9 +445,9 @@ check_session(Check *check)
 	zklock_roundtrip_run(talk, forget, check);
 	if (check->is_late && !put_trouble(check))
 	{
-		put_fact(check, "session", zklock_session_was_connected() ?
+		put_fact(check, "session", zklock_session_id() != 0 ?
 				 "late" : "not granted", 0, NULL, NULL, 0);
-		if (!was_there && !zklock_session_was_connected())
+		if (!was_there && zklock_session_id() == 0)
 			zklock_session_close(0);
 	}
 	else if (!check->is_late && zklock_session_status(&status))

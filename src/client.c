@@ -59,8 +59,6 @@ struct ZkClient
 	ZkClientStatus status;		/* as reported last */
 	SessionTicket ticket;		/* valid if status.was_connected */
 	char		last_error[512];
-	int64_t		watched_at;		/* when zklock_channel_watch() was called for
-								 * it */
 	uint64_t	nframes;		/* taken in, ever */
 	uint64_t	nrequests;		/* sent, ever; the page has how many are over */
 	uint64_t	nwithdrawn;		/* the same */
@@ -83,12 +81,6 @@ struct ZkClient
 #define SLOT_BITS 16
 #define SLOT_MASK (((uint64_t) 1 << SLOT_BITS) - 1)
 #define SLOTS_SIZE ((SLOT_MASK + 1) * sizeof(ZkRequest *))
-
-/*
- * How often the handler of SIGCHLD is checked (zklock_channel_watch()), which
- * costs system calls.  Somebody may remove it right after a check.
- */
-#define WATCH_MS 10
 
 /* No data, paths or texts with a frame. */
 static const FrameBlob no_blobs[FRAME_NBLOBS];
@@ -263,7 +255,6 @@ void
 zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted)
 {
 	SharedPage *page = client->channel.page;
-	int64_t		now;
 
 	if (page == NULL)
 		return;
@@ -272,16 +263,11 @@ zklock_client_interrupt_on_loss(ZkClient *client, bool is_wanted)
 		refuse_interrupt(client);
 		return;
 	}
-	now = protocol_now();
 	look(client);
 	if (client->status.state != ZK_CLIENT_LOST) /* if for a lock, then again */
 		refuse_interrupt(client);
 	interrupt_want(page);
-	if (now < client->watched_at || now >= client->watched_at + WATCH_MS)
-	{
-		zklock_channel_watch();
-		client->watched_at = now;
-	}
+	zklock_channel_watch();
 	look(client);
 	zklock_client_interrupt_if_lost(client);
 }

@@ -78,12 +78,7 @@ zklock_name_path(const char *name, int *root_length)
 	char	   *utf8 = name_to_utf8("lock name", name);
 	const char *below = strcmp(root_setting, "/") == 0 ? "" : root_setting;
 	char	   *root = psprintf("%s%s", zklock_session_chroot(), below);
-	RecipeNameError error;
-	size_t		offset;
 
-	error = recipe_check_name(utf8, &offset);
-	if (error != RECIPE_NAME_OK)
-		raise_bad_name("lock name", name, utf8, error, offset);
 	if (root[0] == '\0' &&
 		(strcmp(utf8, "zookeeper") == 0 || strncmp(utf8, "zookeeper/", 10) == 0))
 		ereport(ERROR,
@@ -197,8 +192,6 @@ static char *
 slot_to_utf8(const char *slot)
 {
 	char	   *utf8 = name_to_utf8("slot", slot);
-	RecipeNameError error;
-	size_t		offset;
 
 	if (strchr(slot, '/') != NULL)
 		ereport(ERROR,
@@ -206,24 +199,29 @@ slot_to_utf8(const char *slot)
 				 errmsg("invalid slot \"%s\"", slot),
 				 errdetail("The slot contains a slash."),
 				 errhint("A slot is one component, for example \"2026-11-20\".")));
-	error = recipe_check_name(utf8, &offset);
-	if (error != RECIPE_NAME_OK)
-		raise_bad_name("slot", slot, utf8, error, offset);
 	return utf8;
 }
 
 /*
- * The name in UTF-8, as ZooKeeper wants it: palloc'ed, or the argument itself.
- * Raises at once if it is too long, for it may have megabytes.
+ * The name in UTF-8, as ZooKeeper wants it, checked: palloc'ed, or the argument
+ * itself.  Raises at once if it is too long, for it may have megabytes.
  */
 static char *
 name_to_utf8(const char *what, const char *name)
 {
+	char	   *utf8;
+	RecipeNameError error;
+	size_t		offset;
+
 	if (strlen(name) > RECIPE_NAME_MAX)
 		raise_bad_name(what, name, "", RECIPE_NAME_TOO_LONG, 0);
-	if (GetDatabaseEncoding() == PG_SQL_ASCII)
-		return pg_any_to_server(name, strlen(name), PG_SQL_ASCII);
-	return pg_server_to_any(name, strlen(name), PG_UTF8);
+	utf8 = GetDatabaseEncoding() == PG_SQL_ASCII ?
+		pg_any_to_server(name, strlen(name), PG_SQL_ASCII) :
+		pg_server_to_any(name, strlen(name), PG_UTF8);
+	error = recipe_check_name(utf8, &offset);
+	if (error != RECIPE_NAME_OK)
+		raise_bad_name(what, name, utf8, error, offset);
+	return utf8;
 }
 
 /* The other way round. */

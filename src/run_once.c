@@ -55,7 +55,6 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
-#include "utils/memutils.h"
 
 #include "args.h"
 #include "name.h"
@@ -100,7 +99,8 @@ typedef struct Forgetting
 /* The claim whose outcome is not known yet. */
 static struct
 {
-	char	   *path;			/* in TopMemoryContext; NULL: there is none */
+	char		path[RECIPE_PATH_SIZE + RECIPE_NAME_MAX +
+					 3 * sizeof(ZK_RUNS_SUFFIX)];	/* "": there is none */
 	char		guid[RECIPE_GUID_LEN + 1];
 }			Unsettled;
 
@@ -112,7 +112,6 @@ static void log_unsettled(int code, Datum arg);
 static char *describe_run(const char *name, const char *slot);
 static bool claim_slot(ZkRoundTrip *trip, void *argument);
 static void begin_claim(const char *path);
-static void settle_claim(void);
 static char *record_data(int64 retain_ms);
 static bool finish_claim(ZkRoundTrip *trip, Claim *claim,
 						 const ZkReply *record, bool was_there);
@@ -167,7 +166,7 @@ zk_run_once(PG_FUNCTION_ARGS)
 
 	/* a cancel that came with the last reply: nobody has got the answer yet */
 	CHECK_FOR_INTERRUPTS();
-	settle_claim();
+	Unsettled.path[0] = '\0';
 	PG_RETURN_BOOL(claim->is_ours);
 }
 
@@ -293,24 +292,12 @@ static void
 begin_claim(const char *path)
 {
 	char		guid[RECIPE_GUID_LEN + 1];
-	char	   *copy;
 
-	if (Unsettled.path != NULL && strcmp(Unsettled.path, path) == 0)
+	if (strcmp(Unsettled.path, path) == 0)
 		return;
 	zklock_nodedata_make_guid(guid);
-	copy = MemoryContextStrdup(TopMemoryContext, path);
-	settle_claim();
-	Unsettled.path = copy;
+	strlcpy(Unsettled.path, path, sizeof(Unsettled.path));
 	strlcpy(Unsettled.guid, guid, sizeof(Unsettled.guid));
-}
-
-/* The outcome is known, or does not matter any more. */
-static void
-settle_claim(void)
-{
-	if (Unsettled.path != NULL)
-		pfree(Unsettled.path);
-	Unsettled.path = NULL;
 }
 
 /* Who claims, the GUID, for how long the record is kept, and since when. */

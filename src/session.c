@@ -142,7 +142,6 @@ static void pace_sessions(bool is_retry);
 static void start_session(void);
 static void choose_auth(ZkClientOptions *options);
 static uint64 settings(void);
-static ZkSessionNumber reap(bool may_cancel, ZkClientStatus *status);
 static void note_interrupt(void);
 static void note_end(const ZkClientStatus *status);
 static void close_at_exit(int code, Datum arg);
@@ -272,7 +271,8 @@ zklock_session_rest(void)
 
 	if (!MySession.needs_check)
 		return;
-	MySession.needs_check = reap(false, &status) != 0 && status.npending > 0;
+	MySession.needs_check = zklock_session_reap(false) != 0 &&
+		zklock_session_status(&status) && status.npending > 0;
 	MySession.is_retry = false;
 }
 
@@ -341,14 +341,6 @@ zklock_session_id(void)
 }
 
 ZkSessionNumber
-zklock_session_reap(bool may_cancel)
-{
-	ZkClientStatus status;
-
-	return reap(may_cancel, &status);
-}
-
-ZkSessionNumber
 zklock_session_live(void)
 {
 	ZkClientStatus status;
@@ -404,19 +396,11 @@ zklock_session_describe_loss(char *text, size_t size)
 				 LastLoss.text);
 }
 
-bool
-zklock_session_was_connected(void)
-{
-	ZkClientStatus status;
-
-	return zklock_session_status(&status) && status.was_connected;
-}
-
 int64
 zklock_session_reply_deadline(int64 asked_at)
 {
 	return asked_at + connect_timeout_setting *
-		(zklock_session_was_connected() ? 1 : 2);
+		(zklock_session_id() != 0 ? 1 : 2);
 }
 
 const char *
@@ -640,18 +624,16 @@ choose_auth(ZkClientOptions *options)
 static uint64
 settings(void)
 {
-	uint64		servers = hash_bytes_extended((const unsigned char *) servers_setting,
-											  strlen(servers_setting), 0);
 	char	   *tls = zklock_session_tls();
+	char	   *all = psprintf("%d\n%s\n%s", session_timeout_setting,
+							   servers_setting, tls != NULL ? tls : "");
+	uint64		hash = hash_bytes_extended((unsigned char *) all, strlen(all),
+										   zklock_auth_hash());
 
+	pfree(all);
 	if (tls != NULL)
-	{
-		servers = hash_combine64(servers, hash_bytes_extended((unsigned char *) tls,
-															  strlen(tls), 0));
 		pfree(tls);
-	}
-	return hash_combine64(hash_combine64(servers, zklock_auth_hash()),
-						  session_timeout_setting);
+	return hash;
 }
 
 /* ---------------------------------------------------------------------
@@ -683,19 +665,21 @@ session_raise_not_connected(void)
  * hear of the loss.  So with may_cancel we send the interrupt here, unless an
  * earlier statement has noticed the loss.
  */
-static ZkSessionNumber
-reap(bool may_cancel, ZkClientStatus *status)
+ZkSessionNumber
+zklock_session_reap(bool may_cancel)
 {
-	if (!zklock_session_status(status))
+	ZkClientStatus status;
+
+	if (!zklock_session_status(&status))
 		return 0;
-	if (may_cancel && status->state == ZK_CLIENT_LOST &&
-		status->was_connected &&
+	if (may_cancel && status.state == ZK_CLIENT_LOST &&
+		status.was_connected &&
 		LastLoss.noticed_at >= GetCurrentStatementStartTimestamp())
 		zklock_client_interrupt_if_lost(MySession.client);
-	session_note_state(status);
-	if (status->state != ZK_CLIENT_LOST && !MySession.is_given_up)
+	session_note_state(&status);
+	if (status.state != ZK_CLIENT_LOST && !MySession.is_given_up)
 		return MySession.number;
-	if (status->state == ZK_CLIENT_LOST && status->was_connected)
+	if (status.state == ZK_CLIENT_LOST && status.was_connected)
 	{
 		MySession.is_retry = protocol_now() - MySession.started_at <
 			connect_timeout_setting;

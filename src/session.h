@@ -119,7 +119,10 @@ extern ZkClient *zklock_session_client(void);
 /* Number of the current session, good or not; 0 if there is none. */
 extern ZkSessionNumber zklock_session_number(void);
 
-/* Its id in ZooKeeper, 0 until it was connected. */
+/*
+ * Its id in ZooKeeper, 0 until it was connected: with one, a time-out is the
+ * queue's.
+ */
 extern int64 zklock_session_id(void);
 
 /* The number of the current one if it is good as far as we know, else 0. */
@@ -181,9 +184,6 @@ extern bool zklock_session_await_undone(int64 deadline);
 
 /* Is it connected, and nothing under way that is waited for like that? */
 extern bool zklock_session_can_answer(void);
-
-/* Has this session been connected, so that a time-out is the queue's? */
-extern bool zklock_session_was_connected(void);
 
 /*
  * Until when a question is to be answered that was asked then and does not

@@ -168,7 +168,7 @@ void
 zklock_session_raise_silence(const char *name)
 {
 	const char *error = MySession.client == NULL ||
-		zklock_session_was_connected() ? "" :
+		zklock_session_id() != 0 ? "" :
 		zklock_client_last_error(MySession.client);
 
 	ereport(ERROR,
