@@ -240,24 +240,18 @@ zklock_channel_receive(ZkChannel *channel, bool is_forced)
 bool
 zklock_channel_take(ZkChannel *channel, FrameTaken *taken)
 {
+	FrameVerdict verdict;
+
 	if (channel->in.start == channel->in.end)
 		return false;
-	switch (frame_take(&channel->in, FRAME_FROM_PROGRAM, taken))
+	verdict = frame_take(&channel->in, FRAME_FROM_PROGRAM, taken);
+	if (verdict == FRAME_WRONG_VERSION || verdict == FRAME_INVALID)
 	{
-		case FRAME_COMPLETE:
-			return true;
-		case FRAME_INCOMPLETE:
-			break;
-		case FRAME_WRONG_VERSION:
-			zklock_channel_break(channel, ZK_CHANNEL_WRONG_VERSION);
-			frame_buffer_free(&channel->in);
-			break;
-		case FRAME_INVALID:
-			zklock_channel_break(channel, ZK_CHANNEL_GARBLED);
-			frame_buffer_free(&channel->in);
-			break;
+		zklock_channel_break(channel, verdict == FRAME_INVALID ?
+							 ZK_CHANNEL_GARBLED : ZK_CHANNEL_WRONG_VERSION);
+		frame_buffer_free(&channel->in);
 	}
-	return false;
+	return verdict == FRAME_COMPLETE;
 }
 
 void
@@ -484,13 +478,10 @@ remember(pid_t pid, SharedPage *page)
 {
 	Child	   *child = NULL;
 
-	for (int i = 0; i < CHILDREN_MAX && child == NULL; i++)
-		if (children[i].pid == 0 && children[i].page == NULL)
+	for (int i = 0; i < CHILDREN_MAX; i++)
+		if (children[i].page == NULL && (child == NULL || child->pid != 0))
 			child = &children[i];
-	for (int i = 0; i < CHILDREN_MAX && child == NULL; i++)
-		if (children[i].page == NULL)
-			child = &children[(i + (int) pid) % CHILDREN_MAX];
-	if (child == NULL || child->page != NULL)
+	if (child == NULL)
 		return NULL;
 	child->pid = 0;
 	child->is_dead = false;

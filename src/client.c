@@ -49,7 +49,11 @@ struct ZkRequest
 	char	   *path;			/* CREATE: what is to be made */
 };
 
-/* A client. */
+#define SLOT_BITS 16
+#define NSLOTS ((uint64_t) 1 << SLOT_BITS)
+#define SLOT_MASK (NSLOTS - 1)
+
+/* A client, by mmap(). */
 struct ZkClient
 {
 	ZkChannel	channel;
@@ -73,14 +77,10 @@ struct ZkClient
 	 * Live requests by slot; a request's id is its generation in the high
 	 * bits and its slot in the low ones, so that a stale id finds nothing.
 	 */
-	ZkRequest **slots;			/* SLOTS_SIZE bytes, by mmap(): what is not
-								 * used of that takes no memory */
 	uint64_t	next_slot;		/* those below it are taken */
 	uint64_t	generation;
+	ZkRequest  *slots[NSLOTS];	/* what is not used of that takes no memory */
 };
-#define SLOT_BITS 16
-#define SLOT_MASK (((uint64_t) 1 << SLOT_BITS) - 1)
-#define SLOTS_SIZE ((SLOT_MASK + 1) * sizeof(ZkRequest *))
 
 /* No data, paths or texts with a frame. */
 static const FrameBlob no_blobs[FRAME_NBLOBS];
@@ -140,15 +140,14 @@ static bool put_request(ZkClient *client, uint64_t id,
 ZkClient *
 zklock_client_open(const ZkClientOptions *options)
 {
-	ZkClient   *client = calloc(1, sizeof(*client));
+	ZkClient   *client = mmap(NULL, sizeof(*client), PROT_READ | PROT_WRITE,
+							  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	char		title[ZK_CHANNEL_TITLE_SIZE];
 
-	if (client == NULL)
+	if (client == MAP_FAILED)
 		return NULL;
-	client->slots = mmap(NULL, SLOTS_SIZE, PROT_READ | PROT_WRITE,
-						 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	client->program = strdup(options->program);
-	if (client->slots == MAP_FAILED || client->program == NULL ||
+	if (client->program == NULL ||
 		!put_opening(&client->opening, options, false) ||
 		!put_opening(&client->channel.out, options, true))
 	{
@@ -315,15 +314,12 @@ zklock_client_close(ZkClient *client, int wait_ms)
 	if (client->status.loss == ZK_LOSS_PROGRAM &&
 		client->status.was_connected)
 		end_orphan(client);
-	for (uint64_t i = 0; client->slots != MAP_FAILED && i <= SLOT_MASK; i++)
+	for (uint64_t i = 0; i < NSLOTS; i++)
 		if (client->slots[i] != NULL)
 			free_request(client->slots[i]);
-	if (client->slots != MAP_FAILED)
-		munmap(client->slots, SLOTS_SIZE);
 	free(client->program);
 	frame_buffer_free(&client->opening);
-	explicit_bzero(client, sizeof(*client));
-	free(client);
+	munmap(client, sizeof(*client));
 }
 
 /* ---------------------------------------------------------------------

@@ -496,14 +496,12 @@ read_backend(Session *session)
 			exit(0);
 		}
 		if ((session->backend == 0) != (taken.frame.kind == FRAME_OPEN))
-			verdict = FRAME_INVALID;
-		else if (session->backend == 0)
+			exit(1);
+		if (session->backend == 0)
 			session_open(session, &taken);
 		else if (!request_take(session, &taken))
-			verdict = FRAME_INVALID;
+			exit(1);
 		frame_buffer_consume(in, 0);
-		if (verdict == FRAME_INVALID)
-			break;
 	}
 	if (verdict == FRAME_WRONG_VERSION)
 	{

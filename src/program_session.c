@@ -62,7 +62,6 @@ static void session_event(zhandle_t *zh, int type, int state,
 						  const char *path, void *context);
 static void note_connected(Session *session, int state);
 static bool is_unanswered(const Session *session, int64_t now);
-static void give_up(Session *session);
 static int64_t lost_deadline(const Session *session);
 static void note_disconnected(Session *session);
 static void move_to(Session *session, ZkClientState state, ZkClientLoss loss);
@@ -216,7 +215,7 @@ session_tick(Session *session, int64_t now)
 		now >= lost_deadline(session))
 		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_SILENCE);
 	else if (is_unanswered(session, now))
-		give_up(session);
+		session_end(session, ZK_LOSS_UNANSWERED);
 	else if (session->status.was_connected &&
 			 now >= session->standstill.next_check_at)
 		check_backend(session, now);
@@ -322,14 +321,6 @@ is_unanswered(const Session *session, int64_t now)
 			now - session->link.unanswered_at >= timeout) ||
 		(session->traffic.npending > 0 &&
 		 now - session->traffic.pending_since >= timeout);
-}
-
-static void
-give_up(Session *session)
-{
-	session_set_error(session, "The ensemble kept the session and answered none of its requests for %d ms",
-					  session->status.session_timeout_ms);
-	session_end(session, ZK_LOSS_UNANSWERED);
 }
 
 void
@@ -619,11 +610,7 @@ check_backend(Session *session, int64_t now)
 		session->standstill.switches = switches;
 	}
 	else if (now - session->standstill.since >= timeout * 2 / 3 - timeout / 20)
-	{
-		session_set_error(session, "Process %d stood still for the session timeout of %d ms",
-						  (int) session->backend, timeout);
 		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_STANDSTILL);
-	}
 }
 
 /*

@@ -175,10 +175,9 @@ zklock_session_raise_silence(const char *name)
 			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
 			 errmsg("could not ask ZooKeeper for lock \"%s\" in the time given",
 					name),
-			 error[0] != '\0' ?
-			 errdetail("%s. Whether somebody holds it is not known.", error) :
-			 errdetail("%s Whether somebody holds it is not known.",
-					   silence_text()),
+			 errdetail("%s%s Whether somebody holds it is not known.",
+					   error[0] != '\0' ? error : silence_text(),
+					   error[0] != '\0' ? "." : ""),
 			 session_connection_hint(error)));
 }
 
