@@ -98,19 +98,6 @@ make_json_lexer_compat(const char *json, int length, int encoding)
 #endif
 }
 
-/*
- * 17: a set is a resource owner's, not a memory context's; of no one's here.
- */
-static inline WaitEventSet *
-CreateWaitEventSet_compat(int nevents)
-{
-#if PG_VERSION_NUM >= 170000
-	return CreateWaitEventSet(NULL, nevents);
-#else
-	return CreateWaitEventSet(TopMemoryContext, nevents);
-#endif
-}
-
 /* 17: waits of extensions have names. */
 static inline uint32
 WaitEventExtensionNew_compat(const char *name)

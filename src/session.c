@@ -430,12 +430,7 @@ zklock_session_close(int wait_ms)
 	note_interrupt();
 	MySession.client = NULL;
 	MySession.is_given_up = false;
-	if (MySession.wait_set != NULL)
-	{
-		FreeWaitEventSet(MySession.wait_set);
-		MySession.wait_set = NULL;
-		ReleaseExternalFD();
-	}
+	ReleaseExternalFD();
 	zklock_board_end_session();
 	zklock_client_close(closing, wait_ms);
 }
@@ -584,6 +579,7 @@ start_session(void)
 					   strlen(options.auth_credentials));
 	if (MySession.client == NULL)
 		zklock_session_raise_memory();
+	ReserveExternalFD();
 	if (zklock_session_status(&status))
 		session_raise_if_lost(&status);
 }

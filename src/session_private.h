@@ -50,9 +50,6 @@ typedef struct CurrentSession
 
 	NotedSession noted;
 	uint64		ncounted;		/* of its requests, by stat.c */
-
-	/* The set that every wait uses: latch, its program, postmaster; or NULL. */
-	WaitEventSet *wait_set;
 } CurrentSession;
 
 /* The session that was lost last. */

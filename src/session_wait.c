@@ -5,8 +5,7 @@
  *
  * The one rule: every wait of a backend for the ensemble, save for the close,
  * goes through wait_for(), which ends at an interrupt, at a deadline, and
- * when the session is lost.  The wait event set lives in TopMemoryContext as
- * long as the session.
+ * when the session is lost.
  *
  *-------------------------------------------------------------------------
  */
@@ -15,7 +14,6 @@
 #include <limits.h>
 
 #include "miscadmin.h"
-#include "storage/fd.h"
 #include "storage/latch.h"
 #include "utils/snapmgr.h"
 
@@ -26,7 +24,6 @@ static const ZkReply lost_reply = {.result = ZK_SESSION_LOST};
 
 static ZkWaitEnd wait_for(ZkRequest *request, bool (*is_over) (void),
 						  int64 deadline, ZkWaitReason reason);
-static void make_wait_set(void);
 static bool is_undone(void);
 static bool has_watch_news(void);
 static uint32 wait_event_of(ZkWaitReason reason);
@@ -87,8 +84,7 @@ session_sleep(int64 until)
 	CHECK_FOR_INTERRUPTS();
 	while ((left_ms = until - protocol_now()) > 0)
 	{
-		WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT |
-				  (IsUnderPostmaster ? WL_EXIT_ON_PM_DEATH : 0),
+		WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 				  left_ms, wait_event_of(ZK_WAITING_TO_CONNECT));
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
@@ -117,7 +113,7 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 	for (;;)
 	{
 		ZkClientStatus status;
-		WaitEvent	event;
+		int			events;
 		int64		now;
 		int64		wake_at = deadline;
 		uint64		progress = zklock_client_progress(MySession.client);
@@ -160,41 +156,20 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		 */
 		if (zklock_client_progress(MySession.client) != progress)
 			continue;
-		if (MySession.wait_set == NULL)
-			make_wait_set();
 
 		/* a snapshot that was taken to read catalogs would hold back vacuum */
 		InvalidateCatalogSnapshotConditionally();
-		if (WaitEventSetWait(MySession.wait_set,
-							 Max(Min(wake_at - now, INT_MAX / 2), 0),
-							 &event, 1,
-							 wait_event_of(status.state == ZK_CLIENT_CONNECTED ?
-										   reason : ZK_WAITING_TO_CONNECT)) !=
-			1)
-			continue;
-		if ((event.events & WL_LATCH_SET) != 0)
+		events = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_READABLE |
+								   WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+								   zklock_client_fd(MySession.client),
+								   Max(Min(wake_at - now, INT_MAX / 2), 0),
+								   wait_event_of(status.state == ZK_CLIENT_CONNECTED ?
+												 reason : ZK_WAITING_TO_CONNECT));
+		if ((events & WL_LATCH_SET) != 0)
 			ResetLatch(MyLatch);
-		else
+		if ((events & WL_SOCKET_READABLE) != 0)
 			zklock_client_receive(MySession.client);
 	}
-}
-
-/* Raises without descriptors; the next wait tries again. */
-static void
-make_wait_set(void)
-{
-	WaitEventSet *set;
-
-	set = CreateWaitEventSet_compat(3);
-	AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
-	AddWaitEventToSet(set, WL_SOCKET_READABLE,
-					  zklock_client_fd(MySession.client),
-					  NULL, NULL);
-	if (IsUnderPostmaster)
-		AddWaitEventToSet(set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET,
-						  NULL, NULL);
-	ReserveExternalFD();
-	MySession.wait_set = set;
 }
 
 /* Has everything that was withdrawn been undone? */
