@@ -145,14 +145,11 @@ zklock_channel_open(ZkChannel *channel, const char *program, const char *title)
 		error = page_fd < 0 || fds[1] < 0 ? EMFILE :
 			spawn(program, arguments, fds[1], page_fd, &opened.program);
 	}
-	if (page_fd >= 0)
-		close(page_fd);
-	if (fds[1] >= 0)
-		close(fds[1]);
+	close(page_fd);				/* any of them may be -1 */
+	close(fds[1]);
 	if (error != 0)
 	{
-		if (fds[0] >= 0)
-			close(fds[0]);
+		close(fds[0]);
 		munmap(opened.page, sizeof(*opened.page));
 		errno = error;
 		return false;
