@@ -125,7 +125,7 @@ ZkWaitEnd
 contender_await_keeper(Standing *standing, const char *ahead)
 {
 	const ZkReply *reply;
-	ZkWaitEnd	end = ZK_WAIT_TIMEOUT;
+	ZkWaitEnd	end;
 
 	if (!may_be_kept(standing, ahead))
 		return ZK_WAIT_TIMEOUT;
@@ -138,8 +138,9 @@ contender_await_keeper(Standing *standing, const char *ahead)
 	reply = set_watch(standing, ahead, &end);
 
 	/* no search for deadlocks: this wait is short */
-	if (reply != NULL && !says_held(reply))
-		end = zklock_session_await_watch(standing->keeper_until);
+	if (reply != NULL)
+		end = says_held(reply) ? ZK_WAIT_TIMEOUT :
+			zklock_session_await_watch(standing->keeper_until);
 	return end;
 }
 
