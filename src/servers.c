@@ -114,14 +114,16 @@ servers_write(const ServerAddresses *addresses, unsigned first,
 			  char text[SERVERS_TEXT_SIZE])
 {
 	unsigned	count = (unsigned) addresses->count;
+	unsigned	nwritten = count | 1;
 
-	for (unsigned i = 0; i < (count | 1); i++)
+	for (unsigned i = 0; i < nwritten; i++)
 	{
-		text = stpcpy(text, addresses->all[(first % count + i) % count].text);
+		text = stpcpy(text,
+					  addresses->all[(first % nwritten + i) % nwritten % count].text);
 		*text++ = ',';
 	}
 	text[-1] = '\0';
-	return (int) (count | 1);
+	return (int) nwritten;
 }
 
 /*

@@ -96,10 +96,10 @@ extern bool servers_parse(const char *text, ServerList *list,
 extern bool servers_resolve(const ServerList *list, ServerAddresses *result);
 
 /*
- * Write addresses, of which there are some, as zookeeper_init() takes them,
- * beginning with that one, taken modulo their number: "a:port,b:port,...".
- * The first stands once more at the end if their number is even.  Result: how
- * many there are then.
+ * Write addresses, of which there are some, as zookeeper_init() takes them:
+ * "a:port,b:port,...".  The first stands once more at the end if their number
+ * is even; then the list is turned, to begin with that one, taken modulo their
+ * number.  Result: how many there are.
  */
 extern int	servers_write(const ServerAddresses *addresses, unsigned first,
 						  char text[SERVERS_TEXT_SIZE]);
