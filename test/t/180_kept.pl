@@ -194,10 +194,12 @@ subtest 'a try does not lie' => sub {
 	$rival->query_safe('SELECT zk_unlock_all()');
 
 	$keeper->query_safe("SELECT zk_lock('$names[4]')");
+	my $before = $zk->packets_received;
 	is($rival->query_safe("SELECT zk_try_lock('$names[4]')"), 'f', 'it is held: false');
+	cmp_ok($zk->packets_received - $before, '<', 60, 'asked once whether it is held, and not for a second');
 	wait_for_queue($zk, lock_path($names[4]), 1);
 	my ($zxid) = $zk->four_letter_word('srvr') =~ /^Zxid: (\S+)/m;
-	my $before = $zk->packets_received;
+	$before = $zk->packets_received;
 	is($rival->query_safe("SELECT zk_try_lock('$names[4]')"), 'f', 'again') foreach 1 .. 10;
 	cmp_ok($zk->packets_received - $before, '<', 30, 'with two reads');
 	like($zk->four_letter_word('srvr'), qr/^Zxid: $zxid$/m, 'and no write');
