@@ -242,7 +242,8 @@ zklock_keep_can_be_taken(const ZkPlace *place, ZkSessionNumber live)
 static KeptLock *
 shared_part(const ZkKeep *keep)
 {
-	KeptLock   *shared = keep->place->session == zklock_session_number() ?
+	KeptLock   *shared = keep->place != NULL &&
+		keep->place->session == zklock_session_number() ?
 		zklock_client_kept(zklock_session_client()) : NULL;
 
 	return shared != NULL ? &shared[keep - keeps] : NULL;

@@ -483,7 +483,7 @@ build_data(const ZkLeasing *leasing)
 {
 	const ZkLeased *mine = leasing->mine;
 	char	   *data = zklock_nodedata_add(zklock_nodedata_build(0), "owner",
-										   leasing->owner != NULL ?
+										   leasing->owner != NULL || mine == NULL ?
 										   leasing->owner : mine->who.owner);
 
 	data = zklock_nodedata_add(data, "data", leasing->note != NULL ?
