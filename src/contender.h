@@ -12,6 +12,7 @@
 
 #include "place.h"
 #include "recipe.h"
+#include "roundtrip.h"
 
 /* Instead of a timeout: the bound is that of lock_timeout. */
 #define ZK_BY_LOCK_TIMEOUT (-1)
@@ -59,6 +60,19 @@ extern ZkWaitEnd zklock_contend(ZkContender *contender);
  * answer.
  */
 extern bool zklock_contend_confirm(ZkContender *contender);
+
+/*
+ * How long a contender that does not wait for others waits to hear whether the
+ * lock is held or merely kept: two writes of the ensemble, and a margin for a
+ * busy machine.
+ */
+#define ZK_KEEPER_MS 1000
+
+/*
+ * Does the queue node at that path, whose mark says that the lock may be kept,
+ * surely hold it?  Its data says so, or it cannot be read in time.
+ */
+extern bool zklock_contend_is_held(ZkRoundTrip *trip, const char *path);
 
 /* Raise 54000: the numbers of that lock's queue are used up. */
 pg_noreturn extern void zklock_contend_raise_exhausted(const char *name,

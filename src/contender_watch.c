@@ -64,13 +64,6 @@
  */
 #define OWN_LOOKS 10
 
-/*
- * How long a contender that does not wait for others waits to hear whether the
- * lock is held or merely kept: two writes of the ensemble, and a margin for a
- * busy machine.
- */
-#define KEEPER_MS 1000
-
 /* Of so many locks a session warns that others may not wait for it. */
 #define WARNED_MAX 100
 
@@ -110,12 +103,17 @@ bool
 contender_is_held(Standing *standing, const char *ahead)
 {
 	char		path[RECIPE_PATH_SIZE];
-	const ZkReply *reply;
 
-	if (!may_be_kept(standing, ahead))
-		return true;
-	reply = zklock_roundtrip_read(&standing->trip, zklock_client_get,
-								  child_path(standing, ahead, path));
+	return !may_be_kept(standing, ahead) ||
+		zklock_contend_is_held(&standing->trip,
+							   child_path(standing, ahead, path));
+}
+
+bool
+zklock_contend_is_held(ZkRoundTrip *trip, const char *path)
+{
+	const ZkReply *reply = zklock_roundtrip_read(trip, zklock_client_get, path);
+
 	if (reply == NULL || reply->result == ZK_OK)
 		return reply == NULL || says_held(reply);
 	return reply->result != ZK_NO_NODE && reply->result != ZK_SESSION_LOST;
@@ -131,7 +129,7 @@ contender_await_keeper(Standing *standing, const char *ahead)
 		return ZK_WAIT_TIMEOUT;
 	if (standing->keeper_until == 0)
 		standing->keeper_until = Min(standing->contender->deadline,
-									 protocol_now() + KEEPER_MS);
+									 protocol_now() + ZK_KEEPER_MS);
 	else if (protocol_now() >= standing->keeper_until)
 		return ZK_WAIT_TIMEOUT;
 	standing->watches_queue = false;

@@ -36,12 +36,6 @@
 #include "stat.h"
 
 /*
- * How long somebody who merely keeps the lock (keep.c) is waited for by a call
- * that does not wait; as in contender_watch.c.
- */
-#define KEEPER_MS 1000
-
-/*
  * A commit may rest on a renewal for that many tenths of the term.  The rest is
  * for the commit itself, and a tenth of it for clocks of different speed.
  */
@@ -118,7 +112,7 @@ zklock_lease_take(ZkRoundTrip *trip, void *argument)
 				return zklock_session_live() != 0;
 			if (leasing->ahead != NULL &&
 				recipe_read_mark(leasing->ahead) == RECIPE_MARK_KEEPER)
-				deadline = Max(deadline, protocol_now() + KEEPER_MS);
+				deadline = Max(deadline, protocol_now() + ZK_KEEPER_MS);
 			leasing->is_watching = protocol_now() < deadline;
 			if (!make_node(trip, leasing))
 				return false;
@@ -260,19 +254,10 @@ renewal_due_at(const ZkLeasing *leasing)
 static bool
 is_worth_a_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 {
-	const ZkReply *reply;
-	ZkNodeData	who;
-
-	if (leasing->ahead == NULL ||
-		recipe_read_mark(leasing->ahead) != RECIPE_MARK_KEEPER)
-		return false;
-	reply = zklock_roundtrip_read(trip, zklock_client_get,
-								  psprintf("%s/%s", leasing->lock_path,
-										   leasing->ahead));
-	if (reply == NULL || reply->result != ZK_OK)
-		return reply != NULL && reply->result == ZK_NO_NODE;
-	zklock_nodedata_parse(reply->data, reply->data_length, &who);
-	return !who.says_held;
+	return leasing->ahead != NULL &&
+		recipe_read_mark(leasing->ahead) == RECIPE_MARK_KEEPER &&
+		!zklock_contend_is_held(trip, psprintf("%s/%s", leasing->lock_path,
+											   leasing->ahead));
 }
 
 /*
