@@ -191,7 +191,6 @@ static int64
 seen_since(const ZkLeased *leased)
 {
 	HASHCTL		control = {.keysize = RECIPE_NODE_SIZE,.entrysize = sizeof(Seen)};
-	char		key[RECIPE_NODE_SIZE];
 	bool		is_known;
 	Seen	   *seen;
 
@@ -203,8 +202,7 @@ seen_since(const ZkLeased *leased)
 	if (all_seen == NULL)
 		all_seen = hash_create("zklock leases seen", 16, &control,
 							   HASH_ELEM | HASH_STRINGS);
-	strlcpy(key, leased->node, sizeof(key));
-	seen = hash_search(all_seen, key, HASH_ENTER, &is_known);
+	seen = hash_search(all_seen, leased->node, HASH_ENTER, &is_known);
 	if (!is_known || seen->token != leased->token ||
 		seen->version != leased->version)
 	{
@@ -219,7 +217,7 @@ seen_since(const ZkLeased *leased)
 static void
 log_expiry(const char *lock_path, const ZkLeased *leased)
 {
-	ereport(zklock_nodedata_logs(false) ? LOG : DEBUG1,
+	ereport(ZK_LOG_DEED,
 			(errmsg("removing a lease below znode \"%s\" that was not renewed for " INT64_FORMAT " ms",
 					zklock_nodedata_quotable(lock_path), leased->ttl_ms),
 			 errdetail_log("Owner \"%s\", fencing token " INT64_FORMAT ".",

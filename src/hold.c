@@ -196,7 +196,7 @@ make(Holding *holding, int64 timeout_ms)
 
 	/* which would look for interrupts, and the token would be told to nobody */
 	HOLD_INTERRUPTS();
-	ereport(zklock_nodedata_logs(false) ? LOG : DEBUG1,
+	ereport(ZK_LOG_DEED,
 			(errmsg("%s made a hold of ZooKeeper lock \"%s\"",
 					zklock_nodedata_caller(),
 					zklock_nodedata_quotable_own(holding->name)),
@@ -421,7 +421,7 @@ log_removal(const char *name, const ZkQueueEntry *entry, bool is_eviction)
 	const char *caller = zklock_nodedata_caller();
 	const char *quoted = zklock_nodedata_quotable_own(name);
 
-	ereport(zklock_nodedata_logs(false) ? LOG : DEBUG1,
+	ereport(ZK_LOG_DEED,
 			(is_eviction ?
 			 errmsg("%s evicts a contender from ZooKeeper lock \"%s\"",
 					caller, quoted) :

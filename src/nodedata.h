@@ -79,6 +79,9 @@ extern void zklock_nodedata_check_line(const char *text, const char *noun,
  */
 extern bool zklock_nodedata_logs(bool each_lock);
 
+/* At which level to report a deed that touches others. */
+#define ZK_LOG_DEED (zklock_nodedata_logs(false) ? LOG : DEBUG1)
+
 /*
  * Who calls a function that does something to others, for the server's log,
  * palloc'ed: the subject of a sentence.

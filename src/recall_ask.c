@@ -123,7 +123,7 @@ zk_request_release(PG_FUNCTION_ARGS)
 
 	/* before they are asked: an interrupt may come when some were */
 	if (nholders > 0)
-		ereport(zklock_nodedata_logs(false) ? LOG : DEBUG1,
+		ereport(ZK_LOG_DEED,
 				(errmsg("%s requests the release of ZooKeeper lock \"%s\"",
 						zklock_nodedata_caller(),
 						zklock_nodedata_quotable_own(asking.name)),

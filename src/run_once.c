@@ -159,7 +159,7 @@ zk_run_once(PG_FUNCTION_ARGS)
 
 	/* which looks for interrupts, too */
 	if (claim->is_ours)
-		ereport(zklock_nodedata_logs(false) ? LOG : DEBUG1,
+		ereport(ZK_LOG_DEED,
 				(errmsg("%s recorded a %s", claim->caller, claim->run),
 				 errdetail("The record is kept for " INT64_FORMAT " ms.",
 						   claim->retain_ms)));
@@ -223,7 +223,7 @@ log_unsettled(int code, Datum arg)
 	const Claim *claim = (const Claim *) DatumGetPointer(arg);
 
 	if (claim->may_be_there)
-		ereport(zklock_nodedata_logs(false) ? LOG : DEBUG1,
+		ereport(ZK_LOG_DEED,
 				(errmsg("%s may have recorded a %s", claim->caller, claim->run),
 				 errdetail("The call ended before it was known.")));
 }
@@ -444,7 +444,7 @@ forget_slot(ZkRoundTrip *trip, void *argument)
 		removal->czxid = reply->czxid;
 
 		/* before it is done: it may be interrupted, and be done all the same */
-		ereport(zklock_nodedata_logs(false) ? LOG : DEBUG1,
+		ereport(ZK_LOG_DEED,
 				(errmsg("%s deletes the record of a %s", zklock_nodedata_caller(),
 						describe_run(forgetting->name, forgetting->slot))));
 	}

@@ -74,7 +74,7 @@ sub kinds
 {
 	my ($levels, $code) = @_;
 	my %of = (ERROR => $code, FATAL => $code, WARNING => "warning $code", NOTICE => 'notice', LOG => 'log',
-		LOG_SERVER_ONLY => 'log');
+		LOG_SERVER_ONLY => 'log', ZK_LOG_DEED => 'log');
 	return map { $of{$_} // die "what is $_?" } grep { !/^DEBUG/ } $levels =~ /\b([A-Z][A-Z_]+\d?)\b/g;
 }
 
