@@ -318,6 +318,39 @@ subtest 'two that wait for one' => sub {
 	release_all('another', $waiter);
 };
 
+# Two ensembles count alike, so a node of one may have the number of a node of the other.
+subtest 'the same number in another ensemble' => sub {
+	my $elsewhere = ZooKeeper->new->start;
+	my $counter = $elsewhere->client;
+	my @theirs = map { background($berlin, 'zklock.servers' => $elsewhere->connect_string) } 1, 2;
+	my ($first, $second) = @pool;
+	my $difference;
+	$_->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')") foreach @theirs;
+	$_->create_path(lock_path($_ == $counter ? 'alike' : 'number')) foreach $stranger, $counter;
+	foreach my $try (1 .. 5)
+	{
+		$difference = $first->query_safe("SELECT zk_lock('number')") -
+		  $theirs[0]->query_safe("SELECT zk_lock('alike')");
+		last if $difference == 0;
+		$first->query_safe("SELECT zk_unlock('number')");
+		$theirs[0]->query_safe("SELECT zk_unlock('alike')");
+		assert_no_nodes($zk, lock_path('number'));
+		assert_no_nodes($elsewhere, lock_path('alike'));
+		my $late = $difference > 0 ? $counter : $stranger;
+		$late->create("/count$try-$_", '') foreach 1 .. abs $difference;
+	}
+	is($difference, 0, 'two holders with one token');
+	start_in_queue($second, "SELECT zk_lock('number')", $zk, lock_path('number'), 2);
+	start_in_queue($theirs[1], "SELECT zk_lock('alike', '8s')", $elsewhere, lock_path('alike'), 2);
+	wait_for_watch((nodes('number'))[0]);
+	my ($node) = queue_nodes($elsewhere, lock_path('alike'));
+	poll_until { $elsewhere->four_letter_word('wchp') =~ /\Q$node\E/ } 'a watch there, too', 10;
+	$first->query_safe("SELECT zk_unlock('number')");
+	assert_ends($second, '00000', 'who waits for the one has it');
+	assert_ends($theirs[1], '55P03', 'who waits for the other does not');
+	release_all('number', $second);
+};
+
 subtest 'a commit is visible to the next holder' => sub {
 	my ($first, $second) = @pool;
 	$first->query_safe('CREATE TABLE counted (i int); INSERT INTO counted VALUES (0)');

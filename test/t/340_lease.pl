@@ -151,6 +151,12 @@ subtest 'a transaction that rests on it' => sub {
 		$there->query_safe("SELECT $end('work', $token)");
 		assert_query($here, 'COMMIT', '40001', "$end() elsewhere, after a third of the session timeout");
 	}
+	# A third of its session timeout is more than the whole term.
+	my $patient = background($berlin, 'zklock.session_timeout' => '30s');
+	$token = lease($there, 'work', 'app', "'5s'");
+	$patient->query_safe("BEGIN; SELECT zk_xact_lease('work', $token); INSERT INTO work VALUES ('old'); SELECT pg_sleep(3.1)");
+	$there->query_safe("SELECT zk_evict('work', $token)");
+	assert_query($patient, 'COMMIT', '40001', 'no proof is older than six tenths of the term');
 	$token = lease($there, 'work', 'app', "'60s'");
 	$here->query_safe("BEGIN; SELECT zk_xact_lease('work', $token)");
 	assert_query($here, "PREPARE TRANSACTION 'p'", '0A000', 'no two phases');
