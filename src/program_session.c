@@ -176,7 +176,8 @@ connect_session(Session *session, const ServerAddresses *addresses,
 	}
 	zoo_set_servers_resolution_delay(session->zh, -1);	/* R1 */
 	/* the server takes a certificate's subject by itself */
-	if (session->has_auth && opening->blobs[2] != NULL &&
+	if (session->has_auth && opening->blobs[1] != NULL &&
+		opening->blobs[2] != NULL &&
 		strcmp(opening->blobs[1], PROTOCOL_CERTIFICATE) != 0)
 		zoo_add_auth(session->zh, opening->blobs[1], opening->blobs[2],
 					 (int) strlen(opening->blobs[2]), NULL, NULL);
