@@ -149,12 +149,12 @@ zklock_lease_renew(ZkRoundTrip *trip, void *argument)
 {
 	ZkLeasing  *leasing = argument;
 	Known	   *known = find_known(leasing->token);
-	char	   *lock_path = zklock_name_path(leasing->name, NULL);
 
 	/* the same token may be one of another root, or of another name */
+	leasing->lock_path = zklock_name_path(leasing->name, NULL);
 	leasing->mine = known != NULL &&
-		strncmp(known->leased.path, lock_path, strlen(lock_path)) == 0 &&
-		strrchr(known->leased.path, '/') == known->leased.path + strlen(lock_path) ?
+		strcmp(known->leased.path, psprintf("%s%s", leasing->lock_path,
+											strrchr(known->leased.path, '/'))) == 0 ?
 		&known->leased : NULL;
 	for (;;)
 	{

@@ -162,6 +162,17 @@ subtest 'a transaction that rests on it' => sub {
 	assert_query($here, "PREPARE TRANSACTION 'p'", '0A000', 'no two phases');
 };
 
+subtest 'credentials that may not renew it' => sub {
+	my $session = background($berlin);
+	$session->query_safe("SET zklock.auth = 'digest:one:secret'");
+	my $token = lease($session, 'guarded', 'app');
+	$session->query_safe("SET zklock.auth = 'digest:other:secret'");
+	assert_says($session, "SELECT zk_lease_renew('guarded', $token, '30s')", '42501', 'a backend that knows the lease',
+		qr/could not use a lease/);
+	$session->query_safe("SET zklock.auth = 'digest:one:secret'");
+	is($session->query_safe("SELECT zk_lease_release('guarded', $token)"), 't', 'the former ones may');
+};
+
 subtest 'bad input' => sub {
 	foreach my $case (
 		["NULL, 'a', '9s'" => '22004', 'lock name must not be null'],
