@@ -168,10 +168,8 @@ zklock_expiry_sweep(ZkRoundTrip *trip, const char *lock_path,
 	*look_at = ZK_NO_DEADLINE;
 	is_done = zklock_expiry_read(trip, lock_path, nodes, &leased);
 	foreach(cell, leased)
-	{
-		if (is_done)
-			is_done = zklock_expiry_end(trip, lock_path, lfirst(cell), look_at);
-	}
+		is_done = is_done &&
+			zklock_expiry_end(trip, lock_path, lfirst(cell), look_at);
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(context);
 	return is_done;

@@ -252,12 +252,12 @@ at_subtransaction_event(SubXactEvent event, SubTransactionId mine,
 	{
 		case SUBXACT_EVENT_COMMIT_SUB:
 			zklock_end_subtransaction(true, mine, parent);
-			zklock_lease_end_subtransaction(true, mine, parent);
+			zklock_lease_end_use(mine, parent);
 			break;
 		case SUBXACT_EVENT_ABORT_SUB:
 			if (!in_error_recursion_trouble())
 				zklock_end_subtransaction(false, mine, parent);
-			zklock_lease_end_subtransaction(false, mine, parent);
+			zklock_lease_end_use(mine, InvalidSubTransactionId);
 			zklock_session_end_interrupt(false);
 			break;
 		case SUBXACT_EVENT_START_SUB:
@@ -418,7 +418,7 @@ static void
 end_guard(void)
 {
 	guarded_at = 0;
-	zklock_lease_end_transaction();
+	zklock_lease_end_use(InvalidSubTransactionId, InvalidSubTransactionId);
 }
 
 /*

@@ -47,7 +47,6 @@ zk_lease(PG_FUNCTION_ARGS)
 		leasing.note = read_line(fcinfo, 4, "data",
 								 "Write in one line what others want to know of the owner.");
 	leasing.has_place = !PG_ARGISNULL(5) && PG_GETARG_BOOL(5);
-	leasing.is_at_once = timeout_ms == 0;
 	leasing.deadline = Min(protocol_now() + timeout_ms,
 						   zklock_roundtrip_lock_deadline());
 
@@ -115,7 +114,7 @@ zk_xact_lease(PG_FUNCTION_ARGS)
 	pfree(zklock_name_path(leasing.name, NULL));
 	zklock_roundtrip_run(zklock_lease_renew, NULL, &leasing);
 	if (leasing.mine == NULL)
-		zklock_lease_raise_lost(leasing.name, leasing.token);
+		zklock_lease_raise_lost(&leasing);
 	zklock_hooks_follow();
 	zklock_lease_note(&leasing, true);
 	PG_RETURN_VOID();

@@ -67,22 +67,21 @@ static MemoryContext KnownContext;
 static int	nused;
 
 static int64 renewal_due_at(const ZkLeasing *leasing);
-static bool is_worth_a_node(ZkRoundTrip *trip, ZkLeasing *leasing);
 static bool is_made(const ZkLeasing *leasing);
 static bool make_node(ZkRoundTrip *trip, ZkLeasing *leasing);
 static const ZkReply *note_name(ZkRoundTrip *trip, const ZkLeasing *leasing,
-								const char *pointer, int root_length);
+								int *root_length);
 static bool find(ZkRoundTrip *trip, ZkLeasing *leasing);
-static bool look(ZkRoundTrip *trip, ZkLeasing *leasing, bool *is_settled);
+static bool look(ZkRoundTrip *trip, ZkLeasing *leasing);
 static bool is_wanted(const ZkLeasing *leasing, const ZkLeased *one);
-static bool set_data(ZkRoundTrip *trip, ZkLeasing *leasing, const char *data);
-static char *build_data(const ZkLeasing *leasing);
-static int64 term_of(const ZkLeasing *leasing);
+static bool renew(ZkRoundTrip *trip, ZkLeasing *leasing);
+static const ZkReply *set(ZkRoundTrip *trip, const ZkLeasing *leasing,
+						  const char *path, const char *data, int version);
+static char *build_data(const char *owner, const char *note, int64 ttl_ms);
 static const ZkReply *check_reply(const ZkReply *reply,
 								  const ZkLeasing *leasing);
 static Known *find_known(int64 token);
 static Known *learn(const ZkLeasing *leasing, Known *former);
-pg_noreturn static void refuse_commit(const ZkLeasing *leasing);
 static bool is_fresh(const Known *known);
 static bool prove(ZkRoundTrip *trip, void *argument);
 
@@ -107,11 +106,13 @@ zklock_lease_take(ZkRoundTrip *trip, void *argument)
 			return false;
 		if (leasing->mine == NULL)
 		{
-			if (!leasing->is_first && leasing->is_at_once &&
-				!leasing->has_place && !is_worth_a_node(trip, leasing))
+			/* who merely keeps the lock gives it up when somebody comes */
+			if (!leasing->is_first && !leasing->has_place &&
+				protocol_now() >= deadline &&
+				(leasing->keeper == NULL ||
+				 zklock_contend_is_held(trip, leasing->keeper)))
 				return zklock_session_live() != 0;
-			if (leasing->ahead != NULL &&
-				recipe_read_mark(leasing->ahead) == RECIPE_MARK_KEEPER)
+			if (leasing->keeper != NULL)
 				deadline = Max(deadline, protocol_now() + ZK_KEEPER_MS);
 			leasing->is_watching = protocol_now() < deadline;
 			if (!make_node(trip, leasing))
@@ -126,7 +127,7 @@ zklock_lease_take(ZkRoundTrip *trip, void *argument)
 		}
 		if ((leasing->renewed != leasing->mine->token ||
 			 protocol_now() >= renewal_due_at(leasing)) &&
-			!set_data(trip, leasing, build_data(leasing)))
+			!renew(trip, leasing))
 			return false;
 		if (leasing->renewed != leasing->mine->token)
 			continue;
@@ -167,7 +168,7 @@ zklock_lease_renew(ZkRoundTrip *trip, void *argument)
 			if (leasing->mine == NULL)
 				return true;
 		}
-		if (!set_data(trip, leasing, build_data(leasing)))
+		if (!renew(trip, leasing))
 			return false;
 		if (leasing->renewed == leasing->token)
 			return true;
@@ -179,39 +180,34 @@ bool
 zklock_lease_release(ZkRoundTrip *trip, void *argument)
 {
 	ZkLeasing  *leasing = argument;
+	const ZkLeased *mine;
 	const ZkReply *reply;
 	bool		is_gone = false;
 
-	for (;;)
+	while (!is_gone)
 	{
 		if (!find(trip, leasing))
 			return false;
-		if (leasing->mine == NULL)
+		mine = leasing->mine;
+		if (mine == NULL)
 			return true;
-		if (leasing->ttl_ms > 0)
-		{
-			/* without an owner nobody can renew it */
-			if (!set_data(trip, leasing,
-						  zklock_nodedata_add(zklock_nodedata_build(0), "ttl",
-											  psprintf(INT64_FORMAT,
-													   leasing->ttl_ms))))
-				return false;
-			is_gone = leasing->renewed == leasing->token;
-		}
-		else
-		{
-			reply = check_reply(zklock_roundtrip_ask(trip,
-													 zklock_client_remove(zklock_session_client(),
-																		  leasing->mine->path,
-																		  leasing->mine->version)),
-								leasing);
-			if (reply->result == ZK_SESSION_LOST)
-				return false;
-			is_gone = reply->result == ZK_OK || reply->result == ZK_NO_NODE;
-		}
-		if (is_gone)
-			return true;
+
+		/* without an owner nobody can renew it */
+		reply = leasing->ttl_ms > 0 ?
+			set(trip, leasing, mine->path,
+				build_data(NULL, NULL, leasing->ttl_ms), mine->version) :
+			check_reply(zklock_roundtrip_ask(trip,
+											 zklock_client_remove(zklock_session_client(),
+																  mine->path,
+																  mine->version)),
+						leasing);
+		if (reply->result == ZK_SESSION_LOST)
+			return false;
+		is_gone = leasing->ttl_ms > 0 ?
+			reply->result == ZK_OK && reply->czxid == mine->token :
+			reply->result == ZK_OK || reply->result == ZK_NO_NODE;
 	}
+	return true;
 }
 
 void
@@ -248,19 +244,6 @@ renewal_due_at(const ZkLeasing *leasing)
 }
 
 /*
- * Others are ahead.  May the one just ahead merely keep the lock?  Then it
- * gives it up when somebody comes.
- */
-static bool
-is_worth_a_node(ZkRoundTrip *trip, ZkLeasing *leasing)
-{
-	return leasing->ahead != NULL &&
-		recipe_read_mark(leasing->ahead) == RECIPE_MARK_KEEPER &&
-		!zklock_contend_is_held(trip, psprintf("%s/%s", leasing->lock_path,
-											   leasing->ahead));
-}
-
-/*
  * Make a node for the owner.  The name of the lock is noted first, for the
  * worker that looks for leases whose term is over; and once more, if it may
  * have been dropped before the node was there (lease_worker.c).  If the reply
@@ -270,12 +253,12 @@ static bool
 make_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 {
 	int			root_length;
-	char	   *pointer = zklock_name_lease_path(leasing->name, &root_length);
 	int64		named_at = protocol_now();
 	char		prefix[RECIPE_NODE_SIZE];
-	char	   *data = build_data(leasing);
+	char	   *data = build_data(leasing->owner, leasing->note,
+								  leasing->ttl_ms);
 	char	   *path;
-	const ZkReply *reply = note_name(trip, leasing, pointer, root_length);
+	const ZkReply *reply = note_name(trip, leasing, &root_length);
 	Moment		sent;
 
 	if (reply->result != ZK_OK)
@@ -302,27 +285,21 @@ make_node(ZkRoundTrip *trip, ZkLeasing *leasing)
 		leasing->renewed = reply->czxid;
 		leasing->proof = sent;
 		if (protocol_now() - named_at >= NAME_MS)
-			reply = note_name(trip, leasing, pointer, root_length);
+			reply = note_name(trip, leasing, &root_length);
 	}
 	return reply->result != ZK_SESSION_LOST;
 }
 
-/* Note it at the node of that path, which is below the root. */
+/* Note it.  *root_length is set to the length of the root. */
 static const ZkReply *
-note_name(ZkRoundTrip *trip, const ZkLeasing *leasing, const char *pointer,
-		  int root_length)
+note_name(ZkRoundTrip *trip, const ZkLeasing *leasing, int *root_length)
 {
-	const char *name = leasing->lock_path + root_length + 1;
-	const ZkReply *reply =
-		check_reply(zklock_roundtrip_ask(trip,
-										 zklock_client_set(zklock_session_client(),
-														   pointer, name,
-														   strlen(name),
-														   ZK_ANY_VERSION)),
-					leasing);
+	char	   *pointer = zklock_name_lease_path(leasing->name, root_length);
+	const char *name = leasing->lock_path + *root_length + 1;
+	const ZkReply *reply = set(trip, leasing, pointer, name, ZK_ANY_VERSION);
 
 	return reply->result != ZK_NO_NODE ? reply :
-		check_reply(zklock_roundtrip_create(trip, pointer, root_length,
+		check_reply(zklock_roundtrip_create(trip, pointer, *root_length,
 											ZK_PERSISTENT, name), leasing);
 }
 
@@ -333,8 +310,7 @@ note_name(ZkRoundTrip *trip, const ZkLeasing *leasing, const char *pointer,
 static bool
 find(ZkRoundTrip *trip, ZkLeasing *leasing)
 {
-	bool		is_settled = false;
-	bool		is_lost = false;
+	bool		is_done;
 	MemoryContext caller;
 
 	/* somebody may wait for hours, and look each time */
@@ -343,22 +319,19 @@ find(ZkRoundTrip *trip, ZkLeasing *leasing)
 												 "zklock lease look",
 												 ALLOCSET_SMALL_SIZES);
 	caller = MemoryContextSwitchTo(leasing->context);
-	while (!is_settled && !is_lost)
+	do
 	{
 		leasing->mine = NULL;
 		MemoryContextReset(leasing->context);
-		is_lost = !look(trip, leasing, &is_settled);
-	}
+		is_done = look(trip, leasing);
+	} while (is_done && leasing->look_at == 0);
 	MemoryContextSwitchTo(caller);
-	return !is_lost;
+	return is_done;
 }
 
-/*
- * Look once.  *is_settled: nothing was deleted.  A token may come from a
- * server that is ahead of ours.
- */
+/* Look once.  A token may come from a server that is ahead of ours. */
 static bool
-look(ZkRoundTrip *trip, ZkLeasing *leasing, bool *is_settled)
+look(ZkRoundTrip *trip, ZkLeasing *leasing)
 {
 	RecipeWish	wish = {.mode = RECIPE_EXCLUSIVE,.permits = 1};
 	ZkRead		read = leasing->is_watching ? zklock_client_list_and_watch :
@@ -371,15 +344,13 @@ look(ZkRoundTrip *trip, ZkLeasing *leasing, bool *is_settled)
 
 	leasing->is_first = true;
 	leasing->lock_path = zklock_name_path(leasing->name, NULL);
-	leasing->mine = NULL;
-	leasing->ahead = NULL;
+	leasing->keeper = NULL;
 	leasing->look_at = ZK_NO_DEADLINE;
 	list = check_reply(leasing->owner != NULL ?
 					   zklock_roundtrip_read(trip, read, leasing->lock_path) :
 					   zklock_roundtrip_read_newest(trip, read,
 													leasing->lock_path),
 					   leasing);
-	*is_settled = true;
 	leasing->has_parent = list->result == ZK_OK;
 	if (list->result != ZK_OK)
 		return list->result != ZK_SESSION_LOST;
@@ -396,8 +367,10 @@ look(ZkRoundTrip *trip, ZkLeasing *leasing, bool *is_settled)
 	if (verdict == RECIPE_EXHAUSTED)
 		zklock_contend_raise_exhausted(leasing->name, leasing->lock_path);
 	leasing->is_first = verdict == RECIPE_HELD;
-	if (ahead >= 0)
-		leasing->ahead = pstrdup(list->children[ahead]);
+	if (ahead >= 0 &&
+		recipe_read_mark(list->children[ahead]) == RECIPE_MARK_KEEPER)
+		leasing->keeper = psprintf("%s/%s", leasing->lock_path,
+								   list->children[ahead]);
 
 	foreach(cell, leased)
 	{
@@ -406,7 +379,7 @@ look(ZkRoundTrip *trip, ZkLeasing *leasing, bool *is_settled)
 
 		if (one == leasing->mine)
 			continue;
-		if (leasing->mine != NULL && is_wanted(leasing, one))
+		if (is_wanted(leasing, one))
 		{
 			if (!zklock_expiry_remove(trip, one, &is_gone))
 				return false;
@@ -417,7 +390,6 @@ look(ZkRoundTrip *trip, ZkLeasing *leasing, bool *is_settled)
 									&leasing->look_at))
 			return false;
 	}
-	*is_settled = leasing->look_at != 0;
 	return true;
 }
 
@@ -431,25 +403,21 @@ is_wanted(const ZkLeasing *leasing, const ZkLeased *one)
 }
 
 /*
- * Set the data of the node: a renewal, if leasing->renewed says so.  If not,
- * it was deleted or set by somebody else, or the reply was lost; a look tells.
+ * Renew mine: leasing->renewed says whether that was done.  If not, it was
+ * deleted or set by somebody else, or the reply was lost; a look tells.
  *
  * A renewal never shortens the term: another backend may rely on the one
  * before, whose term would then be over sooner than it said.
  */
 static bool
-set_data(ZkRoundTrip *trip, ZkLeasing *leasing, const char *data)
+renew(ZkRoundTrip *trip, ZkLeasing *leasing)
 {
 	ZkLeased   *mine = leasing->mine;
-	int64		ttl_ms = term_of(leasing);
+	int64		ttl_ms = Max(leasing->ttl_ms, mine->ttl_ms);
+	char	   *data = build_data(mine->who.owner, leasing->note != NULL ?
+								  leasing->note : mine->who.note, ttl_ms);
 	Moment		sent = protocol_moment();
-	const ZkReply *reply =
-		check_reply(zklock_roundtrip_ask(trip,
-										 zklock_client_set(zklock_session_client(),
-														   mine->path, data,
-														   strlen(data),
-														   mine->version)),
-					leasing);
+	const ZkReply *reply = set(trip, leasing, mine->path, data, mine->version);
 
 	leasing->renewed = 0;
 	if (reply->result == ZK_OK && reply->czxid == mine->token)
@@ -462,28 +430,26 @@ set_data(ZkRoundTrip *trip, ZkLeasing *leasing, const char *data)
 	return reply->result != ZK_SESSION_LOST;
 }
 
-/* Who renews it, the owner and what he adds, and the term. */
-static char *
-build_data(const ZkLeasing *leasing)
+/* Set the data of the node at that path, if it has that version. */
+static const ZkReply *
+set(ZkRoundTrip *trip, const ZkLeasing *leasing, const char *path,
+	const char *data, int version)
 {
-	const ZkLeased *mine = leasing->mine;
-	char	   *data = zklock_nodedata_add(zklock_nodedata_build(0), "owner",
-										   leasing->owner != NULL || mine == NULL ?
-										   leasing->owner : mine->who.owner);
+	ZkRequest  *request = zklock_client_set(zklock_session_client(), path,
+											data, strlen(data), version);
 
-	data = zklock_nodedata_add(data, "data", leasing->note != NULL ?
-							   leasing->note :
-							   mine != NULL ? mine->who.note : NULL);
-	return zklock_nodedata_add(data, "ttl",
-							   psprintf(INT64_FORMAT, term_of(leasing)));
+	return check_reply(zklock_roundtrip_ask(trip, request), leasing);
 }
 
-/* The term that it has from its next renewal on. */
-static int64
-term_of(const ZkLeasing *leasing)
+/* Who writes it, the owner and what he adds, and the term. */
+static char *
+build_data(const char *owner, const char *note, int64 ttl_ms)
 {
-	return leasing->mine == NULL ? leasing->ttl_ms :
-		Max(leasing->ttl_ms, leasing->mine->ttl_ms);
+	char	   *data = zklock_nodedata_add(zklock_nodedata_build(0), "owner",
+										   owner);
+
+	data = zklock_nodedata_add(data, "data", note);
+	return zklock_nodedata_add(data, "ttl", psprintf(INT64_FORMAT, ttl_ms));
 }
 
 /*
@@ -494,7 +460,7 @@ static const ZkReply *
 check_reply(const ZkReply *reply, const ZkLeasing *leasing)
 {
 	if (reply == NULL && leasing->is_at_commit)
-		refuse_commit(leasing);
+		zklock_lease_raise_lost(leasing);
 	if (reply == NULL)
 		zklock_session_raise_silence(leasing->name);
 	switch (reply->result)
@@ -605,8 +571,6 @@ zklock_lease_prove(bool always_ask)
 {
 	ListCell   *cell;
 
-	if (nused == 0)
-		return;
 	foreach(cell, all_known)
 	{
 		Known	   *known = lfirst(cell);
@@ -622,8 +586,6 @@ zklock_lease_is_proved(void)
 {
 	ListCell   *cell;
 
-	if (nused == 0)
-		return true;
 	foreach(cell, all_known)
 	{
 		const Known *known = lfirst(cell);
@@ -635,20 +597,7 @@ zklock_lease_is_proved(void)
 }
 
 void
-zklock_lease_end_transaction(void)
-{
-	ListCell   *cell;
-
-	if (nused == 0)
-		return;
-	foreach(cell, all_known)
-		((Known *) lfirst(cell))->user = InvalidSubTransactionId;
-	nused = 0;
-}
-
-void
-zklock_lease_end_subtransaction(bool is_commit, SubTransactionId mine,
-								SubTransactionId parent)
+zklock_lease_end_use(SubTransactionId mine, SubTransactionId heir)
 {
 	ListCell   *cell;
 
@@ -658,29 +607,25 @@ zklock_lease_end_subtransaction(bool is_commit, SubTransactionId mine,
 	{
 		Known	   *known = lfirst(cell);
 
-		if (known->user != mine)
+		if (known->user == InvalidSubTransactionId ||
+			(mine != InvalidSubTransactionId && known->user != mine))
 			continue;
-		known->user = is_commit ? parent : InvalidSubTransactionId;
-		nused -= !is_commit;
+		known->user = heir;
+		nused -= heir == InvalidSubTransactionId;
 	}
 }
 
 void
-zklock_lease_raise_lost(const char *name, int64 token)
+zklock_lease_raise_lost(const ZkLeasing *leasing)
 {
+	if (leasing->is_at_commit)
+		zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("the lease of lock \"%s\" with fencing token " INT64_FORMAT " is not held",
-					name, token),
+					leasing->name, leasing->token),
 			 errdetail("It was given up, evicted, or not renewed within its term, or ZooKeeper does not answer."),
 			 errhint("Take the lease again with zk_lease(), and run the transaction again with its token.")));
-}
-
-static void
-refuse_commit(const ZkLeasing *leasing)
-{
-	zklock_stat_count(ZK_STAT_REFUSED_COMMIT);
-	zklock_lease_raise_lost(leasing->name, leasing->token);
 }
 
 /*
@@ -718,7 +663,7 @@ prove(ZkRoundTrip *trip, void *argument)
 	if (!zklock_lease_renew(trip, &leasing))
 		return false;
 	if (leasing.mine == NULL)
-		refuse_commit(&leasing);
+		zklock_lease_raise_lost(&leasing);
 	zklock_lease_note(&leasing, false);
 	return true;
 }

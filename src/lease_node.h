@@ -23,7 +23,6 @@ typedef struct ZkLeasing
 	int64		ttl_ms;			/* 0: as it is */
 	const char *note;			/* in UTF-8; NULL: as it is */
 	bool		has_place;		/* a place in the queue is kept */
-	bool		is_at_once;		/* others are not waited for */
 	bool		is_at_commit;	/* no answer in time: the lease is lost */
 	int64		deadline;		/* protocol_now() */
 
@@ -35,8 +34,10 @@ typedef struct ZkLeasing
 	ZkLeased   *mine;			/* NULL: there is none */
 	bool		is_first;		/* is nobody ahead of it, or would be? */
 	bool		has_parent;		/* is the lock's znode there? */
-	char	   *ahead;			/* the node just ahead; NULL: none */
-	int64		look_at;		/* when the term of another one may be over */
+	char	   *keeper;			/* path of the node just ahead, if the lock may
+								 * merely be kept there; or NULL */
+	int64		look_at;		/* when the term of another one may be over; 0:
+								 * one was deleted, a look again is due */
 
 	/* Of what was written. */
 	int64		renewed;		/* token of the one that was renewed or made by
@@ -77,7 +78,7 @@ extern void zklock_lease_end(void *leasing);
 extern void zklock_lease_note(const ZkLeasing *leasing, bool is_used);
 
 /* Raise 40001: the lease with that token is not its owner's any more. */
-pg_noreturn extern void zklock_lease_raise_lost(const char *name, int64 token);
+pg_noreturn extern void zklock_lease_raise_lost(const ZkLeasing *leasing);
 
 /*
  * This session deletes the lease with that token, or gives it up: no renewal
@@ -100,10 +101,11 @@ extern void zklock_lease_prove(bool always_ask);
 /* Has each of them such a renewal?  Never raises or waits. */
 extern bool zklock_lease_is_proved(void);
 
-/* The transaction is over, or a subtransaction is.  Never raises or waits. */
-extern void zklock_lease_end_transaction(void);
-extern void zklock_lease_end_subtransaction(bool is_commit,
-											SubTransactionId mine,
-											SubTransactionId parent);
+/*
+ * That subtransaction is over, or with Invalid the transaction: what rests on
+ * leases passes to the heir; Invalid: to nobody.  Never raises or waits.
+ */
+extern void zklock_lease_end_use(SubTransactionId mine,
+								 SubTransactionId heir);
 
 #endif							/* ZKLOCK_LEASE_NODE_H */
