@@ -192,9 +192,10 @@ extern RecipeMark recipe_read_mark(const char *child);
 extern bool recipe_is_lasting(const char *child);
 
 /*
- * Find the sequence number at the end of a name of `length` bytes.  false if
- * there is none: the name is not a contender's.  Otherwise *prefix_length is
- * how much stands before the number, of which a minus sign is part.
+ * Find the sequence number at the end of a name of `length` bytes, behind
+ * which comes a slash or a NUL.  false if there is none: the name is not a
+ * contender's.  Otherwise *prefix_length is how much stands before the number,
+ * of which a minus sign is part.
  */
 extern bool recipe_split_node(const char *child, size_t length,
 							  size_t *prefix_length, int32_t *sequence);

@@ -7,6 +7,7 @@
  */
 #include "recipe.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "foreign.h"
@@ -46,21 +47,13 @@ recipe_is_root(const char *root)
 bool
 recipe_lock_path(char *path, const char *root, const char *name)
 {
-	size_t		root_length = strcmp(root, "/") == 0 ? 0 : strlen(root);
-	size_t		name_length = strlen(name);
+	int			length = snprintf(path, RECIPE_PATH_SIZE, "%s/%s",
+								  strcmp(root, "/") == 0 ? "" : root, name);
 
-	/* Each against its own bound first, so that the sum cannot overflow. */
-	if (root_length >= RECIPE_PATH_SIZE || name_length >= RECIPE_PATH_SIZE ||
-		root_length + 1 + name_length + 1 + RECIPE_NODE_SIZE > RECIPE_PATH_SIZE)
-	{
-		path[0] = '\0';
-		return false;
-	}
-
-	memcpy(path, root, root_length);
-	path[root_length] = '/';
-	memcpy(path + root_length + 1, name, name_length + 1);
-	return true;
+	if (length >= 0 && length + 1 + RECIPE_NODE_SIZE <= RECIPE_PATH_SIZE)
+		return true;
+	path[0] = '\0';
+	return false;
 }
 
 /*

@@ -64,8 +64,6 @@ static const StyleMark style_marks[] = {
 #define NUM_STYLE_MARKS (sizeof(style_marks) / sizeof(style_marks[0]))
 
 static bool ends_in_sign(const char *text, size_t length);
-static int32_t read_sequence(const char *digits, size_t ndigits,
-							 bool is_negative);
 static RecipeNode recognize_prefix(const char *prefix, size_t length);
 static bool fits_mark(const StyleMark *mark, const char *prefix,
 					  size_t length);
@@ -123,7 +121,6 @@ recipe_waits_for(RecipeStyle theirs, RecipeStyle ours)
 void
 recipe_format_guid(char guid[RECIPE_GUID_LEN + 1], const uint8_t random[16])
 {
-	static const char hex[] = "0123456789abcdef";
 	char	   *out = guid;
 
 	for (int i = 0; i < 16; i++)
@@ -135,12 +132,9 @@ recipe_format_guid(char guid[RECIPE_GUID_LEN + 1], const uint8_t random[16])
 		else if (i == 8)
 			byte = (byte & 0x3F) | 0x80;	/* variant of RFC 4122 */
 
-		if (i == 4 || i == 6 || i == 8 || i == 10)
-			*out++ = '-';
-		*out++ = hex[byte >> 4];
-		*out++ = hex[byte & 0x0F];
+		out += sprintf(out, i == 4 || i == 6 || i == 8 || i == 10 ?
+					   "-%02x" : "%02x", byte);
 	}
-	*out = '\0';
 }
 
 void
@@ -238,6 +232,7 @@ recipe_split_node(const char *child, size_t length, size_t *prefix_length,
 	size_t		first = length; /* where the digits start */
 	size_t		ndigits;
 	bool		is_negative;
+	long long	value;
 
 	while (first > 0 && length - first < SEQUENCE_DIGITS &&
 		   child[first - 1] >= '0' && child[first - 1] <= '9')
@@ -253,7 +248,11 @@ recipe_split_node(const char *child, size_t length, size_t *prefix_length,
 		return false;
 
 	*prefix_length = is_negative ? first - 1 : first;
-	*sequence = read_sequence(child + first, ndigits, is_negative);
+
+	/* at most ten digits and a sign: clamped to what an int32 can hold */
+	value = strtoll(child + *prefix_length, NULL, 10);
+	*sequence = value > INT32_MAX ? INT32_MAX :
+		value < INT32_MIN ? INT32_MIN : (int32_t) value;
 	return true;
 }
 
@@ -264,24 +263,6 @@ ends_in_sign(const char *text, size_t length)
 	if (length == 0 || text[length - 1] != '-')
 		return false;
 	return length == 1 || text[length - 2] == '-' || text[length - 2] == '_';
-}
-
-/* The value of at most ten digits, clamped to what an int32 can hold. */
-static int32_t
-read_sequence(const char *digits, size_t ndigits, bool is_negative)
-{
-	int64_t		value = 0;
-
-	for (size_t i = 0; i < ndigits; i++)
-		value = value * 10 + (digits[i] - '0');
-	if (is_negative)
-		value = -value;
-
-	if (value > INT32_MAX)
-		return INT32_MAX;
-	if (value < INT32_MIN)
-		return INT32_MIN;
-	return (int32_t) value;
 }
 
 /*
