@@ -78,10 +78,8 @@ static KeptLock *shared_part(const ZkKeep *keep);
 static bool can_keep(const ZkKeep *keep, ZkSessionNumber live);
 static bool is_unchanged(const ZkKeep *keep);
 static uint32 caller_hash(void);
-static bool can_be_taken(const ZkKeep *keep, ZkSessionNumber live);
 static int64 *rival_until(const char *lock_path);
 static bool reclaim(ZkKeep *keep);
-static void drop(ZkKeep *keep);
 static void leave(ZkKeep *keep);
 static void release(ZkKeep *keep);
 static ZkKeep *find_kept(void);
@@ -142,7 +140,7 @@ zklock_keep_begin(ZkPlace *place, const char *data)
 	if (keep == NULL)
 		return;
 	if (keep->is_kept)
-		drop(keep);
+		zklock_keep_drop(keep->place);
 	keep->place = place;
 	keep->whose = caller_hash();
 	keep->generation = keep->generation % (KEEP_GENERATIONS - 1) + 1;
@@ -199,8 +197,8 @@ zklock_keep_note_rival(const char *lock_path)
 void
 zklock_keep_drop(ZkPlace *place)
 {
-	if (zklock_keep_is_kept(place))
-		drop(place->keep);
+	if (zklock_keep_is_kept(place) && reclaim(place->keep))
+		leave(place->keep);
 }
 
 int
@@ -213,7 +211,7 @@ void
 zklock_keep_drop_down_to(int most)
 {
 	while (nkept > most)
-		drop(find_kept());
+		zklock_keep_drop(find_kept()->place);
 }
 
 void
@@ -227,15 +225,20 @@ zklock_keep_settle(void)
 		zklock_keep_drop_down_to(0);
 	live = zklock_session_live();
 	for (int i = 0; i < KEEP_SLOTS; i++)
-		if (keeps[i].is_kept && (!can_be_taken(&keeps[i], live) ||
-								 !is_unchanged(&keeps[i])))
-			drop(&keeps[i]);
+		if (keeps[i].is_kept &&
+			(!zklock_keep_can_be_taken(keeps[i].place, live) ||
+			 !is_unchanged(&keeps[i])))
+			zklock_keep_drop(keeps[i].place);
 }
 
 bool
 zklock_keep_can_be_taken(const ZkPlace *place, ZkSessionNumber live)
 {
-	return place->keep != NULL && can_be_taken(place->keep, live);
+	const KeptLock *shared = zklock_keep_is_kept(place) &&
+		place->session == live ? shared_part(place->keep) : NULL;
+
+	return shared != NULL &&
+		keep_word_state(shared, place->keep->generation) == KEEP_KEPT;
 }
 
 /* What is shared with the program; NULL if that session is over. */
@@ -247,16 +250,6 @@ shared_part(const ZkKeep *keep)
 		zklock_client_kept(zklock_session_client()) : NULL;
 
 	return shared != NULL ? &shared[keep - keeps] : NULL;
-}
-
-static bool
-can_be_taken(const ZkKeep *keep, ZkSessionNumber live)
-{
-	const KeptLock *shared = keep->is_kept && keep->place->session == live ?
-		shared_part(keep) : NULL;
-
-	return shared != NULL &&
-		keep_word_state(shared, keep->generation) == KEEP_KEPT;
 }
 
 /*
@@ -330,15 +323,7 @@ reclaim(ZkKeep *keep)
 	return false;
 }
 
-/* Leave a place that is kept. */
-static void
-drop(ZkKeep *keep)
-{
-	if (reclaim(keep))
-		leave(keep);
-}
-
-/* The same for one that is in our hands again. */
+/* Leave a place that was kept, and is in our hands again. */
 static void
 leave(ZkKeep *keep)
 {
