@@ -54,7 +54,7 @@ static int	max_locks_setting;
 
 /*
  * Has this transaction, after it wrote, let go of a lock that was lost?  Then
- * it must not commit either: it relied on the lock.
+ * it must not commit either: what it wrote before may rely on the lock.
  */
 static bool has_released_lost;
 
@@ -113,6 +113,7 @@ static void make_room(void);
 static bool has_unkept(void);
 static Lock *enter_lock(const char *name);
 static void reserve_count(Lock *lock, RecipeMode mode, ZkScope scope);
+static void warn_of_snapshot(void);
 static int64 take_again(const ZkLockOrder *order, Lock *lock, Lock **taken);
 static int64 grant(const ZkLockOrder *order, Lock *lock, Lock **taken);
 static int64 count_one(const ZkLockOrder *order, Lock *lock, Lock **taken);
@@ -125,7 +126,6 @@ static void log_lock(const Lock *lock, RecipeMode mode, const char *how);
 static void log_exit(int code, Datum arg);
 static int64 release_patience(ZkPlace *place);
 static void forget_if_empty(Lock *lock);
-static void remember_release(bool was_lost, bool has_written);
 static void end_scopes(unsigned scopes, bool has_written);
 static void drop_xact_counts(XactCount **list);
 static void end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
@@ -133,10 +133,6 @@ static void end_xact_count(Lock *lock, RecipeMode mode, bool is_commit,
 static void post(Lock *lock);
 static void follow_call(void);
 static void end_call(void *arg);
-static void warn_of_snapshot(void);
-pg_noreturn static void refuse_upgrade(const Lock *lock);
-pg_noreturn static void refuse_count(const Lock *lock);
-pg_noreturn static void refuse_permits(const Lock *lock, int permits);
 
 /* ---------------------------------------------------------------------
  * Public functions: acquire
@@ -272,7 +268,7 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 	live = zklock_session_reap(false);
 	zklock_place_settle(&lock->place, live);
 	was_lost = zklock_place_is_lost(&lock->place, live);
-	remember_release(was_lost, has_written);
+	has_released_lost |= was_lost && has_written;
 	token = lock->place.token;
 
 	/* all or none of its nodes: a WARNING would look for interrupts, too */
@@ -287,7 +283,7 @@ zklock_release(const char *name, RecipeMode mode, bool has_written)
 		zklock_session_await_undone(protocol_now() + patience);
 	if (zklock_place_tell_gone(token))
 	{
-		remember_release(true, has_written);
+		has_released_lost |= has_written;
 		return false;
 	}
 	if (was_lost)
@@ -313,7 +309,7 @@ zklock_release_session_scope(bool has_written)
 	RESUME_INTERRUPTS();
 	if (had_locks)
 		zklock_session_await_undone(protocol_now() + RELEASE_MS);
-	remember_release(zklock_place_tell_gone(0), has_written);
+	has_released_lost |= zklock_place_tell_gone(0) && has_written;
 }
 
 /* A backend that holds and keeps nothing pays two comparisons. */
@@ -522,7 +518,11 @@ reserve_count(Lock *lock, RecipeMode mode, ZkScope scope)
 	SubTransactionId subid = GetCurrentSubTransactionId();
 
 	if (lock->taken[mode].counts[scope] == INT_MAX)
-		refuse_count(lock);
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many holds of lock \"%s\"", lock->name),
+				 errdetail("This session holds it %d times.", INT_MAX),
+				 errhint("Release it as often as it is taken. A lock of session scope is not released by the end of a transaction.")));
 	if (scope == ZK_SCOPE_CALL)
 		follow_call();
 	if (scope == ZK_SCOPE_TRANSACTION &&
@@ -538,6 +538,28 @@ reserve_count(Lock *lock, RecipeMode mode, ZkScope scope)
 }
 
 /*
+ * In REPEATABLE READ and above the transaction block reads what was committed
+ * before the lock was granted: the work of the holder before us is invisible.
+ * One warning a statement will do.
+ */
+static void
+warn_of_snapshot(void)
+{
+	static TimestampTz warned_in;
+
+	if (!snapshot_warning || !IsolationUsesXactSnapshot() ||
+		!IsTransactionBlock() ||
+		warned_in == GetCurrentStatementStartTimestamp())
+		return;
+	warned_in = GetCurrentStatementStartTimestamp();
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("a lock taken in a transaction with a fixed snapshot does not protect what it reads"),
+			 errdetail("The transaction does not see what earlier holders of the lock have committed meanwhile."),
+			 errhint("Take the lock before the transaction, or use READ COMMITTED and read in a later statement.")));
+}
+
+/*
  * The lock is held, in whatever mode: it needs no place of its own.  Shared
  * while we hold exclusive is granted at once, on the exclusive node; see
  * place.c.
@@ -549,9 +571,20 @@ take_again(const ZkLockOrder *order, Lock *lock, Lock **taken)
 	bool		is_exclusive = zklock_board_is_taken(exclusive);
 
 	if (is_exclusive && lock->place.permits != order->permits)
-		refuse_permits(lock, order->permits);
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("lock \"%s\" is held here with another number of permits",
+						lock->name),
+				 errdetail("This call names %d, the lock was taken with %d.",
+						   order->permits, lock->place.permits),
+				 errhint("Name the same number of permits as before, which zk_locks shows; a shared lock has 1.")));
 	if (order->mode == RECIPE_EXCLUSIVE && !is_exclusive)
-		refuse_upgrade(lock);
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot upgrade lock \"%s\" from shared to exclusive",
+						lock->name),
+				 errdetail("Two sessions that upgrade the same lock would wait for each other for ever."),
+				 errhint("Release the shared lock first, or take the exclusive lock from the start.")));
 	if (!contact_is_after(lock->place.proof, zklock_session_fresh_since()))
 		zklock_confirm_held(order->name);
 	zklock_refuse_if_lost();
@@ -665,8 +698,8 @@ end_scopes(unsigned scopes, bool has_written)
 			if ((scopes & ENDS(ZK_SCOPE_SESSION)) != 0 &&
 				counts[ZK_SCOPE_SESSION] > 0)
 			{
-				remember_release(zklock_place_is_lost(&lock->place, live),
-								 has_written);
+				has_released_lost |= has_written &&
+					zklock_place_is_lost(&lock->place, live);
 				release_patience(&lock->place);
 			}
 			for (int scope = 0; scope < ZK_NSCOPES; scope++)
@@ -837,17 +870,6 @@ log_exit(int code, Datum arg)
 }
 
 /*
- * Note for the commit that a hold is let go of.  What was written before may
- * rely on it.
- */
-static void
-remember_release(bool was_lost, bool has_written)
-{
-	if (was_lost && has_written)
-		has_released_lost = true;
-}
-
-/*
  * Put on the board (board.h) how the lock is held now.  Never raises, never
  * waits.
  */
@@ -926,64 +948,4 @@ end_call(void *arg)
 	HOLD_INTERRUPTS();
 	end_scopes(ENDS(ZK_SCOPE_CALL), false);
 	RESUME_INTERRUPTS();
-}
-
-/* ---------------------------------------------------------------------
- * What is refused for the sake of what is held already
- * ---------------------------------------------------------------------
- */
-
-/*
- * In REPEATABLE READ and above the transaction block reads what was committed
- * before the lock was granted: the work of the holder before us is invisible.
- * One warning a statement will do.
- */
-static void
-warn_of_snapshot(void)
-{
-	static TimestampTz warned_in;
-
-	if (!snapshot_warning || !IsolationUsesXactSnapshot() ||
-		!IsTransactionBlock() ||
-		warned_in == GetCurrentStatementStartTimestamp())
-		return;
-	warned_in = GetCurrentStatementStartTimestamp();
-	ereport(WARNING,
-			(errcode(ERRCODE_WARNING),
-			 errmsg("a lock taken in a transaction with a fixed snapshot does not protect what it reads"),
-			 errdetail("The transaction does not see what earlier holders of the lock have committed meanwhile."),
-			 errhint("Take the lock before the transaction, or use READ COMMITTED and read in a later statement.")));
-}
-
-static void
-refuse_upgrade(const Lock *lock)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("cannot upgrade lock \"%s\" from shared to exclusive",
-					lock->name),
-			 errdetail("Two sessions that upgrade the same lock would wait for each other for ever."),
-			 errhint("Release the shared lock first, or take the exclusive lock from the start.")));
-}
-
-static void
-refuse_count(const Lock *lock)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-			 errmsg("too many holds of lock \"%s\"", lock->name),
-			 errdetail("This session holds it %d times.", INT_MAX),
-			 errhint("Release it as often as it is taken. A lock of session scope is not released by the end of a transaction.")));
-}
-
-static void
-refuse_permits(const Lock *lock, int permits)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("lock \"%s\" is held here with another number of permits",
-					lock->name),
-			 errdetail("This call names %d, the lock was taken with %d.",
-					   permits, lock->place.permits),
-			 errhint("Name the same number of permits as before, which zk_locks shows; a shared lock has 1.")));
 }
