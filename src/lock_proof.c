@@ -68,8 +68,7 @@ zklock_read_recall(const char *name)
 {
 	ZkPlace    *place = good_place(name);
 
-	return place != NULL &&
-		zklock_place_read_recall(place, zklock_session_live());
+	return place != NULL && zklock_place_read_recall(place);
 }
 
 void

@@ -33,7 +33,6 @@
 static const char *node_name(const ZkPlace *place);
 static void remove_node(const ZkPlace *place, bool is_known);
 static void name_next_node(ZkPlace *place);
-static void withdraw_downgrade(ZkPlace *place);
 static void remove_recall(ZkPlace *place);
 static ZkRequest *check_node(const ZkPlace *place);
 static void await_proof(ZkPlace *place, ZkRequest **request);
@@ -98,21 +97,19 @@ zklock_place_settle(ZkPlace *place, ZkSessionNumber live)
 	if (place->made != NULL && place->session == live &&
 		zklock_client_reply(place->made)->result == ZK_NO_NODE)
 		place->is_evicted = true;
+	if (place->session != live)
+		place->replacing = NULL;	/* freed with the session */
 	if (place->replacing == NULL)
 		return;
-	if (place->session != live)
-	{
-		/* freed with the session */
-		place->replacing = NULL;
-		return;
-	}
 	reply = zklock_client_reply(place->replacing);
 	if (reply == NULL)
 		return;
 	if (reply->result != ZK_OK)
 	{
+		/* undone: the new node goes, if it is there */
 		place->is_evicted |= reply->result == ZK_NO_NODE;
-		withdraw_downgrade(place);
+		zklock_client_withdraw(place->replacing);
+		place->replacing = NULL;
 		return;
 	}
 	strlcpy(place->node, place->next_node, RECIPE_PATH_SIZE);
@@ -136,10 +133,10 @@ zklock_place_leave(ZkPlace *place, ZkSessionNumber live)
 	if (place->session == live)
 	{
 		is_known = place->is_told || place->replacing != NULL;
-		withdraw_downgrade(place);
+		zklock_client_withdraw(place->replacing);
+		place->replacing = NULL;
 		remove_node(place, is_known);
 	}
-	place->replacing = NULL;
 	remove_recall(place);
 }
 
@@ -187,12 +184,11 @@ zklock_place_unwatch(ZkPlace *place)
 }
 
 bool
-zklock_place_read_recall(ZkPlace *place, ZkSessionNumber live)
+zklock_place_read_recall(ZkPlace *place)
 {
-	zklock_place_settle(place, live);
-	return !zklock_place_is_lost(place, live) &&
-		zklock_recall_read(place->name, place->lock_path, place->root_length,
-						   node_name(place), &place->recall_told);
+	return zklock_recall_read(place->name, place->lock_path,
+							  place->root_length, node_name(place),
+							  &place->recall_told);
 }
 
 /*
@@ -369,14 +365,6 @@ name_next_node(ZkPlace *place)
 	recipe_node_prefix(prefix, node.style, RECIPE_SHARED, 1, guid);
 	snprintf(place->next_node, RECIPE_PATH_SIZE, "%s/%s%010d",
 			 place->lock_path, prefix, node.sequence);
-}
-
-/* Undo a downgrade: the new node goes, if it is there. */
-static void
-withdraw_downgrade(ZkPlace *place)
-{
-	zklock_client_withdraw(place->replacing);
-	place->replacing = NULL;
 }
 
 /* ---------------------------------------------------------------------

@@ -134,10 +134,10 @@ extern void zklock_place_unwatch(ZkPlace *place);
 extern void zklock_place_hear_of_eviction(ZkPlace *place);
 
 /*
- * Has somebody asked for the release of the lock?  false if the place is
- * lost.  As zklock_recall_read().
+ * Has somebody asked for the release of the lock?  Of a place that is not
+ * known to be lost.  As zklock_recall_read().
  */
-extern bool zklock_place_read_recall(ZkPlace *place, ZkSessionNumber live);
+extern bool zklock_place_read_recall(ZkPlace *place);
 
 /*
  * Ask the quorum for the node of each place, in one flush, and mark those
