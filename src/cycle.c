@@ -27,7 +27,7 @@ cycle_add_node(CycleGraph *graph)
 int
 cycle_add_edge(CycleGraph *graph, int from, int to, int64_t said)
 {
-	if (graph->nedges >= CYCLE_EDGES_MAX)
+	if (to < 0 || graph->nedges >= CYCLE_EDGES_MAX)
 		return -1;
 	graph->edges[graph->nedges] = (CycleEdge) {from, to, said};
 	return graph->nedges++;

@@ -46,7 +46,8 @@ typedef struct CycleGraph
 } CycleGraph;
 
 /*
- * Add a node, or an edge.  Result: its index, -1 if there is no more room.
+ * Add a node, or an edge.  Result: its index, -1 if there is no more room, as
+ * for an edge to a node for which there was none.
  */
 extern int	cycle_add_node(CycleGraph *graph);
 extern int	cycle_add_edge(CycleGraph *graph, int from, int to, int64_t said);

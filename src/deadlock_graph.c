@@ -306,7 +306,7 @@ follow_holder(Reading *reading, int index, const char *holder, int64 said)
 		reply->ephemeral_owner != 0 &&
 		(recipe_read_mark(holder) != RECIPE_MARK_KEEPER || who.says_held))
 		to = enter(reading, reply->ephemeral_owner);
-	edge = to >= 0 ? cycle_add_edge(&graph->shape, index, to, said) : -1;
+	edge = cycle_add_edge(&graph->shape, index, to, said);
 	if (edge < 0)
 	{
 		graph->shape.nodes[index].has_way_out = true;
@@ -333,7 +333,6 @@ follow_postgres(Reading *reading, int index)
 		int64		waiter;
 		int64		blocker;
 		const ZkReply *reply;
-		int			to;
 		int			edge;
 
 		if (!zklock_deadlock_parse_fact(facts->children[i], &waiter, &blocker) ||
@@ -345,9 +344,8 @@ follow_postgres(Reading *reading, int index)
 		if (reply == NULL || reply->result != ZK_OK ||
 			reply->ephemeral_owner != blocker)
 			continue;
-		to = enter(reading, blocker);
-		edge = to >= 0 ?
-			cycle_add_edge(&graph->shape, index, to, reply->czxid) : -1;
+		edge = cycle_add_edge(&graph->shape, index, enter(reading, blocker),
+							  reply->czxid);
 		if (edge < 0)
 			continue;
 		graph->versions[edge] = reply->version;
