@@ -17,6 +17,7 @@
 
 #include "common/jsonapi.h"
 #include "miscadmin.h"
+#include "nodes/pg_list.h"
 #include "storage/latch.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
@@ -45,6 +46,13 @@
 #if PG_VERSION_NUM < 170000
 #include "postmaster/autovacuum.h"
 #define AmAutoVacuumWorkerProcess() IsAutoVacuumWorkerProcess()
+#define foreach_ptr(type, var, list) \
+	for (type *var = NULL, *var##__once = (type *) 1; var##__once != NULL; \
+		 var##__once = NULL) \
+		for (ForEachState var##__state = {(list), 0}; \
+			 var##__state.i < list_length(var##__state.l) && \
+			 (var = list_nth(var##__state.l, var##__state.i), true); \
+			 var##__state.i++)
 #endif
 
 /* 18: in front of a declaration, not behind it. */

@@ -242,13 +242,12 @@ warn_once(const Standing *standing, const char *ahead, const ZkReply *reply)
 	RecipeStyle theirs = recipe_parse_node(ahead).style;
 	MemoryContext caller;
 	ZkNodeData	who;
-	ListCell   *cell;
 
 	if (recipe_waits_for(theirs, contender->style) ||
 		list_length(warned) == WARNED_MAX)
 		return;
-	foreach(cell, warned)
-		if (strcmp(lfirst(cell), contender->place->lock_path) == 0)
+	foreach_ptr(char, path, warned)
+		if (strcmp(path, contender->place->lock_path) == 0)
 			return;
 	zklock_nodedata_parse(reply->data, reply->data_length, &who);
 	if (!zklock_warn_of_style(theirs, &who, contender->style))

@@ -186,16 +186,12 @@ schedule(ZkDetector *detector)
 static void
 forget_gone(ZkDetector *detector, List *waiters)
 {
-	ListCell   *cell;
-
-	foreach(cell, list_copy(detector->facts))
+	foreach_ptr(ZkFact, fact, list_copy(detector->facts))
 	{
-		ZkFact	   *fact = lfirst(cell);
-		ListCell   *other;
 		bool		is_gone = fact->session != zklock_session_id();
 
-		foreach(other, waiters)
-			is_gone &= ((LocalWaiter *) lfirst(other))->session != fact->session;
+		foreach_ptr(const LocalWaiter, waiter, waiters)
+			is_gone &= waiter->session != fact->session;
 		if (is_gone)
 			take_back(detector, fact);
 	}
@@ -221,19 +217,14 @@ say_wait(ZkDetector *detector, const ZkPlace *place)
 static bool
 say_blocked(ZkDetector *detector, const ZkPlace *place, List *waiters)
 {
-	ListCell   *cell;
 	bool		is_news = false;
 
 	if (find_fact(detector, zklock_session_id()) == NULL)
 		return false;
-	foreach(cell, waiters)
-	{
-		const LocalWaiter *waiter = lfirst(cell);
-
+	foreach_ptr(const LocalWaiter, waiter, waiters)
 		if (find_fact(detector, waiter->session) == NULL)
 			is_news |= say(detector, place, waiter->session,
 						   deadlock_describe_wait(waiter->pid));
-	}
 	return is_news;
 }
 
@@ -525,15 +516,9 @@ say(ZkDetector *detector, const ZkPlace *place, int64 session,
 static ZkFact *
 find_fact(const ZkDetector *detector, int64 session)
 {
-	ListCell   *cell;
-
-	foreach(cell, detector->facts)
-	{
-		ZkFact	   *fact = lfirst(cell);
-
+	foreach_ptr(ZkFact, fact, detector->facts)
 		if (fact->session == session)
 			return fact;
-	}
 	return NULL;
 }
 
@@ -556,11 +541,8 @@ take_back(ZkDetector *detector, ZkFact *fact)
 static void
 forget_deleted(ZkDetector *detector)
 {
-	ListCell   *cell;
-
-	foreach(cell, list_copy(detector->facts))
+	foreach_ptr(ZkFact, fact, list_copy(detector->facts))
 	{
-		ZkFact	   *fact = lfirst(cell);
 		const ZkReply *reply = zklock_roundtrip_read(&detector->trip,
 													 zklock_client_get,
 													 fact->path);
@@ -579,16 +561,10 @@ forget_deleted(ZkDetector *detector)
 static void
 repeat(const ZkDetector *detector)
 {
-	ListCell   *cell;
-
-	foreach(cell, detector->facts)
-	{
-		const ZkFact *fact = lfirst(cell);
-
+	foreach_ptr(const ZkFact, fact, detector->facts)
 		if (fact->session != zklock_session_id())
 			zklock_client_announce(zklock_session_client(), fact->path,
 								   fact->data, strlen(fact->data));
-	}
 }
 
 /*

@@ -380,15 +380,14 @@ deadlock_local_waiters(ZkRoundTrip *trip, const ZkPlace *place)
 	Bitmapset  *asked = bms_make_singleton(MyProcPid);
 	Bitmapset  *stuck = bms_copy(asked);
 	List	   *waiters = NIL;
-	ListCell   *cell;
 
 	if (!is_waited_for())
 		return NIL;
 	candidates = zklock_board_size() > 1 ? local_candidates() :
 		local_holders(trip, place);
-	foreach(cell, candidates)
-		if (waits_for_us(((LocalWaiter *) lfirst(cell))->pid, &asked, &stuck))
-		waiters = lappend(waiters, lfirst(cell));
+	foreach_ptr(LocalWaiter, candidate, candidates)
+		if (waits_for_us(candidate->pid, &asked, &stuck))
+			waiters = lappend(waiters, candidate);
 	return waiters;
 }
 

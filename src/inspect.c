@@ -100,11 +100,10 @@ Datum
 zk_all_locks(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
-	ListCell   *cell;
 
-	foreach(cell, zklock_count_locks(zklock_args_name(fcinfo, ZK_OWN)))
+	foreach_ptr(const ZkLockCount, lock,
+				zklock_count_locks(zklock_args_name(fcinfo, ZK_OWN)))
 	{
-		const ZkLockCount *lock = lfirst(cell);
 		const char *shown = zklock_nodedata_printable(lock->name);
 		const char *prefix;
 		ZkRow		row = {0};

@@ -32,6 +32,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "compat.h"
 #include "recipe.h"
 
 /* A row of the table. */
@@ -86,14 +87,11 @@ zklock_privilege_allows(FunctionCallInfo fcinfo, const char *name,
 						const char *what, const char **prefix)
 {
 	Oid			role = GetUserId();
-	ListCell   *cell;
 
 	*prefix = NULL;
 	read_rows(fcinfo);
-	foreach(cell, rows)
+	foreach_ptr(const Row, row, rows)
 	{
-		const Row  *row = lfirst(cell);
-
 		if (!covers(row->prefix, name))
 			continue;
 		if ((strcmp(row->what, what) == 0 ||

@@ -166,26 +166,17 @@ zklock_roundtrip_look(ZkRoundTrip *trip, ZkRead read, const char *path)
 static Look *
 find_look(const ZkRoundTrip *trip, ZkRead read, const char *path)
 {
-	ListCell   *cell;
-
-	foreach(cell, trip->looks)
-	{
-		Look	   *look = lfirst(cell);
-
+	foreach_ptr(Look, look, trip->looks)
 		if (look->read == read && strcmp(look->path, path) == 0)
 			return look;
-	}
 	return NULL;
 }
 
 bool
 zklock_roundtrip_await_looks(ZkRoundTrip *trip)
 {
-	ListCell   *cell;
-
-	foreach(cell, trip->looks)
+	foreach_ptr(Look, look, trip->looks)
 	{
-		Look	   *look = lfirst(cell);
 		const ZkReply *reply;
 
 		while ((reply = zklock_roundtrip_await(trip, look->request)) != NULL &&
@@ -203,10 +194,8 @@ zklock_roundtrip_await_looks(ZkRoundTrip *trip)
 void
 zklock_roundtrip_end_looks(ZkRoundTrip *trip)
 {
-	ListCell   *cell;
-
-	foreach(cell, trip->looks)
-		zklock_client_free(((Look *) lfirst(cell))->request);
+	foreach_ptr(Look, look, trip->looks)
+		zklock_client_free(look->request);
 	list_free_deep(trip->looks);
 	trip->looks = NIL;
 }
