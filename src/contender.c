@@ -197,13 +197,10 @@ stand(ZkContender *contender)
 {
 	Standing	standing = {
 		.contender = contender,
-		.way = ZK_STAT_GRANT_AT_ONCE
+		.trip.deadline = contender->deadline,
+		.lease_at = ZK_NO_DEADLINE
 	};
 
-	standing.trip.deadline = contender->deadline;
-	standing.log_at = ZK_NO_DEADLINE;
-	standing.lease_at = ZK_NO_DEADLINE;
-	standing.detector.look_at = ZK_NO_DEADLINE;
 	return standing;
 }
 
@@ -632,8 +629,9 @@ make_parents(Standing *standing)
 {
 	ZkContender *contender = standing->contender;
 	const ZkPlace *place = contender->place;
-	char	   *path;
-	int			length = strlen(place->lock_path);
+	ZkClient   *client = zklock_session_client();
+	const char *end = place->node;
+	char		parent[RECIPE_PATH_SIZE];
 
 	if (++standing->attempts > PARENT_ATTEMPTS)
 		ereport(ERROR,
@@ -655,24 +653,19 @@ make_parents(Standing *standing)
 	}
 
 	/* the data of our node, which was sent before: who has made the root */
-	path = pstrdup(place->lock_path);
-	zklock_client_begin_many(zklock_session_client());
-	for (int i = 1; i <= length; i++)
+	zklock_client_begin_many(client);
+	while ((end = strchr(end + 1, '/')) != NULL)
 	{
-		bool		is_root = i <= place->root_length;
+		bool		is_root = end - place->node <= place->root_length;
 
-		if (place->lock_path[i] != '/' && place->lock_path[i] != '\0')
-			continue;
-		path[i] = '\0';
-		zklock_client_free(zklock_client_create(zklock_session_client(), path,
+		strlcpy(parent, place->node, end - place->node + 1);
+		zklock_client_free(zklock_client_create(client, parent,
 												is_root ? ZK_PERSISTENT :
 												ZK_CONTAINER,
 												is_root ? contender->data : NULL,
 												is_root ? strlen(contender->data) : 0));
-		path[i] = '/';
 	}
-	zklock_client_end_many(zklock_session_client());
-	pfree(path);
+	zklock_client_end_many(client);
 }
 
 /* Our node goes, and is not ours any more. */

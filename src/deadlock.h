@@ -15,7 +15,7 @@
 #include "place.h"
 #include "roundtrip.h"
 
-/* What a waiter has said, and found; all zeros but look_at at first. */
+/* What a waiter has said, and found; all zeros before it begins. */
 typedef struct ZkDetector
 {
 	int64		look_at;		/* protocol_now() of the next check */
