@@ -117,7 +117,8 @@ deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place, int64 session,
 	if (is_newest)
 	{
 		/* what this connection brings behind it is not older */
-		reply = zklock_roundtrip_check(trip, place->node);
+		reply = zklock_roundtrip_read(trip, zklock_roundtrip_check,
+									  place->node);
 		if (reply == NULL || reply->result == ZK_SESSION_LOST)
 			return NULL;
 	}

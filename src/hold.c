@@ -442,7 +442,8 @@ catch_up(ZkRoundTrip *trip, void *argument)
 {
 	char	   *path = zklock_name_path(argument, NULL);
 
-	return zklock_roundtrip_check(trip, path)->result != ZK_SESSION_LOST;
+	return zklock_roundtrip_read(trip, zklock_roundtrip_check, path)->result !=
+		ZK_SESSION_LOST;
 }
 
 /* Write down for the owner of a node who evicts him. */

@@ -35,7 +35,6 @@ typedef struct Look
 	char		path[FLEXIBLE_ARRAY_MEMBER];
 } Look;
 
-static ZkRequest *check_any(ZkClient *client, const char *path);
 static Look *find_look(const ZkRoundTrip *trip, ZkRead read, const char *path);
 static const ZkReply *create(ZkRoundTrip *trip, const char *path,
 							 ZkNodeKind kind, const char *data);
@@ -58,13 +57,11 @@ zklock_roundtrip_run(bool (*talk) (ZkRoundTrip *trip, void *argument),
 		.is_lock_timeout = true
 	};
 	volatile bool is_over = false;
-	volatile bool is_again = false;
 
-	while (!is_over)
+	for (volatile bool is_again = false; !is_over; is_again = true)
 	{
 		zklock_session_renew(is_again);
 		zklock_session_open();
-		is_again = true;
 		PG_TRY();
 		{
 			is_over = talk(&trip, argument);
@@ -94,7 +91,10 @@ zklock_roundtrip_await(const ZkRoundTrip *trip, ZkRequest *request)
 												ZK_WAITING_FOR_REPLY);
 
 	if (reply == NULL && trip->is_lock_timeout)
-		zklock_roundtrip_raise_timeout();
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("canceling statement due to lock timeout"),
+				 zklock_session_explain_silence()));
 	return reply;
 }
 
@@ -109,15 +109,8 @@ zklock_roundtrip_read(ZkRoundTrip *trip, ZkRead read, const char *path)
 	return reply;
 }
 
-const ZkReply *
-zklock_roundtrip_check(ZkRoundTrip *trip, const char *path)
-{
-	return zklock_roundtrip_read(trip, check_any, path);
-}
-
-/* A check is asked like a read. */
-static ZkRequest *
-check_any(ZkClient *client, const char *path)
+ZkRequest *
+zklock_roundtrip_check(ZkClient *client, const char *path)
 {
 	return zklock_client_check(client, path, 0);
 }
@@ -134,7 +127,9 @@ zklock_roundtrip_read_newest(ZkRoundTrip *trip, ZkRead read, const char *path)
 {
 	for (;;)
 	{
-		const ZkReply *reply = zklock_roundtrip_check(trip, path);
+		const ZkReply *reply = zklock_roundtrip_read(trip,
+													 zklock_roundtrip_check,
+													 path);
 
 		if (reply == NULL || reply->result == ZK_SESSION_LOST)
 			return reply;
@@ -392,15 +387,6 @@ zklock_roundtrip_end(ZkRoundTrip *trip)
 	zklock_client_free(trip->request);
 	trip->request = NULL;
 	zklock_roundtrip_end_looks(trip);
-}
-
-void
-zklock_roundtrip_raise_timeout(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 errmsg("canceling statement due to lock timeout"),
-			 zklock_session_explain_silence()));
 }
 
 static void

@@ -87,13 +87,17 @@ extern const ZkReply *zklock_roundtrip_await(const ZkRoundTrip *trip,
 											 ZkRequest *request);
 
 /*
- * The same for a read, and for a check (zklock_client_check()): asked again
- * as long as the answer was lost with the connection.
+ * The same for a read: asked again as long as the answer was lost with the
+ * connection.
  */
 extern const ZkReply *zklock_roundtrip_read(ZkRoundTrip *trip, ZkRead read,
 											const char *path);
-extern const ZkReply *zklock_roundtrip_check(ZkRoundTrip *trip,
-											 const char *path);
+
+/*
+ * What is asked like a read, too: the quorum, whether any znode is there
+ * (zklock_client_check()).
+ */
+extern ZkRequest *zklock_roundtrip_check(ZkClient *client, const char *path);
 
 /*
  * A read whose result is not older than what any server has told anybody
@@ -183,8 +187,5 @@ extern void zklock_roundtrip_advance(const char *guard);
 
 /* Free the questions. */
 extern void zklock_roundtrip_end(ZkRoundTrip *trip);
-
-/* Raise what lock_timeout raises, and why the ensemble has not answered. */
-pg_noreturn extern void zklock_roundtrip_raise_timeout(void);
 
 #endif							/* ZKLOCK_ROUNDTRIP_H */
