@@ -97,7 +97,6 @@ static void guard_commit(void);
 static bool is_to_be_guarded(void);
 static void guard_prepared(const Node *statement);
 static void prove_locks(void);
-static void end_guard(void);
 static bool has_notified(void);
 static void prove_behind_others(void);
 static void stop_interruptions(void);
@@ -215,15 +214,14 @@ at_transaction_event(XactEvent event, void *arg)
 			zklock_session_end_interrupt(false);
 			/* FALLTHROUGH */
 		case XACT_EVENT_COMMIT:
-			end_guard();
+		case XACT_EVENT_PREPARE:
+			guarded_at = 0;
+			zklock_lease_end_use(InvalidSubTransactionId,
+								 InvalidSubTransactionId);
+			/* behind PREPARE only locks of session scope are left: they stay */
 			is_release_due = is_following && !in_error_recursion_trouble();
 			if (!is_release_due)
 				zklock_session_count_requests();
-			break;
-		case XACT_EVENT_PREPARE:
-			/* only locks of session scope can be left: they stay */
-			end_guard();
-			is_release_due = is_following;
 			break;
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
@@ -412,13 +410,6 @@ prove_locks(void)
 	zklock_prove_locks(zklock_hooks_asks_quorum());
 	zklock_lease_prove(zklock_hooks_asks_quorum());
 	guarded_at = protocol_now();
-}
-
-static void
-end_guard(void)
-{
-	guarded_at = 0;
-	zklock_lease_end_use(InvalidSubTransactionId, InvalidSubTransactionId);
 }
 
 /*
