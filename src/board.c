@@ -64,9 +64,6 @@ static int	nslots = 1;
 /* This backend's. */
 static Slot *own = &private_slot;
 
-/* Is the callback registered that clears it? */
-static bool is_exit_registered;
-
 /* Which lines of it are taken. */
 static uint32 taken_lines;
 
@@ -83,12 +80,11 @@ StaticAssertDecl(ZK_BOARD_LOCKS < 32, "taken_lines has a bit for each line");
 void
 zklock_board_enter(void)
 {
+	/* once: what clears it runs when proc_exit_inprogress is set */
 	if (slots != &private_slot && own == &private_slot && !proc_exit_inprogress &&
 		MyProc != NULL && MyProcNumber_compat() < nslots)
 	{
-		if (!is_exit_registered)
-			on_shmem_exit(clear_at_exit, 0);
-		is_exit_registered = true;
+		on_shmem_exit(clear_at_exit, 0);
 		own = &slots[MyProcNumber_compat()];
 	}
 	if (own->row.pid == MyProcPid)
@@ -191,8 +187,6 @@ zklock_board_await(const char *path, int root_length, RecipeMode mode,
 {
 	ZkBoardRow *row = &own->row;
 
-	if (row->awaited[0] != '\0')
-		return;
 	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
 	put_name(row->awaited, path, root_length);
 	row->awaited_mode = mode;
@@ -204,8 +198,6 @@ zklock_board_await(const char *path, int root_length, RecipeMode mode,
 void
 zklock_board_await_over(void)
 {
-	if (own->row.awaited[0] == '\0')
-		return;
 	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
 	own->row.awaited[0] = '\0';
 	PGSTAT_END_WRITE_ACTIVITY(own);

@@ -241,8 +241,7 @@ check_servers(Check *check)
 	volatile int nanswers = 0;
 	volatile int status = 0;
 
-	if (servers[0] == '\0' ||
-		!servers_parse(servers, &check->list, why))
+	if (!servers_parse(servers, &check->list, why))
 		return;
 	if (!AcquireExternalFD())
 		error = EMFILE;

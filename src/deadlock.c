@@ -88,7 +88,8 @@ static const CycleEdge *edge_of(const Cycle *cycle, int step);
 static bool is_said_again(const ZkDetector *detector, const Cycle *first,
 						  const Cycle *second);
 pg_noreturn static void give_way(const ZkPlace *place, const Cycle *cycle);
-static char *describe(const ZkPlace *place, const Cycle *cycle);
+static void append_waits(StringInfo text, const ZkPlace *place,
+						 const Cycle *cycle);
 static void append_member(StringInfo text, const Member *member,
 						  const char *process);
 static const char *name_of_lock(const ZkPlace *place, const char *lock_path);
@@ -390,30 +391,28 @@ static void
 give_way(const ZkPlace *place, const Cycle *cycle)
 {
 	char	   *detail;
-	StringInfoData log;
+	StringInfoData text;
 
-	detail = describe(place, cycle);
-	initStringInfo(&log);
-	appendStringInfoString(&log, detail);
-	append_statements(&log, cycle);
+	initStringInfo(&text);
+	append_waits(&text, place, cycle);
+	detail = pstrdup(text.data);
+	append_statements(&text, cycle);
 	pgstat_report_deadlock();
 	zklock_stat_count(ZK_STAT_DEADLOCK);
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
 			 errmsg("deadlock detected"),
 			 errdetail_internal("%s", detail),
-			 errdetail_log("%s", log.data),
+			 errdetail_log("%s", text.data),
 			 errhint("See server log for query details.")));
 }
 
-/* A line for each of those who wait, palloc'ed. */
-static char *
-describe(const ZkPlace *place, const Cycle *cycle)
+/* A line for each of those who wait. */
+static void
+append_waits(StringInfo text, const ZkPlace *place, const Cycle *cycle)
 {
 	const Graph *graph = cycle->graph;
-	StringInfoData text;
 
-	initStringInfo(&text);
 	for (int i = 0; i < cycle->length; i++)
 	{
 		int			number = cycle->way[i];
@@ -421,20 +420,19 @@ describe(const ZkPlace *place, const Cycle *cycle)
 		const Member *waiter = &graph->members[edge->from];
 
 		if (i > 0)
-			appendStringInfoChar(&text, '\n');
-		append_member(&text, waiter, "Process");
+			appendStringInfoChar(text, '\n');
+		append_member(text, waiter, "Process");
 		if (graph->in_postgres[number] != NULL)
-			appendStringInfo(&text, " waits for %s; blocked by ",
+			appendStringInfo(text, " waits for %s; blocked by ",
 							 graph->in_postgres[number]);
 		else
-			appendStringInfo(&text, " waits for %s on ZooKeeper lock \"%s\"; blocked by ",
+			appendStringInfo(text, " waits for %s on ZooKeeper lock \"%s\"; blocked by ",
 							 waiter->mode == RECIPE_SHARED ?
 							 "ShareLock" : "ExclusiveLock",
 							 name_of_lock(place, waiter->lock_path));
-		append_member(&text, &graph->members[edge->to], "process");
-		appendStringInfoChar(&text, '.');
+		append_member(text, &graph->members[edge->to], "process");
+		appendStringInfoChar(text, '.');
 	}
-	return text.data;
 }
 
 static void

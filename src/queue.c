@@ -323,10 +323,8 @@ walk_tree(ZkRoundTrip *trip, void *argument)
 	walk->locks = NIL;
 	walk->ndenied = 0;
 	while (walk->left != NIL)
-	{
 		if (!take_lists(trip, walk))
 			return false;
-	}
 	return true;
 }
 
@@ -370,19 +368,12 @@ take_lists(ZkRoundTrip *trip, Walk *walk)
 		const ZkReply *list = zklock_roundtrip_look(trip, zklock_client_list,
 													paths[i]);
 
-		switch (list->result)
-		{
-			case ZK_OK:
-				visit(walk, paths[i], list);
-				break;
-			case ZK_NO_NODE:
-				break;
-			case ZK_NO_AUTH:
-				walk->ndenied++;
-				break;
-			default:
-				zklock_session_raise(list, "read a lock's queue", paths[i]);
-		}
+		if (list->result == ZK_OK)
+			visit(walk, paths[i], list);
+		else if (list->result == ZK_NO_AUTH)
+			walk->ndenied++;
+		else if (list->result != ZK_NO_NODE)
+			zklock_session_raise(list, "read a lock's queue", paths[i]);
 		pfree(paths[i]);
 	}
 	zklock_roundtrip_end_looks(trip);
