@@ -90,13 +90,12 @@ static int64 make(Holding *holding, int64 timeout_ms);
 static bool take_and_hold(ZkRoundTrip *trip, void *argument);
 static bool take_lock(Holding *holding);
 static bool make_hold(ZkRoundTrip *trip, Holding *holding);
-static ZkResult look_for_hold(ZkRoundTrip *trip, const Holding *holding);
 static ZkResult settle_lost(ZkRoundTrip *trip, const Holding *holding);
+static ZkResult look_for_hold(ZkRoundTrip *trip, const Holding *holding);
+static ZkResult ask(ZkRoundTrip *trip, const Holding *holding,
+					const char *path, ZkRequest *request);
 static void give_up(int code, Datum arg);
-static const ZkReply *ask(ZkRoundTrip *trip, const Holding *holding,
-						  ZkRequest *request);
 static bool remove_contenders(const char *name, int64 token, bool is_eviction);
-static bool catch_up(ZkRoundTrip *trip, void *argument);
 static bool tell_owner(ZkRoundTrip *trip, void *argument);
 static bool remove_node(ZkRoundTrip *trip, void *argument);
 static void log_removal(const char *name, const ZkQueueEntry *entry,
@@ -253,7 +252,6 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 	char		guid[RECIPE_GUID_LEN + 1];
 	char		prefix[RECIPE_NODE_SIZE];
 	char	   *data;
-	const ZkReply *reply;
 	ZkResult	result;
 
 	zklock_nodedata_make_guid(guid);
@@ -266,36 +264,19 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 
 	holding->stage = HOLD_SENT;
 	do
-		reply = ask(trip, holding,
-					zklock_client_move(zklock_session_client(), twin->node,
-									   holding->hold, data, strlen(data)));
-	while (reply->result == ZK_UNKNOWN_OUTCOME);
-	result = reply->result != ZK_NO_NODE ? reply->result :
-		look_for_hold(trip, holding);
+		result = ask(trip, holding, holding->hold,
+					 zklock_client_move(zklock_session_client(), twin->node,
+										holding->hold, data, strlen(data)));
+	while (result == ZK_UNKNOWN_OUTCOME);
+	if (result == ZK_NO_NODE)	/* the twin is gone */
+		result = look_for_hold(trip, holding);
 	if (result == ZK_NO_NODE)
 		ereport(ERROR,
 				(errcode(ERRCODE_OPERATOR_INTERVENTION),
 				 errmsg("queue entry for lock \"%s\" was removed",
 						holding->name),
 				 errdetail("Another client of ZooKeeper deleted a znode of the hold while it was being made.")));
-	if (result != ZK_OK && result != ZK_SESSION_LOST)
-		zklock_session_raise(reply, "make a hold", holding->hold);
 	return result == ZK_OK;
-}
-
-/* The twin is gone: is the hold there?  ZK_OK, ZK_NO_NODE or ZK_SESSION_LOST. */
-static ZkResult
-look_for_hold(ZkRoundTrip *trip, const Holding *holding)
-{
-	const ZkReply *reply = zklock_roundtrip_read(trip, zklock_client_get,
-												 holding->hold);
-
-	if (reply == NULL)
-		zklock_contend_raise_timeout(&holding->contender, NULL, NULL);
-	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE &&
-		reply->result != ZK_SESSION_LOST)
-		zklock_session_raise(reply, "make a hold", holding->hold);
-	return reply->result;
 }
 
 /*
@@ -305,18 +286,47 @@ look_for_hold(ZkRoundTrip *trip, const Holding *holding)
 static ZkResult
 settle_lost(ZkRoundTrip *trip, const Holding *holding)
 {
-	const ZkReply *reply;
+	const char *twin = holding->twin.node;
+	ZkResult	result;
 
 	do
-		reply = ask(trip, holding,
-					zklock_client_remove(zklock_session_client(),
-										 holding->twin.node, ZK_ANY_VERSION));
-	while (reply->result == ZK_UNKNOWN_OUTCOME);
-	if (reply->result == ZK_SESSION_LOST)
-		return ZK_SESSION_LOST;
-	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
-		zklock_session_raise(reply, "make a hold", holding->twin.node);
-	return look_for_hold(trip, holding);
+		result = ask(trip, holding, twin,
+					 zklock_client_remove(zklock_session_client(), twin,
+										  ZK_ANY_VERSION));
+	while (result == ZK_UNKNOWN_OUTCOME);
+	return result == ZK_SESSION_LOST ? result : look_for_hold(trip, holding);
+}
+
+/* The twin is gone: is the hold there?  ZK_OK, ZK_NO_NODE or ZK_SESSION_LOST. */
+static ZkResult
+look_for_hold(ZkRoundTrip *trip, const Holding *holding)
+{
+	ZkResult	result;
+
+	do
+		result = ask(trip, holding, holding->hold,
+					 zklock_client_get(zklock_session_client(), holding->hold));
+	while (result == ZK_UNKNOWN_OUTCOME);
+	return result;
+}
+
+/*
+ * Wait for the reply to a question about that path: one of these, or
+ * ZK_UNKNOWN_OUTCOME.  Raises what else there is.
+ */
+static ZkResult
+ask(ZkRoundTrip *trip, const Holding *holding, const char *path,
+	ZkRequest *request)
+{
+	const ZkReply *reply = zklock_roundtrip_ask(trip, request);
+
+	if (reply == NULL)
+		zklock_contend_raise_timeout(&holding->contender, NULL, NULL);
+	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE &&
+		reply->result != ZK_SESSION_LOST &&
+		reply->result != ZK_UNKNOWN_OUTCOME)
+		zklock_session_raise(reply, "make a hold", path);
+	return reply->result;
 }
 
 /*
@@ -356,17 +366,6 @@ give_up(int code, Datum arg)
 				 errhint("See zk_lock_queue(), and release it with zk_release_hold().")));
 }
 
-/* Wait for the reply to a question, which replaces the one before. */
-static const ZkReply *
-ask(ZkRoundTrip *trip, const Holding *holding, ZkRequest *request)
-{
-	const ZkReply *reply = zklock_roundtrip_ask(trip, request);
-
-	if (reply == NULL)
-		zklock_contend_raise_timeout(&holding->contender, NULL, NULL);
-	return reply;
-}
-
 /* ---------------------------------------------------------------------
  * Releasing holds, evicting
  * ---------------------------------------------------------------------
@@ -389,8 +388,7 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 	zklock_lease_distrust(token);
 
 	/* the token may come from a server that is ahead of ours */
-	zklock_roundtrip_run(catch_up, NULL, unconstify(char *, name));
-	entries = zklock_read_queue(zklock_name_path, name, &nentries);
+	entries = zklock_read_queue(zklock_name_path, name, true, &nentries);
 	for (int i = 0; i < nentries; i++)
 	{
 		const ZkQueueEntry *entry = &entries[i];
@@ -431,19 +429,6 @@ log_removal(const char *name, const ZkQueueEntry *entry, bool is_eviction)
 						   zklock_nodedata_describe(&entry->who),
 						   zklock_nodedata_quotable(entry->node),
 						   entry->token)));
-}
-
-/*
- * Let our server learn all that any other has told anybody so far: see
- * zklock_roundtrip_read_newest() about the check.
- */
-static bool
-catch_up(ZkRoundTrip *trip, void *argument)
-{
-	char	   *path = zklock_name_path(argument, NULL);
-
-	return zklock_roundtrip_read(trip, zklock_roundtrip_check, path)->result !=
-		ZK_SESSION_LOST;
 }
 
 /* Write down for the owner of a node who evicts him. */

@@ -33,8 +33,8 @@ typedef struct Reading
 {
 	ZkPathOf	path_of;		/* what the name stands for */
 	const char *name;
-	bool		is_first;		/* only the first, of a list that is not older
-								 * than the call */
+	bool		is_newest;		/* a list that is not older than the call */
+	bool		is_first;		/* only its first */
 	const char *path;			/* of the znode, in the session of the moment */
 	ZkQueueEntry *entries;		/* the result */
 	int			nentries;
@@ -69,9 +69,10 @@ static bool is_name(const Walk *walk, const char *path, const char *child);
 static int	compare_locks(const ListCell *a, const ListCell *b);
 
 ZkQueueEntry *
-zklock_read_queue(ZkPathOf path_of, const char *name, int *nentries)
+zklock_read_queue(ZkPathOf path_of, const char *name, bool is_newest,
+				  int *nentries)
 {
-	Reading		reading = {.path_of = path_of,.name = name};
+	Reading		reading = {.path_of = path_of,.name = name,.is_newest = is_newest};
 
 	/* a bad name needs no connection */
 	pfree(path_of(name, NULL));
@@ -104,7 +105,12 @@ zklock_order_queue(const char *const *children, int nchildren, int *nentries)
 ZkQueueEntry *
 zklock_read_first(const char *name)
 {
-	Reading		reading = {.path_of = zklock_name_path,.name = name,.is_first = true};
+	Reading		reading = {
+		.path_of = zklock_name_path,
+		.name = name,
+		.is_newest = true,
+		.is_first = true
+	};
 
 	pfree(zklock_name_path(name, NULL));
 	zklock_roundtrip_run(read_entries, NULL, &reading);
@@ -143,7 +149,7 @@ read_entries(ZkRoundTrip *trip, void *argument)
 	/* the chroot, and so the path, belongs to the session */
 	reading->path = reading->path_of(reading->name, NULL);
 	reading->nentries = 0;
-	list = reading->is_first ?
+	list = reading->is_newest ?
 		zklock_roundtrip_read_newest(trip, zklock_client_list, reading->path) :
 		zklock_roundtrip_read(trip, zklock_client_list, reading->path);
 	if (list->result == ZK_SESSION_LOST)

@@ -109,7 +109,7 @@ zk_request_release(PG_FUNCTION_ARGS)
 	pfree(zklock_name_path(asking.name, NULL));
 
 	zklock_roundtrip_run(count_requests, end_count, &asking);
-	entries = zklock_read_queue(zklock_name_path, asking.name, &nentries);
+	entries = zklock_read_queue(zklock_name_path, asking.name, false, &nentries);
 	initStringInfo(&unasked);
 	for (int i = 0; i < nentries; i++)
 	{

@@ -189,8 +189,8 @@ zk_runs(PG_FUNCTION_ARGS)
 	char	   *name = zklock_args_name(fcinfo, ZK_MAY_LOOK);
 	ReturnSetInfo *result = zklock_args_begin_rows(fcinfo);
 	int			nchildren;
-	ZkQueueEntry *runs = zklock_read_queue(zklock_name_runs_path, name,
-											  &nchildren);
+	ZkQueueEntry *runs = zklock_read_queue(zklock_name_runs_path, name, false,
+										   &nchildren);
 
 	for (int i = 0; i < nchildren; i++)
 	{
