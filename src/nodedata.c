@@ -72,8 +72,6 @@ typedef struct Conversion
  */
 typedef struct Display
 {
-	bool		is_utf8;		/* as it is, also in a database that has no
-								 * encoding; the rest is for other cases */
 	Conversion	to_server;
 	Conversion	to_client;
 } Display;
@@ -103,7 +101,6 @@ static const struct config_enum_entry log_locks_options[] = {
 static bool is_same(const char *a, const char *b);
 static void append_quoted(StringInfo line, const char *introduction,
 						  const char *text);
-static void append_escaped(StringInfo line, const char *text);
 static void append_own(StringInfo json, const char *key, const char *value);
 static void append_member(StringInfo json, const char *key, const char *value);
 static Display find_display(void);
@@ -313,8 +310,8 @@ zklock_nodedata_quotable(const char *text)
 	StringInfoData quoted;
 
 	initStringInfo(&quoted);
-	append_escaped(&quoted, zklock_nodedata_printable(text));
-	return quoted.data;
+	append_quoted(&quoted, "", zklock_nodedata_printable(text));
+	return pnstrdup(quoted.data + 1, quoted.len - 2);
 }
 
 char *
@@ -361,20 +358,8 @@ append_quoted(StringInfo line, const char *introduction, const char *text)
 {
 	if (text == NULL)
 		return;
-	appendStringInfo(line, "%s\"", introduction);
-	append_escaped(line, text);
-	appendStringInfoChar(line, '"');
-}
-
-static void
-append_escaped(StringInfo line, const char *text)
-{
-	for (; *text != '\0'; text++)
-	{
-		if (*text == '"' || *text == '\\')
-			appendStringInfoChar(line, '\\');
-		appendStringInfoChar(line, *text);
-	}
+	appendStringInfoString(line, introduction);
+	escape_json(line, text);	/* which has no control characters to escape */
 }
 
 /* Append ,"key":"value" unless there is no value. */
@@ -448,15 +433,17 @@ find_display(void)
 {
 	int			server = GetDatabaseEncoding();
 	int			client = pg_get_client_encoding();
-	Display		display;
 
-	if (client == PG_SQL_ASCII)
+	/* in a database without an encoding UTF-8 stays as it is */
+	if (client == PG_SQL_ASCII ||
+		(server == PG_SQL_ASCII && client == PG_UTF8))
 		client = server;
-	display.is_utf8 = (server == PG_UTF8 || server == PG_SQL_ASCII) &&
-		(client == server || client == PG_UTF8);
-	display.to_server = find_conversion(PG_UTF8, server);
-	display.to_client = find_conversion(server, client);
-	return display;
+	return (Display)
+	{
+		.to_server = find_conversion(PG_UTF8, server == PG_SQL_ASCII ?
+									 PG_UTF8 : server),
+			.to_client = find_conversion(server, client)
+	};
 }
 
 /*
@@ -528,12 +515,10 @@ printable(const char *data, int length)
 		if (!has_display)
 			display = find_display();
 		has_display = true;
-		if (foreign_is_plain(number) && display.is_utf8)
-			appendBinaryStringInfo(&copy, data, nbytes);
-		else if (foreign_is_plain(number) &&
-				 (server_length = convert(&display.to_server, data, nbytes,
-										character)) > 0 &&
-				 convert(&display.to_client, character, server_length, shown) > 0)
+		if (foreign_is_plain(number) &&
+			(server_length = convert(&display.to_server, data, nbytes,
+									 character)) > 0 &&
+			convert(&display.to_client, character, server_length, shown) > 0)
 			appendBinaryStringInfo(&copy, character, server_length);
 		else
 		{

@@ -21,7 +21,7 @@
 /* What a node's data says; strings are palloc'ed, NULL where unknown. */
 typedef struct ZkNodeData
 {
-	char	   *client;			/* "zklock" for our own nodes */
+	char	   *client;			/* "zklock" for our own nodes, else NULL */
 	char	   *cluster;		/* setting cluster_name */
 	char	   *database;
 	char	   *username;

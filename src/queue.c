@@ -53,7 +53,6 @@ typedef struct Walk
 
 static ZkQueueEntry entry_of(const char *child);
 static bool read_entries(ZkRoundTrip *trip, void *argument);
-static bool is_zklock(const ZkNodeData *who);
 static const ZkReply *look(ZkRoundTrip *trip, const Reading *reading,
 						   const char *child);
 static bool take_entry(const Reading *reading, const ZkReply *reply,
@@ -105,12 +104,8 @@ zklock_order_queue(const char *const *children, int nchildren, int *nentries)
 ZkQueueEntry *
 zklock_read_first(const char *name)
 {
-	Reading		reading = {
-		.path_of = zklock_name_path,
-		.name = name,
-		.is_newest = true,
-		.is_first = true
-	};
+	Reading		reading = {.path_of = zklock_name_path,.name = name,
+	.is_newest = true,.is_first = true};
 
 	pfree(zklock_name_path(name, NULL));
 	zklock_roundtrip_run(read_entries, NULL, &reading);
@@ -196,7 +191,7 @@ bool
 zklock_warn_of_style(RecipeStyle theirs, const ZkNodeData *who,
 					 RecipeStyle ours)
 {
-	if (recipe_waits_for(theirs, ours) || is_zklock(who))
+	if (recipe_waits_for(theirs, ours) || who->client != NULL)
 		return false;
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
@@ -205,12 +200,6 @@ zklock_warn_of_style(RecipeStyle theirs, const ZkNodeData *who,
 			 errhint("See the setting \"%s\", and the matrix in docs/interop.md.",
 					 "zklock.node_style")));
 	return true;
-}
-
-static bool
-is_zklock(const ZkNodeData *who)
-{
-	return who->client != NULL && strcmp(who->client, "zklock") == 0;
 }
 
 /* Ask for the data of a child, or read the reply. */
@@ -283,7 +272,7 @@ mark_holders(ZkQueueEntry *entries, int nentries)
 			(entry->mode == RECIPE_SHARED && !is_exclusive_ahead) ||
 			(is_handed_over && entry->permits == 1 &&
 			 entry->mode == RECIPE_EXCLUSIVE &&
-			 (entry->is_releasing || is_zklock(&entry->who)));
+			 (entry->is_releasing || entry->who.client != NULL));
 		is_handed_over = entry->is_releasing && entry->is_holder;
 		if (entry->mode == RECIPE_EXCLUSIVE)
 			is_exclusive_ahead = true;

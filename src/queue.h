@@ -43,9 +43,10 @@ extern ZkQueueEntry *zklock_read_first(const char *name);
 /*
  * Read the queue of a lock: contenders in order, then other children; or what
  * is below another znode, whose path path_of makes of the name.  is_newest:
- * the list is not older than the call.  *nentries is set; the array is palloc'ed.  The entries are read one by one, so the result
- * may be outdated, and entries that vanish meanwhile are left out.  Raises
- * 42602 for a bad name, and as the session does.
+ * the list is not older than the call.  *nentries is set; the array is
+ * palloc'ed.  The entries are read one by one, so the result may be outdated,
+ * and entries that vanish meanwhile are left out.  Raises 42602 for a bad
+ * name, and as the session does.
  */
 typedef char *(*ZkPathOf) (const char *name, int *root_length);
 extern ZkQueueEntry *zklock_read_queue(ZkPathOf path_of, const char *name,

@@ -156,9 +156,7 @@ is_meant(const ZkQueueEntry *entry)
 static bool
 can_hear(const ZkQueueEntry *entry)
 {
-	return !recipe_is_lasting(entry->node) &&
-		entry->who.client != NULL &&
-		strcmp(entry->who.client, "zklock") == 0;
+	return !recipe_is_lasting(entry->node) && entry->who.client != NULL;
 }
 
 /* ---------------------------------------------------------------------
@@ -279,10 +277,9 @@ remove_outdated(ZkSample *sample, const char *root)
 
 		if (reply != NULL && reply->result == ZK_OK)
 			holders[i] = holder_path(root, sample->paths[i], reply);
-	}
-	for (int i = 0; i < sample->nnodes; i++)
 		if (holders[i] != NULL)
 			zklock_roundtrip_look(&sample->trip, zklock_client_get, holders[i]);
+	}
 	zklock_roundtrip_await_looks(&sample->trip);
 	for (int i = 0; i < sample->nnodes; i++)
 	{

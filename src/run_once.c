@@ -69,7 +69,7 @@
 /* How long a claim may be held up by deleting old records. */
 #define PRUNE_MS 2000
 
-/* A claim under way. */
+/* A claim under way; or, with the first two and the record, its end. */
 typedef struct Claim
 {
 	const char *name;
@@ -81,20 +81,10 @@ typedef struct Claim
 								 * not known, or not told to anybody */
 	bool		is_ours;		/* the result, valid when it is over */
 
-	/* Of the attempt under way. */
-	const char *path;			/* of the record */
-	const char *guard;			/* and of the znode whose version guards
-								 * deletions */
+	ZkRemoval	record;			/* its path, in the session of the moment; and
+								 * how it is deleted, if it is */
 	ZkSample	sample;			/* of the records of that name */
 } Claim;
-
-/* What zk_forget_run() asks. */
-typedef struct Forgetting
-{
-	const char *name;
-	const char *slot;
-	ZkRemoval	removal;
-} Forgetting;
 
 /* The claim whose outcome is not known yet. */
 static struct
@@ -110,6 +100,7 @@ PG_FUNCTION_INFO_V1(zk_runs);
 
 static void log_unsettled(int code, Datum arg);
 static char *describe_run(const char *name, const char *slot);
+static void name_record(Claim *claim);
 static bool claim_slot(ZkRoundTrip *trip, void *argument);
 static void begin_claim(const char *path);
 static char *record_data(int64 retain_ms);
@@ -144,9 +135,7 @@ zk_run_once(PG_FUNCTION_ARGS)
 	zklock_args_require(fcinfo, 2, "retention",
 						"To keep all records, give a long interval.");
 	claim->retain_ms = zklock_args_interval(fcinfo, 2, "retention");
-
-	/* a bad argument needs no connection */
-	pfree(zklock_name_run_path(claim->name, claim->slot, NULL));
+	name_record(claim);			/* a bad argument needs no connection */
 	claim->caller = zklock_nodedata_caller();
 	claim->run = describe_run(claim->name, claim->slot);
 
@@ -173,14 +162,12 @@ zk_run_once(PG_FUNCTION_ARGS)
 Datum
 zk_forget_run(PG_FUNCTION_ARGS)
 {
-	Forgetting	forgetting = {.name = zklock_args_name(fcinfo, ZK_MAY_RUN)};
+	Claim		claim = {.name = zklock_args_name(fcinfo, ZK_MAY_RUN)};
 
-	forgetting.slot = zklock_args_text(fcinfo, 1, "slot");
-
-	/* a bad argument needs no connection */
-	pfree(zklock_name_run_path(forgetting.name, forgetting.slot, NULL));
-	zklock_roundtrip_run(forget_slot, NULL, &forgetting);
-	PG_RETURN_BOOL(forgetting.removal.is_removed);
+	claim.slot = zklock_args_text(fcinfo, 1, "slot");
+	name_record(&claim);		/* a bad argument needs no connection */
+	zklock_roundtrip_run(forget_slot, NULL, &claim);
+	PG_RETURN_BOOL(claim.record.is_removed);
 }
 
 Datum
@@ -237,20 +224,31 @@ describe_run(const char *name, const char *slot)
 					zklock_nodedata_quotable_own(name));
 }
 
+/* The chroot, and so the path, belongs to the session. */
+static void
+name_record(Claim *claim)
+{
+	int			guard_length;
+
+	claim->record.path = zklock_name_run_path(claim->name, claim->slot,
+											  &guard_length);
+	claim->record.guard = pnstrdup(claim->record.path, guard_length);
+	claim->record.doing = "delete the record of a run";
+}
+
 static bool
 claim_slot(ZkRoundTrip *trip, void *argument)
 {
 	Claim	   *claim = argument;
 	ZkClient   *client = zklock_session_client();
-	int			guard_length;
-	char	   *path = zklock_name_run_path(claim->name, claim->slot,
-											&guard_length);
-	char	   *directory = directory_of(path);
+	const char *path;
+	char	   *directory;
 	char	   *data;
 	const ZkReply *reply;
 
-	claim->path = path;
-	claim->guard = pnstrdup(path, guard_length);
+	name_record(claim);
+	path = claim->record.path;
+	directory = directory_of(path);
 	begin_claim(path);
 	data = record_data(claim->retain_ms);
 	claim->may_be_there = true;
@@ -259,7 +257,7 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 		bool		is_there;
 
 		zklock_roundtrip_send_ahead(trip, zklock_client_get(client, directory));
-		reply = zklock_roundtrip_create(trip, path, guard_length,
+		reply = zklock_roundtrip_create(trip, path, strlen(claim->record.guard),
 										ZK_PERSISTENT_OWN, data);
 		is_there = reply->result == ZK_NODE_EXISTS;
 
@@ -291,13 +289,10 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 static void
 begin_claim(const char *path)
 {
-	char		guid[RECIPE_GUID_LEN + 1];
-
 	if (strcmp(Unsettled.path, path) == 0)
 		return;
-	zklock_nodedata_make_guid(guid);
+	zklock_nodedata_make_guid(Unsettled.guid);	/* or it raises, and leaves it */
 	strlcpy(Unsettled.path, path, sizeof(Unsettled.path));
-	strlcpy(Unsettled.guid, guid, sizeof(Unsettled.guid));
 }
 
 /* Who claims, the GUID, for how long the record is kept, and since when. */
@@ -327,18 +322,13 @@ finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
 	const ZkReply *directory = zklock_roundtrip_reply_ahead(trip);
 	int			nothers = directory != NULL && directory->result == ZK_OK ?
 		directory->nbelow - was_there : 0;
-	ZkRemoval	removal = {
-		.path = claim->path,
-		.guard = claim->guard,
-		.doing = "delete the record of a run",
-		.czxid = record->czxid
-	};
 
+	claim->record.czxid = record->czxid;
 	if (zklock_roundtrip_should_sample(nothers))
 		prune(trip, claim, Min(record->ctime_ms, protocol_moment().wall_ms));
 	if (nothers < RECORDS_MAX)
 		return true;
-	if (!zklock_roundtrip_remove(trip, &removal))
+	if (!zklock_roundtrip_remove(trip, &claim->record))
 		return false;
 	claim->may_be_there = false;
 	ereport(ERROR,
@@ -368,8 +358,8 @@ prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms)
 	const ZkReply *reply;
 	int			nold = 0;
 
-	zklock_roundtrip_send_ahead(trip, zklock_client_get(client, claim->guard));
-	zklock_roundtrip_begin_sample(&claim->sample, directory_of(claim->path),
+	zklock_roundtrip_send_ahead(trip, zklock_client_get(client, claim->record.guard));
+	zklock_roundtrip_begin_sample(&claim->sample, directory_of(claim->record.path),
 								  PRUNE_MS);
 	for (int i = 0; i < claim->sample.nnodes; i++)
 		if (is_old(claim, i, now_ms))
@@ -378,9 +368,10 @@ prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms)
 	if (nold == 0 || reply == NULL || reply->result != ZK_OK)
 		return;
 	if (reply->version == ZK_ANY_VERSION)
-		zklock_roundtrip_advance(claim->guard);
+		zklock_roundtrip_advance(claim->record.guard);
 	else
-		zklock_client_free(zklock_client_remove_guarded(client, claim->guard,
+		zklock_client_free(zklock_client_remove_guarded(client,
+														claim->record.guard,
 														reply->version,
 														old, nold));
 }
@@ -399,7 +390,7 @@ is_old(const Claim *claim, int index, int64 now_ms)
 	/* one with children would spoil the transaction for all */
 	if (reply == NULL || reply->result != ZK_OK ||
 		!is_record(strrchr(path, '/') + 1) ||
-		strcmp(path, claim->path) == 0 ||
+		strcmp(path, claim->record.path) == 0 ||
 		reply->ephemeral_owner != 0 || reply->nbelow != 0)
 		return false;
 	zklock_nodedata_parse(reply->data, reply->data_length, &record);
@@ -422,13 +413,10 @@ end_claim(void *argument)
 static bool
 forget_slot(ZkRoundTrip *trip, void *argument)
 {
-	Forgetting *forgetting = argument;
-	ZkRemoval  *removal = &forgetting->removal;
-	int			guard_length;
+	Claim	   *claim = argument;
+	ZkRemoval  *removal = &claim->record;
 
-	removal->path = zklock_name_run_path(forgetting->name, forgetting->slot,
-										 &guard_length);
-	removal->doing = "delete the record of a run";
+	name_record(claim);
 	if (removal->czxid == 0)
 	{
 		const ZkReply *reply = zklock_roundtrip_read_newest(trip,
@@ -446,9 +434,8 @@ forget_slot(ZkRoundTrip *trip, void *argument)
 		/* before it is done: it may be interrupted, and be done all the same */
 		ereport(ZK_LOG_DEED,
 				(errmsg("%s deletes the record of a %s", zklock_nodedata_caller(),
-						describe_run(forgetting->name, forgetting->slot))));
+						describe_run(claim->name, claim->slot))));
 	}
-	removal->guard = pnstrdup(removal->path, guard_length);
 	return zklock_roundtrip_remove(trip, removal);
 }
 

@@ -148,7 +148,7 @@ end:
 		CHECK(BY_AGE, has_renewed);
 		CHECK(BY_RENEWAL, !has_renewed);
 		phase = PASSED; since = 0 }
-	/* zklock_lease_renew(), set_data() */
+	/* zklock_lease_renew(), renew() */
 	:: atomic { phase == HOLD && version < SETS && !is_late ->
 		choose_term(asked_term, known_term);
 		asked_version = known; sent = 0; request = SENT; phase = ASKED }
