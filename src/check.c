@@ -510,7 +510,7 @@ static bool
 try_to_make(ZkRoundTrip *trip, Check *check, const char *root)
 {
 	char		guid[RECIPE_GUID_LEN + 1];
-	char	   *data = zklock_nodedata_build(0);
+	char	   *data = zklock_nodedata_build(0, NULL);
 	TimestampTz before = GetCurrentTimestamp();
 	const ZkReply *reply;
 	char	   *path;

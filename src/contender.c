@@ -548,7 +548,7 @@ send_create(Standing *standing)
 	char		prefix[RECIPE_NODE_SIZE];
 
 	if (contender->data == NULL)
-		contender->data = zklock_nodedata_build(0);
+		contender->data = zklock_nodedata_build(0, NULL);
 	zklock_nodedata_make_guid(guid);
 	if (contender->style == RECIPE_STYLE_CURATOR &&
 		place->mode == RECIPE_EXCLUSIVE && place->permits == 1)

@@ -211,7 +211,7 @@ say_wait(ZkDetector *detector, const ZkPlace *place)
 	if (said != NULL)
 		take_back(detector, said);
 	return say(detector, place, own,
-			   psprintf("%s\n%s", place->node, zklock_nodedata_build(0)));
+			   psprintf("%s\n%s", place->node, zklock_nodedata_build(0, NULL)));
 }
 
 /* Say who waits for us in PostgreSQL.  Result: is anybody new? */

@@ -259,8 +259,8 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 	recipe_node_prefix(prefix, RECIPE_STYLE_CURATOR, RECIPE_EXCLUSIVE, 1, guid);
 	snprintf(holding->hold, RECIPE_PATH_SIZE, "%s/%s%010d", twin->lock_path,
 			 prefix, recipe_parse_node(strrchr(twin->node, '/') + 1).sequence);
-	data = zklock_nodedata_add(zklock_nodedata_build(twin->token), "reason",
-							   zklock_nodedata_to_utf8(holding->reason));
+	data = zklock_nodedata_build(twin->token, "reason",
+								 zklock_nodedata_to_utf8(holding->reason), NULL);
 
 	holding->stage = HOLD_SENT;
 	do

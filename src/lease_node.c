@@ -445,11 +445,8 @@ set(ZkRoundTrip *trip, const ZkLeasing *leasing, const char *path,
 static char *
 build_data(const char *owner, const char *note, int64 ttl_ms)
 {
-	char	   *data = zklock_nodedata_add(zklock_nodedata_build(0), "owner",
-										   owner);
-
-	data = zklock_nodedata_add(data, "data", note);
-	return zklock_nodedata_add(data, "ttl", psprintf(INT64_FORMAT, ttl_ms));
+	return zklock_nodedata_build(0, "owner", owner, "data", note,
+								 "ttl", psprintf(INT64_FORMAT, ttl_ms), NULL);
 }
 
 /*

@@ -48,13 +48,6 @@
 /* How long a name stays that nobody sets and that has no leases. */
 #define NAME_MS 10000
 
-/* One round over all names. */
-typedef struct Round
-{
-	char	   *root;
-	int64		look_at;		/* when the next lease may be over */
-} Round;
-
 /*
  * zklock.lease_worker: has this cluster such a worker?  It needs the library
  * in shared_preload_libraries, and has a ZooKeeper session of its own.
@@ -63,7 +56,8 @@ static bool lease_worker;
 
 static int64 do_round(void);
 static bool sweep_all(ZkRoundTrip *trip, void *argument);
-static bool sweep_lock(ZkRoundTrip *trip, Round *round, const char *pointer);
+static bool sweep_lock(ZkRoundTrip *trip, const char *root,
+					   const char *pointer, int64 *look_at);
 static bool drop_name(ZkRoundTrip *trip, const char *path);
 static char *name_of(const char *pointer);
 
@@ -136,13 +130,13 @@ do_round(void)
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext,
 												  "zklock round",
 												  ALLOCSET_DEFAULT_SIZES);
-	Round		round = {.look_at = ZK_NO_DEADLINE};
+	int64		look_at = ZK_NO_DEADLINE;
 
 	PG_TRY();
 	{
 		StartTransactionCommand();
 		MemoryContextSwitchTo(context);
-		zklock_roundtrip_run(sweep_all, NULL, &round);
+		zklock_roundtrip_run(sweep_all, NULL, &look_at);
 		CommitTransactionCommand();
 		is_failing = false;
 	}
@@ -161,24 +155,24 @@ do_round(void)
 	MemoryContextSwitchTo(TopMemoryContext);
 	MemoryContextDelete(context);
 	return is_failing ? RETRY_MS :
-		Max(ROUND_MIN_MS, Min(ROUND_MS, round.look_at - protocol_now()));
+		Max(ROUND_MIN_MS, Min(ROUND_MS, look_at - protocol_now()));
 }
 
+/* The argument becomes the time when the next lease may be over, at most. */
 static bool
 sweep_all(ZkRoundTrip *trip, void *argument)
 {
-	Round	   *round = argument;
 	const ZkReply *list;
 	List	   *pointers = NIL;
 	ListCell   *cell;
 	int			root_length;
-	char	   *any = zklock_name_path("any", &root_length);
+	char	   *root = zklock_name_path("any", &root_length);
 
-	round->root = pnstrdup(any, root_length);
+	root[root_length] = '\0';
 	trip->is_lock_timeout = false;
 	trip->deadline = zklock_session_reply_deadline(protocol_now());
 	list = zklock_roundtrip_read(trip, zklock_client_list,
-								 psprintf("%s/" ZK_LEASES_NAME, round->root));
+								 psprintf("%s/" ZK_LEASES_NAME, root));
 	if (list == NULL || list->result == ZK_SESSION_LOST)
 		return list == NULL;
 	for (int i = 0; list->result == ZK_OK && i < list->nchildren; i++)
@@ -187,7 +181,7 @@ sweep_all(ZkRoundTrip *trip, void *argument)
 	{
 		CHECK_FOR_INTERRUPTS();
 		trip->deadline = zklock_session_reply_deadline(protocol_now());
-		if (!sweep_lock(trip, round, lfirst(cell)))
+		if (!sweep_lock(trip, root, lfirst(cell), argument))
 			return zklock_session_live() != 0;
 	}
 	return true;
@@ -195,18 +189,18 @@ sweep_all(ZkRoundTrip *trip, void *argument)
 
 /* Look at the leases of one lock.  What others wrote below .leases is skipped. */
 static bool
-sweep_lock(ZkRoundTrip *trip, Round *round, const char *pointer)
+sweep_lock(ZkRoundTrip *trip, const char *root, const char *pointer,
+		   int64 *look_at)
 {
 	char		path[RECIPE_PATH_SIZE];
 	char	   *name = name_of(pointer);
 	const ZkReply *list;
 	List	   *nodes;
-	int64		look_at;
+	int64		over_at;
 	size_t		offset;
 
-	if (strlen(name) > RECIPE_NAME_MAX ||
-		recipe_check_name(name, &offset) != RECIPE_NAME_OK ||
-		!recipe_lock_path(path, round->root, name))
+	if (recipe_check_name(name, &offset) != RECIPE_NAME_OK ||
+		!recipe_lock_path(path, root, name))
 		return true;
 	list = zklock_roundtrip_read(trip, zklock_client_list, path);
 	if (list == NULL || list->result == ZK_SESSION_LOST)
@@ -215,11 +209,11 @@ sweep_lock(ZkRoundTrip *trip, Round *round, const char *pointer)
 		zklock_expiry_nodes(list->children, list->nchildren);
 	if (nodes == NIL)
 		return (list->result != ZK_OK && list->result != ZK_NO_NODE) ||
-			drop_name(trip, psprintf("%s/" ZK_LEASES_NAME "/%s", round->root,
+			drop_name(trip, psprintf("%s/" ZK_LEASES_NAME "/%s", root,
 									 pointer));
-	if (!zklock_expiry_sweep(trip, path, nodes, &look_at))
+	if (!zklock_expiry_sweep(trip, path, nodes, &over_at))
 		return false;
-	round->look_at = Min(round->look_at, look_at);
+	*look_at = Min(*look_at, over_at);
 	return true;
 }
 

@@ -135,10 +135,12 @@ zklock_nodedata_logs(bool each_lock)
 }
 
 char *
-zklock_nodedata_build(int64 token)
+zklock_nodedata_build(int64 token,...)
 {
 	StringInfoData json;
 	char		host[256];
+	const char *key;
+	va_list		more;
 
 	initStringInfo(&json);
 	appendStringInfo(&json, "{\"client\":\"zklock\",\"format\":%d",
@@ -157,18 +159,10 @@ zklock_nodedata_build(int64 token)
 		append_own(&json, "host", host);
 		appendStringInfo(&json, ",\"pid\":%d", MyProcPid);
 	}
-	appendStringInfoChar(&json, '}');
-	return json.data;
-}
-
-char *
-zklock_nodedata_add(const char *data, const char *key, const char *value)
-{
-	StringInfoData json;
-
-	initStringInfo(&json);
-	appendBinaryStringInfo(&json, data, strlen(data) - 1);
-	append_member(&json, key, value);
+	va_start(more, token);
+	while ((key = va_arg(more, const char *)) != NULL)
+		append_member(&json, key, va_arg(more, const char *));
+	va_end(more);
 	appendStringInfoChar(&json, '}');
 	return json.data;
 }
@@ -253,7 +247,7 @@ zklock_nodedata_parse(const char *data, int length, ZkNodeData *who)
 void
 zklock_nodedata_read_own(ZkNodeData *who)
 {
-	char	   *data = zklock_nodedata_build(0);
+	char	   *data = zklock_nodedata_build(0, NULL);
 
 	zklock_nodedata_parse(data, strlen(data), who);
 	pfree(data);

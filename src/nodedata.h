@@ -52,16 +52,11 @@ extern void zklock_nodedata_init(void);
 /*
  * The data for a node of this backend, JSON in UTF-8, palloc'ed and NUL-
  * terminated.  A token other than 0 is written too: the node stands in for an
- * earlier one that had it.
+ * earlier one that had it.  More members are added at its end, key and value
+ * in turn up to a NULL as key.  The values are texts in UTF-8; without one, by
+ * a NULL too, the member is left out.
  */
-extern char *zklock_nodedata_build(int64 token);
-
-/*
- * Such data with one more member at its end, palloc'ed; the value is in UTF-8.
- * None is added without a value.
- */
-extern char *zklock_nodedata_add(const char *data, const char *key,
-								 const char *value);
+extern char *zklock_nodedata_build(int64 token,...) __attribute__((sentinel));
 
 /* Text of this database's encoding in UTF-8, palloc'ed. */
 extern char *zklock_nodedata_to_utf8(const char *text);

@@ -55,7 +55,7 @@ zklock_place_is_lost(const ZkPlace *place, ZkSessionNumber live)
 void
 zklock_place_prepare_downgrade(ZkPlace *place, MemoryContext context)
 {
-	char	   *data = zklock_nodedata_build(place->token);
+	char	   *data = zklock_nodedata_build(place->token, NULL);
 
 	free_text(&place->next_data);
 	place->next_data = MemoryContextStrdup(context, data);

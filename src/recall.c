@@ -101,8 +101,8 @@ zklock_recall_tell_eviction(ZkRoundTrip *trip, const char *name, const char *nod
 {
 	int			root_length;
 	char	   *lock_path = zklock_name_path(name, &root_length);
-	char	   *data = zklock_nodedata_add(zklock_nodedata_build(0), "lock",
-										   zklock_nodedata_to_utf8(name));
+	char	   *data = zklock_nodedata_build(0, "lock",
+											 zklock_nodedata_to_utf8(name), NULL);
 	char		path[ZK_RECALL_PATH_SIZE];
 	const ZkReply *reply;
 

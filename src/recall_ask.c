@@ -63,8 +63,6 @@ typedef struct Asking
 
 PG_FUNCTION_INFO_V1(zk_request_release);
 
-static bool is_meant(const ZkQueueEntry *entry);
-static bool can_hear(const ZkQueueEntry *entry);
 static bool count_requests(ZkRoundTrip *trip, void *argument);
 static void end_count(void *argument);
 static bool ask_holder(ZkRoundTrip *trip, void *argument);
@@ -85,7 +83,7 @@ Datum
 zk_request_release(PG_FUNCTION_ARGS)
 {
 	Asking		asking = {.name = zklock_args_name(fcinfo, ZK_MAY_REQUEST)};
-	char	   *data = zklock_nodedata_build(0);
+	char	   *reason = NULL;
 	StringInfoData unasked;
 	int			nunasked = 0;
 	ZkQueueEntry *entries;
@@ -95,15 +93,13 @@ zk_request_release(PG_FUNCTION_ARGS)
 
 	if (!PG_ARGISNULL(1))
 	{
-		char	   *reason = text_to_cstring(PG_GETARG_TEXT_PP(1));
-
+		reason = text_to_cstring(PG_GETARG_TEXT_PP(1));
 		zklock_nodedata_check_line(reason, "reason", "a request",
 								   "Say in one line why the lock is wanted, for whoever holds it.");
-		data = zklock_nodedata_add(data, "reason",
-								   zklock_nodedata_to_utf8(reason));
+		reason = zklock_nodedata_to_utf8(reason);
 	}
-	asking.data = zklock_nodedata_add(data, "lock",
-									  zklock_nodedata_to_utf8(asking.name));
+	asking.data = zklock_nodedata_build(0, "reason", reason, "lock",
+										zklock_nodedata_to_utf8(asking.name), NULL);
 
 	/* a bad name needs no connection */
 	pfree(zklock_name_path(asking.name, NULL));
@@ -113,12 +109,18 @@ zk_request_release(PG_FUNCTION_ARGS)
 	initStringInfo(&unasked);
 	for (int i = 0; i < nentries; i++)
 	{
-		if (!is_meant(&entries[i]))
+		const ZkQueueEntry *entry = &entries[i];
+
+		/* this session does not ask itself */
+		if (!entry->is_holder ||
+			(entry->session_id != 0 && entry->session_id == zklock_session_id()))
 			continue;
-		if (can_hear(&entries[i]))
-			entries[nholders++] = entries[i];
+
+		/* only a session of zklock's reads it; nobody, for a hold or a lease */
+		if (entry->who.client != NULL && !recipe_is_lasting(entry->node))
+			entries[nholders++] = *entry;
 		else
-			add_unasked(&unasked, nunasked++, &entries[i]);
+			add_unasked(&unasked, nunasked++, entry);
 	}
 
 	/* before they are asked: an interrupt may come when some were */
@@ -139,24 +141,6 @@ zk_request_release(PG_FUNCTION_ARGS)
 	if (nunasked > 0)
 		warn_of_unasked(asking.name, nunasked, unasked.data);
 	PG_RETURN_INT32(nasked);
-}
-
-/* Is this a holder that is to be asked?  This session itself is not. */
-static bool
-is_meant(const ZkQueueEntry *entry)
-{
-	return entry->is_holder &&
-		(entry->session_id == 0 || entry->session_id != zklock_session_id());
-}
-
-/*
- * Does its node say that it is a session of zklock's?  Nobody would read a
- * request to a hold or a lease.
- */
-static bool
-can_hear(const ZkQueueEntry *entry)
-{
-	return !recipe_is_lasting(entry->node) && entry->who.client != NULL;
 }
 
 /* ---------------------------------------------------------------------

@@ -218,7 +218,7 @@ zklock_roundtrip_make_parents(ZkRoundTrip *trip, const char *path,
 	{
 		char	   *parent = pnstrdup(path, end - path);
 		const ZkReply *reply = end - path <= root_length ?
-			create(trip, parent, ZK_PERSISTENT, zklock_nodedata_build(0)) :
+			create(trip, parent, ZK_PERSISTENT, zklock_nodedata_build(0, NULL)) :
 			create(trip, parent, ZK_CONTAINER, NULL);
 
 		/* where the server knows no containers, a znode that stays */

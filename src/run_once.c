@@ -299,14 +299,12 @@ begin_claim(const char *path)
 static char *
 record_data(int64 retain_ms)
 {
-	char	   *data = zklock_nodedata_add(zklock_nodedata_build(0), "run",
-										   Unsettled.guid);
+	int64		now_ms = protocol_moment().wall_ms;
 
-	data = zklock_nodedata_add(data, "retain",
-							   psprintf(INT64_FORMAT, retain_ms));
-	return zklock_nodedata_add(data, "claimed",
-							   psprintf(INT64_FORMAT,
-										(int64) protocol_moment().wall_ms));
+	return zklock_nodedata_build(0, "run", Unsettled.guid,
+								 "retain", psprintf(INT64_FORMAT, retain_ms),
+								 "claimed", psprintf(INT64_FORMAT, now_ms),
+								 NULL);
 }
 
 /*
