@@ -29,6 +29,7 @@
 #include "miscadmin.h"
 #include "utils/hsearch.h"
 
+#include "compat.h"
 #include "recipe.h"
 
 /*
@@ -73,12 +74,12 @@ zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 	bool		is_read;
 
 	*leased = NIL;
-	foreach(cell, nodes)
+	foreach_ptr(const char, node, nodes)
 	{
 		ZkLeased   *one = palloc0(sizeof(*one));
 
 		CHECK_FOR_INTERRUPTS(); /* each look searches all those before it */
-		one->node = lfirst(cell);
+		one->node = node;
 		one->path = psprintf("%s/%s", lock_path, one->node);
 		zklock_roundtrip_look(trip, zklock_client_get, one->path);
 		*leased = lappend(*leased, one);
@@ -162,14 +163,12 @@ zklock_expiry_sweep(ZkRoundTrip *trip, const char *lock_path,
 												  ALLOCSET_SMALL_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(context);
 	List	   *leased;
-	ListCell   *cell;
 	bool		is_done;
 
 	*look_at = ZK_NO_DEADLINE;
 	is_done = zklock_expiry_read(trip, lock_path, nodes, &leased);
-	foreach(cell, leased)
-		is_done = is_done &&
-			zklock_expiry_end(trip, lock_path, lfirst(cell), look_at);
+	foreach_ptr(const ZkLeased, one, leased)
+		is_done = is_done && zklock_expiry_end(trip, lock_path, one, look_at);
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(context);
 	return is_done;

@@ -29,6 +29,7 @@
 #include "access/xact.h"
 #include "utils/memutils.h"
 
+#include "compat.h"
 #include "contender.h"
 #include "name.h"
 #include "recipe.h"
@@ -338,7 +339,6 @@ look(ZkRoundTrip *trip, ZkLeasing *leasing)
 		zklock_client_list;
 	const ZkReply *list;
 	List	   *leased;
-	ListCell   *cell;
 	RecipeVerdict verdict;
 	int			ahead;
 
@@ -359,9 +359,9 @@ look(ZkRoundTrip *trip, ZkLeasing *leasing)
 							&leased))
 		return zklock_session_live() != 0 &&
 			check_reply(NULL, leasing) != NULL;
-	foreach(cell, leased)
-		if (leasing->mine == NULL && is_wanted(leasing, lfirst(cell)))
-		leasing->mine = lfirst(cell);
+	foreach_ptr(ZkLeased, one, leased)
+		if (leasing->mine == NULL && is_wanted(leasing, one))
+		leasing->mine = one;
 	wish.mine = leasing->mine != NULL ? leasing->mine->node : NULL;
 	verdict = recipe_verdict(list->children, list->nchildren, &wish, &ahead);
 	if (verdict == RECIPE_EXHAUSTED)
@@ -372,9 +372,8 @@ look(ZkRoundTrip *trip, ZkLeasing *leasing)
 		leasing->keeper = psprintf("%s/%s", leasing->lock_path,
 								   list->children[ahead]);
 
-	foreach(cell, leased)
+	foreach_ptr(const ZkLeased, one, leased)
 	{
-		const ZkLeased *one = lfirst(cell);
 		bool		is_gone;
 
 		if (one == leasing->mine)
@@ -508,11 +507,9 @@ zklock_lease_distrust(int64 token)
 static Known *
 find_known(int64 token)
 {
-	ListCell   *cell;
-
-	foreach(cell, all_known)
-		if (((Known *) lfirst(cell))->leased.token == token)
-		return lfirst(cell);
+	foreach_ptr(Known, known, all_known)
+		if (known->leased.token == token)
+		return known;
 	return NULL;
 }
 
@@ -566,12 +563,8 @@ zklock_lease_is_used(void)
 void
 zklock_lease_prove(bool always_ask)
 {
-	ListCell   *cell;
-
-	foreach(cell, all_known)
+	foreach_ptr(Known, known, all_known)
 	{
-		Known	   *known = lfirst(cell);
-
 		if (known->user != InvalidSubTransactionId &&
 			(always_ask || !is_fresh(known)))
 			zklock_roundtrip_run(prove, NULL, known);
@@ -581,12 +574,8 @@ zklock_lease_prove(bool always_ask)
 bool
 zklock_lease_is_proved(void)
 {
-	ListCell   *cell;
-
-	foreach(cell, all_known)
+	foreach_ptr(const Known, known, all_known)
 	{
-		const Known *known = lfirst(cell);
-
 		if (known->user != InvalidSubTransactionId && !is_fresh(known))
 			return false;
 	}
@@ -596,14 +585,10 @@ zklock_lease_is_proved(void)
 void
 zklock_lease_end_use(SubTransactionId mine, SubTransactionId heir)
 {
-	ListCell   *cell;
-
 	if (nused == 0)
 		return;
-	foreach(cell, all_known)
+	foreach_ptr(Known, known, all_known)
 	{
-		Known	   *known = lfirst(cell);
-
 		if (known->user == InvalidSubTransactionId ||
 			(mine != InvalidSubTransactionId && known->user != mine))
 			continue;

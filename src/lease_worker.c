@@ -164,7 +164,6 @@ sweep_all(ZkRoundTrip *trip, void *argument)
 {
 	const ZkReply *list;
 	List	   *pointers = NIL;
-	ListCell   *cell;
 	int			root_length;
 	char	   *root = zklock_name_path("any", &root_length);
 
@@ -177,11 +176,11 @@ sweep_all(ZkRoundTrip *trip, void *argument)
 		return list == NULL;
 	for (int i = 0; list->result == ZK_OK && i < list->nchildren; i++)
 		pointers = lappend(pointers, pstrdup(list->children[i]));
-	foreach(cell, pointers)
+	foreach_ptr(const char, pointer, pointers)
 	{
 		CHECK_FOR_INTERRUPTS();
 		trip->deadline = zklock_session_reply_deadline(protocol_now());
-		if (!sweep_lock(trip, root, lfirst(cell), argument))
+		if (!sweep_lock(trip, root, pointer, argument))
 			return zklock_session_live() != 0;
 	}
 	return true;
