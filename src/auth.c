@@ -23,7 +23,6 @@
 #include "storage/fd.h"
 #include "tcop/pquery.h"
 #include "utils/acl.h"
-#include "utils/builtins.h"
 #include "utils/guc.h"
 
 #include "protocol.h"

@@ -20,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 /* Most of a text that is quoted in a reason, in bytes. */
 #define QUOTE_MAX 80
@@ -50,7 +49,6 @@ static bool read_port(const char *text, const char *rest, Server *server,
 					  char *why);
 static bool check_address(const char *host, char *why);
 static bool check_name(const char *host, char *why);
-static bool ends_in_number(const char *host);
 
 static void look_up(const Server *server, int place, int limit,
 					ServerAddresses *result);
@@ -208,14 +206,20 @@ static bool
 check_name(const char *host, char *why)
 {
 	struct in_addr address;
+	const char *dot = strrchr(host, '.');
+	const char *label = dot != NULL ? dot + 1 : host;
 
 	if (host[strspn(host, HOST_CHARACTERS)] != '\0')
 		return refuse(why,
 					  "Host name \"%.*s\" contains a character other than ASCII letters, digits, hyphen, underscore and dot",
 					  QUOTE(host));
 
-	/* "10.1", "010.0.0.1" and "300.0.0.1" are neither names nor addresses. */
-	if (ends_in_number(host) && inet_pton(AF_INET, host, &address) != 1)
+	/*
+	 * "10.1", "010.0.0.1" and "300.0.0.1" are neither names nor addresses: no
+	 * top-level domain is all digits (RFC 3696).
+	 */
+	if (label[0] != '\0' && label[strspn(label, DIGITS)] == '\0' &&
+		inet_pton(AF_INET, host, &address) != 1)
 		return refuse(why, "\"%.*s\" is not an IPv4 address",
 					  QUOTE(host));
 	return true;
@@ -250,19 +254,6 @@ read_port(const char *text, const char *rest, Server *server,
 	return true;
 }
 
-/*
- * Is the last label all digits?  No top-level domain is (RFC 3696), so it can
- * only be meant for an IPv4 address.
- */
-static bool
-ends_in_number(const char *host)
-{
-	const char *dot = strrchr(host, '.');
-	const char *label = dot ? dot + 1 : host;
-
-	return label[0] != '\0' && label[strspn(label, DIGITS)] == '\0';
-}
-
 bool
 servers_is_numeric(const char *host)
 {
@@ -280,21 +271,19 @@ servers_is_numeric(const char *host)
 static void
 look_up(const Server *server, int place, int limit, ServerAddresses *result)
 {
-	struct addrinfo hints;
-	struct addrinfo *found;
-	bool		is_usable = false;
-	int			rc;
-
 	/*
 	 * No AI_ADDRCONFIG: it hides loopback addresses from machines without a
 	 * network, and an address that cannot be reached is skipped at once.
 	 */
-	memset(&hints, 0, sizeof(hints));
-	hints.ai_family = AF_UNSPEC;
-	hints.ai_socktype = SOCK_STREAM;
-	hints.ai_flags = servers_is_numeric(server->host) ? AI_NUMERICHOST : 0;
+	const struct addrinfo hints = {
+		.ai_family = AF_UNSPEC,
+		.ai_socktype = SOCK_STREAM,
+		.ai_flags = servers_is_numeric(server->host) ? AI_NUMERICHOST : 0
+	};
+	struct addrinfo *found;
+	bool		is_usable = false;
+	int			rc = getaddrinfo(server->host, NULL, &hints, &found);
 
-	rc = getaddrinfo(server->host, NULL, &hints, &found);
 	if (rc != 0)
 	{
 		add_reason(result, server->host, "could not be resolved: ",
@@ -335,20 +324,12 @@ servers_format_address(char text[SERVERS_ADDRESS_SIZE],
 					   const struct sockaddr *address, int port)
 {
 	char		host[INET6_ADDRSTRLEN];
-	const void *bytes;
+	const void *bytes = &((const struct sockaddr_in *) address)->sin_addr;
 
-	if (address->sa_family == AF_INET)
-		bytes = &((const struct sockaddr_in *) address)->sin_addr;
-	else if (address->sa_family == AF_INET6)
-	{
+	if (address->sa_family == AF_INET6)
 		bytes = &((const struct sockaddr_in6 *) address)->sin6_addr;
-		if (IN6_IS_ADDR_LINKLOCAL(bytes))
-			return false;
-	}
-	else
-		return false;
-
-	if (inet_ntop(address->sa_family, bytes, host, sizeof(host)) == NULL)
+	if ((address->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(bytes)) ||
+		inet_ntop(address->sa_family, bytes, host, sizeof(host)) == NULL)
 		return false;
 	snprintf(text, SERVERS_ADDRESS_SIZE, "%s:%d", host, port);
 	return true;
@@ -358,10 +339,8 @@ static bool
 contains(const ServerAddresses *addresses, const char *text)
 {
 	for (int i = 0; i < addresses->count; i++)
-	{
 		if (strcmp(addresses->all[i].text, text) == 0)
 			return true;
-	}
 	return false;
 }
 
@@ -410,15 +389,12 @@ copy_trimmed(char *copy, size_t size, const char *text, size_t length)
 static int
 quoted_length(const char *text)
 {
-	size_t		length = strlen(text);
+	int			length = (int) strnlen(text, QUOTE_MAX);
 
-	if (length > QUOTE_MAX)
-	{
-		length = QUOTE_MAX;
+	if (text[length] != '\0')
 		while (length > 0 && (unsigned char) text[length - 1] > 0x7F)
 			length--;
-	}
-	return (int) length;
+	return length;
 }
 
 /* Say why in SERVERS_WHY_SIZE bytes; always false, for callers to return. */

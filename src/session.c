@@ -23,7 +23,6 @@
 #include "replication/walsender.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
-#include "storage/latch.h"
 #include "utils/datetime.h"
 #include "utils/guc.h"
 
@@ -31,7 +30,6 @@
 #include "board.h"
 #include "channel.h"
 #include "recipe.h"
-#include "servers.h"
 #include "stat.h"
 
 /* The session's program, which is installed beside this library. */
@@ -345,10 +343,9 @@ zklock_session_live(void)
 {
 	ZkClientStatus status;
 
-	if (!zklock_session_status(&status))
-		return 0;
-	return status.state == ZK_CLIENT_LOST || MySession.is_given_up ? 0 :
-		MySession.number;
+	return zklock_session_status(&status) &&
+		status.state != ZK_CLIENT_LOST && !MySession.is_given_up ?
+		MySession.number : 0;
 }
 
 bool
@@ -502,14 +499,10 @@ zklock_session_status(ZkClientStatus *status)
 static void
 refuse_wrong_process(void)
 {
-	const char *process = NULL;
+	const char *process = IsParallelWorker() ? "a parallel worker" :
+		AmAutoVacuumWorkerProcess() ? "an autovacuum worker" :
+		am_walsender ? "a walsender" : NULL;
 
-	if (IsParallelWorker())
-		process = "a parallel worker";
-	else if (AmAutoVacuumWorkerProcess())
-		process = "an autovacuum worker";
-	else if (am_walsender)
-		process = "a walsender";
 	if (process != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -842,16 +835,14 @@ count_news(const ZkClientStatus *status, const NotedSession *before)
 static TimestampTz
 state_since(const ZkClientStatus *status)
 {
-	TimestampTz now = GetCurrentTimestamp();
-	int64		since;
+	int64		now = protocol_now();
+	int64		since = now;
 
 	if (status->state == ZK_CLIENT_SUSPENDED)
 		since = status->suspended_at;
 	else if (status->state == ZK_CLIENT_LOST)
 		since = status->lost_at;
-	else
-		return now;
-	return TimestampTzPlusMilliseconds(now, since - protocol_now());
+	return TimestampTzPlusMilliseconds(GetCurrentTimestamp(), since - now);
 }
 
 /*
@@ -882,38 +873,28 @@ log_news(const ZkClientStatus *status, const NotedSession *before)
 	unsigned long long id = status->session_id;
 	const char *error = zklock_client_last_error(MySession.client);
 
-	switch (status->state)
-	{
-		case ZK_CLIENT_STARTING:
-		case ZK_CLIENT_CONNECTING:
-			break;
-		case ZK_CLIENT_SUSPENDED:
-			ereport(LOG_SERVER_ONLY,
-					(errmsg("ZooKeeper session 0x%llx lost its connection to server \"%s\"",
-							id, status->server),
-					 errdetail("It keeps its locks and its places in queues if it is connected again in time."),
-					 errhidestmt(true), errhidecontext(true)));
-			break;
-		case ZK_CLIENT_CONNECTED:
-			if (status->nconnects <= Max(before->nconnects, 1))
-				break;
-			ereport(LOG_SERVER_ONLY,
-					(errmsg("ZooKeeper session 0x%llx is connected again, to server \"%s\"",
-							id, status->server),
-					 before->state == ZK_CLIENT_SUSPENDED ?
-					 errdetail("It had no connection since %s.",
-							   timestamptz_to_str(before->since)) :
-					 errdetail("Its locks are kept."),
-					 strstr(error, "Could not load file") != NULL ?
-					 errhint("It uses what it has read before. New sessions will fail: %s.", error) : 0,
-					 errhidestmt(true), errhidecontext(true)));
-			break;
-		case ZK_CLIENT_LOST:
-			ereport(LOG_SERVER_ONLY,
-					(errmsg("ZooKeeper session 0x%llx is lost, and its locks with it",
-							id),
-					 errdetail("%s", LastLoss.text),
-					 errhidestmt(true), errhidecontext(true)));
-			break;
-	}
+	if (status->state == ZK_CLIENT_SUSPENDED)
+		ereport(LOG_SERVER_ONLY,
+				(errmsg("ZooKeeper session 0x%llx lost its connection to server \"%s\"",
+						id, status->server),
+				 errdetail("It keeps its locks and its places in queues if it is connected again in time."),
+				 errhidestmt(true), errhidecontext(true)));
+	else if (status->state == ZK_CLIENT_LOST)
+		ereport(LOG_SERVER_ONLY,
+				(errmsg("ZooKeeper session 0x%llx is lost, and its locks with it",
+						id),
+				 errdetail("%s", LastLoss.text),
+				 errhidestmt(true), errhidecontext(true)));
+	else if (status->state == ZK_CLIENT_CONNECTED &&
+			 status->nconnects > Max(before->nconnects, 1))
+		ereport(LOG_SERVER_ONLY,
+				(errmsg("ZooKeeper session 0x%llx is connected again, to server \"%s\"",
+						id, status->server),
+				 before->state == ZK_CLIENT_SUSPENDED ?
+				 errdetail("It had no connection since %s.",
+						   timestamptz_to_str(before->since)) :
+				 errdetail("Its locks are kept."),
+				 strstr(error, "Could not load file") != NULL ?
+				 errhint("It uses what it has read before. New sessions will fail: %s.", error) : 0,
+				 errhidestmt(true), errhidecontext(true)));
 }

@@ -185,18 +185,12 @@ int
 zklock_session_explain_silence(void)
 {
 	ZkClientStatus status;
-	const char *error = "";
+	bool		exists = zklock_session_status(&status);
+	const char *error = exists ? zklock_client_last_error(MySession.client) : "";
 
-	if (zklock_session_status(&status))
-	{
-		if (status.state == ZK_CLIENT_CONNECTED)
-			return errdetail("%s", silence_text());
-		error = zklock_client_last_error(MySession.client);
-	}
-	if (error[0] != '\0')
-		errdetail("%s %s.", silence_text(), error);
-	else
-		errdetail("%s", silence_text());
+	if (exists && status.state == ZK_CLIENT_CONNECTED)
+		return errdetail("%s", silence_text());
+	errdetail(error[0] != '\0' ? "%s %s." : "%s", silence_text(), error);
 	return session_connection_hint(error);
 }
 

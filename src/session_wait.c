@@ -114,7 +114,6 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 	{
 		ZkClientStatus status;
 		int			events;
-		int64		now;
 		int64		wake_at = deadline;
 		uint64		progress = zklock_client_progress(MySession.client);
 		bool		is_there = (request != NULL &&
@@ -127,7 +126,6 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		session_note_state(&status);
 		if (is_there)
 			return ZK_WAIT_OVER;
-		now = status.now;
 		if (status.state == ZK_CLIENT_LOST)
 		{
 			/* another session would be refused, too */
@@ -137,11 +135,11 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 				session_raise_if_lost(&status);
 			return ZK_WAIT_LOST;
 		}
-		if (now >= deadline)
+		if (status.now >= deadline)
 			return ZK_WAIT_TIMEOUT;
 		if (!status.was_connected)
 		{
-			if (now >= MySession.connect_deadline)
+			if (status.now >= MySession.connect_deadline)
 				session_raise_not_connected();
 			wake_at = Min(wake_at, MySession.connect_deadline);
 		}
@@ -162,7 +160,7 @@ wait_for(ZkRequest *request, bool (*is_over) (void), int64 deadline,
 		events = WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_SOCKET_READABLE |
 								   WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 								   zklock_client_fd(MySession.client),
-								   Max(Min(wake_at - now, INT_MAX / 2), 0),
+								   Max(Min(wake_at - status.now, INT_MAX / 2), 0),
 								   wait_event_of(status.state == ZK_CLIENT_CONNECTED ?
 												 reason : ZK_WAITING_TO_CONNECT));
 		if ((events & WL_LATCH_SET) != 0)
