@@ -17,7 +17,6 @@
 bool
 tls_begin(const char *text, char why[TLS_WHY_SIZE])
 {
-	(void) text;
 	snprintf(why, TLS_WHY_SIZE, "This program is the one without TLS");
 	return false;
 }
@@ -25,8 +24,6 @@ tls_begin(const char *text, char why[TLS_WHY_SIZE])
 void
 tls_expect(const ServerList *list, const ServerAddresses *addresses)
 {
-	(void) list;
-	(void) addresses;
 }
 
 int
@@ -43,15 +40,12 @@ tls_move(void)
 const char *
 tls_error(int fd)
 {
-	(void) fd;
 	return "";
 }
 
 const char *
 tls_describe(int fd, char *text, size_t size)
 {
-	(void) fd;
-	(void) size;
 	text[0] = '\0';
 	return text;
 }

@@ -18,7 +18,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -348,7 +347,6 @@ ask_passphrase(char *phrase, int size, int is_writing, void *unused)
 {
 	FILE	   *said;
 
-	(void) is_writing, (void) unused;
 	if (fault != NULL)
 		return -1;
 	fault = "it needs a passphrase, and \"zklock.ssl_passphrase_command\" is empty, failed or took too long";
@@ -645,15 +643,12 @@ note_verdict(int is_good, X509_STORE_CTX *store)
 	Line	   *line = SSL_get_app_data(ssl);
 	X509	   *certificate = X509_STORE_CTX_get_current_cert(store);
 	int			error = X509_STORE_CTX_get_error(store);
-	int			names = is_good || certificate == NULL ? -1 :
-		X509_get_ext_by_NID(certificate, NID_subject_alt_name, -1);
-	BIO		   *text = BIO_new(BIO_s_mem());
+	int			names;
+	BIO		   *text = is_good || line->is_untrusted || certificate == NULL ?
+		NULL : BIO_new(BIO_s_mem());
 
-	if (is_good || text == NULL || line->is_untrusted || certificate == NULL)
-	{
-		BIO_free(text);
+	if (text == NULL)
 		return is_good;
-	}
 	BIO_printf(text, "The certificate of server \"%s\" is not ", line->address);
 	if (error == X509_V_ERR_HOSTNAME_MISMATCH ||
 		error == X509_V_ERR_IP_ADDRESS_MISMATCH)
@@ -670,6 +665,7 @@ note_verdict(int is_good, X509_STORE_CTX *store)
 	ASN1_TIME_print(text, X509_get0_notBefore(certificate));
 	BIO_printf(text, " until ");
 	ASN1_TIME_print(text, X509_get0_notAfter(certificate));
+	names = X509_get_ext_by_NID(certificate, NID_subject_alt_name, -1);
 	if (names >= 0)
 		BIO_printf(text, ", for ");	/* last: there may be too many */
 	if (names >= 0)
