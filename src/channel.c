@@ -24,6 +24,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -37,6 +39,9 @@
  * little.
  */
 #define FLUSH_MS 3000
+
+/* Longest title of a program, with its NUL. */
+#define TITLE_SIZE 128
 
 /* How much is read at a time, if no longer frame is known to come. */
 #define READ_SIZE (16 * 1024)
@@ -85,7 +90,6 @@ static int	spawn(const char *program, char *const arguments[],
 				  int channel_fd, int page_fd, pid_t *pid);
 static void handle_sigchld(int signal);
 static Child *remember(pid_t pid, SharedPage *page);
-static void reap(Child *child, pid_t program);
 static bool await_end(const ZkChannel *channel, int wait_ms);
 
 /* ---------------------------------------------------------------------
@@ -119,19 +123,22 @@ zklock_channel_keep_environment(void)
 }
 
 bool
-zklock_channel_open(ZkChannel *channel, const char *program, const char *title)
+zklock_channel_open(ZkChannel *channel, const char *program,
+					const char *title,...)
 {
 	ZkChannel	opened = {.state = ZK_CHANNEL_OPEN,.owner = getpid()};
-	char		own_title[ZK_CHANNEL_TITLE_SIZE];
+	char		own_title[TITLE_SIZE];
 	char	   *arguments[] = {own_title, NULL};
+	va_list		args;
 	int			size = SEND_BUFFER_SIZE;
 	struct timeval patience = {.tv_sec = FLUSH_MS / 1000};
 	int			fds[2] = {-1, -1};
 	int			page_fd;
 	int			error;
 
-	strncpy(own_title, title, sizeof(own_title) - 1);
-	own_title[sizeof(own_title) - 1] = '\0';
+	va_start(args, title);
+	vsnprintf(own_title, sizeof(own_title), title, args);
+	va_end(args);
 	page_fd = make_page(&opened.page);
 	if (page_fd < 0)
 		return false;
@@ -264,11 +271,32 @@ zklock_channel_break(ZkChannel *channel, ZkChannelState state)
 		channel->state = state;
 }
 
+/*
+ * Unless the handler of SIGCHLD has reaped it.  SIGCHLD is blocked meanwhile:
+ * after that the pid may be another process's.
+ */
 void
 zklock_channel_kill(ZkChannel *channel)
 {
-	if (channel->child != NULL)
-		reap(channel->child, channel->program);
+	Child	   *child = channel->child;
+	sigset_t	sigchld;
+	sigset_t	former;
+	int			status = 0;
+
+	if (child == NULL)
+		return;
+	sigemptyset(&sigchld);
+	sigaddset(&sigchld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &sigchld, &former);
+	if (child->pid == channel->program)
+	{
+		kill(channel->program, SIGKILL);
+		while (waitpid(channel->program, &status, 0) < 0 && errno == EINTR)
+			;
+		child->pid = 0;
+		child->status = status;
+	}
+	sigprocmask(SIG_SETMASK, &former, NULL);
 }
 
 /*
@@ -293,7 +321,7 @@ zklock_channel_close(ZkChannel *channel, int wait_ms)
 		if (wait_ms == ZK_CHANNEL_KILL ||
 			atomic_load(&channel->page->is_looking_up) ||
 			await_end(channel, wait_ms))
-			reap(child, channel->program);
+			zklock_channel_kill(channel);
 	}
 	close(channel->fd);
 	munmap(channel->page, sizeof(*channel->page));
@@ -385,6 +413,10 @@ spawn(const char *program, char *const arguments[], int channel_fd,
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
 	sigset_t	signals;
+	const int	copied[] = {
+		[STDOUT_FILENO] = STDIN_FILENO, [STDERR_FILENO] = STDIN_FILENO,
+		[PROTOCOL_CHANNEL_FD] = channel_fd, [PROTOCOL_PAGE_FD] = page_fd
+	};
 	int			error;
 
 	zklock_channel_keep_environment();
@@ -405,14 +437,8 @@ spawn(const char *program, char *const arguments[], int channel_fd,
 	posix_spawnattr_setpgroup(&attributes, 0);
 	error = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO,
 											 "/dev/null", O_RDWR, 0);
-	for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO && error == 0; fd++)
-		error = posix_spawn_file_actions_adddup2(&actions, STDIN_FILENO, fd);
-	if (error == 0)
-		error = posix_spawn_file_actions_adddup2(&actions, channel_fd,
-												 PROTOCOL_CHANNEL_FD);
-	if (error == 0)
-		error = posix_spawn_file_actions_adddup2(&actions, page_fd,
-												 PROTOCOL_PAGE_FD);
+	for (int fd = STDOUT_FILENO; fd <= PROTOCOL_PAGE_FD && error == 0; fd++)
+		error = posix_spawn_file_actions_adddup2(&actions, copied[fd], fd);
 
 	/*
 	 * What else we have open is not for it: a file that is deleted would keep
@@ -435,7 +461,6 @@ handle_sigchld(int signal)
 {
 	int			error = errno;
 
-	(void) signal;
 	if (getpid() != watcher)
 		return;					/* a child that was forked without exec */
 	for (int i = 0; i < CHILDREN_MAX; i++)
@@ -489,46 +514,19 @@ remember(pid_t pid, SharedPage *page)
 	return child;
 }
 
-/*
- * Kill and reap a program that has closed its end, unless the handler of
- * SIGCHLD has reaped it.  SIGCHLD is blocked meanwhile: after that the pid may
- * be another process's.
- */
-static void
-reap(Child *child, pid_t program)
-{
-	sigset_t	sigchld;
-	sigset_t	former;
-	int			status = 0;
-
-	sigemptyset(&sigchld);
-	sigaddset(&sigchld, SIGCHLD);
-	sigprocmask(SIG_BLOCK, &sigchld, &former);
-	if (child->pid == program)
-	{
-		kill(program, SIGKILL);
-		while (waitpid(program, &status, 0) < 0 && errno == EINTR)
-			;
-		child->pid = 0;
-		child->status = status;
-	}
-	sigprocmask(SIG_SETMASK, &former, NULL);
-}
-
 /* Wait until the program has closed its end; false if that takes too long. */
 static bool
 await_end(const ZkChannel *channel, int wait_ms)
 {
 	int64_t		deadline = protocol_now() + wait_ms;
 	struct pollfd ended = {channel->fd, 0, 0};
+	int64_t		left = wait_ms;
 
-	for (;;)
+	while (poll(&ended, 1, left > 0 ? (int) left : 0) != 1)
 	{
-		int64_t		left = deadline - protocol_now();
-
-		if (poll(&ended, 1, left > 0 ? (int) left : 0) == 1)
-			return true;
 		if (left <= 0)
 			return false;
+		left = deadline - protocol_now();
 	}
+	return true;
 }

@@ -44,12 +44,9 @@ typedef struct ZkChannel
 	uint64_t	nflushed;		/* of the page, as of the last receive */
 } ZkChannel;
 
-/* Longest title of a program, with its NUL. */
-#define ZK_CHANNEL_TITLE_SIZE 128
-
 /*
  * Start the program.  On failure returns false with errno set and the channel
- * as it was.  title is what ps shows.
+ * as it was.  The title, clipped, is what ps shows.
  *
  * While a program runs, this process has a handler for SIGCHLD, which reaps
  * this program and leaves all other children alone, so that no zombie stays
@@ -57,7 +54,8 @@ typedef struct ZkChannel
  * loss_interrupt is wanted.
  */
 extern bool zklock_channel_open(ZkChannel *channel, const char *program,
-								const char *title);
+								const char *title,...)
+			__attribute__((format(printf, 3, 4)));
 
 /*
  * Send all that is in its buffer (frame_put()).  Waits for a program that is slow to read; if it reads

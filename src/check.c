@@ -231,7 +231,7 @@ check_servers(Check *check)
 	int64		until = protocol_now() +
 		(!check->has_session ? ANSWER_MS :
 		 Min(ANSWER_FULL_MS, Max(left / 2, 100)));
-	const Frame frame = {.kind = FRAME_ASK,.u.ask.until = until};
+	const Frame frame = {.kind = FRAME_ASK,.u.ask_until = until};
 	const FrameBlob blobs[FRAME_NBLOBS] = {
 		frame_text(servers), frame_text(tls)
 	};

@@ -25,7 +25,6 @@
 #include "client.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,9 +81,6 @@ struct ZkClient
 	ZkRequest  *slots[NSLOTS];	/* what is not used of that takes no memory */
 };
 
-/* No data, paths or texts with a frame. */
-static const FrameBlob no_blobs[FRAME_NBLOBS];
-
 /* What is said of a channel that is over, and of its program's process. */
 static const char *const end_texts[] = {
 	[ZK_CHANNEL_ENDED] = "The program of the session, process %d, has ended",
@@ -93,8 +89,6 @@ static const char *const end_texts[] = {
 	[ZK_CHANNEL_NO_MEMORY] = "Out of memory"
 };
 
-static const char *make_title(char title[ZK_CHANNEL_TITLE_SIZE],
-							  const char *state);
 static bool put_opening(FrameBuffer *buffer, const ZkClientOptions *options,
 						bool has_auth);
 static void end_orphan(ZkClient *client);
@@ -123,8 +117,6 @@ static ZkRequest *new_request(ZkClient *client, RequestKind kind);
 static ZkRequest *start_request(ZkClient *client, const FrameRequest *what,
 								const char *path, const char *other_path,
 								const char *data, int length);
-static ZkRequest *start_watching(ZkClient *client, RequestKind kind,
-								 const char *path);
 static bool start_silent(ZkClient *client, const FrameRequest *what,
 						 const char *path, const char *other_path,
 						 const char *data, int length);
@@ -142,7 +134,6 @@ zklock_client_open(const ZkClientOptions *options)
 {
 	ZkClient   *client = mmap(NULL, sizeof(*client), PROT_READ | PROT_WRITE,
 							  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	char		title[ZK_CHANNEL_TITLE_SIZE];
 
 	if (client == MAP_FAILED)
 		return NULL;
@@ -154,8 +145,8 @@ zklock_client_open(const ZkClientOptions *options)
 		zklock_client_close(client, 0);
 		return NULL;
 	}
-	if (zklock_channel_open(&client->channel, options->program,
-							make_title(title, PROTOCOL_NO_STATE)))
+	if (zklock_channel_open(&client->channel, options->program, PROTOCOL_TITLE,
+							(int) getpid(), PROTOCOL_NO_STATE))
 	{
 		client->status.program_pid = client->channel.program;
 		return client;
@@ -327,14 +318,6 @@ zklock_client_close(ZkClient *client, int wait_ms)
  * ---------------------------------------------------------------------
  */
 
-static const char *
-make_title(char title[ZK_CHANNEL_TITLE_SIZE], const char *state)
-{
-	snprintf(title, ZK_CHANNEL_TITLE_SIZE, PROTOCOL_TITLE, (int) getpid(),
-			 state);
-	return title;
-}
-
 /*
  * The frame that opens the session; false without memory.  What is kept to end
  * it is without the credentials.  Whoever has its ticket may close a session,
@@ -371,16 +354,13 @@ static void
 end_orphan(ZkClient *client)
 {
 	ZkChannel	ending = {0};
-	Frame		frame;
-	char		title[ZK_CHANNEL_TITLE_SIZE];
 
-	memcpy(&frame, client->opening.bytes, sizeof(frame));
-	frame.u.open.ticket = client->ticket;
-	memcpy(client->opening.bytes, &frame, sizeof(frame));
+	memcpy(client->opening.bytes + offsetof(Frame, u.open.ticket),
+		   &client->ticket, sizeof(client->ticket));
 	ending.out = client->opening;
 	memset(&client->opening, 0, sizeof(client->opening));
-	if (zklock_channel_open(&ending, client->program,
-							make_title(title, "ending")))
+	if (zklock_channel_open(&ending, client->program, PROTOCOL_TITLE,
+							(int) getpid(), "ending"))
 		zklock_channel_flush(&ending);
 	zklock_channel_close(&ending, 0);
 }
@@ -434,18 +414,12 @@ take_frames(ZkClient *client)
 	{
 		client->nframes++;
 		/* a FRAME_WAKE has woken us: that is all */
-		switch (taken.frame.kind)
-		{
-			case FRAME_STATUS:
-				take_status(client, &taken, now.boot_ms);
-				break;
-			case FRAME_REPLY:
-				take_reply(client, &taken, now);
-				break;
-			case FRAME_WATCH:
-				take_watch(client, &taken);
-				break;
-		}
+		if (taken.frame.kind == FRAME_STATUS)
+			take_status(client, &taken, now.boot_ms);
+		else if (taken.frame.kind == FRAME_REPLY)
+			take_reply(client, &taken, now);
+		else if (taken.frame.kind == FRAME_WATCH)
+			take_watch(client, &taken);
 		frame_buffer_consume(&client->channel.in, 0);
 	}
 	note_end(client);
@@ -516,11 +490,8 @@ take_reply(ZkClient *client, const FrameTaken *taken, Moment now)
 		return;
 	}
 	if (!copy_reply(request, taken, now))
-	{
-		memset(&request->reply, 0, sizeof(request->reply));
 		request->reply.result = taken->frame.u.reply.result == ZK_OK &&
 			request->kind == REQUEST_CREATE ? ZK_UNKNOWN_OUTCOME : ZK_NO_MEMORY;
-	}
 	request->done = true;
 
 	/* without an answer, or a node, there is no watch */
@@ -529,8 +500,8 @@ take_reply(ZkClient *client, const FrameTaken *taken, Moment now)
 }
 
 /*
- * Copy a reply with all that hangs on it into one block; false without
- * memory.
+ * Copy a reply with all that hangs on it into one block; false, and an empty
+ * one, without memory.
  */
 static bool
 copy_reply(ZkRequest *request, const FrameTaken *taken, Moment now)
@@ -549,6 +520,7 @@ copy_reply(ZkRequest *request, const FrameTaken *taken, Moment now)
 	if (request->texts == NULL)
 		return false;
 	memcpy(reply, from, ZK_REPLY_SENT);
+	reply->code_text = "no reply";
 	reply->proof = contact_earlier(from->proof, now);
 	reply->nbelow = from->nbelow < 0 ? 0 : from->nbelow;
 
@@ -576,8 +548,6 @@ copy_reply(ZkRequest *request, const FrameTaken *taken, Moment now)
 		reply->data = memcpy(next, taken->blobs[1], lengths[1]);
 		reply->data_length = (int) lengths[1];
 	}
-	if (reply->code_text == NULL)
-		reply->code_text = "no reply";
 	return true;
 }
 
@@ -592,7 +562,7 @@ take_watch(ZkClient *client, const FrameTaken *taken)
 	/* ahead of the answer it is the event of an earlier watch of the node */
 	client->is_watch_used = request == NULL || request->done;
 	if (client->watch_news != ZK_WATCH_LOOK_AGAIN)
-		client->watch_news = taken->frame.u.watch.news;
+		client->watch_news = taken->frame.u.watch_news;
 }
 
 static void
@@ -688,13 +658,17 @@ zklock_client_get_acl(ZkClient *client, const char *path)
 ZkRequest *
 zklock_client_get_and_watch(ZkClient *client, const char *path)
 {
-	return start_watching(client, REQUEST_GET, path);
+	return start_request(client, &(FrameRequest) {
+		.kind = REQUEST_GET, .is_watched = true
+	}, path, NULL, NULL, 0);
 }
 
 ZkRequest *
 zklock_client_list_and_watch(ZkClient *client, const char *path)
 {
-	return start_watching(client, REQUEST_LIST, path);
+	return start_request(client, &(FrameRequest) {
+		.kind = REQUEST_LIST, .is_watched = true
+	}, path, NULL, NULL, 0);
 }
 
 ZkWatchNews
@@ -881,13 +855,13 @@ void
 zklock_client_tell_kept(ZkClient *client, int slot, uint32_t generation,
 						const char *node, const char *data)
 {
-	Frame		frame = {.kind = FRAME_KEEP};
+	const Frame frame = {
+		.kind = FRAME_KEEP, .u.keep = {(uint32_t) slot, generation}
+	};
 	const FrameBlob blobs[FRAME_NBLOBS] = {
 		frame_text(node), frame_text(data)
 	};
 
-	frame.u.keep.slot = (uint32_t) slot;
-	frame.u.keep.generation = generation;
 	put_frame(client, &frame, blobs);
 	flush_unless_many(client);
 }
@@ -929,7 +903,7 @@ put_note(ZkClient *client, FrameKind kind, uint64_t id)
 {
 	const Frame frame = {.kind = kind, .id = id};
 
-	put_frame(client, &frame, no_blobs);
+	put_frame(client, &frame, NULL);
 }
 
 /* The same for any frame. */
@@ -992,35 +966,25 @@ static ZkRequest *
 start_request(ZkClient *client, const FrameRequest *what, const char *path,
 			  const char *other_path, const char *data, int length)
 {
-	bool		is_create = what->kind == REQUEST_CREATE;
 	ZkRequest  *request = new_request(client, what->kind);
 
 	if (request == NULL)
 		return NULL;
 	request->is_place = what->kind == REQUEST_REPLACE ||
 		what->node_kind == ZK_EPHEMERAL_SEQUENTIAL;
-	if (is_create)
-		request->path = strdup(path);
-	if ((!is_create || request->path != NULL) &&
-		put_request(client, request->id, what, path, other_path, data, length))
-		return request;
-	free_request(request);
-	return NULL;
-}
-
-/* The same for a read whose node, or list, is watched from then on. */
-static ZkRequest *
-start_watching(ZkClient *client, RequestKind kind, const char *path)
-{
-	ZkRequest  *request = start_request(client, &(FrameRequest) {
-		.kind = kind, .is_watched = true
-	}, path, NULL, NULL, 0);
-
-	if (request == NULL)
+	request->path = what->kind == REQUEST_CREATE ? strdup(path) : NULL;
+	if ((what->kind == REQUEST_CREATE && request->path == NULL) ||
+		!put_request(client, request->id, what, path, other_path, data, length))
+	{
+		free_request(request);
 		return NULL;
-	client->watch_id = request->id;
-	client->watch_news = ZK_WATCH_QUIET;
-	client->is_watch_used = false;
+	}
+	if (what->is_watched)
+	{
+		client->watch_id = request->id;
+		client->watch_news = ZK_WATCH_QUIET;
+		client->is_watch_used = false;
+	}
 	return request;
 }
 

@@ -101,8 +101,8 @@ typedef struct Traffic
 	Request    *all;			/* the newest first */
 	int			npending;		/* sent, or to be sent, and not answered */
 	int64_t		pending_since;	/* the first of them, or the last answer;
-								 * valid if there are any */
-	int64_t		nudge_at;		/* 0: nothing is pending */
+								 * valid if there are any, as the next */
+	int64_t		nudge_at;		/* when a nudge goes out behind them */
 	int64_t		retry_at;		/* the next attempt of one that was refused;
 								 * INT64_MAX: there is none */
 } Traffic;
@@ -117,7 +117,7 @@ typedef struct Session
 	int64_t		wake_at;		/* when something is to be done next, if
 								 * nothing happens before */
 	SharedPage *page;
-	pid_t		backend;
+	FrameOpen	open;			/* what it asked for; all zero before that */
 	int64_t		orphaned_at;	/* when its end of the channel was closed; 0:
 								 * it is there */
 
@@ -134,9 +134,7 @@ typedef struct Session
 	int64_t		early_deadline; /* and when, if that is to interrupt the
 								 * backend */
 
-	int			asked_timeout_ms;
 	bool		has_auth;		/* it has credentials */
-	bool		is_auth_private;	/* they are this session's alone */
 	Standstill	standstill;
 	Traffic		traffic;
 	Keep	   *keeps;			/* by slot; NULL before the first;
@@ -145,6 +143,12 @@ typedef struct Session
 } Session;
 
 /* ---- program_main.c ---- */
+
+/*
+ * That memory, or the end of the program without it: the backend cannot be
+ * told of what nobody waits for, and the end of the session removes its nodes.
+ */
+extern void *program_need(void *memory);
 
 /* Append a frame for the backend, which wakes it if it is urgent. */
 extern void program_put(Session *session, const Frame *frame,

@@ -20,7 +20,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -76,7 +75,7 @@ program_ask(const FrameTaken *asking)
 	char		text[TLS_WHY_SIZE];
 	int			nnames = 0;
 
-	deadline = asking->frame.u.ask.until;
+	deadline = asking->frame.u.ask_until;
 	say(0, ASK_PROGRAM, "", 0, ZOO_VERSION);
 	if (protocol_now() >= deadline ||	/* it was a long way here */
 		!servers_parse(asking->blobs[0], &list, text))
@@ -100,10 +99,8 @@ program_ask(const FrameTaken *asking)
 		if (!servers_is_numeric(list.servers[i].host))
 		{
 			int64_t		now = protocol_now();
-			int			nshares = nnames > 0 ? nnames + 1 : 1;
 
-			nnames--;
-			serve(now + (deadline - now) / nshares);
+			serve(now + (deadline - now) / (1 + nnames--));
 			look_up(i);
 		}
 	serve(deadline);

@@ -98,8 +98,6 @@ follow_event(zhandle_t *zh, int type, int state, const char *path,
 	Wait	   *wait = &session->wait;
 	Request    *held;
 
-	(void) zh;
-	(void) state;
 	if (type == ZOO_SESSION_EVENT || path == NULL)
 		return;
 	for (Keep *keep = NULL; (keep = next_keep(session, keep)) != NULL;)
@@ -176,9 +174,7 @@ wait_begin(Session *session, Request *request)
 		strcmp(wait->path, request->path) != 0)
 	{
 		wait_end(session);
-		wait->path = strdup(request->path);
-		if (wait->path == NULL)
-			exit(1);
+		wait->path = program_need(strdup(request->path));
 	}
 	wait->id = request->id;
 	wait->is_of_list = is_of_list;
@@ -216,12 +212,13 @@ wait_forget(Session *session)
 static void
 tell_waiter(Session *session, int type)
 {
-	Frame		frame = {.kind = FRAME_WATCH,.id = session->wait.id};
-	const FrameBlob none[FRAME_NBLOBS] = {0};
+	const Frame frame = {
+		.kind = FRAME_WATCH,.id = session->wait.id,
+		.u.watch_news = type == ZOO_CHANGED_EVENT ?
+		ZK_WATCH_SET : ZK_WATCH_LOOK_AGAIN
+	};
 
-	frame.u.watch.news = type == ZOO_CHANGED_EVENT ?
-		ZK_WATCH_SET : ZK_WATCH_LOOK_AGAIN;
-	program_put(session, &frame, none, true);
+	program_put(session, &frame, NULL, true);
 	if (session->wait.is_set)
 		wait_forget(session);	/* it is used up */
 }
@@ -261,15 +258,15 @@ bool
 held_listed(Request *held)
 {
 	Session    *session = held->session;
-	Frame		frame = {.kind = FRAME_REPLY,.id = held->id};
-	const FrameBlob none[FRAME_NBLOBS] = {0};
+	const Frame frame = {
+		.kind = FRAME_REPLY,.id = held->id,.u.reply.result = ZK_NO_NODE
+	};
 
 	if (held->is_unwanted || held->answer.reply.result != ZK_NO_NODE ||
 		held_is_queued(held))
 		return !held->is_unwanted &&
 			held->answer.reply.result == ZK_UNKNOWN_OUTCOME;
-	frame.u.reply.result = ZK_NO_NODE;
-	program_put(session, &frame, none, true);
+	program_put(session, &frame, NULL, true);
 	program_flush(session);
 	if (!session->is_out_urgent)	/* it can read why */
 		program_interrupt(session);
@@ -303,19 +300,16 @@ keep_take(Session *session, const FrameTaken *taken)
 	Keep	   *keep;
 
 	if (session->keeps == NULL)
-		session->keeps = calloc(KEEP_SLOTS, sizeof(*session->keeps));
-	if (session->keeps == NULL)
-		exit(1);				/* as take_request() explains */
+		session->keeps = program_need(calloc(KEEP_SLOTS,
+											 sizeof(*session->keeps)));
 	keep = &session->keeps[taken->frame.u.keep.slot];
 	end_keep(keep);				/* what was in its slot is over */
 	keep->shared = &session->page->kept[taken->frame.u.keep.slot];
 	keep->generation = taken->frame.u.keep.generation;
-	keep->node = strdup(node);
-	keep->lock = strndup(node, (size_t) (strrchr(node, '/') - node));
-	keep->data = strdup(taken->blobs[1]);
+	keep->node = program_need(strdup(node));
+	keep->lock = program_need(strndup(node, (size_t) (strrchr(node, '/') - node)));
+	keep->data = program_need(strdup(taken->blobs[1]));
 	keep->look_at = protocol_now();
-	if (keep->node == NULL || keep->lock == NULL || keep->data == NULL)
-		exit(1);				/* the end of the session removes it */
 	list_queue(session, keep);
 }
 
@@ -409,17 +403,13 @@ look_at_time(Session *session, Keep *keep, int64_t now)
 static void
 give_way(Session *session, Keep *keep)
 {
-	switch (keep_word_want(keep->shared, keep->generation))
-	{
-		case KEEP_GIVEN_UP:
-			request_submit_delete(session, keep->node);
-			break;
-		case KEEP_HELD_WANTED:
-			say_held(session, keep);
-			break;
-		default:				/* the backend has ended it */
-			break;
-	}
+	KeepState	state = keep_word_want(keep->shared, keep->generation);
+
+	/* in any other state the backend has ended it */
+	if (state == KEEP_GIVEN_UP)
+		request_submit_delete(session, keep->node);
+	else if (state == KEEP_HELD_WANTED)
+		say_held(session, keep);
 	end_keep(keep);
 }
 

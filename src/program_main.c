@@ -100,7 +100,6 @@ static void prepare_process(void);
 static void end_at_signal(int signal);
 static void serve(Session *session, int64_t now);
 static void note_attempt(Session *session, Moment before);
-static int	end_attempt(Session *session, int64_t now, int library_ms);
 static void close_session(Session *session);
 static bool wind_up(Session *session, int64_t now);
 static bool is_heard_yet(const Session *session, int64_t now);
@@ -276,6 +275,7 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 	int			interest = 0;
 	int			rc;
 	int			library_ms;
+	int64_t		left_ms;
 
 	if (now < session->link.pause_until)
 		return (int) (session->link.pause_until - now);
@@ -298,8 +298,16 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 		polled->fd = session->link.fd;
 		polled->events = (short) ((interest & ZOOKEEPER_READ ? POLLIN : 0) |
 								  (interest & ZOOKEEPER_WRITE ? POLLOUT : 0));
-		if (!session->link.is_up)
-			library_ms = end_attempt(session, now, library_ms);
+		left_ms = session->link.is_up ? INT64_MAX :
+			session->link.attempt_until - now;
+		if (left_ms <= 0)
+		{
+			/* the library finds that it has ended, and turns to another server */
+			session->link.is_cut = true;
+			shutdown(session->link.fd, SHUT_RDWR);
+		}
+		else if (left_ms < library_ms)
+			library_ms = (int) left_ms;
 	}
 	return library_ms;
 }
@@ -343,26 +351,6 @@ note_attempt(Session *session, Moment before)
 	session->link.socket = socket.st_ino;
 	session->link.attempt_at = before;
 	session_bound_attempt(session, before.boot_ms);
-}
-
-/*
- * End an attempt to connect whose time is over: the library finds that the
- * connection has ended, and turns to another server.  Result: for how many
- * milliseconds there is nothing to do.
- */
-static int
-end_attempt(Session *session, int64_t now, int library_ms)
-{
-	int64_t		left_ms = session->link.attempt_until - now;
-
-	if (left_ms <= 0)
-	{
-		session->link.is_cut = true;
-		shutdown(session->link.fd, SHUT_RDWR);
-	}
-	else if (left_ms < library_ms)
-		library_ms = (int) left_ms;
-	return library_ms;
 }
 
 /*
@@ -435,7 +423,7 @@ end_deadline(const Session *session)
 	int64_t		since = session->orphaned_at;
 	int64_t		patience = (int64_t) ORPHAN_TIMEOUTS *
 		(session->status.session_timeout_ms > 0 ?
-		 session->status.session_timeout_ms : session->asked_timeout_ms);
+		 session->status.session_timeout_ms : session->open.session_timeout_ms);
 
 	if (!session->link.is_up)
 		return since == 0 ? INT64_MAX :
@@ -456,6 +444,14 @@ milliseconds_until_next(Session *session, int64_t now)
 	if (session->wake_at == INT64_MAX)
 		return -1;
 	return session->wake_at > now ? (int) (session->wake_at - now) : 0;
+}
+
+void *
+program_need(void *memory)
+{
+	if (memory == NULL)
+		exit(1);
+	return memory;
 }
 
 void
@@ -489,15 +485,15 @@ read_backend(Session *session)
 		   FRAME_COMPLETE)
 	{
 		/* the first frame opens the session, all others want something of it */
-		if (session->backend == 0 && taken.frame.kind == FRAME_ASK)
+		if (session->open.backend_pid == 0 && taken.frame.kind == FRAME_ASK)
 		{
 			is_orphan = true;
 			program_ask(&taken);
 			exit(0);
 		}
-		if ((session->backend == 0) != (taken.frame.kind == FRAME_OPEN))
+		if ((session->open.backend_pid == 0) != (taken.frame.kind == FRAME_OPEN))
 			exit(1);
-		if (session->backend == 0)
+		if (session->open.backend_pid == 0)
 			session_open(session, &taken);
 		else if (!request_take(session, &taken))
 			exit(1);
@@ -598,7 +594,7 @@ program_interrupt(Session *session)
 {
 	struct pollfd channel = {PROTOCOL_CHANNEL_FD, 0, 0};
 
-	if (getppid() == session->backend &&
+	if (getppid() == session->open.backend_pid &&
 		(poll(&channel, 1, 0) == 0 || !(channel.revents & POLLHUP)))
-		interrupt_send(session->page, session->backend);
+		interrupt_send(session->page, session->open.backend_pid);
 }

@@ -87,10 +87,6 @@ request_take(Session *session, const FrameTaken *taken)
 	return false;
 }
 
-/*
- * Without memory the program ends: the backend cannot be told of a request
- * that nobody waits for, and its session goes with it.
- */
 static bool
 take_request(Session *session, const FrameTaken *taken)
 {
@@ -133,20 +129,16 @@ withdraw(Session *session, uint64_t id)
 		count_undone(session);
 		return;
 	}
-	request->is_unwanted = true;
-	request->is_withdrawn = true;
-	if (!request->is_pending)
-	{
-		if (request_undo(request))
-			request_submit(request);
-		else
-		{
-			free_request(request);
-			count_undone(session);
-		}
-	}
-	else if (request->kind != REQUEST_CREATE)
+	request->is_unwanted = request->is_withdrawn = true;
+	if (request->is_pending && request->kind != REQUEST_CREATE)
 		request_submit_delete(session, request->path);
+	else if (!request->is_pending && request_undo(request))
+		request_submit(request);
+	else if (!request->is_pending)
+	{
+		free_request(request);
+		count_undone(session);
+	}
 }
 
 void
@@ -172,10 +164,9 @@ static void
 count_undone(Session *session)
 {
 	const Frame wake = {.kind = FRAME_WAKE};
-	const FrameBlob none[FRAME_NBLOBS] = {0};
 
 	atomic_fetch_add(&session->page->nundone, 1);
-	program_put(session, &wake, none, true);
+	program_put(session, &wake, NULL, true);
 }
 
 /* ---------------------------------------------------------------------
@@ -194,14 +185,12 @@ is_kept(const Request *request)
 		 request->kind == REQUEST_HELD);
 }
 
-/* Ends the program without memory, as take_request() explains. */
 Request *
 request_new(Session *session, uint64_t id, RequestKind kind, const char *path)
 {
-	Request    *request = calloc(1, sizeof(*request));
+	Request    *request = program_need(calloc(1, sizeof(*request)));
 
-	if (request == NULL || (request->path = strdup(path)) == NULL)
-		exit(1);
+	request->path = program_need(strdup(path));
 	request->id = id;
 	request->session = session;
 	request->kind = kind;
@@ -226,14 +215,9 @@ static char *
 copy_blob(const FrameTaken *taken, int blob)
 {
 	uint32_t	length = taken->frame.blob_lengths[blob];
-	char	   *copy;
 
-	if (length == 0)
-		return NULL;
-	copy = malloc(length);
-	if (copy == NULL)
-		exit(1);
-	return memcpy(copy, taken->blobs[blob], length);
+	return length == 0 ? NULL :
+		memcpy(program_need(malloc(length)), taken->blobs[blob], length);
 }
 
 /* It is among the latest, and these come first. */
@@ -287,14 +271,8 @@ free_request(Request *request)
 void
 request_free_all(Session *session)
 {
-	Request    *next;
-
-	for (Request *request = session->traffic.all; request != NULL;
-		 request = next)
-	{
-		next = request->next;
-		free_request(request);
-	}
+	while (session->traffic.all != NULL)
+		free_request(session->traffic.all);
 }
 
 void
@@ -354,7 +332,7 @@ request_tick(Session *session, int64_t now)
 		retry(session, now);
 	if (now >= next_heartbeat(session))
 		request_submit(request_new_silent(session, REQUEST_HEARTBEAT, "/"));
-	else if (session->link.is_up && traffic->nudge_at != 0 &&
+	else if (session->link.is_up && traffic->npending > 0 &&
 			 now >= traffic->nudge_at)
 	{
 		request_submit(request_new_silent(session, REQUEST_NUDGE, "/"));
@@ -363,7 +341,7 @@ request_tick(Session *session, int64_t now)
 	}
 	program_wake_at(session, traffic->retry_at);
 	program_wake_at(session, next_heartbeat(session));
-	if (session->link.is_up && traffic->nudge_at != 0)
+	if (session->link.is_up && traffic->npending > 0)
 		program_wake_at(session, traffic->nudge_at);
 }
 
@@ -520,12 +498,8 @@ request_complete(Request *request)
 	bool		again;
 
 	session->traffic.npending--;
-	session->traffic.nudge_at = 0;
-	if (session->traffic.npending > 0)
-	{
-		session->traffic.pending_since = protocol_now();
-		session->traffic.nudge_at = session->traffic.pending_since + NUDGE_MS;
-	}
+	session->traffic.pending_since = protocol_now();
+	session->traffic.nudge_at = session->traffic.pending_since + NUDGE_MS;
 	request->is_pending = false;
 	again = step_after(request) && session->status.state != ZK_CLIENT_LOST;
 	if (!again && !request->is_counted)
@@ -613,9 +587,7 @@ request_undo(Request *request)
 	slash = strrchr(request->path, '/');
 	if (meaning != ANSWER_UNKNOWN || slash == NULL || slash == request->path)
 		return false;
-	request->other_path = strdup(slash + 1);
-	if (request->other_path == NULL)
-		exit(1);				/* the end of the session removes it */
+	request->other_path = program_need(strdup(slash + 1));
 	*slash = '\0';
 	request->kind = REQUEST_ERASE;
 	return true;

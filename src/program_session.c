@@ -23,7 +23,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "program_tls.h"
@@ -81,18 +80,15 @@ static bool is_stopped(pid_t pid, long long *switches);
 void
 session_open(Session *session, const FrameTaken *opening)
 {
-	const FrameOpen *open = &opening->frame.u.open;
 	ServerList	list;
 	ServerAddresses addresses;
 	char		why[TLS_WHY_SIZE];
 
 	logging_session = session;
 	srand48((long) protocol_now() + 7919L * getpid());
-	session->backend = open->backend_pid;
-	session->asked_timeout_ms = open->session_timeout_ms;
-	session->status.ticket = open->ticket;
+	session->open = opening->frame.u.open;
+	session->status.ticket = session->open.ticket;
 	session->has_auth = opening->blobs[1] != NULL;
-	session->is_auth_private = open->is_auth_private != 0;
 	if (!servers_parse(opening->blobs[0], &list, why))
 		lose(session, ZK_LOSS_RESOLVE, why);
 	else if (!look_up(session, &list, &addresses))
@@ -152,7 +148,7 @@ static void
 connect_session(Session *session, const ServerAddresses *addresses,
 				const FrameTaken *opening)
 {
-	const FrameOpen *open = &opening->frame.u.open;
+	const FrameOpen *open = &session->open;
 	clientid_t	id = {.client_id = open->ticket.session_id};
 	char		text[SERVERS_TEXT_SIZE];
 
@@ -164,7 +160,7 @@ connect_session(Session *session, const ServerAddresses *addresses,
 	zoo_deterministic_conn_order(1);	/* begins where we say */
 	memcpy(id.passwd, open->ticket.password, sizeof(id.passwd));
 	session->zh = zookeeper_init2(text, session_event,
-								  session->asked_timeout_ms,
+								  open->session_timeout_ms,
 								  id.client_id != 0 ? &id : NULL, session,
 								  ZOO_NO_LOG_CLIENTENV, log_line);
 	if (session->zh == NULL)
@@ -235,8 +231,6 @@ session_event(zhandle_t *zh, int type, int state, const char *path,
 {
 	Session    *session = context;
 
-	(void) zh;
-	(void) path;
 	if (type != ZOO_SESSION_EVENT)
 		return;
 	if (state == ZOO_CONNECTED_STATE || state == ZOO_READONLY_STATE)
@@ -253,8 +247,6 @@ static void
 note_connected(Session *session, int state)
 {
 	int			timeout = zoo_recv_timeout(session->zh);
-	int			most = session->asked_timeout_ms > SANE_SESSION_TIMEOUT_MS ?
-		session->asked_timeout_ms : SANE_SESSION_TIMEOUT_MS;
 	const		clientid_t *id = zoo_client_id(session->zh);
 	const char *server = zoo_get_current_server(session->zh);
 	int64_t		now = protocol_now();
@@ -284,7 +276,9 @@ note_connected(Session *session, int state)
 		move_to(session, ZK_CLIENT_LOST, ZK_LOSS_SILENCE);
 		return;
 	}
-	if (state != ZOO_CONNECTED_STATE || timeout <= 0 || timeout > most)
+	if (state != ZOO_CONNECTED_STATE || timeout <= 0 ||
+		(timeout > SANE_SESSION_TIMEOUT_MS &&
+		 timeout > session->open.session_timeout_ms))
 	{
 		session_set_error(session, "What answers at \"%s\" is not ZooKeeper",
 						  server != NULL ? server : "");
@@ -460,15 +454,11 @@ log_line(const char *message)
 {
 	Session    *session = logging_session;
 	const char *text = strstr(message, "ZOO_ERROR@");
-	char		line[sizeof(session->last_error)];
 
 	text = text != NULL ? strstr(text, ": ") : NULL;
 	text = text != NULL ? text + 2 : message;
-
-	snprintf(line, sizeof(line), "%s", text);
-	line[strcspn(line, "\r\n")] = '\0';
 	if (strstr(text, " zk retcode=") == NULL)
-		session_set_error(session, "%s", line);
+		session_set_error(session, "%.*s", (int) strcspn(text, "\r\n"), text);
 	else
 	{
 		const char *error = tls_error(session->link.fd);
@@ -553,11 +543,7 @@ note_silence(Session *session)
 static int64_t
 suspended_ms(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return protocol_now() -
-		((int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000);
+	return protocol_now() - protocol_clock(CLOCK_MONOTONIC);
 }
 
 /*
@@ -602,7 +588,7 @@ check_backend(Session *session, int64_t now)
 	long long	switches;
 
 	session->standstill.next_check_at = now + timeout / 3;
-	if (!is_stopped(session->backend, &switches))
+	if (!is_stopped(session->open.backend_pid, &switches))
 		session->standstill.since = 0;
 	else if (session->standstill.since == 0 ||
 			 switches != session->standstill.switches)

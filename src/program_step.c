@@ -381,15 +381,16 @@ after_leave(Request *request)
 static bool
 after_leave_read(Request *request)
 {
-	Frame		frame = {.kind = FRAME_REPLY};
+	const Frame frame = {
+		.kind = FRAME_REPLY,
+		.u.reply = {.czxid = request->check.czxid,.nchildren = 1}
+	};
 	const FrameBlob blobs[FRAME_NBLOBS] = {
 		frame_text(request->other_path),
 		{request->answer.data, (size_t) request->answer.data_length},
 		frame_text(request->data)
 	};
 
-	frame.u.reply.czxid = request->check.czxid;
-	frame.u.reply.nchildren = 1;
 	program_put(request->session, &frame, blobs, true);
 	if (request->answer.reply.result == ZK_OK)
 		request_submit_delete(request->session, request->path);
@@ -406,12 +407,10 @@ after_erase(Request *request)
 static bool
 after_replace(Request *request)
 {
-	ZkResult	result = request->answer.reply.result;
-
 	if (step_meaning(request) != ANSWER_DONE)
 		return false;
-	request->kind = result == ZK_OK ? REQUEST_REPLACE_CHECK :
-		REQUEST_REPLACE_FIND;
+	request->kind = request->answer.reply.result == ZK_OK ?
+		REQUEST_REPLACE_CHECK : REQUEST_REPLACE_FIND;
 	return true;
 }
 
@@ -539,13 +538,8 @@ copy_children(Request *request, const struct String_vector *strings)
 	if (next == NULL)
 		request->answer.reply.result = ZK_NO_MEMORY;
 	for (int i = 0; next != NULL && i < count; i++)
-	{
-		const char *child = strings->data[i] != NULL ? strings->data[i] : "";
-		size_t		length = strlen(child) + 1;
-
-		memcpy(next, child, length);
-		next += length;
-	}
+		next = stpcpy(next, strings->data[i] != NULL ? strings->data[i] : "") +
+			1;
 }
 
 static void
@@ -553,22 +547,17 @@ get_done(int rc, const char *value, int length, const struct Stat *stat,
 		 const void *data)
 {
 	Request    *request = (Request *) data;
+	Answer	   *answer = &request->answer;
+	bool		has_data = rc == ZOK && value != NULL && length > 0;
 
 	note_answer(request, rc, stat);
-	free(request->answer.data);	/* of an earlier attempt */
-	request->answer.data = NULL;
-	request->answer.data_length = 0;
-	if (rc == ZOK && value != NULL && length > 0)
-	{
-		request->answer.data = malloc((size_t) length);
-		if (request->answer.data != NULL)
-		{
-			memcpy(request->answer.data, value, (size_t) length);
-			request->answer.data_length = length;
-		}
-		else
-			request->answer.reply.result = ZK_NO_MEMORY;
-	}
+	free(answer->data);			/* of an earlier attempt */
+	answer->data = has_data ? malloc((size_t) length) : NULL;
+	answer->data_length = answer->data != NULL ? length : 0;
+	if (answer->data != NULL)
+		memcpy(answer->data, value, (size_t) length);
+	else if (has_data)
+		answer->reply.result = ZK_NO_MEMORY;
 	request_complete(request);
 }
 
@@ -621,7 +610,6 @@ stat_done(int rc, const struct Stat *stat, const void *data)
 static void
 string_done(int rc, const char *value, const void *data)
 {
-	(void) value;
 	step_void_done(rc, data);
 }
 
@@ -669,7 +657,7 @@ acl_for(const Session *session, ZkNodeKind kind)
 		kind == ZK_PERSISTENT_SEQUENTIAL;
 
 	if (!session->has_auth ||
-		(session->is_auth_private && is_shared))
+		(session->open.is_auth_private && is_shared))
 		return &ZOO_OPEN_ACL_UNSAFE;
 	entries[0] = (struct ACL) {ZOO_PERM_ALL, ZOO_AUTH_IDS};
 	entries[1] = (struct ACL) {ZOO_PERM_READ, ZOO_ANYONE_ID_UNSAFE};

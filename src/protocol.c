@@ -14,7 +14,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Most digits of a sequence number: 32 bits, ten digits at least. */
 #define NUMBER_MAX 11
@@ -49,11 +48,20 @@ static const char *const blob_kinds[FRAME_LAST + 1] = {
 	[FRAME_ANSWER] = "tt--",
 };
 
-static FrameVerdict check_head(const Frame *frame, FrameDirection direction);
+static bool is_head_good(const Frame *frame, FrameDirection direction);
 static bool is_blob(const FrameTaken *taken, int blob, char kind);
 static bool is_good(const FrameTaken *taken);
 static bool is_request_good(const FrameTaken *taken);
 static bool is_among(int32_t value, int32_t last);
+
+int64_t
+protocol_clock(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
 
 /*
  * CLOCK_BOOTTIME, because leases go on running while the machine is
@@ -62,22 +70,15 @@ static bool is_among(int32_t value, int32_t last);
 int64_t
 protocol_now(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	return (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	return protocol_clock(CLOCK_BOOTTIME);
 }
 
 Moment
 protocol_moment(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
 	return (Moment)
 	{
-		.boot_ms = protocol_now(),
-			.wall_ms = (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000
+		.boot_ms = protocol_now(), .wall_ms = protocol_clock(CLOCK_REALTIME)
 	};
 }
 
@@ -187,9 +188,12 @@ bool
 frame_put(FrameBuffer *buffer, const Frame *frame,
 		  const FrameBlob blobs[FRAME_NBLOBS])
 {
+	static const FrameBlob none[FRAME_NBLOBS];
 	Frame		head = *frame;
 	size_t		length = sizeof(head);
 
+	if (blobs == NULL)
+		blobs = none;
 	for (int i = 0; i < FRAME_NBLOBS; i++)
 	{
 		if (blobs[i].length > FRAME_MAX - length)
@@ -219,7 +223,6 @@ frame_take(FrameBuffer *buffer, FrameDirection direction, FrameTaken *taken)
 	size_t		available = buffer->end - buffer->start;
 	const char *bytes = buffer->bytes + buffer->start;
 	Frame	   *frame = &taken->frame;
-	FrameVerdict verdict;
 
 	if (available < offsetof(Frame, id))
 		return FRAME_INCOMPLETE;
@@ -229,9 +232,8 @@ frame_take(FrameBuffer *buffer, FrameDirection direction, FrameTaken *taken)
 	if (available < sizeof(*frame))
 		return FRAME_INCOMPLETE;
 	memcpy(frame, bytes, sizeof(*frame));
-	verdict = check_head(frame, direction);
-	if (verdict != FRAME_COMPLETE)
-		return verdict;
+	if (!is_head_good(frame, direction))
+		return FRAME_INVALID;
 	if (available < frame->length)
 		return FRAME_INCOMPLETE;
 
@@ -260,21 +262,18 @@ frame_count_texts(const FrameTaken *taken, int blob)
 	return count;
 }
 
-/* What can be told of a frame without its blobs. */
-static FrameVerdict
-check_head(const Frame *frame, FrameDirection direction)
+/* As far as that can be told of a frame without its blobs. */
+static bool
+is_head_good(const Frame *frame, FrameDirection direction)
 {
 	uint64_t	length = sizeof(*frame);
 
 	for (int i = 0; i < FRAME_NBLOBS; i++)
 		length += frame->blob_lengths[i];
-	if (length != frame->length || length > FRAME_MAX)
-		return FRAME_INVALID;
-	if (direction == FRAME_TO_PROGRAM ?
-		frame->kind < FRAME_OPEN || frame->kind > FRAME_LAST_TO_PROGRAM :
-		frame->kind <= FRAME_LAST_TO_PROGRAM || frame->kind > FRAME_LAST)
-		return FRAME_INVALID;
-	return FRAME_COMPLETE;
+	return length == frame->length && length <= FRAME_MAX &&
+		frame->kind >= FRAME_OPEN && frame->kind <= FRAME_LAST &&
+		(frame->kind <= FRAME_LAST_TO_PROGRAM) ==
+		(direction == FRAME_TO_PROGRAM);
 }
 
 /* Is it one of that kind?  A text ends with its only NUL. */
@@ -321,7 +320,7 @@ is_good(const FrameTaken *taken)
 				 (frame->u.reply.result == ZK_OK && lengths[0] > 0 &&
 				  strchr(taken->blobs[0], '/') != NULL && lengths[2] > 0));
 		case FRAME_WATCH:
-			return is_among(frame->u.watch.news, ZK_WATCH_LOOK_AGAIN);
+			return is_among(frame->u.watch_news, ZK_WATCH_LOOK_AGAIN);
 		case FRAME_KEEP:
 			return strchr(taken->blobs[0], '/') != NULL &&
 				frame->u.keep.slot < KEEP_SLOTS &&

@@ -25,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "contact.h"
 #include "keep_word.h"
@@ -132,7 +133,7 @@ typedef struct FrameOpen
 	int32_t		backend_pid;
 	int32_t		session_timeout_ms;
 	uint32_t	first_server;
-	int32_t		is_auth_private;
+	int32_t		is_auth_private;	/* they are this session's alone */
 } FrameOpen;
 
 /*
@@ -159,12 +160,6 @@ typedef struct FrameKeep
 	uint32_t	slot;			/* of its KeptLock, below KEEP_SLOTS */
 	uint32_t	generation;		/* likewise; not 0 */
 } FrameKeep;
-
-/* Blobs: servers and how to use TLS, as in FrameOpen. */
-typedef struct FrameAsk
-{
-	int64_t		until;			/* protocol_now() */
-} FrameAsk;
 
 /* Blobs: an address with its port, and a text. */
 typedef struct FrameAnswer
@@ -202,12 +197,6 @@ typedef struct FrameStatus
  */
 typedef ZkReply FrameReply;
 
-/* No blobs. */
-typedef struct FrameWatch
-{
-	int32_t		news;			/* ZkWatchNews */
-} FrameWatch;
-
 /* The fixed part of every frame. */
 typedef struct Frame
 {
@@ -223,8 +212,9 @@ typedef struct Frame
 		FrameKeep	keep;
 		FrameStatus status;
 		FrameReply	reply;
-		FrameWatch	watch;
-		FrameAsk	ask;
+		int32_t		watch_news; /* ZkWatchNews */
+		int64_t		ask_until;	/* protocol_now().  Blobs: servers and how to
+								 * use TLS, as in FrameOpen */
 		FrameAnswer answer;
 	}			u;
 } Frame;
@@ -301,7 +291,10 @@ typedef struct SharedPage
 	KeptLock	kept[KEEP_SLOTS];
 } SharedPage;
 
-/* Milliseconds of a clock that goes on while the machine is suspended. */
+/* Milliseconds of a clock. */
+extern int64_t protocol_clock(clockid_t clock);
+
+/* Those of one that goes on while the machine is suspended. */
 extern int64_t protocol_now(void);
 
 /* The same, and the time of day. */
@@ -323,8 +316,8 @@ extern bool protocol_is_made(const char *path, const char *node);
 extern FrameBlob frame_text(const char *text);
 
 /*
- * Append a frame, of which kind, id and u are set, with its blobs.  false,
- * with nothing appended, without memory or beyond FRAME_MAX.
+ * Append a frame, of which kind, id and u are set, with its blobs, or NULL
+ * for none.  false, with nothing appended, without memory or beyond FRAME_MAX.
  */
 extern bool frame_put(FrameBuffer *buffer, const Frame *frame,
 					  const FrameBlob blobs[FRAME_NBLOBS]);

@@ -121,7 +121,7 @@ put_good(FrameBuffer *buffer, FrameKind kind, uint64_t id)
 			blobs[2] = (FrameBlob) {"x\0\0yz", 6};
 			break;
 		case FRAME_WATCH:
-			frame.u.watch.news = (int32_t) choose(ZK_WATCH_LOOK_AGAIN + 1);
+			frame.u.watch_news = (int32_t) choose(ZK_WATCH_LOOK_AGAIN + 1);
 			break;
 		case FRAME_KEEP:
 			frame.u.keep.slot = choose(KEEP_SLOTS);
@@ -207,15 +207,15 @@ static const Case cases[] = {
 	{"a child too many", FRAME_REPLY, FIELD(u.reply.nchildren), 4, FRAME_INVALID},
 	{"a child too few", FRAME_REPLY, FIELD(u.reply.nchildren), 2, FRAME_INVALID},
 	{"a negative number of children", FRAME_REPLY, FIELD(u.reply.nchildren), -1, FRAME_INVALID},
-	{"no such news", FRAME_WATCH, FIELD(u.watch.news), ZK_WATCH_LOOK_AGAIN + 1, FRAME_INVALID},
+	{"no such news", FRAME_WATCH, FIELD(u.watch_news), ZK_WATCH_LOOK_AGAIN + 1, FRAME_INVALID},
 	{"no such slot", FRAME_KEEP, FIELD(u.keep.slot), KEEP_SLOTS, FRAME_INVALID},
 	{"no generation", FRAME_KEEP, FIELD(u.keep.generation), 0, FRAME_INVALID},
 	{"one too high", FRAME_KEEP, FIELD(u.keep.generation), KEEP_GENERATIONS, FRAME_INVALID},
 	{"a path without its end", FRAME_KEEP, sizeof(Frame) + 6, 1, 'x', FRAME_INVALID},
 	{"a path without a slash", FRAME_KEEP, sizeof(Frame), 6, 0x656565656565, FRAME_INVALID},
-	{"negative news", FRAME_WATCH, FIELD(u.watch.news), -1, FRAME_INVALID},
-	{"the first news", FRAME_WATCH, FIELD(u.watch.news), 0, FRAME_COMPLETE},
-	{"the last news", FRAME_WATCH, FIELD(u.watch.news), ZK_WATCH_LOOK_AGAIN, FRAME_COMPLETE},
+	{"negative news", FRAME_WATCH, FIELD(u.watch_news), -1, FRAME_INVALID},
+	{"the first news", FRAME_WATCH, FIELD(u.watch_news), 0, FRAME_COMPLETE},
+	{"the last news", FRAME_WATCH, FIELD(u.watch_news), ZK_WATCH_LOOK_AGAIN, FRAME_COMPLETE},
 	{"the last state", FRAME_STATUS, FIELD(u.status.state), ZK_CLIENT_LOST, FRAME_COMPLETE},
 	{"the last loss", FRAME_STATUS, FIELD(u.status.loss), ZK_LOSS_LAST, FRAME_COMPLETE},
 	{"a negative loss", FRAME_STATUS, FIELD(u.status.loss), -1, FRAME_INVALID},
