@@ -39,6 +39,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <zookeeper/proto.h>
+
 #include "program_tls.h"
 
 /*
@@ -77,8 +79,12 @@
  */
 #define PAUSE_FACTOR_MAX 4
 
-/* How long the server may take over a close before we leave it alone with it. */
+/*
+ * How long the server may take over a close before we leave it alone with it;
+ * and for how long the backend waits with us.
+ */
 #define CLOSE_MS 3000
+#define ANSWER_MS 1500
 
 #define READ_SIZE (64 * 1024)
 
@@ -101,6 +107,7 @@ static void end_at_signal(int signal);
 static void serve(Session *session, int64_t now);
 static void note_attempt(Session *session, Moment before);
 static void close_session(Session *session);
+static void await_end(int socket, int64_t deadline);
 static bool wind_up(Session *session, int64_t now);
 static bool is_heard_yet(const Session *session, int64_t now);
 static int64_t end_deadline(const Session *session);
@@ -382,30 +389,50 @@ wind_up(Session *session, int64_t now)
  * sessions that lived on.  That this is why was not traced.)  So the socket
  * stays until the server has closed its end, which is its answer.  The backend
  * does not wait for that.
+ *
+ * The library itself waits for the answer for a while
+ * (wait_for_session_to_be_closed()), in which nothing moves to or from a line
+ * of TLS.  So there the request and the wait are ours.
  */
 static void
 close_session(Session *session)
 {
-	struct pollfd polled[2] = {{-1, POLLIN, 0}, {tls_fd(), POLLIN, 0}};
-	int64_t		end = protocol_now() + CLOSE_MS;
+	const uint32_t request[] = {htonl(8), htonl(1), htonl(ZOO_CLOSE_OP)};
+	int64_t		now = protocol_now();
+	int			socket = session->link.is_up && session->link.fd >= 0 ?
+		dup(session->link.fd) : -1;
+
+	if (socket >= 0 && tls_fd() >= 0)
+	{
+		send(socket, request, sizeof(request), MSG_NOSIGNAL | MSG_DONTWAIT);
+		await_end(socket, now + ANSWER_MS);
+	}
+	else
+		zookeeper_close(session->zh);
+	if (socket < 0)
+		return;
+	close(PROTOCOL_CHANNEL_FD);
+	await_end(socket, now + CLOSE_MS);
+	close(socket);
+}
+
+/* Wait until the other end of that socket is closed, until that time at most. */
+static void
+await_end(int socket, int64_t deadline)
+{
+	struct pollfd polled[] = {{socket, POLLIN, 0}, {tls_fd(), POLLIN, 0}};
 	char		rest[4096];
 	ssize_t		received;
 
-	if (session->link.is_up && session->link.fd >= 0)
-		polled[0].fd = dup(session->link.fd);
-	zookeeper_close(session->zh);
-	if (polled[0].fd < 0)
-		return;
-	close(PROTOCOL_CHANNEL_FD);
-	for (int64_t now = protocol_now(); now < end; now = protocol_now())
+	for (int64_t now = protocol_now(); now < deadline; now = protocol_now())
 	{
 		tls_move();
-		if (poll(polled, 2, (int) (end - now)) > 0 && polled[0].revents != 0 &&
-			(received = recv(polled[0].fd, rest, sizeof(rest), MSG_DONTWAIT)) <= 0 &&
+		if (poll(polled, 2, (int) (deadline - now)) > 0 &&
+			polled[0].revents != 0 &&
+			(received = recv(socket, rest, sizeof(rest), MSG_DONTWAIT)) <= 0 &&
 			(received == 0 || (errno != EINTR && errno != EAGAIN)))
 			break;
 	}
-	close(polled[0].fd);
 }
 
 /* Is the backend still taking in why the session was lost? */

@@ -183,24 +183,6 @@ $table->run('quit while there is no connection', { holder => background($berlin,
 	},
 	[ mend => 'refused' ], [ gone => 'away' ]);
 
-# The end of a backend must not take long because ZooKeeper is away.
-subtest 'quit while cut off' => sub {
-	my $session = background($berlin, is_connected => 1, 'zklock.session_timeout' => '90s');
-	$session->query_safe("SELECT zk_lock('quit')");
-	$proxy->cut;
-	my $start = time;
-	$berlin->safe_psql('postgres',
-		'SELECT pg_terminate_backend(' . $session->pid . ', 20000)');
-	cmp_ok(time - $start, '<', 10, 'the backend ends');
-	is($berlin->safe_psql('postgres',
-			'SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $session->pid),
-		0, 'really');
-	$proxy->heal;
-	$proxy->reset_connections;
-	poll_until { !@{ nodes('quit') } } 'the node to go', 20;
-	pass('its node goes, with the session timeout at the latest');
-};
-
 # The end of the connection is found by a request that cannot be sent, and not by
 # reading: then the client library tells nobody. No server is to be had any more, so
 # nothing else tells it either.

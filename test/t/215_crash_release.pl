@@ -3,6 +3,7 @@
 # every installation: its session's program finds the end of its input. The session
 # timeout has nothing to do with it.
 
+use Proxy;
 use Time::HiRes qw(time);
 use ZkLockTest;
 
@@ -98,6 +99,25 @@ holder_ends($crashing, $other, $zk,
 	},
 	'killed while it works');
 wait_for_recovery($crashing);
+
+# The end of a backend must not take long because ZooKeeper is away. The request to end
+# the session has left by then, although the connection is reset soon after.
+{
+	my $proxy = Proxy->new($zk->connect_string);
+	my $session = background($other, is_connected => 1, 'zklock.servers' => $proxy->address);
+	$session->query_safe("SELECT zk_lock('quit')");
+	$proxy->cut;
+	my $start = time;
+	$other->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $session->pid . ', 20000)');
+	cmp_ok(time - $start, '<', 10, 'cut off, the backend ends');
+	is($other->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $session->pid),
+		0, 'really');
+	$proxy->heal;
+	$proxy->reset_connections;
+	poll_until { !$zk->ephemerals(lock_path('quit') . '/') } 'the node to go', $session_timeout / 2;
+	$proxy->stop;
+}
+
 $_->stop foreach $crashing, $other;
 $zk->stop;
 
