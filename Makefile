@@ -105,6 +105,7 @@ OBJS = \
 	src/hold.o \
 	src/lease.o \
 	src/lease_worker.o \
+	src/loss_notice.o \
 	src/recall_ask.o \
 	src/check.o \
 	src/hooks.o \

@@ -19,6 +19,7 @@
  */
 #include "board.h"
 
+#include "common/hashfn.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
@@ -27,6 +28,7 @@
 #include "storage/proc.h"
 #include "storage/s_lock.h"
 #include "utils/backend_status.h"
+#include "utils/guc.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
@@ -67,10 +69,44 @@ static Slot *own = &private_slot;
 /* Which lines of it are taken. */
 static uint32 taken_lines;
 
+/* zklock.loss_channel: where loss_notice.c is to tell of lost locks; "": nowhere */
+static char *loss_channel;
+
+static bool check_channel(char **newval, void **extra, GucSource source);
 static void put_name(char *name, const char *path, int root_length);
 static void clear_at_exit(int code, Datum arg);
 
 StaticAssertDecl(ZK_BOARD_LOCKS < 32, "taken_lines has a bit for each line");
+
+void
+zklock_board_init(void)
+{
+	DefineCustomStringVariable("zklock.loss_channel",
+							   "Channel on which a NOTIFY tells that a lock of this session is lost.",
+							   "The payload is the fencing token, a space, and the lock's name. Of the locks that are taken from now on.",
+							   &loss_channel, "",
+							   PGC_USERSET, 0,
+							   check_channel, NULL, NULL);
+}
+
+/* As NOTIFY does. */
+static bool
+check_channel(char **newval, void **extra, GucSource source)
+{
+	if (strlen(*newval) < NAMEDATALEN)
+		return true;
+	GUC_check_errdetail("The name of a channel has at most %d bytes.",
+						NAMEDATALEN - 1);
+	return false;
+}
+
+uint32
+zklock_board_servers(void)
+{
+	const char *servers = GetConfigOption("zklock.servers", false, false);
+
+	return hash_bytes((const unsigned char *) servers, strlen(servers));
+}
 
 /* ---------------------------------------------------------------------
  * Writing
@@ -144,7 +180,11 @@ zklock_board_put_lock(int *line, const char *path, int root_length,
 		return;
 	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
 	if (is_new)
+	{
 		row->nheld++;
+		strlcpy(row->channel, loss_channel, sizeof(row->channel));
+		row->servers = loss_channel[0] != '\0' ? zklock_board_servers() : 0;
+	}
 	if (number >= 0)
 	{
 		if (*line <= 0)

@@ -77,6 +77,10 @@ typedef struct ZkBoardRow
 	int			awaited_permits;
 	TimestampTz awaited_since;
 
+	/* as they were when it took a lock last */
+	char		channel[NAMEDATALEN];	/* zklock.loss_channel */
+	uint32		servers;		/* zklock_board_servers(), if there is one */
+
 	char		root[ZK_BOARD_NAME_SIZE];	/* chroot and root of the lock that
 											 * it took, or waits for, last; or
 											 * "" */
@@ -86,6 +90,12 @@ typedef struct ZkBoardRow
 								 * has been let go of; 0: none */
 	ZkBoardLock locks[ZK_BOARD_LOCKS];
 } ZkBoardRow;
+
+/* Define the setting of this module.  For _PG_init(). */
+extern void zklock_board_init(void);
+
+/* Which ensemble zklock.servers names: a hash of its text. */
+extern uint32 zklock_board_servers(void);
 
 /*
  * For the hooks of shared memory (zklock.c).  Without preloading they are not

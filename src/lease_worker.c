@@ -33,6 +33,7 @@
 
 #include "compat.h"
 #include "expiry.h"
+#include "loss_notice.h"
 #include "name.h"
 #include "recipe.h"
 #include "session.h"
@@ -137,6 +138,7 @@ do_round(void)
 		StartTransactionCommand();
 		MemoryContextSwitchTo(context);
 		zklock_roundtrip_run(sweep_all, NULL, &look_at);
+		zklock_loss_notice_send();
 		CommitTransactionCommand();
 		is_failing = false;
 	}

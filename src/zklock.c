@@ -78,6 +78,7 @@ _PG_init(void)
 	zklock_auth_init();
 	zklock_name_init();
 	zklock_nodedata_init();
+	zklock_board_init();
 	zklock_lock_init();
 	zklock_keep_init();
 	zklock_hooks_init();

@@ -49,6 +49,47 @@ $client->create("$names/zookeeper%2Fquota", 'x');
 lease('after', '2s');
 assert_nodes($zk, lock_path('after'), 0, 'names that nobody can have do no harm');
 
+# An idle session runs nothing that could tell it. Somebody else listens here, so that it
+# stays idle.
+subtest 'an idle session that loses a lock is told' => sub {
+	$guard->safe_psql('postgres', 'CREATE EXTENSION zklock');
+	$guard->safe_psql('postgres', 'CREATE DATABASE elsewhere');
+	$guard->safe_psql('elsewhere', 'CREATE EXTENSION zklock');
+	my $listener = background($guard);
+	my $heard = '';
+	my $hears = sub ($pattern) {
+		$heard .= $listener->query('SELECT 1');
+		return $heard =~ /Asynchronous notification "Losses" with payload "$pattern"/;
+	};
+	$listener->query_safe('LISTEN "Losses"');
+	my %holder = map { $_ => background($guard, 'zklock.loss_channel' => 'Losses') }
+	  qw(evicted expired released handed);
+	my %token = map { $_ => $holder{$_}->query_safe("SELECT zk_lock('$_')") } keys %holder;
+	my $alone = background($guard, 'zklock.loss_channel' => 'Losses', database => 'elsewhere');
+	$alone->query_safe("SELECT zk_lock('alone')");
+	my $silent = background($guard);
+	$silent->query_safe("SELECT zk_lock('silent')");
+
+	my ($program) = session_programs($holder{expired}->pid);
+	kill 'STOP', $program;    # its session expires
+	$client->delete(lock_path($_) . '/' . (queue_nodes($zk, lock_path($_)))[0])
+	  foreach qw(evicted alone silent);
+	$holder{released}->query_safe("SELECT zk_unlock('released')");
+	$holder{handed}->query_safe("SELECT zk_lock_shared('handed'); SELECT zk_unlock('handed')");
+	foreach my $name (qw(evicted expired))
+	{
+		assert_soon { $hears->("$token{$name} $name") } "$name: the session is told which lock", 60;
+	}
+	# A round more, so that what is told is told.
+	my $last = background($guard, 'zklock.loss_channel' => 'Losses');
+	my $number = $last->query_safe("SELECT zk_lock('the last one')");
+	$client->delete(lock_path('the last one') . '/' . (queue_nodes($zk, lock_path('the last one')))[0]);
+	assert_soon { $hears->("$number the last one") } 'one that is lost later, too', 60;
+	is(scalar(() = $heard =~ /Asynchronous/g), 3, 'each once, and nobody of what is held or released');
+	kill 'CONT', $program;
+	assert_query($last, "SET zklock.loss_channel = '" . 'x' x 64 . "'", '22023', 'what no channel can be named');
+};
+
 my $worker = $guard->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock lease worker'");
 is(scalar(session_programs($worker)), 1, 'the worker has a session');
 $guard->append_conf('postgresql.conf', 'zklock.lease_worker = off');

@@ -1,0 +1,187 @@
+/*-------------------------------------------------------------------------
+ *
+ * loss_notice.c
+ *	  Tells sessions of this cluster, also idle ones, that a lock is lost.
+ *
+ * PostgreSQL runs nothing of an extension's in a backend that is idle.  So the
+ * lease worker looks after its locks: the board says which it believes to
+ * hold, and the ensemble whether its session still has a node there.  A NOTIFY
+ * belongs to a database, and that worker has none: another one, of a moment,
+ * sends it.
+ *
+ * No lock that is held is said to be lost.  The list of the queue is not older
+ * than the first look at the board, and the backend says there that it holds
+ * the lock only after its node was made.  It may have let go of the lock since:
+ * then the second look at the board finds another token, or none.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "loss_notice.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "commands/async.h"
+#include "miscadmin.h"
+#include "postmaster/bgworker.h"
+#include "utils/memutils.h"
+
+#include "board.h"
+#include "compat.h"
+#include "nodedata.h"
+#include "roundtrip.h"
+#include "session.h"
+
+/* A lock that somebody believes to hold. */
+typedef struct Belief
+{
+	int			slot;			/* of the board */
+	int			line;
+	int			pid;
+	int64		token;
+	int64		session_id;
+	const char *path;			/* of the lock's znode */
+	bool		is_lost;		/* by the ensemble */
+} Belief;
+
+StaticAssertDecl(sizeof(Belief) <= BGW_EXTRALEN, "a worker takes it along");
+
+/* Of each line of the board, the token that was told last. */
+static int64 *told;
+
+static bool is_known(const ZkBoardRow *row, const ZkBoardLock *lock);
+static bool ask_ensemble(ZkRoundTrip *trip, void *argument);
+static bool is_believed(const Belief *belief, ZkBoardRow *row);
+static bool start_notice(const Belief *belief);
+
+PGDLLEXPORT void zk_loss_notice(Datum argument);
+
+void
+zklock_loss_notice_send(void)
+{
+	ZkBoardRow	row;
+
+	if (RecoveryInProgress())
+		return;					/* nobody can LISTEN */
+	if (told == NULL)
+		told = MemoryContextAllocZero(TopMemoryContext,
+									  sizeof(*told) * zklock_board_size() *
+									  ZK_BOARD_LOCKS);
+	for (int i = 0; i < zklock_board_size() * ZK_BOARD_LOCKS; i++)
+	{
+		Belief		belief = {.slot = i / ZK_BOARD_LOCKS,.line = i % ZK_BOARD_LOCKS};
+		const ZkBoardLock *lock = &row.locks[belief.line];
+
+		CHECK_FOR_INTERRUPTS();
+		if (belief.line == 0 && (!zklock_board_read(belief.slot, &row) ||
+								 row.channel[0] == '\0' ||
+								 row.servers != zklock_board_servers()))
+		{
+			i += ZK_BOARD_LOCKS - 1;
+			continue;
+		}
+
+		/* of a name that was clipped there is no path */
+		if (lock->name[0] == '\0' || lock->held.token == told[i] ||
+			strlen(lock->name) == ZK_BOARD_NAME_SIZE - 1 ||
+			strlen(row.root) == ZK_BOARD_NAME_SIZE - 1)
+			continue;
+		belief.pid = row.pid;
+		belief.token = lock->held.token;
+		belief.session_id = row.session_id;
+		belief.path = psprintf("%s/%s", strcmp(row.root, "/") == 0 ? "" : row.root,
+							   lock->name);
+		belief.is_lost = is_known(&row, lock);
+		if (!belief.is_lost)
+			zklock_roundtrip_run(ask_ensemble, NULL, &belief);
+		if (belief.is_lost && is_believed(&belief, &row) && start_notice(&belief))
+			told[i] = belief.token;
+	}
+}
+
+/* Does its backend know that it is lost? */
+static bool
+is_known(const ZkBoardRow *row, const ZkBoardLock *lock)
+{
+	return lock->held.is_evicted || !row->is_session_open ||
+		row->state == ZK_CLIENT_LOST ||
+		lock->held.session_number != row->session_number;
+}
+
+/*
+ * Has the session no node in the queue any more?  What cannot be read may be
+ * its.
+ */
+static bool
+ask_ensemble(ZkRoundTrip *trip, void *argument)
+{
+	Belief	   *belief = argument;
+	const ZkReply *reply;
+	List	   *nodes = NIL;
+
+	trip->is_lock_timeout = false;
+	trip->deadline = zklock_session_reply_deadline(protocol_now());
+	reply = zklock_roundtrip_read_newest(trip, zklock_client_list, belief->path);
+	if (reply == NULL || (reply->result != ZK_OK && reply->result != ZK_NO_NODE))
+		return reply == NULL || reply->result != ZK_SESSION_LOST;
+	for (int i = 0; reply->result == ZK_OK && i < reply->nchildren; i++)
+		nodes = lappend(nodes, psprintf("%s/%s", belief->path,
+										reply->children[i]));
+	foreach_ptr(const char, node, nodes)
+	{
+		reply = zklock_roundtrip_read(trip, zklock_client_get, node);
+		if (reply == NULL || (reply->result != ZK_OK && reply->result != ZK_NO_NODE))
+			return reply == NULL || reply->result != ZK_SESSION_LOST;
+		if (reply->result == ZK_OK && reply->ephemeral_owner == belief->session_id)
+			return true;
+	}
+	belief->is_lost = true;
+	return true;
+}
+
+/* Does the backend still say so?  Reads its row. */
+static bool
+is_believed(const Belief *belief, ZkBoardRow *row)
+{
+	return zklock_board_read(belief->slot, row) && row->pid == belief->pid &&
+		row->locks[belief->line].name[0] != '\0' &&
+		row->locks[belief->line].held.token == belief->token;
+}
+
+/* false if there is no room for a worker. */
+static bool
+start_notice(const Belief *belief)
+{
+	BackgroundWorker worker = {
+		.bgw_name = "zklock loss notice",
+		.bgw_type = "zklock loss notice",
+		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+		.bgw_start_time = BgWorkerStart_RecoveryFinished,
+		.bgw_restart_time = BGW_NEVER_RESTART,
+		.bgw_library_name = "zklock",
+		.bgw_function_name = "zk_loss_notice"
+	};
+
+	memcpy(worker.bgw_extra, belief, sizeof(*belief));
+	return RegisterDynamicBackgroundWorker(&worker, NULL);
+}
+
+/* The worker of a moment: in the session's database, to its channel. */
+void
+zk_loss_notice(Datum argument)
+{
+	Belief		belief;
+	ZkBoardRow	row;
+
+	memcpy(&belief, MyBgworkerEntry->bgw_extra, sizeof(belief));
+	BackgroundWorkerUnblockSignals();
+	if (!is_believed(&belief, &row))
+		return;
+	BackgroundWorkerInitializeConnectionByOid(row.database, InvalidOid, 0);
+	StartTransactionCommand();
+	Async_Notify(row.channel,
+				 psprintf(INT64_FORMAT " %s", belief.token,
+						  zklock_nodedata_printable(row.locks[belief.line].name)));
+	CommitTransactionCommand();
+}
