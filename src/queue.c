@@ -48,7 +48,7 @@ typedef struct Walk
 	List	   *left;			/* a stack of paths that are still to be
 								 * listed */
 	List	   *locks;			/* found so far: ZkLockCount */
-	int			ndenied;		/* lists that ZooKeeper denied */
+	int			nhidden;		/* lists that were denied, or too long */
 } Walk;
 
 static ZkQueueEntry entry_of(const char *child);
@@ -296,13 +296,13 @@ zklock_count_locks(const char *name)
 	/* a bad name needs no connection */
 	pfree(start_path(walk));
 	zklock_roundtrip_run(walk_tree, NULL, walk);
-	if (walk->ndenied > 0)
+	if (walk->nhidden > 0)
 		ereport(WARNING,
-				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				(errcode(ERRCODE_WARNING),
 				 errmsg_plural("could not list the contenders of %d znode",
 							   "could not list the contenders of %d znodes",
-							   walk->ndenied, walk->ndenied),
-				 errdetail("ZooKeeper denied access. Locks there are not shown.")));
+							   walk->nhidden, walk->nhidden),
+				 errdetail("ZooKeeper denied access, or their names take more than 64 MB. Locks there are not shown.")));
 	list_sort(walk->locks, compare_locks);
 	return walk->locks;
 }
@@ -316,7 +316,7 @@ walk_tree(ZkRoundTrip *trip, void *argument)
 	/* the chroot, and so the path, belongs to the session */
 	walk->left = list_make1(start_path(walk));
 	walk->locks = NIL;
-	walk->ndenied = 0;
+	walk->nhidden = 0;
 	while (walk->left != NIL)
 		if (!take_lists(trip, walk))
 			return false;
@@ -365,8 +365,8 @@ take_lists(ZkRoundTrip *trip, Walk *walk)
 
 		if (list->result == ZK_OK)
 			visit(walk, paths[i], list);
-		else if (list->result == ZK_NO_AUTH)
-			walk->ndenied++;
+		else if (list->result == ZK_NO_AUTH || list->result == ZK_NO_MEMORY)
+			walk->nhidden++;
 		else if (list->result != ZK_NO_NODE)
 			zklock_session_raise(list, "read a lock's queue", paths[i]);
 		pfree(paths[i]);

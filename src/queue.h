@@ -72,7 +72,7 @@ typedef struct ZkLockCount
  * Read the queues of the lock of that name and of all names below it, or with
  * "" of all names there are.  Result: ZkLockCount, sorted by name, palloc'ed.
  * Each queue is read at a time of its own.  WARNING if ZooKeeper denies to
- * list some.  Raises 42602 for a bad name, 55P03 at lock_timeout, and as the
+ * list some, or has too many names there.  Raises 42602 for a bad name, 55P03 at lock_timeout, and as the
  * session does.
  */
 extern List *zklock_count_locks(const char *name);

@@ -159,6 +159,18 @@ is("@odd", '', 'a statement ends well or says why not');
 is("@stuck", '', 'and the session goes on');
 assert_no_nodes($zk, lock_path("m/$_"), "nothing left of $_") foreach qw(a b c d e f g h z x/y);
 
+# One list that there is no memory for, as one that is too long, does not hide the others.
+my $session = background($node);
+my $hidden;
+for ($round = 1; $round <= 100 && !$hidden; $round++)
+{
+	set_fault($session->pid, $round);
+	my $names = $session->query("SELECT string_agg(name, ' ') FROM zk_all_locks()");
+	set_fault(0, 0);
+	$hidden = $session->sqlstate eq '00000' && $session->error =~ /could not list the contenders of 1 znode/;
+}
+ok($hidden, 'a list that is too long is left out');
+
 # A search for deadlocks asks twice for what two of those ahead wait for.
 my @ahead = map { background($node, name => $_) } qw(first second);
 $other->query_safe("SELECT zk_lock('m/w')");
