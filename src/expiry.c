@@ -50,6 +50,13 @@ static HTAB *all_seen;
 /* Beyond so many all are forgotten: they are deleted a term later then. */
 #define SEEN_MAX 100000
 
+/*
+ * How many reads are under way at once: each look searches those before it
+ * (roundtrip.c), so a long queue is not read in one go.
+ */
+#define READS_AT_ONCE 256
+
+static bool take_reply(ZkLeased *one, const ZkReply *reply);
 static int	compare_nodes(const ListCell *a, const ListCell *b);
 static int64 seen_since(const ZkLeased *leased);
 static void log_expiry(const char *lock_path, const ZkLeased *leased);
@@ -70,46 +77,48 @@ bool
 zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 				   const List *nodes, List **leased)
 {
-	ListCell   *cell;
-	bool		is_read;
+	ZkLeased   *asked[READS_AT_ONCE];
+	int			nasked = 0;
 
 	*leased = NIL;
 	foreach_ptr(const char, node, nodes)
 	{
-		ZkLeased   *one = palloc0(sizeof(*one));
+		ZkLeased   *one = asked[nasked++] = palloc0(sizeof(*one));
+		bool		is_read;
 
-		CHECK_FOR_INTERRUPTS(); /* each look searches all those before it */
 		one->node = node;
-		one->path = psprintf("%s/%s", lock_path, one->node);
+		one->path = psprintf("%s/%s", lock_path, node);
 		zklock_roundtrip_look(trip, zklock_client_get, one->path);
-		*leased = lappend(*leased, one);
-	}
-	is_read = zklock_roundtrip_await_looks(trip);
-	foreach(cell, *leased)
-	{
-		ZkLeased   *one = lfirst(cell);
-		const ZkReply *reply = !is_read ? NULL :
-			zklock_roundtrip_look(trip, zklock_client_get, one->path);
-
-		CHECK_FOR_INTERRUPTS();
-
-		/* an ephemeral one is somebody's who has forged the mark */
-		if (reply == NULL || reply->result != ZK_OK ||
-			reply->ephemeral_owner != 0)
-		{
-			*leased = foreach_delete_current(*leased, cell);
+		if (nasked < READS_AT_ONCE && node != llast(nodes))
 			continue;
-		}
-		zklock_nodedata_parse(reply->data, reply->data_length, &one->who);
-		one->token = reply->czxid;
-		one->version = reply->version;
-		one->mtime_ms = reply->mtime_ms;
-		one->ttl_ms = one->who.ttl_ms < 0 ? ZK_TERM_MAX :
-			Min(one->who.ttl_ms, ZK_TERM_MAX);
-		one->over_at = seen_since(one) + one->ttl_ms;
+		CHECK_FOR_INTERRUPTS();
+		is_read = zklock_roundtrip_await_looks(trip);
+		for (int i = 0; i < nasked && is_read; i++)
+			if (take_reply(asked[i], zklock_roundtrip_look(trip, zklock_client_get,
+														   asked[i]->path)))
+				*leased = lappend(*leased, asked[i]);
+		zklock_roundtrip_end_looks(trip);
+		if (!is_read)
+			return false;
+		nasked = 0;
 	}
-	zklock_roundtrip_end_looks(trip);
-	return is_read;
+	return true;
+}
+
+/* Is it a lease?  One that belongs to a session has a forged mark. */
+static bool
+take_reply(ZkLeased *one, const ZkReply *reply)
+{
+	if (reply->result != ZK_OK || reply->ephemeral_owner != 0)
+		return false;
+	zklock_nodedata_parse(reply->data, reply->data_length, &one->who);
+	one->token = reply->czxid;
+	one->version = reply->version;
+	one->mtime_ms = reply->mtime_ms;
+	one->ttl_ms = one->who.ttl_ms < 0 ? ZK_TERM_MAX :
+		Min(one->who.ttl_ms, ZK_TERM_MAX);
+	one->over_at = seen_since(one) + one->ttl_ms;
+	return true;
 }
 
 bool

@@ -165,6 +165,22 @@ subtest 'nodes that strangers set or make' => sub {
 	cmp_ok(scalar(@lines), '<', 5, 'and is tried now and then');
 };
 
+# With all reads under way at once the time for n leases would grow with n times n.
+subtest 'a long queue' => sub {
+	my $name = node_of('create') =~ s/.{10}$//r;
+	$stranger->create_path(lock_path('long'));
+	$stranger->create(lock_path('long') . '/' . $name . sprintf('%010d', $_), qq({"owner":"o$_","ttl":"60000"})) foreach 1 .. 600;
+	my $received = $zk->packets_received;
+	$proxy->trap(4, 1, 'replies');    # getData
+	$here->start_query("SELECT zk_lease('long', 'o600', '60s', place => true)");
+	assert_soon { $zk->packets_received > $received + 256 } 'many leases are read at a time';
+	cmp_ok($zk->packets_received, '<', $received + 300, 'but not all');
+	$proxy->heal;
+	is($here->wait_result, '', 'all are read then');
+	wait_for_queue($zk, lock_path('long'), 600);
+	$stranger->delete(lock_path('long') . "/$_") foreach queue_nodes($zk, lock_path('long'));
+};
+
 subtest 'where nothing can be written' => sub {
 	my $token = lease($there, 'read', 'app');
 	is($here->query_safe("BEGIN READ ONLY; SELECT zk_lease_renew('read', $token, '60s'); COMMIT"), 't', 'in a read-only transaction');
