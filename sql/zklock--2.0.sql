@@ -1415,6 +1415,22 @@ BEGIN ATOMIC
 			WHERE f.item = 'sibling') AS s
 		WHERE s.others IS NOT NULL
 		UNION ALL
+		SELECT 20, 'leases', r.*
+		FROM (SELECT pg_catalog.count(*) AS number,
+				pg_catalog.string_agg(pg_catalog.format('"%s" of "%s"', f.subject, f.value), ', '::text)
+					FILTER (WHERE f.number > 60000) AS overdue
+			FROM fact AS f
+			WHERE f.item = 'leases') AS l CROSS JOIN step AS s, LATERAL (VALUES
+			(1, l.overdue IS NOT NULL, 'warning',
+				pg_catalog.concat('leases whose term has been over for more than a minute: ', l.overdue),
+				'See the row "clock", and the log of the lease worker: may it delete there? zk_evict() removes one.'),
+			(2, s.fact <> 'yes' OR pg_catalog.current_setting('zklock.lease_worker'::text) = 'off', 'note',
+				'there are leases, and no lease worker in this cluster: behind one that is over other clients wait until somebody asks',
+				'Preload zklock, with zklock.lease_worker on, in one cluster at least.'),
+			(3, true, 'ok', 'no lease that was looked at is overdue', NULL))
+			AS r(nr, applies, state, what, remedy)
+		WHERE l.number > 0 AND s.item = 'preloading'
+		UNION ALL
 		SELECT 20, 'data', r.*
 		FROM ensemble AS e, (
 			SELECT pg_catalog.string_agg(DISTINCT pg_catalog.concat(t.subject, ' in ', t.volatile[1]), ', '::text) AS lost

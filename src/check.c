@@ -36,6 +36,7 @@
 #include "board.h"
 #include "channel.h"
 #include "compat.h"
+#include "expiry.h"
 #include "lock.h"
 #include "name.h"
 #include "nodedata.h"
@@ -101,6 +102,7 @@ static bool put_node(ZkRoundTrip *trip, Check *check, const char *item,
 					 const char *path);
 static bool try_to_make(ZkRoundTrip *trip, Check *check, const char *root);
 static void put_siblings(Check *check, const char *root);
+static void put_leases(Check *check, const char *root);
 static void put_reply(const Check *check, const char *item,
 					  const char *path, const ZkReply *reply);
 static void put_clock(const Check *check, TimestampTz theirs,
@@ -479,6 +481,7 @@ talk(ZkRoundTrip *trip, void *argument)
 		!put_node(trip, check, "root", root_length == 0 ? "/" : root))
 		return check->is_late;
 	put_siblings(check, root);
+	put_leases(check, root);
 	return true;
 }
 
@@ -548,8 +551,7 @@ put_siblings(Check *check, const char *root)
 	{
 		zklock_roundtrip_begin_sample(sample,
 									  pnstrdup(root, Max(slash - root, 1)),
-									  (int) Max(check->deadline -
-												protocol_now(), 0));
+									  (int) (check->deadline - protocol_now()));
 		for (int i = 0; i < sample->nnodes; i++)
 		{
 			const ZkReply *reply = zklock_roundtrip_await_sample(sample, i);
@@ -568,6 +570,36 @@ put_siblings(Check *check, const char *root)
 						 zklock_nodedata_quotable(path),
 						 zklock_nodedata_describe(&who), 0);
 		}
+	}
+}
+
+/* Of some locks that have leases the first one: for how long is it over? */
+static void
+put_leases(Check *check, const char *root)
+{
+	ZkSample   *sample = &check->sample;
+
+	zklock_roundtrip_begin_sample(sample,
+								  psprintf("%s/" ZK_LEASES_NAME, root),
+								  (int) (check->deadline - protocol_now()));
+	for (int i = 0; i < sample->nnodes; i++)
+	{
+		const char *path =
+			zklock_name_leased_path(root, strrchr(sample->paths[i], '/') + 1);
+		const ZkReply *list = path == NULL ? NULL :
+			zklock_roundtrip_read(&sample->trip, zklock_client_list, path);
+		List	   *nodes = list == NULL ? NIL :
+			zklock_expiry_nodes(list->children, list->nchildren);
+		List	   *leased;
+
+		zklock_expiry_read(&sample->trip, path, list_truncate(nodes, 1),
+						   &leased);
+		foreach_ptr(const ZkLeased, first, leased)
+			put_fact(check, "leases", "first", 0,
+					 zklock_nodedata_quotable(path + strlen(root) + 1),
+					 first->who.owner == NULL ? NULL :
+					 zklock_nodedata_quotable(first->who.owner),
+					 protocol_moment().wall_ms - first->mtime_ms - first->ttl_ms);
 	}
 }
 

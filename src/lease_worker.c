@@ -35,7 +35,6 @@
 #include "expiry.h"
 #include "loss_notice.h"
 #include "name.h"
-#include "recipe.h"
 #include "session.h"
 
 /* How long a round begins after the one before, at most and at least. */
@@ -60,7 +59,6 @@ static bool sweep_all(ZkRoundTrip *trip, void *argument);
 static bool sweep_lock(ZkRoundTrip *trip, const char *root,
 					   const char *pointer, int64 *look_at);
 static bool drop_name(ZkRoundTrip *trip, const char *path);
-static char *name_of(const char *pointer);
 
 PGDLLEXPORT void zk_lease_worker(Datum argument);
 
@@ -193,15 +191,12 @@ static bool
 sweep_lock(ZkRoundTrip *trip, const char *root, const char *pointer,
 		   int64 *look_at)
 {
-	char		path[RECIPE_PATH_SIZE];
-	char	   *name = name_of(pointer);
+	char	   *path = zklock_name_leased_path(root, pointer);
 	const ZkReply *list;
 	List	   *nodes;
 	int64		over_at;
-	size_t		offset;
 
-	if (recipe_check_name(name, &offset) != RECIPE_NAME_OK ||
-		!recipe_lock_path(path, root, name))
+	if (path == NULL)
 		return true;
 	list = zklock_roundtrip_read(trip, zklock_client_list, path);
 	if (list == NULL || list->result == ZK_SESSION_LOST)
@@ -231,22 +226,4 @@ drop_name(ZkRoundTrip *trip, const char *path)
 		zklock_client_free(zklock_client_remove(zklock_session_client(), path,
 												reply->version));
 	return true;
-}
-
-/* The lock's name that zklock_name_lease_path() has made this of. */
-static char *
-name_of(const char *pointer)
-{
-	StringInfoData name;
-
-	initStringInfo(&name);
-	for (; *pointer != '\0'; pointer++)
-	{
-		bool		is_slash = strncmp(pointer, "%2F", 3) == 0;
-
-		appendStringInfoChar(&name, is_slash ? '/' : *pointer);
-		if (is_slash || strncmp(pointer, "%25", 3) == 0)
-			pointer += 2;
-	}
-	return name.data;
 }

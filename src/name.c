@@ -148,6 +148,20 @@ zklock_name_lease_path(const char *name, int *root_length)
 	return pointer.data;
 }
 
+char *
+zklock_name_leased_path(const char *root, const char *child)
+{
+	char	   *path = palloc(RECIPE_PATH_SIZE);
+	StringInfoData name;
+	size_t		offset;
+
+	initStringInfo(&name);
+	for (; *child != '\0'; child += *child == '%' && strlen(child) > 2 ? 3 : 1)
+		appendStringInfoChar(&name, strncmp(child, "%2F", 3) == 0 ? '/' : *child);
+	return recipe_check_name(name.data, &offset) == RECIPE_NAME_OK &&
+		recipe_lock_path(path, root, name.data) ? path : NULL;
+}
+
 bool
 zklock_name_is_reserved(const char *component)
 {

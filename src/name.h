@@ -61,10 +61,12 @@ extern char *zklock_name_waits_path(const char *name, int *root_length);
 /*
  * The znode in which each lock that has, or had, leases is named: a child
  * whose data is the lock's name in UTF-8.  zklock_name_lease_path() makes the
- * path of that child.
+ * path of that child, and zklock_name_leased_path() of the child's name the
+ * path of the lock, palloc'ed, NULL if no lock can have that name.
  */
 #define ZK_LEASES_NAME ".leases"
 extern char *zklock_name_lease_path(const char *name, int *root_length);
+extern char *zklock_name_leased_path(const char *root, const char *child);
 
 /*
  * Is this component of a path a name of zklock's own, which no lock can have?

@@ -425,6 +425,9 @@ subtest 'clocks that differ' => sub {
 	my $late = cluster('late', $zk, environment => ZooKeeper::clock('-2h'));
 	shows([ '', 'true', $late ],
 		clock => [ qr/^warning: the ensemble's clock is ahead of ours by (?:2 hours|119 minutes) or more/, 'are named' ]);
+	$node->safe_psql('postgres', "SELECT zk_lease('leased/100%', 'app', '1 hour')");
+	shows([ '', 'true', cluster('early', $zk, environment => ZooKeeper::clock('+2h')) ],
+		leases => [ qr/^warning: leases .*: "leased\/100%" of "app" -> See .*zk_evict/, 'a lease whose term is over' ]);
 };
 
 subtest 'clocks of servers that do not lead' => sub {
@@ -501,10 +504,23 @@ CONF
 
 subtest 'preloading' => sub {
 	my $plain = cluster('rome', $zk);
-	like(check('', 'true', $plain)->{preloading}, qr/^note/, 'not preloaded');
+	my $client = $zk->client;
+	$client->create_path(lock_path('') . '.leases');
+	$client->delete(lock_path('') . ".leases/$_") foreach $client->children(lock_path('') . '.leases');
+	my $rows = check('', 'true', $plain);
+	like($rows->{preloading}, qr/^note/, 'not preloaded');
+	is($rows->{leases}, undef, 'without leases nothing is said of them');
+	$plain->safe_psql('postgres', "SELECT zk_lease('leased', 'app', '1 day')");
+	my $note = qr/^note: there are leases, and no lease worker .* -> Preload/;
+	like(check('', 'true', $plain)->{leases}, $note, 'there is no lease worker');
 	$plain->append_conf('postgresql.conf', "shared_preload_libraries = 'zklock'");
 	$plain->restart;
-	like(check('', 'true', $plain)->{preloading}, qr/^ok/, 'preloaded');
+	$rows = check('', 'true', $plain);
+	like($rows->{preloading}, qr/^ok/, 'preloaded');
+	like($rows->{leases}, $note, 'the lease worker is switched off');
+	$plain->append_conf('postgresql.conf', 'zklock.lease_worker = on');
+	$plain->reload;
+	assert_soon { check('', 'true', $plain)->{leases} =~ /^ok: no lease that was looked at is overdue/ } 'and on';
 };
 
 subtest 'who may call it' => sub {
