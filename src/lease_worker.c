@@ -29,7 +29,6 @@
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
 
 #include "compat.h"
 #include "expiry.h"
@@ -54,6 +53,7 @@
  */
 static bool lease_worker;
 
+static void handle_shutdown(SIGNAL_ARGS);
 static int64 do_round(void);
 static bool sweep_all(ZkRoundTrip *trip, void *argument);
 static bool sweep_lock(ZkRoundTrip *trip, const char *root,
@@ -92,16 +92,18 @@ zk_lease_worker(Datum argument)
 	int64		wait_ms = 0;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, die);
+	pqsignal(SIGTERM, handle_shutdown);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
-	for (;;)
+	while (!ShutdownRequestPending)
 	{
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 wait_ms, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
+		HOLD_CANCEL_INTERRUPTS();
 		CHECK_FOR_INTERRUPTS();
+		RESUME_CANCEL_INTERRUPTS();
 		if (ConfigReloadPending)
 		{
 			ConfigReloadPending = false;
@@ -116,25 +118,31 @@ zk_lease_worker(Datum argument)
 			wait_ms = RETRY_MS;
 		}
 	}
+	proc_exit(1);				/* with 0 it would not be started again */
+}
+
+/* A round ends as a statement that is cancelled; then the worker does. */
+static void
+handle_shutdown(SIGNAL_ARGS)
+{
+	SignalHandlerForShutdownRequest(postgres_signal_arg);
+	StatementCancelHandler(postgres_signal_arg);
 }
 
 /*
  * Look at all names.  Result: how long to wait for the next round.  An error
- * is logged unless the round before had one.
+ * is logged unless the round before had one, or the worker is to end.  What is
+ * palloc'ed ends with the transaction.
  */
 static int64
 do_round(void)
 {
 	static bool is_failing;
-	MemoryContext context = AllocSetContextCreate(TopMemoryContext,
-												  "zklock round",
-												  ALLOCSET_DEFAULT_SIZES);
 	int64		look_at = ZK_NO_DEADLINE;
 
 	PG_TRY();
 	{
 		StartTransactionCommand();
-		MemoryContextSwitchTo(context);
 		zklock_roundtrip_run(sweep_all, NULL, &look_at);
 		zklock_loss_notice_send();
 		CommitTransactionCommand();
@@ -142,9 +150,8 @@ do_round(void)
 	}
 	PG_CATCH();
 	{
-		MemoryContextSwitchTo(context);
 		HOLD_INTERRUPTS();
-		if (!is_failing)
+		if (!is_failing && !ShutdownRequestPending)
 			EmitErrorReport();
 		is_failing = true;
 		AbortCurrentTransaction();
@@ -152,8 +159,6 @@ do_round(void)
 		RESUME_INTERRUPTS();
 	}
 	PG_END_TRY();
-	MemoryContextSwitchTo(TopMemoryContext);
-	MemoryContextDelete(context);
 	return is_failing ? RETRY_MS :
 		Max(ROUND_MIN_MS, Min(ROUND_MS, look_at - protocol_now()));
 }
@@ -180,8 +185,11 @@ sweep_all(ZkRoundTrip *trip, void *argument)
 	{
 		CHECK_FOR_INTERRUPTS();
 		trip->deadline = zklock_session_reply_deadline(protocol_now());
-		if (!sweep_lock(trip, root, pointer, argument))
-			return zklock_session_live() != 0;
+
+		/* one that cannot be read in time does not keep the worker from others */
+		if (!sweep_lock(trip, root, pointer, argument) &&
+			zklock_session_live() == 0)
+			return false;
 	}
 	return true;
 }
