@@ -642,9 +642,7 @@ prove(ZkRoundTrip *trip, void *argument)
 
 	trip->deadline = protocol_now() + known->leased.ttl_ms;
 	trip->is_lock_timeout = false;
-	if (!zklock_lease_renew(trip, &leasing))
-		return false;
-	if (leasing.mine == NULL)
+	if (!zklock_lease_renew(trip, &leasing) || leasing.mine == NULL)
 		zklock_lease_raise_lost(&leasing);
 	zklock_lease_note(&leasing, false);
 	return true;

@@ -121,6 +121,20 @@ subtest 'what comes late' => sub {
 	assert_query($here, 'COMMIT', '40001', 'but it is as old as its request');
 };
 
+subtest 'a server that hangs at COMMIT' => sub {
+	my $session = background($berlin, is_connected => 1, 'zklock.session_timeout' => '4s', 'zklock.connect_timeout' => '2s');
+	foreach my $ttl ('2s', '60s')
+	{
+		my $token = lease($there, "hang $ttl", 'app', "'$ttl'");
+		$session->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT zk_xact_lease('hang $ttl', $token);
+			INSERT INTO work VALUES ('hang')");
+		$proxy->cut;
+		assert_query($session, 'COMMIT', '40001', "with a lease of $ttl");
+		$proxy->heal;
+	}
+	is($berlin->safe_psql('postgres', "SELECT count(*) FROM work WHERE who = 'hang'"), 0, 'nothing was committed');
+};
+
 subtest 'what others rely on' => sub {
 	my $token = lease($there, 'term', 'app');
 	$here->query_safe("BEGIN; SELECT zk_xact_lease('term', $token); INSERT INTO work VALUES ('long')");
