@@ -57,6 +57,31 @@ sub guard ($backends, $level, $count)
 
 =pod
 
+=head2 lease($backends, $what, $count)
+
+One renewal, one lease that is taken anew (it is released outside of the time), or a
+transaction that inserts a row under a lease, or under a lock: its function.
+
+=cut
+
+sub lease ($backends, $what, $count)
+{
+	my $name = 'bench-lease';
+	my $token = $backends->query(0, "SELECT zk_lease('$name', 'bench', '1 hour')");
+	my %does = (
+		renewal => [ "SELECT zk_lease_renew('$name', $token, '1 hour')" ],
+		'new lease' => [
+			"SELECT zk_lease('$name-new', 'bench', '1 hour')",
+			"SELECT zk_lease_release('$name-new', (zk_leader('$name-new')).token)" ],
+		zk_xact_lease => ["BEGIN; SELECT zk_xact_lease('$name', $token); $insert; COMMIT"],
+		zk_xact_lock => ["BEGIN; SELECT zk_xact_lock('$name-not'); $insert; COMMIT"]);
+	my ($timed, $after) = @{ $does{$what} };
+	my %seen = wait_times($backends->time_query(0, $count, '', $timed, $after // ''));
+	return { %seen, rate => 1e6 / $seen{p50} };
+}
+
+=pod
+
 =head2 memory($backends)
 
 Private memory, in kB, that a backend has more than one like it, once it has a

@@ -29,7 +29,7 @@ use Bench::Stats qw(percentile);
 # another so closely that the contestants stay warm come those that need a quiet
 # server. "depth" leaves a thousand sessions behind.
 my @warm = qw(uncontended contenders locks kept depth);
-my @quiet = qw(fresh try release commit guard memory);
+my @quiet = qw(fresh try release commit guard lease memory);
 my @workloads = (@warm, @quiet);
 # What a quick run and the lesser variants are content with.
 my @main = qw(uncontended contenders);
@@ -55,10 +55,11 @@ my %rounds = (
 	release => [ 3, 1 ],
 	commit => [ 7, 2 ],
 	guard => [ 7, 2 ],
+	lease => [ 7, 2 ],
 	memory => [ 5, 2 ]);
 
 # Measurements in a round.
-my %count = (fresh => 20, try => 200, commit => 30, guard => 200);
+my %count = (fresh => 20, try => 200, commit => 30, guard => 200, lease => 200);
 
 # The shortest that ZooKeeper grants with its usual tick, so that the deaths of
 # holders do not take the whole day.
@@ -378,6 +379,15 @@ sub _guard ($self)
 	$_->[2]->() foreach @parties;
 	return { 1 =>
 		  $self->_take_turns($self->_rounds_of('guard'), 'guard', @parties) };
+}
+
+sub _lease ($self)
+{
+	my $backends = $self->_backends;
+	my $measure = sub ($what) { return Bench::Commits::lease($backends, $what, $count{lease}) };
+	my @parties = map { _party($_, $_, $measure, $_) } 'renewal', 'new lease', qw(zk_xact_lease zk_xact_lock);
+	$_->[2]->() foreach @parties;
+	return { 1 => $self->_take_turns($self->_rounds_of('lease'), 'lease', @parties) };
 }
 
 sub _memory ($self)

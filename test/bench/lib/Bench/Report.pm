@@ -143,6 +143,10 @@ my @commit = (
 my @guard = (
 	@percentiles,
 	_against('/ no lock', 'no lock', 'p50'));
+my @lease = (
+	@percentiles,
+	_middle('a second', '%.0f', 'rate'),
+	_against('/ zk_xact_lock', 'zk_xact_lock', 'p50'));
 my @memory = (
 	_middle('with, kB', '%.0f', 'with'),
 	_middle('without, kB', '%.0f', 'without'),
@@ -210,6 +214,7 @@ sub _pairs ($all)
 # Workload, title, parameter (all of them, whose number stands for %s, without one), columns,
 # and rows, if these are not the contestants. Sections are in this order.
 my @kinds_of_guard = ('no lock', qw(off lease quorum));
+my @leased = ('renewal', 'new lease', qw(zk_xact_lease zk_xact_lock));
 my @rivals = ('2 contenders', '8 contenders', '32 contenders', 'turns, next', 'turns, random');
 my @waiters = map { my $who = $_; map { "$who, $_" } qw(free handed kept) } qw(zklock curator);
 my @sections = (
@@ -230,6 +235,7 @@ my @sections = (
 	[ 'commit', 'COMMIT of a transaction that wrote nothing, by locks held', 'read', \@commit, [ 1, 10, 100 ] ],
 	[ 'commit', 'COMMIT of a transaction that inserted a row, by locks held', 'write', \@commit, [ 1, 10, 100 ] ],
 	[ 'guard', 'One-row INSERT under a held lock, by commit guard', 1, \@guard, \@kinds_of_guard ],
+	[ 'lease', 'Leases: a renewal, a new one, and a one-row INSERT that rests on one, or on a lock', 1, \@lease, \@leased ],
 	[ 'memory', 'Private memory of a backend', 1, \@memory ]);
 
 sub _section ($seen, $plan, $workload, $title, $parameter, $columns, $rows = undef)
