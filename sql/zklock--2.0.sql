@@ -925,6 +925,9 @@ CREATE FUNCTION zk_stat(
 	OUT losses bigint,
 	OUT refused_commits bigint,
 	OUT evictions bigint,
+	OUT leases_taken bigint,
+	OUT leases_ended bigint,
+	OUT refused_creates bigint,
 	OUT sessions bigint,
 	OUT reconnects bigint,
 	OUT requests bigint,
@@ -972,6 +975,12 @@ COMMENT ON COLUMN zk_stat.refused_commits IS
 'Commits refused with 40001.';
 COMMENT ON COLUMN zk_stat.evictions IS
 'Evictions that sessions of this database have made.';
+COMMENT ON COLUMN zk_stat.leases_taken IS
+'Leases taken, and places in line. No renewals.';
+COMMENT ON COLUMN zk_stat.leases_ended IS
+'Leases given up, or removed after their term; by the lease worker where datname is NULL.';
+COMMENT ON COLUMN zk_stat.refused_creates IS
+'Znodes not made because of zklock.max_creates (53400).';
 COMMENT ON COLUMN zk_stat.sessions IS
 'Sessions opened.';
 COMMENT ON COLUMN zk_stat.reconnects IS

@@ -226,6 +226,7 @@ stand_in_queue(Standing *standing)
 {
 	ZkWaitEnd	step;
 
+	zklock_session_bound_creates();
 	do
 	{
 		Survey		survey;

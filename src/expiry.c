@@ -31,6 +31,7 @@
 
 #include "compat.h"
 #include "recipe.h"
+#include "stat.h"
 
 /*
  * A version that this backend has read.  By the node's name; somebody may have
@@ -155,6 +156,8 @@ zklock_expiry_end(ZkRoundTrip *trip, const char *lock_path,
 	log_expiry(lock_path, leased);
 	if (!zklock_expiry_remove(trip, leased, &is_gone))
 		return false;
+	if (is_gone && leased->who.owner != NULL)
+		zklock_stat_count(ZK_STAT_LEASE_END);	/* else it was counted then */
 
 	/* renewed meanwhile, or refused: in a term again, which may be forged */
 	*look_at = is_gone ? 0 :

@@ -20,6 +20,7 @@
 #include "name.h"
 #include "queue.h"
 #include "session.h"
+#include "stat.h"
 
 PG_FUNCTION_INFO_V1(zk_lease);
 PG_FUNCTION_INFO_V1(zk_lease_renew);
@@ -101,6 +102,7 @@ zk_lease_release(PG_FUNCTION_ARGS)
 						leasing.name)));
 		PG_RETURN_BOOL(false);
 	}
+	zklock_stat_count(ZK_STAT_LEASE_END);
 	log_lease(&leasing, "gives up");
 	PG_RETURN_BOOL(true);
 }

@@ -116,6 +116,7 @@ zklock_lease_take(ZkRoundTrip *trip, void *argument)
 			if (leasing->keeper != NULL)
 				deadline = Max(deadline, protocol_now() + ZK_KEEPER_MS);
 			leasing->is_watching = protocol_now() < deadline;
+			zklock_session_bound_creates();
 			if (!make_node(trip, leasing))
 				return false;
 			continue;
@@ -138,8 +139,10 @@ zklock_lease_take(ZkRoundTrip *trip, void *argument)
 										   renewal_due_at(leasing))) == ZK_WAIT_LOST)
 			return false;
 	}
-	if (!leasing->is_first && !leasing->has_place && is_made(leasing) &&
-		!zklock_expiry_remove(trip, leasing->mine, &is_gone))
+	if (is_made(leasing) && (leasing->is_first || leasing->has_place))
+		zklock_stat_count(ZK_STAT_LEASE);
+	else if (is_made(leasing) &&
+			 !zklock_expiry_remove(trip, leasing->mine, &is_gone))
 		return false;
 	zklock_client_free(leasing->create);
 	leasing->create = NULL;

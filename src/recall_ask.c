@@ -211,6 +211,7 @@ ask_holder(ZkRoundTrip *trip, void *argument)
 						   asking->nrequests,
 						   zklock_nodedata_quotable(pnstrdup(path, strrchr(path, '/') - path))),
 				 errhint("Each goes with its holder, at the latest when others are asked. Ask again.")));
+	zklock_session_bound_creates();
 	do
 	{
 		reply = zklock_roundtrip_create(trip, path, root_length,

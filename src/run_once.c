@@ -246,6 +246,7 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 	char	   *data;
 	const ZkReply *reply;
 
+	zklock_session_bound_creates();
 	name_record(claim);
 	path = claim->record.path;
 	directory = directory_of(path);

@@ -113,6 +113,13 @@ static int	session_timeout_setting;
 static int	connect_timeout_setting;
 
 /*
+ * zklock.max_creates: how many znodes this backend may have made in a second;
+ * 0: any number.  Leases stay when their maker is gone, so no other bound of a
+ * role's is of use for them.
+ */
+static int	max_creates_setting;
+
+/*
  * Every session without credentials of the user's has an identity of its own,
  * a random password, so that its queue nodes can be handed over
  * (contender_watch.c).  Has an ensemble refused that?  It may have digest
@@ -206,6 +213,11 @@ zklock_session_init(void)
 							&connect_timeout_setting, 10000, 100, 3600000,
 							PGC_USERSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);
+	DefineCustomIntVariable("zklock.max_creates",
+							"Most queue nodes, leases, records and requests that one backend may make in a second.",
+							"0 is no bound.",
+							&max_creates_setting, 0, 0, 10000, PGC_SUSET, 0,
+							NULL, NULL, NULL);
 }
 
 void
@@ -286,6 +298,32 @@ zklock_session_count_requests(void)
 		return;
 	zklock_stat_add(ZK_STAT_REQUEST, now - MySession.ncounted);
 	MySession.ncounted = now;
+}
+
+void
+zklock_session_bound_creates(void)
+{
+	static int64 second_began;
+	static int	ncreates;
+
+	if (max_creates_setting == 0)
+		return;
+	if (protocol_now() - second_began >= 1000)
+	{
+		second_began = protocol_now();
+		ncreates = 0;
+	}
+	if (ncreates++ < max_creates_setting)
+		return;
+	zklock_stat_count(ZK_STAT_REFUSED_CREATE);
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("too many new znodes in one second"),
+			 errdetail("A session of role \"%s\" may make %d.",
+					   GetUserNameFromId(GetUserId(), false),
+					   max_creates_setting),
+			 errhint("Go on in a second, or have a superuser increase \"%s\" for the role.",
+					 "zklock.max_creates")));
 }
 
 bool

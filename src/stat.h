@@ -29,6 +29,9 @@ typedef enum ZkStat
 	ZK_STAT_LOSS,				/* of a session */
 	ZK_STAT_REFUSED_COMMIT,		/* by the commit guard, 40001 */
 	ZK_STAT_EVICTION,			/* by zk_evict() */
+	ZK_STAT_LEASE,				/* that was taken, or a place for one */
+	ZK_STAT_LEASE_END,			/* given up, or removed after its term */
+	ZK_STAT_REFUSED_CREATE,		/* past zklock.max_creates */
 	ZK_STAT_SESSION,			/* that was connected for the first time */
 	ZK_STAT_RECONNECT,			/* of a session, to whichever server */
 	ZK_STAT_REQUEST,			/* to a session's program */

@@ -7,7 +7,7 @@
 SELECT coalesce(datname::text, 'others') AS datname,
        grants_at_once, grants_handed_over, grants_told, grants_listed, grants_kept, keeps_given_up,
        tries_in_vain, timeouts, cancels, deadlocks, losses, refused_commits, evictions,
-       sessions, reconnects, requests, waits,
+       leases_taken, leases_ended, refused_creates, sessions, reconnects, requests, waits,
        extract(epoch FROM stats_reset) AS reset_time_seconds
 FROM zk_stat;
 

@@ -26,6 +26,7 @@ SET zklock.session_timeout = '10ms';
 SET zklock.connect_timeout = 0;
 \set VERBOSITY default
 SET zklock.max_locks = 0;
+SET zklock.max_creates = -1;
 SET zklock.commit_guard = 'on';
 SET zklock.session_scope = 'deny';
 SET zklock.snapshot_warning = 'perhaps';
@@ -254,6 +255,7 @@ SET zklock.session_timeout = '1min';
 SET zklock.commit_guard = 'off';
 SET zklock.publish_identity = off;
 SET zklock.max_locks = 10000;
+SET zklock.max_creates = 0;
 SET zklock.session_scope = 'allow';
 SET zklock.auth = 'digest:user:secret';
 \set VERBOSITY sqlstate

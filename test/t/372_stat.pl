@@ -17,7 +17,8 @@ my ($first, $second) = map { background($node) } 1 .. 2;
 my $abroad = background($paris);
 
 my @counters = qw(grants_at_once grants_handed_over grants_told grants_listed grants_kept keeps_given_up
-	tries_in_vain timeouts cancels deadlocks losses refused_commits evictions sessions
+	tries_in_vain timeouts cancels deadlocks losses refused_commits evictions leases_taken
+	leases_ended refused_creates sessions
 	reconnects waits);
 
 # All that are not 0, of the database postgres.
@@ -83,6 +84,24 @@ subtest 'in vain' => sub {
 			wait_histogram[1:4]
 		FROM zk_stat"), 't|t|13|{0,0,0,0}', 'how long the waits took');
 	$second->query_safe("SELECT zk_unlock('a')");
+};
+
+subtest 'leases' => sub {
+	my $token = $first->query_safe("SELECT zk_lease('lease', 'app', '2 s')");
+	counted('one', leases_taken => 1);
+	$first->query_safe("SELECT zk_lease('lease', 'app', '2 s'), zk_lease_renew('lease', $token, '2 s')");
+	is($second->query_safe("SELECT zk_lease('lease', 'other', '60 s')"), '', 'nobody else has it');
+	counted('renewals and tries are none');
+	is($second->query_safe("SELECT zk_lease('lease', 'other', '60 s', place => true)"), '', 'a place');
+	counted('a place is', leases_taken => 1);
+	assert_soon { $second->query_safe("SELECT zk_lease('lease', 'other', '60 s')") ne '' } 'its term is over';
+	counted('one has ended', leases_ended => 1);
+	$second->query_safe("SELECT zk_lease_release('lease', zk_lease('lease', 'other', '60 s'), '2 s')");
+	counted('one was given up', leases_ended => 1);
+	assert_soon { $second->query_safe("SELECT zk_try_lock('lease')") eq 't' } 'and is gone later';
+	$second->query_safe("SELECT zk_unlock('lease')");
+	is(delete numbers()->{leases_ended}, 2, 'but not counted again');
+	%last = %{ numbers() };
 };
 
 subtest 'after a wait' => sub {
