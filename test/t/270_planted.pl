@@ -9,7 +9,7 @@ my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk);
 my $database = 'postgres';
 
-sub sql { return $node->safe_psql($database, $_[0]); }
+sub sql { return ask($node, $_[0], $database); }
 
 # What there is to be imitated, from an untouched database.
 my @functions = map { [ split /\|/, $_, -1 ] } split /\n/, sql(<<'SQL');
@@ -30,12 +30,12 @@ my %is_called = map { $_ => 1 }
   grep { /^_?zk_(fence.*|(all_)?locks|lock_queue|session|waits.*|process|mermaid|path_.*)$/
 	  || /^zk_(unlock|(try_)?(xact_)?lock)$/ } keys %arguments;
 
-$node->safe_psql('postgres', 'CREATE ROLE planter; CREATE ROLE visitor');
+sql('CREATE ROLE planter; CREATE ROLE visitor');
 
 sub prepare
 {
+	sql("CREATE DATABASE $_[0]");
 	($database) = @_;
-	$node->safe_psql('postgres', "CREATE DATABASE $database");
 	make_garden();
 	return;
 }
@@ -69,8 +69,7 @@ sub alarm_rang { return sql('SELECT is_called FROM garden.alarm'); }
 
 sub create_extension
 {
-	my ($rc, $out, $err) = $node->psql($database, 'CREATE EXTENSION zklock SCHEMA garden');
-	return ($rc, $err);
+	return eval { sql('CREATE EXTENSION zklock SCHEMA garden'); 1 } ? (0, '') : (1, $@);
 }
 
 # All lists of up to that many of the types.
@@ -239,7 +238,8 @@ subtest 'in our place' => sub {
 	{
 		my ($what, $planted, $must_fail) = @$try;
 		plant($planted);
-		my $before = sql("SELECT count(*) FROM pg_class") . sql('SELECT count(*) FROM pg_proc');
+		my $objects = 'SELECT (SELECT count(*) FROM pg_class), (SELECT count(*) FROM pg_proc)';
+		my $before = sql($objects);
 		my ($rc, $err) = create_extension();
 		if ($rc == 0)
 		{
@@ -250,8 +250,7 @@ subtest 'in our place' => sub {
 		else
 		{
 			like($err, qr/ERROR: .*(already exists|is not unique|an associated type)/, "$what: refused");
-			is(sql('SELECT count(*) FROM pg_class') . sql('SELECT count(*) FROM pg_proc'),
-				$before, "$what: and nothing remains");
+			is(sql($objects), $before, "$what: and nothing remains");
 		}
 		is(alarm_rang(), 'f', "$what: not run");
 		sql('DROP SCHEMA garden CASCADE');

@@ -36,19 +36,14 @@ my $plain = cluster('paris', $zk);
 # With other settings from now on; without any as at first.
 sub reconfigure (%setting)
 {
-	foreach my $name ('zklock.servers', 'zklock.connect_timeout', 'zklock.ssl_crl_file',
-		'zklock.ssl_min_protocol_version', sort keys %tls)
-	{
-		my $value = $setting{$name};
-		$node->safe_psql('postgres', defined $value
-			? "ALTER SYSTEM SET $name = '$value'"
-			: "ALTER SYSTEM RESET $name");
-	}
+	ask($node, join ';', map { defined $setting{$_} ? "ALTER SYSTEM SET $_ = '$setting{$_}'" : "ALTER SYSTEM RESET $_" }
+		'zklock.servers', 'zklock.connect_timeout', 'zklock.ssl_crl_file',
+		'zklock.ssl_min_protocol_version', sort keys %tls);
 	$node->reload;
+	# The postmaster has them before its children: so new sessions have them, too.
 	foreach my $name (keys %setting)
 	{
-		my $query = "SELECT current_setting('$name')";
-		poll_until { $node->safe_psql('postgres', $query) eq $setting{$name} } $name;
+		poll_until { ask($node, "SELECT current_setting('$name')") eq $setting{$name} } $name;
 	}
 	return;
 }

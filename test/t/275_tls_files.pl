@@ -32,11 +32,12 @@ sub reconfigure
 {
 	my %setting = (%tls, @_);
 	my %written = map { $_ => $setting{$_} =~ s/'/''/gr } keys %setting;
-	$node->safe_psql('postgres', "ALTER SYSTEM SET $_ = '$written{$_}'") foreach keys %setting;
+	ask($node, join ';', map { "ALTER SYSTEM SET $_ = '$written{$_}'" } keys %setting);
 	$node->reload;
+	# The postmaster has them before its children: so new sessions have them, too.
 	foreach my $name (keys %setting)
 	{
-		poll_until { $node->safe_psql('postgres', "SELECT current_setting('$name') = '$written{$name}'") eq 't' } $name;
+		poll_until { ask($node, "SELECT current_setting('$name') = '$written{$name}'") eq 't' } $name;
 	}
 	return;
 }

@@ -9,7 +9,7 @@ use ZkLockTest;
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk);
 
-sub sql { return $node->safe_psql('postgres', $_[0]); }
+sub sql { return ask($node, $_[0]); }
 
 # Each function or relation, by its name or that with its arguments, and who the
 # table of the page says may use it.

@@ -8,7 +8,7 @@ use ZkLockTest;
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk, shared_preload_libraries => 'zklock', init => [ allows_streaming => 1 ]);
 
-sub sql { return $node->safe_psql('postgres', $_[0]); }
+sub sql { return ask($node, $_[0]); }
 
 # Whoever may call all functions, to see what the rows do.
 sql("CREATE ROLE tenant LOGIN IN ROLE zklock_operator, pg_monitor; CREATE ROLE payroll; CREATE ROLE stranger LOGIN");
