@@ -566,7 +566,7 @@ test_longest(void)
 	is_int(FRAME_COMPLETE, frame_take(&buffer, FRAME_FROM_PROGRAM, &taken), "and taken");
 	frame_buffer_free(&buffer);
 
-	if (!frame_put(&buffer, &frame, (FrameBlob[FRAME_NBLOBS]) {0}))
+	if (!frame_put(&buffer, &frame, NULL))
 		abort();
 	((Frame *) buffer.bytes)->length = FRAME_MAX + 1;
 	((Frame *) buffer.bytes)->blob_lengths[1] = (uint32_t) most + 1;
