@@ -116,6 +116,8 @@ zklock_board_servers(void)
 void
 zklock_board_enter(void)
 {
+	uint32		servers = zklock_board_servers();
+
 	/* once: what clears it runs when proc_exit_inprogress is set */
 	if (slots != &private_slot && own == &private_slot && !proc_exit_inprogress &&
 		MyProc != NULL && MyProcNumber_compat() < nslots)
@@ -123,15 +125,17 @@ zklock_board_enter(void)
 		on_shmem_exit(clear_at_exit, 0);
 		own = &slots[MyProcNumber_compat()];
 	}
-	if (own->row.pid == MyProcPid)
-		return;
 	PGSTAT_BEGIN_WRITE_ACTIVITY(own);
-	memset(&own->row, 0, sizeof(own->row));
-	own->row.pid = MyProcPid;
-	own->row.database = MyDatabaseId;
-	own->row.user = GetAuthenticatedUserId();
+	if (own->row.pid != MyProcPid)
+	{
+		memset(&own->row, 0, sizeof(own->row));
+		own->row.pid = MyProcPid;
+		own->row.database = MyDatabaseId;
+		own->row.user = GetAuthenticatedUserId();
+		taken_lines = 0;
+	}
+	own->row.servers = servers;
 	PGSTAT_END_WRITE_ACTIVITY(own);
-	taken_lines = 0;
 }
 
 void
@@ -183,12 +187,14 @@ zklock_board_put_lock(int *line, const char *path, int root_length,
 	{
 		row->nheld++;
 		strlcpy(row->channel, loss_channel, sizeof(row->channel));
-		row->servers = loss_channel[0] != '\0' ? zklock_board_servers() : 0;
 	}
 	if (number >= 0)
 	{
 		if (*line <= 0)
+		{
 			put_name(row->locks[number].name, path, root_length);
+			row->locks[number].is_of_root = true;
+		}
 		row->locks[number].held = *held;
 		taken_lines |= (uint32) 1 << number;
 	}
@@ -253,10 +259,14 @@ zklock_board_is_concerned(void)
 static void
 put_name(char *name, const char *path, int root_length)
 {
+	char		root[ZK_BOARD_NAME_SIZE];
+
 	zklock_nodedata_clip(name, ZK_BOARD_NAME_SIZE, path + root_length + 1,
 						 PG_UTF8);
-	snprintf(own->row.root, ZK_BOARD_NAME_SIZE, "%.*s", Max(root_length, 1),
-			 path);
+	snprintf(root, sizeof(root), "%.*s", Max(root_length, 1), path);
+	for (int i = 0; i < ZK_BOARD_LOCKS; i++)
+		own->row.locks[i].is_of_root &= strcmp(root, own->row.root) == 0;
+	strcpy(own->row.root, root);
 }
 
 /* ---------------------------------------------------------------------

@@ -51,6 +51,7 @@ typedef struct ZkBoardHeld
 typedef struct ZkBoardLock
 {
 	char		name[ZK_BOARD_NAME_SIZE];	/* "": this line is free */
+	bool		is_of_root;		/* no other root has been the row's since */
 	ZkBoardHeld held;
 } ZkBoardLock;
 
@@ -62,6 +63,7 @@ typedef struct ZkBoardRow
 	Oid			user;			/* that has logged in */
 
 	/* of its last session */
+	uint32		servers;		/* zklock_board_servers() as it was opened */
 	uint64		session_number; /* 0: there has been none */
 	bool		is_session_open;	/* it has not been closed since */
 	int64		session_id;		/* 0 until it was connected, and when closed */
@@ -77,9 +79,8 @@ typedef struct ZkBoardRow
 	int			awaited_permits;
 	TimestampTz awaited_since;
 
-	/* as they were when it took a lock last */
-	char		channel[NAMEDATALEN];	/* zklock.loss_channel */
-	uint32		servers;		/* zklock_board_servers(), if there is one */
+	/* zklock.loss_channel, as it was when it took a lock last */
+	char		channel[NAMEDATALEN];
 
 	char		root[ZK_BOARD_NAME_SIZE];	/* chroot and root of the lock that
 											 * it took, or waits for, last; or

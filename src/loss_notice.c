@@ -25,6 +25,7 @@
 #include "commands/async.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "tcop/tcopprot.h"
 #include "utils/memutils.h"
 
 #include "board.h"
@@ -42,7 +43,7 @@ typedef struct Belief
 	int64		token;
 	int64		session_id;
 	const char *path;			/* of the lock's znode */
-	bool		is_lost;		/* by the ensemble */
+	bool		is_gone;		/* as the ensemble says */
 } Belief;
 
 StaticAssertDecl(sizeof(Belief) <= BGW_EXTRALEN, "a worker takes it along");
@@ -51,6 +52,7 @@ StaticAssertDecl(sizeof(Belief) <= BGW_EXTRALEN, "a worker takes it along");
 static int64 *told;
 
 static bool is_known(const ZkBoardRow *row, const ZkBoardLock *lock);
+static bool is_gone(Belief *belief);
 static bool ask_ensemble(ZkRoundTrip *trip, void *argument);
 static bool is_believed(const Belief *belief, ZkBoardRow *row);
 static bool start_notice(const Belief *belief);
@@ -61,6 +63,7 @@ void
 zklock_loss_notice_send(void)
 {
 	ZkBoardRow	row;
+	ZkBoardRow	later;
 
 	if (RecoveryInProgress())
 		return;					/* nobody can LISTEN */
@@ -92,10 +95,11 @@ zklock_loss_notice_send(void)
 		belief.session_id = row.session_id;
 		belief.path = psprintf("%s/%s", strcmp(row.root, "/") == 0 ? "" : row.root,
 							   lock->name);
-		belief.is_lost = is_known(&row, lock);
-		if (!belief.is_lost)
-			zklock_roundtrip_run(ask_ensemble, NULL, &belief);
-		if (belief.is_lost && is_believed(&belief, &row) && start_notice(&belief))
+
+		/* a downgrade replaces the node while we look, but once for a token */
+		if ((is_known(&row, lock) ||
+			 (lock->is_of_root && is_gone(&belief) && is_gone(&belief))) &&
+			is_believed(&belief, &later) && start_notice(&belief))
 			told[i] = belief.token;
 	}
 }
@@ -113,6 +117,14 @@ is_known(const ZkBoardRow *row, const ZkBoardLock *lock)
  * Has the session no node in the queue any more?  What cannot be read may be
  * its.
  */
+static bool
+is_gone(Belief *belief)
+{
+	belief->is_gone = false;
+	zklock_roundtrip_run(ask_ensemble, NULL, belief);
+	return belief->is_gone;
+}
+
 static bool
 ask_ensemble(ZkRoundTrip *trip, void *argument)
 {
@@ -136,7 +148,7 @@ ask_ensemble(ZkRoundTrip *trip, void *argument)
 		if (reply->result == ZK_OK && reply->ephemeral_owner == belief->session_id)
 			return true;
 	}
-	belief->is_lost = true;
+	belief->is_gone = true;
 	return true;
 }
 
@@ -175,6 +187,7 @@ zk_loss_notice(Datum argument)
 	ZkBoardRow	row;
 
 	memcpy(&belief, MyBgworkerEntry->bgw_extra, sizeof(belief));
+	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	if (!is_believed(&belief, &row))
 		return;

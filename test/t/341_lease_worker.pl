@@ -7,6 +7,7 @@ use Proxy;
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
+my $far = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->connect_string);
 my $owner = cluster('owner', $zk, servers => $proxy->address,
 	'zklock.session_timeout' => '40s', 'zklock.connect_timeout' => '60s');
@@ -69,6 +70,11 @@ subtest 'an idle session that loses a lock is told' => sub {
 	$alone->query_safe("SELECT zk_lock('alone')");
 	my $silent = background($guard);
 	$silent->query_safe("SELECT zk_lock('silent')");
+	# Settings say where the next session, or lock, is; not where those are that are held.
+	my @moved = map { background($guard, 'zklock.loss_channel' => 'Losses') } 1 .. 2;
+	$moved[0]->query_safe("SELECT zk_lock('held'); SET zklock.root = '/elsewhere'; SELECT zk_lock('held')");
+	$moved[1]->query_safe("SET zklock.servers = '" . $far->connect_string . "'; SELECT zk_lock('far');
+		RESET zklock.servers; SELECT zk_lock('far, too')");
 
 	my ($program) = session_programs($holder{expired}->pid);
 	kill 'STOP', $program;    # its session expires
