@@ -412,8 +412,9 @@ sub call_and_look ($release, @batch)
 			call_of($_, $_->{promise}{result} =~ /granted|55000/ ? $long : $short)) } @batch);
 	$_->{got}{result} = verdict($_, $found->{ $_->{name} }) foreach @batch;
 
-	# A machine that has stalled is asked again: it was slow, or no answer came in time.
-	foreach my $cell ((grep { $_->{got}{result} =~ /not at once|^08/ } @batch) x 3)
+	# A machine that has stalled is asked again: it was slow, or no answer came in time. A
+	# server that waits for its disk may be silent for seconds.
+	foreach my $cell ((grep { $_->{got}{result} =~ /not at once|^08/ } @batch) x 30)
 	{
 		next if $cell->{got}{result} !~ /not at once|^08/;
 		note("again: $cell->{name}: $cell->{got}{result}");
