@@ -220,7 +220,7 @@ subtest 'leases of 200 clients over five connections' => sub {
 SELECT coalesce(zk_lease('pool/:lock', 'client :client_id', '8s', place => random() < 0.5), 0) AS token
 \gset
 \if :token = 0
-\sleep 500 ms
+\sleep 1500 ms
 \else
 SELECT zk_lease_renew('pool/:lock', :token, '8s');
 BEGIN;
