@@ -37,7 +37,7 @@ $build{rome} = [ 'the last release', tree => $ENV{ZKLOCK_TEST_FORMER} ] if $ENV{
 foreach my $cluster (sort keys %build)
 {
 	my ($name, @option) = @{ $build{$cluster} };
-	my $build = Builds->of_tree(@option, flags => ['COPT=-O1']);
+	my $build = Builds->of_tree(@option, flags => ['COPT=-O0 -U_FORTIFY_SOURCE']);
 	my $theirs = cluster($cluster, $zk, %setting, $build->settings);
 	subtest "one lock with $name" => \&one_lock, $theirs;
 	subtest "readers and writers with $name" => \&readers, $theirs;
