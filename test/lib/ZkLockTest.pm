@@ -577,15 +577,16 @@ sub session_programs
 {
 	my %of = map { $_ => 1 } @_;
 	my @programs;
-	foreach my $directory (glob '/proc/[0-9]*')
+	opendir my $processes, '/proc' or croak "could not read /proc: $!";
+	foreach my $pid (grep { /^\d/ } readdir $processes)
 	{
-		open my $stat, '<', "$directory/stat" or next;
-		my ($pid, $command, $parent) =
-		  (<$stat> // '') =~ /^(\d+) \((.*)\) \S (\d+)/
-		  or next;
-		next if $command !~ /^zklock-session/;
+		# Of all processes, so the name is read first, which costs the least.
+		open my $name, '<', "/proc/$pid/comm" or next;
+		next if (<$name> // '') !~ /^zklock-session/;
+		open my $stat, '<', "/proc/$pid/stat" or next;
+		my ($parent) = (<$stat> // '') =~ /^\d+ \(.*\) \S (\d+)/ or next;
 		# A zombie has no title.
-		open my $title, '<', "$directory/cmdline" or next;
+		open my $title, '<', "/proc/$pid/cmdline" or next;
 		my ($backend) = (<$title> // '') =~ / of backend (\d+)/;
 		push @programs, $pid if $of{ $backend // $parent };
 	}
