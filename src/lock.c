@@ -766,6 +766,8 @@ end_mode(Lock *lock, RecipeMode mode, ZkSessionNumber live, const char *how)
 	Assert(!zklock_board_is_taken(&lock->taken[mode]));
 	if (!zklock_lock_is_held(lock))
 	{
+		/* ahead of the delete, or loss_notice.c misses a node of what is held */
+		zklock_board_remove_lock(&lock->line);
 		log_lock(lock, mode, how);
 		if (zklock_place_is_lost(&lock->place, live))
 			zklock_lock_note_late_loss(lock);
@@ -796,7 +798,7 @@ release_patience(ZkPlace *place)
 
 /*
  * Remove an entry that holds nothing, and whose place is not kept; tell the
- * board in any case.
+ * board of any other.
  */
 static void
 forget_if_empty(Lock *lock)
@@ -806,7 +808,6 @@ forget_if_empty(Lock *lock)
 		post(lock);
 		return;
 	}
-	zklock_board_remove_lock(&lock->line);
 	foreach_mode(mode)
 		drop_xact_counts(&lock->xact[mode]);
 	if (zklock_keep_is_kept(&lock->place))

@@ -21,6 +21,18 @@ sub token_at ($session, $lock, $position)
 		"SELECT token FROM zk_lock_queue('$lock') WHERE position = $position");
 }
 
+# The first lock makes the root, which says by whom, and stays: it is no container.
+$node{paris}->safe_psql('postgres', "SET zklock.root = '" . lock_path('another') . "'; SELECT zk_lock('first')");
+like($foreign->get(lock_path('another')), qr/"client":"zklock"/, 'the root is made as one');
+
+# The token may come from a server that is ahead of ours.
+my $asker = background($node{paris}, is_connected => 1);
+is(least_of(map {
+	my $before = $zk->packets_received;
+	$asker->query_safe("SELECT zk_evict('nobody', 1)");
+	$zk->packets_received - $before
+} 1 .. 5), 2, 'the quorum is asked ahead of the queue');
+
 foreach my $guard (qw(quorum lease))
 {
 	subtest "a holder is evicted in its transaction, commit_guard = $guard" => sub {
