@@ -489,7 +489,7 @@ talk(ZkRoundTrip *trip, void *argument)
 static bool
 put_node(ZkRoundTrip *trip, Check *check, const char *item, const char *path)
 {
-	const ZkReply *reply = zklock_roundtrip_read(trip, zklock_client_get, path);
+	const ZkReply *reply = zklock_roundtrip_read(trip, ZK_GET, path);
 	bool		is_there;
 
 	if (is_lost(check, reply))
@@ -498,7 +498,7 @@ put_node(ZkRoundTrip *trip, Check *check, const char *item, const char *path)
 	is_there = reply->result != ZK_NO_NODE;
 	if (!is_there || strcmp(item, "root") != 0)
 		return true;
-	reply = zklock_roundtrip_read(trip, zklock_client_get_acl, path);
+	reply = zklock_roundtrip_read(trip, ZK_GET_ACL, path);
 	if (is_lost(check, reply))
 		return false;
 	put_reply(check, "acl", path, reply);
@@ -587,7 +587,7 @@ put_leases(Check *check, const char *root)
 		const char *path =
 			zklock_name_leased_path(root, strrchr(sample->paths[i], '/') + 1);
 		const ZkReply *list = path == NULL ? NULL :
-			zklock_roundtrip_read(&sample->trip, zklock_client_list, path);
+			zklock_roundtrip_read(&sample->trip, ZK_LIST, path);
 		List	   *nodes = list == NULL ? NIL :
 			zklock_expiry_nodes(list->children, list->nchildren);
 		List	   *leased;

@@ -626,17 +626,18 @@ zklock_client_create(ZkClient *client, const char *path, ZkNodeKind kind,
 }
 
 ZkRequest *
-zklock_client_list(ZkClient *client, const char *path)
+zklock_client_read(ZkClient *client, ZkRead read, const char *path)
 {
-	return start_request(client, &(FrameRequest) {.kind = REQUEST_LIST}, path,
-						 NULL, NULL, 0);
-}
+	static const FrameRequest reads[] = {
+		[ZK_GET] = {.kind = REQUEST_GET},
+		[ZK_GET_AND_WATCH] = {.kind = REQUEST_GET,.is_watched = true},
+		[ZK_LIST] = {.kind = REQUEST_LIST},
+		[ZK_LIST_AND_WATCH] = {.kind = REQUEST_LIST,.is_watched = true},
+		[ZK_GET_ACL] = {.kind = REQUEST_GET_ACL},
+		[ZK_CHECK] = {.kind = REQUEST_CHECK}
+	};
 
-ZkRequest *
-zklock_client_get(ZkClient *client, const char *path)
-{
-	return start_request(client, &(FrameRequest) {.kind = REQUEST_GET}, path,
-						 NULL, NULL, 0);
+	return start_request(client, &reads[read], path, NULL, NULL, 0);
 }
 
 ZkRequest *
@@ -644,30 +645,6 @@ zklock_client_check(ZkClient *client, const char *path, int64_t czxid)
 {
 	return start_request(client, &(FrameRequest) {
 		.kind = REQUEST_CHECK, .czxid = czxid
-	}, path, NULL, NULL, 0);
-}
-
-ZkRequest *
-zklock_client_get_acl(ZkClient *client, const char *path)
-{
-	return start_request(client, &(FrameRequest) {
-		.kind = REQUEST_GET_ACL
-	}, path, NULL, NULL, 0);
-}
-
-ZkRequest *
-zklock_client_get_and_watch(ZkClient *client, const char *path)
-{
-	return start_request(client, &(FrameRequest) {
-		.kind = REQUEST_GET, .is_watched = true
-	}, path, NULL, NULL, 0);
-}
-
-ZkRequest *
-zklock_client_list_and_watch(ZkClient *client, const char *path)
-{
-	return start_request(client, &(FrameRequest) {
-		.kind = REQUEST_LIST, .is_watched = true
 	}, path, NULL, NULL, 0);
 }
 

@@ -39,8 +39,6 @@ typedef struct ZkRequest ZkRequest;
 extern ZkRequest *zklock_client_create(ZkClient *client, const char *path,
 									   ZkNodeKind kind,
 									   const char *data, int length);
-extern ZkRequest *zklock_client_list(ZkClient *client, const char *path);
-extern ZkRequest *zklock_client_get(ZkClient *client, const char *path);
 
 /*
  * Prove through the quorum that the node exists (a single-op transaction),
@@ -51,15 +49,20 @@ extern ZkRequest *zklock_client_get(ZkClient *client, const char *path);
 extern ZkRequest *zklock_client_check(ZkClient *client, const char *path,
 									  int64_t czxid);
 
-/* Read who may do what with that node: reply's is_open. */
-extern ZkRequest *zklock_client_get_acl(ZkClient *client, const char *path);
+/* What changes nothing, and may be asked as often as one likes. */
+typedef enum ZkRead
+{
+	ZK_GET,						/* the data of a node */
+	ZK_GET_AND_WATCH,			/* and watch it, as the client's one watch */
+	ZK_LIST,					/* its children */
+	ZK_LIST_AND_WATCH,			/* and watch for a change of them, likewise */
+	ZK_GET_ACL,					/* who may do what with it: reply's is_open */
+	ZK_CHECK					/* zklock_client_check() of any node there */
+} ZkRead;
+extern ZkRequest *zklock_client_read(ZkClient *client, ZkRead read,
+									 const char *path);
 
-/*
- * zklock_client_get() that also watches the node, as the client's one watch.
- * zklock_client_watch_news() then tells what has happened since.
- */
-extern ZkRequest *zklock_client_get_and_watch(ZkClient *client,
-											  const char *path);
+/* What has happened to the watched node since it was read. */
 extern ZkWatchNews zklock_client_watch_news(ZkClient *client);
 
 /*
@@ -67,12 +70,6 @@ extern ZkWatchNews zklock_client_watch_news(ZkClient *client);
  * request that is sent.  A NULL client is fine.
  */
 extern void zklock_client_unwatch(ZkClient *client);
-
-/*
- * zklock_client_list() that also watches for a change of the list, likewise.
- */
-extern ZkRequest *zklock_client_list_and_watch(ZkClient *client,
-											   const char *path);
 
 /*
  * Set the data of a node of ours, without waiting for the reply: sent at once,

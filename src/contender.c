@@ -354,7 +354,7 @@ await_first_place(Standing *standing)
 	while (verdict == RECIPE_WAIT && end == ZK_WAIT_OVER)
 	{
 		const ZkReply *list =
-			zklock_roundtrip_read(&standing->trip, zklock_client_list_and_watch,
+			zklock_roundtrip_read(&standing->trip, ZK_LIST_AND_WATCH,
 								  contender->place->lock_path);
 		ZkWaitEnd	step = contender_step(list, contender->place->lock_path);
 		int			ahead;
@@ -379,7 +379,7 @@ look(Standing *standing)
 {
 	const char *path = standing->contender->place->lock_path;
 	const ZkReply *list = zklock_roundtrip_read(&standing->trip,
-												zklock_client_list, path);
+												ZK_LIST, path);
 	ZkWaitEnd	step = contender_step(list, path);
 	Survey		survey;
 
@@ -534,8 +534,7 @@ join(Standing *standing)
 		send_create(standing);
 	standing->is_ahead_read = false;
 	return zklock_roundtrip_read(&standing->trip, standing->watches_queue ?
-								 zklock_client_list_and_watch :
-								 zklock_client_list,
+								 ZK_LIST_AND_WATCH : ZK_LIST,
 								 standing->contender->place->lock_path);
 }
 

@@ -234,7 +234,7 @@ describe_holder(Standing *standing, int64 deadline)
 	{
 		standing->is_ahead_read = false;
 		standing->trip.deadline = deadline;
-		first = zklock_roundtrip_read(&standing->trip, zklock_client_get,
+		first = zklock_roundtrip_read(&standing->trip, ZK_GET,
 									  standing->first);
 		standing->trip.deadline = bound;
 	}

@@ -112,7 +112,7 @@ contender_is_held(Standing *standing, const char *ahead)
 bool
 zklock_contend_is_held(ZkRoundTrip *trip, const char *path)
 {
-	const ZkReply *reply = zklock_roundtrip_read(trip, zklock_client_get, path);
+	const ZkReply *reply = zklock_roundtrip_read(trip, ZK_GET, path);
 
 	if (reply == NULL || reply->result == ZK_OK)
 		return reply == NULL || says_held(reply);
@@ -319,7 +319,7 @@ set_watch(Standing *standing, const char *child, ZkWaitEnd *end)
 	const ZkReply *reply;
 
 	standing->is_ahead_read = false;
-	reply = zklock_roundtrip_read(&standing->trip, zklock_client_get_and_watch,
+	reply = zklock_roundtrip_read(&standing->trip, ZK_GET_AND_WATCH,
 								  child_path(standing, child, path));
 	*end = contender_step(reply, path);
 	standing->is_ahead_read = *end == ZK_WAIT_OVER;

@@ -541,8 +541,7 @@ forget_deleted(ZkDetector *detector)
 {
 	foreach_ptr(ZkFact, fact, list_copy(detector->facts))
 	{
-		const ZkReply *reply = zklock_roundtrip_read(&detector->trip,
-													 zklock_client_get,
+		const ZkReply *reply = zklock_roundtrip_read(&detector->trip, ZK_GET,
 													 fact->path);
 
 		if (reply != NULL &&
@@ -587,8 +586,7 @@ make(ZkDetector *detector, const ZkPlace *place, ZkFact *fact)
 	reason = pstrdup(reply->code_text);
 	if (reply->result == ZK_NODE_EXISTS)
 	{
-		reply = zklock_roundtrip_read(&detector->trip, zklock_client_get,
-									  fact->path);
+		reply = zklock_roundtrip_read(&detector->trip, ZK_GET, fact->path);
 		fact->is_others = reply == NULL || reply->result != ZK_OK ||
 			reply->ephemeral_owner != zklock_session_id();
 		if (!fact->is_others)

@@ -117,8 +117,7 @@ deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place, int64 session,
 	if (is_newest)
 	{
 		/* what this connection brings behind it is not older */
-		reply = zklock_roundtrip_read(trip, zklock_roundtrip_check,
-									  place->node);
+		reply = zklock_roundtrip_read(trip, ZK_CHECK, place->node);
 		if (reply == NULL || reply->result == ZK_SESSION_LOST)
 			return NULL;
 	}
@@ -148,7 +147,7 @@ deadlock_follow(ZkRoundTrip *trip, const ZkPlace *place, int64 session,
 static void
 enter_all(Reading *reading)
 {
-	const ZkReply *waits = read_path(reading, zklock_client_list,
+	const ZkReply *waits = read_path(reading, ZK_LIST,
 									 directory(reading->place));
 
 	if (waits == NULL || waits->result != ZK_OK ||
@@ -214,7 +213,7 @@ follow_lock(Reading *reading, int index)
 
 	if (!read_wait(reading, index, &own, &said))
 		return false;
-	reply = read_path(reading, zklock_client_list, member->lock_path);
+	reply = read_path(reading, ZK_LIST, member->lock_path);
 	if (reply != NULL && reply->result == ZK_OK)
 		entries = zklock_order_queue(reply->children, reply->nchildren,
 									 &nentries);
@@ -259,7 +258,7 @@ read_wait(Reading *reading, int index, char **node, int64 *said)
 	}
 	else
 	{
-		reply = read_path(reading, zklock_client_get,
+		reply = read_path(reading, ZK_GET,
 						  deadlock_path(reading->place, member->session,
 										member->session));
 		if (reply == NULL || reply->result != ZK_OK ||
@@ -294,8 +293,7 @@ static void
 follow_holder(Reading *reading, int index, const char *holder, int64 said)
 {
 	Graph	   *graph = reading->graph;
-	const ZkReply *reply =
-		read_path(reading, zklock_client_get,
+	const ZkReply *reply = read_path(reading, ZK_GET,
 				  psprintf("%s/%s", graph->members[index].lock_path, holder));
 	ZkNodeData	who = {0};
 	int			to = -1;
@@ -322,8 +320,7 @@ static void
 follow_postgres(Reading *reading, int index)
 {
 	Graph	   *graph = reading->graph;
-	const ZkReply *facts =
-		read_path(reading, zklock_client_list,
+	const ZkReply *facts = read_path(reading, ZK_LIST,
 				  psprintf("%s/" ZK_WAITS_IN_POSTGRES,
 						   directory(reading->place)));
 	int			nfacts = facts != NULL && facts->result == ZK_OK ?
@@ -339,7 +336,7 @@ follow_postgres(Reading *reading, int index)
 		if (!zklock_deadlock_parse_fact(facts->children[i], &waiter, &blocker) ||
 			waiter != graph->members[index].session)
 			continue;
-		reply = read_path(reading, zklock_client_get,
+		reply = read_path(reading, ZK_GET,
 						  deadlock_path(reading->place, waiter, blocker));
 		/* it counts if it is its maker's own */
 		if (reply == NULL || reply->result != ZK_OK ||

@@ -89,13 +89,13 @@ zklock_expiry_read(ZkRoundTrip *trip, const char *lock_path,
 
 		one->node = node;
 		one->path = psprintf("%s/%s", lock_path, node);
-		zklock_roundtrip_look(trip, zklock_client_get, one->path);
+		zklock_roundtrip_look(trip, ZK_GET, one->path);
 		if (nasked < READS_AT_ONCE && node != llast(nodes))
 			continue;
 		CHECK_FOR_INTERRUPTS();
 		is_read = zklock_roundtrip_await_looks(trip);
 		for (int i = 0; i < nasked && is_read; i++)
-			if (take_reply(asked[i], zklock_roundtrip_look(trip, zklock_client_get,
+			if (take_reply(asked[i], zklock_roundtrip_look(trip, ZK_GET,
 														   asked[i]->path)))
 				*leased = lappend(*leased, asked[i]);
 		zklock_roundtrip_end_looks(trip);

@@ -305,7 +305,8 @@ look_for_hold(ZkRoundTrip *trip, const Holding *holding)
 
 	do
 		result = ask(trip, holding, holding->hold,
-					 zklock_client_get(zklock_session_client(), holding->hold));
+					 zklock_client_read(zklock_session_client(), ZK_GET,
+										holding->hold));
 	while (result == ZK_UNKNOWN_OUTCOME);
 	return result;
 }

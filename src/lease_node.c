@@ -338,8 +338,7 @@ static bool
 look(ZkRoundTrip *trip, ZkLeasing *leasing)
 {
 	RecipeWish	wish = {.mode = RECIPE_EXCLUSIVE,.permits = 1};
-	ZkRead		read = leasing->is_watching ? zklock_client_list_and_watch :
-		zklock_client_list;
+	ZkRead		read = leasing->is_watching ? ZK_LIST_AND_WATCH : ZK_LIST;
 	const ZkReply *list;
 	List	   *leased;
 	RecipeVerdict verdict;

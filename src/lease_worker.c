@@ -175,7 +175,7 @@ sweep_all(ZkRoundTrip *trip, void *argument)
 	root[root_length] = '\0';
 	trip->is_lock_timeout = false;
 	trip->deadline = zklock_session_reply_deadline(protocol_now());
-	list = zklock_roundtrip_read(trip, zklock_client_list,
+	list = zklock_roundtrip_read(trip, ZK_LIST,
 								 psprintf("%s/" ZK_LEASES_NAME, root));
 	if (list == NULL || list->result == ZK_SESSION_LOST)
 		return list == NULL;
@@ -206,7 +206,7 @@ sweep_lock(ZkRoundTrip *trip, const char *root, const char *pointer,
 
 	if (path == NULL)
 		return true;
-	list = zklock_roundtrip_read(trip, zklock_client_list, path);
+	list = zklock_roundtrip_read(trip, ZK_LIST, path);
 	if (list == NULL || list->result == ZK_SESSION_LOST)
 		return false;
 	nodes = list->result != ZK_OK ? NIL :
@@ -225,7 +225,7 @@ sweep_lock(ZkRoundTrip *trip, const char *root, const char *pointer,
 static bool
 drop_name(ZkRoundTrip *trip, const char *path)
 {
-	const ZkReply *reply = zklock_roundtrip_read(trip, zklock_client_get, path);
+	const ZkReply *reply = zklock_roundtrip_read(trip, ZK_GET, path);
 
 	if (reply == NULL || reply->result == ZK_SESSION_LOST)
 		return false;

@@ -134,7 +134,7 @@ ask_ensemble(ZkRoundTrip *trip, void *argument)
 
 	trip->is_lock_timeout = false;
 	trip->deadline = zklock_session_reply_deadline(protocol_now());
-	reply = zklock_roundtrip_read_newest(trip, zklock_client_list, belief->path);
+	reply = zklock_roundtrip_read_newest(trip, ZK_LIST, belief->path);
 	if (reply == NULL || (reply->result != ZK_OK && reply->result != ZK_NO_NODE))
 		return reply == NULL || reply->result != ZK_SESSION_LOST;
 	for (int i = 0; reply->result == ZK_OK && i < reply->nchildren; i++)
@@ -142,7 +142,7 @@ ask_ensemble(ZkRoundTrip *trip, void *argument)
 										reply->children[i]));
 	foreach_ptr(const char, node, nodes)
 	{
-		reply = zklock_roundtrip_read(trip, zklock_client_get, node);
+		reply = zklock_roundtrip_read(trip, ZK_GET, node);
 		if (reply == NULL || (reply->result != ZK_OK && reply->result != ZK_NO_NODE))
 			return reply == NULL || reply->result != ZK_SESSION_LOST;
 		if (reply->result == ZK_OK && reply->ephemeral_owner == belief->session_id)

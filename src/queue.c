@@ -145,8 +145,8 @@ read_entries(ZkRoundTrip *trip, void *argument)
 	reading->path = reading->path_of(reading->name, NULL);
 	reading->nentries = 0;
 	list = reading->is_newest ?
-		zklock_roundtrip_read_newest(trip, zklock_client_list, reading->path) :
-		zklock_roundtrip_read(trip, zklock_client_list, reading->path);
+		zklock_roundtrip_read_newest(trip, ZK_LIST, reading->path) :
+		zklock_roundtrip_read(trip, ZK_LIST, reading->path);
 	if (list->result == ZK_SESSION_LOST)
 		return false;
 	if (list->result == ZK_NO_NODE)
@@ -207,7 +207,7 @@ static const ZkReply *
 look(ZkRoundTrip *trip, const Reading *reading, const char *child)
 {
 	char	   *path = psprintf("%s/%s", reading->path, child);
-	const ZkReply *reply = zklock_roundtrip_look(trip, zklock_client_get, path);
+	const ZkReply *reply = zklock_roundtrip_look(trip, ZK_GET, path);
 
 	pfree(path);
 	return reply;
@@ -354,14 +354,13 @@ take_lists(ZkRoundTrip *trip, Walk *walk)
 	{
 		paths[i] = llast(walk->left);
 		walk->left = list_delete_last(walk->left);
-		zklock_roundtrip_look(trip, zklock_client_list, paths[i]);
+		zklock_roundtrip_look(trip, ZK_LIST, paths[i]);
 	}
 	if (!zklock_roundtrip_await_looks(trip))
 		return false;
 	for (int i = 0; i < nlists; i++)
 	{
-		const ZkReply *list = zklock_roundtrip_look(trip, zklock_client_list,
-													paths[i]);
+		const ZkReply *list = zklock_roundtrip_look(trip, ZK_LIST, paths[i]);
 
 		if (list->result == ZK_OK)
 			visit(walk, paths[i], list);

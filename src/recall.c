@@ -70,7 +70,7 @@ zklock_recall_read(const char *name, const char *lock_path, int root_length,
 		return false;
 	PG_TRY();
 	{
-		request = zklock_roundtrip_read(&trip, zklock_client_get, path);
+		request = zklock_roundtrip_read(&trip, ZK_GET, path);
 		is_there = request != NULL && request->result == ZK_OK;
 		if (is_there && request->czxid + request->version != *told)
 		{
@@ -109,7 +109,7 @@ zklock_recall_tell_eviction(ZkRoundTrip *trip, const char *name, const char *nod
 	if (!zklock_recall_path(path, lock_path, root_length, ZK_EVICTION, node))
 		return true;
 	be_brief(trip);
-	reply = zklock_roundtrip_read(trip, zklock_client_get,
+	reply = zklock_roundtrip_read(trip, ZK_GET,
 								  pnstrdup(path, strrchr(path, '/') - path));
 	if (reply == NULL ||
 		(reply->result == ZK_OK && reply->nbelow >= EVICTIONS_MAX))
@@ -132,7 +132,7 @@ zklock_recall_read_eviction(ZkRoundTrip *trip, const char *lock_path,
 		!zklock_recall_path(path, lock_path, root_length, ZK_EVICTION, node))
 		return NULL;
 	be_brief(trip);
-	reply = zklock_roundtrip_read(trip, zklock_client_get, path);
+	reply = zklock_roundtrip_read(trip, ZK_GET, path);
 	if (reply == NULL || reply->result != ZK_OK)
 		return NULL;
 	zklock_client_free(zklock_client_remove(zklock_session_client(), path,

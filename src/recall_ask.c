@@ -164,7 +164,7 @@ count_requests(ZkRoundTrip *trip, void *argument)
 
 	root[root_length] = '\0';
 	parent = psprintf("%s/" ZK_RELEASE_SUFFIX, root);
-	reply = zklock_roundtrip_read_newest(trip, zklock_client_get, parent);
+	reply = zklock_roundtrip_read_newest(trip, ZK_GET, parent);
 	if (reply->result == ZK_SESSION_LOST)
 		return false;
 	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
@@ -228,7 +228,7 @@ ask_holder(ZkRoundTrip *trip, void *argument)
 		zklock_session_raise(reply, "request the release of a lock", path);
 
 	if (reply->result != ZK_SESSION_LOST)
-		reply = zklock_roundtrip_read(trip, zklock_client_get,
+		reply = zklock_roundtrip_read(trip, ZK_GET,
 									  psprintf("%s/%s", lock_path,
 											   asking->node));
 	if (reply->result == ZK_SESSION_LOST)
@@ -263,13 +263,13 @@ remove_outdated(ZkSample *sample, const char *root)
 		if (reply != NULL && reply->result == ZK_OK)
 			holders[i] = holder_path(root, sample->paths[i], reply);
 		if (holders[i] != NULL)
-			zklock_roundtrip_look(&sample->trip, zklock_client_get, holders[i]);
+			zklock_roundtrip_look(&sample->trip, ZK_GET, holders[i]);
 	}
 	zklock_roundtrip_await_looks(&sample->trip);
 	for (int i = 0; i < sample->nnodes; i++)
 	{
 		const ZkReply *reply = holders[i] == NULL ? NULL :
-			zklock_roundtrip_look(&sample->trip, zklock_client_get, holders[i]);
+			zklock_roundtrip_look(&sample->trip, ZK_GET, holders[i]);
 
 		if (reply == NULL || reply->result != ZK_NO_NODE)
 			continue;

@@ -104,15 +104,11 @@ zklock_roundtrip_read(ZkRoundTrip *trip, ZkRead read, const char *path)
 	const ZkReply *reply;
 
 	do
-		reply = zklock_roundtrip_ask(trip, read(zklock_session_client(), path));
+		reply = zklock_roundtrip_ask(trip,
+									 zklock_client_read(zklock_session_client(),
+														read, path));
 	while (reply != NULL && reply->result == ZK_UNKNOWN_OUTCOME);
 	return reply;
-}
-
-ZkRequest *
-zklock_roundtrip_check(ZkClient *client, const char *path)
-{
-	return zklock_client_check(client, path, 0);
 }
 
 /*
@@ -127,14 +123,13 @@ zklock_roundtrip_read_newest(ZkRoundTrip *trip, ZkRead read, const char *path)
 {
 	for (;;)
 	{
-		const ZkReply *reply = zklock_roundtrip_read(trip,
-													 zklock_roundtrip_check,
-													 path);
+		const ZkReply *reply = zklock_roundtrip_read(trip, ZK_CHECK, path);
 
 		if (reply == NULL || reply->result == ZK_SESSION_LOST)
 			return reply;
 		reply = zklock_roundtrip_ask(trip,
-									 read(zklock_session_client(), path));
+									 zklock_client_read(zklock_session_client(),
+														read, path));
 		if (reply == NULL || reply->result != ZK_UNKNOWN_OUTCOME)
 			return reply;
 	}
@@ -153,7 +148,7 @@ zklock_roundtrip_look(ZkRoundTrip *trip, ZkRead read, const char *path)
 	look->read = read;
 	strcpy(look->path, path);
 	trip->looks = lappend(trip->looks, look);
-	look->request = read(zklock_session_client(), path);
+	look->request = zklock_client_read(zklock_session_client(), read, path);
 	return NULL;
 }
 
@@ -178,7 +173,8 @@ zklock_roundtrip_await_looks(ZkRoundTrip *trip)
 			   reply->result == ZK_UNKNOWN_OUTCOME)
 		{
 			zklock_client_free(look->request);
-			look->request = look->read(zklock_session_client(), look->path);
+			look->request = zklock_client_read(zklock_session_client(),
+											   look->read, look->path);
 		}
 		if (reply == NULL || reply->result == ZK_SESSION_LOST)
 			return false;
@@ -196,10 +192,10 @@ zklock_roundtrip_end_looks(ZkRoundTrip *trip)
 }
 
 void
-zklock_roundtrip_send_ahead(ZkRoundTrip *trip, ZkRequest *request)
+zklock_roundtrip_get_ahead(ZkRoundTrip *trip, const char *path)
 {
 	zklock_client_free(trip->ahead);
-	trip->ahead = request;
+	trip->ahead = zklock_client_read(zklock_session_client(), ZK_GET, path);
 }
 
 const ZkReply *
@@ -277,7 +273,7 @@ zklock_roundtrip_begin_sample(ZkSample *sample, const char *parent,
 	zklock_roundtrip_end(&sample->trip);
 	memset(sample, 0, sizeof(*sample));
 	sample->trip.deadline = protocol_now() + wait_ms;
-	list = zklock_roundtrip_read(&sample->trip, zklock_client_list, parent);
+	list = zklock_roundtrip_read(&sample->trip, ZK_LIST, parent);
 	if (list == NULL || list->result != ZK_OK || list->nchildren == 0)
 		return;
 	first = pg_prng_uint64_range(&pg_global_prng_state, 0, list->nchildren - 1);
@@ -286,8 +282,7 @@ zklock_roundtrip_begin_sample(ZkSample *sample, const char *parent,
 		sample->paths[i] =
 			psprintf("%s/%s", parent[1] == '\0' ? "" : parent,
 					 list->children[(first + i) % list->nchildren]);
-		zklock_roundtrip_look(&sample->trip, zklock_client_get,
-							  sample->paths[i]);
+		zklock_roundtrip_look(&sample->trip, ZK_GET, sample->paths[i]);
 		sample->nnodes++;
 	}
 }
@@ -296,7 +291,7 @@ const ZkReply *
 zklock_roundtrip_await_sample(const ZkSample *sample, int index)
 {
 	return zklock_roundtrip_await(&sample->trip,
-								  find_look(&sample->trip, zklock_client_get,
+								  find_look(&sample->trip, ZK_GET,
 											sample->paths[index])->request);
 }
 
@@ -317,10 +312,8 @@ zklock_roundtrip_remove(ZkRoundTrip *trip, ZkRemoval *removal)
 		bool		was_tried = removal->is_tried;
 
 		if (removal->guard != NULL)
-			zklock_roundtrip_send_ahead(trip, zklock_client_get(client,
-																removal->guard));
-		reply = zklock_roundtrip_read_newest(trip, zklock_client_get,
-											 removal->path);
+			zklock_roundtrip_get_ahead(trip, removal->guard);
+		reply = zklock_roundtrip_read_newest(trip, ZK_GET, removal->path);
 		guard = removal->guard != NULL ? zklock_roundtrip_reply_ahead(trip) : NULL;
 		if (reply->result == ZK_SESSION_LOST)
 			return false;

@@ -56,9 +56,6 @@ typedef struct ZkSample
 	char	   *paths[ZK_SAMPLE_MAX];
 } ZkSample;
 
-/* A read of zklock_client_*(), which may be asked as often as one likes. */
-typedef ZkRequest *(*ZkRead) (ZkClient *client, const char *path);
-
 /* The deadline that lock_timeout sets to what begins now. */
 extern int64 zklock_roundtrip_lock_deadline(void);
 
@@ -94,12 +91,6 @@ extern const ZkReply *zklock_roundtrip_read(ZkRoundTrip *trip, ZkRead read,
 											const char *path);
 
 /*
- * What is asked like a read, too: the quorum, whether any znode is there
- * (zklock_client_check()).
- */
-extern ZkRequest *zklock_roundtrip_check(ZkClient *client, const char *path);
-
-/*
  * A read whose result is not older than what any server has told anybody
  * before.
  */
@@ -120,12 +111,11 @@ extern bool zklock_roundtrip_await_looks(ZkRoundTrip *trip);
 extern void zklock_roundtrip_end_looks(ZkRoundTrip *trip);
 
 /*
- * Send a request together with the next one, ahead of it.  Nobody waits for
+ * Send a ZK_GET together with the next request, ahead of it.  Nobody waits for
  * its reply: a server answers in order, so once it has answered the next
  * request the reply to this one is there, too.
  */
-extern void zklock_roundtrip_send_ahead(ZkRoundTrip *trip,
-										ZkRequest *request);
+extern void zklock_roundtrip_get_ahead(ZkRoundTrip *trip, const char *path);
 
 /* The reply to it, until another one is sent ahead; NULL if there is none. */
 extern const ZkReply *zklock_roundtrip_reply_ahead(ZkRoundTrip *trip);

@@ -257,14 +257,15 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 	{
 		bool		is_there;
 
-		zklock_roundtrip_send_ahead(trip, zklock_client_get(client, directory));
+		zklock_roundtrip_get_ahead(trip, directory);
 		reply = zklock_roundtrip_create(trip, path, strlen(claim->record.guard),
 										ZK_PERSISTENT_OWN, data);
 		is_there = reply->result == ZK_NODE_EXISTS;
 
 		/* our server knows at least what it has just refused */
 		if (is_there)
-			reply = zklock_roundtrip_ask(trip, zklock_client_get(client, path));
+			reply = zklock_roundtrip_ask(trip, zklock_client_read(client, ZK_GET,
+																  path));
 		claim->is_ours = reply->result == ZK_OK &&
 			(!is_there ||
 			 (reply->data != NULL &&
@@ -357,7 +358,7 @@ prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms)
 	const ZkReply *reply;
 	int			nold = 0;
 
-	zklock_roundtrip_send_ahead(trip, zklock_client_get(client, claim->record.guard));
+	zklock_roundtrip_get_ahead(trip, claim->record.guard);
 	zklock_roundtrip_begin_sample(&claim->sample, directory_of(claim->record.path),
 								  PRUNE_MS);
 	for (int i = 0; i < claim->sample.nnodes; i++)
@@ -418,8 +419,7 @@ forget_slot(ZkRoundTrip *trip, void *argument)
 	name_record(claim);
 	if (removal->czxid == 0)
 	{
-		const ZkReply *reply = zklock_roundtrip_read_newest(trip,
-															zklock_client_get,
+		const ZkReply *reply = zklock_roundtrip_read_newest(trip, ZK_GET,
 															removal->path);
 
 		if (reply->result == ZK_SESSION_LOST)

@@ -235,7 +235,8 @@ do_something(Player *player)
 			request = zklock_client_create(client, "/fuzz/queue/_c_0f8fad5b-lock-",
 										   ZK_EPHEMERAL_SEQUENTIAL, data, length);
 			can_be_withdrawn = true;
-			zklock_client_free(zklock_client_list(client, "/fuzz/queue"));
+			zklock_client_free(zklock_client_read(client, ZK_LIST,
+												  "/fuzz/queue"));
 			break;
 		case 3:
 			request = zklock_client_create(client, some_node(), ZK_EPHEMERAL,
@@ -248,15 +249,15 @@ do_something(Player *player)
 			break;
 		case 5:
 		case 6:
-			request = zklock_client_list(client, "/fuzz/queue");
+			request = zklock_client_read(client, ZK_LIST, "/fuzz/queue");
 			break;
 		case 7:
-			request = zklock_client_list_and_watch(client, "/fuzz");
+			request = zklock_client_read(client, ZK_LIST_AND_WATCH, "/fuzz");
 			if (choose(4) == 0)
 				zklock_client_unwatch(client);
 			break;
 		case 8:
-			request = zklock_client_get(client, some_node());
+			request = zklock_client_read(client, ZK_GET, some_node());
 			break;
 		case 9:
 			watched = some_node();
@@ -265,7 +266,7 @@ do_something(Player *player)
 			if (choose(2))
 				zklock_client_free(zklock_client_create(client, watched,
 														ZK_EPHEMERAL, data, 4));
-			request = zklock_client_get_and_watch(client, watched);
+			request = zklock_client_read(client, ZK_GET_AND_WATCH, watched);
 			if (choose(2))
 				zklock_client_delete(client, watched);
 			else if (choose(2))
@@ -309,7 +310,7 @@ do_something(Player *player)
 			zklock_client_interrupt_on_loss(client, choose(2));
 			break;
 		case 22:
-			request = zklock_client_get_acl(client, choose(2) ? "/fuzz/queue" :
+			request = zklock_client_read(client, ZK_GET_ACL, choose(2) ? "/fuzz/queue" :
 											some_node());
 			break;
 		case 23:

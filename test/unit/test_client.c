@@ -157,7 +157,7 @@ result_of(ZkRequest *request)
 static int
 count_children(ZkClient *client, const char *path)
 {
-	ZkRequest  *request = zklock_client_list(client, path);
+	ZkRequest  *request = zklock_client_read(client, ZK_LIST, path);
 	const ZkReply *reply = await_reply(request);
 	int			count = reply != NULL && reply->result == ZK_OK ?
 		reply->nchildren : -1;
@@ -229,7 +229,7 @@ test_requests(ZkClient *client)
 	snprintf(prefix, sizeof(prefix), "%s/q-", parent);
 	create = zklock_client_create(client, prefix, ZK_EPHEMERAL_SEQUENTIAL,
 								  "who", 3);
-	list = zklock_client_list(client, parent);
+	list = zklock_client_read(client, ZK_LIST, parent);
 	reply = await_reply(list);
 	is_int(1, reply->nchildren, "a list behind a create shows the node");
 	is_str("q-0000000000", reply->children[0], "its name has the number");
@@ -244,7 +244,7 @@ test_requests(ZkClient *client)
 	   reply->proof.boot_ms <= protocol_now(),
 	   "and the date of the proof");
 
-	get = zklock_client_get(client, node);
+	get = zklock_client_read(client, ZK_GET, node);
 	reply = await_reply(get);
 	ok(reply->data_length == 3 && memcmp(reply->data, "who", 3) == 0,
 	   "get brings the data");
@@ -260,7 +260,7 @@ test_requests(ZkClient *client)
 	remove_node(client, node);
 	is_int(ZK_NO_NODE, result_of(zklock_client_check(client, node, 0)),
 		   "check does not find a deleted node");
-	is_int(ZK_NO_NODE, result_of(zklock_client_get(client, node)),
+	is_int(ZK_NO_NODE, result_of(zklock_client_read(client, ZK_GET, node)),
 		   "nor does get");
 	remove_node(client, parent);
 }
@@ -300,7 +300,7 @@ test_versions(ZkClient *client)
 		   result_of(zklock_client_remove_guarded(client, "/a//b", 1,
 												  &good_path, 1)),
 		   "so is such a guard, and the program goes on");
-	get = zklock_client_get(client, node);
+	get = zklock_client_read(client, ZK_GET, node);
 	reply = await_reply(get);
 	ok(reply->version == 1 && reply->ephemeral_owner == 0 &&
 	   reply->data_length == 2 && memcmp(reply->data, "bc", 2) == 0,
@@ -439,7 +439,7 @@ test_watch(ZkClient *client)
 											  NULL, 0)),
 			   "a node to be watched");
 		is_int(ZK_OK,
-			   result_of(zklock_client_get_and_watch(client, nodes[i])),
+			   result_of(zklock_client_read(client, ZK_GET_AND_WATCH, nodes[i])),
 			   "a watch is set");
 	}
 	remove_node(other, nodes[0]);
@@ -450,7 +450,7 @@ test_watch(ZkClient *client)
 	is_int(ZK_WATCH_LOOK_AGAIN, await_watch(client, deadline),
 		   "the current watch fires");
 	is_int(ZK_NO_NODE,
-		   result_of(zklock_client_get_and_watch(client, nodes[1])),
+		   result_of(zklock_client_read(client, ZK_GET_AND_WATCH, nodes[1])),
 		   "a node that is gone cannot be watched");
 	close_client(other);
 	remove_node(client, parent);
@@ -491,7 +491,7 @@ test_hand_over(ZkClient *client)
 		is_int(ZK_OK,
 			   result_of(zklock_client_create(owner, node, ZK_EPHEMERAL,
 											  "data", 4)), "a node");
-		is_int(ZK_OK, result_of(zklock_client_get_and_watch(client, node)),
+		is_int(ZK_OK, result_of(zklock_client_read(client, ZK_GET_AND_WATCH, node)),
 			   "is watched");
 		zklock_client_begin_many(i < 0 ? owner : others[i]);
 		ok(zklock_client_announce(i < 0 ? owner : others[i], node, NULL, 0) &&
@@ -550,7 +550,7 @@ test_leave(ZkClient *client)
 		}
 		ok(zklock_client_take_gone(client) == NULL, "no more");
 	}
-	is_int(ZK_NO_NODE, result_of(zklock_client_get(client, record)), "the word is removed");
+	is_int(ZK_NO_NODE, result_of(zklock_client_read(client, ZK_GET, record)), "the word is removed");
 }
 
 /* With all requests under way that there can be. */
@@ -564,7 +564,7 @@ test_no_room(ZkClient *client)
 	snprintf(path, sizeof(path), "%s/announce", top);
 	result_of(zklock_client_create(client, path, ZK_EPHEMERAL, NULL, 0));
 	while (nrequests < 1 << 17 &&
-		   (requests[nrequests] = zklock_client_get(client, path)) != NULL)
+		   (requests[nrequests] = zklock_client_read(client, ZK_GET, path)) != NULL)
 		nrequests++;
 	ok(nrequests > 0 && nrequests <= 1 << 16, "there is an end to requests");
 	ok(zklock_client_announce(client, path, "a", 1),
@@ -724,7 +724,7 @@ test_killed_program(ZkClient *client)
 		is_int(ZK_LOSS_PROGRAM, await_loss(other), "its program is killed");
 		is_int(i != 1, await_signals(i != 1), "which interrupts who wants it");
 		ok(await_reaped(status.program_pid), "no zombie stays");
-		get = zklock_client_get(other, path);
+		get = zklock_client_read(other, ZK_GET, path);
 		zklock_client_flush(other);
 		ok(zklock_client_reply(get) == NULL, "nothing is answered any more");
 		zklock_client_free(get);
@@ -793,7 +793,7 @@ test_full_socket(ZkClient *client)
 	zklock_client_end_many(other);
 	for (int i = 0; i < COUNT; i++)
 		zklock_client_delete(other, path);
-	is_int(ZK_NO_NODE, result_of(zklock_client_get(other, path)),
+	is_int(ZK_NO_NODE, result_of(zklock_client_read(other, ZK_GET, path)),
 		   "%d deletes at once are all sent", COUNT);
 	ok(await_silence(other), "and answered");
 
@@ -823,7 +823,7 @@ test_bad_programs(void)
 		ZkClient   *client = open_with((ZkClientOptions) {
 			.servers = servers, .program = programs[i]
 		});
-		ZkRequest  *get = zklock_client_get(client, "/");
+		ZkRequest  *get = zklock_client_read(client, ZK_GET, "/");
 		ZkClientLoss loss = await_loss(client);
 		char		error[512];
 

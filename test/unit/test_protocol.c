@@ -991,12 +991,12 @@ use_client(const char *program, int number)
 		.program = program, .servers = "127.0.0.1:1", .session_timeout_ms = 1000
 	});
 	requests[0] = zklock_client_create(client, "/a", ZK_EPHEMERAL_SEQUENTIAL, "x", 1);
-	requests[1] = zklock_client_list(client, "/a");
-	requests[2] = zklock_client_get_and_watch(client, "/a");
+	requests[1] = zklock_client_read(client, ZK_LIST, "/a");
+	requests[2] = zklock_client_read(client, ZK_GET_AND_WATCH, "/a");
 	requests[3] = zklock_client_check(client, "/a", 0);
 	requests[4] = zklock_client_replace(client, "/a", 0, "/b", "");
 	for (int i = 5; i < 12; i++)
-		requests[i] = zklock_client_get(client, "/a");
+		requests[i] = zklock_client_read(client, ZK_GET, "/a");
 	zklock_client_leave(client, "/a", "/b", "a", 1, number % 2);
 	zklock_client_interrupt_on_loss(client, number % 2);
 	zklock_client_flush(client);
