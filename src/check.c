@@ -76,7 +76,6 @@ typedef struct Check
 	/* the questions that only a session answers */
 	bool		is_late;		/* the deadline came first */
 	ZkRequest  *making;			/* to be withdrawn; NULL: none is */
-	ZkSample	sample;			/* of what is beside the root */
 } Check;
 
 /* One thing that is looked at, and puts facts.  May raise. */
@@ -101,8 +100,9 @@ static bool talk(ZkRoundTrip *trip, void *argument);
 static bool put_node(ZkRoundTrip *trip, Check *check, const char *item,
 					 const char *path);
 static bool try_to_make(ZkRoundTrip *trip, Check *check, const char *root);
-static void put_siblings(Check *check, const char *root);
-static void put_leases(Check *check, const char *root);
+static void put_siblings(ZkRoundTrip *trip, const Check *check,
+						 const char *root);
+static void put_leases(ZkRoundTrip *trip, const Check *check, const char *root);
 static void put_reply(const Check *check, const char *item,
 					  const char *path, const ZkReply *reply);
 static void put_clock(const Check *check, TimestampTz theirs,
@@ -480,8 +480,8 @@ talk(ZkRoundTrip *trip, void *argument)
 		 !put_node(trip, check, "chroot", chroot_path)) ||
 		!put_node(trip, check, "root", root_length == 0 ? "/" : root))
 		return check->is_late;
-	put_siblings(check, root);
-	put_leases(check, root);
+	put_siblings(trip, check, root);
+	put_leases(trip, check, root);
 	return true;
 }
 
@@ -542,16 +542,16 @@ try_to_make(ZkRoundTrip *trip, Check *check, const char *root)
  * zklock_roundtrip_make_parents()), and in queue nodes.
  */
 static void
-put_siblings(Check *check, const char *root)
+put_siblings(ZkRoundTrip *trip, const Check *check, const char *root)
 {
-	ZkSample   *sample = &check->sample;
-
 	for (const char *slash = root; slash != NULL && *slash != '\0';
 		 slash = strchr(slash + 1, '/'))
 	{
-		zklock_roundtrip_begin_sample(sample,
-									  pnstrdup(root, Max(slash - root, 1)),
-									  (int) (check->deadline - protocol_now()));
+		const ZkSample *sample =
+			zklock_roundtrip_begin_sample(trip,
+										  pnstrdup(root, Max(slash - root, 1)),
+										  (int) (check->deadline - protocol_now()));
+
 		for (int i = 0; i < sample->nnodes; i++)
 		{
 			const ZkReply *reply = zklock_roundtrip_await_sample(sample, i);
@@ -575,13 +575,13 @@ put_siblings(Check *check, const char *root)
 
 /* Of some locks that have leases the first one: for how long is it over? */
 static void
-put_leases(Check *check, const char *root)
+put_leases(ZkRoundTrip *trip, const Check *check, const char *root)
 {
-	ZkSample   *sample = &check->sample;
+	ZkSample   *sample =
+		zklock_roundtrip_begin_sample(trip,
+									  psprintf("%s/" ZK_LEASES_NAME, root),
+									  (int) (check->deadline - protocol_now()));
 
-	zklock_roundtrip_begin_sample(sample,
-								  psprintf("%s/" ZK_LEASES_NAME, root),
-								  (int) (check->deadline - protocol_now()));
 	for (int i = 0; i < sample->nnodes; i++)
 	{
 		const char *path =
@@ -641,7 +641,6 @@ forget(void *argument)
 	if (check->making != NULL)
 		zklock_client_withdraw(check->making);
 	check->making = NULL;
-	zklock_roundtrip_end(&check->sample.trip);
 }
 
 /* Is there no answer, for it is late or the session is over? */

@@ -58,13 +58,11 @@ typedef struct Asking
 	int			nrequests;		/* those that lie below the root */
 	const char *node;			/* of the holder who is asked now */
 	bool		is_asked;		/* the result: false if it has gone */
-	ZkSample	sample;			/* of the requests that lie there */
 } Asking;
 
 PG_FUNCTION_INFO_V1(zk_request_release);
 
 static bool count_requests(ZkRoundTrip *trip, void *argument);
-static void end_count(void *argument);
 static bool ask_holder(ZkRoundTrip *trip, void *argument);
 static int	remove_outdated(ZkSample *sample, const char *root);
 static char *holder_path(const char *root, const char *request,
@@ -104,7 +102,7 @@ zk_request_release(PG_FUNCTION_ARGS)
 	/* a bad name needs no connection */
 	pfree(zklock_name_path(asking.name, NULL));
 
-	zklock_roundtrip_run(count_requests, end_count, &asking);
+	zklock_roundtrip_run(count_requests, NULL, &asking);
 	entries = zklock_read_queue(zklock_name_path, asking.name, false, &nentries);
 	initStringInfo(&unasked);
 	for (int i = 0; i < nentries; i++)
@@ -171,17 +169,10 @@ count_requests(ZkRoundTrip *trip, void *argument)
 		zklock_session_raise(reply, "read requests to release a lock", parent);
 	asking->nrequests = reply->result == ZK_OK ? reply->nbelow : 0;
 	if (zklock_roundtrip_should_sample(asking->nrequests))
-	{
-		zklock_roundtrip_begin_sample(&asking->sample, parent, SWEEP_MS);
-		asking->nrequests -= remove_outdated(&asking->sample, root);
-	}
+		asking->nrequests -=
+			remove_outdated(zklock_roundtrip_begin_sample(trip, parent, SWEEP_MS),
+							root);
 	return true;
-}
-
-static void
-end_count(void *argument)
-{
-	zklock_roundtrip_end(&((Asking *) argument)->sample.trip);
 }
 
 /*

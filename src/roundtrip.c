@@ -263,19 +263,21 @@ zklock_roundtrip_should_sample(int nchildren)
 		 pg_prng_uint64_range(&pg_global_prng_state, 1, LISTED_SELDOM) == 1);
 }
 
-void
-zklock_roundtrip_begin_sample(ZkSample *sample, const char *parent,
+ZkSample *
+zklock_roundtrip_begin_sample(ZkRoundTrip *trip, const char *parent,
 							  int wait_ms)
 {
+	ZkSample   *sample = palloc0(sizeof(*sample));
 	const ZkReply *list;
 	int			first;
 
-	zklock_roundtrip_end(&sample->trip);
-	memset(sample, 0, sizeof(*sample));
+	if (trip->sample != NULL)
+		zklock_roundtrip_end(&trip->sample->trip);
+	trip->sample = sample;
 	sample->trip.deadline = protocol_now() + wait_ms;
 	list = zklock_roundtrip_read(&sample->trip, ZK_LIST, parent);
 	if (list == NULL || list->result != ZK_OK || list->nchildren == 0)
-		return;
+		return sample;
 	first = pg_prng_uint64_range(&pg_global_prng_state, 0, list->nchildren - 1);
 	for (int i = 0; i < Min(list->nchildren, ZK_SAMPLE_MAX); i++)
 	{
@@ -285,6 +287,7 @@ zklock_roundtrip_begin_sample(ZkSample *sample, const char *parent,
 		zklock_roundtrip_look(&sample->trip, ZK_GET, sample->paths[i]);
 		sample->nnodes++;
 	}
+	return sample;
 }
 
 const ZkReply *
@@ -380,6 +383,9 @@ zklock_roundtrip_end(ZkRoundTrip *trip)
 	zklock_client_free(trip->request);
 	trip->request = NULL;
 	zklock_roundtrip_end_looks(trip);
+	if (trip->sample != NULL)
+		zklock_roundtrip_end(&trip->sample->trip);
+	trip->sample = NULL;
 }
 
 static void

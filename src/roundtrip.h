@@ -30,6 +30,7 @@ typedef struct ZkRoundTrip
 	ZkRequest  *ahead;			/* sent ahead of the next question; or NULL */
 	ZkRequest  *request;		/* the last question; NULL before the first */
 	List	   *looks;			/* those of zklock_roundtrip_look() */
+	struct ZkSample *sample;	/* the last one, palloc'ed; or NULL */
 } ZkRoundTrip;
 
 /* A znode to be deleted; the first part is the caller's order. */
@@ -47,7 +48,7 @@ typedef struct ZkRemoval
 /* Most znodes of a sample: fewer than one transaction may delete. */
 #define ZK_SAMPLE_MAX 32
 
-/* Some znodes below a parent, being read.  All zeros: there are none. */
+/* Some znodes below a parent, being read. */
 typedef struct ZkSample
 {
 	ZkRoundTrip trip;			/* until the deadline of all replies; its looks
@@ -151,11 +152,11 @@ extern bool zklock_roundtrip_should_sample(int nchildren);
 /*
  * List the children of a znode and send reads for some of them, chosen at
  * random, so that none stays whatever its name.  The replies must be there
- * within wait_ms.  Without a list the sample is empty.  The caller ends its
- * trip.  Raises on interrupts.
+ * within wait_ms.  Without a list the sample is empty.  It ends with the trip,
+ * or when another one begins.  Raises on interrupts.
  */
-extern void zklock_roundtrip_begin_sample(ZkSample *sample,
-										  const char *parent, int wait_ms);
+extern ZkSample *zklock_roundtrip_begin_sample(ZkRoundTrip *trip,
+											   const char *parent, int wait_ms);
 
 /* Await the reply to one of the reads.  NULL at the deadline. */
 extern const ZkReply *zklock_roundtrip_await_sample(const ZkSample *sample,

@@ -83,7 +83,6 @@ typedef struct Claim
 
 	ZkRemoval	record;			/* its path, in the session of the moment; and
 								 * how it is deleted, if it is */
-	ZkSample	sample;			/* of the records of that name */
 } Claim;
 
 /* The claim whose outcome is not known yet. */
@@ -107,8 +106,8 @@ static char *record_data(int64 retain_ms);
 static bool finish_claim(ZkRoundTrip *trip, Claim *claim,
 						 const ZkReply *record, bool was_there);
 static void prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms);
-static bool is_old(const Claim *claim, int index, int64 now_ms);
-static void end_claim(void *argument);
+static bool is_old(const ZkSample *sample, int index, const char *own,
+				   int64 now_ms);
 static bool forget_slot(ZkRoundTrip *trip, void *argument);
 static char *directory_of(const char *record);
 static bool is_record(const char *child);
@@ -142,7 +141,7 @@ zk_run_once(PG_FUNCTION_ARGS)
 	/* the end of the backend, too, may leave a record that nobody knows of */
 	PG_ENSURE_ERROR_CLEANUP(log_unsettled, PointerGetDatum(claim));
 	{
-		zklock_roundtrip_run(claim_slot, end_claim, claim);
+		zklock_roundtrip_run(claim_slot, NULL, claim);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(log_unsettled, PointerGetDatum(claim));
 
@@ -354,16 +353,18 @@ static void
 prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms)
 {
 	ZkClient   *client = zklock_session_client();
+	const ZkSample *sample;
 	const char *old[ZK_SAMPLE_MAX];
 	const ZkReply *reply;
 	int			nold = 0;
 
 	zklock_roundtrip_get_ahead(trip, claim->record.guard);
-	zklock_roundtrip_begin_sample(&claim->sample, directory_of(claim->record.path),
-								  PRUNE_MS);
-	for (int i = 0; i < claim->sample.nnodes; i++)
-		if (is_old(claim, i, now_ms))
-			old[nold++] = claim->sample.paths[i];
+	sample = zklock_roundtrip_begin_sample(trip,
+										   directory_of(claim->record.path),
+										   PRUNE_MS);
+	for (int i = 0; i < sample->nnodes; i++)
+		if (is_old(sample, i, claim->record.path, now_ms))
+			old[nold++] = sample->paths[i];
 	reply = zklock_roundtrip_reply_ahead(trip);
 	if (nold == 0 || reply == NULL || reply->result != ZK_OK)
 		return;
@@ -377,31 +378,25 @@ prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms)
 }
 
 /*
- * Is that znode of the sample a record that is to go?  Whoever answers may be
- * a server that lies: no sum may overflow.
+ * Is that znode of the sample a record that is to go, and not our own?
+ * Whoever answers may be a server that lies: no sum may overflow.
  */
 static bool
-is_old(const Claim *claim, int index, int64 now_ms)
+is_old(const ZkSample *sample, int index, const char *own, int64 now_ms)
 {
-	const char *path = claim->sample.paths[index];
-	const ZkReply *reply = zklock_roundtrip_await_sample(&claim->sample, index);
+	const char *path = sample->paths[index];
+	const ZkReply *reply = zklock_roundtrip_await_sample(sample, index);
 	ZkNodeData	record;
 
 	/* one with children would spoil the transaction for all */
 	if (reply == NULL || reply->result != ZK_OK ||
 		!is_record(strrchr(path, '/') + 1) ||
-		strcmp(path, claim->record.path) == 0 ||
+		strcmp(path, own) == 0 ||
 		reply->ephemeral_owner != 0 || reply->nbelow != 0)
 		return false;
 	zklock_nodedata_parse(reply->data, reply->data_length, &record);
 	return record.retain_ms >= 0 && reply->ctime_ms >= 0 && now_ms >= 0 &&
 		now_ms - Max(reply->ctime_ms, record.claimed_ms) > record.retain_ms;
-}
-
-static void
-end_claim(void *argument)
-{
-	zklock_roundtrip_end(&((Claim *) argument)->sample.trip);
 }
 
 /* ---------------------------------------------------------------------
