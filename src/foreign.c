@@ -43,34 +43,22 @@ static const struct
 };
 #define NHIDDEN (sizeof(hidden) / sizeof(hidden[0]))
 
-/*
- * How many bytes a character has that begins with this one; 0: none begins.
- */
-static size_t
-length_by_first(unsigned char byte)
-{
-	if (byte < 0x80)
-		return 1;
-	if (byte >= 0xC2 && byte <= 0xDF)
-		return 2;
-	if (byte >= 0xE0 && byte <= 0xEF)
-		return 3;
-	if (byte >= 0xF0 && byte <= 0xF4)
-		return 4;
-	return 0;
-}
-
 size_t
 foreign_take(const char *text, size_t length, uint32_t *number)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
 	unsigned char first = (unsigned char) text[0];
-	size_t		nbytes = length_by_first(first);
-	uint32_t	code = nbytes <= 1 ? first : first & (0x7Fu >> nbytes);
+	size_t		nbytes = 0;
+	uint32_t	code;
 
+	/* its leading ones say how long it is: none, of ASCII, or two to four */
+	while (nbytes < 5 && (first & (0x80u >> nbytes)) != 0)
+		nbytes++;
 	*number = FOREIGN_NO_CHARACTER;
-	if (nbytes == 0 || nbytes > length)
+	if (nbytes == 1 || nbytes == 5 || nbytes > length)
 		return 1;
+	code = first & (0x7Fu >> nbytes);
+	nbytes = nbytes == 0 ? 1 : nbytes;
 	for (size_t i = 1; i < nbytes; i++)
 	{
 		if (((unsigned char) text[i] & 0xC0) != 0x80)

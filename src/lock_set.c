@@ -60,7 +60,7 @@ static Call read_names(FunctionCallInfo fcinfo, int modes_argument,
 					   const ZkLockOrder *terms);
 static Datum *read_array(FunctionCallInfo fcinfo, int argument,
 						 const char *what, int *nelements);
-static RecipeMode read_mode(Datum word);
+static RecipeMode read_mode(Datum argument);
 static int	compare_wanted(const void *a, const void *b);
 static bool take_all(Call *call);
 static void give_back(Call *call);
@@ -191,7 +191,6 @@ read_array(FunctionCallInfo fcinfo, int argument, const char *what,
 {
 	ArrayType  *array;
 	Datum	   *elements;
-	bool	   *nulls;
 
 	if (PG_ARGISNULL(argument))
 		ereport(ERROR,
@@ -209,30 +208,28 @@ read_array(FunctionCallInfo fcinfo, int argument, const char *what,
 				 errdetail("There are %d, and one call may have %d.",
 						   ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)),
 						   NAMES_MAX)));
+	if (array_contains_nulls(array))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", what)));
 	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT,
-					  &elements, &nulls, nelements);
-	for (int i = 0; i < *nelements; i++)
-		if (nulls[i])
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("%s must not be null", what)));
+					  &elements, NULL, nelements);
 	return elements;
 }
 
 /* In the words of zk_locks. */
 static RecipeMode
-read_mode(Datum word)
+read_mode(Datum argument)
 {
-	char	   *mode = TextDatumGetCString(word);
+	char	   *word = TextDatumGetCString(argument);
 
-	if (strcmp(mode, "exclusive") == 0)
-		return RECIPE_EXCLUSIVE;
-	if (strcmp(mode, "shared") == 0)
-		return RECIPE_SHARED;
+	for (RecipeMode mode = RECIPE_EXCLUSIVE; mode <= RECIPE_SHARED; mode++)
+		if (strcmp(word, zklock_args_mode(mode)) == 0)
+			return mode;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("invalid lock mode \"%.*s\"",
-					pg_mbcliplen(mode, strlen(mode), RECIPE_NAME_MAX), mode),
+					pg_mbcliplen(word, strlen(word), RECIPE_NAME_MAX), word),
 			 errdetail("A mode is \"exclusive\" or \"shared\".")));
 }
 
