@@ -85,8 +85,8 @@ static bool is_waited_for(void);
 static List *local_candidates(void);
 static List *local_holders(ZkRoundTrip *trip, const ZkPlace *place);
 static List *add_local(List *list, int pid, int64 session);
-static bool waits_for_snapshot(const PGPROC *proc);
-static List *ask_blockers(int pid);
+static bool waits_for_snapshot(int pid);
+static ArrayType *ask_blockers(int pid);
 
 char *
 deadlock_path(const ZkPlace *place, int64 session, int64 maker)
@@ -150,8 +150,7 @@ enter_all(Reading *reading)
 	const ZkReply *waits = read_path(reading, ZK_LIST,
 									 directory(reading->place));
 
-	if (waits == NULL || waits->result != ZK_OK ||
-		waits->nchildren > WAITS_AT_ONCE)
+	if (waits == NULL || waits->nchildren > WAITS_AT_ONCE)
 		return;
 	for (int i = 0; i < waits->nchildren; i++)
 		if (strlen(waits->children[i]) == SESSION_DIGITS)
@@ -167,7 +166,7 @@ directory(const ZkPlace *place)
 
 /*
  * A read; NULL, with is_missing set, if there is no answer yet.  Whatever
- * ZooKeeper refuses is not known, that is all.
+ * ZooKeeper refuses is not known, that is all: NULL, too.
  */
 static const ZkReply *
 read_path(Reading *reading, ZkRead read, const char *path)
@@ -178,7 +177,7 @@ read_path(Reading *reading, ZkRead read, const char *path)
 		return NULL;
 	reply = zklock_roundtrip_look(reading->trip, read, path);
 	reading->is_missing |= reply == NULL;
-	return reply;
+	return reply != NULL && reply->result == ZK_OK ? reply : NULL;
 }
 
 /* The node of a session; -1 if there is no room for one more. */
@@ -214,7 +213,7 @@ follow_lock(Reading *reading, int index)
 	if (!read_wait(reading, index, &own, &said))
 		return false;
 	reply = read_path(reading, ZK_LIST, member->lock_path);
-	if (reply != NULL && reply->result == ZK_OK)
+	if (reply != NULL)
 		entries = zklock_order_queue(reply->children, reply->nchildren,
 									 &nentries);
 	while (number < nentries && strcmp(entries[number].node, own) != 0)
@@ -224,8 +223,8 @@ follow_lock(Reading *reading, int index)
 		member->lock_path = NULL;
 		return false;
 	}
-	member->mode = entries[number].mode;
-	node->needs_one = entries[number].permits > 1;
+	member->mode = entries[number].parsed.mode;
+	node->needs_one = entries[number].parsed.permits > 1;
 	for (int i = 0; i < number; i++)
 	{
 		if (!entries[i].is_holder)
@@ -261,8 +260,8 @@ read_wait(Reading *reading, int index, char **node, int64 *said)
 		reply = read_path(reading, ZK_GET,
 						  deadlock_path(reading->place, member->session,
 										member->session));
-		if (reply == NULL || reply->result != ZK_OK ||
-			reply->ephemeral_owner != member->session || reply->data == NULL)
+		if (reply == NULL || reply->data == NULL ||
+			reply->ephemeral_owner != member->session)
 			return false;
 		reading->is_deep = true;
 		end = memchr(reply->data, '\n', reply->data_length);
@@ -299,10 +298,9 @@ follow_holder(Reading *reading, int index, const char *holder, int64 said)
 	int			to = -1;
 	int			edge;
 
-	if (reply != NULL && reply->result == ZK_OK)
+	if (reply != NULL)
 		zklock_nodedata_parse(reply->data, reply->data_length, &who);
-	if (reply != NULL && reply->result == ZK_OK &&
-		reply->ephemeral_owner != 0 &&
+	if (reply != NULL && reply->ephemeral_owner != 0 &&
 		(recipe_read_mark(holder) != RECIPE_MARK_KEEPER || who.says_held))
 		to = enter(reading, reply->ephemeral_owner);
 	edge = cycle_add_edge(&graph->shape, index, to, said);
@@ -323,10 +321,8 @@ follow_postgres(Reading *reading, int index)
 	const ZkReply *facts = read_path(reading, ZK_LIST,
 				  psprintf("%s/" ZK_WAITS_IN_POSTGRES,
 						   directory(reading->place)));
-	int			nfacts = facts != NULL && facts->result == ZK_OK ?
-		facts->nchildren : 0;
 
-	for (int i = 0; i < nfacts; i++)
+	for (int i = 0; facts != NULL && i < facts->nchildren; i++)
 	{
 		int64		waiter;
 		int64		blocker;
@@ -339,8 +335,7 @@ follow_postgres(Reading *reading, int index)
 		reply = read_path(reading, ZK_GET,
 						  deadlock_path(reading->place, waiter, blocker));
 		/* it counts if it is its maker's own */
-		if (reply == NULL || reply->result != ZK_OK ||
-			reply->ephemeral_owner != blocker)
+		if (reply == NULL || reply->ephemeral_owner != blocker)
 			continue;
 		edge = cycle_add_edge(&graph->shape, index, enter(reading, blocker),
 							  reply->czxid);
@@ -399,16 +394,21 @@ deadlock_local_waiters(ZkRoundTrip *trip, const ZkPlace *place)
 static bool
 waits_for_us(int pid, Bitmapset **asked, Bitmapset **stuck)
 {
-	ListCell   *cell;
+	ArrayType  *blockers;
+	const int32 *pids;
+	int			npids;
 
 	check_stack_depth();
 	CHECK_FOR_INTERRUPTS();
 	if (bms_is_member(pid, *asked))
 		return bms_is_member(pid, *stuck);
 	*asked = bms_add_member(*asked, pid);
-	foreach(cell, ask_blockers(pid))
+	blockers = ask_blockers(pid);
+	pids = (const int32 *) ARR_DATA_PTR(blockers);
+	npids = ArrayGetNItems(ARR_NDIM(blockers), ARR_DIMS(blockers));
+	for (int i = 0; i < npids; i++)
 	{
-		if (!waits_for_us(lfirst_int(cell), asked, stuck))
+		if (!waits_for_us(pids[i], asked, stuck))
 			continue;
 		*stuck = bms_add_member(*stuck, pid);
 		return true;
@@ -449,14 +449,13 @@ is_waited_for(void)
 static List *
 local_candidates(void)
 {
-	ZkBoardRow *row = palloc(sizeof(*row));
 	List	   *candidates = NIL;
+	ZkBoardRow	row;
 
 	for (int i = 0; i < zklock_board_size(); i++)
-		if (zklock_board_read(i, row) && row->session_id != 0 &&
-			row->nheld != 0 && row->pid != MyProcPid)
-			candidates = add_local(candidates, row->pid, row->session_id);
-	pfree(row);
+		if (zklock_board_read(i, &row) && row.session_id != 0 &&
+			row.nheld != 0 && row.pid != MyProcPid)
+			candidates = add_local(candidates, row.pid, row.session_id);
 	return candidates;
 }
 
@@ -500,10 +499,9 @@ char *
 deadlock_describe_wait(int pid)
 {
 	StringInfoData text;
-	PGPROC	   *proc = BackendPidGetProc(pid);
 	LockData   *locks;
 
-	if (proc != NULL && waits_for_snapshot(proc))
+	if (waits_for_snapshot(pid))
 		return pstrdup("a safe snapshot");
 	locks = GetLockStatusData();
 	initStringInfo(&text);
@@ -527,26 +525,21 @@ deadlock_describe_wait(int pid)
  * have a snapshot that is safe?  That is no lock.
  */
 static bool
-waits_for_snapshot(const PGPROC *proc)
+waits_for_snapshot(int pid)
 {
-	return *(const volatile uint32 *) &proc->wait_event_info ==
+	const PGPROC *proc = BackendPidGetProc(pid);
+
+	return proc != NULL &&
+		*(const volatile uint32 *) &proc->wait_event_info ==
 		WAIT_EVENT_SAFE_SNAPSHOT;
 }
 
 /* For which processes does that one wait?  They are integers. */
-static List *
+static ArrayType *
 ask_blockers(int pid)
 {
-	PGPROC	   *proc = BackendPidGetProc(pid);
-	ArrayType  *blockers = DatumGetArrayTypeP(
-		DirectFunctionCall1(proc != NULL && waits_for_snapshot(proc) ?
-							pg_safe_snapshot_blocking_pids : pg_blocking_pids,
-							Int32GetDatum(pid)));
-	const int32 *pids = (const int32 *) ARR_DATA_PTR(blockers);
-	int			npids = ArrayGetNItems(ARR_NDIM(blockers), ARR_DIMS(blockers));
-	List	   *result = NIL;
-
-	for (int i = 0; i < npids; i++)
-		result = lappend_int(result, pids[i]);
-	return result;
+	return DatumGetArrayTypeP(DirectFunctionCall1(waits_for_snapshot(pid) ?
+												  pg_safe_snapshot_blocking_pids :
+												  pg_blocking_pids,
+												  Int32GetDatum(pid)));
 }

@@ -76,8 +76,8 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 							entry->is_releasing ? "releasing" :
 							entry->is_holder ? "held" : "waiting");
 		zklock_row_add_text(&row, !is_contender ? NULL :
-							zklock_args_mode(entry->mode));
-		zklock_row_add_text(&row, recipe_style_name(entry->style));
+							zklock_args_mode(entry->parsed.mode));
+		zklock_row_add_text(&row, recipe_style_name(entry->parsed.style));
 		zklock_row_add_text(&row, zklock_nodedata_printable(entry->node));
 		zklock_row_add_text(&row, entry->session_id == 0 ? NULL :
 							zklock_args_session_id(entry->session_id));
@@ -87,7 +87,7 @@ zk_lock_queue(PG_FUNCTION_ARGS)
 					   TimestampTzGetDatum(entry->since));
 		zklock_row_add(&row, entry->token != 0, Int64GetDatum(entry->token));
 		zklock_row_add_text(&row, entry->who.text);
-		zklock_row_add(&row, is_contender, Int32GetDatum(entry->permits));
+		zklock_row_add(&row, is_contender, Int32GetDatum(entry->parsed.permits));
 		zklock_row_add_text(&row,
 							zklock_nodedata_printable(entry->who.owner));
 		zklock_row_add(&row, entry->expires != 0,

@@ -51,7 +51,6 @@ typedef struct Walk
 	int			nhidden;		/* lists that were denied, or too long */
 } Walk;
 
-static ZkQueueEntry entry_of(const char *child);
 static bool read_entries(ZkRoundTrip *trip, void *argument);
 static const ZkReply *look(ZkRoundTrip *trip, const Reading *reading,
 						   const char *child);
@@ -94,7 +93,10 @@ zklock_order_queue(const char *const *children, int nchildren, int *nentries)
 			sorted[count++] = children[i];
 	qsort(sorted, count, sizeof(*sorted), compare_children);
 	for (int i = 0; i < count; i++)
-		entries[i] = entry_of(sorted[i]);
+	{
+		entries[i].node = sorted[i];
+		entries[i].parsed = recipe_parse_node(sorted[i]);
+	}
 	mark_holders(entries, count);
 	pfree(sorted);
 	*nentries = count;
@@ -111,19 +113,6 @@ zklock_read_first(const char *name)
 	zklock_roundtrip_run(read_entries, NULL, &reading);
 	return reading.nentries > 0 && reading.entries->position > 0 ?
 		reading.entries : NULL;
-}
-
-/* What its name tells. */
-static ZkQueueEntry
-entry_of(const char *child)
-{
-	RecipeNode	node = recipe_parse_node(child);
-
-	return (ZkQueueEntry)
-	{
-		.style = node.style,.mode = node.mode,.permits = node.permits,
-			.node = child
-	};
 }
 
 /*
@@ -179,7 +168,7 @@ read_entries(ZkRoundTrip *trip, void *argument)
 		return read_entries(trip, argument);
 	mark_holders(entries, nread);
 	for (int i = 0; i < nread && !reading->is_first; i++)
-		if (zklock_warn_of_style(entries[i].style, &entries[i].who,
+		if (zklock_warn_of_style(entries[i].parsed.style, &entries[i].who,
 								 zklock_name_style()))
 			break;
 	reading->entries = entries;
@@ -222,7 +211,8 @@ take_entry(const Reading *reading, const ZkReply *reply, const char *child,
 		return false;
 	if (reply->result != ZK_OK && reply->result != ZK_NO_AUTH)
 		zklock_session_raise(reply, "read a lock's queue", reading->path);
-	*entry = entry_of(pstrdup(child));
+	entry->node = pstrdup(child);
+	entry->parsed = recipe_parse_node(child);
 	if (reply->result == ZK_NO_AUTH)
 		return true;
 	zklock_nodedata_parse(reply->data, reply->data_length, &entry->who);
@@ -261,20 +251,20 @@ mark_holders(ZkQueueEntry *entries, int nentries)
 	{
 		ZkQueueEntry *entry = &entries[i];
 
-		if (entry->style == RECIPE_STYLE_NONE)
+		if (entry->parsed.style == RECIPE_STYLE_NONE)
 			continue;
 		entry->position = ++position;
 		if (position == 1)
-			permits = entry->permits;
-		else if (entry->permits != permits)
+			permits = entry->parsed.permits;
+		else if (entry->parsed.permits != permits)
 			permits = 1;
 		entry->is_holder = position <= permits || position == 1 ||
-			(entry->mode == RECIPE_SHARED && !is_exclusive_ahead) ||
-			(is_handed_over && entry->permits == 1 &&
-			 entry->mode == RECIPE_EXCLUSIVE &&
+			(entry->parsed.mode == RECIPE_SHARED && !is_exclusive_ahead) ||
+			(is_handed_over && entry->parsed.permits == 1 &&
+			 entry->parsed.mode == RECIPE_EXCLUSIVE &&
 			 (entry->is_releasing || entry->who.client != NULL));
 		is_handed_over = entry->is_releasing && entry->is_holder;
-		if (entry->mode == RECIPE_EXCLUSIVE)
+		if (entry->parsed.mode == RECIPE_EXCLUSIVE)
 			is_exclusive_ahead = true;
 	}
 }

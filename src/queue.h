@@ -21,10 +21,8 @@ typedef struct ZkQueueEntry
 	int			position;		/* 1 is first; 0: not a contender */
 	bool		is_holder;
 	bool		is_releasing;	/* its owner is letting go of the lock */
-	RecipeMode	mode;
-	RecipeStyle style;
-	int			permits;
 	const char *node;			/* name of the child, UTF-8 */
+	RecipeNode	parsed;			/* what it tells */
 	int64		session_id;		/* 0: not ephemeral */
 	TimestampTz since;			/* by ZooKeeper's clock */
 	int64		token;
@@ -54,8 +52,7 @@ extern ZkQueueEntry *zklock_read_queue(ZkPathOf path_of, const char *name,
 
 /*
  * The contenders among the children of a lock's znode, in order, with what
- * their names tell: position, is_holder, mode, style, permits, node (not
- * copied).  Sends no request.  The array is palloc'ed.
+ * their names tell: position, is_holder, parsed, node (not copied).  Sends no request.  The array is palloc'ed.
  */
 extern ZkQueueEntry *zklock_order_queue(const char *const *children,
 										int nchildren, int *nentries);

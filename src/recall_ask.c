@@ -319,7 +319,7 @@ add_unasked(StringInfo names, int nunasked, const ZkQueueEntry *entry)
 						 entry->token, who);
 	else
 		appendStringInfo(names, "%s, style \"%s\", session 0x%llx", who,
-						 recipe_style_name(entry->style),
+						 recipe_style_name(entry->parsed.style),
 						 (unsigned long long) entry->session_id);
 }
 
