@@ -211,6 +211,14 @@ zklock_board_is_taken(const ZkTaken *taken)
 		taken->counts[ZK_SCOPE_TRANSACTION] > 0;
 }
 
+bool
+zklock_board_is_lost(const ZkBoardRow *row, const ZkBoardHeld *held)
+{
+	return held->is_evicted || !row->is_session_open ||
+		row->state == ZK_CLIENT_LOST ||
+		held->session_number != row->session_number;
+}
+
 void
 zklock_board_remove_lock(int *line)
 {

@@ -126,6 +126,10 @@ extern void zklock_board_end_session(void);
 extern void zklock_board_put_lock(int *line, const char *path,
 								  int root_length, const ZkBoardHeld *held);
 
+/* Does that backend know that a lock is lost which it took in this way? */
+extern bool zklock_board_is_lost(const ZkBoardRow *row,
+								 const ZkBoardHeld *held);
+
 /* Is it taken at all, in that mode? */
 extern bool zklock_board_is_taken(const ZkTaken *taken);
 

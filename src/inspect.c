@@ -386,9 +386,7 @@ put_locks(ReturnSetInfo *result, const ZkBoardRow *row)
 	{
 		const ZkBoardLock *lock = &row->locks[i];
 		const ZkBoardHeld *held = &lock->held;
-		bool		is_lost = held->is_evicted || !row->is_session_open ||
-			row->state == ZK_CLIENT_LOST ||
-			held->session_number != row->session_number;
+		const char *state = zklock_board_is_lost(row, held) ? "lost" : "held";
 
 		if (lock->name[0] == '\0')
 			continue;
@@ -402,8 +400,7 @@ put_locks(ReturnSetInfo *result, const ZkBoardRow *row)
 			zklock_row_add_int(&columns, row->pid);
 			zklock_row_add_taken(&columns,
 								 zklock_nodedata_printable(lock->name),
-								 (RecipeMode) mode, is_lost ? "lost" : "held",
-								 taken, held->token);
+								 (RecipeMode) mode, state, taken, held->token);
 			zklock_row_add(&columns, true, TimestampTzGetDatum(taken->since));
 			zklock_row_add_int(&columns, held->permits);
 			add_date(&columns, held->proof_ms);

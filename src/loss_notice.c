@@ -51,7 +51,6 @@ StaticAssertDecl(sizeof(Belief) <= BGW_EXTRALEN, "a worker takes it along");
 /* Of each line of the board, the token that was told last. */
 static int64 *told;
 
-static bool is_known(const ZkBoardRow *row, const ZkBoardLock *lock);
 static bool is_gone(Belief *belief);
 static bool ask_ensemble(ZkRoundTrip *trip, void *argument);
 static bool is_believed(const Belief *belief, ZkBoardRow *row);
@@ -97,20 +96,11 @@ zklock_loss_notice_send(void)
 							   lock->name);
 
 		/* a downgrade replaces the node while we look, but once for a token */
-		if ((is_known(&row, lock) ||
+		if ((zklock_board_is_lost(&row, &lock->held) ||
 			 (lock->is_of_root && is_gone(&belief) && is_gone(&belief))) &&
 			is_believed(&belief, &later) && start_notice(&belief))
 			told[i] = belief.token;
 	}
-}
-
-/* Does its backend know that it is lost? */
-static bool
-is_known(const ZkBoardRow *row, const ZkBoardLock *lock)
-{
-	return lock->held.is_evicted || !row->is_session_open ||
-		row->state == ZK_CLIENT_LOST ||
-		lock->held.session_number != row->session_number;
 }
 
 /*
