@@ -292,12 +292,10 @@ check_servers(Check *check)
 static int
 read_answers(Check *check, ZkChannel *channel, int64 deadline)
 {
-	static uint32 wait_event;
+	uint32		wait_event = WaitEventExtensionNew_compat("ZkLockCheck");
 	FrameTaken	taken;
 	int			count = 0;
 
-	if (wait_event == 0)
-		wait_event = WaitEventExtensionNew_compat("ZkLockCheck");
 	for (;;)
 	{
 		int64		left = deadline - protocol_now();
@@ -490,13 +488,11 @@ static bool
 put_node(ZkRoundTrip *trip, Check *check, const char *item, const char *path)
 {
 	const ZkReply *reply = zklock_roundtrip_read(trip, ZK_GET, path);
-	bool		is_there;
 
 	if (is_lost(check, reply))
 		return false;
 	put_reply(check, item, path, reply);
-	is_there = reply->result != ZK_NO_NODE;
-	if (!is_there || strcmp(item, "root") != 0)
+	if (reply->result == ZK_NO_NODE || strcmp(item, "root") != 0)
 		return true;
 	reply = zklock_roundtrip_read(trip, ZK_GET_ACL, path);
 	if (is_lost(check, reply))

@@ -98,11 +98,9 @@ PG_FUNCTION_INFO_V1(zk_forget_run);
 PG_FUNCTION_INFO_V1(zk_runs);
 
 static void log_unsettled(int code, Datum arg);
-static char *describe_run(const char *name, const char *slot);
 static void name_record(Claim *claim);
 static bool claim_slot(ZkRoundTrip *trip, void *argument);
-static void begin_claim(const char *path);
-static char *record_data(int64 retain_ms);
+static char *begin_claim(const Claim *claim);
 static bool finish_claim(ZkRoundTrip *trip, Claim *claim,
 						 const ZkReply *record, bool was_there);
 static void prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms);
@@ -136,7 +134,6 @@ zk_run_once(PG_FUNCTION_ARGS)
 	claim->retain_ms = zklock_args_interval(fcinfo, 2, "retention");
 	name_record(claim);			/* a bad argument needs no connection */
 	claim->caller = zklock_nodedata_caller();
-	claim->run = describe_run(claim->name, claim->slot);
 
 	/* the end of the backend, too, may leave a record that nobody knows of */
 	PG_ENSURE_ERROR_CLEANUP(log_unsettled, PointerGetDatum(claim));
@@ -214,16 +211,10 @@ log_unsettled(int code, Datum arg)
 				 errdetail("The call ended before it was known.")));
 }
 
-/* For the log, palloc'ed. */
-static char *
-describe_run(const char *name, const char *slot)
-{
-	return psprintf("run of slot \"%s\" of ZooKeeper job \"%s\"",
-					zklock_nodedata_quotable_own(slot),
-					zklock_nodedata_quotable_own(name));
-}
-
-/* The chroot, and so the path, belongs to the session. */
+/*
+ * The path of the record, and the run for the log.  The chroot, and so the
+ * path, belongs to the session.
+ */
 static void
 name_record(Claim *claim)
 {
@@ -233,6 +224,9 @@ name_record(Claim *claim)
 											  &guard_length);
 	claim->record.guard = pnstrdup(claim->record.path, guard_length);
 	claim->record.doing = "delete the record of a run";
+	claim->run = psprintf("run of slot \"%s\" of ZooKeeper job \"%s\"",
+						  zklock_nodedata_quotable_own(claim->slot),
+						  zklock_nodedata_quotable_own(claim->name));
 }
 
 static bool
@@ -249,8 +243,7 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 	name_record(claim);
 	path = claim->record.path;
 	directory = directory_of(path);
-	begin_claim(path);
-	data = record_data(claim->retain_ms);
+	data = begin_claim(claim);
 	claim->may_be_there = true;
 	for (;;)
 	{
@@ -285,25 +278,21 @@ claim_slot(ZkRoundTrip *trip, void *argument)
 
 /*
  * Have a GUID for the record: the one of an earlier claim of that slot whose
- * outcome is not known, or a new one.
+ * outcome is not known, or a new one.  Result: the record's data: who claims,
+ * the GUID, for how long it is kept, and since when.
  */
-static void
-begin_claim(const char *path)
-{
-	if (strcmp(Unsettled.path, path) == 0)
-		return;
-	zklock_nodedata_make_guid(Unsettled.guid);	/* or it raises, and leaves it */
-	strlcpy(Unsettled.path, path, sizeof(Unsettled.path));
-}
-
-/* Who claims, the GUID, for how long the record is kept, and since when. */
 static char *
-record_data(int64 retain_ms)
+begin_claim(const Claim *claim)
 {
 	int64		now_ms = protocol_moment().wall_ms;
 
-	return zklock_nodedata_build(0, "run", Unsettled.guid,
-								 "retain", psprintf(INT64_FORMAT, retain_ms),
+	if (strcmp(Unsettled.path, claim->record.path) != 0)
+	{
+		zklock_nodedata_make_guid(Unsettled.guid);	/* or it raises, and leaves it */
+		strlcpy(Unsettled.path, claim->record.path, sizeof(Unsettled.path));
+	}
+	return zklock_nodedata_build(0, "run", Unsettled.guid, "retain",
+								 psprintf(INT64_FORMAT, claim->retain_ms),
 								 "claimed", psprintf(INT64_FORMAT, now_ms),
 								 NULL);
 }
@@ -427,8 +416,8 @@ forget_slot(ZkRoundTrip *trip, void *argument)
 
 		/* before it is done: it may be interrupted, and be done all the same */
 		ereport(ZK_LOG_DEED,
-				(errmsg("%s deletes the record of a %s", zklock_nodedata_caller(),
-						describe_run(claim->name, claim->slot))));
+				(errmsg("%s deletes the record of a %s",
+						zklock_nodedata_caller(), claim->run)));
 	}
 	return zklock_roundtrip_remove(trip, removal);
 }
