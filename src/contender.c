@@ -212,12 +212,9 @@ stand(ZkContender *contender)
 static bool
 is_known_busy(const Standing *standing)
 {
-	ZkClientStatus status;
-
 	return standing->saw_others &&
 		(protocol_now() < standing->contender->deadline ||
-		 (zklock_session_status(&status) &&
-		  status.state == ZK_CLIENT_CONNECTED));
+		 zklock_session_is_connected());
 }
 
 /* Join the queue and go through it. */

@@ -222,15 +222,13 @@ static char *
 describe_holder(Standing *standing, int64 deadline)
 {
 	const ZkReply *first = NULL;
-	ZkClientStatus status;
 	ZkNodeData	who;
 	RecipeMark	mark;
 	int64		bound = standing->trip.deadline;
 
 	if (standing->is_ahead_read && standing->is_next_first)
 		first = zklock_client_reply(standing->trip.request);
-	else if (standing->first != NULL && zklock_session_status(&status) &&
-			 status.state == ZK_CLIENT_CONNECTED)
+	else if (standing->first != NULL && zklock_session_is_connected())
 	{
 		standing->is_ahead_read = false;
 		standing->trip.deadline = deadline;

@@ -59,13 +59,11 @@ zklock_recall_read(const char *name, const char *lock_path, int root_length,
 				   const char *node, int64 *told)
 {
 	ZkRoundTrip trip = {.deadline = protocol_now() + PATIENCE_MS};
-	ZkClientStatus status;
 	char		path[ZK_RECALL_PATH_SIZE];
 	const ZkReply *request;
 	bool		is_there = false;
 
-	if (!zklock_session_status(&status) ||
-		status.state != ZK_CLIENT_CONNECTED ||
+	if (!zklock_session_is_connected() ||
 		!zklock_recall_path(path, lock_path, root_length, ZK_REQUEST, node))
 		return false;
 	PG_TRY();
@@ -123,12 +121,10 @@ char *
 zklock_recall_read_eviction(ZkRoundTrip *trip, const char *lock_path,
 					 int root_length, const char *node)
 {
-	ZkClientStatus status;
 	char		path[ZK_RECALL_PATH_SIZE];
 	const ZkReply *reply;
 
-	if (!zklock_session_status(&status) ||
-		status.state != ZK_CLIENT_CONNECTED ||
+	if (!zklock_session_is_connected() ||
 		!zklock_recall_path(path, lock_path, root_length, ZK_EVICTION, node))
 		return NULL;
 	be_brief(trip);

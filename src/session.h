@@ -191,6 +191,9 @@ extern bool zklock_session_await_undone(int64 deadline);
 /* Is it connected, and nothing under way that is waited for like that? */
 extern bool zklock_session_can_answer(void);
 
+/* Is there one that is connected, as far as is known? */
+extern bool zklock_session_is_connected(void);
+
 /*
  * Until when a question is to be answered that was asked then and does not
  * wait for anybody else: in zklock.connect_timeout; where there is no

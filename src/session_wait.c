@@ -69,10 +69,16 @@ zklock_session_await_undone(int64 deadline)
 bool
 zklock_session_can_answer(void)
 {
+	return zklock_session_is_connected() && is_undone();
+}
+
+bool
+zklock_session_is_connected(void)
+{
 	ZkClientStatus status;
 
 	return zklock_session_status(&status) &&
-		status.state == ZK_CLIENT_CONNECTED && is_undone();
+		status.state == ZK_CLIENT_CONNECTED;
 }
 
 /* The loop below needs a session; nothing but a latch is left without one. */
