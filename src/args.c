@@ -106,12 +106,6 @@ zklock_row_add(ZkRow *row, bool is_known, Datum value)
 }
 
 void
-zklock_row_add_int(ZkRow *row, int32 number)
-{
-	zklock_row_add(row, true, Int32GetDatum(number));
-}
-
-void
 zklock_row_add_text(ZkRow *row, const char *text)
 {
 	zklock_row_add(row, text != NULL,
@@ -137,7 +131,7 @@ zklock_row_add_taken(ZkRow *row, const char *name, RecipeMode mode,
 	zklock_row_add_text(row, zklock_args_mode(mode));
 	zklock_row_add_text(row, state);
 	for (int scope = 0; scope < ZK_NSCOPES; scope++)
-		zklock_row_add_int(row, taken->counts[scope]);
+		zklock_row_add(row, true, Int32GetDatum(taken->counts[scope]));
 	zklock_row_add(row, true, Int64GetDatum(token));
 }
 

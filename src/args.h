@@ -84,8 +84,7 @@ typedef struct ZkRow
 /* Fill the next column; a NULL unless is_known. */
 extern void zklock_row_add(ZkRow *row, bool is_known, Datum value);
 
-/* Likewise with a number, and with a text, which may be NULL. */
-extern void zklock_row_add_int(ZkRow *row, int32 number);
+/* Likewise with a text, which may be NULL. */
 extern void zklock_row_add_text(ZkRow *row, const char *text);
 
 /* cluster, database, username, application, pid and host, so far as known. */

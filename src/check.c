@@ -82,7 +82,6 @@ typedef struct Check
 typedef void (*CheckStep) (Check *check);
 
 static void run_step(Check *check, const char *item, CheckStep step);
-static void put_error(Check *check, const char *item, ErrorData *error);
 static void put_fact(const Check *check, const char *item, const char *fact,
 					 int place, const char *subject, const char *value,
 					 int64 number);
@@ -140,6 +139,7 @@ run_step(Check *check, const char *item, CheckStep step)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
 
 	CHECK_FOR_INTERRUPTS();
 	BeginInternalSubTransaction(NULL);
@@ -148,28 +148,21 @@ run_step(Check *check, const char *item, CheckStep step)
 	{
 		step(check);
 		ReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
 	}
 	PG_CATCH();
 	{
-		ErrorData  *error;
-
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();
 		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		put_error(check, item, error);
 	}
 	PG_END_TRY();
-}
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	if (error == NULL)
+		return;
 
-/* Interrupts are not ours to keep. */
-static void
-put_error(Check *check, const char *item, ErrorData *error)
-{
+	/* interrupts are not ours to keep */
 	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED ||
 		error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN)
 		ReThrowError(error);
@@ -191,7 +184,7 @@ put_fact(const Check *check, const char *item, const char *fact, int place,
 
 	zklock_row_add_text(&row, item);
 	zklock_row_add_text(&row, fact);
-	zklock_row_add_int(&row, place);
+	zklock_row_add(&row, true, Int32GetDatum(place));
 	zklock_row_add_text(&row, subject);
 	zklock_row_add_text(&row, value);
 	zklock_row_add(&row, true, Int64GetDatum(number));

@@ -114,8 +114,8 @@ zk_all_locks(PG_FUNCTION_ARGS)
 									 lock->name : shown, ZK_MAY_LOOK, &prefix))
 			continue;
 		zklock_row_add_text(&row, shown);
-		zklock_row_add_int(&row, lock->nholders);
-		zklock_row_add_int(&row, lock->nwaiters);
+		zklock_row_add(&row, true, Int32GetDatum(lock->nholders));
+		zklock_row_add(&row, true, Int32GetDatum(lock->nwaiters));
 		zklock_row_put(result, &row);
 	}
 	return (Datum) 0;
@@ -191,7 +191,7 @@ zk_session(PG_FUNCTION_ARGS)
 	zklock_row_add_text(&row, !is_granted ? NULL :
 						zklock_args_session_id(status.session_id));
 	zklock_row_add(&row, is_granted, Int32GetDatum(status.session_timeout_ms));
-	zklock_row_add_int(&row, exists ? status.npending : 0);
+	zklock_row_add(&row, true, Int32GetDatum(exists ? status.npending : 0));
 	zklock_row_add_text(&row, exists && status.library[0] != '\0' ?
 						status.library : NULL);
 	zklock_row_add(&row, exists && status.program_pid != 0,
@@ -351,7 +351,7 @@ put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 	bool		has_session = row->session_id != 0;
 	ZkRow		columns = {0};
 
-	zklock_row_add_int(&columns, row->pid);
+	zklock_row_add(&columns, true, Int32GetDatum(row->pid));
 	add_name(&columns, get_database_name(row->database));
 	add_name(&columns, GetUserNameFromId(row->user, true));
 	columns.is_hidden = !may_see(row);
@@ -371,7 +371,7 @@ put_backend(ReturnSetInfo *result, const ZkBoardRow *row)
 	zklock_row_add(&columns, is_waiting, Int32GetDatum(row->awaited_permits));
 	zklock_row_add(&columns, is_waiting,
 				   TimestampTzGetDatum(row->awaited_since));
-	zklock_row_add_int(&columns, row->nheld);
+	zklock_row_add(&columns, true, Int32GetDatum(row->nheld));
 	add_date(&columns, row->proof_ms);
 	zklock_row_add_text(&columns, row->root[0] == '\0' ? NULL :
 						zklock_nodedata_printable(row->root));
@@ -397,12 +397,12 @@ put_locks(ReturnSetInfo *result, const ZkBoardRow *row)
 
 			if (!zklock_board_is_taken(taken))
 				continue;
-			zklock_row_add_int(&columns, row->pid);
+			zklock_row_add(&columns, true, Int32GetDatum(row->pid));
 			zklock_row_add_taken(&columns,
 								 zklock_nodedata_printable(lock->name),
 								 (RecipeMode) mode, state, taken, held->token);
 			zklock_row_add(&columns, true, TimestampTzGetDatum(taken->since));
-			zklock_row_add_int(&columns, held->permits);
+			zklock_row_add(&columns, true, Int32GetDatum(held->permits));
 			add_date(&columns, held->proof_ms);
 			zklock_row_put(result, &columns);
 		}

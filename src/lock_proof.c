@@ -108,7 +108,7 @@ show_lock(ReturnSetInfo *result, const Lock *lock, RecipeMode mode,
 	zklock_row_add(&row, true, TimestampTzGetDatum(zklock_board_is_taken(taken) ?
 												   taken->since :
 												   place->granted_at));
-	zklock_row_add_int(&row, place->permits);
+	zklock_row_add(&row, true, Int32GetDatum(place->permits));
 	zklock_row_add_text(&row,
 						zklock_nodedata_printable(pnstrdup(lock->path,
 														   Max(place->root_length, 1))));

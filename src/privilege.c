@@ -56,7 +56,6 @@ static uint64 nchanges;
 
 PG_FUNCTION_INFO_V1(zk_privileges_changed);
 
-static bool covers(const char *prefix, const char *name);
 static void read_rows(FunctionCallInfo fcinfo);
 static void forget_rows(Datum arg, Oid relation);
 
@@ -92,14 +91,18 @@ zklock_privilege_allows(FunctionCallInfo fcinfo, const char *name,
 	read_rows(fcinfo);
 	foreach_ptr(const Row, row, rows)
 	{
-		if (!covers(row->prefix, name))
+		size_t		length = strlen(row->prefix);
+
+		/* the empty prefix covers all; others that name and those below it */
+		if (length > 0 && (strncmp(row->prefix, name, length) != 0 ||
+						   (name[length] != '\0' && name[length] != '/')))
 			continue;
 		if ((strcmp(row->what, what) == 0 ||
 			 (strcmp(row->what, ZK_MAY_LOCK) == 0 &&
 			  strcmp(what, ZK_MAY_SHARE) == 0)) &&
 			(row->role == InvalidOid || has_privs_of_role(role, row->role)))
 			return true;
-		if (*prefix == NULL || strlen(row->prefix) > strlen(*prefix))
+		if (*prefix == NULL || length > strlen(*prefix))
 			*prefix = row->prefix;
 	}
 	return *prefix == NULL || superuser_arg(role);
@@ -112,16 +115,6 @@ zk_privileges_changed(PG_FUNCTION_ARGS)
 	if (CALLED_AS_TRIGGER(fcinfo))
 		CacheInvalidateRelcache(((TriggerData *) fcinfo->context)->tg_relation);
 	return PointerGetDatum(NULL);
-}
-
-/* The empty prefix covers all; others that name and those below it. */
-static bool
-covers(const char *prefix, const char *name)
-{
-	size_t		length = strlen(prefix);
-
-	return length == 0 || (strncmp(prefix, name, length) == 0 &&
-						   (name[length] == '\0' || name[length] == '/'));
 }
 
 /*

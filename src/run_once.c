@@ -341,7 +341,6 @@ finish_claim(ZkRoundTrip *trip, Claim *claim, const ZkReply *record,
 static void
 prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms)
 {
-	ZkClient   *client = zklock_session_client();
 	const ZkSample *sample;
 	const char *old[ZK_SAMPLE_MAX];
 	const ZkReply *reply;
@@ -360,7 +359,7 @@ prune(ZkRoundTrip *trip, Claim *claim, int64 now_ms)
 	if (reply->version == ZK_ANY_VERSION)
 		zklock_roundtrip_advance(claim->record.guard);
 	else
-		zklock_client_free(zklock_client_remove_guarded(client,
+		zklock_client_free(zklock_client_remove_guarded(zklock_session_client(),
 														claim->record.guard,
 														reply->version,
 														old, nold));
