@@ -52,7 +52,8 @@ extern ZkQueueEntry *zklock_read_queue(ZkPathOf path_of, const char *name,
 
 /*
  * The contenders among the children of a lock's znode, in order, with what
- * their names tell: position, is_holder, parsed, node (not copied).  Sends no request.  The array is palloc'ed.
+ * their names tell: position, is_holder, parsed, node (not copied).  Sends no
+ * request.  The array is palloc'ed.
  */
 extern ZkQueueEntry *zklock_order_queue(const char *const *children,
 										int nchildren, int *nentries);
