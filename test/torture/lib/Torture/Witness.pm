@@ -519,9 +519,10 @@ sub check_proofs ($self)
 	return $self->_check_commits(
 		'commit without a proof',
 		sub ($cycle, @nodes) {
-			# A node that a downgrade replaces goes meanwhile.
+			# A node that a downgrade replaces goes meanwhile, or stays if its delete is
+			# refused: then either of the two will do, which are one contender's.
 			my @left = grep { $_->{end} > $cycle->{recorded} } @nodes;
-			my $proof = min map { $self->_proof($cycle, $_) }
+			my $proof = max map { $self->_proof($cycle, $_) }
 			  @left ? @left : _last_to_go(@nodes);
 			my $age = $cycle->{commit_sent} - $proof;
 			my $within = $self->{asked_within} && $cycle->{ttl} ? $lease_share * $cycle->{ttl} : $self->{asked_within};
