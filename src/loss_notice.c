@@ -26,6 +26,7 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "tcop/tcopprot.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 
 #include "board.h"
@@ -182,6 +183,9 @@ zk_loss_notice(Datum argument)
 	if (!is_believed(&belief, &row))
 		return;
 	BackgroundWorkerInitializeConnectionByOid(row.database, InvalidOid, 0);
+
+	/* not to wait for a standby that may be away */
+	SetConfigOption("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION);
 	StartTransactionCommand();
 	Async_Notify(row.channel,
 				 psprintf(INT64_FORMAT " %s", belief.token,

@@ -76,6 +76,10 @@ subtest 'an idle session that loses a lock is told' => sub {
 	$moved[1]->query_safe("SET zklock.servers = '" . $far->connect_string . "'; SELECT zk_lock('far');
 		RESET zklock.servers; SELECT zk_lock('far, too')");
 
+	# A standby that is away must not keep the notice from its session.
+	$guard->append_conf('postgresql.conf', "synchronous_standby_names = 'away'");
+	$guard->reload;
+	assert_soon { $guard->safe_psql('postgres', 'SHOW synchronous_standby_names') eq 'away' } 'a standby is waited for';
 	my ($program) = session_programs($holder{expired}->pid);
 	kill 'STOP', $program;    # its session expires
 	$client->delete(lock_path($_) . '/' . (queue_nodes($zk, lock_path($_)))[0])
@@ -93,6 +97,8 @@ subtest 'an idle session that loses a lock is told' => sub {
 	assert_soon { $hears->("$number the last one") } 'one that is lost later, too', 60;
 	is(scalar(() = $heard =~ /Asynchronous/g), 3, 'each once, and nobody of what is held or released');
 	kill 'CONT', $program;
+	$guard->append_conf('postgresql.conf', "synchronous_standby_names = ''");
+	$guard->reload;
 	assert_query($last, "SET zklock.loss_channel = '" . 'x' x 64 . "'", '22023', 'what no channel can be named');
 };
 
