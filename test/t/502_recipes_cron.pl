@@ -225,7 +225,7 @@ SKIP:
 		is(count_work('mailer_work', $node{$second}), 0, 'one works, the other stands by');
 
 		$node{$first}->safe_psql('app', 'SELECT pg_terminate_backend(pid)
-			FROM work_done ORDER BY ctid DESC LIMIT 1');
+			FROM work_done WHERE what = \'mailer_work\' ORDER BY ctid DESC LIMIT 1');
 		poll_until { count_work('mailer_work', $node{$second}) >= 2 } 'the next leader', $next_minutes;
 		pass('when the first has gone the other leads');
 		$node{$first}->safe_psql('app', "SELECT cron.unschedule('mailer')");
