@@ -170,7 +170,7 @@ if ($has_pg_cron)
 subtest 'a program from a crontab' => sub {
 	my $script = $recipes->save('run-once');
 	my $command = crontab_command('crontab-run-once');
-	my $done = "$PostgreSQL::Test::Utils::tmp_check/backups";
+	my $done = PostgreSQL::Test::Utils::tempdir() . '/backups';    # one that no former run has left
 	is($command =~ s{/usr/local/bin/backup}{sh -c 'echo done >>"$done"'}, 1,
 		'the line names the program');
 
