@@ -32,6 +32,7 @@
 #include "board.h"
 #include "compat.h"
 #include "nodedata.h"
+#include "queue.h"
 #include "roundtrip.h"
 #include "session.h"
 
@@ -121,6 +122,8 @@ ask_ensemble(ZkRoundTrip *trip, void *argument)
 {
 	Belief	   *belief = argument;
 	const ZkReply *reply;
+	ZkQueueEntry *entries;
+	int			nentries;
 	List	   *nodes = NIL;
 
 	trip->is_lock_timeout = false;
@@ -128,9 +131,12 @@ ask_ensemble(ZkRoundTrip *trip, void *argument)
 	reply = zklock_roundtrip_read_newest(trip, ZK_LIST, belief->path);
 	if (reply == NULL || (reply->result != ZK_OK && reply->result != ZK_NO_NODE))
 		return reply == NULL || reply->result != ZK_SESSION_LOST;
-	for (int i = 0; reply->result == ZK_OK && i < reply->nchildren; i++)
-		nodes = lappend(nodes, psprintf("%s/%s", belief->path,
-										reply->children[i]));
+
+	/* holders are ahead of those who wait */
+	entries = zklock_order_queue(reply->children, reply->result == ZK_OK ?
+								 reply->nchildren : 0, &nentries);
+	for (int i = 0; i < nentries; i++)
+		nodes = lappend(nodes, psprintf("%s/%s", belief->path, entries[i].node));
 	foreach_ptr(const char, node, nodes)
 	{
 		reply = zklock_roundtrip_read(trip, ZK_GET, node);

@@ -320,7 +320,7 @@ zklock_session_bound_creates(void)
 			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 			 errmsg("too many new znodes in one second"),
 			 errdetail("A session of role \"%s\" may make %d.",
-					   GetUserNameFromId(GetUserId(), false),
+					   GetUserNameFromId(GetSessionUserId(), false),
 					   max_creates_setting),
 			 errhint("Go on in a second, or have a superuser increase \"%s\" for the role.",
 					 "zklock.max_creates")));

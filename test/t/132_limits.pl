@@ -224,6 +224,9 @@ subtest 'what a role may make in a second' => sub {
 		'|t', 'a second later it goes on');
 	assert_query($session, 'SET zklock.max_creates = 0', '42501', 'the role cannot raise it');
 	is($session->query_safe('SELECT refused_creates FROM zk_stat'), 6, 'the refusals are counted');
+	$node->safe_psql('postgres', 'CREATE FUNCTION as_owner(text) RETURNS bigint LANGUAGE sql SECURITY DEFINER RETURN zk_lock($1)');
+	assert_query($session, "SELECT as_owner('flood/x' || i) $flood", '53400', 'nor may it in a function of a superuser');
+	like($session->error, qr/A session of role "ordinary" may make 5/, 'which is told as its own');
 	$session->quit;
 	$holder->query_safe("SELECT zk_unlock('asked')");
 	$node->safe_psql('postgres', "SELECT zk_evict(name, (zk_leader(name)).token)
