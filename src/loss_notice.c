@@ -188,7 +188,8 @@ zk_loss_notice(Datum argument)
 	BackgroundWorkerUnblockSignals();
 	if (!is_believed(&belief, &row))
 		return;
-	BackgroundWorkerInitializeConnectionByOid(row.database, InvalidOid, 0);
+	BackgroundWorkerInitializeConnectionByOid(row.database, InvalidOid,
+											  BGWORKER_BYPASS_ALLOWCONN);
 
 	/* not to wait for a standby that may be away */
 	SetConfigOption("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION);

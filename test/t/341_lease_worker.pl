@@ -11,7 +11,7 @@ my $far = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->connect_string);
 my $owner = cluster('owner', $zk, servers => $proxy->address,
 	'zklock.session_timeout' => '40s', 'zklock.connect_timeout' => '60s');
-my $guard = cluster('guard', $zk, extension => undef,
+my $guard = cluster('guard', $zk, extension => undef, init => [ allows_streaming => 1 ],
 	shared_preload_libraries => 'zklock', 'zklock.lease_worker' => 'on');
 my $session = background($owner);
 my $client = $zk->client;
@@ -67,7 +67,8 @@ subtest 'an idle session that loses a lock is told' => sub {
 	  qw(evicted expired released handed);
 	my %token = map { $_ => $holder{$_}->query_safe("SELECT zk_lock('$_')") } keys %holder;
 	my $alone = background($guard, 'zklock.loss_channel' => 'Losses', database => 'elsewhere');
-	$alone->query_safe("SELECT zk_lock('alone')");
+	my $number_alone = $alone->query_safe("LISTEN \"Losses\"; SELECT zk_lock('alone')");
+	$guard->safe_psql('postgres', 'ALTER DATABASE elsewhere ALLOW_CONNECTIONS false');
 	my $silent = background($guard);
 	$silent->query_safe("SELECT zk_lock('silent')");
 	# Settings say where the next session, or lock, is; not where those are that are held.
@@ -96,6 +97,7 @@ subtest 'an idle session that loses a lock is told' => sub {
 	$client->delete(lock_path('the last one') . '/' . (queue_nodes($zk, lock_path('the last one')))[0]);
 	assert_soon { $hears->("$number the last one") } 'one that is lost later, too', 60;
 	is(scalar(() = $heard =~ /Asynchronous/g), 3, 'each once, and nobody of what is held or released');
+	like($alone->query('SELECT 1'), qr/payload "$number_alone alone"/, 'in its database, though that takes no connections');
 	kill 'CONT', $program;
 	$guard->append_conf('postgresql.conf', "synchronous_standby_names = ''");
 	$guard->reload;
