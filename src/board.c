@@ -272,9 +272,11 @@ put_name(char *name, const char *path, int root_length)
 	zklock_nodedata_clip(name, ZK_BOARD_NAME_SIZE, path + root_length + 1,
 						 PG_UTF8);
 	snprintf(root, sizeof(root), "%.*s", Max(root_length, 1), path);
-	for (int i = 0; i < ZK_BOARD_LOCKS; i++)
-		own->row.locks[i].is_of_root &= strcmp(root, own->row.root) == 0;
+	if (strcmp(root, own->row.root) == 0)
+		return;
 	strcpy(own->row.root, root);
+	for (int i = 0; i < ZK_BOARD_LOCKS; i++)
+		own->row.locks[i].is_of_root = false;
 }
 
 /* ---------------------------------------------------------------------

@@ -53,6 +53,7 @@ StaticAssertDecl(sizeof(Belief) <= BGW_EXTRALEN, "a worker takes it along");
 /* Of each line of the board, the token that was told last. */
 static int64 *told;
 
+static void look_after(const ZkBoardRow *row, int slot, int line);
 static bool is_gone(Belief *belief);
 static bool ask_ensemble(ZkRoundTrip *trip, void *argument);
 static bool is_believed(const Belief *belief, ZkBoardRow *row);
@@ -63,8 +64,8 @@ PGDLLEXPORT void zk_loss_notice(Datum argument);
 void
 zklock_loss_notice_send(void)
 {
+	uint32		servers = zklock_board_servers();
 	ZkBoardRow	row;
-	ZkBoardRow	later;
 
 	if (RecoveryInProgress())
 		return;					/* nobody can LISTEN */
@@ -72,37 +73,42 @@ zklock_loss_notice_send(void)
 		told = MemoryContextAllocZero(TopMemoryContext,
 									  sizeof(*told) * zklock_board_size() *
 									  ZK_BOARD_LOCKS);
-	for (int i = 0; i < zklock_board_size() * ZK_BOARD_LOCKS; i++)
+	for (int slot = 0; slot < zklock_board_size(); slot++)
 	{
-		Belief		belief = {.slot = i / ZK_BOARD_LOCKS,.line = i % ZK_BOARD_LOCKS};
-		const ZkBoardLock *lock = &row.locks[belief.line];
-
 		CHECK_FOR_INTERRUPTS();
-		if (belief.line == 0 && (!zklock_board_read(belief.slot, &row) ||
-								 row.channel[0] == '\0' ||
-								 row.servers != zklock_board_servers()))
-		{
-			i += ZK_BOARD_LOCKS - 1;
+		if (!zklock_board_read(slot, &row) || row.channel[0] == '\0' ||
+			row.servers != servers)
 			continue;
-		}
-
-		/* of a name that was clipped there is no path */
-		if (lock->name[0] == '\0' || lock->held.token == told[i] ||
-			strlen(lock->name) == ZK_BOARD_NAME_SIZE - 1 ||
-			strlen(row.root) == ZK_BOARD_NAME_SIZE - 1)
-			continue;
-		belief.pid = row.pid;
-		belief.token = lock->held.token;
-		belief.session_id = row.session_id;
-		belief.path = psprintf("%s/%s", strcmp(row.root, "/") == 0 ? "" : row.root,
-							   lock->name);
-
-		/* a downgrade replaces the node while we look, but once for a token */
-		if ((zklock_board_is_lost(&row, &lock->held) ||
-			 (lock->is_of_root && is_gone(&belief) && is_gone(&belief))) &&
-			is_believed(&belief, &later) && start_notice(&belief))
-			told[i] = belief.token;
+		for (int line = 0; line < ZK_BOARD_LOCKS; line++)
+			look_after(&row, slot, line);
 	}
+}
+
+/* Send a NOTIFY if that lock is lost, and was not told. */
+static void
+look_after(const ZkBoardRow *row, int slot, int line)
+{
+	const ZkBoardLock *lock = &row->locks[line];
+	int64	   *last = &told[slot * ZK_BOARD_LOCKS + line];
+	ZkBoardRow	later;
+	Belief		belief = {
+		.slot = slot,.line = line,.pid = row->pid,
+		.token = lock->held.token,.session_id = row->session_id
+	};
+
+	/* of a name that was clipped there is no path */
+	if (lock->name[0] == '\0' || lock->held.token == *last ||
+		strlen(lock->name) == ZK_BOARD_NAME_SIZE - 1 ||
+		strlen(row->root) == ZK_BOARD_NAME_SIZE - 1)
+		return;
+	belief.path = psprintf("%s/%s", strcmp(row->root, "/") == 0 ? "" : row->root,
+						   lock->name);
+
+	/* a downgrade replaces the node while we look, but once for a token */
+	if ((zklock_board_is_lost(row, &lock->held) ||
+		 (lock->is_of_root && is_gone(&belief) && is_gone(&belief))) &&
+		is_believed(&belief, &later) && start_notice(&belief))
+		*last = belief.token;
 }
 
 /*
