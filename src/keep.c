@@ -262,8 +262,8 @@ can_keep(const ZkKeep *keep, ZkSessionNumber live)
 	const ZkPlace *place = keep->place;
 
 	return is_unchanged(keep) && place->mode == RECIPE_EXCLUSIVE &&
-		place->replacing == NULL && !place->is_on_word &&
-		place->recall_told == 0 && !place->is_token_told &&
+		!place->is_on_word && place->recall_told == 0 &&
+		!place->is_token_told &&
 		!zklock_place_is_lost(place, live) &&
 		protocol_now() >= *rival_until(place->lock_path) &&
 		!proc_exit_inprogress;

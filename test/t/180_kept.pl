@@ -226,7 +226,8 @@ subtest 'what this session wants itself' => sub {
 	my @names = map { new_name() } 1 .. 6;
 	keep_one($keeper, $_) foreach @names;
 	ok($keeper->query_safe("SELECT zk_lock_shared('$names[0]')"), 'shared');
-	ok($keeper->query_safe("SELECT zk_lock('$names[1]', NULL, 2)"), 'two permits');
+	$keeper->query_safe("SELECT zk_lock('$names[1]', NULL, 2)");
+	is($keeper->query_safe("SELECT permits FROM zk_locks WHERE name = '$names[1]'"), 2, 'two permits');
 	is($keeper->query_safe("SELECT zk_try_lock_shared('$names[2]')"), 't', 'shared, tried');
 	ok($keeper->query_safe("SELECT zk_lock(ARRAY['$names[3]', 'b$names[3]'])"), 'a set of them');
 	ok($keeper->query_safe("SET zklock.node_style = 'kazoo'; SELECT zk_lock('$names[4]')"),

@@ -90,6 +90,23 @@ subtest 'requests to release' => sub {
 	is(states($keeper), 'asked kept', 'and lets go of it');
 };
 
+# Whoever said that he let go may have lied: what rests on that alone ends with its release.
+subtest 'a lock that was granted on a word' => sub {
+	my @sessions = ($rival, background($node{paris}), keeper());
+	start_in_queue($sessions[$_], "SELECT zk_lock('word')", $zk, lock_path('word'), $_ + 1) foreach 0 .. 2;
+	foreach (0, 1)
+	{
+		$sessions[$_]->wait_result;
+		$sessions[$_]->query_safe("SELECT zk_unlock('word')");
+	}
+	$sessions[2]->wait_result;
+	# longer than a lock is not kept for those who were met
+	$sessions[2]->query_safe("SELECT pg_sleep(5.2); SELECT zk_unlock('word')");
+	is(states($sessions[2]), '', 'is not kept');
+	$sessions[2]->query_safe("SELECT zk_lock('word'), zk_unlock('word')");
+	is(states($sessions[2]), 'word kept', 'and the next one is');
+};
+
 subtest 'more locks than can be kept' => sub {
 	my $keeper = keeper();
 	$keeper->query_safe("SELECT zk_lock('many/' || i) FROM generate_series(1, 70) i");

@@ -162,6 +162,7 @@ subtest 'who releases what he does not hold any more' => sub {
 			'the other log names the same token');
 		if ($begin eq 'BEGIN' && $release ne 'COMMIT')
 		{
+			$holder->query_safe("SELECT zk_lock(ARRAY['good', 'better']); SELECT zk_unlock('good'); SELECT zk_unlock_all()");
 			assert_query($holder, 'COMMIT', '40001', 'what was not committed yet is not');
 		}
 		no_words();
