@@ -229,6 +229,19 @@ subtest 'a bad name commits nothing' => sub {
 	is(sql('SELECT count(*) FROM work WHERE i = 3000'), 0, 'and what was done before it is undone');
 };
 
+subtest 'its time begins before the commit' => sub {
+	sql(<<'SQL');
+CREATE TABLE slow (i int);
+CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END';
+CREATE CONSTRAINT TRIGGER nap AFTER INSERT ON slow DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION nap();
+SQL
+	my $session = background($node, is_connected => 1);
+	$session->query("DO \$\$ BEGIN INSERT INTO slow VALUES (1); CALL zk_wait_lock('calm', '100ms'); END \$\$");
+	is($session->sqlstate, '55P03', 'and is over then');
+	is(sql('SELECT count(*) FROM slow'), 1, 'which is done');
+	assert_no_nodes($zk, $path, 'it has not queued up');
+};
+
 subtest 'holds are counted' => sub {
 	my $session = background($node);
 	$session->query_safe("CALL zk_wait_lock('calm', permits => 2)") foreach 1, 2;

@@ -119,6 +119,15 @@ $table->run('a try after a cancelled wait', { asker => connected() },
 	[ 'asker ends' => 't' ],
 	[ asker => 'SELECT zk_unlock_all()' ], [ gone => 'again' ]);
 
+# So is a node of which the reply is lost, for who made it.
+$table->run('a try whose node nobody has told it of', { asker => connected() },
+	[ asker => "zk_lock('again'), zk_unlock('again')" ], [ gone => 'again' ],
+	sub { $proxy->trap(15, 1, 'replies'); },    # create2
+	[ 'asker starts' => "zk_try_lock('again')" ], [ nodes => again => 1 ],
+	[ mend => 'reset' ],
+	[ 'asker ends' => 't' ], [ nodes => again => 1 ],
+	[ asker => 'SELECT zk_unlock_all()' ], [ gone => 'again' ]);
+
 my $reset = sub {
 	$proxy->reset_connections;
 	poll_until { $proxy->connections >= 2 } 'both to be back', 30;

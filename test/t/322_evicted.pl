@@ -3,6 +3,7 @@
 # the logs of both sides name the same token. It is a word that is left beside the queue:
 # an eviction does not depend on it, and it does not stay.
 
+use List::Util qw(min);
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Proxy;
 use Time::HiRes qw(time);
@@ -188,6 +189,25 @@ subtest 'a release of which the reply is lost' => sub {
 	$holder->query_safe('SELECT');
 	is($holder->error, '', 'nobody is warned');
 	unlike(slurp_file($node{berlin}->logfile, $offset), qr/was evicted/, 'no eviction is logged');
+};
+
+# A cycle that is short does not become long for that. The best of three, for busy machines.
+subtest 'a release is waited for as long as the lock was held' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my $holder = background($node{berlin});
+	$holder->query_safe("SET zklock.servers = '" . $proxy->address . "'; SELECT zk_lock('brief'), zk_unlock('brief')");
+	my @took;
+	foreach (1 .. 3)
+	{
+		$proxy->trap(2, 1, 'replies');    # delete
+		$holder->query_safe("SELECT zk_lock('brief'), pg_sleep(0.02)");
+		push @took, -time;
+		is($holder->query("SELECT zk_unlock('brief')"), 't', 'released');
+		$took[-1] += time;
+		$proxy->come_back;
+		poll_until { $holder->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'it to be confirmed', 20;
+	}
+	cmp_ok(min(@took), '<', 0.7, 'and not for a second');
 };
 
 # With the ensemble away nobody waits for long, and not for each one.
