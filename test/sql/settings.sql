@@ -194,6 +194,12 @@ SELECT zk_lock('settings/move');
 RESET zklock.servers;
 RESET zklock.connect_timeout;
 SELECT zk_lock('settings/move') > 0 AS token, zk_unlock('settings/move');
+-- So does each other setting of a session.
+SELECT session_id AS former FROM zk_session \gset
+SET zklock.session_timeout = '17s';
+SELECT zk_lock('settings/move') > 0 AS token, zk_unlock('settings/move');
+SELECT session_id = :'former' AS same FROM zk_session;
+RESET zklock.session_timeout;
 
 --
 -- Session scope can be refused. It is in each form that takes such a lock.

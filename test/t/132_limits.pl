@@ -158,6 +158,13 @@ my $http = FakeServer->answering(
 	"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\r\nno\r\n");
 # It is up and hangs up, which the library calls "Host is down".
 my $closing = FakeServer->answering('');
+# It grants a session, hangs up on what is asked, and knows nothing of that session then.
+my $forgetful = FakeServer->new(sub ($connection) {
+	sysread $connection, my $hello, 1000;
+	my $id = unpack 'x20 q>', $hello;
+	syswrite $connection, pack 'N N N q> N a16 C', 37, 0, $id ? 0 : 4000, $id ? 0 : 4711, 16, '', 0;
+	return sysread($connection, $hello, 1000) && 0;
+});
 
 foreach my $bad (
 	[ '', '!55000', qr/servers are not configured.*HINT:  Set it/s ],
@@ -168,6 +175,7 @@ foreach my $bad (
 	[ $closing, '!08001',
 		qr/could not connect.*\nDETAIL:  Server "$closing" closed the connection\.\nHINT:  .*quorum.*zk_check\(\)/,
 		\qr/errno|retcode|Host is down/, 20 ],
+	[ $forgetful, '!08006', qr/ZooKeeper sessions are lost as soon as they are granted\nDETAIL:  \d+ in a row/, 20 ],
 	[ $ssh, '!08P01|08001', 20 ],
 	[ $http, '!08P01', qr/DETAIL:  What answers at "$http" is not ZooKeeper\.\nHINT:  Correct .*zk_check\(\)/, 20 ])
 {
@@ -224,6 +232,11 @@ subtest 'what a role may make in a second' => sub {
 		'|t', 'a second later it goes on');
 	assert_query($session, 'SET zklock.max_creates = 0', '42501', 'the role cannot raise it');
 	is($session->query_safe('SELECT refused_creates FROM zk_stat'), 6, 'the refusals are counted');
+	assert_soon {
+		$session->query("SELECT pg_sleep(1.1), zk_unlock_all(); SELECT zk_try_lock(ARRAY(SELECT 'flood/x' || i FROM generate_series(1, 6) AS i))");
+		$session->sqlstate eq '53400'
+	} 'not with one more than it may';
+	$session->query_safe('SELECT zk_unlock_all()');
 	$node->safe_psql('postgres', 'CREATE FUNCTION as_owner(text) RETURNS bigint LANGUAGE sql SECURITY DEFINER RETURN zk_lock($1)');
 	assert_query($session, "SELECT as_owner('flood/x' || i) $flood", '53400', 'nor may it in a function of a superuser');
 	like($session->error, qr/A session of role "ordinary" may make 5/, 'which is told as its own');

@@ -169,4 +169,16 @@ foreach my $guard (qw(lease quorum))
 		[ gone => 'slept' ]);
 }
 
+# As one is that little processor time is granted to.
+$table->run('a backend is stopped again and again, and runs in between',
+	cast('4s', sleeper => 'berlin'),
+	[ sleeper => "zk_lock('slept')", qr/^\d+$/ ],
+	sub (%session) {
+		my $since = time;
+		poll_until { kill $_ => $session{sleeper}->pid foreach qw(CONT STOP); time > $since + 5 } 'its session timeout to pass', 30;
+		kill CONT => $session{sleeper}->pid;
+	},
+	[ sleeper => "zk_is_held('slept')", 't' ],
+	[ 'quit' ], [ gone => 'slept' ]);
+
 done_testing();

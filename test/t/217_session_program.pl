@@ -225,6 +225,9 @@ subtest 'a program that stands still' => sub {
 	poll_until { !grep { $_ == $program } session_programs($holder->pid) }
 	'it to end', 30;
 	is($holder->query_safe("SELECT zk_is_held('program')"), 't', 'which it does not harm');
+	kill 'STOP', program_of($holder);
+	assert_query($holder, "SELECT zk_lock_queue('other')", '40001', 'a question that is asked again hears of the loss');
+	$holder->query("SELECT zk_unlock_all()");
 	$holder->quit;
 	assert_no_nodes($zk, $path, 'nothing left');
 };

@@ -11,6 +11,9 @@ my $zk = ZooKeeper->new(tick_time => 500)->start;
 my $node = cluster('berlin', $zk, 'zklock.session_timeout' => "${timeout}s");
 $node->safe_psql('postgres', 'CREATE TABLE written (what text)');
 
+# For how long it had no contact when it gave up, and how long an attempt to connect was given.
+my %told;
+
 # Run a statement in a session that holds the lock, stop the server, and see the
 # statement fail before the server could have given the lock to another.
 sub loses ($what, $setup, $sql)
@@ -29,6 +32,8 @@ sub loses ($what, $setup, $sql)
 		qr/DETAIL:  The connection broke at .*, and the lock was given up at .*No contact with ZooKeeper/,
 		"$what: says when the connection broke, when it was given up, and why");
 	cmp_ok($took, '<', $timeout + 1, "$what: within a second of the loss");
+	my %number = $session->error =~ /(No contact|did not answer)\D* (\d+) ms/g;
+	push @{ $told{$_} }, $number{$_} foreach keys %number;
 	$session->query('ROLLBACK');
 	$session->quit;
 	$zk->resume;
@@ -68,6 +73,12 @@ loses(
 	is($other->query_safe("SELECT zk_is_held('other')"),
 		't', 'a session with a longer timeout keeps its lock');
 }
+
+# On a busy machine some are later.
+my %least = map { $_ => (sort { $a <=> $b } @{ $told{$_} })[0] } keys %told;
+cmp_ok($least{'No contact'}, '<', $timeout * 1000, 'before the ensemble may end the session');
+cmp_ok($least{'No contact'}, '>', $timeout * 900, 'and not long before');
+cmp_ok($least{'did not answer'}, '<', $timeout * 150, 'the server had its chance twice in what was left');
 
 subtest 'a row lock is let go' => sub {
 	$node->safe_psql('postgres', "INSERT INTO written VALUES ('row')");

@@ -100,6 +100,17 @@ subtest 'the session is lost' => sub {
 	$proxy->come_back;
 	is($session->wait_result, 't', 'found again in the next session');
 	isnt($session->query_safe('SELECT session_id FROM zk_session'), $id, 'which is a new one');
+
+	# Its delete is done, and the slot claimed anew, when the next session goes on.
+	$id = $session->query_safe('SELECT session_id FROM zk_session');
+	$proxy->trap(14, 3, 'replies');
+	$session->start_query("SELECT zk_forget_run('job', 'lost')");
+	poll_until { !$stranger->exists(record('job', 'lost')) } 'it to be deleted', 20;
+	is(run_once($rival, 'lost'), 't', 'free');
+	poll_until { $zk->four_letter_word('dump') !~ /\Q$id\E\b/ } 'the session to end', 20;
+	$proxy->come_back;
+	$session->wait_result;
+	is(run_once($rival, 'lost'), 'f', 'a later record stays');
 };
 
 subtest 'canceled, terminated, timed out' => sub {
@@ -190,6 +201,7 @@ subtest 'retention' => sub {
 	$session->query_safe("SELECT zk_run_once('kept', 'long', '1 hour'), zk_run_once('kept', 'short', '0')");
 	$other->create(lock_path(".once/kept.once/$_"), $strange{$_}) foreach sort keys %strange;
 	$other->create(lock_path(".once/kept.once/$_"), '{"retain":"0"}') foreach 'parent.once', 'parent.once/child';
+	$other->create(lock_path('.once/kept.once/session.once'), '{"retain":"0"}', ephemeral => 1);
 	$session->query_safe("SELECT zk_run_once('kept', 'old ' || i, '1 ms') FROM generate_series(1, 150) AS i");
 	my $left = sub {
 		return $session->query_safe("SELECT count(*) FROM zk_runs('kept') WHERE slot LIKE 'old %'");
@@ -205,7 +217,7 @@ subtest 'retention' => sub {
 	poll_until { $session->query_safe("SELECT count(*) FROM zk_runs('kept') WHERE slot LIKE 'more %'") eq '0' }
 	'those claims to go, too, beside one that has children', 20;
 	ok($other->exists(lock_path(".once/kept.once/$_")), "$_ stays")
-	  foreach sort(keys %strange), 'parent.once/child';
+	  foreach sort(keys %strange), 'parent.once/child', 'session.once';
 	is($session->query_safe("SELECT zk_run_once('kept', 'long')"), 'f',
 		'one that is to be kept stays, whatever others ask for theirs');
 	is($session->query_safe("SELECT zk_run_once('kept', 'short')"), 't', 'another one went');
@@ -216,7 +228,7 @@ subtest 'retention' => sub {
 	is($session->query_safe("SELECT zk_forget_run('kept', 'long')"), 't', 'a record is deleted');
 	is($session->query_safe("SELECT zk_forget_run('kept', 'other')"), 't', 'also one of another client');
 	$other->delete(lock_path(".once/kept.once/$_"))
-	  foreach 'parent.once/child', 'parent.once', grep { $_ ne 'other.once' } keys %strange;
+	  foreach 'session.once', 'parent.once/child', 'parent.once', grep { $_ ne 'other.once' } keys %strange;
 };
 
 # A delete names a path, and the slot may have been claimed anew meanwhile. Each of

@@ -164,6 +164,21 @@ subtest 'nodes that strangers set or make' => sub {
 	is($here->query_safe("SELECT zk_evict('set', $token)"), 't', 'evicted');
 	is($here->query_safe("SELECT zk_try_lock('set'), zk_unlock('set')"), 't|t', 'then it is free');
 
+	# Of the same path, and even the same version.
+	$token = lease($here, 'anew', 'app');
+	my $path = lock_path('anew') . '/' . node_of('anew');
+	my $replace = sub { $stranger->delete($path); $stranger->create($path, '{"client":"zklock","owner":"app","ttl":"60000"}'); };
+	$replace->();
+	is($here->query_safe("SELECT zk_lease_renew('anew', $token, '60s')"), 'f', 'one that was made anew is another');
+	$token = $here->query_safe("SELECT (zk_leader('anew')).token");
+	$proxy->trap(5, 1, 'rest');    # setData
+	$here->start_query("SELECT zk_lease_release('anew', $token, '60s')");
+	assert_soon { $proxy->is_sprung } 'it is about to be given up';
+	$replace->();
+	$proxy->heal;
+	is($here->wait_result, 'f', 'and made anew before that is done');
+	$stranger->delete($path);
+
 	my $name = node_of('create') =~ s/.{10}$/0000000000/r;
 	$stranger->create_path(lock_path('forged'));
 	$stranger->create(lock_path('forged') . "/$name", '{"owner":"app","ttl":"2000"}', ephemeral => 1);

@@ -163,7 +163,15 @@ subtest 'trouble' => sub {
 		'the session to be back', 30;
 		counted('reconnected', reconnects => 1);
 	}
+	# Who does not look meanwhile counts them all later.
+	foreach my $step (([ go_away => 'suspended' ], [ heal => 'connected' ]) x 2)
+	{
+		my ($do, $state) = @$step;
+		$proxy->$do;
+		poll_until { $monitor->query_safe("SELECT count(*) FROM zk_backends WHERE state = '$state'") eq '2' } $state, 30;
+	}
 	$_->query_safe('SELECT zk_unlock_all()') foreach $first, $second;
+	counted('twice, unseen', reconnects => 4);
 };
 
 # Nothing is caught on this way out.

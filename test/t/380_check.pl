@@ -150,6 +150,12 @@ subtest 'servers that are none' => sub {
 		qr/^error: none of the 1 servers serves: no quorum/, 'which serves nobody');
 	shows([ "SET zklock.servers = '$refused'", 'true' ],
 		session => [ qr/^error: not tried/, 'where nobody listens no session is tried' ]);
+	my $waiting = background($node, 'zklock.servers' => "$silent", 'zklock.connect_timeout' => '1s');
+	$waiting->query_safe('SELECT count(*) FROM zk_check()');
+	is($waiting->query_safe('SELECT state FROM zk_session'), 'none', 'one that is not granted does not stay');
+	my $odd = FakeServer->answering(srvr("leader\xe4\x7f"));
+	$waiting->query_safe("SET zklock.servers = '$odd'");
+	assert_soon { $waiting->query_safe('SELECT value FROM _zk_check_facts(false)') =~ /^Mode: leader\?\?$/m } 'what is no text does not pass', 30;
 };
 
 subtest 'two leaders' => sub {
@@ -302,6 +308,7 @@ subtest 'credentials' => sub {
 	my $client = $zk->client;
 	$client->add_auth('digest', 'alice:secret');
 	$client->create('/alice', '', acl => [ [ 31, 'auth', '' ], [ 1, 'world', 'anyone' ] ]);
+	$client->create('/admin', '', acl => [ [ 31, 'auth', '' ], [ 17, 'world', 'anyone' ] ]);
 	$client->close;
 	my $root = "SET zklock.root = '/alice'";
 	shows([ $root, 'true' ],
@@ -313,8 +320,9 @@ subtest 'credentials' => sub {
 		writing => [ qr/^ok: /, 'with these' ],
 		acl => [ qr/^ok: not everybody/, 'its ACL' ],
 		credentials => [ qr/^ok: .* scheme "digest"/, 'their scheme is shown' ]);
-	shows([ "SET zklock.auth = 'digest:alice:secret'", 'true' ],
-		acl => [ qr/^warning: everybody may create or delete/, 'a root that is open all the same' ]);
+	shows([ "SET zklock.auth = 'digest:alice:secret'$_", 'true' ],
+		acl => [ qr/^warning: everybody may create or delete/, "a root that is open all the same$_" ])
+	  foreach '', "; SET zklock.root = '/admin'";
 	shows([ "SET zklock.auth = 'nonsense:alice:secret'", 'true' ],
 		session => [ qr/^error: .*refused the credentials/, 'a scheme that the ensemble does not know' ]);
 	$rows = check("SET zklock.auth = '\@/no/such/file'", 'false');
@@ -399,11 +407,17 @@ subtest 'an ensemble that falls silent while a lock is held' => sub {
 	my $session = background($node);
 	$session->query_safe("SET zklock.servers = '$address'; SET zklock.session_timeout = '60s'");
 	$session->query_safe("SELECT zk_lock('silent')");
+	my $loser = background($node, 'zklock.servers' => $address, 'zklock.session_timeout' => '8s', 'zklock.connect_timeout' => '1min');
+	$loser->query_safe("SELECT zk_lock('lost')");
 	$one->pause;
+	$loser->start_query("SELECT what FROM zk_check() WHERE item = 'session'");
+	my $began = time;
 	$session->query_safe("SET zklock.connect_timeout = '2s'");
 	my $text = $session->query_safe("SELECT item || ' ' || state || ': ' || what FROM zk_check()");
 	like($text, qr/^server \Q$address\E error: /m, 'the server is named');
 	like($text, qr/^session error: the ensemble has not answered/m, 'the session, too');
+	like($loser->wait_result, qr/^lock "lost" was lost: /, 'one that is lost while it asks');
+	cmp_ok(time - $began, '<', 40, 'asks with no other');
 	$one->resume;
 	is($session->query_safe("SELECT zk_is_held('silent')"), 't', 'and the lock is as it was');
 	like($session->query_safe("SELECT state FROM zk_check() WHERE item = 'writing'"), qr/^ok/, 'all is well again');
@@ -556,6 +570,9 @@ subtest 'a session with locks' => sub {
 	$holder->query_safe("SELECT zk_lock('checked')");
 	like($holder->query(sprintf $check, 'true'), qr/^ok: connected/, 'connected');
 	my $cancelled = 0;
+	my $sleeper = background($node);
+	$sleeper->query_safe("SELECT zk_lock('sleeper'); SELECT count(*) FROM zk_check(false)");
+	$sleeper->start_query('SELECT pg_sleep(60)');
 	$zk->pause;
 	foreach my $with_session ('false', 'true')
 	{
@@ -571,6 +588,8 @@ subtest 'a session with locks' => sub {
 		is($holder->sqlstate, '00000', "zk_check($with_session) tells of the loss, and does not fail");
 	}
 	cmp_ok($cancelled, '<=', 1, 'nor is it canceled again for the same loss');
+	assert_ends($sleeper, '40001', 'what runs after it is');
+	$sleeper->quit;
 	$zk->resume;
 	assert_no_nodes($zk, lock_path('checked'), 'the ensemble is back');
 	like($holder->query(sprintf $check, 'true'), qr/^error: lock "checked" was lost/, 'and it is not forgotten');
