@@ -39,6 +39,7 @@ typedef struct Slot
 {
 	int			st_changecount; /* the name that the macros expect */
 	ZkBoardRow	row;
+	int64		losses[ZK_BOARD_LOCKS];
 } Slot;
 
 /*
@@ -330,6 +331,12 @@ zklock_board_find(int pid, int64 session_id, ZkBoardRow *row)
 			return true;
 	}
 	return false;
+}
+
+int64 *
+zklock_board_losses(int number)
+{
+	return slots[number].losses;
 }
 
 /* ---------------------------------------------------------------------

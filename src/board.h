@@ -161,4 +161,10 @@ extern bool zklock_board_read(int number, ZkBoardRow *row);
  */
 extern bool zklock_board_find(int pid, int64 session_id, ZkBoardRow *row);
 
+/*
+ * Beside each line of a row, for loss_notice.c, which writes it: the token of a
+ * lock that is lost, negative when that was told; 0: none was.
+ */
+extern int64 *zklock_board_losses(int number);
+
 #endif							/* ZKLOCK_BOARD_H */

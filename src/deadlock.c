@@ -438,10 +438,11 @@ append_waits(StringInfo text, const ZkPlace *place, const Cycle *cycle)
 static void
 append_member(StringInfo text, const Member *member, const char *process)
 {
-	if (member->session == zklock_session_id())
-		appendStringInfo(text, "%s %d", process, MyProcPid);
-	else if (member->who.pid != 0)
-		appendStringInfo(text, "%s %d", process, member->who.pid);
+	int			pid = member->session == zklock_session_id() ? MyProcPid :
+		member->who.pid;
+
+	if (pid != 0)
+		appendStringInfo(text, "%s %d", process, pid);
 	else
 		appendStringInfo(text, "%s of ZooKeeper session 0x%llx", process,
 						 (unsigned long long) member->session);

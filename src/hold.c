@@ -79,6 +79,7 @@ typedef struct Removing
 {
 	const char *name;			/* of the lock */
 	const char *node;
+	bool		is_told;		/* its owner is to know who evicts him */
 	ZkRemoval	removal;
 } Removing;
 
@@ -92,11 +93,10 @@ static bool take_lock(Holding *holding);
 static bool make_hold(ZkRoundTrip *trip, Holding *holding);
 static ZkResult settle_lost(ZkRoundTrip *trip, const Holding *holding);
 static ZkResult look_for_hold(ZkRoundTrip *trip, const Holding *holding);
-static ZkResult ask(ZkRoundTrip *trip, const Holding *holding,
-					const char *path, ZkRequest *request);
+static ZkResult check(const Holding *holding, const char *path,
+					  const ZkReply *reply);
 static void give_up(int code, Datum arg);
 static bool remove_contenders(const char *name, int64 token, bool is_eviction);
-static bool tell_owner(ZkRoundTrip *trip, void *argument);
 static bool remove_node(ZkRoundTrip *trip, void *argument);
 static void log_removal(const char *name, const ZkQueueEntry *entry,
 						bool is_eviction);
@@ -132,13 +132,11 @@ Datum
 zk_evict(PG_FUNCTION_ARGS)
 {
 	char	   *name = zklock_args_name(fcinfo, ZK_MAY_EVICT);
-	bool		is_evicted = remove_contenders(name,
-											   zklock_args_token(fcinfo, 1),
-											   true);
 
-	if (is_evicted)
-		zklock_stat_count(ZK_STAT_EVICTION);
-	PG_RETURN_BOOL(is_evicted);
+	if (!remove_contenders(name, zklock_args_token(fcinfo, 1), true))
+		PG_RETURN_BOOL(false);
+	zklock_stat_count(ZK_STAT_EVICTION);
+	PG_RETURN_BOOL(true);
 }
 
 /* ---------------------------------------------------------------------
@@ -264,10 +262,14 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 
 	holding->stage = HOLD_SENT;
 	do
-		result = ask(trip, holding, holding->hold,
-					 zklock_client_move(zklock_session_client(), twin->node,
-										holding->hold, data, strlen(data)));
-	while (result == ZK_UNKNOWN_OUTCOME);
+	{
+		ZkRequest  *request = zklock_client_move(zklock_session_client(),
+												 twin->node, holding->hold,
+												 data, strlen(data));
+
+		result = check(holding, holding->hold,
+					   zklock_roundtrip_ask(trip, request));
+	} while (result == ZK_UNKNOWN_OUTCOME);
 	if (result == ZK_NO_NODE)	/* the twin is gone */
 		result = look_for_hold(trip, holding);
 	if (result == ZK_NO_NODE)
@@ -290,10 +292,12 @@ settle_lost(ZkRoundTrip *trip, const Holding *holding)
 	ZkResult	result;
 
 	do
-		result = ask(trip, holding, twin,
-					 zklock_client_remove(zklock_session_client(), twin,
-										  ZK_ANY_VERSION));
-	while (result == ZK_UNKNOWN_OUTCOME);
+	{
+		ZkRequest  *request = zklock_client_remove(zklock_session_client(), twin,
+												   ZK_ANY_VERSION);
+
+		result = check(holding, twin, zklock_roundtrip_ask(trip, request));
+	} while (result == ZK_UNKNOWN_OUTCOME);
 	return result == ZK_SESSION_LOST ? result : look_for_hold(trip, holding);
 }
 
@@ -301,26 +305,17 @@ settle_lost(ZkRoundTrip *trip, const Holding *holding)
 static ZkResult
 look_for_hold(ZkRoundTrip *trip, const Holding *holding)
 {
-	ZkResult	result;
-
-	do
-		result = ask(trip, holding, holding->hold,
-					 zklock_client_read(zklock_session_client(), ZK_GET,
-										holding->hold));
-	while (result == ZK_UNKNOWN_OUTCOME);
-	return result;
+	return check(holding, holding->hold,
+				 zklock_roundtrip_read(trip, ZK_GET, holding->hold));
 }
 
 /*
- * Wait for the reply to a question about that path: one of these, or
+ * The reply to a question about that path: one of these, or
  * ZK_UNKNOWN_OUTCOME.  Raises what else there is.
  */
 static ZkResult
-ask(ZkRoundTrip *trip, const Holding *holding, const char *path,
-	ZkRequest *request)
+check(const Holding *holding, const char *path, const ZkReply *reply)
 {
-	const ZkReply *reply = zklock_roundtrip_ask(trip, request);
-
 	if (reply == NULL)
 		zklock_contend_raise_timeout(&holding->contender, NULL, NULL);
 	if (reply->result != ZK_OK && reply->result != ZK_NO_NODE &&
@@ -401,9 +396,8 @@ remove_contenders(const char *name, int64 token, bool is_eviction)
 		log_removal(name, entry, is_eviction);
 		if (recipe_is_lasting(entry->node))
 			zklock_hooks_flush_commits();
-		if (is_eviction && entry->who.client != NULL &&
-			!recipe_is_lasting(entry->node))
-			zklock_roundtrip_run(tell_owner, NULL, &removing);
+		removing.is_told = is_eviction && entry->who.client != NULL &&
+			!recipe_is_lasting(entry->node);
 		removing.removal.doing = is_eviction ? "evict a contender" :
 			"release a hold";
 		removing.removal.czxid = entry->czxid;
@@ -432,21 +426,18 @@ log_removal(const char *name, const ZkQueueEntry *entry, bool is_eviction)
 						   entry->token)));
 }
 
-/* Write down for the owner of a node who evicts him. */
-static bool
-tell_owner(ZkRoundTrip *trip, void *argument)
-{
-	const Removing *removing = argument;
-
-	return zklock_recall_tell_eviction(trip, removing->name, removing->node);
-}
-
-/* Remove one node of a contender. */
+/* Remove one node of a contender; before, write down for its owner who does. */
 static bool
 remove_node(ZkRoundTrip *trip, void *argument)
 {
 	Removing   *removing = argument;
+	ZkRoundTrip bounds = *trip;
 
+	if (removing->is_told && !removing->removal.is_tried &&
+		!zklock_recall_tell_eviction(trip, removing->name, removing->node))
+		return false;
+	trip->deadline = bounds.deadline;
+	trip->is_lock_timeout = bounds.is_lock_timeout;
 	removing->removal.path = psprintf("%s/%s",
 									  zklock_name_path(removing->name, NULL),
 									  removing->node);

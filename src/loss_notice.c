@@ -7,12 +7,14 @@
  * lease worker looks after its locks: the board says which it believes to
  * hold, and the ensemble whether its session still has a node there.  A NOTIFY
  * belongs to a database, and that worker has none: another one, of a moment,
- * sends it.
+ * sends those of one database.  There is one at a time: what holds up a NOTIFY
+ * holds up all of them.
  *
  * No lock that is held is said to be lost.  The list of the queue is not older
  * than the first look at the board, and the backend says there that it holds
  * the lock only after its node was made.  It may have let go of the lock since:
- * then the second look at the board finds another token, or none.
+ * then the second look at the board, that of whoever sends the NOTIFY, finds
+ * another token, or none.
  *
  *-------------------------------------------------------------------------
  */
@@ -36,43 +38,33 @@
 #include "roundtrip.h"
 #include "session.h"
 
-/* A lock that somebody believes to hold. */
-typedef struct Belief
+/* A node that is looked for. */
+typedef struct Search
 {
-	int			slot;			/* of the board */
-	int			line;
-	int			pid;
-	int64		token;
-	int64		session_id;
 	const char *path;			/* of the lock's znode */
-	bool		is_gone;		/* as the ensemble says */
-} Belief;
+	int64		session_id;		/* the node's owner */
+	bool		is_gone;		/* there is none */
+} Search;
 
-StaticAssertDecl(sizeof(Belief) <= BGW_EXTRALEN, "a worker takes it along");
-
-/* Of each line of the board, the token that was told last. */
-static int64 *told;
-
-static void look_after(const ZkBoardRow *row, int slot, int line);
-static bool is_gone(Belief *belief);
+static bool is_untold(const ZkBoardRow *row, int line, int64 *loss);
+static bool is_gone(Search *search);
 static bool ask_ensemble(ZkRoundTrip *trip, void *argument);
-static bool is_believed(const Belief *belief, ZkBoardRow *row);
-static bool start_notice(const Belief *belief);
+static void start_notice(Oid database, BackgroundWorkerHandle **notice);
 
 PGDLLEXPORT void zk_loss_notice(Datum argument);
 
 void
 zklock_loss_notice_send(void)
 {
+	static BackgroundWorkerHandle *notice;
 	uint32		servers = zklock_board_servers();
+	Oid			database = InvalidOid;
 	ZkBoardRow	row;
+	pid_t		pid;
 
-	if (RecoveryInProgress())
-		return;					/* nobody can LISTEN */
-	if (told == NULL)
-		told = MemoryContextAllocZero(TopMemoryContext,
-									  sizeof(*told) * zklock_board_size() *
-									  ZK_BOARD_LOCKS);
+	if (RecoveryInProgress() || (notice != NULL &&
+								 GetBackgroundWorkerPid(notice, &pid) != BGWH_STOPPED))
+		return;					/* nobody can LISTEN, or one is under way */
 	for (int slot = 0; slot < zklock_board_size(); slot++)
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -80,35 +72,33 @@ zklock_loss_notice_send(void)
 			row.servers != servers)
 			continue;
 		for (int line = 0; line < ZK_BOARD_LOCKS; line++)
-			look_after(&row, slot, line);
+			if (is_untold(&row, line, &zklock_board_losses(slot)[line]))
+				database = row.database;
 	}
+	if (database != InvalidOid)
+		start_notice(database, &notice);
 }
 
-/* Send a NOTIFY if that lock is lost, and was not told. */
-static void
-look_after(const ZkBoardRow *row, int slot, int line)
+/* Is that lock lost, and was it not told? */
+static bool
+is_untold(const ZkBoardRow *row, int line, int64 *loss)
 {
 	const ZkBoardLock *lock = &row->locks[line];
-	int64	   *last = &told[slot * ZK_BOARD_LOCKS + line];
-	ZkBoardRow	later;
-	Belief		belief = {
-		.slot = slot,.line = line,.pid = row->pid,
-		.token = lock->held.token,.session_id = row->session_id
-	};
+	Search		search = {.session_id = row->session_id};
 
 	/* of a name that was clipped there is no path */
-	if (lock->name[0] == '\0' || lock->held.token == *last ||
+	if (lock->name[0] == '\0' || lock->held.token == -*loss ||
 		strlen(lock->name) == ZK_BOARD_NAME_SIZE - 1 ||
 		strlen(row->root) == ZK_BOARD_NAME_SIZE - 1)
-		return;
-	belief.path = psprintf("%s/%s", strcmp(row->root, "/") == 0 ? "" : row->root,
+		return false;
+	search.path = psprintf("%s/%s", strcmp(row->root, "/") == 0 ? "" : row->root,
 						   lock->name);
 
 	/* a downgrade replaces the node while we look, but once for a token */
-	if ((zklock_board_is_lost(row, &lock->held) ||
-		 (lock->is_of_root && is_gone(&belief) && is_gone(&belief))) &&
-		is_believed(&belief, &later) && start_notice(&belief))
-		*last = belief.token;
+	if (zklock_board_is_lost(row, &lock->held) ||
+		(lock->is_of_root && is_gone(&search) && is_gone(&search)))
+		*loss = lock->held.token;
+	return lock->held.token == *loss;
 }
 
 /*
@@ -116,17 +106,17 @@ look_after(const ZkBoardRow *row, int slot, int line)
  * its.
  */
 static bool
-is_gone(Belief *belief)
+is_gone(Search *search)
 {
-	belief->is_gone = false;
-	zklock_roundtrip_run(ask_ensemble, NULL, belief);
-	return belief->is_gone;
+	search->is_gone = false;
+	zklock_roundtrip_run(ask_ensemble, NULL, search);
+	return search->is_gone;
 }
 
 static bool
 ask_ensemble(ZkRoundTrip *trip, void *argument)
 {
-	Belief	   *belief = argument;
+	Search	   *search = argument;
 	const ZkReply *reply;
 	ZkQueueEntry *entries;
 	int			nentries;
@@ -134,7 +124,7 @@ ask_ensemble(ZkRoundTrip *trip, void *argument)
 
 	trip->is_lock_timeout = false;
 	trip->deadline = zklock_session_reply_deadline(protocol_now());
-	reply = zklock_roundtrip_read_newest(trip, ZK_LIST, belief->path);
+	reply = zklock_roundtrip_read_newest(trip, ZK_LIST, search->path);
 	if (reply == NULL || (reply->result != ZK_OK && reply->result != ZK_NO_NODE))
 		return reply == NULL || reply->result != ZK_SESSION_LOST;
 
@@ -142,31 +132,22 @@ ask_ensemble(ZkRoundTrip *trip, void *argument)
 	entries = zklock_order_queue(reply->children, reply->result == ZK_OK ?
 								 reply->nchildren : 0, &nentries);
 	for (int i = 0; i < nentries; i++)
-		nodes = lappend(nodes, psprintf("%s/%s", belief->path, entries[i].node));
+		nodes = lappend(nodes, psprintf("%s/%s", search->path, entries[i].node));
 	foreach_ptr(const char, node, nodes)
 	{
 		reply = zklock_roundtrip_read(trip, ZK_GET, node);
 		if (reply == NULL || (reply->result != ZK_OK && reply->result != ZK_NO_NODE))
 			return reply == NULL || reply->result != ZK_SESSION_LOST;
-		if (reply->result == ZK_OK && reply->ephemeral_owner == belief->session_id)
+		if (reply->result == ZK_OK && reply->ephemeral_owner == search->session_id)
 			return true;
 	}
-	belief->is_gone = true;
+	search->is_gone = true;
 	return true;
 }
 
-/* Does the backend still say so?  Reads its row. */
-static bool
-is_believed(const Belief *belief, ZkBoardRow *row)
-{
-	return zklock_board_read(belief->slot, row) && row->pid == belief->pid &&
-		row->locks[belief->line].name[0] != '\0' &&
-		row->locks[belief->line].held.token == belief->token;
-}
-
-/* false if there is no room for a worker. */
-static bool
-start_notice(const Belief *belief)
+/* If there is no room for a worker, the next round tries again. */
+static void
+start_notice(Oid database, BackgroundWorkerHandle **notice)
 {
 	BackgroundWorker worker = {
 		.bgw_name = "zklock loss notice",
@@ -175,33 +156,50 @@ start_notice(const Belief *belief)
 		.bgw_start_time = BgWorkerStart_RecoveryFinished,
 		.bgw_restart_time = BGW_NEVER_RESTART,
 		.bgw_library_name = "zklock",
-		.bgw_function_name = "zk_loss_notice"
+		.bgw_function_name = "zk_loss_notice",
+		.bgw_main_arg = ObjectIdGetDatum(database)
 	};
+	MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
 
-	memcpy(worker.bgw_extra, belief, sizeof(*belief));
-	return RegisterDynamicBackgroundWorker(&worker, NULL);
+	if (*notice != NULL)
+		pfree(*notice);
+	if (!RegisterDynamicBackgroundWorker(&worker, notice))
+		*notice = NULL;
+	MemoryContextSwitchTo(context);
 }
 
-/* The worker of a moment: in the session's database, to its channel. */
+/* The worker of a moment: in that database, to the channels of its sessions. */
 void
 zk_loss_notice(Datum argument)
 {
-	Belief		belief;
 	ZkBoardRow	row;
+	List	   *sent = NIL;
 
-	memcpy(&belief, MyBgworkerEntry->bgw_extra, sizeof(belief));
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
-	if (!is_believed(&belief, &row))
-		return;
-	BackgroundWorkerInitializeConnectionByOid(row.database, InvalidOid,
+	BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(argument), InvalidOid,
 											  BGWORKER_BYPASS_ALLOWCONN);
 
 	/* not to wait for a standby that may be away */
 	SetConfigOption("synchronous_commit", "local", PGC_USERSET, PGC_S_SESSION);
 	StartTransactionCommand();
-	Async_Notify(row.channel,
-				 psprintf(INT64_FORMAT " %s", belief.token,
-						  zklock_nodedata_printable(row.locks[belief.line].name)));
+	MemoryContextSwitchTo(TopMemoryContext);	/* sent outlives it */
+	for (int i = 0; i < zklock_board_size() * ZK_BOARD_LOCKS; i++)
+	{
+		int64	   *loss = &zklock_board_losses(i / ZK_BOARD_LOCKS)[i % ZK_BOARD_LOCKS];
+		const ZkBoardLock *lock = &row.locks[i % ZK_BOARD_LOCKS];
+
+		if (*loss <= 0 || !zklock_board_read(i / ZK_BOARD_LOCKS, &row) ||
+			row.database != MyDatabaseId || row.channel[0] == '\0' ||
+			lock->name[0] == '\0' || lock->held.token != *loss)
+			continue;
+		Async_Notify(row.channel,
+					 psprintf(INT64_FORMAT " %s", lock->held.token,
+							  zklock_nodedata_printable(lock->name)));
+		sent = lappend(sent, loss);
+	}
 	CommitTransactionCommand();
+	foreach_ptr(int64, loss, sent)
+		if (*loss > 0)			/* one of a lease worker that was there before */
+		*loss = -*loss;
 }

@@ -212,15 +212,11 @@ session_describe_loss(const ZkClientStatus *status, const char *error,
 					  char *text, size_t size)
 {
 	if (status->loss == ZK_LOSS_SILENCE)
-	{
-		int			length = snprintf(text, size,
-									  "No contact with ZooKeeper for %lld ms, with a session timeout of %d ms.",
-									  (long long) (status->lost_at - status->suspended_at),
-									  status->session_timeout_ms);
-
-		if (error[0] != '\0')
-			snprintf(text + length, size - (size_t) length, " %s.", error);
-	}
+		snprintf(text, size,
+				 "No contact with ZooKeeper for %lld ms, with a session timeout of %d ms.%s%s%s",
+				 (long long) (status->lost_at - status->suspended_at),
+				 status->session_timeout_ms, error[0] != '\0' ? " " : "",
+				 error, error[0] != '\0' ? "." : "");
 	else if (status->loss == ZK_LOSS_PROTOCOL)
 		snprintf(text, size,
 				 "What answered after a reconnect is not a usable ZooKeeper server: %s.",

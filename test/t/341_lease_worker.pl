@@ -12,7 +12,7 @@ my $proxy = Proxy->new($zk->connect_string);
 my $owner = cluster('owner', $zk, servers => $proxy->address,
 	'zklock.session_timeout' => '40s', 'zklock.connect_timeout' => '60s');
 my $guard = cluster('guard', $zk, extension => undef, init => [ allows_streaming => 1 ],
-	shared_preload_libraries => 'zklock', 'zklock.lease_worker' => 'on');
+	shared_preload_libraries => 'zklock', 'zklock.lease_worker' => 'on', 'zklock.session_timeout' => '20s');
 my $session = background($owner);
 my $client = $zk->client;
 my $names = lock_path('') . '.leases';
@@ -63,9 +63,11 @@ subtest 'an idle session that loses a lock is told' => sub {
 		return $heard =~ /Asynchronous notification "Losses" with payload "$pattern"/;
 	};
 	$listener->query_safe('LISTEN "Losses"');
-	my %holder = map { $_ => background($guard, 'zklock.loss_channel' => 'Losses') }
+	my %holder = map { $_ => background($guard, 'zklock.loss_channel' => 'Losses',
+			'zklock.session_timeout' => $_ eq 'expired' ? '4s' : '20s') }
 	  qw(evicted expired released handed);
 	my %token = map { $_ => $holder{$_}->query_safe("SELECT zk_lock('$_')") } keys %holder;
+	$holder{evicted}->query_safe("SET zklock.loss_channel = 'of the next lock'; SELECT zk_lock('evicted')");
 	my $alone = background($guard, 'zklock.loss_channel' => 'Losses', database => 'elsewhere');
 	my $number_alone = $alone->query_safe("LISTEN \"Losses\"; SELECT zk_lock('alone')");
 	$guard->safe_psql('postgres', 'ALTER DATABASE elsewhere ALLOW_CONNECTIONS false');
@@ -92,15 +94,34 @@ subtest 'an idle session that loses a lock is told' => sub {
 		assert_soon { $hears->("$token{$name} $name") } "$name: the session is told which lock", 60;
 	}
 	# A round more, so that what is told is told.
-	my $last = background($guard, 'zklock.loss_channel' => 'Losses');
+	my $last = $holder{released};
 	my $number = $last->query_safe("SELECT zk_lock('the last one')");
 	$client->delete(lock_path('the last one') . '/' . (queue_nodes($zk, lock_path('the last one')))[0]);
 	assert_soon { $hears->("$number the last one") } 'one that is lost later, too', 60;
 	is(scalar(() = $heard =~ /Asynchronous/g), 3, 'each once, and nobody of what is held or released');
-	like($alone->query('SELECT 1'), qr/payload "$number_alone alone"/, 'in its database, though that takes no connections');
+	assert_soon { $alone->query('SELECT 1') =~ /payload "$number_alone alone"/ } 'in its database, though that takes no connections', 60;
 	kill 'CONT', $program;
+
+	# A transaction that waits for the standby holds up each NOTIFY, but not all workers.
+	my $writer = $holder{handed};
+	my $queue = 'FROM pg_stat_activity WHERE';
+	$writer->start_query('BEGIN; CREATE TABLE written(); NOTIFY "none"; COMMIT');
+	assert_soon { $guard->safe_psql('postgres', "SELECT count(*) $queue wait_event = 'SyncRep'") } 'a NOTIFY is held up';
+	$last->query_safe("SELECT zk_unlock_all()");
+	my %many = map { $_ => $last->query_safe("SELECT zk_lock('many/$_')") } 1 .. 9;
+	$client->delete(lock_path("many/$_") . '/' . (queue_nodes($zk, lock_path("many/$_")))[0]) foreach keys %many;
+	my $waiting = "$queue backend_type = 'zklock loss notice' AND wait_event_type = 'Lock'";
+	assert_soon { $guard->safe_psql('postgres', "SELECT count(*) $waiting") == 1 } 'and a notice', 60;
+	lease('a round', '2s') foreach 1 .. 2;
+	assert_nodes($zk, lock_path('a round'), 0, 'rounds go on');
+	is($guard->safe_psql('postgres', "SELECT count(*) $queue backend_type = 'zklock loss notice'"), 1, 'one of all');
 	$guard->append_conf('postgresql.conf', "synchronous_standby_names = ''");
 	$guard->reload;
+	$writer->wait_result;
+	foreach my $number (sort keys %many)
+	{
+		assert_soon { $hears->("$many{$number} many/$number") } "$number: it is told then", 60;
+	}
 	assert_query($last, "SET zklock.loss_channel = '" . 'x' x 64 . "'", '22023', 'what no channel can be named');
 };
 
