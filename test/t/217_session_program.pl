@@ -255,6 +255,8 @@ subtest 'signals' => sub {
 	my $holder = background($node);
 	$holder->query_safe("SELECT zk_lock('program')");
 	my $program = program_of($holder);
+	ok(!open(my $memory, '<', "/proc/$program/mem"), 'nobody looks into its memory');
+	like(slurp_file("/proc/$program/limits"), qr/^Max data size +536870912 /m, 'of which it has so much at most');
 	kill $_, $program foreach qw(TERM INT HUP QUIT PIPE);
 	# To the whole process group, as PostgreSQL itself and a terminal do.
 	$holder->start_query('SELECT pg_sleep(60)');
@@ -526,14 +528,12 @@ subtest 'without a backend, and asked to end' => sub {
 		SET zklock.servers = '$servers';
 		SET zklock.session_timeout = '1min';
 		SELECT zk_lock('orphan')});
-	$silent->pause;
 	my $backend = $session->pid;
 	my $program = program_of($session);
+	$silent->stop;
 	kill 'KILL', $backend;
 	poll_until { $node->log_contains("\\(PID $backend\\) was terminated") } 'its backend to end', 30;
 	assert_soon { kill('TERM', $program); !session_programs($backend) } 'it does so at once', 20;
-	$silent->resume;
-	$silent->stop;
 	wait_for_recovery($node);
 };
 
