@@ -130,6 +130,14 @@ subtest 'more locks than there are lines' => sub {
 	is(locks($holder, 'name'), "many/33\nmany/7", 'and told of');
 };
 
+subtest 'backends whose sessions are closed' => sub {
+	my ($open, @closed) = map { background($node) } 1 .. 5;
+	$_->query_safe("SELECT zk_lock('closed' || pg_backend_pid())") foreach $closed[0], $closed[1], $open, $closed[2], $closed[3];
+	$_->query_safe('SELECT zk_disconnect()') foreach @closed;
+	is(sql('SELECT session_id FROM _zk_process(' . $open->pid . ')'), $open->query_safe('SELECT session_id FROM zk_session'),
+		'are not taken for another');
+};
+
 subtest 'names of all kinds' => sub {
 	my $holder = background($node);
 	my $long = "l\xc3\xa4" . "\xe2\x82\xac" x 100;
@@ -238,7 +246,9 @@ subtest 'a session that is lost' => sub {
 	poll_until { $holder->query('SELECT 1'); backend($holder, 'session_id, state') eq '|lost' } 'it to notice', 30;
 	is(backend($holder, 'lock_count'), 1, 'the lock is to be let go of');
 	is(locks($holder, 'name, state'), 'lost|lost', 'and is lost');
-	$holder->query("SELECT zk_unlock('lost')");
+	$holder->query_safe("SELECT zk_lock_queue('other')");
+	is(backend($holder, 'state') . locks($holder, 'state'), 'connectedlost', 'also when there is a new session');
+	$holder->query("SELECT zk_unlock('lost'), zk_disconnect()");
 	is(backend($holder, 'state, lock_count'), 'none|0', 'until then');
 };
 
