@@ -109,18 +109,20 @@ $table->run('a downgrade', cast(qw(one two)),
 	[ one => "zk_is_held('downgraded')", 't' ],
 	[ one => 'SELECT zk_unlock_all()' ], [ two => 'SELECT zk_unlock_all()' ], [ gone => 'downgraded' ]);
 
-# One that holds another lock goes on, and so the node stays. Without a lock it is ended,
-# and the next lock has a session of its own.
+# One that holds another lock, or waits for one, goes on, and so the node stays. Without a
+# lock it is ended, and the next lock has a session of its own.
 $table->run('a session that holds nothing',
-	{ %{ cast('other') }, short => background($node, 'zklock.session_timeout' => '2s') },
+	{ %{ cast('other') }, map { $_ => background($node, 'zklock.session_timeout' => '2s') } qw(short waiter) },
 	\&mark,
-	[ short => "zk_lock('stuck'), zk_lock('held')" ],
-	refuse('stuck'),
+	[ short => "zk_lock('stuck'), zk_lock('held')" ], [ waiter => "zk_lock('too')" ],
+	refuse('stuck'), refuse('too'),
+	[ waiter => "zk_unlock('too')", 't' ], [ 'waiter starts' => "zk_lock('held')" ],
 	[ short => "zk_unlock('stuck')", 't' ],
 	[ other => 'CREATE TABLE refused AS SELECT clock_timestamp() AS at' ],
 	[ 'other becomes' => "SELECT clock_timestamp() > at + '3s' FROM refused", 't' ],
-	[ short => "zk_is_held('held')", 't' ], [ nodes => stuck => 1 ],
+	[ short => "zk_is_held('held')", 't' ], [ nodes => stuck => 1 ], [ nodes => too => 1 ],
 	[ short => "zk_unlock('held')", 't' ], [ gone => 'stuck' ],
+	[ 'waiter ends' => qr/^\d+$/ ], [ waiter => "zk_unlock('held')", 't' ], [ gone => 'too' ],
 	[ short => "zk_lock('after')" ],
 	sub {
 		like(slurp_file($node->logfile, $from),
