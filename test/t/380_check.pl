@@ -571,7 +571,7 @@ subtest 'a session with locks' => sub {
 	like($holder->query(sprintf $check, 'true'), qr/^ok: connected/, 'connected');
 	my $cancelled = 0;
 	my $sleeper = background($node);
-	$sleeper->query_safe("SELECT zk_lock('sleeper'); SELECT count(*) FROM zk_check(false)");
+	$sleeper->query_safe("BEGIN; SELECT zk_lock('sleeper'); SELECT count(*) FROM zk_check(false)");
 	$sleeper->start_query('SELECT pg_sleep(60)');
 	$zk->pause;
 	foreach my $with_session ('false', 'true')
@@ -588,7 +588,7 @@ subtest 'a session with locks' => sub {
 		is($holder->sqlstate, '00000', "zk_check($with_session) tells of the loss, and does not fail");
 	}
 	cmp_ok($cancelled, '<=', 1, 'nor is it canceled again for the same loss');
-	assert_ends($sleeper, '40001', 'what runs after it is');
+	assert_ends($sleeper, '40001', 'what runs in the same transaction is');
 	$sleeper->quit;
 	$zk->resume;
 	assert_no_nodes($zk, lock_path('checked'), 'the ensemble is back');
