@@ -210,6 +210,26 @@ subtest 'a long queue' => sub {
 	$stranger->delete(lock_path('long') . "/$_") foreach queue_nodes($zk, lock_path('long'));
 };
 
+# The worker deletes the name of a lock without leases, unless somebody may be about to make one.
+subtest 'names that the worker drops' => sub {
+	my $own = Proxy->new($zk->connect_string);
+	my $rome = cluster('rome', $zk, servers => $own->address, shared_preload_libraries => 'zklock', 'zklock.lease_worker' => 'on');
+	my ($name, $made) = (lock_path('.leases/fresh'), time);
+	$stranger->create($name, 'fresh');
+	lease($there, 'old', 'app', "'2s'");
+	assert_soon { !queue_nodes($zk, lock_path('old')) } 'it has looked at all of them';
+	ok($stranger->exists($name) || time - $made > 9, 'one that was just made stays');
+	lease($there, 'old', 'app');    # and so that name is not the first to go
+	$own->trap(2, 1, 'rest');    # delete
+	assert_soon { $own->is_sprung } 'later it is about to go', 60;
+	$stranger->set($name, 'fresh');
+	$own->heal;
+	lease($there, 'next', 'app', "'2s'");
+	assert_soon { !queue_nodes($zk, lock_path('next')) } 'it has gone on';
+	ok($stranger->exists($name), 'one that was set meanwhile stays');
+	$rome->stop;
+};
+
 subtest 'where nothing can be written' => sub {
 	my $token = lease($there, 'read', 'app');
 	is($here->query_safe("BEGIN READ ONLY; SELECT zk_lease_renew('read', $token, '60s'); COMMIT"), 't', 'in a read-only transaction');
