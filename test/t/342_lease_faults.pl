@@ -167,7 +167,8 @@ subtest 'nodes that strangers set or make' => sub {
 	# Of the same path, and even the same version.
 	$token = lease($here, 'anew', 'app');
 	my $path = lock_path('anew') . '/' . node_of('anew');
-	my $replace = sub { $stranger->delete($path); $stranger->create($path, '{"client":"zklock","owner":"app","ttl":"60000"}'); };
+	my @copy = ($path, '{"client":"zklock","owner":"app","ttl":"60000"}');
+	my $replace = sub { $stranger->delete($path); $stranger->create(@copy); };
 	$replace->();
 	is($here->query_safe("SELECT zk_lease_renew('anew', $token, '60s')"), 'f', 'one that was made anew is another');
 	$token = $here->query_safe("SELECT (zk_leader('anew')).token");
@@ -175,6 +176,7 @@ subtest 'nodes that strangers set or make' => sub {
 	$here->start_query("SELECT zk_lease_release('anew', $token, '60s')");
 	assert_soon { $proxy->is_sprung } 'it is about to be given up';
 	$replace->();
+	$stranger->set(@copy);
 	$proxy->heal;
 	is($here->wait_result, 'f', 'and made anew before that is done');
 	$stranger->delete($path);
