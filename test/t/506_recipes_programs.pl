@@ -27,14 +27,14 @@ Recipes::prepare_work($berlin, $_) foreach qw(report_work order_work);
 my $control = background($berlin, database => 'app');
 my @programs;
 
-# In the background.
+# In the background. On a busy machine Go takes minutes for the standard library.
 sub start (@command)
 {
 	my $self = { out => '', in => '' };
 	# Should the test be killed, its programs go too.
 	$self->{run} = IPC::Run::start([ 'setpriv', '--pdeathsig', 'KILL', @command ],
 		'<', \$self->{in}, '>', \$self->{out}, '2>&1',
-		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+		IPC::Run::timeout(3 * $PostgreSQL::Test::Utils::timeout_default));
 	push @programs, $self;
 	return $self;
 }
