@@ -157,6 +157,10 @@ subtest 'a downgrade hands nothing over' => sub {
 	}
 	$third->query_safe("SELECT zk_unlock('down')");
 	assert_no_nodes($zk, lock_path('down'));
+	# released before the node of the reader is there
+	$first->query_safe("SELECT zk_lock('down'), zk_lock_shared('down'), zk_unlock('down'), zk_unlock_shared('down')
+		FROM generate_series(1, 20)");
+	assert_no_nodes($zk, lock_path('down'));
 };
 
 # Readers look: several may go ahead together, and some may be there.
@@ -176,7 +180,16 @@ subtest 'readers behind a holder that hands over' => sub {
 	{
 		assert_ends($reader, '00000', 'granted');
 	}
-	$_->query_safe("SELECT zk_unlock_shared('readers')") foreach @readers;
+	# Nor does one of them hand over what the others hold.
+	start_in_queue($second, "SELECT zk_lock('readers')", $zk, lock_path('readers'), 3);
+	wait_for_wait($second->node, $second->pid);
+	$readers[1]->query_safe("SELECT zk_unlock_shared('readers')");
+	my ($left) = wait_for_queue($zk, lock_path('readers'), 2);
+	poll_until { $second->is_done || $zk->four_letter_word('wchp') =~ /\Q$left\E/ } 'the writer to look again', 10;
+	ok(!$second->is_done, 'a writer waits for all of them');
+	$readers[0]->query_safe("SELECT zk_unlock_shared('readers')");
+	assert_ends($second, '00000', 'and follows');
+	$second->query_safe("SELECT zk_unlock('readers')");
 	assert_no_nodes($zk, lock_path('readers'));
 };
 

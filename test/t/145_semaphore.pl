@@ -168,24 +168,28 @@ subtest 'a wrong number in the middle stops nobody' => sub {
 # was not, there is nothing to be had from looking again.
 subtest 'somebody sets the data of the one ahead' => sub {
 	my $path = lock_path('set');
-	$_->query_safe("SELECT zk_lock('set', permits => 2)") foreach @pool[ 0, 2 ];
-	my $theirs = $stranger->create("$path/_c_$uuid-permits-2-lock-", '',
-		ephemeral => 1, sequential => 1);
-	$stranger->set($theirs, 'before');
-	take($pool[3], 'set', 2);
-	foreach my $when ('before it came', 'once', 'and again')
+	foreach my $name ("_c_$uuid-permits-2-lock-", '_c_6ba7b810-9dad-8a11-80b4-00c04fd430c8-lock-')
 	{
-		$stranger->set($theirs, $when) unless $when =~ /before/;
-		poll_until { grep { $_ eq $theirs } $zk->watched_paths($path) } 'it to watch', 10;
-		my $before = $zk->packets_received;
-		$pool[4]->query_safe('SELECT pg_sleep(0.5)');
-		cmp_ok($zk->packets_received - $before, '<=', 10, "$when: it waits quietly");
+		$_->query_safe("SELECT zk_lock('set', permits => 2)") foreach @pool[ 0, 2 ];
+		my $theirs = $stranger->create("$path/$name", '', ephemeral => 1, sequential => 1);
+		$stranger->set($theirs, 'before') if $name =~ /permits/;
+		take($pool[3], 'set', 2);
+		foreach my $when ('before it came', 'once', 'and again')
+		{
+			poll_until { grep { $_ eq $theirs } $zk->watched_paths($path) } 'it to watch', 10;
+			$stranger->set($theirs, $when) unless $when =~ /before/;
+			poll_until { $pool[3]->is_done || grep { $_ eq $theirs } $zk->watched_paths($path) } 'it to watch', 10;
+			my $before = $zk->packets_received;
+			$pool[4]->query_safe('SELECT pg_sleep(0.5)');
+			cmp_ok($zk->packets_received - $before, '<=', 10, "$when: it waits quietly");
+			ok(!$pool[3]->is_done, 'and takes no word for a permit');
+		}
+		$stranger->delete($theirs);
+		$pool[0]->query_safe("SELECT zk_unlock('set')");
+		assert_ends($pool[3], '00000', 'and is granted in turn');
+		$pool[$_]->query_safe("SELECT zk_unlock('set')") foreach 2, 3;
+		assert_no_nodes($zk, $path);
 	}
-	$stranger->delete($theirs);
-	$pool[0]->query_safe("SELECT zk_unlock('set')");
-	assert_ends($pool[3], '00000', 'and is granted in turn');
-	$pool[$_]->query_safe("SELECT zk_unlock('set')") foreach 2, 3;
-	assert_no_nodes($zk, $path);
 };
 
 subtest 'holders that die make room' => sub {

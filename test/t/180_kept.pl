@@ -206,6 +206,9 @@ subtest 'a try does not lie' => sub {
 	is($keeper->query_safe("SELECT zk_unlock('$names[4]')"), 't', 'released');
 	is(states($keeper), '', 'not kept, for somebody wants it');
 	is($rival->query_safe("SELECT zk_try_lock('$names[4]', '20s')"), 't', 'and there it is');
+	$rival->query_safe('SELECT zk_unlock_all()');
+	cycle($keeper, $names[4]);
+	is(states($keeper), '', 'nor is it kept for a while');
 };
 
 subtest 'a keeper that does not answer' => sub {
@@ -224,6 +227,8 @@ subtest 'what this session wants itself' => sub {
 	my $keeper = keeper('10min');
 	my $rival = rival();
 	my @names = map { new_name() } 1 .. 6;
+	my $given_up = 'SELECT sum(keeps_given_up) FROM zk_stat';
+	my $before = $keeper->query_safe($given_up);
 	keep_one($keeper, $_) foreach @names;
 	ok($keeper->query_safe("SELECT zk_lock_shared('$names[0]')"), 'shared');
 	$keeper->query_safe("SELECT zk_lock('$names[1]', NULL, 2)");
@@ -238,6 +243,7 @@ subtest 'what this session wants itself' => sub {
 	ok($keeper->query_safe("SELECT zk_release_hold('$names[5]', zk_hold('$names[5]', 'for a test'))"),
 		'a hold');
 	is($keeper->query_safe('SELECT count(*) FROM zk_locks'), 0, 'nothing is left');
+	is($keeper->query_safe($given_up), $before, 'and it has not stood in its own way');
 	$_->quit foreach $keeper, $rival;
 	assert_no_nodes($zk, lock_path($_)) foreach @names;
 };
@@ -439,8 +445,15 @@ subtest 'fenced' => sub {
 		$keeper->query_safe('SELECT zk_unlock_all()');
 	}
 
-	# a fence that fails
+	# and what was not kept leaves room for others
 	my $name = new_name();
+	$keeper->query_safe("SELECT zk_lock('$name'), zk_fencing_token('$name'), zk_unlock('$name') FROM generate_series(1, 70)");
+	cycle($keeper, $name);
+	is(states($keeper), "$name kept", 'after as many as can be kept');
+
+	# a fence that fails
+	$keeper->query_safe('SELECT zk_unlock_all()');
+	$name = new_name();
 	cycle($keeper, $name);
 	$keeper->query("SELECT zk_lock('$name'), 1 / (zk_fencing_token('$name') IS NULL)::int");
 	$keeper->query_safe("SELECT zk_unlock('$name')");
