@@ -159,7 +159,7 @@ serve(int64_t until)
 {
 	for (;;)
 	{
-		struct pollfd polled[ASK_ALL_MAX + 1];
+		struct pollfd polled[ASK_ALL_MAX];
 		int64_t		now = protocol_now();
 		bool		is_idle = true;
 
@@ -172,9 +172,7 @@ serve(int64_t until)
 		}
 		if (is_idle || now >= until)
 			return;
-		polled[nasked] = (struct pollfd) {tls_fd(), POLLIN, 0};
-		poll(polled, (nfds_t) nasked + 1, (int) (until - now));
-		tls_move();
+		tls_poll(polled, nasked, (int) (until - now));
 		for (int i = 0; i < nasked; i++)
 			if (polled[i].revents != 0)
 				go_on(&asked[i]);

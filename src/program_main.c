@@ -227,9 +227,7 @@ show_session(const Session *session)
 static void
 serve(Session *session, int64_t now)
 {
-	struct pollfd polled[3] = {
-		{PROTOCOL_CHANNEL_FD, POLLIN, 0}, {-1, 0, 0}, {tls_fd(), POLLIN, 0}
-	};
+	struct pollfd polled[] = {{PROTOCOL_CHANNEL_FD, POLLIN, 0}, {-1, 0, 0}};
 	int			library_ms = -1;
 	bool		is_sending;
 
@@ -247,14 +245,8 @@ serve(Session *session, int64_t now)
 	else if (session->out.start < session->out.end && session->is_out_urgent)
 		polled[0].events |= POLLOUT;
 
-	tls_move();
-	if (poll(polled, 3, milliseconds_until_next(session, now)) <= 0)
+	if (tls_poll(polled, 2, milliseconds_until_next(session, now)) <= 0)
 		return;
-	if (polled[2].revents != 0)
-	{
-		tls_move();
-		poll(&polled[1], 1, 0);
-	}
 
 	/* answers alone hardly ever lead to a request */
 	is_sending = polled[0].revents != 0 || !session->link.is_up;
@@ -283,6 +275,7 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 	int			rc;
 	int			library_ms;
 	int64_t		left_ms;
+	int64_t		received_at;
 
 	if (now < session->link.pause_until)
 		return (int) (session->link.pause_until - now);
@@ -311,7 +304,7 @@ prepare_library(Session *session, int64_t now, struct pollfd *polled)
 		{
 			/* the library finds that it has ended, and turns to another server */
 			session->link.is_cut = true;
-			shutdown(session->link.fd, SHUT_RDWR);
+			shutdown(tls_socket(session->link.fd, &received_at), SHUT_RDWR);
 		}
 		else if (left_ms < library_ms)
 			library_ms = (int) left_ms;
@@ -391,18 +384,18 @@ wind_up(Session *session, int64_t now)
  * does not wait for that.
  *
  * The library itself waits for the answer for a while
- * (wait_for_session_to_be_closed()), in which nothing moves to or from a line
- * of TLS.  So there the request and the wait are ours.
+ * (wait_for_session_to_be_closed()), by a poll() that knows nothing of TLS. So
+ * there the request and the wait are ours.
  */
 static void
 close_session(Session *session)
 {
 	const uint32_t request[] = {htonl(8), htonl(1), htonl(ZOO_CLOSE_OP)};
 	int64_t		now = protocol_now();
-	int			socket = session->link.is_up && session->link.fd >= 0 ?
-		dup(session->link.fd) : -1;
+	int			socket = !session->link.is_up || session->link.fd < 0 ? -1 :
+		tls_is_on() ? session->link.fd : dup(session->link.fd);
 
-	if (socket >= 0 && tls_fd() >= 0)
+	if (socket >= 0 && tls_is_on())
 	{
 		send(socket, request, sizeof(request), MSG_NOSIGNAL | MSG_DONTWAIT);
 		await_end(socket, now + ANSWER_MS);
@@ -420,19 +413,15 @@ close_session(Session *session)
 static void
 await_end(int socket, int64_t deadline)
 {
-	struct pollfd polled[] = {{socket, POLLIN, 0}, {tls_fd(), POLLIN, 0}};
+	struct pollfd polled = {socket, POLLIN, 0};
 	char		rest[4096];
 	ssize_t		received;
 
 	for (int64_t now = protocol_now(); now < deadline; now = protocol_now())
-	{
-		tls_move();
-		if (poll(polled, 2, (int) (deadline - now)) > 0 &&
-			polled[0].revents != 0 &&
+		if (tls_poll(&polled, 1, (int) (deadline - now)) > 0 &&
 			(received = recv(socket, rest, sizeof(rest), MSG_DONTWAIT)) <= 0 &&
 			(received == 0 || (errno != EINTR && errno != EAGAIN)))
 			break;
-	}
 }
 
 /* Is the backend still taking in why the session was lost? */
@@ -566,8 +555,8 @@ program_cork(const Session *session, bool is_corked)
 {
 	int			value = is_corked;
 
-	/* with TLS it is no TCP socket, and all that is sent goes as one record */
-	if (session->link.fd >= 0 && tls_fd() < 0)
+	/* with TLS all that is sent until the next poll goes as one record */
+	if (session->link.fd >= 0 && !tls_is_on())
 		setsockopt(session->link.fd, IPPROTO_TCP, TCP_CORK, &value,
 				   sizeof(value));
 }

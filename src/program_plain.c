@@ -26,15 +26,16 @@ tls_expect(const ServerList *list, const ServerAddresses *addresses)
 {
 }
 
-int
-tls_fd(void)
+bool
+tls_is_on(void)
 {
-	return -1;
+	return false;
 }
 
-void
-tls_move(void)
+int
+tls_poll(struct pollfd *polled, int count, int timeout_ms)
 {
+	return poll(polled, (nfds_t) count, timeout_ms);
 }
 
 const char *

@@ -3,13 +3,11 @@
  * program_tls.c
  *	  TLS between the session's program and ZooKeeper's servers.
  *
- * A line is one connection: the socket pair of whose ends the caller of
- * connect() has one, the TCP connection, and what is on its way between them.
- * It lives until the caller has closed its end.  If it fails before, the
- * caller finds the end of its input, and tls_error() says why.
- *
- * Readiness is edge-triggered: each call of tls_move() reads and writes as
- * much as can be.
+ * A line is one connection: the socket that the caller of connect() has, which
+ * is connected to nothing, the TCP connection, and what has been sent and is
+ * not on its way yet.  It lives until the caller closes his socket.  If it
+ * fails before, the caller finds the end of its input, and tls_error() says
+ * why.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -38,8 +35,11 @@
 /* What TLS takes at a time, and as much as one of its records has. */
 #define BUFFER_SIZE (16 * 1024)
 
-/* As many connections as program_ask.c makes at a time. */
-#define LINES_MAX ASK_ALL_MAX
+/*
+ * Descriptors of callers are below that: program_ask.c has two for each of
+ * ASK_ALL_MAX addresses at a time.
+ */
+#define FDS_MAX 1024
 
 /*
  * What runs the passphrase command, for so many seconds at most.  Who goes on
@@ -60,20 +60,18 @@ typedef enum Setting
 
 typedef struct Line
 {
-	int			fd;				/* the caller's descriptor: a name, for it may
-								 * be closed */
-	int			inner;			/* our end of the pair */
 	int			outer;			/* the TCP connection */
 	SSL		   *ssl;			/* NULL: it has failed before */
 	const char *host;			/* whose certificate it must be */
 	char		address[SERVERS_ADDRESS_SIZE];
 	bool		is_ready;		/* the handshake is done */
 	bool		is_untrusted;	/* its certificate was found no good */
-	bool		is_left;		/* the caller has closed its end */
 	bool		is_over;		/* nothing comes or goes any more */
+	bool		is_stuck;		/* OpenSSL waits until it can write */
+	bool		has_more;		/* OpenSSL may have more than it was asked for */
 	int64_t		received_at;	/* 0: nothing was */
 	char		error[TLS_WHY_SIZE];
-	ssize_t		nleaving;		/* bytes that OpenSSL has not taken yet */
+	size_t		nleaving;		/* bytes that OpenSSL has not taken yet */
 	char		leaving[BUFFER_SIZE];
 } Line;
 
@@ -82,8 +80,7 @@ static uint64_t files_read;		/* their state when they were read last */
 static char stale[TLS_WHY_SIZE];	/* why those of before are used, or "" */
 static const char *fault;		/* why a file is no good; NULL: it may be */
 static SSL_CTX *context;		/* NULL: without TLS */
-static int	events = -1;		/* epoll; valid with a context */
-static Line *lines[LINES_MAX];
+static Line *lines[FDS_MAX];	/* by their callers' descriptors */
 
 /* The server at each address. */
 static struct
@@ -106,10 +103,8 @@ static int	make_line(int fd, const struct sockaddr *address,
 					  socklen_t length);
 static bool begin_handshake(Line *line);
 static Line *line_of(int fd);
-static void free_line(int place);
 static void move(Line *line);
-static bool move_out(Line *line);
-static bool move_in(Line *line);
+static short find_ready(const Line *line, short events, short revents);
 static void note_refusal(Line *line, int rc);
 static void fail(Line *line, int system_error);
 static int	note_verdict(int is_good, X509_STORE_CTX *store);
@@ -118,11 +113,18 @@ static void read_text(BIO *text, char *to, size_t size);
 
 /*
  * The library's connect(), and everybody's.  The library finds it only if the
- * program exports it; from PostgreSQL 16 on PGXS hides what does not ask.
+ * program exports it; from PostgreSQL 16 on PGXS hides what does not ask.  If
+ * it did not find one of the others, it would have a socket without a
+ * connection.
  */
+#define IN_PLACE_OF(name) __asm__(name) __attribute__((visibility("default")))
 int			program_connect(int fd, const struct sockaddr *address,
-							socklen_t length) __asm__("connect")
-			__attribute__((visibility("default")));
+							socklen_t length) IN_PLACE_OF("connect");
+ssize_t		program_send(int fd, const void *bytes, size_t length,
+						 int flags) IN_PLACE_OF("send");
+ssize_t		program_recv(int fd, void *bytes, size_t size,
+						 int flags) IN_PLACE_OF("recv");
+int			program_close(int fd) IN_PLACE_OF("close");
 
 bool
 tls_begin(const char *text, char why[TLS_WHY_SIZE])
@@ -140,10 +142,7 @@ tls_begin(const char *text, char why[TLS_WHY_SIZE])
 		context = load(why);
 	if (context == NULL)
 		return false;
-	events = epoll_create1(EPOLL_CLOEXEC);
-	if (events < 0)
-		snprintf(why, TLS_WHY_SIZE, "%s", strerror(errno));
-	else if (!is_ours())
+	if (!is_ours())
 		snprintf(why, TLS_WHY_SIZE, "ZooKeeper's client library does not call the connect() of zklock's program, so its connections cannot be encrypted");
 	return why[0] == '\0';
 }
@@ -159,30 +158,43 @@ tls_expect(const ServerList *list, const ServerAddresses *addresses)
 	}
 }
 
-int
-tls_fd(void)
+bool
+tls_is_on(void)
 {
-	return events;
+	return context != NULL;
 }
 
-void
-tls_move(void)
+int
+tls_poll(struct pollfd *polled, int count, int timeout_ms)
 {
-	struct epoll_event ready[2 * LINES_MAX];
-	int			nready;
+	struct pollfd real[ASK_ALL_MAX];
+	int			nready = 0;
 
-	if (context == NULL)
-		return;
-	/* which of them does not matter, for hardly ever are there several */
-	nready = epoll_wait(events, ready, 2 * LINES_MAX, 0);
-	for (int i = 0; i < LINES_MAX; i++)
+	for (int i = 0; i < count; i++)
 	{
-		if (lines[i] == NULL || (nready == 0 && lines[i]->is_ready))
+		Line	   *line = line_of(polled[i].fd);
+
+		real[i] = polled[i];
+		if (line == NULL)
 			continue;
-		move(lines[i]);
-		if (lines[i]->is_left)
-			free_line(i);
+		move(line);
+		if (find_ready(line, polled[i].events, 0) != 0)
+			timeout_ms = 0;
+		real[i].fd = line->outer;
+		real[i].events = line->is_stuck ? POLLIN | POLLOUT : POLLIN;
 	}
+	poll(real, (nfds_t) count, timeout_ms); /* a signal is as good as time */
+	for (int i = 0; i < count; i++)
+	{
+		Line	   *line = line_of(polled[i].fd);
+
+		if (line != NULL && real[i].revents != 0 && !line->is_ready)
+			move(line);
+		polled[i].revents = line == NULL ? real[i].revents :
+			find_ready(line, polled[i].events, real[i].revents);
+		nready += polled[i].revents != 0;
+	}
+	return nready;
 }
 
 const char *
@@ -244,6 +256,71 @@ program_connect(int fd, const struct sockaddr *address, socklen_t length)
 							address->sa_family != AF_INET6))
 		return (int) syscall(SYS_connect, fd, address, length);
 	return make_line(fd, address, length);
+}
+
+/* What is sent until the next tls_poll() goes together, as one record. */
+ssize_t
+program_send(int fd, const void *bytes, size_t length, int flags)
+{
+	Line	   *line = line_of(fd);
+
+	if (line == NULL)
+		return syscall(SYS_sendto, fd, bytes, length, flags, NULL, 0);
+	if (line->nleaving + length > BUFFER_SIZE)
+		move(line);
+	if (line->is_over)
+		return (ssize_t) length;	/* into nothing */
+	if (length > BUFFER_SIZE - line->nleaving)
+		length = BUFFER_SIZE - line->nleaving;
+	errno = EAGAIN;
+	if (length == 0 || line->is_stuck)
+		return -1;
+	memcpy(line->leaving + line->nleaving, bytes, length);
+	line->nleaving += length;
+	return (ssize_t) length;
+}
+
+ssize_t
+program_recv(int fd, void *bytes, size_t size, int flags)
+{
+	Line	   *line = line_of(fd);
+	int			length;
+
+	if (line == NULL)
+		return syscall(SYS_recvfrom, fd, bytes, size, flags, NULL, NULL);
+	if (line->is_ready && !line->is_over)
+	{
+		ERR_clear_error();
+		length = SSL_read(line->ssl, bytes, (int) size);
+		line->has_more = length > 0;
+		if (length > 0)
+		{
+			line->received_at = protocol_now();
+			return length;
+		}
+		note_refusal(line, length);
+	}
+	errno = EAGAIN;
+	return line->is_over ? 0 : -1;
+}
+
+int
+program_close(int fd)
+{
+	Line	   *line = line_of(fd);
+
+	if (line != NULL)
+	{
+		lines[fd] = NULL;
+		move(line);
+		if (line->is_ready && !line->is_over)
+			SSL_shutdown(line->ssl);	/* as far as it goes now */
+		SSL_free(line->ssl);
+		close(line->outer);		/* or -1 */
+		explicit_bzero(line, sizeof(*line));
+		free(line);
+	}
+	return (int) syscall(SYS_close, fd);
 }
 
 /* ---------------------------------------------------------------------
@@ -394,35 +471,23 @@ is_ours(void)
  */
 
 /*
- * What connect() does with TLS: connect a copy of the socket, and put one end
- * of a pair in its place.  The result is always that of a socket that is being
- * connected: what has failed shows as the end of its input.
+ * What connect() does with TLS: connect a copy of the socket, and put another
+ * one in its place that nothing leaves.  The result is always that of a socket
+ * that is being connected: what has failed shows as the end of its input.
  */
 static int
 make_line(int fd, const struct sockaddr *address, socklen_t length)
 {
-	Line	   *line = calloc(1, sizeof(*line));
-	int			pair[2];
-	int			place = -1;
+	int			instead = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	Line	   *line;
 
-	for (int i = 0; i < LINES_MAX; i++)
+	if (fd >= FDS_MAX)
 	{
-		if (lines[i] != NULL && lines[i]->fd == fd)
-			free_line(i);		/* that descriptor was closed */
-		if (lines[i] == NULL)
-			place = i;
-	}
-	if (line == NULL || place < 0 ||
-		socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0,
-				   pair) != 0)
-	{
-		free(line);
+		close(instead);
 		errno = ENOBUFS;
 		return -1;
 	}
-	lines[place] = line;
-	line->fd = fd;
-	line->inner = pair[0];
+	lines[fd] = line = program_need(calloc(1, sizeof(*line)));
 	line->outer = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
 	/* IPv6 has its port where IPv4 has it */
@@ -433,14 +498,14 @@ make_line(int fd, const struct sockaddr *address, socklen_t length)
 			line->host = expected[i].host;
 	snprintf(line->error, TLS_WHY_SIZE, "Server \"%s\" did not answer in the TLS handshake in time",
 			 line->address);
-	if (line->outer < 0 || dup2(pair[1], fd) < 0 || line->host == NULL)
+	if (line->outer < 0 || dup3(instead, fd, O_CLOEXEC) < 0 || line->host == NULL)
 		fail(line, EADDRNOTAVAIL);
 	else if (syscall(SYS_connect, line->outer, address, length) != 0 &&
 			 errno != EINPROGRESS)
 		fail(line, errno);
 	else if (!begin_handshake(line))
 		fail(line, ENOMEM);
-	close(pair[1]);
+	close(instead);
 	errno = EINPROGRESS;
 	return -1;
 }
@@ -452,7 +517,6 @@ make_line(int fd, const struct sockaddr *address, socklen_t length)
 static bool
 begin_handshake(Line *line)
 {
-	struct epoll_event any = {.events = EPOLLIN | EPOLLOUT | EPOLLET};
 	SSL_CTX    *newer = state_of_files() != files_read ? load(stale) : NULL;
 
 	if (newer != NULL)
@@ -465,39 +529,18 @@ begin_handshake(Line *line)
 		return false;
 	SSL_set_app_data(line->ssl, line);
 	SSL_set_hostflags(line->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-	if (servers_is_numeric(line->host) ?
+	return servers_is_numeric(line->host) ?
 		X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(line->ssl),
-									  line->host) != 1 :
-		SSL_set1_host(line->ssl, line->host) != 1 ||
-		SSL_set_tlsext_host_name(line->ssl, line->host) != 1)
-		return false;
-	return epoll_ctl(events, EPOLL_CTL_ADD, line->inner, &any) == 0 &&
-		epoll_ctl(events, EPOLL_CTL_ADD, line->outer, &any) == 0;
+									  line->host) == 1 :
+		SSL_set1_host(line->ssl, line->host) == 1 &&
+		SSL_set_tlsext_host_name(line->ssl, line->host) == 1;
 }
 
 /* NULL: there is none. */
 static Line *
 line_of(int fd)
 {
-	for (int i = 0; i < LINES_MAX && context != NULL; i++)
-		if (lines[i] != NULL && lines[i]->fd == fd && !lines[i]->is_left)
-			return lines[i];
-	return NULL;
-}
-
-static void
-free_line(int place)
-{
-	Line	   *line = lines[place];
-
-	lines[place] = NULL;
-	if (line->is_ready && !line->is_over)
-		SSL_shutdown(line->ssl);	/* as far as it goes now */
-	SSL_free(line->ssl);
-	close(line->inner);
-	close(line->outer);			/* or -1 */
-	explicit_bzero(line, sizeof(*line));
-	free(line);
+	return fd >= 0 && fd < FDS_MAX ? lines[fd] : NULL;
 }
 
 /* ---------------------------------------------------------------------
@@ -505,76 +548,42 @@ free_line(int place)
  * ---------------------------------------------------------------------
  */
 
+/* Go on with the handshake, and send what has been left for that. */
 static void
 move(Line *line)
 {
-	ERR_clear_error();
-	if (!line->is_ready && !line->is_over)
-	{
-		int			rc = SSL_connect(line->ssl);
+	int			rc = 1;
 
-		line->is_ready = rc == 1;
+	if (line->is_over)
+		return;
+	ERR_clear_error();
+	if (!line->is_ready)
+	{
+		rc = SSL_connect(line->ssl);
+		line->is_ready = line->has_more = rc == 1;
 		if (rc == 1)
 			line->error[0] = '\0';
-		else
-			note_refusal(line, rc);
 	}
-	while (move_out(line))
-		;
-	while (move_in(line))
-		;
+	if (line->is_ready && line->nleaving > 0)
+	{
+		rc = SSL_write(line->ssl, line->leaving, (int) line->nleaving);
+		if (rc > 0)				/* all: it fits into one record */
+			line->nleaving = 0;
+	}
+	line->is_stuck = rc <= 0 && SSL_want_write(line->ssl);
+	if (rc <= 0)
+		note_refusal(line, rc);
 }
 
-/*
- * From the caller to the server, or into nothing if the line is over.  Was
- * anything moved?
- */
-static bool
-move_out(Line *line)
+/* Which of these events has its caller now, if the connection has those? */
+static short
+find_ready(const Line *line, short events, short revents)
 {
-	int			taken = 1;
+	bool		can_read = line->is_ready && (line->has_more || revents != 0);
+	bool		can_write = line->nleaving < BUFFER_SIZE && !line->is_stuck;
 
-	if (line->nleaving <= 0)
-	{
-		line->nleaving = recv(line->inner, line->leaving, BUFFER_SIZE,
-							  MSG_DONTWAIT);
-		line->is_left = line->nleaving == 0 ||
-			(line->nleaving < 0 && errno != EAGAIN && errno != EINTR);
-	}
-	if (line->nleaving <= 0 || (!line->is_ready && !line->is_over))
-		return false;
-	if (!line->is_over)
-		taken = SSL_write(line->ssl, line->leaving, (int) line->nleaving);
-	if (taken <= 0)
-		note_refusal(line, taken);
-	else						/* all: it fits into one record */
-		line->nleaving = 0;
-	return taken > 0;
-}
-
-/* To the caller.  Was anything moved?  What he does not read stays. */
-static bool
-move_in(Line *line)
-{
-	char		bytes[BUFFER_SIZE];
-	int			length;
-	ssize_t		sent;
-
-	if (!line->is_ready || line->is_over)
-		return false;
-	length = SSL_peek(line->ssl, bytes, BUFFER_SIZE);
-	if (length <= 0)
-	{
-		note_refusal(line, length);
-		return false;
-	}
-	sent = send(line->inner, bytes, (size_t) length,
-				MSG_NOSIGNAL | MSG_DONTWAIT);
-	if (sent <= 0)
-		return false;
-	SSL_read(line->ssl, bytes, (int) sent);
-	line->received_at = protocol_now();
-	return true;
+	return line->is_over ? events :
+		events & ((can_read ? POLLIN : 0) | (can_write ? POLLOUT : 0));
 }
 
 /* ---------------------------------------------------------------------
@@ -608,7 +617,6 @@ fail(Line *line, int system_error)
 	size_t		length;
 
 	line->is_over = true;
-	shutdown(line->inner, SHUT_WR);
 	if (line->is_untrusted || (line->received_at != 0 && is_end))
 		return;
 	if (system_error != 0 && code == 0)

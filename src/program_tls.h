@@ -4,11 +4,13 @@
  *	  TLS between the session's program and ZooKeeper's servers.
  *
  * ZooKeeper's client library has no TLS as Debian builds it.  But it calls
- * connect() as every library does, so that a connect() of the program's own
- * is the one that is called.  Once tls_begin() has succeeded that one puts one
- * end of a socket pair in the place of the caller's socket, connects itself,
- * and moves what goes through the pair through OpenSSL.  Who has called it,
- * the library or program_ask.c, goes on as with a socket of its own.
+ * connect(), send(), recv() and close() as every library does, so that those
+ * of the program's own are the ones that are called.  Once tls_begin() has
+ * succeeded connect() puts a socket in the place of the caller's that leads
+ * nowhere, and connects that itself; and what is sent to, or received from,
+ * the one in its place goes through OpenSSL.  Who has called it, the library
+ * or program_ask.c, goes on as with a socket of its own, but polls it with
+ * tls_poll().
  *
  * The one rule: from then on no connection over TCP is made without TLS, and
  * none whose certificate was not verified carries a byte of its caller's.  So
@@ -19,6 +21,7 @@
 #ifndef ZKLOCK_PROGRAM_TLS_H
 #define ZKLOCK_PROGRAM_TLS_H
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -43,14 +46,14 @@ extern bool tls_begin(const char *text, char why[TLS_WHY_SIZE]);
 extern void tls_expect(const ServerList *list,
 					   const ServerAddresses *addresses);
 
-/*
- * A descriptor that can be read when there is something for tls_move() to do;
- * -1 without TLS.
- */
-extern int	tls_fd(void);
+/* Has tls_begin() succeeded? */
+extern bool tls_is_on(void);
 
-/* Move what can be moved, in both directions.  Never waits. */
-extern void tls_move(void);
+/*
+ * As poll(), and at most ASK_ALL_MAX of them: what has been sent goes out
+ * first.  A connection with TLS gets no revents that are not its events.
+ */
+extern int	tls_poll(struct pollfd *polled, int count, int timeout_ms);
 
 /*
  * What is wrong with the connection that the caller of connect() knows by that

@@ -86,7 +86,7 @@ subtest 'locks between a cluster with TLS and one without' => sub {
 	$theirs->query_safe("SELECT zk_unlock('mixed')");
 	assert_ends($ours, '00000', 'and back');
 
-	# More than fits into one record of TLS, or into a socket pair. On a busy machine the
+	# More than fits into one record of TLS. On a busy machine the
 	# proof of so many takes its time.
 	$ours->query_safe("SELECT zk_unlock_all()");
 	$ours->query_safe("SET zklock.session_timeout = '30s'");
