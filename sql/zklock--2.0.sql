@@ -820,7 +820,9 @@ CREATE FUNCTION zk_backends(
 	OUT waiting_since timestamptz,
 	OUT lock_count integer,
 	OUT last_proof timestamptz,
-	OUT root text)
+	OUT root text,
+	OUT max_locks integer,
+	OUT max_creates integer)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE PARALLEL RESTRICTED
 ROWS 100;
@@ -861,6 +863,10 @@ COMMENT ON COLUMN zk_backends.last_proof IS
 'When the ensemble last proved that it keeps the session, for one session timeout from then on. Old if no commit has asked since.';
 COMMENT ON COLUMN zk_backends.root IS
 'As in zk_locks, for the lock it waited for or took last: the first 127 bytes. NULL before the first.';
+COMMENT ON COLUMN zk_backends.max_locks IS
+'zklock.max_locks, as it was when its session was opened.';
+COMMENT ON COLUMN zk_backends.max_creates IS
+'zklock.max_creates, as it was when its session was opened; 0: no bound.';
 
 CREATE FUNCTION zk_backend_locks(
 	OUT pid integer,

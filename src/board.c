@@ -136,6 +136,8 @@ zklock_board_enter(void)
 		taken_lines = 0;
 	}
 	own->row.servers = servers;
+	own->row.max_locks = atoi(GetConfigOption("zklock.max_locks", true, false));
+	own->row.max_creates = atoi(GetConfigOption("zklock.max_creates", true, false));
 	PGSTAT_END_WRITE_ACTIVITY(own);
 }
 

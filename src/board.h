@@ -64,6 +64,8 @@ typedef struct ZkBoardRow
 
 	/* of its last session */
 	uint32		servers;		/* zklock_board_servers() as it was opened */
+	int			max_locks;		/* zklock.max_locks then */
+	int			max_creates;	/* zklock.max_creates then */
 	uint64		session_number; /* 0: there has been none */
 	bool		is_session_open;	/* it has not been closed since */
 	int64		session_id;		/* 0 until it was connected, and when closed */

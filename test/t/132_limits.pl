@@ -231,6 +231,7 @@ subtest 'what a role may make in a second' => sub {
 	is($session->query_safe('SELECT pg_sleep(1.1), zk_try_lock(ARRAY(SELECT \'flood/x\' || i FROM generate_series(1, 5) AS i))'),
 		'|t', 'a second later it goes on');
 	assert_query($session, 'SET zklock.max_creates = 0', '42501', 'the role cannot raise it');
+	is($session->query_safe('SELECT max_locks, max_creates FROM zk_backends WHERE pid = pg_backend_pid()'), '1000|5', 'its bounds are shown');
 	is($session->query_safe('SELECT refused_creates FROM zk_stat'), 6, 'the refusals are counted');
 	assert_soon {
 		$session->query("SELECT pg_sleep(1.1), zk_unlock_all(); SELECT zk_try_lock(ARRAY(SELECT 'flood/x' || i FROM generate_series(1, 6) AS i))");

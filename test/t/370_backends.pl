@@ -162,17 +162,17 @@ subtest 'who may see it' => sub {
 	my %session = map { $_ => background($node, user => $_) } qw(anna bert chris);
 	$session{anna}->query_safe("SELECT zk_lock('theirs')");
 	my $seen = sub {
-		return $session{ $_[0] }->query_safe('SELECT b.usename, b.state, b.lock_count, l.name
+		return $session{ $_[0] }->query_safe('SELECT b.usename, b.state, b.lock_count, b.max_locks, l.name
 			FROM zk_backends b LEFT JOIN zk_backend_locks l USING (pid) WHERE pid = ' . $session{anna}->pid);
 	};
-	is($seen->('anna'), 'anna|connected|1|theirs', 'its own role');
-	is($seen->('chris'), 'anna|connected|1|theirs', 'who may read all statistics');
-	is($seen->('bert'), 'anna|||', 'another sees that it is there');
+	is($seen->('anna'), 'anna|connected|1|1000|theirs', 'its own role');
+	is($seen->('chris'), 'anna|connected|1|1000|theirs', 'who may read all statistics');
+	is($seen->('bert'), 'anna||||', 'another sees that it is there');
 	$session{anna}->quit;
 	sql('GRANT anna TO bert');
 	$session{anna} = background($node, user => 'anna');
 	$session{anna}->query_safe("SELECT zk_lock('theirs')");
-	is($seen->('bert'), 'anna|connected|1|theirs', 'a member of the role sees all');
+	is($seen->('bert'), 'anna|connected|1|1000|theirs', 'a member of the role sees all');
 	$_->quit foreach values %session;
 };
 
