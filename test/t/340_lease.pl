@@ -31,6 +31,11 @@ subtest 'one owner, from anywhere' => sub {
 	is(lease($here, 'one', 'app'), $token, 'the same for the same owner');
 	is(lease($there, 'one', 'app'), $token, 'also from another cluster');
 	is(lease($there, 'one', 'other'), '', 'nobody else gets it');
+	my $since = time;
+	$there->query_safe("SET lock_timeout = '200ms'");
+	is(lease($there, 'one', 'other', "'30s', '1 hour'"), '', 'nor within lock_timeout');
+	$there->query_safe('RESET lock_timeout');
+	cmp_ok(time - $since, '<', 60, 'which ends the wait');
 	is($there->query_safe("SELECT zk_try_lock('one')"), 'f', 'nor the lock');
 	is($there->query_safe("SELECT zk_lease_renew('one', $token, '30s')"), 't', 'renewed by its token');
 	is($there->query_safe("SELECT zk_lease_renew('one', $token + 1, '30s')"), 'f', 'not by another');
@@ -61,6 +66,15 @@ subtest 'what is seen of it' => sub {
 	is($here->query_safe("SELECT data FROM zk_leader('seen')"), 'other:81', 'the owner sets them');
 	assert_says($there, "SELECT zk_lock('seen', '100ms')", '55P03', 'who waits is told', qr/A lease of "app" for 40000 ms/);
 	is($here->query_safe("SELECT zk_leader('nobody') IS NULL"), 't', 'nobody leads');
+	my $led = q{SELECT owner FROM zk_leader('led')};
+	$there->query_safe("SELECT zk_lock('led')");
+	like($here->query_safe($led), qr/^process \d+ of user ".+" in database "postgres" of cluster "paris"/, 'who holds a lock leads');
+	$berlin->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
+	is(background($berlin, user => 'ordinary')->query_safe($led), '', 'but who that is not everybody is told');
+	$there->query_safe("SELECT zk_unlock('led')");
+	lease($here, $_, 'app') foreach 'p/q', 'p%2Fq';
+	my $names = join ' ', sort $zk->client->children(lock_path('.leases'));
+	like($names, qr/\bp%252Fq p%2Fq\b/, 'two names are two for the worker');
 	is($here->query_safe("SELECT zk_evict('seen', $token)"), 't', 'evicted');
 	is($here->query_safe("SELECT zk_lease_renew('seen', $token, '30s')"), 'f', 'and gone');
 };

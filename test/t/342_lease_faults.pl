@@ -36,6 +36,9 @@ subtest 'a call that ends in the middle' => sub {
 
 	$waiting->start_query("SELECT zk_lease('middle', 'app', '2s', '60s')");
 	wait_for_queue($zk, lock_path('middle'), 2);
+	my ($queue, $since) = (join(' ', queue_nodes($zk, lock_path('middle'))), time);
+	poll_until { $there->query_safe(q{SELECT zk_try_lock('middle')}); time > $since + 4 } 'twice its term to pass', 30;
+	is(join(' ', queue_nodes($zk, lock_path('middle'))), $queue, 'while it waits its place stays');
 	kill KILL => $waiting->pid;
 	assert_soon { $there->query_safe(q{SELECT zk_try_lock('middle'); SELECT count(*) FROM zk_lock_queue('middle')}) =~ /1$/ }
 		'killed, its place is over after a term';
