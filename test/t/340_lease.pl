@@ -69,8 +69,8 @@ subtest 'what is seen of it' => sub {
 	my $led = q{SELECT owner FROM zk_leader('led')};
 	$there->query_safe("SELECT zk_lock('led')");
 	like($here->query_safe($led), qr/^process \d+ of user ".+" in database "postgres" of cluster "paris"/, 'who holds a lock leads');
-	$berlin->safe_psql('postgres', 'CREATE ROLE ordinary LOGIN');
-	is(background($berlin, user => 'ordinary')->query_safe($led), '', 'but who that is not everybody is told');
+	$berlin->safe_psql('postgres', "CREATE ROLE ordinary LOGIN; CREATE FUNCTION led() RETURNS text LANGUAGE sql SECURITY DEFINER RETURN ($led)");
+	is(background($berlin, user => 'ordinary')->query_safe("SELECT coalesce(($led), led(), 'nobody')"), 'nobody', 'but who that is not everybody is told');
 	$there->query_safe("SELECT zk_unlock('led')");
 	lease($here, $_, 'app') foreach 'p/q', 'p%2Fq';
 	my $names = join ' ', sort $zk->client->children(lock_path('.leases'));
@@ -201,6 +201,7 @@ subtest 'bad input' => sub {
 		["'bad', '', '9s'" => '22023', 'invalid owner for a lease'],
 		["'bad', repeat('x', 10000), '9s'" => '22023', 'invalid owner for a lease'],
 		["'bad', E'a\\n', '9s'" => '22023', 'invalid owner for a lease'],
+		["'bad', E'a\\x7f', '9s'" => '22023', 'invalid owner for a lease'],
 		["'bad', 'a', '0'" => '22023', 'ttl is out of range'],
 		["'bad', 'a', '-1s'" => '22023', 'ttl must not be negative'],
 		["'bad', 'a', '10 years'" => '22023', 'ttl is out of range'],

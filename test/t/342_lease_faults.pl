@@ -161,7 +161,7 @@ subtest 'what others rely on' => sub {
 
 subtest 'nodes that strangers set or make' => sub {
 	my $token = lease($there, 'set', 'app', "'2s'");
-	$stranger->set(lock_path('set') . '/' . node_of('set'), '__REVOKE__');
+	$stranger->set(lock_path('set') . '/' . node_of('set'), '{"owner":"app","ttl":"2000"}');
 	is($here->query_safe("SELECT zk_lease_renew('set', $token, '2s')"), 'f', 'nobody renews what has no owner');
 	assert_query($here, "SELECT zk_lock('set', '3s')", '55P03', 'it is there for the longest term');
 	is($here->query_safe("SELECT zk_evict('set', $token)"), 't', 'evicted');
