@@ -109,6 +109,21 @@ $table->run('a downgrade', cast(qw(one two)),
 	[ one => "zk_is_held('downgraded')", 't' ],
 	[ one => 'SELECT zk_unlock_all()' ], [ two => 'SELECT zk_unlock_all()' ], [ gone => 'downgraded' ]);
 
+# However long it was refused, it is asked for again within a quarter of the session timeout.
+my $allowed;
+$table->run('a lock that was refused for long',
+	{ %{ cast('other') }, short => background($node, 'zklock.session_timeout' => '2s') },
+	[ short => "zk_lock('slow'), zk_lock('beside')" ],
+	refuse('slow'),
+	[ short => "zk_unlock('slow')", 't' ],
+	[ other => 'CREATE TABLE slow AS SELECT clock_timestamp() AS at' ],
+	[ 'other becomes' => "SELECT clock_timestamp() > at + '7s' FROM slow", 't' ],
+	allow('slow'),
+	sub { $allowed = time; },
+	[ gone => 'slow' ],
+	sub { cmp_ok(time - $allowed, '<', 4, 'and soon done'); },
+	[ short => "zk_unlock('beside')", 't' ]);
+
 # One that holds another lock, or waits for one, goes on, and so the node stays. Without a
 # lock it is ended, and the next lock has a session of its own.
 $table->run('a session that holds nothing',
