@@ -47,21 +47,21 @@ sub need_tls
 
 =head1 METHODS
 
-=head2 new($directory, $name, $above), at($directory, $name), ca
+=head2 new($directory, $name, $above, %option), at($directory, $name), ca
 
 An authority of that name, made now or before; its certificate's file. One that has another
-one above it is known to that as "below-$name".
+one above it is known to that as "below-$name", and may have options of issue().
 
 =cut
 
 sub at ($class, $directory, $name) { return bless { directory => $directory, name => $name }, $class; }
 
-sub new ($class, $directory, $name, $above = undef)
+sub new ($class, $directory, $name, $above = undef, %option)
 {
 	my $self = $class->at($directory, $name);
 	if ($above)
 	{
-		$above->issue("below-$name", undef, is_authority => 1);
+		$above->issue("below-$name", undef, is_authority => 1, %option);
 		_write($self->_file('ca.key'), slurp_file($above->key("below-$name")));
 		_write($self->ca, slurp_file($above->cert("below-$name")));
 		return $self;

@@ -135,8 +135,18 @@ subtest 'what is told of it' => sub {
 	my $session = background($node);
 	like(check_of($session, 'tls', 1), qr/^warning\|.*CN=soon.*\|Renew/, 'a warning, 20 days before');
 	like(check_of($session, 'client certificate', 1), qr/^warning\|.*\|Renew/, 'likewise');
-	$session->quit;
 	$soon->stop;
+
+	# Not the server's own ends soon, but that of who has issued it.
+	my $brief = Certificates->new($directory, 'brief', $good, days => 20);
+	$brief->issue('server', 'DNS:localhost');
+	PostgreSQL::Test::Utils::append_to_file("$directory/brief", PostgreSQL::Test::Utils::slurp_file($_))
+	  foreach $brief->both('server'), $brief->ca;
+	my $issued = server_with("$directory/brief");
+	reconfigure('zklock.servers' => $issued->secure_connect_string);
+	like(check_of($session, 'tls', 1), qr/^warning\|.*CN=server.*\|Renew/, 'that of an authority');
+	$session->quit;
+	$issued->stop;
 	reconfigure();
 };
 
@@ -419,7 +429,7 @@ subtest 'not a byte in the clear' => sub {
 	my $proxy = Proxy->new('127.0.0.1:' . $zk->secure_port,
 		greeting => sub {
 			open my $out, '>>', $log or die "could not open $log: $!";
-			print $out unpack('H6', $_[0]), "\n";
+			print $out unpack('H6', $_[0]), $_[0] =~ /localhost/ ? '' : ' without a name', "\n";
 			close $out;
 			return $_[0];
 		});
@@ -438,7 +448,7 @@ subtest 'not a byte in the clear' => sub {
 	$session->quit;
 	my @beginnings = split /\n/, slurp_file($log);
 	cmp_ok(scalar @beginnings, '>=', 4, 'connections');
-	is(scalar(grep { $_ ne '160301' } @beginnings), 0, 'each has begun with TLS');
+	is(scalar(grep { $_ ne '160301' } @beginnings), 0, 'each has begun with TLS, and says with whom');
 };
 
 # Who gives a server up tells it so: the last record is an alert. TLS 1.2 shows what is one.
