@@ -401,6 +401,49 @@ subtest 'what one says of others does not count' => sub {
 	assert_nothing_said();
 };
 
+subtest 'nor what one says of two that wait in PostgreSQL' => sub {
+	my ($one, $holder, $waiter) = map { session($_) } qw(berlin paris paris);
+	my $stranger = $zk->client;
+	$one->query_safe("SELECT zk_lock('a')");
+	$holder->query_safe("SELECT zk_lock('b')");
+	$waiter->query_safe("SELECT zk_lock('c')");
+	my @ids = map { sprintf '%016s', $_->query_safe('SELECT session_id FROM zk_session') =~ s/^0x//r } $holder, $waiter;
+	wait_behind($waiter, "SELECT zk_lock('a')", 'a', 2);
+	wait_until_said(1);
+	$stranger->create_path(lock_path('.waits/pg'));
+	my $lie = $stranger->create(lock_path(".waits/pg/$ids[0]-$ids[1]"), 'nothing', ephemeral => 1);
+	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
+	wait_until_said(3);
+	my $since = time;
+	poll_until { $stranger->set($lie, 'nothing'); $one->is_done || time > $since + 2 } 'it to have searched', 30;
+	ok(!$one->is_done, 'who waits for it waits');
+	$stranger->close;
+	$holder->query_safe('SELECT zk_unlock_all()');
+	assert_ends($one, '00000', 'until the lock is released');
+	$one->query_safe('SELECT zk_unlock_all()');
+	$waiter->wait_result;
+	$_->quit foreach $one, $holder, $waiter;
+	assert_nothing_said();
+};
+
+# Its word is older than its lock.
+subtest 'one that says it waits, and holds the lock' => sub {
+	my ($one, $stranger) = (session('berlin'), $zk->client);
+	$one->query_safe("SELECT zk_lock_shared('a')");
+	my $node = $stranger->create(lock_path('a/_c_6b29fc40-ca47-4067-b31d-00dd010662da-__READ__'), '', ephemeral => 1, sequential => 1);
+	$stranger->create_path(lock_path($_)) foreach 'b', '.waits';
+	$stranger->create(lock_path('b/x-lock-'), '', ephemeral => 1, sequential => 1);
+	$stranger->create(lock_path('.waits/') . sprintf('%016x', $stranger->session_id), "$node\n{}", ephemeral => 1);
+	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
+	wait_until_said(2);
+	sleep 1;    # it searches at once
+	ok(!$one->is_done, 'is not in a cycle');
+	$stranger->close;
+	assert_ends($one, '00000', 'and lets go of it');
+	$one->quit;
+	assert_nothing_said();
+};
+
 # Names that read alike, but are not what zklock writes. Each would be one more wait of the same two.
 subtest 'a thousand that look like a fact' => sub {
 	my ($row, $lock, $abroad) = (session('berlin'), session('berlin'), session('paris'));
