@@ -54,6 +54,18 @@ subtest 'a call that ends in the middle' => sub {
 	$proxy->heal;
 	wait_for_queue($zk, lock_path('create'), 1);
 
+	# What it has made another call of the owner's may have found, and renewed.
+	$there->query_safe(q{SELECT zk_lease_release('found', zk_lease('found', 'app', '60s'))});
+	$proxy->trap(15, 1, 'replies');
+	$here->start_query("SELECT zk_lease('found', 'app', '60s')");
+	wait_for_queue($zk, lock_path('found'), 1);
+	my $token = lease($there, 'found', 'app');
+	$here->cancel;
+	assert_ends($here, '57014', 'cancelled likewise');
+	$proxy->heal;
+	assert_soon { $here->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'it has given up what it made';
+	is($there->query_safe("SELECT zk_lease_renew('found', $token, '60s')"), 't', 'and not what is renewed');
+
 	$proxy->trap(15, 1, 'replies');
 	$here->start_query("SELECT zk_lease('create', 'second', '60s', '3s')");
 	wait_for_queue($zk, lock_path('create'), 2);
