@@ -216,7 +216,7 @@ subtest 'a program that stands still' => sub {
 	kill 'STOP', $program;
 	my $start = time;
 	$holder->query("SELECT zk_is_held('program')");
-	cmp_ok(time - $start, '<', 3 * $session_timeout, 'is not waited for for ever');
+	cmp_ok(time - $start, '<', 2 * $session_timeout, 'is not waited for for ever');
 	is($holder->query("SELECT zk_is_held('program')"), 'f', 'it has no session any more');
 	$holder->query("SELECT zk_unlock('program')");
 	$holder->query_safe("SELECT zk_lock('program')");
