@@ -412,6 +412,9 @@ subtest 'COMMIT PREPARED is a commit' => sub {
 	assert_query($session, "COMMIT PREPARED 'other'", '42704', 'no such transaction: as ever');
 	$session->query_safe("COMMIT PREPARED 'two'");
 	is(written('two'), '1', 'committed while the lock is held');
+	evict('two');
+	assert_query($session, "BEGIN; INSERT INTO written VALUES ('two'); PREPARE TRANSACTION 'two'",
+		'40001', 'without it nothing is prepared');
 };
 
 subtest 'nor is its wait for a standby cancelled by a loss' => sub {
