@@ -113,6 +113,31 @@ subtest 'what was granted on such a word is looked at again' => sub {
 		'0', 'nothing was written by a false word');
 };
 
+# Whichever it looks at first.
+subtest 'a true word does not stand for a false one' => sub {
+	foreach my $true ('one', 'two')
+	{
+		my ($holder, $waiter) = map { background($node) } 1 .. 2;
+		$waiter->query_safe("SET zklock.session_timeout = '2s'");
+		my %forged;
+		foreach my $lock ('one', 'two')
+		{
+			$holder->query_safe("SELECT zk_lock('$lock')");
+			$forged{$lock} = $stranger->create(lock_path($lock) . "/$forged_name", '', ephemeral => 1, sequential => 1);
+			start_waiting($waiter, "SELECT zk_lock('$lock')", $forged{$lock});
+			$stranger->set($forged{$lock}, '');
+			assert_ends($waiter, '00000', 'believed');
+		}
+		$holder->query_safe("SELECT zk_unlock('$true')");
+		$stranger->delete($forged{$true});
+		assert_query($waiter, "SET zklock.commit_guard = 'quorum'; INSERT INTO written VALUES ('false')",
+			'40001', "only $true was true");
+		$stranger->delete($forged{ $true eq 'one' ? 'two' : 'one' });
+		$_->quit foreach $holder, $waiter;
+		assert_no_nodes($zk, lock_path($_)) foreach 'one', 'two';
+	}
+};
+
 # The look waits for whoever is ahead; meanwhile the session may end.
 subtest 'the session is lost while it looks again' => sub {
 	my ($holder, $waiter, $forged) = queue_up('lost');

@@ -89,6 +89,20 @@ subtest 'a holder' => sub {
 	}
 };
 
+# Unless the loss was heard of ahead of the commit.
+subtest 'several at once' => sub {
+	my $holder = background($node{berlin});
+	my $tries = 0;
+	do
+	{
+		$holder->query_safe("SELECT zk_lock(ARRAY['one', 'two'])");
+		evict($_, 1) foreach qw(one two);
+		assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'cannot commit');
+		$holder->query_safe('SELECT zk_unlock_all()');
+	} until $holder->error eq '' || ++$tries == 8;
+	is($holder->error, '', 'was told of each at its commit');
+};
+
 subtest 'a waiter' => sub {
 	foreach my $user (undef, 'clerk')
 	{
