@@ -101,4 +101,23 @@ $table->run('a try behind a create that was canceled',
 	[ mend => 'cut replies' ], [ 'asker ends' => 't' ],
 	[ 'quit' ], [ gone => 'undone' ]);
 
+# Each session is lost, and no request answered.
+subtest 'lock_timeout goes on in the next session' => sub {
+	my $session = background($berlin, is_connected => 1);
+	$session->query_safe("SET lock_timeout = '3s'; SET zklock.connect_timeout = '12s'");
+	$proxy->trap(14, 1, 'replies');    # multi
+	$session->start_query("SELECT zk_forget_run('asked', 'slot')");
+	my $nlost = -1;
+	do
+	{
+		poll_until { $session->is_done || $proxy->is_sprung } 'its request', 30;
+		kill KILL => session_programs($session->pid);
+		$nlost++;
+		$proxy->trap(14, 1, 'replies') if !$session->is_done;
+		$proxy->come_back;
+	} until $session->is_done;
+	assert_ends($session, '55P03', 'it is over at its time');
+	cmp_ok($nlost, '>', 1, 'after several sessions');
+};
+
 done_testing();
