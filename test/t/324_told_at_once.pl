@@ -57,7 +57,8 @@ foreach my $scope (sort keys %scopes)
 			await_watches(1);
 			my $begun = time;
 			$ways{$way}->('idle');
-			assert_becomes { $holder->query('SELECT state FROM zk_locks') } 'lost', 'idle: zk_locks knows', $soon;
+			assert_becomes { $holder->query("SELECT zk_fencing_token('idle') IS NULL") } 't', 'idle: it has no token', $soon;
+			is($holder->query('SELECT state FROM zk_locks'), 'lost', 'and zk_locks knows');
 			assert_query($holder, "SELECT $scopes{$scope}('idle')", '40001', 'it is not taken again');
 			like($holder->error, qr/lock "idle" was lost\nDETAIL:  (?:$evicted|Another client of ZooKeeper deleted its znode)/, 'in words');
 			like($holder->error, $evicted, 'and by whom') if $way eq 'zk_evict()';
