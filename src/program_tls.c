@@ -292,7 +292,7 @@ program_recv(int fd, void *bytes, size_t size, int flags)
 	{
 		ERR_clear_error();
 		length = SSL_read(line->ssl, bytes, (int) size);
-		line->has_more = length > 0;
+		line->has_more = length > 0 && SSL_has_pending(line->ssl);
 		if (length > 0)
 		{
 			line->received_at = protocol_now();

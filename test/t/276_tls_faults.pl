@@ -149,6 +149,40 @@ subtest 'a record that does not end' => sub {
 	use_servers($zk->secure_connect_string, '30s');
 };
 
+# The library takes no more from a server whose length it could not make room for.
+subtest 'a length that cannot be' => sub {
+	my $liar = FakeServer->new(sub ($front) {
+		sysread $front, my $greeting, 1000;
+		return syswrite $front, pack 'N3 Q> N x17 N', 37, 0, 30_000, 1, 16, -5;
+	});
+	my $behind = IO::Socket::INET->new(PeerAddr => "$liar");
+	my $free = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 1, ReuseAddr => 1);
+	my $port = $free->sockport;
+	close $free;
+	my $front = fork // die "could not fork: $!";
+	if ($front == 0)
+	{
+		open STDIN, '<&', $behind;
+		open STDOUT, '>&', $behind;
+		exec qw(openssl s_server -quiet -accept), "127.0.0.1:$port", '-cert', $authority->both('server');
+	}
+	use_servers("localhost:$port", '30s');
+	my $session = background($node);
+	$session->start_query("SELECT zk_lock('liar')");
+	my $program;
+	poll_until { ($program) = session_programs($session->pid); $program && slurp_file("/proc/$program/cmdline") =~ / connected/ } 'the session';
+	my $taken = sub { my @fields = split ' ', slurp_file("/proc/$program/stat"); $fields[13] + $fields[14] };
+	my $before = $taken->();
+	sleep 2;
+	cmp_ok($taken->() - $before, '<', 20, 'is waited for without a spin');
+	$session->cancel;
+	$session->wait_result;
+	$session->quit;
+	kill 'KILL', $front;
+	waitpid $front, 0;
+	use_servers($zk->secure_connect_string, '30s');
+};
+
 subtest 'a file that cannot be read at a reload' => sub {
 	my $session = background($node);
 	$session->query_safe("SELECT zk_lock('kept')");
