@@ -53,10 +53,10 @@ sub told_in_time ($story)
 	return;
 }
 
-# No word is left.
+# No word is left. Else each that follows would wait for it, too.
 sub no_words
 {
-	return assert_no_nodes($zk, $words, 'no word is left');
+	return assert_no_nodes($zk, $words, 'no word is left') || die "a word is left\n";
 }
 
 subtest 'a holder' => sub {
@@ -236,6 +236,21 @@ subtest 'a release without an answer' => sub {
 	is($holder->query("SELECT bool_and(zk_unlock(i::text)) FROM generate_series(1, 20) AS i"), 't', 'released');
 	cmp_ok(time - $begun, q(<), 3, q(only the first one waits));
 	$zk->resume;
+};
+
+subtest 'a word that does not come' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my $holder = background($node{berlin});
+	$holder->query_safe("SET zklock.session_timeout = '40s'; SET zklock.servers = '" . $proxy->address . "'; SELECT zk_lock('evicted')");
+	evict('evicted', 1);
+	$proxy->trap(4, 1, 'requests');    # getData
+	my $begun = time;
+	assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'cannot commit');
+	cmp_ok(time - $begun, '<', 10, 'and is told so without it');
+	ok($proxy->is_sprung, 'which was asked for');
+	$proxy->come_back;
+	$holder->quit;
+	$zk->client->delete("$words/$_") foreach queue_nodes($zk, $words);
 };
 
 subtest 'by others than zk_evict()' => sub {
