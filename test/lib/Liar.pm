@@ -143,6 +143,10 @@ That one is passed on, and the connection ends instead of its reply.
 
 The next request of that operation is passed on, and its reply has another number.
 
+=head2 disown
+
+The next create is passed on, and its reply has another session's number as the owner.
+
 =head2 has_come
 
 Whether that request has come since; nothing more happens to any if it has not.
@@ -172,6 +176,7 @@ sub answer_all_with { return $_[0]->_command("all $_[1]"); }
 sub refuse { return $_[0]->_command("refuse $_[1] $_[2]"); }
 sub lose { return $_[0]->_command("refuse $_[1] lose"); }
 sub misnumber { return $_[0]->_command("refuse 1 misnumber $_[1]"); }
+sub disown { return $_[0]->_command('refuse 1 disown 15'); }
 sub has_come { return $_[0]->_command('come') eq 'yes'; }
 sub be_honest { return $_[0]->_command('honest'); }
 sub nconnections { return $_[0]->_command('connections'); }
@@ -339,7 +344,7 @@ sub _refused ($self, $connection, $xid, $operation)
 	return if --$awaited->{number} > 0;
 	$self->{awaited} = undef;
 	$connection->{refused}{$xid} = $awaited->{error};
-	return if $awaited->{error} =~ /^(?:lose|misnumber)$/;
+	return if $awaited->{error} =~ /^(?:lose|misnumber|disown)$/;
 	return _framed(pack('l> l>', $xid, 3) . _framed('/') . "\0");
 }
 
@@ -376,6 +381,7 @@ sub _reply ($self, $connection, $body)
 		{
 			return if $error eq 'lose';
 			return _framed(pack('l>', $xid + 1000) . substr $body, 4) if $error eq 'misnumber';
+			return _framed(substr($body, 0, -24) . pack('q>', 1) . substr $body, -16) if $error eq 'disown';
 			return _framed(substr($body, 0, 12) . pack 'l>', $error);
 		}
 	}

@@ -172,6 +172,24 @@ subtest 'waiters that give up' => sub {
 		release_all('leave', $third);
 	}
 	is(least_of(@received), 1, 'it was told');
+
+	# Who has left its place is not taken for one that was told.
+	my $leaving = background($berlin);
+	line_up($zk, 'leave', $third, $first, $leaving, $abroad);
+	$third->query_safe("SELECT zk_unlock('leave')");
+	assert_ends($first, '00000', 'who has waited can hand over');
+	wait_for_queue($zk, lock_path('leave'), 3);
+	my ($node) = nodes('leave');
+	$leaving->cancel;
+	assert_ends($leaving, '57014', 'a neighbor gives up');
+	wait_for_queue($zk, lock_path('leave'), 2);
+	poll_until { watchers($node) == 1 && $zk->watch_count <= 2 } 'the one behind it to look again', 10;
+	my $count = sub { $paris->safe_psql('postgres', 'SELECT sum(grants_handed_over) FROM zk_stat') };
+	$before = $count->();
+	$first->query_safe("SELECT zk_unlock('leave')");
+	assert_ends($abroad, '00000', 'the one from abroad has it');
+	assert_becomes { $count->() - $before } 1, 'handed over';
+	release_all('leave', $abroad);
 };
 
 # Whoever makes a hold waits like others, and its cleanup must not mind that this

@@ -9,7 +9,7 @@ use Refusals;
 use ZkLockTest;
 
 # Operations, from ZooKeeper's protocol.
-my %operation = (delete => 2, multi => 14, create2 => 15);
+my %operation = (delete => 2, get => 4, multi => 14, create2 => 15);
 
 my $zk = ZooKeeper->new(tick_time => 250)->start;
 my $liar = Liar->new('127.0.0.1:' . $zk->port);
@@ -27,6 +27,11 @@ Refusals->new($zk)->run('answers out of order',
 	$spoilt,
 	[ nodes => answer => 1 ],
 	[ session => "zk_unlock('answer')", 't' ], [ gone => 'answer' ],
+	# What is said to be another session's grants nothing.
+	sub { $liar->disown; },
+	[ session => "zk_lock('answer')", '!57000' ],
+	$spoilt,
+	[ gone => 'answer' ],
 	# A delete is repeated.
 	[ session => "zk_lock('answer')" ],
 	spoil('delete'),
@@ -38,5 +43,24 @@ Refusals->new($zk)->run('answers out of order',
 	[ session => 'COMMIT' ],
 	$spoilt,
 	[ gone => 'answer' ]);
+
+# The next server may lag behind.
+subtest 'a read of the newest' => sub {
+	my $session = background($node, is_connected => 1);
+	my $requests = sub {
+		$session->query_safe('SELECT pg_stat_clear_snapshot()');
+		return $session->query_safe('SELECT sum(requests) FROM zk_stat');
+	};
+	my @asked;
+	foreach my $is_spoilt (0, 1)
+	{
+		my $before = $requests->();
+		spoil('get')->() if $is_spoilt;
+		is($session->query_safe("SELECT zk_forget_run('answer', 'none')"), 'f', 'there is none');
+		push @asked, $requests->() - $before;
+	}
+	$spoilt->();
+	is($asked[1] - $asked[0], 2, 'is repeated with the check ahead of it');
+};
 
 done_testing();
