@@ -864,9 +864,9 @@ COMMENT ON COLUMN zk_backends.last_proof IS
 COMMENT ON COLUMN zk_backends.root IS
 'As in zk_locks, for the lock it waited for or took last: the first 127 bytes. NULL before the first.';
 COMMENT ON COLUMN zk_backends.max_locks IS
-'zklock.max_locks, as it was when its session was opened.';
+'zklock.max_locks, when its session was opened.';
 COMMENT ON COLUMN zk_backends.max_creates IS
-'zklock.max_creates, as it was when its session was opened; 0: no bound.';
+'zklock.max_creates, when its session was opened; 0: no bound.';
 
 CREATE FUNCTION zk_backend_locks(
 	OUT pid integer,
