@@ -67,7 +67,6 @@ zklock_lease_worker_init(void)
 {
 	BackgroundWorker worker = {
 		.bgw_name = "zklock lease worker",
-		.bgw_type = "zklock lease worker",
 		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
 		.bgw_start_time = BgWorkerStart_ConsistentState,
 		.bgw_restart_time = RETRY_MS / 1000,

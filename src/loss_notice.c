@@ -57,6 +57,7 @@ void
 zklock_loss_notice_send(void)
 {
 	static BackgroundWorkerHandle *notice;
+	static Oid	last;			/* told before: others have their turn */
 	uint32		servers = zklock_board_servers();
 	Oid			database = InvalidOid;
 	ZkBoardRow	row;
@@ -72,9 +73,12 @@ zklock_loss_notice_send(void)
 			row.servers != servers)
 			continue;
 		for (int line = 0; line < ZK_BOARD_LOCKS; line++)
-			if (is_untold(&row, line, &zklock_board_losses(slot)[line]))
+			if (is_untold(&row, line, &zklock_board_losses(slot)[line]) &&
+				(database == InvalidOid ||
+				 row.database - last - 1 < database - last - 1))
 				database = row.database;
 	}
+	last = database;
 	if (database != InvalidOid)
 		start_notice(database, &notice);
 }
@@ -151,7 +155,6 @@ start_notice(Oid database, BackgroundWorkerHandle **notice)
 {
 	BackgroundWorker worker = {
 		.bgw_name = "zklock loss notice",
-		.bgw_type = "zklock loss notice",
 		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
 		.bgw_start_time = BgWorkerStart_RecoveryFinished,
 		.bgw_restart_time = BGW_NEVER_RESTART,

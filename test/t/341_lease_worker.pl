@@ -12,7 +12,8 @@ my $proxy = Proxy->new($zk->connect_string);
 my $owner = cluster('owner', $zk, servers => $proxy->address,
 	'zklock.session_timeout' => '40s', 'zklock.connect_timeout' => '60s');
 my $guard = cluster('guard', $zk, extension => undef, init => [ allows_streaming => 1 ],
-	shared_preload_libraries => 'zklock', 'zklock.lease_worker' => 'on', 'zklock.session_timeout' => '20s');
+	shared_preload_libraries => 'zklock', 'zklock.lease_worker' => 'on', 'zklock.session_timeout' => '20s',
+	max_connections => 20);
 my $session = background($owner);
 my $client = $zk->client;
 my $names = lock_path('') . '.leases';
@@ -63,13 +64,17 @@ subtest 'an idle session that loses a lock is told' => sub {
 		return $heard =~ /Asynchronous notification "Losses" with payload "$pattern"/;
 	};
 	$listener->query_safe('LISTEN "Losses"');
+	my @elsewhere = (database => 'elsewhere', 'zklock.loss_channel' => 'Losses');
+	my $early = background($guard, @elsewhere);
+	$early->query_safe("SELECT zk_lock('early')");
 	my %holder = map { $_ => background($guard, 'zklock.loss_channel' => 'Losses',
 			'zklock.session_timeout' => $_ eq 'expired' ? '4s' : '20s') }
 	  qw(evicted expired released handed);
 	my %token = map { $_ => $holder{$_}->query_safe("SELECT zk_lock('$_')") } keys %holder;
 	$holder{evicted}->query_safe("SET zklock.loss_channel = 'of the next lock'; SELECT zk_lock('evicted')");
-	my $alone = background($guard, 'zklock.loss_channel' => 'Losses', database => 'elsewhere');
+	my $alone = background($guard, @elsewhere);
 	my $number_alone = $alone->query_safe("LISTEN \"Losses\"; SELECT zk_lock('alone')");
+	$guard->safe_psql('postgres', "ALTER DATABASE elsewhere SET lock_timeout = '1ms'");
 	$guard->safe_psql('postgres', 'ALTER DATABASE elsewhere ALLOW_CONNECTIONS false');
 	my $silent = background($guard);
 	$silent->query_safe("SELECT zk_lock('silent')");
@@ -110,6 +115,9 @@ subtest 'an idle session that loses a lock is told' => sub {
 	$last->query_safe("SELECT zk_unlock_all()");
 	my %many = map { $_ => $last->query_safe("SELECT zk_lock('many/$_')") } 1 .. 9;
 	$client->delete(lock_path("many/$_") . '/' . (queue_nodes($zk, lock_path("many/$_")))[0]) foreach keys %many;
+	# In one database each notice fails now. It is no other's turn that it takes.
+	$alone->query_safe("SELECT zk_unlock_all(); SELECT zk_lock('late')");
+	$client->delete(lock_path($_) . '/' . (queue_nodes($zk, lock_path($_)))[0]) foreach qw(early late);
 	my $waiting = "$queue backend_type = 'zklock loss notice' AND wait_event_type = 'Lock'";
 	assert_soon { $guard->safe_psql('postgres', "SELECT count(*) $waiting") == 1 } 'and a notice', 60;
 	lease('a round', '2s') foreach 1 .. 2;
