@@ -377,6 +377,20 @@ subtest 'what was said is deleted by a stranger' => sub {
 	assert_goes_on((grep { $_ != $victim } $one, $other), $victim);
 };
 
+# What the stranger said ends no wait, and leaves nothing.
+sub assert_not_believed ($stranger, $one, $holder, $waiter)
+{
+	ok(!$one->is_done, 'who waits for it waits');
+	$stranger->close;
+	$holder->query_safe('SELECT zk_unlock_all()');
+	assert_ends($one, '00000', 'until the lock is released');
+	$one->query_safe('SELECT zk_unlock_all()');
+	$waiter->wait_result;
+	$_->quit foreach $one, $holder, $waiter;
+	assert_nothing_said();
+	return;
+}
+
 # That a session waits only that session says. Its fact counts if it is its own.
 subtest 'what one says of others does not count' => sub {
 	my ($one, $holder, $waiter) = map { session($_) } qw(berlin paris paris);
@@ -391,14 +405,7 @@ subtest 'what one says of others does not count' => sub {
 	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
 	wait_until_said(2);
 	sleep 1;    # it searches at once
-	ok(!$one->is_done, 'who waits for it waits');
-	$stranger->close;
-	$holder->query_safe('SELECT zk_unlock_all()');
-	assert_ends($one, '00000', 'until the lock is released');
-	$one->query_safe('SELECT zk_unlock_all()');
-	$waiter->wait_result;
-	$_->quit foreach $one, $holder, $waiter;
-	assert_nothing_said();
+	assert_not_believed($stranger, $one, $holder, $waiter);
 };
 
 subtest 'nor what one says of two that wait in PostgreSQL' => sub {
@@ -416,14 +423,7 @@ subtest 'nor what one says of two that wait in PostgreSQL' => sub {
 	wait_until_said(3);
 	my $since = time;
 	poll_until { $stranger->set($lie, 'nothing'); $one->is_done || time > $since + 2 } 'it to have searched', 30;
-	ok(!$one->is_done, 'who waits for it waits');
-	$stranger->close;
-	$holder->query_safe('SELECT zk_unlock_all()');
-	assert_ends($one, '00000', 'until the lock is released');
-	$one->query_safe('SELECT zk_unlock_all()');
-	$waiter->wait_result;
-	$_->quit foreach $one, $holder, $waiter;
-	assert_nothing_said();
+	assert_not_believed($stranger, $one, $holder, $waiter);
 };
 
 # Its word is older than its lock.
