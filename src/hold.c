@@ -262,14 +262,12 @@ make_hold(ZkRoundTrip *trip, Holding *holding)
 
 	holding->stage = HOLD_SENT;
 	do
-	{
-		ZkRequest  *request = zklock_client_move(zklock_session_client(),
-												 twin->node, holding->hold,
-												 data, strlen(data));
-
 		result = check(holding, holding->hold,
-					   zklock_roundtrip_ask(trip, request));
-	} while (result == ZK_UNKNOWN_OUTCOME);
+					   zklock_roundtrip_ask(trip,
+											zklock_client_move(zklock_session_client(),
+															   twin->node, holding->hold,
+															   data, strlen(data))));
+	while (result == ZK_UNKNOWN_OUTCOME);
 	if (result == ZK_NO_NODE)	/* the twin is gone */
 		result = look_for_hold(trip, holding);
 	if (result == ZK_NO_NODE)
@@ -292,12 +290,11 @@ settle_lost(ZkRoundTrip *trip, const Holding *holding)
 	ZkResult	result;
 
 	do
-	{
-		ZkRequest  *request = zklock_client_remove(zklock_session_client(), twin,
-												   ZK_ANY_VERSION);
-
-		result = check(holding, twin, zklock_roundtrip_ask(trip, request));
-	} while (result == ZK_UNKNOWN_OUTCOME);
+		result = check(holding, twin,
+					   zklock_roundtrip_ask(trip,
+											zklock_client_remove(zklock_session_client(),
+																 twin, ZK_ANY_VERSION)));
+	while (result == ZK_UNKNOWN_OUTCOME);
 	return result == ZK_SESSION_LOST ? result : look_for_hold(trip, holding);
 }
 

@@ -99,7 +99,7 @@ is_untold(const ZkBoardRow *row, int line, int64 *loss)
 						   lock->name);
 
 	/* a downgrade replaces the node while we look, but once for a token */
-	if (zklock_board_is_lost(row, &lock->held) ||
+	if (lock->held.token == *loss || zklock_board_is_lost(row, &lock->held) ||
 		(lock->is_of_root && is_gone(&search) && is_gone(&search)))
 		*loss = lock->held.token;
 	return lock->held.token == *loss;

@@ -213,10 +213,9 @@ session_describe_loss(const ZkClientStatus *status, const char *error,
 {
 	if (status->loss == ZK_LOSS_SILENCE)
 		snprintf(text, size,
-				 "No contact with ZooKeeper for %lld ms, with a session timeout of %d ms.%s%s%s",
+				 "No contact with ZooKeeper for %lld ms, with a session timeout of %d ms.",
 				 (long long) (status->lost_at - status->suspended_at),
-				 status->session_timeout_ms, error[0] != '\0' ? " " : "",
-				 error, error[0] != '\0' ? "." : "");
+				 status->session_timeout_ms);
 	else if (status->loss == ZK_LOSS_PROTOCOL)
 		snprintf(text, size,
 				 "What answered after a reconnect is not a usable ZooKeeper server: %s.",
@@ -230,6 +229,8 @@ session_describe_loss(const ZkClientStatus *status, const char *error,
 	else
 		snprintf(text, size, "ZooKeeper ended session 0x%llx.",
 				 (unsigned long long) status->session_id);
+	if (status->loss == ZK_LOSS_SILENCE && error[0] != '\0')
+		snprintf(text + strlen(text), size - strlen(text), " %s.", error);
 }
 
 /*

@@ -72,6 +72,7 @@ our @EXPORT = qw(
   assert_no_programs
   assert_query
   assert_ends
+  assert_knows_loss
   assert_soon
   assert_becomes
   least_of
@@ -546,6 +547,22 @@ sub assert_ends ($session, $sqlstate, $what)
 	my $result = $session->wait_result;
 	is($session->sqlstate, $sqlstate, $what) or diag($session->error);
 	return $result;
+}
+
+=pod
+
+=head2 assert_knows_loss($session, $name, $what)
+
+A test: the session, which has just lost that lock, says so when it is asked for it, or is
+interrupted for the loss.
+
+=cut
+
+sub assert_knows_loss ($session, $name, $what)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $answer = $session->query("SELECT zk_is_held('$name')");
+	return ok($answer eq 'f' || $session->sqlstate eq '40001', $what) || diag($session->error);
 }
 
 =pod

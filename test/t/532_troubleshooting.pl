@@ -55,7 +55,7 @@ sub literal
 	{
 		$found .= defined $1 ? $1 : '%d';
 	}
-	$found =~ s/(?:%(?:\.\*)?(?:ll|z)?[sdumx])+/…/g;
+	$found =~ s/%(?:\.\*)?(?:ll|z)?[sdumx]/…/g;
 	$found =~ s/\\n$//;
 	return $found =~ s/\\"/"/gr;
 }

@@ -89,10 +89,7 @@ my %situation = (
 	'operations/evict' => sub ($sql) {
 		my $token = $holder->query_safe("SELECT zk_fencing_token('nightly')");
 		is($node->safe_psql('app', $sql =~ s/\d{3,}/$token/r), 't', 'it is evicted');
-		# What it runs when its program hears of it is canceled.
-		my $answer = $holder->query("SELECT zk_is_held('nightly')");
-		ok($answer eq 'f' || $holder->sqlstate eq '40001', 'and learns of it when it asks')
-		  or diag($holder->error);
+		assert_knows_loss($holder, 'nightly', 'and learns of it when it asks');
 		$holder->query_safe('SELECT zk_unlock_all()');
 		$holder->query_safe("SELECT zk_lock('nightly')");
 	},
