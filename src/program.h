@@ -227,9 +227,6 @@ extern bool request_take(Session *session, const FrameTaken *taken);
 /* Send a heartbeat or a nudge (R10) if one is due. */
 extern void request_tick(Session *session, int64_t now);
 
-/* All memory of requests is given back; the library must be closed. */
-extern void request_free_all(Session *session);
-
 /* ---- program_follow.c ---- */
 
 /* Do what a FRAME_KEEP asks for. */
@@ -242,7 +239,5 @@ extern void keep_tick(Session *session, int64_t now);
  * Repeat nothing any more, and have nothing watched after the next connect.
  */
 extern void follow_give_up(Session *session);
-
-extern void follow_free(Session *session);
 
 #endif							/* ZKLOCK_PROGRAM_H */

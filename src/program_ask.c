@@ -73,6 +73,7 @@ program_ask(const FrameTaken *asking)
 {
 	const char *tls = asking->blobs[1];
 	char		text[TLS_WHY_SIZE];
+	int			names[SERVERS_MAX];
 	int			nnames = 0;
 
 	deadline = asking->frame.u.ask_until;
@@ -92,17 +93,16 @@ program_ask(const FrameTaken *asking)
 		if (servers_is_numeric(list.servers[i].host))
 			look_up(i);
 		else
-			nnames++;
+			names[nnames++] = i;
 
 	/* Those that are being asked get a fair share of the time first. */
-	for (int i = 0; i < list.nservers; i++)
-		if (!servers_is_numeric(list.servers[i].host))
-		{
-			int64_t		now = protocol_now();
+	for (int i = 0; i < nnames; i++)
+	{
+		int64_t		now = protocol_now();
 
-			serve(now + (deadline - now) / (1 + nnames--));
-			look_up(i);
-		}
+		serve(now + (deadline - now) / (1 + nnames - i));
+		look_up(names[i]);
+	}
 	serve(deadline);
 	for (int i = 0; i < nasked; i++)
 		if (asked[i].fd >= 0)

@@ -150,15 +150,6 @@ follow_give_up(Session *session)
 	wait_end(session);
 }
 
-void
-follow_free(Session *session)
-{
-	for (Keep *keep = NULL; (keep = next_keep(session, keep)) != NULL;)
-		end_keep(keep);
-	free(session->keeps);
-	wait_forget(session);
-}
-
 /* ---------------------------------------------------------------------
  * The wait
  * ---------------------------------------------------------------------

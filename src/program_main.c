@@ -145,11 +145,7 @@ main(int argc, char **argv)
 	}
 	if (session.zh != NULL)
 		close_session(&session);
-	request_free_all(&session);
-	follow_free(&session);
-	frame_buffer_free(&session.in);
-	frame_buffer_free(&session.out);
-	return 0;
+	exit(0);					/* all memory goes with the process */
 }
 
 /* ---------------------------------------------------------------------

@@ -269,13 +269,6 @@ free_request(Request *request)
 }
 
 void
-request_free_all(Session *session)
-{
-	while (session->traffic.all != NULL)
-		free_request(session->traffic.all);
-}
-
-void
 request_submit(Request *request)
 {
 	Session    *session = request->session;

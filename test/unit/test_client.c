@@ -92,13 +92,24 @@ open_with(ZkClientOptions options)
 	return clients[i];
 }
 
+/*
+ * A program that the close waits for is killed as soon as its session is over; left alone
+ * it looks for leaks, and ends then.
+ */
 static void
 close_client(ZkClient *client)
 {
+	int64_t		deadline = protocol_now() + PATIENCE_MS;
+	ZkClientStatus status;
+
 	for (int i = 0; i < CLIENTS_MAX; i++)
 		if (clients[i] == client)
 			clients[i] = NULL;
-	zklock_client_close(client, PATIENCE_MS);
+	zklock_client_status(client, &status);
+	zklock_client_close(client, 0);
+	while (status.program_pid > 0 && kill(status.program_pid, 0) == 0 &&
+		   protocol_now() < deadline)
+		poll(NULL, 0, 10);
 }
 
 static ZkClient *
