@@ -24,8 +24,9 @@ ZkLockTest - what the TAP tests of zklock share
 
 =head1 DESCRIPTION
 
-Exports the functions below, poll_until of L<ZooKeeper>, and those of L<Test::More>, and
-turns on strict, warnings and signatures for who uses it. The clusters are
+Exports the functions below, poll_until of L<ZooKeeper>, time and sleep of L<Time::HiRes>, what
+is used most of L<PostgreSQL::Test::Utils>, and the functions of L<Test::More>, and turns on
+strict, warnings and signatures for who uses it. The clusters are
 PostgreSQL::Test::Cluster objects with everything that offers. Where zklock is
 installed is not known here: test/check names its private installation in
 TEMP_CONFIG, which every test cluster reads. With ZKLOCK_TEST_TLS in the environment, see
@@ -44,6 +45,7 @@ use File::Basename qw(basename);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More import => ['!done_testing'];
+use Time::HiRes qw(sleep time);
 use ZooKeeper qw(poll_until);
 
 use parent 'Exporter';
@@ -72,12 +74,21 @@ our @EXPORT = qw(
   assert_no_programs
   assert_query
   assert_ends
+  assert_passes
+  assert_released
+  assert_leave_nothing
   assert_knows_loss
   assert_soon
   assert_becomes
   least_of
   poll_until
   done_testing
+  sleep
+  time
+  append_to_file
+  run_command
+  slurp_file
+  system_or_bail
 );
 
 # What every test begins with, see DESCRIPTION.
@@ -190,7 +201,7 @@ sub _init
 =head2 background($node, database => name, user => name, name => application_name, setting => value, ...)
 
 A session of its own, with these settings; see L</SESSIONS>. With is_connected it has a session
-of ZooKeeper's by now.
+of ZooKeeper's by now, with holds => name it holds that lock, and first => $sql it has been asked.
 
 =cut
 
@@ -551,6 +562,44 @@ sub assert_ends ($session, $sqlstate, $what)
 
 =pod
 
+=head2 assert_passes($name, $session, $other, $what)
+
+A test: when the session releases that lock the other one, which waits, has what it waits for.
+
+=cut
+
+sub assert_passes ($name, $session, $other, $what)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$session->query_safe("SELECT zk_unlock('$name')");
+	return assert_ends($other, '00000', $what);
+}
+
+=pod
+
+=head2 assert_released($zookeeper, $name, @sessions), assert_leave_nothing($zookeeper, $path, @sessions)
+
+Tests: nothing is left in a lock's queue when these sessions have released it; nothing is left
+below a path when they have ended.
+
+=cut
+
+sub assert_released ($zk, $name, @sessions)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$_->query_safe("SELECT zk_unlock('$name')") foreach @sessions;
+	return assert_no_nodes($zk, lock_path($name));
+}
+
+sub assert_leave_nothing ($zk, $path, @sessions)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$_->quit foreach @sessions;
+	return assert_no_nodes($zk, $path);
+}
+
+=pod
+
 =head2 assert_knows_loss($session, $name, $what)
 
 A test: the session, which has just lost that lock, says so when it is asked for it, or is
@@ -688,7 +737,8 @@ use PostgreSQL::Test::Utils;
 
 sub new ($class, $node, %option)
 {
-	my ($database, $user, $name, $is_connected) = delete @option{qw(database user name is_connected)};
+	my ($database, $user, $name) = delete @option{qw(database user name)};
+	my ($is_connected, $lock, $first) = delete @option{qw(is_connected holds first)};
 	my $self = bless { node => $node, in => '', out => '', err => '', count => 0, owner => $$ }, $class;
 	my $connection = $node->connstr($database || 'postgres');
 	$connection .= " user=$user" if $user;
@@ -706,6 +756,8 @@ sub new ($class, $node, %option)
 	$self->{pid} = $self->query_safe('SELECT pg_backend_pid()');
 	$self->query_safe("SET \"$_\" = '$option{$_}'") foreach sort keys %option;
 	$self->query_safe("SELECT zk_try_lock('connect'), zk_unlock('connect')") if $is_connected;
+	$self->query_safe("SELECT zk_lock('$lock')") if defined $lock;
+	$self->query_safe($first) if defined $first;
 	return $self;
 }
 

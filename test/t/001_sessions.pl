@@ -2,8 +2,6 @@
 # What the tests are told of their sessions: one that stood idle for longer than a
 # query may take is as good as any other. And they use TLS if they are told to.
 
-use PostgreSQL::Test::Utils;
-use Time::HiRes qw(time);
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;

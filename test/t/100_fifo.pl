@@ -53,8 +53,7 @@ subtest 'six waiters of two clusters' => sub {
 	}
 	is_deeply(\@tokens, [ sort { $a <=> $b } @tokens ], 'tokens rise');
 	is(keys %{ { map { $_ => 1 } @tokens } }, 7, 'and differ');
-	$holder->query_safe("SELECT zk_unlock('fifo')");
-	assert_no_nodes($zk, lock_path('fifo'), 'nothing left');
+	assert_released($zk, 'fifo', $holder);
 };
 
 done_testing();

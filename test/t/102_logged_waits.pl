@@ -3,7 +3,6 @@
 # nothing: the first is on by default from PostgreSQL 19 on, and every wait that is
 # longer than deadlock_timeout comes to it.
 
-use PostgreSQL::Test::Utils;
 use Proxy;
 use ZkLockTest;
 
@@ -75,10 +74,8 @@ subtest 'a semaphore' => sub {
 	$waiter->start_query("SELECT zk_lock('permits', permits => 2)");
 	like(log_since($offset, qr/still waiting for/),
 		qr/$holder_text\. Up to 2 contenders are ahead\./, 'its first holder is told');
-	$other->query_safe("SELECT zk_unlock('permits')");
-	assert_ends($waiter, '00000', 'granted');
-	$_->query_safe("SELECT zk_unlock('permits')") foreach $holder, $waiter;
-	assert_no_nodes($zk, lock_path('permits'));
+	assert_passes('permits', $other, $waiter, 'granted');
+	assert_released($zk, 'permits', $holder, $waiter);
 };
 
 # PostgreSQL 18 and later.
@@ -113,8 +110,7 @@ subtest 'log_lock_failures' => sub {
 	$offset = -s $node->logfile;
 	is($session->query_safe("SELECT zk_try_lock('busy')"), 't', 'one that is free');
 	unlike(slurp_file($node->logfile, $offset), qr/$failed/, 'is not');
-	$session->query_safe("SELECT zk_unlock('busy')");
-	assert_no_nodes($zk, lock_path('busy'));
+	assert_released($zk, 'busy', $session);
 };
 
 done_testing();

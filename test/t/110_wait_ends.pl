@@ -4,9 +4,7 @@
 # backend must come back at once, its node must go, and whoever waited behind it
 # must not be forgotten: an orphan would block the lock for everybody.
 
-use PostgreSQL::Test::Utils;
 use Refusals;
-use Time::HiRes qw(time);
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
@@ -204,8 +202,7 @@ subtest '200 cancels on a lock that another holds' => sub {
 	start_in_queue($waiter, "SELECT zk_lock('wait') > 0", $zk, $path, 2);
 	$holder->query_safe("SELECT zk_unlock('wait')");
 	is($waiter->wait_result, 't', 'it still can wait and be granted');
-	$waiter->quit;
-	assert_no_nodes($zk, $path, 'nothing left');
+	assert_leave_nothing($zk, $path, $waiter);
 };
 
 # A cancel goes to the whole process group of the backend, of which its session's
@@ -246,8 +243,7 @@ subtest '200 cancels on free locks' => sub {
 	$session->query_safe('SELECT zk_unlock_all()');
 	poll_until { count_nodes($below) == 0 } 'nodes to go', 10;
 	is($session->query("SELECT zk_try_lock('wait')"), 't', 'the session goes on');
-	$session->quit;
-	assert_no_nodes($zk, $path, 'nothing left');
+	assert_leave_nothing($zk, $path, $session);
 };
 
 my $log = slurp_file($node{paris}->logfile);

@@ -101,8 +101,7 @@ foreach my $what (sort keys %calls)
 }
 
 subtest 'it goes on holding nothing when it has told the log' => sub {
-	my $waiter = background($node);
-	$waiter->query_safe("SET deadlock_timeout = '50ms'; SET log_lock_waits = on");
+	my $waiter = background($node, first => "SET deadlock_timeout = '50ms'; SET log_lock_waits = on");
 	$holder->query_safe("SELECT zk_lock('calm')");
 	my $offset = -s $node->logfile;
 	starts_to_wait($waiter, "CALL zk_wait_lock('calm')");
@@ -114,7 +113,7 @@ subtest 'it goes on holding nothing when it has told the log' => sub {
 
 subtest 'the extended protocol' => sub {
 	my $script = $node->basedir . '/wait.sql';
-	PostgreSQL::Test::Utils::append_to_file($script,
+	append_to_file($script,
 		"CALL zk_wait_lock('calm');\nSELECT zk_unlock('calm');\n");
 	foreach my $mode (qw(simple extended prepared))
 	{
@@ -182,8 +181,7 @@ foreach my $what (sort keys %ends)
 	my ($sqlstate, $call, $message, $setting) = @{ $ends{$what} };
 	subtest "$what ends it" => sub {
 		$holder->query_safe("SELECT zk_lock('calm')");
-		my $session = background($node);
-		$session->query_safe("SELECT zk_lock('mine')");
+		my $session = background($node, holds => 'mine');
 		$session->query_safe($setting) if $setting;
 		my $sql = sprintf "CALL zk_wait_lock($call", "'calm'";
 		$session->start_query($sql);
@@ -204,9 +202,8 @@ foreach my $what (sort keys %ends)
 
 subtest 'what was done before is committed, and guarded' => sub {
 	my $session = background($node, name => 'guarded');
-	$session->query("DO \$\$ BEGIN INSERT INTO work VALUES (1000);
-		CALL zk_wait_lock('calm'); RAISE division_by_zero; END \$\$");
-	is($session->sqlstate, '22012', 'an error after it');
+	assert_query($session, "DO \$\$ BEGIN INSERT INTO work VALUES (1000);
+		CALL zk_wait_lock('calm'); RAISE division_by_zero; END \$\$", '22012', 'an error after it');
 	is(sql('SELECT count(*) FROM work WHERE i = 1000'), 1, 'undoes nothing of before');
 	is($session->query_safe("SELECT zk_unlock('calm')"), 't', 'the lock is still held');
 	$session->query_safe("DO \$\$ BEGIN PERFORM zk_xact_lock('mine'); CALL zk_wait_lock('calm'); END \$\$");
@@ -259,8 +256,7 @@ subtest 'a standby' => sub {
 	my $standby = PostgreSQL::Test::Cluster->new('standby');
 	$standby->init_from_backup($primary, 'base', has_streaming => 1);
 	$standby->start;
-	my $session = background($standby);
-	$session->query_safe("CALL zk_wait_lock('calm')");
+	my $session = background($standby, first => "CALL zk_wait_lock('calm')");
 	is($session->query_safe('SELECT pg_is_in_recovery(), name FROM zk_locks'), 't|calm', 'takes it, too');
 	lets_go($session);
 };

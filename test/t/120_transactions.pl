@@ -77,8 +77,7 @@ subtest 'a procedure with COMMIT in a loop' => sub {
 # lock that passes on before the flush guards what a crash will undo.
 subtest 'synchronous_commit = off' => sub {
 	my $session = background($berlin);
-	my $observer = background($berlin);
-	$observer->query_safe('CREATE TABLE unsafe (i int)');
+	my $observer = background($berlin, first => 'CREATE TABLE unsafe (i int)');
 	my $wal_writer = $observer->query_safe(
 		"SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'");
 	my $insert_lsn = 'SELECT pg_current_wal_insert_lsn()';

@@ -65,8 +65,7 @@ subtest 'the wait for a standby is not cancelled by a loss' => sub {
 	poll_until { wait_event($session) eq 'SyncRep' } 'it to wait';
 	$zk->pause;
 	# Past the session timeout; the session's clock would have run out.
-	my $bystander = background($node);
-	$bystander->query_safe('SELECT pg_sleep(4.5)');
+	my $bystander = background($node, first => 'SELECT pg_sleep(4.5)');
 	is(wait_event($session), 'SyncRep', 'it still waits');
 	ok(!$session->is_done, 'and the client with it');
 	set_standbys('');
@@ -75,8 +74,7 @@ subtest 'the wait for a standby is not cancelled by a loss' => sub {
 	is($session->sqlstate, '00000', 'committed');
 	$zk->resume;
 	is(written('sync'), '1', 'the row is there');
-	$_->quit foreach $session, $bystander;
-	assert_no_nodes($zk, lock_path('sync'), 'nothing left');
+	assert_leave_nothing($zk, lock_path('sync'), $session, $bystander);
 };
 
 # The process is stopped when it has asked for its proof and has not read the
@@ -154,8 +152,7 @@ subtest 'the lock stays until the commit is visible' => sub {
 		$session->wait_result;
 		like($session->error, $end eq 'canceled' ? qr/committed locally/ : qr/^$/, 'as the commit says');
 		set_standbys('');
-		$_->quit foreach $session, $next;
-		assert_no_nodes($zk, lock_path('visible'));
+		assert_leave_nothing($zk, lock_path('visible'), $session, $next);
 	}
 };
 
@@ -377,8 +374,7 @@ subtest 'the quorum is asked once a commit' => sub {
 };
 
 subtest 'to notify is to write' => sub {
-	my $session = background($node);
-	$session->query_safe("SELECT zk_lock('only')");
+	my $session = background($node, holds => 'only');
 	evict('only');
 	is($session->query_safe("SELECT zk_is_held('only')"), 'f', 'it is lost');
 	assert_query($session, 'NOTIFY news', '40001', 'the notification is refused');
@@ -450,16 +446,14 @@ subtest 'nor is its wait for a standby cancelled by a loss' => sub {
 
 # Whether a transaction has notified is found out by an error that nobody sees.
 subtest 'to notify with exit_on_error' => sub {
-	my $session = background($node);
-	$session->query_safe("SET exit_on_error = on; SELECT zk_lock('careful')");
+	my $session = background($node, first => "SET exit_on_error = on; SELECT zk_lock('careful')");
 	$session->query_safe('BEGIN; NOTIFY news; COMMIT');
 	is($session->query_safe('SHOW exit_on_error'), 'on', 'nobody is thrown out');
 };
 
 # In a transaction block COMMIT PREPARED is refused, and the transaction may go on.
 subtest 'COMMIT PREPARED after a savepoint' => sub {
-	my $session = background($node);
-	$session->query_safe("SELECT zk_lock('block'); BEGIN; SAVEPOINT s");
+	my $session = background($node, first => "SELECT zk_lock('block'); BEGIN; SAVEPOINT s");
 	assert_query($session, "COMMIT PREPARED 'nothing'", '25001', 'refused');
 	$session->query_safe('ROLLBACK TO s');
 	my ($program) = session_programs($session->pid);
@@ -472,8 +466,7 @@ subtest 'COMMIT PREPARED after a savepoint' => sub {
 # It drops the temporary tables, which is a change; but not one that relied on
 # the lock.
 subtest 'DISCARD ALL lets go of a lost lock' => sub {
-	my $session = background($node);
-	$session->query_safe("CREATE TEMP TABLE scratch (i int); SELECT zk_lock('discard')");
+	my $session = background($node, first => "CREATE TEMP TABLE scratch (i int); SELECT zk_lock('discard')");
 	evict('discard');
 	is($session->query_safe("SELECT zk_is_held('discard')"), 'f', 'it is lost');
 	assert_query($session, 'DISCARD ALL', '00000', 'temporary tables or not');

@@ -2,7 +2,6 @@
 # Locks of call scope: they outlive the commits of a procedure, and end with what the
 # client has sent, however that ends.
 
-use PostgreSQL::Test::Utils;
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;

@@ -5,7 +5,6 @@
 # would end with somebody else's work, or hold up what must not wait.
 
 use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
@@ -106,8 +105,7 @@ subtest 'login trigger' => sub {
 	isnt($code, 0, 'nobody else can log in meanwhile');
 	like($error, qr/FATAL:  could not obtain lock "login" within 500 ms/, 'message');
 	wait_for_queue($zk, lock_path('login'), 1);
-	$session->quit;
-	assert_no_nodes($zk, lock_path('login'), 'nothing left');
+	assert_leave_nothing($zk, lock_path('login'), $session);
 	is($other->safe_psql('guarded', "SELECT zk_is_held('login')"), 't', 'the next one can');
 	assert_no_nodes($zk, lock_path('login'), 'nothing left');
 	$other->safe_psql('postgres', 'DROP DATABASE guarded');
@@ -134,8 +132,7 @@ subtest 'background worker' => sub {
 		  . $primary->connstr
 		  . " dbname=postgres' PUBLICATION changes WITH (copy_data = off)");
 
-	my $holder = background($primary);
-	$holder->query_safe("SELECT zk_lock('applied')");
+	my $holder = background($primary, holds => 'applied');
 	$primary->safe_psql('postgres', 'INSERT INTO applied VALUES (1), (2)');
 	wait_for_queue($zk, lock_path('applied'), 2);
 	is($other->safe_psql('postgres', 'SELECT count(*) FROM applied'),

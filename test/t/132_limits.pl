@@ -4,7 +4,6 @@
 # Each mistake must be told from the others by its message.
 
 use FakeServer;
-use PostgreSQL::Test::Utils;
 use Proxy;
 use Refusals;
 use ZkLockTest;
@@ -213,8 +212,7 @@ subtest 'what a role may make in a second' => sub {
 	$node->safe_psql('postgres', 'ALTER ROLE ordinary SET zklock.max_creates = 5');
 	$node->safe_psql('postgres', "GRANT zklock_job TO ordinary");
 	my $session = background($node, user => 'ordinary');
-	my $holder = background($node);
-	$holder->query_safe("SELECT zk_lock('asked')");
+	my $holder = background($node, holds => 'asked');
 	$session->query_safe("SELECT zk_lock('flood/first')");
 	my $flood = 'FROM generate_series(1, 1000) AS i';
 	foreach my $call (

@@ -6,7 +6,7 @@ use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
 my $name = 'pg_stat_statements';
-my ($directory) = PostgreSQL::Test::Utils::run_command([ 'pg_config', '--pkglibdir' ]);
+my ($directory) = run_command([ 'pg_config', '--pkglibdir' ]);
 plan skip_all => "there is no $name" unless -e "$directory/$name.so";
 
 my $node = cluster('berlin', $zk, 'shared_preload_libraries' => 'pg_stat_statements, zklock');

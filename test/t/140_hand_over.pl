@@ -55,14 +55,12 @@ subtest 'a holder that had to wait hands over' => sub {
 		like(path('pass'), qr/_c_\w{8}-\w{4}-8a11-/, 'its node is marked');
 
 		my $before = $zk->packets_received;
-		$second->query_safe("SELECT zk_unlock('pass')");
-		assert_ends($third, '00000', 'granted');
+		assert_passes('pass', $second, $third, 'granted');
 		poll_until { $zk->packets_received - $before >= 2 } 'set and delete', 10;
 		push @received, $zk->packets_received - $before;
 		wait_for_queue($zk, lock_path('pass'), 1);
 		is($third->query_safe("SELECT zk_is_held('pass')"), 't', 'it is held');
-		$third->query_safe("SELECT zk_unlock('pass')");
-		assert_no_nodes($zk, lock_path('pass'));
+		assert_released($zk, 'pass', $third);
 	}
 	is(least_of(@received), 2, 'two requests, both of the holder');
 };
@@ -85,8 +83,7 @@ subtest 'who was evicted hands nothing on' => sub {
 		# What is asked behind it is answered behind it.
 		is($second->query_safe("SELECT zk_try_lock('lost')"), 'f', 'the next one has it');
 		push @received, $zk->packets_received - $before;
-		$third->query_safe("SELECT zk_unlock('lost')");
-		assert_no_nodes($zk, lock_path('lost'));
+		assert_released($zk, 'lost', $third);
 	}
 	is(least_of(@received), 2, 'a delete and the look of the try, but no set');
 };
@@ -109,10 +106,8 @@ subtest 'nobody else can' => sub {
 		$zk->four_letter_word('wchp') =~ /\Q$holder\E/;
 	} 'the last one to look again', 10;
 	ok(!$third->is_done, 'who waits behind it goes on to wait');
-	$first->query_safe("SELECT zk_unlock('guarded')");
-	assert_ends($third, '00000', 'until its turn');
-	$third->query_safe("SELECT zk_unlock('guarded')");
-	assert_no_nodes($zk, lock_path('guarded'));
+	assert_passes('guarded', $first, $third, 'until its turn');
+	assert_released($zk, 'guarded', $third);
 };
 
 # Curator's Revoker, for example, sets the data of a holder's node.
@@ -132,8 +127,7 @@ subtest 'the data of a foreign node says nothing' => sub {
 		ok(!$session->is_done, 'the waiter goes on to wait');
 		$stranger->delete($theirs);
 		assert_ends($session, '00000', 'until the node goes');
-		$session->query_safe("SELECT zk_unlock('revoked')");
-		assert_no_nodes($zk, lock_path('revoked'));
+		assert_released($zk, 'revoked', $session);
 	}
 };
 
@@ -155,8 +149,7 @@ subtest 'a downgrade hands nothing over' => sub {
 		$holder->query_safe("SELECT zk_unlock_shared('down')");
 		assert_ends($next, '00000', 'until the reader goes');
 	}
-	$third->query_safe("SELECT zk_unlock('down')");
-	assert_no_nodes($zk, lock_path('down'));
+	assert_released($zk, 'down', $third);
 	# released before the node of the reader is there
 	$first->query_safe("SELECT zk_lock('down'), zk_lock_shared('down'), zk_unlock('down'), zk_unlock_shared('down')
 		FROM generate_series(1, 20)");
@@ -189,8 +182,7 @@ subtest 'readers behind a holder that hands over' => sub {
 	ok(!$second->is_done, 'a writer waits for all of them');
 	$readers[0]->query_safe("SELECT zk_unlock_shared('readers')");
 	assert_ends($second, '00000', 'and follows');
-	$second->query_safe("SELECT zk_unlock('readers')");
-	assert_no_nodes($zk, lock_path('readers'));
+	assert_released($zk, 'readers', $second);
 };
 
 # A proof older than a third of the session timeout will not do: the waiter asks
@@ -210,8 +202,7 @@ subtest 'after a long wait' => sub {
 	assert_ends($third, '57000', 'one whose node was deleted is told');
 	assert_ends($fourth, '00000', 'the next one is granted');
 	is($fourth->query_safe("SELECT zk_is_held('long')"), 't', 'and holds it');
-	$fourth->query_safe("SELECT zk_unlock('long')");
-	assert_no_nodes($zk, lock_path('long'));
+	assert_released($zk, 'long', $fourth);
 };
 
 # The news arrives while the waiter is stopped, and is read when its session is long over and the
@@ -228,16 +219,14 @@ foreach my $what ('hand-over', 'deletion')
 			$second->wait_result;
 		}
 		kill 'STOP', $sleeper->pid or die "could not stop it: $!";
-		$ahead[-1]->query_safe("SELECT zk_unlock('asleep')");
-		assert_ends($fourth, '00000', 'the next one is granted when its session ends');
+		assert_passes('asleep', $ahead[-1], $fourth, 'the next one is granted when its session ends');
 		kill 'CONT', $sleeper->pid;
 		wait_for_queue($zk, lock_path('asleep'), 2);
 		ok(!$sleeper->is_done, 'the sleeper was not granted, but queues again');
 		my $token = $fourth->query_safe("SELECT zk_fencing_token('asleep')");
 		$fourth->query_safe("SELECT zk_unlock('asleep')");
 		cmp_ok($sleeper->wait_result, '>', $token, 'for a turn of its own');
-		$sleeper->query_safe("SELECT zk_unlock('asleep')");
-		assert_no_nodes($zk, lock_path('asleep'));
+		assert_released($zk, 'asleep', $sleeper);
 	};
 }
 
@@ -267,8 +256,7 @@ subtest 'without digest authentication' => sub {
 	unlike($_, qr/_c_\w{8}-\w{4}-8a11-/, 'no mark') foreach queue_nodes($plain, lock_path('plain'));
 	foreach my $number (1, 2)
 	{
-		$sessions[ $number - 1 ]->query_safe("SELECT zk_unlock('plain')");
-		assert_ends($sessions[$number], '00000', 'granted in turn');
+		assert_passes('plain', $sessions[ $number - 1 ], $sessions[$number], 'granted in turn');
 	}
 	$sessions[2]->query_safe("SELECT zk_unlock('plain')");
 	assert_no_nodes($plain, lock_path('plain'));

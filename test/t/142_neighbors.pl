@@ -4,7 +4,6 @@
 # is forgotten, and those who know nothing of it come in their turn.
 
 use Proxy;
-use Time::HiRes qw(sleep);
 use ZkLockTest;
 
 my $timeout = 12;    # of sessions, seconds: long enough for a proof to be fresh
@@ -56,8 +55,7 @@ subtest 'one request for a hand-over' => sub {
 		foreach my $next (1, 2)
 		{
 			my $before = $zk->packets_received;
-			$pool[ $next - 1 ]->query_safe("SELECT zk_unlock('pass')");
-			assert_ends($pool[$next], '00000', 'granted');
+			assert_passes('pass', $pool[ $next - 1 ], $pool[$next], 'granted');
 			poll_until { $zk->packets_received - $before >= 1 } 'the delete', 10;
 			push @received, $zk->packets_received - $before;
 			wait_for_queue($zk, lock_path('pass'), 3 - $next);
@@ -74,18 +72,15 @@ subtest 'one request for a hand-over' => sub {
 subtest 'while the ensemble is silent' => sub {
 	line_up($zk, 'silent', @pool, $abroad);
 	$zk->pause;
-	$pool[0]->query_safe("SELECT zk_unlock('silent')");
-	assert_ends($pool[1], '00000', 'the second has it');
-	$pool[1]->query_safe("SELECT zk_unlock('silent')");
-	assert_ends($pool[2], '00000', 'the third has it');
+	assert_passes('silent', $pool[0], $pool[1], 'the second has it');
+	assert_passes('silent', $pool[1], $pool[2], 'the third has it');
 	ok(!$abroad->is_done, 'the one from abroad waits');
 	$zk->resume;
 	wait_for_queue($zk, lock_path('silent'), 2);
 	is($pool[2]->query_safe("SELECT zk_is_held('silent')"),
 		't', 'the ensemble agrees');
 	ok(!$abroad->is_done, 'the one from abroad still waits');
-	$pool[2]->query_safe("SELECT zk_unlock('silent')");
-	assert_ends($abroad, '00000', 'until its turn');
+	assert_passes('silent', $pool[2], $abroad, 'until its turn');
 	release_all('silent', $abroad);
 };
 
@@ -101,15 +96,13 @@ subtest 'the node of one who let go stays' => sub {
 	$stranger->create(lock_path('stays') . "/$theirs",
 		'', ephemeral => 1, sequential => 1);
 	$proxy->cut;
-	$cut->query_safe("SELECT zk_unlock('stays')");
-	assert_ends($pool[0], '00000', 'the neighbor has it');
+	assert_passes('stays', $cut, $pool[0], 'the neighbor has it');
 	is($pool[0]->query_safe("SELECT zk_is_held('stays')"), 't', 'and holds it');
 	is($pool[0]->query_safe("BEGIN; SET LOCAL zklock.commit_guard = quorum;
 		CREATE TEMP TABLE work AS SELECT 1; COMMIT; SELECT 'done'"),
 		'done', 'and may commit');
 	ok(!$abroad->is_done, 'nobody else has it');
-	$pool[0]->query_safe("SELECT zk_unlock('stays')");
-	assert_ends($abroad, '00000', 'it is handed over abroad');
+	assert_passes('stays', $pool[0], $abroad, 'it is handed over abroad');
 	is((nodes('stays'))[0], $first, 'though the first node is still there');
 	is($pool[1]->query_safe("SELECT zk_try_lock('stays')"),
 		'f', 'which keeps out those who look');
@@ -140,8 +133,7 @@ subtest 'waiters that give up' => sub {
 			sleep 0.1;
 			ok(!$second->is_done, "$how: who waits behind it goes on to wait");
 			my $before = $zk->packets_received;
-			$first->query_safe("SELECT zk_unlock('leave')");
-			assert_ends($second, '00000', "$how: until its turn");
+			assert_passes('leave', $first, $second, "$how: until its turn");
 			poll_until { $zk->packets_received > $before } 'the delete', 10;
 			push @received, $zk->packets_received - $before;
 			release_all('leave', $second);
@@ -165,8 +157,7 @@ subtest 'waiters that give up' => sub {
 	{
 		line_up($zk, 'leave', $second, $third);
 		$before = $zk->packets_received;
-		$second->query_safe("SELECT zk_unlock('leave')");
-		assert_ends($third, '00000', 'after a hundred that gave up');
+		assert_passes('leave', $second, $third, 'after a hundred that gave up');
 		poll_until { $zk->packets_received > $before } 'the delete', 10;
 		push @received, $zk->packets_received - $before;
 		release_all('leave', $third);
@@ -176,8 +167,7 @@ subtest 'waiters that give up' => sub {
 	# Who has left its place is not taken for one that was told.
 	my $leaving = background($berlin);
 	line_up($zk, 'leave', $third, $first, $leaving, $abroad);
-	$third->query_safe("SELECT zk_unlock('leave')");
-	assert_ends($first, '00000', 'who has waited can hand over');
+	assert_passes('leave', $third, $first, 'who has waited can hand over');
 	wait_for_queue($zk, lock_path('leave'), 3);
 	my ($node) = nodes('leave');
 	$leaving->cancel;
@@ -186,8 +176,7 @@ subtest 'waiters that give up' => sub {
 	poll_until { watchers($node) == 1 && $zk->watch_count <= 2 } 'the one behind it to look again', 10;
 	my $count = sub { $paris->safe_psql('postgres', 'SELECT sum(grants_handed_over) FROM zk_stat') };
 	$before = $count->();
-	$first->query_safe("SELECT zk_unlock('leave')");
-	assert_ends($abroad, '00000', 'the one from abroad has it');
+	assert_passes('leave', $first, $abroad, 'the one from abroad has it');
 	assert_becomes { $count->() - $before } 1, 'handed over';
 	release_all('leave', $abroad);
 };
@@ -197,8 +186,7 @@ subtest 'waiters that give up' => sub {
 subtest 'a hold as the first wait of a backend' => sub {
 	foreach my $how ('granted', 'cancelled')
 	{
-		my $maker = background($berlin);
-		$maker->query_safe("SELECT zk_is_held('warm')");
+		my $maker = background($berlin, first => "SELECT zk_is_held('warm')");
 		$pool[0]->query_safe("SELECT zk_lock('held')");
 		my ($node) = nodes('held');
 		start_in_queue($maker, "SELECT zk_hold('held', 'maintenance')", $zk, lock_path('held'), 2);
@@ -218,8 +206,7 @@ subtest 'a hold as the first wait of a backend' => sub {
 			is($maker->query_safe("SELECT zk_release_hold('held',
 				(SELECT token FROM zk_lock_queue('held')))"), 't', 'and is released');
 		}
-		$maker->quit;
-		assert_no_nodes($zk, lock_path('held'));
+		assert_leave_nothing($zk, lock_path('held'), $maker);
 	}
 	is($berlin->safe_psql('postgres', 'SELECT 1'), '1', 'the cluster lives');
 };
@@ -231,8 +218,7 @@ subtest 'told once' => sub {
 	$stranger->create_path(lock_path('foreign'));
 	my $made = $stranger->create($theirs, '', ephemeral => 1, sequential => 1);
 	line_up($zk, 'told', $first, $second);
-	$first->query_safe("SELECT zk_unlock('told')");
-	assert_ends($second, '00000', 'told');
+	assert_passes('told', $first, $second, 'told');
 	start_in_queue($second, "SELECT zk_lock('foreign')", $zk, lock_path('foreign'), 2);
 	wait_for_watch($made);
 	ok(!$second->is_done, 'a foreign holder is waited for');
@@ -258,8 +244,7 @@ subtest 'after a long wait' => sub {
 		poll_until { time > $queued + $timeout / 3 + 1 } 'the proof to age',
 		  $timeout;
 		my $before = $zk->packets_received;
-		$first->query_safe("SELECT zk_unlock('long')");
-		assert_ends($second, '00000', 'granted');
+		assert_passes('long', $first, $second, 'granted');
 		poll_until { $zk->ephemerals(lock_path('long') . '/') == 1 }
 		'the delete', 10;
 		push @received, $zk->packets_received - $before;
@@ -277,8 +262,7 @@ subtest 'after a long wait' => sub {
 	line_up($zk, 'long', $cut, $second);
 	sleep $timeout / 3 + 1;
 	$proxy->cut;
-	$cut->query_safe("SELECT zk_unlock('long')");
-	assert_ends($second, '00000', 'granted');
+	assert_passes('long', $cut, $second, 'granted');
 	wait_for_queue($zk, lock_path('long'), 2);
 	$proxy->heal;
 	wait_for_queue($zk, lock_path('long'), 1);
@@ -328,8 +312,7 @@ subtest 'two that wait for one' => sub {
 	$second->cancel;
 	assert_ends($second, '57014', 'the one that was evicted leaves');
 	line_up($zk, 'another', $holder, $waiter);
-	$holder->query_safe("SELECT zk_unlock('another')");
-	assert_ends($waiter, '00000', 'another lock is handed over meanwhile');
+	assert_passes('another', $holder, $waiter, 'another lock is handed over meanwhile');
 	assert_ends($third, '55P03', 'who waits for the first goes on to');
 	$third->query_safe('RESET lock_timeout');
 	release_all('two', $first);
@@ -363,8 +346,7 @@ subtest 'the same number in another ensemble' => sub {
 	wait_for_watch((nodes('number'))[0]);
 	my ($node) = queue_nodes($elsewhere, lock_path('alike'));
 	poll_until { $elsewhere->four_letter_word('wchp') =~ /\Q$node\E/ } 'a watch there, too', 10;
-	$first->query_safe("SELECT zk_unlock('number')");
-	assert_ends($second, '00000', 'who waits for the one has it');
+	assert_passes('number', $first, $second, 'who waits for the one has it');
 	assert_ends($theirs[1], '55P03', 'who waits for the other does not');
 	release_all('number', $second);
 };

@@ -49,14 +49,12 @@ subtest 'the first of the queue hold it' => sub {
 	foreach my $next (3 .. $#pool)
 	{
 		my $leaving = splice @holders, $next % 2 ? 1 : 2, 1;
-		$pool[$leaving]->query_safe("SELECT zk_unlock('three')");
-		assert_ends($pool[$next], '00000', "$leaving leaves, $next follows");
+		assert_passes('three', $pool[$leaving], $pool[$next], "$leaving leaves, $next follows");
 		push @holders, $next;
 		is(scalar(grep { !$pool[$_]->is_done } $next + 1 .. $#pool),
 			$#pool - $next, 'nobody else');
 	}
-	$pool[$_]->query_safe("SELECT zk_unlock('three')") foreach @holders;
-	assert_no_nodes($zk, lock_path('three'));
+	assert_released($zk, 'three', @pool[ @holders ]);
 };
 
 subtest 'those who wait may leave, too' => sub {
@@ -75,13 +73,10 @@ subtest 'those who wait may leave, too' => sub {
 	}
 	wait_for_queue($zk, lock_path('two'), 4);
 	ok(!$pool[3]->is_done && !$pool[5]->is_done, 'the others wait');
-	$pool[1]->query_safe("SELECT zk_unlock('two')");
-	assert_ends($pool[3], '00000', 'and follow in turn');
+	assert_passes('two', $pool[1], $pool[3], 'and follow in turn');
 	ok(!$pool[5]->is_done, 'one by one');
-	$pool[0]->query_safe("SELECT zk_unlock('two')");
-	assert_ends($pool[5], '00000', 'to the last');
-	$pool[$_]->query_safe("SELECT zk_unlock('two')") foreach 3, 5;
-	assert_no_nodes($zk, lock_path('two'));
+	assert_passes('two', $pool[0], $pool[5], 'to the last');
+	assert_released($zk, 'two', @pool[ 3, 5 ]);
 };
 
 subtest 'a grant wakes the next in line and nobody else' => sub {
@@ -109,8 +104,7 @@ subtest 'a grant wakes the next in line and nobody else' => sub {
 		$pool[ $number - 2 ]->query_safe("SELECT zk_unlock('quiet')");
 		$pool[$number]->wait_result;
 	}
-	$pool[$_]->query_safe("SELECT zk_unlock('quiet')") foreach 5, 6;
-	assert_no_nodes($zk, lock_path('quiet'));
+	assert_released($zk, 'quiet', @pool[ 5, 6 ]);
 };
 
 subtest 'all must count alike' => sub {
@@ -185,8 +179,7 @@ subtest 'somebody sets the data of the one ahead' => sub {
 			ok(!$pool[3]->is_done, 'and takes no word for a permit');
 		}
 		$stranger->delete($theirs);
-		$pool[0]->query_safe("SELECT zk_unlock('set')");
-		assert_ends($pool[3], '00000', 'and is granted in turn');
+		assert_passes('set', $pool[0], $pool[3], 'and is granted in turn');
 		$pool[$_]->query_safe("SELECT zk_unlock('set')") foreach 2, 3;
 		assert_no_nodes($zk, $path);
 	}
@@ -199,8 +192,7 @@ subtest 'holders that die make room' => sub {
 	$_->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $pool[1]->pid . ')')
 	  foreach values %node;
 	assert_ends($pool[2], '00000', 'the next one follows');
-	$pool[$_]->query_safe("SELECT zk_unlock('mortal')") foreach 0, 2;
-	assert_no_nodes($zk, lock_path('mortal'));
+	assert_released($zk, 'mortal', @pool[ 0, 2 ]);
 };
 
 # Who queues up while the connection of the one ahead of it is down takes that
@@ -227,8 +219,7 @@ subtest 'granted at the first look, with others behind' => sub {
 	assert_soon { $pool[3]->is_done } 'the one behind it follows when another holder leaves', 30;
 	$late->query_safe("SELECT zk_unlock('late')");
 	$pool[3]->wait_result;
-	$pool[3]->query_safe("SELECT zk_unlock('late')");
-	assert_no_nodes($zk, lock_path('late'));
+	assert_released($zk, 'late', $pool[3]);
 };
 
 done_testing();

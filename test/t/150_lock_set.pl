@@ -4,7 +4,6 @@
 # left behind is asked of ZooKeeper, not of those who say so.
 
 use Proxy;
-use Time::HiRes qw(time);
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
@@ -57,10 +56,7 @@ subtest 'opposite orders' => sub {
 	  foreach 0 .. 3;
 	foreach my $number (0 .. 3)
 	{
-		$sessions[$number]->wait_result;
-		is($sessions[$number]->sqlstate, '00000',
-			"@{ $orders[$number] }: $rounds rounds without a deadlock")
-		  or diag($sessions[$number]->error);
+		assert_ends($sessions[$number], '00000', "@{ $orders[$number] }: $rounds rounds without a deadlock");
 		is($sessions[$number]->query_safe($holds), '', 'holds nothing');
 	}
 	nodes_are('', 'nothing left');
@@ -146,8 +142,7 @@ subtest 'pg_terminate_backend()' => sub {
 };
 
 subtest 'tries' => sub {
-	my $session = background($berlin);
-	$session->query_safe("SELECT zk_lock('sev/a'); BEGIN; SELECT zk_xact_lock('sev/a')");
+	my $session = background($berlin, first => "SELECT zk_lock('sev/a'); BEGIN; SELECT zk_xact_lock('sev/a')");
 	foreach my $function (qw(zk_try_lock zk_try_xact_lock))
 	{
 		foreach my $timeout ('', ", '200ms'")
@@ -277,8 +272,7 @@ subtest 'a name and its ancestors' => sub {
 # The first is granted, then the session is lost. That lock is the call's, not the
 # session's: when the call has failed there is nothing to be released. The rival
 # has a longer timeout and keeps its lock.
-my $patient = background($paris);
-$patient->query_safe("SET zklock.session_timeout = '60s'; SELECT zk_lock('sev/b')");
+my $patient = background($paris, 'zklock.session_timeout' => '60s', holds => 'sev/b');
 
 sub loses ($session, $sql)
 {
@@ -311,8 +305,7 @@ foreach my $function (qw(zk_lock zk_xact_lock zk_try_lock))
 }
 
 subtest 'session lost, and the error caught' => sub {
-	my $session = background($berlin);
-	$session->query_safe('BEGIN; CREATE TEMP TABLE caught (sqlstate text)');
+	my $session = background($berlin, first => 'BEGIN; CREATE TEMP TABLE caught (sqlstate text)');
 	loses($session, q{DO $$ BEGIN
 			PERFORM zk_lock(} . names(qw(a b)) . q{);
 		EXCEPTION WHEN serialization_failure THEN
@@ -328,8 +321,7 @@ subtest 'session lost, and the error caught' => sub {
 };
 
 subtest 'session lost, with another lock held before' => sub {
-	my $session = background($berlin);
-	$session->query_safe("SELECT zk_lock('sev/d')");
+	my $session = background($berlin, holds => 'sev/d');
 	loses($session, 'SELECT zk_lock(' . names(qw(a b)) . ')');
 	is($session->sqlstate, '40001', 'SQLSTATE');
 	like($session->error, qr/lock "sev\/[ad]" was lost/, 'names one of them');

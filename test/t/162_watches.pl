@@ -5,7 +5,6 @@
 # ended at once, again and again. Nobody piles up as many.
 
 use Proxy;
-use Time::HiRes qw(time);
 use ZkLockTest;
 
 # Long enough for a server that reads 20 kB.

@@ -4,7 +4,6 @@
 # rather than guess who is first, and says how its counter starts again.
 
 use File::Basename qw(dirname);
-use PostgreSQL::Test::Utils;
 use ZkLockTest;
 
 plan skip_all => 'there is no default-jdk-headless'

@@ -99,8 +99,7 @@ subtest 'the second time nobody is asked' => sub {
 	is(join(' ', queue_nodes($zk, lock_path($name))), $node, 'the same node');
 	is($keeper->query("SELECT zk_unlock('$name')"), 'f', 'it is not held any more');
 	like($keeper->error, qr/WARNING/, 'which is told');
-	$keeper->quit;
-	assert_no_nodes($zk, lock_path($name));
+	assert_leave_nothing($zk, lock_path($name), $keeper);
 };
 
 subtest "nor is the session's program" => sub {
@@ -108,7 +107,7 @@ subtest "nor is the session's program" => sub {
 	my ($program) = session_programs($keeper->pid);
 	# Requests, and how often the program has gone to sleep.
 	my $work = sub {
-		my ($sleeps) = PostgreSQL::Test::Utils::slurp_file("/proc/$program/status") =~ /^voluntary_ctxt_switches:\s+(\d+)/m;
+		my ($sleeps) = slurp_file("/proc/$program/status") =~ /^voluntary_ctxt_switches:\s+(\d+)/m;
 		return ($keeper->query_safe('SELECT sum(requests) FROM zk_stat'), $sleeps);
 	};
 	my @before = $work->();
@@ -321,7 +320,7 @@ subtest 'nobody is disturbed for it' => sub {
 	$keeper->query_safe('SELECT pg_sleep(0.2)');
 	$keeper->query_safe('COMMIT');
 	is($keeper->query_safe('SELECT count(*) FROM t'), 1, 'committed');
-	unlike(substr(PostgreSQL::Test::Utils::slurp_file($file), $offset), qr/lost/, 'nothing in the log');
+	unlike(substr(slurp_file($file), $offset), qr/lost/, 'nothing in the log');
 
 	# nor is a lock that is held mixed up with it
 	ok(cycle($keeper, $name) =~ /^\d+$/, 'taken anew');
@@ -335,8 +334,7 @@ subtest 'one that was evicted' => sub {
 };
 
 subtest 'an old proof' => sub {
-	my $keeper = background($node{berlin});
-	$keeper->query_safe("SET zklock.session_timeout = '4s'; SET zklock.keep = '10min'");
+	my $keeper = background($node{berlin}, first => "SET zklock.session_timeout = '4s'; SET zklock.keep = '10min'");
 	my $name = new_name();
 	my $token = keep_one($keeper, $name);
 	my $get_old = sub {

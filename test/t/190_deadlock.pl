@@ -4,7 +4,6 @@
 # 40P01 and the whole cycle; the others go on; and who only waits is left alone.
 
 use Proxy;
-use Time::HiRes qw(sleep time);
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;

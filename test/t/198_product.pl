@@ -4,7 +4,6 @@
 # promise() is the table of what must come out. It knows the documents, not the code.
 
 use Peer;
-use Time::HiRes qw(sleep time);
 use ZkLockTest;
 
 # How long a call of a cell waits that is to be refused, and one that is to be granted.

@@ -11,8 +11,7 @@ my $berlin = cluster('berlin', $zk, 'zklock.session_timeout' => '2s');
 my $paris = cluster('paris', $zk);
 my $seconds = 5;
 
-my $blocker = background($berlin);
-$blocker->query_safe('CREATE TABLE work (done boolean);
+my $blocker = background($berlin, first => 'CREATE TABLE work (done boolean);
 	INSERT INTO work VALUES (false); BEGIN; LOCK TABLE work');
 
 my %workload = (

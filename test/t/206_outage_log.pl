@@ -3,7 +3,6 @@
 # for locks, and nothing of others.
 
 use Proxy;
-use PostgreSQL::Test::Utils qw(slurp_file);
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;

@@ -7,7 +7,6 @@
 use File::Temp ();
 use Proxy;
 use Refusals;
-use Time::HiRes qw(time);
 use ZkLockTest;
 
 # Empty znodes of locks stay: what is cut off here is the create of the node.
@@ -196,8 +195,7 @@ $table->run('quit while there is no connection', { holder => background($berlin,
 # reading: then the client library tells nobody. No server is to be had any more, so
 # nothing else tells it either.
 subtest 'reset just ahead of a request' => sub {
-	my $session = background($berlin, is_connected => 1);
-	$session->query_safe("SELECT zk_lock('reset')");
+	my $session = background($berlin, is_connected => 1, holds => 'reset');
 	my ($program) = session_programs($session->pid);
 	kill 'STOP', $program;
 	$proxy->go_away;
@@ -210,8 +208,7 @@ subtest 'reset just ahead of a request' => sub {
 	};
 	ok($is_lost, 'the lock is lost with the session');
 	$proxy->heal;
-	$session->quit;
-	assert_no_nodes($zk, lock_path('reset'), 'its node goes');
+	assert_leave_nothing($zk, lock_path('reset'), $session);
 };
 
 done_testing();

@@ -4,7 +4,6 @@
 # timeout has nothing to do with it.
 
 use Proxy;
-use Time::HiRes qw(time);
 use ZkLockTest;
 
 my $session_timeout = 20;
@@ -104,8 +103,7 @@ wait_for_recovery($crashing);
 # the session has left by then, although the connection is reset soon after.
 {
 	my $proxy = Proxy->new($zk->connect_string);
-	my $session = background($other, is_connected => 1, 'zklock.servers' => $proxy->address);
-	$session->query_safe("SELECT zk_lock('quit')");
+	my $session = background($other, is_connected => 1, 'zklock.servers' => $proxy->address, holds => 'quit');
 	$proxy->cut;
 	my $start = time;
 	$other->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $session->pid . ', 20000)');
@@ -156,8 +154,7 @@ foreach my $what (sort keys %strict)
 	kill 'KILL', $program;
 	$waiter->query("SELECT zk_is_held('crash')");
 	$waiter->quit;
-	my $next = background($holding);
-	$next->query_safe("SELECT zk_lock('crash')");
+	my $next = background($holding, holds => 'crash');
 	cmp_ok(time - $start, '<', $session_timeout / 2, "$what: and when its program is killed");
 }
 

@@ -2,8 +2,6 @@
 # The session's program: whatever happens to it costs its backend the session and
 # nobody else anything, and whatever happens to the backend leaves nothing behind.
 
-use PostgreSQL::Test::Utils;
-use Time::HiRes qw(time);
 use ZkLockTest;
 
 my $session_timeout = 4;
@@ -53,8 +51,7 @@ subtest 'the library has no thread and no line of ZooKeeper\'s client' => sub {
 foreach my $signal (qw(KILL SEGV ABRT))
 {
 	subtest "SIG$signal" => sub {
-		my $holder = background($node);
-		$holder->query_safe("SELECT zk_lock('program')");
+		my $holder = background($node, holds => 'program');
 		my $token = $holder->query_safe("SELECT zk_fencing_token('program')");
 		kill $signal, program_of($holder);
 		assert_soon { !session_programs($holder->pid) } 'no zombie stays, though the backend is idle', 10;
@@ -80,8 +77,7 @@ subtest 'started by hand' => sub {
 };
 
 subtest 'while a statement runs' => sub {
-	my $holder = background($node);
-	$holder->query_safe("SELECT zk_lock('program')");
+	my $holder = background($node, holds => 'program');
 	my $start = time;
 	my $program = program_of($holder);
 	$holder->start_query('SELECT pg_sleep(60)');
@@ -94,8 +90,7 @@ subtest 'while a statement runs' => sub {
 	$holder->query_safe("SELECT zk_lock('program')");
 	$holder->query_safe("SELECT zk_unlock('program')");
 	$program = program_of($holder);
-	my $bystander = background($node);
-	$bystander->query_safe('SELECT pg_advisory_lock(17)');
+	my $bystander = background($node, first => 'SELECT pg_advisory_lock(17)');
 	$holder->start_query('SELECT pg_advisory_lock(17), 17');
 	$node->poll_query_until('postgres', 'SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)');
 	kill 'KILL', $program;
@@ -160,8 +155,7 @@ subtest 'while it waits' => sub {
 	wait_for_queue($zk, $path, 2);
 	$holder->query_safe("SELECT zk_unlock('program')");
 	is($waiter->wait_result, 't', 'it queues again, with another session');
-	$_->quit foreach $holder, $waiter;
-	assert_no_nodes($zk, $path, 'nothing left');
+	assert_leave_nothing($zk, $path, $holder, $waiter);
 };
 
 # Nothing is held any more when the transaction ends, and the session's nodes are there.
@@ -176,8 +170,7 @@ subtest 'after the last savepoint with a lock' => sub {
 	$session->query_safe($_) foreach 'ROLLBACK TO a', 'COMMIT';
 	is($other->safe_psql('postgres', "SELECT zk_try_lock('program', '20s')"),
 		't', 'the lock is free long before the session timeout');
-	$session->quit;
-	assert_no_nodes($zk, $path, 'nothing left');
+	assert_leave_nothing($zk, $path, $session);
 };
 
 subtest 'at any moment' => sub {
@@ -204,14 +197,12 @@ subtest 'at any moment' => sub {
 	is_deeply([ grep { !/^(?:00000|40001|08006|08001|25P02)$/ } keys %seen ], [],
 		'with errors that name it: ' . join ', ', map { "$_: $seen{$_}" } sort keys %seen);
 	is($session->query_safe("SELECT zk_try_lock('program', '60s')"), 't', 'then it works');
-	$session->quit;
-	assert_no_nodes($zk, $path, 'nothing left');
+	assert_leave_nothing($zk, $path, $session);
 	assert_no_programs('nor a program', $session);
 };
 
 subtest 'a program that stands still' => sub {
-	my $holder = background($node);
-	$holder->query_safe("SELECT zk_lock('program')");
+	my $holder = background($node, holds => 'program');
 	my $program = program_of($holder);
 	kill 'STOP', $program;
 	my $start = time;
@@ -228,8 +219,7 @@ subtest 'a program that stands still' => sub {
 	kill 'STOP', program_of($holder);
 	assert_query($holder, "SELECT zk_lock_queue('other')", '40001', 'a question that is asked again hears of the loss');
 	$holder->query("SELECT zk_unlock_all()");
-	$holder->quit;
-	assert_no_nodes($zk, $path, 'nothing left');
+	assert_leave_nothing($zk, $path, $holder);
 };
 
 # Nobody closes a session that is given up, unless its program does.
@@ -252,8 +242,7 @@ subtest 'an idle backend whose session was given up blocks nobody' => sub {
 };
 
 subtest 'signals' => sub {
-	my $holder = background($node);
-	$holder->query_safe("SELECT zk_lock('program')");
+	my $holder = background($node, holds => 'program');
 	my $program = program_of($holder);
 	# AddressSanitizer wants to see all of it, and needs more.
 	if (!$ENV{ASAN_OPTIONS})
@@ -324,8 +313,7 @@ subtest 'no external descriptors' => sub {
 	$node->append_conf('postgresql.conf', 'max_files_per_process = 80');
 	$node->restart;
 	$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS dblink');
-	my $session = background($node);
-	$session->query_safe("SELECT zk_lock('program')");
+	my $session = background($node, holds => 'program');
 	$session->query_safe('SELECT zk_unlock_all(), zk_disconnect()');
 	my $connection = $node->connstr('postgres') =~ s/'/''/gr;
 	my $count = 0;
@@ -385,8 +373,7 @@ subtest 'nobody spins while an ensemble refuses connections' => sub {
 
 subtest 'no more processes' => sub {
 	plan skip_all => 'no limit holds for this user' if $> == 0;
-	my $session = background($node);
-	$session->query_safe("LOAD 'zklock'");
+	my $session = background($node, first => "LOAD 'zklock'");
 	system_or_bail('prlimit', '--pid', $session->pid, '--nproc=1:4096');
 	assert_query($session, "SELECT zk_lock('program')", '53000', 'SQLSTATE');
 	like($session->error,
@@ -400,8 +387,7 @@ subtest 'no more processes' => sub {
 # The library finds its program wherever both are; and what it finds may be
 # something else, after an upgrade of the files.
 subtest 'a relocated installation' => sub {
-	my $here = background($node);
-	$here->query_safe("SELECT zk_lock('here')");
+	my $here = background($node, holds => 'here');
 	my ($library) = slurp_file('/proc/' . $here->pid . '/maps') =~ m,\s(/\S*/zklock\.so),;
 	$here->quit;
 	my $moved = $node->basedir . '/moved';
@@ -414,8 +400,7 @@ subtest 'a relocated installation' => sub {
 			"UPDATE pg_proc SET probin = '$_[0]' WHERE probin LIKE '%zklock'");
 	};
 	$set_library->("$moved/zklock");
-	my $session = background($other);
-	$session->query_safe("SELECT zk_lock('program')");
+	my $session = background($other, holds => 'program');
 	is($session->query_safe("SELECT zk_is_held('program')"), 't', 'works');
 
 	my %bad = (
@@ -458,8 +443,7 @@ subtest 'a thousand locks, and a program that does not read' => sub {
 	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('x' x 200))) }
 	'and all nodes go', 60;
 	$session->query_safe("SELECT zk_lock('program')");
-	$session->quit;
-	assert_no_nodes($zk, $path, 'nothing left');
+	assert_leave_nothing($zk, $path, $session);
 };
 
 subtest 'exit with requests under way' => sub {

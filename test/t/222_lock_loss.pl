@@ -3,7 +3,6 @@
 # the loss, with an error that names the lock, which no exception handler in PL/pgSQL
 # can swallow.
 
-use Time::HiRes qw(time);
 use ZkLockTest;
 
 my $timeout = 4;
@@ -100,8 +99,7 @@ subtest 'a row lock is let go' => sub {
 
 # The signal must be meant for the lock: no lock, no cancellation.
 subtest 'a session without a lock is left alone' => sub {
-	my $session = background($node);
-	$session->query_safe("SELECT zk_lock('lost'), zk_unlock('lost')");
+	my $session = background($node, first => "SELECT zk_lock('lost'), zk_unlock('lost')");
 	assert_no_nodes($zk, lock_path('lost'), 'released');
 	$session->start_query("SELECT pg_sleep($timeout * 1.5)");
 	$zk->pause;
@@ -114,8 +112,7 @@ subtest 'a session without a lock is left alone' => sub {
 # While idle in a transaction there is no statement to cancel. So none may run
 # when the loss comes, not even one that asks for it.
 subtest 'idle in transaction' => sub {
-	my $session = background($node);
-	$session->query_safe("BEGIN; SELECT zk_xact_lock('lost')");
+	my $session = background($node, first => "BEGIN; SELECT zk_xact_lock('lost')");
 	$session->query_safe("INSERT INTO written VALUES ('idle')");
 	$zk->pause;
 	my $paused = time;
@@ -123,8 +120,7 @@ subtest 'idle in transaction' => sub {
 	is($session->query_safe('SELECT state FROM zk_locks'), 'lost', 'it is lost');
 	assert_query($session, 'COMMIT', '40001', 'the commit is refused');
 	$zk->resume;
-	$session->quit;
-	assert_no_nodes($zk, lock_path('lost'), 'nothing left');
+	assert_leave_nothing($zk, lock_path('lost'), $session);
 };
 
 # The interrupt comes while nothing looks for it, and an error lets go of the lock before
@@ -149,8 +145,7 @@ subtest 'let go of before the interrupt takes effect' => sub {
 		kill CONT => $session->pid;
 		$session->wait_result;
 		my ($state, $error) = ($session->sqlstate, $session->error);
-		$session->quit;
-		assert_no_nodes($zk, lock_path('late'));
+		assert_leave_nothing($zk, lock_path('late'), $session);
 		if ($state eq '00000' && $round < 10)
 		{
 			note('again: it was faster than we were');

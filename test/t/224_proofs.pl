@@ -5,7 +5,6 @@
 # session that has a moment left, or, if the follower goes at once, for one of
 # which the leader will never hear again. See src/contact.h.
 
-use Time::HiRes qw(sleep time);
 use ZkLockTest;
 
 my $timeout = 6;    # of sessions, seconds
@@ -64,8 +63,7 @@ sub follower_goes ($holder, $next, $lock)
 	assert_ends($next, '00000', 'granted');
 	assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'the former holder does not commit');
 	$zk->start($follower);
-	$_->quit foreach $holder, $next;
-	assert_no_nodes($zk, lock_path($lock));
+	assert_leave_nothing($zk, lock_path($lock), $holder, $next);
 	return;
 }
 
@@ -110,8 +108,7 @@ subtest 'a commit after a pause' => sub {
 		  3 * $timeout;
 		cmp_ok(time - $committed, '>', $reserve, "$guard: after the reserve");
 		$zk->start($follower);
-		$_->quit foreach $holder, $next;
-		assert_no_nodes($zk, lock_path('commit'));
+		assert_leave_nothing($zk, lock_path('commit'), $holder, $next);
 	}
 };
 
@@ -130,8 +127,7 @@ subtest 'at the leader' => sub {
 	  3 * $timeout;
 	cmp_ok(time - $committed, '>', 0.9 * $timeout, 'after the whole timeout');
 	kill 'CONT', @processes;
-	$_->quit foreach $holder, $next;
-	assert_no_nodes($zk, lock_path('leader'));
+	assert_leave_nothing($zk, lock_path('leader'), $holder, $next);
 };
 
 # Holder and waiter are neighbors at one follower. The leader ends the sessions of
@@ -156,8 +152,7 @@ subtest 'neighbors after a pause' => sub {
 	my $ours = $waiter->wait_result;
 	is($waiter->sqlstate, '00000', 'later it is');
 	cmp_ok($ours, '>', $theirs, 'by a younger node');
-	$_->quit foreach $holder, $waiter, $third;
-	assert_no_nodes($zk, lock_path('told'));
+	assert_leave_nothing($zk, lock_path('told'), $holder, $waiter, $third);
 };
 
 # The session's program would interrupt the statement, but the backend finds the loss
@@ -173,8 +168,7 @@ subtest 'a loss that a question finds first' => sub {
 	$holder->wait_result;
 	like($holder->sqlstate, qr/^(40001|08006)$/, 'with the loss');
 	kill 'CONT', $program;
-	$holder->quit;
-	assert_no_nodes($zk, lock_path('busy'));
+	assert_leave_nothing($zk, lock_path('busy'), $holder);
 };
 
 # A follower that has lost its leader answers reads; the heartbeat is none, and

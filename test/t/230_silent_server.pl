@@ -5,7 +5,6 @@
 
 use IO::Socket::INET;
 use Proxy;
-use Time::HiRes qw(time);
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
@@ -44,8 +43,7 @@ $session->query_safe("SELECT zk_disconnect()");
 # not much more than what was wanted, or a crowd would keep the servers from coming up
 # to date. Heartbeats and the library's pings are among it.
 my $proxy = Proxy->new('127.0.0.1:' . $zk->port);
-my $patient = background($node, 'zklock.servers' => $proxy->address);
-$patient->query_safe("SELECT zk_lock('silent')");
+my $patient = background($node, 'zklock.servers' => $proxy->address, holds => 'silent');
 my $packets = $zk->packets_received;
 $proxy->cut;
 $patient->start_query("SELECT zk_lock('other')");

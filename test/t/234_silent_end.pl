@@ -5,7 +5,6 @@
 
 use Preload;
 use Proxy;
-use Time::HiRes qw(time);
 use ZkLockTest;
 
 # What an end may take on a busy machine, in seconds. Of that a backend gives its

@@ -5,7 +5,6 @@
 # hangs, nothing commits, and once there is an honest server nothing is left.
 
 use Liar;
-use Time::HiRes qw(time);
 use ZkLockTest;
 
 my $timeout = 4;

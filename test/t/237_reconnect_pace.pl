@@ -6,7 +6,6 @@
 
 use IO::Select;
 use IO::Socket::INET;
-use Time::HiRes qw(time);
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
@@ -59,8 +58,7 @@ my @beside = attempts('15s', '9s', ',127.0.0.1:' . $silent->sockport);
 cmp_ok(scalar @beside, '>', 5, 'a silent server is left out');
 
 # A session with a lock, and a server that is away: it is back in time.
-my $holder = background($node, 'zklock.session_timeout' => '30s');
-$holder->query_safe("SELECT zk_lock('kept')");
+my $holder = background($node, 'zklock.session_timeout' => '30s', holds => 'kept');
 my $id = $holder->query_safe('SELECT session_id FROM zk_session');
 $zk->stop;
 poll_until { $holder->query('SELECT state FROM zk_session') eq 'suspended' }
@@ -68,13 +66,11 @@ poll_until { $holder->query('SELECT state FROM zk_session') eq 'suspended' }
 $zk->start;
 is($holder->query("SELECT zk_is_held('kept')"), 't', 'a lock survives the pauses');
 is($holder->query_safe('SELECT session_id FROM zk_session'), $id, 'in its session');
-$holder->quit;
-assert_no_nodes($zk, lock_path('kept'), 'nothing left');
+assert_leave_nothing($zk, lock_path('kept'), $holder);
 
 # A session that is lost soon shares the time to connect with the next one, of the same
 # call. Later calls have a time of their own; that of the last one is over here.
-my $young = background($node);
-$young->query_safe("SET zklock.connect_timeout = '1min'; SELECT zk_lock('young')");
+my $young = background($node, 'zklock.connect_timeout' => '1min', holds => 'young');
 $young->query_safe("SET zklock.connect_timeout = '100ms'; SELECT zk_unlock('young'), zk_lock('young')");
 $young->query_safe("SET zklock.connect_timeout = '1min'; SELECT zk_unlock('young'), pg_sleep(0.2)");
 my ($number, $program) = $young->query_safe('SELECT session_id, program_pid FROM zk_session') =~ /^0x([0-9a-f]+)\|(\d+)$/;

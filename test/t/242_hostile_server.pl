@@ -5,7 +5,6 @@
 # happens in the session's program, which ends.
 
 use Liar;
-use Time::HiRes qw(time);
 use ZkLockTest;
 
 # For how long it lies at least, to how many statements, and what the seed is, printed

@@ -4,7 +4,6 @@
 # with an error that says so, and does not start one program after the other meanwhile.
 
 use Liar;
-use Time::HiRes qw(time);
 use ZkLockTest;
 
 # Of a call, in seconds; and what a busy machine adds, beside the time for which a new

@@ -182,8 +182,7 @@ foreach my $i (0, 1)
 poll_until { $zk->ephemerals(lock_path('.waits/')) == 2 } 'both to say that they wait', 30;
 for ($round = 1; $round <= 200; $round++)
 {
-	my $session = background($node);
-	$session->query_safe("SET deadlock_timeout = '10ms'; SELECT zk_lock('m/own')");
+	my $session = background($node, 'deadlock_timeout' => '10ms', holds => 'm/own');
 	set_fault($session->pid, $round);
 	$session->query("SELECT zk_try_lock('m/k', '200ms')");
 	my $is_over = countdown() > 0;

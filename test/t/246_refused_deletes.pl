@@ -4,7 +4,6 @@
 # said once in the log, and shown meanwhile. If it stays refused for a session timeout, and
 # the session holds nothing, the session is ended, and its nodes with it.
 
-use PostgreSQL::Test::Utils qw(slurp_file);
 use Refusals;
 use ZkLockTest;
 

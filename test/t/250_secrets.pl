@@ -40,8 +40,7 @@ foreach my $preload ('zklock', '')
 {
 	my $node = cluster($preload ? 'preloaded' : 'plain', $zk,
 		shared_preload_libraries => $preload);
-	my $session = background($node);
-	$session->query_safe("LOAD 'zklock'; CREATE FUNCTION keeper() RETURNS int
+	my $session = background($node, first => "LOAD 'zklock'; CREATE FUNCTION keeper() RETURNS int
 		LANGUAGE sql AS 'SELECT 1'");
 
 	subtest "stored settings, library preloaded: '$preload'" => sub {
@@ -76,8 +75,7 @@ foreach my $preload ('zklock', '')
 				  . "SET allow_system_table_mods = on; "
 				  . "UPDATE pg_db_role_setting SET setconfig = ARRAY['zklock.auth=$secret']");
 			my $offset = -s $node->logfile;
-			my $next = background($node);
-			$next->query_safe("LOAD 'zklock'");
+			my $next = background($node, first => "LOAD 'zklock'");
 			is($next->query_safe('SHOW zklock.auth'), '', "not applied: $command");
 			ok($node->log_contains(
 					qr/WARNING:  parameter "zklock.auth" of a database, role or function must not hold/,
@@ -87,7 +85,7 @@ foreach my $preload ('zklock', '')
 			$next->quit;
 			$session->query_safe(sprintf $store->[1], 'zklock.auth');
 		}
-		unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile) =~ s/^.*STATEMENT:.*\n//mgr,
+		unlike(slurp_file($node->logfile) =~ s/^.*STATEMENT:.*\n//mgr,
 			qr/(?:WARNING|ERROR|DETAIL).*nobody-may/, 'the log does not show it either');
 	};
 }
@@ -117,7 +115,7 @@ foreach my $case (
 			$session->query_safe("SELECT zk_disconnect(), zk_lock('file')");
 			unlike($session->error, qr/world access/, 'once');
 		}
-		unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile), qr/nobody-may/,
+		unlike(slurp_file($node->logfile), qr/nobody-may/,
 			'its content is nowhere');
 	};
 }
@@ -127,8 +125,7 @@ subtest 'a file that a delegate names' => sub {
 	my $file = credentials_file(0600);
 	$node->safe_psql('postgres', 'CREATE ROLE delegate LOGIN; GRANT SET, ALTER SYSTEM ON PARAMETER zklock.auth TO delegate');
 	my $set = "SET zklock.auth = '\@$file'";
-	my $delegate = background($node, user => 'delegate');
-	$delegate->query_safe("SELECT zk_is_held('x')");
+	my $delegate = background($node, user => 'delegate', first => "SELECT zk_is_held('x')");
 	foreach my $command ($set, map { $set =~ s/^SET/$_ SET/r } 'ALTER ROLE delegate', 'ALTER SYSTEM')
 	{
 		assert_query($delegate, $command, '42501', "refused: $command");
@@ -192,8 +189,7 @@ subtest 'credentials in memory' => sub {
 	my $file = credentials_file(0600);
 	$node->append_conf('postgresql.conf', "zklock.auth = '\@$file'");
 	$node->reload;
-	my $session = background($node);
-	$session->query_safe("SET zklock.session_timeout = '2min'; SELECT zk_lock('memory')");
+	my $session = background($node, 'zklock.session_timeout' => '2min', holds => 'memory');
 	my ($program) = session_programs($session->pid);
 	my $found = has_in_memory($session->pid, "\@$file");
 	plan skip_all => 'the memory of other processes cannot be read' if !defined $found;

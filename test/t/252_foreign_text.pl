@@ -88,11 +88,9 @@ foreach my $database (sort keys %encoding)
 			my $log;
 			foreach my $timeout ('300ms', '10s')
 			{
-				$session->query("SELECT zk_lock('hostile', '$timeout')");
-				is($session->sqlstate, '55P03', 'a wait ends as it should')
-				  or diag $session->error;
+				assert_query($session, "SELECT zk_lock('hostile', '$timeout')", '55P03', 'a wait ends as it should');
 				unlike($session->error, $forbidden, 'without a word of a stranger');
-				$log = PostgreSQL::Test::Utils::slurp_file($node->logfile, $offset);
+				$log = slurp_file($node->logfile, $offset);
 				last if $log =~ /still waiting for ExclusiveLock on ZooKeeper lock "hostile".*\n.*<U\+FEFF>/;
 				note('again: the wait was over before it could be logged');
 			}
@@ -119,8 +117,7 @@ subtest 'names of another encoding' => sub {
 		my $shown = $session->query("SELECT usename FROM zk_lock_queue('own')");
 		is($session->sqlstate, '00000', 'who holds it');
 		like($shown, qr/^J(?:\xf6|\xc3\xb6|<F6>|<U\+00F6>)rg$/, 'is shown');
-		$session->quit;
-		assert_no_nodes($zk, lock_path('own'));
+		assert_leave_nothing($zk, lock_path('own'), $session);
 	}
 };
 
@@ -131,8 +128,7 @@ subtest 'a root of another encoding' => sub {
 	$node->reload;
 	foreach my $database (sort keys %encoding)
 	{
-		my $session = background($node, database => $database);
-		$session->query_safe("SELECT zk_lock('root')");
+		my $session = background($node, database => $database, holds => 'root');
 		like($session->query('SELECT node FROM zk_locks'),
 			$database eq 'latin1' ? qr{^/w\xf6rter/<U\+65E5>/root/} : qr{^/w.+rter/.+/root/},
 			"where a lock is, in $database");
@@ -157,7 +153,7 @@ subtest 'reasons' => sub {
 		is($holder->query_safe("SELECT zk_release_requested('$lock')"), 't', "$database: asked");
 		like($holder->error, qr/release of lock "$lock" was requested/, 'and told');
 		unlike($holder->error, $forbidden, 'and nothing hides in it');
-		unlike(PostgreSQL::Test::Utils::slurp_file($node->logfile, $offset),
+		unlike(slurp_file($node->logfile, $offset),
 			$forbidden, 'nor in the log');
 	}
 };

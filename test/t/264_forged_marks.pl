@@ -54,8 +54,7 @@ subtest 'under quorum it is not believed' => sub {
 	ok(!$waiter->is_done, 'the one who waits goes on waiting');
 	is($holder->query_safe("SELECT zk_is_held('quorum')"), 't', 'for the holder');
 	$stranger->delete($forged);
-	$holder->query_safe("SELECT zk_unlock('quorum')");
-	assert_ends($waiter, '00000', 'and has the lock in its turn');
+	assert_passes('quorum', $holder, $waiter, 'and has the lock in its turn');
 };
 
 subtest 'nor for a hold, which is for ever' => sub {
@@ -196,8 +195,7 @@ subtest 'a true word stays one' => sub {
 	}
 	foreach my $position (1 .. $#sessions)
 	{
-		$sessions[ $position - 1 ]->query_safe("SELECT zk_unlock('true')");
-		assert_ends($sessions[$position], '00000', 'granted');
+		assert_passes('true', $sessions[ $position - 1 ], $sessions[$position], 'granted');
 		is($sessions[$position]->query_safe("SELECT zk_is_held('true')"), 't', 'and held');
 		$sessions[$position]->query_safe("SET zklock.commit_guard = 'quorum';
 			INSERT INTO written VALUES ('handed over')");
@@ -233,8 +231,7 @@ subtest 'a copied name' => sub {
 		$stranger->delete($copy);
 		$holder->quit;
 		assert_ends($waiter, '00000', 'granted in its turn');
-		$waiter->quit;
-		assert_no_nodes($zk, lock_path($copied), 'nothing left');
+		assert_leave_nothing($zk, lock_path($copied), $waiter);
 	}
 };
 
@@ -261,8 +258,7 @@ subtest 'nodes in the name of a session' => sub {
 	'it to wait for the holder', 30;
 	ok(!$waiter->is_done, 'who waits goes on to wait');
 	is($holder->query_safe("SELECT zk_is_held('name')"), 't', 'for the holder');
-	$holder->query_safe("SELECT zk_unlock('name')");
-	assert_ends($waiter, '00000', 'until its turn');
+	assert_passes('name', $holder, $waiter, 'until its turn');
 };
 
 # A create whose reply was lost is undone, whoever else has used its GUID by then.

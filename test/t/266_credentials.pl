@@ -33,12 +33,10 @@ subtest 'locks pass in turn, without a mark or a set' => sub {
 	ok(!$pool[2]->is_done, 'a set of the one ahead grants nothing');
 	foreach my $number (0, 1)
 	{
-		$pool[$number]->query_safe("SELECT zk_unlock('pass')");
-		assert_ends($pool[ $number + 1 ], '00000', 'granted in turn');
+		assert_passes('pass', $pool[$number], $pool[ $number + 1 ], 'granted in turn');
 		is($pool[ $number + 1 ]->query_safe("SELECT zk_is_held('pass')"), 't', 'held');
 	}
-	$pool[2]->query_safe("SELECT zk_unlock('pass')");
-	assert_no_nodes($zk, lock_path('pass'));
+	assert_released($zk, 'pass', $pool[2]);
 };
 
 subtest 'who may do what' => sub {

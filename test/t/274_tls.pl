@@ -5,7 +5,6 @@
 use Certificates;
 use FakeServer;
 use IO::Select;
-use PostgreSQL::Test::Utils;
 use Proxy;
 use ZkLockTest;
 
@@ -80,11 +79,9 @@ subtest 'locks between a cluster with TLS and one without' => sub {
 	$client->close;
 	like("@acl", qr/^1 world anyone 31 digest zklock:\S+ 31 x509 CN=client$/,
 		'who has a certificate of the same subject may set its data, too');
-	$ours->query_safe("SELECT zk_unlock('mixed')");
-	assert_ends($theirs, '00000', 'granted');
+	assert_passes('mixed', $ours, $theirs, 'granted');
 	start_to_wait($ours, "SELECT zk_lock('mixed')");
-	$theirs->query_safe("SELECT zk_unlock('mixed')");
-	assert_ends($ours, '00000', 'and back');
+	assert_passes('mixed', $theirs, $ours, 'and back');
 
 	# More than fits into one record of TLS. On a busy machine the
 	# proof of so many takes its time.
@@ -140,7 +137,7 @@ subtest 'what is told of it' => sub {
 	# Not the server's own ends soon, but that of who has issued it.
 	my $brief = Certificates->new($directory, 'brief', $good, days => 20);
 	$brief->issue('server', 'DNS:localhost');
-	PostgreSQL::Test::Utils::append_to_file("$directory/brief", PostgreSQL::Test::Utils::slurp_file($_))
+	append_to_file("$directory/brief", slurp_file($_))
 	  foreach $brief->both('server'), $brief->ca;
 	my $issued = server_with("$directory/brief");
 	reconfigure('zklock.servers' => $issued->secure_connect_string);
@@ -151,8 +148,7 @@ subtest 'what is told of it' => sub {
 };
 
 subtest 'connections that break' => sub {
-	my $session = background($node);
-	$session->query_safe("SELECT zk_lock('kept')");
+	my $session = background($node, holds => 'kept');
 	my ($server) = $session->query_safe('SELECT server FROM zk_session') =~ /:(\d+)$/;
 	my ($member) = grep { $zk->secure_port($_) == $server } $zk->members;
 	my $id = $session->query_safe('SELECT session_id FROM zk_session');
@@ -177,8 +173,7 @@ subtest 'connections that break' => sub {
 };
 
 subtest 'sessions end' => sub {
-	my $session = background($node);
-	$session->query_safe("SELECT zk_lock('ended')");
+	my $session = background($node, holds => 'ended');
 	my $began = time;
 	kill 'KILL', $session->query_safe('SELECT program_pid FROM zk_session');
 	poll_until { !$zk->ephemerals('/') } 'the session whose program was killed to be ended';
@@ -271,12 +266,12 @@ subtest 'servers that are not what they should be' => sub {
 	my $below = Certificates->new($directory, 'below', $good);
 	$below->issue('server', 'DNS:localhost');
 	my ($chain, $lists) = map { "$directory/$_" } qw(chain lists);
-	PostgreSQL::Test::Utils::append_to_file($chain, PostgreSQL::Test::Utils::slurp_file($_))
+	append_to_file($chain, slurp_file($_))
 	  foreach $below->both('server'), $below->ca;
 	my $lower = server_with($chain);
 	@servers = ('zklock.servers' => $lower->secure_connect_string);
 	is(error_with(@servers), '', 'an authority below the one that is known');
-	PostgreSQL::Test::Utils::append_to_file($lists, PostgreSQL::Test::Utils::slurp_file($_))
+	append_to_file($lists, slurp_file($_))
 	  foreach $below->revoke, $good->revoke('below-below');
 	like(error_with(@servers, 'zklock.ssl_crl_file' => $lists),
 		qr/is not good: certificate revoked; it is that of CN=below-below, /, 'until that is revoked');
@@ -365,8 +360,7 @@ subtest 'the certificate as credentials' => sub {
 	my $without = background($plain, 'zklock.root' => '/certified');
 	assert_query($without, "SELECT zk_evict('mine', $token)", '42501', 'nor who has none');
 
-	$holder->query_safe("SELECT zk_unlock('mine')");
-	assert_ends($waiter, '00000', 'the same certificate is granted it in turn');
+	assert_passes('mine', $holder, $waiter, 'the same certificate is granted it in turn');
 	is($holder->query_safe('SHOW zklock.auth'), 'x509', 'no secret');
 	like($holder->query_safe("SELECT what FROM zk_check(false) WHERE item = 'credentials'"),
 		qr/scheme "x509"/, 'zk_check() names it');
@@ -436,8 +430,7 @@ subtest 'not a byte in the clear' => sub {
 	my ($port) = $proxy->address =~ /:(\d+)$/;
 	reconfigure('zklock.servers' => "localhost:$port");
 	my $connections = sub { return scalar split /\n/, slurp_file($log) };
-	my $session = background($node);
-	$session->query_safe("SELECT zk_lock('quiet')");
+	my $session = background($node, holds => 'quiet');
 	my $before = $connections->();
 	$proxy->reset_connections;
 	poll_until { $connections->() > $before && $session->query_safe('SELECT state FROM zk_session') eq 'connected' }
@@ -457,10 +450,10 @@ subtest 'a silent server is told of the end' => sub {
 	my $server = server_with($good->both('server'),
 		config => { 'ssl.protocol' => 'TLSv1.2', 'ssl.enabledProtocols' => 'TLSv1.2' });
 	my $proxy = Proxy->new('127.0.0.1:' . $server->secure_port,
-		heard => sub { PostgreSQL::Test::Utils::append_to_file($log, $_[0]); });
+		heard => sub { append_to_file($log, $_[0]); });
 	reconfigure('zklock.servers' => $proxy->address);
 	my $records = sub {
-		my $bytes = PostgreSQL::Test::Utils::slurp_file($log);
+		my $bytes = slurp_file($log);
 		my @types;
 		while (length $bytes >= 5)
 		{
@@ -470,8 +463,7 @@ subtest 'a silent server is told of the end' => sub {
 		}
 		return @types;
 	};
-	my $session = background($node);
-	$session->query_safe("SELECT zk_lock('silent')");
+	my $session = background($node, holds => 'silent');
 	is(scalar(grep { $_ == 21 } $records->()), 0, 'no alert while all is well');
 	$proxy->cut('replies');
 	poll_until { ($records->())[-1] == 21 } 'an alert as the last record', 30;
@@ -481,8 +473,7 @@ subtest 'a silent server is told of the end' => sub {
 
 subtest 'new files without a restart' => sub {
 	reconfigure();
-	my $session = background($node);
-	$session->query_safe("SELECT zk_lock('renewed')");
+	my $session = background($node, holds => 'renewed');
 	$good->issue('client');
 	my $proof = $session->query_safe("SELECT zk_is_held('renewed')");
 	is($proof, 't', 'a connection that is up stays');
@@ -504,7 +495,7 @@ subtest 'new files for a session that is there' => sub {
 		foreach my $file ([ $good->cert($name), $cert ], [ $good->key($name), $key ])
 		{
 			unlink $file->[1];
-			PostgreSQL::Test::Utils::append_to_file($file->[1], slurp_file($file->[0]));
+			append_to_file($file->[1], slurp_file($file->[0]));
 			chmod 0600, $file->[1];
 		}
 	};
@@ -535,15 +526,14 @@ subtest 'new files for a session that is there' => sub {
 
 subtest 'a server that is back with a certificate that is no good' => sub {
 	my $file = "$directory/changed";
-	PostgreSQL::Test::Utils::append_to_file($file, slurp_file($good->both('server')));
+	append_to_file($file, slurp_file($good->both('server')));
 	my $server = server_with($file);
 	reconfigure('zklock.servers' => '127.0.0.1:' . $server->secure_port);
-	my $session = background($node, 'zklock.session_timeout' => '20s');
-	$session->query_safe("SELECT zk_lock('changed')");
+	my $session = background($node, 'zklock.session_timeout' => '20s', holds => 'changed');
 	my $from = -s $node->logfile;
 	$server->stop;
 	unlink $file;
-	PostgreSQL::Test::Utils::append_to_file($file, slurp_file($good->both('expired')));
+	append_to_file($file, slurp_file($good->both('expired')));
 	$server->start;
 	my $said;
 	poll_until

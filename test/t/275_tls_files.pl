@@ -3,9 +3,7 @@
 # that is connected again.
 
 use Certificates;
-use PostgreSQL::Test::Utils;
 use Proxy;
-use Time::HiRes qw(time);
 use ZkLockTest;
 
 Certificates::need_tls();
@@ -148,8 +146,7 @@ subtest 'a passphrase that does not come' => sub {
 # says when it is back.
 sub session
 {
-	my $session = background($node);
-	$session->query_safe("SELECT zk_lock('files')");
+	my $session = background($node, holds => 'files');
 	return ($session, sub {
 		my $from = -s $node->logfile;
 		my $said;

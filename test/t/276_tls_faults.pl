@@ -7,9 +7,7 @@ use Certificates;
 use FakeServer;
 use IO::Select;
 use IO::Socket::INET;
-use PostgreSQL::Test::Utils;
 use Preload;
-use Time::HiRes qw(time);
 use ZkLockTest;
 
 Certificates::need_tls();
@@ -139,8 +137,7 @@ subtest 'a record that does not end' => sub {
 		}
 	}, forks => 1);
 	use_servers('localhost:' . $trickle->port, '1min');
-	my $session = background($node, 'zklock.session_timeout' => '18s');
-	$session->query_safe("SELECT zk_lock('trickle')");
+	my $session = background($node, 'zklock.session_timeout' => '18s', holds => 'trickle');
 	my $began = time;
 	append_to_file($flag, '');
 	poll_until { $session->query('SELECT state FROM zk_session') eq 'lost' } 'the loss';
@@ -184,8 +181,7 @@ subtest 'a length that cannot be' => sub {
 };
 
 subtest 'a file that cannot be read at a reload' => sub {
-	my $session = background($node);
-	$session->query_safe("SELECT zk_lock('kept')");
+	my $session = background($node, holds => 'kept');
 	my $from = -s $node->logfile;
 	$node->safe_psql('postgres', "ALTER SYSTEM SET zklock.ssl_ca_file = 'nowhere.pem'");
 	$node->reload;
