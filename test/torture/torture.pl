@@ -108,12 +108,11 @@ my %option = (
 GetOptions(\%option, 'duration=i', 'seed=i', 'guard=s', 'style=s', 'workers=i',
 	'preload=s', 'control!', 'faults=s', 'kinds=s')
   or die "see the head of $0\n";
-die "no such guard: $option{guard}\n"
-  unless $option{guard} =~ /^(quorum|lease|off)$/;
-die "no such style: $option{style}\n"
-  unless $option{style} =~ /^(curator|mixed)$/;
-die "no such preload: $option{preload}\n"
-  unless $option{preload} =~ /^(one|both)$/;
+my %choices = (guard => qr/^(quorum|lease|off)$/, style => qr/^(curator|mixed)$/, preload => qr/^(one|both)$/);
+foreach my $name (sort keys %choices)
+{
+	die "no such $name: $option{$name}\n" if $option{$name} !~ $choices{$name};
+}
 my $only_some = $option{kinds} ne '';
 $option{kinds} = join ',', grep { $_ ne 'evict' } all_kinds()
   if !$only_some && $option{control};
@@ -246,29 +245,15 @@ sub run_foreigner ($number)
 	return;
 }
 
-sub run_stranger
-{
-	my $zk = $stage->zookeeper;
-	# A server that is killed is the next attempt's concern.
-	$SIG{PIPE} = 'IGNORE';
-	run_nemeses(
-		Torture::Nemesis::Stranger->new(
-			nemesis_basics('stranger'),
-			servers => [ map { '127.0.0.1:' . $zk->port($_) } $zk->members ],
-			# Who may make leases may set them.
-			paths => [ map { lock_path($_) } grep { !/^(kept|lease)/ } @all_names ]));
-	return;
-}
-
-# The impostor, and what refuses deletes.
-sub run_client ($class, $name, @paths)
+# Those that are clients: the stranger, the impostor, and what refuses deletes.
+sub run_client ($name, @locks)
 {
 	# A server that is killed is the next attempt's concern.
 	$SIG{PIPE} = 'IGNORE';
-	my $nemesis = $class->new(
-		nemesis_basics($name),
+	my $nemesis = "Torture::Nemesis::$name"->new(
+		nemesis_basics(lc $name),
 		zookeeper => $stage->zookeeper,
-		paths => [ map { lock_path($_) } @paths ]);
+		paths => [ map { lock_path($_) } @locks ]);
 	run_nemeses($nemesis);
 	$nemesis->leave;
 	return;
@@ -300,13 +285,12 @@ foreach my $worker (1 .. $option{workers})
 close $quit;
 my %nemesis_pid = (
 	backends => in_child(998, \&run_network_nemeses),
-	stranger => in_child(997, \&run_stranger),
+	# Who may make leases may set them.
+	stranger => in_child(997, sub { run_client('Stranger', grep { !/^(kept|lease)/ } @all_names); }),
 	# Only this guard promises anything against them.
 	$option{guard} ne 'quorum' ? () : (
-		impostor => in_child(996, sub {
-			run_client('Torture::Nemesis::Impostor', 'impostor', map { names_of($_) } @impostors_kinds);
-		})),
-	refusals => in_child(995, sub { run_client('Torture::Nemesis::Refusals', 'refusals', @all_names); }),
+		impostor => in_child(996, sub { run_client('Impostor', map { names_of($_) } @impostors_kinds); })),
+	refusals => in_child(995, sub { run_client('Refusals', @all_names); }),
 	map {
 		my $number = $_;
 		"foreign $number" => in_child(900 + $number, sub { run_foreigner($number); })
@@ -527,71 +511,60 @@ my ($stale, $full) = (0, 0);
 $stale += $checker->count_stale_attempts($_) foreach @guarded_names;
 $full += $checker->count_full($_, $permits{$_}) foreach keys %permits;
 
+# What a check of the checker finds in each of these.
+sub over ($check, @each)
+{
+	return map { $checker->$check($_) } @each;
+}
+
 my @guard_counters = @{ $counters{guard} };
-judge("guard $option{guard}: no lost update",
-	$guarded, map { $checker->check_lost_updates($_) } @guard_counters);
-judge("guard $option{guard}: no commit by a former holder",
-	$guarded, map { $checker->check_stale_commits($_) } @guarded_names);
-judge("guard $option{guard}: commits in the order of the queue",
-	$guarded, map { $checker->check_order($_) } @guard_counters);
-judge("guard $option{guard}: nothing read moves before the commit",
-	$guarded, map { $checker->check_repeated_reads($_) } @guard_counters);
-judge("guard $option{guard}: never more holders than permits",
-	$guarded,
-	map { $checker->check_permits($_, $permits{$_}) } sort keys %permits);
-judge("witness, guard $option{guard}: no commit after another's grant",
-	$guarded, $witness->check_late_commits);
-judge("witness, guard $option{guard}: no commit without a node",
-	$guarded, $witness->check_ended);
-judge("witness, guard $option{guard}: no commit without a proof",
-	$guarded, $witness->check_proofs);
-judge("witness, guard $option{guard}: no session expires just after a commit",
-	$guarded, $witness->check_reserve);
+my $guard = "guard $option{guard}";
+judge("$guard: no lost update", $guarded, over(check_lost_updates => @guard_counters));
+judge("$guard: no commit by a former holder", $guarded, over(check_stale_commits => @guarded_names));
+judge("$guard: commits in the order of the queue", $guarded, over(check_order => @guard_counters));
+judge("$guard: nothing read moves before the commit", $guarded, over(check_repeated_reads => @guard_counters));
+judge("$guard: never more holders than permits",
+	$guarded, map { $checker->check_permits($_, $permits{$_}) } sort keys %permits);
+judge("witness, $guard: no commit after another's grant", $guarded, $witness->check_late_commits);
+judge("witness, $guard: no commit without a node", $guarded, $witness->check_ended);
+judge("witness, $guard: no commit without a proof", $guarded, $witness->check_proofs);
+judge("witness, $guard: no session expires just after a commit", $guarded, $witness->check_reserve);
 judge('witness: a session that was out of contact for its timeout ends',
 	1, $witness->check_lost_sessions($report->silences(@Torture::Stage::homes)));
-judge('witness: nobody is granted a lock before its turn',
-	1, $witness->check_turns);
+judge('witness: nobody is granted a lock before its turn', 1, $witness->check_turns);
 judge('witness: what is held has a node', 1, $witness->check_held($report->spins));
 judge('witness: tokens are those of queue nodes', 1, $witness->check_tokens);
-judge('fence: no lost update', 1,
-	map { $checker->check_lost_updates($_) } @{ $counters{fence} });
-judge('fence: commits in the order of the queue',
-	1, map { $checker->check_order($_) } @{ $counters{fence} });
-judge('hold: no lost update', 1,
-	map { $checker->check_lost_updates($_) } @{ $counters{hold} });
-judge('hold: nobody else is granted the lock',
-	1, map { $checker->check_holds($_) } names_of('hold'));
+judge('fence: no lost update', 1, over(check_lost_updates => @{ $counters{fence} }));
+judge('fence: commits in the order of the queue', 1, over(check_order => @{ $counters{fence} }));
+judge('hold: no lost update', 1, over(check_lost_updates => @{ $counters{hold} }));
+judge('hold: nobody else is granted the lock', 1, over(check_holds => names_of('hold')));
 my @vanished = $checker->check_released_holds;
 $_->{is_explained} = $witness->was_lost($_->{cycles}[0]) foreach @vanished;
 judge('hold: it ends by its release alone', 1, @vanished);
-judge('once: each slot is given to one caller',
-	1, $checker->check_claims(grep { $_->{name} eq 'once/a' } @{ $report->claims }));
+judge('once: each slot is given to one caller', 1, $checker->check_claims($report->claims('once/a')));
 judge('once: no slot is given again before its record is old',
-	1,
-	$checker->check_fleeting_claims($Torture::Workload::Once::retention,
-		grep { $_->{name} eq 'once/b' } @{ $report->claims }));
-judge('neither guard nor fence: no lost update',
-	0, map { $checker->check_lost_updates($_) } @{ $counters{nobody} });
-judge('tokens rise', 1,
-	map { $checker->check_tokens($_) } @all_names);
+	1, $checker->check_fleeting_claims($Torture::Workload::Once::retention, $report->claims('once/b')));
+judge('neither guard nor fence: no lost update', 0, over(check_lost_updates => @{ $counters{nobody} }));
+judge('tokens rise', 1, over(check_tokens => @all_names));
 judge('answers to COMMIT are true', 1, $checker->check_answers(@rows));
 judge('bounded waits end in time', 1, $checker->check_bounds($slack));
 judge('deadlocks are those that there were', 1, $checker->check_deadlocks);
 
-is(join("\n", $stage->crashes($report->killed)),
-	'', 'no process crashed but those that the nemesis killed');
-my @unexpected = $report->unexpected;
+my @unexpected = $report->notes('unexpected');
 splice @unexpected, 20 if @unexpected > 20;
-is(join("\n", @unexpected), '', 'no unexpected error');
-is(join("\n", $report->leftovers),
-	'', 'nothing is held after zk_unlock_all()');
-is(join("\n", $report->partial),
-	'', 'of several locks all are taken or none');
-is(join("\n", $report->other_tokens),
-	'', 'tokens are those that zk_fencing_token() tells');
+foreach my $none (
+	[ 'no process crashed but those that the nemesis killed', $stage->crashes($report->notes('killed')) ],
+	[ 'no unexpected error', @unexpected ],
+	[ 'nothing is held after zk_unlock_all()', $report->notes('leftovers') ],
+	[ 'of several locks all are taken or none', $report->notes('partial') ],
+	[ 'tokens are those that zk_fencing_token() tells', $report->notes('other_tokens') ],
+	[ 'the test itself went well', @problems ])
+{
+	my ($name, @found) = @$none;
+	is(join("\n", @found), '', $name);
+}
 is($report->writes('marked', 'accepted') + $report->writes('other', 'accepted'),
 	0, 'nobody else writes into a node of the queue');
-is(join("\n", @problems), '', 'the test itself went well');
 my %outcome = $report->outcomes;
 cmp_ok($outcome{committed}, '>=', $option{duration}, 'much was committed');
 my $excused = sum0 map { scalar keys %$_ } values %excused;
@@ -615,7 +588,7 @@ if (!$only_some)
 		'', 'every kind of lock was granted');
 	cmp_ok($report->taken_back, '>=', 10 * $option{duration}, 'kept locks were taken back');
 	cmp_ok(3 * $granted{kept}, '>=', sum0(values %granted), 'who keeps them does half of the work');
-	cmp_ok(scalar(grep { $_->{answer} eq 't' } @{ $report->claims }),
+	cmp_ok(scalar(grep { $_->{answer} eq 't' } $report->claims),
 		'>=', $option{duration} / 10, 'many slots were given out');
 }
 my ($holders_in_hangs, $lost_in_hangs) = $report->hangs;

@@ -29,7 +29,10 @@ package Torture::Checker;
 
 use v5.36;
 
+use Exporter 'import';
 use List::Util qw(max);
+
+our @EXPORT_OK = qw(steps_of);
 
 =pod
 
@@ -170,7 +173,7 @@ sub check_tokens ($self, $name = undef)
 {
 	my (@violations, %floor);
 	my $newest;
-	foreach my $step ($self->_steps($name, qw(asked granted)))
+	foreach my $step (steps_of($self->{cycles}, $name, qw(asked granted)))
 	{
 		my (undef, $what, $cycle, $lock) = @$step;
 		if ($what eq 'asked')
@@ -224,7 +227,7 @@ sub _stale_attempts ($self, $name)
 {
 	my @attempts;
 	my %newest;     # [cycle, lock] by mode
-	foreach my $step ($self->_steps($name, qw(granted commit_sent)))
+	foreach my $step (steps_of($self->{cycles}, $name, qw(granted commit_sent)))
 	{
 		my (undef, $what, $cycle, $lock) = @$step;
 		if ($what eq 'granted')
@@ -288,7 +291,7 @@ sub count_full ($self, $name, $permits)
 sub _visit_permits ($self, $name, $visit)
 {
 	my %open;
-	foreach my $step ($self->_steps($name, qw(asked granted commit_sent)))
+	foreach my $step (steps_of($self->{cycles}, $name, qw(asked granted commit_sent)))
 	{
 		my (undef, $what, $cycle, $lock) = @$step;
 		if ($what eq 'granted')
@@ -319,7 +322,7 @@ the lock; and there is something to release then.
 sub check_holds ($self, $name)
 {
 	my (@violations, %held);
-	foreach my $step ($self->_steps($name, qw(granted release_sent)))
+	foreach my $step (steps_of($self->{cycles}, $name, qw(granted release_sent)))
 	{
 		my (undef, $what, $cycle, $lock) = @$step;
 		if ($what eq 'release_sent')
@@ -490,14 +493,11 @@ sub check_answers ($self, @rows)
 	foreach my $cycle (grep { $_->{outcome} } @{ $self->{cycles} })
 	{
 		my $in = $is_in->{"$cycle->{worker} $cycle->{cycle}"};
-		push @violations,
-		  $self->_violation('acknowledged commit is missing', 1,
-			"$cycle->{name}: worker $cycle->{worker}", $cycle)
-		  if $cycle->{outcome} eq 'committed' && !$in;
-		push @violations,
-		  $self->_violation('refused commit is there', 1,
-			"$cycle->{name}: worker $cycle->{worker}", $cycle)
-		  if $cycle->{outcome} eq 'refused' && $in;
+		my $what =
+			$cycle->{outcome} eq 'committed' && !$in ? 'acknowledged commit is missing'
+		  : $cycle->{outcome} eq 'refused' && $in ? 'refused commit is there'
+		  : next;
+		push @violations, $self->_violation($what, 1, "$cycle->{name}: worker $cycle->{worker}", $cycle);
 	}
 	return @violations;
 }
@@ -522,12 +522,19 @@ sub _ledger_of (@rows)
 	return \%is_in;
 }
 
-# [time, what, cycle, lock] of these steps of all cycles that were granted a lock,
-# in order of time.
-sub _steps ($self, $name, @what)
+=pod
+
+=head2 steps_of($cycles, $name, steps)
+
+[time, step, cycle, lock] of these steps of all cycles that were granted that lock, in
+order of time.
+
+=cut
+
+sub steps_of ($cycles, $name, @what)
 {
 	my @steps;
-	foreach my $cycle (@{ $self->{cycles} })
+	foreach my $cycle (@$cycles)
 	{
 		my ($lock) = grep { $_->{name} eq $name } @{ $cycle->{locks} } or next;
 		push @steps, map { [ $cycle->{$_}, $_, $cycle, $lock ] }

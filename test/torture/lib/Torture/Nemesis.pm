@@ -20,6 +20,7 @@ use v5.36;
 
 use POSIX qw(floor);
 use Torture::History qw(now);
+use Torture::Plan qw(choose_by_weight);
 
 # Those that excuse something: a backend stands still, a standby is held up.
 my $excusing = qr/^(stop_|wake_|freeze_standby)/;
@@ -110,14 +111,7 @@ sub _choose ($self)
 	delete @weight{ grep { /$excusing/ } keys %weight } if $self->{is_control};
 	delete @weight{ grep { !/(?:$self->{only})/ } keys %weight };
 	return undef unless %weight;
-	my $sum = 0;
-	$sum += $_ foreach values %weight;
-	my $dice = rand $sum;
-	foreach my $kind (sort keys %weight)
-	{
-		return $kind if ($dice -= $weight{$kind}) < 0;
-	}
-	return (sort keys %weight)[-1];
+	return choose_by_weight(%weight);
 }
 
 # For the kinds of nemesis: log a fault that has been injected ...
@@ -125,6 +119,13 @@ sub fault ($self, $kind, $target, %detail)
 {
 	$self->{history}
 	  ->note('fault', kind => $kind, target => $target, %detail);
+	return;
+}
+
+# ... of a worker, as the board has it ...
+sub fault_of_worker ($self, $kind, $victim)
+{
+	$self->fault($kind, "worker $victim->{worker}", map { $_ => $victim->{$_} } qw(pid cluster state));
 	return;
 }
 
@@ -137,6 +138,26 @@ sub heal_in ($self, $seconds, $kind, $target, $action)
 		kind => $kind,
 		target => $target,
 		action => $action };
+	return;
+}
+
+# Processes that stand still for so long, and proxies that connect nobody.
+sub stop_for ($self, $seconds, $kind, $target, @pids)
+{
+	kill 'STOP', @pids;
+	$self->heal_in($seconds, $kind, $target, sub { kill 'CONT', @pids; });
+	return;
+}
+
+sub refuse_for ($self, $seconds, $kind, $cluster, @proxies)
+{
+	$self->fault($kind, $cluster);
+	foreach my $proxy (@proxies)
+	{
+		$proxy->refuse;
+		$proxy->reset_connections;
+	}
+	$self->heal_in($seconds, $kind, $cluster, sub { $_->heal foreach @proxies; });
 	return;
 }
 

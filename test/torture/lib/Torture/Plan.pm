@@ -49,8 +49,9 @@ package Torture::Plan;
 use v5.36;
 
 use Exporter 'import';
+use List::Util qw(sum0);
 
-our @EXPORT_OK = qw(plan names_of all_names all_kinds home_counters vault_counters %permits);
+our @EXPORT_OK = qw(plan choose_by_weight names_of all_names all_kinds home_counters vault_counters %permits);
 
 # The locks of each kind. A local one is now and then that of the holds.
 my %names = (
@@ -179,13 +180,13 @@ sub plan (%option)
 		%weight = map { $_ => $kind_weight{$_} } @{ $option{kinds} };
 	}
 	$weight{kept} *= $keepers_share if $weight{kept} && $option{keeps};
-	my $kind = _choose(%weight);
+	my $kind = choose_by_weight(%weight);
 	my $scope = rand(2) < 1 ? 'session' : 'transaction';
 	my $plan = {
 		kind => $kind,
 		permits => 1,
 		scope => $scope,
-		wait => _choose(%wait_weight),
+		wait => choose_by_weight(%wait_weight),
 		patience => rand($brief_one_in) < 1
 		? 0.005 + rand($brief)
 		: 0.1 + rand($option{session_timeout}),
@@ -224,12 +225,17 @@ sub all_names { return map { @$_ } @names{ sort keys %names }; }
 sub home_counters { return (@leaves, map { names_of($_) } qw(local shared set hold lease kept free call)); }
 sub vault_counters { return map { names_of($_) } qw(fenced bare hold); }
 
-# One of the keys, by weight.
-sub _choose (%weight)
+=pod
+
+=head2 choose_by_weight(key => weight, ...)
+
+One of the keys, at random.
+
+=cut
+
+sub choose_by_weight (%weight)
 {
-	my $sum = 0;
-	$sum += $_ foreach values %weight;
-	my $dice = rand $sum;
+	my $dice = rand sum0(values %weight);
 	foreach my $key (sort keys %weight)
 	{
 		return $key if ($dice -= $weight{$key}) < 0;
@@ -338,7 +344,7 @@ sub _choose_set ($plan, @)
 
 sub _choose_path ($plan, @)
 {
-	my $depth = _choose(%depth_weight);
+	my $depth = choose_by_weight(%depth_weight);
 	my $name =
 		$depth eq 'leaf' ? _one_of(@leaves)
 	  : $depth eq 'above' ? _one_of('path/a', 'path/b')

@@ -44,36 +44,37 @@ my %expected_sqlstate = map { $_ => 1 } (
 
 sub new ($class, %option)
 {
-	my $self = bless {
-		cycles => [],
-		stops => {},
-		evictions => {},
-		claims => [],
-		holds => [],
-		faults => {},
-		killed => [],
-		errors => {},
-		unexpected => [],
-		leftovers => [],
-		writes => {},
-		timeline => [] }, $class;
+	my $self = bless { cycles => [], claims => [], stops => {}, evictions => {}, faults => {} }, $class;
 	$self->_read_worker($_) foreach @{ $option{workers} };
 	$self->_read_nemesis($_) foreach @{ $option{nemeses} };
 	return $self;
 }
+
+=pod
+
+=head2 cycles, stops, frozen_programs, standby, evictions, spins
+
+As L<Torture::Checker>, L<Torture::Witness> and L<Torture::Excuses> want them.
+
+=head2 claims($name), notes($list)
+
+The claims of that job, or all; what was noted down: "killed" (process ids), "unexpected"
+(errors), "leftovers", "partial", "other_tokens" (lines of text).
+
+=cut
 
 sub cycles { return $_[0]->{cycles}; }
 sub stops { return $_[0]->{stops}; }
 sub frozen_programs { return $_[0]->{frozen_programs} || {}; }
 sub standby { return $_[0]->{standby} || []; }
 sub evictions { return $_[0]->{evictions}; }
-sub claims { return $_[0]->{claims}; }
 sub spins { return @{ $_[0]->{spins} || [] }; }
-sub killed { return @{ $_[0]->{killed} }; }
-sub unexpected { return @{ $_[0]->{unexpected} }; }
-sub leftovers { return @{ $_[0]->{leftovers} }; }
-sub partial { return @{ $_[0]->{partial} || [] }; }
-sub other_tokens { return @{ $_[0]->{other_tokens} || [] }; }
+sub notes { return @{ $_[0]->{ $_[1] } || [] }; }
+
+sub claims ($self, $name = undef)
+{
+	return grep { !defined $name || $_->{name} eq $name } @{ $self->{claims} };
+}
 
 sub _read_worker ($self, $path)
 {
@@ -159,48 +160,31 @@ sub _count_error ($self, $worker, $entry)
 
 sub _read_nemesis ($self, $path)
 {
-	my (%stopped, %frozen);
+	my %since;    # when what stands still was stopped
+	my $ended = sub ($list, $target, $entry) { push @$list, [ delete $since{$target}, $entry->{time} ]; };
+	my %read = (
+		write => sub ($entry) { $self->{writes}{ $entry->{is_marked} ? 'marked' : 'other' }{ $entry->{result} }++; },
+		fault => sub ($entry) {
+			my $kind = $entry->{kind};
+			$self->{faults}{$kind}++;
+			push @{ $self->{killed} }, $entry->{pid} if $kind eq 'crash';
+			$since{ $kind =~ /^stop_/ ? $entry->{pid} : $entry->{target} } = $entry->{time} if $kind =~ /^(stop|freeze)_/;
+		},
+		heal => sub ($entry) {
+			my ($kind, $target) = @{$entry}{qw(kind target)};
+			$ended->($self->{frozen_programs}{ $target =~ s/.* //r } ||= [], $target, $entry) if $kind eq 'freeze_program';
+			$ended->($self->{standby} ||= [], $target, $entry) if $kind eq 'freeze_standby';
+			$ended->($self->{stops}{$target} ||= [], $target, $entry) if $kind =~ /^stop_/;
+		});
 	Torture::History::read_events(
 		$path,
 		sub ($entry) {
-			if ($entry->{event} eq 'write')
-			{
-				my $where = $entry->{is_marked} ? 'marked' : 'other';
-				$self->{writes}{$where}{ $entry->{result} }++;
-				return;
-			}
 			return if $self->_note_impostor($entry);
-			push @{ $self->{timeline} }, $entry;
-			my $kind = $entry->{kind};
-			if ($entry->{event} eq 'fault')
-			{
-				$self->{faults}{$kind}++;
-				$stopped{ $entry->{pid} } = $entry->{time}
-				  if $kind =~ /^stop_/;
-				push @{ $self->{killed} }, $entry->{pid}
-				  if $kind eq 'crash';
-				$frozen{ $entry->{target} } = $entry->{time}
-				  if $kind =~ /^freeze_/;
-			}
-			elsif ($kind eq 'freeze_program')
-			{
-				my ($pid) = $entry->{target} =~ /(\d+)$/;
-				push @{ $self->{frozen_programs}{$pid} },
-				  [ delete $frozen{ $entry->{target} }, $entry->{time} ];
-			}
-			elsif ($kind eq 'freeze_standby')
-			{
-				push @{ $self->{standby} }, [ delete $frozen{standby}, $entry->{time} ];
-			}
-			elsif ($kind =~ /^stop_/)
-			{
-				push @{ $self->{stops}{ $entry->{target} } },
-				  [ delete $stopped{ $entry->{target} }, $entry->{time} ];
-			}
+			push @{ $self->{timeline} }, $entry if $entry->{event} ne 'write';
+			$read{ $entry->{event} }->($entry);
 		});
 	# If the nemesis itself came to grief.
-	push @{ $self->{stops}{$_} }, [ $stopped{$_}, 9**9**9 ]
-	  foreach keys %stopped;
+	push @{ $self->{stops}{$_} }, [ $since{$_}, 9**9**9 ] foreach grep { /^\d+$/ } keys %since;
 	return;
 }
 
@@ -211,7 +195,7 @@ sub _note_impostor ($self, $entry)
 	push @{ $self->{strangers} }, $entry->{id} if $event eq 'session';
 	$self->{forged}{ $entry->{kind} }++ if $event eq 'forged';
 	$self->{said}{ $entry->{is_watched} ? 'heard' : 'unheard' }++ if $event eq 'said';
-	return $event =~ /^(session|forged|said)$/ || $entry->{kind} eq 'forged';
+	return $event =~ /^(session|forged|said)$/ || ($entry->{kind} // '') eq 'forged';
 }
 
 =pod
@@ -417,8 +401,8 @@ sub _rows_by_kind ($self)
 {
 	my %grants = $self->grants_by_kind;
 	my %answers;
-	$answers{ $_->{answer} }++ foreach @{ $self->{claims} };
-	my $repeated = grep { $_->{was_repeated} } @{ $self->{claims} };
+	$answers{ $_->{answer} }++ foreach $self->claims;
+	my $repeated = grep { $_->{was_repeated} } $self->claims;
 	return (
 		(map { [ $_, $grants{$_} ] } sort keys %grants),
 		[ 'once: true', $answers{t} || 0 ],
@@ -449,26 +433,21 @@ in seconds after the first step of the first cycle.
 sub around ($self, @cycles)
 {
 	my @steps;
+	my @kinds = (
+		[ asked => ' asks' ],
+		[ commit_sent => ' sends COMMIT' ],
+		[ recorded => ': its commit record' ],
+		[ ended => ': OUTCOME' ],
+		[ release_sent => ' asks to release' ]);
 	foreach my $cycle (@cycles)
 	{
-		my $who = "worker $cycle->{worker} (pid $cycle->{pid},"
-		  . " $cycle->{scope} scope)";
-		push @steps, [ $cycle->{asked}, "$who asks" ];
-		push @steps,
-		  [
-			$cycle->{granted},
-			"$who gets " . join ', ',
-			map { "token $_->{token}" . (@{ $cycle->{locks} } > 1 || $_->{mode} eq 'shared' ? " ($_->{name}, $_->{mode})" : '') }
-			  @{ $cycle->{locks} } ]
-		  if $cycle->{granted};
-		push @steps, [ $cycle->{commit_sent}, "$who sends COMMIT" ]
-		  if $cycle->{commit_sent};
-		push @steps, [ $cycle->{recorded}, "$who: its commit record" ]
-		  if $cycle->{recorded};
-		push @steps, [ $cycle->{ended}, "$who: $cycle->{outcome}" ]
-		  if $cycle->{ended};
-		push @steps, [ $cycle->{release_sent}, "$who asks to release" ]
-		  if $cycle->{release_sent};
+		my $who = "worker $cycle->{worker} (pid $cycle->{pid}, $cycle->{scope} scope)";
+		my @locks = map {
+			"token $_->{token}" . (@{ $cycle->{locks} } > 1 || $_->{mode} eq 'shared' ? " ($_->{name}, $_->{mode})" : '')
+		} @{ $cycle->{locks} };
+		push @steps, [ $cycle->{granted}, "$who gets " . join ', ', @locks ] if $cycle->{granted};
+		push @steps, map { [ $cycle->{ $_->[0] }, $who . $_->[1] =~ s/OUTCOME/$cycle->{outcome}/r ] }
+		  grep { $cycle->{ $_->[0] } } @kinds;
 	}
 	return unless @steps;
 	@steps = sort { $a->[0] <=> $b->[0] } @steps;

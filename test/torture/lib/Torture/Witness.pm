@@ -28,6 +28,7 @@ package Torture::Witness;
 use v5.36;
 
 use List::Util qw(max min);
+use Torture::Checker qw(steps_of);
 
 # The leader writes milliseconds.
 my $rounding = 0.002;
@@ -431,7 +432,7 @@ sub _late_commits ($self, $name)
 {
 	my $permits = $self->{permits}{$name} || 1;
 	my (@violations, %open);
-	foreach my $step ($self->_steps($name))
+	foreach my $step (steps_of($self->{cycles}, $name, qw(asked granted)))
 	{
 		my (undef, $what, $newer, $lock) = @$step;
 		if ($what eq 'asked')
@@ -462,21 +463,6 @@ sub _excludes ($, $lock, $other)
 {
 	return $lock->{token} < $other->{token}
 	  && !($lock->{mode} eq 'shared' && $other->{mode} eq 'shared');
-}
-
-# [time, "asked" or "granted", cycle, lock], in order, of all that were granted it.
-sub _steps ($self, $name)
-{
-	my @steps;
-	foreach my $cycle (grep { defined $_->{granted} } @{ $self->{cycles} })
-	{
-		foreach my $lock (grep { $_->{name} eq $name } @{ $cycle->{locks} })
-		{
-			push @steps, map { [ $cycle->{$_}, $_, $cycle, $lock ] } qw(asked granted);
-		}
-	}
-	@steps = sort { $a->[0] <=> $b->[0] } @steps;
-	return @steps;
 }
 
 # Does the commit guard answer for it?

@@ -138,7 +138,7 @@ sub _attempt ($self)
 	}
 	else
 	{
-		$self->_rest if $plan->{rest};
+		$self->hold_for($plan->{rest}, 'resting') if $plan->{rest};
 		$home->execute('BEGIN') unless $in_transaction;
 		$self->commit_at_home;
 		# That was the release of locks of transaction scope, too.
@@ -240,7 +240,7 @@ sub _call ($self)
 	my $zero = time_of_day_at_zero();
 	my ($row) = @{ $self->{home_db}->rows('CALL call_scope(?, ?, ?, ?, ?, NULL, NULL, NULL)',
 		$self->{worker}, $plan->{cycle}, $plan->{name},
-		$plan->{wait} eq 'forever' ? undef : _interval($plan->{patience}), $plan->{think}) };
+		$plan->{wait} eq 'forever' ? undef : interval($plan->{patience}), $plan->{think}) };
 	my ($token, $granted, $sent) = @$row;
 	$self->tell('granted',
 		at => at_time_of_day($granted, $zero), locks => "$plan->{name}:exclusive:$token");
@@ -392,11 +392,7 @@ sub _ask ($self, $name = undef)
 {
 	my ($plan, $home) = @{$self}{qw(plan home_db)};
 	my $is_try = $plan->{wait} =~ /^try/;
-	my $patience = _interval($plan->{patience});
-	my $timeout =
-	    $plan->{wait} eq 'try_once' ? '0'
-	  : $plan->{wait} =~ /^(try_for|timeout)$/ ? $patience
-	  : undef;
+	my $timeout = $self->timeout;
 	my $function = join '_', 'zk', $is_try ? 'try' : (),
 	  $plan->{scope} eq 'transaction' ? 'xact' : (), 'lock',
 	  $plan->{function} eq 'path' ? 'path' : (),
@@ -413,9 +409,8 @@ sub _ask ($self, $name = undef)
 		push @values, $plan->{permits};
 	}
 
-	# With lock_timeout for this one wait; recovery resets it, too.
-	$home->execute("SET lock_timeout = '$patience'")
-	  if $plan->{wait} eq 'lock_timeout';
+	# For this one wait; recovery resets it, too.
+	$self->set_lock_timeout;
 	$self->{is_asking} = $self->{state} eq 'asking' && !defined $name;
 	my $answer = $home->value("SELECT $function($arguments)", @values);
 	$self->{is_asking} = 0;
@@ -423,7 +418,35 @@ sub _ask ($self, $name = undef)
 	return $answer;
 }
 
-sub _interval { return sprintf '%d ms', 1000 * $_[0]; }
+=pod
+
+=head2 timeout, set_lock_timeout
+
+What the plan has for the argument timeout, as an interval, or undef; and for lock_timeout.
+
+=head2 interval($seconds)
+
+Of SQL.
+
+=cut
+
+sub timeout ($self)
+{
+	my $plan = $self->{plan};
+	return
+	    $plan->{wait} eq 'try_once' ? '0'
+	  : $plan->{wait} =~ /^(try_for|timeout)$/ ? interval($plan->{patience})
+	  : undef;
+}
+
+sub set_lock_timeout ($self)
+{
+	my ($plan, $home) = @{$self}{qw(plan home_db)};
+	$home->execute("SET lock_timeout = '" . interval($plan->{patience}) . "'") if $plan->{wait} eq 'lock_timeout';
+	return;
+}
+
+sub interval { return sprintf '%d ms', 1000 * $_[0]; }
 
 # Is the one lock that the function names shared?
 sub _is_shared ($self)
@@ -436,11 +459,11 @@ sub _is_shared ($self)
 sub _increment ($self, $db, $prepares = undef)
 {
 	my $plan = $self->{plan};
-	$self->_oversleep if $plan->{slow} && $plan->{slow_early};
+	$self->hold_for($plan->{slow}, 'slow') if $plan->{slow} && $plan->{slow_early};
 	$plan->{v} = _read_counters($db, $plan->{read});
 	$self->tell('read');
 	sleep $plan->{think};
-	$self->_oversleep if $plan->{slow} && !$plan->{slow_early};
+	$self->hold_for($plan->{slow}, 'slow') if $plan->{slow} && !$plan->{slow_early};
 	# Readers see to it that nothing moves.
 	$plan->{again} =
 	    @{ $plan->{write} } < @{ $plan->{read} }
@@ -553,7 +576,7 @@ sub increment_in_vault ($self)
 	my ($plan, $vault) = @{$self}{qw(plan vault_db)};
 	if ($plan->{slow} && $plan->{slow_early})
 	{
-		$self->_oversleep;
+		$self->hold_for($plan->{slow}, 'slow');
 		$plan->{slow} = 0;
 	}
 	$vault->execute('BEGIN');
@@ -563,19 +586,18 @@ sub increment_in_vault ($self)
 	return;
 }
 
-sub _oversleep ($self)
-{
-	$self->enter('slow', until => now() + $self->{plan}{slow});
-	sleep $self->{plan}{slow};
-	$self->enter('holding');
-	return;
-}
+=pod
 
-# An idle holder.
-sub _rest ($self)
+=head2 hold_for($seconds, $state)
+
+Asleep with the lock: "slow" with a transaction open, or "resting".
+
+=cut
+
+sub hold_for ($self, $seconds, $state)
 {
-	$self->enter('resting', until => now() + $self->{plan}{rest});
-	sleep $self->{plan}{rest};
+	$self->enter($state, until => now() + $seconds);
+	sleep $seconds;
 	$self->enter('holding');
 	return;
 }

@@ -20,6 +20,7 @@ use v5.36;
 
 use parent 'Torture::Nemesis';
 
+use List::Util qw(sum0);
 use Time::HiRes qw(sleep);
 use Torture::History qw(now);
 use Torture::Programs qw(programs_of);
@@ -112,9 +113,7 @@ sub _victim ($self, $weight)
 	my $dice = rand;
 	my @entries =
 	  grep { $_->{pid} && $weight->{ $_->{state} } } $self->{board}->entries;
-	my $sum = 0;
-	$sum += $weight->{ $_->{state} } foreach @entries;
-	$dice *= $sum;
+	$dice *= sum0(map { $weight->{ $_->{state} } } @entries);
 	foreach my $entry (@entries)
 	{
 		next if ($dice -= $weight->{ $entry->{state} }) >= 0;
@@ -145,11 +144,7 @@ sub _title ($pid)
 sub _signal ($self, $kind, $signal, $victim)
 {
 	return 0 unless $victim;
-	$self->fault(
-		$kind, "worker $victim->{worker}",
-		pid => $victim->{pid},
-		cluster => $victim->{cluster},
-		state => $victim->{state});
+	$self->fault_of_worker($kind, $victim);
 	return kill $signal, $victim->{pid};
 }
 
@@ -248,9 +243,8 @@ sub _stop_both ($self, $kind, $victim, $seconds)
 {
 	my @programs = $victim ? programs_of($victim->{pid}) : ();
 	return unless @programs;
-	kill 'STOP', @programs;
+	$self->stop_for($seconds, 'frozen_program', "@programs", @programs);
 	$self->_stop($kind, $victim, $seconds);
-	$self->heal_in($seconds, 'frozen_program', "@programs", sub { kill 'CONT', @programs; });
 	return;
 }
 
@@ -261,9 +255,7 @@ sub _freeze_program ($self, $kind)
 	my @programs = programs_of($victim->{pid}) or return;
 	my $who = "program of $victim->{pid}";
 	$self->fault($kind, $who);
-	kill 'STOP', @programs;
-	$self->heal_in($self->timeouts(0.2, 1.8),
-		$kind, $who, sub { kill 'CONT', @programs; });
+	$self->stop_for($self->timeouts(0.2, 1.8), $kind, $who, @programs);
 	return;
 }
 
@@ -284,9 +276,7 @@ sub _freeze_standby ($self, $kind)
 	  map { m{(\d+)$} } glob '/proc/[0-9]*';
 	return unless $pid;
 	$self->fault($kind, 'standby');
-	kill 'STOP', $pid;
-	$self->heal_in($self->timeouts(0.2, 1.2),
-		$kind, 'standby', sub { kill 'CONT', $pid; });
+	$self->stop_for($self->timeouts(0.2, 1.2), $kind, 'standby', $pid);
 	return;
 }
 
@@ -360,15 +350,7 @@ sub _refuse ($self, $kind)
 {
 	my $cluster = $self->_cluster;
 	return if $self->_is_cut($cluster);
-	my @proxies = @{ $self->{proxies}{$cluster} };
-	$self->fault($kind, $cluster);
-	foreach my $proxy (@proxies)
-	{
-		$proxy->refuse;
-		$proxy->reset_connections;
-	}
-	$self->heal_in($self->timeouts(0.1, 1.5),
-		$kind, $cluster, sub { $_->heal foreach @proxies; });
+	$self->refuse_for($self->timeouts(0.1, 1.5), $kind, $cluster, @{ $self->{proxies}{$cluster} });
 	return;
 }
 

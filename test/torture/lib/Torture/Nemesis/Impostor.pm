@@ -85,9 +85,11 @@ sub client ($self)
 		'127.0.0.1:' . $zk->port($members[ rand @members ]),
 		timeout => $self->{session_timeout});
 	$self->{history}->note('session', id => $self->{client}->session_id);
-	$self->{client}->add_auth('digest', 'impostor:secret');
+	$self->{client}->add_auth('digest', $_) foreach $self->credentials;
 	return $self->{client};
 }
+
+sub credentials { return 'impostor:secret'; }
 
 # A node beside others; in a queue that is empty nobody would be deceived.
 sub _forge ($self, $kind)

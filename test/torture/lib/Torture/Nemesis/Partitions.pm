@@ -90,12 +90,7 @@ sub _wake ($self, $kind, $sleepers, @followers)
 	  $self->{board}->entries;
 	my @pids = map { $_->{pid} } @victims;
 	my @programs = programs_of(@pids);
-	foreach my $victim (@victims)
-	{
-		$self->fault(
-			'stop_before_part', "worker $victim->{worker}",
-			map { $_ => $victim->{$_} } qw(pid cluster state));
-	}
+	$self->fault_of_worker('stop_before_part', $_) foreach @victims;
 	kill 'STOP', @programs, @pids;
 	my $seconds = $holder->{until} - now() + $self->timeouts(0.01, 0.05);
 	$self->heal_in($seconds, 'stop_before_part', $_, sub { }) foreach @pids;
@@ -199,15 +194,7 @@ sub _take_clients ($self, $member, $cluster = undef)
 	return if $self->{is_busy}->($cluster);
 	my @proxies = @{ $self->{proxies}{$cluster} };
 	splice @proxies, $member - 1, 1;
-	$self->fault('part_clients', $cluster);
-	foreach my $proxy (@proxies)
-	{
-		$proxy->refuse;
-		$proxy->reset_connections;
-	}
-	my $seconds = $self->{heals}[-1]{at} - now();
-	$self->heal_in($seconds, 'part_clients', $cluster,
-		sub { $_->heal foreach @proxies; });
+	$self->refuse_for($self->{heals}[-1]{at} - now(), 'part_clients', $cluster, @proxies);
 	return;
 }
 

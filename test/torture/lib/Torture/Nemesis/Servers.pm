@@ -129,11 +129,7 @@ sub _wake_and_kill ($self, $leader)
 	my ($program) = programs_of($victim->{pid}) or return;
 	my $member = servers_of_holders($self->{zookeeper})->{ (split /\+/, $victim->{name})[0] };
 	return if !$member || $member == $leader;
-	$self->fault(
-		'stop_before_kill', "worker $victim->{worker}",
-		pid => $victim->{pid},
-		cluster => $victim->{cluster},
-		state => $victim->{state});
+	$self->fault_of_worker('stop_before_kill', $victim);
 	kill 'STOP', $program, $victim->{pid};
 	$self->heal_in(
 		$self->timeouts(0.4, 0.95),

@@ -9,13 +9,10 @@ Torture::Nemesis::Stranger - writes into nodes that are not its own
 
 A holder hands its lock over by setting the data of its queue node. Here comes
 somebody else and does so, with nodes of holders and of waiters alike: that must
-be refused. Needs, besides what every nemesis needs, servers (addresses) and
-paths (of the locks). Its history has a line "write" for each attempt, with
+be refused. Needs what L<Torture::Nemesis::Impostor> needs, whose client this is. Its
+history has a line "write" for each attempt, with
 result (accepted, refused, gone) and is_marked: whether the node's name says
 that its data can be believed.
-
-A client of its own, in a process of its own: it waits for servers that stand
-still.
 
 =cut
 
@@ -23,36 +20,27 @@ package Torture::Nemesis::Stranger;
 
 use v5.36;
 
-use parent 'Torture::Nemesis';
-
-use ZooKeeper::Client;
+use parent 'Torture::Nemesis::Impostor';
 
 sub menu { return (write => 1); }
 
-# Trouble with the server means another one next time.
+sub credentials { return; }
+
 sub inject ($self, @)
 {
-	eval { $self->_write; 1 } and return;
-	my $error = $@;
-	die $error
-	  unless $error =~ /ConnectionLoss|SessionExpired|SessionMoved|refused the session|could not connect/;
-	eval { $self->{client}->abandon } if $self->{client};
-	$self->{client} = undef;
+	$self->attempt(sub { $self->_write; });
 	return;
 }
 
 sub _write ($self)
 {
-	my ($servers, $paths) = @{$self}{qw(servers paths)};
-	my $client = $self->{client} ||=
-	  ZooKeeper::Client->new($servers->[ rand @$servers ]);
+	my $paths = $self->{paths};
 	my $path = $paths->[ rand @$paths ];
-	my @nodes = eval { $client->children($path) };
-	die $@ if $@ && $@ !~ /NoNode/;
-	@nodes = grep { /\d{10}$/ } @nodes;
+	my $children = $self->unless_gone(sub { [ $self->client->children($path) ] });
+	my @nodes = grep { /\d{10}$/ } @{ $children || [] };
 	my $node = $nodes[ rand @nodes ] // return;
 	my $result =
-		eval { $client->set("$path/$node", 'a stranger was here'); 1 }
+		eval { $self->client->set("$path/$node", 'a stranger was here'); 1 }
 	  ? 'accepted'
 	  : $@ =~ /NoAuth/ ? 'refused'
 	  : $@ =~ /NoNode/ ? 'gone'

@@ -62,20 +62,14 @@ sub run ($worker)
 sub _hold ($worker)
 {
 	my ($plan, $home) = @{$worker}{qw(plan home_db)};
-	my $patience = sprintf '%d ms', 1000 * $plan->{patience};
-	my $timeout =
-	    $plan->{wait} eq 'try_once' ? '0'
-	  : $plan->{wait} =~ /^(try_for|timeout)$/ ? $patience
-	  : undef;
 	my ($token, @warnings);
-	$home->execute("SET lock_timeout = '$patience'")
-	  if $plan->{wait} eq 'lock_timeout';
+	$worker->set_lock_timeout;
 	$home->execute('BEGIN') if $plan->{scope} eq 'transaction';
 	return $token
 	  if eval {
 		$token = $home->value_with_warnings(\@warnings,
 			'SELECT zk_hold(?, ?, ?)',
-			$plan->{name}, _reason($worker), $timeout);
+			$plan->{name}, _reason($worker), $worker->timeout);
 		1;
 	  };
 	my $failure = $@;

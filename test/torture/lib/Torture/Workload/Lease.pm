@@ -21,9 +21,6 @@ package Torture::Workload::Lease;
 
 use v5.36;
 
-use Scalar::Util qw(blessed);
-use Time::HiRes qw(sleep);
-use Torture::Connection;
 use Torture::History qw(now);
 
 # One in so many calls goes through the other cluster, and one in so many leases is left
@@ -55,16 +52,11 @@ sub run ($worker)
 		return;
 	}
 	$worker->note_granted($token);
-	if ($plan->{rest})
-	{
-		$worker->enter('resting', until => now() + $plan->{rest});
-		sleep $plan->{rest};
-		$worker->enter('holding');
-	}
+	$worker->hold_for($plan->{rest}, 'resting') if $plan->{rest};
 	$worker->{home_db}->execute('BEGIN');
 	$worker->{home_db}->execute('SELECT zk_xact_lease(?, ?)', $plan->{name}, $token);
 	_somewhere($worker, sub ($db) {
-		$db->value('SELECT zk_lease_renew(?, ?, ?)', $plan->{name}, $token, _ms($plan->{ttl}));
+		$db->value('SELECT zk_lease_renew(?, ?, ?)', $plan->{name}, $token, Torture::Workload::interval($plan->{ttl}));
 	}) if rand($renewed_one_in) < 1;
 	$worker->commit_at_home;
 	$worker->tell('release_sent');
@@ -84,8 +76,8 @@ sub _lease ($worker)
 	my ($token, $until) = (undef, now() + 60);
 	my $ask = sub ($db) {
 		$token = $db->value('SELECT zk_lease(?, ?, ?, ?, place => ?)',
-			$plan->{name}, "worker $worker->{worker} cycle $plan->{cycle}", _ms($plan->{ttl}),
-			_ms($plan->{wait} eq 'try_once' ? 0 : $has_place ? $call : $plan->{patience}), $has_place ? 't' : 'f');
+			$plan->{name}, "worker $worker->{worker} cycle $plan->{cycle}", Torture::Workload::interval($plan->{ttl}),
+			Torture::Workload::interval($plan->{wait} eq 'try_once' ? 0 : $has_place ? $call : $plan->{patience}), $has_place ? 't' : 'f');
 	};
 	do { _somewhere($worker, $ask) } while !$token && $has_place && now() < $until;
 	return $token;
@@ -101,7 +93,5 @@ sub _somewhere ($worker, $code)
 	die $failure if $failure;
 	return $answer;
 }
-
-sub _ms { return sprintf '%d ms', 1000 * $_[0]; }
 
 1;
