@@ -271,9 +271,10 @@ sub prepare_work ($node, $procedure, $parameter = undef)
 
 A session of the same cluster.
 
-=head2 wait_at_gate($node, $count)
+=head2 wait_at_gate($node, $count), at_gate($session, $procedure, $code)
 
-Until that many stand at gates of the cluster.
+Until that many stand at gates of the cluster. Closes the gate, and does what brings one to it;
+returns what that has returned.
 
 =head2 work_done($node, $procedure)
 
@@ -309,6 +310,14 @@ sub wait_at_gate ($node, $count)
 		WHERE datname = 'app' AND wait_event = 'advisory'")
 	  or croak "there are not $count at the gate";
 	return;
+}
+
+sub at_gate ($session, $procedure, $code)
+{
+	close_gate($session, $procedure);
+	my $result = $code->();
+	wait_at_gate($session->node, 1);
+	return $result;
 }
 
 sub work_done ($node, $procedure)

@@ -31,6 +31,7 @@ package ZooKeeper;
 use v5.36;
 
 use Carp;
+use Errno;
 use Exporter 'import';
 use File::Basename qw(dirname);
 use File::Path qw(mkpath rmtree);
@@ -424,9 +425,25 @@ sub can_set_counters { return -e '/usr/bin/javac'; }
 Whether there is libfaketime, so that new() can be told of clocks; the environment of a process
 with such a clock.
 
+=head2 sweep_clocks
+
+Each program that runs with libfaketime makes a semaphore and shared memory, named after its
+process, leaves them behind if it does not exit in order, and does not start if they are there
+already: once process ids come round again. So what the dead have left is taken away.
+
 =cut
 
 sub can_set_clocks { return defined $faketime; }
+
+sub sweep_clocks
+{
+	foreach my $file (glob '/dev/shm/*faketime_s[eh]m_*')
+	{
+		my ($pid) = $file =~ /_(\d+)$/ or next;
+		unlink $file unless kill(0, $pid) || $!{EPERM};
+	}
+	return;
+}
 
 sub clock ($offset)
 {

@@ -257,16 +257,6 @@ subtest 'where nothing can be written' => sub {
 	assert_query($here, "BEGIN; SELECT 1/0", '22012', 'an aborted transaction');
 	assert_query($here, "SELECT zk_lease_renew('read', $token, '60s')", '25P02', 'does nothing');
 	$here->query_safe('ROLLBACK');
-
-	$here->query_safe(q{CREATE ROLE worker; GRANT zklock_user TO worker; SELECT zk_grant('read', 'worker', 'lock,look')});
-	assert_query($here, "SET ROLE worker; SELECT zk_lease('read', 'app', '60s')", '42501', "without 'lease' nobody takes one");
-	assert_query($here, "SELECT zk_lease_renew('read', $token, '60s')", '42501', 'nor renews it');
-	assert_query($here, "SELECT zk_lease_release('read', $token)", '42501', 'nor gives it up');
-	assert_query($here, "SELECT zk_xact_lease('read', $token)", '42501', 'nor rests on it');
-	is($here->query_safe("SELECT (zk_leader('read')).owner"), 'app', 'who may look sees it');
-	$here->query_safe("RESET ROLE; SELECT zk_grant('read', 'worker', 'lease')");
-	is($here->query_safe("SET ROLE worker; SELECT zk_lease('read', 'app', '60s')"), $token, 'with it he does');
-	$here->query_safe('RESET ROLE');
 };
 
 # The application goes on with its token where the standby has become the primary.

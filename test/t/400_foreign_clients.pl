@@ -1,8 +1,7 @@
 
 # Others use the same queues: Curator, Kazoo, go-zookeeper, and administrators
 # with a shell. Whoever is ahead of us holds us up, whoever is not a contender
-# does not; and when somebody deletes a node of ours we must notice, and not
-# work on.
+# does not. (What we do when somebody deletes a node of ours: t/140, t/320, t/322.)
 
 use ZkLockTest;
 
@@ -108,21 +107,6 @@ subtest 'to wait behind such a style' => sub {
 	$session->query_safe('SELECT zk_unlock_all()');
 };
 
-subtest 'children that are no contenders' => sub {
-	$stranger->create_path(lock_path('crowded/leases'));
-	$stranger->create_path(lock_path('crowded/lock-1'));
-	$stranger->create(lock_path('crowded/note'), 'x', ephemeral => 1);
-	is($session->query_safe("SELECT zk_try_lock('crowded')"), 't',
-		'do not count');
-	is( $session->query_safe("SELECT string_agg(coalesce(state, '-'), ' ' ORDER BY position)
-			FROM zk_lock_queue('crowded')"),
-		'held - - -', 'but are shown');
-	$session->query_safe("SELECT zk_unlock('crowded')");
-	$stranger->delete_recursive(lock_path('crowded/leases'));
-	$stranger->delete(lock_path("crowded/$_")) foreach qw(lock-1 note);
-	assert_no_nodes($zk, lock_path('crowded'), 'nothing left');
-};
-
 # Readers hold together whatever they are written in.
 subtest 'a foreign reader' => sub {
 	my $reader = stand_in_queue('read', "_c_$uuid-__READ__");
@@ -132,56 +116,6 @@ subtest 'a foreign reader' => sub {
 	is($session->query_safe("SELECT zk_try_lock('read')"), 'f', 'and no writer');
 	$stranger->delete($reader);
 	assert_no_nodes($zk, lock_path('read'), 'nothing left');
-};
-
-# Whoever deletes a node that waits takes it out of the queue: as if an
-# administrator had cancelled the wait.
-subtest 'our waiting node is deleted' => sub {
-	my $theirs = stand_in_queue('evicted', "_c_$uuid-lock-");
-	$session->start_query("SELECT zk_lock('evicted')");
-	my @queue = wait_for_queue($zk, lock_path('evicted'), 2);
-	wait_for_wait($node, $session->pid);
-	$stranger->delete(lock_path("evicted/$queue[1]"));
-	# It watches the one ahead, and looks at the queue when that has moved.
-	$stranger->delete($theirs);
-	assert_ends($session, '57000', 'the waiter is told, not granted');
-	like($session->error, qr/queue entry for lock "evicted" was removed/, 'message');
-	is($session->query_safe("SELECT zk_try_lock('evicted')"), 't',
-		'the session goes on');
-	$session->query_safe("SELECT zk_unlock('evicted')");
-	assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
-};
-
-subtest 'our held node is deleted' => sub {
-	my $holder = background($node);
-	$holder->query_safe("CREATE TABLE stolen (i int); SELECT zk_lock('stolen');
-		SET zklock.commit_guard = quorum");
-	$holder->query_safe('BEGIN; INSERT INTO stolen VALUES (1)');
-	$stranger->delete($_) foreach nodes('stolen');
-	is($session->query_safe("SELECT zk_try_lock('stolen')"), 't',
-		'another one gets the lock');
-	assert_query($holder, 'COMMIT', '40001', 'quorum: the commit is refused');
-	like($holder->error, qr/lock "stolen" was lost\nDETAIL:  Another client/,
-		'and told why');
-	is($holder->query_safe('SELECT count(*) FROM stolen'), 0,
-		'its row does not exist');
-	is($holder->query_safe("SELECT zk_is_held('stolen')"), 'f',
-		'zk_is_held knows');
-	is($holder->query_safe('SELECT state FROM zk_locks'), 'lost', 'zk_locks, too');
-	is($holder->query_safe("SELECT zk_unlock('stolen')"), 'f', 'let go of');
-
-	$holder->query_safe("SELECT zk_lock('stolen/too')");
-	is($holder->query_safe("SELECT zk_is_held('stolen/too')"), 't', 'held');
-	$stranger->delete($_) foreach nodes('stolen/too');
-	is($holder->query_safe("SELECT zk_is_held('stolen/too')"), 'f',
-		'zk_is_held asks the ensemble');
-	assert_query($holder, 'CREATE TABLE stolen_too ()', '40001', 'and then nothing may be written');
-	$holder->query('SELECT zk_unlock_all()');
-	is($session->query_safe("SELECT zk_is_held('stolen')"), 't',
-		'its release does not touch the node of the new holder');
-	$session->query_safe("SELECT zk_unlock('stolen')");
-	$holder->quit;
-	poll_until { !nodes('stolen') } 'nodes to go', 10;
 };
 
 # The znode of the lock itself goes when nobody uses it; here under our feet.

@@ -57,9 +57,7 @@ subtest 'one caller at a time' => sub {
 	$recipes->install('rebuild', $berlin, $paris);
 	my ($first, $second, $gate) = map { background($_, database => 'app') } $berlin, $paris, $berlin;
 
-	Recipes::close_gate($gate, 'rebuild_work');
-	$first->start_query('CALL rebuild()');
-	Recipes::wait_at_gate($berlin, 1);
+	Recipes::at_gate($gate, 'rebuild_work', sub { $first->start_query('CALL rebuild()'); });
 	$second->query_safe('CALL rebuild()');
 	like($second->error, qr/running elsewhere/, 'the second returns at once');
 	$second->query_safe($recipes->code('rebuild-do'));
@@ -86,9 +84,7 @@ subtest 'one caller at a time' => sub {
 	is(held($first), '', 'without a lock left');
 
 	reset_work();
-	Recipes::close_gate($gate, 'rebuild_work');
-	$first->start_query('CALL rebuild()');
-	Recipes::wait_at_gate($berlin, 1);
+	Recipes::at_gate($gate, 'rebuild_work', sub { $first->start_query('CALL rebuild()'); });
 	Recipes::evict($paris, 'rebuild');
 	Recipes::open_gate($gate, 'rebuild_work');
 	assert_ends($first, '40001', 'the lock was lost: the commit is refused');
@@ -98,9 +94,7 @@ subtest 'one caller at a time' => sub {
 	is(Recipes::work_done($berlin, 'rebuild_work'), '1 2 3', 'it can be called again');
 
 	reset_work();
-	Recipes::close_gate($gate, 'rebuild_work');
-	$first->start_query('CALL rebuild()');
-	Recipes::wait_at_gate($berlin, 1);
+	Recipes::at_gate($gate, 'rebuild_work', sub { $first->start_query('CALL rebuild()'); });
 	$first->cancel;
 	assert_ends($first, '57014', 'it is canceled');
 	Recipes::open_gate($gate, 'rebuild_work');
@@ -303,9 +297,8 @@ subtest 'a leader behind a pooler' => sub {
 	assert_soon { tick($first, 'app-1'); $who->() =~ /^app-1/ } 'a dead leader is followed';
 	reset_work();
 	my $gate = background($berlin, database => 'app');
-	Recipes::close_gate($gate, 'mailer_work');
-	$first->start_query("\\set me app-1\n\\set address x\n" . $recipes->code('tick'));
-	Recipes::wait_at_gate($berlin, 1);
+	Recipes::at_gate($gate, 'mailer_work',
+		sub { $first->start_query("\\set me app-1\n\\set address x\n" . $recipes->code('tick')); });
 	Recipes::evict($paris, 'mailer');
 	is(tick($other, 'app-3'), '', 'another one leads');
 	Recipes::open_gate($gate, 'mailer_work');
@@ -327,9 +320,7 @@ subtest 'a job that is done at least once' => sub {
 	my $forget = sub { reset_work(); $second->query_safe("SELECT zk_forget_run('billing', slot) FROM zk_runs('billing')"); };
 
 	# Who runs it dies.
-	Recipes::close_gate($gate, 'billing_work');
-	$first->start_query('CALL billing()');
-	Recipes::wait_at_gate($berlin, 1);
+	Recipes::at_gate($gate, 'billing_work', sub { $first->start_query('CALL billing()'); });
 	$second->query_safe('CALL billing()');
 	is($works->(), '0 0', 'one run at a time');
 	$gate->query_safe("SELECT pg_terminate_backend(" . $first->pid . ')');

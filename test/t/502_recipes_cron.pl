@@ -5,17 +5,15 @@
 use strict;
 
 # Ahead of the modules, so that it comes after their ends, when no server runs.
-END { sweep_faketime(); }
+END { ZooKeeper::sweep_clocks(); }
 
-use Errno;
-use IPC::Run;
+use Programs;
 use Recipes;
 use PostgreSQL::Test::Utils;
 use ZkLockTest;
 
 chomp(my $pkglibdir = qx(pg_config --pkglibdir));
 my $has_pg_cron = -e "$pkglibdir/pg_cron.so";
-my ($libfaketime) = glob '/usr/lib/*/faketime/libfaketime.so.1';
 
 # What fails, as its session may when the machine stands still for seconds, comes
 # again with the next minute, or the one after it.
@@ -53,32 +51,13 @@ sub start_shell ($node, $command, @arguments)
 {
 	chomp(my $psql = qx(sh -c 'command -v psql'));
 	(my $bin = $psql) =~ s{/psql$}{};
-	my $shell = { in => '', out => '' };
-	$shell->{run} = IPC::Run::start(
-		[
-			'setpriv', '--pdeathsig', 'KILL', 'env', '-i',
-			"PATH=$PostgreSQL::Test::Utils::tmp_check/recipes:$bin:/usr/bin:/bin",
-			'PGHOST=' . $node->host, 'PGPORT=' . $node->port,
-			'/bin/sh', '-c', $command, @arguments
-		],
-		'<', \$shell->{in}, '>', \$shell->{out}, '2>&1',
-		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
-	return $shell;
+	return start_program('env', '-i',
+		"PATH=$PostgreSQL::Test::Utils::tmp_check/recipes:$bin:/usr/bin:/bin",
+		'PGHOST=' . $node->host, 'PGPORT=' . $node->port,
+		'/bin/sh', '-c', $command, @arguments);
 }
 
-sub wait_shell ($shell)
-{
-	$shell->{run}->finish;
-	return $shell->{run}->result(0);
-}
-
-sub run_shell
-{
-	my $shell = start_shell(@_);
-	my $status = wait_shell($shell);
-	note $shell->{out} if $shell->{out};
-	return $status;
-}
+sub run_shell { return start_shell(@_)->finish; }
 
 sub crontab_command ($name)
 {
@@ -112,30 +91,13 @@ sub forget_nightly
 	return;
 }
 
-# Each program that runs with libfaketime makes a semaphore and shared memory, named
-# after its process, leaves them behind if it does not exit in order, as sessions'
-# programs do not, and refuses to run if they are there already: once process ids come
-# round again, sessions cannot be started. So what the dead have left is taken away.
-sub sweep_faketime
-{
-	foreach my $file (glob '/dev/shm/*faketime_s[eh]m_*')
-	{
-		my ($pid) = $file =~ /_(\d+)$/ or next;
-		unlink $file unless kill(0, $pid) || $!{EPERM};
-	}
-	return;
-}
-
 # pg_cron 1.4 knows no shorter time than a minute. So let their clocks go before
 # the minute, that of paris two seconds late, and look later. Without libfaketime
 # the real minute has to do.
 sub set_clock ($node, $real, $second)
 {
-	sweep_faketime();
-	local $ENV{LD_PRELOAD} = $libfaketime;
-	local $ENV{FAKETIME} = sprintf '%+d', $second - $real % 60;
-	local $ENV{FAKETIME_DONT_FAKE_MONOTONIC} = 1;
-	local $ENV{FAKETIME_DISABLE_SHM} = 1;
+	ZooKeeper::sweep_clocks();
+	local %ENV = (%ENV, %{ ZooKeeper::clock(sprintf '%+d', $second - $real % 60) }, FAKETIME_DISABLE_SHM => 1);
 	# What the postmaster starts out of a signal handler has the real clock, as
 	# pg_cron would at first. If it fails, it is started again, and not from there.
 	$node->safe_psql('postgres', 'ALTER DATABASE app ALLOW_CONNECTIONS false');
@@ -157,7 +119,7 @@ if ($has_pg_cron)
 			WHERE schedule = '*/10 3-4 * * *' RETURNING jobname"),
 			'nightly', $node->name . ': the night comes sooner');
 	}
-	if ($libfaketime)
+	if (ZooKeeper::can_set_clocks())
 	{
 		my $now = time;
 		set_clock($berlin, $now, 51);
@@ -247,14 +209,14 @@ SKIP:
 		my $old = $token->();
 		$berlin->safe_psql('app', "SELECT zk_evict('mailer', $old)");
 		poll_until { ($token->() || 0) > $old } 'it to come again', $next_minutes;
-		poll_until { $loop->{run}->pump_nb; $loop->{out} =~ /was lost/ } 'its words', $next_minutes;
-		like($loop->{out}, qr/lock "mailer" was lost/, 'so does one that lost its lock');
+		poll_until { $loop->output =~ /was lost/ } 'its words', $next_minutes;
+		like($loop->output, qr/lock "mailer" was lost/, 'so does one that lost its lock');
 
 		# A token of the day after tomorrow.
 		$node{$first}->safe_psql('app', "SELECT zk_fence('mailer', 1::bigint << 40)");
-		poll_until { $loop->{run}->pump_nb; $loop->{out} =~ /newer holder/ } 'its words', $next_minutes;
+		poll_until { $loop->output =~ /newer holder/ } 'its words', $next_minutes;
 		pass('and one that is late');
-		$loop->{run}->kill_kill(grace => 0);
+		$loop->kill;
 		$node{$second}->safe_psql('app', "SELECT cron.unschedule('mailer')");
 	};
 }
@@ -306,8 +268,8 @@ subtest 'a job from a crontab' => sub {
 	{
 		my $name = $node->name;
 		my $refused = start_shell($node, "PGUSER=jobs $command");
-		is(wait_shell($refused), 1, "a role that may not give its slot free, $name: an error");
-		like($refused->{out}, qr/ERROR:  role jobs may not call zk_forget_run/, 'which says why');
+		is($refused->finish, 1, "a role that may not give its slot free, $name: an error");
+		like($refused->output, qr/ERROR:  role jobs may not call zk_forget_run/, 'which says why');
 	}
 	is($berlin->safe_psql('app', "SELECT count(*) FROM zk_runs('nightly')"), 0, 'nobody has the slot');
 	is(run_shell($berlin, "PGUSER=jobs run-once nobody today touch never"), 77, 'nor does a program begin');
@@ -315,8 +277,8 @@ subtest 'a job from a crontab' => sub {
 	$recipes->install('grants', $berlin, $paris);
 	$berlin->safe_psql('app', "INSERT INTO trouble VALUES ('nightly_work')");
 	my $fails = start_shell($berlin, "PGUSER=jobs $command");
-	is(wait_shell($fails), 1, 'with the grants: the job fails');
-	like($fails->{out}, qr/ERROR:  trouble in nightly_work/, 'with its own error');
+	is($fails->finish, 1, 'with the grants: the job fails');
+	like($fails->output, qr/ERROR:  trouble in nightly_work/, 'with its own error');
 	is(run_shell($paris, "PGUSER=jobs $command"), 0, 'another cluster');
 	is(count_work('nightly_work', $paris), 1, 'runs it');
 
@@ -325,25 +287,21 @@ subtest 'a job from a crontab' => sub {
 	forget_nightly();
 	$berlin->safe_psql('app', "INSERT INTO trouble VALUES ('nightly_work')");
 	my $gate_away = background($berlin, database => 'app');
-	Recipes::close_gate($gate_away, 'nightly_work');
-	my $away = start_shell($berlin, "$command");
-	Recipes::wait_at_gate($berlin, 1);
+	my $away = Recipes::at_gate($gate_away, 'nightly_work', sub { start_shell($berlin, "$command"); });
 	$zk->pause;
 	Recipes::open_gate($gate_away, 'nightly_work');
-	isnt(wait_shell($away), 0, 'a job that fails when ZooKeeper is away');
+	isnt($away->finish, 0, 'a job that fails when ZooKeeper is away');
 	$zk->resume;
-	like($away->{out}, qr/WARNING:  nightly: trouble in nightly_work/, 'its error is told');
+	like($away->output, qr/WARNING:  nightly: trouble in nightly_work/, 'its error is told');
 	$gate_away->quit;
 
 	forget_nightly();
 	my $gate = background($berlin, database => 'app');
-	Recipes::close_gate($gate, 'nightly_work');
-	my $shell = start_shell($berlin, $command);
-	Recipes::wait_at_gate($berlin, 1);
+	my $shell = Recipes::at_gate($gate, 'nightly_work', sub { start_shell($berlin, $command); });
 	is(run_shell($paris, $command), 0, 'while it is at work, the others do not wait');
 	$berlin->safe_psql('app', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE wait_event = 'advisory'");
-	isnt(wait_shell($shell), 0, 'a job that was killed');
+	isnt($shell->finish, 0, 'a job that was killed');
 	is(run_shell($paris, $command), 0, 'another cluster');
 	is(count_work('nightly_work', $berlin, $paris), 0, 'nobody runs it then');
 	like($paris->safe_psql('app', "SELECT cluster FROM zk_runs('nightly')"), qr/^berlin$/,

@@ -82,9 +82,7 @@ sub pid { return $_[0]->query_safe('SELECT pg_backend_pid()'); }
 subtest 'locks of transaction scope' => sub {
 	my $pooler = Pooler->new;
 	my ($first, $second) = map { session($pooler) } 1 .. 2;
-	Recipes::close_gate($direct, 'invoice_work');
-	$first->start_query($recipes->code('transaction'));
-	Recipes::wait_at_gate($berlin, 1);
+	Recipes::at_gate($direct, 'invoice_work', sub { $first->start_query($recipes->code('transaction')); });
 	start_in_queue($second, $recipes->code('transaction'), $zk, lock_path('invoice'), 2);
 	is($direct->query_safe("SELECT zk_try_xact_lock('invoice')"), 'f', 'others are kept out');
 	Recipes::open_gate($direct, 'invoice_work');
@@ -134,9 +132,7 @@ subtest 'a lost lock' => sub {
 	my $pooler = Pooler->new(default_pool_size => 1);
 	my ($first, $second) = map { session($pooler) } 1 .. 2;
 	my $pid = pid($first);
-	Recipes::close_gate($direct, 'invoice_work');
-	$first->start_query($recipes->code('transaction'));
-	Recipes::wait_at_gate($berlin, 1);
+	Recipes::at_gate($direct, 'invoice_work', sub { $first->start_query($recipes->code('transaction')); });
 	is($direct->query_safe("SELECT zk_evict('invoice', token) FROM zk_lock_queue('invoice')"),
 		't', 'evicted');
 	Recipes::open_gate($direct, 'invoice_work');

@@ -6,9 +6,9 @@
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
-use IPC::Run;
 use Peer;
 use PostgreSQL::Test::Utils;
+use Programs;
 use ZkLockTest;
 
 my $docs = abs_path(dirname(__FILE__)) . '/../../docs';
@@ -122,13 +122,7 @@ foreach my $name (sort keys %migrator)
 }
 
 sub url ($node) { return 'postgresql://migrator@127.0.0.1:' . $node->port . '/app'; }
-sub program (@command)
-{
-	my $out = '';
-	IPC::Run::run(\@command, '<', \undef, '>', \$out, '2>&1', IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
-	note($out);
-	return ($? >> 8, $out);
-}
+sub program (@command) { return (run_program(@command), last_output()); }
 
 my $directory = PostgreSQL::Test::Utils::tempdir_short();
 sub file ($name, $text)
@@ -219,17 +213,13 @@ subtest 'Alembic' => sub {
 		    op.execute('CREATE TABLE alembic_work (what text)')
 		PYTHON
 	my $other = held_elsewhere(4711);
-	my $out = '';
-	my $run = IPC::Run::start([ 'setpriv', '--pdeathsig', 'KILL', '/usr/bin/python3', '-m', 'alembic', '-c', $ini,
-			'-x', 'url=' . url($berlin), 'upgrade', 'head' ], '<', \undef, '>', \$out, '2>&1',
-		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	my $run = start_program('/usr/bin/python3', '-m', 'alembic', '-c', $ini,
+		'-x', 'url=' . url($berlin), 'upgrade', 'head');
 	wait_for_queue($zk, lock_path("advisory/app/(4711)"), 2);
 	is($berlin->safe_psql('app', "SELECT to_regclass('public.alembic_work') IS NULL"), 't',
 		'while another cluster migrates it waits');
 	$other->quit;
-	$run->finish;
-	note($out);
-	is($run->full_result(0), 0, 'then it goes on');
+	is($run->finish, 0, 'then it goes on');
 	is($berlin->safe_psql('app', "SELECT 'public.alembic_work'::regclass"), 'alembic_work', 'and has migrated');
 };
 
@@ -245,16 +235,12 @@ subtest 'golang-migrate' => sub {
 	my $log = slurp_file($paris->logfile);
 	my ($key) = $log =~ /SELECT pg_advisory_lock\(\$1\)\n[^\n]*parameters: \$1 = '(-?\d+)'/ or die 'its key is not in the log';
 	$other->query_safe("SELECT pg_advisory_lock($key)");
-	my $out = '';
-	my $run = IPC::Run::start([ 'setpriv', '--pdeathsig', 'KILL', $migrate, '-path', "$directory/go",
-			'-database', $url{berlin}, 'up' ], '<', \undef, '>', \$out, '2>&1',
-		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	my $run = start_program($migrate, '-path', "$directory/go",
+		'-database', $url{berlin}, 'up');
 	wait_for_queue($zk, lock_path("advisory/app/($key)"), 2);
 	is($berlin->safe_psql('app', "SELECT to_regclass('public.go_work') IS NULL"), 't', 'while another cluster migrates it waits');
 	$other->quit;
-	$run->finish;
-	note($out);
-	is($run->full_result(0), 0, 'then it goes on');
+	is($run->finish, 0, 'then it goes on');
 	is($berlin->safe_psql('app', "SELECT 'public.go_work'::regclass, 'public.go_migrations'::regclass"),
 		'go_work|go_migrations', 'and has migrated, in the schema of tables');
 };

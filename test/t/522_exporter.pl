@@ -5,10 +5,10 @@
 
 use FindBin;
 use HTTP::Tiny;
-use IPC::Run;
 use JSON::PP;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils qw(slurp_file);
+use Programs;
 use ZkLockTest;
 
 my $directory = "$FindBin::Bin/../../docs/monitoring";
@@ -60,23 +60,6 @@ subtest 'the dashboard' => sub {
 	}
 };
 
-my @programs;
-sub start (@command)
-{
-	my $self = { out => '' };
-	$self->{run} = IPC::Run::start([ 'setpriv', '--pdeathsig', 'KILL', @command ],
-		'<', \undef, '>', \$self->{out}, '2>&1');
-	push @programs, $self;
-	return $self;
-}
-
-END
-{
-	my $status = $?;
-	$_->{run}->kill_kill(grace => 2) foreach @programs;
-	$? = $status;
-}
-
 my $http = HTTP::Tiny->new(timeout => 30);
 sub get ($url) { return $http->get($url)->{content}; }
 
@@ -87,7 +70,7 @@ subtest 'with Prometheus' => sub {
 	my ($exporter_port, $prometheus_port) = map { PostgreSQL::Test::Cluster::get_free_port() } 1 .. 2;
 	local $ENV{DATA_SOURCE_NAME} =
 	  'postgresql://exporter@127.0.0.1:' . $node->port . '/postgres?sslmode=disable';
-	my $exports = start('/usr/bin/prometheus-postgres-exporter', "--web.listen-address=127.0.0.1:$exporter_port",
+	my $exports = start_program('/usr/bin/prometheus-postgres-exporter', "--web.listen-address=127.0.0.1:$exporter_port",
 		"--extend.query-path=$directory/postgres_exporter.yaml", '--disable-default-metrics', '--disable-settings-metrics');
 	PostgreSQL::Test::Utils::append_to_file("$place/prometheus.yml", <<~YAML);
 		global: {scrape_interval: 1s, evaluation_interval: 1s}
@@ -96,10 +79,8 @@ subtest 'with Prometheus' => sub {
 		- job_name: postgres
 		  static_configs: [{targets: ["127.0.0.1:$exporter_port"]}]
 		YAML
-	my $checked = start('/usr/bin/promtool', 'check', 'rules', "$directory/alerts.yaml");
-	$checked->{run}->finish;
-	is($checked->{run}->full_result(0), 0, 'the rules') or diag($checked->{out});
-	my $prometheus = start('/usr/bin/prometheus', "--config.file=$place/prometheus.yml", "--storage.tsdb.path=$place/data",
+	is(run_program('/usr/bin/promtool', 'check', 'rules', "$directory/alerts.yaml"), 0, 'the rules') or diag(last_output());
+	my $prometheus = start_program('/usr/bin/prometheus', "--config.file=$place/prometheus.yml", "--storage.tsdb.path=$place/data",
 		"--web.listen-address=127.0.0.1:$prometheus_port");
 
 	# Some of everything: grants, waits, tries in vain.
@@ -112,8 +93,8 @@ subtest 'with Prometheus' => sub {
 		$waiter->wait_result;
 	};
 	$work->();
-	poll_until { $exports->{run}->pump_nb; get("http://127.0.0.1:$exporter_port/metrics") =~ /^zk_stat_waits/m } 'the exporter', 60;
-	poll_until { $prometheus->{run}->pump_nb; get("http://127.0.0.1:$prometheus_port/-/ready") =~ /Ready/i } 'Prometheus', 60;
+	poll_until { $exports->output; get("http://127.0.0.1:$exporter_port/metrics") =~ /^zk_stat_waits/m } 'the exporter', 60;
+	poll_until { $prometheus->output; get("http://127.0.0.1:$prometheus_port/-/ready") =~ /Ready/i } 'Prometheus', 60;
 
 	my $ask = sub ($expression) {
 		$expression =~ s/\$__rate_interval/30s/g;

@@ -96,7 +96,7 @@ clock => file, which says how wrong that of a server is)
 sub new
 {
 	my ($class, %option) = @_;
-	_sweep_clocks();
+	ZooKeeper::sweep_clocks();
 	open my $clock, '>', $option{clock} or die "could not write $option{clock}: $!";
 	print $clock "+1d\n";
 	close $clock;
@@ -162,18 +162,6 @@ sub _odd_clock (@where)
 	return unless $faketime;
 	return (LD_PRELOAD => $faketime, FAKETIME_DONT_FAKE_MONOTONIC => 1,
 		FAKETIME_CACHE_DURATION => 1, FAKETIME_FORCE_MONOTONIC_FIX => 0, @where);
-}
-
-# Programs with libfaketime that are killed leave files behind, by process id, and others
-# with that id do not start then.
-sub _sweep_clocks
-{
-	foreach my $file (glob '/dev/shm/*faketime_s[eh]m_*')
-	{
-		my ($pid) = $file =~ /_(\d+)$/ or next;
-		unlink $file unless kill(0, $pid) || $!{EPERM};
-	}
-	return;
 }
 
 sub _add_cluster ($self, $name, $counters, %more)
@@ -340,7 +328,7 @@ sub stop ($self)
 {
 	$_->stop('fast') foreach values %{ $self->{cluster} }, $self->{standby};
 	$self->{zookeeper}->stop;
-	_sweep_clocks();
+	ZooKeeper::sweep_clocks();
 	return;
 }
 
