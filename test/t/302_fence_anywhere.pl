@@ -108,7 +108,6 @@ subtest 'a dump' => sub {
 	my $session = background($node, database => 'restored', user => 'worker');
 	is(raises($session, "SELECT zklock.zk_fence('elsewhere', 9)"),
 		'40001 a newer holder of lock "elsewhere" has been here', 'with its tokens');
-	$session->quit;
 };
 
 done_testing();

@@ -3,7 +3,6 @@
 # are.
 
 use Proxy;
-use Time::HiRes qw(time);
 use ZkLockTest;
 
 my $most = 100_000;

@@ -2,7 +2,6 @@
 # What is done to a queue from outside of it, and what stays in it when its maker
 # has gone: zk_evict(), zk_hold(), zk_release_hold().
 
-use PostgreSQL::Test::Utils qw(slurp_file);
 use Proxy;
 use ZkLockTest;
 
@@ -68,10 +67,8 @@ foreach my $guard (qw(quorum lease))
 		$holder->query_safe("SELECT zk_lock('evict-session')");
 		$admin->query_safe("SELECT zk_evict('evict-session', token)
 			FROM zk_lock_queue('evict-session')");
-		is($holder->query_safe("SELECT zk_is_held('evict-session')"), 'f',
-			'zk_is_held knows at once');
-		$_->quit foreach $holder, $waiter, $admin;
-		assert_no_nodes($zk, lock_path('evict'), 'nothing left');
+		assert_not_held($holder, 'evict-session', 'zk_is_held knows at once');
+		assert_leave_nothing($zk, lock_path('evict'), $holder, $waiter, $admin);
 	};
 }
 
@@ -87,11 +84,9 @@ subtest 'waiters are evicted' => sub {
 	my $token = token_at($admin, 'line', 2);
 	is($admin->query_safe("SELECT zk_evict('line', $token)"), 't', 'the first waiter is evicted');
 	assert_nodes($zk, lock_path('line'), 2, 'the others stay');
-	$holder->query_safe("SELECT zk_unlock('line')");
-	assert_ends($second, '00000', 'the one behind it gets the lock');
+	assert_passes('line', $holder, $second, 'the one behind it gets the lock');
 	assert_ends($first, '57000', 'the evicted one does not');
-	$_->quit foreach $holder, $first, $second, $admin;
-	assert_no_nodes($zk, lock_path('line'), 'nothing left');
+	assert_leave_nothing($zk, lock_path('line'), $holder, $first, $second, $admin);
 };
 
 subtest 'other clients, and children that are no contenders' => sub {
@@ -118,11 +113,10 @@ subtest 'the connection breaks during an eviction' => sub {
 		start_to_wait($admin, "SELECT zk_evict('cut', $token)");
 		$proxy->come_back;
 		is($admin->wait_result, 't', "$direction: known after reconnecting");
-		is($holder->query_safe("SELECT zk_is_held('cut')"), 'f', 'and it is true');
+		assert_not_held($holder, 'cut', 'and it is true');
 		$holder->query_safe('SELECT zk_unlock_all()');
 	}
-	$_->quit foreach $holder, $admin;
-	assert_no_nodes($zk, lock_path('cut'), 'nothing left');
+	assert_leave_nothing($zk, lock_path('cut'), $holder, $admin);
 };
 
 # Its delete is done, and the reply lost. What stands there when it asks again has the
@@ -139,8 +133,7 @@ subtest 'the reply is lost, and the node made anew' => sub {
 	is($releaser->wait_result, 't', 'it is known to be released');
 	ok($foreign->exists($path), 'and the other one stays');
 	$foreign->delete($path) if $foreign->exists($path);
-	$_->quit foreach $maker, $releaser;
-	assert_no_nodes($zk, lock_path('anew'), 'nothing left');
+	assert_leave_nothing($zk, lock_path('anew'), $maker, $releaser);
 };
 
 sub hold_nodes ($lock)

@@ -4,9 +4,7 @@
 # an eviction does not depend on it, and it does not stay.
 
 use List::Util qw(min);
-use PostgreSQL::Test::Utils qw(slurp_file);
 use Proxy;
-use Time::HiRes qw(time);
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
@@ -82,8 +80,7 @@ subtest 'a holder' => sub {
 			no_words();
 			$holder->query_safe('SELECT zk_unlock_all()');
 			is($holder->query("SELECT zk_try_lock('evicted'), zk_is_held('evicted')"), 't|t', 'it can be taken again');
-			$holder->quit;
-			assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
+			assert_leave_nothing($zk, lock_path('evicted'), $holder);
 			return 1;
 		};
 	}
@@ -107,8 +104,7 @@ subtest 'a waiter' => sub {
 	foreach my $user (undef, 'clerk')
 	{
 		told_in_time sub ($is_last) {
-			my $holder = background($node{paris});
-			$holder->query_safe("SELECT zk_lock('evicted')");
+			my $holder = background($node{paris}, holds => 'evicted');
 			my $waiter = background($node{berlin}, $user ? (user => $user) : ());
 			my $offset = -s $node{berlin}->logfile;
 			start_in_queue($waiter, "SELECT zk_lock('evicted')", $zk, lock_path('evicted'), 2);
@@ -125,8 +121,7 @@ subtest 'a waiter' => sub {
 				'and is told who it was');
 			log_has('berlin', $offset, qr/DETAIL:  By $by\. It was queue node "\Q$queued\E", fencing token $token\./, 'so is the log');
 			no_words();
-			$_->quit foreach $holder, $waiter;
-			assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
+			assert_leave_nothing($zk, lock_path('evicted'), $holder, $waiter);
 			return 1;
 		};
 	}
@@ -186,8 +181,7 @@ subtest 'who releases what he does not hold any more' => sub {
 		no_words();
 		$holder->query_safe('SELECT');
 		is($holder->error, '', 'it is said once');
-		$_->quit foreach $holder, $next;
-		assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
+		assert_leave_nothing($zk, lock_path('evicted'), $holder, $next);
 	}
 };
 
@@ -229,8 +223,7 @@ subtest 'a release is waited for as long as the lock was held' => sub {
 
 # With the ensemble away nobody waits for long, and not for each one.
 subtest 'a release without an answer' => sub {
-	my $holder = background($node{berlin});
-	$holder->query_safe("SELECT zk_lock(i::text) FROM generate_series(1, 20) AS i");
+	my $holder = background($node{berlin}, first => "SELECT zk_lock(i::text) FROM generate_series(1, 20) AS i");
 	$zk->pause;
 	my $begun = time;
 	is($holder->query("SELECT bool_and(zk_unlock(i::text)) FROM generate_series(1, 20) AS i"), 't', 'released');
@@ -276,21 +269,18 @@ subtest 'before a downgrade' => sub {
 	poll_until { $holder->query_safe('SELECT state FROM zk_locks') eq 'lost' } 'the loss to be known', 4;
 	assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'also the lease refuses a commit');
 	assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
-	$holder->quit;
 };
 
 subtest 'a word that nobody fetches' => sub {
 	poll_until
 	{
-		my $gone = background($node{berlin});
-		$gone->query_safe("SELECT zk_lock('evicted')");
+		my $gone = background($node{berlin}, holds => 'evicted');
 		evict('evicted', 1);
 		$gone->quit;
 		scalar queue_nodes($zk, $words);
 	}
 	'it to lie there', 30;
-	my $holder = background($node{berlin});
-	$holder->query_safe("SELECT zk_lock('other')");
+	my $holder = background($node{berlin}, holds => 'other');
 	assert_soon
 	{
 		$operator->query_safe("SELECT zk_request_release('other')");
@@ -312,8 +302,7 @@ subtest 'an eviction does not need it' => sub {
 			$client->create($words, '');
 			$client->create_many(1000, "$words/some-", '', sequential => 1);
 		}
-		my $holder = background($node{berlin});
-		$holder->query_safe("SELECT zk_lock('evicted')");
+		my $holder = background($node{berlin}, holds => 'evicted');
 		evict('evicted', 1);
 		is(scalar grep({ /evicted/ } queue_nodes($zk, $words)), 0, "$what there is none");
 		assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'the commit is refused all the same');

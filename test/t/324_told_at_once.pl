@@ -2,9 +2,7 @@
 # Whoever has held a lock for more than a moment hears at once that it was taken away,
 # whatever he does. A third of the session timeout is 20 s here, so that no proof tells.
 
-use PostgreSQL::Test::Utils qw(slurp_file);
 use Proxy;
-use Time::HiRes qw(sleep time);
 use ZkLockTest;
 
 my $zk = ZooKeeper->new(max_session_timeout => 60_000)->start;
@@ -92,8 +90,7 @@ foreach my $scope (sort keys %scopes)
 
 subtest 'a moment costs nothing' => sub {
 	my $other = background($node, is_connected => 1);
-	my $holder = background($node, is_connected => 1);
-	$holder->query_safe("SELECT zk_lock('short'), zk_unlock('short')");
+	my $holder = background($node, is_connected => 1, first => "SELECT zk_lock('short'), zk_unlock('short')");
 	my @received;
 	foreach (1 .. 3)
 	{
@@ -201,8 +198,7 @@ subtest 'a waiter loses nothing' => sub {
 	$_->query_safe("SELECT zk_lock('permits', permits => 2)") foreach @holder;
 	start_in_queue($waiter, "SELECT zk_lock('permits', permits => 2)", $zk, lock_path('permits'), 3);
 	await_watches(3, 'its queue is watched, and two permits');
-	$holder[0]->query_safe("SELECT zk_unlock('permits')");
-	assert_ends($waiter, '00000', 'granted');
+	assert_passes('permits', $holder[0], $waiter, 'granted');
 	await_watches(2, 'and two permits in the end');
 	$holder[1]->quit;
 	await_watches(1);
@@ -213,8 +209,7 @@ subtest 'a waiter loses nothing' => sub {
 };
 
 subtest 'several, one after the other' => sub {
-	my $holder = background($node);
-	$holder->query_safe("SELECT zk_lock('a'), zk_lock('b'), zk_lock('c')");
+	my $holder = background($node, first => "SELECT zk_lock('a'), zk_lock('b'), zk_lock('c')");
 	await_watches(3);
 	foreach my $name (qw(a b))
 	{
@@ -225,7 +220,7 @@ subtest 'several, one after the other' => sub {
 		is($holder->query_safe("SELECT string_agg(name, ' ') FROM zk_locks WHERE state = 'lost'"), $name, 'it is the one');
 		$holder->query_safe("SELECT zk_unlock('$name')");
 	}
-	is($holder->query_safe("SELECT zk_is_held('c')"), 't', 'the other one is held');
+	assert_held($holder, 'c', 'the other one is held');
 	quit($holder);
 };
 

@@ -249,8 +249,7 @@ subtest 'arguments and privileges' => sub {
 # ---------------------------------------------------------------------------
 
 subtest 'a request to a holder that is gone' => sub {
-	my $leaving = background($node{berlin});
-	$leaving->query_safe("SELECT zk_lock('gone')");
+	my $leaving = background($node{berlin}, holds => 'gone');
 	request('gone');
 	my ($old) = requests('gone');
 	$leaving->quit;
@@ -293,8 +292,7 @@ subtest 'what it costs' => sub {
 			push @$received, $zk->packets_received - $before;
 			is(is_requested($other, $lock), 't', 'heard');
 			$stranger->create_path(lock_path('.release/stays'));
-			$other->query_safe("SELECT zk_unlock('$lock')");
-			assert_no_nodes($zk, lock_path($lock));
+			assert_released($zk, $lock, $other);
 			wait_for_queue($zk, lock_path('.release'), 1);
 			$other->query_safe("SELECT zk_lock('$lock')");
 		}
@@ -313,8 +311,7 @@ subtest 'what it costs' => sub {
 subtest 'a connection that breaks' => sub {
 	my ($server) = split /,/, $zk->connect_string;
 	my $proxy = Proxy->new($server);
-	my $session = background($node{berlin});
-	$session->query_safe("SET zklock.servers = '" . $proxy->address . "';
+	my $session = background($node{berlin}, first => "SET zklock.servers = '" . $proxy->address . "';
 		SET zklock.session_timeout = '10 s'; SELECT zk_lock('broken')");
 	$proxy->go_away;
 	poll_until { $session->query_safe('SELECT state FROM zk_session') ne 'connected' }
@@ -329,8 +326,7 @@ subtest 'a connection that breaks' => sub {
 };
 
 subtest 'a server that does not answer holds nobody up' => sub {
-	my $session = background($node{berlin});
-	$session->query_safe("SET zklock.session_timeout = '40 s'; SELECT zk_lock('silent')");
+	my $session = background($node{berlin}, first => "SET zklock.session_timeout = '40 s'; SELECT zk_lock('silent')");
 	$zk->pause;
 	my $since = time;
 	is(is_requested($session, 'silent'), 'f', 'nothing was heard');

@@ -23,7 +23,7 @@ my $stranger = $zk->client;
 my $identity = qr/process \d+|"paris"|in database|on host|session 0x/;
 my %knows = (ordinary => 0, monitor => 1);
 
-sub log_since { return PostgreSQL::Test::Utils::slurp_file($berlin->logfile, $_[0]); }
+sub log_since { return slurp_file($berlin->logfile, $_[0]); }
 
 # Ask for the lock from the other cluster.
 sub request ($lock)
@@ -84,8 +84,7 @@ foreach my $role (sort keys %knows)
 	poll_until { $session->query_safe("SELECT zk_release_requested('bare')") eq 't' } 'it to be heard', 20;
 	like($session->error, $knows{$role} ? qr/DETAIL:  Requested at [-+:.\d ]+\w* by / : qr/DETAIL:  Requested at [-+:.\d ]+\w*\.$/m,
 		"$role: when, and no more");
-	$session->quit;
-	assert_no_nodes($zk, lock_path('bare'));
+	assert_leave_nothing($zk, lock_path('bare'), $session);
 }
 
 done_testing();

@@ -61,8 +61,7 @@ subtest 'those who ask take outdated ones away' => sub {
 };
 
 subtest 'those that are heard stay' => sub {
-	my $holder = background($node);
-	$holder->query_safe("SELECT zk_lock('heard')");
+	my $holder = background($node, holds => 'heard');
 	$asking->query_safe("SELECT zk_request_release('heard', 'why')");
 	my ($mine) = queue_nodes($zk, lock_path('heard'));
 	leave_requests(map { "other $_" } 1 .. 20) foreach 1 .. 5;
@@ -87,8 +86,7 @@ subtest 'those that are heard stay' => sub {
 };
 
 subtest 'so many and no more' => sub {
-	my $holder = background($node);
-	$holder->query_safe("SELECT zk_lock('full')");
+	my $holder = background($node, holds => 'full');
 	$stranger->delete("$parent/$_") foreach $stranger->children($parent);
 	$stranger->create_path($parent);
 	$stranger->create_many(10_000, sub { "$parent/strange $_[0].release" }, 'kept');

@@ -183,8 +183,7 @@ subtest 'a transaction that rests on it' => sub {
 };
 
 subtest 'credentials that may not renew it' => sub {
-	my $session = background($berlin);
-	$session->query_safe("SET zklock.auth = 'digest:one:secret'");
+	my $session = background($berlin, first => "SET zklock.auth = 'digest:one:secret'");
 	my $token = lease($session, 'guarded', 'app');
 	$session->query_safe("SET zklock.auth = 'digest:other:secret'");
 	assert_says($session, "SELECT zk_lease_renew('guarded', $token, '30s')", '42501', 'a backend that knows the lease',

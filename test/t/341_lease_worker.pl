@@ -65,8 +65,7 @@ subtest 'an idle session that loses a lock is told' => sub {
 	};
 	$listener->query_safe('LISTEN "Losses"');
 	my @elsewhere = (database => 'elsewhere', 'zklock.loss_channel' => 'Losses');
-	my $early = background($guard, @elsewhere);
-	$early->query_safe("SELECT zk_lock('early')");
+	my $early = background($guard, @elsewhere, holds => 'early');
 	my %holder = map { $_ => background($guard, 'zklock.loss_channel' => 'Losses',
 			'zklock.session_timeout' => $_ eq 'expired' ? '4s' : '20s') }
 	  qw(evicted expired released handed);
@@ -76,8 +75,7 @@ subtest 'an idle session that loses a lock is told' => sub {
 	my $number_alone = $alone->query_safe("LISTEN \"Losses\"; SELECT zk_lock('alone')");
 	$guard->safe_psql('postgres', "ALTER DATABASE elsewhere SET lock_timeout = '1ms'");
 	$guard->safe_psql('postgres', 'ALTER DATABASE elsewhere ALLOW_CONNECTIONS false');
-	my $silent = background($guard);
-	$silent->query_safe("SELECT zk_lock('silent')");
+	my $silent = background($guard, holds => 'silent');
 	# Settings say where the next session, or lock, is; not where those are that are held.
 	my @moved = map { background($guard, 'zklock.loss_channel' => 'Losses') } 1 .. 2;
 	$moved[0]->query_safe("SELECT zk_lock('held'); SET zklock.root = '/elsewhere'; SELECT zk_lock('held')");

@@ -3,7 +3,6 @@
 # roles that CREATE EXTENSION makes are not taken from somebody who made them first.
 
 use FindBin;
-use PostgreSQL::Test::Utils qw(slurp_file);
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;

@@ -94,8 +94,7 @@ SQL
 		}
 		if ($needs eq 'look: rows')
 		{
-			my $holder = background($node);
-			$holder->query_safe("SELECT zk_lock('$name')");
+			my $holder = background($node, holds => $name);
 			only([ 'pay', 'tenant', $all =~ s/look, //r ]);
 			is($tenant->query_safe($call), '', "$function shows nothing");
 			only([ 'pay', 'tenant', 'look' ]);
@@ -291,8 +290,7 @@ subtest 'a dump, and a standby' => sub {
 	sql('DROP ROLE stranger; CREATE ROLE owner; CREATE DATABASE copy OWNER owner');
 	my $file = $node->basedir . '/dump';
 	ok(run_log([ 'pg_dump', '-d', $node->connstr('postgres'), '-f', $file ]), 'dumped');
-	my $in_copy = background($node, database => 'copy');
-	$in_copy->query_safe("LOAD 'zklock'");
+	my $in_copy = background($node, database => 'copy', first => "LOAD 'zklock'");
 	ok(run_log([ 'psql', '-qX', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('copy'), '-f', $file ]), 'restored');
 	is($in_copy->query_safe("SELECT string_agg(concat_ws(' ', prefix, role, privilege), ', ' ORDER BY prefix) FROM zk_privileges"),
 		' - none, pay payroll lock', 'without rows of a dropped role');
@@ -309,7 +307,6 @@ subtest 'a dump, and a standby' => sub {
 	sql("SELECT zk_grant('x', 'tenant', 'lock')");
 	$node->wait_for_catchup($standby);
 	assert_query($there, "SELECT zk_try_lock('x'), zk_unlock('x')", '00000', 'which hears of changes');
-	$there->quit;
 };
 
 $_->quit foreach $tenant, $super;

@@ -2,7 +2,6 @@
 # Whoever leaves something behind in ZooKeeper, or reaches into the work of others,
 # is in the server's log: one line for each act, that says who.
 
-use PostgreSQL::Test::Utils qw(slurp_file);
 use Proxy;
 use ZkLockTest;
 
@@ -14,8 +13,7 @@ $node->safe_psql('postgres', "CREATE ROLE $name LOGIN; GRANT zklock_operator TO 
 
 my $holder = background($node);
 my $token = $holder->query_safe("SELECT zk_lock('busy')");
-my $anna = background($node);
-$anna->query_safe("SET SESSION AUTHORIZATION $name");
+my $anna = background($node, first => "SET SESSION AUTHORIZATION $name");
 
 # The lines of that kind, and the DETAIL of the last.
 my $who = qr/process \d+ of user "an[^"\n]*na" in database "postgres" from \[local\]/;
@@ -101,8 +99,7 @@ $anna->query_safe("SELECT zk_run_once('job', 'late')");
 logged_of_cancelled(14, 2, "SELECT zk_forget_run('job', 'late')", qr/deletes the record of a run of slot "late"/);
 $hold = $anna->query_safe("SELECT zk_hold('door', 'new locks')");
 logged_of_cancelled(2, 1, "SELECT zk_release_hold('door', $hold)", qr/releases a hold/);
-my $second = background($node);
-$second->query_safe("SELECT zk_lock('busy')");
+my $second = background($node, holds => 'busy');
 logged_of_cancelled(15, 1, "SELECT zk_request_release('busy')", qr/requests the release of ZooKeeper lock "busy"/);
 
 # Each lock, if that is wanted: who took it, as whom, and how it ended.
@@ -140,8 +137,7 @@ foreach my $case (
 like(lines_of("SET ROLE job; SELECT zk_lock('r'); RESET ROLE"), qr/of user "[^"]*" as role "job" in database/, 'the current role');
 like(lines_of("SELECT pg_terminate_backend(pg_backend_pid())"), qr/^process.*"r": ended with its session in exclusive mode/,
 	'what is left at the end of the session');
-my $loser = background($node);
-$loser->query_safe("SET zklock.log_locks = 'all'; SELECT zk_lock('l')");
+my $loser = background($node, first => "SET zklock.log_locks = 'all'; SELECT zk_lock('l')");
 kill KILL => $loser->query_safe('SELECT program_pid FROM zk_session');
 # The first to ask may be told so by an error.
 assert_becomes { $loser->query("SELECT zk_is_held('l')") } 'f', 'a lock is lost';

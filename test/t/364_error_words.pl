@@ -4,7 +4,6 @@
 # t/110.
 # Who works elsewhere is for members of pg_monitor.
 
-use PostgreSQL::Test::Utils qw(slurp_file);
 use Proxy;
 use Refusals;
 use ZkLockTest;
@@ -19,8 +18,7 @@ my $node = cluster('berlin', $zk, servers => $proxy->address);
 $node->safe_psql('postgres', 'CREATE ROLE clerk LOGIN');
 
 # Also when the ensemble falls silent for some seconds.
-my $holder = background($node, 'zklock.session_timeout' => '60s');
-$holder->query_safe("SELECT zk_lock('words')");
+my $holder = background($node, 'zklock.session_timeout' => '60s', holds => 'words');
 my $held = 'Held by process ' . $holder->pid
   . ' of user "\w+" in database "postgres" of cluster "berlin" on host "[^"]+"\.';
 my $one = "DETAIL:  $held 1 contender is ahead\\.";

@@ -74,8 +74,7 @@ subtest 'it fits on a terminal' => sub {
 	granted($waiter);
 	like(sql("SELECT who, location FROM zk_who('$name')"), qr/^\w+ \d+\|hold: new disks, and a r$/, 'a hold');
 	sql("SELECT zk_release_hold('$name', token) FROM zk_lock_queue('$name')");
-	$waiter->quit;
-	assert_no_nodes($zk, $path, 'nothing left');
+	assert_leave_nothing($zk, $path, $waiter);
 };
 
 my ($rc, $out, $err) = $node->psql('postgres', 'SELECT * FROM zk_who(NULL)');

@@ -109,8 +109,7 @@ subtest 'what it waits for' => sub {
 		$holder->query_safe("SELECT zk_lock('queue')");
 	}
 	poll_until { backend($waiter, 'count(*)') == 0 } 'the row of a killed one to go', 30;
-	$waiter = background($node);
-	$waiter->query_safe("SELECT zk_try_lock('queue')");
+	$waiter = background($node, first => "SELECT zk_try_lock('queue')");
 	is(backend($waiter, 'waiting_for, lock_count'), '|0', 'a try has not waited');
 	$waiter->start_query("SELECT zk_lock('queue')");
 	poll_until { backend($waiter, 'waiting_for') eq 'queue' } 'it to wait', 30;
@@ -177,12 +176,10 @@ subtest 'who may see it' => sub {
 	$session{anna} = background($node, user => 'anna');
 	$session{anna}->query_safe("SELECT zk_lock('theirs')");
 	is($seen->('bert'), 'anna|connected|1|1000|theirs', 'a member of the role sees all');
-	$_->quit foreach values %session;
 };
 
 subtest 'another user than the one who logged in' => sub {
-	my $holder = background($node);
-	$holder->query_safe("SET SESSION AUTHORIZATION anna; SELECT zk_lock('whose')");
+	my $holder = background($node, first => "SET SESSION AUTHORIZATION anna; SELECT zk_lock('whose')");
 	is(sql('SELECT b.usename = a.usename, b.usename FROM zk_backends AS b JOIN pg_stat_activity AS a USING (pid)
 			WHERE pid = ' . $holder->pid), 't|' . sql('SELECT current_user'), 'is not shown, as in pg_stat_activity');
 };
@@ -230,8 +227,7 @@ subtest 'an idle backend without ZooKeeper' => sub {
 
 # Where all that is read.
 subtest 'the title of its program' => sub {
-	my $holder = background($node);
-	$holder->query_safe("SELECT zk_lock('other')");
+	my $holder = background($node, holds => 'other');
 	my ($program) = session_programs($holder->pid);
 	is(backend($holder, 'state'), 'connected', 'its own is connected');
 	open my $title, '<', "/proc/$program/cmdline" or die $!;
@@ -241,8 +237,7 @@ subtest 'the title of its program' => sub {
 };
 
 subtest 'a session that is lost' => sub {
-	my $holder = background($node);
-	$holder->query_safe("SELECT zk_lock('lost')");
+	my $holder = background($node, holds => 'lost');
 	my ($program) = session_programs($holder->pid);
 	kill 'KILL', $program;
 	# The loss may cancel the statement that looks for it. That it is lost is seen before
@@ -271,8 +266,7 @@ subtest 'a loss that is noticed late' => sub {
 
 subtest 'a crash' => sub {
 	nobody_left('nobody is there');
-	my $holder = background($node);
-	$holder->query_safe("SELECT zk_lock('crash')");
+	my $holder = background($node, holds => 'crash');
 	kill 'KILL', $holder->pid;
 	$holder->quit;
 	$monitor->quit;

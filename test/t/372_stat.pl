@@ -190,8 +190,7 @@ subtest 'ended while it waits' => sub {
 # Its signal comes as a cancel; what it says in the end is 40001.
 subtest 'a loss that interrupts' => sub {
 	my $own = Proxy->new($zk->connect_string);
-	my $loser = background($node);
-	$loser->query_safe("SET zklock.servers = '" . $own->address . "';
+	my $loser = background($node, first => "SET zklock.servers = '" . $own->address . "';
 		SET zklock.session_timeout = '4s'; SET zklock.commit_guard = quorum; SELECT zk_lock('loss')");
 	counted('a lock', grants_at_once => 1, sessions => 1);
 	$loser->query_safe('BEGIN; INSERT INTO work VALUES (2)');
@@ -248,8 +247,7 @@ subtest 'traffic' => sub {
 };
 
 subtest 'databases, and starting again' => sub {
-	my $other = background($node, database => 'other');
-	$other->query_safe("SELECT zk_lock('a')");
+	my $other = background($node, database => 'other', holds => 'a');
 	counted('a database counts for itself');
 	is($monitor->query_safe("SELECT grants_at_once, sessions FROM zk_stat WHERE datname = 'other'"),
 		'1|1', 'likewise');

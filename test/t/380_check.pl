@@ -5,9 +5,7 @@ use Builds;
 use FakeServer;
 use IO::Socket::INET;
 use POSIX ();
-use PostgreSQL::Test::Utils qw(append_to_file slurp_file);
 use Preload;
-use Time::HiRes qw(time);
 use ZkLockTest;
 use ZooKeeper qw(free_port);
 
@@ -233,8 +231,7 @@ subtest 'a backend that is terminated leaves nothing' => sub {
 };
 
 subtest 'a cancellation ends it' => sub {
-	my $session = background($node);
-	$session->query_safe("SET zklock.servers = '$silent'; SET statement_timeout = '1s'");
+	my $session = background($node, first => "SET zklock.servers = '$silent'; SET statement_timeout = '1s'");
 	assert_query($session, 'SELECT count(*) FROM zk_check()', '57014', 'that is the one thing it raises');
 	assert_no_programs('its process is gone', $session);
 	$session->query_safe("SET statement_timeout = 0; SET zklock.servers = '$server'");
@@ -284,8 +281,7 @@ subtest 'data that is gone' => sub {
 	$set = "SET zklock.servers = '" . $new->connect_string . "'";
 	names($set, 'data', qr/^error: the ensemble has lost its data, or is another one: it has come to \d+, and zk_fences to token \d+/,
 		'a new ensemble');
-	my $session = background($node);
-	$session->query_safe("$set; SELECT zk_lock('fenced')");
+	my $session = background($node, first => "$set; SELECT zk_lock('fenced')");
 	assert_query($session, "SELECT zk_fence('fenced')", '40001', 'and the fence refuses');
 	like($session->error, qr/HINT: .*the ensemble has lost its data, or is another one.* TRUNCATE zk_fences/, 'with what helps');
 	$session->query_safe('TRUNCATE zk_fences; SELECT zk_fence(\'fenced\')');
@@ -404,8 +400,7 @@ subtest 'an ensemble' => sub {
 subtest 'an ensemble that falls silent while a lock is held' => sub {
 	my $one = ZooKeeper->new->start;
 	my $address = $one->connect_string;
-	my $session = background($node);
-	$session->query_safe("SET zklock.servers = '$address'; SET zklock.session_timeout = '60s'");
+	my $session = background($node, first => "SET zklock.servers = '$address'; SET zklock.session_timeout = '60s'");
 	$session->query_safe("SELECT zk_lock('silent')");
 	my $loser = background($node, 'zklock.servers' => $address, 'zklock.session_timeout' => '8s', 'zklock.connect_timeout' => '1min');
 	$loser->query_safe("SELECT zk_lock('lost')");
@@ -419,7 +414,7 @@ subtest 'an ensemble that falls silent while a lock is held' => sub {
 	like($loser->wait_result, qr/^lock "lost" was lost: /, 'one that is lost while it asks');
 	cmp_ok(time - $began, '<', 40, 'asks with no other');
 	$one->resume;
-	is($session->query_safe("SELECT zk_is_held('silent')"), 't', 'and the lock is as it was');
+	assert_held($session, 'silent', 'and the lock is as it was');
 	like($session->query_safe("SELECT state FROM zk_check() WHERE item = 'writing'"), qr/^ok/, 'all is well again');
 };
 
@@ -555,8 +550,7 @@ subtest 'on a standby, and while a lock is held' => sub {
 	$standby->init_from_backup($primary, 'backup', has_streaming => 1);
 	$standby->start;
 	shows([ '', 'true', $standby ], writing => [ qr/^ok/, 'on a standby' ]);
-	my $session = background($node);
-	$session->query_safe("SELECT zk_lock('held')");
+	my $session = background($node, holds => 'held');
 	$session->query_safe("BEGIN; SELECT zk_xact_lock('held too'); SELECT count(*) FROM zk_check()");
 	is($session->query_safe('SELECT count(*) FROM zk_locks'), 2, 'locks stay as they are');
 	$session->query_safe("COMMIT; SELECT zk_unlock_all()");
@@ -570,8 +564,7 @@ subtest 'a session with locks' => sub {
 	$holder->query_safe("SELECT zk_lock('checked')");
 	like($holder->query(sprintf $check, 'true'), qr/^ok: connected/, 'connected');
 	my $cancelled = 0;
-	my $sleeper = background($node);
-	$sleeper->query_safe("BEGIN; SELECT zk_lock('sleeper'); SELECT count(*) FROM zk_check(false)");
+	my $sleeper = background($node, first => "BEGIN; SELECT zk_lock('sleeper'); SELECT count(*) FROM zk_check(false)");
 	$sleeper->start_query('SELECT pg_sleep(60)');
 	$zk->pause;
 	foreach my $with_session ('false', 'true')

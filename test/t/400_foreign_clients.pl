@@ -55,11 +55,9 @@ foreach my $style (sort keys %style)
 
 		# And the other way round: it comes after us.
 		$theirs = stand_in_queue('foreign', $style{$style});
-		is($session->query_safe("SELECT zk_is_held('foreign')"), 't',
-			'one behind us changes nothing');
+		assert_held($session, 'foreign', 'one behind us changes nothing');
 		$stranger->delete($theirs);
-		$session->query_safe("SELECT zk_unlock('foreign')");
-		assert_no_nodes($zk, lock_path('foreign'), 'nothing left');
+		assert_released($zk, 'foreign', $session);
 	};
 }
 
@@ -98,8 +96,7 @@ subtest 'to wait behind such a style' => sub {
 			"SET zklock.node_style = kazoo; SELECT zk_lock('mixed/d')"), '', 'none with nodes that it waits for');
 	$session->query_safe('RESET zklock.node_style');
 
-	my $other = background($node);
-	$other->query_safe("SET zklock.node_style = kazoo; SELECT zk_lock('mixed/e')");
+	my $other = background($node, first => "SET zklock.node_style = kazoo; SELECT zk_lock('mixed/e')");
 	start_to_wait($session, "SELECT zk_lock('mixed/e')");
 	$other->query_safe('SELECT zk_unlock_all()');
 	$session->wait_result;
@@ -139,8 +136,7 @@ subtest 'tokens rise over the life of a znode' => sub {
 		push @tokens, $session->query_safe("SELECT zk_lock('token')");
 		my @queue = queue_nodes($zk, lock_path('token'));
 		like($queue[0], qr/0000000000$/, 'the number restarts');
-		$session->query_safe("SELECT zk_unlock('token')");
-		assert_no_nodes($zk, lock_path('token'), 'nothing left');
+		assert_released($zk, 'token', $session);
 		$stranger->delete(lock_path('token'));
 	}
 	is_deeply(\@tokens, [ sort { $a <=> $b } @tokens ], 'the token rises');

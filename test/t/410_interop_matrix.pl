@@ -86,8 +86,7 @@ sub test_client_tries ($peer, $kind, $suffix, $expected)
 	$peer->choose(lock_path($lock), $kind);
 	my $answer = $peer->ask('try');
 	is($answer, $expected eq 'yes' ? 'busy' : 'locked', 'a try');
-	is($session->query_safe("SELECT zk_is_held('$lock')"),
-		't', 'zklock holds the lock');
+	assert_held($session, $lock, 'zklock holds the lock');
 	$peer->ask('unlock') if $answer eq 'locked';
 	$session->query_safe("SELECT zk_unlock$suffix('$lock')");
 	return;
@@ -101,8 +100,7 @@ sub test_client_behind ($peer, $kind, $suffix, $expected)
 	$peer->choose(lock_path($lock), $kind);
 	my $outcome = lock_outcome($peer, $kind, lock_path($lock));
 	is($outcome, $expected, 'does it wait?');
-	is($session->query_safe("SELECT zk_is_held('$lock')"),
-		't', 'zklock holds the lock');
+	assert_held($session, $lock, 'zklock holds the lock');
 	ok(!$peer->is_done, 'it is still waiting') if $outcome eq 'yes';
 	$session->query_safe("SELECT zk_unlock$suffix('$lock')");
 	is($peer->wait_answer, 'locked', 'it has the lock after zk_unlock')

@@ -230,9 +230,8 @@ subtest 'Curator\'s Revoker' => sub {
 			FROM zk_lock_queue('revoked') WHERE position = 1"),
 		't|zklock|held|t', 'who holds it is still known');
 	ok(!$waiter->is_done, 'the waiter goes on waiting');
-	is($session->query_safe("SELECT zk_is_held('revoked')"), 't', 'the holder has the lock');
-	$session->query_safe("SELECT zk_unlock('revoked')");
-	like($waiter->wait_result, qr/^\d+$/, 'then it is released');
+	assert_held($session, 'revoked', 'the holder has the lock');
+	assert_passes('revoked', $session, $waiter, 'then it is released');
 	$waiter->query_safe("SELECT zk_unlock('revoked')");
 };
 

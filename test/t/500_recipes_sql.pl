@@ -174,8 +174,7 @@ subtest 'maintenance window' => sub {
 	assert_ends($late, '00000', 'and workers go on');
 	is($berlin->safe_psql('app', "SELECT count(*) FROM work_done WHERE what = 'order_work'"),
 		3, 'three have worked');
-	$_->quit foreach $worker, $late, $gate;
-	assert_no_nodes($zk, lock_path('shop/open'), 'nothing left');
+	assert_leave_nothing($zk, lock_path('shop/open'), $worker, $late, $gate);
 };
 
 subtest 'fenced writes' => sub {
@@ -250,12 +249,10 @@ subtest 'trying again in PL/pgSQL' => sub {
 	is($post->('22012', 2), '22012 attempts 1 posted none', 'a mistake is not');
 	is($post->('40001', 9), '40001 attempts 5 posted none', 'it ends');
 
-	my $holder = background($paris, database => 'app');
-	$holder->query_safe("SELECT zk_lock('ledger')");
+	my $holder = background($paris, database => 'app', holds => 'ledger');
 	$session->query_safe("SET lock_timeout = '50ms'");
 	is($post->('', 0), '55P03 attempts 0 posted none', 'a lock that does not become free');
-	$holder->quit;
-	assert_no_nodes($zk, lock_path('ledger'), 'nothing left');
+	assert_leave_nothing($zk, lock_path('ledger'), $holder);
 };
 
 # One tick of a process of that name; what it ended with.

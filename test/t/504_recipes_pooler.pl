@@ -45,8 +45,8 @@ package Pooler    ## no critic (RequireFilenameMatchesPackage)
 			%setting);
 		$settings =~ s/^$_ =.*\n//m foreach keys %setting;
 		$settings .= join '', map { "$_ = $setting{$_}\n" } sort keys %setting;
-		PostgreSQL::Test::Utils::append_to_file("$base.ini", $settings);
-		PostgreSQL::Test::Utils::append_to_file("$base.users", qq("$owner" ""\n"clerk" ""\n));
+		append_to_file("$base.ini", $settings);
+		append_to_file("$base.users", qq("$owner" ""\n"clerk" ""\n));
 		# Should the test be killed, it goes too.
 		$self->{run} = IPC::Run::start(
 			[ 'setpriv', '--pdeathsig', 'KILL', $pgbouncer, '-q', "$base.ini" ],
@@ -173,7 +173,7 @@ subtest 'session mode' => sub {
 	my $pid = pid($first);
 	$first->query_safe("SELECT zk_lock('mine')");
 	$first->query_safe('BEGIN; COMMIT');
-	is($first->query_safe("SELECT zk_is_held('mine')"), 't', 'session scope works');
+	assert_held($first, 'mine', 'session scope works');
 	$first->quit;
 	assert_no_nodes($zk, lock_path('mine'), 'it ends with the client');
 	my $second = session($pooler);
@@ -201,7 +201,6 @@ subtest 'session scope is refused' => sub {
 	assert_query($clerk, "SET zklock.session_scope = 'allow'", '42501', 'nor can a client change that');
 	$clerk->query_safe($recipes->code('transaction'));
 	pass('transaction scope and fence are not');
-	$_->quit foreach $clerk, $next;
 };
 
 $direct->quit;

@@ -55,8 +55,7 @@ subtest 'migrations' => sub {
 
 	# A reader holds up the change in the second shard.
 	$fresh->();
-	my $reader = background($paris, database => 'app');
-	$reader->query_safe('BEGIN; SELECT * FROM orders');
+	my $reader = background($paris, database => 'app', first => 'BEGIN; SELECT * FROM orders');
 	my $first = start_program(@migrate);
 	$paris->poll_query_until('app', "SELECT count(*) = 1 FROM pg_locks WHERE NOT granted")
 	  or die 'no migration waits';
@@ -78,8 +77,7 @@ subtest 'migrations' => sub {
 	is($state->(), '1/1 1/1', 'now the second has it too');
 
 	$fresh->();
-	my $local = background($berlin, database => 'app');
-	$local->query_safe('BEGIN; SELECT * FROM orders');
+	my $local = background($berlin, database => 'app', first => 'BEGIN; SELECT * FROM orders');
 	$first = start_program(@migrate);
 	$berlin->poll_query_until('app', "SELECT count(*) = 1 FROM pg_locks WHERE NOT granted")
 	  or die 'no migration waits';
@@ -176,8 +174,7 @@ SKIP:
 		# As a service that cannot be told of extra_lock_patterns.
 		$control->query_safe('CREATE ROLE reporter LOGIN');
 		$recipes->install('style', $berlin);
-		my $reporter = background($berlin, database => 'app', user => 'reporter');
-		$reporter->query_safe("SELECT zk_lock('plain')");
+		my $reporter = background($berlin, database => 'app', user => 'reporter', holds => 'plain');
 		is($reporter->query_safe('SHOW zklock.node_style'), 'kazoo', 'the style of the role');
 		my $peer = Peer->new('Kazoo Lock', $zk);
 		$peer->choose('/zklock/plain');
@@ -236,8 +233,7 @@ SKIP:
 		is($client->finish, 0, 'the lock is lost');
 		is($state->(), '1 done, attempts: 2', 'done again');
 
-		my $holder = background($paris, database => 'app');
-		$holder->query_safe("SELECT zk_lock('order')");
+		my $holder = background($paris, database => 'app', holds => 'order');
 		$client = $transact->("SET LOCAL lock_timeout = '2s'; $work");
 		$berlin->poll_query_until('app', 'SELECT last_value >= 2 FROM attempt');
 		$holder->quit;

@@ -5,7 +5,6 @@
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
-use PostgreSQL::Test::Utils qw(slurp_file);
 use ZkLockTest;
 
 my $document = dirname(dirname(dirname(abs_path(__FILE__)))) . '/docs/decisions/comparison.md';

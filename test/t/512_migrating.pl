@@ -78,7 +78,6 @@ subtest 'keys over two clusters' => sub {
 	is($there->query_safe('SELECT zklock.zk_fencing_token(\'advisory/app/(9)\') > 0'), 't', 'by that name');
 	assert_query($here, 'SELECT pg_advisory_lock(NULL)', '22004', 'NULL is refused');
 	is($here->query_safe('SELECT current_schema'), 'public', 'tables go where they went');
-	$_->quit foreach $here, $there, $elsewhere;
 };
 
 # From their sources: of golang-migrate its driver for postgres, of Flyway
@@ -117,7 +116,6 @@ foreach my $name (sort keys %migrator)
 			isnt($here->query_safe($_), 'f', $_) foreach @unlock;
 			assert_ends($there, '00000', 'until it is released');
 		}
-		$_->quit foreach $here, $there;
 	};
 }
 
@@ -250,8 +248,7 @@ subtest 'the tables' => sub {
 	cmp_ok(scalar @statements, '>', 15, 'they have statements');
 	foreach my $statement (@statements)
 	{
-		my $session = background($berlin, database => 'app');
-		$session->query_safe('SET search_path = "$user", public, zklock');
+		my $session = background($berlin, database => 'app', first => 'SET search_path = "$user", public, zklock');
 		$session->query_safe("BEGIN; SELECT zk_lock('job')") if $statement =~ /unlock|fenc/;
 		$session->query_safe("DO \$\$ BEGIN IF zk_forget_run('nightly', '2026-11-20') THEN END IF; END \$\$");
 		my $token = '';
@@ -260,8 +257,7 @@ subtest 'the tables' => sub {
 		my ($name) = $statement =~ /(?<!zk)_lock\w*\('(job|etl)'/;
 		if ($name && $statement !~ /unlock|queue/)
 		{
-			my $rival = background($paris, database => 'app');
-			$rival->query_safe('SET search_path = "$user", public, zklock');
+			my $rival = background($paris, database => 'app', first => 'SET search_path = "$user", public, zklock');
 			is($rival->query_safe("SELECT zk_try_lock('$name')"), $statement =~ /xact/ ? 't' : 'f', 'another cluster')
 			  if $statement !~ /permits/;
 			$rival->quit;
@@ -277,8 +273,7 @@ subtest 'the tables' => sub {
 
 # Of the drivers, and by what PostgreSQL takes a parameter for.
 subtest 'strings as timeouts' => sub {
-	my $session = background($berlin, database => 'app');
-	$session->query_safe('SET search_path = zklock');
+	my $session = background($berlin, database => 'app', first => 'SET search_path = zklock');
 	foreach my $function (qw(zk_lock zk_lock_shared zk_xact_lock zk_xact_lock_shared zk_try_lock zk_try_lock_shared
 		zk_try_xact_lock zk_try_xact_lock_shared zk_call_lock zk_try_call_lock))
 	{
@@ -300,7 +295,6 @@ subtest 'strings as timeouts' => sub {
 		FROM CAST(zk_lease('leased'::varchar, 'me'::varchar, '9 s'::varchar) AS bigint) AS token"), 't', 'of leases, too');
 	unlike($session->query_safe("EXPLAIN (VERBOSE, COSTS OFF) SELECT zk_lock('driver'::varchar, '5 s'::varchar)"),
 		qr/zk_timeout/, 'it costs nothing');
-	$session->quit;
 };
 
 sub works_as_one ($what, @command)

@@ -4,7 +4,6 @@
 # exporter's queries do not have.
 
 use FindBin;
-use PostgreSQL::Test::Utils qw(slurp_file);
 use ZkLockTest;
 
 my $docs = "$FindBin::Bin/../../docs";

@@ -7,7 +7,6 @@ use FindBin;
 use HTTP::Tiny;
 use JSON::PP;
 use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils qw(slurp_file);
 use Programs;
 use ZkLockTest;
 
@@ -42,7 +41,6 @@ subtest 'the file for the exporter' => sub {
 		$label{$_} = 1 foreach $columns =~ /^    - (\w+): \{usage: "LABEL"/mg;
 		$metric{"${name}_$_"} = 1 foreach $columns =~ /^    - (\w+): \{usage: "[CG]/mg;
 	}
-	$session->quit;
 };
 
 my @panels = @{ $dashboard->{panels} };
@@ -72,7 +70,7 @@ subtest 'with Prometheus' => sub {
 	  'postgresql://exporter@127.0.0.1:' . $node->port . '/postgres?sslmode=disable';
 	my $exports = start_program('/usr/bin/prometheus-postgres-exporter', "--web.listen-address=127.0.0.1:$exporter_port",
 		"--extend.query-path=$directory/postgres_exporter.yaml", '--disable-default-metrics', '--disable-settings-metrics');
-	PostgreSQL::Test::Utils::append_to_file("$place/prometheus.yml", <<~YAML);
+	append_to_file("$place/prometheus.yml", <<~YAML);
 		global: {scrape_interval: 1s, evaluation_interval: 1s}
 		rule_files: ["$directory/alerts.yaml"]
 		scrape_configs:
@@ -119,7 +117,6 @@ subtest 'with Prometheus' => sub {
 	my @rules = map { @{ $_->{rules} } } @{ $asked->{data}{groups} };
 	is(scalar @rules, scalar(() = $rules =~ /^  - alert: /mg), 'all rules are loaded');
 	is(join(' ', map { "$_->{name}: $_->{lastError}" } grep { $_->{lastError} } @rules), '', 'none fails');
-	$_->quit foreach $holder, $waiter;
 };
 
 done_testing();

@@ -5,7 +5,6 @@
 
 use FindBin;
 use JSON::PP;
-use PostgreSQL::Test::Utils qw(slurp_file);
 use ZkLockTest;
 
 my $top = "$FindBin::Bin/../..";

@@ -3,7 +3,6 @@
 # README.md says of updates that are lost without a lock.
 
 use FindBin;
-use PostgreSQL::Test::Utils qw(slurp_file);
 use ZkLockTest;
 
 my $page = slurp_file("$FindBin::Bin/../../README.md");
@@ -71,7 +70,6 @@ subtest 'transcript' => sub {
 		push @seen, $answer // '';
 	}
 	is(normal(join "\n\n", @seen), normal(join "\n\n", @told), 'it is so');
-	$_->quit foreach values %session;
 };
 
 # Several sessions of each cluster add 1 to a number that is in neither of them: read it,

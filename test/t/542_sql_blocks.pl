@@ -28,8 +28,7 @@ $node->safe_psql('app', <<~'SQL');
 	SQL
 
 # Somebody abroad who has the lock that most pages speak of.
-my $holder = background($other);
-$holder->query_safe("SELECT zk_lock('nightly')");
+my $holder = background($other, holds => 'nightly');
 
 sub session { return background($node, database => 'app'); }
 

@@ -100,8 +100,7 @@ sub readers ($theirs)
 		ok(!$session[2]->is_done, 'a writer waits for the reader of the other build');
 		$session[1]->query_safe("SELECT zk_unlock_shared('read')");
 		like($session[2]->wait_result, qr/^\d+$/, 'and has it then');
-		$_->quit foreach @session;
-		assert_no_nodes($zk, lock_path('read'));
+		assert_leave_nothing($zk, lock_path('read'), @session);
 	}
 	return;
 }
@@ -119,8 +118,7 @@ sub seen ($theirs)
 		my $pid = $holder->pid;
 		like($looker->error, qr/process $pid/, 'names the holder');
 		is($looker->query_safe("SELECT count(*) FROM zk_check() WHERE state = 'error'"), 0, 'zk_check()');
-		$_->quit foreach $holder, $looker;
-		assert_no_nodes($zk, lock_path('seen'));
+		assert_leave_nothing($zk, lock_path('seen'), $holder, $looker);
 	}
 	return;
 }
@@ -191,8 +189,7 @@ sub kept ($theirs)
 		# And once it is shown in the node's data.
 		$keeper->query_safe("SELECT zk_lock('kept'), zk_unlock('kept')");
 		is($other->query_safe("SELECT zk_try_lock('kept', '10 s')"), 't', 'a try has it, too');
-		$_->quit foreach $keeper, $other;
-		assert_no_nodes($zk, lock_path('kept'));
+		assert_leave_nothing($zk, lock_path('kept'), $keeper, $other);
 	}
 	return;
 }

@@ -56,7 +56,7 @@ subtest 'the library is loaded by each connection' => sub {
 	$has_library->query_safe("SELECT zk_unlock_all()");
 	install_newer($build);
 
-	is($has_session->query_safe("SELECT zk_is_held('here')"), 't', 'a session that is there goes on');
+	assert_held($has_session, 'here', 'a session that is there goes on');
 	like($has_session->query_safe("SELECT zk_lock('there')"), qr/^\d+$/, 'and takes further locks');
 	assert_query($has_library, "SELECT zk_lock('late')", '08006', 'the old library gets no new session');
 	like($has_library->error, qr/is of another version of zklock.*connect again/, 'and says what to do');
@@ -89,11 +89,10 @@ subtest 'the library is loaded by each connection' => sub {
 subtest 'the library is preloaded' => sub {
 	my ($node, $build) = old_cluster('paris',
 		'shared_preload_libraries' => 'zklock');
-	my $has_session = background($node);
-	$has_session->query_safe("SELECT zk_lock('preloaded')");
+	my $has_session = background($node, holds => 'preloaded');
 	install_newer($build);
 
-	is($has_session->query_safe("SELECT zk_is_held('preloaded')"), 't', 'a session that is there goes on');
+	assert_held($has_session, 'preloaded', 'a session that is there goes on');
 	my $late = background($node);
 	assert_query($late, "SELECT zk_lock('late')", '08006', 'a new connection gets none, for it has the old library');
 	like($late->error, qr/is of another version of zklock.*restart the server if it preloads zklock/,
@@ -121,7 +120,7 @@ subtest 'an old program beside the new library' => sub {
 	$build->replace_by($newer, 'zklock-session');
 	like($session->query_safe("SELECT zk_lock('half')"), qr/^\d+$/, 'with the whole of it the same backend works');
 	$build->replace_by($old, @files);
-	is($session->query_safe("SELECT zk_is_held('half')"), 't', 'the way back: what is there goes on');
+	assert_held($session, 'half', 'the way back: what is there goes on');
 	my $back = background($node);
 	like($back->query_safe("SELECT zk_lock('back')"), qr/^\d+$/, 'and what comes works');
 	$_->quit foreach $session, $back;
