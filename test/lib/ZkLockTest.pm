@@ -65,7 +65,10 @@ our @EXPORT = qw(
   start_in_queue
   start_to_wait
   line_up
+  wait_for_watch
+  set_and_be_seen
   wait_for_recovery
+  reconfigure
   lock_path
   queue_nodes
   assert_nodes
@@ -74,6 +77,8 @@ our @EXPORT = qw(
   assert_no_programs
   assert_query
   assert_ends
+  assert_held
+  assert_not_held
   assert_passes
   assert_released
   assert_leave_nothing
@@ -419,9 +424,45 @@ sub line_up ($zk, $name, $first, @others)
 	{
 		my ($ahead) = (start_in_queue($others[ $position - 1 ], "SELECT zk_lock('$name')",
 				$zk, lock_path($name), $position + 1))[ $position - 1 ];
-		poll_until { grep { m{/\Q$ahead\E$} } $zk->watched_paths(lock_path($name)) } "somebody to watch $ahead", 30;
+		wait_for_watch($zk, $ahead);
 	}
 	return;
+}
+
+=pod
+
+=head2 wait_for_watch($zookeeper, $node, @sessions)
+
+Until somebody watches that znode, by its name or its path, as who waits for it does; or until
+one of these sessions has its answer.
+
+=cut
+
+sub wait_for_watch ($zk, $node, @sessions)
+{
+	poll_until
+	{
+		(grep { $_->is_done } @sessions) || grep { m{(?:^|/)\Q$node\E$} } $zk->watched_paths('/');
+	}
+	"somebody to watch $node", 30;
+	return;
+}
+
+=pod
+
+=head2 set_and_be_seen($zookeeper, $client, $node)
+
+The client sets the data of a znode that one waiter watches, which then looks at the queue, and
+watches again.
+
+=cut
+
+sub set_and_be_seen ($zk, $client, $node)
+{
+	my $received = $zk->packets_received;
+	$client->set($node, '');
+	poll_until { $zk->packets_received > $received + 1 } 'it to look';
+	return wait_for_watch($zk, $node);
 }
 
 =pod
@@ -437,6 +478,29 @@ sub wait_for_recovery ($node)
 {
 	poll_until { eval { $node->safe_psql('postgres', 'SELECT true') eq 't' } }
 	'the cluster to answer', 60;
+	return;
+}
+
+=pod
+
+=head2 reconfigure($node, setting => value, ...)
+
+From now on the cluster has these settings, or no other than at its start where the value is
+undef. Its new sessions have them by then.
+
+=cut
+
+sub reconfigure ($node, %setting)
+{
+	my %quoted = map { $_ => $setting{$_} =~ s/'/''/gr } grep { defined $setting{$_} } keys %setting;
+	ask($node, join '; ', "LOAD 'zklock'",
+		map { exists $quoted{$_} ? "ALTER SYSTEM SET $_ = '$quoted{$_}'" : "ALTER SYSTEM RESET $_" } sort keys %setting);
+	$node->reload;
+	# The postmaster has them before its children: so new sessions have them, too.
+	foreach my $name (sort keys %quoted)
+	{
+		poll_until { ask($node, "SELECT current_setting('$name')") eq $setting{$name} } $name;
+	}
 	return;
 }
 
@@ -558,6 +622,26 @@ sub assert_ends ($session, $sqlstate, $what)
 	my $result = $session->wait_result;
 	is($session->sqlstate, $sqlstate, $what) or diag($session->error);
 	return $result;
+}
+
+=pod
+
+=head2 assert_held($session, $name, $what), assert_not_held($session, $name, $what)
+
+A test: the session holds that lock, as ZooKeeper confirms, or does not.
+
+=cut
+
+sub assert_held ($session, $name, $what)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is($session->query_safe("SELECT zk_is_held('$name')"), 't', $what);
+}
+
+sub assert_not_held ($session, $name, $what)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is($session->query_safe("SELECT zk_is_held('$name')"), 'f', $what);
 }
 
 =pod

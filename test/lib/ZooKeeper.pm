@@ -44,7 +44,7 @@ use Scalar::Util qw(weaken);
 use Time::HiRes qw(time);
 use ZooKeeper::Client;
 
-our @EXPORT_OK = qw(poll_until free_port);
+our @EXPORT_OK = qw(poll_until free_port is_alive);
 
 # Where Debian's package puts the server; overridable for other systems.
 my $classpath = $ENV{ZOOKEEPER_CLASSPATH} || '/usr/share/java/zookeeper.jar';
@@ -122,6 +122,20 @@ sub free_port
 		$socket->close;
 		return $port;
 	}
+}
+
+=pod
+
+=head2 is_alive($pid)
+
+Whether there is that process, and it is no zombie.
+
+=cut
+
+sub is_alive ($pid)
+{
+	open my $stat, '<', "/proc/$pid/stat" or return 0;
+	return (readline($stat) // ') Z') !~ /\) [ZX] /;
 }
 
 =pod

@@ -152,6 +152,19 @@ sub _create_request ($path, $data, %option)
 
 =pod
 
+=head2 contend($path, $data, option => value, ...)
+
+Creates an ephemeral, sequential znode, as contenders do, and returns its path.
+
+=cut
+
+sub contend ($self, $path, $data = '', %option)
+{
+	return $self->create($path, $data, ephemeral => 1, sequential => 1, %option);
+}
+
+=pod
+
 =head2 create_many($count, $path, $data, option => value, ...)
 
 As many creates, a few hundred of them under way at a time. The path may be a sub
