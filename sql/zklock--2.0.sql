@@ -1170,7 +1170,7 @@ BEGIN ATOMIC
 			-- ZOOKEEPER-4537
 			pg_catalog.bool_or(a.release ~ '^(3\.6\.|3\.7\.0$|3\.8\.0$)') AS has_bugs
 		FROM address AS a
-		WHERE a.quality = 8
+		WHERE a.fact = 'serving'
 	), granted AS (
 		SELECT pg_catalog.max(t.min_ms) AS min_ms, pg_catalog.min(t.max_ms) AS max_ms,
 			pg_catalog.max(t.tick_ms * t.sync_limit) FILTER (WHERE s.mode <> 'standalone') AS sync_ms

@@ -7,8 +7,8 @@ Preload - libraries that stand before others in a cluster's processes
 
 =head1 SYNOPSIS
 
-  my $slow = Preload::slow_names() or plan skip_all => 'there is no compiler';
-  my $node = cluster('berlin', $zk, environment => { LD_PRELOAD => $slow });
+  my $odd = Preload::odd_names() or plan skip_all => 'there is no compiler';
+  my $node = cluster('berlin', $zk, environment => { LD_PRELOAD => $odd });
 
 =cut
 
@@ -26,10 +26,10 @@ use PostgreSQL::Test::Utils qw(append_to_file);
 
 The path of a library with that text, which is in C; undef without a compiler.
 
-=head2 slow_names
+=head2 odd_names
 
 With this one the look-up of a name that begins with "slow" takes for ever. Nothing can bound
-it.
+it. The name "twice" has two addresses: 127.0.0.2, and then 127.0.0.1.
 
 =cut
 
@@ -40,7 +40,7 @@ sub library ($text)
 	return system('cc', '-shared', '-fPIC', '-o', $library, "$library.c", '-ldl') == 0 ? $library : undef;
 }
 
-sub slow_names
+sub odd_names
 {
 	return library(<<'C');
 #include <dlfcn.h>
@@ -57,6 +57,14 @@ getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
 
 	while (host != NULL && strncmp(host, "slow", 4) == 0)
 		sleep(60);
+	if (host != NULL && strcmp(host, "twice") == 0)
+	{
+		if (libc("127.0.0.2", service, hints, result) != 0)
+			return EAI_FAIL;
+		while (*result != NULL)
+			result = &(*result)->ai_next;
+		host = "127.0.0.1";
+	}
 	return libc(host, service, hints, result);
 }
 C

@@ -59,8 +59,9 @@ foreach my $i (0 .. $#crowd)
 	$crowd[$i]->create(lock_path('crowd') . ($_ ? '/b' : '') . "/_c_$guid-lock-", '',
 		ephemeral => 1, sequential => 1) foreach 0, 1;
 }
-like($berlin->safe_psql('postgres', 'SELECT zk_wait_graph()'),
-	qr/"session 0x[0-9a-f]+<br>curator"(?s:.*)\|"crowd"\|(?s:.*)\|"crowd\/b"\|/, 'strangers, by their style');
+my $crowded = $berlin->safe_psql('postgres', 'SELECT zk_wait_graph()');
+like($crowded, qr/"session 0x[0-9a-f]+<br>curator"(?s:.*)\|"crowd"\|(?s:.*)\|"crowd\/b"\|/, 'strangers, by their style');
+is(scalar(() = $crowded =~ /^\ts[0-9a-f]{32}\["process \d+<br>berlin/mg), 2, 'each hold');
 is($berlin->safe_psql('postgres', "SELECT count(*), count(DISTINCT session_id), count(blocked_by_session_id)
 	FROM zk_waits() WHERE name LIKE 'crowd%'"), '40|20|0', 'a crowd');
 $_->close foreach @crowd;
@@ -70,7 +71,13 @@ my $oslo = cluster('oslo', $zk);
 my $lonely = background($oslo);
 start_in_queue($lonely, "SELECT zk_lock('b')", $zk, lock_path('b'), 3);
 my $blocking = 'SELECT blocked_by_pid FROM zk_blocking(' . $lonely->pid . ')';
-is($oslo->safe_psql('postgres', $blocking), $abroad->pid, 'not preloaded');
+my $alien = $zk->client;
+my $data = $alien->get(lock_path('b') . '/' . (queue_nodes($zk, lock_path('b')))[-1]);
+$data =~ s/"host":"\K/elsewhere-/ or die "no host in $data";
+$alien->create(lock_path('crowd/b') . '/_c_00000000-0000-4000-8000-000000000000-lock-', $data,
+	ephemeral => 1, sequential => 1);
+is($oslo->safe_psql('postgres', $blocking), $abroad->pid, 'not preloaded, nor a process of another host');
+$alien->close;
 is($berlin->safe_psql('postgres', $blocking), '', 'a process of another cluster with that number');
 $lonely->kill;
 

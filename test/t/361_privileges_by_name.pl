@@ -134,6 +134,7 @@ subtest 'which names a prefix covers' => sub {
 	assert_query($super, "SELECT zk_grant(NULL, 'tenant', 'lock')", '22004', 'not NULL');
 	assert_query($super, "SELECT zk_grant('p', NULL, 'lock')", '23502', 'for a role');
 	assert_query($super, "SELECT zk_grant('p', 'tenant', NULL)", '00000', 'nothing is nothing');
+	assert_query($super, "SELECT zk_grant('a', 'tenant', 'look')", '00000', 'nor is what is there already');
 	assert_query($super, "SELECT zk_grant('p', 'nobody there', 'lock')", '42704', 'that there is');
 	assert_query($super, "SELECT zk_grant('p', 'tenant', 'lokc')", '23514', 'a privilege');
 	like($super->error, qr/constraint "share, lock, look, request, run, hold, lease, evict, or none"/, 'in words');

@@ -6,6 +6,7 @@ use FakeServer;
 use IO::Socket::INET;
 use POSIX ();
 use Preload;
+use Time::HiRes qw(sleep);
 use ZkLockTest;
 use ZooKeeper qw(free_port);
 
@@ -70,7 +71,10 @@ sub names ($sql, $item, $pattern, $what)
 }
 
 # As a server says it.
-sub srvr ($mode) { return "Zookeeper version: 3.8.4-0, built on 2024-02-12\nMode: $mode\nNode count: 5\n"; }
+sub srvr ($mode, $version = '3.8.4')
+{
+	return "Zookeeper version: $version-0, built on 2024-02-12\nMode: $mode\nNode count: 5\n";
+}
 
 my $silent = FakeServer->new(sub { return 1; });
 my $web = FakeServer->new(sub { print { $_[0] } "HTTP/1.1 400 Bad \e[31mRequest\r\n\r\n"; return 0; });
@@ -160,6 +164,10 @@ subtest 'two leaders' => sub {
 	my @leaders = map { FakeServer->answering(srvr('leader')) } 1 .. 2;
 	shows([ "SET zklock.servers = '$leaders[0],$leaders[1]'", 'false' ],
 		ensemble => [ qr/^warning: 2 of the servers are leaders: .* several ensembles/, 'are of two ensembles' ]);
+	my $alone = FakeServer->answering(srvr('standalone', '3.9.2'));
+	shows([ "SET zklock.servers = '$leaders[0],$alone'", 'false' ],
+		release => [ qr/^note: servers of release 3\.8\.4, 3\.9\.2 -> Finish the upgrade/, 'two releases' ],
+		ensemble => [ qr/^error: the servers are not of one ensemble: 1 standalone, 1 members/, 'one that is alone' ]);
 };
 
 subtest 'credentials without digest' => sub {
@@ -173,6 +181,10 @@ subtest 'one bad server beside a good one' => sub {
 		qr/^warning: only 1 of 2 servers serve/, 'the ensemble');
 	names("SET zklock.servers = '$server,$reading'", 'ensemble',
 		qr/^warning: only 1 of 2 servers serve/, 'also if the other one reads');
+	names("SET zklock.servers = '$server,$web'", "server $web", qr/^error: .* is not a ZooKeeper/, 'a stranger');
+	my $slow = FakeServer->answering(sub { sleep 0.2; return srvr('follower'); });
+	shows([ "SET zklock.servers = '$slow'", 'true' ],
+		"server $slow" => [ qr/^note: .* answers in \d+\.\d ms -> Look into the network/, 'one that is slow' ]);
 	shows([ "SET zklock.servers = '$server,$server'", 'false' ],
 		ensemble => [ qr/^note: a single server/, 'one that is named twice is one' ]);
 };
@@ -197,7 +209,7 @@ subtest 'nothing that is down takes longer than a second' => sub {
 
 # Nothing can bound the look-up of a name; here it takes a minute, for some names.
 subtest 'names that nobody looks up in time' => sub {
-	my $library = Preload::slow_names() or plan skip_all => 'no C compiler';
+	my $library = Preload::odd_names() or plan skip_all => 'no C compiler';
 	my $slow = cluster('slow', $zk,
 		servers => "slow1:2181,$server,slow2:2181", environment => { LD_PRELOAD => $library });
 	my $session = background($slow);
@@ -205,6 +217,9 @@ subtest 'names that nobody looks up in time' => sub {
 		'server slow1:2181' => [ qr/^warning: nothing was heard of it in time/, 'they are named' ],
 		"server $server" => [ qr/^(?:ok|note): /, 'the one between them has its answer' ]);
 	cmp_ok($rows->{took}, '<', 10, "and it took $rows->{took} s");
+	my ($port) = $server =~ /:(\d+)$/;
+	shows([ "SET zklock.servers = 'twice:$port'", 'false', $slow ],
+		ensemble => [ qr/^note: a single server/, 'the best of two addresses counts' ]);
 };
 
 subtest 'as many servers as there may be' => sub {
@@ -357,7 +372,7 @@ subtest 'servers as they are by default' => sub {
 			'there are enough' ]);
 
 	my $narrow = ZooKeeper->new(config => { maxClientCnxns => 10 })->start;
-	shows([ 'SET zklock.servers = \'' . join(',', map { $_->connect_string } $wide, $narrow, $wide) . '\'', 'false' ],
+	shows([ 'SET zklock.servers = \'' . join(',', map { $_->connect_string } $zk, $wide, $narrow, $wide) . '\'', 'false' ],
 		connections => [ qr/^note: a server allows 10 from one address/, 'the server that allows the fewest counts' ]);
 };
 
