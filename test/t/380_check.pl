@@ -6,7 +6,6 @@ use FakeServer;
 use IO::Socket::INET;
 use POSIX ();
 use Preload;
-use Time::HiRes qw(sleep);
 use ZkLockTest;
 use ZooKeeper qw(free_port);
 
