@@ -192,32 +192,8 @@ subtest 'credentials that may not renew it' => sub {
 	is($session->query_safe("SELECT zk_lease_release('guarded', $token)"), 't', 'the former ones may');
 };
 
+# Other bad input: sql/lease.
 subtest 'bad input' => sub {
-	foreach my $case (
-		["NULL, 'a', '9s'" => '22004', 'lock name must not be null'],
-		["'bad', NULL, '9s'" => '22004', 'owner must not be null'],
-		["'bad', 'a', NULL" => '22004', 'ttl must not be null'],
-		["'bad', '', '9s'" => '22023', 'invalid owner for a lease'],
-		["'bad', repeat('x', 10000), '9s'" => '22023', 'invalid owner for a lease'],
-		["'bad', E'a\\n', '9s'" => '22023', 'invalid owner for a lease'],
-		["'bad', E'a\\x7f', '9s'" => '22023', 'invalid owner for a lease'],
-		["'bad', 'a', '0'" => '22023', 'ttl is out of range'],
-		["'bad', 'a', '-1s'" => '22023', 'ttl must not be negative'],
-		["'bad', 'a', '10 years'" => '22023', 'ttl is out of range'],
-		["'bad', 'a', '9s', '-1s'" => '22023', 'timeout must not be negative'],
-		["'bad', 'a', '9s', NULL" => '22004', 'timeout of a try must not be null'],
-		["'bad', 'a', '9s', '0', repeat('x', 10000)" => '22023', 'invalid data for a lease'],
-		["'a//b', 'a', '9s'" => '42602', 'invalid lock name'])
-	{
-		my ($arguments, $state, $message) = @$case;
-		assert_says($here, "SELECT zk_lease($arguments)", $state, "zk_lease($arguments)", qr/ERROR:  \Q$message\E/);
-	}
-	assert_query($here, "SELECT zk_lease_renew('bad', 0, '9s')", '22023', 'no token');
-	assert_query($here, "SELECT zk_lease_release('bad', 5, '-1s')", '22023', 'a negative time');
-	$here->query_safe("SELECT zk_lock('mine')");
-	assert_query($here, "SELECT zk_lease('mine', 'a', '9s')", '55000', 'of a lock that the session holds');
-	$here->query_safe("SELECT zk_unlock('mine')");
-
 	$berlin->safe_psql('postgres', "CREATE DATABASE bytes ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0");
 	$berlin->safe_psql('bytes', 'CREATE EXTENSION zklock');
 	my $bytes = "repeat(convert_from('\\xfc', 'SQL_ASCII'), 512)";

@@ -1,6 +1,6 @@
 
-# Privileges by name: which names are covered, to whom rows give what, that no function
-# with a name is forgotten, and that a change is heeded, also one that is rolled back.
+# Privileges by name: that no function with a name is forgotten, and that a change is heeded,
+# also one that is rolled back. Which names are covered, and to whom rows give what: sql/privileges.
 
 use PostgreSQL::Test::Utils qw(run_log);
 use ZkLockTest;
@@ -110,91 +110,6 @@ SQL
 		$tenant->query_safe('SELECT zk_unlock_all()');
 	}
 	is_deeply([ sort keys %left ], [], 'and there is no other');
-};
-
-subtest 'which names a prefix covers' => sub {
-	only([ 'pay', 'payroll', 'lock' ]);
-	refused($tenant, "SELECT zk_try_lock('$_')", $_, "'pay', 'tenant', 'lock'") foreach 'pay', 'pay/a', 'pay/a/b';
-	foreach my $name ('pa', 'payment', 'pay-x', 'Pay', 'x/pay', 'other')
-	{
-		assert_query($tenant, "SELECT zk_try_lock('$name'), zk_unlock('$name')", '00000', "not $name");
-	}
-	assert_query($tenant, "SELECT zk_try_lock('$_')", '42602', "$_ is no name") foreach 'pay_/', 'a//pay';
-	assert_query($tenant, "SELECT zk_lock('{other,pay/x}'::text[], '0')", '42501', 'of a set each');
-	is($tenant->query_safe('SELECT count(*) FROM zk_locks'), 0, 'and nothing is taken');
-	only([ '', 'public', 'none' ]);
-	refused($tenant, "SELECT zk_try_lock('any')", 'one row closes all', "'', 'tenant', 'lock'");
-	assert_query($super, "SELECT zk_try_lock('any'), zk_unlock('any')", '00000', 'not for superusers');
-	only([ '', 'public', 'none' ], [ 'a', 'tenant', 'look' ], [ 'a/b', 'tenant', 'lock' ]);
-	assert_query($tenant, "SELECT zk_try_lock('a/b'), zk_unlock('a/b'), zk_who('a/b')", '00000', 'rows add up');
-	assert_query($tenant, "SELECT zk_who('a')", '00000', 'each for its prefix');
-	refused($tenant, "SELECT zk_try_lock('a')", 'and not above it', "'a', 'tenant', 'lock'");
-	assert_query($super, "SELECT zk_grant('$_', 'tenant', 'lock')", '42602', "a prefix is a name: '$_'")
-	  foreach 'pay/', '/pay', 'pay//x';
-	assert_query($super, "SELECT zk_grant(NULL, 'tenant', 'lock')", '22004', 'not NULL');
-	assert_query($super, "SELECT zk_grant('p', NULL, 'lock')", '23502', 'for a role');
-	assert_query($super, "SELECT zk_grant('p', 'tenant', NULL)", '00000', 'nothing is nothing');
-	assert_query($super, "SELECT zk_grant('a', 'tenant', 'look')", '00000', 'nor is what is there already');
-	assert_query($super, "SELECT zk_grant('p', 'nobody there', 'lock')", '42704', 'that there is');
-	assert_query($super, "SELECT zk_grant('p', 'tenant', 'lokc')", '23514', 'a privilege');
-	like($super->error, qr/constraint "share, lock, look, request, run, hold, lease, evict, or none"/, 'in words');
-	is(sql("SELECT count(*) FROM zk_privileges WHERE prefix IN ('p', 'pay/')"), 0, 'none of these is there');
-};
-
-subtest 'whom a row is for' => sub {
-	only([ 'pay', 'payroll', 'lock, look' ]);
-	my $may = "SELECT zk_try_lock('pay'), zk_unlock('pay')";
-	refused($stranger, $may, 'nobody else', "'pay', 'stranger', 'lock'");
-	sql('GRANT payroll TO stranger');
-	assert_query($stranger, $may, '00000', 'a member');
-	assert_query($stranger, "SELECT zk_try_lock_shared('pay'), zk_unlock_shared('pay')", '00000', 'lock includes to share');
-	sql('ALTER ROLE stranger NOINHERIT');
-	sql(q{UPDATE pg_auth_members SET inherit_option = false WHERE member = 'stranger'::regrole}) if pg_major($node) >= 16;
-	refused($stranger, $may, 'one that does not inherit', "'pay', 'stranger', 'lock'");
-	assert_query($stranger, "SET ROLE payroll; $may", '00000', 'until it is SET');
-	$stranger->query_safe('RESET ROLE');
-	sql('REVOKE payroll FROM stranger');
-	refused($stranger, $may, 'not any more', "'pay', 'stranger', 'lock'");
-	sql(q{CREATE FUNCTION pay_now() RETURNS boolean SECURITY DEFINER LANGUAGE sql AS $$SELECT zk_try_xact_lock('pay')$$;
-		ALTER FUNCTION pay_now() OWNER TO payroll; GRANT CREATE ON SCHEMA public TO stranger});
-	is($stranger->query_safe('SELECT pay_now()'), 't', 'who calls what its owner may');
-	$stranger->query_safe(q{CREATE FUNCTION trap() RETURNS boolean SECURITY DEFINER LANGUAGE sql AS $$SELECT zk_try_xact_lock('pay')$$});
-	my $caller = background($node);
-	assert_query($caller, 'SELECT trap()', '42501', 'and not more, not even for a superuser');
-	sql("SELECT zk_grant('pay', 'public', 'lock')");
-	assert_query($stranger, $may, '00000', 'public is everybody');
-	sql("SELECT zk_revoke('pay', 'public', 'all')");
-	refused($stranger, $may, 'until it is revoked', "'pay', 'stranger', 'lock'");
-	sql(q{CREATE ROLE "Odd ""o'clock" LOGIN});
-	my $odd = background($node, user => q{'Odd "o\\'clock'});
-	refused($odd, $may, 'an odd name', q{'pay', 'Odd "o''clock', 'lock'});
-	sql(q{SELECT zk_grant('pay', 'Odd "o''clock', 'lock')});
-	assert_query($odd, $may, '00000', 'as the hint said');
-	sql(q{ALTER ROLE "Odd ""o'clock" RENAME TO even});
-	assert_query($odd, $may, '00000', 'a role that is renamed keeps its rows');
-	$odd->quit;
-	sql('DROP ROLE even; CREATE ROLE even LOGIN');
-	refused(my $even = background($node, user => 'even'), $may, 'one that is made anew has none', "'pay', 'even', 'lock'");
-	$even->quit;
-	like(sql('SELECT role FROM zk_privileges'), qr/^\d+$/m, 'the row of the dropped one can be seen');
-	sql('DROP FUNCTION trap(); REVOKE CREATE ON SCHEMA public FROM stranger');
-};
-
-subtest 'who may grant' => sub {
-	foreach my $session ($tenant, $stranger)
-	{
-		assert_query($session, $_, '42501', $_)
-		  foreach "SELECT zk_grant('', 'public', 'all')", "SELECT zk_revoke('pay', 'payroll', 'all')",
-		  "INSERT INTO zk_privileges VALUES ('', '-', 'lock')", 'DELETE FROM zk_privileges', 'TRUNCATE zk_privileges',
-		  "SELECT _zk_privileges_of('', 'public', 'lock')", 'SELECT _zk_privileges_changed()',
-		  "SELECT _zk_fence_claim('pay', 1)", 'ALTER TABLE zk_privileges DISABLE TRIGGER changed';
-	}
-	assert_query($stranger, 'SELECT * FROM zk_privileges', '42501', 'nor look at them');
-	assert_query($tenant, 'SELECT * FROM zk_privileges', '00000', 'but an operator');
-	sql('GRANT EXECUTE ON FUNCTION zk_grant TO stranger');
-	assert_query($stranger, "SELECT zk_grant('pay', 'stranger', 'lock'); SELECT zk_try_lock('pay'), zk_unlock('pay')",
-		'00000', 'unless it is granted');
-	sql('REVOKE EXECUTE ON FUNCTION zk_grant FROM stranger');
 };
 
 subtest 'a change is heeded' => sub {

@@ -2,7 +2,7 @@
 # docs/migrating.md: each statement of its tables is run. The drop-in for PostgreSQL's
 # advisory locks has all of them, and does over two clusters what they do on one: with the
 # SQL that migrators send, and with Rails and Alembic as Debian has them. The programs in
-# Java and Go compile, and give a timeout as a string.
+# Java and Go compile, and give a timeout as a string, of which sql/lease tells more.
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
@@ -269,32 +269,6 @@ subtest 'the tables' => sub {
 		}
 		$session->quit;
 	}
-};
-
-# Of the drivers, and by what PostgreSQL takes a parameter for.
-subtest 'strings as timeouts' => sub {
-	my $session = background($berlin, database => 'app', first => 'SET search_path = zklock');
-	foreach my $function (qw(zk_lock zk_lock_shared zk_xact_lock zk_xact_lock_shared zk_try_lock zk_try_lock_shared
-		zk_try_xact_lock zk_try_xact_lock_shared zk_call_lock zk_try_call_lock))
-	{
-		my @types;
-		foreach my $types ('', '(varchar, varchar)', '(text, text)', '(text, interval)', '(unknown, unknown)', '(varchar, unknown)')
-		{
-			$session->query_safe("PREPARE p$types AS SELECT $function(\$1, \$2)");
-			push @types, $session->query_safe("SELECT parameter_types FROM pg_prepared_statements WHERE name = 'p'");
-			$session->query_safe("EXECUTE p('driver', '5 s'); DEALLOCATE p; SELECT zk_unlock_all()");
-		}
-		is("@types", '{text,interval} {"character varying","character varying"} {text,text} {text,interval}'
-			  . ' {text,interval} {"character varying",interval}', "$function: what its parameters are");
-	}
-	assert_query($session, "SELECT zk_lock('driver', 'soon'::text)", '22007', 'a string that is none');
-	is($session->query_safe("SELECT zk_lock('driver'::varchar, '5 s'::varchar, 4) > 0"), 't', 'with permits');
-	is($session->query_safe("SELECT zk_lease('leased'::varchar, 'me'::varchar, '9 s'::varchar, '0'::varchar, 'x'::varchar) = token
-			AND zk_lease('leased', 'me', '9 s', '0') = token AND zk_lease('leased'::varchar, 'me'::varchar, '9 s') = token
-			AND zk_lease_renew('leased'::varchar, token, '9 s'::varchar) AND zk_lease_release('leased'::varchar, token, '0'::varchar)
-		FROM CAST(zk_lease('leased'::varchar, 'me'::varchar, '9 s'::varchar) AS bigint) AS token"), 't', 'of leases, too');
-	unlike($session->query_safe("EXPLAIN (VERBOSE, COSTS OFF) SELECT zk_lock('driver'::varchar, '5 s'::varchar)"),
-		qr/zk_timeout/, 'it costs nothing');
 };
 
 sub works_as_one ($what, @command)

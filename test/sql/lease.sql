@@ -1,0 +1,71 @@
+--
+-- zk_lease() and its kin: the arguments that they refuse, and timeouts that are strings. Who has a
+-- lease, and loses it, is told in t/340 and t/342.
+--
+SELECT zk_lease(NULL, 'a', '9s');
+SELECT zk_lease('bad', NULL, '9s');
+SELECT zk_lease('bad', 'a', NULL);
+SELECT zk_lease('bad', '', '9s');
+SELECT zk_lease('bad', repeat('x', 10000), '9s');
+SELECT zk_lease('bad', E'a\n', '9s');
+SELECT zk_lease('bad', E'a\x7f', '9s');
+SELECT zk_lease('bad', 'a', '0');
+SELECT zk_lease('bad', 'a', '-1s');
+SELECT zk_lease('bad', 'a', '10 years');
+SELECT zk_lease('bad', 'a', '9s', '-1s');
+SELECT zk_lease('bad', 'a', '9s', NULL);
+SELECT zk_lease('bad', 'a', '9s', '0', repeat('x', 10000));
+SELECT zk_lease('a//b', 'a', '9s');
+SELECT zk_lease_renew('bad', 0, '9s');
+SELECT zk_lease_release('bad', 5, '-1s');
+SELECT zk_lock('mine') > 0 AS token;
+SELECT zk_lease('mine', 'a', '9s');
+SELECT zk_unlock('mine');
+SELECT count(*) FROM zk_lock_queue('bad');
+
+-- Of the drivers strings come as varchar or text, or as what PostgreSQL takes a parameter for.
+CREATE PROCEDURE parameters(function text) LANGUAGE plpgsql AS $$
+DECLARE
+	types text;
+	seen text[];
+BEGIN
+	FOREACH types IN ARRAY ARRAY['', '(varchar, varchar)', '(text, text)', '(text, interval)', '(unknown, unknown)',
+		'(varchar, unknown)']
+	LOOP
+		EXECUTE format('PREPARE p%s AS SELECT %s($1, $2)', types, function);
+		seen := seen || (SELECT parameter_types::text FROM pg_prepared_statements WHERE name = 'p');
+		EXECUTE $q$EXECUTE p('driver', '5 s')$q$;
+		DEALLOCATE p;
+		PERFORM zk_unlock_all();
+	END LOOP;
+	RAISE NOTICE '%: %', function, array_to_string(seen, ' ');
+END $$;
+CALL parameters('zk_lock');
+CALL parameters('zk_lock_shared');
+CALL parameters('zk_xact_lock');
+CALL parameters('zk_xact_lock_shared');
+CALL parameters('zk_try_lock');
+CALL parameters('zk_try_lock_shared');
+CALL parameters('zk_try_xact_lock');
+CALL parameters('zk_try_xact_lock_shared');
+CALL parameters('zk_call_lock');
+CALL parameters('zk_try_call_lock');
+SELECT zk_lock('driver', 'soon'::text);
+SELECT zk_lock('driver'::varchar, '5 s'::varchar, 4) > 0 AS with_permits, zk_unlock('driver');
+SELECT zk_lease('leased'::varchar, 'me'::varchar, '9 s'::varchar, '0'::varchar, 'x'::varchar) = token
+	AND zk_lease('leased', 'me', '9 s', '0') = token AND zk_lease('leased'::varchar, 'me'::varchar, '9 s') = token
+	AND zk_lease_renew('leased'::varchar, token, '9 s'::varchar)
+	AND zk_lease_release('leased'::varchar, token, '0'::varchar) AS leases_too
+FROM CAST(zk_lease('leased'::varchar, 'me'::varchar, '9 s'::varchar) AS bigint) AS token;
+-- It costs nothing.
+DO $$
+DECLARE
+	line text;
+BEGIN
+	FOR line IN EXPLAIN (VERBOSE, COSTS OFF) SELECT zk_lock('driver'::varchar, '5 s'::varchar) LOOP
+		IF line ~ 'zk_timeout' THEN
+			RAISE EXCEPTION '%', line;
+		END IF;
+	END LOOP;
+END $$;
+DROP PROCEDURE parameters(text);
