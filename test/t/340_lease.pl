@@ -82,8 +82,7 @@ subtest 'what is seen of it' => sub {
 subtest 'whoever does not renew loses it' => sub {
 	my $token = lease($here, 'late', 'app', "'2s'");
 	my $successor = background($paris);
-	$successor->start_query("SELECT zk_lock('late', '60s')");
-	wait_for_wait($paris, $successor->pid);
+	start_to_wait($successor, "SELECT zk_lock('late', '60s')");
 	cmp_ok($successor->wait_result, '>', $token, 'a waiter of another cluster gets the lock');
 	is($here->query_safe("SELECT zk_lease_renew('late', $token, '2s')"), 'f', 'no renewal');
 	$successor->query_safe("SELECT zk_unlock('late')");

@@ -28,14 +28,12 @@ sub node_of ($name)
 subtest 'a call that ends in the middle' => sub {
 	lease($there, 'middle', 'other');
 	my $waiting = background($berlin);
-	$waiting->start_query("SELECT zk_lease('middle', 'app', '60s', '60s')");
-	wait_for_queue($zk, lock_path('middle'), 2);
+	start_in_queue($waiting, "SELECT zk_lease('middle', 'app', '60s', '60s')", $zk, lock_path('middle'), 2);
 	$waiting->cancel;
 	assert_ends($waiting, '57014', 'cancelled while it waits');
 	wait_for_queue($zk, lock_path('middle'), 1);
 
-	$waiting->start_query("SELECT zk_lease('middle', 'app', '2s', '60s')");
-	wait_for_queue($zk, lock_path('middle'), 2);
+	start_in_queue($waiting, "SELECT zk_lease('middle', 'app', '2s', '60s')", $zk, lock_path('middle'), 2);
 	my ($queue, $since) = (join(' ', queue_nodes($zk, lock_path('middle'))), time);
 	poll_until { $there->query_safe(q{SELECT zk_try_lock('middle')}); time > $since + 4 } 'twice its term to pass', 30;
 	is(join(' ', queue_nodes($zk, lock_path('middle'))), $queue, 'while it waits its place stays');
@@ -47,8 +45,7 @@ subtest 'a call that ends in the middle' => sub {
 
 	lease($here, 'create', 'app');
 	$proxy->trap(15, 1, 'replies');    # create2
-	$here->start_query("SELECT zk_lease('create', 'second', '60s', '60s')");
-	wait_for_queue($zk, lock_path('create'), 2);
+	start_in_queue($here, "SELECT zk_lease('create', 'second', '60s', '60s')", $zk, lock_path('create'), 2);
 	$here->cancel;
 	assert_ends($here, '57014', 'cancelled before the reply to its create');
 	$proxy->heal;
@@ -57,8 +54,7 @@ subtest 'a call that ends in the middle' => sub {
 	# What it has made another call of the owner's may have found, and renewed.
 	$there->query_safe(q{SELECT zk_lease_release('found', zk_lease('found', 'app', '60s'))});
 	$proxy->trap(15, 1, 'replies');
-	$here->start_query("SELECT zk_lease('found', 'app', '60s')");
-	wait_for_queue($zk, lock_path('found'), 1);
+	start_in_queue($here, "SELECT zk_lease('found', 'app', '60s')", $zk, lock_path('found'), 1);
 	my $token = lease($there, 'found', 'app');
 	$here->cancel;
 	assert_ends($here, '57014', 'cancelled likewise');
@@ -67,8 +63,7 @@ subtest 'a call that ends in the middle' => sub {
 	is($there->query_safe("SELECT zk_lease_renew('found', $token, '60s')"), 't', 'and not what is renewed');
 
 	$proxy->trap(15, 1, 'replies');
-	$here->start_query("SELECT zk_lease('create', 'second', '60s', '3s')");
-	wait_for_queue($zk, lock_path('create'), 2);
+	start_in_queue($here, "SELECT zk_lease('create', 'second', '60s', '3s')", $zk, lock_path('create'), 2);
 	$proxy->reset_connections;
 	$proxy->heal;
 	is($here->wait_result, '', 'the reply to its create is lost');
@@ -91,8 +86,7 @@ subtest 'two calls of one owner at a time' => sub {
 subtest 'a wait ends when it is to' => sub {
 	my $token = lease($there, 'line', 'first');
 	is(lease($here, 'line', 'second', "'1 day', place => true"), '', 'a place');
-	$here->start_query("SELECT zk_lease('line', 'second', '1 day', '60s')");
-	wait_for_wait($berlin, $here->pid);
+	start_to_wait($here, "SELECT zk_lease('line', 'second', '1 day', '60s')");
 	my $since = time;
 	$there->query_safe("SELECT zk_lease_release('line', $token)");
 	cmp_ok($here->wait_result, '>', $token, 'of a place that was there');

@@ -172,8 +172,7 @@ subtest 'a change is heeded' => sub {
 subtest 'what is held, and what is awaited' => sub {
 	only();
 	$tenant->query_safe("SELECT zk_lock('pay')");
-	$stranger->start_query("SELECT zk_lock('pay')");
-	wait_for_wait($node, $stranger->pid);
+	start_to_wait($stranger, "SELECT zk_lock('pay')");
 	sql("SELECT zk_grant('', 'public', 'none')");
 	refused($tenant, "SELECT zk_lock('pay')", 'no more of what is held', "'', 'tenant', 'lock'");
 	is($tenant->query_safe("SELECT zk_is_held('pay'), zk_fencing_token('pay') > 0, zk_unlock('pay')"), 't|t|t', 'which stays, and can be released');

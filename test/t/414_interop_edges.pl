@@ -27,7 +27,7 @@ my $waiter = background($node);
 $session->query_safe("SELECT zk_try_lock('first'), zk_unlock('first')");
 
 # Until somebody watches a node below this path, that is, waits in line.
-sub wait_for_watch ($path)
+sub wait_for_waiter ($path)
 {
 	poll_until { $zk->watched_paths("$path/") } "a waiter below $path", 30;
 	return;
@@ -45,7 +45,7 @@ sub test_waits ($peer, $lock, $path)
 	$session->query_safe("SELECT zk_lock('$lock')");
 	$peer->choose($path);
 	$peer->start_command('lock');
-	wait_for_watch($path);
+	wait_for_waiter($path);
 	ok(!$peer->is_done, 'it waits');
 	$session->query_safe("SELECT zk_unlock('$lock')");
 	is($peer->wait_answer, 'locked', 'until zklock has released the lock');
@@ -144,7 +144,7 @@ subtest 'a name and names below it' => sub {
 		$waiter->query_safe("SELECT zk_lock('deep/$child')");
 		$curator->choose(lock_path('deep'));
 		$curator->start_command('lock');
-		wait_for_watch(lock_path('deep'));
+		wait_for_waiter(lock_path('deep'));
 		ok(!$curator->is_done, "Curator takes '$child' for one ahead of it");
 		$waiter->query_safe("SELECT zk_unlock('deep/$child')");
 		is($curator->wait_answer, 'locked', 'until that is gone');
@@ -159,9 +159,8 @@ subtest 'a writer behind Kazoo\'s ReadLock' => sub {
 	$session->query_safe("SELECT zk_lock('reader')");
 	$kazoo->choose($path, 'Kazoo ReadLock with lock-');
 	$kazoo->start_command('lock');
-	wait_for_watch($path);
-	$waiter->start_query("SELECT zk_lock('reader')");
-	my @queue = wait_for_queue($zk, $path, 3);
+	wait_for_waiter($path);
+	my @queue = start_in_queue($waiter, "SELECT zk_lock('reader')", $zk, $path, 3);
 	$session->query_safe("SELECT zk_unlock('reader')");
 	if (version->parse("v$release") < v2.9)
 	{
@@ -224,7 +223,7 @@ subtest 'Curator\'s Revoker' => sub {
 	my $token = $session->query_safe("SELECT zk_lock('revoked')");
 	my ($ours) = queue_nodes($zk, $path);
 	$waiter->start_query("SELECT zk_lock('revoked')");
-	wait_for_watch($path);
+	wait_for_waiter($path);
 	like(answer($curator, "revoke $path/$ours"), qr/^error .*NoAuth/, 'is refused');
 	is( $session->query_safe("SELECT data IS NULL, client, state, token = $token
 			FROM zk_lock_queue('revoked') WHERE position = 1"),

@@ -188,8 +188,7 @@ SKIP:
 
 		$node{$first}->safe_psql('app', 'SELECT pg_terminate_backend(pid)
 			FROM work_done WHERE what = \'mailer_work\' ORDER BY ctid DESC LIMIT 1');
-		poll_until { count_work('mailer_work', $node{$second}) >= 2 } 'the next leader', $next_minutes;
-		pass('when the first has gone the other leads');
+		assert_soon { count_work('mailer_work', $node{$second}) >= 2 } 'when the first has gone the other leads', $next_minutes;
 		$node{$first}->safe_psql('app', "SELECT cron.unschedule('mailer')");
 
 		# Another one, without pg_cron.
@@ -198,9 +197,7 @@ SKIP:
 		my $before = count_work('mailer_work', $node{$first});
 
 		$node{$second}->safe_psql('app', "INSERT INTO trouble VALUES ('mailer_work')");
-		poll_until { count_work('mailer_work', $node{$first}) >= $before + 2 }
-		'that one to lead', $next_minutes;
-		pass('a leader whose work fails steps down');
+		assert_soon { count_work('mailer_work', $node{$first}) >= $before + 2 } 'a leader whose work fails steps down', $next_minutes;
 
 		my $token = sub {
 			return $berlin->safe_psql('app',
@@ -214,8 +211,7 @@ SKIP:
 
 		# A token of the day after tomorrow.
 		$node{$first}->safe_psql('app', "SELECT zk_fence('mailer', 1::bigint << 40)");
-		poll_until { $loop->output =~ /newer holder/ } 'its words', $next_minutes;
-		pass('and one that is late');
+		assert_soon { $loop->output =~ /newer holder/ } 'and one that is late', $next_minutes;
 		$loop->kill;
 		$node{$second}->safe_psql('app', "SELECT cron.unschedule('mailer')");
 	};

@@ -51,8 +51,7 @@ sub query ($self, $session, $sql)
 
 sub time_query ($self, $session, $count, @sql)
 {
-	$self->ask("time $session $count $self->{file}", @sql);
-	return $self->{file};
+	return $self->ask_cycles("time $session $count $self->{file}", @sql);
 }
 
 sub close_from { $_[0]->ask("close $_[1]"); return; }
@@ -81,9 +80,7 @@ sub fresh ($self, $count, $lock)
 	return $self->time_query(0, $count, '', $take,
 		"$release; SELECT zk_disconnect()")
 	  if $self->{is_reopened};
-	$self->ask("fresh $count $self->{file}", $self->{before} // '',
-		$take, $release);
-	return $self->{file};
+	return $self->ask_cycles("fresh $count $self->{file}", $self->{before} // '', $take, $release);
 }
 
 sub start_try ($self, $count, $lock)

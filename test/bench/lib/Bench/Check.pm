@@ -23,6 +23,7 @@ use Bench::Block;
 use Bench::Commits;
 use Bench::Loops;
 use Bench::Pgbench;
+use Bench::Report;
 use Bench::Sessions;
 use Bench::Stage;
 use Bench::Stats qw(median);
@@ -55,12 +56,9 @@ sub _loop ($who, $sessions, $lock)
 	};
 }
 
-sub _commit ($locks, $writes)
+sub _commit ($measure, $locks)
 {
-	return sub ($zk, $party) {
-		return Bench::Commits::commit($party->{backends}, $locks, $writes,
-			$count{commit})->{p50};
-	};
+	return sub ($zk, $party) { return $measure->($party->{backends}, $locks, $count{commit})->{p50}; };
 }
 
 my @workloads = (
@@ -74,8 +72,8 @@ my @workloads = (
 			return Bench::Sessions::fresh($zk, $party->{fresh},
 				$count{fresh})->{p50};
 		} ],
-	[ 'commit1', 'COMMIT that wrote, 1 lock', _commit(1, 1) ],
-	[ 'commit100', 'COMMIT that wrote nothing, 100 locks', _commit(100, 0) ]);
+	[ 'commit1', 'COMMIT that wrote, 1 lock', _commit(\&Bench::Commits::commit_of_a_write, 1) ],
+	[ 'commit100', 'COMMIT that wrote nothing, 100 locks', _commit(\&Bench::Commits::commit, 100) ]);
 
 =pod
 
@@ -212,17 +210,16 @@ sub text ($results)
 	my @slower = slower($results);
 	my $text = "# This build of zklock next to $results->{baseline}\n\n";
 	$text .= join '', map { "- $_->[0]: $_->[1]\n" } @{ $results->{machine} };
-	$text .= "\n| | old, us | new, us | new / old | noise | |\n"
-	  . "|---|---:|---:|---:|---:|---|\n";
-	foreach my $workload (@workloads)
-	{
-		my ($key, $title) = @$workload;
-		my $ratio = $results->{ratios}{$key};
-		$text .= sprintf "| %s | %.0f | %.0f | %.3f | %.3f to %.3f | %s |\n",
-		  $title, (map { median(@{ $results->{times}{$key}{$_} }) } @builds),
-		  @{$ratio}{qw(median low high)},
-		  $ratio->{verdict} eq 'slower' ? '**slower**' : $ratio->{verdict};
-	}
+	$text .= "\n" . Bench::Report::markdown(
+		[ '', 'old, us', 'new, us', 'new / old', 'noise', '' ],
+		map {
+			my ($key, $title) = @$_;
+			my $ratio = $results->{ratios}{$key};
+			[
+				$title, (map { sprintf '%.0f', median(@{ $results->{times}{$key}{$_} }) } @builds),
+				sprintf('%.3f', $ratio->{median}), sprintf('%.3f to %.3f', @{$ratio}{qw(low high)}),
+				$ratio->{verdict} eq 'slower' ? '**slower**' : $ratio->{verdict} ]
+		} @workloads);
 	$text .= sprintf "\n%s rounds; new / old is the median of the rounds' ratios"
 	  . " of times; the noise is where it may lie (%s %%).\n\n%s\n",
 	  scalar @{ $results->{times}{uncontended}{old} }, 100 * (1 - $error),

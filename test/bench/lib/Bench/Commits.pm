@@ -18,20 +18,21 @@ my $insert = 'INSERT INTO work VALUES (1)';
 
 =pod
 
-=head2 commit($backends, $locks, $writes, $count)
+=head2 commit($backends, $locks, $count), commit_of_a_write(likewise)
 
 COMMIT alone, in transactions that have taken so many locks and, if they write,
 inserted a row.
 
 =cut
 
-sub commit ($backends, $locks, $writes, $count)
+sub commit ($backends, $locks, $count, @writes)
 {
-	my $begin = "BEGIN; SELECT count(zk_xact_lock('bench-commit-' || i))"
-	  . " FROM generate_series(1, $locks) AS i";
-	$begin .= "; $insert" if $writes;
+	my $begin = join '; ', 'BEGIN',
+	  "SELECT count(zk_xact_lock('bench-commit-' || i)) FROM generate_series(1, $locks) AS i", @writes;
 	return { wait_times($backends->time_query(0, $count, $begin, 'COMMIT', '')) };
 }
+
+sub commit_of_a_write { return commit(@_, $insert); }
 
 =pod
 

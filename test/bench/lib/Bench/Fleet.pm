@@ -246,7 +246,7 @@ sub close_all ($self)
 
 sub crash ($self, $name)
 {
-	my $postmaster = $self->postmaster($name);
+	my $postmaster = $self->{cluster}{$name}{_pid};
 	my @backends = $self->backends($name);
 	my @others = _children($postmaster);
 	kill 'KILL', $postmaster, @backends, @others;
@@ -268,19 +268,11 @@ sub restart ($self, $name)
 
 =pod
 
-=head2 postmaster($cluster), backends($cluster)
+=head2 backends($cluster)
 
-Process ids. Backends are those of the crowd.
+Process ids, of those of the crowd.
 
 =cut
-
-sub postmaster ($self, $name)
-{
-	my $file = $self->{cluster}{$name}->data_dir . '/postmaster.pid';
-	open my $in, '<', $file or die "could not read $file: $!";
-	chomp(my $pid = readline $in);
-	return $pid;
-}
 
 sub _children ($pid)
 {
@@ -302,7 +294,7 @@ sub _title ($pid)
 sub backends ($self, $name)
 {
 	return grep { _title($_) =~ /postgres \[local\]/ }
-	  _children($self->postmaster($name));
+	  _children($self->{cluster}{$name}{_pid});
 }
 
 =pod

@@ -353,55 +353,40 @@ sub _backends ($self)
 	return $backends;
 }
 
+# Turns of ours alone, by what they do; once without counting.
+sub _ours ($self, $workload, $title, $measure, @what)
+{
+	my $backends = $self->_backends;
+	my @parties = map { _party($_, $_, $measure, $backends, $_, $count{$workload}) } @what;
+	$_->[2]->() foreach @parties;
+	return $self->_take_turns($self->_rounds_of($workload), $title, @parties);
+}
+
 # {with or without a write}{number of locks}
 sub _commit ($self)
 {
-	my $backends = $self->_backends;
-	my %result;
-	foreach my $writes (0, 1)
-	{
-		my $measure = sub ($locks) {
-			return Bench::Commits::commit($backends, $locks, $writes, $count{commit});
-		};
-		my @parties = map { _party($_, "$_ locks" . ($writes ? ', 1 row' : ''), $measure, $_) } 1, 10, 100;
-		$_->[2]->() foreach @parties;
-		$result{ $writes ? 'write' : 'read' } =
-		  $self->_take_turns($self->_rounds_of('commit'), 'commit', @parties);
-	}
-	return \%result;
+	return {
+		read => $self->_ours('commit', 'commit', \&Bench::Commits::commit, 1, 10, 100),
+		write => $self->_ours('commit', 'commit, 1 row', \&Bench::Commits::commit_of_a_write, 1, 10, 100) };
 }
 
 sub _guard ($self)
 {
-	my $backends = $self->_backends;
-	my $measure = sub ($level) { return Bench::Commits::guard($backends, $level, $count{guard}) };
-	my @parties = map { _party($_, $_, $measure, $_) } 'no lock', qw(off lease quorum);
-	$_->[2]->() foreach @parties;
-	return { 1 =>
-		  $self->_take_turns($self->_rounds_of('guard'), 'guard', @parties) };
+	return { 1 => $self->_ours('guard', 'guard', \&Bench::Commits::guard, 'no lock', qw(off lease quorum)) };
 }
 
 sub _lease ($self)
 {
-	my $backends = $self->_backends;
-	my $measure = sub ($what) { return Bench::Commits::lease($backends, $what, $count{lease}) };
-	my @parties = map { _party($_, $_, $measure, $_) } 'renewal', 'new lease', qw(zk_xact_lease zk_xact_lock);
-	$_->[2]->() foreach @parties;
-	return { 1 => $self->_take_turns($self->_rounds_of('lease'), 'lease', @parties) };
+	return { 1 => $self->_ours('lease', 'lease', \&Bench::Commits::lease,
+			'renewal', 'new lease', qw(zk_xact_lease zk_xact_lock)) };
 }
 
 sub _memory ($self)
 {
 	my $backends = $self->_backends;
 	$backends->close_from(0);
-	return { 1 => $self->_take_turns(
-			$self->_rounds_of('memory'),
-			'memory, kB',
-			[
-				'zklock', 'a ZooKeeper session',
-				sub { return Bench::Commits::memory($backends) }
-			])
-	};
+	return { 1 => $self->_take_turns($self->_rounds_of('memory'), 'memory, kB',
+			_party('zklock', 'a ZooKeeper session', \&Bench::Commits::memory, $backends)) };
 }
 
 1;

@@ -175,6 +175,13 @@ sub ask ($self, @lines)
 	return $self->answer;
 }
 
+# For a file of cycles.
+sub ask_cycles ($self, @lines)
+{
+	$self->ask(@lines);
+	return $self->{file};
+}
+
 =pod
 
 =head2 start_loop(sessions => ..., seconds => ..., locks => ..., lock => name), finish_loop
@@ -219,8 +226,7 @@ sub let_go { $_[0]->ask('go'); return; }
 
 sub drain ($self)
 {
-	$self->ask('drain');
-	return $self->{file};
+	return $self->ask_cycles('drain');
 }
 
 =pod
@@ -234,8 +240,7 @@ begins before the session.
 
 sub fresh ($self, $count, $lock)
 {
-	$self->ask(join ' ', $self->{fresh_command} || 'fresh', $count, $self->lock($lock), $self->{file});
-	return $self->{file};
+	return $self->ask_cycles(join ' ', $self->{fresh_command} || 'fresh', $count, $self->lock($lock), $self->{file});
 }
 
 =pod
@@ -257,8 +262,7 @@ sub try_in_vain { $_[0]->ask('go'); return; }
 
 sub finish_try ($self)
 {
-	$self->ask('done');
-	return $self->{file};
+	return $self->ask_cycles('done');
 }
 
 =pod

@@ -127,23 +127,18 @@ sub weather ($fleet, $kind, $patience)
 		sleep($look_s);
 	}
 	$ready //= time();
-	my $took = time() - $begin;
 	my %seen = (
+		took => time() - $begin,
 		sessions => scalar keys %waits,
 		away => $ready - $begin,
-		never => scalar(grep { !$back{$_} } keys %waits));
-	$seen{half} = percentile(50,
-		map { $accepted{$_} } grep { $back{$_} } keys %waits);
-	$seen{last} = percentile(100, grep { defined } @back{ keys %waits });
-	my $count = keys(%waits) || 1;
-	my $kernel_after = _attempts($fleet);
-	$seen{opens} = ($kernel_after->{opens} - $kernel->{opens}) / $count;
-	$seen{refused} = ($kernel_after->{refused} - $kernel->{refused}) / $count;
-	$seen{overflows} = $kernel_after->{overflows} - $kernel->{overflows};
-	my $cpu_after = $fleet->cpu;
+		never => scalar(grep { !$back{$_} } keys %waits),
+		half => percentile(50, map { $accepted{$_} } grep { $back{$_} } keys %waits),
+		last => percentile(100, grep { defined } @back{ keys %waits }));
+	my ($kernel_after, $cpu_after) = (_attempts($fleet), $fleet->cpu);
+	$seen{$_} = $kernel_after->{$_} - $kernel->{$_} foreach qw(opens refused overflows);
+	$_ /= keys(%waits) || 1 foreach @seen{qw(opens refused)};
 	$seen{"cpu_$_"} = $cpu_after->{$_} - $cpu->{$_} foreach
 	  qw(programs backends), is_of_network($kind) ? 'network' : ();
-	$seen{took} = $took;
 	_restore($zk);
 	my $left = $fleet->owners;
 	my %lives = map { sprintf('%x', $_) => 1 } values %$left;
@@ -269,20 +264,11 @@ sub _kernel
 	foreach my $file (qw(/proc/net/snmp /proc/net/netstat))
 	{
 		open my $in, '<', $file or next;
-		my @heads;
-		while (my $line = readline $in)
+		# A line of names, and one of their values.
+		my @lines = grep { /^Tcp/ } readline $in;
+		while (my ($heads, $values) = splice @lines, 0, 2)
 		{
-			my ($what, @words) = split ' ', $line;
-			next unless $what =~ /^Tcp/;
-			if (@heads)
-			{
-				@value{@heads} = @words;
-				@heads = ();
-			}
-			else
-			{
-				@heads = @words;
-			}
+			@value{ split ' ', $heads } = split ' ', $values;
 		}
 	}
 	return \%value;
