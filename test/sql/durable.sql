@@ -64,6 +64,30 @@ SELECT zk_hold('durable/hold', 'lost');
 \set VERBOSITY default
 SELECT zk_unlock('durable/own');
 
+-- A wait for somebody else's is bounded as for a lock, and leaves nothing behind.
+SELECT zk_hold('durable/bound', 'x') AS token \gset
+-- Who holds it is told, if there is time for that.
+\set VERBOSITY terse
+SET lock_timeout = '300ms';
+SELECT zk_hold('durable/bound', 'y');
+RESET lock_timeout;
+SET statement_timeout = '300ms';
+SELECT zk_hold('durable/bound', 'y');
+RESET statement_timeout;
+SELECT zk_hold('durable/bound', 'y', '300ms');
+SELECT zk_hold('durable/bound', 'y', '1 ms');
+SELECT zk_hold('durable/bound', 'y', '0');
+\set VERBOSITY default
+SELECT zk_release_hold('durable/bound', :token);
+-- The release of what gave up is not awaited.
+DO $$ BEGIN
+	FOR i IN 1 .. 2000 LOOP
+		EXIT WHEN NOT EXISTS (SELECT FROM zk_lock_queue('durable/bound'));
+		PERFORM pg_sleep(0.01);
+	END LOOP;
+END $$;
+SELECT count(*) FROM zk_lock_queue('durable/bound');
+
 -- Bad arguments
 SELECT zk_hold(NULL, 'x');
 SELECT zk_hold('durable/hold', NULL);

@@ -365,28 +365,14 @@ subtest 'another client waits behind a hold' => sub {
 };
 $admin->quit;
 
-subtest 'bounds' => sub {
-	my $holder = background($node{paris}, is_connected => 1);
+# Others: sql/durable.
+subtest 'no time to wait, and a slow answer' => sub {
 	my $session = background($node{berlin}, is_connected => 1);
-	my %bound = (
-		"SET lock_timeout = '300ms'; SELECT zk_hold('bound', 'x')" => '55P03',
-		"SET statement_timeout = '300ms'; SELECT zk_hold('bound', 'x')" => '57014',
-		"SELECT zk_hold('bound', 'x', '300ms')" => '55P03',
-		"SELECT zk_hold('bound', 'x', '1 ms')" => '55P03',
-		"SELECT zk_hold('bound', 'x', '0')" => '55P03');
-	$holder->query_safe("SELECT zk_lock('bound')");
-	foreach my $sql (sort keys %bound)
-	{
-		$session->query($sql);
-		is($session->sqlstate, $bound{$sql}, $sql);
-		$session->query_safe('RESET lock_timeout; RESET statement_timeout');
-		is(scalar(wait_for_queue($zk, lock_path('bound'), 1)), 1, 'nothing left behind');
-	}
 	# Not to wait in the queue is not the same as not to wait for an answer.
 	$zk->pause;
 	start_to_wait($session, "SELECT zk_hold('bound/free', 'x', '0')");
 	$zk->resume;
-	like($session->wait_result, qr/^\d+$/, 'no time to wait, and a slow answer');
+	like($session->wait_result, qr/^\d+$/, 'it is made');
 	$session->query_safe("SELECT zk_release_hold('bound/free', token) FROM zk_lock_queue('bound/free')");
 };
 
