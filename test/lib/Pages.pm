@@ -48,11 +48,19 @@ sub all
 			wanted => sub { push @names, substr $_, 1 + length $top if /\.md$/ && -f }
 		},
 		$top);
-	my @pages = map { page($_, _slurp("$top/$_")) } sort @names;
+	my @pages = map { page($_, slurp("$top/$_")) } sort @names;
 	return @pages;
 }
 
-sub _slurp ($file)
+=pod
+
+=head2 slurp($file)
+
+A text, in UTF-8.
+
+=cut
+
+sub slurp ($file)
 {
 	open my $handle, '<:encoding(UTF-8)', $file or croak "could not read $file: $!";
 	local $/ = undef;

@@ -39,6 +39,7 @@ use v5.36;
 
 use Carp;
 use File::Basename qw(basename dirname);
+use Pages;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -57,38 +58,17 @@ block has no name or not one of its own.
 
 sub parse ($text)
 {
-	my (%code, $name, $fence);
-	foreach my $line (split /\n/, $text)
+	my %code;
+	my @blocks = Pages::blocks(Pages::page('recipes.md', $text));
+	foreach my $block (@blocks)
 	{
-		if (defined $fence)
-		{
-			if ($line =~ /^```$/)
-			{
-				$code{$name} = $fence;
-				($name, $fence) = (undef, undef);
-			}
-			else
-			{
-				$fence .= "$line\n";
-			}
-		}
-		elsif ($line =~ /^\s*```/)
-		{
-			croak "a block of code without a name above it: $line"
-			  unless defined $name;
-			croak "two blocks are called $name" if exists $code{$name};
-			$fence = '';
-		}
-		elsif (defined $name)
-		{
-			croak "no block of code follows on the name $name";
-		}
-		elsif ($line =~ m{^<!-- recipe: (\w+/\S+) -->$})
-		{
-			$name = $1;
-		}
+		my $name = $block->{kind} eq 'recipe' ? $block->{value} : '';
+		croak "a block of code without a name above it: $block->{code}" if $name !~ m{^\w+/\S+$};
+		croak "two blocks are called $name" if exists $code{$name};
+		$code{$name} = $block->{code};
 	}
-	croak "the block $name does not end" if defined $name;
+	my $names = () = $text =~ m{^<!-- recipe: }mg;
+	croak 'no block of code follows on a name' if $names != @blocks;
 	return %code;
 }
 

@@ -1,7 +1,7 @@
 
 # docs/reference.md, with the page of internal functions, has what there is, and nothing
 # else: its functions, columns and settings are those of the catalog, and where it says
-# what a comment says, it says it in the same words.
+# what a comment says, it says it in the same words. (Its examples are run by t/542.)
 
 use FindBin;
 use JSON::PP;
@@ -246,20 +246,6 @@ subtest 'nothing else' => sub {
 	foreach my $role (@roles)
 	{
 		is($node->safe_psql('postgres', "SELECT count(*) FROM pg_roles WHERE rolname = '$role'"), 1, "role $role");
-	}
-};
-
-subtest 'examples' => sub {
-	$node->safe_psql('postgres', 'CREATE PROCEDURE nightly() BEGIN ATOMIC END');
-	my @blocks = $page =~ /^```sql\n(.*?)^```$/msg;
-	cmp_ok(scalar @blocks, '>=', 4, 'there are some');
-	foreach my $block (@blocks)
-	{
-		my $session = background($node);
-		$session->query("SET lock_timeout = '10s'; $block");
-		unlike($session->error, qr/ERROR: /, 'runs: ' . (split /\n/, $block)[0]);
-		$session->quit;
-		$node->safe_psql('postgres', "SELECT zk_evict('nightly', token) FROM zk_lock_queue('nightly')");
 	}
 };
 

@@ -8,6 +8,7 @@ use utf8;
 
 use File::Basename qw(basename);
 use FindBin;
+use Pages;
 use Test::More;
 
 binmode Test::More->builder->$_, ':encoding(UTF-8)' foreach qw(output failure_output todo_output);
@@ -22,20 +23,12 @@ my %was_read;
 # What is told otherwise than by words in its own ereport(): there it says "%s".
 my @told_elsewhere = qw(lock_proof.c session_error.c zklock.c);
 
-sub read_text
-{
-	my ($file) = @_;
-	open my $handle, '<:encoding(UTF-8)', $file or die "cannot read $file: $!";
-	local $/;
-	return scalar <$handle>;
-}
-
 # From the names that C and PL/pgSQL know.
 sub sqlstates
 {
 	chomp(my $sharedir = qx(pg_config --sharedir));
 	my %code;
-	foreach my $line (split /\n/, read_text("$sharedir/errcodes.txt"))
+	foreach my $line (split /\n/, Pages::slurp("$sharedir/errcodes.txt"))
 	{
 		next unless $line =~ /^([0-9A-Z]{5})\s+[EWS]\s+(ERRCODE_\w+)(?:\s+(\w+))?/;
 		$code{$2} = $1;
@@ -82,7 +75,7 @@ sub kinds
 sub messages_of_source
 {
 	my ($file) = @_;
-	my $text = read_text($file);
+	my $text = Pages::slurp($file);
 	my @found;
 	$text =~ s{/\*.*?\*/}{}gs;
 	$text =~ s/^#.*//mg;
@@ -138,7 +131,7 @@ sub messages_of_source
 
 sub messages_of_script
 {
-	my $text = read_text($_[0]);
+	my $text = Pages::slurp($_[0]);
 	my @found;
 	while ($text =~ /\bRAISE (\w+) USING(.*?);\n/gs)
 	{
@@ -178,7 +171,7 @@ sub without
 	return [ grep { !$is_other{$_} } @$these ];
 }
 
-my $page = read_text("$top/docs/troubleshooting.md");
+my $page = Pages::slurp("$top/docs/troubleshooting.md");
 my @of_page = messages_of_page($page);
 my @of_source = unique((map { messages_of_source($_) } @sources),
 	map { messages_of_script($_) } glob "$top/sql/zklock--*.sql");
@@ -190,19 +183,19 @@ is_deeply([ grep { $times{$_}++ } @of_page ], [], 'none stands there twice');
 
 # What "could not ..." goes on with.
 my @doing = map { /"([a-z][^"]*)"/g }
-  map { calls(read_text($_), 'zklock_session_raise'), read_text($_) =~ /\bdoing = (.*?);/gs } @sources;
+  map { calls(Pages::slurp($_), 'zklock_session_raise'), Pages::slurp($_) =~ /\bdoing = (.*?);/gs } @sources;
 my ($list) = $page =~ /^"could not …" is one of: (.*?)\.\n\n/ms;
 is_deeply([ ($list // '') =~ /`(.*?)`/g ], [ sort(unique(@doing)) ], 'what could not be done');
 
 my @unread = grep {
-	my $there = () = read_text($_) =~ /\berrmsg\w*\(/g;
+	my $there = () = Pages::slurp($_) =~ /\berrmsg\w*\(/g;
 	$there != ($was_read{$_} // 0);
 } @sources;
 is_deeply(\@unread, [], 'each errmsg() was read');
 
 # Whoever makes the words of an error elsewhere has to tell this test where.
 my @without_words = grep {
-	grep { /\berrmsg\w*\("%s",/ } calls(read_text($_), 'ereport')
+	grep { /\berrmsg\w*\("%s",/ } calls(Pages::slurp($_), 'ereport')
 } @sources;
 is_deeply([ map { basename($_) } @without_words ],
 	\@told_elsewhere, 'words of errors are where they are looked for');

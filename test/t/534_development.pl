@@ -5,25 +5,18 @@ use strict;
 use warnings;
 
 use FindBin;
+use Pages;
 use Test::More;
 
 my $top = "$FindBin::Bin/../..";
 
-sub read_text
-{
-	my ($file) = @_;
-	open my $handle, '<', "$top/$file" or die "cannot read $file: $!";
-	local $/;
-	return scalar <$handle>;
-}
+my $page = Pages::slurp("$top/src/DEVELOPMENT.md");
 
-my $page = read_text('src/DEVELOPMENT.md');
-
-my ($suites) = read_text('test/check') =~ /^all_suites=\((.*?)\)/ms;
+my ($suites) = Pages::slurp("$top/test/check") =~ /^all_suites=\((.*?)\)/ms;
 my ($table) = $page =~ /^\| suite \|.*?\n(.*?)\n\n/ms;
 is_deeply([ $table =~ /^\| `(\w+)` \|/mg ], [ split ' ', $suites ], 'the table has the suites of test/check');
 
-my $makefile = read_text('Makefile');
+my $makefile = Pages::slurp("$top/Makefile");
 # PGXS's, and that of a release
 my %is_goal = map { $_ => 1 } qw(clean dist), $makefile =~ /^#   make ([\w-]+)/mg,
   $makefile =~ /^([\w-]+):/mg;

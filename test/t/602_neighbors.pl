@@ -40,11 +40,15 @@ foreach my $cluster (sort keys %build)
 	my $build = Builds->of_tree(@option, flags => ['COPT=-O0 -U_FORTIFY_SOURCE']);
 	my $theirs = cluster($cluster, $zk, %setting, $build->settings);
 	subtest "one lock with $name" => \&one_lock, $theirs;
-	subtest "readers and writers with $name" => \&readers, $theirs;
-	subtest "what is seen of $name" => \&seen, $theirs;
-	subtest "deadlocks with $name" => \&deadlocks, $theirs;
-	subtest "words left for $name, and by it" => \&words, $theirs;
-	subtest "kept locks with $name" => \&kept, $theirs;
+	foreach my $pair ([ $ours, $theirs ], [ $theirs, $ours ])
+	{
+		my $whose = 'those of ' . $pair->[0]->name . " first, with $name";
+		subtest "readers and writers, $whose" => \&readers, @$pair;
+		subtest "what is seen, $whose" => \&seen, @$pair;
+		subtest "deadlocks, $whose" => \&deadlocks, @$pair;
+		subtest "words left for others, $whose" => \&words, @$pair;
+		subtest "kept locks, $whose" => \&kept, @$pair;
+	}
 	$theirs->stop;
 }
 done_testing();
@@ -87,109 +91,94 @@ sub one_lock ($theirs)
 	return;
 }
 
-sub readers ($theirs)
+sub readers (@nodes)
 {
-	foreach my $order ([ $ours, $theirs ], [ $theirs, $ours ])
-	{
-		my @session = map { background($_) } @$order, @$order;
-		$session[$_]->query_safe("SELECT zk_lock_shared('read')") foreach 0, 1;
-		queue_up($session[2], 'read', 3);
-		is($session[3]->query_safe("SELECT zk_try_lock_shared('read')"), 'f', 'no reader passes a writer');
-		$session[0]->query_safe("SELECT zk_unlock_shared('read')");
-		wait_for_queue($zk, lock_path('read'), 2);
-		ok(!$session[2]->is_done, 'a writer waits for the reader of the other build');
-		$session[1]->query_safe("SELECT zk_unlock_shared('read')");
-		like($session[2]->wait_result, qr/^\d+$/, 'and has it then');
-		assert_leave_nothing($zk, lock_path('read'), @session);
-	}
+	my @session = map { background($_) } @nodes, @nodes;
+	$session[$_]->query_safe("SELECT zk_lock_shared('read')") foreach 0, 1;
+	queue_up($session[2], 'read', 3);
+	is($session[3]->query_safe("SELECT zk_try_lock_shared('read')"), 'f', 'no reader passes a writer');
+	$session[0]->query_safe("SELECT zk_unlock_shared('read')");
+	wait_for_queue($zk, lock_path('read'), 2);
+	ok(!$session[2]->is_done, 'a writer waits for the reader of the other build');
+	$session[1]->query_safe("SELECT zk_unlock_shared('read')");
+	like($session[2]->wait_result, qr/^\d+$/, 'and has it then');
+	assert_leave_nothing($zk, lock_path('read'), @session);
 	return;
 }
 
-sub seen ($theirs)
+sub seen (@nodes)
 {
-	foreach my $pair ([ $ours, $theirs ], [ $theirs, $ours ])
-	{
-		my ($holder, $looker) = map { background($_, name => 'job "x"') } @$pair;
-		$holder->query_safe("SELECT zk_lock('seen')");
-		is($looker->query_safe("SELECT concat_ws(' ', state, mode, client, cluster, datname, application_name, pid, data)
-			FROM zk_lock_queue('seen')"),
-			'held exclusive zklock ' . $pair->[0]->name . ' postgres job "x" ' . $holder->pid, 'who has it');
-		assert_query($looker, "SELECT zk_lock('seen', '0.1 s')", '55P03', 'a wait that is too long');
-		my $pid = $holder->pid;
-		like($looker->error, qr/process $pid/, 'names the holder');
-		is($looker->query_safe("SELECT count(*) FROM zk_check() WHERE state = 'error'"), 0, 'zk_check()');
-		assert_leave_nothing($zk, lock_path('seen'), $holder, $looker);
-	}
+	my ($holder, $looker) = map { background($_, name => 'job "x"') } @nodes;
+	$holder->query_safe("SELECT zk_lock('seen')");
+	is($looker->query_safe("SELECT concat_ws(' ', state, mode, client, cluster, datname, application_name, pid, data)
+		FROM zk_lock_queue('seen')"),
+		'held exclusive zklock ' . $nodes[0]->name . ' postgres job "x" ' . $holder->pid, 'who has it');
+	assert_query($looker, "SELECT zk_lock('seen', '0.1 s')", '55P03', 'a wait that is too long');
+	my $pid = $holder->pid;
+	like($looker->error, qr/process $pid/, 'names the holder');
+	is($looker->query_safe("SELECT count(*) FROM zk_check() WHERE state = 'error'"), 0, 'zk_check()');
+	assert_leave_nothing($zk, lock_path('seen'), $holder, $looker);
 	return;
 }
 
-sub deadlocks ($theirs)
+sub deadlocks (@nodes)
 {
-	foreach my $pair ([ $ours, $theirs ], [ $theirs, $ours ])
-	{
-		my ($first, $second) = map { background($_) } @$pair;
-		$first->query_safe("SELECT zk_lock('x')");
-		$second->query_safe("SELECT zk_lock('y')");
-		queue_up($first, 'y', 2);
-		$second->start_query("SELECT zk_lock('x', '60 s')");
-		poll_until { $first->is_done || $second->is_done } 'one of them to give way', 90;
-		my ($loser, $winner) = $second->is_done ? ($second, $first) : ($first, $second);
-		assert_ends($loser, '40P01', 'one of them gives way');
-		$loser->query_safe('SELECT zk_unlock_all()');
-		assert_ends($winner, '00000', 'and the other one goes on');
-		$_->quit foreach $first, $second;
-		assert_no_nodes($zk, lock_path($_)) foreach qw(x y);
-	}
+	my ($first, $second) = map { background($_) } @nodes;
+	$first->query_safe("SELECT zk_lock('x')");
+	$second->query_safe("SELECT zk_lock('y')");
+	queue_up($first, 'y', 2);
+	$second->start_query("SELECT zk_lock('x', '60 s')");
+	poll_until { $first->is_done || $second->is_done } 'one of them to give way', 90;
+	my ($loser, $winner) = $second->is_done ? ($second, $first) : ($first, $second);
+	assert_ends($loser, '40P01', 'one of them gives way');
+	$loser->query_safe('SELECT zk_unlock_all()');
+	assert_ends($winner, '00000', 'and the other one goes on');
+	$_->quit foreach $first, $second;
+	assert_no_nodes($zk, lock_path($_)) foreach qw(x y);
 	return;
 }
 
-sub words ($theirs)
+sub words (@nodes)
 {
-	foreach my $pair ([ $ours, $theirs ], [ $theirs, $ours ])
-	{
-		my ($one, $two) = map { background($_) } @$pair;
-		my $case = ($pair->[0] == $ours ? 'to ' : 'from ') . $theirs->name;
+	my ($one, $two) = map { background($_) } @nodes;
+	my $case = join ' to ', map { $_->name } @nodes;
 
-		is($one->query_safe("SELECT zk_run_once('job', '$case')"), 't', "$case: a run is recorded");
-		is($two->query_safe("SELECT zk_run_once('job', '$case')"), 'f', 'and known');
-		is($two->query_safe("SELECT cluster FROM zk_runs('job') WHERE slot = '$case'"),
-			$pair->[0]->name, 'with who it was');
+	is($one->query_safe("SELECT zk_run_once('job', '$case')"), 't', "$case: a run is recorded");
+	is($two->query_safe("SELECT zk_run_once('job', '$case')"), 'f', 'and known');
+	is($two->query_safe("SELECT cluster FROM zk_runs('job') WHERE slot = '$case'"),
+		$nodes[0]->name, 'with who it was');
 
-		my $token = $one->query_safe("SELECT zk_hold('hold', 'because')");
-		is($two->query_safe("SELECT concat_ws(' ', state, data, token) FROM zk_lock_queue('hold')"),
-			"held because $token", 'a hold is seen');
-		is($two->query_safe("SELECT zk_try_lock('hold')"), 'f', 'and heeded');
-		is($two->query_safe("SELECT zk_release_hold('hold', $token)"), 't', 'and released');
+	my $token = $one->query_safe("SELECT zk_hold('hold', 'because')");
+	is($two->query_safe("SELECT concat_ws(' ', state, data, token) FROM zk_lock_queue('hold')"),
+		"held because $token", 'a hold is seen');
+	is($two->query_safe("SELECT zk_try_lock('hold')"), 'f', 'and heeded');
+	is($two->query_safe("SELECT zk_release_hold('hold', $token)"), 't', 'and released');
 
-		$two->query_safe("SELECT zk_lock('asked')");
-		is($two->query_safe("SELECT zk_release_requested('asked')"), 'f', 'nobody has asked');
-		is($one->query_safe("SELECT zk_request_release('asked', 'please')"), 1, 'a holder is asked');
-		assert_soon { $two->query_safe("SELECT zk_release_requested('asked')") eq 't' } 'and hears of it', 10;
+	$two->query_safe("SELECT zk_lock('asked')");
+	is($two->query_safe("SELECT zk_release_requested('asked')"), 'f', 'nobody has asked');
+	is($one->query_safe("SELECT zk_request_release('asked', 'please')"), 1, 'a holder is asked');
+	assert_soon { $two->query_safe("SELECT zk_release_requested('asked')") eq 't' } 'and hears of it', 10;
 
-		$token = $two->query_safe("SELECT zk_fencing_token('asked')");
-		is($one->query_safe("SELECT zk_evict('asked', $token)"), 't', 'it is evicted');
-		$two->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT pg_current_xact_id()");
-		assert_query($two, 'COMMIT', '40001', 'and does not commit');
-		like($two->error, qr/evicted/, 'for that reason');
-		$_->quit foreach $one, $two;
-		assert_no_nodes($zk, lock_path($_)) foreach qw(hold asked);
-	}
+	$token = $two->query_safe("SELECT zk_fencing_token('asked')");
+	is($one->query_safe("SELECT zk_evict('asked', $token)"), 't', 'it is evicted');
+	$two->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT pg_current_xact_id()");
+	assert_query($two, 'COMMIT', '40001', 'and does not commit');
+	like($two->error, qr/evicted/, 'for that reason');
+	$_->quit foreach $one, $two;
+	assert_no_nodes($zk, lock_path($_)) foreach qw(hold asked);
 	return;
 }
 
-sub kept ($theirs)
+sub kept (@nodes)
 {
-	foreach my $pair ([ $ours, $theirs ], [ $theirs, $ours ])
-	{
-		my ($keeper, $other) = map { background($_) } @$pair;
-		$keeper->query_safe("SET zklock.keep = '1 min'; SELECT zk_lock('kept'), zk_unlock('kept')");
-		my ($node) = wait_for_queue($zk, lock_path('kept'), 1);
-		like($other->query_safe("SELECT zk_lock('kept', '10 s')"), qr/^\d+$/, 'is given up for the other build');
-		is($other->query_safe("SELECT zk_unlock('kept')"), 't', 'which has it');
-		# And once it is shown in the node's data.
-		$keeper->query_safe("SELECT zk_lock('kept'), zk_unlock('kept')");
-		is($other->query_safe("SELECT zk_try_lock('kept', '10 s')"), 't', 'a try has it, too');
-		assert_leave_nothing($zk, lock_path('kept'), $keeper, $other);
-	}
+	my ($keeper, $other) = map { background($_) } @nodes;
+	$keeper->query_safe("SET zklock.keep = '1 min'; SELECT zk_lock('kept'), zk_unlock('kept')");
+	my ($node) = wait_for_queue($zk, lock_path('kept'), 1);
+	like($other->query_safe("SELECT zk_lock('kept', '10 s')"), qr/^\d+$/, 'is given up for the other build');
+	is($other->query_safe("SELECT zk_unlock('kept')"), 't', 'which has it');
+	# And once it is shown in the node's data.
+	$keeper->query_safe("SELECT zk_lock('kept'), zk_unlock('kept')");
+	is($other->query_safe("SELECT zk_try_lock('kept', '10 s')"), 't', 'a try has it, too');
+	assert_leave_nothing($zk, lock_path('kept'), $keeper, $other);
 	return;
 }

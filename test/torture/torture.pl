@@ -5,19 +5,13 @@
 # update may be lost, no token out of order, no node left behind, nobody stuck.
 # See README.md in this directory.
 #
-# Usage: torture.pl [--duration SECONDS] [--seed N] [--guard quorum|lease|off]
-#                   [--style curator|mixed] [--workers N]
-#                   [--preload one|both] [--control] [--faults REGEXP]
-#                   [--kinds KIND,KIND...]
-# The same as DURATION, SEED, GUARD, STYLE, WORKERS, PRELOAD, CONTROL, FAULTS, KINDS
-# in the environment.
+# Its settings are in the environment: see test/torture/run.
 
 use v5.36;
 
 use FindBin;
 use lib "$FindBin::Bin/lib", "$FindBin::Bin/../lib";
 
-use Getopt::Long;
 use List::Util qw(min sum0);
 use POSIX qw(:sys_wait_h);
 use PostgreSQL::Test::Utils;
@@ -99,24 +93,15 @@ my %option = (
 	duration => $ENV{DURATION} || 60,
 	seed => $ENV{SEED} || (time ^ $$) % 100_000,
 	guard => $ENV{GUARD} || 'quorum',
-	style => $ENV{STYLE} || 'curator',
 	workers => $ENV{WORKERS} || 24,
-	preload => $ENV{PRELOAD} || 'both',
 	control => $ENV{CONTROL} ? 1 : 0,
 	faults => $ENV{FAULTS} || '',
 	kinds => $ENV{KINDS} || '');
-GetOptions(\%option, 'duration=i', 'seed=i', 'guard=s', 'style=s', 'workers=i',
-	'preload=s', 'control!', 'faults=s', 'kinds=s')
-  or die "see the head of $0\n";
-my %choices = (guard => qr/^(quorum|lease|off)$/, style => qr/^(curator|mixed)$/, preload => qr/^(one|both)$/);
-foreach my $name (sort keys %choices)
-{
-	die "no such $name: $option{$name}\n" if $option{$name} !~ $choices{$name};
-}
+die "no such guard: $option{guard}\n" if $option{guard} !~ /^(quorum|lease|off)$/;
 my $only_some = $option{kinds} ne '';
 $option{kinds} = join ',', grep { $_ ne 'evict' } all_kinds()
   if !$only_some && $option{control};
-$only_some ||= $option{style} ne 'curator' || $option{faults} ne '';
+$only_some ||= $option{faults} ne '';
 
 my $dir = "$PostgreSQL::Test::Utils::tmp_check/torture";
 mkdir $dir or die "could not make $dir: $!";
@@ -130,8 +115,7 @@ my @foreign_files = map { "$dir/foreign-" . (100 + $_) } 1 .. $foreigners;
 Torture::History->new($_) foreach @worker_files, @foreign_files,
   values %nemesis_file;
 
-note("seed $option{seed}, $option{duration} s, guard $option{guard}, style $option{style},"
-	  . " $option{workers} workers, preloaded in $option{preload}"
+note("seed $option{seed}, $option{duration} s, guard $option{guard}, $option{workers} workers"
 	  . ($option{control} ? ', a control' : ''));
 note("histories and logs: $PostgreSQL::Test::Utils::tmp_check");
 
@@ -141,8 +125,6 @@ is(join("\n", map { "$_->[0]: found \"$_->[2]\", not \"$_->[1]\"" }
 
 my $stage = Torture::Stage->new(
 	guard => $option{guard},
-	style => $option{style},
-	preload => $option{preload},
 	clock => $clock,
 	session_timeout => $session_timeout);
 my $board = Torture::Board->new("$dir/board", $option{workers});

@@ -88,7 +88,7 @@ my %settings = (
 
 =pod
 
-=head2 new(guard => ..., style => ..., preload => ..., session_timeout => seconds,
+=head2 new(guard => ..., session_timeout => seconds,
 clock => file, which says how wrong that of a server is)
 
 =cut
@@ -123,13 +123,10 @@ sub new
 			'zklock.connect_timeout' => '5s',
 			'zklock.commit_guard' => $option{guard},
 			'zklock.lease_worker' => 'on',
-			# Where it is preloaded, backends hand locks to each other, too.
-			'shared_preload_libraries' => $option{preload} eq 'both'
-			  || $home eq $homes[0] ? 'zklock' : '',
+			# So backends hand locks to each other, too.
+			'shared_preload_libraries' => 'zklock',
 			'synchronous_commit' => 'local',
-			init => [ allows_streaming => 1 ],
-			'zklock.node_style' => $option{style} eq 'mixed'
-			  && $home eq $homes[0] ? 'curator_rw' : 'curator');
+			init => [ allows_streaming => 1 ]);
 	}
 	$self->_add_cluster(
 		'vault',
