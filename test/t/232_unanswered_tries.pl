@@ -60,6 +60,9 @@ foreach my $fault ('stopped', 'paused', 'cut', 'cut replies')
 		  [ break => $fault ],
 		  (map { [ "$_ starts" => $calls[$_][0][0] ] } 0 .. $#calls),
 		  (map { [ "$_ ends" => @{ $calls[$_] }[1 .. $#{ $calls[$_] }] ] } 0 .. $#calls),
+		  # Who has never had a session says why.
+		  ($fault eq 'stopped' && $connect =~ /disconnect/
+			? [ 0 => "zk_try_lock('asked', '3s')", '!08001', qr/^DETAIL:  Server ".*" closed the connection/m ] : ()),
 		  [ mend => $fault ],
 		  (map { [ $_ => 'RESET ALL; SELECT count(*) FROM zk_locks', 0 ] } 0 .. $#calls),
 		  # The ensemble is back, and all is free.
