@@ -242,11 +242,11 @@ my %step = (
 my $admin = background($node{paris}, is_connected => 1);
 
 # A session that runs into the trap.
-sub spring ($step, $direction, $lock)
+sub spring ($step, $direction, $lock, $timeout = '1s')
 {
 	my $maker = background($node{berlin});
-	# Some of these sessions have to time out.
-	$maker->query_safe("SET zklock.session_timeout = '1s'; SELECT zk_lock('$lock'), zk_unlock('$lock')");
+	# Some of these sessions have to time out, and others must not: they undo it themselves.
+	$maker->query_safe("SET zklock.session_timeout = '$timeout'; SELECT zk_lock('$lock'), zk_unlock('$lock')");
 	assert_no_nodes($zk, lock_path($lock), "$step, $direction lost: free at first");
 	$proxy->trap(@{ $step{$step} }, $direction);
 	$maker->start_query("SELECT zk_hold('$lock', 'test')");
@@ -272,7 +272,7 @@ foreach my $step (sort keys %step)
 			$maker->quit;
 			is_free($admin, $lock, 'free again');
 
-			$maker = spring($step, $direction, $lock);
+			$maker = spring($step, $direction, $lock, '20s');
 			$maker->cancel;
 			assert_ends($maker, '57014', 'canceled');
 			$proxy->come_back;

@@ -10,7 +10,7 @@ my $recipes = Recipes->new('sql');
 my $zk = ZooKeeper->new->start;
 # With quorum an eviction is a loss at once; nothing has to be waited for.
 my ($berlin, $paris) = map {
-	cluster($_, $zk, extension => undef, 'zklock.commit_guard' => 'quorum')
+	cluster($_, $zk, extension => undef, 'zklock.commit_guard' => 'quorum', 'zklock.session_timeout' => '20s')
 } qw(berlin paris);
 foreach my $node ($berlin, $paris)
 {

@@ -11,7 +11,7 @@ my $document = dirname(dirname(dirname(abs_path(__FILE__)))) . '/docs/decisions/
 my $zk = ZooKeeper->new->start;
 # With quorum an eviction is a loss at once; nothing has to be waited for.
 my ($berlin, $paris) =
-  map { cluster($_, $zk, 'zklock.commit_guard' => 'quorum') } qw(berlin paris);
+  map { cluster($_, $zk, 'zklock.commit_guard' => 'quorum', 'zklock.session_timeout' => '20s') } qw(berlin paris);
 my $rival = background($paris);
 
 # The rows: from the first cell, without markup, to the SQL in the last.
