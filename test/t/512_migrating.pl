@@ -144,33 +144,7 @@ sub held_elsewhere ($key)
 subtest 'Rails' => sub {
 	plan skip_all => 'not installed: ruby-activerecord, ruby-pg'
 	  if !-e '/usr/bin/ruby' || system("ruby -e 'require \"active_record\"; require \"pg\"' 2>/dev/null") != 0;
-	my $script = file('migrate.rb', <<~'RUBY');
-		require 'active_record'
-		ActiveRecord::Base.establish_connection(ARGV[0])
-		class Work < ActiveRecord::Migration[6.1]
-		  def up
-		    create_table(:migrated) { |t| t.string :what }
-		  end
-		end
-		# What it takes differs between 6.1, 7.1 and 7.2.
-		def migrator(work)
-		  tables = [ActiveRecord::SchemaMigration]
-		  if !tables[0].respond_to?(:create_table)
-		    base = ActiveRecord::Base
-		    where = base.respond_to?(:with_connection) ? base.connection_pool : base.connection
-		    tables = [ActiveRecord::SchemaMigration.new(where), ActiveRecord::InternalMetadata.new(where)]
-		  end
-		  ActiveRecord::Migrator.new(:up, work, *tables)
-		end
-		if ARGV[1] == 'key'
-		  puts migrator([]).send(:generate_migrator_advisory_lock_id)
-		  exit
-		end
-		work = Work.new('Work', 20261120000000)
-		ActiveRecord::Migration.verbose = false
-		migrator([work]).migrate
-		puts 'migrated'
-		RUBY
+	my $script = "$docs/../test/interop/migrate.rb";
 	my (undef, $key) = program('ruby', $script, url($berlin), 'key');
 	like($key, qr/^\d+$/, 'its key');
 	chomp $key;

@@ -1,0 +1,27 @@
+# A migration with Rails, for t/512: migrate.rb URL; or with "key" behind that the key of its
+# advisory lock.
+require 'active_record'
+ActiveRecord::Base.establish_connection(ARGV[0])
+class Work < ActiveRecord::Migration[6.1]
+  def up
+    create_table(:migrated) { |t| t.string :what }
+  end
+end
+# What it takes differs between 6.1, 7.1 and 7.2.
+def migrator(work)
+  tables = [ActiveRecord::SchemaMigration]
+  if !tables[0].respond_to?(:create_table)
+    base = ActiveRecord::Base
+    where = base.respond_to?(:with_connection) ? base.connection_pool : base.connection
+    tables = [ActiveRecord::SchemaMigration.new(where), ActiveRecord::InternalMetadata.new(where)]
+  end
+  ActiveRecord::Migrator.new(:up, work, *tables)
+end
+if ARGV[1] == 'key'
+  puts migrator([]).send(:generate_migrator_advisory_lock_id)
+  exit
+end
+work = Work.new('Work', 20261120000000)
+ActiveRecord::Migration.verbose = false
+migrator([work]).migrate
+puts 'migrated'
