@@ -57,8 +57,7 @@ subtest 'many sessions race for the same slots' => sub {
 };
 
 subtest 'the reply is lost' => sub {
-	my $session = background($node{berlin}, is_connected => 1);
-	my $rival = background($node{paris}, is_connected => 1);
+	my ($session, $rival) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
 	$proxy->cut('replies');
 	$session->start_query("SELECT zk_run_once('job', 'reply')");
 	wait_for_record('reply');
@@ -71,8 +70,7 @@ subtest 'the reply is lost' => sub {
 };
 
 subtest 'the request is lost' => sub {
-	my $session = background($node{berlin}, is_connected => 1);
-	my $rival = background($node{paris}, is_connected => 1);
+	my ($session, $rival) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
 	# One asks while somebody else is faster, one while nobody is.
 	foreach my $wins ('t', 'f')
 	{
@@ -114,8 +112,7 @@ subtest 'the session is lost' => sub {
 };
 
 subtest 'canceled, terminated, timed out' => sub {
-	my $session = background($node{berlin}, is_connected => 1);
-	my $rival = background($node{paris}, is_connected => 1);
+	my ($session, $rival) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
 	my %ending = (
 		cancel => '57014',
 		statement_timeout => '57014',
@@ -151,8 +148,7 @@ subtest 'canceled, terminated, timed out' => sub {
 };
 
 subtest 'the connection is lost in zk_forget_run' => sub {
-	my $session = background($node{berlin}, is_connected => 1);
-	my $rival = background($node{paris}, is_connected => 1);
+	my ($session, $rival) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
 	is(run_once($rival, 'forget'), 't', 'there is a record');
 	$proxy->cut('requests');
 	start_to_wait($session, "SELECT zk_forget_run('job', 'forget')");
@@ -163,8 +159,7 @@ subtest 'the connection is lost in zk_forget_run' => sub {
 };
 
 subtest 'the ensemble restarts' => sub {
-	my $session = background($node{berlin}, is_connected => 1);
-	my $rival = background($node{paris}, is_connected => 1);
+	my ($session, $rival) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
 	is(run_once($session, 'kept'), 't', 'claimed');
 	$zk->stop;
 	$proxy->go_away;

@@ -35,9 +35,7 @@ is(least_of(map {
 foreach my $guard (qw(quorum lease))
 {
 	subtest "a holder is evicted in its transaction, commit_guard = $guard" => sub {
-		my $holder = background($node{berlin}, is_connected => 1);
-		my $waiter = background($node{paris}, is_connected => 1);
-		my $admin = background($node{paris}, is_connected => 1);
+		my ($holder, $waiter, $admin) = map { background($node{$_}, is_connected => 1) } qw(berlin paris paris);
 		$holder->query_safe("CREATE TABLE evicted_$guard (i int);
 			SET zklock.commit_guard = $guard");
 		$holder->query_safe("BEGIN; SELECT zk_xact_lock('evict');
@@ -73,8 +71,7 @@ foreach my $guard (qw(quorum lease))
 }
 
 subtest 'waiters are evicted' => sub {
-	my $holder = background($node{berlin}, is_connected => 1);
-	my $admin = background($node{paris}, is_connected => 1);
+	my ($holder, $admin) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
 	my ($first, $second) = map { background($node{$_}, is_connected => 1) } qw(paris berlin);
 	$holder->query_safe("SELECT zk_lock('line')");
 	foreach ([ $first, 2 ], [ $second, 3 ])
@@ -103,8 +100,7 @@ subtest 'other clients, and children that are no contenders' => sub {
 };
 
 subtest 'the connection breaks during an eviction' => sub {
-	my $holder = background($node{paris}, is_connected => 1);
-	my $admin = background($node{berlin}, is_connected => 1);
+	my ($holder, $admin) = map { background($node{$_}, is_connected => 1) } qw(paris berlin);
 	foreach my $direction (qw(requests replies))
 	{
 		$holder->query_safe("SELECT zk_lock('cut')");
@@ -150,8 +146,7 @@ sub is_free ($session, $lock, $what)
 }
 
 subtest 'a hold outlives its maker, and everybody' => sub {
-	my $maker = background($node{berlin}, is_connected => 1);
-	my $other = background($node{paris}, is_connected => 1);
+	my ($maker, $other) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
 	my $earlier = $maker->query_safe("SELECT zk_lock('hold')");
 	start_in_queue($other, "SELECT zk_hold('hold', 'moving to new disks')", $zk, lock_path('hold'), 2);
 	ok(!$other->is_done, 'it waits in line');
@@ -210,8 +205,7 @@ subtest 'nobody else writes into a hold' => sub {
 };
 
 subtest 'kill -9 of its maker' => sub {
-	my $maker = background($node{paris}, is_connected => 1);
-	my $other = background($node{berlin}, is_connected => 1);
+	my ($maker, $other) = map { background($node{$_}, is_connected => 1) } qw(paris berlin);
 	my $token = $maker->query_safe("SELECT zk_hold('killed', 'test')");
 	kill 'KILL', $maker->pid;
 	$maker->quit;
@@ -378,8 +372,7 @@ subtest 'no time to wait, and a slow answer' => sub {
 
 # In whatever session it was done, and however that committed.
 subtest 'work under a hold survives a crash once it is released' => sub {
-	my $worker = background($node{paris}, is_connected => 1);
-	my $other = background($node{berlin}, is_connected => 1);
+	my ($worker, $other) = map { background($node{$_}, is_connected => 1) } qw(paris berlin);
 	$worker->query_safe('CREATE TABLE work (i int); SET synchronous_commit = off');
 	my $token = $worker->query_safe("SELECT zk_hold('crash', 'work')");
 	my ($wal_writer) = $worker->query_safe("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'");

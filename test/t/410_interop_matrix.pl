@@ -18,8 +18,7 @@ foreach my $kind (Peer::kinds())
 	$driver{ Peer::library($kind) } ||= Peer->new($kind, $zk);
 }
 my $node = cluster('berlin', $zk);
-my $session = background($node);
-my $observer = background($node);
+my ($session, $observer) = map { background($node) } 1 .. 2;
 my $locks = 0;
 
 is_deeply([ sort keys %kind ], [ Peer::kinds() ], 'the matrix has all clients');

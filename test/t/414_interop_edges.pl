@@ -20,8 +20,7 @@ my %peer = map { $_ => Peer->new($_, $zk) } @kinds;
 my ($curator, $go, $recipe, $kazoo) = @peer{@kinds};
 my $node = cluster('berlin', $zk);
 my $stranger = $zk->client;
-my $session = background($node);
-my $waiter = background($node);
+my ($session, $waiter) = map { background($node) } 1 .. 2;
 
 # Makes the root.
 $session->query_safe("SELECT zk_try_lock('first'), zk_unlock('first')");

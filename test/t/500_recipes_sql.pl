@@ -143,8 +143,7 @@ subtest 'at most N at once' => sub {
 subtest 'maintenance window' => sub {
 	reset_work();
 	my ($worker, $late, $gate) = map { background($berlin, database => 'app') } 1 .. 3;
-	my $maintenance = background($paris, database => 'app');
-	my $maintenance_gate = background($paris, database => 'app');
+	my ($maintenance, $maintenance_gate) = map { background($paris, database => 'app') } 1 .. 2;
 	Recipes::close_gate($gate, 'order_work');
 	Recipes::close_gate($maintenance_gate, 'maintenance_work');
 
