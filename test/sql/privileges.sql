@@ -162,7 +162,37 @@ SELECT zk_grant('pay', 'regress_zklock_stranger', 'lock');
 SELECT zk_try_xact_lock('pay');
 RESET SESSION AUTHORIZATION;
 
+--
+-- A change is heeded in its transaction at once, and no more when it is rolled back
+--
 DELETE FROM zk_privileges;
+BEGIN;
+SET LOCAL ROLE regress_zklock_tenant;
+SELECT zk_try_xact_lock('pay');
+RESET ROLE;
+SELECT zk_grant('pay', 'public', 'none');
+SAVEPOINT a;
+SET LOCAL ROLE regress_zklock_tenant;
+SELECT zk_try_xact_lock('pay');
+ROLLBACK TO a;
+SELECT zk_grant('pay', 'regress_zklock_tenant', 'lock');
+SAVEPOINT b;
+SET LOCAL ROLE regress_zklock_tenant;
+SELECT zk_try_xact_lock('pay');
+RESET ROLE;
+SAVEPOINT c;
+SELECT zk_revoke('pay', 'regress_zklock_tenant', 'lock');
+SAVEPOINT d;
+SET LOCAL ROLE regress_zklock_tenant;
+SELECT zk_try_xact_lock('pay');
+ROLLBACK TO c;
+SET LOCAL ROLE regress_zklock_tenant;
+SELECT zk_try_xact_lock('pay');
+ROLLBACK;
+SET ROLE regress_zklock_tenant;
+SELECT zk_try_xact_lock('pay');
+RESET ROLE;
+
 REVOKE EXECUTE ON FUNCTION zk_grant FROM regress_zklock_stranger;
 DROP FUNCTION pay_now();
 DROP PROCEDURE deny(), only_row(text, text, text);

@@ -248,6 +248,20 @@ sub spring ($step, $direction, $lock, $timeout = '1s')
 	return $maker;
 }
 
+# The connection is there again: it has its hold, and that alone.
+sub stands ($maker, $lock, $what)
+{
+	$proxy->come_back;
+	my $token = $maker->wait_result;
+	is($maker->sqlstate, '00000', "$what: no error");
+	poll_until { hold_nodes($lock) == 1 } 'other nodes to go', 10;
+	is($admin->query_safe("SELECT state, token FROM zk_lock_queue('$lock')"),
+		"held|$token", 'there is one hold, and it is the one returned');
+	is($admin->query_safe("SELECT zk_release_hold('$lock', $token)"), 't', 'released');
+	$maker->quit;
+	return is_free($admin, $lock, 'free again');
+}
+
 foreach my $step (sort keys %step)
 {
 	foreach my $direction (qw(requests replies))
@@ -256,15 +270,7 @@ foreach my $step (sort keys %step)
 
 		subtest "$direction cut at $step" => sub {
 			my $maker = spring($step, $direction, $lock);
-			$proxy->come_back;
-			my $token = $maker->wait_result;
-			is($maker->sqlstate, '00000', 'the connection comes back: no error');
-			poll_until { hold_nodes($lock) == 1 } 'its other node to go', 10;
-			is($admin->query_safe("SELECT state, token FROM zk_lock_queue('$lock')"),
-				"held|$token", 'the hold stands');
-			is($admin->query_safe("SELECT zk_release_hold('$lock', $token)"), 't', 'released');
-			$maker->quit;
-			is_free($admin, $lock, 'free again');
+			stands($maker, $lock, 'the connection comes back');
 
 			$maker = spring($step, $direction, $lock, '20s');
 			$maker->cancel;
@@ -281,15 +287,7 @@ foreach my $step (sort keys %step)
 
 			$maker = spring($step, $direction, $lock);
 			poll_until { !$zk->ephemerals(lock_path($lock)) } 'the session to end', 20;
-			$proxy->come_back;
-			$token = $maker->wait_result;
-			is($maker->sqlstate, '00000', 'the session is lost: no error');
-			poll_until { hold_nodes($lock) == 1 } 'other nodes to go', 10;
-			is($admin->query_safe("SELECT state, token FROM zk_lock_queue('$lock')"),
-				"held|$token", 'there is one hold, and it is the one returned');
-			is($admin->query_safe("SELECT zk_release_hold('$lock', $token)"), 't', 'released');
-			$maker->quit;
-			is_free($admin, $lock, 'free again');
+			stands($maker, $lock, 'the session is lost');
 		};
 	}
 }
