@@ -6,7 +6,6 @@ package Map;
 
 use v5.36;
 
-use File::Basename qw(basename);
 
 # To start the server for those that share one, in seconds.
 my $server_start = 4;

@@ -7,18 +7,72 @@ package Mutants;
 use v5.36;
 
 use Exporter qw(import);
+use IO::Handle;
+use POSIX ();
 
-our @EXPORT_OK = qw(mutants_of read_list);
+our @EXPORT_OK = qw(mutants_of read_list judge_in_parallel slurp write_file);
+
+sub slurp ($file)
+{
+	open my $in, '<', $file or die "could not read $file: $!\n";
+	local $/;
+	return readline($in) // '';
+}
+
+sub write_file ($file, $text)
+{
+	open my $out, '>', $file or die "could not write $file: $!\n";
+	print {$out} $text;
+	close $out or die "could not write $file: $!\n";
+	return;
+}
+
+# What the code says of each of so many mutants, given a worker and the mutant's number: lists of
+# words. It runs in so many workers, from 1 on, of which each has every Nth, and ends its worker
+# by saying nothing. Ahead of the lists a wait status, if a worker has failed, or 0. The words are
+# in a file below the worker's directory as soon as they are known.
+sub judge_in_parallel ($directory, $nworkers, $nmutants, $code)
+{
+	my %kid;
+	local @SIG{qw(HUP INT TERM)} = (sub { kill TERM => keys %kid; 1 while wait > 0; exit 1 }) x 3;
+	foreach my $worker (1 .. $nworkers)
+	{
+		my $pid = fork // die "could not fork: $!";
+		$kid{$pid} = $worker;
+		next if $pid;
+		@SIG{qw(HUP INT TERM)} = ('DEFAULT') x 3;
+		mkdir "$directory/$worker";
+		open my $results, '>', "$directory/$worker/results" or die "could not write: $!";
+		$results->autoflush(1);
+		foreach my $i (grep { $_ % $nworkers == $worker - 1 } 0 .. $nmutants - 1)
+		{
+			my @words = $code->($worker, $i) or last;
+			print {$results} "$i @words\n";
+		}
+		POSIX::_exit(0);
+	}
+	my $status = 0;
+	while ((my $pid = wait) > 0)
+	{
+		$status ||= $?;
+		delete $kid{$pid};
+	}
+	my @words;
+	foreach my $line (map { split /\n/, slurp("$directory/$_/results") } 1 .. $nworkers)
+	{
+		my ($i, @of) = split / /, $line;
+		$words[$i] = \@of;
+	}
+	return ($status, @words);
+}
 
 # The list of those that live, and why: under reasons the keys, each as they are printed of
 # those that live, behind the line number.
 sub read_list ($list)
 {
 	my ($reason, %entry);
-	open my $in, '<', $list or die "could not read $list: $!\n";
-	while (my $line = readline $in)
+	foreach my $line (split /\n/, slurp($list))
 	{
-		chomp $line;
 		next if $line =~ /^\s*(?:#|$)/;
 		if ($line =~ /^== (.+)/)
 		{

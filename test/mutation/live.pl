@@ -26,7 +26,7 @@ use Time::HiRes qw(time);
 
 use lib dirname(__FILE__), dirname(__FILE__) . '/../coverage';
 use Map;
-use Mutants qw(mutants_of read_list);
+use Mutants qw(mutants_of read_list judge_in_parallel slurp write_file);
 
 my ($top, $directory, $jobs, $workers, @prefix) = @ARGV;
 # How many tests of a worker run at a time.
@@ -43,7 +43,7 @@ my $seed = $ENV{SEED} || int rand 1_000_000;
 my $end = $ENV{MINUTES} ? time + 60 * $ENV{MINUTES} : undef;
 my $count = $ENV{COUNT} || 8;
 my @stale;    # listed, and there is no such mutant
-my %kid;      # workers, by process id; in these, the tests that run
+my %kid;      # in a worker, the tests that run, by process id
 
 my @known = grep { my $name = $_; !grep { $_ eq $name } @pure } map { m{^src/(\w+)\.c$} } $map->files;
 my @modules = split ' ', (delete $ENV{MODULES}) || "@known";
@@ -58,39 +58,8 @@ print "SEED=$seed COUNT=$count: as many mutants of each of ", scalar @modules, "
 my @mutants = map { sample($_) } @modules;
 # So that what MINUTES leaves out is not always of the last ones.
 @mutants = shuffle(@mutants) if $end;
-$SIG{$_} = sub { kill TERM => keys %kid; 1 while wait > 0; exit 1 } foreach qw(HUP INT TERM);
-for my $worker (1 .. $workers)
-{
-	my $pid = fork // die "could not fork: $!";
-	if (!$pid)
-	{
-		work($worker);
-		POSIX::_exit(0);
-	}
-	$kid{$pid} = $worker;
-}
-my $lost = 0;
-while ((my $pid = wait) > 0)
-{
-	$lost ||= $?;
-	delete $kid{$pid};
-}
+my ($lost, @found) = judge_in_parallel($directory, $workers, scalar @mutants, \&judge_one);
 exit summary();
-
-sub slurp ($file)
-{
-	open my $in, '<', $file or die "could not read $file: $!\n";
-	local $/;
-	return readline($in) // '';
-}
-
-sub write_file ($file, $text)
-{
-	open my $out, '>', $file or die "could not write $file: $!\n";
-	print {$out} $text;
-	close $out or die "could not write $file: $!\n";
-	return;
-}
 
 # By file: lines of text, with how many that follow are not reached either.
 sub read_uncovered ($file)
@@ -143,22 +112,14 @@ sub left_out ($module, $text)
 # A worker
 # ---------------------------------------------------------------------
 
-sub work ($worker)
+sub judge_one ($worker, $i)
 {
 	$SIG{$_} = sub { end_tests($worker); POSIX::_exit(1) } foreach qw(HUP INT TERM);
-	%kid = ();
-	open my $results, '>', "$directory/$worker/results" or die "could not write: $!";
-	$results->autoflush(1);
-	foreach my $i (grep { $_ % $workers == $worker - 1 } 0 .. $#mutants)
-	{
-		last if $end && time > $end;
-		my $mutant = $mutants[$i];
-		my $start = time;
-		my ($verdict, $why) = judge($worker, $mutant);
-		printf {$results} "%d %s %.0f\n", $i, $verdict, time - $start;
-		printf "%-7s src/%s.c:%d: %s%s\n", $verdict, @$mutant{qw(module line key)}, $why ? " ($why)" : '';
-	}
-	return;
+	return if $end && time > $end;
+	my ($mutant, $start) = ($mutants[$i], time);
+	my ($verdict, $why) = judge($worker, $mutant);
+	printf "%-7s src/%s.c:%d: %s%s\n", $verdict, @$mutant{qw(module line key)}, $why ? " ($why)" : '';
+	return ($verdict, sprintf '%.0f', time - $start);
 }
 
 # Killed, living, invalid as it does not compile, or the same; and by whom.
@@ -350,17 +311,14 @@ sub summary
 {
 	my (%row, @living);
 	my %sum = (killed => 0, living => 0, same => 0, invalid => 0);
-	my ($ndone, $seconds) = (0, 0);
-	foreach my $worker (1 .. $workers)
+	my $seconds = 0;
+	foreach my $i (grep { $found[$_] } 0 .. $#found)
 	{
-		foreach (split /\n/, -e "$directory/$worker/results" ? slurp("$directory/$worker/results") : '')
-		{
-			my ($i, $verdict, $took) = split / /;
-			$row{ $mutants[$i]{module} }{$verdict}++;
-			$sum{$verdict}++;
-			push @living, $mutants[$i] if $verdict eq 'living';
-			$seconds += $took;
-		}
+		my ($verdict, $took) = @{ $found[$i] };
+		$row{ $mutants[$i]{module} }{$verdict}++;
+		$sum{$verdict}++;
+		push @living, $mutants[$i] if $verdict eq 'living';
+		$seconds += $took;
 	}
 	my $n = $sum{killed} + $sum{living};
 	printf "\n%-16s %8s %8s\n", qw(module killed living);

@@ -2,7 +2,6 @@
 # Leases: who takes, renews and loses them, over two clusters, and what a transaction that
 # rests on one may commit.
 
-use PostgreSQL::Test::Utils;
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;

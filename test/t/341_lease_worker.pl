@@ -2,7 +2,6 @@
 # The worker of a cluster frees those whom no contender of zklock's stands beside: a client
 # of another kind that waits behind a lease whose owner is gone.
 
-use PostgreSQL::Test::Utils;
 use Proxy;
 use ZkLockTest;
 

@@ -2,7 +2,6 @@
 # Leases in a broken world: calls that are cancelled or killed, two at a time, on a standby,
 # nodes that strangers set or make up, deletes that are refused.
 
-use PostgreSQL::Test::Utils;
 use Proxy;
 use ZkLockTest;
 

@@ -5,7 +5,6 @@
 use File::Basename qw(dirname);
 use File::Path qw(mkpath);
 use Peer;
-use PostgreSQL::Test::Utils;
 use Programs;
 use Proxy;
 use Recipes;

@@ -7,7 +7,6 @@ use Builds;
 use Cwd qw(abs_path);
 use Digest::SHA qw(sha256_hex);
 use File::Basename qw(dirname);
-use PostgreSQL::Test::Utils;
 use ZkLockTest;
 
 my $tree = abs_path(dirname(__FILE__) . '/../..');

@@ -6,7 +6,6 @@
 # znodes than this one knows.
 
 use Builds;
-use PostgreSQL::Test::Utils;
 use ZkLockTest;
 
 plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;

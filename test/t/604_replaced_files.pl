@@ -4,7 +4,6 @@
 # cannot have; the next connection, or the next start of the server, has all of it.
 
 use Builds;
-use PostgreSQL::Test::Utils;
 use ZkLockTest;
 
 plan skip_all => 'this PostgreSQL bears one installation only' if !Builds->can_be;

@@ -21,7 +21,6 @@ use Bench::Machine;
 use Bench::Program;
 use Bench::Stage;
 use List::Util qw(sum0);
-use Time::HiRes qw(time);
 use ZkLockTest;
 use ZooKeeper qw(poll_until free_port);
 

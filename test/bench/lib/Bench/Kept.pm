@@ -19,7 +19,6 @@ use v5.36;
 use Bench::Backends;
 use Bench::Loops;
 use Bench::Pgbench;
-use Bench::Stage;
 use Bench::Stats qw(percentile read_cycles waits wait_times);
 use List::Util qw(sum);
 use Time::HiRes qw(time sleep);

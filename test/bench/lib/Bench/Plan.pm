@@ -23,7 +23,6 @@ use Bench::Kept;
 use Bench::Loops;
 use Bench::Sessions;
 use Bench::Stage;
-use Bench::Stats qw(percentile);
 
 # The workloads in their order, each run by the method of its name. After those that follow one
 # another so closely that the contestants stay warm come those that need a quiet

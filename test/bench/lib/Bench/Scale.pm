@@ -11,7 +11,6 @@ package Bench::Scale;
 
 use v5.36;
 
-use Bench::Stage;
 use Bench::Stats qw(percentile);
 use Bench::Storm;
 use Time::HiRes qw(time sleep);

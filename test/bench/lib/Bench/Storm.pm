@@ -14,7 +14,6 @@ use v5.36;
 use Bench::Stage;
 use Bench::Stats qw(percentile);
 use Time::HiRes qw(time sleep);
-use ZooKeeper qw(poll_until);
 
 # Between two looks at all connections; a look costs a server some milliseconds.
 my $look_s = 0.2;

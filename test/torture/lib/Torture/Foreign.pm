@@ -23,7 +23,6 @@ package Torture::Foreign;
 use v5.36;
 
 use Time::HiRes qw(sleep);
-use Torture::History qw(now);
 use ZooKeeper::Client;
 
 # Seconds: from look to look, and for how long it keeps a lock and goes without.

@@ -17,8 +17,6 @@ package Torture::Workload::Evict;
 
 use v5.36;
 
-use Torture::Connection;
-
 =pod
 
 =head2 run($worker)

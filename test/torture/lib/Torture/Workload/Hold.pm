@@ -23,7 +23,6 @@ use v5.36;
 
 use Scalar::Util qw(blessed);
 use Time::HiRes qw(sleep);
-use Torture::Connection;
 use Torture::History qw(now);
 
 # For so long, in session timeouts, a hold may still appear that was asked for

@@ -24,7 +24,6 @@ use v5.36;
 use List::Util qw(shuffle);
 use Scalar::Util qw(blessed);
 use Time::HiRes qw(sleep);
-use Torture::Connection;
 use Torture::History qw(now);
 
 # Seconds from round to round, and how many slots there are in each.
