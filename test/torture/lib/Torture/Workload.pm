@@ -662,10 +662,10 @@ sub _post ($self, $state, %more)
 
 =pod
 
-=head2 connect, away
+=head2 connect, with_db($is_away, $code)
 
-The connections, where there are none; one to the other cluster with zklock,
-which is the caller's.
+The connections, where there are none; what the code returns, given that of the backend that
+takes locks, or one to the other cluster with zklock, which ends with it.
 
 =cut
 
@@ -687,9 +687,15 @@ sub connect ($self)
 	return;
 }
 
-sub away ($self)
+sub with_db ($self, $is_away, $code)
 {
-	return Torture::Connection->new($self->{away}, "worker-$self->{worker}");
+	return $code->($self->{home_db}) unless $is_away;
+	my $db = Torture::Connection->new($self->{away}, "worker-$self->{worker}");
+	my $answer = eval { $code->($db) };
+	my $failure = $@;
+	eval { $db->close };
+	die $failure if $failure;
+	return $answer;
 }
 
 =pod

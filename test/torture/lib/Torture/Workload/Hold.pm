@@ -123,34 +123,17 @@ sub _release ($worker, $token)
 # What the code returns, given a connection, home or away; undef if it has failed.
 sub _through ($worker, $is_away, $code)
 {
-	my ($db, $answer);
-	my $is_well = eval {
-		if ($is_away)
-		{
-			$db = $worker->away;
-		}
-		else
-		{
-			my $state = $worker->{state};
-			$worker->connect;
-			$worker->enter($state);
-			$db = $worker->{home_db};
-		}
-		$answer = $code->($db);
-		1;
+	my $state = $worker->{state};
+	my $answer = eval {
+		$worker->connect unless $is_away;
+		$worker->enter($state);
+		$worker->with_db($is_away, $code);
 	};
-	my $failure = $@;
-	die $failure unless $is_well || blessed $failure;
-	$worker->note_failure($failure) unless $is_well;
-	if ($is_away)
-	{
-		eval { $db->close } if $db;
-	}
-	elsif (!$is_well && $failure->is_lost)
-	{
-		$worker->{home_db} = undef;
-	}
-	return $is_well ? $answer : undef;
+	my $failure = $@ or return $answer;
+	die $failure unless blessed $failure;
+	$worker->note_failure($failure);
+	$worker->{home_db} = undef if !$is_away && $failure->is_lost;
+	return undef;
 }
 
 =pod

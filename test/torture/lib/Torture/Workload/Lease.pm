@@ -85,13 +85,7 @@ sub _lease ($worker)
 
 sub _somewhere ($worker, $code)
 {
-	return $code->($worker->{home_db}) if rand($away_one_in) >= 1;
-	my $db = $worker->away;
-	my $answer = eval { $code->($db) };
-	my $failure = $@;
-	eval { $db->close };
-	die $failure if $failure;
-	return $answer;
+	return $worker->with_db(rand($away_one_in) < 1, $code);
 }
 
 1;
