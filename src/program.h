@@ -74,7 +74,7 @@ typedef struct Link
 	int64_t		attempt_until;	/* when it is given up */
 	int			nattempts;		/* in a row */
 	bool		is_cut;			/* it was given up, and the library will see */
-	bool		was_skipped;	/* for a server that had been silent */
+	bool		is_hurried;		/* it has less time: its server was silent */
 	char		silent[80];		/* the server that was silent last, or "" */
 	ContactLog	contact;		/* over the current connection */
 	int64_t		asked_leader_at;	/* when anything was sent last that the

@@ -496,7 +496,7 @@ say_why_it_ended(Session *session, const char *text)
 /*
  * All servers of the list are to have their turn twice in what is left of the
  * session timeout, so each attempt may take its part of what is left now.
- * One that was silent is left out until another one has been tried.
+ * One that was silent has a quarter of that until another one is found.
  */
 void
 session_bound_attempt(Session *session, int64_t now)
@@ -514,9 +514,9 @@ session_bound_attempt(Session *session, int64_t now)
 	else if (naddresses == 1)
 		bound_ms = INT32_MAX;
 	link->is_cut = false;
-	link->was_skipped = naddresses > 1 && !link->was_skipped &&
+	link->is_hurried = naddresses > 1 &&
 		strcmp(zoo_get_current_server(session->zh), link->silent) == 0;
-	link->attempt_until = link->was_skipped ? now : now + bound_ms;
+	link->attempt_until = now + (link->is_hurried ? bound_ms / 4 : bound_ms);
 }
 
 /*
@@ -529,7 +529,7 @@ note_silence(Session *session)
 	Link	   *link = &session->link;
 	const char *server = zoo_get_current_server(session->zh);
 
-	if (link->is_cut && !link->was_skipped)
+	if (link->is_cut && !link->is_hurried)
 		session_set_error(session, "Server \"%s\" did not answer within %d ms",
 						  server,
 						  (int) (link->attempt_until - link->attempt_at.boot_ms));
