@@ -551,7 +551,6 @@ get_done(int rc, const char *value, int length, const struct Stat *stat,
 	bool		has_data = rc == ZOK && value != NULL && length > 0;
 
 	note_answer(request, rc, stat);
-	free(answer->data);			/* of an earlier attempt */
 	answer->data = has_data ? malloc((size_t) length) : NULL;
 	answer->data_length = answer->data != NULL ? length : 0;
 	if (answer->data != NULL)

@@ -250,6 +250,7 @@ subtest 'signals' => sub {
 		ok(!open(my $memory, '<', "/proc/$program/mem"), 'nobody looks into its memory');
 		like(slurp_file("/proc/$program/limits"), qr/^Max data size +536870912 /m, 'of which it has so much at most');
 	}
+	like(slurp_file("/proc/$program/status"), qr/^NoNewPrivs:\s+1$/m, 'it gets no rights that it does not have');
 	kill $_, $program foreach qw(TERM INT HUP QUIT PIPE);
 	# To the whole process group, as PostgreSQL itself and a terminal do.
 	$holder->start_query('SELECT pg_sleep(60)');
@@ -313,8 +314,9 @@ subtest 'no external descriptors' => sub {
 	$node->append_conf('postgresql.conf', 'max_files_per_process = 80');
 	$node->restart;
 	$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS dblink');
-	my $session = background($node, holds => 'program');
-	$session->query_safe('SELECT zk_unlock_all(), zk_disconnect()');
+	my $session = background($node);
+	# More sessions than there are descriptors: each gives its own back.
+	$session->query_safe("SELECT zk_lock('program'), zk_unlock_all(), zk_disconnect()") foreach 1 .. 60;
 	my $connection = $node->connstr('postgres') =~ s/'/''/gr;
 	my $count = 0;
 	while ($count < 60)

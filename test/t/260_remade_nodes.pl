@@ -3,6 +3,8 @@
 # nobody's lock: nobody who held the first one commits under quorum, or is told that
 # he holds it, and nothing that takes its place stands for him.
 
+use PostgreSQL::Test::Utils;
+use Preload;
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
@@ -78,6 +80,33 @@ subtest 'a downgrade' => sub {
 	@names = remake('down', sub { });
 	is($old->query_safe("SELECT zk_is_held('down')"), 'f', 'no more');
 	remove('down', @names);
+};
+
+# That there is a node of the name is half an answer: whose it is a look tells. If that
+# cannot be sent both are asked again.
+subtest 'a look that cannot be sent' => sub {
+	my $flag = PostgreSQL::Test::Utils::tempdir() . '/fails';
+	my $library = Preload::library(<<"C") or plan skip_all => 'there is no compiler';
+#include <dlfcn.h>
+#include <unistd.h>
+
+int
+zoo_aexists(void *zh, const char *path, int watch, void *completion, const void *data)
+{
+	int			(*zookeeper) (void *, const char *, int, void *, const void *) =
+		dlsym(RTLD_NEXT, "zoo_aexists");
+
+	return unlink("$flag") == 0 ? -2 : zookeeper(zh, path, watch, completion, data);
+}
+C
+	my $paris = cluster('paris', $zk, %setting, environment => { LD_PRELOAD => $library });
+	my $old = background($paris);
+	$old->query_safe("SELECT zk_lock('unsent')");
+	my @names = remake('unsent', sub { append_to_file($flag, ''); });
+	is($old->query_safe("SELECT zk_is_held('unsent')"), 'f', 'what was remade is not held');
+	$old->quit;
+	remove('unsent', @names);
+	$paris->stop;
 };
 
 $node->stop;

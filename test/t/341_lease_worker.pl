@@ -132,6 +132,37 @@ subtest 'an idle session that loses a lock is told' => sub {
 
 my $worker = $guard->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock lease worker'");
 is(scalar(session_programs($worker)), 1, 'the worker has a session');
+
+# What fails in round after round is said once, until a round has gone well. A reload begins one.
+subtest 'rounds that fail' => sub {
+	my $from = -s $guard->logfile;
+	my $complaints = sub { scalar(() = slurp_file($guard->logfile, $from) =~ /there is no certificate to be the credentials/g) };
+	my $wakes = sub { slurp_file("/proc/$worker/status") =~ /^voluntary_ctxt_switches:\s+(\d+)/m; return $1; };
+	foreach my $time (1, 2)
+	{
+		$guard->append_conf('postgresql.conf', "zklock.auth = 'x509'");
+		foreach my $round (1 .. 6)
+		{
+			my $former = $wakes->();
+			$guard->reload;
+			assert_soon { $wakes->() > $former } "round $round";
+		}
+		assert_soon { $complaints->() >= $time } 'it is said';
+		$guard->append_conf('postgresql.conf', "zklock.auth = ''");
+		$guard->reload;
+		lease("well $time", '2s');
+		assert_nodes($zk, lock_path("well $time"), 0, 'the next one is as good as ever');
+	}
+	is($complaints->(), 2, 'once each time');
+	$guard->safe_psql('postgres', "SELECT pg_cancel_backend($worker)");
+	assert_soon { $guard->log_contains(qr/canceling statement due to user request/, $from) } 'a round is cancelled';
+	$guard->reload;
+	lease('at last', '2s');
+	assert_nodes($zk, lock_path('at last'), 0, 'and not the worker');
+	is($guard->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock lease worker'"),
+		$worker, 'which is the same all the time');
+};
+
 $guard->append_conf('postgresql.conf', 'zklock.lease_worker = off');
 $guard->reload;
 assert_no_programs('switched off, it has none', $worker);

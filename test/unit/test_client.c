@@ -276,6 +276,44 @@ test_requests(ZkClient *client)
 	remove_node(client, parent);
 }
 
+/*
+ * The date of a proof is that of a request which the leader has answered early enough.  What
+ * a follower answers alone tells the leader nothing.  A heartbeat would be another such
+ * request, so what takes too long here is tried again.
+ */
+static void
+test_proof(ZkClient *client)
+{
+	ZkClientStatus status;
+	Moment		proof = {0};
+	int64_t		written_at = 0;
+	int			delay_ms;
+
+	zklock_client_status(client, &status);
+	delay_ms = contact_delay_ms(status.session_timeout_ms);
+	for (int attempt = 0; attempt < 10 && proof.boot_ms == 0; attempt++)
+	{
+		int64_t		began_at = protocol_now();
+		ZkRequest  *check;
+
+		result_of(zklock_client_set(client, top, "", 0, ZK_ANY_VERSION));
+		written_at = protocol_now();
+		while (wait_for_news(written_at + delay_ms / 3))
+			;
+		result_of(zklock_client_read(client, ZK_GET, top));
+		for (int64_t until = protocol_now() + delay_ms; wait_for_news(until);)
+			;
+		check = zklock_client_check(client, top, 0);
+		proof = await_reply(check)->proof;
+		zklock_client_free(check);
+		if (protocol_now() - began_at >=
+			delay_ms + contact_heartbeat_ms(status.session_timeout_ms))
+			proof.boot_ms = 0;
+	}
+	ok(proof.boot_ms > 0 && proof.boot_ms <= written_at,
+	   "a read does not date a proof, what was written before does");
+}
+
 /* Sets and removals of one attempt, with and without a version. */
 static void
 test_versions(ZkClient *client)
@@ -882,6 +920,7 @@ main(void)
 	is_int(ZK_OK, result_of(zklock_client_create(client, top, ZK_PERSISTENT,
 												 NULL, 0)), "top is made");
 	test_requests(client);
+	test_proof(client);
 	test_versions(client);
 	test_withdraw(client);
 	test_replace(client);

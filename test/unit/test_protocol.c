@@ -970,6 +970,29 @@ hostile_program(const char *number)
 	return (int) choose(3);
 }
 
+/*
+ * The path of a program that is this one with those arguments; the next call changes it.
+ * client.c hands no arguments down.
+ */
+static const char *
+program_that(const char *does, const char *argument)
+{
+	static char program[PATH_MAX];
+	char		path[PATH_MAX];
+	ssize_t		length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+	const char *directory = getenv("TMPDIR");
+	FILE	   *script;
+
+	path[length > 0 ? length : 0] = '\0';
+	snprintf(program, sizeof(program), "%s/program_that.%d",
+			 directory != NULL ? directory : "/tmp", (int) getpid());
+	script = fopen(program, "we");
+	fprintf(script, "#!/bin/sh\nexec '%s' %s '%s'\n", path, does, argument);
+	fclose(script);
+	chmod(program, 0755);
+	return program;
+}
+
 static void
 ignore_signal(int number)
 {
@@ -1031,31 +1054,21 @@ static void
 test_hostile_programs(void)
 {
 	struct sigaction action = {.sa_handler = ignore_signal};
-	char		path[PATH_MAX];
-	char		program[PATH_MAX + 20];
-	ssize_t		length = readlink("/proc/self/exe", path, sizeof(path) - 1);
 	int64_t		longest = 0;
 	int64_t		deadline;
-	const char *directory = getenv("TMPDIR");
 
-	path[length > 0 ? length : 0] = '\0';
-	snprintf(program, sizeof(program), "%s/hostile_program.%d",
-			 directory != NULL ? directory : "/tmp", (int) getpid());
 	sigaction(SIGINT, &action, NULL);
 	for (int i = 0; i < NPROGRAMS; i++)
 	{
+		char		number[16];
 		int64_t		took;
-		FILE	   *script = fopen(program, "we");
 
-		/* client.c hands no arguments down */
-		fprintf(script, "#!/bin/sh\nexec '%s' hostile_program %d\n", path, i);
-		fclose(script);
-		chmod(program, 0755);
-		took = use_client(program, i);
+		snprintf(number, sizeof(number), "%d", i);
+		took = use_client(program_that("hostile_program", number), i);
 		if (took > longest)
 			longest = took;
 	}
-	unlink(program);
+	unlink(program_that("", ""));
 	ok(true, "%d hostile programs are survived", NPROGRAMS);
 	ok(longest < CALL_MS, "none holds up the end of its session: %d ms",
 	   (int) longest);
@@ -1065,6 +1078,134 @@ test_hostile_programs(void)
 	while (waitpid(-1, NULL, WNOHANG) >= 0 && protocol_now() < deadline)
 		poll(NULL, 0, 20);
 	ok(waitpid(-1, NULL, WNOHANG) < 0, "none is left");
+}
+
+/* ---------------------------------------------------------------------
+ * News of what is watched
+ * ---------------------------------------------------------------------
+ */
+
+static void
+say(const Frame *frame, const char *text)
+{
+	SharedPage *page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE,
+							MAP_SHARED, PROTOCOL_PAGE_FD, 0);
+	const FrameBlob blobs[FRAME_NBLOBS] = {{0}, frame_text(text)};
+	FrameBuffer out = {0};
+
+	frame_put(&out, frame, blobs);
+	write_all(PROTOCOL_CHANNEL_FD, &out);
+	frame_buffer_free(&out);
+	atomic_fetch_add(&page->nflushed, 1);
+	munmap(page, sizeof(*page));
+}
+
+/*
+ * Answer what is watched by the script: r is the reply and n one that there is no node; s
+ * and l are news, that it was set and that it is to be looked at; o is news for another
+ * request; p is the loss of the connection.  Behind the next request, tell whether the
+ * watch was given up before.
+ */
+static int
+scripted_program(const char *script)
+{
+	Frame		status = {.kind = FRAME_STATUS};
+	FrameBuffer in = {0};
+	FrameTaken	taken;
+	ssize_t		received;
+	bool		is_unwatched = false;
+
+	status.u.status.was_connected = true;
+	status.u.status.session_timeout_ms = PATIENCE_MS;
+	status.u.status.state = ZK_CLIENT_CONNECTED;
+	while (frame_buffer_reserve(&in, 4096) &&
+		   (received = recv(PROTOCOL_CHANNEL_FD, in.bytes + in.end, 4096, 0)) > 0)
+	{
+		in.end += (size_t) received;
+		while (frame_take(&in, FRAME_TO_PROGRAM, &taken) == FRAME_COMPLETE)
+		{
+			bool		is_watch = taken.frame.kind == FRAME_REQUEST &&
+				taken.frame.u.request.is_watched;
+
+			is_unwatched |= taken.frame.kind == FRAME_UNWATCH;
+			for (const char *next = script; is_watch && *next != '\0'; next++)
+			{
+				Frame		frame = {.kind = FRAME_WATCH, .id = taken.frame.id};
+
+				frame.id += *next == 'o' ? 1 << 16 : 0;
+				if (*next == 'r' || *next == 'n')
+				{
+					frame.kind = FRAME_REPLY;
+					frame.u.reply.result = *next == 'r' ? ZK_OK : ZK_NO_NODE;
+				}
+				else if (*next == 'p')
+					status.u.status.state = ZK_CLIENT_SUSPENDED;
+				else
+					frame.u.watch_news = *next == 's' ? ZK_WATCH_SET : ZK_WATCH_LOOK_AGAIN;
+				say(*next == 'p' ? &status : &frame, NULL);
+			}
+			if (taken.frame.kind != FRAME_UNWATCH)
+				say(&status, taken.frame.kind == FRAME_OPEN ? "open" : is_watch ? "played" :
+					is_unwatched ? "unwatched" : "watched");
+		}
+	}
+	frame_buffer_free(&in);
+	return 0;
+}
+
+/* What the program has said last, once it is another text than that. */
+static const char *
+await_words(ZkClient *client, const char *before)
+{
+	int64_t		deadline = protocol_now() + PATIENCE_MS;
+
+	while (strcmp(zklock_client_last_error(client), before) == 0 &&
+		   protocol_now() < deadline)
+		poll(&(struct pollfd) {zklock_client_fd(client), POLLIN, 0}, 1, 50);
+	return zklock_client_last_error(client);
+}
+
+static void
+test_watch_news(void)
+{
+	static const struct
+	{
+		const char *script;
+		ZkWatchNews news;
+		const char *end;
+		const char *what;
+	}			rows[] = {
+		{"r", ZK_WATCH_QUIET, "unwatched", "a watch without news is given up"},
+		{"rs", ZK_WATCH_SET, "watched", "its event uses it up"},
+		{"rl", ZK_WATCH_LOOK_AGAIN, "watched", "so does another one"},
+		{"rls", ZK_WATCH_LOOK_AGAIN, "watched", "that the node is to be looked at stays, whatever comes"},
+		{"rsl", ZK_WATCH_LOOK_AGAIN, "watched", "and counts more than what came before"},
+		{"sr", ZK_WATCH_SET, "unwatched", "an event ahead of the answer is that of an earlier watch"},
+		{"n", ZK_WATCH_QUIET, "watched", "without a node there is no watch"},
+		{"ro", ZK_WATCH_QUIET, "unwatched", "what is for another request is nothing"},
+		{"rp", ZK_WATCH_LOOK_AGAIN, "unwatched", "without a connection there may have been events"}
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	{
+		ZkClient   *client = zklock_client_open(&(ZkClientOptions) {
+			.program = program_that("scripted_program", rows[i].script),
+			.servers = "127.0.0.1:1", .session_timeout_ms = PATIENCE_MS
+		});
+
+		zklock_client_flush(client);
+		is_str("open", await_words(client, ""), "a program for %s", rows[i].script);
+		zklock_client_read(client, ZK_GET_AND_WATCH, "/a");
+		zklock_client_flush(client);
+		is_str("played", await_words(client, "open"), "it was asked");
+		is_int(rows[i].news, zklock_client_watch_news(client), "%s", rows[i].what);
+		zklock_client_unwatch(client);
+		zklock_client_read(client, ZK_GET, "/a");
+		zklock_client_flush(client);
+		is_str(rows[i].end, await_words(client, "played"), "and of the watch the program knows");
+		zklock_client_close(client, 50);
+	}
+	unlink(program_that("", ""));
 }
 
 /* ---------------------------------------------------------------------
@@ -1228,6 +1369,8 @@ test_senseless_backends(void)
 int
 main(int argc, char **argv)
 {
+	if (argc > 2 && strcmp(argv[1], "scripted_program") == 0)
+		return scripted_program(argv[2]);
 	if (argc > 2 && strcmp(argv[1], "hostile_program") == 0)
 		return hostile_program(argv[2]);
 	test_table();
@@ -1247,5 +1390,6 @@ main(int argc, char **argv)
 	test_hostile_backends();
 	test_senseless_backends();
 	test_hostile_programs();
+	test_watch_news();
 	return done_testing();
 }
