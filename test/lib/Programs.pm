@@ -44,7 +44,7 @@ has said.
 
 sub start_program (@command)
 {
-	my $self = bless { in => '', out => '' };
+	my $self = bless { in => '', out => '' }, __PACKAGE__;
 	# Should the test be killed, its programs go too. On a busy machine Go takes minutes for
 	# the standard library.
 	$self->{run} = IPC::Run::start([ 'setpriv', '--pdeathsig', 'KILL', @command ],
