@@ -96,44 +96,32 @@ my (@signatures, %entry, %meaning, @setting_rows);
 sub read_page
 {
 	my $last;
-	my @lines = (split(/\n/, $page), '');
-	while (defined(my $line = shift @lines))
+	# What an entry or a column says goes on in further lines.
+	foreach my $line (split /\n/, $page =~ s/\n {2,4}(?=[^\s-])/ /gr)
 	{
-		if ($line =~ /^- (?:View |Table )?`_?zk/)
+		if ($line =~ /^- `(_?zk_\w+\(.*?\))`(?: returns `(.*?)`|(, a procedure))\. (.*)/)
 		{
-			$line .= ' ' . (shift(@lines) =~ s/^ +//r) while $lines[0] =~ /^  \S/;
-			$last = undef;
-			if ($line =~ /^- `(_?zk_\w+\(.*?\))`(?: returns `(.*?)`|(, a procedure))\. (.*)/)
-			{
-				my ($call, $result, $procedure, $text) = ($1, $2, $3, $4);
-				my $signature = $call . ($procedure // " returns $result");
-				push @signatures, $signature;
-				$last = $entry{$signature} =
-				  { text => plain($text), columns => [] };
-			}
-			elsif ($line =~ /^- (View|Table) `(zk_\w+)`\. (.*)/)
-			{
-				$last = $entry{"$1 $2"} = { text => plain($3), columns => [] };
-			}
-			elsif ($line =~ /^- `(zklock\.\w+)` \((.*?)\): (.*)/)
-			{
-				$meaning{$1} = plain($3);
-				push @setting_rows, "$1; " . plain($2);
-			}
-			else
-			{
-				fail("an entry that is none: $line");
-			}
+			my ($signature, $text) = ($1 . ($3 // " returns $2"), $4);
+			push @signatures, $signature;
+			$last = $entry{$signature} = { text => plain($text), columns => [] };
 		}
-		elsif ($line =~ /^  - (`\w+`(?:, `\w+`)*) `(.*?)`(?:: .*)?$/)
+		elsif ($line =~ /^- (View|Table) `(zk_\w+)`\. (.*)/)
 		{
-			$line .= ' ' . (shift(@lines) =~ s/^ +//r) while $lines[0] =~ /^    \S/;
-			my ($names, $type, $meaning) = $line =~ /^  - (`\w+`(?:, `\w+`)*) `(.*?)`(?:: (.*))?$/;
+			$last = $entry{"$1 $2"} = { text => plain($3), columns => [] };
+		}
+		elsif ($line =~ /^- `(zklock\.\w+)` \((.*?)\): (.*)/)
+		{
+			$meaning{$1} = plain($3);
+			push @setting_rows, "$1; " . plain($2);
+		}
+		elsif (my ($names, $type, $meaning) = $line =~ /^  - (`\w+`(?:, `\w+`)*) `(.*?)`(?:: (.*))?$/)
+		{
 			push @{ $last->{columns} }, map { { name => $_, type => $type, meaning => plain($meaning // '') } }
 			  $names =~ /`(\w+)`/g;
 		}
-		elsif ($line =~ /^#/)
+		elsif ($line =~ /^(?:#|- (?:View |Table )?`_?zk)/)
 		{
+			fail("an entry that is none: $line") if $line =~ /^-/;
 			$last = undef;
 		}
 	}
