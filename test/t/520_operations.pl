@@ -22,11 +22,16 @@ my $exporter = background($node, user => 'exporter');
 my ($holder, $waiter) = map { background($node, user => 'app') } 1 .. 2;
 
 # The rows, each a list of its columns.
+sub rows ($sql)
+{
+	return map { [ split /\|/, $_, -1 ] } split /\n/, $exporter->query_safe($sql);
+}
+
+# Those of a query that has a name.
 sub run ($name, $change = undef)
 {
 	my $sql = delete $query{$name} or die "there is no query $name";
-	$sql = $change->($sql) if $change;
-	return map { [ split /\|/, $_, -1 ] } split /\n/, $exporter->query_safe($sql);
+	return rows($change ? $change->($sql) : $sql);
 }
 
 # The columns that are numbers: metrics are called like them.
@@ -80,7 +85,7 @@ subtest 'exporter' => sub {
 	my @backends = run('exporter/zk_backends');
 	is("@{$backends[0]}[0 .. 4]", 'postgres connected 2 2 1', 'backends by state');
 	cmp_ok($backends[0][6], '>', 0, 'and the longest wait');
-	poll_until { $query{blocked} = $sql; (run('blocked'))[0][5] == 1 } 'who is blocked', 30;
+	poll_until { (rows($sql))[0][5] == 1 } 'who is blocked', 30;
 
 	$holder->query_safe("SELECT zk_unlock('nightly')");
 	$waiter->wait_result;
@@ -92,37 +97,20 @@ subtest 'exporter' => sub {
 };
 
 subtest 'alerts' => sub {
-	my $sql = $query{'alert/now'};
+	my $soon = $query{'alert/now'} =~ s/interval '.*?'/interval '0'/gr;
+	my $alert = sub ($pattern) { return scalar grep { $_->[3] =~ $pattern } rows($soon); };
 	is(scalar run('alert/now'), 0, 'nothing is wrong');
-	my $soon = $sql =~ s/interval '.*?'/interval '0'/gr;
 	$waiter->start_query("SELECT zk_lock('team/report')");
-	$query{soon} = $soon;
-	assert_soon
-	{
-		$query{soon} = $soon;
-		grep { $_->[3] eq 'waits for lock team/report' } run('soon');
-	}
-	'a long wait', 30;
-	$query{soon} = $soon;
-	ok((grep { $_->[3] eq 'holds lock team/report while idle' } run('soon')), 'an idle holder');
+	assert_soon { $alert->(qr{^waits for lock team/report$}) } 'a long wait', 30;
+	ok($alert->(qr{^holds lock team/report while idle$}), 'an idle holder');
 	$zk->stop;
-	assert_soon
-	{
-		$query{soon} = $soon;
-		grep { $_->[3] =~ /^session is (suspended|lost)$/ } run('soon');
-	}
-	'an outage', 30;
+	assert_soon { $alert->(qr/^session is (suspended|lost)$/) } 'an outage', 30;
 
 	# The holder sees it, too, and runs nothing from then on.
 	my $state = 'SELECT state FROM zk_backends WHERE pid = ' . $holder->pid;
 	poll_until { $holder->query('SELECT 1'); $exporter->query_safe($state) =~ /suspended|lost/ } 'the holder to notice', 30;
 	$zk->start;
-	poll_until
-	{
-		$query{soon} = $soon;
-		!grep { $_->[3] =~ /^session is/ } run('soon')
-	}
-	'nobody to be in trouble', 30;
+	poll_until { !$alert->(qr/^session is/) } 'nobody to be in trouble', 30;
 	assert_soon { $exporter->query_safe($state) ne 'suspended' } 'nor is who is idle', 30;
 	$holder->query("SELECT zk_unlock_all()");
 	$waiter->wait_result;

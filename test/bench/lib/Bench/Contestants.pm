@@ -66,29 +66,26 @@ sub all ($stage, %option)
 	my @java = ('java', '-cp', join(':', $bin, @jars), 'Curator', @servers);
 	my @python = ('/usr/bin/python3', "$bin/kazoo_lock.py", @servers);
 
-	# Class, name, title, what it can do, and what else its class wants to know.
+	# Class, name (the report has its title), what it can do, and what else its class wants to know.
 	my @contestants = (
-		[ 'Pgbench', 'zklock', 'zklock, SQL', \@loops, @home, script => \@cycle ],
-		[ 'Pgbench', 'unloaded', 'zklock, not preloaded', ['contenders'],
-			@home, cluster => $stage->central, script => \@cycle ],
-		[ 'Backends', 'unloaded', 'zklock, not preloaded', ['depth'], command => [ "$bin/sql", $central ] ],
-		[ 'Backends', 'zklock', 'zklock, SQL', [qw(depth fresh try release)], command => \@sql ],
-		[ 'Backends', 'used', 'zklock, used backend', ['fresh'],
-			command => \@sql, before => q{SELECT zk_fencing_token('none')} ],
-		[ 'Backends', 'reopened', 'zklock, reopened session', ['fresh'], command => \@sql, is_reopened => 1 ],
-		[ 'Block', 'block', 'zklock, DO block', [qw(uncontended contenders)], command => \@sql ],
-		[ 'Program', 'floor', 'floor: C client, create + delete', [qw(uncontended locks fresh)], command => \@floor ],
-		[ 'Program', 'forked', 'C client in a new process', ['fresh'], command => \@floor, fresh_command => 'fork' ],
-		[ 'Program', 'spawned', 'C client in a program of its own', ['fresh'],
-			command => \@floor, fresh_command => 'spawn' ],
-		[ 'Program', 'curator', 'Curator InterProcessMutex', [ @peer, 'try' ], command => \@java ],
-		[ 'Program', 'kazoo', 'Kazoo Lock', [ @peer, 'try' ], command => \@python ],
-		[ 'Program', 'golock', 'go-zookeeper Lock', \@peer, command => [ "$bin/golock", @servers ] ],
-		[ 'Pgbench', 'advisory', 'pg_advisory_lock, dblink', \@loops, @dblink, script => \@advisory ],
-		[ 'Pgbench', 'table', 'SELECT FOR UPDATE, dblink', \@loops, @dblink, script => \@table ]);
+		[ 'Pgbench', 'zklock', \@loops, @home, script => \@cycle ],
+		[ 'Pgbench', 'unloaded', ['contenders'], @home, cluster => $stage->central, script => \@cycle ],
+		[ 'Backends', 'unloaded', ['depth'], command => [ "$bin/sql", $central ] ],
+		[ 'Backends', 'zklock', [qw(depth fresh try release)], command => \@sql ],
+		[ 'Backends', 'used', ['fresh'], command => \@sql, before => q{SELECT zk_fencing_token('none')} ],
+		[ 'Backends', 'reopened', ['fresh'], command => \@sql, is_reopened => 1 ],
+		[ 'Block', 'block', [qw(uncontended contenders)], command => \@sql ],
+		[ 'Program', 'floor', [qw(uncontended locks fresh)], command => \@floor ],
+		[ 'Program', 'forked', ['fresh'], command => \@floor, fresh_command => 'fork' ],
+		[ 'Program', 'spawned', ['fresh'], command => \@floor, fresh_command => 'spawn' ],
+		[ 'Program', 'curator', [ @peer, 'try' ], command => \@java ],
+		[ 'Program', 'kazoo', [ @peer, 'try' ], command => \@python ],
+		[ 'Program', 'golock', \@peer, command => [ "$bin/golock", @servers ] ],
+		[ 'Pgbench', 'advisory', \@loops, @dblink, script => \@advisory ],
+		[ 'Pgbench', 'table', \@loops, @dblink, script => \@table ]);
 	return map {
-		my ($class, $name, $title, $can, %more) = @$_;
-		"Bench::$class"->new(dir => $option{dir}, name => $name, title => $title, can => $can, %more)
+		my ($class, $name, $can, %more) = @$_;
+		"Bench::$class"->new(dir => $option{dir}, name => $name, can => $can, %more)
 	} @contestants;
 }
 
@@ -96,7 +93,7 @@ sub all ($stage, %option)
 
 =head2 pairs($stage, options as above)
 
-For the release of a lock whose holder goes: a list of {name, title, holder,
+For the release of a lock whose holder goes: a list of {name, holder,
 waiter}. zklock's waiter is in the other cluster: a backend that is killed takes
 its whole cluster down. Only home has zklock preloaded.
 
@@ -119,23 +116,9 @@ sub pairs ($stage, %option)
 			  . " options='-c zklock.session_timeout=$option{session_timeout_ms}ms'"
 		]);
 	return (
-		{
-			name => 'zklock',
-			title => 'zklock, preloaded',
-			holder => $home,
-			waiter => $central },
-		{
-			name => 'unloaded',
-			title => 'zklock, not preloaded',
-			holder => $central,
-			waiter => $home },
-		map {
-			{
-				name => $_,
-				title => $made{$_}[0]->title,
-				holder => $made{$_}[0],
-				waiter => $made{$_}[1] }
-		} sort keys %made);
+		{ name => 'zklock', holder => $home, waiter => $central },
+		{ name => 'unloaded', holder => $central, waiter => $home },
+		map { { name => $_, holder => $made{$_}[0], waiter => $made{$_}[1] } } sort keys %made);
 }
 
 1;

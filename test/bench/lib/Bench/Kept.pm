@@ -93,7 +93,6 @@ sub _backends ($self, $cluster = undef, $settings = undef)
 	return Bench::Backends->new(
 		dir => $self->{dir},
 		name => 'zklock',
-		title => 'zklock',
 		command => [
 			"$self->{bin}/sql",
 			$self->{stage}->$cluster->connstr('postgres')
@@ -112,30 +111,21 @@ sub stop ($self)
 =head2 parts
 
 What is measured, in its order: a list of [parameter, factor, parties], a party
-being [name, title, what measures]. There are as many rounds more as the factor
+being [name, what measures]. There are as many rounds more as the factor
 says of what is done in no time.
 
 =cut
 
 sub parts ($self)
 {
-	my %title = (
-		kept => 'zklock, kept',
-		off => 'zklock, not kept',
-		local => 'pg_advisory_lock',
-		none => 'no lock');
 	my $parties = sub ($measure, @names) {
-		return map {
-			my $name = $_;
-			[ $name, $title{$name} // $name, sub { return $measure->($name) } ]
-		} @names;
+		return map { my $name = $_; [ $name, sub { return $measure->($name) } ] } @names;
 	};
 	my $scripts = sub ($lock, %script) {
 		return $parties->(sub ($name) { $self->_pgbench($name, $lock, 1, $script{$name}) }, sort keys %script);
 	};
 	my %transaction = map { $_ => [ 'BEGIN;', "SELECT $call{$_};", $update, 'COMMIT;' ] } keys %call;
-	my @curator = ('curator', $self->{curator}->title,
-		sub { return $self->_loop($self->{curator}, 'uncontended', 1) });
+	my @curator = ('curator', sub { return $self->_loop($self->{curator}, 'uncontended', 1) });
 	my @waits = map { my $who = $_; map { "$who, $_" } qw(free handed kept) } qw(zklock curator);
 	return (
 		[ 'block', 2, $parties->(sub ($name) { $self->_block($name) }, sort keys %block), \@curator ],

@@ -184,7 +184,7 @@ sub _rounds_of ($self, $workload, $parameter = undef)
 
 # So many rounds of one measurement each: {name} is a list of what was seen. Who
 # begins changes, lest somebody always comes after the same neighbour. The
-# parties are [name, title, what measures].
+# parties are [name, what measures].
 sub _take_turns ($self, $rounds, $title, @parties)
 {
 	my %result;
@@ -192,12 +192,12 @@ sub _take_turns ($self, $rounds, $title, @parties)
 	{
 		foreach my $party (@parties)
 		{
-			my ($name, $who, $measure) = @$party;
+			my ($name, $measure) = @$party;
 			my $seen = $measure->();
 			push @{ $result{$name} }, $seen;
 			$self->{say}->(
 				sprintf '%-15s round %-2d  %-32s %s',
-				$title, $round, $who, join '  ', _figures($seen));
+				$title, $round, $name, join '  ', _figures($seen));
 		}
 		push @parties, shift @parties;
 	}
@@ -224,13 +224,13 @@ sub _those_who_can ($self, $workload)
 sub _contest ($self, $workload, $parameter, $title, $measure)
 {
 	return $self->_take_turns($self->_rounds_of($workload, $parameter), $title,
-		map { _party($_->name, $_->title, $measure, $_) } $self->_those_who_can($workload));
+		map { _party($_->name, $measure, $_) } $self->_those_who_can($workload));
 }
 
 # What measures is given more than its name.
-sub _party ($name, $title, $measure, @more)
+sub _party ($name, $measure, @more)
 {
-	return [ $name, $title, sub { return $measure->(@more) } ];
+	return [ $name, sub { return $measure->(@more) } ];
 }
 
 sub _loops ($self, $workload, $parameter, $title, %arg)
@@ -339,7 +339,7 @@ sub _release ($self)
 		my @pairs = Bench::Contestants::pairs($self->{stage}, %{ $self->{option} },
 			session_timeout_ms => $release_timeout_ms);
 		$result{$how} = $self->_take_turns($self->_rounds_of('release', $how), "holder: $how",
-			map { _party(@{$_}{qw(name title)}, $measure, $_) } @pairs);
+			map { _party($_->{name}, $measure, $_) } @pairs);
 	}
 	return \%result;
 }
@@ -356,8 +356,8 @@ sub _backends ($self)
 sub _ours ($self, $workload, $title, $measure, @what)
 {
 	my $backends = $self->_backends;
-	my @parties = map { _party($_, $_, $measure, $backends, $_, $count{$workload}) } @what;
-	$_->[2]->() foreach @parties;
+	my @parties = map { _party($_, $measure, $backends, $_, $count{$workload}) } @what;
+	$_->[1]->() foreach @parties;
 	return $self->_take_turns($self->_rounds_of($workload), $title, @parties);
 }
 
@@ -385,7 +385,7 @@ sub _memory ($self)
 	my $backends = $self->_backends;
 	$backends->close_from(0);
 	return { 1 => $self->_take_turns($self->_rounds_of('memory'), 'memory, kB',
-			_party('zklock', 'a ZooKeeper session', \&Bench::Commits::memory, $backends)) };
+			_party('zklock', \&Bench::Commits::memory, $backends)) };
 }
 
 1;

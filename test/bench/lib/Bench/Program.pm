@@ -25,7 +25,7 @@ my @programs;
 
 =pod
 
-=head2 new(name => ..., title => ..., can => [workloads], command => [...], dir => directory for files)
+=head2 new(name => ..., can => [workloads], command => [...], dir => directory for files)
 
 =cut
 
@@ -39,12 +39,11 @@ sub new ($class, %option)
 
 =pod
 
-=head2 name, title, can_do($workload), dir
+=head2 name, can_do($workload), dir
 
 =cut
 
 sub name { return $_[0]->{name}; }
-sub title { return $_[0]->{title}; }
 sub can_do { return $_[0]->{can}{ $_[1] }; }
 sub dir { return $_[0]->{dir}; }
 

@@ -21,39 +21,27 @@ my $look_s = 0.2;
 # What there is. servers: as many are needed. network: the sessions go through
 # Fleet's program of that name. raise: see _restart.
 my %kind = (
-	restart => {
-		title => 'all servers are killed and started again',
-		raise => \&_restart },
-	leader => {
-		title => 'the leader is killed',
-		servers => 3,
-		raise => \&_kill_leader },
-	cut => {
-		title => 'the servers stand still for half a session timeout',
-		raise => sub { return _pause(@_, 0.5) } },
-	# takes from sessions what the ensemble itself may have given up by then
-	long => {
-		title => 'the servers stand still for 0.7 of a session timeout',
-		raise => sub { return _pause(@_, 0.7) } },
-	network => {
-		title => 'the network goes for half a session timeout, and all connections with it',
-		network => 1,
-		raise => \&_refuse },
-	silence => {
-		title => 'nothing passes for half a session timeout, and connections stay',
-		network => 1,
-		raise => \&_hold });
+	# all servers are killed and started again; the leader is killed
+	restart => { raise => \&_restart },
+	leader => { servers => 3, raise => \&_kill_leader },
+	# The servers stand still for half a session timeout, or for 0.7 of one, which takes from
+	# sessions what the ensemble itself may have given up by then.
+	cut => { raise => sub { return _pause(@_, 0.5) } },
+	long => { raise => sub { return _pause(@_, 0.7) } },
+	# The network goes for half a session timeout, and all connections with it; nothing passes
+	# for so long, and connections stay.
+	network => { network => 1, raise => \&_refuse },
+	silence => { network => 1, raise => \&_hold });
 
 =pod
 
-=head2 title($kind), is_of_network($kind), is_possible($kind, $servers)
+=head2 is_of_network($kind), is_possible($kind, $servers)
 
 Whether the sessions have to go through Fleet's network; whether there is such a storm
 with so many servers. Dies if there is none of that kind at all.
 
 =cut
 
-sub title { return _kind($_[0])->{title}; }
 sub is_of_network { return _kind($_[0])->{network}; }
 sub is_possible { return $_[1] >= (_kind($_[0])->{servers} // 1); }
 
