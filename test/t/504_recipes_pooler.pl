@@ -45,8 +45,8 @@ package Pooler    ## no critic (RequireFilenameMatchesPackage)
 			%setting);
 		$settings =~ s/^$_ =.*\n//m foreach keys %setting;
 		$settings .= join '', map { "$_ = $setting{$_}\n" } sort keys %setting;
-		append_to_file("$base.ini", $settings);
-		append_to_file("$base.users", qq("$owner" ""\n"clerk" ""\n));
+		PostgreSQL::Test::Utils::append_to_file("$base.ini", $settings);
+		PostgreSQL::Test::Utils::append_to_file("$base.users", qq("$owner" ""\n"clerk" ""\n));
 		# Should the test be killed, it goes too.
 		$self->{run} = IPC::Run::start(
 			[ 'setpriv', '--pdeathsig', 'KILL', $pgbouncer, '-q', "$base.ini" ],
