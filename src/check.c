@@ -163,8 +163,7 @@ run_step(Check *check, const char *item, CheckStep step)
 		return;
 
 	/* interrupts are not ours to keep */
-	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED ||
-		error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN)
+	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED)
 		ReThrowError(error);
 	put_fact(check, item, "error", 0, error->hint,
 			 psprintf("%s%s%s (SQLSTATE %s)",

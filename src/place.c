@@ -168,11 +168,9 @@ zklock_place_note_grant(ZkPlace *place, ZkRequest *made)
 	place->made = made;
 	place->session = zklock_session_number();
 	place->granted_at = GetCurrentTimestamp();
-	place->is_evicted = false;
-	free_text(&place->evicted_by);
-	place->is_mistaken = place->is_told = place->is_awaited = false;
-	place->is_token_told = false;
-	place->replacing = NULL;
+
+	/* it may have been kept, and evicted; all else is as in a new one */
+	place->is_evicted = place->is_awaited = false;
 }
 
 void
