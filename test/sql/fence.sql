@@ -54,6 +54,8 @@ SELECT fence_error($$SELECT zk_fence('elsewhere', 1000::bigint << 32)$$);
 SELECT fence_error($$SELECT zk_fence('elsewhere', 2100::bigint << 32)$$);
 UPDATE zk_fences SET claimed_at = claimed_at - interval '1000 s' WHERE name = 'elsewhere';
 SELECT fence_error($$SELECT zk_fence('elsewhere', 3000::bigint << 32)$$);
+-- which was claimed just now
+SELECT fence_error($$SELECT zk_fence('elsewhere', 4500::bigint << 32)$$);
 -- the same as a function of its arguments
 SELECT _zk_fence_compare('pure', 5, 4, '2026-01-01', '2026-01-01'),
 	_zk_fence_compare('pure', 1005::bigint << 32, 5::bigint << 32, '2026-01-01', '2026-01-01'),

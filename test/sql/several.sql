@@ -245,6 +245,10 @@ COMMIT;
 TABLE holds;
 SELECT zk_try_lock_path_shared('several/db'), zk_unlock_path_shared('several/db');
 TABLE holds;
+-- as many ancestors as there may be
+SELECT zk_try_lock_path('several/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16');
+SELECT count(*), max(name) FILTER (WHERE mode = 'exclusive') AS exclusive FROM zk_locks;
+SELECT zk_unlock_path('several/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16');
 
 -- The shape of the name, and the rest of the arguments
 SELECT zk_lock_path(NULL);
