@@ -11,7 +11,9 @@ my %node = map { $_ => cluster($_, $zk, %setting) } qw(berlin paris);
 my $berlin = $node{berlin};
 $berlin->safe_psql('postgres', 'CREATE TABLE account (id int); INSERT INTO account VALUES (1)');
 
-my ($holder, $row, $stuck) = map { background($berlin) } 1 .. 3;
+# Those without a session are looked for neither, ahead of the others and behind them.
+my ($before, $holder, $row, $stuck, $behind) = map { background($berlin) } 1 .. 5;
+$_->query_safe("SELECT zk_lock('over'), zk_disconnect()") foreach $before, $behind;
 my $abroad = background($node{paris});
 
 # stuck waits for row's row, row for abroad's lock, holder for nobody, abroad for
@@ -48,6 +50,7 @@ my $mermaid = $berlin->safe_psql('postgres', 'SELECT zk_wait_graph()');
 like($mermaid, qr/^flowchart LR\n(?:\ts0x\w+\["[^"]*"\]\n){4}(?:\ts0x\w+ (?:-->|-\.->)\|"[^"]*"\| s0x\w+\n){3}$/,
 	'Mermaid');
 like($mermaid, qr/\|"a #34;quoted#34; #60;name#62;"\|/, 'names are escaped');
+is($berlin->safe_psql('postgres', q{SELECT _zk_mermaid('a"#<>&`*\b')}), 'a#34;#35;#60;#62;#38;#96;#42;#92;b', 'whatever they have');
 like($mermaid, qr/ -\.->\|"ShareLock on transaction \d+"\| s0x/, 'with waits in PostgreSQL');
 
 # A hold, which is no session's, and twenty clients behind it that say nothing of themselves.
@@ -79,9 +82,15 @@ $alien->create(lock_path('crowd/b') . '/_c_00000000-0000-4000-8000-000000000000-
 is($oslo->safe_psql('postgres', $blocking), $abroad->pid, 'not preloaded, nor a process of another host');
 $alien->close;
 is($berlin->safe_psql('postgres', $blocking), '', 'a process of another cluster with that number');
+my ($namesake, $data) = ($zk->client, $zk->client->get(lock_path('b/' . (queue_nodes($zk, lock_path('b')))[-1])));
+$data =~ s/"host":"[^"]*"/"host":"elsewhere.example.com"/ or die "no host in $data\n";
+$namesake->create(lock_path('b/_c_00000000-0000-4000-8000-000000000000-lock-'), $data, ephemeral => 1, sequential => 1);
+is($oslo->safe_psql('postgres', $blocking), $abroad->pid, 'and one of a cluster of that name on another host');
+like($oslo->safe_psql('postgres', "SELECT location FROM zk_who('b')"), qr{^oslo/postgres\@elsewhere$}m, 'which zk_who() names without its domain');
+$namesake->close;
 $lonely->kill;
 
-$holder->quit;
+$_->quit foreach $before, $behind, $holder;
 $abroad->wait_result;
 $abroad->quit;
 $row->wait_result;
