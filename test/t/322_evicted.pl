@@ -246,6 +246,25 @@ subtest 'a word that does not come' => sub {
 	$zk->client->delete("$words/$_") foreach queue_nodes($zk, $words);
 };
 
+# Who evicts does not give up for that either, whatever time he has set for the eviction itself.
+subtest 'a word that cannot be left in time' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my ($holder, $hasty) = (background($node{berlin}), background($node{paris}));
+	$hasty->query_safe("SET zklock.session_timeout = '40s'; SET zklock.servers = '" . $proxy->address . "'; SET lock_timeout = '1min'");
+	my $token = $holder->query_safe("SELECT zk_lock('evicted')");
+	is($hasty->query_safe("SELECT count(*) FROM zk_lock_queue('evicted')"), 1, 'connected');
+	$proxy->trap(4, 2, 'requests');    # getData: behind that of the queue node
+	$hasty->start_query("SELECT zk_evict('evicted', $token)");
+	poll_until { $proxy->is_sprung } 'it to be about to be left', 30;
+	my $begun = time;
+	poll_until { time > $begun + 1.5 } 'the time for that to be over';
+	$proxy->come_back;
+	is($hasty->wait_result, 't', 'evicted');
+	assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'cannot commit');
+	$_->quit foreach $holder, $hasty;
+	assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
+};
+
 subtest 'by others than zk_evict()' => sub {
 	my $holder = background($node{berlin});
 	my $offset = -s $node{berlin}->logfile;

@@ -210,6 +210,16 @@ SKIP:
 	}
 }
 
+subtest 'very many who cannot be asked' => sub {
+	$stranger->create_path(lock_path('many'));
+	$stranger->create(lock_path(sprintf 'many/_c_%08d-0000-4000-8000-000000000000-__READ__', $_), '',
+		ephemeral => 1, sequential => 1) foreach 1 .. 12;
+	is($holder->query_safe("SELECT zk_request_release('many')"), 0, 'nobody is asked');
+	like($holder->error, qr/WARNING:  could not ask 12 holders of lock "many"/, 'of whom all are counted');
+	like($holder->error, qr/DETAIL:  Not asked: (?:another client[^;]*, style "curator\w*", session 0x[0-9a-f]+; ){10}\.\.\.\.$/m, 'and ten named');
+	$stranger->delete_recursive(lock_path('many'));
+};
+
 # ---------------------------------------------------------------------------
 # Who may ask what
 # ---------------------------------------------------------------------------
@@ -311,6 +321,23 @@ subtest 'a connection that breaks' => sub {
 	like($session->error, qr/meanwhile/, 'then somebody has');
 	is($session->query_safe("SELECT zk_unlock('broken')"), 't', 'the lock was kept');
 	assert_no_requests('broken');
+};
+
+# As the request is about to be made: nobody would read it.
+subtest 'a holder that leaves meanwhile' => sub {
+	my $proxy = Proxy->new($zk->connect_string);
+	my $asker = background($node{paris});
+	$holder->query_safe("SELECT zk_lock('leaving')");
+	$asker->query_safe("SET zklock.servers = '" . $proxy->address . "'; SELECT count(*) FROM zk_lock_queue('leaving')");
+	$proxy->trap(15, 1, 'rest');    # create2
+	$asker->start_query("SELECT zk_request_release('leaving')");
+	poll_until { $proxy->is_sprung } 'the request to be on its way', 30;
+	$holder->query_safe("SELECT zk_unlock('leaving')");
+	assert_no_nodes($zk, lock_path('leaving'));
+	$proxy->heal;
+	is($asker->wait_result, 0, 'is not asked');
+	assert_no_requests('leaving');
+	$asker->quit;
 };
 
 subtest 'a server that does not answer holds nobody up' => sub {
