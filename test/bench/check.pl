@@ -20,12 +20,6 @@ use PostgreSQL::Test::Utils;
 
 my %option = (rounds => 0);
 
-sub settings ($file)
-{
-	my %value = slurp_file($file) =~ /^([\w.]+) = '(.*)'$/mg;
-	return %value;
-}
-
 sub run ($dir)
 {
 	my $results = Bench::Check::measure(
@@ -33,7 +27,7 @@ sub run ($dir)
 		bin => $option{bin},
 		dir => $dir,
 		rounds => $option{rounds},
-		baseline => { settings($option{baseline}) });
+		baseline => { slurp_file($option{baseline}) =~ /^([\w.]+) = '(.*)'$/mg });
 	$results->{machine} = [ Bench::Machine::describe($dir) ];
 	$results->{baseline} = $ENV{BENCH_BASELINE};
 	write_file('check.json', JSON::PP->new->canonical->encode($results));

@@ -54,14 +54,6 @@ sub notices ($session, $sql)
 	return $count;
 }
 
-# Those that sessions left at their end, too.
-sub delete_requests
-{
-	my $parent = lock_path('.release');
-	eval { $stranger->delete("$parent/$_") foreach $stranger->children($parent) };
-	return;
-}
-
 subtest 'asked by somebody who has gone' => sub {
 	$holder->query_safe("SELECT zk_lock('ask')");
 	is(request('ask', 'new disks'), 1, 'one holder is asked');
@@ -280,8 +272,8 @@ subtest 'what it costs' => sub {
 	my (@first, @next);
 	foreach my $lock (map { "cost $_" } 1 .. 5)
 	{
-		delete_requests();
-		eval { $stranger->delete(lock_path('.release')) };
+		# Those that sessions left at their end, too.
+		eval { $stranger->delete_recursive(lock_path('.release')) };
 		$other->query_safe("SELECT zk_lock('$lock')");
 		foreach my $received (\@first, \@next)
 		{

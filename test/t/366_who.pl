@@ -15,20 +15,6 @@ sub sql { return $node->safe_psql('postgres', $_[0]); }
 
 sub states { return sql("SELECT string_agg(state, ', ' ORDER BY position) FROM zk_lock_queue('$name')"); }
 
-# A session that waits, behind so many.
-sub queued ($sql, $ahead)
-{
-	my $session = background($node);
-	start_in_queue($session, $sql, $zk, $path, $ahead + 1);
-	return $session;
-}
-
-sub granted ($session)
-{
-	assert_ends($session, '00000', 'granted') or diag($session->error);
-	return;
-}
-
 subtest 'who is letting go does not hold' => sub {
 	my $client = $zk->client;
 	$client->create_path($path);
@@ -61,7 +47,8 @@ subtest 'it fits on a terminal' => sub {
 	my $client = $zk->client;
 	$client->create("$path/_c_6ba7b810-9dad-11d1-80b4-00c04fd430c8-lock-", "10.11.12.13 and more of that\e[2J",
 		ephemeral => 1, sequential => 1);
-	my $waiter = queued("SELECT zk_hold('$name', 'new disks, and a reason that is long')", 2);
+	my $waiter = background($node);
+	start_in_queue($waiter, "SELECT zk_hold('$name', 'new disks, and a reason that is long')", $zk, $path, 3);
 	my ($rc, $table) = $node->psql('postgres', "\\pset format aligned\n\\pset tuples_only off\nSET timezone = 'Asia/Kolkata'; SELECT * FROM zk_who('$name')");
 	note($table);
 	my @lines = grep { /\|/ } split /\n/, $table;
@@ -71,7 +58,7 @@ subtest 'it fits on a terminal' => sub {
 	like($lines[2], qr/ 2 \| waiting \| 10\.11\.12\.13 and more +\| 0x[0-9a-f]+ +\| /, 'a client of another make');
 	$client->close;
 	$holder->quit;
-	granted($waiter);
+	assert_ends($waiter, '00000', 'granted');
 	like(sql("SELECT who, location FROM zk_who('$name')"), qr/^\w+ \d+\|hold: new disks, and a r$/, 'a hold');
 	sql("SELECT zk_release_hold('$name', token) FROM zk_lock_queue('$name')");
 	assert_leave_nothing($zk, $path, $waiter);

@@ -110,7 +110,7 @@ sub measure ($say, %option)
 				$round, $title, map { $times{$key}{$_}[-1] } @builds);
 		}
 	}
-	_stop($_) foreach values %party;
+	$_->stop foreach map { @{$_}{qw(block fresh backends)} } values %party;
 	return {
 		times => \%times,
 		ratios => { map { $_ => judge($times{$_}) } keys %times } };
@@ -140,12 +140,6 @@ sub _party ($zk, $build, %option)
 		block => Bench::Block->new(@sql, name => "$build-block"),
 		fresh => Bench::Backends->new(@sql, name => "$build-fresh"),
 		backends => Bench::Backends->new(@sql, name => "$build-commit") };
-}
-
-sub _stop ($party)
-{
-	$party->{$_}->stop foreach qw(block fresh backends);
-	return;
 }
 
 =pod

@@ -51,7 +51,9 @@ sub measure ($fleet, $backends, $say, %option)
 	my @storms = @{ $option{storms} };
 	my @of_network = grep { Bench::Storm::is_of_network($_) } @storms;
 	$fleet->resize($backends);
-	$step->('open', _open($fleet, $backends));
+	# Everybody's first lock at the same moment, and what that costs.
+	my $before = $fleet->memory;
+	$step->('open', { before => $before, %{ _take_locks($fleet, $backends) } });
 	$step->('idle', _idle($fleet, $backends));
 	$weather->($_)
 	  foreach grep { !Bench::Storm::is_of_network($_) } @storms;
@@ -115,12 +117,6 @@ sub _leader ($fleet)
 {
 	my $zk = $fleet->zookeeper;
 	return $zk->monitor($zk->leader);
-}
-
-# Everybody's first lock at the same moment, and what that costs.
-sub _open ($fleet, $backends)
-{
-	return { before => $fleet->memory, %{ _take_locks($fleet, $backends) } };
 }
 
 sub _take_locks ($fleet, $backends)

@@ -23,7 +23,7 @@ my $look_s = 0.2;
 my %kind = (
 	# all servers are killed and started again; the leader is killed
 	restart => { raise => \&_restart },
-	leader => { servers => 3, raise => \&_kill_leader },
+	leader => { servers => 3, raise => sub ($fleet, @) { $fleet->zookeeper->kill_leader; return sub { return 1 } } },
 	# The servers stand still for half a session timeout, or for 0.7 of one, which takes from
 	# sessions what the ensemble itself may have given up by then.
 	cut => { raise => sub { return _pause(@_, 0.5) } },
@@ -126,7 +126,7 @@ sub weather ($fleet, $kind, $patience)
 	$_ /= keys(%waits) || 1 foreach @seen{qw(opens refused)};
 	$seen{"cpu_$_"} = $cpu_after->{$_} - $cpu->{$_} foreach
 	  qw(programs backends), is_of_network($kind) ? 'network' : ();
-	_restore($zk);
+	$zk->start;
 	my $left = $fleet->owners;
 	my %lives = map { sprintf('%x', $_) => 1 } values %$left;
 	$seen{lost} = grep { !$back{$_} || !$lives{$_} } keys %waits;
@@ -146,12 +146,6 @@ sub _restart ($fleet, @)
 	# By SIGTERM it takes them seconds to end, when there are many clients.
 	$zk->kill9;
 	$zk->_launch($_) foreach $zk->members;
-	return sub { return 1 };
-}
-
-sub _kill_leader ($fleet, @)
-{
-	$fleet->zookeeper->kill_leader;
 	return sub { return 1 };
 }
 
@@ -215,13 +209,6 @@ sub _serves ($zk)
 	my @modes = map { $zk->mode($_) } $zk->running;
 	return !(grep { $_ eq '' } @modes)
 	  && grep { /leader|standalone/ } @modes;
-}
-
-sub _restore ($zk)
-{
-	my @members = $zk->members;
-	$zk->start if $zk->running < @members;
-	return;
 }
 
 sub _are_there ($fleet, @sessions)
