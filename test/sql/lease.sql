@@ -22,6 +22,8 @@ SELECT zk_lock('mine') > 0 AS token;
 SELECT zk_lease('mine', 'a', '9s');
 SELECT zk_unlock('mine');
 SELECT count(*) FROM zk_lock_queue('bad');
+-- A part of a millisecond counts: this is 2 s.
+SELECT zk_lease_release('brief', zk_lease('brief', 'a', '1.9996 s'));
 
 -- Of the drivers strings come as varchar or text, or as what PostgreSQL takes a parameter for.
 CREATE PROCEDURE parameters(function text) LANGUAGE plpgsql AS $$

@@ -39,6 +39,17 @@ subtest 'locks pass in turn, without a mark or a set' => sub {
 	assert_released($zk, 'pass', $pool[2]);
 };
 
+subtest 'from a file whose lines end as in DOS' => sub {
+	my $file = $node->basedir . '/credentials';
+	PostgreSQL::Test::Utils::append_to_file($file, "digest:$secret\r\n");
+	chmod 0600, $file or die "could not chmod $file: $!\n";
+	my $session = background($node);
+	$session->query_safe("SET zklock.auth = '\@$file'; SELECT zk_lock('file')");
+	ok(eval { $friend->set(lock_path('file/' . (queue_nodes($zk, lock_path('file')))[0]), ''); 1 }, 'they are the same');
+	$session->quit;
+	assert_no_nodes($zk, lock_path('file'));
+};
+
 subtest 'who may do what' => sub {
 	my ($session) = @pool;
 	$session->query_safe("SELECT zk_lock('acl')");

@@ -256,9 +256,10 @@ subtest 'databases, and starting again' => sub {
 	assert_query($anna, 'SELECT zk_stat_reset()', '42501', 'not everybody may reset them');
 	is($anna->query_safe('SELECT count(*) FROM zk_stat'), 2, 'but see them');
 	$anna->quit;
+	my $before = $monitor->query_safe("SELECT stats_reset FROM zk_stat WHERE datname = 'postgres'");
 	$monitor->query_safe('SELECT zk_stat_reset()');
 	is_deeply(numbers(), {}, 'reset');
-	is($monitor->query_safe("SELECT stats_reset > now() - interval '1 min', requests, wait_time_ms,
+	is($monitor->query_safe("SELECT stats_reset > '$before' AND stats_reset <= now(), requests, wait_time_ms,
 			wait_histogram FROM zk_stat WHERE datname = 'postgres'"),
 		't|0|0|{' . join(',', (0) x 13) . '}', 'all of it');
 	is($monitor->query_safe("SELECT grants_at_once FROM zk_stat WHERE datname = 'other'"), 1,
@@ -274,6 +275,7 @@ subtest 'databases, and starting again' => sub {
 
 subtest 'not preloaded' => sub {
 	my $other = background($paris);
+	is($other->query_safe('SELECT datname FROM zk_stat'), 'postgres', 'a row of its own, before there is anything to count');
 	is_deeply(numbers($other), {}, 'a backend of its own');
 	$other->query_safe("SELECT zk_lock('own')");
 	is_deeply(numbers($other), { grants_at_once => 1, sessions => 1 }, 'counts for itself');

@@ -278,8 +278,10 @@ subtest 'other roots' => sub {
 		'other roots' => [ qr/^note: .*"\Q$root\E-typo" by process \d+ .*cluster "mistyped".* -> .*mistyped/, 'the wrong one' ]);
 	shows([ '', 'true', $paris ],
 		'other roots' => [ qr/^note: .*"\Q$root\E" by process \d+ .*cluster "berlin"/, 'and the other way round' ]);
-	# Own ones are below the root, and above it.
-	my $below = "SET zklock.root = '$root/deep'";
+	# Own ones are below the root, and above it; so are queue nodes where a lock is called like it.
+	my $below = "SET zklock.root = '$root/deep/er'";
+	my $holder = background($node);
+	$holder->query_safe("SELECT zk_lock('deep')");
 	$node->safe_psql('postgres', "SELECT zk_run_once('any', 'once'); $below; SELECT zk_lock('any/b')");
 	$rows = shows([ $below, 'true' ], 'other roots' => [ qr/"\Q$root\E-typo"/, 'also seen from below' ]);
 	unlike($rows->{'other roots'}, qr/"\Q$root\E["\/]/, 'but none of its own');
@@ -509,6 +511,7 @@ subtest 'settings that were refused' => sub {
 zklock.servers = 'zk1:2181,,zk2'
 zklock.session_timeout = 'soon'
 zklock.sesion_timeout = '10s'
+ZKLOCK.Keep = 'for ever'
 zklock.auth = 'no-colon-but-secret'
 CONF
 	$broken->reload;
@@ -517,6 +520,7 @@ CONF
 		'a bad list, and why');
 	like($rows->{'zklock.session_timeout'}, qr/^error: what stands in .* is refused/m, 'a bad value');
 	like($rows->{'zklock.sesion_timeout'}, qr/^error: /m, 'a name that there is not');
+	like($rows->{'ZKLOCK.Keep'}, qr/^error: /m, 'a name in capitals');
 	like($rows->{'zklock.auth'}, qr/^error: /m, 'bad credentials');
 	unlike(join('', values %$rows), qr/but-secret/, 'which are not shown');
 	$broken->append_conf('postgresql.conf', "what is this?\n");
