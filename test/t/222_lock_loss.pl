@@ -123,6 +123,17 @@ subtest 'idle in transaction' => sub {
 	assert_leave_nothing($zk, lock_path('lost'), $session);
 };
 
+# What is written when the lock is released already does not rest on it.
+subtest 'written after the release' => sub {
+	my $session = background($node);
+	$session->query_safe("SELECT zk_lock('lost')");
+	kill KILL => session_programs($session->pid);
+	poll_until { $session->query_safe('SELECT state FROM zk_session') eq 'lost' } 'the loss', 30;
+	is($session->query_safe("BEGIN; SELECT zk_unlock('lost')"), 'f', 'it was lost');
+	assert_query($session, "INSERT INTO written VALUES ('since'); COMMIT", '00000', 'the commit is none of it');
+	assert_leave_nothing($zk, lock_path('lost'), $session);
+};
+
 # The interrupt comes while nothing looks for it, and an error lets go of the lock before
 # anything does: what the error says that comes of it names the lock all the same.
 subtest 'let go of before the interrupt takes effect' => sub {
