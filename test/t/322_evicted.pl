@@ -261,8 +261,7 @@ subtest 'a word that cannot be left in time' => sub {
 	$proxy->come_back;
 	is($hasty->wait_result, 't', 'evicted');
 	assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'cannot commit');
-	$_->quit foreach $holder, $hasty;
-	assert_no_nodes($zk, lock_path('evicted'), 'nothing left');
+	assert_leave_nothing($zk, lock_path('evicted'), $holder, $hasty);
 };
 
 subtest 'by others than zk_evict()' => sub {
