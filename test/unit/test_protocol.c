@@ -1104,7 +1104,7 @@ say(const Frame *frame, const char *text)
  * Answer what is watched by the script: r is the reply and n one that there is no node; s
  * and l are news, that it was set and that it is to be looked at; o is news for another
  * request; p is the loss of the connection.  Behind the next request, tell whether the
- * watch was given up before.
+ * watch was given up before.  All times are such as nobody has seen.
  */
 static int
 scripted_program(const char *script)
@@ -1118,6 +1118,7 @@ scripted_program(const char *script)
 	status.u.status.was_connected = true;
 	status.u.status.session_timeout_ms = PATIENCE_MS;
 	status.u.status.state = ZK_CLIENT_CONNECTED;
+	status.u.status.suspended_at = INT64_MAX;
 	while (frame_buffer_reserve(&in, 4096) &&
 		   (received = recv(PROTOCOL_CHANNEL_FD, in.bytes + in.end, 4096, 0)) > 0)
 	{
@@ -1137,6 +1138,8 @@ scripted_program(const char *script)
 				{
 					frame.kind = FRAME_REPLY;
 					frame.u.reply.result = *next == 'r' ? ZK_OK : ZK_NO_NODE;
+					frame.u.reply.proof = (Moment) {INT64_MAX, INT64_MAX};
+					frame.u.reply.nbelow = -1;
 				}
 				else if (*next == 'p')
 					status.u.status.state = ZK_CLIENT_SUSPENDED;
@@ -1192,10 +1195,13 @@ test_watch_news(void)
 			.program = program_that("scripted_program", rows[i].script),
 			.servers = "127.0.0.1:1", .session_timeout_ms = PATIENCE_MS
 		});
+		ZkRequest  *watched;
+		const ZkReply *reply;
+		ZkClientStatus status;
 
 		zklock_client_flush(client);
 		is_str("open", await_words(client, ""), "a program for %s", rows[i].script);
-		zklock_client_read(client, ZK_GET_AND_WATCH, "/a");
+		watched = zklock_client_read(client, ZK_GET_AND_WATCH, "/a");
 		zklock_client_flush(client);
 		is_str("played", await_words(client, "open"), "it was asked");
 		is_int(rows[i].news, zklock_client_watch_news(client), "%s", rows[i].what);
@@ -1203,6 +1209,13 @@ test_watch_news(void)
 		zklock_client_read(client, ZK_GET, "/a");
 		zklock_client_flush(client);
 		is_str(rows[i].end, await_words(client, "played"), "and of the watch the program knows");
+		reply = zklock_client_reply(watched);
+		zklock_client_status(client, &status);
+		ok(reply->proof.boot_ms <= status.now && reply->nbelow == 0 &&
+		   reply->proof.wall_ms <= protocol_moment().wall_ms,
+		   "no proof is from the future, and less than no children are none");
+		ok(status.suspended_at <= status.now && status.lost_at >= status.suspended_at,
+		   "nor is the loss, or from before the connection broke");
 		zklock_client_close(client, 50);
 	}
 	unlink(program_that("", ""));
