@@ -67,8 +67,7 @@ struct Keep
 	int64_t		look_at;		/* when its time is looked at */
 };
 
-static bool is_followed(const Session *session, const char *path,
-						bool is_of_list);
+static bool is_queue_of_keep(const Session *session, const char *path);
 static void tell_waiter(Session *session, int type);
 static void end_keep(Keep *keep);
 static Keep *next_keep(const Session *session, Keep *keep);
@@ -119,17 +118,14 @@ follow_event(zhandle_t *zh, int type, int state, const char *path,
 		tell_waiter(session, type);
 }
 
-/* Is that path's list, or its data, followed for anything? */
+/* Is the list of that path followed for a kept lock? */
 static bool
-is_followed(const Session *session, const char *path, bool is_of_list)
+is_queue_of_keep(const Session *session, const char *path)
 {
-	if (is_of_list)
-		for (Keep *keep = NULL; (keep = next_keep(session, keep)) != NULL;)
-			if (strcmp(keep->lock, path) == 0)
-				return true;
-	return session->wait.path != NULL &&
-		session->wait.is_of_list == is_of_list &&
-		strcmp(session->wait.path, path) == 0;
+	for (Keep *keep = NULL; (keep = next_keep(session, keep)) != NULL;)
+		if (strcmp(keep->lock, path) == 0)
+			return true;
+	return false;
 }
 
 void
@@ -184,7 +180,7 @@ wait_end(Session *session)
 
 	session->wait.path = NULL;
 	if (ended.path != NULL &&
-		!is_followed(session, ended.path, ended.is_of_list))
+		(!ended.is_of_list || !is_queue_of_keep(session, ended.path)))
 	{
 		removal = request_new_silent(session, REQUEST_UNWATCH, ended.path);
 		removal->is_of_list = ended.is_of_list;
