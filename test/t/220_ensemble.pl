@@ -45,6 +45,19 @@ subtest 'through different servers' => sub {
 	poll_until { !@{ nodes('through') } } 'nodes to go', 10;
 };
 
+subtest 'one session after another' => sub {
+	my $session = background($node{berlin});
+	my %servers;
+	foreach my $round (1 .. 3)
+	{
+		$session->query_safe("SELECT zk_lock('after')");
+		$servers{ $session->query_safe('SELECT server FROM zk_session') } = 1;
+		$session->query_safe('SELECT zk_unlock_all(), zk_disconnect()');
+	}
+	cmp_ok(scalar(keys %servers), '>', 1, 'does not begin with the same server');
+	$session->quit;
+};
+
 subtest 'the leader is killed' => sub {
 	my $holder = background($node{berlin});
 	my @waiters = map { background($node{ $_ % 2 ? 'paris' : 'berlin' }) } 1 .. 4;
