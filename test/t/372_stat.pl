@@ -242,6 +242,9 @@ subtest 'traffic' => sub {
 	$before = $traffic->();
 	$first->query_safe("SELECT zk_lock('cycle'), zk_disconnect()");
 	cmp_ok($traffic->() - $before, '>=', 2, 'also of a session that is closed at once');
+	$before = $traffic->();
+	$first->query_safe($cycle);
+	cmp_ok($traffic->() - $before, '>=', 3, 'and of the next one, from its beginning');
 	$second->query_safe("SELECT zk_unlock('cycle/stays')");
 	%last = %{ numbers() };
 };
