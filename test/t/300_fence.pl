@@ -79,7 +79,8 @@ subtest 'a dump by the owner of the database' => sub {
 	assert_query($session, "SELECT zk_fence('order', 8)", '40001', 'an old token is refused there');
 	is($session->query_safe('SELECT n FROM orders'), 1, 'the rest is there, too');
 	$session->query_safe('SET ROLE keeper');
-	assert_query($session, "UPDATE zk_fences SET token = 1", '42501', 'the owner of the database may not change tokens');
+	assert_query($session, 'UPDATE zk_fences SET token = 1', '42501',
+		'the owner of the database may not change tokens');
 };
 
 done_testing();

@@ -188,7 +188,8 @@ SKIP:
 
 		$node{$first}->safe_psql('app', 'SELECT pg_terminate_backend(pid)
 			FROM work_done WHERE what = \'mailer_work\' ORDER BY ctid DESC LIMIT 1');
-		assert_soon { count_work('mailer_work', $node{$second}) >= 2 } 'when the first has gone the other leads', $next_minutes;
+		assert_soon { count_work('mailer_work', $node{$second}) >= 2 } 'when the first has gone the other leads',
+		  $next_minutes;
 		$node{$first}->safe_psql('app', "SELECT cron.unschedule('mailer')");
 
 		# Another one, without pg_cron.
@@ -197,7 +198,8 @@ SKIP:
 		my $before = count_work('mailer_work', $node{$first});
 
 		$node{$second}->safe_psql('app', "INSERT INTO trouble VALUES ('mailer_work')");
-		assert_soon { count_work('mailer_work', $node{$first}) >= $before + 2 } 'a leader whose work fails steps down', $next_minutes;
+		assert_soon { count_work('mailer_work', $node{$first}) >= $before + 2 } 'a leader whose work fails steps down',
+		  $next_minutes;
 
 		my $token = sub {
 			return $berlin->safe_psql('app',

@@ -59,7 +59,8 @@ my %steps = (
 	'A row with SELECT ... FOR UPDATE in a common database' => [ [ mine => 'BEGIN' ],
 		[ mine => "zk_xact_lock('a')", $number ], $busy, @evict, [ mine => 'COMMIT', '!40001' ] ],
 	# t/300; the guard must not be what refuses
-	'SETNX with an expiry (Redis)' => [ [ mine => 'SET zklock.commit_guard = off' ], [ mine => "zk_lock('a')", $number ],
+	'SETNX with an expiry (Redis)' => [
+		[ mine => 'SET zklock.commit_guard = off' ], [ mine => "zk_lock('a')", $number ],
 		[ mine => "zk_fence('a')", '' ], @evict, [ other => "zk_lock('a')", $number ], [ other => "zk_fence('a')", '' ],
 		[ mine => "zk_fence('a')", '!40001' ] ],
 	# sql/styles, t/410
@@ -87,7 +88,8 @@ my %steps = (
 		[ rival => "zk_release_hold('db/table', token)", 't' ] ],
 	# t/310
 	'A job that must run once under any of these' => [
-		[ mine => "zk_run_once('nightly', '2026-11-20')", 't' ], [ rival => "zk_run_once('nightly', '2026-11-20')", 'f' ] ]);
+		[ mine => "zk_run_once('nightly', '2026-11-20')", 't' ],
+		[ rival => "zk_run_once('nightly', '2026-11-20')", 'f' ] ]);
 
 my %rows = rows();
 is_deeply([ sort keys %rows ], [ sort keys %steps ], 'every kind of lock has a row, and steps');

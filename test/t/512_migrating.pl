@@ -85,7 +85,8 @@ subtest 'keys over two clusters' => sub {
 # From the sources of its driver for postgres: the key is a string.
 subtest 'what golang-migrate sends' => sub {
 	my ($here, $there) = map { migrator($_) } $berlin, $paris;
-	$_->query_safe('PREPARE t AS SELECT pg_advisory_lock($1); PREPARE u AS SELECT pg_advisory_unlock($1)') foreach $here, $there;
+	$_->query_safe('PREPARE t AS SELECT pg_advisory_lock($1); PREPARE u AS SELECT pg_advisory_unlock($1)')
+		foreach $here, $there;
 	$here->query_safe("EXECUTE t('1486264103')");
 	start_in_queue($there, "EXECUTE t('1486264103')", $zk, lock_path('advisory/app/(1486264103)'), 2);
 	ok(!$there->is_done, 'the other cluster waits');

@@ -68,7 +68,8 @@ subtest 'with Prometheus' => sub {
 	my ($exporter_port, $prometheus_port) = map { PostgreSQL::Test::Cluster::get_free_port() } 1 .. 2;
 	local $ENV{DATA_SOURCE_NAME} =
 	  'postgresql://exporter@127.0.0.1:' . $node->port . '/postgres?sslmode=disable';
-	my $exports = start_program('/usr/bin/prometheus-postgres-exporter', "--web.listen-address=127.0.0.1:$exporter_port",
+	my $exports = start_program('/usr/bin/prometheus-postgres-exporter',
+		"--web.listen-address=127.0.0.1:$exporter_port",
 		"--extend.query-path=$directory/postgres_exporter.yaml", '--disable-default-metrics', '--disable-settings-metrics');
 	append_to_file("$place/prometheus.yml", <<~YAML);
 		global: {scrape_interval: 1s, evaluation_interval: 1s}
@@ -77,8 +78,10 @@ subtest 'with Prometheus' => sub {
 		- job_name: postgres
 		  static_configs: [{targets: ["127.0.0.1:$exporter_port"]}]
 		YAML
-	is(run_program('/usr/bin/promtool', 'check', 'rules', "$directory/alerts.yaml"), 0, 'the rules') or diag(last_output());
-	my $prometheus = start_program('/usr/bin/prometheus', "--config.file=$place/prometheus.yml", "--storage.tsdb.path=$place/data",
+	is(run_program('/usr/bin/promtool', 'check', 'rules', "$directory/alerts.yaml"), 0, 'the rules')
+		or diag(last_output());
+	my $prometheus = start_program('/usr/bin/prometheus',
+		"--config.file=$place/prometheus.yml", "--storage.tsdb.path=$place/data",
 		"--web.listen-address=127.0.0.1:$prometheus_port");
 
 	# Some of everything: grants, waits, tries in vain.
@@ -91,7 +94,8 @@ subtest 'with Prometheus' => sub {
 		$waiter->wait_result;
 	};
 	$work->();
-	poll_until { $exports->output; get("http://127.0.0.1:$exporter_port/metrics") =~ /^zk_stat_waits/m } 'the exporter', 60;
+	poll_until { $exports->output; get("http://127.0.0.1:$exporter_port/metrics") =~ /^zk_stat_waits/m }
+	  'the exporter', 60;
 	poll_until { $prometheus->output; get("http://127.0.0.1:$prometheus_port/-/ready") =~ /Ready/i } 'Prometheus', 60;
 
 	my $ask = sub ($expression) {

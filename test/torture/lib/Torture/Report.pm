@@ -168,11 +168,13 @@ sub _read_nemesis ($self, $path)
 			my $kind = $entry->{kind};
 			$self->{faults}{$kind}++;
 			push @{ $self->{killed} }, $entry->{pid} if $kind eq 'crash';
-			$since{ $kind =~ /^stop_/ ? $entry->{pid} : $entry->{target} } = $entry->{time} if $kind =~ /^(stop|freeze)_/;
+			$since{ $kind =~ /^stop_/ ? $entry->{pid} : $entry->{target} } = $entry->{time}
+				if $kind =~ /^(stop|freeze)_/;
 		},
 		heal => sub ($entry) {
 			my ($kind, $target) = @{$entry}{qw(kind target)};
-			$ended->($self->{frozen_programs}{ $target =~ s/.* //r } ||= [], $target, $entry) if $kind eq 'freeze_program';
+			$ended->($self->{frozen_programs}{ $target =~ s/.* //r } ||= [], $target, $entry)
+				if $kind eq 'freeze_program';
 			$ended->($self->{standby} ||= [], $target, $entry) if $kind eq 'freeze_standby';
 			$ended->($self->{stops}{$target} ||= [], $target, $entry) if $kind =~ /^stop_/;
 		});
@@ -443,7 +445,8 @@ sub around ($self, @cycles)
 	{
 		my $who = "worker $cycle->{worker} (pid $cycle->{pid}, $cycle->{scope} scope)";
 		my @locks = map {
-			"token $_->{token}" . (@{ $cycle->{locks} } > 1 || $_->{mode} eq 'shared' ? " ($_->{name}, $_->{mode})" : '')
+			"token $_->{token}"
+				. (@{ $cycle->{locks} } > 1 || $_->{mode} eq 'shared' ? " ($_->{name}, $_->{mode})" : '')
 		} @{ $cycle->{locks} };
 		push @steps, [ $cycle->{granted}, "$who gets " . join ', ', @locks ] if $cycle->{granted};
 		push @steps, map { [ $cycle->{ $_->[0] }, $who . $_->[1] =~ s/OUTCOME/$cycle->{outcome}/r ] }

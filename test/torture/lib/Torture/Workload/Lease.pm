@@ -77,7 +77,8 @@ sub _lease ($worker)
 	my $ask = sub ($db) {
 		$token = $db->value('SELECT zk_lease(?, ?, ?, ?, place => ?)',
 			$plan->{name}, "worker $worker->{worker} cycle $plan->{cycle}", Torture::Workload::interval($plan->{ttl}),
-			Torture::Workload::interval($plan->{wait} eq 'try_once' ? 0 : $has_place ? $call : $plan->{patience}), $has_place ? 't' : 'f');
+			Torture::Workload::interval($plan->{wait} eq 'try_once' ? 0 : $has_place ? $call : $plan->{patience}),
+			$has_place ? 't' : 'f');
 	};
 	do { _somewhere($worker, $ask) } while !$token && $has_place && now() < $until;
 	return $token;
