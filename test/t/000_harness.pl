@@ -10,7 +10,7 @@ use IO::Socket::INET;
 use POSIX qw(:sys_wait_h);
 use Proxy;
 use Test::More;
-use ZooKeeper qw(poll_until free_port);
+use ZooKeeper qw(poll_until is_alive);
 
 my $zk = ZooKeeper->new->start;
 
@@ -26,8 +26,7 @@ subtest 'the protocol client' => sub {
 	$client->create_path('/locks/nightly');
 	is_deeply([ $client->children('/locks') ], ['nightly'], 'children');
 
-	my $path = $client->create('/locks/nightly/_c_x-lock-', 'me',
-		ephemeral => 1, sequential => 1);
+	my $path = $client->contend('/locks/nightly/_c_x-lock-', 'me');
 	is($path, '/locks/nightly/_c_x-lock-0000000000', 'sequence number');
 	my ($data, $stat) = $client->get($path);
 	is($data, 'me', 'data');
@@ -168,11 +167,7 @@ subtest 'nothing outlives its parent' => sub {
 	waitpid $pid, 0;
 	is(scalar @pids, 2, 'server and proxy ran');
 	# They are not our children: whoever adopted them may leave a zombie.
-	my $alive = sub {
-		open my $stat, '<', "/proc/$_[0]/stat" or return 0;
-		return readline($stat) !~ /\) [ZX] /;
-	};
-	poll_until { !grep { $alive->($_) } @pids } 'them to end', 20;
+	poll_until { !grep { is_alive($_) } @pids } 'them to end', 20;
 	pass('they have ended');
 };
 

@@ -8,7 +8,7 @@ use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 use PostgreSQL::Test::Utils;
 use Test::More;
-use ZooKeeper qw(poll_until);
+use ZooKeeper qw(is_alive poll_until);
 
 my $runner = abs_path(dirname(__FILE__) . '/../lib/run_tap.pl');
 my $dir = PostgreSQL::Test::Utils::tempdir_short();
@@ -118,17 +118,9 @@ like($out, qr/# 1\n.*\.\.\. see \Q$dir\E\/much\.out\n.*# 30000\n.*not ok 1/s,
 cmp_ok(scalar(my @lines = split /\n/, $out), '<', 1_010, 'so it is short');
 unlike($out, qr/\033/, 'and nothing that a terminal obeys');
 
-# Is it there, and no zombie?
-sub lives
-{
-	my ($pid) = @_;
-	open my $stat, '<', "/proc/$pid/stat" or return 0;
-	return (readline($stat) // ') Z') !~ /\) [ZX] /;
-}
-
 run_jobs(job('parent', "sleep 600 & echo \$! >$dir/child; printf '1..1\\nok 1\\n'"));
 chomp(my $child = slurp_file("$dir/child"));
-poll_until { !lives($child) } 'the child to end';
+poll_until { !is_alive($child) } 'the child to end';
 pass('a child does not outlive its job');
 
 # Ended by a signal it waits for the jobs, which have things to take down.  The job

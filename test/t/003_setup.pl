@@ -10,7 +10,7 @@ use Cwd qw(abs_path);
 use File::Basename qw(basename dirname);
 use PostgreSQL::Test::Utils;
 use Test::More;
-use ZooKeeper qw(poll_until);
+use ZooKeeper qw(is_alive poll_until);
 
 my $setup = abs_path(dirname(__FILE__) . '/../lib/setup.sh');
 my $dir = PostgreSQL::Test::Utils::tempdir_short();
@@ -46,22 +46,14 @@ sub end_by
 	return @found;
 }
 
-# The job's processes: it is in the group of the shell that runs it.
-sub lives
-{
-	my ($pid) = @_;
-	open my $stat, '<', "/proc/$pid/stat" or return 0;
-	return (readline($stat) // ') Z') !~ /\) [ZX] /;
-}
-
 foreach my $signal (qw(TERM INT HUP))
 {
 	my ($job, $short) = end_by($signal);
 	ok(-e "$dir/down", "SIG$signal: the job has taken down its things");
-	ok(!lives($job), "SIG$signal: it has ended");
+	ok(!is_alive($job), "SIG$signal: it has ended");
 	ok(!-e $short, "SIG$signal: the directory in /var/tmp is gone");
 	chomp(my $session = slurp_file("$dir/session"));
-	poll_until { !lives($session) } 'the program of the session to end';
+	poll_until { !is_alive($session) } 'the program of the session to end';
 }
 
 my ($job, $first) = end_by('KILL');
@@ -70,7 +62,7 @@ ok(-d $first, 'SIGKILL: the directory in /var/tmp stays');
 my (undef, $second) = end_by('TERM');
 isnt($second, $first, 'another one is made');
 ok(!-e $first && !-e $second, 'and the old one goes with it');
-poll_until { !lives($job) && !lives($session) } 'the job and the program of the session to end';
+poll_until { !is_alive($job) && !is_alive($session) } 'the job and the program of the session to end';
 pass('SIGKILL: they have ended');
 
 # May that service do that while packages are installed?

@@ -107,10 +107,8 @@ subtest 'a downgrade does not bring an evicted lock back' => sub {
 	$foreign->delete($path);
 	$new->query_safe("SELECT zk_lock('evicted')");
 	$old->query_safe("SELECT zk_unlock('evicted')");
-	is($old->query_safe("SELECT zk_is_held('evicted')"),
-		'f', 'the evicted holder holds nothing');
-	is($new->query_safe("SELECT zk_is_held('evicted')"),
-		't', 'the new one does');
+	assert_not_held($old, 'evicted', 'the evicted holder holds nothing');
+	assert_held($new, 'evicted', 'the new one does');
 	assert_nodes($zk, lock_path('evicted'), 1, 'alone');
 	$old->query_safe("BEGIN; INSERT INTO written VALUES ('evicted')");
 	assert_query($old, 'COMMIT', '40001', 'and the evicted one commits nothing');
@@ -123,7 +121,7 @@ subtest 'to let go of a lost lock does not help the transaction' => sub {
 		$session->query_safe("SELECT zk_lock('released')");
 		$session->query_safe("BEGIN; INSERT INTO written VALUES ('released')");
 		evict('released');
-		is($session->query_safe("SELECT zk_is_held('released')"), 'f', 'it is lost');
+		assert_not_held($session, 'released', 'it is lost');
 		$session->query_safe("SELECT $way");
 		is($session->query_safe('SELECT count(*) FROM zk_locks'), '0', "let go of by $way");
 		assert_query($session, 'COMMIT', '40001', 'the commit is refused');
@@ -259,7 +257,7 @@ subtest 'postgres_fdw notifies on the same cluster' => sub {
 		if ($order eq 'the other connection first')
 		{
 			evict('far');
-			is($session->query_safe("SELECT zk_is_held('far')"), 'f', 'the lock is lost');
+			assert_not_held($session, 'far', 'the lock is lost');
 			$session->query_safe("BEGIN; INSERT INTO far VALUES ('late'); NOTIFY news");
 			assert_query($session, 'COMMIT', '40001', 'refused');
 			is($told->('late'), '0', 'there too');
@@ -376,7 +374,7 @@ subtest 'the quorum is asked once a commit' => sub {
 subtest 'to notify is to write' => sub {
 	my $session = background($node, holds => 'only');
 	evict('only');
-	is($session->query_safe("SELECT zk_is_held('only')"), 'f', 'it is lost');
+	assert_not_held($session, 'only', 'it is lost');
 	assert_query($session, 'NOTIFY news', '40001', 'the notification is refused');
 	$session->query_safe('BEGIN; SAVEPOINT s; NOTIFY news; ROLLBACK TO s; COMMIT');
 	$session->query_safe('BEGIN; NOTIFY news');
@@ -468,7 +466,7 @@ subtest 'COMMIT PREPARED after a savepoint' => sub {
 subtest 'DISCARD ALL lets go of a lost lock' => sub {
 	my $session = background($node, first => "CREATE TEMP TABLE scratch (i int); SELECT zk_lock('discard')");
 	evict('discard');
-	is($session->query_safe("SELECT zk_is_held('discard')"), 'f', 'it is lost');
+	assert_not_held($session, 'discard', 'it is lost');
 	assert_query($session, 'DISCARD ALL', '00000', 'temporary tables or not');
 	is($session->query_safe('SELECT count(*) FROM zk_locks'), '0', 'let go of');
 	is($session->query_safe("SELECT to_regclass('scratch') IS NULL"), 't',

@@ -100,7 +100,7 @@ subtest 'login trigger' => sub {
 		CREATE EVENT TRIGGER lock_it ON login EXECUTE FUNCTION lock_it()});
 
 	my $session = background($other, database => 'guarded');
-	is($session->query_safe("SELECT zk_is_held('login')"), 't', 'takes a lock');
+	assert_held($session, 'login', 'takes a lock');
 	my ($code, undef, $error) = $other->psql('guarded', 'SELECT 1');
 	isnt($code, 0, 'nobody else can log in meanwhile');
 	like($error, qr/FATAL:  could not obtain lock "login" within 500 ms/, 'message');

@@ -59,7 +59,7 @@ subtest 'a holder that had to wait hands over' => sub {
 		poll_until { $zk->packets_received - $before >= 2 } 'set and delete', 10;
 		push @received, $zk->packets_received - $before;
 		wait_for_queue($zk, lock_path('pass'), 1);
-		is($third->query_safe("SELECT zk_is_held('pass')"), 't', 'it is held');
+		assert_held($third, 'pass', 'it is held');
 		assert_released($zk, 'pass', $third);
 	}
 	is(least_of(@received), 2, 'two requests, both of the holder');
@@ -76,7 +76,7 @@ subtest 'who was evicted hands nothing on' => sub {
 		wait_for_queue($zk, lock_path('lost'), 2);
 		$stranger->delete(path('lost'));
 		$third->wait_result;
-		is($second->query_safe("SELECT zk_is_held('lost')"), 'f', 'it knows');
+		assert_not_held($second, 'lost', 'it knows');
 
 		my $before = $zk->packets_received;
 		$second->query_safe("SELECT zk_unlock('lost')");
@@ -101,10 +101,7 @@ subtest 'nobody else can' => sub {
 	  foreach values %node;
 	assert_ends($second, '57014', 'it gave up');
 	wait_for_queue($zk, lock_path('guarded'), 2);
-	poll_until {
-		my ($holder) = queue_nodes($zk, lock_path('guarded'));
-		$zk->four_letter_word('wchp') =~ /\Q$holder\E/;
-	} 'the last one to look again', 10;
+	wait_for_watch($zk, path('guarded'));
 	ok(!$third->is_done, 'who waits behind it goes on to wait');
 	assert_passes('guarded', $first, $third, 'until its turn');
 	assert_released($zk, 'guarded', $third);
@@ -117,10 +114,9 @@ subtest 'the data of a foreign node says nothing' => sub {
 	foreach my $name ('_c_6ba7b810-9dad-41d1-80b4-00c04fd430c8-lock-',
 		'6ba7b8109dad11d180b400c04fd430c8__lock__')
 	{
-		my $theirs = $stranger->create(lock_path('revoked') . "/$name", 'me',
-			ephemeral => 1, sequential => 1);
+		my $theirs = $stranger->contend(lock_path('revoked') . "/$name", 'me');
 		start_in_queue($session, "SELECT zk_lock('revoked')", $zk, lock_path('revoked'), 2);
-		poll_until { $zk->four_letter_word('wchp') =~ /\Q$theirs\E/ } 'the watch', 10;
+		wait_for_watch($zk, $theirs);
 		my $before = $zk->packets_received;
 		$stranger->set($theirs, '__REVOKE__');
 		poll_until { $zk->packets_received - $before >= 3 } 'it to look again', 10;
@@ -142,9 +138,7 @@ subtest 'a downgrade hands nothing over' => sub {
 		my $old = path('down');
 		$holder->query_safe("SELECT zk_lock_shared('down'); SELECT zk_unlock('down')");
 		poll_until { path('down') ne $old } 'the node of a reader', 10;
-		my $reader = path('down');
-		poll_until { $zk->four_letter_word('wchp') =~ /\Q$reader\E/ }
-		'the writer to look again', 10;
+		wait_for_watch($zk, path('down'));
 		ok(!$next->is_done, 'the writer waits');
 		$holder->query_safe("SELECT zk_unlock_shared('down')");
 		assert_ends($next, '00000', 'until the reader goes');
@@ -178,7 +172,7 @@ subtest 'readers behind a holder that hands over' => sub {
 	wait_for_wait($second->node, $second->pid);
 	$readers[1]->query_safe("SELECT zk_unlock_shared('readers')");
 	my ($left) = wait_for_queue($zk, lock_path('readers'), 2);
-	poll_until { $second->is_done || $zk->four_letter_word('wchp') =~ /\Q$left\E/ } 'the writer to look again', 10;
+	wait_for_watch($zk, $left, $second);
 	ok(!$second->is_done, 'a writer waits for all of them');
 	$readers[0]->query_safe("SELECT zk_unlock_shared('readers')");
 	assert_ends($second, '00000', 'and follows');
@@ -201,7 +195,7 @@ subtest 'after a long wait' => sub {
 	$second->query_safe("SELECT zk_unlock('long')");
 	assert_ends($third, '57000', 'one whose node was deleted is told');
 	assert_ends($fourth, '00000', 'the next one is granted');
-	is($fourth->query_safe("SELECT zk_is_held('long')"), 't', 'and holds it');
+	assert_held($fourth, 'long', 'and holds it');
 	assert_released($zk, 'long', $fourth);
 };
 

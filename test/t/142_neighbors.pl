@@ -24,13 +24,6 @@ $_->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')")
 
 sub nodes { return queue_nodes($zk, lock_path($_[0])); }
 
-# Until somebody watches that node: who waits for it waits here, too.
-sub wait_for_watch ($node)
-{
-	poll_until { $zk->four_letter_word('wchp') =~ /\Q$node\E/ } 'a watch', 10;
-	return;
-}
-
 # How many sessions watch that node.
 sub watchers ($node)
 {
@@ -59,8 +52,7 @@ subtest 'one request for a hand-over' => sub {
 			poll_until { $zk->packets_received - $before >= 1 } 'the delete', 10;
 			push @received, $zk->packets_received - $before;
 			wait_for_queue($zk, lock_path('pass'), 3 - $next);
-			is($pool[$next]->query_safe("SELECT zk_is_held('pass')"),
-				't', 'it is held');
+			assert_held($pool[$next], 'pass', 'it is held');
 		}
 		release_all('pass', $pool[2]);
 	}
@@ -77,8 +69,7 @@ subtest 'while the ensemble is silent' => sub {
 	ok(!$abroad->is_done, 'the one from abroad waits');
 	$zk->resume;
 	wait_for_queue($zk, lock_path('silent'), 2);
-	is($pool[2]->query_safe("SELECT zk_is_held('silent')"),
-		't', 'the ensemble agrees');
+	assert_held($pool[2], 'silent', 'the ensemble agrees');
 	ok(!$abroad->is_done, 'the one from abroad still waits');
 	assert_passes('silent', $pool[2], $abroad, 'until its turn');
 	release_all('silent', $abroad);
@@ -93,11 +84,11 @@ subtest 'the node of one who let go stays' => sub {
 
 	line_up($zk, 'stays', $cut, $pool[0], $abroad);
 	my ($first) = nodes('stays');
-	$stranger->create(lock_path('stays') . "/$theirs",
-		'', ephemeral => 1, sequential => 1);
+	$stranger->contend(lock_path('stays') . "/$theirs",
+		'');
 	$proxy->cut;
 	assert_passes('stays', $cut, $pool[0], 'the neighbor has it');
-	is($pool[0]->query_safe("SELECT zk_is_held('stays')"), 't', 'and holds it');
+	assert_held($pool[0], 'stays', 'and holds it');
 	is($pool[0]->query_safe("BEGIN; SET LOCAL zklock.commit_guard = quorum;
 		CREATE TEMP TABLE work AS SELECT 1; COMMIT; SELECT 'done'"),
 		'done', 'and may commit');
@@ -190,7 +181,7 @@ subtest 'a hold as the first wait of a backend' => sub {
 		$pool[0]->query_safe("SELECT zk_lock('held')");
 		my ($node) = nodes('held');
 		start_in_queue($maker, "SELECT zk_hold('held', 'maintenance')", $zk, lock_path('held'), 2);
-		wait_for_watch($node);
+		wait_for_watch($zk, $node);
 		if ($how eq 'cancelled')
 		{
 			$maker->cancel;
@@ -216,11 +207,11 @@ subtest 'told once' => sub {
 	my ($first, $second) = @pool;
 	my $theirs = lock_path('foreign') . '/6ba7b8109dad11d180b400c04fd430c8__lock__';
 	$stranger->create_path(lock_path('foreign'));
-	my $made = $stranger->create($theirs, '', ephemeral => 1, sequential => 1);
+	my $made = $stranger->contend($theirs);
 	line_up($zk, 'told', $first, $second);
 	assert_passes('told', $first, $second, 'told');
 	start_in_queue($second, "SELECT zk_lock('foreign')", $zk, lock_path('foreign'), 2);
-	wait_for_watch($made);
+	wait_for_watch($zk, $made);
 	ok(!$second->is_done, 'a foreign holder is waited for');
 	my $before = $zk->packets_received;
 	sleep 1;
@@ -285,7 +276,7 @@ subtest 'a waiter that was evicted' => sub {
 	$second->query_safe('SET zklock.commit_guard = quorum');
 	line_up($zk, 'evicted', $first, $second, $third);
 	$stranger->delete(lock_path('evicted') . '/' . (nodes('evicted'))[1]);
-	wait_for_watch((nodes('evicted'))[0]);
+	wait_for_watch($zk, (nodes('evicted'))[0]);
 	$first->query_safe("SELECT zk_unlock('evicted')");
 	$second->wait_result;
 	assert_ends($third, '00000', 'the one behind it is granted');
@@ -306,7 +297,7 @@ subtest 'two that wait for one' => sub {
 	my ($node, $evicted) = nodes('two');
 	$third->query_safe("SET lock_timeout = '8s'");
 	start_in_queue($third, "SELECT zk_lock('two')", $zk, lock_path('two'), 3);
-	wait_for_watch($evicted);
+	wait_for_watch($zk, $evicted);
 	$stranger->delete(lock_path('two') . "/$evicted");
 	poll_until { watchers($node) == 2 } 'both to wait for the first', 10;
 	$second->cancel;
@@ -343,9 +334,8 @@ subtest 'the same number in another ensemble' => sub {
 	is($difference, 0, 'two holders with one token');
 	start_in_queue($second, "SELECT zk_lock('number')", $zk, lock_path('number'), 2);
 	start_in_queue($theirs[1], "SELECT zk_lock('alike', '8s')", $elsewhere, lock_path('alike'), 2);
-	wait_for_watch((nodes('number'))[0]);
-	my ($node) = queue_nodes($elsewhere, lock_path('alike'));
-	poll_until { $elsewhere->four_letter_word('wchp') =~ /\Q$node\E/ } 'a watch there, too', 10;
+	wait_for_watch($zk, (nodes('number'))[0]);
+	wait_for_watch($elsewhere, (queue_nodes($elsewhere, lock_path('alike')))[0]);
 	assert_passes('number', $first, $second, 'who waits for the one has it');
 	assert_ends($theirs[1], '55P03', 'who waits for the other does not');
 	release_all('number', $second);
@@ -385,7 +375,7 @@ subtest 'a commit is over for the next holder' => sub {
 			ASSERT (SELECT bool_and(pg_try_advisory_xact_lock(i))
 				FROM generate_series(1, 1000) i); END \$\$");
 		wait_for_queue($zk, lock_path('over'), 2);
-		wait_for_watch((nodes('over'))[0]);
+		wait_for_watch($zk, (nodes('over'))[0]);
 		$first->query_safe('COMMIT');
 		$second->wait_result;
 		$nfree++ if $second->sqlstate eq '00000';
@@ -401,7 +391,7 @@ subtest 'a downgrade tells nobody' => sub {
 	my ($old) = nodes('down');
 	$first->query_safe("SELECT zk_lock_shared('down'); SELECT zk_unlock('down')");
 	poll_until { (nodes('down'))[0] ne $old } 'the node of a reader', 10;
-	wait_for_watch((nodes('down'))[0]);
+	wait_for_watch($zk, (nodes('down'))[0]);
 	ok(!$second->is_done, 'the writer waits');
 	$first->query_safe("SELECT zk_unlock_shared('down')");
 	assert_ends($second, '00000', 'until the reader goes');

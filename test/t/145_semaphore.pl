@@ -121,8 +121,7 @@ subtest 'all must count alike' => sub {
 	$_->query_safe("SELECT zk_unlock('mixed')") foreach @pool[ 0, 1 ];
 	assert_no_nodes($zk, lock_path('mixed'), 'nothing is left of the refused');
 
-	my $theirs = $stranger->create(lock_path('mixed') . "/_c_$uuid-lock-", '',
-		ephemeral => 1, sequential => 1);
+	my $theirs = $stranger->contend(lock_path('mixed') . "/_c_$uuid-lock-");
 	$pool[1]->query("SELECT zk_lock('mixed', permits => 2)");
 	is($pool[1]->sqlstate, '55000', 'a plain lock of another client is refused');
 	$stranger->delete($theirs);
@@ -136,8 +135,7 @@ subtest 'a wrong number in the middle stops nobody' => sub {
 	{
 		my $path = lock_path("wrong$permits");
 		$pool[0]->query_safe("SELECT zk_lock('wrong$permits', permits => $permits)");
-		my $theirs = $stranger->create("$path/_c_$uuid-permits-9-lock-", '',
-			ephemeral => 1, sequential => 1);
+		my $theirs = $stranger->contend("$path/_c_$uuid-permits-9-lock-");
 		is( $pool[2]->query_safe("SELECT zk_try_lock('wrong$permits', permits => $permits)"),
 			'f', "$permits: a try finds it busy");
 		foreach my $number (2, 3)
@@ -145,8 +143,7 @@ subtest 'a wrong number in the middle stops nobody' => sub {
 			take($pool[$number], "wrong$permits", $permits);
 			wait_for_queue($zk, $path, $number + 1);
 		}
-		poll_until { grep { $_ eq $theirs } $zk->watched_paths($path) }
-		'the next one to watch it', 10;
+		wait_for_watch($zk, $theirs);
 		$stranger->delete($theirs);
 		$pool[0]->query_safe("SELECT zk_unlock('wrong$permits')");
 		foreach my $number (2, 3)
@@ -165,14 +162,14 @@ subtest 'somebody sets the data of the one ahead' => sub {
 	foreach my $name ("_c_$uuid-permits-2-lock-", '_c_6ba7b810-9dad-8a11-80b4-00c04fd430c8-lock-')
 	{
 		$_->query_safe("SELECT zk_lock('set', permits => 2)") foreach @pool[ 0, 2 ];
-		my $theirs = $stranger->create("$path/$name", '', ephemeral => 1, sequential => 1);
+		my $theirs = $stranger->contend("$path/$name");
 		$stranger->set($theirs, 'before') if $name =~ /permits/;
 		take($pool[3], 'set', 2);
 		foreach my $when ('before it came', 'once', 'and again')
 		{
-			poll_until { grep { $_ eq $theirs } $zk->watched_paths($path) } 'it to watch', 10;
+			wait_for_watch($zk, $theirs);
 			$stranger->set($theirs, $when) unless $when =~ /before/;
-			poll_until { $pool[3]->is_done || grep { $_ eq $theirs } $zk->watched_paths($path) } 'it to watch', 10;
+			wait_for_watch($zk, $theirs, $pool[3]);
 			my $before = $zk->packets_received;
 			$pool[4]->query_safe('SELECT pg_sleep(0.5)');
 			cmp_ok($zk->packets_received - $before, '<=', 10, "$when: it waits quietly");
@@ -208,8 +205,7 @@ subtest 'granted at the first look, with others behind' => sub {
 	take($late, 'late', 2);
 	my $ahead = (wait_for_queue($zk, lock_path('late'), 3))[2];
 	take($pool[3], 'late', 2);
-	poll_until { grep { /\Q$ahead\E/ } $zk->watched_paths(lock_path('late')) }
-	'the one behind to watch it', 10;
+	wait_for_watch($zk, $ahead);
 	$pool[0]->query_safe("SELECT zk_unlock('late')");
 	wait_for_queue($zk, lock_path('late'), 3);
 	$proxy->come_back;

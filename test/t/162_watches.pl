@@ -79,7 +79,7 @@ my $since = time;
 $proxy->reset_connections;
 $holder->query_safe("SELECT zk_unlock('held/2$long')");
 like($session->wait_result, qr/^\d+$/, 'the wait goes on after a reset');
-is($session->query_safe("SELECT zk_is_held('mine')"), 't', 'and the session');
+assert_held($session, 'mine', 'and the session');
 cmp_ok(time - $since, '<', 10, 'at once');
 await_watches(0, 'the watch of a wait that ended with the lock is gone');
 

@@ -82,8 +82,7 @@ subtest 'children that are not in the queue' => sub {
 	$session->query_safe("SELECT zk_unlock('crowded')");
 
 	# One that counts, but whose path is longer than any that we make.
-	my $long = $stranger->create("$path/" . 'x' x 4000 . '-', '',
-		ephemeral => 1, sequential => 1);
+	my $long = $stranger->contend("$path/" . 'x' x 4000 . '-');
 	is($session->query_safe("SELECT zk_try_lock('crowded')"), 'f',
 		'a contender with a long name counts');
 	assert_query($session, "SELECT zk_lock('crowded')", '42622', 'and cannot be waited for');

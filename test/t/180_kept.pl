@@ -80,7 +80,7 @@ subtest 'the second time nobody is asked' => sub {
 	my ($keeper, $name, $token) = keeper_of_one('1min');
 	is(states($keeper), "$name kept", 'kept');
 	is($keeper->query_safe("SELECT zk_fencing_token('$name') IS NULL"), 't', 'not held');
-	is($keeper->query_safe("SELECT zk_is_held('$name')"), 'f', 'by its own word');
+	assert_not_held($keeper, $name, 'by its own word');
 	my $node = join ' ', queue_nodes($zk, lock_path($name));
 	like($node, qr/_c_\w{8}-\w{4}-8a13-/, 'its node is marked');
 
@@ -150,7 +150,7 @@ subtest 'whoever comes has it at once' => sub {
 	$name = new_name();
 	keep_one($keeper, $name);
 	my $path = lock_path($name);
-	my $theirs = $stranger->create("$path/x-1-", '', ephemeral => 1, sequential => 1);
+	my $theirs = $stranger->contend("$path/x-1-");
 	poll_until { queue_nodes($zk, $path) == 1 } 'the node to go for a client of any make', 10;
 	is(join(' ', map { "$path/$_" } queue_nodes($zk, $path)), $theirs, 'for any other client, too');
 	$stranger->delete($theirs);

@@ -28,9 +28,9 @@ sub forge ($name, %option)
 {
 	$rival->query_safe("SELECT zk_lock('$name'), zk_unlock('$name')");
 	assert_no_nodes($zk, lock_path($name));
-	return $stranger->create(
+	return $stranger->contend(
 		lock_path($name) . '/_c_11111111-2222-8a13-8444-555555555555-lock-',
-		'x', ephemeral => 1, sequential => 1, %option);
+		'x', %option);
 }
 
 subtest 'a cancel as the lock is taken back' => sub {

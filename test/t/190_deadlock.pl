@@ -429,9 +429,9 @@ subtest 'nor what one says of two that wait in PostgreSQL' => sub {
 subtest 'one that says it waits, and holds the lock' => sub {
 	my ($one, $stranger) = (session('berlin'), $zk->client);
 	$one->query_safe("SELECT zk_lock_shared('a')");
-	my $node = $stranger->create(lock_path('a/_c_6b29fc40-ca47-4067-b31d-00dd010662da-__READ__'), '', ephemeral => 1, sequential => 1);
+	my $node = $stranger->contend(lock_path('a/_c_6b29fc40-ca47-4067-b31d-00dd010662da-__READ__'));
 	$stranger->create_path(lock_path($_)) foreach 'b', '.waits';
-	$stranger->create(lock_path('b/x-lock-'), '', ephemeral => 1, sequential => 1);
+	$stranger->contend(lock_path('b/x-lock-'));
 	$stranger->create(lock_path('.waits/') . sprintf('%016x', $stranger->session_id), "$node\n{}", ephemeral => 1);
 	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
 	wait_until_said(2);
@@ -475,14 +475,13 @@ subtest 'the newest fact decides who gives way' => sub {
 		my ($one, $stranger) = (session('berlin'), $zk->client);
 		my $lock = $is_newest ? 'newest' : 'older';
 		my $say = sub {
-			my $node = $stranger->create(lock_path("$lock/a/x-lock-"), '',
-				ephemeral => 1, sequential => 1);
+			my $node = $stranger->contend(lock_path("$lock/a/x-lock-"));
 			$stranger->create(lock_path('.waits/') . sprintf('%016x', $stranger->session_id),
 				"$node\n{}", ephemeral => 1);
 		};
 		$one->query_safe("SET zklock.session_timeout = '2s'; SELECT zk_lock('$lock/a')");
 		$stranger->create_path(lock_path("$lock/b"));
-		$stranger->create(lock_path("$lock/b/x-lock-"), '', ephemeral => 1, sequential => 1);
+		$stranger->contend(lock_path("$lock/b/x-lock-"));
 		$say->() if $is_newest;
 		wait_behind($one, "SELECT zk_lock('$lock/b')", "$lock/b", 2);
 		if (!$is_newest)

@@ -73,8 +73,7 @@ foreach my $name (sort keys %workload)
 	is( $session{$name}->query_safe(
 			'SELECT session_id, session_timeout_ms, state FROM zk_session'),
 		$id{$name}, "$name: same session");
-	is( $session{$name}->query_safe("SELECT zk_is_held('$name')"),
-		't', "$name: still held");
+	assert_held($session{$name}, $name, "$name: still held");
 	is($session{$name}->query_safe("SELECT zk_unlock('$name')"),
 		't', "$name: released");
 }

@@ -215,7 +215,7 @@ subtest 'a program that stands still' => sub {
 	kill 'CONT', $program;
 	poll_until { !grep { $_ == $program } session_programs($holder->pid) }
 	'it to end', 30;
-	is($holder->query_safe("SELECT zk_is_held('program')"), 't', 'which it does not harm');
+	assert_held($holder, 'program', 'which it does not harm');
 	kill 'STOP', program_of($holder);
 	assert_query($holder, "SELECT zk_lock_queue('other')", '40001', 'a question that is asked again hears of the loss');
 	$holder->query("SELECT zk_unlock_all()");
@@ -257,7 +257,7 @@ subtest 'signals' => sub {
 	wait_for_sleep($node, $holder->pid);
 	$node->safe_psql('postgres', "SELECT pg_cancel_backend(${\$holder->pid})");
 	assert_ends($holder, '57014', 'a cancel is for the backend');
-	is($holder->query_safe("SELECT zk_is_held('program')"), 't', 'the lock stays');
+	assert_held($holder, 'program', 'the lock stays');
 	is(program_of($holder), $program, 'and the program');
 	$holder->quit;
 	assert_no_programs('which ends with its backend', $holder);
@@ -278,7 +278,7 @@ subtest 'COPY PROGRAM' => sub {
 	$session->query("COPY (SELECT 1) TO PROGRAM 'cat > /dev/null; exit 3'");
 	like($session->error, qr/child process exited with exit code 3/,
 		'its end is PostgreSQL\'s to learn of');
-	is($session->query_safe("SELECT zk_is_held('program')"), 't', 'the lock is held');
+	assert_held($session, 'program', 'the lock is held');
 };
 
 subtest 'many descriptors, and none' => sub {
@@ -403,7 +403,7 @@ subtest 'a relocated installation' => sub {
 	};
 	$set_library->("$moved/zklock");
 	my $session = background($other, holds => 'program');
-	is($session->query_safe("SELECT zk_is_held('program')"), 't', 'works');
+	assert_held($session, 'program', 'works');
 
 	my %bad = (
 		'a program of another version' => [
@@ -419,8 +419,7 @@ subtest 'a relocated installation' => sub {
 		unlink "$moved/$program_file";
 		append_to_file("$moved/$program_file", $text);
 		chmod 0755, "$moved/$program_file";
-		is($session->query_safe("SELECT zk_is_held('program')"), 't',
-			"$what: sessions that are there go on");
+		assert_held($session, 'program', "$what: sessions that are there go on");
 		my $new = background($other);
 		assert_query($new, "SELECT zk_lock('new')", '08006', "$what: a new one is refused");
 		like($new->error, $message, "$what: with the reason");

@@ -77,7 +77,7 @@ subtest 'the leader is killed' => sub {
 	assert_query($holder, 'COMMIT', '00000', 'the holder commits');
 	$zk->wait_ready;
 	is_deeply(nodes('killed'), $before, 'holder and waiters keep their nodes');
-	is($holder->query_safe("SELECT zk_is_held('killed')"), 't', 'it is held');
+	assert_held($holder, 'killed', 'it is held');
 	is(scalar(grep { $_->is_done } @waiters), 0, 'nobody was granted meanwhile');
 
 	foreach my $waiter (@waiters)

@@ -75,7 +75,7 @@ subtest 'the follower goes at once' => sub {
 	start_in_queue($next, "SELECT zk_lock('gone')", $zk, lock_path('gone'), 2);
 	# Long enough for the last heartbeat to be as old as it gets.
 	sleep 0.15 * $timeout;
-	is($holder->query_safe("SELECT zk_is_held('gone')"), 't', 'it is held');
+	assert_held($holder, 'gone', 'it is held');
 	follower_goes($holder, $next, 'gone');
 };
 
@@ -87,7 +87,7 @@ subtest 'after a pause' => sub {
 	$holder->query_safe("SELECT zk_lock('pause')");
 	start_in_queue($next, "SELECT zk_lock('pause')", $zk, lock_path('pause'), 2);
 	stand_still($holder);
-	is($holder->query_safe("SELECT zk_is_held('pause')"), 't', 'it is held');
+	assert_held($holder, 'pause', 'it is held');
 	follower_goes($holder, $next, 'pause');
 };
 
@@ -140,8 +140,7 @@ subtest 'neighbors after a pause' => sub {
 	my ($first) = wait_for_queue($zk, lock_path('told'), 1);
 	stand_still($holder, $waiter);
 	$waiter->start_query("SELECT zk_lock('told')");
-	poll_until { $zk->four_letter_word('wchp', $follower) =~ /\Q$first\E/ }
-	'the waiter to watch', 5;
+	wait_for_watch($zk, $first);
 	$zk->pause($follower);
 	my $theirs = $third->query_safe("SELECT zk_lock('told')");
 	$holder->query("SELECT zk_unlock('told')");

@@ -41,12 +41,11 @@ sub write_hostile ($name)
 	};
 	$stranger->create_path($path);
 	# Kazoo's, for who asks one of Curator's overwrites what it says.
-	$stranger->create("$path/6ba7b8109dad41d180b400c04fd430c8__lock__", $_, ephemeral => 1, sequential => 1)
+	$stranger->contend("$path/6ba7b8109dad41d180b400c04fd430c8__lock__", $_)
 	  foreach encode_utf8($hostile), $bytes, encode_utf8($letters), $json->($letters),
 	  $json->($hostile), "{\"client\":\"zklock\",\"a\":" . '[' x 3500,
 	  '{"client":"zklock","x":' . '{"x":' x 600 . '1' . '}' x 601, 'x' x 5000;
-	$stranger->create("$path/" . encode_utf8("\x{e9}\x{65e5}\"\\-lock-"), $bytes,
-		ephemeral => 1, sequential => 1);
+	$stranger->contend("$path/" . encode_utf8("\x{e9}\x{65e5}\"\\-lock-"), $bytes);
 	return;
 }
 

@@ -69,16 +69,16 @@ subtest 'a downgrade' => sub {
 	$old->query_safe("SELECT zk_unlock('down')");
 	poll_until { $old->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'the answer to that';
 	assert_query($old, "SELECT zk_lock_shared('down')", '40001', 'what is lost is not taken once more');
-	is($old->query_safe("SELECT zk_is_held('down')"), 'f', 'no downgrade of a lost lock');
+	assert_not_held($old, 'down', 'no downgrade of a lost lock');
 	assert_query($old, 'BEGIN; UPDATE counter SET n = n + 1; COMMIT', '40001', 'the commit is refused');
 	$old->query_safe('SELECT zk_unlock_all()');
 	remove('down', @names);
 
 	# And of one that is over, the new node is the one that counts.
 	$old->query_safe("SELECT zk_lock('down'), zk_lock_shared('down'); SELECT zk_unlock('down')");
-	is($old->query_safe("SELECT zk_is_held('down')"), 't', 'a reader');
+	assert_held($old, 'down', 'a reader');
 	@names = remake('down', sub { });
-	is($old->query_safe("SELECT zk_is_held('down')"), 'f', 'no more');
+	assert_not_held($old, 'down', 'no more');
 	remove('down', @names);
 };
 

@@ -23,8 +23,7 @@ sub queue_up ($lock, $settings = undef, $cluster = $node)
 	my ($holder, $waiter) = (background($node), background($cluster));
 	my $path = lock_path($lock);
 	$holder->query_safe("SELECT zk_lock('$lock')");
-	my $forged = $stranger->create("$path/$forged_name", '',
-		ephemeral => 1, sequential => 1);
+	my $forged = $stranger->contend("$path/$forged_name");
 	$waiter->query_safe($settings) if $settings;
 	start_waiting($waiter, "SELECT zk_lock('$lock')", $forged);
 	return ($holder, $waiter, $forged);
@@ -33,26 +32,15 @@ sub queue_up ($lock, $settings = undef, $cluster = $node)
 sub start_waiting ($waiter, $query, $ahead)
 {
 	$waiter->start_query($query);
-	poll_until { grep { $_ eq $ahead } $zk->watched_paths('/') } 'it to watch';
-	return;
-}
-
-# Until the set has reached the one who waits: it has looked at the queue, and
-# watches again.
-sub set_and_be_seen ($forged)
-{
-	my $received = $zk->packets_received;
-	$stranger->set($forged, '');
-	poll_until { $zk->packets_received > $received + 1 } 'it to look';
-	poll_until { grep { $_ eq $forged } $zk->watched_paths('/') } 'it to watch';
+	wait_for_watch($zk, $ahead);
 	return;
 }
 
 subtest 'under quorum it is not believed' => sub {
 	my ($holder, $waiter, $forged) = queue_up('quorum', "SET zklock.commit_guard = 'quorum'");
-	set_and_be_seen($forged) foreach 1 .. 3;
+	set_and_be_seen($zk, $stranger, $forged) foreach 1 .. 3;
 	ok(!$waiter->is_done, 'the one who waits goes on waiting');
-	is($holder->query_safe("SELECT zk_is_held('quorum')"), 't', 'for the holder');
+	assert_held($holder, 'quorum', 'for the holder');
 	$stranger->delete($forged);
 	assert_passes('quorum', $holder, $waiter, 'and has the lock in its turn');
 };
@@ -60,10 +48,9 @@ subtest 'under quorum it is not believed' => sub {
 subtest 'nor for a hold, which is for ever' => sub {
 	my ($holder, $waiter) = map { background($node) } 1 .. 2;
 	$holder->query_safe("SELECT zk_lock('hold')");
-	my $forged = $stranger->create(lock_path('hold') . "/$forged_name", '',
-		ephemeral => 1, sequential => 1);
+	my $forged = $stranger->contend(lock_path('hold') . "/$forged_name");
 	start_waiting($waiter, "SELECT zk_hold('hold', 'works')", $forged);
-	set_and_be_seen($forged);
+	set_and_be_seen($zk, $stranger, $forged);
 	ok(!$waiter->is_done, 'it waits');
 	$holder->quit;
 	$stranger->delete($forged);
@@ -91,7 +78,7 @@ subtest 'what was granted on such a word is looked at again' => sub {
 			is($waiter->sqlstate, '40001', 'its commit is refused');
 			like($waiter->error, qr/somebody else ahead in the queue/, 'with the reason');
 		}
-		is($holder->query_safe("SELECT zk_is_held('again')"), 't', 'the holder holds it');
+		assert_held($holder, 'again', 'the holder holds it');
 		$holder->query_safe("SET zklock.commit_guard = 'quorum';
 			INSERT INTO written VALUES ('true')");
 		is($waiter->query_safe('SELECT state FROM zk_locks'), 'lost', 'the other has lost it');
@@ -103,7 +90,7 @@ subtest 'what was granted on such a word is looked at again' => sub {
 		$stranger->delete($forged);
 		$waiter->query_safe('SELECT zk_unlock_all()');
 		my ($first) = wait_for_queue($zk, lock_path('again'), 2);
-		poll_until { $next->is_done || grep { /\Q$first\E$/ } $zk->watched_paths('/') } 'the next one to look';
+		wait_for_watch($zk, $first, $next);
 		ok(!$next->is_done, 'and hands nothing over');
 		$holder->query_safe('SELECT zk_unlock_all()');
 		assert_ends($next, '00000', 'until the holder lets go');
@@ -122,7 +109,7 @@ subtest 'a true word does not stand for a false one' => sub {
 		foreach my $lock ('one', 'two')
 		{
 			$holder->query_safe("SELECT zk_lock('$lock')");
-			$forged{$lock} = $stranger->create(lock_path($lock) . "/$forged_name", '', ephemeral => 1, sequential => 1);
+			$forged{$lock} = $stranger->contend(lock_path($lock) . "/$forged_name");
 			start_waiting($waiter, "SELECT zk_lock('$lock')", $forged{$lock});
 			$stranger->set($forged{$lock}, '');
 			assert_ends($waiter, '00000', 'believed');
@@ -196,7 +183,7 @@ subtest 'a true word stays one' => sub {
 	foreach my $position (1 .. $#sessions)
 	{
 		assert_passes('true', $sessions[ $position - 1 ], $sessions[$position], 'granted');
-		is($sessions[$position]->query_safe("SELECT zk_is_held('true')"), 't', 'and held');
+		assert_held($sessions[$position], 'true', 'and held');
 		$sessions[$position]->query_safe("SET zklock.commit_guard = 'quorum';
 			INSERT INTO written VALUES ('handed over')");
 	}
@@ -218,8 +205,7 @@ subtest 'a copied name' => sub {
 		$holder->query_safe("SELECT zk_lock('$copied')");
 		my $copy = lock_path($copied) . "/$name";
 		$stranger->create($copy, '', ephemeral => 1);
-		$stranger->delete($stranger->create(lock_path($copied) . '/x-', '',
-				ephemeral => 1, sequential => 1))
+		$stranger->delete($stranger->contend(lock_path($copied) . '/x-'))
 		  foreach 1 .. 2;
 		start_waiting($waiter, "SELECT zk_lock('$copied')", $copy);
 		$teller->query_safe("SELECT zk_unlock('$lock')");
@@ -227,7 +213,7 @@ subtest 'a copied name' => sub {
 		# What must not happen has no condition to wait for.
 		eval { poll_until { $waiter->is_done } 'a false grant', 1 };
 		ok(!$waiter->is_done, 'who waits for the copy is not told');
-		is($holder->query_safe("SELECT zk_is_held('$copied')"), 't', 'its holder holds it');
+		assert_held($holder, $copied, 'its holder holds it');
 		$stranger->delete($copy);
 		$holder->quit;
 		assert_ends($waiter, '00000', 'granted in its turn');
@@ -254,10 +240,9 @@ subtest 'nodes in the name of a session' => sub {
 	  foreach 0 .. 19;
 	$stranger->delete("$path/$names[1]");
 	$proxy->come_back;
-	poll_until { $waiter->is_done || grep { /\Q$names[0]\E$/ } $zk->watched_paths('/') }
-	'it to wait for the holder', 30;
+	wait_for_watch($zk, $names[0], $waiter);
 	ok(!$waiter->is_done, 'who waits goes on to wait');
-	is($holder->query_safe("SELECT zk_is_held('name')"), 't', 'for the holder');
+	assert_held($holder, 'name', 'for the holder');
 	assert_passes('name', $holder, $waiter, 'until its turn');
 };
 
@@ -279,7 +264,7 @@ subtest 'nodes with the GUID of one that is taken back' => sub {
 	assert_ends($session, '55P03', 'the statement gives up');
 	$proxy->come_back;
 	assert_no_nodes($zk, $path, 'all are gone');
-	is($session->query_safe("SELECT zk_is_held('other')"), 't', 'the session is the same');
+	assert_held($session, 'other', 'the session is the same');
 	$other->query_safe("SELECT zk_lock('back', '5s')");
 };
 

@@ -23,18 +23,15 @@ subtest 'locks pass in turn, without a mark or a set' => sub {
 	$pool[0]->wait_result;
 	my @nodes = queue_nodes($zk, lock_path('pass'));
 	unlike($_, qr/_c_\w{8}-\w{4}-8a11-/, 'not marked') foreach @nodes;
-	poll_until { grep { /\Q$nodes[1]\E$/ } $zk->watched_paths('/') } 'the last one to watch';
+	wait_for_watch($zk, $nodes[1]);
 
 	# What a holder's hand-over would be.
-	my $received = $zk->packets_received;
-	$friend->set(lock_path("pass/$nodes[1]"), '');
-	poll_until { $zk->packets_received > $received + 1 } 'it to look';
-	poll_until { grep { /\Q$nodes[1]\E$/ } $zk->watched_paths('/') } 'it to watch again';
+	set_and_be_seen($zk, $friend, lock_path("pass/$nodes[1]"));
 	ok(!$pool[2]->is_done, 'a set of the one ahead grants nothing');
 	foreach my $number (0, 1)
 	{
 		assert_passes('pass', $pool[$number], $pool[ $number + 1 ], 'granted in turn');
-		is($pool[ $number + 1 ]->query_safe("SELECT zk_is_held('pass')"), 't', 'held');
+		assert_held($pool[ $number + 1 ], 'pass', 'held');
 	}
 	assert_released($zk, 'pass', $pool[2]);
 };
@@ -60,13 +57,13 @@ subtest 'who may do what' => sub {
 		is_deeply($everybody, [ 1, 'world', 'anyone' ], 'everybody may read');
 		is($owner->[0], 31, 'who has the credentials may do all');
 		like($owner->[2], qr/^zklock:/, 'by their name');
-		eval { $stranger->create("$znode/x-", '', ephemeral => 1, sequential => 1) };
+		eval { $stranger->contend("$znode/x-") };
 		like($@, qr/NoAuth|NoChildren/, 'a stranger cannot create below it');
 	}
 	eval { $stranger->delete($path) };
 	like($@, qr/NoAuth/, 'nor delete');
 	$friend->delete($path);
-	is($session->query_safe("SELECT zk_is_held('acl')"), 'f', 'a friend can delete it');
+	assert_not_held($session, 'acl', 'a friend can delete it');
 	$session->query_safe('SELECT zk_unlock_all()');
 };
 
@@ -74,20 +71,16 @@ subtest 'a word in an open queue is not believed' => sub {
 	my ($holder, $waiter) = @pool;
 	my $path = lock_path('open');
 	$holder->query_safe("SELECT zk_lock('open')");
-	my $forged = $stranger->create("$path/_c_6ba7b810-9dad-8a11-80b4-00c04fd430c8-lock-", '',
-		ephemeral => 1, sequential => 1);
+	my $forged = $stranger->contend("$path/_c_6ba7b810-9dad-8a11-80b4-00c04fd430c8-lock-");
 	$waiter->start_query("SELECT zk_lock('open')");
-	poll_until { grep { $_ eq $forged } $zk->watched_paths('/') } 'it to watch';
-	my $received = $zk->packets_received;
-	$stranger->set($forged, '');
-	poll_until { $zk->packets_received > $received + 1 } 'it to look';
-	poll_until { grep { $_ eq $forged } $zk->watched_paths('/') } 'it to watch again';
+	wait_for_watch($zk, $forged);
+	set_and_be_seen($zk, $stranger, $forged);
 	ok(!$waiter->is_done, 'who waits goes on to wait');
-	is($holder->query_safe("SELECT zk_is_held('open')"), 't', 'for the holder');
+	assert_held($holder, 'open', 'for the holder');
 	$stranger->delete($forged);
 	$holder->query_safe("SELECT zk_unlock('open')");
 	$waiter->wait_result;
-	is($waiter->query_safe("SELECT zk_is_held('open')"), 't', 'and is granted in turn');
+	assert_held($waiter, 'open', 'and is granted in turn');
 	$waiter->query_safe("SELECT zk_unlock('open')");
 	assert_no_nodes($zk, $path);
 };

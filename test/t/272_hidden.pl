@@ -18,11 +18,11 @@ $stranger->create_path(lock_path('hidden'));
 my %mark = ('a client of another make' => '41d1', 'one with our mark' => '8a11');
 foreach my $who (sort keys %mark)
 {
-	my $theirs = $stranger->create(
+	my $theirs = $stranger->contend(
 		lock_path('hidden') . "/_c_6ba7b810-9dad-$mark{$who}-80b4-00c04fd430c8-lock-",
-		'', ephemeral => 1, sequential => 1);
+		'');
 	$waiter->start_query("SELECT zk_lock('hidden')");
-	poll_until { $zk->watched_paths($theirs) } 'the waiter to watch', 30;
+	wait_for_watch($zk, $theirs);
 	$stranger->set_acl($theirs, [ [ 31, 'auth', '' ] ]);
 	ok(!$waiter->is_done, "$who: who may not see the one ahead any more waits on");
 	$stranger->delete($theirs);

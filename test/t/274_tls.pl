@@ -32,19 +32,11 @@ my $node = cluster('berlin', $zk, servers => $zk->secure_connect_string, %tls,
 	'zklock.connect_timeout' => '1min');
 my $plain = cluster('paris', $zk);
 
-# With other settings from now on; without any as at first.
-sub reconfigure (%setting)
+# With these settings from now on, and the rest as at first.
+sub use_settings (%setting)
 {
-	ask($node, join ';', map { defined $setting{$_} ? "ALTER SYSTEM SET $_ = '$setting{$_}'" : "ALTER SYSTEM RESET $_" }
-		'zklock.servers', 'zklock.connect_timeout', 'zklock.ssl_crl_file',
-		'zklock.ssl_min_protocol_version', sort keys %tls);
-	$node->reload;
-	# The postmaster has them before its children: so new sessions have them, too.
-	foreach my $name (keys %setting)
-	{
-		poll_until { ask($node, "SELECT current_setting('$name')") eq $setting{$name} } $name;
-	}
-	return;
+	return reconfigure($node, (map { $_ => undef } 'zklock.servers', 'zklock.connect_timeout', 'zklock.ssl_crl_file',
+			'zklock.ssl_min_protocol_version', keys %tls), %setting);
 }
 
 # The error of a lock with these settings. A server that has just started may take longer
@@ -52,7 +44,7 @@ sub reconfigure (%setting)
 # nobody listens, and which is as likely to be the one that was asked last.
 sub error_with (%setting)
 {
-	reconfigure('zklock.connect_timeout' => '2s', %setting);
+	use_settings('zklock.connect_timeout' => '2s', %setting);
 	foreach my $attempt (1 .. 60)
 	{
 		my ($status, $out, $err) = $node->psql('postgres', "SELECT zk_lock('refused')");
@@ -72,7 +64,7 @@ subtest 'locks between a cluster with TLS and one without' => sub {
 	my ($ours, $theirs) = (background($node), background($plain));
 	$ours->query_safe("SELECT zk_lock('mixed')");
 	start_to_wait($theirs, "SELECT zk_lock('mixed')");
-	is($ours->query_safe("SELECT zk_is_held('mixed')"), 't', 'held, proved over TLS');
+	assert_held($ours, 'mixed', 'held, proved over TLS');
 	my $client = $zk->client;
 	my ($first) = queue_nodes($zk, lock_path('mixed'));
 	my @acl = sort map { "@$_" } $client->get_acl(lock_path('mixed') . "/$first");
@@ -125,7 +117,7 @@ subtest 'what is told of it' => sub {
 	$_->quit foreach $ours, $theirs;
 
 	my $soon = server_with($good->both('soon'));
-	reconfigure(
+	use_settings(
 		'zklock.servers' => $soon->secure_connect_string,
 		'zklock.ssl_cert_file' => $good->cert('soon'),
 		'zklock.ssl_key_file' => $good->key('soon'));
@@ -140,11 +132,11 @@ subtest 'what is told of it' => sub {
 	append_to_file("$directory/brief", slurp_file($_))
 	  foreach $brief->both('server'), $brief->ca;
 	my $issued = server_with("$directory/brief");
-	reconfigure('zklock.servers' => $issued->secure_connect_string);
+	use_settings('zklock.servers' => $issued->secure_connect_string);
 	like(check_of($session, 'tls', 1), qr/^warning\|.*CN=server.*\|Renew/, 'that of an authority');
 	$session->quit;
 	$issued->stop;
-	reconfigure();
+	use_settings();
 };
 
 subtest 'connections that break' => sub {
@@ -156,7 +148,7 @@ subtest 'connections that break' => sub {
 	poll_until {
 		$session->query_safe('SELECT state, server FROM zk_session') =~ /^connected\|(?!.*:$server$)/;
 	} 'it to be connected elsewhere';
-	is($session->query_safe("SELECT zk_is_held('kept')"), 't', 'the lock outlives a server');
+	assert_held($session, 'kept', 'the lock outlives a server');
 	is($session->query_safe('SELECT session_id FROM zk_session'), $id, 'and so does the session');
 	$zk->start($member);
 	$session->query_safe("SELECT zk_is_held('kept')");
@@ -428,7 +420,7 @@ subtest 'not a byte in the clear' => sub {
 			return $_[0];
 		});
 	my ($port) = $proxy->address =~ /:(\d+)$/;
-	reconfigure('zklock.servers' => "localhost:$port");
+	use_settings('zklock.servers' => "localhost:$port");
 	my $connections = sub { return scalar split /\n/, slurp_file($log) };
 	my $session = background($node, holds => 'quiet');
 	my $before = $connections->();
@@ -451,7 +443,7 @@ subtest 'a silent server is told of the end' => sub {
 		config => { 'ssl.protocol' => 'TLSv1.2', 'ssl.enabledProtocols' => 'TLSv1.2' });
 	my $proxy = Proxy->new('127.0.0.1:' . $server->secure_port,
 		heard => sub { append_to_file($log, $_[0]); });
-	reconfigure('zklock.servers' => $proxy->address);
+	use_settings('zklock.servers' => $proxy->address);
 	my $records = sub {
 		my $bytes = slurp_file($log);
 		my @types;
@@ -472,7 +464,7 @@ subtest 'a silent server is told of the end' => sub {
 };
 
 subtest 'new files without a restart' => sub {
-	reconfigure();
+	use_settings();
 	my $session = background($node, holds => 'renewed');
 	$good->issue('client');
 	my $proof = $session->query_safe("SELECT zk_is_held('renewed')");
@@ -483,7 +475,7 @@ subtest 'new files without a restart' => sub {
 	my ($member) = grep { $zk->secure_port($_) == $server } $zk->members;
 	$zk->restart($member);
 	poll_until { $session->query_safe('SELECT state FROM zk_session') eq 'connected' } 'it to be back';
-	is($session->query_safe("SELECT zk_is_held('renewed')"), 't', 'held after a reconnect');
+	assert_held($session, 'renewed', 'held after a reconnect');
 	rename $good->key('client') . '.away', $good->key('client');
 	$session->quit;
 	is($node->safe_psql('postgres', "SELECT zk_lock('renewed') > 0"), 't', 'the new files are used');
@@ -502,7 +494,7 @@ subtest 'new files for a session that is there' => sub {
 	$copy->('client');
 	my $proxy = Proxy->new('127.0.0.1:' . $zk->secure_port);
 	my ($port) = $proxy->address =~ /:(\d+)$/;
-	reconfigure(
+	use_settings(
 		'zklock.servers' => "127.0.0.1:$port",
 		'zklock.ssl_cert_file' => $cert,
 		'zklock.ssl_key_file' => $key);
@@ -528,7 +520,7 @@ subtest 'a server that is back with a certificate that is no good' => sub {
 	my $file = "$directory/changed";
 	append_to_file($file, slurp_file($good->both('server')));
 	my $server = server_with($file);
-	reconfigure('zklock.servers' => '127.0.0.1:' . $server->secure_port);
+	use_settings('zklock.servers' => '127.0.0.1:' . $server->secure_port);
 	my $session = background($node, 'zklock.session_timeout' => '20s', holds => 'changed');
 	my $from = -s $node->logfile;
 	$server->stop;

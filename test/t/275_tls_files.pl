@@ -25,28 +25,13 @@ my $node = cluster('berlin', $zk, servers => $proxy->address, %tls,
 	shared_preload_libraries => 'zklock');
 my $runs = "$directory/runs";    # a line for each time that a command was run
 
-# With these settings from now on, and the rest as at first.
-sub reconfigure
-{
-	my %setting = (%tls, @_);
-	my %written = map { $_ => $setting{$_} =~ s/'/''/gr } keys %setting;
-	ask($node, join ';', map { "ALTER SYSTEM SET $_ = '$written{$_}'" } keys %setting);
-	$node->reload;
-	# The postmaster has them before its children: so new sessions have them, too.
-	foreach my $name (keys %setting)
-	{
-		poll_until { ask($node, "SELECT current_setting('$name') = '$written{$name}'") eq 't' } $name;
-	}
-	return;
-}
-
 # With this command; each of its runs is counted.
 sub use_command
 {
 	my ($command, %other) = @_;
 	unlink $runs;
 	append_to_file($runs, '');
-	return reconfigure('zklock.ssl_passphrase_command' => "echo run >>$runs; $command", %other);
+	return reconfigure($node, 'zklock.ssl_passphrase_command' => "echo run >>$runs; $command", %other);
 }
 
 sub runs { return scalar split /\n/, slurp_file($runs); }
@@ -157,7 +142,7 @@ sub session
 			($said) = slurp_file($node->logfile, $from) =~ /(is connected again, to.*\n(?:.*(?:DETAIL|HINT):.*\n)*)/;
 		}
 		'it to be back';
-		is($session->query_safe("SELECT zk_is_held('files')"), 't', 'the lock is kept');
+		assert_held($session, 'files', 'the lock is kept');
 		return $said;
 	});
 }
@@ -218,9 +203,9 @@ subtest 'two names for one address' => sub {
 	my $named = ZooKeeper->new(tls => { ca => $good->ca, cert => $good->both('named') })->start;
 	my $port = $named->secure_port;
 	my @client = ('zklock.ssl_cert_file' => $good->cert('client'), 'zklock.ssl_key_file' => $good->key('client'));
-	reconfigure(@client, 'zklock.servers' => "localhost:$port,127.0.0.1:$port");
+	reconfigure($node, @client, 'zklock.servers' => "localhost:$port,127.0.0.1:$port");
 	is(error_of_lock(), '', 'the first is in the certificate');
-	reconfigure(@client, 'zklock.servers' => "127.0.0.1:$port,localhost:$port", 'zklock.connect_timeout' => '3s');
+	reconfigure($node, @client, 'zklock.servers' => "127.0.0.1:$port,localhost:$port", 'zklock.connect_timeout' => '3s');
 	like(error_of_lock(), qr/is not for "127\.0\.0\.1"|"::1:\d+": Connection refused/, 'the second is');
 	$named->stop;
 };

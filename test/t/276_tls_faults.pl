@@ -60,17 +60,7 @@ sub serve ($client, $fault, $left)
 # With other servers from now on.
 sub use_servers ($servers, $timeout)
 {
-	$node->safe_psql('postgres', $_)
-	  foreach "ALTER SYSTEM SET zklock.servers = '$servers'",
-	  "ALTER SYSTEM SET zklock.connect_timeout = '$timeout'";
-	$node->reload;
-	poll_until
-	{
-		$node->safe_psql('postgres', 'SHOW zklock.servers') eq $servers
-		  && $node->safe_psql('postgres', 'SHOW zklock.connect_timeout') eq $timeout;
-	}
-	'the settings to be read';
-	return;
+	return reconfigure($node, 'zklock.servers' => $servers, 'zklock.connect_timeout' => $timeout);
 }
 
 # A changed byte may be one that means nothing, such as that of a version which nobody reads.
@@ -106,7 +96,7 @@ foreach my $fault (qw(closed silent changed))
 		use_servers(join(',', @servers[ 0, 5, 20 ], $zk->secure_connect_string), '1min');
 		$session = background($node);
 		$session->query_safe("SELECT zk_lock('whole')");
-		is($session->query_safe("SELECT zk_is_held('whole')"), 't', 'a lock beside them');
+		assert_held($session, 'whole', 'a lock beside them');
 		$session->quit;
 		assert_no_programs('no program is left', $session);
 		poll_until { !$zk->ephemerals('/') } 'nodes to go';
@@ -183,16 +173,13 @@ subtest 'a length that cannot be' => sub {
 subtest 'a file that cannot be read at a reload' => sub {
 	my $session = background($node, holds => 'kept');
 	my $from = -s $node->logfile;
-	$node->safe_psql('postgres', "ALTER SYSTEM SET zklock.ssl_ca_file = 'nowhere.pem'");
-	$node->reload;
+	reconfigure($node, 'zklock.ssl_ca_file' => 'nowhere.pem');
 	my $line = qr/LOG:  could not access file "nowhere\.pem" for TLS with ZooKeeper: No such file/;
 	my $said;
 	poll_until { $said = slurp_file($node->logfile, $from); $said =~ $line } 'the log to tell it';
-	poll_until { $node->safe_psql('postgres', 'SHOW zklock.ssl_ca_file') eq 'nowhere.pem' } 'the setting';
-	is($session->query_safe("SELECT zk_is_held('kept')"), 't', 'what worked goes on');
+	assert_held($session, 'kept', 'what worked goes on');
 	is(scalar(() = slurp_file($node->logfile, $from) =~ /$line/g), 1, 'it is said once');
-	$node->safe_psql('postgres', 'ALTER SYSTEM RESET zklock.ssl_ca_file');
-	$node->reload;
+	reconfigure($node, 'zklock.ssl_ca_file' => undef);
 };
 
 subtest 'a library that does not call our connect()' => sub {

@@ -28,30 +28,14 @@ sub plain_clients
 	return scalar(() = $clients =~ /\bsid=0x[0-9a-f]*[1-9a-f]/g);
 }
 
-# A cluster's files and settings.
-sub use_tls ($node)
-{
-	my %setting = ('zklock.servers' => $zk->secure_connect_string, $authority->settings('client'));
-	$node->safe_psql('postgres', "LOAD 'zklock';\nALTER SYSTEM SET $_ = '$setting{$_}'")
-	  foreach sort keys %setting;
-	$node->reload;
-	foreach my $name (sort keys %setting)
-	{
-		poll_until
-		{
-			$node->safe_psql('postgres', "LOAD 'zklock'; SHOW $name") eq $setting{$name};
-		}
-		$name;
-	}
-	return;
-}
+my %tls = ('zklock.servers' => $zk->secure_connect_string, $authority->settings('client'));
 
 subtest 'the servers, one after the other' => sub {
 	foreach my $member ($zk->members)
 	{
 		$zk->add_tls($member, { ca => $authority->ca, cert => $authority->both('server') });
 		$zk->restart($member);
-		is($holder->query_safe("SELECT zk_is_held('moving')"), 't', "held, with server $member");
+		assert_held($holder, 'moving', "held, with server $member");
 	}
 	ok(!$waiter->is_done, 'and waited for');
 	is(is_encrypted($holder), 'f', 'without TLS so far');
@@ -59,10 +43,10 @@ subtest 'the servers, one after the other' => sub {
 };
 
 subtest 'the clusters, one after the other' => sub {
-	use_tls($node{berlin});
+	reconfigure($node{berlin}, %tls);
 	my $new = background($node{berlin});
 	start_in_queue($new, "SELECT zk_lock('moving')", $zk, lock_path('moving'), 3);
-	is($holder->query_safe("SELECT zk_is_held('moving')"), 't', 'a session with locks stays');
+	assert_held($holder, 'moving', 'a session with locks stays');
 	is(is_encrypted($holder), 'f', 'as it is');
 	assert_passes('moving', $holder, $waiter, 'the lock goes to who has no TLS');
 	assert_passes('moving', $waiter, $new, 'and to who has it');
@@ -70,11 +54,11 @@ subtest 'the clusters, one after the other' => sub {
 	$holder->query_safe("SELECT zk_lock('other')");
 	is(is_encrypted($holder), 't', 'and so has the next one of a backend');
 
-	use_tls($node{paris});
+	reconfigure($node{paris}, %tls);
 	$waiter->query_safe("SELECT zk_lock('another')");
 	is(is_encrypted($waiter), 't', 'the other cluster');
 	poll_until { plain_clients() == 0 } 'the last to leave the plain ports';
-	is($new->query_safe("SELECT zk_is_held('moving')"), 't', 'nothing was lost');
+	assert_held($new, 'moving', 'nothing was lost');
 	$_->quit foreach $holder, $waiter, $new;
 	poll_until { !$zk->ephemerals('/') } 'their nodes to go';
 };
