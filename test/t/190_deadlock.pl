@@ -44,12 +44,12 @@ sub wait_until_said ($count)
 	return;
 }
 
-# Facts are taken back without anybody waiting for that.
-sub assert_nothing_said
+# Facts are taken back without anybody waiting for that, when these sessions have ended.
+sub assert_nothing_said (@sessions)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	poll_until { !said() } 'facts to go', 30;
-	return pass('nothing is left of what was said');
+	$_->quit foreach @sessions;
+	return assert_becomes { said() } 0, 'nothing is left of what was said';
 }
 
 # The one that has given way ends its transaction, and the other one's is granted.
@@ -60,14 +60,57 @@ sub assert_goes_on ($other, $victim)
 	$victim->query_safe('SELECT zk_unlock_all()');
 	assert_ends($other, '00000', 'the other one goes on');
 	$other->query('COMMIT');
-	$_->quit foreach $victim, $other;
-	return assert_nothing_said();
+	return assert_nothing_said($victim, $other);
+}
+
+# One of two that wait for each other gives way.
+sub assert_one_gives_way ($one, $other, $what)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	poll_until { $one->is_done || $other->is_done } 'one to give way', 60;
+	my ($victim, $survivor) = $one->is_done ? ($one, $other) : ($other, $one);
+	assert_ends($victim, '40P01', $what);
+	return assert_goes_on($survivor, $victim);
+}
+
+# So many waits are told of a deadlock.
+sub assert_length ($session, $length, $what)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is(scalar(() = $session->error =~ /waits for/g), $length, $what);
+}
+
+# Half of a deadlock: one, with these settings, holds a lock and waits for that of the other one, of
+# another cluster.
+sub half_a_deadlock (%setting)
+{
+	my ($one, $other) = (background($node{berlin}, %setting, holds => 'a'), background($node{paris}, holds => 'b'));
+	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
+	return ($one, $other);
+}
+
+# Two of berlin, of which one holds a lock, the other one a row.
+sub lock_and_row
+{
+	return (background($node{berlin}, first => "BEGIN; SELECT zk_xact_lock('e')"),
+		background($node{berlin}, first => 'BEGIN; UPDATE account SET sum = 1 WHERE id = 1'));
+}
+
+# What a session says that waits behind that node: by default the stranger, who makes that, of himself.
+sub make_fact ($stranger, $node, $session_id = sprintf('%016x', $stranger->session_id))
+{
+	return $stranger->create(lock_path(".waits/$session_id"), "$node\n{}", ephemeral => 1);
+}
+
+# A client of another make stands in a queue, and says that it waits.
+sub stand_and_say ($stranger, $lock)
+{
+	return make_fact($stranger, $stranger->contend(lock_path("$lock/x-lock-")));
 }
 
 subtest 'two sessions of two clusters' => sub {
-	my ($one, $other) = (session('berlin'), session('paris'));
-	$one->query_safe("SELECT zk_lock('a')");
-	$other->query_safe("BEGIN; SELECT zk_xact_lock('b')");
+	my $one = background($node{berlin}, holds => 'a');
+	my $other = background($node{paris}, first => "BEGIN; SELECT zk_xact_lock('b')");
 	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
 	wait_until_said(1);
 	assert_query($other, "SELECT zk_xact_lock('a')", '40P01', 'who came last gives way');
@@ -81,23 +124,17 @@ HINT:  See server log for query details\./, 'the cycle is told');
 	ok($node{paris}->log_contains(
 		"Process " . $other->pid . ": SELECT zk_xact_lock\\('a'\\)"), 'the log has the statement');
 	$_->quit foreach $one, $other;
-	poll_until
-	{
-		$node{paris}->safe_psql('postgres',
-			"SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'") eq '1';
-	}
-	'PostgreSQL to count it', 30;
+	$node{paris}->poll_query_until('postgres', "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'", '1');
 	assert_nothing_said();
 };
 
 # What it says of PostgreSQL's locks is old: it is stopped, and cannot take that back.
 subtest 'a wait in PostgreSQL that is over' => sub {
-	my ($teller, $waiter, $last) = map { session($_) } qw(berlin berlin paris);
 	# For longer than it is stopped, however busy the machine is.
-	$teller->query_safe("SET zklock.session_timeout = '40s'");
-	$teller->query_safe("SELECT zk_lock('old/a'); BEGIN; UPDATE account SET sum = 1 WHERE id = 9");
-	$waiter->query_safe("SELECT zk_lock('old/b')");
-	$last->query_safe("SELECT zk_lock('old/c')");
+	my $teller = background($node{berlin}, 'zklock.session_timeout' => '40s', holds => 'old/a',
+		first => 'BEGIN; UPDATE account SET sum = 1 WHERE id = 9');
+	my $waiter = background($node{berlin}, holds => 'old/b');
+	my $last = background($node{paris}, holds => 'old/c');
 	$waiter->start_query('UPDATE account SET sum = 2 WHERE id = 9');
 	wait_for_lock($node{berlin}, $waiter->pid);
 	wait_behind($teller, "SELECT zk_lock('old/c')", 'old/c', 2);
@@ -109,15 +146,13 @@ subtest 'a wait in PostgreSQL that is over' => sub {
 	kill 'CONT', $teller->pid;
 	$last->query_safe('SELECT zk_unlock_all()');
 	assert_ends($teller, '00000', 'and all go on');
-	$_->quit foreach $teller, $waiter, $last;
-	assert_nothing_said();
+	assert_nothing_said($teller, $waiter, $last);
 };
 
 foreach my $length (3, 10)
 {
 	subtest "a ring of $length" => sub {
-		my @clusters = map { $_ % 2 ? 'berlin' : 'paris' } 1 .. $length;
-		my @ring = map { session($_) } @clusters;
+		my @ring = map { session($_ % 2 ? 'berlin' : 'paris') } 1 .. $length;
 		foreach my $i (0 .. $#ring)
 		{
 			my $mode = $i % 3 == 1 ? '_shared' : '';
@@ -125,12 +160,11 @@ foreach my $length (3, 10)
 		}
 		foreach my $i (0 .. $#ring - 1)
 		{
-			my $next = $i + 1;
-			wait_behind($ring[$i], "SELECT zk_lock('ring/$next')", "ring/$next", 2);
+			wait_behind($ring[$i], "SELECT zk_lock('ring/@{[ $i + 1 ]}')", 'ring/' . ($i + 1), 2);
 		}
 		wait_until_said($length - 1);
 		assert_query($ring[-1], "SELECT zk_lock('ring/0')", '40P01', 'the last one gives way');
-		is(scalar(() = $ring[-1]->error =~ /waits for/g), $length, 'all are named');
+		assert_length($ring[-1], $length, 'all are named');
 		is(scalar(grep { $_->is_done } @ring[ 0 .. $#ring - 1 ]), 0, 'nobody else does');
 		$ring[-1]->query_safe('SELECT zk_unlock_all()');
 		foreach my $i (reverse 0 .. $#ring - 1)
@@ -138,8 +172,7 @@ foreach my $length (3, 10)
 			assert_ends($ring[$i], '00000', "$i goes on");
 			$ring[$i]->query_safe('SELECT zk_unlock_all()');
 		}
-		$_->quit foreach @ring;
-		assert_nothing_said();
+		assert_nothing_said(@ring);
 	};
 }
 
@@ -147,26 +180,19 @@ foreach my $length (3, 10)
 subtest 'the ensemble is far away' => sub {
 	my $far = 0.15;    # each way, seconds
 	my $proxy = Proxy->new($zk->connect_string, delay => $far);
-	my @ring = map { session($_ % 2 ? 'berlin' : 'paris') } 1 .. 8;
-	foreach my $i (0 .. $#ring)
-	{
-		$ring[$i]->query_safe("SET zklock.servers = '" . $proxy->address . "'");
-		$ring[$i]->start_query("SELECT zk_lock('far/$i')");
-	}
+	my @ring = map { background($node{ $_ % 2 ? 'paris' : 'berlin' }, 'zklock.servers' => $proxy->address) } 0 .. 7;
+	$ring[$_]->start_query("SELECT zk_lock('far/$_')") foreach 0 .. $#ring;
 	$_->wait_result foreach @ring;
 	wait_behind($ring[$_], "SELECT zk_lock('far/" . ($_ + 1) . "')", 'far/' . ($_ + 1), 2)
 	  foreach 0 .. $#ring - 1;
 	wait_until_said($#ring);
 	my $begun = time;
-	$ring[-1]->query("SELECT zk_lock('far/0')");
+	assert_query($ring[-1], "SELECT zk_lock('far/0')", '40P01', 'it is found');
 	my $trips = (time - $begun - 0.3) / 2 / $far;
-	is($ring[-1]->sqlstate, '40P01', 'it is found');
-	is(scalar(() = $ring[-1]->error =~ /waits for/g), scalar @ring, 'all of it');
+	assert_length($ring[-1], scalar @ring, 'all of it');
 	note("after $trips round trips");
 	cmp_ok($trips, '<', 40, 'after a few round trips, not after three for each of the ring, twice');
-	$_->quit foreach reverse @ring;
-	$proxy->stop;
-	assert_nothing_said();
+	assert_nothing_said(reverse @ring);
 };
 
 subtest 'a semaphore' => sub {
@@ -178,19 +204,16 @@ subtest 'a semaphore' => sub {
 	wait_until_said(2);
 	ok(!$first->is_done && !$waiter->is_done, 'a permit may still be let go of');
 	assert_query($second, "SELECT zk_lock('d')", '40P01', 'now none can be');
-	is(scalar(() = $second->error =~ /waits for/g), 2, 'the shortest cycle is told');
+	assert_length($second, 2, 'the shortest cycle is told');
 	$second->query_safe('SELECT zk_unlock_all()');
 	assert_ends($waiter, '00000', 'the permit is enough for the waiter');
 	$waiter->query_safe('SELECT zk_unlock_all()');
 	assert_ends($first, '00000', 'and the first goes on');
-	$_->quit foreach $first, $second, $waiter;
-	assert_nothing_said();
+	assert_nothing_said($first, $second, $waiter);
 };
 
 subtest 'a row first, then the lock' => sub {
-	my ($row, $lock) = (session('berlin'), session('berlin'));
-	$lock->query_safe("BEGIN; SELECT zk_xact_lock('e')");
-	$row->query_safe('BEGIN; UPDATE account SET sum = 1 WHERE id = 1');
+	my ($lock, $row) = lock_and_row();
 	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 1');
 	wait_for_lock($node{berlin}, $lock->pid);
 	assert_query($row, "SELECT zk_xact_lock('e')", '40P01', 'who waits for ZooKeeper gives way');
@@ -202,39 +225,52 @@ P$q waits for ShareLock on transaction \d+; blocked by p$p\./, 'both waits are t
 
 # Nobody tells the waiter when the row's waiter comes.
 subtest 'the lock first, then a row' => sub {
-	my ($row, $lock) = (session('berlin'), session('berlin'));
-	$lock->query_safe("BEGIN; SELECT zk_xact_lock('e')");
-	$row->query_safe('BEGIN; UPDATE account SET sum = 1 WHERE id = 1');
+	my ($lock, $row) = lock_and_row();
 	wait_behind($row, "SELECT zk_xact_lock('e')", 'e', 2);
 	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 1');
 	assert_ends($row, '40P01', 'who waits for ZooKeeper gives way, though it came first');
 	assert_goes_on($lock, $row);
 };
 
-subtest 'over a row, a stranger in between, and another cluster' => sub {
-	my ($row, $between, $lock, $abroad) =
-	  (session('berlin'), session('berlin'), session('berlin'), session('paris'));
-	$abroad->query_safe("SELECT zk_lock('f')");
-	$lock->query_safe("BEGIN; SELECT zk_xact_lock('g')");
-	$row->query_safe('BEGIN; UPDATE account SET sum = 1 WHERE id = 1');
-	$between->query_safe('BEGIN; UPDATE account SET sum = 1 WHERE id = 2');
-	$between->start_query('UPDATE account SET sum = 2 WHERE id = 1');
-	wait_for_lock($node{berlin}, $between->pid);
-	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 2');
-	wait_for_lock($node{berlin}, $lock->pid);
+# One of berlin that holds a row waits for a lock of paris', and another one that holds a lock waits
+# for the row, if need be behind one in between; all have said so.
+sub wait_over_row ($between = undef)
+{
+	my $abroad = background($node{paris}, holds => 'f');
+	my $lock = background($node{berlin}, first => "BEGIN; SELECT zk_xact_lock('g')");
+	my $row = background($node{berlin}, first => 'BEGIN; UPDATE account SET sum = 1 WHERE id = 1');
+	$between->query_safe('BEGIN; UPDATE account SET sum = 1 WHERE id = 2') if $between;
+	foreach my $waiter (grep { $_ } $between, $lock)
+	{
+		$waiter->start_query('UPDATE account SET sum = 2 WHERE id = ' . ($between && $waiter == $lock ? 2 : 1));
+		wait_for_lock($node{berlin}, $waiter->pid);
+	}
 	wait_behind($row, "SELECT zk_xact_lock('f')", 'f', 2);
 	wait_until_said(2);
-	assert_query($abroad, "SELECT zk_lock('g')", '40P01', 'who came last gives way');
-	is(scalar(() = $abroad->error =~ /waits for/g), 3, 'three are in the cycle');
+	return ($row, $lock, $abroad);
+}
+
+# The one abroad has given way: it lets go, and so does each of the others in turn.
+sub assert_all_go_on ($abroad, $row, @others)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	$abroad->query_safe('SELECT zk_unlock_all()');
 	assert_ends($row, '00000', 'the others go on');
 	$row->query_safe('COMMIT');
-	$between->wait_result;
-	$between->query_safe('COMMIT');
-	$lock->wait_result;
-	$lock->query_safe('COMMIT');
-	$_->quit foreach $row, $between, $lock, $abroad;
-	assert_nothing_said();
+	foreach my $session (@others)
+	{
+		$session->wait_result;
+		$session->query_safe('COMMIT');
+	}
+	return assert_nothing_said($row, @others, $abroad);
+}
+
+subtest 'over a row, a stranger in between, and another cluster' => sub {
+	my $between = session('berlin');
+	my ($row, $lock, $abroad) = wait_over_row($between);
+	assert_query($abroad, "SELECT zk_lock('g')", '40P01', 'who came last gives way');
+	assert_length($abroad, 3, 'three are in the cycle');
+	assert_all_go_on($abroad, $row, $between, $lock);
 };
 
 # The leader itself waits for its workers, which is no wait for a lock.
@@ -251,12 +287,8 @@ subtest 'a parallel worker waits for a table' => sub {
 		SELECT zk_lock('p')");
 	$table->query_safe('BEGIN; LOCK TABLE few IN ACCESS EXCLUSIVE MODE');
 	$query->start_query('SELECT sum(look(i)) FROM many');
-	poll_until
-	{
-		$node{berlin}->safe_psql('postgres', "SELECT count(*) > 0 FROM pg_stat_activity
-			WHERE backend_type = 'parallel worker' AND wait_event_type = 'Lock'") eq 't';
-	}
-	'a worker to wait', 30;
+	$node{berlin}->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_stat_activity
+		WHERE backend_type = 'parallel worker' AND wait_event_type = 'Lock'");
 	assert_query($table, "SELECT zk_xact_lock('p')", '40P01', 'it is found');
 	like($table->error, qr/waits for AccessShareLock on relation \d+ of database \d+; blocked by/,
 		'and said what for');
@@ -281,6 +313,11 @@ subtest 'a transaction that is deferrable' => sub {
 		$reader->query_safe("SELECT zk_lock('safe')");
 		$writer->query_safe('BEGIN ISOLATION LEVEL SERIALIZABLE; UPDATE account SET sum = 1 WHERE id = 1');
 	};
+	my $end = sub {
+		$writer->query('ROLLBACK');
+		$reader->wait_result;
+		$reader->query_safe('COMMIT; SELECT zk_unlock_all()');
+	};
 
 	$begin->();
 	$wait_for_snapshot->();
@@ -288,9 +325,7 @@ subtest 'a transaction that is deferrable' => sub {
 	my ($p, $q) = (who('berlin', $writer), who('berlin', $reader));
 	like($writer->error, qr/DETAIL:  P$p waits for ExclusiveLock on ZooKeeper lock "safe"; blocked by p$q\.
 P$q waits for a safe snapshot; blocked by p$p\./, 'and it is told what for');
-	$writer->query('ROLLBACK');
-	$reader->wait_result;
-	$reader->query_safe('COMMIT; SELECT zk_unlock_all()');
+	$end->();
 
 	# the other way round, and over another cluster
 	$begin->();
@@ -299,19 +334,14 @@ P$q waits for a safe snapshot; blocked by p$p\./, 'and it is told what for');
 	wait_behind($writer, "SELECT zk_xact_lock('abroad')", 'abroad', 2);
 	$wait_for_snapshot->($writer);
 	assert_ends($writer, '40P01', 'also if it came first');
-	$writer->query('ROLLBACK');
-	$reader->wait_result;
-	$reader->query_safe('COMMIT; SELECT zk_unlock_all()');
+	$end->();
 	$abroad->wait_result;
-	$_->quit foreach $writer, $reader, $abroad;
-	assert_nothing_said();
+	assert_nothing_said($writer, $reader, $abroad);
 };
 
 subtest 'who waits last need not look last' => sub {
-	my ($patient, $hasty) = (session('berlin'), session('paris'));
-	$patient->query_safe("SET deadlock_timeout = '2s'; SELECT zk_lock('a')");
-	$hasty->query_safe("SET deadlock_timeout = '100ms'; SELECT zk_lock('b')");
-	wait_behind($patient, "SELECT zk_lock('b')", 'b', 2);
+	my ($patient, $hasty) = half_a_deadlock(deadlock_timeout => '2s');
+	$hasty->query_safe("SET deadlock_timeout = '100ms'");
 	$hasty->start_query("SELECT zk_lock('a')");
 	assert_ends($patient, '40P01', 'who says it last gives way');
 	assert_goes_on($hasty, $patient);
@@ -321,10 +351,8 @@ subtest 'who waits last need not look last' => sub {
 subtest 'the reply to what was said is lost' => sub {
 	plan skip_all => 'a proxy does not know what is encrypted' if $ENV{ZKLOCK_TEST_TLS};
 	my $proxy = Proxy->new($zk->connect_string);
-	my ($one, $other) = (session('berlin'), session('paris'));
-	$one->query_safe("SET zklock.servers = '" . $proxy->address . "'");
-	$one->query_safe("SELECT zk_lock('a')");
-	$other->query_safe("SELECT zk_lock('b')");
+	my $one = background($node{berlin}, 'zklock.servers' => $proxy->address, holds => 'a');
+	my $other = background($node{paris}, holds => 'b');
 	# the second znode that it makes, behind its queue node
 	$proxy->trap(15, 2, 'replies');
 	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
@@ -336,15 +364,11 @@ subtest 'the reply to what was said is lost' => sub {
 	poll_until { $proxy->is_sprung } 'it to be taken back', 30;
 	$proxy->come_back;
 	$other->start_query("SELECT zk_lock('a')");
-	my $victim;
-	poll_until { ($victim) = grep { $_->is_done } $one, $other; $victim } 'one to give way', 60;
-	assert_ends($victim, '40P01', 'who said it last gives way');
-	assert_goes_on((grep { $_ != $victim } $one, $other), $victim);
+	assert_one_gives_way($one, $other, 'who said it last gives way');
 };
 
 subtest 'who holds nothing says nothing' => sub {
-	my ($holder, @waiters) = (session('berlin'), map { session('paris') } 1 .. 3);
-	$holder->query_safe("SELECT zk_lock('h')");
+	my ($holder, @waiters) = (background($node{berlin}, holds => 'h'), map { session('paris') } 1 .. 3);
 	$_->start_query("SELECT zk_lock('h')") foreach @waiters;
 	wait_for_queue($zk, lock_path('h'), 4);
 	sleep 1;    # three times what they wait for until they would
@@ -361,19 +385,12 @@ subtest 'who holds nothing says nothing' => sub {
 
 # Facts are anybody's to delete who may write there. Who waits long looks after his.
 subtest 'what was said is deleted by a stranger' => sub {
-	my ($one, $other) = (session('berlin'), session('paris'));
-	$_->query_safe("SET zklock.session_timeout = '3s'") foreach $one, $other;
-	$one->query_safe("SELECT zk_lock('a')");
-	$other->query_safe("SELECT zk_lock('b')");
-	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
+	my ($one, $other) = half_a_deadlock('zklock.session_timeout' => '3s');
 	wait_until_said(1);
 	my $stranger = $zk->client;
 	$stranger->delete($_->[0]) foreach $zk->ephemerals(lock_path('.waits/'));
 	$other->start_query("SELECT zk_lock('a')");
-	my $victim;
-	poll_until { ($victim) = grep { $_->is_done } $one, $other; $victim } 'one to give way', 60;
-	assert_ends($victim, '40P01', 'it is said again, and found');
-	assert_goes_on((grep { $_ != $victim } $one, $other), $victim);
+	assert_one_gives_way($one, $other, 'it is said again, and found');
 };
 
 # What the stranger said ends no wait, and leaves nothing.
@@ -385,22 +402,23 @@ sub assert_not_believed ($stranger, $one, $holder, $waiter)
 	assert_ends($one, '00000', 'until the lock is released');
 	$one->query_safe('SELECT zk_unlock_all()');
 	$waiter->wait_result;
-	$_->quit foreach $one, $holder, $waiter;
-	assert_nothing_said();
-	return;
+	return assert_nothing_said($one, $holder, $waiter);
+}
+
+# A holder of one lock, which waits for nothing, and one that holds the other and is to wait for it.
+sub holders { return (background($node{berlin}, holds => 'a'), background($node{paris}, holds => 'b')); }
+
+sub session_id ($session)
+{
+	return sprintf '%016s', $session->query_safe('SELECT session_id FROM zk_session') =~ s/^0x//r;
 }
 
 # That a session waits only that session says. Its fact counts if it is its own.
 subtest 'what one says of others does not count' => sub {
-	my ($one, $holder, $waiter) = map { session($_) } qw(berlin paris paris);
-	my $stranger = $zk->client;
-	$one->query_safe("SELECT zk_lock('a')");
-	$holder->query_safe("SELECT zk_lock('b')");
+	my ($one, $holder) = holders();
+	my ($waiter, $stranger) = (session('paris'), $zk->client);
 	wait_behind($waiter, "SELECT zk_lock('a')", 'a', 2);
-	my ($session) = $holder->query_safe('SELECT session_id FROM zk_session()') =~ /([0-9a-f]+)$/;
-	my $waiting = lock_path('a/') . (queue_nodes($zk, lock_path('a')))[1];
-	my $lie = $stranger->create(lock_path('.waits/') . sprintf('%016s', $session),
-		"$waiting\n{}", ephemeral => 1);
+	make_fact($stranger, lock_path('a/') . (queue_nodes($zk, lock_path('a')))[1], session_id($holder));
 	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
 	wait_until_said(2);
 	sleep 1;    # it searches at once
@@ -408,12 +426,9 @@ subtest 'what one says of others does not count' => sub {
 };
 
 subtest 'nor what one says of two that wait in PostgreSQL' => sub {
-	my ($one, $holder, $waiter) = map { session($_) } qw(berlin paris paris);
-	my $stranger = $zk->client;
-	$one->query_safe("SELECT zk_lock('a')");
-	$holder->query_safe("SELECT zk_lock('b')");
-	$waiter->query_safe("SELECT zk_lock('c')");
-	my @ids = map { sprintf '%016s', $_->query_safe('SELECT session_id FROM zk_session') =~ s/^0x//r } $holder, $waiter;
+	my ($one, $holder) = holders();
+	my ($waiter, $stranger) = (background($node{paris}, holds => 'c'), $zk->client);
+	my @ids = map { session_id($_) } $holder, $waiter;
 	wait_behind($waiter, "SELECT zk_lock('a')", 'a', 2);
 	wait_until_said(1);
 	$stranger->create_path(lock_path('.waits/pg'));
@@ -432,7 +447,7 @@ subtest 'one that says it waits, and holds the lock' => sub {
 	my $node = $stranger->contend(lock_path('a/_c_6b29fc40-ca47-4067-b31d-00dd010662da-__READ__'));
 	$stranger->create_path(lock_path($_)) foreach 'b', '.waits';
 	$stranger->contend(lock_path('b/x-lock-'));
-	$stranger->create(lock_path('.waits/') . sprintf('%016x', $stranger->session_id), "$node\n{}", ephemeral => 1);
+	make_fact($stranger, $node);
 	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
 	wait_until_said(2);
 	sleep 1;    # it searches at once
@@ -445,56 +460,35 @@ subtest 'one that says it waits, and holds the lock' => sub {
 
 # Names that read alike, but are not what zklock writes. Each would be one more wait of the same two.
 subtest 'a thousand that look like a fact' => sub {
-	my ($row, $lock, $abroad) = (session('berlin'), session('berlin'), session('paris'));
+	my ($row, $lock, $abroad) = wait_over_row();
 	my $stranger = $zk->client;
-	$abroad->query_safe("SELECT zk_lock('f')");
-	$lock->query_safe("BEGIN; SELECT zk_xact_lock('g')");
-	$row->query_safe('BEGIN; UPDATE account SET sum = 1 WHERE id = 1');
-	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 1');
-	wait_for_lock($node{berlin}, $lock->pid);
-	wait_behind($row, "SELECT zk_xact_lock('f')", 'f', 2);
-	wait_until_said(2);
 	my ($fact) = grep { m{/pg/} } map { $_->[0] } $zk->ephemerals(lock_path('.waits/'));
 	$stranger->create("$fact-$_", '') foreach 1 .. 1100;
 	assert_query($abroad, "SELECT zk_lock('g')", '40P01', 'the deadlock is found all the same');
-	$abroad->query_safe('SELECT zk_unlock_all()');
-	assert_ends($row, '00000', 'the others go on');
-	$row->query_safe('COMMIT');
-	$lock->wait_result;
-	$lock->query_safe('COMMIT');
 	$stranger->delete("$fact-$_") foreach 1 .. 1100;
-	$stranger->close;
-	$_->quit foreach $row, $lock, $abroad;
-	assert_nothing_said();
+	assert_all_go_on($abroad, $row, $lock);
 };
 
 # A client that waits likewise and says so, but does not search, is one of a cycle.
 subtest 'the newest fact decides who gives way' => sub {
 	foreach my $is_newest (0, 1)
 	{
-		my ($one, $stranger) = (session('berlin'), $zk->client);
 		my $lock = $is_newest ? 'newest' : 'older';
-		my $say = sub {
-			my $node = $stranger->contend(lock_path("$lock/a/x-lock-"));
-			$stranger->create(lock_path('.waits/') . sprintf('%016x', $stranger->session_id),
-				"$node\n{}", ephemeral => 1);
-		};
-		$one->query_safe("SET zklock.session_timeout = '2s'; SELECT zk_lock('$lock/a')");
+		my $one = background($node{berlin}, 'zklock.session_timeout' => '2s', holds => "$lock/a");
+		my $stranger = $zk->client;
 		$stranger->create_path(lock_path("$lock/b"));
 		$stranger->contend(lock_path("$lock/b/x-lock-"));
-		$say->() if $is_newest;
+		stand_and_say($stranger, "$lock/a") if $is_newest;
 		wait_behind($one, "SELECT zk_lock('$lock/b')", "$lock/b", 2);
 		if (!$is_newest)
 		{
 			wait_until_said(1);
-			$say->();
+			stand_and_say($stranger, "$lock/a");
 			sleep 4;    # it searches again after a session timeout
 			ok(!$one->is_done, 'who said it first leaves it to the other');
 			$stranger->close;
 		}
-		$one->wait_result;
-		is($one->sqlstate, $is_newest ? '40P01' : '00000',
-			$is_newest ? 'who said it last gives way' : 'and is granted the lock');
+		assert_ends($one, @{ $is_newest ? [ '40P01', 'who said it last gives way' ] : [ '00000', 'and is granted the lock' ] });
 		$one->quit;
 		$stranger->close if $is_newest;
 		assert_nothing_said();
@@ -503,11 +497,8 @@ subtest 'the newest fact decides who gives way' => sub {
 
 # The wait is the same as ever, but for a line in the log.
 subtest 'nobody may say anything' => sub {
-	my ($one, $other, $stranger) = (session('berlin'), session('paris'), $zk->client);
-	$stranger->set_acl(lock_path('.waits'), [ [ 1, 'world', 'anyone' ] ]);
-	$one->query_safe("SELECT zk_lock('a')");
-	$other->query_safe("SELECT zk_lock('b')");
-	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
+	$zk->client->set_acl(lock_path('.waits'), [ [ 1, 'world', 'anyone' ] ]);
+	my ($one, $other) = half_a_deadlock();
 	poll_until { $node{berlin}->log_contains('deadlocks over ZooKeeper locks go unseen by process ' . $one->pid) }
 	'the log to say so', 30;
 	$other->quit;
@@ -518,9 +509,8 @@ subtest 'nobody may say anything' => sub {
 subtest 'without shared memory' => sub {
 	my $node = cluster('madrid', $zk, 'deadlock_timeout' => '300ms', 'zklock.root' => '/madrid');
 	$node->safe_psql('postgres', 'CREATE TABLE account (id int, sum int); INSERT INTO account VALUES (1, 0)');
-	my ($row, $lock) = map { background($node) } 1 .. 2;
-	$lock->query_safe("BEGIN; SELECT zk_xact_lock('e')");
-	$row->query_safe('BEGIN; UPDATE account SET sum = 1 WHERE id = 1');
+	my $lock = background($node, first => "BEGIN; SELECT zk_xact_lock('e')");
+	my $row = background($node, first => 'BEGIN; UPDATE account SET sum = 1 WHERE id = 1');
 	$row->start_query("SELECT zk_xact_lock('e')");
 	poll_until { 2 == (my @queue = $zk->ephemerals('/madrid/e/')) } 'it to wait', 30;
 	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 1');
