@@ -47,45 +47,71 @@ sub wait_event ($session, $cluster = undef)
 # Take a lock away by hand.
 sub evict ($lock)
 {
-	my ($path) = map { $_->[0] } $zk->ephemerals(lock_path($lock) . '/');
-	$foreign->delete($path);
+	return $foreign->delete(map { $_->[0] } $zk->ephemerals(lock_path($lock) . '/'));
+}
+
+# The same, and the holder is told when it asks.
+sub lose ($session, $lock)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	evict($lock);
+	return assert_not_held($session, $lock, 'it is lost');
+}
+
+# Commits of others that notify wait for this one, which waits for a standby.
+sub hold_up_notifiers ($first, $table = 'written', $cluster = undef)
+{
+	$first->query_safe('SET synchronous_commit = on');
+	set_standbys('nobody', $cluster);
+	$first->start_query("INSERT INTO $table SELECT pg_notify('news', '')");
+	poll_until { wait_event($first, $cluster) eq 'SyncRep' } 'the first to wait';
 	return;
+}
+
+# It does.
+sub start_to_wait_for_notifiers ($session, $sql)
+{
+	$session->start_query($sql);
+	poll_until { wait_event($session) eq 'object' } 'the second to wait';
+	return;
+}
+
+# The commit waits for a standby for longer than the session of ZooKeeper's, whose clock would have run
+# out, lasts without an ensemble; and then there is no standby to wait for.
+sub assert_commits_late ($session, $commit)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	set_standbys('nobody');
+	$session->start_query($commit);
+	poll_until { wait_event($session) eq 'SyncRep' } 'it to wait';
+	$zk->pause;
+	background($node, first => 'SELECT pg_sleep(4.5)');
+	is(wait_event($session), 'SyncRep', 'it still waits');
+	ok(!$session->is_done, 'and the client with it');
+	set_standbys('');
+	assert_ends($session, '00000', 'committed');
+	return unlike($session->error, qr/canceling wait/, 'no cancellation');
 }
 
 # PostgreSQL answers a cancellation of this wait with a WARNING and "COMMIT":
 # the client would believe in a commit that no standby has. So the loss of the
 # lock must not be one.
 subtest 'the wait for a standby is not cancelled by a loss' => sub {
-	my $session = background($node);
-	$session->query_safe(
-		"SET synchronous_commit = on; BEGIN; SELECT zk_xact_lock('sync')");
-	$session->query_safe("INSERT INTO written VALUES ('sync')");
-	set_standbys('nobody');
-	$session->start_query('COMMIT');
-	poll_until { wait_event($session) eq 'SyncRep' } 'it to wait';
-	$zk->pause;
-	# Past the session timeout; the session's clock would have run out.
-	my $bystander = background($node, first => 'SELECT pg_sleep(4.5)');
-	is(wait_event($session), 'SyncRep', 'it still waits');
-	ok(!$session->is_done, 'and the client with it');
-	set_standbys('');
-	$session->wait_result;
-	unlike($session->error, qr/canceling wait/, 'no cancellation');
-	is($session->sqlstate, '00000', 'committed');
+	my $session = background($node, synchronous_commit => 'on',
+		first => "BEGIN; SELECT zk_xact_lock('sync'); INSERT INTO written VALUES ('sync')");
+	assert_commits_late($session, 'COMMIT');
 	$zk->resume;
 	is(written('sync'), '1', 'the row is there');
-	assert_leave_nothing($zk, lock_path('sync'), $session, $bystander);
+	assert_leave_nothing($zk, lock_path('sync'), $session);
 };
 
 # The process is stopped when it has asked for its proof and has not read the
 # answer. When it goes on, the answer is there, and says what was true then.
 subtest 'the answer to an old question is no proof' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
-	my ($old, $new) = map { background($node) } 1 .. 2;
-	$old->query_safe("SET zklock.servers = '" . $proxy->address . "'");
-	$old->query_safe("SET zklock.commit_guard = 'quorum'");
-	$old->query_safe("BEGIN; SELECT zk_xact_lock('proof');
-		INSERT INTO written VALUES ('proof')");
+	my $old = background($node, 'zklock.servers' => $proxy->address, 'zklock.commit_guard' => 'quorum',
+		first => "BEGIN; SELECT zk_xact_lock('proof'); INSERT INTO written VALUES ('proof')");
+	my $new = background($node);
 	$proxy->cut('replies');
 	my $received = $zk->packets_received;
 	$old->start_query('COMMIT');
@@ -103,8 +129,7 @@ subtest 'the answer to an old question is no proof' => sub {
 subtest 'a downgrade does not bring an evicted lock back' => sub {
 	my ($old, $new) = map { background($node) } 1 .. 2;
 	$old->query_safe("SELECT zk_lock('evicted'), zk_lock_shared('evicted')");
-	my ($path) = map { $_->[0] } $zk->ephemerals(lock_path('evicted') . '/');
-	$foreign->delete($path);
+	evict('evicted');
 	$new->query_safe("SELECT zk_lock('evicted')");
 	$old->query_safe("SELECT zk_unlock('evicted')");
 	assert_not_held($old, 'evicted', 'the evicted holder holds nothing');
@@ -120,8 +145,7 @@ subtest 'to let go of a lost lock does not help the transaction' => sub {
 	{
 		$session->query_safe("SELECT zk_lock('released')");
 		$session->query_safe("BEGIN; INSERT INTO written VALUES ('released')");
-		evict('released');
-		assert_not_held($session, 'released', 'it is lost');
+		lose($session, 'released');
 		$session->query_safe("SELECT $way");
 		is($session->query_safe('SELECT count(*) FROM zk_locks'), '0', "let go of by $way");
 		assert_query($session, 'COMMIT', '40001', 'the commit is refused');
@@ -135,9 +159,9 @@ subtest 'to let go of a lost lock does not help the transaction' => sub {
 subtest 'the lock stays until the commit is visible' => sub {
 	foreach my $end ('no standby is demanded', 'canceled')
 	{
-		my ($session, $next) = map { background($node) } 1 .. 2;
-		$session->query_safe("SET synchronous_commit = on; BEGIN; SELECT zk_xact_lock('visible');
-			INSERT INTO written VALUES ('$end')");
+		my $next = background($node);
+		my $session = background($node, synchronous_commit => 'on',
+			first => "BEGIN; SELECT zk_xact_lock('visible'); INSERT INTO written VALUES ('$end')");
 		set_standbys('nobody');
 		$session->start_query('COMMIT');
 		poll_until { wait_event($session) eq 'SyncRep' } 'it to wait';
@@ -162,8 +186,8 @@ subtest 'a cancellation just ahead of the guard is heard' => sub {
 			'BEGIN RETURN CASE WHEN pg_cancel_backend(pg_backend_pid()) THEN NULL::canceled END; END';
 		CREATE CONSTRAINT TRIGGER cancel AFTER INSERT ON canceled DEFERRABLE INITIALLY DEFERRED
 			FOR EACH ROW EXECUTE FUNCTION cancel()});
-	my $session = background($node);
-	$session->query_safe("BEGIN; SELECT zk_xact_lock('canceled'); INSERT INTO canceled VALUES ('here')");
+	my $session = background($node,
+		first => "BEGIN; SELECT zk_xact_lock('canceled'); INSERT INTO canceled VALUES ('here')");
 	assert_query($session, 'COMMIT', '57014', 'the commit is canceled');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM canceled'), '0', 'nothing is written');
 };
@@ -186,17 +210,11 @@ subtest 'the wait for other notifiers comes before the proof' => sub {
 	}
 	foreach my $way (@ways)
 	{
-		my ($first, $session, $next) = map { background($node) } 1 .. 3;
-		$session->query_safe("SET zklock.commit_guard = 'quorum';
-			SET synchronous_commit = local;
-			BEGIN; SELECT zk_xact_lock('news');
-			INSERT INTO written VALUES ('news'); $way");
-		$first->query_safe('SET synchronous_commit = on');
-		set_standbys('nobody');
-		$first->start_query("INSERT INTO written SELECT pg_notify('news', '')");
-		poll_until { wait_event($first) eq 'SyncRep' } 'the first to wait';
-		$session->start_query('COMMIT');
-		poll_until { wait_event($session) eq 'object' } 'the second to wait';
+		my ($first, $next) = map { background($node) } 1 .. 2;
+		my $session = background($node, 'zklock.commit_guard' => 'quorum', synchronous_commit => 'local',
+			first => "BEGIN; SELECT zk_xact_lock('news'); INSERT INTO written VALUES ('news'); $way");
+		hold_up_notifiers($first);
+		start_to_wait_for_notifiers($session, 'COMMIT');
 		evict('news');
 		$next->query_safe("SELECT zk_lock('news', '10 s')");
 		set_standbys('');
@@ -209,11 +227,8 @@ subtest 'the wait for other notifiers comes before the proof' => sub {
 	my ($first, $session, $next) = map { background($node) } 1 .. 3;
 	my $token = $next->query_safe("SELECT zk_lease('news', 'app', '1 day')");
 	$session->query_safe("SET synchronous_commit = local; BEGIN; INSERT INTO written VALUES ('leased'); NOTIFY news");
-	set_standbys('nobody');
-	$first->start_query("INSERT INTO written SELECT pg_notify('news', '')");
-	poll_until { wait_event($first) eq 'SyncRep' } 'the first to wait';
-	$session->start_query("SELECT zk_xact_lease('news', $token); COMMIT");
-	poll_until { wait_event($session) eq 'object' } 'the second to wait';
+	hold_up_notifiers($first);
+	start_to_wait_for_notifiers($session, "SELECT zk_xact_lease('news', $token); COMMIT");
 	$next->query_safe("SELECT zk_evict('news', $token), pg_sleep(1.4)");
 	set_standbys('');
 	$first->wait_result;
@@ -256,8 +271,7 @@ subtest 'postgres_fdw notifies on the same cluster' => sub {
 
 		if ($order eq 'the other connection first')
 		{
-			evict('far');
-			assert_not_held($session, 'far', 'the lock is lost');
+			lose($session, 'far');
 			$session->query_safe("BEGIN; INSERT INTO far VALUES ('late'); NOTIFY news");
 			assert_query($session, 'COMMIT', '40001', 'refused');
 			is($told->('late'), '0', 'there too');
@@ -292,10 +306,7 @@ subtest 'postgres_fdw notifies on the same cluster' => sub {
 		INSERT INTO plain VALUES ('slow'); NOTIFY news");
 	$session->start_query('COMMIT');
 	$wait_for_lock->('advisory', 'the commit there to wait');
-	set_standbys('nobody', $preloaded);
-	$first->query_safe('SET synchronous_commit = on');
-	$first->start_query("INSERT INTO plain SELECT pg_notify('news', '')");
-	poll_until { wait_event($first, $preloaded) eq 'SyncRep' } 'another notifier to wait';
+	hold_up_notifiers($first, 'plain', $preloaded);
 	$gate->query_safe('SELECT pg_advisory_unlock(1)');
 	$wait_for_lock->('object', 'the commit here to wait');
 	evict('slow');
@@ -312,18 +323,14 @@ subtest 'postgres_fdw notifies on the same cluster' => sub {
 subtest 'others that notify do not wait for ZooKeeper' => sub {
 	foreach my $guard (qw(lease quorum))
 	{
-		my ($first, $session, $other) = map { background($node) } 1 .. 3;
-		$session->query_safe("SET zklock.session_timeout = '10s'; SET zklock.commit_guard = '$guard';
-			SET synchronous_commit = local;
-			BEGIN; SELECT zk_xact_lock('away'); INSERT INTO written VALUES ('$guard'); NOTIFY news");
-		$other->query_safe("SET synchronous_commit = local; SET lock_timeout = '5s'");
+		my $first = background($node);
+		my $session = background($node,
+			'zklock.session_timeout' => '10s', 'zklock.commit_guard' => $guard, synchronous_commit => 'local',
+			first => "BEGIN; SELECT zk_xact_lock('away'); INSERT INTO written VALUES ('$guard'); NOTIFY news");
+		my $other = background($node, synchronous_commit => 'local', lock_timeout => '5s');
 		my $granted = time;
-		$first->query_safe('SET synchronous_commit = on');
-		set_standbys('nobody');
-		$first->start_query("INSERT INTO written SELECT pg_notify('news', '')");
-		poll_until { wait_event($first) eq 'SyncRep' } 'the first to wait';
-		$session->start_query('COMMIT');
-		poll_until { wait_event($session) eq 'object' } 'the second to wait';
+		hold_up_notifiers($first);
+		start_to_wait_for_notifiers($session, 'COMMIT');
 		# The lease is two thirds of the session timeout.
 		poll_until { $guard eq 'quorum' || time > $granted + 8 } 'the proof to age', 30;
 		$zk->pause;
@@ -345,18 +352,15 @@ subtest 'a crowd that notifies' => sub {
 	foreach my $round (1 .. 5)
 	{
 		$_->start_query("INSERT INTO written SELECT 'crowd' FROM pg_sleep(0.01), pg_notify('news', '')") foreach @crowd;
-		foreach my $session (@crowd)
-		{
-			assert_ends($session, '00000', "committed in round $round");
-		}
+		assert_ends($_, '00000', "committed in round $round") foreach @crowd;
 	}
 	is(written('crowd'), 5 * @crowd, 'all is written');
 };
 
 # Without anything to wait for in between, the quorum is asked once.
 subtest 'the quorum is asked once a commit' => sub {
-	my $session = background($node);
-	$session->query_safe("SET zklock.session_timeout = '10s'; SET zklock.commit_guard = 'quorum'; SELECT zk_lock('once')");
+	my $session = background($node,
+		'zklock.session_timeout' => '10s', 'zklock.commit_guard' => 'quorum', holds => 'once');
 	foreach my $what ("INSERT INTO written VALUES ('once')", 'NOTIFY news')
 	{
 		my @asked;
@@ -373,8 +377,7 @@ subtest 'the quorum is asked once a commit' => sub {
 
 subtest 'to notify is to write' => sub {
 	my $session = background($node, holds => 'only');
-	evict('only');
-	assert_not_held($session, 'only', 'it is lost');
+	lose($session, 'only');
 	assert_query($session, 'NOTIFY news', '40001', 'the notification is refused');
 	$session->query_safe('BEGIN; SAVEPOINT s; NOTIFY news; ROLLBACK TO s; COMMIT');
 	$session->query_safe('BEGIN; NOTIFY news');
@@ -384,9 +387,8 @@ subtest 'to notify is to write' => sub {
 };
 
 subtest 'COMMIT PREPARED is a commit' => sub {
-	my $session = background($node);
+	my $session = background($node, 'zklock.commit_guard' => 'quorum');
 	my $prepared = "SELECT count(*) FROM pg_prepared_xacts";
-	$session->query_safe("SET zklock.commit_guard = 'quorum'");
 	foreach my $is_known (0, 1)
 	{
 		$session->query_safe("SELECT zk_lock('two'); BEGIN;
@@ -412,20 +414,9 @@ subtest 'COMMIT PREPARED is a commit' => sub {
 };
 
 subtest 'nor is its wait for a standby cancelled by a loss' => sub {
-	my ($session, $bystander) = map { background($node) } 1 .. 2;
-	$session->query_safe("SELECT zk_lock('wait'); BEGIN;
-		INSERT INTO written VALUES ('wait'); PREPARE TRANSACTION 'wait'");
-	set_standbys('nobody');
-	$session->start_query("COMMIT PREPARED 'wait'");
-	poll_until { wait_event($session) eq 'SyncRep' } 'it to wait';
-	$zk->pause;
-	# Past the session timeout, as above.
-	$bystander->query_safe('SELECT pg_sleep(4.5)');
-	is(wait_event($session), 'SyncRep', 'it still waits');
-	set_standbys('');
-	$session->wait_result;
-	unlike($session->error, qr/canceling wait/, 'no cancellation');
-	is($session->sqlstate, '00000', 'committed');
+	my $session = background($node, holds => 'wait',
+		first => "BEGIN; INSERT INTO written VALUES ('wait'); PREPARE TRANSACTION 'wait'");
+	assert_commits_late($session, "COMMIT PREPARED 'wait'");
 
 	# A loss that interrupts nobody is declared later, so perhaps only now; and
 	# it may meet one of these statements.
@@ -436,7 +427,7 @@ subtest 'nor is its wait for a standby cancelled by a loss' => sub {
 	# From now on a loss interrupts again.
 	$session->query_safe("SELECT zk_unlock_all(), zk_lock('wait')");
 	$session->start_query('SELECT pg_sleep(60)');
-	poll_until { wait_event($session) eq 'PgSleep' } 'it to sleep';
+	wait_for_sleep($node, $session->pid);
 	$zk->pause;
 	assert_ends($session, '40001', 'the next statement is interrupted');
 	$zk->resume;
@@ -456,7 +447,7 @@ subtest 'COMMIT PREPARED after a savepoint' => sub {
 	$session->query_safe('ROLLBACK TO s');
 	my ($program) = session_programs($session->pid);
 	$session->start_query('SELECT pg_sleep(60)');
-	poll_until { wait_event($session) eq 'PgSleep' } 'it to sleep';
+	wait_for_sleep($node, $session->pid);
 	kill 'KILL', $program;
 	assert_ends($session, '40001', 'a loss still interrupts');
 };
@@ -465,8 +456,7 @@ subtest 'COMMIT PREPARED after a savepoint' => sub {
 # the lock.
 subtest 'DISCARD ALL lets go of a lost lock' => sub {
 	my $session = background($node, first => "CREATE TEMP TABLE scratch (i int); SELECT zk_lock('discard')");
-	evict('discard');
-	assert_not_held($session, 'discard', 'it is lost');
+	lose($session, 'discard');
 	assert_query($session, 'DISCARD ALL', '00000', 'temporary tables or not');
 	is($session->query_safe('SELECT count(*) FROM zk_locks'), '0', 'let go of');
 	is($session->query_safe("SELECT to_regclass('scratch') IS NULL"), 't',

@@ -84,7 +84,8 @@ sub assert_length ($session, $length, $what)
 # another cluster.
 sub half_a_deadlock (%setting)
 {
-	my ($one, $other) = (background($node{berlin}, %setting, holds => 'a'), background($node{paris}, holds => 'b'));
+	my $one = background($node{berlin}, %setting, holds => 'a');
+	my $other = background($node{paris}, holds => 'b');
 	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
 	return ($one, $other);
 }
@@ -124,7 +125,8 @@ HINT:  See server log for query details\./, 'the cycle is told');
 	ok($node{paris}->log_contains(
 		"Process " . $other->pid . ": SELECT zk_xact_lock\\('a'\\)"), 'the log has the statement');
 	$_->quit foreach $one, $other;
-	$node{paris}->poll_query_until('postgres', "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'", '1');
+	$node{paris}->poll_query_until('postgres',
+		"SELECT deadlocks = 1 FROM pg_stat_database WHERE datname = 'postgres'");
 	assert_nothing_said();
 };
 
@@ -488,7 +490,8 @@ subtest 'the newest fact decides who gives way' => sub {
 			ok(!$one->is_done, 'who said it first leaves it to the other');
 			$stranger->close;
 		}
-		assert_ends($one, @{ $is_newest ? [ '40P01', 'who said it last gives way' ] : [ '00000', 'and is granted the lock' ] });
+		my @end = $is_newest ? ('40P01', 'who said it last gives way') : ('00000', 'and is granted the lock');
+		assert_ends($one, @end);
 		$one->quit;
 		$stranger->close if $is_newest;
 		assert_nothing_said();
