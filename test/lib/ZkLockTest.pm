@@ -74,6 +74,7 @@ our @EXPORT = qw(
   assert_nodes
   assert_no_nodes
   session_programs
+  ticks_of
   assert_no_programs
   assert_query
   assert_ends
@@ -741,6 +742,20 @@ sub session_programs
 		push @programs, $pid if $of{ $backend // $parent };
 	}
 	return @programs;
+}
+
+=pod
+
+=head2 ticks_of($pid)
+
+The hundredths of a second that a process has used of a processor.
+
+=cut
+
+sub ticks_of ($pid)
+{
+	my @field = split ' ', slurp_file("/proc/$pid/stat") =~ s/.*\) //r;
+	return $field[11] + $field[12];
 }
 
 =pod

@@ -12,19 +12,13 @@ my $stranger = $zk->client;
 my $names = 0;
 my @backends;	# that there were
 
-# A session that keeps locks; it is connected already.
-sub keeper ($time)
-{
-	my $session = background($node{berlin}, is_connected => 1);
-	push @backends, $session->pid;
-	$session->query_safe("SET zklock.keep = '$time'");
-	return $session;
-}
+# A session that keeps locks, and another one that does not; they are connected already.
+sub keeper ($time) { return connected('berlin', 'zklock.keep' => $time); }
+sub rival { return connected('paris'); }
 
-# Another one that does not.
-sub rival
+sub connected ($cluster, %setting)
 {
-	my $session = background($node{paris}, is_connected => 1);
+	my $session = background($node{$cluster}, is_connected => 1, %setting);
 	push @backends, $session->pid;
 	return $session;
 }
@@ -44,18 +38,27 @@ sub states ($session)
 		q(SELECT string_agg(name || ' ' || state, ', ' ORDER BY name) FROM zk_locks));
 }
 
+sub assert_states ($session, $expected, $what)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return assert_states($session, $expected, $what);
+}
+
+# The path of the first in its queue.
+sub first_node ($name) { return lock_path($name) . '/' . (queue_nodes($zk, lock_path($name)))[0]; }
+
+# The lock is taken anew, as its greater token tells.
+sub assert_anew ($session, $name, $token, $what)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return cmp_ok(cycle($session, $name), '>', $token, $what);
+}
+
 # What another cluster sees of its queue.
 sub queue_state ($session, $name)
 {
 	return $session->query_safe(
 		"SELECT string_agg(state, ', ' ORDER BY position) FROM zk_lock_queue('$name')");
-}
-
-# Does a backend of berlin wait for its session's program?
-sub is_waiting ($session)
-{
-	return $node{berlin}->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity
-		WHERE wait_event_type = 'Extension' AND pid = " . $session->pid) eq '1';
 }
 
 sub keep_one ($session, $name)
@@ -78,7 +81,7 @@ sub keeper_of_one ($time)
 
 subtest 'the second time nobody is asked' => sub {
 	my ($keeper, $name, $token) = keeper_of_one('1min');
-	is(states($keeper), "$name kept", 'kept');
+	assert_states($keeper, "$name kept", 'kept');
 	is($keeper->query_safe("SELECT zk_fencing_token('$name') IS NULL"), 't', 'not held');
 	assert_not_held($keeper, $name, 'by its own word');
 	my $node = join ' ', queue_nodes($zk, lock_path($name));
@@ -92,7 +95,7 @@ subtest 'the second time nobody is asked' => sub {
 	is($keeper->query_safe("BEGIN; SELECT zk_xact_lock('$name'); COMMIT"),
 		$token, 'in transaction scope, too');
 	is($keeper->query_safe("SELECT zk_try_lock('$name')"), 't', 'and for a try');
-	is(states($keeper), "$name held", 'held');
+	assert_states($keeper, "$name held", 'held');
 	$keeper->query_safe("SELECT zk_unlock('$name')");
 	# heartbeats of a few sessions; else it were 300
 	cmp_ok($zk->packets_received - $before, '<', 80, 'hundred cycles, no request');
@@ -132,12 +135,12 @@ subtest 'whoever comes has it at once' => sub {
 		my ($keeper, $name) = keeper_of_one('10min');
 		$keeper->start_query($busy{$how}) if $busy{$how};
 		ok($rival->query_safe("SELECT zk_lock('$name', '20s')"), "while its backend is $how");
-		is(states($rival), "$name held", 'held by the other');
+		assert_states($rival, "$name held", 'held by the other');
 		$rival->query_safe("SELECT zk_unlock('$name')");
 		$keeper->cancel;
 		$keeper->wait_result if $busy{$how};
 		$keeper->query('ROLLBACK');
-		is(states($keeper), '', 'and nothing is kept any more');
+		assert_states($keeper, '', 'and nothing is kept any more');
 		is(cycle($keeper, $name) =~ /^\d+$/, 1, 'it can be taken again');
 	}
 
@@ -156,58 +159,38 @@ subtest 'whoever comes has it at once' => sub {
 	$stranger->delete($theirs);
 };
 
-subtest 'a reader, and one with permits, likewise' => sub {
-	my $rival = rival();
-	my $keeper = keeper('10min');
-	my @names = map { new_name() } 1 .. 4;
-	keep_one($keeper, $_) foreach @names;
-	ok($rival->query_safe("SELECT zk_lock_shared('$names[0]', '20s')"), 'shared');
-	ok($rival->query_safe("SELECT zk_lock('$names[1]', '20s', 3)"), 'three permits');
-	is($rival->query_safe("SELECT zk_try_lock('$names[2]', '0', 3)"), 't', 'tried');
-	is($rival->query_safe("SELECT zk_try_lock_shared('$names[3]')"), 't', 'and shared');
-	$rival->query_safe('SELECT zk_unlock_all()');
-
-	my $name = new_name();
-	$keeper->query_safe("SELECT zk_lock('$name')");
-	assert_query($rival, "SELECT zk_lock('$name', '20s', 3)", '55000', 'one that is held is another matter');
-	$keeper->query_safe("SELECT zk_unlock('$name')");
-};
-
 subtest 'a try does not lie' => sub {
 	my $rival = rival();
 	my $keeper = keeper('10min');
-	my @names = map { new_name() } 1 .. 5;
+	my @names = map { new_name() } 1 .. 4;
 
 	# held for the first time: this is answered as well
 	my $first = new_name();
 	$keeper->query_safe("SELECT zk_lock('$first')");
 	is($rival->query_safe("SELECT zk_try_lock('$first')"), 'f', 'it is held: false');
-	poll_until { ($stranger->get(lock_path($first) . '/' . (queue_nodes($zk, lock_path($first)))[0]))[0]
-		  =~ /"kept":false/ } 'which is written down', 10;
+	poll_until { $stranger->get(first_node($first)) =~ /"kept":false/ } 'which is written down', 10;
 	$keeper->query_safe("SELECT zk_unlock('$first')");
 	keep_one($keeper, $_) foreach @names;
 	is($rival->query_safe("SELECT zk_try_lock('$names[0]')"), 't', 'it is kept: true');
-	is($rival->query_safe("SELECT zk_try_xact_lock('$names[1]')"), 't', 'in either scope');
-	is($rival->query_safe("SELECT zk_try_lock(ARRAY['$names[2]', '$names[3]'])"),
-		't', 'and for several');
+	is($rival->query_safe("SELECT zk_try_lock(ARRAY['$names[1]', '$names[2]'])"), 't', 'and for several');
 	$rival->query_safe('SELECT zk_unlock_all()');
 
-	$keeper->query_safe("SELECT zk_lock('$names[4]')");
+	$keeper->query_safe("SELECT zk_lock('$names[3]')");
 	my $before = $zk->packets_received;
-	is($rival->query_safe("SELECT zk_try_lock('$names[4]')"), 'f', 'it is held: false');
+	is($rival->query_safe("SELECT zk_try_lock('$names[3]')"), 'f', 'it is held: false');
 	cmp_ok($zk->packets_received - $before, '<', 60, 'asked once whether it is held, and not for a second');
-	wait_for_queue($zk, lock_path($names[4]), 1);
+	wait_for_queue($zk, lock_path($names[3]), 1);
 	my ($zxid) = $zk->four_letter_word('srvr') =~ /^Zxid: (\S+)/m;
 	$before = $zk->packets_received;
-	is($rival->query_safe("SELECT zk_try_lock('$names[4]')"), 'f', 'again') foreach 1 .. 10;
+	is($rival->query_safe("SELECT zk_try_lock('$names[3]')"), 'f', 'again') foreach 1 .. 10;
 	cmp_ok($zk->packets_received - $before, '<', 30, 'with two reads');
 	like($zk->four_letter_word('srvr'), qr/^Zxid: $zxid$/m, 'and no write');
-	is($keeper->query_safe("SELECT zk_unlock('$names[4]')"), 't', 'released');
-	is(states($keeper), '', 'not kept, for somebody wants it');
-	is($rival->query_safe("SELECT zk_try_lock('$names[4]', '20s')"), 't', 'and there it is');
+	is($keeper->query_safe("SELECT zk_unlock('$names[3]')"), 't', 'released');
+	assert_states($keeper, '', 'not kept, for somebody wants it');
+	is($rival->query_safe("SELECT zk_try_lock('$names[3]', '20s')"), 't', 'and there it is');
 	$rival->query_safe('SELECT zk_unlock_all()');
-	cycle($keeper, $names[4]);
-	is(states($keeper), '', 'nor is it kept for a while');
+	cycle($keeper, $names[3]);
+	assert_states($keeper, '', 'nor is it kept for a while');
 };
 
 subtest 'a keeper that does not answer' => sub {
@@ -219,12 +202,11 @@ subtest 'a keeper that does not answer' => sub {
 	is($rival->query_safe("SELECT zk_try_lock('$name')"), 'f', 'is not waited for for long');
 	cmp_ok(time - $begun, '<', 10, 'that is to say, a second');
 	kill CONT => $program;
-	poll_until { queue_nodes($zk, lock_path($name)) == 0 } 'it gives way when it wakes up', 20;
+	assert_no_nodes($zk, lock_path($name), 'it gives way when it wakes up');
 };
 
 subtest 'what this session wants itself' => sub {
 	my $keeper = keeper('10min');
-	my $rival = rival();
 	my @names = map { new_name() } 1 .. 6;
 	my $given_up = 'SELECT sum(keeps_given_up) FROM zk_stat';
 	my $before = $keeper->query_safe($given_up);
@@ -236,23 +218,23 @@ subtest 'what this session wants itself' => sub {
 	ok($keeper->query_safe("SELECT zk_lock(ARRAY['$names[3]', 'b$names[3]'])"), 'a set of them');
 	ok($keeper->query_safe("SET zklock.node_style = 'kazoo'; SELECT zk_lock('$names[4]')"),
 		'another style');
-	like((queue_nodes($zk, lock_path($names[4])))[0], qr/__lock__/, 'with a node of that');
+	like(first_node($names[4]), qr/__lock__/, 'with a node of that');
 	$keeper->query_safe("RESET zklock.node_style; SELECT zk_unlock_all()");
 	cycle($keeper, $names[5]);
 	ok($keeper->query_safe("SELECT zk_release_hold('$names[5]', zk_hold('$names[5]', 'for a test'))"),
 		'a hold');
 	is($keeper->query_safe('SELECT count(*) FROM zk_locks'), 0, 'nothing is left');
 	is($keeper->query_safe($given_up), $before, 'and it has not stood in its own way');
-	$_->quit foreach $keeper, $rival;
+	$keeper->quit;
 	assert_no_nodes($zk, lock_path($_)) foreach @names;
 };
 
 subtest 'until its time is over' => sub {
 	my ($keeper, $name, $token) = keeper_of_one('2s');
 	is(join(' ', map { cycle($keeper, $name) } 1 .. 20), join(' ', ($token) x 20), 'used');
-	poll_until { queue_nodes($zk, lock_path($name)) == 0 } 'it goes, with its backend idle', 20;
-	is(states($keeper), '', 'which this knows');
-	cmp_ok(cycle($keeper, $name), '>', $token, 'the next time it is another');
+	assert_no_nodes($zk, lock_path($name), 'it goes, with its backend idle');
+	assert_states($keeper, '', 'which this knows');
+	assert_anew($keeper, $name, $token, 'the next time it is another');
 };
 
 subtest 'what ends it' => sub {
@@ -269,22 +251,16 @@ subtest 'what ends it' => sub {
 	{
 		my ($keeper, $name) = keeper_of_one('10min');
 		$keeper->query_safe($end{$how});
-		poll_until { queue_nodes($zk, lock_path($name)) == 0 } "$how", 10;
-		is(states($keeper), '', 'none is left');
+		assert_no_nodes($zk, lock_path($name), $how);
+		assert_states($keeper, '', 'none is left');
 	}
-	foreach my $signal (qw(TERM KILL))
-	{
-		my ($keeper, $name) = keeper_of_one('10min');
-		kill $signal => session_programs($keeper->pid) if $signal eq 'KILL';
-		kill TERM => $keeper->pid if $signal eq 'TERM';
-		poll_until { queue_nodes($zk, lock_path($name)) == 0 }
-		$signal eq 'TERM' ? 'the end of its backend' : 'the death of its program',
-		  $timeout + 10;
-		if ($signal eq 'KILL')
-		{
-			ok(cycle($keeper, $name) =~ /^\d+$/, 'the next session takes it anew');
-		}
-	}
+	my ($ended, $name) = keeper_of_one('10min');
+	$ended->terminate;
+	assert_no_nodes($zk, lock_path($name), 'the end of its backend');
+	my ($keeper, $other, $token) = keeper_of_one('10min');
+	kill KILL => session_programs($keeper->pid);
+	poll_until { queue_nodes($zk, lock_path($other)) == 0 } 'the death of its program', $timeout + 10;
+	assert_anew($keeper, $other, $token, 'the next session takes it anew');
 };
 
 subtest 'it counts against max_locks, and goes first' => sub {
@@ -292,12 +268,12 @@ subtest 'it counts against max_locks, and goes first' => sub {
 	my @names = map { new_name() } 1 .. 4;
 	$keeper->query_safe('SET zklock.max_locks = 3');
 	keep_one($keeper, $_) foreach @names[ 0 .. 2 ];
-	is(states($keeper), join(', ', map { "$_ kept" } @names[ 0 .. 2 ]), 'three');
+	assert_states($keeper, join(', ', map { "$_ kept" } @names[ 0 .. 2 ]), 'three');
 	cycle($keeper, $names[3]);
-	is(states($keeper), join(', ', map { "$_ kept" } @names[ 1 .. 3 ]), 'the oldest has gone');
+	assert_states($keeper, join(', ', map { "$_ kept" } @names[ 1 .. 3 ]), 'the oldest has gone');
 	assert_no_nodes($zk, lock_path($names[0]));
 	$keeper->query_safe("SELECT zk_lock(ARRAY['$names[0]', '$names[1]', '$names[2]'])");
-	is(states($keeper), join(', ', map { "$_ held" } @names[ 0 .. 2 ]), 'all, for others');
+	assert_states($keeper, join(', ', map { "$_ held" } @names[ 0 .. 2 ]), 'all, for others');
 	assert_query($keeper, "SELECT zk_lock('$names[3]')", '53400', 'then it is full');
 	$keeper->quit;
 
@@ -309,28 +285,25 @@ subtest 'it counts against max_locks, and goes first' => sub {
 };
 
 subtest 'nobody is disturbed for it' => sub {
-	my $keeper = keeper('10min');
-	my $name = new_name();
-	$node{berlin}->safe_psql('postgres', 'CREATE TABLE IF NOT EXISTS t (n int)');
-	keep_one($keeper, $name);
-	my $file = $node{berlin}->logfile;
-	my $offset = -s $file;
+	my ($keeper, $name, $token) = keeper_of_one('10min');
+	$node{berlin}->safe_psql('postgres', 'CREATE TABLE t (n int)');
+	my $offset = -s $node{berlin}->logfile;
 	$keeper->query_safe('BEGIN; INSERT INTO t VALUES (1)');
 	kill KILL => session_programs($keeper->pid);
 	$keeper->query_safe('SELECT pg_sleep(0.2)');
 	$keeper->query_safe('COMMIT');
 	is($keeper->query_safe('SELECT count(*) FROM t'), 1, 'committed');
-	unlike(substr(slurp_file($file), $offset), qr/lost/, 'nothing in the log');
+	unlike(slurp_file($node{berlin}->logfile, $offset), qr/lost/, 'nothing in the log');
 
 	# nor is a lock that is held mixed up with it
-	ok(cycle($keeper, $name) =~ /^\d+$/, 'taken anew');
+	assert_anew($keeper, $name, $token, 'taken anew');
 };
 
 subtest 'one that was evicted' => sub {
 	my ($keeper, $name, $token) = keeper_of_one('10min');
 	$node{paris}->safe_psql('postgres', "SELECT zk_evict('$name', '$token')");
 	poll_until { states($keeper) eq '' } 'is not kept', 10;
-	cmp_ok(cycle($keeper, $name), '>', $token, 'and is taken anew');
+	assert_anew($keeper, $name, $token, 'and is taken anew');
 };
 
 subtest 'an old proof' => sub {
@@ -343,8 +316,8 @@ subtest 'an old proof' => sub {
 		poll_until { time > $until } 'time to pass', 20;
 	};
 	$get_old->();
-	cmp_ok(cycle($keeper, $name), '>', $token, 'is not relied on: the lock is taken anew');
-	is(states($keeper), "$name kept", 'and kept again');
+	assert_anew($keeper, $name, $token, 'is not relied on: the lock is taken anew');
+	assert_states($keeper, "$name kept", 'and kept again');
 	is(queue_nodes($zk, lock_path($name)), 1, 'on the one node that there is');
 	$token = $keeper->query_safe("SELECT token FROM zk_lock_queue('$name')");
 
@@ -353,8 +326,7 @@ subtest 'an old proof' => sub {
 	my ($program) = session_programs($keeper->pid);
 	kill STOP => $program;
 	$stranger->delete(lock_path($name) . "/$_") foreach queue_nodes($zk, lock_path($name));
-	$keeper->start_query("SELECT zk_lock('$name')");
-	poll_until { $keeper->is_done || is_waiting($keeper) } 'the request', 10;
+	start_to_wait($keeper, "SELECT zk_lock('$name')");
 	ok(!$keeper->is_done, 'nothing is taken back without a reply');
 	kill CONT => $program;
 	cmp_ok($keeper->wait_result, '>', $token, 'a node that has gone is not taken back');
@@ -364,12 +336,12 @@ subtest 'others see its node, as that of a holder' => sub {
 	my $rival = rival();
 	my ($keeper, $name, $token) = keeper_of_one('10min');
 	is(queue_state($rival, $name), 'held', 'kept');
-	my $node = lock_path($name) . '/' . (queue_nodes($zk, lock_path($name)))[0];
-	my ($data) = $stranger->get($node);
+	my $node = first_node($name);
+	my $data = $stranger->get($node);
 	is($keeper->query_safe("SELECT zk_lock('$name')"), $token, 'taken back');
 	is(queue_state($rival, $name), 'held', 'held');
 	$keeper->query_safe("SELECT zk_unlock('$name')");
-	is(($stranger->get($node))[0], $data, 'nothing is written for it');
+	is(scalar $stranger->get($node), $data, 'nothing is written for it');
 	ok($rival->query_safe("SELECT zk_lock('$name', '20s')"), 'whoever comes has it all the same');
 };
 
@@ -381,21 +353,21 @@ subtest 'not by another user' => sub {
 		$token, 'another application contends for it');
 	is($keeper->query_safe("SELECT application_name $row"), 'bob', 'and is named');
 	$keeper->query_safe("COMMIT; SELECT zk_unlock('$name')");
-	poll_until { queue_nodes($zk, lock_path($name)) == 0 } 'its release, under the former name', 10;
+	assert_no_nodes($zk, lock_path($name), 'its release, under the former name');
 };
 
 subtest 'under another zklock.keep' => sub {
 	my ($keeper, $name) = keeper_of_one('10min');
 	$keeper->query_safe("SET zklock.keep = '2s'");
-	is(states($keeper), '', 'what was kept goes');
+	assert_states($keeper, '', 'what was kept goes');
 	$keeper->query_safe("SELECT zk_lock('$name'); SET zklock.keep = '3s'; SELECT zk_unlock('$name')");
-	is(states($keeper), '', 'what was granted before is not kept');
+	assert_states($keeper, '', 'what was granted before is not kept');
 	cycle($keeper, $name);
-	is(states($keeper), "$name kept", 'what is granted then is');
+	assert_states($keeper, "$name kept", 'what is granted then is');
 	$keeper->query_safe("SELECT zk_lock('$name'), pg_sleep(4)");
 	$keeper->query_safe("SELECT zk_unlock('$name')");
-	is(states($keeper), "$name kept", 'its time begins with its release, however long it was held');
-	poll_until { queue_nodes($zk, lock_path($name)) == 0 } 'and ends', 20;
+	assert_states($keeper, "$name kept", 'its time begins with its release, however long it was held');
+	assert_no_nodes($zk, lock_path($name), 'and ends');
 };
 
 subtest 'not where others take it in between' => sub {
@@ -405,8 +377,8 @@ subtest 'not where others take it in between' => sub {
 	keep_one($keeper, $name);
 	cycle($rival, $name);
 	cycle($keeper, $name);
-	is(states($keeper), '', 'it is not kept for a while');
-	is(states($rival), '', 'by neither');
+	assert_states($keeper, '', 'it is not kept for a while');
+	assert_states($rival, '', 'by neither');
 	poll_until {
 		cycle($keeper, $name);
 		states($keeper) eq "$name kept"
@@ -433,13 +405,13 @@ subtest 'fenced' => sub {
 			push @tokens, $keeper->query_safe("SELECT zk_lock('$name')");
 			$by{$how}->($name, $tokens[-1]);
 			is($keeper->query_safe("SELECT zk_unlock('$name')"), 't', "$how: released");
-			is(states($keeper), '', 'and not kept');
+			assert_states($keeper, '', 'and not kept');
 		}
 		cmp_ok($tokens[1], '>', $tokens[0], 'the next grant has a greater token');
 		$writer->query("SELECT zk_fence('$name', $tokens[0])");
 		is($writer->sqlstate, '40001', 'so one who comes late with the first is refused');
 		cycle($keeper, $name);
-		is(states($keeper), "$name kept", 'a grant whose token nobody asks for is kept again');
+		assert_states($keeper, "$name kept", 'a grant whose token nobody asks for is kept again');
 		$keeper->query_safe('SELECT zk_unlock_all()');
 	}
 
@@ -447,7 +419,7 @@ subtest 'fenced' => sub {
 	my $name = new_name();
 	$keeper->query_safe("SELECT zk_lock('$name'), zk_fencing_token('$name'), zk_unlock('$name') FROM generate_series(1, 70)");
 	cycle($keeper, $name);
-	is(states($keeper), "$name kept", 'after as many as can be kept');
+	assert_states($keeper, "$name kept", 'after as many as can be kept');
 
 	# a fence that fails
 	$keeper->query_safe('SELECT zk_unlock_all()');
@@ -455,7 +427,7 @@ subtest 'fenced' => sub {
 	cycle($keeper, $name);
 	$keeper->query("SELECT zk_lock('$name'), 1 / (zk_fencing_token('$name') IS NULL)::int");
 	$keeper->query_safe("SELECT zk_unlock('$name')");
-	is(states($keeper), '', 'what was told in a transaction that failed was told all the same');
+	assert_states($keeper, '', 'what was told in a transaction that failed was told all the same');
 };
 
 assert_no_nodes($zk, lock_path("kept$_")) foreach 1 .. $names;

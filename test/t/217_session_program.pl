@@ -22,12 +22,29 @@ sub program_of ($session)
 	return $session->query_safe('SELECT program_pid FROM zk_session');
 }
 
+# That one, until it is reaped.
+sub kill_program ($session, $pid = program_of($session))
+{
+	kill 'KILL', $pid;
+	poll_until { !session_programs($session->pid) } 'it to be reaped', 30;
+	return;
+}
+
+# How often statements of a session have ended in each way; none may be but those.
+my %seen;
+
+sub assert_seen ($allowed, $what)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @odd = grep { !/^(?:$allowed)$/ } keys %seen;
+	return is("@odd", '', "$what: " . join ', ', map { "$_: $seen{$_}" } sort keys %seen);
+}
+
 # Somebody else can have the lock, and has it long before a timeout of a minute.
 sub assert_free ($name, $what)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return is(
-		$other->safe_psql('postgres', "SELECT zk_try_lock('$name', '60s')"), 't', $what);
+	return is($other->safe_psql('postgres', "SELECT zk_try_lock('$name', '60s')"), 't', $what);
 }
 
 sub library_directory
@@ -62,8 +79,6 @@ foreach my $signal (qw(KILL SEGV ABRT))
 		$holder->query("SELECT zk_unlock('program')");
 		my $again = $holder->query_safe("SELECT zk_lock('program')");
 		cmp_ok($again, '>', $token, 'the same backend locks again');
-		assert_no_nodes($zk, lock_path('other'), 'nothing else is left');
-		$holder->query_safe("SELECT zk_unlock('program')");
 		$holder->quit;
 		assert_no_programs('nothing is left', $holder);
 	};
@@ -87,14 +102,12 @@ subtest 'while a statement runs' => sub {
 	cmp_ok(time - $start, '<', 30, 'at once');
 	$holder->query_safe('SELECT zk_unlock_all()');
 	assert_free('program', 'the lock is free');
-	$holder->query_safe("SELECT zk_lock('program')");
-	$holder->query_safe("SELECT zk_unlock('program')");
+	$holder->query_safe("SELECT zk_lock('program'), zk_unlock('program')");
 	$program = program_of($holder);
 	my $bystander = background($node, first => 'SELECT pg_advisory_lock(17)');
 	$holder->start_query('SELECT pg_advisory_lock(17), 17');
-	$node->poll_query_until('postgres', 'SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)');
-	kill 'KILL', $program;
-	poll_until { !session_programs($holder->pid) } 'it to be reaped', 30;
+	wait_for_lock($node, $holder->pid);
+	kill_program($holder, $program);
 	$bystander->query_safe('SELECT pg_advisory_unlock(17)');
 	is($holder->wait_result, '|17', 'without a lock nothing is canceled');
 };
@@ -110,17 +123,11 @@ foreach my $end (
 	my ($what, $do, $do_before) = @$end;
 	subtest "killed, and then its backend $what" => sub {
 		my $long = ZooKeeper->new(tick_time => 3000)->start;
-		my ($holder, $next) = (background($node), background($other));
-		foreach my $session ($holder, $next)
-		{
-			$session->query_safe("SET zklock.servers = '" . $long->connect_string . "'");
-			$session->query_safe("SET zklock.session_timeout = '60s'");
-		}
-		$holder->query_safe("SELECT zk_lock('program')");
+		my @there = ('zklock.servers' => $long->connect_string, 'zklock.session_timeout' => '60s');
+		my ($holder, $next) = (background($node, @there, holds => 'program'), background($other, @there));
 		my $program = program_of($holder);
 		$do_before->($holder) if $do_before;
-		kill 'KILL', $program;
-		poll_until { !session_programs($holder->pid) } 'it to be reaped', 10;
+		kill_program($holder, $program);
 		$do->($holder);
 		is($next->query("SELECT zk_try_lock('program', '30s')"), 't',
 			'another program has ended its session');
@@ -129,9 +136,7 @@ foreach my $end (
 
 # The loss is known although something else is still to be read.
 subtest 'while a statement runs that has left something unread' => sub {
-	my ($holder, $rival) = (background($node), background($other));
-	$holder->query_safe("SELECT zk_lock('program')");
-	$rival->query_safe("SELECT zk_lock('rival')");
+	my ($holder, $rival) = (background($node, holds => 'program'), background($other, holds => 'rival'));
 	my $program = program_of($holder);
 	$holder->start_query("SELECT zk_try_lock('rival', '500ms'), pg_sleep(60)");
 	wait_for_sleep($node, $holder->pid);
@@ -140,18 +145,12 @@ subtest 'while a statement runs that has left something unread' => sub {
 };
 
 subtest 'while it waits' => sub {
-	my ($holder, $waiter) = (background($other), background($node));
-	$holder->query_safe("SELECT zk_lock('program')");
-	$waiter->query_safe("SELECT zk_is_held('program'), zk_try_lock('program')");
+	my $holder = background($other, holds => 'program');
+	my $waiter = background($node, first => "SELECT zk_try_lock('program')");
 	my $program = program_of($waiter);
 	start_in_queue($waiter, "SELECT zk_lock('program') > 0", $zk, $path, 2);
 	kill 'KILL', $program;
-	poll_until
-	{
-		my @programs = session_programs($waiter->pid);
-		@programs && !grep { $_ == $program } @programs
-	}
-	'a new program', 30;
+	poll_until { "@{ [ session_programs($waiter->pid) ] }" =~ /^(?!$program$)\d+$/ } 'a new program', 30;
 	wait_for_queue($zk, $path, 2);
 	$holder->query_safe("SELECT zk_unlock('program')");
 	is($waiter->wait_result, 't', 'it queues again, with another session');
@@ -160,14 +159,10 @@ subtest 'while it waits' => sub {
 
 # Nothing is held any more when the transaction ends, and the session's nodes are there.
 subtest 'after the last savepoint with a lock' => sub {
-	my $session = background($node);
-	$session->query_safe($_)
-	  foreach "SET zklock.session_timeout = '60s'", 'BEGIN', 'SAVEPOINT a',
-	  "SELECT zk_xact_lock('program')";
-	my $program = program_of($session);
-	kill 'KILL', $program;
-	poll_until { !session_programs($session->pid) } 'it to be reaped', 30;
-	$session->query_safe($_) foreach 'ROLLBACK TO a', 'COMMIT';
+	my $session = background($node, 'zklock.session_timeout' => '60s',
+		first => "BEGIN; SAVEPOINT a; SELECT zk_xact_lock('program')");
+	kill_program($session);
+	$session->query_safe('ROLLBACK TO a; COMMIT');
 	is($other->safe_psql('postgres', "SELECT zk_try_lock('program', '20s')"),
 		't', 'the lock is free long before the session timeout');
 	assert_leave_nothing($zk, $path, $session);
@@ -176,7 +171,7 @@ subtest 'after the last savepoint with a lock' => sub {
 subtest 'at any moment' => sub {
 	# Whoever is hit fails with an error of its own, or does not notice.
 	my $session = background($node);
-	my %seen;
+	%seen = ();
 	foreach my $round (1 .. 30)
 	{
 		my $count = 2 * $round;
@@ -191,11 +186,9 @@ subtest 'at any moment' => sub {
 		kill 'KILL', @programs;
 		$session->wait_result;
 		$seen{ $session->sqlstate }++;
-		$session->query('ROLLBACK');
-		$session->query('SELECT zk_unlock_all()');
+		$session->query('ROLLBACK; SELECT zk_unlock_all()');
 	}
-	is_deeply([ grep { !/^(?:00000|40001|08006|08001|25P02)$/ } keys %seen ], [],
-		'with errors that name it: ' . join ', ', map { "$_: $seen{$_}" } sort keys %seen);
+	assert_seen('00000|40001|08006|08001|25P02', 'with errors that name it');
 	is($session->query_safe("SELECT zk_try_lock('program', '60s')"), 't', 'then it works');
 	assert_leave_nothing($zk, $path, $session);
 	assert_no_programs('nor a program', $session);
@@ -224,19 +217,16 @@ subtest 'a program that stands still' => sub {
 
 # Nobody closes a session that is given up, unless its program does.
 subtest 'an idle backend whose session was given up blocks nobody' => sub {
-	my ($holder, $waiter) = (background($node), background($other));
 	my $second = ZooKeeper->new(tick_time => 2000)->start;
-	$_->query_safe("SET zklock.servers = '" . $second->connect_string . "'")
-	  foreach $holder, $waiter;
-	$holder->query_safe("SELECT zk_lock('program')");
+	my @there = ('zklock.servers' => $second->connect_string);
+	my ($holder, $waiter) = (background($node, @there, holds => 'program'), background($other, @there));
 	my $program = program_of($holder);
 	# A server that comes back gives every session a new timeout.
 	$second->stop;
 	poll_until { $holder->query('SELECT state FROM zk_session') eq 'lost' }
 	'the loss', 30;
 	$second->start;
-	$waiter->query_safe("SELECT zk_lock('program', '60s')");
-	is($waiter->sqlstate, '00000', 'the lock is to be had');
+	assert_query($waiter, "SELECT zk_lock('program', '60s')", '00000', 'the lock is to be had');
 	assert_soon { !grep { $_ == $program } session_programs($holder->pid) }
 	'its program has ended the session', 30;
 };
@@ -255,7 +245,7 @@ subtest 'signals' => sub {
 	# To the whole process group, as PostgreSQL itself and a terminal do.
 	$holder->start_query('SELECT pg_sleep(60)');
 	wait_for_sleep($node, $holder->pid);
-	$node->safe_psql('postgres', "SELECT pg_cancel_backend(${\$holder->pid})");
+	$holder->cancel;
 	assert_ends($holder, '57014', 'a cancel is for the backend');
 	assert_held($holder, 'program', 'the lock stays');
 	is(program_of($holder), $program, 'and the program');
@@ -285,11 +275,10 @@ subtest 'many descriptors, and none' => sub {
 	my $session = background($node);
 	# Far beyond what the program has.
 	$session->query_safe("SELECT zk_lock('program')");
-	my ($descriptors) = map { scalar @$_ }
-	  [ glob '/proc/' . $session->pid . '/fd/*' ];
+	my $descriptors = () = glob '/proc/' . $session->pid . '/fd/*';
 	$session->query_safe('SELECT zk_disconnect()');
 	# One after the other, whatever is the last one that there is.
-	my %seen;
+	%seen = ();
 	foreach my $limit ($descriptors - 2 .. $descriptors + 6)
 	{
 		system_or_bail('prlimit', '--pid', $session->pid, "--nofile=$limit:4096");
@@ -300,8 +289,7 @@ subtest 'many descriptors, and none' => sub {
 		}
 		$session->query('SELECT zk_unlock_all(), zk_disconnect()');
 	}
-	is_deeply([ grep { !/^(?:00000|53000|53300|XX000|58000|54000)$/ } keys %seen ],
-		[], 'errors that name it: ' . join ', ', map { "$_: $seen{$_}" } sort keys %seen);
+	assert_seen('00000|53000|53300|XX000|58000|54000', 'errors that name it');
 	ok($seen{'00000'} && keys %seen > 1, 'with some it does, with others it does not');
 	system_or_bail('prlimit', '--pid', $session->pid, '--nofile=4096:4096');
 	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/,
@@ -325,7 +313,7 @@ subtest 'no external descriptors' => sub {
 		last if $session->sqlstate ne '00000';
 		$count++;
 	}
-	my %seen;
+	%seen = ();
 	foreach my $open (reverse 0 .. $count - 1)
 	{
 		foreach my $function (qw(zk_lock zk_try_lock zk_lock_queue zk_lock))
@@ -345,20 +333,10 @@ subtest 'no external descriptors' => sub {
 	$postmaster = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
 };
 
-# Ticks of a hundredth of a second that a process has used.
-sub ticks ($pid)
-{
-	my @field = split ' ', slurp_file("/proc/$pid/stat") =~ s/.*\) //r;
-	return $field[11] + $field[12];
-}
-
 subtest 'nobody spins while an ensemble refuses connections' => sub {
 	my $gone = ZooKeeper->new->start;
-	my ($holder, $waiter) = (background($node), background($other));
-	$_->query_safe("SET zklock.servers = '" . $gone->connect_string . "'"),
-	  $_->query_safe("SET zklock.session_timeout = '10s'")
-	  foreach $holder, $waiter;
-	$holder->query_safe("SELECT zk_lock('program')");
+	my @there = ('zklock.servers' => $gone->connect_string, 'zklock.session_timeout' => '10s');
+	my ($holder, $waiter) = (background($node, @there, holds => 'program'), background($other, @there));
 	$waiter->start_query("SELECT zk_lock('program')");
 	poll_until { session_programs($waiter->pid) } 'the waiter\'s program', 30;
 	my $start = time;
@@ -366,7 +344,7 @@ subtest 'nobody spins while an ensemble refuses connections' => sub {
 	$holder->query("SELECT zk_is_held('program')");
 	my $took = time - $start;
 	cmp_ok($took, '>', 1, 'the question takes its time');
-	my %used = map { $_ => ticks($_) } $holder->pid, $waiter->pid;
+	my %used = map { $_ => ticks_of($_) } $holder->pid, $waiter->pid;
 	cmp_ok($used{ $_->pid }, '<', 100 * $took / 4, 'which is not spent on asking again')
 	  foreach $holder, $waiter;
 	$gone->start;
@@ -433,8 +411,8 @@ subtest 'a relocated installation' => sub {
 };
 
 subtest 'a thousand locks, and a program that does not read' => sub {
-	my $session = background($node);
-	$session->query_safe("BEGIN; SELECT zk_xact_lock(repeat('x', 200) || i) FROM generate_series(1, 1000) i");
+	my $session = background($node,
+		first => "BEGIN; SELECT zk_xact_lock(repeat('x', 200) || i) FROM generate_series(1, 1000) i");
 	my $program = program_of($session);
 	kill 'STOP', $program;
 	my $start = time;
@@ -454,8 +432,7 @@ subtest 'exit with requests under way' => sub {
 		$session->query_safe("SELECT zk_lock('many/' || i) FROM generate_series(1, 200) i");
 		$session->start_query("SELECT zk_unlock_all(), zk_lock('many/' || i) FROM generate_series(201, 400) i");
 	}
-	$node->safe_psql('postgres', "SELECT pg_terminate_backend($_)")
-	  foreach map { $_->pid } @sessions;
+	$_->terminate foreach @sessions;
 	$_->wait_result, $_->quit foreach @sessions;
 	assert_no_programs('nothing is left', @sessions);
 	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('many') . '/')) }
@@ -511,12 +488,8 @@ ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal|all server processes 
 # It would look for the ensemble for two session timeouts, in order to close its session.
 subtest 'without a backend, and asked to end' => sub {
 	my $silent = ZooKeeper->new->start;
-	my $servers = $silent->connect_string;
-	my $session = background($node);
-	$session->query_safe(qq{
-		SET zklock.servers = '$servers';
-		SET zklock.session_timeout = '1min';
-		SELECT zk_lock('orphan')});
+	my $session = background($node,
+		'zklock.servers' => $silent->connect_string, 'zklock.session_timeout' => '1min', holds => 'orphan');
 	my $backend = $session->pid;
 	my $program = program_of($session);
 	$silent->stop;
@@ -548,8 +521,7 @@ subtest 'PostgreSQL is process 1 of a container' => sub {
 		'SELECT pg_terminate_backend(pg_backend_pid())',
 		"COPY (SELECT 1) TO PROGRAM 'kill -9 \$PPID'")
 	{
-		my ($session, $waiter) = (background($node), background($other));
-		$session->query_safe("SELECT zk_lock('program')");
+		my ($session, $waiter) = (background($node, holds => 'program'), background($other));
 		start_in_queue($waiter, "SELECT zk_lock('program')", $zk, $path, 2);
 		$session->query($end);
 		assert_ends($waiter, '00000', 'the lock passes on');

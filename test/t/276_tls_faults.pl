@@ -158,10 +158,9 @@ subtest 'a length that cannot be' => sub {
 	$session->start_query("SELECT zk_lock('liar')");
 	my $program;
 	poll_until { ($program) = session_programs($session->pid); $program && slurp_file("/proc/$program/cmdline") =~ / connected/ } 'the session';
-	my $taken = sub { my @fields = split ' ', slurp_file("/proc/$program/stat"); $fields[13] + $fields[14] };
-	my $before = $taken->();
+	my $before = ticks_of($program);
 	sleep 2;
-	cmp_ok($taken->() - $before, '<', 20, 'is waited for without a spin');
+	cmp_ok(ticks_of($program) - $before, '<', 20, 'is waited for without a spin');
 	$session->cancel;
 	$session->wait_result;
 	$session->quit;
