@@ -494,8 +494,8 @@ undef. Its new sessions have them by then.
 sub reconfigure ($node, %setting)
 {
 	my %quoted = map { $_ => $setting{$_} =~ s/'/''/gr } grep { defined $setting{$_} } keys %setting;
-	ask($node, join '; ', "LOAD 'zklock'",
-		map { exists $quoted{$_} ? "ALTER SYSTEM SET $_ = '$quoted{$_}'" : "ALTER SYSTEM RESET $_" } sort keys %setting);
+	my @changes = map { exists $quoted{$_} ? "SET $_ = '$quoted{$_}'" : "RESET $_" } sort keys %setting;
+	ask($node, join '; ', "LOAD 'zklock'", map { "ALTER SYSTEM $_" } @changes);
 	$node->reload;
 	# The postmaster has them before its children: so new sessions have them, too.
 	foreach my $name (sort keys %quoted)

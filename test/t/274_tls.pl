@@ -60,15 +60,57 @@ sub server_with ($certificate, %option)
 		tls => { ca => $good->ca, cert => $certificate }, %option)->start;
 }
 
+# A test: these settings lead to that error, and to more of it. Returns the error.
+sub assert_refused ($setting, $what, @patterns)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $error = error_with(%$setting);
+	like($error, $_, $what) foreach @patterns;
+	return $error;
+}
+
+# The settings that show that certificate.
+sub shown_by ($authority, $name)
+{
+	my %setting = $authority->settings($name);
+	return map { $_ => $setting{$_} } qw(zklock.ssl_cert_file zklock.ssl_key_file);
+}
+
+# A file that has all of these.
+sub joined ($name, @files)
+{
+	my $path = "$directory/$name";
+	unlink $path;
+	append_to_file($path, slurp_file($_)) foreach @files;
+	chmod 0600, $path;
+	return $path;
+}
+
+my @tls_1_2 = (config => { 'ssl.protocol' => 'TLSv1.2', 'ssl.enabledProtocols' => 'TLSv1.2' });
+
+# Who may do what with the first node of a queue.
+sub acl_of ($queue)
+{
+	my $client = $zk->client;
+	my ($first) = queue_nodes($zk, $queue);
+	return map { "@$_" } $client->get_acl("$queue/$first");
+}
+
+# The member that a session is connected to.
+sub member_of ($session)
+{
+	my ($port) = $session->query_safe('SELECT server FROM zk_session') =~ /:(\d+)$/;
+	return grep { $zk->secure_port($_) == $port } $zk->members;
+}
+
+sub session_id ($session) { return $session->query_safe('SELECT session_id FROM zk_session'); }
+sub what_check_says { return $node->safe_psql('postgres', 'SELECT state, what, remedy FROM zk_check(false)'); }
+
 subtest 'locks between a cluster with TLS and one without' => sub {
-	my ($ours, $theirs) = (background($node), background($plain));
-	$ours->query_safe("SELECT zk_lock('mixed')");
+	my ($ours, $theirs) = (background($node, holds => 'mixed'), background($plain));
 	start_to_wait($theirs, "SELECT zk_lock('mixed')");
 	assert_held($ours, 'mixed', 'held, proved over TLS');
-	my $client = $zk->client;
-	my ($first) = queue_nodes($zk, lock_path('mixed'));
-	my @acl = sort map { "@$_" } $client->get_acl(lock_path('mixed') . "/$first");
-	$client->close;
+	my @acl = sort { $a cmp $b } acl_of(lock_path('mixed'));
 	like("@acl", qr/^1 world anyone 31 digest zklock:\S+ 31 x509 CN=client$/,
 		'who has a certificate of the same subject may set its data, too');
 	assert_passes('mixed', $ours, $theirs, 'granted');
@@ -77,16 +119,13 @@ subtest 'locks between a cluster with TLS and one without' => sub {
 
 	# More than fits into one record of TLS. On a busy machine the
 	# proof of so many takes its time.
-	$ours->query_safe("SELECT zk_unlock_all()");
-	$ours->query_safe("SET zklock.session_timeout = '30s'");
+	$ours->query_safe("SELECT zk_unlock_all(); SET zklock.session_timeout = '30s'");
 	is($ours->query_safe("SELECT count(zk_xact_lock('many/' || repeat('x', 150) || i))
 		FROM generate_series(1, 300) AS i"), 300, 'many at a time');
 	$ours->query_safe("SELECT zk_unlock_all()");
 	poll_until { !$zk->ephemerals('/') } 'all to be released';
-	$ours->quit;
-	$theirs->quit;
+	assert_leave_nothing($zk, lock_path('mixed'), $ours, $theirs);
 	assert_no_programs('no program is left', $ours, $theirs);
-	assert_no_nodes($zk, lock_path('mixed'));
 };
 
 # What zk_check() says of an item, in this session: so many rows. On a busy machine not
@@ -114,13 +153,9 @@ subtest 'what is told of it' => sub {
 		'zk_check(): each of the servers');
 	like(check_of($ours, 'client certificate', 1), qr/^ok\|it is valid until 20\d\d-/, 'and ours');
 	is(check_of($theirs, '(tls|client)', 0), '', 'nothing of it without TLS');
-	$_->quit foreach $ours, $theirs;
 
 	my $soon = server_with($good->both('soon'));
-	use_settings(
-		'zklock.servers' => $soon->secure_connect_string,
-		'zklock.ssl_cert_file' => $good->cert('soon'),
-		'zklock.ssl_key_file' => $good->key('soon'));
+	use_settings('zklock.servers' => $soon->secure_connect_string, shown_by($good, 'soon'));
 	my $session = background($node);
 	like(check_of($session, 'tls', 1), qr/^warning\|.*CN=soon.*\|Renew/, 'a warning, 20 days before');
 	like(check_of($session, 'client certificate', 1), qr/^warning\|.*\|Renew/, 'likewise');
@@ -129,27 +164,22 @@ subtest 'what is told of it' => sub {
 	# Not the server's own ends soon, but that of who has issued it.
 	my $brief = Certificates->new($directory, 'brief', $good, days => 20);
 	$brief->issue('server', 'DNS:localhost');
-	append_to_file("$directory/brief", slurp_file($_))
-	  foreach $brief->both('server'), $brief->ca;
-	my $issued = server_with("$directory/brief");
+	my $issued = server_with(joined('brief', $brief->both('server'), $brief->ca));
 	use_settings('zklock.servers' => $issued->secure_connect_string);
 	like(check_of($session, 'tls', 1), qr/^warning\|.*CN=server.*\|Renew/, 'that of an authority');
-	$session->quit;
-	$issued->stop;
 	use_settings();
 };
 
 subtest 'connections that break' => sub {
 	my $session = background($node, holds => 'kept');
-	my ($server) = $session->query_safe('SELECT server FROM zk_session') =~ /:(\d+)$/;
-	my ($member) = grep { $zk->secure_port($_) == $server } $zk->members;
-	my $id = $session->query_safe('SELECT session_id FROM zk_session');
+	my ($member) = member_of($session);
+	my $id = session_id($session);
 	$zk->kill9($member);
-	poll_until {
-		$session->query_safe('SELECT state, server FROM zk_session') =~ /^connected\|(?!.*:$server$)/;
-	} 'it to be connected elsewhere';
+	my $port = $zk->secure_port($member);
+	poll_until { $session->query_safe('SELECT state, server FROM zk_session') =~ /^connected\|(?!.*:$port$)/ }
+	'it to be connected elsewhere';
 	assert_held($session, 'kept', 'the lock outlives a server');
-	is($session->query_safe('SELECT session_id FROM zk_session'), $id, 'and so does the session');
+	is(session_id($session), $id, 'and so does the session');
 	$zk->start($member);
 	$session->query_safe("SELECT zk_is_held('kept')");
 
@@ -166,57 +196,40 @@ subtest 'connections that break' => sub {
 
 subtest 'sessions end' => sub {
 	my $session = background($node, holds => 'ended');
-	my $began = time;
 	kill 'KILL', $session->query_safe('SELECT program_pid FROM zk_session');
 	poll_until { !$zk->ephemerals('/') } 'the session whose program was killed to be ended';
 	$session->quit;
 
-	$session = background($node);
-	$session->query_safe("SELECT zk_lock('ended')");
+	$session = background($node, holds => 'ended');
 	$session->quit;
 	poll_until { !$zk->ephemerals('/') } 'the session of a backend that ended', 2;
 	assert_no_programs('no program is left', $session);
 };
 
 subtest 'files and settings that are no good' => sub {
+	my $file = 'Could not load file';
 	my %case = (
-		'zklock.ssl_ca_file names nothing' => [
-			{ 'zklock.ssl_ca_file' => '' }, qr/"zklock\.ssl_ca_file" names no file/ ],
-		'a missing CA file' => [
-			{ 'zklock.ssl_ca_file' => 'nowhere.pem' },
-			qr/Could not load file "nowhere\.pem": No such file/ ],
-		'a CA file with rubbish' => [
-			{ 'zklock.ssl_ca_file' => 'postgresql.conf' },
-			qr/Could not load file "postgresql\.conf"/ ],
-		'a certificate without a key' => [ { 'zklock.ssl_key_file' => '' }, qr/only one is set/ ],
-		'a key that does not fit' => [
-			{ 'zklock.ssl_key_file' => $bad->key('client') },
-			qr/Could not load file .*: key values mismatch/ ],
-		'a key with a pass phrase' => [
-			{
-				'zklock.ssl_cert_file' => $good->cert('secret'),
-				'zklock.ssl_key_file' => $good->key('secret')
-			},
-			qr/Could not load file/
-		],
+		'zklock.ssl_ca_file names nothing' => [ ssl_ca_file => '', qr/"zklock\.ssl_ca_file" names no file/ ],
+		'a missing CA file' => [ ssl_ca_file => 'nowhere.pem', qr/$file "nowhere\.pem": No such file/ ],
+		'a CA file with rubbish' => [ ssl_ca_file => 'postgresql.conf', qr/$file "postgresql\.conf"/ ],
+		'a certificate without a key' => [ ssl_key_file => '', qr/only one is set/ ],
+		'a key that does not fit' => [ ssl_key_file => $bad->key('client'), qr/$file .*: key values mismatch/ ],
 		# All that can be told of files of root's is by whom they can be read.
-		"a key of root's that its group can read" => [
-			{ 'zklock.ssl_key_file' => '/etc/shadow' },
-			qr/Could not load file "\/etc\/shadow": (?!it (?:must|has))/ ],
-		"a key of root's that all can read" => [
-			{ 'zklock.ssl_key_file' => '/etc/passwd' }, qr/it has group or world access/ ],
-		'a directory' => [ { 'zklock.ssl_crl_file' => 'base' }, qr/"base": not a regular file/ ]);
+		"a key of root's that its group can read" =>
+		  [ ssl_key_file => '/etc/shadow', qr/$file "\/etc\/shadow": (?!it (?:must|has))/ ],
+		"a key of root's that all can read" => [ ssl_key_file => '/etc/passwd', qr/it has group or world access/ ],
+		'a directory' => [ ssl_crl_file => 'base', qr/"base": not a regular file/ ]);
+	my $refused = qr/could not set up TLS for ZooKeeper/;
 	foreach my $what (sort keys %case)
 	{
-		my $error = error_with(%{ $case{$what}[0] });
-		like($error, qr/could not set up TLS for ZooKeeper/, $what);
-		like($error, $case{$what}[1], 'why');
+		my ($name, $value, $why) = @{ $case{$what} };
+		assert_refused({ "zklock.$name" => $value }, $what, $refused, $why);
 	}
+	assert_refused({ shown_by($good, 'secret') }, 'a key with a pass phrase', $refused, qr/$file/);
 	my $key = $good->key('client');
 	chmod 0640, $key;
-	like(error_with(), qr/Could not load file .* it has group or world access/, 'a key that others can read');
-	my $check = $node->safe_psql('postgres', 'SELECT state, what, remedy FROM zk_check(false)');
-	like($check, qr/^error\|.*has group or world access/m, 'zk_check() says it, too');
+	assert_refused({}, 'a key that others can read', qr/$file .* it has group or world access/);
+	like(what_check_says(), qr/^error\|.*has group or world access/m, 'zk_check() says it, too');
 	chmod 0600, $key;
 	link $good->ca, $node->data_dir . '/root.crt';
 	is(error_with('zklock.ssl_ca_file' => 'root.crt'), '', 'a path leads to the data directory');
@@ -236,79 +249,56 @@ subtest 'servers that are not what they should be' => sub {
 		unknown => qr/is not good: unable to get .*issuer certificate; it is that of CN=server, issued by CN=authority bad, .*, for DNS:localhost/);
 	foreach my $what (sort keys %expected)
 	{
-		my $error = error_with('zklock.servers' => $server{$what}->secure_connect_string);
-		like($error, qr/could not connect to ZooKeeper within 2000 ms/, $what);
-		like($error, $expected{$what}, 'why');
-		like($error, qr/HINT:  The setting "zklock.ssl_ca_file"/, 'and what to do');
-		my $check = $node->safe_psql('postgres', 'SELECT state, what, remedy FROM zk_check(false)');
-		like($check, $expected{$what}, 'zk_check() says it, too');
+		assert_refused({ 'zklock.servers' => $server{$what}->secure_connect_string }, $what,
+			qr/could not connect to ZooKeeper within 2000 ms/, $expected{$what},
+			qr/HINT:  The setting "zklock.ssl_ca_file"/);
+		like(what_check_says(), $expected{$what}, 'zk_check() says it, too');
 		is(scalar(grep { /Session establishment|0x/ } $server{$what}->ephemerals('/')), 0, 'no session');
 	}
 	my $revoked = server_with($good->both('revoked'));
 	my @servers = ('zklock.servers' => $revoked->secure_connect_string);
 	is(error_with(@servers), '', 'who does not know that it is revoked believes it');
-	my $error = error_with(@servers, 'zklock.ssl_crl_file' => $list);
-	like($error,
-		qr/is not good: certificate revoked; it is that of CN=revoked, .*, for DNS:localhost, IP Address:127\.0\.0\.1/,
-		'who knows it does not');
+	assert_refused({ @servers, 'zklock.ssl_crl_file' => $list }, 'who knows it does not',
+		qr/is not good: certificate revoked; it is that of CN=revoked, .*, for DNS:localhost, IP Address:127\.0\.0\.1/);
 	is(error_with('zklock.ssl_crl_file' => $list), '', 'others are good');
-	$revoked->stop;
 
 	# Not the server's own certificate is revoked, but that of who has issued it.
 	my $below = Certificates->new($directory, 'below', $good);
 	$below->issue('server', 'DNS:localhost');
-	my ($chain, $lists) = map { "$directory/$_" } qw(chain lists);
-	append_to_file($chain, slurp_file($_))
-	  foreach $below->both('server'), $below->ca;
-	my $lower = server_with($chain);
+	my $lower = server_with(joined('chain', $below->both('server'), $below->ca));
 	@servers = ('zklock.servers' => $lower->secure_connect_string);
 	is(error_with(@servers), '', 'an authority below the one that is known');
-	append_to_file($lists, slurp_file($_))
-	  foreach $below->revoke, $good->revoke('below-below');
-	like(error_with(@servers, 'zklock.ssl_crl_file' => $lists),
-		qr/is not good: certificate revoked; it is that of CN=below-below, /, 'until that is revoked');
-	$lower->stop;
+	my $lists = joined('lists', $below->revoke, $good->revoke('below-below'));
+	assert_refused({ @servers, 'zklock.ssl_crl_file' => $lists }, 'until that is revoked',
+		qr/is not good: certificate revoked; it is that of CN=below-below, /);
 
 	# A name for which there is no need of DNS; a star is for the whole of its label.
 	$good->issue('wild', 'DNS:12*.0.0.0x1');
 	my $wild = server_with($good->both('wild'));
-	like(error_with('zklock.servers' => '127.0.0.0x1:' . $wild->secure_port),
-		qr/is not for "127\.0\.0\.0x1"/, 'a part of a label');
-	$wild->stop;
+	assert_refused({ 'zklock.servers' => '127.0.0.0x1:' . $wild->secure_port }, 'a part of a label',
+		qr/is not for "127\.0\.0\.0x1"/);
 
-	$error = error_with('zklock.servers' => '127.0.0.2:' . $zk->secure_port);
-	like($error, qr/could not connect/, 'another address');
+	assert_refused({ 'zklock.servers' => '127.0.0.2:' . $zk->secure_port }, 'another address', qr/could not connect/);
 	is(error_with('zklock.servers' => '127.0.0.1:' . $zk->secure_port), '', 'by its address');
-	$_->stop foreach values %server;
 };
 
 subtest 'what servers want' => sub {
-	my $error = error_with('zklock.ssl_cert_file' => '', 'zklock.ssl_key_file' => '');
-	like($error, qr/could not connect to ZooKeeper/, 'without a client certificate');
-	like($error, qr/HINT:  The server may want a client certificate/, 'what to do');
-	$error = error_with(
-		'zklock.ssl_cert_file' => $bad->cert('client'),
-		'zklock.ssl_key_file' => $bad->key('client'));
-	like($error, qr/HINT:  The server may want a client certificate/, 'one of a stranger');
-	$error = error_with(
-		'zklock.ssl_cert_file' => $good->cert('expired'),
-		'zklock.ssl_key_file' => $good->key('expired'));
-	like($error, qr/; the certificate of "zklock\.ssl_cert_file" has expired/, 'one that has expired');
-	$error = error_with('zklock.servers' => $zk->connect_string);
-	like($error, qr/closed the connection in the TLS handshake|TLS with server/, 'a plain port');
-	like($error, qr/HINT:  .*secureClientPort/, 'what to do');
-	$error = error_with(
-		'zklock.ssl' => 'off',
-		'zklock.servers' => $zk->secure_connect_string);
-	like($error, qr/could not connect to ZooKeeper/, 'TLS is off, and the port wants it');
-	like($error, qr/HINT:  .*zklock\.ssl/, 'what to do');
-	$error = error_with('zklock.servers' => 'localhost:' . ZooKeeper::free_port());
-	like($error, qr/Connection refused/, 'nobody there');
+	my @none = ('zklock.ssl_cert_file' => '', 'zklock.ssl_key_file' => '');
+	my $wants_certificate = qr/HINT:  The server may want a client certificate/;
+	assert_refused({@none}, 'without a client certificate', qr/could not connect to ZooKeeper/, $wants_certificate);
+	assert_refused({ shown_by($bad, 'client') }, 'one of a stranger', $wants_certificate);
+	assert_refused({ shown_by($good, 'expired') }, 'one that has expired',
+		qr/; the certificate of "zklock\.ssl_cert_file" has expired/);
+	assert_refused({ 'zklock.servers' => $zk->connect_string }, 'a plain port',
+		qr/closed the connection in the TLS handshake|TLS with server/, qr/HINT:  .*secureClientPort/);
+	assert_refused({ 'zklock.ssl' => 'off', 'zklock.servers' => $zk->secure_connect_string },
+		'TLS is off, and the port wants it', qr/could not connect to ZooKeeper/, qr/HINT:  .*zklock\.ssl/);
+	my $nobody = 'localhost:' . ZooKeeper::free_port();
+	assert_refused({ 'zklock.servers' => $nobody }, 'nobody there', qr/Connection refused/);
 
 	my $both = server_with($good->both('server'), config => { 'client.portUnification' => 'true' });
 	is(error_with('zklock.servers' => 'localhost:' . $both->port), '', 'a port for both, with TLS');
 	is(error_with('zklock.ssl' => 'off', 'zklock.servers' => 'localhost:' . $both->port), '', 'and without');
-	$both->stop;
 
 	my $newer = server_with($good->both('server'), config => {
 		'ssl.protocol' => 'TLSv1.3',
@@ -316,12 +306,11 @@ subtest 'what servers want' => sub {
 		'ssl.ciphersuites' => 'TLS_AES_128_GCM_SHA256' });
 	my @servers = ('zklock.servers' => $newer->secure_connect_string);
 	is(error_with(@servers, 'zklock.ssl_min_protocol_version' => 'TLSv1.3'), '', 'TLS 1.3');
-	$error = error_with(@servers, 'zklock.ssl_cert_file' => '', 'zklock.ssl_key_file' => '');
-	like($error, qr/HINT:  The server may want a client certificate/, 'without a certificate');
-	$newer->stop;
-	my $older = server_with($good->both('server'), config => { 'ssl.protocol' => 'TLSv1.2', 'ssl.enabledProtocols' => 'TLSv1.2' });
-	$error = error_with('zklock.servers' => $older->secure_connect_string, 'zklock.ssl_min_protocol_version' => 'TLSv1.3');
-	like($error, qr/TLS with server .* failed/, 'a server that has 1.2 alone');
+	assert_refused({ @servers, @none }, 'without a certificate', $wants_certificate);
+	my $older = server_with($good->both('server'), @tls_1_2);
+	@servers = ('zklock.servers' => $older->secure_connect_string);
+	assert_refused({ @servers, 'zklock.ssl_min_protocol_version' => 'TLSv1.3' },
+		'a server that has 1.2 alone', qr/TLS with server .* failed/);
 };
 
 subtest 'the certificate as credentials' => sub {
@@ -332,19 +321,15 @@ subtest 'the certificate as credentials' => sub {
 		'zklock.connect_timeout' => '1min',
 		'zklock.root' => '/certified');
 	my ($one, $same) = map { cluster($_, $zk, %setting) } qw(oslo rome);
-	my $stranger = cluster('bonn', $zk, %setting,
-		'zklock.ssl_cert_file' => $good->cert('other'),
-		'zklock.ssl_key_file' => $good->key('other'));
+	my $stranger = cluster('bonn', $zk, %setting, shown_by($good, 'other'));
 	my ($holder, $waiter, $thief) = map { background($_) } $one, $same, $stranger;
 	my $token = $holder->query_safe("SELECT zk_lock('mine')");
-	my $client = $zk->client;
 	my ($name) = queue_nodes($zk, '/certified/mine');
 	foreach my $path ('/certified', '/certified/mine', "/certified/mine/$name")
 	{
-		is_deeply([ map { "@$_" } $client->get_acl($path) ],
+		is_deeply([ map { "@$_" } $zk->client->get_acl($path) ],
 			[ '31 x509 CN=client', '1 world anyone' ], "who may do what: $path");
 	}
-	$client->close;
 	start_in_queue($waiter, "SELECT zk_lock('mine')", $zk, '/certified/mine', 2);
 
 	assert_query($thief, "SELECT zk_evict('mine', $token)", '42501', 'another certificate may not take it away');
@@ -359,18 +344,13 @@ subtest 'the certificate as credentials' => sub {
 	$_->quit foreach $holder, $waiter, $thief, $without;
 	assert_no_nodes($zk, '/certified/mine');
 
-	$one->safe_psql('postgres', "ALTER SYSTEM SET zklock.$_ = ''")
-	  foreach qw(ssl_cert_file ssl_key_file);
-	$one->reload;
-	poll_until { $one->safe_psql('postgres', 'SHOW zklock.ssl_cert_file') eq '' } 'the setting';
+	reconfigure($one, 'zklock.ssl_cert_file' => '', 'zklock.ssl_key_file' => '');
 	my ($status, $out, $err) = $one->psql('postgres', "SELECT zk_lock('mine')");
 	like($err, qr/ERROR:  there is no certificate to be the credentials for ZooKeeper\nDETAIL:  .*"x509"/,
 		'without a certificate');
 
 	my $careless = server_with($good->both('server'), config => { 'ssl.clientAuth' => 'none' });
-	$same->safe_psql('postgres', "ALTER SYSTEM SET zklock.servers = '" . $careless->secure_connect_string . "'");
-	$same->reload;
-	poll_until { $same->safe_psql('postgres', 'SHOW zklock.servers') eq $careless->secure_connect_string } 'the setting';
+	reconfigure($same, 'zklock.servers' => $careless->secure_connect_string);
 	($status, $out, $err) = $same->psql('postgres', "SELECT zk_lock('mine')");
 	like($err, qr/ERROR:  could not join a lock's queue: ZooKeeper knows no credentials of this session\n/,
 		'a server that asks for none');
@@ -397,9 +377,9 @@ subtest 'nothing is said to a stranger' => sub {
 	{
 		my $file = "$directory/heard-" . length $answer;
 		my $fake = fake($answer, $file);
-		my $error = error_with('zklock.servers' => 'localhost:' . $fake->port);
-		like($error, qr/could not connect to ZooKeeper/, 'an error');
-		$node->safe_psql('postgres', 'SELECT count(*) FROM zk_check(false)');
+		my %setting = ('zklock.servers' => 'localhost:' . $fake->port);
+		assert_refused(\%setting, 'an error', qr/could not connect to ZooKeeper/);
+		what_check_says();
 		poll_until { -s $file } 'something to be heard';
 		my @heard = split /\n/, slurp_file($file);
 		cmp_ok(scalar @heard, '>=', 2, 'it was asked, by the session and by zk_check()');
@@ -419,8 +399,7 @@ subtest 'not a byte in the clear' => sub {
 			close $out;
 			return $_[0];
 		});
-	my ($port) = $proxy->address =~ /:(\d+)$/;
-	use_settings('zklock.servers' => "localhost:$port");
+	use_settings('zklock.servers' => 'localhost:' . $proxy->port);
 	my $connections = sub { return scalar split /\n/, slurp_file($log) };
 	my $session = background($node, holds => 'quiet');
 	my $before = $connections->();
@@ -429,7 +408,7 @@ subtest 'not a byte in the clear' => sub {
 	'it to be back';
 	kill 'KILL', $session->query_safe('SELECT program_pid FROM zk_session');
 	poll_until { !$zk->ephemerals('/') } 'the session to be ended by another program';
-	assert_soon { $node->safe_psql('postgres', 'SELECT what FROM zk_check(false)') =~ /release 3\./ } 'zk_check() has asked', 60;
+	assert_soon { what_check_says() =~ /release 3\./ } 'zk_check() has asked', 60;
 	$session->quit;
 	my @beginnings = split /\n/, slurp_file($log);
 	cmp_ok(scalar @beginnings, '>=', 4, 'connections');
@@ -439,8 +418,7 @@ subtest 'not a byte in the clear' => sub {
 # Who gives a server up tells it so: the last record is an alert. TLS 1.2 shows what is one.
 subtest 'a silent server is told of the end' => sub {
 	my $log = "$directory/all-that-was-sent";
-	my $server = server_with($good->both('server'),
-		config => { 'ssl.protocol' => 'TLSv1.2', 'ssl.enabledProtocols' => 'TLSv1.2' });
+	my $server = server_with($good->both('server'), @tls_1_2);
 	my $proxy = Proxy->new('127.0.0.1:' . $server->secure_port,
 		heard => sub { append_to_file($log, $_[0]); });
 	use_settings('zklock.servers' => $proxy->address);
@@ -459,21 +437,16 @@ subtest 'a silent server is told of the end' => sub {
 	is(scalar(grep { $_ == 21 } $records->()), 0, 'no alert while all is well');
 	$proxy->cut('replies');
 	poll_until { ($records->())[-1] == 21 } 'an alert as the last record', 30;
-	$session->quit;
-	$_->stop foreach $proxy, $server;
 };
 
 subtest 'new files without a restart' => sub {
 	use_settings();
 	my $session = background($node, holds => 'renewed');
 	$good->issue('client');
-	my $proof = $session->query_safe("SELECT zk_is_held('renewed')");
-	is($proof, 't', 'a connection that is up stays');
+	assert_held($session, 'renewed', 'a connection that is up stays');
 	# Not even a key: the session goes on with what it has read.
 	rename $good->key('client'), $good->key('client') . '.away';
-	my ($server) = $session->query_safe('SELECT server FROM zk_session') =~ /:(\d+)$/;
-	my ($member) = grep { $zk->secure_port($_) == $server } $zk->members;
-	$zk->restart($member);
+	$zk->restart(member_of($session));
 	poll_until { $session->query_safe('SELECT state FROM zk_session') eq 'connected' } 'it to be back';
 	assert_held($session, 'renewed', 'held after a reconnect');
 	rename $good->key('client') . '.away', $good->key('client');
@@ -482,50 +455,34 @@ subtest 'new files without a restart' => sub {
 };
 
 subtest 'new files for a session that is there' => sub {
-	my ($cert, $key) = map { "$directory/own.$_" } qw(pem key);
-	my $copy = sub ($name) {
-		foreach my $file ([ $good->cert($name), $cert ], [ $good->key($name), $key ])
-		{
-			unlink $file->[1];
-			append_to_file($file->[1], slurp_file($file->[0]));
-			chmod 0600, $file->[1];
-		}
-	};
-	$copy->('client');
+	my $copy = sub ($name) { return (joined('own.pem', $good->cert($name)), joined('own.key', $good->key($name))); };
+	my ($cert, $key) = $copy->('client');
 	my $proxy = Proxy->new('127.0.0.1:' . $zk->secure_port);
-	my ($port) = $proxy->address =~ /:(\d+)$/;
 	use_settings(
-		'zklock.servers' => "127.0.0.1:$port",
+		'zklock.servers' => $proxy->address,
 		'zklock.ssl_cert_file' => $cert,
 		'zklock.ssl_key_file' => $key);
 	my $session = background($node);
 	my $acl = sub ($lock) {
 		$session->query_safe("SELECT zk_lock('$lock')");
-		my $client = $zk->client;
-		my ($first) = queue_nodes($zk, lock_path($lock));
-		my @acl = map { "@$_" } $client->get_acl(lock_path($lock) . "/$first");
-		$client->close;
-		return "@acl";
+		return join ' ', acl_of(lock_path($lock));
 	};
 	like($acl->('before'), qr/x509 CN=client/, 'the old certificate');
-	my $id = $session->query_safe('SELECT session_id FROM zk_session');
+	my $id = session_id($session);
 	$copy->('other');
 	$proxy->reset_connections;
 	my $round = 0;
 	poll_until { $acl->('after' . $round++) =~ /x509 CN=other/ } 'the new one to be shown';
-	is($session->query_safe('SELECT session_id FROM zk_session'), $id, 'by the same session');
+	is(session_id($session), $id, 'by the same session');
 };
 
 subtest 'a server that is back with a certificate that is no good' => sub {
-	my $file = "$directory/changed";
-	append_to_file($file, slurp_file($good->both('server')));
-	my $server = server_with($file);
+	my $server = server_with(joined('changed', $good->both('server')));
 	use_settings('zklock.servers' => '127.0.0.1:' . $server->secure_port);
 	my $session = background($node, 'zklock.session_timeout' => '20s', holds => 'changed');
 	my $from = -s $node->logfile;
 	$server->stop;
-	unlink $file;
-	append_to_file($file, slurp_file($good->both('expired')));
+	joined('changed', $good->both('expired'));
 	$server->start;
 	my $said;
 	poll_until

@@ -205,7 +205,8 @@ subtest 'two names for one address' => sub {
 	my @client = ('zklock.ssl_cert_file' => $good->cert('client'), 'zklock.ssl_key_file' => $good->key('client'));
 	reconfigure($node, @client, 'zklock.servers' => "localhost:$port,127.0.0.1:$port");
 	is(error_of_lock(), '', 'the first is in the certificate');
-	reconfigure($node, @client, 'zklock.servers' => "127.0.0.1:$port,localhost:$port", 'zklock.connect_timeout' => '3s');
+	my $second = "127.0.0.1:$port,localhost:$port";
+	reconfigure($node, @client, 'zklock.servers' => $second, 'zklock.connect_timeout' => '3s');
 	like(error_of_lock(), qr/is not for "127\.0\.0\.1"|"::1:\d+": Connection refused/, 'the second is');
 	$named->stop;
 };
