@@ -42,8 +42,7 @@ sub starts_to_wait ($session, $sql)
 sub is_granted ($session, $what)
 {
 	$holder->query_safe("SELECT zk_unlock('calm')");
-	my $result = $session->wait_result;
-	is($session->sqlstate, '00000', "$what: granted") or diag($session->error);
+	my $result = assert_ends($session, '00000', "$what: granted");
 	is( $session->query_safe("SELECT name, session_holds, xact_holds, token = zk_fencing_token('calm')
 			FROM zk_locks WHERE name = 'calm'"),
 		'calm|1|0|t', "$what: held in session scope, with a token");
@@ -57,13 +56,10 @@ sub lets_go ($session)
 	return;
 }
 
-sql('CREATE TABLE work (i int); INSERT INTO work VALUES (0)');
 sql(<<'SQL');
+CREATE TABLE work (i int);
+INSERT INTO work VALUES (0);
 CREATE PROCEDURE outer_call() LANGUAGE plpgsql AS $$ BEGIN CALL zk_wait_lock('calm'); END $$;
-CREATE PROCEDURE set_call() LANGUAGE plpgsql SET work_mem = '1MB' AS $$ BEGIN CALL zk_wait_lock('calm'); END $$;
-CREATE PROCEDURE definer_call() LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN CALL zk_wait_lock('calm'); END $$;
-CREATE FUNCTION function_call() RETURNS int LANGUAGE plpgsql AS $$ BEGIN CALL zk_wait_lock('calm'); RETURN 1; END $$;
-CREATE FUNCTION sql_call() RETURNS void LANGUAGE sql AS $$ CALL zk_wait_lock('calm') $$;
 SQL
 
 subtest 'a SELECT that waits holds back vacuum' => sub {
@@ -144,30 +140,6 @@ foreach my $level ('read committed', 'repeatable read', 'serializable')
 	};
 }
 
-my %refused = (
-	'a transaction block' => [ '25001', "BEGIN; CALL zk_wait_lock('calm')", 'inside a transaction block' ],
-	'a savepoint' => [ '2D000', "BEGIN; SAVEPOINT s; CALL zk_wait_lock('calm')", 'while a subtransaction is active' ],
-	'DO in a transaction block' => [ '25001', "BEGIN; DO \$\$ BEGIN CALL zk_wait_lock('calm'); END \$\$", 'inside a transaction block' ],
-	'a function' => [ '2D000', 'SELECT function_call()', 'end the transaction that it is called in' ],
-	'a function in SQL' => [ '2D000', 'SELECT sql_call()', 'end the transaction that it is called in' ],
-	'EXECUTE' => [ '2D000', "DO \$\$ BEGIN EXECUTE 'CALL zk_wait_lock(''calm'')'; END \$\$", 'end the transaction that it is called in' ],
-	'a procedure with SET' => [ '2D000', 'CALL set_call()', 'end the transaction that it is called in' ],
-	'a procedure with SECURITY DEFINER' => [ '2D000', 'CALL definer_call()', 'end the transaction that it is called in' ],
-	'a block with EXCEPTION' => [ '2D000', "DO \$\$ BEGIN CALL zk_wait_lock('calm'); EXCEPTION WHEN division_by_zero THEN END \$\$",
-		'while a subtransaction is active' ]);
-foreach my $what (sort keys %refused)
-{
-	my ($sqlstate, $sql, $message) = @{ $refused{$what} };
-	my $session = background($node);
-	assert_query($session, $sql, $sqlstate, "$what: refused");
-	like($session->error, qr/zk_wait_lock\(\) cannot .* ?\Q$message\E\nDETAIL:  It ends the transaction.*\nHINT:  /, 'with the reason');
-	$session->query('ROLLBACK');
-	is($session->query_safe('SELECT count(*) FROM zk_locks'), 0, 'and nothing is held');
-}
-my ($rc, $out, $err) = $node->psql('postgres', 'SELECT 1', extra_params => [ '-c', "SELECT 1; CALL zk_wait_lock('calm')" ]);
-like($err, qr/cannot run inside a transaction block/, 'several statements at once: refused');
-assert_no_nodes($zk, $path, 'nothing left of all that');
-
 # Of what ends a wait: what error, and the session goes on without the lock.
 my $cancel = 'pg_cancel_backend';
 my %ends = (
@@ -188,7 +160,7 @@ foreach my $what (sort keys %ends)
 		if ($what eq $cancel)
 		{
 			wait_for_queue($zk, $path, 2);
-			sql("SELECT $cancel(" . $session->pid . ')');
+			$session->cancel;
 		}
 		assert_ends($session, $sqlstate, "$sql: SQLSTATE");
 		like($session->error, $message, 'message');
@@ -200,30 +172,13 @@ foreach my $what (sort keys %ends)
 	};
 }
 
-subtest 'what was done before is committed, and guarded' => sub {
-	my $session = background($node, name => 'guarded');
-	assert_query($session, "DO \$\$ BEGIN INSERT INTO work VALUES (1000);
-		CALL zk_wait_lock('calm'); RAISE division_by_zero; END \$\$", '22012', 'an error after it');
-	is(sql('SELECT count(*) FROM work WHERE i = 1000'), 1, 'undoes nothing of before');
-	is($session->query_safe("SELECT zk_unlock('calm')"), 't', 'the lock is still held');
-	$session->query_safe("DO \$\$ BEGIN PERFORM zk_xact_lock('mine'); CALL zk_wait_lock('calm'); END \$\$");
-	is($session->query_safe('SELECT name FROM zk_locks'), 'calm', 'a lock of transaction scope ends with the transaction');
-	assert_no_nodes($zk, lock_path('mine'), 'at once');
-	$session->query_safe('SELECT zk_unlock_all()');
-
-	$session->query_safe("SET zklock.commit_guard = quorum; SELECT zk_lock('mine')");
+subtest 'what was done before is guarded' => sub {
+	my $session = background($node, 'zklock.commit_guard' => 'quorum', holds => 'mine');
 	sql("SELECT zk_evict('mine', token) FROM zk_lock_queue('mine')");
-	$session->query("DO \$\$ BEGIN INSERT INTO work VALUES (2000); CALL zk_wait_lock('calm'); END \$\$");
-	is($session->sqlstate, '40001', 'with a lock that was lost it is not committed');
+	assert_query($session, "DO \$\$ BEGIN INSERT INTO work VALUES (2000); CALL zk_wait_lock('calm'); END \$\$",
+		'40001', 'with a lock that was lost it is not committed');
 	is(sql('SELECT count(*) FROM work WHERE i = 2000'), 0, 'nor is anything left');
 	assert_no_nodes($zk, $path, 'nor has it queued up');
-};
-
-subtest 'a bad name commits nothing' => sub {
-	my $session = background($node);
-	$session->query("DO \$\$ BEGIN INSERT INTO work VALUES (3000); CALL zk_wait_lock('bad//name'); END \$\$");
-	is($session->sqlstate, '42602', 'it is refused');
-	is(sql('SELECT count(*) FROM work WHERE i = 3000'), 0, 'and what was done before it is undone');
 };
 
 subtest 'its time begins before the commit' => sub {
@@ -233,21 +188,10 @@ CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_slee
 CREATE CONSTRAINT TRIGGER nap AFTER INSERT ON slow DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION nap();
 SQL
 	my $session = background($node, is_connected => 1);
-	$session->query("DO \$\$ BEGIN INSERT INTO slow VALUES (1); CALL zk_wait_lock('calm', '100ms'); END \$\$");
-	is($session->sqlstate, '55P03', 'and is over then');
+	assert_query($session, "DO \$\$ BEGIN INSERT INTO slow VALUES (1); CALL zk_wait_lock('calm', '100ms'); END \$\$",
+		'55P03', 'and is over then');
 	is(sql('SELECT count(*) FROM slow'), 1, 'which is done');
 	assert_no_nodes($zk, $path, 'it has not queued up');
-};
-
-subtest 'holds are counted' => sub {
-	my $session = background($node);
-	$session->query_safe("CALL zk_wait_lock('calm', permits => 2)") foreach 1, 2;
-	is($session->query_safe('SELECT session_holds, permits FROM zk_locks'), '2|2', 'each CALL is one');
-	lets_go($session);
-	assert_query($session, 'CALL zk_wait_lock(NULL)', '22004', 'no name is refused');
-	is($session->query("CALL zk_wait_lock('calm'); CALL zk_wait_lock('calm', permits => NULL)"), '', 'nothing is returned');
-	is($session->sqlstate, '22004', 'a number of permits that is NULL is, too');
-	lets_go($session);
 };
 
 subtest 'a standby' => sub {

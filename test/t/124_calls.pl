@@ -1,6 +1,6 @@
 
 # Locks of call scope: they outlive the commits of a procedure, and end with what the
-# client has sent, however that ends.
+# client has sent, however that ends. What a single session can tell of them is sql/calls.
 
 use ZkLockTest;
 
@@ -75,12 +75,7 @@ sub send_steps ($session, $what)
 sub start_steps ($session, $what)
 {
 	send_steps($session, $what);
-	poll_until
-	{
-		sql("SELECT wait_event FROM pg_stat_activity WHERE pid = " . $session->pid) eq 'advisory';
-	}
-	'it to stand at the gate', 30;
-	return;
+	return wait_for_lock($node, $session->pid);
 }
 
 sub open_gate { return $gate->query_safe('SELECT pg_advisory_unlock(1)'); }
@@ -100,7 +95,7 @@ subtest 'however a call ends' => sub {
 		start_steps($session, $does);
 		is_busy("over commit and rollback, $what");
 		open_gate();
-		assert_ends($session, $sqlstate, "$what: how it ends") or diag($session->error);
+		assert_ends($session, $sqlstate, "$what: how it ends");
 		is_free($what);
 		is(done(), $done, "$what: what was committed stays");
 		has_nothing($session, $what);
@@ -149,99 +144,29 @@ BEGIN
 END $$;
 SQL
 	$session->start_query('CALL commit_slowly()');
-	my $pid = $session->pid;
-	poll_until { sql("SELECT wait_event FROM pg_stat_activity WHERE pid = $pid") eq 'PgSleep' } 'its commit';
-	kill 'KILL', session_programs($pid);
+	wait_for_sleep($node, $session->pid);
+	kill 'KILL', session_programs($session->pid);
 	assert_ends($session, '40001', 'lost in a commit');
 	has_nothing($session, 'lost in a commit');
 	is_free('lost in a commit');
 	$session->query_safe("SELECT zk_call_lock('call')");
 
 	start_steps($session, 'SELECT');
-	sql("SELECT pg_terminate_backend($pid)");
-	poll_until { sql("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") == 0 } 'its end', 30;
+	$session->terminate;
+	assert_ends($session, '08006', 'terminated');
 	open_gate();
 	assert_no_nodes($zk, $path, 'terminated');
 };
 
-subtest 'what a call is' => sub {
+subtest 'in a transaction that has failed' => sub {
 	my $session = background($node);
-	$session->query_safe(
-		"CREATE FUNCTION locks() RETURNS bigint LANGUAGE sql RETURN zk_call_lock('call');
-		CREATE FUNCTION held() RETURNS text LANGUAGE sql BEGIN ATOMIC
-			SELECT coalesce(string_agg(concat_ws(' ', mode, session_holds, call_holds, xact_holds), ', ' ORDER BY mode), 'nothing')
-			FROM zk_locks; END");
-	foreach my $sql (
-		"SELECT zk_call_lock('call')",
-		"SELECT zk_try_call_lock('call')",
-		'SELECT locks() FROM generate_series(1, 3)',
-		"DO 'BEGIN PERFORM locks(); COMMIT; PERFORM locks(); END'",
-		"DO 'DECLARE r record; BEGIN FOR r IN SELECT locks() LOOP COMMIT; END LOOP; END'",
-		'VALUES (1)\; SELECT locks()\; VALUES (2)')
-	{
-		$session->query_safe($sql);
-		has_nothing($session, $sql);
-		is_free($sql);
-	}
-	is($session->query_safe('SELECT locks() > 0 \; SELECT held()') =~ s/.*\n//sr, 'exclusive 0 1 0',
-		'two statements sent together');
-
-	# A lock in a subtransaction that is undone stays, as one of session scope.
-	is( $session->query_safe(
-			"CREATE FUNCTION undone() RETURNS text LANGUAGE plpgsql AS \$\$ BEGIN
-			BEGIN PERFORM locks(); PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END;
-			RETURN held(); END \$\$; SELECT undone()"),
-		'exclusive 0 1 0', 'an error that was caught');
-	has_nothing($session, 'after that');
-
-	# Reentrant with the other scopes.
-	$session->query_safe("SELECT zk_lock('call')");
-	is($session->query_safe("BEGIN; SELECT zk_xact_lock('call') = locks(); COMMIT"), 't', 'one place');
-	is($session->query_safe('SELECT held()'), 'exclusive 1 0 0', 'its own count ends alone');
-	is($session->query_safe("SELECT zk_unlock('call')"), 't', 'the other is released');
-	is_free('all');
-	$session->query_safe("SELECT zk_call_lock('call'), zk_lock_shared('call')");
-	is($session->query_safe('SELECT held()'), 'shared 1 0 0', 'a downgrade at the end of the call');
-	is($other->query_safe("SELECT zk_try_lock_shared('call', '10 s') AND zk_unlock_shared('call')"), 't',
-		'others may share');
-	$session->query_safe("SELECT zk_unlock_shared('call')");
-
-	# A name of its own: a rival for the other one may be remembered.
-	$session->query_safe("SET zklock.keep = '1min'; SELECT zk_call_lock('kept')");
-	is($session->query_safe('SELECT state FROM zk_locks'), 'kept', 'what is kept at the end of the call');
-	is_free('kept');
+	$session->query("BEGIN; SELECT zk_call_lock('call'); SELECT 1 / 0");
+	is_free('by another statement');
+	$session->query_safe('ROLLBACK');
+	$session->query("BEGIN; SELECT zk_call_lock('call'), 1 / 0");
+	is_free('by the call itself');
 };
 
-subtest 'in a transaction that goes on' => sub {
-	my $session = background($node);
-	foreach my $end (qw(COMMIT ROLLBACK))
-	{
-		$session->query_safe('BEGIN; SELECT locks(); SAVEPOINT a; SELECT locks()');
-		is($session->query_safe('ROLLBACK TO a; SELECT held()'), 'exclusive 0 2 0', "until $end");
-		is_busy("until $end");
-		$session->query_safe($end);
-		has_nothing($session, $end);
-		is_free($end);
-	}
-	$session->query('BEGIN; SELECT locks(); SELECT 1 / 0');
-	is_free('in a transaction that has failed');
-	$session->query_safe('ROLLBACK');
-	$session->query('BEGIN; SELECT locks(), 1 / 0');
-	is_free('by the error of the call itself');
-	$session->query_safe('ROLLBACK');
-
-	assert_query($session, "BEGIN; SELECT locks(); PREPARE TRANSACTION 'call'", '0A000', 'cannot be prepared');
-	$session->query_safe('ROLLBACK');
-	$session->query('DO $$ BEGIN PERFORM locks(); PERFORM zk_disconnect(); END $$');
-	is($session->sqlstate, '55000', 'cannot be disconnected');
-	is($session->query("DO \$\$ BEGIN PERFORM locks(); RAISE '%', zk_unlock('call'); END \$\$"), '', 'nor');
-	like($session->error, qr/ERROR:  f$/m, 'released earlier');
-	like($session->error, qr/is not held in exclusive mode.*call scope: the end of what the client has sent/s,
-		'which a warning says');
-	is_free('after all that');
-};
-
-# Two clients count up what nothing but the lock protects, over a commit.
 # What clients do that set a savepoint ahead of each statement.
 subtest 'an error after a savepoint' => sub {
 	my $session = background($node);
@@ -258,7 +183,7 @@ subtest 'an error after a savepoint' => sub {
 		is_free('after it');
 	}
 	# and the guard still knows of it
-	$session->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT zk_call_lock('call');
+	$session->query_safe("BEGIN; SELECT zk_call_lock('call');
 		INSERT INTO done VALUES ('lost'); SAVEPOINT s");
 	$session->query('SELECT 1 / 0');
 	$session->query_safe('ROLLBACK TO s');
@@ -267,6 +192,7 @@ subtest 'an error after a savepoint' => sub {
 	has_nothing($session, 'refused');
 };
 
+# Two clients count up what nothing but the lock protects, over a commit.
 subtest 'the extended protocol' => sub {
 	sql(<<'SQL');
 CREATE TABLE counter (n int);

@@ -28,7 +28,8 @@ sub plain_clients
 	return scalar(() = $clients =~ /\bsid=0x[0-9a-f]*[1-9a-f]/g);
 }
 
-my %tls = ('zklock.servers' => $zk->secure_connect_string, $authority->settings('client'));
+# Known once the servers have their second ports.
+sub tls_settings { return ('zklock.servers' => $zk->secure_connect_string, $authority->settings('client')); }
 
 subtest 'the servers, one after the other' => sub {
 	foreach my $member ($zk->members)
@@ -43,7 +44,7 @@ subtest 'the servers, one after the other' => sub {
 };
 
 subtest 'the clusters, one after the other' => sub {
-	reconfigure($node{berlin}, %tls);
+	reconfigure($node{berlin}, tls_settings());
 	my $new = background($node{berlin});
 	start_in_queue($new, "SELECT zk_lock('moving')", $zk, lock_path('moving'), 3);
 	assert_held($holder, 'moving', 'a session with locks stays');
@@ -54,7 +55,7 @@ subtest 'the clusters, one after the other' => sub {
 	$holder->query_safe("SELECT zk_lock('other')");
 	is(is_encrypted($holder), 't', 'and so has the next one of a backend');
 
-	reconfigure($node{paris}, %tls);
+	reconfigure($node{paris}, tls_settings());
 	$waiter->query_safe("SELECT zk_lock('another')");
 	is(is_encrypted($waiter), 't', 'the other cluster');
 	poll_until { plain_clients() == 0 } 'the last to leave the plain ports';
