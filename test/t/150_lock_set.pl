@@ -28,9 +28,13 @@ sub nodes_are ($expected, $what)
 
 # What a session holds: "a:1+0 b:0+2" is a once in the session, b twice in the
 # transaction.
-my $holds = q{SELECT coalesce(string_agg(format('%s:%s+%s',
-		substr(name, 5), session_holds, xact_holds), ' ' ORDER BY name, mode), '')
-	FROM zk_locks};
+sub assert_holds ($session, $expected, $what)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $holds = $session->query_safe("SELECT coalesce(string_agg(format('%s:%s+%s',
+			substr(name, 5), session_holds, xact_holds), ' ' ORDER BY name, mode), '') FROM zk_locks");
+	return is($holds, $expected, $what);
+}
 
 sub names
 {
@@ -54,10 +58,10 @@ subtest 'opposite orders' => sub {
 	my @sessions = map { background($_) } $berlin, $paris, $berlin, $paris;
 	$sessions[$_]->start_query('CALL take(' . names(@{ $orders[$_] }) . ", $rounds)")
 	  foreach 0 .. 3;
-	foreach my $number (0 .. 3)
+	foreach my $session (@sessions)
 	{
-		assert_ends($sessions[$number], '00000', "@{ $orders[$number] }: $rounds rounds without a deadlock");
-		is($sessions[$number]->query_safe($holds), '', 'holds nothing');
+		assert_ends($session, '00000', "$rounds rounds without a deadlock");
+		assert_holds($session, '', 'holds nothing');
 	}
 	nodes_are('', 'nothing left');
 };
@@ -85,49 +89,43 @@ foreach my $what (sort keys %ends)
 sub ends ($what, $function)
 {
 	my ($call, $sqlstate, $message, $setting) = @{ $ends{$what} };
-	my $session = background($berlin);
-	my $run = sub ($sql, $meanwhile, @names) {
+	my $session = background($berlin, is_connected => 1);
+	my $run = sub ($sql, $meanwhile, $names, $state, $error) {
 		$session->query_safe($setting) if $setting;
-		$session->start_query(sprintf $sql,
-			sprintf $call, $function, names(@names));
+		$session->start_query(sprintf $sql, sprintf $call, $function, names(@$names));
 		if ($what eq $cancel)
 		{
 			wait_for_queue($zk, lock_path('sev/b'), 2);
 			nodes_are($meanwhile, 'it waits for one and holds those before it');
 			$session->cancel;
 		}
-		$session->wait_result;
-		my $ended = [ $session->sqlstate, $session->error ];
+		assert_ends($session, $state, 'SQLSTATE');
+		like($session->error, $error, 'message');
 		$session->query_safe('RESET lock_timeout; RESET statement_timeout');
-		return @$ended;
 	};
 
 	# with nothing held before
-	$session->query_safe("SELECT zk_try_lock('connect'), zk_unlock('connect')");
-	my ($state, $error) = $run->('SELECT %s', 'a b b', qw(c b a));
-	is($state, $sqlstate, 'SQLSTATE');
-	like($error, $message, 'message');
-	is($session->query_safe($holds), '', 'holds nothing');
+	$run->('SELECT %s', 'a b b', [qw(c b a)], $sqlstate, $message);
+	assert_holds($session, '', 'holds nothing');
 	nodes_are('b', 'nothing left in ZooKeeper');
 
 	# caught, with some of them held before, in both scopes
 	$session->query_safe("SELECT zk_lock('sev/a'), zk_lock('sev/d'); BEGIN;
 		SELECT zk_xact_lock('sev/a'); SAVEPOINT s; SELECT zk_xact_lock('sev/a')");
 	my $before = 'a:1+2 d:1+0';
-	is($session->query_safe($holds), $before, 'some are held before');
-	($state, $error) = $run->(
+	assert_holds($session, $before, 'some are held before');
+	$run->(
 		q{DO $$ BEGIN
 			PERFORM %s;
 		EXCEPTION WHEN lock_not_available OR query_canceled THEN
 			RAISE NOTICE 'caught %%', SQLSTATE;
-		END $$}, 'a aa b b d', qw(d c b a a aa));
-	like($error, qr/caught $sqlstate/, 'caught');
-	is($session->query_safe($holds), $before, 'holds what it held');
+		END $$}, 'a aa b b d', [qw(d c b a a aa)], '00000', qr/caught $sqlstate/);
+	assert_holds($session, $before, 'holds what it held');
 	nodes_are('a b d', 'so does ZooKeeper');
 	$session->query_safe('ROLLBACK TO s');
-	is($session->query_safe($holds), 'a:1+1 d:1+0', 'the counts are in order');
+	assert_holds($session, 'a:1+1 d:1+0', 'the counts are in order');
 	$session->query_safe('COMMIT');
-	is($session->query_safe($holds), 'a:1+0 d:1+0', 'to the end');
+	assert_holds($session, 'a:1+0 d:1+0', 'to the end');
 	$session->quit;
 	nodes_are('b', 'nothing left in ZooKeeper');
 	return;
@@ -149,20 +147,20 @@ subtest 'tries' => sub {
 		{
 			is($session->query_safe("SELECT $function(" . names(qw(a c b a aa)) . "$timeout)"),
 				'f', "$function$timeout: false");
-			is($session->query_safe($holds), 'a:1+1', 'holds what it held');
+			assert_holds($session, 'a:1+1', 'holds what it held');
 		}
 	}
 	# In transaction scope a try that fails leaves no trace in the counts.
 	$session->query_safe('SAVEPOINT s');
 	is($session->query_safe('SELECT zk_try_xact_lock(' . names(qw(a a b)) . ')'), 'f', 'false');
 	is($session->query_safe('SELECT zk_try_xact_lock(' . names(qw(a aa)) . ')'), 't', 'true');
-	is($session->query_safe($holds), 'a:1+2 aa:0+1', 'counted');
+	assert_holds($session, 'a:1+2 aa:0+1', 'counted');
 	$session->query_safe('RELEASE s');
-	is($session->query_safe($holds), 'a:1+2 aa:0+1', 'counted outside');
+	assert_holds($session, 'a:1+2 aa:0+1', 'counted outside');
 	$session->query_safe('COMMIT; SELECT zk_unlock_all()');
 	nodes_are('b', 'nothing left');
 	is($session->query_safe('SELECT zk_try_lock_path(\'sev/b/c\')'), 'f', 'path: false');
-	is($session->query_safe($holds), '', 'holds nothing');
+	assert_holds($session, '', 'holds nothing');
 	nodes_are('b', 'nothing left');
 };
 $rival->query_safe("SELECT zk_unlock('sev/b')");
@@ -171,10 +169,8 @@ $rival->query_safe("SELECT zk_unlock('sev/b')");
 # had twice, and none is left.
 subtest 'the connection breaks again and again' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
-	my $session = background($berlin);
-	$session->query_safe("SET zklock.servers = '" . $proxy->address . q{';
-		SET zklock.session_timeout = '60s';
-		CREATE SEQUENCE rounds;
+	my $session = background($berlin, 'zklock.servers' => $proxy->address, 'zklock.session_timeout' => '60s');
+	$session->query_safe(q{CREATE SEQUENCE rounds;
 		CREATE PROCEDURE break(names text[], rounds int) LANGUAGE plpgsql AS $$
 		BEGIN
 			WHILE nextval('rounds') < rounds LOOP
@@ -192,8 +188,8 @@ subtest 'the connection breaks again and again' => sub {
 		poll_until { $watcher->query_safe($round) >= $reset * $gap } 'progress', 30;
 		$proxy->reset_connections;
 	}
-	assert_ends($session, '00000', 'all rounds are done') or diag($session->error);
-	is($session->query_safe($holds), '', 'holds nothing');
+	assert_ends($session, '00000', 'all rounds are done');
+	assert_holds($session, '', 'holds nothing');
 	nodes_are('', 'nothing left');
 };
 
@@ -213,12 +209,11 @@ subtest 'one deadline for all' => sub {
 		$second->query_safe('SELECT pg_sleep(4)');
 		$rival->query_safe("SELECT zk_unlock('sev/a')");
 		wait_for_queue($zk, lock_path('sev/b'), 2);
-		$session->wait_result;
+		assert_ends($session, '55P03', "$what: SQLSTATE");
 		my $took = time - $start;
-		is($session->sqlstate, '55P03', "$what: SQLSTATE");
 		cmp_ok($took, '>', 5.9, "$what: not before its time");
 		cmp_ok($took, '<', 9, "$what: and not for each lock");
-		is($session->query_safe($holds), '', 'holds nothing');
+		assert_holds($session, '', 'holds nothing');
 		$second->query_safe("SELECT zk_unlock('sev/b')");
 		nodes_are('', 'nothing left');
 	}
@@ -274,14 +269,24 @@ subtest 'a name and its ancestors' => sub {
 # has a longer timeout and keeps its lock.
 my $patient = background($paris, 'zklock.session_timeout' => '60s', holds => 'sev/b');
 
-sub loses ($session, $sql)
+sub loses ($session, $sql, $sqlstate, @patterns)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	start_in_queue($session, $sql, $zk, lock_path('sev/b'), 2);
 	$zk->pause;
-	$session->wait_result;
+	assert_ends($session, $sqlstate, 'SQLSTATE');
 	$zk->resume;
+	like($session->error, $_, 'says what is lost, since when and why, and what to do') foreach @patterns;
 	return;
+}
+
+# What was lost can be taken again, and nothing stays behind.
+sub goes_on ($session)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is($session->query("SELECT zk_try_lock('sev/a', '20s')"), 't', 'can be taken again');
+	$session->quit;
+	return nodes_are('b', 'nothing left in ZooKeeper');
 }
 
 foreach my $function (qw(zk_lock zk_xact_lock zk_try_lock))
@@ -289,18 +294,11 @@ foreach my $function (qw(zk_lock zk_xact_lock zk_try_lock))
 	my $sql = "SELECT $function(" . names(qw(a b)) . ", '1 minute')";
 	subtest "session lost: $sql" => sub {
 		my $session = background($berlin);
-		loses($session, $sql);
-		is($session->sqlstate, '40001', 'SQLSTATE');
-		like($session->error, qr/lock "sev\/a" was lost/, 'names the lock');
-		like($session->error, qr/DETAIL:  The connection broke at .*No contact with ZooKeeper/,
-			'says since when and why');
-		like($session->error, qr/HINT:  Run the transaction again/,
-			'there is nothing to be released');
-		is($session->query_safe($holds), '', 'holds nothing');
-		is($session->query("SELECT zk_try_lock('sev/a', '20s')"), 't',
-			'can be taken again');
-		$session->quit;
-		nodes_are('b', 'nothing left in ZooKeeper');
+		# There is nothing to be released.
+		loses($session, $sql, '40001', qr/lock "sev\/a" was lost/, qr/HINT:  Run the transaction again/,
+			qr/DETAIL:  The connection broke at .*No contact with ZooKeeper/);
+		assert_holds($session, '', 'holds nothing');
+		goes_on($session);
 	};
 }
 
@@ -310,31 +308,23 @@ subtest 'session lost, and the error caught' => sub {
 			PERFORM zk_lock(} . names(qw(a b)) . q{);
 		EXCEPTION WHEN serialization_failure THEN
 			INSERT INTO caught VALUES (SQLSTATE);
-		END $$});
-	is($session->sqlstate, '00000', 'goes on');
+		END $$}, '00000');
 	# What was lost was never had, so nothing was written under it.
 	$session->query_safe('COMMIT');
 	is($session->query_safe('TABLE caught'), '40001', 'and can commit');
-	is($session->query_safe($holds), '', 'holds nothing');
-	$session->quit;
-	nodes_are('b', 'nothing left in ZooKeeper');
+	assert_holds($session, '', 'holds nothing');
+	goes_on($session);
 };
 
 subtest 'session lost, with another lock held before' => sub {
 	my $session = background($berlin, holds => 'sev/d');
-	loses($session, 'SELECT zk_lock(' . names(qw(a b)) . ')');
-	is($session->sqlstate, '40001', 'SQLSTATE');
-	like($session->error, qr/lock "sev\/[ad]" was lost/, 'names one of them');
-	like($session->error, qr/HINT:  Release it with zk_unlock\(\)/,
-		'the other one is to be released');
-	is($session->query_safe($holds), 'd:1+0', 'it is the only one');
+	# It names one of them; the other one is to be released.
+	loses($session, 'SELECT zk_lock(' . names(qw(a b)) . ')', '40001',
+		qr/lock "sev\/[ad]" was lost/, qr/HINT:  Release it with zk_unlock\(\)/);
+	assert_holds($session, 'd:1+0', 'it is the only one');
 	is($session->query_safe("SELECT state FROM zk_locks"), 'lost', 'which is lost');
 	is($session->query_safe("SELECT zk_unlock('sev/d')"), 'f', 'released');
-	is($session->query("SELECT zk_try_lock('sev/a', '20s')"), 't',
-		'the next lock is to be had');
-	$session->quit;
-	nodes_are('b', 'nothing left in ZooKeeper');
+	goes_on($session);
 };
 
-$_->quit foreach $patient, $rival;
 done_testing();
