@@ -97,8 +97,7 @@ subtest 'nobody else can' => sub {
 	ok(!$second->is_done, 'the waiter waits');
 	# A waiter that gives up lets the one behind it in, no sooner than its turn.
 	start_in_queue($third, "SELECT zk_lock('guarded')", $zk, lock_path('guarded'), 3);
-	$_->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $second->pid . ')')
-	  foreach values %node;
+	$second->cancel;
 	assert_ends($second, '57014', 'it gave up');
 	wait_for_queue($zk, lock_path('guarded'), 2);
 	wait_for_watch($zk, path('guarded'));
@@ -154,19 +153,12 @@ subtest 'a downgrade hands nothing over' => sub {
 subtest 'readers behind a holder that hands over' => sub {
 	my ($first, $second, @readers) = @pool;
 	line_up($zk, 'readers', $first, $second);
-	foreach my $number (0 .. $#readers)
-	{
-		$readers[$number]->start_query("SELECT zk_lock_shared('readers')");
-		wait_for_queue($zk, lock_path('readers'), $number + 3);
-	}
+	start_in_queue($readers[$_], "SELECT zk_lock_shared('readers')", $zk, lock_path('readers'), $_ + 3) foreach 0, 1;
 	$first->query_safe("SELECT zk_unlock('readers')");
 	$second->wait_result;
 	ok(!(grep { $_->is_done } @readers), 'they wait');
 	$second->query_safe("SELECT zk_unlock('readers')");
-	foreach my $reader (@readers)
-	{
-		assert_ends($reader, '00000', 'granted');
-	}
+	assert_ends($_, '00000', 'granted') foreach @readers;
 	# Nor does one of them hand over what the others hold.
 	start_in_queue($second, "SELECT zk_lock('readers')", $zk, lock_path('readers'), 3);
 	wait_for_wait($second->node, $second->pid);
@@ -224,9 +216,6 @@ foreach my $what ('hand-over', 'deletion')
 	};
 }
 
-$_->quit foreach @pool;
-$stranger->close;
-
 # An ensemble that knows no digest authentication: without an identity nodes are
 # not guarded, so none may be marked, and all works by looking.
 subtest 'without digest authentication' => sub {
@@ -235,25 +224,16 @@ subtest 'without digest authentication' => sub {
 		  ['-Dzookeeper.DigestAuthenticationProvider.enabled=false'])->start;
 	my $node = cluster('oslo', $plain);
 	my @sessions = map { background($node) } 1 .. 3;
-	$sessions[0]->query_safe("SELECT zk_lock('plain')");
-	is($sessions[0]->sqlstate, '00000', 'the first use works');
+	assert_query($sessions[0], "SELECT zk_lock('plain')", '00000', 'the first use works');
 	foreach (1 .. 10)
 	{
-		my $looking = background($node);
-		$looking->query("SELECT count(*) FROM zk_lock_queue('plain')");
-		is($looking->sqlstate, '00000', 'also if it is a look at the queue');
+		assert_query(background($node), "SELECT count(*) FROM zk_lock_queue('plain')",
+			'00000', 'also if it is a look at the queue');
 	}
-	foreach my $number (1, 2)
-	{
-		start_in_queue($sessions[$number], "SELECT zk_lock('plain')", $plain, lock_path('plain'), $number + 1);
-	}
+	start_in_queue($sessions[$_], "SELECT zk_lock('plain')", $plain, lock_path('plain'), $_ + 1) foreach 1, 2;
 	unlike($_, qr/_c_\w{8}-\w{4}-8a11-/, 'no mark') foreach queue_nodes($plain, lock_path('plain'));
-	foreach my $number (1, 2)
-	{
-		assert_passes('plain', $sessions[ $number - 1 ], $sessions[$number], 'granted in turn');
-	}
-	$sessions[2]->query_safe("SELECT zk_unlock('plain')");
-	assert_no_nodes($plain, lock_path('plain'));
+	assert_passes('plain', $sessions[ $_ - 1 ], $sessions[$_], 'granted in turn') foreach 1, 2;
+	assert_released($plain, 'plain', $sessions[2]);
 };
 
 done_testing();

@@ -19,6 +19,17 @@ sub take ($session, $lock, $permits)
 	return;
 }
 
+# These take a permit one after the other.
+sub line_up_for ($lock, $permits, @numbers)
+{
+	foreach my $number (@numbers)
+	{
+		take($pool[$number], $lock, $permits);
+		wait_for_queue($zk, lock_path($lock), $number + 1);
+	}
+	return;
+}
+
 sub granted
 {
 	return join ' ', grep { $pool[$_]->is_done } 0 .. $#pool;
@@ -31,13 +42,8 @@ sub states ($lock)
 }
 
 subtest 'the first of the queue hold it' => sub {
-	foreach my $number (0 .. $#pool)
-	{
-		take($pool[$number], 'three', 3);
-		wait_for_queue($zk, lock_path('three'), $number + 1);
-		wait_for_wait($node{ $number % 2 ? 'berlin' : 'paris' }, $pool[$number]->pid)
-		  if $number >= 3;
-	}
+	line_up_for('three', 3, 0 .. $#pool);
+	wait_for_wait($_->node, $_->pid) foreach @pool[ 3 .. $#pool ];
 	$pool[$_]->wait_result foreach 0 .. 2;
 	is(granted(), '0 1 2', 'three of seven');
 	is(states('three'), 'hhhwwww', 'as the queue shows');
@@ -58,17 +64,12 @@ subtest 'the first of the queue hold it' => sub {
 };
 
 subtest 'those who wait may leave, too' => sub {
-	foreach my $number (0 .. 5)
-	{
-		take($pool[$number], 'two', 2);
-		wait_for_queue($zk, lock_path('two'), $number + 1);
-	}
+	line_up_for('two', 2, 0 .. 5);
 	$pool[$_]->wait_result foreach 0, 1;
 	# the first that waits, and one behind it
 	foreach my $number (2, 4)
 	{
-		$_->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $pool[$number]->pid . ')')
-		  foreach values %node;
+		$pool[$number]->cancel;
 		assert_ends($pool[$number], '57014', "$number gives up");
 	}
 	wait_for_queue($zk, lock_path('two'), 4);
@@ -80,11 +81,7 @@ subtest 'those who wait may leave, too' => sub {
 };
 
 subtest 'a grant wakes the next in line and nobody else' => sub {
-	foreach my $number (0 .. $#pool)
-	{
-		take($pool[$number], 'quiet', 2);
-		wait_for_queue($zk, lock_path('quiet'), $number + 1);
-	}
+	line_up_for('quiet', 2, 0 .. $#pool);
 	$pool[$_]->wait_result foreach 0, 1;
 	# Each has its watch, the first one that of the queue.
 	poll_until { $zk->watch_count == 5 } 'five watches of five who wait', 10;
@@ -107,24 +104,16 @@ subtest 'a grant wakes the next in line and nobody else' => sub {
 	assert_released($zk, 'quiet', @pool[ 5, 6 ]);
 };
 
+# Where there are no permits, or another client's lock, is in t/198.
 subtest 'all must count alike' => sub {
 	$pool[0]->query_safe("SELECT zk_lock('mixed', permits => 2)");
-	foreach my $other ("zk_lock('mixed', permits => 3)", "zk_lock('mixed')",
-		"zk_lock_shared('mixed')", "zk_try_lock('mixed', permits => 4)",
+	foreach my $other ("zk_lock('mixed', permits => 3)", "zk_try_lock('mixed', permits => 4)",
 		"zk_xact_lock('mixed', '10 s', 5)")
 	{
 		assert_query($pool[1], "SELECT $other", '55000', "$other is refused");
 	}
 	like($pool[1]->error, qr/This call names 5, .* has 2/, 'and told why');
-	is($pool[1]->query_safe("SELECT zk_try_lock('mixed', permits => 2)"),
-		't', 'the same number is fine');
-	$_->query_safe("SELECT zk_unlock('mixed')") foreach @pool[ 0, 1 ];
-	assert_no_nodes($zk, lock_path('mixed'), 'nothing is left of the refused');
-
-	my $theirs = $stranger->contend(lock_path('mixed') . "/_c_$uuid-lock-");
-	$pool[1]->query("SELECT zk_lock('mixed', permits => 2)");
-	is($pool[1]->sqlstate, '55000', 'a plain lock of another client is refused');
-	$stranger->delete($theirs);
+	assert_released($zk, 'mixed', $pool[0]);
 };
 
 # Who names another number than the first of the queue leaves again; but that
@@ -138,11 +127,7 @@ subtest 'a wrong number in the middle stops nobody' => sub {
 		my $theirs = $stranger->contend("$path/_c_$uuid-permits-9-lock-");
 		is( $pool[2]->query_safe("SELECT zk_try_lock('wrong$permits', permits => $permits)"),
 			'f', "$permits: a try finds it busy");
-		foreach my $number (2, 3)
-		{
-			take($pool[$number], "wrong$permits", $permits);
-			wait_for_queue($zk, $path, $number + 1);
-		}
+		line_up_for("wrong$permits", $permits, 2, 3);
 		wait_for_watch($zk, $theirs);
 		$stranger->delete($theirs);
 		$pool[0]->query_safe("SELECT zk_unlock('wrong$permits')");
@@ -186,8 +171,7 @@ subtest 'holders that die make room' => sub {
 	$_->query_safe("SELECT zk_lock('mortal', permits => 2)") foreach @pool[ 0, 1 ];
 	take($pool[2], 'mortal', 2);
 	wait_for_queue($zk, lock_path('mortal'), 3);
-	$_->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $pool[1]->pid . ')')
-	  foreach values %node;
+	$pool[1]->terminate;
 	assert_ends($pool[2], '00000', 'the next one follows');
 	assert_released($zk, 'mortal', @pool[ 0, 2 ]);
 };

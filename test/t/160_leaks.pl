@@ -51,6 +51,15 @@ sub compare ($before, $what, $nheld = 2)
 	return;
 }
 
+# How many of these statements the statement_timeout cancels.
+sub cancelled_by ($timeout, @statements)
+{
+	$session->query("SET statement_timeout = '$timeout'; " . join ";\n", @statements);
+	my $cancelled = () = $session->error =~ /canceling statement/g;
+	$session->query_safe('RESET statement_timeout');
+	return $cancelled;
+}
+
 my $cycles = "DO \$\$ BEGIN FOR i IN 1..%d LOOP
 	PERFORM zk_lock('leak'), zk_unlock('leak'); END LOOP; END \$\$";
 # Each in a subtransaction and with another bound, at another point of the wait.
@@ -68,7 +77,6 @@ my $transactions = "DO \$\$ BEGIN FOR i IN 1..%d LOOP
 	END LOOP; END \$\$";
 my $sessions = "DO \$\$ BEGIN FOR i IN 1..%d LOOP
 	PERFORM zk_lock('leak'), zk_disconnect(); END LOOP; END \$\$";
-my $again = "SELECT zk_lock('leak'), zk_unlock('leak')";
 
 # The first of each make the session, and whatever PostgreSQL, the C library and
 # we keep for the next time.
@@ -77,10 +85,8 @@ $session->query_safe(sprintf $_, 20) foreach $sessions, $transactions;
 $session->query_safe(sprintf $cycles, 300);
 $holder->query_safe("SELECT zk_lock('leak')");
 $session->query_safe(sprintf $timeouts, 50);
-$session->query("SET statement_timeout = '5ms'; " . "SELECT zk_lock('leak');\n" x 20);
-$session->query_safe('RESET statement_timeout');
-$holder->query_safe("SELECT zk_unlock('leak')");
-assert_no_nodes($zk, $path, 'warm');
+cancelled_by('5ms', ("SELECT zk_lock('leak')") x 20);
+assert_released($zk, 'leak', $holder);
 resources();
 my $before = resources();
 is($before->{threads}, 1, 'a session has no thread in the backend');
@@ -94,26 +100,22 @@ subtest '2000 locks and releases' => sub {
 		'no request is outstanding');
 };
 
-subtest '300 waits that time out' => sub {
+# While another one holds the lock.
+sub leaves_nothing ($wait)
+{
 	$holder->query_safe("SELECT zk_lock('leak')");
-	$session->query_safe(sprintf $timeouts, 300);
-	poll_until { $zk->ephemerals("$path/") == 1 } 'nodes to go', 10;
+	$wait->();
+	wait_for_queue($zk, $path, 1);
 	compare($before, 'while the lock is held');
-	$holder->query_safe("SELECT zk_unlock('leak')");
-	assert_no_nodes($zk, $path, 'nothing left');
+	return assert_released($zk, 'leak', $holder);
+}
+
+subtest '300 waits that time out' => sub {
+	leaves_nothing(sub { $session->query_safe(sprintf $timeouts, 300); });
 };
 
 subtest '300 waits that are cancelled' => sub {
-	$holder->query_safe("SELECT zk_lock('leak')");
-	$session->query_safe("SET statement_timeout = '4ms'");
-	$session->query("SELECT zk_lock('leak');\n" x 300);
-	my $cancelled = () = $session->error =~ /canceling statement/g;
-	is($cancelled, 300, 'all of them');
-	$session->query_safe('RESET statement_timeout');
-	poll_until { $zk->ephemerals("$path/") == 1 } 'nodes to go', 10;
-	compare($before, 'while the lock is held');
-	$holder->query_safe("SELECT zk_unlock('leak')");
-	assert_no_nodes($zk, $path, 'nothing left');
+	leaves_nothing(sub { is(cancelled_by('4ms', ("SELECT zk_lock('leak')") x 300), 300, 'all of them'); });
 };
 
 subtest 'waits for 300 locks, one after the other' => sub {
@@ -122,49 +124,23 @@ subtest 'waits for 300 locks, one after the other' => sub {
 		BEGIN PERFORM zk_try_lock('many/' || i, '2 ms');
 		EXCEPTION WHEN sqlclient_unable_to_establish_sqlconnection
 		THEN NULL; END; END LOOP; END \$\$");
-	$session->query_safe("SET statement_timeout = '8ms'");
-	$session->query(join '', map { "SELECT zk_lock('many/$_');\n" } 1 .. 300);
-	$session->query_safe('RESET statement_timeout');
+	cancelled_by('8ms', map { "SELECT zk_lock('many/$_')" } 1 .. 300);
 	eval { poll_until { $zk->watch_count <= 2 + 301 } 'watches to go', 10 };
 	compare($before, 'while the locks are held', 301);
 	$holder->query_safe('SELECT zk_unlock_all()');
 	$holder->query_safe("SELECT zk_lock('other')");
 };
 
-# Somebody takes DELETE from the lock's ACL, and gives it back.
-subtest 'a deletion that is refused for a while' => sub {
-	my $stranger = $zk->client;
-	my $refused = lock_path('refused');
-	$session->query_safe("SELECT zk_lock('refused')");
-	$stranger->set_acl($refused, [ [ 1 | 2 | 4 | 16, 'world', 'anyone' ] ]);
-	is($session->query_safe("SELECT zk_unlock('refused')"), 't', 'released');
-	poll_until { $session->query_safe('SELECT pending_requests FROM zk_session') == 1 }
-	'all else to be answered', 10;
-	is(scalar(queue_nodes($zk, $refused)), 1, 'the node is there');
-	is($session->query_safe("SELECT zk_lock('refused', '60s') > 0"), 't', 'and hands the lock on, though it stays');
-	is($session->query_safe("SELECT zk_unlock('refused')"), 't', 'which is released once more');
-	is($session->query_safe("SELECT zk_lock('elsewhere', '10s') > 0, zk_unlock('elsewhere')"), 't|t',
-		'which does not wait for it with other locks');
-	start_in_queue($holder, "SELECT zk_lock('refused')", $zk, $refused, 3);
-	$stranger->set_acl($refused, [ [ 31, 'world', 'anyone' ] ]);
-	assert_ends($holder, '00000', 'it goes as soon as it may, without anybody asking');
-	poll_until { $session->query_safe('SELECT pending_requests FROM zk_session') == 0 }
-	'the deletion to be over', 10;
-	$holder->query_safe("SELECT zk_unlock('refused')");
-	assert_no_nodes($zk, $refused);
-};
-
 subtest '1000 transactions, and errors in them' => sub {
 	$session->query_safe(sprintf $transactions, 1000);
 	assert_no_nodes($zk, $path, 'nothing left');
-	poll_until { !(my @nodes = $zk->ephemerals(lock_path('many') . '/')) }
-	'nodes to go', 10;
+	assert_soon { !$zk->ephemerals(lock_path('many/')) } 'nor below it', 10;
 	compare($before, 'after');
 };
 
 subtest '100 sessions one after the other' => sub {
 	$session->query_safe(sprintf $sessions, 100);
-	$session->query_safe($again);
+	$session->query_safe("SELECT zk_lock('leak'), zk_unlock('leak')");
 	assert_no_nodes($zk, $path, 'nothing left');
 	compare($before, 'after');
 	# The holder's, the session's, and that of the one who asks.

@@ -58,10 +58,7 @@ subtest 'at the limit' => sub {
 		assert_query($waiter, "SELECT $sql", '54000', "$sql is refused");
 	}
 	like($waiter->error, qr/sequence numbers of lock "stuck" are used up/, 'and told why');
-	foreach my $lock (qw(refused stuck))
-	{
-		assert_no_nodes($zk, lock_path($lock), 'nothing of ours is left');
-	}
+	assert_no_nodes($zk, lock_path($_), 'nothing of ours is left') foreach qw(refused stuck);
 };
 
 subtest 'what the hint says' => sub {
@@ -97,6 +94,4 @@ foreach my $number ('-000000005', '-2147483648', $last, $limit)
 	};
 }
 
-$stranger->close;
-$_->quit foreach $holder, $waiter;
 done_testing();

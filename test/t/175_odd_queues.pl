@@ -8,12 +8,9 @@ use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
 my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '60s');
-my ($session, $other) = map { background($node) } 1 .. 2;
-my $uuid = '6ba7b810-9dad-41d1-80b4-00c04fd430c8';
-
 # Everybody is connected, so that only requests for locks are counted.
-$_->query_safe("SELECT zk_lock('first'), zk_unlock('first')")
-  foreach $session, $other;
+my ($session, $other) = map { background($node, is_connected => 1) } 1 .. 2;
+my $uuid = '6ba7b810-9dad-41d1-80b4-00c04fd430c8';
 
 subtest 'ten thousand contenders ahead' => sub {
 	my $crowd = $zk->client;
@@ -86,13 +83,12 @@ subtest 'children that are not in the queue' => sub {
 	is($session->query_safe("SELECT zk_try_lock('crowded')"), 'f',
 		'a contender with a long name counts');
 	assert_query($session, "SELECT zk_lock('crowded')", '42622', 'and cannot be waited for');
-	poll_until { queue_nodes($zk, $path) == @odd + 1 } 'our node to go', 10;
+	wait_for_queue($zk, $path, @odd + 1);
 	$stranger->delete($long);
 	is($session->query_safe("SELECT zk_try_lock('crowded')"), 't',
 		'the session goes on');
-	$session->query_safe("SELECT zk_unlock('crowded')");
 	$stranger->close;
-	assert_no_nodes($zk, $path);
+	assert_released($zk, 'crowded', $session);
 };
 
 # All characters that the rules of names allow, a hundred and fifty to a lock; the
@@ -125,12 +121,9 @@ SQL
 	my @expected = sort map { decode_utf8($_, Encode::FB_CROAK) } split /\n/,
 	  $session->query_safe('SELECT name FROM names');
 	is_deeply(\@znodes, \@expected, 'they are the names of the znodes');
-	$client->close;
-
 	is( $session->query_safe('SELECT count(*) FROM names WHERE zk_unlock(name)'),
 		$count, 'all are released');
-	poll_until { !(my @left = $zk->ephemerals(lock_path('all') . '/')) }
-	'nodes to go', 10;
+	poll_until { !$zk->ephemerals(lock_path('all/')) } 'nodes to go', 10;
 	is( $other->query_safe('SELECT count(*) FROM names WHERE zk_try_lock(name)'),
 		$count, 'and free');
 	$other->query_safe('SELECT zk_unlock_all()');
@@ -158,5 +151,4 @@ SQL
 	is($session->query_safe('SELECT count(*) FROM zk_locks'), 0, 'none was taken');
 };
 
-$_->quit foreach $session, $other;
 done_testing();

@@ -93,6 +93,8 @@ $table->run('a pause longer than the session timeout',
 		qr/lock "lost\/early" was lost.*DETAIL:  The connection broke at .*, and the lock was given up at .*HINT/s ],
 	[ state => keeper => 'lost' ],
 	[ keeper => 'SELECT name, state, session_holds FROM zk_locks', 'lost/session|lost|1' ],
+	# Idle in a transaction there was no statement to cancel, and none that asks for it may be.
+	[ late => 'SELECT state FROM zk_locks', 'lost' ],
 	[ late => 'COMMIT', '!40001' ],
 	# Only one that reads may end, and until the lost lock is let go there is no new one.
 	[ keeper => 'INSERT INTO lost VALUES (3)', '!40001' ],

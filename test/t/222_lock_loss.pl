@@ -17,14 +17,12 @@ my %told;
 # statement fail before the server could have given the lock to another.
 sub loses ($what, $setup, $sql)
 {
-	my $session = background($node);
-	$session->query_safe($setup);
+	my $session = background($node, first => $setup);
 	start_in_queue($session, $sql, $zk, lock_path('lost'), 1);
 	my $since = time;
 	$zk->pause;
-	$session->wait_result;
+	assert_ends($session, '40001', "$what: SQLSTATE");
 	my $took = time - $since;
-	is($session->sqlstate, '40001', "$what: SQLSTATE");
 	like($session->error, qr/lock "lost" was lost/, "$what: names the lock");
 	like(
 		$session->error,
@@ -33,11 +31,8 @@ sub loses ($what, $setup, $sql)
 	cmp_ok($took, '<', $timeout + 1, "$what: within a second of the loss");
 	my %number = $session->error =~ /(No contact|did not answer)\D* (\d+) ms/g;
 	push @{ $told{$_} }, $number{$_} foreach keys %number;
-	$session->query('ROLLBACK');
-	$session->quit;
 	$zk->resume;
-	assert_no_nodes($zk, lock_path('lost'), "$what: nothing left");
-	return;
+	return assert_leave_nothing($zk, lock_path('lost'), $session);
 }
 
 loses('asleep', "SELECT zk_lock('lost')", 'SELECT pg_sleep(60)');
@@ -62,13 +57,8 @@ loses(
 
 # The second lock is held by another session, so this one waits in a queue.
 {
-	my $other = background($node);
-	$other->query_safe(
-		"SET zklock.session_timeout = '30s'; SELECT zk_lock('other')");
-	loses(
-		'waiting for another lock',
-		"SELECT zk_lock('lost')",
-		"SELECT zk_lock('other')");
+	my $other = background($node, 'zklock.session_timeout' => '30s', holds => 'other');
+	loses('waiting for another lock', "SELECT zk_lock('lost')", "SELECT zk_lock('other')");
 	assert_held($other, 'other', 'a session with a longer timeout keeps its lock');
 }
 
@@ -80,18 +70,14 @@ cmp_ok($least{'did not answer'}, '<', $timeout * 150, 'the server had its chance
 
 subtest 'a row lock is let go' => sub {
 	$node->safe_psql('postgres', "INSERT INTO written VALUES ('row')");
-	my ($blocker, $session) = (background($node), background($node));
-	$blocker->query_safe(
-		"BEGIN; UPDATE written SET what = 'row' WHERE what = 'row'");
-	$session->query_safe("BEGIN; SELECT zk_xact_lock('lost')");
+	my $blocker = background($node, first => "BEGIN; UPDATE written SET what = 'row' WHERE what = 'row'");
+	my $session = background($node, first => "BEGIN; SELECT zk_xact_lock('lost')");
 	$session->start_query("UPDATE written SET what = 'lost'");
 	wait_for_lock($session->node, $session->pid);
 	$zk->pause;
 	assert_ends($session, '40001', 'the wait for the row ends');
 	$zk->resume;
 	$blocker->query_safe('COMMIT');
-	$session->query('ROLLBACK');
-	$_->quit foreach $blocker, $session;
 	is($node->safe_psql('postgres', 'SELECT what FROM written'),
 		'row', 'and nothing is written');
 };
@@ -108,24 +94,9 @@ subtest 'a session without a lock is left alone' => sub {
 		't', 'and it gets a lock again');
 };
 
-# While idle in a transaction there is no statement to cancel. So none may run
-# when the loss comes, not even one that asks for it.
-subtest 'idle in transaction' => sub {
-	my $session = background($node, first => "BEGIN; SELECT zk_xact_lock('lost')");
-	$session->query_safe("INSERT INTO written VALUES ('idle')");
-	$zk->pause;
-	my $paused = time;
-	poll_until { time > $paused + 6 } 'the session timeout of 4 s to pass', 30;
-	is($session->query_safe('SELECT state FROM zk_locks'), 'lost', 'it is lost');
-	assert_query($session, 'COMMIT', '40001', 'the commit is refused');
-	$zk->resume;
-	assert_leave_nothing($zk, lock_path('lost'), $session);
-};
-
 # What is written when the lock is released already does not rest on it.
 subtest 'written after the release' => sub {
-	my $session = background($node);
-	$session->query_safe("SELECT zk_lock('lost')");
+	my $session = background($node, holds => 'lost');
 	kill KILL => session_programs($session->pid);
 	poll_until { $session->query_safe('SELECT state FROM zk_session') eq 'lost' } 'the loss', 30;
 	is($session->query_safe("BEGIN; SELECT zk_unlock('lost')"), 'f', 'it was lost');

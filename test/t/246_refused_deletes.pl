@@ -46,13 +46,15 @@ $table->run('a lock that is released', cast(qw(one two)),
 	# Of this session alone.
 	[ 'one becomes' => $check, 'warning|delete: 1|t' ], [ two => $check, '' ],
 	[ two => "zk_try_lock('released')", 'f' ],
-	[ 'one becomes' => $pending, 1 ],
-	sub {
-		my $path = lock_path('released');
-		is(scalar(() = slurp_file($node->logfile, $from) =~ /\Q$path\E\/\S+" cannot be deleted/g), 1, 'it was logged once');
-	},
+	# It takes the lock once more, and others beside it.
+	[ one => "zk_lock('elsewhere', '10s') > 0, zk_unlock('elsewhere')", 't|t' ],
+	[ one => "zk_lock('released', '60s') > 0, zk_unlock('released')", 't|t' ], [ 'one becomes' => $pending, 2 ],
 	allow('released'),
 	[ gone => 'released' ], [ 'one becomes' => $pending, 0 ],
+	sub {
+		my $path = lock_path('released');
+		is(scalar(() = slurp_file($node->logfile, $from) =~ /\Q$path\E\/\S+" cannot be deleted/g), 2, 'each was logged once');
+	},
 	[ one => $check, '' ],
 	[ two => "zk_try_lock('released')", 't' ],
 	[ one => "zk_is_held('other')", 't' ]);
