@@ -16,20 +16,17 @@ my %setting = (
 # too, where all backends of the cluster do. $end may return when the end began.
 sub holder_ends ($crashing, $other, $zk, $end, $what, $is_alone = 0, %option)
 {
-	my ($holder, $bystander) = (background($crashing, %option), background($crashing));
+	my $holder = background($crashing, %option, holds => 'crash');
+	my $bystander = background($crashing, holds => 'bystander');
 	my $waiter = background($other);
 	my $path = lock_path('crash');
-
-	$holder->query_safe("SELECT zk_lock('crash')");
 	is($holder->query_safe('SELECT session_timeout_ms FROM zk_session'),
 		1000 * $session_timeout, "$what: session timeout as asked for");
-	$bystander->query_safe("SELECT zk_lock('bystander')");
 	start_in_queue($waiter, "SELECT zk_lock('crash')", $zk, $path, 2);
 	my $start = time;
 	my $began = $end->($holder);
-	$waiter->wait_result;
+	assert_ends($waiter, '00000', "$what: the waiter gets the lock");
 	my $took = time - ($is_alone && $began || $start);
-	is($waiter->sqlstate, '00000', "$what: the waiter gets the lock");
 	cmp_ok($took, '<', $session_timeout / 2, 'long before the session timeout');
 	note sprintf '%s: %.1f ms', $what, 1000 * $took;
 	is_deeply([ map { $_->[0] } $zk->ephemerals("$path/") ], [ $waiter->query_safe('SELECT node FROM zk_locks') ],
@@ -37,8 +34,7 @@ sub holder_ends ($crashing, $other, $zk, $end, $what, $is_alone = 0, %option)
 	$bystander->quit if $is_alone;
 	assert_no_nodes($zk, lock_path($_), "$what: $_ is released, too") foreach qw(bystander more);
 	$waiter->query_safe("SELECT zk_unlock('crash')");
-	$_->quit foreach $waiter, $bystander, $holder;
-	assert_no_nodes($zk, $path, "$what: nothing left");
+	assert_leave_nothing($zk, $path, $waiter, $bystander, $holder);
 	assert_no_programs("$what: no program is left", $holder, $bystander);
 	return;
 }
@@ -106,14 +102,11 @@ wait_for_recovery($crashing);
 	my $session = background($other, is_connected => 1, 'zklock.servers' => $proxy->address, holds => 'quit');
 	$proxy->cut;
 	my $start = time;
-	$other->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $session->pid . ', 20000)');
+	is($other->safe_psql('postgres', 'SELECT pg_terminate_backend(' . $session->pid . ', 20000)'), 't', 'it ends');
 	cmp_ok(time - $start, '<', 10, 'cut off, the backend ends');
-	is($other->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_activity WHERE pid = ' . $session->pid),
-		0, 'really');
 	$proxy->heal;
 	$proxy->reset_connections;
-	poll_until { !$zk->ephemerals(lock_path('quit') . '/') } 'the node to go', $session_timeout / 2;
-	$proxy->stop;
+	poll_until { !$zk->ephemerals(lock_path('quit/')) } 'the node to go', $session_timeout / 2;
 }
 
 $_->stop foreach $crashing, $other;
@@ -139,8 +132,7 @@ foreach my $what (sort keys %strict)
 	my ($holding, $waiting) = map {
 		cluster("${_}_$name", $ensemble, %setting, 'zklock.auth' => $auth)
 	} qw(berlin paris);
-	my ($holder, $waiter) = (background($holding), background($waiting));
-	$holder->query_safe("SELECT zk_lock('crash')");
+	my ($holder, $waiter) = (background($holding, holds => 'crash'), background($waiting));
 	my $start = time;
 	kill 'KILL', $holder->pid;
 	$waiter->query_safe("SELECT zk_lock('crash')");

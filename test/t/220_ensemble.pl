@@ -18,31 +18,36 @@ sub nodes ($name)
 # A session that uses one member of the ensemble.
 sub session_at ($cluster, $member)
 {
-	my $session = background($node{$cluster}, 'zklock.servers' => $zk->connect_string($member));
-	return $session;
+	return background($node{$cluster}, 'zklock.servers' => $zk->connect_string($member));
 }
+
+# It stands in the queue when there are so many nodes of sessions.
+sub start_as ($count, $session, $lock)
+{
+	$session->start_query("SELECT zk_lock('$lock')");
+	poll_until { @{ nodes($lock) } == $count } 'it to queue', 10;
+	return;
+}
+
+sub assert_rising (@tokens) { return is("@tokens", join(' ', sort { $a <=> $b } @tokens), 'tokens rise'); }
 
 subtest 'through different servers' => sub {
 	my @sessions = map { session_at($_ == 2 ? 'paris' : 'berlin', $_) } $zk->members;
-	my $lock = "SELECT zk_lock('through')";
-	my @tokens = $sessions[0]->query_safe($lock);
+	my @tokens = $sessions[0]->query_safe("SELECT zk_lock('through')");
 	like($sessions[0]->query_safe('SELECT server FROM zk_session'),
 		qr/:${\ $zk->port(1)}$/, 'connected to the one named');
 	foreach my $member (2, 3)
 	{
 		is($sessions[ $member - 1 ]->query_safe("SELECT zk_try_lock('through')"),
 			'f', "server $member knows the lock");
-		$sessions[ $member - 1 ]->start_query($lock);
-		poll_until { @{ nodes('through') } == $member } 'it to queue', 10;
+		start_as($member, $sessions[ $member - 1 ], 'through');
 	}
 	foreach my $member (2, 3)
 	{
-		$sessions[ $member - 2 ]->query_safe("SELECT zk_unlock('through')");
-		push @tokens, $sessions[ $member - 1 ]->wait_result;
+		push @tokens, assert_passes('through', @sessions[ $member - 2, $member - 1 ], 'granted in turn');
 	}
-	is_deeply(\@tokens, [ sort { $a <=> $b } @tokens ], 'tokens rise');
-	$_->quit foreach @sessions;
-	poll_until { !@{ nodes('through') } } 'nodes to go', 10;
+	assert_rising(@tokens);
+	assert_leave_nothing($zk, lock_path('through'), @sessions);
 };
 
 subtest 'one session after another' => sub {
@@ -63,11 +68,7 @@ subtest 'the leader is killed' => sub {
 	my @waiters = map { background($node{ $_ % 2 ? 'paris' : 'berlin' }) } 1 .. 4;
 	# Wherever their sessions are, some are connected to the leader.
 	my @tokens = $holder->query_safe("SELECT zk_lock('killed')");
-	foreach my $number (1 .. @waiters)
-	{
-		$waiters[ $number - 1 ]->start_query("SELECT zk_lock('killed')");
-		poll_until { @{ nodes('killed') } == $number + 1 } 'it to queue', 10;
-	}
+	start_as($_ + 2, $waiters[$_], 'killed') foreach 0 .. $#waiters;
 	$holder->query_safe('CREATE TABLE survived (i int);
 		BEGIN; INSERT INTO survived VALUES (1)');
 	my $before = nodes('killed');
@@ -82,13 +83,11 @@ subtest 'the leader is killed' => sub {
 
 	foreach my $waiter (@waiters)
 	{
-		$holder->query_safe("SELECT zk_unlock('killed')");
-		push @tokens, $waiter->wait_result;
-		is($waiter->sqlstate, '00000', 'grants go on');
+		push @tokens, assert_passes('killed', $holder, $waiter, 'grants go on');
 		$holder->quit;
 		$holder = $waiter;
 	}
-	is_deeply(\@tokens, [ sort { $a <=> $b } @tokens ], 'in order');
+	assert_rising(@tokens);
 	assert_leave_nothing($zk, lock_path('killed'), $holder);
 	$zk->start($leader);
 };
@@ -96,12 +95,10 @@ subtest 'the leader is killed' => sub {
 # Two of three are gone: no quorum. What is held is held, but nobody can prove
 # it, so a commit waits; and nobody is granted anything.
 subtest 'without a quorum' => sub {
-	my $holder = background($node{berlin});
+	my $holder = background($node{berlin}, 'zklock.commit_guard' => 'quorum', holds => 'quorum',
+		first => 'CREATE TABLE unproven (i int)');
 	my $waiter = background($node{paris});
-	$holder->query_safe("SET zklock.commit_guard = quorum;
-		CREATE TABLE unproven (i int); SELECT zk_lock('quorum')");
-	$waiter->start_query("SELECT zk_lock('quorum')");
-	poll_until { @{ nodes('quorum') } == 2 } 'it to queue', 10;
+	start_as(2, $waiter, 'quorum');
 	my $before = nodes('quorum');
 	$zk->pause($zk->followers);
 	start_to_wait($holder, 'INSERT INTO unproven VALUES (1)');
@@ -111,20 +108,15 @@ subtest 'without a quorum' => sub {
 	assert_ends($holder, '00000', 'the commit goes on with the quorum');
 	is_deeply(nodes('quorum'), $before, 'and all keep their nodes');
 	assert_passes('quorum', $holder, $waiter, 'the waiter is granted');
-	$_->quit foreach $holder, $waiter;
-	poll_until { !@{ nodes('quorum') } } 'nodes to go', 10;
+	assert_leave_nothing($zk, lock_path('quorum'), $holder, $waiter);
 };
 
 # One server answers no connection and no handshake any more, of however many that
 # come. Whoever meets it turns to the next in a part of the session timeout.
 subtest 'a server that accepts and is silent' => sub {
 	my @proxies = map { Proxy->new('127.0.0.1:' . $zk->port($_)) } $zk->members;
-	my @sessions = map { background($node{berlin}) } 1 .. 6;
-	foreach my $i (0 .. $#sessions)
-	{
-		$sessions[$i]->query_safe("SET zklock.servers = '"
-			  . join(',', map { $_->address } @proxies) . "'; SELECT zk_lock('silent$i')");
-	}
+	my $servers = join ',', map { $_->address } @proxies;
+	my @sessions = map { background($node{berlin}, 'zklock.servers' => $servers, holds => "silent$_") } 0 .. 5;
 	$proxies[0]->cut;
 	my $since = time;
 	$_->reset_connections foreach @proxies;
@@ -142,11 +134,10 @@ subtest 'the leader hangs' => sub {
 		tick_time => 2000,
 		config => { syncLimit => 5 })->start;
 	my $node = cluster('tokyo', $usual, 'zklock.session_timeout' => '15s');
-	my @ours = map { background($node) } 1 .. $count;
+	my @ours = map { background($node, holds => "ours$_") } 0 .. $count - 1;
 	my @peers = Peer::missing ? () : map {
 		Peer->new('Curator InterProcessMutex', $usual, timeout => 15_000)
 	} 1 .. $count;
-	$ours[$_]->query_safe("SELECT zk_lock('ours$_')") foreach 0 .. $#ours;
 	foreach my $i (0 .. $#peers)
 	{
 		$peers[$i]->choose(lock_path("curator$i"));

@@ -23,13 +23,32 @@ $node{berlin}->safe_psql('postgres', 'CREATE TABLE work (i int)');
 # another one, unless others are named.
 sub session_of ($cluster, @members)
 {
-	my $session = background($node{$cluster});
 	@members = $cluster eq 'berlin' ? $follower : @others unless @members;
-	my $servers = $zk->connect_string(@members);
-	$session->query_safe("SET zklock.servers = '$servers'");
-	$session->query_safe("SELECT zk_lock('warm'), zk_unlock('warm')");
-	return $session;
+	return background($node{$cluster}, 'zklock.servers' => $zk->connect_string(@members),
+		first => "SELECT zk_lock('warm'), zk_unlock('warm')");
 }
+
+# One of berlin's, at the follower unless another member is named, that holds the lock, and one of paris'
+# that waits for it.
+sub holder_and_next ($lock, $guard, @members)
+{
+	my ($holder, $next) = (session_of('berlin', @members), session_of('paris'));
+	$holder->query_safe("SET zklock.commit_guard = $guard; SELECT zk_lock('$lock')");
+	start_in_queue($next, "SELECT zk_lock('$lock')", $zk, lock_path($lock), 2);
+	return ($holder, $next);
+}
+
+# Its statement ends with the loss.
+sub assert_lost ($session, $what)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	poll_until { $session->is_done } 'its statement to end', 3 * $timeout;
+	$session->wait_result;
+	return like($session->sqlstate, qr/^(40001|08006)$/, $what);
+}
+
+my $ask_again = "DO \$\$ BEGIN LOOP PERFORM count(*) FROM zk_lock_queue('warm');
+	PERFORM pg_sleep(0.05); END LOOP; END \$\$";
 
 # The sessions have just been busy, and the leader has heard of that, which takes
 # half a tick; then backends and programs stand still, almost for the session
@@ -57,10 +76,8 @@ sub follower_goes ($holder, $next, $lock)
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $asked = time;
 	$zk->kill9($follower);
-	poll_until { $next->is_done } 'the next one to be granted the lock',
-	  3 * $timeout;
-	cmp_ok(time - $asked, '>', $reserve, 'after the reserve');
 	assert_ends($next, '00000', 'granted');
+	cmp_ok(time - $asked, '>', $reserve, 'after the reserve');
 	assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'the former holder does not commit');
 	$zk->start($follower);
 	assert_leave_nothing($zk, lock_path($lock), $holder, $next);
@@ -69,10 +86,7 @@ sub follower_goes ($holder, $next, $lock)
 
 # Nothing was paused: a question that was answered with yes leaves the reserve.
 subtest 'the follower goes at once' => sub {
-	my $holder = session_of('berlin');
-	my $next = session_of('paris');
-	$holder->query_safe("SELECT zk_lock('gone')");
-	start_in_queue($next, "SELECT zk_lock('gone')", $zk, lock_path('gone'), 2);
+	my ($holder, $next) = holder_and_next('gone', 'lease');
 	# Long enough for the last heartbeat to be as old as it gets.
 	sleep 0.15 * $timeout;
 	assert_held($holder, 'gone', 'it is held');
@@ -82,10 +96,7 @@ subtest 'the follower goes at once' => sub {
 # The question is answered a moment before the session ends: that it is alive says
 # nothing of how long it will be.
 subtest 'after a pause' => sub {
-	my $holder = session_of('berlin');
-	my $next = session_of('paris');
-	$holder->query_safe("SELECT zk_lock('pause')");
-	start_in_queue($next, "SELECT zk_lock('pause')", $zk, lock_path('pause'), 2);
+	my ($holder, $next) = holder_and_next('pause', 'lease');
 	stand_still($holder);
 	assert_held($holder, 'pause', 'it is held');
 	follower_goes($holder, $next, 'pause');
@@ -95,17 +106,12 @@ subtest 'after a pause' => sub {
 subtest 'a commit after a pause' => sub {
 	foreach my $guard (qw(lease quorum))
 	{
-		my $holder = session_of('berlin');
-		my $next = session_of('paris');
-		$holder->query_safe("SET zklock.commit_guard = $guard");
-		$holder->query_safe("SELECT zk_lock('commit')");
-		start_in_queue($next, "SELECT zk_lock('commit')", $zk, lock_path('commit'), 2);
+		my ($holder, $next) = holder_and_next('commit', $guard);
 		stand_still($holder);
 		$holder->query_safe('INSERT INTO work VALUES (3)');
 		my $committed = time;
 		$zk->kill9($follower);
-		poll_until { $next->is_done } 'the next one to be granted the lock',
-		  3 * $timeout;
+		assert_ends($next, '00000', 'granted');
 		cmp_ok(time - $committed, '>', $reserve, "$guard: after the reserve");
 		$zk->start($follower);
 		assert_leave_nothing($zk, lock_path('commit'), $holder, $next);
@@ -114,17 +120,12 @@ subtest 'a commit after a pause' => sub {
 
 # The leader hears all that its own clients send.
 subtest 'at the leader' => sub {
-	my $holder = session_of('berlin', $zk->leader);
-	my $next = session_of('paris');
-	$holder->query_safe("SET zklock.commit_guard = quorum;
-		SELECT zk_lock('leader')");
-	start_in_queue($next, "SELECT zk_lock('leader')", $zk, lock_path('leader'), 2);
+	my ($holder, $next) = holder_and_next('leader', 'quorum', $zk->leader);
 	$holder->query_safe('INSERT INTO work VALUES (4)');
 	my $committed = time;
 	my @processes = ($holder->pid, session_programs($holder->pid));
 	kill 'STOP', @processes;
-	poll_until { $next->is_done } 'the next one to be granted the lock',
-	  3 * $timeout;
+	assert_ends($next, '00000', 'granted');
 	cmp_ok(time - $committed, '>', 0.9 * $timeout, 'after the whole timeout');
 	kill 'CONT', @processes;
 	assert_leave_nothing($zk, lock_path('leader'), $holder, $next);
@@ -148,8 +149,7 @@ subtest 'neighbors after a pause' => sub {
 	ok(!$waiter->is_done, 'the waiter is not granted what a third one holds');
 	$third->query_safe("SELECT zk_unlock('told')");
 	$zk->resume($follower);
-	my $ours = $waiter->wait_result;
-	is($waiter->sqlstate, '00000', 'later it is');
+	my $ours = assert_ends($waiter, '00000', 'later it is');
 	cmp_ok($ours, '>', $theirs, 'by a younger node');
 	assert_leave_nothing($zk, lock_path('told'), $holder, $waiter, $third);
 };
@@ -160,12 +160,9 @@ subtest 'a loss that a question finds first' => sub {
 	my $holder = session_of('berlin');
 	$holder->query_safe("SELECT zk_lock('busy')");
 	my ($program) = session_programs($holder->pid);
-	$holder->start_query("DO \$\$ BEGIN LOOP PERFORM count(*) FROM zk_lock_queue('warm');
-		PERFORM pg_sleep(0.05); END LOOP; END \$\$");
+	$holder->start_query($ask_again);
 	kill 'STOP', $program;
-	poll_until { $holder->is_done } 'its statement to end', 3 * $timeout;
-	$holder->wait_result;
-	like($holder->sqlstate, qr/^(40001|08006)$/, 'with the loss');
+	assert_lost($holder, 'with the loss');
 	kill 'CONT', $program;
 	assert_leave_nothing($zk, lock_path('busy'), $holder);
 };
@@ -177,19 +174,15 @@ subtest 'a follower without a leader' => sub {
 	$holder->query_safe("SELECT zk_lock('cut')");
 	my $reader = session_of('berlin');
 	$reader->query_safe("SELECT zk_lock('busy')");
-	$reader->start_query("DO \$\$ BEGIN LOOP PERFORM count(*) FROM zk_lock_queue('warm');
-		PERFORM pg_sleep(0.05); END LOOP; END \$\$");
+	$reader->start_query($ask_again);
 	my $leader = $zk->leader;
 	$zk->pause($leader);
 	my $start = time;
-	poll_until {
-		$holder->query_safe('SELECT state FROM zk_session') ne 'connected'
-	} 'the session to notice', 2 * $timeout;
+	poll_until { $holder->query_safe('SELECT state FROM zk_session') ne 'connected' }
+	'the session to notice', 2 * $timeout;
 	cmp_ok(time - $start, '<', $timeout, 'before the leader could end it');
-	poll_until { $reader->is_done } 'the other session to notice', 2 * $timeout;
+	assert_lost($reader, 'the statement of another one ends');
 	cmp_ok(time - $start, '<', 1.2 * $timeout, 'not much later, if it reads all the time');
-	$reader->wait_result;
-	like($reader->sqlstate, qr/^(40001|08006)$/, 'its statement ends');
 	$zk->resume($leader);
 	$zk->wait_ready;
 	$_->quit foreach $holder, $reader;

@@ -4,6 +4,7 @@
 # any longer than a moment, and must not fail because of it.
 
 use IO::Socket::INET;
+use List::Util qw(max);
 use Proxy;
 use ZkLockTest;
 
@@ -23,21 +24,15 @@ foreach my $i (1 .. 8)
 {
 	my $session = background($node);
 	my $since = time;
-	$session->query($i % 2
-		? "SELECT zk_lock('silent'), zk_unlock('silent')"
-		: "SELECT zk_try_lock('silent'), zk_unlock('silent')");
-	my $took = time - $since;
-	is($session->sqlstate, '00000', "session $i gets the lock");
-	$longest = $took if $took > $longest;
+	my $function = $i % 2 ? 'zk_lock' : 'zk_try_lock';
+	assert_query($session, "SELECT $function('silent'), zk_unlock('silent')", '00000', "session $i gets the lock");
+	$longest = max($longest, time - $since);
 }
 cmp_ok($longest, '<', 8, 'none waits as long as the client library would');
 assert_no_nodes($zk, lock_path('silent'), 'nothing left');
 
 my $session = background($node);
-is($session->query("SELECT count(*) FROM zk_lock_queue('silent')"),
-	'0', 'a queue is read');
-is($session->sqlstate, '00000', 'without an error');
-$session->query_safe("SELECT zk_disconnect()");
+is($session->query_safe("SELECT count(*) FROM zk_lock_queue('silent')"), '0', 'a queue is read');
 
 # A network that falls silent and then delivers all that was sent meanwhile: that is
 # not much more than what was wanted, or a crowd would keep the servers from coming up
@@ -54,13 +49,11 @@ cmp_ok($zk->packets_received - $packets, '<', 18, 'and few requests have piled u
 $patient->query_safe('SELECT zk_disconnect()');
 
 # With none that answers, zklock.connect_timeout bounds it all.
-$session->query_safe(
-	"SET zklock.servers = '$silent_address,$another'");
-$session->query_safe("SET zklock.connect_timeout = '4s'");
+$session = background($node,
+	'zklock.servers' => "$silent_address,$another", 'zklock.connect_timeout' => '4s');
 my $since = time;
-$session->query("SELECT zk_lock('silent')");
+assert_query($session, "SELECT zk_lock('silent')", '08001', 'no server: SQLSTATE');
 my $took = time - $since;
-is($session->sqlstate, '08001', 'no server: SQLSTATE');
 like($session->error, qr/within 4000 ms.*HINT/s, 'and what to do');
 like($session->error, qr/Server "(?:$silent_address|$another)" did not answer within \d{4} ms/, 'and who was silent');
 cmp_ok($took, '>', 3.5, 'not before its time');

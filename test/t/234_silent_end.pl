@@ -72,9 +72,8 @@ foreach my $how (sort keys %silence)
 		my %session = sessions_in_silence($fall_silent);
 		foreach my $state (sort keys %session)
 		{
-			my $pid = $session{$state}->pid;
-			$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
-			my $took = seconds_until_gone($pid);
+			$session{$state}->terminate;
+			my $took = seconds_until_gone($session{$state}->pid);
 			cmp_ok($took, '<', $at_once, $state);
 			note(sprintf '%.2f s', $took);
 		}

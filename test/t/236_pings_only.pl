@@ -45,11 +45,7 @@ $liar->be_honest;
 $session{idles}->query("SELECT zk_unlock_all()");
 like($session{waits}->wait_result, qr/^\d+$/, 'who waits has the lock in the end');
 $session{waits}->query_safe("SELECT zk_unlock_all()");
-foreach my $who (qw(asks commits))
-{
-	$session{$who}->query("ROLLBACK");
-	$session{$who}->query("SELECT zk_unlock_all()");
-}
+$session{$_}->query('ROLLBACK; SELECT zk_unlock_all()') foreach qw(asks commits);
 assert_no_nodes($zk, lock_path($_), "no node of $_ is left") foreach qw(asked commit busy);
 
 done_testing();

@@ -21,10 +21,8 @@ sub attempts ($timeout, $patience, $others = '')
 		Listen => 50,
 		ReuseAddr => 1) or die "could not listen: $!";
 	my $select = IO::Select->new($listener);
-	my $session = background($node);
-	$session->query_safe("SET zklock.servers = '127.0.0.1:" . $listener->sockport . "$others';
-		SET zklock.session_timeout = '$timeout';
-		SET zklock.connect_timeout = '$patience'");
+	my $session = background($node, 'zklock.servers' => '127.0.0.1:' . $listener->sockport . $others,
+		'zklock.session_timeout' => $timeout, 'zklock.connect_timeout' => $patience);
 	$session->start_query("SELECT zk_lock('nowhere')");
 	my @times;
 	until ($session->is_done)
@@ -34,7 +32,6 @@ sub attempts ($timeout, $patience, $others = '')
 		push @times, time();
 	}
 	assert_ends($session, '08001', 'could not connect');
-	$session->quit;
 	return @times;
 }
 

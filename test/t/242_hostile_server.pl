@@ -122,24 +122,9 @@ foreach my $i (0 .. $#sessions)
 $_->quit foreach @sessions;
 assert_no_nodes($zk, lock_path($_), "no node of $_ is left")
   foreach qw(a b c d e/f honest);
-assert_soon { !programs() } 'no program of a session is left', 20;
+assert_no_programs('no program of a session is left', @pids);
 $bystander->quit;
 ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal|was terminated|crash of another/),
 	'nothing has crashed');
 
 done_testing();
-
-# The programs of sessions that belong to backends of ours.
-sub programs
-{
-	my %ours = map { $_ => 1 } @pids;
-	my @found;
-	foreach my $file (glob '/proc/[0-9]*/cmdline')
-	{
-		open my $cmdline, '<', $file or next;
-		my $text = readline($cmdline) // '';
-		push @found, $file
-		  if $text =~ /^zklock: session of backend (\d+)/ && $ours{$1};
-	}
-	return @found;
-}
