@@ -52,6 +52,7 @@ use parent 'Exporter';
 
 our @EXPORT = qw(
   cluster
+  standby_of
   background
   ask
   pg_major
@@ -200,6 +201,24 @@ sub _init
 	};
 	$node->init(@option);
 	return;
+}
+
+=pod
+
+=head2 standby_of($node, $name)
+
+A running standby of that cluster, which streams.
+
+=cut
+
+sub standby_of ($node, $name = 'standby')
+{
+	$node->backup($name);
+	my $standby = PostgreSQL::Test::Cluster->new($name);
+	$standby->init_from_backup($node, $name, has_streaming => 1);
+	push @clusters, $standby;
+	$standby->start;
+	return $standby;
 }
 
 =pod

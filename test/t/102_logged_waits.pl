@@ -26,11 +26,9 @@ sub log_since ($offset, $pattern)
 }
 
 # A waiter that has come to its wait, and has nothing more to ask.
-sub waiter ($setup, $place)
+sub waiter ($place)
 {
-	my $waiter = background($node);
-	$waiter->query_safe($_)
-	  foreach "SELECT zk_try_lock('other'), zk_unlock('other')", $setup;
+	my $waiter = background($node, is_connected => 1, deadlock_timeout => '1s');
 	start_in_queue($waiter, "SELECT zk_lock('logged')", $zk, lock_path('logged'), $place);
 	poll_until { scalar $zk->watched_paths(lock_path('logged')) == $place - 1 } 'its watch', 30;
 	return $waiter;
@@ -39,14 +37,14 @@ sub waiter ($setup, $place)
 subtest 'who is next in line is told the holder without a request' => sub {
 	$holder->query_safe("SELECT zk_lock('logged')");
 	my $offset = -s $node->logfile;
-	my $waiter = waiter("SET deadlock_timeout = '1s'", 2);
+	my $waiter = waiter(2);
 	$proxy->cut('requests');
 	like(log_since($offset, qr/still waiting for/),
 		qr/$holder_text\. 1 contender is ahead\./, 'it is logged, and nothing has been asked');
 	$proxy->heal;
 
 	$offset = -s $node->logfile;
-	my $next = waiter("SET deadlock_timeout = '1s'", 3);
+	my $next = waiter(3);
 	$proxy->trap(LIST, 1, 'requests');
 	like(log_since($offset, qr/still waiting for/),
 		qr/$holder_text\. Up to 2 contenders are ahead\./, 'further behind, the holder is told, too');

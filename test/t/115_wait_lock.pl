@@ -196,11 +196,7 @@ SQL
 
 subtest 'a standby' => sub {
 	my $primary = cluster('primary', $zk, init => [ allows_streaming => 1 ]);
-	$primary->backup('base');
-	my $standby = PostgreSQL::Test::Cluster->new('standby');
-	$standby->init_from_backup($primary, 'base', has_streaming => 1);
-	$standby->start;
-	my $session = background($standby, first => "CALL zk_wait_lock('calm')");
+	my $session = background(standby_of($primary), first => "CALL zk_wait_lock('calm')");
 	is($session->query_safe('SELECT pg_is_in_recovery(), name FROM zk_locks'), 't|calm', 'takes it, too');
 	lets_go($session);
 };

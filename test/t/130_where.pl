@@ -4,7 +4,6 @@
 # parallel workers, autovacuum and walsenders, they are refused: a lock there
 # would end with somebody else's work, or hold up what must not wait.
 
-use PostgreSQL::Test::Cluster;
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
@@ -66,17 +65,11 @@ subtest 'autovacuum' => sub {
 		CREATE INDEX ON vacuumed (indexed(i));
 		INSERT INTO vacuumed SELECT generate_series(1, 100)});
 	assert_no_nodes($zk, lock_path('autovacuum'), 'a session uses the function');
-	$session->query_safe('ALTER SYSTEM SET autovacuum = on');
-	$session->query_safe('SELECT pg_reload_conf()');
-	$primary->wait_for_log(
-		qr/ERROR:  ZooKeeper locks cannot be used in an? autovacuum worker/,
-		$offset);
+	reconfigure($primary, autovacuum => 'on');
+	$primary->wait_for_log(qr/ERROR:  ZooKeeper locks cannot be used in an autovacuum worker/, $offset);
 	pass('refused in an autovacuum worker');
-	ok($primary->log_contains(qr/cannot be used in an autovacuum worker/, $offset),
-		'in good English');
 	is_deeply(nodes('autovacuum'), [], 'no node');
-	$session->query_safe('ALTER SYSTEM SET autovacuum = off');
-	$session->query_safe('SELECT pg_reload_conf()');
+	reconfigure($primary, autovacuum => 'off');
 	$session->query_safe('DROP TABLE vacuumed');
 };
 
@@ -140,10 +133,9 @@ subtest 'background worker' => sub {
 
 	my $find = "SELECT pid FROM pg_stat_subscription WHERE subname = 'changes'";
 	my $first = $other->safe_psql('postgres', $find);
-	my ($node) = map { $_->[0] } grep { $_->[0] !~ $holder->query_safe(
-		'SELECT node FROM zk_locks') } @{ nodes('applied') };
+	my $node = (queue_nodes($zk, lock_path('applied')))[1];
 	$other->safe_psql('postgres', "SELECT pg_terminate_backend($first)");
-	assert_soon { !grep { $_->[0] eq $node } @{ nodes('applied') } }
+	assert_soon { !grep { $_ eq $node } queue_nodes($zk, lock_path('applied')) }
 	'terminated while it waits it leaves no node', 10;
 
 	# The launcher starts another one.
@@ -159,10 +151,7 @@ subtest 'background worker' => sub {
 };
 
 subtest 'hot standby and promotion' => sub {
-	$primary->backup('base');
-	my $standby = PostgreSQL::Test::Cluster->new('standby');
-	$standby->init_from_backup($primary, 'base', has_streaming => 1);
-	$standby->start;
+	my $standby = standby_of($primary);
 	my $here = background($standby);
 	my $there = background($primary);
 

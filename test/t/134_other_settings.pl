@@ -20,10 +20,8 @@ my %keeper = map { $_ => background($node) } qw(here there);
 foreach my $place (sort keys %keeper)
 {
 	go_to($keeper{$place}, $place);
-	$keeper{$place}->query_safe("SELECT zk_run_once('job', slot::text),
-		zk_hold('hold' || slot, 'why') FROM generate_series(1, 3) AS slot");
-	$keeper{$place}->query_safe(
-		"SELECT zk_lock('lock' || i) FROM generate_series(1, 3) AS i");
+	$keeper{$place}->query_safe("SELECT zk_run_once('job', slot::text), zk_hold('hold' || slot, 'why'),
+		zk_lock('lock' || slot) FROM generate_series(1, 3) AS slot");
 }
 
 # Have a session with one place, and then the settings of the other.
@@ -45,46 +43,30 @@ foreach ([ qw(here there) ], [ qw(there here) ])
 	my ($from, $to) = @$_;
 	subtest "from $from to $to" => sub {
 		my $pid = $keeper{$to}->pid;
-		my $token = {};
-		foreach my $lock ('hold1', 'lock1')
-		{
-			$token->{$lock} =
-			  $keeper{$to}->query_safe("SELECT token FROM zk_lock_queue('$lock')");
-		}
+		my %token = map { $_ => $keeper{$to}->query_safe("SELECT token FROM zk_lock_queue('$_')") } qw(hold1 lock1);
+		my $asks = sub ($sql, $expected) {
+			move($from, $to);
+			is($session->query_safe("SELECT $sql"), $expected, $sql);
+		};
 
-		move($from, $to);
-		is($session->query_safe("SELECT pid FROM zk_lock_queue('lock1')"), $pid, 'zk_lock_queue');
-		move($from, $to);
-		is($session->query_safe("SELECT pid FROM zk_runs('job') WHERE slot = '2'"), $pid, 'zk_runs');
-		move($from, $to);
-		is($session->query_safe("SELECT count(*) FROM zk_all_locks() WHERE name LIKE '%1'"),
-			2, 'zk_all_locks');
-
-		move($from, $to);
-		is($session->query_safe("SELECT zk_forget_run('job', '1')"), 't', 'zk_forget_run');
+		$asks->("pid FROM zk_lock_queue('lock1')", $pid);
+		$asks->("pid FROM zk_runs('job') WHERE slot = '2'", $pid);
+		$asks->("count(*) FROM zk_all_locks() WHERE name LIKE '%1'", 2);
+		$asks->("zk_forget_run('job', '1')", 't');
 		ok(!$client->exists(at($to, '.once/job.once/1.once')), 'deletes the one');
-		move($from, $to);
-		is($session->query_safe("SELECT zk_run_once('job', '1')"), 't', 'zk_run_once');
+		$asks->("zk_run_once('job', '1')", 't');
 		is(scalar(grep { $client->exists(at($_, '.once/job.once/1.once')) } qw(here there)),
 			2, 'and not the other');
 
-		move($from, $to);
-		is($session->query_safe("SELECT zk_request_release('lock1')"), '1', 'zk_request_release');
+		$asks->("zk_request_release('lock1')", 1);
 		# who listens already is told a little later
-		ok(eval {
-				poll_until {
-					$keeper{$to}->query_safe("SELECT zk_release_requested('lock1')") eq 't';
-				} 'the news', 20;
-			}, 'asks the one');
+		assert_becomes { $keeper{$to}->query_safe("SELECT zk_release_requested('lock1')") } 't', 'asks the one';
 		is($keeper{$from}->query_safe("SELECT zk_release_requested('lock1')"),
 			'f', 'and not the other')
 		  if $from eq 'here';
 
-		move($from, $to);
-		is($session->query_safe("SELECT zk_release_hold('hold1', $token->{hold1})"), 't',
-			'zk_release_hold');
-		move($from, $to);
-		is($session->query_safe("SELECT zk_evict('lock1', $token->{lock1})"), 't', 'zk_evict');
+		$asks->("zk_release_hold('hold1', $token{hold1})", 't');
+		$asks->("zk_evict('lock1', $token{lock1})", 't');
 		assert_knows_loss($keeper{$to}, 'lock1', 'the one');
 		assert_nodes($zk, at($to, 'hold2'), 1, 'others stay');
 		$keeper{$to}->query('SELECT zk_unlock_all()');

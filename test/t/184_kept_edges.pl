@@ -23,6 +23,19 @@ sub node_of ($name)
 	return lock_path($name) . '/' . (queue_nodes($zk, lock_path($name)))[0];
 }
 
+sub assert_states ($session, $expected, $what)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return assert_states($session, $expected, $what);
+}
+
+# It is asked to release the lock, and hears of it.
+sub assert_hears ($keeper, $name)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return assert_becomes { $keeper->query_safe("SELECT zk_release_requested('$name')") } 't', 'it hears that';
+}
+
 # A node with a keeper's mark, at the head of a queue that exists.
 sub forge ($name, %option)
 {
@@ -58,7 +71,7 @@ subtest 'locks below a kept one' => sub {
 	foreach my $below (1 .. 3)
 	{
 		$rival->query_safe("SELECT zk_lock('above/$below')");
-		is(states($keeper), 'above kept', "it stays, with $below below it");
+		assert_states($keeper, 'above kept', "it stays, with $below below it");
 	}
 	$keeper->query_safe("SELECT zk_lock('above'), zk_unlock('above')");
 	is($rival->query_safe("SELECT zk_try_lock('above', '10s')"), 't', 'and goes to who wants it');
@@ -70,22 +83,22 @@ subtest 'requests to release' => sub {
 	$keeper->query_safe("SELECT zk_lock('asked')");
 	is($keeper->query_safe("SELECT zk_release_requested('asked')"), 'f', 'not yet');
 	is($rival->query_safe("SELECT zk_request_release('asked')"), 1, 'one is asked');
-	poll_until { $keeper->query_safe("SELECT zk_release_requested('asked')") eq 't' } 'it hears that', 10;
+	assert_hears($keeper, 'asked');
 	$keeper->query_safe("SELECT zk_unlock('asked')");
-	is(states($keeper), '', 'what was to be released is not kept');
+	assert_states($keeper, '', 'what was to be released is not kept');
 	$keeper->query_safe("SELECT zk_lock('asked')");
 	is($keeper->query_safe("SELECT zk_release_requested('asked')"), 'f', 'and that is over');
 	$keeper->query_safe("SELECT zk_unlock('asked')");
 
 	# of a lock that is kept: who takes it back is asked
 	$keeper->query_safe("SELECT zk_lock('kept'), zk_unlock('kept')");
-	is(states($keeper), 'asked kept, kept kept', 'it is kept');
+	assert_states($keeper, 'asked kept, kept kept', 'it is kept');
 	$rival->query_safe("SELECT zk_request_release('kept')");
 	is($keeper->query_safe("SELECT zk_release_requested('kept')"), 'f', 'not while nobody holds it');
 	$keeper->query_safe("SELECT zk_lock('kept')");
-	poll_until { $keeper->query_safe("SELECT zk_release_requested('kept')") eq 't' } 'it hears that', 10;
+	assert_hears($keeper, 'kept');
 	$keeper->query_safe("SELECT zk_unlock('kept')");
-	is(states($keeper), 'asked kept', 'and lets go of it');
+	assert_states($keeper, 'asked kept', 'and lets go of it');
 };
 
 # Whoever said that he let go may have lied: what rests on that alone ends with its release.
@@ -100,9 +113,9 @@ subtest 'a lock that was granted on a word' => sub {
 	$sessions[2]->wait_result;
 	# longer than a lock is not kept for those who were met
 	$sessions[2]->query_safe("SELECT pg_sleep(5.2); SELECT zk_unlock('word')");
-	is(states($sessions[2]), '', 'is not kept');
+	assert_states($sessions[2], '', 'is not kept');
 	$sessions[2]->query_safe("SELECT zk_lock('word'), zk_unlock('word')");
-	is(states($sessions[2]), 'word kept', 'and the next one is');
+	assert_states($sessions[2], 'word kept', 'and the next one is');
 };
 
 subtest 'more locks than can be kept' => sub {
@@ -130,7 +143,7 @@ subtest 'a set, and a lock that is held' => sub {
 	$keeper->query_safe("SELECT zk_unlock('set/d')");
 	ok($keeper->query_safe("SELECT zk_lock(ARRAY[$names])"), 'a set is taken');
 	$keeper->query_safe("SELECT zk_unlock(ARRAY[$names])");
-	is(states($keeper), '', 'and not kept');
+	assert_states($keeper, '', 'and not kept');
 };
 
 subtest 'strangers with the mark' => sub {
@@ -190,7 +203,7 @@ subtest 'one that merely keeps a lock is not in a deadlock' => sub {
 	my $other = background($node{paris});
 	$_->query_safe("SET deadlock_timeout = '200ms'") foreach $keeper, $other;
 	$keeper->query_safe("SELECT zk_lock('held'), zk_lock('x'), zk_unlock('x')");
-	is(states($keeper), 'held held, x kept', 'kept');
+	assert_states($keeper, 'held held, x kept', 'kept');
 	$other->query_safe("SELECT zk_lock('y')");
 	start_in_queue($keeper, "SELECT zk_lock('y', '30s')", $zk, lock_path('y'), 2);
 	poll_until { $zk->ephemerals(lock_path('.waits/')) == 1 } 'it to say that it waits';

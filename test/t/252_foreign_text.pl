@@ -64,8 +64,7 @@ foreach my $database (sort keys %encoding)
 			$session->query($set);
 			plan(skip_all => 'no such conversion') if $session->sqlstate ne '00000';
 
-			my $queue = $session->query("SELECT * FROM zk_lock_queue('hostile')");
-			is($session->sqlstate, '00000', 'the queue is shown') or diag $session->error;
+			my $queue = assert_query($session, "SELECT * FROM zk_lock_queue('hostile')", '00000', 'the queue is shown');
 			unlike($queue, $forbidden, 'and nothing that hides');
 			like($queue, qr/<U\+001B>\[2Ja/, 'but what is there instead');
 			like($queue, qr/<U\+202E>txt/, 'also of what turns text round');
@@ -74,8 +73,7 @@ foreach my $database (sort keys %encoding)
 			  if $database eq 'latin1' || $client eq 'LATIN1';
 			like(decode_utf8($queue), qr/日本/, 'as they are where there is')
 			  if $database ne 'latin1' && $client eq 'UTF8';
-			my $locks = $session->query("SELECT name FROM zk_all_locks()");
-			is($session->sqlstate, '00000', 'so are the names of locks');
+			my $locks = assert_query($session, 'SELECT name FROM zk_all_locks()', '00000', 'so are the names of locks');
 			unlike($locks, $forbidden, 'which hide nothing');
 			like($locks, qr/^odd<U\+202E>name$/m, 'either');
 
@@ -111,10 +109,9 @@ subtest 'names of another encoding' => sub {
 	foreach my $database (sort keys %encoding)
 	{
 		my $session = background($node, database => $database, user => "J\xf6rg");
-		$session->query("SELECT zk_lock('own'), zk_run_once('own', '$database')");
-		is($session->sqlstate, '00000', "a lock in $database") or diag $session->error;
-		my $shown = $session->query("SELECT usename FROM zk_lock_queue('own')");
-		is($session->sqlstate, '00000', 'who holds it');
+		my $takes = "SELECT zk_lock('own'), zk_run_once('own', '$database')";
+		assert_query($session, $takes, '00000', "a lock in $database");
+		my $shown = assert_query($session, "SELECT usename FROM zk_lock_queue('own')", '00000', 'who holds it');
 		like($shown, qr/^J(?:\xf6|\xc3\xb6|<F6>|<U\+00F6>)rg$/, 'is shown');
 		assert_leave_nothing($zk, lock_path('own'), $session);
 	}
@@ -131,7 +128,6 @@ subtest 'a root of another encoding' => sub {
 		like($session->query('SELECT node FROM zk_locks'),
 			$database eq 'latin1' ? qr{^/w\xf6rter/<U\+65E5>/root/} : qr{^/w.+rter/.+/root/},
 			"where a lock is, in $database");
-		is($session->sqlstate, '00000', 'without an error') or diag $session->error;
 	}
 	$node->append_conf('postgresql.conf', "zklock.root = '" . lock_path('') =~ s{/$}{}r . "'");
 	$node->reload;
@@ -141,9 +137,8 @@ subtest 'a root of another encoding' => sub {
 subtest 'reasons' => sub {
 	foreach my $database (sort keys %encoding)
 	{
-		my $holder = background($node, database => $database);
 		my $lock = "reason_$database";
-		$holder->query_safe("SELECT zk_lock('$lock')");
+		my $holder = background($node, database => $database, holds => $lock);
 		my ($mine) = queue_nodes($zk, lock_path($lock));
 		my $offset = -s $node->logfile;
 		$stranger->create_path(lock_path('.release'));
@@ -152,8 +147,7 @@ subtest 'reasons' => sub {
 		is($holder->query_safe("SELECT zk_release_requested('$lock')"), 't', "$database: asked");
 		like($holder->error, qr/release of lock "$lock" was requested/, 'and told');
 		unlike($holder->error, $forbidden, 'and nothing hides in it');
-		unlike(slurp_file($node->logfile, $offset),
-			$forbidden, 'nor in the log');
+		unlike(slurp_file($node->logfile, $offset), $forbidden, 'nor in the log');
 	}
 };
 
