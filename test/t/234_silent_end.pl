@@ -19,7 +19,7 @@ my %silence = (
 
 # The program of this cluster's sessions looks up names for as long as it likes, if
 # they are of the kind that takes long.
-my $preload = Preload::odd_names() or plan skip_all => 'there is no compiler';
+my $preload = Preload::library('odd_names') or plan skip_all => 'there is no compiler';
 my $node = cluster('berlin', $zk,
 	servers => $proxy->address,
 	environment => { LD_PRELOAD => $preload },

@@ -148,17 +148,7 @@ subtest 'the session is lost while it looks again' => sub {
 
 # As when the interrupt of the loss comes late: the backend finds the loss by itself.
 subtest 'likewise, and nothing interrupts it' => sub {
-	my $library = Preload::library(<<'C') or plan skip_all => 'there is no compiler';
-#include <signal.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-int
-kill(pid_t pid, int signal)
-{
-	return signal == SIGINT ? 0 : (int) syscall(SYS_kill, pid, signal);
-}
-C
+	my $library = Preload::library('no_interrupts') or plan skip_all => 'there is no compiler';
 	my $deaf = cluster('paris', $zk, %setting, environment => { LD_PRELOAD => $library });
 	my $proxy = Proxy->new($zk->connect_string);
 	my ($holder, $waiter, $forged) = queue_up('late', "SET zklock.servers = '" . $proxy->address . "';

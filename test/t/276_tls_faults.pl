@@ -182,25 +182,7 @@ subtest 'a file that cannot be read at a reload' => sub {
 };
 
 subtest 'a library that does not call our connect()' => sub {
-	# It connects by itself, as one would that is linked otherwise.
-	my $preload = Preload::library(<<'C') or plan skip_all => 'there is no compiler';
-#include <errno.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-int
-zookeeper_interest(void *zh, int *fd, int *interest, void *timeout)
-{
-	struct sockaddr address = {.sa_family = AF_UNIX};
-
-	*fd = socket(AF_UNIX, SOCK_STREAM, 0);
-	*interest = 0;
-	memset(timeout, 0, 2 * sizeof(long));
-	return syscall(SYS_connect, *fd, &address, sizeof(address)) == 0 ? 0 : -4;
-}
-C
+	my $preload = Preload::library('own_connect') or plan skip_all => 'there is no compiler';
 
 	# Behind what is there already. Nobody else knows this server.
 	my $server = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 5)

@@ -208,7 +208,7 @@ subtest 'nothing that is down takes longer than a second' => sub {
 
 # Nothing can bound the look-up of a name; here it takes a minute, for some names.
 subtest 'names that nobody looks up in time' => sub {
-	my $library = Preload::odd_names() or plan skip_all => 'no C compiler';
+	my $library = Preload::library('odd_names') or plan skip_all => 'no C compiler';
 	my $slow = cluster('slow', $zk,
 		servers => "slow1:2181,$server,slow2:2181", environment => { LD_PRELOAD => $library });
 	my $session = background($slow);
