@@ -8,19 +8,13 @@ use ZkLockTest;
 my $zk = ZooKeeper->new->start;
 my %node = map { $_ => cluster($_, $zk) } qw(berlin paris);
 
-# The ephemeral nodes of a lock, first contender first.
-sub contenders ($name)
-{
-	my @names = map { $_->[0] =~ s{.*/}{}r } $zk->ephemerals(lock_path($name) . '/');
-	@names = sort { substr($a, -10) cmp substr($b, -10) } @names;
-	return @names;
-}
+sub contenders { return queue_nodes($zk, lock_path('fifo')); }
 
 subtest 'six waiters of two clusters' => sub {
 	my $client = $zk->client;
 	my $holder = background($node{berlin}, name => 'holder');
 	my @tokens = $holder->query_safe("SELECT zk_lock('fifo')");
-	my @nodes = contenders('fifo');
+	my @nodes = contenders();
 	is(scalar @nodes, 1, 'the holder has a node');
 
 	my @waiters;
@@ -30,7 +24,7 @@ subtest 'six waiters of two clusters' => sub {
 		start_in_queue($waiter, "SELECT zk_lock('fifo')", $zk, lock_path('fifo'), $number + 1);
 		push @waiters, $waiter;
 	}
-	my @queue = contenders('fifo');
+	my @queue = contenders();
 	is($queue[0], $nodes[0], 'the holder is the first of them');
 
 	foreach my $number (1 .. 6)
@@ -43,7 +37,7 @@ subtest 'six waiters of two clusters' => sub {
 		push @tokens, $waiter->wait_result;
 		# the grant may come before the holder's node goes
 		wait_for_queue($zk, lock_path('fifo'), scalar @queue);
-		is_deeply([ contenders('fifo') ],
+		is_deeply([ contenders() ],
 			\@queue, "waiter $number follows, no other node went");
 		is( $client->exists(lock_path('fifo') . "/$queue[0]")->{czxid},
 			$tokens[-1],

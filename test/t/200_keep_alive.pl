@@ -34,12 +34,11 @@ sub nodes ($name, $count)
 }
 
 my (%session, %before, %id);
+my $look = 'SELECT session_id, session_timeout_ms, state FROM zk_session';
 foreach my $name (sort keys %workload)
 {
-	$session{$name} = background($berlin);
-	$session{$name}->query_safe("SELECT zk_lock('$name')");
-	$id{$name} = $session{$name}->query_safe(
-		'SELECT session_id, session_timeout_ms, state FROM zk_session');
+	$session{$name} = background($berlin, holds => $name);
+	$id{$name} = $session{$name}->query_safe($look);
 	like($id{$name}, qr/\|2000\|connected$/, "$name: a session of 2 s");
 	$before{$name} = nodes($name, 1);
 }
@@ -49,20 +48,13 @@ my $waiter = background($berlin);
 start_in_queue($waiter, "SELECT zk_lock('sleep')", $zk, lock_path('sleep'), 2);
 $before{sleep} = nodes('sleep', 2);
 
-foreach my $name (grep { $workload{$_} } sort keys %workload)
-{
-	$session{$name}->start_query($workload{$name});
-}
+$session{$_}->start_query($workload{$_}) foreach grep { $workload{$_} } sort keys %workload;
 my $rival = background($paris);
-is( $rival->query_safe('SELECT ' . join ', ',
-		map { "zk_try_lock('$_')" } sort keys %workload),
-	join('|', ('f') x keys %workload),
-	'nobody else gets the locks at the beginning');
+my $tries = 'SELECT ' . join ', ', map { "zk_try_lock('$_')" } sort keys %workload;
+my $in_vain = join '|', ('f') x keys %workload;
+is($rival->query_safe($tries), $in_vain, 'nobody else gets the locks at the beginning');
 $session{sleep}->wait_result;
-is( $rival->query_safe('SELECT ' . join ', ',
-		map { "zk_try_lock('$_')" } sort keys %workload),
-	join('|', ('f') x keys %workload),
-	'nor after twice the session timeout');
+is($rival->query_safe($tries), $in_vain, 'nor after twice the session timeout');
 $blocker->query_safe('COMMIT');
 
 foreach my $name (sort keys %workload)
@@ -70,9 +62,7 @@ foreach my $name (sort keys %workload)
 	$session{$name}->wait_result if $workload{$name} && $name ne 'sleep';
 	is_deeply([ $zk->ephemerals(lock_path($name) . '/') ],
 		$before{$name}, "$name: same node, same owner");
-	is( $session{$name}->query_safe(
-			'SELECT session_id, session_timeout_ms, state FROM zk_session'),
-		$id{$name}, "$name: same session");
+	is($session{$name}->query_safe($look), $id{$name}, "$name: same session");
 	assert_held($session{$name}, $name, "$name: still held");
 	is($session{$name}->query_safe("SELECT zk_unlock('$name')"),
 		't', "$name: released");

@@ -93,7 +93,9 @@ $table->run('a pause longer than the session timeout',
 		qr/lock "lost\/early" was lost.*DETAIL:  The connection broke at .*, and the lock was given up at .*HINT/s ],
 	[ state => keeper => 'lost' ],
 	[ keeper => 'SELECT name, state, session_holds FROM zk_locks', 'lost/session|lost|1' ],
-	# Idle in a transaction there was no statement to cancel, and none that asks for it may be.
+	# Idle in a transaction there is no statement to cancel: none may run when the loss comes, not even
+	# one that asks for it.
+	sub { my $now = time; poll_until { time > $now + 3 } 'the session timeout of 2 s to pass', 30; },
 	[ late => 'SELECT state FROM zk_locks', 'lost' ],
 	[ late => 'COMMIT', '!40001' ],
 	# Only one that reads may end, and until the lost lock is let go there is no new one.

@@ -18,13 +18,10 @@ my $forged_name = '_c_6ba7b810-9dad-8a11-80b4-00c04fd430c8-lock-';
 $node->safe_psql('postgres', 'CREATE TABLE written (what text)');
 
 # A holder, a forged node behind it, and one who waits for that.
-sub queue_up ($lock, $settings = undef, $cluster = $node)
+sub queue_up ($lock, $cluster = $node, %setting)
 {
-	my ($holder, $waiter) = (background($node), background($cluster));
-	my $path = lock_path($lock);
-	$holder->query_safe("SELECT zk_lock('$lock')");
-	my $forged = $stranger->contend("$path/$forged_name");
-	$waiter->query_safe($settings) if $settings;
+	my ($holder, $waiter) = (background($node, holds => $lock), background($cluster, %setting));
+	my $forged = $stranger->contend(lock_path("$lock/$forged_name"));
 	start_waiting($waiter, "SELECT zk_lock('$lock')", $forged);
 	return ($holder, $waiter, $forged);
 }
@@ -37,7 +34,7 @@ sub start_waiting ($waiter, $query, $ahead)
 }
 
 subtest 'under quorum it is not believed' => sub {
-	my ($holder, $waiter, $forged) = queue_up('quorum', "SET zklock.commit_guard = 'quorum'");
+	my ($holder, $waiter, $forged) = queue_up('quorum', $node, 'zklock.commit_guard' => 'quorum');
 	set_and_be_seen($zk, $stranger, $forged) foreach 1 .. 3;
 	ok(!$waiter->is_done, 'the one who waits goes on waiting');
 	assert_held($holder, 'quorum', 'for the holder');
@@ -46,9 +43,8 @@ subtest 'under quorum it is not believed' => sub {
 };
 
 subtest 'nor for a hold, which is for ever' => sub {
-	my ($holder, $waiter) = map { background($node) } 1 .. 2;
-	$holder->query_safe("SELECT zk_lock('hold')");
-	my $forged = $stranger->contend(lock_path('hold') . "/$forged_name");
+	my ($holder, $waiter) = (background($node, holds => 'hold'), background($node));
+	my $forged = $stranger->contend(lock_path("hold/$forged_name"));
 	start_waiting($waiter, "SELECT zk_hold('hold', 'works')", $forged);
 	set_and_be_seen($zk, $stranger, $forged);
 	ok(!$waiter->is_done, 'it waits');
@@ -60,22 +56,20 @@ subtest 'nor for a hold, which is for ever' => sub {
 # The guard is asked for more only afterwards.
 subtest 'what was granted on such a word is looked at again' => sub {
 	foreach my $way (
-		"SELECT zk_is_held('again')",
+		'a question',
 		"SET zklock.commit_guard = 'quorum'; INSERT INTO written VALUES ('false')",
-		"BEGIN; INSERT INTO written VALUES ('false'); SET zklock.commit_guard = 'quorum'")
+		"BEGIN; INSERT INTO written VALUES ('false'); SET zklock.commit_guard = 'quorum'; COMMIT")
 	{
-		my ($holder, $waiter, $forged) = queue_up('again', "SET zklock.session_timeout = '2s'");
+		my ($holder, $waiter, $forged) = queue_up('again', $node, 'zklock.session_timeout' => '2s');
 		$stranger->set($forged, '');
 		assert_ends($waiter, '00000', 'the one who waited believes it');
-		my $answer = $waiter->query($way);
-		if ($way =~ /is_held/)
+		if ($way eq 'a question')
 		{
-			is($answer, 'f', 'but is told better, if it asks');
+			assert_not_held($waiter, 'again', 'but is told better, if it asks');
 		}
 		else
 		{
-			$waiter->query('COMMIT') if $way =~ /BEGIN/;
-			is($waiter->sqlstate, '40001', 'its commit is refused');
+			assert_query($waiter, $way, '40001', 'its commit is refused');
 			like($waiter->error, qr/somebody else ahead in the queue/, 'with the reason');
 		}
 		assert_held($holder, 'again', 'the holder holds it');
@@ -151,8 +145,8 @@ subtest 'likewise, and nothing interrupts it' => sub {
 	my $library = Preload::library('no_interrupts') or plan skip_all => 'there is no compiler';
 	my $deaf = cluster('paris', $zk, %setting, environment => { LD_PRELOAD => $library });
 	my $proxy = Proxy->new($zk->connect_string);
-	my ($holder, $waiter, $forged) = queue_up('late', "SET zklock.servers = '" . $proxy->address . "';
-		SET zklock.session_timeout = '2s'", $deaf);
+	my ($holder, $waiter, $forged) = queue_up('late', $deaf,
+		'zklock.servers' => $proxy->address, 'zklock.session_timeout' => '2s');
 	$stranger->set($forged, '');
 	$waiter->wait_result;
 	$waiter->query_safe("SET zklock.commit_guard = quorum; BEGIN; CREATE TABLE false_word ()");
@@ -215,12 +209,12 @@ subtest 'a copied name' => sub {
 # the reply to a create was lost these look like the one that it has made.
 subtest 'nodes in the name of a session' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
-	my ($holder, $waiter) = map { background($node) } 1 .. 2;
+	my $holder = background($node);
+	my $waiter = background($node,
+		'zklock.servers' => $proxy->address, 'zklock.commit_guard' => 'quorum', holds => 'other');
 	my $path = lock_path('name');
 	$holder->query_safe("SELECT zk_lock('name'), zk_unlock('name')") foreach 0 .. 20;
 	$holder->query_safe("SELECT zk_lock('name')");
-	$waiter->query_safe("SET zklock.servers = '" . $proxy->address . "';
-		SET zklock.commit_guard = 'quorum'; SELECT zk_lock('other')");
 	$proxy->trap(15, 1, 'replies');    # create2
 	$waiter->start_query("SELECT zk_lock('name')");
 	my @names = wait_for_queue($zk, $path, 2);
@@ -239,12 +233,10 @@ subtest 'nodes in the name of a session' => sub {
 # A create whose reply was lost is undone, whoever else has used its GUID by then.
 subtest 'nodes with the GUID of one that is taken back' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
-	my ($session, $other) = map { background($node) } 1 .. 2;
 	my $path = lock_path('back');
-	$other->query_safe("SELECT zk_lock('back'), zk_unlock('back')");
-	$session->query_safe("SET zklock.servers = '" . $proxy->address . "';
-		SELECT zk_lock('other')");
-	$session->query_safe("SET lock_timeout = '2s'");
+	my $other = background($node, first => "SELECT zk_lock('back'), zk_unlock('back')");
+	my $session = background($node, 'zklock.servers' => $proxy->address, holds => 'other',
+		first => "SET lock_timeout = '2s'");
 	$proxy->trap(15, 1, 'replies');    # create2
 	$session->start_query("SELECT zk_lock('back')");
 	my ($name) = wait_for_queue($zk, $path, 1);

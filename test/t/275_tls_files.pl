@@ -114,8 +114,7 @@ subtest 'a passphrase that does not come' => sub {
 	my $session = background($node);
 	$session->start_query("SELECT zk_lock('secret')");
 	poll_until { processes("sleep\0004711") } 'the command to run';
-	my $began = time;
-	$node->safe_psql('postgres', 'SELECT pg_cancel_backend(' . $session->pid . ')');
+	$session->cancel;
 	assert_ends($session, '57014', 'canceled');
 	$session->start_query("SELECT zk_lock('secret')");
 	poll_until { processes("sleep\0004711") || $session->is_done } 'the command to run';
