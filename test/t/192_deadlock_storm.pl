@@ -75,7 +75,6 @@ foreach (1 .. $repeats)
 		0, 'in one order: no deadlock was seen where there is none');
 }
 
-$_->quit foreach @sessions;
 assert_no_nodes($zk, lock_path("storm/$_"), "storm/$_: nothing left") foreach 1 .. 6;
 poll_until { !(my @facts = $zk->ephemerals(lock_path('.waits/'))) } 'facts to go', 30;
 

@@ -59,7 +59,8 @@ my @crowd = map { $zk->client } 1 .. 20;
 foreach my $i (0 .. $#crowd)
 {
 	my $guid = sprintf '%08d-0000-4000-8000-000000000000', $i;
-	$crowd[$i]->contend(lock_path('crowd') . ($_ ? '/b' : '') . "/_c_$guid-lock-") foreach 0, 1;
+	$crowd[$i]->create(lock_path('crowd') . ($_ ? '/b' : '') . "/_c_$guid-lock-", '',
+		ephemeral => 1, sequential => 1) foreach 0, 1;
 }
 my $crowded = $berlin->safe_psql('postgres', 'SELECT zk_wait_graph()');
 like($crowded, qr/"session 0x[0-9a-f]+<br>curator"(?s:.*)\|"crowd"\|(?s:.*)\|"crowd\/b"\|/, 'strangers, by their style');

@@ -31,7 +31,6 @@ Peer::prepare(Peer::kinds()) unless Peer::missing();
 # The test's own client: what is left is not asked of zklock.
 my $client = $zk->client;
 my $observer = background($node{paris});
-# That also fits release 1.0.0, which has another one, "all", and a bug with it.
 my @styles = split /,/, $observer->query_safe(q(
 	SELECT array_to_string(enumvals, ',') FROM pg_settings WHERE name = 'zklock.node_style')
 	  || '');
@@ -124,13 +123,7 @@ sub promise ($cell)
 
 sub outcome ($result, $rows, $left = undef)
 {
-	my $nodes = 0;
-	$nodes += $_->{nodes} foreach @$rows;
-	return {
-		result => $result,
-		queue => join(', ', map { $_->{row} } @$rows),
-		nodes => $nodes,
-		left => $left || 0 };
+	return { result => $result, queue => join(', ', @$rows), nodes => scalar @$rows, left => $left || 0 };
 }
 
 # Who is ahead of the caller, each as kind and style.
@@ -167,7 +160,7 @@ sub row ($state, $kind, $style)
 {
 	my $mode = $kind eq 'shared' ? 'shared' : 'exclusive';
 	my $shown = $kind eq 'permits 3' || "$kind $style" eq 'shared curator' ? 'zklock' : $style;
-	return { row => "$state $mode $shown", nodes => $shown eq 'all' ? 3 : 1 };
+	return "$state $mode $shown";
 }
 
 # The rest makes these situations, and looks.
@@ -322,8 +315,7 @@ sub cells_of ($situation, $scope, $keep, $timeout)
 	my @batch;
 	foreach my $style (@styles)
 	{
-		# Style "all" of release 1.0.0 refuses permits, and has three nodes.
-		foreach my $kind (grep { "$style $_" ne 'all permits 3' && "$scope $_" ne 'call shared' } @kinds)
+		foreach my $kind (grep { "$scope $_" ne 'call shared' } @kinds)
 		{
 			my $cell = {
 				name => 'c' . ++$cells, situation => $situation, style => $style,
@@ -472,14 +464,6 @@ sub wait_for_nodes ($name, $count)
 	return;
 }
 
-# The nodes of those ahead and, with $more, of those who join them.
-sub nodes_of (@who)
-{
-	my $nodes = 0;
-	$nodes += $_->{nodes} foreach held(@who);
-	return $nodes;
-}
-
 # One behind the other, and each has its turn.
 sub let_in_turn ($cell)
 {
@@ -490,19 +474,14 @@ sub let_in_turn ($cell)
 	start_script($ahead, style => style_of($waiter[1]),
 		$name => call($name, $waiter[0], 'session', 'lock in time', $long),
 		unlock => unlock($name, $waiter[0]));
-	wait_for_nodes($name, nodes_of(holders($cell), \@waiter));
+	wait_for_nodes($name, 1 + (my @ahead = holders($cell)));
 
-	my $in_time = $cell->{timeout} ne 'try 0';
 	$session->query_safe(style_of($cell->{style}));
 	start_script($session, $name => "BEGIN;\n" . call_of($cell, $long), end => 'COMMIT');
-	look($cell) if $in_time;
-	if (!$in_time)
-	{
-		$cell->{got}{result} = verdict($cell, end_script($session)->{$name});
-		look($cell);
-	}
+	my $found = $cell->{timeout} eq 'try 0' ? end_script($session) : undef;
+	look($cell);
 	release_ahead($keep);
-	$cell->{got}{result} = verdict($cell, end_script($session)->{$name}) if $in_time;
+	$cell->{got}{result} = verdict($cell, ($found // end_script($session))->{$name});
 	my $turn = end_script($ahead);
 	$cell->{got}{result} .= ", the waiter ahead $turn->{$name}{result}"
 	  if $turn->{$name}{result} ne 'granted';
@@ -576,8 +555,7 @@ sub lock_each_other (@batch)
 	{
 		my $name = $cell->{name};
 		my $count = @{ $others{$name} };
-		my $nodes = $cell->{style} eq 'all' ? 3 : 1;
-		wait_for_nodes("$name.own", (1 + $count) * $nodes);
+		wait_for_nodes("$name.own", 1 + $count);
 		start_script($of{$name}[0], $name => call_of($cell, $long),
 			end => $end, unlock => 'SELECT zk_unlock_all()');
 	}
@@ -668,13 +646,12 @@ sub lose_in_line ($blow, $cell)
 	my $session = $caller{$keep};
 	take_ahead($cell);
 	my @ahead = holders($cell);
-	my $nodes = nodes_of(@ahead, [ @$cell{qw(kind style)} ]);
 	$session->query_safe(style_of($cell->{style}));
 	# It needs one before it waits.
 	$session->query_safe("SELECT zk_lock('warm'); SELECT zk_unlock_all()");
 	my @session = session_of($session);
 	start_script($session, $name => "BEGIN;\n" . call_of($cell, $long), end => 'COMMIT');
-	wait_for_nodes($name, $nodes);
+	wait_for_nodes($name, 1 + @ahead);
 	$blow->(\@session, $name, 1 + @ahead);
 	look($cell);
 	release_ahead($keep);

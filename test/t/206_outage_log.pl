@@ -58,22 +58,15 @@ subtest 'its end' => sub {
 };
 
 subtest 'a loss' => sub {
-	my $other = background($node);
-	$other->query_safe("SET zklock.servers = '" . $zk->connect_string . "';
-		SELECT zk_lock('other')");
-	my ($program) = session_programs($other->pid);
-	kill 'KILL', $program;
+	my $other = background($node, 'zklock.servers' => $zk->connect_string, holds => 'other');
+	kill 'KILL', session_programs($other->pid);
 	wait_for_lines('is lost', 1, $other);
-	my @lines = lines('is lost');
-	is(scalar @lines, 1, 'told once');
-	unlike($lines[0], qr/No contact with ZooKeeper/, 'why');
-	$other->quit;
+	unlike((lines('is lost'))[0], qr/No contact with ZooKeeper/, 'why');
 
 	$proxy->go_away;
 	# The loss may cancel the statement that looks for it.
 	wait_for_lines('is lost', 6, $holder);
-	@lines = lines('is lost');
-	like($lines[1], qr/ and its locks with it\n.*DETAIL:  No contact with ZooKeeper for 2[4-9]\d{3} ms, with a session timeout of 30000 ms\. Server "127\.0\.0\.1:\d+" .*\.$/,
+	like((lines('is lost'))[1], qr/ and its locks with it\n.*DETAIL:  No contact with ZooKeeper for 2[4-9]\d{3} ms, with a session timeout of 30000 ms\. Server "127\.0\.0\.1:\d+" .*\.$/,
 		'why');
 	$proxy->heal;
 	$holder->query('SELECT zk_unlock_all()');

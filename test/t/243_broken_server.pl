@@ -47,6 +47,5 @@ foreach my $what (sort keys %answer)
 
 $liar->be_honest;
 assert_soon { ($session->query("SELECT zk_lock('a')") // '') =~ /^\d+$/ } 'the next call that meets a good server has the lock', 30;
-$session->quit;
-assert_no_nodes($zk, lock_path('a'), 'nothing is left');
+assert_leave_nothing($zk, lock_path('a'), $session);
 done_testing();

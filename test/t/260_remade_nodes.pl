@@ -86,28 +86,14 @@ subtest 'a downgrade' => sub {
 # cannot be sent both are asked again.
 subtest 'a look that cannot be sent' => sub {
 	my $flag = PostgreSQL::Test::Utils::tempdir() . '/fails';
-	my $library = Preload::library(<<"C") or plan skip_all => 'there is no compiler';
-#include <dlfcn.h>
-#include <unistd.h>
-
-int
-zoo_aexists(void *zh, const char *path, int watch, void *completion, const void *data)
-{
-	int			(*zookeeper) (void *, const char *, int, void *, const void *) =
-		dlsym(RTLD_NEXT, "zoo_aexists");
-
-	return unlink("$flag") == 0 ? -2 : zookeeper(zh, path, watch, completion, data);
-}
-C
-	my $paris = cluster('paris', $zk, %setting, environment => { LD_PRELOAD => $library });
-	my $old = background($paris);
-	$old->query_safe("SELECT zk_lock('unsent')");
+	my $library = Preload::library('unsent_look') or plan skip_all => 'there is no compiler';
+	my $paris = cluster('paris', $zk, %setting,
+		environment => { LD_PRELOAD => $library, ZKLOCK_TEST_FLAG => $flag });
+	my $old = background($paris, holds => 'unsent');
 	my @names = remake('unsent', sub { append_to_file($flag, ''); });
-	is($old->query_safe("SELECT zk_is_held('unsent')"), 'f', 'what was remade is not held');
+	assert_not_held($old, 'unsent', 'what was remade is not held');
 	$old->quit;
 	remove('unsent', @names);
-	$paris->stop;
 };
 
-$node->stop;
 done_testing();
