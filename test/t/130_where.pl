@@ -128,8 +128,7 @@ subtest 'background worker' => sub {
 	my $holder = background($primary, holds => 'applied');
 	$primary->safe_psql('postgres', 'INSERT INTO applied VALUES (1), (2)');
 	wait_for_queue($zk, lock_path('applied'), 2);
-	is($other->safe_psql('postgres', 'SELECT count(*) FROM applied'),
-		0, 'it waits');
+	is(ask($other, 'SELECT count(*) FROM applied'), 0, 'it waits');
 
 	my $find = "SELECT pid FROM pg_stat_subscription WHERE subname = 'changes'";
 	my $first = $other->safe_psql('postgres', $find);

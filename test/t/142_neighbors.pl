@@ -271,8 +271,7 @@ subtest 'a waiter that was evicted' => sub {
 	$second->wait_result;
 	assert_ends($third, '00000', 'the one behind it is granted');
 	assert_query($second, 'INSERT INTO work VALUES (1)', '40001', 'it may not commit');
-	is($berlin->safe_psql('postgres', 'SELECT count(*) FROM work'),
-		'0', 'it has not written');
+	is(ask($berlin, 'SELECT count(*) FROM work'), '0', 'it has not written');
 	$second->query_safe('SELECT zk_unlock_all(); RESET zklock.commit_guard');
 	assert_released($zk, 'evicted', $third);
 };
@@ -407,8 +406,7 @@ subtest 'none is lost' => sub {
 	$_->start_query($sql) foreach @many;
 	$abroad->start_query($elsewhere);
 	assert_ends($_, '00000', 'done') foreach @many, $abroad;
-	is($berlin->safe_psql('postgres', 'SELECT count(*) FROM turns'),
-		@many * $count, 'all turns, each with a token of its own');
+	is(ask($berlin, 'SELECT count(*) FROM turns'), @many * $count, 'all turns, each with a token of its own');
 	is($berlin->safe_psql('postgres',
 			'SELECT count(*) FROM (SELECT token < lag(token) OVER (ORDER BY turn)
 				AS is_late FROM turns) AS t WHERE is_late'),

@@ -92,8 +92,7 @@ foreach my $session (@sessions)
 	my @mine = $session->error =~ /added \{([\d,]+)\}/ ? split /,/, $1 : ();
 	$added[$_] += $mine[$_] // 0 foreach 0 .. $#added;
 }
-is($vault->safe_psql('postgres', "SELECT string_agg(n::text, ',' ORDER BY id) FROM counter"),
-	join(',', @added), 'no update is lost');
+is(ask($vault, "SELECT string_agg(n::text, ',' ORDER BY id) FROM counter"), join(',', @added), 'no update is lost');
 my %count = (kept => 0, others => 0);
 foreach my $node (values %node)
 {

@@ -373,8 +373,7 @@ subtest 'a relocated installation' => sub {
 	my $moved = $node->basedir . '/moved';
 	mkdir $moved;
 	system_or_bail('cp', $library, $library =~ s/zklock\.so$/$program_file/r, $moved);
-	my $from = $other->safe_psql('postgres',
-		"SELECT DISTINCT probin FROM pg_proc WHERE probin LIKE '%zklock'");
+	my $from = ask($other, "SELECT DISTINCT probin FROM pg_proc WHERE probin LIKE '%zklock'");
 	my $set_library = sub {
 		$other->safe_psql('postgres',
 			"UPDATE pg_proc SET probin = '$_[0]' WHERE probin LIKE '%zklock'");
@@ -480,8 +479,7 @@ subtest 'backends that come and go' => sub {
 	'nor a node', 30;
 };
 
-is($node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()'),
-	$postmaster, 'the cluster has been up all the time');
+is(ask($node, 'SELECT pg_postmaster_start_time()'), $postmaster, 'the cluster has been up all the time');
 ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal|all server processes terminated/),
 	'and no backend fell over');
 

@@ -78,8 +78,7 @@ subtest 'a row lock is let go' => sub {
 	assert_ends($session, '40001', 'the wait for the row ends');
 	$zk->resume;
 	$blocker->query_safe('COMMIT');
-	is($node->safe_psql('postgres', 'SELECT what FROM written'),
-		'row', 'and nothing is written');
+	is(ask($node, 'SELECT what FROM written'), 'row', 'and nothing is written');
 };
 
 # The signal must be meant for the lock: no lock, no cancellation.

@@ -77,8 +77,7 @@ foreach my $how (sort keys %silence)
 			cmp_ok($took, '<', $at_once, $state);
 			note(sprintf '%.2f s', $took);
 		}
-		is($node->safe_psql('postgres', 'SELECT count(*) FROM work'),
-			'0', 'what could not be proved is not committed');
+		is(ask($node, 'SELECT count(*) FROM work'), '0', 'what could not be proved is not committed');
 		$speak->();
 		assert_soon { !$zk->ephemerals(lock_path('')) } 'their programs end the sessions when they can', 30;
 	};

@@ -38,8 +38,7 @@ is($session{commits}->sqlstate, '40001', 'the commit is refused');
 like(
 	$session{commits}->error,
 	qr/kept the session, and answered none of its requests/, 'and why');
-is($node->safe_psql('postgres', 'SELECT count(*) FROM work'),
-	'0', 'nothing is committed');
+is(ask($node, 'SELECT count(*) FROM work'), '0', 'nothing is committed');
 
 $liar->be_honest;
 $session{idles}->query("SELECT zk_unlock_all()");

@@ -53,8 +53,7 @@ foreach my $style (qw(curator kazoo))
 			is($old->query_safe("SELECT zk_is_held('lock')"), 'f', 'it is lost')
 			  if $function eq 'zk_lock';
 			assert_query($old, "UPDATE counter SET n = $n + 1; COMMIT", '40001', 'the commit is refused');
-			is($node->safe_psql('postgres', 'SELECT n FROM counter'), $n + 1,
-				'no update is lost');
+			is(ask($node, 'SELECT n FROM counter'), $n + 1, 'no update is lost');
 			$_->quit foreach $old, $next;
 			remove('lock', @names);
 		};

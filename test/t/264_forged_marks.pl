@@ -89,8 +89,7 @@ subtest 'what was granted on such a word is looked at again' => sub {
 		$holder->query_safe('SELECT zk_unlock_all()');
 		assert_ends($next, '00000', 'until the holder lets go');
 	}
-	is($node->safe_psql('postgres', "SELECT count(*) FROM written WHERE what = 'false'"),
-		'0', 'nothing was written by a false word');
+	is(ask($node, "SELECT count(*) FROM written WHERE what = 'false'"), '0', 'nothing was written by a false word');
 };
 
 # Whichever it looks at first.
@@ -136,8 +135,7 @@ subtest 'the session is lost while it looks again' => sub {
 	is($waiter->query('SELECT 1'), '1', 'and the backend lives');
 	$stranger->delete($forged);
 	$_->quit foreach $holder, $waiter;
-	is($node->safe_psql('postgres', "SELECT count(*) FROM written WHERE what = 'false'"),
-		'0', 'nothing was written');
+	is(ask($node, "SELECT count(*) FROM written WHERE what = 'false'"), '0', 'nothing was written');
 };
 
 # As when the interrupt of the loss comes late: the backend finds the loss by itself.
