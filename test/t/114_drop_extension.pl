@@ -7,15 +7,15 @@ use ZkLockTest;
 my $zk = ZooKeeper->new->start;
 my %node = map { $_ => cluster($_, $zk, 'zklock.commit_guard' => 'quorum') } qw(berlin paris);
 my $node = $node{berlin};
-my ($holder, $waiter, $keeper, $writer, $owner) = map { background($node) } 1 .. 5;
 my $abroad = background($node{paris});
-$node->safe_psql('postgres', 'CREATE TABLE written (what text)');
+my ($waiter, $owner) = map { background($node) } 1 .. 2;
+$owner->query_safe('CREATE TABLE written (what text)');
 
-$holder->query_safe("SELECT zk_lock('held'), zk_lock('lost')");
+my $holder = background($node, first => "SELECT zk_lock('held'), zk_lock('lost')");
 start_in_queue($waiter, "SELECT zk_lock('held')", $zk, lock_path('held'), 2);
-$keeper->query_safe("SET zklock.keep = '10min'; SELECT zk_lock('kept'), zk_unlock('kept')");
+my $keeper = background($node, 'zklock.keep' => '10min', first => "SELECT zk_lock('kept'), zk_unlock('kept')");
 is($keeper->query_safe('SELECT state FROM zk_locks'), 'kept', 'a lock is kept');
-$writer->query_safe("BEGIN; SELECT zk_xact_lock('fenced'); SELECT zk_fence('fenced')");
+my $writer = background($node, first => "BEGIN; SELECT zk_xact_lock('fenced'); SELECT zk_fence('fenced')");
 
 # Who has fenced something has its row, and so the table, locked.
 $owner->start_query('DROP EXTENSION zklock');
@@ -41,8 +41,7 @@ subtest 'what is waited for' => sub {
 	$holder->query_safe('DISCARD ALL');
 	$holder->query_safe("INSERT INTO written VALUES ('free')");
 	like($waiter->wait_result, qr/^\d+$/, 'until DISCARD ALL lets go of it: with its token');
-	$waiter->quit;
-	assert_no_nodes($zk, lock_path('held'), 'and holds it until its session ends');
+	assert_leave_nothing($zk, lock_path('held'), $waiter);
 };
 
 is($abroad->query_safe("SELECT zk_try_lock('kept', '10 s')"), 't', 'what is kept is given up for others');

@@ -140,37 +140,18 @@ foreach my $level ('read committed', 'repeatable read', 'serializable')
 	};
 }
 
-# Of what ends a wait: what error, and the session goes on without the lock.
-my $cancel = 'pg_cancel_backend';
-my %ends = (
-	'its timeout' => [ '55P03', "%s, '2s')", qr/could not obtain lock "calm" within 2000 ms/ ],
-	'no time' => [ '55P03', "%s, '0')", qr/could not obtain lock "calm"$/m ],
-	'lock_timeout' => [ '55P03', '%s)', qr/due to lock timeout/, "SET lock_timeout = '2s'" ],
-	'statement_timeout' => [ '57014', '%s)', qr/due to statement timeout/, "SET statement_timeout = '2s'" ],
-	$cancel => [ '57014', '%s)', qr/due to user request/ ]);
-foreach my $what (sort keys %ends)
-{
-	my ($sqlstate, $call, $message, $setting) = @{ $ends{$what} };
-	subtest "$what ends it" => sub {
-		$holder->query_safe("SELECT zk_lock('calm')");
-		my $session = background($node, holds => 'mine');
-		$session->query_safe($setting) if $setting;
-		my $sql = sprintf "CALL zk_wait_lock($call", "'calm'";
-		$session->start_query($sql);
-		if ($what eq $cancel)
-		{
-			wait_for_queue($zk, $path, 2);
-			$session->cancel;
-		}
-		assert_ends($session, $sqlstate, "$sql: SQLSTATE");
-		like($session->error, $message, 'message');
-		$session->query_safe('RESET statement_timeout') if $setting;
-		is($session->query_safe('SELECT name FROM zk_locks'), 'mine', 'it holds what it held');
-		assert_nodes($zk, $path, 1, 'and is in no queue');
-		$session->quit;
-		lets_go($holder);
-	};
-}
+# What else ends a wait is in specs/timeouts.
+subtest 'a cancel ends it' => sub {
+	$holder->query_safe("SELECT zk_lock('calm')");
+	my $session = background($node, holds => 'mine');
+	starts_to_wait($session, "CALL zk_wait_lock('calm')");
+	$session->cancel;
+	assert_ends($session, '57014', 'SQLSTATE');
+	like($session->error, qr/due to user request/, 'message');
+	is($session->query_safe('SELECT name FROM zk_locks'), 'mine', 'it holds what it held');
+	assert_nodes($zk, $path, 1, 'and is in no queue');
+	lets_go($holder);
+};
 
 subtest 'what was done before is guarded' => sub {
 	my $session = background($node, 'zklock.commit_guard' => 'quorum', holds => 'mine');

@@ -14,14 +14,12 @@ my $zk = ZooKeeper->new(java_options => ['-Djute.maxbuffer=20000'])->start;
 my $proxy = Proxy->new('127.0.0.1:' . $zk->port);
 my $node = cluster('berlin', $zk, 'zklock.max_locks' => 1000);
 my $holder = background($node);
-my $session = background($node);
-$session->query_safe("SET zklock.servers = '" . $proxy->address . q{'});
+my $session = background($node, 'zklock.servers' => $proxy->address, holds => 'mine');
 
 # One by one: the reply to so long a request may be too long, too.
 $holder->query_safe(
 	"DO \$\$ BEGIN FOR i IN 1..$nlocks LOOP
 		PERFORM zk_lock('held/' || i || '$long'); END LOOP; END \$\$");
-$session->query_safe("SELECT zk_lock('mine')");
 
 # Wait for each of the locks in vain, with that call.
 sub wait_in_vain ($call)
