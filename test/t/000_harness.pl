@@ -7,7 +7,6 @@ use strict;
 use warnings;
 
 use IO::Socket::INET;
-use POSIX qw(:sys_wait_h);
 use Proxy;
 use Test::More;
 use ZooKeeper qw(poll_until is_alive);

@@ -41,7 +41,7 @@ sub states ($session)
 sub assert_states ($session, $expected, $what)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return assert_states($session, $expected, $what);
+	return is(states($session), $expected, $what);
 }
 
 # The path of the first in its queue.

@@ -26,7 +26,7 @@ sub node_of ($name)
 sub assert_states ($session, $expected, $what)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	return assert_states($session, $expected, $what);
+	return is(states($session), $expected, $what);
 }
 
 # It is asked to release the lock, and hears of it.
