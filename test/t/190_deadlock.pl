@@ -44,7 +44,7 @@ sub wait_until_said ($count)
 	return;
 }
 
-# Facts are taken back without anybody waiting for that, when these sessions have ended.
+# These sessions end. Facts are taken back without anybody waiting for that.
 sub assert_nothing_said (@sessions)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
@@ -125,8 +125,8 @@ HINT:  See server log for query details\./, 'the cycle is told');
 	ok($node{paris}->log_contains(
 		"Process " . $other->pid . ": SELECT zk_xact_lock\\('a'\\)"), 'the log has the statement');
 	$_->quit foreach $one, $other;
-	$node{paris}->poll_query_until('postgres',
-		"SELECT deadlocks = 1 FROM pg_stat_database WHERE datname = 'postgres'");
+	assert_becomes { ask($node{paris}, "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'") } 1,
+	  'PostgreSQL counts it';
 	assert_nothing_said();
 };
 
@@ -290,7 +290,7 @@ subtest 'a parallel worker waits for a table' => sub {
 	$table->query_safe('BEGIN; LOCK TABLE few IN ACCESS EXCLUSIVE MODE');
 	$query->start_query('SELECT sum(look(i)) FROM many');
 	$node{berlin}->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_stat_activity
-		WHERE backend_type = 'parallel worker' AND wait_event_type = 'Lock'");
+		WHERE backend_type = 'parallel worker' AND wait_event_type = 'Lock'") or die 'no worker waits';
 	assert_query($table, "SELECT zk_xact_lock('p')", '40P01', 'it is found');
 	like($table->error, qr/waits for AccessShareLock on relation \d+ of database \d+; blocked by/,
 		'and said what for');
