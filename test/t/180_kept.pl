@@ -13,12 +13,12 @@ my $names = 0;
 my @backends;	# that there were
 
 # A session that keeps locks, and another one that does not; they are connected already.
-sub keeper ($time) { return connected('berlin', 'zklock.keep' => $time); }
+sub keeper ($time) { return connected('berlin', first => "SET zklock.keep = '$time'"); }
 sub rival { return connected('paris'); }
 
-sub connected ($cluster, %setting)
+sub connected ($cluster, %option)
 {
-	my $session = background($node{$cluster}, is_connected => 1, %setting);
+	my $session = background($node{$cluster}, is_connected => 1, %option);
 	push @backends, $session->pid;
 	return $session;
 }
