@@ -1096,6 +1096,7 @@ say(const Frame *frame, const char *text)
 	frame_put(&out, frame, blobs);
 	write_all(PROTOCOL_CHANNEL_FD, &out);
 	frame_buffer_free(&out);
+	atomic_store(&page->alive_at, INT64_MAX / 2);
 	atomic_fetch_add(&page->nflushed, 1);
 	munmap(page, sizeof(*page));
 }
@@ -1216,6 +1217,8 @@ test_watch_news(void)
 		   "no proof is from the future, and less than no children are none");
 		ok(status.suspended_at <= status.now && status.lost_at >= status.suspended_at,
 		   "nor is the loss, or from before the connection broke");
+		ok(status.lost_deadline <= status.now + PATIENCE_MS,
+		   "nor the program alive for longer than the session");
 		zklock_client_close(client, 50);
 	}
 	unlink(program_that("", ""));
