@@ -77,7 +77,7 @@ subtest 'an idle session that loses a lock is told' => sub {
 	my $silent = background($guard, holds => 'silent');
 	# Settings say where the next session, or lock, is; not where those are that are held.
 	my @moved = map { background($guard, 'zklock.loss_channel' => 'Losses') } 1 .. 2;
-	$moved[0]->query_safe("SELECT zk_lock('held'); SET zklock.root = '/elsewhere'; SELECT zk_lock('held')");
+	$moved[0]->query_safe("SELECT zk_lock('held'); SET zklock.root = '/elsewhere'; SELECT zk_lock('held, too')");
 	$moved[1]->query_safe("SET zklock.servers = '" . $far->connect_string . "'; SELECT zk_lock('far');
 		RESET zklock.servers; SELECT zk_lock('far, too')");
 
