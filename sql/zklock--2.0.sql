@@ -1058,10 +1058,8 @@ BEGIN
 	RETURN QUERY SELECT 'zklock.servers', 'error', 'no servers are set',
 			'Set it in postgresql.conf to the servers of your ensemble, for example ''zk1:2181,zk2:2181,zk3:2181'', and reload.'
 		WHERE current_setting('zklock.servers') = '';
-	RETURN QUERY SELECT s.name, CASE WHEN s.pending_restart THEN 'warning' ELSE 'ok' END,
-			concat(current_setting(s.name), ', source: ', s.source, ' ' || s.sourcefile, ':' || s.sourceline,
-				CASE WHEN s.pending_restart THEN '; the file has another value, which waits for a restart' END),
-			CASE WHEN s.pending_restart THEN 'Restart the server.' END
+	RETURN QUERY SELECT s.name, 'ok',
+			concat(current_setting(s.name), ', source: ', s.source, ' ' || s.sourcefile, ':' || s.sourceline), NULL
 		FROM pg_settings AS s
 		WHERE s.name LIKE 'zklock.%' AND s.name NOT IN ('zklock.auth', 'zklock.ssl_passphrase_command')
 			AND (s.name <> 'zklock.servers' OR current_setting(s.name) <> '')

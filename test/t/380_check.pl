@@ -345,13 +345,30 @@ subtest 'credentials' => sub {
 	like($rows->{credentials}, qr/^error: .* is not a regular file/, 'a file that nobody may ever write to');
 };
 
+subtest 'a quota' => sub {
+	plan skip_all => 'ZooKeeper 3.6 enforces none' if $zk->version < v3.7;
+	my $full = ZooKeeper->new(config => { enforceQuota => 'true' })->start;
+	my $client = $full->client;
+	$client->create_path("$_") foreach '/full/inside', '/zookeeper/quota/full';
+	$client->create('/zookeeper/quota/full/zookeeper_stats', 'count=2,bytes=0');
+	$client->create('/zookeeper/quota/full/zookeeper_limits', 'count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=2');
+	shows([ "SET zklock.servers = '" . $full->connect_string . "'; SET zklock.root = '/full'", 'true' ],
+		writing => [ qr/^error: a quota of ZooKeeper for "\/full" is exceeded: .* -> Raise the quota/, 'is named' ]);
+	$client->close;
+};
+
 subtest 'a session timeout that is not granted' => sub {
-	my $small = ZooKeeper->new(tick_time => 500, max_session_timeout => 5000)->start;
+	my $small = ZooKeeper->new(tick_time => 1000, max_session_timeout => 5000)->start;
 	my $servers = $small->connect_string;
 	names("SET zklock.servers = '$servers'; SET zklock.session_timeout = '60s'", 'session timeout',
-		qr/^warning: 60000 ms are asked for, the servers grant 1000 to 5000 ms/, 'is foreseen');
+		qr/^warning: 60000 ms are asked for, the servers grant 2000 to 5000 ms/, 'is foreseen');
 	shows([ "SET zklock.servers = '$servers'; SET zklock.session_timeout = '60s'", 'true' ],
 		'granted timeout' => [ qr/^warning: 60000 ms were asked for, 5000 ms granted/, 'and seen' ]);
+	shows([ "SET zklock.servers = '$servers'; SET zklock.session_timeout = '1s'", 'true' ],
+		'session timeout' => [ qr/^warning: 1000 ms are asked for/, 'also of a short one' ],
+		'granted timeout' => [ qr/^warning: 1000 ms were asked for, 2000 ms granted/, 'that becomes longer' ]);
+	shows([ "SET zklock.servers = '$server,$servers'; SET zklock.session_timeout = '1s'", 'false' ],
+		'session timeout' => [ qr/^warning: .*, the servers grant 2000 to 5000 ms/, 'what all of them grant' ]);
 	names("SET zklock.servers = '$server,$servers'", 'ensemble',
 		qr/^error: the servers are not of one ensemble: 2 standalone/, 'two ensembles in one list');
 };
@@ -364,6 +381,9 @@ subtest 'servers as they are by default' => sub {
 		"server $servers" => [ qr/^(?:ok|note): .* standalone/, 'srvr is enough to know them' ],
 		connections => [ qr/^note: .* cannot be known/, 'the connections are not known' ],
 		'session timeout' => [ qr/^note: .* cannot be known/, 'nor the ticks' ]);
+	shows([ "SET zklock.servers = '$servers'; SET zklock.session_timeout = '$_->[0]'", 'false' ],
+		'session timeout' => [ qr/^$_->[1]: .* cannot be known/, "as little as $_->[0]" ])
+	  foreach [ '13300ms', 'note' ], [ '13400ms', 'ok' ];
 	$plain->stop;
 
 	my $wide = ZooKeeper->new(config => {
@@ -432,6 +452,10 @@ subtest 'an ensemble that falls silent while a lock is held' => sub {
 	$one->resume;
 	assert_held($session, 'silent', 'and the lock is as it was');
 	like($session->query_safe("SELECT state FROM zk_check() WHERE item = 'writing'"), qr/^ok/, 'all is well again');
+	$one->stop;
+	assert_soon { $session->query_safe('SELECT state FROM zk_session') eq 'suspended' } 'the server is gone';
+	like(check('', $_, $session)->{session}, qr/^warning: this connection has one that is not connected/, "the session stays, zk_check($_)")
+	  foreach 'false', 'true';
 };
 
 subtest 'an ensemble without digest authentication' => sub {
@@ -448,6 +472,8 @@ subtest 'an ensemble without digest authentication' => sub {
 subtest 'clocks that differ' => sub {
 	plan skip_all => 'no libfaketime' unless ZooKeeper::can_set_clocks();
 	my $late = cluster('late', $zk, environment => ZooKeeper::clock('-2h'));
+	shows([ '', 'true', cluster('soon', $zk, environment => ZooKeeper::clock('+30s')) ],
+		clock => [ qr/^note: the ensemble's clock is behind ours by \d+ ms or more -> Set/, 'by little' ]);
 	shows([ '', 'true', $late ],
 		clock => [ qr/^warning: the ensemble's clock is ahead of ours by (?:2 hours|119 minutes) or more/, 'are named' ]);
 	$node->safe_psql('postgres', "SELECT zk_lease('leased/100%', 'app', '1 hour')");
@@ -480,6 +506,17 @@ subtest 'clocks of servers that do not lead' => sub {
 	my $plain = ZooKeeper->new(servers => 3, config => { '4lw.commands.whitelist' => 'srvr' })->start;
 	shows([ "SET zklock.servers = '" . $plain->connect_string . "'", 'false' ],
 		clocks => [ qr/^note: .* cannot be known: .*mntr/, 'servers as they are by default' ]);
+	my ($was_ahead, $silent) = map {
+		my $latency = $_;
+		FakeServer->answering(sub ($word) {
+			return $word ne 'mntr' ? srvr('follower') : $latency &&
+			  "zk_learner_commit_received_count\t8\nzk_avg_propagation_latency\t9\nzk_p50_propagation_latency\t3\nzk_max_propagation_latency\t$latency\n";
+		});
+	} 61_000, '';
+	shows([ "SET zklock.servers = '$was_ahead'", 'false' ],
+		clocks => [ qr/^note: .* were ahead .*, or they stood still: \Q$was_ahead\E \(61 s\)/, 'one that was ahead once' ]);
+	shows([ "SET zklock.servers = '$silent'", 'false' ],
+		clocks => [ qr/^note: .* cannot be known/, 'one that does not say' ]);
 };
 
 subtest 'the program is missing, or is not what it should be' => sub {
@@ -487,6 +524,15 @@ subtest 'the program is missing, or is not what it should be' => sub {
 	my $build = Builds->copy;
 	my $program = $build->library_directory . '/zklock-session';
 	my $odd = cluster('odd', $zk, $build->settings);
+	# Before PostgreSQL 18 it tells of none but its own files.
+	my $is_seen = $odd->safe_psql('postgres', "SELECT true FROM pg_available_extensions WHERE name = 'zklock'");
+	shows([ "BEGIN; UPDATE pg_extension SET extversion = '$_' WHERE extname = 'zklock'", 'false', $odd ],
+		'extension files' => [ qr/^warning: version $_ in this database, files of version .* -> ALTER EXTENSION/, "version $_" ])
+	  foreach $is_seen ? ('0.1', '99.1') : ();
+	my $control = $build->script_directory . '/broken.control';
+	append_to_file($control, "what is this?\n");
+	shows([ '', 'false', $odd ], 'extension files' => [ qr/^note: syntax error in file/, 'a broken extension' ]) if $is_seen;
+	unlink $control;
 	my $cannot = '^error: ".*zklock-session" could not be started: ';
 	foreach my $case (
 		[ 'missing', undef, '', qr/${cannot}No such file or directory .*-> Install zklock again/ ],
