@@ -50,7 +50,8 @@ my $mermaid = $berlin->safe_psql('postgres', 'SELECT zk_wait_graph()');
 like($mermaid, qr/^flowchart LR\n(?:\ts0x\w+\["[^"]*"\]\n){4}(?:\ts0x\w+ (?:-->|-\.->)\|"[^"]*"\| s0x\w+\n){3}$/,
 	'Mermaid');
 like($mermaid, qr/\|"a #34;quoted#34; #60;name#62;"\|/, 'names are escaped');
-is($berlin->safe_psql('postgres', q{SELECT _zk_mermaid('a"#<>&`*\b')}), 'a#34;#35;#60;#62;#38;#96;#42;#92;b', 'whatever they have');
+is($berlin->safe_psql('postgres', q{SELECT _zk_mermaid('a"#<>&`*\b')}),
+	'a#34;#35;#60;#62;#38;#96;#42;#92;b', 'whatever they have');
 like($mermaid, qr/ -\.->\|"ShareLock on transaction \d+"\| s0x/, 'with waits in PostgreSQL');
 
 # A hold, which is no session's, and twenty clients behind it that say nothing of themselves.
@@ -74,20 +75,17 @@ my $oslo = cluster('oslo', $zk);
 my $lonely = background($oslo);
 start_in_queue($lonely, "SELECT zk_lock('b')", $zk, lock_path('b'), 3);
 my $blocking = 'SELECT blocked_by_pid FROM zk_blocking(' . $lonely->pid . ')';
-my $alien = $zk->client;
-my $data = $alien->get(lock_path('b') . '/' . (queue_nodes($zk, lock_path('b')))[-1]);
-$data =~ s/"host":"\K/elsewhere-/ or die "no host in $data";
-$alien->create(lock_path('crowd/b') . '/_c_00000000-0000-4000-8000-000000000000-lock-', $data,
+my $namesake = $zk->client;
+my $data = $namesake->get(lock_path('b') . '/' . (queue_nodes($zk, lock_path('b')))[-1]);
+$data =~ s/"host":"[^"]*"/"host":"elsewhere.example.com"/ or die "no host in $data";
+$namesake->create(lock_path('b') . '/_c_00000000-0000-4000-8000-000000000000-lock-', $data,
 	ephemeral => 1, sequential => 1);
-is($oslo->safe_psql('postgres', $blocking), $abroad->pid, 'not preloaded, nor a process of another host');
-$alien->close;
-is($berlin->safe_psql('postgres', $blocking), '', 'a process of another cluster with that number');
-my ($namesake, $data) = ($zk->client, $zk->client->get(lock_path('b/' . (queue_nodes($zk, lock_path('b')))[-1])));
-$data =~ s/"host":"[^"]*"/"host":"elsewhere.example.com"/ or die "no host in $data\n";
-$namesake->create(lock_path('b/_c_00000000-0000-4000-8000-000000000000-lock-'), $data, ephemeral => 1, sequential => 1);
-is($oslo->safe_psql('postgres', $blocking), $abroad->pid, 'and one of a cluster of that name on another host');
-like($oslo->safe_psql('postgres', "SELECT location FROM zk_who('b')"), qr{^oslo/postgres\@elsewhere$}m, 'which zk_who() names without its domain');
+is($oslo->safe_psql('postgres', $blocking), $abroad->pid,
+	'not preloaded, nor a process of a cluster of that name on another host');
+like($oslo->safe_psql('postgres', "SELECT location FROM zk_who('b')"), qr{^oslo/postgres\@elsewhere$}m,
+	'which zk_who() names without its domain');
 $namesake->close;
+is($berlin->safe_psql('postgres', $blocking), '', 'a process of another cluster with that number');
 $lonely->kill;
 
 $_->quit foreach $before, $behind, $holder;
