@@ -1,11 +1,13 @@
 /*
  * unsent_look.c
  *		ZooKeeper's client library cannot send a look at a node, once, when
- *		there is the file that ZKLOCK_TEST_FLAG names, which goes then.
+ *		there is a file with the name of this library and ".once", which goes
+ *		then.  The session's program has no variable of the environment that
+ *		could name it.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <unistd.h>
 
 int
@@ -13,7 +15,10 @@ zoo_aexists(void *zh, const char *path, int watch, void *completion, const void 
 {
 	int			(*zookeeper) (void *, const char *, int, void *, const void *) =
 		dlsym(RTLD_NEXT, "zoo_aexists");
-	const char *flag = getenv("ZKLOCK_TEST_FLAG");
+	Dl_info		library;
+	char		flag[4096] = "";
 
-	return flag != NULL && unlink(flag) == 0 ? -2 : zookeeper(zh, path, watch, completion, data);
+	if (dladdr((void *) zoo_aexists, &library) != 0)
+		snprintf(flag, sizeof(flag), "%s.once", library.dli_fname);
+	return unlink(flag) == 0 ? -2 : zookeeper(zh, path, watch, completion, data);
 }
