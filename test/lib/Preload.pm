@@ -16,6 +16,7 @@ package Preload;
 
 use v5.36;
 
+use Carp;
 use File::Basename qw(dirname);
 use PostgreSQL::Test::Utils;
 
@@ -26,7 +27,7 @@ use PostgreSQL::Test::Utils;
 =head2 library($name)
 
 The path of the library that preload/$name.c makes, which says what it does; undef without a
-compiler.
+compiler. Dies if it does not compile.
 
 =cut
 
@@ -34,7 +35,9 @@ sub library ($name)
 {
 	my $library = PostgreSQL::Test::Utils::tempdir() . "/$name.so";
 	my $source = dirname(__FILE__) . "/preload/$name.c";
-	return system('cc', '-shared', '-fPIC', '-o', $library, $source, '-ldl') == 0 ? $library : undef;
+	return if system('cc --version >/dev/null 2>&1') != 0;
+	system('cc', '-shared', '-fPIC', '-o', $library, $source, '-ldl') == 0 or croak "could not compile $source";
+	return $library;
 }
 
 1;
