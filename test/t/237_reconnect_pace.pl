@@ -71,12 +71,13 @@ assert_leave_nothing($zk, lock_path('kept'), $holder);
 my $rude = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 50) or die "could not listen: $!";
 my $proxy = Proxy->new('127.0.0.1:' . $zk->port);
 
-# Until that is so of how many have come there.
+# Close each connection that comes there, until that is so of how many have come.
 sub hang_up ($until)
 {
-	my $count = 0;
+	my ($count, $deadline) = (0, time + 120);
 	until ($until->($count))
 	{
+		die 'it takes too long' if time > $deadline;
 		next unless IO::Select->new($rude)->can_read(0.02);
 		$rude->accept->close;
 		$count++;
@@ -84,7 +85,8 @@ sub hang_up ($until)
 	return;
 }
 
-$holder = background($node, 'zklock.session_timeout' => '30s', 'zklock.servers' => '127.0.0.1:' . $rude->sockport . ',' . $proxy->address);
+$holder = background($node, 'zklock.session_timeout' => '30s',
+	'zklock.servers' => '127.0.0.1:' . $rude->sockport . ',' . $proxy->address);
 $holder->start_query("SELECT zk_lock('only')");
 hang_up(sub { $holder->is_done });
 like($holder->wait_result, qr/^\d+$/, 'a lock of the good one');
