@@ -47,7 +47,8 @@ sub wait_event ($session, $cluster = undef)
 # Take a lock away by hand.
 sub evict ($lock)
 {
-	return $foreign->delete(map { $_->[0] } $zk->ephemerals(lock_path($lock) . '/'));
+	my ($path) = map { $_->[0] } $zk->ephemerals(lock_path($lock) . '/');
+	return $foreign->delete($path);
 }
 
 # The same, and the holder is told when it asks.
@@ -58,7 +59,8 @@ sub lose ($session, $lock)
 	return assert_not_held($session, $lock, 'it is lost');
 }
 
-# Commits of others that notify wait for this one, which waits for a standby.
+# This one notifies, and its commit waits for a standby. So the commits of others that notify
+# wait for it.
 sub hold_up_notifiers ($first, $table = 'written', $cluster = undef)
 {
 	$first->query_safe('SET synchronous_commit = on');
@@ -68,7 +70,7 @@ sub hold_up_notifiers ($first, $table = 'written', $cluster = undef)
 	return;
 }
 
-# It does.
+# Until the commit in this statement waits for that of another one that notifies.
 sub start_to_wait_for_notifiers ($session, $sql)
 {
 	$session->start_query($sql);
@@ -76,8 +78,8 @@ sub start_to_wait_for_notifiers ($session, $sql)
 	return;
 }
 
-# The commit waits for a standby for longer than the session of ZooKeeper's, whose clock would have run
-# out, lasts without an ensemble; and then there is no standby to wait for.
+# The commit waits for a standby while the ensemble is paused, past the session timeout, when the
+# session's clock would have run out. Then no standby is demanded any more.
 sub assert_commits_late ($session, $commit)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;

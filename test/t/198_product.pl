@@ -474,7 +474,8 @@ sub let_in_turn ($cell)
 	start_script($ahead, style => style_of($waiter[1]),
 		$name => call($name, $waiter[0], 'session', 'lock in time', $long),
 		unlock => unlock($name, $waiter[0]));
-	wait_for_nodes($name, 1 + (my @ahead = holders($cell)));
+	my @holders = holders($cell);
+	wait_for_nodes($name, 1 + @holders);
 
 	$session->query_safe(style_of($cell->{style}));
 	start_script($session, $name => "BEGIN;\n" . call_of($cell, $long), end => 'COMMIT');

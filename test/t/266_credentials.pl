@@ -38,7 +38,7 @@ subtest 'locks pass in turn, without a mark or a set' => sub {
 
 subtest 'from a file whose lines end as in DOS' => sub {
 	my $file = $node->basedir . '/credentials';
-	PostgreSQL::Test::Utils::append_to_file($file, "digest:$secret\r\n");
+	append_to_file($file, "digest:$secret\r\n");
 	chmod 0600, $file or die "could not chmod $file: $!\n";
 	my $session = background($node);
 	$session->query_safe("SET zklock.auth = '\@$file'; SELECT zk_lock('file')");
