@@ -55,12 +55,9 @@ SELECT held(), queued();
 SELECT zk_unlock('call');
 SELECT held(), queued();
 
--- A downgrade at the end of the call
+-- A downgrade at the end of the call, which is over when the ensemble is asked
 SELECT zk_call_lock('call') = zk_lock_shared('call') AS same_place;
--- the exclusive node goes when the shared one is there
-DO $$ BEGIN
-	FOR i IN 1 .. 1000 LOOP EXIT WHEN queued() = 1; PERFORM pg_sleep(0.01); END LOOP;
-END $$;
+SELECT zk_is_held('call');
 SELECT held(), mode FROM zk_lock_queue('call');
 SELECT zk_unlock_shared('call');
 
