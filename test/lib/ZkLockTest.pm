@@ -512,15 +512,19 @@ undef. Its new sessions have them by then.
 
 sub reconfigure ($node, %setting)
 {
-	my %quoted = map { $_ => $setting{$_} =~ s/'/''/gr } grep { defined $setting{$_} } keys %setting;
-	my @changes = map { exists $quoted{$_} ? "SET $_ = '$quoted{$_}'" : "RESET $_" } sort keys %setting;
-	ask($node, join '; ', "LOAD 'zklock'", map { "ALTER SYSTEM $_" } @changes);
+	my (@changes, @conditions);
+	foreach my $name (sort keys %setting)
+	{
+		my $value = defined $setting{$name} ? "'" . $setting{$name} =~ s/'/''/gr . "'" : undef;
+		push @changes, 'ALTER SYSTEM ' . (defined $value ? "SET $name = $value" : "RESET $name");
+		push @conditions, defined $value ? "current_setting('$name') = $value"
+		  : "NOT EXISTS (SELECT FROM pg_settings WHERE name = '$name' AND sourcefile LIKE '%.auto.conf')";
+	}
+	ask($node, join '; ', "LOAD 'zklock'", @changes);
 	$node->reload;
 	# The postmaster has them before its children: so new sessions have them, too.
-	foreach my $name (sort keys %quoted)
-	{
-		poll_until { ask($node, "SELECT current_setting('$name')") eq $setting{$name} } $name;
-	}
+	my $are_there = 'SELECT ' . join ' AND ', @conditions;
+	poll_until { ask($node, $are_there) eq 't' } "the settings @{[ sort keys %setting ]}";
 	return;
 }
 
