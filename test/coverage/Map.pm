@@ -6,7 +6,6 @@ package Map;
 
 use v5.36;
 
-
 # To start the server for those that share one, in seconds.
 my $server_start = 4;
 

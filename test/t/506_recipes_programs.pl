@@ -24,6 +24,7 @@ my ($berlin, $paris) = map {
 Recipes::prepare_database($_) foreach $berlin, $paris;
 Recipes::prepare_work($berlin, $_) foreach qw(report_work order_work);
 my $control = background($berlin, database => 'app');
+
 sub dsn ($node)
 {
 	return 'host=127.0.0.1 port=' . $node->port . ' dbname=app';
