@@ -249,8 +249,9 @@ subtest 'a word that does not come' => sub {
 # Who evicts does not give up for that either, whatever time he has set for the eviction itself.
 subtest 'a word that cannot be left in time' => sub {
 	my $proxy = Proxy->new($zk->connect_string);
-	my ($holder, $hasty) = (background($node{berlin}), background($node{paris}));
-	$hasty->query_safe("SET zklock.session_timeout = '40s'; SET zklock.servers = '" . $proxy->address . "'; SET lock_timeout = '1min'");
+	my $holder = background($node{berlin});
+	my $hasty = background($node{paris}, 'zklock.session_timeout' => '40s', 'zklock.servers' => $proxy->address,
+		lock_timeout => '1min');
 	my $token = $holder->query_safe("SELECT zk_lock('evicted')");
 	is($hasty->query_safe("SELECT count(*) FROM zk_lock_queue('evicted')"), 1, 'connected');
 	$proxy->trap(4, 2, 'requests');    # getData: behind that of the queue node

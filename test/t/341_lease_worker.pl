@@ -136,7 +136,8 @@ is(scalar(session_programs($worker)), 1, 'the worker has a session');
 # What fails in round after round is said once, until a round has gone well. A reload begins one.
 subtest 'rounds that fail' => sub {
 	my $from = -s $guard->logfile;
-	my $complaints = sub { scalar(() = slurp_file($guard->logfile, $from) =~ /there is no certificate to be the credentials/g) };
+	my $complaint = qr/there is no certificate to be the credentials/;
+	my $complaints = sub { scalar(() = slurp_file($guard->logfile, $from) =~ /$complaint/g) };
 	my $wakes = sub { slurp_file("/proc/$worker/status") =~ /^voluntary_ctxt_switches:\s+(\d+)/m; return $1; };
 	foreach my $time (1, 2)
 	{

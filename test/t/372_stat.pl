@@ -278,7 +278,8 @@ subtest 'databases, and starting again' => sub {
 
 subtest 'not preloaded' => sub {
 	my $other = background($paris);
-	is($other->query_safe('SELECT datname FROM zk_stat'), 'postgres', 'a row of its own, before there is anything to count');
+	is($other->query_safe('SELECT datname FROM zk_stat'), 'postgres',
+		'a row of its own, before there is anything to count');
 	is_deeply(numbers($other), {}, 'a backend of its own');
 	$other->query_safe("SELECT zk_lock('own')");
 	is_deeply(numbers($other), { grants_at_once => 1, sessions => 1 }, 'counts for itself');

@@ -454,7 +454,8 @@ subtest 'an ensemble that falls silent while a lock is held' => sub {
 	like($session->query_safe("SELECT state FROM zk_check() WHERE item = 'writing'"), qr/^ok/, 'all is well again');
 	$one->stop;
 	assert_soon { $session->query_safe('SELECT state FROM zk_session') eq 'suspended' } 'the server is gone';
-	like(check('', $_, $session)->{session}, qr/^warning: this connection has one that is not connected/, "the session stays, zk_check($_)")
+	like(check('', $_, $session)->{session}, qr/^warning: this connection has one that is not connected/,
+		"the session stays, zk_check($_)")
 	  foreach 'false', 'true';
 };
 
@@ -509,8 +510,9 @@ subtest 'clocks of servers that do not lead' => sub {
 	my ($was_ahead, $silent) = map {
 		my $latency = $_;
 		FakeServer->answering(sub ($word) {
-			return $word ne 'mntr' ? srvr('follower') : $latency &&
-			  "zk_learner_commit_received_count\t8\nzk_avg_propagation_latency\t9\nzk_p50_propagation_latency\t3\nzk_max_propagation_latency\t$latency\n";
+			return srvr('follower') if $word ne 'mntr';
+			return $latency && "zk_learner_commit_received_count\t8\nzk_avg_propagation_latency\t9\n"
+			  . "zk_p50_propagation_latency\t3\nzk_max_propagation_latency\t$latency\n";
 		});
 	} 61_000, '';
 	shows([ "SET zklock.servers = '$was_ahead'", 'false' ],
@@ -527,11 +529,13 @@ subtest 'the program is missing, or is not what it should be' => sub {
 	# Before PostgreSQL 18 it tells of none but its own files.
 	my $is_seen = $odd->safe_psql('postgres', "SELECT true FROM pg_available_extensions WHERE name = 'zklock'");
 	shows([ "BEGIN; UPDATE pg_extension SET extversion = '$_' WHERE extname = 'zklock'", 'false', $odd ],
-		'extension files' => [ qr/^warning: version $_ in this database, files of version .* -> ALTER EXTENSION/, "version $_" ])
+		'extension files' =>
+		  [ qr/^warning: version $_ in this database, files of version .* -> ALTER EXTENSION/, "version $_" ])
 	  foreach $is_seen ? ('0.1', '99.1') : ();
 	my $control = $build->script_directory . '/broken.control';
 	append_to_file($control, "what is this?\n");
-	shows([ '', 'false', $odd ], 'extension files' => [ qr/^note: syntax error in file/, 'a broken extension' ]) if $is_seen;
+	shows([ '', 'false', $odd ], 'extension files' => [ qr/^note: syntax error in file/, 'a broken extension' ])
+	  if $is_seen;
 	unlink $control;
 	my $cannot = '^error: ".*zklock-session" could not be started: ';
 	foreach my $case (
