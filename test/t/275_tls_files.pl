@@ -28,10 +28,10 @@ my $runs = "$directory/runs";    # a line for each time that a command was run
 # With this command; each of its runs is counted.
 sub use_command
 {
-	my ($command, %other) = @_;
+	my ($command) = @_;
 	unlink $runs;
 	append_to_file($runs, '');
-	return reconfigure($node, 'zklock.ssl_passphrase_command' => "echo run >>$runs; $command", %other);
+	return reconfigure($node, 'zklock.ssl_passphrase_command' => "echo run >>$runs; $command");
 }
 
 sub runs { return scalar split /\n/, slurp_file($runs); }
