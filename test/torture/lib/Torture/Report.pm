@@ -44,7 +44,8 @@ my %expected_sqlstate = map { $_ => 1 } (
 
 sub new ($class, %option)
 {
-	my $self = bless { cycles => [], claims => [], stops => {}, evictions => {}, faults => {} }, $class;
+	my $self = bless { cycles => [], claims => [], stops => {}, evictions => {}, faults => {},
+		map { $_ => [] } qw(killed unexpected leftovers partial other_tokens) }, $class;
 	$self->_read_worker($_) foreach @{ $option{workers} };
 	$self->_read_nemesis($_) foreach @{ $option{nemeses} };
 	return $self;
@@ -69,7 +70,7 @@ sub frozen_programs { return $_[0]->{frozen_programs} || {}; }
 sub standby { return $_[0]->{standby} || []; }
 sub evictions { return $_[0]->{evictions}; }
 sub spins { return @{ $_[0]->{spins} || [] }; }
-sub notes { return @{ $_[0]->{ $_[1] } || [] }; }
+sub notes { return @{ $_[0]->{ $_[1] } // die "there is no list $_[1]" }; }
 
 sub claims ($self, $name = undef)
 {
