@@ -18,22 +18,29 @@ extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *old, size_t size);
 
-static struct { _Atomic int pid; _Atomic int countdown; } *fault;
+/* That process, and how many calls are still to come; it is mapped from the file. */
+static struct
+{
+	_Atomic int pid;
+	_Atomic int countdown;
+}		   *fault;
 
-__attribute__((constructor)) static void map_file(void)
+static void __attribute__((constructor))
+map_file(void)
 {
 	const char *name = getenv("ZKLOCK_TEST_FAULT");
-	int file = name != NULL ? open(name, O_RDWR | O_CLOEXEC) : -1;
-	void *page = file < 0 ? MAP_FAILED :
+	int			file = name != NULL ? open(name, O_RDWR | O_CLOEXEC) : -1;
+	void	   *page = file < 0 ? MAP_FAILED :
 		mmap(NULL, sizeof(*fault), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 
 	fault = page == MAP_FAILED ? NULL : page;
 	close(file);
 }
 
-static int fails(const void *caller)
+static int
+fails(const void *caller)
 {
-	Dl_info info;
+	Dl_info		info;
 
 	if (fault == NULL || fault->pid != getpid() || dladdr(caller, &info) == 0 ||
 		strstr(info.dli_fname, "zklock.so") == NULL ||
@@ -43,17 +50,20 @@ static int fails(const void *caller)
 	return 1;
 }
 
-void *malloc(size_t size)
+void *
+malloc(size_t size)
 {
 	return fails(__builtin_return_address(0)) ? NULL : __libc_malloc(size);
 }
 
-void *calloc(size_t count, size_t size)
+void *
+calloc(size_t count, size_t size)
 {
 	return fails(__builtin_return_address(0)) ? NULL : __libc_calloc(count, size);
 }
 
-void *realloc(void *old, size_t size)
+void *
+realloc(void *old, size_t size)
 {
 	return fails(__builtin_return_address(0)) ? NULL : __libc_realloc(old, size);
 }
