@@ -591,7 +591,7 @@ sub assert_becomes :prototype(&$$;$) ($value, $expected, $what, $seconds = 30)
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $is;
 	eval { poll_until { ($is = $value->()) eq $expected } $what, $seconds };
-	return is($is, $expected, $what);
+	return is($is, $expected, $what) || diag($@);
 }
 
 =pod

@@ -447,8 +447,11 @@ sub _read ($self, $wanted)
 	my $select = IO::Select->new($self->{socket});
 	while (length $data < $wanted)
 	{
-		croak 'ConnectionLoss: no reply from ZooKeeper'
-		  unless $select->can_read($reply_timeout);
+		# A server that is stopped, or goes on, interrupts it where SIGCHLD has a handler.
+		local $! = 0;
+		my $is_there = $select->can_read($reply_timeout);
+		next if !$is_there && $!{EINTR};
+		croak 'ConnectionLoss: no reply from ZooKeeper' if !$is_there;
 		my $got = sysread($self->{socket}, $data, $wanted - length $data,
 			length $data);
 		croak 'ConnectionLoss: ZooKeeper closed the connection'
