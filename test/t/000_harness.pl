@@ -7,8 +7,10 @@ use strict;
 use warnings;
 
 use IO::Socket::INET;
+use POSIX ();
 use Proxy;
 use Test::More;
+use Time::HiRes qw(sleep);
 use ZooKeeper qw(poll_until is_alive);
 
 my $zk = ZooKeeper->new->start;
@@ -94,6 +96,30 @@ subtest 'pause and resume' => sub {
 	$zk->stop;
 	is($zk->running, 0, 'a paused server can be stopped');
 	$zk->start;
+};
+
+# As of a server that goes on, where SIGCHLD has a handler.
+subtest 'a signal while a reply is awaited' => sub {
+	my $client = $zk->client;
+	my $nsignals = 0;
+	local $SIG{USR1} = sub { $nsignals++ };
+	$zk->pause;
+	my $waiting = $$;
+	my $pid = fork // die "could not fork: $!";
+	if (!$pid)
+	{
+		# Some of them come while it waits.
+		foreach (1 .. 10)
+		{
+			sleep 0.05;
+			kill USR1 => $waiting;
+		}
+		$zk->resume;
+		POSIX::_exit(0);
+	}
+	ok(eval { $client->children('/'); 1 }, 'the reply is waited for') or diag($@);
+	waitpid $pid, 0;
+	cmp_ok($nsignals, '>', 0, 'after a signal');
 };
 
 subtest 'restart keeps port, data and sessions' => sub {
