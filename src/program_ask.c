@@ -19,8 +19,10 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -76,6 +78,8 @@ program_ask(const FrameTaken *asking)
 	int			names[SERVERS_MAX];
 	int			nnames = 0;
 
+	/* nothing else ends a look-up when the backend has gone */
+	prctl(PR_SET_PDEATHSIG, SIGALRM, 0, 0, 0);
 	deadline = asking->frame.u.ask_until;
 	say(0, ASK_PROGRAM, "", 0, ZOO_VERSION);
 	if (protocol_now() >= deadline ||	/* it was a long way here */

@@ -206,6 +206,12 @@ subtest 'nothing that is down takes longer than a second' => sub {
 	is(session_programs($session->pid), 0, 'no process is left');
 };
 
+# Those of these processes that ask servers.  A zombie has no title.
+sub askers (@pids)
+{
+	return grep { eval { slurp_file("/proc/$_/cmdline") =~ /^zklock: asks servers\x{00}/ } } @pids;
+}
+
 # Nothing can bound the look-up of a name; here it takes a minute, for some names.
 subtest 'names that nobody looks up in time' => sub {
 	my $library = Preload::library('odd_names') or plan skip_all => 'no C compiler';
@@ -219,6 +225,11 @@ subtest 'names that nobody looks up in time' => sub {
 	my ($port) = $server =~ /:(\d+)$/;
 	shows([ "SET zklock.servers = 'twice:$port'", 'false', $slow ],
 		ensemble => [ qr/^note: a single server/, 'the best of two addresses counts' ]);
+	my @askers;
+	$session->start_query('DO $$ BEGIN LOOP PERFORM zk_check(); END LOOP; END $$');
+	poll_until { @askers = askers(session_programs($session->pid)) } 'the program to ask';
+	$slow->stop('immediate');
+	assert_soon { !askers(@askers) } 'it does not outlive its backend', 30;
 };
 
 subtest 'as many servers as there may be' => sub {
@@ -226,12 +237,6 @@ subtest 'as many servers as there may be' => sub {
 	my $rows = check("SET zklock.servers = '$list'", 'false');
 	is(scalar(grep { /^server/ } keys %$rows), 32, 'each has its row');
 };
-
-# Those of these processes that ask servers.  A zombie has no title.
-sub askers (@pids)
-{
-	return grep { eval { slurp_file("/proc/$_/cmdline") =~ /^zklock: asks servers\x{00}/ } } @pids;
-}
 
 subtest 'a backend that is terminated leaves nothing' => sub {
 	my $session = background($node, 'zklock.servers' => "$silent");
