@@ -170,6 +170,12 @@ extern void program_cork(const Session *session, bool is_corked);
 /* Interrupt the backend, if it wants that. */
 extern void program_interrupt(Session *session);
 
+/*
+ * That signal comes when the backend ends, or none if it is 0; exits if it has
+ * ended already.
+ */
+extern void program_end_with_backend(int number);
+
 /* ---- program_ask.c ---- */
 
 /* Ask the servers of a list how they are, as that FRAME_ASK says. */

@@ -22,7 +22,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -79,7 +78,7 @@ program_ask(const FrameTaken *asking)
 	int			nnames = 0;
 
 	/* nothing else ends a look-up when the backend has gone */
-	prctl(PR_SET_PDEATHSIG, SIGALRM, 0, 0, 0);
+	program_end_with_backend(SIGALRM);
 	deadline = asking->frame.u.ask_until;
 	say(0, ASK_PROGRAM, "", 0, ZOO_VERSION);
 	if (protocol_now() >= deadline ||	/* it was a long way here */

@@ -610,3 +610,13 @@ program_interrupt(Session *session)
 		(poll(&channel, 1, 0) == 0 || !(channel.revents & POLLHUP)))
 		interrupt_send(session->page, session->open.backend_pid);
 }
+
+void
+program_end_with_backend(int number)
+{
+	struct pollfd channel = {PROTOCOL_CHANNEL_FD, POLLRDHUP, 0};
+
+	prctl(PR_SET_PDEATHSIG, number, 0, 0, 0);
+	if (poll(&channel, 1, 0) == 1)
+		exit(0);
+}

@@ -15,13 +15,11 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -121,20 +119,16 @@ lose(Session *session, ZkClientLoss loss, const char *why)
 static bool
 look_up(Session *session, const ServerList *list, ServerAddresses *addresses)
 {
-	struct pollfd channel = {PROTOCOL_CHANNEL_FD, POLLRDHUP, 0};
 	bool		can_end = session->status.ticket.session_id == 0;
 	bool		is_found;
 
 	atomic_store(&session->page->is_looking_up, 1);
 	if (can_end)
-		prctl(PR_SET_PDEATHSIG, SIGALRM, 0, 0, 0);
-	if (can_end && poll(&channel, 1, 0) == 1)
-		exit(0);
+		program_end_with_backend(SIGALRM);
 	is_found = servers_resolve(list, addresses);
-	prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
 	atomic_store(&session->page->is_looking_up, 0);
-	if (can_end && poll(&channel, 1, 0) == 1)
-		exit(0);
+	if (can_end)
+		program_end_with_backend(0);
 	return is_found;
 }
 
