@@ -52,14 +52,15 @@ void
 zklock_roundtrip_run(bool (*talk) (ZkRoundTrip *trip, void *argument),
 					 void (*forget) (void *argument), void *argument)
 {
-	ZkRoundTrip trip = {
-		.deadline = zklock_roundtrip_lock_deadline(),
-		.is_lock_timeout = true
-	};
+	int64		deadline = zklock_roundtrip_lock_deadline();
+	ZkRoundTrip trip = {0};
 	volatile bool is_over = false;
 
 	for (volatile bool is_again = false; !is_over; is_again = true)
 	{
+		/* whatever an attempt before has made of it */
+		trip.deadline = deadline;
+		trip.is_lock_timeout = true;
 		zklock_session_renew(is_again);
 		zklock_session_open();
 		PG_TRY();

@@ -246,24 +246,29 @@ subtest 'a word that does not come' => sub {
 	$zk->client->delete("$words/$_") foreach queue_nodes($zk, $words);
 };
 
-# Who evicts does not give up for that either, whatever time he has set for the eviction itself.
-subtest 'a word that cannot be left in time' => sub {
-	my $proxy = Proxy->new($zk->connect_string);
-	my $holder = background($node{berlin});
-	my $hasty = background($node{paris}, 'zklock.session_timeout' => '40s', 'zklock.servers' => $proxy->address,
-		lock_timeout => '1min');
-	my $token = $holder->query_safe("SELECT zk_lock('evicted')");
-	is($hasty->query_safe("SELECT count(*) FROM zk_lock_queue('evicted')"), 1, 'connected');
-	$proxy->trap(4, 2, 'requests');    # getData: behind that of the queue node
-	$hasty->start_query("SELECT zk_evict('evicted', $token)");
-	poll_until { $proxy->is_sprung } 'it to be about to be left', 30;
-	my $begun = time;
-	poll_until { time > $begun + 1.5 } 'the time for that to be over';
-	$proxy->come_back;
-	is($hasty->wait_result, 't', 'evicted');
-	assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'cannot commit');
-	assert_leave_nothing($zk, lock_path('evicted'), $holder, $hasty);
-};
+# Who evicts does not give up for that either, whatever time he has set for the eviction itself,
+# and whether or not his session is lost then.
+foreach my $what ('that cannot be left in time', 'during which a session is lost')
+{
+	subtest "a word $what" => sub {
+		my $proxy = Proxy->new($zk->connect_string);
+		my $holder = background($node{berlin});
+		my $hasty = background($node{paris}, 'zklock.session_timeout' => '40s', 'zklock.connect_timeout' => '30s',
+			'zklock.servers' => $proxy->address, lock_timeout => '1min');
+		my $token = $holder->query_safe("SELECT zk_lock('evicted')");
+		is($hasty->query_safe("SELECT count(*) FROM zk_lock_queue('evicted')"), 1, 'connected');
+		$proxy->trap(4, 2, 'requests');    # getData: behind that of the queue node
+		$hasty->start_query("SELECT zk_evict('evicted', $token)");
+		poll_until { $proxy->is_sprung } 'it to be about to be left', 30;
+		my $begun = time;
+		kill KILL => session_programs($hasty->pid) if $what =~ /lost/;
+		poll_until { time > $begun + 1.5 } 'the time for that to be over';
+		$proxy->come_back;
+		is($hasty->wait_result, 't', 'evicted');
+		assert_query($holder, 'INSERT INTO work VALUES (1)', '40001', 'cannot commit');
+		assert_leave_nothing($zk, lock_path('evicted'), $holder, $hasty);
+	};
+}
 
 subtest 'by others than zk_evict()' => sub {
 	my $holder = background($node{berlin});
