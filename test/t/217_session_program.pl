@@ -271,8 +271,7 @@ subtest 'COPY PROGRAM' => sub {
 	}
 	is($inherited[1], $inherited[0], 'inherits nothing of ours');
 	$session->query("COPY (SELECT 1) TO PROGRAM 'cat > /dev/null; exit 3'");
-	like($session->error, qr/child process exited with exit code 3/,
-		'its end is PostgreSQL\'s to learn of');
+	like($session->error, qr/child process exited with exit code 3/, 'its end is PostgreSQL\'s to learn of');
 	assert_held($session, 'program', 'the lock is held');
 };
 
@@ -297,8 +296,7 @@ subtest 'many descriptors, and none' => sub {
 	assert_seen('00000|53000|53300|XX000|58000|54000', 'errors that name it');
 	ok($seen{'00000'} && keys %seen > 1, 'with some it does, with others it does not');
 	system_or_bail('prlimit', '--pid', $session->pid, '--nofile=4096:4096');
-	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/,
-		'with more of them it works again');
+	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/, 'with more of them it works again');
 };
 
 # PostgreSQL's own limit, which other extensions use up.
@@ -365,8 +363,7 @@ subtest 'no more processes' => sub {
 		qr/could not start a ZooKeeper session\nDETAIL:  Could not start the program ".*$program_file": .*\nHINT:  Raise the limits of processes, .*zk_check\(\)/,
 		'message');
 	system_or_bail('prlimit', '--pid', $session->pid, '--nproc=4096:4096');
-	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/,
-		'the same backend works when there are');
+	like($session->query_safe("SELECT zk_lock('program')"), qr/^\d+$/, 'the same backend works when there are');
 };
 
 # The library finds its program wherever both are; and what it finds may be
@@ -410,6 +407,9 @@ subtest 'a relocated installation' => sub {
 	my $new = background($other);
 	assert_query($new, "SELECT zk_lock('new')", '53000', 'none at all');
 	like($new->error, qr/No such file or directory/, 'is named');
+	kill_program($session);
+	assert_query($session, "DO 'BEGIN PERFORM zk_forget_run(''new'', ''x'');
+		EXCEPTION WHEN insufficient_resources THEN PERFORM zk_lock(''new''); END'", '40001', 'whose error is caught');
 	$_->quit foreach $new, $session;
 	$set_library->($from);
 };
