@@ -7,10 +7,7 @@ use Proxy;
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
-my %setting = (
-	'shared_preload_libraries' => 'zklock',
-	'deadlock_timeout' => '300ms',
-	'max_connections' => 40);
+my %setting = ('shared_preload_libraries' => 'zklock', 'deadlock_timeout' => '300ms', 'max_connections' => 40);
 my %node = map { $_ => cluster($_, $zk, %setting) } qw(berlin paris);
 $_->safe_psql('postgres', 'CREATE TABLE account (id int PRIMARY KEY, sum int);
 	INSERT INTO account SELECT i, 0 FROM generate_series(1, 9) i')
@@ -292,8 +289,7 @@ subtest 'a parallel worker waits for a table' => sub {
 	$node{berlin}->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_stat_activity
 		WHERE backend_type = 'parallel worker' AND wait_event_type = 'Lock'") or die 'no worker waits';
 	assert_query($table, "SELECT zk_xact_lock('p')", '40P01', 'it is found');
-	like($table->error, qr/waits for AccessShareLock on relation \d+ of database \d+; blocked by/,
-		'and said what for');
+	like($table->error, qr/waits for AccessShareLock on relation \d+ of database \d+; blocked by/, 'and said what for');
 	assert_goes_on($query, $table);
 };
 
@@ -447,15 +443,23 @@ subtest 'nor what one says of two that wait in PostgreSQL' => sub {
 subtest 'one that says it waits, and holds the lock' => sub {
 	my ($one, $stranger) = (session('berlin'), $zk->client);
 	$one->query_safe("SELECT zk_lock_shared('a')");
-	my $node = $stranger->contend(lock_path('a/_c_6b29fc40-ca47-4067-b31d-00dd010662da-__READ__'));
+	my $reader = '_c_6b29fc40-ca47-4067-b31d-00dd010662da-__READ__';
 	$stranger->create_path(lock_path($_)) foreach 'b', '.waits';
-	$stranger->contend(lock_path('b/x-lock-'));
-	make_fact($stranger, $node);
-	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
-	wait_until_said(2);
+	$stranger->contend(lock_path("b/$reader"));
+	make_fact($stranger, $stranger->contend(lock_path("a/$reader")));
+	# Others say what makes no sense.
+	my @odd = map { $zk->client } 1, 2;
+	my @words = ($odd[0]->contend(lock_path('a/x-lock-')), "none\n{}");
+	foreach my $client (@odd)
+	{
+		$client->contend(lock_path("b/$reader"));
+		$client->set(make_fact($client, ''), shift @words);
+	}
+	wait_behind($one, "SELECT zk_lock('b')", 'b', 4);
+	wait_until_said(4);
 	sleep 1;    # it searches at once
 	ok(!$one->is_done, 'is not in a cycle');
-	$stranger->close;
+	$_->close foreach $stranger, @odd;
 	assert_ends($one, '00000', 'and lets go of it');
 	$one->quit;
 	assert_nothing_said();
@@ -524,8 +528,7 @@ subtest 'without shared memory' => sub {
 
 foreach my $name (sort keys %node)
 {
-	ok( !$node{$name}->log_contains(qr/Znode "[^"]*\.ask" cannot be created/),
-		'it is nothing that somebody else asks, too');
+	ok(!$node{$name}->log_contains(qr/Znode "[^"]*\.ask" cannot be created/), 'it is nothing that somebody else asks, too');
 	$node{$name}->stop;
 }
 
