@@ -31,22 +31,22 @@ subtest 'parallel workers' => sub {
 		ANALYZE many;
 		CREATE FUNCTION lie(i int) RETURNS boolean
 		LANGUAGE plpgsql PARALLEL SAFE AS $$
-		BEGIN RETURN zk_try_lock('parallel'); END $$});
+		BEGIN RETURN zk_try_lock('parallel'); END $$;
+		CREATE FUNCTION fails(i int) RETURNS boolean LANGUAGE plpgsql PARALLEL SAFE AS 'BEGIN RAISE query_canceled; END'});
 	my $force = pg_major($primary) >= 16 ? 'debug_parallel_query' : 'force_parallel_mode';
 	$session->query_safe("SET $force = on");
 	assert_query($session, 'SELECT count(*) FROM many WHERE lie(i)', '0A000', 'refused');
-	like($session->error,
-		qr/ZooKeeper locks cannot be used in a parallel worker/, 'message');
+	like($session->error, qr/ZooKeeper locks cannot be used in a parallel worker/, 'message');
 	is_deeply(nodes('parallel'), [], 'no node');
 
 	$session->query_safe("SELECT zk_lock('parallel')");
+	assert_query($session, 'SELECT count(*) FROM many WHERE fails(i)', '57014', 'an error of a worker is passed on');
 	my $before = nodes('parallel');
 	like( $session->query_safe(
 			"SET $force = off; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
 			SET min_parallel_table_scan_size = 0;
 			EXPLAIN (ANALYZE, COSTS off) SELECT count(*) FROM many"),
-		qr/Workers Launched: [1-9]/,
-		'a parallel query of a holder');
+		qr/Workers Launched: [1-9]/, 'a parallel query of a holder');
 	is_deeply(nodes('parallel'), $before, 'leaves the lock alone');
 	is( $session->query_safe(
 			"SELECT count(*) > 0 AND zk_try_lock('parallel') FROM many"),

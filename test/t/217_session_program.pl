@@ -9,9 +9,7 @@ my $session_timeout = 4;
 my $program_file = 'zklock-session' . ($ENV{ZKLOCK_TEST_TLS} ? '-tls' : '');
 
 my $zk = ZooKeeper->new->start;
-my %setting = (
-	'zklock.session_timeout' => "${session_timeout}s",
-	'restart_after_crash' => 'on');
+my %setting = ('zklock.session_timeout' => "${session_timeout}s", 'restart_after_crash' => 'on');
 my $node = cluster('berlin', $zk, %setting);
 my $other = cluster('paris', $zk, %setting);
 my $path = lock_path('program');
@@ -51,8 +49,7 @@ sub library_directory
 {
 	my ($directory) = split /:/,
 	  $node->safe_psql('postgres', 'SHOW dynamic_library_path');
-	($directory) = run_command([ 'pg_config', '--pkglibdir' ])
-	  if $directory eq '$libdir';
+	($directory) = run_command([ 'pg_config', '--pkglibdir' ]) if $directory eq '$libdir';
 	return $directory;
 }
 
@@ -129,8 +126,7 @@ foreach my $end (
 		$do_before->($holder) if $do_before;
 		kill_program($holder, $program);
 		$do->($holder);
-		is($next->query("SELECT zk_try_lock('program', '30s')"), 't',
-			'another program has ended its session');
+		is($next->query("SELECT zk_try_lock('program', '30s')"), 't', 'another program has ended its session');
 	};
 }
 
@@ -211,8 +207,7 @@ subtest 'a program that stands still' => sub {
 	$holder->query_safe("SELECT zk_lock('program')");
 	isnt(program_of($holder), $program, 'the backend has another');
 	kill 'CONT', $program;
-	poll_until { !grep { $_ == $program } session_programs($holder->pid) }
-	'it to end', 30;
+	poll_until { !grep { $_ == $program } session_programs($holder->pid) } 'it to end', 30;
 	assert_held($holder, 'program', 'which it does not harm');
 	kill 'STOP', program_of($holder);
 	assert_query($holder, "SELECT zk_lock_queue('other')", '40001', 'a question that is asked again hears of the loss');
@@ -328,8 +323,7 @@ subtest 'no external descriptors' => sub {
 		$session->query("SELECT dblink_disconnect('c$open')");
 		last if $seen{'00000'};
 	}
-	ok($seen{'00000'}, 'with enough of them it works: ' . join ', ',
-		map { "$_: $seen{$_}" } sort keys %seen);
+	ok($seen{'00000'}, 'with enough of them it works: ' . join ', ', map { "$_: $seen{$_}" } sort keys %seen);
 	$session->quit;
 	$node->adjust_conf('postgresql.conf', 'max_files_per_process', undef, 1);
 	$node->restart;
