@@ -314,6 +314,17 @@ subtest 'a word that nobody fetches' => sub {
 	'until somebody asks others for a lock', 30;
 };
 
+# Whoever cannot look for one is left none: a hold's maker, who may have gone, and another client.
+subtest 'no word for those who do not look' => sub {
+	$operator->query_safe("SELECT zk_hold('evicted', 'migration')");
+	evict('evicted', 1);
+	my $stranger = $zk->client;
+	$stranger->contend(lock_path('evicted/x-lock-'));
+	evict('evicted', 1);
+	is(scalar grep({ /evicted/ } queue_nodes($zk, $words)), 0, 'there is none');
+	$stranger->close;
+};
+
 # It may not be had, and too many may lie there.
 subtest 'an eviction does not need it' => sub {
 	my $client = $zk->client;
