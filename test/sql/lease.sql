@@ -71,3 +71,6 @@ BEGIN
 	END LOOP;
 END $$;
 DROP PROCEDURE parameters(text);
+-- Who leads is not who has another lock below.
+SELECT zk_lock('leads/below') > 0 AS below, zk_leader('leads') IS NULL AS nobody, (zk_leader('leads/below')).token > 0 AS leads;
+SELECT zk_unlock_all();

@@ -130,6 +130,14 @@ subtest 'more locks than can be kept' => sub {
 	is($keeper->query_safe("SELECT count(*) || min(state) FROM zk_locks"), '64kept', '64 are kept');
 };
 
+subtest 'a lease' => sub {
+	my $keeper = keeper();
+	$keeper->query_safe("SELECT zk_lock('leased')");
+	is($rival->query_safe("SELECT zk_lease('leased', 'app', '9s')"), '', 'nobody gets one while the lock is held');
+	$keeper->query_safe("SELECT zk_unlock('leased')");
+	assert_soon { $rival->query_safe("SELECT zk_lease('leased', 'app', '9s')") ne '' } 'but while it is merely kept';
+};
+
 subtest 'a set, and a lock that is held' => sub {
 	my $keeper = keeper();
 	$keeper->query_safe("SELECT zk_lock('set/d')");

@@ -50,16 +50,14 @@ foreach my $guard (qw(quorum lease))
 		  $admin->pid;
 		my $whom = sprintf 'It is process %d of user ".*" in database "postgres" of cluster "berlin" on host ".*"',
 		  $holder->pid;
-		ok($node{paris}->log_contains(qr/LOG:  $who\n.*DETAIL:  $whom/, $offset),
-			'logged: who, and whom');
+		ok($node{paris}->log_contains(qr/LOG:  $who\n.*DETAIL:  $whom/, $offset), 'logged: who, and whom');
 		ok($node{paris}->log_contains(qr/fencing token $token\./, $offset), 'with the token');
 		is($admin->query_safe("SELECT zk_evict('evict', $token)"), 'f', 'gone is gone');
 
 		# With lease it has to have heard of it.
 		assert_becomes { $holder->query_safe('SELECT state FROM zk_locks') } 'lost', 'heard of' if $guard eq 'lease';
 		assert_query($holder, 'COMMIT', '40001', 'the commit of the evicted holder is refused');
-		like($holder->error, qr/lock "evict" was lost\n.*It was evicted by process \d+ of user/s,
-			'with the reason');
+		like($holder->error, qr/lock "evict" was lost\n.*It was evicted by process \d+ of user/s, 'with the reason');
 		is($holder->query_safe("SELECT count(*) FROM evicted_$guard"), 0, 'nothing of it remains');
 
 		$holder->query_safe("SELECT zk_lock('evict-session')");
@@ -165,8 +163,7 @@ subtest 'a hold outlives its maker, and everybody' => sub {
 	my $waiter = background($node{berlin}, is_connected => 1, 'zklock.connect_timeout' => '1min');
 	start_in_queue($waiter, "SELECT zk_lock_shared('hold')", $zk, lock_path('hold'), 2);
 	is($other->query_safe("SELECT zk_try_lock('hold')"), 'f', 'its maker has to wait too');
-	is($other->query_safe("SELECT zk_try_lock(ARRAY['a new one', 'hold'])"), 'f',
-		'also for one of several');
+	is($other->query_safe("SELECT zk_try_lock(ARRAY['a new one', 'hold'])"), 'f', 'also for one of several');
 	$other->query_safe('SELECT zk_unlock_all()');
 	$other->query_safe('DISCARD ALL');
 	$other->query_safe('SELECT zk_disconnect()');
@@ -181,8 +178,7 @@ subtest 'a hold outlives its maker, and everybody' => sub {
 
 	is($other->query_safe("SELECT zk_release_hold('hold', $earlier)"), 'f', 'another token');
 	like($other->error, qr/WARNING:  there is no hold of lock "hold" with that token/, 'a warning');
-	is($maker->query_safe("SELECT zk_release_hold('hold', $token)"), 't',
-		'released from another cluster');
+	is($maker->query_safe("SELECT zk_release_hold('hold', $token)"), 't', 'released from another cluster');
 	assert_ends($waiter, '00000', 'the waiter has the lock');
 	$waiter->query_safe("SELECT zk_unlock_shared('hold')");
 	is_free($other, 'hold', 'free again');

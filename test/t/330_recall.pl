@@ -94,7 +94,11 @@ subtest 'a later holder is not asked' => sub {
 	is(is_requested($holder, 'later'), 't', 'the first is');
 	$holder->query_safe("SELECT zk_unlock('later'), zk_lock('later')");
 	is(is_requested($holder, 'later'), 'f', 'the second is not');
-	$holder->query_safe('SELECT zk_unlock_all()');
+	request('later');
+	is(is_requested($holder, 'later'), 't', 'until it is, too');
+	kill KILL => session_programs($holder->pid);
+	poll_until { !session_programs($holder->pid) } 'its session to be lost', 30;
+	assert_query($holder, 'SELECT zk_unlock_all()', '00000', 'without which it lets go');
 };
 
 subtest 'nobody to ask' => sub {
@@ -121,8 +125,7 @@ subtest 'several holders' => sub {
 		is(request($lock), 3, "$lock: all holders are asked");
 		is(is_requested($_, $lock), 't', 'each hears it') foreach @readers;
 		# One of them asks the others.
-		is($readers[0]->query_safe("SELECT zk_request_release('$lock')"), 2,
-			'all but who asks');
+		is($readers[0]->query_safe("SELECT zk_request_release('$lock')"), 2, 'all but who asks');
 		$_->query_safe('SELECT zk_unlock_all()') foreach @readers;
 		$other->wait_result;
 		is(is_requested($other, $lock), 'f', 'who waited is not asked');
@@ -156,10 +159,8 @@ subtest 'a downgrade' => sub {
 subtest 'a durable hold' => sub {
 	my $token = $other->query_safe("SELECT zk_hold('durable', 'for good')");
 	is($holder->query_safe("SELECT zk_request_release('durable')"), 0, 'cannot be asked');
-	like($holder->error, qr/WARNING:  could not ask 1 holder of lock "durable" to release it/,
-		'which is said');
-	like($holder->error, qr/DETAIL:  Not asked: the hold with token $token of process .*"for good"/,
-		'of whom');
+	like($holder->error, qr/WARNING:  could not ask 1 holder of lock "durable" to release it/, 'which is said');
+	like($holder->error, qr/DETAIL:  Not asked: the hold with token $token of process .*"for good"/, 'of whom');
 	like($holder->error, qr/HINT: .*zk_release_hold/, 'and what to do');
 	$other->query_safe("SELECT zk_release_hold('durable', $token)");
 };
@@ -179,8 +180,7 @@ SKIP:
 		$stranger->create_path(lock_path('.release'));
 		$stranger->create(lock_path(".release/$ours.release"), 'from afar');
 		poll_until { is_requested($holder, 'ours') eq 't' } 'it to hear', 10;
-		like($holder->error, qr/by another client \("from afar"\)/,
-			'any client can make the znode of a request');
+		like($holder->error, qr/by another client \("from afar"\)/, 'any client can make the znode of a request');
 		$holder->query_safe("SELECT zk_unlock('ours')");
 		poll_until { !$stranger->exists(lock_path(".release/$ours.release")) } 'it to be removed', 10;
 	};
@@ -194,8 +194,7 @@ SKIP:
 			my ($theirs) = queue_nodes($zk, lock_path('deaf'));
 			my $before = $stranger->get(lock_path("deaf/$theirs"));
 			is($holder->query_safe("SELECT zk_request_release('deaf')"), 0, 'nobody is asked');
-			like($holder->error, qr/DETAIL:  Not asked: another client.*, style ".*", session 0x/,
-				'which is said');
+			like($holder->error, qr/DETAIL:  Not asked: another client.*, style ".*", session 0x/, 'which is said');
 			is($stranger->get(lock_path("deaf/$theirs")), $before, 'its node is untouched');
 			$peer->ask('unlock');
 		};

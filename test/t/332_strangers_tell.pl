@@ -41,8 +41,7 @@ foreach my $role (sort keys %knows)
 		local $Test::Builder::Level = $Test::Builder::Level + 1;
 		is($session->error =~ $identity ? 1 : 0, $is_told, "$role: $what")
 		  or diag $session->error;
-		like(log_since($offset), qr/process \d+ of user .* of cluster "paris" on host/,
-			'it is in the log');
+		like(log_since($offset), qr/process \d+ of user .* of cluster "paris" on host/, 'it is in the log');
 	};
 
 	$other->query_safe("SELECT zk_lock('wait')");

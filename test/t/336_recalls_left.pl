@@ -91,10 +91,8 @@ subtest 'so many and no more' => sub {
 	$stranger->create_path($parent);
 	$stranger->create_many(10_000, sub { "$parent/strange $_[0].release" }, 'kept');
 	assert_query($asking, "SELECT zk_request_release('full')", '54000', 'one more is refused');
-	like($asking->error, qr/too many requests to release locks.*DETAIL:.*HINT:/s,
-		'with the reason and what to do');
-	is($asking->query_safe("SELECT zk_request_release('free')"), 0,
-		'where nobody is to be asked nothing is said');
+	like($asking->error, qr/too many requests to release locks.*DETAIL:.*HINT:/s, 'with the reason and what to do');
+	is($asking->query_safe("SELECT zk_request_release('free')"), 0, 'where nobody is to be asked nothing is said');
 	my @outdated = grep { /strange 1\d\d\d\./ } $stranger->children($parent);
 	$stranger->delete("$parent/$_") foreach @outdated;
 	$stranger->create_many(scalar @outdated, sub { "$parent/lock-" . (1e9 + $_[0]) . '.release' },

@@ -144,7 +144,8 @@ subtest 'a transaction that rests on it' => sub {
 	is($berlin->safe_psql('postgres', 'SELECT count(*) FROM work'), '2', 'rolled back, it does not count');
 
 	$token = lease($there, 'work', 'app', "'60s'");
-	$here->query_safe("BEGIN; SAVEPOINT a; SELECT zk_xact_lease('work', $token); RELEASE a; INSERT INTO work VALUES ('quorum')");
+	$here->query_safe("BEGIN; SAVEPOINT a; SELECT zk_xact_lease('work', $token); RELEASE a;
+		SAVEPOINT b; SELECT zk_xact_lease('work', $token); ROLLBACK TO b; INSERT INTO work VALUES ('quorum')");
 	$there->query_safe("SELECT zk_lease_release('work', $token)");
 	$here->query_safe("SET zklock.commit_guard = quorum");
 	assert_query($here, 'COMMIT', '40001', 'quorum asks again');
