@@ -255,8 +255,7 @@ look_around(Standing *standing, Survey *survey)
 	step = contender_step(list, standing->contender->place->lock_path);
 	if (step == ZK_WAIT_NO_NODE)
 		contender_raise_evicted(standing);
-	if (step == ZK_WAIT_OVER)
-		read_list(standing, list, contender_node_name(standing), survey);
+	read_list(standing, list, contender_node_name(standing), survey);
 	return step;
 }
 

@@ -37,7 +37,6 @@
 
 #include "common/hashfn.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
 #include "utils/guc.h"
 
 #include "name.h"
@@ -130,30 +129,20 @@ zklock_keep_take(ZkPlace *place)
 void
 zklock_keep_begin(ZkPlace *place, const char *data)
 {
-	ZkKeep	   *keep;
-	KeptLock   *shared;
+	ZkKeep	   *keep = find_free();
 
-	place->keep = NULL;
-	if (recipe_read_mark(strrchr(place->node, '/') + 1) != RECIPE_MARK_KEEPER)
-		return;
-	keep = find_free();
-	if (keep == NULL)
-		return;
+	Assert(recipe_read_mark(strrchr(place->node, '/') + 1) == RECIPE_MARK_KEEPER);
+	Assert(keep != NULL);		/* there was one when this was wanted */
 	if (keep->is_kept)
 		zklock_keep_drop(keep->place);
 	keep->place = place;
 	keep->whose = caller_hash();
 	keep->generation = keep->generation % (KEEP_GENERATIONS - 1) + 1;
 	place->keep = keep;
-	shared = shared_part(keep);
-	if (shared == NULL)
-	{
-		release(keep);
-		return;
-	}
 
 	/* the state goes first: the program reads it as soon as it is told */
-	keep_word_begin(shared, keep->generation, keep_setting, protocol_now());
+	keep_word_begin(shared_part(keep), keep->generation, keep_setting,
+					protocol_now());
 	zklock_client_tell_kept(zklock_session_client(), keep - keeps,
 							keep->generation, place->node, data);
 }
@@ -265,8 +254,7 @@ can_keep(const ZkKeep *keep, ZkSessionNumber live)
 		!place->is_on_word && place->recall_told == 0 &&
 		!place->is_token_told &&
 		!zklock_place_is_lost(place, live) &&
-		protocol_now() >= *rival_until(place->lock_path) &&
-		!proc_exit_inprogress;
+		protocol_now() >= *rival_until(place->lock_path);
 }
 
 /*

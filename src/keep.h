@@ -29,8 +29,8 @@ extern bool zklock_keep_is_wanted(const char *lock_path);
 extern bool zklock_keep_take(ZkPlace *place);
 
 /*
- * The lock was granted, on a node with that data: if the node says that it
- * may be kept, the session's program looks from now on who else comes.  Never
+ * The lock was granted, on a node with that data whose name says that it may
+ * be kept: the session's program looks from now on who else comes.  Never
  * raises, never waits.
  */
 extern void zklock_keep_begin(ZkPlace *place, const char *data);

@@ -475,9 +475,8 @@ enter_lock(const char *name)
 	{
 		HASHCTL		control = {0};
 
-		if (LockContext == NULL)
-			LockContext = AllocSetContextCreate(TopMemoryContext, "zklock",
-												ALLOCSET_DEFAULT_SIZES);
+		LockContext = AllocSetContextCreate(TopMemoryContext, "zklock",
+											ALLOCSET_DEFAULT_SIZES);
 		control.keysize = RECIPE_PATH_SIZE;
 		control.entrysize = sizeof(Lock);
 		control.hcxt = LockContext;

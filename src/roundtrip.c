@@ -323,8 +323,6 @@ zklock_roundtrip_remove(ZkRoundTrip *trip, ZkRemoval *removal)
 			return false;
 		if (reply->result != ZK_OK && reply->result != ZK_NO_NODE)
 			zklock_session_raise(reply, removal->doing, removal->path);
-		if (reply->result == ZK_OK && removal->czxid == 0)
-			removal->czxid = reply->czxid;
 		if (reply->result == ZK_NO_NODE || reply->czxid != removal->czxid ||
 			(guard != NULL && guard->result == ZK_NO_NODE))
 		{

@@ -39,7 +39,7 @@ typedef struct ZkRemoval
 	const char *path;
 	const char *guard;			/* see zklock_client_remove_guarded(); or NULL */
 	const char *doing;			/* completes "could not ..." */
-	int64		czxid;			/* which one there; 0: who is there now */
+	int64		czxid;			/* which one there */
 
 	bool		is_tried;		/* a delete has been sent */
 	bool		is_removed;		/* valid when it is over: by us */
