@@ -489,19 +489,18 @@ enter_lock(const char *name)
 		memset((char *) lock + RECIPE_PATH_SIZE, 0,
 			   sizeof(*lock) - RECIPE_PATH_SIZE);
 
-	/* the name in the words of whoever takes the lock now */
-	if (!zklock_lock_is_held(lock) &&
-		(lock->name == NULL || strcmp(lock->name, name) != 0))
+	/* the name and the root are those of whoever takes the lock first */
+	if (!zklock_lock_is_held(lock))
 	{
 		char	   *former = lock->name;
 
 		lock->name = MemoryContextStrdup(LockContext, name);
 		if (former != NULL)
 			pfree(former);
+		lock->place.root_length = root_length;
 	}
 	lock->place.name = lock->name;
 	lock->place.lock_path = lock->path;
-	lock->place.root_length = root_length;
 	pfree(path);
 	return lock;
 }

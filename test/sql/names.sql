@@ -139,6 +139,15 @@ SELECT pg_temp.refusal('SELECT zk_lock(''zookeeper/quota'')');
 SELECT pg_temp.works('zookeeper_zklock_test');
 ROLLBACK;
 
+-- One lock under two roots: what is held keeps the name and the root it was taken by.
+BEGIN;
+SELECT zk_xact_lock('names/root') AS token \gset
+SELECT root FROM zk_locks \gset
+SELECT set_config('zklock.root', current_setting('zklock.root') || '/names', true) <> '' AS other_root;
+SELECT zk_xact_lock('root') = :token AS same_token;
+SELECT name, root = :'root' AS same_root, xact_holds FROM zk_locks;
+ROLLBACK;
+
 -- A NULL name is an error in every function that takes one: a NULL result would
 -- let the caller go on without the lock. Those that only compute need not care.
 SELECT p.oid::regprocedure AS function,
