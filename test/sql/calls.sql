@@ -83,6 +83,16 @@ BEGIN;
 SELECT locks();
 ROLLBACK;
 SELECT held(), queued();
+-- A call that fails behind a savepoint does not end it
+BEGIN;
+SAVEPOINT a;
+DO 'BEGIN PERFORM locks(); RAISE division_by_zero; END';
+ROLLBACK TO a;
+SELECT held(), queued();
+COMMIT;
+SELECT held(), queued();
+-- Nor is a transaction that ends in the next call the end of that
+DO 'BEGIN PERFORM locks(); COMMIT; RAISE NOTICE ''%'', held(); END';
 
 -- It cannot be prepared, disconnected or released earlier
 BEGIN;

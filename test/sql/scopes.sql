@@ -203,6 +203,25 @@ TABLE holds;
 COMMIT;
 TABLE holds;
 
+-- zk_unlock_all() in between leaves the levels of transaction scope as they are
+BEGIN;
+SAVEPOINT a;
+SELECT zk_xact_lock('scopes') > 0 AS token;
+SELECT zk_unlock_all();
+ROLLBACK TO a;
+TABLE holds;
+COMMIT;
+
+-- An upgrade that was refused inside is nothing to be undone.
+SELECT zk_lock_shared('scopes') > 0 AS token;
+BEGIN;
+SAVEPOINT a;
+SELECT zk_xact_lock('scopes');
+ROLLBACK TO a;
+TABLE holds;
+COMMIT;
+SELECT zk_unlock_shared('scopes');
+
 -- Session scope taken inside, transaction scope outside, and the other way round
 BEGIN;
 SELECT zk_xact_lock('scopes') > 0 AS token;

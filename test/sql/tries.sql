@@ -56,6 +56,14 @@ SELECT zk_lock('tries/bounded') > 0 AS token;
 RESET lock_timeout;
 RESET statement_timeout;
 SELECT zk_unlock('tries/bounded');
+-- Of two that are equal the call's own is told.
+SELECT zk_hold('tries/bounded', 'in the way') AS token \gset
+SET lock_timeout = '50ms';
+\set VERBOSITY terse
+SELECT zk_lock('tries/bounded', '50 ms');
+\set VERBOSITY default
+RESET lock_timeout;
+SELECT zk_release_hold('tries/bounded', :token);
 
 -- None of the refused calls left a hold behind.
 SELECT * FROM zk_locks;
