@@ -8,30 +8,21 @@ use ZkLockTest;
 my $zk = ZooKeeper->new(tick_time => 500)->start;
 my $foreign = $zk->client;
 # Without walsenders there is no synchronous replication to wait for.
-my $node = cluster('berlin', $zk,
-	init => [ allows_streaming => 1 ],
-	'zklock.session_timeout' => '3s');
+my $node = cluster('berlin', $zk, init => [ allows_streaming => 1 ], 'zklock.session_timeout' => '3s');
 $node->safe_psql('postgres', 'CREATE TABLE written (what text)');
 
 sub written ($what)
 {
-	return $node->safe_psql('postgres',
-		"SELECT count(*) FROM written WHERE what = '$what'");
+	return $node->safe_psql('postgres', "SELECT count(*) FROM written WHERE what = '$what'");
 }
 
 # Name the standbys that a commit waits for, in this cluster or another; '' for none.
 sub set_standbys ($names, $cluster = undef)
 {
 	$cluster //= $node;
-	$cluster->append_conf('postgresql.conf',
-		"synchronous_standby_names = '$names'");
+	$cluster->append_conf('postgresql.conf', "synchronous_standby_names = '$names'");
 	$cluster->reload;
-	poll_until
-	{
-		$cluster->safe_psql('postgres', 'SHOW synchronous_standby_names') eq
-		  $names;
-	}
-	'the setting';
+	poll_until { $cluster->safe_psql('postgres', 'SHOW synchronous_standby_names') eq $names } 'the setting';
 	wait_for_demand($cluster) if $names ne '';
 	return;
 }
@@ -39,9 +30,7 @@ sub set_standbys ($names, $cluster = undef)
 sub wait_event ($session, $cluster = undef)
 {
 	$cluster //= $node;
-	return $cluster->safe_psql('postgres',
-		'SELECT wait_event FROM pg_stat_activity WHERE pid = '
-		  . $session->pid);
+	return $cluster->safe_psql('postgres', 'SELECT wait_event FROM pg_stat_activity WHERE pid = ' . $session->pid);
 }
 
 # Take a lock away by hand.
@@ -143,9 +132,11 @@ subtest 'a downgrade does not bring an evicted lock back' => sub {
 
 subtest 'to let go of a lost lock does not help the transaction' => sub {
 	my $session = background($node);
-	foreach my $way (q{zk_unlock('released')}, 'zk_unlock_all()')
+	my %taken = (q{zk_unlock('released')} => 'zk_lock', q{zk_unlock_shared('released')} => 'zk_lock_shared',
+		q{zk_unlock(ARRAY['released'])} => 'zk_lock', 'zk_unlock_all()' => 'zk_lock', 'zk_disconnect()' => 'zk_lock');
+	foreach my $way (sort keys %taken)
 	{
-		$session->query_safe("SELECT zk_lock('released')");
+		$session->query_safe("SELECT $taken{$way}('released')");
 		$session->query_safe("BEGIN; INSERT INTO written VALUES ('released')");
 		lose($session, 'released');
 		$session->query_safe("SELECT $way");
@@ -244,9 +235,7 @@ subtest 'the wait for other notifiers comes before the proof' => sub {
 subtest 'postgres_fdw notifies on the same cluster' => sub {
 	my @missing = missing_extensions($node, qw(postgres_fdw tcn));
 	plan skip_all => "there is no @missing" if @missing;
-	my $preloaded = cluster('paris', $zk,
-		init => [ allows_streaming => 1 ],
-		shared_preload_libraries => 'zklock');
+	my $preloaded = cluster('paris', $zk, init => [ allows_streaming => 1 ], shared_preload_libraries => 'zklock');
 	my ($host, $port) = ($preloaded->host, $preloaded->port);
 	$preloaded->safe_psql('postgres', "CREATE EXTENSION postgres_fdw;
 		CREATE SERVER here FOREIGN DATA WRAPPER postgres_fdw
@@ -257,8 +246,7 @@ subtest 'postgres_fdw notifies on the same cluster' => sub {
 		FOR EACH ROW EXECUTE FUNCTION triggered_change_notification();
 		CREATE FOREIGN TABLE far (what text) SERVER here OPTIONS (table_name 'told')");
 	my $told = sub {
-		return $preloaded->safe_psql('postgres',
-			"SELECT count(*) FROM told WHERE what = '$_[0]'");
+		return $preloaded->safe_psql('postgres', "SELECT count(*) FROM told WHERE what = '$_[0]'");
 	};
 	my %order = (
 		'the lock first' => [ "SELECT zk_lock('far')", 'SELECT FROM far' ],
@@ -458,8 +446,7 @@ subtest 'DISCARD ALL lets go of a lost lock' => sub {
 	lose($session, 'discard');
 	assert_query($session, 'DISCARD ALL', '00000', 'temporary tables or not');
 	is($session->query_safe('SELECT count(*) FROM zk_locks'), '0', 'let go of');
-	is($session->query_safe("SELECT to_regclass('scratch') IS NULL"), 't',
-		'with the tables');
+	is($session->query_safe("SELECT to_regclass('scratch') IS NULL"), 't', 'with the tables');
 	$session->query_safe("INSERT INTO written VALUES ('discard')");
 };
 
