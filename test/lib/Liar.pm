@@ -147,6 +147,10 @@ The next request of that operation is passed on, and its reply has another numbe
 
 The next create is passed on, and its reply has another session's number as the owner.
 
+=head2 wrap($number)
+
+The get with that number is passed on, and its reply has a version that has run over: -1.
+
 =head2 has_come
 
 Whether that request has come since; nothing more happens to any if it has not.
@@ -177,6 +181,7 @@ sub refuse { return $_[0]->_command("refuse $_[1] $_[2]"); }
 sub lose { return $_[0]->_command("refuse $_[1] lose"); }
 sub misnumber { return $_[0]->_command("refuse 1 misnumber $_[1]"); }
 sub disown { return $_[0]->_command('refuse 1 disown 15'); }
+sub wrap { return $_[0]->_command("refuse $_[1] wrap 4"); }
 sub has_come { return $_[0]->_command('come') eq 'yes'; }
 sub be_honest { return $_[0]->_command('honest'); }
 sub nconnections { return $_[0]->_command('connections'); }
@@ -344,7 +349,7 @@ sub _refused ($self, $connection, $xid, $operation)
 	return if --$awaited->{number} > 0;
 	$self->{awaited} = undef;
 	$connection->{refused}{$xid} = $awaited->{error};
-	return if $awaited->{error} =~ /^(?:lose|misnumber|disown)$/;
+	return if $awaited->{error} =~ /^(?:lose|misnumber|disown|wrap)$/;
 	return _framed(pack('l> l>', $xid, 3) . _framed('/') . "\0");
 }
 
@@ -382,6 +387,7 @@ sub _reply ($self, $connection, $body)
 			return if $error eq 'lose';
 			return _framed(pack('l>', $xid + 1000) . substr $body, 4) if $error eq 'misnumber';
 			return _framed(substr($body, 0, -24) . pack('q>', 1) . substr $body, -16) if $error eq 'disown';
+			return _framed(substr($body, 0, -36) . pack('l>', -1) . substr $body, -32) if $error eq 'wrap';
 			return _framed(substr($body, 0, 12) . pack 'l>', $error);
 		}
 	}

@@ -211,6 +211,23 @@ subtest 'a semaphore' => sub {
 	assert_nothing_said($first, $second, $waiter);
 };
 
+# All that are asked about wait for it, but of so many holders not all are.
+subtest 'a semaphore of many' => sub {
+	my $waiter = background($node{berlin}, 'zklock.session_timeout' => '4s', holds => 'c');
+	my ($stranger, $free) = map { $zk->client } 1 .. 2;
+	$free->create_path(lock_path('many'));
+	my @permits = map { $_->contend(lock_path('many/_c_6ba7b810-9dad-4a12-80b4-00c04fd430c8-permits-65-lock-')) }
+	  ($stranger) x 64, $free;
+	stand_and_say($stranger, 'c');
+	wait_behind($waiter, "SELECT zk_lock('many', permits => 65)", 'many', 66);
+	my $before = $zk->packets_received;
+	poll_until { $zk->packets_received > $before + 2 * @permits } 'two searches', 60;
+	$free->delete($permits[-1]);
+	assert_ends($waiter, '00000', 'the last permit may be let go of');
+	$_->close foreach $stranger, $free;
+	assert_nothing_said($waiter);
+};
+
 subtest 'a row first, then the lock' => sub {
 	my ($lock, $row) = lock_and_row();
 	$lock->start_query('UPDATE account SET sum = 2 WHERE id = 1');

@@ -63,4 +63,20 @@ subtest 'a read of the newest' => sub {
 	is($asked[1] - $asked[0], 2, 'is repeated with the check ahead of it');
 };
 
+# To say -1 would delete a record whatever the version of the guard is.
+subtest 'a version that has run over' => sub {
+	my ($session, $client) = (background($node), $zk->client);
+	my $claims = sub ($slot, $retain) { return $session->query_safe("SELECT zk_run_once('answer', '$slot', '$retain')") eq 't'; };
+	ok($claims->('old', '0'), 'a record that may go');
+	$liar->wrap(2);
+	ok($claims->('new', '1 day'), 'another one');
+	$spoilt->();
+	is($session->query_safe("SELECT count(*) FROM zk_runs('answer')"), 2, 'with that nothing is deleted');
+	my $before = $client->exists(lock_path('.once'))->{version};
+	$liar->wrap(2);
+	is($session->query_safe("SELECT zk_forget_run('answer', 'new')"), 't', 'what is to be deleted is');
+	$spoilt->();
+	is($client->exists(lock_path('.once'))->{version} - $before, 2, 'by the next version');
+};
+
 done_testing();

@@ -114,6 +114,8 @@ subtest 'a place in the queue' => sub {
 	is(lease($here, 'later', 'x', "'60s', place => true") ne '', 1, 'one that is free');
 	is(lease(background($paris), 'line', 'second', "'60s', place => true"), '', 'the second, too');
 	assert_nodes($zk, lock_path('line'), 3, 'the places are there');
+	my $place = $here->query_safe("SELECT token FROM zk_lock_queue('line') WHERE position = 2");
+	is($there->query_safe("SELECT zk_lease_renew('line', $place, '30s')"), 'f', 'and no leases yet');
 	$here->query_safe("SELECT zk_unlock('line')");
 	assert_nodes($zk, lock_path('line'), 2, 'the lock is not');
 	is(lease($here, 'line', 'second', "'60s'"), '', 'it is not the turn of the second');
