@@ -42,13 +42,12 @@ subtest 'parallel workers' => sub {
 	$session->query_safe("SELECT zk_lock('parallel')");
 	assert_query($session, 'SELECT count(*) FROM many WHERE fails(i)', '57014', 'an error of a worker is passed on');
 	my $before = nodes('parallel');
-	like( $session->query_safe(
-			"SET $force = off; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+	like($session->query_safe("SET $force = off; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
 			SET min_parallel_table_scan_size = 0;
 			EXPLAIN (ANALYZE, COSTS off) SELECT count(*) FROM many"),
 		qr/Workers Launched: [1-9]/, 'a parallel query of a holder');
 	is_deeply(nodes('parallel'), $before, 'leaves the lock alone');
-	is( $session->query_safe(
+	is($session->query_safe(
 			"SELECT count(*) > 0 AND zk_try_lock('parallel') FROM many"),
 		't', 'and the leader may lock');
 	$session->query_safe('SELECT zk_unlock_all()');
@@ -108,8 +107,7 @@ subtest 'login trigger' => sub {
 # triggers. Its locks order what comes from several publishers.
 subtest 'background worker' => sub {
 	$primary->safe_psql('postgres', 'CREATE TABLE applied (i int, worker text)');
-	$primary->safe_psql('postgres',
-		'CREATE PUBLICATION changes FOR TABLE applied');
+	$primary->safe_psql('postgres', 'CREATE PUBLICATION changes FOR TABLE applied');
 	$other->safe_psql('postgres', q{CREATE TABLE applied (i int, worker text);
 		CREATE FUNCTION lock_it() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN
@@ -158,13 +156,10 @@ subtest 'hot standby and promotion' => sub {
 	like($here->query_safe("SELECT zk_lock('standby')"), qr/^\d+$/, 'locks');
 	my $nodes = nodes('standby');
 	is(scalar @$nodes, 1, 'with a node');
-	is($there->query_safe("SELECT zk_try_lock('standby')"),
-		'f', 'it excludes its primary');
-	like($there->query_safe("SELECT cluster FROM zk_lock_queue('standby')"),
-		qr/^standby$/, 'which sees who it is');
+	is($there->query_safe("SELECT zk_try_lock('standby')"), 'f', 'it excludes its primary');
+	like($there->query_safe("SELECT cluster FROM zk_lock_queue('standby')"), qr/^standby$/, 'which sees who it is');
 	$here->query_safe("BEGIN; SELECT zk_xact_lock('transaction')");
-	is($there->query_safe("SELECT zk_try_lock('transaction')"),
-		'f', 'a lock of a transaction, too');
+	is($there->query_safe("SELECT zk_try_lock('transaction')"), 'f', 'a lock of a transaction, too');
 	$here->query_safe('COMMIT');
 	assert_no_nodes($zk, lock_path('transaction'), 'until its end');
 	start_in_queue($there, "SELECT zk_lock('standby')", $zk, lock_path('standby'), 2);
@@ -173,10 +168,8 @@ subtest 'hot standby and promotion' => sub {
 	$standby->promote;
 	$standby->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()');
 	is($here->query_safe('SELECT pg_is_in_recovery()'), 'f', 'promoted');
-	is($here->query_safe('SELECT session_id FROM zk_session'),
-		$id, 'the session is the same');
-	is_deeply([ grep { $_->[0] eq $nodes->[0][0] } @{ nodes('standby') } ],
-		$nodes, 'and so is the node');
+	is($here->query_safe('SELECT session_id FROM zk_session'), $id, 'the session is the same');
+	is_deeply([ grep { $_->[0] eq $nodes->[0][0] } @{ nodes('standby') } ], $nodes, 'and so is the node');
 	ok(!$there->is_done, 'the old primary still waits');
 	$here->query_safe("BEGIN; CREATE TABLE written ();
 		SELECT zk_xact_lock('transaction'); COMMIT");

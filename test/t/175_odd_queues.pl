@@ -17,8 +17,7 @@ subtest 'ten thousand contenders ahead' => sub {
 	my $path = lock_path('long');
 	my $count = 10_000;
 	$crowd->create_path($path);
-	$crowd->create_many($count, "$path/_c_$uuid-lock-", 'me',
-		ephemeral => 1, sequential => 1);
+	$crowd->create_many($count, "$path/_c_$uuid-lock-", 'me', ephemeral => 1, sequential => 1);
 
 	my $before = $zk->packets_received;
 	is($session->query_safe("SELECT zk_try_lock('long')"), 'f', 'a try fails');
@@ -34,7 +33,7 @@ subtest 'ten thousand contenders ahead' => sub {
 	# create, list, watch
 	cmp_ok($zk->packets_received - $before, '<=', 7, 'after three requests');
 
-	is( $other->query_safe("SELECT count(*), count(DISTINCT node), min(position),
+	is($other->query_safe("SELECT count(*), count(DISTINCT node), min(position),
 			max(position), count(*) FILTER (WHERE state = 'held'),
 			max(client) FILTER (WHERE position = $count + 1)
 			FROM zk_lock_queue('long')"),
@@ -72,7 +71,7 @@ subtest 'children that are not in the queue' => sub {
 	}
 	is($session->query_safe("SELECT zk_try_lock('crowded')"), 't', 'do not count');
 	is($other->query_safe("SELECT zk_try_lock('crowded')"), 'f', 'but we do');
-	is( $other->query_safe("SELECT count(*) FILTER (WHERE position = 1),
+	is($other->query_safe("SELECT count(*) FILTER (WHERE position = 1),
 			count(*) FILTER (WHERE position IS NULL AND state IS NULL)
 			FROM zk_lock_queue('crowded')"),
 		'1|' . @odd, 'and all are shown');
@@ -80,13 +79,11 @@ subtest 'children that are not in the queue' => sub {
 
 	# One that counts, but whose path is longer than any that we make.
 	my $long = $stranger->contend("$path/" . 'x' x 4000 . '-');
-	is($session->query_safe("SELECT zk_try_lock('crowded')"), 'f',
-		'a contender with a long name counts');
+	is($session->query_safe("SELECT zk_try_lock('crowded')"), 'f', 'a contender with a long name counts');
 	assert_query($session, "SELECT zk_lock('crowded')", '42622', 'and cannot be waited for');
 	wait_for_queue($zk, $path, @odd + 1);
 	$stranger->delete($long);
-	is($session->query_safe("SELECT zk_try_lock('crowded')"), 't',
-		'the session goes on');
+	is($session->query_safe("SELECT zk_try_lock('crowded')"), 't', 'the session goes on');
 	$stranger->close;
 	assert_released($zk, 'crowded', $session);
 };
@@ -108,12 +105,10 @@ SELECT count(*) FROM names;
 SQL
 	my $count = $names[0];
 	cmp_ok($count, '>', 300, 'some hundred locks');
-	is($session->query_safe('SELECT count(*) FROM names WHERE zk_lock(name) > 0'),
-		$count, 'are taken');
-	is( $session->query_safe('SELECT count(*) FROM zk_locks JOIN names USING (name)'),
+	is($session->query_safe('SELECT count(*) FROM names WHERE zk_lock(name) > 0'), $count, 'are taken');
+	is($session->query_safe('SELECT count(*) FROM zk_locks JOIN names USING (name)'),
 		$count, 'and shown by their names');
-	is($other->query_safe('SELECT count(*) FROM names WHERE zk_try_lock(name)'),
-		0, 'nobody else gets them');
+	is($other->query_safe('SELECT count(*) FROM names WHERE zk_try_lock(name)'), 0, 'nobody else gets them');
 
 	my $client = $zk->client;
 	my @znodes = sort map { 'all/' . decode_utf8($_, Encode::FB_CROAK) }
@@ -121,11 +116,9 @@ SQL
 	my @expected = sort map { decode_utf8($_, Encode::FB_CROAK) } split /\n/,
 	  $session->query_safe('SELECT name FROM names');
 	is_deeply(\@znodes, \@expected, 'they are the names of the znodes');
-	is( $session->query_safe('SELECT count(*) FROM names WHERE zk_unlock(name)'),
-		$count, 'all are released');
+	is($session->query_safe('SELECT count(*) FROM names WHERE zk_unlock(name)'), $count, 'all are released');
 	poll_until { !$zk->ephemerals(lock_path('all/')) } 'nodes to go', 10;
-	is( $other->query_safe('SELECT count(*) FROM names WHERE zk_try_lock(name)'),
-		$count, 'and free');
+	is($other->query_safe('SELECT count(*) FROM names WHERE zk_try_lock(name)'), $count, 'and free');
 	$other->query_safe('SELECT zk_unlock_all()');
 };
 
@@ -144,7 +137,7 @@ SQL
 	my ($count, $found) = split /\|/, $refused;
 	cmp_ok($count, '>', 6000, 'thousands of them');
 	is($found, $count, 'with an error about the name');
-	is( $session->query_safe("SELECT count(*) FROM generate_series(65536, 1114111, 4099) AS code
+	is($session->query_safe("SELECT count(*) FROM generate_series(65536, 1114111, 4099) AS code
 			WHERE refused('a' || chr(code)) = '42602'"),
 		$session->query_safe('SELECT count(*) FROM generate_series(65536, 1114111, 4099)'),
 		'so are those beyond U+FFFF');

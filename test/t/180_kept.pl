@@ -34,8 +34,7 @@ sub cycle ($session, $name)
 
 sub states ($session)
 {
-	return $session->query_safe(
-		q(SELECT string_agg(name || ' ' || state, ', ' ORDER BY name) FROM zk_locks));
+	return $session->query_safe(q(SELECT string_agg(name || ' ' || state, ', ' ORDER BY name) FROM zk_locks));
 }
 
 sub assert_states ($session, $expected, $what)
@@ -57,8 +56,7 @@ sub assert_anew ($session, $name, $token, $what)
 # What another cluster sees of its queue.
 sub queue_state ($session, $name)
 {
-	return $session->query_safe(
-		"SELECT string_agg(state, ', ' ORDER BY position) FROM zk_lock_queue('$name')");
+	return $session->query_safe("SELECT string_agg(state, ', ' ORDER BY position) FROM zk_lock_queue('$name')");
 }
 
 sub keep_one ($session, $name)
@@ -92,8 +90,7 @@ subtest 'the second time nobody is asked' => sub {
 	# Most of them at once: a proof is good for a third of the timeout.
 	is($keeper->query_safe("SELECT DISTINCT zk_lock('$name'), zk_unlock('$name') FROM generate_series(1, 90)"),
 		"$token|t", 'the same token, again and again');
-	is($keeper->query_safe("BEGIN; SELECT zk_xact_lock('$name'); COMMIT"),
-		$token, 'in transaction scope, too');
+	is($keeper->query_safe("BEGIN; SELECT zk_xact_lock('$name'); COMMIT"), $token, 'in transaction scope, too');
 	is($keeper->query_safe("SELECT zk_try_lock('$name')"), 't', 'and for a try');
 	assert_states($keeper, "$name held", 'held');
 	$keeper->query_safe("SELECT zk_unlock('$name')");
@@ -126,10 +123,7 @@ subtest "nor is the session's program" => sub {
 
 subtest 'whoever comes has it at once' => sub {
 	my $rival = rival();
-	my %busy = (
-		idle => '',
-		'in a transaction' => 'BEGIN; SELECT 1',
-		'in a long statement' => 'SELECT pg_sleep(600)');
+	my %busy = (idle => '', 'in a transaction' => 'BEGIN; SELECT 1', 'in a long statement' => 'SELECT pg_sleep(600)');
 	foreach my $how (sort keys %busy)
 	{
 		my ($keeper, $name) = keeper_of_one('10min');
@@ -216,13 +210,11 @@ subtest 'what this session wants itself' => sub {
 	is($keeper->query_safe("SELECT permits FROM zk_locks WHERE name = '$names[1]'"), 2, 'two permits');
 	is($keeper->query_safe("SELECT zk_try_lock_shared('$names[2]')"), 't', 'shared, tried');
 	ok($keeper->query_safe("SELECT zk_lock(ARRAY['$names[3]', 'b$names[3]'])"), 'a set of them');
-	ok($keeper->query_safe("SET zklock.node_style = 'kazoo'; SELECT zk_lock('$names[4]')"),
-		'another style');
+	ok($keeper->query_safe("SET zklock.node_style = 'kazoo'; SELECT zk_lock('$names[4]')"), 'another style');
 	like(first_node($names[4]), qr/__lock__/, 'with a node of that');
 	$keeper->query_safe("RESET zklock.node_style; SELECT zk_unlock_all()");
 	cycle($keeper, $names[5]);
-	ok($keeper->query_safe("SELECT zk_release_hold('$names[5]', zk_hold('$names[5]', 'for a test'))"),
-		'a hold');
+	ok($keeper->query_safe("SELECT zk_release_hold('$names[5]', zk_hold('$names[5]', 'for a test'))"), 'a hold');
 	is($keeper->query_safe('SELECT count(*) FROM zk_locks'), 0, 'nothing is left');
 	is($keeper->query_safe($given_up), $before, 'and it has not stood in its own way');
 	$keeper->quit;

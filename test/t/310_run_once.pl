@@ -8,9 +8,7 @@ use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->connect_string);
-my %node = (
-	berlin => cluster('berlin', $zk, servers => $proxy->address),
-	paris => cluster('paris', $zk));
+my %node = (berlin => cluster('berlin', $zk, servers => $proxy->address), paris => cluster('paris', $zk));
 my $stranger = $zk->client;
 
 # What is above the records exists, so that one request makes a record.
@@ -48,8 +46,7 @@ subtest 'many sessions race for the same slots' => sub {
 	}
 	is_deeply(\%wins, { map { $_ => 1 } 1 .. $slots }, 'one true for each slot');
 	cmp_ok($winners, '>', 1, 'more than one session took part');
-	is($session[0]->query_safe("SELECT count(*) FROM zk_runs('race')"),
-		$slots, 'as many records');
+	is($session[0]->query_safe("SELECT count(*) FROM zk_runs('race')"), $slots, 'as many records');
 	is_deeply([ $zk->ephemerals(lock_path('race')) ], [], 'which belong to no session');
 	$_->quit foreach @session;
 	is($node{berlin}->safe_psql('postgres', "SELECT bool_or(zk_run_once('race', 'slot ' || slot))
@@ -113,10 +110,7 @@ subtest 'the session is lost' => sub {
 
 subtest 'canceled, terminated, timed out' => sub {
 	my ($session, $rival) = map { background($node{$_}, is_connected => 1) } qw(berlin paris);
-	my %ending = (
-		cancel => '57014',
-		statement_timeout => '57014',
-		lock_timeout => '55P03');
+	my %ending = (cancel => '57014', statement_timeout => '57014', lock_timeout => '55P03');
 	foreach my $ending (sort keys %ending)
 	{
 		$session->query_safe("SET $ending = '700ms'") if $ending =~ /timeout/;
@@ -256,8 +250,7 @@ subtest 'two delete the same record' => sub {
 			is($late->sqlstate, '00000', 'and sees no error');
 			# behind the delete
 			$late->query_safe("SELECT count(*) FROM zk_runs('racy')");
-			is($claimer->query_safe("SELECT zk_run_once('racy', 'old $number')"), 'f',
-				'and nobody else has the slot');
+			is($claimer->query_safe("SELECT zk_run_once('racy', 'old $number')"), 'f', 'and nobody else has the slot');
 		}
 	}
 	$claimer->query_safe("SELECT zk_forget_run('racy', slot) FROM zk_runs('racy')");

@@ -16,8 +16,7 @@ my $foreign = $zk->client;
 # The token of the contender at that position.
 sub token_at ($session, $lock, $position)
 {
-	return $session->query_safe(
-		"SELECT token FROM zk_lock_queue('$lock') WHERE position = $position");
+	return $session->query_safe("SELECT token FROM zk_lock_queue('$lock') WHERE position = $position");
 }
 
 # The first lock makes the root, which says by whom, and stays: it is no container.
@@ -226,9 +225,7 @@ subtest 'a transaction under a hold' => sub {
 
 # Where zk_hold() can be interrupted: at which request, as the protocol numbers
 # them, and the how many-th of that kind it is.
-my %step = (
-	'the lock' => [ 15, 1 ],
-	'the hold' => [ 14, 1 ]);
+my %step = ('the lock' => [ 15, 1 ], 'the hold' => [ 14, 1 ]);
 my $admin = background($node{paris}, is_connected => 1);
 
 # A session that runs into the trap.
