@@ -47,8 +47,7 @@ subtest 'the first of the queue hold it' => sub {
 	$pool[$_]->wait_result foreach 0 .. 2;
 	is(granted(), '0 1 2', 'three of seven');
 	is(states('three'), 'hhhwwww', 'as the queue shows');
-	is( $pool[0]->query_safe("SELECT permits, session_holds FROM zk_locks"),
-		'3|1', 'and zk_locks');
+	is( $pool[0]->query_safe("SELECT permits, session_holds FROM zk_locks"), '3|1', 'and zk_locks');
 
 	# One of them leaves, each time another one than the longest holder.
 	my @holders = (0, 1, 2);
@@ -57,8 +56,7 @@ subtest 'the first of the queue hold it' => sub {
 		my $leaving = splice @holders, $next % 2 ? 1 : 2, 1;
 		assert_passes('three', $pool[$leaving], $pool[$next], "$leaving leaves, $next follows");
 		push @holders, $next;
-		is(scalar(grep { !$pool[$_]->is_done } $next + 1 .. $#pool),
-			$#pool - $next, 'nobody else');
+		is(scalar(grep { !$pool[$_]->is_done } $next + 1 .. $#pool), $#pool - $next, 'nobody else');
 	}
 	assert_released($zk, 'three', @pool[ @holders ]);
 };

@@ -82,7 +82,6 @@ cmp_ok(time - $since, '<', 10, 'at once');
 await_watches(0, 'the watch of a wait that ended with the lock is gone');
 
 $session->query_safe('SELECT zk_unlock_all()');
-like($session->query_safe("SELECT zk_lock('mine')"),
-	qr/^\d+$/, 'the next lock opens another session');
+like($session->query_safe("SELECT zk_lock('mine')"), qr/^\d+$/, 'the next lock opens another session');
 
 done_testing();

@@ -449,6 +449,7 @@ subtest 'nor what one says of two that wait in PostgreSQL' => sub {
 	wait_until_said(1);
 	$stranger->create_path(lock_path('.waits/pg'));
 	my $lie = $stranger->create(lock_path(".waits/pg/$ids[0]-$ids[1]"), 'nothing', ephemeral => 1);
+	is(ask($node{berlin}, 'SELECT count(*) FROM zk_waits() WHERE name IS NULL'), 0, 'nor is it shown');
 	wait_behind($one, "SELECT zk_lock('b')", 'b', 2);
 	wait_until_said(3);
 	my $since = time;

@@ -235,10 +235,11 @@ sub spring ($step, $direction, $lock, $timeout = '1s')
 	# Some of these sessions have to time out, and others must not: they undo it themselves.
 	$maker->query_safe("SET zklock.session_timeout = '$timeout'; SELECT zk_lock('$lock'), zk_unlock('$lock')");
 	assert_no_nodes($zk, lock_path($lock), "$step, $direction lost: free at first");
+	my ($program) = session_programs($maker->pid);
 	$proxy->trap(@{ $step{$step} }, $direction);
 	$maker->start_query("SELECT zk_hold('$lock', 'test')");
 	poll_until { $proxy->is_sprung } 'the trap to spring', 20;
-	return $maker;
+	return wantarray ? ($maker, $program) : $maker;
 }
 
 # The connection is there again: it has its hold, and that alone.
@@ -278,8 +279,8 @@ foreach my $step (sort keys %step)
 			$proxy->come_back;
 			is_free($admin, $lock, 'terminated');
 
-			$maker = spring($step, $direction, $lock);
-			poll_until { !$zk->ephemerals(lock_path($lock)) } 'the session to end', 20;
+			($maker, my $program) = spring($step, $direction, $lock);
+			poll_until { !grep { $_ == $program } session_programs($maker->pid) } 'the session to end', 20;
 			stands($maker, $lock, 'the session is lost');
 		};
 	}
