@@ -514,13 +514,12 @@ copy_reply(ZkRequest *request, const FrameTaken *taken, Moment now)
 	char	   *next;
 
 	free(request->texts);
-	*reply = (ZkReply) {0};
+	*reply = (ZkReply) {.code_text = "no reply"};
 	request->texts = malloc(pointers + lengths[0] + lengths[1] + lengths[2] +
 							1);
 	if (request->texts == NULL)
 		return false;
 	memcpy(reply, from, ZK_REPLY_SENT);
-	reply->code_text = "no reply";
 	reply->proof = contact_earlier(from->proof, now);
 	reply->nbelow = from->nbelow < 0 ? 0 : from->nbelow;
 
