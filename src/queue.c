@@ -17,6 +17,7 @@
 
 #include "miscadmin.h"
 
+#include "expiry.h"
 #include "name.h"
 #include "recipe.h"
 #include "roundtrip.h"
@@ -227,7 +228,7 @@ take_entry(const Reading *reading, const ZkReply *reply, const char *child,
 		entry->who.ttl_ms >= 0)
 	{
 		entry->expires = zklock_nodedata_date(reply->mtime_ms) +
-			entry->who.ttl_ms * 1000;
+			Min(entry->who.ttl_ms, ZK_TERM_MAX) * 1000;
 		entry->who.text = zklock_nodedata_printable(entry->who.note);
 	}
 	return true;

@@ -185,6 +185,8 @@ subtest 'nodes that strangers set or make' => sub {
 	$token = $here->query_safe("SELECT (zk_leader('anew')).token");
 	$proxy->trap(5, 1, 'rest');    # setData
 	$here->start_query("SELECT zk_lease_release('anew', $token, '60s')");
+	$stranger->set(lock_path('set') . '/' . node_of('set'), '{"client":"zklock","owner":"app","ttl":"9000000000000000"}');
+	is($here->query_safe("SELECT lease_expires_at BETWEEN now() AND now() + '2 days' FROM zk_lock_queue('set')"), 't', 'and for no longer');
 	assert_soon { $proxy->is_sprung } 'it is about to be given up';
 	$replace->();
 	$stranger->set(@copy);
