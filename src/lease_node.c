@@ -9,7 +9,8 @@
  * backend of any cluster.  Its token is the czxid of its node.
  *
  * Nothing of it is lost with a session, so a lost reply needs no care: what
- * was created is found by its owner.  If an owner has two nodes, because he
+ * was created is found by its owner, and what is not found any more was given
+ * up by the call that had tried.  If an owner has two nodes, because he
  * asked twice at a time or a create was done after all, the first one counts,
  * and whoever sees the others deletes them.  What nobody finds is over after a
  * term.
@@ -146,6 +147,7 @@ zklock_lease_take(ZkRoundTrip *trip, void *argument)
 		return false;
 	zklock_client_free(leasing->create);
 	leasing->create = NULL;
+	leasing->guid[0] = '\0';
 	return true;
 }
 
@@ -194,7 +196,10 @@ zklock_lease_release(ZkRoundTrip *trip, void *argument)
 			return false;
 		mine = leasing->mine;
 		if (mine == NULL)
+		{
+			leasing->mine = leasing->tried;
 			return true;
+		}
 
 		/* without an owner nobody can renew it */
 		reply = leasing->ttl_ms > 0 ?
@@ -205,6 +210,12 @@ zklock_lease_release(ZkRoundTrip *trip, void *argument)
 																  mine->path,
 																  mine->version)),
 						leasing);
+		if (reply->result == ZK_UNKNOWN_OUTCOME ||
+			reply->result == ZK_SESSION_LOST)
+		{
+			leasing->tried = memcpy(palloc(sizeof(*mine)), mine, sizeof(*mine));
+			leasing->tried->who.owner = pstrdup(mine->who.owner);
+		}
 		if (reply->result == ZK_SESSION_LOST)
 			return false;
 		is_gone = leasing->ttl_ms > 0 ?
@@ -232,11 +243,11 @@ zklock_lease_end(void *argument)
 	leasing->create = NULL;
 }
 
-/* Was mine made by this call, and is it not to stay yet? */
+/* Was mine made by this call, in whatever session, and is it not to stay yet? */
 static bool
 is_made(const ZkLeasing *leasing)
 {
-	return leasing->create != NULL && leasing->mine != NULL &&
+	return leasing->guid[0] != '\0' && leasing->mine != NULL &&
 		strstr(leasing->mine->node, leasing->guid) != NULL;
 }
 

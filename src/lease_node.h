@@ -44,7 +44,9 @@ typedef struct ZkLeasing
 								 * this call last; 0: none */
 	Moment		proof;			/* when that was sent */
 	ZkRequest  *create;			/* of the one made; NULL: none was, or it stays */
-	char		guid[RECIPE_GUID_LEN + 1];	/* in its name */
+	char		guid[RECIPE_GUID_LEN + 1];	/* in its name; "": likewise */
+	ZkLeased   *tried;			/* one that may be given up by this call, with
+								 * its token and owner; NULL: none */
 } ZkLeasing;
 
 /*

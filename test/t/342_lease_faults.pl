@@ -61,12 +61,25 @@ subtest 'a call that ends in the middle' => sub {
 	assert_soon { $here->query_safe('SELECT pending_requests FROM zk_session') eq '0' } 'it has given up what it made';
 	is($there->query_safe("SELECT zk_lease_renew('found', $token, '60s')"), 't', 'and not what is renewed');
 
-	$proxy->trap(15, 1, 'replies');
-	start_in_queue($here, "SELECT zk_lease('create', 'second', '60s', '3s')", $zk, lock_path('create'), 2);
-	$proxy->reset_connections;
-	$proxy->heal;
-	is($here->wait_result, '', 'the reply to its create is lost');
-	wait_for_queue($zk, lock_path('create'), 1);
+	foreach my $lost ('the reply to its create', 'its session')
+	{
+		my $program = $here->query_safe('SELECT program_pid FROM zk_session');
+		$proxy->trap(15, 1, 'replies');
+		start_in_queue($here, "SELECT zk_lease('create', 'second', '60s', '4s')", $zk, lock_path('create'), 2);
+		kill KILL => $program if $lost eq 'its session';
+		$proxy->come_back;
+		is($here->wait_result, '', "$lost is lost");
+		wait_for_queue($zk, lock_path('create'), 1);
+	}
+	foreach my $how ([ 2, '' ], [ 5, ", '2s'" ])    # delete, setData
+	{
+		$token = lease($here, "given up by $how->[0]", 'app');
+		$proxy->trap($how->[0], 1, 'replies');
+		$here->start_query("SELECT zk_lease_release('given up by $how->[0]', $token$how->[1])");
+		poll_until { $proxy->is_sprung } 'it to be given up', 30;
+		$proxy->come_back;
+		is($here->wait_result, 't', 'the reply to its end is lost');
+	}
 };
 
 subtest 'two calls of one owner at a time' => sub {
@@ -172,6 +185,8 @@ subtest 'nodes that strangers set or make' => sub {
 	$stranger->set(lock_path('set') . '/' . node_of('set'), '{"owner":"app","ttl":"2000"}');
 	is($here->query_safe("SELECT zk_lease_renew('set', $token, '2s')"), 'f', 'nobody renews what has no owner');
 	assert_query($here, "SELECT zk_lock('set', '3s')", '55P03', 'it is there for the longest term');
+	$stranger->set(lock_path('set') . '/' . node_of('set'), '{"client":"zklock","owner":"app","ttl":"9000000000000000"}');
+	is($here->query_safe("SELECT lease_expires_at BETWEEN now() AND now() + '2 days' FROM zk_lock_queue('set')"), 't', 'and for no longer');
 	is($here->query_safe("SELECT zk_evict('set', $token)"), 't', 'evicted');
 	is($here->query_safe("SELECT zk_try_lock('set'), zk_unlock('set')"), 't|t', 'then it is free');
 
@@ -185,8 +200,6 @@ subtest 'nodes that strangers set or make' => sub {
 	$token = $here->query_safe("SELECT (zk_leader('anew')).token");
 	$proxy->trap(5, 1, 'rest');    # setData
 	$here->start_query("SELECT zk_lease_release('anew', $token, '60s')");
-	$stranger->set(lock_path('set') . '/' . node_of('set'), '{"client":"zklock","owner":"app","ttl":"9000000000000000"}');
-	is($here->query_safe("SELECT lease_expires_at BETWEEN now() AND now() + '2 days' FROM zk_lock_queue('set')"), 't', 'and for no longer');
 	assert_soon { $proxy->is_sprung } 'it is about to be given up';
 	$replace->();
 	$stranger->set(@copy);
