@@ -47,8 +47,7 @@ sub assert_free ($name, $what)
 
 sub library_directory
 {
-	my ($directory) = split /:/,
-	  $node->safe_psql('postgres', 'SHOW dynamic_library_path');
+	my ($directory) = split /:/, $node->safe_psql('postgres', 'SHOW dynamic_library_path');
 	($directory) = run_command([ 'pg_config', '--pkglibdir' ]) if $directory eq '$libdir';
 	return $directory;
 }
@@ -180,8 +179,7 @@ subtest 'at any moment' => sub {
 			SELECT zk_xact_lock('more/' || i) FROM generate_series(1, $count) i; COMMIT");
 		my $deadline = time + 30;
 		my @programs;
-		@programs = session_programs($session->pid)
-		  until @programs || $session->is_done || time > $deadline;
+		@programs = session_programs($session->pid) until @programs || $session->is_done || time > $deadline;
 		# As it starts, and every other time a little later than the time before.
 		Time::HiRes::sleep($round / 500) if $round % 2;
 		kill 'KILL', @programs;
@@ -371,8 +369,7 @@ subtest 'a relocated installation' => sub {
 	system_or_bail('cp', $library, $library =~ s/zklock\.so$/$program_file/r, $moved);
 	my $from = ask($other, "SELECT DISTINCT probin FROM pg_proc WHERE probin LIKE '%zklock'");
 	my $set_library = sub {
-		$other->safe_psql('postgres',
-			"UPDATE pg_proc SET probin = '$_[0]' WHERE probin LIKE '%zklock'");
+		$other->safe_psql('postgres', "UPDATE pg_proc SET probin = '$_[0]' WHERE probin LIKE '%zklock'");
 	};
 	$set_library->("$moved/zklock");
 	my $session = background($other, holds => 'program');
@@ -500,8 +497,7 @@ subtest 'without a backend, and asked to end' => sub {
 # knows nothing, and that dies badly, for one of its own.
 subtest 'PostgreSQL is process 1 of a container' => sub {
 	my @container = qw(unshare --map-current-user --pid --fork --kill-child --mount-proc);
-	plan skip_all => 'no namespaces here'
-	  if system("@container true >/dev/null 2>&1") != 0;
+	plan skip_all => 'no namespaces here' if system("@container true >/dev/null 2>&1") != 0;
 	$node->stop;
 	my $log = $node->logfile;
 	my $offset = -s $log;

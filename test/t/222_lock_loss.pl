@@ -40,8 +40,7 @@ loses(
 	'computing',
 	"BEGIN; SELECT zk_xact_lock('lost')",
 	'SELECT count(*) FROM generate_series(1, 100000000000)');
-loses('in the statement that took the lock',
-	'SELECT 1', "SELECT zk_lock('lost'), pg_sleep(60)");
+loses('in the statement that took the lock', 'SELECT 1', "SELECT zk_lock('lost'), pg_sleep(60)");
 loses(
 	'in PL/pgSQL that catches everything',
 	'SELECT 1', "DO \$\$ BEGIN
@@ -89,8 +88,7 @@ subtest 'a session without a lock is left alone' => sub {
 	$zk->pause;
 	assert_ends($session, '00000', 'its statement runs to the end');
 	$zk->resume;
-	is($session->query_safe("SELECT zk_lock('lost') > 0"),
-		't', 'and it gets a lock again');
+	is($session->query_safe("SELECT zk_lock('lost') > 0"), 't', 'and it gets a lock again');
 };
 
 # What is written when the lock is released already does not rest on it.

@@ -17,9 +17,7 @@ my $zk = ZooKeeper->new(tick_time => 250)->start;
 my $liar = Liar->new('127.0.0.1:' . $zk->port, seed => $seed);
 my $node = cluster('berlin', $zk,
 	servers => $liar->address,
-	'statement_timeout' => '3s',
-	'zklock.connect_timeout' => '1s',
-	'zklock.session_timeout' => '1s');
+	'statement_timeout' => '3s', 'zklock.connect_timeout' => '1s', 'zklock.session_timeout' => '1s');
 note("seed $seed");
 
 # Or a session with credentials makes the root, if the lies keep the others from it,
@@ -80,28 +78,21 @@ while (time < $until || $statements < $least)
 	$bystander->query_safe("SELECT pg_sleep(0.005)");
 }
 $liar->be_honest;
-foreach my $session (@sessions)
-{
-	$session->wait_result if $session->{pending};
-}
+$_->wait_result foreach grep { $_->{pending} } @sessions;
 my $lies = $liar->lies;
 diag("$statements statements, $lies lies; seed $seed; SQLSTATEs: "
 	  . join ', ', map { "$_ $seen{$_}" } sort keys %seen);
 cmp_ok($lies, '>', $least / 2, 'there were lies');
 ok(!$seen{XX000}, 'there was no internal error');
 
-is($bystander->query('SELECT pg_postmaster_start_time()'),
-	$started, 'PostgreSQL has not restarted');
-is($bystander->query('SELECT pg_backend_pid()'),
-	$bystander->pid, 'a bystander is still there');
+is($bystander->query('SELECT pg_postmaster_start_time()'), $started, 'PostgreSQL has not restarted');
+is($bystander->query('SELECT pg_backend_pid()'), $bystander->pid, 'a bystander is still there');
 
 # Nobody else may hold what a former session has left, for its timeout.
 foreach my $session (@sessions)
 {
-	$session->query('ROLLBACK');
 	# Credentials keep out those who have none.
-	$session->query('RESET ALL');
-	$session->query('SELECT zk_unlock_all(), zk_disconnect()');
+	$session->query($_) foreach 'ROLLBACK', 'RESET ALL', 'SELECT zk_unlock_all(), zk_disconnect()';
 }
 foreach my $i (0 .. $#sessions)
 {
@@ -120,8 +111,7 @@ foreach my $i (0 .. $#sessions)
 }
 
 $_->quit foreach @sessions;
-assert_no_nodes($zk, lock_path($_), "no node of $_ is left")
-  foreach qw(a b c d e/f honest);
+assert_no_nodes($zk, lock_path($_), "no node of $_ is left") foreach qw(a b c d e/f honest);
 assert_no_programs('no program of a session is left', @pids);
 $bystander->quit;
 ok(!$node->log_contains(qr/PANIC|TRAP|terminated by signal|was terminated|crash of another/),

@@ -23,8 +23,7 @@ my $liar = Liar->new('127.0.0.1:' . $zk->port);
 my $node = cluster('berlin', $zk,
 	servers => $liar->address,
 	'statement_timeout' => '20s',
-	'zklock.connect_timeout' => "${timeout}s",
-	'zklock.session_timeout' => '5s');
+	'zklock.connect_timeout' => "${timeout}s", 'zklock.session_timeout' => '5s');
 my $session = background($node);
 
 # With a session from before, and without; those that have no bound of their own, too.

@@ -39,8 +39,7 @@ my $zk = ZooKeeper->new(tick_time => 250)->start;
 my $node = cluster('berlin', $zk,
 	'shared_preload_libraries' => 'zklock',
 	'deadlock_timeout' => '20ms',
-	'zklock.keep' => '0',
-	'zklock.session_timeout' => '5s');
+	'zklock.keep' => '0', 'zklock.session_timeout' => '5s');
 $node->safe_psql('postgres', "CREATE TABLE account (id int PRIMARY KEY, sum int);
 	INSERT INTO account SELECT i, 0 FROM generate_series(1, $nworkers) i");
 my $started = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
