@@ -27,9 +27,9 @@
 #include "servers.h"
 
 /*
- * A session may be granted at most this timeout, or the one asked for if that
- * is more.  An answer beyond it is not from ZooKeeper: the library takes the
- * banner of an SSH server for a session of two weeks.
+ * A session may be granted at most this timeout; no more can be asked for, see
+ * zklock.session_timeout.  An answer beyond it is not from ZooKeeper: the library
+ * takes the banner of an SSH server for a session of two weeks.
  */
 #define SANE_SESSION_TIMEOUT_MS (60 * 60 * 1000)
 
@@ -271,8 +271,7 @@ note_connected(Session *session, int state)
 		return;
 	}
 	if (state != ZOO_CONNECTED_STATE || timeout <= 0 ||
-		(timeout > SANE_SESSION_TIMEOUT_MS &&
-		 timeout > session->open.session_timeout_ms))
+		timeout > SANE_SESSION_TIMEOUT_MS)
 	{
 		session_set_error(session, "What answers at \"%s\" is not ZooKeeper",
 						  server != NULL ? server : "");

@@ -31,8 +31,7 @@ subtest 'six waiters of two clusters' => sub {
 	{
 		my $waiter = shift @waiters;
 		shift @queue;
-		is(scalar(grep { $_->is_done } $waiter, @waiters),
-			0, "nobody is granted before the lock is released");
+		is(scalar(grep { $_->is_done } $waiter, @waiters), 0, "nobody is granted before the lock is released");
 		$holder->query_safe("SELECT zk_unlock('fifo')");
 		push @tokens, $waiter->wait_result;
 		# the grant may come before the holder's node goes

@@ -96,8 +96,7 @@ subtest '2000 locks and releases' => sub {
 	$session->query_safe(sprintf $cycles, 2000);
 	assert_no_nodes($zk, $path, 'nothing left');
 	compare($before, 'after');
-	is($session->query_safe('SELECT pending_requests FROM zk_session'), 0,
-		'no request is outstanding');
+	is($session->query_safe('SELECT pending_requests FROM zk_session'), 0, 'no request is outstanding');
 };
 
 # While another one holds the lock.

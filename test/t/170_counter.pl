@@ -87,8 +87,7 @@ foreach my $number ('-000000005', '-2147483648', $last, $limit)
 		}
 		wait_for_queue($zk, $path, 1);
 		$stranger->delete($theirs);
-		is($waiter->query_safe("SELECT zk_try_lock('foreign')"), 't',
-			'not any more when it is gone');
+		is($waiter->query_safe("SELECT zk_try_lock('foreign')"), 't', 'not any more when it is gone');
 		unlock($waiter);
 		assert_no_nodes($zk, $path);
 	};

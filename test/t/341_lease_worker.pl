@@ -145,6 +145,7 @@ subtest 'an idle session that loses a lock is told' => sub {
 
 my $worker = $guard->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'zklock lease worker'");
 is(scalar(session_programs($worker)), 1, 'the worker has a session');
+is($guard->safe_psql('postgres', 'SELECT requests > 0 FROM zk_stat WHERE datname IS NULL'), 't', 'whose requests are of no database');
 
 # What fails in round after round is said once, until a round has gone well. A reload begins one.
 subtest 'rounds that fail' => sub {
