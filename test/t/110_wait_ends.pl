@@ -189,8 +189,7 @@ subtest '200 cancels on a lock that another holds' => sub {
 	  run_under_cancels($waiter, 0.01, ("SELECT zk_lock('wait')") x 200);
 	is($cancelled, 200, 'all were cancelled');
 	assert_nodes($zk, $path, 1, 'only the holder is in the queue');
-	is($waiter->query_safe('SELECT count(*) FROM zk_locks'), 0,
-		'the session holds nothing');
+	is($waiter->query_safe('SELECT count(*) FROM zk_locks'), 0, 'the session holds nothing');
 	start_in_queue($waiter, "SELECT zk_lock('wait') > 0", $zk, $path, 2);
 	$holder->query_safe("SELECT zk_unlock('wait')");
 	is($waiter->wait_result, 't', 'it still can wait and be granted');

@@ -51,8 +51,7 @@ subtest 'the extension made again' => sub {
 	$holder->query_safe('CREATE EXTENSION zklock');
 	$holder->query_safe("SELECT zk_lock('again')");
 	$owner->query_safe('DROP EXTENSION zklock; CREATE EXTENSION zklock');
-	is($holder->query_safe("SELECT zk_is_held('again') AND zk_unlock('again')"), 't',
-		'has the locks of before');
+	is($holder->query_safe("SELECT zk_is_held('again') AND zk_unlock('again')"), 't', 'has the locks of before');
 };
 
 done_testing();

@@ -89,6 +89,7 @@ subtest 'an idle session that loses a lock is told' => sub {
 	kill 'STOP', $program;    # its session expires
 	$client->delete(lock_path($_) . '/' . (queue_nodes($zk, lock_path($_)))[0])
 	  foreach qw(evicted alone silent);
+	$client->contend(lock_path('evicted/x-lock-'));    # who has it then is somebody else
 	$holder{released}->query_safe("SELECT zk_unlock('released')");
 	$holder{handed}->query_safe("SELECT zk_lock_shared('handed'); SELECT zk_unlock('handed')");
 	foreach my $name (qw(evicted expired))
