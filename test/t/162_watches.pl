@@ -21,17 +21,6 @@ $holder->query_safe(
 	"DO \$\$ BEGIN FOR i IN 1..$nlocks LOOP
 		PERFORM zk_lock('held/' || i || '$long'); END LOOP; END \$\$");
 
-# Wait for each of the locks in vain, with that call.
-sub wait_in_vain ($call)
-{
-	$session->query_safe(
-		"DO \$\$ BEGIN FOR i IN 1..$nlocks LOOP
-			BEGIN PERFORM $call; EXCEPTION WHEN lock_not_available OR
-				sqlclient_unable_to_establish_sqlconnection THEN NULL; END;
-		END LOOP; END \$\$");
-	return;
-}
-
 # The watches whose znode is below that path are as many, in the end.
 sub await_watches ($count, $what, $below = undef)
 {
@@ -46,7 +35,12 @@ my %calls = (
 	'as a try' => "zk_try_lock($name, '5ms')");
 foreach my $how (sort keys %calls)
 {
-	wait_in_vain($calls{$how});
+	# Each of the locks is waited for in vain.
+	$session->query_safe(
+		"DO \$\$ BEGIN FOR i IN 1..$nlocks LOOP
+			BEGIN PERFORM $calls{$how}; EXCEPTION WHEN lock_not_available OR
+				sqlclient_unable_to_establish_sqlconnection THEN NULL; END;
+		END LOOP; END \$\$");
 	await_watches(0, "$nlocks waits in vain, $how");
 	assert_becomes { $zk->watch_count } $nlocks + 1, 'nothing but what is held is watched';
 }
@@ -80,6 +74,16 @@ like($session->wait_result, qr/^\d+$/, 'the wait goes on after a reset');
 assert_held($session, 'mine', 'and the session');
 cmp_ok(time - $since, '<', 10, 'at once');
 await_watches(0, 'the watch of a wait that ended with the lock is gone');
+
+# Nor does the library name that of a wait whose end the server did not hear of.
+start_in_queue($session, "SELECT zk_lock('held/3$long')", $zk, lock_path("held/3$long"), 2);
+await_watches(1, 'another one');
+$proxy->cut;
+$session->cancel;
+assert_ends($session, '57014', 'given up, and nobody hears it');
+$proxy->come_back;
+assert_held($session, 'mine', 'the session goes on');
+await_watches(0, 'without its watch');
 
 $session->query_safe('SELECT zk_unlock_all()');
 like($session->query_safe("SELECT zk_lock('mine')"), qr/^\d+$/, 'the next lock opens another session');
