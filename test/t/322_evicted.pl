@@ -165,7 +165,15 @@ subtest 'who releases what he does not hold any more' => sub {
 		}
 		is($holder->sqlstate, '00000', "$way: the lease lets it work");
 
-		is($holder->query($release), $result, 'it is released');
+		my $released = $holder->query($release);
+		if ($holder->error eq '' && $way !~ /end/ && $ntold++ < 8)
+		{
+			note('again: the answer took longer than the lock was held, and for no longer it is awaited');
+			no_words();
+			$_->quit foreach $holder, $next;
+			redo;
+		}
+		is($released, $result, 'it is released');
 		# At the end of a transaction nobody waits for the answer.
 		poll_until { $holder->error ne '' || $holder->query('SELECT') . $holder->error } 'the news', 10
 		  if $way =~ /end/;
