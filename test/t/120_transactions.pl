@@ -60,8 +60,7 @@ subtest 'a procedure with COMMIT in a loop' => sub {
 	$gate->query_safe('SELECT pg_advisory_unlock(1)');
 	my $token = $rival->wait_result;
 	wait_for_queue($zk, lock_path('tx/work'), 2);
-	is($gate->query_safe('SELECT count(*) FROM rounds'), 1,
-		'between the rounds the lock is free');
+	is($gate->query_safe('SELECT count(*) FROM rounds'), 1, 'between the rounds the lock is free');
 	ok(!$session->is_done, 'the second round waits for its turn');
 	$rival->query_safe("SELECT zk_unlock('tx/work')");
 	$gate->query_safe('SELECT pg_advisory_unlock(2)');
@@ -88,8 +87,7 @@ subtest 'synchronous_commit = off' => sub {
 	my $before = $session->query_safe($insert_lsn);
 	$session->query_safe('COMMIT');
 	my $flushed = "SELECT pg_current_wal_flush_lsn() > '%s'";
-	is($observer->query_safe(sprintf $flushed, $before),
-		'f', 'a commit without a lock is not flushed');
+	is($observer->query_safe(sprintf $flushed, $before), 'f', 'a commit without a lock is not flushed');
 
 	foreach my $case (map { my $function = $_; map { [ $function, $_ ] } qw(off lease quorum) } qw(zk_xact_lock zk_lock))
 	{
@@ -105,8 +103,7 @@ subtest 'synchronous_commit = off' => sub {
 			$session->start_query("SELECT zk_unlock('tx/sync')");
 		}
 		$rival->wait_result;
-		is($observer->query_safe(sprintf $flushed, $before),
-			't', "$function, $guard: it is when the lock passes on");
+		is($observer->query_safe(sprintf $flushed, $before), 't', "$function, $guard: it is when the lock passes on");
 		$session->wait_result;
 		$rival->query_safe("SELECT zk_unlock('tx/sync')");
 	}

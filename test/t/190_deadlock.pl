@@ -503,7 +503,9 @@ subtest 'the newest fact decides who gives way' => sub {
 		my $stranger = $zk->client;
 		$stranger->create_path(lock_path("$lock/b"));
 		$stranger->contend(lock_path("$lock/b/x-lock-"));
-		stand_and_say($stranger, "$lock/a") if $is_newest;
+		# Of a lock that is not below the root.
+		$one->query_safe("SET zklock.root = '/'; SELECT zk_lock('outside'); RESET zklock.root") if $is_newest;
+		make_fact($stranger, $stranger->contend('/outside/x-lock-')) if $is_newest;
 		wait_behind($one, "SELECT zk_lock('$lock/b')", "$lock/b", 2);
 		if (!$is_newest)
 		{
@@ -515,6 +517,7 @@ subtest 'the newest fact decides who gives way' => sub {
 		}
 		my @end = $is_newest ? ('40P01', 'who said it last gives way') : ('00000', 'and is granted the lock');
 		assert_ends($one, @end);
+		like($one->error, qr{ on ZooKeeper lock "/outside"; blocked by process }, 'the path is told') if $is_newest;
 		$one->quit;
 		$stranger->close if $is_newest;
 		assert_nothing_said();
