@@ -44,7 +44,7 @@ sub write_hostile ($name)
 	$stranger->contend("$path/6ba7b8109dad41d180b400c04fd430c8__lock__", $_)
 	  foreach encode_utf8($hostile), $bytes, encode_utf8($letters), $json->($letters),
 	  $json->($hostile), "{\"client\":\"zklock\",\"a\":" . '[' x 3500,
-	  '{"client":"zklock","x":' . '{"x":' x 600 . '1' . '}' x 601, 'x' x 5000;
+	  '{"client":"zklock","x":' . '{"x":' x 600 . '1' . '}' x 601, 'x' x 5000, 'Z';
 	$stranger->contend("$path/" . encode_utf8("\x{e9}\x{65e5}\"\\-lock-"), $bytes);
 	return;
 }
@@ -68,6 +68,7 @@ foreach my $database (sort keys %encoding)
 			unlike($queue, $forbidden, 'and nothing that hides');
 			like($queue, qr/<U\+001B>\[2Ja/, 'but what is there instead');
 			like($queue, qr/<U\+202E>txt/, 'also of what turns text round');
+			like($queue, qr/\|Z(?:\||$)/m, 'and a single letter');
 			like($queue, qr/<FF><FE><80><C3>\(/, 'and of bytes that are no characters');
 			like($queue, qr/<U\+65E5>/, 'escaped where there is none such')
 			  if $database eq 'latin1' || $client eq 'LATIN1';
