@@ -185,6 +185,10 @@ In milliseconds. Session timeouts are granted from 2 ticks up.
 
 In milliseconds. ZooKeeper's own default is 20 ticks; undef gives that.
 
+=item patience => 30
+
+For how many seconds an answer to a four-letter word is waited for: long, for a busy machine.
+
 =item force_sync => 0
 
 Whether the transaction log is synced to disk before a write is acknowledged.
@@ -231,6 +235,7 @@ sub new ($class, %option)
 		servers => 1,
 		tick_time => 500,
 		max_session_timeout => 300_000,
+		patience => 30,
 		force_sync => 0,
 		config => {},
 		java_options => [],
@@ -504,7 +509,8 @@ sub wait_ready ($self)
 	{
 		$self->_check_alive;
 		my %count;
-		$count{ $self->mode($_) }++ foreach $self->running;
+		# One that starts may forget a connection.
+		$count{ $self->mode($_, 1) }++ foreach $self->running;
 		return 0 if $count{''};
 		return $self->{servers} == 1 || ($count{leader} || 0) == 1;
 	}
@@ -514,15 +520,15 @@ sub wait_ready ($self)
 
 =pod
 
-=head2 mode($member)
+=head2 mode($member, $patience)
 
 "standalone", "leader", "follower", or "" while it does not serve.
 
 =cut
 
-sub mode ($self, $member = undef)
+sub mode ($self, $member = undef, $patience = undef)
 {
-	my $answer = $self->four_letter_word('srvr', $member);
+	my $answer = $self->four_letter_word('srvr', $member, $patience);
 	return $answer =~ /^Mode: (\w+)/m ? $1 : '';
 }
 
@@ -557,7 +563,7 @@ sub leader ($self)
 	return poll_until
 	{
 		my ($leader) =
-		  grep { $self->mode($_) =~ /leader|standalone/ } $self->running;
+		  grep { $self->mode($_, 1) =~ /leader|standalone/ } $self->running;
 		$leader;
 	}
 	'a leader';
@@ -577,26 +583,31 @@ sub kill_leader ($self)
 
 =pod
 
-=head2 four_letter_word($word, $member)
+=head2 four_letter_word($word, $member, $patience)
 
-The answer, or "" if the member does not answer (within a second).
+The answer, or "" if the member does not answer: by default within a second if it is paused, and
+else within the patience given to new().
 
 =cut
 
-sub four_letter_word ($self, $word, $member = undef)
+sub four_letter_word ($self, $word, $member = undef, $patience = undef)
 {
+	$patience //= $self->{member}{ $member || 1 }{is_paused} ? 1 : $self->{patience};
 	$self->{asked}++;
 	my $socket = IO::Socket::INET->new(
 		PeerAddr => '127.0.0.1',
 		PeerPort => $self->port($member),
-		Timeout => 1) or return '';
+		Timeout => $patience) or return '';
 	syswrite $socket, $word;
 	$self->{member}{ $member || 1 }{words}++;
 
 	my $answer = '';
 	my $select = IO::Select->new($socket);
-	while ($select->can_read(1))
+	my $until = time + $patience;
+	while ((my $left = $until - time) > 0)
 	{
+		# A signal may interrupt it.
+		next unless $select->can_read($left);
 		last unless sysread $socket, $answer, 65_536, length $answer;
 	}
 	$socket->close;
@@ -677,19 +688,26 @@ as one likes to wait. So it is asked something first, in a session of its own.
 sub ephemerals ($self, $prefix)
 {
 	$prefix //= '/';
-	my $leader = $self->leader;
-	if ($self->{servers} > 1)
+	my $list;
+	poll_until
 	{
-		eval {
-			my $client = $self->client(member => $leader);
-			$client->exists('/');
-			$client->close;
-		};
+		my $leader = $self->leader;
+		if ($self->{servers} > 1)
+		{
+			eval {
+				my $client = $self->client(member => $leader);
+				$client->exists('/');
+				$client->close;
+			};
+		}
+		# One that does not lead any more has none to tell of.
+		($list) = $self->four_letter_word('dump', $leader) =~
+		  /^Sessions with Ephemerals[^\n]*\n(.*?)(?:^Connections|\z)/ms;
+		defined $list;
 	}
-	my ($list) = $self->four_letter_word('dump', $leader) =~
-	  /^Sessions with Ephemerals[^\n]*\n(.*?)(?:^Connections|\z)/ms;
+	'the ephemeral nodes';
 	my ($owner, @found);
-	foreach my $line (split /\n/, $list // '')
+	foreach my $line (split /\n/, $list)
 	{
 		if ($line =~ /^0x([0-9a-f]+):/)
 		{
@@ -899,6 +917,7 @@ sub _launch ($self, $id)
 	}
 	$member->{pid} = $pid;
 	$member->{words} = 0;
+	$member->{is_paused} = 0;
 	# For the script above us, should we be unable to clean up.
 	_write_file("$member->{dir}/zookeeper.pid", "$pid\n");
 	return;
@@ -910,6 +929,7 @@ sub _signal ($self, $signal, @members)
 	foreach my $id (grep { $self->pid($_) } @members)
 	{
 		kill $signal, $self->pid($id);
+		$self->{member}{$id}{is_paused} = $signal eq 'STOP';
 	}
 	return $self;
 }

@@ -206,7 +206,7 @@ sub _answers ($fleet)
 
 sub _serves ($zk)
 {
-	my @modes = map { $zk->mode($_) } $zk->running;
+	my @modes = map { $zk->mode($_, 1) } $zk->running;
 	return !(grep { $_ eq '' } @modes)
 	  && grep { /leader|standalone/ } @modes;
 }

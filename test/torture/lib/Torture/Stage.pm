@@ -104,6 +104,8 @@ sub new
 	my $zk = ZooKeeper->new(
 		servers => 3,
 		tick_time => $tick_ms,
+		# There are always some that stand still.
+		patience => 1,
 		java_options =>
 		  ["-Dorg.slf4j.simpleLogger.log.$leader_class=info"],
 		environment => { $odd_member => { _odd_clock(FAKETIME_TIMESTAMP_FILE => $option{clock}) } },
