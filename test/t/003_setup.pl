@@ -66,10 +66,7 @@ poll_until { !is_alive($job) && !is_alive($session) } 'the job and the program o
 pass('SIGKILL: they have ended');
 
 # May that service do that while packages are installed?
-sub may
-{
-	return system("$dir/policy", @_) >> 8;
-}
+sub may { return system("$dir/policy", @_) >> 8; }
 
 my ($there) = map { basename($_) } grep { -f } glob '{/etc/init.d,/usr/lib/systemd/system}/*';
 is(system('bash', '-c', 'source "$1"; service_policy=$2/policy; make_service_rule', 'bash', $setup, $dir), 0, 'a rule');

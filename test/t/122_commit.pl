@@ -407,8 +407,7 @@ subtest 'nor is its wait for a standby cancelled by a loss' => sub {
 
 	# A loss that interrupts nobody is declared later, so perhaps only now; and
 	# it may meet one of these statements.
-	poll_until { $session->query('SELECT state FROM zk_locks') eq 'lost' }
-	'the lock to be lost';
+	poll_until { $session->query('SELECT state FROM zk_locks') eq 'lost' } 'the lock to be lost';
 	$zk->resume;
 
 	# From now on a loss interrupts again.

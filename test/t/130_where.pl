@@ -19,10 +19,7 @@ my $other = cluster('other', $zk);
 my $rival = background($other);
 
 # The ephemeral nodes of a lock.
-sub nodes ($name)
-{
-	return [ $zk->ephemerals(lock_path($name) . '/') ];
-}
+sub nodes ($name) { return [ $zk->ephemerals(lock_path($name) . '/') ]; }
 
 subtest 'parallel workers' => sub {
 	my $session = background($primary);

@@ -33,10 +33,7 @@ sub move ($from, $to)
 	return;
 }
 
-sub at ($place, $path)
-{
-	return "/$place/locks/$path";
-}
+sub at ($place, $path) { return "/$place/locks/$path"; }
 
 foreach ([ qw(here there) ], [ qw(there here) ])
 {

@@ -228,8 +228,7 @@ subtest 'after a long wait' => sub {
 		  $timeout;
 		my $before = $zk->packets_received;
 		assert_passes('long', $first, $second, 'granted');
-		poll_until { $zk->ephemerals(lock_path('long') . '/') == 1 }
-		'the delete', 10;
+		poll_until { $zk->ephemerals(lock_path('long') . '/') == 1 } 'the delete', 10;
 		push @received, $zk->packets_received - $before;
 		# That of the node is dated a third of the timeout before it at least.
 		push @proofs, $second->query_safe("SELECT last_proof > to_timestamp($queued - $timeout / 4)

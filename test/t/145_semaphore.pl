@@ -30,10 +30,7 @@ sub line_up_for ($lock, $permits, @numbers)
 	return;
 }
 
-sub granted
-{
-	return join ' ', grep { $pool[$_]->is_done } 0 .. $#pool;
-}
+sub granted { return join ' ', grep { $pool[$_]->is_done } 0 .. $#pool; }
 
 sub states ($lock)
 {

@@ -36,10 +36,7 @@ sub assert_holds ($session, $expected, $what)
 	return is($holds, $expected, $what);
 }
 
-sub names
-{
-	return 'ARRAY[' . join(', ', map { "'sev/$_'" } @_) . ']';
-}
+sub names { return 'ARRAY[' . join(', ', map { "'sev/$_'" } @_) . ']'; }
 
 subtest 'opposite orders' => sub {
 	my $rounds = 25;

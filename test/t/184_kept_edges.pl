@@ -18,10 +18,7 @@ sub states
 		q(SELECT coalesce(string_agg(name || ' ' || state, ', ' ORDER BY name), '') FROM zk_locks));
 }
 
-sub node_of ($name)
-{
-	return lock_path($name) . '/' . (queue_nodes($zk, lock_path($name)))[0];
-}
+sub node_of ($name) { return lock_path($name) . '/' . (queue_nodes($zk, lock_path($name)))[0]; }
 
 sub assert_states ($session, $expected, $what)
 {

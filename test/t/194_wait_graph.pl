@@ -25,11 +25,7 @@ $stuck->query_safe("SELECT zk_lock('c')");
 start_in_queue($abroad, q{SELECT zk_lock_shared('a "quoted" <name>')}, $zk, lock_path('a "quoted" <name>'), 2);
 start_in_queue($row, "SELECT zk_lock('b')", $zk, lock_path('b'), 2);
 $stuck->start_query('UPDATE account SET id = 3');
-poll_until
-{
-	$berlin->safe_psql('postgres', 'SELECT count(*) FROM zk_waits()') == 3;
-}
-'all waits to be told of', 30;
+poll_until { $berlin->safe_psql('postgres', 'SELECT count(*) FROM zk_waits()') == 3 } 'all waits to be told of', 30;
 
 is( $berlin->safe_psql('postgres', q{SELECT format('%s %s %s: %s <- %s %s', cluster, pid, name,
 	regexp_replace(waits_for, '\d+', 'N'), blocked_by_cluster, blocked_by_pid)

@@ -140,10 +140,7 @@ sub holders ($cell)
 	return [ 'exclusive', $style ];
 }
 
-sub waiter ($cell)
-{
-	return [ $cell->{kind} eq 'permits 3' ? 'permits 3' : 'exclusive', $cell->{style} ];
-}
+sub waiter ($cell) { return [ $cell->{kind} eq 'permits 3' ? 'permits 3' : 'exclusive', $cell->{style} ]; }
 
 # Only the session of a plain exclusive lock of that style keeps it, and only if it
 # has met nobody.
@@ -176,15 +173,9 @@ sub call ($name, $kind, $scope, $timeout, $milliseconds = undef)
 	return "SELECT zk_$try$part{$scope}lock$shared('$name'$bound$permits)";
 }
 
-sub call_of ($cell, $milliseconds)
-{
-	return call(@$cell{qw(name kind scope timeout)}, $milliseconds);
-}
+sub call_of ($cell, $milliseconds) { return call(@$cell{qw(name kind scope timeout)}, $milliseconds); }
 
-sub unlock ($name, $kind)
-{
-	return 'SELECT zk_unlock' . ($kind eq 'shared' ? '_shared' : '') . "('$name')";
-}
+sub unlock ($name, $kind) { return 'SELECT zk_unlock' . ($kind eq 'shared' ? '_shared' : '') . "('$name')"; }
 
 sub style_of { return "SET zklock.node_style = '$_[0]'"; }
 

@@ -33,16 +33,10 @@ my $paris = cluster('paris', $zk);
 my $client = $zk->client;
 my $table = Refusals->new($zk, $proxy);
 
-sub nodes ($name)
-{
-	return [ map { $_->[0] } $zk->ephemerals(lock_path($name) . '/') ];
-}
+sub nodes ($name) { return [ map { $_->[0] } $zk->ephemerals(lock_path($name) . '/') ]; }
 
 # A session that is connected, of a timeout that is not over while the network is cut.
-sub connected
-{
-	return background($berlin, is_connected => 1, 'zklock.session_timeout' => '15s');
-}
+sub connected { return background($berlin, is_connected => 1, 'zklock.session_timeout' => '15s'); }
 
 # What is cut, and what ends it: a link that comes back, or a reset connection.
 foreach my $case (

@@ -15,10 +15,7 @@ my $other = cluster('paris', $zk, %setting);
 my $path = lock_path('program');
 my $postmaster = $node->safe_psql('postgres', 'SELECT pg_postmaster_start_time()');
 
-sub program_of ($session)
-{
-	return $session->query_safe('SELECT program_pid FROM zk_session');
-}
+sub program_of ($session) { return $session->query_safe('SELECT program_pid FROM zk_session'); }
 
 # Kill the program of a session, and wait until it is reaped.
 sub kill_program ($session, $pid = program_of($session))
@@ -221,8 +218,7 @@ subtest 'an idle backend whose session was given up blocks nobody' => sub {
 	my $program = program_of($holder);
 	# A server that comes back gives every session a new timeout.
 	$second->stop;
-	poll_until { $holder->query('SELECT state FROM zk_session') eq 'lost' }
-	'the loss', 30;
+	poll_until { $holder->query('SELECT state FROM zk_session') eq 'lost' } 'the loss', 30;
 	$second->start;
 	assert_query($waiter, "SELECT zk_lock('program', '60s')", '00000', 'the lock is to be had');
 	assert_soon { !grep { $_ == $program } session_programs($holder->pid) }
@@ -414,8 +410,7 @@ subtest 'a thousand locks, and a program that does not read' => sub {
 	$session->query_safe('ROLLBACK');
 	cmp_ok(time - $start, '<', 30, 'an abort does not hang');
 	kill 'CONT', $program;
-	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('x' x 200))) }
-	'and all nodes go', 60;
+	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('x' x 200))) } 'and all nodes go', 60;
 	$session->query_safe("SELECT zk_lock('program')");
 	assert_leave_nothing($zk, $path, $session);
 };
@@ -430,8 +425,7 @@ subtest 'exit with requests under way' => sub {
 	$_->terminate foreach @sessions;
 	$_->wait_result, $_->quit foreach @sessions;
 	assert_no_programs('nothing is left', @sessions);
-	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('many') . '/')) }
-	'nor a node', 30;
+	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('many') . '/')) } 'nor a node', 30;
 };
 
 # One that is lost is made up for when the session timeout has passed.
@@ -471,8 +465,7 @@ subtest 'backends that come and go' => sub {
 	my @pids = split /\n/, $node->safe_psql('postgres', 'SELECT pid FROM come');
 	is(scalar @pids, 100, 'so many backends');
 	assert_no_programs('leave nothing', @pids);
-	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('come') . '/')) }
-	'nor a node', 30;
+	assert_soon { !(my @nodes = $zk->ephemerals(lock_path('come') . '/')) } 'nor a node', 30;
 };
 
 is(ask($node, 'SELECT pg_postmaster_start_time()'), $postmaster, 'the cluster has been up all the time');

@@ -10,10 +10,7 @@ my $zk = ZooKeeper->new(servers => 3)->start;
 my %node = map { $_ => cluster($_, $zk, 'zklock.session_timeout' => '15s') }
   qw(berlin paris);
 
-sub nodes ($name)
-{
-	return [ $zk->ephemerals(lock_path($name) . '/') ];
-}
+sub nodes ($name) { return [ $zk->ephemerals(lock_path($name) . '/') ]; }
 
 # A session that uses one member of the ensemble.
 sub session_at ($cluster, $member)

@@ -15,8 +15,7 @@ foreach my $guard (qw(lease quorum))
 	my $session = background($node);
 	$session->query_safe("SET zklock.servers = '" . $slow->address . "';
 		SET zklock.commit_guard = $guard");
-	poll_until { $session->query("SELECT zk_lock('slow')"); $session->sqlstate eq '00000' }
-	'the proxy', 10;
+	poll_until { $session->query("SELECT zk_lock('slow')"); $session->sqlstate eq '00000' } 'the proxy', 10;
 	$session->start_query('INSERT INTO work VALUES (1)');
 	poll_until { $session->is_done } 'the commit to end', 30;
 	assert_ends($session, '08006', "$guard: refused");

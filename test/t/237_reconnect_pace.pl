@@ -59,8 +59,7 @@ cmp_ok(scalar @beside, '>', 5, 'a silent server takes up less and less');
 my $holder = background($node, 'zklock.session_timeout' => '30s', holds => 'kept');
 my $id = $holder->query_safe('SELECT session_id FROM zk_session');
 $zk->stop;
-poll_until { $holder->query('SELECT state FROM zk_session') eq 'suspended' }
-'the session to be suspended', 30;
+poll_until { $holder->query('SELECT state FROM zk_session') eq 'suspended' } 'the session to be suspended', 30;
 $zk->start;
 is($holder->query("SELECT zk_is_held('kept')"), 't', 'a lock survives the pauses');
 is($holder->query_safe('SELECT session_id FROM zk_session'), $id, 'in its session');

@@ -26,10 +26,7 @@ sub allow ($name)
 	return sub { $stranger->set_acl(lock_path($name), [ [ $all, 'world', 'anyone' ] ]); };
 }
 
-sub cast
-{
-	return { map { $_ => background($node) } @_ };
-}
+sub cast { return { map { $_ => background($node) } @_ }; }
 
 # The log from there on.
 my $from;

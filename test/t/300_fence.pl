@@ -15,10 +15,7 @@ my $guarded = cluster('guarded', $zk, servers => '127.0.0.1:1');
 $guarded->safe_psql('postgres',
 	'CREATE TABLE account (balance int); INSERT INTO account VALUES (0)');
 
-sub balance
-{
-	return $guarded->safe_psql('postgres', 'SELECT balance FROM account');
-}
+sub balance { return $guarded->safe_psql('postgres', 'SELECT balance FROM account'); }
 
 subtest 'a paused holder writes too late' => sub {
 	my ($old, $new) = (background($berlin), background($paris));

@@ -14,15 +14,9 @@ my $stranger = $zk->client;
 # What is above the records exists, so that one request makes a record.
 $node{paris}->safe_psql('postgres', "SELECT zk_run_once('job', 'parents')");
 
-sub record ($job, $slot)
-{
-	return lock_path(".once/$job.once/$slot.once");
-}
+sub record ($job, $slot) { return lock_path(".once/$job.once/$slot.once"); }
 
-sub run_once ($session, $slot)
-{
-	return $session->query("SELECT zk_run_once('job', '$slot')");
-}
+sub run_once ($session, $slot) { return $session->query("SELECT zk_run_once('job', '$slot')"); }
 
 sub wait_for_record ($slot)
 {

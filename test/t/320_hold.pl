@@ -129,10 +129,7 @@ subtest 'the reply is lost, and the node made anew' => sub {
 	assert_leave_nothing($zk, lock_path('anew'), $maker, $releaser);
 };
 
-sub hold_nodes ($lock)
-{
-	return queue_nodes($zk, lock_path($lock));
-}
+sub hold_nodes ($lock) { return queue_nodes($zk, lock_path($lock)); }
 
 sub is_free ($session, $lock, $what)
 {

@@ -52,10 +52,7 @@ sub told_in_time ($story)
 }
 
 # No word is left. Else each that follows would wait for it, too.
-sub no_words
-{
-	return assert_no_nodes($zk, $words, 'no word is left') || die "a word is left\n";
-}
+sub no_words { return assert_no_nodes($zk, $words, 'no word is left') || die "a word is left\n"; }
 
 subtest 'a holder' => sub {
 	foreach my $user (undef, 'clerk')

@@ -41,10 +41,7 @@ sub assert_no_requests ($lock)
 	return assert_soon { !requests($lock) } 'no request is left', 30;
 }
 
-sub is_requested ($session, $lock)
-{
-	return $session->query_safe("SELECT zk_release_requested('$lock')");
-}
+sub is_requested ($session, $lock) { return $session->query_safe("SELECT zk_release_requested('$lock')"); }
 
 # Run it and count the NOTICEs of requests.
 sub notices ($session, $sql)
@@ -143,8 +140,7 @@ subtest 'a downgrade' => sub {
 	request('down');
 	poll_until { is_requested($holder, 'down') eq 't' } 'it to hear', 10;
 	$holder->query_safe("SELECT zk_unlock('down')");
-	poll_until { (queue_nodes($zk, lock_path('down')))[0] ne $exclusive }
-	'the node of a reader', 10;
+	poll_until { (queue_nodes($zk, lock_path('down')))[0] ne $exclusive } 'the node of a reader', 10;
 	is(is_requested($holder, 'down'), 'f', 'which is released');
 	is(request('down'), 1, 'asked for the shared one');
 	poll_until { is_requested($holder, 'down') eq 't' } 'that too', 10;
@@ -304,8 +300,7 @@ subtest 'a connection that breaks' => sub {
 	my $session = background($node{berlin}, first => "SET zklock.servers = '" . $proxy->address . "';
 		SET zklock.session_timeout = '10 s'; SELECT zk_lock('broken')");
 	$proxy->go_away;
-	poll_until { $session->query_safe('SELECT state FROM zk_session') ne 'connected' }
-	'it to break', 10;
+	poll_until { $session->query_safe('SELECT state FROM zk_session') ne 'connected' } 'it to break', 10;
 	request('broken', 'meanwhile');
 	is(is_requested($session, 'broken'), 'f', 'without a connection nobody has asked');
 	$proxy->heal;

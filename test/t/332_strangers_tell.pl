@@ -26,10 +26,7 @@ my %knows = (ordinary => 0, monitor => 1);
 sub log_since { return slurp_file($berlin->logfile, $_[0]); }
 
 # Ask for the lock from the other cluster.
-sub request ($lock)
-{
-	return $other->query_safe("SELECT zk_request_release('$lock', 'why not')");
-}
+sub request ($lock) { return $other->query_safe("SELECT zk_request_release('$lock', 'why not')"); }
 
 foreach my $role (sort keys %knows)
 {

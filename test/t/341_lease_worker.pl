@@ -17,10 +17,7 @@ my $session = background($owner);
 my $client = $zk->client;
 my $names = lock_path('') . '.leases';
 
-sub lease ($name, $ttl)
-{
-	return $session->query_safe("SELECT zk_lease('$name', 'app', '$ttl')");
-}
+sub lease ($name, $ttl) { return $session->query_safe("SELECT zk_lease('$name', 'app', '$ttl')"); }
 
 # No contender of zklock's is there, for none would be seen by zk_lock_queue().
 foreach my $name ('dead', 'deep/100%/name')

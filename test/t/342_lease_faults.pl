@@ -19,10 +19,7 @@ sub lease ($session, $name, $owner, $more = "'60s'")
 	return $session->query_safe("SELECT zk_lease('$name', '$owner', $more)");
 }
 
-sub node_of ($name)
-{
-	return (queue_nodes($zk, lock_path($name)))[0];
-}
+sub node_of ($name) { return (queue_nodes($zk, lock_path($name)))[0]; }
 
 subtest 'a call that ends in the middle' => sub {
 	lease($there, 'middle', 'other');

@@ -26,10 +26,7 @@ sub curator ($sequence, $what = undef, $group = undef)
 	  $what || '', $sequence;
 }
 
-sub census ($prefix)
-{
-	return $session->query_safe("SELECT * FROM zk_all_locks('$prefix')");
-}
+sub census ($prefix) { return $session->query_safe("SELECT * FROM zk_all_locks('$prefix')"); }
 
 subtest 'holders and waiters, of every client' => sub {
 	make('count/exclusive', map { curator($_) } 1 .. 3);

@@ -25,10 +25,7 @@ my $one = "DETAIL:  $held 1 contender is ahead\\.";
 my $two = "DETAIL:  $held Up to 2 contenders are ahead\\.";
 my $context = qr/^CONTEXT:  while waiting for ZooKeeper lock "words"$/m;
 
-sub connected
-{
-	return background($node, is_connected => 1, @_);
-}
+sub connected { return background($node, is_connected => 1, @_); }
 
 # Until the log says that from there on.
 my $offset;

@@ -190,13 +190,11 @@ subtest 'without ZooKeeper' => sub {
 	$holder->query_safe("SET zklock.session_timeout = '60s'; SELECT zk_lock('outage')");
 	my $id = backend($holder, 'session_id');
 	$zk->stop;
-	poll_until { $holder->query_safe('SELECT 1'); backend($holder, 'state') eq 'suspended' }
-	'it to notice', 30;
+	poll_until { $holder->query_safe('SELECT 1'); backend($holder, 'state') eq 'suspended' } 'it to notice', 30;
 	is(backend($holder, 'session_id, lock_count'), "$id|1", 'nothing is lost yet');
 	is(locks($holder, 'name, state'), 'outage|held', 'nor the lock');
 	$zk->start;
-	poll_until { $holder->query_safe('SELECT 1'); backend($holder, 'state') eq 'connected' }
-	'it to be back', 60;
+	poll_until { $holder->query_safe('SELECT 1'); backend($holder, 'state') eq 'connected' } 'it to be back', 60;
 	is(backend($holder, 'session_id, lock_count'), "$id|1", 'all is as it was');
 };
 

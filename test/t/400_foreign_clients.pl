@@ -22,10 +22,7 @@ sub stand_in_queue ($lock, $prefix, $data = undef)
 		ephemeral => 1, sequential => 1);
 }
 
-sub nodes ($lock)
-{
-	return map { $_->[0] } $zk->ephemerals(lock_path($lock) . '/');
-}
+sub nodes ($lock) { return map { $_->[0] } $zk->ephemerals(lock_path($lock) . '/'); }
 
 my %style = (
 	'Curator' => "_c_$uuid-lock-",

@@ -36,10 +36,7 @@ my %part = (
 $session->query_safe("SELECT zk_try_lock('first'), zk_unlock('first')");
 
 # A name that was not used before: nothing of one cell is left for another.
-sub new_lock
-{
-	return 'matrix' . ++$locks;
-}
+sub new_lock { return 'matrix' . ++$locks; }
 
 # Ask the client for the lock: "yes" if it waits, "no" if it gets the lock,
 # "fails" if there is an error. Whoever waits watches the one ahead; Kazoo's semaphore watches the
@@ -125,8 +122,7 @@ sub test_zklock_behind ($peer, $kind, $suffix, $expected)
 		return;
 	}
 	$session->start_query("SELECT zk_lock$suffix('$lock')");
-	poll_until { $zk->watched_paths(lock_path($lock) . '/') }
-	'zklock to wait', 30;
+	poll_until { $zk->watched_paths(lock_path($lock) . '/') } 'zklock to wait', 30;
 	is( $observer->query_safe("SELECT string_agg(state, ' ' ORDER BY position)
 			FROM zk_lock_queue('$lock')"),
 		'held waiting', 'zk_lock_queue shows both');

@@ -72,10 +72,7 @@ package Pooler    ## no critic (RequireFilenameMatchesPackage)
 	sub DESTROY { return $_[0]->stop; }
 }
 
-sub session ($pooler, @option)
-{
-	return background($pooler, database => 'app', @option);
-}
+sub session ($pooler, @option) { return background($pooler, database => 'app', @option); }
 
 sub pid { return $_[0]->query_safe('SELECT pg_backend_pid()'); }
 

@@ -25,10 +25,7 @@ Recipes::prepare_database($_) foreach $berlin, $paris;
 Recipes::prepare_work($berlin, $_) foreach qw(report_work order_work);
 my $control = background($berlin, database => 'app');
 
-sub dsn ($node)
-{
-	return 'host=127.0.0.1 port=' . $node->port . ' dbname=app';
-}
+sub dsn ($node) { return 'host=127.0.0.1 port=' . $node->port . ' dbname=app'; }
 
 subtest 'migrations' => sub {
 	my @migrate =

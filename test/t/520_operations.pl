@@ -22,10 +22,7 @@ my $exporter = background($node, user => 'exporter');
 my ($holder, $waiter) = map { background($node, user => 'app') } 1 .. 2;
 
 # The rows, each a list of its columns.
-sub rows ($sql)
-{
-	return map { [ split /\|/, $_, -1 ] } split /\n/, $exporter->query_safe($sql);
-}
+sub rows ($sql) { return map { [ split /\|/, $_, -1 ] } split /\n/, $exporter->query_safe($sql); }
 
 # Those of a query that has a name.
 sub run ($name, $change = undef)
