@@ -87,6 +87,8 @@ our @EXPORT = qw(
   assert_knows_loss
   assert_soon
   assert_becomes
+  assert_told
+  assert_least
   least_of
   poll_until
   done_testing
@@ -160,7 +162,8 @@ sub cluster ($name, $zk, %setting)
 		'zklock.servers' => $servers,
 		'zklock.lease_worker' => 'off',
 		'zklock.root' => $root,
-		'zklock.session_timeout' => '4s',
+		# A busy machine may stand still for seconds.
+		'zklock.session_timeout' => '20s',
 		'cluster_name' => $name,
 		'max_prepared_transactions' => 5,
 		_tls_settings(),
@@ -299,10 +302,10 @@ Until that backend waits for zklock, be it for a lock or for a connection.
 
 =cut
 
-sub wait_for_wait ($node, $pid)
+sub wait_for_wait ($node, $pid, $session = undef)
 {
 	_wait_for_activity($node, $pid,
-		"state = 'active' AND wait_event_type = 'Extension'", 'to wait for a lock');
+		"state = 'active' AND wait_event_type = 'Extension'", 'to wait for a lock', $session);
 	return;
 }
 
@@ -343,11 +346,12 @@ sub wait_for_event ($node, $pid, $event)
 }
 
 # Until the row of that backend in pg_stat_activity is like that.
-sub _wait_for_activity ($node, $pid, $condition, $what)
+sub _wait_for_activity ($node, $pid, $condition, $what, $session = undef)
 {
 	my $sql =
 	  "SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = $pid AND $condition";
-	poll_until { $node->safe_psql('postgres', $sql) eq 't' } "backend $pid $what", 30;
+	poll_until { $node->safe_psql('postgres', $sql) eq 't' || $session && $session->fails_early }
+	"backend $pid $what", 30;
 	return;
 }
 
@@ -385,18 +389,18 @@ sub wait_for_demand ($node)
 
 =pod
 
-=head2 wait_for_queue($zookeeper, $path, $count)
+=head2 wait_for_queue($zookeeper, $path, $count, $session)
 
 Until that many contenders' nodes are below the path; returns their names as
-queue_nodes does. Between two waiters whose order matters, use this: a backend
+queue_nodes does. Dies at once if the session's query, if one is given, has failed. Between two waiters whose order matters, use this: a backend
 may wait for its connection before it stands in the queue.
 
 =cut
 
-sub wait_for_queue ($zk, $path, $count)
+sub wait_for_queue ($zk, $path, $count, $session = undef)
 {
 	my @names;
-	poll_until { @names = queue_nodes($zk, $path); @names == $count }
+	poll_until { @names = queue_nodes($zk, $path); @names == $count || $session && $session->fails_early }
 	"$count nodes below $path", $PostgreSQL::Test::Utils::timeout_default;
 	return @names;
 }
@@ -412,7 +416,7 @@ Starts the query, and waits until so many nodes are below the path.
 sub start_in_queue ($session, $sql, $zk, $path, $count)
 {
 	$session->start_query($sql);
-	return wait_for_queue($zk, $path, $count);
+	return wait_for_queue($zk, $path, $count, $session);
 }
 
 =pod
@@ -426,7 +430,7 @@ Starts the query, and waits until it waits for zklock.
 sub start_to_wait ($session, $sql)
 {
 	$session->start_query($sql);
-	return wait_for_wait($session->node, $session->pid);
+	return wait_for_wait($session->node, $session->pid, $session);
 }
 
 =pod
@@ -724,6 +728,44 @@ sub assert_knows_loss ($session, $name, $what)
 
 =pod
 
+=head2 assert_told($session, $sql, $pattern, $what)
+
+A test: what the session says of the query is like that. On a busy machine there may have been
+no time to find that out: then it is asked again.
+
+=cut
+
+sub assert_told ($session, $sql, $pattern, $what)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	foreach my $attempt (1 .. 20)
+	{
+		note('again: ' . $session->error) if $attempt > 1;
+		$session->query($sql);
+		last if $session->error =~ $pattern;
+	}
+	return like($session->error, $pattern, $what);
+}
+
+=pod
+
+=head2 assert_least { count } $expected, $what
+
+A test: the least of several counts of the same thing is the expected one, as of least_of. On a
+busy machine each of the first may have a heartbeat in it: then it is counted more often.
+
+=cut
+
+sub assert_least :prototype(&$$) ($count, $expected, $what)
+{
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @counts;
+	push @counts, $count->() while @counts < 3 || @counts < 10 && !grep { $_ == $expected } @counts;
+	return is(least_of(@counts), $expected, $what);
+}
+
+=pod
+
 =head2 least_of(@counts)
 
 The least of several counts of the same thing, of which some may have a heartbeat in
@@ -946,6 +988,20 @@ sub is_done ($self)
 	return 1 unless $self->{pending};
 	$self->{psql}->pump_nb if $self->{psql}->pumpable;
 	return $self->_has_ended;
+}
+
+=pod
+
+=head2 fails_early
+
+Dies if the query sent has failed by now, while something else is waited for; false otherwise.
+
+=cut
+
+sub fails_early ($self)
+{
+	croak "it failed: $self->{err}" if $self->is_done && $self->{err} =~ /(?:ERROR|FATAL):/;
+	return 0;
 }
 
 =pod

@@ -89,15 +89,18 @@ sub ends ($what, $function)
 	my $session = background($berlin, is_connected => 1);
 	my $run = sub ($sql, $meanwhile, $names, $state, $error) {
 		$session->query_safe($setting) if $setting;
-		$session->start_query(sprintf $sql, sprintf $call, $function, names(@$names));
+		$sql = sprintf $sql, sprintf $call, $function, names(@$names);
 		if ($what eq $cancel)
 		{
-			wait_for_queue($zk, lock_path('sev/b'), 2);
+			start_in_queue($session, $sql, $zk, lock_path('sev/b'), 2);
 			nodes_are($meanwhile, 'it waits for one and holds those before it');
 			$session->cancel;
+			$session->wait_result;
+			like($session->error, $error, 'message');
 		}
-		assert_ends($session, $state, 'SQLSTATE');
-		like($session->error, $error, 'message');
+		# On a busy machine the time may be over before it comes to the one that is held.
+		else { assert_told($session, $sql, $error, 'message'); }
+		is($session->sqlstate, $state, 'SQLSTATE');
 		$session->query_safe('RESET lock_timeout; RESET statement_timeout');
 	};
 
@@ -140,7 +143,7 @@ subtest 'tries' => sub {
 	my $session = background($berlin, first => "SELECT zk_lock('sev/a'); BEGIN; SELECT zk_xact_lock('sev/a')");
 	foreach my $function (qw(zk_try_lock zk_try_xact_lock))
 	{
-		foreach my $timeout ('', ", '200ms'")
+		foreach my $timeout ('', ", '1s'")
 		{
 			is($session->query_safe("SELECT $function(" . names(qw(a c b a aa)) . "$timeout)"),
 				'f', "$function$timeout: false");
@@ -198,18 +201,26 @@ subtest 'one deadline for all' => sub {
 		[ 'SET lock_timeout = \'6s\'; SELECT zk_lock(%s)', 'lock_timeout' ])
 	{
 		my ($sql, $what) = @$bound;
-		$rival->query_safe("SELECT zk_lock('sev/a')");
 		$second->query_safe("SELECT zk_lock('sev/b')");
-		my $start = time;
-		start_in_queue($session, sprintf($sql, names(qw(a b))), $zk, lock_path('sev/a'), 2);
-		# four of the six seconds, by the server's clock
-		$second->query_safe('SELECT pg_sleep(4)');
-		$rival->query_safe("SELECT zk_unlock('sev/a')");
-		wait_for_queue($zk, lock_path('sev/b'), 2);
-		assert_ends($session, '55P03', "$what: SQLSTATE");
-		my $took = time - $start;
+		my $took;
+		# On a busy machine the time may be over before it comes to the second.
+		foreach my $attempt (1 .. 5)
+		{
+			note('again: ' . $session->error) if $attempt > 1;
+			$rival->query_safe("SELECT zk_lock('sev/a')");
+			my $start = time;
+			start_in_queue($session, sprintf($sql, names(qw(a b))), $zk, lock_path('sev/a'), 2);
+			# four of the six seconds, by the server's clock
+			$second->query_safe('SELECT pg_sleep(4)');
+			$rival->query_safe("SELECT zk_unlock('sev/a')");
+			$session->wait_result;
+			$took = time - $start;
+			last if $session->error =~ /lock "sev\/b"/;
+		}
+		is($session->sqlstate, '55P03', "$what: SQLSTATE");
+		like($session->error, qr/lock "sev\/b"/, "$what: while it waits for the second");
 		cmp_ok($took, '>', 5.9, "$what: not before its time");
-		cmp_ok($took, '<', 9, "$what: and not for each lock");
+		cmp_ok($took, '<', 10, "$what: and not for each lock");
 		assert_holds($session, '', 'holds nothing');
 		$second->query_safe("SELECT zk_unlock('sev/b')");
 		nodes_are('', 'nothing left');
@@ -265,6 +276,7 @@ subtest 'a name and its ancestors' => sub {
 # session's: when the call has failed there is nothing to be released. The rival
 # has a longer timeout and keeps its lock.
 my $patient = background($paris, 'zklock.session_timeout' => '60s', holds => 'sev/b');
+my @short = ('zklock.session_timeout' => '4s');
 
 sub loses ($session, $sql, $sqlstate, @patterns)
 {
@@ -290,7 +302,7 @@ foreach my $function (qw(zk_lock zk_xact_lock zk_try_lock))
 {
 	my $sql = "SELECT $function(" . names(qw(a b)) . ", '1 minute')";
 	subtest "session lost: $sql" => sub {
-		my $session = background($berlin);
+		my $session = background($berlin, @short);
 		# There is nothing to be released.
 		loses($session, $sql, '40001', qr/lock "sev\/a" was lost/, qr/HINT:  Run the transaction again/,
 			qr/DETAIL:  The connection broke at .*No contact with ZooKeeper/);
@@ -300,7 +312,7 @@ foreach my $function (qw(zk_lock zk_xact_lock zk_try_lock))
 }
 
 subtest 'session lost, and the error caught' => sub {
-	my $session = background($berlin, first => 'BEGIN; CREATE TEMP TABLE caught (sqlstate text)');
+	my $session = background($berlin, @short, first => 'BEGIN; CREATE TEMP TABLE caught (sqlstate text)');
 	loses($session, q{DO $$ BEGIN
 			PERFORM zk_lock(} . names(qw(a b)) . q{);
 		EXCEPTION WHEN serialization_failure THEN
@@ -314,7 +326,7 @@ subtest 'session lost, and the error caught' => sub {
 };
 
 subtest 'session lost, with another lock held before' => sub {
-	my $session = background($berlin, holds => 'sev/d');
+	my $session = background($berlin, @short, holds => 'sev/d');
 	# It names one of them; the other one is to be released.
 	loses($session, 'SELECT zk_lock(' . names(qw(a b)) . ')', '40001',
 		qr/lock "sev\/[ad]" was lost/, qr/HINT:  Release it with zk_unlock\(\)/);

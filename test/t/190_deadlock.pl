@@ -499,7 +499,7 @@ subtest 'the newest fact decides who gives way' => sub {
 	foreach my $is_newest (0, 1)
 	{
 		my $lock = $is_newest ? 'newest' : 'older';
-		my $one = background($node{berlin}, 'zklock.session_timeout' => '2s', holds => "$lock/a");
+		my $one = background($node{berlin}, 'zklock.session_timeout' => $is_newest ? '20s' : '3s', holds => "$lock/a");
 		my $stranger = $zk->client;
 		$stranger->create_path(lock_path("$lock/b"));
 		$stranger->contend(lock_path("$lock/b/x-lock-"));
@@ -511,7 +511,7 @@ subtest 'the newest fact decides who gives way' => sub {
 		{
 			wait_until_said(1);
 			stand_and_say($stranger, "$lock/a");
-			sleep 4;    # it searches again after a session timeout
+			sleep 5;    # it searches again after a session timeout
 			ok(!$one->is_done, 'who said it first leaves it to the other');
 			$stranger->close;
 		}

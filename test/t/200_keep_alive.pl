@@ -7,9 +7,9 @@
 use ZkLockTest;
 
 my $zk = ZooKeeper->new->start;
-my $berlin = cluster('berlin', $zk, 'zklock.session_timeout' => '2s');
+my $berlin = cluster('berlin', $zk, 'zklock.session_timeout' => '3s');
 my $paris = cluster('paris', $zk);
-my $seconds = 5;
+my $seconds = 7;
 
 my $blocker = background($berlin, first => 'CREATE TABLE work (done boolean);
 	INSERT INTO work VALUES (false); BEGIN; LOCK TABLE work');
@@ -39,7 +39,7 @@ foreach my $name (sort keys %workload)
 {
 	$session{$name} = background($berlin, holds => $name);
 	$id{$name} = $session{$name}->query_safe($look);
-	like($id{$name}, qr/\|2000\|connected$/, "$name: a session of 2 s");
+	like($id{$name}, qr/\|3000\|connected$/, "$name: a session of 3 s");
 	$before{$name} = nodes($name, 1);
 }
 

@@ -64,7 +64,7 @@ sub names ($sql, $item, $pattern, $what)
 		my $rows = shows([ "SET zklock.connect_timeout = '3s'; $sql", $argument ],
 			$item => [ $pattern, "$what, zk_check($argument)" ]);
 		like($rows->{$item}, qr/ -> ./, 'and what helps');
-		cmp_ok($rows->{took}, '<', 10, 'in time');
+		cmp_ok($rows->{took}, '<', 30, 'in time');
 	}
 	return;
 }
@@ -201,7 +201,7 @@ subtest 'nothing that is down takes longer than a second' => sub {
 	my $rows = shows([ '', 'false', $session ],
 		"server $server" => [ qr/^(?:ok|note)/, 'the good one has its answer' ],
 		"server $dropping" => [ qr/^warning.*no connection in time/, 'the one that drops is named' ]);
-	cmp_ok($rows->{took}, '<', 10, "and all of it took $rows->{took} s");
+	cmp_ok($rows->{took}, '<', 30, "and all of it took $rows->{took} s");
 	is(scalar(grep { /^server/ } keys %$rows), 4, 'all are named');
 	is(session_programs($session->pid), 0, 'no process is left');
 };
@@ -221,7 +221,7 @@ subtest 'names that nobody looks up in time' => sub {
 	my $rows = shows([ '', 'false', $session ],
 		'server slow1:2181' => [ qr/^warning: nothing was heard of it in time/, 'they are named' ],
 		"server $server" => [ qr/^(?:ok|note): /, 'the one between them has its answer' ]);
-	cmp_ok($rows->{took}, '<', 10, "and it took $rows->{took} s");
+	cmp_ok($rows->{took}, '<', 30, "and it took $rows->{took} s");
 	my ($port) = $server =~ /:(\d+)$/;
 	shows([ "SET zklock.servers = 'twice:$port'", 'false', $slow ],
 		ensemble => [ qr/^note: a single server/, 'the best of two addresses counts' ]);
@@ -382,7 +382,7 @@ subtest 'servers as they are by default' => sub {
 	my $plain = ZooKeeper->new(config => {
 			'4lw.commands.whitelist' => 'srvr', maxClientCnxns => 60 })->start;
 	my $servers = $plain->connect_string;
-	shows([ "SET zklock.servers = '$servers'", 'true' ],
+	shows([ "SET zklock.servers = '$servers'; SET zklock.session_timeout = '4s'", 'true' ],
 		"server $servers" => [ qr/^(?:ok|note): .* standalone/, 'srvr is enough to know them' ],
 		connections => [ qr/^note: .* cannot be known/, 'the connections are not known' ],
 		'session timeout' => [ qr/^note: .* cannot be known/, 'nor the ticks' ]);
@@ -556,7 +556,7 @@ subtest 'the program is missing, or is not what it should be' => sub {
 		append_to_file($program, $text) if $mode;
 		chmod $mode, $program if $mode;
 		my $rows = shows([ '', $what eq 'not executable' ? 'true' : 'false', $odd ], program => [ $pattern, $what ]);
-		cmp_ok($rows->{took}, '<', 10, 'in time');
+		cmp_ok($rows->{took}, '<', 30, 'in time');
 	}
 };
 
@@ -631,13 +631,13 @@ subtest 'on a standby, and while a lock is held' => sub {
 
 # Asking repairs nothing, and is not canceled for what it is to tell.
 subtest 'a session with locks' => sub {
-	my $holder = background($node);
+	my $holder = background($node, 'zklock.session_timeout' => '4s');
 	my $check = "SELECT string_agg(state || ': ' || what || ' -> ' || coalesce(remedy, ''), '')
 		FROM zk_check(%s) WHERE item = 'session'";
 	$holder->query_safe("SELECT zk_lock('checked')");
 	like($holder->query(sprintf $check, 'true'), qr/^ok: connected/, 'connected');
 	my $cancelled = 0;
-	my $sleeper = background($node, first => "BEGIN; SELECT zk_lock('sleeper'); SELECT count(*) FROM zk_check(false)");
+	my $sleeper = background($node, 'zklock.session_timeout' => '4s', first => "BEGIN; SELECT zk_lock('sleeper'); SELECT count(*) FROM zk_check(false)");
 	$sleeper->start_query('SELECT pg_sleep(60)');
 	$zk->pause;
 	foreach my $with_session ('false', 'true')

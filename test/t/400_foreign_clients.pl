@@ -8,7 +8,7 @@ use ZkLockTest;
 # Empty znodes of locks stay until a test deletes them.
 my $zk = ZooKeeper->new(
 	java_options => ['-Dznode.container.checkIntervalMs=3600000'])->start;
-my $node = cluster('berlin', $zk, 'zklock.session_timeout' => '4s');
+my $node = cluster('berlin', $zk);
 my $stranger = $zk->client;
 my $session = background($node);
 $stranger->create_path(lock_path('made'));
