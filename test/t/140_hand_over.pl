@@ -30,7 +30,7 @@ subtest 'three requests for a cycle, one for a try in vain' => sub {
 	my $received = $zk->packets_received - $before;
 	# queue_nodes() above has cost some, and a lock's first use its parents.
 	cmp_ok($received, '>=', $mine, 'create, list, delete');
-	cmp_ok($received, '<', $mine + 15, 'and no more');
+	cmp_ok($received, '<', $mine + 30, 'and no more');
 
 	$one->query_safe("SELECT zk_lock('cycle')");
 	my ($zxid) = $zk->four_letter_word('srvr') =~ /^Zxid: (\S+)/m;
@@ -44,9 +44,7 @@ subtest 'three requests for a cycle, one for a try in vain' => sub {
 
 subtest 'a holder that had to wait hands over' => sub {
 	my ($first, $second, $third) = @pool;
-	my @received;
-	# Heartbeats may be counted too; hardly each time.
-	foreach (1 .. 3)
+	assert_least
 	{
 		line_up($zk, 'pass', $first, $second, $third);
 		$first->query_safe("SELECT zk_unlock('pass')");
@@ -56,19 +54,19 @@ subtest 'a holder that had to wait hands over' => sub {
 
 		my $before = $zk->packets_received;
 		assert_passes('pass', $second, $third, 'granted');
-		poll_until { $zk->packets_received - $before >= 2 } 'set and delete', 10;
-		push @received, $zk->packets_received - $before;
+		poll_until { $zk->packets_received - $before >= 2 } 'set and delete', 30;
+		my $received = $zk->packets_received - $before;
 		wait_for_queue($zk, lock_path('pass'), 1);
 		assert_held($third, 'pass', 'it is held');
 		assert_released($zk, 'pass', $third);
+		$received;
 	}
-	is(least_of(@received), 2, 'two requests, both of the holder');
+	2, 'two requests, both of the holder';
 };
 
 subtest 'who was evicted hands nothing on' => sub {
 	my ($first, $second, $third) = @pool;
-	my @received;
-	foreach (1 .. 3)
+	assert_least
 	{
 		line_up($zk, 'lost', $first, $second, $third);
 		$first->query_safe("SELECT zk_unlock('lost')");
@@ -82,10 +80,11 @@ subtest 'who was evicted hands nothing on' => sub {
 		$second->query_safe("SELECT zk_unlock('lost')");
 		# What is asked behind it is answered behind it.
 		is($second->query_safe("SELECT zk_try_lock('lost')"), 'f', 'the next one has it');
-		push @received, $zk->packets_received - $before;
+		my $received = $zk->packets_received - $before;
 		assert_released($zk, 'lost', $third);
+		$received;
 	}
-	is(least_of(@received), 2, 'a delete and the look of the try, but no set');
+	2, 'a delete and the look of the try, but no set';
 };
 
 subtest 'nobody else can' => sub {
@@ -118,7 +117,7 @@ subtest 'the data of a foreign node says nothing' => sub {
 		wait_for_watch($zk, $theirs);
 		my $before = $zk->packets_received;
 		$stranger->set($theirs, '__REVOKE__');
-		poll_until { $zk->packets_received - $before >= 3 } 'it to look again', 10;
+		poll_until { $zk->packets_received - $before >= 3 } 'it to look again', 30;
 		ok(!$session->is_done, 'the waiter goes on to wait');
 		$stranger->delete($theirs);
 		assert_ends($session, '00000', 'until the node goes');
@@ -136,7 +135,7 @@ subtest 'a downgrade hands nothing over' => sub {
 		my ($holder, $next) = @$pair;
 		my $old = path('down');
 		$holder->query_safe("SELECT zk_lock_shared('down'); SELECT zk_unlock('down')");
-		poll_until { path('down') ne $old } 'the node of a reader', 10;
+		poll_until { path('down') ne $old } 'the node of a reader', 30;
 		wait_for_watch($zk, path('down'));
 		ok(!$next->is_done, 'the writer waits');
 		$holder->query_safe("SELECT zk_unlock_shared('down')");

@@ -10,7 +10,7 @@ my $node = cluster('berlin', $zk, init => [ allows_streaming => 1 ], 'zklock.ses
 my $operator = background($node);
 my $client = $zk->client;
 my $evicted = qr/It was evicted by process @{[ $operator->pid ]} of user/;
-my $soon = 10;
+my $soon = 14;
 
 my %scopes = (session => 'zk_lock', call => 'zk_call_lock', transaction => 'zk_xact_lock');
 my %ways = (
@@ -56,7 +56,8 @@ foreach my $scope (sort keys %scopes)
 			my $begun = time;
 			$ways{$way}->('idle');
 			assert_becomes { $holder->query("SELECT zk_fencing_token('idle') IS NULL") } 't', 'idle: it has no token', $soon;
-			is($holder->query('SELECT state FROM zk_locks'), 'lost', 'and zk_locks knows');
+			# The interrupt may come only now.
+			assert_becomes { $holder->query('SELECT state FROM zk_locks') } 'lost', 'and zk_locks knows';
 			assert_query($holder, "SELECT $scopes{$scope}('idle')", '40001', 'it is not taken again');
 			like($holder->error, qr/lock "idle" was lost\nDETAIL:  (?:$evicted|Another client of ZooKeeper deleted its znode)/, 'in words');
 			like($holder->error, $evicted, 'and by whom') if $way eq 'zk_evict()';
@@ -91,19 +92,19 @@ foreach my $scope (sort keys %scopes)
 subtest 'a moment costs nothing' => sub {
 	my $other = background($node, is_connected => 1);
 	my $holder = background($node, is_connected => 1, first => "SELECT zk_lock('short'), zk_unlock('short')");
-	my @received;
-	foreach (1 .. 3)
+	assert_least
 	{
 		my $before = $zk->packets_received;
 		$holder->query_safe("SELECT zk_lock('short'), zk_unlock('short')") foreach 1 .. 10;
 		# By the time that this one is watched they would be, too.
 		$other->query_safe("SELECT zk_lock('short')");
 		poll_until { $zk->watch_count == 1 } 'the other one to be watched';
-		push @received, $zk->packets_received - $before;
+		my $received = $zk->packets_received - $before;
 		$other->query_safe("SELECT zk_unlock('short')");
 		poll_until { $zk->watch_count == 0 } 'it to be gone';
+		$received;
 	}
-	is(least_of(@received), 3 * 10 + 2 + 1, 'three requests for each, and one for the one that is held longer');
+	3 * 10 + 2 + 1, 'three requests for each, and one for the one that is held longer';
 };
 
 subtest 'an old proof is renewed before a lock is taken again' => sub {
