@@ -187,9 +187,9 @@ SELECT zk_unlock('settings/again');
 -- New servers take effect when nothing is held any more: a lock must not move.
 SELECT zk_lock('settings/move') > 0 AS token;
 SET zklock.servers = '127.0.0.1:1';
-SET zklock.connect_timeout = '300ms';
 SELECT zk_lock('settings/move2') > 0 AS token;
 SELECT zk_unlock('settings/move'), zk_unlock('settings/move2');
+SET zklock.connect_timeout = '300ms';
 SELECT zk_lock('settings/move');
 RESET zklock.servers;
 RESET zklock.connect_timeout;

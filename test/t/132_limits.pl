@@ -12,7 +12,7 @@ use ZooKeeper qw(free_port);
 my $zk = ZooKeeper->new->start;
 my $proxy = Proxy->new($zk->connect_string);
 my $table = Refusals->new($zk, $proxy);
-my $node = cluster('berlin', $zk, 'zklock.connect_timeout' => '2s');
+my $node = cluster('berlin', $zk, 'zklock.connect_timeout' => '20s');
 my $client = $zk->client;
 
 # At which point the server closes the connection, and what the client library says to
@@ -183,7 +183,7 @@ foreach my $bad (
 		{ session => background($node, 'zklock.servers' => $servers, 'zklock.connect_timeout' => '3s') },
 		[ session => "zk_lock('bad')", @expected ],
 		# The same backend works once they are right.
-		[ session => 'RESET zklock.servers' ],
+		[ session => 'RESET zklock.servers; RESET zklock.connect_timeout' ],
 		[ session => "zk_try_lock('bad')", 't' ],
 		[ 'quit' ], [ gone => 'bad' ]);
 }

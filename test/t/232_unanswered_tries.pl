@@ -78,8 +78,10 @@ $table->run('nobody answers', \%cast, @rows);
 $table->run('trouble in the middle of a wait',
 	{ asker => background($berlin, is_connected => 1), rival => background($paris) },
 	[ rival => "zk_lock('middle')" ],
-	[ asker => "zk_try_lock('middle', '300ms')", 'f', \qr/./ ],
-	[ asker => "zk_try_lock(ARRAY['middle', 'middle too'], '300ms')", 'f' ],
+	# A busy server may take longer.
+	[ 'asker becomes' => "zk_try_lock(ARRAY['middle', 'middle too'], '300ms')", 'f' ],
+	[ 'asker becomes' => "zk_try_lock('middle', '300ms')", 'f' ],
+	sub (%session) { is($session{asker}->error, '', 'and nothing is said'); },
 	[ asker => "zk_lock('middle', '300ms')", '!55P03', \qr/ZooKeeper has not answered|connection to ZooKeeper/ ],
 	[ 'asker starts' => "zk_try_lock('middle', '8s')" ], [ queue => middle => 2 ], [ 'asker waits' ],
 	[ break => 'refused' ],
@@ -108,19 +110,25 @@ $table->run('a try behind a create that was canceled',
 # Each session is lost, and no request answered.
 subtest 'lock_timeout goes on in the next session' => sub {
 	my $session = background($berlin, is_connected => 1);
-	$session->query_safe("SET lock_timeout = '3s'; SET zklock.connect_timeout = '12s'");
-	$proxy->trap(14, 1, 'replies');    # multi
-	$session->start_query("SELECT zk_forget_run('asked', 'slot')");
-	my $nlost = -1;
-	do
+	my $nlost;
+	# With more time on a busy machine, for several sessions to begin.
+	foreach my $seconds (3, 9, 27)
 	{
-		poll_until { $session->is_done || $proxy->is_sprung } 'its request', 30;
-		kill KILL => session_programs($session->pid);
-		$nlost++;
-		$proxy->trap(14, 1, 'replies') if !$session->is_done;
-		$proxy->come_back;
-	} until $session->is_done;
-	assert_ends($session, '55P03', 'it is over at its time');
+		$session->query_safe("SET lock_timeout = '${seconds}s'; SET zklock.connect_timeout = '@{[ 4 * $seconds ]}s'");
+		$proxy->trap(14, 1, 'replies');    # multi
+		$session->start_query("SELECT zk_forget_run('asked', 'slot')");
+		$nlost = -1;
+		do
+		{
+			poll_until { $session->is_done || $proxy->is_sprung } 'its request', 30;
+			kill KILL => session_programs($session->pid);
+			$nlost++;
+			$proxy->trap(14, 1, 'replies') if !$session->is_done;
+			$proxy->come_back;
+		} until $session->is_done;
+		assert_ends($session, '55P03', 'it is over at its time');
+		last if $nlost > 1;
+	}
 	cmp_ok($nlost, '>', 1, 'after several sessions');
 };
 

@@ -103,7 +103,8 @@ $holder->quit;
 # A session that is lost soon shares the time to connect with the next one, of the same
 # call. Later calls have a time of their own; that of the last one is over here.
 my $young = background($node, 'zklock.connect_timeout' => '1min', holds => 'young');
-$young->query_safe("SET zklock.connect_timeout = '100ms'; SELECT zk_unlock('young'), zk_lock('young')");
+# On a busy machine its answer may take longer.
+poll_until { $young->query("SET zklock.connect_timeout = '100ms'; SELECT zk_unlock_all(), zk_lock('young')"); $young->sqlstate eq '00000' } 'an answer';
 $young->query_safe("SET zklock.connect_timeout = '1min'; SELECT zk_unlock('young'), pg_sleep(0.2)");
 my ($number, $program) = $young->query_safe('SELECT session_id, program_pid FROM zk_session') =~ /^0x([0-9a-f]+)\|(\d+)$/;
 # Who stands still does not take its session back.

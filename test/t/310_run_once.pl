@@ -20,7 +20,7 @@ sub run_once ($session, $slot) { return $session->query("SELECT zk_run_once('job
 
 sub wait_for_record ($slot)
 {
-	poll_until { $stranger->exists(record('job', $slot)) } "the record of $slot", 20;
+	poll_until { $stranger->exists(record('job', $slot)) } "the record of $slot", 30;
 	return;
 }
 
@@ -84,7 +84,7 @@ subtest 'the session is lost' => sub {
 	$proxy->cut('replies');
 	$session->start_query("SELECT zk_run_once('job', 'lost')");
 	wait_for_record('lost');
-	poll_until { $zk->four_letter_word('dump') !~ /\Q$id\E\b/ } 'the session to end', 20;
+	poll_until { $zk->four_letter_word('dump') !~ /\Q$id\E\b/ } 'the session to end', 30;
 	is(run_once($rival, 'lost'), 'f', 'false for others');
 	$proxy->come_back;
 	is($session->wait_result, 't', 'found again in the next session');
@@ -94,9 +94,9 @@ subtest 'the session is lost' => sub {
 	$id = $session->query_safe('SELECT session_id FROM zk_session');
 	$proxy->trap(14, 3, 'replies');
 	$session->start_query("SELECT zk_forget_run('job', 'lost')");
-	poll_until { !$stranger->exists(record('job', 'lost')) } 'it to be deleted', 20;
+	poll_until { !$stranger->exists(record('job', 'lost')) } 'it to be deleted', 30;
 	is(run_once($rival, 'lost'), 't', 'free');
-	poll_until { $zk->four_letter_word('dump') !~ /\Q$id\E\b/ } 'the session to end', 20;
+	poll_until { $zk->four_letter_word('dump') !~ /\Q$id\E\b/ } 'the session to end', 30;
 	$proxy->come_back;
 	$session->wait_result;
 	is(run_once($rival, 'lost'), 'f', 'a later record stays');
@@ -167,6 +167,7 @@ subtest 'ZooKeeper cannot be reached' => sub {
 	run_once($session, 'away');
 	is($session->sqlstate, '08001', 'an error, not false');
 	$proxy->heal;
+	$session->query_safe('RESET zklock.connect_timeout');
 	is(run_once($session, 'away'), 't', 'nothing was claimed');
 };
 
@@ -198,7 +199,7 @@ subtest 'retention' => sub {
 	is($left->(), 0, "old records go, here with $calls more claims");
 	$session->query_safe("SELECT pg_sleep(0.01), zk_run_once('kept', 'last', '0')");
 	poll_until { $session->query_safe("SELECT count(*) FROM zk_runs('kept') WHERE slot LIKE 'more %'") eq '0' }
-	'those claims to go, too, beside one that has children', 20;
+	'those claims to go, too, beside one that has children', 30;
 	ok($other->exists(lock_path(".once/kept.once/$_")), "$_ stays")
 	  foreach sort(keys %strange), 'parent.once/child', 'session.once';
 	is($session->query_safe("SELECT zk_run_once('kept', 'long')"), 'f',
@@ -234,9 +235,9 @@ subtest 'two delete the same record' => sub {
 			$claimer->query_safe("SELECT zk_run_once('racy', 'old $number', '0'); SELECT pg_sleep(0.01)");
 			$proxy->trap(14, $first->[1], 'rest');
 			$late->start_query($sql);
-			poll_until { $proxy->is_sprung } 'the delete to be sent', 20;
+			poll_until { $proxy->is_sprung } 'the delete to be sent', 30;
 			$other->query_safe($faster);
-			poll_until { !$watcher->exists($old) } 'the other one to delete it', 20;
+			poll_until { !$watcher->exists($old) } 'the other one to delete it', 30;
 			is($claimer->query_safe("SELECT zk_run_once('racy', 'old $number', '1 hour')"), 't',
 				"$sql; $faster: the slot is claimed anew");
 			$proxy->heal;

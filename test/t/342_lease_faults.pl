@@ -143,7 +143,8 @@ subtest 'a server that hangs at COMMIT' => sub {
 	foreach my $case ([ '2s', '20s' ], [ '60s', '4s' ])
 	{
 		my ($ttl, $timeout) = @$case;
-		my $session = background($berlin, is_connected => 1, 'zklock.session_timeout' => $timeout, 'zklock.connect_timeout' => '2s');
+		my $session = background($berlin, is_connected => 1, 'zklock.session_timeout' => $timeout,
+			first => "SET zklock.connect_timeout = '2s'");
 		my $token = lease($there, "hang $ttl", 'app', "'$ttl'");
 		$session->query_safe("SET zklock.commit_guard = quorum; BEGIN; SELECT zk_xact_lease('hang $ttl', $token);
 			INSERT INTO work VALUES ('hang')");

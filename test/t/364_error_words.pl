@@ -36,20 +36,11 @@ sub logs ($pattern)
 	return pass("the log has $pattern");
 }
 
-# What a session is told by a wait that is in vain. On a busy machine there may have
-# been no time to ask who holds it: then it waits again.
+# What a session is told by a wait that is in vain.
 sub told
 {
 	my ($name, $sql, $pattern) = @_;
-	return sub (%session) {
-		foreach my $attempt (1 .. 20)
-		{
-			note('again: there was no time to ask who holds it') if $attempt > 1;
-			$session{$name}->query($sql);
-			last if $session{$name}->error =~ $pattern;
-		}
-		like($session{$name}->error, $pattern, "$name: $sql");
-	};
+	return sub (%session) { assert_told($session{$name}, $sql, $pattern, "$name: $sql"); };
 }
 
 $table->run('in PL/pgSQL the context comes first, once, and ends with the wait', { session => connected() },

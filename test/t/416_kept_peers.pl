@@ -32,7 +32,7 @@ foreach my $kind (grep { $_ ne 'Kazoo Semaphore' } Peer::kinds())
 	like($own, qr/_c_\w{8}-\w{4}-8a13-/, "$kind: it is kept");
 	$peer->choose(lock_path($lock), $kind);
 	is($peer->ask('lock'), 'locked', "$kind: it has it");
-	poll_until { !grep { $_ eq $own } queue_nodes($zk, lock_path($lock)) } 'our node to go', 10;
+	poll_until { !grep { $_ eq $own } queue_nodes($zk, lock_path($lock)) } 'our node to go', 30;
 	is($peer->ask('unlock'), 'unlocked', "$kind: and lets go of it");
 }
 
@@ -72,10 +72,7 @@ foreach my $kind ('Curator InterProcessMutex', 'Kazoo Lock with lock-', 'go-zook
 	$peer->choose(lock_path($lock), $kind);
 	$peer->start_command('lock');
 	wait_for_queue($zk, lock_path($lock), 2);
-	foreach (1 .. 6)
-	{
-		$owner->query_safe("SELECT zk_lease_renew('$lock', $token, '2s'), pg_sleep(0.5)");
-	}
+	$owner->query_safe("SELECT zk_lease_renew('$lock', $token, '2s'), pg_sleep(0.5) FROM generate_series(1, 6)");
 	is($owner->query_safe("SELECT zk_lease_renew('$lock', $token, '2s')"), 't', "$kind: who renews a lease keeps it");
 	ok(!$peer->is_done, "$kind: it waits behind that");
 	is($peer->wait_answer, 'locked', "$kind: and has the lock when nobody renews it");
