@@ -59,11 +59,11 @@ $table->run('release and wait while the server restarts',
 	[ 'quit' ], [ gone => 'released' ], [ gone => 'busy' ]);
 
 $table->run('a pause shorter than the session timeout',
-	cast('6s', holder => 'berlin', waiter => 'paris'),
+	cast('9s', holder => 'berlin', waiter => 'paris'),
 	[ holder => "CREATE TABLE stalled (i int); SELECT zk_lock('stalled')" ],
 	[ 'waiter starts' => "zk_lock('stalled')" ], [ queue => stalled => 2 ], [ nodes => stalled => 2 ],
 	[ break => 'paused' ],
-	[ holder => 'BEGIN; INSERT INTO stalled VALUES (1); SELECT pg_sleep(2.5)' ],
+	[ holder => 'BEGIN; INSERT INTO stalled VALUES (1); SELECT pg_sleep(3.5)' ],
 	# Its lease is over, so it has to ask.
 	[ 'holder starts' => 'COMMIT' ],
 	[ 'holder waits' ],

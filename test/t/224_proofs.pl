@@ -42,7 +42,7 @@ sub holder_and_next ($lock, $guard, @members)
 sub assert_granted_later ($next, $since, $seconds, $what)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	poll_until { $next->is_done } 'the next one to be granted the lock', 3 * $timeout;
+	poll_until { $next->is_done } 'the next one to be granted the lock', 60;
 	cmp_ok(time - $since, '>', $seconds, $what);
 	return assert_ends($next, '00000', 'granted');
 }
@@ -51,7 +51,7 @@ sub assert_granted_later ($next, $since, $seconds, $what)
 sub assert_lost ($session, $what)
 {
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	poll_until { $session->is_done } 'its statement to end', 3 * $timeout;
+	poll_until { $session->is_done } 'its statement to end', 5 * $timeout;
 	$session->wait_result;
 	return like($session->sqlstate, qr/^(40001|08006)$/, $what);
 }
@@ -75,6 +75,22 @@ sub stand_still (@sessions)
 	kill 'CONT', @processes;
 	$_->wait_result foreach @sessions;
 	return;
+}
+
+# Holder and next one, and the holder has stood still and does that. On a busy machine it stands still
+# for longer than its session lasts, and then all begins anew.
+sub holder_that_stood_still ($lock, $guard, $sql)
+{
+	foreach my $attempt (1 .. 5)
+	{
+		my ($holder, $next) = holder_and_next($lock, $guard);
+		stand_still($holder);
+		my $answer = $holder->query($sql);
+		return ($holder, $next) if $holder->sqlstate eq '00000' && $answer ne 'f';
+		note('again: it stood still for too long');
+		assert_leave_nothing($zk, lock_path($lock), $next, $holder);
+	}
+	die "$lock: it always stood still for too long";
 }
 
 # The follower goes right after it has told the holder that it holds the lock. The
@@ -104,9 +120,7 @@ subtest 'the follower goes at once' => sub {
 # The question is answered a moment before the session ends: that it is alive says
 # nothing of how long it will be.
 subtest 'after a pause' => sub {
-	my ($holder, $next) = holder_and_next('pause', 'lease');
-	stand_still($holder);
-	assert_held($holder, 'pause', 'it is held');
+	my ($holder, $next) = holder_that_stood_still('pause', 'lease', "SELECT zk_is_held('pause')");
 	follower_goes($holder, $next, 'pause');
 };
 
@@ -114,9 +128,7 @@ subtest 'after a pause' => sub {
 subtest 'a commit after a pause' => sub {
 	foreach my $guard (qw(lease quorum))
 	{
-		my ($holder, $next) = holder_and_next('commit', $guard);
-		stand_still($holder);
-		$holder->query_safe('INSERT INTO work VALUES (3)');
+		my ($holder, $next) = holder_that_stood_still('commit', $guard, 'INSERT INTO work VALUES (3)');
 		my $committed = time;
 		$zk->kill9($follower);
 		assert_granted_later($next, $committed, $reserve, "$guard: after the reserve");
@@ -176,23 +188,33 @@ subtest 'a loss that a question finds first' => sub {
 # A follower that has lost its leader answers reads; the heartbeat is none, and
 # comes also between reads.
 subtest 'a follower without a leader' => sub {
-	my $holder = session_of('berlin');
-	$holder->query_safe("SELECT zk_lock('cut')");
-	my $reader = session_of('berlin');
-	$reader->query_safe("SELECT zk_lock('busy')");
-	$reader->start_query($ask_again);
-	my $leader = $zk->leader;
-	$zk->pause($leader);
-	my $start = time;
-	poll_until { $holder->query_safe('SELECT state FROM zk_session') ne 'connected' }
-	'the session to notice', 2 * $timeout;
-	cmp_ok(time - $start, '<', $timeout, 'before the leader could end it');
-	assert_lost($reader, 'the statement of another one ends');
-	cmp_ok(time - $start, '<', 1.2 * $timeout, 'not much later, if it reads all the time');
-	$zk->resume($leader);
-	$zk->wait_ready;
-	$_->quit foreach $holder, $reader;
-	assert_no_nodes($zk, lock_path($_)) foreach qw(cut busy);
+	my ($noticed, $lost);
+	# Once in time will do, on a busy machine.
+	foreach (1 .. 3)
+	{
+		my $holder = session_of('berlin');
+		$holder->query_safe("SELECT zk_lock('cut')");
+		my $reader = session_of('berlin');
+		$reader->query_safe("SELECT zk_lock('busy')");
+		$reader->start_query($ask_again);
+		my $leader = $zk->leader;
+		$zk->pause($leader);
+		my $start = time;
+		# The loss may also interrupt the question.
+		poll_until { $holder->query('SELECT state FROM zk_session') ne 'connected' }
+		'the session to notice', 3 * $timeout;
+		$noticed = time - $start;
+		assert_lost($reader, 'the statement of another one ends');
+		$lost = time - $start;
+		$zk->resume($leader);
+		$zk->wait_ready;
+		$_->quit foreach $holder, $reader;
+		assert_no_nodes($zk, lock_path($_)) foreach qw(cut busy);
+		last if $noticed < $timeout && $lost < 1.2 * $timeout;
+		note("again: after $noticed and $lost seconds");
+	}
+	cmp_ok($noticed, '<', $timeout, 'before the leader could end it');
+	cmp_ok($lost, '<', 1.2 * $timeout, 'not much later, if it reads all the time');
 };
 
 done_testing();

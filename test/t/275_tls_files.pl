@@ -167,8 +167,11 @@ subtest 'a session that is connected again' => sub {
 	unlike($reconnect->(), qr/HINT/, "again, $_") foreach 1 .. 12;
 	my $key = slurp_file($good->key('secret'));
 	replace($good->key('secret'), $key);
-	unlike($reconnect->(), qr/HINT/, 'with a new file');
-	is(runs(), 2, 'for which the command was run');
+	# On a busy machine the command may take longer than the second that it has.
+	my ($said, $nruns) = ('', 1);
+	do { $said = $reconnect->() } while $nruns++ < 10 && $said =~ /took too long/;
+	unlike($said, qr/HINT/, 'with a new file');
+	is(runs(), $nruns, 'for which the command was run');
 
 	# The setting is the same: the file is not.
 	my $from = -s $node->logfile;
